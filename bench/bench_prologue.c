@@ -35,6 +35,8 @@ typedef struct shape {
     int64_t batch, side, k, n;
     bool written; /* the factor is wanted elsewhere, too */
     int calls;    /* in a step */
+    bool reduced; /* with dw: the reduction of the batch norm before is taken along as well */
+    bool pools;   /* the factor is wanted behind a pool, too */
 } shape;
 
 /* Where the gradient of x does not leave the factor for it, the weight's gradient is taken along. */
@@ -48,6 +50,13 @@ static const shape shapes[] = {
     { "RN50 add 14", PROLOGUE_ADD, 512, 14, 1024, 256, true, 4 },
     { "RN50 add 14 wide", PROLOGUE_ADD, 512, 14, 1024, 512, true, 1 },
     { "RN50 add 7", PROLOGUE_ADD, 512, 7, 2048, 512, true, 2 },
+    { "RN50 add, pool 56", PROLOGUE_ADD, 512, 56, 256, 128, true, 1, false, true },
+    { "RN50 add, pool 28", PROLOGUE_ADD, 512, 28, 512, 256, true, 1, false, true },
+    { "RN50 add, pool 14", PROLOGUE_ADD, 512, 14, 1024, 512, true, 1, false, true },
+    { "x4 add, pool 72", PROLOGUE_ADD, 128, 72, 320, 160, true, 1, false, true },
+    { "x4 add, pool 36", PROLOGUE_ADD, 128, 36, 640, 320, true, 1, false, true },
+    { "few add, pool", PROLOGUE_ADD, 1, 6, 64, 64, true, 0, false, true },
+    { "few add, pool wide", PROLOGUE_ADD, 3, 14, 328, 200, true, 0, false, true },
     { "RN50 both 56", PROLOGUE_BOTH, 512, 56, 256, 64, true, 1 },
     { "RN50 both 28", PROLOGUE_BOTH, 512, 28, 512, 128, true, 1 },
     { "RN50 both 14", PROLOGUE_BOTH, 512, 14, 1024, 256, true, 1 },
@@ -58,6 +67,8 @@ static const shape shapes[] = {
     { "RN50 dx 56", PROLOGUE_DX, 512, 56, 256, 64, true, 4 },
     { "RN50 dx and dw 56", PROLOGUE_DX, 512, 56, 256, 64, false, 3 },
     { "RN50 dx and dw 28", PROLOGUE_DX, 512, 28, 512, 128, false, 4 },
+    { "RN50 dx, dw, reduction 56", PROLOGUE_DX, 512, 56, 256, 64, false, 3, true },
+    { "RN50 dx, dw, reduction 28", PROLOGUE_DX, 512, 28, 512, 128, false, 3, true },
     { "RN50 dx 28", PROLOGUE_DX, 512, 28, 512, 128, true, 4 },
     { "RN50 dx 28 wide", PROLOGUE_DX, 512, 28, 512, 256, true, 1 },
     { "RN50 dx 14", PROLOGUE_DX, 512, 14, 1024, 256, true, 6 },
@@ -72,6 +83,7 @@ static const shape shapes[] = {
     { "x4 add 18", PROLOGUE_ADD, 128, 18, 1280, 320, true, 8 },
     { "x4 dx 72", PROLOGUE_DX, 128, 72, 320, 80, true, 5 },
     { "x4 dx and dw 72", PROLOGUE_DX, 128, 72, 320, 80, false, 5 },
+    { "x4 dx, dw, reduction 72", PROLOGUE_DX, 128, 72, 320, 80, false, 4, true },
     { "x4 dx 18", PROLOGUE_DX, 128, 18, 1280, 320, true, 11 },
     { "x4 dx 36", PROLOGUE_DX, 128, 36, 640, 160, true, 6 },
     { "odd", PROLOGUE_ADD, 3, 37, 328, 72, true, 0 },
@@ -81,6 +93,12 @@ static const shape shapes[] = {
     { "few dx and dw wide", PROLOGUE_DX, 1, 9, 512, 128, false, 0 },
     { "few dx and dw of 80", PROLOGUE_DX, 1, 9, 320, 80, false, 0 },
     { "odd dx and dw of 80", PROLOGUE_DX, 31, 53, 296, 72, false, 0 },
+    { "few dx, dw, reduction", PROLOGUE_DX, 1, 9, 256, 64, false, 0, true },
+    { "few dx, dw, reduction wide", PROLOGUE_DX, 1, 9, 512, 128, false, 0, true },
+    { "few dx, dw, reduction of 80", PROLOGUE_DX, 1, 9, 320, 80, false, 0, true },
+    { "odd dx, dw, reduction", PROLOGUE_DX, 31, 53, 232, 40, false, 0, true },
+    { "odd dx, dw, reduction wide", PROLOGUE_DX, 31, 53, 456, 104, false, 0, true },
+    { "odd dx, dw, reduction of 80", PROLOGUE_DX, 31, 53, 296, 72, false, 0, true },
     { "odd dx and dw", PROLOGUE_DX, 31, 53, 232, 40, false, 0 },
     { "odd dx and dw wide", PROLOGUE_DX, 31, 53, 456, 104, false, 0 },
 };
@@ -136,6 +154,8 @@ typedef struct job {
     op_id first, second;
     op_args a, b;            /* the two ops */
     op_args apply2, weights; /* with dw: bn_apply, conv2d_dw */
+    op_args pool;            /* avgpool2 */
+    op_args reduce, reduce2; /* with the reduction: bn_bwd_reduce, and where the fused GEMM's ends */
     prologue_gemm p;
     float *dw2; /* the fused GEMM's */
 } job;
@@ -156,11 +176,23 @@ static cloob_status run_weights(void *user)
     CLOOB_TRY(op_kernels_cuda[OP_BN_APPLY].run(&j->env, &j->apply2));
     return op_kernels_cuda[OP_CONV2D_DW].run(&j->env, &j->weights);
 }
+static cloob_status run_reduce(void *user)
+{
+    job *j = user;
+    return op_kernels_cuda[OP_BN_BWD_REDUCE].run(&j->env, &j->reduce);
+}
+static cloob_status run_pool(void *user)
+{
+    job *j = user;
+    return op_kernels_cuda[OP_AVGPOOL2].run(&j->env, &j->pool);
+}
 static cloob_status run_fused(void *user)
 {
     job *j = user;
     CLOOB_TRY(cuda_check(ctx, prologue_gemm_run(dev->stream, &j->p, sms), "a fused GEMM"));
     if (!j->p.dw) return CLOOB_OK;
+    int parts = REDUCED_PARTS * prologue_gemm_parts(&j->p, sms);
+    if (j->p.reduce) CLOOB_TRY(bn_reduce_finish(&j->env, &j->reduce2, j->p.reduced, parts));
     return colsum_finish(&j->env, "dw", j->dw2, j->p.partial, prologue_gemm_parts(&j->p, sms), j->p.k * j->p.n);
 }
 
@@ -205,9 +237,9 @@ static double total_separate, total_fused, total_floor;
 typedef union operands {
     struct {
         tensor x, other, side, side2, y, y2, w, turned, mean, rstd, gain, bias, sums, run_mean, run_var, mean2, rstd2,
-            partial, x2, a2, dw, dw2;
+            partial, x2, a2, dw, dw2, reduced, sums2, sums3, pooled, pooled2;
     };
-    tensor all[22];
+    tensor all[27];
 } operands;
 
 static operands make_operands(const shape *s)
@@ -225,11 +257,17 @@ static operands make_operands(const shape *s)
     o.run_mean = vector_of(s->n, 0), o.run_var = vector_of(s->n, 0.5);
     o.mean2 = vector_of(s->n, 0), o.rstd2 = vector_of(s->n, 0);
     o.partial = make(CLOOB_F32, 1, (int64_t[]){ (takes_dw(s) ? s->k : 2) * s->n * 160 }, 0);
-    o.x2 = o.a2 = o.dw = o.dw2 = ABSENT;
+    o.x2 = o.a2 = o.dw = o.dw2 = o.reduced = o.sums2 = o.sums3 = o.pooled = o.pooled2 = ABSENT;
+    if (s->pools) o.pooled = rows_of(s->batch, s->side / 2, s->k), o.pooled2 = rows_of(s->batch, s->side / 2, s->k);
     if (takes_dw(s)) {
         o.x2 = rows_of(s->batch, s->side, s->n), o.a2 = rows_of(s->batch, s->side, s->n);
         o.dw = make(CLOOB_F32, 4, (int64_t[]){ s->k, 1, 1, s->n }, 0);
         o.dw2 = make(CLOOB_F32, 4, (int64_t[]){ s->k, 1, 1, s->n }, 0);
+    }
+    if (s->reduced) {
+        o.reduced = make(CLOOB_F32, 1, (int64_t[]){ 2 * REDUCED_PARTS * s->n * 160 }, 0);
+        o.sums2 = make(CLOOB_F32, 2, (int64_t[]){ 2, s->n }, 0),
+        o.sums3 = make(CLOOB_F32, 2, (int64_t[]){ 2, s->n }, 0);
     }
     if (dx) TRY(cuda_check(ctx, transpose_bf16(dev->stream, o.turned.data, o.w.data, s->k, s->n), "transpose"));
     return o;
@@ -277,6 +315,29 @@ static void prepare_weights(job *j, const operands *o)
     prepare(j, OP_CONV2D_DW, &j->weights);
 }
 
+/* bn_bwd_reduce of dx, a2's mask. */
+static void prepare_reduce(job *j, const operands *o)
+{
+    tensor in[] = { o->y, ABSENT, o->x2, o->run_mean, o->run_var, o->run_var, o->run_mean };
+    for (int k = 0; k < OP_INPUTS; k++) j->reduce.in[k] = ABSENT;
+    for (int k = 0; k < OP_OUTPUTS; k++) j->reduce.out[k] = ABSENT;
+    memcpy(j->reduce.in, in, sizeof in);
+    j->reduce.out[2] = o->sums2;
+    j->reduce.attr.relu = true;
+    prepare(j, OP_BN_BWD_REDUCE, &j->reduce);
+    j->reduce2 = j->reduce;
+    j->reduce2.out[2] = o->sums3;
+}
+
+/* avgpool2 of the factor. */
+static void prepare_pool(job *j, const operands *o)
+{
+    for (int k = 0; k < OP_INPUTS; k++) j->pool.in[k] = ABSENT;
+    for (int k = 0; k < OP_OUTPUTS; k++) j->pool.out[k] = ABSENT;
+    j->pool.in[0] = o->side, j->pool.out[0] = o->pooled;
+    prepare(j, OP_AVGPOOL2, &j->pool);
+}
+
 static prologue_gemm fused_of(const shape *s, const operands *o)
 {
     bool dx = s->prologue == PROLOGUE_DX;
@@ -298,6 +359,11 @@ static prologue_gemm fused_of(const shape *s, const operands *o)
                             .rstd2 = takes_dw(s) ? o->run_var.data : o->rstd.data,
                             .gain2 = takes_dw(s) ? o->run_var.data : o->mean.data,
                             .bias2 = takes_dw(s) ? o->run_mean.data : o->gain.data,
+                            .pools = s->pools,
+                            .pooled = s->pools ? o->pooled2.data : NULL,
+                            .line = s->side,
+                            .reduce = s->reduced,
+                            .reduced = s->reduced ? o->reduced.data : NULL,
                             .sums = o->sums.data,
                             .count = (float)tensor_rows(&o->x),
                             .pivot = o->run_mean.data,
@@ -313,11 +379,17 @@ static float try_variant(job *j, const shape *s, const operands *o)
     TRY(cuda_check(ctx, cudaMemset(o->y2.data, 0xff, tensor_bytes(&o->y2)), "poison"));
     TRY(cuda_check(ctx, cudaMemset(o->side2.data, 0xff, tensor_bytes(&o->side2)), "poison"));
     if (takes_dw(s)) TRY(cuda_check(ctx, cudaMemset(o->dw2.data, 0xff, tensor_bytes(&o->dw2)), "poison"));
+    if (s->pools) TRY(cuda_check(ctx, cudaMemset(o->pooled2.data, 0xff, tensor_bytes(&o->pooled2)), "poison"));
+    if (s->reduced) TRY(cuda_check(ctx, cudaMemset(o->sums3.data, 0xff, tensor_bytes(&o->sums3)), "poison"));
     float ms = time_of(run_fused, j);
-    double e = difference(&o->y2, &o->y), f = s->written ? difference(&o->side2, &o->side) : 0,
+    double e = difference(&o->y2, &o->y),
+           f = s->written   ? difference(&o->side2, &o->side)
+               : s->reduced ? difference(&o->sums3, &o->sums2)
+                            : 0,
            g = j->p.stats    ? statistics_difference(j, &o->partial, &o->run_mean)
                : takes_dw(s) ? difference(&o->dw2, &o->dw)
                              : 0;
+    if (s->pools) f = fmax(f, difference(&o->pooled2, &o->pooled));
     printf("  %.3f", (double)ms);
     if (!(e < 3e-3 && f < 3e-3 && g < 3e-3)) printf(" WRONG %.1e %.1e %.1e", e, f, g);
     return ms;
@@ -331,6 +403,7 @@ static void release(job *j, operands *o)
     if (j->b.scratch) dev->free(dev, j->b.scratch);
     if (j->p.dw) op_kernels_cuda[OP_CONV2D_DW].release(&j->env, &j->weights);
     if (j->weights.scratch) dev->free(dev, j->weights.scratch);
+    if (j->reduce.scratch) dev->free(dev, j->reduce.scratch);
 }
 
 static void bench(const shape *s)
@@ -339,12 +412,16 @@ static void bench(const shape *s)
     operands o = make_operands(s);
     prepare_separate(&j, s, &o);
     if (takes_dw(s)) prepare_weights(&j, &o);
+    if (s->reduced) prepare_reduce(&j, &o);
+    if (s->pools) prepare_pool(&j, &o);
     float first = time_of(run_first, &j), second = time_of(run_second, &j),
-          third = takes_dw(s) ? time_of(run_weights, &j) : 0.0f, separate = first + second + third, best = separate;
+          third = (takes_dw(s) ? time_of(run_weights, &j) : 0.0f) + (s->reduced ? time_of(run_reduce, &j) : 0.0f) +
+                  (s->pools ? time_of(run_pool, &j) : 0.0f),
+          separate = first + second + third, best = separate;
     j.p = fused_of(s, &o);
     double floor = (double)tensor_bytes(&o.x) * (1 + (o.other.ndim > 0) + s->written) +
                    (double)tensor_bytes(&o.y) * (takes_dw(s) ? 2.0 : 1.0);
-    printf("%-18s %7lld x %4lld -> %4lld: floor %.3f, separate %.3f + %.3f + %.3f = %.3f;", s->name, (long long)j.p.m,
+    printf("%-27s %7lld x %4lld -> %4lld: floor %.3f, separate %.3f + %.3f + %.3f = %.3f;", s->name, (long long)j.p.m,
            (long long)s->k, (long long)s->n, floor / bandwidth, (double)first, (double)second, (double)third,
            (double)separate);
     for (j.p.variant = 0; j.p.variant < variants; j.p.variant++) {

@@ -161,6 +161,23 @@ static void fuse_shortcut(graph *g, int i)
     shortcut->op = OP_COUNT;
 }
 
+/* The pool of what was applied, for a downsampling block's shortcut, on the same side of the graph. */
+static void fuse_applied_pool(graph *g, int i)
+{
+    node *n = &g->node[i];
+    const tensor *y = &g->value[n->out[3]].t;
+    if (n->attr.alone || n->in[5] == NO_VALUE || n->in[9] != NO_VALUE || y->dim[1] % 2 || y->dim[2] % 2) return;
+    int end = i < g->forward_nodes ? g->forward_nodes : g->nodes;
+    for (int k = i + 1; k < end; k++) {
+        node *pool = &g->node[k];
+        if (pool->op != OP_AVGPOOL2 || pool->in[0] != n->out[3]) continue;
+        n->attr.pooled = true;
+        n->out[4] = pool->out[0];
+        pool->op = OP_COUNT;
+        return;
+    }
+}
+
 /* Batch norm's apply and the convolution that reads its result, at the apply's place: weights are ready anyway. */
 static void fuse_apply(graph *g, int i)
 {
@@ -178,6 +195,7 @@ static void fuse_apply(graph *g, int i)
     n.out[3] = y;
     g->node[at] = n;
     g->node[i].op = OP_COUNT;
+    fuse_applied_pool(g, at);
 }
 
 /* Batch norm with relu and the 3 x 3 convolution of few channels that alone reads its result. */
@@ -221,6 +239,18 @@ static bool takes_dw(const tensor *w, bool pooled)
     return w->dtype == CLOOB_BF16 && (narrow || (wide && !pooled));
 }
 
+/* The reduction of the batch norm before the convolution, of the gradient that the GEMM makes: there is nothing left
+ * that it writes but its sums. */
+static void fuse_second_reduce(node *n, node *reduce)
+{
+    if (reduce->in[0] != n->out[1] || reduce->in[1] != NO_VALUE || reduce->in[7] != NO_VALUE ||
+        reduce->out[3] != NO_VALUE)
+        return;
+    n->attr.reduce = true;
+    for (int k = 0; k < 3; k++) n->out[k + 4] = reduce->out[k];
+    reduce->op = OP_COUNT;
+}
+
 /* The rest of what reads the backward apply's result, the weight's gradient, joins it. The activation that the weight
  * saw is applied again there, from the x of its batch norm, so that the reduction of that one need not write it; where
  * a pool has made it smaller than x, by a pass before. */
@@ -248,6 +278,7 @@ static void fuse_last_dw(graph *g, int i)
     for (int k = 0; k < 5; k++) n->in[k + 8] = reduce->in[k + 2];
     n->out[3] = a2;
     reduce->out[4] = NO_VALUE;
+    fuse_second_reduce(n, reduce);
 }
 
 /* Images in bytes and the convolution, or its weight gradient, that alone reads what image_input makes of them. */

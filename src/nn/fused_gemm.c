@@ -77,6 +77,11 @@ op_args fused_applied_conv(const op_args *a)
     return r;
 }
 
+op_args fused_applied_pool(const op_args *a)
+{
+    return (op_args){ .attr = a->attr, .in = { a->out[3] }, .out = { a->out[4] }, .scratch = a->scratch };
+}
+
 op_args fused_bwd_apply(const op_args *a)
 {
     op_args r = { .attr = a->attr, .out = { a->out[0] }, .scratch = a->scratch };
@@ -97,6 +102,19 @@ op_args fused_second_apply(const op_args *a)
     op_args r = { .attr = a->attr, .out = { a->out[3] }, .scratch = a->scratch };
     for (int k = 0; k < 5; k++) r.in[k] = a->in[k + 8];
     r.in[5] = ABSENT;
+    r.attr.relu = true;
+    return r;
+}
+
+/* It writes a2 on its way, as the apply would. */
+op_args fused_second_reduce(const op_args *a)
+{
+    op_args r = { .attr = a->attr,
+                  .in = { a->out[1], ABSENT },
+                  .out = { a->out[4], a->out[5], a->out[6], ABSENT, a->out[3] },
+                  .scratch = a->scratch };
+    for (int k = 0; k < 5; k++) r.in[k + 2] = a->in[k + 8];
+    r.in[7] = ABSENT;
     r.attr.relu = true;
     return r;
 }
@@ -216,9 +234,14 @@ cloob_status shape_apply_conv_stats(cloob_ctx *ctx, op_args *a)
         return op_refuse(ctx, OP_APPLY_CONV_STATS, "relu without a pool and a 1 x 1 convolution are needed");
     CLOOB_TRY(op_has(&a->in[9]) ? shape_bn_apply_both(ctx, &apply) : shape_bn_apply(ctx, &apply));
     a->out[3] = apply.out[0];
-    op_args conv = fused_applied_conv(a);
+    op_args conv = fused_applied_conv(a), pool = fused_applied_pool(a);
     CLOOB_TRY(shape_conv_stats(ctx, &conv));
     for (int k = 0; k < 3; k++) a->out[k] = conv.out[k];
+    if (!a->attr.pooled) return CLOOB_OK;
+    if (a->in[0].dim[1] % 2 || a->in[0].dim[2] % 2 || a->attr.alone)
+        return op_refuse(ctx, OP_APPLY_CONV_STATS, "pooled needs even sides, and applied for others");
+    CLOOB_TRY(shape_avgpool2(ctx, &pool));
+    a->out[4] = pool.out[0];
     return CLOOB_OK;
 }
 
@@ -237,9 +260,13 @@ cloob_status shape_bn_bwd_conv_dx(cloob_ctx *ctx, op_args *a)
     if (tensor_rows(&a->in[8]) != tensor_rows(x) || a->in[8].dim[3] != w->dim[3])
         return op_refuse(ctx, OP_BN_BWD_CONV_DX, "x2 must have the shape of dx");
     if (op_has(&a->in[9])) rule_like(a, 3, &a->in[8]);
-    op_args dw = fused_applied_dw(a);
+    op_args dw = fused_applied_dw(a), reduce = fused_second_reduce(a);
     CLOOB_TRY(shape_conv2d_dw(ctx, &dw));
     a->out[2] = dw.out[0];
+    if (!a->attr.reduce) return CLOOB_OK;
+    if (!op_has(&a->in[9])) return op_refuse(ctx, OP_BN_BWD_CONV_DX, "reduce needs the batch norm of x2");
+    CLOOB_TRY(shape_bn_bwd_reduce(ctx, &reduce));
+    for (int k = 0; k < 3; k++) a->out[k + 4] = reduce.out[k];
     return CLOOB_OK;
 }
 

@@ -48,7 +48,9 @@ typedef struct op_attr {
     bool sums;           /* act_bwd, layernorm_bwd, attention_bwd: also the sums of dx over its rows */
     bool alone;          /* apply_conv_stats, bn_bwd_conv_dx, conv_dx_reduce: nobody else reads batch norm's rows */
     bool dw;             /* conv_dx_reduce: also the weight's gradient */
-    bool spread, pooled; /* conv_dx_reduce: the second gradient is still behind a 2 x 2 pool; also y behind it */
+    bool spread;         /* conv_dx_reduce: the second gradient is still behind a 2 x 2 pool */
+    bool pooled;         /* conv_dx_reduce, apply_conv_stats: also y, or applied, behind it */
+    bool reduce;         /* bn_bwd_conv_dx: also the reduction of the batch norm before the convolution */
     bool keep_stats;     /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
     op_act act;
     op_fp8 fp8;        /* linear: forward and dx; the CPU keeps 16 bits */
@@ -183,8 +185,10 @@ op_args fused_conv_dw(const op_args *a);                                        
 op_args fused_spread(const op_args *a), fused_spread_reduce(const op_args *a);    /* the same with spread */
 op_args fused_pooled(const op_args *a);                                           /* the same with pooled */
 op_args fused_apply(const op_args *a), fused_applied_conv(const op_args *a);      /* apply_conv_stats */
+op_args fused_applied_pool(const op_args *a);                                     /* the same with pooled */
 op_args fused_bwd_apply(const op_args *a), fused_applied_dx(const op_args *a);    /* bn_bwd_conv_dx */
 op_args fused_second_apply(const op_args *a), fused_applied_dw(const op_args *a); /* the same with x2 */
+op_args fused_second_reduce(const op_args *a);                                    /* the same with reduce */
 op_args fused_image(const op_args *a), fused_image_conv(const op_args *a);        /* image_conv_stats */
 op_args fused_dw_image(const op_args *a), fused_image_dw(const op_args *a);       /* image_conv_dw */
 op_args fused_stem_apply(const op_args *a), fused_stem_conv(const op_args *a);    /* apply_stem_stats */

@@ -142,13 +142,15 @@ OP(CONV_DX_REDUCE, "conv_dx_reduce", shape_conv_dx_reduce, NULL)
  * with avgpool2_bwd of it; with pooled also avgpool2 of y. With alone spread may stay undefined */
 OP(APPLY_CONV_STATS, "apply_conv_stats", shape_apply_conv_stats, NULL)
 /* x, mean, rstd, gain, bias, [res], w (O,1,1,C), run_mean (O), run_var (O), [mean2, rstd2, gain2, bias2] -> y, mean
- * (O), rstd (O), applied {as all, alone}: bn_apply of x with relu, or bn_apply_both of x and res, applied, then
- * conv_stats of it; with alone applied may stay undefined */
+ * (O), rstd (O), applied, [pooled (N,H/2,W/2,C)] {as all, alone, pooled}: bn_apply of x with relu, or bn_apply_both of
+ * x and res, applied, then conv_stats of it; with pooled, H and W even, also avgpool2 of it; with alone applied may
+ * stay undefined, and there is no pooled */
 OP(BN_BWD_CONV_DX, "bn_bwd_conv_dx", shape_bn_bwd_conv_dx, NULL)
 /* dy, x, mean, rstd, gain, bias, sums, w (C,1,1,I), [x2 (N,H,W,I)], [mean2, rstd2, gain2, bias2] -> applied like x, dx
- * (N,H,W,I), [dw F32], [a2 like x2] {as both, alone}: bn_bwd_apply without relu and pool, then conv2d_dx of what it
- * made; with x2 also a2, bn_apply of x2 with relu, and conv2d_dw of applied and a2; without mean2 a2 is x2. With alone
- * applied and a2 may stay undefined */
+ * (N,H,W,I), [dw F32], [a2 like x2], [dgain2 (I), dbias2 (I), sums2 (2,I)] {as both, alone, reduce}: bn_bwd_apply
+ * without relu and pool, then conv2d_dx of what it made; with x2 also a2, bn_apply of x2 with relu, and conv2d_dw of
+ * applied and a2; without mean2 a2 is x2. With reduce also bn_bwd_reduce of dx and x2 with relu. With alone applied and
+ * a2 may stay undefined */
 OP(BN_APPLY_BOTH, "bn_apply_both", shape_bn_apply_both, NULL)
 /* x, mean, rstd, gain, bias, x2, mean2, rstd2, gain2, bias2 -> y {relu}: bn_apply of x whose residual is bn_apply of
  * x2, without relu */

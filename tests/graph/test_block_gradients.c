@@ -123,6 +123,20 @@ static int joined(const graph *g)
     return n;
 }
 
+static int reducing(const graph *g)
+{
+    int n = 0;
+    for (int i = 0; i < g->nodes; i++) n += g->node[i].op == OP_BN_BWD_CONV_DX && g->node[i].attr.reduce;
+    return n;
+}
+
+static int pooling(const graph *g)
+{
+    int n = 0;
+    for (int i = 0; i < g->nodes; i++) n += g->node[i].op == OP_APPLY_CONV_STATS && g->node[i].attr.pooled;
+    return n;
+}
+
 static int spread(const graph *g)
 {
     int n = 0;
@@ -143,7 +157,7 @@ static void compare(const char *name, const cloob_kernels *kernels, int count, d
     graph_release(&g);
     build(&l, &g, true);
     CHECK(joined(&g) == 8); /* four last convolutions, one shortcut's, the first of three blocks */
-    CHECK(spread(&g) == 1);
+    CHECK(spread(&g) == 1 && reducing(&g) == 3 && pooling(&g) == 1);
     for (int w = 0; w < count; w++) {
         ctx->kernels = kernels[w];
         float *together = gradients(dev, &l, &m), *p = apart, *q = together;

@@ -319,6 +319,27 @@ static void batch_norm_joins_the_convolution_behind_it(void)
         }
 }
 
+/* The shortcut of a downsampling block: its pool joins what makes the block's x, where that takes another residual. */
+static void the_shortcut_s_pool_joins_too(void)
+{
+    for (int residual = 0; residual < 2; residual++) {
+        graph g;
+        graph_init(ctx, &g);
+        value_id x = image(&g, "x"), r = image(&g, "r"), h = batchnorm(&g, x, true);
+        h = one(&g, OP_RELU, residual ? add(&g, h, r) : h);
+        value_id pooled = one(&g, OP_AVGPOOL2, h), c = conv(&g, h, 0, 1);
+        graph_keep(&g, batchnorm(&g, c, true), "y");
+        graph_keep(&g, pooled, "pooled");
+        graph_fuse(&g);
+        graph_fuse_gemm(&g);
+        CHECK_OK(ctx, graph_status(&g));
+        const node *n = find(&g, OP_APPLY_CONV_STATS);
+        CHECK(n && n->attr.pooled == residual && !n->attr.alone && count(&g, OP_AVGPOOL2) == 1 - residual);
+        if (n) CHECK(n->out[3] == h && n->out[4] == (residual ? pooled : NO_VALUE));
+        graph_release(&g);
+    }
+}
+
 /* A bias in front of an activation is added there, forward and backward, unless somebody else reads the GEMM's
  * result. */
 static void the_activation_adds_the_bias(void)
@@ -427,7 +448,7 @@ static void the_backward_apply_joins_the_gradient_before_it(void)
 }
 
 /* The gradient of the last weight joins that of its x, and the activation it saw is not written for it any more: it is
- * made from x again. */
+ * made from x again. Then nothing is left of the reduction before it but its sums, which join, too. */
 static void the_last_weight_gradient_joins_too(void)
 {
     /* as it should be; another width; a frozen weight; behind a pool; the widths of RN50x4 */
@@ -447,7 +468,8 @@ static void the_last_weight_gradient_joins_too(void)
         for (int i = 0; i < g.nodes; i++)
             if (g.node[i].op == OP_BN_BWD_REDUCE && g.node[i].attr.relu) reduce = &g.node[i];
         CHECK(weights == (kind == 2 ? 1 : 2) && reduce && (reduce->out[4] == NO_VALUE) == (kind == 2));
-        value_id a2 = reduce->out[4], x2 = reduce->in[2], bias = reduce->in[6];
+        value_id a2 = reduce->out[4], x2 = reduce->in[2], bias = reduce->in[6], sums = reduce->out[2];
+        int reductions = count(&g, OP_BN_BWD_REDUCE);
         graph_fuse_gemm(&g);
         const node *n = find(&g, OP_BN_BWD_CONV_DX);
         CHECK(n && n->attr.alone == joins && (n->in[8] != NO_VALUE) == joins);
@@ -455,7 +477,9 @@ static void the_last_weight_gradient_joins_too(void)
         for (int i = 0; i < g.nodes && joins; i++)
             CHECK(g.node[i].op != OP_BN_BWD_REDUCE || g.node[i].out[4] == NO_VALUE);
         if (joins) CHECK(g.value[n->out[2]].kind == VALUE_GRAD && g.value[n->out[2]].param == 10);
-        if (kind == 0 || kind == 4) CHECK(n->in[8] == x2 && n->in[12] == bias && n->out[3] == a2);
+        if (kind == 0 || kind == 4) CHECK(n->in[8] == x2 && n->in[12] == bias && n->out[3] == a2 && n->out[6] == sums);
+        CHECK(n->attr.reduce == (kind == 0 || kind == 4));
+        CHECK(count(&g, OP_BN_BWD_REDUCE) == reductions - n->attr.reduce);
         if (kind == 3) { /* by a pass of its own, right before */
             CHECK(n->in[8] == a2 && n->in[9] == NO_VALUE && n->out[3] == NO_VALUE);
             CHECK(n[-1].op == OP_BN_APPLY && n[-1].in[0] == x2 && n[-1].in[4] == bias && n[-1].out[0] == a2 &&
@@ -543,6 +567,7 @@ int main(void)
     RUN(the_first_weight_gradient_joins_too);
     RUN(the_reduction_spreads_a_pooled_gradient);
     RUN(batch_norm_joins_the_convolution_behind_it);
+    RUN(the_shortcut_s_pool_joins_too);
     RUN(the_activation_adds_the_bias);
     RUN(batch_norm_joins_a_stem_convolution_behind_it);
     RUN(the_first_weight_gradient_takes_batch_norm_along);

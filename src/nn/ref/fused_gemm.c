@@ -29,19 +29,21 @@ cloob_status conv_dx_reduce_ref(const op_env *env, const op_args *a)
 
 cloob_status apply_conv_stats_ref(const op_env *env, const op_args *a)
 {
-    op_args apply = fused_apply(a), conv = fused_applied_conv(a);
+    op_args apply = fused_apply(a), conv = fused_applied_conv(a), pool = fused_applied_pool(a);
     CLOOB_TRY(has(&a->in[9]) ? bn_apply_both_ref(env, &apply) : bn_apply_ref(env, &apply));
+    if (a->attr.pooled) CLOOB_TRY(avgpool2_ref(env, &pool));
     return conv_stats_ref(env, &conv);
 }
 
 cloob_status bn_bwd_conv_dx_ref(const op_env *env, const op_args *a)
 {
     op_args apply = fused_bwd_apply(a), dx = fused_applied_dx(a), second = fused_second_apply(a),
-            dw = fused_applied_dw(a);
+            dw = fused_applied_dw(a), reduce = fused_second_reduce(a);
     CLOOB_TRY(bn_bwd_apply_ref(env, &apply));
     CLOOB_TRY(conv2d_dx_ref(env, &dx));
     if (!has(&a->in[8])) return CLOOB_OK;
-    if (has(&a->in[9])) CLOOB_TRY(bn_apply_ref(env, &second));
+    if (a->attr.reduce) CLOOB_TRY(bn_bwd_reduce_ref(env, &reduce));
+    else if (has(&a->in[9])) CLOOB_TRY(bn_apply_ref(env, &second));
     return conv2d_dw_ref(env, &dw);
 }
 

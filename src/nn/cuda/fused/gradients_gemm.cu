@@ -5,27 +5,16 @@
  *
  * One block per multiprocessor and strip of 64 or 80 columns, tiles of 128 rows. A tile's a lies in so many stages of
  * 64 channels. Each of two teams multiplies its 64 rows of all stages by b, and all 128 rows of every second stage,
- * turned, by a2. Blocks leave their sums to be added in order. */
-#include "nn/cuda/fused/prologues.cuh"
-#include "nn/cuda/fused/weight_sums.cuh"
+ * turned, by a2. Blocks leave their sums to be added in order.
+ *
+ * With reduce the backward reduction of a2's batch norm, of dx, is done as dx leaves: x2 is copied again to where a
+ * team's dx leaves from, and dx takes its place. */
+#include "nn/cuda/fused/gradient_teams.cuh"
 #include "tensor/cuda/cuda.h"
 
 namespace {
 
-enum { HEIGHT = TEAMS * ROWS, STAGE = HEIGHT * ROW, MOST_SHARED = 226 << 10 };
-enum { TAIL = 16, TAIL_ROW = TAIL * 2 }; /* a strip's columns beyond 64, and their bytes */
-
-/* A kernel's sizes: stages of a tile, columns of a strip. */
-template <int STEPS, int COLUMNS>
-struct form {
-    static constexpr int steps = STEPS, columns = COLUMNS;
-    static constexpr bool tail = COLUMNS > DEPTH;
-    static constexpr int b_stage = COLUMNS * ROW, second = STAGE + (tail ? HEIGHT * TAIL_ROW : 0);
-    static constexpr int second_channels = tail ? 2 * DEPTH : DEPTH;
-    static constexpr int held = (STEPS + 1) / 2; /* stages whose sums a team has, at most */
-    static constexpr int sums = COLUMNS / 2;     /* of the result, a thread's */
-    static_assert(COLUMNS == DEPTH || COLUMNS == DEPTH + TAIL, "no such form");
-};
+enum { MOST_SHARED = 226 << 10 };
 
 /* Stages of each ring; the form by its numbers. */
 struct room {
@@ -50,7 +39,8 @@ struct gradient_maps {
 /* full: it was copied; ready: it was made of that; empty: it may be copied to again. */
 struct gradient_barriers {
     uint64_t x_full[MAX_STAGES], x_ready[MAX_STAGES], x_empty[MAX_STAGES], other_full[MAX_STAGES],
-        other_empty[MAX_STAGES], second_full[MAX_STAGES], second_ready[MAX_STAGES], second_empty[MAX_STAGES], b_full;
+        other_empty[MAX_STAGES], second_full[MAX_STAGES], second_ready[MAX_STAGES], second_empty[MAX_STAGES], b_full,
+        place_full, place_empty; /* where dx leaves from: x2 lies there; it was read */
 
     /* The numbers of arrivals that end a phase: a copy; the makers' warps; the teams' warps. */
     __device__ __forceinline__ void make()
@@ -60,7 +50,7 @@ struct gradient_barriers {
             barrier_init(&x_ready[s], 4), barrier_init(&second_ready[s], 4), barrier_init(&other_empty[s], 4);
             barrier_init(&x_empty[s], TEAMS * 4), barrier_init(&second_empty[s], TEAMS * 4);
         }
-        barrier_init(&b_full, 1);
+        barrier_init(&b_full, 1), barrier_init(&place_full, 1), barrier_init(&place_empty, TEAMS);
         barrier_publish();
     }
 };
@@ -147,126 +137,7 @@ __device__ void make_factors(ring x, ring other, ring second, gradient_barriers 
     }
 }
 
-/* ---- multiplying --------------------------------------------------------------------------------- */
-
-/* A team's sums of the weight's gradient: of every second stage 64 x 64, and 64 x 16 where the strip has a tail. Of an
- * odd number of stages the other team has the last tail. */
-template <int TEAM, class F>
-struct team_sums {
-    float main[F::held][32], tail[F::tail ? F::held : 1][8];
-    static __device__ __forceinline__ constexpr bool has_main(int step) { return step % 2 == TEAM; }
-    static __device__ __forceinline__ constexpr bool has_tail(int step)
-    {
-        return F::tail && (step % 2 == TEAM) != (F::steps % 2 == 1 && step == F::steps - 1);
-    }
-    __device__ __forceinline__ void settle_all()
-    {
-#pragma unroll
-        for (int step = 0; step < F::steps; step++) {
-            if (has_main(step)) settle(main[step / 2]);
-            if (has_tail(step)) settle(tail[step / 2]);
-        }
-    }
-    __device__ __forceinline__ void add(int step, const char *a, const char *second)
-    {
-        if (has_main(step)) add_products<HEIGHT>(main[step / 2], a, second);
-        if (has_tail(step)) add_products<HEIGHT>(tail[step / 2], a, second + STAGE);
-    }
-    __device__ __forceinline__ void write(float *to, int strip, const prologue_gemm &j)
-    {
-#pragma unroll
-        for (int step = 0; step < F::steps; step++) {
-            if (has_main(step)) write_products(to, main[step / 2], step * 64, strip, j.k, j.n);
-            if (has_tail(step)) write_products(to, tail[step / 2], step * 64, strip + DEPTH, j.k, j.n);
-        }
-    }
-};
-
-/* c = the tile's dx, of the team's rows; dw += of the team's stages. A stage is given back once the products after it
- * have begun. */
-template <int TEAM, class F>
-__device__ __forceinline__ void multiply_tile(float (&c)[F::sums], team_sums<TEAM, F> &dw, ring &a, const char *b,
-                                              const char *second)
-{
-    int before = 0;
-    settle(c);
-    dw.settle_all();
-#pragma unroll
-    for (int step = 0; step < F::steps; step++) {
-        barrier_wait(&a.full[a.at], a.parity);
-        uint64_t da = descriptor(a.here() + TEAM * ROWS * ROW), db = descriptor(b + step * F::b_stage);
-        wgmma_fence();
-#pragma unroll
-        for (int k = 0; k < DEPTH / 16; k++) wgmma_k16(c, da + 2 * k, db + 2 * k, step > 0 || k > 0);
-        dw.add(step, a.here(), second);
-        wgmma_commit();
-        if (step > 0) {
-            wgmma_wait<1>();
-            if (threadIdx.x % 32 == 0) barrier_arrive(&a.empty[before]);
-        }
-        before = a.at;
-        a.next();
-    }
-    wgmma_wait<0>();
-    settle(c);
-    dw.settle_all();
-    if (threadIdx.x % 32 == 0) barrier_arrive(&a.empty[before]);
-}
-
-/* Sixteen columns of the team's dx, from `from` of its sums on, to columns 16 k of a box. */
-__device__ __forceinline__ void put_matrices(const float *from, char *box, int k)
-{
-    float f[8];
-    uint32_t v[4];
-#pragma unroll
-    for (int i = 0; i < 8; i++) f[i] = from[i];
-    join(v, f);
-    stmatrix(shared_address(box + matrix_row(k)), v[0], v[1], v[2], v[3]);
-}
-
-/* The team's rows of dx leave by the copy engine, from its own place; a strip's tail from registers. */
-template <int TEAM, class F>
-__device__ __forceinline__ void send_result(const float (&c)[F::sums], char *results, const CUtensorMap *map,
-                                            const prologue_gemm &j, int column, int row)
-{
-    char *out = results + TEAM * BOX;
-    row += TEAM * ROWS;
-    wait_sent();
-    team_barrier(TEAM);
-#pragma unroll
-    for (int k = 0; k < 4; k++) put_matrices(c + 8 * k, out, k);
-    shared_publish();
-    team_barrier(TEAM);
-    if (is_leader()) store_box(map, out, column, row);
-    if constexpr (F::tail) {
-        int lane = threadIdx.x % 32, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
-        column += DEPTH + 2 * (lane % 4);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int r = first + i % 2 * 8, at = column + i / 2 * 8;
-            if (r < j.m && at < j.n)
-                reinterpret_cast<uint32_t *>(j.y)[(r * j.n + at) / 2] = pack_pair(c[32 + 2 * i], c[33 + 2 * i]);
-        }
-    }
-}
-
-/* A team's life. a: full means made. */
-template <int TEAM, class F>
-__device__ void work(ring a, ring second, const char *b, const share &w, const CUtensorMap *out_map,
-                     const prologue_gemm &j, char *results)
-{
-    float c[F::sums];
-    team_sums<TEAM, F> dw = {};
-    for (int tile = w.part; tile < w.tiles; tile += w.parts) {
-        barrier_wait(&second.full[second.at], second.parity);
-        multiply_tile<TEAM, F>(c, dw, a, b, second.here());
-        if (threadIdx.x % 32 == 0) barrier_arrive(&second.empty[second.at]);
-        second.next();
-        send_result<TEAM, F>(c, results, out_map, j, w.strip, tile * HEIGHT);
-    }
-    if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-    dw.write(j.partial + (int64_t)w.part * j.k * j.n, w.strip, j);
-}
+/* ---- copying ------------------------------------------------------------------------------------- */
 
 /* Registers of a thread that copies, makes factors, multiplies; together at most what the kernel starts with. */
 template <class F>
@@ -279,6 +150,16 @@ __device__ void copy_all_b(char *to, uint64_t *full, const CUtensorMap *map, con
 {
     barrier_expect(full, w.depth * bytes);
     for (int step = 0; step < w.depth; step++) copy_box(to + step * bytes, map, step * DEPTH, w.strip, full);
+}
+
+/* x2 once more, where dx leaves from. */
+__device__ void copy_place(ring r, const share &w, const CUtensorMap *map)
+{
+    for (int tile = w.part; tile < w.tiles; tile += w.parts) {
+        r.begin_fill();
+        copy_box(r.here(), map, w.strip, tile * HEIGHT, &r.full[0]);
+        r.next();
+    }
 }
 
 /* One stage a tile. */
@@ -326,13 +207,17 @@ __global__ void __launch_bounds__(THREADS, 1)
     ring x = { x_at, s.x_full, s.x_empty, STAGE, r.x, 0, 0 };
     ring other = { other_at, s.other_full, s.other_empty, STAGE, r.other, 0, 0 };
     ring second = { second_at, s.second_full, s.second_empty, F::second, r.second, 0, 0 };
+    ring place = { results, &s.place_full, &s.place_empty, STAGE, 1, 0, 0 };
     using R = gradient_registers<F>;
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::copies));
         if (threadIdx.x == 0) copy_rows(x, w, &t.x);
         else if (threadIdx.x == 32) copy_rows(other, w, &t.other);
         else if (threadIdx.x == 64) copy_second<F>(second, w, t);
-        else if (threadIdx.x == 96) copy_all_b(b, &s.b_full, &t.b, w, F::b_stage);
+        else if (threadIdx.x == 96) {
+            copy_all_b(b, &s.b_full, &t.b, w, F::b_stage);
+            if (F::reduces) copy_place(place, w, &t.x2);
+        }
     } else if (threadIdx.x < 256) {
         if constexpr (R::makes < 128) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::makes));
         make_factors<F>(x, other, second, s, w, channels, second_channels, j);
@@ -341,8 +226,8 @@ __global__ void __launch_bounds__(THREADS, 1)
         ring a = { x_at, s.x_ready, s.x_empty, STAGE, r.x, 0, 0 };
         ring a2 = { second_at, j.plain ? s.second_full : s.second_ready, s.second_empty, F::second, r.second, 0, 0 };
         barrier_wait(&s.b_full, 0);
-        if (threadIdx.x < 384) work<0, F>(a, a2, b, w, &t.out, j, results);
-        else work<1, F>(a, a2, b, w, &t.out, j, results);
+        if (threadIdx.x < 384) work<0, F>(a, a2, place, b, w, &t.out, j, second_channels);
+        else work<1, F>(a, a2, place, b, w, &t.out, j, second_channels);
     }
 }
 
@@ -371,6 +256,14 @@ cudaError_t launch(cudaStream_t stream, const prologue_gemm *p, const room &r, i
     return cudaGetLastError();
 }
 
+template <bool REDUCE>
+cudaError_t launch_form(cudaStream_t stream, const prologue_gemm *p, const room &r, int blocks)
+{
+    return r.steps == 4   ? launch<form<4, 64, REDUCE>>(stream, p, r, blocks)
+           : r.steps == 5 ? launch<form<5, 80, REDUCE>>(stream, p, r, blocks)
+                          : launch<form<8, 64, REDUCE>>(stream, p, r, blocks);
+}
+
 int strips_of(const prologue_gemm *p, const room &r) { return (int)((p->n + r.columns - 1) / r.columns); }
 
 } // namespace
@@ -395,9 +288,7 @@ cudaError_t gradients_gemm_run(cudaStream_t stream, const prologue_gemm *p, int 
     if (parts == 0) return cudaErrorInvalidConfiguration;
     const room &r = rooms[p->variant];
     int blocks = parts * strips_of(p, r);
-    return r.steps == 4   ? launch<form<4, 64>>(stream, p, r, blocks)
-           : r.steps == 5 ? launch<form<5, 80>>(stream, p, r, blocks)
-                          : launch<form<8, 64>>(stream, p, r, blocks);
+    return p->reduce ? launch_form<true>(stream, p, r, blocks) : launch_form<false>(stream, p, r, blocks);
 }
 
 } // extern "C"

@@ -4,8 +4,10 @@
  *
  * Three rings of stages in shared memory, each as deep as a step of the GEMM (64): x, which becomes the factor and
  * is also written out from there; other, which is free again as soon as the factor is made; the strip of b, which stays
- * in shared memory instead where the variant says so. */
-#include "nn/cuda/fused/prologues.cuh"
+ * in shared memory instead where the variant says so.
+ *
+ * TILED: tiles are parts of images, and the factor also leaves behind a 2 x 2 pool (pooled_factor.cuh). */
+#include "nn/cuda/fused/pooled_factor.cuh"
 #include "nn/cuda/fused/tile_sums.cuh"
 #include "tensor/cuda/cuda.h"
 
@@ -62,20 +64,44 @@ __device__ __forceinline__ void multiply(float (&c)[N], ring &a, ring &b, const 
     if (threadIdx.x % 32 == 0) give_back(a, before, b, b_before, l);
 }
 
+/* Where a team's rows of a tile lie: the lane's two rows there are, and where they are sent. */
+template <bool TILED>
+struct team_rows {
+    bool counts[2];
+    int row; /* the first */
+    tile_place at;
+    __device__ __forceinline__ team_rows(const prologue_gemm &j, const share &w, const layout &l, int tile, int below)
+    {
+        int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16 + lane / 4;
+        if constexpr (TILED) {
+            int64_t lines = j.m / j.line;
+            at = place_of(l, tile, w.height), at.line += below / l.tile_width;
+            for (int i = 0; i < 2; i++) counts[i] = at.line + (first + 8 * i) / l.tile_width < lines;
+        } else {
+            row = tile * w.height + below, first += row;
+            for (int i = 0; i < 2; i++) counts[i] = first + 8 * i < j.m;
+        }
+    }
+    __device__ __forceinline__ void store(const CUtensorMap *map, const char *box, int column) const
+    {
+        if constexpr (TILED) store_tile(map, box, column, at.x, at.line);
+        else store_box(map, box, column, row);
+    }
+};
+
 /* A team's life. pivots: of its columns; results: its places; cells: the block's. */
-template <int N, bool STATS>
+template <int N, bool STATS, bool TILED>
 __device__ void work(ring a, ring b, const share &w, const CUtensorMap *out_map, const prologue_gemm &j,
                      const layout &l, int team, const float *pivots, char *results, float *cells)
 {
     float c[N];
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 - 8, below = team / l.across * ROWS, place = 0;
+    int warp = threadIdx.x / 32 - 8, below = team / l.across * ROWS, place = 0;
     int shift = team % l.across * 2 * N;
     float *cell = cells + warp * 4 * N;
     statistics<N> sums;
     sums.total.clear();
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
-        int row = tile * w.height + below, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
-        bool counts[2] = { first < j.m, first + 8 < j.m };
+        team_rows<TILED> rows(j, w, l, tile, below);
         multiply(c, a, b, w, l, below, shift);
 #pragma unroll
         for (int box = 0; box < N / 32; box++) {
@@ -95,14 +121,14 @@ __device__ void work(ring a, ring b, const share &w, const CUtensorMap *out_map,
                 stmatrix(shared_address(out + matrix_row(k)), v[0], v[1], v[2], v[3]);
                 if (STATS) {
                     split(f, v);
-                    sums.take(f, pivots, 4 * box + k, counts);
+                    sums.take(f, pivots, 4 * box + k, rows.counts);
                 }
             }
             if (STATS) sums.end_box(cell, box);
             if (l.places == 2) wait_sent(); /* so the other place is free behind the barrier */
             shared_publish();
             team_barrier(team);
-            if (is_leader()) store_box(out_map, out, w.strip + shift + 64 * box, row);
+            if (is_leader()) rows.store(out_map, out, w.strip + shift + 64 * box);
             place = l.places - 1 - place;
         }
     }
@@ -143,7 +169,16 @@ struct registers {
                                                  : 168;
 };
 
-template <int N, class P, bool STATS>
+/* The makers' life. pooled: room for what is pooled. */
+template <class P, int HEIGHT, bool TILED>
+__device__ __forceinline__ void make(ring x, ring other, const share &w, const layout &l, const float *channels,
+                                     uint64_t *ready, const maps &t, char *pooled, bool writes)
+{
+    if constexpr (TILED) make_pooled_factor<P, HEIGHT>(x, other, w, l, channels, ready, t, pooled, writes);
+    else make_factor<P, HEIGHT>(x, other, w, channels, ready, writes ? &t.side : nullptr);
+}
+
+template <int N, class P, bool STATS, bool TILED>
 __global__ void __launch_bounds__(THREADS, 1)
     prologue_gemm_kernel(const __grid_constant__ maps t, const __grid_constant__ prologue_gemm j,
                          const __grid_constant__ layout l)
@@ -154,8 +189,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     int b_bytes = w.width * ROW, x_bytes = w.height * ROW, channels_count = w.depth * DEPTH;
     char *b_at = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023);
     char *x_at = b_at + l.b_stages * b_bytes, *other_at = x_at + l.x_stages * x_bytes;
-    char *results = other_at + l.other_stages * x_bytes;
-    float *channels = (float *)(results + TEAMS * l.places * BOX),
+    char *results = other_at + l.other_stages * x_bytes, *pooled = results + TEAMS * l.places * BOX;
+    float *channels = (float *)(pooled + (TILED ? POOLED_PLACES * x_bytes / 4 : 0)),
           *pivots = channels + CHANNEL_NUMBERS * channels_count;
     float *cells = pivots + w.width;
     write_channels<P>(channels, channels_count, j);
@@ -171,19 +206,20 @@ __global__ void __launch_bounds__(THREADS, 1)
     using R = registers<N>;
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::copies));
-        if (threadIdx.x == 0) copy_rows(x, w, &t.x);
-        else if (threadIdx.x == 32 && P::sources == 2) copy_rows(other, w, &t.other);
+        if (threadIdx.x == 0) TILED ? copy_tiles(x, w, l, &t.x) : copy_rows(x, w, &t.x);
+        else if (threadIdx.x == 32 && P::sources == 2)
+            TILED ? copy_tiles(other, w, l, &t.other) : copy_rows(other, w, &t.other);
         else if (threadIdx.x == 64) copy_b(b, w, &t.b, l.stays);
     } else if (threadIdx.x < 256) {
         if constexpr (R::makes < 128) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::makes));
-        if (l.across == 1) make_factor<P, 2 * ROWS>(x, other, w, channels, s.ready, writes ? &t.side : nullptr);
-        else make_factor<P, ROWS>(x, other, w, channels, s.ready, writes ? &t.side : nullptr);
+        if (l.across == 1) make<P, 2 * ROWS, TILED>(x, other, w, l, channels, s.ready, t, pooled, writes);
+        else make<P, ROWS, TILED>(x, other, w, l, channels, s.ready, t, pooled, writes);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R::multiplies));
         int team = threadIdx.x / 128 - 2, shift = team % l.across * 2 * N;
         ring factor = { x_at, s.ready, s.x_empty, x_bytes, l.x_stages, 0, 0 };
         if (l.stays) barrier_wait(&s.b_full[0], 0);
-        work<N, STATS>(factor, b, w, &t.out, j, l, team, pivots + shift, results + team * l.places * BOX, cells);
+        work<N, STATS, TILED>(factor, b, w, &t.out, j, l, team, pivots + shift, results + team * l.places * BOX, cells);
     }
 }
 
@@ -213,6 +249,17 @@ bool suits(const prologue_gemm *p, const variant &v)
     return v.most == 256 || (p->prologue != PROLOGUE_APPLY && p->n > 256 && p->n <= v.most);
 }
 
+/* Lays out tiles for a pool; false: lines of this length have none. */
+bool lay_out_tiles(const prologue_gemm *p, layout *l)
+{
+    enum { WIDEST = 16 };
+    if (!p->pools) return true;
+    if (p->prologue != PROLOGUE_ADD || p->line < 2) return false;
+    for (l->tile_width = WIDEST; l->tile_width > 1 && p->line % l->tile_width; l->tile_width /= 2) {}
+    l->beside = l->tile_width > 1 ? (int)p->line / l->tile_width : 0;
+    return l->beside > 0;
+}
+
 /* Fills shared memory with stages; x_stages 0: does not fit. */
 choice choose(const prologue_gemm *p)
 {
@@ -223,11 +270,11 @@ choice choose(const prologue_gemm *p)
     l.stays = v.stays;
     int64_t columns = ((p->n < v.most ? p->n : v.most) + l.across - 1) / l.across;
     c.N = columns <= 64 ? 32 : columns <= 128 ? 64 : columns <= 256 ? 128 : 160;
-    if (!suits(p, v)) return c;
+    if (!suits(p, v) || !lay_out_tiles(p, &l) || (p->pools && c.N == 160)) return c;
     if (p->n % 8 || p->k % 8 || p->n < 32 || p->k < 32 || (l.across == 2 && p->n <= 64)) return c;
     int sources = p->prologue == PROLOGUE_APPLY ? 1 : 2, depth = (int)((p->k + DEPTH - 1) / DEPTH);
     int numbers = CHANNEL_NUMBERS * depth * DEPTH + (p->stats ? c.width() + TEAMS * 4 * 4 * c.N : 0);
-    int fixed = 1024 + numbers * (int)sizeof(float);
+    int fixed = 1024 + numbers * (int)sizeof(float) + (p->pools ? POOLED_PLACES * c.height() * ROW / 4 : 0);
     l.b_stages = l.stays ? depth : B_STAGES;
     for (l.places = v.places; l.places; l.places--) {
         int left = SHARED_BYTES - fixed - l.b_stages * c.width() * ROW - TEAMS * l.places * BOX,
@@ -246,8 +293,30 @@ choice choose(const prologue_gemm *p)
 
 int strips_of(const prologue_gemm *p, const choice &c) { return (int)((p->n + c.width() - 1) / c.width()); }
 
+/* Rows (m, d) in tiles of so many, parts of images; by 2: those behind the pool. */
+cudaError_t map_tiles(CUtensorMap *map, const void *rows, const prologue_gemm *p, int64_t d, const layout &l,
+                      int height, int by)
+{
+    cuuint64_t line = (cuuint64_t)(p->line / by), lines = (cuuint64_t)(p->m / p->line / by);
+    cuuint64_t size[3] = { (cuuint64_t)d, line, lines }, stride[2] = { (cuuint64_t)d * 2, line * (cuuint64_t)d * 2 };
+    cuuint32_t part[3] = { DEPTH, (cuuint32_t)(l.tile_width / by), (cuuint32_t)(height / l.tile_width / by) };
+    return tensor_map_encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rows, 3, size, stride, part,
+                             CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
+cudaError_t make_tiled_maps(maps *t, const prologue_gemm *p, const choice &c)
+{
+    cudaError_t e = map_tiles(&t->x, p->x, p, p->k, c.l, c.height(), 1);
+    if (e == cudaSuccess) e = map_tiles(&t->other, p->other, p, p->k, c.l, c.height(), 1);
+    if (e == cudaSuccess) e = map_tiles(&t->side, p->side, p, p->k, c.l, c.height(), 1);
+    if (e == cudaSuccess) e = map_tiles(&t->pooled, p->pooled, p, p->k, c.l, c.height(), 2);
+    if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, b_box(c.width()));
+    return e == cudaSuccess ? map_tiles(&t->out, p->y, p, p->n, c.l, ROWS, 1) : e;
+}
+
 cudaError_t make_maps(maps *t, const prologue_gemm *p, const choice &c)
 {
+    if (p->pools) return make_tiled_maps(t, p, c);
     cudaError_t e = tensor_map_rows(&t->x, p->x, p->m, p->k, DEPTH, c.height());
     if (e == cudaSuccess && p->other) e = tensor_map_rows(&t->other, p->other, p->m, p->k, DEPTH, c.height());
     if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, b_box(c.width()));
@@ -255,16 +324,16 @@ cudaError_t make_maps(maps *t, const prologue_gemm *p, const choice &c)
     return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
 }
 
-template <int N, class P, bool STATS>
+template <int N, class P, bool STATS, bool TILED = false>
 cudaError_t launch(cudaStream_t stream, const prologue_gemm *p, const choice &c, int sms)
 {
     maps t = {};
     cudaError_t e = make_maps(&t, p, c);
     if (e == cudaSuccess)
-        e = cudaFuncSetAttribute(prologue_gemm_kernel<N, P, STATS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        e = cudaFuncSetAttribute(prologue_gemm_kernel<N, P, STATS, TILED>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  SHARED_BYTES);
     if (e != cudaSuccess) return e;
-    prologue_gemm_kernel<N, P, STATS>
+    prologue_gemm_kernel<N, P, STATS, TILED>
         <<<prologue_gemm_parts(p, sms) * strips_of(p, c), THREADS, SHARED_BYTES, stream>>>(t, *p, c.l);
     return cudaGetLastError();
 }
@@ -281,6 +350,16 @@ cudaError_t launch_width(cudaStream_t stream, const prologue_gemm *p, int sms)
                        : launch<128, P, STATS>(stream, p, c, sms);
 }
 
+cudaError_t launch_pooled(cudaStream_t stream, const prologue_gemm *p, int sms)
+{
+    using add = apply_prologue<true>;
+    choice c = choose(p);
+    if (c.l.x_stages == 0) return cudaErrorInvalidConfiguration;
+    return c.N == 32   ? launch<32, add, true, true>(stream, p, c, sms)
+           : c.N == 64 ? launch<64, add, true, true>(stream, p, c, sms)
+                       : launch<128, add, true, true>(stream, p, c, sms);
+}
+
 } // namespace
 
 extern "C" {
@@ -290,7 +369,7 @@ int prologue_gemm_parts(const prologue_gemm *p, int sms)
     if (p->dw) return gradients_gemm_parts(p, sms);
     choice c = choose(p);
     if (c.l.x_stages == 0) return 0;
-    int64_t tiles = (p->m + c.height() - 1) / c.height(), parts = sms / strips_of(p, c);
+    int64_t tiles = count_tiles(*p, c.l, c.height()), parts = sms / strips_of(p, c);
     if (parts > tiles) parts = tiles;
     return parts < 1 ? 1 : (int)parts;
 }
@@ -298,6 +377,7 @@ int prologue_gemm_parts(const prologue_gemm *p, int sms)
 cudaError_t prologue_gemm_run(cudaStream_t stream, const prologue_gemm *p, int sms)
 {
     if (p->dw) return gradients_gemm_run(stream, p, sms);
+    if (p->pools) return launch_pooled(stream, p, sms);
     if (p->prologue == PROLOGUE_DX) return launch_width<dx_prologue, false>(stream, p, sms);
     if (p->prologue == PROLOGUE_BOTH) return launch_width<both_prologue, true>(stream, p, sms);
     return p->prologue == PROLOGUE_ADD ? launch_width<apply_prologue<true>, true>(stream, p, sms)

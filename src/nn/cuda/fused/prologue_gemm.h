@@ -21,7 +21,7 @@ typedef enum gemm_prologue {
     PROLOGUE_DX     /* a = gain rstd (other - mean(other) - xhat mean(other xhat)), the means from `sums` */
 } gemm_prologue;
 
-enum { PROLOGUE_VARIANTS = 6 };
+enum { PROLOGUE_VARIANTS = 6, REDUCED_PARTS = 2 };
 
 /* y (m, n) = a b^T, a (m, k) from x and other, b (n, k). Everything of m rows lies packed in bf16. */
 typedef struct prologue_gemm {
@@ -30,6 +30,9 @@ typedef struct prologue_gemm {
     bool dw;     /* PROLOGUE_DX: also the weight's gradient, a^T a2 with a2 = relu(batch norm of x2) by mean2, rstd2,
                   * gain2, bias2 (n); k at most 512, n at most 128, or 320 and 80; no side */
     bool plain;  /* with dw: a2 is x2 itself */
+    bool reduce; /* with dw, not plain: also the sums of y where a2 > 0, and of their products with x2 - mean2, over
+                  * rows */
+    bool pools;  /* PROLOGUE_ADD with side: also a behind a 2 x 2 average pool */
     int variant; /* tile shape, whether b stays in shared memory, room for results; found by timing */
     int64_t m, n, k;
     const void *x, *other, *b, *x2;         /* x2 (m, n) */
@@ -39,8 +42,11 @@ typedef struct prologue_gemm {
     float count;
     const float *pivot; /* (n) */
     void *side;         /* (m, k): a; NULL: not wanted */
+    void *pooled;       /* with pools: (m / 4, k) */
+    int64_t line;       /* with pools: rows are positions of images, so many in a line, lines even in number */
     void *y;
     float *partial; /* (parts, 2, n), with dw (parts, k, n), to be added in this order */
+    float *reduced; /* with reduce: (REDUCED_PARTS parts, 2, n), likewise */
 } prologue_gemm;
 
 /* How many partial sums it leaves, on so many multiprocessors; 0: this variant cannot do these sizes, or the build has

@@ -9,10 +9,12 @@
 #include "tensor/cuda/tune.h"
 
 typedef struct prologue_state {
-    op_args second, dw;     /* plans of the convolution and of its weight's gradient, for when they run by themselves */
-    size_t weight, partial; /* offsets in scratch: the transposed weight, partial sums */
-    int32_t variant;        /* of the GEMM; -1: one after the other */
-    bool takes_dw;          /* the GEMM does the weight's gradient as well */
+    op_args second, dw, reduce; /* plans of the convolution, of its weight's gradient and of the reduction behind it,
+                                   for when they run by themselves */
+    size_t weight, partial, reduced; /* offsets in scratch: the transposed weight, partial sums */
+    int32_t variant;                 /* of the GEMM; -1: one after the other */
+    bool takes_dw, reduces;          /* the GEMM does the weight's gradient as well; and the reduction */
+    bool pools;                      /* the GEMM does the pool as well */
 } prologue_state;
 
 static void release(const op_env *env, op_args *a, cuda_release_fn *second)
@@ -33,7 +35,7 @@ static int sms_of(const op_env *env) { return ((const cuda_state *)env->dev->sta
 
 /* ---- timing -------------------------------------------------------------------------------------- */
 
-enum { X, OTHER, X2, WEIGHT, NUMBERS, READ, SIDE = READ, Y, PARTIAL, BUFFERS }; /* the first are read */
+enum { X, OTHER, X2, WEIGHT, NUMBERS, READ, SIDE = READ, Y, PARTIAL, REDUCED, POOLED, BUFFERS }; /* the first are read */
 
 typedef struct trial {
     cloob_ctx *ctx;
@@ -62,7 +64,9 @@ static cloob_status trial_open(trial *t, bool side)
                                4 * numbers,
                                side ? rows : 0,
                                p->m * p->n,
-                               2 * sums * p->n * (t->sms + 1) };
+                               2 * sums * p->n * (t->sms + 1),
+                               p->reduce ? 4 * REDUCED_PARTS * p->n * t->sms : 0,
+                               p->pools ? rows / 4 : 0 };
     for (int i = 0; i < BUFFERS; i++) {
         if (!count[i]) continue;
         CLOOB_TRY(i < READ ? cuda_trial_noise(t->ctx, t->d, CLOOB_BF16, count[i], &t->buffer[i])
@@ -70,6 +74,7 @@ static cloob_status trial_open(trial *t, bool side)
     }
     p->x = t->buffer[X], p->other = t->buffer[OTHER], p->b = t->buffer[WEIGHT], p->side = t->buffer[SIDE];
     p->x2 = t->buffer[X2], p->y = t->buffer[Y], p->partial = t->buffer[PARTIAL], p->count = 1.0f;
+    p->reduced = t->buffer[REDUCED], p->pooled = t->buffer[POOLED];
     p->mean = p->rstd = p->gain = p->bias = p->sums = p->pivot = t->buffer[NUMBERS];
     p->mean2 = p->rstd2 = p->gain2 = p->bias2 = t->buffer[NUMBERS];
     return CLOOB_OK;
@@ -112,9 +117,11 @@ static variant_choice fused_time(const op_env *env, const prologue_gemm *p, bool
     tune_cache *cache = cuda_use(env->dev)->tune;
     if (variant_from(*p, 0, sms_of(env)) == PROLOGUE_VARIANTS) return best;
     snprintf(key, sizeof key, "prologue2-%d%s%s-%lldx%lldx%lld", (int)p->prologue, side ? "w" : "",
-             p->plain ? "dwx"
-             : p->dw  ? "dw"
-                      : "",
+             p->plain    ? "dwx"
+             : p->reduce ? "dwr"
+             : p->dw     ? "dw"
+             : p->pools  ? "pool"
+                         : "",
              (long long)p->m, (long long)p->n, (long long)p->k);
     if (tune_get(cache, key, &best, sizeof best)) return best;
     if (try_variants(env, p, side, &best)) tune_put(cache, key, &best, sizeof best);
@@ -147,8 +154,13 @@ static int variant_for(const op_env *env, const prologue_gemm *p, bool side, flo
     variant_choice c = fused_time(env, p, side);
     ctx_log(env->ctx, CLOOB_LOG_DEBUG,
             "GEMM with prologue %d%s, %lld x %lld x %lld: %.4f ms by variant %d, one after the other %.4f",
-            (int)p->prologue, p->dw ? " and dw" : "", (long long)p->m, (long long)p->n, (long long)p->k,
-            (double)(c.ms + extra_ms), c.variant, (double)separate_ms);
+            (int)p->prologue,
+            p->reduce  ? ", dw and reduction"
+            : p->dw    ? " and dw"
+            : p->pools ? " and pool"
+                       : "",
+            (long long)p->m, (long long)p->n, (long long)p->k, (double)(c.ms + extra_ms), c.variant,
+            (double)separate_ms);
     if (c.ms + extra_ms < separate_ms) *ms = c.ms + extra_ms;
     return c.ms + extra_ms < separate_ms ? c.variant : -1;
 }
@@ -162,14 +174,15 @@ static cloob_status state_make(const op_env *env, op_args *a, prologue_state **o
 /* Lays out scratch: for the ops by themselves, which begin at its start, or the weight and the sums. */
 static void lay_out(const op_env *env, op_args *a, prologue_state *s, prologue_gemm p)
 {
-    p.variant = s->variant, p.dw = s->takes_dw;
+    p.variant = s->variant, p.dw = s->takes_dw, p.reduce = s->reduces, p.pools = s->pools;
+    size_t parts = s->variant < 0 ? 0 : (size_t)prologue_gemm_parts(&p, sms_of(env)), n = (size_t)p.n * sizeof(float);
     s->weight = cuda_align(3 * (size_t)p.n * sizeof(float)); /* the end of batch norm's sums uses the start */
     s->partial = s->weight + cuda_align((size_t)(p.n * p.k) * 2);
+    s->reduced = s->partial + cuda_align(parts * (p.dw ? (size_t)p.k : 2) * n);
     a->scratch_bytes = s->second.scratch_bytes;
-    if (s->variant >= 0)
-        a->scratch_bytes = s->partial + (size_t)prologue_gemm_parts(&p, sms_of(env)) * (p.dw ? (size_t)p.k : 2) *
-                                            (size_t)p.n * sizeof(float);
+    if (s->variant >= 0) a->scratch_bytes = s->reduced + (p.reduce ? parts * REDUCED_PARTS * 2 * n : 0);
     if (!s->takes_dw && s->dw.scratch_bytes > a->scratch_bytes) a->scratch_bytes = s->dw.scratch_bytes;
+    if (!s->reduces && s->reduce.scratch_bytes > a->scratch_bytes) a->scratch_bytes = s->reduce.scratch_bytes;
 }
 
 /* A call with scratch and data of the fused one, and its own plan. */
@@ -209,7 +222,20 @@ static prologue_gemm apply_gemm(const op_args *a, int variant)
                             .bias2 = a->in[12].data,
                             .pivot = a->in[7].data, /* the running mean is what is taken off before summing */
                             .side = a->attr.alone ? NULL : a->out[3].data,
+                            .pooled = a->out[4].data,
+                            .line = a->in[0].dim[2],
                             .y = a->out[0].data };
+}
+
+/* Whether the GEMM also pools; ms: without that. */
+static void pool_prepare(const op_env *env, const op_args *a, prologue_state *s, float ms)
+{
+    prologue_gemm p = apply_gemm(a, 0);
+    p.pools = true;
+    ms += cuda_pass_ms(1.25 * (double)tensor_bytes(&a->in[0]));
+    int variant = variant_for(env, &p, true, &ms, 0.0f);
+    s->pools = variant >= 0;
+    if (s->pools) s->variant = variant;
 }
 
 cloob_status apply_conv_stats_prepare_cuda(const op_env *env, op_args *a)
@@ -223,7 +249,10 @@ cloob_status apply_conv_stats_prepare_cuda(const op_env *env, op_args *a)
     s->second = fused_applied_conv(a);
     CLOOB_TRY(conv_stats_prepare_cuda(env, &s->second));
     ms = conv_stats_plan_ms(&s->second) + cuda_pass_ms(passes * (double)tensor_bytes(&a->in[0]));
-    if (a->in[0].dtype == CLOOB_BF16 && p.m > 0) s->variant = variant_for(env, &p, !a->attr.alone, &ms, 0.0f);
+    if (a->in[0].dtype == CLOOB_BF16 && p.m > 0) {
+        s->variant = variant_for(env, &p, !a->attr.alone, &ms, 0.0f);
+        if (a->attr.pooled) pool_prepare(env, a, s, ms);
+    }
     lay_out(env, a, s, p);
     return CLOOB_OK;
 }
@@ -232,13 +261,13 @@ cloob_status apply_conv_stats_cuda(const op_env *env, const op_args *a)
 {
     const prologue_state *s = a->state;
     op_args apply = fused_apply(a), conv = with_plan(fused_applied_conv(a), &s->second), stats = fused_stats(&conv);
+    op_args pool = fused_applied_pool(a);
     prologue_gemm p = apply_gemm(a, s->variant);
-    if (s->variant < 0) {
-        CLOOB_TRY(p.prologue == PROLOGUE_BOTH ? bn_apply_both_cuda(env, &apply) : bn_apply_cuda(env, &apply));
-        return conv_stats_cuda(env, &conv);
-    }
-    p.partial = at(a, s->partial);
-    CLOOB_TRY(run_fused(env, "apply_conv_stats", &p));
+    p.partial = at(a, s->partial), p.pools = s->pools;
+    if (s->variant >= 0) CLOOB_TRY(run_fused(env, "apply_conv_stats", &p));
+    else CLOOB_TRY(p.prologue == PROLOGUE_BOTH ? bn_apply_both_cuda(env, &apply) : bn_apply_cuda(env, &apply));
+    if (a->attr.pooled && !s->pools) CLOOB_TRY(avgpool2_cuda(env, &pool));
+    if (s->variant < 0) return conv_stats_cuda(env, &conv);
     return bn_stats_finish(env, &stats, p.partial, prologue_gemm_parts(&p, sms_of(env)), p.pivot);
 }
 
@@ -275,21 +304,32 @@ static prologue_gemm gradients_gemm(const op_env *env, const op_args *a, int var
     return p;
 }
 
+/* Whether the GEMM also reduces, s->variant of which takes ms without. extra_ms: what it needs beside itself. */
+static void reduce_prepare(const op_env *env, const op_args *a, prologue_state *s, float ms, float extra_ms)
+{
+    prologue_gemm p = gradients_gemm(env, a, 0);
+    p.reduce = true;
+    ms += cuda_pass_ms(2.0 * (double)tensor_bytes(&a->in[8]));
+    int variant = variant_for(env, &p, false, &ms, extra_ms);
+    s->reduces = variant >= 0;
+    if (s->reduces) s->variant = variant;
+}
+
 /* ms: of dx by itself. */
 static cloob_status dw_prepare(const op_env *env, op_args *a, prologue_state *s, float ms)
 {
     prologue_gemm p = gradients_gemm(env, a, 0);
-    double sums = 2.0 * sms_of(env) * (double)(p.k * p.n) * sizeof(float);
+    float extra_ms = cuda_pass_ms(0.0) + cuda_pass_ms(2.0 * sms_of(env) * (double)(p.k * p.n) * sizeof(float));
     s->dw = fused_applied_dw(a);
     CLOOB_TRY(conv2d_dw_prepare_cuda(env, &s->dw));
     ms += conv_plan_ms(&s->dw) + (p.plain ? 0.0f : cuda_pass_ms(2.0 * (double)tensor_bytes(&a->in[8])));
-    int variant = a->in[1].dtype == CLOOB_BF16 && p.m > 0 && a->attr.alone
-                      ? variant_for(env, &p, false, &ms, cuda_pass_ms(0.0) + cuda_pass_ms(sums))
-                      : -1;
+    int variant =
+        a->in[1].dtype == CLOOB_BF16 && p.m > 0 && a->attr.alone ? variant_for(env, &p, false, &ms, extra_ms) : -1;
     if (variant < 0) return CLOOB_OK;
     s->variant = variant;
     s->takes_dw = true;
     a->out[0] = a->out[3] = ABSENT;
+    if (a->attr.reduce) reduce_prepare(env, a, s, ms, extra_ms);
     return CLOOB_OK;
 }
 
@@ -304,6 +344,10 @@ cloob_status bn_bwd_conv_dx_prepare_cuda(const op_env *env, op_args *a)
     CLOOB_TRY(conv2d_dx_prepare_cuda(env, &s->second));
     ms = conv_plan_ms(&s->second) + cuda_pass_ms(3.0 * (double)tensor_bytes(&a->in[1]));
     if (a->in[1].dtype == CLOOB_BF16 && p.m > 0) s->variant = variant_for(env, &p, true, &ms, cuda_pass_ms(0.0));
+    if (a->attr.reduce) {
+        s->reduce = fused_second_reduce(a);
+        CLOOB_TRY(bn_bwd_reduce_prepare_cuda(env, &s->reduce));
+    }
     if (op_has(&a->in[8])) CLOOB_TRY(dw_prepare(env, a, s, ms));
     lay_out(env, a, s, p);
     return CLOOB_OK;
@@ -313,24 +357,28 @@ cloob_status bn_bwd_conv_dx_prepare_cuda(const op_env *env, op_args *a)
 static cloob_status dx_fused(const op_env *env, const op_args *a, const prologue_state *s)
 {
     prologue_gemm p = s->takes_dw ? gradients_gemm(env, a, s->variant) : dx_gemm(env, a, s->variant);
-    p.b = at(a, s->weight), p.partial = at(a, s->partial);
+    op_args reduce = fused_second_reduce(a);
+    p.reduce = s->reduces;
+    p.b = at(a, s->weight), p.partial = at(a, s->partial), p.reduced = at(a, s->reduced);
+    int parts = prologue_gemm_parts(&p, sms_of(env));
     CLOOB_TRY(cuda_check(env->ctx, transpose_bf16(env->stream, at(a, s->weight), a->in[7].data, p.k, p.n), "a weight"));
     CLOOB_TRY(run_fused(env, "bn_bwd_conv_dx", &p));
+    if (s->reduces) CLOOB_TRY(bn_reduce_finish(env, &reduce, p.reduced, parts * REDUCED_PARTS));
     if (!s->takes_dw) return CLOOB_OK;
-    return colsum_finish(env, "bn_bwd_conv_dx", a->out[2].data, p.partial, prologue_gemm_parts(&p, sms_of(env)),
-                         p.k * p.n);
+    return colsum_finish(env, "bn_bwd_conv_dx", a->out[2].data, p.partial, parts, p.k * p.n);
 }
 
 cloob_status bn_bwd_conv_dx_cuda(const op_env *env, const op_args *a)
 {
     const prologue_state *s = a->state;
     op_args apply = fused_bwd_apply(a), dx = with_plan(fused_applied_dx(a), &s->second), second = fused_second_apply(a),
-            dw = with_plan(fused_applied_dw(a), &s->dw);
+            dw = with_plan(fused_applied_dw(a), &s->dw), reduce = fused_second_reduce(a);
     if (s->variant < 0) {
         CLOOB_TRY(bn_bwd_apply_cuda(env, &apply));
         CLOOB_TRY(conv2d_dx_cuda(env, &dx));
     } else CLOOB_TRY(dx_fused(env, a, s));
+    if (a->attr.reduce && !s->reduces) CLOOB_TRY(bn_bwd_reduce_cuda(env, &reduce)); /* and a2 */
     if (s->takes_dw || !op_has(&a->in[8])) return CLOOB_OK;
-    if (op_has(&a->in[9])) CLOOB_TRY(bn_apply_cuda(env, &second));
+    if (op_has(&a->in[9]) && !a->attr.reduce) CLOOB_TRY(bn_apply_cuda(env, &second));
     return conv2d_dw_cuda(env, &dw);
 }

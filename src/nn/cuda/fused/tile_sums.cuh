@@ -6,14 +6,14 @@
 
 namespace {
 
-/* Numbers of eight lanes that have other rows, four times eight of them: afterwards a lane has in v[k][0] the sum of
+/* Numbers of eight lanes that have other rows, so many times eight of them: afterwards a lane has in v[k][0] the sum of
  * number 4 b4 + 2 b3 + b2 of v[k], by the bits of its own number. */
-template <int HALF = 4>
-__device__ __forceinline__ void scatter_sums(float (&v)[4][8])
+template <int HALF = 4, int COUNT>
+__device__ __forceinline__ void scatter_sums(float (&v)[COUNT][8])
 {
     bool high = threadIdx.x & (4 * HALF);
 #pragma unroll
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < COUNT; k++)
 #pragma unroll
         for (int i = 0; i < HALF; i++) {
             float sent = high ? v[k][i] : v[k][i + HALF], kept = high ? v[k][i + HALF] : v[k][i];

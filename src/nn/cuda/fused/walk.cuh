@@ -19,19 +19,29 @@ enum {
 };
 
 struct maps {
-    CUtensorMap x, other, b, side, out;
+    CUtensorMap x, other, b, side, out, pooled;
 };
 
 struct layout { /* of dynamic shared memory: b, stages of x, stages of other, places for results, channels, sums */
     int across; /* teams beside each other */
     bool stays; /* b */
     int x_stages, other_stages, b_stages, places;
+    int tile_width, beside; /* tiles that are parts of images: positions of a line in one, a power of two, and how many
+                               lie beside each other; 0: tiles of rows */
 };
 
 /* What a block works on: columns from `strip` on; tiles of `height` rows, every parts-th from `part` on. */
 struct share {
     int strip, width, part, parts, depth, tiles, height;
 };
+
+/* How many tiles of `height` rows there are. */
+__host__ __device__ inline int64_t count_tiles(const prologue_gemm &j, const layout &l, int height)
+{
+    if (!l.beside) return (j.m + height - 1) / height;
+    int64_t lines = j.m / j.line, each = height / l.tile_width;
+    return (lines + each - 1) / each * l.beside;
+}
 
 template <int N>
 __device__ __forceinline__ share share_of(const prologue_gemm &j, const layout &l)
@@ -42,7 +52,7 @@ __device__ __forceinline__ share share_of(const prologue_gemm &j, const layout &
              (int)blockIdx.x / strips,
              (int)gridDim.x / strips,
              (int)(j.k + DEPTH - 1) / DEPTH,
-             (int)((j.m + height - 1) / height),
+             (int)count_tiles(j, l, height),
              height };
 }
 
@@ -54,6 +64,26 @@ __device__ void copy_rows(ring r, const share &w, const CUtensorMap *map)
         for (int s = 0; s < w.depth; s++) {
             r.begin_fill();
             copy_box(r.here(), map, s * DEPTH, tile * w.height, &r.full[r.at]);
+            r.next();
+        }
+}
+
+/* Where a tile that is a part of images begins. */
+struct tile_place {
+    int x, line;
+};
+__device__ __forceinline__ tile_place place_of(const layout &l, int tile, int height)
+{
+    return { tile % l.beside * l.tile_width, tile / l.beside * (height / l.tile_width) };
+}
+
+__device__ void copy_tiles(ring r, const share &w, const layout &l, const CUtensorMap *map)
+{
+    for (int tile = w.part; tile < w.tiles; tile += w.parts)
+        for (int s = 0; s < w.depth; s++) {
+            tile_place at = place_of(l, tile, w.height);
+            r.begin_fill();
+            copy_box3(r.here(), map, s * DEPTH, at.x, at.line, &r.full[r.at]);
             r.next();
         }
 }
@@ -87,6 +117,14 @@ __device__ __forceinline__ void store_box(const CUtensorMap *map, const char *fr
 {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
                  "r"(shared_address(from)), "r"(column), "r"(row)
+                 : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+__device__ __forceinline__ void store_tile(const CUtensorMap *map, const char *from, int column, int x, int line)
+{
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+                 "r"(shared_address(from)), "r"(column), "r"(x), "r"(line)
                  : "memory");
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
