@@ -97,7 +97,7 @@ static cloob_status time_runs(cloob_ctx *ctx, cloob_status (*run)(void *user), v
 cloob_status cuda_time_against(cloob_ctx *ctx, device *d, cloob_status (*run)(void *user), void *user, float best,
                                float *ms)
 {
-    const float hopeless = 1.25f, long_ms = 0.5f; /* runs of one kernel differ by a few percent, long ones by less */
+    const float hopeless = 1.25f, long_ms = 0.5f; /* long ones are steady */
     cuda_state *s = cuda_use(d);
     cudaEvent_t mark[TIMED_RUNS + 1] = { 0 };
     float each[TIMED_RUNS];
