@@ -91,7 +91,8 @@ __device__ __forceinline__ uint64_t descriptor_turned(const void *p)
 }
 
 /* Rows of 32 bf16 (64 bytes) in the 64-byte swizzle, from either side; eight rows make a group of 512 bytes. The
- * swizzle goes by address, so the first may be any row. `on`: from the other side, bytes to the next 32 rows or columns. */
+ * swizzle goes by address, so the first may be any row. `on`: from the other side, bytes to the next 32 rows or
+ * columns. */
 __device__ __forceinline__ uint64_t descriptor_32(uint32_t address, int on = 16)
 {
     return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(on >> 4) << 16 | (uint64_t)(512 >> 4) << 32 |

@@ -20,7 +20,7 @@ enum {
     BEHIND = 2048 /* bytes after the last stage: memcheck counts a product's two taps as if they lay together */
 };
 
-/* Tiles, and how one lies in a stage: dy's chunks of `lines` lines, then three boxes of x of `x_lines`. */
+/* Tiles, and how one lies in a stage: dy's chunks of `lines` lines, then x's boxes of `x_lines`. */
 struct dw_tiles {
     int high, wide, across, down, count;
     int lines, x_lines, stage_bytes, copied, stages;
@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(256) dw_wide_add(float *dw, const float *parti
 
 /* ---- launching ----------------------------------------------------------------------------------- */
 
-/* Tiles of these sizes; no stages where they do not fit. */
+/* Tiles of these sizes. */
 dw_tiles tiles_of(const dnn_shape *s, int columns, int boxes, int steps, int high, int wide)
 {
     dw_tiles t = { high, wide, (int)((s->Wo + wide - 1) / wide), (int)((s->Ho + high - 1) / high) };
@@ -212,13 +212,15 @@ dw_tiles tiles_of(const dnn_shape *s, int columns, int boxes, int steps, int hig
     return t;
 }
 
-/* The fewest tiles, and of those the fewest bytes to copy. */
+/* The fewest tiles that leave room for two stages, since one is given back when the next is at work; of those the
+ * fewest bytes to copy. */
 dw_tiles best_tiles(const dnn_shape *s, int columns, int boxes, int steps)
 {
     dw_tiles best = {};
     for (int wide = 1; wide <= s->Wo && wide <= steps * STEP; wide++) {
         int most = steps * STEP / wide;
         dw_tiles t = tiles_of(s, columns, boxes, steps, most < s->Ho ? most : (int)s->Ho, wide);
+        if (t.stages < 2) continue;
         if (best.stages == 0 || t.count < best.count || (t.count == best.count && t.copied < best.copied)) best = t;
     }
     return best;

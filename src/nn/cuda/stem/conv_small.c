@@ -6,6 +6,7 @@
 
 #include "tensor/cuda/tune.h"
 
+enum { WIDEST = 96 }; /* image whose rows fit the kernels by warpgroups */
 enum { VERSION = 8 }; /* part of the cache's key: raise when a list changes */
 
 struct small_plan {
@@ -26,7 +27,8 @@ typedef struct choice {
 static bool takes(const small_kernel *k, const dnn_shape *s, int64_t c, int with)
 {
     return s->dtype == CLOOB_BF16 && s->K == 3 && s->pad == 1 && k->kind == s->kind && k->with == with &&
-           k->C == s->C && k->O == s->O && k->stride == s->stride && (k->shares ? c == s->C : c <= s->C) &&
+           k->C == s->C && k->O == s->O && k->stride == s->stride &&
+           (k->shares ? c == s->C && s->W <= WIDEST : c <= s->C) &&
            (!(with & SMALL_BYTES) || (c == 3 && s->W % 16 == 0));
 }
 
