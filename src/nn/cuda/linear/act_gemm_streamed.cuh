@@ -1,0 +1,363 @@
+/* How the blocks of a GEMM with an activation inside (act_gemm_streamed.cu) share out tiles, and what its warps do:
+ * copy factors, multiply, and finish results with the activation. */
+#ifndef NN_CUDA_LINEAR_ACT_GEMM_STREAMED_CUH
+#define NN_CUDA_LINEAR_ACT_GEMM_STREAMED_CUH
+
+#include "nn/cuda/activations.cuh"
+#include "nn/cuda/gemm_epilogues.cuh"
+#include "nn/cuda/linear/act_gemm.h"
+#include "tensor/cuda/cluster.cuh"
+
+namespace {
+
+enum {
+    TEAMS = 2, /* warpgroups that multiply, 64 rows each */
+    ROWS = TEAMS * 64,
+    COLUMNS = 256,
+    STRIPS = COLUMNS / 64, /* of a tile, a box each */
+    FINISHERS = 3,         /* warps */
+    STAGES = 4,
+    ROW = DEPTH * 2, /* bytes of a row in a stage */
+    A_BYTES = ROWS * ROW,
+    B_BYTES = COLUMNS * ROW,
+    STAGE_BYTES = A_BYTES + B_BYTES,
+    THREADS = TEAMS * 128 + FINISHERS * 32 + 32,
+    SHARED_BYTES = 1024 + STAGES * STAGE_BYTES + STRIPS * BOX,
+    LANE_ROWS = 8 /* of a finishing lane in half a box: every fourth */
+};
+
+struct maps {
+    CUtensorMap a, b;
+};
+
+/* Barriers. full, empty: of a stage, for the copies to it and for the multiplying warps of the whole cluster. filled,
+ * taken: of a strip's box, per team that writes to it: its four warps have written it; it was read. */
+struct barriers {
+    uint64_t full[STAGES], empty[STAGES], filled[TEAMS][STRIPS], taken[TEAMS][STRIPS];
+
+    __device__ __forceinline__ void make(int blocks)
+    {
+        for (int s = 0; s < STAGES; s++) barrier_init(&full[s], 1), barrier_init(&empty[s], TEAMS * 4 * blocks);
+        for (int i = 0; i < TEAMS * STRIPS; i++) barrier_init(&filled[0][0] + i, 4), barrier_init(&taken[0][0] + i, 1);
+        barrier_publish();
+    }
+};
+
+/* The shape of a cluster: blocks that share columns (and b), blocks that share rows (and a). */
+struct cluster_shape {
+    int below, beside;
+    __host__ __device__ int blocks() const { return below * beside; }
+};
+
+/* A block's tiles. Clusters take turns, and go along the columns first: a few rows of a and all of b are read by all
+ * of them at about the same time, and come from the L2 cache. */
+struct walk {
+    int first, step, count; /* of the cluster's tiles */
+    int across;             /* a cluster's tiles beside each other */
+    int below, beside;      /* the block's place in the cluster */
+    cluster_shape shape;
+    __device__ __forceinline__ int row(int i) const { return (i / across * shape.below + below) * ROWS; }
+    __device__ __forceinline__ int column(int i) const { return (i % across * shape.beside + beside) * COLUMNS; }
+};
+
+__device__ __forceinline__ walk walk_of(const act_gemm &g, cluster_shape shape)
+{
+    int rank = cluster_rank(), blocks = shape.blocks();
+    int across = (int)g.n / (shape.beside * COLUMNS), height = shape.below * ROWS;
+    return { (int)blockIdx.x / blocks,
+             (int)gridDim.x / blocks,
+             (int)((g.m + height - 1) / height) * across,
+             across,
+             rank % shape.below,
+             rank / shape.below,
+             shape };
+}
+
+/* ---- copying ------------------------------------------------------------------------------------- */
+
+/* A box for the blocks of the cluster whose bits are set. */
+__device__ __forceinline__ void copy_shared(char *to, const CUtensorMap *map, int x, int y, uint64_t *full, int blocks)
+{
+    if (blocks & (blocks - 1)) copy_box_to(to, map, x, y, full, (uint16_t)blocks);
+    else copy_box(to, map, x, y, full);
+}
+
+/* Every block copies its share of a for those beside it and its share of b for those below it. */
+template <bool BACKWARD>
+__device__ void copy_factors(ring r, const walk &w, const maps &t, int depth)
+{
+    int a_rows = ROWS / w.shape.beside, b_rows = COLUMNS / w.shape.below, boxes = STRIPS / w.shape.below;
+    int a_blocks = 0, b_blocks = 0;
+    for (int i = 0; i < w.shape.beside; i++) a_blocks |= 1 << (w.below + i * w.shape.below);
+    for (int i = 0; i < w.shape.below; i++) b_blocks |= 1 << (i + w.beside * w.shape.below);
+    for (int i = w.first; i < w.count; i += w.step)
+        for (int s = 0; s < depth; s++) {
+            int row = w.row(i) + w.beside * a_rows, column = w.column(i);
+            r.begin_fill();
+            uint64_t *full = &r.full[r.at];
+            char *b = r.here() + A_BYTES;
+            copy_shared(r.here() + w.beside * a_rows * ROW, &t.a, s * DEPTH, row, full, a_blocks);
+            if constexpr (BACKWARD) {
+                for (int k = w.below * boxes; k < (w.below + 1) * boxes; k++)
+                    copy_shared(b + k * BOX, &t.b, column + 64 * k, s * DEPTH, full, b_blocks);
+            } else {
+                int part = w.below * b_rows;
+                copy_shared(b + part * ROW, &t.b, s * DEPTH, column + part, full, b_blocks);
+            }
+            r.next();
+        }
+}
+
+/* ---- multiplying --------------------------------------------------------------------------------- */
+
+/* A warp has multiplied a stage: every block of the cluster that copies to it is told. */
+__device__ __forceinline__ void give_back(uint64_t *empty, int blocks)
+{
+    int lane = threadIdx.x % 32;
+    if (lane < blocks) barrier_arrive_at(empty, lane);
+}
+
+/* The second team begins once the first is a stage ahead, so that they come to the end of a tile one after the other.
+ */
+__device__ __forceinline__ void wait_for_start() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
+__device__ __forceinline__ void allow_start() { asm volatile("bar.arrive 1, 256;" ::: "memory"); }
+
+/* c = a tile's 64 rows and 256 columns; each stage is given back once the GEMM of the next has begun. */
+template <bool BACKWARD>
+__device__ __forceinline__ void multiply(float (&c)[128], ring &r, int depth, int team, int blocks, bool starts)
+{
+    int before = 0;
+    settle(c);
+    for (int s = 0; s < depth; s++) {
+        barrier_wait(&r.full[r.at], r.parity);
+        const char *b_at = r.here() + A_BYTES;
+        uint64_t a = descriptor(r.here() + team * 64 * ROW),
+                 b = BACKWARD ? descriptor_turned(b_at, BOX) : descriptor(b_at);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < DEPTH / 16; k++)
+            if constexpr (BACKWARD) wgmma_right_turned_k16(c, a + 2 * k, b + (16 * ROW >> 4) * k, s > 0 || k > 0);
+            else wgmma_k16(c, a + 2 * k, b + 2 * k, s > 0 || k > 0);
+        wgmma_commit();
+        if (s > 0) {
+            wgmma_wait<1>();
+            give_back(&r.empty[before], blocks);
+            if (starts && s == 1) allow_start();
+        }
+        before = r.at;
+        r.next();
+    }
+    wgmma_wait<0>();
+    settle(c);
+    give_back(&r.empty[before], blocks);
+}
+
+/* The tile, rounded, to the strips' boxes. The other team's boxes must have been read. */
+__device__ __forceinline__ void hand_over(const float (&c)[128], char *boxes, uint64_t *taken, int parity,
+                                          uint64_t *filled)
+{
+#pragma unroll
+    for (int strip = 0; strip < STRIPS; strip++) {
+        barrier_wait(&taken[strip], parity);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            float f[8];
+            uint32_t v[4];
+#pragma unroll
+            for (int i = 0; i < 8; i++) f[i] = c[32 * strip + 8 * k + i];
+            join(v, f);
+            stmatrix(shared_address(boxes + strip * BOX + matrix_row(k)), v[0], v[1], v[2], v[3]);
+        }
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(&filled[strip]);
+    }
+}
+
+/* A team's life. */
+template <bool BACKWARD>
+__device__ void work(ring r, const walk &w, int depth, int team, char *boxes, barriers *s)
+{
+    float c[128];
+    int parity = 0;
+    if (team == 1) wait_for_start();
+    for (int i = w.first; i < w.count; i += w.step) {
+        multiply<BACKWARD>(c, r, depth, team, w.shape.blocks(), team == 0 && i == w.first);
+        hand_over(c, boxes, s->taken[1 - team], team == 0 ? parity ^ 1 : parity, s->filled[team]);
+        parity ^= 1;
+    }
+}
+
+/* ---- finishing ----------------------------------------------------------------------------------- */
+
+/* Eight columns of a row. */
+__device__ __forceinline__ void unpack8(float (&f)[8], const uint4 &v)
+{
+    float2 a = unpack_pair(v.x), b = unpack_pair(v.y), c = unpack_pair(v.z), d = unpack_pair(v.w);
+    f[0] = a.x, f[1] = a.y, f[2] = b.x, f[3] = b.y, f[4] = c.x, f[5] = c.y, f[6] = d.x, f[7] = d.y;
+}
+__device__ __forceinline__ uint4 pack8(const float (&f)[8])
+{
+    return make_uint4(pack2(f[0], f[1]), pack2(f[2], f[3]), pack2(f[4], f[5]), pack2(f[6], f[7]));
+}
+
+/* A box of a block's walk, in the order in which teams fill them: eight to a tile. at: a lane's first element; left:
+ * how many rows there are from there on. */
+struct box_place {
+    int team, strip, parity, column;
+    int64_t at;
+    int left;
+    __device__ __forceinline__ bool there(int half, int k) const { return 32 * half + 4 * k < left; }
+};
+
+__device__ __forceinline__ box_place place_of(const walk &w, const act_gemm &g, int q)
+{
+    int lane = threadIdx.x % 32, tile = q / (TEAMS * STRIPS), i = w.first + tile * w.step;
+    box_place p = { q / STRIPS % TEAMS, q % STRIPS, tile % 2, 0, 0, 0 };
+    if (i >= w.count) return p;
+    int row = w.row(i) + 64 * p.team + lane / 8;
+    p.column = w.column(i) + 64 * p.strip + 8 * (lane % 8);
+    p.at = (int64_t)row * g.n + p.column;
+    p.left = (int)g.m - row;
+    return p;
+}
+
+/* 16 bytes that this kernel reads once; zeros where there is no row. */
+__device__ __forceinline__ uint4 load_once(const bf16 *p, bool there)
+{
+    uint4 v = make_uint4(0, 0, 0, 0);
+    if (there)
+        asm volatile("ld.global.L1::no_allocate.v4.b32 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                     : "l"(p));
+    return v;
+}
+
+__device__ __forceinline__ uint4 load_bias(const act_gemm &g, const box_place &p)
+{
+    return g.bias ? *reinterpret_cast<const uint4 *>((const bf16 *)g.bias + p.column) : make_uint4(0, 0, 0, 0);
+}
+
+/* A lane's rows of a filled box to registers; then the box is free. */
+__device__ __forceinline__ void take_box(uint4 (&v)[2 * LANE_ROWS], const char *boxes, const box_place &p, barriers *s)
+{
+    int lane = threadIdx.x % 32;
+    const char *box = boxes + p.strip * BOX;
+    barrier_wait(&s->filled[p.team][p.strip], p.parity);
+#pragma unroll
+    for (int k = 0; k < 2 * LANE_ROWS; k++)
+        v[k] = load_shared(shared_address(box + chunk_place(4 * k + lane / 8, lane % 8)));
+    __syncwarp();
+    if (lane == 0) barrier_arrive(&s->taken[p.team][p.strip]);
+}
+
+/* Sums of eight columns over the lanes of other rows: afterwards a lane has those of two columns, 4 b4 + 2 b3 by the
+ * bits of its number. */
+__device__ __forceinline__ float2 sum_lanes(float (&s)[8])
+{
+    bool high = threadIdx.x & 16, odd = threadIdx.x & 8;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float sent = high ? s[i] : s[i + 4], kept = high ? s[i + 4] : s[i];
+        s[i] = kept + __shfl_xor_sync(~0u, sent, 16);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        float sent = odd ? s[i] : s[i + 2], kept = odd ? s[i + 2] : s[i];
+        s[i] = kept + __shfl_xor_sync(~0u, sent, 8);
+    }
+    return make_float2(s[0], s[1]);
+}
+
+/* A finishing warp's own row of partial sums, and those of blocks that were not launched. */
+__device__ __forceinline__ void clear_sums(const act_gemm &g, int warp, int parts)
+{
+    int lane = threadIdx.x % 32;
+    for (int row = blockIdx.x * FINISHERS + warp; row < parts; row += gridDim.x * FINISHERS)
+        for (int64_t i = 2 * lane; i < g.n; i += 64)
+            *reinterpret_cast<float2 *>(g.partial + row * g.n + i) = make_float2(0.0f, 0.0f);
+}
+
+/* The life of a finishing warp: every third box. */
+template <class F>
+__device__ void finish_forward(const walk &w, const act_gemm &g, int warp, int count, const char *boxes, barriers *s)
+{
+    F f;
+    box_place next = place_of(w, g, warp);
+    uint4 next_bias = load_bias(g, next), v[2 * LANE_ROWS];
+    for (int q = warp; q < count; q += FINISHERS) {
+        box_place p = next;
+        float bias[8];
+        unpack8(bias, next_bias);
+        next = place_of(w, g, q + FINISHERS);
+        next_bias = load_bias(g, next);
+        take_box(v, boxes, p, s);
+#pragma unroll
+        for (int k = 0; k < 2 * LANE_ROWS; k++) {
+            float x[8];
+            int64_t at = p.at + 4 * k * g.n;
+            if (g.x && p.there(0, k)) *reinterpret_cast<uint4 *>((bf16 *)g.x + at) = v[k];
+            unpack8(x, v[k]);
+#pragma unroll
+            for (int e = 0; e < 8; e++) x[e] = f(x[e] + bias[e], 0.0f);
+            if (p.there(0, k)) *reinterpret_cast<uint4 *>((bf16 *)g.y + at) = pack8(x);
+        }
+    }
+}
+
+/* Backward: x of the next half of a box is on its way while this one is finished. Sums go to the warp's own row of
+ * partial; a column's are always added by the same lane. */
+template <class F, class H>
+__device__ void finish_backward(const walk &w, const act_gemm &g, int parts, int warp, int count, const char *boxes,
+                                barriers *s)
+{
+    F f;
+    H again;
+    int lane = threadIdx.x % 32;
+    float *partial = g.partial + (blockIdx.x * FINISHERS + warp) * g.n;
+    if (g.partial) clear_sums(g, warp, parts);
+    __syncwarp();
+    box_place next = place_of(w, g, warp);
+    uint4 next_bias = load_bias(g, next), v[2 * LANE_ROWS], x[LANE_ROWS];
+#pragma unroll
+    for (int k = 0; k < LANE_ROWS; k++) x[k] = load_once((const bf16 *)g.x + next.at + 4 * k * g.n, next.there(0, k));
+    for (int q = warp; q < count; q += FINISHERS) {
+        box_place p = next;
+        float bias[8], sum[8] = {};
+        float *total_at = partial + p.column + lane / 16 * 4 + lane / 8 % 2 * 2;
+        float2 before = g.partial ? *reinterpret_cast<float2 *>(total_at) : make_float2(0.0f, 0.0f);
+        unpack8(bias, next_bias);
+        next = place_of(w, g, q + FINISHERS);
+        next_bias = load_bias(g, next);
+        take_box(v, boxes, p, s);
+#pragma unroll
+        for (int k = 0; k < 2 * LANE_ROWS; k++) {
+            float d[8], z[8];
+            int64_t at = p.at + 4 * k * g.n;
+            uint4 &x_here = x[k % LANE_ROWS];
+            unpack8(d, v[k]);
+            unpack8(z, x_here);
+            if (k < LANE_ROWS) x_here = load_once((const bf16 *)g.x + at + 4 * LANE_ROWS * g.n, p.there(1, k));
+            else
+                x_here =
+                    load_once((const bf16 *)g.x + next.at + 4 * (k - LANE_ROWS) * g.n, next.there(0, k - LANE_ROWS));
+#pragma unroll
+            for (int e = 0; e < 8; e++) z[e] += bias[e], d[e] = f(d[e], z[e]);
+            v[k] = pack8(d);
+            if (p.there(0, k)) *reinterpret_cast<uint4 *>((bf16 *)g.y + at) = v[k];
+            unpack8(d, v[k]);
+#pragma unroll
+            for (int e = 0; e < 8; e++) sum[e] += d[e];
+            if (g.recomputed) {
+#pragma unroll
+                for (int e = 0; e < 8; e++) z[e] = again(z[e], 0.0f);
+                if (p.there(0, k)) *reinterpret_cast<uint4 *>((bf16 *)g.recomputed + at) = pack8(z);
+            }
+        }
+        float2 total = sum_lanes(sum);
+        if (g.partial) *reinterpret_cast<float2 *>(total_at) = make_float2(before.x + total.x, before.y + total.y);
+    }
+}
+
+} // namespace
+
+#endif
