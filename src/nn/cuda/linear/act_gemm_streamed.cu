@@ -5,7 +5,7 @@
  *                copies a part of the common factor to all of them.
  *   multiplying  two warpgroups (teams) of 64 rows each and all 256 columns, 128 accumulators a thread. They do nothing
  *                else: a finished tile is rounded to bf16 into four boxes of 64 columns, and the next one begins. The
- *                second team is a stage behind the first, so that one of them always multiplies.
+ *                second team is a little behind the first, so that one of them always multiplies.
  *   finishing    three warps, every third box each: they read it to registers, apply the activation, and write to
  *                memory in whole rows of 128 bytes; backward, x comes straight to their registers, half a box ahead.
  *                They have as long as the GEMM of a tile takes.
@@ -23,7 +23,7 @@
 
 namespace {
 
-template <bool BACKWARD, class F, class H>
+template <bool BACKWARD, class A>
 __global__ void __launch_bounds__(THREADS, 1)
     act_gemm_kernel(const __grid_constant__ maps t, const __grid_constant__ act_gemm g, cluster_shape shape, int parts)
 {
@@ -44,8 +44,9 @@ __global__ void __launch_bounds__(THREADS, 1)
         int finisher = warp - TEAMS * 4, tiles = w.first < w.count ? (w.count - w.first + w.step - 1) / w.step : 0;
         int count = tiles * TEAMS * STRIPS;
         if (finisher < FINISHERS) {
-            if constexpr (BACKWARD) finish_backward<F, H>(w, g, parts, finisher, count, boxes, &s);
-            else finish_forward<H>(w, g, finisher, count, boxes, &s);
+            if constexpr (!BACKWARD) finish_forward<A>(w, g, finisher, count, boxes, &s);
+            else if (g.recomputed) finish_backward<A, true>(w, g, parts, finisher, count, boxes, &s);
+            else finish_backward<A, false>(w, g, parts, finisher, count, boxes, &s);
         } else if (threadIdx.x % 32 == 0) copy_factors<BACKWARD>(r, w, t, depth);
     }
     __syncwarp();
@@ -54,7 +55,8 @@ __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---- launching ----------------------------------------------------------------------------------- */
 
-const cluster_shape variants[] = { { 2, 1 }, { 1, 1 }, { 1, 2 }, { 4, 1 }, { 2, 2 } };
+const cluster_shape variants[] = { { 2, 1, 1 }, { 1, 1, 1 }, { 1, 2, 1 }, { 4, 1, 1 },
+                                   { 2, 2, 1 }, { 2, 1, 0 }, { 2, 1, 2 } };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
 /* Of a cluster. */
@@ -79,13 +81,13 @@ cudaError_t make_maps(maps *t, const act_gemm *g, cluster_shape shape)
                        : tensor_map_rows(&t->b, g->b, g->n, g->k, DEPTH, COLUMNS / shape.below);
 }
 
-template <bool BACKWARD, class F, class H>
+template <bool BACKWARD, class A>
 cudaError_t launch(cudaStream_t stream, const act_gemm *g, cluster_shape shape, int sms)
 {
     maps t = {};
     cudaLaunchConfig_t c = {};
     cudaLaunchAttribute cluster = {};
-    auto kernel = act_gemm_kernel<BACKWARD, F, H>;
+    auto kernel = act_gemm_kernel<BACKWARD, A>;
     int blocks = shape.blocks(), resident = sms / blocks;
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim.x = (unsigned)blocks, cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
@@ -101,10 +103,10 @@ cudaError_t launch(cudaStream_t stream, const act_gemm *g, cluster_shape shape, 
     return cudaLaunchKernelEx(&c, kernel, t, *g, shape, parts);
 }
 
-template <class F, class H>
+template <class A>
 cudaError_t launch_way(cudaStream_t stream, const act_gemm *g, cluster_shape shape, int sms)
 {
-    return g->backward ? launch<true, F, H>(stream, g, shape, sms) : launch<false, F, H>(stream, g, shape, sms);
+    return g->backward ? launch<true, A>(stream, g, shape, sms) : launch<false, A>(stream, g, shape, sms);
 }
 
 } // namespace
@@ -114,7 +116,7 @@ extern "C" {
 int act_gemm_streamed_parts(const act_gemm *g, int variant, int sms)
 {
     if (variant < 0 || variant >= VARIANTS || sms < variants[variant].blocks()) return 0;
-    if (g->m < 1 || g->n % (variants[variant].beside * COLUMNS) || g->k % DEPTH || g->k < 2 * DEPTH) return 0;
+    if (g->m < 1 || g->n % (variants[variant].beside * COLUMNS) || g->k % DEPTH || g->k < 4 * DEPTH) return 0;
     return parts_of(g, variants[variant], sms);
 }
 
@@ -123,9 +125,9 @@ int act_gemm_streamed_run(void *stream, const act_gemm *g, int variant, int sms)
     if (!act_gemm_streamed_parts(g, variant, sms)) return cudaErrorInvalidValue;
     cudaStream_t s = (cudaStream_t)stream;
     switch (g->act) {
-    case OP_ACT_GELU: return launch_way<gelu_bwd_fn, gelu_fn>(s, g, variants[variant], sms);
-    case OP_ACT_GELU_TANH: return launch_way<gelu_tanh_bwd_fn, gelu_tanh_fn>(s, g, variants[variant], sms);
-    default: return launch_way<quickgelu_bwd_fn, quickgelu_fn>(s, g, variants[variant], sms);
+    case OP_ACT_GELU: return launch_way<gelu_act>(s, g, variants[variant], sms);
+    case OP_ACT_GELU_TANH: return launch_way<sigmoid_act<gelu_tanh_u>>(s, g, variants[variant], sms);
+    default: return launch_way<sigmoid_act<quickgelu_u>>(s, g, variants[variant], sms);
     }
 }
 

@@ -43,9 +43,10 @@ struct barriers {
     }
 };
 
-/* The shape of a cluster: blocks that share columns (and b), blocks that share rows (and a). */
+/* The shape of a cluster: blocks that share columns (and b), blocks that share rows (and a); and by how many stages the
+ * second team begins later. */
 struct cluster_shape {
-    int below, beside;
+    int below, beside, lag;
     __host__ __device__ int blocks() const { return below * beside; }
 };
 
@@ -117,14 +118,13 @@ __device__ __forceinline__ void give_back(uint64_t *empty, int blocks)
     if (lane < blocks) barrier_arrive_at(empty, lane);
 }
 
-/* The second team begins once the first is a stage ahead, so that they come to the end of a tile one after the other.
- */
+/* The second team begins once the first is ahead, so that they come to the end of a tile one after the other. */
 __device__ __forceinline__ void wait_for_start() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 __device__ __forceinline__ void allow_start() { asm volatile("bar.arrive 1, 256;" ::: "memory"); }
 
 /* c = a tile's 64 rows and 256 columns; each stage is given back once the GEMM of the next has begun. */
 template <bool BACKWARD>
-__device__ __forceinline__ void multiply(float (&c)[128], ring &r, int depth, int team, int blocks, bool starts)
+__device__ __forceinline__ void multiply(float (&c)[128], ring &r, int depth, int team, int blocks, int starts)
 {
     int before = 0;
     settle(c);
@@ -142,7 +142,7 @@ __device__ __forceinline__ void multiply(float (&c)[128], ring &r, int depth, in
         if (s > 0) {
             wgmma_wait<1>();
             give_back(&r.empty[before], blocks);
-            if (starts && s == 1) allow_start();
+            if (s == starts) allow_start();
         }
         before = r.at;
         r.next();
@@ -179,15 +179,83 @@ __device__ void work(ring r, const walk &w, int depth, int team, char *boxes, ba
 {
     float c[128];
     int parity = 0;
-    if (team == 1) wait_for_start();
+    if (team == 1 && w.shape.lag) wait_for_start();
     for (int i = w.first; i < w.count; i += w.step) {
-        multiply<BACKWARD>(c, r, depth, team, w.shape.blocks(), team == 0 && i == w.first);
+        multiply<BACKWARD>(c, r, depth, team, w.shape.blocks(), team == 0 && i == w.first ? w.shape.lag : 0);
         hand_over(c, boxes, s->taken[1 - team], team == 0 ? parity ^ 1 : parity, s->filled[team]);
         parity ^= 1;
     }
 }
 
 /* ---- finishing ----------------------------------------------------------------------------------- */
+
+/* s = 1 / (1 + 2^u) of eight numbers: the sigmoid of activations.cuh, but one reciprocal for two of them. 2^60 is large
+ * enough, and a product of two such powers is still a number. */
+__device__ __forceinline__ void sigmoid8(float (&s)[8], const float (&u)[8])
+{
+#pragma unroll
+    for (int e = 0; e < 8; e += 2) {
+        float a, b, r;
+        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(a) : "f"(fminf(u[e], 60.0f)));
+        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(b) : "f"(fminf(u[e + 1], 60.0f)));
+        a += 1.0f, b += 1.0f;
+        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a * b));
+        s[e] = r * b, s[e + 1] = r * a;
+    }
+}
+
+/* x / (1 + 2^u(x)). forward: x becomes the activation; backward: d is multiplied by its slope, and x becomes it, too.
+ */
+template <class U>
+struct sigmoid_act {
+    static __device__ __forceinline__ void forward(float (&x)[8])
+    {
+        float u[8], s[8];
+#pragma unroll
+        for (int e = 0; e < 8; e++) u[e] = U::u(x[e]);
+        sigmoid8(s, u);
+#pragma unroll
+        for (int e = 0; e < 8; e++) x[e] *= s[e];
+    }
+    static __device__ __forceinline__ void backward(float (&d)[8], float (&x)[8])
+    {
+        float u[8], s[8];
+#pragma unroll
+        for (int e = 0; e < 8; e++) u[e] = U::u(x[e]);
+        sigmoid8(s, u);
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            d[e] *= fmaf(U::x_slope(x[e]), fmaf(-s[e], s[e], s[e]), s[e]);
+            x[e] *= s[e];
+        }
+    }
+};
+
+/* u = -v / ln 2 for the sigmoid of v; x_slope: x v'(x). */
+struct quickgelu_u {
+    static __device__ __forceinline__ float u(float x) { return (float)(-1.702 * 1.4426950408889634) * x; }
+    static __device__ __forceinline__ float x_slope(float x) { return 1.702f * x; }
+};
+struct gelu_tanh_u {
+    static __device__ __forceinline__ float u(float x)
+    {
+        return (float)(-1.59576912 * 1.4426950408889634) * fmaf(0.044715f * x * x, x, x);
+    }
+    static __device__ __forceinline__ float x_slope(float x) { return 1.59576912f * x * fmaf(0.134145f * x, x, 1.0f); }
+};
+
+struct gelu_act {
+    static __device__ __forceinline__ void forward(float (&x)[8])
+    {
+#pragma unroll
+        for (int e = 0; e < 8; e++) x[e] = gelu_fn()(x[e], 0.0f);
+    }
+    static __device__ __forceinline__ void backward(float (&d)[8], float (&x)[8])
+    {
+#pragma unroll
+        for (int e = 0; e < 8; e++) d[e] = gelu_bwd_fn()(d[e], x[e]), x[e] = gelu_fn()(x[e], 0.0f);
+    }
+};
 
 /* Eight columns of a row. */
 __device__ __forceinline__ void unpack8(float (&f)[8], const uint4 &v)
@@ -221,15 +289,33 @@ __device__ __forceinline__ box_place place_of(const walk &w, const act_gemm &g, 
     return p;
 }
 
-/* 16 bytes that this kernel reads once; zeros where there is no row. */
+/* 16 bytes, where there is a row; else zeros, or nothing. Predicates, not branches: so that the elements of several rows
+ * are worked on at the same time. */
 __device__ __forceinline__ uint4 load_once(const bf16 *p, bool there)
 {
-    uint4 v = make_uint4(0, 0, 0, 0);
-    if (there)
-        asm volatile("ld.global.L1::no_allocate.v4.b32 {%0,%1,%2,%3}, [%4];"
-                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                     : "l"(p));
+    uint4 v;
+    asm volatile("{\n"
+                 ".reg .pred there;\n"
+                 "setp.ne.b32 there, %5, 0;\n"
+                 "mov.b32 %0, 0;\n"
+                 "mov.b32 %1, 0;\n"
+                 "mov.b32 %2, 0;\n"
+                 "mov.b32 %3, 0;\n"
+                 "@there ld.global.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];\n"
+                 "}\n"
+                 : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
+                 : "l"(p), "r"((int)there));
     return v;
+}
+__device__ __forceinline__ void store_if(bf16 *p, const uint4 &v, bool there)
+{
+    asm volatile("{\n"
+                 ".reg .pred there;\n"
+                 "setp.ne.b32 there, %5, 0;\n"
+                 "@there st.global.v4.b32 [%0], {%1, %2, %3, %4};\n"
+                 "}\n" ::"l"(p),
+                 "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"((int)there)
+                 : "memory");
 }
 
 __device__ __forceinline__ uint4 load_bias(const act_gemm &g, const box_place &p)
@@ -278,48 +364,49 @@ __device__ __forceinline__ void clear_sums(const act_gemm &g, int warp, int part
 }
 
 /* The life of a finishing warp: every third box. */
-template <class F>
+template <class A>
 __device__ void finish_forward(const walk &w, const act_gemm &g, int warp, int count, const char *boxes, barriers *s)
 {
-    F f;
     box_place next = place_of(w, g, warp);
     uint4 next_bias = load_bias(g, next), v[2 * LANE_ROWS];
+    bool keeps = g.x;
+    int64_t step = 4 * g.n;
     for (int q = warp; q < count; q += FINISHERS) {
         box_place p = next;
         float bias[8];
         unpack8(bias, next_bias);
         next = place_of(w, g, q + FINISHERS);
         next_bias = load_bias(g, next);
+        bf16 *x_at = (bf16 *)g.x + p.at, *y_at = (bf16 *)g.y + p.at;
         take_box(v, boxes, p, s);
 #pragma unroll
-        for (int k = 0; k < 2 * LANE_ROWS; k++) {
+        for (int k = 0; k < 2 * LANE_ROWS; k++, x_at += step, y_at += step) {
             float x[8];
-            int64_t at = p.at + 4 * k * g.n;
-            if (g.x && p.there(0, k)) *reinterpret_cast<uint4 *>((bf16 *)g.x + at) = v[k];
+            store_if(x_at, v[k], keeps && p.there(0, k));
             unpack8(x, v[k]);
 #pragma unroll
-            for (int e = 0; e < 8; e++) x[e] = f(x[e] + bias[e], 0.0f);
-            if (p.there(0, k)) *reinterpret_cast<uint4 *>((bf16 *)g.y + at) = pack8(x);
+            for (int e = 0; e < 8; e++) x[e] += bias[e];
+            A::forward(x);
+            store_if(y_at, pack8(x), p.there(0, k));
         }
     }
 }
 
 /* Backward: x of the next half of a box is on its way while this one is finished. Sums go to the warp's own row of
  * partial; a column's are always added by the same lane. */
-template <class F, class H>
+template <class A, bool AGAIN>
 __device__ void finish_backward(const walk &w, const act_gemm &g, int parts, int warp, int count, const char *boxes,
                                 barriers *s)
 {
-    F f;
-    H again;
     int lane = threadIdx.x % 32;
+    int64_t step = 4 * g.n;
     float *partial = g.partial + (blockIdx.x * FINISHERS + warp) * g.n;
     if (g.partial) clear_sums(g, warp, parts);
     __syncwarp();
     box_place next = place_of(w, g, warp);
     uint4 next_bias = load_bias(g, next), v[2 * LANE_ROWS], x[LANE_ROWS];
 #pragma unroll
-    for (int k = 0; k < LANE_ROWS; k++) x[k] = load_once((const bf16 *)g.x + next.at + 4 * k * g.n, next.there(0, k));
+    for (int k = 0; k < LANE_ROWS; k++) x[k] = load_once((const bf16 *)g.x + next.at + k * step, next.there(0, k));
     for (int q = warp; q < count; q += FINISHERS) {
         box_place p = next;
         float bias[8], sum[8] = {};
@@ -328,30 +415,26 @@ __device__ void finish_backward(const walk &w, const act_gemm &g, int parts, int
         unpack8(bias, next_bias);
         next = place_of(w, g, q + FINISHERS);
         next_bias = load_bias(g, next);
+        const bf16 *x_at = (const bf16 *)g.x + p.at + LANE_ROWS * step;
+        bf16 *y_at = (bf16 *)g.y + p.at, *again_at = (bf16 *)g.recomputed + p.at;
         take_box(v, boxes, p, s);
 #pragma unroll
-        for (int k = 0; k < 2 * LANE_ROWS; k++) {
+        for (int k = 0; k < 2 * LANE_ROWS; k++, x_at += step, y_at += step, again_at += step) {
             float d[8], z[8];
-            int64_t at = p.at + 4 * k * g.n;
+            if (k == LANE_ROWS) x_at = (const bf16 *)g.x + next.at;
             uint4 &x_here = x[k % LANE_ROWS];
             unpack8(d, v[k]);
             unpack8(z, x_here);
-            if (k < LANE_ROWS) x_here = load_once((const bf16 *)g.x + at + 4 * LANE_ROWS * g.n, p.there(1, k));
-            else
-                x_here =
-                    load_once((const bf16 *)g.x + next.at + 4 * (k - LANE_ROWS) * g.n, next.there(0, k - LANE_ROWS));
+            x_here = load_once(x_at, k < LANE_ROWS ? p.there(1, k) : next.there(0, k - LANE_ROWS));
 #pragma unroll
-            for (int e = 0; e < 8; e++) z[e] += bias[e], d[e] = f(d[e], z[e]);
+            for (int e = 0; e < 8; e++) z[e] += bias[e];
+            A::backward(d, z); /* z: the activation */
             v[k] = pack8(d);
-            if (p.there(0, k)) *reinterpret_cast<uint4 *>((bf16 *)g.y + at) = v[k];
+            store_if(y_at, v[k], p.there(0, k));
             unpack8(d, v[k]);
 #pragma unroll
             for (int e = 0; e < 8; e++) sum[e] += d[e];
-            if (g.recomputed) {
-#pragma unroll
-                for (int e = 0; e < 8; e++) z[e] = again(z[e], 0.0f);
-                if (p.there(0, k)) *reinterpret_cast<uint4 *>((bf16 *)g.recomputed + at) = pack8(z);
-            }
+            if constexpr (AGAIN) store_if(again_at, pack8(z), p.there(0, k));
         }
         float2 total = sum_lanes(sum);
         if (g.partial) *reinterpret_cast<float2 *>(total_at) = make_float2(before.x + total.x, before.y + total.y);
