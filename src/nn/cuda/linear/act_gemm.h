@@ -21,6 +21,8 @@ typedef struct act_gemm {
     float *partial;   /* backward: (parts, n) F32, sums of y over the rows of each part, to be added in order; NULL */
 } act_gemm;
 
+enum { ACT_GEMM_VARIANTS = 12 }; /* at most */
+
 /* One implementation per pair of functions; a variant is an index from 0, whatever the kernel can vary.
  * ..._parts: rows of partial; 0: this variant cannot do this shape (or this GPU has too little shared memory). */
 int act_gemm_kept_parts(const act_gemm *g, int variant, int sms); /* the weight's strip stays in shared memory */
