@@ -19,7 +19,7 @@
  *   finishing, boxes in this order (tile, team, j): wait filled[team][j]; read to registers; arrive at taken[team][j]
  * No wait is ever two phases behind: each follows a wait for the phase before on the same barrier. A block leaves when
  * its whole cluster is done, since others copy to its memory and arrive at its barriers. */
-#include "nn/cuda/linear/act_gemm_streamed.cuh"
+#include "nn/cuda/linear/act_finish.cuh"
 
 namespace {
 
