@@ -112,8 +112,8 @@ __device__ __forceinline__ box_place place_of(const walk &w, const act_gemm &g, 
     return p;
 }
 
-/* 16 bytes, where there is a row; else zeros, or nothing. Predicates, not branches, so that elements of several rows are
- * worked on at the same time. */
+/* 16 bytes, where there is a row; else zeros, or nothing. Predicates, not branches, so that elements of several rows
+ * are worked on at the same time. */
 __device__ __forceinline__ uint4 load_once(const bf16 *p, bool there)
 {
     uint4 v;
