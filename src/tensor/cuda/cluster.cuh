@@ -19,13 +19,14 @@ __device__ __forceinline__ void cluster_sync()
                      : "memory");
 }
 
-/* An arrival at the barrier that lies in block `rank` where `b` lies in this one. */
+/* An arrival at the barrier that lies in block `rank` where `b` lies in this one. It orders nothing between blocks (a
+ * fence for the cluster would wait for all memory): enough to say that something was read. */
 __device__ __forceinline__ void barrier_arrive_at(uint64_t *b, int rank)
 {
     asm volatile("{\n"
                  ".reg .b32 there;\n"
                  "mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
                  "}\n" ::"r"(shared_address(b)),
                  "r"(rank)
                  : "memory");
