@@ -67,15 +67,22 @@ __device__ __forceinline__ void skip(ring &r, int stages)
     for (r.at += stages; r.at >= r.count; r.parity ^= 1) r.at -= r.count;
 }
 
-/* c = a tile's rows by the kept strip. */
+/* Whose turn it is to multiply. A team begins when the one before it has seen all its stages full: a barrier has one
+ * bit for its phase, so nobody may look at a stage that is still to be filled for another team. */
+__device__ __forceinline__ void wait_turn(int team) { asm volatile("bar.sync %0, 256;" ::"r"(team + 2) : "memory"); }
+__device__ __forceinline__ void pass_turn(int team) { asm volatile("bar.arrive %0, 256;" ::"r"(team + 2) : "memory"); }
+
+/* c = a tile's rows by the kept strip. next: the team whose turn it is then; -1: none. */
 template <bool BACKWARD, int CLUSTER>
-__device__ __forceinline__ void multiply(float (&c)[64], ring &r, int depth, const char *weight, uint64_t *slab_full)
+__device__ __forceinline__ void multiply(float (&c)[64], ring &r, int depth, const char *weight, uint64_t *slab_full,
+                                         int next)
 {
     int before = 0;
     settle(c);
     for (int s = 0; s < depth; s++) {
         barrier_wait(&slab_full[s], 0);
         barrier_wait(&r.full[r.at], r.parity);
+        if (s == depth - 1 && next >= 0) pass_turn(next);
         uint64_t a = descriptor(r.here());
         uint64_t b = BACKWARD ? descriptor_turned(weight + s * SLAB, SLAB / 2) : descriptor(weight + s * SLAB);
         wgmma_fence();
@@ -126,7 +133,9 @@ __device__ void work(ring r, const job &j, const char *weight, uint64_t *slab_fu
         act_place p = act_place_of(j.m, j.n, (int64_t)tile * ACT_ROWS, strip);
         act_ahead ahead;
         if (BACKWARD) ahead.load(j.x, p, 0, 2 * LATE);
-        multiply<BACKWARD, CLUSTER>(c, r, j.depth, weight, slab_full);
+        if (tile != part) wait_turn(team);
+        multiply<BACKWARD, CLUSTER>(c, r, j.depth, weight, slab_full,
+                                    tile + j.parts < j.tiles ? (team + 1) % TEAMS : -1);
         if constexpr (BACKWARD) act_backward<F, H, LATE>(c, ahead, sum, j.x, j.y, j.recomputed, bias, p);
         else act_forward<F>(c, j.x, j.y, bias, p);
         skip(r, (TEAMS - 1) * j.depth);
