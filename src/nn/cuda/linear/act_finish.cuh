@@ -112,8 +112,8 @@ __device__ __forceinline__ box_place place_of(const walk &w, const act_gemm &g, 
     return p;
 }
 
-/* 16 bytes of x. A row that does not exist is multiplied by a gradient of zero: any other will do, and the load needs no
- * predicate, which would make ptxas wait for it at once. */
+/* 16 bytes of x. A row that does not exist is multiplied by a gradient of zero: any other will do, and the load needs
+ * no predicate, which would make ptxas wait for it at once. */
 __device__ __forceinline__ uint4 load_once(const bf16 *p, const bf16 *other, bool there)
 {
     uint4 v;
