@@ -10,7 +10,7 @@ enum { GUARD = 256, POISON = 0xff };
 
 static cloob_ctx *ctx;
 static device *dev;
-static int sms;
+enum { sms = 8 }; /* blocks at most, so that each walks over many tiles */
 
 #define FORWARD(rows, K, O, kind, ...)                                                                                 \
     {                                                                                                                  \
@@ -30,7 +30,7 @@ static int sms;
 static const op_case cases[] = {
     FORWARD(1, 64, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
     FORWARD(77, 128, 256, OP_ACT_GELU, { 0 }),
-    FORWARD(2503, 64, 1280, OP_ACT_QUICKGELU, { 'f', { 1280 } }),
+    FORWARD(2003, 256, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
     FORWARD(150, 512, 256, OP_ACT_GELU_TANH, { 'f', { 256 } }),
     FORWARD(130, 640, 256, OP_ACT_GELU, { 'f', { 256 } }),
     FORWARD(130, 768, 512, OP_ACT_QUICKGELU, { 'f', { 512 } }),
@@ -38,7 +38,7 @@ static const op_case cases[] = {
     FORWARD(200, 64, 128, OP_ACT_QUICKGELU, { 'f', { 128 } }),
     BACKWARD(1, 64, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
     BACKWARD(77, 128, 256, OP_ACT_GELU, { 0 }),
-    BACKWARD(2503, 64, 1280, OP_ACT_QUICKGELU, { 'f', { 1280 } }),
+    BACKWARD(2003, 256, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
     BACKWARD(150, 512, 256, OP_ACT_GELU_TANH, { 'f', { 256 } }),
     BACKWARD(130, 640, 256, OP_ACT_GELU, { 'f', { 256 } }),
     BACKWARD(130, 768, 512, OP_ACT_QUICKGELU, { 'f', { 512 } }),
@@ -171,7 +171,6 @@ static void kernels_agree_with_the_definition(void)
         SKIP("these kernels are for Hopper");
     }
     int ran = 0;
-    sms = ((const cuda_state *)dev->state)->sms;
     for (size_t i = 0; dev && i < sizeof cases / sizeof *cases; i++) ran += run_case(&cases[i]);
     printf("  %d calls compared\n", ran);
     CHECK(ran > 0);

@@ -25,20 +25,30 @@ __device__ __forceinline__ act_place act_place_of(int64_t m, int64_t n, int64_t 
     return { first * n + strip + 8 * (lane % 4), 8 * n, { first < m, first + 8 < m } };
 }
 
+/* Predicates, not branches: the loads and stores of a tile stay in one block of code. */
 __device__ __forceinline__ void load_piece(uint32_t (&v)[4], const bf16 *p, bool there)
 {
     v[0] = v[1] = v[2] = v[3] = 0;
-    if (there)
-        asm volatile("ld.global.L1::no_allocate.v4.b32 {%0,%1,%2,%3}, [%4];"
-                     : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-                     : "l"(p));
+    asm volatile("{\n"
+                 ".reg .pred there;\n"
+                 "setp.ne.b32 there, %5, 0;\n"
+                 "@there ld.global.L1::no_allocate.v4.b32 {%0,%1,%2,%3}, [%4];\n"
+                 "}\n"
+                 : "+r"(v[0]), "+r"(v[1]), "+r"(v[2]), "+r"(v[3])
+                 : "l"(p), "r"((int)there));
 }
 
 /* Pairs of columns of four lanes, stored as pieces. */
 __device__ __forceinline__ void store_pairs(bf16 *p, uint32_t (&v)[4], bool there)
 {
     transpose_quad(v);
-    if (there) *reinterpret_cast<uint4 *>(p) = make_uint4(v[0], v[1], v[2], v[3]);
+    asm volatile("{\n"
+                 ".reg .pred there;\n"
+                 "setp.ne.b32 there, %5, 0;\n"
+                 "@there st.global.v4.b32 [%4], {%0,%1,%2,%3};\n"
+                 "}\n" ::"r"(v[0]),
+                 "r"(v[1]), "r"(v[2]), "r"(v[3]), "l"(p), "r"((int)there)
+                 : "memory");
 }
 
 /* What the backward epilogue reads, on its way while products run. */

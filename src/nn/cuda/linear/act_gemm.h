@@ -21,7 +21,7 @@ typedef struct act_gemm {
     float *partial;   /* backward: (parts, n) F32, sums of y over the rows of each part, to be added in order; NULL */
 } act_gemm;
 
-enum { ACT_GEMM_VARIANTS = 12 }; /* at most */
+enum { ACT_GEMM_VARIANTS = 2 }; /* of each implementation that timing tries */
 
 /* One implementation per pair of functions; a variant is an index from 0, whatever the kernel can vary.
  * ..._parts: rows of partial; 0: this variant cannot do this shape (or this GPU has too little shared memory). */

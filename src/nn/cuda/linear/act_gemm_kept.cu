@@ -1,12 +1,8 @@
 /* The MLP's GEMM whose strip of the weight stays in shared memory (act_gemm.h). One persistent block per
  * multiprocessor keeps 128 columns of the weight, as deep as it is, and walks down the rows of a: every parts-th tile
  * of 64. One warp has the copy engine fill a ring with them; teams (warpgroups) take tiles in turns, so that one
- * multiplies while the others are busy with their epilogues (act_epilogue.cuh).
- *
- * Two blocks of neighbouring strips may form a cluster: each fetches half of every stage for both, which halves what
- * comes from the L2 cache. */
+ * multiplies while the others are busy with their epilogues (act_epilogue.cuh). */
 #include "nn/cuda/linear/act_epilogue.cuh"
-#include "tensor/cuda/cluster.cuh"
 #include "tensor/cuda/ring.cuh"
 
 namespace {
@@ -15,7 +11,7 @@ enum {
     STAGE = ACT_ROWS * DEPTH * 2,
     SLAB = ACT_COLUMNS * DEPTH * 2, /* of the weight, as deep as a stage */
     MAX_STAGES = 16,
-    MAX_DEPTH = 12,                   /* slabs */
+    MAX_DEPTH = 10,                   /* slabs; deeper weights leave too few stages */
     SHARED_BYTES = (227 << 10) - 2048 /* beside what the kernel declares */
 };
 
@@ -32,10 +28,9 @@ struct maps {
 };
 
 /* The copying thread: slabs of the weight between the first tile's stages, then stages alone. */
-template <bool BACKWARD, int CLUSTER>
+template <bool BACKWARD>
 __device__ void copy_all(ring r, const job &j, const maps &t, char *weight, uint64_t *slab_full, int strip, int part)
 {
-    int rank = CLUSTER > 1 ? cluster_rank() : 0;
     for (int tile = part; tile < j.tiles; tile += j.parts)
         for (int s = 0; s < j.depth; s++) {
             if (tile == part) {
@@ -46,20 +41,14 @@ __device__ void copy_all(ring r, const job &j, const maps &t, char *weight, uint
                     copy_box(to + x * SLAB / 2, &t.b, strip + 64 * x, s * DEPTH, &slab_full[s]);
             }
             r.begin_fill();
-            if (CLUSTER == 1) copy_box(r.here(), &t.a, s * DEPTH, tile * ACT_ROWS, &r.full[r.at]);
-            else
-                copy_box_to(r.here() + rank * (STAGE / CLUSTER), &t.a, s * DEPTH,
-                            tile * ACT_ROWS + rank * (ACT_ROWS / CLUSTER), &r.full[r.at], (1 << CLUSTER) - 1);
+            copy_box(r.here(), &t.a, s * DEPTH, tile * ACT_ROWS, &r.full[r.at]);
             r.next();
         }
 }
 
-template <int CLUSTER>
 __device__ __forceinline__ void give_back(uint64_t *empty)
 {
-    int lane = threadIdx.x % 32;
-    if (CLUSTER == 1 && lane == 0) barrier_arrive(empty);
-    if (CLUSTER > 1 && lane < CLUSTER) barrier_arrive_at(empty, lane);
+    if (threadIdx.x % 32 == 0) barrier_arrive(empty);
 }
 
 __device__ __forceinline__ void skip(ring &r, int stages)
@@ -67,15 +56,22 @@ __device__ __forceinline__ void skip(ring &r, int stages)
     for (r.at += stages; r.at >= r.count; r.parity ^= 1) r.at -= r.count;
 }
 
-/* c = a tile's rows by the kept strip. */
-template <bool BACKWARD, int CLUSTER>
-__device__ __forceinline__ void multiply(float (&c)[64], ring &r, int depth, const char *weight, uint64_t *slab_full)
+/* Whose turn it is to multiply. A team begins when the one before it has seen all its stages full: a barrier has one
+ * bit for its phase, so nobody may look at a stage that is still to be filled for another team. */
+__device__ __forceinline__ void wait_turn(int team) { asm volatile("bar.sync %0, 256;" ::"r"(team + 2) : "memory"); }
+__device__ __forceinline__ void pass_turn(int team) { asm volatile("bar.arrive %0, 256;" ::"r"(team + 2) : "memory"); }
+
+/* c = a tile's rows by the kept strip. next: the team whose turn it is then; -1: none. */
+template <bool BACKWARD>
+__device__ __forceinline__ void multiply(float (&c)[64], ring &r, int depth, const char *weight, uint64_t *slab_full,
+                                         int next)
 {
     int before = 0;
     settle(c);
     for (int s = 0; s < depth; s++) {
         barrier_wait(&slab_full[s], 0);
         barrier_wait(&r.full[r.at], r.parity);
+        if (s == depth - 1 && next >= 0) pass_turn(next);
         uint64_t a = descriptor(r.here());
         uint64_t b = BACKWARD ? descriptor_turned(weight + s * SLAB, SLAB / 2) : descriptor(weight + s * SLAB);
         wgmma_fence();
@@ -87,14 +83,14 @@ __device__ __forceinline__ void multiply(float (&c)[64], ring &r, int depth, con
         wgmma_commit();
         if (s > 0) {
             wgmma_wait<1>();
-            give_back<CLUSTER>(&r.empty[before]);
+            give_back(&r.empty[before]);
         }
         before = r.at;
         r.next();
     }
     wgmma_wait<0>();
     settle(c);
-    give_back<CLUSTER>(&r.empty[before]);
+    give_back(&r.empty[before]);
 }
 
 /* The block's sums, warp by warp in order. cell: (4 TEAMS, 128). */
@@ -113,7 +109,7 @@ __device__ void write_sums(const float (&sum)[32], float *cell, float *partial)
 }
 
 /* A team's life: every TEAMS-th of the block's tiles. With two teams there are registers to load all of x ahead. */
-template <bool BACKWARD, int TEAMS, int CLUSTER, class F, class H>
+template <bool BACKWARD, int TEAMS, class F, class H>
 __device__ void work(ring r, const job &j, const char *weight, uint64_t *slab_full, const float *bias, int strip,
                      int part)
 {
@@ -126,7 +122,8 @@ __device__ void work(ring r, const job &j, const char *weight, uint64_t *slab_fu
         act_place p = act_place_of(j.m, j.n, (int64_t)tile * ACT_ROWS, strip);
         act_ahead ahead;
         if (BACKWARD) ahead.load(j.x, p, 0, 2 * LATE);
-        multiply<BACKWARD, CLUSTER>(c, r, j.depth, weight, slab_full);
+        if (tile != part) wait_turn(team);
+        multiply<BACKWARD>(c, r, j.depth, weight, slab_full, tile + j.parts < j.tiles ? (team + 1) % TEAMS : -1);
         if constexpr (BACKWARD) act_backward<F, H, LATE>(c, ahead, sum, j.x, j.y, j.recomputed, bias, p);
         else act_forward<F>(c, j.x, j.y, bias, p);
         skip(r, (TEAMS - 1) * j.depth);
@@ -134,7 +131,7 @@ __device__ void work(ring r, const job &j, const char *weight, uint64_t *slab_fu
     if (BACKWARD && j.partial) write_sums<TEAMS>(sum, (float *)cells, j.partial + part * j.n + strip);
 }
 
-template <bool BACKWARD, int TEAMS, int CLUSTER, class F, class H>
+template <bool BACKWARD, int TEAMS, class F, class H>
 __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
     act_gemm_kernel(const __grid_constant__ maps t, const __grid_constant__ job j)
 {
@@ -145,33 +142,27 @@ __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
     int strips = (int)(j.n / ACT_COLUMNS), strip = (int)blockIdx.x % strips * ACT_COLUMNS, part = blockIdx.x / strips;
     if (threadIdx.x < ACT_COLUMNS) bias[threadIdx.x] = j.bias ? to_float(j.bias[strip + threadIdx.x]) : 0.0f;
     if (threadIdx.x == 0) {
-        for (int s = 0; s < j.stages; s++) barrier_init(&full[s], 1), barrier_init(&empty[s], 4 * CLUSTER);
+        for (int s = 0; s < j.stages; s++) barrier_init(&full[s], 1), barrier_init(&empty[s], 4);
         for (int s = 0; s < j.depth; s++) barrier_init(&slab_full[s], 1);
         barrier_publish();
     }
-    if (CLUSTER > 1) cluster_sync();
-    else __syncthreads();
+    __syncthreads();
     ring r = { weight + j.depth * SLAB, full, empty, STAGE, j.stages, 0, 0 };
     if (threadIdx.x < 128) {
         if constexpr (TEAMS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         else asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
-        if (threadIdx.x == 0) copy_all<BACKWARD, CLUSTER>(r, j, t, weight, slab_full, strip, part);
+        if (threadIdx.x == 0) copy_all<BACKWARD>(r, j, t, weight, slab_full, strip, part);
         __syncwarp();
     } else {
         if constexpr (TEAMS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         else asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
-        work<BACKWARD, TEAMS, CLUSTER, F, H>(r, j, weight, slab_full, bias, strip, part);
+        work<BACKWARD, TEAMS, F, H>(r, j, weight, slab_full, bias, strip, part);
     }
-    if (CLUSTER > 1) cluster_sync(); /* nobody leaves while the other may still arrive at its barriers */
 }
 
 /* ---- launching ----------------------------------------------------------------------------------- */
 
-struct variant {
-    int teams, cluster;
-};
-const variant variants[] = { { 3, 2 }, { 3, 1 }, { 2, 2 }, { 2, 1 } };
-enum { VARIANTS = sizeof variants / sizeof *variants };
+const int teams_of[ACT_GEMM_VARIANTS] = { 3, 2 }; /* by variant */
 
 int stages_of(const act_gemm *g)
 {
@@ -179,18 +170,18 @@ int stages_of(const act_gemm *g)
     return (int)(left > MAX_STAGES ? MAX_STAGES : left);
 }
 
-cudaError_t make_maps(maps *t, const act_gemm *g, int cluster)
+cudaError_t make_maps(maps *t, const act_gemm *g)
 {
-    cudaError_t e = tensor_map_rows(&t->a, g->a, g->m, g->k, DEPTH, ACT_ROWS / cluster);
+    cudaError_t e = tensor_map_rows(&t->a, g->a, g->m, g->k, DEPTH, ACT_ROWS);
     if (e != cudaSuccess) return e;
     return g->backward ? tensor_map_rows(&t->b, g->b, g->k, g->n, 64, DEPTH)
                        : tensor_map_rows(&t->b, g->b, g->n, g->k, DEPTH, ACT_COLUMNS);
 }
 
-template <bool BACKWARD, int TEAMS, int CLUSTER, class F, class H>
+template <bool BACKWARD, int TEAMS, class F, class H>
 cudaError_t launch(cudaStream_t stream, const act_gemm *g, int parts)
 {
-    auto kernel = act_gemm_kernel<BACKWARD, TEAMS, CLUSTER, F, H>;
+    auto kernel = act_gemm_kernel<BACKWARD, TEAMS, F, H>;
     maps t = {};
     job j = { g->m,
               g->n,
@@ -203,27 +194,18 @@ cudaError_t launch(cudaStream_t stream, const act_gemm *g, int parts)
               (bf16 *)g->y,
               (bf16 *)g->recomputed,
               g->partial };
-    cudaError_t e = make_maps(&t, g, CLUSTER);
+    cudaError_t e = make_maps(&t, g);
     if (e == cudaSuccess) e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
     if (e != cudaSuccess) return e;
-    cudaLaunchAttribute cluster = {};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = { CLUSTER, 1, 1 };
-    cudaLaunchConfig_t c = {};
-    c.gridDim = dim3((unsigned)(parts * (g->n / ACT_COLUMNS))), c.blockDim = dim3(128 + TEAMS * 128);
-    c.dynamicSmemBytes = SHARED_BYTES, c.stream = stream, c.attrs = &cluster, c.numAttrs = CLUSTER > 1;
-    return cudaLaunchKernelEx(&c, kernel, t, j);
+    unsigned blocks = (unsigned)(parts * (g->n / ACT_COLUMNS));
+    kernel<<<blocks, 128 + TEAMS * 128, SHARED_BYTES, stream>>>(t, j);
+    return cudaGetLastError();
 }
 
 template <bool BACKWARD, class F, class H>
 cudaError_t launch_variant(cudaStream_t stream, const act_gemm *g, int v, int parts)
 {
-    switch (v) {
-    case 0: return launch<BACKWARD, 3, 2, F, H>(stream, g, parts);
-    case 1: return launch<BACKWARD, 3, 1, F, H>(stream, g, parts);
-    case 2: return launch<BACKWARD, 2, 2, F, H>(stream, g, parts);
-    default: return launch<BACKWARD, 2, 1, F, H>(stream, g, parts);
-    }
+    return teams_of[v] == 3 ? launch<BACKWARD, 3, F, H>(stream, g, parts) : launch<BACKWARD, 2, F, H>(stream, g, parts);
 }
 
 template <class F, class B>
@@ -239,9 +221,10 @@ extern "C" {
 
 int act_gemm_kept_parts(const act_gemm *g, int v, int sms)
 {
-    if (v < 0 || v >= VARIANTS || g->k % DEPTH || g->k > MAX_DEPTH * DEPTH || g->m < 1 || g->m >= INT32_MAX / 2)
+    if (v < 0 || v >= ACT_GEMM_VARIANTS || g->k % DEPTH || g->k > MAX_DEPTH * DEPTH || g->m < 1 ||
+        g->m >= INT32_MAX / 2)
         return 0;
-    if (g->n < 1 || g->n % (ACT_COLUMNS * variants[v].cluster) || stages_of(g) < 3) return 0;
+    if (g->n < 1 || g->n % ACT_COLUMNS || stages_of(g) < 3) return 0;
     int64_t parts = sms / (g->n / ACT_COLUMNS), tiles = (g->m + ACT_ROWS - 1) / ACT_ROWS;
     if (parts > tiles) parts = tiles;
     return parts < 1 ? 1 : (int)parts;
