@@ -112,24 +112,19 @@ __device__ __forceinline__ box_place place_of(const walk &w, const act_gemm &g, 
     return p;
 }
 
-/* 16 bytes, where there is a row; else zeros, or nothing. Predicates, not branches, so that elements of several rows
- * are worked on at the same time. */
-__device__ __forceinline__ uint4 load_once(const bf16 *p, bool there)
+/* 16 bytes of x. A row that does not exist is multiplied by a gradient of zero: any other will do, and the load needs
+ * no predicate, which would make ptxas wait for it at once. */
+__device__ __forceinline__ uint4 load_once(const bf16 *p, const bf16 *other, bool there)
 {
     uint4 v;
-    asm volatile("{\n"
-                 ".reg .pred there;\n"
-                 "setp.ne.b32 there, %5, 0;\n"
-                 "mov.b32 %0, 0;\n"
-                 "mov.b32 %1, 0;\n"
-                 "mov.b32 %2, 0;\n"
-                 "mov.b32 %3, 0;\n"
-                 "@there ld.global.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];\n"
-                 "}\n"
-                 : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
-                 : "l"(p), "r"((int)there));
+    asm volatile("ld.global.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(there ? p : other));
     return v;
 }
+
+/* 16 bytes to memory where there is a row. A predicate, not a branch, so that elements of several rows are worked on at
+ * the same time. */
 __device__ __forceinline__ void store_if(bf16 *p, const uint4 &v, bool there)
 {
     asm volatile("{\n"
@@ -186,6 +181,10 @@ __device__ __forceinline__ void clear_sums(const act_gemm &g, int warp, int part
             *reinterpret_cast<float2 *>(g.partial + row * g.n + i) = make_float2(0.0f, 0.0f);
 }
 
+/* Memory is read and written in batches of half a box, the arithmetic lies between them. A warp has few scoreboards: if
+ * loads and stores were spread over the rows, an exponential would wait for a load that shares its own. A wait that is
+ * over at once (`never`) keeps ptxas from moving the loads behind the arithmetic. */
+
 /* The life of a finishing warp: every third box. */
 template <class A>
 __device__ void finish_forward(const walk &w, const act_gemm &g, int warp, int count, const char *boxes, barriers *s)
@@ -203,15 +202,43 @@ __device__ void finish_forward(const walk &w, const act_gemm &g, int warp, int c
         bf16 *x_at = (bf16 *)g.x + p.at, *y_at = (bf16 *)g.y + p.at;
         take_box(v, boxes, p, s);
 #pragma unroll
-        for (int k = 0; k < 2 * LANE_ROWS; k++, x_at += step, y_at += step) {
-            float x[8];
-            store_if(x_at, v[k], keeps && p.there(0, k));
-            unpack8(x, v[k]);
+        for (int k = 0; k < 2 * LANE_ROWS; k++, x_at += step) store_if(x_at, v[k], keeps && p.there(0, k));
 #pragma unroll
-            for (int e = 0; e < 8; e++) x[e] += bias[e];
-            A::forward(x);
-            store_if(y_at, pack8(x), p.there(0, k));
+        for (int half = 0; half < 2; half++) {
+            uint4 y[LANE_ROWS];
+#pragma unroll
+            for (int k = 0; k < LANE_ROWS; k++) {
+                float x[8];
+                unpack8(x, v[LANE_ROWS * half + k]);
+#pragma unroll
+                for (int e = 0; e < 8; e++) x[e] += bias[e];
+                A::forward(x);
+                y[k] = pack8(x);
+            }
+#pragma unroll
+            for (int k = 0; k < LANE_ROWS; k++, y_at += step) store_if(y_at, y[k], p.there(half, k));
         }
+    }
+}
+
+/* d becomes the gradient, rounded; x the activation; and the columns' sums. */
+template <class A>
+__device__ __forceinline__ void finish_half(uint4 (&d)[2 * LANE_ROWS], int from, uint4 (&x)[LANE_ROWS],
+                                            const float (&bias)[8], float (&sum)[8])
+{
+#pragma unroll
+    for (int k = 0; k < LANE_ROWS; k++) {
+        float f[8], z[8];
+        unpack8(f, d[from + k]);
+        unpack8(z, x[k]);
+#pragma unroll
+        for (int e = 0; e < 8; e++) z[e] += bias[e];
+        A::backward(f, z);
+        d[from + k] = pack8(f);
+        x[k] = pack8(z);
+        unpack8(f, d[from + k]);
+#pragma unroll
+        for (int e = 0; e < 8; e++) sum[e] += f[e];
     }
 }
 
@@ -223,41 +250,39 @@ __device__ void finish_backward(const walk &w, const act_gemm &g, int parts, int
 {
     int lane = threadIdx.x % 32;
     int64_t step = 4 * g.n;
+    const bf16 *x_first = (const bf16 *)g.x;
     float *partial = g.partial + (blockIdx.x * FINISHERS + warp) * g.n;
     if (g.partial) clear_sums(g, warp, parts);
     __syncwarp();
     box_place next = place_of(w, g, warp);
-    uint4 next_bias = load_bias(g, next), v[2 * LANE_ROWS], x[LANE_ROWS];
+    uint4 next_bias = load_bias(g, next), v[2 * LANE_ROWS], x[2][LANE_ROWS];
 #pragma unroll
-    for (int k = 0; k < LANE_ROWS; k++) x[k] = load_once((const bf16 *)g.x + next.at + k * step, next.there(0, k));
+    for (int k = 0; k < LANE_ROWS; k++) x[0][k] = load_once(x_first + next.at + k * step, x_first, next.there(0, k));
     for (int q = warp; q < count; q += FINISHERS) {
         box_place p = next;
         float bias[8], sum[8] = {};
         float *total_at = partial + p.column + lane / 16 * 4 + lane / 8 % 2 * 2;
-        float2 before = g.partial ? *reinterpret_cast<float2 *>(total_at) : make_float2(0.0f, 0.0f);
+        float2 before = make_float2(0.0f, 0.0f);
         unpack8(bias, next_bias);
         next = place_of(w, g, q + FINISHERS);
-        next_bias = load_bias(g, next);
-        const bf16 *x_at = (const bf16 *)g.x + p.at + LANE_ROWS * step;
+        const bf16 *x_at = x_first + p.at + LANE_ROWS * step;
         bf16 *y_at = (bf16 *)g.y + p.at, *again_at = (bf16 *)g.recomputed + p.at;
         take_box(v, boxes, p, s);
 #pragma unroll
-        for (int k = 0; k < 2 * LANE_ROWS; k++, x_at += step, y_at += step, again_at += step) {
-            float d[8], z[8];
-            if (k == LANE_ROWS) x_at = (const bf16 *)g.x + next.at;
-            uint4 &x_here = x[k % LANE_ROWS];
-            unpack8(d, v[k]);
-            unpack8(z, x_here);
-            x_here = load_once(x_at, k < LANE_ROWS ? p.there(1, k) : next.there(0, k - LANE_ROWS));
+        for (int half = 0; half < 2; half++) {
 #pragma unroll
-            for (int e = 0; e < 8; e++) z[e] += bias[e];
-            A::backward(d, z); /* z: the activation */
-            v[k] = pack8(d);
-            store_if(y_at, v[k], p.there(0, k));
-            unpack8(d, v[k]);
+            for (int k = 0; k < LANE_ROWS; k++, x_at += step)
+                x[1 - half][k] = load_once(x_at, x_first, half ? next.there(0, k) : p.there(1, k));
+            x_at = x_first + next.at;
+            if (half == 1) next_bias = load_bias(g, next);
+            if (half == 1 && g.partial) before = *reinterpret_cast<float2 *>(total_at);
+            barrier_wait(&s->never, 1);
+            finish_half<A>(v, LANE_ROWS * half, x[half], bias, sum);
 #pragma unroll
-            for (int e = 0; e < 8; e++) sum[e] += d[e];
-            if constexpr (AGAIN) store_if(again_at, pack8(z), p.there(0, k));
+            for (int k = 0; k < LANE_ROWS; k++, y_at += step, again_at += step) {
+                store_if(y_at, v[LANE_ROWS * half + k], p.there(half, k));
+                if constexpr (AGAIN) store_if(again_at, x[half][k], p.there(half, k));
+            }
         }
         float2 total = sum_lanes(sum);
         if (g.partial) *reinterpret_cast<float2 *>(total_at) = make_float2(before.x + total.x, before.y + total.y);

@@ -55,8 +55,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---- launching ----------------------------------------------------------------------------------- */
 
-const cluster_shape variants[] = { { 2, 1, 1 }, { 1, 1, 1 }, { 1, 2, 1 }, { 4, 1, 1 },
-                                   { 2, 2, 1 }, { 2, 1, 0 }, { 2, 1, 2 } };
+const cluster_shape variants[] = { { 2, 1, 1 }, { 1, 1, 1 } }; /* four blocks were slower, others within 1 % */
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
 /* Of a cluster. */

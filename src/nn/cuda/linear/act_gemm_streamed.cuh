@@ -30,14 +30,16 @@ struct maps {
 };
 
 /* Barriers. full, empty: of a stage, for the copies to it and for the multiplying warps of the whole cluster. filled,
- * taken: of a strip's box, per team that writes to it: its four warps have written it; it was read. */
+ * taken: of a strip's box, per team that writes to it: its four warps have written it; it was read. never: nobody
+ * arrives. */
 struct barriers {
-    uint64_t full[STAGES], empty[STAGES], filled[TEAMS][STRIPS], taken[TEAMS][STRIPS];
+    uint64_t full[STAGES], empty[STAGES], filled[TEAMS][STRIPS], taken[TEAMS][STRIPS], never;
 
     __device__ __forceinline__ void make(int blocks)
     {
         for (int s = 0; s < STAGES; s++) barrier_init(&full[s], 1), barrier_init(&empty[s], TEAMS * 4 * blocks);
         for (int i = 0; i < TEAMS * STRIPS; i++) barrier_init(&filled[0][0] + i, 4), barrier_init(&taken[0][0] + i, 1);
+        barrier_init(&never, 1);
         barrier_publish();
     }
 };
