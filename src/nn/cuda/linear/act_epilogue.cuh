@@ -15,6 +15,7 @@ enum { ACT_ROWS = 64, ACT_COLUMNS = 128, ACT_GROUPS = ACT_COLUMNS / 32 }; /* a g
 /* Where a lane's pieces lie: of its first row, first group; the second row is 8 further down. */
 struct act_place {
     int64_t at, below; /* elements */
+    int first;         /* where it would lie in row 0 */
     bool there[2];     /* whether rows exist */
 };
 
@@ -22,23 +23,20 @@ __device__ __forceinline__ act_place act_place_of(int64_t m, int64_t n, int64_t 
 {
     int lane = threadIdx.x % 32;
     int64_t first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
-    return { first * n + strip + 8 * (lane % 4), 8 * n, { first < m, first + 8 < m } };
+    int column = strip + 8 * (lane % 4);
+    return { first * n + column, 8 * n, column, { first < m, first + 8 < m } };
 }
 
-/* Predicates, not branches: the loads and stores of a tile stay in one block of code. */
-__device__ __forceinline__ void load_piece(uint32_t (&v)[4], const bf16 *p, bool there)
+/* 16 bytes of x. A row that does not exist is multiplied by a gradient of zero: any other will do, and the load needs
+ * no predicate, which would make ptxas wait for it at once. */
+__device__ __forceinline__ void load_piece(uint32_t (&v)[4], const bf16 *p)
 {
-    v[0] = v[1] = v[2] = v[3] = 0;
-    asm volatile("{\n"
-                 ".reg .pred there;\n"
-                 "setp.ne.b32 there, %5, 0;\n"
-                 "@there ld.global.L1::no_allocate.v4.b32 {%0,%1,%2,%3}, [%4];\n"
-                 "}\n"
-                 : "+r"(v[0]), "+r"(v[1]), "+r"(v[2]), "+r"(v[3])
-                 : "l"(p), "r"((int)there));
+    asm volatile("ld.global.L1::no_allocate.v4.b32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "l"(p));
 }
 
-/* Pairs of columns of four lanes, stored as pieces. */
+/* Pairs of columns of four lanes, stored as pieces where there is a row: a predicate, not a branch. */
 __device__ __forceinline__ void store_pairs(bf16 *p, uint32_t (&v)[4], bool there)
 {
     transpose_quad(v);
@@ -57,7 +55,8 @@ struct act_ahead {
     __device__ __forceinline__ void load(const bf16 *x, const act_place &p, int from, int to)
     {
 #pragma unroll
-        for (int i = from; i < to; i++) load_piece(v[i], x + p.at + i % 2 * p.below + i / 2 * 32, p.there[i % 2]);
+        for (int i = from; i < to; i++)
+            load_piece(v[i], x + (p.there[i % 2] ? p.at + i % 2 * p.below : p.first) + i / 2 * 32);
     }
 };
 
