@@ -4,7 +4,7 @@
 #     bench/gpu.sh [build] [test] [ops] [vit] [train] [run] [curve] [sanitize] [sanitize-step]     (default: build test ops)
 #
 # build     configure and build with all cores
-# test      test_ops, test_gpu_ops and test_conv_small, and the tests of the cache
+# test      test_ops, test_gpu_ops, test_conv_small and test_act_gemm, and the tests of the cache
 # ops       bench_ops: convolutions, batch norm, text tower, attention pool, AdamW; bench_conv_small: the stem
 # vit       bench_ops: ViT-B-32 and ViT-B-16 layers
 # train     the optimizer, NCCL with one rank, and training: exactness, threads, resume, averages, memory, embeddings
@@ -47,7 +47,7 @@ for part in $parts; do
         tail -1 "$out/build.log"
         ;;
     test)
-        for t in tune ops gpu_ops conv_small; do
+        for t in tune ops gpu_ops conv_small act_gemm; do
             timeout 170 stdbuf -oL "$build/test_$t" > "$out/test_$t.log" 2>&1 || bad=1
             echo "-- test_$t"; tail -60 "$out/test_$t.log"
         done

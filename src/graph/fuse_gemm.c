@@ -1,5 +1,6 @@
 /* Fuses a GEMM with the pass over its result that follows it (the last ops of nn/op_list.h), in the
  * finished list of forward and backward ops: nothing is differentiated afterwards. */
+#include "graph/fuse_act.h"
 #include "graph/graph.h"
 
 /* The first node behind i that reads v as its first operand by this op; -1: none. */
@@ -424,6 +425,8 @@ void graph_fuse_gemm(graph *g)
         case OP_CONV_STATS: fuse_conv_stats(g, i); break;
         case OP_BN_BWD_APPLY: fuse_bwd_apply(g, i); break;
         case OP_CONV2D_DW: fuse_conv_dw(g, i); break;
+        case OP_LINEAR: fuse_linear_act(g, i); break;
+        case OP_ACT_BWD: fuse_dx_act(g, i); break;
         default: break;
         }
     }

@@ -193,6 +193,8 @@ op_args fused_image(const op_args *a), fused_image_conv(const op_args *a);      
 op_args fused_dw_image(const op_args *a), fused_image_dw(const op_args *a);       /* image_conv_dw */
 op_args fused_stem_apply(const op_args *a), fused_stem_conv(const op_args *a);    /* apply_stem_stats */
 op_args fused_dw_bwd(const op_args *a), fused_bwd_dw(const op_args *a);           /* bn_bwd_image_dw */
+op_args fused_linear(const op_args *a), fused_act(const op_args *a);              /* linear_act */
+op_args fused_linear_dx(const op_args *a), fused_act_bwd(const op_args *a);       /* linear_dx_act */
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 

@@ -166,3 +166,9 @@ OP(APPLY_STEM_STATS, "apply_stem_stats", shape_apply_stem_stats, NULL)
 OP(BN_BWD_IMAGE_DW, "bn_bwd_image_dw", shape_bn_bwd_image_dw, NULL)
 /* dy, x, mean, rstd, gain, bias, sums, bytes (N,H,W,3) U8, w (for its shape) -> dw F32, applied, image {as both}:
  * bn_bwd_apply with relu, then image_conv_dw of what it made; applied and image may stay undefined */
+OP(LINEAR_ACT, "linear_act", shape_linear_act, NULL)
+/* x (...,K), w (O,K), [bias (O) of x's type] -> [pre (...,O)], y (...,O) {act}: linear without a bias, pre, then act of
+ * pre + bias */
+OP(LINEAR_DX_ACT, "linear_dx_act", shape_linear_dx_act, NULL)
+/* dy (...,O), w (O,K), pre (...,K), [bias (K) of dy's type] -> dpre (...,K), [recomputed], [sums (K) F32] {act, sums}:
+ * linear_dx of dy, the gradient of act(pre + bias), then act_bwd of it */

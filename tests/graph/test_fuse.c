@@ -364,6 +364,74 @@ static void the_activation_adds_the_bias(void)
     }
 }
 
+/* A transformer's MLP with biases, W to O columns and back. */
+static value_id whole_mlp(graph *g, cloob_dtype type, int64_t W, int64_t O, op_fp8 fp8, bool keep)
+{
+    op_attr linear = { .fp8 = fp8 }, act = { .act = OP_ACT_GELU };
+    value_id x = graph_input(g, TENSOR(type, NULL, 6, W), "x"), v[4];
+    for (int i = 0; i < 2; i++) {
+        v[2 * i] = graph_param(g, 2 * i, TENSOR(type, NULL, i ? W : O, i ? O : W), 0, true);
+        v[2 * i + 1] = graph_param(g, 2 * i + 1, TENSOR(type, NULL, i ? W : O), 0, true);
+    }
+    value_id first = graph_param(g, 4, TENSOR(type, NULL, W, W), 0, true); /* so that x's gradient is wanted */
+    x = graph_op(g, OP_LINEAR, linear, 2, (value_id[]){ x, first });
+    value_id pre = graph_op(g, OP_LINEAR, linear, 3, (value_id[]){ x, v[0], v[1] });
+    value_id y = graph_op(g, OP_LINEAR, linear, 3, (value_id[]){ graph_op(g, OP_ACT, act, 1, &pre), v[2], v[3] });
+    if (keep) graph_keep(g, pre, "pre");
+    graph_keep(g, y, "y");
+    return y;
+}
+
+/* What the fused ops read and write: bias and pre of the same layer, the sums that are the bias's gradient. */
+static void check_mlp(const graph *g, bool recompute)
+{
+    const node *n = find(g, OP_LINEAR_ACT), *d = find(g, OP_LINEAR_DX_ACT);
+    value_id weight = n->in[1], bias = n->in[2];
+    CHECK(g->value[weight].param == 0 && g->value[bias].param == 1 && g->value[d->in[1]].param == 2);
+    CHECK(n->attr.act == OP_ACT_GELU && d->attr.act == OP_ACT_GELU && d->attr.sums);
+    CHECK(n->out[0] == d->in[2] && d->in[3] == bias && (d->out[1] != NO_VALUE) == recompute);
+    CHECK(g->value[d->out[2]].kind == VALUE_GRAD && g->value[d->out[2]].param == 1);
+    for (int i = 0; i < g->nodes; i++) { /* the second weight's gradient reads the activation once it is there */
+        const node *dw = &g->node[i];
+        if (dw->op != OP_LINEAR_DW || g->value[dw->out[0]].param != 2) continue;
+        CHECK(dw->in[1] == (recompute ? d->out[1] : n->out[1]));
+        CHECK((i > place(g, OP_LINEAR_DX_ACT)) == recompute);
+    }
+}
+
+/* The MLP's GEMMs take the activation along, forward and backward, in bf16 and at widths that their kernels know. */
+static void the_mlp_takes_its_activation_along(void)
+{
+    enum { PLAIN, RECOMPUTE, F32, FP8, NARROW, KEPT, WAYS };
+    for (int way = 0; way < WAYS; way++) {
+        graph g;
+        graph_init(ctx, &g);
+        value_id y = whole_mlp(&g, way == F32 ? CLOOB_F32 : CLOOB_BF16, 64, way == NARROW ? 192 : 256,
+                               way == FP8 ? OP_FP8_ALWAYS : OP_FP8_NEVER, way == KEPT);
+        graph_differentiate(&g, y, &(graph_grad_options){ .recompute = way == RECOMPUTE });
+        graph_fuse_gemm(&g);
+        CHECK_OK(ctx, graph_status(&g));
+        bool forward = way < F32, backward = way < F32 || way == KEPT;
+        CHECK(count(&g, OP_LINEAR_ACT) == forward && count(&g, OP_ACT) == !forward);
+        CHECK(count(&g, OP_LINEAR_DX_ACT) == backward && count(&g, OP_ACT_BWD) == !backward);
+        if (forward) check_mlp(&g, way == RECOMPUTE);
+        graph_release(&g);
+    }
+}
+
+/* Without a backward pass nobody wants what the activation reads. */
+static void the_mlp_alone_writes_its_activation_only(void)
+{
+    graph g;
+    graph_init(ctx, &g);
+    whole_mlp(&g, CLOOB_BF16, 64, 256, OP_FP8_NEVER, false);
+    graph_fuse_gemm(&g);
+    CHECK_OK(ctx, graph_status(&g));
+    const node *n = find(&g, OP_LINEAR_ACT);
+    CHECK(n && n->out[0] == NO_VALUE && n->out[1] != NO_VALUE && n->in[2] != NO_VALUE);
+    graph_release(&g);
+}
+
 /* The same for the 3 x 3 convolutions of a stem, where nobody else reads the result. */
 static void batch_norm_joins_a_stem_convolution_behind_it(void)
 {
@@ -569,6 +637,8 @@ int main(void)
     RUN(batch_norm_joins_the_convolution_behind_it);
     RUN(the_shortcut_s_pool_joins_too);
     RUN(the_activation_adds_the_bias);
+    RUN(the_mlp_takes_its_activation_along);
+    RUN(the_mlp_alone_writes_its_activation_only);
     RUN(batch_norm_joins_a_stem_convolution_behind_it);
     RUN(the_first_weight_gradient_takes_batch_norm_along);
     RUN(batch_norm_takes_the_shortcut_with_it);

@@ -36,16 +36,14 @@ static void compare_call(device *dev, const op_case *c, op_pass *p, int step, cl
     CHECK(!"agrees");
 }
 
-<<<<<<< HEAD
 /* Sizes that send a fused bf16 kernel around several times: nothing else looks different there, and the definition takes
  * seconds. */
 static bool for_bf16_alone(const op_case *c) { return c->op >= OP_CONV_STATS && strstr(c->name, " long"); }
-=======
+
 static bool has_ways(const op_case *c)
 {
     return c->op >= OP_CONV_STATS || c->op == OP_ATTENTION || c->op == OP_ATTENTION_BWD;
 }
->>>>>>> ada
 
 /* Cases of the ops from `first` to `last` of the list, with each choice of kernels in turn. */
 static void compare(op_id first, op_id last, cloob_dtype type, double tolerance, const cloob_kernels *kernels,
@@ -58,12 +56,8 @@ static void compare(op_id first, op_id last, cloob_dtype type, double tolerance,
         const op_case *c = small ? &reduced : &gpu_op_cases[i];
         op_pass p;
         if (c->op < first || c->op > last || (word && !strstr(c->name, word))) continue;
-<<<<<<< HEAD
         if (type == CLOOB_F32 && for_bf16_alone(c)) continue;
-        if (i % parts != part) continue;
-=======
         if (i % parts != part || (small && count == 1 && has_ways(c))) continue;
->>>>>>> ada
         if (parts > 1) printf("  %s, %s\n", c->name, dtype_name(type)); /* for the list of what a tool has seen */
         CHECK(op_pass_run(ctx, c, type, 3, &p));
         for (int w = 0; w < count; w++) {

@@ -23,7 +23,7 @@ cuda_fn image_input_cuda, embed_cuda, embed_bwd_cuda, eot_index_cuda, pack_texts
     pool_attention_cuda, pool_attention_bwd_cuda, conv_stats_cuda, conv_dx_reduce_cuda, apply_conv_stats_cuda,
     bn_bwd_conv_dx_cuda, bn_apply_both_cuda, text_position_cuda, grid_tokens_cuda, grid_tokens_bwd_cuda, mean_rows_cuda,
     mean_rows_bwd_cuda, repeat_row_cuda, repeat_row_bwd_cuda, scale_cuda, scale_bwd_cuda, image_conv_stats_cuda,
-    image_conv_dw_cuda, apply_stem_stats_cuda, bn_bwd_image_dw_cuda;
+    image_conv_dw_cuda, apply_stem_stats_cuda, bn_bwd_image_dw_cuda, linear_act_cuda, linear_dx_act_cuda;
 
 cuda_prepare_fn embed_bwd_prepare_cuda, class_tokens_bwd_prepare_cuda, mean_tokens_bwd_prepare_cuda,
     conv2d_prepare_cuda, conv2d_dx_prepare_cuda, conv2d_dw_prepare_cuda, bn_stats_prepare_cuda,
@@ -32,11 +32,11 @@ cuda_prepare_fn embed_bwd_prepare_cuda, class_tokens_bwd_prepare_cuda, mean_toke
     heads_collect_prepare_cuda, heads_dw_prepare_cuda, pool_attention_prepare_cuda, pool_attention_bwd_prepare_cuda,
     conv_stats_prepare_cuda, conv_dx_reduce_prepare_cuda, apply_conv_stats_prepare_cuda, bn_bwd_conv_dx_prepare_cuda,
     image_conv_stats_prepare_cuda, image_conv_dw_prepare_cuda, apply_stem_stats_prepare_cuda,
-    bn_bwd_image_dw_prepare_cuda;
+    bn_bwd_image_dw_prepare_cuda, linear_act_prepare_cuda, linear_dx_act_prepare_cuda;
 
 cuda_release_fn conv_release_cuda, linear_release_cuda, heads_release_cuda, pool_release_cuda, fused_release_cuda,
     apply_conv_release_cuda, bn_bwd_conv_release_cuda, stem_stats_release_cuda, stem_dw_release_cuda,
-    stem_bwd_release_cuda;
+    stem_bwd_release_cuda, linear_act_release_cuda;
 
 /* ---- pieces that several ops use; all queue on the stream and return --------------------------------- */
 
@@ -66,6 +66,8 @@ cloob_status bn_reduce_finish(const op_env *env, const op_args *reduce, const fl
 
 /* Milliseconds that the timed plan of a convolution takes, after prepare; large where nothing was timed. */
 float conv_plan_ms(const op_args *a);
+/* The same of linear and linear_dx. */
+float linear_plan_ms(const op_args *a);
 /* The same of conv_stats. */
 float conv_stats_plan_ms(const op_args *a);
 

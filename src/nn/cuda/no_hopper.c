@@ -4,6 +4,7 @@
 #include "nn/cuda/attention_wide.h"
 #include "nn/cuda/stem/conv_small.h"
 #include "nn/cuda/fused/prologue_gemm.h"
+#include "nn/cuda/linear/act_gemm.h"
 #include "nn/cuda/fused_gemm_kernels.h"
 
 const small_kernel small_forward_kernels[] = { { .name = NULL } }, small_dw_kernels[] = { { .name = NULL } },
@@ -28,6 +29,19 @@ cudaError_t prologue_gemm_run(cudaStream_t stream, const prologue_gemm *p, int s
 cudaError_t transpose_bf16(cudaStream_t stream, void *to, const void *from, int64_t rows, int64_t cols)
 {
     return (void)stream, (void)to, (void)from, (void)rows, (void)cols, cudaErrorNotSupported;
+}
+
+int act_gemm_kept_parts(const act_gemm *g, int variant, int sms) { return (void)g, (void)variant, (void)sms, 0; }
+int act_gemm_streamed_parts(const act_gemm *g, int variant, int sms) { return (void)g, (void)variant, (void)sms, 0; }
+
+int act_gemm_kept_run(void *stream, const act_gemm *g, int variant, int sms)
+{
+    return (void)stream, (void)g, (void)variant, (void)sms, cudaErrorNotSupported;
+}
+
+int act_gemm_streamed_run(void *stream, const act_gemm *g, int variant, int sms)
+{
+    return (void)stream, (void)g, (void)variant, (void)sms, cudaErrorNotSupported;
 }
 
 bool attention_wide_takes(const op_env *env, const op_args *a) { return (void)env, (void)a, false; }

@@ -110,4 +110,10 @@ const op_kernel op_kernels_cuda[OP_COUNT] = {
                             .prepare = bn_bwd_conv_dx_prepare_cuda,
                             .release = bn_bwd_conv_release_cuda,
                             .in_place = true },
+    [OP_LINEAR_ACT] = { .run = linear_act_cuda,
+                        .prepare = linear_act_prepare_cuda,
+                        .release = linear_act_release_cuda },
+    [OP_LINEAR_DX_ACT] = { .run = linear_dx_act_cuda,
+                           .prepare = linear_dx_act_prepare_cuda,
+                           .release = linear_act_release_cuda },
 };

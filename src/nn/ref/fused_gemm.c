@@ -74,3 +74,17 @@ cloob_status bn_bwd_image_dw_ref(const op_env *env, const op_args *a)
     CLOOB_TRY(bn_bwd_apply_ref(env, &apply));
     return image_conv_dw_ref(env, &dw);
 }
+
+cloob_status linear_act_ref(const op_env *env, const op_args *a)
+{
+    op_args linear = fused_linear(a), act = fused_act(a);
+    CLOOB_TRY(linear_ref(env, &linear));
+    return act_ref(env, &act);
+}
+
+cloob_status linear_dx_act_ref(const op_env *env, const op_args *a)
+{
+    op_args dx = fused_linear_dx(a), act = fused_act_bwd(a);
+    CLOOB_TRY(linear_dx_ref(env, &dx));
+    return act_bwd_ref(env, &act);
+}

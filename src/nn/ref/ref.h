@@ -49,6 +49,6 @@ ref_fn image_input_ref, embed_ref, embed_bwd_ref, eot_index_ref, pack_texts_ref,
     pool_attention_bwd_ref, conv_stats_ref, conv_dx_reduce_ref, apply_conv_stats_ref, bn_bwd_conv_dx_ref,
     image_conv_stats_ref, image_conv_dw_ref, apply_stem_stats_ref, bn_bwd_image_dw_ref, bn_apply_both_ref,
     text_position_ref, grid_tokens_ref, grid_tokens_bwd_ref, mean_rows_ref, mean_rows_bwd_ref, repeat_row_ref,
-    repeat_row_bwd_ref, scale_ref, scale_bwd_ref;
+    repeat_row_bwd_ref, scale_ref, scale_bwd_ref, linear_act_ref, linear_dx_act_ref;
 
 #endif

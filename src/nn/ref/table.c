@@ -63,4 +63,6 @@ const op_kernel op_kernels_ref[OP_COUNT] = {
     [OP_IMAGE_CONV_DW] = { .run = image_conv_dw_ref },
     [OP_APPLY_STEM_STATS] = { .run = apply_stem_stats_ref },
     [OP_BN_BWD_IMAGE_DW] = { .run = bn_bwd_image_dw_ref },
+    [OP_LINEAR_ACT] = { .run = linear_act_ref },
+    [OP_LINEAR_DX_ACT] = { .run = linear_dx_act_ref },
 };

@@ -82,12 +82,13 @@ __device__ __forceinline__ uint64_t descriptor(const void *p)
     return address | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
 
-/* The same rows seen from the other side: a row is one step of the product's depth and holds all 64 of its rows or
- * columns. For wgmma_turned_k16, which goes 16 rows (2048 bytes) down. */
-__device__ __forceinline__ uint64_t descriptor_turned(const void *p)
+/* The same rows seen from the other side: a row is one step of the product's depth and holds 64 of its rows or columns;
+ * the next 64 lie `step` bytes on. For wgmma_turned_k16 and wgmma_right_turned_k16, which go 16 rows (2048 bytes) down.
+ */
+__device__ __forceinline__ uint64_t descriptor_turned(const void *p, int step = 1024)
 {
     uint64_t address = (uint64_t)(shared_address(p) & 0x3ffff) >> 4;
-    return address | (uint64_t)(1024 >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+    return address | (uint64_t)(step >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
 
 /* Rows of 32 bf16 (64 bytes) in the 64-byte swizzle, from either side; eight rows make a group of 512 bytes. The
@@ -328,6 +329,45 @@ __device__ __forceinline__ void wgmma_rows_k16(float (&c)[80], uint64_t a, uint6
                  "}\n"
                  : ACC16(c, 0), ACC16(c, 16), ACC16(c, 32), ACC16(c, 48), ACC16(c, 64)
                  : "l"(a), "l"(b), "r"(keep), "n"(TURNED));
+}
+
+/* c (64 x N) = a (64 x 16, by descriptor) b (16 x N, by descriptor_turned with the step between its boxes of 64
+ * columns), added to c when `keep`. */
+__device__ __forceinline__ void wgmma_right_turned_k16(float (&c)[64], uint64_t a, uint64_t b, int keep)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, %66, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+                 "}, %64, %65, p, 1, 1, 0, 1;\n"
+                 "}\n"
+                 : ACC16(c, 0), ACC16(c, 16), ACC16(c, 32), ACC16(c, 48)
+                 : "l"(a), "l"(b), "r"(keep));
+}
+
+__device__ __forceinline__ void wgmma_right_turned_k16(float (&c)[128], uint64_t a, uint64_t b, int keep)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, %130, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+                 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+                 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+                 "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+                 "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+                 "}, %128, %129, p, 1, 1, 0, 1;\n"
+                 "}\n"
+                 : ACC16(c, 0), ACC16(c, 16), ACC16(c, 32), ACC16(c, 48), ACC16(c, 64), ACC16(c, 80), ACC16(c, 96),
+                   ACC16(c, 112)
+                 : "l"(a), "l"(b), "r"(keep));
 }
 
 /* c (64 x 16) += a^T b, likewise; b by descriptor_turned_16. */

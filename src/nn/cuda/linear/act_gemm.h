@@ -1,0 +1,36 @@
+/* A GEMM of a transformer's MLP with its activation inside (Hopper): forward x = a b^T and y = act(x + bias); backward
+ * y = (a b) act'(x + bias), with the sums of y's columns, and act(x + bias) once more where the graph recomputes it. */
+#ifndef CLOOB_NN_CUDA_LINEAR_ACT_GEMM_H
+#define CLOOB_NN_CUDA_LINEAR_ACT_GEMM_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "nn/op.h"
+
+typedef struct act_gemm {
+    int64_t m, n, k; /* rows (any number), columns of the result (a multiple of 128), depth (a multiple of 64) */
+    bool backward;
+    int act;          /* as in op_attr */
+    const void *a;    /* (m, k) bf16 */
+    const void *b;    /* bf16; forward (n, k), backward (k, n), the last contiguous: the weight as it lies */
+    const void *bias; /* (n) bf16; NULL: none */
+    void *x;          /* (m, n) bf16: written forward (NULL: not wanted), read backward */
+    void *y;          /* (m, n) bf16 */
+    void *recomputed; /* backward: (m, n) bf16, act(x + bias); NULL: not wanted */
+    float *partial;   /* backward: (parts, n) F32, sums of y over the rows of each part, to be added in order; NULL */
+} act_gemm;
+
+enum { ACT_GEMM_VARIANTS = 2 }; /* of each implementation that timing tries */
+
+/* One implementation per pair of functions; a variant is an index from 0, whatever the kernel can vary.
+ * ..._parts: rows of partial; 0: this variant cannot do this shape (or this GPU has too little shared memory). */
+int act_gemm_kept_parts(const act_gemm *g, int variant, int sms); /* the weight's strip stays in shared memory */
+int act_gemm_kept_run(void *stream, const act_gemm *g, int variant, int sms); /* a cudaError_t */
+int act_gemm_streamed_parts(const act_gemm *g, int variant, int sms);         /* both factors streamed, clusters */
+int act_gemm_streamed_run(void *stream, const act_gemm *g, int variant, int sms);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

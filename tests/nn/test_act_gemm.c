@@ -1,0 +1,186 @@
+/* Every variant of the kernels that multiply and apply an MLP's activation in one, each forced, against the definition:
+ * rows that are no multiple of a tile, one tile and several for each block, every activation, with and without bias,
+ * what nobody wants left out; guard bytes around every tensor, poisoned outputs. */
+#include "check.h"
+#include "nn/cuda/kernels.h"
+#include "nn/cuda/linear/act_gemm.h"
+#include "op_harness.h"
+
+enum { GUARD = 256, POISON = 0xff };
+
+static cloob_ctx *ctx;
+static device *dev;
+enum { sms = 8 }; /* blocks at most, so that each walks over many tiles */
+
+#define FORWARD(rows, K, O, kind, ...)                                                                                 \
+    {                                                                                                                  \
+        "forward " #rows " x " #O " x " #K, OP_LINEAR_ACT, { .act = kind },                                            \
+        {                                                                                                              \
+            { 'f', { rows, K } }, { 'f', { O, K } }, __VA_ARGS__                                                       \
+        }                                                                                                              \
+    }
+#define BACKWARD(rows, O, K, kind, ...)                                                                                \
+    {                                                                                                                  \
+        "backward " #rows " x " #K " x " #O, OP_LINEAR_DX_ACT, { .act = kind, .sums = true },                          \
+        {                                                                                                              \
+            { 'f', { rows, O } }, { 'f', { O, K } }, { 'f', { rows, K } }, __VA_ARGS__                                 \
+        }                                                                                                              \
+    }
+
+static const op_case cases[] = {
+    FORWARD(1, 64, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
+    FORWARD(77, 128, 256, OP_ACT_GELU, { 0 }),
+    FORWARD(2003, 256, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
+    FORWARD(150, 512, 256, OP_ACT_GELU_TANH, { 'f', { 256 } }),
+    FORWARD(130, 640, 256, OP_ACT_GELU, { 'f', { 256 } }),
+    FORWARD(130, 768, 512, OP_ACT_QUICKGELU, { 'f', { 512 } }),
+    FORWARD(65, 1024, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
+    FORWARD(200, 64, 128, OP_ACT_QUICKGELU, { 'f', { 128 } }),
+    BACKWARD(1, 64, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
+    BACKWARD(77, 128, 256, OP_ACT_GELU, { 0 }),
+    BACKWARD(2003, 256, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
+    BACKWARD(150, 512, 256, OP_ACT_GELU_TANH, { 'f', { 256 } }),
+    BACKWARD(130, 640, 256, OP_ACT_GELU, { 'f', { 256 } }),
+    BACKWARD(130, 768, 512, OP_ACT_QUICKGELU, { 'f', { 512 } }),
+    BACKWARD(65, 1024, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
+    BACKWARD(200, 64, 128, OP_ACT_GELU_TANH, { 'f', { 128 } }),
+};
+
+/* ---- tensors on the GPU between guards ------------------------------------------------------------ */
+
+static void *up(const tensor *t, bool content)
+{
+    size_t bytes = tensor_bytes(t);
+    char *host = malloc(bytes + 2 * GUARD);
+    void *p = NULL;
+    memset(host, POISON, bytes + 2 * GUARD);
+    if (content) memcpy(host + GUARD, t->data, bytes);
+    CHECK_OK(ctx, dev->alloc(ctx, dev, bytes + 2 * GUARD, "a tensor", &p));
+    CHECK_OK(ctx, dev->to_device(ctx, dev, p, host, bytes + 2 * GUARD));
+    free(host);
+    return (char *)p + GUARD;
+}
+
+static bool is_poison(const char *p, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if ((unsigned char)p[i] != POISON) return false;
+    return true;
+}
+
+/* Norm of the difference over the norm; 1e30 where it wrote outside. */
+static double error_of(const tensor *want, void *got)
+{
+    size_t bytes = tensor_bytes(want), n = (size_t)tensor_count(want);
+    char *host = malloc(bytes + 2 * GUARD);
+    double *x = malloc(n * sizeof *x), *y = malloc(n * sizeof *y), diff = 0, norm = 0;
+    CHECK_OK(ctx, dev->to_host(ctx, dev, host, (char *)got - GUARD, bytes + 2 * GUARD));
+    bool kept = is_poison(host, GUARD) && is_poison(host + GUARD + bytes, GUARD);
+    dtype_convert(CLOOB_F64, x, want->dtype, host + GUARD, (int64_t)n);
+    dtype_convert(CLOOB_F64, y, want->dtype, want->data, (int64_t)n);
+    for (size_t i = 0; i < n; i++) diff += (x[i] - y[i]) * (x[i] - y[i]), norm += y[i] * y[i];
+    free(host), free(x), free(y);
+    double e = sqrt(diff / norm);
+    return kept && e < 1e30 ? e : 1e30;
+}
+
+static void down(void *p)
+{
+    if (p) dev->free(dev, (char *)p - GUARD);
+}
+
+/* ---- one call ------------------------------------------------------------------------------------ */
+
+typedef struct call {
+    act_gemm g;
+    int kernel, variant;
+    bool all; /* what may be left out is wanted */
+} call;
+
+static int parts_of(const call *c)
+{
+    return c->kernel ? act_gemm_streamed_parts(&c->g, c->variant, sms) : act_gemm_kept_parts(&c->g, c->variant, sms);
+}
+
+static cloob_status run(const call *c)
+{
+    int e = c->kernel ? act_gemm_streamed_run(dev->stream, &c->g, c->variant, sms)
+                      : act_gemm_kept_run(dev->stream, &c->g, c->variant, sms);
+    return cuda_check(ctx, e, "a GEMM with an activation");
+}
+
+/* The largest error of all outputs. */
+static double error_of_call(const op_args *a, call *c)
+{
+    bool back = c->g.backward;
+    int64_t n = c->g.n, parts = parts_of(c);
+    const tensor *bias = &a->in[back ? 3 : 2], *y = &a->out[back ? 0 : 1];
+    tensor partial = TENSOR(CLOOB_F32, NULL, parts, n), sums = TENSOR(CLOOB_F32, NULL, n);
+    op_env env = { .ctx = ctx, .dev = dev, .stream = dev->stream, .ranks = 1 };
+    void *left = up(&a->in[0], true), *w = up(&a->in[1], true), *b = op_has(bias) ? up(bias, true) : NULL;
+    void *x = back ? up(&a->in[2], true) : c->all ? up(&a->out[0], false) : NULL, *out = up(y, false);
+    void *again = back && c->all ? up(&a->out[1], false) : NULL, *p = back && c->all ? up(&partial, false) : NULL,
+         *s = back && c->all ? up(&sums, false) : NULL;
+    c->g.a = left, c->g.b = w, c->g.bias = b, c->g.x = x, c->g.y = out, c->g.recomputed = again, c->g.partial = p;
+    CHECK_OK(ctx, run(c));
+    if (p) CHECK_OK(ctx, colsum_finish(&env, "sums", s, p, (int)parts, n));
+    CHECK_OK(ctx, dev->sync(ctx, dev));
+    double e = error_of(y, out);
+    if (!back && x) e = fmax(e, error_of(&a->out[0], x));
+    if (again) e = fmax(e, error_of(&a->out[1], again));
+    if (s) e = fmax(e, error_of(&a->out[2], s));
+    void *made[] = { left, w, b, x, out, again, p, s };
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) down(made[i]);
+    return e;
+}
+
+/* Returns how many variants ran. */
+static int run_case(const op_case *c)
+{
+    op_pass pass;
+    int ran = 0;
+    CHECK(op_pass_run(ctx, c, CLOOB_BF16, 7, &pass));
+    const op_args *a = &pass.forward;
+    bool back = c->op == OP_LINEAR_DX_ACT;
+    for (int i = 0; i < 4 * ACT_GEMM_VARIANTS; i++) {
+        call one = { .g = { .m = tensor_rows(&a->in[0]),
+                            .n = a->in[1].dim[back],
+                            .k = a->in[1].dim[!back],
+                            .backward = back,
+                            .act = c->attr.act },
+                     .kernel = i / 2 / ACT_GEMM_VARIANTS,
+                     .variant = i / 2 % ACT_GEMM_VARIANTS,
+                     .all = i % 2 };
+        if (!parts_of(&one)) continue;
+        double e = error_of_call(a, &one);
+        ran++;
+        if (e <= 5e-3) continue;
+        printf("  %s, kernel %d.%d%s: error %.3g\n", c->name, one.kernel, one.variant, one.all ? "" : ", y alone", e);
+        CHECK(!"agrees");
+    }
+    op_pass_release(&pass);
+    return ran;
+}
+
+static void kernels_agree_with_the_definition(void)
+{
+    if (device_cuda_count() == 0) SKIP("no GPU here");
+    CHECK_OK(ctx, device_open(ctx, "cuda", &dev));
+    if (!cuda_has_hopper(dev)) {
+        device_close(dev);
+        SKIP("these kernels are for Hopper");
+    }
+    int ran = 0;
+    for (size_t i = 0; dev && i < sizeof cases / sizeof *cases; i++) ran += run_case(&cases[i]);
+    printf("  %d calls compared\n", ran);
+    CHECK(ran > 0);
+    device_close(dev);
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    RUN(kernels_agree_with_the_definition);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
