@@ -178,15 +178,6 @@ struct reduction {
     }
 };
 
-/* x2's tail of a team's rows is on its way to the L1 cache when the GEMM begins. */
-__device__ __forceinline__ void fetch_tail(const prologue_gemm &j, int column, int row)
-{
-    int thread = threadIdx.x % 128;
-    if (thread < ROWS && row + thread < j.m && column + DEPTH < j.n)
-        asm volatile(
-            "prefetch.global.L1 [%0];" ::"l"((const char *)j.x2 + ((row + thread) * j.n + column + DEPTH) * 2));
-}
-
 /* The strip's tail: 16 columns of dx from registers to memory, of x2 from there. first: the lane's first row. */
 template <int TEAM, class F>
 __device__ __forceinline__ void reduce_tail(const float (&c)[F::sums], reduction<TEAM, F> &sums, const prologue_gemm &j,
@@ -255,7 +246,6 @@ __device__ void work(ring a, ring second, ring place, const char *b, const share
             wait_sent();
             barrier_arrive(&place.empty[0]);
         }
-        if (F::reduces && F::tail) fetch_tail(j, w.strip, tile * HEIGHT + TEAM * ROWS);
         multiply_tile<TEAM, F>(c, dw, a, b, second.here());
         if (threadIdx.x % 32 == 0) barrier_arrive(&second.empty[second.at]);
         second.next();
