@@ -35,7 +35,20 @@ static int sms_of(const op_env *env) { return ((const cuda_state *)env->dev->sta
 
 /* ---- timing -------------------------------------------------------------------------------------- */
 
-enum { X, OTHER, X2, WEIGHT, NUMBERS, READ, SIDE = READ, Y, PARTIAL, REDUCED, POOLED, BUFFERS }; /* the first are read */
+enum {
+    X,
+    OTHER,
+    X2,
+    WEIGHT,
+    NUMBERS,
+    READ,
+    SIDE = READ,
+    Y,
+    PARTIAL,
+    REDUCED,
+    POOLED,
+    BUFFERS
+}; /* the first are read */
 
 typedef struct trial {
     cloob_ctx *ctx;
