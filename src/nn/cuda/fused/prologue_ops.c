@@ -35,20 +35,8 @@ static int sms_of(const op_env *env) { return ((const cuda_state *)env->dev->sta
 
 /* ---- timing -------------------------------------------------------------------------------------- */
 
-enum {
-    X,
-    OTHER,
-    X2,
-    WEIGHT,
-    NUMBERS,
-    READ,
-    SIDE = READ,
-    Y,
-    PARTIAL,
-    REDUCED,
-    POOLED,
-    BUFFERS
-}; /* the first are read */
+/* The first are read, the others written. */
+enum { X, OTHER, X2, WEIGHT, NUMBERS, READ, SIDE = READ, Y, PARTIAL, REDUCED, POOLED, BUFFERS };
 
 typedef struct trial {
     cloob_ctx *ctx;
