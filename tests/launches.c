@@ -1,8 +1,9 @@
-/* The names of the GPU kernels that a program launches, a line each, in the file that CHECK_LAUNCHES names. Programs are
- * linked with it by
+/* The names of the GPU kernels that a program launches, a line each, in the file that CHECK_LAUNCHES names. Programs
+ * are linked with it by
  *
  *     cuda=$(dirname "$(dirname "$(command -v nvcc)")")
- *     cmake -S . -B BUILD -DCMAKE_EXE_LINKER_FLAGS="-Wl,--wrap=__cudaLaunchKernel -I$cuda/include $PWD/tests/launches.c"
+ *     flags="-Wl,--wrap=__cudaLaunchKernel -I$cuda/include $PWD/tests/launches.c"
+ *     cmake -S . -B BUILD -DCMAKE_EXE_LINKER_FLAGS="$flags"
  *
  * after which tests/kernels.py says which kernels of the library no program has launched. */
 #include <cuda_runtime_api.h>
