@@ -1,7 +1,8 @@
 /* Our kernels for a ResNet's stem beside cuDNN's best, at the sizes of RN50 and RN50x4: time, bandwidth by
  * the bytes that must move, and the difference of the results (some images of the batch).
  *
- *     bench_conv_small [all|RN50|RN50x4|blocks|weights [once]]      (once: our kernels alone, one run each, for a profiler)
+ *     bench_conv_small [all|RN50|RN50x4|blocks|weights [once]]      (once: our kernels alone, one run each, for a
+ * profiler)
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Bottleneck blocks as wide as those of an RN50's first layer, behind a pooled stem, the last of which halves both
- * sides, and a transformer's MLPs: the gradients of all parameters are the same whether graph_fuse_gemm has joined their
- * ops or not, with every choice of kernels. */
+ * sides, and a transformer's MLPs: the gradients of all parameters are the same whether graph_fuse_gemm has joined
+ * their ops or not, with every choice of kernels. */
 #include "check.h"
 
 #include "core/rng.h"

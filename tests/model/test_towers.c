@@ -46,9 +46,7 @@ static bool fill_inputs(model *m, int64_t n)
 static bool open_model(model *m, const char *name, const char *where, cloob_dtype compute, int64_t n, bool train)
 {
     model_config c;
-    tower_options o = {
-        .batch = n, .train = train, .float_images = true, .gpu_input = strncmp(where, "cuda", 4) == 0
-    };
+    tower_options o = { .batch = n, .train = train, .float_images = true, .gpu_input = strncmp(where, "cuda", 4) == 0 };
     *m = (model){ 0 };
     CHECK_OK(ctx, model_config_by_name(ctx, name, &c));
     CHECK_OK(ctx, device_open(ctx, where, &m->dev));

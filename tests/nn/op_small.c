@@ -1,7 +1,7 @@
 /* The cases of test_gpu_ops at sizes that end quickly under a tool which slows every access down. Channels, widths and
- * tokens stay, since they choose kernels and tiles; images become 10 or 11 rows high and few, rows of matrices 137: some
- * tiles and the rest of one. Where no kernel looks at neighbours, images are at most 26 or 27 wide, too. Attention keeps its batch and has 321 tokens instead of more: from there on, queries and
- * keys go by in passes. */
+ * tokens stay, since they choose kernels and tiles; images become 10 or 11 rows high and few, rows of matrices 137:
+ * some tiles and the rest of one. Where no kernel looks at neighbours, images are at most 26 or 27 wide, too. Attention
+ * keeps its batch and has 321 tokens instead of more: from there on, queries and keys go by in passes. */
 #include "op_harness.h"
 
 #include <string.h>

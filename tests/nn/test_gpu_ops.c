@@ -36,8 +36,8 @@ static void compare_call(device *dev, const op_case *c, op_pass *p, int step, cl
     CHECK(!"agrees");
 }
 
-/* Sizes that send a fused bf16 kernel around several times: nothing else looks different there, and the definition takes
- * seconds. */
+/* Sizes that send a fused bf16 kernel around several times: nothing else looks different there, and the definition
+ * takes seconds. */
 static bool for_bf16_alone(const op_case *c) { return c->op >= OP_CONV_STATS && strstr(c->name, " long"); }
 
 static bool has_ways(const op_case *c)
