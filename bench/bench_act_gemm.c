@@ -8,25 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu_tensors.h"
 #include "nn/cuda/kernels.h"
 #include "nn/cuda/linear/act_gemm.h"
 
-enum { PIECE = 1 << 20, VARIANTS = ACT_GEMM_VARIANTS };
+enum { VARIANTS = ACT_GEMM_VARIANTS };
 static const double bytes_per_ms = 4.2e9, flops_per_ms = 7e11;
 
 static cloob_ctx *ctx;
 static device *dev;
 static int sms, only_kernel = -1, only_variant = -1;
 
-static void fail(const char *what)
-{
-    fprintf(stderr, "bench_act_gemm: %s: %s\n", what, cloob_error(ctx));
-    exit(1);
-}
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        if ((call) != CLOOB_OK) fail(#call);                                                                           \
-    } while (0)
+#define TRY(call) BENCH_TRY(ctx, call)
 
 typedef struct shape {
     const char *name;
@@ -58,16 +51,10 @@ static const shape shapes[] = {
 
 /* ---- memory -------------------------------------------------------------------------------------- */
 
-static tensor make(cloob_dtype type, int ndim, const int64_t *dim)
+static tensor rows_of(int64_t rows, int64_t columns)
 {
-    tensor t = { .dtype = type, .ndim = ndim };
-    for (int i = 0; i < ndim; i++) t.dim[i] = dim[i];
-    TRY(dev->alloc(ctx, dev, tensor_bytes(&t), "a tensor", &t.data));
-    TRY(cuda_fill_noise(ctx, dev->stream, t.data, type, tensor_count(&t)));
-    return t;
+    return bench_noise(ctx, dev, CLOOB_BF16, 2, (int64_t[]){ rows, columns });
 }
-
-static tensor rows_of(int64_t rows, int64_t columns) { return make(CLOOB_BF16, 2, (int64_t[]){ rows, columns }); }
 
 /* Smaller numbers, so that the activation sees its curve. */
 static void shrink(tensor *t, float by)
@@ -80,24 +67,7 @@ static void shrink(tensor *t, float by)
     free(host);
 }
 
-/* Norm of the difference over the norm, at beginning, middle and end. */
-static double difference(const tensor *a, const tensor *b)
-{
-    int64_t n = tensor_count(a), piece = n < PIECE ? n : PIECE;
-    size_t size = dtype_size(a->dtype);
-    char *p = malloc((size_t)piece * size), *q = malloc((size_t)piece * size);
-    double *x = malloc((size_t)piece * sizeof *x), *y = malloc((size_t)piece * sizeof *y), diff = 0, norm = 0;
-    for (int part = 0; part < 3; part++) {
-        size_t at = (size_t)((n - piece) / 2 * part) * size;
-        TRY(dev->to_host(ctx, dev, p, (char *)a->data + at, (size_t)piece * size));
-        TRY(dev->to_host(ctx, dev, q, (char *)b->data + at, (size_t)piece * size));
-        dtype_convert(CLOOB_F64, x, a->dtype, p, piece);
-        dtype_convert(CLOOB_F64, y, b->dtype, q, piece);
-        for (int64_t i = 0; i < piece; i++) diff += (x[i] - y[i]) * (x[i] - y[i]), norm += y[i] * y[i];
-    }
-    free(p), free(q), free(x), free(y);
-    return sqrt(diff / norm);
-}
+static double difference(const tensor *a, const tensor *b) { return bench_difference(ctx, dev, a, b); }
 
 /* ---- one shape ----------------------------------------------------------------------------------- */
 
@@ -160,12 +130,12 @@ static void make_operands(job *j, const shape *s)
     int64_t n = 4 * s->width;
     j->in = rows_of(s->rows, s->width);
     j->w = s->backward ? rows_of(s->width, n) : rows_of(n, s->width);
-    j->bias = make(CLOOB_BF16, 1, &n);
+    j->bias = bench_noise(ctx, dev, CLOOB_BF16, 1, &n);
     j->x = rows_of(s->rows, n), j->y = rows_of(s->rows, n), j->y2 = rows_of(s->rows, n);
     j->x2 = s->backward ? j->x : rows_of(s->rows, n);
     j->again = s->recomputed ? rows_of(s->rows, n) : ABSENT, j->again2 = s->recomputed ? rows_of(s->rows, n) : ABSENT;
-    j->sums = make(CLOOB_F32, 1, &n), j->sums2 = make(CLOOB_F32, 1, &n);
-    j->partial = make(CLOOB_F32, 2, (int64_t[]){ 600, n });
+    j->sums = bench_noise(ctx, dev, CLOOB_F32, 1, &n), j->sums2 = bench_noise(ctx, dev, CLOOB_F32, 1, &n);
+    j->partial = bench_noise(ctx, dev, CLOOB_F32, 2, (int64_t[]){ 600, n });
     shrink(&j->w, (float)(1 / sqrt((double)s->width)));
 }
 

@@ -10,24 +10,16 @@
 
 #include "nn/cuda/fused/prologue_gemm.h"
 #include "nn/cuda/fused_gemm_kernels.h"
+#include "gpu_tensors.h"
 #include "nn/cuda/kernels.h"
 
-enum { PIECE = 1 << 20 };
 static const double bandwidth = 4.25e9; /* bytes a millisecond */
 
 static cloob_ctx *ctx;
 static device *dev;
 static int sms, variants = PROLOGUE_VARIANTS;
 
-static void fail(const char *what)
-{
-    fprintf(stderr, "bench_prologue: %s: %s\n", what, cloob_error(ctx));
-    exit(1);
-}
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        if ((call) != CLOOB_OK) fail(#call);                                                                           \
-    } while (0)
+#define TRY(call) BENCH_TRY(ctx, call)
 
 typedef struct shape {
     const char *name;
@@ -107,10 +99,7 @@ static const shape shapes[] = {
 
 static tensor make(cloob_dtype type, int ndim, const int64_t *dim, double positive)
 {
-    tensor t = { .dtype = type, .ndim = ndim };
-    for (int i = 0; i < ndim; i++) t.dim[i] = dim[i];
-    TRY(dev->alloc(ctx, dev, tensor_bytes(&t), "a tensor", &t.data));
-    TRY(cuda_fill_noise(ctx, dev->stream, t.data, type, tensor_count(&t)));
+    tensor t = bench_noise(ctx, dev, type, ndim, dim);
     if (positive > 0) {
         int64_t n = tensor_count(&t);
         float *host = malloc((size_t)n * sizeof *host);
@@ -128,24 +117,7 @@ static tensor rows_of(int64_t batch, int64_t side, int64_t c)
 }
 static tensor vector_of(int64_t n, double positive) { return make(CLOOB_F32, 1, &n, positive); }
 
-/* Norm of the difference over the norm, at beginning, middle and end. */
-static double difference(const tensor *a, const tensor *b)
-{
-    int64_t n = tensor_count(a), piece = n < PIECE ? n : PIECE;
-    size_t size = dtype_size(a->dtype);
-    char *p = malloc((size_t)piece * size), *q = malloc((size_t)piece * size);
-    double *x = malloc((size_t)piece * sizeof *x), *y = malloc((size_t)piece * sizeof *y), diff = 0, norm = 0;
-    for (int part = 0; part < 3; part++) {
-        size_t at = (size_t)((n - piece) / 2 * part) * size;
-        TRY(dev->to_host(ctx, dev, p, (char *)a->data + at, (size_t)piece * size));
-        TRY(dev->to_host(ctx, dev, q, (char *)b->data + at, (size_t)piece * size));
-        dtype_convert(CLOOB_F64, x, a->dtype, p, piece);
-        dtype_convert(CLOOB_F64, y, b->dtype, q, piece);
-        for (int64_t i = 0; i < piece; i++) diff += (x[i] - y[i]) * (x[i] - y[i]), norm += y[i] * y[i];
-    }
-    free(p), free(q), free(x), free(y);
-    return sqrt(diff / norm);
-}
+static double difference(const tensor *a, const tensor *b) { return bench_difference(ctx, dev, a, b); }
 
 /* ---- one shape ----------------------------------------------------------------------------------- */
 

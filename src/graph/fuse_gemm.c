@@ -1,7 +1,26 @@
 /* Fuses a GEMM with the pass over its result that follows it (the last ops of nn/op_list.h), in the
- * finished list of forward and backward ops: nothing is differentiated afterwards. */
-#include "graph/fuse_act.h"
-#include "graph/graph.h"
+ * finished list of forward and backward ops: nothing is differentiated afterwards. The rules of convolutions are here,
+ * those of a transformer's linear layers in fuse_linear.c. */
+#include "graph/fuse_rules.h"
+
+node fuse_node(op_id op, op_attr attr, int segment)
+{
+    node n = { .op = op, .attr = attr, .segment = segment };
+    for (int k = 0; k < OP_INPUTS; k++) n.in[k] = NO_VALUE;
+    for (int k = 0; k < OP_OUTPUTS; k++) n.out[k] = NO_VALUE;
+    return n;
+}
+
+/* How many operands read the content of v. */
+int fuse_readers(const graph *g, value_id v)
+{
+    int n = 0;
+    for (int i = 0; i < g->nodes * OP_INPUTS; i++) {
+        const node *of = &g->node[i / OP_INPUTS];
+        n += of->op != OP_COUNT && of->in[i % OP_INPUTS] == v && !op_lends_shape(of->op, i % OP_INPUTS);
+    }
+    return n;
+}
 
 /* The first node behind i that reads v as its first operand by this op; -1: none. */
 static int reader(const graph *g, int i, op_id op, value_id v)
@@ -17,14 +36,6 @@ static int maker(const graph *g, op_id op, value_id v)
     int i = v == NO_VALUE ? -1 : graph_producer(g, v);
     return i >= 0 && g->node[i].op == op && g->node[i].out[0] == v && graph_uses(g, v) == 1 && !g->value[v].keep ? i
                                                                                                                  : -1;
-}
-
-static node empty_node(op_id op, op_attr attr, int segment)
-{
-    node n = { .op = op, .attr = attr, .segment = segment };
-    for (int k = 0; k < OP_INPUTS; k++) n.in[k] = NO_VALUE;
-    for (int k = 0; k < OP_OUTPUTS; k++) n.out[k] = NO_VALUE;
-    return n;
 }
 
 static bool is_point(const graph *g, const node *conv)
@@ -47,7 +58,7 @@ static void fuse_stats(graph *g, int i)
     int at = reader(g, i, OP_BN_STATS, conv.out[0]);
     if (at < 0 || conv.in[2] != NO_VALUE || conv.in[3] != NO_VALUE) return;
     if (!is_point(g, &conv) && !is_small(g, &conv, conv.in[1], WIDE)) return;
-    node stats = g->node[at], n = empty_node(OP_CONV_STATS, stats.attr, conv.segment);
+    node stats = g->node[at], n = fuse_node(OP_CONV_STATS, stats.attr, conv.segment);
     n.attr.stride = conv.attr.stride, n.attr.pad = conv.attr.pad;
     n.in[0] = conv.in[0], n.in[1] = conv.in[1], n.in[2] = stats.in[1], n.in[3] = stats.in[2];
     n.out[0] = conv.out[0], n.out[1] = stats.out[0], n.out[2] = stats.out[1];
@@ -124,7 +135,7 @@ static void fuse_reduce(graph *g, int i)
     for (int side = 0; side < 2; side++) {
         int at = maker(g, OP_CONV2D_DX, reduce.in[side]);
         if (at < 0 || !is_point(g, &g->node[at])) continue;
-        node dx = g->node[at], n = empty_node(OP_CONV_DX_REDUCE, reduce.attr, reduce.segment);
+        node dx = g->node[at], n = fuse_node(OP_CONV_DX_REDUCE, reduce.attr, reduce.segment);
         n.attr.stride = dx.attr.stride;
         n.in[0] = dx.in[0], n.in[1] = dx.in[1], n.in[2] = reduce.in[1 - side];
         for (int k = 2; k < 8; k++) n.in[k + 1] = reduce.in[k];
@@ -138,23 +149,12 @@ static void fuse_reduce(graph *g, int i)
     }
 }
 
-/* How many operands read the content of v. */
-static int readers(const graph *g, value_id v)
-{
-    int n = 0;
-    for (int i = 0; i < g->nodes * OP_INPUTS; i++) {
-        const node *of = &g->node[i / OP_INPUTS];
-        n += of->op != OP_COUNT && of->in[i % OP_INPUTS] == v && !op_lends_shape(of->op, i % OP_INPUTS);
-    }
-    return n;
-}
-
 /* A residual that is nothing but another batch norm's apply (the shortcut of a downsampling block). */
 static void fuse_shortcut(graph *g, int i)
 {
     node *n = &g->node[i];
     int at = n->in[5] == NO_VALUE ? -1 : graph_producer(g, n->in[5]);
-    if (at < 0 || g->node[at].op != OP_BN_APPLY || readers(g, n->in[5]) != 1 || g->value[n->in[5]].keep) return;
+    if (at < 0 || g->node[at].op != OP_BN_APPLY || fuse_readers(g, n->in[5]) != 1 || g->value[n->in[5]].keep) return;
     node *shortcut = &g->node[at];
     if (shortcut->attr.relu || shortcut->attr.pool || shortcut->in[5] != NO_VALUE) return;
     n->op = OP_BN_APPLY_BOTH;
@@ -186,10 +186,10 @@ static void fuse_apply(graph *g, int i)
     int at = graph_producer(g, conv.in[0]);
     if (at < 0 || (g->node[at].op != OP_BN_APPLY && g->node[at].op != OP_BN_APPLY_BOTH)) return;
     if (!g->node[at].attr.relu || g->node[at].attr.pool || !is_point(g, &conv)) return;
-    node apply = g->node[at], n = empty_node(OP_APPLY_CONV_STATS, conv.attr, apply.segment);
+    node apply = g->node[at], n = fuse_node(OP_APPLY_CONV_STATS, conv.attr, apply.segment);
     value_id y = apply.out[0];
     n.attr.relu = true;
-    n.attr.alone = readers(g, y) == 1 && !g->value[y].keep;
+    n.attr.alone = fuse_readers(g, y) == 1 && !g->value[y].keep;
     for (int k = 0; k < 6; k++) n.in[k] = apply.in[k];
     for (int k = 6; k < 10; k++) n.in[k + 3] = apply.in[k];
     for (int k = 0; k < 3; k++) n.in[k + 6] = conv.in[k + 1], n.out[k] = conv.out[k];
@@ -205,9 +205,9 @@ static void fuse_stem_apply(graph *g, int i)
     node conv = g->node[i];
     int at = graph_producer(g, conv.in[0]);
     if (at < 0 || g->node[at].op != OP_BN_APPLY || !is_small(g, &conv, conv.in[1], FIRST_BLOCKS)) return;
-    node apply = g->node[at], n = empty_node(OP_APPLY_STEM_STATS, conv.attr, conv.segment);
+    node apply = g->node[at], n = fuse_node(OP_APPLY_STEM_STATS, conv.attr, conv.segment);
     value_id y = apply.out[0];
-    if (!apply.attr.relu || apply.attr.pool || apply.in[5] != NO_VALUE || readers(g, y) != 1 || g->value[y].keep)
+    if (!apply.attr.relu || apply.attr.pool || apply.in[5] != NO_VALUE || fuse_readers(g, y) != 1 || g->value[y].keep)
         return;
     n.attr.relu = true;
     for (int k = 0; k < 5; k++) n.in[k] = apply.in[k];
@@ -260,12 +260,12 @@ static void fuse_last_dw(graph *g, int i)
     node *n = &g->node[i];
     value_id applied = n->out[0];
     int at = reader(g, i, OP_CONV2D_DW, applied), from = at < 0 ? -1 : graph_producer(g, g->node[at].in[1]);
-    if (from < 0 || g->value[applied].keep || readers(g, applied) != 1) return;
+    if (from < 0 || g->value[applied].keep || fuse_readers(g, applied) != 1) return;
     node *dw = &g->node[at], *reduce = &g->node[from];
     value_id a2 = dw->in[1];
     bool pooled = reduce->attr.pool;
     if (reduce->op != OP_BN_BWD_REDUCE || reduce->out[4] != a2 || !reduce->attr.relu || g->value[a2].keep) return;
-    if (!takes_dw(&g->value[n->in[7]].t, pooled) || (!pooled && readers(g, a2) != 1)) return;
+    if (!takes_dw(&g->value[n->in[7]].t, pooled) || (!pooled && fuse_readers(g, a2) != 1)) return;
     for (int k = 2; k < 7; k++)
         if (graph_producer(g, reduce->in[k]) > i) return;
     n->attr.alone = true;
@@ -306,7 +306,7 @@ static void fuse_bwd_apply(graph *g, int i)
     node apply = g->node[i];
     int at = reader(g, i, OP_CONV2D_DX, apply.out[0]);
     if (at < 0 || apply.attr.relu || apply.attr.pool || apply.in[7] != NO_VALUE || !is_point(g, &g->node[at])) return;
-    node dx = g->node[at], n = empty_node(OP_BN_BWD_CONV_DX, apply.attr, apply.segment);
+    node dx = g->node[at], n = fuse_node(OP_BN_BWD_CONV_DX, apply.attr, apply.segment);
     n.attr.stride = dx.attr.stride;
     for (int k = 0; k < 7; k++) n.in[k] = apply.in[k];
     n.in[7] = dx.in[1];
@@ -316,72 +316,15 @@ static void fuse_bwd_apply(graph *g, int i)
     fuse_last_dw(g, i);
 }
 
-/* The bias gradient of a linear layer: sums over the rows of dy, taken by the op that writes dy. */
-static void fuse_bias_sums(graph *g, int i)
-{
-    static const struct {
-        op_id op;
-        int sums;
-    } makers[] = { { OP_ACT_BWD, 2 }, { OP_LAYERNORM_BWD, 4 }, { OP_ATTENTION_BWD, 1 } };
-    node *dw = &g->node[i];
-    int at = dw->out[1] == NO_VALUE ? -1 : graph_producer(g, dw->in[0]);
-    for (int k = 0; k < 3 && at >= 0; k++) {
-        node *maker = &g->node[at];
-        if (maker->op != makers[k].op || maker->out[0] != dw->in[0] || maker->out[makers[k].sums] != NO_VALUE) continue;
-        maker->attr.sums = true;
-        maker->out[makers[k].sums] = dw->out[1];
-        dw->out[1] = NO_VALUE;
-        return;
-    }
-}
-
-/* A bias between a GEMM and an activation: the activation and its backward rule add it on their way, while it costs a
- * GEMM a tenth of its time. */
-static void fuse_act_bias(graph *g, int i)
-{
-    value_id x = g->node[i].in[0];
-    int at = g->value[x].keep ? -1 : graph_producer(g, x), backward = 0;
-    if (at < 0 || g->node[at].op != OP_LINEAR || g->node[at].in[3] != NO_VALUE) return;
-    value_id bias = g->node[at].in[2];
-    if (bias == NO_VALUE || g->value[bias].t.dtype != g->value[x].t.dtype) return;
-    for (int k = 0; k < g->nodes; k++) backward += g->node[k].op == OP_ACT_BWD && g->node[k].in[1] == x;
-    if (readers(g, x) != 1 + backward) return;
-    for (int k = 0; k < g->nodes; k++)
-        if (g->node[k].op == OP_ACT_BWD && g->node[k].in[1] == x) g->node[k].in[2] = bias;
-    g->node[i].in[1] = bias;
-    g->node[at].in[2] = NO_VALUE;
-}
-
-/* Whether an op writes 8-bit copies in the format that its reader takes. */
-static bool rounds(op_id op, op_id reader)
-{
-    if (reader == OP_LINEAR) return op == OP_ACT || op == OP_LAYERNORM;
-    return op == OP_ACT_BWD || op == OP_LAYERNORM_BWD || op == OP_ATTENTION_BWD;
-}
-
-/* The 8-bit copy of a GEMM's left factor: written by the op that writes the factor. */
-static void fuse_rounding(graph *g, int i)
-{
-    value_id x = g->node[i].in[0];
-    op_fp8 fp8 = g->node[i].attr.fp8;
-    int at =
-        fp8 == OP_FP8_NEVER || op_fp8_by_rows(fp8) || g->value[x].t.dtype != CLOOB_BF16 ? -1 : graph_producer(g, x);
-    if (at < 0 || g->node[at].out[0] != x || !rounds(g->node[at].op, g->node[i].op)) return;
-    tensor copy = { .dtype = CLOOB_U8, .ndim = 1, .dim = { tensor_count(&g->value[x].t) + OP_ROUNDED_TAIL } };
-    value_id *rounded = &g->node[at].out[OP_ROUNDED_OUT];
-    if (*rounded == NO_VALUE) *rounded = graph_value(g, copy, VALUE_TEMP);
-    g->node[i].in[OP_ROUNDED_IN] = *rounded;
-}
-
 /* Batch norm's backward apply whose result the first convolution's weight gradient alone reads. */
 static void fuse_image_bwd(graph *g, int i)
 {
     node dw = g->node[i];
     int at = graph_producer(g, dw.in[0]);
     if (at < 0 || g->node[at].op != OP_BN_BWD_APPLY) return;
-    node apply = g->node[at], n = empty_node(OP_BN_BWD_IMAGE_DW, dw.attr, dw.segment);
+    node apply = g->node[at], n = fuse_node(OP_BN_BWD_IMAGE_DW, dw.attr, dw.segment);
     value_id y = apply.out[0];
-    if (!apply.attr.relu || apply.attr.pool || apply.in[7] != NO_VALUE || readers(g, y) != 1 || g->value[y].keep)
+    if (!apply.attr.relu || apply.attr.pool || apply.in[7] != NO_VALUE || fuse_readers(g, y) != 1 || g->value[y].keep)
         return;
     n.attr.relu = true;
     for (int k = 0; k < 7; k++) n.in[k] = apply.in[k];

@@ -1,12 +1,13 @@
 /* A GEMM of a transformer's MLP with its activation inside (Hopper): forward x = a b^T and y = act(x + bias); backward
  * y = (a b) act'(x + bias), with the sums of y's columns, and act(x + bias) once more where the graph recomputes it. */
-#ifndef CLOOB_NN_CUDA_LINEAR_ACT_GEMM_H
-#define CLOOB_NN_CUDA_LINEAR_ACT_GEMM_H
+#ifndef NN_CUDA_LINEAR_ACT_GEMM_H
+#define NN_CUDA_LINEAR_ACT_GEMM_H
+
+#include "nn/op.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-#include "nn/op.h"
 
 typedef struct act_gemm {
     int64_t m, n, k; /* rows (any number), columns of the result (a multiple of 128), depth (a multiple of 64) */

@@ -73,7 +73,7 @@ static act_gemm backward_gemm(const op_args *a)
 
 /* ---- timing -------------------------------------------------------------------------------------- */
 
-enum { BUFFERS = 8 };
+enum { A, B, BIAS, X, Y, AGAIN, PARTIAL, SUMS, BUFFERS };
 
 /* One set of operands for all kernels and for the activation by itself. */
 typedef struct trial {
@@ -120,22 +120,27 @@ static cloob_status trial_open(trial *t)
     bool sums = g->backward && op_has(&t->pass.out[2]), again = g->backward && op_has(&t->pass.out[1]);
     int64_t scratch = (int64_t)t->pass.scratch_bytes / 2, partial = 2 * parts * g->n; /* F32, as bf16 */
     if (scratch > partial) partial = scratch;
-    int64_t count[BUFFERS] = {
-        g->m * g->k, g->n * g->k, g->n, big, big, again ? big : 0, g->backward ? partial : 0, sums ? 2 * g->n : 0
-    };
+    int64_t count[BUFFERS] = { [A] = g->m * g->k,
+                               [B] = g->n * g->k,
+                               [BIAS] = g->n,
+                               [X] = big,
+                               [Y] = big,
+                               [AGAIN] = again ? big : 0,
+                               [PARTIAL] = g->backward ? partial : 0,
+                               [SUMS] = sums ? 2 * g->n : 0 };
     for (int i = 0; i < BUFFERS; i++) {
         if (!count[i]) continue;
         CLOOB_TRY(cuda_trial_noise(ctx, t->env->dev, CLOOB_BF16, count[i], &t->buffer[i]));
     }
-    g->a = t->buffer[0], g->b = t->buffer[1];
-    g->bias = op_has(&t->pass.in[g->backward ? 2 : 1]) ? t->buffer[2] : NULL;
-    g->x = t->no_x ? NULL : t->buffer[3], g->y = t->buffer[4], g->recomputed = t->buffer[5];
-    g->partial = sums ? t->buffer[6] : NULL;
-    t->pass.scratch = t->buffer[6];
+    g->a = t->buffer[A], g->b = t->buffer[B];
+    g->bias = op_has(&t->pass.in[g->backward ? 2 : 1]) ? t->buffer[BIAS] : NULL;
+    g->x = t->no_x ? NULL : t->buffer[X], g->y = t->buffer[Y], g->recomputed = t->buffer[AGAIN];
+    g->partial = sums ? t->buffer[PARTIAL] : NULL;
+    t->pass.scratch = t->buffer[PARTIAL];
     t->pass.in[g->backward ? 2 : 1].data = (void *)g->bias;
     t->pass.in[0].data = g->backward || t->no_x ? g->y : g->x;
     if (g->backward) t->pass.in[1].data = g->x;
-    t->pass.out[0].data = g->y, t->pass.out[1].data = t->buffer[5], t->pass.out[2].data = t->buffer[7];
+    t->pass.out[0].data = g->y, t->pass.out[1].data = t->buffer[AGAIN], t->pass.out[2].data = t->buffer[SUMS];
     return CLOOB_OK;
 }
 
@@ -162,11 +167,8 @@ static act_choice act_time(const op_env *env, const act_gemm *g, const op_args *
     tune_cache *cache = cuda_use(env->dev)->tune;
     op_env own = *env;
     trial t = { .env = &own, .g = *g, .pass = *pass, .no_x = no_x };
-    bool again = g->backward && op_has(&pass->out[1]);
-    snprintf(key, sizeof key, "act1-%s%d%s%s-%lldx%lldx%lld", g->backward ? "b" : "f", g->act,
-             again  ? "r"
-             : no_x ? "y"
-                    : "",
+    const char *kind = g->backward && op_has(&pass->out[1]) ? "r" : no_x ? "y" : "";
+    snprintf(key, sizeof key, "act1-%s%d%s%s-%lldx%lldx%lld", g->backward ? "b" : "f", g->act, kind,
              g->backward && op_has(&pass->out[2]) ? "s" : "", (long long)g->m, (long long)g->n, (long long)g->k);
     if (tune_get(cache, key, &best, sizeof best)) return best;
     own.stream = cuda_use(env->dev)->stream;
