@@ -1,7 +1,7 @@
 /* GEMMs of a transformer's MLP with the activation inside (nn/cuda/linear/act_gemm.h) beside the ops one after the
- * other, at the sizes of the towers: times of every variant, and how far the results are from those of the ops.
+ * other, at the sizes of the towers: times, and how far the results are from those of the ops.
  *
- *     bench_act_gemm [WORD [KERNEL VARIANT]]      shapes whose name contains WORD; KERNEL 0 keeps the weight, 1 streams
+ *     bench_act_gemm [WORD]      shapes whose name contains WORD
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,12 +12,11 @@
 #include "nn/cuda/kernels.h"
 #include "nn/cuda/linear/act_gemm.h"
 
-enum { VARIANTS = ACT_GEMM_VARIANTS };
 static const double bytes_per_ms = 4.2e9, flops_per_ms = 7e11;
 
 static cloob_ctx *ctx;
 static device *dev;
-static int sms, only_kernel = -1, only_variant = -1;
+static int sms;
 
 #define TRY(call) BENCH_TRY(ctx, call)
 
@@ -76,7 +75,6 @@ typedef struct job {
     op_id first, second;
     op_args a, b; /* the two ops */
     act_gemm g;
-    int kernel, variant; /* 0: keeps the weight; 1: streams it */
     tensor in, w, bias, x, y, again, sums, x2, y2, again2, sums2, partial;
 } job;
 
@@ -96,19 +94,12 @@ static cloob_status run_both(void *user)
     return run_second(user);
 }
 
-static int parts_of(const job *j)
-{
-    return j->kernel ? act_gemm_streamed_parts(&j->g, j->variant, sms) : act_gemm_kept_parts(&j->g, j->variant, sms);
-}
-
 static cloob_status run_fused(void *user)
 {
     job *j = user;
-    int e = j->kernel ? act_gemm_streamed_run(dev->stream, &j->g, j->variant, sms)
-                      : act_gemm_kept_run(dev->stream, &j->g, j->variant, sms);
-    CLOOB_TRY(cuda_check(ctx, e, "a GEMM with an activation"));
+    CLOOB_TRY(cuda_check(ctx, act_gemm_run(dev->stream, &j->g, sms), "a GEMM with an activation"));
     if (!j->g.backward) return CLOOB_OK;
-    return colsum_finish(&j->env, "sums", j->sums2.data, j->partial.data, parts_of(j), j->g.n);
+    return colsum_finish(&j->env, "sums", j->sums2.data, j->partial.data, act_gemm_parts(&j->g, sms), j->g.n);
 }
 
 static float time_of(cloob_status (*run)(void *), job *j)
@@ -135,7 +126,7 @@ static void make_operands(job *j, const shape *s)
     j->x2 = s->backward ? j->x : rows_of(s->rows, n);
     j->again = s->recomputed ? rows_of(s->rows, n) : ABSENT, j->again2 = s->recomputed ? rows_of(s->rows, n) : ABSENT;
     j->sums = bench_noise(ctx, dev, CLOOB_F32, 1, &n), j->sums2 = bench_noise(ctx, dev, CLOOB_F32, 1, &n);
-    j->partial = bench_noise(ctx, dev, CLOOB_F32, 2, (int64_t[]){ 600, n });
+    j->partial = bench_noise(ctx, dev, CLOOB_F32, 2, (int64_t[]){ sms, n });
     shrink(&j->w, (float)(1 / sqrt((double)s->width)));
 }
 
@@ -172,8 +163,8 @@ static void prepare_separate(job *j, const shape *s)
                        .partial = s->backward ? j->partial.data : NULL };
 }
 
-/* Times the variant and compares its results with those of the separate ops. */
-static float try_variant(job *j, const shape *s)
+/* Times it and compares its results with those of the separate ops. */
+static float try_fused(job *j, const shape *s)
 {
     double e[4] = { 0 };
     TRY(dev->sync(ctx, dev));
@@ -186,11 +177,10 @@ static float try_variant(job *j, const shape *s)
     if (!s->backward) e[1] = difference(&j->x2, &j->x);
     if (s->recomputed) e[2] = difference(&j->again2, &j->again);
     if (s->backward) e[3] = difference(&j->sums2, &j->sums);
-    printf(" %c%d %.4f", j->kernel ? 's' : 'k', j->variant, (double)ms);
     for (int i = 0; i < 4; i++)
         if (!(e[i] < 2e-3)) {
             printf(" WRONG %.1e %.1e %.1e %.1e", e[0], e[1], e[2], e[3]);
-            return INFINITY;
+            break;
         }
     return ms;
 }
@@ -213,21 +203,15 @@ static void bench(const shape *s)
     job j = { .env = { .ctx = ctx, .dev = dev, .stream = dev->stream, .ranks = 1 } };
     make_operands(&j, s);
     prepare_separate(&j, s);
-    float both = time_of(run_both, &j), first = time_of(run_first, &j), best = INFINITY;
+    float both = time_of(run_both, &j), first = time_of(run_first, &j);
     TRY(run_both(&j)); /* act_bwd works in place */
     double rows = (double)s->rows, n = (double)j.g.n, k = (double)j.g.k;
     double bytes = 2 * (rows * k + n * k + rows * n * (2 + s->recomputed)), flops = 2 * rows * n * k;
     printf("%-33s %6lld x %4lld x %3lld: floor %.3f, apart %.4f (GEMM %.4f);", s->name, (long long)s->rows,
            (long long)j.g.n, (long long)j.g.k, fmax(bytes / bytes_per_ms, flops / flops_per_ms), (double)both,
            (double)first);
-    for (int i = 0; i < 2 * VARIANTS; i++) {
-        j.kernel = i / VARIANTS, j.variant = i % VARIANTS;
-        if ((only_kernel >= 0 && j.kernel != only_kernel) || (only_variant >= 0 && j.variant != only_variant)) continue;
-        fflush(stdout);
-        float ms = parts_of(&j) ? try_variant(&j, s) : INFINITY;
-        if (ms < best) best = ms;
-    }
-    printf("; best %.4f, x%d saves %.3f\n", (double)best, s->calls, (double)(both - best) * s->calls);
+    float ms = try_fused(&j, s);
+    printf(" fused %.4f, x%d saves %.3f\n", (double)ms, s->calls, (double)(both - ms) * s->calls);
     fflush(stdout);
     release(&j);
 }
@@ -235,7 +219,6 @@ static void bench(const shape *s)
 int main(int argc, char **argv)
 {
     ctx = cloob_ctx_create(NULL);
-    if (argc > 3) only_kernel = atoi(argv[2]), only_variant = atoi(argv[3]);
     TRY(device_open(ctx, "cuda", &dev));
     sms = ((const cuda_state *)dev->state)->sms;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)

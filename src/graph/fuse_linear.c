@@ -74,7 +74,7 @@ static int act_of(const graph *g, int i, value_id v)
 static bool is_plain(const graph *g, const node *n, int64_t columns, int64_t depth)
 {
     return !n->attr.transposed && n->attr.fp8 == OP_FP8_NEVER && n->in[OP_ROUNDED_IN] == NO_VALUE &&
-           g->value[n->in[1]].t.dtype == CLOOB_BF16 && columns % 128 == 0 && depth % 64 == 0;
+           g->value[n->in[1]].t.dtype == CLOOB_BF16 && columns % 256 == 0 && depth % 64 == 0;
 }
 
 void fuse_linear_act(graph *g, int i)

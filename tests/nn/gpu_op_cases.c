@@ -1167,7 +1167,7 @@ const op_case gpu_op_cases[] = {
       OP_LINEAR_ACT,
       A(.act = OP_ACT_GELU),
       { { 'f', { 3, 50, 768 } }, { 'f', { 512, 768 } }, { 'f', { 512 } } } },
-    { "linear_act tall", OP_LINEAR_ACT, A(.act = OP_ACT_GELU_TANH), { { 'f', { 1503, 64 } }, { 'f', { 640, 64 } } } },
+    { "linear_act tall", OP_LINEAR_ACT, A(.act = OP_ACT_GELU_TANH), { { 'f', { 1503, 64 } }, { 'f', { 768, 64 } } } },
     { "linear_dx_act 512",
       OP_LINEAR_DX_ACT,
       A(.act = OP_ACT_QUICKGELU, .sums = true),
@@ -1179,6 +1179,6 @@ const op_case gpu_op_cases[] = {
     { "linear_dx_act tall",
       OP_LINEAR_DX_ACT,
       A(.act = OP_ACT_GELU_TANH),
-      { { 'f', { 1503, 64 } }, { 'f', { 64, 640 } }, { 'f', { 1503, 640 } } } },
+      { { 'f', { 1503, 64 } }, { 'f', { 64, 768 } }, { 'f', { 1503, 768 } } } },
 };
 const int gpu_op_case_count = sizeof gpu_op_cases / sizeof *gpu_op_cases;

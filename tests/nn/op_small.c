@@ -56,7 +56,7 @@ op_case op_case_small(const op_case *c)
     int64_t height = high <= 16 || c->attr.stride > 2 ? high : SMALL_HEIGHT + high % 2; /* patches stay */
     int64_t width = wide <= SMALL_WIDTH || has_neighbours(c) ? wide : SMALL_WIDTH + wide % 2;
     if (c->op == OP_ATTENTION || c->op == OP_ATTENTION_BWD) return fewer_tokens(c);
-    if (c->op == OP_POOL_ATTENTION) return small;
+    if (c->op == OP_POOL_ATTENTION || c->attr.patch) return small;
     for (int k = 0; k < OP_INPUTS; k++) {
         int64_t *dim = small.in[k].dim, limit = c->in[k].kind == 't' ? SMALL_TEXTS : dim[3] ? images : SMALL_ROWS;
         if (!c->in[k].kind || !has_batch(c, k)) continue;

@@ -1,4 +1,4 @@
-/* Every variant of the kernels that multiply and apply an MLP's activation in one, each forced, against the definition:
+/* The kernels that multiply and apply an MLP's activation in one, whatever timing would say, against the definition:
  * rows that are no multiple of a tile, one tile and several for each block, every activation, with and without bias,
  * what nobody wants left out; guard bytes around every tensor, poisoned outputs. */
 #include "check.h"
@@ -35,7 +35,7 @@ static const op_case cases[] = {
     FORWARD(130, 640, 256, OP_ACT_GELU, { 'f', { 256 } }),
     FORWARD(130, 768, 512, OP_ACT_QUICKGELU, { 'f', { 512 } }),
     FORWARD(65, 1024, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
-    FORWARD(200, 64, 128, OP_ACT_QUICKGELU, { 'f', { 128 } }),
+    FORWARD(3000, 64, 768, OP_ACT_QUICKGELU, { 'f', { 768 } }),
     BACKWARD(1, 64, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
     BACKWARD(77, 128, 256, OP_ACT_GELU, { 0 }),
     BACKWARD(2003, 256, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
@@ -43,7 +43,7 @@ static const op_case cases[] = {
     BACKWARD(130, 640, 256, OP_ACT_GELU, { 'f', { 256 } }),
     BACKWARD(130, 768, 512, OP_ACT_QUICKGELU, { 'f', { 512 } }),
     BACKWARD(65, 1024, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
-    BACKWARD(200, 64, 128, OP_ACT_GELU_TANH, { 'f', { 128 } }),
+    BACKWARD(3000, 64, 768, OP_ACT_GELU_TANH, { 'f', { 768 } }),
 };
 
 /* ---- tensors on the GPU between guards ------------------------------------------------------------ */
@@ -93,27 +93,14 @@ static void down(void *p)
 
 typedef struct call {
     act_gemm g;
-    int kernel, variant;
     bool all; /* what may be left out is wanted */
 } call;
-
-static int parts_of(const call *c)
-{
-    return c->kernel ? act_gemm_streamed_parts(&c->g, c->variant, sms) : act_gemm_kept_parts(&c->g, c->variant, sms);
-}
-
-static cloob_status run(const call *c)
-{
-    int e = c->kernel ? act_gemm_streamed_run(dev->stream, &c->g, c->variant, sms)
-                      : act_gemm_kept_run(dev->stream, &c->g, c->variant, sms);
-    return cuda_check(ctx, e, "a GEMM with an activation");
-}
 
 /* The largest error of all outputs. */
 static double error_of_call(const op_args *a, call *c)
 {
     bool back = c->g.backward;
-    int64_t n = c->g.n, parts = parts_of(c);
+    int64_t n = c->g.n, parts = act_gemm_parts(&c->g, sms);
     const tensor *bias = &a->in[back ? 3 : 2], *y = &a->out[back ? 0 : 1];
     tensor partial = TENSOR(CLOOB_F32, NULL, parts, n), sums = TENSOR(CLOOB_F32, NULL, n);
     op_env env = { .ctx = ctx, .dev = dev, .stream = dev->stream, .ranks = 1 };
@@ -122,7 +109,7 @@ static double error_of_call(const op_args *a, call *c)
     void *again = back && c->all ? up(&a->out[1], false) : NULL, *p = back && c->all ? up(&partial, false) : NULL,
          *s = back && c->all ? up(&sums, false) : NULL;
     c->g.a = left, c->g.b = w, c->g.bias = b, c->g.x = x, c->g.y = out, c->g.recomputed = again, c->g.partial = p;
-    CHECK_OK(ctx, run(c));
+    CHECK_OK(ctx, cuda_check(ctx, act_gemm_run(dev->stream, &c->g, sms), "a GEMM with an activation"));
     if (p) CHECK_OK(ctx, colsum_finish(&env, "sums", s, p, (int)parts, n));
     CHECK_OK(ctx, dev->sync(ctx, dev));
     double e = error_of(y, out);
@@ -134,32 +121,25 @@ static double error_of_call(const op_args *a, call *c)
     return e;
 }
 
-/* Returns how many variants ran. */
-static int run_case(const op_case *c)
+static void run_case(const op_case *c)
 {
     op_pass pass;
-    int ran = 0;
     CHECK(op_pass_run(ctx, c, CLOOB_BF16, 7, &pass));
     const op_args *a = &pass.forward;
     bool back = c->op == OP_LINEAR_DX_ACT;
-    for (int i = 0; i < 4 * ACT_GEMM_VARIANTS; i++) {
+    for (int all = 0; all < 2; all++) {
         call one = { .g = { .m = tensor_rows(&a->in[0]),
                             .n = a->in[1].dim[back],
                             .k = a->in[1].dim[!back],
                             .backward = back,
                             .act = c->attr.act },
-                     .kernel = i / 2 / ACT_GEMM_VARIANTS,
-                     .variant = i / 2 % ACT_GEMM_VARIANTS,
-                     .all = i % 2 };
-        if (!parts_of(&one)) continue;
+                     .all = all };
         double e = error_of_call(a, &one);
-        ran++;
         if (e <= 5e-3) continue;
-        printf("  %s, kernel %d.%d%s: error %.3g\n", c->name, one.kernel, one.variant, one.all ? "" : ", y alone", e);
+        printf("  %s%s: error %.3g\n", c->name, all ? "" : ", y alone", e);
         CHECK(!"agrees");
     }
     op_pass_release(&pass);
-    return ran;
 }
 
 static void kernels_agree_with_the_definition(void)
@@ -170,10 +150,7 @@ static void kernels_agree_with_the_definition(void)
         device_close(dev);
         SKIP("these kernels are for Hopper");
     }
-    int ran = 0;
-    for (size_t i = 0; dev && i < sizeof cases / sizeof *cases; i++) ran += run_case(&cases[i]);
-    printf("  %d calls compared\n", ran);
-    CHECK(ran > 0);
+    for (size_t i = 0; dev && i < sizeof cases / sizeof *cases; i++) run_case(&cases[i]);
     device_close(dev);
 }
 

@@ -31,17 +31,11 @@ cudaError_t transpose_bf16(cudaStream_t stream, void *to, const void *from, int6
     return (void)stream, (void)to, (void)from, (void)rows, (void)cols, cudaErrorNotSupported;
 }
 
-int act_gemm_kept_parts(const act_gemm *g, int variant, int sms) { return (void)g, (void)variant, (void)sms, 0; }
-int act_gemm_streamed_parts(const act_gemm *g, int variant, int sms) { return (void)g, (void)variant, (void)sms, 0; }
+int act_gemm_parts(const act_gemm *g, int sms) { return (void)g, (void)sms, 0; }
 
-int act_gemm_kept_run(void *stream, const act_gemm *g, int variant, int sms)
+int act_gemm_run(void *stream, const act_gemm *g, int sms)
 {
-    return (void)stream, (void)g, (void)variant, (void)sms, cudaErrorNotSupported;
-}
-
-int act_gemm_streamed_run(void *stream, const act_gemm *g, int variant, int sms)
-{
-    return (void)stream, (void)g, (void)variant, (void)sms, cudaErrorNotSupported;
+    return (void)stream, (void)g, (void)sms, cudaErrorNotSupported;
 }
 
 bool attention_wide_takes(const op_env *env, const op_args *a) { return (void)env, (void)a, false; }

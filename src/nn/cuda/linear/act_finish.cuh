@@ -1,80 +1,87 @@
-/* The warps of a GEMM with an activation inside (act_gemm_streamed.cu) that finish tiles: they take boxes of bf16 from
- * the multiplying warps, apply the activation or its backward rule, and write to memory. */
+/* The warps of a GEMM with an activation inside (act_gemm.cu) that finish tiles: they take boxes of bf16 from the
+ * multiplying warps, apply the activation or its backward rule, and write to memory. */
 #ifndef NN_CUDA_LINEAR_ACT_FINISH_CUH
 #define NN_CUDA_LINEAR_ACT_FINISH_CUH
 
 #include "nn/cuda/activations.cuh"
-#include "nn/cuda/linear/act_gemm_streamed.cuh"
+#include "nn/cuda/linear/act_gemm_teams.cuh"
 
 namespace {
 
 /* ---- activations --------------------------------------------------------------------------------- */
 
-/* s = 1 / (1 + 2^u) of eight numbers: the sigmoid of activations.cuh, but one reciprocal for two of them. 2^60 is large
- * enough, and a product of two such powers is still a number. */
-__device__ __forceinline__ void sigmoid8(float (&s)[8], const float (&u)[8])
+/* s = 1 / (1 + 2^u): the sigmoid of activations.cuh. Two numbers could share a reciprocal, which would leave the
+ * special function unit less to do; but a finishing warp issues the instructions that this takes no faster. */
+__device__ __forceinline__ float sigmoid_of(float u)
 {
-#pragma unroll
-    for (int e = 0; e < 8; e += 2) {
-        float a, b, r;
-        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(a) : "f"(fminf(u[e], 60.0f)));
-        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(b) : "f"(fminf(u[e + 1], 60.0f)));
-        a += 1.0f, b += 1.0f;
-        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a * b));
-        s[e] = r * b, s[e + 1] = r * a;
-    }
+    float e, s;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(u));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(s) : "f"(e + 1.0f));
+    return s;
 }
 
-/* x / (1 + 2^u(x)). forward: x becomes the activation; backward: d is multiplied by its slope, and x becomes it, too.
- */
-template <class U>
+/* An activation, of eight numbers at a time. forward: x becomes that of x + bias. backward: what bias_of made of the
+ * bias is at hand; d is multiplied by the slope, and x becomes the activation, too.
+ *
+ * Those that are x times the sigmoid of v(x), where v begins with a factor: backward, that is applied to x and the bias
+ * in one instruction. */
+template <class V>
 struct sigmoid_act {
-    static __device__ __forceinline__ void forward(float (&x)[8])
+    static __device__ __forceinline__ void forward(float (&x)[8], const float (&bias)[8])
     {
-        float u[8], s[8];
-#pragma unroll
-        for (int e = 0; e < 8; e++) u[e] = U::u(x[e]);
-        sigmoid8(s, u);
-#pragma unroll
-        for (int e = 0; e < 8; e++) x[e] *= s[e];
-    }
-    static __device__ __forceinline__ void backward(float (&d)[8], float (&x)[8])
-    {
-        float u[8], s[8];
-#pragma unroll
-        for (int e = 0; e < 8; e++) u[e] = U::u(x[e]);
-        sigmoid8(s, u);
 #pragma unroll
         for (int e = 0; e < 8; e++) {
-            d[e] *= fmaf(U::x_slope(x[e]), fmaf(-s[e], s[e], s[e]), s[e]);
-            x[e] *= s[e];
+            x[e] += bias[e];
+            x[e] *= sigmoid_of(V::u_of_x(x[e]));
+        }
+    }
+    static __device__ __forceinline__ void bias_of(float (&bias)[8])
+    {
+#pragma unroll
+        for (int e = 0; e < 8; e++) bias[e] *= V::factor;
+    }
+    static __device__ __forceinline__ void backward(float (&d)[8], float (&x)[8], const float (&bias)[8])
+    {
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            float z = fmaf(x[e], V::factor, bias[e]), s = sigmoid_of(V::u_of_z(z));
+            d[e] *= fmaf(V::slope(z), fmaf(-s, s, s), s);
+            x[e] = z * s * (1.0f / V::factor);
         }
     }
 };
 
-/* u = -v / ln 2 for the sigmoid of v; x_slope: x v'(x). */
-struct quickgelu_u {
-    static __device__ __forceinline__ float u(float x) { return (float)(-1.702 * 1.4426950408889634) * x; }
-    static __device__ __forceinline__ float x_slope(float x) { return 1.702f * x; }
+/* u = -v / ln 2, of x and of z, which is x times the factor; slope: x v'(x). */
+struct quickgelu_v {
+    static constexpr float factor = 1.702f;
+    static __device__ __forceinline__ float u_of_x(float x) { return (float)(-1.702 * 1.4426950408889634) * x; }
+    static __device__ __forceinline__ float u_of_z(float z) { return -1.44269504f * z; }
+    static __device__ __forceinline__ float slope(float z) { return z; }
 };
-struct gelu_tanh_u {
-    static __device__ __forceinline__ float u(float x)
+struct gelu_tanh_v {
+    static constexpr float factor = 1.0f;
+    static __device__ __forceinline__ float u_of_x(float x)
     {
         return (float)(-1.59576912 * 1.4426950408889634) * fmaf(0.044715f * x * x, x, x);
     }
-    static __device__ __forceinline__ float x_slope(float x) { return 1.59576912f * x * fmaf(0.134145f * x, x, 1.0f); }
+    static __device__ __forceinline__ float u_of_z(float z) { return u_of_x(z); }
+    static __device__ __forceinline__ float slope(float z) { return 1.59576912f * z * fmaf(0.134145f * z, z, 1.0f); }
 };
 
 struct gelu_act {
-    static __device__ __forceinline__ void forward(float (&x)[8])
+    static __device__ __forceinline__ void forward(float (&x)[8], const float (&bias)[8])
     {
 #pragma unroll
-        for (int e = 0; e < 8; e++) x[e] = gelu_fn()(x[e], 0.0f);
+        for (int e = 0; e < 8; e++) x[e] = gelu_fn()(x[e] + bias[e], 0.0f);
     }
-    static __device__ __forceinline__ void backward(float (&d)[8], float (&x)[8])
+    static __device__ __forceinline__ void bias_of(float (&)[8]) {}
+    static __device__ __forceinline__ void backward(float (&d)[8], float (&x)[8], const float (&bias)[8])
     {
 #pragma unroll
-        for (int e = 0; e < 8; e++) d[e] = gelu_bwd_fn()(d[e], x[e]), x[e] = gelu_fn()(x[e], 0.0f);
+        for (int e = 0; e < 8; e++) {
+            float z = x[e] + bias[e];
+            d[e] = gelu_bwd_fn()(d[e], z), x[e] = gelu_fn()(z, 0.0f);
+        }
     }
 };
 
@@ -91,25 +98,19 @@ __device__ __forceinline__ uint4 pack8(const float (&f)[8])
     return make_uint4(pack2(f[0], f[1]), pack2(f[2], f[3]), pack2(f[4], f[5]), pack2(f[6], f[7]));
 }
 
-/* A box of a block's walk, in the order in which teams fill them: eight to a tile. at: a lane's first element; left:
- * how many rows there are from there on. */
+/* A strip's box. at: a lane's first element; left: how many rows there are from there on. */
 struct box_place {
-    int team, strip, parity, column;
+    int column, left;
     int64_t at;
-    int left;
-    __device__ __forceinline__ bool there(int half, int k) const { return 32 * half + 4 * k < left; }
+    __device__ __forceinline__ bool there(int k) const { return 4 * k < left; } /* the lane's k-th row */
 };
 
-__device__ __forceinline__ box_place place_of(const walk &w, const act_gemm &g, int q)
+/* Behind the last tile: nothing. */
+__device__ __forceinline__ box_place place_of(const walk &w, const act_gemm &g, int team, int strip)
 {
-    int lane = threadIdx.x % 32, tile = q / (TEAMS * STRIPS), i = w.first + tile * w.step;
-    box_place p = { q / STRIPS % TEAMS, q % STRIPS, tile % 2, 0, 0, 0 };
-    if (i >= w.count) return p;
-    int row = w.row(i) + 64 * p.team + lane / 8;
-    p.column = w.column(i) + 64 * p.strip + 8 * (lane % 8);
-    p.at = (int64_t)row * g.n + p.column;
-    p.left = (int)g.m - row;
-    return p;
+    int lane = threadIdx.x % 32, row = w.row + 64 * team + lane / 8, column = w.column + 64 * strip + 8 * (lane % 8);
+    if (w.left == 0) return {};
+    return { column, (int)g.m - row, (int64_t)row * g.n + column };
 }
 
 /* 16 bytes of x. A row that does not exist is multiplied by a gradient of zero: any other will do, and the load needs
@@ -142,16 +143,16 @@ __device__ __forceinline__ uint4 load_bias(const act_gemm &g, const box_place &p
 }
 
 /* A lane's rows of a filled box to registers; then the box is free. */
-__device__ __forceinline__ void take_box(uint4 (&v)[2 * LANE_ROWS], const char *boxes, const box_place &p, barriers *s)
+__device__ __forceinline__ void take_box(uint4 (&v)[LANE_ROWS], const char *box, uint64_t *filled, uint64_t *taken,
+                                         int parity)
 {
     int lane = threadIdx.x % 32;
-    const char *box = boxes + p.strip * BOX;
-    barrier_wait(&s->filled[p.team][p.strip], p.parity);
+    barrier_wait(filled, parity);
 #pragma unroll
-    for (int k = 0; k < 2 * LANE_ROWS; k++)
+    for (int k = 0; k < LANE_ROWS; k++)
         v[k] = load_shared(shared_address(box + chunk_place(4 * k + lane / 8, lane % 8)));
     __syncwarp();
-    if (lane == 0) barrier_arrive(&s->taken[p.team][p.strip]);
+    if (lane == 0) barrier_arrive(taken);
 }
 
 /* Sums of eight columns over the lanes of other rows: afterwards a lane has those of two columns, 4 b4 + 2 b3 by the
@@ -172,120 +173,127 @@ __device__ __forceinline__ float2 sum_lanes(float (&s)[8])
     return make_float2(s[0], s[1]);
 }
 
-/* A finishing warp's own row of partial sums, and those of blocks that were not launched. */
-__device__ __forceinline__ void clear_sums(const act_gemm &g, int warp, int parts)
+/* A block's row of partial sums, of which a finishing warp has the columns of its strip. */
+__device__ __forceinline__ void clear_sums(const act_gemm &g, int strip)
 {
-    int lane = threadIdx.x % 32;
-    for (int row = blockIdx.x * FINISHERS + warp; row < parts; row += gridDim.x * FINISHERS)
-        for (int64_t i = 2 * lane; i < g.n; i += 64)
-            *reinterpret_cast<float2 *>(g.partial + row * g.n + i) = make_float2(0.0f, 0.0f);
+    float2 *row = reinterpret_cast<float2 *>(g.partial + blockIdx.x * g.n + 64 * strip) + threadIdx.x % 32;
+    for (int64_t i = 0; i < g.n; i += COLUMNS) row[i / 2] = make_float2(0.0f, 0.0f);
 }
 
-/* Memory is read and written in batches of half a box, the arithmetic lies between them. A warp has few scoreboards: if
- * loads and stores were spread over the rows, an exponential would wait for a load that shares its own. A wait that is
- * over at once (`never`) keeps ptxas from moving the loads behind the arithmetic. */
+/* Memory is read and written in batches, the arithmetic lies between them. A warp has few scoreboards: if loads and
+ * stores were spread over the rows, an exponential would wait for a load that shares its own. For the same reason a
+ * batch's loads are issued behind the first row of the one that is finished, which waits for all loads before. Waits
+ * that are over at once (`never`) keep ptxas from moving loads past the arithmetic. */
 
-/* The life of a finishing warp: every third box. */
+/* The life of a finishing warp: of every tile, the first team's box and the second's. */
 template <class A>
-__device__ void finish_forward(const walk &w, const act_gemm &g, int warp, int count, const char *boxes, barriers *s)
+__device__ void finish_forward(walk w, const act_gemm &g, int strip, const char *box, barriers *s)
 {
-    box_place next = place_of(w, g, warp);
-    uint4 next_bias = load_bias(g, next), v[2 * LANE_ROWS];
     bool keeps = g.x;
     int64_t step = 4 * g.n;
-    for (int q = warp; q < count; q += FINISHERS) {
-        box_place p = next;
+    uint4 bias_here = load_bias(g, place_of(w, g, 0, strip)), v[LANE_ROWS];
+    for (int parity = 0; w.left; parity ^= 1) {
+        box_place p = place_of(w, g, 0, strip);
         float bias[8];
-        unpack8(bias, next_bias);
-        next = place_of(w, g, q + FINISHERS);
-        next_bias = load_bias(g, next);
-        bf16 *x_at = (bf16 *)g.x + p.at, *y_at = (bf16 *)g.y + p.at;
-        take_box(v, boxes, p, s);
+        unpack8(bias, bias_here);
+        w.next();
+        bias_here = load_bias(g, place_of(w, g, 0, strip));
+#pragma unroll 1
+        for (int team = 0; team < TEAMS; team++) {
+            bf16 *x_at = (bf16 *)g.x + p.at, *y_at = (bf16 *)g.y + p.at;
+            take_box(v, box, &s->filled[team][strip], &s->taken[team][strip], parity);
 #pragma unroll
-        for (int k = 0; k < 2 * LANE_ROWS; k++, x_at += step) store_if(x_at, v[k], keeps && p.there(0, k));
+            for (int k = 0; k < LANE_ROWS; k++, x_at += step) store_if(x_at, v[k], keeps && p.there(k));
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            uint4 y[LANE_ROWS];
+            for (int from = 0; from < LANE_ROWS; from += BATCH) {
+                uint4 y[BATCH];
 #pragma unroll
-            for (int k = 0; k < LANE_ROWS; k++) {
-                float x[8];
-                unpack8(x, v[LANE_ROWS * half + k]);
+                for (int k = 0; k < BATCH; k++) {
+                    float x[8];
+                    unpack8(x, v[from + k]);
+                    A::forward(x, bias);
+                    y[k] = pack8(x);
+                }
 #pragma unroll
-                for (int e = 0; e < 8; e++) x[e] += bias[e];
-                A::forward(x);
-                y[k] = pack8(x);
+                for (int k = 0; k < BATCH; k++, y_at += step) store_if(y_at, y[k], p.there(from + k));
             }
-#pragma unroll
-            for (int k = 0; k < LANE_ROWS; k++, y_at += step) store_if(y_at, y[k], p.there(half, k));
+            p.at += 64 * g.n, p.left -= 64;
         }
     }
 }
 
-/* d becomes the gradient, rounded; x the activation; and the columns' sums. */
+/* d becomes the gradient, rounded; x the activation; and the columns' sums. bias: as A wants it. */
 template <class A>
-__device__ __forceinline__ void finish_half(uint4 (&d)[2 * LANE_ROWS], int from, uint4 (&x)[LANE_ROWS],
-                                            const float (&bias)[8], float (&sum)[8])
+__device__ __forceinline__ void finish_row(uint4 &d, uint4 &x, const float (&bias)[8], float (&sum)[8])
 {
+    float f[8], z[8];
+    unpack8(f, d);
+    unpack8(z, x);
+    A::backward(f, z, bias);
+    d = pack8(f);
+    x = pack8(z);
+    unpack8(f, d); /* sums are of what is written, whichever kernel writes it */
 #pragma unroll
-    for (int k = 0; k < LANE_ROWS; k++) {
-        float f[8], z[8];
-        unpack8(f, d[from + k]);
-        unpack8(z, x[k]);
-#pragma unroll
-        for (int e = 0; e < 8; e++) z[e] += bias[e];
-        A::backward(f, z);
-        d[from + k] = pack8(f);
-        x[k] = pack8(z);
-        unpack8(f, d[from + k]);
-#pragma unroll
-        for (int e = 0; e < 8; e++) sum[e] += f[e];
-    }
+    for (int e = 0; e < 8; e++) sum[e] += f[e];
 }
 
-/* Backward: x of the next half of a box is on its way while this one is finished. Sums go to the warp's own row of
- * partial; a column's are always added by the same lane. */
+/* Backward: x is on its way two batches ahead. Rows that do not exist have a gradient of zero, and so no part in the
+ * sums, which are those of both teams' boxes. */
 template <class A, bool AGAIN>
-__device__ void finish_backward(const walk &w, const act_gemm &g, int parts, int warp, int count, const char *boxes,
-                                barriers *s)
+__device__ void finish_backward(walk w, const act_gemm &g, int strip, const char *box, barriers *s)
 {
-    int lane = threadIdx.x % 32;
+    enum { BATCHES = LANE_ROWS / BATCH, AHEAD = 2 };
+    int lane = threadIdx.x % 32, parity = 0;
     int64_t step = 4 * g.n;
     const bf16 *x_first = (const bf16 *)g.x;
-    float *partial = g.partial + (blockIdx.x * FINISHERS + warp) * g.n;
-    if (g.partial) clear_sums(g, warp, parts);
+    float *partial = g.partial + blockIdx.x * g.n + lane / 16 * 4 + lane / 8 % 2 * 2, sum[8] = {};
+    if (g.partial) clear_sums(g, strip);
     __syncwarp();
-    box_place next = place_of(w, g, warp);
-    uint4 next_bias = load_bias(g, next), v[2 * LANE_ROWS], x[2][LANE_ROWS];
+    box_place p = place_of(w, g, 0, strip);
+    uint4 bias_here = load_bias(g, p), v[LANE_ROWS], x[BATCHES][BATCH];
 #pragma unroll
-    for (int k = 0; k < LANE_ROWS; k++) x[0][k] = load_once(x_first + next.at + k * step, x_first, next.there(0, k));
-    for (int q = warp; q < count; q += FINISHERS) {
-        box_place p = next;
-        float bias[8], sum[8] = {};
-        float *total_at = partial + p.column + lane / 16 * 4 + lane / 8 % 2 * 2;
+    for (int k = 0; k < AHEAD * BATCH; k++)
+        x[k / BATCH][k % BATCH] = load_once(x_first + p.at + k * step, x_first, p.there(k));
+#pragma unroll 1
+    for (int team = 0; w.left; team ^= 1) {
+        float bias[8];
         float2 before = make_float2(0.0f, 0.0f);
-        unpack8(bias, next_bias);
-        next = place_of(w, g, q + FINISHERS);
-        const bf16 *x_at = x_first + p.at + LANE_ROWS * step;
+        unpack8(bias, bias_here);
+        A::bias_of(bias);
+        if (team == 1) w.next();
+        box_place next = place_of(w, g, team ^ 1, strip);
+        const bf16 *x_at = x_first + p.at + AHEAD * BATCH * step;
         bf16 *y_at = (bf16 *)g.y + p.at, *again_at = (bf16 *)g.recomputed + p.at;
-        take_box(v, boxes, p, s);
+        take_box(v, box, &s->filled[team][strip], &s->taken[team][strip], parity);
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-#pragma unroll
-            for (int k = 0; k < LANE_ROWS; k++, x_at += step)
-                x[1 - half][k] = load_once(x_at, x_first, half ? next.there(0, k) : p.there(1, k));
-            x_at = x_first + next.at;
-            if (half == 1) next_bias = load_bias(g, next);
-            if (half == 1 && g.partial) before = *reinterpret_cast<float2 *>(total_at);
+        for (int b = 0; b < BATCHES; b++) {
+            int then = (b + AHEAD) % BATCHES;
+            finish_row<A>(v[b * BATCH], x[b][0], bias, sum);
             barrier_wait(&s->never, 1);
-            finish_half<A>(v, LANE_ROWS * half, x[half], bias, sum);
+            if (then == 0) x_at = x_first + next.at;
 #pragma unroll
-            for (int k = 0; k < LANE_ROWS; k++, y_at += step, again_at += step) {
-                store_if(y_at, v[LANE_ROWS * half + k], p.there(half, k));
-                if constexpr (AGAIN) store_if(again_at, x[half][k], p.there(half, k));
+            for (int k = 0; k < BATCH; k++, x_at += step)
+                x[then][k] = load_once(x_at, x_first, (then < AHEAD ? next : p).there(then * BATCH + k));
+            if (b == 1 && team == 1 && g.partial) before = *reinterpret_cast<float2 *>(partial + p.column);
+            if (b == BATCHES - 1) bias_here = load_bias(g, next);
+            barrier_wait(&s->never, 1);
+#pragma unroll
+            for (int k = 1; k < BATCH; k++) finish_row<A>(v[b * BATCH + k], x[b][k], bias, sum);
+#pragma unroll
+            for (int k = 0; k < BATCH; k++, y_at += step, again_at += step) {
+                store_if(y_at, v[b * BATCH + k], p.there(b * BATCH + k));
+                if constexpr (AGAIN) store_if(again_at, x[b][k], p.there(b * BATCH + k));
             }
         }
-        float2 total = sum_lanes(sum);
-        if (g.partial) *reinterpret_cast<float2 *>(total_at) = make_float2(before.x + total.x, before.y + total.y);
+        if (team == 1) {
+            float2 total = sum_lanes(sum);
+            if (g.partial)
+                *reinterpret_cast<float2 *>(partial + p.column) = make_float2(before.x + total.x, before.y + total.y);
+#pragma unroll
+            for (int e = 0; e < 8; e++) sum[e] = 0.0f;
+            parity ^= 1;
+        }
+        p = next;
     }
 }
 

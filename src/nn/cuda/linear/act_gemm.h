@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 typedef struct act_gemm {
-    int64_t m, n, k; /* rows (any number), columns of the result (a multiple of 128), depth (a multiple of 64) */
+    int64_t m, n, k; /* rows (any number), columns of the result (a multiple of 256), depth (a multiple of 64) */
     bool backward;
     int act;          /* as in op_attr */
     const void *a;    /* (m, k) bf16 */
@@ -22,14 +22,9 @@ typedef struct act_gemm {
     float *partial;   /* backward: (parts, n) F32, sums of y over the rows of each part, to be added in order; NULL */
 } act_gemm;
 
-enum { ACT_GEMM_VARIANTS = 2 }; /* of each implementation that timing tries */
-
-/* One implementation per pair of functions; a variant is an index from 0, whatever the kernel can vary.
- * ..._parts: rows of partial; 0: this variant cannot do this shape (or this GPU has too little shared memory). */
-int act_gemm_kept_parts(const act_gemm *g, int variant, int sms); /* the weight's strip stays in shared memory */
-int act_gemm_kept_run(void *stream, const act_gemm *g, int variant, int sms); /* a cudaError_t */
-int act_gemm_streamed_parts(const act_gemm *g, int variant, int sms);         /* both factors streamed, clusters */
-int act_gemm_streamed_run(void *stream, const act_gemm *g, int variant, int sms);
+/* Rows of partial; 0: this shape cannot be done. */
+int act_gemm_parts(const act_gemm *g, int sms);
+int act_gemm_run(void *stream, const act_gemm *g, int sms); /* a cudaError_t */
 
 #ifdef __cplusplus
 }

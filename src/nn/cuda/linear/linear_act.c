@@ -7,23 +7,16 @@
 #include "nn/cuda/linear/act_gemm.h"
 #include "tensor/cuda/tune.h"
 
-typedef struct implementation {
-    int (*parts)(const act_gemm *g, int variant, int sms);
-    int (*run)(void *stream, const act_gemm *g, int variant, int sms);
-} implementation;
-static const implementation kernels[] = { { act_gemm_kept_parts, act_gemm_kept_run },
-                                          { act_gemm_streamed_parts, act_gemm_streamed_run } };
-enum { KERNELS = sizeof kernels / sizeof *kernels, FEW_ROWS = 4096 }; /* of fewer nothing is to be gained */
+enum { FEW_ROWS = 4096 }; /* of fewer nothing is to be gained */
 
 /* What timing found; kept in the tune file. */
-typedef struct act_choice {
-    float ms, pass_ms;       /* of the best kernel; of the activation by itself */
-    int32_t kernel, variant; /* kernel -1: none takes this shape */
-} act_choice;
+typedef struct act_times {
+    float ms, pass_ms; /* of the kernel; of the activation by itself */
+} act_times;
 
 typedef struct act_state {
-    op_args first;       /* plan of the GEMM, for when it runs by itself */
-    int kernel, variant; /* kernel -1: one after the other */
+    op_args first; /* plan of the GEMM, for when it runs by itself */
+    bool fused;
 } act_state;
 
 void linear_act_release_cuda(const op_env *env, op_args *a)
@@ -75,25 +68,27 @@ static act_gemm backward_gemm(const op_args *a)
 
 enum { A, B, BIAS, X, Y, AGAIN, PARTIAL, SUMS, BUFFERS };
 
-/* One set of operands for all kernels and for the activation by itself. */
+/* One set of operands for the kernel and for the activation by itself. */
 typedef struct trial {
     const op_env *env;
     act_gemm g;
     op_args pass; /* act, or act_bwd */
     bool no_x;    /* forward: nobody wants it */
-    int kernel, variant;
     void *buffer[BUFFERS];
 } trial;
+
+/* The kernel, and what adds its partial sums. */
+static cloob_status gemm_run(const op_env *env, const char *op, const act_gemm *g, float *sums)
+{
+    CLOOB_TRY(cuda_check(env->ctx, act_gemm_run(env->stream, g, sms_of(env)), op));
+    if (!g->partial) return CLOOB_OK;
+    return colsum_finish(env, op, sums, g->partial, act_gemm_parts(g, sms_of(env)), g->n);
+}
 
 static cloob_status trial_run(void *user)
 {
     trial *t = user;
-    const op_env *env = t->env;
-    const implementation *k = &kernels[t->kernel];
-    CLOOB_TRY(cuda_check(env->ctx, k->run(env->stream, &t->g, t->variant, sms_of(env)), "timing a GEMM"));
-    if (!t->g.partial) return CLOOB_OK;
-    return colsum_finish(env, "timing a GEMM", t->pass.out[2].data, t->g.partial,
-                         k->parts(&t->g, t->variant, sms_of(env)), t->g.n);
+    return gemm_run(t->env, "timing a GEMM", &t->g, t->pass.out[2].data);
 }
 
 static cloob_status pass_run(void *user)
@@ -102,21 +97,11 @@ static cloob_status pass_run(void *user)
     return t->g.backward ? act_bwd_cuda(t->env, &t->pass) : act_cuda(t->env, &t->pass);
 }
 
-static int most_parts(const op_env *env, const act_gemm *g)
-{
-    int most = 0;
-    for (int i = 0; i < KERNELS * ACT_GEMM_VARIANTS; i++) {
-        int parts = kernels[i / ACT_GEMM_VARIANTS].parts(g, i % ACT_GEMM_VARIANTS, sms_of(env));
-        if (parts > most) most = parts;
-    }
-    return most;
-}
-
 static cloob_status trial_open(trial *t)
 {
     cloob_ctx *ctx = t->env->ctx;
     act_gemm *g = &t->g;
-    int64_t big = g->m * g->n, parts = most_parts(t->env, g);
+    int64_t big = g->m * g->n, parts = act_gemm_parts(g, sms_of(t->env));
     bool sums = g->backward && op_has(&t->pass.out[2]), again = g->backward && op_has(&t->pass.out[1]);
     int64_t scratch = (int64_t)t->pass.scratch_bytes / 2, partial = 2 * parts * g->n; /* F32, as bf16 */
     if (scratch > partial) partial = scratch;
@@ -144,80 +129,55 @@ static cloob_status trial_open(trial *t)
     return CLOOB_OK;
 }
 
-static void try_kernels(trial *t, act_choice *best)
-{
-    const op_env *env = t->env;
-    for (int i = 0; i < KERNELS * ACT_GEMM_VARIANTS; i++) {
-        float ms;
-        t->kernel = i / ACT_GEMM_VARIANTS, t->variant = i % ACT_GEMM_VARIANTS;
-        if (kernels[t->kernel].parts(&t->g, t->variant, sms_of(env)) == 0) continue;
-        if (cuda_time_against(env->ctx, env->dev, trial_run, t, best->ms, &ms) != CLOOB_OK) continue;
-        ctx_log(env->ctx, CLOOB_LOG_DEBUG, "GEMM with an activation%s, %lld x %lld x %lld, kernel %d.%d: %.4f ms",
-                t->g.backward ? ", backward" : "", (long long)t->g.m, (long long)t->g.n, (long long)t->g.k, t->kernel,
-                t->variant, (double)ms);
-        if (ms < best->ms) best->ms = ms, best->kernel = t->kernel, best->variant = t->variant;
-    }
-}
-
 /* From the cache or by trials; ms large where nothing could be tried. pass: act or act_bwd, prepared. */
-static act_choice act_time(const op_env *env, const act_gemm *g, const op_args *pass, bool no_x)
+static act_times act_time(const op_env *env, const act_gemm *g, const op_args *pass, bool no_x)
 {
     char key[TUNE_KEY];
-    act_choice best = { .ms = 1e30f, .kernel = -1 };
+    act_times found = { .ms = 1e30f };
     tune_cache *cache = cuda_use(env->dev)->tune;
     op_env own = *env;
     trial t = { .env = &own, .g = *g, .pass = *pass, .no_x = no_x };
     const char *kind = g->backward && op_has(&pass->out[1]) ? "r" : no_x ? "y" : "";
-    snprintf(key, sizeof key, "act1-%s%d%s%s-%lldx%lldx%lld", g->backward ? "b" : "f", g->act, kind,
+    snprintf(key, sizeof key, "act2-%s%d%s%s-%lldx%lldx%lld", g->backward ? "b" : "f", g->act, kind,
              g->backward && op_has(&pass->out[2]) ? "s" : "", (long long)g->m, (long long)g->n, (long long)g->k);
-    if (tune_get(cache, key, &best, sizeof best)) return best;
+    if (tune_get(cache, key, &found, sizeof found)) return found;
     own.stream = cuda_use(env->dev)->stream;
-    if (trial_open(&t) == CLOOB_OK && cuda_time(env->ctx, env->dev, pass_run, &t, &best.pass_ms) == CLOOB_OK)
-        try_kernels(&t, &best);
+    bool timed = trial_open(&t) == CLOOB_OK &&
+                 cuda_time(env->ctx, env->dev, pass_run, &t, &found.pass_ms) == CLOOB_OK &&
+                 cuda_time(env->ctx, env->dev, trial_run, &t, &found.ms) == CLOOB_OK;
     for (int i = 0; i < BUFFERS; i++) cuda_trial_free(env->dev, t.buffer[i]);
-    if (best.pass_ms > 0) tune_put(cache, key, &best, sizeof best);
-    return best;
+    if (!timed) return (act_times){ .ms = 1e30f };
+    tune_put(cache, key, &found, sizeof found);
+    return found;
 }
 
 /* ---- what both share ----------------------------------------------------------------------------- */
 
-/* What a context asks for: a kernel that streams the weight first, or one that keeps it. */
-static void choose_asked(const op_env *env, const act_gemm *g, act_state *s)
+static bool faster_fused(const op_env *env, const op_args *a, const act_state *s, const act_gemm *g,
+                         const op_args *pass)
 {
-    int first = env->ctx->kernels.fused_gemm == CLOOB_FUSED_GEMM_4_TEAMS;
-    for (int i = 0; i < KERNELS * ACT_GEMM_VARIANTS && s->kernel < 0; i++) {
-        int kernel = (first + i / ACT_GEMM_VARIANTS) % KERNELS, variant = i % ACT_GEMM_VARIANTS;
-        if (kernels[kernel].parts(g, variant, sms_of(env))) s->kernel = kernel, s->variant = variant;
-    }
+    if (g->m < FEW_ROWS) return false;
+    act_times t = act_time(env, g, pass, !g->backward && !op_has(&a->out[0]));
+    float apart = linear_plan_ms(&s->first) + t.pass_ms;
+    ctx_log(env->ctx, CLOOB_LOG_DEBUG,
+            "GEMM with an activation%s, %lld x %lld x %lld: %.4f ms, one after the other %.4f",
+            g->backward ? ", backward" : "", (long long)g->m, (long long)g->n, (long long)g->k, (double)t.ms,
+            (double)apart);
+    return t.ms < apart;
 }
 
+/* By timing, or as the context asks. */
 static void decide(const op_env *env, op_args *a, act_state *s, const act_gemm *g, const op_args *pass)
 {
     cloob_fused_gemm asked = env->ctx->kernels.fused_gemm;
-    s->kernel = -1;
+    bool possible = asked != CLOOB_FUSED_GEMM_NEVER && cuda_has_hopper(env->dev) && a->in[0].dtype == CLOOB_BF16 &&
+                    act_gemm_parts(g, sms_of(env)) > 0;
+    s->fused = possible && (asked != CLOOB_FUSED_GEMM_AUTO || faster_fused(env, a, s, g, pass));
     a->scratch_bytes = s->first.scratch_bytes > pass->scratch_bytes ? s->first.scratch_bytes : pass->scratch_bytes;
-    if (asked == CLOOB_FUSED_GEMM_NEVER || !cuda_has_hopper(env->dev) || a->in[0].dtype != CLOOB_BF16 ||
-        most_parts(env, g) == 0)
-        return;
-    if (asked != CLOOB_FUSED_GEMM_AUTO) choose_asked(env, g, s);
-    else if (g->m >= FEW_ROWS) {
-        act_choice c = act_time(env, g, pass, !g->backward && !op_has(&a->out[0]));
-        float apart = linear_plan_ms(&s->first) + c.pass_ms;
-        ctx_log(env->ctx, CLOOB_LOG_DEBUG,
-                "GEMM with an activation%s, %lld x %lld x %lld: %.4f ms by kernel %d.%d, one after the other %.4f",
-                g->backward ? ", backward" : "", (long long)g->m, (long long)g->n, (long long)g->k, (double)c.ms,
-                c.kernel, c.variant, (double)apart);
-        if (c.kernel >= 0 && c.ms < apart) s->kernel = c.kernel, s->variant = c.variant;
-    }
-    if (s->kernel < 0) return;
+    if (!s->fused) return;
     a->scratch_bytes = 0;
     if (g->backward && op_has(&a->out[2]))
-        a->scratch_bytes = (size_t)kernels[s->kernel].parts(g, s->variant, sms_of(env)) * (size_t)g->n * sizeof(float);
-}
-
-static cloob_status run_fused(const op_env *env, const char *op, const act_state *s, const act_gemm *g)
-{
-    return cuda_check(env->ctx, kernels[s->kernel].run(env->stream, g, s->variant, sms_of(env)), op);
+        a->scratch_bytes = (size_t)act_gemm_parts(g, sms_of(env)) * (size_t)g->n * sizeof(float);
 }
 
 /* ---- forward ------------------------------------------------------------------------------------- */
@@ -238,7 +198,7 @@ cloob_status linear_act_cuda(const op_env *env, const op_args *a)
 {
     const act_state *s = a->state;
     act_gemm g = forward_gemm(a);
-    if (s->kernel >= 0) return run_fused(env, "linear_act", s, &g);
+    if (s->fused) return gemm_run(env, "linear_act", &g, NULL);
     op_args linear = fused_linear(a), act = fused_act(a);
     linear.state = s->first.state;
     CLOOB_TRY(linear_cuda(env, &linear));
@@ -264,12 +224,9 @@ cloob_status linear_dx_act_cuda(const op_env *env, const op_args *a)
 {
     const act_state *s = a->state;
     op_args dx = fused_linear_dx(a), act = fused_act_bwd(a);
-    if (s->kernel >= 0) {
+    if (s->fused) {
         act_gemm g = backward_gemm(a);
-        CLOOB_TRY(run_fused(env, "linear_dx_act", s, &g));
-        if (!g.partial) return CLOOB_OK;
-        return colsum_finish(env, "linear_dx_act", a->out[2].data, g.partial,
-                             kernels[s->kernel].parts(&g, s->variant, sms_of(env)), g.n);
+        return gemm_run(env, "linear_dx_act", &g, a->out[2].data);
     }
     dx.state = s->first.state;
     CLOOB_TRY(linear_dx_cuda(env, &dx));

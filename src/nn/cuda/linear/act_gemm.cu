@@ -1,0 +1,95 @@
+/* A GEMM with an activation inside whose factors both come through shared memory in stages. One persistent block per
+ * multiprocessor, which walks over tiles of 128 rows and 256 columns. Two kinds of warps, each at its own pace:
+ *
+ *   multiplying  two warpgroups (teams) of 64 rows each and all 256 columns, 128 accumulators a thread. A finished tile
+ *                is rounded to bf16 into four boxes of 64 columns, and the next one begins. The second team is a little
+ *                behind the first, so that one of them always multiplies; one of its threads has the copy engine bring
+ *                a's and b's stages.
+ *   finishing    four warps, one for each box: they read it to registers, apply the activation, and write to memory in
+ *                whole rows of 128 bytes; backward, x comes straight to their registers, half a box ahead. They have as
+ *                long as the GEMM of a tile takes.
+ *
+ * The protocol, for stage s of the ring (full: 1 arrival and its bytes; empty: every multiplying warp):
+ *   multiplying:  wait full[s]; wgmma; when it is over arrive at empty[s]
+ *   copying:      wait empty[s]; expect 48 KB at full[s]; copy, which counts at full[s]
+ * and for the box of strip j, which the teams fill in turns (filled: 4 warps; taken: 1 warp):
+ *   team 0, tile t:   wait taken[1][j] of tile t - 1; write; arrive at filled[0][j]
+ *   team 1, tile t:   wait taken[0][j] of tile t; write; arrive at filled[1][j]
+ *   finishing, for each tile and team: wait filled[team][j]; read to registers; arrive at taken[team][j]
+ * No wait is ever two phases behind: each follows a wait for the phase before on the same barrier. */
+#include "nn/cuda/linear/act_finish.cuh"
+
+namespace {
+
+template <bool BACKWARD, class A>
+__global__ void __launch_bounds__(THREADS, 1)
+    act_gemm_kernel(const __grid_constant__ maps t, const __grid_constant__ act_gemm g)
+{
+    extern __shared__ char memory[];
+    __shared__ barriers s;
+    char *stages = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *boxes = stages + STAGES * STAGE_BYTES;
+    walk w = walk_of(g);
+    int warp = threadIdx.x / 32;
+    if (threadIdx.x == 0) s.make();
+    __syncthreads();
+    if (warp < TEAMS * 4) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 160;");
+        ring r = { stages, s.full, s.empty, STAGE_BYTES, STAGES, 0, 0 };
+        work<BACKWARD>(r, w, &t, (int)g.k / DEPTH, warp / 4, boxes, &s);
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 184;"); /* what the teams gave away */
+        int strip = warp - TEAMS * 4;
+        if constexpr (!BACKWARD) finish_forward<A>(w, g, strip, boxes + strip * BOX, &s);
+        else if (g.recomputed) finish_backward<A, true>(w, g, strip, boxes + strip * BOX, &s);
+        else finish_backward<A, false>(w, g, strip, boxes + strip * BOX, &s);
+    }
+}
+
+/* ---- launching ----------------------------------------------------------------------------------- */
+
+int tiles_of(const act_gemm *g) { return (int)((g->m + ROWS - 1) / ROWS * (g->n / COLUMNS)); }
+
+template <bool BACKWARD, class A>
+cudaError_t launch(cudaStream_t stream, const act_gemm *g, int sms)
+{
+    maps t = {};
+    auto kernel = act_gemm_kernel<BACKWARD, A>;
+    int blocks = act_gemm_parts(g, sms);
+    cudaError_t e = tensor_map_rows(&t.a, g->a, g->m, g->k, DEPTH, ROWS);
+    if (e == cudaSuccess)
+        e = BACKWARD ? tensor_map_rows(&t.b, g->b, g->k, g->n, 64, DEPTH)
+                     : tensor_map_rows(&t.b, g->b, g->n, g->k, DEPTH, COLUMNS);
+    if (e == cudaSuccess) e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
+    if (e != cudaSuccess) return e;
+    kernel<<<(unsigned)blocks, THREADS, SHARED_BYTES, stream>>>(t, *g);
+    return cudaGetLastError();
+}
+
+template <class A>
+cudaError_t launch_way(cudaStream_t stream, const act_gemm *g, int sms)
+{
+    return g->backward ? launch<true, A>(stream, g, sms) : launch<false, A>(stream, g, sms);
+}
+
+} // namespace
+
+extern "C" {
+
+int act_gemm_parts(const act_gemm *g, int sms)
+{
+    if (g->m < 1 || g->n % COLUMNS || g->k % DEPTH) return 0;
+    return sms < tiles_of(g) ? sms : tiles_of(g);
+}
+
+int act_gemm_run(void *stream, const act_gemm *g, int sms)
+{
+    if (!act_gemm_parts(g, sms)) return cudaErrorInvalidValue;
+    cudaStream_t s = (cudaStream_t)stream;
+    switch (g->act) {
+    case OP_ACT_GELU: return launch_way<gelu_act>(s, g, sms);
+    case OP_ACT_GELU_TANH: return launch_way<sigmoid_act<gelu_tanh_v>>(s, g, sms);
+    default: return launch_way<sigmoid_act<quickgelu_v>>(s, g, sms);
+    }
+}
+
+} // extern "C"
