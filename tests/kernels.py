@@ -2,6 +2,7 @@
 """Which GPU kernels of the library have been launched, and which have not.
 
     tests/kernels.py BUILD FILE...      BUILD: a build folder with libcloob.a; FILE: what tests/launches.c wrote
+    tests/kernels.py BUILD --names      the kernels' names, each as it lies in mangled names: a filter for tools
 
 A kernel is a __global__ function of src; its variants are the instances of a template that the library holds. Prints how
 many of both were launched, each kernel with its variants, and the kernels that no file names. Exit code 1 when there are
@@ -51,18 +52,27 @@ def declared():
     return where
 
 
-def main():
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    held = library(pathlib.Path(sys.argv[1]))
-    ran = {line.strip() for f in sys.argv[2:] for line in open(f, encoding="utf-8")}
+def kernels_of(build, where):
+    """{(file, kernel): mangled names of its variants}."""
+    held = library(build)
     text = demangle(set().union(*held.values()))
-    where = declared()
     kernels = collections.defaultdict(set)
     for obj, names in held.items():
         for n in names:
             if function_of(text[n]) in where:
                 kernels[obj[:-2], function_of(text[n])].add(n)
+    return kernels
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    where = declared()
+    kernels = kernels_of(pathlib.Path(sys.argv[1]), where)
+    if sys.argv[2] == "--names":
+        print("\n".join(sorted({f"{len(name)}{name}" for _, name in kernels})))
+        return
+    ran = {line.strip() for f in sys.argv[2:] for line in open(f, encoding="utf-8")}
     missed = [k for k, v in sorted(kernels.items()) if not v & ran]
     variants = set().union(*kernels.values())
     print(f"{len(kernels) - len(missed)} of {len(kernels)} kernels, {len(variants & ran)} of {len(variants)} variants")

@@ -1,11 +1,7 @@
-/* The names of the GPU kernels that a program launches, a line each, in the file that CHECK_LAUNCHES names. Programs
- * are linked with it by
- *
- *     cuda=$(dirname "$(dirname "$(command -v nvcc)")")
- *     flags="-Wl,--wrap=__cudaLaunchKernel -I$cuda/include $PWD/tests/launches.c"
- *     cmake -S . -B BUILD -DCMAKE_EXE_LINKER_FLAGS="$flags"
- *
- * after which tests/kernels.py says which kernels of the library no program has launched. */
+/* The names of the GPU kernels that a program launches, a line each, in the file that CHECK_LAUNCHES names. With
+ * -DCLOOB_LIST_LAUNCHES=ON every program that is linked with the static library holds it: the linker sends launches by
+ * <<<>>> (__cudaLaunchKernel since CUDA 13) and by cudaLaunchKernelEx (cudaLaunchKernelExC) through the functions
+ * below. tests/kernels.py then says which kernels of the library no program has launched. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +10,8 @@ extern cudaError_t __real___cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim
                                              cudaStream_t stream);
 cudaError_t __wrap___cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared,
                                       cudaStream_t stream);
+extern cudaError_t __real_cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel, void **args);
+cudaError_t __wrap_cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel, void **args);
 
 enum { ROOM = 4096 };
 
@@ -45,4 +43,10 @@ cudaError_t __wrap___cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block
 {
     note((const void *)kernel);
     return __real___cudaLaunchKernel(kernel, grid, block, args, shared, stream);
+}
+
+cudaError_t __wrap_cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel, void **args)
+{
+    note(kernel);
+    return __real_cudaLaunchKernelExC(config, kernel, args);
 }
