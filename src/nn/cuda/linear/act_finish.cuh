@@ -20,11 +20,11 @@ __device__ __forceinline__ float sigmoid_of(float u)
     return s;
 }
 
-/* An activation, of eight numbers at a time. forward: x becomes that of x + bias. backward: what bias_of made of the
- * bias is at hand; d is multiplied by the slope, and x becomes the activation, too.
+/* An activation works on eight numbers at a time. forward: x becomes the activation of x + bias. backward, with the
+ * bias as bias_of has prepared it: d is multiplied by the slope, and x becomes the activation.
  *
- * Those that are x times the sigmoid of v(x), where v begins with a factor: backward, that is applied to x and the bias
- * in one instruction. */
+ * sigmoid_act: x times the sigmoid of v(x). Backward, v's leading factor is applied to x and bias in one
+ * instruction. */
 template <class V>
 struct sigmoid_act {
     static __device__ __forceinline__ void forward(float (&x)[8], const float (&bias)[8])
