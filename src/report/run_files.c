@@ -244,7 +244,7 @@ cloob_status run_files_read(cloob_ctx *ctx, arena *a, const char *dir, run_files
                         "%s: holds nothing of a run (params.txt, out.log, checkpoints/results.jsonl); give LOGS/NAME",
                         dir);
     if (!out->results)
-        ctx_log(ctx, CLOOB_LOG_WARN, "%s: no validation results; train with `val_data` to have them", dir);
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: no validation results; train with validation data to have them", dir);
     return CLOOB_OK;
 }
 
