@@ -246,12 +246,13 @@ __global__ void __launch_bounds__(THREADS, 1) scores(const __grid_constant__ map
         barrier_publish();
     }
     __syncthreads();
-    if (threadIdx.x < 128) {
+    int warp = warp_number();
+    if (warp < 4) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (threadIdx.x == 0) produce<K>(r, t, j, tiles, row_tiles);
+        if (warp == 0 && elected()) produce<K>(r, t, j, tiles, row_tiles);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-        consume<K>(r, j, tiles, row_tiles, threadIdx.x / 128 - 1);
+        consume<K>(r, j, tiles, row_tiles, warp / 4 - 1);
     }
 }
 

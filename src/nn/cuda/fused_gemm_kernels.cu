@@ -40,24 +40,26 @@ __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
     if (E<N>::tiled && l.tiles.rows < ROWS) clear_places(slots, stages + l.stages * l.stage_bytes);
     __syncthreads();
     ring factors = { stages, full, empty, l.stage_bytes, l.stages, 0, 0 };
-    bool copies = threadIdx.x < 128;
-    int team = copies ? threadIdx.x % 32 : threadIdx.x / 128 - 1; /* lane i of copying warp 1 + i % 3 serves team i */
-    int mine = team < TEAMS ? team : 0;
-    ring inputs = { slots + mine * l.slots * l.slot_bytes, in_full[mine], in_empty[mine], l.slot_bytes, l.slots, 0, 0 };
-    if (copies) {
+    auto inputs_of_team = [&](int team) -> ring {
+        return { slots + team * l.slots * l.slot_bytes, in_full[team], in_empty[team], l.slot_bytes, l.slots, 0, 0 };
+    };
+    int warp = warp_number();
+    if (warp < 4) {
         if constexpr (TEAMS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         else asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
-        if (threadIdx.x == 0) copy_factors<E<N>::tiled>(factors, w, t, l, b, &b_full);
-        else if (E<N>::inputs && team < TEAMS && threadIdx.x / 32 == 1 + team % 3)
-            copy_inputs<E<N>::tiled>(inputs, w, t, l.tiles, E<N>::inputs, w.strip + team % l.across * 2 * N,
-                                     team / l.across * ROWS, 2 * N);
+        int team = threadIdx.x % 32; /* lane i of copying warp 1 + i % 3 serves team i */
+        if (warp == 0) {
+            if (elected()) copy_factors<E<N>::tiled>(factors, w, t, l, b, &b_full);
+        } else if (E<N>::inputs && team < TEAMS && warp == 1 + team % 3)
+            copy_inputs<E<N>::tiled>(inputs_of_team(team), w, t, l.tiles, E<N>::inputs,
+                                     w.strip + team % l.across * 2 * N, team / l.across * ROWS, 2 * N);
     } else {
         if constexpr (TEAMS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         else asm volatile("setmaxnreg.inc.sync.aligned.u32 112;");
         if (l.stays) barrier_wait(&b_full, 0);
-        int shift = team % l.across * 2 * N;
+        int team = warp / 4 - 1, shift = team % l.across * 2 * N;
         const char *b_mine = (l.stays ? b : stages + stage_rows(w) * DEPTH * 2) + shift * DEPTH * 2;
-        work<TEAMS, E, N, DW>(factors, inputs, w, t, j, l, team, b_mine, column + shift,
+        work<TEAMS, E, N, DW>(factors, inputs_of_team(team), w, t, j, l, team, b_mine, column + shift,
                               results + team * l.places * l.place_bytes, cell);
     }
 }

@@ -8,6 +8,23 @@
 
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
+/* This thread's warp in its block, in a way that tells the compiler that it is one for all lanes: what follows from it
+ * stays in uniform registers, and who branches by it stays together. */
+__device__ __forceinline__ int warp_number() { return __shfl_sync(~0u, (int)threadIdx.x / 32, 0); }
+
+/* True in one lane of a warp whose lanes are all here, the same one each time. */
+__device__ __forceinline__ bool elected()
+{
+    int yes;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "elect.sync _|p, 0xffffffff;\n"
+                 "selp.b32 %0, 1, 0, p;\n"
+                 "}\n"
+                 : "=r"(yes));
+    return yes;
+}
+
 __device__ __forceinline__ void barrier_init(uint64_t *b, int count)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count));

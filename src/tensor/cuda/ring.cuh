@@ -46,14 +46,14 @@ __device__ __forceinline__ void multiply_stages(float (&c)[N], ring &r, int dept
         wgmma_commit();
         if (s > 0) {
             wgmma_wait<1>();
-            if (threadIdx.x % 32 == 0) barrier_arrive(&r.empty[before]);
+            if (elected()) barrier_arrive(&r.empty[before]);
         }
         before = r.at;
         r.next();
     }
     wgmma_wait<0>();
     settle(c);
-    if (threadIdx.x % 32 == 0) barrier_arrive(&r.empty[before]);
+    if (elected()) barrier_arrive(&r.empty[before]);
 }
 
 #endif

@@ -82,7 +82,7 @@ __device__ __forceinline__ void multiply_tile(float (&c)[F::sums], team_sums<TEA
         wgmma_commit();
         if (step > 0) {
             wgmma_wait<1>();
-            if (threadIdx.x % 32 == 0) barrier_arrive(&a.empty[before]);
+            if (elected()) barrier_arrive(&a.empty[before]);
         }
         before = a.at;
         a.next();
@@ -90,7 +90,7 @@ __device__ __forceinline__ void multiply_tile(float (&c)[F::sums], team_sums<TEA
     wgmma_wait<0>();
     settle(c);
     dw.settle_all();
-    if (threadIdx.x % 32 == 0) barrier_arrive(&a.empty[before]);
+    if (elected()) barrier_arrive(&a.empty[before]);
 }
 
 /* Sixteen columns of the team's dx, from `from` of its sums on, to columns 16 k of a box. */
@@ -247,7 +247,7 @@ __device__ void work(ring a, ring second, ring place, const char *b, const share
             barrier_arrive(&place.empty[0]);
         }
         multiply_tile<TEAM, F>(c, dw, a, b, second.here());
-        if (threadIdx.x % 32 == 0) barrier_arrive(&second.empty[second.at]);
+        if (elected()) barrier_arrive(&second.empty[second.at]);
         second.next();
         if constexpr (F::reduces) {
             barrier_wait(&place.full[0], place.parity);

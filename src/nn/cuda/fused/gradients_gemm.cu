@@ -105,7 +105,7 @@ __device__ __forceinline__ void publish_made(uint64_t *ready, uint64_t *empty)
 {
     shared_publish();
     __syncwarp();
-    if (threadIdx.x % 32) return;
+    if (!elected()) return;
     barrier_arrive(ready);
     if (empty) barrier_arrive(empty);
 }
@@ -209,16 +209,18 @@ __global__ void __launch_bounds__(THREADS, 1)
     ring second = { second_at, s.second_full, s.second_empty, F::second, r.second, 0, 0 };
     ring place = { results, &s.place_full, &s.place_empty, STAGE, 1, 0, 0 };
     using R = gradient_registers<F>;
-    if (threadIdx.x < 128) {
+    int warp = warp_number();
+    if (warp < 4) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::copies));
-        if (threadIdx.x == 0) copy_rows(x, w, &t.x);
-        else if (threadIdx.x == 32) copy_rows(other, w, &t.other);
-        else if (threadIdx.x == 64) copy_second<F>(second, w, t);
-        else if (threadIdx.x == 96) {
+        if (!elected()) return;
+        if (warp == 0) copy_rows(x, w, &t.x);
+        else if (warp == 1) copy_rows(other, w, &t.other);
+        else if (warp == 2) copy_second<F>(second, w, t);
+        else {
             copy_all_b(b, &s.b_full, &t.b, w, F::b_stage);
             if (F::reduces) copy_place(place, w, &t.x2);
         }
-    } else if (threadIdx.x < 256) {
+    } else if (warp < 8) {
         if constexpr (R::makes < 128) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::makes));
         make_factors<F>(x, other, second, s, w, channels, second_channels, j);
     } else {
@@ -226,7 +228,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         ring a = { x_at, s.x_ready, s.x_empty, STAGE, r.x, 0, 0 };
         ring a2 = { second_at, j.plain ? s.second_full : s.second_ready, s.second_empty, F::second, r.second, 0, 0 };
         barrier_wait(&s.b_full, 0);
-        if (threadIdx.x < 384) work<0, F>(a, a2, place, b, w, &t.out, j, second_channels);
+        if (warp < 12) work<0, F>(a, a2, place, b, w, &t.out, j, second_channels);
         else work<1, F>(a, a2, place, b, w, &t.out, j, second_channels);
     }
 }

@@ -53,7 +53,7 @@ __device__ __forceinline__ void multiply(float (&c)[N], ring &a, ring &b, const 
         wgmma_commit();
         if (s > 0) {
             wgmma_wait<1>();
-            if (threadIdx.x % 32 == 0) give_back(a, before, b, b_before, l);
+            if (elected()) give_back(a, before, b, b_before, l);
         }
         before = a.at, b_before = b.at;
         a.next();
@@ -61,7 +61,7 @@ __device__ __forceinline__ void multiply(float (&c)[N], ring &a, ring &b, const 
     }
     wgmma_wait<0>();
     settle(c);
-    if (threadIdx.x % 32 == 0) give_back(a, before, b, b_before, l);
+    if (elected()) give_back(a, before, b, b_before, l);
 }
 
 /* Where a team's rows of a tile lie: the lane's two rows there are, and where they are sent. */
@@ -95,7 +95,7 @@ __device__ void work(ring a, ring b, const share &w, const CUtensorMap *out_map,
                      const layout &l, int team, const float *pivots, char *results, float *cells)
 {
     float c[N];
-    int warp = threadIdx.x / 32 - 8, below = team / l.across * ROWS, place = 0;
+    int warp = warp_number() - 8, below = team / l.across * ROWS, place = 0;
     int shift = team % l.across * 2 * N;
     float *cell = cells + warp * 4 * N;
     statistics<N> sums;
@@ -204,19 +204,21 @@ __global__ void __launch_bounds__(THREADS, 1)
     ring other = { other_at, s.other_full, s.other_empty, x_bytes, l.other_stages, 0, 0 };
     ring b = { b_at, s.b_full, s.b_empty, b_bytes, B_STAGES, 0, 0 };
     using R = registers<N>;
-    if (threadIdx.x < 128) {
+    int warp = warp_number();
+    if (warp < 4) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::copies));
-        if (threadIdx.x == 0) TILED ? copy_tiles(x, w, l, &t.x) : copy_rows(x, w, &t.x);
-        else if (threadIdx.x == 32 && P::sources == 2)
+        if (!elected()) return;
+        if (warp == 0) TILED ? copy_tiles(x, w, l, &t.x) : copy_rows(x, w, &t.x);
+        else if (warp == 1 && P::sources == 2)
             TILED ? copy_tiles(other, w, l, &t.other) : copy_rows(other, w, &t.other);
-        else if (threadIdx.x == 64) copy_b(b, w, &t.b, l.stays);
-    } else if (threadIdx.x < 256) {
+        else if (warp == 2) copy_b(b, w, &t.b, l.stays);
+    } else if (warp < 8) {
         if constexpr (R::makes < 128) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::makes));
         if (l.across == 1) make<P, 2 * ROWS, TILED>(x, other, w, l, channels, s.ready, t, pooled, writes);
         else make<P, ROWS, TILED>(x, other, w, l, channels, s.ready, t, pooled, writes);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R::multiplies));
-        int team = threadIdx.x / 128 - 2, shift = team % l.across * 2 * N;
+        int team = warp / 4 - 2, shift = team % l.across * 2 * N;
         ring factor = { x_at, s.ready, s.x_empty, x_bytes, l.x_stages, 0, 0 };
         if (l.stays) barrier_wait(&s.b_full[0], 0);
         work<N, STATS, TILED>(factor, b, w, &t.out, j, l, team, pivots + shift, results + team * l.places * BOX, cells);

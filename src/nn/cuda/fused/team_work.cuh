@@ -209,7 +209,7 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
             if constexpr (DW > 0) end_products(dw[box]);
             if (E<N>::inputs) {
                 __syncwarp();
-                if (lane == 0) barrier_arrive(&inputs.empty[inputs.at]);
+                if (elected()) barrier_arrive(&inputs.empty[inputs.at]);
                 inputs.next();
             }
             if (l.places == 2) wait_sent(); /* so the other place is free behind the barrier */
@@ -219,7 +219,7 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
             place = l.places - 1 - place;
         }
         for (int s = 0; s < DW; s++) {
-            if (lane == 0) barrier_arrive(&factors.empty[factors.at]);
+            if (elected()) barrier_arrive(&factors.empty[factors.at]);
             factors.next();
         }
     }

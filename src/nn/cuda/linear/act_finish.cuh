@@ -23,49 +23,58 @@ __device__ __forceinline__ float sigmoid_of(float u)
 /* An activation works on eight numbers at a time. forward: x becomes the activation of x + bias. backward, with the
  * bias as bias_of has prepared it: d is multiplied by the slope, and x becomes the activation.
  *
- * sigmoid_act: x times the sigmoid of v(x). Backward, v's leading factor is applied to x and bias in one
- * instruction. */
-template <class V>
-struct sigmoid_act {
+ * quickgelu_act: x s, with s = 1 / (1 + 2^u) and u = x times `factor`. Backward all of it is said in u: the slope is
+ * s + u s (s - 1) ln 2, the activation u s / factor. */
+struct quickgelu_act {
+    static constexpr float factor = (float)(-1.702 * 1.4426950408889634), ln2 = 0.69314718f;
     static __device__ __forceinline__ void forward(float (&x)[8], const float (&bias)[8])
     {
 #pragma unroll
         for (int e = 0; e < 8; e++) {
             x[e] += bias[e];
-            x[e] *= sigmoid_of(V::u_of_x(x[e]));
+            x[e] *= sigmoid_of(factor * x[e]);
         }
     }
     static __device__ __forceinline__ void bias_of(float (&bias)[8])
     {
 #pragma unroll
-        for (int e = 0; e < 8; e++) bias[e] *= V::factor;
+        for (int e = 0; e < 8; e++) bias[e] *= factor;
     }
     static __device__ __forceinline__ void backward(float (&d)[8], float (&x)[8], const float (&bias)[8])
     {
 #pragma unroll
         for (int e = 0; e < 8; e++) {
-            float z = fmaf(x[e], V::factor, bias[e]), s = sigmoid_of(V::u_of_z(z));
-            d[e] *= fmaf(V::slope(z), fmaf(-s, s, s), s);
-            x[e] = z * s * (1.0f / V::factor);
+            float u = fmaf(x[e], factor, bias[e]), s = sigmoid_of(u), us = u * s;
+            d[e] *= fmaf(us, fmaf(s, ln2, -ln2), s);
+            x[e] = us * (1.0f / factor);
         }
     }
 };
 
-/* u = -v / ln 2, of x and of z, which is x times the factor; slope: x v'(x). */
-struct quickgelu_v {
-    static constexpr float factor = 1.702f;
-    static __device__ __forceinline__ float u_of_x(float x) { return (float)(-1.702 * 1.4426950408889634) * x; }
-    static __device__ __forceinline__ float u_of_z(float z) { return -1.44269504f * z; }
-    static __device__ __forceinline__ float slope(float z) { return z; }
-};
-struct gelu_tanh_v {
-    static constexpr float factor = 1.0f;
-    static __device__ __forceinline__ float u_of_x(float x)
+/* x s, with u a polynomial of x; v: the one whose sigmoid s is. */
+struct gelu_tanh_act {
+    static __device__ __forceinline__ float s_of(float x)
     {
-        return (float)(-1.59576912 * 1.4426950408889634) * fmaf(0.044715f * x * x, x, x);
+        return sigmoid_of((float)(-1.59576912 * 1.4426950408889634) * fmaf(0.044715f * x * x, x, x));
     }
-    static __device__ __forceinline__ float u_of_z(float z) { return u_of_x(z); }
-    static __device__ __forceinline__ float slope(float z) { return 1.59576912f * z * fmaf(0.134145f * z, z, 1.0f); }
+    static __device__ __forceinline__ void forward(float (&x)[8], const float (&bias)[8])
+    {
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            x[e] += bias[e];
+            x[e] *= s_of(x[e]);
+        }
+    }
+    static __device__ __forceinline__ void bias_of(float (&)[8]) {}
+    static __device__ __forceinline__ void backward(float (&d)[8], float (&x)[8], const float (&bias)[8])
+    {
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            float z = x[e] + bias[e], s = s_of(z), slope = 1.59576912f * z * fmaf(0.134145f * z, z, 1.0f); /* z v'(z) */
+            d[e] *= fmaf(slope, fmaf(-s, s, s), s);
+            x[e] = z * s;
+        }
+    }
 };
 
 struct gelu_act {
@@ -152,7 +161,7 @@ __device__ __forceinline__ void take_box(uint4 (&v)[LANE_ROWS], const char *box,
     for (int k = 0; k < LANE_ROWS; k++)
         v[k] = load_shared(shared_address(box + chunk_place(4 * k + lane / 8, lane % 8)));
     __syncwarp();
-    if (lane == 0) barrier_arrive(taken);
+    if (elected()) barrier_arrive(taken);
 }
 
 /* Sums of eight columns over the lanes of other rows: afterwards a lane has those of two columns, 4 b4 + 2 b3 by the
@@ -237,12 +246,12 @@ __device__ __forceinline__ void finish_row(uint4 &d, uint4 &x, const float (&bia
     for (int e = 0; e < 8; e++) sum[e] += f[e];
 }
 
-/* Backward: x is on its way two batches ahead. Rows that do not exist have a gradient of zero, and so no part in the
+/* Backward: x is on its way half a box ahead. Rows that do not exist have a gradient of zero, and so no part in the
  * sums, which are those of both teams' boxes. */
 template <class A, bool AGAIN>
 __device__ void finish_backward(walk w, const act_gemm &g, int strip, const char *box, barriers *s)
 {
-    enum { BATCHES = LANE_ROWS / BATCH, AHEAD = 2 };
+    enum { HALF = LANE_ROWS / 2 };
     int lane = threadIdx.x % 32, parity = 0;
     int64_t step = 4 * g.n;
     const bf16 *x_first = (const bf16 *)g.x;
@@ -250,10 +259,9 @@ __device__ void finish_backward(walk w, const act_gemm &g, int strip, const char
     if (g.partial) clear_sums(g, strip);
     __syncwarp();
     box_place p = place_of(w, g, 0, strip);
-    uint4 bias_here = load_bias(g, p), v[LANE_ROWS], x[BATCHES][BATCH];
+    uint4 bias_here = load_bias(g, p), v[LANE_ROWS], x[2][HALF];
 #pragma unroll
-    for (int k = 0; k < AHEAD * BATCH; k++)
-        x[k / BATCH][k % BATCH] = load_once(x_first + p.at + k * step, x_first, p.there(k));
+    for (int k = 0; k < HALF; k++) x[0][k] = load_once(x_first + p.at + k * step, x_first, p.there(k));
 #pragma unroll 1
     for (int team = 0; w.left; team ^= 1) {
         float bias[8];
@@ -262,27 +270,31 @@ __device__ void finish_backward(walk w, const act_gemm &g, int strip, const char
         A::bias_of(bias);
         if (team == 1) w.next();
         box_place next = place_of(w, g, team ^ 1, strip);
-        const bf16 *x_at = x_first + p.at + AHEAD * BATCH * step;
-        bf16 *y_at = (bf16 *)g.y + p.at, *again_at = (bf16 *)g.recomputed + p.at;
         take_box(v, box, &s->filled[team][strip], &s->taken[team][strip], parity);
 #pragma unroll
-        for (int b = 0; b < BATCHES; b++) {
-            int then = (b + AHEAD) % BATCHES;
-            finish_row<A>(v[b * BATCH], x[b][0], bias, sum);
-            barrier_wait(&s->never, 1);
-            if (then == 0) x_at = x_first + next.at;
-#pragma unroll
-            for (int k = 0; k < BATCH; k++, x_at += step)
-                x[then][k] = load_once(x_at, x_first, (then < AHEAD ? next : p).there(then * BATCH + k));
-            if (b == 1 && team == 1 && g.partial) before = *reinterpret_cast<float2 *>(partial + p.column);
-            if (b == BATCHES - 1) bias_here = load_bias(g, next);
+        for (int half = 0; half < 2; half++) {
+            const box_place &then = half ? next : p;
+            const bf16 *x_at = x_first + then.at + (1 - half) * HALF * step;
+            bf16 *y_at = (bf16 *)g.y + p.at + half * HALF * step,
+                 *again_at = (bf16 *)g.recomputed + p.at + half * HALF * step;
+            finish_row<A>(v[half * HALF], x[half][0], bias, sum);
+            store_if(y_at, v[half * HALF], p.there(half * HALF));
+            if constexpr (AGAIN) store_if(again_at, x[half][0], p.there(half * HALF));
             barrier_wait(&s->never, 1);
 #pragma unroll
-            for (int k = 1; k < BATCH; k++) finish_row<A>(v[b * BATCH + k], x[b][k], bias, sum);
+            for (int k = 0; k < HALF; k++, x_at += step)
+                x[1 - half][k] = load_once(x_at, x_first, then.there((1 - half) * HALF + k));
+            if (half == 0) {
+                bias_here = load_bias(g, next);
+                if (team == 1 && g.partial) before = *reinterpret_cast<float2 *>(partial + p.column);
+            }
+            barrier_wait(&s->never, 1);
 #pragma unroll
-            for (int k = 0; k < BATCH; k++, y_at += step, again_at += step) {
-                store_if(y_at, v[b * BATCH + k], p.there(b * BATCH + k));
-                if constexpr (AGAIN) store_if(again_at, x[b][k], p.there(b * BATCH + k));
+            for (int k = 1; k < HALF; k++) {
+                y_at += step, again_at += step;
+                finish_row<A>(v[half * HALF + k], x[half][k], bias, sum);
+                store_if(y_at, v[half * HALF + k], p.there(half * HALF + k));
+                if constexpr (AGAIN) store_if(again_at, x[half][k], p.there(half * HALF + k));
             }
         }
         if (team == 1) {

@@ -29,13 +29,13 @@ __global__ void __launch_bounds__(THREADS, 1)
     __shared__ barriers s;
     char *stages = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *boxes = stages + STAGES * STAGE_BYTES;
     walk w = walk_of(g);
-    int warp = threadIdx.x / 32;
+    int warp = warp_number();
     if (threadIdx.x == 0) s.make();
     __syncthreads();
     if (warp < TEAMS * 4) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 160;");
         ring r = { stages, s.full, s.empty, STAGE_BYTES, STAGES, 0, 0 };
-        work<BACKWARD>(r, w, &t, (int)g.k / DEPTH, warp / 4, boxes, &s);
+        work<BACKWARD>(r, w, &t, (int)g.k / DEPTH, warp, boxes, &s);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 184;"); /* what the teams gave away */
         int strip = warp - TEAMS * 4;
@@ -87,8 +87,8 @@ int act_gemm_run(void *stream, const act_gemm *g, int sms)
     cudaStream_t s = (cudaStream_t)stream;
     switch (g->act) {
     case OP_ACT_GELU: return launch_way<gelu_act>(s, g, sms);
-    case OP_ACT_GELU_TANH: return launch_way<sigmoid_act<gelu_tanh_v>>(s, g, sms);
-    default: return launch_way<sigmoid_act<quickgelu_v>>(s, g, sms);
+    case OP_ACT_GELU_TANH: return launch_way<gelu_tanh_act>(s, g, sms);
+    default: return launch_way<quickgelu_act>(s, g, sms);
     }
 }
 

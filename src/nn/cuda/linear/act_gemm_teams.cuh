@@ -105,7 +105,7 @@ template <bool BACKWARD>
 __device__ __forceinline__ void give_back(const ring &r, int at, int parity, bool feeds, feeder<BACKWARD> &f,
                                           const maps *t)
 {
-    if (threadIdx.x % 32 == 0) {
+    if (elected()) {
         barrier_arrive(&r.empty[at]);
         if (feeds) f.refill(r, at, parity, t);
     }
@@ -160,18 +160,19 @@ __device__ __forceinline__ void hand_over(const float (&c)[128], char *boxes, ui
             stmatrix(shared_address(boxes + strip * BOX + matrix_row(k)), v[0], v[1], v[2], v[3]);
         }
         __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(&filled[strip]);
+        if (elected()) barrier_arrive(&filled[strip]);
     }
 }
 
 /* A team's life. */
 template <bool BACKWARD>
-__device__ void work(ring r, walk w, const maps *t, int depth, int team, char *boxes, barriers *s)
+__device__ void work(ring r, walk w, const maps *t, int depth, int warp, char *boxes, barriers *s)
 {
     float c[128];
     feeder<BACKWARD> f = { w, depth, 0 };
-    bool feeds = threadIdx.x / 32 == 4;
-    if (feeds && threadIdx.x % 32 == 0)
+    int team = warp / 4;
+    bool feeds = warp == 4;
+    if (feeds && elected())
         for (int at = 0; at < STAGES && f.w.left; at++) f.fill(r, at, t);
     __syncwarp();
     if (team == 1) wait_for_start();

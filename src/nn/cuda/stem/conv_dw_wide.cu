@@ -122,7 +122,7 @@ __device__ void add_tiles(ring r, const dw_wide_job &j, const dw_place &p)
         sums.template add<STEPS>(j.t, shared_address(r.here()));
         if (before >= 0) {
             wgmma_wait<1>();
-            if (threadIdx.x % 32 == 0) barrier_arrive(&r.empty[before]);
+            if (elected()) barrier_arrive(&r.empty[before]);
         }
         before = r.at;
         r.next();
@@ -177,12 +177,13 @@ __global__ void __launch_bounds__(ALL_THREADS, 1)
     clear_stages(stages, j.t);
     __syncthreads();
     ring r = { stages, full, empty, j.t.stage_bytes, j.t.stages, 0, 0 };
-    if (threadIdx.x < 128) {
+    int warp = warp_number();
+    if (warp < 4) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-        if (threadIdx.x == 0) copy_tiles<WIDE, EXTRA>(r, j, &x_map, &dy_map, p);
+        if (warp == 0 && elected()) copy_tiles<WIDE, EXTRA>(r, j, &x_map, &dy_map, p);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-        if (threadIdx.x < 256) add_tiles<0, WIDE, STEPS, EXTRA>(r, j, p);
+        if (warp < 8) add_tiles<0, WIDE, STEPS, EXTRA>(r, j, p);
         else add_tiles<1, WIDE, STEPS, EXTRA>(r, j, p);
     }
 }

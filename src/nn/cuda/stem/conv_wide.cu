@@ -65,7 +65,7 @@ __device__ __forceinline__ void multiply_lines(float (&acc)[2][WIDE / 2], ring &
                                                int offset)
 {
     int w_before = -1, x_before = -1;
-    bool leader = threadIdx.x % 32 == 0;
+    bool leader = elected();
 #pragma unroll
     for (int m = 0; m < COUNT; m++) settle(acc[m]);
     for (int chunk = 0; chunk < j.chunks; chunk++) {
@@ -152,7 +152,7 @@ template <int TURNED, class SUMS>
 __device__ void work_lines(ring x, ring w, const wide_job &j, unit_range u, int part, int strip, char *places)
 {
     float acc[2][WIDE / 2];
-    int warp = (int)threadIdx.x / 32 - 4, team = warp / 4, lane = threadIdx.x % 32;
+    int warp = warp_number() - 4, team = warp / 4, lane = threadIdx.x % 32;
     char *place = places + warp * 16 * OUT_LINE;
     SUMS sums(j.pivot + strip, lane < OUT_LANES ? lane : 0);
     for (int first = u.begin; first < u.end; first += 2) {
@@ -220,10 +220,12 @@ __global__ void __launch_bounds__(ALL_THREADS, 1)
     __syncthreads();
     ring x = { x_at, x_full, x_empty, 2 * j.box, X_STAGES, 0, 0 },
          w = { w_at, w_full, w_empty, W_STAGE, j.w_stages, 0, 0 };
-    if (threadIdx.x < 128) {
+    int warp = warp_number();
+    if (warp < 4) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-        if (threadIdx.x == 0) copy_lines(x, j, u, &x_map);
-        else if (threadIdx.x == 32) copy_weights<TURNED>(w, j, u, &w_map, strip);
+        if (!elected()) return;
+        if (warp == 0) copy_lines(x, j, u, &x_map);
+        else if (warp == 1) copy_weights<TURNED>(w, j, u, &w_map, strip);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
         work_lines<TURNED, SUMS>(x, w, j, u, part, strip, places);
