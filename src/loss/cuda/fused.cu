@@ -236,7 +236,7 @@ __global__ void __launch_bounds__(THREADS, 1) scores(const __grid_constant__ map
 {
     extern __shared__ char memory[];
     __shared__ uint64_t full[STAGES], empty[STAGES];
-    ring r = { (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), full, empty, STAGE_BYTES, STAGES, 0, 0 };
+    ring r = { shared_begin(memory), full, empty, STAGE_BYTES, STAGES, 0, 0 };
     int row_tiles = (j.m + ROWS - 1) / ROWS, tiles = row_tiles * ((j.n + COLUMNS - 1) / COLUMNS);
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) {

@@ -108,7 +108,7 @@ template <int KT>
 __device__ __forceinline__ head head_of(char *memory)
 {
     enum { R = KT * WIDTH };
-    char *k = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *ds = k + 4 * R * ROW;
+    char *k = shared_begin(memory), *ds = k + 4 * R * ROW;
     float *lse = (float *)(ds + (KT > 1 ? 2 : 1) * KT * TILE);
     return { k, k + R * ROW, k + 2 * R * ROW, k + 3 * R * ROW, ds, lse, lse + R };
 }

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
         b_full;
     __shared__ __align__(16) float column[TEAMS * 2 * N];
     __shared__ float cell[TEAMS * 4 * 2 * 2 * N];
-    char *b = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *slots = b + l.b_bytes;
+    char *b = shared_begin(memory), *slots = b + l.b_bytes;
     char *results = slots + TEAMS * l.slots * l.slot_bytes, *stages = results + TEAMS * l.places * l.place_bytes;
     share w = share_of<TEAMS, N>(j, l);
     for (int i = threadIdx.x; i < w.width; i += blockDim.x)

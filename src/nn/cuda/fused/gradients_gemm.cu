@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     extern __shared__ char memory[];
     __shared__ gradient_barriers s;
     share w = gradient_share<F>(j);
-    char *b = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *x_at = b + F::steps * F::b_stage,
+    char *b = shared_begin(memory), *x_at = b + F::steps * F::b_stage,
          *other_at = x_at + r.x * STAGE, *second_at = other_at + r.other * STAGE,
          *results = second_at + r.second * F::second;
     float *channels = (float *)(results + TEAMS * BOX),

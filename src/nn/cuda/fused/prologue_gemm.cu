@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     __shared__ barriers s;
     share w = share_of<N>(j, l);
     int b_bytes = w.width * ROW, x_bytes = w.height * ROW, channels_count = w.depth * DEPTH;
-    char *b_at = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023);
+    char *b_at = shared_begin(memory);
     char *x_at = b_at + l.b_stages * b_bytes, *other_at = x_at + l.x_stages * x_bytes;
     char *results = other_at + l.other_stages * x_bytes, *pooled = results + TEAMS * l.places * BOX;
     float *channels = (float *)(pooled + (TILED ? POOLED_PLACES * x_bytes / 4 : 0)),

@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 {
     extern __shared__ char memory[];
     __shared__ barriers s;
-    char *stages = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *boxes = stages + STAGES * STAGE_BYTES;
+    char *stages = shared_begin(memory), *boxes = stages + STAGES * STAGE_BYTES;
     walk w = walk_of(g);
     int warp = warp_number();
     if (threadIdx.x == 0) s.make();

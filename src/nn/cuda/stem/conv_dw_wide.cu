@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(ALL_THREADS, 1)
 {
     extern __shared__ char raw[];
     __shared__ uint64_t full[MAX_STAGES], empty[MAX_STAGES];
-    char *stages = smem_begin(raw);
+    char *stages = shared_begin(raw);
     dw_place p = place_of_block(j, WIDE);
     if (threadIdx.x == 0) {
         for (int s = 0; s < j.t.stages; s++) barrier_init(&full[s], 1), barrier_init(&empty[s], WORKERS / 32);

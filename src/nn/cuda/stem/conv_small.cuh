@@ -117,13 +117,6 @@ static inline pixels pixels_of(const small_call *c)
     return p;
 }
 
-/* The shared memory of a block begins at a multiple of what the swizzle repeats by. */
-__device__ __forceinline__ char *smem_begin(char *raw)
-{
-    unsigned at = shared_address(raw);
-    return raw + ((at + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN - at);
-}
-
 /* How many blocks of a kernel with this much shared memory fit on a multiprocessor. */
 template <typename F>
 static cudaError_t kernel_ready(F *kernel, int threads, size_t smem, int *blocks_per_sm)

@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     extern __shared__ char raw[];
     __shared__ uint64_t full[S::STAGES];
     __shared__ __align__(16) float affine[S::NORM ? AFFINE_BWD * S::NORM_CHANNELS : 1];
-    char *stages = smem_begin(raw);
+    char *stages = shared_begin(raw);
     int share = blockIdx.x % S::SHARES, begin = blockIdx.x / S::SHARES, step = gridDim.x / S::SHARES;
     auto bring = [&](int stage, int tile) {
         if (tile >= j.tiles.count) return;

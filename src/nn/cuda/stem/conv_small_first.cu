@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
 {
     extern __shared__ char raw[];
     __shared__ uint64_t full[S::STAGES];
-    char *stages = smem_begin(raw);
+    char *stages = shared_begin(raw);
     auto bring = [&](int stage, int tile) {
         if (tile >= j.tiles.count) return;
         barrier_expect(&full[stage], S::input::FULL);

@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     extern __shared__ char raw[];
     __shared__ uint64_t full[S::STAGES];
     __shared__ __align__(16) float affine[APPLY::WITH ? AFFINE * S::CIN : 1];
-    char *smem = smem_begin(raw);
+    char *smem = shared_begin(raw);
     unsigned w = shared_address(smem + S::W), out = shared_address(smem + S::OUT) + threadIdx.x / 32 * S::output::BYTES;
     /* item: a plane of one of this block's tiles */
     auto bring = [&](int item) {

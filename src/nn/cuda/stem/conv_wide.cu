@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(ALL_THREADS, 1)
 {
     extern __shared__ char raw[];
     __shared__ uint64_t x_full[X_STAGES], x_empty[X_STAGES], w_full[MAX_W_STAGES], w_empty[MAX_W_STAGES];
-    char *w_at = smem_begin(raw), *x_at = w_at + j.w_stages * W_STAGE, *places = x_at + X_STAGES * 2 * j.box;
+    char *w_at = shared_begin(raw), *x_at = w_at + j.w_stages * W_STAGE, *places = x_at + X_STAGES * 2 * j.box;
     int strip = (int)blockIdx.x % j.strips * WIDE, part = (int)blockIdx.x / j.strips, parts = (int)gridDim.x / j.strips;
     unit_range u = { (int)((int64_t)j.units * part / parts), (int)((int64_t)j.units * (part + 1) / parts) };
     if (threadIdx.x == 0) {
