@@ -1,6 +1,7 @@
 /* Shared pieces of the towers. */
 #include "model/build.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -167,6 +168,29 @@ typedef struct one_query {
     int64_t heads, tokens;
 } one_query;
 
+/* Whether attention of one query goes without keys and values (docs/explanation/attention-pool.md). Adapters add to
+ * keys and values; and the CPU's inference has GEMMs for whole weights only whose rows do not depend on the batch, in
+ * 8 bits, too. */
+static bool folds_keys(const build *b, const char *weight)
+{
+    int row = params_find(b->p, weight);
+    bool adapted = row >= 0 && b->p->row[row].adapter >= 0;
+    return !adapted && (b->o->train || b->p->dev->backend == BACKEND_CUDA);
+}
+
+/* Scores and weighted sums of the tokens themselves: heads of q through the keys' weights, the sums through the
+ * values'. The key bias cancels in the softmax; its gradient is 0, which nobody writes. */
+static value_id attend_folded(build *b, value_id q, const char *w, const char *c, const one_query *o)
+{
+    int64_t C = tensor_cols(&b->g->value[o->x].t);
+    op_attr scaled = { .heads = o->heads, .scale = 1.0f / sqrtf((float)(C / o->heads)) },
+            plain = { .heads = o->heads, .scale = 1.0f }, tokens = { .tokens = o->tokens };
+    value_id u = graph_op(b->g, OP_HEADS_PROJECT, scaled, 2, (value_id[]){ q, build_param_rows(b, C, C, "%s", w) });
+    value_id s = graph_op(b->g, OP_POOL_ATTENTION, tokens, 4, (value_id[]){ o->x, u, o->seen, o->start });
+    return graph_op(b->g, OP_HEADS_COLLECT, plain, 3,
+                    (value_id[]){ s, build_param_rows(b, 2 * C, C, "%s", w), build_param_rows(b, 2 * C, C, "%s", c) });
+}
+
 /* Queries from `query`, keys and values from all tokens; before the output projection. The adapters' A is read once:
  * the query's part of A x is a row of that of all tokens. */
 static value_id attend_one(build *b, const char *prefix, const one_query *o)
@@ -177,8 +201,9 @@ static value_id attend_one(build *b, const char *prefix, const one_query *o)
     char w[160], c[160];
     snprintf(w, sizeof w, "%s.attn.in_proj_weight", prefix);
     snprintf(c, sizeof c, "%s.attn.in_proj_bias", prefix);
-    value_id u = o->of_x ? adapter_in(b, o->x, w) : NO_VALUE;
     value_id q = block_linear(b, o->query, build_param_rows(b, 0, C, "%s", w), build_param_rows(b, 0, C, "%s", c));
+    if (folds_keys(b, w)) return attend_folded(b, q, w, c, o);
+    value_id u = o->of_x ? adapter_in(b, o->x, w) : NO_VALUE;
     value_id kv = block_linear(b, o->x, build_param_rows(b, C, 2 * C, "%s", w), build_param_rows(b, C, 2 * C, "%s", c));
     if (u != NO_VALUE) q = adapter_out(b, q, take(b, u, o->index), w, 0, C);
     kv = adapter_out(b, kv, u, w, C, 2 * C);
