@@ -79,14 +79,6 @@ cloob_status conv_plain(const op_env *env, const op_args *a, const tensor *x, co
 cloob_status conv_dx_plain(const op_env *env, const op_args *a, const tensor *dx, const tensor *w, const tensor *dy);
 cloob_status conv_dw_plain(const op_env *env, const op_args *a, const tensor *x, const tensor *dw, const tensor *dy);
 
-/* Softmax pieces of the attention pool. p (rows, T) F32 in place; half: (rows, ld) copy in the compute type,
- * columns from T on are 0. */
-cloob_status pool_softmax(const op_env *env, float *p, void *half, cloob_dtype dtype, int64_t rows, int64_t T,
-                          int64_t ld);
-/* dz = p (dp - sum p dp) and p itself, both in the compute type with ld columns. */
-cloob_status pool_softmax_bwd(const op_env *env, void *dz, void *half, cloob_dtype dtype, const float *p,
-                              const float *dp, int64_t rows, int64_t T, int64_t ld);
-
 /* Attention without tensor cores, for any width and F32. */
 cloob_status attention_plain(const op_env *env, const op_args *a);
 cloob_status attention_bwd_plain(const op_env *env, const op_args *a);
