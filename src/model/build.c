@@ -240,7 +240,7 @@ static value_id attend_one(build *b, const char *prefix, const one_query *o)
     return graph_op(b->g, OP_ATTENTION_ONE, attr, 4, (value_id[]){ q, kv, o->seen, o->start });
 }
 
-/* The last block for one token: keys and values of all tokens, the query of one. */
+/* The last block for one token: attention of its query over all tokens. */
 static value_id last_block(build *b, value_id x, const char *prefix, const build_sequences *s)
 {
     /* a packed sequence ends with its token; without a mask the query sees all */

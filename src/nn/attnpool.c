@@ -25,12 +25,13 @@ int grad_heads_project(const op_attr *attr, unsigned inputs, op_step *s)
 
 cloob_status shape_heads_collect(cloob_ctx *ctx, op_args *a)
 {
-    const tensor *s = &a->in[0], *w = &a->in[1];
+    const tensor *s = &a->in[0], *w = &a->in[1], *bias = &a->in[2];
     CLOOB_TRY(rule_dims(ctx, OP_HEADS_COLLECT, a, 0, 3));
     CLOOB_TRY(rule_dims(ctx, OP_HEADS_COLLECT, a, 1, 2));
     if (s->dim[1] != a->attr.heads || s->dim[2] != w->dim[1] || w->dim[0] % a->attr.heads || s->dtype != w->dtype)
         return op_refuse(ctx, OP_HEADS_COLLECT, "sizes do not fit");
-    CLOOB_TRY(rule_vector(ctx, OP_HEADS_COLLECT, a, 2, w->dim[0]));
+    bool compute = op_has(bias) && bias->dtype == s->dtype && bias->ndim == 1 && bias->dim[0] == w->dim[0];
+    if (!compute) CLOOB_TRY(rule_vector(ctx, OP_HEADS_COLLECT, a, 2, w->dim[0]));
     RULE_OUT(a, 0, s->dtype, s->dim[0], w->dim[0]);
     return CLOOB_OK;
 }

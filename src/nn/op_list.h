@@ -123,7 +123,8 @@ OP(ATTENTION_ONE_BWD, "attention_one_bwd", shape_like_two, NULL)
 OP(HEADS_PROJECT, "heads_project", shape_heads_project, grad_heads_project)
 /* a (N,He), w (He,C) -> u (N,H,C) {heads, scale}: u[n,h] = scale sum_e a[n,he] w[he]; He = H e */
 OP(HEADS_COLLECT, "heads_collect", shape_heads_collect, grad_heads_collect)
-/* s (N,H,C), w (He,C), [bias (He) F32] -> o (N,He) {heads, scale}: o[n,he] = scale s[n,h].w[he] + bias[he] */
+/* s (N,H,C), w (He,C), [bias (He) F32, on a GPU also of s's type] -> o (N,He) {heads, scale}: o[n,he] = scale
+ * s[n,h].w[he] + bias[he] */
 OP(HEADS_DW, "heads_dw", shape_heads_dw, NULL)
 /* a (N,He), u (N,H,C), w (for its shape) -> dw (He,C) F32, [dbias (He) F32] {heads, scale}: dw[he] = scale sum_n
  * a[n,he] u[n,h], dbias = sum_n a[n,he] */

@@ -185,7 +185,12 @@ cloob_status heads_project_bf16(const op_env *env, const op_args *a)
     return CLOOB_OK;
 }
 
-cloob_status heads_collect_prepare(const op_env *env, op_args *a) { return heads_plan(env, a, collect_call); }
+cloob_status heads_collect_prepare(const op_env *env, op_args *a)
+{
+    if (op_has(&a->in[2]) && a->in[2].dtype == CLOOB_BF16)
+        return op_refuse(env->ctx, OP_HEADS_COLLECT, "on the CPU the bias is F32");
+    return heads_plan(env, a, collect_call);
+}
 
 cloob_status heads_collect_bf16(const op_env *env, const op_args *a)
 {

@@ -96,7 +96,7 @@ cloob_status heads_collect_cuda(const op_env *env, const op_args *a)
     CLOOB_TRY(gemm_run(env->ctx, env->dev, s->plan, env->stream, o->data, a->in[0].data, a->in[1].data, NULL, NULL,
                        a->scratch));
     if (!bias->data) return CLOOB_OK;
-    return bias_res_relu_cuda(env, "heads_collect", o->data, o->dtype, bias->data, NULL, false, o->dim[0], o->dim[1]);
+    return bias_res_relu_cuda(env, "heads_collect", o->data, o->dtype, bias, NULL, false, o->dim[0], o->dim[1]);
 }
 
 cloob_status heads_dw_prepare_cuda(const op_env *env, op_args *a)
@@ -213,7 +213,8 @@ static cloob_status pool_plan(const op_env *env, op_args *a, const tensor *t, co
     op_sequences q = op_sequences_of(&a->attr, t, start);
     int64_t C = tensor_cols(t), H = u->dim[1], ld = (q.T + 7) / 8 * 8;
     s->N = q.N, s->T = q.T, s->H = H, s->ld = ld;
-    s->warps = pool_kernel_warps(env->dev, backward ? POOL_BACKWARD_WARPS : POOL_FORWARD_WARPS, t->dtype, q.T, C, H);
+    s->warps =
+        pool_kernel_warps(env->dev, backward ? POOL_BACKWARD_WARPS : POOL_FORWARD_WARPS, t->dtype, q.N, q.T, C, H);
     if (s->warps) return CLOOB_OK;
     size_t work = 0;
     if (!op_has(start)) {

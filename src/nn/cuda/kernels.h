@@ -54,8 +54,8 @@ cloob_status convert_cuda(const op_env *env, const char *op, void *to, cloob_dty
 /* to (rows, to_cols) = from (rows, from_cols), cut or filled with 0, with a change of type. */
 cloob_status repad_cuda(const op_env *env, const char *op, void *to, cloob_dtype to_type, int64_t to_cols,
                         const void *from, cloob_dtype from_type, int64_t from_cols, int64_t rows);
-/* y (R, C) = relu?(y + bias? + res?), in place. */
-cloob_status bias_res_relu_cuda(const op_env *env, const char *op, void *y, cloob_dtype dtype, const float *bias,
+/* y (R, C) = relu?(y + bias? + res?), in place; the bias, which may be absent, is F32 or BF16. */
+cloob_status bias_res_relu_cuda(const op_env *env, const char *op, void *y, cloob_dtype dtype, const tensor *bias,
                                 const void *res, bool relu, int64_t R, int64_t C);
 
 /* The ends of bn_stats and bn_bwd_reduce: partial sums (parts, 2, C) become results, over all ranks. pivot: what was

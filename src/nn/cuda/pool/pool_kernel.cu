@@ -371,13 +371,16 @@ extern "C" bool pool_kernel_fits(const device *d, int warps, cloob_dtype dtype, 
     return rooms_bytes(sizes_of(T, C, H, nullptr, nullptr), warps, head_tiles(H)) <= (size_t)s->smem_bytes;
 }
 
-extern "C" int pool_kernel_warps(const device *d, int most, cloob_dtype dtype, int64_t T, int64_t C, int64_t H)
+extern "C" int pool_kernel_warps(const device *d, int wanted, cloob_dtype dtype, int64_t N, int64_t T, int64_t C,
+                                 int64_t H)
 {
+    const int64_t full = 16 * (int64_t)((const cuda_state *)d->state)->sms; /* warps that the chip holds */
     int64_t pairs = (C + 2 * CHANNELS - 1) / (2 * CHANNELS);
-    for (int warps = most; warps >= 4; warps /= 2) {
+    for (int warps = N * wanted < full ? 16 : wanted; warps >= 4; warps /= 2) {
         int64_t turns = (pairs + warps - 1) / warps;
-        bool idle = warps > 4 && 4 * turns * warps > 5 * pairs; /* more than a fifth of the warps' turns */
-        if (!idle && pool_kernel_fits(d, warps, dtype, T, C, H)) return warps;
+        bool idle = 4 * turns * warps > 5 * pairs; /* a fifth of the warps' turns, or more */
+        if (warps > 4 && idle && N * warps / 2 >= full) continue;
+        if (pool_kernel_fits(d, warps, dtype, T, C, H)) return warps;
     }
     return 0;
 }
