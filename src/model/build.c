@@ -178,8 +178,8 @@ typedef struct one_query {
     int64_t heads, tokens;
 } one_query;
 
-/* Whether attention of one query goes without keys and values (docs/explanation/attention-pool.md). Inference on the CPU
- * has GEMMs for whole weights only whose rows do not depend on the batch, in 8 bits, too. */
+/* Whether attention of one query goes without keys and values (docs/explanation/attention-pool.md). Not in inference on
+ * the CPU: rows that do not depend on the batch, and weights in 8 bits, are there for linear layers alone. */
 static bool folds_keys(const build *b) { return b->o->train || b->p->dev->backend == BACKEND_CUDA; }
 
 /* Heads of q through the keys' weights: (B, H, C). The key bias cancels in the softmax; its gradient is 0, which nobody

@@ -1,6 +1,6 @@
-/* Rules of the attention pool's parts, and of a transformer's last block. Only one token's query is needed, the key bias
- * cancels in the softmax, and the value projection commutes with the weighted mean; so keys and values are never formed
- * (docs/explanation/attention-pool.md). */
+/* Rules of the attention pool's parts, and of a transformer's last block. Only one token's query is needed, the key
+ * bias cancels in the softmax, and the value projection commutes with the weighted mean; so keys and values are never
+ * formed (docs/explanation/attention-pool.md). */
 #include "nn/rules.h"
 
 cloob_status shape_heads_project(cloob_ctx *ctx, op_args *a)

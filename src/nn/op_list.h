@@ -130,7 +130,8 @@ OP(HEADS_DW, "heads_dw", shape_heads_dw, NULL)
  * a[n,he] u[n,h], dbias = sum_n a[n,he] */
 OP(POOL_ATTENTION, "pool_attention", shape_pool_attention, grad_pool_attention)
 /* t (N,T,C), u (N,H,C), [index (N) I32] -> s (N,H,C), p' (N,H,T) F32: p = softmax over tokens 0..index[n], all of them
- * without index, of u.t, 0 for the others; s = sum p t. Packed: t (R,C), no index, start (N+1) I32, T = tokens {tokens} */
+ * without index, of u.t, 0 for the others; s = sum p t. Packed: t (R,C), no index, start (N+1) I32, and T is `tokens`
+ * {tokens} */
 OP(POOL_ATTENTION_BWD, "pool_attention_bwd", shape_like_two, NULL)
 /* ds, t, u, p, [index], [start] -> dt, du {tokens} */
 

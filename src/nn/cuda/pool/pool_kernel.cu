@@ -1,5 +1,5 @@
-/* A block works on one image or text. First its scores (H, T) over all channels, a warp taking every W-th pair of runs of
- * 32 of them; the warps' sums are added in order. Then the softmax, or its backward rule. Then the results over all
+/* A block works on one image or text. First its scores (H, T) over all channels, a warp taking every W-th pair of runs
+ * of 32 of them; the warps' sums are added in order. Then the softmax, or its backward rule. Then the results over all
  * channels, a warp again taking every W-th pair: t is read a second time, from the L2 cache where that still has it.
  * Tokens that the query does not see are not read.
  *
@@ -117,7 +117,8 @@ static __device__ __forceinline__ void score_part(float *out, const bf16 *a, con
         for (int i = 0; i < 2 * M; i++) left[i] = load16(a + c + heads.offset(h0 + i * 8));
 #pragma unroll
         for (int i = 0; i < TOKENS / 8; i++)
-            if (M > 1 || i < tiles) right[i] = load16(b + c + tokens.offset(t0 + i * 8));
+            if (M > 1 || i < tiles) /* beside two tiles of heads, conditions cost registers that are not there */
+                right[i] = load16(b + c + tokens.offset(t0 + i * 8));
         unsigned low[M][4], high[M][4];
 #pragma unroll
         for (int m = 0; m < M; m++) {

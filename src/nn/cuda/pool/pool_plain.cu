@@ -1,5 +1,5 @@
-/* The attention pool where pool_kernel.cu does not take it: the softmax between its GEMMs, a warp per row, and, for packed
- * sequences, which no batched GEMM reads, plain kernels in their place. Sums have one order. */
+/* The attention pool where pool_kernel.cu does not take it: the softmax between its GEMMs, a warp per row; and, for
+ * packed sequences, which no batched GEMM reads, plain kernels in their place. Sums have one order. */
 #include "nn/cuda/common.cuh"
 #include "nn/cuda/pool/pool_kernel.h"
 
