@@ -2,7 +2,7 @@
  * transformers: time, rate, and the floor (the larger of bytes over copy bandwidth and operations over the
  * rate of a large product, both measured first). Weighted by how often a step calls each.
  *
- *     bench_ops [conv] [bn] [text] [vit] [attention] [pool] [adamw] [log FILE]
+ *     bench_ops [conv] [bn] [text] [vit] [attention] [pool] [last] [adamw] [log FILE]
  */
 #include <math.h>
 #include <stdio.h>
@@ -266,10 +266,7 @@ static void text(void)
     tower("text tower", 12, N, 77, 512, true);
     bench("text ends", "512 x 77", 1, OP_EMBED, (op_args){ .in = { tokens, table, pos }, .attr = at }, 0, 1);
     bench("text ends", "512 x 77", 1, OP_EMBED_BWD, (op_args){ .in = { y, tokens, table, pos }, .attr = at }, 0, 3);
-    tensor q = B(N, 512), kv = B(N, 77, 1024);
-    bench("text ends", "512 x 77", 1, OP_ATTENTION_ONE, (op_args){ .in = { q, kv, index }, .attr = at }, 0, 3);
-    bench("text ends", "512 x 77", 1, OP_ATTENTION_ONE_BWD,
-          (op_args){ .in = { q, q, kv, index, q, F(N, 8) }, .attr = at }, 0, 3);
+    tensor q = B(N, 512);
     bench("text ends", "512 x 77", 1, OP_TAKE_ROWS_BWD, (op_args){ .in = { q, index, y, y }, .attr = at }, 0, 1);
 }
 
@@ -327,13 +324,40 @@ static void pool_by_warps(tensor t, tensor u, tensor p)
     for (int way = 0; way < 6; way++) {
         float ms = 0;
         c.warps = 4 << way % 3, c.backward = way > 2;
-        c.args = c.backward ? (op_args){ .in = { u, t, u, p }, .out = { dt, s } }
-                            : (op_args){ .in = { t, u }, .out = { s, p } };
+        c.args = c.backward ? (op_args){ .in = { u, t, u, p, ABSENT, ABSENT }, .out = { dt, s } }
+                            : (op_args){ .in = { t, u, ABSENT, ABSENT }, .out = { s, p } };
         if (!pool_kernel_fits(dev, c.warps, t.dtype, t.dim[1], t.dim[2], u.dim[1])) continue;
         if (cuda_time(ctx, dev, pool_call_run, &c, &ms) != CLOOB_OK) fail("attention pool");
         printf("%-22s %d warps %8.4f ms\n", c.backward ? "pool_attention_bwd" : "pool_attention", c.warps, (double)ms);
     }
     for (int i = 0; i < 5; i++) dev->free(dev, all[i]->data);
+}
+
+/* A transformer's last block without keys and values, by its calls: sequences that are seen whole, and with index. */
+static void last_block(const char *name, int64_t rows, int64_t T, int64_t H, bool ends)
+{
+    int64_t C = 64 * H;
+    op_attr at = { .heads = H, .scale = 0.125f };
+    tensor t = B(rows, T, C), u = B(rows, H, C), q = B(rows, C), w = B(C, C), p = F(rows, H, T),
+           index = TENSOR(CLOOB_I32, NULL, rows);
+    bench("last block", name, 1, OP_POOL_ATTENTION, (op_args){ .in = { t, u } }, 0, 3);
+    bench("last block", name, 1, OP_POOL_ATTENTION_BWD, (op_args){ .in = { u, t, u, p } }, 0, 3);
+    if (ends) bench("last block, index", name, 1, OP_POOL_ATTENTION, (op_args){ .in = { t, u, index } }, 0, 3);
+    if (ends)
+        bench("last block, index", name, 1, OP_POOL_ATTENTION_BWD, (op_args){ .in = { u, t, u, p, index } }, 0, 3);
+    bench("last block", name, 2, OP_HEADS_PROJECT, (op_args){ .in = { q, w }, .attr = at }, 0, 1);
+    bench("last block", name, 2, OP_HEADS_COLLECT, (op_args){ .in = { u, w }, .attr = at }, 0, 1);
+    bench("last block", name, 2, OP_HEADS_DW, (op_args){ .in = { q, u, w }, .attr = at }, 0, 1);
+    pool_by_warps(t, u, p);
+}
+
+static void last_blocks(void)
+{
+    last_block("1024 x 50, 12 heads", 1024, 50, 12, false);
+    last_block("1024 x 77, 8 heads", 1024, 77, 8, true);
+    last_block("512 x 77, 8 heads", 512, 77, 8, true);
+    last_block("128 x 197, 12 heads", 128, 197, 12, false);
+    last_block("64 x 257, 16 heads", 64, 257, 16, false);
 }
 
 static void pool(void)
@@ -440,8 +464,8 @@ int main(int argc, char **argv)
     struct {
         const char *name;
         void (*run)(void);
-    } part[] = { { "conv", convs },          { "bn", norms },  { "text", text },
-                 { "attention", attention }, { "pool", pool }, { "adamw", adamw } };
+    } part[] = { { "conv", convs }, { "bn", norms },         { "text", text },  { "attention", attention },
+                 { "pool", pool },  { "last", last_blocks }, { "adamw", adamw } };
     cloob_ctx_options o;
     bool any = false;
     cloob_ctx_options_init(&o);

@@ -111,10 +111,25 @@ static value_id saved(walk *w, value_id v)
 
 /* ---- one node ------------------------------------------------------------------------------------ */
 
+/* A parameter that is read several times: the parts become temporary, and their sum goes to its place. */
+static void move_place(graph *g, value_id part, value_id d, value_id sum)
+{
+    if (sum == NO_VALUE || g->value[d].kind != VALUE_GRAD) return;
+    g->value[sum].kind = VALUE_GRAD;
+    g->value[sum].param = g->value[d].param;
+    g->value[sum].offset = g->value[d].offset;
+    g->value[part].kind = g->value[d].kind = VALUE_TEMP;
+}
+
 static void contribute(walk *w, value_id v, value_id d)
 {
-    if (w->grad[v] == NO_VALUE) w->grad[v] = d;
-    else w->grad[v] = graph_op(w->g, OP_ADD, (op_attr){ 0 }, 2, (value_id[]){ w->grad[v], d });
+    value_id part = w->grad[v];
+    if (part == NO_VALUE) {
+        w->grad[v] = d;
+        return;
+    }
+    w->grad[v] = graph_op(w->g, OP_ADD, (op_attr){ 0 }, 2, (value_id[]){ part, d });
+    move_place(w->g, part, d, w->grad[v]);
 }
 
 /* A parameter's gradient goes straight to its place. */
@@ -219,7 +234,7 @@ static bool only_batchnorm_reads(const graph *g, value_id v)
             if (k != 0 || !second || n->in[second] != NO_VALUE) return false;
         }
     }
-    return !g->value[v].keep;
+    return !g->value[v].keep && g->value[v].kind != VALUE_GRAD;
 }
 
 static void into_batchnorm(graph *g, node *add)

@@ -1,6 +1,7 @@
 /* Shared pieces of the towers. */
 #include "model/build.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -65,14 +66,24 @@ static value_id block_linear(build *b, value_id x, value_id w, value_id bias)
 
 /* ---- adapters: W x + scale B (A x), see model/tuning/lora.h --------------------------------------- */
 
+/* A; NO_VALUE where the weight has no adapters. */
+static value_id adapter_of(build *b, const char *weight)
+{
+    int row = params_find(b->p, weight);
+    return row < 0 || b->p->row[row].adapter < 0 ? NO_VALUE : build_param(b, "%s.lora_A", weight);
+}
+
+static value_id adapter_scale(build *b, value_id u)
+{
+    if (b->p->training.lora_scale == 1) return u;
+    return graph_op(b->g, OP_SCALE, (op_attr){ 0 }, 2, (value_id[]){ u, build_param(b, LORA_SCALE) });
+}
+
 /* scale A x; NO_VALUE where the weight has no adapters. */
 static value_id adapter_in(build *b, value_id x, const char *weight)
 {
-    int row = params_find(b->p, weight);
-    if (row < 0 || b->p->row[row].adapter < 0) return NO_VALUE;
-    value_id u = build_linear(b, x, build_param(b, "%s.lora_A", weight), NO_VALUE);
-    if (b->p->training.lora_scale == 1) return u;
-    return graph_op(b->g, OP_SCALE, (op_attr){ 0 }, 2, (value_id[]){ u, build_param(b, LORA_SCALE) });
+    value_id A = adapter_of(b, weight);
+    return A == NO_VALUE ? A : adapter_scale(b, build_linear(b, x, A, NO_VALUE));
 }
 
 /* y plus rows [first, first + count) of B times u; y where there is no u. The GEMM with B adds y, so that y itself
@@ -167,6 +178,49 @@ typedef struct one_query {
     int64_t heads, tokens;
 } one_query;
 
+/* Whether attention of one query goes without keys and values (docs/explanation/attention-pool.md). Not in inference on
+ * the CPU: rows that do not depend on the batch, and weights in 8 bits, are there for linear layers alone. */
+static bool folds_keys(const build *b) { return b->o->train || b->p->dev->backend == BACKEND_CUDA; }
+
+/* Heads of q through the keys' weights: (B, H, C). The key bias cancels in the softmax; its gradient is 0, which nobody
+ * writes. */
+static value_id fold_keys(build *b, value_id q, const char *w, value_id A, const one_query *o)
+{
+    int64_t C = tensor_cols(&b->g->value[o->x].t);
+    op_attr attr = { .heads = o->heads, .scale = 1.0f / sqrtf((float)(C / o->heads)) };
+    value_id u = graph_op(b->g, OP_HEADS_PROJECT, attr, 2, (value_id[]){ q, build_param_rows(b, C, C, "%s", w) });
+    if (A == NO_VALUE) return u;
+    value_id B = build_param_rows(b, C, C, "%s.lora_B", w);
+    value_id v = adapter_scale(b, graph_op(b->g, OP_HEADS_PROJECT, attr, 2, (value_id[]){ q, B }));
+    return build_add(b, build_project(b, v, A), u);
+}
+
+/* Weighted sums of the tokens, (B, H, C), through the values' weights. */
+static value_id fold_values(build *b, value_id s, const char *w, const char *c, value_id A, const one_query *o)
+{
+    int64_t C = tensor_cols(&b->g->value[o->x].t);
+    op_attr attr = { .heads = o->heads, .scale = 1.0f };
+    value_id weight = build_param_rows(b, 2 * C, C, "%s", w), bias = build_param_rows(b, 2 * C, C, "%s", c);
+    value_id y = graph_op(b->g, OP_HEADS_COLLECT, attr, 3, (value_id[]){ s, weight, bias });
+    if (A == NO_VALUE) return y;
+    value_id v = adapter_scale(b, build_linear(b, s, A, NO_VALUE));
+    value_id B = build_param_rows(b, 2 * C, C, "%s.lora_B", w);
+    return build_add(b, graph_op(b->g, OP_HEADS_COLLECT, attr, 2, (value_id[]){ v, B }), y);
+}
+
+/* Scores and weighted sums of the tokens themselves. Adapters are a second pair of factors wherever a weight is read;
+ * while B is 0 they add 0. */
+static value_id attend_folded(build *b, value_id q, const char *w, const char *c, const one_query *o)
+{
+    int64_t C = tensor_cols(&b->g->value[o->x].t);
+    value_id A = adapter_of(b, w);
+    if (A != NO_VALUE) q = adapter_out(b, q, adapter_scale(b, build_linear(b, o->query, A, NO_VALUE)), w, 0, C);
+    value_id u = fold_keys(b, q, w, A, o);
+    value_id s = graph_op(b->g, OP_POOL_ATTENTION, (op_attr){ .tokens = o->tokens }, 4,
+                          (value_id[]){ o->x, u, o->seen, o->start });
+    return fold_values(b, s, w, c, A, o);
+}
+
 /* Queries from `query`, keys and values from all tokens; before the output projection. The adapters' A is read once:
  * the query's part of A x is a row of that of all tokens. */
 static value_id attend_one(build *b, const char *prefix, const one_query *o)
@@ -177,15 +231,16 @@ static value_id attend_one(build *b, const char *prefix, const one_query *o)
     char w[160], c[160];
     snprintf(w, sizeof w, "%s.attn.in_proj_weight", prefix);
     snprintf(c, sizeof c, "%s.attn.in_proj_bias", prefix);
-    value_id u = o->of_x ? adapter_in(b, o->x, w) : NO_VALUE;
     value_id q = block_linear(b, o->query, build_param_rows(b, 0, C, "%s", w), build_param_rows(b, 0, C, "%s", c));
+    if (folds_keys(b)) return attend_folded(b, q, w, c, o);
+    value_id u = o->of_x ? adapter_in(b, o->x, w) : NO_VALUE;
     value_id kv = block_linear(b, o->x, build_param_rows(b, C, 2 * C, "%s", w), build_param_rows(b, C, 2 * C, "%s", c));
     if (u != NO_VALUE) q = adapter_out(b, q, take(b, u, o->index), w, 0, C);
     kv = adapter_out(b, kv, u, w, C, 2 * C);
     return graph_op(b->g, OP_ATTENTION_ONE, attr, 4, (value_id[]){ q, kv, o->seen, o->start });
 }
 
-/* The last block for one token: keys and values of all tokens, the query of one. */
+/* The last block for one token: attention of its query over all tokens. */
 static value_id last_block(build *b, value_id x, const char *prefix, const build_sequences *s)
 {
     /* a packed sequence ends with its token; without a mask the query sees all */

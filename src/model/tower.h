@@ -5,8 +5,9 @@
  * (B, D), unit rows; "raw" (B, D) before that; with `features`, "features": what the projection reads. With a backward
  * pass, "doutput" (B, D) is an input too.
  *
- * Two savings are exact and always on: the last layer of a transformer works for the one token that is read, and the
- * attention pool never forms keys and values (docs/explanation/attention-pool.md). A third is exact and optional: texts
+ * Two savings are exact and always on: the last layer of a transformer works for the one token that is read, and
+ * attention of one query forms neither keys nor values, but for a transformer's in inference on the CPU
+ * (docs/explanation/attention-pool.md). A third is exact and optional: texts
  * packed to their lengths, since nothing behind the end token is seen. */
 #ifndef MODEL_TOWER_H
 #define MODEL_TOWER_H

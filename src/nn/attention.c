@@ -7,19 +7,10 @@ static cloob_status check_heads(cloob_ctx *ctx, op_id op, int64_t C, int64_t hea
     return op_refuse(ctx, op, "width %lld does not divide into %lld heads", (long long)C, (long long)heads);
 }
 
-/* Input k holds sequences: (N, T, ...), or (R, ...) with a table of their starts. */
-static cloob_status check_sequences(cloob_ctx *ctx, op_id op, const op_args *a, int k, const tensor *start)
-{
-    if (!op_has(start)) return rule_dims(ctx, op, a, k, 3);
-    if (start->ndim != 1 || start->dtype != CLOOB_I32 || start->dim[0] < 2 || a->attr.tokens < 1)
-        return op_refuse(ctx, op, "packed rows need their starts, (N + 1) I32, and the most tokens of a sequence");
-    return rule_dims(ctx, op, a, k, 2);
-}
-
 cloob_status shape_attention(cloob_ctx *ctx, op_args *a)
 {
     const tensor *x = &a->in[0], *start = &a->in[1];
-    CLOOB_TRY(check_sequences(ctx, OP_ATTENTION, a, 0, start));
+    CLOOB_TRY(rule_sequences(ctx, OP_ATTENTION, a, 0, start));
     int64_t C = tensor_cols(x) / 3, H = a->attr.heads;
     CLOOB_TRY(check_heads(ctx, OP_ATTENTION, C, H));
     if (op_has(start)) {
@@ -46,7 +37,7 @@ cloob_status shape_attention_one(cloob_ctx *ctx, op_args *a)
 {
     const tensor *q = &a->in[0], *kv = &a->in[1], *start = &a->in[3];
     CLOOB_TRY(rule_dims(ctx, OP_ATTENTION_ONE, a, 0, 2));
-    CLOOB_TRY(check_sequences(ctx, OP_ATTENTION_ONE, a, 1, start));
+    CLOOB_TRY(rule_sequences(ctx, OP_ATTENTION_ONE, a, 1, start));
     CLOOB_TRY(check_heads(ctx, OP_ATTENTION_ONE, q->dim[1], a->attr.heads));
     if (op_has(start) && op_has(&a->in[2]))
         return op_refuse(ctx, OP_ATTENTION_ONE, "packed queries see all of their rows: no index");

@@ -119,18 +119,21 @@ OP(ATTENTION_ONE, "attention_one", shape_attention_one, grad_attention_one)
 OP(ATTENTION_ONE_BWD, "attention_one_bwd", shape_like_two, NULL)
 /* dy, q, kv, [index], y, lse, [start] -> dq, dkv {heads, tokens} */
 
-/* attention pool with the key and value projections folded: scores = (Wk^T q).x, output = Wv (sum a x) */
+/* attention of one query with the key and value projections folded: scores = (Wk^T q).x, output = Wv (sum a x) */
 OP(HEADS_PROJECT, "heads_project", shape_heads_project, grad_heads_project)
 /* a (N,He), w (He,C) -> u (N,H,C) {heads, scale}: u[n,h] = scale sum_e a[n,he] w[he]; He = H e */
 OP(HEADS_COLLECT, "heads_collect", shape_heads_collect, grad_heads_collect)
-/* s (N,H,C), w (He,C), [bias (He) F32] -> o (N,He) {heads, scale}: o[n,he] = scale s[n,h].w[he] + bias[he] */
+/* s (N,H,C), w (He,C), [bias (He) F32, on a GPU also of s's type] -> o (N,He) {heads, scale}: o[n,he] = scale
+ * s[n,h].w[he] + bias[he] */
 OP(HEADS_DW, "heads_dw", shape_heads_dw, NULL)
 /* a (N,He), u (N,H,C), w (for its shape) -> dw (He,C) F32, [dbias (He) F32] {heads, scale}: dw[he] = scale sum_n
  * a[n,he] u[n,h], dbias = sum_n a[n,he] */
 OP(POOL_ATTENTION, "pool_attention", shape_pool_attention, grad_pool_attention)
-/* t (N,T,C), u (N,H,C) -> s (N,H,C), p' (N,H,T) F32: p = softmax over T of u.t, s = sum p t */
+/* t (N,T,C), u (N,H,C), [index (N) I32] -> s (N,H,C), p' (N,H,T) F32: p = softmax over tokens 0..index[n], all of them
+ * without index, of u.t, 0 for the others; s = sum p t. Packed: t (R,C), no index, start (N+1) I32, and T is `tokens`
+ * {tokens} */
 OP(POOL_ATTENTION_BWD, "pool_attention_bwd", shape_like_two, NULL)
-/* ds, t, u, p -> dt, du */
+/* ds, t, u, p, [index], [start] -> dt, du {tokens} */
 
 /* two ops in one, for a backend that saves a pass over memory by it (graph_join); each is defined by the two */
 OP(CONV_STATS, "conv_stats", shape_conv_stats, NULL)

@@ -83,6 +83,14 @@ cloob_status rule_dims(cloob_ctx *ctx, op_id op, const op_args *a, int k, int nd
                      op_has(&a->in[k]) ? tensor_shape_text(&a->in[k], shape) : "none");
 }
 
+cloob_status rule_sequences(cloob_ctx *ctx, op_id op, const op_args *a, int k, const tensor *start)
+{
+    if (!op_has(start)) return rule_dims(ctx, op, a, k, 3);
+    if (start->ndim != 1 || start->dtype != CLOOB_I32 || start->dim[0] < 2 || a->attr.tokens < 1)
+        return op_refuse(ctx, op, "packed rows need their starts, (N + 1) I32, and the most tokens of a sequence");
+    return rule_dims(ctx, op, a, k, 2);
+}
+
 cloob_status rule_vector(cloob_ctx *ctx, op_id op, const op_args *a, int k, int64_t n)
 {
     char shape[SHAPE_TEXT];

@@ -39,6 +39,8 @@ void rule_like(op_args *a, int k, const tensor *t);
 
 /* Refuses unless input k is there with this many dimensions. */
 cloob_status rule_dims(cloob_ctx *ctx, op_id op, const op_args *a, int k, int ndim);
+/* Refuses unless input k holds sequences: (N, T, ...), or (R, ...) with a table of their starts. */
+cloob_status rule_sequences(cloob_ctx *ctx, op_id op, const op_args *a, int k, const tensor *start);
 /* Refuses unless input k, when present, is F32 with exactly these dimensions (a gain, a bias, a statistic). */
 cloob_status rule_vector(cloob_ctx *ctx, op_id op, const op_args *a, int k, int64_t n);
 

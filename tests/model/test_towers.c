@@ -1,5 +1,5 @@
 /* The towers against frozen values: outputs in evaluation and training mode (tests/ref/model.json; RN50 and ViT-B-32,
- * which take their time, with the argument "large": tests/ref/foreign); fused ops against single ones. */
+ * which take their time, with the argument "large": tests/ref/foreign); fused ops against single ones; the last block. */
 #include "check.h"
 #include "procedural.h"
 
@@ -206,6 +206,77 @@ static void large_models_match(void)
     check_outputs("ViT-B-32", true, "cpu", CLOOB_BF16, false, 2e-2);
 }
 
+/* ---- one query per sequence ---------------------------------------------------------------------- */
+
+/* The last block forms neither keys nor values: nothing writes the gradient of their bias, which is 0; queries and values
+ * have theirs. */
+static void key_bias_of_the_last_block_has_gradient_0(void)
+{
+    model m = { 0 };
+    model_config c;
+    exec *e = NULL;
+    tower_options o = { .batch = 3, .train = true, .backward = true };
+    CHECK_OK(ctx, model_config_by_name(ctx, "tiny-vit", &c));
+    CHECK_OK(ctx, device_open(ctx, "cpu", &m.dev));
+    CHECK_OK(ctx, params_create(ctx, &c, m.dev, CLOOB_F32, PARAMS_TRAIN, &m.p));
+    CHECK_OK(ctx, procedural_params(ctx, m.p));
+    if (make_tower(&m, false, &o, &e)) {
+        char name[64];
+        int64_t C = c.text_width;
+        snprintf(name, sizeof name, "transformer.resblocks.%d.attn.in_proj_bias", (int)c.text_layers - 1);
+        const float *grad = m.p->grad_view[params_find(m.p, name)].data;
+        procedural_tokens(exec_tensor(e, "tokens")->data, o.batch, &c);
+        for (int pass = 0; pass < 2; pass++) {
+            CHECK_OK(ctx, exec_forward(e));
+            const tensor *dy = exec_tensor(e, "doutput");
+            for (int64_t i = 0; i < tensor_count(dy); i++) ((float *)dy->data)[i] = (float)rng_normal(9, (uint64_t)i);
+            CHECK_OK(ctx, exec_backward(e));
+            double sum[3] = { 0 };
+            for (int64_t i = 0; i < 3 * C; i++) sum[i / C] += fabs((double)grad[i]);
+            CHECK(sum[0] > 0 && sum[1] == 0 && sum[2] > 0);
+        }
+        exec_destroy(e);
+    }
+    params_destroy(m.p);
+    device_close(m.dev);
+}
+
+typedef struct uses {
+    int folded, keys; /* pool_attention and attention_one */
+} uses;
+
+static uses count_uses(const graph *g)
+{
+    uses u = { 0 };
+    for (int i = 0; i < g->nodes; i++) {
+        u.folded += g->node[i].op == OP_POOL_ATTENTION;
+        u.keys += g->node[i].op == OP_ATTENTION_ONE;
+    }
+    return u;
+}
+
+/* Graphs of training and of a GPU go without keys and values, those of inference on the CPU with them; with adapters,
+ * too. A GPU's biases are in bf16. */
+static void last_blocks_are_folded_where_they_can_be(void)
+{
+    model_config c;
+    CHECK_OK(ctx, model_config_by_name(ctx, "tiny-vit", &c));
+    for (int i = 0; i < 16; i++) {
+        bool gpu = i & 1, train = i & 2, text = i & 4, lora = i & 8;
+        device dev = { .backend = gpu ? BACKEND_CUDA : BACKEND_CPU };
+        params_training part = { .lora = lora ? 2 : 0, .lora_scale = 0.5 };
+        tower_options o = { .batch = 3, .train = train, .backward = train, .rows = text && train ? 32 : 0 };
+        params *p = NULL;
+        graph g;
+        CHECK_OK(ctx, params_create_training(ctx, &c, &dev, CLOOB_BF16, PARAMS_TABLE, &part, &p));
+        CHECK_OK(ctx, text ? tower_text(ctx, p, &o, &g) : tower_image(ctx, p, &o, &g));
+        uses u = count_uses(&g);
+        CHECK(u.folded == (gpu || train) && u.keys == !(gpu || train));
+        graph_release(&g);
+        params_destroy(p);
+    }
+}
+
 /* In bf16 a GPU's GEMMs add biases in bf16, from the copies that the optimizer writes; norms and the attention pool's
  * collected heads keep theirs in F32. On the CPU all stay in F32. */
 static void biases_of_gemms_are_in_compute_precision_on_a_gpu(void)
@@ -239,6 +310,8 @@ int main(int argc, char **argv)
 {
     ctx = cloob_ctx_create(NULL);
     RUN(biases_of_gemms_are_in_compute_precision_on_a_gpu);
+    RUN(key_bias_of_the_last_block_has_gradient_0);
+    RUN(last_blocks_are_folded_where_they_can_be);
     RUN(fused_ops_change_nothing);
     RUN(tiny_models_match);
     RUN(tiny_models_match_in_bf16);

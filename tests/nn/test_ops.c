@@ -174,6 +174,53 @@ static void activations_work_in_place(void)
     }
 }
 
+/* Rows added onto the other gradient where that lies: the same bytes as apart. */
+static void rows_add_in_place_on(const char *name)
+{
+    enum { N = 3, T = 5, C = 24 };
+    float dy[N * C], extra[N * T * C], apart[N * T * C], here[N * T * C];
+    int32_t index[N] = { 4, 0, 2 };
+    device *dev = NULL;
+    void *at[4] = { NULL };
+    const void *from[] = { dy, index, extra, extra };
+    size_t bytes[] = { sizeof dy, sizeof index, sizeof extra, sizeof extra };
+    for (int i = 0; i < N * C; i++) dy[i] = (float)rng_normal(1, (uint64_t)i);
+    for (int i = 0; i < N * T * C; i++) extra[i] = (float)rng_normal(2, (uint64_t)i);
+    CHECK_OK(ctx, device_open(ctx, name, &dev));
+    for (int k = 0; k < 4; k++) {
+        CHECK_OK(ctx, dev->alloc(ctx, dev, bytes[k], "a tensor", &at[k]));
+        CHECK_OK(ctx, dev->to_device(ctx, dev, at[k], from[k], bytes[k]));
+    }
+    op_env env = { .ctx = ctx, .dev = dev, .stream = dev->stream, .ranks = 1 };
+    const op_kernel *kernel = op_find_kernel(dev->backend, OP_TAKE_ROWS_BWD);
+    CHECK(kernel->adds_in_place);
+    for (int named = 0; named < 2; named++) {
+        op_args a = { .attr = { 0 } };
+        for (int i = 0; i < OP_INPUTS; i++) a.in[i] = ABSENT;
+        for (int i = 0; i < OP_OUTPUTS; i++) a.out[i] = ABSENT;
+        a.in[0] = TENSOR(CLOOB_F32, at[0], N, C);
+        if (named) a.in[1] = TENSOR(CLOOB_I32, at[1], N);
+        a.in[2] = a.in[OP_RESIDUAL] = TENSOR(CLOOB_F32, at[2], N, T, C);
+        a.out[0] = TENSOR(CLOOB_F32, at[3], N, T, C);
+        CHECK_OK(ctx, kernel->run(&env, &a));
+        CHECK_OK(ctx, dev->to_host(ctx, dev, apart, at[3], sizeof apart));
+        a.out[0].data = at[2];
+        CHECK_OK(ctx, kernel->run(&env, &a));
+        CHECK_OK(ctx, dev->to_host(ctx, dev, here, at[2], sizeof here));
+        CHECK(memcmp(here, apart, sizeof here) == 0);
+        CHECK(memcmp(here, extra, sizeof here) != 0);
+        CHECK_OK(ctx, dev->to_device(ctx, dev, at[2], extra, sizeof extra));
+    }
+    for (int k = 0; k < 4; k++) dev->free(dev, at[k]);
+    device_close(dev);
+}
+
+static void rows_add_in_place(void)
+{
+    rows_add_in_place_on("cpu");
+    if (device_cuda_count() > 0) rows_add_in_place_on("cuda");
+}
+
 static void ref_has_every_op(void)
 {
     for (int op = 0; op < OP_COUNT; op++) CHECK(op_find_kernel(BACKEND_REF, (op_id)op) != NULL);
@@ -192,6 +239,7 @@ int main(int argc, char **argv)
     if (all) RUN(products_in_8_bits_round_their_factors);
     if (all) RUN(rows_in_8_bits_have_scales_of_their_own);
     if (all) RUN(activations_work_in_place);
+    if (all) RUN(rows_add_in_place);
     if (all) RUN(gradients_are_slopes);
     if (all) RUN(cpu_agrees_with_ref);
     if (all) RUN(cpu_agrees_with_ref_in_bf16);

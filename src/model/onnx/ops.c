@@ -274,15 +274,16 @@ static onnx_name attention(onnx_graph *x, const node *n)
     return RESHAPE(x, TRANSPOSE(x, y, 0, 2, 1, 3), -1, T, C);
 }
 
-/* Keys behind the one that index names are not seen. */
-static onnx_name hide(onnx_graph *x, onnx_name s, onnx_name index, int64_t T)
+/* Keys behind the one that index names are not seen; scores of `ndim` dimensions, the first of them the batch. */
+static onnx_name hide(onnx_graph *x, onnx_name s, int ndim, onnx_name index, int64_t T)
 {
     int64_t *place = arena_push(&x->memory, (size_t)T * sizeof *place);
     x->content.failed |= !place;
     for (int64_t t = 0; place && t < T; t++) place[t] = t;
     if (!place) return s;
-    onnx_name last = RESHAPE(x, index, -1, 1, 1, 1);
-    onnx_name seen = onnx_binary(x, "LessOrEqual", onnx_int64s(x, place, (int64_t[]){ 1, 1, 1, T }, 4), last);
+    onnx_name last = ndim == 4 ? RESHAPE(x, index, -1, 1, 1, 1) : RESHAPE(x, index, -1, 1, 1);
+    onnx_name seen =
+        onnx_binary(x, "LessOrEqual", onnx_int64s(x, place, (int64_t[]){ 1, 1, 1, T } + 4 - ndim, ndim), last);
     return onnx_node(x, "Where", (onnx_name[]){ seen, s, onnx_scalar(x, -INFINITY) }, 3, NULL);
 }
 
@@ -292,7 +293,7 @@ static onnx_name attention_one(onnx_graph *x, const node *n)
     onnx_name kv = TRANSPOSE(x, RESHAPE(x, in(x, n, 1), -1, T, 2, H, d), 2, 0, 3, 1, 4);
     onnx_name q = RESHAPE(x, times(x, in(x, n, 0), 1.0f / sqrtf((float)d)), -1, H, 1, d);
     onnx_name s = onnx_binary(x, "MatMul", q, TRANSPOSE(x, gather(x, kv, 0, 0), 0, 1, 3, 2));
-    if (n->in[2] != NO_VALUE) s = hide(x, s, in(x, n, 2), T);
+    if (n->in[2] != NO_VALUE) s = hide(x, s, 4, in(x, n, 2), T);
     return RESHAPE(x, onnx_binary(x, "MatMul", softmax(x, s), gather(x, kv, 1, 0)), -1, C);
 }
 
@@ -307,8 +308,9 @@ static onnx_name heads_project(onnx_graph *x, const node *n)
 static onnx_name pool_attention(onnx_graph *x, const node *n)
 {
     onnx_name t = in(x, n, 0), u = in(x, n, 1);
-    onnx_name p = softmax(x, onnx_binary(x, "MatMul", u, TRANSPOSE(x, t, 0, 2, 1)));
-    return onnx_binary(x, "MatMul", p, t);
+    onnx_name s = onnx_binary(x, "MatMul", u, TRANSPOSE(x, t, 0, 2, 1));
+    if (n->in[2] != NO_VALUE) s = hide(x, s, 3, in(x, n, 2), shape(x, n->in[0])->dim[1]);
+    return onnx_binary(x, "MatMul", softmax(x, s), t);
 }
 
 static onnx_name heads_collect(onnx_graph *x, const node *n)

@@ -1,4 +1,5 @@
-/* The attention pool: H queries over T tokens, one image at a time; and what all attention kernels share. */
+/* The attention pool: H queries over the tokens they see, one sequence at a time; and what all attention kernels
+ * share. */
 #include "nn/cpu/attention.h"
 
 #include <string.h>
@@ -60,110 +61,119 @@ void floats_out(const tensor *t, int64_t first, int64_t ld, int64_t rows, int64_
 /* ---- the pool ------------------------------------------------------------------------------------ */
 
 typedef struct pool_job {
-    tensor t, u, s, ds, dt, du;
+    tensor t, u, index, s, ds, dt, du;
+    op_sequences q;
     const float *p;
     float *p_out, *scratch;
-    int64_t T, C, H, room;
+    int64_t C, H, room;
 } pool_job;
 
-/* Floats per thread: scores backward, and bf16 matrices of T or H rows as floats. */
-static int64_t room_for(const tensor *t, int64_t H, bool backward)
+/* Room is in floats per thread: scores backward, and bf16 matrices of T or H rows as floats. */
+static pool_job job_of(const op_args *a, const tensor *t, const tensor *u, const tensor *index, const tensor *start,
+                       bool backward)
 {
-    int64_t T = t->dim[1], C = t->dim[2], rows = backward ? 2 * T + 3 * H : T + 2 * H;
-    return (backward ? H * T : 0) + (t->dtype == CLOOB_BF16 ? rows * C : 0);
+    op_sequences q = op_sequences_of(&a->attr, t, start);
+    int64_t C = tensor_cols(t), H = u->dim[1], rows = backward ? 2 * q.T + 3 * H : q.T + 2 * H;
+    return (pool_job){ .t = *t,
+                       .u = *u,
+                       .index = *index,
+                       .q = q,
+                       .scratch = a->scratch,
+                       .C = C,
+                       .H = H,
+                       .room = (backward ? H * q.T : 0) + (t->dtype == CLOOB_BF16 ? rows * C : 0) };
 }
 
-static cloob_status plan(const op_env *env, op_args *a, const tensor *t, int64_t room)
+static cloob_status plan(const op_env *env, op_args *a, pool_job j)
 {
-    a->scratch_bytes = (size_t)(pool_ranges(env->ctx, t->dim[0], 1) * room) * sizeof(float);
+    a->scratch_bytes = (size_t)(pool_ranges(env->ctx, j.q.N, 1) * j.room) * sizeof(float);
     return CLOOB_OK;
 }
 
 cloob_status pool_attention_prepare(const op_env *env, op_args *a)
 {
-    return plan(env, a, &a->in[0], room_for(&a->in[0], a->in[1].dim[1], false));
+    return plan(env, a, job_of(a, &a->in[0], &a->in[1], &a->in[2], &a->in[3], false));
 }
 
 cloob_status pool_attention_bwd_prepare(const op_env *env, op_args *a)
 {
-    return plan(env, a, &a->in[1], room_for(&a->in[1], a->in[2].dim[1], true));
+    return plan(env, a, job_of(a, &a->in[1], &a->in[2], &a->in[4], &a->in[5], true));
+}
+
+/* Tokens that the query of sequence n sees. */
+static int64_t seen_of(const pool_job *j, int64_t n)
+{
+    return j->index.data ? ((const int32_t *)j->index.data)[n] + 1 : op_row_count(&j->q, n);
 }
 
 static void pool_forward_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const pool_job *j = arg;
-    int64_t T = j->T, C = j->C, H = j->H;
+    int64_t T = j->q.T, C = j->C, H = j->H;
     for (int64_t n = begin; n < end; n++) {
+        int64_t first = op_first_row(&j->q, n) * C, seen = seen_of(j, n);
         float *p = j->p_out + n * H * T, *room = j->scratch + thread * j->room;
-        floats t = floats_in(&j->t, n * T * C, C, T, C, &room), u = floats_in(&j->u, n * H * C, C, H, C, &room);
+        floats t = floats_in(&j->t, first, C, seen, C, &room), u = floats_in(&j->u, n * H * C, C, H, C, &room);
         floats s = floats_place(&j->s, n * H * C, C, H, C, &room);
-        gemm_tile(false, true, H, T, C, 1.0f, u.at, C, t.at, C, 0.0f, p, T);
-        for (int64_t h = 0; h < H; h++) softmax_row(p + h * T, T, T);
-        gemm_tile(false, false, H, C, T, 1.0f, p, T, t.at, C, 0.0f, s.at, C);
+        gemm_tile(false, true, H, seen, C, 1.0f, u.at, C, t.at, C, 0.0f, p, T);
+        for (int64_t h = 0; h < H; h++) softmax_row(p + h * T, seen, T);
+        gemm_tile(false, false, H, C, seen, 1.0f, p, T, t.at, C, 0.0f, s.at, C);
         floats_out(&j->s, n * H * C, C, H, C, s);
     }
 }
 
 cloob_status pool_attention_cpu(const op_env *env, const op_args *a)
 {
-    const tensor *t = &a->in[0], *u = &a->in[1];
-    pool_job j = { .t = *t,
-                   .u = *u,
-                   .s = a->out[0],
-                   .p_out = a->out[1].data,
-                   .scratch = a->scratch,
-                   .T = t->dim[1],
-                   .C = t->dim[2],
-                   .H = u->dim[1],
-                   .room = room_for(t, u->dim[1], false) };
-    pool_for(env->ctx, t->dim[0], 1, pool_forward_range, &j);
+    pool_job j = job_of(a, &a->in[0], &a->in[1], &a->in[2], &a->in[3], false);
+    j.s = a->out[0];
+    j.p_out = a->out[1].data;
+    pool_for(env->ctx, j.q.N, 1, pool_forward_range, &j);
     return CLOOB_OK;
 }
 
-static void pool_score_gradient(float *dz, const float *p, int64_t H, int64_t T)
+static void pool_score_gradient(float *dz, const float *p, int64_t H, int64_t seen, int64_t T)
 {
     for (int64_t h = 0; h < H; h++) {
         float along = 0;
-        for (int64_t k = 0; k < T; k++) along += dz[h * T + k] * p[h * T + k];
-        for (int64_t k = 0; k < T; k++) dz[h * T + k] = p[h * T + k] * (dz[h * T + k] - along);
+        for (int64_t k = 0; k < seen; k++) along += dz[h * T + k] * p[h * T + k];
+        for (int64_t k = 0; k < seen; k++) dz[h * T + k] = p[h * T + k] * (dz[h * T + k] - along);
     }
 }
 
 static void pool_backward_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const pool_job *j = arg;
-    int64_t T = j->T, C = j->C, H = j->H;
+    int64_t T = j->q.T, C = j->C, H = j->H;
     for (int64_t n = begin; n < end; n++) {
+        int64_t first = op_first_row(&j->q, n) * C, seen = seen_of(j, n), rows = op_row_count(&j->q, n);
         float *dz = j->scratch + thread * j->room, *room = dz + H * T;
         const float *p = j->p + n * H * T;
-        floats t = floats_in(&j->t, n * T * C, C, T, C, &room), u = floats_in(&j->u, n * H * C, C, H, C, &room);
+        floats t = floats_in(&j->t, first, C, seen, C, &room), u = floats_in(&j->u, n * H * C, C, H, C, &room);
         floats ds = floats_in(&j->ds, n * H * C, C, H, C, &room);
-        floats dt = floats_place(&j->dt, n * T * C, C, T, C, &room),
-               du = floats_place(&j->du, n * H * C, C, H, C, &room);
-        gemm_tile(false, true, H, T, C, 1.0f, ds.at, C, t.at, C, 0.0f, dz, T);
-        pool_score_gradient(dz, p, H, T);
-        gemm_tile(false, false, H, C, T, 1.0f, dz, T, t.at, C, 0.0f, du.at, C);
-        gemm_tile(true, false, T, C, H, 1.0f, p, T, ds.at, C, 0.0f, dt.at, C);
-        gemm_tile(true, false, T, C, H, 1.0f, dz, T, u.at, C, 1.0f, dt.at, C);
-        floats_out(&j->dt, n * T * C, C, T, C, dt);
-        floats_out(&j->du, n * H * C, C, H, C, du);
+        gemm_tile(false, true, H, seen, C, 1.0f, ds.at, C, t.at, C, 0.0f, dz, T);
+        pool_score_gradient(dz, p, H, seen, T);
+        if (j->du.data) {
+            floats du = floats_place(&j->du, n * H * C, C, H, C, &room);
+            gemm_tile(false, false, H, C, seen, 1.0f, dz, T, t.at, C, 0.0f, du.at, C);
+            floats_out(&j->du, n * H * C, C, H, C, du);
+        }
+        if (!j->dt.data) continue;
+        floats dt = floats_place(&j->dt, first, C, rows, C, &room);
+        gemm_tile(true, false, seen, C, H, 1.0f, p, T, ds.at, C, 0.0f, dt.at, C);
+        gemm_tile(true, false, seen, C, H, 1.0f, dz, T, u.at, C, 1.0f, dt.at, C);
+        memset(dt.at + seen * C, 0, (size_t)((rows - seen) * C) * sizeof(float)); /* tokens that nobody sees */
+        floats_out(&j->dt, first, C, rows, C, dt);
     }
 }
 
 cloob_status pool_attention_bwd_cpu(const op_env *env, const op_args *a)
 {
-    const tensor *t = &a->in[1], *u = &a->in[2];
-    pool_job j = { .ds = a->in[0],
-                   .t = *t,
-                   .u = *u,
-                   .p = a->in[3].data,
-                   .dt = a->out[0],
-                   .du = a->out[1],
-                   .scratch = a->scratch,
-                   .T = t->dim[1],
-                   .C = t->dim[2],
-                   .H = u->dim[1],
-                   .room = room_for(t, u->dim[1], true) };
-    pool_for(env->ctx, t->dim[0], 1, pool_backward_range, &j);
+    pool_job j = job_of(a, &a->in[1], &a->in[2], &a->in[4], &a->in[5], true);
+    j.ds = a->in[0];
+    j.p = a->in[3].data;
+    j.dt = a->out[0];
+    j.du = a->out[1];
+    pool_for(env->ctx, j.q.N, 1, pool_backward_range, &j);
+    if (j.dt.data) zero_dead(&j.q, &j.dt);
     return CLOOB_OK;
 }

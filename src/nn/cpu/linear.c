@@ -91,9 +91,9 @@ cloob_status heads_dw_cpu(const op_env *env, const op_args *a)
     if (a->in[0].dtype == CLOOB_BF16) return heads_dw_bf16(env, a);
     const float *x = a->in[0].data, *u = a->in[1].data;
     float *dw = a->out[0].data;
-    int64_t N = a->in[1].dim[0], H = a->in[1].dim[1], C = a->in[1].dim[2], E = a->out[0].dim[0] / H;
+    int64_t N = a->in[1].dim[0], H = a->in[1].dim[1], C = a->in[1].dim[2], E = a->in[2].dim[0] / H;
     cpu_sum_columns(env, &a->in[0], NULL, H * E, a->out[1].data);
-    for (int64_t h = 0; h < H; h++)
+    for (int64_t h = 0; h < H && dw; h++)
         cpu_sgemm(env->ctx, true, false, E, C, N, a->attr.scale, x + h * E, H * E, u + h * C, H * C, 0.0f,
                   dw + h * E * C, C);
     return CLOOB_OK;

@@ -142,7 +142,7 @@ static bgemm_call collect_call(const op_args *a, int64_t h)
 /* dw[h E ..] = scale x[:, h E ..]^T u[:, h]. */
 static bgemm_call heads_dw_call(const op_args *a, int64_t h)
 {
-    heads z = { a->in[1].dim[0], a->in[1].dim[1], a->in[1].dim[2], a->out[0].dim[0] / a->in[1].dim[1] };
+    heads z = { a->in[1].dim[0], a->in[1].dim[1], a->in[1].dim[2], a->in[2].dim[0] / a->in[1].dim[1] };
     return (bgemm_call){ .M = z.E,
                          .N = z.C,
                          .K = z.N,
@@ -185,7 +185,12 @@ cloob_status heads_project_bf16(const op_env *env, const op_args *a)
     return CLOOB_OK;
 }
 
-cloob_status heads_collect_prepare(const op_env *env, op_args *a) { return heads_plan(env, a, collect_call); }
+cloob_status heads_collect_prepare(const op_env *env, op_args *a)
+{
+    if (op_has(&a->in[2]) && a->in[2].dtype == CLOOB_BF16)
+        return op_refuse(env->ctx, OP_HEADS_COLLECT, "on the CPU the bias is F32");
+    return heads_plan(env, a, collect_call);
+}
 
 cloob_status heads_collect_bf16(const op_env *env, const op_args *a)
 {
@@ -197,7 +202,7 @@ cloob_status heads_dw_prepare(const op_env *env, op_args *a) { return heads_plan
 
 cloob_status heads_dw_bf16(const op_env *env, const op_args *a)
 {
-    cpu_sum_columns(env, &a->in[0], NULL, a->out[0].dim[0], a->out[1].data);
-    heads_run(env, a, heads_dw_call, a->in[1].dim[1]);
+    cpu_sum_columns(env, &a->in[0], NULL, a->in[2].dim[0], a->out[1].data);
+    if (a->out[0].data) heads_run(env, a, heads_dw_call, a->in[1].dim[1]);
     return CLOOB_OK;
 }

@@ -18,7 +18,7 @@ const op_kernel op_kernels_cpu[OP_COUNT] = {
     [OP_EMBED] = { .run = embed_cpu },
     [OP_EMBED_BWD] = { .run = embed_bwd_cpu },
     [OP_TAKE_ROWS] = { .run = take_rows_cpu },
-    [OP_TAKE_ROWS_BWD] = { .run = take_rows_bwd_cpu },
+    [OP_TAKE_ROWS_BWD] = { .run = take_rows_bwd_cpu, .adds_in_place = true },
     [OP_CLASS_TOKENS] = { .run = class_tokens_cpu },
     [OP_CLASS_TOKENS_BWD] = { .run = class_tokens_bwd_cpu },
     [OP_MEAN_TOKENS] = { .run = mean_tokens_cpu, .blocked = true },

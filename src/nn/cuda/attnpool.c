@@ -1,5 +1,6 @@
 /* The attention pool's parts as batched matrix products: over the heads for the projections, over the batch
- * for the pooling, with the softmax between them, where pool/pool_kernel.h does not take it in one launch. */
+ * for the pooling, with the softmax between them, where pool/pool_kernel.h does not take it in one launch. Packed
+ * sequences have no such batch: plain kernels stand in for the GEMMs of the pooling. */
 #include <stdlib.h>
 
 #include "nn/cuda/kernels.h"
@@ -95,7 +96,7 @@ cloob_status heads_collect_cuda(const op_env *env, const op_args *a)
     CLOOB_TRY(gemm_run(env->ctx, env->dev, s->plan, env->stream, o->data, a->in[0].data, a->in[1].data, NULL, NULL,
                        a->scratch));
     if (!bias->data) return CLOOB_OK;
-    return bias_res_relu_cuda(env, "heads_collect", o->data, o->dtype, bias->data, NULL, false, o->dim[0], o->dim[1]);
+    return bias_res_relu_cuda(env, "heads_collect", o->data, o->dtype, bias, NULL, false, o->dim[0], o->dim[1]);
 }
 
 cloob_status heads_dw_prepare_cuda(const op_env *env, op_args *a)
@@ -137,7 +138,7 @@ cloob_status heads_dw_cuda(const op_env *env, const op_args *a)
 typedef struct pool_state {
     gemm_plan *score, *mix, *back, *back_add; /* (H,T) = (H,C)(T,C)^T; (H,C) = (H,T)(T,C); (T,C) [+]= (H,T)^T (H,C) */
     size_t half, dz, dp;                      /* offsets in scratch: p and dz in the compute type, dp in F32 */
-    int64_t N, T, C, H, ld;
+    int64_t N, T, H, ld;
     int warps; /* of a block that does all of it; 0: GEMMs */
 } pool_state;
 
@@ -157,19 +158,10 @@ void pool_release_cuda(const op_env *env, op_args *a)
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Plans that both directions use; rows of half and dz are padded so that every one begins on 16 bytes. */
-static cloob_status pool_plan(const op_env *env, op_args *a, const tensor *t, const tensor *u, bool backward)
+/* GEMMs that both directions use, over sequences of one length. */
+static cloob_status plan_gemms(const op_env *env, pool_state *s, cloob_dtype dtype, int64_t C, bool backward)
 {
-    CLOOB_TRY(state_make(env, a, sizeof(pool_state)));
-    pool_state *s = a->state;
-    int64_t N = t->dim[0], T = t->dim[1], C = t->dim[2], H = u->dim[1], ld = (T + 7) / 8 * 8;
-    int warps = backward ? POOL_BACKWARD_WARPS : POOL_FORWARD_WARPS;
-    s->N = N, s->T = T, s->C = C, s->H = H, s->ld = ld;
-    while (warps >= 4 && !pool_kernel_fits(env->dev, warps, t->dtype, T, C, H)) warps /= 2;
-    if (warps >= 4) {
-        s->warps = warps;
-        return CLOOB_OK;
-    }
+    int64_t N = s->N, T = s->T, H = s->H, ld = s->ld;
     gemm_shape score = { .m = H,
                          .n = T,
                          .k = C,
@@ -178,7 +170,7 @@ static cloob_status pool_plan(const op_env *env, op_args *a, const tensor *t, co
                          .step_a = H * C,
                          .step_b = T * C,
                          .step_d = H * T,
-                         .in = t->dtype,
+                         .in = dtype,
                          .out = CLOOB_F32,
                          .alpha = 1.0f };
     gemm_shape mix = { .m = H,
@@ -189,8 +181,8 @@ static cloob_status pool_plan(const op_env *env, op_args *a, const tensor *t, co
                        .step_a = H * ld,
                        .step_b = T * C,
                        .step_d = H * C,
-                       .in = t->dtype,
-                       .out = t->dtype,
+                       .in = dtype,
+                       .out = dtype,
                        .alpha = 1.0f };
     gemm_shape back = { .m = T,
                         .n = C,
@@ -201,22 +193,46 @@ static cloob_status pool_plan(const op_env *env, op_args *a, const tensor *t, co
                         .step_a = H * ld,
                         .step_b = H * C,
                         .step_d = T * C,
-                        .in = t->dtype,
-                        .out = t->dtype,
+                        .in = dtype,
+                        .out = dtype,
                         .alpha = 1.0f };
     CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &score, &s->score));
     CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &mix, &s->mix));
     if (backward) CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &back, &s->back));
     back.add = true;
     if (backward) CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &back, &s->back_add));
-    size_t work = larger(gemm_plan_workspace(s->score), gemm_plan_workspace(s->mix));
-    work = larger(work, larger(gemm_plan_workspace(s->back), gemm_plan_workspace(s->back_add)));
-    size_t rows = cuda_align((size_t)(N * H * ld) * dtype_size(t->dtype));
+    return CLOOB_OK;
+}
+
+/* Rows of half and dz are padded so that every one begins on 16 bytes. */
+static cloob_status pool_plan(const op_env *env, op_args *a, const tensor *t, const tensor *u, const tensor *start,
+                              bool backward)
+{
+    CLOOB_TRY(state_make(env, a, sizeof(pool_state)));
+    pool_state *s = a->state;
+    op_sequences q = op_sequences_of(&a->attr, t, start);
+    int64_t C = tensor_cols(t), H = u->dim[1], ld = (q.T + 7) / 8 * 8;
+    s->N = q.N, s->T = q.T, s->H = H, s->ld = ld;
+    s->warps =
+        pool_kernel_warps(env->dev, backward ? POOL_BACKWARD_WARPS : POOL_FORWARD_WARPS, t->dtype, q.N, q.T, C, H);
+    if (s->warps) return CLOOB_OK;
+    size_t work = 0;
+    if (!op_has(start)) {
+        CLOOB_TRY(plan_gemms(env, s, t->dtype, C, backward));
+        work = larger(gemm_plan_workspace(s->score), gemm_plan_workspace(s->mix));
+        work = larger(work, larger(gemm_plan_workspace(s->back), gemm_plan_workspace(s->back_add)));
+    }
+    size_t rows = cuda_align((size_t)(q.N * H * ld) * dtype_size(t->dtype));
     s->half = cuda_align(work);
     s->dz = s->half + rows;
     s->dp = s->dz + (backward ? rows : 0);
-    a->scratch_bytes = s->dp + (size_t)(N * H * T) * sizeof(float); /* dp; forward: p, when nobody keeps it */
+    a->scratch_bytes = s->dp + (size_t)(q.N * H * q.T) * sizeof(float); /* dp; forward: p, when nobody keeps it */
     return CLOOB_OK;
+}
+
+static pool_seen seen_of(const pool_state *s, const tensor *index, const tensor *start)
+{
+    return (pool_seen){ index->data, start->data, s->T, s->H };
 }
 
 static cloob_status product(const op_env *env, const op_args *a, const gemm_plan *p, void *D, const void *A,
@@ -225,9 +241,25 @@ static cloob_status product(const op_env *env, const op_args *a, const gemm_plan
     return gemm_run(env->ctx, env->dev, p, env->stream, D, A, B, D, NULL, a->scratch);
 }
 
+static cloob_status score(const op_env *env, const op_args *a, float *out, const void *heads, const tensor *t,
+                          const pool_seen *seen)
+{
+    const pool_state *s = a->state;
+    if (seen->start) return pool_packed_score(env, out, heads, t, seen, s->N);
+    return product(env, a, s->score, out, heads, t->data);
+}
+
+static cloob_status mix(const op_env *env, const op_args *a, void *out, const void *p, const tensor *t,
+                        const pool_seen *seen)
+{
+    const pool_state *s = a->state;
+    if (seen->start) return pool_packed_mix(env, out, p, t, seen, s->N, s->ld);
+    return product(env, a, s->mix, out, p, t->data);
+}
+
 cloob_status pool_attention_prepare_cuda(const op_env *env, op_args *a)
 {
-    return pool_plan(env, a, &a->in[0], &a->in[1], false);
+    return pool_plan(env, a, &a->in[0], &a->in[1], &a->in[3], false);
 }
 
 cloob_status pool_attention_cuda(const op_env *env, const op_args *a)
@@ -235,28 +267,38 @@ cloob_status pool_attention_cuda(const op_env *env, const op_args *a)
     const pool_state *s = a->state;
     const tensor *t = &a->in[0], *u = &a->in[1];
     if (s->warps) return pool_kernel(env, a, s->warps);
+    pool_seen seen = seen_of(s, &a->in[2], &a->in[3]);
     float *p = a->out[1].data ? a->out[1].data : at(a, s->dp);
-    CLOOB_TRY(product(env, a, s->score, p, u->data, t->data));
-    CLOOB_TRY(pool_softmax(env, p, at(a, s->half), t->dtype, s->N * s->H, s->T, s->ld));
-    return product(env, a, s->mix, a->out[0].data, at(a, s->half), t->data);
+    CLOOB_TRY(score(env, a, p, u->data, t, &seen));
+    CLOOB_TRY(pool_softmax(env, p, at(a, s->half), t->dtype, &seen, s->N, s->ld));
+    return mix(env, a, a->out[0].data, at(a, s->half), t, &seen);
 }
 
 cloob_status pool_attention_bwd_prepare_cuda(const op_env *env, op_args *a)
 {
-    return pool_plan(env, a, &a->in[1], &a->in[2], true);
+    return pool_plan(env, a, &a->in[1], &a->in[2], &a->in[5], true);
+}
+
+static cloob_status pool_bwd_by_parts(const op_env *env, const op_args *a)
+{
+    const pool_state *s = a->state;
+    const tensor *ds = &a->in[0], *t = &a->in[1], *u = &a->in[2], *dt = &a->out[0], *du = &a->out[1];
+    pool_seen seen = seen_of(s, &a->in[4], &a->in[5]);
+    void *half = at(a, s->half), *dz = at(a, s->dz);
+    float *dp = at(a, s->dp);
+    CLOOB_TRY(score(env, a, dp, ds->data, t, &seen));
+    CLOOB_TRY(pool_softmax_bwd(env, dz, half, t->dtype, a->in[3].data, dp, &seen, s->N, s->ld));
+    if (du->data) CLOOB_TRY(mix(env, a, du->data, dz, t, &seen));
+    if (!dt->data) return CLOOB_OK;
+    if (seen.start) return pool_packed_back(env, dt, half, ds->data, dz, u->data, &seen, s->N, s->ld);
+    CLOOB_TRY(product(env, a, s->back, dt->data, half, ds->data));
+    return product(env, a, s->back_add, dt->data, dz, u->data);
 }
 
 cloob_status pool_attention_bwd_cuda(const op_env *env, const op_args *a)
 {
     const pool_state *s = a->state;
-    const tensor *ds = &a->in[0], *t = &a->in[1], *u = &a->in[2], *dt = &a->out[0], *du = &a->out[1];
-    if (s->warps) return pool_kernel_bwd(env, a, s->warps);
-    void *half = at(a, s->half), *dz = at(a, s->dz);
-    float *dp = at(a, s->dp);
-    CLOOB_TRY(product(env, a, s->score, dp, ds->data, t->data));
-    CLOOB_TRY(pool_softmax_bwd(env, dz, half, t->dtype, a->in[3].data, dp, s->N * s->H, s->T, s->ld));
-    if (du->data) CLOOB_TRY(product(env, a, s->mix, du->data, dz, t->data));
-    if (!dt->data) return CLOOB_OK;
-    CLOOB_TRY(product(env, a, s->back, dt->data, half, ds->data));
-    return product(env, a, s->back_add, dt->data, dz, u->data);
+    op_sequences q = op_sequences_of(&a->attr, &a->in[1], &a->in[5]);
+    if (q.start && a->out[0].data) CLOOB_TRY(zero_dead_cuda(env, "pool_attention_bwd", &q, &a->out[0], NULL));
+    return s->warps ? pool_kernel_bwd(env, a, s->warps) : pool_bwd_by_parts(env, a);
 }

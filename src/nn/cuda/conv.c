@@ -186,8 +186,7 @@ cloob_status conv2d_cuda(const op_env *env, const op_args *a)
         CLOOB_TRY(dnn_run(env->ctx, env->dev, s->dnn, env->stream, t.x->data, w, t.y->data, a->scratch));
     } else CLOOB_TRY(conv_plain(env, a, t.x, t.w, t.y));
     if (!a->in[2].data && !a->in[3].data && !a->attr.relu) return CLOOB_OK;
-    return bias_res_relu_cuda(env, "conv2d", t.y->data, t.dtype, a->in[2].data, a->in[3].data, a->attr.relu, t.rows,
-                              t.O);
+    return bias_res_relu_cuda(env, "conv2d", t.y->data, t.dtype, &a->in[2], a->in[3].data, a->attr.relu, t.rows, t.O);
 }
 
 /* ---- backward ------------------------------------------------------------------------------------ */

@@ -117,15 +117,29 @@ static __global__ void repad_kernel(O *to, const I *from, int64_t n, int64_t to_
     }
 }
 
-template <typename T, int V>
+template <int V>
+static __device__ __forceinline__ void load_bias(float out[V], const float *p)
+{
+    load_floats<V>(out, p);
+}
+
+template <int V>
+static __device__ __forceinline__ void load_bias(float out[V], const bf16 *p)
+{
+    pack<bf16, V> k = load<bf16, V>(p);
+#pragma unroll
+    for (int i = 0; i < V; i++) out[i] = to_float(k.v[i]);
+}
+
+template <typename T, int V, typename S>
 static __global__ void __launch_bounds__(256)
-    finish_kernel(T *y, const float *bias, const T *res, bool relu, int64_t R, int C)
+    finish_kernel(T *y, const S *bias, const T *res, bool relu, int64_t R, int C)
 {
     enum { U = 4 };
     int column = blockIdx.y * blockDim.x + threadIdx.x, c = column * V;
     float b[V] = {};
     if (c >= C) return;
-    if (bias) load_floats<V>(b, bias + c);
+    if (bias) load_bias<V>(b, bias + c);
     int64_t step = (int64_t)gridDim.x * blockDim.y;
     for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < R; r += U * step) {
         pack<T, V> p[U], q[U];
@@ -270,11 +284,17 @@ extern "C" cloob_status convert_cuda(const op_env *env, const char *op, void *to
 }
 
 extern "C" cloob_status bias_res_relu_cuda(const op_env *env, const char *op, void *y, cloob_dtype dtype,
-                                           const float *bias, const void *res, bool relu, int64_t R, int64_t C)
+                                           const tensor *bias, const void *res, bool relu, int64_t R, int64_t C)
 {
     row_grid g = rows_over_grid(env->dev, R, C / pack_width(dtype, C), 8);
-    WITH_PACK(dtype, C,
-              (finish_kernel<T, V>
-               <<<g.grid, g.block, 0, stream_of(env)>>>((T *)y, bias, (const T *)res, relu, R, (int)C)));
+    cudaStream_t s = stream_of(env);
+    if (bias->data && bias->dtype == CLOOB_BF16)
+        WITH_PACK(dtype, C,
+                  (finish_kernel<T, V, bf16>
+                   <<<g.grid, g.block, 0, s>>>((T *)y, (const bf16 *)bias->data, (const T *)res, relu, R, (int)C)));
+    else
+        WITH_PACK(dtype, C,
+                  (finish_kernel<T, V, float>
+                   <<<g.grid, g.block, 0, s>>>((T *)y, (const float *)bias->data, (const T *)res, relu, R, (int)C)));
     return cuda_launched(env->ctx, op);
 }

@@ -54,8 +54,8 @@ cloob_status convert_cuda(const op_env *env, const char *op, void *to, cloob_dty
 /* to (rows, to_cols) = from (rows, from_cols), cut or filled with 0, with a change of type. */
 cloob_status repad_cuda(const op_env *env, const char *op, void *to, cloob_dtype to_type, int64_t to_cols,
                         const void *from, cloob_dtype from_type, int64_t from_cols, int64_t rows);
-/* y (R, C) = relu?(y + bias? + res?), in place. */
-cloob_status bias_res_relu_cuda(const op_env *env, const char *op, void *y, cloob_dtype dtype, const float *bias,
+/* y (R, C) = relu?(y + bias? + res?), in place; the bias, which may be absent, is F32 or BF16. */
+cloob_status bias_res_relu_cuda(const op_env *env, const char *op, void *y, cloob_dtype dtype, const tensor *bias,
                                 const void *res, bool relu, int64_t R, int64_t C);
 
 /* The ends of bn_stats and bn_bwd_reduce: partial sums (parts, 2, C) become results, over all ranks. pivot: what was
@@ -78,14 +78,6 @@ static inline float cuda_pass_ms(double bytes) { return (float)(bytes / 4.0e9) +
 cloob_status conv_plain(const op_env *env, const op_args *a, const tensor *x, const tensor *w, const tensor *y);
 cloob_status conv_dx_plain(const op_env *env, const op_args *a, const tensor *dx, const tensor *w, const tensor *dy);
 cloob_status conv_dw_plain(const op_env *env, const op_args *a, const tensor *x, const tensor *dw, const tensor *dy);
-
-/* Softmax pieces of the attention pool. p (rows, T) F32 in place; half: (rows, ld) copy in the compute type,
- * columns from T on are 0. */
-cloob_status pool_softmax(const op_env *env, float *p, void *half, cloob_dtype dtype, int64_t rows, int64_t T,
-                          int64_t ld);
-/* dz = p (dp - sum p dp) and p itself, both in the compute type with ld columns. */
-cloob_status pool_softmax_bwd(const op_env *env, void *dz, void *half, cloob_dtype dtype, const float *p,
-                              const float *dp, int64_t rows, int64_t T, int64_t ld);
 
 /* Attention without tensor cores, for any width and F32. */
 cloob_status attention_plain(const op_env *env, const op_args *a);

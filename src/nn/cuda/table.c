@@ -10,7 +10,7 @@ const op_kernel op_kernels_cuda[OP_COUNT] = {
     [OP_EOT_INDEX] = { .run = eot_index_cuda },
     [OP_PACK_TEXTS] = { .run = pack_texts_cuda },
     [OP_TAKE_ROWS] = { .run = take_rows_cuda },
-    [OP_TAKE_ROWS_BWD] = { .run = take_rows_bwd_cuda },
+    [OP_TAKE_ROWS_BWD] = { .run = take_rows_bwd_cuda, .adds_in_place = true },
     [OP_CLASS_TOKENS] = { .run = class_tokens_cuda },
     [OP_CLASS_TOKENS_BWD] = { .run = class_tokens_bwd_cuda, .prepare = class_tokens_bwd_prepare_cuda },
     [OP_MEAN_TOKENS] = { .run = mean_tokens_cuda },

@@ -77,7 +77,8 @@ static __global__ void __launch_bounds__(256) take_bwd_kernel(T *dx, const T *dy
     store<T, V>(dx + i * V, out);
 }
 
-/* dy[r] onto the row that index[r] names, and no other: inside its sequence, or packed (tokens 0), of all. */
+/* dy[r] onto the row that index[r] names (the first without index), and no other: inside its sequence, or packed
+ * (tokens 0), of all. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(256) add_rows_kernel(T *dx, const T *dy, const int32_t *index, int64_t items,
                                                               int64_t tokens, int64_t each, int64_t packs)
@@ -85,7 +86,7 @@ static __global__ void __launch_bounds__(256) add_rows_kernel(T *dx, const T *dy
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= items) return;
     int64_t r = i / packs;
-    T *to = dx + ((r / each * tokens + index[r]) * packs + i % packs) * V;
+    T *to = dx + ((r / each * tokens + (index ? index[r] : 0)) * packs + i % packs) * V;
     pack<T, V> out = load<T, V>(to), d = load<T, V>(dy + i * V);
 #pragma unroll
     for (int j = 0; j < V; j++) out.v[j] = from_float<T>(to_float(out.v[j]) + to_float(d.v[j]));
@@ -199,7 +200,7 @@ extern "C" cloob_status take_rows_cuda(const op_env *env, const op_args *a)
 }
 
 /* Packed, the rows that are read are too few to look for, and of several of a sequence each would be looked for by all
- * threads: a copy, and a sum onto each of them. */
+ * threads: a copy, and a sum onto each of them. Where dx lies in the place of the other gradient, the sum is all. */
 static cloob_status take_many_bwd(const op_env *env, const op_args *a)
 {
     const tensor *dy = &a->in[0], *dx = &a->out[0];
@@ -208,10 +209,10 @@ static cloob_status take_many_bwd(const op_env *env, const op_args *a)
     int64_t tokens = dx->ndim == 3 ? dx->dim[1] : 0, each = rows_each(&a->in[1]);
     cudaStream_t s = stream_of(env);
     size_t bytes = tensor_bytes(dx);
-    if (extra)
+    if (extra && extra != dx->data)
         CLOOB_TRY(cuda_check(env->ctx, cudaMemcpyAsync(dx->data, extra, bytes, cudaMemcpyDeviceToDevice, s),
                              "take_rows_bwd"));
-    else CLOOB_TRY(cuda_check(env->ctx, cudaMemsetAsync(dx->data, 0, bytes, s), "take_rows_bwd"));
+    if (!extra) CLOOB_TRY(cuda_check(env->ctx, cudaMemsetAsync(dx->data, 0, bytes, s), "take_rows_bwd"));
     WITH_PACK(dx->dtype, C,
               add_rows_kernel<T, V>
               <<<blocks_for(items), 256, 0, s>>>((T *)dx->data, (const T *)dy->data, (const int32_t *)a->in[1].data,
@@ -222,7 +223,8 @@ static cloob_status take_many_bwd(const op_env *env, const op_args *a)
 extern "C" cloob_status take_rows_bwd_cuda(const op_env *env, const op_args *a)
 {
     const tensor *dx = &a->out[0];
-    if (dx->ndim == 2 || (a->in[1].data && a->in[1].ndim == 2)) return take_many_bwd(env, a);
+    bool many = dx->ndim == 2 || (a->in[1].data && a->in[1].ndim == 2);
+    if (many || a->in[3].data == dx->data) return take_many_bwd(env, a);
     int64_t N = dx->dim[0], tokens = dx->dim[1], C = dx->dim[2], packs = C / pack_width(dx->dtype, C),
             items = N * tokens * packs;
     WITH_PACK(dx->dtype, C,

@@ -33,13 +33,13 @@ cloob_status heads_collect_ref(const op_env *env, const op_args *a)
 cloob_status heads_dw_ref(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0], *u = &a->in[1], *dw = &a->out[0], *dbias = &a->out[1];
-    int64_t N = u->dim[0], H = u->dim[1], C = u->dim[2], E = dw->dim[0] / H;
+    int64_t N = u->dim[0], H = u->dim[1], C = u->dim[2], E = a->in[2].dim[0] / H;
     (void)env;
     for (int64_t e = 0; e < H * E; e++) {
         double bias = 0.0;
         for (int64_t n = 0; n < N; n++) bias += ld(x, n * H * E + e);
         if (has(dbias)) st(dbias, e, bias);
-        for (int64_t c = 0; c < C; c++) {
+        for (int64_t c = 0; c < C && has(dw); c++) {
             double sum = 0.0;
             for (int64_t n = 0; n < N; n++) sum += ld(x, n * H * E + e) * ld(u, (n * H + e / E) * C + c);
             st(dw, e * C + c, sum * (double)a->attr.scale);
@@ -48,82 +48,103 @@ cloob_status heads_dw_ref(const op_env *env, const op_args *a)
     return CLOOB_OK;
 }
 
+/* The tokens of sequence n that its query sees: `keys` rows from `first` on. */
+typedef struct seen {
+    int64_t first, keys;
+} seen;
+
+static seen seen_of(const op_sequences *s, const tensor *index, int64_t n)
+{
+    return (seen){ op_first_row(s, n), has(index) ? ((const int32_t *)index->data)[n] + 1 : op_row_count(s, n) };
+}
+
 static double dot(const tensor *a, int64_t i, const tensor *b, int64_t j, int64_t C)
 {
     double sum = 0.0;
-    for (int64_t c = 0; c < C; c++) sum += ld(a, i + c) * ld(b, j + c);
+    for (int64_t c = 0; c < C; c++) sum += ld(a, i * C + c) * ld(b, j * C + c);
     return sum;
 }
 
 cloob_status pool_attention_ref(const op_env *env, const op_args *a)
 {
     const tensor *t = &a->in[0], *u = &a->in[1], *s = &a->out[0], *p = &a->out[1];
-    int64_t N = t->dim[0], T = t->dim[1], C = t->dim[2], H = u->dim[1];
+    op_sequences q = op_sequences_of(&a->attr, t, &a->in[3]);
+    int64_t T = q.T, C = tensor_cols(t), H = u->dim[1];
     (void)env;
-    for (int64_t n = 0; n < N; n++)
-        for (int64_t h = 0; h < H; h++) {
-            int64_t row = n * H + h;
-            double max = -INFINITY, sum = 0.0;
-            for (int64_t j = 0; j < T; j++) max = fmax(max, dot(u, row * C, t, (n * T + j) * C, C));
-            for (int64_t j = 0; j < T; j++) sum += exp(dot(u, row * C, t, (n * T + j) * C, C) - max);
-            for (int64_t j = 0; j < T; j++) st(p, row * T + j, exp(dot(u, row * C, t, (n * T + j) * C, C) - max) / sum);
-            for (int64_t c = 0; c < C; c++) {
-                double out = 0.0;
-                for (int64_t j = 0; j < T; j++) out += ld(p, row * T + j) * ld(t, (n * T + j) * C + c);
-                st(s, row * C + c, out);
-            }
+    for (int64_t row = 0; row < q.N * H; row++) {
+        seen v = seen_of(&q, &a->in[2], row / H);
+        double max = -INFINITY, sum = 0.0;
+        for (int64_t j = 0; j < v.keys; j++) max = fmax(max, dot(u, row, t, v.first + j, C));
+        for (int64_t j = 0; j < v.keys; j++) sum += exp(dot(u, row, t, v.first + j, C) - max);
+        for (int64_t j = 0; j < T; j++)
+            st(p, row * T + j, j < v.keys ? exp(dot(u, row, t, v.first + j, C) - max) / sum : 0.0);
+        for (int64_t c = 0; c < C; c++) {
+            double out = 0.0;
+            for (int64_t j = 0; j < v.keys; j++) out += ld(p, row * T + j) * ld(t, (v.first + j) * C + c);
+            st(s, row * C + c, out);
         }
+    }
     return CLOOB_OK;
 }
 
+/* What a sequence's backward pass reads and where. */
+typedef struct pooled {
+    const op_args *a;
+    seen v;
+    int64_t T, C, H;
+} pooled;
+
 /* dp_j = ds.t_j; dz_j = p_j (dp_j - sum_k p_k dp_k): what position j sends back to the score of head row. */
-static double dz_of(const op_args *a, int64_t n, int64_t row, int64_t j)
+static double dz_of(const pooled *x, int64_t row, int64_t j)
 {
-    const tensor *ds = &a->in[0], *t = &a->in[1], *p = &a->in[3];
-    int64_t T = t->dim[1], C = t->dim[2];
+    const tensor *ds = &x->a->in[0], *t = &x->a->in[1], *p = &x->a->in[3];
     double along = 0.0;
-    for (int64_t k = 0; k < T; k++) along += ld(p, row * T + k) * dot(ds, row * C, t, (n * T + k) * C, C);
-    return ld(p, row * T + j) * (dot(ds, row * C, t, (n * T + j) * C, C) - along);
+    for (int64_t k = 0; k < x->v.keys; k++) along += ld(p, row * x->T + k) * dot(ds, row, t, x->v.first + k, x->C);
+    return ld(p, row * x->T + j) * (dot(ds, row, t, x->v.first + j, x->C) - along);
 }
 
 enum { COLUMNS = 512 }; /* gradients are summed in double, this many columns at a time */
 
 /* du = sum_j dz_j t_j. */
-static void du_row(const op_args *a, int64_t n, int64_t row, int64_t first)
+static void du_row(const pooled *x, int64_t row, int64_t first)
 {
-    const tensor *t = &a->in[1], *du = &a->out[1];
-    int64_t T = t->dim[1], C = t->dim[2], columns = C - first < COLUMNS ? C - first : COLUMNS;
+    const tensor *t = &x->a->in[1], *du = &x->a->out[1];
+    int64_t C = x->C, columns = C - first < COLUMNS ? C - first : COLUMNS;
     double sum[COLUMNS] = { 0 };
-    for (int64_t j = 0; j < T; j++) {
-        double dz = dz_of(a, n, row, j);
-        for (int64_t c = 0; c < columns; c++) sum[c] += dz * ld(t, (n * T + j) * C + first + c);
+    for (int64_t j = 0; j < x->v.keys; j++) {
+        double dz = dz_of(x, row, j);
+        for (int64_t c = 0; c < columns; c++) sum[c] += dz * ld(t, (x->v.first + j) * C + first + c);
     }
     for (int64_t c = 0; c < columns; c++) st(du, row * C + first + c, sum[c]);
 }
 
 /* dt_j = sum over heads of p_j ds + dz_j u. */
-static void dt_row(const op_args *a, int64_t n, int64_t j, int64_t first)
+static void dt_row(const pooled *x, int64_t n, int64_t j, int64_t first)
 {
-    const tensor *ds = &a->in[0], *t = &a->in[1], *u = &a->in[2], *p = &a->in[3], *dt = &a->out[0];
-    int64_t T = t->dim[1], C = t->dim[2], H = u->dim[1], columns = C - first < COLUMNS ? C - first : COLUMNS;
+    const tensor *ds = &x->a->in[0], *u = &x->a->in[2], *p = &x->a->in[3], *dt = &x->a->out[0];
+    int64_t C = x->C, columns = C - first < COLUMNS ? C - first : COLUMNS;
     double sum[COLUMNS] = { 0 };
-    for (int64_t row = n * H; row < (n + 1) * H; row++) {
-        double dz = dz_of(a, n, row, j), pj = ld(p, row * T + j);
+    for (int64_t row = n * x->H; row < (n + 1) * x->H; row++) {
+        double dz = dz_of(x, row, j), pj = ld(p, row * x->T + j);
         for (int64_t c = 0; c < columns; c++)
             sum[c] += pj * ld(ds, row * C + first + c) + dz * ld(u, row * C + first + c);
     }
-    for (int64_t c = 0; c < columns; c++) st(dt, (n * T + j) * C + first + c, sum[c]);
+    for (int64_t c = 0; c < columns; c++) st(dt, (x->v.first + j) * C + first + c, sum[c]);
 }
 
 cloob_status pool_attention_bwd_ref(const op_env *env, const op_args *a)
 {
-    const tensor *t = &a->in[1], *u = &a->in[2];
-    int64_t N = t->dim[0], T = t->dim[1], C = t->dim[2], H = u->dim[1];
+    const tensor *t = &a->in[1];
+    op_sequences s = op_sequences_of(&a->attr, t, &a->in[5]);
+    int64_t H = a->in[2].dim[1], C = tensor_cols(t);
     (void)env;
-    for (int64_t n = 0; n < N; n++)
+    if (has(&a->out[0])) fill_zero(&a->out[0]); /* tokens that nobody sees */
+    for (int64_t n = 0; n < s.N; n++) {
+        pooled x = { a, seen_of(&s, &a->in[4], n), s.T, C, H };
         for (int64_t first = 0; first < C; first += COLUMNS) {
-            for (int64_t h = 0; h < H; h++) du_row(a, n, n * H + h, first);
-            for (int64_t j = 0; j < T; j++) dt_row(a, n, j, first);
+            for (int64_t h = 0; h < H && has(&a->out[1]); h++) du_row(&x, n * H + h, first);
+            for (int64_t j = 0; j < x.v.keys && has(&a->out[0]); j++) dt_row(&x, n, j, first);
         }
+    }
     return CLOOB_OK;
 }
