@@ -6,9 +6,9 @@
  * pass, "doutput" (B, D) is an input too.
  *
  * Two savings are exact and always on: the last layer of a transformer works for the one token that is read, and
- * attention of one query forms neither keys nor values, but for a transformer's in inference on the CPU
- * (docs/explanation/attention-pool.md). A third is exact and optional: texts
- * packed to their lengths, since nothing behind the end token is seen. */
+ * attention of one query forms neither keys nor values, except a transformer's in inference on the CPU
+ * (docs/explanation/attention-pool.md). A third is exact and optional: texts packed to their lengths, since nothing
+ * behind the end token is seen. */
 #ifndef MODEL_TOWER_H
 #define MODEL_TOWER_H
 

@@ -8,18 +8,19 @@
 
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
-/* Where a block's shared memory begins that lies at a multiple of 1024 bytes, by which swizzles repeat. By adding: the
- * compiler must go on knowing that it is shared memory, or reads and writes of it take slower instructions. */
+/* The first place in a block's shared memory at a multiple of 1024 bytes, the period of the swizzles. Found by adding to
+ * the pointer: made of an integer, it would no longer be known to point to shared memory, and reads and writes would
+ * take the slower generic instructions. */
 __device__ __forceinline__ char *shared_begin(char *memory)
 {
     return memory + (1024 - shared_address(memory) % 1024) % 1024;
 }
 
-/* This thread's warp in its block, in a way that tells the compiler that it is one for all lanes: what follows from it
- * stays in uniform registers, and who branches by it stays together. */
+/* This thread's warp in its block. The shuffle tells the compiler that all lanes have the same number: what follows from
+ * it stays in uniform registers, and branches on it do not diverge. */
 __device__ __forceinline__ int warp_number() { return __shfl_sync(~0u, (int)threadIdx.x / 32, 0); }
 
-/* True in one lane of a warp whose lanes are all here, the same one each time. */
+/* True in one lane of the warp, the same one each time; all lanes must take part. */
 __device__ __forceinline__ bool elected()
 {
     int yes;

@@ -195,9 +195,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     extern __shared__ char memory[];
     __shared__ gradient_barriers s;
     share w = gradient_share<F>(j);
-    char *b = shared_begin(memory), *x_at = b + F::steps * F::b_stage,
-         *other_at = x_at + r.x * STAGE, *second_at = other_at + r.other * STAGE,
-         *results = second_at + r.second * F::second;
+    char *b = shared_begin(memory), *x_at = b + F::steps * F::b_stage, *other_at = x_at + r.x * STAGE,
+         *second_at = other_at + r.other * STAGE, *results = second_at + r.second * F::second;
     float *channels = (float *)(results + TEAMS * BOX),
           *second_channels = channels + CHANNEL_NUMBERS * F::steps * DEPTH;
     write_channels<dx_prologue>(channels, F::steps * DEPTH, j);

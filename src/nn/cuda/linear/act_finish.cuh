@@ -21,10 +21,10 @@ __device__ __forceinline__ float sigmoid_of(float u)
 }
 
 /* An activation works on eight numbers at a time. forward: x becomes the activation of x + bias. backward, with the
- * bias as bias_of has prepared it: d is multiplied by the slope, and x becomes the activation.
- *
- * quickgelu_act: x s, with s = 1 / (1 + 2^u) and u = x times `factor`. Backward all of it is said in u: the slope is
- * s + u s (s - 1) ln 2, the activation u s / factor. */
+ * bias as bias_of has prepared it: d is multiplied by the slope, and x becomes the activation. */
+
+/* x s, with s = 1 / (1 + 2^u) and u = factor x. Backward everything is written in u, which takes one instruction less:
+ * the slope is s + u s (s - 1) ln 2, the activation u s / factor. */
 struct quickgelu_act {
     static constexpr float factor = (float)(-1.702 * 1.4426950408889634), ln2 = 0.69314718f;
     static __device__ __forceinline__ void forward(float (&x)[8], const float (&bias)[8])
@@ -51,7 +51,7 @@ struct quickgelu_act {
     }
 };
 
-/* x s, with u a polynomial of x; v: the one whose sigmoid s is. */
+/* x s, with s the sigmoid of v = 1.596 (x + 0.0447 x^3). */
 struct gelu_tanh_act {
     static __device__ __forceinline__ float s_of(float x)
     {
@@ -189,10 +189,10 @@ __device__ __forceinline__ void clear_sums(const act_gemm &g, int strip)
     for (int64_t i = 0; i < g.n; i += COLUMNS) row[i / 2] = make_float2(0.0f, 0.0f);
 }
 
-/* Memory is read and written in batches, the arithmetic lies between them. A warp has few scoreboards: if loads and
- * stores were spread over the rows, an exponential would wait for a load that shares its own. For the same reason a
- * batch's loads are issued behind the first row of the one that is finished, which waits for all loads before. Waits
- * that are over at once (`never`) keep ptxas from moving loads past the arithmetic. */
+/* A warp has few scoreboards, and a wait for an older load that shares one with newer loads is a wait for these, too. So
+ * loads are issued many at a time, directly behind a row that had to wait for all loads before, and what is needed next
+ * (the bias, the sums so far) goes with them. That row is stored first: else ptxas would move its arithmetic behind the
+ * loads. Waits that are over at once (`never`) keep the loads where they are. */
 
 /* The life of a finishing warp: of every tile, the first team's box and the second's. */
 template <class A>

@@ -21,7 +21,7 @@ enum {
     THREADS = TEAMS * 128 + STRIPS * 32,
     SHARED_BYTES = 1024 + STAGES * STAGE_BYTES + STRIPS * BOX,
     LANE_ROWS = 16, /* of a finishing lane in a box: every fourth */
-    BATCH = 4       /* of these that are read, finished and written together */
+    BATCH = 4       /* of these that are finished before the first is written, forward */
 };
 
 struct maps {

@@ -376,14 +376,11 @@ extern "C" int pool_kernel_warps(const device *d, int wanted, cloob_dtype dtype,
                                  int64_t H)
 {
     const int64_t full = 16 * (int64_t)((const cuda_state *)d->state)->sms; /* warps that the chip holds */
-    int64_t pairs = (C + 2 * CHANNELS - 1) / (2 * CHANNELS);
-    for (int warps = N * wanted < full ? 16 : wanted; warps >= 4; warps /= 2) {
-        int64_t turns = (pairs + warps - 1) / warps;
-        bool idle = 4 * turns * warps > 5 * pairs; /* a fifth of the warps' turns, or more */
-        if (warps > 4 && idle && N * warps / 2 >= full) continue;
-        if (pool_kernel_fits(d, warps, dtype, T, C, H)) return warps;
-    }
-    return 0;
+    int warps = wanted;
+    if (head_tiles(H) == 1)
+        for (warps = 4; warps < 16 && 10 * N * warps < 9 * full;) warps *= 2;
+    while (warps >= 4 && !pool_kernel_fits(d, warps, dtype, T, C, H)) warps /= 2;
+    return warps >= 4 ? warps : 0;
 }
 
 template <typename K>

@@ -17,8 +17,8 @@ enum { POOL_FORWARD_WARPS = 8, POOL_BACKWARD_WARPS = 16 };
 /* Whether a block of so many warps (4, 8 or 16) can do it; T: the most tokens of a sequence. */
 bool pool_kernel_fits(const device *d, int warps, cloob_dtype dtype, int64_t T, int64_t C, int64_t H);
 
-/* The warps to take for N sequences: those wanted; more where so few blocks would not fill the chip; fewer where the
- * channels would not be shared evenly, or where they do not fit. 0: no number fits. */
+/* The warps to take for N sequences: those wanted, or, with up to 16 heads, the fewest that fill the chip; fewer where
+ * they do not fit. 0: no number fits. */
 int pool_kernel_warps(const device *d, int wanted, cloob_dtype dtype, int64_t N, int64_t T, int64_t C, int64_t H);
 
 /* The ops of op_list.h, without dead rows; p of the first may be absent, either result of the second. */
