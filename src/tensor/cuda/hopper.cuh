@@ -8,16 +8,16 @@
 
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
-/* The first place in a block's shared memory at a multiple of 1024 bytes, the period of the swizzles. Found by adding to
- * the pointer: made of an integer, it would no longer be known to point to shared memory, and reads and writes would
+/* The first place in a block's shared memory at a multiple of 1024 bytes, the period of the swizzles. Found by adding
+ * to the pointer: made of an integer, it would no longer be known to point to shared memory, and reads and writes would
  * take the slower generic instructions. */
 __device__ __forceinline__ char *shared_begin(char *memory)
 {
     return memory + (1024 - shared_address(memory) % 1024) % 1024;
 }
 
-/* This thread's warp in its block. The shuffle tells the compiler that all lanes have the same number: what follows from
- * it stays in uniform registers, and branches on it do not diverge. */
+/* This thread's warp in its block. The shuffle tells the compiler that all lanes have the same number: what follows
+ * from it stays in uniform registers, and branches on it do not diverge. */
 __device__ __forceinline__ int warp_number() { return __shfl_sync(~0u, (int)threadIdx.x / 32, 0); }
 
 /* True in one lane of the warp, the same one each time; all lanes must take part. */

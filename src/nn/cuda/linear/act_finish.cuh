@@ -189,10 +189,10 @@ __device__ __forceinline__ void clear_sums(const act_gemm &g, int strip)
     for (int64_t i = 0; i < g.n; i += COLUMNS) row[i / 2] = make_float2(0.0f, 0.0f);
 }
 
-/* A warp has few scoreboards, and a wait for an older load that shares one with newer loads is a wait for these, too. So
- * loads are issued many at a time, directly behind a row that had to wait for all loads before, and what is needed next
- * (the bias, the sums so far) goes with them. That row is stored first: else ptxas would move its arithmetic behind the
- * loads. Waits that are over at once (`never`) keep the loads where they are. */
+/* A warp has few scoreboards, and waiting for an older load that shares one with newer loads is waiting for these, too.
+ * So loads are issued many at a time, directly behind a row that had to wait for all loads before, and what is needed
+ * next (the bias, the sums so far) goes with them. That row is stored first: else ptxas would move its arithmetic
+ * behind the loads. Waits that are over at once (`never`) keep the loads where they are. */
 
 /* The life of a finishing warp: of every tile, the first team's box and the second's. */
 template <class A>

@@ -413,18 +413,33 @@ static cloob_status backward(const op_env *env, const op_args *a, const pool_siz
     return cuda_launched(env->ctx, "pool_attention_bwd");
 }
 
+template <int N>
+struct number {
+    static constexpr int value = N;
+};
+
+template <int M, typename F>
+static cloob_status by_warps(int warps, F run)
+{
+    return warps == 4   ? run(number<4>(), number<M>())
+           : warps == 8 ? run(number<8>(), number<M>())
+                        : run(number<16>(), number<M>());
+}
+
+/* run(W, M): with so many warps, and tiles of a group of heads. */
+template <typename F>
+static cloob_status by_size(int warps, int64_t H, F run)
+{
+    return head_tiles(H) == 1 ? by_warps<1>(warps, run) : by_warps<2>(warps, run);
+}
+
 extern "C" cloob_status pool_kernel(const op_env *env, const op_args *a, int warps)
 {
     op_sequences s = op_sequences_of(&a->attr, &a->in[0], &a->in[3]);
     int64_t H = a->in[1].dim[1];
     pool_sizes z = sizes_of(s.T, a->in[1].dim[2], H, &a->in[2], &a->in[3]);
-    if (head_tiles(H) == 1)
-        return warps == 4   ? forward<4, 1>(env, a, z, s.N)
-               : warps == 8 ? forward<8, 1>(env, a, z, s.N)
-                            : forward<16, 1>(env, a, z, s.N);
-    return warps == 4   ? forward<4, 2>(env, a, z, s.N)
-           : warps == 8 ? forward<8, 2>(env, a, z, s.N)
-                        : forward<16, 2>(env, a, z, s.N);
+    return by_size(warps, H,
+                   [&](auto W, auto M) { return forward<decltype(W)::value, decltype(M)::value>(env, a, z, s.N); });
 }
 
 extern "C" cloob_status pool_kernel_bwd(const op_env *env, const op_args *a, int warps)
@@ -432,11 +447,6 @@ extern "C" cloob_status pool_kernel_bwd(const op_env *env, const op_args *a, int
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[5]);
     int64_t H = a->in[2].dim[1];
     pool_sizes z = sizes_of(s.T, a->in[2].dim[2], H, &a->in[4], &a->in[5]);
-    if (head_tiles(H) == 1)
-        return warps == 4   ? backward<4, 1>(env, a, z, s.N)
-               : warps == 8 ? backward<8, 1>(env, a, z, s.N)
-                            : backward<16, 1>(env, a, z, s.N);
-    return warps == 4   ? backward<4, 2>(env, a, z, s.N)
-           : warps == 8 ? backward<8, 2>(env, a, z, s.N)
-                        : backward<16, 2>(env, a, z, s.N);
+    return by_size(warps, H,
+                   [&](auto W, auto M) { return backward<decltype(W)::value, decltype(M)::value>(env, a, z, s.N); });
 }
