@@ -30,6 +30,7 @@ static bool split_methods(void)
         for (char *part; copy && (part = strsep(&copy, ","));)
             if (!opt_list_add(&list, part)) return false;
     }
+    free((void *)o.methods);
     o.methods = list.item, o.methods_count = list.count;
     return true;
 }

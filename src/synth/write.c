@@ -327,10 +327,10 @@ cloob_status synth_write(cloob_ctx *ctx, const cloob_synth_options *o, cloob_syn
     cloob_synth_result own;
     synth_stage stage;
     run r = { .ctx = ctx, .o = o, .r = result ? result : &own, .sizes = { .spaced = true, .lines = 1 } };
-    cloob_json_begin(&r.sizes, NULL, '{');
     *r.r = (cloob_synth_result){ 0 };
     CLOOB_TRY(check_options(ctx, o));
     CLOOB_TRY(synth_stage_begin(ctx, o->out, o->force, &stage));
+    cloob_json_begin(&r.sizes, NULL, '{');
     cloob_status status = run_begin(&r, &stage);
     if (status == CLOOB_OK) status = write_all(&r);
     run_end(&r);

@@ -26,8 +26,9 @@ static inline bool has(const tensor *t) { return t->data != NULL; }
 /* sums (C) of x's columns over its rows; sums may be absent. */
 static inline void sum_over_rows(const tensor *sums, const tensor *x)
 {
+    if (!has(sums)) return;
     int64_t R = tensor_rows(x), C = tensor_cols(x);
-    for (int64_t c = 0; c < C && has(sums); c++) {
+    for (int64_t c = 0; c < C; c++) {
         double sum = 0;
         for (int64_t r = 0; r < R; r++) sum += ld(x, r * C + c);
         st(sums, c, sum);
