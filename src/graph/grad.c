@@ -111,8 +111,8 @@ static value_id saved(walk *w, value_id v)
 
 /* ---- one node ------------------------------------------------------------------------------------ */
 
-/* A parameter that is read several times: the parts become temporary, and their sum goes to its place. */
-static void move_place(graph *g, value_id part, value_id d, value_id sum)
+/* Of a parameter that is read several times, the sum of the parts is the gradient; the parts become temporary. */
+static void sum_becomes_gradient(graph *g, value_id part, value_id d, value_id sum)
 {
     if (sum == NO_VALUE || g->value[d].kind != VALUE_GRAD) return;
     g->value[sum].kind = VALUE_GRAD;
@@ -129,7 +129,7 @@ static void contribute(walk *w, value_id v, value_id d)
         return;
     }
     w->grad[v] = graph_op(w->g, OP_ADD, (op_attr){ 0 }, 2, (value_id[]){ part, d });
-    move_place(w->g, part, d, w->grad[v]);
+    sum_becomes_gradient(w->g, part, d, w->grad[v]);
 }
 
 /* A parameter's gradient goes straight to its place. */

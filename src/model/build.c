@@ -208,8 +208,8 @@ static value_id fold_values(build *b, value_id s, const char *w, const char *c, 
     return build_add(b, graph_op(b->g, OP_HEADS_COLLECT, attr, 2, (value_id[]){ v, B }), y);
 }
 
-/* Scores and weighted sums of the tokens themselves. Adapters are a second pair of factors wherever a weight is read;
- * while B is 0 they add 0. */
+/* Without keys and values: scores and weighted sums of the tokens themselves. Adapters add B A wherever a weight is
+ * read; while B is 0 they add 0. */
 static value_id attend_folded(build *b, value_id q, const char *w, const char *c, const one_query *o)
 {
     int64_t C = tensor_cols(&b->g->value[o->x].t);
@@ -221,8 +221,8 @@ static value_id attend_folded(build *b, value_id q, const char *w, const char *c
     return fold_values(b, s, w, c, A, o);
 }
 
-/* Queries from `query`, keys and values from all tokens; before the output projection. The adapters' A is read once:
- * the query's part of A x is a row of that of all tokens. */
+/* Attention of the query over all tokens, before the output projection. With keys and values, the adapters' A is read
+ * once: the query's row of A x is one of the rows of all tokens. */
 static value_id attend_one(build *b, const char *prefix, const one_query *o)
 {
     if (o->x == NO_VALUE) return NO_VALUE;

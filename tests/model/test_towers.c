@@ -1,5 +1,6 @@
 /* The towers against frozen values: outputs in evaluation and training mode (tests/ref/model.json; RN50 and ViT-B-32,
- * which take their time, with the argument "large": tests/ref/foreign); fused ops against single ones; the last block. */
+ * which take their time, with the argument "large": tests/ref/foreign); fused ops against single ones; the last
+ * block. */
 #include "check.h"
 #include "procedural.h"
 
@@ -208,8 +209,8 @@ static void large_models_match(void)
 
 /* ---- one query per sequence ---------------------------------------------------------------------- */
 
-/* The last block forms neither keys nor values: nothing writes the gradient of their bias, which is 0; queries and values
- * have theirs. */
+/* The last block forms neither keys nor values. The gradient of the key bias is 0, and no op writes it; the biases of
+ * queries and values have gradients. */
 static void key_bias_of_the_last_block_has_gradient_0(void)
 {
     model m = { 0 };
@@ -255,8 +256,8 @@ static uses count_uses(const graph *g)
     return u;
 }
 
-/* Graphs of training and of a GPU go without keys and values, those of inference on the CPU with them; with adapters,
- * too. A GPU's biases are in bf16. */
+/* Training, and inference on a GPU, go without keys and values; inference on the CPU forms them. The same holds with
+ * adapters. A GPU's biases are in bf16. */
 static void last_blocks_are_folded_where_they_can_be(void)
 {
     model_config c;

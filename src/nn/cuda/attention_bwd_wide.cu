@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(128 * KT, 4 / KT) wide_kernel(const __grid_con
 {
     extern __shared__ char memory[];
     attn_sizes z = j.z;
-    int n = blockIdx.x / z.H, h = blockIdx.x % z.H, own = KT == 1 ? 0 : __shfl_sync(~0u, threadIdx.x / 128, 0);
+    int n = blockIdx.x / z.H, h = blockIdx.x % z.H, own = KT == 1 ? 0 : warp_number() / 4;
     attn_place place = place_of<PACKED>(z, n, h);
     z.Tp = (z.T + WIDTH - 1) / WIDTH * WIDTH;
     head m = head_of<KT>(memory);

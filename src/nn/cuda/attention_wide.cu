@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(128 * TEAMS, 2) wide_kernel(const __grid_const
     extern __shared__ char memory[];
     attn_sizes z = j.z;
     int groups = (z.T + TEAMS * WIDTH - 1) / (TEAMS * WIDTH), at = (int)blockIdx.x / groups, h = at % z.H;
-    int all = (int)blockIdx.x % groups * TEAMS * WIDTH, team = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    int all = (int)blockIdx.x % groups * TEAMS * WIDTH, team = warp_number() / 4;
     char *q = shared_begin(memory), *k = q + TEAMS * TILE;
     attn_place place = place_of<PACKED>(z, at / z.H, h);
     if (all >= z.T) return;

@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     shared_publish(); /* the products read them */
     __syncthreads();
     SUMS sums(j.pivot, S::output::chunk_of_lane());
-    int group = S::GROUPS > 1 ? __shfl_sync(0xffffffffu, threadIdx.x / 128, 0) : 0;
+    int group = S::GROUPS > 1 ? warp_number() / 4 : 0;
     for (int turn = group;; turn += S::GROUPS) {
         int tile = blockIdx.x + turn * gridDim.x;
         if (tile >= j.tiles.count) break;
