@@ -25,7 +25,7 @@ train() { # SHARDS ARGUMENTS...
 # Pairs a second here, by 60 steps with retrieval. The whole is rounded to shards of 1,000, at most 256 of them.
 pairs_for() { # SECONDS
     "$cloob" synth --out "$out/glance" --count 1000 --size 64 --seed 7 --format webdataset --quiet >/dev/null
-    train "$out/glance/train-00000.tar" --warmup 1 --hopfield-warmup 0 --epochs 10 --max-steps 60 --log-every-n-steps 20 --report-to none \
+    train "$out/glance/train-00000.tar" --warmup 1 --hopfield-warmup 0 --epochs 10 --schedule-steps 60 --log-every-n-steps 20 --report-to none \
         --logs "$out/glance" --name glance --quiet >/dev/null
     awk -v s="$1" '/pairs\/s/ { for (i = 2; i <= NF; i++) if ($i ~ /^pairs\/s/) r = $(i - 1) }
         END { n = int(s * r / 1000); print 1000 * (n > 256 ? 256 : n < 16 ? 16 : n) }' "$out/glance/glance/out.log"

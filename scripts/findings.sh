@@ -52,7 +52,7 @@ search() { # NAME TRAIN EPOCHS FOLDER [MORE OPTIONS]
         --grid method=clip,infoloob,infonce-hopfield,cloob --grid "lr=${RATES:-5e-4,1e-3,2e-3}" --grid init_inv_tau=10,15,30,60 \
         --grid learnable_inv_tau=False,True --grid scale_hopfield=8,14.3,30,50 --grid wd=0.02,0.1,0.5 \
         --random "$trials" --final-seeds "$seeds" --select "$select" --jobs "$jobs" --device "$device" --precision "$precision" \
-        --model "$model" --force-image-size "$size" --batch-size "$batch" --epochs "$epochs" --max-steps "$steps" \
+        --model "$model" --force-image-size "$size" --batch-size "$batch" --epochs "$epochs" --schedule-steps "$steps" \
         --warmup $((steps / 20)) --hopfield-warmup $((steps * 3 / 20)) --vocab "$data/vocab.txt" --workers "${WORKERS:-0}" \
         --val-frequency 1000000 --log-every-n-steps 1000 --report-to none --quiet "$@" >"$out/$name.txt"
     cp "$out/runs/$name/results.jsonl" "$out/data/$name.jsonl"
@@ -100,7 +100,7 @@ rule_arms() { # NAME PASSES OPTIONS: the arms as a grid
     "$cloob" sweep --train-data "$world/train-$p.tsv" --val-data "$world/val.tsv" --test-data "$world/test.tsv" --name "$name" --logs "$out/runs" \
         --zeroshot "$world"/val-classes/* --test-zeroshot "$world"/test-classes/* --prompts "$world/prompts.json" --vocab "$world/vocab.txt" \
         "$@" --final-seeds "$seeds" --select zeroshot/average --jobs "$jobs" --device cpu --threads 1 --workers 0 \
-        --model "$out/small-rn.json" --batch-size "$batch" --epochs "$p" --max-steps "$steps" --warmup $((steps / 20)) \
+        --model "$out/small-rn.json" --batch-size "$batch" --epochs "$p" --schedule-steps "$steps" --warmup $((steps / 20)) \
         --hopfield-warmup $((steps * 3 / 20)) --lr 2e-3 --init-inv-tau 15 --wd 0.1 --save-frequency 0 --val-frequency 1000000 \
         --log-every-n-steps 1000 --report-to none --quiet >"$out/$name.txt"
 }

@@ -10,7 +10,7 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-kill-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 flags=(train --dataset-type synthetic --train-num-samples 64 --model tiny-rn --force-image-size 32 --vocab-size 540
     --batch-size 8 --warmup 10 --workers 1 --threads 1 --logs "$dir" --save-every 3steps --quiet --device "$device"
-    --log-every-n-steps 10 --delete-previous-checkpoint --max-steps $((kills * 20 + 40)) --epochs 100000)
+    --log-every-n-steps 10 --delete-previous-checkpoint --schedule-steps $((kills * 20 + 40)) --epochs 100000)
 
 "$cloob" "${flags[@]}" --name whole > /dev/null 2> "$dir/whole.err" || { cat "$dir/whole.err"; exit 1; }
 

@@ -227,7 +227,7 @@ void auto_options_rest(cloob_ctx *ctx, run *r)
     }
     int64_t per_epoch = samples / saturating_mul(o->batch_size, devices(r));
     int64_t total = saturating_mul(per_epoch, o->epochs);
-    if (o->max_steps > 0) total = min64(total, o->max_steps);
+    if (o->schedule_steps > 0) total = min64(total, o->schedule_steps);
     if (o->warmup < 0) choose_warmup(r, per_epoch, total);
     choose_objective(r, total);
 }

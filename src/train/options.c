@@ -1,5 +1,6 @@
 /* The options of training out of their table, and settings that do not go together. */
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ void settings_put(sbuf *out, const cloob_train_options *o, settings_part part)
 {
     for (int i = 0; i < ROWS; i++) {
         if (part == SETTINGS_LEARNING && !table[i].learns) continue;
+        if (part == SETTINGS_ALL && table[i].offset == offsetof(cloob_train_options, max_steps)) continue;
         char *text = cloob_option_get(&table[i], o);
         sbuf_printf(out, "%s: %s\n", table[i].name, text ? text : "");
         if (!text) out->failed = true;

@@ -88,7 +88,7 @@ static void show_progress(cloob_ctx *ctx, const run *r, const step_result *s)
     ctx_progress_show(ctx, &(cloob_progress){ .task = "train",
                                               .unit = "steps",
                                               .done = r->at.updates,
-                                              .total = r->total_steps,
+                                              .total = r->stop_at,
                                               .per_unit = r->o->batch_size * r->o->accum_freq * comm_size(r->c),
                                               .items = "pairs",
                                               .note = note });
@@ -226,12 +226,17 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
     return CLOOB_OK;
 }
 
+static const char *run_name(const run *r)
+{
+    const char *slash = strrchr(journal_dir(r->log), '/');
+    return slash ? slash + 1 : journal_dir(r->log);
+}
+
 static cloob_status stop_now(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(run_save(ctx, r, "interrupted"));
-    const char *slash = strrchr(journal_dir(r->log), '/');
     return ctx_fail(ctx, CLOOB_ERR_STOPPED, "stopped at step %lld, saved; go on with `resume` %s",
-                    (long long)r->at.updates, slash ? slash + 1 : journal_dir(r->log));
+                    (long long)r->at.updates, run_name(r));
 }
 
 /* Ranks stop together: one that was asked tells the others. They save together, by the clock of rank 0. */
@@ -276,7 +281,7 @@ static cloob_status one_epoch(cloob_ctx *ctx, run *r)
     bool ahead = step_looks_ahead(r->s), more, next = true;
     CLOOB_TRY(batch_upload_next(ctx, r, &m, &more));
     for (; more; more = next) {
-        bool last = r->at.updates + 1 >= r->total_steps;
+        bool last = r->at.updates + 1 >= r->stop_at;
         if (ahead && !last) CLOOB_TRY(batch_upload_next(ctx, r, &m, &next));
         CLOOB_TRY(one_step(ctx, r, &m));
         if (last) return CLOOB_OK;
@@ -289,7 +294,7 @@ static cloob_status one_epoch(cloob_ctx *ctx, run *r)
 static cloob_status end_of_epoch(cloob_ctx *ctx, run *r)
 {
     char name[64];
-    bool last = r->at.updates >= r->total_steps;
+    bool last = r->at.updates >= r->stop_at;
     int64_t done = r->at.epoch + 1;
     if (r->at.step_in_epoch >= r->steps_per_epoch) r->at.epoch++, r->at.step_in_epoch = 0;
     r->at.owed = run_debt(r, done);
@@ -300,9 +305,7 @@ static cloob_status end_of_epoch(cloob_ctx *ctx, run *r)
     return run_validate(ctx, r);
 }
 
-/* All steps are done, yet the last epoch was never closed: the checkpoint was written after its last step with another
- * batch. */
-static bool ends_unfinished(const run *r)
+bool run_ends_unfinished(const run *r)
 {
     return r->at.epoch < r->o->epochs && r->at.step_in_epoch >= r->steps_per_epoch;
 }
@@ -310,7 +313,7 @@ static bool ends_unfinished(const run *r)
 cloob_status run_loop(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(run_settle_debt(ctx, r));
-    while (r->at.updates < r->total_steps || ends_unfinished(r)) {
+    while (r->at.updates < r->stop_at || run_ends_unfinished(r)) {
         CLOOB_TRY(run_enter_stage(ctx, r));
         CLOOB_TRY(one_epoch(ctx, r));
         CLOOB_TRY(end_of_epoch(ctx, r));
@@ -329,12 +332,36 @@ static void end_all_ranks(cloob_ctx *ctx, run *r, cloob_status status)
     comm_abort(ctx, r->c, text);
 }
 
+/* The last line of the log. */
+static void tell_end(cloob_ctx *ctx, run *r, bool nothing_done)
+{
+    long long steps = r->at.updates, total = r->total_steps;
+    bool complete = r->at.updates >= r->total_steps;
+    const char *more =
+        r->o->schedule_steps == r->total_steps ? "a larger `schedule_steps` continues it" : "more `epochs` continue it";
+    if (nothing_done && complete)
+        journal_line(ctx, r->log, "nothing to do: the run is complete after %lld steps; %s", steps, more);
+    else if (nothing_done)
+        journal_line(ctx, r->log,
+                     "nothing to do: the run is at step %lld of %lld already; a larger `max_steps`, or none, continues "
+                     "it",
+                     steps, total);
+    else if (complete)
+        journal_line(ctx, r->log, "done: %lld steps in %.0f s, loss %.5f, %lld bad samples skipped", steps,
+                     r->sum.seconds, r->sum.loss, (long long)r->sum.bad_samples);
+    else
+        journal_line(ctx, r->log,
+                     "stopped by `max_steps` after %lld of %lld steps, in %.0f s, loss %.5f, %lld bad samples skipped; "
+                     "go on with `resume` %s",
+                     steps, total, r->sum.seconds, r->sum.loss, (long long)r->sum.bad_samples, run_name(r));
+}
+
 cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_train_summary *summary)
 {
     API_NEEDS(ctx, o);
     run r;
     cloob_status status = run_open(ctx, &r, o);
-    bool was_complete = status == CLOOB_OK && o->resume && r.at.updates >= r.total_steps;
+    bool nothing_left = status == CLOOB_OK && o->resume && r.at.updates >= r.stop_at && !run_ends_unfinished(&r);
     if (status == CLOOB_OK) {
         status = run_loop(ctx, &r);
         end_all_ranks(ctx, &r, status);
@@ -344,12 +371,7 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     r.sum.steps = r.at.updates;
     r.sum.skipped_steps = r.at.skipped;
     r.sum.seconds = clock_seconds() - r.started;
-    if (status == CLOOB_OK && was_complete)
-        journal_line(ctx, r.log, "nothing to do: the run is complete after %lld steps; more `epochs` continue it",
-                     (long long)r.at.updates);
-    else if (status == CLOOB_OK)
-        journal_line(ctx, r.log, "done: %lld steps in %.0f s, loss %.5f, %lld bad samples skipped",
-                     (long long)r.at.updates, r.sum.seconds, r.sum.loss, (long long)r.sum.bad_samples);
+    if (status == CLOOB_OK) tell_end(ctx, &r, nothing_left);
     if (status == CLOOB_OK) run_tell_decoder(ctx, &r, true);
     if (status != CLOOB_OK && r.log) { /* the log of the run says how it ended, too */
         journal_note(r.log, "ended: %s", cloob_error(ctx));

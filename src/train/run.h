@@ -38,7 +38,9 @@ typedef struct run {
     params_draft *draft; /* what it begins with where nothing is given: drawn while the step is made */
     char from[1024];     /* the checkpoint it goes on from */
     run_position at;
-    int64_t steps_per_epoch, total_steps, first_update;
+    int64_t steps_per_epoch, first_update;
+    int64_t total_steps; /* the end of the run and of its schedule, in updates */
+    int64_t stop_at;     /* that, or `max_steps` before it */
     double started, last_saved;
     double loop_seconds, wait_seconds,
         other_seconds; /* of the loop; of it until batches were there; neither that nor compute */
@@ -92,6 +94,8 @@ void run_close(cloob_ctx *ctx, run *r);
 
 /* Trains until the epochs, the steps or the caller end it. */
 cloob_status run_loop(cloob_ctx *ctx, run *r);
+/* No step is left in the last epoch, yet it was never closed: its checkpoint was written with another batch. */
+bool run_ends_unfinished(const run *r);
 
 /* What the end of an epoch owes: which parts of its evaluation are due. */
 epoch_debt run_debt(run *r, int64_t epoch);

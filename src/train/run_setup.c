@@ -233,8 +233,9 @@ static void find_end(run *r)
     int64_t epochs = r->o->epochs > r->at.epoch ? r->o->epochs - r->at.epoch : 0;
     int64_t left = saturating_mul(r->steps_per_epoch, epochs) - (epochs ? r->at.step_in_epoch : 0);
     r->total_steps = saturating_add(r->at.updates, left > 0 ? left : 0);
-    if (r->o->max_steps > 0 && r->o->max_steps < r->total_steps) r->total_steps = r->o->max_steps;
+    if (r->o->schedule_steps > 0) r->total_steps = min64(r->total_steps, r->o->schedule_steps);
     r->sched.total = r->total_steps;
+    r->stop_at = r->o->max_steps > 0 ? min64(r->total_steps, r->o->max_steps) : r->total_steps;
 }
 
 /* A run may go on with another number of ranks or another batch. The place inside the epoch is kept in samples; what is
@@ -282,6 +283,13 @@ static cloob_status write_params(cloob_ctx *ctx, run *r)
     return status;
 }
 
+/* A part of an epoch was evaluated where `max_steps` ended it. A run that goes on evaluates the whole epoch instead. */
+static void forgive_part(run *r)
+{
+    bool part = r->at.owed.epoch > r->at.epoch;
+    if (part && (r->at.updates < r->stop_at || run_ends_unfinished(r))) r->at.owed = (epoch_debt){ 0 };
+}
+
 static cloob_status open_journal(cloob_ctx *ctx, run *r)
 {
     char name[256];
@@ -290,6 +298,7 @@ static cloob_status open_journal(cloob_ctx *ctx, run *r)
                            comm_rank(r->c) == 0, strstr(r->o->report_to, "tensorboard") != NULL, &r->log));
     snprintf(r->sum.run_dir, sizeof r->sum.run_dir, "%s", journal_dir(r->log));
     if (comm_rank(r->c) == 0) resume_clean(journal_checkpoints(r->log));
+    forgive_part(r);
     if (r->o->resume) resume_real_name(journal_checkpoints(r->log), r->from, r->latest);
     if (r->o->resume && resume_is_inside(journal_checkpoints(r->log), r->from))
         CLOOB_TRY(journal_drop_results(ctx, r->log, max64(r->at.epoch, r->at.owed.epoch), r->at.results_bytes));

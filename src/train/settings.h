@@ -7,7 +7,7 @@
 
 typedef enum settings_part {
     SETTINGS_LEARNING, /* what decides which weights come out, but the method and the seed */
-    SETTINGS_ALL,
+    SETTINGS_ALL, /* but max_steps, which ends one session of a run and is no property of it */
 } settings_part;
 
 /* Keys are the members' names, which are the flags' with underscores; None, True and False as Python writes them. */

@@ -52,7 +52,9 @@ static cloob_status set_line(cloob_ctx *ctx, const char *path, char *line, cloob
     if (!colon) return CLOOB_OK;
     *colon = '\0';
     char *value = colon + 2;
-    const cloob_option *option = cloob_option_find(table, n, line);
+    /* Before schedule_steps there was, max_steps was both. */
+    const char *key = strcmp(line, "max_steps") == 0 ? "schedule_steps" : line;
+    const cloob_option *option = cloob_option_find(table, n, key);
     if (!option || strcmp(value, "None") == 0) return CLOOB_OK; /* a fact about the run; or nothing was set */
     if (option->type == CLOOB_OPTION_LIST) return set_list(ctx, option, s, value);
     if (cloob_option_set(option, &s->o, value)) return CLOOB_OK;

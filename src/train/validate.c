@@ -97,7 +97,7 @@ static void look_for_chance(cloob_ctx *ctx, run *r, int64_t n, const cloob_retri
     double best = fmax(found->image_to_text.recall10, found->text_to_image.recall10);
     if (n < ENOUGH_PAIRS) return;
     r->at_chance = best <= 1.5 * chance ? r->at_chance + 1 : 0;
-    bool at_the_end = r->at_chance == 1 && r->at.updates >= r->total_steps;
+    bool at_the_end = r->at_chance == 1 && r->at.updates >= r->stop_at;
     if (r->at_chance != FIRST_WORD && !at_the_end) return;
     journal_warn(
         ctx, r->log,
@@ -212,7 +212,7 @@ static cloob_status validate(cloob_ctx *ctx, run *r, int64_t epoch, bool with_pa
 /* Every so many epochs, and at the end. */
 static bool is_due(const run *r, int64_t frequency, int64_t epoch)
 {
-    return r->at.updates >= r->total_steps || (frequency > 0 && epoch % frequency == 0);
+    return r->at.updates >= r->stop_at || (frequency > 0 && epoch % frequency == 0);
 }
 
 epoch_debt run_debt(run *r, int64_t epoch)

@@ -12,7 +12,7 @@ few=(--vocab-size 540 --workers 0 --threads 1 --device cpu)
 "$cloob" synth --out world --count 80 --val-count 16 --per-class 2 --size 32 --quiet > out 2> err || fail "synth: $(cat err)"
 
 # Nothing but the data: a small model at the size of the images, a warm-up that fits, a line for each choice.
-"$cloob" train --train-data world/train.tsv "${few[@]}" --max-steps 2 --name plain > out 2> err || fail "train: $(cat err)"
+"$cloob" train --train-data world/train.tsv "${few[@]}" --schedule-steps 2 --name plain > out 2> err || fail "train: $(cat err)"
 has plain 'model: tiny'
 has plain 'force_image_size: 32'
 has plain 'warmup: 1'
@@ -29,7 +29,7 @@ grep -q 'vocabulary of' err || fail "a small vocabulary is not mentioned"
 has named 'init_inv_tau: 30'
 has named 'hopfield_warmup: 0'
 has named 'lr: 0.0005'
-"$cloob" train --train-data world/train.tsv "${few[@]}" --preset cc --global-batch-size 8 --model tiny --force-image-size 32 --max-steps 2 --name paper > out 2> err || fail "paper: $(cat err)"
+"$cloob" train --train-data world/train.tsv "${few[@]}" --preset cc --global-batch-size 8 --model tiny --force-image-size 32 --schedule-steps 2 --name paper > out 2> err || fail "paper: $(cat err)"
 has paper 'warmup: 20000'
 has paper 'hopfield_warmup: 0'
 grep -q 'warning: the warm-up of 20000 steps is longer than the run of 2' err || fail "a warm-up longer than the run is not mentioned: $(cat err)"
@@ -53,6 +53,15 @@ done
 [ -e logs/half/checkpoints/epoch_3.safetensors ] || fail "--epochs does not win over the run's"
 "$cloob" train --resume logs/half/ --epochs 4 --threads 1 > out 2> err || fail "--resume FOLDER: $(cat err)"
 [ -e logs/half/checkpoints/epoch_4.safetensors ] || fail "--resume FOLDER did not go on"
+# --max-steps stops a run and is forgotten: the same line with more, or without it, goes on to the same bytes.
+"$cloob" train "${same[@]}" --max-steps 4 --name stops > out 2> err || fail "--max-steps: $(cat err)"
+"$cloob" train --resume stops --max-steps 8 --threads 1 > out 2> err || fail "--resume NAME --max-steps 8: $(cat err)"
+grep -q 'stopped by --max-steps after 8 of 20 steps.*--resume stops' err || fail "--resume NAME --max-steps 8: $(cat err)"
+grep -q max_steps logs/stops/params.txt && fail "--max-steps is stored: $(grep max_steps logs/stops/params.txt)"
+"$cloob" train --resume stops --max-steps 8 --threads 1 > out 2> err || fail "--resume NAME --max-steps 8 again: $(cat err)"
+grep -q 'at step 8 of 20 already; a larger --max-steps' err || fail "--resume NAME --max-steps 8 again: $(cat err)"
+"$cloob" train --resume stops --threads 1 > out 2> err || fail "--resume of a stopped run: $(cat err)"
+[ "$(digest whole)" = "$(digest stops)" ] || fail "--max-steps changes the learning rates"
 "$cloob" train --resume nowhere > out 2> err && fail "a run that is not there was resumed"
 grep -q 'no such run to resume' err || fail "no such run: $(cat err)"
 

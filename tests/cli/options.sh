@@ -74,7 +74,7 @@ if command -v python3 > /dev/null; then
 fi
 
 # A learning rate with a floor: 1, then down a cosine of 4 steps from 1e-3 towards 4e-4; a warm-up still begins at 0.
-"${train[@]}" --model tiny-rn --force-image-size 32 --name floor --train-num-samples 32 --lr 1e-3 --lr-min 4e-4 --warmup 0 --max-steps 4 \
+"${train[@]}" --model tiny-rn --force-image-size 32 --name floor --train-num-samples 32 --lr 1e-3 --lr-min 4e-4 --warmup 0 --schedule-steps 4 --max-steps 0 \
     --log-every-n-steps 1 > out 2> err || fail "--lr-min: $(cat err)"
 rates=$(grep -oE 'lr [0-9.e-]+' logs/floor/out.log | awk '{ printf "%.4g ", 1e4 * $2 }')
 [ "$rates" = "10 9.121 7 4.879 " ] || fail "--lr-min: rates x 1e4 are $rates"

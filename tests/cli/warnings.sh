@@ -41,9 +41,9 @@ train nearly "${data[@]}" --vocab-size $((ids + 20)) --max-steps 1 --warmup 1
 silent 'support a vocabulary'
 
 # A warm-up longer than the run.
-train long "${data[@]}" --max-steps 2 --warmup 100
+train long "${data[@]}" --schedule-steps 2 --warmup 100
 says 'the warm-up of 100 steps is longer than the run of 2'
-train fits "${data[@]}" --max-steps 2 --warmup 1
+train fits "${data[@]}" --schedule-steps 2 --warmup 1
 silent 'warm-up'
 [ $bad = 0 ] && echo "warnings appear where they should, and nowhere else"
 exit $bad

@@ -23,7 +23,11 @@ WRAPPER = """#!/bin/sh
 # small, and a server listens on the port of its page.
 case "$1" in
 train|finetune)
-    case " $* " in *" --max-steps "*|*" --help "*) ;; *) set -- "$@" --max-steps 4 ;; esac ;;
+    case " $* " in
+    *" --max-steps "*|*" --help "*) ;;
+    *" --resume "*) set -- "$@" --max-steps 8 ;;
+    *) set -- "$@" --max-steps 4 ;;
+    esac ;;
 ablate|sweep)
     case " $* " in *" --max-steps "*|*" --help "*) ;; *) set -- "$@" --max-steps 2 ;; esac ;;
 serve)

@@ -33,7 +33,7 @@ static void options(cloob_ablate_options *o)
     o->train.model = "tiny";
     o->train.force_image_size = 32;
     o->train.batch_size = 8;
-    o->train.max_steps = 3;
+    o->train.schedule_steps = 3;
     o->train.warmup = 1;
     o->train.lr = 1e-3;
     o->train.vocab_size = 600;

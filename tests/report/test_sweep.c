@@ -31,7 +31,7 @@ static void options(cloob_sweep_options *o, const char *name)
     o->train.model = "tiny";
     o->train.force_image_size = 32;
     o->train.batch_size = 8;
-    o->train.max_steps = 2;
+    o->train.schedule_steps = 2;
     o->train.warmup = 1;
     o->train.vocab_size = 600;
     o->train.workers = 0;
@@ -155,7 +155,7 @@ static void halving_trains_the_better_half_longer(void)
     cloob_sweep_options o;
     cloob_sweep_summary s;
     options(&o, "halving");
-    o.halving = true, o.train.epochs = 4, o.train.max_steps = 3;
+    o.halving = true, o.train.epochs = 4, o.train.schedule_steps = 3;
     CHECK_OK(ctx, cloob_sweep(ctx, &o, &s));
     CHECK(s.settings == 6 && s.runs == 6 + 4 + 2); /* of three a method two go on, then one */
 }

@@ -18,7 +18,7 @@ paste <(losses one) <(losses two) | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d
 [ "$(grep -c checkpoints "$dir/out")" = 1 ] || fail "one rank speaks for all: $(cat "$dir/out")"
 
 ranks -np 2 "$cloob" "${flags[@]}" --batch-size 4 --max-steps 20 --resume "$dir/two/checkpoints/epoch_1.safetensors" --name two || fail "resume with two: $(cat "$dir/out")"
-"$cloob" "${flags[@]}" --batch-size 8 --max-steps 24 --resume latest --name two > "$dir/out" 2>&1 || fail "resume with one: $(cat "$dir/out")"
+"$cloob" "${flags[@]}" --batch-size 8 --schedule-steps 24 --resume latest --name two > "$dir/out" 2>&1 || fail "resume with one: $(cat "$dir/out")"
 grep -q 'done: 24 steps' "$dir/two/out.log" || fail "resume with another number of ranks"
 
 ranks -np 1 "$cloob" "${flags[@]}" --batch-size 4 --name vocab : -np 1 "$cloob" "${flags[@]}" --batch-size 4 --name vocab --vocab nowhere && fail "a rank without vocabulary"

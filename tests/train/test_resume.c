@@ -18,7 +18,7 @@ typedef struct plan {
     int64_t batch, epochs, max_steps;
     const char *killed_at; /* the process dies when its log prints this; NULL: never */
     bool validates, deletes;
-    int64_t steps;
+    int64_t schedule_steps;
 } plan;
 
 static void log_or_die(void *user, cloob_log_level level, const char *line)
@@ -44,6 +44,7 @@ static cloob_status train(plan *p)
     o.batch_size_eval = 8;
     o.epochs = p->epochs;
     o.max_steps = p->max_steps;
+    o.schedule_steps = p->schedule_steps;
     o.warmup = 2;
     o.workers = 0;
     o.logs = logs;
@@ -176,6 +177,51 @@ static void the_resumed_from_checkpoint_is_deleted(void)
     CHECK(!file_exists(file_of("lean", "epoch_1.safetensors")));
 }
 
+/* Everything but the header, whose metadata hold the run's name. */
+static bool same_weights(const char *a, const char *b)
+{
+    file_bytes x = { 0 }, y = { 0 };
+    uint64_t skip_x = 0, skip_y = 0;
+    bool same = file_read(ctx, file_of(a, "latest.safetensors"), 1 << 26, &x) == CLOOB_OK &&
+                file_read(ctx, file_of(b, "latest.safetensors"), 1 << 26, &y) == CLOOB_OK;
+    if (same) {
+        memcpy(&skip_x, x.data, 8), memcpy(&skip_y, y.data, 8);
+        same = x.size - skip_x == y.size - skip_y &&
+               memcmp(x.data + 8 + skip_x, y.data + 8 + skip_y, x.size - 8 - skip_x) == 0;
+    }
+    file_bytes_release(&x);
+    file_bytes_release(&y);
+    return same;
+}
+
+/* Stopped in the middle of an epoch, twice, and at the end of one: neither the schedule nor the results tell. */
+static void max_steps_is_a_stop_and_nothing_else(void)
+{
+    static const int64_t stops[] = { 2, 2, 4, 6, 0 };
+    plan p = { .name = "stopped", .batch = 16, .epochs = 3, .validates = true };
+    for (int i = 0; i < 5; i++) {
+        p.max_steps = stops[i];
+        CHECK(run(p) == CLOOB_OK);
+        CHECK(meta_of("stopped", "train.updates") == (stops[i] ? stops[i] : 9));
+        p.resume = "latest";
+    }
+    CHECK(same_weights("calm", "stopped"));
+    CHECK(same_results("calm", "stopped"));
+}
+
+/* The end of the schedule is the end of the run; a run of as many epochs has the same learning rates. */
+static void schedule_steps_shorten_the_run(void)
+{
+    plan p = { .name = "short", .batch = 16, .epochs = 9, .schedule_steps = 9, .validates = true };
+    CHECK(run(p) == CLOOB_OK);
+    CHECK(same_weights("calm", "short"));
+    p.name = "short-stopped", p.max_steps = 4;
+    CHECK(run(p) == CLOOB_OK);
+    p.resume = "latest", p.max_steps = 0;
+    CHECK(run(p) == CLOOB_OK);
+    CHECK(same_weights("calm", "short-stopped"));
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -186,6 +232,8 @@ int main(void)
     RUN(an_epoch_without_a_whole_batch_left_ends);
     RUN(an_evaluation_is_made_once);
     RUN(half_a_result_is_replaced);
+    RUN(max_steps_is_a_stop_and_nothing_else);
+    RUN(schedule_steps_shorten_the_run);
     RUN(the_resumed_from_checkpoint_is_deleted);
     check_remove(logs);
     cloob_ctx_destroy(ctx);
