@@ -57,14 +57,26 @@ static const double LARGEST_SCALE = 100;
 double loss_scale_clamp(double logit) { return fmin(fmax(logit, 0.0), log(LARGEST_SCALE)); }
 double loss_scale_value(double logit) { return fmin(exp(logit), LARGEST_SCALE); }
 
-/* loss = sum / inv_tau (the sum itself for siglip) and d inv_tau / d logit = inv_tau */
-double loss_dlogit_inv_tau(loss_method m, const loss_result *r, double inv_tau)
+/* What the sum of both terms is divided by in `loss`. */
+static double divisor(loss_method m, double inv_tau) { return methods[m].sigmoid ? 1 : inv_tau; }
+
+double loss_train_factor(loss_method m, double inv_tau)
 {
-    if (methods[m].sigmoid) return r->dsum_dinv_tau * inv_tau;
-    return r->dsum_dinv_tau - (r->image_term + r->text_term) / inv_tau;
+    return methods[m].sigmoid || methods[m].leave_one_out ? 1 : inv_tau / 2;
 }
 
-double loss_dlogit_beta(const loss_result *r, double inv_tau, double beta) { return r->dsum_dbeta * beta / inv_tau; }
+/* d inv_tau / d logit = inv_tau; InfoLOOB's 1 / inv_tau is differentiated, too. */
+double loss_dlogit_inv_tau(loss_method m, const loss_result *r, double inv_tau)
+{
+    double factor = loss_train_factor(m, inv_tau) / divisor(m, inv_tau);
+    double sum = methods[m].leave_one_out ? r->image_term + r->text_term : 0;
+    return factor * (r->dsum_dinv_tau * inv_tau - sum);
+}
+
+double loss_dlogit_beta(loss_method m, const loss_result *r, double inv_tau, double beta)
+{
+    return loss_train_factor(m, inv_tau) / divisor(m, inv_tau) * r->dsum_dbeta * beta;
+}
 
 /* ---- plans ---- */
 
@@ -212,7 +224,7 @@ static cloob_status check_pointers(cloob_ctx *ctx, const loss_plan *p, const los
 
 static cloob_status finish(cloob_ctx *ctx, const loss_plan *p, loss_result *r)
 {
-    r->loss = (r->image_term + r->text_term) / (p->sigmoid ? 1 : p->o.inv_tau);
+    r->loss = (r->image_term + r->text_term) / divisor(p->o.method, p->o.inv_tau);
     if (!isfinite(r->loss)) return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "the loss is not finite (%g)", r->loss);
     return CLOOB_OK;
 }

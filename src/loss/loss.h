@@ -115,8 +115,13 @@ bool loss_method_is_sigmoid(loss_method m);
 /* Learnable scales are stored as logarithms and kept in [0, ln 100] after every update, as CLIP does. */
 double loss_scale_clamp(double logit);
 double loss_scale_value(double logit); /* exp, at most 100 */
-/* d loss / d logit of the inverse temperature and of the Hopfield scale, from a result. */
+/* What training follows. For InfoLOOB it is `loss` (the paper scales only L_InfoLOOB by tau), for siglip, too. For
+ * InfoNCE it is CLIP's (image + text) / 2, not divided by inv_tau: dx, dy and all that comes of them are multiplied by
+ * loss_train_factor, inv_tau / 2. (The derivative of InfoNCE / inv_tau in inv_tau is never positive: a temperature that
+ * followed it could only fall.) */
+double loss_train_factor(loss_method m, double inv_tau);
+/* The derivatives of that in the logit of the inverse temperature and in that of the Hopfield scale. */
 double loss_dlogit_inv_tau(loss_method m, const loss_result *r, double inv_tau);
-double loss_dlogit_beta(const loss_result *r, double inv_tau, double beta);
+double loss_dlogit_beta(loss_method m, const loss_result *r, double inv_tau, double beta);
 
 #endif

@@ -248,13 +248,13 @@ static adamw_blocks blocks_of(const step *s)
 static cloob_status update(cloob_ctx *ctx, step *s, double lr, const step_result *r)
 {
     const loss_result *l = &r->terms;
-    double scale = s->o.clip > 0 && r->grad_norm > s->o.clip ? s->o.clip / r->grad_norm : 1.0;
+    double clip = s->o.clip > 0 && r->grad_norm > s->o.clip ? s->o.clip / r->grad_norm : 1.0;
     s->count++;
-    adamw_settings set = settings_now(s, lr, scale, s->count);
+    adamw_settings set = settings_now(s, lr, clip * loss_train_factor(s->o.method, r->inv_tau), s->count);
     adamw_blocks b = blocks_of(s);
     CLOOB_TRY(adamw_step(ctx, s->dev, s->dev->stream, &b, &set));
     if (s->o.learn_inv_tau) update_scale(s, s->scalar, loss_dlogit_inv_tau(s->o.method, l, r->inv_tau), lr);
-    if (s->o.learn_beta) update_scale(s, s->scalar + 3, loss_dlogit_beta(l, r->inv_tau, r->beta), lr);
+    if (s->o.learn_beta) update_scale(s, s->scalar + 3, loss_dlogit_beta(s->o.method, l, r->inv_tau, r->beta), lr);
     if (s->o.learn_bias) update_number(s, s->scalar + 6, l->dsum_dbias, lr);
     return CLOOB_OK;
 }
@@ -315,14 +315,15 @@ static cloob_status start_step(cloob_ctx *ctx, step *s)
 static cloob_status run_captured(cloob_ctx *ctx, step *s, double lr, step_result *r)
 {
     loss_result l;
-    adamw_settings set = settings_now(s, lr, 1.0, s->count + 1);
+    double factor = loss_train_factor(s->o.method, s->o.inv_tau);
+    adamw_settings set = settings_now(s, lr, factor, s->count + 1);
     *s->live_host = (adamw_live){ .u = adamw_update_of(&set), .clip = s->o.clip };
     CLOOB_TRY(take_inputs(ctx, s, 0));
     CLOOB_TRY(start_step(ctx, s));
     CLOOB_TRY(batch_upload_settle(ctx, s->in));
     CLOOB_TRY(s->dev->sync(ctx, s->dev));
     CLOOB_TRY(take_loss(loss_collect(ctx, plan_now(s), &l), &l, s->o.inv_tau, s->o.beta, r));
-    r->grad_norm = sqrt(s->live_host->square);
+    r->grad_norm = factor * sqrt(s->live_host->square);
     r->skipped = s->live_host->skipped;
     s->count += !r->skipped;
     return CLOOB_OK;
@@ -338,7 +339,7 @@ cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t
     }
     CLOOB_TRY(step_gradients(ctx, s, images, tokens, r));
     CLOOB_TRY(optim_square_sum(ctx, s->dev, s->dev->stream, s->p->grad, s->p->trainable, &square));
-    r->grad_norm = sqrt(square);
+    r->grad_norm = loss_train_factor(s->o.method, r->inv_tau) * sqrt(square);
     r->skipped = !isfinite(r->loss) || !isfinite(r->grad_norm);
     if (r->skipped) return CLOOB_OK;
     CLOOB_TRY(update(ctx, s, lr, r));

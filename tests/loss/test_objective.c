@@ -167,22 +167,32 @@ static void infonce_is_infoloob_times_one_minus_p1(void)
     problem_free(&p);
 }
 
-/* loss = sum / inv_tau with both scales as exp(logit): slopes in the logits. */
+/* What training follows: InfoLOOB's loss, or the mean of InfoNCE's two terms. */
+static double followed(loss_method m, double inv_tau, double beta, const problem *p)
+{
+    answer a = evaluate(ctx, p, options(m, LOSS_REF, inv_tau, beta), CLOOB_F32);
+    answer_free(&a);
+    return loss_method_leaves_one_out(m) ? a.r.loss : (a.r.image_term + a.r.text_term) / 2;
+}
+
+/* Both scales as exp(logit): slopes in the logits. */
 static void scales_can_be_learned(void)
 {
     problem p = random_problem(10, 60, 24, 0, 0);
     double t = log(14.0), b = log(6.0), h = 1e-4;
-    answer at = evaluate(ctx, &p, options(LOSS_CLOOB, LOSS_CPU, loss_scale_value(t), loss_scale_value(b)), CLOOB_F32);
-    answer t1 = evaluate(ctx, &p, options(LOSS_CLOOB, LOSS_REF, exp(t + h), exp(b)), CLOOB_F32);
-    answer t0 = evaluate(ctx, &p, options(LOSS_CLOOB, LOSS_REF, exp(t - h), exp(b)), CLOOB_F32);
-    answer b1 = evaluate(ctx, &p, options(LOSS_CLOOB, LOSS_REF, exp(t), exp(b + h)), CLOOB_F32);
-    answer b0 = evaluate(ctx, &p, options(LOSS_CLOOB, LOSS_REF, exp(t), exp(b - h)), CLOOB_F32);
-    CHECK_NEAR(loss_dlogit_inv_tau(LOSS_CLOOB, &at.r, exp(t)), (t1.r.loss - t0.r.loss) / (2 * h), 1e-5);
-    CHECK_NEAR(loss_dlogit_beta(&at.r, exp(t), exp(b)), (b1.r.loss - b0.r.loss) / (2 * h), 1e-5);
+    for (loss_method m = LOSS_CLOOB; m <= LOSS_INFONCE_HOPFIELD; m++) {
+        answer at = evaluate(ctx, &p, options(m, LOSS_CPU, loss_scale_value(t), loss_scale_value(b)), CLOOB_F32);
+        double dt = (followed(m, exp(t + h), exp(b), &p) - followed(m, exp(t - h), exp(b), &p)) / (2 * h);
+        double db = (followed(m, exp(t), exp(b + h), &p) - followed(m, exp(t), exp(b - h), &p)) / (2 * h);
+        CHECK_NEAR(loss_dlogit_inv_tau(m, &at.r, exp(t)), dt, 1e-5);
+        CHECK_NEAR(loss_dlogit_beta(m, &at.r, exp(t), exp(b)), db, 1e-5);
+        CHECK_NEAR(loss_train_factor(m, 14.0) * at.r.loss, followed(m, exp(t), exp(b), &p), 1e-5);
+        answer_free(&at);
+    }
     CHECK_NEAR(loss_scale_value(5.0), 100, 0);
     CHECK_NEAR(loss_scale_clamp(5.0), log(100.0), 0);
     CHECK_NEAR(loss_scale_clamp(-1.0), 0, 0);
-    answer_free(&at), answer_free(&t1), answer_free(&t0), answer_free(&b1), answer_free(&b0), problem_free(&p);
+    problem_free(&p);
 }
 
 /* Measured, not computed: the growth of the process beyond inputs and outputs stays under 40 N d bytes. */
