@@ -8,7 +8,7 @@
 #     scripts/findings.sh rule OUT                   the rule for the scale of retrieval on a world it was not found on, small
 #                                                    enough for one CPU core: 48 runs of about 16 s
 #
-# By environment, with the protocol's values as defaults: PASSES, TRIALS, SEEDS, STEPS, BATCH, JOBS, DEVICE, PRECISION, MODEL, SIZE, RATES,
+# By environment, with the protocol's values as defaults: METHODS, PASSES, TRIALS, SEEDS, STEPS, BATCH, JOBS, DEVICE, PRECISION, MODEL, SIZE, RATES,
 # WORKERS, VOCAB, CLOOB. Stopped at any time, the same command goes on. OUT/data/*.jsonl has a line per run, OUT/findings.md the tables.
 set -eu
 usage='usage: scripts/findings.sh synthetic|pairs|rule OUT [DATA NAME]'
@@ -19,6 +19,7 @@ passes=${PASSES:-30 4 120 60 15}   # the middle first: a run that is cut short h
 trials=${TRIALS:-12} seeds=${SEEDS:-5} steps=${STEPS:-960} batch=${BATCH:-128} jobs=${JOBS:-16}
 device=${DEVICE:-auto} model=${MODEL:-tiny} size=${SIZE:-32}
 precision=${PRECISION:-fp32}
+methods=${METHODS:-clip,infoloob,infonce-hopfield,cloob}
 mkdir -p "$out/data"
 
 # Even lines to one file, odd ones to another, both with the heading.
@@ -49,7 +50,7 @@ search() { # NAME TRAIN EPOCHS FOLDER [MORE OPTIONS]
         [ "$(ls "$data/val-classes" | wc -l)" -gt 1 ] && select=zeroshot/average || select=zeroshot/$(ls "$data/val-classes")
     fi
     "$cloob" sweep --train-data "$train" --val-data "$data/val.tsv" --test-data "$data/test.tsv" --name "$name" --logs "$out/runs" \
-        --grid method=clip,infoloob,infonce-hopfield,cloob --grid "lr=${RATES:-5e-4,1e-3,2e-3}" --grid init_inv_tau=10,15,30,60 \
+        --grid "method=$methods" --grid "lr=${RATES:-5e-4,1e-3,2e-3}" --grid init_inv_tau=10,15,30,60 \
         --grid learnable_inv_tau=False,True --grid scale_hopfield=8,14.3,30,50 --grid wd=0.02,0.1,0.5 \
         --random "$trials" --final-seeds "$seeds" --select "$select" --jobs "$jobs" --device "$device" --precision "$precision" \
         --model "$model" --force-image-size "$size" --batch-size "$batch" --epochs "$epochs" --schedule-steps "$steps" \
