@@ -10,7 +10,7 @@ it. A C block is saved as program.c, built with pkg-config and run. A fence may 
     ```sh fails                  must end with an exit code other than 0
     ```sh serves                 runs until the end of the page; the blocks after it talk to it on the port that the page names
 
-Besides running them, every page is read: links between pages must lead somewhere, and every option that a page gives to `cloob`, in a block
+Besides running them, the program checks every page: links must lead to existing pages and headings, and every option that a page gives to `cloob`, in a block
 or in a line, must be one that the command has. Command blocks outside docs/measurements must be fenced; those of the measurements, which
 take minutes, are counted as not run.
 
@@ -75,10 +75,25 @@ def blocks(path):
 # ---- what is read ---------------------------------------------------------------------------------
 
 
+def anchors(path):
+    """The anchors that GitHub gives to the headings of a page."""
+    with open(path, encoding="utf-8") as f:
+        text = re.sub(r"```.*?```", "", f.read(), flags=re.S)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text, re.M)}
+
+
 def broken_links(text, path):
-    text = re.sub(r"```.*?```", "", text, flags=re.S)
-    targets = [t for t in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text) if not re.match(r"[a-z]+:", t)]
-    return ["the link %s leads nowhere" % t for t in targets if not os.path.exists(os.path.join(os.path.dirname(path), t))]
+    """Links to files that do not exist, and to headings that their page does not have."""
+    bad = []
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", re.sub(r"```.*?```", "", text, flags=re.S)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file = os.path.join(os.path.dirname(path), target) if target else path
+        if not os.path.exists(file):
+            bad.append("the link %s leads nowhere" % target)
+        elif anchor and anchor not in anchors(file):
+            bad.append("the link %s#%s: no such heading" % (target, anchor))
+    return bad
 
 
 class Options:
