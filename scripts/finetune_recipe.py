@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does `cloob train --preset finetune` by itself beat training from scratch on a few hundred pairs? docs/measurements/fine-tuning.md
+"""Does `cloob train --preset finetune` by itself beat training from scratch on a few hundred pairs? docs/measurements/results.md
 has the protocol and the result.
 
     scripts/finetune_recipe.py choose --cloob build/cloob --given weights.safetensors --model model.json \\

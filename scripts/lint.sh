@@ -39,7 +39,7 @@ check() {
 version() { # one home, CMakeLists.txt: the change log begins with it, and neither headers nor the package repeat it
     local v
     v=$(sed -nE 's/^project\(cloob VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
-    [ "$(sed -nE 's/^## ([0-9.]+).*/\1/p' CHANGELOG.md | head -1)" = "$v" ] || { echo "CHANGELOG.md does not begin with $v"; return 1; }
+    [ "$(sed -nE 's/^## \[([0-9.]+)\].*/\1/p' CHANGELOG.md | head -1)" = "$v" ] || { echo "CHANGELOG.md has no release $v"; return 1; }
     ! git grep -nF "\"$v\"" -- include python src
 }
 

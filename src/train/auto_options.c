@@ -17,11 +17,11 @@ enum {
     SMALL_IMAGE = 48,           /* shorter edge below this: 32 pixels say all there is */
     BATCH = 64,
     EPOCHS = 32,
-    PAIRS_PER_THREAD = 150000, /* about a quarter of an hour for `tiny`: docs/measurements/training.md */
+    PAIRS_PER_THREAD = 150000, /* about a quarter of an hour for `tiny`: docs/measurements/results.md */
     WARMUP = 10000,
     SHORT_WARMUP = 1000,
     VIT_B_32 = 151000000, /* parameters */
-    TUNE_STEPS = 300,     /* fine-tuning: fewer leave most of it undone, docs/measurements/fine-tuning.md */
+    TUNE_STEPS = 300,     /* fine-tuning: fewer leave most of it undone, docs/measurements/results.md */
     TUNE_EPOCHS = 3,
     TUNE_MAX_EPOCHS = 100,
     TUNE_RETRIEVAL = 1000, /* steps before retrieval sets in; shorter runs learn more without it, same page */

@@ -3,16 +3,16 @@
 
     tests/docs/run.py --cloob build/cloob [--library build/libcloob.so] [PAGE...]
 
-Blocks fenced as sh, python or c are run in the order of the page, in a folder of its own that holds what the pages name: fixture.py makes
-it. A C block is saved as program.c, built with pkg-config and run. A fence may carry a word:
+Blocks fenced as sh, python or c are run in the order of the page, in a separate folder with the files that the pages name, which fixture.py
+creates. A C block is saved as program.c, built with pkg-config and run. A fence may have a word:
 
-    ```sh skip: needs a GPU      not run; counted, and named with its reason
+    ```sh skip: needs a GPU      not run; counted, and listed with its reason
     ```sh fails                  must end with an exit code other than 0
-    ```sh serves                 runs until the end of the page; the blocks after it talk to it on the port that the page names
+    ```sh serves                 runs until the end of the page; later blocks connect to it on the port that the page names
 
-Besides running them, every page is read: links between pages must lead somewhere, and every option that a page gives to `cloob`, in a block
-or in a line, must be one that the command has. Command blocks outside docs/measurements must be fenced; those of the measurements, which
-take minutes, are counted as not run.
+Besides running them, the program checks every page: links must lead to existing pages and headings, every option that a page gives to
+`cloob`, in a block or in a line, must be one that the command has, and some unclear phrases are rejected. Command blocks outside
+docs/measurements must be fenced; those of the measurements, which take minutes, are counted as not run.
 
 Training is cut to a few steps by a wrapper around the program: a page is checked, not a model. Needs Python 3.9 and nothing else; a block
 that needs another package counts as skipped where it is not installed.
@@ -37,7 +37,9 @@ FENCE = re.compile(r"^```(\w+)?[ \t]*(.*)$")
 COMMAND = re.compile(r"^    (?:build/)?(cloob [a-z]+ |make |mpirun |srun |scripts/|python3? |ctest )")
 TIMEOUT_SECONDS = 300
 PAGE_PORT = "8080"
-WITH_PARTS = ("bench", "search", "tokenizer", "prompts", "info")  # commands with commands of their own
+WITH_PARTS = ("bench", "search", "tokenizer", "prompts", "info")  # commands with subcommands
+UNCLEAR = re.compile(r"\b(pictures?|mended|taken along|goes on|goes past|for want of|of ours|of our own|of its kind|"
+                     r"everybody's weights|is no case for it|beside and renamed|that you give win|not understood)\b", re.I)
 
 
 def pages(wanted):
@@ -75,10 +77,25 @@ def blocks(path):
 # ---- what is read ---------------------------------------------------------------------------------
 
 
+def anchors(path):
+    """The anchors that GitHub gives to the headings of a page."""
+    with open(path, encoding="utf-8") as f:
+        text = re.sub(r"```.*?```", "", f.read(), flags=re.S)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text, re.M)}
+
+
 def broken_links(text, path):
-    text = re.sub(r"```.*?```", "", text, flags=re.S)
-    targets = [t for t in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text) if not re.match(r"[a-z]+:", t)]
-    return ["the link %s leads nowhere" % t for t in targets if not os.path.exists(os.path.join(os.path.dirname(path), t))]
+    """Links to files that do not exist, and to headings that their page does not have."""
+    bad = []
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", re.sub(r"```.*?```", "", text, flags=re.S)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file = os.path.join(os.path.dirname(path), target) if target else path
+        if not os.path.exists(file):
+            bad.append("the link %s leads nowhere" % target)
+        elif anchor and anchor not in anchors(file):
+            bad.append("the link %s#%s: no such heading" % (target, anchor))
+    return bad
 
 
 class Options:
@@ -113,6 +130,7 @@ def read_page(options, path):
     with open(path, encoding="utf-8") as f:
         text = f.read()
     bad = broken_links(text, path)
+    bad += ['"%s": write it in plain English (CONTRIBUTING, Style)' % found.group(0) for found in UNCLEAR.finditer(text)]
     for _, language, _, body in blocks(path):
         if language in ("sh", "indented"):
             bad += options.unknown(body)

@@ -32,7 +32,7 @@ struct device_view {
 
 /* ---- the decoder ----------------------------------------------------------------------------------------- */
 
-/* The fastest first: on an H200 16,800 images a second against 3,950 (docs/measurements/images.md). */
+/* The fastest first: on an H200 16,800 images a second against 3,950 (docs/measurements/gpu.md). */
 static cloob_status choose_backend(cloob_ctx *ctx, device_decoder *d)
 {
     static const struct {
