@@ -106,6 +106,18 @@ static cloob_status first_broken(cloob_ctx *ctx, const rule *rules, size_t n)
     return CLOOB_OK;
 }
 
+cloob_status settings_check_name(cloob_ctx *ctx, const char *name)
+{
+    bool bad =
+        name && (!*name || *name == '-' || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0);
+    for (const char *c = name; c && *c; c++) bad |= (unsigned char)*c < ' ' || *c == 127;
+    if (!bad) return CLOOB_OK;
+    return ctx_fail(
+        ctx, CLOOB_ERR_ARGUMENT,
+        "`name` must be a folder's name: no slash, not . or .., no dash at the beginning; `logs` says where "
+        "runs are kept");
+}
+
 /* Each value by itself. */
 static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
 {
@@ -119,6 +131,15 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
         cloob_option_rule(&table[i], must, sizeof must);
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`%s` %s", table[i].field, must);
     }
+    for (int i = 0; i < ROWS; i++) {
+        const char *text =
+            table[i].type == CLOOB_OPTION_STRING ? *(const char *const *)((const char *)o + table[i].offset) : NULL;
+        if (text && strcmp(text, SETTINGS_COMMAND) == 0)
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                            "`%s` of the run is a command (pipe:), which is not run out of a file; give `%s` again",
+                            table[i].field, table[i].field);
+    }
+    CLOOB_TRY(settings_check_name(ctx, o->name));
     const rule rules[] = {
         { o->save_every && run_save_interval(o->save_every, &steps) <= 0,
           "`save_every` must be a time or a number of steps, as 90s, 30m, 2h or 500steps" },
@@ -128,8 +149,6 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
           "`image_size_schedule` must be sizes with the epochs they begin at, as 112,160@11,224@25" },
         { o->report_to[0] && strcmp(o->report_to, "tensorboard") != 0 && strcmp(o->report_to, "none") != 0,
           "`report_to` must be tensorboard or none" },
-        { o->name && (!*o->name || strchr(o->name, '/')),
-          "`name` must be a word without a slash; `logs` says where runs are kept" },
         { o->image_std[0] > 0 && (o->image_std[1] <= 0 || o->image_std[2] <= 0), "`image_std` must be above 0" },
         { o->image_std[0] <= 0 && (o->image_std[1] > 0 || o->image_std[2] > 0), "`image_std` must be above 0" },
         { o->image_std[0] <= 0 && (o->image_mean[0] != 0 || o->image_mean[1] != 0 || o->image_mean[2] != 0),

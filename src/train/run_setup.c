@@ -264,6 +264,7 @@ static void default_name(const run *r, char name[256])
     strftime(when, sizeof when, "%Y_%m_%d-%H_%M_%S", localtime_r(&now, &tm));
     snprintf(name, 256, "%s-model_%s-lr_%g-b_%lld-j_%lld-p_%s", when, r->o->model, r->lr, (long long)r->o->batch_size,
              (long long)r->o->workers, r->o->precision ? r->o->precision : "fp32");
+    for (char *c = name; (c = strchr(c, '/'));) *c = '-'; /* of a model's file, as open_clip does */
 }
 
 /* The options, with what they left to the model's family filled in, and what the run found. */
