@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/arith.h"
 #include "core/file.h"
 #include "core/limits.h"
 #include "train/collapse.h"
@@ -220,7 +221,6 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
         loader_stats ls = loader_stats_take(r->batches);
         log_step(ctx, r, &s, lr, m, now - m->since);
         loader_log_bottleneck(ctx, r->batches, &ls);
-        r->sum.bad_samples = ls.bad_samples;
         *m = (meter){ .since = clock_seconds() };
     }
     return CLOOB_OK;
@@ -332,6 +332,39 @@ static void end_all_ranks(cloob_ctx *ctx, run *r, cloob_status status)
     comm_abort(ctx, r->c, text);
 }
 
+/* ---- the end -------------------------------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Different ones over all ranks, which meet the same sample in different epochs. A change of the image size begins a
+ * new count, so the largest one holds. */
+cloob_status run_count_bad(cloob_ctx *ctx, run *r)
+{
+    int size = comm_size(r->c);
+    int64_t *mine = NULL, *all = NULL, *count = calloc((size_t)size, sizeof *count), total = 0, different = 0;
+    cloob_status status = count ? loader_bad_samples(ctx, r->batches, &mine, &count[comm_rank(r->c)])
+                                : ctx_no_memory(ctx, (size_t)size * sizeof *count, "a count");
+    status = comm_agree(ctx, r->c, status);
+    if (status == CLOOB_OK) status = comm_host_sum(ctx, r->c, count, size);
+    for (int i = 0; i < size && status == CLOOB_OK; i++) total += count[i];
+    if (status == CLOOB_OK) {
+        all = malloc((size_t)(total + 1) * sizeof *all);
+        status = comm_agree(ctx, r->c, all ? CLOOB_OK : ctx_no_memory(ctx, (size_t)total * sizeof *all, "bad samples"));
+    }
+    if (status == CLOOB_OK) status = comm_all_gather(ctx, r->c, mine, all, count, CLOOB_I64);
+    if (status == CLOOB_OK) {
+        qsort(all, (size_t)total, sizeof *all, by_value);
+        for (int64_t i = 0; i < total; i++) different += i == 0 || all[i] != all[i - 1];
+        r->sum.bad_samples = max64(r->sum.bad_samples, different);
+    }
+    free(mine), free(all), free(count);
+    return status;
+}
+
 /* The last line of the log. */
 static void tell_end(cloob_ctx *ctx, run *r, bool nothing_done)
 {
@@ -364,6 +397,7 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     bool nothing_left = status == CLOOB_OK && o->resume && r.at.updates >= r.stop_at && !run_ends_unfinished(&r);
     if (status == CLOOB_OK) {
         status = run_loop(ctx, &r);
+        if (status == CLOOB_OK) status = run_count_bad(ctx, &r);
         end_all_ranks(ctx, &r, status);
     }
     r.sum.rank = comm_rank(r.c);

@@ -80,6 +80,11 @@ cloob_status run_check_memory(cloob_ctx *ctx, run *r);
 cloob_status run_make_step(cloob_ctx *ctx, run *r);
 cloob_status run_open_loader(cloob_ctx *ctx, run *r);
 
+/* Of the first samples, how many may be unreadable. */
+double run_bad_share(const run *r);
+/* Unreadable samples that the loader met, into r->sum; collective. */
+cloob_status run_count_bad(cloob_ctx *ctx, run *r);
+
 /* What decodes images (`image_decoder`): opens the GPU's decoder where it is asked for; chooses (auto: both are timed)
  * before the loader is made with lo; and the device bytes that it may take. */
 cloob_status run_open_decoder(cloob_ctx *ctx, run *r);

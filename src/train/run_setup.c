@@ -194,6 +194,8 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
 
 /* ---- the loader and the schedule ----------------------------------------------------------------- */
 
+double run_bad_share(const run *r) { return r->o->allow_bad_samples ? 0 : 0.05; }
+
 cloob_status run_open_loader(cloob_ctx *ctx, run *r)
 {
     const cloob_train_options *o = r->o;
@@ -205,6 +207,7 @@ cloob_status run_open_loader(cloob_ctx *ctx, run *r)
     lo.workers = (int)o->workers;
     lo.seed = o->resume ? r->at.seed : (uint64_t)o->seed; /* the order of a run is one order */
     lo.train = true;
+    lo.bad_share = run_bad_share(r);
     lo.context = r->so.model.context;
     loader_feeds(&lo, r->dev);
     transform_options_init(&lo.view, r->so.model.image_size);

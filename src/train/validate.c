@@ -43,6 +43,7 @@ static cloob_status embed_pairs(cloob_ctx *ctx, run *r, encoder *e, pairs *p)
     lo.batch = r->o->batch_size_eval;
     lo.ranks = 1;
     lo.workers = (int)r->o->workers;
+    lo.bad_share = run_bad_share(r);
     lo.context = r->so.model.context;
     loader_feeds(&lo, r->dev);
     transform_options_init(&lo.view, r->so.model.image_size);

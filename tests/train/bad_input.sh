@@ -66,6 +66,22 @@ refused 1 "no such run" --resume latest --name nobody
 refused 2 nosuchmodel --model nosuchmodel
 refused 2 "batch" --batch-size 1000
 
+# Half of the paths are wrong: three of them and what helps; with --allow-bad-samples, the number of samples, not of reads.
+"$cloob" synth --out world --count 80 --val-count 16 --per-class 2 --size 32 --quiet > /dev/null || { echo "FAIL: synth"; bad=1; }
+awk -F'\t' -v OFS='\t' 'NR > 1 && NR % 2 { $1 = "gone/" $1 } { print }' world/train.tsv > world/half.tsv
+for workers in 0 4; do
+    for source in "--train-data world/half.tsv" "--train-data world/train.tsv --val-data world/half.tsv"; do
+        refused 1 "gone/images" --dataset-type csv $source --train-num-samples 80 --workers $workers --epochs 3 --max-steps 0 --logs logs --name "half$tried"
+        grep -qE 'more than 5 % of the first 80 samples.*(gone/images.*){3}--path-data.*--allow-bad-samples' line || { echo "FAIL: half of the paths: $(cat line)"; bad=1; }
+    done
+done
+timeout 100 "$cloob" "${base[@]}" --dataset-type csv --train-data world/half.tsv --train-num-samples 80 --epochs 3 --max-steps 0 --allow-bad-samples --logs logs --name half > out 2> err &&
+    grep -q 'done: 30 steps.* 40 bad samples' logs/half/out.log || { echo "FAIL: --allow-bad-samples: $(cat err; tail -1 logs/half/out.log)"; bad=1; }
+refused 1 'no column "nope"; the header has: filepath, title' --dataset-type csv --train-data world/train.tsv --csv-caption-key nope
+tr '\t' ',' < world/train.tsv > world/commas.csv
+refused 1 'no column "nope"; the header has: filepath, title (see --csv-caption-key' --dataset-type csv --train-data world/commas.csv --csv-caption-key nope
+refused 1 'no column "nope"; the header has: filepath, title (see --csv-img-key' --dataset-type csv --train-data world/commas.csv --csv-img-key nope
+
 # Runs that are there.
 "$cloob" "${base[@]}" --logs logs --name first > /dev/null 2>&1 || { echo "FAIL: a good run"; bad=1; }
 refused 2 "a run of this name exists" --logs logs --name first
