@@ -162,7 +162,6 @@ static cloob_status check_together(cloob_ctx *ctx, const cloob_train_options *o)
 {
     bool typed = o->data.type && strcmp(o->data.type, "synthetic") == 0;
     bool cooldown = strcmp(o->lr_scheduler, "const-cooldown") == 0;
-    bool of_open_clip = strcmp(o->method, "clip") == 0 || strcmp(o->method, "siglip") == 0;
     const rule rules[] = {
         { !o->train_data && !typed, "`train_data` is needed (or `type` synthetic, to try a run without data)" },
         { o->lock_image && o->lock_text && !o->lock_image_unlocked_groups && !o->lock_text_unlocked_layers,
@@ -189,15 +188,23 @@ static cloob_status check_together(cloob_ctx *ctx, const cloob_train_options *o)
         { o->zeroshot_prompts && !o->zeroshot_data && !o->imagenet_val && !o->imagenet_v2,
           "`zeroshot_prompts` needs the class folders: `zeroshot_data`" },
         { o->analyze && !o->val_data, "`analyze` needs `val_data`" },
-        { strcmp(o->report_loss, "open_clip") == 0 && !of_open_clip,
-          "`report_loss` open_clip goes with `method` clip or siglip, the losses that open_clip has" },
     };
     return first_broken(ctx, rules, sizeof rules / sizeof *rules);
+}
+
+cloob_status run_check_report_loss(cloob_ctx *ctx, const cloob_train_options *o)
+{
+    bool of_open_clip = strcmp(o->method, "clip") == 0 || strcmp(o->method, "siglip") == 0;
+    if (strcmp(o->report_loss, "open_clip") != 0 || of_open_clip) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                    "`report_loss` open_clip goes with `method` clip or siglip, the losses that open_clip has");
 }
 
 cloob_status run_check_options(cloob_ctx *ctx, const cloob_train_options *o)
 {
     CLOOB_TRY(check_values(ctx, o));
     CLOOB_TRY(hopfield_memory_check(ctx, o->memory));
+    bool open = strcmp(o->method, "auto") == 0 && (o->pretrained || o->resume); /* known when those are read */
+    if (!open) CLOOB_TRY(run_check_report_loss(ctx, o));
     return check_together(ctx, o);
 }

@@ -39,6 +39,7 @@ checkpoint_meta run_meta(const run *r)
                               .method = r->o->method,
                               .name = r->o->name,
                               .inv_tau = r->so.learn_inv_tau ? exp(st.scalar[0]) : r->o->init_inv_tau,
+                              .learns_inv_tau = r->so.learn_inv_tau,
                               .beta = r->o->learnable_scale_hopfield ? exp(st.scalar[3]) : r->o->scale_hopfield };
 }
 
@@ -404,6 +405,7 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     r.sum.ranks = comm_size(r.c);
     r.sum.steps = r.at.updates;
     r.sum.skipped_steps = r.at.skipped;
+    snprintf(r.sum.method, sizeof r.sum.method, "%s", r.options.method ? r.options.method : "");
     r.sum.seconds = clock_seconds() - r.started;
     if (status == CLOOB_OK) tell_end(ctx, &r, nothing_left);
     if (status == CLOOB_OK) run_tell_decoder(ctx, &r, true);

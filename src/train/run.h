@@ -53,6 +53,9 @@ typedef struct run {
 /* Checks flags against each other and fills what depends on the model. Nothing is written. */
 cloob_status run_check_options(cloob_ctx *ctx, const cloob_train_options *o);
 
+/* `report_loss` against a method that is known. */
+cloob_status run_check_report_loss(cloob_ctx *ctx, const cloob_train_options *o);
+
 /* "90s", "30m", "2h" in seconds, "500steps" in steps; 0 when it is none of these. */
 double run_save_interval(const char *text, bool *steps);
 
@@ -129,6 +132,10 @@ cloob_status run_save(cloob_ctx *ctx, run *r, const char *name);
 
 /* Where a run is resumed, what is open comes from its params.txt, if there is one. r->from: the checkpoint. */
 cloob_status auto_options_resume(cloob_ctx *ctx, run *r);
+
+/* The method, and with it the temperature and beta, of the weights that the run begins with. Call after
+ * auto_options_resume. */
+cloob_status auto_options_objective(cloob_ctx *ctx, run *r);
 
 /* The model, from r->given, or from the number and size of the images and the device. Call after the data is open. */
 cloob_status auto_options_model(cloob_ctx *ctx, run *r);

@@ -332,6 +332,7 @@ static cloob_status prepare_model(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(read_given(ctx, r));
     if (r->o->resume) CLOOB_TRY(auto_options_resume(ctx, r));
+    CLOOB_TRY(auto_options_objective(ctx, r));
     bool same_model = r->o->resume && strcmp(r->o->model, "auto") != 0; /* what was asked for has to be what is there */
     CLOOB_TRY(auto_options_model(ctx, r));
     CLOOB_TRY(open_tokenizer(ctx, r, r->has_given ? weights_get_meta(&r->given, "tokenizer") : NULL));
