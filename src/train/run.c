@@ -327,9 +327,10 @@ cloob_status run_loop(cloob_ctx *ctx, run *r)
 static void end_all_ranks(cloob_ctx *ctx, run *r, cloob_status status)
 {
     char text[CTX_ERROR_BYTES];
-    if (status == CLOOB_OK || status == CLOOB_ERR_STOPPED || status == CLOOB_ERR_PEER || comm_size(r->c) == 1) return;
+    bool agreed = status == CLOOB_ERR_STOPPED || (status == CLOOB_ERR_PEER && !comm_has_lost(r->c));
+    if (status == CLOOB_OK || agreed || comm_size(r->c) == 1) return;
     snprintf(text, sizeof text, "%s", cloob_error(ctx));
-    journal_line(ctx, r->log, "ended: %s", text);
+    if (r->log) journal_line(ctx, r->log, "ended: %s", text);
     comm_abort(ctx, r->c, text);
 }
 
@@ -400,7 +401,7 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
         status = run_loop(ctx, &r);
         if (status == CLOOB_OK) status = run_count_bad(ctx, &r);
         end_all_ranks(ctx, &r, status);
-    }
+    } else if (comm_has_lost(r.c)) end_all_ranks(ctx, &r, status);
     r.sum.rank = comm_rank(r.c);
     r.sum.ranks = comm_size(r.c);
     r.sum.steps = r.at.updates;

@@ -2,6 +2,8 @@
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H
 
+#include <pthread.h>
+
 #include "cloob/train.h"
 #include "core/sbuf.h"
 #include "data/load/loader.h"
@@ -14,7 +16,10 @@
 typedef struct run {
     cloob_train_options options;  /* the caller's, with what they leave open filled in */
     const cloob_train_options *o; /* those */
-    comm *c, *gpus;               /* ranks, in host memory; the same in GPU memory, NULL where c serves */
+    cloob_progress_fn *show;      /* the context's sink of progress, while the run has its own */
+    void *show_user;
+    pthread_t thread; /* that exchanges with other ranks */
+    comm *c, *gpus;   /* ranks, in host memory; the same in GPU memory, NULL where c serves */
     device *dev;
     device_decoder *decoder; /* of images, on the device; NULL: the CPU decodes */
     dataset *train, *val;

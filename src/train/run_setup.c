@@ -432,9 +432,22 @@ static cloob_status own_device(cloob_ctx *ctx, run *r)
     return device_open(ctx, name, &r->dev);
 }
 
+/* Whoever keeps the others waiting (a vocabulary, a checkpoint, an evaluation on rank 0) answers them with its progress. */
+static void show_and_answer(void *user, const cloob_progress *p)
+{
+    run *r = user;
+    if (pthread_equal(r->thread, pthread_self())) comm_answer(r->c);
+    if (r->show) r->show(r->show_user, p);
+}
+
 static cloob_status open_device(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(comm_create(ctx, COMM_AUTO, &r->c));
+    comm_set_timeout(r->c, r->o->collective_timeout);
+    if (comm_size(r->c) > 1) {
+        r->show = ctx->progress, r->show_user = ctx->progress_user, r->thread = pthread_self();
+        ctx->progress = show_and_answer, ctx->progress_user = r;
+    }
     return comm_agree(ctx, r->c, own_device(ctx, r));
 }
 
@@ -566,7 +579,7 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
 
 void run_close(cloob_ctx *ctx, run *r)
 {
-    (void)ctx;
+    if (ctx->progress == show_and_answer) ctx->progress = r->show, ctx->progress_user = r->show_user;
     if (r->has_given) weights_release(&r->given);
     params_draft_destroy(r->draft);
     step_destroy(r->s); /* before the loader: a batch may still be on its way out of its memory */
