@@ -61,6 +61,7 @@ typedef struct cloob_train_summary {
     int64_t steps, epochs, skipped_steps, bad_samples;
     double loss, seconds, pairs_per_s, wait_share;
     double other_share; /* of the loop's time: neither compute nor waiting for data nor saving */
+    char method[24];    /* what was trained, where the options left it open */
     int rank, ranks;    /* of this process; rank 0 writes the files */
 } cloob_train_summary;
 

@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "core/limits.h"
 #include "eval/ablation.h"
+#include "train/settings.h"
 #include "core/needs.h"
 #include "core/option_row.h"
 #include "dist/comm.h"
@@ -148,6 +149,7 @@ cloob_status cloob_ablate(cloob_ctx *ctx, const cloob_ablate_options *given, clo
     cloob_ablate_summary s = { .runs = o->methods_count * o->seeds };
     comm_env env;
     CLOOB_TRY(check(ctx, o));
+    CLOOB_TRY(settings_check_name(ctx, o->train.name));
     CLOOB_TRY(comm_env_read(ctx, &env));
     s.rank = env.rank;
     char *folder = file_join(o->train.logs, o->train.name ? o->train.name : "ablation");

@@ -177,7 +177,7 @@ static cloob_status write_summary(cloob_ctx *ctx, const cloob_ablate_options *o,
     int64_t epoch = s->epochs;
     cloob_json_out out = { .spaced = true };
     cloob_json_begin(&out, NULL, '{');
-    cloob_json_put_text(&out, "method", method ? method : o->train.method);
+    cloob_json_put_text(&out, "method", method ? method : s->method);
     cloob_json_put_int(&out, "seed", r->seed);
     cloob_json_put_int(&out, "steps", s->steps);
     cloob_json_put_digits(&out, "seconds", s->seconds, 6);

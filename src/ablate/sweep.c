@@ -15,6 +15,7 @@
 #include "core/option_row.h"
 #include "dist/comm.h"
 #include "eval/ablation.h"
+#include "train/settings.h"
 
 static const cloob_option table[] = {
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, , __VA_ARGS__)
@@ -262,6 +263,7 @@ cloob_status cloob_sweep(cloob_ctx *ctx, const cloob_sweep_options *o, cloob_swe
     comm_env env;
     sweep s = { .o = o, .memory = &a };
     CLOOB_TRY(check(ctx, o));
+    CLOOB_TRY(settings_check_name(ctx, o->train.name));
     CLOOB_TRY(comm_env_read(ctx, &env));
     s.summary.rank = env.rank;
     char *folder = file_join(o->train.logs, o->train.name ? o->train.name : "sweep");

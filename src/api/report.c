@@ -74,7 +74,10 @@ static cloob_status refresh(cloob_ctx *ctx, arena *a, const char *dir, const clo
     cloob_status status = out && folder ? run_files_read(ctx, a, dir, &r) : ctx_no_memory(ctx, 64, dir);
     const char *data = status == CLOOB_OK ? run_param_get(&r, "val_data") : "";
     if (status != CLOOB_ERR_MEMORY) status = CLOOB_OK; /* a folder that is no run: the page says so */
-    if (*data && strcmp(data, "None") != 0) {
+    bool stored = *data && strcmp(data, "None") != 0;
+    if (stored && dataset_runs_commands(ctx, data))
+        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "its val_data is a command (pipe:), which is not run out of a file");
+    else if (stored) {
         status = resume_find(ctx, folder, checkpoint);
         bool fresh = status == CLOOB_OK && !o->searches && is_newer(out, checkpoint);
         if (status == CLOOB_OK && !fresh) status = write_samples(ctx, &r, checkpoint, out, o, a);

@@ -26,7 +26,7 @@ static cloob_status open_kind(cloob_ctx *ctx, comm_kind kind, comm *c)
 static comm *comm_new(void)
 {
     comm *c = calloc(1, sizeof *c);
-    if (c) c->size = 1;
+    if (c) c->size = 1, c->timeout = 600;
     return c;
 }
 
@@ -123,6 +123,19 @@ cloob_status comm_broadcast(cloob_ctx *ctx, comm *c, void *data, int64_t count, 
 cloob_status comm_barrier(cloob_ctx *ctx, comm *c) { return alone(c) ? CLOOB_OK : c->ops->barrier(ctx, c); }
 
 static comm *host_side(comm *c) { return c && c->base ? c->base : c; }
+
+void comm_set_timeout(comm *c, double seconds)
+{
+    if (c) host_side(c)->timeout = seconds;
+}
+
+void comm_answer(comm *c)
+{
+    comm *host = host_side(c);
+    if (!alone(host) && host->ops->answer) host->ops->answer(host);
+}
+
+bool comm_has_lost(const comm *c) { return c && (c->lost || (c->base && c->base->lost)); }
 
 cloob_status comm_host_sum(cloob_ctx *ctx, comm *c, int64_t *data, int64_t count)
 {

@@ -13,6 +13,7 @@ typedef struct comm_ops {
     cloob_status (*wait)(cloob_ctx *, comm *, comm_request *);
     cloob_status (*broadcast)(cloob_ctx *, comm *, void *, int64_t, cloob_dtype, int);
     cloob_status (*barrier)(cloob_ctx *, comm *);
+    void (*answer)(comm *); /* NULL: nothing to answer */
     void (*abort)(comm *);
     void (*destroy)(comm *);
 } comm_ops;
@@ -20,7 +21,9 @@ typedef struct comm_ops {
 struct comm {
     const comm_ops *ops; /* NULL: one process in host memory */
     int rank, size, local_rank;
-    comm *base; /* NCCL: the host communicator of the same ranks; not owned unless owns_base */
+    double timeout; /* seconds without a sign of life from a rank that the others wait for; 0: no limit */
+    bool lost;      /* one was waited for that long */
+    comm *base;     /* NCCL: the host communicator of the same ranks; not owned unless owns_base */
     bool owns_base;
     void *stream; /* NCCL: what data calls belong to */
     void *state;  /* of the ops */

@@ -1,15 +1,22 @@
-/* Ranks over MPI, in host memory. MPI counts are ints, so long buffers go in pieces. */
+/* Ranks over MPI, in host memory. MPI counts are ints, so long buffers go in pieces.
+ *
+ * Every exchange is begun, then waited for with a deadline. After half of it the others are asked for a sign of life, over
+ * a communicator of its own: a byte to each, which everyone who waits, too, answers at once. Whoever has not answered when
+ * the deadline comes is named. When all have, the wait begins again: somebody works long and answers. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/limits.h"
+#include "core/sbuf.h"
 #include "dist/comm_impl.h"
 #include "tensor/tensor.h"
 
 enum { PIECE = 1 << 28 }; /* elements per message */
 
 typedef struct mpi_state {
-    MPI_Comm world;
+    MPI_Comm world, life; /* life: questions and answers alone */
+    bool *heard;          /* (size): who answered the last question */
 } mpi_state;
 
 /* MPI belongs to the process and starts once. What we started ends with the process, so that one run may follow
@@ -27,6 +34,99 @@ static cloob_status mpi_check(cloob_ctx *ctx, const comm *c, int code, const cha
     MPI_Error_string(code, text, &length);
     return ctx_fail(ctx, CLOOB_ERR_PEER, "rank %d of %d: %s failed: %s", c->rank, c->size, what, text);
 }
+
+/* ---- waiting -------------------------------------------------------------------------------------- */
+
+enum { TAG_QUESTION = 1, TAG_ANSWER };
+
+static void send_byte(comm *c, int rank, int tag)
+{
+    static const char byte = 0; /* small enough to leave without the receiver */
+    MPI_Request r;
+    if (MPI_Isend(&byte, 1, MPI_CHAR, rank, tag, ((mpi_state *)c->state)->life, &r) == MPI_SUCCESS)
+        MPI_Request_free(&r);
+}
+
+/* Who sent such a message, which is taken; -1: nobody. */
+static int take_byte(comm *c, int tag)
+{
+    MPI_Comm life = ((mpi_state *)c->state)->life;
+    MPI_Status from;
+    int there = 0;
+    char byte;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, tag, life, &there, &from) != MPI_SUCCESS || !there) return -1;
+    MPI_Recv(&byte, 1, MPI_CHAR, from.MPI_SOURCE, tag, life, MPI_STATUS_IGNORE);
+    return from.MPI_SOURCE;
+}
+
+static void answer(comm *c)
+{
+    for (int r; (r = take_byte(c, TAG_QUESTION)) >= 0;) send_byte(c, r, TAG_ANSWER);
+}
+
+static void ask(comm *c)
+{
+    mpi_state *s = c->state;
+    while (take_byte(c, TAG_ANSWER) >= 0) continue; /* to a question before */
+    for (int r = 0; r < c->size; r++) {
+        s->heard[r] = r == c->rank;
+        if (r != c->rank) send_byte(c, r, TAG_QUESTION);
+    }
+}
+
+/* The ranks that did not answer; false: all did. */
+static bool silent(const comm *c, sbuf *names)
+{
+    const mpi_state *s = c->state;
+    int n = 0;
+    for (int r = 0; r < c->size; r++)
+        if (!s->heard[r]) sbuf_printf(names, "%s%d", n++ ? ", " : "", r);
+    return n > 0;
+}
+
+static cloob_status report_silent(cloob_ctx *ctx, comm *c, const char *what, sbuf *names)
+{
+    c->lost = true;
+    cloob_status status = ctx_fail(
+        ctx, CLOOB_ERR_PEER,
+        "rank %s of %d gave no sign of life while the others waited %g s in a %s: stopped, hanging, or without "
+        "its network; `collective_timeout` sets how long they wait",
+        names->data ? names->data : "?", c->size, c->timeout, what);
+    sbuf_release(names);
+    return status;
+}
+
+/* The end of an exchange that was begun. */
+static cloob_status finish(cloob_ctx *ctx, comm *c, MPI_Request *request, const char *what)
+{
+    enum { TRIES = 64 }; /* between two looks at the clock */
+    double begun = clock_seconds();
+    bool asked = false;
+    if (c->lost) return CLOOB_ERR_PEER; /* the text of the first time stands */
+    for (int tries = 1;; tries++) {
+        int done = 0;
+        CLOOB_TRY(mpi_check(ctx, c, MPI_Test(request, &done, MPI_STATUS_IGNORE), what));
+        if (done) return CLOOB_OK;
+        if (tries % TRIES || c->timeout <= 0) continue;
+        answer(c);
+        double waited = clock_seconds() - begun;
+        if (!asked && waited > c->timeout / 2) ask(c), asked = true;
+        for (int r; asked && (r = take_byte(c, TAG_ANSWER)) >= 0;) ((mpi_state *)c->state)->heard[r] = true;
+        if (waited <= c->timeout) continue;
+        sbuf names = { 0 };
+        if (silent(c, &names)) return report_silent(ctx, c, what, &names);
+        begun = clock_seconds(), asked = false;
+    }
+}
+
+/* What beginning an exchange returned, then its end. */
+static cloob_status complete(cloob_ctx *ctx, comm *c, int code, MPI_Request *request, const char *what)
+{
+    CLOOB_TRY(mpi_check(ctx, c, code, what));
+    return finish(ctx, c, request, what);
+}
+
+/* ---- exchanges ------------------------------------------------------------------------------------ */
 
 static MPI_Datatype type_of(cloob_dtype d)
 {
@@ -48,11 +148,12 @@ static int piece(int64_t left) { return left < PIECE ? (int)left : PIECE; }
 
 static cloob_status broadcast(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, int root)
 {
-    for (int64_t at = 0; at < count; at += PIECE)
-        CLOOB_TRY(mpi_check(ctx, c,
-                            MPI_Bcast((char *)data + (size_t)at * dtype_size(dtype), piece(count - at), type_of(dtype),
-                                      root, world(c)),
-                            "broadcast"));
+    for (int64_t at = 0; at < count; at += PIECE) {
+        MPI_Request r;
+        int code = MPI_Ibcast((char *)data + (size_t)at * dtype_size(dtype), piece(count - at), type_of(dtype), root,
+                              world(c), &r);
+        CLOOB_TRY(complete(ctx, c, code, &r, "broadcast"));
+    }
     return CLOOB_OK;
 }
 
@@ -79,10 +180,10 @@ static cloob_status reduce_scatter(cloob_ctx *ctx, comm *c, void *send, void *re
         for (int64_t at = 0; at < count[r]; at += PIECE) {
             char *from = part + (size_t)at * size, *to = (char *)recv + (size_t)at * size;
             bool root = r == c->rank;
-            CLOOB_TRY(mpi_check(ctx, c,
-                                MPI_Reduce(root && from == to ? MPI_IN_PLACE : from, root ? to : NULL,
-                                           piece(count[r] - at), type_of(dtype), MPI_SUM, r, world(c)),
-                                "reduce-scatter"));
+            MPI_Request q;
+            int code = MPI_Ireduce(root && from == to ? MPI_IN_PLACE : from, root ? to : NULL, piece(count[r] - at),
+                                   type_of(dtype), MPI_SUM, r, world(c), &q);
+            CLOOB_TRY(complete(ctx, c, code, &q, "reduce-scatter"));
         }
     return CLOOB_OK;
 }
@@ -90,11 +191,12 @@ static cloob_status reduce_scatter(cloob_ctx *ctx, comm *c, void *send, void *re
 static cloob_status all_reduce(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype)
 {
     CLOOB_TRY(check_summable(ctx, dtype));
-    for (int64_t at = 0; at < count; at += PIECE)
-        CLOOB_TRY(mpi_check(ctx, c,
-                            MPI_Allreduce(MPI_IN_PLACE, (char *)data + (size_t)at * dtype_size(dtype),
-                                          piece(count - at), type_of(dtype), MPI_SUM, world(c)),
-                            "all-reduce"));
+    for (int64_t at = 0; at < count; at += PIECE) {
+        MPI_Request r;
+        int code = MPI_Iallreduce(MPI_IN_PLACE, (char *)data + (size_t)at * dtype_size(dtype), piece(count - at),
+                                  type_of(dtype), MPI_SUM, world(c), &r);
+        CLOOB_TRY(complete(ctx, c, code, &r, "sum"));
+    }
     return CLOOB_OK;
 }
 
@@ -114,13 +216,18 @@ static cloob_status begin(cloob_ctx *ctx, comm *c, void *data, int64_t count, cl
 
 static cloob_status wait(cloob_ctx *ctx, comm *c, comm_request *request)
 {
-    int code = MPI_Wait(request->handle, MPI_STATUS_IGNORE);
+    cloob_status status = finish(ctx, c, request->handle, "sum");
     free(request->handle);
     request->handle = NULL;
-    return mpi_check(ctx, c, code, "all-reduce");
+    return status;
 }
 
-static cloob_status barrier(cloob_ctx *ctx, comm *c) { return mpi_check(ctx, c, MPI_Barrier(world(c)), "barrier"); }
+static cloob_status barrier(cloob_ctx *ctx, comm *c)
+{
+    MPI_Request r;
+    int code = MPI_Ibarrier(world(c), &r);
+    return complete(ctx, c, code, &r, "barrier");
+}
 
 static void abort_all(comm *c) { MPI_Abort(world(c), 1); }
 
@@ -129,8 +236,9 @@ static void destroy(comm *c)
     mpi_state *s = c->state;
     int finalized;
     MPI_Finalized(&finalized);
-    if (!finalized) MPI_Comm_free(&s->world);
-    open_comms--;
+    if (!finalized && !c->lost) MPI_Comm_free(&s->world), MPI_Comm_free(&s->life);
+    if (!c->lost) open_comms--; /* who lost a rank cannot end MPI with it */
+    free(s->heard);
     free(s);
 }
 
@@ -141,8 +249,16 @@ static void end_mpi(void)
     if (!finalized && open_comms == 0) MPI_Finalize();
 }
 
-static const comm_ops ops = { all_gather, reduce_scatter, all_reduce, begin,  wait,
-                              broadcast,  barrier,        abort_all,  destroy };
+static const comm_ops ops = { .all_gather = all_gather,
+                              .reduce_scatter = reduce_scatter,
+                              .all_reduce = all_reduce,
+                              .begin = begin,
+                              .wait = wait,
+                              .broadcast = broadcast,
+                              .barrier = barrier,
+                              .answer = answer,
+                              .abort = abort_all,
+                              .destroy = destroy };
 
 static cloob_status start(cloob_ctx *ctx)
 {
@@ -163,14 +279,20 @@ cloob_status comm_mpi_open(cloob_ctx *ctx, const comm_env *env, comm *c)
     if (!s) return ctx_no_memory(ctx, sizeof *s, "a communicator");
     cloob_status status = start(ctx);
     if (status == CLOOB_OK) status = mpi_check(ctx, c, MPI_Comm_dup(MPI_COMM_WORLD, &s->world), "start");
+    if (status == CLOOB_OK) status = mpi_check(ctx, c, MPI_Comm_dup(MPI_COMM_WORLD, &s->life), "start");
+    if (status == CLOOB_OK) {
+        MPI_Comm_set_errhandler(s->world, MPI_ERRORS_RETURN);
+        MPI_Comm_set_errhandler(s->life, MPI_ERRORS_RETURN);
+        MPI_Comm_rank(s->world, &c->rank);
+        MPI_Comm_size(s->world, &c->size);
+        s->heard = calloc((size_t)c->size, sizeof *s->heard);
+        if (!s->heard) status = ctx_no_memory(ctx, (size_t)c->size, "a communicator");
+    }
     if (status != CLOOB_OK) {
         free(s);
         return status;
     }
     open_comms++;
-    MPI_Comm_set_errhandler(s->world, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(s->world, &c->rank);
-    MPI_Comm_size(s->world, &c->size);
     c->state = s;
     c->ops = &ops;
     if (c->size == env->size) return CLOOB_OK;

@@ -183,8 +183,15 @@ static void destroy(comm *c)
     free(c->state);
 }
 
-static const comm_ops ops = { all_gather, reduce_scatter, all_reduce, begin,  wait,
-                              broadcast,  barrier,        abort_all,  destroy };
+static const comm_ops ops = { .all_gather = all_gather,
+                              .reduce_scatter = reduce_scatter,
+                              .all_reduce = all_reduce,
+                              .begin = begin,
+                              .wait = wait,
+                              .broadcast = broadcast,
+                              .barrier = barrier,
+                              .abort = abort_all,
+                              .destroy = destroy };
 
 static cloob_status connect(cloob_ctx *ctx, comm *c, nccl_state *s)
 {

@@ -67,6 +67,79 @@ cloob_status auto_options_resume(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
+/* ---- the objective of the weights that a run begins with ------------------------------------------ */
+
+/* A positive number of the metadata; 0: there is none. */
+static double given_number(const run *r, const char *key)
+{
+    const char *text = weights_get_meta(&r->given, key);
+    double x = text ? strtod(text, NULL) : 0;
+    return x > 0 && isfinite(x) ? x : 0;
+}
+
+/* Our files name their method. Published ones show it: SigLIP has a bias, the authors' CLOOB a second scale, and who has
+ * a temperature alone is CLIP, which learns it. */
+static bool given_method(const run *r, loss_method *method, bool *learns)
+{
+    const char *name = weights_get_meta(&r->given, "method");
+    *learns = weights_get_meta(&r->given, "learnable_inv_tau") != NULL;
+    if (name && loss_method_from_name(name, method)) return true;
+    if (r->given.config.has_logit_bias) *method = LOSS_SIGLIP;
+    else if (given_number(r, "scale_hopfield") > 0) *method = LOSS_CLOOB;
+    else if (given_number(r, "inv_tau") > 0) *method = LOSS_CLIP;
+    else return false;
+    *learns = *method == LOSS_CLIP;
+    return true;
+}
+
+static void take_bias(run *r)
+{
+    const tensor *t = weights_find(&r->given, "logit_bias");
+    const char *text = weights_get_meta(&r->given, "logit_bias");
+    double bias = text ? strtod(text, NULL) : r->options.init_logit_bias;
+    if (!text && (!t || tensor_count(t) != 1 || !dtype_convert(CLOOB_F64, &bias, t->dtype, t->data, 1))) return;
+    if (isfinite(bias) && r->options.init_logit_bias == CLOOB_DEFAULT_LOGIT_BIAS) r->options.init_logit_bias = bias;
+}
+
+/* What the options leave open. Another method than the weights' begins with its own temperature. */
+static void take_scales(run *r, loss_method method, bool learns, sbuf *taken)
+{
+    cloob_train_options *o = &r->options;
+    double inv_tau = given_number(r, "inv_tau"), beta = given_number(r, "scale_hopfield");
+    if (o->init_inv_tau < 0 && inv_tau > 0) {
+        o->init_inv_tau = inv_tau;
+        if (learns && !o->resume) o->learnable_inv_tau = true;
+        if (method == LOSS_SIGLIP) take_bias(r);
+        sbuf_printf(taken, ", `init_inv_tau` %g%s", inv_tau, o->learnable_inv_tau ? " (learned on)" : "");
+    }
+    if (o->scale_hopfield < 0 && beta > 0 && loss_method_has_hopfield(method)) {
+        o->scale_hopfield = beta;
+        sbuf_printf(taken, ", `scale_hopfield` %g", beta);
+    }
+}
+
+cloob_status auto_options_objective(cloob_ctx *ctx, run *r)
+{
+    cloob_train_options *o = &r->options;
+    loss_method method = LOSS_CLOOB, given = LOSS_CLOOB;
+    bool learns = false, known = r->has_given && given_method(r, &given, &learns);
+    bool open = strcmp(o->method, "auto") == 0;
+    sbuf taken = { 0 };
+    if (open) o->method = loss_method_name(known ? given : LOSS_CLOOB);
+    loss_method_from_name(o->method, &method);
+    if (known && method == given) take_scales(r, method, learns, &taken);
+    if (o->scale_hopfield < 0) o->scale_hopfield = CLOOB_DEFAULT_SCALE_HOPFIELD;
+    if (o->pretrained && known && method != given)
+        sbuf_printf(&r->notes, "`method` %s; the weights of %s are of %s\n", o->method, o->pretrained,
+                    loss_method_name(given));
+    else if (o->pretrained && known)
+        sbuf_printf(&r->notes, "`method` %s%s: as in %s\n", o->method, taken.data ? taken.data : "", o->pretrained);
+    else if (o->pretrained)
+        sbuf_printf(&r->notes, "`method` %s; %s does not say what it was trained with\n", o->method, o->pretrained);
+    sbuf_release(&taken);
+    return run_check_report_loss(ctx, o);
+}
+
 /* ---- the model ----------------------------------------------------------------------------------- */
 
 static int by_size(const void *a, const void *b)

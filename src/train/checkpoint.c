@@ -119,6 +119,7 @@ static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, c
     CLOOB_TRY(weights_set_meta(ctx, w, "run", m->name));
     CLOOB_TRY(weights_set_meta(ctx, w, "train.options", m->options));
     CLOOB_TRY(set_number(ctx, w, "inv_tau", m->inv_tau));
+    if (m->learns_inv_tau) CLOOB_TRY(weights_set_meta(ctx, w, "learnable_inv_tau", "True"));
     if (w->config.has_logit_bias) CLOOB_TRY(set_number(ctx, w, "logit_bias", st->scalar[6]));
     return set_number(ctx, w, "scale_hopfield", m->beta);
 }

@@ -36,6 +36,7 @@ typedef struct checkpoint_meta {
     const char *tokenizer; /* text of the merges; NULL: none */
     const char *method, *name, *options;
     double inv_tau, beta;
+    bool learns_inv_tau;
 } checkpoint_meta;
 
 cloob_status checkpoint_write(cloob_ctx *ctx, const char *path, step *s, const run_position *at,

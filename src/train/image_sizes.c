@@ -70,6 +70,7 @@ cloob_status run_check_stages(cloob_ctx *ctx, const run *r)
 static cloob_status make_anew(cloob_ctx *ctx, run *r, weights *w, int64_t size)
 {
     run_position same;
+    CLOOB_TRY(run_count_bad(ctx, r));
     step_destroy(r->s);
     loader_destroy(r->batches);
     r->s = NULL, r->batches = NULL;

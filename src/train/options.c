@@ -106,6 +106,18 @@ static cloob_status first_broken(cloob_ctx *ctx, const rule *rules, size_t n)
     return CLOOB_OK;
 }
 
+cloob_status settings_check_name(cloob_ctx *ctx, const char *name)
+{
+    bool bad =
+        name && (!*name || *name == '-' || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0);
+    for (const char *c = name; c && *c; c++) bad |= (unsigned char)*c < ' ' || *c == 127;
+    if (!bad) return CLOOB_OK;
+    return ctx_fail(
+        ctx, CLOOB_ERR_ARGUMENT,
+        "`name` must be a folder's name: no slash, not . or .., no dash at the beginning; `logs` says where "
+        "runs are kept");
+}
+
 /* Each value by itself. */
 static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
 {
@@ -119,6 +131,15 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
         cloob_option_rule(&table[i], must, sizeof must);
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`%s` %s", table[i].field, must);
     }
+    for (int i = 0; i < ROWS; i++) {
+        const char *text =
+            table[i].type == CLOOB_OPTION_STRING ? *(const char *const *)((const char *)o + table[i].offset) : NULL;
+        if (text && strcmp(text, SETTINGS_COMMAND) == 0)
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                            "`%s` of the run is a command (pipe:), which is not run out of a file; give `%s` again",
+                            table[i].field, table[i].field);
+    }
+    CLOOB_TRY(settings_check_name(ctx, o->name));
     const rule rules[] = {
         { o->save_every && run_save_interval(o->save_every, &steps) <= 0,
           "`save_every` must be a time or a number of steps, as 90s, 30m, 2h or 500steps" },
@@ -128,8 +149,6 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
           "`image_size_schedule` must be sizes with the epochs they begin at, as 112,160@11,224@25" },
         { o->report_to[0] && strcmp(o->report_to, "tensorboard") != 0 && strcmp(o->report_to, "none") != 0,
           "`report_to` must be tensorboard or none" },
-        { o->name && (!*o->name || strchr(o->name, '/')),
-          "`name` must be a word without a slash; `logs` says where runs are kept" },
         { o->image_std[0] > 0 && (o->image_std[1] <= 0 || o->image_std[2] <= 0), "`image_std` must be above 0" },
         { o->image_std[0] <= 0 && (o->image_std[1] > 0 || o->image_std[2] > 0), "`image_std` must be above 0" },
         { o->image_std[0] <= 0 && (o->image_mean[0] != 0 || o->image_mean[1] != 0 || o->image_mean[2] != 0),
@@ -143,7 +162,6 @@ static cloob_status check_together(cloob_ctx *ctx, const cloob_train_options *o)
 {
     bool typed = o->data.type && strcmp(o->data.type, "synthetic") == 0;
     bool cooldown = strcmp(o->lr_scheduler, "const-cooldown") == 0;
-    bool of_open_clip = strcmp(o->method, "clip") == 0 || strcmp(o->method, "siglip") == 0;
     const rule rules[] = {
         { !o->train_data && !typed, "`train_data` is needed (or `type` synthetic, to try a run without data)" },
         { o->lock_image && o->lock_text && !o->lock_image_unlocked_groups && !o->lock_text_unlocked_layers,
@@ -170,15 +188,23 @@ static cloob_status check_together(cloob_ctx *ctx, const cloob_train_options *o)
         { o->zeroshot_prompts && !o->zeroshot_data && !o->imagenet_val && !o->imagenet_v2,
           "`zeroshot_prompts` needs the class folders: `zeroshot_data`" },
         { o->analyze && !o->val_data, "`analyze` needs `val_data`" },
-        { strcmp(o->report_loss, "open_clip") == 0 && !of_open_clip,
-          "`report_loss` open_clip goes with `method` clip or siglip, the losses that open_clip has" },
     };
     return first_broken(ctx, rules, sizeof rules / sizeof *rules);
+}
+
+cloob_status run_check_report_loss(cloob_ctx *ctx, const cloob_train_options *o)
+{
+    bool of_open_clip = strcmp(o->method, "clip") == 0 || strcmp(o->method, "siglip") == 0;
+    if (strcmp(o->report_loss, "open_clip") != 0 || of_open_clip) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                    "`report_loss` open_clip goes with `method` clip or siglip, the losses that open_clip has");
 }
 
 cloob_status run_check_options(cloob_ctx *ctx, const cloob_train_options *o)
 {
     CLOOB_TRY(check_values(ctx, o));
     CLOOB_TRY(hopfield_memory_check(ctx, o->memory));
+    bool open = strcmp(o->method, "auto") == 0 && (o->pretrained || o->resume); /* known when those are read */
+    if (!open) CLOOB_TRY(run_check_report_loss(ctx, o));
     return check_together(ctx, o);
 }

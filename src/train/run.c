@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/arith.h"
 #include "core/file.h"
 #include "core/limits.h"
 #include "train/collapse.h"
@@ -38,6 +39,7 @@ checkpoint_meta run_meta(const run *r)
                               .method = r->o->method,
                               .name = r->o->name,
                               .inv_tau = r->so.learn_inv_tau ? exp(st.scalar[0]) : r->o->init_inv_tau,
+                              .learns_inv_tau = r->so.learn_inv_tau,
                               .beta = r->o->learnable_scale_hopfield ? exp(st.scalar[3]) : r->o->scale_hopfield };
 }
 
@@ -220,7 +222,6 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
         loader_stats ls = loader_stats_take(r->batches);
         log_step(ctx, r, &s, lr, m, now - m->since);
         loader_log_bottleneck(ctx, r->batches, &ls);
-        r->sum.bad_samples = ls.bad_samples;
         *m = (meter){ .since = clock_seconds() };
     }
     return CLOOB_OK;
@@ -326,10 +327,44 @@ cloob_status run_loop(cloob_ctx *ctx, run *r)
 static void end_all_ranks(cloob_ctx *ctx, run *r, cloob_status status)
 {
     char text[CTX_ERROR_BYTES];
-    if (status == CLOOB_OK || status == CLOOB_ERR_STOPPED || status == CLOOB_ERR_PEER || comm_size(r->c) == 1) return;
+    bool agreed = status == CLOOB_ERR_STOPPED || (status == CLOOB_ERR_PEER && !comm_has_lost(r->c));
+    if (status == CLOOB_OK || agreed || comm_size(r->c) == 1) return;
     snprintf(text, sizeof text, "%s", cloob_error(ctx));
-    journal_line(ctx, r->log, "ended: %s", text);
+    if (r->log) journal_line(ctx, r->log, "ended: %s", text);
     comm_abort(ctx, r->c, text);
+}
+
+/* ---- the end -------------------------------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Different ones over all ranks, which meet the same sample in different epochs. A change of the image size begins a
+ * new count, so the largest one holds. */
+cloob_status run_count_bad(cloob_ctx *ctx, run *r)
+{
+    int size = comm_size(r->c);
+    int64_t *mine = NULL, *all = NULL, *count = calloc((size_t)size, sizeof *count), total = 0, different = 0;
+    cloob_status status = count ? loader_bad_samples(ctx, r->batches, &mine, &count[comm_rank(r->c)])
+                                : ctx_no_memory(ctx, (size_t)size * sizeof *count, "a count");
+    status = comm_agree(ctx, r->c, status);
+    if (status == CLOOB_OK) status = comm_host_sum(ctx, r->c, count, size);
+    for (int i = 0; i < size && status == CLOOB_OK; i++) total += count[i];
+    if (status == CLOOB_OK) {
+        all = malloc((size_t)(total + 1) * sizeof *all);
+        status = comm_agree(ctx, r->c, all ? CLOOB_OK : ctx_no_memory(ctx, (size_t)total * sizeof *all, "bad samples"));
+    }
+    if (status == CLOOB_OK) status = comm_all_gather(ctx, r->c, mine, all, count, CLOOB_I64);
+    if (status == CLOOB_OK) {
+        qsort(all, (size_t)total, sizeof *all, by_value);
+        for (int64_t i = 0; i < total; i++) different += i == 0 || all[i] != all[i - 1];
+        r->sum.bad_samples = max64(r->sum.bad_samples, different);
+    }
+    free(mine), free(all), free(count);
+    return status;
 }
 
 /* The last line of the log. */
@@ -364,12 +399,14 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     bool nothing_left = status == CLOOB_OK && o->resume && r.at.updates >= r.stop_at && !run_ends_unfinished(&r);
     if (status == CLOOB_OK) {
         status = run_loop(ctx, &r);
+        if (status == CLOOB_OK) status = run_count_bad(ctx, &r);
         end_all_ranks(ctx, &r, status);
-    }
+    } else if (comm_has_lost(r.c)) end_all_ranks(ctx, &r, status);
     r.sum.rank = comm_rank(r.c);
     r.sum.ranks = comm_size(r.c);
     r.sum.steps = r.at.updates;
     r.sum.skipped_steps = r.at.skipped;
+    snprintf(r.sum.method, sizeof r.sum.method, "%s", r.options.method ? r.options.method : "");
     r.sum.seconds = clock_seconds() - r.started;
     if (status == CLOOB_OK) tell_end(ctx, &r, nothing_left);
     if (status == CLOOB_OK) run_tell_decoder(ctx, &r, true);

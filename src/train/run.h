@@ -2,6 +2,8 @@
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H
 
+#include <pthread.h>
+
 #include "cloob/train.h"
 #include "core/sbuf.h"
 #include "data/load/loader.h"
@@ -14,7 +16,10 @@
 typedef struct run {
     cloob_train_options options;  /* the caller's, with what they leave open filled in */
     const cloob_train_options *o; /* those */
-    comm *c, *gpus;               /* ranks, in host memory; the same in GPU memory, NULL where c serves */
+    cloob_progress_fn *show;      /* the context's sink of progress, while the run has its own */
+    void *show_user;
+    pthread_t thread; /* that exchanges with other ranks */
+    comm *c, *gpus;   /* ranks, in host memory; the same in GPU memory, NULL where c serves */
     device *dev;
     device_decoder *decoder; /* of images, on the device; NULL: the CPU decodes */
     dataset *train, *val;
@@ -53,6 +58,9 @@ typedef struct run {
 /* Checks flags against each other and fills what depends on the model. Nothing is written. */
 cloob_status run_check_options(cloob_ctx *ctx, const cloob_train_options *o);
 
+/* `report_loss` against a method that is known. */
+cloob_status run_check_report_loss(cloob_ctx *ctx, const cloob_train_options *o);
+
 /* "90s", "30m", "2h" in seconds, "500steps" in steps; 0 when it is none of these. */
 double run_save_interval(const char *text, bool *steps);
 
@@ -79,6 +87,11 @@ cloob_status run_enter_stage(cloob_ctx *ctx, run *r);
 cloob_status run_check_memory(cloob_ctx *ctx, run *r);
 cloob_status run_make_step(cloob_ctx *ctx, run *r);
 cloob_status run_open_loader(cloob_ctx *ctx, run *r);
+
+/* Of the first samples, how many may be unreadable. */
+double run_bad_share(const run *r);
+/* Unreadable samples that the loader met, into r->sum; collective. */
+cloob_status run_count_bad(cloob_ctx *ctx, run *r);
 
 /* What decodes images (`image_decoder`): opens the GPU's decoder where it is asked for; chooses (auto: both are timed)
  * before the loader is made with lo; and the device bytes that it may take. */
@@ -124,6 +137,10 @@ cloob_status run_save(cloob_ctx *ctx, run *r, const char *name);
 
 /* Where a run is resumed, what is open comes from its params.txt, if there is one. r->from: the checkpoint. */
 cloob_status auto_options_resume(cloob_ctx *ctx, run *r);
+
+/* The method, and with it the temperature and beta, of the weights that the run begins with. Call after
+ * auto_options_resume. */
+cloob_status auto_options_objective(cloob_ctx *ctx, run *r);
 
 /* The model, from r->given, or from the number and size of the images and the device. Call after the data is open. */
 cloob_status auto_options_model(cloob_ctx *ctx, run *r);

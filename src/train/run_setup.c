@@ -194,6 +194,8 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
 
 /* ---- the loader and the schedule ----------------------------------------------------------------- */
 
+double run_bad_share(const run *r) { return r->o->allow_bad_samples ? 0 : 0.05; }
+
 cloob_status run_open_loader(cloob_ctx *ctx, run *r)
 {
     const cloob_train_options *o = r->o;
@@ -205,6 +207,7 @@ cloob_status run_open_loader(cloob_ctx *ctx, run *r)
     lo.workers = (int)o->workers;
     lo.seed = o->resume ? r->at.seed : (uint64_t)o->seed; /* the order of a run is one order */
     lo.train = true;
+    lo.bad_share = run_bad_share(r);
     lo.context = r->so.model.context;
     loader_feeds(&lo, r->dev);
     transform_options_init(&lo.view, r->so.model.image_size);
@@ -264,6 +267,7 @@ static void default_name(const run *r, char name[256])
     strftime(when, sizeof when, "%Y_%m_%d-%H_%M_%S", localtime_r(&now, &tm));
     snprintf(name, 256, "%s-model_%s-lr_%g-b_%lld-j_%lld-p_%s", when, r->o->model, r->lr, (long long)r->o->batch_size,
              (long long)r->o->workers, r->o->precision ? r->o->precision : "fp32");
+    for (char *c = name; (c = strchr(c, '/'));) *c = '-'; /* of a model's file, as open_clip does */
 }
 
 /* The options, with what they left to the model's family filled in, and what the run found. */
@@ -328,6 +332,7 @@ static cloob_status prepare_model(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(read_given(ctx, r));
     if (r->o->resume) CLOOB_TRY(auto_options_resume(ctx, r));
+    CLOOB_TRY(auto_options_objective(ctx, r));
     bool same_model = r->o->resume && strcmp(r->o->model, "auto") != 0; /* what was asked for has to be what is there */
     CLOOB_TRY(auto_options_model(ctx, r));
     CLOOB_TRY(open_tokenizer(ctx, r, r->has_given ? weights_get_meta(&r->given, "tokenizer") : NULL));
@@ -427,9 +432,22 @@ static cloob_status own_device(cloob_ctx *ctx, run *r)
     return device_open(ctx, name, &r->dev);
 }
 
+/* Whoever keeps the others waiting (a vocabulary, a checkpoint, an evaluation on rank 0) answers them with its progress. */
+static void show_and_answer(void *user, const cloob_progress *p)
+{
+    run *r = user;
+    if (pthread_equal(r->thread, pthread_self())) comm_answer(r->c);
+    if (r->show) r->show(r->show_user, p);
+}
+
 static cloob_status open_device(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(comm_create(ctx, COMM_AUTO, &r->c));
+    comm_set_timeout(r->c, r->o->collective_timeout);
+    if (comm_size(r->c) > 1) {
+        r->show = ctx->progress, r->show_user = ctx->progress_user, r->thread = pthread_self();
+        ctx->progress = show_and_answer, ctx->progress_user = r;
+    }
     return comm_agree(ctx, r->c, own_device(ctx, r));
 }
 
@@ -561,7 +579,7 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
 
 void run_close(cloob_ctx *ctx, run *r)
 {
-    (void)ctx;
+    if (ctx->progress == show_and_answer) ctx->progress = r->show, ctx->progress_user = r->show_user;
     if (r->has_given) weights_release(&r->given);
     params_draft_destroy(r->draft);
     step_destroy(r->s); /* before the loader: a batch may still be on its way out of its memory */

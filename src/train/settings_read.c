@@ -1,5 +1,6 @@
 /* A run's settings back out of its params.txt. */
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "core/needs.h"
+#include "data/sets/dataset.h"
 #include "train/resume.h"
 #include "train/settings.h"
 
@@ -57,6 +59,7 @@ static cloob_status set_line(cloob_ctx *ctx, const char *path, char *line, cloob
     const cloob_option *option = cloob_option_find(table, n, key);
     if (!option || strcmp(value, "None") == 0) return CLOOB_OK; /* a fact about the run; or nothing was set */
     if (option->type == CLOOB_OPTION_LIST) return set_list(ctx, option, s, value);
+    if (option->type == CLOOB_OPTION_STRING && dataset_runs_commands(ctx, value)) value = SETTINGS_COMMAND;
     if (cloob_option_set(option, &s->o, value)) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s cannot be %s", path, line, value);
 }
@@ -121,9 +124,17 @@ static cloob_status no_run(cloob_ctx *ctx, const char *logs, const char *resume)
                     text_ends_with(logs, "/") ? "" : "/", resume);
 }
 
+static bool ends_in_dots(const char *folder)
+{
+    const char *slash = strrchr(folder, '/'), *last = slash ? slash + 1 : folder;
+    return strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
+}
+
 /* Ready to go on with: the checkpoint has the weights and knows its model; the device may be another. */
 static cloob_status go_on(cloob_ctx *ctx, const char *folder, cloob_run_settings *s)
 {
+    char real[PATH_MAX];
+    if (ends_in_dots(folder) && realpath(folder, real)) folder = real; /* its name is its own, not . or .. */
     char *logs = arena_string(&s->a, folder), *slash = logs ? strrchr(logs, '/') : NULL;
     if (!logs) return ctx_no_memory(ctx, strlen(folder), folder);
     if (slash) *slash = '\0';

@@ -17,10 +17,11 @@ typedef struct pairs {
     int64_t n, D;
 } pairs;
 
-static cloob_status embed_batches(cloob_ctx *ctx, loader *l, encoder *e, pairs *p, int64_t room)
+static cloob_status embed_batches(cloob_ctx *ctx, run *r, loader *l, encoder *e, pairs *p, int64_t room)
 {
     for (;;) {
         batch b;
+        comm_answer(r->c); /* the others wait */
         CLOOB_TRY(loader_next(ctx, l, &b));
         if (b.end) return CLOOB_OK;
         int64_t n = b.rows < room - p->n ? b.rows : room - p->n;
@@ -43,12 +44,13 @@ static cloob_status embed_pairs(cloob_ctx *ctx, run *r, encoder *e, pairs *p)
     lo.batch = r->o->batch_size_eval;
     lo.ranks = 1;
     lo.workers = (int)r->o->workers;
+    lo.bad_share = run_bad_share(r);
     lo.context = r->so.model.context;
     loader_feeds(&lo, r->dev);
     transform_options_init(&lo.view, r->so.model.image_size);
     lo.view.mode = (resize_mode)r->so.model.resize;
     CLOOB_TRY(loader_create(ctx, r->val, r->tok, &lo, &l));
-    cloob_status status = embed_batches(ctx, l, e, p, room);
+    cloob_status status = embed_batches(ctx, r, l, e, p, room);
     loader_destroy(l);
     return status;
 }

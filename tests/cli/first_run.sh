@@ -93,5 +93,37 @@ grep -q 'begins with weights' err || fail "--finetune without weights: $(cat err
 has small 'model: tiny'
 "$cloob" train --preset finetune --pretrained logs/small/checkpoints/latest.safetensors --train-data world/train.tsv --max-steps 1 --threads 1 --workers 0 --name larger > out 2> err || fail "finetune of tiny: $(cat err)"
 has larger 'lr: 0.0002' # 2 M parameters
+# Weights bring their method, temperature and beta, in one line; flags win. Published CLIP weights say it by their logit_scale, which is learned.
+tune=(--train-data world/train.tsv --max-steps 1 --threads 1 --workers 0 --device cpu)
+"$cloob" train "${same[@]}" --max-steps 1 --method clip --init-inv-tau 20 --learnable-inv-tau --name clip > out 2> err || fail "clip: $(cat err)"
+"$cloob" train --preset finetune --pretrained logs/clip "${tune[@]}" --name clip-on > out 2> err || fail "finetune of CLIP: $(cat err)"
+has clip-on 'method: clip'
+has clip-on 'learnable_inv_tau: True'
+grep -qE '^init_inv_tau: (20|19\.9|20\.0)' logs/clip-on/params.txt || fail "the temperature of the weights: $(grep init_inv_tau logs/clip-on/params.txt)"
+[ "$(grep -cE '^--method clip, --init-inv-tau (20|19|20\.0)[0-9.]* \(learned on\): as in logs/clip' err)" = 1 ] || fail "what the weights brought is not told: $(cat err)"
+"$cloob" train --pretrained logs/clip "${tune[@]}" --batch-size 8 --init-inv-tau 7 --name clip-7 > out 2> err || fail "--init-inv-tau: $(cat err)"
+has clip-7 'method: clip'
+has clip-7 'init_inv_tau: 7'
+has clip-7 'learnable_inv_tau: False'
+"$cloob" train --pretrained logs/clip "${tune[@]}" --batch-size 8 --method cloob --name cloob-on > out 2> err || fail "--method: $(cat err)"
+has cloob-on 'method: cloob'
+has cloob-on 'init_inv_tau: 30'
+has cloob-on 'scale_hopfield: 8'
+grep -q 'method cloob; the weights of logs/clip are of clip' err || fail "another method than the weights' is not told: $(cat err)"
+"$cloob" train --resume latest --name clip --train-data world/train.tsv --epochs 2 --batch-size 8 --max-steps 2 --threads 1 --workers 0 --learnable-inv-tau --quiet > out 2> err || fail "resume of clip: $(cat err)"
+has clip 'method: clip'
+"$cloob" train "${same[@]}" --max-steps 1 --method infonce-hopfield --scale-hopfield 5 --init-inv-tau 11 --name beta > out 2> err || fail "beta: $(cat err)"
+"$cloob" train --pretrained logs/beta "${tune[@]}" --batch-size 8 --name beta-on > out 2> err || fail "finetune with beta: $(cat err)"
+has beta-on 'method: infonce-hopfield'
+has beta-on 'init_inv_tau: 11'
+has beta-on 'scale_hopfield: 5'
+has beta-on 'learnable_inv_tau: False'
+"$cloob" convert logs/clip openai.pt --to openai --quiet > out 2> err || fail "convert: $(cat err)"
+"$cloob" info logs/clip/checkpoints/latest.safetensors | sed -n 's/^config *//p' > config.json
+"$cloob" convert openai.pt openai.safetensors --config config.json --quiet > out 2> err || fail "convert back: $(cat err)"
+"$cloob" train --preset finetune --pretrained openai.safetensors --vocab-size 540 "${tune[@]}" --name published > out 2> err || fail "published weights: $(cat err)"
+has published 'method: clip'
+has published 'learnable_inv_tau: True'
+grep -q -- '--method clip, --init-inv-tau .* as in openai.safetensors' err || fail "published weights: $(cat err)"
 [ $bad = 0 ] && echo "the first run works"
 exit $bad

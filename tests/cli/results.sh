@@ -75,6 +75,8 @@ must 'this part is done|image_to_text_R@1' $sweep --part 1/2
 must '"found": 2, "failed": 0, "complete": true' $sweep --json
 refused 'NAME=VALUE' sweep --train-data world/train.tsv --grid lr --select x
 refused part $sweep --part 2
+refused 'name must be' $sweep --name ..
+refused 'name must be' ablate --train-data world/train.tsv --val-data world/val.tsv --model tiny-rn --batch-size 8 --name ..
 
 refused 'no benchmark nothing' bench nothing
 refused 'needs the name' bench

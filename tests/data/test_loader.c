@@ -227,6 +227,67 @@ static void bad_samples_are_replaced_and_counted(void)
     dataset_close(d);
 }
 
+/* However often they are met: three epochs, and what was made ahead of the fourth. */
+static void a_bad_sample_is_counted_once(void)
+{
+    dataset *d = open_set(fixture_path("bad.tsv"), NULL);
+    loader_options o = small();
+    loader *l;
+    batch b;
+    for (o.workers = 0; o.workers < 9; o.workers += 4) {
+        int64_t *index, count;
+        CHECK_OK(ctx, loader_create(ctx, d, NULL, &o, &l));
+        for (int epochs = 0; epochs < 3; epochs += b.end) CHECK_OK(ctx, loader_next(ctx, l, &b));
+        CHECK(loader_stats_take(l).bad_samples == 8);
+        CHECK_OK(ctx, loader_bad_samples(ctx, l, &index, &count));
+        CHECK(count == 8 && index[0] == 0 && index[7] == 35);
+        free(index);
+        loader_destroy(l);
+    }
+    dataset_close(d);
+}
+
+/* Fails, names three and says what helps; where they are fewer than the share, nothing happens. */
+static cloob_status first_failure(const dataset *d, const loader_options *o)
+{
+    loader *l;
+    batch b;
+    CHECK_OK(ctx, loader_create(ctx, d, NULL, o, &l));
+    cloob_status status = CLOOB_OK;
+    for (int epochs = 0; epochs < 2 && status == CLOOB_OK; epochs += b.end) status = loader_next(ctx, l, &b);
+    loader_destroy(l);
+    return status;
+}
+
+static void too_many_bad_samples_end_it(void)
+{
+    dataset *d = open_set(fixture_path("bad.tsv"), NULL); /* 8 of 40 */
+    for (int ranks = 1; ranks <= 2; ranks++)
+        for (int workers = 0; workers < 9; workers += 4)
+            for (int train = 0; train < 2; train++) {
+                loader_options o = small();
+                o.workers = workers, o.train = train, o.ranks = ranks;
+                if (ranks == 2) o.batch = 2; /* either rank has 20 rows */
+                o.bad_share = 0.05;
+                CHECK(first_failure(d, &o) == CLOOB_ERR_FORMAT);
+                const char *name = strstr(cloob_error(ctx), "bad/");
+                for (int i = 0; i < 3; i++, name = name ? strstr(name + 1, "bad/") : NULL) CHECK(name != NULL);
+                CHECK(strstr(cloob_error(ctx), "path_data") && strstr(cloob_error(ctx), "allow_bad_samples"));
+                o.bad_share = 0.9;
+                CHECK_OK(ctx, first_failure(d, &o));
+                o.bad_share = 0;
+                CHECK_OK(ctx, first_failure(d, &o));
+            }
+    dataset_close(d);
+    fixture_shard(ctx, "w.tar", 0, 40, IMAGE); /* shards: the rest is gone after they were indexed */
+    d = open_set(fixture_path("w.tar"), NULL);
+    CHECK(truncate(fixture_path("w.tar"), 16384) == 0);
+    loader_options o = small();
+    o.workers = 4, o.bad_share = 0.05;
+    CHECK(first_failure(d, &o) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "w.tar"));
+    dataset_close(d);
+}
+
 static void a_set_without_a_good_sample_ends_with_a_reason(void)
 {
     fixture_text("gone.tsv", "filepath\ttitle\na.png\tx\nb.png\tx\nc.png\tx\nd.png\tx\n");
@@ -420,6 +481,8 @@ int main(void)
     RUN(evaluation_sees_every_sample_in_order);
     RUN(resuming_inside_an_epoch_is_exact);
     RUN(bad_samples_are_replaced_and_counted);
+    RUN(a_bad_sample_is_counted_once);
+    RUN(too_many_bad_samples_end_it);
     RUN(a_set_without_a_good_sample_ends_with_a_reason);
     RUN(a_shard_that_disappears_is_counted);
     RUN(a_shard_cut_during_the_run_is_counted);

@@ -1,6 +1,10 @@
 /* The communicator, alone or under mpirun (tests/dist/CMakeLists.txt runs it with 1, 2, 3 and 5 ranks): every
  * exchange against the value it must have, with parts of different sizes, one of them empty. */
 #include "check.h"
+
+#include <time.h>
+
+#include "core/limits.h"
 #include "dist/comm.h"
 #include "tensor/tensor.h"
 
@@ -104,6 +108,21 @@ static void launchers_are_understood(void)
     comm_destroy(c);
 }
 
+/* The others wait three times the deadline for rank 0, which answers meanwhile: nobody is lost. tests/train/ranks.sh
+ * stops a rank for good. */
+static void whoever_works_long_and_answers_is_waited_for(void)
+{
+    int64_t one = 1;
+    double begun = clock_seconds();
+    comm_set_timeout(all, 1.5);
+    while (comm_rank(all) == 0 && comm_size(all) > 1 && clock_seconds() - begun < 4.5) {
+        comm_answer(all);
+        nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+    }
+    CHECK_OK(ctx, comm_host_sum(ctx, all, &one, 1));
+    CHECK(one == comm_size(all) && !comm_has_lost(all));
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -117,6 +136,7 @@ int main(void)
     RUN(broadcast_comes_from_the_root);
     RUN(a_failure_is_everybodys_and_names_the_rank);
     RUN(launchers_are_understood);
+    RUN(whoever_works_long_and_answers_is_waited_for);
     comm_destroy(all);
     cloob_ctx_destroy(ctx);
     return check_summary();

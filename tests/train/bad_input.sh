@@ -34,7 +34,8 @@ refused 2 --image-std --image-mean 0.5,0.5,0.5 --image-std 0,1,1
 refused 2 together --image-mean 0.5 0.5 0.5
 refused 2 nosuch --aug-cfg nosuch=1
 refused 2 scale --aug-cfg scale=2,3
-refused 2 --name --name a/b
+for name in a/b . .. '' /tmp ../up $'two\nlines'; do refused 2 --name --name "$name"; done
+refused 2 --name --name=-x
 refused 2 vocab --vocab-size 100
 refused 2 batchsize --batchsize 3
 refused 2 --image-decoder --image-decoder hardware
@@ -65,6 +66,22 @@ refused 1 "no such run" --resume latest --name nobody
 refused 2 nosuchmodel --model nosuchmodel
 refused 2 "batch" --batch-size 1000
 
+# Half of the paths are wrong: three of them and what helps; with --allow-bad-samples, the number of samples, not of reads.
+"$cloob" synth --out world --count 80 --val-count 16 --per-class 2 --size 32 --quiet > /dev/null || { echo "FAIL: synth"; bad=1; }
+awk -F'\t' -v OFS='\t' 'NR > 1 && NR % 2 { $1 = "gone/" $1 } { print }' world/train.tsv > world/half.tsv
+for workers in 0 4; do
+    for source in "--train-data world/half.tsv" "--train-data world/train.tsv --val-data world/half.tsv"; do
+        refused 1 "gone/images" --dataset-type csv $source --train-num-samples 80 --workers $workers --epochs 3 --max-steps 0 --logs logs --name "half$tried"
+        grep -qE 'more than 5 % of the first 80 samples.*(gone/images.*){3}--path-data.*--allow-bad-samples' line || { echo "FAIL: half of the paths: $(cat line)"; bad=1; }
+    done
+done
+timeout 100 "$cloob" "${base[@]}" --dataset-type csv --train-data world/half.tsv --train-num-samples 80 --epochs 3 --max-steps 0 --allow-bad-samples --logs logs --name half > out 2> err &&
+    grep -q 'done: 30 steps.* 40 bad samples' logs/half/out.log || { echo "FAIL: --allow-bad-samples: $(cat err; tail -1 logs/half/out.log)"; bad=1; }
+refused 1 'no column "nope"; the header has: filepath, title' --dataset-type csv --train-data world/train.tsv --csv-caption-key nope
+tr '\t' ',' < world/train.tsv > world/commas.csv
+refused 1 'no column "nope"; the header has: filepath, title (see --csv-caption-key' --dataset-type csv --train-data world/commas.csv --csv-caption-key nope
+refused 1 'no column "nope"; the header has: filepath, title (see --csv-img-key' --dataset-type csv --train-data world/commas.csv --csv-img-key nope
+
 # Runs that are there.
 "$cloob" "${base[@]}" --logs logs --name first > /dev/null 2>&1 || { echo "FAIL: a good run"; bad=1; }
 refused 2 "a run of this name exists" --logs logs --name first
@@ -87,6 +104,29 @@ if [ "$(id -u)" != 0 ]; then
     refused 1 locked --logs locked --name second
 fi
 (ulimit -f 64; trap '' XFSZ; refused 1 "cannot write" --logs logs --name full; exit $bad) || bad=1
+
+# A run's settings that are a command: nothing that a file says is run, also not behind :: or out of braces.
+"$cloob" synth --out shards --count 24 --size 32 --seed 1 --format webdataset --quiet > /dev/null || { echo "FAIL: synth"; bad=1; }
+piped=(train --dataset-type webdataset --train-data "pipe:cat shards/train-*.tar" --model tiny-rn --force-image-size 32 --vocab-size 540 --batch-size 8
+    --epochs 2 --warmup 1 --workers 0 --threads 1 --device cpu --quiet --logs logs --name piped)
+timeout 100 "$cloob" "${piped[@]}" --max-steps 1 > out 2> err || { echo "FAIL: pipe: on the command line: $(cat err)"; bad=1; }
+resumed() { # KEY VALUE: says that KEY is needed again, and leaves no file "ran"
+    sed -i "s|^$1: .*|$1: $2|" logs/piped/params.txt
+    timeout 100 "$cloob" train --resume piped --logs logs --max-steps 2 > out 2> err
+    code=$?
+    tried=$((tried + 1))
+    [ $code = 2 ] && grep -q -- "--${1//_/-} .*command.* again" err && [ ! -e ran ] || { echo "FAIL: resume with $1 $2: code $code, $(cat err; ls ran 2> /dev/null)"; bad=1; }
+}
+for value in "pipe:touch ran; cat shards/train-*.tar" "shards/train-00000.tar::pipe:touch ran" "{p,q}ipe:touch ran" "{pipe,x}:touch ran"; do
+    resumed train_data "$value"
+done
+timeout 100 "$cloob" train --resume piped --logs logs --max-steps 2 --train-data "pipe:cat shards/train-*.tar" > out 2> err || { echo "FAIL: resume with --train-data again: $(cat err)"; bad=1; }
+for key in zeroshot_data imagenet_val imagenet_v2 val_data; do
+    sed -i -E "s#^train_data: .*#train_data: shards/train-00000.tar#; s#^(zeroshot_data|imagenet_val|imagenet_v2|val_data): .*#\1: None#" logs/piped/params.txt
+    resumed $key "pipe:touch ran; cat shards/train-*.tar"
+done
+timeout 100 "$cloob" report logs/piped --out page.html > out 2> err
+grep -q 'is a command' err && [ ! -e ran ] || { echo "FAIL: report ran a command of params.txt: $(cat err; ls ran 2> /dev/null)"; bad=1; }
 
 # Memory: refused before the first step, with the largest batch that fits; that one trains.
 export CLOOB_MEMORY_LIMIT=100M

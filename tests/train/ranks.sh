@@ -30,6 +30,27 @@ grep -q 'rank 1 of 2 failed' "$dir/out" && grep -q 'device cuda' "$dir/out" || f
 ranks -np 1 bash -c "ulimit -f 64; trap '' XFSZ; exec \"\$@\"" - "$cloob" "${flags[@]}" --batch-size 4 --name full : -np 1 "$cloob" "${flags[@]}" --batch-size 4 --name full && fail "a full disk"
 grep -q 'rank 0: .*cannot write' "$dir/out" || fail "a rank that fails in a run is named: $(cat "$dir/out")"
 
+# A rank that is stopped is named after --collective-timeout, and the run ends.
+stopped() { # FLAGS...: stops rank 1 once there is a checkpoint
+    rm -rf "$dir/stop"
+    timeout 120 "$mpirun" --allow-run-as-root --oversubscribe -np 2 "$cloob" "${flags[@]}" --batch-size 4 --epochs 100000 --save-every 1steps --collective-timeout 2 --name stop > "$dir/out" 2>&1 &
+    local job=$! rank=
+    for _ in $(seq 600); do [ -e "$dir/stop/checkpoints/recent.safetensors" ] && break; sleep 0.1; done
+    for pid in $(ps -o pid= --ppid "$(ps -o pid= --ppid $job | tr -d ' ')"); do
+        tr '\0' '\n' < "/proc/$pid/environ" 2> /dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$1" && rank=$pid
+    done
+    [ -n "$rank" ] && kill -STOP "$rank" || fail "no rank $1 to stop: $(cat "$dir/out")"
+    wait $job
+    code=$?
+    [ $code != 0 ] && [ $code != 124 ] || fail "a stopped rank $1: code $code"
+    grep -q "rank $1 of 2 gave no sign of life while the others waited 2 s" "$dir/out" || fail "a stopped rank $1 is not named: $(cat "$dir/out")"
+    for _ in $(seq 100); do grep -qs '^State:.[^Z]' "/proc/$rank/status" || return 0; sleep 0.1; done
+    fail "the stopped rank is still there: $(cat "/proc/$rank/status" | head -3)"
+    kill -KILL "$rank"
+}
+stopped 1
+stopped 0
+
 # A search over ranks: one run after the other in the same processes, one table.
 ranks -np 2 "$cloob" sweep "${flags[@]:1}" --batch-size 4 --max-steps 2 --train-data none --val-data none --val-num-samples 16 --grid method=clip,cloob --select clip_val_loss --name search || fail "a search of two ranks: $(cat "$dir/out")"
 [ "$(wc -l < "$dir/search/results.jsonl")" = 2 ] && [ "$(grep -c '^# search' "$dir/out")" = 1 ] || fail "a line for each run and one table: $(cat "$dir/out")"

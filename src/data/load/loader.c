@@ -51,6 +51,8 @@ static slot *open_slot(loader *l)
     s->b.epoch = l->next_fill.epoch;
     s->b.step = l->next_fill.step;
     s->rows = rows_at(l, s->b.step);
+    s->first = l->begun;
+    l->begun += s->rows;
     s->issued = s->done = 0;
     s->status = CLOOB_OK;
     advance(l, &l->next_fill);
@@ -188,6 +190,15 @@ cloob_status loader_next(cloob_ctx *ctx, loader *l, batch *b)
     return status;
 }
 
+/* What was made ahead of a place that nobody wanted is not counted. */
+static void forget_bad(loader *l)
+{
+    free(l->bad);
+    l->bad = NULL;
+    l->bad_samples = l->bad_at_first = l->begun = 0;
+    l->bad_names.len = 0;
+}
+
 cloob_status loader_seek(cloob_ctx *ctx, loader *l, int64_t epoch, int64_t step)
 {
     if (epoch < 0 || step < 0 || step > l->batches)
@@ -201,6 +212,7 @@ cloob_status loader_seek(cloob_ctx *ctx, loader *l, int64_t epoch, int64_t step)
         l->filled = l->taken = 0;
         l->held = false;
         l->next_take = l->next_fill = (place){ epoch, step };
+        forget_bad(l);
         if (step == l->batches) l->next_fill = (place){ epoch + 1, 0 };
         l->paused = false;
         pthread_cond_broadcast(&l->work);
@@ -214,6 +226,25 @@ cloob_status loader_seek(cloob_ctx *ctx, loader *l, int64_t epoch, int64_t step)
 
 int64_t loader_batches(const loader *l) { return l->batches; }
 size_t loader_buffer_bytes(const loader *l) { return (size_t)l->slots * l->slot_bytes; }
+
+int64_t loader_judged_rows(const loader *l)
+{
+    enum { JUDGED = 1000 };
+    int64_t rows = l->o.train ? l->batches * l->o.batch : (l->samples_per_epoch + l->o.ranks - 1) / l->o.ranks;
+    return rows < JUDGED ? rows : JUDGED;
+}
+
+cloob_status loader_bad_samples(cloob_ctx *ctx, loader *l, int64_t **index, int64_t *count)
+{
+    int64_t n = dataset_count(l->d);
+    *count = 0;
+    pthread_mutex_lock(&l->lock);
+    *index = malloc((size_t)(l->bad_samples + 1) * sizeof **index);
+    for (int64_t i = 0; *index && l->bad && i < n; i++)
+        if (l->bad[i / 8] & (1 << i % 8)) (*index)[(*count)++] = i;
+    pthread_mutex_unlock(&l->lock);
+    return *index ? CLOOB_OK : ctx_no_memory(ctx, sizeof **index, "the list of bad samples");
+}
 
 loader_stats loader_stats_take(loader *l)
 {
@@ -388,5 +419,7 @@ void loader_destroy(loader *l)
     pthread_cond_destroy(&l->ready);
     free(l->slot);
     free(l->worker);
+    free(l->bad);
+    sbuf_release(&l->bad_names);
     free(l);
 }

@@ -5,9 +5,10 @@
  * [r * batch, (r + 1) * batch) of it. Every rank gets the same number of batches; in training the last
  * partial batch is dropped, in evaluation it is short (and may be empty on some ranks). Memory is bounded by
  * `ahead` batches and one more that the caller holds. A sample that cannot be read is replaced by the next
- * readable one of the same epoch order in training, left out in evaluation, and counted; the first few are
- * named in the log. When a long stretch of samples in a row cannot be read, loader_next fails with the last
- * one's reason.
+ * readable one of the same epoch order in training, left out in evaluation, and counted once, however often it
+ * is met; the first few are named in the log. When a long stretch of samples in a row cannot be read, loader_next
+ * fails with the last one's reason; when more than bad_share of the first 1,000 rows of this rank (or of an epoch's,
+ * if those are fewer) cannot, it fails with the names of three of them.
  *
  * In training the workers go on into the next epoch by themselves, so that its first batch is ready when the
  * last one of this epoch has been used. */
@@ -27,7 +28,8 @@ typedef struct loader_options {
     bool train;      /* shuffle, augment, drop the last partial batch */
     int64_t context; /* tokens per row */
     transform_options view;
-    int jpeg_scale; /* eighths of the size JPEGs are decoded at; 8 (exact) by default */
+    double bad_share; /* of the first samples that may be unreadable; 0: any */
+    int jpeg_scale;   /* eighths of the size JPEGs are decoded at; 8 (exact) by default */
     /* Of a GPU, which makes the views then, in training (data/view/device_view.h): images of batches are its memory,
      * and workers make only the views that it does not take. NULL: they make all. Outlives the loader. */
     device_decoder *decoder;
@@ -73,11 +75,14 @@ cloob_status loader_next(cloob_ctx *ctx, loader *l, batch *b);
 typedef struct loader_stats {
     double wait_seconds; /* how long loader_next waited since the last call of loader_stats_take */
     double wall_seconds; /* time since that call, or since creation */
-    int64_t bad_samples; /* since creation */
+    int64_t bad_samples; /* different ones, since creation or loader_seek */
     int64_t samples;     /* delivered since creation */
     int64_t cpu_views;   /* with a `decoder`: views made by the workers, since creation */
 } loader_stats;
 loader_stats loader_stats_take(loader *l);
+
+/* The unreadable samples so far, in ascending order, to be freed; *count of them. */
+cloob_status loader_bad_samples(cloob_ctx *ctx, loader *l, int64_t **index, int64_t *count);
 
 /* One line in the log when waiting took a fifth of the time or more: that data is the bottleneck, how long
  * the model waited, and what helps. */

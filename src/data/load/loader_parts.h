@@ -12,6 +12,7 @@ typedef struct slot {
     void *memory; /* images, then tokens; tokens alone where a GPU makes the views */
     bool *ok;     /* (batch): which rows hold a sample */
     int64_t rows, issued, done;
+    int64_t first;       /* rows begun before these, since the loader stands where it does */
     cloob_status status; /* of a failure that ends the run */
     char error[CTX_ERROR_BYTES];
 } slot;
@@ -54,9 +55,18 @@ struct loader {
     int busy;                   /* workers inside a row */
     bool paused, stopping;
     double wait_seconds, since;
-    int64_t bad_samples, samples, cpu_views;
+    int64_t begun;        /* rows of all slots so far */
+    uint8_t *bad;         /* a bit per sample of the data set; NULL: none is bad */
+    int64_t bad_samples;  /* bits that are set */
+    int64_t bad_at_first; /* rows among the first judged_rows() whose sample is bad */
+    sbuf bad_names;       /* of the first three of those */
+    char bad_reason[256]; /* of the first */
+    int64_t samples, cpu_views;
     int warned;
 };
+
+/* How many rows decide whether the data set is readable. */
+int64_t loader_judged_rows(const loader *l);
 
 /* Fills row r of a slot: a sample, its view and its tokens. A sample that cannot be read is replaced
  * (training) or leaves ok[r] false (evaluation). Anything but CLOOB_OK ends the run. */

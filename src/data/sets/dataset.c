@@ -92,6 +92,20 @@ static cloob_status split_sources(cloob_ctx *ctx, const char *source, name_list 
     }
 }
 
+bool dataset_runs_commands(cloob_ctx *ctx, const char *source)
+{
+    name_list part = { 0 }, name = { 0 };
+    cloob_status status = split_sources(ctx, source, &part);
+    for (int64_t i = 0; i < part.count && status != CLOOB_ERR_MEMORY; i++)
+        status = braces_expand(ctx, part.name[i], &name); /* what cannot be expanded is not opened as shards either */
+    bool runs = status == CLOOB_ERR_MEMORY;
+    for (int64_t i = 0; i < name.count && !runs; i++) runs = strncmp(name.name[i], "pipe:", 5) == 0;
+    for (int64_t i = 0; i < part.count && !runs; i++) runs = strncmp(part.name[i], "pipe:", 5) == 0;
+    name_list_release(&part);
+    name_list_release(&name);
+    return runs;
+}
+
 /* Classes are numbered by the first source; others must have the same ones. */
 static cloob_status compare_classes(cloob_ctx *ctx, const dataset *d)
 {

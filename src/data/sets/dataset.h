@@ -19,6 +19,9 @@ typedef struct cloob_dataset dataset; /* read-only after opening: safe to read f
  * error. */
 cloob_status dataset_open(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset **out);
 void dataset_close(dataset *d);
+/* Opening this source would run a command ("pipe:", also out of braces or after "::"). Commands are for what the caller
+ * typed; a source that was read from a file is asked first. */
+bool dataset_runs_commands(cloob_ctx *ctx, const char *source);
 
 int64_t dataset_count(const dataset *d);
 int64_t dataset_epoch_samples(const dataset *d); /* num_samples where given, else the count */

@@ -121,13 +121,21 @@ static cloob_status read_header(cloob_ctx *ctx, const dataset_part *p, char sepa
     return csv_next(ctx, r, row);
 }
 
+/* How many of the two columns there are; an address stands for an image. */
+static int header_fit(const csv_row *row, const dataset_options *o)
+{
+    return (find_column(row, o->csv_image_key, image_names) >= 0 || find_any(row, address_names) >= 0) +
+           (find_column(row, o->csv_caption_key, caption_names) >= 0);
+}
+
 static bool header_fits(const csv_row *row, const dataset_options *o)
 {
     return find_column(row, o->csv_image_key, image_names) >= 0 &&
            find_column(row, o->csv_caption_key, caption_names) >= 0;
 }
 
-/* The separator asked for; when it does not bring the columns to light, another common one. */
+/* The separator asked for; when it does not bring the columns to light, another common one. When none does, the one
+ * that shows most of the header tells what is missing. */
 static cloob_status take_header(cloob_ctx *ctx, dataset_part *p, const dataset_options *o, csv_reader *r, stream *s,
                                 csv_row *row)
 {
@@ -135,13 +143,16 @@ static cloob_status take_header(cloob_ctx *ctx, dataset_part *p, const dataset_o
     const char others[] = "\t,;|";
     c->separator = o->csv_separator;
     CLOOB_TRY(read_header(ctx, p, c->separator, r, s, row));
+    int fit = header_fit(row, o), columns = row->count;
     for (int i = 0; others[i] && row->count && !header_fits(row, o); i++) {
-        if (others[i] == o->csv_separator) continue;
-        if (read_header(ctx, p, others[i], r, s, row) == CLOOB_OK && header_fits(row, o)) c->separator = others[i];
-        else if (find_any(row, address_names) >= 0) return missing_column(ctx, fileset_name(p->files, 0), row, o);
+        if (others[i] == o->csv_separator || read_header(ctx, p, others[i], r, s, row) != CLOOB_OK) continue;
+        int now = header_fit(row, o);
+        if (now < fit || (now == fit && row->count <= columns)) continue;
+        fit = now, columns = row->count;
+        c->separator = others[i];
     }
     if (!header_fits(row, o)) {
-        CLOOB_TRY(read_header(ctx, p, o->csv_separator, r, s, row));
+        CLOOB_TRY(read_header(ctx, p, c->separator, r, s, row));
         return missing_column(ctx, fileset_name(p->files, 0), row, o);
     }
     c->image_column = find_column(row, o->csv_image_key, image_names);
