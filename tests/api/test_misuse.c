@@ -207,8 +207,10 @@ static void functions_with_a_status_refuse_null(void)
     REFUSED(cloob_search_index(ctx, NULL, NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_search_open(NULL, NULL, NULL));
     REFUSED(cloob_search_open(ctx, NULL, NULL));
-    REFUSED(cloob_search_query(NULL, NULL, NULL, 0, NULL, NULL));
-    REFUSED(cloob_search_query(ctx, NULL, NULL, 0, NULL, NULL));
+    REFUSED(cloob_search_query(NULL, NULL, NULL, 0, 0, NULL, NULL));
+    REFUSED(cloob_search_query(ctx, NULL, NULL, 0, 0, NULL, NULL));
+    REFUSED(cloob_search_image(NULL, NULL, NULL, NULL, 0, NULL, NULL));
+    REFUSED(cloob_search_image(ctx, NULL, NULL, NULL, 0, NULL, NULL));
     REFUSED(cloob_search_text(NULL, NULL, NULL, NULL, 0, NULL, NULL));
     REFUSED(cloob_search_text(ctx, NULL, NULL, NULL, 0, NULL, NULL));
     REFUSED(cloob_search_sheet(NULL, NULL, NULL, NULL, 0));
