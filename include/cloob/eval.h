@@ -317,8 +317,9 @@ typedef struct cloob_groups {
 } cloob_groups;
 
 /* path: folders of runs, folders of such folders (an ablation's, a sweep's), and files with a JSON object per run (a
- * sweep's results.jsonl). A run's numbers are those of its summary.json, else of the last validation. Release the
- * result. */
+ * sweep's results.jsonl). A run's numbers are those of its summary.json, else of the last validation. Left out, with a
+ * warning that names them: runs that are not finished or failed. Of a sweep with final runs only those are compared,
+ * unless `where` names a stage. Release the result. */
 CLOOB_API cloob_status cloob_compare_runs(cloob_ctx *ctx, cloob_groups *out, const char *const *path, int64_t paths,
                                           const cloob_compare_options *o);
 CLOOB_API void cloob_groups_release(cloob_groups *g);
