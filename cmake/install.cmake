@@ -40,7 +40,17 @@ file(RELATIVE_PATH CLOOB_UP_TO_PREFIX "/x/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/x
 set(CLOOB_PRIVATE_LIBS "${private_libs}")
 configure_file(${CMAKE_SOURCE_DIR}/cmake/cloob.pc.in ${CMAKE_BINARY_DIR}/cloob.pc @ONLY)
 
+# Targets that are installed would get a build RPATH that ends in ":" (room for CMake's editor), and the loader reads an empty
+# element as the current folder. So they are linked with their final RPATH, and the installed copies lose it: they ask the
+# system's loader configuration.
+set_target_properties(cloob cloob_shared PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${CMAKE_BUILD_RPATH}"
+    INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS cloob cloob_static cloob_shared)
+if(CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF")
+    foreach(file ${CMAKE_INSTALL_BINDIR}/cloob ${CMAKE_INSTALL_LIBDIR}/libcloob.so.${PROJECT_VERSION})
+        install(CODE "file(RPATH_REMOVE FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${file}\")")
+    endforeach()
+endif()
 install(DIRECTORY include/cloob DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
 install(FILES ${CMAKE_BINARY_DIR}/cloob.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

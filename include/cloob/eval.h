@@ -45,6 +45,9 @@ CLOOB_API bool cloob_embeddings_has(const cloob_embeddings *e, const char *names
 /* Class labels, one per row: integers, or floats that are whole numbers; valid until the file is closed. */
 CLOOB_API cloob_status cloob_embeddings_labels(cloob_ctx *ctx, cloob_embeddings *e, const char *names, int64_t rows,
                                                const int64_t **out);
+/* The names of the classes, as cloob embed stores them; valid until the file is closed. NULL and 0: it has none. */
+CLOOB_API cloob_status cloob_embeddings_classes(cloob_ctx *ctx, cloob_embeddings *e, const char *const **name,
+                                                int64_t *count);
 
 /* ---- retrieval ----------------------------------------------------------------------------------- */
 
@@ -134,6 +137,10 @@ CLOOB_API cloob_status cloob_analysis_plots(cloob_ctx *ctx, const cloob_analysis
 typedef struct cloob_split {
     cloob_matrix x;
     const int64_t *y; /* (x.rows) */
+    /* (classes) what the labels 0 to classes - 1 are called, in splits that number their classes each for itself:
+     * classes of the same name are the same then, whatever their numbers. NULL: the numbers decide. */
+    const char *const *class_name;
+    int64_t classes;
 } cloob_split;
 
 typedef struct cloob_probe_options {
@@ -164,14 +171,15 @@ typedef struct cloob_probe_result {
     double searched_test_acc;              /* after a search: the same lambda trained without the validation rows */
     int64_t trained_rows, test_rows, dimensions, classes;
     int64_t class_gaps;     /* label values below the largest without a training row */
-    int64_t unknown_labels; /* test rows whose class has no training row: counted as wrong */
+    int64_t unknown_labels; /* test rows whose class has no training row: wrong, also in the mean over classes */
     int trials;
     cloob_probe_trial trial[CLOOB_PROBE_TRIALS]; /* of the search, in the order tried */
     double *weight;                              /* (classes, dimensions + 1), the last column is the bias; owned */
     int64_t *label;                              /* (classes) their labels; owned */
 } cloob_probe_result;
 
-/* val may be NULL. The plan (memory, blocks, work) goes to the log before training. Release the result. */
+/* val may be NULL. The plan (memory, blocks, work) goes to the log before training. Release the result. Splits whose
+ * class names have nothing in common are refused. */
 CLOOB_API cloob_status cloob_probe(cloob_ctx *ctx, cloob_probe_result *out, const cloob_probe_options *o,
                                    const cloob_split *train, const cloob_split *val, const cloob_split *test);
 CLOOB_API void cloob_probe_release(cloob_probe_result *r);
@@ -309,8 +317,9 @@ typedef struct cloob_groups {
 } cloob_groups;
 
 /* path: folders of runs, folders of such folders (an ablation's, a sweep's), and files with a JSON object per run (a
- * sweep's results.jsonl). A run's numbers are those of its summary.json, else of the last validation. Release the
- * result. */
+ * sweep's results.jsonl). A run's numbers are those of its summary.json, else of the last validation. Left out, with a
+ * warning that names them: runs that are not finished or failed. Of a sweep with final runs only those are compared,
+ * unless `where` names a stage. Release the result. */
 CLOOB_API cloob_status cloob_compare_runs(cloob_ctx *ctx, cloob_groups *out, const char *const *path, int64_t paths,
                                           const cloob_compare_options *o);
 CLOOB_API void cloob_groups_release(cloob_groups *g);

@@ -25,9 +25,10 @@ typedef struct cloob_search_update {
     int64_t bad_before;                           /* of these: known from before, unchanged, and not tried again */
 } cloob_search_update;
 
-/* Makes the index of a folder, or brings it up to date: an image with the same name, size and time is kept.
- * checkpoint and vocab (NULL: none) are stored for queries. Written atomically, now and then while it
- * goes on: a kill loses at most half a minute of work. */
+/* Makes the index of a folder, or brings it up to date: an image with the same name, size and time is kept, also after
+ * the folder was moved. checkpoint and vocab (NULL: none) are stored for queries. Written atomically, every half
+ * minute while indexing: a kill loses at most half a minute of work. When the context's should_stop says so, what was
+ * embedded is written and CLOOB_ERR_STOPPED returned; the next call continues. */
 CLOOB_API cloob_status cloob_search_index(cloob_ctx *ctx, cloob_model *m, const char *folder, const char *path,
                                           const char *checkpoint, const char *vocab, cloob_search_update *out);
 
@@ -45,7 +46,7 @@ CLOOB_API const char *cloob_search_vocab(const cloob_search *s);
 
 /* The unit embeddings (count, D), in the mapped file. */
 CLOOB_API const float *cloob_search_rows(const cloob_search *s);
-/* The folder that was indexed. */
+/* The folder that was indexed: where it is now, when it was moved together with the index in it. It may be gone. */
 CLOOB_API const char *cloob_search_root(const cloob_search *s);
 /* The path of an entry below that folder: *bytes of it, without a zero, in the mapped file. */
 CLOOB_API const char *cloob_search_name(const cloob_search *s, int64_t i, size_t *bytes);
@@ -64,12 +65,16 @@ typedef struct cloob_search_hit {
     float score; /* cosine */
 } cloob_search_hit;
 
-/* The `max_hits` nearest images, best first; query: (D) of unit length. */
-CLOOB_API cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const float *query, int64_t max_hits,
-                                          cloob_search_hit *hit, int64_t *found);
+/* The `max_hits` nearest images, best first; query: (D) of unit length. CLOOB_ERR_ARGUMENT when D is not the width of
+ * the index. */
+CLOOB_API cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const float *query, int64_t D,
+                                          int64_t max_hits, cloob_search_hit *hit, int64_t *found);
 /* The same for a text, with the model that made the index; another one is refused. */
 CLOOB_API cloob_status cloob_search_text(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *text,
                                          int64_t max_hits, cloob_search_hit *hit, int64_t *found);
+/* The same for an image file. */
+CLOOB_API cloob_status cloob_search_image(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *path,
+                                          int64_t max_hits, cloob_search_hit *hit, int64_t *found);
 CLOOB_API void cloob_search_hits_release(cloob_search_hit *hit, int64_t n);
 
 /* A self-contained HTML page with thumbnails of the hits. Beside and renamed. */

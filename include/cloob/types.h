@@ -98,6 +98,10 @@ typedef struct cloob_ctx_options {
     cloob_progress_fn *progress; /* NULL: none */
     void *progress_user;
     cloob_kernels kernels; /* 0: timing chooses, for the GPU that there is */
+    /* Asked about twice a second by long calls that can save their work (cloob_search_index); true: save and return
+     * CLOOB_ERR_STOPPED. NULL: never. */
+    bool (*should_stop)(void *user);
+    void *stop_user;
 } cloob_ctx_options;
 
 /* Fills the defaults: all cores, silent, level INFO, and the GPU generation that the environment variable

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any, Optional, Union
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from . import _library as L
 from ._objective import check_shapes, plan_for, scale_gradients
@@ -49,6 +48,23 @@ def _run(sets: dict[str, torch.Tensor], method: str, inv_tau: float, scale: floa
     return plan_for(method, _device_name(x), shape, inv_tau, scale).run(p, inv_tau, scale), g
 
 
+class _Once(torch.autograd.Function):
+    """Hands gradients on and ties them to the inputs that they depend on, so that differentiating them again is an error.
+
+    PyTorch's once_differentiable raises only where the incoming gradient wants a gradient; a penalty on the gradient of the
+    loss would otherwise get a derivative that lacks the objective's own part.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(t.clone() for t in tensors[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *d: torch.Tensor) -> Any:
+        raise L.UnsupportedError("cloob.torch.objective can be differentiated once: it has no second derivative "
+                                 "(gradient penalties and Hessians need another implementation)")
+
+
 class _Function(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, y: torch.Tensor, u: Optional[torch.Tensor], v: Optional[torch.Tensor],
@@ -58,19 +74,22 @@ class _Function(torch.autograd.Function):
         r, g = _run(sets, method, inv_tau.item(), scale.item(), wanted)
         if wanted:
             ctx.scales = scale_gradients(method, r, inv_tau.item())
-            ctx.like = (inv_tau, scale)
-            ctx.save_for_backward(*(g.get(k) for k in "xyuv"))
-            ctx.types = [None if t is None else t.dtype for t in (x, y, u, v)]
+            ctx.save_for_backward(*(g.get(k) for k in "xyuv"), x, y, u, v, inv_tau, scale)
         return torch.tensor(r.loss, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32, device=x.device)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d: torch.Tensor) -> tuple[Optional[torch.Tensor], ...]:
+        gradients, inputs = ctx.saved_tensors[:4], ctx.saved_tensors[4:]
         out: list[Optional[torch.Tensor]] = []
-        for g, dtype, needed in zip(ctx.saved_tensors, ctx.types, ctx.needs_input_grad):
-            out.append((g * d).to(dtype) if needed and g is not None else None)
-        for value, like, needed in zip(ctx.scales, ctx.like, ctx.needs_input_grad[4:6]):
-            out.append((d.to(like.device, like.dtype) * value).reshape(like.shape) if needed else None)
+        with torch.no_grad():
+            for g, like, needed in zip(gradients, inputs, ctx.needs_input_grad):
+                out.append((g * d).to(like.dtype) if needed and g is not None else None)
+            for value, like, needed in zip(ctx.scales, inputs[4:], ctx.needs_input_grad[4:6]):
+                out.append((d.to(like.device, like.dtype) * value).reshape(like.shape) if needed else None)
+        if torch.is_grad_enabled():  # create_graph
+            made = [g for g in out if g is not None]
+            tied = iter(_Once.apply(len(made), *made, d, *(t for t in inputs if t is not None)))
+            out = [None if g is None else next(tied) for g in out]
         return (*out, None)
 
 
@@ -79,7 +98,7 @@ def objective(x: torch.Tensor, y: torch.Tensor, *, method: str = "cloob", inv_ta
     """(image_term + text_term) / inv_tau of unit rows x, y (n, d), as a scalar tensor with gradients.
 
     u, v: stored patterns; the batch itself where not given. inv_tau and scale_hopfield may be tensors of one element,
-    and then have gradients. Can be differentiated once.
+    and then have gradients. Can be differentiated once; a second derivative raises UnsupportedError.
     """
     tau, beta = (s if isinstance(s, torch.Tensor) else torch.tensor(float(s), dtype=torch.float64) for s in (inv_tau, scale_hopfield))
     return _Function.apply(x, y, u, v, tau, beta, method)

@@ -77,22 +77,72 @@ void cloob_probe_options_init(cloob_probe_options *o)
     *o = (cloob_probe_options){ true, 0, 1000, 0, true, "auto" };
 }
 
-static cloob_status data_from(cloob_ctx *ctx, probe_data *d, const cloob_split *s)
+enum { TRAIN, VAL, TEST, SPLITS };
+
+/* Training, validation and test rows whose labels mean the same. */
+typedef struct splits {
+    probe_data data[SPLITS];
+    const probe_data *val; /* NULL: none */
+    int64_t *y[SPLITS];    /* owned; NULL: the caller's labels are used */
+} splits;
+
+static void splits_release(splits *s)
 {
-    d->y = s->y;
-    return rows_from(ctx, &d->x, &s->x);
+    for (int k = 0; k < SPLITS; k++) free(s->y[k]);
+}
+
+static bool same_classes(const cloob_split *a, const cloob_split *b)
+{
+    bool same = a->classes == b->classes;
+    for (int64_t c = 0; c < a->classes && same; c++) same = strcmp(a->class_name[c], b->class_name[c]) == 0;
+    return same;
+}
+
+/* Where every split names its classes and the lists differ, names decide; otherwise the numbers do. */
+static cloob_status match_classes(cloob_ctx *ctx, splits *s, const cloob_split *const from[SPLITS])
+{
+    bool named = true, same = true, some = false;
+    for (int k = 0; k < SPLITS; k++) {
+        if (!from[k]) continue;
+        if (from[k]->class_name) some = true;
+        else named = false;
+    }
+    for (int k = VAL; k < SPLITS && named; k++) same = same && (!from[k] || same_classes(from[TRAIN], from[k]));
+    if (some && !named)
+        ctx_log(ctx, CLOOB_LOG_WARN, "not all of the splits name their classes: they are matched by number");
+    class_names all = { 0 };
+    cloob_status status = CLOOB_OK;
+    for (int k = 0; k < SPLITS && named && !same && status == CLOOB_OK; k++)
+        if (from[k] && (status = labels_by_name(ctx, &all, from[k], &s->y[k])) == CLOOB_OK) s->data[k].y = s->y[k];
+    class_names_release(&all);
+    return status;
+}
+
+/* On failure there is nothing to release. */
+static cloob_status splits_init(cloob_ctx *ctx, splits *s, const cloob_split *train, const cloob_split *val,
+                                const cloob_split *test)
+{
+    const cloob_split *from[SPLITS] = { train, val, test };
+    *s = (splits){ .val = val ? &s->data[VAL] : NULL };
+    for (int k = 0; k < SPLITS; k++) {
+        if (!from[k]) continue;
+        s->data[k].y = from[k]->y;
+        CLOOB_TRY(rows_from(ctx, &s->data[k].x, &from[k]->x));
+    }
+    cloob_status status = match_classes(ctx, s, from);
+    if (status != CLOOB_OK) splits_release(s);
+    return status;
 }
 
 cloob_status cloob_probe(cloob_ctx *ctx, cloob_probe_result *out, const cloob_probe_options *o,
                          const cloob_split *train, const cloob_split *val, const cloob_split *test)
 {
     API_NEEDS(ctx, out && o && train && test);
-    probe_data a, b, c;
+    splits s;
     memset(out, 0, sizeof *out);
-    CLOOB_TRY(data_from(ctx, &a, train));
-    if (val) CLOOB_TRY(data_from(ctx, &b, val));
-    CLOOB_TRY(data_from(ctx, &c, test));
-    cloob_status status = probe_run(ctx, out, o, &a, val ? &b : NULL, &c);
+    CLOOB_TRY(splits_init(ctx, &s, train, val, test));
+    cloob_status status = probe_run(ctx, out, o, &s.data[TRAIN], s.val, &s.data[TEST]);
+    splits_release(&s);
     if (status != CLOOB_OK) cloob_probe_release(out);
     return status;
 }
@@ -101,11 +151,11 @@ cloob_status cloob_few_shot(cloob_ctx *ctx, cloob_few_shot_result *out, const cl
                             const cloob_split *train, const cloob_split *val, const cloob_split *test)
 {
     API_NEEDS(ctx, out && o && o->shots && train && test);
-    probe_data a, b, c;
-    CLOOB_TRY(data_from(ctx, &a, train));
-    if (val) CLOOB_TRY(data_from(ctx, &b, val));
-    CLOOB_TRY(data_from(ctx, &c, test));
-    return few_shot_run(ctx, out, o, &a, val ? &b : NULL, &c);
+    splits s;
+    CLOOB_TRY(splits_init(ctx, &s, train, val, test));
+    cloob_status status = few_shot_run(ctx, out, o, &s.data[TRAIN], s.val, &s.data[TEST]);
+    splits_release(&s);
+    return status;
 }
 
 /* Classes of the test rows that training does not have are wrong, and count in the mean over classes. */
@@ -129,15 +179,16 @@ cloob_status cloob_knn(cloob_ctx *ctx, cloob_knn_result *out, int64_t k, const c
                        const cloob_split *test)
 {
     API_NEEDS(ctx, out && train && test);
-    probe_data a, b;
-    CLOOB_TRY(data_from(ctx, &a, train));
-    CLOOB_TRY(data_from(ctx, &b, test));
-    *out = (cloob_knn_result){ .k = k, .train_rows = a.x.N, .test_rows = b.x.N };
-    int64_t *predicted = malloc((size_t)b.x.N * sizeof *predicted);
-    if (!predicted) return ctx_no_memory(ctx, (size_t)b.x.N * sizeof *predicted, "predictions");
-    cloob_status status = knn_predict(ctx, &a.x, a.y, &b.x, k, predicted);
-    if (status == CLOOB_OK) status = score_labels(ctx, b.y, predicted, b.x.N, out);
+    splits s;
+    CLOOB_TRY(splits_init(ctx, &s, train, NULL, test));
+    const probe_data *a = &s.data[TRAIN], *b = &s.data[TEST];
+    *out = (cloob_knn_result){ .k = k, .train_rows = a->x.N, .test_rows = b->x.N };
+    int64_t *predicted = malloc((size_t)b->x.N * sizeof *predicted);
+    cloob_status status = predicted ? knn_predict(ctx, &a->x, a->y, &b->x, k, predicted)
+                                    : ctx_no_memory(ctx, (size_t)b->x.N * sizeof *predicted, "predictions");
+    if (status == CLOOB_OK) status = score_labels(ctx, b->y, predicted, b->x.N, out);
     free(predicted);
+    splits_release(&s);
     return status;
 }
 

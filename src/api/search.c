@@ -69,7 +69,7 @@ bool cloob_search_made_by(const cloob_search *s, const float *row, int64_t D)
     return s && row && D == s->D && search_same_direction(row, s->probe, D);
 }
 
-cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const float *query, int64_t max_hits,
+cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const float *query, int64_t D, int64_t max_hits,
                                 cloob_search_hit *hit, int64_t *found)
 {
     API_NEEDS(ctx, s && query && found && max_hits >= 0 && (max_hits == 0 || hit));
@@ -78,7 +78,7 @@ cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const flo
     if (max_hits > s->N) max_hits = s->N;
     search_hit *inner = malloc((size_t)(max_hits + 1) * sizeof *inner);
     if (!inner) return ctx_no_memory(ctx, (size_t)max_hits * sizeof *inner, "results");
-    cloob_status status = search_index_query(ctx, s, query, max_hits, inner, found);
+    cloob_status status = search_index_query(ctx, s, query, D, max_hits, inner, found);
     for (int64_t i = 0; i < *found; i++) {
         hit[i] = (cloob_search_hit){ search_index_path(s, inner[i].entry), inner[i].score };
         if (!hit[i].path) status = ctx_no_memory(ctx, 64, "a path");
@@ -91,16 +91,31 @@ cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const flo
     return status;
 }
 
-cloob_status cloob_search_text(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *text,
-                               int64_t max_hits, cloob_search_hit *hit, int64_t *found)
+/* A text, or the image at path when text is NULL, embedded by the model that made the index. */
+static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *text, const char *path,
+                        int64_t max_hits, cloob_search_hit *hit, int64_t *found)
 {
-    API_NEEDS(ctx, s && m && text && found && max_hits >= 0 && (max_hits == 0 || hit));
     *found = 0;
     CLOOB_TRY(search_index_check(ctx, s, m));
     float *query = malloc((size_t)s->D * sizeof *query);
     if (!query) return ctx_no_memory(ctx, (size_t)s->D * sizeof *query, "a row");
-    cloob_status status = model_texts(ctx, m, &text, 1, CLOOB_UNIT, query);
-    if (status == CLOOB_OK) status = cloob_search_query(ctx, s, query, max_hits, hit, found);
+    cloob_status status = text ? model_texts(ctx, m, &text, 1, CLOOB_UNIT, query)
+                               : model_image_files(ctx, m, &path, 1, CLOOB_UNIT, query, NULL);
+    if (status == CLOOB_OK) status = cloob_search_query(ctx, s, query, s->D, max_hits, hit, found);
     free(query);
     return status;
+}
+
+cloob_status cloob_search_text(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *text,
+                               int64_t max_hits, cloob_search_hit *hit, int64_t *found)
+{
+    API_NEEDS(ctx, s && m && text && found && max_hits >= 0 && (max_hits == 0 || hit));
+    return ask(ctx, s, m, text, NULL, max_hits, hit, found);
+}
+
+cloob_status cloob_search_image(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *path,
+                                int64_t max_hits, cloob_search_hit *hit, int64_t *found)
+{
+    API_NEEDS(ctx, s && m && path && found && max_hits >= 0 && (max_hits == 0 || hit));
+    return ask(ctx, s, m, NULL, path, max_hits, hit, found);
 }

@@ -8,7 +8,10 @@
 
 static cloob_split split_of(const bench_features *f, const char *name)
 {
-    return (cloob_split){ { f->e.image, CLOOB_F32, f->e.rows, f->e.image_width, name }, f->e.label };
+    return (cloob_split){ { f->e.image, CLOOB_F32, f->e.rows, f->e.image_width, name },
+                          f->e.label,
+                          (const char *const *)f->e.class_name,
+                          f->e.classes };
 }
 
 static cloob_status train_all(cloob_ctx *ctx, bench *b, const cloob_split *train, const cloob_split *val,

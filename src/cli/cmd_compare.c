@@ -284,7 +284,8 @@ const command cmd_compare = {
         "Folders of runs, or of an ablation or a sweep, are grouped by a setting (--by, without it the method): means "
         "with\n"
         "bootstrap intervals, rank-sum tests of all pairs corrected by Holm, Cliff's delta. A sweep's results.jsonl "
-        "works, too; --where stage=final leaves out its search. Two files without --by are two groups:\n"
+        "works, too. Of a sweep the final runs are compared; --where stage=search takes its search. Runs that are not "
+        "finished are left out and named. Two files without --by are two groups:\n"
         "\n"
         "Each line of a file is one run: a JSON object, whose numbers are its metrics. The test is the unpaired\n"
         "Wilcoxon rank-sum test, exact for up to 8 values without ties, otherwise normal with tie and continuity\n"
@@ -298,5 +299,5 @@ const command cmd_compare = {
         "  cloob compare clip.jsonl cloob.jsonl\n"
         "  cloob compare --predictions clip.csv cloob.csv --reliability reliability.svg\n"
         "  cloob compare logs/ablation --format latex\n"
-        "  cloob compare logs/sweep/results.jsonl --by method --where stage=final --format markdown",
+        "  cloob compare logs/sweep/results.jsonl --by method --format markdown",
 };

@@ -55,6 +55,7 @@ static cloob_status open_input(cloob_ctx *ctx, const char *path, const char *whi
     snprintf(y, sizeof y, "y|label|%s.y", which);
     status = cloob_embeddings_matrix(ctx, in->file, x, &in->split.x);
     if (status == CLOOB_OK) status = cloob_embeddings_labels(ctx, in->file, y, in->split.x.rows, &in->split.y);
+    if (status == CLOOB_OK) status = cloob_embeddings_classes(ctx, in->file, &in->split.class_name, &in->split.classes);
     return status;
 }
 
@@ -74,7 +75,9 @@ static cloob_status embed_source(cloob_ctx *ctx, cloob_model *m, const char *sou
 static cloob_split split_of(const cloob_embedded *e, int64_t begin, int64_t n, const char *name)
 {
     return (cloob_split){ .x = { e->image + begin * e->image_width, CLOOB_F32, n, e->image_width, name },
-                          .y = e->label + begin };
+                          .y = e->label + begin,
+                          .class_name = (const char *const *)e->class_name,
+                          .classes = e->classes };
 }
 
 /* Every other row to the front, in place of a copy: rows 0, 2, 4, ... train, 1, 3, 5, ... test. */
@@ -308,6 +311,8 @@ const command cmd_probe = {
         "1e-6, 1e-4, ... 1e6 and halves the interval around the best down to an eighth of a decade; among equals the\n"
         "strongest wins. As in CLIP, the final training then includes the validation rows (--refit train leaves them\n"
         "out). A file may hold all splits as train.x, train.y, val.x and so on. Features stay in the mapped file.\n"
+        "Classes of two splits are the same when their names are; files without names of classes are matched by "
+        "number.\n"
         "--data embeds first, features before the projection: the folders train and test (or val) of SOURCE, the two "
         "parts\n"
         "of CIFAR, STL-10 and MNIST, or the images of one set of classes, in turn for training and testing.\n"

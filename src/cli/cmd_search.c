@@ -83,6 +83,7 @@ static int run_index(const command *self, cloob_ctx *ctx, const char *folder)
         free(path);
         return 1;
     }
+    cli_stop_on_signals();
     if (status == CLOOB_OK)
         status = cloob_search_index(ctx, m, folder, path, o.model.checkpoint, o.model.open.vocab, &u);
     if (status == CLOOB_OK) print_update(path, &u);
@@ -109,15 +110,24 @@ static void print_hits(const cloob_search_hit *hit, int64_t n)
     json_out_close();
 }
 
-/* An image as the query: what resembles it. */
-static cloob_status ask_by_image(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, cloob_search_hit *hit,
-                                 int64_t *found)
+/* The images may have moved or gone since they were indexed. */
+static void warn_about_missing(const cloob_search *s, const cloob_search_hit *hit, int64_t n)
 {
-    float *row = calloc((size_t)cloob_model_width(m, CLOOB_UNIT, CLOOB_IMAGE), sizeof *row);
-    cloob_status status = row ? cloob_encode_files(ctx, m, &o.image, 1, CLOOB_UNIT, row, NULL) : CLOOB_ERR_MEMORY;
-    if (status == CLOOB_OK) status = cloob_search_query(ctx, s, row, o.n, hit, found);
-    free(row);
-    return status;
+    const char *root = cloob_search_root(s);
+    struct stat st;
+    int64_t missing = 0;
+    for (int64_t i = 0; i < n; i++) missing += stat(hit[i].path, &st) != 0;
+    if (!missing) return;
+    if (cli_is_folder(root))
+        fprintf(stderr,
+                "warning: %lld of these %lld images are gone; cloob search index %s brings the index up to date\n",
+                (long long)missing, (long long)n, root);
+    else
+        fprintf(
+            stderr,
+            "warning: the indexed folder %s is gone; if it was moved, cloob search index NEW_FOLDER --out %s corrects "
+            "the paths without embedding again\n",
+            root, o.index);
 }
 
 /* An index names the weights that it was made with; they may have moved since. */
@@ -146,9 +156,12 @@ static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, const char *text)
     if (status != CLOOB_OK) return status;
     cloob_search_hit *hit = calloc((size_t)o.n, sizeof *hit);
     if (!hit) status = CLOOB_ERR_MEMORY;
-    else if (o.image) status = ask_by_image(ctx, s, m, hit, &found);
+    else if (o.image) status = cloob_search_image(ctx, s, m, o.image, o.n, hit, &found);
     else status = cloob_search_text(ctx, s, m, text, o.n, hit, &found);
-    if (status == CLOOB_OK) print_hits(hit, found);
+    if (status == CLOOB_OK) {
+        warn_about_missing(s, hit, found);
+        print_hits(hit, found);
+    }
     if (status == CLOOB_OK && o.html) {
         status = cloob_search_sheet(ctx, o.html, text, hit, found);
         if (status == CLOOB_OK && !common.quiet) fprintf(stderr, "%s: open it in a browser\n", o.html);

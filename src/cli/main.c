@@ -12,6 +12,7 @@
 #include "cli/json_out.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
+#include "cli/shared_opts.h"
 
 const command *const commands[] = {
 #define COMMAND(name, group) &cmd_##name,
@@ -118,7 +119,7 @@ static int write_out(const char *which, const char *word)
 
 enum { INTERRUPTED = 130 }; /* the exit code that a shell expects after Ctrl-C */
 
-/* Ctrl-C for commands that have nothing to save; training has a handler of its own. */
+/* Ctrl-C for commands that have nothing to save; cli_stop_on_signals is for the others. */
 static void on_interrupt(int number)
 {
     static const char text[] = "\r\033[Kcloob: interrupted\n", plain[] = "cloob: interrupted\n";
@@ -144,6 +145,7 @@ cloob_ctx *cli_context(cloob_log_level least)
     o.log = log_to_stderr;
     o.log_level = common.quiet ? CLOOB_LOG_WARN : least;
     o.progress = progress_show;
+    o.should_stop = cli_should_stop;
     progress_begin(common.quiet);
     cloob_ctx *ctx = cloob_ctx_create(&o);
     if (!ctx) {

@@ -132,17 +132,23 @@ static volatile sig_atomic_t asked;
 
 static void on_signal(int number)
 {
-    if (asked) { /* the second time: at once; the last checkpoint is whole */
+    if (asked) { /* the second time: at once; the last file written is whole */
         signal(number, SIG_DFL);
         raise(number);
     }
     asked = 1;
 }
 
-static bool should_stop(void *user)
+bool cli_should_stop(void *user)
 {
     (void)user;
     return asked != 0;
+}
+
+void cli_stop_on_signals(void)
+{
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
 }
 
 /* ---- a recipe, then what was typed ----------------------------------------------------------------- */
@@ -199,8 +205,7 @@ int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cloo
     if (opt_given("image-mean") != opt_given("image-std"))
         return cli_usage(self, "--image-mean and --image-std go together");
     ask_for_queues(o);
-    o->should_stop = should_stop;
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
+    o->should_stop = cli_should_stop;
+    cli_stop_on_signals();
     return -1;
 }

@@ -80,6 +80,11 @@ cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *o, cloob_model **ou
             0                                                                                                          \
     }
 
+/* From here on SIGINT and SIGTERM ask the command to save its work and stop; the second one ends it at once.
+ * cli_should_stop, which every context of the program has, says whether one came. */
+void cli_stop_on_signals(void);
+bool cli_should_stop(void *user);
+
 /* Applies the recipe, if one was named, sets progress and stopping by Ctrl-C. Returns -1 to go on, or the exit code. */
 int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cloob_train_options *o);
 

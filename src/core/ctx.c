@@ -46,6 +46,7 @@ cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o)
     ctx->progress = o->progress;
     ctx->progress_user = o->progress_user;
     ctx->kernels = o->kernels;
+    ctx->should_stop = o->should_stop, ctx->stop_user = o->stop_user;
     return ctx;
 }
 
@@ -134,6 +135,8 @@ void ctx_log(cloob_ctx *ctx, cloob_log_level level, const char *format, ...)
     va_end(args);
     ctx->log(ctx->log_user, level, text);
 }
+
+bool ctx_should_stop(const cloob_ctx *ctx) { return ctx->should_stop && ctx->should_stop(ctx->stop_user); }
 
 void ctx_progress_show(cloob_ctx *ctx, const cloob_progress *p)
 {

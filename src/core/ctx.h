@@ -24,6 +24,8 @@ struct cloob_ctx {
     cloob_progress_fn *progress;
     void *progress_user;
     cloob_kernels kernels;
+    bool (*should_stop)(void *user);
+    void *stop_user;
     void *slot[CTX_SLOTS];
     void (*slot_destroy[CTX_SLOTS])(void *);
 };
@@ -51,6 +53,9 @@ cloob_status ctx_no_memory(cloob_ctx *ctx, size_t bytes, const char *what);
 cloob_status ctx_wrap(cloob_ctx *ctx, cloob_status s, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 void ctx_log(cloob_ctx *ctx, cloob_log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Whether the caller asks a long call to save its work and return CLOOB_ERR_STOPPED. */
+bool ctx_should_stop(const cloob_ctx *ctx);
 
 /* Reports progress to the context's sink, if it has one: `done` of `total` (0: not known) `unit`s. Costs next to
  * nothing, so that a loop may call it for every item. */

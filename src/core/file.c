@@ -188,3 +188,9 @@ char *file_join(const char *dir, const char *name)
     if (out) snprintf(out, total, "%s%s%s", dir, dir[n - 1] == '/' ? "" : "/", name);
     return out;
 }
+
+char *file_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+}

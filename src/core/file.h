@@ -71,5 +71,7 @@ cloob_status file_make_dirs(cloob_ctx *ctx, const char *path); /* like mkdir -p 
 
 /* "dir/name" in a new string; name alone when it is absolute or dir is empty. NULL when memory is out. */
 char *file_join(const char *dir, const char *name);
+/* The folder part of a path in a new string, "." when it has none. NULL when memory is out. */
+char *file_folder(const char *path);
 
 #endif

@@ -22,7 +22,7 @@ void accuracy_add(accuracy_counts *t, const float *score, const int64_t *label, 
 
 typedef struct accuracy_result {
     double top1, top5;         /* shares of N; with at most five classes top5 is the share of known classes */
-    double mean_per_class;     /* mean over classes that have rows; unknown labels do not enter */
+    double mean_per_class;     /* mean over classes that have rows; of unknown labels nothing is known here */
     int64_t n, classes, empty; /* rows; classes; those without rows */
 } accuracy_result;
 

@@ -23,6 +23,8 @@ typedef struct reader {
     int64_t count, room, runs[2], skipped, epoch;
     int64_t first_epoch[2]; /* -1: none seen */
     bool epochs_differ[2];
+    bool final_only;  /* the file is a sweep's with final runs */
+    int64_t searches; /* lines that were left out because of it */
     bool failed;
 } reader;
 
@@ -81,7 +83,9 @@ static cloob_status add_line(reader *r, int group, const char *path, int64_t num
     cloob_status status = json_parse(r->ctx, &a, text, len, name, &root);
     if (status == CLOOB_OK && root->kind != JSON_OBJECT)
         status = ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: needs an object with the metrics of one run", name);
-    if (status == CLOOB_OK) {
+    const char *stage = status == CLOOB_OK ? json_string(json_get(root, "stage")) : NULL;
+    if (r->final_only && stage && strcmp(stage, "final") != 0) r->searches++;
+    else if (status == CLOOB_OK) {
         bool has = json_int(json_get(root, "epoch"), &epoch);
         if (r->epoch < 0 || (has && epoch == r->epoch)) {
             if (has) note_epoch(r, group, epoch);
@@ -107,6 +111,8 @@ static cloob_status add_file(reader *r, int group, const char *path)
     CLOOB_TRY(file_read(r->ctx, path, FILE_TEXT_LIMIT, &text));
     cloob_status status = CLOOB_OK;
     int64_t number = 1;
+    /* as cloob sweep writes it */
+    r->final_only = strstr(text.data, "\"stage\": \"final\"") != NULL;
     for (size_t at = 0; at < text.size && status == CLOOB_OK; number++) {
         const char *line = text.data + at, *end = memchr(line, '\n', text.size - at);
         size_t n = end ? (size_t)(end - line) : text.size - at;
@@ -174,6 +180,11 @@ cloob_status cloob_compare(cloob_ctx *ctx, cloob_comparison *out, const char *pa
     cloob_status status = add_file(&r, 0, path_a);
     if (status == CLOOB_OK) status = add_file(&r, 1, path_b);
     if (status == CLOOB_OK) status = compare_all(&r, out);
+    if (r.searches)
+        ctx_log(ctx, CLOOB_LOG_INFO,
+                "%lld runs of a search are left out, final runs compared; `where` stage=search compares "
+                "the search",
+                (long long)r.searches);
     if (status == CLOOB_OK) warn_epochs(&r, 0, path_a), warn_epochs(&r, 1, path_b);
     out->runs_a = r.runs[0], out->runs_b = r.runs[1], out->skipped = r.skipped;
     for (int64_t i = 0; i < r.count; i++) free(r.metric[i].value[0]), free(r.metric[i].value[1]);

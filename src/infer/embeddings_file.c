@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cloob/eval.h"
+#include "core/json.h"
 #include "core/needs.h"
 #include "eval/labels.h"
 #include "eval/rows.h"
@@ -108,5 +109,22 @@ cloob_status cloob_embeddings_labels(cloob_ctx *ctx, cloob_embeddings *e, const 
     if (!label) return ctx_no_memory(ctx, (size_t)count * sizeof *label, name);
     CLOOB_TRY(labels_read(ctx, label, &entry->t, count, name));
     *out = label;
+    return CLOOB_OK;
+}
+
+cloob_status cloob_embeddings_classes(cloob_ctx *ctx, cloob_embeddings *e, const char *const **name, int64_t *count)
+{
+    API_NEEDS(ctx, e && name && count);
+    const char *text = st_meta_get(&e->file, "classes");
+    json *root;
+    *name = NULL, *count = 0;
+    if (!text) return CLOOB_OK;
+    CLOOB_TRY(json_parse(ctx, &e->memory, text, strlen(text), e->path, &root));
+    const char **list = arena_push(&e->memory, (size_t)(root->count + 1) * sizeof *list);
+    if (!list) return ctx_no_memory(ctx, (size_t)root->count * sizeof *list, e->path);
+    for (const json *c = root->child; c; c = c->next)
+        if (!(list[(*count)++] = json_string(c)) || root->kind != JSON_ARRAY)
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: classes is not a list of names", e->path);
+    if (*count) *name = list;
     return CLOOB_OK;
 }

@@ -50,7 +50,7 @@ static cloob_status time_queries(cloob_ctx *ctx, const cloob_search *s, int repe
         int64_t found;
         random_unit(query, s->D, rng_subkey(2, (uint64_t)r));
         double from = clock_seconds();
-        status = cloob_search_query(ctx, s, query, 10, hit, &found);
+        status = cloob_search_query(ctx, s, query, cloob_search_width(s), 10, hit, &found);
         took[r] = 1e3 * (clock_seconds() - from);
         cloob_search_hits_release(hit, found);
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/file.h"
 #include "core/pool.h"
 
 /* ---- reading ------------------------------------------------------------------------------------- */
@@ -69,10 +70,45 @@ static cloob_status read_all(cloob_ctx *ctx, const char *path, search_index *ix)
     CLOOB_TRY(column(ctx, ix, path, "scale", CLOOB_F32, 1, ix->N, 0, &p[2]));
     CLOOB_TRY(column(ctx, ix, path, "probe", CLOOB_F32, 1, ix->D, 0, &p[3]));
     ix->row = p[0], ix->coarse = p[1], ix->scale = p[2], ix->probe = p[3];
-    ix->root = meta(ix, "root"), ix->checkpoint = meta(ix, "checkpoint"), ix->vocab = meta(ix, "vocab");
+    ix->checkpoint = meta(ix, "checkpoint"), ix->vocab = meta(ix, "vocab");
     CLOOB_TRY(read_files(ctx, ix, path, "", ix->N, &ix->good));
     return st_find(&ix->file, "bad_size") ? read_files(ctx, ix, path, "bad_", -1, &ix->bad)
                                           : CLOOB_OK; /* older ones have none */
+}
+
+/* The folder that a file is in, without links; NULL when it cannot be read. */
+static char *folder_of(const char *path)
+{
+    char *dir = file_folder(path), *real = dir ? realpath(dir, NULL) : NULL;
+    free(dir);
+    return real;
+}
+
+/* Whether a folder holds one of the first entries. */
+static bool holds_entries(const search_index *ix, const char *root)
+{
+    enum { TRIED = 100 };
+    bool found = false;
+    for (int64_t i = 0; root && i < ix->N && i < TRIED && !found; i++) {
+        char *path = search_files_path(root, &ix->good, i);
+        found = path && file_exists(path);
+        free(path);
+    }
+    return found;
+}
+
+/* The indexed folder, by the rule in search_index.h. A new string. */
+static char *find_root(const search_index *ix, const char *path)
+{
+    const char *from = meta(ix, "root_from_index"), *stored = meta(ix, "root"), *found = stored;
+    char *own = folder_of(path), *joined = *from && own ? file_join(own, from) : NULL;
+    char *relative = joined ? realpath(joined, NULL) : NULL;
+    if (holds_entries(ix, relative) || (relative && !holds_entries(ix, stored) && !holds_entries(ix, own)))
+        found = relative;
+    else if (!holds_entries(ix, stored) && holds_entries(ix, own)) found = own;
+    char *root = strdup(found);
+    free(own), free(joined), free(relative);
+    return root;
 }
 
 cloob_status search_index_open(cloob_ctx *ctx, const char *path, search_index *ix)
@@ -80,6 +116,7 @@ cloob_status search_index_open(cloob_ctx *ctx, const char *path, search_index *i
     *ix = (search_index){ 0 };
     CLOOB_TRY(st_open(ctx, path, &ix->file));
     cloob_status status = read_all(ctx, path, ix);
+    if (status == CLOOB_OK && !(ix->root = find_root(ix, path))) status = ctx_no_memory(ctx, strlen(path), "a path");
     if (status != CLOOB_OK) search_index_close(ix);
     return status;
 }
@@ -87,23 +124,24 @@ cloob_status search_index_open(cloob_ctx *ctx, const char *path, search_index *i
 void search_index_close(search_index *ix)
 {
     st_close(&ix->file);
+    free(ix->root);
     *ix = (search_index){ 0 };
 }
 
-char *search_files_path(const search_index *ix, const search_files *f, int64_t i)
+char *search_files_path(const char *root, const search_files *f, int64_t i)
 {
     int64_t begin = i ? f->name_end[i - 1] : 0;
-    size_t root = strlen(ix->root), n = (size_t)(f->name_end[i] - begin);
-    char *path = malloc(root + n + 2);
+    size_t before = strlen(root), n = (size_t)(f->name_end[i] - begin);
+    char *path = malloc(before + n + 2);
     if (!path) return NULL;
-    memcpy(path, ix->root, root);
-    path[root] = '/';
-    memcpy(path + root + 1, f->name + begin, n);
-    path[root + 1 + n] = '\0';
+    memcpy(path, root, before);
+    path[before] = '/';
+    memcpy(path + before + 1, f->name + begin, n);
+    path[before + 1 + n] = '\0';
     return path;
 }
 
-char *search_index_path(const search_index *ix, int64_t i) { return search_files_path(ix, &ix->good, i); }
+char *search_index_path(const search_index *ix, int64_t i) { return search_files_path(ix->root, &ix->good, i); }
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
@@ -161,6 +199,20 @@ static cloob_status make_columns(cloob_ctx *ctx, const float *rows, int64_t D, c
     return join_names(ctx, bad, &c->bad);
 }
 
+/* The way from the folder of an index file to the indexed folder: one ".." for each folder between them; "" when the
+ * file is elsewhere. */
+static cloob_status root_from_index(cloob_ctx *ctx, const char *path, const char *root, sbuf *out)
+{
+    char *own = folder_of(path);
+    size_t n = strlen(root);
+    if (own && strcmp(own, root) == 0) sbuf_puts(out, ".");
+    else if (own && strncmp(own, root, n) == 0 && own[n] == '/')
+        for (const char *p = own + n; *p; p++)
+            if (*p == '/') sbuf_puts(out, out->len ? "/.." : "..");
+    free(own);
+    return out->failed ? ctx_no_memory(ctx, strlen(path), "a path") : CLOOB_OK;
+}
+
 static tensor numbers(const int64_t *data, int64_t n) { return TENSOR(CLOOB_I64, (void *)(uintptr_t)data, n); }
 
 cloob_status search_index_write(cloob_ctx *ctx, const char *path, const char *root, const char *checkpoint,
@@ -169,8 +221,10 @@ cloob_status search_index_write(cloob_ctx *ctx, const char *path, const char *ro
 {
     const search_names none = { 0 };
     columns c;
+    sbuf from = { 0 };
     if (!bad) bad = &none;
     cloob_status status = make_columns(ctx, rows, D, good, bad, &c);
+    if (status == CLOOB_OK) status = root_from_index(ctx, path, root, &from);
     if (status == CLOOB_OK) {
         int64_t n = good->n;
         /* widest first: the format has no padding, and every column must stay aligned */
@@ -186,12 +240,15 @@ cloob_status search_index_write(cloob_ctx *ctx, const char *path, const char *ro
                          { "coarse", TENSOR(CLOOB_I8, c.coarse, n, D) },
                          { "name", TENSOR(CLOOB_U8, c.good.name, c.good.bytes) },
                          { "bad_name", TENSOR(CLOOB_U8, c.bad.name, c.bad.bytes) } };
-        st_meta m[] = {
-            { "format", "cloob-index" }, { "root", root }, { "checkpoint", checkpoint }, { "vocab", vocab }
-        };
+        st_meta m[] = { { "format", "cloob-index" },
+                        { "root", root },
+                        { "root_from_index", from.len ? from.data : "" },
+                        { "checkpoint", checkpoint },
+                        { "vocab", vocab } };
         status = st_write(ctx, path, e, sizeof e / sizeof *e, m, sizeof m / sizeof *m);
     }
     columns_release(&c);
+    sbuf_release(&from);
     return status;
 }
 
@@ -278,22 +335,27 @@ static int64_t rank_exactly(const search_index *ix, const float *query, scan *s,
     return n;
 }
 
-cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const float *query, int64_t max_hits,
+cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const float *query, int64_t D, int64_t max_hits,
                                 search_hit *hit, int64_t *found)
 {
     enum { GRAIN = 4096, SPARE = 256 }; /* the pool is far larger than what rounding to 8 bits can misplace */
+    *found = 0;
+    if (D != ix->D)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "the query has %lld elements, the rows of the index %lld; use the "
+                        "model that made the index",
+                        (long long)D, (long long)ix->D);
     int ranges = pool_ranges(ctx, ix->N, GRAIN);
     scan s = { .ix = ix, .pool = 4 * max_hits + SPARE };
-    int16_t *q = malloc((size_t)(ix->D + 1) * sizeof *q);
+    int16_t *q = malloc((size_t)(D + 1) * sizeof *q);
     float top = 0;
-    *found = 0;
     if (s.pool > ix->N) s.pool = ix->N;
     s.hit = malloc((size_t)(ranges * s.pool + 1) * sizeof *s.hit);
     s.found = calloc((size_t)ranges + 1, sizeof *s.found);
     s.query = q;
     bool ok = q && s.hit && s.found;
-    for (int64_t k = 0; k < ix->D && ok; k++) top = fabsf(query[k]) > top ? fabsf(query[k]) : top;
-    for (int64_t k = 0; k < ix->D && ok; k++) q[k] = (int16_t)lrintf(query[k] / (top > 0 ? top : 1) * 8191);
+    for (int64_t k = 0; k < D && ok; k++) top = fabsf(query[k]) > top ? fabsf(query[k]) : top;
+    for (int64_t k = 0; k < D && ok; k++) q[k] = (int16_t)lrintf(query[k] / (top > 0 ? top : 1) * 8191);
     if (ok && ix->N) {
         pool_for(ctx, ix->N, GRAIN, scan_range, &s);
         *found = rank_exactly(ix, query, &s, ranges, max_hits, hit);

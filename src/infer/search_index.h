@@ -12,9 +12,17 @@
  *     bad_name, bad_name_end    U8, I64 (M)  their paths
  *     probe                     F32 (D)      the embedding of a fixed image: shows whether a model made this index
  *
- * Metadata: format "cloob-index", root, checkpoint, vocab. The file is written atomically, every half minute while
- * indexing goes on, so that a kill costs half a minute of work and never the index. A reader keeps the old file
- * mapped. */
+ * Metadata: format "cloob-index", root, root_from_index, checkpoint, vocab. The file is written atomically: every half
+ * minute while indexing, and on an interruption, so that a kill costs half a minute of work and never the index. A
+ * reader keeps the old file mapped.
+ *
+ * The indexed folder may be moved. root is its absolute path when the index was written. root_from_index is its path
+ * from the folder of the index file (".", "..", "../.."), or "" when the index is outside of the indexed folder; older
+ * files have no such key. A reader takes the first of these folders that holds one of the first 100 entries:
+ *
+ *     root_from_index, from where the index is now;  root;  the folder that the index is in.
+ *
+ * When none does, it takes root_from_index, or without it root: the images are gone. */
 #ifndef INFER_SEARCH_INDEX_H
 #define INFER_SEARCH_INDEX_H
 
@@ -34,8 +42,9 @@ typedef struct cloob_search {
     int64_t N, D;
     const float *row, *scale, *probe;
     const int8_t *coarse;
-    search_files good, bad;                /* good.n is N */
-    const char *root, *checkpoint, *vocab; /* vocab "": the checkpoint's own */
+    search_files good, bad;         /* good.n is N */
+    const char *checkpoint, *vocab; /* vocab "": the checkpoint's own */
+    char *root;                     /* where the indexed folder is now, by the rule above */
 } search_index;
 
 cloob_status search_index_open(cloob_ctx *ctx, const char *path, search_index *ix);
@@ -43,10 +52,12 @@ void search_index_close(search_index *ix);
 
 /* The path of entry i: root/name, in a new string. NULL when memory is out. */
 char *search_index_path(const search_index *ix, int64_t i);
-/* The same for one of its lists of files. */
-char *search_files_path(const search_index *ix, const search_files *f, int64_t i);
+/* The same for a list of files below some folder. */
+char *search_files_path(const char *root, const search_files *f, int64_t i);
 
-/* Brings the index of a folder up to date, or makes it. checkpoint and vocab are stored for queries. */
+/* Brings the index of a folder up to date, or makes it. checkpoint and vocab are stored for queries. An index of a
+ * folder that is gone is taken for one of this folder when some of its files are here. When the context's should_stop
+ * says so, what was embedded is written and CLOOB_ERR_STOPPED returned; the next call continues. */
 cloob_status search_index_update(cloob_ctx *ctx, model *m, const char *folder, const char *path, const char *checkpoint,
                                  const char *vocab, cloob_search_update *out);
 
@@ -56,8 +67,8 @@ typedef struct search_hit {
 } search_hit;
 
 /* The `max_hits` entries nearest to a unit embedding (D), best first; equal ones in order. Returns how many in
- * *found. */
-cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const float *query, int64_t max_hits,
+ * *found. Refuses another D than the index has. */
+cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const float *query, int64_t D, int64_t max_hits,
                                 search_hit *hit, int64_t *found);
 
 /* The fixed image whose embedding tells models apart, rgb (S, S, 3), and whether two such embeddings are of one

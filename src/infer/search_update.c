@@ -9,7 +9,10 @@
 #include "infer/search_index.h"
 #include "io/image/image_list.h"
 
-enum { FILES_BETWEEN_CLOCKS = 256, SECONDS_BETWEEN_WRITES = 30 };
+/* Images are embedded in pieces of at most PIECE_FILES, of about half a second each: between them progress is
+ * reported and a request to stop is seen. */
+enum { PIECE_FILES = 256, FIRST_PIECE = 8, SECONDS_BETWEEN_WRITES = 30 };
+#define PIECE_SECONDS 0.5
 
 /* ---- is it the same model? ----------------------------------------------------------------------- */
 
@@ -64,6 +67,7 @@ typedef struct update {
     float *row;       /* (count, D) */
     bool *have, *bad; /* (count) embedded; cannot be read */
     float *probe;
+    bool moved; /* the file names another root than the folder has now */
 } update;
 
 typedef struct files {
@@ -122,10 +126,9 @@ static int64_t find_image(const image_list *l, const char *path)
 }
 
 /* Where file i of an old list is in the folder now: -1 gone, -2 changed. */
-static int64_t find_unchanged(const update *u, const search_index *ix, const search_files *f, int64_t i,
-                              bool *no_memory)
+static int64_t find_unchanged(const update *u, const search_files *f, int64_t i, bool *no_memory)
 {
-    char *path = search_files_path(ix, f, i);
+    char *path = search_files_path(u->root, f, i);
     *no_memory = !path;
     int64_t at = path ? find_image(&u->l, path) : -1;
     free(path);
@@ -137,7 +140,7 @@ static cloob_status keep_files(cloob_ctx *ctx, update *u, const search_index *ix
 {
     bool no_memory = false;
     for (int64_t i = 0; i < ix->N && !no_memory; i++) {
-        int64_t at = find_unchanged(u, ix, &ix->good, i, &no_memory);
+        int64_t at = find_unchanged(u, &ix->good, i, &no_memory);
         if (at == -1) out->removed++;
         if (at < 0) continue;
         memcpy(u->row + at * u->D, ix->row + i * u->D, (size_t)u->D * sizeof *u->row);
@@ -145,7 +148,7 @@ static cloob_status keep_files(cloob_ctx *ctx, update *u, const search_index *ix
         out->kept++;
     }
     for (int64_t i = 0; i < ix->bad.n && !no_memory; i++) {
-        int64_t at = find_unchanged(u, ix, &ix->bad, i, &no_memory);
+        int64_t at = find_unchanged(u, &ix->bad, i, &no_memory);
         if (at < 0 || u->have[at]) continue;
         u->bad[at] = true;
         out->bad++, out->bad_before++;
@@ -159,22 +162,28 @@ static cloob_status keep_old(cloob_ctx *ctx, update *u, cloob_search_update *out
     cloob_status status = CLOOB_OK;
     if (!file_exists(u->path)) return CLOOB_OK;
     CLOOB_TRY(search_index_open(ctx, u->path, &ix)); /* a file that is no index is never overwritten */
-    if (strcmp(ix.root, u->root) != 0)
+    const char *stored = st_meta_get(&ix.file, "root");
+    u->moved = !stored || strcmp(stored, u->root) != 0 || !st_meta_get(&ix.file, "root_from_index");
+    bool other_root = strcmp(ix.root, u->root) != 0;
+    if (other_root && file_is_dir(ix.root))
         status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s is the index of %s; choose another `out`", u->path, ix.root);
     else if (ix.D != u->D || !search_same_direction(ix.probe, u->probe, u->D))
         ctx_log(ctx, CLOOB_LOG_INFO, "%s was made with another model: everything is embedded again", u->path);
-    else status = keep_files(ctx, u, &ix, out);
+    else if ((status = keep_files(ctx, u, &ix, out)) == CLOOB_OK && other_root && !out->kept)
+        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                          "%s is the index of %s, which is gone, and %s holds none of its images; choose another `out`",
+                          u->path, ix.root, u->root);
     search_index_close(&ix);
     return status;
 }
 
-/* Embeds up to FILES_BETWEEN_CLOCKS missing images from *next on. */
-static cloob_status embed_some(cloob_ctx *ctx, update *u, int64_t *next, cloob_search_update *out)
+/* Embeds up to `most` missing images from *next on. */
+static cloob_status embed_some(cloob_ctx *ctx, update *u, int64_t most, int64_t *next, cloob_search_update *out)
 {
-    const char *path[FILES_BETWEEN_CLOCKS];
-    int64_t at[FILES_BETWEEN_CLOCKS], n = 0, D = u->D;
-    bool bad[FILES_BETWEEN_CLOCKS];
-    for (; *next < u->l.count && n < FILES_BETWEEN_CLOCKS; ++*next)
+    const char *path[PIECE_FILES];
+    int64_t at[PIECE_FILES], n = 0, D = u->D;
+    bool bad[PIECE_FILES];
+    for (; *next < u->l.count && n < most; ++*next)
         if (!u->have[*next] && !u->bad[*next]) at[n] = *next, path[n++] = u->l.item[*next].path;
     if (!n) return CLOOB_OK;
     float *row = malloc((size_t)(n * D) * sizeof *row);
@@ -194,16 +203,42 @@ static cloob_status embed_some(cloob_ctx *ctx, update *u, int64_t *next, cloob_s
     return status;
 }
 
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Twice as many files, or half as many, until a piece takes about PIECE_SECONDS. */
+static int64_t next_piece(int64_t piece, double seconds)
+{
+    if (seconds > PIECE_SECONDS) return piece > 1 ? piece / 2 : 1;
+    return seconds < PIECE_SECONDS / 2 && piece < PIECE_FILES ? 2 * piece : piece;
+}
+
+static cloob_status stop(cloob_ctx *ctx, const update *u, const cloob_search_update *out)
+{
+    int64_t saved = out->kept + out->embedded;
+    if (out->embedded) CLOOB_TRY(update_write(ctx, u));
+    return ctx_fail(ctx, CLOOB_ERR_STOPPED, "%s: stopped; %lld of %lld images are saved, the same command continues",
+                    u->path, (long long)saved, (long long)u->l.count);
+}
+
 static cloob_status embed_missing(cloob_ctx *ctx, update *u, cloob_search_update *out)
 {
-    time_t written = time(NULL);
+    double written = now();
+    int64_t piece = FIRST_PIECE;
     ctx_progress(ctx, "index", 0, u->l.count, "images");
     for (int64_t next = 0; next < u->l.count;) {
-        CLOOB_TRY(embed_some(ctx, u, &next, out));
+        double began = now();
+        if (ctx_should_stop(ctx)) return stop(ctx, u, out);
+        CLOOB_TRY(embed_some(ctx, u, piece, &next, out));
         ctx_progress(ctx, "index", next, u->l.count, "images");
-        if (time(NULL) - written < SECONDS_BETWEEN_WRITES || next >= u->l.count) continue;
+        piece = next_piece(piece, now() - began);
+        if (now() - written < SECONDS_BETWEEN_WRITES || next >= u->l.count) continue;
         CLOOB_TRY(update_write(ctx, u));
-        written = time(NULL);
+        written = now();
     }
     return CLOOB_OK;
 }
@@ -224,7 +259,8 @@ static cloob_status run(cloob_ctx *ctx, update *u, cloob_search_update *out)
     CLOOB_TRY(embed_missing(ctx, u, out));
     out->images = out->kept + out->embedded;
     if (!out->images) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: holds no readable images", u->root);
-    if (!out->embedded && !out->removed && out->bad == out->bad_before && file_exists(u->path)) return CLOOB_OK;
+    if (!u->moved && !out->embedded && !out->removed && out->bad == out->bad_before && file_exists(u->path))
+        return CLOOB_OK;
     return update_write(ctx, u);
 }
 
@@ -233,8 +269,7 @@ static char *full_path(const char *path) { return *path ? realpath(path, NULL) :
 /* Before anything is embedded: whether the folder of the index can be written to. */
 static cloob_status check_writable(cloob_ctx *ctx, const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    char *dir = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    char *dir = file_folder(path);
     if (!dir) return ctx_no_memory(ctx, strlen(path), "a path");
     bool refused = access(dir, W_OK) != 0;
     free(dir);

@@ -162,7 +162,7 @@ static cloob_status check_classes(cloob_ctx *ctx, const dataset *d, const prompt
 cloob_status zeroshot_run(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d, const prompt_set *set,
                           const zeroshot_run_options *o, zeroshot *z, int64_t *bad)
 {
-    CLOOB_TRY(check_classes(ctx, d, set));
+    if (!o->map) CLOOB_TRY(check_classes(ctx, d, set)); /* a map says what every folder is, whatever its name */
     CLOOB_TRY(zeroshot_weights(ctx, enc, tok, set, o, z));
     cloob_status status = zeroshot_images(ctx, enc, d, set, o, z, bad);
     if (status != CLOOB_OK) zeroshot_release(z);

@@ -97,6 +97,8 @@ static void functions_with_a_status_refuse_null(void)
     REFUSED(cloob_matrix_floats(ctx, NULL, NULL));
     REFUSED(cloob_embeddings_labels(NULL, NULL, NULL, 0, NULL));
     REFUSED(cloob_embeddings_labels(ctx, NULL, NULL, 0, NULL));
+    REFUSED(cloob_embeddings_classes(NULL, NULL, NULL, NULL));
+    REFUSED(cloob_embeddings_classes(ctx, NULL, NULL, NULL));
     REFUSED(cloob_retrieve(NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_retrieve(ctx, NULL, NULL, NULL, NULL));
     REFUSED(cloob_analyze(NULL, NULL, NULL, NULL, 0));
@@ -207,8 +209,10 @@ static void functions_with_a_status_refuse_null(void)
     REFUSED(cloob_search_index(ctx, NULL, NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_search_open(NULL, NULL, NULL));
     REFUSED(cloob_search_open(ctx, NULL, NULL));
-    REFUSED(cloob_search_query(NULL, NULL, NULL, 0, NULL, NULL));
-    REFUSED(cloob_search_query(ctx, NULL, NULL, 0, NULL, NULL));
+    REFUSED(cloob_search_query(NULL, NULL, NULL, 0, 0, NULL, NULL));
+    REFUSED(cloob_search_query(ctx, NULL, NULL, 0, 0, NULL, NULL));
+    REFUSED(cloob_search_image(NULL, NULL, NULL, NULL, 0, NULL, NULL));
+    REFUSED(cloob_search_image(ctx, NULL, NULL, NULL, 0, NULL, NULL));
     REFUSED(cloob_search_text(NULL, NULL, NULL, NULL, 0, NULL, NULL));
     REFUSED(cloob_search_text(ctx, NULL, NULL, NULL, 0, NULL, NULL));
     REFUSED(cloob_search_sheet(NULL, NULL, NULL, NULL, 0));

@@ -41,7 +41,7 @@ static void answers_are_exact(void)
         int64_t found;
         random_row(query, D, 10000 + (uint64_t)q);
         if (q == 0) memcpy(query, row + 40 * D, sizeof query);
-        CHECK_OK(ctx, search_index_query(ctx, &ix, query, MOST, hit, &found));
+        CHECK_OK(ctx, search_index_query(ctx, &ix, query, D, MOST, hit, &found));
         CHECK(found == MOST);
         for (int r = 0; r < MOST; r++) {
             int64_t better = 0;
@@ -54,6 +54,9 @@ static void answers_are_exact(void)
         }
         if (q == 0) CHECK(hit[0].entry == 40 && hit[1].entry == 4000);
     }
+    search_hit none[1];
+    int64_t found = 1;
+    CHECK(search_index_query(ctx, &ix, query, D - 1, 1, none, &found) == CLOOB_ERR_ARGUMENT && found == 0);
     char *path = search_index_path(&ix, 3);
     CHECK_STR(path, "/r/a.jpg");
     free(path);
@@ -126,7 +129,7 @@ static void an_update_embeds_what_changed(void)
     int64_t found;
     const char *files[] = { "test_search.tmp.d/b.png" };
     CHECK_OK(ctx, cloob_encode_files(ctx, m, files, 1, CLOOB_UNIT, query, NULL));
-    CHECK_OK(ctx, cloob_search_query(ctx, s, query, 5, hit, &found));
+    CHECK_OK(ctx, cloob_search_query(ctx, s, query, cloob_search_width(s), 5, hit, &found));
     CHECK(found == 2 && strstr(hit[0].path, "b.png"));
     CHECK_NEAR(hit[0].score, 1, 1e-5);
     CHECK_OK(ctx, cloob_search_sheet(ctx, "test_search.tmp.html", "a <dog>", hit, found));
@@ -151,6 +154,8 @@ static void strangers_are_refused(void)
     CHECK_OK(ctx, cloob_model_open(ctx, weights_file, NULL, &m));
     CHECK(cloob_search_text(ctx, s, m, "a cat", 1, hit, &found) == CLOOB_ERR_ARGUMENT && found == 0);
     CHECK(strstr(cloob_error(ctx), "another model") != NULL);
+    CHECK(cloob_search_image(ctx, s, m, "test_search.tmp.d/b.png", 1, hit, &found) == CLOOB_ERR_ARGUMENT && found == 0);
+    CHECK(strstr(cloob_error(ctx), "another model") != NULL);
     CHECK(cloob_search_index(ctx, m, folder, weights_file, weights_file, NULL, &u) ==
           CLOOB_ERR_FORMAT); /* not overwritten */
     CHECK(cloob_search_index(ctx, m, "no-such-folder", index_file, weights_file, NULL, &u) == CLOOB_ERR_IO);
@@ -163,12 +168,148 @@ static void strangers_are_refused(void)
     rmdir(folder), remove(index_file), remove(weights_file);
 }
 
+/* ---- folders that move, and interruptions -------------------------------------------------------- */
+
+enum { MANY = 40 };
+
+static void write_many(void)
+{
+    mkdir(folder, 0777);
+    for (int i = 0; i < MANY; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%02d.png", i);
+        write_image(name, (uint8_t)(5 * i + 1));
+    }
+}
+
+static void remove_many(const char *dir)
+{
+    char path[256];
+    for (int i = 0; i < MANY; i++) snprintf(path, sizeof path, "%s/%02d.png", dir, i), remove(path);
+    snprintf(path, sizeof path, "%s/index", dir), remove(path);
+    rmdir(dir);
+}
+
+static int stop_after; /* asks */
+static bool asked_to_stop(void *user)
+{
+    (void)user;
+    return stop_after-- <= 0;
+}
+
+static bool same_bytes(const char *a, const char *b)
+{
+    file_bytes x, y;
+    CHECK_OK(ctx, file_read(ctx, a, FILE_TEXT_LIMIT, &x));
+    CHECK_OK(ctx, file_read(ctx, b, FILE_TEXT_LIMIT, &y));
+    bool same = x.size == y.size && memcmp(x.data, y.data, x.size) == 0;
+    file_bytes_release(&x), file_bytes_release(&y);
+    return same;
+}
+
+/* What was embedded before is not embedded again, and the index has the bytes of one made without a stop. */
+static void an_interruption_is_saved(void)
+{
+    const char *whole = "test_search.whole.tmp";
+    cloob_ctx_options o;
+    cloob_model *m;
+    cloob_search_update u;
+    cloob_search *s;
+    make_model("tiny-rn");
+    write_many();
+    cloob_ctx_options_init(&o);
+    o.should_stop = asked_to_stop;
+    cloob_ctx *stopped = cloob_ctx_create(&o);
+    CHECK_OK(ctx, cloob_model_open(stopped, weights_file, NULL, &m));
+    stop_after = 0;
+    CHECK(cloob_search_index(stopped, m, folder, index_file, weights_file, NULL, &u) == CLOOB_ERR_STOPPED);
+    CHECK(u.embedded == 0 && !file_exists(index_file)); /* nothing to save */
+    stop_after = 2;
+    CHECK(cloob_search_index(stopped, m, folder, index_file, weights_file, NULL, &u) == CLOOB_ERR_STOPPED);
+    CHECK(strstr(cloob_error(stopped), "the same command continues"));
+    int64_t first = u.embedded;
+    CHECK(first > 0 && first < MANY);
+    CHECK_OK(ctx, cloob_search_open(ctx, index_file, &s));
+    CHECK(cloob_search_count(s) == first);
+    cloob_search_close(s);
+    stop_after = 1000;
+    CHECK_OK(stopped, cloob_search_index(stopped, m, folder, index_file, weights_file, NULL, &u));
+    CHECK(u.kept == first && u.embedded == MANY - first && u.images == MANY);
+    CHECK_OK(stopped, cloob_search_index(stopped, m, folder, whole, weights_file, NULL, &u));
+    CHECK(u.embedded == MANY && same_bytes(index_file, whole));
+    remove(whole), remove(index_file);
+    cloob_model_close(m);
+    cloob_ctx_destroy(stopped);
+}
+
+static void first_path_is_there(const char *index, const char *dir)
+{
+    cloob_search *s;
+    CHECK_OK(ctx, cloob_search_open(ctx, index, &s));
+    char *path = search_index_path(s, 0), *real = realpath(dir, NULL);
+    CHECK(file_exists(path));
+    CHECK_STR(cloob_search_root(s), real);
+    free(path), free(real);
+    cloob_search_close(s);
+}
+
+/* An index in its folder moves with it; one elsewhere is corrected by indexing the folder where it is now. */
+static void the_folder_may_be_moved(void)
+{
+    const char *moved = "test_search.moved.tmp.d", *inside = "test_search.tmp.d/index",
+               *inside_moved = "test_search.moved.tmp.d/index";
+    cloob_model *m;
+    cloob_search_update u;
+    cloob_search *s;
+    remove_many(moved);
+    CHECK_OK(ctx, cloob_model_open(ctx, weights_file, NULL, &m));
+    CHECK_OK(ctx, cloob_search_index(ctx, m, folder, inside, weights_file, NULL, &u));
+    CHECK_OK(ctx, cloob_search_index(ctx, m, folder, index_file, weights_file, NULL, &u));
+    CHECK(rename(folder, moved) == 0);
+    first_path_is_there(inside_moved, moved);
+    CHECK_OK(ctx, cloob_search_index(ctx, m, moved, inside_moved, weights_file, NULL, &u));
+    CHECK(u.kept == MANY && u.embedded == 0 && u.removed == 0);
+
+    CHECK_OK(ctx, cloob_search_open(ctx, index_file, &s));
+    CHECK(!file_exists(cloob_search_root(s)));
+    cloob_search_close(s);
+    mkdir(folder, 0777); /* the same name, other images */
+    CHECK(cloob_search_index(ctx, m, moved, index_file, weights_file, NULL, &u) == CLOOB_ERR_ARGUMENT);
+    rmdir(folder);
+    mkdir("test_search.other.tmp.d", 0777);
+    CHECK(cloob_search_index(ctx, m, "test_search.other.tmp.d", index_file, weights_file, NULL, &u) ==
+          CLOOB_ERR_ARGUMENT);
+    CHECK(strstr(cloob_error(ctx), "none of its images"));
+    rmdir("test_search.other.tmp.d");
+    CHECK_OK(ctx, cloob_search_index(ctx, m, moved, index_file, weights_file, NULL, &u));
+    CHECK(u.kept == MANY && u.embedded == 0);
+    first_path_is_there(index_file, moved);
+    cloob_model_close(m);
+}
+
+/* An index without root_from_index, as earlier versions wrote it, in a folder that was moved. */
+static void an_old_index_is_found_after_a_move(void)
+{
+    enum { D = 4 };
+    const char *moved = "test_search.moved.tmp.d", *inside = "test_search.moved.tmp.d/index", *name = "00.png";
+    float row[D] = { 1 };
+    int64_t zero = 0;
+    search_names one = { 1, &name, &zero, &zero };
+    /* root is not a parent of the index: root_from_index is "" */
+    CHECK_OK(ctx, search_index_write(ctx, inside, "/gone/photos", "m", "", row, row, D, &one, NULL));
+    first_path_is_there(inside, moved);
+    remove_many(moved), remove(index_file), remove(weights_file);
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
     RUN(answers_are_exact);
     RUN(an_update_embeds_what_changed);
     RUN(strangers_are_refused);
+    RUN(an_interruption_is_saved);
+    RUN(the_folder_may_be_moved);
+    RUN(an_old_index_is_found_after_a_move);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -16,7 +16,7 @@ awk -F, -v n="$n" -v top1="$top1" 'NR > 1 { for (k = 2; k <= NF; k++) sum += $k;
 [ "$(wc -l < p.jsonl)" = "$n" ] && grep -q '"correct": \(true\|false\)}$' p.jsonl || fail "lines of predictions"
 
 # Some of the classes, under names of their own.
-set -- $(ls world/classes/object | head -3)
+set -- $(ls world/classes/object | head -5)
 mkdir subset && cp -r "world/classes/object/$1" subset/n01 && cp -r "world/classes/object/$2" subset/n02 && cp -r "world/classes/object/$3" subset/n03
 { echo "# folder, class"; printf 'n03\t%s\nn01\t%s\nn02\t%s\nn99\t%s\n' "$3" "$1" "$2" "$1"; } > map.tsv
 subset() { "$cloob" zeroshot --checkpoint model.safetensors --data subset --prompts world/prompts.json --set object --classes-map "$@" --quiet; }
@@ -32,6 +32,40 @@ grep -q 'line 2: "unicorn" is not among' e.txt || fail "an unknown class: $(cat 
 printf 'n01\t%s\nn02\t%s\n' "$1" "$2" > missing.tsv
 subset missing.tsv > /dev/null 2> e.txt && fail "a folder without a class was taken"
 grep -q '"n03"' e.txt || fail "a folder without a class: $(cat e.txt)"
+
+# A map decides, whatever the folders are called: A|B where either is right, and two folders of the same classes.
+printf 'n01\t%s|%s\nn02\t%s\nn03\t%s\n' "$1" "$4" "$2" "$3" > either.tsv
+subset either.tsv --json > s.json 2> e.txt || fail "A|B: $(cat e.txt)"
+grep -q "\"n\": $(find subset -type f | wc -l)," s.json || fail "A|B: $(cat s.json)"
+printf 'n01\t%s|%s\nn02\t%s\nn03\t%s|%s\n' "$1" "$4" "$2" "$1" "$4" > twins.tsv
+subset twins.tsv --confusion s.csv --json > s.json 2> e.txt || fail "two folders of one class: $(cat e.txt)"
+head -1 s.csv | awk -F, '{ exit NF != 3 }' || fail "two folders of one class: $(cat s.csv)"
+printf 'n01\t%s\nn02\t%s\nn03\t%s\n' "$1" "$2" "$1" > one.tsv
+subset one.tsv > /dev/null 2> e.txt || fail "two folders of one class: $(cat e.txt)"
+mkdir renamed && cp -r subset/n01 "renamed/$2" && cp -r subset/n02 renamed/other # the name of another class
+printf '%s\t%s\nother\t%s\n' "$2" "$1" "$2" > renamed.tsv
+"$cloob" zeroshot --checkpoint model.safetensors --data renamed --prompts world/prompts.json --set object --classes-map renamed.tsv --quiet \
+    > /dev/null 2> e.txt || fail "a folder with the name of another class: $(cat e.txt)"
+
+# A probe matches the classes of two splits by name: every test image is among the training images here, so its neighbour is itself.
+mkdir -p split/train split/test
+for c in "$1" "$2" "$3" "$4"; do cp -r "world/classes/object/$c" "split/train/$c"; done
+for c in "$1" "$3" "$4"; do cp -r "world/classes/object/$c" "split/test/$c"; done
+for part in train test; do "$cloob" embed --checkpoint model.safetensors --data split/$part --raw --features pre --out $part.safetensors --quiet > /dev/null || fail embed; done
+for from in "--checkpoint model.safetensors --data split" "--train train.safetensors --test test.safetensors"; do
+    "$cloob" probe $from --knn 1 --json --quiet > p.json 2> e.txt || fail "probe: $(cat e.txt)"
+    grep -q '"test_acc": 1,' p.json || fail "classes were matched by number: $(cat p.json)"
+    "$cloob" probe $from --lambda 0.001 --json --quiet > p.json 2> e.txt || fail "probe: $(cat e.txt)"
+    awk -v train="$(grep -o '"train_acc": [0-9.e-]*' p.json | cut -d' ' -f2)" -v test="$(grep -o '"test_acc": [0-9.e-]*' p.json | cut -d' ' -f2)" \
+        'BEGIN { exit !(test > train - 0.2) }' || fail "classes were matched by number: $(cat p.json)"
+done
+cp -r "world/classes/object/$5" "split/test/$5" # a class without training rows: wrong in both numbers, and named
+"$cloob" probe --checkpoint model.safetensors --data split --knn 1 --json --quiet > p.json 2> e.txt || fail "probe: $(cat e.txt)"
+grep -q '"test_mean_per_class": 0.75,' p.json && grep -q "1 of its 4 classes are not among those of the training rows: \"$5\"" e.txt ||
+    fail "a class without training rows: $(cat p.json e.txt)"
+rm -r split/test && mkdir -p "split/test/unicorn" "split/test/dragon" && cp "world/classes/object/$1"/* split/test/unicorn && cp "world/classes/object/$2"/* split/test/dragon
+"$cloob" probe --checkpoint model.safetensors --data split --knn 1 --quiet > p.json 2> e.txt && fail "splits without a common class: $(cat p.json)"
+grep -q 'none of its 2 classes' e.txt || fail "splits without a common class: $(cat e.txt)"
 
 # Every row of a file of embeddings is named.
 "$cloob" embed --checkpoint model.safetensors --data subset --out subset.npy --quiet > /dev/null 2> e.txt && fail ".npy with labels was written"

@@ -32,6 +32,56 @@ grep -q 'broken.jpg' err || fail "search index does not name the file that it le
 "$cloob" search query --image photos/turned.jpg --index photos --json --n 2 --quiet > found 2> err || fail "search: $(cat err)"
 [ "$(grep -oE '"(score|cosine)": ?[0-9.]+' found | sort -u | wc -l)" = 2 ] || fail "search ignores the orientation: $(cat found)"
 
+# A model that did not make the index is refused for images as for words: a narrower one was read past its end.
+"$cloob" train --train-data world/train.tsv --model tiny --force-image-size 32 --vocab-size 540 --batch-size 8 --max-steps 1 --warmup 1 \
+    --workers 0 --threads 1 --device cpu --quiet --logs logs --name other > /dev/null || exit 1
+other=logs/other/checkpoints/latest.safetensors
+"$cloob" search index photos --checkpoint $other --out other.index --quiet > out 2> err || fail "search index: $(cat err)"
+for pair in "photos $other" "other.index model.safetensors"; do
+    set -- $pair
+    "$cloob" search query --image photos/plain.jpg --index "$1" --checkpoint "$2" > out 2> err && fail "--image with another model: $(cat out)"
+    grep -q 'made with another model' err || fail "--image with another model: $(cat err)"
+done
+
+# A folder may be moved with its index; an index elsewhere says that the folder is gone, and is corrected by indexing again.
+mv photos albums
+"$cloob" search query --image albums/plain.jpg --index albums --json --quiet > found 2> err || fail "query after a move: $(cat err)"
+[ -s err ] && fail "query after a move: $(cat err)"
+grep -q "\"$PWD/albums/plain.jpg\"" found || fail "query after a move lists $(cat found)"
+"$cloob" search index albums --checkpoint model.safetensors --json --quiet > out 2> err || fail "search index after a move: $(cat err)"
+grep -q '"kept": *2, *"embedded": *0' out || fail "search index after a move: $(cat out)"
+"$cloob" search query --image albums/plain.jpg --index other.index --quiet > out 2> err || fail "query of an index elsewhere: $(cat err)"
+grep -q 'photos is gone.*search index NEW_FOLDER --out other.index' err || fail "dead paths without a warning: $(cat err)"
+"$cloob" search index albums --checkpoint $other --out other.index --json --quiet > out 2> err || fail "search index after a move: $(cat err)"
+grep -q '"kept": *2, *"embedded": *0' out || fail "an index elsewhere after a move: $(cat out)"
+"$cloob" search query --image albums/plain.jpg --index other.index --quiet > out 2> err || fail "query: $(cat err)"
+{ [ -s err ] || ! grep -q "$PWD/albums/plain.jpg" out; } && fail "an index elsewhere after a move: $(cat out err)"
+mv albums/turned.jpg away.jpg
+"$cloob" search query --image albums/plain.jpg --index albums --quiet > out 2> err || fail "query: $(cat err)"
+grep -q '1 of these 2 images are gone' err || fail "a dead path without a warning: $(cat err)"
+mv away.jpg albums/turned.jpg
+mv albums photos
+
+# Ctrl-C and SIGTERM save what was embedded; the same command continues, and the index is that of an uninterrupted run.
+mkdir many
+for i in $(seq 1 3000); do ln photos/plain.jpg many/$i.jpg; done
+for signal in INT TERM; do
+    "$cloob" search index many --checkpoint $other --threads 1 --out $signal.index > out 2> err &
+    pid=$!
+    for t in $(seq 1 100); do grep -q 'images' err && break; sleep 0.1; done # the first line of progress
+    kill -$signal $pid
+    wait $pid
+    code=$?
+    if [ $code = 0 ]; then echo "indexed before the signal came"; continue; fi
+    [ $code = 130 ] || fail "search index after SIG$signal: exit code $code, $(cat err)"
+    saved=$(grep -oE '[0-9]+ of 3000 images are saved' err | cut -d' ' -f1)
+    [ "${saved:-0}" -gt 0 ] || { fail "SIG$signal: $(cat err)"; continue; }
+    "$cloob" search index many --checkpoint $other --threads 1 --out $signal.index --json --quiet > out 2> err || fail "continue: $(cat err)"
+    grep -q "\"kept\": *$saved, *\"embedded\": *$((3000 - saved))," out || fail "saved $saved, then $(cat out)"
+    [ -f whole.index ] || "$cloob" search index many --checkpoint $other --threads 1 --out whole.index --quiet > out 2> err || fail "index: $(cat err)"
+    cmp $signal.index whole.index || fail "SIG$signal: another index than without it"
+done
+
 # A photo above the limit is read smaller: the limit is lowered here instead of drawing 25 million pixels.
 "$cloob" classify --checkpoint model.safetensors --labels "fish,tree" photos/plain.jpg --max-image-pixels 400 --quiet > out 2> err || fail "a photo above the limit: $(cat err)"
 "$cloob" embed --checkpoint model.safetensors --images photos/plain.jpg --max-image-pixels 400 --out no.npy --quiet > out 2> err && fail "an image above the limit was embedded"

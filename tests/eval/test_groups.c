@@ -93,10 +93,10 @@ static void groups_are_scipys(void)
     }
     sbuf_puts(&lines, "{\"stage\": \"search\", \"settings\": {\"method\": \"clip\"}, \"accuracy\": 100}\n");
     CHECK_OK(ctx, file_write(ctx, line_file, lines.data, lines.len));
-    for (int folders = 0; folders < 2; folders++) {
-        const char *const from = folders ? root : line_file, *const where[] = { "stage=final" };
+    for (int way = 0; way < 3; way++) { /* final runs alone by default */
+        const char *const from = way == 2 ? root : line_file, *const where[] = { "stage=final" };
         cloob_compare_options_init(&o);
-        if (!folders) o.where = where, o.wheres = 1;
+        if (way == 1) o.where = where, o.wheres = 1;
         CHECK_OK(ctx, cloob_compare_runs(ctx, &g, &from, 1, &o));
         CHECK(g.groups == 3 && g.pairs == 3 && g.metrics == 2);
         CHECK_STR(g.metric[1].metric, "nested/loss");
@@ -122,6 +122,103 @@ static void groups_are_scipys(void)
     arena_release(&a);
 }
 
+/* ---- what is compared ---------------------------------------------------------------------------- */
+
+static void write_run(const char *root, const char *name, const char *file, const char *text)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    CHECK_OK(ctx, file_make_dirs(ctx, path));
+    snprintf(path, sizeof path, "%s/%s/checkpoints", root, name);
+    CHECK_OK(ctx, file_make_dirs(ctx, path));
+    snprintf(path, sizeof path, "%s/%s/params.txt", root, name);
+    char params[128];
+    int n = snprintf(params, sizeof params, "epochs: 3\nmethod: %.4s\n", name);
+    CHECK_OK(ctx, file_write(ctx, path, params, (size_t)n));
+    snprintf(path, sizeof path, "%s/%s/%s", root, name, file);
+    CHECK_OK(ctx, file_write(ctx, path, text, strlen(text)));
+}
+
+static int left_out;
+static void count_left_out(void *user, cloob_log_level level, const char *line)
+{
+    (void)user;
+    left_out += level == CLOOB_LOG_WARN && strstr(line, "left out: not finished");
+}
+
+/* The runs that two groups of `from` have, with one `where` or none. */
+static void expect_runs(const char *from, const char *where, int64_t a, int64_t b)
+{
+    cloob_ctx_options co;
+    cloob_ctx_options_init(&co);
+    co.log = count_left_out;
+    cloob_ctx *own = cloob_ctx_create(&co);
+    cloob_compare_options o;
+    cloob_groups g;
+    cloob_compare_options_init(&o);
+    o.where = &where, o.wheres = where != NULL;
+    CHECK_OK(own, cloob_compare_runs(own, &g, &from, 1, &o));
+    CHECK(g.groups == 2 && g.runs[0] == a && g.runs[1] == b);
+    cloob_groups_release(&g);
+    cloob_ctx_destroy(own);
+}
+
+/* Runs that were interrupted are left out and named. */
+static void unfinished_runs_are_left_out(void)
+{
+    char root[] = "test_unfinished.tmp.XXXXXX", command[100];
+    const char *const done = "{\"loss\": 2, \"epoch\": 1}\n{\"loss\": 1, \"epoch\": 3}\n",
+                      *const half = "{\"loss\": 2, \"epoch\": 1}\n";
+    if (!mkdtemp(root)) return;
+    write_run(root, "aaaa-0", "checkpoints/results.jsonl", done);
+    write_run(root, "aaaa-1", "checkpoints/results.jsonl", half);
+    write_run(root, "bbbb-0", "checkpoints/results.jsonl", done);
+    write_run(root, "bbbb-1", "checkpoints/results.jsonl", done);
+    left_out = 0;
+    expect_runs(root, NULL, 1, 2);
+    CHECK(left_out == 1);
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    CHECK(system(command) == 0);
+}
+
+/* A sweep's folder: final runs by default, and `where` knows what its results.jsonl says. */
+static void the_search_of_a_sweep_is_left_out(void)
+{
+    char root[] = "test_sweep.tmp.XXXXXX", path[1024], line_file[100];
+    static const char *const group[] = { "aaaa", "bbbb" };
+    sbuf lines = { 0 };
+    if (!mkdtemp(root)) return;
+    for (int k = 0; k < 10; k++) {
+        char name[32], text[100];
+        bool final = k >= 6; /* three of the search, two final ones a group */
+        snprintf(name, sizeof name, "%s-seed%d", group[k % 2], k / 2);
+        snprintf(text, sizeof text, "{\"loss\": %d}\n", k);
+        write_run(root, name, "summary.json", text);
+        sbuf_printf(&lines,
+                    "{\"stage\": \"%s\", \"run\": \"%s\", \"chosen\": %s, \"settings\": {\"method\": \"%s\"}, %s",
+                    final ? "final" : "search", name, k == 4 || k == 5 ? "false" : "true", group[k % 2], text + 1);
+    }
+    write_run(root, "aaaa-seed9", "checkpoints/results.jsonl", "{\"loss\": 1, \"epoch\": 3}\n"); /* no summary yet */
+    snprintf(path, sizeof path, "%s/settings.txt", root);
+    CHECK_OK(ctx, file_write(ctx, path, "", 0));
+    snprintf(line_file, sizeof line_file, "%s/results.jsonl", root);
+    CHECK_OK(ctx, file_write(ctx, line_file, lines.data, lines.len));
+    left_out = 0;
+    for (int file = 0; file < 2; file++) {
+        expect_runs(file ? line_file : root, NULL, 2, 2);
+        expect_runs(file ? line_file : root, "stage=search", 3, 3);
+        expect_runs(file ? line_file : root, "chosen=true", 2, 2);
+    }
+    CHECK(left_out == 3); /* the folder's three times */
+    cloob_comparison c;
+    CHECK_OK(ctx, cloob_compare(ctx, &c, line_file, line_file, -1, 0.05));
+    CHECK(c.runs_a == 4 && c.runs_b == 4);
+    cloob_comparison_release(&c);
+    snprintf(path, sizeof path, "rm -rf '%s'", root);
+    CHECK(system(path) == 0);
+    sbuf_release(&lines);
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -129,6 +226,8 @@ int main(void)
     RUN(deltas_count_pairs);
     RUN(intervals_are_those_of_the_mean);
     RUN(groups_are_scipys);
+    RUN(unfinished_runs_are_left_out);
+    RUN(the_search_of_a_sweep_is_left_out);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!memory_file(data, size, path) || cloob_search_open(ctx, path, &s) != CLOOB_OK) return 0;
     float *query = calloc((size_t)cloob_search_width(s) + 1, sizeof *query);
     if (query) query[0] = 1;
-    if (query && cloob_search_query(ctx, s, query, 4, hit, &found) == CLOOB_OK) cloob_search_hits_release(hit, found);
+    if (query && cloob_search_query(ctx, s, query, cloob_search_width(s), 4, hit, &found) == CLOOB_OK)
+        cloob_search_hits_release(hit, found);
     free(query);
     cloob_search_close(s);
     return 0;

@@ -57,12 +57,26 @@ static cloob_status score(run *r, const probe_model *m, const probe_data *d, dou
     return status;
 }
 
+/* Classes of the rows that the probe was not trained on: they count as wrong in the mean over classes, as their rows do
+ * in the accuracy. */
+static cloob_status count_unknown_classes(run *r, const probe_model *m, const probe_data *d, accuracy_result *a)
+{
+    label_set set;
+    int64_t unknown = 0, known = m->C - a->empty;
+    CLOOB_TRY(label_set_init(r->ctx, &set, d->y, d->x.N));
+    for (int64_t c = 0; c < set.C; c++) unknown += label_set_find(&m->classes, set.value[c]) < 0;
+    a->mean_per_class *= (double)known / (double)(known + unknown);
+    label_set_release(&set);
+    return CLOOB_OK;
+}
+
 static cloob_status score_final(run *r, const probe_model *m)
 {
     cloob_probe_result *out = r->out;
     accuracy_result test;
     CLOOB_TRY(score(r, m, r->train, &out->train_acc, NULL, NULL));
     CLOOB_TRY(score(r, m, r->test, &out->test_acc, &test, &out->unknown_labels));
+    if (out->unknown_labels) CLOOB_TRY(count_unknown_classes(r, m, r->test, &test));
     out->test_mean_per_class = test.mean_per_class, out->test_acc5 = test.top5;
     out->test_rows = r->test->x.N;
     if (out->unknown_labels)
