@@ -19,7 +19,8 @@ struct request {
     char *path, *body;
     size_t cap, limit;
     double begun_at;
-    bool refused, answered, counted;
+    bool refused, answered;
+    bool unread; /* refused without reading its body */
     request *next;
 };
 
@@ -67,7 +68,5 @@ enum MHD_Result reply_send(server *v, request *x);
 void visitor_waits(server *v, struct MHD_Connection *c, double since);
 /* Ends connections whose request takes too long to arrive. */
 void visitors_end_slow(server *v);
-
-bool is_loopback_name(const char *host);
 
 #endif

@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include "serve/connection.h"
+#include "serve/text.h"
 
 /* Takes the same time wherever the first difference is. */
 static bool same_secret(const char *a, const char *b)
@@ -27,20 +28,55 @@ static bool has_key(const serve *s, const request *x)
     return plain && same_secret(plain, s->key);
 }
 
-bool is_loopback_name(const char *host)
-{
-    return strncasecmp(host, "localhost", 9) == 0 || strncmp(host, "127.", 4) == 0 || strncmp(host, "[::1]", 5) == 0;
-}
-
-/* Without a key, a page of another site must not talk to a server on loopback: its name cannot be ours. */
+/* Without a key, a page of another site must not use a server on loopback. Its Host (after DNS rebinding) or its Origin
+ * has another name. */
 static bool from_another_site(const serve *s, const request *x)
 {
     const char *host = header(x, "Host"), *origin = header(x, "Origin");
-    if (s->key || s->o->insecure) return false;
-    if (host && !is_loopback_name(host) && strncasecmp(host, s->o->host, strlen(s->o->host)) != 0) return true;
-    if (!origin || !host) return false;
+    host_port asked, own;
+    if (s->key || s->o->insecure || !host) return false;
+    if (!host_parse(host, &asked)) return true;
+    bool ours = host_parse(s->o->host, &own) && strcmp(own.name, asked.name) == 0;
+    if (!ours && !host_is_loopback(&asked)) return true;
+    if (!origin) return false;
     const char *site = strstr(origin, "://");
     return !site || strcasecmp(site + 3, host) != 0;
+}
+
+/* ---- framing ------------------------------------------------------------------------------------- */
+
+typedef struct framing {
+    const char *length, *encoding;
+    int hosts, encodings;
+    bool lengths_differ, odd_name;
+} framing;
+
+static enum MHD_Result read_framing(void *arg, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+    framing *f = arg;
+    (void)kind;
+    if (!value) value = "";
+    f->odd_name = f->odd_name || !*key || key[strcspn(key, " \t")]; /* "Content-Length : 5" */
+    if (strcasecmp(key, "Host") == 0) f->hosts++;
+    if (strcasecmp(key, "Transfer-Encoding") == 0) f->encodings++, f->encoding = value;
+    if (strcasecmp(key, "Content-Length") != 0) return MHD_YES;
+    f->lengths_differ = f->lengths_differ || (f->length && strcmp(f->length, value) != 0);
+    f->length = value;
+    return MHD_YES;
+}
+
+/* What a proxy may read as another request than the server does (request smuggling): the reason to refuse, or NULL. */
+static const char *ambiguous(const request *x)
+{
+    framing f = { 0 };
+    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, read_framing, &f);
+    if (f.odd_name) return "a header name with a space";
+    if (f.hosts > 1) return "more than one Host header";
+    if (f.lengths_differ) return "Content-Length headers that differ";
+    if (f.length && f.encodings) return "Content-Length together with Transfer-Encoding";
+    if (f.encodings && (f.encodings > 1 || strcasecmp(f.encoding, "chunked") != 0))
+        return "Transfer-Encoding other than chunked";
+    return NULL;
 }
 
 static void refuse_early(request *x, int code, const char *text)
@@ -53,20 +89,24 @@ static void check_request(server *v, request *x, const char *method)
 {
     serve *s = v->s;
     const char *allow = NULL, *length = header(x, "Content-Length"), *type = header(x, "Content-Type");
+    const char *unclear = ambiguous(x);
     x->q.route = route_find(method, x->path, &x->q.tail, &allow);
     x->q.content_type = strdup(type ? type : "");
     x->limit = (size_t)s->o->max_body_mb << 20;
     if (!x->q.content_type) refuse_early(x, 503, "out of memory");
-    else if (from_another_site(s, x))
-        refuse_early(x, 403, "requests of other sites are refused; give --api-key-file or --insecure");
-    else if (!x->q.route && !allow) refuse_early(x, 404, "there is nothing here; /openapi.json lists what there is");
+    else if (unclear) {
+        refuse_early(x, 400, unclear);
+        x->unread = true;
+    } else if (from_another_site(s, x))
+        refuse_early(x, 403, "cross-site request refused; set --api-key-file, or --insecure to allow it");
+    else if (!x->q.route && !allow) refuse_early(x, 404, "not found; /openapi.json lists the endpoints");
     else if (!x->q.route) {
         refuse_early(x, 405, "the path takes another method");
         x->r.allow = allow;
     } else if (!(x->q.route->flags & ROUTE_OPEN) && !has_key(s, x))
         refuse_early(x, 401, "the API key is missing or wrong");
     else if (length && strtoull(length, NULL, 10) > x->limit)
-        refuse_early(x, 413, "the body is larger than the server takes");
+        refuse_early(x, 413, "the body is larger than the server takes"), x->unread = true;
     else if (atomic_load(&s->draining) && !(x->q.route->flags & ROUTE_QUICK))
         refuse_early(x, 503, "the server is ending");
 }
@@ -168,7 +208,7 @@ enum MHD_Result receive_request(void *arg, struct MHD_Connection *c, const char 
         if (!x) return MHD_NO;
         bool body = header(x, "Content-Length") || header(x, "Transfer-Encoding");
         /* a small body is read first, so that the client is there for the answer; a large one is not */
-        return x->refused && (!body || x->r.code == 413) ? dispatch(v, x, c) : MHD_YES;
+        return x->refused && (!body || x->unread) ? dispatch(v, x, c) : MHD_YES;
     }
     if (*data_bytes) {
         receive(v, x, data, *data_bytes);

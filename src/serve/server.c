@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "serve/connection.h"
+#include "serve/text.h"
 #include "serve/thumb.h"
 
 static volatile sig_atomic_t stop_signal;
@@ -56,21 +57,23 @@ static cloob_status listen_on(serve *s, int *out, int *port)
     return CLOOB_OK;
 }
 
-static char *read_small_file(const char *path)
+static char *read_small_file(const char *path, size_t *bytes)
 {
     FILE *f = fopen(path, "rb");
     char *text = f ? calloc(1, 1 << 16) : NULL;
-    size_t n = text ? fread(text, 1, (1 << 16) - 1, f) : 0;
+    *bytes = text ? fread(text, 1, (1 << 16) - 1, f) : 0;
     if (f) fclose(f);
-    if (text) text[n] = 0;
     return text;
 }
 
 static cloob_status read_key(serve *s)
 {
+    size_t bytes;
     if (!s->o->api_key_file) return CLOOB_OK;
-    s->key = read_small_file(s->o->api_key_file);
+    s->key = read_small_file(s->o->api_key_file, &bytes);
     if (!s->key) return fail(s, "%s: %s", s->o->api_key_file, strerror(errno));
+    if (strlen(s->key) != bytes)
+        return fail(s, "%s: the key file contains a zero byte; write the key as text", s->o->api_key_file);
     s->key[strcspn(s->key, "\r\n")] = 0;
     if (strlen(s->key) < 8)
         return fail(s, "%s: the first line must hold a key of 8 characters or more", s->o->api_key_file);
@@ -79,8 +82,8 @@ static cloob_status read_key(serve *s)
 
 static cloob_status check_exposure(serve *s)
 {
-    bool loopback = is_loopback_name(s->o->host) || strcmp(s->o->host, "::1") == 0;
-    if (loopback || s->key || s->o->insecure) return CLOOB_OK;
+    host_port h;
+    if ((host_parse(s->o->host, &h) && host_is_loopback(&h)) || s->key || s->o->insecure) return CLOOB_OK;
     return fail(s, "%s is not loopback: give --api-key-file FILE, or --insecure to serve everybody", s->o->host);
 }
 
@@ -97,8 +100,9 @@ static cloob_status start_daemon(server *v, int fd)
 {
     serve *s = v->s;
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
-    char *cert = s->o->tls_cert ? read_small_file(s->o->tls_cert) : NULL;
-    char *key = s->o->tls_key ? read_small_file(s->o->tls_key) : NULL;
+    size_t bytes;
+    char *cert = s->o->tls_cert ? read_small_file(s->o->tls_cert, &bytes) : NULL;
+    char *key = s->o->tls_key ? read_small_file(s->o->tls_key, &bytes) : NULL;
     struct MHD_OptionItem tls[] = { { MHD_OPTION_HTTPS_MEM_CERT, 0, cert },
                                     { MHD_OPTION_HTTPS_MEM_KEY, 0, key },
                                     { MHD_OPTION_END, 0, NULL } };
@@ -117,7 +121,7 @@ static cloob_status start_daemon(server *v, int fd)
             MHD_start_daemon(flags | (secure ? (unsigned)MHD_USE_TLS : 0u), 0, NULL, NULL, receive_request, v,
                              MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->o->max_connections,
                              MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)s->o->max_per_address,
-                             MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->o->timeout_s,
+                             MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->o->timeout_s,
                              MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(32 << 10), MHD_OPTION_NOTIFY_COMPLETED,
                              receive_completed, v, MHD_OPTION_NOTIFY_CONNECTION, visitor_changed, v, MHD_OPTION_ARRAY,
                              secure ? tls : none, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
