@@ -66,12 +66,13 @@ static enum MHD_Result read_framing(void *arg, enum MHD_ValueKind kind, const ch
 }
 
 /* What a proxy may read as another request than the server does (request smuggling): the reason to refuse, or NULL. */
-static const char *ambiguous(const request *x)
+static const char *ambiguous(const request *x, const char *version)
 {
     framing f = { 0 };
     MHD_get_connection_values(x->connection, MHD_HEADER_KIND, read_framing, &f);
     if (f.odd_name) return "a header name with a space";
     if (f.hosts > 1) return "more than one Host header";
+    if (!f.hosts && strcmp(version, "HTTP/1.0") != 0) return "the Host header is missing";
     if (f.lengths_differ) return "Content-Length headers that differ";
     if (f.length && f.encodings) return "Content-Length together with Transfer-Encoding";
     if (f.encodings && (f.encodings > 1 || strcasecmp(f.encoding, "chunked") != 0))
@@ -85,11 +86,11 @@ static void refuse_early(request *x, int code, const char *text)
     x->refused = true;
 }
 
-static void check_request(server *v, request *x, const char *method)
+static void check_request(server *v, request *x, const char *method, const char *version)
 {
     serve *s = v->s;
     const char *allow = NULL, *length = header(x, "Content-Length"), *type = header(x, "Content-Type");
-    const char *unclear = ambiguous(x);
+    const char *unclear = ambiguous(x, version);
     x->q.route = route_find(method, x->path, &x->q.tail, &allow);
     x->q.content_type = strdup(type ? type : "");
     x->limit = (size_t)s->o->max_body_mb << 20;
@@ -107,8 +108,6 @@ static void check_request(server *v, request *x, const char *method)
         refuse_early(x, 401, "the API key is missing or wrong");
     else if (length && strtoull(length, NULL, 10) > x->limit)
         refuse_early(x, 413, "the body is larger than the server takes"), x->unread = true;
-    else if (atomic_load(&s->draining) && !(x->q.route->flags & ROUTE_QUICK))
-        refuse_early(x, 503, "the server is ending");
 }
 
 static enum MHD_Result copy_query(void *arg, enum MHD_ValueKind kind, const char *key, const char *value)
@@ -120,7 +119,8 @@ static enum MHD_Result copy_query(void *arg, enum MHD_ValueKind kind, const char
     return MHD_YES;
 }
 
-static request *begin_request(server *v, struct MHD_Connection *c, const char *path, const char *method)
+static request *begin_request(server *v, struct MHD_Connection *c, const char *path, const char *method,
+                              const char *version)
 {
     request *x = calloc(1, sizeof *x);
     if (!x) return NULL;
@@ -135,9 +135,9 @@ static request *begin_request(server *v, struct MHD_Connection *c, const char *p
         free(x);
         return NULL;
     }
-    visitor_waits(v, c, x->begun_at);
+    visitor_set(v, c, VISITOR_SENDS, x->begun_at + (double)v->s->o->timeout_s);
     MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, copy_query, &x->q);
-    check_request(v, x, method);
+    check_request(v, x, method, version);
     return x;
 }
 
@@ -180,7 +180,7 @@ static void receive(server *v, request *x, const char *data, size_t n)
 static enum MHD_Result dispatch(server *v, request *x, struct MHD_Connection *c)
 {
     x->q.received_at = serve_now();
-    visitor_waits(v, c, 0);
+    visitor_set(v, c, VISITOR_WAITS, 0);
     x->answered = true;
     if (x->refused) return reply_send(v, x);
     if (x->q.route->flags & ROUTE_QUICK) {
@@ -202,9 +202,8 @@ enum MHD_Result receive_request(void *arg, struct MHD_Connection *c, const char 
 {
     server *v = arg;
     request *x = *own;
-    (void)version;
     if (!x) {
-        *own = x = begin_request(v, c, path, method);
+        *own = x = begin_request(v, c, path, method, version);
         if (!x) return MHD_NO;
         bool body = header(x, "Content-Length") || header(x, "Transfer-Encoding");
         /* a small body is read first, so that the client is there for the answer; a large one is not */
@@ -224,7 +223,7 @@ void receive_completed(void *arg, struct MHD_Connection *c, void **own, enum MHD
     request *x = *own;
     (void)why;
     if (!x) return;
-    visitor_waits(v, c, serve_now());
+    visitor_set(v, c, VISITOR_IDLE, serve_now() + (double)v->s->o->timeout_s);
     atomic_fetch_sub(&v->s->body_bytes, (int64_t)x->cap);
     http_reply_release(&x->r);
     free(x->path), free(x->body), free(x->q.content_type);

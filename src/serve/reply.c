@@ -48,13 +48,21 @@ static void count_reply(serve *s, const request *x)
     pthread_mutex_unlock(&stats->lock);
 }
 
+/* Seconds in which a client must have read an answer: --timeout, and one more for every 256 KiB. */
+static double time_to_read(const serve *s, const http_reply *r)
+{
+    double bytes = r->fd >= 0 ? (double)r->fd_bytes : (double)r->bytes;
+    return (double)s->o->timeout_s + bytes / (256 << 10);
+}
+
 enum MHD_Result reply_send(server *v, request *x)
 {
     count_reply(v->s, x);
     int code = x->r.code;
+    visitor_set(v, x->connection, VISITOR_READS, serve_now() + time_to_read(v->s, &x->r));
     struct MHD_Response *m = make_response(&x->r);
     if (!m) return MHD_NO;
-    if (x->refused) MHD_add_response_header(m, "Connection", "close");
+    if (x->refused || atomic_load(&v->s->draining)) MHD_add_response_header(m, "Connection", "close");
     enum MHD_Result result = MHD_queue_response(x->connection, (unsigned)code, m);
     MHD_destroy_response(m);
     return result;

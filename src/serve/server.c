@@ -2,11 +2,13 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,9 +16,13 @@
 #include "serve/text.h"
 #include "serve/thumb.h"
 
-static volatile sig_atomic_t stop_signal;
+static volatile sig_atomic_t stop_signals; /* how many have come: the first drains, the second ends at once */
 
-static void on_signal(int number) { stop_signal = number; }
+static void on_signal(int number)
+{
+    (void)number;
+    stop_signals = stop_signals + 1;
+}
 
 static cloob_status fail(serve *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static cloob_status fail(serve *s, const char *format, ...)
@@ -121,7 +127,7 @@ static cloob_status start_daemon(server *v, int fd)
             MHD_start_daemon(flags | (secure ? (unsigned)MHD_USE_TLS : 0u), 0, NULL, NULL, receive_request, v,
                              MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->o->max_connections,
                              MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)s->o->max_per_address,
-                             MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->o->timeout_s,
+                             MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->o->timeout_s,
                              MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(32 << 10), MHD_OPTION_NOTIFY_COMPLETED,
                              receive_completed, v, MHD_OPTION_NOTIFY_CONNECTION, visitor_changed, v, MHD_OPTION_ARRAY,
                              secure ? tls : none, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
@@ -154,17 +160,27 @@ static void end_workers(server *v)
     for (int64_t i = 0; i < v->workers; i++) pthread_join(v->worker[i], NULL);
 }
 
-/* What has arrived is answered, for at most the time a request may take; then connections end. */
-static void drain(server *v)
+/* Lets libmicrohttpd take the connections that the kernel has accepted: closing the socket would reset them. */
+static void accept_pending(int fd)
+{
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+    for (int i = 0; i < 100 && poll(&p, 1, 0) > 0; i++) usleep(10000);
+}
+
+/* Accepts no more connections, answers every request that has begun to arrive and sends the answers whole, within
+ * --timeout. Connections without a request have a moment for one that is on its way. A second signal ends it. */
+static void drain(server *v, int listening)
 {
     serve *s = v->s;
-    double until = serve_now() + (double)s->o->timeout_s;
+    double begin = serve_now();
+    const double moment_s = 0.2;
     atomic_store(&s->draining, true);
     atomic_store(&s->ready, false);
+    accept_pending(listening);
     int fd = MHD_quiesce_daemon(v->daemon);
-    while (serve_now() < until && (atomic_load(&s->requests_waiting) || atomic_load(&s->requests_running)))
+    while (visitors_end_idle(v, serve_now() > begin + moment_s) && stop_signals < 2 &&
+           serve_now() < begin + (double)s->o->timeout_s)
         usleep(10000);
-    usleep(100000); /* the last answers leave */
     end_workers(v);
     MHD_stop_daemon(v->daemon);
     if (fd >= 0) close(fd);
@@ -181,10 +197,7 @@ static void take_signals(void)
 
 static void wait_for_signal(server *v)
 {
-    while (!stop_signal) {
-        usleep(200000);
-        visitors_end_slow(v);
-    }
+    while (!stop_signals) visitors_watch(v);
 }
 
 static cloob_status run(server *v)
@@ -199,6 +212,7 @@ static cloob_status run(server *v)
     if (status == CLOOB_OK) status = serve_open_indexes(s);
     take_signals();
     if (status == CLOOB_OK) status = start_workers(v);
+    if (status == CLOOB_OK && (v->closing = epoll_create1(EPOLL_CLOEXEC)) < 0) status = fail(s, "epoll: %s", strerror(errno));
     if (status == CLOOB_OK) status = start_daemon(v, fd);
     if (status != CLOOB_OK) {
         end_workers(v); /* they use what the caller frees */
@@ -212,7 +226,7 @@ static cloob_status run(server *v)
     printf("%s://%s%s%s:%d\n", s->o->tls_cert ? "https" : "http", six ? "[" : "", s->o->host, six ? "]" : "", port);
     if (fflush(stdout) == 0 && !ferror(stdout)) wait_for_signal(v); /* else nobody learns the port: main reports it */
     serve_log(s, "ending: answering what has arrived");
-    drain(v);
+    drain(v, fd);
     if (watching) pthread_join(watcher, NULL);
     return CLOOB_OK;
 }
@@ -220,7 +234,7 @@ static cloob_status run(server *v)
 cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
 {
     serve *s = calloc(1, sizeof *s);
-    server v = { .s = s };
+    server v = { .s = s, .closing = -1 };
     if (!s) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
     s->o = o, s->ctx = ctx, s->started_at = serve_now();
     pthread_mutex_init(&s->indexes_lock, NULL);
@@ -233,6 +247,7 @@ cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
     s->thumbs = thumb_cache_create();
     cloob_status status = s->openapi && s->thumbs ? run(&v) : cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
     free(v.worker);
+    if (v.closing >= 0) close(v.closing);
     if (atomic_load(&s->indexing)) return status; /* a thread still uses it; the process ends with us */
     serve_close_state(s);
     free(s);
