@@ -218,7 +218,7 @@ def drains(w):
     for c in [*slow, *many, half, idle]:
         c.close()
     # a client that never reads holds the end up for --timeout and no longer; a second signal ends it at once
-    for options, signals, least, most in ((("--timeout", "2"), 1, 1.5, 8), (("--timeout", "60"), 2, 0, 8)):
+    for options, signals, least, most in ((("--timeout", "2"), 1, 0.5, 8), (("--timeout", "60"), 2, 0, 8)):
         s = Server(w, *options)
         c = connect_slowly(s)
         c.sendall(large_request(2048))
