@@ -15,6 +15,7 @@ typedef struct request request;
 struct request {
     http_request q;
     http_reply r;
+    account memory;
     struct MHD_Connection *connection;
     char *path, *body;
     size_t cap, limit;
@@ -68,6 +69,8 @@ void receive_completed(void *arg, struct MHD_Connection *c, void **own, enum MHD
 void visitor_changed(void *arg, struct MHD_Connection *c, void **own, enum MHD_ConnectionNotificationCode what);
 
 enum MHD_Result reply_send(server *v, request *x);
+/* Frees a request's body. */
+void request_drop_body(request *x);
 
 /* What a connection does now, and until when it may; 0: without a limit. */
 void visitor_set(server *v, struct MHD_Connection *c, visitor_state state, double until);

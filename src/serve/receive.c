@@ -94,6 +94,7 @@ static void check_request(server *v, request *x, const char *method, const char 
     x->q.route = route_find(method, x->path, &x->q.tail, &allow);
     x->q.content_type = strdup(type ? type : "");
     x->limit = (size_t)s->o->max_body_mb << 20;
+    if (x->limit > (size_t)s->memory.limit / 4) x->limit = (size_t)s->memory.limit / 4; /* parsed, it takes as much again */
     if (!x->q.content_type) refuse_early(x, 503, "out of memory");
     else if (unclear) {
         refuse_early(x, 400, unclear);
@@ -126,6 +127,8 @@ static request *begin_request(server *v, struct MHD_Connection *c, const char *p
     if (!x) return NULL;
     x->connection = c;
     x->r.fd = -1;
+    x->memory.of = &v->s->memory;
+    x->q.memory = &x->memory;
     x->begun_at = x->q.received_at = serve_now();
     x->path = strdup(path);
     x->q.content_type = NULL;
@@ -141,25 +144,23 @@ static request *begin_request(server *v, struct MHD_Connection *c, const char *p
     return x;
 }
 
-/* All bodies together are bounded too. */
-static bool grow(server *v, request *x, size_t want)
+/* Room for a body of `want` bytes. Doubles, but does not go beyond the length that the request gives. */
+static bool grow(request *x, size_t want)
 {
-    enum { ALL_BODIES_MB = 512 };
+    const char *length = header(x, "Content-Length");
+    size_t most = length ? (size_t)strtoull(length, NULL, 10) : x->limit, cap = x->cap ? x->cap : 4096;
     if (want + 1 <= x->cap) return true;
-    size_t cap = x->cap ? 2 * x->cap : 4096;
     while (cap < want + 1) cap *= 2;
-    if (atomic_fetch_add(&v->s->body_bytes, (int64_t)(cap - x->cap)) + (int64_t)(cap - x->cap) > (int64_t)ALL_BODIES_MB
-                                                                                                     << 20) {
-        atomic_fetch_sub(&v->s->body_bytes, (int64_t)(cap - x->cap));
-        return false;
-    }
-    char *more = realloc(x->body, cap);
-    if (!more) {
-        atomic_fetch_sub(&v->s->body_bytes, (int64_t)(cap - x->cap));
-        return false;
-    }
-    x->body = more, x->cap = cap;
-    return true;
+    if (cap > most + 1 && want <= most) cap = most + 1;
+    char *more = account_set(&x->memory, (int64_t)cap) ? realloc(x->body, cap) : NULL;
+    if (more) x->body = more, x->cap = cap;
+    return more != NULL;
+}
+
+void request_drop_body(request *x)
+{
+    free(x->body);
+    x->body = NULL, x->cap = 0, x->q.body = "", x->q.bytes = 0;
 }
 
 static void receive(server *v, request *x, const char *data, size_t n)
@@ -168,13 +169,17 @@ static void receive(server *v, request *x, const char *data, size_t n)
     if (serve_now() - x->begun_at > (double)v->s->o->timeout_s)
         refuse_early(x, 408, "the request took too long to arrive");
     else if (x->q.bytes + n > x->limit) refuse_early(x, 413, "the body is larger than the server takes");
-    else if (!grow(v, x, x->q.bytes + n)) refuse_early(x, 503, "too many requests are being received; try again later");
+    else if (!grow(x, x->q.bytes + n))
+        refuse_early(x, 429, "other requests use the server's memory (--memory-limit); try again later");
     else {
         memcpy(x->body + x->q.bytes, data, n);
         x->q.bytes += n;
         x->body[x->q.bytes] = 0;
         x->q.body = x->body;
     }
+    if (!x->refused) return;
+    request_drop_body(x); /* the rest is read and dropped, so that the client is there for the answer */
+    account_set(&x->memory, 0);
 }
 
 static enum MHD_Result dispatch(server *v, request *x, struct MHD_Connection *c)
@@ -224,9 +229,10 @@ void receive_completed(void *arg, struct MHD_Connection *c, void **own, enum MHD
     (void)why;
     if (!x) return;
     visitor_set(v, c, VISITOR_IDLE, serve_now() + (double)v->s->o->timeout_s);
-    atomic_fetch_sub(&v->s->body_bytes, (int64_t)x->cap);
+    account_set(&x->memory, 0);
     http_reply_release(&x->r);
-    free(x->path), free(x->body), free(x->q.content_type);
+    request_drop_body(x);
+    free(x->path), free(x->q.content_type);
     free(x);
     *own = NULL;
 }

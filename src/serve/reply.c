@@ -55,8 +55,18 @@ static double time_to_read(const serve *s, const http_reply *r)
     return (double)s->o->timeout_s + bytes / (256 << 10);
 }
 
+/* From now on the request holds its answer alone. An answer that nobody reserved memory for may be too large. */
+static void hold_answer(request *x)
+{
+    request_drop_body(x);
+    if (account_set(&x->memory, x->r.is_static || x->r.fd >= 0 ? 0 : (int64_t)x->r.bytes)) return;
+    http_error(&x->r, &x->q, 429, "other requests use the server's memory (--memory-limit); try again later");
+    account_set(&x->memory, 0);
+}
+
 enum MHD_Result reply_send(server *v, request *x)
 {
+    hold_answer(x);
     count_reply(v->s, x);
     int code = x->r.code;
     visitor_set(v, x->connection, VISITOR_READS, serve_now() + time_to_read(v->s, &x->r));

@@ -1,6 +1,7 @@
 /* Starting the server, waiting for a signal, draining. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <malloc.h>
 #include <netdb.h>
 #include <poll.h>
 #include <signal.h>
@@ -231,6 +232,17 @@ static cloob_status run(server *v)
     return CLOOB_OK;
 }
 
+/* glibc's malloc keeps what threads have freed in an arena for each, and raises the size from which on blocks come from
+ * the system and go back to it. With 64 workers that holds gigabytes that nobody uses. */
+static void limit_arenas(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_ARENA_MAX, 2);
+    mallopt(M_MMAP_THRESHOLD, 256 << 10);
+    mallopt(M_TRIM_THRESHOLD, 1 << 20);
+#endif
+}
+
 cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
 {
     serve *s = calloc(1, sizeof *s);
@@ -244,7 +256,9 @@ cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
     pthread_cond_init(&v.work, NULL);
     for (int i = 0; i < SERVE_ROUTES; i++) pthread_mutex_init(&s->stats[i].lock, NULL);
     s->openapi = route_openapi(&s->openapi_bytes);
-    s->thumbs = thumb_cache_create();
+    budget_init(&s->memory, o->memory_limit);
+    limit_arenas();
+    s->thumbs = thumb_cache_create(&s->memory);
     cloob_status status = s->openapi && s->thumbs ? run(&v) : cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
     free(v.worker);
     if (v.closing >= 0) close(v.closing);

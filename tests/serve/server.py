@@ -91,6 +91,14 @@ class Server:
         assert status == code, f"{path}: {status} {data[:300]!r}"
         return json.loads(data)
 
+    def memory(self, which="VmHWM"):
+        """Resident MiB: the peak, or with VmRSS now. None where /proc has no such thing."""
+        try:
+            with open(f"/proc/{self.process.pid}/status") as f:
+                return next(int(line.split()[1]) / 1024 for line in f if line.startswith(which))
+        except (OSError, StopIteration):
+            return None
+
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         out, err = self.process.communicate(timeout=60)

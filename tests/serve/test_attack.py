@@ -1,17 +1,22 @@
 """What hostile or careless clients do to cloob serve, in a size for every build: ambiguous framing, fuzzed requests, aborted uploads,
 answers that nobody reads, a server that is asked to end while it answers. usage: test_attack.py CLOOB [NAME...]"""
+import base64
+import http.server
 import json
 import os
 import random
 import signal
 import socket
+import struct
 import sys
 import threading
 import time
+import zlib
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from server import Server, World
 
+SANITIZED = b"__asan_init" in open(sys.argv[1], "rb").read()
 HEAD = b"Host: localhost\r\n"
 
 
@@ -186,6 +191,150 @@ def read_answer(c):
     return int(head.split()[1]), len(body) == want
 
 
+SMALL_LIMIT = 32  # MiB, of the tests of memory
+LIMIT = ("--memory-limit", f"{SMALL_LIMIT}MiB") if "--old" not in sys.argv else ()  # --old: a binary without the flag, to see a test fail
+SLACK = 48  # MiB: thumbnails, stacks, what malloc has not returned; a sanitizer's shadow makes it useless
+
+
+def bounded(s, before):
+    grown = s.memory() - before if before else 0
+    assert SANITIZED or grown < SMALL_LIMIT + SLACK, f"memory grew by {grown:.0f} MiB"
+    return grown
+
+
+def unread_answers(w):
+    """Answers that nobody reads are bounded; small requests pass meanwhile, and all do when the clients are gone."""
+    s = Server(w, "--max-queue", "100000", *LIMIT)
+    s.json("/v1/embeddings", {"input": "a"})
+    before, got = s.memory(), []
+    clients = [connect_slowly(s) for _ in range(60)]
+    for c in clients:
+        c.sendall(large_request(2048))
+        got.append(int(c.recv(12, socket.MSG_PEEK | socket.MSG_WAITALL).split()[1]))
+    assert LIMIT == () or (got[0] == 200 and got[-1] == 429 and set(got) == {200, 429}), got
+    healthy(s)
+    assert s.json("/v1/embeddings", {"input": "a"})["data"]
+    grown = bounded(s, before)
+    for c in clients:
+        c.close()
+    for _ in range(100):
+        status, headers, _ = s.post("/v1/embeddings", {"input": ["word"] * 2048})
+        if status == 200:
+            break
+        assert status == 429 and headers["retry-after"] == "1"
+        time.sleep(0.1)
+    assert status == 200
+    assert s.stop()[0] == 0
+    return grown
+
+
+class Padded(http.server.BaseHTTPRequestHandler):
+    """An image and two megabytes that no decoder reads."""
+    data = b""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.data)))
+        self.end_headers()
+        self.wfile.write(self.data)
+
+    def log_message(self, *words):
+        pass
+
+
+def downloads(w):
+    """A small request that names many URLs, and many requests that name some."""
+    Padded.data = w.image() + bytes(2 << 20)
+    files = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Padded)
+    threading.Thread(target=files.serve_forever, daemon=True).start()
+    url = f"http://localhost:{files.server_address[1]}/x"
+    s = Server(w, "--allow-url-host", "localhost", *LIMIT)
+    status, _, data = s.post("/v1/embeddings", {"input": [url], "modality": "image"})
+    if b"libcurl" in data:
+        print("no libcurl: downloads are not tested")
+        s.stop()
+        return 0
+    assert status == 200, data
+    before, got = s.memory(), []
+    status, _, data = s.post("/v1/embeddings", {"input": [url] * 60, "modality": "image"})
+    assert LIMIT == () or (status == 400 and b"--memory-limit" in data), data
+    threads = [threading.Thread(target=lambda: got.append(s.post("/v1/embeddings", {"input": [url] * 5, "modality": "image"})[0])) for _ in range(16)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert set(got) <= {200, 429} and 200 in got, got
+    grown = bounded(s, before)
+    assert s.stop()[0] == 0
+    files.shutdown()
+    return grown
+
+
+def uploads(w):
+    """Bodies together are bounded, and refused with 429; so is what a body unfolds to."""
+    s = Server(w, *LIMIT)
+    s.json("/v1/embeddings", {"input": "a"})
+    before = s.memory()
+    got, body = [], json.dumps({"input": "word " * (1 << 20)}).encode()  # 5 MiB
+    head = b"POST /v1/embeddings HTTP/1.1\r\n" + HEAD + b"Content-Length: %d\r\n\r\n" % len(body)
+    clients = [socket.create_connection(("127.0.0.1", s.port), timeout=60) for _ in range(20)]
+    for c in clients:
+        c.sendall(head + body[:-1])
+    healthy(s)
+    for c in clients:
+        c.sendall(body[-1:])
+    got = [read_answer(c)[0] for c in clients]
+    assert LIMIT == () or (set(got) <= {200, 429} and 429 in got), got
+    many = b"[" + b"1," * 250000 + b"1]"
+    for _ in range(3):
+        assert s.post("/v1/embeddings", b'{"input": ' + many + b"}")[0] in (200, 400, 429)
+    labels = [f"{i:04}" + "x" * 900 for i in range(1000)]
+    url = "data:image/jpeg;base64," + base64.b64encode(w.image()).decode()
+    status, _, data = s.post("/v1/classify", {"images": [url] * 60, "labels": labels})
+    assert LIMIT == () or (status == 400 and b"--memory-limit" in data), (status, data[:200])
+    status, _, data = s.post("/v1/classify", {"images": [url], "labels": labels[:200], "templates": ["{}" * 500]})
+    assert LIMIT == () or (status == 400 and b"--memory-limit" in data), (status, data[:200])
+    grown = bounded(s, before)
+    assert s.json("/v1/embeddings", {"input": "a"})["data"]
+    assert s.stop()[0] == 0
+    return grown
+
+
+def png(width, height):
+    """An RGB PNG of noise-free rows, whose decoding takes width x height x 3 bytes."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes([y & 255, 7, 99]) * width for y in range(height))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows, 1))
+            + chunk(b"IEND", b""))
+
+
+def thumbnails(w):
+    """Thumbnails of large images at every size, together with the list of runs."""
+    os.makedirs(w.path("large"), exist_ok=True)
+    data = png(1400, 1400)
+    for i in range(4):
+        with open(w.path(f"large/{i}.png"), "wb") as f:
+            f.write(data)
+    w.run("search", "index", "large", "--checkpoint", w.model)
+    s = Server(w, "--index", "large", "--logs", "runs", *LIMIT)
+    assert s.get("/v1/thumb?path=0.png&size=16")[0] == 200
+    before, got, until = s.memory(), set(), time.time() + 3
+
+    def ask(k):
+        n = 0
+        while time.time() < until:
+            n += 1
+            got.add(s.get(f"/v1/thumb?path={n % 4}.png&size={17 + (37 * n + k) % 500}")[0])
+            got.add(s.get("/v1/runs")[0])
+
+    threads = [threading.Thread(target=ask, args=(k,)) for k in range(24)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert got <= {200, 429} and 200 in got, got
+    grown = bounded(s, before)
+    assert s.stop()[0] == 0
+    return grown
+
+
 def drains(w):
     """SIGTERM while requests arrive, wait, are answered and are being sent: everything that was accepted is answered whole."""
     s = Server(w, "--timeout", "20", "--max-queue", "4096")
@@ -234,12 +383,13 @@ def drains(w):
 def main():
     w = World(sys.argv[1])
     w.run("search", "index", "w/images", "--checkpoint", w.model)
-    for test in (framing, fuzz, aborted_uploads, drains):
-        if len(sys.argv) > 2 and test.__name__ not in sys.argv[2:]:
+    names = [a for a in sys.argv[2:] if a != "--old"]
+    for test in (framing, fuzz, aborted_uploads, unread_answers, downloads, uploads, thumbnails, drains):
+        if names and test.__name__ not in names:
             continue
         begin = time.time()
-        test(w)
-        print(f"{test.__name__}: {time.time() - begin:.1f} s", flush=True)
+        grown = test(w)
+        print(f"{test.__name__}: {time.time() - begin:.1f} s" + (f", memory grew by {grown:.0f} MiB" if grown else ""), flush=True)
     print("ok")
 
 
