@@ -57,12 +57,15 @@ static cloob_status reserve(cloob_ctx *ctx, account *a, int64_t bytes, const str
 {
     char text[200];
     if (a->of && bytes > a->of->limit / 2 - a->held) {
-        snprintf(text, sizeof text, "the request needs more than half of the server's memory limit of %lld MiB; send less in one "
-                 "request, or raise --memory-limit", (long long)(a->of->limit >> 20));
+        snprintf(text, sizeof text,
+                 "the request needs more than half of the server's memory limit of %lld MiB; send less in one "
+                 "request, or raise --memory-limit",
+                 (long long)(a->of->limit >> 20));
         return cloob_error_set(ctx, CLOOB_ERR_ARGUMENT, text);
     }
     if (change(a, a->held + bytes, until)) return CLOOB_OK;
-    return cloob_error_set(ctx, CLOOB_ERR_BUSY, "other requests use the server's memory (--memory-limit); try again later");
+    return cloob_error_set(ctx, CLOOB_ERR_BUSY,
+                           "other requests use the server's memory (--memory-limit); try again later");
 }
 
 cloob_status account_reserve(cloob_ctx *ctx, account *a, int64_t bytes) { return reserve(ctx, a, bytes, NULL); }

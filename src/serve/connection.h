@@ -48,7 +48,7 @@ typedef struct server {
     int64_t workers;
     pthread_mutex_t links_lock;
     visitor *links;
-    int closing; /* an epoll descriptor that reports clients closing their side */
+    int closing;                /* an epoll descriptor that reports clients closing their side */
     pthread_mutex_t quick_lock; /* serve.ctx, for answers that the receiving threads give themselves */
 } server;
 
@@ -77,8 +77,8 @@ void visitor_set(server *v, struct MHD_Connection *c, visitor_state state, doubl
 /* Waits a while, or until a client closes its connection; then ends connections whose request was aborted or takes too
  * long to arrive, and those whose client reads its answer too slowly. */
 void visitors_watch(server *v);
-/* Ends aborted and slow connections and, with `end`, those without a request, unless bytes of one have arrived. Returns whether any connection is
- * left. */
+/* Ends aborted and slow connections and, with `end`, those without a request, unless bytes of one have arrived. Returns
+ * whether any connection is left. */
 bool visitors_end_idle(server *v, bool end);
 
 #endif

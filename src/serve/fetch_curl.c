@@ -24,10 +24,7 @@ typedef struct download {
 } download;
 
 /* Downloads that hold little give up first, so that those that hold much can end. */
-static double patience_s(const account *a)
-{
-    return 0.2 + (a->of ? 5 * (double)a->held / (double)a->of->limit : 0);
-}
+static double patience_s(const account *a) { return 0.2 + (a->of ? 5 * (double)a->held / (double)a->of->limit : 0); }
 
 static bool grow(download *d, size_t want)
 {

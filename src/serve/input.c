@@ -90,8 +90,8 @@ cloob_status inputs_image(cloob_ctx *ctx, serve *s, inputs *i, const char *text)
     unsigned char *data;
     size_t bytes;
     if (strncasecmp(text, "http://", 7) == 0 || strncasecmp(text, "https://", 8) == 0) {
-        cloob_status status =
-            fetch_url(ctx, s->o, text, (size_t)s->o->max_body_mb << 20, (long)s->o->timeout_s, i->memory, &data, &bytes);
+        cloob_status status = fetch_url(ctx, s->o, text, (size_t)s->o->max_body_mb << 20, (long)s->o->timeout_s,
+                                        i->memory, &data, &bytes);
         return status == CLOOB_OK ? add_owned(ctx, i, data, bytes) : status;
     }
     const char *from = data_url_image(text);

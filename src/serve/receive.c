@@ -94,7 +94,8 @@ static void check_request(server *v, request *x, const char *method, const char 
     x->q.route = route_find(method, x->path, &x->q.tail, &allow);
     x->q.content_type = strdup(type ? type : "");
     x->limit = (size_t)s->o->max_body_mb << 20;
-    if (x->limit > (size_t)s->memory.limit / 4) x->limit = (size_t)s->memory.limit / 4; /* parsed, it takes as much again */
+    if (x->limit > (size_t)s->memory.limit / 4)
+        x->limit = (size_t)s->memory.limit / 4; /* parsed, it takes as much again */
     if (!x->q.content_type) refuse_early(x, 503, "out of memory");
     else if (unclear) {
         refuse_early(x, 400, unclear);

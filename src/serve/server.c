@@ -213,7 +213,8 @@ static cloob_status run(server *v)
     if (status == CLOOB_OK) status = serve_open_indexes(s);
     take_signals();
     if (status == CLOOB_OK) status = start_workers(v);
-    if (status == CLOOB_OK && (v->closing = epoll_create1(EPOLL_CLOEXEC)) < 0) status = fail(s, "epoll: %s", strerror(errno));
+    if (status == CLOOB_OK && (v->closing = epoll_create1(EPOLL_CLOEXEC)) < 0)
+        status = fail(s, "epoll: %s", strerror(errno));
     if (status == CLOOB_OK) status = start_daemon(v, fd);
     if (status != CLOOB_OK) {
         end_workers(v); /* they use what the caller frees */

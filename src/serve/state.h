@@ -79,7 +79,7 @@ struct serve {
     route_stats stats[SERVE_ROUTES];
     atomic_bool ready, draining;
     _Atomic int64_t open_connections, requests_waiting, requests_running, refused;
-    budget memory; /* of all requests */
+    budget memory;       /* of all requests */
     atomic_int indexing; /* threads that index folders */
     double started_at;
     const char *start_error; /* why it could not start, where the context does not say */

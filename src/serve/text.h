@@ -9,8 +9,8 @@
 /* The last part of a path without its ending, in a new string; NULL when memory is out. */
 char *text_stem(const char *path);
 
-/* A host and its port, as the Host header and the part of an Origin after "://" have them: NAME, NAME:PORT, [ADDRESS] or
- * [ADDRESS]:PORT. */
+/* A host and its port, as the Host header and the part of an Origin after "://" have them: NAME, NAME:PORT, [ADDRESS]
+ * or [ADDRESS]:PORT. */
 enum { HOST_NAME = 256 };
 
 typedef struct host_port {

@@ -23,9 +23,24 @@ static void hosts_and_ports_are_read(void)
 
 static void other_texts_are_refused(void)
 {
-    static const char *const wrong[] = { "",         ":80",       "localhost:",    "localhost:80x", "localhost:65536", "localhost:-1",
-                                         "[::1",     "[]",        "[::1]x",        "[::1].evil.com", "[localhost]",    "a b",
-                                         "a/b",      "user@host", "localhost:80:", "1:2:3",          "::1]",           "[::1]:",
+    static const char *const wrong[] = { "",
+                                         ":80",
+                                         "localhost:",
+                                         "localhost:80x",
+                                         "localhost:65536",
+                                         "localhost:-1",
+                                         "[::1",
+                                         "[]",
+                                         "[::1]x",
+                                         "[::1].evil.com",
+                                         "[localhost]",
+                                         "a b",
+                                         "a/b",
+                                         "user@host",
+                                         "localhost:80:",
+                                         "1:2:3",
+                                         "::1]",
+                                         "[::1]:",
                                          "host:4294967376" };
     host_port h;
     char long_name[HOST_NAME + 2];
@@ -48,10 +63,20 @@ static bool loopback(const char *text)
 
 static void loopback_is_the_whole_name(void)
 {
-    static const char *const ours[] = { "localhost", "LOCALHOST:80", "127.0.0.1", "127.255.1.2:9", "[::1]", "::1", "[::1]:80" };
-    static const char *const others[] = { "localhost.evil.com", "127.0.0.1.evil.com", "[::1].evil.com", "127.evil.com", "localhosts",
-                                          "0.0.0.0",            "128.0.0.1",          "[::2]",          "::",           "127.0.0.256",
-                                          "1270.0.0.1",         "evil.com:127" };
+    static const char *const ours[] = { "localhost", "LOCALHOST:80", "127.0.0.1", "127.255.1.2:9",
+                                        "[::1]",     "::1",          "[::1]:80" };
+    static const char *const others[] = { "localhost.evil.com",
+                                          "127.0.0.1.evil.com",
+                                          "[::1].evil.com",
+                                          "127.evil.com",
+                                          "localhosts",
+                                          "0.0.0.0",
+                                          "128.0.0.1",
+                                          "[::2]",
+                                          "::",
+                                          "127.0.0.256",
+                                          "1270.0.0.1",
+                                          "evil.com:127" };
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) CHECK(loopback(ours[i]));
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) CHECK(!loopback(others[i]));
 }
