@@ -68,10 +68,6 @@ enum MHD_Result receive_request(void *arg, struct MHD_Connection *c, const char 
 void receive_completed(void *arg, struct MHD_Connection *c, void **own, enum MHD_RequestTerminationCode why);
 void visitor_changed(void *arg, struct MHD_Connection *c, void **own, enum MHD_ConnectionNotificationCode what);
 
-enum MHD_Result reply_send(server *v, request *x);
-/* Frees a request's body. */
-void request_drop_body(request *x);
-
 /* What a connection does now, and until when it may; 0: without a limit. */
 void visitor_set(server *v, struct MHD_Connection *c, visitor_state state, double until);
 /* Waits a while, or until a client closes its connection; then ends connections whose request was aborted or takes too

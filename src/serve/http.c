@@ -50,7 +50,8 @@ void http_json(http_reply *r, int code, cloob_json_out *w)
         r->retry_after = 1;
     } else {
         char *whole = realloc(w->data, w->len + 1); /* it may wait for a slow reader: without spare room */
-        *r = (http_reply){ .code = code, .data = whole ? whole : w->data, .bytes = w->len, .fd = -1 };
+        if (whole) w->data = whole;
+        *r = (http_reply){ .code = code, .data = w->data, .bytes = w->len, .fd = -1 };
     }
     r->type = "application/json";
     *w = (cloob_json_out){ 0 };
