@@ -9,46 +9,19 @@ answer was neither whole nor a refusal, or when small requests failed. Python's 
 import base64
 import collections
 import http.client
-import http.server
 import json
 import os
 import random
 import socket
-import struct
 import sys
 import threading
 import time
-import zlib
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from server import Server, World
+from server import Server, World, png, serve_bytes
 
 SLACK_MIB = 300  # thumbnails (64), connections (1024 x 96 KiB), two images of 25 megapixels being decoded, malloc
 HEAD = b"Host: localhost\r\n"
-
-
-def png(side):
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    rows = b"".join(b"\0" + bytes([y & 255, 7, 99]) * side for y in range(side))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows, 1))
-            + chunk(b"IEND", b""))
-
-
-class Padded(http.server.BaseHTTPRequestHandler):
-    data = b""
-
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(self.data)))
-        self.end_headers()
-        try:
-            self.wfile.write(self.data)
-        except OSError:
-            pass
-
-    def log_message(self, *words):
-        pass
 
 
 class Load:
@@ -159,17 +132,15 @@ def main():
     os.makedirs(w.path("large"))
     for i in range(4):
         with open(w.path(f"large/{i}.png"), "wb") as f:
-            f.write(png(2000))
+            f.write(png(2000, 2000))
     w.run("search", "index", "large", "--checkpoint", w.model)
-    Padded.data = w.image() + bytes(8 << 20)
-    files = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Padded)
-    threading.Thread(target=files.serve_forever, daemon=True).start()
+    files, url = serve_bytes(w.image() + bytes(8 << 20))
     s = Server(w, "--index", "large", "--logs", "runs", "--allow-url-host", "localhost", "--memory-limit", f"{limit}MiB", "--max-queue", "4096",
                "--timeout", "30")
     for body in ({"input": "a"}, {"input": "data:image/jpeg;base64," + base64.b64encode(w.image()).decode()}):
         s.json("/v1/embeddings", body)
     model = s.memory("VmRSS")
-    load = Load(w, s, f"http://localhost:{files.server_address[1]}/x")
+    load = Load(w, s, url)
     load.run(seconds, model, lambda line: print(line, flush=True))
     alive = s.process.poll() is None
     top = s.memory() if alive else 0

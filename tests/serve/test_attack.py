@@ -1,20 +1,17 @@
 """What hostile or careless clients do to cloob serve, in a size for every build: ambiguous framing, fuzzed requests, aborted uploads,
 answers that nobody reads, a server that is asked to end while it answers. usage: test_attack.py CLOOB [NAME...]"""
 import base64
-import http.server
 import json
 import os
 import random
 import signal
 import socket
-import struct
 import sys
 import threading
 import time
-import zlib
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from server import Server, World
+from server import Server, World, png, serve_bytes
 
 SANITIZED = b"__asan_init" in open(sys.argv[1], "rb").read()
 HEAD = b"Host: localhost\r\n"
@@ -228,26 +225,9 @@ def unread_answers(w):
     return grown
 
 
-class Padded(http.server.BaseHTTPRequestHandler):
-    """An image and two megabytes that no decoder reads."""
-    data = b""
-
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(self.data)))
-        self.end_headers()
-        self.wfile.write(self.data)
-
-    def log_message(self, *words):
-        pass
-
-
 def downloads(w):
     """A small request that names many URLs, and many requests that name some."""
-    Padded.data = w.image() + bytes(2 << 20)
-    files = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Padded)
-    threading.Thread(target=files.serve_forever, daemon=True).start()
-    url = f"http://localhost:{files.server_address[1]}/x"
+    files, url = serve_bytes(w.image() + bytes(2 << 20))  # decoders do not read what follows the image
     s = Server(w, "--allow-url-host", "localhost", *LIMIT)
     status, _, data = s.post("/v1/embeddings", {"input": [url], "modality": "image"})
     if b"libcurl" in data:
@@ -296,15 +276,6 @@ def uploads(w):
     assert s.json("/v1/embeddings", {"input": "a"})["data"]
     assert s.stop()[0] == 0
     return grown
-
-
-def png(width, height):
-    """An RGB PNG of noise-free rows, whose decoding takes width x height x 3 bytes."""
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    rows = b"".join(b"\0" + bytes([y & 255, 7, 99]) * width for y in range(height))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows, 1))
-            + chunk(b"IEND", b""))
 
 
 def thumbnails(w):
