@@ -20,17 +20,22 @@ served_model *model_of(serve *s, const http_request *q, http_reply *r, const cha
     return m;
 }
 
-/* What embedding takes: rows, the inputs of one piece (batcher), and the answer as numbers in JSON. */
+/* What embedding takes: rows, the inputs of one piece (batcher), the answer as numbers in JSON, and tokenizing the
+ * longest text, which takes seven times its bytes. */
 static int64_t embed_memory(served_model *m, const inputs *i)
 {
-    enum { IMAGES_AT_ONCE = 16, NUMBER_BYTES = 16 };
+    enum { IMAGES_AT_ONCE = 16, NUMBER_BYTES = 16, TOKENIZE_TIMES = 8 };
     cloob_model_facts f;
     cloob_batcher_get_facts(m->batcher, &f);
-    int64_t images = 0;
-    for (int64_t k = 0; k < i->n; k++)
+    int64_t images = 0, longest = 0;
+    for (int64_t k = 0; k < i->n; k++) {
+        int64_t bytes = i->in[k].kind == CLOOB_BATCH_TEXT ? (int64_t)strlen(i->in[k].text) : 0;
+        if (bytes > longest) longest = bytes;
         images += i->in[k].kind == CLOOB_BATCH_IMAGE_FILE || i->in[k].kind == CLOOB_BATCH_IMAGE_RGB;
+    }
     if (images > IMAGES_AT_ONCE) images = IMAGES_AT_ONCE;
-    return i->n * f.embed * ((int64_t)sizeof(float) + NUMBER_BYTES) + images * f.image_size * f.image_size * 3;
+    return i->n * f.embed * ((int64_t)sizeof(float) + NUMBER_BYTES) + images * f.image_size * f.image_size * 3 +
+           TOKENIZE_TIMES * longest;
 }
 
 bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, served_model *m, const inputs *i,

@@ -262,7 +262,7 @@ def uploads(w):
     for c in clients:
         c.sendall(body[-1:])
     got = [read_answer(c)[0] for c in clients]
-    assert LIMIT == () or (set(got) <= {200, 429} and 429 in got), got
+    assert LIMIT == () or (set(got) <= {400, 429} and 429 in got), got  # 400: tokenizing alone takes more than half of the limit
     many = b"[" + b"1," * 250000 + b"1]"
     for _ in range(3):
         assert s.post("/v1/embeddings", b'{"input": ' + many + b"}")[0] in (200, 400, 429)
