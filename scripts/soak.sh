@@ -2,12 +2,16 @@
 # Trains for a long time with validation, frequent saves and random disturbances, and watches memory, descriptors and threads.
 #
 #     scripts/soak.sh [SECONDS [CLOOB [SAMPLES]]]     5400 seconds (90 minutes) and build/cloob by default; days are fine
+#     scripts/soak.sh serve [SECONDS [CLOOB [MIB]]]   a mixed load on the server for 600 seconds; reports the most memory it takes
 #
 # SAMPLES is a folder that keeps one file per life: a line a second with resident KiB, descriptors and threads.
 # Disturbances: the process is stopped and continued, asked to end, killed, resumed with another batch. At the end: the lives, what
 # disturbed them, and the growth of each figure between the first and the last quarter of the longest life. Exit code 1 when memory or
 # descriptors grew by more than a tenth, or when a run did not go on.
 set -u
+if [ "${1:-}" = serve ]; then
+    exec python3 "$(dirname "$0")/../tests/serve/load.py" "${3:-build/cloob}" "${2:-600}" "${4:-1024}"
+fi
 seconds=${1:-5400}
 cloob=$(realpath "${2:-build/cloob}")
 samples=${3:-}

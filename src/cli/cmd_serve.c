@@ -1,5 +1,7 @@
 /* cloob serve: options of the server, and the call. */
 #include <stdio.h>
+#include <string.h>
+#include <strings.h>
 
 #include "cli/commands.h"
 #include "serve/serve.h"
@@ -7,7 +9,7 @@
 static struct {
     serve_options s;
     opt_list checkpoint, index, url_host;
-    const char *idle_unload;
+    const char *idle_unload, *memory_limit;
     cloob_model_options model;
 } o;
 
@@ -26,6 +28,8 @@ static const opt_row rows[] = {
     { "http-threads", OPT_INT, &o.s.http_threads, "0", "N",
       "threads that receive requests and send answers; 0: one for every four cores, at most 8", OPT_NOT_NEGATIVE },
     { "max-body-mb", OPT_INT, &o.s.max_body_mb, "32", "N", "largest request body in MiB", OPT_POSITIVE },
+    { "memory-limit", OPT_STRING, &o.memory_limit, "1GiB", "SIZE",
+      "memory for bodies, downloads and answers, beyond which requests get 429", 0 },
     { "max-image-pixels", OPT_INT, &o.s.max_pixels, CLOOB_TEXT(CLOOB_DEFAULT_MAX_PIXELS), "N",
       "refuse images with more pixels", OPT_POSITIVE },
     { "max-inputs", OPT_INT, &o.s.max_inputs, "2048", "N", "largest number of texts and images in a request",
@@ -60,8 +64,26 @@ static bool parse_time(const char *text, double *seconds)
     return true;
 }
 
+/* "1GiB", "512M", or bytes; 1024 to the next unit. */
+static bool parse_size(const char *text, int64_t *bytes)
+{
+    static const char units[] = "KMGT";
+    char unit[4] = "", more = 0;
+    double size;
+    int n = sscanf(text, "%lf%3[A-Za-z]%c", &size, unit, &more);
+    const char *at = unit[0] ? strchr(units, unit[0] & ~32) : NULL;
+    if (n < 1 || more || (unit[0] && !at)) return false;
+    if (unit[0] && unit[1] && strcasecmp(unit + 1, "iB") != 0 && strcasecmp(unit + 1, "B") != 0) return false;
+    for (; at && at >= units; at--) size *= 1024;
+    if (!(size >= 16 << 20 && size < 1e18)) return false;
+    *bytes = (int64_t)size;
+    return true;
+}
+
 static int check(const command *self)
 {
+    if (!parse_size(o.memory_limit, &o.s.memory_limit))
+        return cli_usage(self, "--memory-limit %s: a size such as 512MiB or 2GiB, 16MiB at least", o.memory_limit);
     if (o.idle_unload && !parse_time(o.idle_unload, &o.s.idle_unload_s))
         return cli_usage(self, "--idle-unload %s: a time such as 300s or 5m", o.idle_unload);
     return -1;

@@ -20,6 +20,24 @@ served_model *model_of(serve *s, const http_request *q, http_reply *r, const cha
     return m;
 }
 
+/* What embedding takes: rows, the inputs of one piece (batcher), the answer as numbers in JSON, and tokenizing the
+ * longest text, which takes seven times its bytes. */
+static int64_t embed_memory(served_model *m, const inputs *i)
+{
+    enum { IMAGES_AT_ONCE = 16, NUMBER_BYTES = 16, TOKENIZE_TIMES = 8 };
+    cloob_model_facts f;
+    cloob_batcher_get_facts(m->batcher, &f);
+    int64_t images = 0, longest = 0;
+    for (int64_t k = 0; k < i->n; k++) {
+        int64_t bytes = i->in[k].kind == CLOOB_BATCH_TEXT ? (int64_t)strlen(i->in[k].text) : 0;
+        if (bytes > longest) longest = bytes;
+        images += i->in[k].kind == CLOOB_BATCH_IMAGE_FILE || i->in[k].kind == CLOOB_BATCH_IMAGE_RGB;
+    }
+    if (images > IMAGES_AT_ONCE) images = IMAGES_AT_ONCE;
+    return i->n * f.embed * ((int64_t)sizeof(float) + NUMBER_BYTES) + images * f.image_size * f.image_size * 3 +
+           TOKENIZE_TIMES * longest;
+}
+
 bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, served_model *m, const inputs *i,
                   cloob_output what, bool refuse_long, cloob_batch_rows *rows)
 {
@@ -27,6 +45,7 @@ bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
         http_error(r, q, 400, "the input is empty: give at least one text or image");
         return false;
     }
+    if (!http_reserve(r, q, ctx, embed_memory(m, i))) return false;
     double left = (double)s->o->timeout_s - (serve_now() - q->received_at);
     cloob_batch_options o = { .what = what,
                               .refuse_long = refuse_long,
@@ -172,7 +191,7 @@ static cloob_status read_form(cloob_ctx *ctx, const http_request *q, ask *a)
 static cloob_status read_ask(cloob_ctx *ctx, serve *s, const http_request *q, ask *a)
 {
     *a = (ask){ .model = http_query(q, "model") };
-    inputs_init(&a->in, s);
+    inputs_init(&a->in, s, q);
     if (http_type_is(q, "image/")) return inputs_bytes(ctx, &a->in, q->body, q->bytes);
     if (http_type_is(q, "multipart/form-data")) return read_form(ctx, q, a);
     return read_json(ctx, s, q, a);
@@ -268,7 +287,7 @@ static cloob_status read_embed(cloob_ctx *ctx, serve *s, const http_request *q, 
 {
     bool normalize = true;
     *a = (ask){ 0 };
-    inputs_init(&a->in, s);
+    inputs_init(&a->in, s, q);
     cloob_status status = body_object(ctx, q, &a->doc);
     if (status != CLOOB_OK) return status;
     const cloob_json *root = cloob_json_root(a->doc), *unit = cloob_json_get(root, "normalize");

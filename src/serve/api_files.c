@@ -127,7 +127,8 @@ void handle_thumb(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
             *r = (http_reply){
                 .code = 200, .type = "image/jpeg", .data = data, .bytes = n, .fd = -1, .cache = "private, max-age=300"
             };
-        else if (status == CLOOB_ERR_MEMORY || status == CLOOB_ERR_STOPPED) http_fail(r, q, ctx, status);
+        else if (status == CLOOB_ERR_MEMORY || status == CLOOB_ERR_STOPPED || status == CLOOB_ERR_BUSY)
+            http_fail(r, q, ctx, status);
         else http_error(r, q, 404, "the image cannot be shown: %s", cloob_error(ctx));
     }
     if (fd >= 0) close(fd);

@@ -68,7 +68,7 @@ void handle_predict(serve *s, cloob_ctx *ctx, const http_request *q, http_reply 
     prediction p = { 0 };
     inputs in;
     cloob_batch_rows rows;
-    inputs_init(&in, s);
+    inputs_init(&in, s, q);
     cloob_status status = part ? read_form(ctx, q, part, &p) : cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
     if (status == CLOOB_OK) status = add_input(ctx, &p, &in);
     served_model *m = status == CLOOB_OK ? model_of(s, q, r, p.model) : NULL;

@@ -87,7 +87,7 @@ void handle_knn(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     float *query = NULL;
     found *list = NULL;
     int64_t n = 0;
-    inputs_init(&in, s);
+    inputs_init(&in, s, q);
     cloob_status status = body_object(ctx, q, &doc);
     const cloob_json *root = cloob_json_root(doc), *ready = cloob_json_get(root, "embedding_input");
     bool given = cloob_json_kind_of(ready) == CLOOB_JSON_ARRAY;
@@ -99,6 +99,8 @@ void handle_knn(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     else if (given || embed_inputs(s, ctx, q, r, x->model, &in, CLOOB_UNIT, false, &rows)) {
         if (!given && rows.width == D) memcpy(query, rows.data, (size_t)D * sizeof *query);
         if (!given && rows.width != D) status = refuse(ctx, "the index is of another model");
+        if (status == CLOOB_OK)
+            status = account_reserve(ctx, q->memory, cloob_search_count(v->search) * (int64_t)sizeof(found));
         if (status == CLOOB_OK) status = find_all(ctx, v->search, query, &(find_filter){ .threshold = -2 }, &list, &n);
         if (status == CLOOB_OK) put_results(r, v->search, list, n, root);
         else http_fail(r, q, ctx, status);

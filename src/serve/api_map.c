@@ -78,9 +78,12 @@ void handle_map(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     served_index *x = serve_index(s, http_query(q, "index"));
     index_view *v = x ? index_acquire(s, x) : NULL;
     cloob_json_out w = { 0 };
-    (void)ctx;
     if (!v) {
         http_error(r, q, 404, "there is no such index");
+        return;
+    }
+    if (!http_reserve(r, q, ctx, 128 * cloob_search_count(v->search))) { /* two numbers and a path for each image */
+        index_release(v);
         return;
     }
     start(s, v);

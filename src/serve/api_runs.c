@@ -10,7 +10,7 @@
 #include "serve/handlers.h"
 #include "serve/text.h"
 
-enum { MAX_COLUMNS = 32, MAX_POINTS = 4000, MAX_LINE = 4096, LIVE_SECONDS = 120 };
+enum { MAX_COLUMNS = 32, MAX_POINTS = 4000, MAX_LINE = 4096, LAST_LINE = 64 << 10, LIVE_SECONDS = 120 };
 #define MAX_FILE_BYTES ((int64_t)64 << 20)
 
 /* A run is a folder right below the logs; its name has no slash and does not begin with a dot. */
@@ -28,6 +28,21 @@ static FILE *open_run(const serve *s, const char *name, const char *file)
     if (!run_file(s, name, file, path) || stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > MAX_FILE_BYTES)
         return NULL;
     return fopen(path, "r");
+}
+
+/* The last line that is complete, in a new string with its end of line; NULL: none within the last LAST_LINE bytes. */
+static char *read_last_line(FILE *f)
+{
+    char *text = malloc(LAST_LINE + 1), *line = NULL;
+    if (text && (fseek(f, -LAST_LINE, SEEK_END) == 0 || fseek(f, 0, SEEK_SET) == 0)) {
+        size_t n = fread(text, 1, LAST_LINE, f);
+        while (n && text[n - 1] != '\n') n--;
+        size_t begin = n ? n - 1 : 0;
+        while (begin && text[begin - 1] != '\n') begin--;
+        if (n) line = strndup(text + begin, n - begin);
+    }
+    free(text);
+    return line;
 }
 
 /* ---- metrics.tsv --------------------------------------------------------------------------------- */
@@ -90,6 +105,18 @@ static void read_table(const serve *s, const char *name, table *t)
     fclose(f);
 }
 
+/* The head and the last row alone. */
+static void read_last_row(const serve *s, const char *name, table *t)
+{
+    char head[MAX_LINE], *line = NULL;
+    FILE *f = open_run(s, name, "metrics.tsv");
+    *t = (table){ .step = -1, .epoch = -1 };
+    if (f && fgets(head, sizeof head, f)) read_head(t, head);
+    if (t->columns && (line = read_last_line(f))) read_row(t, line);
+    free(line);
+    if (f) fclose(f);
+}
+
 static void put_column(cloob_json_out *w, const table *t, int column)
 {
     char key[96];
@@ -117,6 +144,18 @@ static void results_release(results *r)
 {
     for (int64_t i = 0; i < r->n; i++) cloob_json_close(r->doc[i]);
     free(r->doc);
+}
+
+/* The last results alone; NULL: none. */
+static cloob_json_doc *read_last_results(cloob_ctx *ctx, const serve *s, const char *name)
+{
+    FILE *f = open_run(s, name, "checkpoints/results.jsonl");
+    char *line = f ? read_last_line(f) : NULL;
+    cloob_json_doc *doc = NULL;
+    if (line) cloob_json_parse(ctx, line, strlen(line), "results.jsonl", 10000, &doc);
+    free(line);
+    if (f) fclose(f);
+    return doc;
 }
 
 static void read_results(cloob_ctx *ctx, const serve *s, const char *name, results *r)
@@ -209,6 +248,21 @@ static void put_params(cloob_json_out *w, const serve *s, const char *name)
     if (f) fclose(f);
 }
 
+/* At most what reading a run takes: numbers of the table, values of the results, the answer. */
+static int64_t run_memory(const serve *s, const char *name)
+{
+    static const char *const file[] = { "metrics.tsv", "checkpoints/results.jsonl" };
+    static const int64_t times[] = { 6, 20 };
+    int64_t bytes = 0;
+    for (int i = 0; i < 2; i++) {
+        char path[PATH_MAX];
+        struct stat st;
+        if (run_file(s, name, file[i], path) && stat(path, &st) == 0 && st.st_size <= MAX_FILE_BYTES)
+            bytes += times[i] * (int64_t)st.st_size;
+    }
+    return bytes;
+}
+
 void handle_run(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
     table t;
@@ -220,6 +274,7 @@ void handle_run(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
         http_error(r, q, 404, "there is no such run");
         return;
     }
+    if (!http_reserve(r, q, ctx, run_memory(s, q->tail))) return;
     read_table(s, q->tail, &t);
     read_results(ctx, s, q->tail, &res);
     cloob_json_begin(&w, NULL, '{');
@@ -270,11 +325,10 @@ static int64_t list_runs(const serve *s, listed *list, int64_t limit)
 
 static void put_run(cloob_ctx *ctx, cloob_json_out *w, const serve *s, const listed *l)
 {
-    results res;
     table t;
     char date[32];
-    read_results(ctx, s, l->name, &res);
-    read_table(s, l->name, &t);
+    cloob_json_doc *doc = read_last_results(ctx, s, l->name);
+    read_last_row(s, l->name, &t);
     date_print((int64_t)l->updated * INT64_C(1000000000), date);
     cloob_json_begin(w, NULL, '{');
     cloob_json_put_text(w, "name", l->name);
@@ -282,14 +336,13 @@ static void put_run(cloob_ctx *ctx, cloob_json_out *w, const serve *s, const lis
     cloob_json_put_bool(w, "live", time(NULL) - l->updated < LIVE_SECONDS);
     if (t.rows && t.epoch >= 0) cloob_json_put_int(w, "epoch", (int64_t)t.value[(t.rows - 1) * t.columns + t.epoch]);
     cloob_json_begin(w, "metrics", '{');
-    for (const cloob_json *m = res.n ? cloob_json_first(cloob_json_root(res.doc[res.n - 1])) : NULL; m;
-         m = cloob_json_next(m)) {
+    for (const cloob_json *m = cloob_json_first(cloob_json_root(doc)); m; m = cloob_json_next(m)) {
         double value;
         if (cloob_json_number(m, &value)) cloob_json_put_number(w, cloob_json_key(m), value);
     }
     cloob_json_end(w);
     cloob_json_end(w);
-    results_release(&res);
+    cloob_json_close(doc);
     table_release(&t);
 }
 

@@ -312,7 +312,7 @@ static cloob_status read_asked(cloob_ctx *ctx, serve *s, const http_request *q, 
 {
     bool raw = http_type_is(q, "image/") || http_type_is(q, "multipart/form-data");
     *a = (asked){ .limit = 60, .term = calloc(MAX_TERMS + 2, sizeof *a->term) };
-    inputs_init(&a->in, s);
+    inputs_init(&a->in, s, q);
     a->filter.threshold = -2;
     if (!a->term) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
     cloob_status status = raw ? CLOOB_OK : body_object(ctx, q, &a->doc);
@@ -345,6 +345,8 @@ void handle_search(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *
     if (status != CLOOB_OK) http_fail(r, q, ctx, status);
     else if (!a.in.n || embed_inputs(s, ctx, q, r, x->model, &a.in, CLOOB_UNIT, false, &rows)) {
         status = sum_terms(ctx, &a, v->search, &rows, &query);
+        if (status == CLOOB_OK)
+            status = account_reserve(ctx, q->memory, cloob_search_count(v->search) * (int64_t)sizeof(found));
         if (status == CLOOB_OK) status = find_all(ctx, v->search, query, &a.filter, &list, &n);
         if (status == CLOOB_OK) put_found(ctx, r, &a, x, v->search, list, n, began);
         else http_fail(r, q, ctx, status);

@@ -191,7 +191,9 @@ void handle_metrics(serve *s, cloob_ctx *ctx, const http_request *q, http_reply 
 {
     metrics m = { 0 };
     struct rusage usage;
+    int64_t used, peak;
     (void)ctx;
+    budget_get(&s->memory, &used, &peak);
     getrusage(RUSAGE_SELF, &usage);
     put_requests(&m, s);
     put_one(&m, "cloob_requests_waiting", "gauge", "Requests that wait for a worker.",
@@ -201,7 +203,9 @@ void handle_metrics(serve *s, cloob_ctx *ctx, const http_request *q, http_reply 
     put_one(&m, "cloob_requests_refused_total", "counter", "Requests refused because the queue was full.",
             (double)atomic_load(&s->refused));
     put_one(&m, "cloob_connections", "gauge", "Open connections.", (double)atomic_load(&s->open_connections));
-    put_one(&m, "cloob_body_bytes", "gauge", "Memory of request bodies.", (double)atomic_load(&s->body_bytes));
+    put_one(&m, "cloob_memory_bytes", "gauge", "Memory of bodies, downloads and answers.", (double)used);
+    put_one(&m, "cloob_memory_peak_bytes", "gauge", "The most it has been.", (double)peak);
+    put_one(&m, "cloob_memory_limit_bytes", "gauge", "What --memory-limit allows.", (double)s->memory.limit);
     put_models(&m, s);
     put_one(&m, "process_cpu_seconds_total", "counter", "Processor time.",
             (double)usage.ru_utime.tv_sec + (double)usage.ru_stime.tv_sec +

@@ -63,6 +63,8 @@ static cloob_status add_prompts(cloob_ctx *ctx, const cloob_json *labels, const 
             if (!strstr(text, "{}")) return refuse(ctx, "template \"%.100s\" has no {} for the label", text);
             if (strlen(text) > 1000 || strlen(label) > 1000)
                 return refuse(ctx, "labels and templates have at most 1000 bytes");
+            status = account_reserve(ctx, in->memory, (int64_t)(strlen(text) * (strlen(label) + 1)));
+            if (status != CLOOB_OK) return status;
             char *prompt = fill_template(text, label);
             status =
                 prompt ? inputs_own_text(ctx, in, prompt) : cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
@@ -143,6 +145,19 @@ static void put_top(cloob_json_out *w, const cloob_json *labels, const double *p
     free(list);
 }
 
+/* Bytes of an answer with `top` labels for every image; a byte of a label may become six in JSON. */
+static int64_t classes_bytes(const cloob_json *root, int64_t images)
+{
+    const cloob_json *labels = cloob_json_get(root, "labels");
+    int64_t classes = cloob_json_count(labels), top = classes;
+    size_t longest = 0;
+    for (const cloob_json *l = cloob_json_first(labels); l; l = cloob_json_next(l))
+        if (strlen(cloob_json_text(l)) > longest) longest = strlen(cloob_json_text(l));
+    cloob_json_int(cloob_json_get(root, "top"), &top);
+    if (top < 1) top = 1;
+    return images * (top < classes ? top : classes) * (int64_t)(6 * longest + 64);
+}
+
 static void put_classes(http_reply *r, const cloob_batch_rows *images, const cloob_batch_rows *prompts, int64_t per,
                         const cloob_json *root, double scale)
 {
@@ -171,7 +186,7 @@ void handle_classify(serve *s, cloob_ctx *ctx, const http_request *q, http_reply
     inputs images, prompts;
     int64_t per = 1;
     cloob_batch_rows pixels = { 0 }, words = { 0 };
-    inputs_init(&images, s), inputs_init(&prompts, s);
+    inputs_init(&images, s, q), inputs_init(&prompts, s, q);
     cloob_status status = body_object(ctx, q, &doc);
     const cloob_json *root = cloob_json_root(doc);
     if (status == CLOOB_OK)
@@ -185,7 +200,8 @@ void handle_classify(serve *s, cloob_ctx *ctx, const http_request *q, http_reply
         cloob_model_facts f;
         cloob_batcher_get_facts(m->batcher, &f);
         if (words.width != pixels.width) http_error(r, q, 429, "the model was replaced meanwhile; try again");
-        else put_classes(r, &pixels, &words, per, root, f.inv_tau > 0 ? f.inv_tau : 100);
+        else if (http_reserve(r, q, ctx, classes_bytes(root, pixels.n)))
+            put_classes(r, &pixels, &words, per, root, f.inv_tau > 0 ? f.inv_tau : 100);
     }
     cloob_batch_rows_release(&pixels), cloob_batch_rows_release(&words);
     inputs_release(&images), inputs_release(&prompts);
@@ -240,6 +256,7 @@ static void put_similarity(serve *s, cloob_ctx *ctx, const http_request *q, http
 {
     cloob_json_out w = { 0 };
     cloob_status status = CLOOB_OK;
+    if (!http_reserve(r, q, ctx, 2 * 16 * image->n * text->n)) return;
     cloob_json_begin(&w, NULL, '{');
     put_matrix(&w, "similarity", image->data, text->data, image->n, text->n, image->width);
     cloob_json_put_int(&w, "images", image->n);
@@ -260,7 +277,7 @@ void handle_similarity(serve *s, cloob_ctx *ctx, const http_request *q, http_rep
     cloob_json_doc *doc = NULL;
     inputs images, texts;
     cloob_batch_rows pixels = { 0 }, words = { 0 };
-    inputs_init(&images, s), inputs_init(&texts, s);
+    inputs_init(&images, s, q), inputs_init(&texts, s, q);
     cloob_status status = body_object(ctx, q, &doc);
     const cloob_json *root = cloob_json_root(doc);
     if (status == CLOOB_OK) status = add_texts(ctx, cloob_json_get(root, "texts"), "texts", &texts);

@@ -15,19 +15,25 @@ typedef struct request request;
 struct request {
     http_request q;
     http_reply r;
+    account memory;
     struct MHD_Connection *connection;
     char *path, *body;
     size_t cap, limit;
     double begun_at;
-    bool refused, answered, counted;
+    bool refused, answered;
+    bool unread; /* refused without reading its body */
     request *next;
 };
 
-typedef struct visitor visitor; /* one connection, so that those that send too slowly can be ended */
+typedef enum visitor_state { VISITOR_IDLE = 0, VISITOR_SENDS, VISITOR_WAITS, VISITOR_READS } visitor_state;
+
+typedef struct visitor visitor; /* one connection, so that aborted and slow ones can be ended */
 struct visitor {
     visitor *next, *previous;
     int socket;
-    double waiting_since; /* 0: a request is being worked on, or none has begun */
+    visitor_state state; /* idle up to the end of a request's header */
+    double until;        /* when the connection is ended unless its state changes; 0: never */
+    bool closed;         /* its client was seen to have closed it */
 };
 
 typedef struct server {
@@ -42,6 +48,7 @@ typedef struct server {
     int64_t workers;
     pthread_mutex_t links_lock;
     visitor *links;
+    int closing;                /* an epoll descriptor that reports clients closing their side */
     pthread_mutex_t quick_lock; /* serve.ctx, for answers that the receiving threads give themselves */
 } server;
 
@@ -61,13 +68,13 @@ enum MHD_Result receive_request(void *arg, struct MHD_Connection *c, const char 
 void receive_completed(void *arg, struct MHD_Connection *c, void **own, enum MHD_RequestTerminationCode why);
 void visitor_changed(void *arg, struct MHD_Connection *c, void **own, enum MHD_ConnectionNotificationCode what);
 
-enum MHD_Result reply_send(server *v, request *x);
-
-/* When the connection began to wait for a request; 0: one is being worked on. */
-void visitor_waits(server *v, struct MHD_Connection *c, double since);
-/* Ends connections whose request takes too long to arrive. */
-void visitors_end_slow(server *v);
-
-bool is_loopback_name(const char *host);
+/* What a connection does now, and until when it may; 0: without a limit. */
+void visitor_set(server *v, struct MHD_Connection *c, visitor_state state, double until);
+/* Waits a while, or until a client closes its connection; then ends connections whose request was aborted or takes too
+ * long to arrive, and those whose client reads its answer too slowly. */
+void visitors_watch(server *v);
+/* Ends aborted and slow connections and, with `end`, those without a request, unless bytes of one have arrived. Returns
+ * whether any connection is left. */
+bool visitors_end_idle(server *v, bool end);
 
 #endif

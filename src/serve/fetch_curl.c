@@ -16,9 +16,26 @@ bool fetch_available(void) { return true; }
 
 typedef struct download {
     unsigned char *data;
-    size_t bytes, max;
+    size_t bytes, cap, max;
+    cloob_ctx *ctx;
+    account *memory;
+    cloob_status reserved;
     bool too_big, private_address, redirected;
 } download;
+
+/* Downloads that hold little give up first, so that those that hold much can end. */
+static double patience_s(const account *a) { return 0.2 + (a->of ? 5 * (double)a->held / (double)a->of->limit : 0); }
+
+static bool grow(download *d, size_t want)
+{
+    size_t cap = d->cap ? d->cap : 16 << 10;
+    while (cap < want) cap *= 2;
+    if (cap > d->max) cap = d->max;
+    d->reserved = account_wait(d->ctx, d->memory, (int64_t)(cap - d->cap), patience_s(d->memory));
+    unsigned char *more = d->reserved == CLOOB_OK ? realloc(d->data, cap) : NULL;
+    if (more) d->data = more, d->cap = cap;
+    return more != NULL;
+}
 
 static size_t receive(char *from, size_t size, size_t count, void *arg)
 {
@@ -28,10 +45,8 @@ static size_t receive(char *from, size_t size, size_t count, void *arg)
         d->too_big = true;
         return 0;
     }
-    unsigned char *more = realloc(d->data, d->bytes + n + 1);
-    if (!more) return 0;
-    memcpy(more + d->bytes, from, n);
-    d->data = more;
+    if (d->bytes + n > d->cap && !grow(d, d->bytes + n)) return 0;
+    memcpy(d->data + d->bytes, from, n);
     d->bytes += n;
     return n;
 }
@@ -111,6 +126,7 @@ static cloob_status fetch_once(cloob_ctx *ctx, CURL *c, download *d, char **next
     CURLcode result = curl_easy_perform(c);
     *next = NULL;
     if (d->too_big || result == CURLE_FILESIZE_EXCEEDED) return refuse_url(ctx, "it is larger than a request may be");
+    if (d->reserved != CLOOB_OK) return d->reserved;
     if (d->private_address) return refuse_url(ctx, "it leads into a private network");
     if (result != CURLE_OK) return refuse_url(ctx, curl_easy_strerror(result));
     curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &code);
@@ -121,9 +137,9 @@ static cloob_status fetch_once(cloob_ctx *ctx, CURL *c, download *d, char **next
 }
 
 cloob_status fetch_url(cloob_ctx *ctx, const serve_options *o, const char *url, size_t max_bytes, long timeout_s,
-                       unsigned char **data, size_t *bytes)
+                       account *memory, unsigned char **data, size_t *bytes)
 {
-    download d = { .max = max_bytes };
+    download d = { .max = max_bytes, .ctx = ctx, .memory = memory };
     char *at = strdup(url), *next = NULL;
     cloob_status status = at ? CLOOB_OK : cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
     *data = NULL, *bytes = 0;
@@ -143,7 +159,9 @@ cloob_status fetch_url(cloob_ctx *ctx, const serve_options *o, const char *url, 
     }
     free(at);
     if (status == CLOOB_OK && !d.bytes) status = refuse_url(ctx, "it is empty");
+    unsigned char *whole = status == CLOOB_OK ? realloc(d.data, d.bytes) : NULL;
+    if (whole) d.data = whole, account_set(memory, memory->held - (int64_t)(d.cap - d.bytes));
     if (status == CLOOB_OK) *data = d.data, *bytes = d.bytes;
-    else free(d.data);
+    else free(d.data), account_set(memory, memory->held - (int64_t)d.cap);
     return status;
 }

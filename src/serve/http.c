@@ -48,7 +48,11 @@ void http_json(http_reply *r, int code, cloob_json_out *w)
         free(w->data);
         http_text(r, 503, "{\"error\":{\"message\":\"out of memory\"}}");
         r->retry_after = 1;
-    } else *r = (http_reply){ .code = code, .data = w->data, .bytes = w->len, .fd = -1 };
+    } else {
+        char *whole = realloc(w->data, w->len + 1); /* it may wait for a slow reader: without spare room */
+        if (whole) w->data = whole;
+        *r = (http_reply){ .code = code, .data = w->data, .bytes = w->len, .fd = -1 };
+    }
     r->type = "application/json";
     *w = (cloob_json_out){ 0 };
 }
@@ -102,6 +106,13 @@ void http_error(http_reply *r, const http_request *q, int code, const char *form
     put_error(&w, q && q->route ? q->route->errors : ERROR_OPENAI, code, text);
     http_json(r, code, &w);
     if (code == 429 || code == 503) r->retry_after = 1;
+}
+
+bool http_reserve(http_reply *r, const http_request *q, cloob_ctx *ctx, int64_t bytes)
+{
+    cloob_status status = account_reserve(ctx, q->memory, bytes);
+    if (status != CLOOB_OK) http_fail(r, q, ctx, status);
+    return status == CLOOB_OK;
 }
 
 void http_fail(http_reply *r, const http_request *q, const cloob_ctx *ctx, cloob_status status)

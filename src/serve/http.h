@@ -2,7 +2,7 @@
 #ifndef SERVE_HTTP_H
 #define SERVE_HTTP_H
 
-#include "cloob/cloob.h"
+#include "serve/budget.h"
 
 enum { HTTP_MAX_QUERY = 24 };
 
@@ -21,6 +21,7 @@ typedef struct http_request {
     const char *body;   /* zero-terminated */
     size_t bytes;
     double received_at; /* batcher's clock: when the request was complete */
+    account *memory;    /* what the request holds: body, inputs, answer */
 } http_request;
 
 /* The value of a query parameter; NULL: absent. */
@@ -49,6 +50,8 @@ void http_text(http_reply *r, int code, const char *text); /* static text */
 /* An error in the words of the route's dialect. */
 void http_error(http_reply *r, const http_request *q, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* Counts memory that the request is about to take; false: there is not so much, and r holds the error. */
+bool http_reserve(http_reply *r, const http_request *q, cloob_ctx *ctx, int64_t bytes);
 /* The reply for a status of the library, with the context's text. */
 void http_fail(http_reply *r, const http_request *q, const cloob_ctx *ctx, cloob_status status);
 

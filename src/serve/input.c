@@ -22,7 +22,10 @@ cloob_status refuse(cloob_ctx *ctx, const char *format, ...)
     return cloob_error_set(ctx, CLOOB_ERR_ARGUMENT, text);
 }
 
-void inputs_init(inputs *i, const serve *s) { *i = (inputs){ .limit = s->o->max_inputs }; }
+void inputs_init(inputs *i, const serve *s, const http_request *q)
+{
+    *i = (inputs){ .limit = s->o->max_inputs, .memory = q->memory };
+}
 
 void inputs_release(inputs *i)
 {
@@ -87,13 +90,15 @@ cloob_status inputs_image(cloob_ctx *ctx, serve *s, inputs *i, const char *text)
     unsigned char *data;
     size_t bytes;
     if (strncasecmp(text, "http://", 7) == 0 || strncasecmp(text, "https://", 8) == 0) {
-        cloob_status status =
-            fetch_url(ctx, s->o, text, (size_t)s->o->max_body_mb << 20, (long)s->o->timeout_s, &data, &bytes);
+        cloob_status status = fetch_url(ctx, s->o, text, (size_t)s->o->max_body_mb << 20, (long)s->o->timeout_s,
+                                        i->memory, &data, &bytes);
         return status == CLOOB_OK ? add_owned(ctx, i, data, bytes) : status;
     }
     const char *from = data_url_image(text);
     if (!from && strncasecmp(text, "data:", 5) == 0) return refuse(ctx, "a data URL that is no base64 image");
     if (!from) from = text;
+    cloob_status status = account_reserve(ctx, i->memory, (int64_t)(strlen(from) / 4 * 3));
+    if (status != CLOOB_OK) return status;
     if (!base64_decode(from, strlen(from), &data, &bytes)) return refuse(ctx, "an image that is not valid base64");
     return add_owned(ctx, i, data, bytes);
 }
@@ -119,11 +124,21 @@ cloob_status inputs_tokens(cloob_ctx *ctx, inputs *i, const cloob_json *list)
     return add(ctx, i, (cloob_batch_input){ .kind = CLOOB_BATCH_TOKENS, .ids = ids, .count = n });
 }
 
+/* At most what the tree of a JSON text takes: its strings, and 200 bytes for a value; a value ends at a comma or a
+ * bracket. */
+static int64_t json_memory(const char *text, size_t bytes)
+{
+    int64_t values = 1;
+    for (size_t k = 0; k < bytes; k++) values += text[k] == ',' || text[k] == '[' || text[k] == '{';
+    return (int64_t)bytes + 200 * (values < MAX_VALUES ? values : MAX_VALUES);
+}
+
 cloob_status body_object(cloob_ctx *ctx, const http_request *q, cloob_json_doc **doc)
 {
     *doc = NULL;
     if (!q->bytes) return refuse(ctx, "the request has no body; send a JSON object");
-    cloob_status status = cloob_json_parse(ctx, q->body, q->bytes, "the body", MAX_VALUES, doc);
+    cloob_status status = account_reserve(ctx, q->memory, json_memory(q->body, q->bytes));
+    if (status == CLOOB_OK) status = cloob_json_parse(ctx, q->body, q->bytes, "the body", MAX_VALUES, doc);
     if (status != CLOOB_OK) return status;
     if (cloob_json_kind_of(cloob_json_root(*doc)) == CLOOB_JSON_OBJECT) return CLOOB_OK;
     cloob_json_close(*doc);

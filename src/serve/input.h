@@ -9,9 +9,10 @@ typedef struct inputs {
     int64_t n, cap, limit; /* most: more are refused */
     void **owned;          /* freed with the rest */
     int64_t owned_count, owned_cap;
+    account *memory; /* of the request */
 } inputs;
 
-void inputs_init(inputs *i, const serve *s);
+void inputs_init(inputs *i, const serve *s, const http_request *q);
 void inputs_release(inputs *i);
 
 /* Texts and bytes stay the caller's. */

@@ -1,9 +1,12 @@
-/* Receiving requests: who may ask, how much may be sent, and where it goes. */
+/* Requests in and answers out: who may ask, how much may be sent, where it goes, and the headers of every answer. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "serve/connection.h"
+#include "serve/page/page.h"
+#include "serve/text.h"
 
 /* Takes the same time wherever the first difference is. */
 static bool same_secret(const char *a, const char *b)
@@ -27,20 +30,56 @@ static bool has_key(const serve *s, const request *x)
     return plain && same_secret(plain, s->key);
 }
 
-bool is_loopback_name(const char *host)
-{
-    return strncasecmp(host, "localhost", 9) == 0 || strncmp(host, "127.", 4) == 0 || strncmp(host, "[::1]", 5) == 0;
-}
-
-/* Without a key, a page of another site must not talk to a server on loopback: its name cannot be ours. */
+/* Without a key, a page of another site must not use a server on loopback. Its Host (after DNS rebinding) or its Origin
+ * has another name. */
 static bool from_another_site(const serve *s, const request *x)
 {
     const char *host = header(x, "Host"), *origin = header(x, "Origin");
-    if (s->key || s->o->insecure) return false;
-    if (host && !is_loopback_name(host) && strncasecmp(host, s->o->host, strlen(s->o->host)) != 0) return true;
-    if (!origin || !host) return false;
+    host_port asked, own;
+    if (s->key || s->o->insecure || !host) return false;
+    if (!host_parse(host, &asked)) return true;
+    bool ours = host_parse(s->o->host, &own) && strcmp(own.name, asked.name) == 0;
+    if (!ours && !host_is_loopback(&asked)) return true;
+    if (!origin) return false;
     const char *site = strstr(origin, "://");
     return !site || strcasecmp(site + 3, host) != 0;
+}
+
+/* ---- framing ------------------------------------------------------------------------------------- */
+
+typedef struct framing {
+    const char *length, *encoding;
+    int hosts, encodings;
+    bool lengths_differ, odd_name;
+} framing;
+
+static enum MHD_Result read_framing(void *arg, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+    framing *f = arg;
+    (void)kind;
+    if (!value) value = "";
+    f->odd_name = f->odd_name || !*key || key[strcspn(key, " \t")]; /* "Content-Length : 5" */
+    if (strcasecmp(key, "Host") == 0) f->hosts++;
+    if (strcasecmp(key, "Transfer-Encoding") == 0) f->encodings++, f->encoding = value;
+    if (strcasecmp(key, "Content-Length") != 0) return MHD_YES;
+    f->lengths_differ = f->lengths_differ || (f->length && strcmp(f->length, value) != 0);
+    f->length = value;
+    return MHD_YES;
+}
+
+/* What a proxy may read as another request than the server does (request smuggling): the reason to refuse, or NULL. */
+static const char *ambiguous(const request *x, const char *version)
+{
+    framing f = { 0 };
+    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, read_framing, &f);
+    if (f.odd_name) return "a header name with a space";
+    if (f.hosts > 1) return "more than one Host header";
+    if (!f.hosts && strcmp(version, "HTTP/1.0") != 0) return "the Host header is missing";
+    if (f.lengths_differ) return "Content-Length headers that differ";
+    if (f.length && f.encodings) return "Content-Length together with Transfer-Encoding";
+    if (f.encodings && (f.encodings > 1 || strcasecmp(f.encoding, "chunked") != 0))
+        return "Transfer-Encoding other than chunked";
+    return NULL;
 }
 
 static void refuse_early(request *x, int code, const char *text)
@@ -49,26 +88,30 @@ static void refuse_early(request *x, int code, const char *text)
     x->refused = true;
 }
 
-static void check_request(server *v, request *x, const char *method)
+static void check_request(server *v, request *x, const char *method, const char *version)
 {
     serve *s = v->s;
     const char *allow = NULL, *length = header(x, "Content-Length"), *type = header(x, "Content-Type");
+    const char *unclear = ambiguous(x, version);
     x->q.route = route_find(method, x->path, &x->q.tail, &allow);
     x->q.content_type = strdup(type ? type : "");
     x->limit = (size_t)s->o->max_body_mb << 20;
+    if (x->limit > (size_t)s->memory.limit / 4)
+        x->limit = (size_t)s->memory.limit / 4; /* parsed, it takes as much again */
     if (!x->q.content_type) refuse_early(x, 503, "out of memory");
-    else if (from_another_site(s, x))
-        refuse_early(x, 403, "requests of other sites are refused; give --api-key-file or --insecure");
-    else if (!x->q.route && !allow) refuse_early(x, 404, "there is nothing here; /openapi.json lists what there is");
+    else if (unclear) {
+        refuse_early(x, 400, unclear);
+        x->unread = true;
+    } else if (from_another_site(s, x))
+        refuse_early(x, 403, "cross-site request refused; set --api-key-file, or --insecure to allow it");
+    else if (!x->q.route && !allow) refuse_early(x, 404, "not found; /openapi.json lists the endpoints");
     else if (!x->q.route) {
         refuse_early(x, 405, "the path takes another method");
         x->r.allow = allow;
     } else if (!(x->q.route->flags & ROUTE_OPEN) && !has_key(s, x))
         refuse_early(x, 401, "the API key is missing or wrong");
     else if (length && strtoull(length, NULL, 10) > x->limit)
-        refuse_early(x, 413, "the body is larger than the server takes");
-    else if (atomic_load(&s->draining) && !(x->q.route->flags & ROUTE_QUICK))
-        refuse_early(x, 503, "the server is ending");
+        refuse_early(x, 413, "the body is larger than the server takes"), x->unread = true;
 }
 
 static enum MHD_Result copy_query(void *arg, enum MHD_ValueKind kind, const char *key, const char *value)
@@ -80,12 +123,15 @@ static enum MHD_Result copy_query(void *arg, enum MHD_ValueKind kind, const char
     return MHD_YES;
 }
 
-static request *begin_request(server *v, struct MHD_Connection *c, const char *path, const char *method)
+static request *begin_request(server *v, struct MHD_Connection *c, const char *path, const char *method,
+                              const char *version)
 {
     request *x = calloc(1, sizeof *x);
     if (!x) return NULL;
     x->connection = c;
     x->r.fd = -1;
+    x->memory.of = &v->s->memory;
+    x->q.memory = &x->memory;
     x->begun_at = x->q.received_at = serve_now();
     x->path = strdup(path);
     x->q.content_type = NULL;
@@ -95,31 +141,29 @@ static request *begin_request(server *v, struct MHD_Connection *c, const char *p
         free(x);
         return NULL;
     }
-    visitor_waits(v, c, x->begun_at);
+    visitor_set(v, c, VISITOR_SENDS, x->begun_at + (double)v->s->o->timeout_s);
     MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, copy_query, &x->q);
-    check_request(v, x, method);
+    check_request(v, x, method, version);
     return x;
 }
 
-/* All bodies together are bounded too. */
-static bool grow(server *v, request *x, size_t want)
+/* Room for a body of `want` bytes. Doubles, but does not go beyond the length that the request gives. */
+static bool grow(request *x, size_t want)
 {
-    enum { ALL_BODIES_MB = 512 };
+    const char *length = header(x, "Content-Length");
+    size_t most = length ? (size_t)strtoull(length, NULL, 10) : x->limit, cap = x->cap ? x->cap : 4096;
     if (want + 1 <= x->cap) return true;
-    size_t cap = x->cap ? 2 * x->cap : 4096;
     while (cap < want + 1) cap *= 2;
-    if (atomic_fetch_add(&v->s->body_bytes, (int64_t)(cap - x->cap)) + (int64_t)(cap - x->cap) > (int64_t)ALL_BODIES_MB
-                                                                                                     << 20) {
-        atomic_fetch_sub(&v->s->body_bytes, (int64_t)(cap - x->cap));
-        return false;
-    }
-    char *more = realloc(x->body, cap);
-    if (!more) {
-        atomic_fetch_sub(&v->s->body_bytes, (int64_t)(cap - x->cap));
-        return false;
-    }
-    x->body = more, x->cap = cap;
-    return true;
+    if (cap > most + 1 && want <= most) cap = most + 1;
+    char *more = account_set(&x->memory, (int64_t)cap) ? realloc(x->body, cap) : NULL;
+    if (more) x->body = more, x->cap = cap;
+    return more != NULL;
+}
+
+static void drop_body(request *x)
+{
+    free(x->body);
+    x->body = NULL, x->cap = 0, x->q.body = "", x->q.bytes = 0;
 }
 
 static void receive(server *v, request *x, const char *data, size_t n)
@@ -128,19 +172,101 @@ static void receive(server *v, request *x, const char *data, size_t n)
     if (serve_now() - x->begun_at > (double)v->s->o->timeout_s)
         refuse_early(x, 408, "the request took too long to arrive");
     else if (x->q.bytes + n > x->limit) refuse_early(x, 413, "the body is larger than the server takes");
-    else if (!grow(v, x, x->q.bytes + n)) refuse_early(x, 503, "too many requests are being received; try again later");
+    else if (!grow(x, x->q.bytes + n))
+        refuse_early(x, 429, "other requests use the server's memory (--memory-limit); try again later");
     else {
         memcpy(x->body + x->q.bytes, data, n);
         x->q.bytes += n;
         x->body[x->q.bytes] = 0;
         x->q.body = x->body;
     }
+    if (!x->refused) return;
+    drop_body(x); /* the rest is read and dropped, so that the client is there for the answer */
+    account_set(&x->memory, 0);
 }
+
+/* ---- answers --------------------------------------------------------------------------------------- */
+
+static void add_header(struct MHD_Response *m, const char *name, const char *value)
+{
+    if (value && *value) MHD_add_response_header(m, name, value);
+}
+
+static struct MHD_Response *make_response(http_reply *r)
+{
+    struct MHD_Response *m;
+    if (r->fd >= 0) {
+        m = MHD_create_response_from_fd64((uint64_t)r->fd_bytes, r->fd);
+        if (m) r->fd = -1; /* closed with the response */
+    } else {
+        m = MHD_create_response_from_buffer(r->bytes, r->data,
+                                            r->is_static ? MHD_RESPMEM_PERSISTENT : MHD_RESPMEM_MUST_FREE);
+        if (m) r->data = NULL;
+    }
+    if (!m) return NULL;
+    char seconds[16];
+    snprintf(seconds, sizeof seconds, "%d", r->retry_after);
+    add_header(m, "Content-Type", r->type);
+    add_header(m, "Cache-Control", r->cache ? r->cache : "no-store");
+    add_header(m, "X-Content-Type-Options", "nosniff");
+    add_header(m, "X-Frame-Options", "DENY");
+    add_header(m, "Referrer-Policy", "no-referrer");
+    add_header(m, "Content-Security-Policy", page_policy);
+    add_header(m, "Cross-Origin-Resource-Policy", "same-origin");
+    add_header(m, "ETag", r->etag);
+    add_header(m, "Allow", r->allow);
+    if (r->code == 401) add_header(m, "WWW-Authenticate", "Bearer");
+    if (r->retry_after) add_header(m, "Retry-After", seconds);
+    return m;
+}
+
+static void count_reply(serve *s, const request *x)
+{
+    const route *r = x->q.route;
+    if (!r) return;
+    route_stats *stats = &s->stats[r - routes];
+    atomic_fetch_add(&stats->by_class[x->r.code / 100 % 6], 1);
+    pthread_mutex_lock(&stats->lock);
+    cloob_latency_add(&stats->latency, serve_now() - x->q.received_at);
+    pthread_mutex_unlock(&stats->lock);
+}
+
+/* Seconds in which a client must have read an answer: --timeout, and one more for every 256 KiB. */
+static double time_to_read(const serve *s, const http_reply *r)
+{
+    double bytes = r->fd >= 0 ? (double)r->fd_bytes : (double)r->bytes;
+    return (double)s->o->timeout_s + bytes / (256 << 10);
+}
+
+/* From now on the request holds its answer alone. An answer that nobody reserved memory for may be too large. */
+static void hold_answer(request *x)
+{
+    drop_body(x);
+    if (account_set(&x->memory, x->r.is_static || x->r.fd >= 0 ? 0 : (int64_t)x->r.bytes)) return;
+    http_error(&x->r, &x->q, 429, "other requests use the server's memory (--memory-limit); try again later");
+    account_set(&x->memory, 0);
+}
+
+static enum MHD_Result reply_send(server *v, request *x)
+{
+    hold_answer(x);
+    count_reply(v->s, x);
+    int code = x->r.code;
+    visitor_set(v, x->connection, VISITOR_READS, serve_now() + time_to_read(v->s, &x->r));
+    struct MHD_Response *m = make_response(&x->r);
+    if (!m) return MHD_NO;
+    if (x->refused || atomic_load(&v->s->draining)) MHD_add_response_header(m, "Connection", "close");
+    enum MHD_Result result = MHD_queue_response(x->connection, (unsigned)code, m);
+    MHD_destroy_response(m);
+    return result;
+}
+
+/* ---- libmicrohttpd's callbacks --------------------------------------------------------------------- */
 
 static enum MHD_Result dispatch(server *v, request *x, struct MHD_Connection *c)
 {
     x->q.received_at = serve_now();
-    visitor_waits(v, c, 0);
+    visitor_set(v, c, VISITOR_WAITS, 0);
     x->answered = true;
     if (x->refused) return reply_send(v, x);
     if (x->q.route->flags & ROUTE_QUICK) {
@@ -162,13 +288,12 @@ enum MHD_Result receive_request(void *arg, struct MHD_Connection *c, const char 
 {
     server *v = arg;
     request *x = *own;
-    (void)version;
     if (!x) {
-        *own = x = begin_request(v, c, path, method);
+        *own = x = begin_request(v, c, path, method, version);
         if (!x) return MHD_NO;
         bool body = header(x, "Content-Length") || header(x, "Transfer-Encoding");
         /* a small body is read first, so that the client is there for the answer; a large one is not */
-        return x->refused && (!body || x->r.code == 413) ? dispatch(v, x, c) : MHD_YES;
+        return x->refused && (!body || x->unread) ? dispatch(v, x, c) : MHD_YES;
     }
     if (*data_bytes) {
         receive(v, x, data, *data_bytes);
@@ -184,10 +309,11 @@ void receive_completed(void *arg, struct MHD_Connection *c, void **own, enum MHD
     request *x = *own;
     (void)why;
     if (!x) return;
-    visitor_waits(v, c, serve_now());
-    atomic_fetch_sub(&v->s->body_bytes, (int64_t)x->cap);
+    visitor_set(v, c, VISITOR_IDLE, serve_now() + (double)v->s->o->timeout_s);
+    account_set(&x->memory, 0);
     http_reply_release(&x->r);
-    free(x->path), free(x->body), free(x->q.content_type);
+    drop_body(x);
+    free(x->path), free(x->q.content_type);
     free(x);
     *own = NULL;
 }

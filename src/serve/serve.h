@@ -20,6 +20,7 @@ typedef struct serve_options {
     int64_t workers;         /* requests worked on at the same time */
     int64_t http_threads;    /* that receive requests and send answers; 0: one for every four cores, at most 8 */
     int64_t max_body_mb;     /* of one request */
+    int64_t memory_limit;    /* bytes of bodies, downloads and answers of all requests */
     int64_t max_pixels;      /* of one image */
     int64_t max_inputs;      /* of one request */
     int64_t max_connections; /* in all */

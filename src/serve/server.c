@@ -1,21 +1,29 @@
 /* Starting the server, waiting for a signal, draining. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <malloc.h>
 #include <netdb.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "serve/connection.h"
+#include "serve/text.h"
 #include "serve/thumb.h"
 
-static volatile sig_atomic_t stop_signal;
+static volatile sig_atomic_t stop_signals; /* how many have come: the first drains, the second ends at once */
 
-static void on_signal(int number) { stop_signal = number; }
+static void on_signal(int number)
+{
+    (void)number;
+    stop_signals = stop_signals + 1;
+}
 
 static cloob_status fail(serve *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static cloob_status fail(serve *s, const char *format, ...)
@@ -56,21 +64,23 @@ static cloob_status listen_on(serve *s, int *out, int *port)
     return CLOOB_OK;
 }
 
-static char *read_small_file(const char *path)
+static char *read_small_file(const char *path, size_t *bytes)
 {
     FILE *f = fopen(path, "rb");
     char *text = f ? calloc(1, 1 << 16) : NULL;
-    size_t n = text ? fread(text, 1, (1 << 16) - 1, f) : 0;
+    *bytes = text ? fread(text, 1, (1 << 16) - 1, f) : 0;
     if (f) fclose(f);
-    if (text) text[n] = 0;
     return text;
 }
 
 static cloob_status read_key(serve *s)
 {
+    size_t bytes;
     if (!s->o->api_key_file) return CLOOB_OK;
-    s->key = read_small_file(s->o->api_key_file);
+    s->key = read_small_file(s->o->api_key_file, &bytes);
     if (!s->key) return fail(s, "%s: %s", s->o->api_key_file, strerror(errno));
+    if (strlen(s->key) != bytes)
+        return fail(s, "%s: the key file contains a zero byte; write the key as text", s->o->api_key_file);
     s->key[strcspn(s->key, "\r\n")] = 0;
     if (strlen(s->key) < 8)
         return fail(s, "%s: the first line must hold a key of 8 characters or more", s->o->api_key_file);
@@ -79,8 +89,8 @@ static cloob_status read_key(serve *s)
 
 static cloob_status check_exposure(serve *s)
 {
-    bool loopback = is_loopback_name(s->o->host) || strcmp(s->o->host, "::1") == 0;
-    if (loopback || s->key || s->o->insecure) return CLOOB_OK;
+    host_port h;
+    if ((host_parse(s->o->host, &h) && host_is_loopback(&h)) || s->key || s->o->insecure) return CLOOB_OK;
     return fail(s, "%s is not loopback: give --api-key-file FILE, or --insecure to serve everybody", s->o->host);
 }
 
@@ -97,8 +107,9 @@ static cloob_status start_daemon(server *v, int fd)
 {
     serve *s = v->s;
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
-    char *cert = s->o->tls_cert ? read_small_file(s->o->tls_cert) : NULL;
-    char *key = s->o->tls_key ? read_small_file(s->o->tls_key) : NULL;
+    size_t bytes;
+    char *cert = s->o->tls_cert ? read_small_file(s->o->tls_cert, &bytes) : NULL;
+    char *key = s->o->tls_key ? read_small_file(s->o->tls_key, &bytes) : NULL;
     struct MHD_OptionItem tls[] = { { MHD_OPTION_HTTPS_MEM_CERT, 0, cert },
                                     { MHD_OPTION_HTTPS_MEM_KEY, 0, key },
                                     { MHD_OPTION_END, 0, NULL } };
@@ -150,17 +161,27 @@ static void end_workers(server *v)
     for (int64_t i = 0; i < v->workers; i++) pthread_join(v->worker[i], NULL);
 }
 
-/* What has arrived is answered, for at most the time a request may take; then connections end. */
-static void drain(server *v)
+/* Lets libmicrohttpd take the connections that the kernel has accepted: closing the socket would reset them. */
+static void accept_pending(int fd)
+{
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+    for (int i = 0; i < 100 && poll(&p, 1, 0) > 0; i++) usleep(10000);
+}
+
+/* Accepts no more connections, answers every request that has begun to arrive and sends the answers whole, within
+ * --timeout. Connections without a request have a moment for one that is on its way. A second signal ends it. */
+static void drain(server *v, int listening)
 {
     serve *s = v->s;
-    double until = serve_now() + (double)s->o->timeout_s;
+    double begin = serve_now();
+    const double moment_s = 0.2;
     atomic_store(&s->draining, true);
     atomic_store(&s->ready, false);
+    accept_pending(listening);
     int fd = MHD_quiesce_daemon(v->daemon);
-    while (serve_now() < until && (atomic_load(&s->requests_waiting) || atomic_load(&s->requests_running)))
+    while (visitors_end_idle(v, serve_now() > begin + moment_s) && stop_signals < 2 &&
+           serve_now() < begin + (double)s->o->timeout_s)
         usleep(10000);
-    usleep(100000); /* the last answers leave */
     end_workers(v);
     MHD_stop_daemon(v->daemon);
     if (fd >= 0) close(fd);
@@ -177,10 +198,7 @@ static void take_signals(void)
 
 static void wait_for_signal(server *v)
 {
-    while (!stop_signal) {
-        usleep(200000);
-        visitors_end_slow(v);
-    }
+    while (!stop_signals) visitors_watch(v);
 }
 
 static cloob_status run(server *v)
@@ -195,6 +213,8 @@ static cloob_status run(server *v)
     if (status == CLOOB_OK) status = serve_open_indexes(s);
     take_signals();
     if (status == CLOOB_OK) status = start_workers(v);
+    if (status == CLOOB_OK && (v->closing = epoll_create1(EPOLL_CLOEXEC)) < 0)
+        status = fail(s, "epoll: %s", strerror(errno));
     if (status == CLOOB_OK) status = start_daemon(v, fd);
     if (status != CLOOB_OK) {
         end_workers(v); /* they use what the caller frees */
@@ -208,15 +228,26 @@ static cloob_status run(server *v)
     printf("%s://%s%s%s:%d\n", s->o->tls_cert ? "https" : "http", six ? "[" : "", s->o->host, six ? "]" : "", port);
     if (fflush(stdout) == 0 && !ferror(stdout)) wait_for_signal(v); /* else nobody learns the port: main reports it */
     serve_log(s, "ending: answering what has arrived");
-    drain(v);
+    drain(v, fd);
     if (watching) pthread_join(watcher, NULL);
     return CLOOB_OK;
+}
+
+/* glibc's malloc keeps what threads have freed in an arena for each, and raises the size from which on blocks come from
+ * the system and go back to it. With 64 workers that holds gigabytes that nobody uses. */
+static void limit_arenas(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_ARENA_MAX, 2);
+    mallopt(M_MMAP_THRESHOLD, 256 << 10);
+    mallopt(M_TRIM_THRESHOLD, 1 << 20);
+#endif
 }
 
 cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
 {
     serve *s = calloc(1, sizeof *s);
-    server v = { .s = s };
+    server v = { .s = s, .closing = -1 };
     if (!s) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
     s->o = o, s->ctx = ctx, s->started_at = serve_now();
     pthread_mutex_init(&s->indexes_lock, NULL);
@@ -226,9 +257,12 @@ cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
     pthread_cond_init(&v.work, NULL);
     for (int i = 0; i < SERVE_ROUTES; i++) pthread_mutex_init(&s->stats[i].lock, NULL);
     s->openapi = route_openapi(&s->openapi_bytes);
-    s->thumbs = thumb_cache_create();
+    budget_init(&s->memory, o->memory_limit);
+    limit_arenas();
+    s->thumbs = thumb_cache_create(&s->memory);
     cloob_status status = s->openapi && s->thumbs ? run(&v) : cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
     free(v.worker);
+    if (v.closing >= 0) close(v.closing);
     if (atomic_load(&s->indexing)) return status; /* a thread still uses it; the process ends with us */
     serve_close_state(s);
     free(s);

@@ -78,7 +78,8 @@ struct serve {
     size_t openapi_bytes;
     route_stats stats[SERVE_ROUTES];
     atomic_bool ready, draining;
-    _Atomic int64_t open_connections, requests_waiting, requests_running, body_bytes, refused;
+    _Atomic int64_t open_connections, requests_waiting, requests_running, refused;
+    budget memory;       /* of all requests */
     atomic_int indexing; /* threads that index folders */
     double started_at;
     const char *start_error; /* why it could not start, where the context does not say */

@@ -1,6 +1,8 @@
-/* Base64, data URLs, multipart bodies, dates. */
+/* Hosts, base64, data URLs, multipart bodies, dates. */
 #include "serve/text.h"
 
+#include <arpa/inet.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,46 @@ char *text_stem(const char *path)
             break;
         }
     return strndup(name, length);
+}
+
+/* ---- hosts --------------------------------------------------------------------------------------- */
+
+static bool is_host_char(unsigned char c, bool six)
+{
+    return six ? isxdigit(c) || c == ':' || c == '.' : isalnum(c) || c == '-' || c == '.' || c == '_';
+}
+
+bool host_parse(const char *text, host_port *out)
+{
+    const char *colon = strchr(text, ':');
+    bool bracket = *text == '[', bare = !bracket && colon && strchr(colon + 1, ':');
+    struct in6_addr six;
+    size_t n = 0;
+    text += bracket;
+    for (; is_host_char((unsigned char)*text, bracket || bare); text++) {
+        if (n + 1 == HOST_NAME) return false;
+        out->name[n++] = (char)tolower((unsigned char)*text);
+    }
+    out->name[n] = 0;
+    out->port = -1;
+    if (bracket && *text++ != ']') return false;
+    if ((bracket || bare) && inet_pton(AF_INET6, out->name, &six) != 1) return false;
+    if (!n || !*text) return n > 0;
+    if (*text++ != ':' || !*text) return false;
+    for (out->port = 0; isdigit((unsigned char)*text); text++) {
+        out->port = 10 * out->port + (*text - '0');
+        if (out->port > 65535) return false;
+    }
+    return !*text;
+}
+
+bool host_is_loopback(const host_port *h)
+{
+    struct in_addr four;
+    struct in6_addr six;
+    if (inet_pton(AF_INET, h->name, &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
+    if (inet_pton(AF_INET6, h->name, &six) == 1) return IN6_IS_ADDR_LOOPBACK(&six);
+    return strcmp(h->name, "localhost") == 0;
 }
 
 /* ---- base64 -------------------------------------------------------------------------------------- */

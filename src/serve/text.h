@@ -1,4 +1,4 @@
-/* Small parsers of what clients send: base64, data URLs, multipart bodies, names of files. */
+/* Small parsers of what clients send: hosts, base64, data URLs, multipart bodies, names of files. */
 #ifndef SERVE_TEXT_H
 #define SERVE_TEXT_H
 
@@ -8,6 +8,20 @@
 
 /* The last part of a path without its ending, in a new string; NULL when memory is out. */
 char *text_stem(const char *path);
+
+/* A host and its port, as the Host header and the part of an Origin after "://" have them: NAME, NAME:PORT, [ADDRESS]
+ * or [ADDRESS]:PORT. */
+enum { HOST_NAME = 256 };
+
+typedef struct host_port {
+    char name[HOST_NAME]; /* lower case; an IPv6 address without its brackets */
+    int port;             /* -1: none is given */
+} host_port;
+
+/* Also reads a bare IPv6 address, as --host takes it. false: not a host, or more than a host and its port. */
+bool host_parse(const char *text, host_port *out);
+/* localhost, 127.0.0.0/8 or ::1, the whole name. */
+bool host_is_loopback(const host_port *h);
 
 /* Base64 and its URL-safe form, with or without padding; white space is skipped. The caller frees *out, which is
  * zero-terminated beyond *bytes. false: not base64, or memory is out. */

@@ -7,7 +7,7 @@
 
 #include "serve/files.h"
 
-enum { BUCKETS = 4096 };
+enum { BUCKETS = 4096, WAIT_S = 20 };
 #define BUDGET_BYTES ((size_t)64 << 20)
 
 typedef struct thumb thumb;
@@ -22,12 +22,13 @@ struct thumb_cache {
     pthread_mutex_t lock;
     thumb *bucket[BUCKETS], *oldest, *newest;
     size_t bytes;
+    budget *memory;
 };
 
-thumb_cache *thumb_cache_create(void)
+thumb_cache *thumb_cache_create(budget *memory)
 {
     thumb_cache *c = calloc(1, sizeof *c);
-    if (c) pthread_mutex_init(&c->lock, NULL);
+    if (c) pthread_mutex_init(&c->lock, NULL), c->memory = memory;
     return c;
 }
 
@@ -95,16 +96,32 @@ static void keep(thumb_cache *c, const char *key, const char *data, size_t bytes
     pthread_mutex_unlock(&c->lock);
 }
 
+/* What decoding may take: six bytes a pixel, as a progressive JPEG does. */
+static cloob_status reserve_pixels(cloob_ctx *ctx, account *a, const file_view *v, int64_t max_pixels)
+{
+    int64_t w, h;
+    cloob_status status = cloob_image_size(ctx, v->data, v->bytes, "the image", &w, &h);
+    if (status != CLOOB_OK) return status;
+    return account_wait(ctx, a, 6 * (w <= max_pixels / h ? w * h : 0), WAIT_S); /* a larger one is refused */
+}
+
 cloob_status thumb_get(cloob_ctx *ctx, thumb_cache *c, const char *key, int fd, int64_t file_bytes, int64_t size,
                        int64_t max_pixels, char **data, size_t *bytes)
 {
     file_view v;
     void *jpeg = NULL;
+    account a = { .of = c->memory };
     *data = find(c, key, bytes);
     if (*data) return CLOOB_OK;
-    if (!file_view_open(fd, file_bytes, &v)) return cloob_error_set(ctx, CLOOB_ERR_IO, "the file cannot be read");
-    cloob_status status = cloob_thumbnail(ctx, v.data, v.bytes, "the image", size, max_pixels, &jpeg, bytes);
-    file_view_close(&v);
+    cloob_status status = account_wait(ctx, &a, file_bytes, WAIT_S);
+    if (status != CLOOB_OK) return status;
+    if (file_view_open(fd, file_bytes, &v)) {
+        status = reserve_pixels(ctx, &a, &v, max_pixels);
+        if (status == CLOOB_OK)
+            status = cloob_thumbnail(ctx, v.data, v.bytes, "the image", size, max_pixels, &jpeg, bytes);
+        file_view_close(&v);
+    } else status = cloob_error_set(ctx, CLOOB_ERR_IO, "the file cannot be read");
+    account_set(&a, 0);
     if (status == CLOOB_OK) keep(c, key, jpeg, *bytes);
     *data = jpeg;
     return status;

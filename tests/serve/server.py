@@ -1,11 +1,15 @@
 """A tiny model, images, and a server on a free port, for tests that talk HTTP. Python's standard library alone."""
+import atexit
 import http.client
+import http.server
 import json
 import os
 import signal
 import struct
 import subprocess
 import tempfile
+import threading
+import zlib
 
 
 class World:
@@ -63,6 +67,7 @@ class Server:
     def __init__(self, world, *options, env=None):
         self.process = subprocess.Popen([world.cloob, "serve", "--checkpoint", world.model, "--port", "0", *options],
                                         cwd=world.dir, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        atexit.register(self.process.kill)  # a test that fails leaves no server behind
         line = self.process.stdout.readline().strip()
         if not line.startswith("http"):
             raise SystemExit("the server did not start: " + self.process.stderr.read())
@@ -91,6 +96,14 @@ class Server:
         assert status == code, f"{path}: {status} {data[:300]!r}"
         return json.loads(data)
 
+    def memory(self, which="VmHWM"):
+        """Resident MiB: the peak, or with VmRSS now. None where /proc has no such thing."""
+        try:
+            with open(f"/proc/{self.process.pid}/status") as f:
+                return next(int(line.split()[1]) / 1024 for line in f if line.startswith(which))
+        except (OSError, StopIteration):
+            return None
+
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         out, err = self.process.communicate(timeout=60)
@@ -109,3 +122,32 @@ def multipart(fields):
             head += f"\r\nContent-Type: {kind}"
         out += head.encode() + b"\r\n\r\n" + data + b"\r\n"
     return out + f"--{mark}--\r\n".encode(), f"multipart/form-data; boundary={mark}"
+
+
+def png(width, height):
+    """An RGB PNG, small as a file, whose decoding takes width x height x 3 bytes."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes([y & 255, 7, 99]) * width for y in range(height))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows, 1))
+            + chunk(b"IEND", b""))
+
+
+def serve_bytes(data):
+    """Another server on loopback that answers every GET with data. Returns it and a URL of it."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            try:
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+            except OSError:  # the client has gone
+                pass
+
+        def log_message(self, *words):
+            pass
+
+    files = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=files.serve_forever, daemon=True).start()
+    return files, f"http://localhost:{files.server_address[1]}/x"

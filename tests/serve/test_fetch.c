@@ -57,9 +57,10 @@ static void *serve_main(void *arg)
 static bool fetches(const char *const *host, int64_t hosts, const char *url, const char *words)
 {
     serve_options o = { .url_host = host, .url_hosts = hosts };
+    account memory = { 0 };
     unsigned char *data = NULL;
     size_t bytes = 0;
-    cloob_status status = fetch_url(ctx, &o, url, 1000, 10, &data, &bytes);
+    cloob_status status = fetch_url(ctx, &o, url, 1000, 10, &memory, &data, &bytes);
     bool ok = status == CLOOB_OK && bytes == 5 && memcmp(data, "image", 5) == 0;
     free(data);
     if (!ok && words && !strstr(cloob_error(ctx), words)) {

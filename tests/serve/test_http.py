@@ -84,9 +84,14 @@ def refusals(w, s):
     assert s.get("/nothing")[0] == 404
     status, headers, _ = s.ask("PUT", "/embed", "{}")
     assert status == 405 and headers["allow"] == "POST"
-    status, _, _ = s.get("/v1/models", {"Host": "evil.example"})
-    assert status == 403
+    for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "[::1].evil.example", "127.0.0.1:80.evil.example",
+                 "localhost:80x", "localhost:", "localhost:99999", "[::1", "user@localhost", "localhost/x", "localhost evil.example", "127.evil.example"):
+        assert s.get("/v1/models", {"Host": host})[0] == 403, host
+    for host in ("localhost", "LOCALHOST:8080", "127.0.0.1", "127.9.9.9:1", "[::1]", "[::1]:8080"):
+        assert s.get("/v1/models", {"Host": host})[0] == 200, host
     assert s.get("/v1/models", {"Origin": "http://evil.example"})[0] == 403
+    assert s.get("/v1/models", {"Origin": f"http://127.0.0.1:{s.port}.evil.example"})[0] == 403
+    assert s.get("/v1/models", {"Origin": f"http://127.0.0.1:{s.port}"})[0] == 200
 
 
 def other_protocols(w, s, want):
@@ -315,7 +320,9 @@ def bad_starts(w):
     held = socket.create_server(("127.0.0.1", 0))
     port = str(held.getsockname()[1])
     other = w.path("other.safetensors")
-    cases = [(["--port", port], "in use"), (["--port", "99999"], "65535"), (["--port", "web"], "65535"), (["--host", "0.0.0.0"], "--api-key-file"),
+    with open(w.path("zero.key"), "wb") as f:
+        f.write(b"12345678\0and more\n")
+    cases = [(["--api-key-file", "zero.key"], "zero byte"), (["--host", "127.0.0.1.evil.example"], "--api-key-file"), (["--port", port], "in use"), (["--port", "99999"], "65535"), (["--port", "web"], "65535"), (["--host", "0.0.0.0"], "--api-key-file"),
              (["--index", "missing.safetensors"], "missing.safetensors"), (["--api-key-file", "nowhere"], "nowhere"),
              (["--tls-cert", "key"], "--tls-key")]
     for options, words in cases:
