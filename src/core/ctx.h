@@ -24,6 +24,7 @@ struct cloob_ctx {
     cloob_progress_fn *progress;
     void *progress_user;
     cloob_kernels kernels;
+    bool copy_files;
     void *slot[CTX_SLOTS];
     void (*slot_destroy[CTX_SLOTS])(void *);
 };

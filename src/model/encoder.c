@@ -227,12 +227,14 @@ static int size_for(const encoder *e, int kind, int64_t n)
     return size;
 }
 
-/* A weight in the mapped file that lives on packed need not stay in memory as well. */
+/* A weight of the file that lives on packed need not stay in memory as well. */
 static void drop_packed(void *user, const void *weight, size_t bytes)
 {
     const encoder *e = user;
     tensor t = { .dtype = CLOOB_U8, .ndim = 1, .dim = { (int64_t)bytes }, .data = (void *)(uintptr_t)weight };
-    weights_drop_pages(&e->w, &t);
+    bool read_again = !any_part(e->p, false) || !any_part(e->p, true); /* by executors of few rows */
+    if (read_again) weights_drop_pages(&e->w, &t);
+    else weights_forget(&e->w, &t);
     /* of a converted weight, only what was packed is read from now on */
     if (e->o.int8 && e->owns_params)
         host_memory_drop(weight, bytes, e->p->master, (size_t)e->p->total * sizeof *e->p->master);

@@ -244,7 +244,9 @@ void handle_models(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *
     cloob_json_begin(&w, "data", '[');
     for (int64_t i = 0; i < s->models; i++) {
         cloob_model_facts f;
+        cloob_batcher_stats t;
         cloob_batcher_get_facts(s->model[i].batcher, &f);
+        cloob_batcher_get_stats(s->model[i].batcher, &t);
         cloob_json_begin(&w, NULL, '{');
         cloob_json_put_text(&w, "id", s->model[i].name);
         cloob_json_put_text(&w, "object", "model");
@@ -255,6 +257,8 @@ void handle_models(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *
         cloob_json_put_int(&w, "image_size", f.image_size);
         cloob_json_put_int(&w, "context", f.context);
         cloob_json_put_bool(&w, "text", f.has_tokenizer);
+        cloob_json_put_text(&w, "state", t.error[0] ? "failed" : "ready");
+        if (t.error[0]) cloob_json_put_text(&w, "error", t.error);
         cloob_json_end(&w);
     }
     cloob_json_end(&w);
@@ -317,6 +321,7 @@ void handle_info(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     cloob_json_put_text(&w, "model_dtype",
                         strcmp(f.precision, "bf16") == 0   ? "bfloat16"
                         : strcmp(f.precision, "int8") == 0 ? "int8"
+                        : strcmp(f.precision, "fp8") == 0  ? "float8"
                                                            : "float32");
     cloob_json_begin(&w, "model_type", '{');
     cloob_json_begin(&w, "embedding", '{');

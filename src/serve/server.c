@@ -198,7 +198,6 @@ static cloob_status run(server *v)
     if (status == CLOOB_OK) status = start_daemon(v, fd);
     if (status != CLOOB_OK) {
         end_workers(v); /* they use what the caller frees */
-        if (s->start_error) cloob_error_set(s->ctx, status, s->start_error);
         if (fd >= 0) close(fd);
         return status;
     }

@@ -24,6 +24,7 @@ typedef struct served_model {
     char *name, *path;
     cloob_batcher *batcher;
     watched seen;
+    int64_t failed_rounds; /* of the watching thread, without weights */
 } served_model;
 
 /* By name; NULL or "": the first. With a single model any name stands for it. NULL: no such model. */
@@ -44,8 +45,10 @@ typedef struct index_view { /* one opened file; stays while somebody uses it */
 typedef struct served_index {
     char *name, *path;   /* path of the index file */
     char *folder;        /* indexed at start; NULL: not */
+    char *root;          /* real path of the folder that its images are in; nothing outside it is opened */
     served_model *model; /* whose embeddings it holds */
     index_view *view;    /* NULL: not there yet; guarded by serve.indexes_lock */
+    char error[512];     /* of the last attempt to make or open it; "": none; same lock */
     watched seen;
 } served_index;
 
@@ -54,6 +57,10 @@ served_index *serve_index(serve *s, const char *name);
 /* The view of now, which stays until it is given back; NULL while there is none. */
 index_view *index_acquire(serve *s, served_index *x);
 void index_release(index_view *v);
+/* The same for a request: CLOOB_ERR_BUSY while the index is being made, CLOOB_ERR_IO when it could not be. */
+cloob_status index_need(serve *s, cloob_ctx *ctx, served_index *x, index_view **v);
+/* Why there is no index, or why it is not up to date; "": neither. */
+void index_error(serve *s, const served_index *x, char out[512]);
 
 /* ---- all of it ----------------------------------------------------------------------------------- */
 
@@ -81,7 +88,6 @@ struct serve {
     _Atomic int64_t open_connections, requests_waiting, requests_running, body_bytes, refused;
     atomic_int indexing; /* threads that index folders */
     double started_at;
-    const char *start_error; /* why it could not start, where the context does not say */
     struct thumb_cache *thumbs;
 };
 
