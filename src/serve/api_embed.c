@@ -20,6 +20,13 @@ served_model *model_of(serve *s, const http_request *q, http_reply *r, const cha
     return m;
 }
 
+static bool has_images(const inputs *i)
+{
+    for (int64_t k = 0; k < i->n; k++)
+        if (i->in[k].kind == CLOOB_BATCH_IMAGE_FILE) return true;
+    return false;
+}
+
 bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, served_model *m, const inputs *i,
                   cloob_output what, bool refuse_long, cloob_batch_rows *rows)
 {
@@ -27,11 +34,14 @@ bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
         http_error(r, q, 400, "the input is empty: give at least one text or image");
         return false;
     }
+    bool images = has_images(i);
+    if (images && !gate_enter(&s->images, r)) return false;
     double left = (double)s->o->timeout_s - (serve_now() - q->received_at);
     cloob_batch_options o = { .what = what,
                               .refuse_long = refuse_long,
                               .timeout_ms = (int64_t)(1e3 * (left > 0.1 ? left : 0.1)) };
     cloob_status status = cloob_batcher_encode(ctx, m->batcher, i->in, i->n, &o, rows);
+    if (images) gate_leave(&s->images);
     if (status != CLOOB_OK) http_fail(r, q, ctx, status);
     return status == CLOOB_OK;
 }

@@ -145,6 +145,7 @@ void handle_thumb(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
         http_error(r, q, 400, "size: 16 to 1024 pixels");
         return;
     }
+    if (!gate_enter(&s->thumbnails, r)) return;
     int fd = open_asked(s, ctx, q, r, &v, &bytes);
     if (fd >= 0 && fstat(fd, &st) == 0) {
         char *data = NULL;
@@ -159,6 +160,7 @@ void handle_thumb(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
         else if (status == CLOOB_ERR_MEMORY || status == CLOOB_ERR_STOPPED) http_fail(r, q, ctx, status);
         else http_error(r, q, 404, "the image cannot be shown: %s", cloob_error(ctx));
     }
+    gate_leave(&s->thumbnails);
     if (fd >= 0) close(fd);
     if (v) index_release(v);
 }

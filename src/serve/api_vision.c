@@ -181,8 +181,8 @@ void handle_classify(serve *s, cloob_ctx *ctx, const http_request *q, http_reply
     if (status == CLOOB_OK && !images.n) status = refuse(ctx, "images: one or more");
     served_model *m = status == CLOOB_OK ? model_of(s, q, r, cloob_json_text(cloob_json_get(root, "model"))) : NULL;
     if (status != CLOOB_OK) http_fail(r, q, ctx, status);
-    else if (m && embed_inputs(s, ctx, q, r, m, &prompts, CLOOB_UNIT, false, &words) &&
-             embed_inputs(s, ctx, q, r, m, &images, CLOOB_UNIT, false, &pixels)) {
+    else if (m && embed_inputs(s, ctx, q, r, m, &images, CLOOB_UNIT, false, &pixels) &&
+             embed_inputs(s, ctx, q, r, m, &prompts, CLOOB_UNIT, false, &words)) {
         cloob_model_facts f;
         cloob_batcher_get_facts(m->batcher, &f);
         if (words.width != pixels.width) http_error(r, q, 429, "the model was replaced meanwhile; try again");
@@ -272,8 +272,8 @@ void handle_similarity(serve *s, cloob_ctx *ctx, const http_request *q, http_rep
     if (status == CLOOB_OK && (!images.n || !texts.n)) status = refuse(ctx, "images and texts: one or more of each");
     served_model *m = status == CLOOB_OK ? model_of(s, q, r, cloob_json_text(cloob_json_get(root, "model"))) : NULL;
     if (status != CLOOB_OK) http_fail(r, q, ctx, status);
-    else if (m && embed_inputs(s, ctx, q, r, m, &texts, CLOOB_UNIT, false, &words) &&
-             embed_inputs(s, ctx, q, r, m, &images, CLOOB_UNIT, false, &pixels)) {
+    else if (m && embed_inputs(s, ctx, q, r, m, &images, CLOOB_UNIT, false, &pixels) &&
+             embed_inputs(s, ctx, q, r, m, &texts, CLOOB_UNIT, false, &words)) {
         if (words.width != pixels.width) http_error(r, q, 429, "the model was replaced meanwhile; try again");
         else put_similarity(s, ctx, q, r, cloob_json_get(root, "hopfield"), &pixels, &words);
     }

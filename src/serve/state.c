@@ -87,6 +87,10 @@ static void warn_without_tokenizer(serve *s, const served_model *m)
 
 cloob_status serve_open_models(serve *s)
 {
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int workers = (int)s->o->workers;
+    s->images.limit = workers > 1 ? workers - (workers + 3) / 4 : 1;
+    s->thumbnails.limit = cores >= 1 && cores < s->images.limit ? (int)cores : s->images.limit;
     s->model = calloc((size_t)s->o->checkpoints + 1, sizeof *s->model);
     if (!s->model) return CLOOB_ERR_MEMORY;
     for (; s->models < s->o->checkpoints; s->models++) {

@@ -62,6 +62,17 @@ cloob_status index_need(serve *s, cloob_ctx *ctx, served_index *x, index_view **
 /* Why there is no index, or why it is not up to date; "": neither. */
 void index_error(serve *s, const served_index *x, char out[512]);
 
+/* ---- gates: work that may not take all workers ---------------------------------------------------- */
+
+typedef struct gate {
+    atomic_int inside;
+    int limit;
+} gate;
+
+/* false: full; r is then marked as waiting, and the handler returns at once and is called again later. */
+bool gate_enter(gate *g, http_reply *r);
+void gate_leave(gate *g);
+
 /* ---- all of it ----------------------------------------------------------------------------------- */
 
 enum { SERVE_ROUTES = 64 };
@@ -89,6 +100,8 @@ struct serve {
     atomic_int indexing; /* threads that index folders */
     double started_at;
     struct thumb_cache *thumbs;
+    gate images;     /* requests whose images are decoded and embedded: some workers are always left for texts */
+    gate thumbnails; /* made at the same time, each with a whole image in memory */
 };
 
 void serve_log(serve *s, const char *format, ...) __attribute__((format(printf, 2, 3)));

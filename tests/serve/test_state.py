@@ -67,7 +67,7 @@ def a_weight(model):
 def refused(w, *options):
     """stderr of a server that must not start: one line."""
     p = subprocess.run([w.cloob, "serve", "--port", "0", *options], cwd=w.dir, capture_output=True, text=True, timeout=60)
-    assert p.returncode == 1 and p.stderr.strip().count("\n") == 0, (p.returncode, p.stderr)
+    assert p.returncode in (1, 2) and p.stderr.strip().count("\n") == 0, (p.returncode, p.stderr)
     return p.stderr
 
 
@@ -284,7 +284,7 @@ def unknown_keys(s):
 
 def texts_pass(w, s):
     """Many large images at once do not hold a text."""
-    image, done, count = png(4000, 4000), [], 150
+    image, done, count = png(3000, 3000), [], 120
 
     def one():
         done.append(s.post("/v1/embeddings", image, {"Content-Type": "image/png"})[0])
