@@ -7,6 +7,7 @@
 
 #include "infer/batcher.h"
 #include "core/limits.h"
+#include "core/pool.h"
 
 /* ---- the model ----------------------------------------------------------------------------------- */
 
@@ -265,9 +266,14 @@ static void idle(batcher *b, double since)
     else wait_until(b, since + limit);
 }
 
+static void nothing(void *arg, int64_t begin, int64_t end, int thread) { (void)arg, (void)begin, (void)end, (void)thread; }
+
 void *batcher_main(void *arg)
 {
     batcher *b = arg;
+    /* This thread's helpers start now: OpenMP ends the process when one cannot be started, and by the first batch other
+     * threads may have taken what a memory limit leaves. */
+    if (b->ctx->threads > 1) pool_for(b->ctx, b->ctx->threads, 1, nothing, NULL);
     batch_item **batch = malloc((size_t)b->o.max_batch * sizeof *batch);
     double used = clock_seconds();
     pthread_mutex_lock(&b->lock);

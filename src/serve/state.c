@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -97,6 +98,49 @@ cloob_status serve_open_models(serve *s)
         cloob_status status = open_model(s, s->o->checkpoint[s->models], &s->model[s->models]);
         if (status != CLOOB_OK) return status;
         warn_without_tokenizer(s, &s->model[s->models]);
+    }
+    return CLOOB_OK;
+}
+
+bool serve_memory_limited(void)
+{
+    struct rlimit r;
+    return getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur != RLIM_INFINITY;
+}
+
+/* Texts as tokens, which need no tokenizer, and images, a full batch of each. Twice: the second run packs weights. */
+static cloob_status embed_a_batch(serve *s, const served_model *m)
+{
+    cloob_model_facts f;
+    cloob_batch_rows rows;
+    cloob_batcher_get_facts(m->batcher, &f);
+    const int32_t token = 1;
+    int64_t n = s->o->max_batch;
+    size_t bytes = (size_t)(f.image_size * f.image_size * 3);
+    uint8_t *rgb = calloc(1, bytes);
+    cloob_batch_input *in = calloc((size_t)(2 * n), sizeof *in);
+    cloob_status status = rgb && in ? CLOOB_OK : cloob_error_set(s->ctx, CLOOB_ERR_MEMORY, "out of memory");
+    for (int64_t i = 0; i < 2 * n && status == CLOOB_OK; i++)
+        in[i] = i < n ? (cloob_batch_input){ .kind = CLOOB_BATCH_TOKENS, .ids = &token, .count = 1 }
+                      : (cloob_batch_input){ .kind = CLOOB_BATCH_IMAGE_RGB, .data = rgb, .bytes = bytes };
+    for (int k = 0; k < 2 && status == CLOOB_OK; k++) {
+        status = cloob_batcher_encode(s->ctx, m->batcher, in, 2 * n, NULL, &rows);
+        cloob_batch_rows_release(&rows);
+    }
+    free(rgb), free(in);
+    return status;
+}
+
+cloob_status serve_take_memory(serve *s)
+{
+    char text[700];
+    if (!serve_memory_limited()) return CLOOB_OK;
+    for (int64_t i = 0; i < s->models; i++) {
+        cloob_status status = embed_a_batch(s, &s->model[i]);
+        if (status == CLOOB_OK) continue;
+        snprintf(text, sizeof text, "%s: %s; raise the memory limit (ulimit -v), or give fewer --workers or a smaller "
+                 "--max-batch", s->model[i].path, cloob_error(s->ctx));
+        return cloob_error_set(s->ctx, status, text);
     }
     return CLOOB_OK;
 }

@@ -109,6 +109,10 @@ double serve_now(void);
 
 cloob_status serve_open_models(serve *s);
 cloob_status serve_open_indexes(serve *s);
+/* Under a memory limit (ulimit -v) every model embeds a batch before the first request: what it takes is then taken, or
+ * the start fails with one line. */
+cloob_status serve_take_memory(serve *s);
+bool serve_memory_limited(void);
 void serve_close_state(serve *s);
 /* Looks for replaced files now and then until draining; a thread's main. */
 void *serve_watch(void *s);

@@ -1,7 +1,10 @@
 """Files of a running server: hostile indexes, rewritten images and models, models and indexes that fail, unknown keys,
 decoding that must not hold texts. usage: test_state.py CLOOB"""
+import atexit
+import http.client
 import json
 import os
+import resource
 import shutil
 import struct
 import subprocess
@@ -301,12 +304,36 @@ def texts_pass(w, s):
     assert done == [200] * count, done
 
 
+def memory_limits(w):
+    """Under ulimit -v the server says in one line that it cannot start, or answers; it does not end on a request."""
+    limited = lambda kb: lambda: resource.setrlimit(resource.RLIMIT_AS, (kb << 10, kb << 10))
+    if subprocess.run([w.cloob, "version"], preexec_fn=limited(1 << 20), capture_output=True).returncode != 0:
+        return  # a sanitizer reserves more than that
+    for kb in (280000, 350000, 365000, 400000, 1000000):
+        p = subprocess.Popen([w.cloob, "serve", "--checkpoint", w.model, "--port", "0", "--device", "cpu", "--quiet"], text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=limited(kb))
+        atexit.register(p.kill)
+        line = p.stdout.readline().strip()
+        for i in range(4 if line else 0):
+            c = http.client.HTTPConnection("127.0.0.1", int(line.rsplit(":", 1)[1]), timeout=60)
+            body = w.image() if i % 2 else json.dumps({"input": ["a red circle"] * (1 + 100 * i)})
+            c.request("POST", "/v1/embeddings", body, {"Content-Type": "image/jpeg"} if i % 2 else {})
+            assert c.getresponse().status in (200, 503), kb
+            c.close()
+        p.terminate()
+        err = p.communicate(timeout=90)[1].strip()
+        if line:
+            assert p.returncode == 0, (kb, err)
+        else:
+            assert p.returncode in (1, 2, 127) and err.count("\n") == 0 and ("memory" in err or p.returncode == 127), (kb, err)
+
+
 def main():
     w = World(sys.argv[1])
     w.run("search", "index", "w/images", "--checkpoint", w.model, "--out", "photos.safetensors")
     os.makedirs(w.path("elsewhere"))
     parts = {"hostile_index": hostile_index, "rewritten_images": rewritten_images, "rewritten_model": rewritten_model,
-             "damaged_model": damaged_model, "failed_index": failed_index, "other_model": other_model, "precisions": precisions}
+             "damaged_model": damaged_model, "failed_index": failed_index, "other_model": other_model, "precisions": precisions, "memory_limits": memory_limits}
     only = sys.argv[2:]
     for name, part in parts.items():
         if not only or name in only:
