@@ -50,19 +50,19 @@ bool path_is_below(const char *path, const char *folder)
     return strncmp(path, folder, n) == 0 && (path[n] == '/' || path[n] == 0 || n == 1);
 }
 
-/* What the first bytes say it is; NULL: no image. */
+/* What the first bytes say it is, of the formats that io/image reads; NULL: no image. */
 static const char *image_type(int fd)
 {
-    unsigned char b[12] = { 0 };
+    unsigned char b[18] = { 0 };
     if (pread(fd, b, sizeof b, 0) < (ssize_t)sizeof b) return NULL;
-    if (b[0] == 0xFF && b[1] == 0xD8) return "image/jpeg";
-    if (memcmp(b, "\x89PNG", 4) == 0) return "image/png";
+    if (memcmp(b, "\xFF\xD8\xFF", 3) == 0) return "image/jpeg";
+    if (memcmp(b, "\x89PNG\r\n\x1a\n", 8) == 0) return "image/png";
     if (memcmp(b, "RIFF", 4) == 0 && memcmp(b + 8, "WEBP", 4) == 0) return "image/webp";
-    if (memcmp(b, "GIF8", 4) == 0) return "image/gif";
+    if (memcmp(b, "GIF87a", 6) == 0 || memcmp(b, "GIF89a", 6) == 0) return "image/gif";
     if (memcmp(b, "II*\0", 4) == 0 || memcmp(b, "MM\0*", 4) == 0) return "image/tiff";
-    if (memcmp(b, "BM", 2) == 0) return "image/bmp";
-    if (memcmp(b + 4, "ftypavif", 8) == 0) return "image/avif";
-    if (memcmp(b + 4, "ftyphe", 6) == 0 || memcmp(b + 4, "ftypmif1", 8) == 0) return "image/heic";
+    if (memcmp(b, "BM", 2) == 0 && memcmp(b + 15, "\0\0\0", 3) == 0) return "image/bmp"; /* a header below 256 bytes */
+    if (memcmp(b + 4, "ftypavi", 7) == 0) return "image/avif";
+    if (memcmp(b + 4, "ftyphe", 6) == 0 || memcmp(b + 4, "ftypm", 5) == 0) return "image/heic"; /* mif1, msf1 */
     return NULL;
 }
 
