@@ -80,6 +80,13 @@ static void read_facts(model *m, const weights *w, const interchange_report *rep
     }
 }
 
+/* A checkpoint is three times its weights; where it was copied into memory, the rest is given back. */
+static void forget_training_state(const weights *w)
+{
+    for (int64_t i = 0; i < w->count; i++)
+        if (strncmp(w->entry[i].name, "train.", 6) == 0) weights_forget(w, &w->entry[i].t);
+}
+
 static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const model_open_options *o)
 {
     model_config config;
@@ -95,6 +102,7 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const model
     if (status == CLOOB_OK) {
         m->path = keep(&m->a, path);
         read_facts(m, &w, &report);
+        forget_training_state(&w);
         if (!m->path || !m->method || !m->run || !m->names || !m->container)
             status = ctx_no_memory(ctx, strlen(path), "the model's names");
         if (status == CLOOB_OK) status = open_tokenizer(ctx, m, &w, o->vocab);
