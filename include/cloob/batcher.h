@@ -12,8 +12,8 @@
  *
  * One thread owns the model. Texts are tokenized and images decoded by the threads that submit them. The queue is
  * bounded: what does not fit is refused with CLOOB_ERR_BUSY. The weights are copied into memory, so their file may be
- * rewritten; where unloaded weights cannot be loaded again, inputs are refused with CLOOB_ERR_IO. Unless model.invariant is false a row has the same bytes
- * alone and in any batch. */
+ * rewritten; where unloaded weights cannot be loaded again, inputs are refused with CLOOB_ERR_IO. Unless
+ * model.invariant is false a row has the same bytes alone and in any batch. */
 #ifndef CLOOB_BATCHER_H
 #define CLOOB_BATCHER_H
 

@@ -126,8 +126,8 @@ static cloob_status copy_file(cloob_ctx *ctx, const char *path, int fd, size_t s
     *out = (file_map){ p, size, true };
     if (have == size) return CLOOB_OK;
     file_map_close(out);
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: ended after %zu of %zu bytes; it is being rewritten, or the disk fails", path,
-                    have, size);
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: ended after %zu of %zu bytes; it is being rewritten, or the disk fails",
+                    path, have, size);
 }
 
 static cloob_status open_regular(cloob_ctx *ctx, const char *path, int *fd, size_t *size)

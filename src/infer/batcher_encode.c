@@ -266,7 +266,10 @@ static void idle(batcher *b, double since)
     else wait_until(b, since + limit);
 }
 
-static void nothing(void *arg, int64_t begin, int64_t end, int thread) { (void)arg, (void)begin, (void)end, (void)thread; }
+static void nothing(void *arg, int64_t begin, int64_t end, int thread)
+{
+    (void)arg, (void)begin, (void)end, (void)thread;
+}
 
 void *batcher_main(void *arg)
 {

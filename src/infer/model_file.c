@@ -25,11 +25,9 @@ cloob_status model_open_options_from(cloob_ctx *ctx, const cloob_model_options *
     o->device = from->device, o->vocab = from->vocab, o->config = from->config;
     o->max_pixels = from->max_pixels;
     o->photos = from->photos;
-    o->encode = (encoder_options){ .compute = p.compute,
-                                   .int8 = p.int8,
-                                   .fp8 = p.fp8_rows,
-                                   .invariant = from->invariant,
-                                   .batch = from->batch };
+    o->encode = (encoder_options){
+        .compute = p.compute, .int8 = p.int8, .fp8 = p.fp8_rows, .invariant = from->invariant, .batch = from->batch
+    };
     return CLOOB_OK;
 }
 

@@ -34,7 +34,8 @@ int64_t entry_find(const cloob_search *s, const char *path)
  * meanwhile is refused by openat2; kernels before 5.6 do not have it. */
 static int open_beneath(const char *folder, const char *path)
 {
-    struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK, .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS };
+    struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK,
+                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS };
     size_t n = strlen(folder);
     int root = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC), fd = -1;
     if (root < 0) return -1;
@@ -86,7 +87,7 @@ bool file_view_open(int fd, int64_t bytes, file_view *out)
     enum { LARGEST = 1 << 28 }; /* bytes of an image file that is decoded */
     size_t have = 0;
     *out = (file_view){ bytes > 0 && bytes <= LARGEST ? malloc((size_t)bytes) : NULL, 0 };
-    for (ssize_t n = 1; out->data && n > 0 && have < (size_t)bytes; have += n > 0 ? (size_t)n : 0)
+    for (ssize_t n = 1; out->data && n > 0 && have<(size_t)bytes; have += n> 0 ? (size_t)n : 0)
         n = pread(fd, (char *)out->data + have, (size_t)bytes - have, (off_t)have);
     out->bytes = have;
     if (!have) file_view_close(out);

@@ -309,8 +309,7 @@ static void put_found(cloob_ctx *ctx, http_reply *r, const asked *a, const serve
     cloob_json_put_text(&w, "index", x->name);
     cloob_json_put_int(&w, "total", n);
     cloob_json_begin(&w, "results", '[');
-    for (int64_t i = a->offset; i < n && i < a->offset + a->limit; i++)
-        put_hit(ctx, &w, x, s, &list[i], a->terms > 0);
+    for (int64_t i = a->offset; i < n && i < a->offset + a->limit; i++) put_hit(ctx, &w, x, s, &list[i], a->terms > 0);
     cloob_json_end(&w);
     cloob_json_put_number(&w, "took_ms", round(1e5 * (serve_now() - began)) / 100);
     cloob_json_end(&w);

@@ -6,14 +6,14 @@
 #define OBJECT(required, properties) "{\"type\":\"object\",\"required\":[" required "],\"properties\":{" properties "}}"
 #define STRICT(required, properties)                                                                                   \
     "{\"type\":\"object\",\"additionalProperties\":false,\"required\":[" required "],\"properties\":{" properties "}}"
-#define LIST(item)                   "{\"type\":\"array\",\"items\":" item "}"
-#define TEXT                         "{\"type\":\"string\"}"
-#define INT                          "{\"type\":\"integer\"}"
-#define NUM                          "{\"type\":\"number\"}"
-#define BOOL                         "{\"type\":[\"boolean\",\"null\"]}"
-#define MAYBE_TEXT                   "{\"type\":[\"string\",\"null\"]}"
-#define MAYBE_NUM                    "{\"type\":[\"number\",\"null\"]}"
-#define COUNT                        "{\"type\":[\"integer\",\"null\"],\"minimum\":1}"
+#define LIST(item) "{\"type\":\"array\",\"items\":" item "}"
+#define TEXT       "{\"type\":\"string\"}"
+#define INT        "{\"type\":\"integer\"}"
+#define NUM        "{\"type\":\"number\"}"
+#define BOOL       "{\"type\":[\"boolean\",\"null\"]}"
+#define MAYBE_TEXT "{\"type\":[\"string\",\"null\"]}"
+#define MAYBE_NUM  "{\"type\":[\"number\",\"null\"]}"
+#define COUNT      "{\"type\":[\"integer\",\"null\"],\"minimum\":1}"
 
 /* clang-format off */
 const route_schema route_schemas[] = {

@@ -125,7 +125,8 @@ static cloob_status start_daemon(server *v, int fd)
         status = secure ? fail(s, "the server did not start: are %s and %s a certificate and its key?", s->o->tls_cert,
                                s->o->tls_key)
                         : fail(s, "the server did not start: %s%s", strerror(errno),
-                               serve_memory_limited() ? "; raise the memory limit (ulimit -v), or give fewer --workers" : "");
+                               serve_memory_limited() ? "; raise the memory limit (ulimit -v), or give fewer --workers"
+                                                      : "");
     free(cert), free(key);
     return status;
 }

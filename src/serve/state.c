@@ -138,8 +138,10 @@ cloob_status serve_take_memory(serve *s)
     for (int64_t i = 0; i < s->models; i++) {
         cloob_status status = embed_a_batch(s, &s->model[i]);
         if (status == CLOOB_OK) continue;
-        snprintf(text, sizeof text, "%s: %s; raise the memory limit (ulimit -v), or give fewer --workers or a smaller "
-                 "--max-batch", s->model[i].path, cloob_error(s->ctx));
+        snprintf(text, sizeof text,
+                 "%s: %s; raise the memory limit (ulimit -v), or give fewer --workers or a smaller "
+                 "--max-batch",
+                 s->model[i].path, cloob_error(s->ctx));
         return cloob_error_set(s->ctx, status, text);
     }
     return CLOOB_OK;
@@ -273,7 +275,8 @@ cloob_status index_need(serve *s, cloob_ctx *ctx, served_index *x, index_view **
 static char *root_of_file(const char *path, const cloob_search *search)
 {
     const char *slash = strrchr(path, '/');
-    char *own = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("."), *base = own ? realpath(own, NULL) : NULL;
+    char *own = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("."),
+         *base = own ? realpath(own, NULL) : NULL;
     char *named = base ? realpath(cloob_search_root(search), NULL) : NULL;
     free(own);
     if (!named || !path_is_below(named, base)) {
