@@ -73,7 +73,9 @@ static cloob_status take_weights(cloob_ctx *ctx, encoder *e)
 {
     if (e->p->compute == CLOOB_F32 || e->p->dev->backend != BACKEND_CUDA) return CLOOB_OK;
     e->bound[0] = e->bound[1] = true;
-    return params_load(ctx, e->p, &e->w);
+    cloob_status status = params_load(ctx, e->p, &e->w);
+    weights_release(&e->w); /* nothing reads it from now on */
+    return status;
 }
 
 cloob_status encoder_create(cloob_ctx *ctx, weights *w, device *dev, const encoder_options *o, encoder **out)
