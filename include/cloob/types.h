@@ -98,8 +98,8 @@ typedef struct cloob_ctx_options {
     cloob_progress_fn *progress; /* NULL: none */
     void *progress_user;
     cloob_kernels kernels; /* 0: timing chooses, for the GPU that there is */
-    bool copy_files;       /* read weights and indexes into memory instead of mapping them, for long-running programs: a
-                            * mapped file that is rewritten in place changes results, and ends the program when it gets shorter */
+    bool copy_files;       /* read weights and indexes into memory: a mapped file that is rewritten in place changes
+                            * results, and one that is shortened ends the program */
 } cloob_ctx_options;
 
 /* Fills the defaults: all cores, silent, level INFO, and the GPU generation that the environment variable
