@@ -74,7 +74,8 @@ class Kernels(c.Structure):
 
 class CtxOptions(c.Structure):
     _fields_ = [("threads", c.c_int), ("log", LogFn), ("log_user", c.c_void_p), ("log_level", c.c_int),
-                ("progress", c.c_void_p), ("progress_user", c.c_void_p), ("kernels", Kernels)]
+                ("progress", c.c_void_p), ("progress_user", c.c_void_p), ("kernels", Kernels),
+                ("copy_files", c.c_bool)]
 
 
 class ModelOptions(c.Structure):
