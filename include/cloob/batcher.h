@@ -11,8 +11,9 @@
  *     cloob_batcher_destroy(b);
  *
  * One thread owns the model. Texts are tokenized and images decoded by the threads that submit them. The queue is
- * bounded: what does not fit is refused with CLOOB_ERR_BUSY. Unless model.invariant is false a row has the same bytes
- * alone and in any batch. */
+ * bounded: what does not fit is refused with CLOOB_ERR_BUSY. The weights are copied into memory, so their file may be
+ * rewritten; where unloaded weights cannot be loaded again, inputs are refused with CLOOB_ERR_IO. Unless
+ * model.invariant is false a row has the same bytes alone and in any batch. */
 #ifndef CLOOB_BATCHER_H
 #define CLOOB_BATCHER_H
 
@@ -123,6 +124,7 @@ typedef struct cloob_batcher_stats {
     cloob_latency prepare[2], wait[2], encode[2]; /* by side: per input, per input, per batch */
     int64_t loads;                                /* how often weights were loaded */
     bool loaded;
+    char error[512]; /* why there are no weights and inputs are refused, until a reload succeeds; "": all is well */
 } cloob_batcher_stats;
 
 CLOOB_API void cloob_batcher_get_stats(cloob_batcher *b, cloob_batcher_stats *out);

@@ -75,7 +75,7 @@ class Kernels(c.Structure):
 class CtxOptions(c.Structure):
     _fields_ = [("threads", c.c_int), ("log", LogFn), ("log_user", c.c_void_p), ("log_level", c.c_int),
                 ("progress", c.c_void_p), ("progress_user", c.c_void_p), ("kernels", Kernels),
-                ("should_stop", c.c_void_p), ("stop_user", c.c_void_p)]
+                ("should_stop", c.c_void_p), ("stop_user", c.c_void_p), ("copy_files", c.c_bool)]
 
 
 class ModelOptions(c.Structure):

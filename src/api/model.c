@@ -7,7 +7,6 @@
 #include "infer/model_file.h"
 #include "core/needs.h"
 #include "core/option_row.h"
-#include "tensor/precision.h"
 
 static const cloob_option model_table[] = {
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_model_options, , __VA_ARGS__)
@@ -43,15 +42,7 @@ cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_mode
     cloob_model_options_init(&defaults);
     if (!o) o = &defaults;
     *out = NULL;
-    model_open_options_init(&inner);
-    inner.device = o->device, inner.vocab = o->vocab, inner.config = o->config;
-    inner.max_pixels = o->max_pixels;
-    inner.photos = o->photos;
-    inner.encode.invariant = o->invariant;
-    inner.encode.batch = o->batch;
-    precision p;
-    CLOOB_TRY(precision_find(ctx, o->precision, false, &p));
-    inner.encode.compute = p.compute, inner.encode.int8 = p.int8, inner.encode.fp8 = p.fp8_rows;
+    CLOOB_TRY(model_open_options_from(ctx, o, &inner));
     return model_open(ctx, path, &inner, out);
 }
 

@@ -10,12 +10,13 @@ static struct {
     serve_options s;
     opt_list checkpoint, index, url_host;
     const char *idle_unload, *memory_limit;
-    cloob_model_options model;
 } o;
 
 static const opt_row rows[] = {
     { "checkpoint", OPT_LIST, &o.checkpoint, NULL, "M", "weights, or NAME=FILE; repeatable", OPT_REQUIRED },
     { "index", OPT_LIST, &o.index, NULL, "INDEX", "index or folder of images, or NAME=either; repeatable", 0 },
+    { "root", OPT_STRING, &o.s.root, NULL, "DIR",
+      "folder of the images of an index file; default: the folder the file is in", 0 },
     { "logs", OPT_STRING, &o.s.logs, NULL, "DIR", "folder of training runs to show", 0 },
     { "host", OPT_STRING, &o.s.host, "127.0.0.1", "ADDRESS", "address to listen on", 0 },
     { "port", OPT_INT, &o.s.port, "8080", "N", "port to listen on; 0: any free one", OPT_PORT },
@@ -50,7 +51,7 @@ static const opt_row rows[] = {
     OPT_END
 };
 static const opt_set sets[] = {
-    { .table = cloob_model_option_table, .into = &o.model, .only = "vocab config invariant" }, OPT_SETS_END
+    { .table = cloob_model_option_table, .into = &o.s.model, .only = "vocab config invariant" }, OPT_SETS_END
 };
 
 /* "300s", "5m", "1h", or seconds. */
@@ -91,11 +92,12 @@ static int check(const command *self)
 
 static int run(const command *self, cloob_ctx *ctx)
 {
-    o.s.vocab = o.model.vocab, o.s.config = o.model.config, o.s.no_invariant = !o.model.invariant;
     o.s.checkpoint = o.checkpoint.item, o.s.checkpoints = o.checkpoint.count;
     o.s.index = o.index.item, o.s.indexes = o.index.count;
     o.s.url_host = o.url_host.item, o.s.url_hosts = o.url_host.count;
-    o.s.device = common.device, o.s.precision = common.precision;
+    o.s.model.device = common.device, o.s.model.precision = common.precision;
+    o.s.model.max_pixels = o.s.max_pixels;
+    o.s.model.photos = true; /* upright, as cloob search and cloob classify see them */
     o.s.quiet = common.quiet;
     return cli_exit(self, ctx, serve_run(ctx, &o.s));
 }

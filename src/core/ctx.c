@@ -47,6 +47,7 @@ cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o)
     ctx->progress_user = o->progress_user;
     ctx->kernels = o->kernels;
     ctx->should_stop = o->should_stop, ctx->stop_user = o->stop_user;
+    ctx->copy_files = o->copy_files;
     return ctx;
 }
 
@@ -66,7 +67,8 @@ cloob_ctx *ctx_worker(const cloob_ctx *parent)
                             .log_level = parent->log_level,
                             .progress = parent->progress,
                             .progress_user = parent->progress_user,
-                            .kernels = parent->kernels };
+                            .kernels = parent->kernels,
+                            .copy_files = parent->copy_files };
     return cloob_ctx_create(&o);
 }
 

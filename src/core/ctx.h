@@ -26,6 +26,7 @@ struct cloob_ctx {
     cloob_kernels kernels;
     bool (*should_stop)(void *user);
     void *stop_user;
+    bool copy_files;
     void *slot[CTX_SLOTS];
     void (*slot_destroy[CTX_SLOTS])(void *);
 };

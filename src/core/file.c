@@ -112,21 +112,63 @@ void file_bytes_release(file_bytes *b)
     *b = (file_bytes){ 0 };
 }
 
-cloob_status file_map_open(cloob_ctx *ctx, const char *path, file_map *out)
+/* The first `size` bytes of fd in memory that file_map_close frees; a file that ends before that is refused. */
+static cloob_status copy_file(cloob_ctx *ctx, const char *path, int fd, size_t size, file_map *out)
+{
+    unsigned char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return ctx_no_memory(ctx, size, path);
+    madvise(p, size, MADV_HUGEPAGE);
+    size_t have = 0;
+    for (ssize_t n = 1; have < size && n != 0; have += n > 0 ? (size_t)n : 0) {
+        n = pread(fd, p + have, size - have, (off_t)have);
+        if (n < 0 && errno != EINTR) break;
+    }
+    *out = (file_map){ p, size, true };
+    if (have == size) return CLOOB_OK;
+    file_map_close(out);
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: ended after %zu of %zu bytes; it is being rewritten, or the disk fails",
+                    path, have, size);
+}
+
+static cloob_status open_regular(cloob_ctx *ctx, const char *path, int *fd, size_t *size)
 {
     struct stat st;
     cloob_status status = CLOOB_OK;
-    *out = (file_map){ 0 };
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a pipe must not make it wait */
-    if (fd < 0) return fail(ctx, path, "cannot open");
-    if (fstat(fd, &st) != 0) status = fail(ctx, path, "cannot stat");
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a pipe must not make it wait */
+    if (*fd < 0) return fail(ctx, path, "cannot open");
+    if (fstat(*fd, &st) != 0) status = fail(ctx, path, "cannot stat");
     else if (!S_ISREG(st.st_mode)) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a regular file", path);
-    else if (st.st_size > 0) {
-        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p == MAP_FAILED && errno == ENOMEM) status = ctx_no_memory(ctx, (size_t)st.st_size, path);
+    else *size = (size_t)st.st_size;
+    if (status != CLOOB_OK) close(*fd);
+    return status;
+}
+
+cloob_status file_map_open(cloob_ctx *ctx, const char *path, file_map *out)
+{
+    int fd;
+    size_t size = 0;
+    *out = (file_map){ 0 };
+    CLOOB_TRY(open_regular(ctx, path, &fd, &size));
+    cloob_status status = CLOOB_OK;
+    if (size > 0 && ctx->copy_files) status = copy_file(ctx, path, fd, size, out);
+    else if (size > 0) {
+        void *p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED && errno == ENOMEM) status = ctx_no_memory(ctx, size, path);
         else if (p == MAP_FAILED) status = fail(ctx, path, "cannot map");
-        else *out = (file_map){ p, (size_t)st.st_size };
+        else *out = (file_map){ p, size, false };
     }
+    close(fd);
+    return status;
+}
+
+cloob_status file_read_beginning(cloob_ctx *ctx, const char *path, void *data, size_t bytes, size_t *have)
+{
+    int fd;
+    size_t size = 0;
+    CLOOB_TRY(open_regular(ctx, path, &fd, &size));
+    ssize_t n = pread(fd, data, bytes, 0);
+    cloob_status status = n < 0 ? fail(ctx, path, "cannot read") : CLOOB_OK;
+    *have = n < 0 ? 0 : (size_t)n;
     close(fd);
     return status;
 }
@@ -141,6 +183,7 @@ bool file_map_drop(const file_map *m, const void *data, size_t bytes)
 {
     const unsigned char *from = data;
     if (!m->data || from < m->data || from >= m->data + m->size) return false;
+    if (m->copied) return true;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (uintptr_t)from + bytes;
     uintptr_t first = ((uintptr_t)from + page - 1) / page * page, last = end / page * page;
     if (last > first) madvise((void *)first, (size_t)(last - first), MADV_DONTNEED);

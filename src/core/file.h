@@ -28,16 +28,21 @@ cloob_status file_open(cloob_ctx *ctx, const char *path, FILE **out);
 cloob_status file_read(cloob_ctx *ctx, const char *path, size_t limit, file_bytes *out);
 void file_bytes_release(file_bytes *b);
 
-/* A read-only mapping of a whole regular file; an empty file maps to size 0. */
+/* The first *have bytes, at most `bytes`, of a regular file. */
+cloob_status file_read_beginning(cloob_ctx *ctx, const char *path, void *data, size_t bytes, size_t *have);
+
+/* A read-only mapping of a whole regular file; an empty file maps to size 0. Where the context has copy_files, a copy
+ * in memory. */
 typedef struct file_map {
     const unsigned char *data;
     size_t size;
+    bool copied;
 } file_map;
 
 cloob_status file_map_open(cloob_ctx *ctx, const char *path, file_map *out);
 void file_map_close(file_map *m);
 /* Lets the system take back the whole pages of [data, data + bytes), when they lie in this mapping; false: they do not.
- * What is read there later comes from the file again. */
+ * What is read there later comes from the file again. Does nothing to a copy. */
 bool file_map_drop(const file_map *m, const void *data, size_t bytes);
 
 /* After begin, write to w.stream; then commit, or abort, which removes the half-written file. Both leave w empty. */

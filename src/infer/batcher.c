@@ -79,7 +79,8 @@ static cloob_status fill(cloob_ctx *ctx, batcher *b, const char *path, const clo
                             .log = ctx->log,
                             .log_user = ctx->log_user,
                             .log_level = ctx->log_level,
-                            .kernels = ctx->kernels };
+                            .kernels = ctx->kernels,
+                            .copy_files = true };
     const cloob_model_options *m = &o->model;
     b->o = *o;
     if (b->o.decoders < 1) b->o.decoders = ctx->threads;
@@ -89,6 +90,9 @@ static cloob_status fill(cloob_ctx *ctx, batcher *b, const char *path, const clo
               copy_text(&b->precision, m->precision) && copy_text(&b->vocab, m->vocab) &&
               copy_text(&b->config, m->config);
     if (!ok) return ctx_no_memory(ctx, sizeof *b, "a batching encoder");
+    b->o.model.device = b->device, b->o.model.precision = b->precision;
+    b->o.model.vocab = b->vocab, b->o.model.config = b->config;
+    b->o.model.batch = o->max_batch, b->o.model.max_pixels = o->max_pixels;
     for (; b->scratch_count < b->o.decoders; b->scratch_count++)
         CLOOB_TRY(view_scratch_create(ctx, &b->scratch[b->scratch_count]));
     return CLOOB_OK;
@@ -282,7 +286,7 @@ static cloob_status enqueue(cloob_ctx *ctx, batcher *b, batch_item *const *item,
     double now = clock_seconds();
     pthread_mutex_lock(&b->lock);
     if (b->stop) status = ctx_fail(ctx, CLOOB_ERR_STOPPED, "the encoder is ending");
-    else if (b->damaged[0]) status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s", b->damaged);
+    else if (b->stats.error[0]) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s", b->stats.error);
     else if (b->stats.queued + n > b->o.max_queue) {
         b->stats.refused += n;
         status = ctx_fail(ctx, CLOOB_ERR_BUSY, "%lld inputs are waiting already; try again later",

@@ -38,7 +38,7 @@ struct batch_item {
 
 typedef struct cloob_batcher batcher;
 struct cloob_batcher {
-    cloob_batcher_options o;
+    cloob_batcher_options o; /* o.model points to these strings */
     char *path, *device, *precision, *vocab, *config;
 
     pthread_rwlock_t face;
@@ -62,13 +62,11 @@ struct cloob_batcher {
     view_scratch **scratch; /* those that are free */
     int scratch_count;
 
-    pthread_t thread, verifier;
-    bool verifying;    /* verifier is a thread to join */
-    char damaged[512]; /* what the checksum found; "": nothing */
-    cloob_ctx *ctx;    /* the encoder's */
-    model *m;          /* NULL while unloaded */
-    void *stage;       /* inputs of a batch, side by side */
-    float *rows;       /* results of a batch */
+    pthread_t thread;
+    cloob_ctx *ctx; /* the encoder's */
+    model *m;       /* NULL while unloaded */
+    void *stage;    /* inputs of a batch, side by side */
+    float *rows;    /* results of a batch */
     size_t stage_bytes, rows_bytes;
 };
 

@@ -7,23 +7,14 @@
 
 #include "infer/batcher.h"
 #include "core/limits.h"
-#include "model/interchange.h"
-#include "tensor/precision.h"
+#include "core/pool.h"
 
 /* ---- the model ----------------------------------------------------------------------------------- */
 
-static cloob_status open_model(batcher *b, bool unverified, model **out)
+static cloob_status open_model(batcher *b, model **out)
 {
     model_open_options o;
-    model_open_options_init(&o);
-    o.device = b->device, o.vocab = b->vocab, o.config = b->config;
-    o.encode.invariant = b->o.model.invariant;
-    o.encode.batch = b->o.max_batch;
-    o.max_pixels = b->o.max_pixels, o.photos = b->o.model.photos;
-    o.unverified = unverified;
-    precision p;
-    CLOOB_TRY(precision_find(b->ctx, b->precision, false, &p));
-    o.encode.compute = p.compute, o.encode.int8 = p.int8;
+    CLOOB_TRY(model_open_options_from(b->ctx, &b->o.model, &o));
     return model_open(b->ctx, b->path, &o, out);
 }
 
@@ -57,34 +48,6 @@ cloob_status batcher_adopt(batcher *b, model *m)
     return CLOOB_OK;
 }
 
-/* ---- the checksum -------------------------------------------------------------------------------- */
-
-static bool is_ending(batcher *b)
-{
-    pthread_mutex_lock(&b->lock);
-    bool stop = b->stop;
-    pthread_mutex_unlock(&b->lock);
-    return stop;
-}
-
-/* A second after the start. Requests are answered meanwhile, and refused from the moment that damage is found. */
-static void *verify_main(void *arg)
-{
-    enum { TENTHS = 10 }; /* of a second: the first answers have the machine to themselves */
-    batcher *b = arg;
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
-    for (int i = 0; i < TENTHS && !is_ending(b); i++) nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
-    cloob_status status = ctx && !is_ending(b) ? interchange_verify(ctx, b->path) : CLOOB_OK;
-    if (status == CLOOB_ERR_FORMAT) {
-        pthread_mutex_lock(&b->lock);
-        snprintf(b->damaged, sizeof b->damaged, "%s", cloob_error(ctx));
-        pthread_mutex_unlock(&b->lock);
-        ctx_log(b->ctx, CLOOB_LOG_WARN, "%s", cloob_error(ctx));
-    }
-    cloob_ctx_destroy(ctx);
-    return NULL;
-}
-
 /* ---- loading and unloading ----------------------------------------------------------------------- */
 
 static bool same_shape(const batcher *b, const model *m)
@@ -94,12 +57,21 @@ static bool same_shape(const batcher *b, const model *m)
            c->vocab == b->facts.vocab;
 }
 
+/* With lock held. Without weights inputs are refused until a reload succeeds: the file is at fault, not the input. A
+ * lack of memory may pass, so the next input tries again. */
+static cloob_status note_failure(batcher *b, cloob_status status)
+{
+    if (status == CLOOB_OK || status == CLOOB_ERR_BUSY || status == CLOOB_ERR_MEMORY) return status;
+    if (!b->m) snprintf(b->stats.error, sizeof b->stats.error, "%s", cloob_error(b->ctx));
+    return CLOOB_ERR_IO;
+}
+
 /* With lock held; released meanwhile. Weights that were freed come back; a file of another shape is refused. */
 static cloob_status reload_model(batcher *b)
 {
     model *m = NULL;
     pthread_mutex_unlock(&b->lock);
-    cloob_status status = open_model(b, true, &m);
+    cloob_status status = open_model(b, &m);
     if (status == CLOOB_OK && !same_shape(b, m)) {
         status = ctx_fail(b->ctx, CLOOB_ERR_BUSY, "%s was replaced by another architecture; reload it", b->path);
         model_close(m), m = NULL;
@@ -108,7 +80,7 @@ static cloob_status reload_model(batcher *b)
     b->m = m;
     b->stats.loaded = m != NULL;
     b->stats.loads += m != NULL;
-    return status;
+    return note_failure(b, status);
 }
 
 static void unload(batcher *b)
@@ -262,7 +234,7 @@ static void replace_model(batcher *b, batch_item **batch)
     model *fresh = NULL;
     b->reload = false;
     pthread_mutex_unlock(&b->lock);
-    cloob_status status = open_model(b, false, &fresh);
+    cloob_status status = open_model(b, &fresh);
     bool opened = status == CLOOB_OK;
     if (opened) pthread_rwlock_wrlock(&b->face);
     pthread_mutex_lock(&b->lock);
@@ -273,8 +245,11 @@ static void replace_model(batcher *b, batch_item **batch)
     if (status == CLOOB_OK) {
         if (b->m) unload(b);
         b->m = fresh, b->stats.loaded = true, b->stats.loads++;
-        b->damaged[0] = 0;
-    } else model_close(fresh);
+        b->stats.error[0] = 0;
+    } else {
+        model_close(fresh);
+        note_failure(b, status);
+    }
     if (opened) pthread_rwlock_unlock(&b->face);
     b->reloading = false;
     pthread_cond_broadcast(&b->reloaded);
@@ -291,13 +266,21 @@ static void idle(batcher *b, double since)
     else wait_until(b, since + limit);
 }
 
+static void nothing(void *arg, int64_t begin, int64_t end, int thread)
+{
+    (void)arg, (void)begin, (void)end, (void)thread;
+}
+
 void *batcher_main(void *arg)
 {
     batcher *b = arg;
+    /* This thread's helpers start now: OpenMP ends the process when one cannot be started, and by the first batch other
+     * threads may have taken what a memory limit leaves. */
+    if (b->ctx->threads > 1) pool_for(b->ctx, b->ctx->threads, 1, nothing, NULL);
     batch_item **batch = malloc((size_t)b->o.max_batch * sizeof *batch);
     double used = clock_seconds();
     pthread_mutex_lock(&b->lock);
-    b->reload_status = batch ? open_model(b, true, &b->m) : ctx_no_memory(b->ctx, 64, "a batch");
+    b->reload_status = batch ? open_model(b, &b->m) : ctx_no_memory(b->ctx, 64, "a batch");
     if (b->reload_status == CLOOB_OK) b->reload_status = batcher_adopt(b, b->m);
     if (b->reload_status != CLOOB_OK) model_close(b->m), b->m = NULL;
     snprintf(b->reload_error, sizeof b->reload_error, "%s", b->reload_status == CLOOB_OK ? "" : cloob_error(b->ctx));
@@ -305,7 +288,6 @@ void *batcher_main(void *arg)
     b->stop = b->m == NULL;
     b->reloading = false;
     pthread_cond_broadcast(&b->reloaded);
-    b->verifying = b->m && pthread_create(&b->verifier, NULL, verify_main, b) == 0;
     while (b->head || !b->stop) {
         if (b->reload) replace_model(b, batch);
         else if (!b->head) idle(b, used);
@@ -316,7 +298,6 @@ void *batcher_main(void *arg)
         }
     }
     pthread_mutex_unlock(&b->lock);
-    if (b->verifying) pthread_join(b->verifier, NULL);
     model_close(b->m);
     free(batch);
     return NULL;

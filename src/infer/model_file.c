@@ -9,11 +9,26 @@
 #include "core/file.h"
 #include "core/pool.h"
 #include "model/interchange.h"
+#include "tensor/precision.h"
 
 void model_open_options_init(model_open_options *o)
 {
     *o = (model_open_options){ .max_pixels = IMAGE_MAX_PIXELS };
     encoder_options_init(&o->encode);
+}
+
+cloob_status model_open_options_from(cloob_ctx *ctx, const cloob_model_options *from, model_open_options *o)
+{
+    precision p;
+    model_open_options_init(o);
+    CLOOB_TRY(precision_find(ctx, from->precision, false, &p));
+    o->device = from->device, o->vocab = from->vocab, o->config = from->config;
+    o->max_pixels = from->max_pixels;
+    o->photos = from->photos;
+    o->encode = (encoder_options){
+        .compute = p.compute, .int8 = p.int8, .fp8 = p.fp8_rows, .invariant = from->invariant, .batch = from->batch
+    };
+    return CLOOB_OK;
 }
 
 /* ---- opening ------------------------------------------------------------------------------------- */
@@ -63,10 +78,17 @@ static void read_facts(model *m, const weights *w, const interchange_report *rep
     }
 }
 
+/* A checkpoint is three times its weights; where it was copied into memory, the rest is given back. */
+static void forget_training_state(const weights *w)
+{
+    for (int64_t i = 0; i < w->count; i++)
+        if (strncmp(w->entry[i].name, "train.", 6) == 0) weights_forget(w, &w->entry[i].t);
+}
+
 static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const model_open_options *o)
 {
     model_config config;
-    interchange_options io = { .unverified = o->unverified };
+    interchange_options io = { 0 };
     interchange_report report = { 0 };
     weights w;
     if (o->config) {
@@ -78,6 +100,7 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const model
     if (status == CLOOB_OK) {
         m->path = keep(&m->a, path);
         read_facts(m, &w, &report);
+        forget_training_state(&w);
         if (!m->path || !m->method || !m->run || !m->names || !m->container)
             status = ctx_no_memory(ctx, strlen(path), "the model's names");
         if (status == CLOOB_OK) status = open_tokenizer(ctx, m, &w, o->vocab);
@@ -96,7 +119,7 @@ cloob_status model_open(cloob_ctx *ctx, const char *path, const model_open_optio
     model *m = calloc(1, sizeof *m);
     *out = NULL;
     if (!m) return ctx_no_memory(ctx, sizeof *m, path);
-    m->compute = o->encode.compute, m->int8 = o->encode.int8;
+    m->compute = o->encode.compute, m->int8 = o->encode.int8, m->fp8 = o->encode.fp8;
     cloob_status status = load(ctx, m, path, o);
     if (status == CLOOB_OK) *out = m;
     else model_close(m);
@@ -136,6 +159,7 @@ void model_get_facts(const model *m, cloob_model_facts *out)
                                 .names = m->names,
                                 .device = m->dev->name,
                                 .precision = m->int8                    ? "int8"
+                                             : m->fp8                   ? "fp8"
                                              : m->compute == CLOOB_BF16 ? "bf16"
                                                                         : "fp32" };
     snprintf(out->name, sizeof out->name, "%s", c->name);

@@ -21,11 +21,12 @@ typedef struct model_open_options {
     const char *config; /* a model's name or JSON for files that do not say; NULL: none */
     int64_t max_pixels; /* larger images are refused; 0: no limit */
     bool photos;        /* as in cloob_model_options */
-    bool unverified;    /* whoever opens checks the file's checksum later (model/interchange.h) */
     encoder_options encode;
 } model_open_options;
 
 void model_open_options_init(model_open_options *o);
+/* The same settings as the public interface gives them; the strings stay the caller's. Refuses an unknown precision. */
+cloob_status model_open_options_from(cloob_ctx *ctx, const cloob_model_options *from, model_open_options *o);
 
 struct cloob_model {
     encoder *enc;
@@ -38,7 +39,7 @@ struct cloob_model {
     int64_t epoch;                                       /* -1: unknown */
     const char *path, *method, *run, *names, *container; /* method and run "" when unknown */
     cloob_dtype stored, compute;
-    bool int8;
+    bool int8, fp8;
     arena a;
 };
 typedef struct cloob_model model;

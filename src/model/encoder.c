@@ -73,7 +73,9 @@ static cloob_status take_weights(cloob_ctx *ctx, encoder *e)
 {
     if (e->p->compute == CLOOB_F32 || e->p->dev->backend != BACKEND_CUDA) return CLOOB_OK;
     e->bound[0] = e->bound[1] = true;
-    return params_load(ctx, e->p, &e->w);
+    cloob_status status = params_load(ctx, e->p, &e->w);
+    weights_release(&e->w); /* nothing reads it from now on */
+    return status;
 }
 
 cloob_status encoder_create(cloob_ctx *ctx, weights *w, device *dev, const encoder_options *o, encoder **out)
@@ -227,12 +229,14 @@ static int size_for(const encoder *e, int kind, int64_t n)
     return size;
 }
 
-/* A weight in the mapped file that lives on packed need not stay in memory as well. */
+/* A weight of the file that lives on packed need not stay in memory as well. */
 static void drop_packed(void *user, const void *weight, size_t bytes)
 {
     const encoder *e = user;
     tensor t = { .dtype = CLOOB_U8, .ndim = 1, .dim = { (int64_t)bytes }, .data = (void *)(uintptr_t)weight };
-    weights_drop_pages(&e->w, &t);
+    bool read_again = !any_part(e->p, false) || !any_part(e->p, true); /* by executors of few rows */
+    if (read_again) weights_drop_pages(&e->w, &t);
+    else weights_forget(&e->w, &t);
     /* of a converted weight, only what was packed is read from now on */
     if (e->o.int8 && e->owns_params)
         host_memory_drop(weight, bytes, e->p->master, (size_t)e->p->total * sizeof *e->p->master);

@@ -111,60 +111,34 @@ static cloob_status pick_file(cloob_ctx *ctx, const char *path, char **out)
                     path);
 }
 
-static void drop_entry(void *user, const st_entry *e)
-{
-    const st_file *f = user;
-    file_map_drop(&f->map, e->t.data, tensor_bytes(&e->t));
-}
-
-static cloob_status check_file(cloob_ctx *ctx, const char *path, st_file *f, bool drop)
-{
-    const char *format = st_meta_get(f, "format");
-    if (!format || strcmp(format, "cloob") != 0) return CLOOB_OK;
-    digest_input in = { f->entry, f->count, f->meta, f->meta_count, drop ? drop_entry : NULL, f };
-    return digest_check_model(ctx, path, &in);
-}
-
-/* A damaged or edited file of ours is reported before its weights are used, unless the caller checks later. */
-static cloob_status open_safetensors(cloob_ctx *ctx, const char *path, bool unverified, st_file *f)
+/* A damaged or edited file of ours is reported before its weights are used. */
+static cloob_status open_safetensors(cloob_ctx *ctx, const char *path, st_file *f)
 {
     CLOOB_TRY(st_open(ctx, path, f));
-    return unverified ? CLOOB_OK : check_file(ctx, path, f, false);
-}
-
-cloob_status interchange_verify(cloob_ctx *ctx, const char *path)
-{
-    char *file = NULL;
-    st_file f = { 0 };
-    cloob_status status = pick_file(ctx, path, &file);
-    if (status == CLOOB_OK && text_ends_with(file, ".safetensors")) {
-        status = st_open(ctx, file, &f);
-        if (status == CLOOB_OK) status = check_file(ctx, file, &f, true);
-        st_close(&f);
-    }
-    free(file);
-    return status;
+    const char *format = st_meta_get(f, "format");
+    if (!format || strcmp(format, "cloob") != 0) return CLOOB_OK;
+    return digest_check_model(ctx, path, &(digest_input){ f->entry, f->count, f->meta, f->meta_count, NULL, NULL });
 }
 
 static cloob_status open_file(reader *r, const char *path)
 {
     static const char *const layout[] = { "torch zip", "TorchScript", "torch stream" };
-    file_map map;
+    unsigned char first[16];
+    size_t have;
     if (shards_looks_like(path)) {
         CLOOB_TRY(shards_open(r->ctx, path, r->w));
         r->report->container = r->w->shard[0].torch.count ? "torch shards" : "safetensors shards";
         return CLOOB_OK;
     }
-    CLOOB_TRY(file_map_open(r->ctx, path, &map));
+    CLOOB_TRY(file_read_beginning(r->ctx, path, first, sizeof first, &have));
     size_t n = strlen(path);
-    const char *other = map.size > 4 && memcmp(map.data, "GGUF", 4) == 0 ? "GGUF" : ends(path, ".onnx") ? "ONNX" : NULL;
-    bool torch = torch_looks_like(map.data, map.size) || (n > 3 && strcmp(path + n - 3, ".pt") == 0);
-    file_map_close(&map);
+    const char *other = have > 4 && memcmp(first, "GGUF", 4) == 0 ? "GGUF" : ends(path, ".onnx") ? "ONNX" : NULL;
+    bool torch = torch_looks_like(first, have) || (n > 3 && strcmp(path + n - 3, ".pt") == 0);
     if (other)
         return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
                         "%s: a file of %s, which is not read; give the weights it was made from", path, other);
     r->report->container = "safetensors";
-    if (!torch) return open_safetensors(r->ctx, path, r->o->unverified, &r->w->st);
+    if (!torch) return open_safetensors(r->ctx, path, &r->w->st);
     CLOOB_TRY(torch_open(r->ctx, path, &r->w->torch));
     r->report->container = layout[r->w->torch.layout];
     return CLOOB_OK;

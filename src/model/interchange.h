@@ -28,7 +28,6 @@ typedef enum weight_format {
 typedef struct interchange_options {
     const model_config *config; /* NULL: from the file, a JSON beside it, or the shapes */
     const model_act *act;       /* NULL: the configuration's */
-    bool unverified;            /* the checksum of a file of ours is left to interchange_verify */
     bool drop_unexpected;       /* tensors the model does not have are left out instead of refused */
 } interchange_options;
 
@@ -46,8 +45,6 @@ typedef struct interchange_report {
 /* On failure w is empty, and the report still holds what was found; release it in any case. */
 cloob_status interchange_read(cloob_ctx *ctx, const char *path, const interchange_options *options, weights *w,
                               interchange_report *report);
-/* The checksum of a file of ours that was read unverified; other files pass. Reads all of it, and keeps no page. */
-cloob_status interchange_verify(cloob_ctx *ctx, const char *path);
 void interchange_report_release(interchange_report *report);
 
 /* Hugging Face has no ResNet: refused. A missing logit_scale is written as CLIP's initial one, with a

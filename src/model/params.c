@@ -325,7 +325,7 @@ cloob_status params_bind(cloob_ctx *ctx, params *p, const weights *w, bool text)
             continue;
         }
         CLOOB_TRY(load_row(ctx, p, w, i, t, half ? set_half : params_set));
-        weights_drop_pages(w, t); /* its copy is read from now on */
+        weights_forget(w, t); /* its copy is read from now on */
     }
     return CLOOB_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "model/digest.h"
 #include "model/shapes.h"
+#include "tensor/host_memory.h"
 
 void weights_init(weights *w) { *w = (weights){ 0 }; }
 
@@ -58,6 +59,17 @@ void weights_drop_pages(const weights *w, const tensor *t)
     for (int64_t i = 0; i < w->shards; i++)
         if (file_map_drop(&w->shard[i].st.map, t->data, bytes) || file_map_drop(&w->shard[i].torch.map, t->data, bytes))
             return;
+}
+
+/* Tensors of a torch file may share their bytes, so a copy of one stays whole. */
+void weights_forget(const weights *w, const tensor *t)
+{
+    weights_drop_pages(w, t);
+    if (w->st.map.copied) host_memory_drop(t->data, tensor_bytes(t), w->st.map.data, w->st.map.size);
+    for (int64_t i = 0; i < w->shards; i++) {
+        const file_map *m = &w->shard[i].st.map;
+        if (m->copied) host_memory_drop(t->data, tensor_bytes(t), m->data, m->size);
+    }
 }
 
 /* ---- metadata ------------------------------------------------------------------------------------ */

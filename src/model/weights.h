@@ -55,6 +55,8 @@ void weights_release(weights *w);
  * at. Does nothing to a tensor in other memory. Called after each tensor was read, so that a large model never is in
  * memory as a whole. */
 void weights_drop_pages(const weights *w, const tensor *t);
+/* The same after the last use of a tensor: in a file that was copied into memory its bytes are lost. */
+void weights_forget(const weights *w, const tensor *t);
 
 /* The name is copied, the data are not: they must live as long as w (in w->a, or in a mapped file). */
 cloob_status weights_add(cloob_ctx *ctx, weights *w, const char *name, const tensor *t);

@@ -38,6 +38,13 @@ static int64_t embed_memory(served_model *m, const inputs *i)
            TOKENIZE_TIMES * longest;
 }
 
+static bool has_images(const inputs *i)
+{
+    for (int64_t k = 0; k < i->n; k++)
+        if (i->in[k].kind == CLOOB_BATCH_IMAGE_FILE) return true;
+    return false;
+}
+
 bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, served_model *m, const inputs *i,
                   cloob_output what, bool refuse_long, cloob_batch_rows *rows)
 {
@@ -46,11 +53,14 @@ bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
         return false;
     }
     if (!http_reserve(r, q, ctx, embed_memory(m, i))) return false;
+    bool images = has_images(i);
+    if (images && !gate_enter(&s->images, r)) return false;
     double left = (double)s->o->timeout_s - (serve_now() - q->received_at);
     cloob_batch_options o = { .what = what,
                               .refuse_long = refuse_long,
                               .timeout_ms = (int64_t)(1e3 * (left > 0.1 ? left : 0.1)) };
     cloob_status status = cloob_batcher_encode(ctx, m->batcher, i->in, i->n, &o, rows);
+    if (images) gate_leave(&s->images);
     if (status != CLOOB_OK) http_fail(r, q, ctx, status);
     return status == CLOOB_OK;
 }
@@ -263,7 +273,9 @@ void handle_models(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *
     cloob_json_begin(&w, "data", '[');
     for (int64_t i = 0; i < s->models; i++) {
         cloob_model_facts f;
+        cloob_batcher_stats t;
         cloob_batcher_get_facts(s->model[i].batcher, &f);
+        cloob_batcher_get_stats(s->model[i].batcher, &t);
         cloob_json_begin(&w, NULL, '{');
         cloob_json_put_text(&w, "id", s->model[i].name);
         cloob_json_put_text(&w, "object", "model");
@@ -274,6 +286,8 @@ void handle_models(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *
         cloob_json_put_int(&w, "image_size", f.image_size);
         cloob_json_put_int(&w, "context", f.context);
         cloob_json_put_bool(&w, "text", f.has_tokenizer);
+        cloob_json_put_text(&w, "state", t.error[0] ? "failed" : "ready");
+        if (t.error[0]) cloob_json_put_text(&w, "error", t.error);
         cloob_json_end(&w);
     }
     cloob_json_end(&w);
@@ -336,6 +350,7 @@ void handle_info(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     cloob_json_put_text(&w, "model_dtype",
                         strcmp(f.precision, "bf16") == 0   ? "bfloat16"
                         : strcmp(f.precision, "int8") == 0 ? "int8"
+                        : strcmp(f.precision, "fp8") == 0  ? "float8"
                                                            : "float32");
     cloob_json_begin(&w, "model_type", '{');
     cloob_json_begin(&w, "embedding", '{');

@@ -1,10 +1,12 @@
 /* Images of an index and their thumbnails. */
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "serve/files.h"
@@ -28,75 +30,103 @@ int64_t entry_find(const cloob_search *s, const char *path)
     return -1;
 }
 
-/* Only what the index lists is opened, and only where all links lead to a place below its folder. */
-int entry_open(const cloob_search *s, const char *path, int64_t *bytes)
+/* Opens `path`, which is resolved and so has no links left, below the folder. A folder on the way that becomes a link
+ * meanwhile is refused by openat2; kernels before 5.6 do not have it. */
+static int open_beneath(const char *folder, const char *path)
 {
-    char *full, *real = NULL, *root = realpath(cloob_search_root(s), NULL);
+    struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK,
+                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS };
+    size_t n = strlen(folder);
+    int root = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC), fd = -1;
+    if (root < 0) return -1;
+    fd = (int)syscall(SYS_openat2, root, path + n + (path[n] == '/'), &how, sizeof how);
+    if (fd < 0 && (errno == ENOSYS || errno == EPERM)) fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    close(root);
+    return fd;
+}
+
+bool path_is_below(const char *path, const char *folder)
+{
+    size_t n = strlen(folder);
+    return strncmp(path, folder, n) == 0 && (path[n] == '/' || path[n] == 0 || n == 1);
+}
+
+/* What the first bytes say it is, of the formats that io/image reads; NULL: no image. */
+static const char *image_type(int fd)
+{
+    unsigned char b[18] = { 0 };
+    if (pread(fd, b, sizeof b, 0) < (ssize_t)sizeof b) return NULL;
+    if (memcmp(b, "\xFF\xD8\xFF", 3) == 0) return "image/jpeg";
+    if (memcmp(b, "\x89PNG\r\n\x1a\n", 8) == 0) return "image/png";
+    if (memcmp(b, "RIFF", 4) == 0 && memcmp(b + 8, "WEBP", 4) == 0) return "image/webp";
+    if (memcmp(b, "GIF87a", 6) == 0 || memcmp(b, "GIF89a", 6) == 0) return "image/gif";
+    if (memcmp(b, "II*\0", 4) == 0 || memcmp(b, "MM\0*", 4) == 0) return "image/tiff";
+    if (memcmp(b, "BM", 2) == 0 && memcmp(b + 15, "\0\0\0", 3) == 0) return "image/bmp"; /* a header below 256 bytes */
+    if (memcmp(b + 4, "ftypavi", 7) == 0) return "image/avif";
+    if (memcmp(b + 4, "ftyphe", 6) == 0 || memcmp(b + 4, "ftypm", 5) == 0) return "image/heic"; /* mif1, msf1 */
+    return NULL;
+}
+
+int entry_open(const served_index *x, const cloob_search *s, const char *path, int64_t *bytes)
+{
+    char *full = NULL, *real = NULL;
     struct stat st;
     int fd = -1;
-    if (entry_find(s, path) < 0 || strstr(path, "..") == path || strstr(path, "/../")) {
-        free(root);
-        return -1;
-    }
-    if (root && asprintf(&full, "%s/%s", root, path) >= 0) {
-        real = realpath(full, NULL);
-        free(full);
-    }
-    size_t n = root ? strlen(root) : 0;
-    if (real && strncmp(real, root, n) == 0 && (real[n] == '/' || n == 1))
-        fd = open(real, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))) close(fd), fd = -1;
+    if (entry_find(s, path) < 0 || asprintf(&full, "%s/%s", x->root, path) < 0) return -1;
+    real = realpath(full, NULL);
+    free(full);
+    if (real && path_is_below(real, x->root)) fd = open_beneath(x->root, real);
+    free(real);
+    if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || !image_type(fd))) close(fd), fd = -1;
     if (fd >= 0) *bytes = (int64_t)st.st_size;
-    free(real), free(root);
     return fd;
 }
 
 bool file_view_open(int fd, int64_t bytes, file_view *out)
 {
-    void *data = bytes > 0 ? mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
-    *out = (file_view){ data == MAP_FAILED ? NULL : data, (size_t)bytes };
-    return out->data != NULL;
+    enum { LARGEST = 1 << 28 }; /* bytes of an image file that is decoded */
+    size_t have = 0;
+    *out = (file_view){ bytes > 0 && bytes <= LARGEST ? malloc((size_t)bytes) : NULL, 0 };
+    for (ssize_t n = 1; out->data && n > 0 && have<(size_t)bytes; have += n> 0 ? (size_t)n : 0)
+        n = pread(fd, (char *)out->data + have, (size_t)bytes - have, (off_t)have);
+    out->bytes = have;
+    if (!have) file_view_close(out);
+    return have > 0;
 }
 
 void file_view_close(file_view *v)
 {
-    if (v->data) munmap((void *)(uintptr_t)v->data, v->bytes);
+    free(v->data);
+    *v = (file_view){ 0 };
 }
 
 /* ---- handlers ------------------------------------------------------------------------------------ */
 
 /* The file that index and path of the query name; -1: r holds the error. The view must be released. */
-static int open_asked(serve *s, const http_request *q, http_reply *r, index_view **v, int64_t *bytes)
+static int open_asked(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, index_view **v, int64_t *bytes)
 {
     const char *name = http_query(q, "index"), *path = http_query(q, "path");
     served_index *x = serve_index(s, name);
-    *v = x ? index_acquire(s, x) : NULL;
-    if (!*v) {
+    *v = NULL;
+    if (!x) {
         http_error(r, q, 404, "there is no such index");
         return -1;
     }
-    int fd = path ? entry_open((*v)->search, path, bytes) : -1;
+    cloob_status status = index_need(s, ctx, x, v);
+    if (status != CLOOB_OK) {
+        http_fail(r, q, ctx, status);
+        return -1;
+    }
+    int fd = path ? entry_open(x, (*v)->search, path, bytes) : -1;
     if (fd < 0) http_error(r, q, 404, "the index has no such image");
     return fd;
-}
-
-static const char *image_type(int fd)
-{
-    unsigned char b[12] = { 0 };
-    if (pread(fd, b, sizeof b, 0) < 4) return "application/octet-stream";
-    if (b[0] == 0xFF && b[1] == 0xD8) return "image/jpeg";
-    if (memcmp(b, "\x89PNG", 4) == 0) return "image/png";
-    if (memcmp(b, "RIFF", 4) == 0 && memcmp(b + 8, "WEBP", 4) == 0) return "image/webp";
-    if (memcmp(b, "GIF8", 4) == 0) return "image/gif";
-    return "application/octet-stream";
 }
 
 void handle_image(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
     index_view *v;
     int64_t bytes = 0;
-    (void)ctx;
-    int fd = open_asked(s, q, r, &v, &bytes);
+    int fd = open_asked(s, ctx, q, r, &v, &bytes);
     if (fd >= 0)
         *r = (http_reply){
             .code = 200, .type = image_type(fd), .fd = fd, .fd_bytes = bytes, .cache = "private, max-age=300"
@@ -116,7 +146,8 @@ void handle_thumb(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
         http_error(r, q, 400, "size: 16 to 1024 pixels");
         return;
     }
-    int fd = open_asked(s, q, r, &v, &bytes);
+    if (!gate_enter(&s->thumbnails, r)) return;
+    int fd = open_asked(s, ctx, q, r, &v, &bytes);
     if (fd >= 0 && fstat(fd, &st) == 0) {
         char *data = NULL;
         size_t n = 0;
@@ -131,6 +162,7 @@ void handle_thumb(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
             http_fail(r, q, ctx, status);
         else http_error(r, q, 404, "the image cannot be shown: %s", cloob_error(ctx));
     }
+    gate_leave(&s->thumbnails);
     if (fd >= 0) close(fd);
     if (v) index_release(v);
 }

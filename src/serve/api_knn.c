@@ -19,8 +19,8 @@ static cloob_status open_index(cloob_ctx *ctx, serve *s, const cloob_json *root,
 {
     const char *name = cloob_json_text(cloob_json_get(root, "indice_name"));
     *x = serve_index(s, name);
-    *v = *x ? index_acquire(s, *x) : NULL;
-    return *v ? CLOOB_OK : refuse(ctx, "there is no index %.100s", name ? name : "");
+    if (!*x) return refuse(ctx, "there is no index %.100s", name ? name : "");
+    return index_need(s, ctx, *x, v);
 }
 
 static void put_metadata(cloob_json_out *w, const cloob_search *s, int64_t entry)

@@ -76,10 +76,15 @@ static void put_points(cloob_json_out *w, const index_view *v)
 void handle_map(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
     served_index *x = serve_index(s, http_query(q, "index"));
-    index_view *v = x ? index_acquire(s, x) : NULL;
+    index_view *v = NULL;
     cloob_json_out w = { 0 };
-    if (!v) {
+    if (!x) {
         http_error(r, q, 404, "there is no such index");
+        return;
+    }
+    cloob_status status = index_need(s, ctx, x, &v);
+    if (status != CLOOB_OK) {
+        http_fail(r, q, ctx, status);
         return;
     }
     if (!http_reserve(r, q, ctx, 128 * cloob_search_count(v->search))) { /* two numbers and a path for each image */

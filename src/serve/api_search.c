@@ -106,7 +106,8 @@ static cloob_status add_term(cloob_ctx *ctx, serve *s, asked *a, const cloob_sea
     const char *like = cloob_json_text(cloob_json_get(t, "like"));
     const cloob_json *weight = cloob_json_get(t, "weight");
     term x = { .weight = 1, .input = -1, .entry = -1 };
-    cloob_status status = CLOOB_OK;
+    cloob_status status = known_keys(ctx, t, "text image like weight");
+    if (status != CLOOB_OK) return status;
     if ((text != NULL) + (image != NULL) + (like != NULL) != 1)
         return refuse(ctx, "a term holds one of text, image and like, a string");
     if (cloob_json_kind_of(weight) != CLOOB_JSON_NULL && !cloob_json_number(weight, &x.weight))
@@ -260,32 +261,41 @@ static void put_links(cloob_json_out *w, const char *index, const char *path)
     cloob_json_put_text(w, "image", whole);
 }
 
-static void put_size(cloob_ctx *ctx, cloob_json_out *w, const cloob_search *s, const char *path)
+/* From the first `bytes` of a file. */
+static bool read_size(cloob_ctx *ctx, int fd, int64_t bytes, int64_t *width, int64_t *height)
 {
-    int64_t bytes, width, height;
     file_view v;
-    int fd = entry_open(s, path, &bytes);
-    if (fd >= 0 && file_view_open(fd, bytes, &v)) {
-        if (cloob_image_size(ctx, v.data, v.bytes, path, &width, &height) == CLOOB_OK) {
-            cloob_json_put_int(w, "width", width);
-            cloob_json_put_int(w, "height", height);
-        }
-        file_view_close(&v);
-    }
-    if (fd >= 0) close(fd);
+    if (!file_view_open(fd, bytes, &v)) return false;
+    bool ok = cloob_image_size(ctx, v.data, v.bytes, "the image", width, height) == CLOOB_OK;
+    file_view_close(&v);
+    return ok;
 }
 
-static void put_hit(cloob_ctx *ctx, cloob_json_out *w, const cloob_search *s, const char *index, const found *f,
+static void put_size(cloob_ctx *ctx, cloob_json_out *w, const served_index *x, const cloob_search *s, const char *path)
+{
+    enum { BEGINNING = 1 << 16 }; /* of most files it has the size */
+    int64_t bytes, width, height;
+    int fd = entry_open(x, s, path, &bytes);
+    if (fd < 0) return;
+    bool ok = bytes > BEGINNING && read_size(ctx, fd, BEGINNING, &width, &height);
+    if (ok || read_size(ctx, fd, bytes, &width, &height)) {
+        cloob_json_put_int(w, "width", width);
+        cloob_json_put_int(w, "height", height);
+    }
+    close(fd);
+}
+
+static void put_hit(cloob_ctx *ctx, cloob_json_out *w, const served_index *x, const cloob_search *s, const found *f,
                     bool scored)
 {
     char date[32], *path = entry_name(s, f->entry);
     cloob_json_begin(w, NULL, '{');
     cloob_json_put_text(w, "path", path);
     cloob_json_put_number(w, "score", scored ? round(1e6 * (double)f->score) / 1e6 : 0);
-    if (path) put_size(ctx, w, s, path);
+    if (path) put_size(ctx, w, x, s, path);
     date_print(cloob_search_mtime_ns(s, f->entry), date);
     cloob_json_put_text(w, "date", date);
-    if (path) put_links(w, index, path);
+    if (path) put_links(w, x->name, path);
     cloob_json_end(w);
     w->failed = w->failed || !path;
     free(path);
@@ -299,8 +309,7 @@ static void put_found(cloob_ctx *ctx, http_reply *r, const asked *a, const serve
     cloob_json_put_text(&w, "index", x->name);
     cloob_json_put_int(&w, "total", n);
     cloob_json_begin(&w, "results", '[');
-    for (int64_t i = a->offset; i < n && i < a->offset + a->limit; i++)
-        put_hit(ctx, &w, s, x->name, &list[i], a->terms > 0);
+    for (int64_t i = a->offset; i < n && i < a->offset + a->limit; i++) put_hit(ctx, &w, x, s, &list[i], a->terms > 0);
     cloob_json_end(&w);
     cloob_json_put_number(&w, "took_ms", round(1e5 * (serve_now() - began)) / 100);
     cloob_json_end(&w);
@@ -317,6 +326,8 @@ static cloob_status read_asked(cloob_ctx *ctx, serve *s, const http_request *q, 
     if (!a->term) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
     cloob_status status = raw ? CLOOB_OK : body_object(ctx, q, &a->doc);
     const cloob_json *root = cloob_json_root(a->doc);
+    if (status == CLOOB_OK)
+        status = known_keys(ctx, root, "text image terms index limit offset threshold folder name after before");
     a->index = http_query(q, "index");
     if (status == CLOOB_OK && !a->index) status = read_text(ctx, root, "index", &a->index);
     if (status != CLOOB_OK) return status;
@@ -324,8 +335,8 @@ static cloob_status read_asked(cloob_ctx *ctx, serve *s, const http_request *q, 
     if (!*x)
         return refuse(ctx, s->indexes ? "there is no index %.100s" : "the server has no index; start it with --index",
                       a->index ? a->index : "");
-    *v = index_acquire(s, *x);
-    if (!*v) return cloob_error_set(ctx, CLOOB_ERR_BUSY, "the index is being made; try again later");
+    status = index_need(s, ctx, *x, v);
+    if (status != CLOOB_OK) return status;
     if (raw) return read_raw(ctx, q, a);
     status = read_filter(ctx, a, root);
     return status == CLOOB_OK ? read_terms(ctx, s, a, (*v)->search, root) : status;
@@ -389,8 +400,12 @@ void handle_indexes(serve *s, cloob_ctx *ctx, const http_request *q, http_reply 
     cloob_json_begin(&w, "indexes", '[');
     for (int64_t i = 0; i < s->indexes; i++) {
         index_view *v = index_acquire(s, &s->index[i]);
+        char error[512];
+        index_error(s, &s->index[i], error);
         cloob_json_begin(&w, NULL, '{');
         cloob_json_put_text(&w, "name", s->index[i].name);
+        cloob_json_put_text(&w, "state", v ? "ready" : *error ? "failed" : "indexing");
+        if (*error) cloob_json_put_text(&w, "error", error);
         cloob_json_put_int(&w, "images", v ? cloob_search_count(v->search) : 0);
         if (v) put_folders(&w, v->search);
         else cloob_json_begin(&w, "folders", '['), cloob_json_end(&w);

@@ -15,12 +15,22 @@ void handle_live(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     r->type = "application/json";
 }
 
-/* Ready: not ending. Weights that were unloaded come back on demand, so they do not count. */
+/* Ready: not ending, and every model can answer. Weights that were unloaded come back on demand, so they do not count
+ * unless that failed. */
 void handle_ready(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
-    (void)ctx;
-    if (atomic_load(&s->ready)) handle_live(s, ctx, q, r);
-    else http_error(r, q, 503, "the server is starting or ending");
+    if (!atomic_load(&s->ready)) {
+        http_error(r, q, 503, "the server is starting or ending");
+        return;
+    }
+    for (int64_t i = 0; i < s->models; i++) {
+        cloob_batcher_stats t;
+        cloob_batcher_get_stats(s->model[i].batcher, &t);
+        if (!t.error[0]) continue;
+        http_error(r, q, 503, "model %.100s cannot be used: %s", s->model[i].name, t.error);
+        return;
+    }
+    handle_live(s, ctx, q, r);
 }
 
 void handle_ping(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
@@ -140,6 +150,7 @@ static void put_batches(metrics *m, const char *labels, const int64_t *bucket, i
 typedef enum model_metric {
     QUEUE,
     LOADED,
+    USABLE,
     INPUTS,
     REFUSED,
     BATCHES,
@@ -158,6 +169,7 @@ static void put_model(metrics *m, const served_model *x, model_metric which)
     label_text(x->name, name);
     if (which == QUEUE) put(m, "cloob_queue_inputs{model=\"%s\"} %lld\n", name, (long long)t.queued);
     if (which == LOADED) put(m, "cloob_model_loaded{model=\"%s\"} %d\n", name, t.loaded);
+    if (which == USABLE) put(m, "cloob_model_usable{model=\"%s\"} %d\n", name, !t.error[0]);
     if (which == REFUSED) put(m, "cloob_inputs_refused_total{model=\"%s\"} %lld\n", name, (long long)t.refused);
     for (int side = 0; side < 2; side++) {
         snprintf(labels, sizeof labels, "model=\"%s\",side=\"%s\"", name, sides[side]);
@@ -174,6 +186,7 @@ static void put_models(metrics *m, serve *s)
     static const char *const head[MODEL_METRICS][3] = {
         { "cloob_queue_inputs", "gauge", "Inputs that wait for the encoder." },
         { "cloob_model_loaded", "gauge", "1 while the weights are in memory." },
+        { "cloob_model_usable", "gauge", "0 when its weights cannot be loaded, so that requests are refused." },
         { "cloob_inputs_total", "counter", "Texts and images taken into the queue." },
         { "cloob_inputs_refused_total", "counter", "Inputs refused because the queue was full or time ran out." },
         { "cloob_batch_rows", "histogram", "Rows of a batch." },

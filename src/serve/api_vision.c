@@ -189,14 +189,15 @@ void handle_classify(serve *s, cloob_ctx *ctx, const http_request *q, http_reply
     inputs_init(&images, s, q), inputs_init(&prompts, s, q);
     cloob_status status = body_object(ctx, q, &doc);
     const cloob_json *root = cloob_json_root(doc);
+    if (status == CLOOB_OK) status = known_keys(ctx, root, "images labels templates top model");
     if (status == CLOOB_OK)
         status = add_prompts(ctx, cloob_json_get(root, "labels"), cloob_json_get(root, "templates"), &prompts, &per);
     if (status == CLOOB_OK) status = add_images(ctx, s, cloob_json_get(root, "images"), &images);
     if (status == CLOOB_OK && !images.n) status = refuse(ctx, "images: one or more");
     served_model *m = status == CLOOB_OK ? model_of(s, q, r, cloob_json_text(cloob_json_get(root, "model"))) : NULL;
     if (status != CLOOB_OK) http_fail(r, q, ctx, status);
-    else if (m && embed_inputs(s, ctx, q, r, m, &prompts, CLOOB_UNIT, false, &words) &&
-             embed_inputs(s, ctx, q, r, m, &images, CLOOB_UNIT, false, &pixels)) {
+    else if (m && embed_inputs(s, ctx, q, r, m, &images, CLOOB_UNIT, false, &pixels) &&
+             embed_inputs(s, ctx, q, r, m, &prompts, CLOOB_UNIT, false, &words)) {
         cloob_model_facts f;
         cloob_batcher_get_facts(m->batcher, &f);
         if (words.width != pixels.width) http_error(r, q, 429, "the model was replaced meanwhile; try again");
@@ -231,16 +232,17 @@ static cloob_status put_retrieved(cloob_ctx *ctx, serve *s, const cloob_json *ho
     double beta = 8;
     const char *name = cloob_json_text(cloob_json_get(hopfield, "index"));
     served_index *x = serve_index(s, name);
-    index_view *v = x ? index_acquire(s, x) : NULL;
+    index_view *v = NULL;
     cloob_hopfield_options o;
-    if (!v)
+    if (!x)
         return refuse(ctx, "hopfield: there is no index%s%.100s to retrieve from", name ? " " : "", name ? name : "");
+    cloob_status status = index_need(s, ctx, x, &v);
+    if (status != CLOOB_OK) return status;
     cloob_json_number(cloob_json_get(hopfield, "scale"), &beta);
     cloob_hopfield_options_init(&o);
     o.unit = true;
     cloob_hopfield h = { cloob_search_rows(v->search), cloob_search_count(v->search), cloob_search_width(v->search),
                          beta };
-    cloob_status status = CLOOB_OK;
     if (!(beta > 0 && beta <= 1e4)) status = refuse(ctx, "hopfield: a scale above 0, at most 10000");
     else if (h.dim != image->width || h.dim != text->width)
         status = refuse(ctx, "hopfield: the index is of another model");
@@ -280,13 +282,15 @@ void handle_similarity(serve *s, cloob_ctx *ctx, const http_request *q, http_rep
     inputs_init(&images, s, q), inputs_init(&texts, s, q);
     cloob_status status = body_object(ctx, q, &doc);
     const cloob_json *root = cloob_json_root(doc);
+    if (status == CLOOB_OK) status = known_keys(ctx, root, "images texts model hopfield");
+    if (status == CLOOB_OK) status = known_keys(ctx, cloob_json_get(root, "hopfield"), "scale index");
     if (status == CLOOB_OK) status = add_texts(ctx, cloob_json_get(root, "texts"), "texts", &texts);
     if (status == CLOOB_OK) status = add_images(ctx, s, cloob_json_get(root, "images"), &images);
     if (status == CLOOB_OK && (!images.n || !texts.n)) status = refuse(ctx, "images and texts: one or more of each");
     served_model *m = status == CLOOB_OK ? model_of(s, q, r, cloob_json_text(cloob_json_get(root, "model"))) : NULL;
     if (status != CLOOB_OK) http_fail(r, q, ctx, status);
-    else if (m && embed_inputs(s, ctx, q, r, m, &texts, CLOOB_UNIT, false, &words) &&
-             embed_inputs(s, ctx, q, r, m, &images, CLOOB_UNIT, false, &pixels)) {
+    else if (m && embed_inputs(s, ctx, q, r, m, &images, CLOOB_UNIT, false, &pixels) &&
+             embed_inputs(s, ctx, q, r, m, &texts, CLOOB_UNIT, false, &words)) {
         if (words.width != pixels.width) http_error(r, q, 429, "the model was replaced meanwhile; try again");
         else put_similarity(s, ctx, q, r, cloob_json_get(root, "hopfield"), &pixels, &words);
     }

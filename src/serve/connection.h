@@ -42,7 +42,8 @@ typedef struct server {
     pthread_mutex_t lock;
     pthread_cond_t work;
     request *head, *tail;
-    int64_t waiting;
+    request *deferred; /* found their gate full; in order */
+    int64_t waiting;   /* in both lists */
     bool stop;
     pthread_t *worker;
     int64_t workers;

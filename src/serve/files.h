@@ -1,4 +1,4 @@
-/* Files below an index's folder: no way out of it, by .. or by links. */
+/* Files below an index's folder: no way out of it, by .. or by links, and nothing but images. */
 #ifndef SERVE_FILES_H
 #define SERVE_FILES_H
 
@@ -7,12 +7,17 @@
 /* The entry whose path below the folder this is; -1: none. */
 int64_t entry_find(const cloob_search *s, const char *path);
 
-/* Opens an entry's file, which must be a plain file below the folder after all links. -1: not possible. */
-int entry_open(const cloob_search *s, const char *path, int64_t *bytes);
+/* Of two real paths: whether the first is the folder or below it. */
+bool path_is_below(const char *path, const char *folder);
 
-/* Its bytes, mapped; false: not possible. */
+/* Opens an entry's file, which must be a plain file below x->root after all links, and begin as an image does. -1: not
+ * possible. */
+int entry_open(const served_index *x, const cloob_search *s, const char *path, int64_t *bytes);
+
+/* The first `bytes` of a file, or as many as there are, in memory; false: not possible. A mapping would end the server
+ * when the file is shortened. */
 typedef struct file_view {
-    const void *data;
+    void *data;
     size_t bytes;
 } file_view;
 bool file_view_open(int fd, int64_t bytes, file_view *out);

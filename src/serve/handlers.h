@@ -15,7 +15,8 @@ route_fn handle_runs, handle_run;                                               
 route_fn handle_map;                                                             /* api_map.c */
 route_fn handle_page, handle_asset;                                              /* api_page.c */
 
-/* Embeds what was gathered with the request's deadline; on failure r holds the error and the result is false. */
+/* Embeds what was gathered with the request's deadline; on failure r holds the error and the result is false. So it is
+ * when too many requests with images are running: then r waits, and the handler is called again. */
 bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, served_model *m, const inputs *i,
                   cloob_output what, bool refuse_long, cloob_batch_rows *rows);
 

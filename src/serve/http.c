@@ -124,6 +124,7 @@ void http_fail(http_reply *r, const http_request *q, const cloob_ctx *ctx, cloob
     case CLOOB_ERR_UNSUPPORTED: code = 400; break;
     case CLOOB_ERR_BUSY: code = 429; break;
     case CLOOB_ERR_STOPPED:
+    case CLOOB_ERR_IO: /* of the server's own files: weights, an index */
     case CLOOB_ERR_MEMORY: code = 503; break;
     default: break;
     }

@@ -145,3 +145,20 @@ cloob_status body_object(cloob_ctx *ctx, const http_request *q, cloob_json_doc *
     *doc = NULL;
     return refuse(ctx, "the body must be a JSON object");
 }
+
+static bool is_word_of(const char *words, const char *key)
+{
+    size_t n = strlen(key);
+    for (const char *at = words; n && (at = strstr(at, key)); at += n)
+        if ((at == words || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
+    return false;
+}
+
+cloob_status known_keys(cloob_ctx *ctx, const cloob_json *object, const char *known)
+{
+    for (const cloob_json *v = cloob_json_first(object); v; v = cloob_json_next(v))
+        if (!cloob_json_key(v) || !is_word_of(known, cloob_json_key(v)))
+            return refuse(ctx, "unknown key \"%.100s\"; known are: %s", cloob_json_key(v) ? cloob_json_key(v) : "",
+                          known);
+    return CLOOB_OK;
+}

@@ -29,6 +29,10 @@ cloob_status inputs_tokens(cloob_ctx *ctx, inputs *i, const cloob_json *list);
 /* The body as a JSON object. The caller closes *doc. */
 cloob_status body_object(cloob_ctx *ctx, const http_request *q, cloob_json_doc **doc);
 
+/* Refuses an object with a member that `known`, words between blanks, does not list: a misspelt setting is not
+ * ignored. */
+cloob_status known_keys(cloob_ctx *ctx, const cloob_json *object, const char *known);
+
 /* "%s" with the context's text set; for handlers. */
 cloob_status refuse(cloob_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

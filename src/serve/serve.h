@@ -11,11 +11,11 @@ typedef struct serve_options {
     int64_t checkpoints;
     const char *const *index; /* (indexes) index files or folders, or NAME=either */
     int64_t indexes;
-    const char *logs; /* folder of runs; NULL: none */
-    const char *host; /* an address to listen on */
-    int64_t port;     /* 0: any free one, which the first line prints */
-    const char *vocab, *config, *device, *precision;
-    bool no_invariant;
+    const char *logs;          /* folder of runs; NULL: none */
+    const char *host;          /* an address to listen on */
+    int64_t port;              /* 0: any free one, which the first line prints */
+    const char *root;          /* folder of the images of index files; NULL: see state.h */
+    cloob_model_options model; /* for every model, served or indexing */
     int64_t max_batch, max_wait_us, max_queue;
     int64_t workers;         /* requests worked on at the same time */
     int64_t http_threads;    /* that receive requests and send answers; 0: one for every four cores, at most 8 */

@@ -135,7 +135,9 @@ static cloob_status start_daemon(server *v, int fd)
     if (status == CLOOB_OK && !v->daemon)
         status = secure ? fail(s, "the server did not start: are %s and %s a certificate and its key?", s->o->tls_cert,
                                s->o->tls_key)
-                        : fail(s, "the server did not start");
+                        : fail(s, "the server did not start: %s%s", strerror(errno),
+                               serve_memory_limited() ? "; raise the memory limit (ulimit -v), or give fewer --workers"
+                                                      : "");
     free(cert), free(key);
     return status;
 }
@@ -215,10 +217,10 @@ static cloob_status run(server *v)
     if (status == CLOOB_OK) status = start_workers(v);
     if (status == CLOOB_OK && (v->closing = epoll_create1(EPOLL_CLOEXEC)) < 0)
         status = fail(s, "epoll: %s", strerror(errno));
+    if (status == CLOOB_OK) status = serve_take_memory(s);
     if (status == CLOOB_OK) status = start_daemon(v, fd);
     if (status != CLOOB_OK) {
         end_workers(v); /* they use what the caller frees */
-        if (s->start_error) cloob_error_set(s->ctx, status, s->start_error);
         if (fd >= 0) close(fd);
         return status;
     }

@@ -1,14 +1,18 @@
 /* Models and indexes of a running server: opening them, and replacing those whose files were replaced. */
 #include "serve/state.h"
 
-#include <math.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "serve/files.h"
+#include "serve/find.h"
+#include "serve/input.h"
 #include "serve/text.h"
 #include "serve/thumb.h"
 
@@ -63,10 +67,7 @@ static cloob_status open_model(serve *s, const char *word, served_model *m)
 {
     cloob_batcher_options o;
     cloob_batcher_options_init(&o);
-    o.model.device = s->o->device, o.model.precision = s->o->precision;
-    o.model.vocab = s->o->vocab, o.model.config = s->o->config;
-    o.model.invariant = !s->o->no_invariant;
-    o.model.photos = true; /* upright, as cloob search and cloob classify see them */
+    o.model = s->o->model;
     o.max_batch = s->o->max_batch, o.max_wait_us = s->o->max_wait_us;
     o.max_queue = s->o->max_queue;
     o.max_pixels = s->o->max_pixels;
@@ -87,12 +88,61 @@ static void warn_without_tokenizer(serve *s, const served_model *m)
 
 cloob_status serve_open_models(serve *s)
 {
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int workers = (int)s->o->workers;
+    s->images.limit = workers > 1 ? workers - (workers + 3) / 4 : 1;
+    s->thumbnails.limit = cores >= 1 && cores < s->images.limit ? (int)cores : s->images.limit;
     s->model = calloc((size_t)s->o->checkpoints + 1, sizeof *s->model);
     if (!s->model) return CLOOB_ERR_MEMORY;
     for (; s->models < s->o->checkpoints; s->models++) {
         cloob_status status = open_model(s, s->o->checkpoint[s->models], &s->model[s->models]);
         if (status != CLOOB_OK) return status;
         warn_without_tokenizer(s, &s->model[s->models]);
+    }
+    return CLOOB_OK;
+}
+
+bool serve_memory_limited(void)
+{
+    struct rlimit r;
+    return getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur != RLIM_INFINITY;
+}
+
+/* Texts as tokens, which need no tokenizer, and images, a full batch of each. Twice: the second run packs weights. */
+static cloob_status embed_a_batch(serve *s, const served_model *m)
+{
+    cloob_model_facts f;
+    cloob_batch_rows rows;
+    cloob_batcher_get_facts(m->batcher, &f);
+    const int32_t token = 1;
+    int64_t n = s->o->max_batch;
+    size_t bytes = (size_t)(f.image_size * f.image_size * 3);
+    uint8_t *rgb = calloc(1, bytes);
+    cloob_batch_input *in = calloc((size_t)(2 * n), sizeof *in);
+    cloob_status status = rgb && in ? CLOOB_OK : cloob_error_set(s->ctx, CLOOB_ERR_MEMORY, "out of memory");
+    for (int64_t i = 0; i < 2 * n && status == CLOOB_OK; i++)
+        in[i] = i < n ? (cloob_batch_input){ .kind = CLOOB_BATCH_TOKENS, .ids = &token, .count = 1 }
+                      : (cloob_batch_input){ .kind = CLOOB_BATCH_IMAGE_RGB, .data = rgb, .bytes = bytes };
+    for (int k = 0; k < 2 && status == CLOOB_OK; k++) {
+        status = cloob_batcher_encode(s->ctx, m->batcher, in, 2 * n, NULL, &rows);
+        cloob_batch_rows_release(&rows);
+    }
+    free(rgb), free(in);
+    return status;
+}
+
+cloob_status serve_take_memory(serve *s)
+{
+    char text[700];
+    if (!serve_memory_limited()) return CLOOB_OK;
+    for (int64_t i = 0; i < s->models; i++) {
+        cloob_status status = embed_a_batch(s, &s->model[i]);
+        if (status == CLOOB_OK) continue;
+        snprintf(text, sizeof text,
+                 "%s: %s; raise the memory limit (ulimit -v), or give fewer --workers or a smaller "
+                 "--max-batch",
+                 s->model[i].path, cloob_error(s->ctx));
+        return cloob_error_set(s->ctx, status, text);
     }
     return CLOOB_OK;
 }
@@ -159,31 +209,106 @@ static cloob_status find_maker(serve *s, cloob_ctx *ctx, const cloob_search *sea
     return CLOOB_OK;
 }
 
-static cloob_status open_view(serve *s, cloob_ctx *ctx, served_index *x, bool *other_model)
+static cloob_status refuse_other_model(serve *s, cloob_ctx *ctx, const served_index *x, const cloob_search *search)
+{
+    const char *maker = cloob_search_checkpoint(search);
+    return refuse(ctx,
+                  "%s was made with another model, %s, not with %s; serve that model, or remove the file and index the "
+                  "folder again",
+                  x->path, *maker ? maker : "which it does not name", s->model[0].path);
+}
+
+static cloob_status open_view(serve *s, cloob_ctx *ctx, served_index *x)
 {
     cloob_search *search;
+    served_model *maker = NULL;
     watched now = { 0 };
-    *other_model = false;
     watched_read(x->path, &now);
     cloob_status status = cloob_search_open(ctx, x->path, &search);
     if (status != CLOOB_OK) return status;
-    served_model *maker;
     status = find_maker(s, ctx, search, &maker);
-    index_view *fresh = status == CLOOB_OK && maker ? calloc(1, sizeof *fresh) : NULL;
-    *other_model = status == CLOOB_OK && !maker;
+    if (status == CLOOB_OK && !maker) status = refuse_other_model(s, ctx, x, search);
+    index_view *fresh = status == CLOOB_OK ? calloc(1, sizeof *fresh) : NULL;
     if (!fresh) {
         cloob_search_close(search);
-        return status;
+        return status == CLOOB_OK ? cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory") : status;
     }
     fresh->search = search;
     atomic_init(&fresh->users, 1);
     pthread_mutex_lock(&s->indexes_lock);
     index_view *old = x->view;
-    x->view = fresh, x->model = maker, x->seen = now;
+    x->view = fresh, x->model = maker, x->seen = now, x->error[0] = 0;
     pthread_mutex_unlock(&s->indexes_lock);
     index_release(old);
     return CLOOB_OK;
 }
+
+static void index_failed(serve *s, served_index *x, const char *why)
+{
+    pthread_mutex_lock(&s->indexes_lock);
+    snprintf(x->error, sizeof x->error, "%s", why);
+    pthread_mutex_unlock(&s->indexes_lock);
+    serve_log(s, "index %s: %s", x->name, why);
+}
+
+void index_error(serve *s, const served_index *x, char out[512])
+{
+    pthread_mutex_lock(&s->indexes_lock);
+    memcpy(out, x->error, sizeof x->error);
+    pthread_mutex_unlock(&s->indexes_lock);
+}
+
+cloob_status index_need(serve *s, cloob_ctx *ctx, served_index *x, index_view **v)
+{
+    char why[512], text[600];
+    *v = index_acquire(s, x);
+    if (*v) return CLOOB_OK;
+    index_error(s, x, why);
+    if (!*why) return cloob_error_set(ctx, CLOOB_ERR_BUSY, "the index is being made; try again later");
+    snprintf(text, sizeof text, "the index could not be made: %s", why);
+    return cloob_error_set(ctx, CLOOB_ERR_IO, text);
+}
+
+/* ---- where its images are ------------------------------------------------------------------------ */
+
+/* An index may come from anywhere, so the folder that it names counts only where it is below the index's own. */
+static char *root_of_file(const char *path, const cloob_search *search)
+{
+    const char *slash = strrchr(path, '/');
+    char *own = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("."),
+         *base = own ? realpath(own, NULL) : NULL;
+    char *named = base ? realpath(cloob_search_root(search), NULL) : NULL;
+    free(own);
+    if (!named || !path_is_below(named, base)) {
+        free(named);
+        return base;
+    }
+    free(base);
+    return named;
+}
+
+static void warn_without_images(serve *s, const served_index *x)
+{
+    int64_t bytes;
+    char *first = cloob_search_count(x->view->search) ? entry_name(x->view->search, 0) : NULL;
+    int fd = first ? entry_open(x, x->view->search, first, &bytes) : -1;
+    if (fd >= 0) close(fd);
+    else if (first)
+        serve_log(s, "index %s: %s is not in %s, so no images are shown; give their folder with --root DIR", x->name,
+                  first, x->root);
+    free(first);
+}
+
+static cloob_status find_root(serve *s, cloob_ctx *ctx, served_index *x)
+{
+    const char *given = x->folder ? x->folder : s->o->root;
+    x->root = given ? realpath(given, NULL) : root_of_file(x->path, x->view->search);
+    if (!x->root) return refuse(ctx, "%s: %s", given ? given : x->path, strerror(errno));
+    if (!x->folder) warn_without_images(s, x);
+    return CLOOB_OK;
+}
+
+/* ---- making it ----------------------------------------------------------------------------------- */
 
 static char *index_file_of(const char *path, bool *folder)
 {
@@ -205,19 +330,15 @@ static void *index_folder(void *arg)
     index_job *j = arg;
     cloob_model *m = NULL;
     cloob_search_update u;
-    cloob_model_options o;
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
-    cloob_model_options_init(&o);
-    o.photos = true;
-    o.device = j->s->o->device, o.precision = j->s->o->precision;
-    o.vocab = j->s->o->vocab, o.config = j->s->o->config;
-    cloob_status status = ctx ? cloob_model_open(ctx, j->x->model->path, &o, &m) : CLOOB_ERR_MEMORY;
+    const cloob_model_options *o = &j->s->o->model;
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1, .copy_files = true });
+    cloob_status status = ctx ? cloob_model_open(ctx, j->x->model->path, o, &m) : CLOOB_ERR_MEMORY;
     if (status == CLOOB_OK)
-        status = cloob_search_index(ctx, m, j->x->folder, j->x->path, j->x->model->path, j->s->o->vocab, &u);
+        status = cloob_search_index(ctx, m, j->x->folder, j->x->path, j->x->model->path, o->vocab, &u);
     if (status == CLOOB_OK)
         serve_log(j->s, "index %s: %lld images (%lld new or changed)", j->x->name, (long long)u.images,
                   (long long)u.embedded);
-    else serve_log(j->s, "index %s: %s", j->x->name, ctx ? cloob_error(ctx) : "out of memory");
+    else index_failed(j->s, j->x, ctx ? cloob_error(ctx) : "out of memory");
     cloob_model_close(m);
     cloob_ctx_destroy(ctx);
     atomic_fetch_sub(&j->s->indexing, 1);
@@ -229,80 +350,86 @@ static void start_indexing(serve *s, served_index *x)
 {
     pthread_t thread;
     index_job *j = malloc(sizeof *j);
-    if (!j) return;
-    *j = (index_job){ s, x };
+    if (j) *j = (index_job){ s, x };
     atomic_fetch_add(&s->indexing, 1);
-    if (pthread_create(&thread, NULL, index_folder, j) == 0) {
+    if (j && pthread_create(&thread, NULL, index_folder, j) == 0) {
         pthread_detach(thread);
         return;
     }
     atomic_fetch_sub(&s->indexing, 1);
     free(j);
+    index_failed(s, x, "no thread can be started to make it");
 }
 
-static cloob_status open_index(serve *s, const char *word, served_index *x, char *error, size_t error_bytes)
+static cloob_status open_index(serve *s, cloob_ctx *ctx, const char *word, served_index *x)
 {
-    bool folder, other_model = false;
+    bool folder;
     char *given = NULL;
-    if (!split_name(word, &x->name, &given)) return CLOOB_ERR_MEMORY;
+    if (!split_name(word, &x->name, &given)) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
     x->path = index_file_of(given, &folder);
     x->folder = folder ? given : NULL;
     if (!folder) free(given);
-    if (!x->path) return CLOOB_ERR_MEMORY;
+    if (!x->path) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
     x->model = &s->model[0];
     cloob_status status = CLOOB_OK;
-    if (!folder || access(x->path, F_OK) == 0) status = open_view(s, s->ctx, x, &other_model);
-    if (other_model && !folder) {
-        snprintf(error, error_bytes, "%s was made with another model than %s; index the folder again", x->path,
-                 s->model[0].path);
-        return CLOOB_ERR_ARGUMENT;
-    }
-    if (status != CLOOB_OK) snprintf(error, error_bytes, "%s", cloob_error(s->ctx));
+    if (!folder || access(x->path, F_OK) == 0) status = open_view(s, ctx, x);
+    if (status == CLOOB_OK) status = find_root(s, ctx, x);
     if (status == CLOOB_OK && folder) start_indexing(s, x);
     return status;
 }
 
 cloob_status serve_open_indexes(serve *s)
 {
-    static char error[1100];
-    s->index = calloc((size_t)s->o->indexes + 1, sizeof *s->index);
-    if (!s->index) return CLOOB_ERR_MEMORY;
-    for (; s->indexes < s->o->indexes; s->indexes++) {
-        cloob_status status = open_index(s, s->o->index[s->indexes], &s->index[s->indexes], error, sizeof error);
-        if (status == CLOOB_OK) continue;
-        s->start_error = error;
-        return status;
+    cloob_status status = CLOOB_OK;
+    if (!s->o->indexes) return CLOOB_OK;
+    s->index = calloc((size_t)s->o->indexes, sizeof *s->index);
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1, .copy_files = true });
+    if (!s->index || !ctx) status = cloob_error_set(s->ctx, CLOOB_ERR_MEMORY, "out of memory");
+    for (; s->indexes < s->o->indexes && status == CLOOB_OK; s->indexes++) {
+        status = open_index(s, ctx, s->o->index[s->indexes], &s->index[s->indexes]);
+        if (status != CLOOB_OK) cloob_error_set(s->ctx, status, cloob_error(ctx));
     }
-    return CLOOB_OK;
+    cloob_ctx_destroy(ctx);
+    return status;
 }
 
 /* ---- replaced files ------------------------------------------------------------------------------ */
 
 static void watch_model(serve *s, cloob_ctx *ctx, served_model *m)
 {
+    enum { ROUNDS_BETWEEN_TRIES = 10 };
     watched now;
-    if (!watched_read(m->path, &now) || watched_same(&now, &m->seen)) return;
+    cloob_batcher_stats t;
+    cloob_batcher_get_stats(m->batcher, &t);
+    bool again = t.error[0] && ++m->failed_rounds % ROUNDS_BETWEEN_TRIES == 0;
+    if (!watched_read(m->path, &now)) {
+        m->seen.inode = 0; /* the file is noticed when it comes back, be it the same */
+        return;
+    }
+    if (watched_same(&now, &m->seen) && !again) return;
     m->seen = now;
-    if (cloob_batcher_reload(ctx, m->batcher) == CLOOB_OK) serve_log(s, "model %s: loaded again", m->name);
-    else serve_log(s, "model %s: %s; the old one stays", m->name, cloob_error(ctx));
+    if (cloob_batcher_reload(ctx, m->batcher) == CLOOB_OK) {
+        serve_log(s, "model %s: loaded again", m->name);
+        return;
+    }
+    cloob_batcher_get_stats(m->batcher, &t);
+    serve_log(s, "model %s: %s; %s", m->name, cloob_error(ctx),
+              t.error[0] ? "its requests are refused until the file is repaired" : "the old one stays");
 }
 
 static void watch_index(serve *s, cloob_ctx *ctx, served_index *x)
 {
     watched now;
-    bool other_model = false;
     if (!watched_read(x->path, &now) || watched_same(&now, &x->seen)) return;
     x->seen = now;
-    cloob_status status = open_view(s, ctx, x, &other_model);
-    if (other_model) serve_log(s, "index %s: made with another model; the old one stays", x->name);
-    else if (status != CLOOB_OK) serve_log(s, "index %s: %s", x->name, cloob_error(ctx));
-    else serve_log(s, "index %s: opened", x->name);
+    if (open_view(s, ctx, x) == CLOOB_OK) serve_log(s, "index %s: opened", x->name);
+    else index_failed(s, x, cloob_error(ctx)); /* the old one stays */
 }
 
 void *serve_watch(void *arg)
 {
     serve *s = arg;
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1, .copy_files = true });
     while (ctx && !atomic_load(&s->draining)) {
         for (int i = 0; i < 10 && !atomic_load(&s->draining); i++) usleep(100000);
         for (int64_t i = 0; i < s->models && !atomic_load(&s->draining); i++) watch_model(s, ctx, &s->model[i]);
@@ -317,7 +444,7 @@ void serve_close_state(serve *s)
     for (int64_t i = 0; s->index && i < s->o->indexes; i++) {
         served_index *x = &s->index[i];
         index_release(x->view);
-        free(x->name), free(x->path), free(x->folder);
+        free(x->name), free(x->path), free(x->folder), free(x->root);
     }
     for (int64_t i = 0; s->model && i < s->o->checkpoints; i++) {
         cloob_batcher_destroy(s->model[i].batcher);

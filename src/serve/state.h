@@ -24,6 +24,7 @@ typedef struct served_model {
     char *name, *path;
     cloob_batcher *batcher;
     watched seen;
+    int64_t failed_rounds; /* of the watching thread, without weights */
 } served_model;
 
 /* By name; NULL or "": the first. With a single model any name stands for it. NULL: no such model. */
@@ -44,8 +45,10 @@ typedef struct index_view { /* one opened file; stays while somebody uses it */
 typedef struct served_index {
     char *name, *path;   /* path of the index file */
     char *folder;        /* indexed at start; NULL: not */
+    char *root;          /* real path of the folder that its images are in; nothing outside it is opened */
     served_model *model; /* whose embeddings it holds */
     index_view *view;    /* NULL: not there yet; guarded by serve.indexes_lock */
+    char error[512];     /* of the last attempt to make or open it; "": none; same lock */
     watched seen;
 } served_index;
 
@@ -54,6 +57,21 @@ served_index *serve_index(serve *s, const char *name);
 /* The view of now, which stays until it is given back; NULL while there is none. */
 index_view *index_acquire(serve *s, served_index *x);
 void index_release(index_view *v);
+/* The same for a request: CLOOB_ERR_BUSY while the index is being made, CLOOB_ERR_IO when it could not be. */
+cloob_status index_need(serve *s, cloob_ctx *ctx, served_index *x, index_view **v);
+/* Why there is no index, or why it is not up to date; "": neither. */
+void index_error(serve *s, const served_index *x, char out[512]);
+
+/* ---- gates: work that may not take all workers ---------------------------------------------------- */
+
+typedef struct gate {
+    atomic_int inside;
+    int limit;
+} gate;
+
+/* false: full; r is then marked as waiting, and the handler returns at once and is called again later. */
+bool gate_enter(gate *g, http_reply *r);
+void gate_leave(gate *g);
 
 /* ---- all of it ----------------------------------------------------------------------------------- */
 
@@ -82,8 +100,9 @@ struct serve {
     budget memory;       /* of all requests */
     atomic_int indexing; /* threads that index folders */
     double started_at;
-    const char *start_error; /* why it could not start, where the context does not say */
     struct thumb_cache *thumbs;
+    gate images;     /* requests whose images are decoded and embedded: some workers are always left for texts */
+    gate thumbnails; /* made at the same time, each with a whole image in memory */
 };
 
 void serve_log(serve *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -91,6 +110,10 @@ double serve_now(void);
 
 cloob_status serve_open_models(serve *s);
 cloob_status serve_open_indexes(serve *s);
+/* Under a memory limit (ulimit -v) every model embeds a batch before the first request: what it takes is then taken, or
+ * the start fails with one line. */
+cloob_status serve_take_memory(serve *s);
+bool serve_memory_limited(void);
 void serve_close_state(serve *s);
 /* Looks for replaced files now and then until draining; a thread's main. */
 void *serve_watch(void *s);

@@ -17,19 +17,65 @@ bool workers_enqueue(server *v, request *x)
     return fits;
 }
 
+bool gate_enter(gate *g, http_reply *r)
+{
+    if (atomic_fetch_add(&g->inside, 1) < g->limit) return true;
+    atomic_fetch_sub(&g->inside, 1);
+    r->wait = g;
+    return false;
+}
+
+void gate_leave(gate *g) { atomic_fetch_sub(&g->inside, 1); }
+
+static bool may_enter(const request *x) { return atomic_load(&x->r.wait->inside) < x->r.wait->limit; }
+
+/* With lock held: the first request that found its gate full and may enter now; when ending, any. */
+static request *take_deferred(server *v)
+{
+    request **link = &v->deferred;
+    while (*link && !may_enter(*link) && !v->stop) link = &(*link)->next;
+    request *x = *link;
+    if (x) *link = x->next;
+    return x;
+}
+
+static request *take_head(server *v)
+{
+    request *x = v->head;
+    if (!x) return NULL;
+    v->head = x->next;
+    if (!v->head) v->tail = NULL;
+    return x;
+}
+
+/* Whoever leaves a gate comes here next, so nobody needs to be woken for it. */
 static request *dequeue(server *v)
 {
+    request *x;
     pthread_mutex_lock(&v->lock);
-    while (!v->head && !v->stop) pthread_cond_wait(&v->work, &v->lock);
-    request *x = v->head;
+    while (!(x = take_deferred(v)) && !(x = take_head(v)) && !v->stop) pthread_cond_wait(&v->work, &v->lock);
     if (x) {
-        v->head = x->next;
-        if (!v->head) v->tail = NULL;
-        atomic_store(&v->s->requests_waiting, --v->waiting);
         atomic_fetch_add(&v->s->requests_running, 1);
+        atomic_store(&v->s->requests_waiting, --v->waiting);
     }
     pthread_mutex_unlock(&v->lock);
     return x;
+}
+
+/* false: the server is ending, the request stays the caller's. */
+static bool defer(server *v, request *x)
+{
+    pthread_mutex_lock(&v->lock);
+    bool stop = v->stop;
+    request **link = &v->deferred;
+    while (*link) link = &(*link)->next;
+    if (!stop) {
+        x->next = NULL;
+        *link = x;
+        atomic_store(&v->s->requests_waiting, ++v->waiting);
+    }
+    pthread_mutex_unlock(&v->lock);
+    return !stop;
 }
 
 void workers_answer(serve *s, cloob_ctx *ctx, request *x)
@@ -39,8 +85,9 @@ void workers_answer(serve *s, cloob_ctx *ctx, request *x)
         http_error(&x->r, &x->q, 503, "the request waited for %lld s; try again later", (long long)s->o->timeout_s);
         return;
     }
+    x->r.wait = NULL;
     x->q.route->run(s, ctx, &x->q, &x->r);
-    if (!x->r.code) http_error(&x->r, &x->q, 500, "no answer");
+    if (!x->r.code && !x->r.wait) http_error(&x->r, &x->q, 500, "no answer");
 }
 
 void *workers_main(void *arg)
@@ -49,8 +96,10 @@ void *workers_main(void *arg)
     cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
     for (request *x; ctx && (x = dequeue(v));) {
         workers_answer(v->s, ctx, x);
+        bool deferred = x->r.wait && defer(v, x); /* then another worker may have it already */
+        if (!deferred && x->r.wait) http_error(&x->r, &x->q, 503, "the server is ending");
         atomic_fetch_sub(&v->s->requests_running, 1);
-        MHD_resume_connection(x->connection);
+        if (!deferred) MHD_resume_connection(x->connection);
     }
     cloob_ctx_destroy(ctx);
     return NULL;

@@ -189,28 +189,89 @@ static void idle_weights_go_and_come_back(void)
     cloob_batcher_destroy(b);
 }
 
-/* The file is opened at once; a second later its checksum is known. */
-static void damage_is_found_in_the_background(void)
+static void flip_a_weight(void)
 {
     FILE *f = fopen(file, "r+b");
-    cloob_batch_rows rows;
-    sample s;
-    cloob_status status = CLOOB_OK;
     CHECK(f && fseek(f, -5, SEEK_END) == 0);
     int byte = fgetc(f);
     fseek(f, -5, SEEK_END);
     fputc(byte ^ 0x40, f);
     fclose(f);
-    cloob_batcher *b = open_batcher(NULL);
-    make_sample(b, 1, &s);
-    for (int i = 0; i < 2400 && status == CLOOB_OK; i++) { /* two minutes at most */
-        status = cloob_batcher_encode(ctx, b, &s.in, 1, NULL, &rows);
-        cloob_batch_rows_release(&rows);
-        usleep(50000);
+}
+
+/* Weights are in memory: a file that is rewritten or shortened in place changes no row, before and after weights are
+ * packed. */
+static void a_rewritten_file_changes_no_row(void)
+{
+    enum { N = 8 };
+    for (int packed = 0; packed < 2; packed++) {
+        cloob_batcher *b = open_batcher(NULL);
+        cloob_batch_input in[N];
+        cloob_batch_rows want, rows;
+        sample s[N];
+        for (int k = 0; k < N; k++) make_sample(b, k, &s[k]), in[k] = s[k].in;
+        for (int run = 0; run < 3 * packed; run++) {
+            CHECK_OK(ctx, cloob_batcher_encode(ctx, b, in, N, NULL, &rows));
+            cloob_batch_rows_release(&rows);
+        }
+        flip_a_weight();
+        CHECK(truncate(file, 100) == 0);
+        CHECK_OK(ctx, cloob_batcher_encode(ctx, b, in, N, NULL, &rows));
+        write_model();
+        cloob_batcher *fresh = open_batcher(NULL);
+        CHECK_OK(ctx, cloob_batcher_encode(ctx, fresh, in, N, NULL, &want));
+        CHECK(memcmp(rows.data, want.data, (size_t)(N * rows.width) * sizeof *rows.data) == 0);
+        cloob_batch_rows_release(&rows), cloob_batch_rows_release(&want);
+        cloob_batcher_destroy(b), cloob_batcher_destroy(fresh);
+        for (int k = 0; k < N; k++) free(s[k].rgb);
     }
-    CHECK(status == CLOOB_ERR_FORMAT);
-    CHECK(strstr(cloob_error(ctx), "damaged") != NULL);
+}
+
+/* Weights that cannot be loaded again refuse inputs as a failure of the file, until a reload succeeds. */
+static void damaged_weights_refuse_until_repaired(void)
+{
+    cloob_batcher_options o;
+    cloob_batcher_options_init(&o);
+    o.idle_unload_s = 0.05;
+    cloob_batcher *b = open_batcher(&o);
+    cloob_batch_rows rows;
+    cloob_batcher_stats stats;
+    sample s;
+    make_sample(b, 1, &s);
+    for (int i = 0; i < 6000; i++) { /* two minutes at most */
+        cloob_batcher_get_stats(b, &stats);
+        if (!stats.loaded) break;
+        usleep(20000);
+    }
+    flip_a_weight();
+    for (int i = 0; i < 2; i++) {
+        CHECK(cloob_batcher_encode(ctx, b, &s.in, 1, NULL, &rows) == CLOOB_ERR_IO);
+        CHECK(strstr(cloob_error(ctx), "damaged") != NULL);
+        CHECK(cloob_batcher_reload(ctx, b) == CLOOB_ERR_FORMAT);
+        cloob_batcher_get_stats(b, &stats);
+        CHECK(strstr(stats.error, "damaged") != NULL && !stats.loaded);
+    }
+    flip_a_weight();
+    CHECK_OK(ctx, cloob_batcher_reload(ctx, b));
+    CHECK_OK(ctx, cloob_batcher_encode(ctx, b, &s.in, 1, NULL, &rows));
+    cloob_batch_rows_release(&rows);
+    cloob_batcher_get_stats(b, &stats);
+    CHECK(!stats.error[0]);
     cloob_batcher_destroy(b);
+    flip_a_weight();
+    o.model.device = "cpu";
+    CHECK(cloob_batcher_create(ctx, file, &o, &b) == CLOOB_ERR_FORMAT && !b);
+    CHECK(strstr(cloob_error(ctx), "damaged") != NULL);
+}
+
+static void a_precision_that_the_device_lacks_is_refused(void)
+{
+    cloob_batcher *b = NULL;
+    cloob_batcher_options o;
+    cloob_batcher_options_init(&o);
+    o.model.device = "cpu", o.model.precision = "fp8";
+    CHECK(cloob_batcher_create(ctx, file, &o, &b) == CLOOB_ERR_UNSUPPORTED && !b);
+    CHECK(strstr(cloob_error(ctx), "fp8") != NULL);
 }
 
 int main(void)
@@ -221,7 +282,9 @@ int main(void)
     RUN(the_queue_is_bounded_and_the_end_answers_what_waits);
     RUN(a_wait_that_is_too_long_ends);
     RUN(idle_weights_go_and_come_back);
-    RUN(damage_is_found_in_the_background);
+    RUN(a_rewritten_file_changes_no_row);
+    RUN(a_precision_that_the_device_lacks_is_refused);
+    RUN(damaged_weights_refuse_until_repaired);
     remove(file);
     cloob_ctx_destroy(ctx);
     return check_summary();

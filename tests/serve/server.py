@@ -67,7 +67,7 @@ class Server:
     def __init__(self, world, *options, env=None):
         self.process = subprocess.Popen([world.cloob, "serve", "--checkpoint", world.model, "--port", "0", *options],
                                         cwd=world.dir, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-        atexit.register(self.process.kill)  # a test that fails leaves no server behind
+        atexit.register(self.process.kill)  # a failed test leaves none behind
         line = self.process.stdout.readline().strip()
         if not line.startswith("http"):
             raise SystemExit("the server did not start: " + self.process.stderr.read())
