@@ -5,7 +5,8 @@
 
 Weights, images and tokens are procedural (tests/model/procedural.h), so only results are stored: raw embeddings in evaluation and
 training mode, three losses of AdamW training, and two numbers per parameter's gradient and final value: its norm, and its
-product with a procedural vector. A wrong sign, scale or layout of any of them shows."""
+product with a procedural vector. A wrong sign, scale or layout of any of them shows. `scales` has, for each method, steps in which
+the inverse temperature and the Hopfield scale are learned."""
 import json
 import math
 import sys
@@ -132,12 +133,16 @@ class Net:
         return (self.resnet if self.kind == "resnet" else self.vit)(images), self.text(tokens)
 
 
-def cloob(x, y, beta=8.0, inv_tau=30.0):
+def terms(x, y, beta, inv_tau, retrieve, leave_out):
     x, y = F.normalize(x, dim=1), F.normalize(y, dim=1)
-    recall = lambda s, m: F.normalize((beta * s @ m.T).softmax(1) @ m, dim=1)
-    off = torch.eye(len(x), dtype=torch.bool)
+    recall = lambda s, m: F.normalize((beta * s @ m.T).softmax(1) @ m, dim=1) if retrieve else s
+    off = torch.eye(len(x), dtype=torch.bool) if leave_out else torch.zeros(len(x), len(x), dtype=torch.bool)
     side = lambda a, b: ((inv_tau * a @ b.T).masked_fill(off, -math.inf).logsumexp(1) - inv_tau * (a * b).sum(1)).mean()
-    return (side(recall(x, x), recall(y, x)) + side(recall(y, y), recall(x, y))) / inv_tau
+    return side(recall(x, x), recall(y, x)) + side(recall(y, y), recall(x, y))
+
+
+def cloob(x, y, beta=8.0, inv_tau=30.0):
+    return terms(x, y, beta, inv_tau, True, True) / inv_tau
 
 
 def inputs(size):
@@ -155,15 +160,42 @@ def two_numbers(name, t):
     return [float(t.norm()), float(t @ torch.from_numpy(numbers("probe." + name, t.numel())))]
 
 
+plain = lambda k: any(s in k for s in ("bn", "ln", "bias", "downsample.1"))  # not decayed
+
+
+def optimizer(learn, more=(), eps=1e-8):
+    return torch.optim.AdamW([dict(params=[v for k, v in learn.items() if plain(k)] + list(more), weight_decay=0.0),
+                              dict(params=[v for k, v in learn.items() if not plain(k)], weight_decay=0.1)], lr=1e-3, betas=(0.9, 0.999), eps=eps)
+
+
+def scales(retrieve, leave_out, steps=20):
+    """A ViT with both scales learned as logarithms, from 14.3 and 8. InfoLOOB is trained on tau times the sum of both terms (the
+    paper's L_InfoLOOB, the authors' cloob()), InfoNCE on half their sum (CLIP, the authors' clip()). Pairs do not match, so CLIP's
+    inverse temperature falls. The large eps of AdamW makes the weights depend on the size of the gradients."""
+    net, (images, tokens) = Net("vit"), inputs(VIT["size"])
+    with torch.no_grad(): net.both(images, tokens)
+    logit = [torch.tensor(math.log(s), requires_grad=True) for s in (14.3, 8.0)]
+    opt, out = optimizer(net.w, logit, eps=1e-3), dict(inv_tau=[], beta=[], sum=[], norm=[])
+    for _ in range(steps):
+        inv_tau, beta = (t.exp() for t in logit)
+        total = terms(*net.both(images, tokens), beta, inv_tau, retrieve, leave_out)
+        opt.zero_grad()
+        (total / inv_tau if leave_out else total / 2).backward()
+        norm = math.sqrt(sum(float((v.grad ** 2).sum()) for v in net.w.values()))
+        for k, v in (("inv_tau", inv_tau), ("beta", beta), ("sum", total), ("norm", norm)): out[k].append(v.item() if torch.is_tensor(v) else v)
+        opt.step()
+        with torch.no_grad():
+            for t in logit: t.clamp_(0, math.log(100))
+    return out
+
+
 def model(kind, size):
     net, (images, tokens) = Net(kind), inputs(size)
     with torch.no_grad(): image, text = net.both(images, tokens)
     out = dict(eval_image=image.flatten().tolist(), eval_text=text.flatten().tolist(), gradient={}, after={}, losses=[])
     net.train = True
     learn = {k: v for k, v in net.w.items() if v.requires_grad}
-    plain = lambda k: any(s in k for s in ("bn", "ln", "bias", "downsample.1"))
-    opt = torch.optim.AdamW([dict(params=[v for k, v in learn.items() if plain(k)], weight_decay=0.0),
-                             dict(params=[v for k, v in learn.items() if not plain(k)], weight_decay=0.1)], lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
+    opt = optimizer(learn)
     for step in range(3):
         image, text = net.both(images, tokens)
         loss = cloob(image, text)
@@ -193,4 +225,6 @@ if __name__ == "__main__":
     for size in (75, 57):
         made[f"tiny-rn {size}"] = model("resnet", size)
         del made[f"tiny-rn {size}"]["after"]  # gradients and three losses are enough there
+    made["scales"] = {name: scales(*how) for name, how in (("cloob", (True, True)), ("clip", (False, False)),
+                                                           ("infoloob", (False, True)), ("infonce-hopfield", (True, False)))}
     json.dump(short(made), sys.stdout, separators=(",", ":"))

@@ -56,7 +56,12 @@ def write(name, n, d, beta, inv_tau, noise=1.0, mu=0, mv=0, twin=False, seed=0):
         image, text = objective(leaves["x"], leaves["y"], leaves.get("U"), leaves.get("V"), leaves["beta"],
                                 leaves["inv_tau"], loob, hopfield)
         names = list(leaves)
-        grads = torch.autograd.grad(image + text, [leaves[k] for k in names], allow_unused=True)
+        grads = torch.autograd.grad(image + text, [leaves[k] for k in names], allow_unused=True, retain_graph=True)
+        # What training follows: the paper's InfoLOOB times tau; CLIP's mean of two cross entropies, not divided. With scales as exp(logit).
+        followed = (image + text) / leaves["inv_tau"] if loob else (image + text) / 2
+        scales = [leaves["inv_tau"], leaves["beta"]]
+        for k, leaf, gr in zip(("inv_tau", "beta"), scales, torch.autograd.grad(followed, scales, allow_unused=True)):
+            out[f"{method}.train_dlogit_{k}"] = torch.zeros(1, dtype=torch.float64) if gr is None else (gr * leaf.detach()).reshape(1)
         value = {k: v.detach().double().reshape(1) for k, v in
                  (("loss", (image + text) / inv_tau), ("image_term", image), ("text_term", text))}
         out.update({f"{method}.{k}": v for k, v in value.items()})

@@ -13,16 +13,21 @@ from ._arrays import ArrayIn, as_numpy, rows
 from ._library import lib, shared_context
 
 METHODS = ("cloob", "clip", "infoloob", "infonce-hopfield", "siglip")  # cloob_method
+INFONCE = ("clip", "infonce-hopfield")
 
 
 @dataclass(frozen=True)
 class Objective:
-    """The value, and gradients of `loss` where they were asked for (du, dv where patterns were given)."""
+    """The value, and gradients where they were asked for: dx, dy (and du, dv where patterns were given) of `loss`.
+
+    dinv_tau and dscale are what learned scales follow: derivatives of `loss` for InfoLOOB, of image_term + text_term for
+    clip and infonce-hopfield, whose temperature CLIP learns from the loss that is not divided by inv_tau.
+    """
 
     loss: float  # (image_term + text_term) / inv_tau
     image_term: float
     text_term: float
-    dinv_tau: float = 0.0  # of loss, by the two scales
+    dinv_tau: float = 0.0
     dscale: float = 0.0
     dx: Optional[np.ndarray] = None
     dy: Optional[np.ndarray] = None
@@ -81,6 +86,11 @@ def scale_gradients(method: str, r: L.ObjectiveResult, inv_tau: float) -> tuple[
     return r.dsum_dinv_tau / inv_tau - total / inv_tau**2, r.dsum_dscale / inv_tau
 
 
+def learned_scale_gradients(method: str, r: L.ObjectiveResult, inv_tau: float) -> tuple[float, float]:
+    """The same of what training follows: for InfoNCE the sum of both terms."""
+    return (r.dsum_dinv_tau, r.dsum_dscale) if method in INFONCE else scale_gradients(method, r, inv_tau)
+
+
 def check_shapes(shapes: dict[str, tuple[int, ...]]) -> None:
     """x and y alike, every set of the same width."""
     x = shapes["x"]
@@ -111,5 +121,5 @@ def objective(x: ArrayIn, y: ArrayIn, *, method: str = "cloob", inv_tau: float =
                              L.F64 if wide else L.F32, gradients)
     p = L.ObjectiveRows(**{k: m.ctypes.data for k, m in a.items()}, **{"d" + k: m.ctypes.data for k, m in g.items()})
     r = plan_for(method, "ref" if wide else device, shape, inv_tau, scale_hopfield).run(p, inv_tau, scale_hopfield)
-    scales = scale_gradients(method, r, inv_tau) if gradients else (0.0, 0.0)
+    scales = learned_scale_gradients(method, r, inv_tau) if gradients else (0.0, 0.0)
     return Objective(r.loss, r.image_term, r.text_term, *scales, **{"d" + k: m for k, m in g.items()})

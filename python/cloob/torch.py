@@ -15,7 +15,7 @@ from typing import Any, Optional, Union
 import torch
 
 from . import _library as L
-from ._objective import check_shapes, plan_for, scale_gradients
+from ._objective import INFONCE, check_shapes, plan_for, scale_gradients
 
 Scale = Union[float, torch.Tensor]
 
@@ -98,16 +98,19 @@ def objective(x: torch.Tensor, y: torch.Tensor, *, method: str = "cloob", inv_ta
     """(image_term + text_term) / inv_tau of unit rows x, y (n, d), as a scalar tensor with gradients.
 
     u, v: stored patterns; the batch itself where not given. inv_tau and scale_hopfield may be tensors of one element,
-    and then have gradients. Can be differentiated once; a second derivative raises UnsupportedError.
+    and then have gradients: those of the value. To learn the temperature of clip or infonce-hopfield, multiply the value
+    by inv_tau / 2, as CLOOBLoss does. Can be differentiated once; a second derivative raises UnsupportedError.
     """
     tau, beta = (s if isinstance(s, torch.Tensor) else torch.tensor(float(s), dtype=torch.float64) for s in (inv_tau, scale_hopfield))
     return _Function.apply(x, y, u, v, tau, beta, method)
 
 
 class CLOOBLoss(torch.nn.Module):
-    """The objective as a module. It takes image and text features of any length, and brings them to unit length itself.
+    """What cloob train follows, as a module. It takes image and text features of any length, and brings them to unit length itself.
 
-    Learnable scales are stored as logarithms and kept at or below 100, as in CLIP.
+    cloob and infoloob: (image_term + text_term) / inv_tau. clip and infonce-hopfield: (image_term + text_term) / 2, as
+    CLIP and open_clip have it, so that a learned temperature can rise and fall. Learnable scales are stored as
+    logarithms and kept at or below 100, as in CLIP.
     """
 
     def __init__(self, method: str = "cloob", inv_tau: float = 30.0, scale_hopfield: float = 8.0,
@@ -119,5 +122,6 @@ class CLOOBLoss(torch.nn.Module):
 
     def forward(self, image: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
         unit = torch.nn.functional.normalize
-        return objective(unit(image, dim=-1), unit(text, dim=-1), method=self.method,
-                         inv_tau=self.logit_inv_tau.exp().clamp(max=100), scale_hopfield=self.logit_scale_hopfield.exp().clamp(max=100))
+        inv_tau, scale = (t.exp().clamp(max=100) for t in (self.logit_inv_tau, self.logit_scale_hopfield))
+        loss = objective(unit(image, dim=-1), unit(text, dim=-1), method=self.method, inv_tau=inv_tau, scale_hopfield=scale)
+        return loss * inv_tau / 2 if self.method in INFONCE else loss

@@ -52,9 +52,12 @@ bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
         http_error(r, q, 400, "the input is empty: give at least one text or image");
         return false;
     }
-    if (!http_reserve(r, q, ctx, embed_memory(m, i))) return false;
     bool images = has_images(i);
     if (images && !gate_enter(&s->images, r)) return false;
+    if (!http_reserve(r, q, ctx, embed_memory(m, i))) {
+        if (images) gate_leave(&s->images);
+        return false;
+    }
     double left = (double)s->o->timeout_s - (serve_now() - q->received_at);
     cloob_batch_options o = { .what = what,
                               .refuse_long = refuse_long,

@@ -75,8 +75,8 @@ cloob_status step_settle(cloob_ctx *ctx, step *s); /* waits until the batch to r
 /* One update. images NULL: of the batch staged first; else of that one, which is staged here. lr: for this step. */
 cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens, double lr, step_result *r);
 
-/* The same without the update: the gradients of `loss` are left in the parameters' blocks. The update multiplies them by
- * loss_train_factor, as grad_norm is. For tests and for libraries. */
+/* The same without the update: the gradients of `loss` are left in the parameters' blocks. The update multiplies them
+ * by loss_train_factor, as grad_norm is. For tests and for libraries. */
 cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens, step_result *r);
 
 /* What patch dropout draws from: the seed of the run, and the number of the step whose batch is staged next (0 at

@@ -133,7 +133,14 @@ paper cc-128 "${cloob_rows[@]}" "${conceptual[@]}" '--warmup 20000' '--epochs 12
 paper yfcc "${cloob_rows[@]}" "${yfcc[@]}"
 paper yfcc-rn101 "${cloob_rows[@]:2}" "${yfcc[@]}" '--model RN101'
 paper yfcc-rn50x4 "${cloob_rows[@]:2}" "${yfcc[@]}" '--model RN50x4'
-for set in cc yfcc; do paper clip-$set "${always[@]}" '--method clip' '--init-inv-tau 14.3' '--learnable-inv-tau' '--lr-scheduler cosine'; done
+clip_rows=('--wd 0.1' '--method clip' '--init-inv-tau 14.3' '--learnable-inv-tau')
+restarts=('--lr-scheduler cosine-restarts' '--restart-epochs 7')
+paper clip-cc "${clip_rows[@]}" "${restarts[@]}" "${conceptual[@]}" '--warmup 20000' '--epochs 31' '--model RN50'
+paper clip-cc-128 "${clip_rows[@]}" "${restarts[@]}" "${conceptual[@]}" '--warmup 20000' '--epochs 128' '--model RN50'
+paper clip-yfcc "${clip_rows[@]}" "${restarts[@]}" "${yfcc[@]}" '--model RN50'
+paper clip-yfcc-rn101 "${clip_rows[@]}" "${restarts[@]}" "${yfcc[@]}" '--model RN101'
+paper clip-yfcc-rn50x4 "${clip_rows[@]}" "${restarts[@]}" "${yfcc[@]}" '--model RN50x4'
+paper openclip-cc "${clip_rows[@]}" "${conceptual[@]}" '--lr-scheduler cosine' '--restart-epochs 0' '--warmup 10000' '--epochs 31' '--model RN50'
 
 # So are the summaries on the page of commands.
 "$cloob" help | sed -n 's/^  \([a-z]*\)  *\(.*\)$/| `cloob \1` | \2 |/p' > summaries

@@ -135,7 +135,7 @@ static void recipes_are_settings(void)
     CHECK_STR(o.lr_scheduler, "cosine-restarts");
     cloob_train_options_init(&o);
     CHECK_OK(ctx, cloob_train_preset(ctx, "clip-cc", &o));
-    CHECK(o.learnable_inv_tau && o.init_inv_tau == 14.3 && o.global_batch_size == 512 && o.restart_epochs == 0);
+    CHECK(o.learnable_inv_tau && o.init_inv_tau == 14.3 && o.global_batch_size == 512 && o.restart_epochs == 7);
     CHECK(cloob_train_preset(ctx, "laion", &o) == CLOOB_ERR_ARGUMENT);
     cloob_ctx_destroy(ctx);
 }

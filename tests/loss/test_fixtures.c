@@ -90,6 +90,18 @@ static void check_bf16(const char *what, const problem *p, loss_options o)
     answer_free(&a), answer_free(&want), problem_free(&rounded);
 }
 
+/* The gradients that learned scales follow, in files that have them. */
+static void check_logits(const char *what, const st_file *f, const char *name, const loss_options *o,
+                         const loss_result *r)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s.train_dlogit_inv_tau", name);
+    if (!st_find(f, full)) return;
+    double t = number(f, name, "train_dlogit_inv_tau"), b = number(f, name, "train_dlogit_beta");
+    CHECK_BELOW(fabs(loss_dlogit_inv_tau(o->method, r, o->inv_tau) - t) / fmax(fabs(t), 1), 1e-5, what);
+    CHECK_BELOW(fabs(loss_dlogit_beta(o->method, r, o->inv_tau, o->beta) - b) / fmax(fabs(b), 1), 1e-5, what);
+}
+
 static void check_file(const char *path)
 {
     static const char *const names[] = { "cloob", "infonce", "infoloob", "infonce_hopfield" };
@@ -110,6 +122,7 @@ static void check_file(const char *path)
         snprintf(what, sizeof what, "%s %s", strrchr(path, '/') + 1, names[m]);
         answer want = load_answer(&f, names[m], &p), a = evaluate(ctx, &p, o, CLOOB_F32);
         check_answer(what, &p, &a, &want, 1e-6, 1e-5);
+        check_logits(what, &f, names[m], &o, &a.r);
         remember(&p, &a, &want);
         check_bf16(what, &p, o);
         answer_free(&a), answer_free(&want);

@@ -241,6 +241,10 @@ class Numbers(unittest.TestCase):
                 self.assertAlmostEqual(o.loss, f[name + ".loss"].item(), places=6, msg=f"{file.name} {method}")
                 error = np.linalg.norm(o.dx - f[name + ".dx"]) / max(np.linalg.norm(f[name + ".dx"]), 0.01)
                 self.assertLess(error, 1e-5, f"{file.name} {method}")
+                halves = 2 if "infonce" in name else 1  # CLIP trains with half the sum of the terms
+                for got, scale in ((o.dinv_tau, "inv_tau"), (o.dscale, "beta")):
+                    want = halves * f[f"{name}.train_dlogit_{scale}"].item()
+                    self.assertAlmostEqual(got * f[scale].item(), want, delta=1e-8 * max(1, abs(want)), msg=f"{file.name} {method}")
 
     def test_frozen_model(self) -> None:
         f = fx.read_safetensors(fx.REF / "foreign/mini-rn.safetensors")

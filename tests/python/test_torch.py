@@ -75,6 +75,28 @@ class Autograd(unittest.TestCase):
             np.testing.assert_allclose(y.grad, ry.grad, atol=1e-10)
             self.assertAlmostEqual(cloob.torch.objective(x, y, method=method).item(), want.item(), places=10)
 
+    def test_learned_scales_follow_what_clip_and_the_paper_train(self) -> None:
+        sys.path.insert(0, str(fx.PEERS))
+        import cloob_ref
+
+        for method, flags in {"cloob": (True, True), "clip": (False, False), "infoloob": (False, True), "infonce-hopfield": (True, False)}.items():
+            loss = cloob.torch.CLOOBLoss(method, 14.3, 8.0, learnable_inv_tau=True, learnable_scale_hopfield=True).double()
+            x, y = self.rows(0, 33, 16), self.rows(1, 33, 16)
+            loss(x, y).backward()
+            logit = [torch.tensor(v.item(), dtype=torch.float64, requires_grad=True) for v in (loss.logit_inv_tau, loss.logit_scale_hopfield)]
+            rx, ry = x.detach().clone().requires_grad_(), y.detach().clone().requires_grad_()
+            unit = torch.nn.functional.normalize
+            scaled, image, text = cloob_ref.objective(unit(rx, dim=1), unit(ry, dim=1), hop=flags[0], loob=flags[1], inv_tau=logit[0].exp(), beta=logit[1].exp())
+            want = scaled if flags[1] else (image + text) / 2
+            self.assertAlmostEqual(loss(x, y).item(), want.item(), places=10)
+            want.backward()
+            self.assertAlmostEqual(loss.logit_inv_tau.grad.item(), logit[0].grad.item(), places=10, msg=method)
+            if flags[0]:
+                self.assertAlmostEqual(loss.logit_scale_hopfield.grad.item(), logit[1].grad.item(), places=10, msg=method)
+            np.testing.assert_allclose(x.grad, rx.grad, atol=1e-10)
+            if method == "clip":  # pairs that do not match: the inverse temperature must fall
+                self.assertGreater(loss.logit_inv_tau.grad.item(), 0.1)
+
     def test_float_and_bfloat(self) -> None:
         wide = self.rows(0, 40, 32), self.rows(1, 40, 32)
         cloob.torch.objective(*wide).backward()

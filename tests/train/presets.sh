@@ -25,6 +25,17 @@ done
 ranks 1 --preset yfcc --global-batch-size 16 --name yfcc || fail "yfcc: $(cat "$dir/out")"
 grep -qx 'restart_epochs: 7' "$dir/yfcc/params.txt" || fail "yfcc has no restarts"
 
+# CLIP has the paper's schedule, too: restarts in all experiments, a warm-up of 20,000 steps on CC and 10,000 on YFCC.
+schedule() { grep -xE '(lr_scheduler|restart_epochs|epochs|method|learnable_inv_tau|init_inv_tau): .*' "$dir/$1/params.txt" | sort | paste -sd ' '; }
+clip() {
+    ranks 1 --preset "$1" --global-batch-size 16 --model tiny-rn --name "$1" || fail "$1: $(cat "$dir/out")"
+    [ "$(schedule "$1")" = "epochs: $2 init_inv_tau: 14.3 learnable_inv_tau: True lr_scheduler: $3 method: clip restart_epochs: $4" ] || fail "$1: $(schedule "$1")"
+}
+clip clip-cc 31 cosine-restarts 7
+clip clip-cc-128 128 cosine-restarts 7
+clip clip-yfcc 28 cosine-restarts 7
+clip openclip-cc 31 cosine 0
+
 # What cannot be divided is refused; --batch-size stays per rank and beats the preset's.
 ranks 3 --preset cc --global-batch-size 16 --name three && fail "16 over 3 ranks"
 grep -q -- '--global-batch-size 16 cannot be divided by 3 ranks' "$dir/out" || fail "16 over 3 ranks: $(cat "$dir/out")"

@@ -1,7 +1,6 @@
 /* Small models against tests/ref/model.json (scripts/make_model_ref.py): outputs, gradients, running statistics, three
- * steps of training, on every host backend. */
-#include "check.h"
-#include "../model/procedural.h"
+ * steps of training, on every host backend; steps that learn both scales, with every method. */
+#include "setup.h"
 
 #include "core/json.h"
 #include "model/encoder.h"
@@ -145,6 +144,51 @@ static void check_odd_sizes(const char *where)
 static void odd_sizes_on_ref(void) { check_odd_sizes("ref"); }
 static void odd_sizes_on_cpu(void) { check_odd_sizes("cpu"); }
 
+/* ---- learned scales ------------------------------------------------------------------------------- */
+
+static double apart(const json **want, double got)
+{
+    double error = *want ? fabs(got - (*want)->number) / fmax(fabs((*want)->number), 1) : INFINITY;
+    if (*want) *want = (*want)->next;
+    return error;
+}
+
+/* The inverse temperature, the Hopfield scale, the sum of the terms and the norm of the gradient, step by step. The
+ * limits are f32 against double, carried through 20 steps; a gradient of the wrong sign moves a scale by 2e-3 in the
+ * first, one of the wrong size has another norm. */
+static void check_scales_of(loss_method method, const char *where)
+{
+    const json *table = json_get(json_get(frozen, "scales"), loss_method_name(method));
+    const json *want[4] = { json_get(table, "inv_tau")->child, json_get(table, "beta")->child,
+                            json_get(table, "sum")->child, json_get(table, "norm")->child };
+    double worst[4] = { 0 };
+    setup u;
+    step_options o;
+    step_options_init(&o);
+    CHECK_OK(ctx, model_config_by_name(ctx, "tiny-vit", &o.model));
+    o.batch = ROWS, o.float_images = true, o.wd = 0.1, o.eps = 1e-3, o.method = method;
+    o.inv_tau = 14.3, o.learn_inv_tau = true, o.beta = 8, o.learn_beta = loss_method_has_hopfield(method);
+    CHECK_OK(ctx, setup_open(ctx, &u, &o, where, ROWS));
+    while (want[0]) {
+        step_result r = { 0 };
+        CHECK_OK(ctx, step_run(ctx, u.s, u.images, u.tokens, 1e-3, &r));
+        double got[4] = { r.inv_tau, r.beta, r.image_term + r.text_term, r.grad_norm };
+        for (int k = 0; k < 4; k++) worst[k] = fmax(worst[k], apart(&want[k], got[k]));
+    }
+    printf("  %s on %s: inv_tau %.1e from PyTorch's, beta %.1e, loss %.1e, norm %.1e\n", loss_method_name(method),
+           where, worst[0], worst[1], worst[2], worst[3]);
+    CHECK(worst[0] < 2e-5 && worst[1] < 2e-5 && worst[2] < 5e-3 && worst[3] < 5e-3);
+    setup_close(&u);
+}
+
+static void check_scales(const char *where)
+{
+    for (loss_method m = LOSS_CLOOB; m <= LOSS_INFONCE_HOPFIELD; m++) check_scales_of(m, where);
+}
+
+static void learned_scales_on_ref(void) { check_scales("ref"); }
+static void learned_scales_on_cpu(void) { check_scales("cpu"); }
+
 /* ---- bf16 ---------------------------------------------------------------------------------------- */
 
 /* The gradients of one step, for the caller to free. */
@@ -210,6 +254,7 @@ static void both_on_cuda(void)
     check_model("tiny-rn", "cuda");
     check_model("tiny-vit", "cuda");
     check_odd_sizes("cuda");
+    check_scales("cuda");
 }
 
 int main(void)
@@ -225,6 +270,8 @@ int main(void)
     RUN(vit_on_cpu);
     RUN(odd_sizes_on_ref);
     RUN(odd_sizes_on_cpu);
+    RUN(learned_scales_on_ref);
+    RUN(learned_scales_on_cpu);
     RUN(bf16_steps_on_cpu);
     RUN(both_on_cuda);
     arena_release(&memory);

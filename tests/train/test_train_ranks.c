@@ -7,6 +7,7 @@
 
 static cloob_ctx *ctx;
 static comm *all;
+static loss_method method = LOSS_CLOOB;
 static bool packed; /* texts of the ranks are packed; those of the one process never */
 
 enum { ROWS = 8, STEPS = 20 };
@@ -23,7 +24,9 @@ static step *make(device *dev, const char *model, comm *c, int64_t accum, const 
     o.float_images = true;
     o.bn_sync = true;
     o.memory = memory;
+    o.method = method;
     o.learn_inv_tau = true;
+    o.learn_beta = method == LOSS_INFONCE_HOPFIELD;
     o.pack_texts = c && packed;
     CHECK_OK(ctx, step_create(ctx, &o, dev, c, &s));
     if (s) CHECK_OK(ctx, procedural_params(ctx, step_params(s)));
@@ -72,8 +75,15 @@ static void take_weights(step *to, const step *from)
 }
 
 typedef struct difference {
-    double loss, weights;
+    double loss, weights, scales;
 } difference;
+
+/* Of the logits of both scales. */
+static double scales_apart(const step *a, const step *b)
+{
+    step_state p = step_get_state(a), q = step_get_state(b);
+    return fmax(fabs(p.scalar[0] - q.scalar[0]), fabs(p.scalar[3] - q.scalar[3]));
+}
 
 /* Rows of one batch go to the ranks in order. `anew`: every step begins with equal weights. */
 static difference train_beside(const char *model, int64_t accum, const char *memory, bool anew)
@@ -90,12 +100,13 @@ static difference train_beside(const char *model, int64_t accum, const char *mem
                error = relative(mine, loss_of(one, &d, k, k)), drift = apart(s, one);
         worst.loss = error > worst.loss ? error : worst.loss;
         worst.weights = drift > worst.weights ? drift : worst.weights;
+        worst.scales = fmax(worst.scales, scales_apart(s, one));
     }
     if (comm_rank(all) == 0)
         printf("  %s, %s stored, %d ranks x %lld micro-batches%s: losses of %d steps differ by %.1e at most, "
-               "weights by %.1e\n",
+               "weights by %.1e, scales by %.1e\n",
                model, memory, comm_size(all), (long long)accum, anew ? ", equal weights before each step" : "", STEPS,
-               worst.loss, worst.weights);
+               worst.loss, worst.weights, worst.scales);
     step_destroy(s), step_destroy(one);
     device_close(dev);
     free(d.images), free(d.tokens);
@@ -107,6 +118,7 @@ static void check_beside(const char *model, int64_t accum, const char *memory, b
     difference worst = train_beside(model, accum, memory, anew);
     CHECK(worst.loss < 2e-5);
     CHECK(worst.weights < 1e-4);
+    CHECK(worst.scales < 1e-6);
 }
 
 static void batch_norm_over_all_ranks_is_one_batch(void) { check_beside("tiny-rn", 1, "batch", true); }
@@ -168,6 +180,14 @@ static void packed_texts_of_every_rank(void)
     packed = false;
 }
 
+/* InfoNCE's gradients are multiplied after the ranks' sum. */
+static void infonce_on_every_rank(void)
+{
+    for (method = LOSS_CLIP; method <= LOSS_INFONCE_HOPFIELD; method += LOSS_INFONCE_HOPFIELD - LOSS_CLIP)
+        check_beside("tiny-vit", 2, "batch", false);
+    method = LOSS_CLOOB;
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 }); /* ranks share the cores */
@@ -181,6 +201,7 @@ int main(void)
     RUN(ranks_and_micro_batches_go_together);
     RUN(a_queue_holds_the_rows_of_all_ranks);
     RUN(packed_texts_of_every_rank);
+    RUN(infonce_on_every_rank);
     comm_destroy(all);
     cloob_ctx_destroy(ctx);
     return check_summary();
