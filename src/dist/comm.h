@@ -45,10 +45,10 @@ cloob_status comm_create(cloob_ctx *ctx, comm_kind kind, comm **out);
 cloob_status comm_create_nccl(cloob_ctx *ctx, comm *base, comm **out);
 void comm_destroy(comm *c); /* NULL is fine; the one that started MPI ends it */
 
-/* How many seconds the ranks wait in an exchange for one that gives no sign of life: it is stopped, hangs, or its machine
- * is gone. Then the exchange fails on the others with CLOOB_ERR_PEER and names it. 0: without end; 600 at first. A rank
- * shows that it is there by waiting, too, or by comm_answer, which whoever keeps the others waiting calls now and then, from
- * the thread that exchanges. Exchanges in GPU memory have no deadline of their own. */
+/* How many seconds the ranks wait in an exchange for one that gives no sign of life: it is stopped, hangs, or its
+ * machine is gone. Then the exchange fails on the others with CLOOB_ERR_PEER and names it. 0: without end; 600 at
+ * first. A rank shows that it is there by waiting, too, or by comm_answer, which whoever keeps the others waiting calls
+ * now and then, from the thread that exchanges. Exchanges in GPU memory have no deadline of their own. */
 void comm_set_timeout(comm *c, double seconds);
 void comm_answer(comm *c);
 bool comm_has_lost(const comm *c); /* an exchange failed that way: ranks cannot meet again, comm_abort ends them */

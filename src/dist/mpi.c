@@ -1,8 +1,8 @@
 /* Ranks over MPI, in host memory. MPI counts are ints, so long buffers go in pieces.
  *
- * Every exchange is begun, then waited for with a deadline. After half of it the others are asked for a sign of life, over
- * a communicator of its own: a byte to each, which everyone who waits, too, answers at once. Whoever has not answered when
- * the deadline comes is named. When all have, the wait begins again: somebody works long and answers. */
+ * Every exchange is begun, then waited for with a deadline. After half of it the others are asked for a sign of life,
+ * over a communicator of its own: a byte to each, which everyone who waits, too, answers at once. Whoever has not
+ * answered when the deadline comes is named. When all have, the wait begins again: somebody works long and answers. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>

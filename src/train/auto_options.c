@@ -77,8 +77,8 @@ static double given_number(const run *r, const char *key)
     return x > 0 && isfinite(x) ? x : 0;
 }
 
-/* Our files name their method. Published ones show it: SigLIP has a bias, the authors' CLOOB a second scale, and who has
- * a temperature alone is CLIP, which learns it. */
+/* Our files name their method. Published ones show it: SigLIP has a bias, the authors' CLOOB a second scale, and who
+ * has a temperature alone is CLIP, which learns it. */
 static bool given_method(const run *r, loss_method *method, bool *learns)
 {
     const char *name = weights_get_meta(&r->given, "method");

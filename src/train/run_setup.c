@@ -432,7 +432,8 @@ static cloob_status own_device(cloob_ctx *ctx, run *r)
     return device_open(ctx, name, &r->dev);
 }
 
-/* Whoever keeps the others waiting (a vocabulary, a checkpoint, an evaluation on rank 0) answers them with its progress. */
+/* Whoever keeps the others waiting (a vocabulary, a checkpoint, an evaluation on rank 0) answers them with its
+ * progress. */
 static void show_and_answer(void *user, const cloob_progress *p)
 {
     run *r = user;

@@ -110,8 +110,9 @@ static void defaults_agree(void)
     cloob_train_options_init(&o);
     cloob_trainer_options_init(&t);
     cloob_objective_options_init(&l);
-    CHECK(o.wd == t.wd && o.scale_hopfield == t.scale_hopfield);
-    CHECK(o.init_inv_tau < 0 && o.batch_size < 0 && o.warmup < 0); /* auto: chosen when data and model are known */
+    CHECK(o.wd == t.wd && t.scale_hopfield == CLOOB_DEFAULT_SCALE_HOPFIELD);
+    CHECK(o.init_inv_tau < 0 && o.scale_hopfield < 0 && o.batch_size < 0 &&
+          o.warmup < 0); /* auto: chosen when data and model are known */
     CHECK(t.inv_tau == CLOOB_DEFAULT_INV_TAU);
     CHECK(l.inv_tau == t.inv_tau && l.scale_hopfield == t.scale_hopfield);
 }
