@@ -2,16 +2,16 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/file.h"
+#include "core/limits.h"
 #include "infer/search_index.h"
 #include "io/image/image_list.h"
 
 /* Images are embedded in pieces of at most PIECE_FILES, of about half a second each: between them progress is
  * reported and a request to stop is seen. */
-enum { PIECE_FILES = 256, FIRST_PIECE = 8, SECONDS_BETWEEN_WRITES = 30 };
+enum { PIECE_FILES = 256, FIRST_PIECE = 2, SECONDS_BETWEEN_WRITES = 30 };
 #define PIECE_SECONDS 0.5
 
 /* ---- is it the same model? ----------------------------------------------------------------------- */
@@ -203,13 +203,6 @@ static cloob_status embed_some(cloob_ctx *ctx, update *u, int64_t most, int64_t 
     return status;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Twice as many files, or half as many, until a piece takes about PIECE_SECONDS. */
 static int64_t next_piece(int64_t piece, double seconds)
 {
@@ -227,18 +220,18 @@ static cloob_status stop(cloob_ctx *ctx, const update *u, const cloob_search_upd
 
 static cloob_status embed_missing(cloob_ctx *ctx, update *u, cloob_search_update *out)
 {
-    double written = now();
+    double written = clock_seconds();
     int64_t piece = FIRST_PIECE;
     ctx_progress(ctx, "index", 0, u->l.count, "images");
     for (int64_t next = 0; next < u->l.count;) {
-        double began = now();
+        double began = clock_seconds();
         if (ctx_should_stop(ctx)) return stop(ctx, u, out);
         CLOOB_TRY(embed_some(ctx, u, piece, &next, out));
         ctx_progress(ctx, "index", next, u->l.count, "images");
-        piece = next_piece(piece, now() - began);
-        if (now() - written < SECONDS_BETWEEN_WRITES || next >= u->l.count) continue;
+        piece = next_piece(piece, clock_seconds() - began);
+        if (clock_seconds() - written < SECONDS_BETWEEN_WRITES || next >= u->l.count) continue;
         CLOOB_TRY(update_write(ctx, u));
-        written = now();
+        written = clock_seconds();
     }
     return CLOOB_OK;
 }

@@ -21,6 +21,12 @@ if command -v nm >/dev/null; then
     [ -z "$others" ] || { echo "libcloob.so shows more than its interface:" $others; exit 1; }
 fi
 
+if command -v readelf >/dev/null; then # nothing of the build machine's folders, nor the current one
+    for file in prefix/bin/cloob "$PKG_CONFIG_PATH/../libcloob.so"; do
+        ! readelf -W -d "$file" | grep -E '\((RUNPATH|RPATH)\)' || { echo "$file: has a RUNPATH"; exit 1; }
+    done
+fi
+
 for header in prefix/include/cloob/*.h; do
     echo "#include <cloob/$(basename "$header")>" >one.c
     cc -std=c17 -Wall -Wextra -Werror -pedantic -fsyntax-only $(pkg-config --cflags cloob) one.c
