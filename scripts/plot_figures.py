@@ -27,15 +27,33 @@ ACCURACY = "zero-shot accuracy, %"
 def color(method): return list(METHODS).index(method)  # the same in every figure
 
 
-def runs(name, stage):
-    with open(os.path.join(DATA, name + ".jsonl")) as f:
+def runs(name, stage, data=DATA):
+    with open(os.path.join(data, name + ".jsonl")) as f:
         return [r for r in map(json.loads, f) if r["stage"] == stage]
 
 
-def compared(cloob, name, metric):
-    """Mean and 95 % interval of each method's final runs."""
-    command = [cloob, "compare", os.path.join(DATA, name + ".jsonl"), "--by", "method", "--where", "stage=final", "--json"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["metrics"][metric]["groups"]
+def compared(cloob, name, data=DATA):
+    """By metric: mean and 95 % interval of each method's final runs (groups), and the tests of all pairs of methods (pairs)."""
+    command = [cloob, "compare", os.path.join(data, name + ".jsonl"), "--by", "method", "--where", "stage=final", "--json"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["metrics"]
+
+
+def by_setting(name, metric):
+    """For each setting of the search, the validation metric by method; and the setting's Hopfield scale."""
+    value = {}
+    for r in runs(name, "search"):
+        s = r["settings"]
+        key = (s["scale_hopfield"], s["lr"], s["init_inv_tau"], s["learnable_inv_tau"], s["wd"])
+        value.setdefault(key, {})[s["method"]] = r["validation"][metric]
+    return [(key[0], v) for key, v in value.items()]
+
+
+def gains(name, metric, method, base):
+    """By Hopfield scale: the differences of two methods in points, settings otherwise equal."""
+    out = {}
+    for scale, v in by_setting(name, metric):
+        out.setdefault(scale, []).append(100 * (v[method] - v[base]))
+    return out
 
 
 def series(method, points):
@@ -47,7 +65,7 @@ def series(method, points):
 
 def by_passes(cloob):
     passes = [4, 15, 30, 60, 120]
-    level = [compared(cloob, "synthetic-%03d" % p, "test/zeroshot/average") for p in passes]
+    level = [compared(cloob, "synthetic-%03d" % p)["test/zeroshot/average"]["groups"] for p in passes]
     return dict(name="findings-passes", title="Response to passes over the pairs", x_label="passes over the pairs", y_label=ACCURACY,
                 categories=[str(p) for p in passes],
                 series=[series(m, [(i, g[m]["mean"], g[m]["low"], g[m]["high"]) for i, g in enumerate(level)]) for m in METHODS])
@@ -75,12 +93,8 @@ def gain(name):
               ("synthetic-120", "zeroshot/average", "120 passes"), ("fashion", "zeroshot/article_types", "fashion")]
     scales, out = ["8", "14.3", "30", "50"], []
     for k, (world, metric, title) in enumerate(worlds):
-        value = {}
-        for r in runs(world, "search"):
-            s = r["settings"]
-            value.setdefault((s["lr"], s["init_inv_tau"], s["learnable_inv_tau"], s["scale_hopfield"], s["wd"]), {})[s["method"]] = r["validation"][metric]
-        mean = lambda s: [v["cloob"] - v["infoloob"] for key, v in value.items() if key[3] == s]
-        out.append(dict(name=title, color=k, x=list(range(4)), y=[100 * sum(mean(s)) / len(mean(s)) for s in scales]))
+        found = gains(world, metric, "cloob", "infoloob")
+        out.append(dict(name=title, color=k, x=list(range(4)), y=[sum(found[s]) / len(found[s]) for s in scales]))
     return dict(name=name, title="What retrieval adds to InfoLOOB, by its scale", x_label="Hopfield scale",
                 y_label="points of accuracy", categories=scales, series=out)
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# cloob report --figure: what it draws, what it refuses, and the committed figures. usage: figures.sh CLOOB PYTHON SOURCE
+# cloob report --figure: what it draws, what it refuses, and the committed figures and tables of the findings. usage: figures.sh CLOOB PYTHON SOURCE
 set -eu
 cloob=$1
 dir=$(mktemp -d)
@@ -48,3 +48,4 @@ refused 'no point' '{"name": "n", "series": []}'
 refused 'bars need' '{"name": "n", "bars": true, "series": [{"name": "a", "x": [1], "y": [1]}]}'
 
 "$2" "$3/scripts/plot_figures.py" "$cloob" "$dir/figures" --check
+"$2" "$3/scripts/findings_tables.py" "$cloob" --check
