@@ -218,20 +218,6 @@ static void find_readers(const exec *e, int from, int to, unsigned *read)
     }
 }
 
-/* What only members read and their kernel does not write gets no memory. */
-static void forget_inner(op_group *g)
-{
-    for (int i = 0; i < g->members; i++)
-        for (int k = 0; k < OP_OUTPUTS; k++) {
-            const tensor inner = g->member[i]->out[k];
-            if (!(g->inner[i] & 1u << k) || value_in(&inner) == NO_VALUE) continue;
-            for (int n = 0; n < g->members * OPERANDS; n++) {
-                tensor *t = operand_of(g->member[n / OPERANDS], n % OPERANDS);
-                if (t->ndim >= 0 && t->data == inner.data) t->data = (void *)(intptr_t)NO_VALUE;
-            }
-        }
-}
-
 static cloob_status prepare_group(exec *e, int from, int to)
 {
     op_group part[GROUP_MEMBERS];
@@ -239,9 +225,9 @@ static cloob_status prepare_group(exec *e, int from, int to)
     int parts;
     assert(to - from <= GROUP_MEMBERS);
     find_readers(e, from, to, read);
-    CLOOB_TRY(group_plan(&e->env, &e->args[from], to - from, read, part, &parts));
+    CLOOB_TRY(group_plan(&e->env, group_table_of(e->env.dev->backend), &e->args[from], to - from, read, part, &parts));
     for (int i = 0; i < parts; i++) {
-        if (part[i].kernel) forget_inner(&part[i]);
+        group_mark_inner(&part[i], (void *)(intptr_t)NO_VALUE); /* they get no memory */
         add_call(e, &part[i]);
     }
     return CLOOB_OK;

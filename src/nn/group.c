@@ -94,11 +94,32 @@ static cloob_status ask(const op_env *env, const group_table *t, const group_ker
     return CLOOB_OK;
 }
 
-cloob_status group_plan(const op_env *env, op_args *member, int members, const unsigned *read_outside,
-                        op_group part[GROUP_MEMBERS], int *parts)
+const group_table *group_table_of(backend_kind b)
 {
     static const group_table none = { 0 };
-    const group_table *t = env->dev->backend == BACKEND_CUDA ? &group_kernels_cuda : &none;
+    return b == BACKEND_CUDA ? &group_kernels_cuda : &none;
+}
+
+static void mark_operands(op_args *a, const void *data, void *mark)
+{
+    for (int k = 0; k < OP_INPUTS; k++)
+        if (op_has(&a->in[k]) && a->in[k].data == data) a->in[k].data = mark;
+    for (int k = 0; k < OP_OUTPUTS; k++)
+        if (op_has(&a->out[k]) && a->out[k].data == data) a->out[k].data = mark;
+}
+
+void group_mark_inner(op_group *g, void *mark)
+{
+    for (int i = 0; i < g->members * OP_OUTPUTS; i++) {
+        const tensor inner = g->member[i / OP_OUTPUTS]->out[i % OP_OUTPUTS];
+        if (!(g->inner[i / OP_OUTPUTS] & 1u << i % OP_OUTPUTS)) continue;
+        for (int k = 0; k < g->members; k++) mark_operands(g->member[k], inner.data, mark);
+    }
+}
+
+cloob_status group_plan(const op_env *env, const group_table *t, op_args *member, int members,
+                        const unsigned *read_outside, op_group part[GROUP_MEMBERS], int *parts)
+{
     claims c = { .count = 0 };
     unsigned placed = 0;
     *parts = 0;

@@ -48,12 +48,18 @@ typedef struct group_table {
     float (*ms)(const op_args *a); /* time of a prepared call by itself */
 } group_table;
 
-extern const group_table group_kernels_cuda; /* empty in a build without CUDA; other backends have none */
+extern const group_table group_kernels_cuda; /* empty in a build without CUDA */
 
-/* Divides prepared members among kernels: fills `part` in the order in which the parts run. read_outside[i] bit k:
- * output k of member i has readers outside the group. The caller releases each part's kernel. */
-cloob_status group_plan(const op_env *env, op_args *member, int members, const unsigned *read_outside,
-                        op_group part[GROUP_MEMBERS], int *parts);
+/* The kernels of a backend; an empty table where it has none. */
+const group_table *group_table_of(backend_kind b);
+
+/* Divides prepared members among the kernels of t: fills `part` in the order in which the parts run. read_outside[i] bit
+ * k: output k of member i has readers outside the group. The caller releases each part's kernel. */
+cloob_status group_plan(const op_env *env, const group_table *t, op_args *member, int members,
+                        const unsigned *read_outside, op_group part[GROUP_MEMBERS], int *parts);
+
+/* After planning: sets `data` of every operand of g that is an inner output to `mark`. */
+void group_mark_inner(op_group *g, void *mark);
 
 /* The first member of this op; NULL: none. */
 static inline op_args *group_find(const op_group *g, op_id op)

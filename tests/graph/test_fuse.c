@@ -169,8 +169,7 @@ static void statistics_join_convolutions(void)
         CHECK_OK(ctx, graph_status(&g));
         const node *n = GROUP(&g, OP_CONV2D, OP_BN_STATS);
         CHECK((n != NULL) == (way < 2) && g.groups == (way < 2));
-        if (n)
-            CHECK(n->in[0] == x && n->out[0] == h && n[1].in[0] == h && n[1].out[0] == find(&g, OP_BN_APPLY)->in[1]);
+        if (n) CHECK(n->in[0] == x && n->out[0] == h && n[1].in[0] == h && n[1].out[0] == find(&g, OP_BN_APPLY)->in[1]);
         graph_release(&g);
     }
 }

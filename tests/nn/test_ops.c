@@ -1,6 +1,6 @@
 /* Every op: slopes by finite differences on ref, and the other backends against ref. */
 #include "check.h"
-#include "op_harness.h"
+#include "group_harness.h"
 
 #include "core/rng.h"
 
@@ -75,6 +75,20 @@ static int compare_case(device *dev, const op_case *c, cloob_dtype type, uint64_
     return compared;
 }
 
+static int compare_group(device *dev, const group_case *c, cloob_dtype type, double tolerance)
+{
+    group_pass p;
+    int claimed;
+    CHECK(group_pass_run(ctx, c, type, false, &p));
+    double error = group_compare(ctx, dev, group_table_of(dev->backend), c, &p, &claimed, NULL);
+    if (!(error >= 0 && error <= tolerance)) {
+        printf("  group %s (%s): error %.3g\n", c->name, dtype_name(type), error);
+        check_bad_here_++;
+    }
+    group_pass_release(&p);
+    return 1;
+}
+
 static void compare_backend(const char *name, cloob_dtype type, double tolerance)
 {
     device *dev = NULL;
@@ -82,7 +96,10 @@ static void compare_backend(const char *name, cloob_dtype type, double tolerance
     CHECK_OK(ctx, device_open(ctx, name, &dev));
     for (int i = part; dev && i < op_case_count; i += parts)
         for (uint64_t seed = 1; seed < 3; seed++) compared += compare_case(dev, &op_cases[i], type, seed, tolerance);
+    for (int i = part; dev && i < group_case_count; i += parts)
+        compared += compare_group(dev, &group_cases[i], type, tolerance);
     printf("  %s %s: %d calls compared with ref\n", name, dtype_name(type), compared);
+    CHECK(compared > 0);
     device_close(dev);
 }
 
@@ -233,7 +250,7 @@ int main(int argc, char **argv)
     if (argc > 2) CHECK(sscanf(argv[2], "%d/%d", &part, &parts) == 2 && part >= 0 && parts > 0);
     cloob_ctx_options o;
     cloob_ctx_options_init(&o);
-    o.kernels.fused_gemm = CLOOB_FUSED_GEMM_4_TEAMS; /* fused ops by one GEMM, whatever timing says */
+    o.kernels.fused_gemm = CLOOB_FUSED_GEMM_4_TEAMS; /* groups by one GEMM, whatever timing says */
     ctx = cloob_ctx_create(&o);
     if (all) RUN(ref_has_every_op);
     if (all) RUN(products_in_8_bits_round_their_factors);
