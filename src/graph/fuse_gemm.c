@@ -242,7 +242,7 @@ static bool apply_apart(graph *g, int reduce)
 
 /* The weight's gradient, the only other reader of the backward apply's result (node i, conv2d_dx behind it). The
  * activation that the weight saw is recomputed in the group, from the x of its batch norm, so that the reduction of that
- * batch norm need not write it; where a pool has made it smaller than x, by a pass before the group. The reduction joins,
+ * batch norm need not write it; where a pool has made it smaller than x, by a pass before the group. The reduction becomes a member,
  * too, where it reads the gradient that conv2d_dx makes and writes nothing else but its sums. */
 static void fuse_last_dw(graph *g, int i)
 {

@@ -29,7 +29,7 @@ typedef struct op_group {
 
 struct group_kernel {
     const char *name;
-    int pattern[GROUP_MEMBERS], length; /* by GROUP_PATTERN: ops in the order of the members; others may lie between */
+    int pattern[GROUP_MEMBERS], length; /* by GROUP_PATTERN: ops in the order of the members; others may be between */
     /* Sets *claims when the kernel computes these members, and then ms, scratch_bytes and state. The members' own
      * kernels are prepared. Operands that are the same tensor have the same `data`, which is not an address yet. */
     cloob_status (*prepare)(const op_env *env, op_group *g, bool *claims);

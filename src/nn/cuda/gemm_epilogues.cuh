@@ -1,5 +1,5 @@
 /* What becomes of a fused GEMM's results while they are in registers: one epilogue per kind
- * (fused_gemm.h), and how 8 x 8 matrices travel between registers and boxes of 64 x 64 in shared memory.
+ * (fused_gemm_kernels.h), and how 8 x 8 matrices travel between registers and boxes of 64 x 64 in shared memory.
  */
 #ifndef NN_CUDA_GEMM_EPILOGUES_CUH
 #define NN_CUDA_GEMM_EPILOGUES_CUH
