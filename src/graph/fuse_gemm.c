@@ -76,9 +76,9 @@ static bool is_point(const graph *g, const node *conv)
     return g->value[conv->in[1]].t.dim[1] == 1 && conv->attr.stride == 1 && conv->attr.pad == 0 && !conv->attr.relu;
 }
 
-/* A 3 x 3 convolution of at most so many channels: 40 as in a ResNet's stem, 64 and 80 as in its first blocks, 320
- * as in RN50x4's third. w: its weight. */
-enum { STEM = 40, FIRST_BLOCKS = 80, WIDE = 320 };
+/* A 3 x 3 convolution of at most so many channels: 40 as in a ResNet's stem, 64 and 80 as in its first blocks. w: its
+ * weight. */
+enum { STEM = 40, FIRST_BLOCKS = 80 };
 static bool is_small(const graph *g, const node *conv, value_id w, int channels)
 {
     const tensor *t = &g->value[w].t;
@@ -90,7 +90,7 @@ static void fuse_stats(graph *g, int i)
     const node *conv = &g->node[i];
     int at = reader(g, i, OP_BN_STATS, conv->out[0]);
     if (at < 0 || conv->in[2] != NO_VALUE || conv->in[3] != NO_VALUE) return;
-    if (is_point(g, conv) || is_small(g, conv, conv->in[1], WIDE)) fuse_behind(g, i, at);
+    if (is_point(g, conv) || is_small(g, conv, conv->in[1], FIRST_BLOCKS)) fuse_behind(g, i, at);
 }
 
 /* ---- conv2d_dx, then batch norm's backward reduction --------------------------------------------- */

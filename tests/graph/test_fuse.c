@@ -153,13 +153,13 @@ static void fixed_statistics_go_into_the_convolution(void)
 
 /* ---- fused matrix multiplications ---------------------------------------------------------------- */
 
-/* 1 x 1 convolutions, and 3 x 3 ones of at most 320 channels. */
+/* 1 x 1 convolutions, and 3 x 3 ones of at most 80 channels. */
 static void statistics_join_convolutions(void)
 {
     for (int way = 0; way < 3; way++) {
         graph g;
         graph_init(ctx, &g);
-        int64_t k = way ? 3 : 1, channels = way == 2 ? 328 : C;
+        int64_t k = way ? 3 : 1, channels = way == 2 ? 88 : C;
         value_id x = graph_input(&g, TENSOR(CLOOB_F32, NULL, B, S, S, channels), "x");
         value_id w = graph_param(&g, 0, TENSOR(CLOOB_F32, NULL, C, k, k, channels), 0, true);
         op_attr attr = { .stride = way == 1 ? 2 : 1, .pad = k / 2 };

@@ -9,7 +9,7 @@ enum { GUARD = 256 };
 
 static cloob_ctx *ctx;
 static device *dev;
-static const char *only = ""; /* cases whose names have this in them: test_conv_small 160 */
+static const char *only = ""; /* cases whose names have this in them: test_conv_small 80 */
 
 #define CASE(n, h, w, C, o, c, s)                                                                                      \
     {                                                                                                                  \
@@ -23,13 +23,12 @@ static const char *only = ""; /* cases whose names have this in them: test_conv_
     }
 
 static const op_case cases[] = {
-    CASE(1, 1, 1, 32, 32, 32, 1),    CASE(1, 5, 7, 32, 32, 32, 1),     CASE(3, 17, 19, 32, 32, 32, 1),
-    CASE(2, 30, 33, 32, 32, 32, 1),  CASE(1, 59, 16, 32, 32, 32, 1),   CASE(1, 5, 7, 32, 64, 32, 1),
-    CASE(3, 17, 19, 32, 64, 32, 1),  CASE(2, 30, 33, 32, 64, 32, 1),   CASE(1, 9, 8, 8, 32, 3, 2),
-    CASE(1, 1, 2, 8, 32, 3, 2),      CASE(3, 35, 37, 8, 32, 3, 2),     CASE(1, 64, 61, 8, 32, 8, 2),
-    CASE(1, 17, 19, 80, 80, 80, 1),  CASE(1, 9, 33, 80, 80, 80, 1),    CASE(3, 17, 19, 40, 40, 40, 1),
-    CASE(2, 30, 33, 40, 80, 40, 1),  CASE(3, 35, 37, 8, 40, 3, 2),     CASE(1, 1, 1, 160, 160, 160, 1),
-    CASE(5, 3, 5, 160, 160, 160, 1), CASE(1, 5, 27, 160, 160, 160, 1), CASE(1, 2, 5, 320, 320, 320, 1),
+    CASE(1, 1, 1, 32, 32, 32, 1),   CASE(1, 5, 7, 32, 32, 32, 1),   CASE(3, 17, 19, 32, 32, 32, 1),
+    CASE(2, 30, 33, 32, 32, 32, 1), CASE(1, 59, 16, 32, 32, 32, 1), CASE(1, 5, 7, 32, 64, 32, 1),
+    CASE(3, 17, 19, 32, 64, 32, 1), CASE(2, 30, 33, 32, 64, 32, 1), CASE(1, 9, 8, 8, 32, 3, 2),
+    CASE(1, 1, 2, 8, 32, 3, 2),     CASE(3, 35, 37, 8, 32, 3, 2),   CASE(1, 64, 61, 8, 32, 8, 2),
+    CASE(1, 17, 19, 80, 80, 80, 1), CASE(1, 9, 33, 80, 80, 80, 1),  CASE(3, 17, 19, 40, 40, 40, 1),
+    CASE(2, 30, 33, 40, 80, 40, 1), CASE(3, 35, 37, 8, 40, 3, 2),
 };
 
 /* From bytes: an odd last row, one tile and several, images smaller than a tile. */

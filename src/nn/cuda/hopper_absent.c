@@ -8,8 +8,7 @@
 #include "nn/cuda/fused_gemm_kernels.h"
 
 const small_kernel small_forward_kernels[] = { { .name = NULL } }, small_dw_kernels[] = { { .name = NULL } },
-                   small_first_kernels[] = { { .name = NULL } }, small_dw_wide_kernels[] = { { .name = NULL } },
-                   small_wide_kernels[] = { { .name = NULL } };
+                   small_first_kernels[] = { { .name = NULL } };
 
 bool fused_gemm_takes(int64_t n, int64_t k) { return (void)n, (void)k, false; }
 int fused_gemm_parts(const fused_gemm *p, int sms) { return (void)p, (void)sms, 0; }
