@@ -178,7 +178,8 @@ static void fuse_applied_pool(graph *g, int i)
     if (at >= 0 && same_pass(g, at, i)) fuse_behind(g, i, at);
 }
 
-/* Batch norm's apply and the 1 x 1 convolution that reads its result, at the apply's place: weights are ready anyway. */
+/* Batch norm's apply and the 1 x 1 convolution that reads its result, at the apply's place: weights are ready
+ * anyway. */
 static bool fuse_apply(graph *g, int i)
 {
     int at = graph_producer(g, g->node[i].in[0]);
@@ -241,9 +242,9 @@ static bool apply_apart(graph *g, int reduce)
 }
 
 /* The weight's gradient, the only other reader of the backward apply's result (node i, conv2d_dx behind it). The
- * activation that the weight saw is recomputed in the group, from the x of its batch norm, so that the reduction of that
- * batch norm need not write it; where a pool has made it smaller than x, by a pass before the group. The reduction becomes a member,
- * too, where it reads the gradient that conv2d_dx makes and writes nothing else but its sums. */
+ * activation that the weight saw is recomputed in the group, from the x of its batch norm, so that the reduction of
+ * that batch norm need not write it; where a pool has made it smaller than x, by a pass before the group. The reduction
+ * becomes a member, too, where it reads the gradient that conv2d_dx makes and writes nothing else but its sums. */
 static void fuse_last_dw(graph *g, int i)
 {
     value_id applied = g->node[i].out[0];

@@ -1,5 +1,5 @@
-/* What graph_fuse_gemm's rules share, and the rules of linear layers (fuse_linear.c). A rule leaves node i as it is where
- * it does not fit. */
+/* What graph_fuse_gemm's rules share, and the rules of linear layers (fuse_linear.c). A rule leaves node i as it is
+ * where it does not fit. */
 #ifndef GRAPH_FUSE_RULES_H
 #define GRAPH_FUSE_RULES_H
 

@@ -93,8 +93,8 @@ typedef struct graph_grad_options {
  * trainable parameter. Folds the sums of gradients into the ops that read them. */
 void graph_differentiate(graph *g, value_id output, const graph_grad_options *o);
 
-/* Last of all, for a backend with kernels for groups: groups of a GEMM and the passes over its result or its left factor,
- * bias gradients summed by the op that writes dy, and 8-bit copies written by the op that writes the factor
+/* Last of all, for a backend with kernels for groups: groups of a GEMM and the passes over its result or its left
+ * factor, bias gradients summed by the op that writes dy, and 8-bit copies written by the op that writes the factor
  * (fuse_gemm.c). */
 void graph_fuse_gemm(graph *g);
 

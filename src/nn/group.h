@@ -53,8 +53,8 @@ extern const group_table group_kernels_cuda; /* empty in a build without CUDA */
 /* The kernels of a backend; an empty table where it has none. */
 const group_table *group_table_of(backend_kind b);
 
-/* Divides prepared members among the kernels of t: fills `part` in the order in which the parts run. read_outside[i] bit
- * k: output k of member i has readers outside the group. The caller releases each part's kernel. */
+/* Divides prepared members among the kernels of t: fills `part` in the order in which the parts run. read_outside[i]
+ * bit k: output k of member i has readers outside the group. The caller releases each part's kernel. */
 cloob_status group_plan(const op_env *env, const group_table *t, op_args *member, int members,
                         const unsigned *read_outside, op_group part[GROUP_MEMBERS], int *parts);
 
@@ -69,8 +69,8 @@ static inline op_args *group_find(const op_group *g, op_id op)
     return NULL;
 }
 
-/* Whether output 0 of member `of` is inner; true where `of` is NULL. A kernel declines a group in which an output that it
- * cannot write is not inner, or one that it must write is. */
+/* Whether output 0 of member `of` is inner; true where `of` is NULL. A kernel declines a group in which an output that
+ * it cannot write is not inner, or one that it must write is. */
 static inline bool group_inner(const op_group *g, const op_args *of)
 {
     for (int i = 0; i < g->members; i++)

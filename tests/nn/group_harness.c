@@ -49,7 +49,8 @@ static op_args *member(group_pass *p, op_id op, op_attr attr, int n_in, const te
     return a;
 }
 
-/* Shapes and memory of the outputs in `want`, of which those in `read` are read outside. All inputs were made before. */
+/* Shapes and memory of the outputs in `want`, of which those in `read` are read outside. All inputs were made
+ * before. */
 static cloob_status finish(cloob_ctx *ctx, group_pass *p, op_args *a, unsigned want, unsigned read)
 {
     CLOOB_TRY(op_table[a->op].shape(ctx, a));

@@ -72,8 +72,8 @@ static void members_run_alone(void)
     CHECK(group_table_of(BACKEND_CPU)->count == 0 && group_table_of(BACKEND_REF)->count == 0);
 }
 
-/* A longer pattern is compared with the shorter one that was claimed before, and replaces it. The member between that it
- * does not name runs behind it. */
+/* A longer pattern is compared with the shorter one that was claimed before, and replaces it. The member between that
+ * it does not name runs behind it. */
 static void a_faster_kernel_takes_over(void)
 {
     const group_kernel kernels[] = {

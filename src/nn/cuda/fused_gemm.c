@@ -113,8 +113,8 @@ static int teams_for(const op_env *env, const fused_gemm *p, float *ms)
     return c.ms < separate_ms ? c.teams : 0;
 }
 
-/* Claims the group where the GEMM helps, and lays out scratch: numbers for the end of batch norm's sums, the weight, the
- * sums. */
+/* Claims the group where the GEMM helps, and lays out scratch: numbers for the end of batch norm's sums, the weight,
+ * the sums. */
 static cloob_status claim(const op_env *env, op_group *g, fused_gemm p, bool *claims)
 {
     fused_state s = { .teams = teams_for(env, &p, &g->ms) };

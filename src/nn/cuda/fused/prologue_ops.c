@@ -1,5 +1,5 @@
-/* Groups of batch norm's apply or backward apply and the 1 x 1 convolution that reads its result: by one GEMM that makes
- * its left factor itself (prologue_gemm.h), where that was faster when the plan was made. */
+/* Groups of batch norm's apply or backward apply and the 1 x 1 convolution that reads its result: by one GEMM that
+ * makes its left factor itself (prologue_gemm.h), where that was faster when the plan was made. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -145,8 +145,8 @@ static int variant_for(const op_env *env, const prologue_gemm *p, bool side, flo
     return c.ms + extra_ms < separate_ms ? c.variant : -1;
 }
 
-/* Claims the group where the GEMM helps, and lays out scratch: numbers for the end of batch norm's sums, the weight, the
- * sums. side: the factor is written out; extra_ms: what the GEMM needs beside itself. */
+/* Claims the group where the GEMM helps, and lays out scratch: numbers for the end of batch norm's sums, the weight,
+ * the sums. side: the factor is written out; extra_ms: what the GEMM needs beside itself. */
 static cloob_status claim(const op_env *env, op_group *g, prologue_gemm p, bool side, float extra_ms, bool *claims)
 {
     prologue_state s = { .variant = variant_for(env, &p, side, &g->ms, extra_ms) };
