@@ -1,7 +1,7 @@
 /* A build without kernels for Hopper: attention by warpgroups, fused GEMMs and small convolutions decline every shape,
  * so that their callers take cuDNN, cuBLASLt or a kernel for all GPUs. */
 #include "core/ctx.h"
-#include "nn/cuda/attention_wide.h"
+#include "nn/cuda/kernels.h"
 #include "nn/cuda/stem/conv_small.h"
 #include "nn/cuda/fused/prologue_gemm.h"
 #include "nn/cuda/linear/act_gemm.h"
