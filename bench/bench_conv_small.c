@@ -1,8 +1,7 @@
 /* Our kernels for a ResNet's stem beside cuDNN's best, at the sizes of RN50 and RN50x4: time, bandwidth by
  * the bytes that must move, and the difference of the results (some images of the batch).
  *
- *     bench_conv_small [all|RN50|RN50x4|blocks|weights [once]]      (once: our kernels alone, one run each, for a
- * profiler)
+ *     bench_conv_small [all|RN50|RN50x4|blocks [once]]      (once: our kernels alone, one run each, for a profiler)
  */
 #include <math.h>
 #include <stdio.h>
@@ -205,31 +204,17 @@ static void blocks(int64_t N, int64_t HW, int64_t C)
     bench(DNN_FORWARD, N, HW, C, C, 1, SMALL_STATS | SMALL_APPLY);
 }
 
-/* Weight gradients of the blocks after them. */
-static void weights(void)
-{
-    for (int kind = DNN_FORWARD; kind <= DNN_DW; kind++) {
-        bench((dnn_kind)kind, 128, 36, 160, 160, 1, 0);
-        bench((dnn_kind)kind, 128, 72, 160, 160, 1, 0);
-        bench((dnn_kind)kind, 128, 18, 320, 320, 1, 0);
-    }
-    bench(DNN_FORWARD, 128, 36, 160, 160, 1, SMALL_STATS);
-    bench(DNN_FORWARD, 128, 72, 160, 160, 1, SMALL_STATS);
-    bench(DNN_FORWARD, 128, 18, 320, 320, 1, SMALL_STATS);
-}
-
 int main(int argc, char **argv)
 {
     const char *which = argc > 1 ? argv[1] : "all";
     once = argc > 2 && strcmp(argv[2], "once") == 0;
     ctx = cloob_ctx_create(NULL);
     if (device_open(ctx, "cuda", &dev) != CLOOB_OK) fail("device");
-    bool weights_alone = strcmp(which, "weights") == 0, blocks_alone = strcmp(which, "blocks") == 0 || weights_alone;
+    bool blocks_alone = strcmp(which, "blocks") == 0;
     if (!blocks_alone && strcmp(which, "RN50x4") != 0) stem(512, 224, 32);
     if (!blocks_alone && strcmp(which, "RN50") != 0) stem(128, 288, 40);
-    if (!weights_alone && strcmp(which, "RN50x4") != 0) blocks(512, 56, 64);
-    if (!weights_alone && strcmp(which, "RN50") != 0) blocks(128, 72, 80);
-    if (strcmp(which, "RN50") != 0) weights();
+    if (strcmp(which, "RN50x4") != 0) blocks(512, 56, 64);
+    if (strcmp(which, "RN50") != 0) blocks(128, 72, 80);
     device_close(dev);
     cloob_ctx_destroy(ctx);
     return 0;

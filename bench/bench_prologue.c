@@ -12,6 +12,7 @@
 #include "nn/cuda/fused_gemm_kernels.h"
 #include "gpu_tensors.h"
 #include "nn/cuda/kernels.h"
+#include "nn/group.h"
 
 static const double bandwidth = 4.25e9; /* bytes a millisecond */
 
@@ -123,8 +124,11 @@ static double difference(const tensor *a, const tensor *b) { return bench_differ
 
 typedef struct job {
     op_env env;
-    op_id first, second;
-    op_args a, b;            /* the two ops */
+    op_id first;
+    op_args a, b[2];  /* the two ops; the second may be conv2d and bn_stats, which are a group */
+    op_args shortcut; /* bn_apply of the residual */
+    op_group part[GROUP_MEMBERS];
+    int parts;
     op_args apply2, weights; /* with dw: bn_apply, conv2d_dw */
     op_args pool;            /* avgpool2 */
     op_args reduce, reduce2; /* with the reduction: bn_bwd_reduce, and where the fused GEMM's ends */
@@ -135,12 +139,18 @@ typedef struct job {
 static cloob_status run_first(void *user)
 {
     job *j = user;
+    if (j->p.prologue == PROLOGUE_BOTH) return bn_apply_both_cuda(&j->env, &j->a, &j->shortcut);
     return op_kernels_cuda[j->first].run(&j->env, &j->a);
 }
 static cloob_status run_second(void *user)
 {
     job *j = user;
-    return op_kernels_cuda[j->second].run(&j->env, &j->b);
+    for (int i = 0; i < j->parts; i++) {
+        const op_group *g = &j->part[i];
+        CLOOB_TRY(g->kernel ? g->kernel->run(&j->env, g)
+                            : op_kernels_cuda[g->member[0]->op].run(&j->env, g->member[0]));
+    }
+    return CLOOB_OK;
 }
 static cloob_status run_weights(void *user)
 {
@@ -181,6 +191,17 @@ static void prepare(job *j, op_id op, op_args *a)
     if (a->scratch_bytes) TRY(dev->alloc(ctx, dev, a->scratch_bytes, "scratch", &a->scratch));
 }
 
+/* conv2d and bn_stats, or conv2d_dx alone, as a plan would run them. */
+static void prepare_second(job *j, int members)
+{
+    const unsigned read[] = { 1, 3 };
+    for (int i = 0; i < members; i++) prepare(j, j->b[i].op, &j->b[i]);
+    TRY(group_plan(&j->env, &group_kernels_cuda, j->b, members, read, j->part, &j->parts));
+    for (int i = 0; i < j->parts; i++)
+        if (j->part[i].scratch_bytes)
+            TRY(dev->alloc(ctx, dev, j->part[i].scratch_bytes, "scratch", &j->part[i].scratch));
+}
+
 /* Mean and rstd out of the partial sums, against those of the op. */
 static double statistics_difference(const job *j, const tensor *partial, const tensor *pivot)
 {
@@ -188,8 +209,8 @@ static double statistics_difference(const job *j, const tensor *partial, const t
     int64_t n = j->p.n;
     float *sums = malloc((size_t)(2 * n * parts) * sizeof *sums), *mean = malloc((size_t)n * 4 * sizeof *mean);
     TRY(dev->to_host(ctx, dev, sums, partial->data, (size_t)(2 * n * parts) * sizeof *sums));
-    TRY(dev->to_host(ctx, dev, mean, j->b.out[1].data, (size_t)n * sizeof *mean));
-    TRY(dev->to_host(ctx, dev, mean + n, j->b.out[2].data, (size_t)n * sizeof *mean));
+    TRY(dev->to_host(ctx, dev, mean, j->b[1].out[0].data, (size_t)n * sizeof *mean));
+    TRY(dev->to_host(ctx, dev, mean + n, j->b[1].out[1].data, (size_t)n * sizeof *mean));
     TRY(dev->to_host(ctx, dev, mean + 2 * n, pivot->data, (size_t)n * sizeof *mean));
     double worst = 0;
     for (int64_t c = 0; c < n; c++) {
@@ -249,26 +270,29 @@ static operands make_operands(const shape *s)
 static void prepare_separate(job *j, const shape *s, const operands *o)
 {
     bool dx = s->prologue == PROLOGUE_DX, both = s->prologue == PROLOGUE_BOTH;
-    for (int k = 0; k < OP_INPUTS; k++) j->a.in[k] = j->b.in[k] = ABSENT;
-    for (int k = 0; k < OP_OUTPUTS; k++) j->a.out[k] = j->b.out[k] = ABSENT;
-    j->b.in[0] = o->side, j->b.in[1] = o->w, j->b.out[0] = o->y;
+    for (int k = 0; k < OP_INPUTS; k++) j->a.in[k] = j->b[0].in[k] = j->b[1].in[k] = j->shortcut.in[k] = ABSENT;
+    for (int k = 0; k < OP_OUTPUTS; k++) j->a.out[k] = j->b[0].out[k] = j->b[1].out[k] = j->shortcut.out[k] = ABSENT;
+    j->b[0].in[0] = o->side, j->b[0].in[1] = o->w, j->b[0].out[0] = o->y;
     if (dx) {
         tensor in[] = { o->other, o->x, o->mean, o->rstd, o->gain, o->bias, o->sums };
-        j->first = OP_BN_BWD_APPLY, j->second = OP_CONV2D_DX;
+        j->first = OP_BN_BWD_APPLY, j->b[0].op = OP_CONV2D_DX;
         memcpy(j->a.in, in, sizeof in);
-        j->b.in[2] = o->y;
+        j->b[0].in[2] = o->y;
     } else {
-        tensor in[] = { o->x, o->mean, o->rstd, o->gain, o->bias, o->other, o->bias, o->rstd, o->mean, o->gain };
-        j->first = both ? OP_BN_APPLY_BOTH : OP_BN_APPLY, j->second = OP_CONV_STATS;
-        memcpy(j->a.in, in, sizeof *in * (both ? 10 : 6));
-        j->b.in[2] = o->run_mean, j->b.in[3] = o->run_var;
-        j->b.out[1] = o->mean2, j->b.out[2] = o->rstd2;
+        tensor in[] = { o->x, o->mean, o->rstd, o->gain, o->bias, o->other },
+               of[] = { o->other, o->bias, o->rstd, o->mean, o->gain }, running[] = { o->y, o->run_mean, o->run_var };
+        j->first = OP_BN_APPLY, j->b[0].op = OP_CONV2D, j->b[1].op = OP_BN_STATS;
+        memcpy(j->a.in, in, sizeof in);
+        if (both) memcpy(j->shortcut.in, of, sizeof of);
+        memcpy(j->b[1].in, running, sizeof running);
+        j->b[1].out[0] = o->mean2, j->b[1].out[1] = o->rstd2;
     }
     j->a.attr = (op_attr){ .relu = !dx };
     j->a.out[0] = o->side;
-    j->b.attr = (op_attr){ .stride = 1, .eps = 1e-5f, .momentum = 0.1f, .keep_stats = true };
+    j->b[0].attr = (op_attr){ .stride = 1 };
+    j->b[1].attr = (op_attr){ .eps = 1e-5f, .momentum = 0.1f, .keep_stats = true };
     prepare(j, j->first, &j->a);
-    prepare(j, j->second, &j->b);
+    prepare_second(j, dx ? 1 : 2);
 }
 
 /* Those of the weight's gradient. */
@@ -371,8 +395,16 @@ static void release(job *j, operands *o)
 {
     for (size_t i = 0; i < sizeof o->all / sizeof *o->all; i++)
         if (o->all[i].ndim > 0) dev->free(dev, o->all[i].data);
-    if (op_kernels_cuda[j->second].release) op_kernels_cuda[j->second].release(&j->env, &j->b);
-    if (j->b.scratch) dev->free(dev, j->b.scratch);
+    for (int i = 0; i < j->parts; i++) {
+        op_group *g = &j->part[i];
+        if (g->kernel && g->kernel->release) g->kernel->release(&j->env, g);
+        if (g->scratch) dev->free(dev, g->scratch);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (j->b[i].scratch) dev->free(dev, j->b[i].scratch);
+        if (j->b[i].op == OP_CONV2D || j->b[i].op == OP_CONV2D_DX)
+            op_kernels_cuda[j->b[i].op].release(&j->env, &j->b[i]);
+    }
     if (j->p.dw) op_kernels_cuda[OP_CONV2D_DW].release(&j->env, &j->weights);
     if (j->weights.scratch) dev->free(dev, j->weights.scratch);
     if (j->reduce.scratch) dev->free(dev, j->reduce.scratch);
@@ -380,7 +412,7 @@ static void release(job *j, operands *o)
 
 static void bench(const shape *s)
 {
-    job j = { .env = { .ctx = ctx, .dev = dev, .stream = dev->stream, .ranks = 1 } };
+    job j = { .env = { .ctx = ctx, .dev = dev, .stream = dev->stream, .ranks = 1 }, .p.prologue = s->prologue };
     operands o = make_operands(s);
     prepare_separate(&j, s, &o);
     if (takes_dw(s)) prepare_weights(&j, &o);

@@ -18,8 +18,8 @@ static cloob_ctx *ctx;
 static device *dev;
 
 typedef struct mark {
-    op_id op;
-    const op_args *args;
+    const char *name;
+    const op_group *call;
     cudaEvent_t at;
 } mark;
 static mark marks[MARKS];
@@ -38,13 +38,13 @@ static void fail(const char *what)
     exit(1);
 }
 
-static void on_call(void *user, op_id op, const op_args *args)
+static void on_call(void *user, const char *name, const op_group *call)
 {
     (void)user;
     if (mark_count == MARKS) return;
     mark *m = &marks[mark_count++];
     if (!m->at) cudaEventCreate(&m->at);
-    m->op = op, m->args = args;
+    m->name = name, m->call = call;
     cudaEventRecord(m->at, dev->stream);
 }
 
@@ -58,13 +58,21 @@ static void add(group *table, const char *name, double ms, double bytes)
     table[i].ms += ms, table[i].bytes += bytes, table[i].calls++;
 }
 
-static double bytes_of(op_id op, const op_args *a)
+/* Of what a call reads and writes; what its members have between them counts once, or not at all without memory. */
+static double bytes_of(const op_group *g)
 {
     double bytes = 0;
-    for (int k = 0; k < OP_INPUTS; k++)
-        if (a->in[k].ndim >= 0 && !op_lends_shape(op, k)) bytes += (double)tensor_bytes(&a->in[k]);
-    for (int k = 0; k < OP_OUTPUTS; k++)
-        if (a->out[k].ndim >= 0) bytes += (double)tensor_bytes(&a->out[k]);
+    for (int i = 0; i < g->members; i++) {
+        const op_args *a = g->member[i];
+        for (int k = 0; k < OP_INPUTS; k++) {
+            bool inside = false;
+            for (int n = 0; n < i * OP_OUTPUTS; n++)
+                inside = inside || g->member[n / OP_OUTPUTS]->out[n % OP_OUTPUTS].data == a->in[k].data;
+            if (a->in[k].data && !inside && !op_lends_shape(a->op, k)) bytes += (double)tensor_bytes(&a->in[k]);
+        }
+        for (int k = 0; k < OP_OUTPUTS; k++)
+            if (a->out[k].data) bytes += (double)tensor_bytes(&a->out[k]);
+    }
     return bytes;
 }
 
@@ -76,8 +84,10 @@ static void shape_text(const tensor *t, char *out, size_t room)
         used += (size_t)snprintf(out + used, room - used, i ? "x%lld" : "%lld", (long long)t->dim[i]);
 }
 
-static void describe(op_id op, const op_args *a, char name[NAME])
+/* By the first member's shapes. */
+static void describe(const char *call, const op_group *g, char name[NAME])
 {
+    const op_args *a = g->member[0];
     char x[32] = "", w[32] = "", y[32] = "";
     unsigned there = 0;
     for (int k = 0; k < OP_INPUTS; k++) there |= (unsigned)(a->in[k].ndim >= 0) << k;
@@ -85,7 +95,7 @@ static void describe(op_id op, const op_args *a, char name[NAME])
     shape_text(&a->in[0], x, sizeof x);
     if (a->in[1].ndim > 0) shape_text(&a->in[1], w, sizeof w);
     if (a->out[0].ndim > 0) shape_text(&a->out[0], y, sizeof y);
-    snprintf(name, NAME, "%-14s %s . %s -> %s%s%s [%x]", op_table[op].name, x, w, y, a->attr.relu ? " relu" : "",
+    snprintf(name, NAME, "%-14s %s . %s -> %s%s%s [%x]", call, x, w, y, a->attr.relu ? " relu" : "",
              a->attr.pool ? " pool" : "", there);
 }
 
@@ -95,13 +105,13 @@ static void collect(void)
         float ms = 0;
         char name[NAME];
         cudaEventElapsedTime(&ms, marks[i].at, marks[i + 1].at);
-        if (marks[i].op == OP_COUNT) {
+        if (!marks[i].name) {
             add(by_op, "(between: inputs, loss, update)", ms, 0);
             continue;
         }
-        add(by_op, op_table[marks[i].op].name, ms, bytes_of(marks[i].op, marks[i].args));
-        describe(marks[i].op, marks[i].args, name);
-        add(by_shape, name, ms, bytes_of(marks[i].op, marks[i].args));
+        add(by_op, marks[i].name, ms, bytes_of(marks[i].call));
+        describe(marks[i].name, marks[i].call, name);
+        add(by_shape, name, ms, bytes_of(marks[i].call));
     }
 }
 
@@ -187,7 +197,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < STEPS; i++) {
         if (step_run(ctx, s, rgb, tokens, 1e-4, &r) != CLOOB_OK) fail("step");
         if (dev->sync(ctx, dev) != CLOOB_OK) fail("step");
-        on_call(NULL, OP_COUNT, NULL);
+        on_call(NULL, NULL, NULL);
         dev->sync(ctx, dev);
         collect();
         mark_count = 0;

@@ -57,7 +57,6 @@ all_jobs() { # FACTOR: of the number of parts
     job side_by_side CHECK_ONLY=on_a_gpu OMP_NUM_THREADS=1 test_side_by_side
     for p in adamw rounded init gpu_view nccl; do job $p test_$p; done
     parts gpu_train 9 'CHECK_PART={}' test_gpu_train
-    job conv_weights bench_conv_small weights once
     job attention.89 CLOOB_GPU_GENERATION=89 CHECK_SMALL=1 test_gpu_ops 'attention 225' # an older generation's kernels
 }
 

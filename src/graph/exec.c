@@ -8,63 +8,77 @@
 #include "core/limits.h"
 #include "graph/graph.h"
 
+/* What runs at one time: a call by its op's kernel, or members of a group by one of theirs. */
 typedef struct call {
-    op_id op;
-    const op_kernel *kernel;
-    op_args args;
-    bool once;             /* depends on weights only: run once when they are frozen */
-    int grads[OP_OUTPUTS]; /* parameters whose gradient this completes; -1 */
+    op_group of;
+    bool once; /* depends on weights only: run once when they are frozen */
 } call;
 
 struct exec {
     op_env env;
+    op_args *args; /* of each op */
+    int *group;    /* by op: the number of its group; 0: none */
+    int *grads;    /* by op and output: the parameter whose gradient this completes; -1 */
+    int ops;
     call *call;
-    int calls, forward_calls;
+    int calls, forward_ops, forward_calls;
     value *value; /* with device pointers */
     int values;
-    int *lies;       /* by value: itself, or the value in whose place it lies */
+    int *storage_of; /* by value: itself, or the value in whose place it is stored */
     plan_item *item; /* until addresses are known: values, then one scratch per call */
     void *arena, *inputs;
     bool lent; /* arena and inputs are another's */
     exec_memory memory;
-    bool ran_once, keep_stats;
+    bool ran_once;
     void (*on_grad)(void *user, int param);
     void *grad_user;
-    void (*on_call)(void *user, op_id op, const op_args *args);
+    void (*on_call)(void *user, const char *name, const op_group *call);
     void *call_user;
 };
+
+static const op_kernel *kernel_of(const exec *e, const op_args *a)
+{
+    return op_find_kernel(e->env.dev->backend, a->op);
+}
+
+static const char *name_of(const op_group *g) { return g->kernel ? g->kernel->name : op_table[g->member[0]->op].name; }
+
+/* Until addresses are known, an operand's data holds its value's number; that of what nobody writes is NO_VALUE. */
+static value_id value_in(const tensor *t) { return t->ndim < 0 ? NO_VALUE : (value_id)(intptr_t)t->data; }
+
+/* Operand k of a call: its inputs, then its outputs. */
+enum { OPERANDS = OP_INPUTS + OP_OUTPUTS };
+static tensor *operand_of(op_args *a, int k) { return k < OP_INPUTS ? &a->in[k] : &a->out[k - OP_INPUTS]; }
 
 /* ---- layout -------------------------------------------------------------------------------------- */
 
 enum { CHANNELS = 16 }; /* an image in blocks has a multiple of them, whatever the machine's blocks are */
 
 /* Marks every image of a call as plain; true when one was not yet. */
-static bool mark_plain(const call *c, bool *plain)
+static bool mark_plain(op_args *a, bool *plain)
 {
     bool changed = false;
-    for (int k = 0; k < OP_INPUTS + OP_OUTPUTS; k++) {
-        const tensor *t = k < OP_INPUTS ? &c->args.in[k] : &c->args.out[k - OP_INPUTS];
-        if (t->ndim != 4 || plain[(intptr_t)t->data]) continue;
-        plain[(intptr_t)t->data] = changed = true;
+    for (int k = 0; k < OPERANDS; k++) {
+        const tensor *t = operand_of(a, k);
+        if (t->ndim != 4 || plain[value_in(t)]) continue;
+        plain[value_in(t)] = changed = true;
     }
     return changed;
 }
 
-static bool has_plain(const call *c, const bool *plain)
+static bool has_plain(op_args *a, const bool *plain)
 {
-    for (int k = 0; k < OP_INPUTS; k++)
-        if (c->args.in[k].ndim == 4 && plain[(intptr_t)c->args.in[k].data]) return true;
-    for (int k = 0; k < OP_OUTPUTS; k++)
-        if (c->args.out[k].ndim == 4 && plain[(intptr_t)c->args.out[k].data]) return true;
+    for (int k = 0; k < OPERANDS; k++)
+        if (operand_of(a, k)->ndim == 4 && plain[value_in(operand_of(a, k))]) return true;
     return false;
 }
 
 /* Of a kernel that mixes layouts: a plain residual makes the output it is added to plain, and the other way round. */
-static bool residual_as_output(const call *c, bool *plain)
+static bool residual_as_output(const op_args *a, bool *plain)
 {
-    const tensor *residual = &c->args.in[OP_RESIDUAL], *y = &c->args.out[0];
+    const tensor *residual = &a->in[OP_RESIDUAL], *y = &a->out[0];
     if (residual->ndim != 4 || y->ndim != 4) return false;
-    bool *from = &plain[(intptr_t)residual->data], *to = &plain[(intptr_t)y->data], alike = *from == *to;
+    bool *from = &plain[value_in(residual)], *to = &plain[value_in(y)], alike = *from == *to;
     *from = *to = *from || *to;
     return !alike;
 }
@@ -81,14 +95,14 @@ static void choose_layout(exec *e)
         plain[v] = e->value[v].kind != VALUE_TEMP || e->value[v].keep || t->dtype != CLOOB_F32 || t->ndim != 4 ||
                    t->dim[3] % CHANNELS != 0;
     }
-    for (int i = 0; i < e->calls; i++)
-        if (!e->call[i].kernel->blocked) mark_plain(&e->call[i], plain);
+    for (int i = 0; i < e->ops; i++)
+        if (!kernel_of(e, &e->args[i])->blocked) mark_plain(&e->args[i], plain);
     while (changed) {
         changed = false;
-        for (int i = 0; i < e->calls; i++) {
-            const call *c = &e->call[i];
-            if (c->kernel->mixes) changed |= residual_as_output(c, plain);
-            else if (has_plain(c, plain)) changed |= mark_plain(c, plain);
+        for (int i = 0; i < e->ops; i++) {
+            op_args *a = &e->args[i];
+            if (kernel_of(e, a)->mixes) changed |= residual_as_output(a, plain);
+            else if (has_plain(a, plain)) changed |= mark_plain(a, plain);
         }
     }
     for (int v = 0; v < e->values; v++)
@@ -98,101 +112,161 @@ static void choose_layout(exec *e)
 
 /* ---- building ------------------------------------------------------------------------------------ */
 
-/* A gradient with several contributions is complete after the last of them. */
-static void keep_last_writers(exec *e)
+static void set_operand(const exec *e, tensor *t, value_id v)
 {
-    for (int i = 0; i < e->calls * OP_OUTPUTS; i++) {
-        int *param = &e->call[i / OP_OUTPUTS].grads[i % OP_OUTPUTS];
-        for (int later = i + 1; *param >= 0 && later < e->calls * OP_OUTPUTS; later++)
-            if (e->call[later / OP_OUTPUTS].grads[later % OP_OUTPUTS] == *param) *param = -1;
-    }
+    *t = v == NO_VALUE ? (tensor){ .ndim = -1 } : e->value[v].t;
+    if (v != NO_VALUE) t->data = (void *)(intptr_t)v;
 }
 
-/* Until addresses are known, a tensor's data holds its value's number. */
-static void operand(const exec *e, tensor *t, value_id v)
+static cloob_status take_ops(exec *e, const graph *g)
 {
-    if (v == NO_VALUE) {
-        *t = (tensor){ .ndim = -1 };
-        return;
-    }
-    *t = e->value[v].t;
-    t->data = (void *)(intptr_t)v;
-}
-
-static cloob_status make_calls(exec *e, const graph *g)
-{
+    bool differentiated = g->forward_nodes > 0 && g->forward_nodes < g->nodes;
     for (int i = 0; i < g->nodes; i++) {
         const node *n = &g->node[i];
-        if (i == g->forward_nodes) e->forward_calls = e->calls;
         if (n->op == OP_COUNT) continue;
-        call *c = &e->call[e->calls++];
-        *c = (call){ .op = n->op, .kernel = op_find_kernel(e->env.dev->backend, n->op), .args = { .attr = n->attr } };
-        if (!c->kernel)
+        op_args *a = &e->args[e->ops];
+        *a = (op_args){ .op = n->op, .attr = n->attr };
+        if (!kernel_of(e, a))
             return ctx_fail(e->env.ctx, CLOOB_ERR_UNSUPPORTED, "%s: no kernel for %s", op_table[n->op].name,
                             e->env.dev->name);
-        for (int k = 0; k < OP_INPUTS; k++) operand(e, &c->args.in[k], n->in[k]);
+        for (int k = 0; k < OP_INPUTS; k++) set_operand(e, &a->in[k], n->in[k]);
         for (int k = 0; k < OP_OUTPUTS; k++) {
-            operand(e, &c->args.out[k], n->out[k]);
+            set_operand(e, &a->out[k], n->out[k]);
             bool grad = n->out[k] != NO_VALUE && g->value[n->out[k]].kind == VALUE_GRAD;
-            c->grads[k] = grad ? g->value[n->out[k]].param : -1;
+            e->grads[e->ops * OP_OUTPUTS + k] = grad ? g->value[n->out[k]].param : -1;
         }
-        c->once = n->op == OP_FOLD_BN;
+        e->group[e->ops++] = n->group;
+        if (!differentiated || i < g->forward_nodes) e->forward_ops = e->ops;
     }
-    if (g->forward_nodes >= g->nodes || g->forward_nodes == 0) e->forward_calls = e->calls;
-    keep_last_writers(e);
     return CLOOB_OK;
+}
+
+/* A gradient with several contributions is complete after the last of them. Within a group the order does not count. */
+static void keep_last_writers(exec *e)
+{
+    for (int i = 0; i < e->ops * OP_OUTPUTS; i++)
+        for (int later = i + 1; e->grads[i] >= 0 && later < e->ops * OP_OUTPUTS; later++)
+            if (e->grads[later] == e->grads[i]) e->grads[i] = -1;
+}
+
+static int group_end(const exec *e, int from)
+{
+    int to = from + 1;
+    while (e->group[from] && to < e->ops && e->group[to] == e->group[from]) to++;
+    return to;
+}
+
+static void add_call(exec *e, const op_group *g)
+{
+    e->call[e->calls++] = (call){ .of = *g, .once = g->member[0]->op == OP_FOLD_BN };
 }
 
 /* Which ops took how long to prepare: where the start of a run goes. */
 static void log_preparation(const exec *e, const double *seconds)
 {
-    for (int op = 0; op < OP_COUNT; op++)
+    for (int op = 0; op <= OP_COUNT; op++)
         if (seconds[op] > 0.01)
-            ctx_log(e->env.ctx, CLOOB_LOG_DEBUG, "prepared %s: %.3f s", op_table[op].name, seconds[op]);
+            ctx_log(e->env.ctx, CLOOB_LOG_DEBUG, "prepared %s: %.3f s", op < OP_COUNT ? op_table[op].name : "groups",
+                    seconds[op]);
 }
 
 /* What no call reads any more is not written either. */
-static void leave_out(exec *e, intptr_t v)
+static void leave_out(exec *e, value_id v)
 {
-    for (int i = 0; i < e->calls * OP_INPUTS; i++) {
-        const tensor *t = &e->call[i / OP_INPUTS].args.in[i % OP_INPUTS];
-        if (t->ndim >= 0 && (intptr_t)t->data == v) return;
-    }
-    for (int i = 0; i < e->calls * OP_OUTPUTS; i++) {
-        tensor *t = &e->call[i / OP_OUTPUTS].args.out[i % OP_OUTPUTS];
-        if (t->ndim >= 0 && (intptr_t)t->data == v) *t = (tensor){ .ndim = -1 };
+    for (int i = 0; i < e->ops * OP_INPUTS; i++)
+        if (value_in(&e->args[i / OP_INPUTS].in[i % OP_INPUTS]) == v) return;
+    for (int i = 0; i < e->ops * OP_OUTPUTS; i++) {
+        tensor *t = &e->args[i / OP_OUTPUTS].out[i % OP_OUTPUTS];
+        if (value_in(t) == v) *t = (tensor){ .ndim = -1 };
     }
 }
 
-/* Kernels prepare with shapes and layouts but without addresses. */
+/* A kernel prepares with shapes and layouts but without addresses. */
+static cloob_status prepare_op(exec *e, op_args *a)
+{
+    const op_kernel *kernel = kernel_of(e, a);
+    op_args bare = *a;
+    for (int k = 0; k < OPERANDS; k++) {
+        tensor *t = operand_of(&bare, k);
+        t->block = t->ndim >= 0 ? e->value[value_in(t)].t.block : 0;
+        t->data = NULL;
+    }
+    if (kernel->prepare) CLOOB_TRY(kernel->prepare(&e->env, &bare));
+    a->scratch_bytes = bare.scratch_bytes;
+    a->state = bare.state;
+    for (int k = 0; k < OP_INPUTS; k++) {
+        value_id v = value_in(&a->in[k]);
+        if (bare.in[k].ndim >= 0 || v == NO_VALUE) continue;
+        a->in[k] = (tensor){ .ndim = -1 };
+        leave_out(e, v);
+    }
+    return CLOOB_OK;
+}
+
+/* Bit k of read[i]: what output k of member i of a group writes is wanted outside. */
+static void find_readers(const exec *e, int from, int to, unsigned *read)
+{
+    for (int i = from; i < to; i++) {
+        read[i - from] = 0;
+        for (int k = 0; k < OP_OUTPUTS; k++) {
+            value_id v = value_in(&e->args[i].out[k]);
+            bool wanted = v != NO_VALUE && (e->value[v].keep || e->value[v].kind != VALUE_TEMP);
+            for (int other = 0; v != NO_VALUE && !wanted && other < e->ops; other++)
+                wanted = (other < from || other >= to) && group_reads(&e->args[other], &e->args[i].out[k]);
+            read[i - from] |= (unsigned)wanted << k;
+        }
+    }
+}
+
+static cloob_status prepare_group(exec *e, int from, int to)
+{
+    op_group part[GROUP_MEMBERS];
+    unsigned read[GROUP_MEMBERS];
+    int parts;
+    assert(to - from <= GROUP_MEMBERS);
+    find_readers(e, from, to, read);
+    CLOOB_TRY(group_plan(&e->env, group_table_of(e->env.dev->backend), &e->args[from], to - from, read, part, &parts));
+    for (int i = 0; i < parts; i++) {
+        group_mark_inner(&part[i], (void *)(intptr_t)NO_VALUE); /* they get no memory */
+        add_call(e, &part[i]);
+    }
+    return CLOOB_OK;
+}
+
 static cloob_status prepare_calls(exec *e)
 {
-    double seconds[OP_COUNT] = { 0 };
-    for (int i = 0; i < e->calls; i++) {
-        call *c = &e->call[i];
-        op_args bare = c->args;
-        for (int k = 0; k < OP_INPUTS; k++)
-            bare.in[k].block = bare.in[k].ndim >= 0 ? e->value[(intptr_t)bare.in[k].data].t.block : 0,
-            bare.in[k].data = NULL;
-        for (int k = 0; k < OP_OUTPUTS; k++)
-            bare.out[k].block = bare.out[k].ndim >= 0 ? e->value[(intptr_t)bare.out[k].data].t.block : 0,
-            bare.out[k].data = NULL;
+    double seconds[OP_COUNT + 1] = { 0 };
+    for (int i = 0; i < e->ops; i++) {
         double from = clock_seconds();
-        if (c->kernel->prepare) CLOOB_TRY(c->kernel->prepare(&e->env, &bare));
-        seconds[c->op] += clock_seconds() - from;
-        for (int k = 0; k < OP_INPUTS; k++) {
-            intptr_t v = (intptr_t)c->args.in[k].data;
-            if (bare.in[k].ndim >= 0 || c->args.in[k].ndim < 0) continue;
-            c->args.in[k] = (tensor){ .ndim = -1 };
-            leave_out(e, v);
-        }
-        for (int k = 0; k < OP_OUTPUTS; k++)
-            if (bare.out[k].ndim < 0) c->args.out[k] = (tensor){ .ndim = -1 };
-        c->args.scratch_bytes = bare.scratch_bytes;
-        c->args.state = bare.state;
+        CLOOB_TRY(prepare_op(e, &e->args[i]));
+        seconds[e->args[i].op] += clock_seconds() - from;
+    }
+    for (int i = 0, to; i < e->ops; i = to) {
+        double from = clock_seconds();
+        if (i == e->forward_ops) e->forward_calls = e->calls;
+        to = group_end(e, i);
+        if (to - i > 1) CLOOB_TRY(prepare_group(e, i, to));
+        else add_call(e, &(op_group){ .member = { &e->args[i] }, .members = 1 });
+        if (to - i > 1) seconds[OP_COUNT] += clock_seconds() - from;
     }
     log_preparation(e, seconds);
     return CLOOB_OK;
+}
+
+/* Without asking kernels: a group is one call, whose scratch is at most that of one of its ops. */
+static void bound_calls(exec *e)
+{
+    for (int i = 0, to; i < e->ops; i = to) {
+        op_group g = { .members = 0 };
+        if (i == e->forward_ops) e->forward_calls = e->calls;
+        to = group_end(e, i);
+        for (int k = i; k < to; k++) {
+            size_t bytes = op_scratch_bound(e->args[k].op, &e->args[k]);
+            if (bytes > g.scratch_bytes) g.scratch_bytes = bytes;
+            g.member[g.members++] = &e->args[k];
+        }
+        add_call(e, &g);
+    }
 }
 
 /* ---- memory -------------------------------------------------------------------------------------- */
@@ -203,6 +277,12 @@ static void touch(plan_item *it, int at)
     if (at > it->last) it->last = at;
 }
 
+/* Scratch of a call: a group's kernel has its own. */
+static size_t scratch_of(const call *c)
+{
+    return c->of.scratch_bytes ? c->of.scratch_bytes : c->of.kernel ? 0 : c->of.member[0]->scratch_bytes;
+}
+
 /* Items: values first, then one scratch per call. What is derived from frozen weights lives from beginning to end. */
 static void find_lifetimes(const exec *e, plan_item *item)
 {
@@ -211,16 +291,16 @@ static void find_lifetimes(const exec *e, plan_item *item)
                                .first = -1,
                                .last = -1 };
     for (int i = 0; i < e->calls; i++) {
-        const op_args *a = &e->call[i].args;
-        for (int k = 0; k < OP_INPUTS; k++)
-            if (a->in[k].ndim >= 0 && !op_lends_shape(e->call[i].op, k)) touch(&item[(intptr_t)a->in[k].data], i);
-        for (int k = 0; k < OP_OUTPUTS; k++) {
-            if (a->out[k].ndim < 0) continue;
-            touch(&item[(intptr_t)a->out[k].data], i);
-            if (e->call[i].once)
-                touch(&item[(intptr_t)a->out[k].data], 0), touch(&item[(intptr_t)a->out[k].data], e->calls);
+        const call *c = &e->call[i];
+        for (int n = 0; n < c->of.members * OPERANDS; n++) {
+            op_args *a = c->of.member[n / OPERANDS];
+            int k = n % OPERANDS;
+            value_id v = value_in(operand_of(a, k));
+            if (v == NO_VALUE || (k < OP_INPUTS && op_lends_shape(a->op, k))) continue;
+            touch(&item[v], i);
+            if (c->once && k >= OP_INPUTS) touch(&item[v], 0), touch(&item[v], e->calls);
         }
-        item[e->values + i] = (plan_item){ .bytes = a->scratch_bytes, .first = i, .last = i };
+        item[e->values + i] = (plan_item){ .bytes = scratch_of(c), .first = i, .last = i };
     }
     for (int v = 0; v < e->values; v++) {
         if (e->value[v].keep) item[v].last = e->calls;
@@ -228,34 +308,44 @@ static void find_lifetimes(const exec *e, plan_item *item)
     }
 }
 
-/* The operand whose place a call's result may take; its index, or -1. */
-static int replaced_operand(const call *c)
+/* Whether a call reads a value by another operand than input k of its member a. */
+static bool reads_twice(const call *c, const op_args *a, int k)
 {
-    int k = c->kernel->in_place ? 0 : c->kernel->adds_in_place ? OP_RESIDUAL : -1;
-    if (k < 0 || c->args.in[k].ndim < 0 || c->args.out[0].ndim < 0) return -1;
-    for (int other = 0; k == OP_RESIDUAL && other < OP_INPUTS; other++)
-        if (other != k && c->args.in[other].ndim >= 0 && c->args.in[other].data == c->args.in[k].data) return -1;
-    return k;
+    for (int i = 0; i < c->of.members; i++)
+        for (int other = 0; other < OP_INPUTS; other++)
+            if ((c->of.member[i] != a || other != k) && value_in(&c->of.member[i]->in[other]) == value_in(&a->in[k]))
+                return true;
+    return false;
+}
+
+/* The values of which the second may be stored where the first is; false: none. */
+static bool replaces(const exec *e, const call *c, const op_args *a, value_id *from, value_id *to)
+{
+    const op_kernel *kernel = kernel_of(e, a);
+    int k = kernel->in_place ? 0 : kernel->adds_in_place ? OP_RESIDUAL : -1;
+    if (k < 0 || (c->of.kernel && !c->of.kernel->in_place)) return false;
+    *from = value_in(&a->in[k]), *to = value_in(&a->out[kernel->in_place_out]);
+    if (*from == NO_VALUE || *to == NO_VALUE) return false;
+    return (k == 0 && c->of.members == 1 && !kernel->in_place_out) || !reads_twice(c, a, k);
 }
 
 /* A result takes the place of an operand that dies with its making, where the kernel allows it. */
 static void share_places(exec *e, plan_item *item)
 {
-    for (int v = 0; v < e->values; v++) e->lies[v] = v;
-    for (int i = 0; i < e->calls; i++) {
-        const op_args *a = &e->call[i].args;
-        int k = replaced_operand(&e->call[i]);
-        if (k < 0) continue;
-        intptr_t from = (intptr_t)a->in[k].data, to = (intptr_t)a->out[0].data;
-        plan_item *place = &item[e->lies[from]];
-        bool temporary = e->value[from].kind == VALUE_TEMP && e->value[to].kind == VALUE_TEMP;
-        if (!temporary || item[from].last != i || item[to].first != i || item[to].bytes == 0 ||
-            item[to].bytes != place->bytes)
-            continue;
-        e->lies[to] = e->lies[from];
-        place->last = item[to].last;
-        item[to].bytes = 0;
-    }
+    for (int v = 0; v < e->values; v++) e->storage_of[v] = v;
+    for (int i = 0; i < e->calls; i++)
+        for (int n = 0; n < e->call[i].of.members; n++) {
+            value_id from, to;
+            if (!replaces(e, &e->call[i], e->call[i].of.member[n], &from, &to)) continue;
+            plan_item *place = &item[e->storage_of[from]];
+            bool temporary = e->value[from].kind == VALUE_TEMP && e->value[to].kind == VALUE_TEMP;
+            if (!temporary || item[from].last != i || item[to].first != i || item[to].bytes == 0 ||
+                item[to].bytes != place->bytes)
+                continue;
+            e->storage_of[to] = e->storage_of[from];
+            place->last = item[to].last;
+            item[to].bytes = 0;
+        }
 }
 
 static cloob_status plan_memory(exec *e)
@@ -299,17 +389,20 @@ static void assign_addresses(exec *e, const exec_bindings *b)
         value *x = &e->value[v];
         const tensor *home = x->kind == VALUE_PARAM ? b->param : x->kind == VALUE_STAT ? b->master : b->grad;
         if (x->kind == VALUE_TEMP)
-            x->t.data = item[e->lies[v]].bytes ? (char *)e->arena + item[e->lies[v]].offset : NULL;
+            x->t.data = item[e->storage_of[v]].bytes ? (char *)e->arena + item[e->storage_of[v]].offset : NULL;
         else if (x->kind == VALUE_INPUT) x->t.data = input, input += (tensor_bytes(&x->t) + 255) / 256 * 256;
         else x->t.data = (char *)home[x->param].data + (size_t)x->offset * dtype_size(home[x->param].dtype);
     }
+    for (int i = 0; i < e->ops * OPERANDS; i++) {
+        tensor *t = operand_of(&e->args[i / OPERANDS], i % OPERANDS);
+        if (t->ndim >= 0 && value_in(t) == NO_VALUE) t->data = NULL;
+        else if (t->ndim >= 0) *t = e->value[value_in(t)].t;
+    }
     for (int i = 0; i < e->calls; i++) {
-        op_args *a = &e->call[i].args;
-        for (int k = 0; k < OP_INPUTS; k++)
-            if (a->in[k].ndim >= 0) a->in[k] = e->value[(intptr_t)a->in[k].data].t;
-        for (int k = 0; k < OP_OUTPUTS; k++)
-            if (a->out[k].ndim >= 0) a->out[k] = e->value[(intptr_t)a->out[k].data].t;
-        if (a->scratch_bytes) a->scratch = (char *)e->arena + item[e->values + i].offset;
+        op_group *g = &e->call[i].of;
+        void *scratch = scratch_of(&e->call[i]) ? (char *)e->arena + item[e->values + i].offset : NULL;
+        if (g->kernel) g->scratch = scratch;
+        else g->member[0]->scratch = scratch;
     }
     free(e->item);
     e->item = NULL;
@@ -318,12 +411,12 @@ static void assign_addresses(exec *e, const exec_bindings *b)
 /* b NULL: only measures. */
 static cloob_status build(exec *e, const graph *g, const exec_bindings *b)
 {
-    CLOOB_TRY(make_calls(e, g));
+    CLOOB_TRY(take_ops(e, g));
+    keep_last_writers(e);
     if (e->env.dev->backend == BACKEND_CPU) choose_layout(e);
     if (b || e->env.dev->backend != BACKEND_CUDA) CLOOB_TRY(prepare_calls(e));
-    else
-        for (int i = 0; i < e->calls; i++)
-            e->call[i].args.scratch_bytes = op_scratch_bound(e->call[i].op, &e->call[i].args);
+    else bound_calls(e);
+    if (e->forward_ops == e->ops) e->forward_calls = e->calls;
     return plan_memory(e);
 }
 
@@ -349,11 +442,14 @@ static cloob_status make(cloob_ctx *ctx, const graph *g, device *dev, const exec
     set_env(e, ctx, dev, b);
     e->values = g->values;
     e->value = malloc((size_t)(g->values + 1) * sizeof *e->value);
-    e->call = calloc((size_t)(g->nodes + 1), sizeof *e->call);
-    e->lies = malloc((size_t)(g->values + 1) * sizeof *e->lies);
+    e->storage_of = malloc((size_t)(g->values + 1) * sizeof *e->storage_of);
+    e->args = malloc((size_t)(g->nodes + 1) * sizeof *e->args);
+    e->group = malloc((size_t)(g->nodes + 1) * sizeof *e->group);
+    e->grads = malloc((size_t)(g->nodes + 1) * OP_OUTPUTS * sizeof *e->grads);
+    e->call = malloc((size_t)(g->nodes + 1) * sizeof *e->call);
     cloob_status status = CLOOB_OK;
-    if (!e->value || !e->call || !e->lies)
-        status = ctx_no_memory(ctx, (size_t)g->nodes * sizeof *e->call, "an executor");
+    if (!e->value || !e->storage_of || !e->args || !e->group || !e->grads || !e->call)
+        status = ctx_no_memory(ctx, (size_t)g->nodes * sizeof *e->args, "an executor");
     if (status == CLOOB_OK) {
         memcpy(e->value, g->value, (size_t)g->values * sizeof *e->value);
         status = build(e, g, b);
@@ -397,30 +493,34 @@ cloob_status exec_measure(cloob_ctx *ctx, const graph *g, device *dev, exec_memo
 void exec_destroy(exec *e)
 {
     if (!e) return;
-    for (int i = 0; e->call && i < e->calls; i++)
-        if (e->call[i].kernel && e->call[i].kernel->release) e->call[i].kernel->release(&e->env, &e->call[i].args);
+    for (int i = 0; i < e->calls; i++) {
+        op_group *g = &e->call[i].of;
+        if (g->kernel && g->kernel->release) g->kernel->release(&e->env, g);
+    }
+    for (int i = 0; i < e->ops; i++)
+        if (kernel_of(e, &e->args[i])->release) kernel_of(e, &e->args[i])->release(&e->env, &e->args[i]);
     if (e->arena && !e->lent) e->env.dev->free(e->env.dev, e->arena);
     if (e->inputs && !e->lent) e->env.dev->free(e->env.dev, e->inputs);
     free(e->item);
-    free(e->lies);
+    free(e->storage_of);
     free(e->value);
+    free(e->args);
+    free(e->group);
+    free(e->grads);
     free(e->call);
     free(e);
 }
 
 /* ---- running ------------------------------------------------------------------------------------- */
 
-static cloob_status run_call(exec *e, call *c)
+static cloob_status run_call(exec *e, const op_group *g)
 {
-    if (op_updates_running(c->op) && e->keep_stats) {
-        op_args still = c->args;
-        still.attr.keep_stats = true;
-        CLOOB_TRY(c->kernel->run(&e->env, &still));
-    } else {
-        CLOOB_TRY(c->kernel->run(&e->env, &c->args));
+    CLOOB_TRY(g->kernel ? g->kernel->run(&e->env, g) : kernel_of(e, g->member[0])->run(&e->env, g->member[0]));
+    for (int i = 0; i < g->members && e->on_grad; i++) {
+        const int *grads = &e->grads[(g->member[i] - e->args) * OP_OUTPUTS];
+        for (int k = 0; k < OP_OUTPUTS; k++)
+            if (grads[k] >= 0) e->on_grad(e->grad_user, grads[k]);
     }
-    for (int k = 0; k < OP_OUTPUTS && e->on_grad; k++)
-        if (c->grads[k] >= 0) e->on_grad(e->grad_user, c->grads[k]);
     return CLOOB_OK;
 }
 
@@ -433,13 +533,13 @@ static cloob_status name_op(cloob_ctx *ctx, cloob_status status, const char *op)
 static cloob_status run_range(exec *e, int from, int to)
 {
     for (int i = from; i < to; i++) {
-        call *c = &e->call[i];
-        if (c->once && e->env.frozen_weights && e->ran_once) continue;
-        if (e->on_call) e->on_call(e->call_user, c->op, &c->args);
-        cloob_status status = run_call(e, c);
-        if (status != CLOOB_OK) return name_op(e->env.ctx, status, op_table[c->op].name);
+        const op_group *g = &e->call[i].of;
+        if (e->call[i].once && e->env.frozen_weights && e->ran_once) continue;
+        if (e->on_call) e->on_call(e->call_user, name_of(g), g);
+        cloob_status status = run_call(e, g);
+        if (status != CLOOB_OK) return name_op(e->env.ctx, status, name_of(g));
     }
-    if (e->on_call) e->on_call(e->call_user, OP_COUNT, NULL);
+    if (e->on_call) e->on_call(e->call_user, NULL, NULL);
     return CLOOB_OK;
 }
 
@@ -452,28 +552,30 @@ cloob_status exec_forward(exec *e)
 
 cloob_status exec_recompute_forward(exec *e)
 {
-    e->keep_stats = true;
+    e->env.keep_stats = true;
     cloob_status status = exec_forward(e);
-    e->keep_stats = false;
+    e->env.keep_stats = false;
     return status;
 }
 
 cloob_status exec_backward(exec *e) { return run_range(e, e->forward_calls, e->calls); }
 
+/* Members of groups multiply in 16 bits and have none, whether a kernel claims them or not. */
+static bool has_history(const exec *e, int i) { return !e->group[i] && kernel_of(e, &e->args[i])->history; }
+
 int64_t exec_history_count(const exec *e)
 {
     int64_t n = 0;
-    for (int i = 0; i < e->calls; i++)
-        if (e->call[i].kernel->history) n += OP_HISTORY;
+    for (int i = 0; i < e->ops; i++)
+        if (has_history(e, i)) n += OP_HISTORY;
     return n;
 }
 
 cloob_status exec_history(exec *e, float *numbers, bool set)
 {
-    for (int i = 0; i < e->calls; i++) {
-        const call *c = &e->call[i];
-        if (!c->kernel->history) continue;
-        CLOOB_TRY(c->kernel->history(&e->env, &c->args, numbers, set));
+    for (int i = 0; i < e->ops; i++) {
+        if (!has_history(e, i)) continue;
+        CLOOB_TRY(kernel_of(e, &e->args[i])->history(&e->env, &e->args[i], numbers, set));
         numbers += OP_HISTORY;
     }
     return CLOOB_OK;
@@ -498,7 +600,7 @@ void exec_on_grad(exec *e, void (*fn)(void *user, int param), void *user)
     e->grad_user = user;
 }
 
-void exec_on_call(exec *e, void (*fn)(void *user, op_id op, const op_args *args), void *user)
+void exec_on_call(exec *e, void (*fn)(void *user, const char *name, const op_group *call), void *user)
 {
     e->on_call = fn;
     e->call_user = user;

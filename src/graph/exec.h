@@ -12,6 +12,7 @@
 #define GRAPH_EXEC_H
 
 #include "graph/graph.h"
+#include "nn/group.h"
 
 /* Where the parameters live, indexed like the graph's `param`. */
 typedef struct exec_bindings {
@@ -42,8 +43,8 @@ cloob_status exec_measure(cloob_ctx *ctx, const graph *g, device *dev, exec_memo
 
 /* The graph is read during creation only. */
 cloob_status exec_create(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out);
-/* The same for `count` graphs with inputs alike of which one runs at a time: they share their inputs and one arena, as
- * large as the largest of them needs. exec_memory_of(out[0]) is that of them all; out[0] owns it and is destroyed
+/* The same for `count` graphs with the same inputs that never run concurrently: they share their inputs and one arena,
+ * as large as the largest of them needs. exec_memory_of(out[0]) is that of them all; out[0] owns it and is destroyed
  * last. */
 cloob_status exec_create_family(cloob_ctx *ctx, const graph *g, int count, device *dev, const exec_bindings *b,
                                 exec **out);
@@ -70,9 +71,9 @@ void exec_set_part(exec *e, op_live sequences, op_live rows);
 /* The context that failures are written to may change between runs (one thread at a time). */
 void exec_set_ctx(exec *e, cloob_ctx *ctx);
 
-/* Calls fn before each call of a run, and once after the last with op OP_COUNT and args NULL: for timing on a
- * device's stream. */
-void exec_on_call(exec *e, void (*fn)(void *user, op_id op, const op_args *args), void *user);
+/* Calls fn before each call of a run, and once after the last with NULL and NULL: for timing on a device's stream.
+ * name: that of the op, or of the kernel that computes several of a group's members. */
+void exec_on_call(exec *e, void (*fn)(void *user, const char *name, const op_group *call), void *user);
 
 /* Calls fn after each backward node that completes a parameter's gradient, so that its exchange between ranks can start
  * while the rest is computed. */

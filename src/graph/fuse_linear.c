@@ -66,7 +66,7 @@ static int act_of(const graph *g, int i, value_id v)
 {
     int end = i < g->forward_nodes ? g->forward_nodes : g->nodes;
     for (int k = i + 1; k < end; k++)
-        if (g->node[k].op == OP_ACT && g->node[k].in[0] == v) return k;
+        if (g->node[k].op == OP_ACT && g->node[k].in[0] == v && !g->node[k].group) return k;
     return -1;
 }
 
@@ -79,35 +79,26 @@ static bool is_plain(const graph *g, const node *n, int64_t columns, int64_t dep
 
 void fuse_linear_act(graph *g, int i)
 {
-    node linear = g->node[i];
-    value_id pre = linear.out[0];
-    const tensor *w = &g->value[linear.in[1]].t;
+    const node *linear = &g->node[i];
+    value_id pre = linear->out[0];
+    const tensor *w = &g->value[linear->in[1]].t;
     int at = act_of(g, i, pre);
-    if (at < 0 || linear.in[2] != NO_VALUE || linear.in[3] != NO_VALUE || g->value[pre].keep ||
-        !is_plain(g, &linear, w->dim[0], w->dim[1]) || g->node[at].out[OP_ROUNDED_OUT] != NO_VALUE)
+    if (at < 0 || linear->in[2] != NO_VALUE || linear->in[3] != NO_VALUE || g->value[pre].keep ||
+        !is_plain(g, linear, w->dim[0], w->dim[1]) || g->node[at].out[OP_ROUNDED_OUT] != NO_VALUE)
         return;
-    node n = fuse_node(OP_LINEAR_ACT, g->node[at].attr, linear.segment);
-    n.in[0] = linear.in[0], n.in[1] = linear.in[1], n.in[2] = g->node[at].in[1];
-    n.out[1] = g->node[at].out[0];
-    g->node[at].op = OP_COUNT;
-    if (fuse_readers(g, pre)) n.out[0] = pre;
-    g->node[i] = n;
+    fuse_behind(g, i, at);
 }
 
 void fuse_dx_act(graph *g, int i)
 {
-    node act = g->node[i];
-    value_id dy = act.in[0];
+    const node *act = &g->node[i];
+    value_id dy = act->in[0];
     int at = g->value[dy].keep ? -1 : graph_producer(g, dy);
-    if (at < 0 || g->node[at].op != OP_LINEAR_DX || fuse_readers(g, dy) != 1 || act.out[0] == NO_VALUE ||
-        act.out[OP_ROUNDED_OUT] != NO_VALUE)
+    if (at < 0 || g->node[at].op != OP_LINEAR_DX || fuse_readers(g, dy) != 1 || act->out[0] == NO_VALUE ||
+        act->out[OP_ROUNDED_OUT] != NO_VALUE)
         return;
-    node dx = g->node[at];
-    const tensor *w = &g->value[dx.in[1]].t;
-    if (!is_plain(g, &dx, w->dim[1], w->dim[0])) return;
-    node n = fuse_node(OP_LINEAR_DX_ACT, act.attr, act.segment);
-    n.in[0] = dx.in[0], n.in[1] = dx.in[1], n.in[2] = act.in[1], n.in[3] = act.in[2];
-    for (int k = 0; k < 3; k++) n.out[k] = act.out[k];
-    g->node[i] = n; /* behind the weight's gradient, which may be the last to read the activation */
-    g->node[at].op = OP_COUNT;
+    const node *dx = &g->node[at];
+    const tensor *w = &g->value[dx->in[1]].t;
+    /* at the activation: behind the weight's gradient, which may be the last to read the activation */
+    if (is_plain(g, dx, w->dim[1], w->dim[0])) fuse_before(g, i, at);
 }

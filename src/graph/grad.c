@@ -294,7 +294,7 @@ void graph_differentiate(graph *g, value_id output, const graph_grad_options *o)
             backward_of(&w, i);
         }
         if (g->status == CLOOB_OK) fuse_sums(g, w.forward_nodes);
-        if (g->status == CLOOB_OK) graph_write_along(g, w.forward_nodes);
+        if (g->status == CLOOB_OK) graph_fuse_recompute(g, w.forward_nodes);
         if (g->status == CLOOB_OK) graph_remove_dead(g, w.forward_nodes);
     }
     free(w.grad);

@@ -129,13 +129,21 @@ value_id graph_find(const graph *g, const char *name)
 
 void graph_segment(graph *g) { g->segment++; }
 
+void graph_move(graph *g, int from, int to)
+{
+    node moved = g->node[from];
+    for (; from < to; from++) g->node[from] = g->node[from + 1];
+    for (; from > to; from--) g->node[from] = g->node[from - 1];
+    g->node[to] = moved;
+}
+
 static bool wanted(const graph *g, value_id v, const bool *used)
 {
     return v != NO_VALUE && (used[v] || g->value[v].keep || g->value[v].kind == VALUE_GRAD);
 }
 
 /* An op that updates statistics in place works even when nobody reads its outputs. */
-static bool has_effect(const node *n) { return op_updates_running(n->op) && !n->attr.keep_stats; }
+static bool has_effect(const node *n) { return n->op == OP_BN_STATS && !n->attr.keep_stats; }
 
 void graph_remove_dead(graph *g, int from)
 {

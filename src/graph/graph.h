@@ -41,6 +41,7 @@ typedef struct node {
     op_attr attr;
     value_id in[OP_INPUTS], out[OP_OUTPUTS];
     int segment;
+    int group; /* neighbours with the same number, other than 0, are the members of a group (nn/group.h) */
 } node;
 
 typedef struct graph {
@@ -52,6 +53,7 @@ typedef struct graph {
     int64_t value_cap, node_cap;
     int forward_nodes; /* nodes before this index are the forward pass; set by graph_differentiate */
     int segment;       /* given to new nodes */
+    int groups;        /* the last group's number */
 } graph;
 
 void graph_init(cloob_ctx *ctx, graph *g);
@@ -91,13 +93,13 @@ typedef struct graph_grad_options {
  * trainable parameter. Folds the sums of gradients into the ops that read them. */
 void graph_differentiate(graph *g, value_id output, const graph_grad_options *o);
 
-/* Last of all, for a backend that has them: ops that are a GEMM and a pass over its result or its left factor in one,
- * bias gradients summed by the op that writes dy, and 8-bit copies written by the op that writes the factor
+/* Last of all, for a backend with kernels for groups: groups of a GEMM and the passes over its result or its left
+ * factor, bias gradients summed by the op that writes dy, and 8-bit copies written by the op that writes the factor
  * (fuse_gemm.c). */
 void graph_fuse_gemm(graph *g);
 
 /* After graph_differentiate's own steps, for what it recomputes from node `from` on (recompute.c). */
-void graph_write_along(graph *g, int from);
+void graph_fuse_recompute(graph *g, int from);
 
 /* ---- for passes ---------------------------------------------------------------------------------- */
 
@@ -107,6 +109,7 @@ int graph_uses(const graph *g, value_id v);         /* how many operands read it
 int graph_producer(const graph *g, value_id v);     /* index of the node that writes it, or -1 */
 void graph_remove_dead(graph *g, int from);         /* drops nodes from index `from` on whose results nobody wants */
 cloob_status graph_shape(graph *g, node *n);        /* runs the shape rule, makes the missing output values */
+void graph_move(graph *g, int from, int to);        /* node `from` ends at index `to`, those between shift by one */
 
 /* Memory planning: every temporary gets an offset in one arena so that two values alive at the same time never
  * overlap. */

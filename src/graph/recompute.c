@@ -49,12 +49,8 @@ static int find_backward(const graph *g, int i, const partner *p)
 /* Gradients of weights that read v, from i on, go behind node b, in their order. */
 static void move_behind(graph *g, int i, int b, value_id v)
 {
-    for (int from = b - 1; from > i; from--) {
-        node moved = g->node[from];
-        if (!is_weight_gradient(&moved) || !reads(&moved, v)) continue;
-        for (int k = from; k < b; k++) g->node[k] = g->node[k + 1];
-        g->node[b--] = moved;
-    }
+    for (int from = b - 1; from > i; from--)
+        if (is_weight_gradient(&g->node[from]) && reads(&g->node[from], v)) graph_move(g, from, b--);
 }
 
 /* Layer norm's statistics would be recomputed, too: the first ones are small and are stored instead. */
@@ -68,7 +64,7 @@ static void use_first_statistics(graph *g, const node *recomputed, node *backwar
     }
 }
 
-static void write_along(graph *g, int i, int b, const partner *p)
+static void fuse_one(graph *g, int i, int b, const partner *p)
 {
     node *recomputed = &g->node[i], *backward = &g->node[b];
     if (recomputed->op == OP_LAYERNORM) {
@@ -80,11 +76,11 @@ static void write_along(graph *g, int i, int b, const partner *p)
     recomputed->op = OP_COUNT;
 }
 
-void graph_write_along(graph *g, int from)
+void graph_fuse_recompute(graph *g, int from)
 {
     for (int i = from; i < g->nodes; i++) {
         const partner *p = partner_of(&g->node[i]);
         int b = p ? find_backward(g, i, p) : -1;
-        if (b >= 0) write_along(g, i, b, p);
+        if (b >= 0) fuse_one(g, i, b, p);
     }
 }

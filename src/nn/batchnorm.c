@@ -31,19 +31,6 @@ cloob_status shape_bn_apply(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-cloob_status shape_bn_apply_both(cloob_ctx *ctx, op_args *a)
-{
-    const tensor *x = &a->in[0];
-    CLOOB_TRY(rule_dims(ctx, OP_BN_APPLY_BOTH, a, 0, 4));
-    CLOOB_TRY(rule_dims(ctx, OP_BN_APPLY_BOTH, a, 5, 4));
-    for (int k = 1; k < 10; k++)
-        if (k != 5) CLOOB_TRY(rule_vector(ctx, OP_BN_APPLY_BOTH, a, k, x->dim[3]));
-    if (!tensor_same_shape(x, &a->in[5]) || a->attr.pool)
-        return op_refuse(ctx, OP_BN_APPLY_BOTH, "x and x2 need one shape, and no pool");
-    rule_like(a, 0, x);
-    return CLOOB_OK;
-}
-
 /* With a residual, the gradient before relu is also the residual's, so the reduction writes it once and apply reads
  * it; without one, both passes compute it from dy. */
 int grad_bn_apply(const op_attr *attr, unsigned inputs, op_step *s)

@@ -18,7 +18,7 @@ typedef enum op_id {
     OP_COUNT
 } op_id;
 
-enum { OP_INPUTS = 13, OP_OUTPUTS = 7, OP_STEPS = 4, OP_HISTORY = 2 };
+enum { OP_INPUTS = 8, OP_OUTPUTS = 6, OP_STEPS = 4, OP_HISTORY = 2 };
 enum { OP_RESIDUAL = 3 }; /* input of conv2d that is added to output 0 */
 
 /* 8-bit copies that skip a pass (graph_fuse_gemm): output OP_ROUNDED_OUT of an op is output 0 in 8 bits, bytes of the
@@ -46,11 +46,6 @@ typedef struct op_attr {
     bool relu, pool;     /* bn_apply, conv2d: clamp at 0; then average 2 x 2 */
     bool transposed;     /* linear: the weight is stored (in, out) */
     bool sums;           /* act_bwd, layernorm_bwd, attention_bwd: also the sums of dx over its rows */
-    bool alone;          /* apply_conv_stats, bn_bwd_conv_dx, conv_dx_reduce: nobody else reads batch norm's rows */
-    bool dw;             /* conv_dx_reduce: also the weight's gradient */
-    bool spread;         /* conv_dx_reduce: the second gradient is still behind a 2 x 2 pool */
-    bool pooled;         /* conv_dx_reduce, apply_conv_stats: also y, or applied, behind it */
-    bool reduce;         /* bn_bwd_conv_dx: also the reduction of the batch norm before the convolution */
     bool keep_stats;     /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
     op_act act;
     op_fp8 fp8;        /* linear: forward and dx; the CPU keeps 16 bits */
@@ -92,12 +87,14 @@ typedef struct op_env {
     bool invariant;      /* kernels choose by the shape of one row: a row has the same bytes in any batch */
     bool int8;           /* frozen matrices (out, in) are multiplied in 8 bits (cpu) */
     bool int8_fast;      /* all of them by activations of 7 bits instead of 13, where that is faster */
+    bool keep_stats;     /* every bn_stats leaves the running statistics alone */
     op_live part[2];     /* kernels may leave the rest of a batch as it is; `of` 0: there is none */
 } op_env;
 
 /* One call of an op. An absent optional input or an output nobody wants has data NULL when run, ndim -1 when
  * planned. */
 typedef struct op_args {
+    op_id op; /* for those who see several calls; a kernel knows its own */
     tensor in[OP_INPUTS], out[OP_OUTPUTS];
     op_attr attr;
     void *scratch; /* scratch_bytes of device memory, undefined content */
@@ -110,18 +107,19 @@ typedef struct op_args {
 typedef struct op_kernel {
     cloob_status (*run)(const op_env *env, const op_args *a);
     /* Optional, once per plan, with shapes but without data: sets a->scratch_bytes, may set a->state. An optional input
-     * that it makes absent is not needed: an output that all its readers leave out is not wanted. An output that it
-     * makes absent (attr.alone) is not written. */
+     * that it makes absent is not needed: an output that all its readers leave out is not wanted. */
     cloob_status (*prepare)(const op_env *env, op_args *a);
     void (*release)(const op_env *env, op_args *a);
     /* Optional: OP_HISTORY numbers that one run leaves for the next (largest elements, for the scales of 8-bit
      * factors); a resumed run needs them for the same bytes. Reads them, or with `set` puts them in place. Below 0:
      * nothing was run yet. */
     cloob_status (*history)(const op_env *env, const op_args *a, float value[OP_HISTORY], bool set);
-    bool in_place;      /* output 0 may lie where input 0 does, when they are alike and nobody reads that input later */
+    bool in_place; /* output `in_place_out` may be stored where input 0 is, when they have the same size and nobody
+                         * reads that input later */
+    int in_place_out;
     bool adds_in_place; /* the same of input OP_RESIDUAL, unless another input is the same tensor */
     bool blocked;       /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block), all of them or none */
-    bool mixes;         /* cpu: each of its images may be in blocks or plain, but OP_RESIDUAL lies as output 0 does */
+    bool mixes;         /* cpu: each of its images may be in blocks or plain, but OP_RESIDUAL has output 0's layout */
 } op_kernel;
 
 /* One table per backend, indexed by op_id; run NULL: not there. cpu falls back to ref. */
@@ -171,30 +169,11 @@ void op_step_set(op_step *s, op_id op, const op_attr *attr, const op_ref *in, in
         __VA_ARGS__                                                                                                    \
     }
 
-/* The forward call behind a backward call's `recomputed` output (op_list.h), for kernels that do it by a pass of its
- * own after the rest: it takes over the scratch, which is large enough. */
+/* The forward call behind a backward call's `recomputed` output (op_list.h), for kernels that compute it by a separate
+ * pass at the end: it uses the same scratch, which is large enough. */
 op_args bn_recompute(const op_args *reduce);
 op_args act_recompute(const op_args *backward);
 op_args layernorm_recompute(const op_args *backward);
-
-/* The two calls behind an op that fuses them; the first's result is where the second looks for it. Scratch is the
- * fused call's. */
-op_args fused_conv(const op_args *a), fused_stats(const op_args *a);              /* conv_stats */
-op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a);          /* conv_dx_reduce */
-op_args fused_conv_dw(const op_args *a);                                          /* the same with dw */
-op_args fused_spread(const op_args *a), fused_spread_reduce(const op_args *a);    /* the same with spread */
-op_args fused_pooled(const op_args *a);                                           /* the same with pooled */
-op_args fused_apply(const op_args *a), fused_applied_conv(const op_args *a);      /* apply_conv_stats */
-op_args fused_applied_pool(const op_args *a);                                     /* the same with pooled */
-op_args fused_bwd_apply(const op_args *a), fused_applied_dx(const op_args *a);    /* bn_bwd_conv_dx */
-op_args fused_second_apply(const op_args *a), fused_applied_dw(const op_args *a); /* the same with x2 */
-op_args fused_second_reduce(const op_args *a);                                    /* the same with reduce */
-op_args fused_image(const op_args *a), fused_image_conv(const op_args *a);        /* image_conv_stats */
-op_args fused_dw_image(const op_args *a), fused_image_dw(const op_args *a);       /* image_conv_dw */
-op_args fused_stem_apply(const op_args *a), fused_stem_conv(const op_args *a);    /* apply_stem_stats */
-op_args fused_dw_bwd(const op_args *a), fused_bwd_dw(const op_args *a);           /* bn_bwd_image_dw */
-op_args fused_linear(const op_args *a), fused_act(const op_args *a);              /* linear_act */
-op_args fused_linear_dx(const op_args *a), fused_act_bwd(const op_args *a);       /* linear_dx_act */
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
@@ -212,13 +191,6 @@ extern const op_row op_table[OP_COUNT];
 /* True for an input that lends its shape alone ("for its shape" in op_list.h): its content need not exist when the op
  * runs. */
 bool op_lends_shape(op_id op, int k);
-
-/* True for an op that updates running statistics in place unless attr.keep_stats says no. */
-static inline bool op_updates_running(op_id op)
-{
-    return op == OP_BN_STATS || op == OP_CONV_STATS || op == OP_APPLY_CONV_STATS || op == OP_IMAGE_CONV_STATS ||
-           op == OP_APPLY_STEM_STATS;
-}
 
 /* "conv2d: what went wrong", for shape rules. */
 cloob_status op_refuse(cloob_ctx *ctx, op_id op, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -20,8 +20,8 @@ OP(TEXT_POSITION, "text_position", shape_eot_index, NULL)
 OP(PACK_TEXTS, "pack_texts", shape_pack_texts, NULL)
 /* index (N) I32, tokens (N,T) (for its shape) -> start (N+1) I32, row (R) I32, last (N) I32 {rows}: text n up to its
  * end token takes rows start[n] .. start[n+1] - 1 = last[n] of R = rows, and row r holds token row[r] of all N T. Rows
- * from start[N] on are dead: token 0 stands there, attention gives them 0 and nothing reads them, so their gradients
- * are 0. What does not fit is cut off: whoever chooses R counts first */
+ * from start[N] on are dead: they hold token 0, attention gives them 0 and nothing reads them. Texts beyond R rows are
+ * cut off: the caller counts first */
 OP(TAKE_ROWS, "take_rows", shape_take_rows, grad_take_rows)
 /* x (N,T,C), [index (N) I32] -> y (N,C): row index[n] of x[n], row 0 without it; of packed x (R,C): row index[n], no
  * two alike. With index (N,K), no two of a row alike: y (N,K,C), rows index[n,k] of x[n] */
@@ -134,44 +134,3 @@ OP(POOL_ATTENTION, "pool_attention", shape_pool_attention, grad_pool_attention)
  * {tokens} */
 OP(POOL_ATTENTION_BWD, "pool_attention_bwd", shape_like_two, NULL)
 /* ds, t, u, p, [index], [start] -> dt, du {tokens} */
-
-/* two ops in one, for a backend that saves a pass over memory by it (graph_join); each is defined by the two */
-OP(CONV_STATS, "conv_stats", shape_conv_stats, NULL)
-/* x, w, run_mean (O), run_var (O) -> y, mean (O), rstd (O) {as both}: conv2d, then bn_stats of y */
-OP(CONV_DX_REDUCE, "conv_dx_reduce", shape_conv_dx_reduce, NULL)
-/* dy, w (O,1,1,C), dy2, x, mean, rstd, gain, bias, y -> dgain, dbias, sums (2,C), g, [dw F32], [spread like g], [pooled
- * (N,H/2,W/2,C)] {as both, dw, spread, pooled, alone}: conv2d_dx of dy, a gradient of x's shape, then bn_bwd_reduce of
- * it with the others; with dw also conv2d_dw of dy and y. With spread not with dy2 (N,H/2,W/2,C), H and W even, but
- * with avgpool2_bwd of it; with pooled also avgpool2 of y. With alone spread may stay undefined */
-OP(APPLY_CONV_STATS, "apply_conv_stats", shape_apply_conv_stats, NULL)
-/* x, mean, rstd, gain, bias, [res], w (O,1,1,C), run_mean (O), run_var (O), [mean2, rstd2, gain2, bias2] -> y, mean
- * (O), rstd (O), applied, [pooled (N,H/2,W/2,C)] {as all, alone, pooled}: bn_apply of x with relu, or bn_apply_both of
- * x and res, applied, then conv_stats of it; with pooled, H and W even, also avgpool2 of it; with alone applied may
- * stay undefined, and there is no pooled */
-OP(BN_BWD_CONV_DX, "bn_bwd_conv_dx", shape_bn_bwd_conv_dx, NULL)
-/* dy, x, mean, rstd, gain, bias, sums, w (C,1,1,I), [x2 (N,H,W,I)], [mean2, rstd2, gain2, bias2] -> applied like x, dx
- * (N,H,W,I), [dw F32], [a2 like x2], [dgain2 (I), dbias2 (I), sums2 (2,I)] {as both, alone, reduce}: bn_bwd_apply
- * without relu and pool, then conv2d_dx of what it made; with x2 also a2, bn_apply of x2 with relu, and conv2d_dw of
- * applied and a2; without mean2 a2 is x2. With reduce also bn_bwd_reduce of dx and x2 with relu. With alone applied and
- * a2 may stay undefined */
-OP(BN_APPLY_BOTH, "bn_apply_both", shape_bn_apply_both, NULL)
-/* x, mean, rstd, gain, bias, x2, mean2, rstd2, gain2, bias2 -> y {relu}: bn_apply of x whose residual is bn_apply of
- * x2, without relu */
-OP(IMAGE_CONV_STATS, "image_conv_stats", shape_image_conv_stats, NULL)
-/* bytes (N,H,W,3) U8, w, run_mean (O), run_var (O) -> y, mean (O), rstd (O), image {as all}: image_input, then
- * conv_stats of the image, which may stay undefined */
-OP(IMAGE_CONV_DW, "image_conv_dw", shape_image_conv_dw, NULL)
-/* dy, bytes (N,H,W,3) U8, w (for its shape) -> dw F32, image {as both}: image_input, then conv2d_dw with the image,
- * which may stay undefined */
-OP(APPLY_STEM_STATS, "apply_stem_stats", shape_apply_stem_stats, NULL)
-/* x, mean, rstd, gain, bias, w, run_mean (O), run_var (O) -> y, mean (O), rstd (O), applied {as all}: bn_apply of x
- * with relu, then conv_stats of it; applied may stay undefined */
-OP(BN_BWD_IMAGE_DW, "bn_bwd_image_dw", shape_bn_bwd_image_dw, NULL)
-/* dy, x, mean, rstd, gain, bias, sums, bytes (N,H,W,3) U8, w (for its shape) -> dw F32, applied, image {as both}:
- * bn_bwd_apply with relu, then image_conv_dw of what it made; applied and image may stay undefined */
-OP(LINEAR_ACT, "linear_act", shape_linear_act, NULL)
-/* x (...,K), w (O,K), [bias (O) of x's type] -> [pre (...,O)], y (...,O) {act}: linear without a bias, pre, then act of
- * pre + bias */
-OP(LINEAR_DX_ACT, "linear_dx_act", shape_linear_dx_act, NULL)
-/* dy (...,O), w (O,K), pre (...,K), [bias (K) of dy's type] -> dpre (...,K), [recomputed], [sums (K) F32] {act, sums}:
- * linear_dx of dy, the gradient of act(pre + bias), then act_bwd of it */

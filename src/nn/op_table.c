@@ -18,9 +18,7 @@ bool op_lends_shape(op_id op, int k)
     case OP_LINEAR_DX:
     case OP_LINEAR_DW:
     case OP_HEADS_DW:
-    case OP_IMAGE_CONV_DW:
     case OP_TAKE_ROWS_BWD: return k == 2;
-    case OP_BN_BWD_IMAGE_DW: return k == 8;
     case OP_EMBED_BWD: return k == 2 || k == 3;
     case OP_PACK_TEXTS:
     case OP_MEAN_ROWS_BWD:

@@ -13,10 +13,8 @@ op_shape_fn shape_image_input, shape_embed, shape_embed_bwd, shape_eot_index, sh
     shape_fold_bn, shape_same, shape_act, shape_add, shape_avgpool2, shape_avgpool2_bwd, shape_linear, shape_linear_dx,
     shape_linear_dw, shape_layernorm, shape_layernorm_bwd, shape_l2norm, shape_l2norm_bwd, shape_attention,
     shape_attention_bwd, shape_attention_one, shape_heads_project, shape_heads_collect, shape_heads_dw,
-    shape_pool_attention, shape_conv_stats, shape_conv_dx_reduce, shape_apply_conv_stats, shape_bn_bwd_conv_dx,
-    shape_bn_apply_both, shape_grid_tokens, shape_mean_rows, shape_mean_rows_bwd, shape_repeat_row,
-    shape_repeat_row_bwd, shape_scale, shape_image_conv_stats, shape_image_conv_dw, shape_apply_stem_stats,
-    shape_bn_bwd_image_dw, shape_linear_act, shape_linear_dx_act;
+    shape_pool_attention, shape_grid_tokens, shape_mean_rows, shape_mean_rows_bwd, shape_repeat_row,
+    shape_repeat_row_bwd, shape_scale;
 
 op_grad_fn grad_embed, grad_take_rows, grad_class_tokens, grad_mean_tokens, grad_conv2d, grad_bn_apply, grad_relu,
     grad_add, grad_avgpool2, grad_linear, grad_act, grad_layernorm, grad_l2norm, grad_attention, grad_attention_one,

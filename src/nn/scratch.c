@@ -20,10 +20,7 @@ static size_t largest_operand(const op_args *a)
 
 size_t op_scratch_bound(op_id op, const op_args *a)
 {
-    bool convolution = op == OP_CONV2D || op == OP_CONV2D_DX || op == OP_CONV2D_DW || op == OP_CONV_STATS ||
-                       op == OP_CONV_DX_REDUCE || op == OP_APPLY_CONV_STATS || op == OP_BN_BWD_CONV_DX ||
-                       op == OP_IMAGE_CONV_STATS || op == OP_IMAGE_CONV_DW || op == OP_APPLY_STEM_STATS ||
-                       op == OP_BN_BWD_IMAGE_DW;
+    bool convolution = op == OP_CONV2D || op == OP_CONV2D_DX || op == OP_CONV2D_DW;
     bool windows =
         convolution && a->attr.pad == 0 && a->attr.stride > 1; /* patches are copied out as rows of a matrix */
     if (convolution) return CONVOLUTION + SUMS + (windows ? largest_operand(a) : 0);

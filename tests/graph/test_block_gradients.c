@@ -140,51 +140,33 @@ static float *gradients(device *dev, const list *l, int64_t *total)
     return all;
 }
 
-static int joined(const graph *g)
+/* How many groups have both ops as members. */
+static int groups_with(const graph *g, op_id a, op_id b)
 {
     int n = 0;
-    for (int i = 0; i < g->nodes; i++)
-        n += (g->node[i].op == OP_BN_BWD_CONV_DX && g->node[i].out[2] != NO_VALUE) ||
-             (g->node[i].op == OP_CONV_DX_REDUCE && g->node[i].out[4] != NO_VALUE);
-    return n;
-}
-
-static int reducing(const graph *g)
-{
-    int n = 0;
-    for (int i = 0; i < g->nodes; i++) n += g->node[i].op == OP_BN_BWD_CONV_DX && g->node[i].attr.reduce;
-    return n;
-}
-
-static int pooling(const graph *g)
-{
-    int n = 0;
-    for (int i = 0; i < g->nodes; i++) n += g->node[i].op == OP_APPLY_CONV_STATS && g->node[i].attr.pooled;
-    return n;
-}
-
-static int spread(const graph *g)
-{
-    int n = 0;
-    for (int i = 0; i < g->nodes; i++)
-        n += g->node[i].op == OP_CONV_DX_REDUCE && g->node[i].attr.spread && g->node[i].attr.pooled;
+    for (int group = 1; group <= g->groups; group++) {
+        bool first = false, second = false;
+        for (int i = 0; i < g->nodes; i++) {
+            if (g->node[i].group != group) continue;
+            first = first || g->node[i].op == a, second = second || g->node[i].op == b;
+        }
+        n += first && second;
+    }
     return n;
 }
 
 static void blocks_are_joined(const graph *g)
 {
-    CHECK(joined(g) == 8); /* four last convolutions, one shortcut's, the first of three blocks */
-    CHECK(spread(g) == 1 && reducing(g) == 3 && pooling(g) == 1);
+    CHECK(groups_with(g, OP_CONV2D_DX, OP_CONV2D_DW) == 8); /* four last, one shortcut's, the first of three blocks */
+    CHECK(groups_with(g, OP_AVGPOOL2_BWD, OP_AVGPOOL2) == 1 && groups_with(g, OP_BN_STATS, OP_AVGPOOL2) == 1);
+    CHECK(groups_with(g, OP_BN_BWD_APPLY, OP_BN_BWD_REDUCE) == 3);
 }
 
 static void mlps_are_joined(const graph *g)
 {
-    int forward = 0, backward = 0;
-    for (int i = 0; i < g->nodes; i++) {
-        forward += g->node[i].op == OP_LINEAR_ACT;
-        backward += g->node[i].op == OP_LINEAR_DX_ACT && g->node[i].out[1] != NO_VALUE && g->node[i].attr.sums;
-    }
-    CHECK(forward == 2 && backward == 2);
+    CHECK(groups_with(g, OP_LINEAR, OP_ACT) == 2 && groups_with(g, OP_LINEAR_DX, OP_ACT_BWD) == 2);
+    for (int i = 0; i < g->nodes; i++)
+        if (g->node[i].op == OP_ACT_BWD) CHECK(g->node[i].out[1] != NO_VALUE && g->node[i].attr.sums);
 }
 
 typedef struct subject {

@@ -50,4 +50,22 @@ void op_pass_release(op_pass *p);
  * or -1 after saying what went wrong. *ran is false when the backend has no such kernel. */
 double op_compare(cloob_ctx *ctx, device *dev, op_id op, const op_args *expected, void *const *before, bool *ran);
 
+/* ---- pieces that group_harness.c shares ---------------------------------------------------------- */
+
+enum { GUARD_BYTES = 256 };
+
+typedef struct guarded_bytes {
+    char *on_device, *host; /* the content is behind GUARD_BYTES bytes */
+    size_t bytes;
+} guarded_bytes;
+
+/* Memory for t on a device, with guard bytes around it; content NULL: poisoned. Sets t->data. */
+cloob_status guard_up(cloob_ctx *ctx, device *dev, const void *content, guarded_bytes *g, tensor *t);
+/* Copies the bytes back; false when a guard was written. The caller frees both. */
+bool guard_down(cloob_ctx *ctx, device *dev, guarded_bytes *g);
+
+void harness_draw(const tensor *t, char kind, uint64_t key); /* 'f', 'v', 'p' or 'b' */
+bool harness_run_ref(cloob_ctx *ctx, op_id op, op_args *a);
+double harness_error(const tensor *got, const tensor *want); /* norm of the difference over that of `want` */
+
 #endif

@@ -4,7 +4,7 @@
 #include "check.h"
 #include "nn/cuda/kernels.h"
 #include "nn/cuda/linear/act_gemm.h"
-#include "op_harness.h"
+#include "group_harness.h"
 
 enum { GUARD = 256, POISON = 0xff };
 
@@ -12,38 +12,22 @@ static cloob_ctx *ctx;
 static device *dev;
 enum { sms = 8 }; /* blocks at most, so that each walks over many tiles */
 
-#define FORWARD(rows, K, O, kind, ...)                                                                                 \
+#define FORWARD(rows, K, O, kind, bias)                                                                                \
     {                                                                                                                  \
-        "forward " #rows " x " #O " x " #K, OP_LINEAR_ACT, { .act = kind },                                            \
-        {                                                                                                              \
-            { 'f', { rows, K } }, { 'f', { O, K } }, __VA_ARGS__                                                       \
-        }                                                                                                              \
+        "forward " #rows " x " #O " x " #K, LINEAR_ACT, rows, 1, 1, K, O, (bias) | READ | (kind)                       \
     }
-#define BACKWARD(rows, O, K, kind, ...)                                                                                \
+#define BACKWARD(rows, O, K, kind, bias)                                                                               \
     {                                                                                                                  \
-        "backward " #rows " x " #K " x " #O, OP_LINEAR_DX_ACT, { .act = kind, .sums = true },                          \
-        {                                                                                                              \
-            { 'f', { rows, O } }, { 'f', { O, K } }, { 'f', { rows, K } }, __VA_ARGS__                                 \
-        }                                                                                                              \
+        "backward " #rows " x " #K " x " #O, LINEAR_DX_ACT, rows, 1, 1, K, O, (bias) | SUMS | RECOMPUTE | (kind)       \
     }
 
-static const op_case cases[] = {
-    FORWARD(1, 64, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
-    FORWARD(77, 128, 256, OP_ACT_GELU, { 0 }),
-    FORWARD(2003, 256, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
-    FORWARD(150, 512, 256, OP_ACT_GELU_TANH, { 'f', { 256 } }),
-    FORWARD(130, 640, 256, OP_ACT_GELU, { 'f', { 256 } }),
-    FORWARD(130, 768, 512, OP_ACT_QUICKGELU, { 'f', { 512 } }),
-    FORWARD(65, 1024, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
-    FORWARD(3000, 64, 768, OP_ACT_QUICKGELU, { 'f', { 768 } }),
-    BACKWARD(1, 64, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
-    BACKWARD(77, 128, 256, OP_ACT_GELU, { 0 }),
-    BACKWARD(2003, 256, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
-    BACKWARD(150, 512, 256, OP_ACT_GELU_TANH, { 'f', { 256 } }),
-    BACKWARD(130, 640, 256, OP_ACT_GELU, { 'f', { 256 } }),
-    BACKWARD(130, 768, 512, OP_ACT_QUICKGELU, { 'f', { 512 } }),
-    BACKWARD(65, 1024, 256, OP_ACT_QUICKGELU, { 'f', { 256 } }),
-    BACKWARD(3000, 64, 768, OP_ACT_GELU_TANH, { 'f', { 768 } }),
+static const group_case cases[] = {
+    FORWARD(1, 64, 256, QUICK, BIAS),    FORWARD(77, 128, 256, GELU, 0),        FORWARD(2003, 256, 256, QUICK, BIAS),
+    FORWARD(150, 512, 256, TANH, BIAS),  FORWARD(130, 640, 256, GELU, BIAS),    FORWARD(130, 768, 512, QUICK, BIAS),
+    FORWARD(65, 1024, 256, QUICK, BIAS), FORWARD(3000, 64, 768, QUICK, BIAS),   BACKWARD(1, 64, 256, QUICK, BIAS),
+    BACKWARD(77, 128, 256, GELU, 0),     BACKWARD(2003, 256, 256, QUICK, BIAS), BACKWARD(150, 512, 256, TANH, BIAS),
+    BACKWARD(130, 640, 256, GELU, BIAS), BACKWARD(130, 768, 512, QUICK, BIAS),  BACKWARD(65, 1024, 256, QUICK, BIAS),
+    BACKWARD(3000, 64, 768, TANH, BIAS),
 };
 
 /* ---- tensors on the GPU between guards ------------------------------------------------------------ */
@@ -97,49 +81,48 @@ typedef struct call {
 } call;
 
 /* The largest error of all outputs. */
-static double error_of_call(const op_args *a, call *c)
+static double error_of_call(const op_args *gemm, const op_args *act, call *c)
 {
     bool back = c->g.backward;
     int64_t n = c->g.n, parts = act_gemm_parts(&c->g, sms);
-    const tensor *bias = &a->in[back ? 3 : 2], *y = &a->out[back ? 0 : 1];
+    const tensor *bias = &act->in[back ? 2 : 1], *y = &act->out[0];
     tensor partial = TENSOR(CLOOB_F32, NULL, parts, n), sums = TENSOR(CLOOB_F32, NULL, n);
     op_env env = { .ctx = ctx, .dev = dev, .stream = dev->stream, .ranks = 1 };
-    void *left = up(&a->in[0], true), *w = up(&a->in[1], true), *b = op_has(bias) ? up(bias, true) : NULL;
-    void *x = back ? up(&a->in[2], true) : c->all ? up(&a->out[0], false) : NULL, *out = up(y, false);
-    void *again = back && c->all ? up(&a->out[1], false) : NULL, *p = back && c->all ? up(&partial, false) : NULL,
+    void *left = up(&gemm->in[0], true), *w = up(&gemm->in[1], true), *b = op_has(bias) ? up(bias, true) : NULL;
+    void *x = back ? up(&act->in[1], true) : c->all ? up(&gemm->out[0], false) : NULL, *out = up(y, false);
+    void *again = back && c->all ? up(&act->out[1], false) : NULL, *p = back && c->all ? up(&partial, false) : NULL,
          *s = back && c->all ? up(&sums, false) : NULL;
     c->g.a = left, c->g.b = w, c->g.bias = b, c->g.x = x, c->g.y = out, c->g.recomputed = again, c->g.partial = p;
     CHECK_OK(ctx, cuda_check(ctx, act_gemm_run(dev->stream, &c->g, sms), "a GEMM with an activation"));
     if (p) CHECK_OK(ctx, colsum_finish(&env, "sums", s, p, (int)parts, n));
     CHECK_OK(ctx, dev->sync(ctx, dev));
     double e = error_of(y, out);
-    if (!back && x) e = fmax(e, error_of(&a->out[0], x));
-    if (again) e = fmax(e, error_of(&a->out[1], again));
-    if (s) e = fmax(e, error_of(&a->out[2], s));
+    if (!back && x) e = fmax(e, error_of(&gemm->out[0], x));
+    if (again) e = fmax(e, error_of(&act->out[1], again));
+    if (s) e = fmax(e, error_of(&act->out[2], s));
     void *made[] = { left, w, b, x, out, again, p, s };
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) down(made[i]);
     return e;
 }
 
-static void run_case(const op_case *c)
+static void run_case(const group_case *c)
 {
-    op_pass pass;
-    CHECK(op_pass_run(ctx, c, CLOOB_BF16, 7, &pass));
-    const op_args *a = &pass.forward;
-    bool back = c->op == OP_LINEAR_DX_ACT;
+    group_pass pass;
+    CHECK(group_pass_run(ctx, c, CLOOB_BF16, false, &pass));
+    bool back = c->kind == LINEAR_DX_ACT;
     for (int all = 0; all < 2; all++) {
-        call one = { .g = { .m = tensor_rows(&a->in[0]),
-                            .n = a->in[1].dim[back],
-                            .k = a->in[1].dim[!back],
+        call one = { .g = { .m = c->N,
+                            .n = back ? c->C : c->O,
+                            .k = back ? c->O : c->C,
                             .backward = back,
-                            .act = c->attr.act },
+                            .act = (op_act)(c->flags >> 20) },
                      .all = all };
-        double e = error_of_call(a, &one);
+        double e = error_of_call(&pass.member[0], &pass.member[1], &one);
         if (e <= 5e-3) continue;
         printf("  %s%s: error %.3g\n", c->name, all ? "" : ", y alone", e);
         CHECK(!"agrees");
     }
-    op_pass_release(&pass);
+    group_pass_release(&pass);
 }
 
 static void kernels_agree_with_the_definition(void)

@@ -3,13 +3,13 @@
  * twice. With statistics the sums are those of what the kernel itself wrote. */
 #include "check.h"
 #include "nn/cuda/stem/conv_small.h"
-#include "op_harness.h"
+#include "group_harness.h"
 
 enum { GUARD = 256 };
 
 static cloob_ctx *ctx;
 static device *dev;
-static const char *only = ""; /* cases whose names have this in them: test_conv_small 160 */
+static const char *only = ""; /* cases whose names have this in them: test_conv_small 80 */
 
 #define CASE(n, h, w, C, o, c, s)                                                                                      \
     {                                                                                                                  \
@@ -23,54 +23,32 @@ static const char *only = ""; /* cases whose names have this in them: test_conv_
     }
 
 static const op_case cases[] = {
-    CASE(1, 1, 1, 32, 32, 32, 1),    CASE(1, 5, 7, 32, 32, 32, 1),     CASE(3, 17, 19, 32, 32, 32, 1),
-    CASE(2, 30, 33, 32, 32, 32, 1),  CASE(1, 59, 16, 32, 32, 32, 1),   CASE(1, 5, 7, 32, 64, 32, 1),
-    CASE(3, 17, 19, 32, 64, 32, 1),  CASE(2, 30, 33, 32, 64, 32, 1),   CASE(1, 9, 8, 8, 32, 3, 2),
-    CASE(1, 1, 2, 8, 32, 3, 2),      CASE(3, 35, 37, 8, 32, 3, 2),     CASE(1, 64, 61, 8, 32, 8, 2),
-    CASE(1, 17, 19, 80, 80, 80, 1),  CASE(1, 9, 33, 80, 80, 80, 1),    CASE(3, 17, 19, 40, 40, 40, 1),
-    CASE(2, 30, 33, 40, 80, 40, 1),  CASE(3, 35, 37, 8, 40, 3, 2),     CASE(1, 1, 1, 160, 160, 160, 1),
-    CASE(5, 3, 5, 160, 160, 160, 1), CASE(1, 5, 27, 160, 160, 160, 1), CASE(1, 2, 5, 320, 320, 320, 1),
+    CASE(1, 1, 1, 32, 32, 32, 1),   CASE(1, 5, 7, 32, 32, 32, 1),   CASE(3, 17, 19, 32, 32, 32, 1),
+    CASE(2, 30, 33, 32, 32, 32, 1), CASE(1, 59, 16, 32, 32, 32, 1), CASE(1, 5, 7, 32, 64, 32, 1),
+    CASE(3, 17, 19, 32, 64, 32, 1), CASE(2, 30, 33, 32, 64, 32, 1), CASE(1, 9, 8, 8, 32, 3, 2),
+    CASE(1, 1, 2, 8, 32, 3, 2),     CASE(3, 35, 37, 8, 32, 3, 2),   CASE(1, 64, 61, 8, 32, 8, 2),
+    CASE(1, 17, 19, 80, 80, 80, 1), CASE(1, 9, 33, 80, 80, 80, 1),  CASE(3, 17, 19, 40, 40, 40, 1),
+    CASE(2, 30, 33, 40, 80, 40, 1), CASE(3, 35, 37, 8, 40, 3, 2),
 };
 
 /* From bytes: an odd last row, one tile and several, images smaller than a tile. */
 #define BYTES_CASE(n, h, w, o)                                                                                         \
     {                                                                                                                  \
-        "bytes " #n "x" #h "x" #w "->" #o, OP_IMAGE_CONV_STATS,                                                        \
-            { .stride = 2,                                                                                             \
-              .pad = 1,                                                                                                \
-              .channels = 8,                                                                                           \
-              .mean = { .48f, .46f, .41f },                                                                            \
-              .std = { .27f, .26f, .28f },                                                                             \
-              .eps = 1e-5f,                                                                                            \
-              .momentum = .1f },                                                                                       \
-        {                                                                                                              \
-            { 'b', { n, h, w, 3 } }, { 'f', { o, 3, 3, 3 } }, { 'v', { o } },                                          \
-            {                                                                                                          \
-                'p', { o }                                                                                             \
-            }                                                                                                          \
-        }                                                                                                              \
+        "bytes " #n "x" #h "x" #w "->" #o, IMAGE_STATS, n, h, w, 8, o, K3 | STRIDE                                     \
     }
 
-static const op_case byte_cases[] = {
+static const group_case byte_cases[] = {
     BYTES_CASE(1, 2, 16, 32),  BYTES_CASE(1, 9, 16, 32),   BYTES_CASE(2, 35, 48, 32),
     BYTES_CASE(1, 64, 80, 32), BYTES_CASE(1, 120, 32, 32), BYTES_CASE(2, 35, 48, 40),
 };
 
-/* Through batch norm first: what lies outside the image is 0 behind it, too. */
+/* Through batch norm first: what is outside the image is 0 behind it, too. */
 #define APPLY_CASE(n, h, w, C, o)                                                                                      \
     {                                                                                                                  \
-        "apply " #n "x" #h "x" #w " " #C "->" #o, OP_APPLY_STEM_STATS,                                                 \
-            { .stride = 1, .pad = 1, .relu = true, .eps = 1e-5f, .momentum = .1f },                                    \
-        {                                                                                                              \
-            { 'f', { n, h, w, C } }, { 'v', { C } }, { 'p', { C } }, { 'v', { C } }, { 'v', { C } },                   \
-                { 'f', { o, 3, 3, C } }, { 'v', { o } },                                                               \
-            {                                                                                                          \
-                'p', { o }                                                                                             \
-            }                                                                                                          \
-        }                                                                                                              \
+        "apply " #n "x" #h "x" #w " " #C "->" #o, APPLY_STATS, n, h, w, C, o, K3                                       \
     }
 
-static const op_case apply_cases[] = {
+static const group_case apply_cases[] = {
     APPLY_CASE(1, 1, 1, 32, 32),   APPLY_CASE(3, 17, 19, 32, 32), APPLY_CASE(2, 30, 33, 32, 32),
     APPLY_CASE(3, 17, 19, 64, 64), APPLY_CASE(1, 59, 33, 64, 64), APPLY_CASE(3, 17, 19, 32, 64),
     APPLY_CASE(1, 17, 19, 80, 80), APPLY_CASE(1, 9, 33, 80, 80),  APPLY_CASE(2, 30, 33, 40, 40),
@@ -265,85 +243,64 @@ static int run_case(const op_case *c)
     return ran;
 }
 
-/* The same through batch norm's backward apply. y: the shape of dy. */
-static int run_bytes_backward(const op_case *c, const tensor *y)
+/* The weight gradient from bytes, and through batch norm's backward apply. */
+static int run_bytes_dw(const group_case *c, int flags)
 {
-    op_pass p;
-    int64_t O = y->dim[3];
-    op_case dw = { c->name,
-                   OP_BN_BWD_IMAGE_DW,
-                   c->attr,
-                   { { 'f', { 0 } },
-                     { 'f', { 0 } },
-                     { 'v', { O } },
-                     { 'p', { O } },
-                     { 'v', { O } },
-                     { 'v', { O } },
-                     { 'v', { 2, O } },
-                     c->in[0],
-                     c->in[1] } };
-    dw.attr.relu = true;
-    for (int k = 0; k < 4; k++) dw.in[0].dim[k] = dw.in[1].dim[k] = y->dim[k];
-    CHECK(op_pass_run(ctx, &dw, CLOOB_BF16, 7, &p));
-    const tensor *in = p.forward.in;
-    problem q = { .shape = conv_shape(DNN_DW, &p.forward.out[2], &in[8], &in[0], &c->attr),
+    group_case of = *c;
+    group_pass p;
+    of.kind = IMAGE_DW, of.flags = flags;
+    CHECK(group_pass_run(ctx, &of, CLOOB_BF16, false, &p));
+    const op_args *dw = &p.member[p.members - 1], *image = &p.member[p.members - 2], *back = &p.member[0];
+    problem q = { .shape = conv_shape(DNN_DW, &dw->in[1], &dw->in[2], &dw->in[0], &dw->attr),
                   .c = 3,
-                  .with = SMALL_BYTES | SMALL_BWD,
-                  .x = &in[7],
-                  .w = &p.forward.out[0],
-                  .y = &in[0],
-                  .attr = &c->attr,
-                  .norm = &in[2],
-                  .before = &in[1],
-                  .sums = &in[6] };
+                  .with = SMALL_BYTES,
+                  .x = &image->in[0],
+                  .w = &dw->out[0],
+                  .y = &dw->in[0],
+                  .attr = &image->attr };
+    if (flags & BWD) {
+        q.with |= SMALL_BWD, q.y = &back->in[0];
+        q.norm = &back->in[2], q.before = &back->in[1], q.sums = &back->in[6];
+    }
     int ran = run_problem(&q, c->name);
-    op_pass_release(&p);
+    group_pass_release(&p);
     return ran;
 }
 
-/* The ops that begin with bytes. */
-static int run_bytes(const op_case *c)
+/* The groups that begin with bytes. */
+static int run_bytes(const group_case *c)
 {
-    op_pass p, q;
-    int ran = 0;
+    group_pass p;
     if (!strstr(c->name, only)) return 0;
-    CHECK(op_pass_run(ctx, c, CLOOB_BF16, 5, &p));
-    const tensor *bytes = &p.forward.in[0], *w = &p.forward.in[1], *y = &p.forward.out[0], *image = &p.forward.out[3];
-    dnn_shape s = conv_shape(DNN_FORWARD, image, w, y, &c->attr);
-    ran += run_problem(
-        &(problem){
-            .shape = s, .c = 3, .with = SMALL_BYTES | SMALL_STATS, .x = bytes, .w = w, .y = y, .attr = &c->attr },
-        c->name);
-    op_case dw = { c->name, OP_IMAGE_CONV_DW, c->attr, { { 'f', { 0 } }, c->in[0], c->in[1] } };
-    for (int k = 0; k < 4; k++) dw.in[0].dim[k] = y->dim[k];
-    CHECK(op_pass_run(ctx, &dw, CLOOB_BF16, 6, &q));
-    s.kind = DNN_DW;
-    ran += run_problem(&(problem){ .shape = s,
-                                   .c = 3,
-                                   .with = SMALL_BYTES,
-                                   .x = &q.forward.in[1],
-                                   .w = &q.forward.out[0],
-                                   .y = &q.forward.in[0],
-                                   .attr = &c->attr },
-                       c->name);
-    op_pass_release(&q);
-    ran += run_bytes_backward(c, y);
-    op_pass_release(&p);
-    return ran;
+    CHECK(group_pass_run(ctx, c, CLOOB_BF16, false, &p));
+    const op_args *image = &p.member[0], *conv = &p.member[1];
+    problem q = { .shape = conv_shape(DNN_FORWARD, &conv->in[0], &conv->in[1], &conv->out[0], &conv->attr),
+                  .c = 3,
+                  .with = SMALL_BYTES | SMALL_STATS,
+                  .x = &image->in[0],
+                  .w = &conv->in[1],
+                  .y = &conv->out[0],
+                  .attr = &image->attr };
+    int ran = run_problem(&q, c->name);
+    group_pass_release(&p);
+    return ran + run_bytes_dw(c, 0) + run_bytes_dw(c, BWD);
 }
 
-static int run_apply(const op_case *c)
+static int run_apply(const group_case *c)
 {
-    op_pass p;
+    group_pass p;
     if (!strstr(c->name, only)) return 0;
-    CHECK(op_pass_run(ctx, c, CLOOB_BF16, 5, &p));
-    const tensor *in = p.forward.in, *y = &p.forward.out[0];
-    dnn_shape s = conv_shape(DNN_FORWARD, &in[0], &in[5], y, &c->attr);
-    int with = SMALL_APPLY | SMALL_STATS;
-    int ran = run_problem(
-        &(problem){ .shape = s, .c = in[5].dim[3], .with = with, .x = &in[0], .w = &in[5], .y = y, .norm = &in[1] },
-        c->name);
-    op_pass_release(&p);
+    CHECK(group_pass_run(ctx, c, CLOOB_BF16, false, &p));
+    const op_args *apply = &p.member[0], *conv = &p.member[1];
+    problem q = { .shape = conv_shape(DNN_FORWARD, &conv->in[0], &conv->in[1], &conv->out[0], &conv->attr),
+                  .c = c->C,
+                  .with = SMALL_APPLY | SMALL_STATS,
+                  .x = &apply->in[0],
+                  .w = &conv->in[1],
+                  .y = &conv->out[0],
+                  .norm = &apply->in[1] };
+    int ran = run_problem(&q, c->name);
+    group_pass_release(&p);
     return ran;
 }
 

@@ -1,6 +1,6 @@
 /* Every op: slopes by finite differences on ref, and the other backends against ref. */
 #include "check.h"
-#include "op_harness.h"
+#include "group_harness.h"
 
 #include "core/rng.h"
 
@@ -81,6 +81,19 @@ static void compare_case(device *dev, const op_case *c, cloob_dtype type, uint64
     op_pass_release(&p);
 }
 
+static void compare_group(device *dev, const group_case *c, cloob_dtype type, double tolerance)
+{
+    group_pass p;
+    int claimed;
+    CHECK(group_pass_run(ctx, c, type, false, &p));
+    double error = group_compare(ctx, dev, group_table_of(dev->backend), c, &p, &claimed, NULL);
+    if (!(error >= 0 && error <= tolerance)) {
+        printf("  group %s (%s): error %.3g\n", c->name, dtype_name(type), error);
+        check_bad_here_++;
+    }
+    group_pass_release(&p);
+}
+
 /* Every kernel of the backend was compared at least once; of a part of the cases, some were. */
 static void compare_backend(const char *name, cloob_dtype type, double tolerance)
 {
@@ -89,6 +102,10 @@ static void compare_backend(const char *name, cloob_dtype type, double tolerance
     CHECK_OK(ctx, device_open(ctx, name, &dev));
     for (int i = part; dev && i < op_case_count; i += parts)
         for (uint64_t seed = 1; seed < 3; seed++) compare_case(dev, &op_cases[i], type, seed, tolerance, compared);
+    for (int i = part; dev && i < group_case_count; i += parts) {
+        compare_group(dev, &group_cases[i], type, tolerance);
+        calls++;
+    }
     for (int op = 0; dev && op < OP_COUNT; op++) {
         calls += compared[op];
         if (parts > 1 || compared[op] || !has_own_kernel(dev, op)) continue;
@@ -235,6 +252,46 @@ static void rows_add_in_place(void)
     if (device_cuda_count() > 0) rows_add_in_place_on("cuda");
 }
 
+/* A made-up kernel for groups on the CPU, right or with one sign flipped: the comparison tells them apart. */
+static bool flips;
+
+static cloob_status claim(const op_env *env, op_group *g, bool *claims)
+{
+    (void)env, (void)g;
+    *claims = true;
+    return CLOOB_OK;
+}
+
+static cloob_status run_by_ref(const op_env *env, const op_group *g)
+{
+    for (int i = 0; i < g->members; i++) CLOOB_TRY(op_kernels_ref[g->member[i]->op].run(env, g->member[i]));
+    const tensor *y = &g->member[0]->out[0], *mean = &g->member[1]->out[0];
+    if (flips) ((float *)mean->data)[3] *= -1.0f;
+    CHECK(y->data && mean->data);
+    return CLOOB_OK;
+}
+
+static float no_ms(const op_args *a) { return (void)a, 0.0f; }
+
+static void a_flipped_sign_is_found(void)
+{
+    const group_kernel kernel = {
+        .name = "made up", GROUP_PATTERN(OP_CONV2D, OP_BN_STATS), .prepare = claim, .run = run_by_ref
+    };
+    const group_table table = { &kernel, 1, no_ms };
+    const group_case *c = &group_cases[0];
+    device *dev = NULL;
+    group_pass p;
+    int claimed, used = 0;
+    CHECK_OK(ctx, device_open(ctx, "cpu", &dev));
+    CHECK(c->kind == CONV_STATS && group_pass_run(ctx, c, CLOOB_F32, false, &p));
+    CHECK(group_compare(ctx, dev, &table, c, &p, &claimed, &used) == 0 && claimed == 2 && used == 1);
+    flips = true;
+    CHECK(group_compare(ctx, dev, &table, c, &p, &claimed, &used) > 1e-2);
+    group_pass_release(&p);
+    device_close(dev);
+}
+
 static void ref_has_every_op(void)
 {
     for (int op = 0; op < OP_COUNT; op++) CHECK(op_find_kernel(BACKEND_REF, (op_id)op) != NULL);
@@ -247,7 +304,7 @@ int main(int argc, char **argv)
     if (argc > 2) CHECK(sscanf(argv[2], "%d/%d", &part, &parts) == 2 && part >= 0 && parts > 0);
     cloob_ctx_options o;
     cloob_ctx_options_init(&o);
-    o.kernels.fused_gemm = CLOOB_FUSED_GEMM_4_TEAMS; /* fused ops by one GEMM, whatever timing says */
+    o.kernels.fused_gemm = CLOOB_FUSED_GEMM_4_TEAMS; /* groups by one GEMM, whatever timing says */
     ctx = cloob_ctx_create(&o);
     if (all) RUN(ref_has_every_op);
     if (all) RUN(products_in_8_bits_round_their_factors);
@@ -255,6 +312,7 @@ int main(int argc, char **argv)
     if (all) RUN(activations_work_in_place);
     if (all) RUN(rows_add_in_place);
     if (all) RUN(gradients_are_slopes);
+    if (all) RUN(a_flipped_sign_is_found);
     if (all) RUN(cpu_agrees_with_ref);
     if (all) RUN(cpu_agrees_with_ref_in_bf16);
     RUN(cuda_agrees_with_ref);

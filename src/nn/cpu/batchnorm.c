@@ -122,7 +122,7 @@ cloob_status bn_stats_cpu(const op_env *env, const op_args *a)
     CLOOB_TRY(finish_stats(env, &j, mean, rstd, &count));
     for (int64_t c = 0; c < j.z.C; c++) {
         double var = (double)rstd[c] > 0 ? (double)rstd[c] : 0;
-        if (!a->attr.keep_stats) {
+        if (!a->attr.keep_stats && !env->keep_stats) {
             run_mean[c] = (float)((1 - m) * (double)run_mean[c] + m * (double)mean[c]);
             run_var[c] = (float)((1 - m) * (double)run_var[c] + m * var * count / (count - 1));
         }

@@ -4,7 +4,6 @@
  * forward_kernel: a block per row of the batch and head, everything in shared memory.
  * passes_kernel:  a block per 128 queries or fewer, keys in passes: any length, 36 KB. */
 #include "nn/cuda/attention.cuh"
-#include "nn/cuda/attention_wide.h"
 
 /* A tile of keys: what query tile t sees of its scores; the others become minus infinity. */
 __device__ __forceinline__ void hide_scores(float s[2][4], const attn_sizes &z, int t, int j)

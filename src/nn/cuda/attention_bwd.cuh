@@ -4,7 +4,6 @@
 #define NN_CUDA_ATTENTION_BWD_CUH
 
 #include "nn/cuda/attention.cuh"
-#include "nn/cuda/attention_wide.h"
 #include "nn/cuda/linear/quantize.cuh"
 
 /* What both halves of backward need of a score tile. */

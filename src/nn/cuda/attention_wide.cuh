@@ -4,7 +4,6 @@
 #define NN_CUDA_ATTENTION_WIDE_CUH
 
 #include "nn/cuda/attention.cuh"
-#include "nn/cuda/attention_wide.h"
 #include "tensor/cuda/hopper.cuh"
 
 namespace {

@@ -146,7 +146,7 @@ extern "C" cloob_status bn_stats_finish(const op_env *env, const op_args *a, con
     const tensor *x = &a->in[0];
     int C = (int)tensor_cols(x);
     float *ranks = (float *)a->scratch;
-    bool keep = a->attr.keep_stats;
+    bool keep = a->attr.keep_stats || env->keep_stats;
     stats_out o = { (float *)a->out[0].data,
                     (float *)a->out[1].data,
                     keep ? NULL : (float *)a->in[1].data,

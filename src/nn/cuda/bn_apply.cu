@@ -123,39 +123,40 @@ static void launch_apply(const op_env *env, const op_args *a, const apply_in &in
 }
 
 template <typename T, int V, bool RELU>
-static void launch_both(const op_env *env, const op_args *a, const apply_in &in, const apply_in &in2)
+static void launch_both(const op_env *env, const op_args *a, const tensor *x2, const apply_in &in, const apply_in &in2)
 {
     int C = (int)tensor_cols(&a->in[0]);
     int64_t R = tensor_rows(&a->out[0]);
     row_grid g = rows_over_grid(env->dev, R, C / V, APPLY_BLOCKS);
     apply_both_kernel<T, V, RELU, 2><<<g.grid, g.block, 0, stream_of(env)>>>((T *)a->out[0].data,
                                                                              (const T *)a->in[0].data,
-                                                                             (const T *)a->in[5].data, in, in2, R, C);
+                                                                             (const T *)x2->data, in, in2, R, C);
 }
 
 /* ---- entry points -------------------------------------------------------------------------------- */
 
-/* mean, rstd, gain, bias: inputs from k on. */
-static apply_in numbers_from(const op_args *a, int k)
+static apply_in numbers_of(const op_args *a)
 {
-    return { (const float *)a->in[k].data, (const float *)a->in[k + 1].data, (const float *)a->in[k + 2].data,
-             (const float *)a->in[k + 3].data };
+    return { (const float *)a->in[1].data, (const float *)a->in[2].data, (const float *)a->in[3].data,
+             (const float *)a->in[4].data };
 }
 
 extern "C" cloob_status bn_apply_cuda(const op_env *env, const op_args *a)
 {
-    apply_in in = numbers_from(a, 1);
+    apply_in in = numbers_of(a);
     if (tensor_count(&a->out[0]) == 0) return CLOOB_OK;
     WITH_PACK(a->in[0].dtype, tensor_cols(&a->in[0]),
               a->attr.relu ? launch_apply<T, V, true>(env, a, in) : launch_apply<T, V, false>(env, a, in));
     return cuda_launched(env->ctx, "bn_apply");
 }
 
-extern "C" cloob_status bn_apply_both_cuda(const op_env *env, const op_args *a)
+extern "C" cloob_status bn_apply_both_cuda(const op_env *env, const op_args *a, const op_args *shortcut)
 {
-    apply_in in = numbers_from(a, 1), in2 = numbers_from(a, 6);
+    apply_in in = numbers_of(a), in2 = numbers_of(shortcut);
+    const tensor *x2 = &shortcut->in[0];
     if (tensor_count(&a->out[0]) == 0) return CLOOB_OK;
     WITH_PACK(a->in[0].dtype, tensor_cols(&a->in[0]),
-              a->attr.relu ? launch_both<T, V, true>(env, a, in, in2) : launch_both<T, V, false>(env, a, in, in2));
+              a->attr.relu ? launch_both<T, V, true>(env, a, x2, in, in2)
+                           : launch_both<T, V, false>(env, a, x2, in, in2));
     return cuda_launched(env->ctx, "bn_apply_both");
 }

@@ -1,39 +1,17 @@
-/* Ops that are two others: by one GEMM whose epilogue does the second's work before the result leaves the registers
- * (fused_gemm.h), or one after the other, whichever was faster when the plan was made. */
+/* Groups of a 1 x 1 convolution and the pass over its result, conv2d then bn_stats, or conv2d_dx then bn_bwd_reduce: by
+ * one GEMM whose epilogue does the second's work before the result leaves the registers (fused_gemm_kernels.h), where
+ * that was faster when the plan was made. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "nn/cuda/kernels.h"
+#include "nn/cuda/groups.h"
 #include "nn/cuda/fused_gemm_kernels.h"
-#include "nn/cuda/stem/conv_small.h"
 #include "tensor/cuda/tune.h"
 
 typedef struct fused_state {
-    op_args first, dw;      /* plans of the first op and of the weight's gradient, for when they run by themselves */
-    size_t weight, partial; /* offsets in scratch: the transposed weight, partial sums */
-    size_t dw_partial;      /* likewise, those of the weight's gradient */
-    int teams;              /* of the GEMM; 0: not by one */
-    bool takes_dw;          /* the GEMM does the weight's gradient as well */
-    small_plan *small;      /* of a convolution with few channels; neither: one after the other */
-    float ms;               /* of whichever was chosen */
+    int teams;                          /* of the GEMM */
+    size_t weight, partial, dw_partial; /* offsets in scratch: the transposed weight, partial sums */
 } fused_state;
-
-void fused_release_cuda(const op_env *env, op_args *a)
-{
-    fused_state *s = a->state;
-    if (s && s->first.state) conv_release_cuda(env, &s->first);
-    if (s) small_plan_destroy(s->small);
-    if (s && s->dw.state) conv_release_cuda(env, &s->dw);
-    free(s);
-    a->state = NULL;
-}
-
-float conv_stats_plan_ms(const op_args *a) { return ((const fused_state *)a->state)->ms; }
-
-static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + offset; }
-
-static int sms_of(const op_env *env) { return ((const cuda_state *)env->dev->state)->sms; }
 
 /* ---- timing -------------------------------------------------------------------------------------- */
 
@@ -105,7 +83,7 @@ static team_choice fused_time(const op_env *env, const fused_gemm *p)
     snprintf(key, sizeof key, "fused3-%d%s%s%lld-%lldx%lldx%lld", (int)p->epilogue, p->dw ? "dw" : "",
              p->pools ? "p" : "", (long long)p->line, (long long)p->m, (long long)p->n, (long long)p->k);
     if (tune_get(cache, key, &best, sizeof best)) return best;
-    trial t = { .ctx = env->ctx, .d = env->dev, .p = *p, .sms = sms_of(env) };
+    trial t = { .ctx = env->ctx, .d = env->dev, .p = *p, .sms = cuda_sms(env) };
     bool room = trial_open(&t) == CLOOB_OK;
     for (int i = 2; i <= 4 && room; i++) try_teams(&t, i, &best);
     trial_close(&t);
@@ -113,15 +91,9 @@ static team_choice fused_time(const op_env *env, const fused_gemm *p)
     return best;
 }
 
-/* ---- what both share ------------------------------------------------------------------------- */
+/* ---- what both share ----------------------------------------------------------------------------- */
 
-static cloob_status state_make(const op_env *env, op_args *a, fused_state **out)
-{
-    a->state = *out = calloc(1, sizeof **out);
-    return *out ? CLOOB_OK : ctx_no_memory(env->ctx, sizeof **out, "a fused GEMM's plan");
-}
-
-/* How many teams, or 0 when one after the other is better. *ms: in, of that; out, of what was chosen. */
+/* How many teams, or 0 where the GEMM does not help. *ms: first of the calls without it, then of what was chosen. */
 static int teams_for(const op_env *env, const fused_gemm *p, float *ms)
 {
     float separate_ms = *ms;
@@ -130,7 +102,7 @@ static int teams_for(const op_env *env, const fused_gemm *p, float *ms)
     if (asked != CLOOB_FUSED_GEMM_AUTO) {
         fused_gemm wanted = *p;
         wanted.teams = asked == CLOOB_FUSED_GEMM_4_TEAMS ? 4 : p->n % 256 ? FUSED_GEMM_NARROW : 2; /* so all run */
-        return fused_gemm_parts(&wanted, sms_of(env)) ? wanted.teams : 0;
+        return fused_gemm_parts(&wanted, cuda_sms(env)) ? wanted.teams : 0;
     }
     team_choice c = fused_time(env, p);
     ctx_log(env->ctx, CLOOB_LOG_DEBUG,
@@ -141,208 +113,108 @@ static int teams_for(const op_env *env, const fused_gemm *p, float *ms)
     return c.ms < separate_ms ? c.teams : 0;
 }
 
-/* Keeps what is faster and lays out scratch: for the two ops, which begin at its start, or the weight and the
- * sums. */
-static void decide(const op_env *env, op_args *a, fused_state *s, fused_gemm *p, bool can, float separate_ms,
-                   size_t second_scratch)
+/* Claims the group where the GEMM helps, and lays out scratch: numbers for the end of batch norm's sums, the weight,
+ * the sums. */
+static cloob_status claim(const op_env *env, op_group *g, fused_gemm p, bool *claims)
 {
-    s->ms = separate_ms;
-    p->teams = s->teams = can ? teams_for(env, p, &s->ms) : 0;
-    size_t separate = s->first.scratch_bytes > second_scratch ? s->first.scratch_bytes : second_scratch;
-    s->weight = cuda_align(3 * (size_t)p->n * sizeof(float)); /* the ends of batch norm's sums use the start */
-    s->partial = s->weight + cuda_align((size_t)(p->n * p->k) * 2);
-    a->scratch_bytes = separate;
-    if (s->teams)
-        a->scratch_bytes = s->partial + (size_t)fused_gemm_parts(p, sms_of(env)) * 2 * (size_t)p->n * sizeof(float);
+    fused_state s = { .teams = teams_for(env, &p, &g->ms) };
+    if (!s.teams) return CLOOB_OK;
+    p.teams = s.teams;
+    size_t parts = (size_t)fused_gemm_parts(&p, cuda_sms(env));
+    s.weight = cuda_align(3 * (size_t)p.n * sizeof(float));
+    s.partial = s.weight + cuda_align((size_t)(p.n * p.k) * 2);
+    s.dw_partial = s.partial + cuda_align(parts * 2 * (size_t)p.n * sizeof(float));
+    g->scratch_bytes = p.dw ? s.dw_partial + parts * (size_t)(p.k * p.n) * sizeof(float)
+                            : s.partial + parts * 2 * (size_t)p.n * sizeof(float);
+    return group_claim_cuda(env, g, &s, sizeof s, claims);
 }
 
-static cloob_status run_fused(const op_env *env, const char *op, const fused_gemm *p)
+static cloob_status run_fused(const op_env *env, const op_group *g, const fused_gemm *p)
 {
-    return cuda_check(env->ctx, fused_gemm_run(env->stream, p, sms_of(env)), op);
-}
-
-/* The weight (rows, cols) as the GEMM wants it: (cols, rows), in scratch. */
-static cloob_status turned(const op_env *env, const op_args *a, const fused_state *s, const tensor *w, int64_t rows,
-                           int64_t cols, const void **out)
-{
-    *out = at(a, s->weight);
-    return cuda_check(env->ctx, transpose_bf16(env->stream, at(a, s->weight), w->data, rows, cols), "a weight");
-}
-
-static bool is_point(const tensor *w, const tensor *x, const op_attr *attr)
-{
-    return w->dim[1] == 1 && attr->stride == 1 && attr->pad == 0 && w->dim[3] == x->dim[3] && x->dtype == CLOOB_BF16;
-}
-
-/* A call with scratch and data of the fused one, and its own plan. */
-static op_args with_plan(op_args call, const op_args *plan)
-{
-    call.state = plan->state;
-    return call;
+    return cuda_check(env->ctx, fused_gemm_run(env->stream, p, cuda_sms(env)), g->kernel->name);
 }
 
 /* ---- conv2d, then statistics --------------------------------------------------------------------- */
 
-static fused_gemm stats_gemm(const op_args *a, int teams)
+static fused_gemm stats_gemm(const op_group *g)
 {
+    const op_args *conv = group_find(g, OP_CONV2D), *stats = group_find(g, OP_BN_STATS);
     return (fused_gemm){ .epilogue = EPILOGUE_STATS,
-                         .teams = teams,
-                         .m = tensor_rows(&a->out[0]),
-                         .n = tensor_cols(&a->out[0]),
-                         .k = a->in[0].dim[3],
-                         .a = a->in[0].data,
-                         .b = a->in[1].data,
-                         .column = a->in[2].data,
-                         .y = a->out[0].data };
+                         .m = tensor_rows(&conv->out[0]),
+                         .n = tensor_cols(&conv->out[0]),
+                         .k = conv->in[0].dim[3],
+                         .a = conv->in[0].data,
+                         .b = conv->in[1].data,
+                         .column = stats->in[1].data, /* the running mean is subtracted before summing */
+                         .y = conv->out[0].data };
 }
 
-/* A convolution with few channels, by a kernel of the stem. */
-static cloob_status decide_small(const op_env *env, op_args *a, fused_state *s)
+cloob_status conv_stats_prepare_cuda(const op_env *env, op_group *g, bool *claims)
 {
-    dnn_shape shape = conv_shape(DNN_FORWARD, &a->in[0], &a->in[1], &a->out[0], &a->attr);
-    CLOOB_TRY(small_plan_better(env->ctx, env->dev, &shape, a->in[1].dim[3], SMALL_STATS, &s->ms, &s->small));
-    s->partial = s->weight; /* as it is */
-    if (s->small) a->scratch_bytes = s->partial + small_plan_workspace(s->small);
-    return CLOOB_OK;
+    const op_args *conv = group_find(g, OP_CONV2D);
+    return group_is_point(conv) && !group_inner(g, conv) ? claim(env, g, stats_gemm(g), claims) : CLOOB_OK;
 }
 
-static cloob_status run_small(const op_env *env, const op_args *a, const fused_state *s)
+cloob_status conv_stats_cuda(const op_env *env, const op_group *g)
 {
-    op_args stats = fused_stats(a);
-    small_data data = { .x = a->in[0].data,
-                        .w = a->in[1].data,
-                        .y = a->out[0].data,
-                        .workspace = at(a, s->partial),
-                        .pivot = a->in[2].data };
-    CLOOB_TRY(small_run(env->ctx, env->dev, s->small, env->stream, &data));
-    return bn_stats_finish(env, &stats, data.workspace, small_plan_parts(s->small), data.pivot);
-}
-
-cloob_status conv_stats_prepare_cuda(const op_env *env, op_args *a)
-{
-    fused_state *s;
-    fused_gemm p = stats_gemm(a, 0);
-    op_args stats = fused_stats(a);
-    CLOOB_TRY(state_make(env, a, &s));
-    s->first = fused_conv(a);
-    CLOOB_TRY(conv2d_prepare_cuda(env, &s->first));
-    CLOOB_TRY(bn_stats_prepare_cuda(env, &stats));
-    bool point = is_point(&a->in[1], &a->in[0], &a->attr);
-    decide(env, a, s, &p, point, conv_plan_ms(&s->first) + cuda_pass_ms((double)tensor_bytes(&a->out[0])),
-           stats.scratch_bytes);
-    return point ? CLOOB_OK : decide_small(env, a, s);
-}
-
-cloob_status conv_stats_cuda(const op_env *env, const op_args *a)
-{
-    const fused_state *s = a->state;
-    op_args conv = with_plan(fused_conv(a), &s->first), stats = fused_stats(a);
-    if (s->small) return run_small(env, a, s);
-    if (!s->teams) {
-        CLOOB_TRY(conv2d_cuda(env, &conv));
-        return bn_stats_cuda(env, &stats);
-    }
-    fused_gemm p = stats_gemm(a, s->teams); /* the running mean is what is taken off before summing */
-    p.partial = at(a, s->partial);
-    CLOOB_TRY(run_fused(env, "conv_stats", &p));
-    return bn_stats_finish(env, &stats, p.partial, fused_gemm_parts(&p, sms_of(env)), p.column);
+    const fused_state *s = g->state;
+    op_args stats = group_call(g, OP_BN_STATS);
+    fused_gemm p = stats_gemm(g);
+    p.teams = s->teams, p.partial = group_scratch(g, s->partial);
+    CLOOB_TRY(run_fused(env, g, &p));
+    return bn_stats_finish(env, &stats, p.partial, fused_gemm_parts(&p, cuda_sms(env)), p.column);
 }
 
 /* ---- conv2d_dx, then batch norm's backward reduction --------------------------------------------- */
 
-static fused_gemm reduce_gemm(const op_args *a, int teams)
+/* With the weight's gradient where conv2d_dw is a member; with avgpool2_bwd the other gradient is still behind a pool,
+ * and with avgpool2 y is pooled, too. */
+static fused_gemm reduce_gemm(const op_group *g)
 {
+    const op_args *dx = group_find(g, OP_CONV2D_DX), *reduce = group_find(g, OP_BN_BWD_REDUCE),
+                  *spread = group_find(g, OP_AVGPOOL2_BWD), *pool = group_find(g, OP_AVGPOOL2);
+    const tensor *x = &reduce->in[2], *other = &reduce->in[reduce->in[0].data == dx->out[0].data];
     return (fused_gemm){ .epilogue = EPILOGUE_REDUCE,
-                         .teams = teams,
-                         .m = tensor_rows(&a->in[3]),
-                         .n = tensor_cols(&a->in[3]),
-                         .k = a->in[0].dim[3],
-                         .line = a->attr.spread ? a->in[3].dim[2] : 0,
-                         .pools = a->attr.spread && a->attr.pooled,
-                         .pooled = a->out[6].data,
-                         .a = a->in[0].data,
-                         .x = a->in[3].data,
-                         .other = a->in[2].data,
-                         .mask = a->in[8].data,
-                         .column = a->in[4].data,
-                         .y = a->out[3].data };
+                         .dw = group_find(g, OP_CONV2D_DW) != NULL,
+                         .m = tensor_rows(x),
+                         .n = tensor_cols(x),
+                         .k = dx->in[0].dim[3],
+                         .line = spread ? x->dim[2] : 0,
+                         .pools = spread && pool,
+                         .pooled = pool ? pool->out[0].data : NULL,
+                         .a = dx->in[0].data,
+                         .x = x->data,
+                         .other = spread ? spread->in[0].data : other->data,
+                         .mask = reduce->in[7].data,
+                         .column = reduce->in[3].data,
+                         .y = reduce->out[3].data };
 }
 
-/* Where the teams leave their sums. */
-static void lay_out_sums(const op_env *env, op_args *a, fused_state *s, const fused_gemm *p)
+cloob_status conv_dx_reduce_prepare_cuda(const op_env *env, op_group *g, bool *claims)
 {
-    size_t parts = (size_t)fused_gemm_parts(p, sms_of(env));
-    s->dw_partial = s->partial + cuda_align(parts * 2 * (size_t)p->n * sizeof(float));
-    a->scratch_bytes = s->dw_partial + parts * (size_t)(p->k * p->n) * sizeof(float);
-}
-
-/* The weight's gradient: by the same GEMM where that is faster than both by themselves. */
-static cloob_status dw_prepare(const op_env *env, op_args *a, fused_state *s, fused_gemm p)
-{
-    op_args dw = fused_conv_dw(a);
-    CLOOB_TRY(conv2d_dw_prepare_cuda(env, &dw));
-    s->dw = dw;
-    s->ms += conv_plan_ms(&dw);
-    p.dw = true;
-    p.teams = is_point(&a->in[1], &a->in[3], &a->attr) && a->attr.relu ? teams_for(env, &p, &s->ms) : 0;
-    if (!p.teams || fused_gemm_parts(&p, sms_of(env)) == 0) {
-        if (dw.scratch_bytes > a->scratch_bytes) a->scratch_bytes = dw.scratch_bytes;
+    const op_args *dx = group_find(g, OP_CONV2D_DX), *reduce = group_find(g, OP_BN_BWD_REDUCE),
+                  *spread = group_find(g, OP_AVGPOOL2_BWD), *pool = group_find(g, OP_AVGPOOL2);
+    bool even = !spread || (reduce->in[2].dim[1] % 2 == 0 && reduce->in[2].dim[2] % 2 == 0);
+    if (!group_is_point(dx) || !reduce->attr.relu || reduce->attr.pool || !op_has(&reduce->in[1]) ||
+        !op_has(&reduce->in[7]) || !op_has(&reduce->out[3]) || op_has(&reduce->out[4]))
         return CLOOB_OK;
-    }
-    s->takes_dw = true;
-    s->teams = p.teams;
-    lay_out_sums(env, a, s, &p);
-    return CLOOB_OK;
+    if (!even || (pool && !spread) || !group_inner(g, dx) || !group_inner(g, spread)) return CLOOB_OK;
+    return claim(env, g, reduce_gemm(g), claims);
 }
 
-cloob_status conv_dx_reduce_prepare_cuda(const op_env *env, op_args *a)
+cloob_status conv_dx_reduce_cuda(const op_env *env, const op_group *g)
 {
-    fused_state *s;
-    fused_gemm p = reduce_gemm(a, 0);
-    op_args reduce = fused_reduce(a);
-    CLOOB_TRY(state_make(env, a, &s));
-    s->first = fused_conv_dx(a);
-    CLOOB_TRY(conv2d_dx_prepare_cuda(env, &s->first));
-    CLOOB_TRY(bn_bwd_reduce_prepare_cuda(env, &reduce));
-    decide(env, a, s, &p, is_point(&a->in[1], &a->in[3], &a->attr) && a->attr.relu,
-           conv_plan_ms(&s->first) + cuda_pass_ms(5.0 * (double)tensor_bytes(&a->in[3])) +
-               (float)(a->attr.spread + a->attr.pooled) * cuda_pass_ms(1.25 * (double)tensor_bytes(&a->in[3])),
-           reduce.scratch_bytes);
-    if (a->attr.dw) CLOOB_TRY(dw_prepare(env, a, s, p));
-    if (s->teams && a->attr.alone) a->out[5] = ABSENT;
-    return CLOOB_OK;
-}
-
-/* By the GEMM, and what is left to do behind it. */
-static cloob_status reduce_fused(const op_env *env, const op_args *a, const fused_state *s, const op_args *reduce)
-{
-    fused_gemm p = reduce_gemm(a, s->teams);
-    CLOOB_TRY(turned(env, a, s, &a->in[1], p.k, p.n, &p.b));
-    p.partial = at(a, s->partial);
-    p.dw = s->takes_dw, p.dw_partial = at(a, s->dw_partial);
-    int parts = fused_gemm_parts(&p, sms_of(env));
-    CLOOB_TRY(run_fused(env, "conv_dx_reduce", &p));
-    if (s->takes_dw) CLOOB_TRY(colsum_finish(env, "conv_dx_reduce", a->out[4].data, p.dw_partial, parts, p.k * p.n));
-    return bn_reduce_finish(env, reduce, p.partial, parts);
-}
-
-cloob_status conv_dx_reduce_cuda(const op_env *env, const op_args *a)
-{
-    const fused_state *s = a->state;
-    op_args apart = *a;
-    if (a->attr.pooled && (!s->teams || !a->attr.spread)) {
-        op_args pooled = fused_pooled(a);
-        CLOOB_TRY(avgpool2_cuda(env, &pooled));
-    }
-    if (a->attr.spread && (!s->teams || a->out[5].data)) { /* what the GEMM takes along others may want, too */
-        op_args spread = fused_spread(a);
-        CLOOB_TRY(avgpool2_bwd_cuda(env, &spread));
-        if (!s->teams) apart = fused_spread_reduce(&apart);
-    }
-    op_args reduce = fused_reduce(&apart);
-    op_args dx = with_plan(fused_conv_dx(&apart), &s->first), dw = with_plan(fused_conv_dw(&apart), &s->dw);
-    if (a->attr.dw && !s->takes_dw) CLOOB_TRY(conv2d_dw_cuda(env, &dw));
-    if (s->teams) return reduce_fused(env, &apart, s, &reduce);
-    CLOOB_TRY(conv2d_dx_cuda(env, &dx));
-    return bn_bwd_reduce_cuda(env, &reduce);
+    const fused_state *s = g->state;
+    op_args reduce = group_call(g, OP_BN_BWD_REDUCE);
+    fused_gemm p = reduce_gemm(g);
+    p.teams = s->teams;
+    p.b = group_scratch(g, s->weight), p.partial = group_scratch(g, s->partial);
+    p.dw_partial = group_scratch(g, s->dw_partial);
+    int parts = fused_gemm_parts(&p, cuda_sms(env));
+    CLOOB_TRY(group_transpose_weight(env, g, s->weight, OP_CONV2D_DX));
+    CLOOB_TRY(run_fused(env, g, &p));
+    if (p.dw)
+        CLOOB_TRY(colsum_finish(env, g->kernel->name, group_find(g, OP_CONV2D_DW)->out[0].data, p.dw_partial, parts,
+                                p.k * p.n));
+    return bn_reduce_finish(env, &reduce, p.partial, parts);
 }

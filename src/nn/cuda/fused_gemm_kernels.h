@@ -1,6 +1,6 @@
-/* A GEMM of our own for the ops that are a GEMM and a pass over its result: the pass happens
- * while the result is still in registers. bf16 with float sums, on Hopper (wgmma); on other GPUs,
- * for other types and odd widths the two ops run one after the other (fused_gemm.c). */
+/* A GEMM and the pass over its result in one: the pass is computed while the result is still in registers. bf16 with
+ * float sums, on Hopper (wgmma); on other GPUs, for other types and odd widths the calls run one after the other
+ * (fused_gemm.c). */
 #ifndef NN_CUDA_FUSED_GEMM_KERNELS_H
 #define NN_CUDA_FUSED_GEMM_KERNELS_H
 
@@ -20,7 +20,7 @@ typedef enum gemm_epilogue {
 
 enum { FUSED_GEMM_NARROW = 3 }; /* two teams of 64 columns: room for more of what an epilogue reads */
 
-/* c (m, n) = a (m, k) b^T, b (n, k). Everything of m rows lies packed in bf16. */
+/* c (m, n) = a (m, k) b^T, b (n, k). Everything of m rows is packed bf16. */
 typedef struct fused_gemm {
     gemm_epilogue epilogue;
     int teams; /* of warps in a block: 4 hide an epilogue better, 2 multiply better, FUSED_GEMM_NARROW has more of what

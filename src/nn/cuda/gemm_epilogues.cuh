@@ -1,6 +1,6 @@
-/* What becomes of a fused GEMM's results while they are in registers: one epilogue per kind
- * (fused_gemm.h), and how 8 x 8 matrices travel between registers and boxes of 64 x 64 in shared memory.
- */
+/* What becomes of a fused GEMM's results while they are in registers: one epilogue per kind (fused_gemm_kernels.h), how
+ * 8 x 8 matrices travel between registers and boxes of 64 x 64 in shared memory, and how blocks share out tiles and
+ * send boxes. */
 #ifndef NN_CUDA_GEMM_EPILOGUES_CUH
 #define NN_CUDA_GEMM_EPILOGUES_CUH
 
@@ -11,6 +11,53 @@
 namespace {
 
 enum { BOX = 64 * DEPTH * 2 }; /* bytes of a box, as wide as a stage is deep */
+
+/* What a block works on: columns from `strip` on; tiles of `height` rows, every parts-th from `part` on. */
+struct share {
+    int strip, width, part, parts, depth, tiles, height;
+};
+
+/* The share of this block of n columns in strips, and of so many tiles; k: the depth of the products. */
+__device__ __forceinline__ share share_out(int64_t n, int64_t k, int width, int tiles, int height)
+{
+    int strips = (int)((n + width - 1) / width);
+    return { (int)blockIdx.x % strips * width,
+             width,
+             (int)blockIdx.x / strips,
+             (int)gridDim.x / strips,
+             (int)(k + DEPTH - 1) / DEPTH,
+             tiles,
+             height };
+}
+
+/* Teams are warpgroups; named barrier 1 and so on is theirs. */
+__device__ __forceinline__ void team_barrier(int team) { asm volatile("bar.sync %0, 128;" ::"r"(team + 1) : "memory"); }
+__device__ __forceinline__ bool is_leader() { return threadIdx.x % 128 == 0; }
+
+/* Until the copy engine has read all results handed to it; known to the leader alone, to the others after the next
+ * barrier. */
+__device__ __forceinline__ void wait_sent()
+{
+    if (is_leader()) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+/* Results of one box: handed to the copy engine once the whole team has written them. */
+__device__ __forceinline__ void store_box(const CUtensorMap *map, const char *from, int column, int row)
+{
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+                 "r"(shared_address(from)), "r"(column), "r"(row)
+                 : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* The same where rows are positions of images. */
+__device__ __forceinline__ void store_tile(const CUtensorMap *map, const char *from, int column, int x, int line)
+{
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+                 "r"(shared_address(from)), "r"(column), "r"(x), "r"(line)
+                 : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
 
 /* Four 8 x 8 matrices of a box: rows 16 w + 0..7 and 8..15 of columns 16 k .. 16 k + 7, then of 16 k + 8 ..
  * 16 k + 15. A lane names a row of one of them, and has in v[i] two neighbours of row lane / 4, columns 2

@@ -20,23 +20,16 @@ cuda_fn image_input_cuda, embed_cuda, embed_bwd_cuda, eot_index_cuda, pack_texts
     linear_dx_cuda, linear_dw_cuda, act_cuda, act_bwd_cuda, act_bwd_sums_cuda, act_rounded_cuda, act_bias_cuda,
     layernorm_cuda, layernorm_bwd_cuda, l2norm_cuda, l2norm_bwd_cuda, attention_cuda, attention_bwd_cuda,
     attention_one_cuda, attention_one_bwd_cuda, heads_project_cuda, heads_collect_cuda, heads_dw_cuda,
-    pool_attention_cuda, pool_attention_bwd_cuda, conv_stats_cuda, conv_dx_reduce_cuda, apply_conv_stats_cuda,
-    bn_bwd_conv_dx_cuda, bn_apply_both_cuda, text_position_cuda, grid_tokens_cuda, grid_tokens_bwd_cuda, mean_rows_cuda,
-    mean_rows_bwd_cuda, repeat_row_cuda, repeat_row_bwd_cuda, scale_cuda, scale_bwd_cuda, image_conv_stats_cuda,
-    image_conv_dw_cuda, apply_stem_stats_cuda, bn_bwd_image_dw_cuda, linear_act_cuda, linear_dx_act_cuda;
+    pool_attention_cuda, pool_attention_bwd_cuda, text_position_cuda, grid_tokens_cuda, grid_tokens_bwd_cuda,
+    mean_rows_cuda, mean_rows_bwd_cuda, repeat_row_cuda, repeat_row_bwd_cuda, scale_cuda, scale_bwd_cuda;
 
 cuda_prepare_fn embed_bwd_prepare_cuda, class_tokens_bwd_prepare_cuda, mean_tokens_bwd_prepare_cuda,
     conv2d_prepare_cuda, conv2d_dx_prepare_cuda, conv2d_dw_prepare_cuda, bn_stats_prepare_cuda,
     bn_bwd_reduce_prepare_cuda, linear_prepare_cuda, linear_dx_prepare_cuda, linear_dw_prepare_cuda,
     layernorm_bwd_prepare_cuda, act_bwd_prepare_cuda, attention_bwd_prepare_cuda, heads_project_prepare_cuda,
-    heads_collect_prepare_cuda, heads_dw_prepare_cuda, pool_attention_prepare_cuda, pool_attention_bwd_prepare_cuda,
-    conv_stats_prepare_cuda, conv_dx_reduce_prepare_cuda, apply_conv_stats_prepare_cuda, bn_bwd_conv_dx_prepare_cuda,
-    image_conv_stats_prepare_cuda, image_conv_dw_prepare_cuda, apply_stem_stats_prepare_cuda,
-    bn_bwd_image_dw_prepare_cuda, linear_act_prepare_cuda, linear_dx_act_prepare_cuda;
+    heads_collect_prepare_cuda, heads_dw_prepare_cuda, pool_attention_prepare_cuda, pool_attention_bwd_prepare_cuda;
 
-cuda_release_fn conv_release_cuda, linear_release_cuda, heads_release_cuda, pool_release_cuda, fused_release_cuda,
-    apply_conv_release_cuda, bn_bwd_conv_release_cuda, stem_stats_release_cuda, stem_dw_release_cuda,
-    stem_bwd_release_cuda, linear_act_release_cuda;
+cuda_release_fn conv_release_cuda, linear_release_cuda, heads_release_cuda, pool_release_cuda;
 
 /* ---- pieces that several ops use; all queue on the stream and return --------------------------------- */
 
@@ -64,12 +57,15 @@ cloob_status bn_stats_finish(const op_env *env, const op_args *stats, const floa
                              const float *pivot);
 cloob_status bn_reduce_finish(const op_env *env, const op_args *reduce, const float *partial, int parts);
 
+/* bn_apply of a call whose residual is bn_apply of `shortcut`, which is not written. */
+cloob_status bn_apply_both_cuda(const op_env *env, const op_args *a, const op_args *shortcut);
+
+static inline int cuda_sms(const op_env *env) { return ((const cuda_state *)env->dev->state)->sms; }
+
 /* Milliseconds that the timed plan of a convolution takes, after prepare; large where nothing was timed. */
 float conv_plan_ms(const op_args *a);
 /* The same of linear and linear_dx. */
 float linear_plan_ms(const op_args *a);
-/* The same of conv_stats. */
-float conv_stats_plan_ms(const op_args *a);
 
 /* Milliseconds for a pass over memory at a bandwidth we reach, and its launches. */
 static inline float cuda_pass_ms(double bytes) { return (float)(bytes / 4.0e9) + 0.006f; }
@@ -82,6 +78,13 @@ cloob_status conv_dw_plain(const op_env *env, const op_args *a, const tensor *x,
 /* Attention without tensor cores, for any width and F32. */
 cloob_status attention_plain(const op_env *env, const op_args *a);
 cloob_status attention_bwd_plain(const op_env *env, const op_args *a);
+/* By Hopper's warpgroups, for heads of 64 in bf16 (attention_wide.cu, attention_bwd_wide.cu): whether there is a kernel
+ * for the call. Forward it is the one to take, from 129 tokens on; backward, up to 256 tokens, timing chooses. sums:
+ * (sequences, 3 C), of each one's dqkv over its rows, or NULL. */
+bool attention_wide_takes(const op_env *env, const op_args *a);
+cloob_status attention_wide(const op_env *env, const op_args *a);
+bool attention_bwd_wide_takes(const op_env *env, const op_args *a);
+cloob_status attention_bwd_wide(const op_env *env, const op_args *a, float *sums);
 /* Packed rows of x behind the last sequence, and of lse (H, rows) where given: 0. */
 cloob_status zero_dead_cuda(const op_env *env, const char *op, const op_sequences *s, const tensor *x,
                             const tensor *lse);

@@ -22,7 +22,7 @@ cloob_status bn_stats_ref(const op_env *env, const op_args *a)
         }
         st(mean, c, mu);
         st(rstd, c, 1.0 / sqrt(var + (double)a->attr.eps));
-        if (a->attr.keep_stats) continue;
+        if (a->attr.keep_stats || env->keep_stats) continue;
         st(run_mean, c, (1.0 - m) * ld(run_mean, c) + m * mu);
         st(run_var, c, (1.0 - m) * ld(run_var, c) + m * var * count / (count - 1.0));
     }
@@ -74,22 +74,6 @@ cloob_status bn_apply_ref(const op_env *env, const op_args *a)
                 sum += a->attr.relu && v < 0 ? 0.0 : v;
             }
             st(y, r * C + c, sum / k);
-        }
-    return CLOOB_OK;
-}
-
-cloob_status bn_apply_both_ref(const op_env *env, const op_args *a)
-{
-    const tensor *y = &a->out[0];
-    int64_t R = tensor_rows(y), C = tensor_cols(y);
-    (void)env;
-    for (int64_t r = 0; r < R; r++)
-        for (int64_t c = 0; c < C; c++) {
-            double v = 0.0;
-            for (int k = 0; k < 10; k += 5) /* x, mean, rstd, gain, bias twice */
-                v += normalised(&a->in[k], &a->in[k + 1], &a->in[k + 2], r * C + c, c) * ld(&a->in[k + 3], c) +
-                     ld(&a->in[k + 4], c);
-            st(y, r * C + c, a->attr.relu && v < 0 ? 0.0 : v);
         }
     return CLOOB_OK;
 }

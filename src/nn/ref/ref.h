@@ -47,9 +47,7 @@ ref_fn image_input_ref, embed_ref, embed_bwd_ref, eot_index_ref, pack_texts_ref,
     relu_ref, relu_bwd_ref, add_ref, avgpool2_ref, avgpool2_bwd_ref, linear_ref, linear_dx_ref, linear_dw_ref, act_ref,
     act_bwd_ref, layernorm_ref, layernorm_bwd_ref, l2norm_ref, l2norm_bwd_ref, attention_ref, attention_bwd_ref,
     attention_one_ref, attention_one_bwd_ref, heads_project_ref, heads_collect_ref, heads_dw_ref, pool_attention_ref,
-    pool_attention_bwd_ref, conv_stats_ref, conv_dx_reduce_ref, apply_conv_stats_ref, bn_bwd_conv_dx_ref,
-    image_conv_stats_ref, image_conv_dw_ref, apply_stem_stats_ref, bn_bwd_image_dw_ref, bn_apply_both_ref,
-    text_position_ref, grid_tokens_ref, grid_tokens_bwd_ref, mean_rows_ref, mean_rows_bwd_ref, repeat_row_ref,
-    repeat_row_bwd_ref, scale_ref, scale_bwd_ref, linear_act_ref, linear_dx_act_ref;
+    pool_attention_bwd_ref, text_position_ref, grid_tokens_ref, grid_tokens_bwd_ref, mean_rows_ref, mean_rows_bwd_ref,
+    repeat_row_ref, repeat_row_bwd_ref, scale_ref, scale_bwd_ref;
 
 #endif

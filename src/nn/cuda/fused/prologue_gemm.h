@@ -1,7 +1,7 @@
-/* A 1 x 1 convolution, as a GEMM of our own, that makes its left factor itself: batch norm's apply or backward apply is
- * done to the rows while they lie in shared memory, so that the GEMM does not read them again. The factor is also
- * written out where somebody else wants it. bf16 with float sums, on Hopper (wgmma); elsewhere the ops run one after
- * the other (prologue_ops.c). */
+/* A 1 x 1 convolution, as a GEMM, that makes its left factor itself: batch norm's apply or backward apply is computed
+ * while the rows are in shared memory, so that the GEMM does not read them again. The factor is also written out where
+ * another call reads it. bf16 with float sums, on Hopper (wgmma); elsewhere the calls run one after the other
+ * (prologue_ops.c). */
 #ifndef NN_CUDA_FUSED_PROLOGUE_GEMM_H
 #define NN_CUDA_FUSED_PROLOGUE_GEMM_H
 
@@ -23,7 +23,7 @@ typedef enum gemm_prologue {
 
 enum { PROLOGUE_VARIANTS = 6, REDUCED_PARTS = 2 };
 
-/* y (m, n) = a b^T, a (m, k) from x and other, b (n, k). Everything of m rows lies packed in bf16. */
+/* y (m, n) = a b^T, a (m, k) from x and other, b (n, k). Everything of m rows is packed bf16. */
 typedef struct prologue_gemm {
     gemm_prologue prologue;
     bool stats;  /* also sums of y - pivot and of its square over rows */

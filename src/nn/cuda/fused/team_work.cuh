@@ -41,22 +41,10 @@ __device__ void clear_places(char *from, const char *end)
 
 /* ---- the GEMM ------------------------------------------------------------------------------------- */
 
-/* What a block works on: columns from `strip` on; tiles of `height` rows, every parts-th from `part` on. */
-struct share {
-    int strip, width, part, parts, depth, tiles, height;
-};
-
 template <int TEAMS, int N>
 __device__ __forceinline__ share share_of(const fused_gemm &j, const layout &l)
 {
-    int width = l.across * 2 * N, strips = (int)((j.n + width - 1) / width), height = TEAMS / l.across * l.tiles.rows;
-    return { (int)blockIdx.x % strips * width,
-             width,
-             (int)blockIdx.x / strips,
-             (int)gridDim.x / strips,
-             (int)(j.k + DEPTH - 1) / DEPTH,
-             l.count,
-             height };
+    return share_out(j.n, j.k, l.across * 2 * N, l.count, TEAMS / l.across * l.tiles.rows);
 }
 
 /* Of the left factor, with those that stay zeros. */
@@ -131,42 +119,16 @@ __device__ void write_sums(column_sums<N> &total, float *cell, const fused_gemm 
     }
 }
 
-__device__ __forceinline__ void team_barrier(int team) { asm volatile("bar.sync %0, 128;" ::"r"(team + 1) : "memory"); }
-__device__ __forceinline__ bool is_leader() { return threadIdx.x % 128 == 0; }
-
-/* Until the copy engine has read all results handed to it; known to the leader alone, to the others after the
- * next barrier. */
-__device__ __forceinline__ void wait_sent()
-{
-    if (is_leader()) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-}
-
-/* Results of one box: handed to the copy engine once the whole team has written them. */
-__device__ __forceinline__ void send(const CUtensorMap *map, const char *from, int column, int row)
-{
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
-                 "r"(shared_address(from)), "r"(column), "r"(row)
-                 : "memory");
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-__device__ __forceinline__ void send_tile(const CUtensorMap *map, const char *from, int column, int x, int line)
-{
-    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
-                 "r"(shared_address(from)), "r"(column), "r"(x), "r"(line)
-                 : "memory");
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-
-/* The same where it lies in images, and what was pooled beside it. */
+/* One box of results, and what was pooled of it. */
 template <bool TILED>
 __device__ __forceinline__ void send_results(const maps &t, const layout &l, bool pools, const char *out, int column,
                                              int tile, int row)
 {
     if constexpr (TILED) {
         int x = tile % l.tiles.beside * l.tiles.width, line = tile / l.tiles.beside * l.tiles.height;
-        send_tile(&t.out, out, column, x, line);
-        if (pools) send_tile(&t.pooled, out + BOX, column, x / 2, line / 2);
-    } else send(&t.out, out, column, row);
+        store_tile(&t.out, out, column, x, line);
+        if (pools) store_tile(&t.pooled, out + BOX, column, x / 2, line / 2);
+    } else store_box(&t.out, out, column, row);
 }
 
 /* A team's life. b: its columns in the strip if that stays, else in the first stage; vector: its column numbers;

@@ -30,11 +30,6 @@ struct layout { /* of dynamic shared memory: b, stages of x, stages of other, pl
                                lie beside each other; 0: tiles of rows */
 };
 
-/* What a block works on: columns from `strip` on; tiles of `height` rows, every parts-th from `part` on. */
-struct share {
-    int strip, width, part, parts, depth, tiles, height;
-};
-
 /* How many tiles of `height` rows there are. */
 __host__ __device__ inline int64_t count_tiles(const prologue_gemm &j, const layout &l, int height)
 {
@@ -46,14 +41,8 @@ __host__ __device__ inline int64_t count_tiles(const prologue_gemm &j, const lay
 template <int N>
 __device__ __forceinline__ share share_of(const prologue_gemm &j, const layout &l)
 {
-    int width = l.across * 2 * N, strips = (int)((j.n + width - 1) / width), height = TEAMS / l.across * ROWS;
-    return { (int)blockIdx.x % strips * width,
-             width,
-             (int)blockIdx.x / strips,
-             (int)gridDim.x / strips,
-             (int)(j.k + DEPTH - 1) / DEPTH,
-             (int)count_tiles(j, l, height),
-             height };
+    int height = TEAMS / l.across * ROWS;
+    return share_out(j.n, j.k, l.across * 2 * N, (int)count_tiles(j, l, height), height);
 }
 
 /* ---- copying ------------------------------------------------------------------------------------- */
@@ -106,34 +95,11 @@ __device__ void copy_b(ring r, const share &w, const CUtensorMap *map, bool stay
     }
 }
 
-/* ---- writing and waiting ------------------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------------------------------- */
 
 /* Named barriers: teams 1 and 2, makers of the factor 14, all teams 15. */
 __device__ __forceinline__ void makers_barrier() { asm volatile("bar.sync 14, 128;" ::: "memory"); }
 __device__ __forceinline__ void teams_barrier() { asm volatile("bar.sync 15, 256;" ::: "memory"); }
-__device__ __forceinline__ void team_barrier(int team) { asm volatile("bar.sync %0, 128;" ::"r"(team + 1) : "memory"); }
-
-__device__ __forceinline__ void store_box(const CUtensorMap *map, const char *from, int column, int row)
-{
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
-                 "r"(shared_address(from)), "r"(column), "r"(row)
-                 : "memory");
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-
-__device__ __forceinline__ void store_tile(const CUtensorMap *map, const char *from, int column, int x, int line)
-{
-    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
-                 "r"(shared_address(from)), "r"(column), "r"(x), "r"(line)
-                 : "memory");
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-
-__device__ __forceinline__ bool is_leader() { return threadIdx.x % 128 == 0; }
-__device__ __forceinline__ void wait_sent() /* known to the leader alone, to the others after the next barrier */
-{
-    if (is_leader()) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-}
 
 } // namespace
 

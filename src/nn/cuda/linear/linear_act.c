@@ -1,67 +1,35 @@
-/* The MLP's GEMMs with their activation (op_list.h: linear_act, linear_dx_act): by one kernel (act_gemm.h), or by
- * cuBLASLt and a pass of its own, whichever was faster when the plan was made. */
+/* Groups of a GEMM and its activation, linear then act, or linear_dx then act_bwd: by one kernel (act_gemm.h), where
+ * that was faster than cuBLASLt and a pass when the plan was made. */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "nn/cuda/kernels.h"
+#include "nn/cuda/groups.h"
 #include "nn/cuda/linear/act_gemm.h"
 #include "tensor/cuda/tune.h"
 
-enum { FEW_ROWS = 4096 }; /* of fewer nothing is to be gained */
+enum { FEW_ROWS = 4096 }; /* with fewer the kernel does not help */
 
 /* What timing found; kept in the tune file. */
 typedef struct act_times {
     float ms, pass_ms; /* of the kernel; of the activation by itself */
 } act_times;
 
-typedef struct act_state {
-    op_args first; /* plan of the GEMM, for when it runs by itself */
-    bool fused;
-} act_state;
-
-void linear_act_release_cuda(const op_env *env, op_args *a)
+static act_gemm gemm_of(const op_group *g)
 {
-    act_state *s = a->state;
-    if (s && s->first.state) linear_release_cuda(env, &s->first);
-    free(s);
-    a->state = NULL;
-}
-
-static int sms_of(const op_env *env) { return ((const cuda_state *)env->dev->state)->sms; }
-
-static cloob_status state_make(const op_env *env, op_args *a, act_state **out)
-{
-    a->state = *out = calloc(1, sizeof **out);
-    return *out ? CLOOB_OK : ctx_no_memory(env->ctx, sizeof **out, "the plan of a GEMM with an activation");
-}
-
-static act_gemm forward_gemm(const op_args *a)
-{
-    return (act_gemm){ .m = tensor_rows(&a->in[0]),
-                       .n = a->in[1].dim[0],
-                       .k = a->in[1].dim[1],
-                       .act = a->attr.act,
-                       .a = a->in[0].data,
-                       .b = a->in[1].data,
-                       .bias = a->in[2].data,
-                       .x = a->out[0].data,
-                       .y = a->out[1].data };
-}
-
-static act_gemm backward_gemm(const op_args *a)
-{
-    return (act_gemm){ .m = tensor_rows(&a->in[0]),
-                       .n = a->in[1].dim[1],
-                       .k = a->in[1].dim[0],
-                       .backward = true,
-                       .act = a->attr.act,
-                       .a = a->in[0].data,
-                       .b = a->in[1].data,
-                       .bias = a->in[3].data,
-                       .x = a->in[2].data,
-                       .y = a->out[0].data,
-                       .recomputed = a->out[1].data,
-                       .partial = a->out[2].data ? a->scratch : NULL };
+    const op_args *gemm = g->member[0], *act = g->member[1];
+    bool backward = act->op == OP_ACT_BWD;
+    act_gemm j = { .m = tensor_rows(&gemm->in[0]),
+                   .n = gemm->in[1].dim[backward],
+                   .k = gemm->in[1].dim[!backward],
+                   .backward = backward,
+                   .act = act->attr.act,
+                   .a = gemm->in[0].data,
+                   .b = gemm->in[1].data,
+                   .bias = act->in[backward ? 2 : 1].data,
+                   .x = backward ? act->in[1].data : gemm->out[0].data,
+                   .y = act->out[0].data };
+    if (backward) j.recomputed = act->out[1].data, j.partial = act->out[2].data ? g->scratch : NULL;
+    return j;
 }
 
 /* ---- timing -------------------------------------------------------------------------------------- */
@@ -80,9 +48,9 @@ typedef struct trial {
 /* The kernel, and what adds its partial sums. */
 static cloob_status gemm_run(const op_env *env, const char *op, const act_gemm *g, float *sums)
 {
-    CLOOB_TRY(cuda_check(env->ctx, act_gemm_run(env->stream, g, sms_of(env)), op));
+    CLOOB_TRY(cuda_check(env->ctx, act_gemm_run(env->stream, g, cuda_sms(env)), op));
     if (!g->partial) return CLOOB_OK;
-    return colsum_finish(env, op, sums, g->partial, act_gemm_parts(g, sms_of(env)), g->n);
+    return colsum_finish(env, op, sums, g->partial, act_gemm_parts(g, cuda_sms(env)), g->n);
 }
 
 static cloob_status trial_run(void *user)
@@ -101,7 +69,7 @@ static cloob_status trial_open(trial *t)
 {
     cloob_ctx *ctx = t->env->ctx;
     act_gemm *g = &t->g;
-    int64_t big = g->m * g->n, parts = act_gemm_parts(g, sms_of(t->env));
+    int64_t big = g->m * g->n, parts = act_gemm_parts(g, cuda_sms(t->env));
     bool sums = g->backward && op_has(&t->pass.out[2]), again = g->backward && op_has(&t->pass.out[1]);
     int64_t scratch = (int64_t)t->pass.scratch_bytes / 2, partial = 2 * parts * g->n; /* F32, as bf16 */
     if (scratch > partial) partial = scratch;
@@ -151,84 +119,39 @@ static act_times act_time(const op_env *env, const act_gemm *g, const op_args *p
     return found;
 }
 
-/* ---- what both share ----------------------------------------------------------------------------- */
+/* ---- the group ----------------------------------------------------------------------------------- */
 
-static bool faster_fused(const op_env *env, const op_args *a, const act_state *s, const act_gemm *g,
-                         const op_args *pass)
+static bool faster_fused(const op_env *env, op_group *g, const act_gemm *j)
 {
-    if (g->m < FEW_ROWS) return false;
-    act_times t = act_time(env, g, pass, !g->backward && !op_has(&a->out[0]));
-    float apart = linear_plan_ms(&s->first) + t.pass_ms;
+    if (j->m < FEW_ROWS) return false;
+    act_times t = act_time(env, j, g->member[1], !j->backward && group_inner(g, g->member[0]));
+    float apart = linear_plan_ms(g->member[0]) + t.pass_ms;
     ctx_log(env->ctx, CLOOB_LOG_DEBUG,
             "GEMM with an activation%s, %lld x %lld x %lld: %.4f ms, one after the other %.4f",
-            g->backward ? ", backward" : "", (long long)g->m, (long long)g->n, (long long)g->k, (double)t.ms,
+            j->backward ? ", backward" : "", (long long)j->m, (long long)j->n, (long long)j->k, (double)t.ms,
             (double)apart);
+    g->ms = t.ms;
     return t.ms < apart;
 }
 
 /* By timing, or as the context asks. */
-static void decide(const op_env *env, op_args *a, act_state *s, const act_gemm *g, const op_args *pass)
+cloob_status linear_act_prepare_cuda(const op_env *env, op_group *g, bool *claims)
 {
+    const op_args *gemm = g->member[0], *act = g->member[1];
+    act_gemm j = gemm_of(g);
     cloob_fused_gemm asked = env->ctx->kernels.fused_gemm;
-    bool possible = asked != CLOOB_FUSED_GEMM_NEVER && cuda_has_hopper(env->dev) && a->in[0].dtype == CLOOB_BF16 &&
-                    act_gemm_parts(g, sms_of(env)) > 0;
-    s->fused = possible && (asked != CLOOB_FUSED_GEMM_AUTO || faster_fused(env, a, s, g, pass));
-    a->scratch_bytes = s->first.scratch_bytes > pass->scratch_bytes ? s->first.scratch_bytes : pass->scratch_bytes;
-    if (!s->fused) return;
-    a->scratch_bytes = 0;
-    if (g->backward && op_has(&a->out[2]))
-        a->scratch_bytes = (size_t)act_gemm_parts(g, sms_of(env)) * (size_t)g->n * sizeof(float);
-}
-
-/* ---- forward ------------------------------------------------------------------------------------- */
-
-cloob_status linear_act_prepare_cuda(const op_env *env, op_args *a)
-{
-    act_state *s;
-    act_gemm g = forward_gemm(a);
-    op_args pass = fused_act(a);
-    CLOOB_TRY(state_make(env, a, &s));
-    s->first = fused_linear(a);
-    CLOOB_TRY(linear_prepare_cuda(env, &s->first));
-    decide(env, a, s, &g, &pass);
+    bool plain = !gemm->attr.transposed && gemm->attr.fp8 == OP_FP8_NEVER && !op_has(&act->out[OP_ROUNDED_OUT]) &&
+                 (j.backward ? group_inner(g, gemm) : !op_has(&gemm->in[2]) && !op_has(&gemm->in[3]));
+    bool possible = asked != CLOOB_FUSED_GEMM_NEVER && cuda_has_hopper(env->dev) && plain &&
+                    gemm->in[0].dtype == CLOOB_BF16 && act_gemm_parts(&j, cuda_sms(env)) > 0;
+    *claims = possible && (asked != CLOOB_FUSED_GEMM_AUTO || faster_fused(env, g, &j));
+    if (*claims && j.backward && op_has(&act->out[2]))
+        g->scratch_bytes = (size_t)act_gemm_parts(&j, cuda_sms(env)) * (size_t)j.n * sizeof(float);
     return CLOOB_OK;
 }
 
-cloob_status linear_act_cuda(const op_env *env, const op_args *a)
+cloob_status linear_act_cuda(const op_env *env, const op_group *g)
 {
-    const act_state *s = a->state;
-    act_gemm g = forward_gemm(a);
-    if (s->fused) return gemm_run(env, "linear_act", &g, NULL);
-    op_args linear = fused_linear(a), act = fused_act(a);
-    linear.state = s->first.state;
-    CLOOB_TRY(linear_cuda(env, &linear));
-    return act_cuda(env, &act);
-}
-
-/* ---- backward ------------------------------------------------------------------------------------ */
-
-cloob_status linear_dx_act_prepare_cuda(const op_env *env, op_args *a)
-{
-    act_state *s;
-    act_gemm g = backward_gemm(a);
-    op_args pass = fused_act_bwd(a);
-    CLOOB_TRY(state_make(env, a, &s));
-    s->first = fused_linear_dx(a);
-    CLOOB_TRY(linear_dx_prepare_cuda(env, &s->first));
-    CLOOB_TRY(act_bwd_prepare_cuda(env, &pass));
-    decide(env, a, s, &g, &pass);
-    return CLOOB_OK;
-}
-
-cloob_status linear_dx_act_cuda(const op_env *env, const op_args *a)
-{
-    const act_state *s = a->state;
-    op_args dx = fused_linear_dx(a), act = fused_act_bwd(a);
-    if (s->fused) {
-        act_gemm g = backward_gemm(a);
-        return gemm_run(env, "linear_dx_act", &g, a->out[2].data);
-    }
-    dx.state = s->first.state;
-    CLOOB_TRY(linear_dx_cuda(env, &dx));
-    return act_bwd_cuda(env, &act);
+    act_gemm j = gemm_of(g);
+    return gemm_run(env, g->kernel->name, &j, j.backward ? g->member[1]->out[2].data : NULL);
 }

@@ -6,8 +6,7 @@
 
 #include "tensor/cuda/tune.h"
 
-enum { WIDEST = 96 }; /* image whose rows fit the kernels by warpgroups */
-enum { VERSION = 8 }; /* part of the cache's key: raise when a list changes */
+enum { VERSION = 9 }; /* part of the cache's key: raise when a list changes */
 
 struct small_plan {
     const small_kernel *kernel;
@@ -23,12 +22,11 @@ typedef struct choice {
     float ms;
 } choice;
 
-/* Rows of bytes are copied as they lie in memory, where the copy engine wants multiples of 16. */
+/* Rows of bytes are copied as they are stored: the copy engine requires multiples of 16. */
 static bool takes(const small_kernel *k, const dnn_shape *s, int64_t c, int with)
 {
     return s->dtype == CLOOB_BF16 && s->K == 3 && s->pad == 1 && k->kind == s->kind && k->with == with &&
-           k->C == s->C && k->O == s->O && k->stride == s->stride &&
-           (k->shares ? c == s->C && s->W <= WIDEST : c <= s->C) &&
+           k->C == s->C && k->O == s->O && k->stride == s->stride && c <= s->C &&
            (!(with & SMALL_BYTES) || (c == 3 && s->W % 16 == 0));
 }
 
@@ -40,10 +38,9 @@ static bool countable(const dnn_shape *s)
 
 static const small_kernel *nth_kernel(const device *d, const dnn_shape *s, int64_t c, int with, int i)
 {
-    const small_kernel *lists[] = { small_forward_kernels, small_dw_kernels, small_first_kernels, small_dw_wide_kernels,
-                                    small_wide_kernels };
+    const small_kernel *lists[] = { small_forward_kernels, small_dw_kernels, small_first_kernels };
     if (!countable(s) || !cuda_has_hopper(d)) return NULL;
-    for (int l = 0; l < 5; l++)
+    for (int l = 0; l < 3; l++)
         for (const small_kernel *k = lists[l]; k->name; k++)
             if (takes(k, s, c, with) && i-- == 0) return k;
     return NULL;
@@ -52,12 +49,6 @@ static const small_kernel *nth_kernel(const device *d, const dnn_shape *s, int64
 static int64_t tiles_of(const dnn_shape *s, int high)
 {
     return s->N * ((s->Ho + high - 1) / high) * ((s->Wo + SMALL_TILE - 1) / SMALL_TILE);
-}
-
-/* Blocks that every share has as many of. */
-static int whole_shares(const small_kernel *k, int blocks)
-{
-    return blocks < k->shares ? k->shares : blocks / k->shares * k->shares;
 }
 
 cloob_status small_plan_nth(cloob_ctx *ctx, device *d, const dnn_shape *shape, int64_t c, int with, int i,
@@ -74,7 +65,6 @@ cloob_status small_plan_nth(cloob_ctx *ctx, device *d, const dnn_shape *shape, i
     if (!p) return ctx_no_memory(ctx, sizeof *p, "a convolution's plan");
     int64_t tiles = tiles_of(shape, k->high);
     int blocks = tiles < per_sm * s->sms ? (int)tiles : per_sm * s->sms;
-    if (k->shares) blocks = whole_shares(k, blocks);
     *p = (small_plan){ k, *shape, c, blocks, (size_t)blocks * k->block_bytes, 0.0f };
     *out = p;
     return CLOOB_OK;
@@ -84,12 +74,11 @@ void small_plan_destroy(small_plan *p) { free(p); }
 
 void small_plan_narrow(small_plan *p, int blocks)
 {
-    if (p->kernel->shares) blocks = whole_shares(p->kernel, blocks);
     if (blocks < p->blocks) p->blocks = blocks;
 }
 
 size_t small_plan_workspace(const small_plan *p) { return p ? p->workspace : 0; }
-int small_plan_parts(const small_plan *p) { return p->kernel->shares ? p->blocks / p->kernel->shares : p->blocks; }
+int small_plan_parts(const small_plan *p) { return p->blocks; }
 float small_plan_ms(const small_plan *p) { return p->ms; }
 const char *small_plan_name(const small_plan *p) { return p->kernel->name; }
 

@@ -1,5 +1,5 @@
-/* Convolutions 3 x 3 with few channels (a ResNet's stem), by kernels of our own: a box of the image with
- * its border in shared memory, weights beside it, products on tensor cores. bf16 images, F32 sums; every
+/* Convolutions 3 x 3 with few channels (a ResNet's stem and first blocks): a box of the image with its border and
+ * the weights in shared memory, products on tensor cores. bf16 images, F32 sums; every
  * sum has one order. Several sizes of tile per shape; the fastest is found by timing and kept in the tune
  * cache.
  *
@@ -82,14 +82,12 @@ typedef struct small_kernel {
     cudaError_t (*ready)(int *blocks_per_sm); /* loads the kernel and says how many blocks fit */
     size_t block_bytes;                       /* workspace a block wants */
     cudaError_t (*run)(const small_call *c);
-    int shares; /* the result is in so many parts, and blocks are a multiple of them; 0: it is whole */
 } small_kernel;
 
 enum { SMALL_TILE = 16 };
 
 /* Lists that end with a NULL name. */
-extern const small_kernel small_forward_kernels[], small_dw_kernels[], small_first_kernels[], small_dw_wide_kernels[],
-    small_wide_kernels[];
+extern const small_kernel small_forward_kernels[], small_dw_kernels[], small_first_kernels[];
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* pooling.c's loops for one element type. Positions, biases, gains and sums are F32 whatever it is. */
+/* vit_ops.c's loops for one element type. Positions, biases, gains and sums are F32 whatever it is. */
 CPU_CLONES static void NAME(grid_tokens_range)(void *arg, int64_t begin, int64_t end, int thread)
 {
     const op_args *a = arg;

@@ -11,9 +11,9 @@ typedef struct column_job {
 } column_job;
 
 #include "nn/cpu/real_f32.h"
-#include "nn/cpu/pooling_loops.h"
+#include "nn/cpu/vit_ops_loops.h"
 #include "nn/cpu/real_bf16.h"
-#include "nn/cpu/pooling_loops.h"
+#include "nn/cpu/vit_ops_loops.h"
 
 void cpu_sum_columns(const op_env *env, const tensor *a, const tensor *b, int64_t C, float *out)
 {

@@ -1,15 +1,14 @@
 /* A build without kernels for Hopper: attention by warpgroups, fused GEMMs and small convolutions decline every shape,
  * so that their callers take cuDNN, cuBLASLt or a kernel for all GPUs. */
 #include "core/ctx.h"
-#include "nn/cuda/attention_wide.h"
+#include "nn/cuda/kernels.h"
 #include "nn/cuda/stem/conv_small.h"
 #include "nn/cuda/fused/prologue_gemm.h"
 #include "nn/cuda/linear/act_gemm.h"
 #include "nn/cuda/fused_gemm_kernels.h"
 
 const small_kernel small_forward_kernels[] = { { .name = NULL } }, small_dw_kernels[] = { { .name = NULL } },
-                   small_first_kernels[] = { { .name = NULL } }, small_dw_wide_kernels[] = { { .name = NULL } },
-                   small_wide_kernels[] = { { .name = NULL } };
+                   small_first_kernels[] = { { .name = NULL } };
 
 bool fused_gemm_takes(int64_t n, int64_t k) { return (void)n, (void)k, false; }
 int fused_gemm_parts(const fused_gemm *p, int sms) { return (void)p, (void)sms, 0; }
