@@ -102,7 +102,7 @@ typedef struct cloob_ctx_options {
      * CLOOB_ERR_STOPPED. NULL: never. */
     bool (*should_stop)(void *user);
     void *stop_user;
-    bool copy_files;       /* read weights and indexes into memory: a mapped file that is rewritten in place changes
+    bool copy_files; /* read weights and indexes into memory: a mapped file that is rewritten in place changes
                             * results, and one that is shortened ends the program */
 } cloob_ctx_options;
 

@@ -114,8 +114,10 @@ static void choose_layout(exec *e)
 
 static void set_operand(const exec *e, tensor *t, value_id v)
 {
-    *t = v == NO_VALUE ? (tensor){ .ndim = -1 } : e->value[v].t;
-    if (v != NO_VALUE) t->data = (void *)(intptr_t)v;
+    *t = (tensor){ .ndim = -1 };
+    if (v == NO_VALUE) return;
+    *t = e->value[v].t;
+    t->data = (void *)(intptr_t)v;
 }
 
 static cloob_status take_ops(exec *e, const graph *g)
