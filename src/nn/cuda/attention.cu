@@ -166,8 +166,7 @@ static cloob_status launch_forward(const op_env *env, const op_args *a, const at
     auto kernel = tiles <= 4   ? forward_kernel<D, PACKED, 4, false>
                   : tiles == 5 ? forward_kernel<D, PACKED, 5, false>
                                : forward_kernel<D, PACKED, 4, true>;
-    CLOOB_TRY(cuda_check(env->ctx, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem),
-                         "attention"));
+    CLOOB_TRY(cuda_check(env->ctx, allow_shared_memory(kernel), "attention"));
     kernel<<<(unsigned)(N * z.H), 32 * warps, smem, stream_of(env)>>>((bf16 *)a->out[0].data, (float *)a->out[1].data,
                                                                       (const bf16 *)a->in[0].data, z);
     return cuda_launched(env->ctx, "attention");

@@ -139,8 +139,7 @@ static cloob_status launch_warps(const op_env *env, const op_args *a, const attn
     int chunk = chunk_for(env, z, D);
     size_t smem = smem_of(z, 4, D) + (size_t)z.Tp * (size_t)(16 * chunk + 8) * 2 * sizeof(bf16);
     auto kernel = shared_kernel<D, PACKED, WARPS>;
-    CLOOB_TRY(cuda_check(env->ctx, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem),
-                         "attention_bwd"));
+    CLOOB_TRY(cuda_check(env->ctx, allow_shared_memory(kernel), "attention_bwd"));
     kernel<<<(unsigned)(N * z.H), 2 * (unsigned)z.Tp, smem, stream_of(env)>>>(
         (bf16 *)a->out[0].data, (float *)(a->out[1].data ? a->scratch : NULL),
         rounding_is_fused(a) ? round_out_of(a) : round_out{}, (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data,

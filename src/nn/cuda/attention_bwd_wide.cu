@@ -171,8 +171,7 @@ cloob_status launch(const op_env *env, const wide_call &j, int64_t N)
 {
     size_t smem = 1024 + (size_t)KT * ((KT > 1 ? 6 : 5) * TILE + 2 * WIDTH * sizeof(float));
     auto kernel = wide_kernel<KT, PACKED>;
-    CLOOB_TRY(cuda_check(env->ctx, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem),
-                         "attention_bwd"));
+    CLOOB_TRY(cuda_check(env->ctx, allow_shared_memory(kernel), "attention_bwd"));
     kernel<<<(unsigned)(N * j.z.H), 128 * KT, smem, stream_of(env)>>>(j);
     return cuda_launched(env->ctx, "attention_bwd");
 }

@@ -145,8 +145,7 @@ extern "C" cloob_status attention_wide(const op_env *env, const op_args *a)
     size_t smem = smem_for(s.T);
     auto kernel = s.start ? wide_kernel<true> : wide_kernel<false>;
     int64_t groups = (s.T + TEAMS * WIDTH - 1) / (TEAMS * WIDTH);
-    CLOOB_TRY(cuda_check(env->ctx, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem),
-                         "attention"));
+    CLOOB_TRY(cuda_check(env->ctx, allow_shared_memory(kernel), "attention"));
     kernel<<<(unsigned)(s.N * j.z.H * groups), 128 * TEAMS, smem, stream_of(env)>>>(j);
     return cuda_launched(env->ctx, "attention");
 }

@@ -23,6 +23,20 @@ __device__ __forceinline__ bf16 from_float<bf16>(float v)
     return __float2bfloat16_rn(v);
 }
 
+/* Allows a kernel all of the shared memory that a block may have. Always the same limit: the attribute belongs to the
+ * process, so another thread could lower a limit set for one call before its launch. */
+template <typename K>
+static cudaError_t allow_shared_memory(K *kernel)
+{
+    cudaFuncAttributes f;
+    int device, most;
+    cudaError_t e = cudaGetDevice(&device);
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (e == cudaSuccess) e = cudaFuncGetAttributes(&f, kernel);
+    if (e != cudaSuccess) return e;
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most - (int)f.sharedSizeBytes);
+}
+
 /* V neighbouring elements; V elements of T make 16 bytes, or V is 1 where a width does not divide. */
 template <typename T, int V>
 struct __align__(sizeof(T) * V) pack

@@ -316,8 +316,7 @@ static cudaError_t launch_backward(const op_env *env, const op_args *a)
     const tensor *x = &a->in[1];
     bwd_in in = bwd_in_of(a);
     size_t smem = (size_t)WARPS * in.C * sizeof(float);
-    cudaError_t e =
-        cudaFuncSetAttribute(backward_kernel<T, V, P>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
+    cudaError_t e = allow_shared_memory(backward_kernel<T, V, P>);
     if (e != cudaSuccess) return e;
     backward_kernel<T, V, P>
         <<<bwd_blocks(env->dev, a), dim3(32, WARPS), smem, stream_of(env)>>>((T *)a->out[0].data, (float *)a->scratch,

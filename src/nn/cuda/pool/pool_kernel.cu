@@ -383,18 +383,11 @@ extern "C" int pool_kernel_warps(const device *d, int wanted, cloob_dtype dtype,
     return warps >= 4 ? warps : 0;
 }
 
-template <typename K>
-static cloob_status allow(const op_env *env, K *kernel, size_t bytes)
-{
-    return cuda_check(env->ctx, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
-                      "pool_attention");
-}
-
 template <int W, int M>
 static cloob_status forward(const op_env *env, const op_args *a, const pool_sizes &z, int64_t N)
 {
     size_t bytes = rooms_bytes(z, W, M);
-    CLOOB_TRY(allow(env, pool_forward_kernel<W, M>, bytes));
+    CLOOB_TRY(cuda_check(env->ctx, allow_shared_memory(pool_forward_kernel<W, M>), "pool_attention"));
     pool_forward_kernel<W, M>
         <<<(unsigned)N, W * 32, bytes, stream_of(env)>>>((bf16 *)a->out[0].data, (float *)a->out[1].data,
                                                          (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data, z);
@@ -405,7 +398,7 @@ template <int W, int M>
 static cloob_status backward(const op_env *env, const op_args *a, const pool_sizes &z, int64_t N)
 {
     size_t bytes = rooms_bytes(z, W, M);
-    CLOOB_TRY(allow(env, pool_backward_kernel<W, M>, bytes));
+    CLOOB_TRY(cuda_check(env->ctx, allow_shared_memory(pool_backward_kernel<W, M>), "pool_attention_bwd"));
     pool_backward_kernel<W, M>
         <<<(unsigned)N, W * 32, bytes, stream_of(env)>>>((bf16 *)a->out[0].data, (bf16 *)a->out[1].data,
                                                          (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data,

@@ -121,7 +121,7 @@ static inline pixels pixels_of(const small_call *c)
 template <typename F>
 static cudaError_t kernel_ready(F *kernel, int threads, size_t smem, int *blocks_per_sm)
 {
-    cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
+    cudaError_t e = allow_shared_memory(kernel);
     if (e == cudaSuccess) e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_per_sm, kernel, threads, smem);
     return e;
 }
