@@ -114,8 +114,10 @@ static void choose_layout(exec *e)
 
 static void set_operand(const exec *e, tensor *t, value_id v)
 {
-    *t = v == NO_VALUE ? (tensor){ .ndim = -1 } : e->value[v].t;
-    if (v != NO_VALUE) t->data = (void *)(intptr_t)v;
+    *t = ABSENT;
+    if (v == NO_VALUE) return;
+    *t = e->value[v].t;
+    t->data = (void *)(intptr_t)v;
 }
 
 static cloob_status take_ops(exec *e, const graph *g)
@@ -177,7 +179,7 @@ static void leave_out(exec *e, value_id v)
         if (value_in(&e->args[i / OP_INPUTS].in[i % OP_INPUTS]) == v) return;
     for (int i = 0; i < e->ops * OP_OUTPUTS; i++) {
         tensor *t = &e->args[i / OP_OUTPUTS].out[i % OP_OUTPUTS];
-        if (value_in(t) == v) *t = (tensor){ .ndim = -1 };
+        if (value_in(t) == v) *t = ABSENT;
     }
 }
 
@@ -197,7 +199,7 @@ static cloob_status prepare_op(exec *e, op_args *a)
     for (int k = 0; k < OP_INPUTS; k++) {
         value_id v = value_in(&a->in[k]);
         if (bare.in[k].ndim >= 0 || v == NO_VALUE) continue;
-        a->in[k] = (tensor){ .ndim = -1 };
+        a->in[k] = ABSENT;
         leave_out(e, v);
     }
     return CLOOB_OK;
