@@ -114,7 +114,7 @@ static void choose_layout(exec *e)
 
 static void set_operand(const exec *e, tensor *t, value_id v)
 {
-    *t = (tensor){ .ndim = -1 };
+    *t = ABSENT;
     if (v == NO_VALUE) return;
     *t = e->value[v].t;
     t->data = (void *)(intptr_t)v;
@@ -179,7 +179,7 @@ static void leave_out(exec *e, value_id v)
         if (value_in(&e->args[i / OP_INPUTS].in[i % OP_INPUTS]) == v) return;
     for (int i = 0; i < e->ops * OP_OUTPUTS; i++) {
         tensor *t = &e->args[i / OP_OUTPUTS].out[i % OP_OUTPUTS];
-        if (value_in(t) == v) *t = (tensor){ .ndim = -1 };
+        if (value_in(t) == v) *t = ABSENT;
     }
 }
 
@@ -199,7 +199,7 @@ static cloob_status prepare_op(exec *e, op_args *a)
     for (int k = 0; k < OP_INPUTS; k++) {
         value_id v = value_in(&a->in[k]);
         if (bare.in[k].ndim >= 0 || v == NO_VALUE) continue;
-        a->in[k] = (tensor){ .ndim = -1 };
+        a->in[k] = ABSENT;
         leave_out(e, v);
     }
     return CLOOB_OK;

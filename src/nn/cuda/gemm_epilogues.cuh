@@ -17,19 +17,6 @@ struct share {
     int strip, width, part, parts, depth, tiles, height;
 };
 
-/* The share of this block of n columns in strips, and of so many tiles; k: the depth of the products. */
-__device__ __forceinline__ share share_out(int64_t n, int64_t k, int width, int tiles, int height)
-{
-    int strips = (int)((n + width - 1) / width);
-    return { (int)blockIdx.x % strips * width,
-             width,
-             (int)blockIdx.x / strips,
-             (int)gridDim.x / strips,
-             (int)(k + DEPTH - 1) / DEPTH,
-             tiles,
-             height };
-}
-
 /* Teams are warpgroups; named barrier 1 and so on is theirs. */
 __device__ __forceinline__ void team_barrier(int team) { asm volatile("bar.sync %0, 128;" ::"r"(team + 1) : "memory"); }
 __device__ __forceinline__ bool is_leader() { return threadIdx.x % 128 == 0; }

@@ -44,7 +44,14 @@ __device__ void clear_places(char *from, const char *end)
 template <int TEAMS, int N>
 __device__ __forceinline__ share share_of(const fused_gemm &j, const layout &l)
 {
-    return share_out(j.n, j.k, l.across * 2 * N, l.count, TEAMS / l.across * l.tiles.rows);
+    int width = l.across * 2 * N, strips = (int)((j.n + width - 1) / width), height = TEAMS / l.across * l.tiles.rows;
+    return { (int)blockIdx.x % strips * width,
+             width,
+             (int)blockIdx.x / strips,
+             (int)gridDim.x / strips,
+             (int)(j.k + DEPTH - 1) / DEPTH,
+             l.count,
+             height };
 }
 
 /* Of the left factor, with those that stay zeros. */

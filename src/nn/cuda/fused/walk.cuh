@@ -41,8 +41,14 @@ __host__ __device__ inline int64_t count_tiles(const prologue_gemm &j, const lay
 template <int N>
 __device__ __forceinline__ share share_of(const prologue_gemm &j, const layout &l)
 {
-    int height = TEAMS / l.across * ROWS;
-    return share_out(j.n, j.k, l.across * 2 * N, (int)count_tiles(j, l, height), height);
+    int width = l.across * 2 * N, strips = (int)((j.n + width - 1) / width), height = TEAMS / l.across * ROWS;
+    return { (int)blockIdx.x % strips * width,
+             width,
+             (int)blockIdx.x / strips,
+             (int)gridDim.x / strips,
+             (int)(j.k + DEPTH - 1) / DEPTH,
+             (int)count_tiles(j, l, height),
+             height };
 }
 
 /* ---- copying ------------------------------------------------------------------------------------- */
