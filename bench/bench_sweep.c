@@ -17,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "ablate/runs.h"
+#include "lab/sweep/runs.h"
 #include "cloob/cloob.h"
 #include "core/file.h"
 

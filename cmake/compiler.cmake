@@ -43,7 +43,7 @@ function(cloob_target target)
             target_link_options(${target} PRIVATE -pie)
         endif()
     endif()
-    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/tools ${CMAKE_SOURCE_DIR}/include)
     target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:C>:-fopenmp-simd>) # simd loops, with or without OpenMP's threads
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:C>:${CLOOB_WARNINGS}>)

@@ -1,11 +1,7 @@
-# cloob_embed(NAME FILE [TARGET]): the file's bytes in the target (the library unless named), as asset_NAME and
-# asset_NAME_bytes (src/report/page.h). Done when configuring, again when the file changes; a source that comes out the
+# cloob_embed(NAME FILE TARGET): the file's bytes in the target, as asset_NAME and
+# asset_NAME_bytes (tools/lab/report/page.h). Done when configuring, again when the file changes; a source that comes out the
 # same is left alone.
-function(cloob_embed name file)
-    set(target ${ARGV2})
-    if(NOT target)
-        set(target cloob_objects)
-    endif()
+function(cloob_embed name file target)
     set(source ${CMAKE_CURRENT_BINARY_DIR}/asset_${name}.c)
     get_filename_component(file ${file} ABSOLUTE)
     file(READ ${file} bytes HEX)

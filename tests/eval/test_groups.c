@@ -8,7 +8,7 @@
 #include "cloob/cloob.h"
 #include "core/file.h"
 #include "core/rng.h"
-#include "eval/groups.h"
+#include "lab/compare/groups.h"
 
 static cloob_ctx *ctx;
 

@@ -2,7 +2,7 @@
 #include "frozen.h"
 
 #include "core/file.h"
-#include "eval/groups.h"
+#include "lab/compare/groups.h"
 
 static cloob_ctx *ctx;
 

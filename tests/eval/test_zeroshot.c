@@ -2,7 +2,7 @@
 #include "frozen.h"
 
 #include "core/rng.h"
-#include "eval/factors.h"
+#include "lab/synth/factor_scores.h"
 #include "eval/zeroshot.h"
 
 static cloob_ctx *ctx;

@@ -9,7 +9,7 @@
 #include "fuzz.h"
 #include "scratch_folder.h"
 
-/* As in src/cli/shared_opts.c, which would bring the whole command line along. */
+/* As in tools/cli/shared_opts.c, which would bring the whole command line along. */
 bool cli_is_folder(const char *path)
 {
     struct stat st;

@@ -3,7 +3,7 @@
 #include "cloob/eval.h"
 #include "fuzz.h"
 #include "infer/class_match.h"
-#include "infer/world_truth.h"
+#include "lab/synth/world_truth.h"
 #include "scratch_folder.h"
 
 static void compare(cloob_ctx *ctx, const char *path)

@@ -1,5 +1,5 @@
 /* The table of WinoGAViL from arbitrary bytes, beside four images. */
-#include "benchmark/winogavil_table.h"
+#include "lab/suite/winogavil_table.h"
 #include "fuzz.h"
 #include "scratch_folder.h"
 

@@ -1,0 +1,235 @@
+/* Steps and embeddings of random inputs against the clock. */
+#include "lab/bench/bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/limits.h"
+#include "core/rng.h"
+#include "model/encoder.h"
+#include "tensor/async_copy.h"
+#include "tensor/precision.h"
+#include "train/memory_budget.h"
+
+static double read_ms(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+static double now_ms(void) { return read_ms(CLOCK_MONOTONIC); }
+
+static int64_t memory_used(device *d)
+{
+    size_t total = 0, available = 0;
+    if (d->backend == BACKEND_CUDA) {
+        d->memory(d, &total, &available);
+        return (int64_t)(total - available);
+    }
+    return peak_bytes();
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* ---- inputs -------------------------------------------------------------------------------------- */
+
+typedef struct inputs {
+    device *dev;
+    uint8_t *rgb;    /* (n, S, S, 3) */
+    int32_t *tokens; /* (n, T): start, words, end, zeros */
+} inputs;
+
+static void release_inputs(inputs *in)
+{
+    if (in->rgb) async_copy_host_free(in->dev, in->rgb);
+    if (in->tokens) async_copy_host_free(in->dev, in->tokens);
+}
+
+/* Where text r of T tokens ends; length: tokens in the mean, or 0. */
+static int64_t end_of(uint64_t key, int64_t r, int64_t T, int64_t length)
+{
+    int64_t low = length ? length - length / 2 : 4, high = length ? length + length / 2 : T;
+    if (high > T) high = T;
+    if (low > high) low = high;
+    return low - 1 + (int64_t)rng_below(key, (uint64_t)r, (uint64_t)(high - low + 1));
+}
+
+static cloob_status make_inputs(cloob_ctx *ctx, device *d, const model_config *c, int64_t n,
+                                const cloob_bench_options *o, inputs *in)
+{
+    int64_t pixels = n * c->image_size * c->image_size * 3, T = c->context;
+    uint64_t key = rng_key(o->seed, "bench");
+    *in = (inputs){ d, async_copy_host_alloc(d, (size_t)pixels),
+                    async_copy_host_alloc(d, (size_t)(n * T) * sizeof *in->tokens) };
+    if (!in->rgb || !in->tokens) {
+        release_inputs(in);
+        *in = (inputs){ 0 };
+        return ctx_no_memory(ctx, (size_t)pixels, "images");
+    }
+    for (int64_t i = 0; i < pixels; i++) in->rgb[i] = (uint8_t)rng_u64(key, (uint64_t)i);
+    for (int64_t r = 0; r < n; r++) {
+        int64_t end = end_of(rng_subkey(key, 1), r, T, o->text_length);
+        for (int64_t k = 0; k < T; k++) {
+            int64_t word = 1 + (int64_t)rng_below(rng_subkey(key, 2), (uint64_t)(r * T + k), (uint64_t)(c->vocab - 3));
+            in->tokens[r * T + k] = (int32_t)(k == end ? c->vocab - 1 : k == 0 ? c->vocab - 2 : k > end ? 0 : word);
+        }
+    }
+    return CLOOB_OK;
+}
+
+/* ---- the clock ----------------------------------------------------------------------------------- */
+
+typedef cloob_status once_fn(cloob_ctx *ctx, void *user);
+
+static cloob_status take_times(cloob_ctx *ctx, device *d, int repeats, int64_t items, once_fn *once, void *user,
+                               cloob_bench_result *out)
+{
+    double *ms = calloc((size_t)repeats + 1, sizeof *ms), cpu = 0;
+    cloob_status status = ms ? CLOOB_OK : ctx_no_memory(ctx, (size_t)repeats * sizeof *ms, "times");
+    for (int i = 0; i <= repeats && status == CLOOB_OK; i++) {
+        double from = now_ms();
+        if (i == 1) cpu = read_ms(CLOCK_PROCESS_CPUTIME_ID);
+        status = once(ctx, user);
+        if (status == CLOOB_OK) status = d->sync(ctx, d);
+        ms[i] = now_ms() - from;
+    }
+    if (status == CLOOB_OK) {
+        out->first_ms = ms[0];
+        out->cpu_ms = (read_ms(CLOCK_PROCESS_CPUTIME_ID) - cpu) / repeats;
+        qsort(ms + 1, (size_t)repeats, sizeof *ms, by_value);
+        out->ms = (ms[1 + (repeats - 1) / 2] + ms[1 + repeats / 2]) / 2;
+        out->items_per_s = 1e3 * (double)items / out->ms;
+        out->peak_bytes = memory_used(d);
+        snprintf(out->device, sizeof out->device, "%s", d->name);
+    }
+    free(ms);
+    return status;
+}
+
+static cloob_status check(cloob_ctx *ctx, const cloob_bench_options *o, bool training, precision *p)
+{
+    CLOOB_TRY(precision_find(ctx, o->precision, training, p));
+    if (o->batch < 1 || o->repeats < 1 || o->accum < 1)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch %lld, accum %lld, repeats %d: all must be above 0",
+                        (long long)o->batch, (long long)o->accum, o->repeats);
+    return CLOOB_OK;
+}
+
+/* ---- training ------------------------------------------------------------------------------------ */
+
+typedef struct training {
+    step *s;
+    inputs in;
+    bool begun;
+    step_result last;
+} training;
+
+/* As in a run: the next step's batch sets out before this one is computed. */
+static cloob_status train_once(cloob_ctx *ctx, void *user)
+{
+    training *t = user;
+    if (!step_looks_ahead(t->s)) return step_run(ctx, t->s, t->in.rgb, t->in.tokens, 1e-4, &t->last);
+    if (!t->begun) CLOOB_TRY(step_stage(ctx, t->s, t->in.rgb, t->in.tokens));
+    t->begun = true;
+    CLOOB_TRY(step_stage(ctx, t->s, t->in.rgb, t->in.tokens));
+    return step_run(ctx, t->s, NULL, NULL, 1e-4, &t->last);
+}
+
+static cloob_status plan_step(cloob_ctx *ctx, const char *fit, step_options *so, device *d)
+{
+    memory_case c = { so, d, 1, 0, 0 };
+    memory_need n;
+    char text[MEMORY_TEXT];
+    size_t limit;
+    if (fit && !memory_parse(fit, &limit))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "fit-memory %s: not a size; write bytes, or 512M, 80G", fit);
+    if (fit) CLOOB_TRY(memory_fit(ctx, &c, so, limit, &n));
+    CLOOB_TRY(memory_check(ctx, &c, &n));
+    ctx_log(ctx, CLOOB_LOG_INFO, "planned peak %s", memory_text(&n, text));
+    return CLOOB_OK;
+}
+
+cloob_status step_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out)
+{
+    step_options so;
+    precision p;
+    training t = { 0 };
+    device *d = NULL;
+    *out = (cloob_bench_result){ 0 };
+    step_options_init(&so);
+    CLOOB_TRY(check(ctx, o, true, &p));
+    so.compute = p.compute, so.fp8 = p.fp8 ? OP_FP8_FASTER : OP_FP8_NEVER;
+    CLOOB_TRY(model_config_load(ctx, o->model, &so.model));
+    so.batch = o->batch, so.accum = o->accum;
+    so.method = (loss_method)o->method;
+    so.grad.checkpoint = o->grad_checkpointing;
+    so.pack_texts = o->pack_texts;
+    cloob_status status = device_open(ctx, o->device ? o->device : "auto", &d);
+    if (status == CLOOB_OK) status = plan_step(ctx, o->fit_memory, &so, d);
+    if (status == CLOOB_OK) status = step_create(ctx, &so, d, NULL, &t.s);
+    if (status == CLOOB_OK) status = params_init(ctx, step_params(t.s), o->seed);
+    if (status == CLOOB_OK) status = make_inputs(ctx, d, &so.model, o->batch * o->accum, o, &t.in);
+    if (status == CLOOB_OK) {
+        out->planned_bytes = (int64_t)step_memory_of(t.s).total_bytes;
+        status = take_times(ctx, d, o->repeats, o->batch * o->accum, train_once, &t, out);
+        out->loss = t.last.loss;
+        release_inputs(&t.in);
+    }
+    step_destroy(t.s);
+    device_close(d);
+    return status;
+}
+
+/* ---- embedding ----------------------------------------------------------------------------------- */
+
+typedef struct embedding {
+    encoder *e;
+    inputs in;
+    float *rows;
+    int64_t n;
+    bool text;
+} embedding;
+
+static cloob_status embed_once(cloob_ctx *ctx, void *user)
+{
+    embedding *b = user;
+    if (b->text) return encoder_texts(ctx, b->e, b->in.tokens, b->n, CLOOB_UNIT, b->rows);
+    return encoder_images(ctx, b->e, b->in.rgb, b->n, CLOOB_UNIT, b->rows);
+}
+
+cloob_status embed_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out)
+{
+    model_config c;
+    encoder_options eo;
+    precision compute;
+    embedding b = { .n = o->batch, .text = o->text };
+    params *p = NULL;
+    device *d = NULL;
+    *out = (cloob_bench_result){ 0 };
+    encoder_options_init(&eo);
+    CLOOB_TRY(check(ctx, o, false, &compute));
+    eo.compute = compute.compute, eo.int8 = compute.int8, eo.fp8 = compute.fp8_rows;
+    CLOOB_TRY(model_config_load(ctx, o->model, &c));
+    eo.invariant = o->invariant, eo.batch = o->batch;
+    cloob_status status = device_open(ctx, o->device ? o->device : "auto", &d);
+    if (status == CLOOB_OK) status = params_create(ctx, &c, d, eo.compute, PARAMS_INFER, &p);
+    if (status == CLOOB_OK) status = params_init(ctx, p, o->seed);
+    if (status == CLOOB_OK) status = encoder_create_on(ctx, p, &eo, &b.e);
+    if (status == CLOOB_OK) status = make_inputs(ctx, d, &c, o->batch, o, &b.in);
+    if (status == CLOOB_OK && !(b.rows = malloc((size_t)(o->batch * c.embed) * sizeof *b.rows)))
+        status = ctx_no_memory(ctx, (size_t)(o->batch * c.embed) * sizeof *b.rows, "embeddings");
+    if (status == CLOOB_OK) status = take_times(ctx, d, o->repeats, o->batch, embed_once, &b, out);
+    free(b.rows);
+    release_inputs(&b.in);
+    encoder_destroy(b.e);
+    params_destroy(p);
+    device_close(d);
+    return status;
+}

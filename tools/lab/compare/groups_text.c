@@ -1,0 +1,259 @@
+/* Tables of groups: for a terminal, Markdown, LaTeX, CSV, JSON. */
+#include <math.h>
+#include <string.h>
+
+#include "core/text.h"
+#include "lab/compare/ablation.h"
+#include "lab/compare/groups.h"
+
+/* ---- JSON ---------------------------------------------------------------------------------------- */
+
+static void json_groups(const cloob_groups *g, const cloob_group_metric *m, cloob_json_out *w)
+{
+    cloob_json_begin(w, "groups", '{');
+    for (int64_t k = 0; k < g->groups; k++) {
+        const cloob_group_stats *v = &m->group[k];
+        cloob_json_begin(w, g->name[k], '{');
+        cloob_json_put_int(w, "n", v->n);
+        cloob_json_put_number(w, "mean", v->mean);
+        cloob_json_put_number(w, "spread", v->deviation);
+        cloob_json_put_number(w, "low", v->low);
+        cloob_json_put_number(w, "high", v->high);
+        cloob_json_end(w);
+    }
+    cloob_json_end(w);
+}
+
+static void json_pairs(const cloob_groups *g, const cloob_group_metric *m, cloob_json_out *w)
+{
+    cloob_json_begin(w, "pairs", '[');
+    for (int64_t i = 0; i < g->pairs; i++) {
+        const cloob_pair_test *t = &m->pair[i];
+        cloob_json_begin(w, NULL, '{');
+        cloob_json_put_text(w, "a", g->name[t->a]);
+        cloob_json_put_text(w, "b", g->name[t->b]);
+        cloob_json_put_number(w, "difference", t->difference);
+        cloob_json_put_number(w, "p", t->p);
+        cloob_json_put_number(w, "p_holm", t->p_holm);
+        cloob_json_put_number(w, "cliffs_delta", t->delta);
+        cloob_json_put_bool(w, "significant", t->significant);
+        cloob_json_end(w);
+    }
+    cloob_json_end(w);
+}
+
+static void put_json(const cloob_groups *g, sbuf *s)
+{
+    cloob_json_out w = { .spaced = true };
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_begin(&w, "groups", '{');
+    for (int64_t k = 0; k < g->groups; k++) cloob_json_put_int(&w, g->name[k], g->runs[k]);
+    cloob_json_end(&w);
+    cloob_json_put_number(&w, "alpha", g->alpha);
+    cloob_json_begin(&w, "metrics", '{');
+    for (int64_t i = 0; i < g->metrics; i++) {
+        cloob_json_begin(&w, g->metric[i].metric, '{');
+        json_groups(g, &g->metric[i], &w);
+        json_pairs(g, &g->metric[i], &w);
+        cloob_json_end(&w);
+    }
+    cloob_json_end(&w);
+    cloob_json_end(&w);
+    json_out_append(&w, s);
+}
+
+/* ---- CSV: a line per metric and pair ------------------------------------------------------------- */
+
+static void csv_number(sbuf *s, double x)
+{
+    if (isfinite(x)) sbuf_printf(s, ",%.9g", x);
+    else sbuf_putc(s, ',');
+}
+
+static void csv_stats(sbuf *s, const cloob_group_stats *v)
+{
+    sbuf_printf(s, ",%lld", (long long)v->n);
+    csv_number(s, v->mean), csv_number(s, v->deviation), csv_number(s, v->low), csv_number(s, v->high);
+}
+
+static void put_csv(const cloob_groups *g, sbuf *s)
+{
+    sbuf_puts(s, "metric,a,b,n_a,mean_a,spread_a,low_a,high_a,n_b,mean_b,spread_b,low_b,high_b,difference,p,p_holm,"
+                 "cliffs_delta\n");
+    for (int64_t i = 0; i < g->metrics; i++)
+        for (int64_t k = 0; k < g->pairs; k++) {
+            const cloob_group_metric *m = &g->metric[i];
+            const cloob_pair_test *t = &m->pair[k];
+            csv_put(s, m->metric), sbuf_putc(s, ',');
+            csv_put(s, g->name[t->a]), sbuf_putc(s, ',');
+            csv_put(s, g->name[t->b]);
+            csv_stats(s, &m->group[t->a]), csv_stats(s, &m->group[t->b]);
+            csv_number(s, t->difference), csv_number(s, t->p), csv_number(s, t->p_holm), csv_number(s, t->delta);
+            sbuf_putc(s, '\n');
+        }
+}
+
+/* ---- tables for people --------------------------------------------------------------------------- */
+
+typedef struct style { /* of a table: what stands around and between cells */
+    const char *begin, *between, *end, *none;
+    bool latex;
+} style;
+
+static void put_word(sbuf *s, const style *y, const char *text)
+{
+    for (; *text; text++) {
+        if (y->latex && strchr("_%&#$", *text)) sbuf_putc(s, '\\');
+        sbuf_putc(s, *text);
+    }
+}
+
+static int row_decimals(const cloob_group_stats *v, int64_t n)
+{
+    int most = -1;
+    for (int64_t k = 0; k < n; k++) {
+        int d = v[k].n > 1 && v[k].deviation > 0 ? ablation_decimals(v[k].deviation, v[k].mean) : -1;
+        if (d > most) most = d;
+    }
+    return most;
+}
+
+static void put_cell(sbuf *s, const style *y, const cloob_group_stats *v, int beside)
+{
+    int d = ablation_decimals_beside(v->deviation, v->mean, v->n > 1 ? beside : -1);
+    sbuf_puts(s, y->between);
+    if (!v->n) sbuf_puts(s, y->none);
+    else if (v->n == 1) sbuf_printf(s, "%.*f", d, v->mean);
+    else
+        sbuf_printf(s, y->latex ? "$%.*f \\pm %.*f$ [%.*f, %.*f]" : "%.*f ± %.*f [%.*f, %.*f]", d, v->mean, d,
+                    v->deviation, d, v->low, d, v->high);
+}
+
+static void put_means(const cloob_groups *g, const style *y, sbuf *s)
+{
+    for (int64_t i = 0; i < g->metrics; i++) {
+        sbuf_puts(s, y->begin);
+        put_word(s, y, g->metric[i].metric);
+        int beside = row_decimals(g->metric[i].group, g->groups);
+        for (int64_t k = 0; k < g->groups; k++) put_cell(s, y, &g->metric[i].group[k], beside);
+        sbuf_puts(s, y->end);
+    }
+}
+
+static void put_tests(const cloob_groups *g, const style *y, sbuf *s)
+{
+    for (int64_t i = 0; i < g->metrics; i++)
+        for (int64_t k = 0; k < g->pairs; k++) {
+            const cloob_pair_test *t = &g->metric[i].pair[k];
+            if (isnan(t->p)) continue;
+            sbuf_puts(s, y->begin);
+            put_word(s, y, g->metric[i].metric), sbuf_puts(s, y->between);
+            put_word(s, y, g->name[t->a]), sbuf_puts(s, " - "), put_word(s, y, g->name[t->b]);
+            sbuf_printf(s, "%s%.4g%s%.2g%s%.2g%s%s%+.2f", y->between, t->difference, y->between, t->p, y->between,
+                        t->p_holm, t->significant ? "*" : "", y->between, t->delta);
+            sbuf_puts(s, y->end);
+        }
+}
+
+static void put_heading(const cloob_groups *g, const style *y, const char *first, sbuf *s)
+{
+    sbuf_puts(s, y->begin);
+    sbuf_puts(s, first);
+    for (int64_t k = 0; k < g->groups; k++) {
+        sbuf_puts(s, y->between);
+        put_word(s, y, g->name[k]);
+        sbuf_printf(s, " (%lld)", (long long)g->runs[k]);
+    }
+    sbuf_puts(s, y->end);
+}
+
+static const char note[] = "Mean, standard deviation and 95 %% bootstrap interval of the mean; in brackets the\n"
+                           "number of runs. Tests: two-sided Wilcoxon rank-sum, corrected by Holm over the\n"
+                           "pairs of groups of a metric; * below %g. Cliff's delta: 1 when all runs of the\n"
+                           "first are higher, -1 when all are lower.\n";
+
+static void put_markdown(const cloob_groups *g, sbuf *s)
+{
+    static const style y = { "| ", " | ", " |\n", "–", false };
+    put_heading(g, &y, "metric", s);
+    for (int64_t k = 0; k <= g->groups; k++) sbuf_puts(s, k ? "---|" : "|---|");
+    sbuf_putc(s, '\n');
+    put_means(g, &y, s);
+    sbuf_puts(s, "\n| metric | pair | difference | p | p, Holm | Cliff's delta |\n|---|---|---|---|---|---|\n");
+    put_tests(g, &y, s);
+    sbuf_putc(s, '\n');
+    sbuf_printf(s, note, g->alpha);
+}
+
+static void put_latex(const cloob_groups *g, sbuf *s)
+{
+    static const style y = { "", " & ", " \\\\\n", "--", true };
+    sbuf_puts(s, "\\begin{tabular}{l");
+    for (int64_t k = 0; k < g->groups; k++) sbuf_putc(s, 'r');
+    sbuf_puts(s, "}\n\\hline\n");
+    put_heading(g, &y, "metric", s);
+    sbuf_puts(s, "\\hline\n");
+    put_means(g, &y, s);
+    sbuf_puts(s, "\\hline\n\\end{tabular}\n\n\\begin{tabular}{llrrrr}\n\\hline\n"
+                 "metric & pair & difference & $p$ & $p$, Holm & Cliff's $\\delta$ \\\\\n\\hline\n");
+    put_tests(g, &y, s);
+    sbuf_puts(s, "\\hline\n\\end{tabular}\n");
+}
+
+enum { MAX_COLUMNS = 64 };
+
+/* The characters of n bytes of UTF-8. */
+static int characters(const char *text, size_t n)
+{
+    int count = 0;
+    for (size_t i = 0; i < n; i++) count += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return count;
+}
+
+/* Cells that end with a tab, or with the line, by column: their widths, or with `out` the table with them. */
+static void each_cell(const char *text, int width[MAX_COLUMNS], sbuf *out)
+{
+    for (int column = 0; *text; column++) {
+        size_t n = strcspn(text, "\t\n");
+        int k = column < MAX_COLUMNS ? column : MAX_COLUMNS - 1, wide = characters(text, n);
+        if (wide > width[k]) width[k] = wide;
+        if (out) sbuf_printf(out, "%.*s", (int)n, text);
+        if (text[n] == '\n') column = -1;
+        if (out && text[n] == '\t') sbuf_printf(out, "%*s", width[k] - wide + 2, "");
+        if (out && text[n] == '\n') sbuf_putc(out, '\n');
+        text += n + (text[n] != '\0');
+    }
+}
+
+static void put_aligned(sbuf *table, sbuf *s)
+{
+    int width[MAX_COLUMNS] = { 0 };
+    if (table->failed || !table->data) s->failed = true;
+    else each_cell(table->data, width, NULL), each_cell(table->data, width, s);
+    sbuf_release(table);
+}
+
+static void put_plain(const cloob_groups *g, sbuf *s)
+{
+    static const style y = { "", "\t", "\n", "-", false };
+    sbuf means = { 0 }, tests = { 0 };
+    put_heading(g, &y, "metric", &means);
+    put_means(g, &y, &means);
+    put_aligned(&means, s);
+    sbuf_puts(&tests, "\nmetric\tpair\tdifference\tp\tp, Holm\tCliff's delta\n");
+    put_tests(g, &y, &tests);
+    put_aligned(&tests, s);
+    sbuf_putc(s, '\n');
+    sbuf_printf(s, note, g->alpha);
+}
+
+char *groups_text(const cloob_groups *g, const char *format)
+{
+    sbuf s = { 0 };
+    if (strcmp(format, "json") == 0) put_json(g, &s);
+    else if (strcmp(format, "csv") == 0) put_csv(g, &s);
+    else if (strcmp(format, "latex") == 0) put_latex(g, &s);
+    else if (strcmp(format, "markdown") == 0) put_markdown(g, &s);
+    else put_plain(g, &s);
+    return sbuf_detach(&s);
+}

@@ -1,0 +1,345 @@
+/* Groups of runs from their folders, or from a file with a line per run (cloob/eval.h). */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cloob/eval.h"
+#include "core/arena.h"
+#include "core/file.h"
+#include "core/needs.h"
+#include "lab/compare/groups.h"
+#include "io/safetensors.h"
+
+typedef struct reader {
+    groups g;
+    const cloob_compare_options *o;
+    int64_t runs, left_out; /* left_out: by `where`, unfinished, or of a sweep's search */
+    int64_t searches;       /* of these: runs of a search, whose sweep has final ones */
+    bool by_stage;          /* `where` says which stage of a sweep is wanted */
+    char by[64];
+} reader;
+
+void cloob_compare_options_init(cloob_compare_options *o)
+{
+    if (!o) return;
+    *o = (cloob_compare_options){ .by = "method", .alpha = 0.05, .resamples = 10000 };
+}
+
+/* "scale-hopfield" -> "scale_hopfield" */
+static void plain_name(const char *name, size_t n, char *out, size_t size)
+{
+    snprintf(out, size, "%.*s", (int)(n < size ? n : size - 1), name);
+    for (char *c = out; *c; c++)
+        if (*c == '-') *c = '_';
+}
+
+/* A file with a line per run; a sweep's results.jsonl says of each its name, its stage and its settings. */
+typedef struct run_lines {
+    json **line;
+    int64_t count, room;
+    bool has_final; /* some are final runs of a sweep: those of its search are only compared when asked for */
+} run_lines;
+
+/* A run: its metrics, and a way to ask for its settings. */
+typedef struct run_seen {
+    const json *metrics;
+    const json *line; /* of a file with a line per run; NULL: none is known */
+    char *params;     /* text of params.txt; NULL: none */
+    bool has_final;   /* of the file */
+} run_seen;
+
+/* "key: value" of params.txt, or a key of the line or of its "settings"; false: it says nothing of it. */
+static bool setting_of(const run_seen *r, const char *key, char *out, size_t size)
+{
+    const json *v = r->line ? json_get(json_get(r->line, "settings"), key) : NULL;
+    if (r->line && !v) v = json_get(r->line, key);
+    if (v && (v->kind == JSON_STRING || v->kind == JSON_NUMBER)) {
+        snprintf(out, size, "%s", v->text);
+        return true;
+    }
+    if (v && v->kind == JSON_BOOL) {
+        snprintf(out, size, "%s", v->boolean ? "true" : "false");
+        return true;
+    }
+    size_t n = strlen(key);
+    for (const char *at = r->params; at && *at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL) {
+        if (strncmp(at, key, n) != 0 || at[n] != ':') continue;
+        at += n + 1 + strspn(at + n + 1, " ");
+        snprintf(out, size, "%.*s", (int)strcspn(at, "\r\n"), at);
+        return true;
+    }
+    return false;
+}
+
+static bool is_wanted(const reader *r, const run_seen *run)
+{
+    for (int64_t i = 0; i < r->o->wheres; i++) {
+        const char *text = r->o->where[i], *mark = strchr(text, '=');
+        char key[64], value[256];
+        if (!mark) return false;
+        plain_name(text, (size_t)(mark - text), key, sizeof key);
+        if (!setting_of(run, key, value, sizeof value) || strcmp(value, mark + 1) != 0) return false;
+    }
+    return true;
+}
+
+static cloob_status add_run(cloob_ctx *ctx, reader *r, const run_seen *run, const char *name)
+{
+    char group[256], stage[64];
+    bool searched =
+        run->has_final && !r->by_stage && setting_of(run, "stage", stage, sizeof stage) && strcmp(stage, "final") != 0;
+    if (searched || !is_wanted(r, run)) {
+        r->left_out++, r->searches += searched;
+        return CLOOB_OK;
+    }
+    if (!setting_of(run, r->by, group, sizeof group))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: does not say its `%s`; group by another setting", name, r->by);
+    r->runs++;
+    return groups_add(ctx, &r->g, group, run->metrics);
+}
+
+/* ---- lines --------------------------------------------------------------------------------------- */
+
+static cloob_status read_lines(cloob_ctx *ctx, reader *r, const char *path, run_lines *out)
+{
+    file_bytes b;
+    cloob_status status = CLOOB_OK;
+    *out = (run_lines){ 0 };
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &b));
+    int64_t number = 1;
+    for (size_t at = 0; at < b.size && status == CLOOB_OK; number++) {
+        char name[1200];
+        size_t n = strcspn(b.data + at, "\n");
+        snprintf(name, sizeof name, "%.1000s, line %lld", path, (long long)number);
+        if (strspn(b.data + at, " \t\r") < n) {
+            if (!heap_grow(&out->line, out->count, &out->room, sizeof *out->line)) status = ctx_no_memory(ctx, n, path);
+            else status = json_parse(ctx, r->g.memory, b.data + at, n, name, &out->line[out->count]);
+            const char *stage = status == CLOOB_OK ? json_string(json_get(out->line[out->count++], "stage")) : NULL;
+            out->has_final = out->has_final || (stage && strcmp(stage, "final") == 0);
+        }
+        at += n + 1;
+    }
+    file_bytes_release(&b);
+    if (status != CLOOB_OK) free(out->line), out->line = NULL;
+    return status;
+}
+
+static cloob_status add_lines(cloob_ctx *ctx, reader *r, const char *path)
+{
+    run_lines lines;
+    CLOOB_TRY(read_lines(ctx, r, path, &lines));
+    cloob_status status = CLOOB_OK;
+    for (int64_t i = 0; i < lines.count && status == CLOOB_OK; i++) {
+        char name[1200];
+        snprintf(name, sizeof name, "%.1000s, run %lld", path, (long long)i + 1);
+        status = add_run(ctx, r, &(run_seen){ lines.line[i], lines.line[i], NULL, lines.has_final }, name);
+    }
+    free(lines.line);
+    return status;
+}
+
+/* ---- folders ------------------------------------------------------------------------------------- */
+
+static cloob_status leave_out(cloob_ctx *ctx, reader *r, const char *dir, const char *why)
+{
+    r->left_out++;
+    ctx_log(ctx, CLOOB_LOG_WARN, "%s: left out: %s", dir, why);
+    return CLOOB_OK;
+}
+
+static int64_t number_of(const run_seen *r, const char *key)
+{
+    char text[64];
+    return setting_of(r, key, text, sizeof text) ? atoll(text) : 0;
+}
+
+/* A run that trained for all of its epochs, or its steps (`max_steps` in runs of earlier versions). The checkpoint says
+ * how far it came; without one the last validation does. */
+static cloob_status is_finished(cloob_ctx *ctx, const run_seen *run, const char *dir, bool *finished)
+{
+    int64_t epochs = number_of(run, "epochs"), steps = number_of(run, "schedule_steps"), epoch = epochs;
+    char path[1200];
+    st_file f;
+    if (!steps) steps = number_of(run, "max_steps");
+    json_int(json_get(run->metrics, "epoch"), &epoch);
+    *finished = epoch >= epochs;
+    snprintf(path, sizeof path, "%.1100s/checkpoints/latest.safetensors", dir);
+    if (!file_exists(path)) return CLOOB_OK;
+    CLOOB_TRY(st_open(ctx, path, &f));
+    const char *done = st_meta_get(&f, "train.epoch"), *updates = st_meta_get(&f, "train.updates");
+    if (done && updates) *finished = atoll(done) >= epochs || (steps > 0 && atoll(updates) >= steps);
+    st_close(&f);
+    return CLOOB_OK;
+}
+
+/* The last line of a text. */
+static size_t last_line(const file_bytes *b, size_t *n)
+{
+    size_t end = b->size, from;
+    while (end > 0 && strchr("\r\n ", b->data[end - 1])) end--;
+    for (from = end; from > 0 && b->data[from - 1] != '\n';) from--;
+    *n = end - from;
+    return from;
+}
+
+/* The last line of checkpoints/results.jsonl; NULL: the run was never validated. */
+static cloob_status last_result(cloob_ctx *ctx, reader *r, const char *dir, json **metrics)
+{
+    char path[1200];
+    file_bytes results;
+    size_t n;
+    snprintf(path, sizeof path, "%.1100s/checkpoints/results.jsonl", dir);
+    if (!file_exists(path)) return CLOOB_OK;
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &results));
+    size_t from = last_line(&results, &n);
+    cloob_status status = json_parse(ctx, r->g.memory, results.data + from, n, path, metrics);
+    file_bytes_release(&results);
+    return status;
+}
+
+/* summary.json, which an ablation or a sweep writes when a run is finished; else the last validation. */
+static cloob_status add_finished(cloob_ctx *ctx, reader *r, run_seen *run, const char *dir, bool of_many)
+{
+    char path[1200];
+    json *metrics = NULL;
+    bool finished = true;
+    snprintf(path, sizeof path, "%.1100s/summary.json", dir);
+    if (file_exists(path)) CLOOB_TRY(json_read_file(ctx, r->g.memory, path, &metrics));
+    else if (of_many) return leave_out(ctx, r, dir, "not finished (it has no summary.json)");
+    else CLOOB_TRY(last_result(ctx, r, dir, &metrics));
+    run->metrics = metrics;
+    if (!file_exists(path)) CLOOB_TRY(is_finished(ctx, run, dir, &finished));
+    if (!finished) return leave_out(ctx, r, dir, "not finished; `resume` continues it");
+    if (!metrics) return leave_out(ctx, r, dir, "it has no validation (`val_data`)");
+    if (json_get(metrics, "failed")) return leave_out(ctx, r, dir, "it failed");
+    return add_run(ctx, r, run, dir);
+}
+
+/* lines: those of the sweep that the run is of; without any, NULL. of_many: the folder it is in is an ablation's or a
+ * sweep's. */
+static cloob_status add_folder(cloob_ctx *ctx, reader *r, const char *dir, const run_lines *lines, bool of_many)
+{
+    char path[1200];
+    const char *slash = strrchr(dir, '/'), *name = slash ? slash + 1 : dir;
+    file_bytes params = { 0 };
+    run_seen run = { .has_final = lines->has_final };
+    for (int64_t i = 0; i < lines->count && !run.line; i++) {
+        const char *of = json_string(json_get(lines->line[i], "run"));
+        if (of && strcmp(of, name) == 0) run.line = lines->line[i];
+    }
+    snprintf(path, sizeof path, "%.1100s/params.txt", dir);
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &params));
+    run.params = params.data;
+    cloob_status status = add_finished(ctx, r, &run, dir, of_many);
+    file_bytes_release(&params);
+    return status;
+}
+
+/* What an ablation or a sweep says of its runs: its folder has settings.txt, and when a sweep is done results.jsonl. */
+static cloob_status read_folder(cloob_ctx *ctx, reader *r, const char *dir, run_lines *lines, bool *of_many)
+{
+    char path[1200];
+    *lines = (run_lines){ 0 };
+    snprintf(path, sizeof path, "%.1100s/settings.txt", dir);
+    *of_many = file_exists(path);
+    snprintf(path, sizeof path, "%.1100s/results.jsonl", dir);
+    return file_exists(path) ? read_lines(ctx, r, path, lines) : CLOOB_OK;
+}
+
+/* A run that is named by its own folder. */
+static cloob_status add_one(cloob_ctx *ctx, reader *r, const char *path)
+{
+    run_lines lines = { 0 };
+    bool of_many = false;
+    char *dir = strdup(path), *parent = NULL;
+    for (size_t n = dir ? strlen(dir) : 0; n > 1 && dir[n - 1] == '/';) dir[--n] = '\0';
+    if (dir) parent = file_folder(dir);
+    cloob_status status = parent ? read_folder(ctx, r, parent, &lines, &of_many) : ctx_no_memory(ctx, 64, path);
+    if (status == CLOOB_OK) status = add_folder(ctx, r, dir, &lines, of_many);
+    free(lines.line), free(dir), free(parent);
+    return status;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* The runs inside a folder, say of an ablation or a sweep, in the order of their names. */
+static cloob_status add_inside(cloob_ctx *ctx, reader *r, const char *dir)
+{
+    char **inside = NULL, path[1200];
+    int64_t count = 0, room = 0, before = r->runs + r->left_out;
+    run_lines lines;
+    bool of_many;
+    CLOOB_TRY(read_folder(ctx, r, dir, &lines, &of_many));
+    cloob_status status = CLOOB_OK;
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && status == CLOOB_OK && (e = readdir(d));) {
+        snprintf(path, sizeof path, "%.900s/%.255s/params.txt", dir, e->d_name);
+        if (e->d_name[0] == '.' || strstr(e->d_name, ".unfinished") || !file_exists(path)) continue;
+        char *name = heap_grow(&inside, count, &room, sizeof *inside) ? strdup(e->d_name) : NULL;
+        if (name) inside[count++] = name;
+        else status = ctx_no_memory(ctx, strlen(e->d_name), dir);
+    }
+    if (d) closedir(d);
+    if (count) qsort(inside, (size_t)count, sizeof *inside, by_name);
+    for (int64_t i = 0; i < count; i++) {
+        snprintf(path, sizeof path, "%.900s/%.255s", dir, inside[i]);
+        if (status == CLOOB_OK) status = add_folder(ctx, r, path, &lines, of_many);
+        free(inside[i]);
+    }
+    free(inside), free(lines.line);
+    if (status == CLOOB_OK && r->runs + r->left_out == before)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: is no run and holds none (no params.txt)", dir);
+    return status;
+}
+
+static cloob_status add_path(cloob_ctx *ctx, reader *r, const char *path)
+{
+    char params[1200];
+    snprintf(params, sizeof params, "%.1100s/params.txt", path);
+    if (!file_is_dir(path)) return add_lines(ctx, r, path);
+    return file_exists(params) ? add_one(ctx, r, path) : add_inside(ctx, r, path);
+}
+
+cloob_status cloob_compare_runs(cloob_ctx *ctx, cloob_groups *out, const char *const *path, int64_t paths,
+                                const cloob_compare_options *o)
+{
+    API_NEEDS(ctx, out && path && o && paths >= 0);
+    arena *memory = calloc(1, sizeof *memory);
+    reader r = { .g = { .memory = memory }, .o = o };
+    *out = (cloob_groups){ 0 };
+    if (!memory) return ctx_no_memory(ctx, sizeof *memory, "a comparison");
+    plain_name(o->by ? o->by : "method", strlen(o->by ? o->by : "method"), r.by, sizeof r.by);
+    cloob_status status = CLOOB_OK;
+    if (o->resamples < 1 || !(o->alpha > 0 && o->alpha < 1))
+        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`resamples` is 1 or more, `alpha` between 0 and 1");
+    for (int64_t i = 0; i < o->wheres; i++) r.by_stage = r.by_stage || strncmp(o->where[i], "stage=", 6) == 0;
+    for (int64_t i = 0; i < paths && status == CLOOB_OK; i++) status = add_path(ctx, &r, path[i]);
+    if (status == CLOOB_OK && r.searches)
+        ctx_log(ctx, CLOOB_LOG_INFO,
+                "%lld runs of a search are left out, %lld final runs compared; `where` stage=search "
+                "compares the search",
+                (long long)r.searches, (long long)r.runs);
+    if (status == CLOOB_OK && r.g.count < 2)
+        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                          "%lld runs, all with one `%s`: there is nothing to compare (%lld others were left out)",
+                          (long long)r.runs, r.by, (long long)r.left_out);
+    if (status == CLOOB_OK) status = groups_finish(ctx, &r.g, o, out);
+    out->memory = memory;
+    if (status != CLOOB_OK) cloob_groups_release(out);
+    return status;
+}
+
+void cloob_groups_release(cloob_groups *g)
+{
+    if (!g) return;
+    if (g->memory) arena_release(g->memory);
+    free(g->memory);
+    *g = (cloob_groups){ 0 };
+}
+
+char *cloob_groups_text(const cloob_groups *g, const char *format)
+{
+    if (!g) return NULL;
+    return groups_text(g, format ? format : "text");
+}

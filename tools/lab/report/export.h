@@ -1,0 +1,40 @@
+/* Figures and tables as files beside the page, for papers: every chart as SVG, PDF and CSV, every table as CSV, LaTeX
+ * and Markdown. */
+#ifndef REPORT_EXPORT_H
+#define REPORT_EXPORT_H
+
+#include "lab/report/chart.h"
+
+typedef struct export_files {
+    cloob_ctx *ctx;
+    const char *dir; /* NULL: nothing is written */
+    char *href;      /* the way to it from the page, or NULL; owned */
+    int64_t files;
+    cloob_status status; /* of the first failure; later calls do nothing */
+} export_files;
+
+/* Makes the folder. page: where the page will be, for links from there. */
+void export_begin(export_files *e, cloob_ctx *ctx, const char *dir, const char *page);
+void export_end(export_files *e);
+
+/* NAME.ENDING in the folder; counted. */
+void export_file(export_files *e, const char *name, const char *ending, const sbuf *text);
+
+/* NAME.svg and NAME.pdf (where the build has cairo) and NAME.csv, NAME made from the title; links gets an element for
+ * each. */
+void export_chart(export_files *e, const chart *c, sbuf *links);
+/* The same under a name of the caller's; links may be NULL. False: the build has no cairo, only the CSV is written. */
+bool export_chart_as(export_files *e, const char *name, const chart *c, sbuf *links);
+
+/* A table grows row by row; the first row is its heading. */
+typedef struct export_table {
+    const char *name;
+    sbuf csv, tex, md;
+    int64_t rows, columns;
+} export_table;
+
+void export_table_begin(export_table *t, const char *name);
+void export_table_row(export_table *t, const char *const *cell, int64_t n);
+void export_table_end(export_files *e, export_table *t); /* writes and releases */
+
+#endif

@@ -1,0 +1,144 @@
+/* What the sections share. */
+#include "lab/report/page.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { COLORS = 8 };
+
+void page_heading(page *p, const char *id, const char *title, const char *lead)
+{
+    sbuf_printf(&p->html, "<h2 id=\"%s\">%s</h2>\n", id, title);
+    if (lead) sbuf_printf(&p->html, "<p class=\"lead\">%s</p>\n", lead);
+}
+
+void page_chart(page *p, const chart *c)
+{
+    chart mean;
+    sbuf links = { 0 };
+    if (!chart_mean(p->memory, c, &mean)) {
+        p->failed = true;
+        return;
+    }
+    if (!chart_points(&mean)) return;
+    export_chart(&p->files, &mean, &links);
+    chart_put(&p->html, &mean, links.data);
+    p->charts++;
+    p->failed |= links.failed;
+    sbuf_release(&links);
+}
+
+chart_series *page_series(page *p, chart *c, const char *name, int color, int64_t n)
+{
+    chart_series *s = chart_add(p->memory, c, name, color, n);
+    if (!s) p->failed = true;
+    return s;
+}
+
+/* ---- runs of the same settings ------------------------------------------------------------------- */
+
+bool page_is_incidental(const char *key)
+{
+    static const char *const names[] = { "name",       "seed",    "logs",    "resume",          "save_frequency",
+                                         "save_every", "workers", "threads", "val_frequency",   "log_every_n_steps",
+                                         "report_to",  "quiet",   "device",  "save_most_recent" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(key, names[i]) == 0) return true;
+    return false;
+}
+
+static bool same_settings(const run_files *a, const run_files *b)
+{
+    if (!a->params || a->params != b->params || strcmp(a->method, b->method) != 0) return false;
+    for (int64_t i = 0; i < a->params; i++) {
+        const char *key = a->param[i].key;
+        if (!page_is_incidental(key) && strcmp(a->param[i].value, run_param_get(b, key)) != 0) return false;
+    }
+    return true;
+}
+
+cloob_status page_find_kin(page *p)
+{
+    p->kin = arena_push(p->memory, (size_t)(p->runs + 1) * sizeof *p->kin);
+    if (!p->kin) return ctx_no_memory(p->ctx, (size_t)p->runs * sizeof *p->kin, "runs");
+    for (int64_t i = 0; i < p->runs; i++) {
+        p->kin[i] = i;
+        for (int64_t k = 0; k < i && p->kin[i] == i; k++)
+            if (p->kin[k] == k && same_settings(&p->run[k], &p->run[i])) p->kin[i] = k;
+    }
+    return CLOOB_OK;
+}
+
+int64_t page_kin(const page *p, int64_t run) { return p->kin ? p->kin[run] : run; }
+
+static bool has_repeats(const page *p)
+{
+    for (int64_t i = 0; i < p->runs; i++)
+        if (page_kin(p, i) != i) return true;
+    return false;
+}
+
+const char *page_kin_name(const page *p, int64_t run)
+{
+    int64_t first = page_kin(p, run);
+    for (int64_t i = 0; i < p->runs; i++) { /* two settings of one method are told apart by names of runs */
+        bool other = page_kin(p, i) == i && i != first && strcmp(p->run[i].method, p->run[first].method) == 0;
+        if (other) return p->run[first].name;
+    }
+    return *p->run[first].method ? p->run[first].method : p->run[first].name;
+}
+
+int page_color(const page *p, int64_t run)
+{
+    int color = 0;
+    bool repeats = has_repeats(p);
+    if (!repeats && p->runs <= COLORS) return (int)run;
+    for (int64_t i = 0; repeats && i < page_kin(p, run); i++) color += page_kin(p, i) == i;
+    for (int64_t i = 0; !repeats && i < run; i++) { /* methods in order of first appearance */
+        bool repeated = false;
+        if (strcmp(p->run[i].method, p->run[run].method) == 0) return page_color(p, i);
+        for (int64_t k = 0; k < i; k++) repeated |= strcmp(p->run[k].method, p->run[i].method) == 0;
+        color += !repeated;
+    }
+    return color;
+}
+
+void page_join(const page *p, int64_t run, chart_series *s)
+{
+    if (!s) return;
+    s->repeat = has_repeats(p);
+    s->group = s->repeat ? page_kin_name(p, run) : p->runs > COLORS ? p->run[run].method : NULL;
+}
+
+static void add_results(page *p, chart *c, int64_t run, const char *key, const char *name, int color)
+{
+    const run_files *r = &p->run[run];
+    chart_series *s = page_series(p, c, name, color, r->results);
+    page_join(p, run, s);
+    for (int64_t i = 0; s && i < r->results; i++) {
+        const json *x = json_get(r->result[i], "epoch"), *y = json_get(r->result[i], key);
+        if (y && y->kind == JSON_NUMBER)
+            chart_point(c, s, x && x->kind == JSON_NUMBER ? x->number : (double)(i + 1), y->number);
+    }
+}
+
+void page_result_charts(page *p, const char *title, const char *y_label, const char *const *key,
+                        const char *const *label, int64_t keys)
+{
+    if (p->runs == 1) {
+        chart c = { .title = title, .x_label = "epoch", .y_label = y_label, .from_zero = strcmp(y_label, "loss") != 0 };
+        for (int64_t k = 0; k < keys; k++) add_results(p, &c, 0, key[k], label[k], (int)k);
+        page_chart(p, &c);
+        return;
+    }
+    for (int64_t k = 0; k < keys; k++) {
+        char both[160];
+        snprintf(both, sizeof both, "%s: %s", title, label[k]);
+        chart c = { .title = keys > 1 ? both : title,
+                    .x_label = "epoch",
+                    .y_label = y_label,
+                    .from_zero = strcmp(y_label, "loss") != 0 };
+        for (int64_t i = 0; i < p->runs; i++) add_results(p, &c, i, key[k], p->run[i].name, page_color(p, i));
+        page_chart(p, &c);
+    }
+}

@@ -1,0 +1,81 @@
+/* The page as it grows, and its sections in order. A section that has nothing to show puts nothing. */
+#ifndef REPORT_PAGE_H
+#define REPORT_PAGE_H
+
+#include <stddef.h>
+
+#include "lab/report/chart.h"
+#include "lab/report/export.h"
+#include "lab/report/html.h"
+#include "lab/report/run_files.h"
+
+typedef struct page {
+    cloob_ctx *ctx;
+    arena *memory;
+    sbuf html;
+    run_files *run; /* (runs) */
+    int64_t runs;
+    score_files scores;
+    int64_t *kin;         /* (runs) the first run with the same settings, seed and name apart */
+    const json *ablation; /* ablation.json or sweep.json beside the page, or NULL */
+    const json *search;   /* search.json of a sweep beside the page, or NULL */
+    int64_t charts;
+    export_files files;
+    bool failed; /* memory was out */
+} page;
+
+void page_gallery(page *p);    /* images with what the model says of them */
+void page_searches(page *p);   /* sentences with the images that fit */
+void page_factors(page *p);    /* accuracy by factor with chance, and confusion */
+void page_matrix(page *p);     /* images against captions */
+void page_retrieval(page *p);  /* the best and the worst pairs, neighbours */
+void page_summary(page *p);    /* tiles for one run, a table for several */
+void page_compare(page *p);    /* several runs: differences, and whether they are more than luck */
+void page_ablation(page *p);   /* the table of cloob ablate */
+void page_search(page *p);     /* a sweep's response curves and importance */
+void page_bars(page *p);       /* eigenvalues' change and Ajne's statistic as bars */
+void page_training(page *p);   /* loss, learning rate, norm, speed by step */
+void page_validation(page *p); /* loss and recall by epoch */
+void page_embeddings(page *p); /* spectra, Ajne's statistic, similarity histograms */
+void page_zeroshot(page *p);   /* tables, and examples with bars */
+void page_settings(page *p);
+
+enum { EXAMPLES_MAX = 8 };
+/* zero-shot-examples.svg, .pdf and .csv of the first examples in the list, where figures are exported. `truth` has the
+ * class of each, or NULL. */
+void page_export_examples(page *p, const json *const *list, const char *const *truth, int64_t n);
+
+/* ---- for the sections ---------------------------------------------------------------------------- */
+
+void page_heading(page *p, const char *id, const char *title, const char *lead);
+void page_chart(page *p, const chart *c);        /* counts what was put, and exports it */
+const samples_file *page_samples(const page *p); /* of the first run that has some, or NULL */
+void page_image(page *p, const json *image);     /* of a samples file; an empty frame when it was gone */
+/* Sentences with their scores, best first; hits: an array of {"text", "score", "own"}, or NULL. */
+void page_texts(page *p, const json *hits);
+/* Images in a row with their scores; hits: an array of {"image", "score", "own"}, or NULL. */
+void page_hits(page *p, const samples_file *f, const json *hits);
+chart_series *page_series(page *p, chart *c, const char *name, int color, int64_t n);
+/* Settings that change no result, and the seed: runs that differ in these alone are repeats of one. */
+bool page_is_incidental(const char *key);
+cloob_status page_find_kin(page *p);
+int64_t page_kin(const page *p, int64_t run);          /* the first run with its settings */
+const char *page_kin_name(const page *p, int64_t run); /* what those runs are called together: the method, mostly */
+/* Runs that differ in their seed share a color; of others up to eight each have one, more that of their method. */
+int page_color(const page *p, int64_t run);
+/* Puts the series into the run's group: repeats become one line with a band; where there are many runs, the legend has
+ * one entry for all of a method. */
+void page_join(const page *p, int64_t run, chart_series *s);
+/* One chart per key for several runs; one chart of all keys for one run. */
+void page_result_charts(page *p, const char *title, const char *y_label, const char *const *key,
+                        const char *const *label, int64_t keys);
+
+/* Files that the page carries, compiled in by cmake/embed.cmake. Not zero-terminated. */
+
+extern const unsigned char asset_page_css[], asset_page_js[];
+extern const size_t asset_page_css_bytes, asset_page_js_bytes;
+/* Only in builds that draw with Chart.js. */
+extern const unsigned char asset_chart_js[], asset_chart_licence[];
+extern const size_t asset_chart_js_bytes, asset_chart_licence_bytes;
+
+#endif

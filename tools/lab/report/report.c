@@ -1,0 +1,183 @@
+/* The page from top to bottom. */
+#include "lab/report/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "lab/report/page.h"
+
+/* ---- gathering ----------------------------------------------------------------------------------- */
+
+static char *parent_of(arena *a, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash) return arena_string(a, ".");
+    return slash == path ? arena_string(a, "/") : arena_string_n(a, path, (size_t)(slash - path));
+}
+
+/* Inside each run, beside the runs, beside the page, and in folders that were named. */
+static cloob_status find_scores(page *p, const char *out, const cloob_report_options *o)
+{
+    for (int64_t i = 0; i < p->runs; i++)
+        CLOOB_TRY(score_files_scan(p->ctx, p->memory, p->run[i].dir, &p->run[i], p->run, p->runs, &p->scores));
+    for (int64_t i = -1; i < p->runs; i++) {
+        char *folder = parent_of(p->memory, i < 0 ? out : p->run[i].dir);
+        if (!folder) return ctx_no_memory(p->ctx, 64, out);
+        CLOOB_TRY(score_files_scan(p->ctx, p->memory, folder, NULL, p->run, p->runs, &p->scores));
+    }
+    for (int64_t i = 0; i < o->score_folders; i++) {
+        if (!file_is_dir(o->score_folder[i]))
+            return ctx_fail(p->ctx, CLOOB_ERR_IO, "%s: no such folder of zero-shot results", o->score_folder[i]);
+        CLOOB_TRY(score_files_scan(p->ctx, p->memory, o->score_folder[i], NULL, p->run, p->runs, &p->scores));
+    }
+    return CLOOB_OK;
+}
+
+/* A file beside the page; NULL: none that can be read. */
+static const json *read_beside(page *p, const char *out, const char *name)
+{
+    char *folder = parent_of(p->memory, out), *path = folder ? file_join(folder, name) : NULL;
+    json *root = NULL;
+    p->failed |= !path;
+    if (path && file_exists(path) && json_read_file(p->ctx, p->memory, path, &root) != CLOOB_OK) {
+        ctx_log(p->ctx, CLOOB_LOG_WARN, "%s; left out", cloob_error(p->ctx));
+        p->scores.damaged++;
+        root = NULL;
+    }
+    free(path);
+    return root;
+}
+
+/* The tables of cloob ablate and cloob sweep, where the page lies in their folder. */
+static void find_tables(page *p, const char *out)
+{
+    p->ablation = read_beside(p, out, "ablation.json");
+    if (!p->ablation) p->ablation = read_beside(p, out, "sweep.json");
+    p->search = read_beside(p, out, "search.json");
+}
+
+static cloob_status read_runs(page *p, const char *const *run, int64_t runs)
+{
+    p->run = arena_push(p->memory, (size_t)(runs + 1) * sizeof *p->run);
+    if (!p->run) return ctx_no_memory(p->ctx, (size_t)runs * sizeof *p->run, "runs");
+    for (; p->runs < runs; p->runs++) {
+        run_files *r = &p->run[p->runs];
+        CLOOB_TRY(run_files_read(p->ctx, p->memory, run[p->runs], r));
+        CLOOB_TRY(samples_file_read(p->ctx, p->memory, r->dir, &r->samples, &r->damaged));
+    }
+    return CLOOB_OK;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------- */
+
+/* Links to the sections that are there; `body` holds them. */
+static void put_nav(page *p, const char *body)
+{
+    static const char *const section[][2] = {
+        { "gallery", "Images" },        { "searches", "Search" },          { "factors", "By factor" },
+        { "matrix", "Matrix" },         { "retrieval", "Best and worst" }, { "summary", "Summary" },
+        { "compare", "Side by side" },  { "ablation", "Ablation" },        { "search", "Settings tried" },
+        { "zeroshot", "Zero-shot" },    { "training", "Training" },        { "validation", "Validation" },
+        { "embeddings", "Embeddings" }, { "settings", "Settings" },
+    };
+    sbuf_puts(&p->html, "<nav aria-label=\"Sections\">");
+    for (size_t i = 0; i < sizeof section / sizeof *section; i++) {
+        char id[48];
+        snprintf(id, sizeof id, "<h2 id=\"%s\"", section[i][0]);
+        if (strstr(body, id)) sbuf_printf(&p->html, "<a href=\"#%s\">%s</a>", section[i][0], section[i][1]);
+    }
+    sbuf_puts(&p->html, "</nav>\n");
+}
+
+static int64_t damaged_lines(const page *p)
+{
+    int64_t n = p->scores.damaged;
+    for (int64_t i = 0; i < p->runs; i++) n += p->run[i].damaged;
+    return n;
+}
+
+static void put_foot(page *p)
+{
+    if (damaged_lines(p))
+        sbuf_printf(&p->html, "<p class=\"note\">%lld damaged lines or files were left out.</p>\n",
+                    (long long)damaged_lines(p));
+    html_page_end(&p->html);
+}
+
+static void put_sections(page *p)
+{
+    page_gallery(p);
+    page_searches(p);
+    page_factors(p);
+    page_matrix(p);
+    page_retrieval(p);
+    page_summary(p);
+    page_compare(p);
+    page_ablation(p);
+    page_search(p);
+    page_zeroshot(p);
+    page_training(p);
+    page_validation(p);
+    page_embeddings(p);
+    page_settings(p);
+}
+
+static void put_page(page *p, const char *title)
+{
+    sbuf body;
+    put_sections(p); /* first, as the links above depend on what there is */
+    body = p->html;
+    p->html = (sbuf){ 0 };
+    html_page_begin(&p->html, title);
+    put_nav(p, body.data ? body.data : "");
+    sbuf_add(&p->html, body.data, body.len);
+    p->failed |= body.failed;
+    sbuf_release(&body);
+    put_foot(p);
+}
+
+static const char *title_of(arena *a, page *p, const cloob_report_options *o)
+{
+    sbuf s = { 0 };
+    if (o->title) return o->title;
+    for (int64_t i = 0; i < p->runs && i < 4; i++) sbuf_printf(&s, "%s%s", i ? ", " : "", p->run[i].name);
+    if (p->runs > 4) sbuf_printf(&s, " and %lld more", (long long)(p->runs - 4));
+    const char *kept = s.failed ? NULL : arena_string(a, s.data);
+    p->failed |= !kept;
+    sbuf_release(&s);
+    return kept ? kept : "";
+}
+
+cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, const char *out,
+                          const cloob_report_options *o, cloob_report_summary *summary)
+{
+    arena memory = { 0 };
+    cloob_report_options defaults = { 0 };
+    page p = { .ctx = ctx, .memory = &memory };
+    if (runs < 1)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "a report needs a run; give the folder LOGS/NAME that cloob train wrote");
+    if (!o) o = &defaults;
+    export_begin(&p.files, ctx, o->export_dir, out);
+    cloob_status status = read_runs(&p, run, runs);
+    if (status == CLOOB_OK) status = page_find_kin(&p);
+    if (status == CLOOB_OK) status = find_scores(&p, out, o);
+    if (status == CLOOB_OK) {
+        if (runs > 1) find_tables(&p, out);
+        put_page(&p, title_of(&memory, &p, o));
+        status = p.files.status != CLOOB_OK  ? p.files.status
+                 : p.failed || p.html.failed ? ctx_no_memory(ctx, p.html.len, "the report")
+                                             : file_write(ctx, out, p.html.data, p.html.len);
+    }
+    if (status == CLOOB_OK && summary)
+        *summary = (cloob_report_summary){ .runs = runs,
+                                           .charts = p.charts,
+                                           .damaged = damaged_lines(&p),
+                                           .bytes = (int64_t)p.html.len,
+                                           .exported = p.files.files };
+    sbuf_release(&p.html);
+    export_end(&p.files);
+    arena_release(&memory);
+    return status;
+}

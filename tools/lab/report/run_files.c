@@ -1,0 +1,287 @@
+/* Reading a run's folder. */
+#include "lab/report/run_files.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+
+static char *path_in(arena *a, const char *dir, const char *name)
+{
+    char *joined = file_join(dir, name), *kept = joined ? arena_string(a, joined) : NULL;
+    free(joined);
+    return kept;
+}
+
+/* ---- params.txt ---------------------------------------------------------------------------------- */
+
+static cloob_status read_params(cloob_ctx *ctx, arena *a, run_files *r)
+{
+    file_bytes bytes;
+    char *path = path_in(a, r->dir, "params.txt");
+    if (!path) return ctx_no_memory(ctx, 64, "params.txt");
+    if (!file_exists(path)) return CLOOB_OK;
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
+    char *text = arena_string_n(a, bytes.data, bytes.size);
+    r->param = arena_push(a, (bytes.size + 1) * sizeof *r->param / 2); /* a line has three characters or more */
+    file_bytes_release(&bytes);
+    if (!text || !r->param) return ctx_no_memory(ctx, 64, path);
+    for (char *line; (line = strsep(&text, "\n"));) {
+        char *colon = strstr(line, ": ");
+        if (!colon) continue;
+        *colon = '\0';
+        r->param[r->params++] = (run_param){ line, colon + 2 };
+    }
+    return CLOOB_OK;
+}
+
+const char *run_param_get(const run_files *r, const char *key)
+{
+    for (int64_t i = 0; i < r->params; i++)
+        if (strcmp(r->param[i].key, key) == 0) return r->param[i].value;
+    return "";
+}
+
+/* ---- metrics ------------------------------------------------------------------------------------- */
+
+/* A run that was resumed writes steps again that it had written before it was stopped: the later ones count.
+ */
+static void drop_repeated(table *t)
+{
+    int64_t step = table_find(t, "step"), kept = 0;
+    if (step < 0) return;
+    for (int64_t i = 0; i < t->rows; i++) {
+        while (kept > 0 && table_at(t, kept - 1, step) >= table_at(t, i, step)) kept--;
+        memmove(t->value + kept * t->columns, t->value + i * t->columns, (size_t)t->columns * sizeof *t->value);
+        kept++;
+    }
+    t->rows = kept;
+}
+
+static bool parse_log_line(const char *line, double *v)
+{
+    const char *at = strstr(line, "| epoch ");
+    long long epoch, k, steps;
+    if (!at || sscanf(at,
+                      "| epoch %lld [%lld/%lld] loss %lf (image %lf, text %lf), lr %lf, norm %lf, %lf "
+                      "pairs/s, data wait %lf",
+                      &epoch, &k, &steps, v + 2, v + 3, v + 4, v + 5, v + 6, v + 7, v + 8) != 10)
+        return false;
+    v[0] = (double)((epoch - 1) * steps + k);
+    v[1] = (double)epoch;
+    v[8] /= 100; /* per cent in the log */
+    return true;
+}
+
+/* Runs without metrics.tsv: the same numbers, rounded, out of the log. */
+static cloob_status read_log(cloob_ctx *ctx, arena *a, const char *path, table *t)
+{
+    static char *const names[] = { "step", "epoch",     "loss",        "image_term", "text_term",
+                                   "lr",   "grad_norm", "pairs_per_s", "wait" };
+    enum { COLUMNS = sizeof names / sizeof *names };
+    file_bytes bytes;
+    int64_t lines = 1;
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
+    for (size_t i = 0; i < bytes.size; i++) lines += bytes.data[i] == '\n';
+    t->value = arena_push(a, (size_t)(lines * COLUMNS) * sizeof *t->value);
+    t->name = arena_push(a, sizeof names);
+    bool ok = t->value && t->name;
+    if (ok) {
+        char *rest = bytes.data;
+        memcpy(t->name, names, sizeof names);
+        t->columns = COLUMNS;
+        for (char *line; (line = strsep(&rest, "\n"));) t->rows += parse_log_line(line, t->value + t->rows * COLUMNS);
+    }
+    file_bytes_release(&bytes);
+    return ok ? CLOOB_OK : ctx_no_memory(ctx, (size_t)lines * COLUMNS * sizeof *t->value, path);
+}
+
+static cloob_status read_metrics(cloob_ctx *ctx, arena *a, run_files *r)
+{
+    char *path = path_in(a, r->dir, "metrics.tsv"), *log = path_in(a, r->dir, "out.log");
+    if (!path || !log) return ctx_no_memory(ctx, 64, "metrics.tsv");
+    cloob_status status = CLOOB_OK;
+    if (file_exists(path)) status = table_read(ctx, a, path, &r->metrics);
+    else if (file_exists(log)) status = read_log(ctx, a, log, &r->metrics);
+    if (status == CLOOB_ERR_FORMAT) { /* an empty file: a run that is just starting */
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s; left out", cloob_error(ctx));
+        return CLOOB_OK;
+    }
+    if (r->metrics.damaged)
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: %lld damaged lines left out", path, (long long)r->metrics.damaged);
+    r->damaged += r->metrics.damaged;
+    drop_repeated(&r->metrics);
+    return status;
+}
+
+/* ---- results.jsonl ------------------------------------------------------------------------------- */
+
+static void add_result(cloob_ctx *ctx, arena *a, run_files *r, const char *path, int64_t number, const char *line)
+{
+    char name[512];
+    json *root = NULL;
+    snprintf(name, sizeof name, "%.400s, line %lld", path, (long long)number);
+    if (json_parse(ctx, a, line, strlen(line), name, &root) == CLOOB_OK && root->kind == JSON_OBJECT) {
+        r->result[r->results++] = root;
+        return;
+    }
+    if (root) ctx_log(ctx, CLOOB_LOG_WARN, "%s: not an object; left out", name);
+    else ctx_log(ctx, CLOOB_LOG_WARN, "%s; left out", cloob_error(ctx));
+    r->damaged++;
+}
+
+static cloob_status read_results(cloob_ctx *ctx, arena *a, run_files *r)
+{
+    file_bytes bytes;
+    int64_t lines = 1, number = 1;
+    char *path = path_in(a, r->dir, "checkpoints/results.jsonl");
+    if (!path) return ctx_no_memory(ctx, 64, "results.jsonl");
+    if (!file_exists(path)) return CLOOB_OK;
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
+    for (size_t i = 0; i < bytes.size; i++) lines += bytes.data[i] == '\n';
+    r->result = arena_push(a, (size_t)lines * sizeof *r->result);
+    char *rest = bytes.data;
+    for (char *line; r->result && (line = strsep(&rest, "\n")); number++)
+        if (*line) add_result(ctx, a, r, path, number, line);
+    file_bytes_release(&bytes);
+    return r->result ? CLOOB_OK : ctx_no_memory(ctx, (size_t)lines * sizeof *r->result, path);
+}
+
+bool run_last_result(const run_files *r, const char *key, double *out)
+{
+    for (int64_t i = r->results - 1; i >= 0; i--) {
+        const json *v = json_get(r->result[i], key);
+        if (v && v->kind == JSON_NUMBER && isfinite(v->number)) return *out = v->number, true;
+    }
+    return false;
+}
+
+/* ---- analysis/epoch_N ---------------------------------------------------------------------------- */
+
+static int by_epoch(const void *a, const void *b)
+{
+    int64_t x = ((const run_analysis *)a)->epoch, y = ((const run_analysis *)b)->epoch;
+    return (x > y) - (x < y);
+}
+
+/* A table that is absent or damaged leaves its chart out, not the report. */
+static cloob_status read_table(cloob_ctx *ctx, arena *a, run_files *r, const char *folder, const char *name, table *t)
+{
+    char *path = path_in(a, folder, name);
+    if (!path) return ctx_no_memory(ctx, 64, name);
+    if (!file_exists(path)) return CLOOB_OK;
+    cloob_status status = table_read(ctx, a, path, t);
+    if (status == CLOOB_ERR_MEMORY) return status;
+    if (status != CLOOB_OK) {
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s; left out", cloob_error(ctx));
+        *t = (table){ .damaged = 1 };
+    } else if (t->damaged) {
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: %lld damaged lines left out", path, (long long)t->damaged);
+    }
+    r->damaged += t->damaged;
+    return CLOOB_OK;
+}
+
+static cloob_status read_analyses(cloob_ctx *ctx, arena *a, run_files *r)
+{
+    char *folder = path_in(a, r->dir, "analysis");
+    DIR *d = folder ? opendir(folder) : NULL;
+    int64_t room = 0;
+    cloob_status status = CLOOB_OK;
+    if (!folder) return ctx_no_memory(ctx, 64, "analysis");
+    if (!d) return CLOOB_OK;
+    while (readdir(d)) room++;
+    rewinddir(d);
+    r->analysis = arena_push(a, (size_t)(room + 1) * sizeof *r->analysis);
+    for (struct dirent *e; status == CLOOB_OK && r->analysis && r->analyses < room && (e = readdir(d));) {
+        long long epoch;
+        if (sscanf(e->d_name, "epoch_%lld", &epoch) != 1) continue;
+        run_analysis *it = &r->analysis[r->analyses++];
+        char *inside = path_in(a, folder, e->d_name);
+        it->epoch = epoch;
+        status = inside ? read_table(ctx, a, r, inside, "eigenvalues.tsv", &it->eigenvalues)
+                        : ctx_no_memory(ctx, 64, folder);
+        if (status == CLOOB_OK) status = read_table(ctx, a, r, inside, "similarities.tsv", &it->similarities);
+    }
+    closedir(d);
+    CLOOB_TRY(status);
+    if (!r->analysis) return ctx_no_memory(ctx, (size_t)room * sizeof *r->analysis, folder);
+    qsort(r->analysis, (size_t)r->analyses, sizeof *r->analysis, by_epoch);
+    return CLOOB_OK;
+}
+
+/* ---- the folder ---------------------------------------------------------------------------------- */
+
+static cloob_status name_run(cloob_ctx *ctx, arena *a, const char *dir, run_files *r)
+{
+    char *copy = arena_string(a, dir);
+    if (!copy) return ctx_no_memory(ctx, 64, dir);
+    for (size_t n = strlen(copy); n > 1 && copy[n - 1] == '/';) copy[--n] = '\0';
+    const char *slash = strrchr(copy, '/');
+    r->dir = copy;
+    r->name = slash && slash[1] ? slash + 1 : copy;
+    return CLOOB_OK;
+}
+
+cloob_status run_files_read(cloob_ctx *ctx, arena *a, const char *dir, run_files *out)
+{
+    *out = (run_files){ 0 };
+    if (!file_exists(dir))
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such run; give the folder LOGS/NAME that cloob train wrote", dir);
+    if (!file_is_dir(dir))
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: is a file; give the folder LOGS/NAME that cloob train wrote", dir);
+    CLOOB_TRY(name_run(ctx, a, dir, out));
+    CLOOB_TRY(read_params(ctx, a, out));
+    CLOOB_TRY(read_metrics(ctx, a, out));
+    CLOOB_TRY(read_results(ctx, a, out));
+    CLOOB_TRY(read_analyses(ctx, a, out));
+    out->method = run_param_get(out, "method");
+    if (!out->params && !out->metrics.rows && !out->results && !out->analyses)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                        "%s: holds nothing of a run (params.txt, out.log, checkpoints/results.jsonl); give LOGS/NAME",
+                        dir);
+    if (!out->results)
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: no validation results; train with validation data to have them", dir);
+    return CLOOB_OK;
+}
+
+/* ---- samples.json ---- */
+
+cloob_status samples_file_read(cloob_ctx *ctx, arena *a, const char *dir, samples_file *out, int64_t *damaged)
+{
+    json *root;
+    char *path = file_join(dir, "samples.json");
+    *out = (samples_file){ 0 };
+    if (!path) return ctx_no_memory(ctx, 64, dir);
+    bool there = file_exists(path), good = there && json_read_file(ctx, a, path, &root) == CLOOB_OK;
+    free(path);
+    if (there && !good) ctx_log(ctx, CLOOB_LOG_WARN, "%s; left out", cloob_error(ctx)), ++*damaged;
+    if (!good) return CLOOB_OK;
+    const json *images = samples_list(root, "images");
+    out->image = arena_push(a, (size_t)(images ? images->count + 1 : 1) * sizeof *out->image);
+    if (!out->image) return ctx_no_memory(ctx, 64, "samples");
+    for (const json *i = images ? images->child : NULL; i; i = i->next) out->image[out->images++] = i;
+    out->root = root;
+    return CLOOB_OK;
+}
+
+const json *samples_image(const samples_file *f, const json *number)
+{
+    int64_t i;
+    return number && json_int(number, &i) && i >= 0 && i < f->images ? f->image[i] : NULL;
+}
+
+const json *samples_list(const json *object, const char *key)
+{
+    const json *v = json_get(object, key);
+    return v && v->kind == JSON_ARRAY && v->count ? v : NULL;
+}
+
+double samples_number(const json *object, const char *key)
+{
+    const json *v = json_get(object, key);
+    return v && v->kind == JSON_NUMBER ? v->number : NAN;
+}

@@ -1,0 +1,140 @@
+/* The paper's analysis of the embeddings: spectra, uniformity, similarities. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lab/report/page.h"
+
+enum { SHOWN_EPOCHS = 6, SHOWN_RUNS = 8 };
+
+/* ---- spectra ------------------------------------------------------------------------------------- */
+
+static void add_spectrum(page *p, chart *c, int64_t run, const run_analysis *it, const char *column, const char *name,
+                         int color)
+{
+    const table *t = &it->eigenvalues;
+    int64_t x = table_find(t, "index"), y = table_find(t, column);
+    if (x < 0 || y < 0) return;
+    chart_series *s = page_series(p, c, name, color, t->rows);
+    page_join(p, run, s);
+    for (int64_t i = 0; s && i < t->rows;
+         i++) /* a covariance of few rows has zeros, which rounding scatters around 1e-17 */
+        if (table_at(t, i, y) > 1e-12) chart_point(c, s, table_at(t, i, x), table_at(t, i, y));
+}
+
+/* One run: some of its epochs, first and last among them. Several: the last epoch of each. */
+static void spectrum_chart(page *p, const char *title, const char *column)
+{
+    chart c = { .title = title, .x_label = "rank", .y_label = "eigenvalue", .log_y = true };
+    if (p->runs == 1) {
+        const run_files *r = &p->run[0];
+        int64_t shown = r->analyses < SHOWN_EPOCHS ? r->analyses : SHOWN_EPOCHS;
+        for (int64_t i = 0; i < shown; i++) {
+            int64_t which = shown > 1 ? i * (r->analyses - 1) / (shown - 1) : 0;
+            char name[40];
+            snprintf(name, sizeof name, "epoch %lld", (long long)r->analysis[which].epoch);
+            add_spectrum(p, &c, 0, &r->analysis[which], column, name, (int)i);
+        }
+    } else {
+        c.note = "Each run at its last epoch.";
+        for (int64_t i = 0; i < p->runs; i++)
+            if (p->run[i].analyses)
+                add_spectrum(p, &c, i, &p->run[i].analysis[p->run[i].analyses - 1], column, p->run[i].name,
+                             page_color(p, i));
+    }
+    page_chart(p, &c);
+}
+
+/* ---- similarities -------------------------------------------------------------------------------- */
+
+static double sum_of(const table *t, int64_t column)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < t->rows; i++) sum += table_at(t, i, column);
+    return sum;
+}
+
+/* Bins outside what any of the shown sets reaches are left out, one on each side kept. */
+static void shown_bins(const table *t, const char *const *column, int columns, int64_t *from, int64_t *to)
+{
+    *from = t->rows, *to = -1;
+    for (int k = 0; k < columns; k++) {
+        int64_t c = table_find(t, column[k]);
+        for (int64_t i = 0; c >= 0 && i < t->rows; i++) {
+            if (table_at(t, i, c) <= 0) continue;
+            if (i < *from) *from = i;
+            if (i > *to) *to = i;
+        }
+    }
+    if (*from > 0) --*from;
+    if (*to < t->rows - 1) ++*to;
+}
+
+static void histogram(page *p, const run_files *r, const run_analysis *it)
+{
+    static const char *const column[] = { "matched", "top10_unmatched", "top1000_unmatched" };
+    static const int color[] = { 2, 1, 0 };
+    const table *t = &it->similarities;
+    int64_t low = table_find(t, "from"), high = table_find(t, "to"), first, last;
+    char title[200];
+    if (low < 0 || high < 0) return;
+    if (p->runs > 1) snprintf(title, sizeof title, "Similarities, %.120s, epoch %lld", r->name, (long long)it->epoch);
+    else snprintf(title, sizeof title, "Similarities after epoch %lld", (long long)it->epoch);
+    chart c = { .title = title, .x_label = "cosine similarity", .y_label = "share of pairs per bin, %", .fill = true };
+    shown_bins(t, column, 3, &first, &last);
+    double matched = table_find(t, column[0]) < 0 ? 0 : sum_of(t, table_find(t, column[0]));
+    for (int k = 0; k < 3; k++) {
+        int64_t y = table_find(t, column[k]);
+        double sum = y < 0 ? 0 : sum_of(t, y);
+        char label[64] = "matched"; /* a set of N pairs has N - 1 unmatched texts at most: what was counted */
+        if (k) snprintf(label, sizeof label, "top-%.0f unmatched", round(sum / fmax(1, matched)));
+        chart_series *s = sum > 0 ? page_series(p, &c, label, color[k], t->rows) : NULL;
+        for (int64_t i = first; s && i <= last; i++)
+            chart_point(&c, s, (table_at(t, i, low) + table_at(t, i, high)) / 2, 100 * table_at(t, i, y) / sum);
+    }
+    page_chart(p, &c);
+}
+
+static void histograms(page *p)
+{
+    const run_files *r = &p->run[0];
+    if (p->runs == 1) {
+        if (r->analyses > 1) histogram(p, r, &r->analysis[0]);
+        if (r->analyses) histogram(p, r, &r->analysis[r->analyses - 1]);
+        return;
+    }
+    int64_t shown = 0;
+    for (int64_t i = 0; i < p->runs && shown < SHOWN_RUNS; i++) {
+        bool repeated = page_kin(p, i) != i; /* with many runs, the first of each method stands for it */
+        for (int64_t k = 0; p->runs > SHOWN_RUNS && k < i; k++)
+            repeated |= strcmp(p->run[k].method, p->run[i].method) == 0;
+        if (repeated || !p->run[i].analyses) continue;
+        histogram(p, &p->run[i], &p->run[i].analysis[p->run[i].analyses - 1]);
+        shown++;
+    }
+}
+
+/* ---- the section --------------------------------------------------------------------------------- */
+
+void page_embeddings(page *p)
+{
+    static const char *const ajne[] = { "image_ajne", "text_ajne" };
+    static const char *const count[] = { "image_effective_eigenvalues", "text_effective_eigenvalues" };
+    static const char *const label[] = { "images", "texts" };
+    double value;
+    bool any = false;
+    for (int64_t i = 0; i < p->runs; i++) any |= p->run[i].analyses > 0 || run_last_result(&p->run[i], ajne[0], &value);
+    if (!any) return;
+    page_heading(p, "embeddings", "Embeddings",
+                 "Effective eigenvalues: how many of the largest eigenvalues of the covariance make up 99&nbsp;% of "
+                 "the variance. Ajne's statistic is "
+                 "small when embeddings cover the sphere evenly. Unmatched: each image's nearest foreign texts.");
+    sbuf_puts(&p->html, "<div class=\"charts\">\n");
+    spectrum_chart(p, "Spectrum, images", "x");
+    spectrum_chart(p, "Spectrum, texts", "y");
+    page_result_charts(p, "Effective eigenvalues", "number", count, label, 2);
+    page_result_charts(p, "Uniformity", "Ajne's statistic", ajne, label, 2);
+    page_bars(p);
+    histograms(p);
+    sbuf_puts(&p->html, "</div>\n");
+}

@@ -1,0 +1,194 @@
+/* Zero-shot: a table of sets, and images with the five likeliest labels. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/text.h"
+#include "core/file.h"
+#include "lab/report/page.h"
+
+enum { EXAMPLES = 24, BARS = 5, IMAGE_BYTES = 512 << 10 };
+
+/* ---- the table ----------------------------------------------------------------------------------- */
+
+static double number(const json *object, const char *key)
+{
+    const json *v = json_get(object, key);
+    return v && v->kind == JSON_NUMBER ? v->number : NAN;
+}
+
+static void put_share(sbuf *html, double share)
+{
+    sbuf_puts(html, "<td class=\"meter\">");
+    if (isfinite(share))
+        sbuf_printf(html, "%.1f&nbsp;%%<i style=\"width:%.1f%%\"></i>", 100 * share, 100 * fmin(fmax(share, 0), 1));
+    else sbuf_puts(html, "&ndash;");
+    sbuf_puts(html, "</td>");
+}
+
+static void export_score(export_table *t, const char *set, const char *run, const json *scores)
+{
+    static const char *const key[] = { "n", "top1", "top5", "mean_per_class" };
+    char text[4][32];
+    const char *cell[6] = { set, run };
+    for (int i = 0; i < 4; i++) {
+        double v = number(scores, key[i]);
+        snprintf(text[i], sizeof text[i], isfinite(v) ? "%.6g" : "", v);
+        cell[i + 2] = text[i];
+    }
+    export_table_row(t, cell, 6);
+}
+
+static void put_score(page *p, export_table *t, const char *set, const char *run, const json *scores)
+{
+    export_score(t, set, run, scores);
+    sbuf_puts(&p->html, "<tr><td>");
+    html_text(&p->html, set);
+    sbuf_puts(&p->html, "</td>");
+    if (p->runs > 1) sbuf_puts(&p->html, "<td class=\"text\">"), html_text(&p->html, run), sbuf_puts(&p->html, "</td>");
+    sbuf_puts(&p->html, "<td>");
+    html_number(&p->html, number(scores, "n"));
+    sbuf_puts(&p->html, "</td>");
+    put_share(&p->html, number(scores, "top1"));
+    put_share(&p->html, number(scores, "top5"));
+    put_share(&p->html, number(scores, "mean_per_class"));
+    sbuf_puts(&p->html, "</tr>\n");
+}
+
+/* A file about several sources has their mean on top and each under "sets". */
+static void put_file(page *p, export_table *t, const score_file *f)
+{
+    const json *sets = json_get(f->root, "sets");
+    for (const json *s = sets ? sets->child : NULL; s; s = s->next) {
+        const char *data = json_string(json_get(s, "data")), *slash = data ? strrchr(data, '/') : NULL;
+        put_score(p, t, slash && slash[1] ? slash + 1 : data ? data : "", f->run, s);
+    }
+    put_score(p, t, sets ? "average" : f->set, f->run, f->root);
+}
+
+static void put_scores(page *p)
+{
+    export_table t;
+    export_table_begin(&t, "zero-shot");
+    export_table_row(&t, (const char *[]){ "set", "run", "images", "top-1", "top-5", "mean per class" }, 6);
+    sbuf_printf(
+        &p->html,
+        "<div class=\"wide\" tabindex=\"0\"><table><tr><th>set</th>%s<th>images</th><th class=\"meter\">top-1</th>"
+        "<th class=\"meter\">top-5</th><th class=\"meter\">mean per class</th></tr>\n",
+        p->runs > 1 ? "<th class=\"text\">run</th>" : "");
+    for (int64_t i = 0; i < p->scores.count; i++)
+        if (json_get(p->scores.file[i].root, "top1")) put_file(p, &t, &p->scores.file[i]);
+    sbuf_puts(&p->html, "</table></div>\n");
+    export_table_end(&p->files, &t);
+}
+
+/* ---- examples ------------------------------------------------------------------------------------ */
+
+static const char *type_of(const file_bytes *b)
+{
+    const char *d = b->data;
+    if (b->size > 12 && memcmp(d, "\xff\xd8\xff", 3) == 0) return "image/jpeg";
+    if (b->size > 12 && memcmp(d, "\x89PNG", 4) == 0) return "image/png";
+    if (b->size > 12 && memcmp(d, "RIFF", 4) == 0 && memcmp(d + 8, "WEBP", 4) == 0) return "image/webp";
+    return NULL;
+}
+
+/* An image that is gone or too large for a page is left out; its name stays. */
+static void put_image(page *p, const char *path)
+{
+    file_bytes bytes;
+    if (!file_exists(path) || file_is_dir(path) || file_read(p->ctx, path, IMAGE_BYTES, &bytes) != CLOOB_OK) return;
+    const char *type = type_of(&bytes);
+    if (type) {
+        sbuf_printf(&p->html, "<img alt=\"\" src=\"data:%s;base64,", type);
+        base64_put(&p->html, bytes.data, bytes.size);
+        sbuf_puts(&p->html, "\">");
+    }
+    file_bytes_release(&bytes);
+}
+
+static void put_guess(page *p, const json *guess, const char *truth, bool first)
+{
+    const char *label = json_string(json_get(guess, "label"));
+    double share = number(guess, "p");
+    if (!label || !isfinite(share)) return;
+    bool right = truth && strcmp(truth, label) == 0;
+    sbuf_printf(&p->html, "<div class=\"guess%s%s\"><span>", first ? " top" : "", right ? " right" : "");
+    html_text(&p->html, label);
+    sbuf_printf(&p->html, "</span><span>%.1f&nbsp;%%</span><i style=\"width:%.1f%%\"></i></div>\n", 100 * share,
+                100 * fmin(fmax(share, 0), 1));
+}
+
+/* An image in a folder that is called like one of the labels is of that class. */
+static const char *truth_of(page *p, const json *example, const char *image)
+{
+    const char *told = json_string(json_get(example, "truth")), *slash = strrchr(image, '/'), *from = slash;
+    if (told || !slash) return told;
+    while (from > image && from[-1] != '/') from--;
+    char *folder = arena_string_n(p->memory, from, (size_t)(slash - from));
+    for (const json *g = json_get(example, "top")->child; folder && g; g = g->next) {
+        const char *label = json_string(json_get(g, "label"));
+        if (label && strcmp(label, folder) == 0) return folder;
+    }
+    return NULL;
+}
+
+static bool put_example(page *p, const json *example)
+{
+    const json *top = json_get(example, "top");
+    const char *image = json_string(json_get(example, "image")), *truth;
+    int shown = 0;
+    if (!top || top->kind != JSON_ARRAY || !image) return false;
+    truth = truth_of(p, example, image);
+    sbuf_puts(&p->html, "<div class=\"example\">");
+    put_image(p, image);
+    const char *slash = strrchr(image, '/');
+    sbuf_puts(&p->html, "<p class=\"name\">");
+    html_text(&p->html, truth ? truth : slash ? slash + 1 : image);
+    sbuf_puts(&p->html, "</p>\n");
+    for (const json *g = top->child; g && shown < BARS; g = g->next, shown++) put_guess(p, g, truth, shown == 0);
+    sbuf_puts(&p->html, "</div>\n");
+    return true;
+}
+
+static const json *examples_in(const json *root)
+{
+    const json *list = root->kind == JSON_ARRAY ? root : json_get(root, "examples");
+    return list && list->kind == JSON_ARRAY && list->count ? list : NULL;
+}
+
+static void put_examples(page *p)
+{
+    const json *shown[EXAMPLES_MAX];
+    const char *truth[EXAMPLES_MAX];
+    int64_t left = EXAMPLES, n = 0;
+    sbuf_puts(&p->html, "<h3>Examples</h3><p class=\"lead\">The five likeliest labels of an image. Green: "
+                        "the right one, where it is known.</p>"
+                        "<div class=\"examples\">\n");
+    for (int64_t i = 0; i < p->scores.count; i++) {
+        const json *list = examples_in(p->scores.file[i].root);
+        for (const json *e = list ? list->child : NULL; e && left > 0; e = e->next) {
+            if (!put_example(p, e)) continue;
+            left--;
+            if (n == EXAMPLES_MAX) continue;
+            truth[n] = truth_of(p, e, json_string(json_get(e, "image")));
+            shown[n++] = e;
+        }
+    }
+    sbuf_puts(&p->html, "</div>\n");
+    page_export_examples(p, shown, truth, n);
+}
+
+void page_zeroshot(page *p)
+{
+    bool scores = false, examples = false;
+    for (int64_t i = 0; i < p->scores.count; i++) {
+        scores |= json_get(p->scores.file[i].root, "top1") != NULL;
+        examples |= examples_in(p->scores.file[i].root) != NULL;
+    }
+    if (!scores && !examples) return;
+    page_heading(p, "zeroshot", "Zero-shot",
+                 "Images sorted into classes by their names alone, without training on them.");
+    if (scores) put_scores(p);
+    if (examples) put_examples(p);
+}

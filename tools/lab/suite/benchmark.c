@@ -1,0 +1,173 @@
+/* One model on one data set (cloob/benchmark.h). */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "lab/suite/impl.h"
+#include "core/file.h"
+#include "core/needs.h"
+#include "data/sets/dataset_web.h"
+
+void cloob_benchmark_options_init(cloob_benchmark_options *o)
+{
+    if (o) *o = (cloob_benchmark_options){ .split = "test", .train_split = "train", .shots = -1, .workers = 2 };
+}
+
+void cloob_benchmark_release(cloob_benchmark_result *r)
+{
+    if (!r) return;
+    free(r->dataset), free(r->model), free(r->pretrained), free(r->task), free(r->language), free(r->stamp);
+    for (int64_t i = 0; i < r->scores; i++) free(r->score[i].name);
+    free(r->score);
+    *r = (cloob_benchmark_result){ 0 };
+}
+
+double cloob_benchmark_metric(const cloob_benchmark_result *r, const char *name)
+{
+    for (int64_t i = 0; r && name && i < r->scores; i++)
+        if (strcmp(r->score[i].name, name) == 0) return r->score[i].value;
+    return NAN;
+}
+
+/* ---- scores -------------------------------------------------------------------------------------- */
+
+bool result_score(cloob_benchmark_result *r, const char *name, double value)
+{
+    cloob_benchmark_score *more = realloc(r->score, (size_t)(r->scores + 1) * sizeof *more);
+    if (more) r->score = more;
+    char *copy = more ? strdup(name) : NULL;
+    if (!copy) return false;
+    r->score[r->scores++] = (cloob_benchmark_score){ copy, value };
+    return true;
+}
+
+void bench_score(bench *b, const char *name, double value)
+{
+    for (int64_t i = 0; i < b->out->scores; i++) /* groups of two metrics share their counts */
+        if (strcmp(b->out->score[i].name, name) == 0) return;
+    if (!result_score(b->out, name, value)) b->failed = true;
+}
+
+void bench_score_of(bench *b, double value, const char *format, ...)
+{
+    char name[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    bench_score(b, name, value);
+}
+
+/* ---- names --------------------------------------------------------------------------------------- */
+
+static char *base_name(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    size_t begin = n;
+    while (begin > 0 && path[begin - 1] != '/') begin--;
+    return strndup(path + begin, n - begin);
+}
+
+/* Size and time of the weights: results of a file that has changed since are not taken for its own. */
+static char *stamp_of(const char *path)
+{
+    struct stat st;
+    char text[64] = "";
+    if (path && stat(path, &st) == 0 && S_ISREG(st.st_mode))
+        snprintf(text, sizeof text, "%lld-%lld", (long long)st.st_size, (long long)st.st_mtime);
+    return strdup(text);
+}
+
+static void name_metric(cloob_benchmark_result *r, const datacomp_set *set)
+{
+    static const char *const by_task[][2] = { { "zeroshot_retrieval", "image_retrieval_recall@5" },
+                                              { "image_association", "avg_jaccard_score" },
+                                              { "linear_probe", "lp_acc1" },
+                                              { "zeroshot_classification", "acc1" } };
+    for (size_t i = 0; i < sizeof by_task / sizeof *by_task; i++)
+        if (strcmp(r->task, by_task[i][0]) == 0) r->main_metric = by_task[i][1];
+    for (int64_t i = 0; i < r->scores; i++)
+        if (strcmp(r->score[i].name, "mean_average_precision") == 0) r->main_metric = r->score[i].name;
+    if (!set || strcmp(r->task, "linear_probe") == 0) return;
+    r->key = set->key, r->title = set->title;
+    if (!r->main_metric || strcmp(r->main_metric, "mean_average_precision") != 0) r->main_metric = set->main_metric;
+}
+
+void result_know(cloob_benchmark_result *r) { name_metric(r, datacomp_find(r->dataset)); }
+
+static cloob_status check_folder(cloob_ctx *ctx, const char *folder, const char *split)
+{
+    if (!file_is_dir(folder)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such folder", folder);
+    if (web_is_benchmark(folder, split) || winogavil_is(folder, split)) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                    "%s: has no %s/0.tar; a data set in CLIP_benchmark's layout is SPLIT/0.tar, SPLIT/1.tar, ... with "
+                    "classnames.txt beside",
+                    folder, split);
+}
+
+cloob_status cloob_benchmark_name(cloob_ctx *ctx, const cloob_model *m, const char *folder,
+                                  const cloob_benchmark_options *given, cloob_benchmark_result *out)
+{
+    API_NEEDS(ctx, m && folder && out);
+    cloob_benchmark_options o;
+    cloob_model_facts facts;
+    cloob_benchmark_options_init(&o);
+    if (given) o = *given;
+    *out = (cloob_benchmark_result){ .shots = o.task == CLOOB_BENCHMARK_LINEAR_PROBE ? o.shots : -1 };
+    web_kind kind;
+    CLOOB_TRY(check_folder(ctx, folder, o.split));
+    bool riddles = winogavil_is(folder, o.split);
+    if (riddles && o.task == CLOOB_BENCHMARK_LINEAR_PROBE)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: WinoGAViL has no classes for a linear probe", folder);
+    if (!riddles) CLOOB_TRY(web_benchmark_kind(ctx, folder, &kind));
+    model_get_facts(m, &facts);
+    out->dataset = base_name(folder);
+    out->model = strdup(facts.name[0] ? facts.name : "model");
+    out->pretrained = strdup(m->path ? m->path : "");
+    out->stamp = stamp_of(m->path);
+    out->language = strdup("en");
+    out->task = strdup(o.task == CLOOB_BENCHMARK_LINEAR_PROBE ? "linear_probe"
+                       : riddles                              ? "image_association"
+                       : kind != WEB_CAPTIONS                 ? "zeroshot_classification"
+                                                              : "zeroshot_retrieval");
+    if (out->dataset && out->model && out->pretrained && out->stamp && out->language && out->task) {
+        result_know(out);
+        return CLOOB_OK;
+    }
+    cloob_benchmark_release(out);
+    return ctx_no_memory(ctx, 256, folder);
+}
+
+/* ---- running ------------------------------------------------------------------------------------- */
+
+static cloob_status run_task(cloob_ctx *ctx, bench *b)
+{
+    if (b->o.task == CLOOB_BENCHMARK_LINEAR_PROBE) return task_probe(ctx, b);
+    if (winogavil_is(b->folder, b->o.split)) return task_winogavil(ctx, b);
+    if (b->set && b->set->protocol == DATACOMP_WINOGAVIL)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "%s: WinoGAViL is read from %s/winogavil.csv and images/, not from shards", b->folder,
+                        b->o.split);
+    if (b->set && b->set->protocol == DATACOMP_FACES) return task_faces(ctx, b);
+    return strcmp(b->out->task, "zeroshot_retrieval") == 0 ? task_retrieval(ctx, b) : task_classes(ctx, b);
+}
+
+cloob_status cloob_benchmark(cloob_ctx *ctx, cloob_model *m, const char *folder, const cloob_benchmark_options *given,
+                             cloob_benchmark_result *out)
+{
+    API_NEEDS(ctx, m && folder && out);
+    bench b = { .m = m, .folder = folder, .out = out };
+    cloob_benchmark_options_init(&b.o);
+    if (given) b.o = *given;
+    CLOOB_TRY(cloob_benchmark_name(ctx, m, folder, &b.o, out));
+    b.set = datacomp_find(out->dataset);
+    cloob_status status = run_task(ctx, &b);
+    if (status == CLOOB_OK && b.failed) status = ctx_no_memory(ctx, 256, "scores");
+    if (status == CLOOB_OK) result_know(out);
+    else cloob_benchmark_release(out);
+    return status;
+}

@@ -1,0 +1,76 @@
+/* Inside the benchmark: one data set of one model, from images to scores.
+ *
+ *     bench b;                                     what is evaluated
+ *     bench_features f;
+ *     CLOOB_TRY(features_make(ctx, &b, b.o.split, NULL, &f));
+ *     CLOOB_TRY(task_classes(ctx, &b, &f));        adds scores to b.out
+ *     features_release(&f);
+ */
+#ifndef BENCHMARK_IMPL_H
+#define BENCHMARK_IMPL_H
+
+#include "lab/suite/datacomp.h"
+#include "cloob/benchmark.h"
+#include "data/text/prompts.h"
+#include "eval/zeroshot.h"
+#include "infer/model_file.h"
+
+typedef struct bench {
+    model *m;
+    const char *folder;
+    cloob_benchmark_options o;
+    const datacomp_set *set; /* NULL: not one of DataComp's */
+    cloob_benchmark_result *out;
+    bool failed; /* memory for scores was out */
+} bench;
+
+/* The images of a split at unit length with what stands beside them. */
+typedef struct bench_features {
+    cloob_embedded e;
+    double *target; /* (e.rows, targets) the numbers of their npy members; NULL: not asked for, or none */
+    int64_t targets;
+} bench_features;
+
+/* text_key: NULL, what the folder says (classes, captions); "npy": numbers, which go to target. */
+cloob_status features_make(cloob_ctx *ctx, const bench *b, const char *split, const char *text_key, bench_features *f);
+/* Adds the numbers of npy members to features of classes: refused where some image has none. */
+cloob_status features_add_targets(cloob_ctx *ctx, const bench *b, const char *split, bench_features *f);
+void features_release(bench_features *f);
+
+/* A score; one that is there already stays. */
+void bench_score(bench *b, const char *name, double value);
+void bench_score_of(bench *b, double value, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+bool result_score(cloob_benchmark_result *r, const char *name, double value); /* false: memory is out */
+void result_know(
+    cloob_benchmark_result *r); /* key, title and main metric, from the name of the data set and the task */
+
+/* Accuracy and, where the data has several labels per image, mean average precision. */
+cloob_status task_classes(cloob_ctx *ctx, bench *b);
+cloob_status task_multilabel(cloob_ctx *ctx, bench *b, const bench_features *f);
+cloob_status task_retrieval(cloob_ctx *ctx, bench *b);
+cloob_status task_probe(cloob_ctx *ctx, bench *b);
+cloob_status task_faces(cloob_ctx *ctx, bench *b);
+cloob_status task_winogavil(cloob_ctx *ctx, bench *b);
+/* SPLIT/winogavil.csv is there. */
+bool winogavil_is(const char *folder, const char *split);
+
+/* What a classifier said, image by image. */
+typedef struct bench_answers {
+    int64_t n;
+    int64_t *label, *predicted;    /* (n) */
+    unsigned char *right, *right5; /* (n) */
+} bench_answers;
+
+/* Further metrics of WILDS, Dollar Street and GeoDE. */
+cloob_status task_groups(cloob_ctx *ctx, bench *b, bench_features *f, const bench_answers *a);
+/* NAME_avg, NAME_FIELD:VALUE and count_FIELD:VALUE of every group that has rows, NAME_wg; the groups are those of
+ * `fields` columns of the targets, the last of them first in the name, as WILDS writes it. */
+cloob_status bench_by_group(cloob_ctx *ctx, bench *b, const bench_features *f, const unsigned char *right,
+                            const char *name, const int *column, const char *const *field, int fields);
+
+/* The folder's classes and templates, and their class weights. */
+cloob_status bench_prompts(cloob_ctx *ctx, const bench *b, prompts *p);
+cloob_status bench_weights(cloob_ctx *ctx, const bench *b, const prompt_set *set, zeroshot *z);
+
+#endif

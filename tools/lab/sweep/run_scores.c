@@ -1,0 +1,180 @@
+/* What a trained run scores on classes and on pairs. */
+#include "lab/sweep/runs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cloob/eval.h"
+#include "cloob/prompts.h"
+#include "cloob/zeroshot.h"
+#include "core/file.h"
+
+/* ---- classes ------------------------------------------------------------------------------------- */
+
+cloob_status run_write_object(cloob_ctx *ctx, cloob_status so_far, cloob_json_out *out, const char *path)
+{
+    cloob_json_end(out);
+    char *text = json_out_line(out);
+    cloob_status status = so_far;
+    if (status == CLOOB_OK) status = text ? file_write(ctx, path, text, strlen(text)) : ctx_no_memory(ctx, 64, path);
+    free(text);
+    return status;
+}
+
+/* "world/classes/object/" -> "object" */
+void run_set_name(const char *path, char out[128])
+{
+    size_t n = strlen(path), from;
+    while (n > 1 && path[n - 1] == '/') n--;
+    for (from = n; from > 0 && path[from - 1] != '/';) from--;
+    snprintf(out, 128, "%.*s", (int)(n - from < 127 ? n - from : 127), path + from);
+}
+
+/* Writes zeroshot-SET.json into the run's folder, where the report finds it, too. */
+static cloob_status put_zeroshot(cloob_ctx *ctx, const ablate_run *r, cloob_model *m, const cloob_prompts *prompts,
+                                 const char *source, const char *prefix, double *sum, cloob_json_out *out)
+{
+    char set[128], path[ABLATE_PATH + 160], key[160];
+    cloob_dataset *d;
+    cloob_zeroshot_options z;
+    cloob_zeroshot_result found;
+    cloob_json_out text = { .spaced = true };
+    cloob_zeroshot_options_init(&z);
+    run_set_name(source, set);
+    z.prompts = prompts;
+    if (prompts && cloob_prompts_count(prompts) > 1) CLOOB_TRY(cloob_prompts_find(ctx, prompts, set, &z.set));
+    CLOOB_TRY(cloob_dataset_open(ctx, source, NULL, &d));
+    cloob_status status = cloob_zeroshot(ctx, m, d, &z, &found);
+    cloob_dataset_close(d);
+    CLOOB_TRY(status);
+    cloob_json_begin(&text, NULL, '{');
+    cloob_json_put_digits(&text, "top1", found.top1, 10);
+    cloob_json_put_digits(&text, "top5", found.top5, 10);
+    cloob_json_put_digits(&text, "mean_per_class", found.mean_per_class, 10);
+    cloob_json_put_int(&text, "n", found.n);
+    *sum += found.top1;
+    snprintf(key, sizeof key, "zeroshot/%s", set);
+    cloob_json_put_number(out, key, found.top1);
+    cloob_zeroshot_release(&found);
+    snprintf(path, sizeof path, "%s/%szeroshot-%s.json", r->dir, prefix, set);
+    return run_write_object(ctx, CLOOB_OK, &text, path);
+}
+
+cloob_status run_put_zeroshots(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, cloob_model *m,
+                               const char *prefix, cloob_json_out *out)
+{
+    cloob_prompts *prompts = NULL;
+    double sum = 0;
+    cloob_status status = o->prompts ? cloob_prompts_open(ctx, o->prompts, &prompts) : CLOOB_OK;
+    for (int64_t i = 0; i < o->zeroshot_count && status == CLOOB_OK; i++)
+        status = put_zeroshot(ctx, r, m, prompts, o->zeroshot[i], prefix, &sum, out);
+    if (status == CLOOB_OK && o->zeroshot_count > 1)
+        cloob_json_put_number(out, "zeroshot/average", sum / (double)o->zeroshot_count);
+    if (prompts) cloob_prompts_close(prompts);
+    return status;
+}
+
+cloob_status run_open_model(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, cloob_model **m)
+{
+    char latest[ABLATE_PATH + 64];
+    cloob_model_options mo;
+    cloob_model_options_init(&mo);
+    mo.device = o->train.device;
+    mo.invariant = false; /* accuracies need no equal bytes, and rows one by one leave a GPU idle */
+    mo.batch = 64;
+    snprintf(latest, sizeof latest, "%s/checkpoints/latest.safetensors", r->dir);
+    return cloob_model_open(ctx, latest, &mo, m);
+}
+
+/* ---- pairs --------------------------------------------------------------------------------------- */
+
+static void put_side(cloob_json_out *out, const char *way, const cloob_retrieval_side *side)
+{
+    static const char *const name[] = { "R@1", "R@5", "R@10", "median_rank" };
+    double value[] = { side->recall1, side->recall5, side->recall10, side->median_rank };
+    for (int i = 0; i < 4; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "%s_%s", way, name[i]);
+        cloob_json_put_number(out, key, value[i]);
+    }
+}
+
+/* The first text of every image, in the images' order: e's own texts where each image has one. *own: free it. */
+static cloob_status first_texts(cloob_ctx *ctx, const cloob_embedded *e, float **own, cloob_matrix *y)
+{
+    size_t row = (size_t)e->text_width * sizeof(float);
+    *y = (cloob_matrix){ e->text, CLOOB_F32, e->text_rows, e->text_width, "text" };
+    *own = NULL;
+    if (!e->text_image) return CLOOB_OK;
+    *own = calloc((size_t)e->rows + 1, row);
+    if (!*own) return ctx_no_memory(ctx, (size_t)e->rows * row, "texts");
+    for (int64_t i = e->text_rows - 1; i >= 0; i--)
+        memcpy((char *)*own + (size_t)e->text_image[i] * row, (const char *)e->text + (size_t)i * row, row);
+    y->data = *own, y->rows = e->rows;
+    return CLOOB_OK;
+}
+
+/* The paper's analysis, by the names that validation has for it. */
+static cloob_status put_analysis(cloob_ctx *ctx, const cloob_embedded *e, const cloob_matrix *x, cloob_json_out *out)
+{
+    enum { TOP_10 = 0 };
+    cloob_analysis a;
+    cloob_matrix y;
+    float *own;
+    CLOOB_TRY(first_texts(ctx, e, &own, &y));
+    cloob_status status = cloob_analyze(ctx, &a, x, &y, 0.99);
+    free(own);
+    CLOOB_TRY(status);
+    cloob_json_put_number(out, "image_ajne", a.x.ajne);
+    cloob_json_put_number(out, "text_ajne", a.y.ajne);
+    cloob_json_put_number(out, "image_effective_eigenvalues", (double)a.x.effective);
+    cloob_json_put_number(out, "text_effective_eigenvalues", (double)a.y.effective);
+    cloob_json_put_number(out, "matched_similarity", a.similarity.matched.mean);
+    cloob_json_put_number(out, "top10_unmatched_similarity", a.similarity.unmatched[TOP_10].mean);
+    cloob_analysis_release(&a);
+    return CLOOB_OK;
+}
+
+static cloob_status put_pairs(cloob_ctx *ctx, const cloob_embedded *e, cloob_json_out *out)
+{
+    cloob_retrieval r;
+    cloob_matrix x = { e->image, CLOOB_F32, e->rows, e->image_width, "image" },
+                 y = { e->text, CLOOB_F32, e->text_rows, e->text_width, "text" };
+    CLOOB_TRY(cloob_retrieve(ctx, &r, &x, &y, &(cloob_retrieve_options){ .text_image = e->text_image }));
+    put_side(out, "image_to_text", &r.image_to_text);
+    put_side(out, "text_to_image", &r.text_to_image);
+    return put_analysis(ctx, e, &x, out);
+}
+
+static cloob_status put_test_pairs(cloob_ctx *ctx, cloob_model *m, const cloob_ablate_options *o, const char *source,
+                                   cloob_json_out *out)
+{
+    cloob_dataset *d;
+    cloob_embedded e = { 0 };
+    CLOOB_TRY(cloob_dataset_open(ctx, source, &o->train.data, &d));
+    cloob_status status = cloob_embed_data(ctx, m, d, CLOOB_UNIT, 2, &e);
+    cloob_dataset_close(d);
+    if (status == CLOOB_OK && !e.text) status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no captions", source);
+    if (status == CLOOB_OK) status = put_pairs(ctx, &e, out);
+    cloob_embedded_release(&e);
+    return status;
+}
+
+cloob_status run_test_once(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r)
+{
+    cloob_ablate_options on_test = *o;
+    char path[ABLATE_PATH + 64];
+    cloob_json_out out = { .spaced = true };
+    cloob_model *m;
+    snprintf(path, sizeof path, "%s/test.json", r->dir);
+    if (file_exists(path)) return CLOOB_OK;
+    CLOOB_TRY(run_open_model(ctx, o, r, &m));
+    cloob_json_begin(&out, NULL, '{');
+    cloob_json_put_int(&out, "seed", r->seed);
+    on_test.zeroshot = r->test->zeroshot, on_test.zeroshot_count = r->test->zeroshots;
+    cloob_status status = run_put_zeroshots(ctx, &on_test, r, m, "test-", &out);
+    if (status == CLOOB_OK && r->test->pairs) status = put_test_pairs(ctx, m, o, r->test->pairs, &out);
+    cloob_model_close(m);
+    return run_write_object(ctx, status, &out, path);
+}

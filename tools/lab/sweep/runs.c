@@ -1,0 +1,270 @@
+/* One run of an ablation or a sweep. */
+#include "lab/sweep/runs.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "train/settings.h"
+
+/* ---- settings ------------------------------------------------------------------------------------ */
+
+/* The first line that is not the same in both. */
+static cloob_status refuse_difference(cloob_ctx *ctx, const char *folder, char *was, char *is)
+{
+    for (;;) {
+        char *a = strsep(&was, "\n"), *b = strsep(&is, "\n");
+        if (!a && !b) return CLOOB_OK;
+        if (a && b && strcmp(a, b) == 0) continue;
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "%s: was begun with other settings (%s, now %s); give another `name`, or those settings",
+                        folder, a && *a ? a : "nothing", b && *b ? b : "nothing");
+    }
+}
+
+/* Settings bind once a run has a checkpoint; before that a mistyped option may be put right. */
+static bool has_runs(const char *folder)
+{
+    char pattern[ABLATE_PATH + 64];
+    glob_t found;
+    snprintf(pattern, sizeof pattern, "%s/*-seed*/checkpoints/latest.safetensors", folder);
+    bool any = glob(pattern, GLOB_NOSORT, NULL, &found) == 0;
+    if (any) globfree(&found);
+    return any;
+}
+
+cloob_status ablate_check_settings(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder)
+{
+    sbuf now = { 0 };
+    file_bytes old;
+    settings_put(&now, &o->train, SETTINGS_LEARNING); /* seeds and methods may grow */
+    char *path = file_join(folder, "settings.txt");
+    cloob_status status = path && !now.failed ? file_make_dirs(ctx, folder) : ctx_no_memory(ctx, now.len, "settings");
+    if (status == CLOOB_OK && !(file_exists(path) && has_runs(folder)))
+        status = file_write(ctx, path, now.data, now.len);
+    else if (status == CLOOB_OK && (status = file_read(ctx, path, FILE_TEXT_LIMIT, &old)) == CLOOB_OK) {
+        status = refuse_difference(ctx, folder, old.data, now.data);
+        file_bytes_release(&old);
+    }
+    free(path);
+    sbuf_release(&now);
+    return status;
+}
+
+/* ---- training ------------------------------------------------------------------------------------ */
+
+static bool has_checkpoint(const char *dir)
+{
+    char path[ABLATE_PATH + 64];
+    snprintf(path, sizeof path, "%s/checkpoints/latest.safetensors", dir);
+    return file_exists(path);
+}
+
+/* A run that ended before its first checkpoint begins again; its folder is kept under another name. */
+static cloob_status set_aside(cloob_ctx *ctx, const char *dir)
+{
+    char aside[ABLATE_PATH + 64];
+    for (int i = 1; i < 1000; i++) {
+        snprintf(aside, sizeof aside, "%s.unfinished%d", dir, i);
+        if (file_exists(aside)) continue;
+        if (rename(dir, aside) != 0) break;
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: ended before its first checkpoint; kept as %s, and begun again", dir, aside);
+        return CLOOB_OK;
+    }
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: ended before its first checkpoint and cannot be renamed; remove it", dir);
+}
+
+const char *ablate_setting(const ablate_run *r, const char *name)
+{
+    for (int64_t i = 0; i < r->settings; i++)
+        if (strcmp(r->setting[i].name, name) == 0) return r->setting[i].value;
+    return NULL;
+}
+
+static cloob_status apply_settings(cloob_ctx *ctx, const ablate_run *r, cloob_train_options *t)
+{
+    int64_t n;
+    const cloob_option *table = cloob_train_option_table(&n);
+    for (int64_t i = 0; i < r->settings; i++) {
+        const cloob_option *option = cloob_option_find(table, n, r->setting[i].name);
+        if (!option || !cloob_option_set(option, t, r->setting[i].value))
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`%s` cannot be %s", r->setting[i].name, r->setting[i].value);
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status train(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
+                          cloob_ablate_summary *count, cloob_train_summary *s)
+{
+    cloob_train_options t = o->train;
+    bool resume = has_checkpoint(r->dir);
+    t.logs = folder;
+    t.name = r->name;
+    t.seed = r->seed;
+    CLOOB_TRY(apply_settings(ctx, r, &t));
+    t.analyze = t.analyze && t.val_data; /* the analysis is of the validation pairs */
+    t.resume = resume ? "latest" : NULL;
+    if (resume) t.pretrained = NULL; /* its weights are in the checkpoint's past */
+    if (!resume && file_exists(r->dir)) CLOOB_TRY(set_aside(ctx, r->dir));
+    ctx_log(ctx, CLOOB_LOG_INFO, "%s: %s", r->name, resume ? "going on from its checkpoint" : "training");
+    CLOOB_TRY(cloob_train(ctx, &t, s));
+    *(resume ? &count->resumed : &count->trained) += 1;
+    return CLOOB_OK;
+}
+
+/* ---- what came out ------------------------------------------------------------------------------- */
+
+/* The numbers of the last line of results.jsonl; epoch is left alone when there is none. */
+static cloob_status put_last_result(cloob_ctx *ctx, const char *dir, int64_t *epoch, cloob_json_out *out)
+{
+    char path[ABLATE_PATH + 64];
+    file_bytes bytes;
+    arena a = { 0 };
+    json *root;
+    snprintf(path, sizeof path, "%s/checkpoints/results.jsonl", dir);
+    if (!file_exists(path)) return CLOOB_OK; /* no --val-data */
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
+    size_t end = bytes.size;
+    while (end > 0 && bytes.data[end - 1] == '\n') end--;
+    size_t from = end;
+    while (from > 0 && bytes.data[from - 1] != '\n') from--;
+    cloob_status status = json_parse(ctx, &a, bytes.data + from, end - from, path, &root);
+    for (const json *j = status == CLOOB_OK ? root->child : NULL; j; j = j->next)
+        if (j->kind == JSON_NUMBER) cloob_json_put_number(out, j->key, j->number);
+    if (status == CLOOB_OK) json_int(json_get(root, "epoch"), epoch);
+    file_bytes_release(&bytes);
+    arena_release(&a);
+    return status;
+}
+
+/* Mean similarities, of the analysis of the last epoch. */
+static cloob_status put_similarities(cloob_ctx *ctx, const char *dir, int64_t epoch, cloob_json_out *out)
+{
+    static const char *const key[][2] = { { "matched_mean", "matched_similarity" },
+                                          { "top10_unmatched_mean", "top10_unmatched_similarity" },
+                                          { "top1000_unmatched_mean", "top1000_unmatched_similarity" } };
+    char path[ABLATE_PATH + 64];
+    arena a = { 0 };
+    json *root;
+    snprintf(path, sizeof path, "%s/analysis/epoch_%lld/analysis.json", dir, (long long)epoch);
+    if (!file_exists(path)) return CLOOB_OK;
+    cloob_status status = json_read_file(ctx, &a, path, &root);
+    for (size_t i = 0; status == CLOOB_OK && i < sizeof key / sizeof *key; i++) {
+        const json *v = json_get(root, key[i][0]);
+        if (v && v->kind == JSON_NUMBER) cloob_json_put_number(out, key[i][1], v->number);
+    }
+    arena_release(&a);
+    return status;
+}
+
+static cloob_status put_validation(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r,
+                                   cloob_json_out *out)
+{
+    cloob_model *m;
+    if (!o->zeroshot_count) return CLOOB_OK;
+    CLOOB_TRY(run_open_model(ctx, o, r, &m));
+    cloob_status status = run_put_zeroshots(ctx, o, r, m, "", out);
+    cloob_model_close(m);
+    return status;
+}
+
+static cloob_status write_summary(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r,
+                                  const cloob_train_summary *s, const char *path)
+{
+    const char *method = ablate_setting(r, "method");
+    int64_t epoch = s->epochs;
+    cloob_json_out out = { .spaced = true };
+    cloob_json_begin(&out, NULL, '{');
+    cloob_json_put_text(&out, "method", method ? method : s->method);
+    cloob_json_put_int(&out, "seed", r->seed);
+    cloob_json_put_int(&out, "steps", s->steps);
+    cloob_json_put_digits(&out, "seconds", s->seconds, 6);
+    cloob_status status = put_last_result(ctx, r->dir, &epoch, &out);
+    if (status == CLOOB_OK) status = put_similarities(ctx, r->dir, epoch, &out);
+    if (status == CLOOB_OK) status = put_validation(ctx, o, r, &out);
+    return run_write_object(ctx, status, &out, path);
+}
+
+/* A finished run whose summary lacks a set that is asked for now is evaluated again, not trained. */
+static bool is_complete(const cloob_ablate_options *o, const json *summary)
+{
+    if (json_get(summary, "failed")) return true;
+    for (int64_t i = 0; i < o->zeroshot_count; i++) {
+        char set[128], key[160];
+        run_set_name(o->zeroshot[i], set);
+        snprintf(key, sizeof key, "zeroshot/%s", set);
+        if (!json_get(summary, key)) return false;
+    }
+    return true;
+}
+
+cloob_status ablate_read_summary(cloob_ctx *ctx, arena *a, const ablate_run *r, json **summary)
+{
+    char path[ABLATE_PATH + 64];
+    snprintf(path, sizeof path, "%s/summary.json", r->dir);
+    return json_read_file(ctx, a, path, summary);
+}
+
+static cloob_status find_finished(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, bool *found)
+{
+    arena a = { 0 };
+    json *summary;
+    cloob_status status = ablate_read_summary(ctx, &a, r, &summary);
+    *found = status == CLOOB_OK && is_complete(o, summary);
+    arena_release(&a);
+    return status;
+}
+
+/* ---- a run --------------------------------------------------------------------------------------- */
+
+/* The summary of a run that left the range of numbers. */
+static cloob_status write_failure(cloob_ctx *ctx, const ablate_run *r, const char *path, cloob_ablate_summary *count)
+{
+    cloob_json_out out = { .spaced = true };
+    cloob_json_begin(&out, NULL, '{');
+    cloob_json_put_int(&out, "seed", r->seed);
+    cloob_json_put_text(&out, "failed", cloob_error(ctx));
+    ctx_log(ctx, CLOOB_LOG_WARN, "%s: %s; counted as failed", r->name, cloob_error(ctx));
+    count->trained++;
+    return run_write_object(ctx, CLOOB_OK, &out, path);
+}
+
+static cloob_status do_training(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
+                                cloob_ablate_summary *count)
+{
+    char path[ABLATE_PATH + 64];
+    cloob_train_summary s;
+    bool found = false;
+    snprintf(path, sizeof path, "%s/summary.json", r->dir);
+    if (file_exists(path)) CLOOB_TRY(find_finished(ctx, o, r, &found));
+    if (found) {
+        count->found++;
+        return CLOOB_OK;
+    }
+    cloob_status status = train(ctx, o, folder, r, count, &s);
+    if (status == CLOOB_ERR_NUMERIC && r->may_fail) return write_failure(ctx, r, path, count);
+    return status == CLOOB_OK ? write_summary(ctx, o, r, &s, path) : status;
+}
+
+cloob_status ablate_do_run(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
+                           cloob_ablate_summary *count)
+{
+    CLOOB_TRY(do_training(ctx, o, folder, r, count));
+    return r->test ? run_test_once(ctx, o, r) : CLOOB_OK;
+}
+
+bool ablate_is_done(const ablate_run *r)
+{
+    char path[ABLATE_PATH + 64];
+    snprintf(path, sizeof path, "%s/%s", r->dir, r->test ? "test.json" : "summary.json");
+    return file_exists(path);
+}
+
+cloob_status ablate_read_test(cloob_ctx *ctx, arena *a, const ablate_run *r, json **test)
+{
+    char path[ABLATE_PATH + 64];
+    snprintf(path, sizeof path, "%s/test.json", r->dir);
+    return json_read_file(ctx, a, path, test);
+}

@@ -1,0 +1,280 @@
+/* cloob/sweep.h: the search, the choice, the chosen ones on fresh seeds, and the test. */
+#include "cloob/sweep.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/sweep/sweep.h"
+#include "cloob/report.h"
+#include "core/arith.h"
+#include "core/file.h"
+#include "core/limits.h"
+#include "core/needs.h"
+#include "core/option_row.h"
+#include "dist/comm.h"
+#include "lab/compare/ablation.h"
+#include "train/settings.h"
+
+static const cloob_option table[] = {
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, , __VA_ARGS__)
+#include "cloob/sweep_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, , __VA_ARGS__)
+#include "cloob/runs_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, train., __VA_ARGS__)
+#include "cloob/train_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, train.data., __VA_ARGS__)
+#include "cloob/data_options.def"
+};
+
+const cloob_option *cloob_sweep_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
+
+void cloob_sweep_options_init(cloob_sweep_options *o)
+{
+    if (!o) return;
+    *o = (cloob_sweep_options){ .axes = 0 };
+    OPTION_DEFAULTS(table, o);
+    o->train.name = "sweep";
+    o->train.save_frequency = 0;
+}
+
+static cloob_status check(cloob_ctx *ctx, const cloob_sweep_options *o)
+{
+    if (o->axes < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis`: give an option and its values");
+    if (!o->select) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`select`: name the validation number to choose by");
+    if (o->seeds < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`seeds` %lld: needs 1 or more", (long long)o->seeds);
+    if (o->final_seeds < 0 || o->random < 0)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`final_seeds` and `random` are 0 or more");
+    if (o->parts && (o->part < 0 || o->part >= o->parts))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`part` %lld: needs 0 to %lld", (long long)o->part,
+                        (long long)o->parts - 1);
+    if (o->train.resume)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a sweep continues automatically; leave out `resume`");
+    if (!o->train.val_data && !o->zeroshot_count)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "nothing to choose by; give `val_data`, `zeroshot`, or both");
+    if (o->prompts && !o->zeroshot_count && !o->test_zeroshot_count)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`prompts` needs `zeroshot`");
+    if ((o->test_data || o->test_zeroshot_count) && !o->final_seeds)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "test data is for the chosen settings; give `final_seeds`");
+    return CLOOB_OK;
+}
+
+/* What every run is, as the room's other command has it. */
+static cloob_ablate_options as_runs(const cloob_sweep_options *o)
+{
+    return (cloob_ablate_options){ .train = o->train,
+                                   .jobs = o->jobs,
+                                   .alpha = o->alpha,
+                                   .zeroshot = o->zeroshot,
+                                   .zeroshot_count = o->zeroshot_count,
+                                   .prompts = o->prompts };
+}
+
+/* ---- one round of training ----------------------------------------------------------------------- */
+
+/* Trains this process's share of the runs; *complete: every one has its summary. */
+static cloob_status train_runs(cloob_ctx *ctx, sweep *s, const ablate_run *run, int64_t runs, bool *complete)
+{
+    const cloob_sweep_options *o = s->o;
+    cloob_ablate_options as = as_runs(o);
+    cloob_ablate_summary count = { 0 };
+    cloob_status status = CLOOB_OK;
+    const ablate_run *mine = run;
+    int64_t n = runs;
+    if (o->parts > 1) {
+        ablate_run *share = arena_push(s->memory, (size_t)(runs + 1) * sizeof *share);
+        if (!share) return ctx_no_memory(ctx, (size_t)runs * sizeof *share, "runs");
+        n = 0;
+        for (int64_t i = o->part; i < runs; i += o->parts) share[n++] = run[i];
+        mine = share;
+    }
+    if (n) status = ablate_do_runs(ctx, &as, s->summary.folder, mine, n, &count);
+    s->summary.runs += runs;
+    s->summary.trained += count.trained, s->summary.resumed += count.resumed, s->summary.found += count.found;
+    *complete = true;
+    for (int64_t i = 0; i < runs && status == CLOOB_OK; i++) *complete = *complete && ablate_is_done(&run[i]);
+    return status;
+}
+
+/* Runs of all points that are alive, seed by seed. */
+static cloob_status make_runs(cloob_ctx *ctx, sweep *s, int64_t seed, int64_t seeds, int64_t epochs, bool chosen,
+                              sweep_stage *out)
+{
+    const points *p = &s->points;
+    *out = (sweep_stage){ .run = arena_push(s->memory, (size_t)(p->count * seeds + 1) * sizeof *out->run),
+                          .point = arena_push(s->memory, (size_t)(p->count * seeds + 1) * sizeof *out->point) };
+    if (!out->run || !out->point) return ctx_no_memory(ctx, (size_t)(p->count * seeds) * sizeof *out->run, "runs");
+    for (int64_t k = 0; k < seeds; k++)
+        for (int64_t i = 0; i < p->count; i++) {
+            if (chosen ? !p->item[i].chosen : !p->item[i].alive) continue;
+            out->point[out->runs] = i;
+            CLOOB_TRY(
+                point_run(ctx, s->memory, p, &p->item[i], seed + k, epochs, s->summary.folder, &out->run[out->runs++]));
+        }
+    return CLOOB_OK;
+}
+
+/* ---- choosing ------------------------------------------------------------------------------------ */
+
+static cloob_status no_such_number(cloob_ctx *ctx, const char *name, const json *summary)
+{
+    sbuf known = { 0 };
+    for (const json *j = summary->child; j; j = j->next)
+        if (j->kind == JSON_NUMBER) sbuf_printf(&known, "%s%s", known.len ? ", " : "", j->key);
+    cloob_status status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`select` %s: runs have no such number; they have %s", name,
+                                   known.data ? known.data : "none");
+    sbuf_release(&known);
+    return status;
+}
+
+/* The mean over seeds; a run that failed makes it NaN, which is never chosen. */
+static cloob_status score_points(cloob_ctx *ctx, sweep *s, const sweep_stage *stage)
+{
+    points *p = &s->points;
+    for (int64_t i = 0; i < p->count; i++)
+        if (p->item[i].alive) p->item[i].score = 0;
+    for (int64_t i = 0; i < stage->runs; i++) {
+        json *summary;
+        CLOOB_TRY(ablate_read_summary(ctx, s->memory, &stage->run[i], &summary));
+        const json *v = json_get(summary, s->o->select);
+        bool failed = json_get(summary, "failed") != NULL || (v && v->kind == JSON_NULL);
+        if (!failed && (!v || v->kind != JSON_NUMBER)) return no_such_number(ctx, s->o->select, summary);
+        s->summary.failed += failed;
+        p->item[stage->point[i]].score += failed ? NAN : v->number / (double)s->o->seeds;
+    }
+    return CLOOB_OK;
+}
+
+/* Whether a comes before b; NaN last, then by position, so that the order is one. */
+static bool is_better(const sweep *s, int64_t a, int64_t b)
+{
+    double sign = ablation_aim_of(s->o->select) == AIM_LOW ? -1 : 1;
+    double x = sign * s->points.item[a].score, y = sign * s->points.item[b].score;
+    if (isnan(x) || isnan(y)) return isnan(x) == isnan(y) ? a < b : isnan(y);
+    return x != y ? x > y : a < b;
+}
+
+/* How many points of its group that are alive come before it. */
+static int64_t place_of(const sweep *s, int64_t at, int64_t *of)
+{
+    const points *p = &s->points;
+    int64_t before = 0;
+    *of = 0;
+    for (int64_t i = 0; i < p->count; i++) {
+        if (!p->item[i].alive || strcmp(p->item[i].group, p->item[at].group) != 0) continue;
+        ++*of;
+        before += i != at && is_better(s, i, at);
+    }
+    return before;
+}
+
+static void choose(sweep *s)
+{
+    int64_t of;
+    for (int64_t i = 0; i < s->points.count; i++) {
+        point *p = &s->points.item[i];
+        p->chosen = p->alive && !isnan(p->score) && place_of(s, i, &of) == 0;
+    }
+}
+
+static cloob_status keep_better_half(cloob_ctx *ctx, sweep *s)
+{
+    int64_t n = s->points.count;
+    bool *keep = arena_push(s->memory, (size_t)n * sizeof *keep);
+    if (!keep) return ctx_no_memory(ctx, (size_t)n, "settings");
+    for (int64_t i = 0; i < n; i++) {
+        int64_t of, place = s->points.item[i].alive ? place_of(s, i, &of) : 0;
+        keep[i] = s->points.item[i].alive && place < (of + 1) / 2;
+    }
+    for (int64_t i = 0; i < n; i++) s->points.item[i].alive = keep[i];
+    return CLOOB_OK;
+}
+
+/* ---- the search ---------------------------------------------------------------------------------- */
+
+static cloob_status search(cloob_ctx *ctx, sweep *s, bool *complete)
+{
+    const cloob_sweep_options *o = s->o;
+    int rounds = o->halving ? SWEEP_ROUNDS : 1;
+    for (int k = 0; k < rounds; k++) {
+        int64_t epochs = o->halving ? max64(1, o->train.epochs >> (rounds - 1 - k)) : 0;
+        sweep_stage *stage = &s->search[s->rounds++];
+        if (k) CLOOB_TRY(keep_better_half(ctx, s));
+        CLOOB_TRY(make_runs(ctx, s, o->train.seed, o->seeds, epochs, false, stage));
+        CLOOB_TRY(train_runs(ctx, s, stage->run, stage->runs, complete));
+        if (!*complete) return CLOOB_OK;
+        CLOOB_TRY(score_points(ctx, s, stage));
+    }
+    choose(s);
+    return CLOOB_OK;
+}
+
+static cloob_status run_final(cloob_ctx *ctx, sweep *s, bool *complete)
+{
+    const cloob_sweep_options *o = s->o;
+    run_test test = { o->test_zeroshot, o->test_zeroshot_count, o->test_data };
+    CLOOB_TRY(make_runs(ctx, s, o->train.seed + o->seeds, o->final_seeds, 0, true, &s->final));
+    for (int64_t i = 0; i < s->final.runs && (o->test_data || o->test_zeroshot_count); i++) {
+        s->final.run[i].test = &test;
+        s->final.run[i].may_fail = false;
+    }
+    cloob_status status = train_runs(ctx, s, s->final.run, s->final.runs, complete);
+    for (int64_t i = 0; i < s->final.runs; i++) s->final.run[i].test = NULL;
+    return status;
+}
+
+static cloob_status write_page(cloob_ctx *ctx, const sweep *s)
+{
+    const sweep_stage *stage = s->final.runs ? &s->final : &s->search[s->rounds - 1];
+    char page[ABLATE_PATH + 64];
+    int64_t n = 0;
+    const char **dir = arena_push(s->memory, (size_t)(stage->runs + 1) * sizeof *dir);
+    if (!dir) return ctx_no_memory(ctx, (size_t)stage->runs * sizeof *dir, "runs");
+    for (int64_t i = 0; i < stage->runs; i++)
+        if (!isnan(s->points.item[stage->point[i]].score)) dir[n++] = stage->run[i].dir;
+    snprintf(page, sizeof page, "%s/report.html", s->summary.folder);
+    return n ? cloob_report(ctx, dir, n, page, &(cloob_report_options){ .title = s->o->train.name }, NULL) : CLOOB_OK;
+}
+
+static cloob_status run_all(cloob_ctx *ctx, sweep *s)
+{
+    cloob_ablate_options as = as_runs(s->o);
+    bool complete;
+    CLOOB_TRY(points_make(ctx, s->memory, s->o, &s->points));
+    s->summary.settings = s->points.count;
+    CLOOB_TRY(ablate_check_settings(ctx, &as, s->summary.folder));
+    cloob_status status = search(ctx, s, &complete);
+    if (status == CLOOB_OK && complete && s->o->final_seeds) status = run_final(ctx, s, &complete);
+    if (status == CLOOB_ERR_STOPPED)
+        return ctx_fail(ctx, status, "stopped after %lld runs, all saved; run the same command again to continue",
+                        (long long)(s->summary.found + s->summary.trained + s->summary.resumed));
+    CLOOB_TRY(status);
+    s->summary.complete = complete;
+    if (!complete) return CLOOB_OK;
+    CLOOB_TRY(sweep_write_tables(ctx, s));
+    return write_page(ctx, s);
+}
+
+cloob_status cloob_sweep(cloob_ctx *ctx, const cloob_sweep_options *o, cloob_sweep_summary *summary)
+{
+    API_NEEDS(ctx, o);
+    arena a = { 0 };
+    comm_env env;
+    sweep s = { .o = o, .memory = &a };
+    CLOOB_TRY(check(ctx, o));
+    CLOOB_TRY(settings_check_name(ctx, o->train.name));
+    CLOOB_TRY(comm_env_read(ctx, &env));
+    s.summary.rank = env.rank;
+    char *folder = file_join(o->train.logs, o->train.name ? o->train.name : "sweep");
+    if (!folder) return ctx_no_memory(ctx, 64, "a path");
+    int length = snprintf(s.summary.folder, sizeof s.summary.folder, "%s", folder);
+    free(folder);
+    if (length > ABLATE_PATH - 256) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`logs`: path too long");
+    double from = clock_seconds();
+    cloob_status status = run_all(ctx, &s);
+    s.summary.seconds = clock_seconds() - from;
+    if (summary) *summary = s.summary;
+    arena_release(&a);
+    return status;
+}

@@ -1,0 +1,265 @@
+/* A line per run, the search as a table, what each setting does, and the chosen settings side by side. */
+#include "lab/sweep/sweep.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/sweep/runs.h"
+#include "core/file.h"
+#include "lab/compare/ablation.h"
+
+static cloob_status write_in(cloob_ctx *ctx, const sweep *s, const char *name, sbuf *text)
+{
+    cloob_status status = file_write_in(ctx, s->summary.folder, name, text);
+    sbuf_release(text);
+    return status;
+}
+
+/* ---- results.jsonl ------------------------------------------------------------------------------- */
+
+/* A file of one JSON object, on one line; null where there is none. */
+static cloob_status put_object(cloob_ctx *ctx, const ablate_run *r, const char *key, const char *name,
+                               cloob_json_out *out)
+{
+    file_bytes b;
+    char *path = file_join(r->dir, name);
+    if (!path) return ctx_no_memory(ctx, 64, name);
+    bool there = file_exists(path);
+    cloob_status status = there ? file_read(ctx, path, FILE_TEXT_LIMIT, &b) : CLOOB_OK;
+    if (!there) cloob_json_put_null(out, key);
+    if (there && status == CLOOB_OK) {
+        while (b.size && b.data[b.size - 1] == '\n') b.size--;
+        for (size_t i = 0; i < b.size; i++)
+            if (b.data[i] == '\n') b.data[i] = ' ';
+        cloob_json_put_raw(out, key, b.data, b.size);
+        file_bytes_release(&b);
+    }
+    free(path);
+    return status;
+}
+
+static cloob_status put_stage(cloob_ctx *ctx, const sweep *s, const sweep_stage *stage, const char *name, sbuf *out)
+{
+    for (int64_t i = 0; i < stage->runs; i++) {
+        const ablate_run *r = &stage->run[i];
+        const point *p = &s->points.item[stage->point[i]];
+        cloob_json_out w = { .spaced = true };
+        cloob_json_begin(&w, NULL, '{');
+        cloob_json_put_text(&w, "stage", name);
+        cloob_json_put_text(&w, "run", r->name);
+        cloob_json_put_text(&w, "group", p->group);
+        cloob_json_put_bool(&w, "chosen", p->chosen);
+        cloob_json_put_int(&w, "seed", r->seed);
+        cloob_json_begin(&w, "settings", '{');
+        for (int64_t k = 0; k < r->settings; k++) cloob_json_put_text(&w, r->setting[k].name, r->setting[k].value);
+        cloob_json_end(&w);
+        cloob_status status = put_object(ctx, r, "validation", "summary.json", &w);
+        if (status == CLOOB_OK) status = put_object(ctx, r, "test", "test.json", &w);
+        cloob_json_end(&w);
+        json_out_append(&w, out);
+        CLOOB_TRY(status);
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status write_results(cloob_ctx *ctx, const sweep *s)
+{
+    sbuf out = { 0 };
+    cloob_status status = CLOOB_OK;
+    for (int k = 0; k < s->rounds && status == CLOOB_OK; k++) status = put_stage(ctx, s, &s->search[k], "search", &out);
+    if (status == CLOOB_OK) status = put_stage(ctx, s, &s->final, "final", &out);
+    if (status == CLOOB_OK) return write_in(ctx, s, "results.jsonl", &out);
+    sbuf_release(&out);
+    return status;
+}
+
+/* ---- sweep.md ------------------------------------------------------------------------------------ */
+
+static void put_search(const sweep *s, sbuf *out)
+{
+    const cloob_sweep_options *o = s->o;
+    sbuf_puts(out, "|");
+    for (int64_t k = 0; k < o->axes; k++) sbuf_printf(out, " %s |", o->axis[k].name);
+    sbuf_printf(out, " %s |\n|", o->select);
+    for (int64_t k = 0; k <= o->axes; k++) sbuf_puts(out, "---|");
+    sbuf_putc(out, '\n');
+    for (int64_t i = 0; i < s->points.count; i++) {
+        const point *p = &s->points.item[i];
+        const char *bold = p->chosen ? "**" : "";
+        sbuf_puts(out, "|");
+        for (int64_t k = 0; k < o->axes; k++) sbuf_printf(out, " %s |", p->setting[k].value);
+        if (isnan(p->score)) sbuf_puts(out, " failed |\n");
+        else sbuf_printf(out, " %s%.5g%s%s |\n", bold, p->score, bold, p->alive ? "" : " (left out early)");
+    }
+}
+
+typedef struct margin { /* of the points with one value of an axis */
+    int64_t n;
+    double mean, best, lowest, highest;
+} margin;
+
+static bool counts(const point *p) { return p->alive && !isnan(p->score); }
+
+/* group NULL: of all. */
+static margin margin_in(const sweep *s, int64_t axis, const char *value, const char *group)
+{
+    margin m = { .best = NAN, .lowest = INFINITY, .highest = -INFINITY };
+    for (int64_t i = 0; i < s->points.count; i++) {
+        const point *p = &s->points.item[i];
+        if (!counts(p) || (value && strcmp(p->setting[axis].value, value) != 0)) continue;
+        if (group && strcmp(p->group, group) != 0) continue;
+        m.mean += p->score;
+        m.lowest = fmin(m.lowest, p->score), m.highest = fmax(m.highest, p->score);
+        m.n++;
+    }
+    m.mean = m.n ? m.mean / (double)m.n : NAN;
+    if (m.n) m.best = ablation_aim_of(s->o->select) == AIM_LOW ? m.lowest : m.highest;
+    return m;
+}
+
+static margin margin_of(const sweep *s, int64_t axis, const char *value) { return margin_in(s, axis, value, NULL); }
+
+/* The share of the scores' variance that lies between the values of one axis. */
+static double importance(const sweep *s, int64_t axis)
+{
+    double between = 0, all = 0;
+    margin total = margin_of(s, axis, NULL);
+    for (int64_t i = 0; i < s->points.count; i++) {
+        const point *p = &s->points.item[i];
+        if (!counts(p)) continue;
+        double own = margin_of(s, axis, p->setting[axis].value).mean - total.mean, x = p->score - total.mean;
+        between += own * own, all += x * x;
+    }
+    return all > 0 ? between / all : 0;
+}
+
+static void put_margins(const sweep *s, sbuf *out)
+{
+    const cloob_sweep_options *o = s->o;
+    sbuf_puts(
+        out,
+        "\n## What each setting does\n\n| setting | value | settings tried | mean | best | share of the variance |\n"
+        "|---|---|---|---|---|---|\n");
+    for (int64_t k = 0; k < o->axes; k++)
+        for (int64_t v = 0; v < o->axis[k].values; v++) {
+            margin m = margin_of(s, k, o->axis[k].value[v]);
+            sbuf_printf(out, "| %s | %s | %lld |", o->axis[k].name, o->axis[k].value[v], (long long)m.n);
+            if (m.n) sbuf_printf(out, " %.5g | %.5g |", m.mean, m.best);
+            else sbuf_puts(out, " | |");
+            if (v == 0) sbuf_printf(out, " %.0f %% |\n", 100 * importance(s, k));
+            else sbuf_puts(out, " |\n");
+        }
+}
+
+/* ---- search.json, which the page draws ----------------------------------------------------------- */
+
+static void put_group(const sweep *s, int64_t axis, const char *value, const char *group, cloob_json_out *out)
+{
+    margin m = margin_in(s, axis, value, group);
+    cloob_json_begin(out, group ? group : "", '{');
+    cloob_json_put_int(out, "n", m.n);
+    if (m.n) cloob_json_put_number(out, "mean", m.mean);
+    if (m.n) cloob_json_put_number(out, "lowest", m.lowest);
+    if (m.n) cloob_json_put_number(out, "highest", m.highest);
+    cloob_json_end(out);
+}
+
+static void put_axis(const sweep *s, int64_t k, cloob_json_out *out)
+{
+    const cloob_sweep_axis *axis = &s->o->axis[k];
+    const cloob_sweep_axis *by = s->points.by >= 0 && s->points.by != k ? &s->o->axis[s->points.by] : NULL;
+    cloob_json_begin(out, NULL, '{');
+    cloob_json_put_text(out, "name", axis->name);
+    cloob_json_put_number(out, "importance", importance(s, k));
+    cloob_json_begin(out, "values", '[');
+    for (int64_t v = 0; v < axis->values; v++) {
+        cloob_json_begin(out, NULL, '{');
+        cloob_json_put_text(out, "value", axis->value[v]);
+        cloob_json_begin(out, "groups", '{');
+        for (int64_t g = 0; by && g < by->values; g++) put_group(s, k, axis->value[v], by->value[g], out);
+        if (!by) put_group(s, k, axis->value[v], NULL, out);
+        cloob_json_end(out);
+        cloob_json_end(out);
+    }
+    cloob_json_end(out);
+    cloob_json_end(out);
+}
+
+static cloob_status write_search(cloob_ctx *ctx, const sweep *s)
+{
+    sbuf text = { 0 };
+    cloob_json_out out = { .spaced = true };
+    cloob_json_begin(&out, NULL, '{');
+    cloob_json_put_text(&out, "select", s->o->select);
+    cloob_json_begin(&out, "axes", '[');
+    for (int64_t k = 0; k < s->o->axes; k++)
+        if (s->o->axis[k].values > 1) put_axis(s, k, &out);
+    cloob_json_end(&out);
+    cloob_json_end(&out);
+    json_out_append(&out, &text);
+    return write_in(ctx, s, "search.json", &text);
+}
+
+/* ---- the chosen ones ----------------------------------------------------------------------------- */
+
+static int group_of(ablation *t, const char *name)
+{
+    for (int k = 0; k < t->methods; k++)
+        if (strcmp(t->method[k], name) == 0) return k;
+    if (t->methods == ABLATION_METHODS) return -1;
+    t->method[t->methods] = name;
+    return t->methods++;
+}
+
+static cloob_status put_chosen(cloob_ctx *ctx, sweep *s, sbuf *out)
+{
+    ablation t = { .seeds = s->o->final_seeds, .alpha = s->o->alpha };
+    bool test = s->o->test_data || s->o->test_zeroshot_count;
+    for (int64_t k = 0; s->points.by >= 0 && k < s->o->axis[s->points.by].values; k++)
+        group_of(&t,
+                 s->o->axis[s->points.by].value[k]); /* columns in the order of the axis, whoever was chosen first */
+    for (int64_t i = 0; i < s->final.runs; i++) {
+        json *object;
+        int k = group_of(&t, s->points.item[s->final.point[i]].group);
+        if (test) CLOOB_TRY(ablate_read_test(ctx, s->memory, &s->final.run[i], &object));
+        else CLOOB_TRY(ablate_read_summary(ctx, s->memory, &s->final.run[i], &object));
+        if (k >= 0) CLOOB_TRY(ablation_add(ctx, s->memory, &t, k, object));
+    }
+    CLOOB_TRY(ablation_test(ctx, &t));
+    sbuf_printf(out, "\n## The chosen settings on fresh seeds, %s\n\n", test ? "test data" : "validation data");
+    ablation_markdown(&t, out);
+    sbuf json_text = { 0 };
+    ablation_json(&t, &json_text);
+    return write_in(ctx, s, "sweep.json", &json_text);
+}
+
+static void put_head(const sweep *s, sbuf *out)
+{
+    const cloob_sweep_options *o = s->o;
+    sbuf_printf(out, "# %s\n\n%lld settings, %lld seed%s each%s. Chosen by `%s` on validation data, ",
+                o->train.name ? o->train.name : "sweep", (long long)s->points.count, (long long)o->seeds,
+                o->seeds == 1 ? "" : "s", o->halving ? ", successive halving" : "", o->select);
+    sbuf_puts(out, ablation_aim_of(o->select) == AIM_LOW ? "the lowest" : "the highest");
+    if (s->points.by >= 0) sbuf_printf(out, " for each `%s`", o->axis[s->points.by].name);
+    sbuf_printf(out, "; in bold. Seeds from %lld on", (long long)o->train.seed);
+    if (o->final_seeds)
+        sbuf_printf(out, "; the chosen settings are trained again with %lld seeds from %lld on",
+                    (long long)o->final_seeds, (long long)(o->train.seed + o->seeds));
+    sbuf_puts(out, ".\n\n");
+}
+
+cloob_status sweep_write_tables(cloob_ctx *ctx, sweep *s)
+{
+    sbuf out = { 0 };
+    CLOOB_TRY(write_results(ctx, s));
+    CLOOB_TRY(write_search(ctx, s));
+    put_head(s, &out);
+    put_search(s, &out);
+    put_margins(s, &out);
+    cloob_status status = s->final.runs ? put_chosen(ctx, s, &out) : CLOOB_OK;
+    if (status == CLOOB_OK) return write_in(ctx, s, "sweep.md", &out);
+    sbuf_release(&out);
+    return status;
+}

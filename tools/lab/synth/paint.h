@@ -1,0 +1,70 @@
+/* Drawing scenes with cairo: colours under a light, the brush that knows the material, objects, backdrops.
+ * Only the files of the renderer include this; nothing of cairo is seen outside.
+ *
+ * Images are drawn in the unit square, y downwards. An object is drawn in its own box, x from -0.5 to 0.5
+ * and y from -1 (top) to 0 (the ground it stands on). */
+#ifndef SYNTH_PAINT_H
+#define SYNTH_PAINT_H
+
+#include <cairo.h>
+
+#include "lab/synth/synth.h"
+
+typedef struct paint_rgb {
+    double r, g, b;
+} paint_rgb;
+
+paint_rgb paint_mix(paint_rgb a, paint_rgb b, double share_of_b);
+paint_rgb paint_scale(paint_rgb a, double by); /* darker or lighter, stays in [0, 1] */
+void paint_source(cairo_t *cr, paint_rgb c, double alpha);
+
+/* ---- light --------------------------------------------------------------------------------------- */
+
+/* A colour as the light shows it: far away, where a backdrop is, and near, where an object stands (weaker, so
+ * that its colour can still be told). */
+paint_rgb light_far(int light, paint_rgb c);
+paint_rgb light_near(int light, paint_rgb c);
+paint_rgb light_sky_top(int light);
+paint_rgb light_sky_horizon(int light);
+
+/* ---- the brush ----------------------------------------------------------------------------------- */
+
+typedef enum brush_shade { SHADE_FLAT, SHADE_ROUND } brush_shade;
+
+typedef struct brush {
+    cairo_t *cr;
+    int light, material;
+    paint_rgb colour, accent; /* not yet lit */
+    uint64_t key;             /* of the texture */
+} brush;
+
+/* colour: SYNTH_BLUE, ...; d gives a little variation. */
+brush brush_make(cairo_t *cr, int light, int material, int colour, rnd *d);
+
+/* Each fills the current path, outlines it and clears it. */
+void brush_fill(const brush *b, double tone, brush_shade shade); /* the material, darker or lighter by tone */
+void brush_plain(const brush *b, paint_rgb c);                   /* a part that has its own colour */
+void brush_glow(const brush *b, paint_rgb c);                    /* likewise, unlit: it shines by itself at night */
+/* Strokes and clears the current path in the object's colour with an outline. */
+void brush_stroke(const brush *b, double width, double tone);
+
+/* ---- objects and backdrops ----------------------------------------------------------------------- */
+
+typedef void object_fn(const brush *b);
+object_fn draw_ball, draw_boat, draw_bottle, draw_butterfly, draw_car, draw_cube, draw_cup, draw_fish, draw_house,
+    draw_mushroom, draw_star, draw_tree;
+
+typedef void backdrop_fn(cairo_t *cr, int light, double horizon, rnd *d);
+backdrop_fn draw_beach, draw_desert, draw_forest, draw_meadow, draw_room, draw_snow, draw_street;
+backdrop_fn draw_sky; /* with sun, moon, stars and clouds; outdoor backdrops begin with it */
+
+/* A surface that holds rgb (size, size, 3); the caller destroys it. */
+cairo_surface_t *paint_surface(const uint8_t *rgb, int64_t size);
+
+/* Shapes that several of them use. */
+void path_ellipse(cairo_t *cr, double x, double y, double rx, double ry);
+void path_polygon(cairo_t *cr, const double (*point)[2], int n);
+/* Rolling ground from y downwards: waves of the given height across the image. */
+void path_hills(cairo_t *cr, double y, double height, int waves, rnd *d);
+
+#endif

@@ -1,0 +1,272 @@
+/* Reading factors.tsv against prompts.json. */
+#include "lab/synth/world_truth.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <stdio.h>
+
+#include "core/file.h"
+#include "cloob/factors.h"
+#include "core/json.h"
+#include "core/needs.h"
+#include "infer/embed_data.h"
+#include "infer/model_file.h"
+#include "lab/synth/factor_scores.h"
+#include "infer/zeroshot_run.h"
+
+static cloob_status read_header(cloob_ctx *ctx, world_truth *w, char *line, const char *path)
+{
+    char *field = strsep(&line, "\t");
+    if (!field || strcmp(field, "filepath") != 0 || !(field = strsep(&line, "\t")) || strcmp(field, "split") != 0)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: begins with no header of cloob synth (filepath, split, ...)", path);
+    while ((field = strsep(&line, "\t"))) {
+        if (w->F == CLOOB_FACTORS)
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: more than %d factors", path, CLOOB_FACTORS);
+        if (!(w->name[w->F] = arena_string(&w->memory, field))) return ctx_no_memory(ctx, 64, path);
+        CLOOB_TRY(prompts_find(ctx, &w->prompts, field, &w->set[w->F]));
+        w->F++;
+    }
+    return w->F ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: names no factor", path);
+}
+
+static int64_t class_of(const prompt_set *s, const char *value)
+{
+    for (int64_t c = 0; c < s->class_count; c++)
+        if (strcmp(s->classes[c].item[0], value) == 0) return c;
+    return -1;
+}
+
+static cloob_status read_row(cloob_ctx *ctx, world_truth *w, char *line, int64_t number, const char *path)
+{
+    char *field = (strsep(&line, "\t"), strsep(&line, "\t"));
+    if (!field || strcmp(field, "val") != 0) return CLOOB_OK;
+    for (int64_t k = 0; k < w->F; k++) {
+        field = strsep(&line, "\t");
+        int64_t c = field ? class_of(w->set[k], field) : -1;
+        if (c < 0)
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                            "%s: line %lld: %s \"%.40s\" is none of the classes in "
+                            "prompts.json",
+                            path, (long long)number, w->name[k], field ? field : "");
+        w->label[k][w->N] = c;
+    }
+    w->N++;
+    return CLOOB_OK;
+}
+
+static cloob_status read_lines(cloob_ctx *ctx, world_truth *w, char *text, const char *path)
+{
+    int64_t lines = 1, number = 1;
+    for (const char *c = text; *c; c++) lines += *c == '\n';
+    CLOOB_TRY(read_header(ctx, w, strsep(&text, "\n"), path));
+    for (int64_t k = 0; k < w->F; k++) {
+        w->label[k] = arena_push(&w->memory, (size_t)lines * sizeof **w->label);
+        if (!w->label[k]) return ctx_no_memory(ctx, (size_t)lines * sizeof **w->label, path);
+    }
+    for (char *line; (line = strsep(&text, "\n"));) CLOOB_TRY(read_row(ctx, w, line, ++number, path));
+    return CLOOB_OK;
+}
+
+cloob_status world_truth_find(cloob_ctx *ctx, const char *dir, bool *out)
+{
+    char *names = file_join(dir, "prompts.json"), *factors = file_join(dir, "factors.tsv");
+    cloob_status status = names && factors ? CLOOB_OK : ctx_no_memory(ctx, strlen(dir), dir);
+    *out = status == CLOOB_OK && file_exists(names) && file_exists(factors);
+    free(names), free(factors);
+    return status;
+}
+
+cloob_status world_truth_read(cloob_ctx *ctx, const char *dir, world_truth *w)
+{
+    file_bytes bytes;
+    memset(w, 0, sizeof *w);
+    char *path = file_join(dir, "prompts.json");
+    if (!path) return ctx_no_memory(ctx, 64, dir);
+    cloob_status status = prompts_open(ctx, path, &w->prompts);
+    free(path);
+    CLOOB_TRY(status);
+    if (!(path = file_join(dir, "factors.tsv"))) return ctx_no_memory(ctx, 64, dir);
+    status = file_read(ctx, path, FILE_TEXT_LIMIT, &bytes);
+    if (status == CLOOB_OK) {
+        status = read_lines(ctx, w, bytes.data, path);
+        file_bytes_release(&bytes);
+    }
+    free(path);
+    return status;
+}
+
+void world_truth_release(world_truth *w)
+{
+    prompts_release(&w->prompts);
+    arena_release(&w->memory);
+}
+
+/* ---- what embeddings keep of the factors ----------------------------------------------------------- */
+
+typedef struct world {
+    const char *dir;
+    world_truth truth;
+    zeroshot z[CLOOB_FACTORS];
+    embedded e;
+} world;
+
+/* ---- images ------------------------------------------------------------------------------------ */
+
+/* val.tsv, or the shards val-00000.tar to the last. */
+static char *source_of(const world *w)
+{
+    char name[64];
+    char *path = file_join(w->dir, "val.tsv");
+    int last = -1;
+    for (bool there = path && !file_exists(path); there;) {
+        free(path);
+        snprintf(name, sizeof name, "val-%05d.tar", last + 1);
+        path = file_join(w->dir, name);
+        if ((there = path && file_exists(path))) last++;
+    }
+    if (last < 0) return path;
+    free(path);
+    snprintf(name, sizeof name, "val-{00000..%05d}.tar", last);
+    return file_join(w->dir, name);
+}
+
+static cloob_status embed_images(cloob_ctx *ctx, world *w, encoder *enc)
+{
+    dataset_options options;
+    dataset *d = NULL;
+    embed_options o;
+    dataset_options_init(&options);
+    embed_options_init(&o);
+    o.texts = false;
+    char *source = source_of(w);
+    if (!source) return ctx_no_memory(ctx, 64, w->dir);
+    cloob_status status = dataset_open(ctx, source, &options, &d);
+    if (status == CLOOB_OK && dataset_count(d) != w->truth.N)
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has %lld images, factors.tsv has %lld of split val", source,
+                          (long long)dataset_count(d), (long long)w->truth.N);
+    if (status == CLOOB_OK) status = embed_data(ctx, enc, NULL, d, &o, &w->e);
+    if (d) dataset_close(d);
+    free(source);
+    return status;
+}
+
+/* Even images train and odd ones test, so an image that could not be read takes its neighbour along. Rows
+ * and labels are moved up; returns how many are left. */
+static int64_t keep_whole_pairs(world *w)
+{
+    embedded *e = &w->e;
+    int64_t n = 0, D = e->image_width;
+    for (int64_t i = 0; i + 1 < e->rows; i++) {
+        if (e->index[i] % 2 || e->index[i + 1] != e->index[i] + 1) continue;
+        for (int64_t r = i; r < i + 2; r++, n++) {
+            memmove(e->image + n * D, e->image + r * D, (size_t)D * sizeof *e->image);
+            for (int64_t k = 0; k < w->truth.F; k++) w->truth.label[k][n] = w->truth.label[k][e->index[r]];
+        }
+    }
+    return n;
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------- */
+
+static cloob_status make_weights(cloob_ctx *ctx, world *w, encoder *enc, const tokenizer *tok)
+{
+    zeroshot_run_options o;
+    zeroshot_run_options_init(&o);
+    for (int64_t k = 0; k < w->truth.F; k++) CLOOB_TRY(zeroshot_weights(ctx, enc, tok, w->truth.set[k], &o, &w->z[k]));
+    return CLOOB_OK;
+}
+
+static cloob_status measure(cloob_ctx *ctx, world *w, double lambda, cloob_factors *out)
+{
+    factor f[CLOOB_FACTORS];
+    factor_score score[CLOOB_FACTORS];
+    factor_summary sum;
+    int64_t n = keep_whole_pairs(w);
+    rows x = { .data = w->e.image, .dtype = CLOOB_F32, .N = n, .D = w->e.image_width, .step = 1, .name = w->dir };
+    for (int64_t k = 0; k < w->truth.F; k++)
+        f[k] = (factor){ w->truth.name[k], w->truth.label[k], w->truth.set[k]->class_count, w->z[k].weight };
+    CLOOB_TRY(factors_run(ctx, score, &sum, &x, f, w->truth.F, lambda));
+    *out = (cloob_factors){ .count = w->truth.F,
+                            .trained = n / 2,
+                            .tested = n / 2,
+                            .bad = w->e.bad,
+                            .kept = sum.kept,
+                            .zeroshot = sum.zeroshot,
+                            .probe = sum.probe };
+    for (int64_t k = 0; k < w->truth.F; k++) {
+        cloob_factor *row = &out->row[k];
+        snprintf(row->name, sizeof row->name, "%s", w->truth.name[k]);
+        row->values = f[k].C;
+        row->chance = score[k].chance, row->kept = score[k].kept;
+        row->zeroshot = score[k].zeroshot, row->probe = score[k].probe;
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status measure_world(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const char *dir, double lambda,
+                                  cloob_factors *out)
+{
+    world *w = calloc(1, sizeof *w);
+    if (!w) return ctx_no_memory(ctx, sizeof *w, dir);
+    w->dir = dir;
+    cloob_status status = world_truth_read(ctx, dir, &w->truth);
+    if (status == CLOOB_OK) status = make_weights(ctx, w, enc, tok);
+    if (status == CLOOB_OK) status = embed_images(ctx, w, enc);
+    if (status == CLOOB_OK) status = measure(ctx, w, lambda, out);
+    for (int64_t k = 0; k < w->truth.F; k++) zeroshot_release(&w->z[k]);
+    embedded_release(&w->e);
+    world_truth_release(&w->truth);
+    free(w);
+    return status;
+}
+
+/* ---- the public functions ------------------------------------------------------------------------ */
+
+cloob_status cloob_factors_measure(cloob_ctx *ctx, cloob_model *m, const char *folder, double lambda,
+                                   cloob_factors *out)
+{
+    API_NEEDS(ctx, m && folder && out);
+    *out = (cloob_factors){ 0 };
+    if (!(lambda > 0))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a probe's lambda of %g: give a number above 0", lambda);
+    return measure_world(ctx, m->enc, m->tok, folder, lambda, out);
+}
+
+char *cloob_factors_json(const cloob_factors *f)
+{
+    if (!f) return NULL;
+    cloob_json_out w = { .spaced = true };
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_put_int(&w, "factors", f->count);
+    cloob_json_put_int(&w, "trained", f->trained);
+    cloob_json_put_int(&w, "tested", f->tested);
+    cloob_json_put_int(&w, "bad", f->bad);
+    cloob_json_put_number(&w, "kept", f->kept);
+    cloob_json_put_number(&w, "zeroshot", f->zeroshot);
+    cloob_json_put_number(&w, "probe", f->probe);
+    cloob_json_begin(&w, "rows", '[');
+    for (int64_t i = 0; i < f->count; i++) {
+        const cloob_factor *r = &f->row[i];
+        cloob_json_begin(&w, NULL, '{');
+        cloob_json_put_text(&w, "name", r->name);
+        cloob_json_put_int(&w, "values", r->values);
+        cloob_json_put_number(&w, "chance", r->chance);
+        cloob_json_put_number(&w, "zeroshot", r->zeroshot);
+        cloob_json_put_number(&w, "probe", r->probe);
+        cloob_json_put_number(&w, "kept", r->kept);
+        cloob_json_end(&w);
+    }
+    cloob_json_end(&w);
+    cloob_json_end(&w);
+    return json_out_line(&w);
+}
+
+cloob_status cloob_factors_write(cloob_ctx *ctx, const cloob_factors *f, const char *folder)
+{
+    API_NEEDS(ctx, f && folder);
+    char *text = cloob_factors_json(f), *path = file_join(folder, "factors.json");
+    cloob_status status = text && path ? file_make_dirs(ctx, folder) : ctx_no_memory(ctx, 4096, "factors.json");
+    if (status == CLOOB_OK) status = file_write(ctx, path, text, strlen(text));
+    free(text), free(path);
+    return status;
+}
