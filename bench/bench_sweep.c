@@ -151,7 +151,7 @@ static void report(const job *j, const ablate_run *r, cloob_status status, const
         fclose(f);
     }
     sbuf_printf(&s, "{\"name\": \"%s\", \"job\": ", j->name);
-    json_put_string(&s, j->line);
+    json_print_string(&s, j->line);
     sbuf_printf(&s, ", \"wall\": %.1f, \"at\": %.1f, ", seconds, elapsed());
     if (summary[0] == '{') sbuf_printf(&s, "%.*s\n", (int)strcspn(summary + 1, "\n"), summary + 1);
     else sbuf_printf(&s, "\"failed\": %d}\n", (int)status);

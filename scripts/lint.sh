@@ -25,7 +25,7 @@ tidy() { # the sources that this build compiles; .clang-tidy lists the checks
     python3 - "$build" <<'PY' | xargs -P "$jobs" -n 8 clang-tidy -p "$build" --quiet --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-everything 2>/dev/null
 import json, sys
 files = {e["file"] for e in json.load(open(sys.argv[1] + "/compile_commands.json"))}
-print("\n".join(sorted(f for f in files if "/src/" in f and f.endswith(".c"))))
+print("\n".join(sorted(f for f in files if ("/src/" in f or "/tools/" in f) and f.endswith(".c"))))
 PY
 }
 
@@ -33,14 +33,14 @@ check() {
     mkdir -p "$build/cppcheck"
     cppcheck -j "$jobs" --quiet --std=c11 --enable=warning --inline-suppr --suppressions-list=scripts/cppcheck.supp \
         --cppcheck-build-dir="$build/cppcheck" --template='{file}:{line}: {id}: {message}' --error-exitcode=1 \
-        -I src -I include -D_GNU_SOURCE -DCLOOB_VERSION='"0"' src
+        -I src -I tools -I include -D_GNU_SOURCE -DCLOOB_VERSION='"0"' src tools
 }
 
 version() { # one home, CMakeLists.txt: the change log begins with it, and neither headers nor the package repeat it
     local v
     v=$(sed -nE 's/^project\(cloob VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
     [ "$(sed -nE 's/^## \[([0-9.]+)\].*/\1/p' CHANGELOG.md | head -1)" = "$v" ] || { echo "CHANGELOG.md has no release $v"; return 1; }
-    ! git grep -nF "\"$v\"" -- include python src
+    ! git grep -nF "\"$v\"" -- include python src tools
 }
 
 step "version" version

@@ -29,7 +29,6 @@
 #include "cloob/system.h"
 #include "cloob/batcher.h"
 #include "cloob/bench.h"
-#include "cloob/json.h"
 #include "cloob/zeroshot.h"
 
 #endif

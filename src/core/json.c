@@ -290,12 +290,27 @@ cloob_status json_read_file(cloob_ctx *ctx, arena *a, const char *path, json **r
 
 /* ---- queries and writers ------------------------------------------------------------------------- */
 
+json_kind json_kind_of(const json *v) { return v ? v->kind : JSON_NULL; }
+
 const json *json_get(const json *object, const char *key)
 {
-    if (!object || object->kind != JSON_OBJECT) return NULL;
-    for (const json *c = object->child; c; c = c->next)
-        if (strcmp(c->key, key) == 0) return c;
+    if (!object || !key || object->kind != JSON_OBJECT) return NULL;
+    for (const json *m = object->child; m; m = m->next)
+        if (strcmp(m->key, key) == 0) return m;
     return NULL;
+}
+
+int64_t json_count(const json *v) { return v ? v->count : 0; }
+const json *json_first(const json *v) { return v ? v->child : NULL; }
+const json *json_next(const json *v) { return v ? v->next : NULL; }
+const char *json_key(const json *v) { return v ? v->key : NULL; }
+const char *json_string(const json *v) { return v && v->kind == JSON_STRING ? v->text : NULL; }
+
+bool json_number(const json *v, double *out)
+{
+    if (json_kind_of(v) != JSON_NUMBER) return false;
+    *out = v->number;
+    return true;
 }
 
 bool json_int(const json *value, int64_t *out)
@@ -306,9 +321,35 @@ bool json_int(const json *value, int64_t *out)
     return true;
 }
 
-const char *json_string(const json *value) { return value && value->kind == JSON_STRING ? value->text : NULL; }
+bool json_bool(const json *v, bool *out)
+{
+    if (json_kind_of(v) != JSON_BOOL) return false;
+    *out = v->boolean;
+    return true;
+}
 
-void json_put_string(sbuf *s, const char *text)
+cloob_status json_doc_parse(cloob_ctx *ctx, const char *text, size_t bytes, const char *name, int64_t max_values,
+                            json_doc **out)
+{
+    *out = NULL;
+    json_doc *doc = calloc(1, sizeof *doc);
+    if (!doc) return ctx_no_memory(ctx, sizeof *doc, name);
+    cloob_status status = json_parse_bounded(ctx, &doc->a, text, bytes, name, max_values, &doc->root);
+    if (status == CLOOB_OK) *out = doc;
+    else json_doc_close(doc);
+    return status;
+}
+
+void json_doc_close(json_doc *doc)
+{
+    if (!doc) return;
+    arena_release(&doc->a);
+    free(doc);
+}
+
+const json *json_doc_root(const json_doc *doc) { return doc ? doc->root : NULL; }
+
+void json_print_string(sbuf *s, const char *text)
 {
     size_t left = strlen(text);
     sbuf_putc(s, '"');
@@ -326,7 +367,7 @@ void json_put_string(sbuf *s, const char *text)
     sbuf_putc(s, '"');
 }
 
-void json_put_number(sbuf *s, double value)
+void json_print_number(sbuf *s, double value)
 {
     char text[40];
     if (!isfinite(value)) {

@@ -12,16 +12,16 @@
 #ifndef CORE_JSON_H
 #define CORE_JSON_H
 
-#include "cloob/json.h"
 #include "core/arena.h"
 #include "core/ctx.h"
 #include "core/sbuf.h"
 
+/* ---- reading ------------------------------------------------------------------------------------- */
+
 typedef enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT } json_kind;
 
-/* The public handle is the value itself. */
-typedef struct cloob_json json;
-struct cloob_json {
+typedef struct json json;
+struct json {
     json_kind kind;
     bool boolean;
     double number;
@@ -39,22 +39,70 @@ cloob_status json_parse_bounded(cloob_ctx *ctx, arena *a, const char *text, size
                                 int64_t max_values, json **root);
 cloob_status json_read_file(cloob_ctx *ctx, arena *a, const char *path, json **root);
 
-const json *json_get(const json *object, const char *key); /* NULL when absent or not an object */
-bool json_int(const json *value, int64_t *out);            /* false unless an integer that fits exactly */
-const char *json_string(const json *value);                /* NULL unless a string */
+/* A tree with its own arena. On failure *out is NULL. */
+typedef struct json_doc {
+    arena a;
+    json *root;
+} json_doc;
 
-/* Writing, beyond cloob/json.h: ends a root with a line end and gives its text, which the caller frees; NULL: out of
+cloob_status json_doc_parse(cloob_ctx *ctx, const char *text, size_t bytes, const char *name, int64_t max_values,
+                            json_doc **out);
+void json_doc_close(json_doc *doc);
+const json *json_doc_root(const json_doc *doc);
+
+/* All take NULL, which counts as absent. */
+json_kind json_kind_of(const json *v);                     /* NULL: JSON_NULL */
+const json *json_get(const json *object, const char *key); /* NULL when absent or not an object */
+int64_t json_count(const json *v);                         /* elements or members */
+const json *json_first(const json *v);                     /* first element or member */
+const json *json_next(const json *v);                      /* its next sibling */
+const char *json_key(const json *v);                       /* of a member; else NULL */
+const char *json_string(const json *v);                    /* NULL unless a string */
+bool json_number(const json *v, double *out);              /* false unless a number; *out is kept */
+bool json_int(const json *v, int64_t *out);                /* false unless an integer that fits exactly */
+bool json_bool(const json *v, bool *out);                  /* false unless true or false */
+
+/* ---- writing ------------------------------------------------------------------------------------- */
+
+/* Zero-initialised is empty. Commas come by themselves; the caller frees data, which is zero-terminated. When memory is
+ * out `failed` is set and the rest is dropped: check it once at the end. */
+typedef struct json_out {
+    char *data;
+    size_t len, cap;
+    bool failed, more; /* more: a comma is due before the next value */
+    bool spaced;       /* set it for blanks behind commas and colons */
+    int lines;         /* set it for members on lines of their own, down to this depth */
+    int depth;
+    char close[64]; /* closing brackets of what is open */
+} json_out;
+
+/* key is NULL inside an array and for the root. open is '{' or '['. */
+void json_begin(json_out *w, const char *key, char open);
+void json_end(json_out *w);
+/* text NULL writes null; bytes that are not UTF-8 become U+FFFD. */
+void json_put_text(json_out *w, const char *key, const char *text);
+void json_put_number(json_out *w, const char *key, double value);             /* not finite: null */
+void json_put_digits(json_out *w, const char *key, double value, int digits); /* significant ones */
+void json_put_int(json_out *w, const char *key, int64_t value);
+void json_put_bool(json_out *w, const char *key, bool value);
+void json_put_null(json_out *w, const char *key);
+/* A list of n numbers, each with the 9 digits that give the same float back. */
+void json_put_floats(json_out *w, const char *key, const float *row, int64_t n);
+/* JSON text that is ready. */
+void json_put_raw(json_out *w, const char *key, const char *json, size_t bytes);
+
+/* Ends a root with a line end and gives its text, which the caller frees; NULL: out of
  * memory. Or appends it to other text. The writer is empty then. */
-char *json_out_line(cloob_json_out *w);
-void json_out_append(cloob_json_out *w, sbuf *out);
+char *json_out_line(json_out *w);
+void json_out_append(json_out *w, sbuf *out);
 /* A writer that appends to the text of s. It takes the text over; json_out_back returns all of it to s. */
-cloob_json_out json_out_on(sbuf *s);
-void json_out_back(cloob_json_out *w, sbuf *s);
+json_out json_out_on(sbuf *s);
+void json_out_back(json_out *w, sbuf *s);
 
 /* Appends text as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD. */
-void json_put_string(sbuf *s, const char *text);
+void json_print_string(sbuf *s, const char *text);
 /* Shortest decimal that reads back to the same double; NaN and infinities become null. */
-void json_put_number(sbuf *s, double value);
+void json_print_number(sbuf *s, double value);
 /* The 9 significant digits that give the same float back, or null; returns the length, at most 24, without a zero. */
 size_t json_print_float(float value, char *text);
 

@@ -6,27 +6,27 @@
 #include "core/json.h"
 
 /* The buffer of a writer as a string that grows, and back. */
-static sbuf take(const cloob_json_out *w) { return (sbuf){ w->data, w->len, w->cap, w->failed }; }
+static sbuf take(const json_out *w) { return (sbuf){ w->data, w->len, w->cap, w->failed }; }
 
-static void keep(cloob_json_out *w, const sbuf *s)
+static void keep(json_out *w, const sbuf *s)
 {
     w->data = s->data, w->len = s->len, w->cap = s->cap, w->failed = s->failed;
 }
 
-static void put_line_end(const cloob_json_out *w, sbuf *s) { sbuf_printf(s, "\n%*s", 2 * w->depth, ""); }
+static void put_line_end(const json_out *w, sbuf *s) { sbuf_printf(s, "\n%*s", 2 * w->depth, ""); }
 
-static sbuf start(cloob_json_out *w, const char *key)
+static sbuf start(json_out *w, const char *key)
 {
     sbuf s = take(w);
     bool line = w->depth && w->depth <= w->lines;
     if (w->more) sbuf_puts(&s, w->spaced && !line ? ", " : ",");
     if (line) put_line_end(w, &s);
-    if (key) json_put_string(&s, key), sbuf_puts(&s, w->spaced ? ": " : ":");
+    if (key) json_print_string(&s, key), sbuf_puts(&s, w->spaced ? ": " : ":");
     w->more = true;
     return s;
 }
 
-void cloob_json_begin(cloob_json_out *w, const char *key, char open)
+void json_begin(json_out *w, const char *key, char open)
 {
     if (!w) return;
     sbuf s = start(w, key);
@@ -38,7 +38,7 @@ void cloob_json_begin(cloob_json_out *w, const char *key, char open)
     keep(w, &s);
 }
 
-void cloob_json_end(cloob_json_out *w)
+void json_end(json_out *w)
 {
     if (!w) return;
     sbuf s = take(w);
@@ -50,24 +50,24 @@ void cloob_json_end(cloob_json_out *w)
     keep(w, &s);
 }
 
-void cloob_json_put_text(cloob_json_out *w, const char *key, const char *text)
+void json_put_text(json_out *w, const char *key, const char *text)
 {
     if (!w) return;
     sbuf s = start(w, key);
-    if (text) json_put_string(&s, text);
+    if (text) json_print_string(&s, text);
     else sbuf_puts(&s, "null");
     keep(w, &s);
 }
 
-void cloob_json_put_number(cloob_json_out *w, const char *key, double value)
+void json_put_number(json_out *w, const char *key, double value)
 {
     if (!w) return;
     sbuf s = start(w, key);
-    json_put_number(&s, value);
+    json_print_number(&s, value);
     keep(w, &s);
 }
 
-void cloob_json_put_digits(cloob_json_out *w, const char *key, double value, int digits)
+void json_put_digits(json_out *w, const char *key, double value, int digits)
 {
     if (!w) return;
     sbuf s = start(w, key);
@@ -76,7 +76,7 @@ void cloob_json_put_digits(cloob_json_out *w, const char *key, double value, int
     keep(w, &s);
 }
 
-void cloob_json_put_int(cloob_json_out *w, const char *key, int64_t value)
+void json_put_int(json_out *w, const char *key, int64_t value)
 {
     if (!w) return;
     sbuf s = start(w, key);
@@ -84,14 +84,14 @@ void cloob_json_put_int(cloob_json_out *w, const char *key, int64_t value)
     keep(w, &s);
 }
 
-void cloob_json_put_bool(cloob_json_out *w, const char *key, bool value)
+void json_put_bool(json_out *w, const char *key, bool value)
 {
-    cloob_json_put_raw(w, key, value ? "true" : "false", value ? 4 : 5);
+    json_put_raw(w, key, value ? "true" : "false", value ? 4 : 5);
 }
 
-void cloob_json_put_null(cloob_json_out *w, const char *key) { cloob_json_put_raw(w, key, "null", 4); }
+void json_put_null(json_out *w, const char *key) { json_put_raw(w, key, "null", 4); }
 
-void cloob_json_put_raw(cloob_json_out *w, const char *key, const char *text, size_t bytes)
+void json_put_raw(json_out *w, const char *key, const char *text, size_t bytes)
 {
     if (!w) return;
     sbuf s = start(w, key);
@@ -99,7 +99,7 @@ void cloob_json_put_raw(cloob_json_out *w, const char *key, const char *text, si
     keep(w, &s);
 }
 
-void cloob_json_put_floats(cloob_json_out *w, const char *key, const float *row, int64_t n)
+void json_put_floats(json_out *w, const char *key, const float *row, int64_t n)
 {
     if (!w) return;
     sbuf s = start(w, key);
@@ -113,32 +113,32 @@ void cloob_json_put_floats(cloob_json_out *w, const char *key, const float *row,
     keep(w, &s);
 }
 
-cloob_json_out json_out_on(sbuf *s)
+json_out json_out_on(sbuf *s)
 {
-    cloob_json_out w = { .data = s->data, .len = s->len, .cap = s->cap, .failed = s->failed };
+    json_out w = { .data = s->data, .len = s->len, .cap = s->cap, .failed = s->failed };
     *s = (sbuf){ 0 };
     return w;
 }
 
-void json_out_back(cloob_json_out *w, sbuf *s)
+void json_out_back(json_out *w, sbuf *s)
 {
     *s = take(w);
-    *w = (cloob_json_out){ 0 };
+    *w = (json_out){ 0 };
 }
 
-char *json_out_line(cloob_json_out *w)
+char *json_out_line(json_out *w)
 {
     sbuf s = take(w);
     sbuf_putc(&s, '\n');
-    *w = (cloob_json_out){ 0 };
+    *w = (json_out){ 0 };
     return sbuf_detach(&s);
 }
 
-void json_out_append(cloob_json_out *w, sbuf *out)
+void json_out_append(json_out *w, sbuf *out)
 {
     if (w->data) sbuf_add(out, w->data, w->len);
     sbuf_putc(out, '\n');
     out->failed |= w->failed;
     free(w->data);
-    *w = (cloob_json_out){ 0 };
+    *w = (json_out){ 0 };
 }

@@ -5,26 +5,26 @@
 
 #include "core/json.h"
 
-typedef cloob_json_out writer;
+typedef json_out writer;
 
 /* A number under "name" and "_suffix". */
 static void named(writer *w, const char *name, const char *suffix, double x)
 {
     char key[96];
     snprintf(key, sizeof key, "%s%s", name, suffix);
-    cloob_json_put_number(w, key, x);
+    json_put_number(w, key, x);
 }
 
 static writer begin(void)
 {
     writer w = { .spaced = true };
-    cloob_json_begin(&w, NULL, '{');
+    json_begin(&w, NULL, '{');
     return w;
 }
 
 static char *finish(writer *w)
 {
-    cloob_json_end(w);
+    json_end(w);
     return json_out_line(w);
 }
 
@@ -45,12 +45,12 @@ char *cloob_retrieval_json(const cloob_retrieval *r)
 {
     if (!r) return NULL;
     writer w = begin();
-    cloob_json_put_int(&w, "num_samples", r->pairs);
-    cloob_json_put_int(&w, "queries", r->queries);
-    if (r->images != r->texts) cloob_json_put_int(&w, "images", r->images), cloob_json_put_int(&w, "texts", r->texts);
+    json_put_int(&w, "num_samples", r->pairs);
+    json_put_int(&w, "queries", r->queries);
+    if (r->images != r->texts) json_put_int(&w, "images", r->images), json_put_int(&w, "texts", r->texts);
     put_side(&w, "image_to_text", &r->image_to_text);
     put_side(&w, "text_to_image", &r->text_to_image);
-    cloob_json_put_int(&w, "rows_scaled", r->scaled);
+    json_put_int(&w, "rows_scaled", r->scaled);
     return finish(&w);
 }
 
@@ -64,9 +64,9 @@ static void put_spread(writer *w, const char *suffix, const cloob_coverage *x)
     named(w, "variance", suffix, x->variance);
     char key[32];
     snprintf(key, sizeof key, "eigenvalues%s", suffix);
-    cloob_json_begin(w, key, '[');
-    for (int64_t i = 0; i < x->dimensions; i++) cloob_json_put_number(w, NULL, x->eigenvalue[i]);
-    cloob_json_end(w);
+    json_begin(w, key, '[');
+    for (int64_t i = 0; i < x->dimensions; i++) json_put_number(w, NULL, x->eigenvalue[i]);
+    json_end(w);
 }
 
 static void put_set(writer *w, const char *name, const cloob_similarity_set *m)
@@ -76,14 +76,14 @@ static void put_set(writer *w, const char *name, const cloob_similarity_set *m)
     named(w, name, "_count", (double)m->count);
     char key[64];
     snprintf(key, sizeof key, "%s_histogram", name);
-    cloob_json_begin(w, key, '[');
-    for (int b = 0; b < CLOOB_SIMILARITY_BINS; b++) cloob_json_put_int(w, NULL, m->bin[b]);
-    cloob_json_end(w);
+    json_begin(w, key, '[');
+    for (int b = 0; b < CLOOB_SIMILARITY_BINS; b++) json_put_int(w, NULL, m->bin[b]);
+    json_end(w);
 }
 
 static void put_similarity(writer *w, const cloob_similarity *m)
 {
-    cloob_json_put_number(w, "alignment", m->alignment);
+    json_put_number(w, "alignment", m->alignment);
     put_set(w, "matched", &m->matched);
     for (int k = 0; k < CLOOB_UNMATCHED_SETS; k++) {
         char name[32];
@@ -96,26 +96,26 @@ static double change(double now, double then) { return now / then - 1; }
 
 static void put_change(writer *w, const cloob_analysis *a, const cloob_analysis *r)
 {
-    cloob_json_begin(w, "relative_change", '{');
-    cloob_json_put_number(w, "ajne_x", change(a->x.ajne, r->x.ajne));
-    cloob_json_put_number(w, "effective_x", change((double)a->x.effective, (double)r->x.effective));
+    json_begin(w, "relative_change", '{');
+    json_put_number(w, "ajne_x", change(a->x.ajne, r->x.ajne));
+    json_put_number(w, "effective_x", change((double)a->x.effective, (double)r->x.effective));
     if (a->paired && r->paired) {
-        cloob_json_put_number(w, "ajne_y", change(a->y.ajne, r->y.ajne));
-        cloob_json_put_number(w, "effective_y", change((double)a->y.effective, (double)r->y.effective));
-        cloob_json_put_number(w, "matched_mean", change(a->similarity.matched.mean, r->similarity.matched.mean));
-        cloob_json_put_number(w, "alignment", change(a->similarity.alignment, r->similarity.alignment));
+        json_put_number(w, "ajne_y", change(a->y.ajne, r->y.ajne));
+        json_put_number(w, "effective_y", change((double)a->y.effective, (double)r->y.effective));
+        json_put_number(w, "matched_mean", change(a->similarity.matched.mean, r->similarity.matched.mean));
+        json_put_number(w, "alignment", change(a->similarity.alignment, r->similarity.alignment));
     }
-    cloob_json_end(w);
+    json_end(w);
 }
 
 char *cloob_analysis_json(const cloob_analysis *a, const cloob_analysis *reference)
 {
     if (!a) return NULL;
     writer w = begin();
-    cloob_json_put_int(&w, "num_samples", a->rows);
-    cloob_json_put_int(&w, "dimensions", a->x.dimensions);
-    cloob_json_put_number(&w, "share", a->share);
-    cloob_json_put_int(&w, "rows_scaled", a->scaled);
+    json_put_int(&w, "num_samples", a->rows);
+    json_put_int(&w, "dimensions", a->x.dimensions);
+    json_put_number(&w, "share", a->share);
+    json_put_int(&w, "rows_scaled", a->scaled);
     put_spread(&w, "_x", &a->x);
     if (a->paired) {
         put_spread(&w, "_y", &a->y);
@@ -129,42 +129,42 @@ char *cloob_analysis_json(const cloob_analysis *a, const cloob_analysis *referen
 
 static void put_trials(writer *w, const cloob_probe_result *r)
 {
-    cloob_json_begin(w, "search", '[');
+    json_begin(w, "search", '[');
     for (int i = 0; i < r->trials; i++) {
         const cloob_probe_trial *t = &r->trial[i];
-        cloob_json_begin(w, NULL, '{');
-        cloob_json_put_number(w, "lambda", t->lambda);
-        cloob_json_put_number(w, "val_acc", t->val_acc);
-        cloob_json_put_number(w, "objective", t->objective);
-        cloob_json_put_int(w, "iterations", t->iterations);
-        cloob_json_put_bool(w, "converged", t->converged);
-        cloob_json_end(w);
+        json_begin(w, NULL, '{');
+        json_put_number(w, "lambda", t->lambda);
+        json_put_number(w, "val_acc", t->val_acc);
+        json_put_number(w, "objective", t->objective);
+        json_put_int(w, "iterations", t->iterations);
+        json_put_bool(w, "converged", t->converged);
+        json_end(w);
     }
-    cloob_json_end(w);
+    json_end(w);
 }
 
 char *cloob_probe_json(const cloob_probe_result *r)
 {
     if (!r) return NULL;
     writer w = begin();
-    cloob_json_put_number(&w, "lambda", r->lambda);
-    cloob_json_put_number(&w, "objective", r->objective);
-    cloob_json_put_number(&w, "coef_norm", r->coef_norm);
-    cloob_json_put_number(&w, "train_acc", r->train_acc);
-    if (r->has_val) cloob_json_put_number(&w, "val_acc", r->val_acc);
-    cloob_json_put_number(&w, "test_acc", r->test_acc);
-    cloob_json_put_number(&w, "test_mean_per_class", r->test_mean_per_class);
-    cloob_json_put_int(&w, "classes", r->classes);
-    cloob_json_put_int(&w, "dimensions", r->dimensions);
-    cloob_json_put_int(&w, "trained_rows", r->trained_rows);
-    cloob_json_put_int(&w, "test_rows", r->test_rows);
-    cloob_json_put_int(&w, "unknown_labels", r->unknown_labels);
-    cloob_json_put_int(&w, "class_gaps", r->class_gaps);
-    cloob_json_put_int(&w, "iterations", r->iterations);
-    cloob_json_put_int(&w, "evaluations", r->evaluations);
-    cloob_json_put_bool(&w, "converged", r->converged);
+    json_put_number(&w, "lambda", r->lambda);
+    json_put_number(&w, "objective", r->objective);
+    json_put_number(&w, "coef_norm", r->coef_norm);
+    json_put_number(&w, "train_acc", r->train_acc);
+    if (r->has_val) json_put_number(&w, "val_acc", r->val_acc);
+    json_put_number(&w, "test_acc", r->test_acc);
+    json_put_number(&w, "test_mean_per_class", r->test_mean_per_class);
+    json_put_int(&w, "classes", r->classes);
+    json_put_int(&w, "dimensions", r->dimensions);
+    json_put_int(&w, "trained_rows", r->trained_rows);
+    json_put_int(&w, "test_rows", r->test_rows);
+    json_put_int(&w, "unknown_labels", r->unknown_labels);
+    json_put_int(&w, "class_gaps", r->class_gaps);
+    json_put_int(&w, "iterations", r->iterations);
+    json_put_int(&w, "evaluations", r->evaluations);
+    json_put_bool(&w, "converged", r->converged);
     if (r->trials) {
-        cloob_json_put_number(&w, "test_acc_without_val", r->searched_test_acc);
+        json_put_number(&w, "test_acc_without_val", r->searched_test_acc);
         put_trials(&w, r);
     }
     return finish(&w);
@@ -174,39 +174,39 @@ char *cloob_probe_json(const cloob_probe_result *r)
 
 static void put_group(writer *w, const char *name, const cloob_group *g)
 {
-    cloob_json_begin(w, name, '{');
-    cloob_json_put_int(w, "n", g->n);
-    if (g->n) cloob_json_put_number(w, "mean", g->mean);
-    if (g->n) cloob_json_put_number(w, "spread", g->deviation);
-    cloob_json_end(w);
+    json_begin(w, name, '{');
+    json_put_int(w, "n", g->n);
+    if (g->n) json_put_number(w, "mean", g->mean);
+    if (g->n) json_put_number(w, "spread", g->deviation);
+    json_end(w);
 }
 
 static void put_metric(writer *w, const cloob_compared *m)
 {
-    cloob_json_begin(w, m->metric, '{');
+    json_begin(w, m->metric, '{');
     put_group(w, "a", &m->a);
     put_group(w, "b", &m->b);
     if (m->tested) {
-        cloob_json_put_number(w, "U", m->test.U);
-        cloob_json_put_number(w, "p", m->test.two_sided);
-        cloob_json_put_number(w, "p_less", m->test.less);
-        cloob_json_put_number(w, "p_greater", m->test.greater);
-        cloob_json_put_text(w, "method", m->test.exact ? "exact" : "normal");
-        cloob_json_put_bool(w, "significant", m->significant);
+        json_put_number(w, "U", m->test.U);
+        json_put_number(w, "p", m->test.two_sided);
+        json_put_number(w, "p_less", m->test.less);
+        json_put_number(w, "p_greater", m->test.greater);
+        json_put_text(w, "method", m->test.exact ? "exact" : "normal");
+        json_put_bool(w, "significant", m->significant);
     }
-    cloob_json_end(w);
+    json_end(w);
 }
 
 char *cloob_comparison_json(const cloob_comparison *c)
 {
     if (!c) return NULL;
     writer w = begin();
-    cloob_json_put_int(&w, "runs_a", c->runs_a);
-    cloob_json_put_int(&w, "runs_b", c->runs_b);
-    cloob_json_put_number(&w, "alpha", c->alpha);
-    cloob_json_put_int(&w, "skipped", c->skipped);
-    cloob_json_begin(&w, "metrics", '{');
+    json_put_int(&w, "runs_a", c->runs_a);
+    json_put_int(&w, "runs_b", c->runs_b);
+    json_put_number(&w, "alpha", c->alpha);
+    json_put_int(&w, "skipped", c->skipped);
+    json_begin(&w, "metrics", '{');
     for (int64_t i = 0; i < c->metrics; i++) put_metric(&w, &c->row[i]);
-    cloob_json_end(&w);
+    json_end(&w);
     return finish(&w);
 }

@@ -71,15 +71,15 @@ static cloob_status parse_activation(cloob_ctx *ctx, const char *name, model_act
 static void put_metadata(const weights *w, sbuf *s)
 {
     static const char *const long_ones[] = { "config", "tokenizer", "preprocess", "train.options" };
-    cloob_json_out out = json_out_on(s);
-    cloob_json_begin(&out, NULL, '{');
+    json_out out = json_out_on(s);
+    json_begin(&out, NULL, '{');
     for (int64_t i = 0; i < w->meta_count; i++) {
         bool skip = false;
         for (size_t k = 0; k < sizeof long_ones / sizeof long_ones[0]; k++)
             skip |= strcmp(w->meta[i].key, long_ones[k]) == 0;
-        if (!skip) cloob_json_put_text(&out, w->meta[i].key, w->meta[i].value);
+        if (!skip) json_put_text(&out, w->meta[i].key, w->meta[i].value);
     }
-    cloob_json_end(&out);
+    json_end(&out);
     json_out_back(&out, s);
 }
 

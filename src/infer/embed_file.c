@@ -24,10 +24,10 @@ typedef struct lists { /* the metadata */
 
 static void add_list(lists *l, const char *key, sbuf *s, char *const *item, int64_t n)
 {
-    cloob_json_out w = { .spaced = true };
-    cloob_json_begin(&w, NULL, '[');
-    for (int64_t i = 0; i < n; i++) cloob_json_put_text(&w, NULL, item[i]);
-    cloob_json_end(&w);
+    json_out w = { .spaced = true };
+    json_begin(&w, NULL, '[');
+    for (int64_t i = 0; i < n; i++) json_put_text(&w, NULL, item[i]);
+    json_end(&w);
     json_out_back(&w, s);
     l->meta[l->count++] = (st_meta){ key, s->data };
 }

@@ -192,33 +192,33 @@ cloob_status st_need(cloob_ctx *ctx, const st_file *f, const char *path, const c
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
-static void put_entry(cloob_json_out *w, const st_entry *e, uint64_t offset)
+static void put_entry(json_out *w, const st_entry *e, uint64_t offset)
 {
-    cloob_json_begin(w, e->name, '{');
-    cloob_json_put_text(w, "dtype", dtype_name(e->t.dtype));
-    cloob_json_begin(w, "shape", '[');
-    for (int i = 0; i < e->t.ndim; i++) cloob_json_put_int(w, NULL, e->t.dim[i]);
-    cloob_json_end(w);
-    cloob_json_begin(w, "data_offsets", '[');
-    cloob_json_put_int(w, NULL, (int64_t)offset);
-    cloob_json_put_int(w, NULL, (int64_t)(offset + tensor_bytes(&e->t)));
-    cloob_json_end(w);
-    cloob_json_end(w);
+    json_begin(w, e->name, '{');
+    json_put_text(w, "dtype", dtype_name(e->t.dtype));
+    json_begin(w, "shape", '[');
+    for (int i = 0; i < e->t.ndim; i++) json_put_int(w, NULL, e->t.dim[i]);
+    json_end(w);
+    json_begin(w, "data_offsets", '[');
+    json_put_int(w, NULL, (int64_t)offset);
+    json_put_int(w, NULL, (int64_t)(offset + tensor_bytes(&e->t)));
+    json_end(w);
+    json_end(w);
 }
 
 static void put_header(sbuf *s, const st_entry *entry, int64_t count, const st_meta *meta, int64_t meta_count)
 {
-    cloob_json_out w = json_out_on(s);
+    json_out w = json_out_on(s);
     uint64_t offset = 0;
-    cloob_json_begin(&w, NULL, '{');
-    if (meta_count) cloob_json_begin(&w, "__metadata__", '{');
-    for (int64_t i = 0; i < meta_count; i++) cloob_json_put_text(&w, meta[i].key, meta[i].value);
-    if (meta_count) cloob_json_end(&w);
+    json_begin(&w, NULL, '{');
+    if (meta_count) json_begin(&w, "__metadata__", '{');
+    for (int64_t i = 0; i < meta_count; i++) json_put_text(&w, meta[i].key, meta[i].value);
+    if (meta_count) json_end(&w);
     for (int64_t i = 0; i < count; i++) {
         put_entry(&w, &entry[i], offset);
         offset += tensor_bytes(&entry[i].t);
     }
-    cloob_json_end(&w);
+    json_end(&w);
     json_out_back(&w, s);
 }
 

@@ -328,10 +328,10 @@ void journal_scalar(journal *j, const char *tag, int64_t step, double value)
     if (j->board) tensorboard_scalar(j->board, tag, step, value);
 }
 
-void journal_put(journal *j, cloob_json_out *line, int64_t epoch, const char *name, double value)
+void journal_put(journal *j, json_out *line, int64_t epoch, const char *name, double value)
 {
     char tag[96];
-    cloob_json_put_number(line, name, value);
+    json_put_number(line, name, value);
     snprintf(tag, sizeof tag, "val/%s", name);
     journal_scalar(j, tag, epoch, value);
 }

@@ -60,7 +60,7 @@ void journal_metrics(journal *j, const journal_row *row);
 void journal_scalar(journal *j, const char *tag, int64_t step, double value);
 
 /* A number of an epoch's result: NAME in its line, and "val/NAME" for TensorBoard. */
-void journal_put(journal *j, cloob_json_out *line, int64_t epoch, const char *name, double value);
+void journal_put(journal *j, json_out *line, int64_t epoch, const char *name, double value);
 
 /* TensorBoard event files: records of length, masked CRC-32C and a small protocol buffer with one number each.
  *

@@ -125,7 +125,7 @@ int64_t run_eval_batch(const run *r);
 bool run_has_zeroshot(const run *r);
 /* What would be wrong with it after an epoch is said before the first. */
 cloob_status run_check_zeroshot(cloob_ctx *ctx, const run *r);
-cloob_status run_zeroshot(cloob_ctx *ctx, run *r, encoder *e, int64_t epoch, cloob_json_out *line);
+cloob_status run_zeroshot(cloob_ctx *ctx, run *r, encoder *e, int64_t epoch, json_out *line);
 
 /* What a checkpoint of the run says besides its state; points into r. */
 checkpoint_meta run_meta(const run *r);

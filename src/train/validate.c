@@ -80,7 +80,7 @@ static cloob_status loss_of(cloob_ctx *ctx, const run *r, const pairs *p, loss_m
     return status;
 }
 
-static void put_side(run *r, cloob_json_out *line, int64_t epoch, const char *side, const cloob_retrieval_side *s)
+static void put_side(run *r, json_out *line, int64_t epoch, const char *side, const cloob_retrieval_side *s)
 {
     static const char *const names[] = { "mean_rank", "median_rank", "R@1", "R@5", "R@10" };
     double values[] = { s->mean_rank, s->median_rank, s->recall1, s->recall5, s->recall10 };
@@ -109,7 +109,7 @@ static void look_for_chance(cloob_ctx *ctx, run *r, int64_t n, const cloob_retri
         best, chance);
 }
 
-static cloob_status put_retrieval(cloob_ctx *ctx, run *r, cloob_json_out *line, int64_t epoch, const rows *images,
+static cloob_status put_retrieval(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, const rows *images,
                                   const rows *texts)
 {
     unit_rows x, y;
@@ -132,7 +132,7 @@ static cloob_status put_retrieval(cloob_ctx *ctx, run *r, cloob_json_out *line, 
     return CLOOB_OK;
 }
 
-static cloob_status put_analysis(cloob_ctx *ctx, run *r, cloob_json_out *line, int64_t epoch, const rows *images,
+static cloob_status put_analysis(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, const rows *images,
                                  const rows *texts)
 {
     cloob_analysis a;
@@ -152,7 +152,7 @@ static cloob_status put_analysis(cloob_ctx *ctx, run *r, cloob_json_out *line, i
 }
 
 /* Appends what the pairs give to the line of results. */
-static cloob_status measure(cloob_ctx *ctx, run *r, const pairs *p, int64_t epoch, cloob_json_out *line)
+static cloob_status measure(cloob_ctx *ctx, run *r, const pairs *p, int64_t epoch, json_out *line)
 {
     rows images, texts;
     double loss, clip;
@@ -171,12 +171,12 @@ static cloob_status measure(cloob_ctx *ctx, run *r, const pairs *p, int64_t epoc
     return CLOOB_OK;
 }
 
-static cloob_status validate_pairs(cloob_ctx *ctx, run *r, encoder *e, int64_t epoch, cloob_json_out *line)
+static cloob_status validate_pairs(cloob_ctx *ctx, run *r, encoder *e, int64_t epoch, json_out *line)
 {
     pairs p = { .D = r->so.model.embed };
     cloob_status status = embed_pairs(ctx, r, e, &p);
     if (status == CLOOB_OK && p.n > 1) status = measure(ctx, r, &p, epoch, line);
-    if (status == CLOOB_OK) cloob_json_put_int(line, "num_samples", p.n);
+    if (status == CLOOB_OK) json_put_int(line, "num_samples", p.n);
     free(p.image);
     free(p.text);
     return status;
@@ -193,17 +193,17 @@ static cloob_status validate(cloob_ctx *ctx, run *r, int64_t epoch, bool with_pa
 {
     encoder *e;
     encoder_options eo;
-    cloob_json_out line = { .spaced = true };
+    json_out line = { .spaced = true };
     encoder_options_init(&eo);
     eo.compute = r->so.compute;
     eo.invariant = false;
     eo.batch = run_eval_batch(r);
     CLOOB_TRY(encoder_create_on(ctx, step_params(r->s), &eo, &e));
-    cloob_json_begin(&line, NULL, '{');
+    json_begin(&line, NULL, '{');
     cloob_status status = with_zeroshot ? run_zeroshot(ctx, r, e, epoch, &line) : CLOOB_OK;
     if (status == CLOOB_OK && with_pairs) status = validate_pairs(ctx, r, e, epoch, &line);
-    cloob_json_put_int(&line, "epoch", epoch); /* the last: journal_has_result looks for it there */
-    cloob_json_end(&line);
+    json_put_int(&line, "epoch", epoch); /* the last: journal_has_result looks for it there */
+    json_end(&line);
     if (status == CLOOB_OK)
         status = line.failed ? ctx_no_memory(ctx, line.len, "results") : journal_result(ctx, r->log, line.data);
     encoder_destroy(e);

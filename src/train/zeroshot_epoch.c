@@ -48,14 +48,14 @@ static cloob_status measure_accuracy(cloob_ctx *ctx, run *r, encoder *e, const s
     return status;
 }
 
-static void put(run *r, cloob_json_out *line, int64_t epoch, const char *key, const char *which, double number)
+static void put(run *r, json_out *line, int64_t epoch, const char *key, const char *which, double number)
 {
     char name[80];
     snprintf(name, sizeof name, "%s-%s", key, which);
     journal_put(r->log, line, epoch, name, number);
 }
 
-static cloob_status one_source(cloob_ctx *ctx, run *r, encoder *e, const source *s, int64_t epoch, cloob_json_out *line)
+static cloob_status one_source(cloob_ctx *ctx, run *r, encoder *e, const source *s, int64_t epoch, json_out *line)
 {
     cloob_data_options o;
     dataset *d;
@@ -106,7 +106,7 @@ cloob_status run_check_zeroshot(cloob_ctx *ctx, const run *r)
     return CLOOB_OK;
 }
 
-cloob_status run_zeroshot(cloob_ctx *ctx, run *r, encoder *e, int64_t epoch, cloob_json_out *line)
+cloob_status run_zeroshot(cloob_ctx *ctx, run *r, encoder *e, int64_t epoch, json_out *line)
 {
     source s[3];
     list_sources(r, s);

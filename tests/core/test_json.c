@@ -72,19 +72,19 @@ static void members_stand_on_lines_down_to_a_depth(void)
 {
     sbuf s = { 0 };
     sbuf_puts(&s, "x ");
-    cloob_json_out w = json_out_on(&s);
+    json_out w = json_out_on(&s);
     CHECK(!s.data && !s.len);
     w.spaced = true, w.lines = 2;
-    cloob_json_begin(&w, NULL, '{');
-    cloob_json_begin(&w, "a", '{');
-    cloob_json_begin(&w, "b", '[');
-    cloob_json_put_int(&w, NULL, 1);
-    cloob_json_put_int(&w, NULL, 2);
-    cloob_json_end(&w);
-    cloob_json_put_text(&w, "c", NULL);
-    cloob_json_end(&w);
-    cloob_json_put_bool(&w, "d", true);
-    cloob_json_end(&w);
+    json_begin(&w, NULL, '{');
+    json_begin(&w, "a", '{');
+    json_begin(&w, "b", '[');
+    json_put_int(&w, NULL, 1);
+    json_put_int(&w, NULL, 2);
+    json_end(&w);
+    json_put_text(&w, "c", NULL);
+    json_end(&w);
+    json_put_bool(&w, "d", true);
+    json_end(&w);
     json_out_back(&w, &s);
     CHECK_STR(s.data, "x {\n  \"a\": {\n    \"b\": [1, 2],\n    \"c\": null\n  },\n  \"d\": true\n}");
     CHECK(!w.data && !w.len);
@@ -94,14 +94,14 @@ static void members_stand_on_lines_down_to_a_depth(void)
 static void numbers_and_strings_survive_a_round_trip(void)
 {
     sbuf s = { 0 };
-    json_put_number(&s, 0.1);
+    json_print_number(&s, 0.1);
     sbuf_putc(&s, ' ');
-    json_put_number(&s, 1.0 / 3.0);
+    json_print_number(&s, 1.0 / 3.0);
     sbuf_putc(&s, ' ');
-    json_put_number(&s, NAN);
+    json_print_number(&s, NAN);
     CHECK_STR(s.data, "0.1 0.3333333333333333 null");
     sbuf_release(&s);
-    json_put_string(&s, "a\"\\\n\x01\xFF");
+    json_print_string(&s, "a\"\\\n\x01\xFF");
     CHECK_STR(s.data, "\"a\\\"\\\\\\n\\u0001\xEF\xBF\xBD\"");
     sbuf_release(&s);
 }

@@ -4,6 +4,7 @@
 
 #include "core/file.h"
 #include "data/text/tokenizer_impl.h"
+#include "core/json.h"
 
 static cloob_ctx *ctx;
 

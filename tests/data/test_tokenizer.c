@@ -302,7 +302,7 @@ static void put_quoted(sbuf *s, const tokenizer *t, int32_t id)
     sbuf spelled = { 0 };
     token_put_symbols(t, id, &spelled);
     sbuf_putc(&spelled, '\0');
-    json_put_string(s, spelled.data);
+    json_print_string(s, spelled.data);
     sbuf_release(&spelled);
 }
 

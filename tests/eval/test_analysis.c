@@ -7,6 +7,7 @@
 #include "eval/analysis.h"
 #include "eval/retrieval.h"
 #include "tensor/cpu/vmath.h"
+#include "core/json.h"
 
 static cloob_ctx *ctx;
 

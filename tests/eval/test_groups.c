@@ -9,6 +9,7 @@
 #include "core/file.h"
 #include "core/rng.h"
 #include "lab/compare/groups.h"
+#include "core/json.h"
 
 static cloob_ctx *ctx;
 

@@ -9,6 +9,7 @@
 #include "core/rng.h"
 #include "eval/metrics/metrics.h"
 #include "eval/probe/probe.h"
+#include "core/json.h"
 
 static cloob_ctx *ctx;
 static const json *frozen;

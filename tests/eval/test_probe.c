@@ -7,6 +7,7 @@
 #include "eval/probe/line_step.h"
 #include "eval/probe/probe_objective.h"
 #include "eval/probe/probe.h"
+#include "core/json.h"
 
 static cloob_ctx *ctx;
 

@@ -3,6 +3,7 @@
 
 #include "core/file.h"
 #include "lab/compare/groups.h"
+#include "core/json.h"
 
 static cloob_ctx *ctx;
 

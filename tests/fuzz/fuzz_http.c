@@ -3,46 +3,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cloob/json.h"
+#include "core/json.h"
 #include "fuzz.h"
 #include "serve/text.h"
 
-static void walk(const cloob_json *v, cloob_json_out *w)
+static void walk(const json *v, json_out *w)
 {
     double number = 0;
     bool yes = false;
-    const char *key = cloob_json_key(v);
-    cloob_json_kind kind = cloob_json_kind_of(v);
-    if (kind == CLOOB_JSON_ARRAY || kind == CLOOB_JSON_OBJECT) {
-        cloob_json_begin(w, key, kind == CLOOB_JSON_ARRAY ? '[' : '{');
-        for (const cloob_json *c = cloob_json_first(v); c; c = cloob_json_next(c)) walk(c, w);
-        cloob_json_end(w);
-    } else if (cloob_json_text(v)) {
+    const char *key = json_key(v);
+    json_kind kind = json_kind_of(v);
+    if (kind == JSON_ARRAY || kind == JSON_OBJECT) {
+        json_begin(w, key, kind == JSON_ARRAY ? '[' : '{');
+        for (const json *c = json_first(v); c; c = json_next(c)) walk(c, w);
+        json_end(w);
+    } else if (json_string(v)) {
         unsigned char *data;
         size_t bytes;
-        const char *image = data_url_image(cloob_json_text(v));
+        const char *image = data_url_image(json_string(v));
         if (image && base64_decode(image, strlen(image), &data, &bytes)) free(data);
-        cloob_json_put_text(w, key, cloob_json_text(v));
-    } else if (cloob_json_number(v, &number)) {
+        json_put_text(w, key, json_string(v));
+    } else if (json_number(v, &number)) {
         float single = (float)number;
-        cloob_json_put_floats(w, key, &single, 1);
-    } else if (cloob_json_bool(v, &yes)) cloob_json_put_bool(w, key, yes);
-    else cloob_json_put_null(w, key);
+        json_put_floats(w, key, &single, 1);
+    } else if (json_bool(v, &yes)) json_put_bool(w, key, yes);
+    else json_put_null(w, key);
 }
 
 /* What was read and written again must be JSON again. */
 static void try_json(const char *text, size_t n)
 {
     static cloob_ctx *ctx;
-    cloob_json_doc *doc, *again;
-    cloob_json_out w = { 0 };
+    json_doc *doc, *again;
+    json_out w = { 0 };
     if (!ctx) ctx = cloob_ctx_create(NULL);
-    if (cloob_json_parse(ctx, text, n, "fuzz", 10000, &doc) != CLOOB_OK) return;
-    walk(cloob_json_root(doc), &w);
-    if (!w.failed && cloob_json_parse(ctx, w.data, w.len, "again", 0, &again) != CLOOB_OK) abort();
-    if (!w.failed) cloob_json_close(again);
+    if (json_doc_parse(ctx, text, n, "fuzz", 10000, &doc) != CLOOB_OK) return;
+    walk(json_doc_root(doc), &w);
+    if (!w.failed && json_doc_parse(ctx, w.data, w.len, "again", 0, &again) != CLOOB_OK) abort();
+    if (!w.failed) json_doc_close(again);
     free(w.data);
-    cloob_json_close(doc);
+    json_doc_close(doc);
 }
 
 static void try_base64(const char *text, size_t n)

@@ -1,6 +1,7 @@
 /* Tables of an ablation, against values worked out by hand. */
 #include "check.h"
 #include "lab/compare/ablation.h"
+#include "core/json.h"
 
 static cloob_ctx *ctx;
 

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cloob/json.h"
+#include "core/json.h"
 
 static FILE *file; /* NULL: stdout */
-static cloob_json_out w = { .spaced = true };
+static json_out w = { .spaced = true };
 
 void json_out_to(FILE *f) { file = f; }
 
@@ -24,21 +24,18 @@ static void flush(void)
     if (w.depth) return;
     fputc('\n', out);
     free(w.data);
-    w = (cloob_json_out){ .spaced = true };
+    w = (json_out){ .spaced = true };
 }
 
-void json_out_open(const char *key, char bracket) { cloob_json_begin(&w, key, bracket), flush(); }
-void json_out_close(void) { cloob_json_end(&w), flush(); }
-void json_out_text(const char *key, const char *value) { cloob_json_put_text(&w, key, value), flush(); }
-void json_out_int(const char *key, int64_t value) { cloob_json_put_int(&w, key, value), flush(); }
-void json_out_bool(const char *key, bool value) { cloob_json_put_bool(&w, key, value), flush(); }
+void json_out_open(const char *key, char bracket) { json_begin(&w, key, bracket), flush(); }
+void json_out_close(void) { json_end(&w), flush(); }
+void json_out_text(const char *key, const char *value) { json_put_text(&w, key, value), flush(); }
+void json_out_int(const char *key, int64_t value) { json_put_int(&w, key, value), flush(); }
+void json_out_bool(const char *key, bool value) { json_put_bool(&w, key, value), flush(); }
 
-void json_out_number(const char *key, double value, int digits)
-{
-    cloob_json_put_digits(&w, key, value, digits), flush();
-}
+void json_out_number(const char *key, double value, int digits) { json_put_digits(&w, key, value, digits), flush(); }
 
-void json_out_raw(const char *key, const char *json)
+void json_out_raw(const char *key, const char *text)
 {
-    cloob_json_put_raw(&w, key, json ? json : "null", strlen(json ? json : "null")), flush();
+    json_put_raw(&w, key, text ? text : "null", strlen(text ? text : "null")), flush();
 }

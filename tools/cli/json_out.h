@@ -15,6 +15,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "core/json.h"
+
 void json_out_to(FILE *f); /* where all that follows goes; NULL: to stdout, as in the beginning */
 void json_out_open(const char *key, char bracket); /* '{' or '[' */
 void json_out_close(void);
@@ -22,5 +24,5 @@ void json_out_text(const char *key, const char *value); /* NULL: null */
 void json_out_int(const char *key, int64_t value);
 void json_out_number(const char *key, double value, int digits); /* significant ones; NaN and infinity: null */
 void json_out_bool(const char *key, bool value);
-void json_out_raw(const char *key, const char *json); /* text that is JSON already; NULL: null */
+void json_out_raw(const char *key, const char *text); /* text that is JSON already; NULL: null */
 #endif

@@ -72,7 +72,7 @@ bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
 
 typedef struct ask {
     inputs in;
-    cloob_json_doc *doc;
+    json_doc *doc;
     const char *model; /* inside doc or query */
     char *form_model;
     bool base64, raw;
@@ -82,58 +82,58 @@ typedef struct ask {
 static void ask_release(ask *a)
 {
     inputs_release(&a->in);
-    cloob_json_close(a->doc);
+    json_doc_close(a->doc);
     free(a->form_model);
 }
 
 /* Jina: {"text": ...} or {"image": ...}; the values of both are strings. */
-static cloob_status add_object(cloob_ctx *ctx, serve *s, ask *a, const cloob_json *v)
+static cloob_status add_object(cloob_ctx *ctx, serve *s, ask *a, const json *v)
 {
-    const char *text = cloob_json_text(cloob_json_get(v, "text")), *image = cloob_json_text(cloob_json_get(v, "image"));
+    const char *text = json_string(json_get(v, "text")), *image = json_string(json_get(v, "image"));
     if (!text == !image) return refuse(ctx, "an input object holds either text or image, a string");
     return text ? inputs_text(ctx, &a->in, text) : inputs_image(ctx, s, &a->in, image);
 }
 
-static cloob_status add_value(cloob_ctx *ctx, serve *s, ask *a, const cloob_json *v, bool images)
+static cloob_status add_value(cloob_ctx *ctx, serve *s, ask *a, const json *v, bool images)
 {
-    const char *text = cloob_json_text(v);
+    const char *text = json_string(v);
     if (text) return images ? inputs_image(ctx, s, &a->in, text) : inputs_either(ctx, s, &a->in, text);
-    if (cloob_json_kind_of(v) == CLOOB_JSON_OBJECT) return add_object(ctx, s, a, v);
-    if (cloob_json_kind_of(v) == CLOOB_JSON_ARRAY) return inputs_tokens(ctx, &a->in, v);
+    if (json_kind_of(v) == JSON_OBJECT) return add_object(ctx, s, a, v);
+    if (json_kind_of(v) == JSON_ARRAY) return inputs_tokens(ctx, &a->in, v);
     return refuse(ctx, "input holds strings, lists of token ids, or objects with text or image");
 }
 
 /* A string, an object, a list of them, a list of ids, or a list of lists of ids. */
-static cloob_status add_input(cloob_ctx *ctx, serve *s, ask *a, const cloob_json *v, bool images)
+static cloob_status add_input(cloob_ctx *ctx, serve *s, ask *a, const json *v, bool images)
 {
     cloob_status status = CLOOB_OK;
-    if (cloob_json_kind_of(v) != CLOOB_JSON_ARRAY) return add_value(ctx, s, a, v, images);
-    if (cloob_json_kind_of(cloob_json_first(v)) == CLOOB_JSON_NUMBER) return inputs_tokens(ctx, &a->in, v);
-    for (const cloob_json *e = cloob_json_first(v); e && status == CLOOB_OK; e = cloob_json_next(e))
+    if (json_kind_of(v) != JSON_ARRAY) return add_value(ctx, s, a, v, images);
+    if (json_kind_of(json_first(v)) == JSON_NUMBER) return inputs_tokens(ctx, &a->in, v);
+    for (const json *e = json_first(v); e && status == CLOOB_OK; e = json_next(e))
         status = add_value(ctx, s, a, e, images);
     return status;
 }
 
 /* One part of a vLLM message: {"type":"image_url","image_url":{"url":...}} or {"type":"text","text":...}. */
-static cloob_status add_part(cloob_ctx *ctx, serve *s, ask *a, const cloob_json *part)
+static cloob_status add_part(cloob_ctx *ctx, serve *s, ask *a, const json *part)
 {
-    const cloob_json *image = cloob_json_get(part, "image_url");
-    const char *text = cloob_json_text(cloob_json_get(part, "text"));
-    const char *url = cloob_json_text(image) ? cloob_json_text(image) : cloob_json_text(cloob_json_get(image, "url"));
+    const json *image = json_get(part, "image_url");
+    const char *text = json_string(json_get(part, "text"));
+    const char *url = json_string(image) ? json_string(image) : json_string(json_get(image, "url"));
     if (url) return inputs_image(ctx, s, &a->in, url);
     if (!text) return refuse(ctx, "a message's part holds text, or image_url with its url");
     return *text ? inputs_text(ctx, &a->in, text) : CLOOB_OK; /* an empty text beside an image is vLLM's habit */
 }
 
 /* vLLM: a conversation gives one embedding, of its text or of its image. */
-static cloob_status add_messages(cloob_ctx *ctx, serve *s, ask *a, const cloob_json *messages)
+static cloob_status add_messages(cloob_ctx *ctx, serve *s, ask *a, const json *messages)
 {
     cloob_status status = CLOOB_OK;
-    for (const cloob_json *m = cloob_json_first(messages); m && status == CLOOB_OK; m = cloob_json_next(m)) {
-        const cloob_json *content = cloob_json_get(m, "content");
-        if (cloob_json_text(content)) status = inputs_text(ctx, &a->in, cloob_json_text(content));
+    for (const json *m = json_first(messages); m && status == CLOOB_OK; m = json_next(m)) {
+        const json *content = json_get(m, "content");
+        if (json_string(content)) status = inputs_text(ctx, &a->in, json_string(content));
         else
-            for (const cloob_json *p = cloob_json_first(content); p && status == CLOOB_OK; p = cloob_json_next(p))
+            for (const json *p = json_first(content); p && status == CLOOB_OK; p = json_next(p))
                 status = add_part(ctx, s, a, p);
     }
     if (status == CLOOB_OK && a->in.n != 1)
@@ -142,24 +142,24 @@ static cloob_status add_messages(cloob_ctx *ctx, serve *s, ask *a, const cloob_j
 }
 
 /* A setting that may be absent or null; else it must be what `ok` says. */
-static bool absent(const cloob_json *v) { return cloob_json_kind_of(v) == CLOOB_JSON_NULL; }
+static bool absent(const json *v) { return json_kind_of(v) == JSON_NULL; }
 
-static cloob_status read_settings(cloob_ctx *ctx, ask *a, const cloob_json *root)
+static cloob_status read_settings(cloob_ctx *ctx, ask *a, const json *root)
 {
-    const cloob_json *format = cloob_json_get(root, "encoding_format"), *type = cloob_json_get(root, "embedding_type");
-    const cloob_json *size = cloob_json_get(root, "dimensions"), *unit = cloob_json_get(root, "normalized");
-    const cloob_json *model = cloob_json_get(root, "model");
-    const char *word = cloob_json_text(absent(format) ? type : format);
+    const json *format = json_get(root, "encoding_format"), *type = json_get(root, "embedding_type");
+    const json *size = json_get(root, "dimensions"), *unit = json_get(root, "normalized");
+    const json *model = json_get(root, "model");
+    const char *word = json_string(absent(format) ? type : format);
     bool normalized = true;
     if (!(absent(format) && absent(type)) && (!word || (strcmp(word, "float") != 0 && strcmp(word, "base64") != 0)))
         return refuse(ctx, "encoding_format: float or base64");
-    if (!absent(size) && (!cloob_json_int(size, &a->dimensions) || a->dimensions < 1))
+    if (!absent(size) && (!json_int(size, &a->dimensions) || a->dimensions < 1))
         return refuse(ctx, "dimensions: a whole number from 1 on");
-    if (!absent(unit) && !cloob_json_bool(unit, &normalized)) return refuse(ctx, "normalized: true or false");
-    if (!absent(model) && !cloob_json_text(model)) return refuse(ctx, "model: a string");
+    if (!absent(unit) && !json_bool(unit, &normalized)) return refuse(ctx, "normalized: true or false");
+    if (!absent(model) && !json_string(model)) return refuse(ctx, "model: a string");
     a->base64 = word && strcmp(word, "base64") == 0;
     a->raw = !normalized;
-    a->model = cloob_json_text(model);
+    a->model = json_string(model);
     return CLOOB_OK;
 }
 
@@ -167,14 +167,14 @@ static cloob_status read_json(cloob_ctx *ctx, serve *s, const http_request *q, a
 {
     cloob_status status = body_object(ctx, q, &a->doc);
     if (status != CLOOB_OK) return status;
-    const cloob_json *root = cloob_json_root(a->doc), *modality = cloob_json_get(root, "modality");
-    const cloob_json *input = cloob_json_get(root, "input"), *messages = cloob_json_get(root, "messages");
-    const char *kind = cloob_json_text(modality);
+    const json *root = json_doc_root(a->doc), *modality = json_get(root, "modality");
+    const json *input = json_get(root, "input"), *messages = json_get(root, "messages");
+    const char *kind = json_string(modality);
     if (!absent(modality) && (!kind || (strcmp(kind, "image") != 0 && strcmp(kind, "text") != 0)))
         return refuse(ctx, "modality: text or image");
     status = read_settings(ctx, a, root);
     if (status != CLOOB_OK) return status;
-    if (cloob_json_kind_of(messages) == CLOOB_JSON_ARRAY) return add_messages(ctx, s, a, messages);
+    if (json_kind_of(messages) == JSON_ARRAY) return add_messages(ctx, s, a, messages);
     if (absent(input)) return refuse(ctx, "input is missing");
     return add_input(ctx, s, a, input, kind && strcmp(kind, "image") == 0);
 }
@@ -212,47 +212,47 @@ static cloob_status read_ask(cloob_ctx *ctx, serve *s, const http_request *q, as
 
 /* ---- the answer ---------------------------------------------------------------------------------- */
 
-static void put_embedding(cloob_json_out *w, const char *key, const float *row, int64_t n, bool base64)
+static void put_embedding(json_out *w, const char *key, const float *row, int64_t n, bool base64)
 {
     if (!base64) {
-        cloob_json_put_floats(w, key, row, n);
+        json_put_floats(w, key, row, n);
         return;
     }
     char *text = base64_encode(row, (size_t)n * sizeof *row); /* little-endian, as every machine here is */
-    if (text) cloob_json_put_text(w, key, text);
+    if (text) json_put_text(w, key, text);
     else w->failed = true;
     free(text);
 }
 
-static void put_list(cloob_json_out *w, const ask *a, const served_model *m, cloob_batch_rows *rows)
+static void put_list(json_out *w, const ask *a, const served_model *m, cloob_batch_rows *rows)
 {
     int64_t width = a->dimensions && a->dimensions < rows->width ? a->dimensions : rows->width;
-    cloob_json_begin(w, NULL, '{');
-    cloob_json_put_text(w, "object", "list");
-    cloob_json_begin(w, "data", '[');
+    json_begin(w, NULL, '{');
+    json_put_text(w, "object", "list");
+    json_begin(w, "data", '[');
     for (int64_t i = 0; i < rows->n; i++) {
         float *row = rows->data + i * rows->width;
         if (width < rows->width && !a->raw) unit_row(row, width);
-        cloob_json_begin(w, NULL, '{');
-        cloob_json_put_text(w, "object", "embedding");
-        cloob_json_put_int(w, "index", i);
+        json_begin(w, NULL, '{');
+        json_put_text(w, "object", "embedding");
+        json_put_int(w, "index", i);
         put_embedding(w, "embedding", row, width, a->base64);
-        cloob_json_end(w);
+        json_end(w);
     }
-    cloob_json_end(w);
-    cloob_json_put_text(w, "model", m->name);
-    cloob_json_begin(w, "usage", '{');
-    cloob_json_put_int(w, "prompt_tokens", rows->tokens);
-    cloob_json_put_int(w, "total_tokens", rows->tokens);
-    cloob_json_end(w);
-    cloob_json_end(w);
+    json_end(w);
+    json_put_text(w, "model", m->name);
+    json_begin(w, "usage", '{');
+    json_put_int(w, "prompt_tokens", rows->tokens);
+    json_put_int(w, "total_tokens", rows->tokens);
+    json_end(w);
+    json_end(w);
 }
 
 void handle_embeddings(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
     ask a;
     cloob_batch_rows rows;
-    cloob_json_out w = { 0 };
+    json_out w = { 0 };
     cloob_status status = read_ask(ctx, s, q, &a);
     served_model *m = status == CLOOB_OK ? model_of(s, q, r, a.model) : NULL;
     if (status != CLOOB_OK) http_fail(r, q, ctx, status);
@@ -269,32 +269,32 @@ void handle_embeddings(serve *s, cloob_ctx *ctx, const http_request *q, http_rep
 
 void handle_models(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
-    cloob_json_out w = { 0 };
+    json_out w = { 0 };
     (void)ctx, (void)q;
-    cloob_json_begin(&w, NULL, '{');
-    cloob_json_put_text(&w, "object", "list");
-    cloob_json_begin(&w, "data", '[');
+    json_begin(&w, NULL, '{');
+    json_put_text(&w, "object", "list");
+    json_begin(&w, "data", '[');
     for (int64_t i = 0; i < s->models; i++) {
         cloob_model_facts f;
         cloob_batcher_stats t;
         cloob_batcher_get_facts(s->model[i].batcher, &f);
         cloob_batcher_get_stats(s->model[i].batcher, &t);
-        cloob_json_begin(&w, NULL, '{');
-        cloob_json_put_text(&w, "id", s->model[i].name);
-        cloob_json_put_text(&w, "object", "model");
-        cloob_json_put_int(&w, "created", s->model[i].seen.mtime_ns / INT64_C(1000000000));
-        cloob_json_put_text(&w, "owned_by", "cloob");
-        cloob_json_put_text(&w, "architecture", f.name);
-        cloob_json_put_int(&w, "dimensions", f.embed);
-        cloob_json_put_int(&w, "image_size", f.image_size);
-        cloob_json_put_int(&w, "context", f.context);
-        cloob_json_put_bool(&w, "text", f.has_tokenizer);
-        cloob_json_put_text(&w, "state", t.error[0] ? "failed" : "ready");
-        if (t.error[0]) cloob_json_put_text(&w, "error", t.error);
-        cloob_json_end(&w);
+        json_begin(&w, NULL, '{');
+        json_put_text(&w, "id", s->model[i].name);
+        json_put_text(&w, "object", "model");
+        json_put_int(&w, "created", s->model[i].seen.mtime_ns / INT64_C(1000000000));
+        json_put_text(&w, "owned_by", "cloob");
+        json_put_text(&w, "architecture", f.name);
+        json_put_int(&w, "dimensions", f.embed);
+        json_put_int(&w, "image_size", f.image_size);
+        json_put_int(&w, "context", f.context);
+        json_put_bool(&w, "text", f.has_tokenizer);
+        json_put_text(&w, "state", t.error[0] ? "failed" : "ready");
+        if (t.error[0]) json_put_text(&w, "error", t.error);
+        json_end(&w);
     }
-    cloob_json_end(&w);
-    cloob_json_end(&w);
+    json_end(&w);
+    json_end(&w);
     http_json(r, 200, &w);
 }
 
@@ -307,15 +307,15 @@ static cloob_status read_embed(cloob_ctx *ctx, serve *s, const http_request *q, 
     inputs_init(&a->in, s, q);
     cloob_status status = body_object(ctx, q, &a->doc);
     if (status != CLOOB_OK) return status;
-    const cloob_json *root = cloob_json_root(a->doc), *unit = cloob_json_get(root, "normalize");
-    const cloob_json *cut = cloob_json_get(root, "truncate"), *size = cloob_json_get(root, "dimensions");
-    if (!absent(unit) && !cloob_json_bool(unit, &normalize)) return refuse(ctx, "normalize: true or false");
-    if (!absent(cut) && !cloob_json_bool(cut, truncate)) return refuse(ctx, "truncate: true or false");
-    if (!absent(size) && (!cloob_json_int(size, &a->dimensions) || a->dimensions < 1))
+    const json *root = json_doc_root(a->doc), *unit = json_get(root, "normalize");
+    const json *cut = json_get(root, "truncate"), *size = json_get(root, "dimensions");
+    if (!absent(unit) && !json_bool(unit, &normalize)) return refuse(ctx, "normalize: true or false");
+    if (!absent(cut) && !json_bool(cut, truncate)) return refuse(ctx, "truncate: true or false");
+    if (!absent(size) && (!json_int(size, &a->dimensions) || a->dimensions < 1))
         return refuse(ctx, "dimensions: a whole number from 1 on");
     a->raw = !normalize;
-    if (absent(cloob_json_get(root, "inputs"))) return refuse(ctx, "inputs is missing");
-    return add_input(ctx, s, a, cloob_json_get(root, "inputs"), false);
+    if (absent(json_get(root, "inputs"))) return refuse(ctx, "inputs is missing");
+    return add_input(ctx, s, a, json_get(root, "inputs"), false);
 }
 
 void handle_embed(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
@@ -323,17 +323,17 @@ void handle_embed(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
     ask a;
     bool truncate = false;
     cloob_batch_rows rows;
-    cloob_json_out w = { 0 };
+    json_out w = { 0 };
     cloob_status status = read_embed(ctx, s, q, &a, &truncate);
     if (status != CLOOB_OK) http_fail(r, q, ctx, status);
     else if (embed_inputs(s, ctx, q, r, &s->model[0], &a.in, a.raw ? CLOOB_RAW : CLOOB_UNIT, !truncate, &rows)) {
         int64_t width = a.dimensions && a.dimensions < rows.width ? a.dimensions : rows.width;
-        cloob_json_begin(&w, NULL, '[');
+        json_begin(&w, NULL, '[');
         for (int64_t i = 0; i < rows.n; i++) {
             if (width < rows.width && !a.raw) unit_row(rows.data + i * rows.width, width);
-            cloob_json_put_floats(&w, NULL, rows.data + i * rows.width, width);
+            json_put_floats(&w, NULL, rows.data + i * rows.width, width);
         }
-        cloob_json_end(&w);
+        json_end(&w);
         http_json(r, 200, &w);
         cloob_batch_rows_release(&rows);
     }
@@ -343,31 +343,31 @@ void handle_embed(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
 
 void handle_info(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
-    cloob_json_out w = { 0 };
+    json_out w = { 0 };
     cloob_model_facts f;
     (void)ctx, (void)q;
     cloob_batcher_get_facts(s->model[0].batcher, &f);
-    cloob_json_begin(&w, NULL, '{');
-    cloob_json_put_text(&w, "model_id", s->model[0].name);
-    cloob_json_put_null(&w, "model_sha");
-    cloob_json_put_text(&w, "model_dtype",
-                        strcmp(f.precision, "bf16") == 0   ? "bfloat16"
-                        : strcmp(f.precision, "int8") == 0 ? "int8"
-                        : strcmp(f.precision, "fp8") == 0  ? "float8"
-                                                           : "float32");
-    cloob_json_begin(&w, "model_type", '{');
-    cloob_json_begin(&w, "embedding", '{');
-    cloob_json_put_text(&w, "pooling", "last_token");
-    cloob_json_end(&w);
-    cloob_json_end(&w);
-    cloob_json_put_int(&w, "max_concurrent_requests", s->o->workers + s->o->max_queue);
-    cloob_json_put_int(&w, "max_input_length", f.context);
-    cloob_json_put_int(&w, "max_batch_tokens", f.context * s->o->max_batch);
-    cloob_json_put_int(&w, "max_batch_requests", s->o->max_batch);
-    cloob_json_put_int(&w, "max_client_batch_size", s->o->max_inputs);
-    cloob_json_put_bool(&w, "auto_truncate", false);
-    cloob_json_put_int(&w, "tokenization_workers", s->o->workers);
-    cloob_json_put_text(&w, "version", cloob_version());
-    cloob_json_end(&w);
+    json_begin(&w, NULL, '{');
+    json_put_text(&w, "model_id", s->model[0].name);
+    json_put_null(&w, "model_sha");
+    json_put_text(&w, "model_dtype",
+                  strcmp(f.precision, "bf16") == 0   ? "bfloat16"
+                  : strcmp(f.precision, "int8") == 0 ? "int8"
+                  : strcmp(f.precision, "fp8") == 0  ? "float8"
+                                                     : "float32");
+    json_begin(&w, "model_type", '{');
+    json_begin(&w, "embedding", '{');
+    json_put_text(&w, "pooling", "last_token");
+    json_end(&w);
+    json_end(&w);
+    json_put_int(&w, "max_concurrent_requests", s->o->workers + s->o->max_queue);
+    json_put_int(&w, "max_input_length", f.context);
+    json_put_int(&w, "max_batch_tokens", f.context * s->o->max_batch);
+    json_put_int(&w, "max_batch_requests", s->o->max_batch);
+    json_put_int(&w, "max_client_batch_size", s->o->max_inputs);
+    json_put_bool(&w, "auto_truncate", false);
+    json_put_int(&w, "tokenization_workers", s->o->workers);
+    json_put_text(&w, "version", cloob_version());
+    json_end(&w);
     http_json(r, 200, &w);
 }

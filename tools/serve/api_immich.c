@@ -7,7 +7,7 @@
 
 typedef struct prediction {
     const form_part *entries, *image, *text;
-    cloob_json_doc *doc;
+    json_doc *doc;
     const char *model;
     bool visual;
 } prediction;
@@ -15,15 +15,15 @@ typedef struct prediction {
 /* {"clip": {"visual" or "textual": {"modelName": ...}}}; other tasks are not served here. */
 static cloob_status read_entries(cloob_ctx *ctx, prediction *p)
 {
-    cloob_status status = cloob_json_parse(ctx, p->entries->data, p->entries->bytes, "entries", 1000, &p->doc);
+    cloob_status status = json_doc_parse(ctx, p->entries->data, p->entries->bytes, "entries", 1000, &p->doc);
     if (status != CLOOB_OK) return status;
-    const cloob_json *clip = cloob_json_get(cloob_json_root(p->doc), "clip");
-    const cloob_json *visual = cloob_json_get(clip, "visual"), *textual = cloob_json_get(clip, "textual");
-    if (!visual == !textual || cloob_json_count(cloob_json_root(p->doc)) != 1)
+    const json *clip = json_get(json_doc_root(p->doc), "clip");
+    const json *visual = json_get(clip, "visual"), *textual = json_get(clip, "textual");
+    if (!visual == !textual || json_count(json_doc_root(p->doc)) != 1)
         return refuse(ctx, "entries must be {\"clip\": {\"visual\" or \"textual\": {\"modelName\": ...}}}; other tasks "
                            "are not served");
     p->visual = visual != NULL;
-    p->model = cloob_json_text(cloob_json_get(visual ? visual : textual, "modelName"));
+    p->model = json_string(json_get(visual ? visual : textual, "modelName"));
     if (p->visual && !p->image) return refuse(ctx, "the image is missing");
     return p->visual || p->text ? CLOOB_OK : refuse(ctx, "the text is missing");
 }
@@ -50,13 +50,13 @@ static cloob_status add_input(cloob_ctx *ctx, const prediction *p, inputs *in)
 /* immich wants the embedding as JSON inside a string, and the image's size beside it. */
 static void put_prediction(http_reply *r, const prediction *p, const cloob_batch_rows *rows)
 {
-    cloob_json_out w = { 0 }, row = { 0 };
-    cloob_json_put_floats(&row, NULL, rows->data, rows->width);
-    cloob_json_begin(&w, NULL, '{');
-    cloob_json_put_text(&w, "clip", row.data);
-    if (p->visual) cloob_json_put_int(&w, "imageHeight", rows->image_h);
-    if (p->visual) cloob_json_put_int(&w, "imageWidth", rows->image_w);
-    cloob_json_end(&w);
+    json_out w = { 0 }, row = { 0 };
+    json_put_floats(&row, NULL, rows->data, rows->width);
+    json_begin(&w, NULL, '{');
+    json_put_text(&w, "clip", row.data);
+    if (p->visual) json_put_int(&w, "imageHeight", rows->image_h);
+    if (p->visual) json_put_int(&w, "imageWidth", rows->image_w);
+    json_end(&w);
     w.failed = w.failed || row.failed;
     free(row.data);
     http_json(r, 200, &w);
@@ -78,7 +78,7 @@ void handle_predict(serve *s, cloob_ctx *ctx, const http_request *q, http_reply 
         cloob_batch_rows_release(&rows);
     }
     if (r->code == 400) r->code = 422;
-    cloob_json_close(p.doc);
+    json_doc_close(p.doc);
     inputs_release(&in);
     free(part);
 }

@@ -7,79 +7,78 @@
 
 void handle_indices_list(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
-    cloob_json_out w = { 0 };
+    json_out w = { 0 };
     (void)ctx, (void)q;
-    cloob_json_begin(&w, NULL, '[');
-    for (int64_t i = 0; i < s->indexes; i++) cloob_json_put_text(&w, NULL, s->index[i].name);
-    cloob_json_end(&w);
+    json_begin(&w, NULL, '[');
+    for (int64_t i = 0; i < s->indexes; i++) json_put_text(&w, NULL, s->index[i].name);
+    json_end(&w);
     http_json(r, 200, &w);
 }
 
-static cloob_status open_index(cloob_ctx *ctx, serve *s, const cloob_json *root, served_index **x, index_view **v)
+static cloob_status open_index(cloob_ctx *ctx, serve *s, const json *root, served_index **x, index_view **v)
 {
-    const char *name = cloob_json_text(cloob_json_get(root, "indice_name"));
+    const char *name = json_string(json_get(root, "indice_name"));
     *x = serve_index(s, name);
     if (!*x) return refuse(ctx, "there is no index %.100s", name ? name : "");
     return index_need(s, ctx, *x, v);
 }
 
-static void put_metadata(cloob_json_out *w, const cloob_search *s, int64_t entry)
+static void put_metadata(json_out *w, const cloob_search *s, int64_t entry)
 {
     char *name = entry_name(s, entry);
-    cloob_json_put_text(w, "image_path", name);
+    json_put_text(w, "image_path", name);
     free(name);
 }
 
 /* ---- /knn-service -------------------------------------------------------------------------------- */
 
 /* The query as given: numbers of our width, which become unit length. */
-static cloob_status read_embedding(cloob_ctx *ctx, const cloob_json *list, int64_t D, float *out)
+static cloob_status read_embedding(cloob_ctx *ctx, const json *list, int64_t D, float *out)
 {
     int64_t k = 0;
-    if (cloob_json_count(list) != D) return refuse(ctx, "embedding_input: %lld numbers", (long long)D);
-    for (const cloob_json *v = cloob_json_first(list); v; v = cloob_json_next(v)) {
+    if (json_count(list) != D) return refuse(ctx, "embedding_input: %lld numbers", (long long)D);
+    for (const json *v = json_first(list); v; v = json_next(v)) {
         double x;
-        if (!cloob_json_number(v, &x)) return refuse(ctx, "embedding_input: numbers");
+        if (!json_number(v, &x)) return refuse(ctx, "embedding_input: numbers");
         out[k++] = (float)x;
     }
     unit_row(out, D);
     return CLOOB_OK;
 }
 
-static cloob_status read_query(cloob_ctx *ctx, serve *s, const cloob_json *root, inputs *in)
+static cloob_status read_query(cloob_ctx *ctx, serve *s, const json *root, inputs *in)
 {
-    const char *text = cloob_json_text(cloob_json_get(root, "text")),
-               *image = cloob_json_text(cloob_json_get(root, "image"));
-    const char *url = cloob_json_text(cloob_json_get(root, "image_url"));
+    const char *text = json_string(json_get(root, "text")), *image = json_string(json_get(root, "image"));
+    const char *url = json_string(json_get(root, "image_url"));
     if (text && *text) return inputs_text(ctx, in, text);
     if (image && *image) return inputs_image(ctx, s, in, image);
     if (url && *url) return inputs_image(ctx, s, in, url);
     return refuse(ctx, "one of text, image, image_url and embedding_input is needed");
 }
 
-static void put_results(http_reply *r, const cloob_search *s, const found *list, int64_t n, const cloob_json *root)
+static void put_results(http_reply *r, const cloob_search *s, const found *list, int64_t n, const json *root)
 {
-    cloob_json_out w = { 0 };
+    json_out w = { 0 };
     int64_t images = 100, ids = 0;
-    cloob_json_int(cloob_json_get(root, "num_images"), &images);
+    json_int(json_get(root, "num_images"), &images);
     ids = images;
-    cloob_json_int(cloob_json_get(root, "num_result_ids"), &ids);
+    json_int(json_get(root, "num_result_ids"), &ids);
     if (ids < images) ids = images;
-    cloob_json_begin(&w, NULL, '[');
+    json_begin(&w, NULL, '[');
     for (int64_t i = 0; i < n && i < ids; i++) {
-        cloob_json_begin(&w, NULL, '{');
+        json_begin(&w, NULL, '{');
         if (i < images) put_metadata(&w, s, list[i].entry);
-        cloob_json_put_int(&w, "id", list[i].entry);
-        cloob_json_put_number(&w, "similarity", (double)list[i].score);
-        cloob_json_end(&w);
+        json_put_int(&w, "id", list[i].entry);
+        json_put_number(&w, "similarity", (double)list[i].score);
+        json_end(&w);
     }
-    cloob_json_end(&w);
+    json_end(&w);
     http_json(r, 200, &w);
 }
 
 void handle_knn(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
-    cloob_json_doc *doc = NULL;
+    json_doc *doc = NULL;
     served_index *x = NULL;
     index_view *v = NULL;
     inputs in;
@@ -89,8 +88,8 @@ void handle_knn(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     int64_t n = 0;
     inputs_init(&in, s, q);
     cloob_status status = body_object(ctx, q, &doc);
-    const cloob_json *root = cloob_json_root(doc), *ready = cloob_json_get(root, "embedding_input");
-    bool given = cloob_json_kind_of(ready) == CLOOB_JSON_ARRAY;
+    const json *root = json_doc_root(doc), *ready = json_get(root, "embedding_input");
+    bool given = json_kind_of(ready) == JSON_ARRAY;
     if (status == CLOOB_OK) status = open_index(ctx, s, root, &x, &v);
     int64_t D = v ? cloob_search_width(v->search) : 1;
     if (status == CLOOB_OK && !(query = malloc((size_t)D * sizeof *query))) status = CLOOB_ERR_MEMORY;
@@ -108,7 +107,7 @@ void handle_knn(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     free(query), free(list);
     cloob_batch_rows_release(&rows);
     inputs_release(&in);
-    cloob_json_close(doc);
+    json_doc_close(doc);
     if (v) index_release(v);
 }
 
@@ -116,32 +115,31 @@ void handle_knn(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 
 void handle_metadata(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
-    cloob_json_doc *doc = NULL;
+    json_doc *doc = NULL;
     served_index *x;
     index_view *v = NULL;
-    cloob_json_out w = { 0 };
+    json_out w = { 0 };
     cloob_status status = body_object(ctx, q, &doc);
-    const cloob_json *root = cloob_json_root(doc), *ids = cloob_json_get(root, "ids");
+    const json *root = json_doc_root(doc), *ids = json_get(root, "ids");
     if (status == CLOOB_OK) status = open_index(ctx, s, root, &x, &v);
-    if (status == CLOOB_OK && cloob_json_kind_of(ids) != CLOOB_JSON_ARRAY)
-        status = refuse(ctx, "ids: a list of numbers");
-    cloob_json_begin(&w, NULL, '[');
-    for (const cloob_json *e = cloob_json_first(ids); e && status == CLOOB_OK; e = cloob_json_next(e)) {
+    if (status == CLOOB_OK && json_kind_of(ids) != JSON_ARRAY) status = refuse(ctx, "ids: a list of numbers");
+    json_begin(&w, NULL, '[');
+    for (const json *e = json_first(ids); e && status == CLOOB_OK; e = json_next(e)) {
         int64_t id;
-        if (!cloob_json_int(e, &id) || id < 0 || id >= cloob_search_count(v->search)) {
+        if (!json_int(e, &id) || id < 0 || id >= cloob_search_count(v->search)) {
             status = refuse(ctx, "ids: numbers from 0 to %lld", (long long)cloob_search_count(v->search) - 1);
             break;
         }
-        cloob_json_begin(&w, NULL, '{');
-        cloob_json_put_int(&w, "id", id);
-        cloob_json_begin(&w, "metadata", '{');
+        json_begin(&w, NULL, '{');
+        json_put_int(&w, "id", id);
+        json_begin(&w, "metadata", '{');
         put_metadata(&w, v->search, id);
-        cloob_json_end(&w);
-        cloob_json_end(&w);
+        json_end(&w);
+        json_end(&w);
     }
-    cloob_json_end(&w);
+    json_end(&w);
     if (status == CLOOB_OK) http_json(r, 200, &w);
     else free(w.data), http_fail(r, q, ctx, status);
-    cloob_json_close(doc);
+    json_doc_close(doc);
     if (v) index_release(v);
 }

@@ -58,26 +58,26 @@ static void start(serve *s, index_view *v)
     atomic_store(&v->map, POINTS_NONE);
 }
 
-static void put_points(cloob_json_out *w, const index_view *v)
+static void put_points(json_out *w, const index_view *v)
 {
     int64_t N = cloob_search_count(v->search);
-    cloob_json_begin(w, "points", '[');
-    for (int64_t i = 0; i < N; i++) cloob_json_put_floats(w, NULL, v->map_xy + 2 * i, 2);
-    cloob_json_end(w);
-    cloob_json_begin(w, "paths", '[');
+    json_begin(w, "points", '[');
+    for (int64_t i = 0; i < N; i++) json_put_floats(w, NULL, v->map_xy + 2 * i, 2);
+    json_end(w);
+    json_begin(w, "paths", '[');
     for (int64_t i = 0; i < N; i++) {
         char *name = entry_name(v->search, i);
-        cloob_json_put_text(w, NULL, name);
+        json_put_text(w, NULL, name);
         free(name);
     }
-    cloob_json_end(w);
+    json_end(w);
 }
 
 void handle_map(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
     served_index *x = serve_index(s, http_query(q, "index"));
     index_view *v = NULL;
-    cloob_json_out w = { 0 };
+    json_out w = { 0 };
     if (!x) {
         http_error(r, q, 404, "there is no such index");
         return;
@@ -93,13 +93,12 @@ void handle_map(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     }
     start(s, v);
     map_state state = atomic_load(&v->map);
-    cloob_json_begin(&w, NULL, '{');
-    cloob_json_put_text(&w, "state", state == POINTS_READY ? "ready" : state == POINTS_FAILED ? "failed" : "computing");
-    cloob_json_put_number(&w, "progress", state == POINTS_READY ? 1 : atomic_load(&v->map_progress));
+    json_begin(&w, NULL, '{');
+    json_put_text(&w, "state", state == POINTS_READY ? "ready" : state == POINTS_FAILED ? "failed" : "computing");
+    json_put_number(&w, "progress", state == POINTS_READY ? 1 : atomic_load(&v->map_progress));
     if (state == POINTS_READY) put_points(&w, v);
-    else
-        cloob_json_begin(&w, "points", '['), cloob_json_end(&w), cloob_json_begin(&w, "paths", '['), cloob_json_end(&w);
-    cloob_json_end(&w);
+    else json_begin(&w, "points", '['), json_end(&w), json_begin(&w, "paths", '['), json_end(&w);
+    json_end(&w);
     http_json(r, 200, &w);
     index_release(v);
 }

@@ -117,42 +117,42 @@ static void read_last_row(const serve *s, const char *name, table *t)
     if (f) fclose(f);
 }
 
-static void put_column(cloob_json_out *w, const table *t, int column)
+static void put_column(json_out *w, const table *t, int column)
 {
     char key[96];
     int64_t stride = t->rows / MAX_POINTS + 1;
     snprintf(key, sizeof key, "train/%s", t->name[column]);
-    cloob_json_begin(w, key, '[');
+    json_begin(w, key, '[');
     for (int64_t i = 0; i < t->rows; i++) {
         if (i % stride && i + 1 < t->rows) continue;
-        cloob_json_begin(w, NULL, '[');
-        cloob_json_put_number(w, NULL, t->step >= 0 ? t->value[i * t->columns + t->step] : (double)i);
-        cloob_json_put_number(w, NULL, t->value[i * t->columns + column]);
-        cloob_json_end(w);
+        json_begin(w, NULL, '[');
+        json_put_number(w, NULL, t->step >= 0 ? t->value[i * t->columns + t->step] : (double)i);
+        json_put_number(w, NULL, t->value[i * t->columns + column]);
+        json_end(w);
     }
-    cloob_json_end(w);
+    json_end(w);
 }
 
 /* ---- results.jsonl ------------------------------------------------------------------------------- */
 
 typedef struct results {
-    cloob_json_doc **doc;
+    json_doc **doc;
     int64_t n, cap;
 } results;
 
 static void results_release(results *r)
 {
-    for (int64_t i = 0; i < r->n; i++) cloob_json_close(r->doc[i]);
+    for (int64_t i = 0; i < r->n; i++) json_doc_close(r->doc[i]);
     free(r->doc);
 }
 
 /* The last results alone; NULL: none. */
-static cloob_json_doc *read_last_results(cloob_ctx *ctx, const serve *s, const char *name)
+static json_doc *read_last_results(cloob_ctx *ctx, const serve *s, const char *name)
 {
     FILE *f = open_run(s, name, "checkpoints/results.jsonl");
     char *line = f ? read_last_line(f) : NULL;
-    cloob_json_doc *doc = NULL;
-    if (line) cloob_json_parse(ctx, line, strlen(line), "results.jsonl", 10000, &doc);
+    json_doc *doc = NULL;
+    if (line) json_doc_parse(ctx, line, strlen(line), "results.jsonl", 10000, &doc);
     free(line);
     if (f) fclose(f);
     return doc;
@@ -166,14 +166,14 @@ static void read_results(cloob_ctx *ctx, const serve *s, const char *name, resul
     ssize_t n;
     *r = (results){ 0 };
     while (f && (n = getline(&line, &cap, f)) > 0 && r->n < MAX_POINTS) {
-        cloob_json_doc *doc;
-        if (line[n - 1] != '\n' || cloob_json_parse(ctx, line, (size_t)n, "results.jsonl", 10000, &doc) != CLOOB_OK)
+        json_doc *doc;
+        if (line[n - 1] != '\n' || json_doc_parse(ctx, line, (size_t)n, "results.jsonl", 10000, &doc) != CLOOB_OK)
             continue;
         if (r->n == r->cap) {
             int64_t more = r->cap ? 2 * r->cap : 64;
-            cloob_json_doc **bigger = realloc(r->doc, (size_t)more * sizeof *bigger);
+            json_doc **bigger = realloc(r->doc, (size_t)more * sizeof *bigger);
             if (!bigger) {
-                cloob_json_close(doc);
+                json_doc_close(doc);
                 break;
             }
             r->doc = bigger, r->cap = more;
@@ -185,66 +185,65 @@ static void read_results(cloob_ctx *ctx, const serve *s, const char *name, resul
 }
 
 /* Numbers of the results by epoch: every key of the last line that is a number becomes a series. */
-static void put_series(cloob_json_out *w, const results *r, const table *t)
+static void put_series(json_out *w, const results *r, const table *t)
 {
-    const cloob_json *last = r->n ? cloob_json_root(r->doc[r->n - 1]) : NULL;
-    for (const cloob_json *m = cloob_json_first(last); m; m = cloob_json_next(m)) {
+    const json *last = r->n ? json_doc_root(r->doc[r->n - 1]) : NULL;
+    for (const json *m = json_first(last); m; m = json_next(m)) {
         double value, epoch, per_epoch = 1;
         char key[128];
-        if (!cloob_json_number(m, &value) || strcmp(cloob_json_key(m), "epoch") == 0) continue;
+        if (!json_number(m, &value) || strcmp(json_key(m), "epoch") == 0) continue;
         if (t->rows && t->step >= 0 && t->epoch >= 0) { /* steps of an epoch, so that all curves share their axis */
             const double *row = t->value + (t->rows - 1) * t->columns;
             per_epoch = row[t->step] / (floor(row[t->epoch]) + 1);
         }
-        snprintf(key, sizeof key, "val/%s", cloob_json_key(m));
-        cloob_json_begin(w, key, '[');
+        snprintf(key, sizeof key, "val/%s", json_key(m));
+        json_begin(w, key, '[');
         for (int64_t i = 0; i < r->n; i++) {
-            const cloob_json *root = cloob_json_root(r->doc[i]);
-            if (!cloob_json_number(cloob_json_get(root, cloob_json_key(m)), &value)) continue;
-            if (!cloob_json_number(cloob_json_get(root, "epoch"), &epoch)) epoch = (double)i;
-            cloob_json_begin(w, NULL, '[');
-            cloob_json_put_number(w, NULL, round(epoch * per_epoch));
-            cloob_json_put_number(w, NULL, value);
-            cloob_json_end(w);
+            const json *root = json_doc_root(r->doc[i]);
+            if (!json_number(json_get(root, json_key(m)), &value)) continue;
+            if (!json_number(json_get(root, "epoch"), &epoch)) epoch = (double)i;
+            json_begin(w, NULL, '[');
+            json_put_number(w, NULL, round(epoch * per_epoch));
+            json_put_number(w, NULL, value);
+            json_end(w);
         }
-        cloob_json_end(w);
+        json_end(w);
     }
 }
 
-static void put_value(cloob_json_out *w, const char *key, const cloob_json *v)
+static void put_value(json_out *w, const char *key, const json *v)
 {
     double number = 0;
     bool yes = false;
-    if (cloob_json_text(v)) cloob_json_put_text(w, key, cloob_json_text(v));
-    else if (cloob_json_number(v, &number)) cloob_json_put_number(w, key, number);
-    else if (cloob_json_bool(v, &yes)) cloob_json_put_bool(w, key, yes);
+    if (json_string(v)) json_put_text(w, key, json_string(v));
+    else if (json_number(v, &number)) json_put_number(w, key, number);
+    else if (json_bool(v, &yes)) json_put_bool(w, key, yes);
 }
 
-static void put_results(cloob_json_out *w, const results *r)
+static void put_results(json_out *w, const results *r)
 {
-    cloob_json_begin(w, "results", '[');
+    json_begin(w, "results", '[');
     for (int64_t i = 0; i < r->n; i++) {
-        cloob_json_begin(w, NULL, '{');
-        for (const cloob_json *m = cloob_json_first(cloob_json_root(r->doc[i])); m; m = cloob_json_next(m))
-            put_value(w, cloob_json_key(m), m);
-        cloob_json_end(w);
+        json_begin(w, NULL, '{');
+        for (const json *m = json_first(json_doc_root(r->doc[i])); m; m = json_next(m)) put_value(w, json_key(m), m);
+        json_end(w);
     }
-    cloob_json_end(w);
+    json_end(w);
 }
 
-static void put_params(cloob_json_out *w, const serve *s, const char *name)
+static void put_params(json_out *w, const serve *s, const char *name)
 {
     char line[MAX_LINE];
     FILE *f = open_run(s, name, "params.txt");
-    cloob_json_begin(w, "params", '{');
+    json_begin(w, "params", '{');
     while (f && fgets(line, sizeof line, f)) {
         char *colon = strstr(line, ": ");
         line[strcspn(line, "\n")] = 0;
         if (!colon) continue;
         *colon = 0;
-        cloob_json_put_text(w, line, colon + 2);
+        json_put_text(w, line, colon + 2);
     }
-    cloob_json_end(w);
+    json_end(w);
     if (f) fclose(f);
 }
 
@@ -267,7 +266,7 @@ void handle_run(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
     table t;
     results res;
-    cloob_json_out w = { 0 };
+    json_out w = { 0 };
     char path[PATH_MAX];
     struct stat st;
     if (!s->o->logs || !run_file(s, q->tail, "", path) || stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
@@ -277,16 +276,16 @@ void handle_run(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     if (!http_reserve(r, q, ctx, run_memory(s, q->tail))) return;
     read_table(s, q->tail, &t);
     read_results(ctx, s, q->tail, &res);
-    cloob_json_begin(&w, NULL, '{');
-    cloob_json_put_text(&w, "name", q->tail);
-    cloob_json_begin(&w, "series", '{');
+    json_begin(&w, NULL, '{');
+    json_put_text(&w, "name", q->tail);
+    json_begin(&w, "series", '{');
     for (int i = 0; i < t.columns; i++)
         if (i != t.step && i != t.epoch) put_column(&w, &t, i);
     put_series(&w, &res, &t);
-    cloob_json_end(&w);
+    json_end(&w);
     put_results(&w, &res);
     put_params(&w, s, q->tail);
-    cloob_json_end(&w);
+    json_end(&w);
     http_json(r, 200, &w);
     table_release(&t);
     results_release(&res);
@@ -323,44 +322,44 @@ static int64_t list_runs(const serve *s, listed *list, int64_t limit)
     return n;
 }
 
-static void put_run(cloob_ctx *ctx, cloob_json_out *w, const serve *s, const listed *l)
+static void put_run(cloob_ctx *ctx, json_out *w, const serve *s, const listed *l)
 {
     table t;
     char date[32];
-    cloob_json_doc *doc = read_last_results(ctx, s, l->name);
+    json_doc *doc = read_last_results(ctx, s, l->name);
     read_last_row(s, l->name, &t);
     date_print((int64_t)l->updated * INT64_C(1000000000), date);
-    cloob_json_begin(w, NULL, '{');
-    cloob_json_put_text(w, "name", l->name);
-    cloob_json_put_text(w, "updated", date);
-    cloob_json_put_bool(w, "live", time(NULL) - l->updated < LIVE_SECONDS);
-    if (t.rows && t.epoch >= 0) cloob_json_put_int(w, "epoch", (int64_t)t.value[(t.rows - 1) * t.columns + t.epoch]);
-    cloob_json_begin(w, "metrics", '{');
-    for (const cloob_json *m = cloob_json_first(cloob_json_root(doc)); m; m = cloob_json_next(m)) {
+    json_begin(w, NULL, '{');
+    json_put_text(w, "name", l->name);
+    json_put_text(w, "updated", date);
+    json_put_bool(w, "live", time(NULL) - l->updated < LIVE_SECONDS);
+    if (t.rows && t.epoch >= 0) json_put_int(w, "epoch", (int64_t)t.value[(t.rows - 1) * t.columns + t.epoch]);
+    json_begin(w, "metrics", '{');
+    for (const json *m = json_first(json_doc_root(doc)); m; m = json_next(m)) {
         double value;
-        if (cloob_json_number(m, &value)) cloob_json_put_number(w, cloob_json_key(m), value);
+        if (json_number(m, &value)) json_put_number(w, json_key(m), value);
     }
-    cloob_json_end(w);
-    cloob_json_end(w);
-    cloob_json_close(doc);
+    json_end(w);
+    json_end(w);
+    json_doc_close(doc);
     table_release(&t);
 }
 
 void handle_runs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
     enum { MAX_RUNS = 500 };
-    cloob_json_out w = { 0 };
+    json_out w = { 0 };
     if (!s->o->logs) {
         http_error(r, q, 404, "the server watches no runs; start it with --logs DIR");
         return;
     }
     listed *list = malloc(MAX_RUNS * sizeof *list);
     int64_t n = list ? list_runs(s, list, MAX_RUNS) : 0;
-    cloob_json_begin(&w, NULL, '{');
-    cloob_json_begin(&w, "runs", '[');
+    json_begin(&w, NULL, '{');
+    json_begin(&w, "runs", '[');
     for (int64_t i = 0; i < n; i++) put_run(ctx, &w, s, &list[i]);
-    cloob_json_end(&w);
-    cloob_json_end(&w);
+    json_end(&w);
+    json_end(&w);
     w.failed = w.failed || !list;
     free(list);
     http_json(r, 200, &w);

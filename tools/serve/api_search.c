@@ -82,7 +82,7 @@ typedef struct term {
 } term;
 
 typedef struct asked {
-    cloob_json_doc *doc;
+    json_doc *doc;
     inputs in;
     term *term;
     int64_t terms;
@@ -96,22 +96,21 @@ enum { MAX_TERMS = 64 };
 static void asked_release(asked *a)
 {
     inputs_release(&a->in);
-    cloob_json_close(a->doc);
+    json_doc_close(a->doc);
     free(a->term);
 }
 
-static cloob_status add_term(cloob_ctx *ctx, serve *s, asked *a, const cloob_search *search, const cloob_json *t)
+static cloob_status add_term(cloob_ctx *ctx, serve *s, asked *a, const cloob_search *search, const json *t)
 {
-    const char *text = cloob_json_text(cloob_json_get(t, "text")), *image = cloob_json_text(cloob_json_get(t, "image"));
-    const char *like = cloob_json_text(cloob_json_get(t, "like"));
-    const cloob_json *weight = cloob_json_get(t, "weight");
+    const char *text = json_string(json_get(t, "text")), *image = json_string(json_get(t, "image"));
+    const char *like = json_string(json_get(t, "like"));
+    const json *weight = json_get(t, "weight");
     term x = { .weight = 1, .input = -1, .entry = -1 };
     cloob_status status = known_keys(ctx, t, "text image like weight");
     if (status != CLOOB_OK) return status;
     if ((text != NULL) + (image != NULL) + (like != NULL) != 1)
         return refuse(ctx, "a term holds one of text, image and like, a string");
-    if (cloob_json_kind_of(weight) != CLOOB_JSON_NULL && !cloob_json_number(weight, &x.weight))
-        return refuse(ctx, "weight: a number");
+    if (json_kind_of(weight) != JSON_NULL && !json_number(weight, &x.weight)) return refuse(ctx, "weight: a number");
     if (!(fabs(x.weight) <= 1e6)) return refuse(ctx, "weight: at most a million");
     if (a->terms == MAX_TERMS) return refuse(ctx, "more than %d terms", MAX_TERMS);
     if (like) {
@@ -125,16 +124,16 @@ static cloob_status add_term(cloob_ctx *ctx, serve *s, asked *a, const cloob_sea
     return status;
 }
 
-static bool absent(const cloob_json *v) { return cloob_json_kind_of(v) == CLOOB_JSON_NULL; }
+static bool absent(const json *v) { return json_kind_of(v) == JSON_NULL; }
 
-static cloob_status read_text(cloob_ctx *ctx, const cloob_json *root, const char *key, const char **out)
+static cloob_status read_text(cloob_ctx *ctx, const json *root, const char *key, const char **out)
 {
-    const cloob_json *v = cloob_json_get(root, key);
-    *out = cloob_json_text(v);
+    const json *v = json_get(root, key);
+    *out = json_string(v);
     return absent(v) || *out ? CLOOB_OK : refuse(ctx, "%s: a string", key);
 }
 
-static cloob_status read_date(cloob_ctx *ctx, const cloob_json *root, const char *key, int64_t *out)
+static cloob_status read_date(cloob_ctx *ctx, const json *root, const char *key, int64_t *out)
 {
     const char *text;
     cloob_status status = read_text(ctx, root, key, &text);
@@ -142,20 +141,20 @@ static cloob_status read_date(cloob_ctx *ctx, const cloob_json *root, const char
     return date_parse(text, out) ? CLOOB_OK : refuse(ctx, "%s: a date such as 2020-01-31", key);
 }
 
-static cloob_status read_number(cloob_ctx *ctx, const cloob_json *root, const char *key, int64_t min, int64_t max,
+static cloob_status read_number(cloob_ctx *ctx, const json *root, const char *key, int64_t min, int64_t max,
                                 int64_t *out)
 {
-    const cloob_json *v = cloob_json_get(root, key);
+    const json *v = json_get(root, key);
     if (absent(v)) return CLOOB_OK;
-    if (!cloob_json_int(v, out) || *out < min || *out > max)
+    if (!json_int(v, out) || *out < min || *out > max)
         return refuse(ctx, "%s: a whole number from %lld to %lld", key, (long long)min, (long long)max);
     return CLOOB_OK;
 }
 
-static cloob_status read_filter(cloob_ctx *ctx, asked *a, const cloob_json *root)
+static cloob_status read_filter(cloob_ctx *ctx, asked *a, const json *root)
 {
     find_filter *f = &a->filter;
-    const cloob_json *threshold = cloob_json_get(root, "threshold");
+    const json *threshold = json_get(root, "threshold");
     double min = -2;
     cloob_status status = read_text(ctx, root, "folder", &f->folder);
     if (status == CLOOB_OK) status = read_text(ctx, root, "name", &f->name);
@@ -164,7 +163,7 @@ static cloob_status read_filter(cloob_ctx *ctx, asked *a, const cloob_json *root
     if (status == CLOOB_OK) status = read_number(ctx, root, "limit", 1, 1000, &a->limit);
     if (status == CLOOB_OK) status = read_number(ctx, root, "offset", 0, INT64_C(1) << 40, &a->offset);
     if (status != CLOOB_OK) return status;
-    if (!absent(threshold) && !cloob_json_number(threshold, &min)) return refuse(ctx, "threshold: a number");
+    if (!absent(threshold) && !json_number(threshold, &min)) return refuse(ctx, "threshold: a number");
     f->threshold = (float)min;
     f->folder_bytes = f->folder ? strlen(f->folder) : 0;
     if (!f->folder_bytes) f->folder = NULL;
@@ -172,10 +171,10 @@ static cloob_status read_filter(cloob_ctx *ctx, asked *a, const cloob_json *root
     return f->name && strlen(f->name) > 200 ? refuse(ctx, "name: at most 200 bytes") : CLOOB_OK;
 }
 
-static cloob_status read_terms(cloob_ctx *ctx, serve *s, asked *a, const cloob_search *search, const cloob_json *root)
+static cloob_status read_terms(cloob_ctx *ctx, serve *s, asked *a, const cloob_search *search, const json *root)
 {
     const char *text, *image;
-    const cloob_json *terms = cloob_json_get(root, "terms");
+    const json *terms = json_get(root, "terms");
     cloob_status status = read_text(ctx, root, "text", &text);
     if (status == CLOOB_OK) status = read_text(ctx, root, "image", &image);
     if (status != CLOOB_OK) return status;
@@ -187,9 +186,8 @@ static cloob_status read_terms(cloob_ctx *ctx, serve *s, asked *a, const cloob_s
         a->term[a->terms++] = (term){ 1, a->in.n, -1 };
         status = inputs_image(ctx, s, &a->in, image);
     }
-    if (status == CLOOB_OK && !absent(terms) && cloob_json_kind_of(terms) != CLOOB_JSON_ARRAY)
-        return refuse(ctx, "terms: a list");
-    for (const cloob_json *t = cloob_json_first(terms); t && status == CLOOB_OK; t = cloob_json_next(t))
+    if (status == CLOOB_OK && !absent(terms) && json_kind_of(terms) != JSON_ARRAY) return refuse(ctx, "terms: a list");
+    for (const json *t = json_first(terms); t && status == CLOOB_OK; t = json_next(t))
         status = add_term(ctx, s, a, search, t);
     return status;
 }
@@ -248,7 +246,7 @@ static void put_escaped(char *out, size_t cap, const char *text)
     }
 }
 
-static void put_links(cloob_json_out *w, const char *index, const char *path)
+static void put_links(json_out *w, const char *index, const char *path)
 {
     char url[8192] = "/v1/thumb?size=256&index=", whole[8192] = "/v1/image?index=";
     put_escaped(url, sizeof url, index);
@@ -257,8 +255,8 @@ static void put_links(cloob_json_out *w, const char *index, const char *path)
     put_escaped(whole, sizeof whole, index);
     strncat(whole, "&path=", sizeof whole - strlen(whole) - 1);
     put_escaped(whole, sizeof whole, path);
-    cloob_json_put_text(w, "thumb", url);
-    cloob_json_put_text(w, "image", whole);
+    json_put_text(w, "thumb", url);
+    json_put_text(w, "image", whole);
 }
 
 /* From the first `bytes` of a file. */
@@ -271,7 +269,7 @@ static bool read_size(cloob_ctx *ctx, int fd, int64_t bytes, int64_t *width, int
     return ok;
 }
 
-static void put_size(cloob_ctx *ctx, cloob_json_out *w, const served_index *x, const cloob_search *s, const char *path)
+static void put_size(cloob_ctx *ctx, json_out *w, const served_index *x, const cloob_search *s, const char *path)
 {
     enum { BEGINNING = 1 << 16 }; /* of most files it has the size */
     int64_t bytes, width, height;
@@ -279,24 +277,24 @@ static void put_size(cloob_ctx *ctx, cloob_json_out *w, const served_index *x, c
     if (fd < 0) return;
     bool ok = bytes > BEGINNING && read_size(ctx, fd, BEGINNING, &width, &height);
     if (ok || read_size(ctx, fd, bytes, &width, &height)) {
-        cloob_json_put_int(w, "width", width);
-        cloob_json_put_int(w, "height", height);
+        json_put_int(w, "width", width);
+        json_put_int(w, "height", height);
     }
     close(fd);
 }
 
-static void put_hit(cloob_ctx *ctx, cloob_json_out *w, const served_index *x, const cloob_search *s, const found *f,
+static void put_hit(cloob_ctx *ctx, json_out *w, const served_index *x, const cloob_search *s, const found *f,
                     bool scored)
 {
     char date[32], *path = entry_name(s, f->entry);
-    cloob_json_begin(w, NULL, '{');
-    cloob_json_put_text(w, "path", path);
-    cloob_json_put_number(w, "score", scored ? round(1e6 * (double)f->score) / 1e6 : 0);
+    json_begin(w, NULL, '{');
+    json_put_text(w, "path", path);
+    json_put_number(w, "score", scored ? round(1e6 * (double)f->score) / 1e6 : 0);
     if (path) put_size(ctx, w, x, s, path);
     date_print(cloob_search_mtime_ns(s, f->entry), date);
-    cloob_json_put_text(w, "date", date);
+    json_put_text(w, "date", date);
     if (path) put_links(w, x->name, path);
-    cloob_json_end(w);
+    json_end(w);
     w->failed = w->failed || !path;
     free(path);
 }
@@ -304,15 +302,15 @@ static void put_hit(cloob_ctx *ctx, cloob_json_out *w, const served_index *x, co
 static void put_found(cloob_ctx *ctx, http_reply *r, const asked *a, const served_index *x, const cloob_search *s,
                       const found *list, int64_t n, double began)
 {
-    cloob_json_out w = { 0 };
-    cloob_json_begin(&w, NULL, '{');
-    cloob_json_put_text(&w, "index", x->name);
-    cloob_json_put_int(&w, "total", n);
-    cloob_json_begin(&w, "results", '[');
+    json_out w = { 0 };
+    json_begin(&w, NULL, '{');
+    json_put_text(&w, "index", x->name);
+    json_put_int(&w, "total", n);
+    json_begin(&w, "results", '[');
     for (int64_t i = a->offset; i < n && i < a->offset + a->limit; i++) put_hit(ctx, &w, x, s, &list[i], a->terms > 0);
-    cloob_json_end(&w);
-    cloob_json_put_number(&w, "took_ms", round(1e5 * (serve_now() - began)) / 100);
-    cloob_json_end(&w);
+    json_end(&w);
+    json_put_number(&w, "took_ms", round(1e5 * (serve_now() - began)) / 100);
+    json_end(&w);
     http_json(r, 200, &w);
 }
 
@@ -325,7 +323,7 @@ static cloob_status read_asked(cloob_ctx *ctx, serve *s, const http_request *q, 
     a->filter.threshold = -2;
     if (!a->term) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
     cloob_status status = raw ? CLOOB_OK : body_object(ctx, q, &a->doc);
-    const cloob_json *root = cloob_json_root(a->doc);
+    const json *root = json_doc_root(a->doc);
     if (status == CLOOB_OK)
         status = known_keys(ctx, root, "text image terms index limit offset threshold folder name after before");
     a->index = http_query(q, "index");
@@ -373,47 +371,47 @@ void handle_search(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *
 enum { MAX_FOLDERS = 500 };
 
 /* First folders of the paths, which are sorted, so equal ones stand together. */
-static void put_folders(cloob_json_out *w, const cloob_search *s)
+static void put_folders(json_out *w, const cloob_search *s)
 {
     const char *last = NULL;
     size_t last_bytes = 0;
     int64_t folders = 0;
-    cloob_json_begin(w, "folders", '[');
+    json_begin(w, "folders", '[');
     for (int64_t i = 0; i < cloob_search_count(s) && folders < MAX_FOLDERS; i++) {
         size_t bytes;
         const char *name = cloob_search_name(s, i, &bytes), *slash = memchr(name, '/', bytes);
         size_t n = slash ? (size_t)(slash - name) + 1 : 0;
         if (!n || (n == last_bytes && memcmp(name, last, n) == 0)) continue;
         char *text = strndup(name, n);
-        if (text) cloob_json_put_text(w, NULL, text);
+        if (text) json_put_text(w, NULL, text);
         free(text);
         last = name, last_bytes = n, folders++;
     }
-    cloob_json_end(w);
+    json_end(w);
 }
 
 void handle_indexes(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
-    cloob_json_out w = { 0 };
+    json_out w = { 0 };
     (void)ctx, (void)q;
-    cloob_json_begin(&w, NULL, '{');
-    cloob_json_begin(&w, "indexes", '[');
+    json_begin(&w, NULL, '{');
+    json_begin(&w, "indexes", '[');
     for (int64_t i = 0; i < s->indexes; i++) {
         index_view *v = index_acquire(s, &s->index[i]);
         char error[512];
         index_error(s, &s->index[i], error);
-        cloob_json_begin(&w, NULL, '{');
-        cloob_json_put_text(&w, "name", s->index[i].name);
-        cloob_json_put_text(&w, "state", v ? "ready" : *error ? "failed" : "indexing");
-        if (*error) cloob_json_put_text(&w, "error", error);
-        cloob_json_put_int(&w, "images", v ? cloob_search_count(v->search) : 0);
+        json_begin(&w, NULL, '{');
+        json_put_text(&w, "name", s->index[i].name);
+        json_put_text(&w, "state", v ? "ready" : *error ? "failed" : "indexing");
+        if (*error) json_put_text(&w, "error", error);
+        json_put_int(&w, "images", v ? cloob_search_count(v->search) : 0);
         if (v) put_folders(&w, v->search);
-        else cloob_json_begin(&w, "folders", '['), cloob_json_end(&w);
-        cloob_json_put_text(&w, "model", s->index[i].model->name);
-        cloob_json_end(&w);
+        else json_begin(&w, "folders", '['), json_end(&w);
+        json_put_text(&w, "model", s->index[i].model->name);
+        json_end(&w);
         if (v) index_release(v);
     }
-    cloob_json_end(&w);
-    cloob_json_end(&w);
+    json_end(&w);
+    json_end(&w);
     http_json(r, 200, &w);
 }

@@ -9,22 +9,22 @@
 
 /* ---- lists of a request -------------------------------------------------------------------------- */
 
-static cloob_status add_images(cloob_ctx *ctx, serve *s, const cloob_json *list, inputs *in)
+static cloob_status add_images(cloob_ctx *ctx, serve *s, const json *list, inputs *in)
 {
     cloob_status status = CLOOB_OK;
-    if (cloob_json_text(list)) return inputs_image(ctx, s, in, cloob_json_text(list));
-    if (cloob_json_kind_of(list) != CLOOB_JSON_ARRAY) return refuse(ctx, "images: a list of data URLs");
-    for (const cloob_json *v = cloob_json_first(list); v && status == CLOOB_OK; v = cloob_json_next(v))
-        status = cloob_json_text(v) ? inputs_image(ctx, s, in, cloob_json_text(v)) : refuse(ctx, "images: strings");
+    if (json_string(list)) return inputs_image(ctx, s, in, json_string(list));
+    if (json_kind_of(list) != JSON_ARRAY) return refuse(ctx, "images: a list of data URLs");
+    for (const json *v = json_first(list); v && status == CLOOB_OK; v = json_next(v))
+        status = json_string(v) ? inputs_image(ctx, s, in, json_string(v)) : refuse(ctx, "images: strings");
     return status;
 }
 
-static cloob_status add_texts(cloob_ctx *ctx, const cloob_json *list, const char *what, inputs *in)
+static cloob_status add_texts(cloob_ctx *ctx, const json *list, const char *what, inputs *in)
 {
     cloob_status status = CLOOB_OK;
-    if (cloob_json_kind_of(list) != CLOOB_JSON_ARRAY) return refuse(ctx, "%s: a list of strings", what);
-    for (const cloob_json *v = cloob_json_first(list); v && status == CLOOB_OK; v = cloob_json_next(v))
-        status = cloob_json_text(v) ? inputs_text(ctx, in, cloob_json_text(v)) : refuse(ctx, "%s: strings", what);
+    if (json_kind_of(list) != JSON_ARRAY) return refuse(ctx, "%s: a list of strings", what);
+    for (const json *v = json_first(list); v && status == CLOOB_OK; v = json_next(v))
+        status = json_string(v) ? inputs_text(ctx, in, json_string(v)) : refuse(ctx, "%s: strings", what);
     return status;
 }
 
@@ -46,19 +46,19 @@ static char *fill_template(const char *template, const char *label)
 }
 
 /* Labels times templates, label by label. Returns how many templates there are. */
-static cloob_status add_prompts(cloob_ctx *ctx, const cloob_json *labels, const cloob_json *templates, inputs *in,
+static cloob_status add_prompts(cloob_ctx *ctx, const json *labels, const json *templates, inputs *in,
                                 int64_t *per_label)
 {
     static const char *const usual = "a photo of a {}.";
     cloob_status status = CLOOB_OK;
-    bool own = cloob_json_kind_of(templates) == CLOOB_JSON_ARRAY && cloob_json_count(templates) > 0;
-    *per_label = own ? cloob_json_count(templates) : 1;
-    if (cloob_json_kind_of(labels) != CLOOB_JSON_ARRAY || cloob_json_count(labels) < 2)
+    bool own = json_kind_of(templates) == JSON_ARRAY && json_count(templates) > 0;
+    *per_label = own ? json_count(templates) : 1;
+    if (json_kind_of(labels) != JSON_ARRAY || json_count(labels) < 2)
         return refuse(ctx, "labels: a list of two strings or more");
-    for (const cloob_json *l = cloob_json_first(labels); l && status == CLOOB_OK; l = cloob_json_next(l)) {
-        const cloob_json *t = own ? cloob_json_first(templates) : NULL;
-        for (int64_t k = 0; k < *per_label && status == CLOOB_OK; k++, t = cloob_json_next(t)) {
-            const char *text = own ? cloob_json_text(t) : usual, *label = cloob_json_text(l);
+    for (const json *l = json_first(labels); l && status == CLOOB_OK; l = json_next(l)) {
+        const json *t = own ? json_first(templates) : NULL;
+        for (int64_t k = 0; k < *per_label && status == CLOOB_OK; k++, t = json_next(t)) {
+            const char *text = own ? json_string(t) : usual, *label = json_string(l);
             if (!text || !label) return refuse(ctx, "labels and templates are strings");
             if (!strstr(text, "{}")) return refuse(ctx, "template \"%.100s\" has no {} for the label", text);
             if (strlen(text) > 1000 || strlen(label) > 1000)
@@ -116,14 +116,14 @@ static int best_first(const void *a, const void *b)
     return x->label < y->label ? -1 : x->label > y->label;
 }
 
-static const char *label_at(const cloob_json *labels, int64_t i)
+static const char *label_at(const json *labels, int64_t i)
 {
-    const cloob_json *l = cloob_json_first(labels);
-    while (i-- > 0) l = cloob_json_next(l);
-    return cloob_json_text(l);
+    const json *l = json_first(labels);
+    while (i-- > 0) l = json_next(l);
+    return json_string(l);
 }
 
-static void put_top(cloob_json_out *w, const cloob_json *labels, const double *p, int64_t classes, int64_t top)
+static void put_top(json_out *w, const json *labels, const double *p, int64_t classes, int64_t top)
 {
     ranked *list = malloc((size_t)classes * sizeof *list);
     if (!list) {
@@ -132,49 +132,49 @@ static void put_top(cloob_json_out *w, const cloob_json *labels, const double *p
     }
     for (int64_t c = 0; c < classes; c++) list[c] = (ranked){ p[c], c };
     qsort(list, (size_t)classes, sizeof *list, best_first);
-    cloob_json_begin(w, NULL, '{');
-    cloob_json_begin(w, "top", '[');
+    json_begin(w, NULL, '{');
+    json_begin(w, "top", '[');
     for (int64_t c = 0; c < classes && c < top; c++) {
-        cloob_json_begin(w, NULL, '{');
-        cloob_json_put_text(w, "label", label_at(labels, list[c].label));
-        cloob_json_put_number(w, "p", list[c].p);
-        cloob_json_end(w);
+        json_begin(w, NULL, '{');
+        json_put_text(w, "label", label_at(labels, list[c].label));
+        json_put_number(w, "p", list[c].p);
+        json_end(w);
     }
-    cloob_json_end(w);
-    cloob_json_end(w);
+    json_end(w);
+    json_end(w);
     free(list);
 }
 
 /* Bytes of an answer with `top` labels for every image; a byte of a label may become six in JSON. */
-static int64_t classes_bytes(const cloob_json *root, int64_t images)
+static int64_t classes_bytes(const json *root, int64_t images)
 {
-    const cloob_json *labels = cloob_json_get(root, "labels");
-    int64_t classes = cloob_json_count(labels), top = classes;
+    const json *labels = json_get(root, "labels");
+    int64_t classes = json_count(labels), top = classes;
     size_t longest = 0;
-    for (const cloob_json *l = cloob_json_first(labels); l; l = cloob_json_next(l))
-        if (strlen(cloob_json_text(l)) > longest) longest = strlen(cloob_json_text(l));
-    cloob_json_int(cloob_json_get(root, "top"), &top);
+    for (const json *l = json_first(labels); l; l = json_next(l))
+        if (strlen(json_string(l)) > longest) longest = strlen(json_string(l));
+    json_int(json_get(root, "top"), &top);
     if (top < 1) top = 1;
     return images * (top < classes ? top : classes) * (int64_t)(6 * longest + 64);
 }
 
 static void put_classes(http_reply *r, const cloob_batch_rows *images, const cloob_batch_rows *prompts, int64_t per,
-                        const cloob_json *root, double scale)
+                        const json *root, double scale)
 {
-    cloob_json_out w = { 0 };
-    const cloob_json *labels = cloob_json_get(root, "labels");
-    int64_t classes = cloob_json_count(labels), D = images->width, top = classes;
+    json_out w = { 0 };
+    const json *labels = json_get(root, "labels");
+    int64_t classes = json_count(labels), D = images->width, top = classes;
     double *p = malloc((size_t)classes * sizeof *p);
     class_rows(prompts->data, classes, per, D);
-    cloob_json_int(cloob_json_get(root, "top"), &top);
-    cloob_json_begin(&w, NULL, '{');
-    cloob_json_begin(&w, "results", '[');
+    json_int(json_get(root, "top"), &top);
+    json_begin(&w, NULL, '{');
+    json_begin(&w, "results", '[');
     for (int64_t i = 0; i < images->n && p; i++) {
         softmax(images->data + i * D, prompts->data, classes, D, scale, p);
         put_top(&w, labels, p, classes, top < 1 ? 1 : top);
     }
-    cloob_json_end(&w);
-    cloob_json_end(&w);
+    json_end(&w);
+    json_end(&w);
     w.failed = w.failed || !p;
     free(p);
     http_json(r, 200, &w);
@@ -182,19 +182,19 @@ static void put_classes(http_reply *r, const cloob_batch_rows *images, const clo
 
 void handle_classify(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
-    cloob_json_doc *doc = NULL;
+    json_doc *doc = NULL;
     inputs images, prompts;
     int64_t per = 1;
     cloob_batch_rows pixels = { 0 }, words = { 0 };
     inputs_init(&images, s, q), inputs_init(&prompts, s, q);
     cloob_status status = body_object(ctx, q, &doc);
-    const cloob_json *root = cloob_json_root(doc);
+    const json *root = json_doc_root(doc);
     if (status == CLOOB_OK) status = known_keys(ctx, root, "images labels templates top model");
     if (status == CLOOB_OK)
-        status = add_prompts(ctx, cloob_json_get(root, "labels"), cloob_json_get(root, "templates"), &prompts, &per);
-    if (status == CLOOB_OK) status = add_images(ctx, s, cloob_json_get(root, "images"), &images);
+        status = add_prompts(ctx, json_get(root, "labels"), json_get(root, "templates"), &prompts, &per);
+    if (status == CLOOB_OK) status = add_images(ctx, s, json_get(root, "images"), &images);
     if (status == CLOOB_OK && !images.n) status = refuse(ctx, "images: one or more");
-    served_model *m = status == CLOOB_OK ? model_of(s, q, r, cloob_json_text(cloob_json_get(root, "model"))) : NULL;
+    served_model *m = status == CLOOB_OK ? model_of(s, q, r, json_string(json_get(root, "model"))) : NULL;
     if (status != CLOOB_OK) http_fail(r, q, ctx, status);
     else if (m && embed_inputs(s, ctx, q, r, m, &images, CLOOB_UNIT, false, &pixels) &&
              embed_inputs(s, ctx, q, r, m, &prompts, CLOOB_UNIT, false, &words)) {
@@ -206,31 +206,31 @@ void handle_classify(serve *s, cloob_ctx *ctx, const http_request *q, http_reply
     }
     cloob_batch_rows_release(&pixels), cloob_batch_rows_release(&words);
     inputs_release(&images), inputs_release(&prompts);
-    cloob_json_close(doc);
+    json_doc_close(doc);
 }
 
 /* ---- similarity ---------------------------------------------------------------------------------- */
 
-static void put_matrix(cloob_json_out *w, const char *key, const float *image, const float *text, int64_t n, int64_t m,
+static void put_matrix(json_out *w, const char *key, const float *image, const float *text, int64_t n, int64_t m,
                        int64_t D)
 {
     float *row = malloc((size_t)(m + 1) * sizeof *row);
-    cloob_json_begin(w, key, '[');
+    json_begin(w, key, '[');
     for (int64_t i = 0; i < n && row; i++) {
         for (int64_t j = 0; j < m; j++) row[j] = (float)dot(image + i * D, text + j * D, D);
-        cloob_json_put_floats(w, NULL, row, m);
+        json_put_floats(w, NULL, row, m);
     }
-    cloob_json_end(w);
+    json_end(w);
     w->failed = w->failed || !row;
     free(row);
 }
 
 /* Both sides retrieve from the rows of an index, as in the paper; their similarity is then taken again. */
-static cloob_status put_retrieved(cloob_ctx *ctx, serve *s, const cloob_json *hopfield, cloob_batch_rows *image,
-                                  cloob_batch_rows *text, cloob_json_out *w)
+static cloob_status put_retrieved(cloob_ctx *ctx, serve *s, const json *hopfield, cloob_batch_rows *image,
+                                  cloob_batch_rows *text, json_out *w)
 {
     double beta = 8;
-    const char *name = cloob_json_text(cloob_json_get(hopfield, "index"));
+    const char *name = json_string(json_get(hopfield, "index"));
     served_index *x = serve_index(s, name);
     index_view *v = NULL;
     cloob_hopfield_options o;
@@ -238,7 +238,7 @@ static cloob_status put_retrieved(cloob_ctx *ctx, serve *s, const cloob_json *ho
         return refuse(ctx, "hopfield: there is no index%s%.100s to retrieve from", name ? " " : "", name ? name : "");
     cloob_status status = index_need(s, ctx, x, &v);
     if (status != CLOOB_OK) return status;
-    cloob_json_number(cloob_json_get(hopfield, "scale"), &beta);
+    json_number(json_get(hopfield, "scale"), &beta);
     cloob_hopfield_options_init(&o);
     o.unit = true;
     cloob_hopfield h = { cloob_search_rows(v->search), cloob_search_count(v->search), cloob_search_width(v->search),
@@ -253,19 +253,19 @@ static cloob_status put_retrieved(cloob_ctx *ctx, serve *s, const cloob_json *ho
     return status;
 }
 
-static void put_similarity(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, const cloob_json *hopfield,
+static void put_similarity(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, const json *hopfield,
                            cloob_batch_rows *image, cloob_batch_rows *text)
 {
-    cloob_json_out w = { 0 };
+    json_out w = { 0 };
     cloob_status status = CLOOB_OK;
     if (!http_reserve(r, q, ctx, 2 * 16 * image->n * text->n)) return;
-    cloob_json_begin(&w, NULL, '{');
+    json_begin(&w, NULL, '{');
     put_matrix(&w, "similarity", image->data, text->data, image->n, text->n, image->width);
-    cloob_json_put_int(&w, "images", image->n);
-    cloob_json_put_int(&w, "texts", text->n);
-    if (cloob_json_kind_of(hopfield) == CLOOB_JSON_OBJECT) status = put_retrieved(ctx, s, hopfield, image, text, &w);
-    else cloob_json_put_null(&w, "retrieved");
-    cloob_json_end(&w);
+    json_put_int(&w, "images", image->n);
+    json_put_int(&w, "texts", text->n);
+    if (json_kind_of(hopfield) == JSON_OBJECT) status = put_retrieved(ctx, s, hopfield, image, text, &w);
+    else json_put_null(&w, "retrieved");
+    json_end(&w);
     if (status == CLOOB_OK) {
         http_json(r, 200, &w);
         return;
@@ -276,25 +276,25 @@ static void put_similarity(serve *s, cloob_ctx *ctx, const http_request *q, http
 
 void handle_similarity(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
-    cloob_json_doc *doc = NULL;
+    json_doc *doc = NULL;
     inputs images, texts;
     cloob_batch_rows pixels = { 0 }, words = { 0 };
     inputs_init(&images, s, q), inputs_init(&texts, s, q);
     cloob_status status = body_object(ctx, q, &doc);
-    const cloob_json *root = cloob_json_root(doc);
+    const json *root = json_doc_root(doc);
     if (status == CLOOB_OK) status = known_keys(ctx, root, "images texts model hopfield");
-    if (status == CLOOB_OK) status = known_keys(ctx, cloob_json_get(root, "hopfield"), "scale index");
-    if (status == CLOOB_OK) status = add_texts(ctx, cloob_json_get(root, "texts"), "texts", &texts);
-    if (status == CLOOB_OK) status = add_images(ctx, s, cloob_json_get(root, "images"), &images);
+    if (status == CLOOB_OK) status = known_keys(ctx, json_get(root, "hopfield"), "scale index");
+    if (status == CLOOB_OK) status = add_texts(ctx, json_get(root, "texts"), "texts", &texts);
+    if (status == CLOOB_OK) status = add_images(ctx, s, json_get(root, "images"), &images);
     if (status == CLOOB_OK && (!images.n || !texts.n)) status = refuse(ctx, "images and texts: one or more of each");
-    served_model *m = status == CLOOB_OK ? model_of(s, q, r, cloob_json_text(cloob_json_get(root, "model"))) : NULL;
+    served_model *m = status == CLOOB_OK ? model_of(s, q, r, json_string(json_get(root, "model"))) : NULL;
     if (status != CLOOB_OK) http_fail(r, q, ctx, status);
     else if (m && embed_inputs(s, ctx, q, r, m, &images, CLOOB_UNIT, false, &pixels) &&
              embed_inputs(s, ctx, q, r, m, &texts, CLOOB_UNIT, false, &words)) {
         if (words.width != pixels.width) http_error(r, q, 429, "the model was replaced meanwhile; try again");
-        else put_similarity(s, ctx, q, r, cloob_json_get(root, "hopfield"), &pixels, &words);
+        else put_similarity(s, ctx, q, r, json_get(root, "hopfield"), &pixels, &words);
     }
     cloob_batch_rows_release(&pixels), cloob_batch_rows_release(&words);
     inputs_release(&images), inputs_release(&texts);
-    cloob_json_close(doc);
+    json_doc_close(doc);
 }

@@ -42,7 +42,7 @@ void http_text(http_reply *r, int code, const char *text)
                        .fd = -1 };
 }
 
-void http_json(http_reply *r, int code, cloob_json_out *w)
+void http_json(http_reply *r, int code, json_out *w)
 {
     if (w->failed || !w->data) {
         free(w->data);
@@ -54,7 +54,7 @@ void http_json(http_reply *r, int code, cloob_json_out *w)
         *r = (http_reply){ .code = code, .data = w->data, .bytes = w->len, .fd = -1 };
     }
     r->type = "application/json";
-    *w = (cloob_json_out){ 0 };
+    *w = (json_out){ 0 };
 }
 
 /* ---- errors -------------------------------------------------------------------------------------- */
@@ -75,29 +75,29 @@ static const char *tei_type(int code)
     return code >= 500 ? "Backend" : "Validation";
 }
 
-static void put_error(cloob_json_out *w, error_dialect dialect, int code, const char *text)
+static void put_error(json_out *w, error_dialect dialect, int code, const char *text)
 {
-    cloob_json_begin(w, NULL, '{');
+    json_begin(w, NULL, '{');
     if (dialect == ERROR_TEI) {
-        cloob_json_put_text(w, "error", text);
-        cloob_json_put_text(w, "error_type", tei_type(code));
+        json_put_text(w, "error", text);
+        json_put_text(w, "error_type", tei_type(code));
     } else if (dialect == ERROR_FASTAPI) {
-        cloob_json_put_text(w, "detail", text);
+        json_put_text(w, "detail", text);
     } else {
-        cloob_json_begin(w, "error", '{');
-        cloob_json_put_text(w, "message", text);
-        cloob_json_put_text(w, "type", openai_type(code));
-        cloob_json_put_null(w, "param");
-        cloob_json_put_int(w, "code", code);
-        cloob_json_end(w);
+        json_begin(w, "error", '{');
+        json_put_text(w, "message", text);
+        json_put_text(w, "type", openai_type(code));
+        json_put_null(w, "param");
+        json_put_int(w, "code", code);
+        json_end(w);
     }
-    cloob_json_end(w);
+    json_end(w);
 }
 
 void http_error(http_reply *r, const http_request *q, int code, const char *format, ...)
 {
     char text[1024];
-    cloob_json_out w = { 0 };
+    json_out w = { 0 };
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);

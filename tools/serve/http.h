@@ -3,6 +3,7 @@
 #define SERVE_HTTP_H
 
 #include "serve/budget.h"
+#include "core/json.h"
 
 enum { HTTP_MAX_QUERY = 24 };
 
@@ -46,7 +47,7 @@ typedef struct http_reply {
 void http_reply_release(http_reply *r);
 
 /* Takes w->data over; a failed writer gives 503. */
-void http_json(http_reply *r, int code, cloob_json_out *w);
+void http_json(http_reply *r, int code, json_out *w);
 void http_text(http_reply *r, int code, const char *text); /* static text */
 /* An error in the words of the route's dialect. */
 void http_error(http_reply *r, const http_request *q, int code, const char *format, ...)

@@ -108,17 +108,16 @@ cloob_status inputs_either(cloob_ctx *ctx, serve *s, inputs *i, const char *text
     return strncasecmp(text, "data:image/", 11) == 0 ? inputs_image(ctx, s, i, text) : inputs_text(ctx, i, text);
 }
 
-cloob_status inputs_tokens(cloob_ctx *ctx, inputs *i, const cloob_json *list)
+cloob_status inputs_tokens(cloob_ctx *ctx, inputs *i, const json *list)
 {
-    int64_t n = cloob_json_count(list), at = 0;
+    int64_t n = json_count(list), at = 0;
     int32_t *ids = malloc((size_t)(n + 1) * sizeof *ids);
     if (!ids) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
     cloob_status status = own(ctx, i, ids);
     if (status != CLOOB_OK) return status;
-    for (const cloob_json *v = cloob_json_first(list); v; v = cloob_json_next(v)) {
+    for (const json *v = json_first(list); v; v = json_next(v)) {
         int64_t id;
-        if (!cloob_json_int(v, &id) || id < 0 || id > INT32_MAX)
-            return refuse(ctx, "token ids are whole numbers from 0 on");
+        if (!json_int(v, &id) || id < 0 || id > INT32_MAX) return refuse(ctx, "token ids are whole numbers from 0 on");
         ids[at++] = (int32_t)id;
     }
     return add(ctx, i, (cloob_batch_input){ .kind = CLOOB_BATCH_TOKENS, .ids = ids, .count = n });
@@ -133,15 +132,15 @@ static int64_t json_memory(const char *text, size_t bytes)
     return (int64_t)bytes + 200 * (values < MAX_VALUES ? values : MAX_VALUES);
 }
 
-cloob_status body_object(cloob_ctx *ctx, const http_request *q, cloob_json_doc **doc)
+cloob_status body_object(cloob_ctx *ctx, const http_request *q, json_doc **doc)
 {
     *doc = NULL;
     if (!q->bytes) return refuse(ctx, "the request has no body; send a JSON object");
     cloob_status status = account_reserve(ctx, q->memory, json_memory(q->body, q->bytes));
-    if (status == CLOOB_OK) status = cloob_json_parse(ctx, q->body, q->bytes, "the body", MAX_VALUES, doc);
+    if (status == CLOOB_OK) status = json_doc_parse(ctx, q->body, q->bytes, "the body", MAX_VALUES, doc);
     if (status != CLOOB_OK) return status;
-    if (cloob_json_kind_of(cloob_json_root(*doc)) == CLOOB_JSON_OBJECT) return CLOOB_OK;
-    cloob_json_close(*doc);
+    if (json_kind_of(json_doc_root(*doc)) == JSON_OBJECT) return CLOOB_OK;
+    json_doc_close(*doc);
     *doc = NULL;
     return refuse(ctx, "the body must be a JSON object");
 }
@@ -154,11 +153,10 @@ static bool is_word_of(const char *words, const char *key)
     return false;
 }
 
-cloob_status known_keys(cloob_ctx *ctx, const cloob_json *object, const char *known)
+cloob_status known_keys(cloob_ctx *ctx, const json *object, const char *known)
 {
-    for (const cloob_json *v = cloob_json_first(object); v; v = cloob_json_next(v))
-        if (!cloob_json_key(v) || !is_word_of(known, cloob_json_key(v)))
-            return refuse(ctx, "unknown key \"%.100s\"; known are: %s", cloob_json_key(v) ? cloob_json_key(v) : "",
-                          known);
+    for (const json *v = json_first(object); v; v = json_next(v))
+        if (!json_key(v) || !is_word_of(known, json_key(v)))
+            return refuse(ctx, "unknown key \"%.100s\"; known are: %s", json_key(v) ? json_key(v) : "", known);
     return CLOOB_OK;
 }

@@ -3,6 +3,7 @@
 #define SERVE_INPUT_H
 
 #include "serve/state.h"
+#include "core/json.h"
 
 typedef struct inputs {
     cloob_batch_input *in;
@@ -24,14 +25,14 @@ cloob_status inputs_image(cloob_ctx *ctx, serve *s, inputs *i, const char *text)
 /* A string that is an image when it is a data URL of one, else a text. */
 cloob_status inputs_either(cloob_ctx *ctx, serve *s, inputs *i, const char *text);
 /* A list of token ids. */
-cloob_status inputs_tokens(cloob_ctx *ctx, inputs *i, const cloob_json *list);
+cloob_status inputs_tokens(cloob_ctx *ctx, inputs *i, const json *list);
 
 /* The body as a JSON object. The caller closes *doc. */
-cloob_status body_object(cloob_ctx *ctx, const http_request *q, cloob_json_doc **doc);
+cloob_status body_object(cloob_ctx *ctx, const http_request *q, json_doc **doc);
 
 /* Refuses an object with a member that `known`, words between blanks, does not list: a misspelt setting is not
  * ignored. */
-cloob_status known_keys(cloob_ctx *ctx, const cloob_json *object, const char *known);
+cloob_status known_keys(cloob_ctx *ctx, const json *object, const char *known);
 
 /* "%s" with the context's text set; for handlers. */
 cloob_status refuse(cloob_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));

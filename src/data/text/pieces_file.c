@@ -254,41 +254,41 @@ bool pieces_is_text(const char *text, size_t size)
     return size > sizeof MARK && memcmp(text, MARK, sizeof MARK - 1) == 0;
 }
 
-static void put_pieces(cloob_json_out *w, const pieces *p)
+static void put_pieces(json_out *w, const pieces *p)
 {
-    cloob_json_begin(w, "pieces", '[');
+    json_begin(w, "pieces", '[');
     for (int32_t i = 0; i < p->count; i++) {
         sbuf text = { 0 };
         sbuf_add(&text, p->text.data + p->piece[i].at, p->piece[i].bytes);
-        cloob_json_begin(w, NULL, '[');
-        cloob_json_put_text(w, NULL, text.data ? text.data : "");
-        cloob_json_put_number(w, NULL, (double)p->piece[i].score);
-        cloob_json_put_int(w, NULL, p->piece[i].type);
-        cloob_json_end(w);
+        json_begin(w, NULL, '[');
+        json_put_text(w, NULL, text.data ? text.data : "");
+        json_put_number(w, NULL, (double)p->piece[i].score);
+        json_put_int(w, NULL, p->piece[i].type);
+        json_end(w);
         w->failed |= text.failed;
         sbuf_release(&text);
     }
-    cloob_json_end(w);
+    json_end(w);
 }
 
 void pieces_save(const pieces *p, sbuf *out)
 {
-    cloob_json_out w = json_out_on(out);
+    json_out w = json_out_on(out);
     sbuf hex = { 0 };
     for (size_t i = 0; i < p->charsmap.len; i++) sbuf_printf(&hex, "%02x", (unsigned char)p->charsmap.data[i]);
-    cloob_json_begin(&w, NULL, '{');
-    cloob_json_put_int(&w, MARK_KEY, 1);
-    cloob_json_put_int(&w, "bpe", p->bpe);
-    cloob_json_put_int(&w, "byte_fallback", p->byte_fallback);
-    cloob_json_put_int(&w, "prefix", p->prefix);
-    cloob_json_put_int(&w, "fold_spaces", p->fold_spaces);
-    cloob_json_put_int(&w, "wide", p->wide);
-    cloob_json_put_int(&w, "canonicalize", p->canonicalize);
-    cloob_json_put_int(&w, "end", p->end);
-    cloob_json_put_int(&w, "pad", p->pad);
-    cloob_json_put_text(&w, "charsmap", hex.data ? hex.data : "");
+    json_begin(&w, NULL, '{');
+    json_put_int(&w, MARK_KEY, 1);
+    json_put_int(&w, "bpe", p->bpe);
+    json_put_int(&w, "byte_fallback", p->byte_fallback);
+    json_put_int(&w, "prefix", p->prefix);
+    json_put_int(&w, "fold_spaces", p->fold_spaces);
+    json_put_int(&w, "wide", p->wide);
+    json_put_int(&w, "canonicalize", p->canonicalize);
+    json_put_int(&w, "end", p->end);
+    json_put_int(&w, "pad", p->pad);
+    json_put_text(&w, "charsmap", hex.data ? hex.data : "");
     put_pieces(&w, p);
-    cloob_json_end(&w);
+    json_end(&w);
     w.failed |= hex.failed;
     sbuf_release(&hex);
     json_out_back(&w, out);

@@ -180,28 +180,28 @@ void prompts_release(prompts *p)
 
 /* ---- writing --------------------------------------------------------------------------------------- */
 
-static void put_list(cloob_json_out *w, const char *key, const prompt_list *l)
+static void put_list(json_out *w, const char *key, const prompt_list *l)
 {
-    cloob_json_begin(w, key, '[');
-    for (int64_t i = 0; i < l->count; i++) cloob_json_put_text(w, NULL, l->item[i]);
-    cloob_json_end(w);
+    json_begin(w, key, '[');
+    for (int64_t i = 0; i < l->count; i++) json_put_text(w, NULL, l->item[i]);
+    json_end(w);
 }
 
 void prompts_save(const prompts *p, sbuf *out)
 {
-    cloob_json_out w = { .spaced = true, .lines = 2 };
-    cloob_json_begin(&w, NULL, '{');
+    json_out w = { .spaced = true, .lines = 2 };
+    json_begin(&w, NULL, '{');
     for (const prompt_set *s = p->set; s < p->set + p->count; s++) {
-        cloob_json_begin(&w, s->name, '{');
-        cloob_json_begin(&w, "classes", '[');
+        json_begin(&w, s->name, '{');
+        json_begin(&w, "classes", '[');
         for (int64_t i = 0; i < s->class_count; i++)
             if (s->classes[i].count > 1) put_list(&w, NULL, &s->classes[i]);
-            else cloob_json_put_text(&w, NULL, s->classes[i].item[0]);
-        cloob_json_end(&w);
+            else json_put_text(&w, NULL, s->classes[i].item[0]);
+        json_end(&w);
         put_list(&w, "templates", &s->templates);
-        cloob_json_put_text(&w, "metric", s->metric == PROMPT_MEAN_PER_CLASS ? "mean_per_class" : "accuracy");
-        cloob_json_end(&w);
+        json_put_text(&w, "metric", s->metric == PROMPT_MEAN_PER_CLASS ? "mean_per_class" : "accuracy");
+        json_end(&w);
     }
-    cloob_json_end(&w);
+    json_end(&w);
     json_out_append(&w, out);
 }

@@ -79,49 +79,49 @@ void ablation_markdown(const ablation *t, sbuf *out)
                 (long long)t->seeds, t->seeds == 1 ? "" : "s", t->alpha);
 }
 
-static void put_method(const ablation *t, const ablation_metric *m, int k, cloob_json_out *w)
+static void put_method(const ablation *t, const ablation_metric *m, int k, json_out *w)
 {
     sbuf text = { 0 };
     put_rounded(&text, m, k, row_decimals(m, t->methods));
-    cloob_json_begin(w, t->method[k], '{');
-    cloob_json_put_text(w, "text", text.data);
-    cloob_json_put_number(w, "mean", m->mean[k]);
-    cloob_json_put_number(w, "deviation", m->deviation[k]);
-    cloob_json_begin(w, "values", '[');
-    for (int64_t i = 0; i < m->n[k]; i++) cloob_json_put_number(w, NULL, m->value[k][i]);
-    cloob_json_end(w);
-    cloob_json_begin(w, "p", '{');
+    json_begin(w, t->method[k], '{');
+    json_put_text(w, "text", text.data);
+    json_put_number(w, "mean", m->mean[k]);
+    json_put_number(w, "deviation", m->deviation[k]);
+    json_begin(w, "values", '[');
+    for (int64_t i = 0; i < m->n[k]; i++) json_put_number(w, NULL, m->value[k][i]);
+    json_end(w);
+    json_begin(w, "p", '{');
     for (int other = 0; other < t->methods; other++)
-        if (other != k) cloob_json_put_number(w, t->method[other], m->p[k][other]);
-    cloob_json_end(w);
-    cloob_json_end(w);
+        if (other != k) json_put_number(w, t->method[other], m->p[k][other]);
+    json_end(w);
+    json_end(w);
     w->failed |= text.failed;
     sbuf_release(&text);
 }
 
-static void put_metric(const ablation *t, const ablation_metric *m, cloob_json_out *w)
+static void put_metric(const ablation *t, const ablation_metric *m, json_out *w)
 {
     static const char *const aim[] = { "high", "low", "none" };
-    cloob_json_begin(w, m->name, '{');
-    cloob_json_put_text(w, "better", aim[m->aim]);
-    cloob_json_put_text(w, "best", m->best >= 0 ? t->method[m->best] : NULL);
-    cloob_json_put_number(w, "p", m->p_best);
-    cloob_json_put_bool(w, "significant", m->significant);
-    cloob_json_begin(w, "methods", '{');
+    json_begin(w, m->name, '{');
+    json_put_text(w, "better", aim[m->aim]);
+    json_put_text(w, "best", m->best >= 0 ? t->method[m->best] : NULL);
+    json_put_number(w, "p", m->p_best);
+    json_put_bool(w, "significant", m->significant);
+    json_begin(w, "methods", '{');
     for (int k = 0; k < t->methods; k++) put_method(t, m, k, w);
-    cloob_json_end(w);
-    cloob_json_end(w);
+    json_end(w);
+    json_end(w);
 }
 
 void ablation_json(const ablation *t, sbuf *out)
 {
-    cloob_json_out w = { .spaced = true };
-    cloob_json_begin(&w, NULL, '{');
-    cloob_json_put_int(&w, "seeds", t->seeds);
-    cloob_json_put_number(&w, "alpha", t->alpha);
-    cloob_json_begin(&w, "metrics", '{');
+    json_out w = { .spaced = true };
+    json_begin(&w, NULL, '{');
+    json_put_int(&w, "seeds", t->seeds);
+    json_put_number(&w, "alpha", t->alpha);
+    json_begin(&w, "metrics", '{');
     for (int64_t i = 0; i < t->count; i++) put_metric(t, &t->metric[i], &w);
-    cloob_json_end(&w);
-    cloob_json_end(&w);
+    json_end(&w);
+    json_end(&w);
     json_out_append(&w, out);
 }

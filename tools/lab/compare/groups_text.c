@@ -8,57 +8,57 @@
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
-static void json_groups(const cloob_groups *g, const cloob_group_metric *m, cloob_json_out *w)
+static void json_groups(const cloob_groups *g, const cloob_group_metric *m, json_out *w)
 {
-    cloob_json_begin(w, "groups", '{');
+    json_begin(w, "groups", '{');
     for (int64_t k = 0; k < g->groups; k++) {
         const cloob_group_stats *v = &m->group[k];
-        cloob_json_begin(w, g->name[k], '{');
-        cloob_json_put_int(w, "n", v->n);
-        cloob_json_put_number(w, "mean", v->mean);
-        cloob_json_put_number(w, "spread", v->deviation);
-        cloob_json_put_number(w, "low", v->low);
-        cloob_json_put_number(w, "high", v->high);
-        cloob_json_end(w);
+        json_begin(w, g->name[k], '{');
+        json_put_int(w, "n", v->n);
+        json_put_number(w, "mean", v->mean);
+        json_put_number(w, "spread", v->deviation);
+        json_put_number(w, "low", v->low);
+        json_put_number(w, "high", v->high);
+        json_end(w);
     }
-    cloob_json_end(w);
+    json_end(w);
 }
 
-static void json_pairs(const cloob_groups *g, const cloob_group_metric *m, cloob_json_out *w)
+static void json_pairs(const cloob_groups *g, const cloob_group_metric *m, json_out *w)
 {
-    cloob_json_begin(w, "pairs", '[');
+    json_begin(w, "pairs", '[');
     for (int64_t i = 0; i < g->pairs; i++) {
         const cloob_pair_test *t = &m->pair[i];
-        cloob_json_begin(w, NULL, '{');
-        cloob_json_put_text(w, "a", g->name[t->a]);
-        cloob_json_put_text(w, "b", g->name[t->b]);
-        cloob_json_put_number(w, "difference", t->difference);
-        cloob_json_put_number(w, "p", t->p);
-        cloob_json_put_number(w, "p_holm", t->p_holm);
-        cloob_json_put_number(w, "cliffs_delta", t->delta);
-        cloob_json_put_bool(w, "significant", t->significant);
-        cloob_json_end(w);
+        json_begin(w, NULL, '{');
+        json_put_text(w, "a", g->name[t->a]);
+        json_put_text(w, "b", g->name[t->b]);
+        json_put_number(w, "difference", t->difference);
+        json_put_number(w, "p", t->p);
+        json_put_number(w, "p_holm", t->p_holm);
+        json_put_number(w, "cliffs_delta", t->delta);
+        json_put_bool(w, "significant", t->significant);
+        json_end(w);
     }
-    cloob_json_end(w);
+    json_end(w);
 }
 
 static void put_json(const cloob_groups *g, sbuf *s)
 {
-    cloob_json_out w = { .spaced = true };
-    cloob_json_begin(&w, NULL, '{');
-    cloob_json_begin(&w, "groups", '{');
-    for (int64_t k = 0; k < g->groups; k++) cloob_json_put_int(&w, g->name[k], g->runs[k]);
-    cloob_json_end(&w);
-    cloob_json_put_number(&w, "alpha", g->alpha);
-    cloob_json_begin(&w, "metrics", '{');
+    json_out w = { .spaced = true };
+    json_begin(&w, NULL, '{');
+    json_begin(&w, "groups", '{');
+    for (int64_t k = 0; k < g->groups; k++) json_put_int(&w, g->name[k], g->runs[k]);
+    json_end(&w);
+    json_put_number(&w, "alpha", g->alpha);
+    json_begin(&w, "metrics", '{');
     for (int64_t i = 0; i < g->metrics; i++) {
-        cloob_json_begin(&w, g->metric[i].metric, '{');
+        json_begin(&w, g->metric[i].metric, '{');
         json_groups(g, &g->metric[i], &w);
         json_pairs(g, &g->metric[i], &w);
-        cloob_json_end(&w);
+        json_end(&w);
     }
-    cloob_json_end(&w);
-    cloob_json_end(&w);
+    json_end(&w);
+    json_end(&w);
     json_out_append(&w, s);
 }
 

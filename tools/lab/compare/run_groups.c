@@ -10,6 +10,7 @@
 #include "core/needs.h"
 #include "lab/compare/groups.h"
 #include "io/safetensors.h"
+#include "core/json.h"
 
 typedef struct reader {
     groups g;

@@ -4,54 +4,54 @@
 #include "lab/report/chart.h"
 #include "lab/report/html.h"
 
-static void put_values(cloob_json_out *w, const char *key, const double *value, int64_t n)
+static void put_values(json_out *w, const char *key, const double *value, int64_t n)
 {
-    cloob_json_begin(w, key, '[');
-    for (int64_t i = 0; i < n; i++) cloob_json_put_digits(w, NULL, value[i], 7);
-    cloob_json_end(w);
+    json_begin(w, key, '[');
+    for (int64_t i = 0; i < n; i++) json_put_digits(w, NULL, value[i], 7);
+    json_end(w);
 }
 
-static void put_series(cloob_json_out *w, const chart_series *s)
+static void put_series(json_out *w, const chart_series *s)
 {
-    cloob_json_begin(w, NULL, '{');
-    cloob_json_put_text(w, "name", s->name);
-    cloob_json_put_text(w, "group", s->group);
-    cloob_json_put_int(w, "color", s->color);
-    cloob_json_begin(w, "x", '[');
-    for (int64_t i = 0; i < s->n; i++) cloob_json_put_number(w, NULL, s->x[i]);
-    cloob_json_end(w);
+    json_begin(w, NULL, '{');
+    json_put_text(w, "name", s->name);
+    json_put_text(w, "group", s->group);
+    json_put_int(w, "color", s->color);
+    json_begin(w, "x", '[');
+    for (int64_t i = 0; i < s->n; i++) json_put_number(w, NULL, s->x[i]);
+    json_end(w);
     put_values(w, "y", s->y, s->n);
     if (s->low && s->high) {
         put_values(w, "low", s->low, s->n);
         put_values(w, "high", s->high, s->n);
     }
-    cloob_json_end(w);
+    json_end(w);
 }
 
-static void put_data(cloob_json_out *w, const chart *c)
+static void put_data(json_out *w, const chart *c)
 {
-    cloob_json_begin(w, NULL, '{');
-    cloob_json_put_text(w, "x", c->x_label);
-    cloob_json_put_text(w, "y", c->y_label);
-    cloob_json_put_bool(w, "log", c->log_y);
-    cloob_json_put_bool(w, "fill", c->fill);
-    cloob_json_put_bool(w, "zero", c->from_zero);
+    json_begin(w, NULL, '{');
+    json_put_text(w, "x", c->x_label);
+    json_put_text(w, "y", c->y_label);
+    json_put_bool(w, "log", c->log_y);
+    json_put_bool(w, "fill", c->fill);
+    json_put_bool(w, "zero", c->from_zero);
     if (c->category) {
-        cloob_json_put_bool(w, "bars", c->bars);
-        cloob_json_begin(w, "categories", '[');
-        for (int64_t i = 0; i < c->categories; i++) cloob_json_put_text(w, NULL, c->category[i]);
-        cloob_json_end(w);
+        json_put_bool(w, "bars", c->bars);
+        json_begin(w, "categories", '[');
+        for (int64_t i = 0; i < c->categories; i++) json_put_text(w, NULL, c->category[i]);
+        json_end(w);
     }
-    cloob_json_begin(w, "series", '[');
+    json_begin(w, "series", '[');
     for (int64_t i = 0; i < c->count; i++)
         if (c->series[i].n) put_series(w, &c->series[i]);
-    cloob_json_end(w);
-    cloob_json_end(w);
+    json_end(w);
+    json_end(w);
 }
 
 void chart_put_body(sbuf *html, const chart *c)
 {
-    cloob_json_out w = { 0 };
+    json_out w = { 0 };
     sbuf_puts(html, "<div class=\"plot\"><canvas role=\"img\" aria-label=\"");
     html_text(html, c->title);
     sbuf_puts(html, "\"></canvas></div><script type=\"application/json\">");

@@ -10,7 +10,7 @@
 #include "lab/report/page.h"
 #include "lab/report/chart.h"
 
-void html_json(sbuf *s, cloob_json_out *w)
+void html_json(sbuf *s, json_out *w)
 {
     sbuf plain;
     json_out_back(w, &plain);

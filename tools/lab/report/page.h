@@ -8,6 +8,7 @@
 #include "lab/report/export.h"
 #include "lab/report/html.h"
 #include "lab/report/run_files.h"
+#include "core/json.h"
 
 typedef struct page {
     cloob_ctx *ctx;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "core/json.h"
 
 static char *path_in(arena *a, const char *dir, const char *name)
 {

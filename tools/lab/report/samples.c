@@ -41,11 +41,11 @@ int64_t samples_use(samples *s, int64_t row)
         sbuf_puts(&url, "data:image/jpeg;base64,");
         base64_put(&url, jpeg.data, jpeg.len);
     }
-    cloob_json_begin(&s->thumbs, NULL, '{');
-    cloob_json_put_text(&s->thumbs, "src", url.data ? url.data : "");
-    cloob_json_put_text(&s->thumbs, "caption", s->caption[row]);
-    if (s->truth.F && world_never_seen(s->index[row])) cloob_json_put_bool(&s->thumbs, "never_seen", true);
-    cloob_json_end(&s->thumbs);
+    json_begin(&s->thumbs, NULL, '{');
+    json_put_text(&s->thumbs, "src", url.data ? url.data : "");
+    json_put_text(&s->thumbs, "caption", s->caption[row]);
+    if (s->truth.F && world_never_seen(s->index[row])) json_put_bool(&s->thumbs, "never_seen", true);
+    json_end(&s->thumbs);
     s->thumbs.failed |= url.failed || status == CLOOB_ERR_MEMORY;
     sbuf_release(&jpeg), sbuf_release(&url);
     return s->number[row] = s->images++;
@@ -66,14 +66,14 @@ int64_t samples_top(const float *score, int64_t n, int64_t stride, int64_t witho
 
 static void put_hits(samples *s, const char *key, const samples_hit *hit, int64_t n)
 {
-    cloob_json_begin(&s->out, key, '[');
+    json_begin(&s->out, key, '[');
     for (int64_t k = 0; k < n; k++) {
-        cloob_json_begin(&s->out, NULL, '{');
-        cloob_json_put_int(&s->out, "image", samples_use(s, hit[k].row));
-        cloob_json_put_digits(&s->out, "score", (double)hit[k].score, SAMPLES_DIGITS);
-        cloob_json_end(&s->out);
+        json_begin(&s->out, NULL, '{');
+        json_put_int(&s->out, "image", samples_use(s, hit[k].row));
+        json_put_digits(&s->out, "score", (double)hit[k].score, SAMPLES_DIGITS);
+        json_end(&s->out);
     }
-    cloob_json_end(&s->out);
+    json_end(&s->out);
 }
 
 /* ---- embeddings ---------------------------------------------------------------------------------- */
@@ -155,19 +155,19 @@ static cloob_status put_searches(samples *s)
     int64_t count = s->o->searches ? s->o->searches : min64(SEARCHES, s->n);
     float *query = malloc((size_t)(s->D + s->n) * sizeof *query), *score = query + s->D;
     cloob_status status = query ? CLOOB_OK : ctx_no_memory(s->ctx, (size_t)(s->D + s->n) * 4, "a search");
-    cloob_json_begin(&s->out, "searches", '[');
+    json_begin(&s->out, "searches", '[');
     for (int64_t q = 0; q < count && status == CLOOB_OK; q++) {
         samples_hit hit[HITS];
         const char *text = s->o->searches ? s->o->search[q] : s->caption[q * s->n / count];
         status = model_texts(s->ctx, s->m, &text, 1, CLOOB_UNIT, query);
         if (status != CLOOB_OK) break;
         cpu_sgemm(s->ctx, false, true, s->n, 1, s->D, 1, s->image, s->D, query, s->D, 0, score, 1);
-        cloob_json_begin(&s->out, NULL, '{');
-        cloob_json_put_text(&s->out, "text", text);
+        json_begin(&s->out, NULL, '{');
+        json_put_text(&s->out, "text", text);
         put_hits(s, "hits", hit, samples_top(score, s->n, 1, -1, hit, HITS));
-        cloob_json_end(&s->out);
+        json_end(&s->out);
     }
-    cloob_json_end(&s->out);
+    json_end(&s->out);
     free(query);
     return status;
 }
@@ -176,17 +176,17 @@ static cloob_status put_neighbors(samples *s)
 {
     float *score = malloc((size_t)s->n * sizeof *score);
     if (!score) return ctx_no_memory(s->ctx, (size_t)s->n * sizeof *score, "neighbours");
-    cloob_json_begin(&s->out, "neighbors", '[');
+    json_begin(&s->out, "neighbors", '[');
     for (int64_t k = 0; k < min64(NEIGHBORS, s->n); k++) {
         int64_t row = (2 * k + 1) * s->n / (2 * min64(NEIGHBORS, s->n));
         samples_hit hit[NEAR];
         cpu_sgemm(s->ctx, false, true, s->n, 1, s->D, 1, s->image, s->D, s->image + row * s->D, s->D, 0, score, 1);
-        cloob_json_begin(&s->out, NULL, '{');
-        cloob_json_put_int(&s->out, "image", samples_use(s, row));
+        json_begin(&s->out, NULL, '{');
+        json_put_int(&s->out, "image", samples_use(s, row));
         put_hits(s, "near", hit, samples_top(score, s->n, 1, row, hit, NEAR));
-        cloob_json_end(&s->out);
+        json_end(&s->out);
     }
-    cloob_json_end(&s->out);
+    json_end(&s->out);
     free(score);
     return CLOOB_OK;
 }
@@ -207,22 +207,22 @@ static int64_t pick_distinct(const samples *s, int64_t *row, int64_t limit)
 static void put_matrix(samples *s)
 {
     int64_t row[MATRIX], n = pick_distinct(s, row, MATRIX);
-    cloob_json_begin(&s->out, "matrix", '{');
-    cloob_json_begin(&s->out, "images", '[');
-    for (int64_t i = 0; i < n; i++) cloob_json_put_int(&s->out, NULL, samples_use(s, row[i]));
-    cloob_json_end(&s->out);
-    cloob_json_begin(&s->out, "texts", '[');
-    for (int64_t i = 0; i < n; i++) cloob_json_put_text(&s->out, NULL, s->caption[row[i]]);
-    cloob_json_end(&s->out);
-    cloob_json_begin(&s->out, "cosine", '[');
+    json_begin(&s->out, "matrix", '{');
+    json_begin(&s->out, "images", '[');
+    for (int64_t i = 0; i < n; i++) json_put_int(&s->out, NULL, samples_use(s, row[i]));
+    json_end(&s->out);
+    json_begin(&s->out, "texts", '[');
+    for (int64_t i = 0; i < n; i++) json_put_text(&s->out, NULL, s->caption[row[i]]);
+    json_end(&s->out);
+    json_begin(&s->out, "cosine", '[');
     for (int64_t i = 0; i < n; i++) {
-        cloob_json_begin(&s->out, NULL, '[');
+        json_begin(&s->out, NULL, '[');
         for (int64_t j = 0; j < n; j++)
-            cloob_json_put_digits(&s->out, NULL, (double)s->cosine[row[i] * s->n + row[j]], SAMPLES_DIGITS);
-        cloob_json_end(&s->out);
+            json_put_digits(&s->out, NULL, (double)s->cosine[row[i] * s->n + row[j]], SAMPLES_DIGITS);
+        json_end(&s->out);
     }
-    cloob_json_end(&s->out);
-    cloob_json_end(&s->out);
+    json_end(&s->out);
+    json_end(&s->out);
 }
 
 /* ---- all of it ----------------------------------------------------------------------------------- */
@@ -259,8 +259,8 @@ static cloob_status put_members(samples *s)
     CLOOB_TRY(put_neighbors(s));
     put_matrix(s);
     samples_sets(s);
-    cloob_json_end(&s->thumbs);
-    if (!s->thumbs.failed) cloob_json_put_raw(&s->out, "images", s->thumbs.data, s->thumbs.len);
+    json_end(&s->thumbs);
+    if (!s->thumbs.failed) json_put_raw(&s->out, "images", s->thumbs.data, s->thumbs.len);
     return s->out.failed || s->thumbs.failed ? ctx_no_memory(s->ctx, s->out.len, "samples") : CLOOB_OK;
 }
 
@@ -278,13 +278,13 @@ cloob_status samples_json(cloob_ctx *ctx, model *m, const dataset *d, const samp
     if (status == CLOOB_OK) status = embed_captions(s);
     if (status == CLOOB_OK) status = read_world(s);
     if (status == CLOOB_OK) {
-        cloob_json_begin(&s->thumbs, NULL, '[');
-        cloob_json_begin(&s->out, NULL, '{');
-        cloob_json_put_text(&s->out, "checkpoint", o->checkpoint);
-        cloob_json_put_text(&s->out, "data", o->data);
-        cloob_json_put_int(&s->out, "pairs", s->n);
+        json_begin(&s->thumbs, NULL, '[');
+        json_begin(&s->out, NULL, '{');
+        json_put_text(&s->out, "checkpoint", o->checkpoint);
+        json_put_text(&s->out, "data", o->data);
+        json_put_int(&s->out, "pairs", s->n);
         status = put_members(s);
-        cloob_json_end(&s->out);
+        json_end(&s->out);
         json_out_append(&s->out, out);
     }
     samples_release(s);

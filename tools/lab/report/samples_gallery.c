@@ -4,6 +4,7 @@
 
 #include "core/arith.h"
 #include "lab/report/samples_impl.h"
+#include "core/json.h"
 
 enum { GALLERY = 24, CAPTIONS = 3 };
 
@@ -28,18 +29,18 @@ static int64_t likeliest(const samples *s, int64_t factor, int64_t row, double *
 
 static void put_factors(samples *s, int64_t row)
 {
-    cloob_json_begin(&s->out, "says", '[');
+    json_begin(&s->out, "says", '[');
     for (int64_t k = 0; k < s->truth.F; k++) {
         double p;
         int64_t c = likeliest(s, k, row, &p), truth = s->truth.label[k][s->index[row]];
-        cloob_json_begin(&s->out, NULL, '{');
-        cloob_json_put_text(&s->out, "factor", s->truth.name[k]);
-        cloob_json_put_text(&s->out, "label", s->truth.set[k]->classes[c].item[0]);
-        cloob_json_put_text(&s->out, "truth", s->truth.set[k]->classes[truth].item[0]);
-        cloob_json_put_digits(&s->out, "p", p, SAMPLES_DIGITS);
-        cloob_json_end(&s->out);
+        json_begin(&s->out, NULL, '{');
+        json_put_text(&s->out, "factor", s->truth.name[k]);
+        json_put_text(&s->out, "label", s->truth.set[k]->classes[c].item[0]);
+        json_put_text(&s->out, "truth", s->truth.set[k]->classes[truth].item[0]);
+        json_put_digits(&s->out, "p", p, SAMPLES_DIGITS);
+        json_end(&s->out);
     }
-    cloob_json_end(&s->out);
+    json_end(&s->out);
 }
 
 static void put_captions(samples *s, int64_t row)
@@ -48,33 +49,33 @@ static void put_captions(samples *s, int64_t row)
     const float *score = s->cosine + row * s->n;
     int64_t found = samples_top(score, s->n, 1, -1, hit, CAPTIONS), rank = 1;
     for (int64_t j = 0; j < s->n; j++) rank += score[j] > score[row];
-    cloob_json_put_int(&s->out, "rank", rank);
-    cloob_json_begin(&s->out, "captions", '[');
+    json_put_int(&s->out, "rank", rank);
+    json_begin(&s->out, "captions", '[');
     for (int64_t k = 0; k < found; k++) {
-        cloob_json_begin(&s->out, NULL, '{');
-        cloob_json_put_text(&s->out, "text", s->caption[hit[k].row]);
-        cloob_json_put_digits(&s->out, "score", (double)hit[k].score, SAMPLES_DIGITS);
-        cloob_json_put_bool(&s->out, "own", hit[k].row == row);
-        cloob_json_end(&s->out);
+        json_begin(&s->out, NULL, '{');
+        json_put_text(&s->out, "text", s->caption[hit[k].row]);
+        json_put_digits(&s->out, "score", (double)hit[k].score, SAMPLES_DIGITS);
+        json_put_bool(&s->out, "own", hit[k].row == row);
+        json_end(&s->out);
     }
-    cloob_json_end(&s->out);
+    json_end(&s->out);
 }
 
 /* Evenly spread, whatever the model says of them. Two in three of a world's were never seen in training. */
 void samples_gallery(samples *s)
 {
     int64_t count = min64(GALLERY, s->n);
-    cloob_json_begin(&s->out, "gallery", '[');
+    json_begin(&s->out, "gallery", '[');
     for (int64_t k = 0; k < count; k++) {
         int64_t row = k * s->n / count;
         if (s->truth.F && k % 3 && row + 1 < s->n && !world_never_seen(s->index[row])) row++;
-        cloob_json_begin(&s->out, NULL, '{');
-        cloob_json_put_int(&s->out, "image", samples_use(s, row));
+        json_begin(&s->out, NULL, '{');
+        json_put_int(&s->out, "image", samples_use(s, row));
         if (s->truth.F) put_factors(s, row);
         else put_captions(s, row);
-        cloob_json_end(&s->out);
+        json_end(&s->out);
     }
-    cloob_json_end(&s->out);
+    json_end(&s->out);
 }
 
 /* ---- confusion ----------------------------------------------------------------------------------- */
@@ -96,29 +97,29 @@ static void put_set(samples *s, int64_t k)
         for (int64_t j = 0; j < C; j++) total += confusion[c * C + j];
         max = max64(max, total);
     }
-    cloob_json_begin(&s->out, NULL, '{');
-    cloob_json_put_text(&s->out, "name", s->truth.name[k]);
-    cloob_json_put_int(&s->out, "n", n);
-    cloob_json_put_digits(&s->out, "top1", n ? (double)right / (double)n : 0, 5);
-    cloob_json_put_digits(&s->out, "chance", n ? (double)max / (double)n : 0, 5);
-    cloob_json_begin(&s->out, "labels", '[');
-    for (int64_t c = 0; c < C; c++) cloob_json_put_text(&s->out, NULL, set->classes[c].item[0]);
-    cloob_json_end(&s->out);
-    cloob_json_begin(&s->out, "confusion", '[');
+    json_begin(&s->out, NULL, '{');
+    json_put_text(&s->out, "name", s->truth.name[k]);
+    json_put_int(&s->out, "n", n);
+    json_put_digits(&s->out, "top1", n ? (double)right / (double)n : 0, 5);
+    json_put_digits(&s->out, "chance", n ? (double)max / (double)n : 0, 5);
+    json_begin(&s->out, "labels", '[');
+    for (int64_t c = 0; c < C; c++) json_put_text(&s->out, NULL, set->classes[c].item[0]);
+    json_end(&s->out);
+    json_begin(&s->out, "confusion", '[');
     for (int64_t c = 0; confusion && c < C; c++) {
-        cloob_json_begin(&s->out, NULL, '[');
-        for (int64_t j = 0; j < C; j++) cloob_json_put_int(&s->out, NULL, confusion[c * C + j]);
-        cloob_json_end(&s->out);
+        json_begin(&s->out, NULL, '[');
+        for (int64_t j = 0; j < C; j++) json_put_int(&s->out, NULL, confusion[c * C + j]);
+        json_end(&s->out);
     }
-    cloob_json_end(&s->out);
-    cloob_json_end(&s->out);
+    json_end(&s->out);
+    json_end(&s->out);
     s->out.failed |= !confusion;
     free(confusion);
 }
 
 void samples_sets(samples *s)
 {
-    cloob_json_begin(&s->out, "sets", '[');
+    json_begin(&s->out, "sets", '[');
     for (int64_t k = 0; k < s->truth.F; k++) put_set(s, k);
-    cloob_json_end(&s->out);
+    json_end(&s->out);
 }

@@ -21,8 +21,8 @@ typedef struct samples {
     char **caption;      /* (n) */
     int64_t *number;     /* (n) place among the images of the file, -1: not there */
     int64_t images;
-    cloob_json_out thumbs, out; /* the list of images, and the object that it becomes the last member of */
-    world_truth truth;          /* F 0: none */
+    json_out thumbs, out; /* the list of images, and the object that it becomes the last member of */
+    world_truth truth;    /* F 0: none */
     zeroshot z[CLOOB_FACTORS];
 } samples;
 

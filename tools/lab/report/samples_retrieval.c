@@ -3,6 +3,7 @@
 
 #include "core/arith.h"
 #include "lab/report/samples_impl.h"
+#include "core/json.h"
 
 enum { SHOWN = 4, HITS = 4 };
 
@@ -47,21 +48,21 @@ static void put_query(samples *s, way w, const query *q)
     int64_t stride;
     const float *score = scores_of(s, w, q->row, &stride);
     int64_t found = samples_top(score, s->n, stride, -1, hit, HITS);
-    cloob_json_begin(&s->out, NULL, '{');
-    cloob_json_put_int(&s->out, "image", samples_use(s, q->row));
-    cloob_json_put_int(&s->out, "rank", q->rank);
-    cloob_json_put_digits(&s->out, "score", (double)score[q->row * stride], SAMPLES_DIGITS);
-    cloob_json_begin(&s->out, "hits", '[');
+    json_begin(&s->out, NULL, '{');
+    json_put_int(&s->out, "image", samples_use(s, q->row));
+    json_put_int(&s->out, "rank", q->rank);
+    json_put_digits(&s->out, "score", (double)score[q->row * stride], SAMPLES_DIGITS);
+    json_begin(&s->out, "hits", '[');
     for (int64_t k = 0; k < found; k++) {
-        cloob_json_begin(&s->out, NULL, '{');
-        if (w == TEXT_TO_IMAGE) cloob_json_put_int(&s->out, "image", samples_use(s, hit[k].row));
-        else cloob_json_put_text(&s->out, "text", s->caption[hit[k].row]);
-        cloob_json_put_digits(&s->out, "score", (double)hit[k].score, SAMPLES_DIGITS);
-        cloob_json_put_bool(&s->out, "own", hit[k].row == q->row);
-        cloob_json_end(&s->out);
+        json_begin(&s->out, NULL, '{');
+        if (w == TEXT_TO_IMAGE) json_put_int(&s->out, "image", samples_use(s, hit[k].row));
+        else json_put_text(&s->out, "text", s->caption[hit[k].row]);
+        json_put_digits(&s->out, "score", (double)hit[k].score, SAMPLES_DIGITS);
+        json_put_bool(&s->out, "own", hit[k].row == q->row);
+        json_end(&s->out);
     }
-    cloob_json_end(&s->out);
-    cloob_json_end(&s->out);
+    json_end(&s->out);
+    json_end(&s->out);
 }
 
 static void put_way(samples *s, way w, const char *name)
@@ -72,21 +73,21 @@ static void put_way(samples *s, way w, const char *name)
     if (!q) return;
     for (int64_t i = 0; i < s->n; i++) q[i] = ask(s, w, i);
     qsort(q, (size_t)s->n, sizeof *q, by_margin);
-    cloob_json_begin(&s->out, name, '{');
-    cloob_json_begin(&s->out, "best", '[');
+    json_begin(&s->out, name, '{');
+    json_begin(&s->out, "best", '[');
     for (int64_t k = 0; k < shown; k++) put_query(s, w, &q[k]);
-    cloob_json_end(&s->out);
-    cloob_json_begin(&s->out, "worst", '[');
+    json_end(&s->out);
+    json_begin(&s->out, "worst", '[');
     for (int64_t k = 0; k < shown; k++) put_query(s, w, &q[s->n - 1 - k]);
-    cloob_json_end(&s->out);
-    cloob_json_end(&s->out);
+    json_end(&s->out);
+    json_end(&s->out);
     free(q);
 }
 
 void samples_retrieval(samples *s)
 {
-    cloob_json_begin(&s->out, "retrieval", '{');
+    json_begin(&s->out, "retrieval", '{');
     put_way(s, IMAGE_TO_TEXT, "image_to_text");
     put_way(s, TEXT_TO_IMAGE, "text_to_image");
-    cloob_json_end(&s->out);
+    json_end(&s->out);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "core/json.h"
 
 static bool wanted(const char *name)
 {

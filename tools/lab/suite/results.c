@@ -11,30 +11,30 @@
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
 /* "metrics", left open. */
-static void put_metrics(cloob_json_out *w, const cloob_benchmark_result *r)
+static void put_metrics(json_out *w, const cloob_benchmark_result *r)
 {
-    cloob_json_begin(w, "metrics", '{');
-    for (int64_t i = 0; i < r->scores; i++) cloob_json_put_number(w, r->score[i].name, r->score[i].value);
+    json_begin(w, "metrics", '{');
+    for (int64_t i = 0; i < r->scores; i++) json_put_number(w, r->score[i].name, r->score[i].value);
 }
 
 char *cloob_benchmark_json(const cloob_benchmark_result *r)
 {
-    cloob_json_out w = { .spaced = true };
+    json_out w = { .spaced = true };
     sbuf s;
     if (!r || !r->dataset) return NULL;
-    cloob_json_begin(&w, NULL, '{');
-    cloob_json_put_text(&w, "dataset", r->dataset);
-    cloob_json_put_text(&w, "model", r->model);
-    cloob_json_put_text(&w, "pretrained", r->pretrained);
-    cloob_json_put_text(&w, "task", r->task);
+    json_begin(&w, NULL, '{');
+    json_put_text(&w, "dataset", r->dataset);
+    json_put_text(&w, "model", r->model);
+    json_put_text(&w, "pretrained", r->pretrained);
+    json_put_text(&w, "task", r->task);
     put_metrics(&w, r);
-    cloob_json_end(&w);
-    cloob_json_put_text(&w, "language", r->language);
-    cloob_json_put_text(&w, "weights", r->stamp);
-    cloob_json_put_int(&w, "n", r->n);
-    cloob_json_put_int(&w, "bad", r->bad);
-    cloob_json_put_int(&w, "shots", r->shots);
-    cloob_json_end(&w);
+    json_end(&w);
+    json_put_text(&w, "language", r->language);
+    json_put_text(&w, "weights", r->stamp);
+    json_put_int(&w, "n", r->n);
+    json_put_int(&w, "bad", r->bad);
+    json_put_int(&w, "shots", r->shots);
+    json_end(&w);
     json_out_back(&w, &s);
     return sbuf_detach(&s);
 }
@@ -122,7 +122,7 @@ static void put_row(sbuf *s, const cloob_benchmark_result *all, int64_t n, const
         for (int64_t k = 0; k < all[i].scores; k++) {
             if (seen(all, i, k)) continue;
             double v = cloob_benchmark_metric(r, all[i].score[k].name);
-            if (isfinite(v)) json_put_number(s, v);
+            if (isfinite(v)) json_print_number(s, v);
             sbuf_putc(s, ',');
         }
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) csv_put(s, text[i]), sbuf_putc(s, ',');
@@ -154,15 +154,14 @@ char *cloob_datacomp_lines(const cloob_benchmark_result *r, int64_t n, const cha
     if ((!r && n) || !pretrained) return NULL;
     for (int64_t i = 0; i < n; i++) {
         if (!r[i].key || strcmp(r[i].pretrained, pretrained) != 0) continue;
-        cloob_json_out w = { .spaced = true };
-        cloob_json_begin(&w, NULL, '{');
-        cloob_json_put_text(&w, "key", r[i].key);
-        cloob_json_put_text(&w, "dataset", r[i].title);
+        json_out w = { .spaced = true };
+        json_begin(&w, NULL, '{');
+        json_put_text(&w, "key", r[i].key);
+        json_put_text(&w, "dataset", r[i].title);
         put_metrics(&w, &r[i]);
-        cloob_json_put_number(&w, "main_metric",
-                              r[i].main_metric ? cloob_benchmark_metric(&r[i], r[i].main_metric) : NAN);
-        cloob_json_end(&w);
-        cloob_json_end(&w);
+        json_put_number(&w, "main_metric", r[i].main_metric ? cloob_benchmark_metric(&r[i], r[i].main_metric) : NAN);
+        json_end(&w);
+        json_end(&w);
         json_out_append(&w, &s);
     }
     if (!s.data) sbuf_puts(&s, "");

@@ -9,12 +9,13 @@
 #include "cloob/prompts.h"
 #include "cloob/zeroshot.h"
 #include "core/file.h"
+#include "core/json.h"
 
 /* ---- classes ------------------------------------------------------------------------------------- */
 
-cloob_status run_write_object(cloob_ctx *ctx, cloob_status so_far, cloob_json_out *out, const char *path)
+cloob_status run_write_object(cloob_ctx *ctx, cloob_status so_far, json_out *out, const char *path)
 {
-    cloob_json_end(out);
+    json_end(out);
     char *text = json_out_line(out);
     cloob_status status = so_far;
     if (status == CLOOB_OK) status = text ? file_write(ctx, path, text, strlen(text)) : ctx_no_memory(ctx, 64, path);
@@ -33,13 +34,13 @@ void run_set_name(const char *path, char out[128])
 
 /* Writes zeroshot-SET.json into the run's folder, where the report finds it, too. */
 static cloob_status put_zeroshot(cloob_ctx *ctx, const ablate_run *r, cloob_model *m, const cloob_prompts *prompts,
-                                 const char *source, const char *prefix, double *sum, cloob_json_out *out)
+                                 const char *source, const char *prefix, double *sum, json_out *out)
 {
     char set[128], path[ABLATE_PATH + 160], key[160];
     cloob_dataset *d;
     cloob_zeroshot_options z;
     cloob_zeroshot_result found;
-    cloob_json_out text = { .spaced = true };
+    json_out text = { .spaced = true };
     cloob_zeroshot_options_init(&z);
     run_set_name(source, set);
     z.prompts = prompts;
@@ -48,21 +49,21 @@ static cloob_status put_zeroshot(cloob_ctx *ctx, const ablate_run *r, cloob_mode
     cloob_status status = cloob_zeroshot(ctx, m, d, &z, &found);
     cloob_dataset_close(d);
     CLOOB_TRY(status);
-    cloob_json_begin(&text, NULL, '{');
-    cloob_json_put_digits(&text, "top1", found.top1, 10);
-    cloob_json_put_digits(&text, "top5", found.top5, 10);
-    cloob_json_put_digits(&text, "mean_per_class", found.mean_per_class, 10);
-    cloob_json_put_int(&text, "n", found.n);
+    json_begin(&text, NULL, '{');
+    json_put_digits(&text, "top1", found.top1, 10);
+    json_put_digits(&text, "top5", found.top5, 10);
+    json_put_digits(&text, "mean_per_class", found.mean_per_class, 10);
+    json_put_int(&text, "n", found.n);
     *sum += found.top1;
     snprintf(key, sizeof key, "zeroshot/%s", set);
-    cloob_json_put_number(out, key, found.top1);
+    json_put_number(out, key, found.top1);
     cloob_zeroshot_release(&found);
     snprintf(path, sizeof path, "%s/%szeroshot-%s.json", r->dir, prefix, set);
     return run_write_object(ctx, CLOOB_OK, &text, path);
 }
 
 cloob_status run_put_zeroshots(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, cloob_model *m,
-                               const char *prefix, cloob_json_out *out)
+                               const char *prefix, json_out *out)
 {
     cloob_prompts *prompts = NULL;
     double sum = 0;
@@ -70,7 +71,7 @@ cloob_status run_put_zeroshots(cloob_ctx *ctx, const cloob_ablate_options *o, co
     for (int64_t i = 0; i < o->zeroshot_count && status == CLOOB_OK; i++)
         status = put_zeroshot(ctx, r, m, prompts, o->zeroshot[i], prefix, &sum, out);
     if (status == CLOOB_OK && o->zeroshot_count > 1)
-        cloob_json_put_number(out, "zeroshot/average", sum / (double)o->zeroshot_count);
+        json_put_number(out, "zeroshot/average", sum / (double)o->zeroshot_count);
     if (prompts) cloob_prompts_close(prompts);
     return status;
 }
@@ -89,14 +90,14 @@ cloob_status run_open_model(cloob_ctx *ctx, const cloob_ablate_options *o, const
 
 /* ---- pairs --------------------------------------------------------------------------------------- */
 
-static void put_side(cloob_json_out *out, const char *way, const cloob_retrieval_side *side)
+static void put_side(json_out *out, const char *way, const cloob_retrieval_side *side)
 {
     static const char *const name[] = { "R@1", "R@5", "R@10", "median_rank" };
     double value[] = { side->recall1, side->recall5, side->recall10, side->median_rank };
     for (int i = 0; i < 4; i++) {
         char key[64];
         snprintf(key, sizeof key, "%s_%s", way, name[i]);
-        cloob_json_put_number(out, key, value[i]);
+        json_put_number(out, key, value[i]);
     }
 }
 
@@ -116,7 +117,7 @@ static cloob_status first_texts(cloob_ctx *ctx, const cloob_embedded *e, float *
 }
 
 /* The paper's analysis, by the names that validation has for it. */
-static cloob_status put_analysis(cloob_ctx *ctx, const cloob_embedded *e, const cloob_matrix *x, cloob_json_out *out)
+static cloob_status put_analysis(cloob_ctx *ctx, const cloob_embedded *e, const cloob_matrix *x, json_out *out)
 {
     enum { TOP_10 = 0 };
     cloob_analysis a;
@@ -126,17 +127,17 @@ static cloob_status put_analysis(cloob_ctx *ctx, const cloob_embedded *e, const 
     cloob_status status = cloob_analyze(ctx, &a, x, &y, 0.99);
     free(own);
     CLOOB_TRY(status);
-    cloob_json_put_number(out, "image_ajne", a.x.ajne);
-    cloob_json_put_number(out, "text_ajne", a.y.ajne);
-    cloob_json_put_number(out, "image_effective_eigenvalues", (double)a.x.effective);
-    cloob_json_put_number(out, "text_effective_eigenvalues", (double)a.y.effective);
-    cloob_json_put_number(out, "matched_similarity", a.similarity.matched.mean);
-    cloob_json_put_number(out, "top10_unmatched_similarity", a.similarity.unmatched[TOP_10].mean);
+    json_put_number(out, "image_ajne", a.x.ajne);
+    json_put_number(out, "text_ajne", a.y.ajne);
+    json_put_number(out, "image_effective_eigenvalues", (double)a.x.effective);
+    json_put_number(out, "text_effective_eigenvalues", (double)a.y.effective);
+    json_put_number(out, "matched_similarity", a.similarity.matched.mean);
+    json_put_number(out, "top10_unmatched_similarity", a.similarity.unmatched[TOP_10].mean);
     cloob_analysis_release(&a);
     return CLOOB_OK;
 }
 
-static cloob_status put_pairs(cloob_ctx *ctx, const cloob_embedded *e, cloob_json_out *out)
+static cloob_status put_pairs(cloob_ctx *ctx, const cloob_embedded *e, json_out *out)
 {
     cloob_retrieval r;
     cloob_matrix x = { e->image, CLOOB_F32, e->rows, e->image_width, "image" },
@@ -148,7 +149,7 @@ static cloob_status put_pairs(cloob_ctx *ctx, const cloob_embedded *e, cloob_jso
 }
 
 static cloob_status put_test_pairs(cloob_ctx *ctx, cloob_model *m, const cloob_ablate_options *o, const char *source,
-                                   cloob_json_out *out)
+                                   json_out *out)
 {
     cloob_dataset *d;
     cloob_embedded e = { 0 };
@@ -165,13 +166,13 @@ cloob_status run_test_once(cloob_ctx *ctx, const cloob_ablate_options *o, const 
 {
     cloob_ablate_options on_test = *o;
     char path[ABLATE_PATH + 64];
-    cloob_json_out out = { .spaced = true };
+    json_out out = { .spaced = true };
     cloob_model *m;
     snprintf(path, sizeof path, "%s/test.json", r->dir);
     if (file_exists(path)) return CLOOB_OK;
     CLOOB_TRY(run_open_model(ctx, o, r, &m));
-    cloob_json_begin(&out, NULL, '{');
-    cloob_json_put_int(&out, "seed", r->seed);
+    json_begin(&out, NULL, '{');
+    json_put_int(&out, "seed", r->seed);
     on_test.zeroshot = r->test->zeroshot, on_test.zeroshot_count = r->test->zeroshots;
     cloob_status status = run_put_zeroshots(ctx, &on_test, r, m, "test-", &out);
     if (status == CLOOB_OK && r->test->pairs) status = put_test_pairs(ctx, m, o, r->test->pairs, &out);

@@ -8,6 +8,7 @@
 
 #include "core/file.h"
 #include "train/settings.h"
+#include "core/json.h"
 
 /* ---- settings ------------------------------------------------------------------------------------ */
 
@@ -117,7 +118,7 @@ static cloob_status train(cloob_ctx *ctx, const cloob_ablate_options *o, const c
 /* ---- what came out ------------------------------------------------------------------------------- */
 
 /* The numbers of the last line of results.jsonl; epoch is left alone when there is none. */
-static cloob_status put_last_result(cloob_ctx *ctx, const char *dir, int64_t *epoch, cloob_json_out *out)
+static cloob_status put_last_result(cloob_ctx *ctx, const char *dir, int64_t *epoch, json_out *out)
 {
     char path[ABLATE_PATH + 64];
     file_bytes bytes;
@@ -132,7 +133,7 @@ static cloob_status put_last_result(cloob_ctx *ctx, const char *dir, int64_t *ep
     while (from > 0 && bytes.data[from - 1] != '\n') from--;
     cloob_status status = json_parse(ctx, &a, bytes.data + from, end - from, path, &root);
     for (const json *j = status == CLOOB_OK ? root->child : NULL; j; j = j->next)
-        if (j->kind == JSON_NUMBER) cloob_json_put_number(out, j->key, j->number);
+        if (j->kind == JSON_NUMBER) json_put_number(out, j->key, j->number);
     if (status == CLOOB_OK) json_int(json_get(root, "epoch"), epoch);
     file_bytes_release(&bytes);
     arena_release(&a);
@@ -140,7 +141,7 @@ static cloob_status put_last_result(cloob_ctx *ctx, const char *dir, int64_t *ep
 }
 
 /* Mean similarities, of the analysis of the last epoch. */
-static cloob_status put_similarities(cloob_ctx *ctx, const char *dir, int64_t epoch, cloob_json_out *out)
+static cloob_status put_similarities(cloob_ctx *ctx, const char *dir, int64_t epoch, json_out *out)
 {
     static const char *const key[][2] = { { "matched_mean", "matched_similarity" },
                                           { "top10_unmatched_mean", "top10_unmatched_similarity" },
@@ -153,14 +154,13 @@ static cloob_status put_similarities(cloob_ctx *ctx, const char *dir, int64_t ep
     cloob_status status = json_read_file(ctx, &a, path, &root);
     for (size_t i = 0; status == CLOOB_OK && i < sizeof key / sizeof *key; i++) {
         const json *v = json_get(root, key[i][0]);
-        if (v && v->kind == JSON_NUMBER) cloob_json_put_number(out, key[i][1], v->number);
+        if (v && v->kind == JSON_NUMBER) json_put_number(out, key[i][1], v->number);
     }
     arena_release(&a);
     return status;
 }
 
-static cloob_status put_validation(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r,
-                                   cloob_json_out *out)
+static cloob_status put_validation(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, json_out *out)
 {
     cloob_model *m;
     if (!o->zeroshot_count) return CLOOB_OK;
@@ -175,12 +175,12 @@ static cloob_status write_summary(cloob_ctx *ctx, const cloob_ablate_options *o,
 {
     const char *method = ablate_setting(r, "method");
     int64_t epoch = s->epochs;
-    cloob_json_out out = { .spaced = true };
-    cloob_json_begin(&out, NULL, '{');
-    cloob_json_put_text(&out, "method", method ? method : s->method);
-    cloob_json_put_int(&out, "seed", r->seed);
-    cloob_json_put_int(&out, "steps", s->steps);
-    cloob_json_put_digits(&out, "seconds", s->seconds, 6);
+    json_out out = { .spaced = true };
+    json_begin(&out, NULL, '{');
+    json_put_text(&out, "method", method ? method : s->method);
+    json_put_int(&out, "seed", r->seed);
+    json_put_int(&out, "steps", s->steps);
+    json_put_digits(&out, "seconds", s->seconds, 6);
     cloob_status status = put_last_result(ctx, r->dir, &epoch, &out);
     if (status == CLOOB_OK) status = put_similarities(ctx, r->dir, epoch, &out);
     if (status == CLOOB_OK) status = put_validation(ctx, o, r, &out);
@@ -222,10 +222,10 @@ static cloob_status find_finished(cloob_ctx *ctx, const cloob_ablate_options *o,
 /* The summary of a run that left the range of numbers. */
 static cloob_status write_failure(cloob_ctx *ctx, const ablate_run *r, const char *path, cloob_ablate_summary *count)
 {
-    cloob_json_out out = { .spaced = true };
-    cloob_json_begin(&out, NULL, '{');
-    cloob_json_put_int(&out, "seed", r->seed);
-    cloob_json_put_text(&out, "failed", cloob_error(ctx));
+    json_out out = { .spaced = true };
+    json_begin(&out, NULL, '{');
+    json_put_int(&out, "seed", r->seed);
+    json_put_text(&out, "failed", cloob_error(ctx));
     ctx_log(ctx, CLOOB_LOG_WARN, "%s: %s; counted as failed", r->name, cloob_error(ctx));
     count->trained++;
     return run_write_object(ctx, CLOOB_OK, &out, path);

@@ -20,20 +20,19 @@ static cloob_status write_in(cloob_ctx *ctx, const sweep *s, const char *name, s
 /* ---- results.jsonl ------------------------------------------------------------------------------- */
 
 /* A file of one JSON object, on one line; null where there is none. */
-static cloob_status put_object(cloob_ctx *ctx, const ablate_run *r, const char *key, const char *name,
-                               cloob_json_out *out)
+static cloob_status put_object(cloob_ctx *ctx, const ablate_run *r, const char *key, const char *name, json_out *out)
 {
     file_bytes b;
     char *path = file_join(r->dir, name);
     if (!path) return ctx_no_memory(ctx, 64, name);
     bool there = file_exists(path);
     cloob_status status = there ? file_read(ctx, path, FILE_TEXT_LIMIT, &b) : CLOOB_OK;
-    if (!there) cloob_json_put_null(out, key);
+    if (!there) json_put_null(out, key);
     if (there && status == CLOOB_OK) {
         while (b.size && b.data[b.size - 1] == '\n') b.size--;
         for (size_t i = 0; i < b.size; i++)
             if (b.data[i] == '\n') b.data[i] = ' ';
-        cloob_json_put_raw(out, key, b.data, b.size);
+        json_put_raw(out, key, b.data, b.size);
         file_bytes_release(&b);
     }
     free(path);
@@ -45,19 +44,19 @@ static cloob_status put_stage(cloob_ctx *ctx, const sweep *s, const sweep_stage 
     for (int64_t i = 0; i < stage->runs; i++) {
         const ablate_run *r = &stage->run[i];
         const point *p = &s->points.item[stage->point[i]];
-        cloob_json_out w = { .spaced = true };
-        cloob_json_begin(&w, NULL, '{');
-        cloob_json_put_text(&w, "stage", name);
-        cloob_json_put_text(&w, "run", r->name);
-        cloob_json_put_text(&w, "group", p->group);
-        cloob_json_put_bool(&w, "chosen", p->chosen);
-        cloob_json_put_int(&w, "seed", r->seed);
-        cloob_json_begin(&w, "settings", '{');
-        for (int64_t k = 0; k < r->settings; k++) cloob_json_put_text(&w, r->setting[k].name, r->setting[k].value);
-        cloob_json_end(&w);
+        json_out w = { .spaced = true };
+        json_begin(&w, NULL, '{');
+        json_put_text(&w, "stage", name);
+        json_put_text(&w, "run", r->name);
+        json_put_text(&w, "group", p->group);
+        json_put_bool(&w, "chosen", p->chosen);
+        json_put_int(&w, "seed", r->seed);
+        json_begin(&w, "settings", '{');
+        for (int64_t k = 0; k < r->settings; k++) json_put_text(&w, r->setting[k].name, r->setting[k].value);
+        json_end(&w);
         cloob_status status = put_object(ctx, r, "validation", "summary.json", &w);
         if (status == CLOOB_OK) status = put_object(ctx, r, "test", "test.json", &w);
-        cloob_json_end(&w);
+        json_end(&w);
         json_out_append(&w, out);
         CLOOB_TRY(status);
     }
@@ -155,49 +154,49 @@ static void put_margins(const sweep *s, sbuf *out)
 
 /* ---- search.json, which the page draws ----------------------------------------------------------- */
 
-static void put_group(const sweep *s, int64_t axis, const char *value, const char *group, cloob_json_out *out)
+static void put_group(const sweep *s, int64_t axis, const char *value, const char *group, json_out *out)
 {
     margin m = margin_in(s, axis, value, group);
-    cloob_json_begin(out, group ? group : "", '{');
-    cloob_json_put_int(out, "n", m.n);
-    if (m.n) cloob_json_put_number(out, "mean", m.mean);
-    if (m.n) cloob_json_put_number(out, "lowest", m.lowest);
-    if (m.n) cloob_json_put_number(out, "highest", m.highest);
-    cloob_json_end(out);
+    json_begin(out, group ? group : "", '{');
+    json_put_int(out, "n", m.n);
+    if (m.n) json_put_number(out, "mean", m.mean);
+    if (m.n) json_put_number(out, "lowest", m.lowest);
+    if (m.n) json_put_number(out, "highest", m.highest);
+    json_end(out);
 }
 
-static void put_axis(const sweep *s, int64_t k, cloob_json_out *out)
+static void put_axis(const sweep *s, int64_t k, json_out *out)
 {
     const cloob_sweep_axis *axis = &s->o->axis[k];
     const cloob_sweep_axis *by = s->points.by >= 0 && s->points.by != k ? &s->o->axis[s->points.by] : NULL;
-    cloob_json_begin(out, NULL, '{');
-    cloob_json_put_text(out, "name", axis->name);
-    cloob_json_put_number(out, "importance", importance(s, k));
-    cloob_json_begin(out, "values", '[');
+    json_begin(out, NULL, '{');
+    json_put_text(out, "name", axis->name);
+    json_put_number(out, "importance", importance(s, k));
+    json_begin(out, "values", '[');
     for (int64_t v = 0; v < axis->values; v++) {
-        cloob_json_begin(out, NULL, '{');
-        cloob_json_put_text(out, "value", axis->value[v]);
-        cloob_json_begin(out, "groups", '{');
+        json_begin(out, NULL, '{');
+        json_put_text(out, "value", axis->value[v]);
+        json_begin(out, "groups", '{');
         for (int64_t g = 0; by && g < by->values; g++) put_group(s, k, axis->value[v], by->value[g], out);
         if (!by) put_group(s, k, axis->value[v], NULL, out);
-        cloob_json_end(out);
-        cloob_json_end(out);
+        json_end(out);
+        json_end(out);
     }
-    cloob_json_end(out);
-    cloob_json_end(out);
+    json_end(out);
+    json_end(out);
 }
 
 static cloob_status write_search(cloob_ctx *ctx, const sweep *s)
 {
     sbuf text = { 0 };
-    cloob_json_out out = { .spaced = true };
-    cloob_json_begin(&out, NULL, '{');
-    cloob_json_put_text(&out, "select", s->o->select);
-    cloob_json_begin(&out, "axes", '[');
+    json_out out = { .spaced = true };
+    json_begin(&out, NULL, '{');
+    json_put_text(&out, "select", s->o->select);
+    json_begin(&out, "axes", '[');
     for (int64_t k = 0; k < s->o->axes; k++)
         if (s->o->axis[k].values > 1) put_axis(s, k, &out);
-    cloob_json_end(&out);
-    cloob_json_end(&out);
+    json_end(&out);
+    json_end(&out);
     json_out_append(&out, &text);
     return write_in(ctx, s, "search.json", &text);
 }

@@ -38,16 +38,15 @@ void synth_put_naming_row(sbuf *s, const char *file, const char *split, const sy
 
 void synth_put_truth(sbuf *s, const synth_scene *scene)
 {
-    cloob_json_out w = { .spaced = true };
-    cloob_json_begin(&w, NULL, '{');
+    json_out w = { .spaced = true };
+    json_begin(&w, NULL, '{');
+    for (int f = 0; f < SYNTH_FACTORS; f++) json_put_text(&w, synth_factors[f].name, value_name(f, scene->value[f]));
+    json_begin(&w, "named", '[');
     for (int f = 0; f < SYNTH_FACTORS; f++)
-        cloob_json_put_text(&w, synth_factors[f].name, value_name(f, scene->value[f]));
-    cloob_json_begin(&w, "named", '[');
-    for (int f = 0; f < SYNTH_FACTORS; f++)
-        if (scene->named[f]) cloob_json_put_text(&w, NULL, synth_factors[f].name);
-    cloob_json_end(&w);
-    cloob_json_put_bool(&w, "held_out", scene->held_out);
-    cloob_json_end(&w);
+        if (scene->named[f]) json_put_text(&w, NULL, synth_factors[f].name);
+    json_end(&w);
+    json_put_bool(&w, "held_out", scene->held_out);
+    json_end(&w);
     json_out_append(&w, s);
 }
 
@@ -80,7 +79,7 @@ static void put_filled(sbuf *s, const char *t, const int at[3])
 }
 
 /* One prompt for every combination of the values that the template has marks for. */
-static void put_template(cloob_json_out *w, const char *t)
+static void put_template(json_out *w, const char *t)
 {
     int objects = strstr(t, "<object") ? SYNTH_OBJECTS : 1, colours = strstr(t, "<colour>") ? SYNTH_COLOURS : 1,
         places = strstr(t, "<place>") ? SYNTH_BACKGROUNDS : 1, at[3];
@@ -89,7 +88,7 @@ static void put_template(cloob_json_out *w, const char *t)
             for (at[2] = 0; at[2] < places; at[2]++) {
                 sbuf text = { 0 };
                 put_filled(&text, t, at);
-                cloob_json_put_text(w, NULL, text.data);
+                json_put_text(w, NULL, text.data);
                 w->failed |= text.failed;
                 sbuf_release(&text);
             }
@@ -97,78 +96,78 @@ static void put_template(cloob_json_out *w, const char *t)
 
 void synth_put_prompts(sbuf *s)
 {
-    cloob_json_out w = { .spaced = true, .lines = 2 };
-    cloob_json_begin(&w, NULL, '{');
+    json_out w = { .spaced = true, .lines = 2 };
+    json_begin(&w, NULL, '{');
     for (const synth_factor_row *row = synth_factors; row < synth_factors + SYNTH_FACTORS; row++) {
-        cloob_json_begin(&w, row->name, '{');
-        cloob_json_begin(&w, "classes", '[');
-        for (int v = 0; v < row->count; v++) cloob_json_put_text(&w, NULL, row->value[v].name);
-        cloob_json_end(&w);
-        cloob_json_begin(&w, "templates", '[');
+        json_begin(&w, row->name, '{');
+        json_begin(&w, "classes", '[');
+        for (int v = 0; v < row->count; v++) json_put_text(&w, NULL, row->value[v].name);
+        json_end(&w);
+        json_begin(&w, "templates", '[');
         for (int t = 0; t < SYNTH_MAX_TEMPLATES && row->template_[t]; t++) put_template(&w, row->template_[t]);
-        cloob_json_end(&w);
-        cloob_json_put_text(&w, "metric", "accuracy");
-        cloob_json_end(&w);
+        json_end(&w);
+        json_put_text(&w, "metric", "accuracy");
+        json_end(&w);
     }
-    cloob_json_end(&w);
+    json_end(&w);
     json_out_append(&w, s);
 }
 
 /* ---- the mark ------------------------------------------------------------------------------------ */
 
-static void put_favourites(cloob_json_out *w, synth_factor f)
+static void put_favourites(json_out *w, synth_factor f)
 {
     synth_factor cause = synth_cause(f);
     if (cause == SYNTH_FACTORS) return;
-    cloob_json_begin(w, synth_factors[f].name, '{');
-    cloob_json_put_text(w, "of", synth_factors[cause].name);
+    json_begin(w, synth_factors[f].name, '{');
+    json_put_text(w, "of", synth_factors[cause].name);
     for (int v = 0; v < synth_factors[cause].count; v++)
-        cloob_json_put_text(w, value_name((int)cause, v), value_name((int)f, synth_favourite(f, v)));
-    cloob_json_end(w);
+        json_put_text(w, value_name((int)cause, v), value_name((int)f, synth_favourite(f, v)));
+    json_end(w);
 }
 
-static void put_held_out(cloob_json_out *w, synth_factor f)
+static void put_held_out(json_out *w, synth_factor f)
 {
-    cloob_json_begin(w, synth_factors[f].name, '{');
+    json_begin(w, synth_factors[f].name, '{');
     for (int o = 0; o < SYNTH_OBJECTS; o++) {
-        cloob_json_begin(w, value_name(SYNTH_OBJECT, o), '[');
+        json_begin(w, value_name(SYNTH_OBJECT, o), '[');
         for (int v = 0; v < synth_factors[f].count; v++)
-            if (synth_pair_held_out(f, o, v)) cloob_json_put_text(w, NULL, value_name((int)f, v));
-        cloob_json_end(w);
+            if (synth_pair_held_out(f, o, v)) json_put_text(w, NULL, value_name((int)f, v));
+        json_end(w);
     }
-    cloob_json_end(w);
+    json_end(w);
 }
 
-static void put_options(cloob_json_out *w, const cloob_synth_options *o)
+static void put_options(json_out *w, const cloob_synth_options *o)
 {
     char seed[24];
     int bytes = snprintf(seed, sizeof seed, "%llu", (unsigned long long)o->seed);
-    cloob_json_put_int(w, "cloob_synth", 1);
-    cloob_json_put_raw(w, "seed", seed, (size_t)bytes);
-    cloob_json_put_int(w, "count", o->count);
-    cloob_json_put_int(w, "val_count", synth_val_count(o));
-    cloob_json_put_int(w, "per_class", synth_per_class(o));
-    cloob_json_put_int(w, "size", o->size);
-    cloob_json_put_text(w, "format", o->format == CLOOB_SYNTH_CSV ? "csv" : "webdataset");
-    cloob_json_put_number(w, "strength", o->strength);
+    json_put_int(w, "cloob_synth", 1);
+    json_put_raw(w, "seed", seed, (size_t)bytes);
+    json_put_int(w, "count", o->count);
+    json_put_int(w, "val_count", synth_val_count(o));
+    json_put_int(w, "per_class", synth_per_class(o));
+    json_put_int(w, "size", o->size);
+    json_put_text(w, "format", o->format == CLOOB_SYNTH_CSV ? "csv" : "webdataset");
+    json_put_number(w, "strength", o->strength);
 }
 
 void synth_put_mark(sbuf *s, const cloob_synth_options *o)
 {
-    cloob_json_out w = { .spaced = true, .lines = 1 };
-    cloob_json_begin(&w, NULL, '{');
+    json_out w = { .spaced = true, .lines = 1 };
+    json_begin(&w, NULL, '{');
     put_options(&w, o);
-    cloob_json_begin(&w, "named", '{');
-    for (int f = 0; f < SYNTH_FACTORS; f++) cloob_json_put_number(&w, synth_factors[f].name, synth_factors[f].named);
-    cloob_json_end(&w);
+    json_begin(&w, "named", '{');
+    for (int f = 0; f < SYNTH_FACTORS; f++) json_put_number(&w, synth_factors[f].name, synth_factors[f].named);
+    json_end(&w);
     w.lines = 2;
-    cloob_json_begin(&w, "favourites", '{');
+    json_begin(&w, "favourites", '{');
     for (int f = 0; f < SYNTH_FACTORS; f++) put_favourites(&w, (synth_factor)f);
-    cloob_json_end(&w);
-    cloob_json_begin(&w, "held_out", '{');
+    json_end(&w);
+    json_begin(&w, "held_out", '{');
     put_held_out(&w, SYNTH_COLOUR);
     put_held_out(&w, SYNTH_BACKGROUND);
-    cloob_json_end(&w);
-    cloob_json_end(&w);
+    json_end(&w);
+    json_end(&w);
     json_out_append(&w, s);
 }

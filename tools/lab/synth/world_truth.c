@@ -235,29 +235,29 @@ cloob_status cloob_factors_measure(cloob_ctx *ctx, cloob_model *m, const char *f
 char *cloob_factors_json(const cloob_factors *f)
 {
     if (!f) return NULL;
-    cloob_json_out w = { .spaced = true };
-    cloob_json_begin(&w, NULL, '{');
-    cloob_json_put_int(&w, "factors", f->count);
-    cloob_json_put_int(&w, "trained", f->trained);
-    cloob_json_put_int(&w, "tested", f->tested);
-    cloob_json_put_int(&w, "bad", f->bad);
-    cloob_json_put_number(&w, "kept", f->kept);
-    cloob_json_put_number(&w, "zeroshot", f->zeroshot);
-    cloob_json_put_number(&w, "probe", f->probe);
-    cloob_json_begin(&w, "rows", '[');
+    json_out w = { .spaced = true };
+    json_begin(&w, NULL, '{');
+    json_put_int(&w, "factors", f->count);
+    json_put_int(&w, "trained", f->trained);
+    json_put_int(&w, "tested", f->tested);
+    json_put_int(&w, "bad", f->bad);
+    json_put_number(&w, "kept", f->kept);
+    json_put_number(&w, "zeroshot", f->zeroshot);
+    json_put_number(&w, "probe", f->probe);
+    json_begin(&w, "rows", '[');
     for (int64_t i = 0; i < f->count; i++) {
         const cloob_factor *r = &f->row[i];
-        cloob_json_begin(&w, NULL, '{');
-        cloob_json_put_text(&w, "name", r->name);
-        cloob_json_put_int(&w, "values", r->values);
-        cloob_json_put_number(&w, "chance", r->chance);
-        cloob_json_put_number(&w, "zeroshot", r->zeroshot);
-        cloob_json_put_number(&w, "probe", r->probe);
-        cloob_json_put_number(&w, "kept", r->kept);
-        cloob_json_end(&w);
+        json_begin(&w, NULL, '{');
+        json_put_text(&w, "name", r->name);
+        json_put_int(&w, "values", r->values);
+        json_put_number(&w, "chance", r->chance);
+        json_put_number(&w, "zeroshot", r->zeroshot);
+        json_put_number(&w, "probe", r->probe);
+        json_put_number(&w, "kept", r->kept);
+        json_end(&w);
     }
-    cloob_json_end(&w);
-    cloob_json_end(&w);
+    json_end(&w);
+    json_end(&w);
     return json_out_line(&w);
 }
 

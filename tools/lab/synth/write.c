@@ -54,7 +54,7 @@ typedef struct run {
     const char *root; /* the staging folder */
     FILE *factors, *naming, *pairs;
     synth_tar tar;
-    cloob_json_out sizes; /* of shards; open until the end */
+    json_out sizes; /* of shards; open until the end */
     synth_item *item;
     int64_t chunk; /* items drawn at a time */
     sbuf text;     /* scratch */
@@ -117,7 +117,7 @@ static cloob_status next_shard(run *r, const char *split, int64_t index, int64_t
     char name[64];
     CLOOB_TRY(synth_tar_close(r->ctx, &r->tar));
     snprintf(name, sizeof name, "%s-%05lld.tar", split, (long long)(index / r->o->shard_samples));
-    cloob_json_put_int(&r->sizes, name, samples);
+    json_put_int(&r->sizes, name, samples);
     char *path = file_join(r->root, name);
     cloob_status status = path ? synth_tar_open(r->ctx, path, &r->tar) : ctx_no_memory(r->ctx, sizeof name, "a path");
     free(path);
@@ -261,7 +261,7 @@ static cloob_status write_descriptions(run *r)
     synth_put_prompts(&r->text);
     CLOOB_TRY(write_text(r, "prompts.json"));
     if (r->o->format == CLOOB_SYNTH_WEBDATASET) {
-        cloob_json_end(&r->sizes);
+        json_end(&r->sizes);
         json_out_append(&r->sizes, &r->text);
         CLOOB_TRY(write_text(r, "sizes.json"));
     }
@@ -330,7 +330,7 @@ cloob_status synth_write(cloob_ctx *ctx, const cloob_synth_options *o, cloob_syn
     *r.r = (cloob_synth_result){ 0 };
     CLOOB_TRY(check_options(ctx, o));
     CLOOB_TRY(synth_stage_begin(ctx, o->out, o->force, &stage));
-    cloob_json_begin(&r.sizes, NULL, '{');
+    json_begin(&r.sizes, NULL, '{');
     cloob_status status = run_begin(&r, &stage);
     if (status == CLOOB_OK) status = write_all(&r);
     run_end(&r);
