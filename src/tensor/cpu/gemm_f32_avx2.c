@@ -1,24 +1,15 @@
-/* The inner part in AVX2, and the choice among the kernels of x86-64.
- *
- * Up to 6 rows by 16 columns in 12 registers, two loads and a broadcast per row for two multiply-adds per row. The
- * caches are small here: k goes in stretches, and sums wait in Y meanwhile. They begin with bias and residual, so that
- * Y may be the residual. */
+/* Float by float in AVX2: up to 6 rows by 16 columns in 12 registers, two loads and a broadcast per row for two
+ * multiply-adds per row. */
 #include <immintrin.h>
 #include <string.h>
 
-#include "tensor/cpu/pgemm.h"
+#include "tensor/cpu/gemm_f32.h"
 
 #define TARGET __attribute__((target("avx2,fma")))
 
 enum { V = 8, ROWS = 6, COLUMNS = 16, SPARSE = 8 };
 
-const pgemm_kernel *pgemm_best(void)
-{
-    if (__builtin_cpu_supports("avx512f")) return &pgemm_avx512;
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &pgemm_avx2 : &pgemm_plain;
-}
-
-/* ---- turning rows -------------------------------------------------------------------------------- */
+/* ---- packing ------------------------------------------------------------------------------------- */
 
 /* Eight rows of eight, transposed in place: pairs, fours, halves. */
 TARGET static inline void transpose(__m256 v[V])
@@ -40,25 +31,26 @@ TARGET static inline void transpose(__m256 v[V])
     for (int i = 0; i < V; i++) v[i] = t[i];
 }
 
-/* Eight elements are stored where `rows` count: the next k overwrites the rest, and the last ones are copied. */
-TARGET static void turn(const float *from, int64_t K, int rows, float *to)
+/* Eight elements are stored also where ld_to is 6: the next k overwrites the rest, and the last ones are copied. */
+TARGET static void transpose_rows(const float *from, int64_t ld, int rows, int64_t K, float *to, int64_t ld_to)
 {
     int64_t k = 0;
+    int filled = ld_to < V ? (int)ld_to : V;
     for (; k + V <= K; k += V) {
         __m256 v[V];
-        for (int r = 0; r < V; r++) v[r] = r < rows ? _mm256_loadu_ps(from + r * K + k) : _mm256_setzero_ps();
+        for (int r = 0; r < V; r++) v[r] = r < rows ? _mm256_loadu_ps(from + r * ld + k) : _mm256_setzero_ps();
         transpose(v);
         for (int i = 0; i < V; i++) {
-            float row[V], *at = to + (k + i) * rows;
-            if ((k + i) * rows + V <= K * rows) _mm256_storeu_ps(at, v[i]);
+            float row[V], *at = to + (k + i) * ld_to;
+            if (ld_to >= V || (k + i) * ld_to + V <= K * ld_to) _mm256_storeu_ps(at, v[i]);
             else {
                 _mm256_storeu_ps(row, v[i]);
-                memcpy(at, row, (size_t)rows * sizeof *at);
+                memcpy(at, row, (size_t)filled * sizeof *at);
             }
         }
     }
     for (; k < K; k++)
-        for (int r = 0; r < rows; r++) to[k * rows + r] = from[r * K + k];
+        for (int r = 0; r < filled; r++) to[k * ld_to + r] = r < rows ? from[r * ld + k] : 0;
 }
 
 /* ---- multiplying --------------------------------------------------------------------------------- */
@@ -77,16 +69,6 @@ TARGET static inline void store(float *p, int columns, __m256 v)
 {
     if (columns >= V) _mm256_storeu_ps(p, v);
     else _mm256_maskstore_ps(p, mask_of(columns), v);
-}
-
-TARGET static inline __attribute__((always_inline)) __m256 begin_sum(const pgemm_block *b, int r, int v)
-{
-    int left = b->columns - v * V;
-    __m256 y = _mm256_setzero_ps();
-    if (!b->first) return load(b->y + r * b->ldy + v * V, left);
-    if (b->bias) y = load(b->bias + v * V, left);
-    if (b->res) y = _mm256_add_ps(y, load(b->res + r * b->ldy + v * V, left));
-    return y;
 }
 
 typedef struct sums {
@@ -133,50 +115,61 @@ TARGET static inline __attribute__((always_inline)) void add_steps(sums *s, cons
     if (rows == ROWS) add_steps_6(s, panel, x);
     else
 #pragma GCC unroll 8
-        for (int i = 0; i < SPARSE; i++) add_step(s, panel + i * COLUMNS, x + i * rows, rows);
+        for (int i = 0; i < SPARSE; i++) add_step(s, panel + i * COLUMNS, x + i * ROWS, rows);
 }
 
-/* rows and fetch (lines of the next panel for SPARSE steps of k: 0, 1 or SPARSE) are constants where it is called, so
+/* rows and fetch (lines of the next panel for SPARSE steps of K: 0, 1 or SPARSE) are constants where it is called, so
  * that the sums stay in registers. */
-TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pgemm_block *b, const int rows,
-                                                                       const int fetch)
+TARGET static inline __attribute__((always_inline)) void rows_by_panel(const gemm_block *b, const float *next,
+                                                                       const int rows, const int fetch)
 {
     sums s;
-    const float *panel = b->panel, *x = b->x, *next = b->next;
+    const float *panel = b->b, *x = b->a;
+    float *sum = b->sum;
     int64_t k = 0;
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) s.left[r] = begin_sum(b, r, 0), s.right[r] = begin_sum(b, r, 1);
-    for (; k + SPARSE <= b->K; k += SPARSE, panel += SPARSE * COLUMNS, x += SPARSE * rows, next += fetch * COLUMNS) {
+    for (int r = 0; r < rows; r++) {
+        s.left[r] = b->first ? _mm256_setzero_ps() : load(sum + r * b->ld, b->cols);
+        s.right[r] = b->first || b->cols <= V ? _mm256_setzero_ps() : load(sum + r * b->ld + V, b->cols - V);
+    }
+    for (; k + SPARSE <= b->steps;
+         k += SPARSE, panel += SPARSE * COLUMNS, x += SPARSE * ROWS, next += fetch * COLUMNS) {
 #pragma GCC unroll 8
         for (int i = 0; i < fetch; i++) _mm_prefetch((const char *)(next + i * COLUMNS), _MM_HINT_T1);
         add_steps(&s, panel, x, rows);
     }
-    for (; k < b->K; k++, panel += COLUMNS, x += rows) add_step(&s, panel, x, rows);
+    for (; k < b->steps; k++, panel += COLUMNS, x += ROWS) add_step(&s, panel, x, rows);
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) {
-        store(b->y + r * b->ldy, b->columns, s.left[r]);
-        if (b->columns > V) store(b->y + r * b->ldy + V, b->columns - V, s.right[r]);
+        store(sum + r * b->ld, b->cols, s.left[r]);
+        if (b->cols > V) store(sum + r * b->ld + V, b->cols - V, s.right[r]);
     }
 }
 
+/* The next panel comes from memory: requested by one block of rows alone, it would come faster than memory delivers and
+ * delay that block, so SPARSE blocks share it where there are so many. */
 #define BY(n)                                                                                                          \
-    TARGET static void rows_##n(const pgemm_block *b)                                                                  \
+    TARGET static void rows_##n(const gemm_block *b)                                                                   \
     {                                                                                                                  \
-        if (!b->next) rows_by_panel(b, n, 0);                                                                          \
-        else if (b->sparse) rows_by_panel(b, n, 1);                                                                    \
-        else rows_by_panel(b, n, SPARSE);                                                                              \
+        bool shared = b->count >= SPARSE;                                                                              \
+        const float *next = b->next;                                                                                   \
+        if (!next || b->index >= (shared ? SPARSE : 1)) rows_by_panel(b, b->b, n, 0);                                  \
+        else if (shared) rows_by_panel(b, next + b->index * (b->steps / SPARSE) * COLUMNS, n, 1);                      \
+        else rows_by_panel(b, next, n, SPARSE);                                                                        \
     }
 /* clang-format off */
 BY(1) BY(2) BY(3) BY(4) BY(5) BY(6)
     /* clang-format on */
 
-    static void multiply(const pgemm_block *b)
+    static void multiply(const gemm_block *b)
 {
-    static void (*const by_rows[ROWS])(const pgemm_block *) = { rows_1, rows_2, rows_3, rows_4, rows_5, rows_6 };
+    static void (*const by_rows[ROWS])(const gemm_block *) = { rows_1, rows_2, rows_3, rows_4, rows_5, rows_6 };
     by_rows[b->rows - 1](b);
 }
 
-/* A panel of 768 steps of k streams from the second cache at the speed of the multiplications. Shorter stretches would
- * fit the first one, but then sums go to memory and back more often: measured slower. The next panel comes from memory:
- * asked for by one block of rows alone, it would come faster than memory gives and hold that block up. */
-const pgemm_kernel pgemm_avx2 = { COLUMNS, ROWS, 240, 768, SPARSE, multiply, turn };
+static bool usable(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+/* A panel of 768 steps of K streams from the second cache at the speed of the multiplications. Shorter stretches would
+ * fit the first one, but then sums go to memory and back more often: measured slower. */
+const gemm_kernel gemm_f32_avx2 = { GEMM_F32_KERNEL("f32_avx2", ROWS, COLUMNS, 240, 768, transpose_rows),
+                                    .usable = usable, .multiply = multiply };

@@ -1,8 +1,8 @@
-/* The inner part in AVX-512: up to 14 rows by 32 columns in 28 registers, two loads and a broadcast per row for two
+/* Float by float in AVX-512: up to 14 rows by 32 columns in 28 registers, two loads and a broadcast per row for two
  * multiply-adds per row. Tall and narrow, because a panel comes from far away and the rows are near. */
 #include <immintrin.h>
 
-#include "tensor/cpu/pgemm.h"
+#include "tensor/cpu/gemm_f32.h"
 
 #define TARGET __attribute__((target("avx512f,fma")))
 
@@ -15,15 +15,7 @@ TARGET static inline __mmask16 mask_of(int columns, int v)
     return (__mmask16)(left >= V ? 0xFFFFu : (1u << left) - 1u);
 }
 
-TARGET static inline __attribute__((always_inline)) void end_row(const pgemm_block *b, int r, int v, __m512 y)
-{
-    __mmask16 mask = mask_of(b->columns, v);
-    if (b->bias) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, b->bias + v * V));
-    if (b->res) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, b->res + r * b->ldy + v * V));
-    _mm512_mask_storeu_ps(b->y + r * b->ldy + v * V, mask, y);
-}
-
-/* ---- turning rows -------------------------------------------------------------------------------- */
+/* ---- packing ------------------------------------------------------------------------------------- */
 
 /* Sixteen rows of sixteen, transposed in place: first within pairs and fours of elements, then the fours themselves. */
 TARGET static inline void transpose(__m512 v[V])
@@ -50,31 +42,37 @@ TARGET static inline void transpose(__m512 v[V])
     for (int i = 0; i < V; i++) v[i] = t[i];
 }
 
-TARGET static void turn(const float *from, int64_t K, int rows, float *to)
+TARGET static void transpose_rows(const float *from, int64_t ld, int rows, int64_t K, float *to, int64_t ld_to)
 {
-    __mmask16 across = (__mmask16)((1u << rows) - 1u);
+    __mmask16 across = mask_of(ld_to < V ? (int)ld_to : V, 0);
     for (int64_t k = 0; k < K; k += V) {
         int strip = K - k < V ? (int)(K - k) : V;
         __mmask16 along = mask_of(strip, 0);
         __m512 v[V];
         for (int r = 0; r < V; r++)
-            v[r] = r < rows ? _mm512_maskz_loadu_ps(along, from + r * K + k) : _mm512_setzero_ps();
+            v[r] = r < rows ? _mm512_maskz_loadu_ps(along, from + r * ld + k) : _mm512_setzero_ps();
         transpose(v);
-        for (int i = 0; i < strip; i++) _mm512_mask_storeu_ps(to + (k + i) * rows, across, v[i]);
+        for (int i = 0; i < strip; i++) _mm512_mask_storeu_ps(to + (k + i) * ld_to, across, v[i]);
     }
 }
 
 /* ---- GEMMs --------------------------------------------------------------------------------------- */
 
-/* rows is a constant where it is called, so that the sums stay in registers. */
-TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pgemm_block *b, const int rows)
+/* rows is a constant where it is called, so that the sums stay in registers. The first two blocks prefetch the two
+ * halves of the next panel. */
+TARGET static inline __attribute__((always_inline)) void rows_by_panel(const gemm_block *b, const int rows)
 {
     __m512 left[ROWS], right[ROWS];
-    const float *panel = b->panel, *next = b->next, *x = b->x;
-    int64_t K = b->K;
+    __mmask16 low = mask_of(b->cols, 0), high = mask_of(b->cols, 1);
+    const float *panel = b->b, *x = b->a;
+    const char *next = b->next && b->index < 2 ? (const char *)b->next + b->index * b->steps * 64 : NULL;
+    float *sum = b->sum;
 #pragma GCC unroll 14
-    for (int r = 0; r < rows; r++) left[r] = right[r] = _mm512_setzero_ps();
-    for (int64_t k = 0; k < K; k++, x += rows) {
+    for (int r = 0; r < rows; r++) {
+        left[r] = b->first ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(low, sum + r * b->ld);
+        right[r] = b->first ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(high, sum + r * b->ld + V);
+    }
+    for (int64_t k = 0; k < b->steps; k++, x += ROWS) {
         __m512 l = _mm512_loadu_ps(panel + k * COLUMNS), m = _mm512_loadu_ps(panel + k * COLUMNS + V);
 #pragma GCC unroll 14
         for (int r = 0; r < rows; r++) {
@@ -82,28 +80,31 @@ TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pge
             left[r] = _mm512_fmadd_ps(one, l, left[r]);
             right[r] = _mm512_fmadd_ps(one, m, right[r]);
         }
-        if (next) _mm_prefetch((const char *)(next + k * V), _MM_HINT_T1);
+        if (next) _mm_prefetch(next + k * 64, _MM_HINT_T1);
     }
 #pragma GCC unroll 14
     for (int r = 0; r < rows; r++) {
-        end_row(b, r, 0, left[r]);
-        end_row(b, r, 1, right[r]);
+        _mm512_mask_storeu_ps(sum + r * b->ld, low, left[r]);
+        _mm512_mask_storeu_ps(sum + r * b->ld + V, high, right[r]);
     }
 }
 
 #define BY(n)                                                                                                          \
-    TARGET static void rows_##n(const pgemm_block *b) { rows_by_panel(b, n); }
+    TARGET static void rows_##n(const gemm_block *b) { rows_by_panel(b, n); }
 /* clang-format off */
 BY(1) BY(2) BY(3) BY(4) BY(5) BY(6) BY(7) BY(8) BY(9) BY(10) BY(11) BY(12) BY(13) BY(14)
     /* clang-format on */
 
-    static void multiply(const pgemm_block *b)
+    static void multiply(const gemm_block *b)
 {
-    static void (*const by_rows[ROWS])(const pgemm_block *) = { rows_1,  rows_2,  rows_3,  rows_4, rows_5,
-                                                                rows_6,  rows_7,  rows_8,  rows_9, rows_10,
-                                                                rows_11, rows_12, rows_13, rows_14 };
+    static void (*const by_rows[ROWS])(const gemm_block *) = { rows_1,  rows_2,  rows_3,  rows_4, rows_5,
+                                                               rows_6,  rows_7,  rows_8,  rows_9, rows_10,
+                                                               rows_11, rows_12, rows_13, rows_14 };
     by_rows[b->rows - 1](b);
 }
 
-/* All of k at once: a panel stays in the second cache, which is large on these machines. */
-const pgemm_kernel pgemm_avx512 = { COLUMNS, ROWS, 224, 0, 1, multiply, turn };
+static bool usable(void) { return __builtin_cpu_supports("avx512f"); }
+
+/* All of K at once: a panel stays in the second cache, which is large on these machines. */
+const gemm_kernel gemm_f32_avx512 = { GEMM_F32_KERNEL("f32_avx512", ROWS, COLUMNS, 224, 0, transpose_rows),
+                                      .usable = usable, .multiply = multiply };
