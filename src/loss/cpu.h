@@ -97,7 +97,7 @@ typedef struct contrast {
     int64_t first;
     double inv_tau;
     bool leave_one_out;
-    bool owned;             /* a, b are f32 and ours: forward takes their means off them, and they stay so */
+    bool owned;             /* a, b are f32 and the loss owns them: forward subtracts their means in place */
     float *mean_a, *mean_b; /* (d) of anchors and samples; forward to backward when owned */
     double *bias;           /* (N), scratch */
     double *lse;            /* (n), over the samples that are not the positive */
@@ -113,7 +113,7 @@ double contrast_forward(cloob_ctx *ctx, const contrast *c, const tiles *t);
 /* Gradient of the mean over all N, divided by inv_tau. Returns this rank's part of d mean / d inv_tau. */
 double contrast_backward(cloob_ctx *ctx, const contrast *c, const tiles *t);
 
-/* ---- the ways through (cpu_batch.c, cpu_general.c, cpu_sigmoid.c); bytes says what each needs ---- */
+/* ---- the implementations (cpu_batch.c, cpu_general.c, cpu_sigmoid.c); bytes: the scratch that each needs ---- */
 
 size_t sigmoid_bytes(const loss_plan *p);
 cloob_status sigmoid_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, loss_result *r);

@@ -1,5 +1,5 @@
-/* Packed GEMMs: every kernel of the table that this machine can run, and the AMX kernel's code on emulated tiles, at odd
- * sizes against double loops (f32, bf16), or byte by byte against the definition or the plain kernel (int8). */
+/* Packed GEMMs: every kernel of the table that this machine can run, and the AMX kernel's code on emulated tiles, at
+ * odd sizes against double loops (f32, bf16), or byte by byte against the definition or the plain kernel (int8). */
 #include "check.h"
 
 #include <math.h>

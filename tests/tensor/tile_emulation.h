@@ -1,6 +1,6 @@
 /* AMX's tile unit in C, as far as a bf16 GEMM uses it: eight tiles of up to 16 rows of 64 bytes per thread. The
- * kernel's own code (tensor/cpu/gemm_bf16_amx_body.h) runs on it as gemm_emulated. Using a tile that is not configured, or
- * leaving one configured, ends the test. */
+ * kernel's own code (tensor/cpu/gemm_bf16_amx_body.h) runs on it as gemm_emulated. Using a tile that is not configured,
+ * or leaving one configured, ends the test. */
 #ifndef TESTS_TILE_EMULATION_H
 #define TESTS_TILE_EMULATION_H
 

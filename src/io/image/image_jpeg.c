@@ -1,6 +1,6 @@
 /* JPEG through libjpeg, with the settings Pillow has: the accurate integer DCT and smooth chroma.
  *
- * libjpeg reports errors by a call that must not return; ours jumps back to the entry point that set the
+ * libjpeg reports errors by a call that must not return; on_error jumps back to the entry point that set the
  * mark. Whatever lives across the mark is in jpeg_state, never in a local. Warnings are neither printed nor
  * fatal, as in Pillow; running out of bytes is fatal, as in Pillow. */
 #include <setjmp.h>
@@ -167,11 +167,11 @@ static cloob_status jpeg_open(cloob_ctx *ctx, image_reader *r)
  * equal. */
 static int block_size(j_decompress_ptr d)
 {
-#if JPEG_LIB_VERSION >= 70
+#    if JPEG_LIB_VERSION >= 70
     return d->min_DCT_h_scaled_size;
-#else
+#    else
     return d->min_DCT_scaled_size;
-#endif
+#    endif
 }
 
 /* With chroma reduced by more than two, libjpeg-turbo's cropping of reduced images changes pixels. */
@@ -181,8 +181,9 @@ static bool exact(j_decompress_ptr d)
 }
 
 /* After jpeg_start_decompress: enlarges box to what libjpeg can deliver without a change of pixels. The scanlines that
- * follow are those of the box from its top on, as wide as it is. Smooth chroma reads its neighbours, so a unit of blocks
- * around the box is decoded too. libjpeg moves the left edge to a unit's; rows above the box are entropy-decoded only. */
+ * follow are those of the box from its top on, as wide as it is. Smooth chroma reads its neighbours, so a unit of
+ * blocks around the box is decoded too. libjpeg moves the left edge to a unit's; rows above the box are entropy-decoded
+ * only. */
 static void window_begin(j_decompress_ptr d, image_box *box)
 {
     int64_t unit_x = d->max_h_samp_factor * block_size(d), unit_y = d->max_v_samp_factor * block_size(d);

@@ -1,5 +1,5 @@
-/* Attention over all positions: one (row, head) at a time per thread. Heads in bf16 are turned into floats on the way
- * in and rounded on the way out: their GEMMs are a fortieth of a block's. */
+/* Attention over all positions: one (row, head) at a time per thread. Heads in bf16 are converted to floats when they
+ * are read and rounded when they are written: their GEMMs are a fortieth of a block's. */
 #include "nn/cpu/attention.h"
 #include "tensor/cpu/gemm_packed.h"
 

@@ -1,6 +1,7 @@
-/* Convolutions of either element type: F32 by oneDNN (conv.c) or, without it, BLAS (conv_gemm.c); bf16 by the packed GEMM
- * (conv_bf16.c). In F32 inference a convolution whose windows do not overlap, a vision transformer's first op, is a GEMM
- * with packed weights here: patches are gathered as rows of a matrix, and a patch has the same bytes in any batch. */
+/* Convolutions of either element type: F32 by oneDNN (conv.c) or, without it, BLAS (conv_gemm.c); bf16 by the packed
+ * GEMM (conv_bf16.c). In F32 inference a convolution whose windows do not overlap, a vision transformer's first op, is
+ * a GEMM with packed weights here: patches are gathered as rows of a matrix, and a patch has the same bytes in any
+ * batch. */
 #include <string.h>
 
 #include "nn/cpu/gemm_op.h"

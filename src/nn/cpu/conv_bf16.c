@@ -38,17 +38,17 @@ static gemm_call forward_call(const op_args *a, gemm_patches *p)
     sizes z = sizes_of(&a->in[0], &a->in[1], &a->out[0], &a->attr);
     int64_t K = z.k * z.k * z.c;
     return (gemm_call){ .M = z.N * z.Ho * z.Wo,
-                         .N = z.O,
-                         .K = K,
-                         .a = patches_of_x(&z, a->in[0].data, p),
-                         .b = gemm_matrix(a->in[1].data, z.O, K, K),
-                         .tb = true,
-                         .c = a->out[0].data,
-                         .c_bf16 = true,
-                         .ldc = z.O,
-                         .bias = a->in[2].data,
-                         .res = a->in[3].data,
-                         .relu = a->attr.relu };
+                        .N = z.O,
+                        .K = K,
+                        .a = patches_of_x(&z, a->in[0].data, p),
+                        .b = gemm_matrix(a->in[1].data, z.O, K, K),
+                        .tb = true,
+                        .c = a->out[0].data,
+                        .c_bf16 = true,
+                        .ldc = z.O,
+                        .bias = a->in[2].data,
+                        .res = a->in[3].data,
+                        .relu = a->attr.relu };
 }
 
 static gemm_call dx_call(const op_args *a, gemm_patches *p)
@@ -57,13 +57,13 @@ static gemm_call dx_call(const op_args *a, gemm_patches *p)
     int64_t T = z.k * z.k, K = T * z.O;
     gemm_view w = { a->in[1].data, K, z.c, T * z.c, z.O, z.c, NULL }; /* row (u, v, o) */
     return (gemm_call){ .M = z.N * z.H * z.W,
-                         .N = z.c,
-                         .K = K,
-                         .a = patches_of_dy(&z, a->in[0].data, p),
-                         .b = w,
-                         .c = a->out[0].data,
-                         .c_bf16 = true,
-                         .ldc = z.C };
+                        .N = z.c,
+                        .K = K,
+                        .a = patches_of_dy(&z, a->in[0].data, p),
+                        .b = w,
+                        .c = a->out[0].data,
+                        .c_bf16 = true,
+                        .ldc = z.C };
 }
 
 static gemm_call dw_call(const op_args *a, gemm_patches *p)
@@ -71,13 +71,13 @@ static gemm_call dw_call(const op_args *a, gemm_patches *p)
     sizes z = sizes_of(&a->in[1], &a->out[0], &a->in[0], &a->attr);
     int64_t K = z.N * z.Ho * z.Wo, columns = z.k * z.k * z.c;
     return (gemm_call){ .M = z.O,
-                         .N = columns,
-                         .K = K,
-                         .a = gemm_matrix(a->in[0].data, K, z.O, z.O),
-                         .ta = true,
-                         .b = patches_of_x(&z, a->in[1].data, p),
-                         .c = a->out[0].data,
-                         .ldc = columns };
+                        .N = columns,
+                        .K = K,
+                        .a = gemm_matrix(a->in[0].data, K, z.O, z.O),
+                        .ta = true,
+                        .b = patches_of_x(&z, a->in[1].data, p),
+                        .c = a->out[0].data,
+                        .ldc = columns };
 }
 
 typedef gemm_call call_fn(const op_args *a, gemm_patches *p);

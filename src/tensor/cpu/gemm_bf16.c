@@ -1,5 +1,5 @@
-/* bf16 by bf16: packing, and the plain kernel. A view is read row by row, 32 (K along the row) or 16 elements (K down the rows) at a time; the
- * four combinations differ in what happens to these pieces:
+/* bf16 by bf16: packing, and the plain kernel. A view is read row by row, 32 (K along the row) or 16 elements (K down
+ * the rows) at a time; the four combinations differ in what happens to these pieces:
  *
  *     K along rows    A: copied                      B: copied, then transposed by pairs
  *     K down rows     A: interleaved, transposed     B: two rows interleaved */
@@ -21,7 +21,7 @@ static const uint16_t zeros[BF16_STEP];
 /* A row found once, then read at many columns. at NULL: beyond the last row. */
 typedef struct row {
     const uint16_t *at;
-    int64_t h, w; /* patches: where kernel element (0, 0) looks, before the division */
+    int64_t h, w; /* patches: what kernel element (0, 0) reads, before the division */
 } row;
 
 static void find_rows(const gemm_view *v, int64_t first, int64_t count, row *out)
@@ -44,7 +44,7 @@ static void find_rows(const gemm_view *v, int64_t first, int64_t count, row *out
     }
 }
 
-/* The pixel that kernel element (u, v) sees, or NULL. */
+/* The pixel that kernel element (u, v) reads, or NULL. */
 CPU_INLINE const uint16_t *pixel(const gemm_patches *p, const row *r, int64_t u, int64_t v)
 {
     int64_t h = r->h + p->sign * u, w = r->w + p->sign * v;

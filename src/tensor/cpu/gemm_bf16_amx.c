@@ -24,8 +24,8 @@ static inline const void *settled(const void *p)
 #include "tensor/cpu/gemm_bf16_amx_body.h"
 
 #if defined(__linux__) && !defined(__clang__)
-/* A process must ask before its threads may use the 8 KiB of tile data (state component 18). Where the system does not
- * know the question there are no tiles. CPUID leaf 0x1D is not asked: some virtual machines leave it empty and have
+/* A process must ask before its threads may use the 8 KiB of tile data (state component 18). A system that
+ * does not have this call has no tiles. CPUID leaf 0x1D is not read: some virtual machines leave it empty and have
  * working tiles. */
 static bool usable(void)
 {
@@ -34,7 +34,7 @@ static bool usable(void)
     return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 #else
-static bool usable(void) { return false; } /* clang 14 cannot ask the processor */
+static bool usable(void) { return false; } /* clang 14 has no test for it */
 #endif
 
 /* Every machine with AMX has AVX512-BF16. */

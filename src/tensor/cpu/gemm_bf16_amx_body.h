@@ -1,7 +1,7 @@
 /* bf16 by bf16 on AMX tiles, written against six operations that the includer defines: TILE_CONFIGURE(config),
  * TILE_RELEASE(), TILE_ZERO(t), TILE_LOAD(t, from, bytes between rows), TILE_STORE(t, to, bytes), TILE_DOT(c, a, b).
- * gemm_bf16_amx.c gives the instructions; the tests give an emulation, so that everything but the instructions is tested on
- * any machine.
+ * gemm_bf16_amx.c gives the instructions; the tests give an emulation, so that everything but the instructions is
+ * tested on any machine.
  *
  * Sums: tiles 0 to 3 as 2 x 2; A: tiles 4, 5; B: tiles 6, 7. */
 enum { ROW_BYTES = 64 };

@@ -1,6 +1,5 @@
 /* Tiles in a build without BLAS. */
 #include "tensor/cpu/gemm.h"
-#include "tensor/cpu/gemm_blas.h"
 
 bool gemm_blas_begin(void) { return true; }
 

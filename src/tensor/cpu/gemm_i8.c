@@ -1,10 +1,11 @@
-/* Float activations by 8-bit weights, for inference with a fourth of the weights' memory: packing, and the plain kernel.
+/* Float activations by 8-bit weights, for inference with a fourth of the weights' memory: packing, and the plain
+ * kernel.
  *
  * B is int8 with a scale for every column of op(B), which is a row of the weight (output channel): its largest element
  * becomes 127. A is rounded row by row: every row has a scale, and its elements are whole numbers of up to
  * gemm_i8_top(K), 13 bits for K up to 4128, so that a sum of K products fits 32 bits. Activations have more bits than
- * weights because they have outliers and because it costs little: pmaddwd and vpdpwssd take 16 bits (gemm_i8_groups.c is
- * faster with fewer bits). Sums are exact, so all kernels give the same bytes. */
+ * weights because they have outliers and because it costs little: pmaddwd and vpdpwssd take 16 bits (gemm_i8_groups.c
+ * is faster with fewer bits). Sums are exact, so all kernels give the same bytes. */
 #include "tensor/cpu/gemm_i8.h"
 
 #include <assert.h>

@@ -1,13 +1,13 @@
-/* Float activations in 7 bits by 8-bit weights, for processors whose fastest multiplication is pmaddubsw (AVX2): packing,
- * and the plain kernel.
+/* Float activations in 7 bits by 8-bit weights, for processors whose fastest multiplication is pmaddubsw (AVX2):
+ * packing, and the plain kernel.
  *
- * B is int8 with a scale for every column, as in gemm_i8.c. In A every row has a scale for each group of 32 elements, so
- * that an outlier coarsens its neighbours alone. The largest and the smallest element of a group, or 0, are at most 127
- * steps apart, so that all become unsigned 7-bit numbers when a zero point is added. The products of a group are summed
- * in 16 bits, in two halves (k % 4 below 2, and the others) of 16 products each. That they fit is shown by Cauchy and
- * Schwarz: |sum| <= |x half| |w half|. A packed B holds a limit per group from its longest half, and where 127 steps
- * would be too many, the scale of a group of A is chosen so that the bound holds. So the sums of a group are exact; they
- * are multiplied by their scale and added in order of k, in float. All kernels give the same bytes. */
+ * B is int8 with a scale for every column, as in gemm_i8.c. In A every row has a scale for each group of 32 elements,
+ * so that an outlier coarsens its neighbours alone. The largest and the smallest element of a group, or 0, are at most
+ * 127 steps apart, so that all become unsigned 7-bit numbers when a zero point is added. The products of a group are
+ * summed in 16 bits, in two halves (k % 4 below 2, and the others) of 16 products each. That they fit is shown by
+ * Cauchy and Schwarz: |sum| <= |x half| |w half|. A packed B holds a limit per group from its longest half, and where
+ * 127 steps would be too many, the scale of a group of A is chosen so that the bound holds. So the sums of a group are
+ * exact; they are multiplied by their scale and added in order of k, in float. All kernels give the same bytes. */
 #include "tensor/cpu/gemm_i8_groups.h"
 
 #include <assert.h>

@@ -1,8 +1,8 @@
-/* 7-bit activations by 8-bit weights in AVX2. A register holds four elements of k for each of eight columns. pmaddubsw multiplies 32
- * shifted elements of X by weights and adds neighbours in 16 bits, paddw sums the group; once a group pmaddwd joins
- * the halves, and the sums in float are fetched and stored. Twice the products of 16-bit pairs (pmaddwd, paddd) at
- * the same number of instructions. All 16 registers have a place: 12 sums (6 rows by 16 columns), 2 of a panel, a
- * broadcast, a product. */
+/* 7-bit activations by 8-bit weights in AVX2. A register holds four elements of k for each of eight columns. pmaddubsw
+ * multiplies 32 shifted elements of X by weights and adds neighbours in 16 bits, paddw sums the group; once a group
+ * pmaddwd joins the halves, and the sums in float are fetched and stored. Twice the products of 16-bit pairs (pmaddwd,
+ * paddd) at the same number of instructions. All 16 registers have a place: 12 sums (6 rows by 16 columns), 2 of a
+ * panel, a broadcast, a product. */
 #include <assert.h>
 #include <immintrin.h>
 #include <string.h>

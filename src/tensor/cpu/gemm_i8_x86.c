@@ -1,6 +1,6 @@
-/* 13-bit activations by 8-bit weights on x86-64. AVX2 multiplies pairs and adds (pmaddwd, paddd), VNNI does both at once
- * (vpdpwssd): 6 rows by 16 columns of 32-bit sums in 12 registers. With AVX-512 a register holds the 16 columns: 12
- * rows. */
+/* 13-bit activations by 8-bit weights on x86-64. AVX2 multiplies pairs and adds (pmaddwd, paddd), VNNI does both at
+ * once (vpdpwssd): 6 rows by 16 columns of 32-bit sums in 12 registers. With AVX-512 a register holds the 16 columns:
+ * 12 rows. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -56,8 +56,8 @@ enum { P = I8_COLS, R = 6, WIDE_R = 12, V = 8 };
     case 5: name##_rows(b, 5); break;                                                                                  \
     case 6: name##_rows(b, 6); break
 
-/* 12 sums, 2 of a panel, a broadcast and this product are all 16 registers: left to itself the compiler keeps more
- * products alive and moves sums to memory, at half the speed. */
+/* 12 sums, 2 of a panel, a broadcast and this product are all 16 registers: the compiler on its own would have more
+ * products in registers and moves sums to memory, at half the speed. */
 __attribute__((target("avx2"))) static inline __attribute__((always_inline)) __m256i step_avx2(__m256i sum, __m256i a,
                                                                                                __m256i b)
 {
