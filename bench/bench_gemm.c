@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "core/rng.h"
-#include "tensor/cpu/gemm_packed.h"
+#include "tensor/cpu/gemm_kernels.h"
 #include "tensor/tensor.h"
 
 static cloob_ctx *ctx;

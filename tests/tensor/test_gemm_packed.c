@@ -8,8 +8,7 @@
 
 #include "core/rng.h"
 #include "tensor/cpu/bf16.h"
-#include "tensor/cpu/gemm_i8.h"
-#include "tensor/cpu/gemm_packed.h"
+#include "tensor/cpu/gemm_kernels.h"
 #include "tensor/tensor.h"
 #include "tile_emulation.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "tensor/cpu/bf16.h"
-#include "tensor/cpu/gemm_bf16.h"
+#include "tensor/cpu/gemm_kernels.h"
 
 typedef struct tile_unit {
     int rows[8], row_bytes[8];

@@ -3,7 +3,7 @@
  * sum along k in ascending order. */
 #include "core/arith.h"
 #include "nn/cpu/attention.h"
-#include "tensor/cpu/gemm_packed.h"
+#include "tensor/cpu/gemm_kernels.h"
 
 static int64_t up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 

@@ -1,6 +1,8 @@
 /* Planning and running packed GEMMs. */
 #include "nn/cpu/gemm_op.h"
 
+#include "tensor/cpu/gemm_kernels.h"
+
 static size_t round_up(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 const void *gemm_op_cached(const op_env *env, const gemm_kernel *kernel, const gemm_call *x)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "nn/cpu/gemm_op.h"
+#include "tensor/cpu/gemm_kernels.h"
 
 typedef struct frozen {
     const gemm_kernel *kernel; /* NULL: few rows, from the weight as it is */

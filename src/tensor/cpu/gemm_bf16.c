@@ -3,7 +3,7 @@
  *
  *     K along rows    A: copied                      B: copied, then transposed by pairs
  *     K down rows     A: interleaved, transposed     B: two rows interleaved */
-#include "tensor/cpu/gemm_bf16.h"
+#include "tensor/cpu/gemm_kernels.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "tensor/cpu/gemm_bf16.h"
+#include "tensor/cpu/gemm_kernels.h"
 
 #define TILE_TARGET __attribute__((target("amx-tile,amx-bf16")))
 

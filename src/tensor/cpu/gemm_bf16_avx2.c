@@ -3,7 +3,7 @@
  * 4 rows. */
 #include <immintrin.h>
 
-#include "tensor/cpu/gemm_bf16.h"
+#include "tensor/cpu/gemm_kernels.h"
 
 #define TARGET __attribute__((target("avx2,fma")))
 

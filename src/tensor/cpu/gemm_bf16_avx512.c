@@ -1,7 +1,7 @@
 /* bf16 by bf16 with vdpbf16ps: 8 rows by 32 columns of C in 16 registers; a pair of k is one broadcast of 32 bits. */
 #include <immintrin.h>
 
-#include "tensor/cpu/gemm_bf16.h"
+#include "tensor/cpu/gemm_kernels.h"
 
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 

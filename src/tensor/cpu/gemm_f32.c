@@ -7,7 +7,7 @@
 #include "core/arith.h"
 #include "core/pool.h"
 #include "tensor/cpu/clones.h"
-#include "tensor/cpu/gemm_f32.h"
+#include "tensor/cpu/gemm_kernels.h"
 
 void gemm_f32_pack_a(const gemm_kernel *k, const gemm_call *x, const gemm_part *part, int64_t next, void *out)
 {

@@ -3,7 +3,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "tensor/cpu/gemm_f32.h"
+#include "tensor/cpu/gemm_kernels.h"
 
 #define TARGET __attribute__((target("avx2,fma")))
 

@@ -2,7 +2,7 @@
  * multiply-adds per row. Tall and narrow, because a panel comes from far away and the rows are near. */
 #include <immintrin.h>
 
-#include "tensor/cpu/gemm_f32.h"
+#include "tensor/cpu/gemm_kernels.h"
 
 #define TARGET __attribute__((target("avx512f,fma")))
 

@@ -6,7 +6,7 @@
  * gemm_i8_top(K), 13 bits for K up to 4128, so that a sum of K products fits 32 bits. Activations have more bits than
  * weights because they have outliers and because it costs little: pmaddwd and vpdpwssd take 16 bits (gemm_i8_groups.c
  * is faster with fewer bits). Sums are exact, so all kernels give the same bytes. */
-#include "tensor/cpu/gemm_i8.h"
+#include "tensor/cpu/gemm_kernels.h"
 
 #include <assert.h>
 #include <math.h>

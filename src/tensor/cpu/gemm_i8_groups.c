@@ -8,7 +8,7 @@
  * Cauchy and Schwarz: |sum| <= |x half| |w half|. A packed B holds a limit per group from its longest half, and where
  * 127 steps would be too many, the scale of a group of A is chosen so that the bound holds. So the sums of a group are
  * exact; they are multiplied by their scale and added in order of k, in float. All kernels give the same bytes. */
-#include "tensor/cpu/gemm_i8_groups.h"
+#include "tensor/cpu/gemm_kernels.h"
 
 #include <assert.h>
 #include <math.h>
@@ -16,18 +16,17 @@
 
 #include "core/arith.h"
 #include "tensor/cpu/clones.h"
-#include "tensor/cpu/gemm_i8.h"
 
 enum {
-    QUADS = GROUP / 4,
+    QUADS = GROUP_SIZE / 4,
     LARGEST = 32700 /* that a sum of a half may reach; the rest is for rounding of the bounds */
 };
 
 /* 32 elements of x from k on, zeros after the last. room: for those. */
-static const float *group_of(const float *x, int64_t K, int64_t k, float room[GROUP])
+static const float *group_of(const float *x, int64_t K, int64_t k, float room[GROUP_SIZE])
 {
-    if (k + GROUP <= K) return x + k;
-    memset(room, 0, GROUP * sizeof *room);
+    if (k + GROUP_SIZE <= K) return x + k;
+    memset(room, 0, GROUP_SIZE * sizeof *room);
     memcpy(room, x + k, (size_t)(K - k) * sizeof *room);
     return room;
 }
@@ -36,10 +35,10 @@ static const float *group_of(const float *x, int64_t K, int64_t k, float room[GR
 
 static void pack_group(const float *x, float scale, group_panel *to, int64_t column)
 {
-    int8_t whole[GROUP] = { 0 };
+    int8_t whole[GROUP_SIZE] = { 0 };
     int32_t half[2] = { 0 };
-    if (scale > 0) gemm_i8_round_row(x, GROUP, scale, whole);
-    for (int k = 0; k < GROUP; k++) {
+    if (scale > 0) gemm_i8_round_row(x, GROUP_SIZE, scale, whole);
+    for (int k = 0; k < GROUP_SIZE; k++) {
         to->w[k / 4][column][k % 4] = whole[k];
         half[k % 4 / 2] += whole[k];
     }
@@ -48,7 +47,7 @@ static void pack_group(const float *x, float scale, group_panel *to, int64_t col
 
 void gemm_i8_groups_pack_b(const gemm_kernel *k, const gemm_call *x, const gemm_part *part, int64_t next, void *out)
 {
-    float room[GROUP];
+    float room[GROUP_SIZE];
     assert(x->tb && part->k0 == 0 && part->ks == x->K);
     memset(out, 0, (size_t)((part->edges + GROUP_COLS - 1) / GROUP_COLS * next));
     for (int64_t e = 0; e < part->edges; e++) {
@@ -57,7 +56,7 @@ void gemm_i8_groups_pack_b(const gemm_kernel *k, const gemm_call *x, const gemm_
         group_panel *groups = (group_panel *)(void *)(panel + k->b_head);
         float *scale = (float *)(void *)panel + e % GROUP_COLS;
         *scale = gemm_i8_row_top(row, x->K) / 127.0f;
-        for (int64_t at = 0; at < x->K; at += GROUP)
+        for (int64_t at = 0; at < x->K; at += GROUP_SIZE)
             pack_group(group_of(row, x->K, at, room), *scale, groups++, e % GROUP_COLS);
     }
 }
@@ -105,10 +104,10 @@ float gemm_group_inverse(float scale) { return scale > 1e-30f ? 1 / scale : 0; }
 static int32_t whole(float x, float inverse) { return inverse > 0 ? (int32_t)rintf(x * inverse) : 0; }
 
 /* The scale of a group. Not finite where an element is not. */
-static float scale_of(const float x[GROUP], float limit)
+static float scale_of(const float x[GROUP_SIZE], float limit)
 {
     float high = 0, low = 0, square[8] = { 0 };
-    for (int i = 0; i < GROUP; i++) {
+    for (int i = 0; i < GROUP_SIZE; i++) {
         high = fmaxf(high, x[i]), low = fminf(low, x[i]);
         square[i % 8] += x[i] * x[i];
     }
@@ -118,11 +117,11 @@ static float scale_of(const float x[GROUP], float limit)
 
 static void round_plain(const float *x, int64_t groups, const float *limit, int r, group_block *to)
 {
-    for (int64_t g = 0; g < groups; g++, x += GROUP, to++) {
+    for (int64_t g = 0; g < groups; g++, x += GROUP_SIZE, to++) {
         float scale = scale_of(x, limit[g]), inverse = gemm_group_inverse(scale);
         int32_t least = 0;
-        for (int k = 0; k < GROUP; k++) least = whole(x[k], inverse) < least ? whole(x[k], inverse) : least;
-        for (int k = 0; k < GROUP; k++) to->x[k / 4][r][k % 4] = (uint8_t)(whole(x[k], inverse) - least);
+        for (int k = 0; k < GROUP_SIZE; k++) least = whole(x[k], inverse) < least ? whole(x[k], inverse) : least;
+        for (int k = 0; k < GROUP_SIZE; k++) to->x[k / 4][r][k % 4] = (uint8_t)(whole(x[k], inverse) - least);
         to->row[r] = (group_row){ scale, { (int16_t)-least, (int16_t)-least } };
     }
 }
@@ -130,15 +129,16 @@ static void round_plain(const float *x, int64_t groups, const float *limit, int 
 void gemm_i8_groups_pack_a(const gemm_kernel *k, const gemm_call *x, const gemm_part *part, int64_t next, void *out)
 {
     const float *limit = x->packed;
-    int64_t groups = x->K / GROUP;
-    float room[GROUP];
+    int64_t groups = x->K / GROUP_SIZE;
+    float room[GROUP_SIZE];
     assert(!x->ta && limit && part->k0 == 0 && part->ks == x->K);
     for (int64_t e = 0; e < part->edges + part->edges % GROUP_ROWS % 2; e++) {
         const float *row = (const float *)x->a.data + (part->edge0 + min64(e, part->edges - 1)) * x->a.ld;
         group_block *to = (group_block *)(void *)((char *)out + e / GROUP_ROWS * next);
         int r = (int)(e % GROUP_ROWS);
         k->round_groups(row, groups, limit, r, to);
-        if (x->K % GROUP) k->round_groups(group_of(row, x->K, groups * GROUP, room), 1, limit + groups, r, to + groups);
+        if (x->K % GROUP_SIZE)
+            k->round_groups(group_of(row, x->K, groups * GROUP_SIZE, room), 1, limit + groups, r, to + groups);
     }
 }
 
@@ -153,7 +153,7 @@ static void multiply(const gemm_block *b)
             for (int n = 0; n < GROUP_COLS; n++) {
                 float *to = (float *)b->sum + r * b->ld + n, before = b->first && g == 0 ? 0 : *to;
                 int32_t sum = 0;
-                for (int k = 0; k < GROUP; k++)
+                for (int k = 0; k < GROUP_SIZE; k++)
                     sum += (a->x[k / 4][r][k % 4] - a->row[r].zero[0]) * panel->w[k / 4][n][k % 4];
                 *to = fmaf((float)sum, a->row[r].scale, before);
             }

@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "tensor/cpu/gemm_i8_groups.h"
+#include "tensor/cpu/gemm_kernels.h"
 
 _Static_assert(sizeof(group_block) == 240 && sizeof(group_panel) == 576, "the offsets below");
 
@@ -122,7 +122,7 @@ TARGET static int32_t least_of(const __m256i w[4])
 TARGET static void round_avx2(const float *x, int64_t groups, const float *limit, int r, group_block *to)
 {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    for (int64_t g = 0; g < groups; g++, x += GROUP, to++) {
+    for (int64_t g = 0; g < groups; g++, x += GROUP_SIZE, to++) {
         __m256 v[4];
         __m256i w[4];
         uint32_t quad[8];

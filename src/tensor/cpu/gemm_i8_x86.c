@@ -4,7 +4,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "tensor/cpu/gemm_i8.h"
+#include "tensor/cpu/gemm_kernels.h"
 
 enum { P = I8_COLS, R = 6, WIDE_R = 12, V = 8 };
 

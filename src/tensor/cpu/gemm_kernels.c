@@ -1,5 +1,5 @@
 /* The table of kernels, and the choice among them. */
-#include "tensor/cpu/gemm_packed.h"
+#include "tensor/cpu/gemm_kernels.h"
 
 /* Of each kind the fastest first; the plain one runs everywhere. */
 static const gemm_kernel *const table[] = {

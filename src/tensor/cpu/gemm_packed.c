@@ -1,5 +1,5 @@
 /* The frame of all packed GEMMs: tasks of row and column blocks of C, stretches of K, packing, and the epilogue. */
-#include "tensor/cpu/gemm_packed.h"
+#include "tensor/cpu/gemm_kernels.h"
 
 #include <assert.h>
 #include <string.h>
