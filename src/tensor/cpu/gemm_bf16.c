@@ -207,6 +207,7 @@ CPU_CLONES static void multiply(const gemm_block *x)
     for (int64_t i = 0; x->first && i < BF16_EDGE * x->ld; i++) c[i] = 0;
     for (int64_t s = 0; s < x->steps; s++, a += BF16_TILE)
         for (int t = 0; t < BF16_COLS / BF16_EDGE; t++, b += BF16_TILE) {
+            if (t * BF16_EDGE >= x->cols) continue;
             float even[HALF], odd[HALF];
             for (int e = 0; e < HALF; e++) even[e] = bf16_up(b[2 * e]), odd[e] = bf16_up(b[2 * e + 1]);
             add_tile(c + t * BF16_EDGE, x->ld, a, even, odd);
