@@ -97,7 +97,7 @@ typedef struct contrast {
     int64_t first;
     double inv_tau;
     bool leave_one_out;
-    bool owned;             /* a, b are f32 and ours: forward takes their means off them, and they stay so */
+    bool owned;             /* a, b are f32 and the loss owns them: forward subtracts their means in place */
     float *mean_a, *mean_b; /* (d) of anchors and samples; forward to backward when owned */
     double *bias;           /* (N), scratch */
     double *lse;            /* (n), over the samples that are not the positive */
@@ -113,7 +113,7 @@ double contrast_forward(cloob_ctx *ctx, const contrast *c, const tiles *t);
 /* Gradient of the mean over all N, divided by inv_tau. Returns this rank's part of d mean / d inv_tau. */
 double contrast_backward(cloob_ctx *ctx, const contrast *c, const tiles *t);
 
-/* ---- the ways through (cpu_batch.c, cpu_general.c, cpu_sigmoid.c); bytes says what each needs ---- */
+/* ---- the implementations (cpu_batch.c, cpu_general.c, cpu_sigmoid.c); bytes: the scratch that each needs ---- */
 
 size_t sigmoid_bytes(const loss_plan *p);
 cloob_status sigmoid_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, loss_result *r);
@@ -123,23 +123,5 @@ size_t batch_bytes(const loss_plan *p);
 cloob_status batch_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, loss_result *r);
 size_t general_bytes(const loss_plan *p);
 cloob_status general_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, loss_result *r);
-
-/* A matrix at rest: one that waits through several passes and is kept in 24 bits per element meanwhile. Each
- * row is fixed point with a step of its own, its largest element / (2^23 - 1), so that no element is off by
- * more than half a step: 6e-8 of the row's largest, which is f32's own rounding there. Private to src/loss.
- */
-
-typedef struct fixed24 {
-    int64_t n, d;
-    int16_t *high; /* (n, d): bits 8 to 23, signed */
-    uint8_t *low;  /* (n, d): bits 0 to 7 */
-    double *step;  /* (n) */
-} fixed24;
-
-/* m (n, d) may begin where high does: rows are read before they are written over. A row that is not finite
- * wakes as NaN. */
-void fixed24_pack(const fixed24 *r, const float *m);
-/* m may begin where high does. */
-void fixed24_unpack(const fixed24 *r, float *m);
 
 #endif

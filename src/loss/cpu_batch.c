@@ -10,13 +10,12 @@
  *     retrieve image        ux       uy    vx   [ux, uy, vx]
  *     image term            dx* ux   uy    vx   [ux, uy become gradients; dx* collects the samples']
  *     x against x, back     dx  ux   uy    vx   [dx]
- *     lay dx and uy to rest                vx   dx, uy at 3/4
- *     retrieve text                  vy    vx   dx, uy at 3/4
- *     text term             dy*      vy    vx   dx, uy at 3/4
- *     y against y, back     dy       vy    vx   dx, uy at 3/4
- *     wake them; x against y, back: dx, dy, uy, vx
+ *     retrieve text         dx  vy   uy    vx   [vy]
+ *     text term             dx  vy   uy    vx   dy* [vy, vx become gradients; dy* collects the samples']
+ *     y against y, back     dx  vy   uy    vx   dy  [dy]
+ *     x against y, back     dx       uy    vx   dy  [dx, dy]
  *
- * which is never more than four and a half, two of them the caller's dx and dy. */
+ * which is never more than five, two of them the caller's dx and dy. */
 #include <string.h>
 
 #include "loss/cpu.h"
@@ -25,13 +24,12 @@
 typedef struct batch {
     int64_t n, d;
     rows x, y;
-    float *anchors;        /* (n, d): Ux in the caller's dy, then Vy where Uy was */
+    float *anchors;        /* (n, d): Ux, then Vy */
     float *uy, *vx;        /* (n, d) */
     float *length[4];      /* (n): Ux, Uy, Vx, Vy */
     double *lse, *weight;  /* (n), of one term after the other */
     double *column, *bias; /* (n) */
     float *mean[2];        /* (d) of anchors and samples, taken off the unit rows by the contrast */
-    fixed24 dx_rest, uy_rest;
     tiles t;
 } batch;
 
@@ -40,30 +38,16 @@ bool batch_applies(const loss_plan *p)
     return p->hopfield && p->size == 1 && p->s.stored_u == 0 && p->s.stored_v == 0 && p->o.beta <= PAIR_LARGEST_BETA;
 }
 
-/* The high halves of both lie in the caller's dx, the low ones in half a matrix. */
-static void carve_rest(const loss_plan *p, carver *c, const loss_outputs *out, batch *b)
-{
-    size_t n = (size_t)p->s.rows, elements = n * (size_t)p->s.dim;
-    int16_t *high = (int16_t *)(void *)out->dx;
-    fixed24 *r[2] = { &b->dx_rest, &b->uy_rest };
-    for (int i = 0; i < 2; i++) {
-        uint8_t *low = carve(c, elements);
-        double *step = carve(c, n * sizeof *step);
-        *r[i] = (fixed24){ b->n, b->d, c->base ? high + (size_t)i * elements : NULL, low, step };
-    }
-}
-
 /* memory NULL: only counts. Returns the bytes. */
-static size_t batch_carve(const loss_plan *p, void *memory, const loss_outputs *out, batch *b)
+static size_t batch_carve(const loss_plan *p, void *memory, batch *b)
 {
     size_t n = (size_t)p->s.rows, d = (size_t)p->s.dim, matrix = n * d * sizeof(float);
     carver c = { memory, 0 };
     b->n = p->s.rows;
     b->d = p->s.dim;
-    b->anchors = p->o.gradients ? out->dy : carve(&c, matrix);
+    b->anchors = carve(&c, matrix);
     b->uy = carve(&c, matrix);
     b->vx = carve(&c, matrix);
-    if (p->o.gradients) carve_rest(p, &c, out, b);
     for (int i = 0; i < 4; i++) b->length[i] = carve(&c, n * sizeof(float));
     b->lse = carve(&c, n * sizeof(double));
     b->weight = carve(&c, n * sizeof(double));
@@ -77,8 +61,7 @@ static size_t batch_carve(const loss_plan *p, void *memory, const loss_outputs *
 size_t batch_bytes(const loss_plan *p)
 {
     batch b;
-    const loss_outputs none = { NULL, NULL, NULL, NULL };
-    return batch_carve(p, NULL, &none, &b);
+    return batch_carve(p, NULL, &b);
 }
 
 static void zero(float *m, const batch *b) { memset(m, 0, (size_t)(b->n * b->d) * sizeof *m); }
@@ -168,11 +151,7 @@ static cloob_status image_side(cloob_ctx *ctx, const loss_plan *p, batch *b, con
     CLOOB_TRY(retrieve_own(ctx, p, b, &b->x, UX));
     CLOOB_TRY(retrieve_across(ctx, p, b));
     term(ctx, p, b, 0, out->dx, r);
-    if (!p->o.gradients) return CLOOB_OK;
-    retrieve_own_backward(ctx, p, b, &b->x, out->dx);
-    fixed24_pack(&b->dx_rest, out->dx);
-    fixed24_pack(&b->uy_rest, b->uy);
-    b->anchors = b->uy;
+    if (p->o.gradients) retrieve_own_backward(ctx, p, b, &b->x, out->dx);
     return CLOOB_OK;
 }
 
@@ -180,17 +159,14 @@ static cloob_status text_side(cloob_ctx *ctx, const loss_plan *p, batch *b, cons
 {
     CLOOB_TRY(retrieve_own(ctx, p, b, &b->y, VY));
     term(ctx, p, b, 1, out->dy, r);
-    if (!p->o.gradients) return CLOOB_OK;
-    retrieve_own_backward(ctx, p, b, &b->y, out->dy);
-    fixed24_unpack(&b->uy_rest, b->uy);
-    fixed24_unpack(&b->dx_rest, out->dx);
+    if (p->o.gradients) retrieve_own_backward(ctx, p, b, &b->y, out->dy);
     return CLOOB_OK;
 }
 
 cloob_status batch_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, loss_result *r)
 {
     batch b;
-    batch_carve(p, p->memory, out, &b);
+    batch_carve(p, p->memory, &b);
     b.x = (rows){ in->x, p->s.dtype, b.n, b.d };
     b.y = (rows){ in->y, p->s.dtype, b.n, b.d };
     CLOOB_TRY(image_side(ctx, p, &b, out, r));

@@ -11,7 +11,7 @@
 #include "graph/exec.h"
 #include "model/encoder_lanes.h"
 #include "model/tower.h"
-#include "tensor/cpu/pgemm.h"
+#include "tensor/cpu/gemm_packed.h"
 #include "tensor/host_memory.h"
 
 /* Texts have a kind for every length, in steps: TOKENS is the longest, TOKENS + 1 one step long, and so on. */
@@ -112,7 +112,7 @@ static cloob_status bind_tower(cloob_ctx *ctx, encoder *e, bool text)
  * host with packed GEMM, texts and vision transformers. One executor then serves every number of rows. */
 static bool any_part(const params *p, bool text)
 {
-    return p->dev->backend == BACKEND_CPU && p->compute == CLOOB_F32 && pgemm_usable() &&
+    return p->dev->backend == BACKEND_CPU && p->compute == CLOOB_F32 && gemm_is_fast(GEMM_F32) &&
            (text || p->config.family == MODEL_VIT);
 }
 

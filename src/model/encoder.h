@@ -14,10 +14,10 @@ typedef struct encoder encoder;
 
 typedef struct encoder_options {
     cloob_dtype compute; /* F32 or BF16 */
-    bool int8;           /* with F32, on the CPU: matrices of transformers in 8 bits (tensor/cpu/igemm.h, qgemm.h) */
-    bool fp8;            /* with BF16, on a GPU: factors of transformers in 8 bits, row by row */
-    bool invariant;      /* on by default */
-    int64_t batch;       /* rows at a time, where invariance allows it; 32 */
+    bool int8; /* with F32, on the CPU: matrices of transformers in 8 bits (tensor/cpu/gemm_i8.c, gemm_i8_groups.c) */
+    bool fp8;  /* with BF16, on a GPU: factors of transformers in 8 bits, row by row */
+    bool invariant; /* on by default */
+    int64_t batch;  /* rows at a time, where invariance allows it; 32 */
 } encoder_options;
 
 void encoder_options_init(encoder_options *o);

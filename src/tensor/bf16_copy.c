@@ -1,8 +1,14 @@
-/* On a host by all threads; and the way to the GPU's. */
+/* On a host by all threads, or on the GPU. */
 #include "tensor/bf16_copy.h"
 
 #include "core/pool.h"
 #include "tensor/cpu/bf16.h"
+#include "tensor/cpu/clones.h"
+
+CPU_CLONES void bf16_round(uint16_t *to, const float *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = bf16_down(from[i]);
+}
 
 typedef struct rounding {
     uint16_t *to;

@@ -1,6 +1,6 @@
-/* AMX's tile unit in C, as far as a bf16 product uses it: eight tiles of up to 16 rows of 64 bytes per thread. The
- * kernel's own code (tensor/cpu/bgemm_amx_body.h) runs on it as bgemm_emulated. Using a tile that is not configured, or
- * leaving one configured, ends the test. */
+/* AMX's tile unit in C, as far as a bf16 GEMM uses it: eight tiles of up to 16 rows of 64 bytes per thread. The
+ * kernel's own code (tensor/cpu/gemm_bf16_amx_body.h) runs on it as gemm_emulated. Using a tile that is not configured,
+ * or leaving one configured, ends the test. */
 #ifndef TESTS_TILE_EMULATION_H
 #define TESTS_TILE_EMULATION_H
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "tensor/cpu/bf16.h"
-#include "tensor/cpu/bgemm_kernel.h"
+#include "tensor/cpu/gemm_kernels.h"
 
 typedef struct tile_unit {
     int rows[8], row_bytes[8];
@@ -81,11 +81,8 @@ static void emulate_dot(int c, int a, int b)
 #define TILE_LOAD(t, from, row_bytes) emulate_load(t, from, row_bytes)
 #define TILE_STORE(t, to, row_bytes)  emulate_store(t, to, row_bytes)
 #define TILE_DOT(c, a, b)             emulate_dot(c, a, b)
-#include "tensor/cpu/bgemm_amx_body.h"
+#include "tensor/cpu/gemm_bf16_amx_body.h"
 
-static void emulate_transpose(bgemm_pair *to, const bgemm_pair *from) { bgemm_plain.transpose(to, from); }
-
-static const bgemm_kernel bgemm_emulated = { "amx_bf16, emulated", 32,  configure, release, multiply,
-                                             emulate_transpose,    NULL };
+static const gemm_kernel gemm_emulated = { AMX_KERNEL("bf16_amx, emulated", gemm_bf16_transpose_plain) };
 
 #endif

@@ -1,4 +1,4 @@
-/* The orientation a camera noted, and images turned by it. */
+/* The EXIF orientation, and images turned by it. */
 #include "io/image/exif.h"
 
 #include <string.h>

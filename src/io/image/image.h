@@ -1,11 +1,11 @@
 /* Images from bytes: JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC, recognised by their first bytes, as 8-bit RGB.
  *
  * Whatever the file holds (grey, CMYK, palette, alpha, 16 bit), `rgb` is what Pillow's convert("RGB") gives. EXIF
- * orientation is applied where the limits ask for it: loaders of data sets do not, programs for photos do. Damaged or
+ * orientation is applied where the limits request it: loaders of data sets do not, programs for photos do. Damaged or
  * truncated files, unknown formats and images above the pixel limit are refused with one line; the limit is checked
  * before anything is allocated.
  *
- * The field's loaders resize before they convert to RGB, so a resize must know what the pixels were: that is
+ * Other loaders resize before they convert to RGB, so a resize needs what the pixels were: that is
  * `kind` and `extra`, which src/data/view/transform.h reads. Code that makes images of its own leaves them zero.
  */
 #ifndef IO_IMAGE_IMAGE_H
@@ -49,7 +49,7 @@ cloob_status image_write_png(cloob_ctx *ctx, const char *path, const uint8_t *rg
 
 void image_release(image *im);
 
-/* --- many images, one after the other: buffers and codec state are kept ---------------------------- */
+/* --- many images, one after the other: buffers and codec state are reused ---------------------------- */
 
 typedef struct image_box {
     int64_t top, left, height, width;
@@ -66,7 +66,7 @@ typedef struct image_part {
 } image_part;
 
 image_part image_whole(const image *im);
-image_part image_window(const image_part *p, const image_box *box); /* the box must lie inside */
+image_part image_window(const image_part *p, const image_box *box); /* the box must be inside */
 
 /* One pixel, as Pillow converts it: (255 - k) - c (255 - k) / 255, rounded. */
 void image_cmyk_to_rgb(const uint8_t cmyk[4], uint8_t rgb[3]);

@@ -1,7 +1,8 @@
-/* Stands in for the formats whose library was not found at configure time: recognises them and says what is missing. */
+/* Formats whose library was not found at configure time: recognised, and refused with the name of what is missing. */
 #include <string.h>
 
 #include "io/image/image_codec.h"
+#include "io/image/image_write_jpeg.h"
 
 __attribute__((unused)) static void nothing(image_reader *r) { (void)r; }
 
@@ -17,6 +18,15 @@ __attribute__((unused)) static cloob_status absent(cloob_ctx *ctx, image_reader 
     const image_codec image_##id = { format, match_##id, absent, absent, nothing };
 
 #ifdef NO_JPEG
+bool image_jpeg_available(void) { return false; }
+
+cloob_status image_encode_jpeg(cloob_ctx *ctx, const uint8_t *rgb, int64_t width, int64_t height, int quality,
+                               sbuf *out)
+{
+    (void)rgb, (void)width, (void)height, (void)quality, (void)out;
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                    "this build cannot write JPEG: install libjpeg62-turbo-dev and configure again");
+}
 ABSENT(jpeg, "JPEG", n >= 3 && memcmp(b, "\xFF\xD8\xFF", 3) == 0)
 #endif
 #ifdef NO_PNG

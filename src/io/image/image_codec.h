@@ -1,5 +1,5 @@
 /* What an image format offers to src/io/image/image.c, and the reader they share. One codec per file; where a
- * library is missing at configure time, image_absent.c stands in and says so. */
+ * library is missing at configure time, image_absent.c refuses the format. */
 #ifndef IO_IMAGE_IMAGE_CODEC_H
 #define IO_IMAGE_IMAGE_CODEC_H
 
@@ -10,7 +10,7 @@ typedef struct image_codec {
     bool (*match)(const uint8_t *bytes, size_t size);
     /* Reads the header of r->bytes and sets r->width and r->height. */
     cloob_status (*open)(cloob_ctx *ctx, image_reader *r);
-    /* Decodes at least r->want (which lies inside), fills r->rgb, r->have, r->kind and r->extra. */
+    /* Decodes at least r->want (which is inside), fills r->rgb, r->have, r->kind and r->extra. */
     cloob_status (*load)(cloob_ctx *ctx, image_reader *r);
     /* Frees r->state[slot]; r may be used again. */
     void (*close)(image_reader *r);
@@ -35,9 +35,9 @@ struct image_reader {
     image_box want, have;  /* have contains want */
     image_kind kind;
     image_buffer rgb, extra, row; /* (have.height, have.width, 3), as kind says, and a codec's scratch row */
-    int orientation;              /* how the decoded image is turned before anybody sees it; 1: not at all */
+    int orientation;              /* how the decoded image is turned before it is returned; 1: not at all */
     image_buffer turned;
-    void *state[IMAGE_STATES]; /* a codec's own, kept between images */
+    void *state[IMAGE_STATES]; /* a codec's own, reused between images */
 };
 
 /* At least `bytes`, content lost. Buffers end in IMAGE_SLACK readable bytes that do not count. */
@@ -45,7 +45,7 @@ enum { IMAGE_SLACK = 64 };
 cloob_status image_buffer_reserve(cloob_ctx *ctx, image_buffer *b, size_t bytes);
 void image_buffer_release(image_buffer *b);
 
-/* The limits on width and height, said in one place; called by every codec as soon as it knows them. */
+/* Checks the limits on width and height; called by every codec as soon as it has read them. */
 cloob_status image_check_size(cloob_ctx *ctx, const image_reader *r, int64_t width, int64_t height);
 
 /* "NAME: FORMAT image cannot be read: WHY" */

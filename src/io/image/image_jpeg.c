@@ -1,6 +1,6 @@
 /* JPEG through libjpeg, with the settings Pillow has: the accurate integer DCT and smooth chroma.
  *
- * libjpeg reports errors by a call that must not return; ours jumps back to the entry point that set the
+ * libjpeg reports errors by a call that must not return; on_error jumps back to the entry point that set the
  * mark. Whatever lives across the mark is in jpeg_state, never in a local. Warnings are neither printed nor
  * fatal, as in Pillow; running out of bytes is fatal, as in Pillow. */
 #include <setjmp.h>
@@ -12,14 +12,11 @@
 #include <jerror.h>
 
 #include "io/image/image_codec.h"
-#include "io/image/jpeg_huffman.h"
-#include "io/image/jpeg_window.h"
 
 /* More scans than any encoder writes: a file of tiny scans over a huge image would take hours. */
 enum { JPEG_MAX_SCANS = 100 };
 
 typedef struct jpeg_state {
-    jpeg_huffman huffman; /* first: client_data is read as this by jpeg_huffman.c */
     struct jpeg_decompress_struct d;
     struct jpeg_error_mgr error;
     struct jpeg_source_mgr source;
@@ -165,6 +162,52 @@ static cloob_status jpeg_open(cloob_ctx *ctx, image_reader *r)
 
 /* --- pixels ------------------------------------------------------------------------------------------ */
 
+#ifdef LIBJPEG_TURBO_VERSION
+/* libjpeg-turbo can be built for interface 6, or for 7 and 8, which have a size for each direction; here they are
+ * equal. */
+static int block_size(j_decompress_ptr d)
+{
+#    if JPEG_LIB_VERSION >= 70
+    return d->min_DCT_h_scaled_size;
+#    else
+    return d->min_DCT_scaled_size;
+#    endif
+}
+
+/* With chroma reduced by more than two, libjpeg-turbo's cropping of reduced images changes pixels. */
+static bool exact(j_decompress_ptr d)
+{
+    return block_size(d) == DCTSIZE || (d->max_h_samp_factor <= 2 && d->max_v_samp_factor <= 2);
+}
+
+/* After jpeg_start_decompress: enlarges box to what libjpeg can deliver without a change of pixels. The scanlines that
+ * follow are those of the box from its top on, as wide as it is. Smooth chroma reads its neighbours, so a unit of
+ * blocks around the box is decoded too. libjpeg moves the left edge to a unit's; rows above the box are entropy-decoded
+ * only. */
+static void window_begin(j_decompress_ptr d, image_box *box)
+{
+    int64_t unit_x = d->max_h_samp_factor * block_size(d), unit_y = d->max_v_samp_factor * block_size(d);
+    int64_t left = box->left / unit_x * unit_x - unit_x, right = box->left + box->width + unit_x;
+    int64_t top = (box->top / unit_y - 1) * unit_y, bottom = box->top + box->height, width = d->output_width;
+    JDIMENSION x = (JDIMENSION)(left > 0 ? left : 0), w = (JDIMENSION)((right < width ? right : width) - x);
+    *box = (image_box){ 0, 0, d->output_height, width };
+    if (!exact(d)) return;
+    if (w < width) {
+        jpeg_crop_scanline(d, &x, &w);
+        box->left = x;
+        box->width = w;
+    }
+    if (top > 0) jpeg_skip_scanlines(d, (JDIMENSION)top);
+    box->top = d->output_scanline;
+    box->height = bottom - box->top;
+}
+#else /* no partial decoding */
+static void window_begin(j_decompress_ptr d, image_box *box)
+{
+    *box = (image_box){ 0, 0, d->output_height, d->output_width };
+}
+#endif
+
 static void read_rgb(jpeg_state *s, image_reader *r)
 {
     int64_t end = r->have.top + r->have.height;
@@ -206,14 +249,13 @@ static void read_cmyk(jpeg_state *s, image_reader *r)
     }
 }
 
-static cloob_status load_guarded(cloob_ctx *ctx, image_reader *r, jpeg_state *s, bool fast)
+static cloob_status load_guarded(cloob_ctx *ctx, image_reader *r, jpeg_state *s)
 {
     bool cmyk = s->d.num_components == 4;
     if (setjmp(s->mark)) return state_failed(ctx, r, s);
     jpeg_start_decompress(&s->d);
-    if (fast) jpeg_huffman_install(&s->huffman, &s->d);
     r->have = cmyk ? (image_box){ 0, 0, r->height, r->width } : r->want;
-    if (!cmyk) jpeg_window_begin(&s->d, &r->have);
+    if (!cmyk) window_begin(&s->d, &r->have);
     CLOOB_TRY(image_buffer_reserve(ctx, &r->rgb, (size_t)(r->have.width * r->have.height * 3)));
     if (cmyk) CLOOB_TRY(image_buffer_reserve(ctx, &r->extra, (size_t)(r->width * r->height * 4)));
     if (cmyk) read_cmyk(s, r);
@@ -225,12 +267,7 @@ static cloob_status load_guarded(cloob_ctx *ctx, image_reader *r, jpeg_state *s,
 
 static cloob_status jpeg_load(cloob_ctx *ctx, image_reader *r)
 {
-    jpeg_state *s = r->state[IMAGE_STATE_JPEG];
-    s->huffman.refused = false;
-    cloob_status status = load_guarded(ctx, r, s, true);
-    if (status == CLOOB_OK || !s->huffman.refused) return status;
-    CLOOB_TRY(jpeg_open(ctx, r)); /* once more from the start, by libjpeg alone */
-    return load_guarded(ctx, r, s, false);
+    return load_guarded(ctx, r, r->state[IMAGE_STATE_JPEG]);
 }
 
 static void jpeg_close(image_reader *r)
@@ -238,7 +275,6 @@ static void jpeg_close(image_reader *r)
     jpeg_state *s = r->state[IMAGE_STATE_JPEG];
     if (!s) return;
     if (s->d.mem) jpeg_destroy_decompress(&s->d);
-    jpeg_huffman_release(&s->huffman);
     free(s);
     r->state[IMAGE_STATE_JPEG] = NULL;
 }

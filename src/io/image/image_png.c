@@ -87,7 +87,7 @@ static cloob_status png_open(cloob_ctx *ctx, image_reader *r)
 }
 
 /* Everything becomes RGB or RGBA with 8 bits, but for 16-bit grey, which becomes 16-bit grey. The high byte
- * is kept of other 16-bit samples, a palette's transparency is dropped: so Pillow does. */
+ * is used of other 16-bit samples, a palette's transparency is dropped, as in Pillow. */
 static image_kind set_transforms(png_job *j)
 {
     int type = png_get_color_type(j->png, j->info), bits = png_get_bit_depth(j->png, j->info);

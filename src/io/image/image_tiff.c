@@ -1,4 +1,4 @@
-/* TIFF through libtiff, from memory: the first image, upright as its own orientation says. */
+/* TIFF through libtiff, from memory: the first image, upright by its own orientation. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ static int source_map(thandle_t h, tdata_t *base, toff_t *size)
 
 static void source_unmap(thandle_t h, tdata_t base, toff_t size) { (void)h, (void)base, (void)size; }
 
-/* The library prints warnings on stderr unless told otherwise, for the whole process. */
+/* The library prints warnings on stderr unless they are switched off, for the whole process. */
 static TIFF *open_quietly(source *s)
 {
     TIFFSetWarningHandler(NULL);

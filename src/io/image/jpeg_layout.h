@@ -1,5 +1,5 @@
-/* What a JPEG file holds, from its markers alone: whether a decoder of plain files can take it, and how its planes
- * lie. */
+/* What a JPEG file holds, from its markers alone: whether a decoder of plain files can read it, and the layout of its
+ * planes. */
 #ifndef IO_IMAGE_JPEG_LAYOUT_H
 #define IO_IMAGE_JPEG_LAYOUT_H
 

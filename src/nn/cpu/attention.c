@@ -1,7 +1,7 @@
-/* Attention over all positions: one (row, head) at a time per thread. Heads in bf16 are turned into floats on the way
- * in and rounded on the way out: their GEMMs are a fortieth of a block's. */
+/* Attention over all positions: one (row, head) at a time per thread. Heads in bf16 are converted to floats when they
+ * are read and rounded when they are written: their GEMMs are a fortieth of a block's. */
 #include "nn/cpu/attention.h"
-#include "tensor/cpu/pgemm.h"
+#include "tensor/cpu/gemm_packed.h"
 
 typedef struct job {
     tensor qkv, y, dy, dqkv;
@@ -46,7 +46,7 @@ static cloob_status plan(const op_env *env, op_args *a, job j)
     return CLOOB_OK;
 }
 
-static bool packs(const op_env *env) { return env->frozen_weights && pgemm_usable(); }
+static bool packs(const op_env *env) { return env->frozen_weights && gemm_is_fast(GEMM_F32); }
 
 cloob_status attention_prepare(const op_env *env, op_args *a)
 {

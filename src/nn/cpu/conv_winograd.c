@@ -19,14 +19,14 @@ struct conv_winograd {
     int64_t N, C, O;
     int64_t chunk; /* tiles that go through all phases together, at most */
     bool gradient; /* of the inputs: weights are turned around */
-    float *weight; /* (points, O / 16, C, 16), when they are frozen; else they lie in scratch */
+    float *weight; /* (points, O / 16, C, 16), when they are frozen; else they are in scratch */
 };
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
 
 enum { FEW_TILES = 12, CHUNK_BYTES = 1 << 20, CHUNK_LEAST = 24 };
 
-/* Points lie a line more than their tiles apart: at distances of 4096 bytes they would push each other out of the first
+/* Points are a line more than their tiles apart: at distances of 4096 bytes they would push each other out of the first
  * cache. */
 static int64_t stride_of(int64_t tiles, int64_t channels) { return tiles * channels + LINE; }
 

@@ -16,7 +16,7 @@
 /* The loop of a tensor's element type, where loops exist for F32 and bf16 under one name. */
 #define CPU_PICK(t, loop) ((t).dtype == CLOOB_BF16 ? loop##_bf16 : loop##_f32)
 
-/* How an image lies in memory. */
+/* How an image is stored. */
 typedef struct planes {
     int64_t N, blocks, HW, H, W, b, C; /* N * blocks planes of HW rows of b channels */
 } planes;
@@ -35,7 +35,7 @@ static inline cloob_status cpu_over(const op_env *env, const op_args *a, int64_t
     return CLOOB_OK;
 }
 
-/* out (C) = sums of a, or of a b, over their rows of C elements; NULL: not wanted. Threads share the columns, so that
+/* out (C) = sums of a, or of a b, over their rows of C elements; NULL: not needed. Threads share the columns, so that
  * every sum is taken in the order of the rows. */
 void cpu_sum_columns(const op_env *env, const tensor *a, const tensor *b, int64_t C, float *out);
 

@@ -35,7 +35,7 @@ cloob_status add_cpu(const op_env *env, const op_args *a) { return each(env, a, 
 
 cloob_status act_cpu(const op_env *env, const op_args *a)
 {
-    if (a->in[1].data) return op_kernels_ref[OP_ACT].run(env, a); /* for GPUs: nothing asks for it here */
+    if (a->in[1].data) return op_kernels_ref[OP_ACT].run(env, a); /* for GPUs: not used here */
     return each(env, a, CPU_PICK(a->in[0], act_range));
 }
 

@@ -8,7 +8,6 @@
 cloob_status linear_frozen_prepare(const op_env *env, op_args *a);
 /* False where it was not prepared for: the caller multiplies otherwise. */
 bool linear_frozen(const op_env *env, const op_args *a);
-void linear_frozen_release(op_args *a);
 
 cpu_run linear_bf16, linear_dx_bf16, linear_dw_bf16, heads_project_bf16, heads_collect_bf16, heads_dw_bf16;
 

@@ -1,105 +1,97 @@
 /* GEMMs in bf16, and their plans. F32 GEMMs need none: BLAS takes memory of its own. */
 
 #include "nn/cpu/linear.h"
-#include "nn/cpu/gemm_bf16.h"
+#include "nn/cpu/gemm_op.h"
 
-static bgemm_call forward_call(const op_args *a)
+static gemm_call forward_call(const op_args *a)
 {
     int64_t R = tensor_rows(&a->out[0]), O = tensor_cols(&a->out[0]), K = tensor_cols(&a->in[0]);
     bool transposed = a->attr.transposed;
-    return (bgemm_call){ .M = R,
-                         .N = O,
-                         .K = K,
-                         .a = bgemm_matrix(a->in[0].data, R, K, K),
-                         .b = transposed ? bgemm_matrix(a->in[1].data, K, O, O) : bgemm_matrix(a->in[1].data, O, K, K),
-                         .tb = !transposed,
-                         .packed = true,
-                         .c = a->out[0].data,
-                         .ldc = O,
-                         .bias = a->in[2].data,
-                         .res = a->in[3].data };
+    return (gemm_call){ .M = R,
+                        .N = O,
+                        .K = K,
+                        .a = gemm_matrix(a->in[0].data, R, K, K),
+                        .b = transposed ? gemm_matrix(a->in[1].data, K, O, O) : gemm_matrix(a->in[1].data, O, K, K),
+                        .tb = !transposed,
+                        .c = a->out[0].data,
+                        .c_bf16 = true,
+                        .ldc = O,
+                        .bias = a->in[2].data,
+                        .res = a->in[3].data };
 }
 
-static bgemm_call dx_call(const op_args *a)
+static gemm_call dx_call(const op_args *a)
 {
     int64_t R = tensor_rows(&a->in[0]), O = tensor_cols(&a->in[0]), K = tensor_cols(&a->out[0]);
     bool transposed = a->attr.transposed;
-    return (bgemm_call){ .M = R,
-                         .N = K,
-                         .K = O,
-                         .a = bgemm_matrix(a->in[0].data, R, O, O),
-                         .b = transposed ? bgemm_matrix(a->in[1].data, K, O, O) : bgemm_matrix(a->in[1].data, O, K, K),
-                         .tb = transposed,
-                         .packed = true,
-                         .c = a->out[0].data,
-                         .ldc = K };
+    return (gemm_call){ .M = R,
+                        .N = K,
+                        .K = O,
+                        .a = gemm_matrix(a->in[0].data, R, O, O),
+                        .b = transposed ? gemm_matrix(a->in[1].data, K, O, O) : gemm_matrix(a->in[1].data, O, K, K),
+                        .tb = transposed,
+                        .c = a->out[0].data,
+                        .c_bf16 = true,
+                        .ldc = K };
 }
 
 /* dw (O, K) = dy^T x, or (K, O) = x^T dy. */
-static bgemm_call dw_call(const op_args *a)
+static gemm_call dw_call(const op_args *a)
 {
     int64_t R = tensor_rows(&a->in[0]), O = tensor_cols(&a->in[0]), K = tensor_cols(&a->in[1]);
-    bgemm_view dy = bgemm_matrix(a->in[0].data, R, O, O), x = bgemm_matrix(a->in[1].data, R, K, K);
+    gemm_view dy = gemm_matrix(a->in[0].data, R, O, O), x = gemm_matrix(a->in[1].data, R, K, K);
     bool transposed = a->attr.transposed;
-    return (bgemm_call){ .M = transposed ? K : O,
-                         .N = transposed ? O : K,
-                         .K = R,
-                         .a = transposed ? x : dy,
-                         .ta = true,
-                         .b = transposed ? dy : x,
-                         .c = a->out[0].data,
-                         .ldc = transposed ? O : K,
-                         .c_float = true };
+    return (gemm_call){ .M = transposed ? K : O,
+                        .N = transposed ? O : K,
+                        .K = R,
+                        .a = transposed ? x : dy,
+                        .ta = true,
+                        .b = transposed ? dy : x,
+                        .c = a->out[0].data,
+                        .ldc = transposed ? O : K };
 }
 
 static bool is_bf16(const op_args *a) { return a->in[0].dtype == CLOOB_BF16; }
 
 cloob_status linear_prepare(const op_env *env, op_args *a)
 {
-    bgemm_call x = forward_call(a);
+    gemm_call x = forward_call(a);
     if (op_has(&a->in[2]) && a->in[2].dtype == CLOOB_BF16)
         return op_refuse(env->ctx, OP_LINEAR, "on the CPU the bias is F32");
-    return is_bf16(a) ? gemm_bf16_prepare(env, a, &x) : linear_frozen_prepare(env, a);
-}
-
-void linear_release(const op_env *env, op_args *a)
-{
-    (void)env;
-    if (is_bf16(a)) gemm_bf16_release(a);
-    else linear_frozen_release(a);
+    return is_bf16(a) ? gemm_bf16_prepare(env, a, &x, true) : linear_frozen_prepare(env, a);
 }
 
 cloob_status linear_bf16(const op_env *env, const op_args *a)
 {
-    bgemm_call x = forward_call(a);
-    gemm_bf16_run(env, a, &x);
+    gemm_call x = forward_call(a);
+    gemm_bf16_run(env, a, &x, true);
     return CLOOB_OK;
 }
 
 cloob_status linear_dx_prepare(const op_env *env, op_args *a)
 {
-    bgemm_call x = dx_call(a);
-    return is_bf16(a) ? gemm_bf16_prepare(env, a, &x) : CLOOB_OK;
+    gemm_call x = dx_call(a);
+    return is_bf16(a) ? gemm_bf16_prepare(env, a, &x, true) : CLOOB_OK;
 }
 
 cloob_status linear_dx_bf16(const op_env *env, const op_args *a)
 {
-    bgemm_call x = dx_call(a);
-    gemm_bf16_run(env, a, &x);
+    gemm_call x = dx_call(a);
+    gemm_bf16_run(env, a, &x, true);
     return CLOOB_OK;
 }
 
 cloob_status linear_dw_prepare(const op_env *env, op_args *a)
 {
-    bgemm_call x = dw_call(a);
-    return is_bf16(a) && op_has(&a->out[0]) ? gemm_bf16_prepare(env, a, &x) : CLOOB_OK;
+    gemm_call x = dw_call(a);
+    return is_bf16(a) && op_has(&a->out[0]) ? gemm_bf16_prepare(env, a, &x, false) : CLOOB_OK;
 }
 
 cloob_status linear_dw_bf16(const op_env *env, const op_args *a)
 {
-    bgemm_call x = dw_call(a);
+    gemm_call x = dw_call(a);
     cpu_sum_columns(env, &a->in[0], NULL, tensor_cols(&a->in[0]), a->out[1].data);
-    if (a->out[0].data) gemm_bf16_run(env, a, &x);
+    if (a->out[0].data) gemm_bf16_run(env, a, &x, false);
     return CLOOB_OK;
 }
 
@@ -110,52 +102,53 @@ typedef struct heads {
 } heads;
 
 /* u[:, h] = scale x[:, h E ..] w[h E ..]. */
-static bgemm_call project_call(const op_args *a, int64_t h)
+static gemm_call project_call(const op_args *a, int64_t h)
 {
     heads z = { a->out[0].dim[0], a->out[0].dim[1], a->out[0].dim[2], a->in[1].dim[0] / a->out[0].dim[1] };
-    return (bgemm_call){ .M = z.N,
-                         .N = z.C,
-                         .K = z.E,
-                         .a = bgemm_matrix((const uint16_t *)a->in[0].data + h * z.E, z.N, z.E, z.H * z.E),
-                         .b = bgemm_matrix((const uint16_t *)a->in[1].data + h * z.E * z.C, z.E, z.C, z.C),
-                         .c = (uint16_t *)a->out[0].data + h * z.C,
-                         .ldc = z.H * z.C,
-                         .alpha = a->attr.scale };
+    return (gemm_call){ .M = z.N,
+                        .N = z.C,
+                        .K = z.E,
+                        .a = gemm_matrix((const uint16_t *)a->in[0].data + h * z.E, z.N, z.E, z.H * z.E),
+                        .b = gemm_matrix((const uint16_t *)a->in[1].data + h * z.E * z.C, z.E, z.C, z.C),
+                        .c = (uint16_t *)a->out[0].data + h * z.C,
+                        .c_bf16 = true,
+                        .ldc = z.H * z.C,
+                        .alpha = a->attr.scale };
 }
 
 /* o[:, h E ..] = scale s[:, h] w[h E ..]^T + bias. */
-static bgemm_call collect_call(const op_args *a, int64_t h)
+static gemm_call collect_call(const op_args *a, int64_t h)
 {
     heads z = { a->in[0].dim[0], a->in[0].dim[1], a->in[0].dim[2], a->in[1].dim[0] / a->in[0].dim[1] };
-    return (bgemm_call){ .M = z.N,
-                         .N = z.E,
-                         .K = z.C,
-                         .a = bgemm_matrix((const uint16_t *)a->in[0].data + h * z.C, z.N, z.C, z.H * z.C),
-                         .b = bgemm_matrix((const uint16_t *)a->in[1].data + h * z.E * z.C, z.E, z.C, z.C),
-                         .tb = true,
-                         .c = (uint16_t *)a->out[0].data + h * z.E,
-                         .ldc = z.H * z.E,
-                         .alpha = a->attr.scale,
-                         .bias = a->in[2].data ? (const float *)a->in[2].data + h * z.E : NULL };
+    return (gemm_call){ .M = z.N,
+                        .N = z.E,
+                        .K = z.C,
+                        .a = gemm_matrix((const uint16_t *)a->in[0].data + h * z.C, z.N, z.C, z.H * z.C),
+                        .b = gemm_matrix((const uint16_t *)a->in[1].data + h * z.E * z.C, z.E, z.C, z.C),
+                        .tb = true,
+                        .c = (uint16_t *)a->out[0].data + h * z.E,
+                        .c_bf16 = true,
+                        .ldc = z.H * z.E,
+                        .alpha = a->attr.scale,
+                        .bias = a->in[2].data ? (const float *)a->in[2].data + h * z.E : NULL };
 }
 
 /* dw[h E ..] = scale x[:, h E ..]^T u[:, h]. */
-static bgemm_call heads_dw_call(const op_args *a, int64_t h)
+static gemm_call heads_dw_call(const op_args *a, int64_t h)
 {
     heads z = { a->in[1].dim[0], a->in[1].dim[1], a->in[1].dim[2], a->in[2].dim[0] / a->in[1].dim[1] };
-    return (bgemm_call){ .M = z.E,
-                         .N = z.C,
-                         .K = z.N,
-                         .a = bgemm_matrix((const uint16_t *)a->in[0].data + h * z.E, z.N, z.E, z.H * z.E),
-                         .ta = true,
-                         .b = bgemm_matrix((const uint16_t *)a->in[1].data + h * z.C, z.N, z.C, z.H * z.C),
-                         .c = (float *)a->out[0].data + h * z.E * z.C,
-                         .ldc = z.C,
-                         .c_float = true,
-                         .alpha = a->attr.scale };
+    return (gemm_call){ .M = z.E,
+                        .N = z.C,
+                        .K = z.N,
+                        .a = gemm_matrix((const uint16_t *)a->in[0].data + h * z.E, z.N, z.E, z.H * z.E),
+                        .ta = true,
+                        .b = gemm_matrix((const uint16_t *)a->in[1].data + h * z.C, z.N, z.C, z.H * z.C),
+                        .c = (float *)a->out[0].data + h * z.E * z.C,
+                        .ldc = z.C,
+                        .alpha = a->attr.scale };
 }
 
-typedef bgemm_call head_call(const op_args *a, int64_t h);
+typedef gemm_call head_call(const op_args *a, int64_t h);
 
 /* Heads take turns on the same scratch. */
 static cloob_status heads_plan(const op_env *env, op_args *a, head_call *call)
@@ -165,15 +158,15 @@ static cloob_status heads_plan(const op_env *env, op_args *a, head_call *call)
     op_args some = *a;
     for (int k = 0; k < 3; k++) some.in[k].data = (void *)(uintptr_t)&nowhere;
     some.out[0].data = (void *)(uintptr_t)&nowhere;
-    bgemm_call x = call(&some, 0);
-    return gemm_bf16_prepare(env, a, &x);
+    gemm_call x = call(&some, 0);
+    return gemm_bf16_prepare(env, a, &x, false);
 }
 
 static void heads_run(const op_env *env, const op_args *a, head_call *call, int64_t H)
 {
     for (int64_t h = 0; h < H; h++) {
-        bgemm_call x = call(a, h);
-        gemm_bf16_run(env, a, &x);
+        gemm_call x = call(a, h);
+        gemm_bf16_run(env, a, &x, false);
     }
 }
 

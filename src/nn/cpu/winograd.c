@@ -1,5 +1,5 @@
 /* G w G^T: the 3 x 3 kernel evaluated at the points of the minimal filtering algorithm, in both directions. The points
- * and their signs are oneDNN's and ours (tensor/cpu/winograd/tile.h). */
+ * and their signs are oneDNN's and cloob's (tensor/cpu/winograd/tile.h). */
 #include "nn/cpu/winograd.h"
 
 #include <string.h>
@@ -16,10 +16,10 @@ typedef struct job {
     int alpha; /* points: 4 or 6 */
     float G[MAX_POINTS][3];
     dnnl_wino_memory_format_t format;
-    int64_t group_o, group_c; /* blocks of channels that lie together */
+    int64_t group_o, group_c; /* blocks of channels that are contiguous */
 } job;
 
-/* Where the V outputs of block `ob` lie for input channel c at point (a, b). The layouts' names list their axes,
+/* Where the V outputs of block `ob` are for input channel c at point (a, b). The layouts' names list their axes,
  * outermost first: a a points, O and I blocks, B groups of them, i and o channels inside a block. */
 static int64_t offset_of(const job *j, int64_t ob, int64_t c, int64_t point)
 {

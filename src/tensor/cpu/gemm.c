@@ -8,7 +8,7 @@
 
 enum {
     TILE_ALIGN = 48,        /* tile edges where the kernels' register blocks (6, 8, 16, 24) end too */
-    SMALL_PRODUCT = 1 << 20 /* fewer multiplications than this do not pay for waking a thread */
+    SMALL_PRODUCT = 1 << 20 /* fewer multiplications than this cost less than waking a thread */
 };
 
 typedef struct gemm_call {

@@ -1,4 +1,4 @@
-/* GEMMs on the CPU, row-major, over the context's threads.
+/* GEMMs on the CPU by BLAS, row-major, over the context's threads. gemm_packed.h has cloob's own kernels.
  *
  *     C = alpha op(A) op(B) + beta C,   op(A): (M, K), op(B): (K, N), C: (M, N)
  *
@@ -6,8 +6,8 @@
  * between stored rows, in elements. With beta = 0 C is only written. A size of 0 is fine; K = 0 scales C.
  *
  * C is cut into one tile per thread of the pool (core/pool.h) and each tile is a GEMM on one thread, so
- * BLAS never runs threads of its own beside ours: the number of threads is ctx->threads, a call from inside
- * pool_for runs on the caller's thread, and several contexts may multiply at once. OpenBLAS keeps its number
+ * BLAS never runs threads of its own next to the pool's: the number of threads is ctx->threads, a call from inside
+ * pool_for runs on the caller's thread, and several contexts may multiply at once. OpenBLAS has one number
  * of threads per process: it is set to one here and stays so. How C is cut depends on the sizes and the
  * number of threads only. */
 #ifndef TENSOR_CPU_GEMM_H
@@ -23,7 +23,7 @@ void cpu_dgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K
                int64_t lda, const double *B, int64_t ldb, double beta, double *C, int64_t ldc);
 
 /* One GEMM on the calling thread: BLAS (gemm_blas.c) or plain loops (gemm_plain.c), chosen by the build;
- * plain loops, too, where a memory limit leaves no room for BLAS' buffers.
+ * plain loops also where a memory limit leaves no room for BLAS' buffers.
  * Sizes and distances fit an int. */
 void gemm_tile(bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, const float *A, int64_t lda,
                const float *B, int64_t ldb, float beta, float *C, int64_t ldc);
@@ -35,5 +35,10 @@ void gemm_tile_plain(bool ta, bool tb, int64_t M, int64_t N, int64_t K, float al
                      const float *B, int64_t ldb, float beta, float *C, int64_t ldc);
 void gemm_tile_plain_d(bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const double *A, int64_t lda,
                        const double *B, int64_t ldb, double beta, double *C, int64_t ldc);
+
+/* Around every call into OpenBLAS (gemm_blas.c). False: there is no memory for its buffer, and it must not be
+ * called. */
+bool gemm_blas_begin(void);
+void gemm_blas_end(void);
 
 #endif

@@ -1,10 +1,8 @@
-/* A tile by OpenBLAS, which is kept on the calling thread.
+/* A tile by OpenBLAS, which runs on the calling thread.
  *
  * OpenBLAS takes a buffer per thread that multiplies at the same time, and waits forever when it cannot get one. Under
  * a memory limit one thread multiplies at a time, after the first buffer was seen to fit; where it does not fit, plain
  * loops multiply. */
-#include "tensor/cpu/gemm_blas.h"
-
 #include <cblas.h>
 #include <pthread.h>
 

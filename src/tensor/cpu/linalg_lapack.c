@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "tensor/cpu/gemm_blas.h"
+#include "tensor/cpu/gemm.h"
 #include "tensor/cpu/linalg.h"
 
 static void swap(double *a, double *b)

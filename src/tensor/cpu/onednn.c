@@ -1,6 +1,6 @@
-/* oneDNN's engine. It computes in F32, where AMX has nothing to give, and is kept from AMX: some virtual machines claim
- * AMX but leave CPUID leaf 0x1D empty, from which oneDNN reads tile sizes, and its kernels then end in an illegal
- * instruction. */
+/* oneDNN's engine. It computes in F32, where AMX has nothing to give, and is not allowed to use AMX: some virtual
+ * machines claim AMX but leave CPUID leaf 0x1D empty, from which oneDNN reads tile sizes, and its kernels then end in
+ * an illegal instruction. */
 #include "tensor/cpu/onednn.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* How kernels are evaluated at the points, and where tiles lie. */
+/* How kernels are evaluated at the points, and where tiles are. */
 #include "tensor/cpu/winograd/tile.h"
 
 #include <string.h>
@@ -31,3 +31,11 @@ void winograd_kernel_points(int size, float G[WINOGRAD_EDGE][3])
     }
     G[finite][2] = 1;
 }
+
+#ifndef __x86_64__
+const winograd_tile *winograd_tile_of(int size)
+{
+    (void)size;
+    return NULL;
+}
+#endif

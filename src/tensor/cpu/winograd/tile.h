@@ -14,7 +14,7 @@
 
 enum { WINOGRAD_LANES = 8, WINOGRAD_ROWS = 6, WINOGRAD_COLUMNS = 16, WINOGRAD_EDGE = 6 };
 
-/* Where a tile lies in a plane (H, W, 8): its first output is (h, w). */
+/* Where a tile is in a plane (H, W, 8): its first output is (h, w). */
 typedef struct winograd_place {
     int64_t H, W, h, w;
 } winograd_place;
@@ -26,7 +26,7 @@ typedef struct winograd_grid {
 } winograd_grid;
 
 winograd_grid winograd_grid_of(int size, int64_t H, int64_t W);
-/* Where a tile lies; *n: in which image. */
+/* Where a tile is; *n: in which image. */
 winograd_place winograd_grid_place(const winograd_grid *g, int64_t tile, int64_t *n);
 
 /* Up to WINOGRAD_ROWS tiles by a panel of 16 outputs at one point. */
@@ -56,7 +56,7 @@ typedef struct winograd_tile {
     void (*in)(const float *x, const winograd_place *at, float *v, int64_t stride);
     void (*multiply)(const winograd_block *b);
     /* A^T m A + bias, clamped at 0 with relu, of one tile and 8 channels: point p from m + p stride. bias: (8) or NULL.
-     * What lies beyond the image is not written. */
+     * What is beyond the image is not written. */
     void (*out)(const float *m, int64_t stride, const float *bias, bool relu, const winograd_place *at, float *y);
     /* The way back: A dy A^T of one tile and 8 channels, point p to d + p stride. Beyond the image dy is 0. */
     void (*back)(const float *dy, const winograd_place *at, float *d, int64_t stride);

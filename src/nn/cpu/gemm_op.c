@@ -1,0 +1,51 @@
+/* Planning and running packed GEMMs. */
+#include "nn/cpu/gemm_op.h"
+
+#include "tensor/cpu/gemm_kernels.h"
+
+static size_t round_up(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+const void *gemm_op_cached(const op_env *env, const gemm_kernel *kernel, const gemm_call *x)
+{
+    bool fresh = false;
+    size_t element = kernel->kind == GEMM_BF16 ? sizeof(uint16_t) : sizeof(float);
+    void *packed = weight_cache_get(env->cache, x->b.data, gemm_packed_bytes(kernel, x->N, x->K), &fresh);
+    if (packed && fresh) {
+        gemm_pack(env->ctx, kernel, x, packed);
+        weight_cache_packed(env->cache, x->b.data, (size_t)(x->K * x->N) * element);
+    }
+    return packed;
+}
+
+size_t gemm_op_scratch(const op_env *env, const gemm_kernel *kernel, const gemm_call *x)
+{
+    size_t with = gemm_scratch(env->ctx, kernel, x, true), without = gemm_scratch(env->ctx, kernel, x, false);
+    return with > without ? with : without;
+}
+
+static bool is_cached(const op_env *env, bool weight) { return weight && env->frozen_weights && env->cache; }
+
+cloob_status gemm_bf16_prepare(const op_env *env, op_args *a, const gemm_call *x, bool weight)
+{
+    const gemm_kernel *kernel = gemm_best(GEMM_BF16);
+    if (is_cached(env, weight)) a->scratch_bytes = gemm_op_scratch(env, kernel, x);
+    else {
+        size_t packed = weight ? round_up(gemm_packed_bytes(kernel, x->N, x->K)) : 0;
+        a->scratch_bytes = gemm_scratch(env->ctx, kernel, x, weight) + packed;
+    }
+    return CLOOB_OK;
+}
+
+/* Without memory for a cached weight each run packs it on the way. */
+void gemm_bf16_run(const op_env *env, const op_args *a, gemm_call *x, bool weight)
+{
+    const gemm_kernel *kernel = gemm_best(GEMM_BF16);
+    char *scratch = a->scratch;
+    if (is_cached(env, weight)) x->packed = gemm_op_cached(env, kernel, x);
+    else if (weight) {
+        gemm_pack(env->ctx, kernel, x, scratch);
+        x->packed = scratch;
+        scratch += round_up(gemm_packed_bytes(kernel, x->N, x->K));
+    }
+    gemm_run(env->ctx, kernel, x, scratch);
+}

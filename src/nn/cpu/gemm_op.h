@@ -1,0 +1,20 @@
+/* A packed GEMM (tensor/cpu/gemm_packed.h) as an op: scratch is planned, and a weight is packed before the
+ * multiplication, once when it is frozen. */
+#ifndef NN_CPU_GEMM_OP_H
+#define NN_CPU_GEMM_OP_H
+
+#include "nn/cpu/cpu.h"
+#include "tensor/cpu/gemm_packed.h"
+
+/* x->b packed in the cache, for all executors of this weight; packs it where that has not happened. NULL when memory is
+ * out or there is no cache. */
+const void *gemm_op_cached(const op_env *env, const gemm_kernel *kernel, const gemm_call *x);
+
+/* Scratch for a call with a packed B and for one without. */
+size_t gemm_op_scratch(const op_env *env, const gemm_kernel *kernel, const gemm_call *x);
+
+/* In bf16. x holds sizes and kinds when the call is prepared; weight: x->b is one. */
+cloob_status gemm_bf16_prepare(const op_env *env, op_args *a, const gemm_call *x, bool weight);
+void gemm_bf16_run(const op_env *env, const op_args *a, gemm_call *x, bool weight);
+
+#endif

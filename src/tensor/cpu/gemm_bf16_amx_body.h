@@ -1,0 +1,81 @@
+/* bf16 by bf16 on AMX tiles, written against six operations that the includer defines: TILE_CONFIGURE(config),
+ * TILE_RELEASE(), TILE_ZERO(t), TILE_LOAD(t, from, bytes between rows), TILE_STORE(t, to, bytes), TILE_DOT(c, a, b).
+ * gemm_bf16_amx.c gives the instructions; the tests give an emulation, so that everything but the instructions is
+ * tested on any machine.
+ *
+ * Sums: tiles 0 to 3 as 2 x 2; A: tiles 4, 5; B: tiles 6, 7. */
+enum { ROW_BYTES = 64 };
+
+typedef struct tile_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} tile_config;
+
+TILE_TARGET static void configure(void)
+{
+    tile_config config = { .palette = 1 };
+    for (int t = 0; t < 8; t++) config.row_bytes[t] = ROW_BYTES, config.rows[t] = BF16_EDGE;
+    TILE_CONFIGURE(&config);
+}
+
+TILE_TARGET static void release(void) { TILE_RELEASE(); }
+
+/* Sums of 32 rows by 32 columns; tiles that are not needed are NULL. */
+typedef struct corner {
+    float *c00, *c01, *c10, *c11;
+    size_t row_bytes;
+} corner;
+
+static corner corner_of(const gemm_block *x)
+{
+    float *c = x->sum, *below = x->rows > BF16_EDGE ? c + BF16_EDGE * x->ld : NULL;
+    bool right = x->cols > BF16_EDGE;
+    return (corner){ c, right ? c + BF16_EDGE : NULL, below, right && below ? below + BF16_EDGE : NULL,
+                     (size_t)x->ld * sizeof(float) };
+}
+
+TILE_TARGET static void start(const corner *c, bool first)
+{
+    if (first) {
+        TILE_ZERO(0);
+        TILE_ZERO(1);
+        TILE_ZERO(2);
+        TILE_ZERO(3);
+        return;
+    }
+    TILE_LOAD(0, c->c00, c->row_bytes);
+    if (c->c01) TILE_LOAD(1, c->c01, c->row_bytes);
+    if (c->c10) TILE_LOAD(2, c->c10, c->row_bytes);
+    if (c->c11) TILE_LOAD(3, c->c11, c->row_bytes);
+}
+
+TILE_TARGET static void multiply(const gemm_block *x)
+{
+    corner c = corner_of(x);
+    const uint16_t *a = x->a, *b = x->b;
+    start(&c, x->first);
+    for (int64_t s = 0; s < x->steps; s++, a += 2 * BF16_TILE, b += 2 * BF16_TILE) {
+        TILE_LOAD(4, a, ROW_BYTES);
+        TILE_LOAD(6, b, ROW_BYTES);
+        TILE_DOT(0, 4, 6);
+        if (c.c01) {
+            TILE_LOAD(7, b + BF16_TILE, ROW_BYTES);
+            TILE_DOT(1, 4, 7);
+        }
+        if (c.c10) {
+            TILE_LOAD(5, a + BF16_TILE, ROW_BYTES);
+            TILE_DOT(2, 5, 6);
+        }
+        if (c.c11) TILE_DOT(3, 5, 7);
+    }
+    TILE_STORE(0, c.c00, c.row_bytes);
+    if (c.c01) TILE_STORE(1, c.c01, c.row_bytes);
+    if (c.c10) TILE_STORE(2, c.c10, c.row_bytes);
+    if (c.c11) TILE_STORE(3, c.c11, c.row_bytes);
+}
+
+/* 32 steps: sums are loaded and stored once per 32 x 4 multiplications of tiles; A of a block and B of a panel are 64
+ * KiB each, within the second cache. */
+#define AMX_KERNEL(name_, transpose_)                                                                                  \
+    GEMM_BF16_KERNEL(name_, 2 * BF16_EDGE, 32, transpose_), .begin = configure, .end = release, .multiply = multiply

@@ -1,0 +1,166 @@
+/* Kernels of packed GEMMs: what the frame (gemm_packed.c) needs of one, and what the kernels of a kind share. The table
+ * is in gemm_kernels.c, the fastest of a kind first. One file per kind packs for all of its kernels and has the plain
+ * one (gemm_f32.c, gemm_bf16.c, gemm_i8.c, gemm_i8_groups.c); each instruction set has a file with its micro-kernels.
+ *
+ * A new kernel is a row of the table and a function `multiply`; a new layout of A or B is a packing function. Scales of
+ * rows and columns, bias, residual and relu are the frame's, in one place for all kernels. */
+#ifndef TENSOR_CPU_GEMM_KERNELS_H
+#define TENSOR_CPU_GEMM_KERNELS_H
+
+#include "tensor/cpu/gemm_packed.h"
+
+typedef struct group_block group_block; /* below */
+
+/* `rows` rows of packed A by a packed panel of B, over `steps` steps of K. */
+typedef struct gemm_block {
+    const void *a, *b;
+    const void *next; /* these steps of the next panel, to be prefetched, or NULL */
+    int64_t steps;
+    int rows, cols;   /* that are needed, at most the kernel's. f32 writes these alone, others up to the kernel's */
+    int index, count; /* of the blocks that meet this panel, which share its prefetching */
+    bool first;       /* sums begin here; else they are added to */
+    void *sum;        /* (rows, cols), rows ld elements apart: float, or int32_t for GEMM_I8 */
+    int64_t ld;
+} gemm_block;
+
+/* A part of a factor. `edge` is the side that is not K: rows of op(A), columns of op(B). */
+typedef struct gemm_part {
+    int64_t edge0, edges, k0, ks;
+} gemm_part;
+
+/* Packs a part: block i of rows, or panel i, goes to out + i next. edge0 is a multiple of the kernel's rows or cols, k0
+ * of its step. What is beyond the edges and the end of K becomes 0. */
+typedef void gemm_pack_fn(const gemm_kernel *kernel, const gemm_call *x, const gemm_part *part, int64_t next,
+                          void *out);
+
+struct gemm_kernel {
+    const char *name;
+    gemm_kind kind;
+    bool (*usable)(void); /* NULL: always */
+    int rows, cols, step; /* of a block, of a panel, elements of K per step */
+    int a_step, b_step;   /* packed bytes of a block, and of a panel, per step */
+    int a_head, b_head;   /* bytes before them: a scale (float) for each row, for each column */
+    int b_shared;         /* packed bytes per step in front of all panels, filled by pack_shared */
+    int64_t chunk;        /* rows of a task, */
+    int64_t chunk_bytes;  /* and bytes of their packed A, at most; 0: any */
+    int64_t depth;        /* steps of a stretch; 0: all of K */
+    int64_t panels;       /* of a task, at most */
+    bool a_whole;         /* A is packed whole before the tasks, which have one panel where there is one stretch; else A
+                           * is packed by each task */
+    void (*begin)(void), (*end)(void); /* around blocks, on the thread that multiplies; may be NULL */
+    gemm_pack_fn *pack_a, *pack_b;
+    void (*pack_shared)(const gemm_kernel *kernel, const gemm_call *x, int64_t step, void *packed);
+    void (*multiply)(const gemm_block *b);
+    union { /* what the packing functions of a kind need of an instruction set */
+        /* f32: to[k ld_to + r] = from[r ld + k] for r < rows, at most half a panel's columns or a block's rows. With
+         * zeros for up to half a panel of r where ld_to has the space. */
+        void (*transpose_f32)(const float *from, int64_t ld, int rows, int64_t K, float *to, int64_t ld_to);
+        /* bf16: to[j][i] = from[i][j] of 16 x 16 pairs of elements */
+        void (*transpose_pairs)(uint32_t *to, const uint32_t *from);
+        /* int8 in groups: x (groups, 32) becomes row r of blocks; limit: (groups) */
+        void (*round_groups)(const float *x, int64_t groups, const float *limit, int r, group_block *to);
+    };
+};
+
+/* Where the parts of a packed B are. */
+const void *gemm_packed_panel(const gemm_kernel *kernel, const void *packed, int64_t K, int64_t p);
+
+extern const gemm_kernel gemm_f32_plain, gemm_bf16_plain, gemm_i8_plain, gemm_i8_groups_plain;
+#ifdef __x86_64__
+extern const gemm_kernel gemm_f32_avx512, gemm_f32_avx2, gemm_bf16_amx, gemm_bf16_avx512, gemm_bf16_avx2,
+    gemm_i8_avx512_vnni, gemm_i8_avx_vnni, gemm_i8_avx2, gemm_i8_groups_avx2;
+#endif
+
+/* ---- f32 ------------------------------------------------------------------------------------------- */
+
+/* Packed A is (K, rows) per block, packed B (K, cols) per panel. */
+gemm_pack_fn gemm_f32_pack_a, gemm_f32_pack_b;
+
+#define GEMM_F32_KERNEL(name_, rows_, cols_, chunk_, depth_, transpose_)                                               \
+    .name = name_, .kind = GEMM_F32, .rows = rows_, .cols = cols_, .step = 1, .a_step = rows_ * (int)sizeof(float),    \
+    .b_step = cols_ * (int)sizeof(float), .chunk = chunk_, .depth = depth_, .panels = 4, .a_whole = true,              \
+    .pack_a = gemm_f32_pack_a, .pack_b = gemm_f32_pack_b, .transpose_f32 = transpose_
+
+/* ---- bf16 ------------------------------------------------------------------------------------------ */
+
+/* A tile is [16 rows][32 k], one row 64 bytes; a B tile [16 pairs of k][16 columns][2], pairs of k side by side as
+ * vdpbf16ps and tdpbf16ps want them; each 1 KiB. A step of K has one tile of A, or two for a kernel of 32 rows, and two
+ * of B: 32 columns. */
+enum { BF16_EDGE = 16, BF16_STEP = 32, BF16_COLS = 32, BF16_TILE = 512 /* elements */ };
+
+gemm_pack_fn gemm_bf16_pack_a, gemm_bf16_pack_b;
+void gemm_bf16_transpose_plain(uint32_t *to, const uint32_t *from);
+
+/* Tasks of 128 x 512: their C, A and B fit the second cache. */
+#define GEMM_BF16_KERNEL(name_, rows_, depth_, transpose_)                                                             \
+    .name = name_, .kind = GEMM_BF16, .rows = rows_, .cols = BF16_COLS, .step = BF16_STEP,                             \
+    .a_step = rows_ * BF16_STEP * (int)sizeof(uint16_t), .b_step = BF16_COLS * BF16_STEP * (int)sizeof(uint16_t),      \
+    .chunk = 128, .panels = 16, .depth = depth_, .pack_a = gemm_bf16_pack_a, .pack_b = gemm_bf16_pack_b,               \
+    .transpose_pairs = transpose_
+
+/* ---- int8, a scale per row ------------------------------------------------------------------------- */
+
+enum { I8_COLS = 16 };
+
+gemm_pack_fn gemm_i8_pack_a, gemm_i8_pack_b;
+
+/* What a row of floats needs, here and in gemm_i8_groups.c: its largest magnitude, and n elements divided by scale,
+ * rounded. */
+float gemm_i8_row_top(const float *x, int64_t K);
+void gemm_i8_round_row(const float *x, int64_t n, float scale, int8_t *to);
+
+/* The largest whole number that an element of A becomes. */
+int32_t gemm_i8_top(int64_t K);
+
+/* A: a scale for each row, then (pairs of k, rows, 2) int16. B: a scale for each column, then (pairs, columns, 2) int8.
+ * 144 rows stay in the second cache, 384 pairs of a panel in the first. */
+#define GEMM_I8_KERNEL(name_, rows_)                                                                                   \
+    .name = name_, .kind = GEMM_I8, .rows = rows_, .cols = I8_COLS, .step = 2,                                         \
+    .a_step = rows_ * 2 * (int)sizeof(int16_t), .b_step = I8_COLS * 2, .a_head = rows_ * (int)sizeof(float),           \
+    .b_head = I8_COLS * (int)sizeof(float), .chunk = 144, .depth = 384, .panels = 1, .a_whole = true,                  \
+    .pack_a = gemm_i8_pack_a, .pack_b = gemm_i8_pack_b
+
+/* ---- int8, a scale per group ----------------------------------------------------------------------- */
+
+enum {
+    GROUP_SIZE = 32, /* elements that share a scale, in quads of four */
+    GROUP_ROWS = 6,
+    GROUP_COLS = 16,
+    GROUP_RANGE = 126 /* steps between the largest and the smallest element; rounding adds at most one */
+};
+
+/* What a row's group is multiplied by, and what was added to its elements, twice for one load. */
+typedef struct group_row {
+    float scale;
+    int16_t zero[2];
+} group_row;
+
+/* A block of rows, per group. The kernels take two rows at a time: of an odd number the last one is there twice. */
+struct group_block {
+    uint8_t x[GROUP_SIZE / 4][GROUP_ROWS][4]; /* elements plus zero point */
+    group_row row[GROUP_ROWS];
+};
+
+/* A panel, per group. */
+typedef struct group_panel {
+    int16_t sum[GROUP_COLS][2]; /* of both halves of the weights, negated */
+    int8_t w[GROUP_SIZE / 4][GROUP_COLS][4];
+} group_panel;
+
+gemm_pack_fn gemm_i8_groups_pack_a, gemm_i8_groups_pack_b;
+void gemm_i8_groups_pack_shared(const gemm_kernel *kernel, const gemm_call *x, int64_t step, void *packed);
+
+/* A group's scale by the distance between its largest and smallest element, the squared lengths of its halves and their
+ * limit; and 1 / scale or 0. */
+float gemm_group_scale(float range, float left, float right, float limit);
+float gemm_group_inverse(float scale);
+
+/* 24 groups of a panel, 14 KB, stay in the first cache, 320 KB of packed A in the second. */
+#define GEMM_I8_GROUPS_KERNEL(name_, round_)                                                                           \
+    .name = name_, .kind = GEMM_I8_GROUPS, .rows = GROUP_ROWS, .cols = GROUP_COLS, .step = GROUP_SIZE,                 \
+    .a_step = (int)sizeof(group_block), .b_step = (int)sizeof(group_panel), .b_head = GROUP_COLS * (int)sizeof(float), \
+    .b_shared = (int)sizeof(float), .chunk = 144, .chunk_bytes = 320 << 10, .depth = 24, .panels = 1, .a_whole = true, \
+    .pack_a = gemm_i8_groups_pack_a, .pack_b = gemm_i8_groups_pack_b, .pack_shared = gemm_i8_groups_pack_shared,       \
+    .round_groups = round_
+
+#endif
