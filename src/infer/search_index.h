@@ -27,7 +27,6 @@
 #define INFER_SEARCH_INDEX_H
 
 #include "cloob/search.h"
-#include "infer/model_file.h"
 #include "io/safetensors.h"
 
 /* Files by name, size and time. */
@@ -58,7 +57,7 @@ char *search_files_path(const char *root, const search_files *f, int64_t i);
 /* Brings the index of a folder up to date, or makes it. checkpoint and vocab are stored for queries. An index of a
  * folder that is gone is taken for one of this folder when some of its files are here. When the context's should_stop
  * says so, what was embedded is written and CLOOB_ERR_STOPPED returned; the next call continues. */
-cloob_status search_index_update(cloob_ctx *ctx, model *m, const char *folder, const char *path, const char *checkpoint,
+cloob_status search_index_update(cloob_ctx *ctx, cloob_model *m, const char *folder, const char *path, const char *checkpoint,
                                  const char *vocab, cloob_search_update *out);
 
 typedef struct search_hit {
@@ -66,10 +65,19 @@ typedef struct search_hit {
     float score; /* cosine */
 } search_hit;
 
-/* The `max_hits` entries nearest to a unit embedding (D), best first; equal ones in order. Returns how many in
- * *found. Refuses another D than the index has. */
-cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const float *query, int64_t D, int64_t max_hits,
-                                search_hit *hit, int64_t *found);
+typedef struct search_query {
+    const float *row; /* unit embedding (D); NULL: every score is 0, so entries come in the order of the index */
+    int64_t D, max_hits;
+    const float *min_score; /* lower scores are left out; NULL: none. Without it the 8-bit rows are scanned first */
+    bool (*accept)(const search_index *ix, int64_t entry, const void *user); /* NULL: all; runs on several threads */
+    const void *user;
+} search_query;
+
+/* The best `max_hits` of the entries that pass, best first, equal scores in the order of the index: *found of them in
+ * hit (max_hits, or N if that is less). *total: how many entries pass. Refuses another D than the index has. Takes at
+ * most N * sizeof(search_hit) bytes of memory, and D numbers. */
+cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const search_query *q, search_hit *hit,
+                                int64_t *found, int64_t *total);
 
 /* The fixed image whose embedding tells models apart, rgb (S, S, 3), and whether two such embeddings are of one
  * model. */
@@ -77,7 +85,7 @@ void search_probe_image(int64_t S, uint8_t *rgb);
 bool search_same_direction(const float *a, const float *b, int64_t D);
 
 /* Refuses a model that did not make the index. */
-cloob_status search_index_check(cloob_ctx *ctx, const search_index *ix, model *m);
+cloob_status search_index_check(cloob_ctx *ctx, const search_index *ix, cloob_model *m);
 
 /* Files to write: n strings with size and time. */
 typedef struct search_names {

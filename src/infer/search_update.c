@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "core/limits.h"
+#include "infer/model_file.h"
 #include "infer/search_index.h"
 #include "io/image/image_list.h"
 

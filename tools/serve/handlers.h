@@ -2,6 +2,7 @@
 #ifndef SERVE_HANDLERS_H
 #define SERVE_HANDLERS_H
 
+#include "infer/search_index.h"
 #include "serve/input.h"
 
 route_fn handle_embeddings, handle_models, handle_embed, handle_info;            /* api_embed.c */
@@ -22,6 +23,14 @@ bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
 
 /* The model that a request names; on failure r holds the error and the result is NULL. */
 served_model *model_of(serve *s, const http_request *q, http_reply *r, const char *name);
+
+/* search_index_query within a request's memory; sets q->D and lowers q->max_hits to the number of entries. The caller
+ * frees *out, also after a failure. */
+cloob_status find_entries(cloob_ctx *ctx, account *memory, const cloob_search *s, search_query *q, search_hit **out,
+                          int64_t *found, int64_t *total);
+
+/* An entry's path in a new string; NULL when memory is out. */
+char *entry_name(const cloob_search *s, int64_t i);
 
 /* row (n) to unit length; a row of zeros stays. */
 void unit_row(float *row, int64_t n);

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "serve/files.h"
-#include "serve/find.h"
+#include "serve/handlers.h"
 #include "serve/input.h"
 #include "serve/text.h"
 #include "serve/thumb.h"
