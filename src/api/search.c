@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "infer/model_file.h"
-#include "infer/model_file.h"
 #include "infer/search_index.h"
 #include "core/needs.h"
 

@@ -1,6 +1,6 @@
 /* The inside of a batching encoder (cloob/batcher.h).
  *
- * Threads that submit hold `face` for reading while they prepare inputs and put them into the queue; whoever replaces
+ * Threads that submit hold `model_lock` for reading while they prepare inputs and put them into the queue; whoever replaces
  * the model holds it for writing, so that what is queued always belongs to the model that will encode it. `lock` guards
  * the queue and the counters. The model itself is touched by the encoder's thread alone. */
 #ifndef INFER_BATCHER_H
@@ -41,12 +41,13 @@ struct cloob_batcher {
     cloob_batcher_options o; /* o.model points to these strings */
     char *path, *device, *precision, *vocab, *config;
 
-    pthread_rwlock_t face;
+    pthread_rwlock_t model_lock;
     tokenizer *tok; /* NULL: none */
     transform_options view;
     image_limits limits;
     model_config shape;
     cloob_model_facts facts;
+    char digest[DIGEST_TEXT];
     arena strings; /* of facts; grows by a few words with every reload */
     int64_t generation;
     bool packs_texts; /* texts of all lengths go together */
@@ -74,11 +75,14 @@ struct cloob_batcher {
  * reload_status. */
 void *batcher_main(void *b);
 
+/* The digest of the model in use (model_file.h). */
+void batcher_get_digest(batcher *b, char out[DIGEST_TEXT]);
+
 /* Gives an item what it came to; called with lock held, which callbacks do not see. */
 void batcher_item_end(batcher *b, batch_item *it, cloob_status status, const char *error);
 void batch_item_free(batch_item *it);
 
-/* Takes over the model's tokenizer, view and facts; face is held for writing, or nobody else is there. */
+/* Takes over the model's tokenizer, view and facts; model_lock is held for writing, or nobody else is there. */
 cloob_status batcher_adopt(batcher *b, model *m);
 
 #endif

@@ -2,7 +2,7 @@
  * weights.
  *
  *     model *m;
- *     CLOOB_TRY(model_open(ctx, "RN50.safetensors", &options, &m));
+ *     CLOOB_TRY(model_open(ctx, "RN50.safetensors", &options, &m));     options: cloob_model_options
  *     CLOOB_TRY(model_texts(ctx, m, text, n, CLOOB_UNIT, out));          out: (n, D)
  *     model_close(m);
  *
@@ -13,20 +13,8 @@
 #include "cloob/model.h"
 #include "data/text/tokenizer.h"
 #include "data/view/transform.h"
+#include "model/digest.h"
 #include "model/encoder.h"
-
-typedef struct model_open_options {
-    const char *device; /* as device_open takes it; NULL: auto */
-    const char *vocab;  /* a merges file; NULL: the one stored with the weights */
-    const char *config; /* a model's name or JSON for files that do not say; NULL: none */
-    int64_t max_pixels; /* larger images are refused; 0: no limit */
-    bool photos;        /* as in cloob_model_options */
-    encoder_options encode;
-} model_open_options;
-
-void model_open_options_init(model_open_options *o);
-/* The same settings as the public interface gives them; the strings stay the caller's. Refuses an unknown precision. */
-cloob_status model_open_options_from(cloob_ctx *ctx, const cloob_model_options *from, model_open_options *o);
 
 struct cloob_model {
     encoder *enc;
@@ -40,13 +28,14 @@ struct cloob_model {
     const char *path, *method, *run, *names, *container; /* method and run "" when unknown */
     cloob_dtype stored, compute;
     bool int8, fp8;
+    char digest[DIGEST_TEXT]; /* digest.model of a file in cloob's own format; "": it has none */
     arena a;
 };
 typedef struct cloob_model model;
 
 /* Any file or folder that model/interchange.h reads. A vocabulary of another size than the model's is
  * refused. */
-cloob_status model_open(cloob_ctx *ctx, const char *path, const model_open_options *o, model **out);
+cloob_status model_open(cloob_ctx *ctx, const char *path, const cloob_model_options *o, model **out);
 void model_close(model *m); /* NULL is fine */
 
 /* What it is; strings belong to the model. */

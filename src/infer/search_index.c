@@ -71,6 +71,7 @@ static cloob_status read_all(cloob_ctx *ctx, const char *path, search_index *ix)
     CLOOB_TRY(column(ctx, ix, path, "probe", CLOOB_F32, 1, ix->D, 0, &p[3]));
     ix->row = p[0], ix->coarse = p[1], ix->scale = p[2], ix->probe = p[3];
     ix->checkpoint = meta(ix, "checkpoint"), ix->vocab = meta(ix, "vocab");
+    ix->digest = meta(ix, "model_digest");
     CLOOB_TRY(read_files(ctx, ix, path, "", ix->N, &ix->good));
     return st_find(&ix->file, "bad_size") ? read_files(ctx, ix, path, "bad_", -1, &ix->bad)
                                           : CLOOB_OK; /* older ones have none */
@@ -215,16 +216,15 @@ static cloob_status root_from_index(cloob_ctx *ctx, const char *path, const char
 
 static tensor numbers(const int64_t *data, int64_t n) { return TENSOR(CLOOB_I64, (void *)(uintptr_t)data, n); }
 
-cloob_status search_index_write(cloob_ctx *ctx, const char *path, const char *root, const char *checkpoint,
-                                const char *vocab, const float *rows, const float *probe, int64_t D,
-                                const search_names *good, const search_names *bad)
+cloob_status search_index_write(cloob_ctx *ctx, const char *path, const search_origin *from, const float *rows,
+                                const float *probe, int64_t D, const search_names *good, const search_names *bad)
 {
     const search_names none = { 0 };
     columns c;
-    sbuf from = { 0 };
+    sbuf relative = { 0 };
     if (!bad) bad = &none;
     cloob_status status = make_columns(ctx, rows, D, good, bad, &c);
-    if (status == CLOOB_OK) status = root_from_index(ctx, path, root, &from);
+    if (status == CLOOB_OK) status = root_from_index(ctx, path, from->root, &relative);
     if (status == CLOOB_OK) {
         int64_t n = good->n;
         /* widest first: the format has no padding, and every column must stay aligned */
@@ -241,14 +241,15 @@ cloob_status search_index_write(cloob_ctx *ctx, const char *path, const char *ro
                          { "name", TENSOR(CLOOB_U8, c.good.name, c.good.bytes) },
                          { "bad_name", TENSOR(CLOOB_U8, c.bad.name, c.bad.bytes) } };
         st_meta m[] = { { "format", "cloob-index" },
-                        { "root", root },
-                        { "root_from_index", from.len ? from.data : "" },
-                        { "checkpoint", checkpoint },
-                        { "vocab", vocab } };
+                        { "root", from->root },
+                        { "root_from_index", relative.len ? relative.data : "" },
+                        { "checkpoint", from->checkpoint },
+                        { "vocab", from->vocab },
+                        { "model_digest", from->digest } };
         status = st_write(ctx, path, e, sizeof e / sizeof *e, m, sizeof m / sizeof *m);
     }
     columns_release(&c);
-    sbuf_release(&from);
+    sbuf_release(&relative);
     return status;
 }
 
@@ -301,9 +302,9 @@ static float exact_dot(const float *row, const float *query, int64_t D)
 typedef struct scan {
     const search_index *ix;
     const search_query *q;
-    const int16_t *coarse; /* the query in 16 bits; NULL: scores are exact */
-    int64_t kept;          /* candidates of a range, at most */
-    search_hit *hit;       /* (ranges, kept) */
+    const int16_t *coarse;   /* the query in 16 bits; NULL: scores are exact */
+    int64_t kept;            /* candidates of a range, at most */
+    search_hit *hit;         /* (ranges, kept) */
     int64_t *found, *passed; /* (ranges) */
 } scan;
 

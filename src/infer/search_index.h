@@ -12,7 +12,9 @@
  *     bad_name, bad_name_end    U8, I64 (M)  their paths
  *     probe                     F32 (D)      the embedding of a fixed image: shows whether a model made this index
  *
- * Metadata: format "cloob-index", root, root_from_index, checkpoint, vocab. The file is written atomically: every half
+ * Metadata: format "cloob-index", root, root_from_index, checkpoint, vocab, model_digest. model_digest is digest.model
+ * (model/digest.h) of the weights, "" when their file has none; older index files have no such key. A model with the
+ * same digest made the index; otherwise the probe decides, which costs a run of the image tower. The file is written atomically: every half
  * minute while indexing, and on an interruption, so that a kill costs half a minute of work and never the index. A
  * reader keeps the old file mapped.
  *
@@ -43,6 +45,7 @@ typedef struct cloob_search {
     const int8_t *coarse;
     search_files good, bad;         /* good.n is N */
     const char *checkpoint, *vocab; /* vocab "": the checkpoint's own */
+    const char *digest;             /* of the model that made it; "": not stored */
     char *root;                     /* where the indexed folder is now, by the rule above */
 } search_index;
 
@@ -57,8 +60,8 @@ char *search_files_path(const char *root, const search_files *f, int64_t i);
 /* Brings the index of a folder up to date, or makes it. checkpoint and vocab are stored for queries. An index of a
  * folder that is gone is taken for one of this folder when some of its files are here. When the context's should_stop
  * says so, what was embedded is written and CLOOB_ERR_STOPPED returned; the next call continues. */
-cloob_status search_index_update(cloob_ctx *ctx, cloob_model *m, const char *folder, const char *path, const char *checkpoint,
-                                 const char *vocab, cloob_search_update *out);
+cloob_status search_index_update(cloob_ctx *ctx, cloob_model *m, const char *folder, const char *path,
+                                 const char *checkpoint, const char *vocab, cloob_search_update *out);
 
 typedef struct search_hit {
     int64_t entry;
@@ -84,6 +87,8 @@ cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const se
 void search_probe_image(int64_t S, uint8_t *rgb);
 bool search_same_direction(const float *a, const float *b, int64_t D);
 
+/* Whether a model with this digest is known to have made the index; false: compare the probe. */
+bool search_index_has_digest(const search_index *ix, const char *digest);
 /* Refuses a model that did not make the index. */
 cloob_status search_index_check(cloob_ctx *ctx, const search_index *ix, cloob_model *m);
 
@@ -94,9 +99,13 @@ typedef struct search_names {
     const int64_t *size, *mtime;
 } search_names;
 
-/* Writes an index of rows (good->n, D) that come from elsewhere. bad may be NULL. */
-cloob_status search_index_write(cloob_ctx *ctx, const char *path, const char *root, const char *checkpoint,
-                                const char *vocab, const float *rows, const float *probe, int64_t D,
-                                const search_names *good, const search_names *bad);
+/* The metadata of the same names. */
+typedef struct search_origin {
+    const char *root, *checkpoint, *vocab, *digest;
+} search_origin;
+
+/* Writes an index of rows (good->n, D). bad may be NULL. */
+cloob_status search_index_write(cloob_ctx *ctx, const char *path, const search_origin *from, const float *rows,
+                                const float *probe, int64_t D, const search_names *good, const search_names *bad);
 
 #endif

@@ -8,6 +8,7 @@
 #include "cloob/cloob.h"
 #include "core/file.h"
 #include "core/rng.h"
+#include "infer/model_file.h"
 #include "infer/search_index.h"
 #include "model/interchange.h"
 #include "model/procedural_weights.h"
@@ -87,7 +88,7 @@ static void answers_are_exact(void)
     search_index ix;
     for (int64_t i = 0; i < N; i++) random_row(row + i * D, D, (uint64_t)i), name[i] = "a.jpg";
     memcpy(row + 40 * D, row + 4000 * D, D * sizeof *row); /* equal rows come in order */
-    CHECK_OK(ctx, search_index_write(ctx, index_file, "/r", "m", "", row, probe, D,
+    CHECK_OK(ctx, search_index_write(ctx, index_file, &(search_origin){ "/r", "m", "", "" }, row, probe, D,
                                      &(search_names){ N, name, zero, zero }, NULL));
     CHECK_OK(ctx, search_index_open(ctx, index_file, &ix));
     for (int q = 0; q < 5; q++) {
@@ -112,7 +113,9 @@ static void answers_are_exact(void)
     search_hit none[1];
     int64_t found = 1, total = 1;
     filters_equal_a_full_scan(&ix, query);
-    CHECK(search_index_query(ctx, &ix, &(search_query){ .row = query, .D = D - 1, .max_hits = 1 }, none, &found, &total) == CLOOB_ERR_ARGUMENT && found == 0);
+    CHECK(search_index_query(ctx, &ix, &(search_query){ .row = query, .D = D - 1, .max_hits = 1 }, none, &found,
+                             &total) == CLOOB_ERR_ARGUMENT &&
+          found == 0);
     char *path = search_index_path(&ix, 3);
     CHECK_STR(path, "/r/a.jpg");
     free(path);
@@ -194,6 +197,24 @@ static void an_update_embeds_what_changed(void)
     cloob_search_hits_release(hit, found);
     remove("test_search.tmp.html");
     cloob_search_close(s);
+    cloob_model_close(m);
+}
+
+/* A model with the stored digest is accepted without running it; without a digest the probe is embedded. */
+static void the_digest_saves_the_probe(void)
+{
+    cloob_model *m;
+    search_index ix;
+    CHECK_OK(ctx, cloob_model_open(ctx, weights_file, NULL, &m));
+    CHECK_OK(ctx, search_index_open(ctx, index_file, &ix));
+    CHECK(*ix.digest);
+    CHECK_STR(ix.digest, m->digest);
+    CHECK_OK(ctx, search_index_check(ctx, &ix, m));
+    CHECK(encoder_rows_run(m->enc) == 0);
+    ix.digest = ""; /* an index of an earlier version */
+    CHECK_OK(ctx, search_index_check(ctx, &ix, m));
+    CHECK(encoder_rows_run(m->enc) > 0);
+    search_index_close(&ix);
     cloob_model_close(m);
 }
 
@@ -352,7 +373,8 @@ static void an_old_index_is_found_after_a_move(void)
     int64_t zero = 0;
     search_names one = { 1, &name, &zero, &zero };
     /* root is not a parent of the index: root_from_index is "" */
-    CHECK_OK(ctx, search_index_write(ctx, inside, "/gone/photos", "m", "", row, row, D, &one, NULL));
+    CHECK_OK(ctx,
+             search_index_write(ctx, inside, &(search_origin){ "/gone/photos", "m", "", "" }, row, row, D, &one, NULL));
     first_path_is_there(inside, moved);
     remove_many(moved), remove(index_file), remove(weights_file);
 }
@@ -362,6 +384,7 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     RUN(answers_are_exact);
     RUN(an_update_embeds_what_changed);
+    RUN(the_digest_saves_the_probe);
     RUN(strangers_are_refused);
     RUN(an_interruption_is_saved);
     RUN(the_folder_may_be_moved);

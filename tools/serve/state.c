@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "infer/batcher.h"
 #include "serve/files.h"
 #include "serve/handlers.h"
 #include "serve/input.h"
@@ -194,7 +195,13 @@ static cloob_status find_maker(serve *s, cloob_ctx *ctx, const cloob_search *sea
     for (int64_t i = 0; i < s->models && !*out; i++) {
         cloob_model_facts facts;
         cloob_batch_rows rows;
+        char digest[DIGEST_TEXT];
         cloob_batcher_get_facts(s->model[i].batcher, &facts);
+        batcher_get_digest(s->model[i].batcher, digest);
+        if (facts.embed == search->D && search_index_has_digest(search, digest)) {
+            *out = &s->model[i];
+            break;
+        }
         size_t bytes = (size_t)(facts.image_size * facts.image_size * 3);
         uint8_t *rgb = malloc(bytes);
         if (!rgb) return CLOOB_ERR_MEMORY;
