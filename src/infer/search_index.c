@@ -112,6 +112,11 @@ static char *find_root(const search_index *ix, const char *path)
     return root;
 }
 
+char *search_index_file(const char *path)
+{
+    return file_is_dir(path) ? file_join(path, SEARCH_INDEX_NAME) : strdup(path);
+}
+
 cloob_status search_index_open(cloob_ctx *ctx, const char *path, search_index *ix)
 {
     *ix = (search_index){ 0 };

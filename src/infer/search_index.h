@@ -49,6 +49,11 @@ typedef struct cloob_search {
     char *root;                     /* where the indexed folder is now, by the rule above */
 } search_index;
 
+/* The index file of a folder is the hidden file of this name in it; any other path is returned as it is. A new string;
+ * NULL when memory is out. */
+#define SEARCH_INDEX_NAME ".cloob-index.safetensors"
+char *search_index_file(const char *path);
+
 cloob_status search_index_open(cloob_ctx *ctx, const char *path, search_index *ix);
 void search_index_close(search_index *ix);
 

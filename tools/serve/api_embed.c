@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "serve/handlers.h"
+#include "core/text.h"
 #include "serve/text.h"
 
 void unit_row(float *row, int64_t n)
@@ -58,7 +59,7 @@ bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
         if (images) gate_leave(&s->images);
         return false;
     }
-    double left = (double)s->o->timeout_s - (serve_now() - q->received_at);
+    double left = (double)s->o->timeout_s - (clock_seconds() - q->received_at);
     cloob_batch_options o = { .what = what,
                               .refuse_long = refuse_long,
                               .timeout_ms = (int64_t)(1e3 * (left > 0.1 ? left : 0.1)) };
@@ -218,10 +219,11 @@ static void put_embedding(json_out *w, const char *key, const float *row, int64_
         json_put_floats(w, key, row, n);
         return;
     }
-    char *text = base64_encode(row, (size_t)n * sizeof *row); /* little-endian, as every machine here is */
-    if (text) json_put_text(w, key, text);
+    sbuf text = { 0 };
+    base64_put(&text, row, (size_t)n * sizeof *row); /* little-endian, as every supported machine is */
+    if (!text.failed) json_put_text(w, key, n ? text.data : "");
     else w->failed = true;
-    free(text);
+    sbuf_release(&text);
 }
 
 static void put_list(json_out *w, const ask *a, const served_model *m, cloob_batch_rows *rows)

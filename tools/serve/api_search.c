@@ -297,7 +297,7 @@ static void put_found(cloob_ctx *ctx, http_reply *r, const asked *a, const serve
     json_begin(&w, "results", '[');
     for (int64_t i = a->offset; i < found; i++) put_hit(ctx, &w, x, s, &hit[i], a->terms > 0);
     json_end(&w);
-    json_put_number(&w, "took_ms", round(1e5 * (serve_now() - began)) / 100);
+    json_put_number(&w, "took_ms", round(1e5 * (clock_seconds() - began)) / 100);
     json_end(&w);
     http_json(r, 200, &w);
 }
@@ -336,7 +336,7 @@ void handle_search(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *
     float *query = NULL;
     search_hit *hit = NULL;
     int64_t found, total;
-    double began = serve_now();
+    double began = clock_seconds();
     cloob_status status = read_asked(ctx, s, q, &a, &x, &v);
     if (status != CLOOB_OK) http_fail(r, q, ctx, status);
     else if (!a.in.n || embed_inputs(s, ctx, q, r, x->model, &a.in, CLOOB_UNIT, false, &rows)) {

@@ -223,7 +223,7 @@ void handle_metrics(serve *s, cloob_ctx *ctx, const http_request *q, http_reply 
     put_one(&m, "process_cpu_seconds_total", "counter", "Processor time.",
             (double)usage.ru_utime.tv_sec + (double)usage.ru_stime.tv_sec +
                 1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec));
-    put_one(&m, "cloob_uptime_seconds", "gauge", "Seconds since the start.", serve_now() - s->started_at);
+    put_one(&m, "cloob_uptime_seconds", "gauge", "Seconds since the start.", clock_seconds() - s->started_at);
     if (m.failed || !m.data) {
         free(m.data);
         http_error(r, q, 503, "out of memory");

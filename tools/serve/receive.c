@@ -132,7 +132,7 @@ static request *begin_request(server *v, struct MHD_Connection *c, const char *p
     x->r.fd = -1;
     x->memory.of = &v->s->memory;
     x->q.memory = &x->memory;
-    x->begun_at = x->q.received_at = serve_now();
+    x->begun_at = x->q.received_at = clock_seconds();
     x->path = strdup(path);
     x->q.content_type = NULL;
     x->q.body = "";
@@ -169,7 +169,7 @@ static void drop_body(request *x)
 static void receive(server *v, request *x, const char *data, size_t n)
 {
     if (x->refused) return;
-    if (serve_now() - x->begun_at > (double)v->s->o->timeout_s)
+    if (clock_seconds() - x->begun_at > (double)v->s->o->timeout_s)
         refuse_early(x, 408, "the request took too long to arrive");
     else if (x->q.bytes + n > x->limit) refuse_early(x, 413, "the body is larger than the server takes");
     else if (!grow(x, x->q.bytes + n))
@@ -227,7 +227,7 @@ static void count_reply(serve *s, const request *x)
     route_stats *stats = &s->stats[r - routes];
     atomic_fetch_add(&stats->by_class[x->r.code / 100 % 6], 1);
     pthread_mutex_lock(&stats->lock);
-    cloob_latency_add(&stats->latency, serve_now() - x->q.received_at);
+    cloob_latency_add(&stats->latency, clock_seconds() - x->q.received_at);
     pthread_mutex_unlock(&stats->lock);
 }
 
@@ -252,7 +252,7 @@ static enum MHD_Result reply_send(server *v, request *x)
     hold_answer(x);
     count_reply(v->s, x);
     int code = x->r.code;
-    visitor_set(v, x->connection, VISITOR_READS, serve_now() + time_to_read(v->s, &x->r));
+    visitor_set(v, x->connection, VISITOR_READS, clock_seconds() + time_to_read(v->s, &x->r));
     struct MHD_Response *m = make_response(&x->r);
     if (!m) return MHD_NO;
     if (x->refused || atomic_load(&v->s->draining)) MHD_add_response_header(m, "Connection", "close");
@@ -265,7 +265,7 @@ static enum MHD_Result reply_send(server *v, request *x)
 
 static enum MHD_Result dispatch(server *v, request *x, struct MHD_Connection *c)
 {
-    x->q.received_at = serve_now();
+    x->q.received_at = clock_seconds();
     visitor_set(v, c, VISITOR_WAITS, 0);
     x->answered = true;
     if (x->refused) return reply_send(v, x);
@@ -309,7 +309,7 @@ void receive_completed(void *arg, struct MHD_Connection *c, void **own, enum MHD
     request *x = *own;
     (void)why;
     if (!x) return;
-    visitor_set(v, c, VISITOR_IDLE, serve_now() + (double)v->s->o->timeout_s);
+    visitor_set(v, c, VISITOR_IDLE, clock_seconds() + (double)v->s->o->timeout_s);
     account_set(&x->memory, 0);
     http_reply_release(&x->r);
     drop_body(x);

@@ -175,14 +175,14 @@ static void accept_pending(int fd)
 static void drain(server *v, int listening)
 {
     serve *s = v->s;
-    double begin = serve_now();
+    double begin = clock_seconds();
     const double moment_s = 0.2;
     atomic_store(&s->draining, true);
     atomic_store(&s->ready, false);
     accept_pending(listening);
     int fd = MHD_quiesce_daemon(v->daemon);
-    while (visitors_end_idle(v, serve_now() > begin + moment_s) && stop_signals < 2 &&
-           serve_now() < begin + (double)s->o->timeout_s)
+    while (visitors_end_idle(v, clock_seconds() > begin + moment_s) && stop_signals < 2 &&
+           clock_seconds() < begin + (double)s->o->timeout_s)
         usleep(10000);
     end_workers(v);
     MHD_stop_daemon(v->daemon);
@@ -251,7 +251,7 @@ cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
     serve *s = calloc(1, sizeof *s);
     server v = { .s = s, .closing = -1 };
     if (!s) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
-    s->o = o, s->ctx = ctx, s->started_at = serve_now();
+    s->o = o, s->ctx = ctx, s->started_at = clock_seconds();
     pthread_mutex_init(&s->indexes_lock, NULL);
     pthread_mutex_init(&v.lock, NULL);
     pthread_mutex_init(&v.links_lock, NULL);

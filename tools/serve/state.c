@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "infer/batcher.h"
@@ -16,15 +15,6 @@
 #include "serve/input.h"
 #include "serve/text.h"
 #include "serve/thumb.h"
-
-static const char *const index_in_folder = ".cloob-index.safetensors";
-
-double serve_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 void serve_log(serve *s, const char *format, ...)
 {
@@ -317,15 +307,6 @@ static cloob_status find_root(serve *s, cloob_ctx *ctx, served_index *x)
 
 /* ---- making it ----------------------------------------------------------------------------------- */
 
-static char *index_file_of(const char *path, bool *folder)
-{
-    struct stat st;
-    char *full;
-    *folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    if (!*folder) return strdup(path);
-    return asprintf(&full, "%s/%s", path, index_in_folder) < 0 ? NULL : full;
-}
-
 /* Indexes a folder while the server runs; the watching thread picks up what it writes. */
 typedef struct index_job {
     serve *s;
@@ -370,10 +351,10 @@ static void start_indexing(serve *s, served_index *x)
 
 static cloob_status open_index(serve *s, cloob_ctx *ctx, const char *word, served_index *x)
 {
-    bool folder;
     char *given = NULL;
     if (!split_name(word, &x->name, &given)) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
-    x->path = index_file_of(given, &folder);
+    bool folder = file_is_dir(given);
+    x->path = search_index_file(given);
     x->folder = folder ? given : NULL;
     if (!folder) free(given);
     if (!x->path) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");

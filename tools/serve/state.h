@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
+#include "core/limits.h"
 #include "serve/route.h"
 #include "serve/serve.h"
 
@@ -106,7 +107,6 @@ struct serve {
 };
 
 void serve_log(serve *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-double serve_now(void);
 
 cloob_status serve_open_models(serve *s);
 cloob_status serve_open_indexes(serve *s);

@@ -29,7 +29,7 @@ void visitor_changed(void *arg, struct MHD_Connection *c, void **own, enum MHD_C
         l->socket = info->connect_fd;
         struct epoll_event e = { .events = EPOLLRDHUP | EPOLLET };
         epoll_ctl(v->closing, EPOLL_CTL_ADD, l->socket, &e); /* closing the socket removes it */
-        l->until = serve_now() + (double)v->s->o->timeout_s;
+        l->until = clock_seconds() + (double)v->s->o->timeout_s;
         pthread_mutex_lock(&v->links_lock);
         l->next = v->links;
         if (v->links) v->links->previous = l;
@@ -60,7 +60,7 @@ static bool has_aborted(const visitor *l)
  * sends a header byte now and then is idle for us, whatever libmicrohttpd thinks. */
 static bool end_aborted_and_slow(server *v)
 {
-    double now = serve_now();
+    double now = clock_seconds();
     bool any = false;
     pthread_mutex_lock(&v->links_lock);
     for (visitor *l = v->links; l; l = l->next) {

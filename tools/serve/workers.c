@@ -81,7 +81,7 @@ static bool defer(server *v, request *x)
 void workers_answer(serve *s, cloob_ctx *ctx, request *x)
 {
     account_set(&x->memory, (int64_t)x->cap); /* a handler begins with the body alone */
-    if (serve_now() - x->q.received_at > (double)s->o->timeout_s) {
+    if (clock_seconds() - x->q.received_at > (double)s->o->timeout_s) {
         http_error(&x->r, &x->q, 503, "the request waited for %lld s; try again later", (long long)s->o->timeout_s);
         return;
     }
