@@ -1,4 +1,4 @@
-/* Images of an index and their thumbnails. */
+/* Images of an index, their thumbnails, and the files of the page. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -11,7 +11,7 @@
 
 #include "serve/files.h"
 #include "serve/handlers.h"
-#include "serve/thumb.h"
+#include "serve/page/page.h"
 
 /* Names are sorted in the index. */
 int64_t entry_find(const cloob_search *s, const char *path)
@@ -165,4 +165,36 @@ void handle_thumb(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
     gate_leave(&s->thumbnails);
     if (fd >= 0) close(fd);
     if (v) index_release(v);
+}
+
+/* ---- the page and its files, from memory ---------------------------------------------------------- */
+
+static void send_file(const http_request *q, http_reply *r, const char *path)
+{
+    const page_file *f = page_find(path);
+    if (!f) {
+        http_error(r, q, 404, "there is no such file");
+        return;
+    }
+    *r = (http_reply){ .code = 200,
+                       .type = f->type,
+                       .data = (char *)(uintptr_t)f->bytes, /* only read */
+                       .bytes = *f->count,
+                       .is_static = true,
+                       .fd = -1,
+                       .cache = "no-cache" };
+}
+
+void handle_page(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+{
+    (void)s, (void)ctx;
+    send_file(q, r, "/");
+}
+
+void handle_asset(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+{
+    char path[160];
+    (void)s, (void)ctx;
+    snprintf(path, sizeof path, "/page/%s", q->tail);
+    send_file(q, r, path);
 }

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "serve/handlers.h"
-#include "serve/handlers.h"
 
 typedef struct map_job {
     serve *s;

@@ -8,8 +8,6 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "serve/route.h"
-
 const char *http_query(const http_request *q, const char *key)
 {
     for (int i = 0; i < q->queries; i++)

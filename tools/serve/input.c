@@ -1,5 +1,5 @@
 /* Gathers what is to be embedded. */
-#include "serve/input.h"
+#include "serve/handlers.h"
 
 #include <stdarg.h>
 #include <stdio.h>

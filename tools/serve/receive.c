@@ -141,7 +141,7 @@ static request *begin_request(server *v, struct MHD_Connection *c, const char *p
         free(x);
         return NULL;
     }
-    visitor_set(v, c, VISITOR_SENDS, x->begun_at + (double)v->s->o->timeout_s);
+    client_set(v, c, CLIENT_SENDS, x->begun_at + (double)v->s->o->timeout_s);
     MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, copy_query, &x->q);
     check_request(v, x, method, version);
     return x;
@@ -252,7 +252,7 @@ static enum MHD_Result reply_send(server *v, request *x)
     hold_answer(x);
     count_reply(v->s, x);
     int code = x->r.code;
-    visitor_set(v, x->connection, VISITOR_READS, clock_seconds() + time_to_read(v->s, &x->r));
+    client_set(v, x->connection, CLIENT_READS, clock_seconds() + time_to_read(v->s, &x->r));
     struct MHD_Response *m = make_response(&x->r);
     if (!m) return MHD_NO;
     if (x->refused || atomic_load(&v->s->draining)) MHD_add_response_header(m, "Connection", "close");
@@ -266,7 +266,7 @@ static enum MHD_Result reply_send(server *v, request *x)
 static enum MHD_Result dispatch(server *v, request *x, struct MHD_Connection *c)
 {
     x->q.received_at = clock_seconds();
-    visitor_set(v, c, VISITOR_WAITS, 0);
+    client_set(v, c, CLIENT_WAITS, 0);
     x->answered = true;
     if (x->refused) return reply_send(v, x);
     if (x->q.route->flags & ROUTE_QUICK) {
@@ -309,7 +309,7 @@ void receive_completed(void *arg, struct MHD_Connection *c, void **own, enum MHD
     request *x = *own;
     (void)why;
     if (!x) return;
-    visitor_set(v, c, VISITOR_IDLE, clock_seconds() + (double)v->s->o->timeout_s);
+    client_set(v, c, CLIENT_IDLE, clock_seconds() + (double)v->s->o->timeout_s);
     account_set(&x->memory, 0);
     http_reply_release(&x->r);
     drop_body(x);

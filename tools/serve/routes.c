@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "serve/handlers.h"
-#include "serve/schemas.h"
 
 /* clang-format off */
 const route routes[] = {

@@ -15,7 +15,7 @@
 
 #include "serve/connection.h"
 #include "serve/text.h"
-#include "serve/thumb.h"
+#include "serve/files.h"
 
 static volatile sig_atomic_t stop_signals; /* how many have come: the first drains, the second ends at once */
 
@@ -130,7 +130,7 @@ static cloob_status start_daemon(server *v, int fd)
                              MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)s->o->max_per_address,
                              MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->o->timeout_s,
                              MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(32 << 10), MHD_OPTION_NOTIFY_COMPLETED,
-                             receive_completed, v, MHD_OPTION_NOTIFY_CONNECTION, visitor_changed, v, MHD_OPTION_ARRAY,
+                             receive_completed, v, MHD_OPTION_NOTIFY_CONNECTION, client_changed, v, MHD_OPTION_ARRAY,
                              secure ? tls : none, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
     if (status == CLOOB_OK && !v->daemon)
         status = secure ? fail(s, "the server did not start: are %s and %s a certificate and its key?", s->o->tls_cert,
@@ -181,7 +181,7 @@ static void drain(server *v, int listening)
     atomic_store(&s->ready, false);
     accept_pending(listening);
     int fd = MHD_quiesce_daemon(v->daemon);
-    while (visitors_end_idle(v, clock_seconds() > begin + moment_s) && stop_signals < 2 &&
+    while (clients_end_idle(v, clock_seconds() > begin + moment_s) && stop_signals < 2 &&
            clock_seconds() < begin + (double)s->o->timeout_s)
         usleep(10000);
     end_workers(v);
@@ -200,7 +200,7 @@ static void take_signals(void)
 
 static void wait_for_signal(server *v)
 {
-    while (!stop_signals) visitors_watch(v);
+    while (!stop_signals) clients_watch(v);
 }
 
 static cloob_status run(server *v)

@@ -12,9 +12,7 @@
 #include "infer/batcher.h"
 #include "serve/files.h"
 #include "serve/handlers.h"
-#include "serve/input.h"
 #include "serve/text.h"
-#include "serve/thumb.h"
 
 void serve_log(serve *s, const char *format, ...)
 {

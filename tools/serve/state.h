@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "core/limits.h"
-#include "serve/route.h"
+#include "serve/http.h"
 #include "serve/serve.h"
 
 /* A file whose replacement is noticed. */

@@ -1,11 +1,9 @@
 /* A hash table of JPEGs within a budget; the oldest go first. */
-#include "serve/thumb.h"
+#include "serve/files.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "serve/files.h"
 
 enum { BUCKETS = 4096, WAIT_S = 20 };
 #define BUDGET_BYTES ((size_t)64 << 20)
