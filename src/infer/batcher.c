@@ -208,7 +208,7 @@ static cloob_status prepare_text(cloob_ctx *ctx, const batcher *b, const cloob_b
     if (!it->tokens) return ctx_no_memory(ctx, (size_t)T * sizeof *it->tokens, "tokens");
     if (in->kind == CLOOB_BATCH_TEXT && !b->tok)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "%s holds no tokenizer, so it embeds images alone; give its merges as a vocabulary", b->path);
+                        "%s holds no tokenizer, so it embeds only images; give its merges as a vocabulary", b->path);
     if (o->refuse_long) CLOOB_TRY(refuse_long(ctx, b, in));
     if (in->kind == CLOOB_BATCH_TOKENS) CLOOB_TRY(row_of_ids(ctx, b, in, it->tokens));
     else CLOOB_TRY(tokenizer_encode_row(ctx, b->tok, in->text, strlen(in->text), T, it->tokens));
@@ -343,7 +343,7 @@ static void await(batcher *b, batch_call *call, double until)
     while (call->left > 0) {
         if (until <= 0) pthread_cond_wait(&call->ended, &b->lock);
         else if (pthread_cond_timedwait(&call->ended, &b->lock, &t) != 0 && call->left > 0)
-            give_up(b, call), until = 0; /* what runs already ends by itself */
+            give_up(b, call), until = 0; /* running inputs are awaited */
     }
     pthread_mutex_unlock(&b->lock);
 }

@@ -11,7 +11,7 @@
 
 /* ---- the model ----------------------------------------------------------------------------------- */
 
-/* Its texts outlive the model. */
+/* Copies the strings, which outlive the model. */
 static cloob_status copy_facts(batcher *b, const model *m, cloob_model_facts *f)
 {
     model_get_facts(m, f);
@@ -51,8 +51,8 @@ static bool same_shape(const batcher *b, const model *m)
            c->vocab == b->facts.vocab;
 }
 
-/* With lock held. Without weights inputs are refused until a reload succeeds: the file is at fault, not the input. A
- * lack of memory may pass, so the next input tries again. */
+/* With lock held. Without weights inputs are refused until a reload succeeds: the file is wrong, not the input. After
+ * a lack of memory the next input tries again. */
 static cloob_status note_failure(batcher *b, cloob_status status)
 {
     if (status == CLOOB_OK || status == CLOOB_ERR_BUSY || status == CLOOB_ERR_MEMORY) return status;
@@ -60,7 +60,7 @@ static cloob_status note_failure(batcher *b, cloob_status status)
     return CLOOB_ERR_IO;
 }
 
-/* With lock held; released meanwhile. Weights that were freed come back; a file of another shape is refused. */
+/* With lock held; released while loading. Loads weights that were freed; refuses a file of another shape. */
 static cloob_status reload_model(batcher *b)
 {
     model *m = NULL;
@@ -124,7 +124,7 @@ static int64_t take_batch(batcher *b, batch_item **batch)
     return n;
 }
 
-static bool room(void **p, size_t *have, size_t want)
+static bool grow(void **p, size_t *have, size_t want)
 {
     if (want <= *have) return true;
     void *more = realloc(*p, want);
@@ -139,8 +139,8 @@ static cloob_status encode(batcher *b, batch_item *const *batch, int64_t n)
     int64_t D = b->facts.embed, S = b->facts.image_size;
     size_t row = text ? (size_t)b->facts.context * sizeof(int32_t) : (size_t)(S * S * 3);
     void *rows = b->rows;
-    bool ok = room(&b->stage, &b->stage_bytes, (size_t)n * row);
-    ok = room(&rows, &b->rows_bytes, (size_t)(n * D) * sizeof *b->rows) && ok;
+    bool ok = grow(&b->stage, &b->stage_bytes, (size_t)n * row);
+    ok = grow(&rows, &b->rows_bytes, (size_t)(n * D) * sizeof *b->rows) && ok;
     b->rows = rows;
     if (!ok) return ctx_no_memory(b->ctx, (size_t)n * row, "a batch");
     for (int64_t i = 0; i < n; i++)
@@ -213,7 +213,7 @@ static void wait_until(batcher *b, double when)
     pthread_cond_timedwait(&b->work, &b->lock, &t);
 }
 
-/* A batch that is not full waits a little, but only while somebody prepares an input. */
+/* A batch that is not full waits up to max_wait_us, but only while a thread prepares an input. */
 static void wait_for_more_inputs(batcher *b)
 {
     double until = b->head->queued_at + 1e-6 * (double)b->o.max_wait_us;

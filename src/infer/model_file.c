@@ -1,4 +1,4 @@
-/* From a file of weights to something that can be asked. */
+/* Opens a file of weights as a model; encodes texts and image files. */
 #include "infer/model_file.h"
 
 #include <math.h>
@@ -60,7 +60,7 @@ static void read_facts(model *m, const weights *w, const interchange_report *rep
     }
 }
 
-/* A checkpoint is three times its weights; where it was copied into memory, the rest is given back. */
+/* A checkpoint is three times its weights; where it was copied into memory, the rest is freed. */
 static void forget_training_state(const weights *w)
 {
     for (int64_t i = 0; i < w->count; i++)

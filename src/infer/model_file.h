@@ -6,7 +6,7 @@
  *     CLOOB_TRY(model_texts(ctx, m, text, n, CLOOB_UNIT, out));          out: (n, D)
  *     model_close(m);
  *
- * One thread at a time per model; models in other threads do not disturb each other. */
+ * One thread at a time per model; different models may be used in different threads. */
 #ifndef INFER_MODEL_FILE_H
 #define INFER_MODEL_FILE_H
 
@@ -42,13 +42,13 @@ void model_close(model *m); /* NULL is fine */
 void model_get_facts(const model *m, cloob_model_facts *out);
 
 /* n images in files, decoded on all threads. out: (n, width). An image that cannot be read fails the call
- * when bad is NULL; otherwise bad[i] says so, a warning names it and its row is zero. */
+ * when bad is NULL; otherwise bad[i] is set, a warning names it and its row is zero. */
 cloob_status model_image_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, cloob_output what,
                                float *out, bool *bad);
 
 /* n zero-terminated texts. out: (n, width). */
 cloob_status model_texts(cloob_ctx *ctx, model *m, const char *const *text, int64_t n, cloob_output what, float *out);
-/* The same with an encoder and a tokenizer that come from elsewhere. tok NULL is refused with a word on
+/* The same with an encoder and a tokenizer that come from elsewhere. tok NULL is refused; the error names
  * --vocab. */
 cloob_status encode_texts(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const char *const *text, int64_t n,
                           cloob_output what, float *out);

@@ -1,4 +1,4 @@
-/* Reading, writing and asking an index; bringing one up to date is search_update.c. */
+/* Reads, writes and queries an index; search_update.c updates one. */
 #include "infer/search_index.h"
 
 #include <math.h>
@@ -160,15 +160,15 @@ static float quantise(const float *row, int64_t D, int8_t *out)
     return scale;
 }
 
-/* Names one after the other, and where each ends. */
-typedef struct joined {
+/* Concatenated names, and where each ends. */
+typedef struct name_column {
     char *name;
     int64_t *end, bytes;
-} joined;
+} name_column;
 
-static cloob_status join_names(cloob_ctx *ctx, const search_names *s, joined *j)
+static cloob_status join_names(cloob_ctx *ctx, const search_names *s, name_column *j)
 {
-    *j = (joined){ 0 };
+    *j = (name_column){ 0 };
     for (int64_t i = 0; i < s->n; i++) j->bytes += (int64_t)strlen(s->name[i]);
     j->name = malloc((size_t)j->bytes + 1);
     j->end = malloc((size_t)(s->n + 1) * sizeof *j->end);
@@ -185,7 +185,7 @@ static cloob_status join_names(cloob_ctx *ctx, const search_names *s, joined *j)
 typedef struct columns {
     int8_t *coarse;
     float *scale;
-    joined good, bad;
+    name_column good, bad;
 } columns;
 
 static void columns_release(columns *c)
@@ -258,7 +258,7 @@ cloob_status search_index_write(cloob_ctx *ctx, const char *path, const search_o
     return status;
 }
 
-/* ---- asking -------------------------------------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------------------------------- */
 
 /* A heap of the best, the worst of them on top; equal scores: the later entry is the worse. */
 static bool worse(search_hit a, search_hit b) { return a.score < b.score || (a.score == b.score && a.entry > b.entry); }

@@ -14,9 +14,9 @@
  *
  * Metadata: format "cloob-index", root, root_from_index, checkpoint, vocab, model_digest. model_digest is digest.model
  * (model/digest.h) of the weights, "" when their file has none; older index files have no such key. A model with the
- * same digest made the index; otherwise the probe decides, which costs a run of the image tower. The file is written atomically: every half
- * minute while indexing, and on an interruption, so that a kill costs half a minute of work and never the index. A
- * reader keeps the old file mapped.
+ * same digest made the index; otherwise the probe decides, which costs a run of the image tower. The file is written
+ * atomically: every half minute while indexing, and on an interruption, so that a kill costs half a minute of work and
+ * never the index. A reader keeps the old file mapped.
  *
  * The indexed folder may be moved. root is its absolute path when the index was written. root_from_index is its path
  * from the folder of the index file (".", "..", "../.."), or "" when the index is outside of the indexed folder; older
@@ -63,8 +63,8 @@ char *search_index_path(const search_index *ix, int64_t i);
 char *search_files_path(const char *root, const search_files *f, int64_t i);
 
 /* Brings the index of a folder up to date, or makes it. checkpoint and vocab are stored for queries. An index of a
- * folder that is gone is taken for one of this folder when some of its files are here. When the context's should_stop
- * says so, what was embedded is written and CLOOB_ERR_STOPPED returned; the next call continues. */
+ * missing folder is used for this folder when some of its files are here. When the context's should_stop
+ * returns true, what was embedded is written and CLOOB_ERR_STOPPED returned; the next call continues. */
 cloob_status search_index_update(cloob_ctx *ctx, cloob_model *m, const char *folder, const char *path,
                                  const char *checkpoint, const char *vocab, cloob_search_update *out);
 
@@ -87,7 +87,7 @@ typedef struct search_query {
 cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const search_query *q, search_hit *hit,
                                 int64_t *found, int64_t *total);
 
-/* The fixed image whose embedding tells models apart, rgb (S, S, 3), and whether two such embeddings are of one
+/* The fixed image whose embedding identifies a model, rgb (S, S, 3), and whether two embeddings of it are of one
  * model. */
 void search_probe_image(int64_t S, uint8_t *rgb);
 bool search_same_direction(const float *a, const float *b, int64_t D);

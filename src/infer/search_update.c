@@ -1,4 +1,4 @@
-/* Bringing an index up to date: what has the same name, size and time is kept, the rest is embedded. */
+/* Updates an index: rows of files with the same name, size and time are kept, other files are embedded. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +15,9 @@
 enum { PIECE_FILES = 256, FIRST_PIECE = 2, SECONDS_BETWEEN_WRITES = 30 };
 #define PIECE_SECONDS 0.5
 
-/* ---- is it the same model? ----------------------------------------------------------------------- */
+/* ---- which model made it -------------------------------------------------------------------------- */
 
-/* A fixed image of slopes: any other weights give another embedding. */
+/* A fixed image of gradients: other weights give another embedding. */
 void search_probe_image(int64_t S, uint8_t *rgb)
 {
     for (int64_t i = 0; i < S * S; i++) {

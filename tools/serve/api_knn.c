@@ -31,7 +31,7 @@ static void put_metadata(json_out *w, const cloob_search *s, int64_t entry)
 
 /* ---- /knn-service -------------------------------------------------------------------------------- */
 
-/* The query as given: numbers of our width, which become unit length. */
+/* A query given as D numbers, scaled to unit length. */
 static cloob_status read_embedding(cloob_ctx *ctx, const json *list, int64_t D, float *out)
 {
     int64_t k = 0;

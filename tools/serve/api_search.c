@@ -61,7 +61,7 @@ char *entry_name(const cloob_search *s, int64_t i)
     return strndup(name, bytes);
 }
 
-/* ---- what is asked ------------------------------------------------------------------------------- */
+/* ---- the request --------------------------------------------------------------------------------- */
 
 typedef struct term {
     double weight;
@@ -69,7 +69,7 @@ typedef struct term {
     int64_t entry; /* of the index, or -1 */
 } term;
 
-typedef struct asked {
+typedef struct search_request {
     json_doc *doc;
     inputs in;
     term *term;
@@ -77,18 +77,18 @@ typedef struct asked {
     filter filter;
     int64_t limit, offset;
     const char *index;
-} asked;
+} search_request;
 
 enum { MAX_TERMS = 64 };
 
-static void asked_release(asked *a)
+static void search_request_release(search_request *a)
 {
     inputs_release(&a->in);
     json_doc_close(a->doc);
     free(a->term);
 }
 
-static cloob_status add_term(cloob_ctx *ctx, serve *s, asked *a, const cloob_search *search, const json *t)
+static cloob_status add_term(cloob_ctx *ctx, serve *s, search_request *a, const cloob_search *search, const json *t)
 {
     const char *text = json_string(json_get(t, "text")), *image = json_string(json_get(t, "image"));
     const char *like = json_string(json_get(t, "like"));
@@ -139,7 +139,7 @@ static cloob_status read_number(cloob_ctx *ctx, const json *root, const char *ke
     return CLOOB_OK;
 }
 
-static cloob_status read_filter(cloob_ctx *ctx, asked *a, const json *root)
+static cloob_status read_filter(cloob_ctx *ctx, search_request *a, const json *root)
 {
     filter *f = &a->filter;
     const json *threshold = json_get(root, "threshold");
@@ -159,7 +159,8 @@ static cloob_status read_filter(cloob_ctx *ctx, asked *a, const json *root)
     return f->name && strlen(f->name) > 200 ? refuse(ctx, "name: at most 200 bytes") : CLOOB_OK;
 }
 
-static cloob_status read_terms(cloob_ctx *ctx, serve *s, asked *a, const cloob_search *search, const json *root)
+static cloob_status read_terms(cloob_ctx *ctx, serve *s, search_request *a, const cloob_search *search,
+                               const json *root)
 {
     const char *text, *image;
     const json *terms = json_get(root, "terms");
@@ -181,7 +182,7 @@ static cloob_status read_terms(cloob_ctx *ctx, serve *s, asked *a, const cloob_s
 }
 
 /* A raw image body searches by that image. */
-static cloob_status read_raw(cloob_ctx *ctx, const http_request *q, asked *a)
+static cloob_status read_raw(cloob_ctx *ctx, const http_request *q, search_request *a)
 {
     const char *limit = http_query(q, "limit");
     if (limit) a->limit = strtoll(limit, NULL, 10);
@@ -202,8 +203,8 @@ static cloob_status read_raw(cloob_ctx *ctx, const http_request *q, asked *a)
 /* ---- the query's embedding ----------------------------------------------------------------------- */
 
 /* Sum of the terms at unit length. NULL where there are no terms: everything, in the index's order. */
-static cloob_status sum_terms(cloob_ctx *ctx, const asked *a, const cloob_search *s, const cloob_batch_rows *rows,
-                              float **out)
+static cloob_status sum_terms(cloob_ctx *ctx, const search_request *a, const cloob_search *s,
+                              const cloob_batch_rows *rows, float **out)
 {
     int64_t D = cloob_search_width(s);
     *out = NULL;
@@ -287,8 +288,8 @@ static void put_hit(cloob_ctx *ctx, json_out *w, const served_index *x, const cl
     free(path);
 }
 
-static void put_found(cloob_ctx *ctx, http_reply *r, const asked *a, const served_index *x, const cloob_search *s,
-                      const search_hit *hit, int64_t found, int64_t total, double began)
+static void put_found(cloob_ctx *ctx, http_reply *r, const search_request *a, const served_index *x,
+                      const cloob_search *s, const search_hit *hit, int64_t found, int64_t total, double began)
 {
     json_out w = { 0 };
     json_begin(&w, NULL, '{');
@@ -302,11 +303,11 @@ static void put_found(cloob_ctx *ctx, http_reply *r, const asked *a, const serve
     http_json(r, 200, &w);
 }
 
-static cloob_status read_asked(cloob_ctx *ctx, serve *s, const http_request *q, asked *a, served_index **x,
-                               index_view **v)
+static cloob_status read_request(cloob_ctx *ctx, serve *s, const http_request *q, search_request *a, served_index **x,
+                                 index_view **v)
 {
     bool raw = http_type_is(q, "image/") || http_type_is(q, "multipart/form-data");
-    *a = (asked){ .limit = 60, .term = calloc(MAX_TERMS + 2, sizeof *a->term) };
+    *a = (search_request){ .limit = 60, .term = calloc(MAX_TERMS + 2, sizeof *a->term) };
     inputs_init(&a->in, s, q);
     if (!a->term) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
     cloob_status status = raw ? CLOOB_OK : body_object(ctx, q, &a->doc);
@@ -329,7 +330,7 @@ static cloob_status read_asked(cloob_ctx *ctx, serve *s, const http_request *q, 
 
 void handle_search(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
-    asked a;
+    search_request a;
     served_index *x = NULL;
     index_view *v = NULL;
     cloob_batch_rows rows = { 0 };
@@ -337,7 +338,7 @@ void handle_search(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *
     search_hit *hit = NULL;
     int64_t found, total;
     double began = clock_seconds();
-    cloob_status status = read_asked(ctx, s, q, &a, &x, &v);
+    cloob_status status = read_request(ctx, s, q, &a, &x, &v);
     if (status != CLOOB_OK) http_fail(r, q, ctx, status);
     else if (!a.in.n || embed_inputs(s, ctx, q, r, x->model, &a.in, CLOOB_UNIT, false, &rows)) {
         status = sum_terms(ctx, &a, v->search, &rows, &query);
@@ -354,7 +355,7 @@ void handle_search(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *
     }
     free(query), free(hit);
     cloob_batch_rows_release(&rows);
-    asked_release(&a);
+    search_request_release(&a);
     if (v) index_release(v);
 }
 
@@ -362,7 +363,7 @@ void handle_search(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *
 
 enum { MAX_FOLDERS = 500 };
 
-/* First folders of the paths, which are sorted, so equal ones stand together. */
+/* First folders of the paths, which are sorted, so equal ones are adjacent. */
 static void put_folders(json_out *w, const cloob_search *s)
 {
     const char *last = NULL;

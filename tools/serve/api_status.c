@@ -15,8 +15,8 @@ void handle_live(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     r->type = "application/json";
 }
 
-/* Ready: not ending, and every model can answer. Weights that were unloaded come back on demand, so they do not count
- * unless that failed. */
+/* Ready: not ending, and every model can answer. Unloaded weights are loaded on demand, so they matter only
+ * when loading failed. */
 void handle_ready(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
     if (!atomic_load(&s->ready)) {
@@ -118,7 +118,7 @@ static void put_batches(sbuf *m, const char *labels, const int64_t *bucket, int6
                 (long long)batches);
 }
 
-/* Samples of one name must stand together, so every name walks over the models. */
+/* Prometheus requires the samples of a name to be adjacent, so every name loops over the models. */
 typedef enum model_metric {
     QUEUE,
     LOADED,

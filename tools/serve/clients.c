@@ -48,8 +48,8 @@ void client_changed(void *arg, struct MHD_Connection *c, void **own, enum MHD_Co
     free(l);
 }
 
-/* The whole request has not arrived, and nothing more will. libmicrohttpd 0.9.75 misses it with epoll: when the end
- * arrives together with bytes, one edge reports both and it reads the bytes alone. */
+/* Part of the request is missing, and the client has closed its side. libmicrohttpd 0.9.75 misses it with epoll: when
+ * the end arrives together with bytes, one edge reports both and it reads only the bytes. */
 static bool has_aborted(const client *l)
 {
     char byte;
@@ -57,7 +57,7 @@ static bool has_aborted(const client *l)
 }
 
 /* Returns whether some client has closed: seen twice, it was not between the last bytes and the answer. A client that
- * sends a header byte now and then is idle for us, whatever libmicrohttpd thinks. */
+ * sends a header byte from time to time counts as idle here, though not for libmicrohttpd. */
 static bool end_aborted_and_slow(server *v)
 {
     double now = clock_seconds();

@@ -1,6 +1,6 @@
-/* Requests on their way through the server: received by libmicrohttpd's threads, answered by workers.
+/* Requests inside the server: received by libmicrohttpd's threads, answered by workers.
  *
- * A request is received in full by an I/O thread, within its limits of size and time, so that a slow client costs a
+ * A request is received in full by an I/O thread, within its limits of size and time, so that a slow client holds a
  * connection and never a worker. It then waits in a bounded queue; the connection is suspended until a worker has its
  * reply. */
 #ifndef SERVE_CONNECTION_H
@@ -42,7 +42,7 @@ typedef struct server {
     pthread_mutex_t lock;
     pthread_cond_t work;
     request *head, *tail;
-    request *deferred; /* found their gate full; in order */
+    request *deferred; /* requests that found a gate full, in order of arrival */
     int64_t waiting;   /* in both lists */
     bool stop;
     pthread_t *worker;

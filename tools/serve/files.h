@@ -1,5 +1,5 @@
-/* Image files below an index's folder, and their thumbnails. Neither .. nor links lead out of the folder, and only images
- * are opened. */
+/* Image files below an index's folder, and their thumbnails. Neither .. nor links lead out of the folder, and only
+ * images are opened. */
 #ifndef SERVE_FILES_H
 #define SERVE_FILES_H
 
@@ -32,7 +32,7 @@ typedef struct thumb_cache thumb_cache;
 thumb_cache *thumb_cache_create(budget *memory);
 void thumb_cache_destroy(thumb_cache *c);
 
-/* A JPEG of at most size x size pixels of the file behind fd, upright; kept under `key` (path, time and size). The
+/* A JPEG of at most size x size pixels of the file behind fd, upright; cached under `key` (path, time and size). The
  * caller frees *data. CLOOB_ERR_BUSY when other requests hold the memory for too long. */
 cloob_status thumb_get(cloob_ctx *ctx, thumb_cache *c, const char *key, int fd, int64_t file_bytes, int64_t size,
                        int64_t max_pixels, char **data, size_t *bytes);

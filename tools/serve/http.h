@@ -41,7 +41,7 @@ typedef struct http_reply {
     const char *allow; /* of a 405; static */
     const char *cache; /* Cache-Control; static; NULL: no-store */
     char etag[40];
-    struct gate *wait; /* no reply yet: the handler is called again when this gate lets it in */
+    struct gate *wait; /* no reply yet: the handler is called again when this gate is free */
 } http_reply;
 
 void http_reply_release(http_reply *r);

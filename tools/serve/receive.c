@@ -1,4 +1,4 @@
-/* Requests in and answers out: who may ask, how much may be sent, where it goes, and the headers of every answer. */
+/* Receives requests and sends answers: access checks, size limits, routing, and the headers of every answer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,16 +30,16 @@ static bool has_key(const serve *s, const request *x)
     return plain && same_secret(plain, s->key);
 }
 
-/* Without a key, a page of another site must not use a server on loopback. Its Host (after DNS rebinding) or its Origin
- * has another name. */
+/* Without a key, pages of other sites must not reach a server on loopback. Their requests have another Host (after DNS
+ * rebinding) or another Origin. */
 static bool from_another_site(const serve *s, const request *x)
 {
     const char *host = header(x, "Host"), *origin = header(x, "Origin");
-    host_port asked, own;
+    host_port wanted, own;
     if (s->key || s->o->insecure || !host) return false;
-    if (!host_parse(host, &asked)) return true;
-    bool ours = host_parse(s->o->host, &own) && strcmp(own.name, asked.name) == 0;
-    if (!ours && !host_is_loopback(&asked)) return true;
+    if (!host_parse(host, &wanted)) return true;
+    bool own_name = host_parse(s->o->host, &own) && strcmp(own.name, wanted.name) == 0;
+    if (!own_name && !host_is_loopback(&wanted)) return true;
     if (!origin) return false;
     const char *site = strstr(origin, "://");
     return !site || strcasecmp(site + 3, host) != 0;
@@ -67,7 +67,7 @@ static enum MHD_Result read_framing(void *arg, enum MHD_ValueKind kind, const ch
     return MHD_YES;
 }
 
-/* What a proxy may read as another request than the server does (request smuggling): the reason to refuse, or NULL. */
+/* Requests that a proxy may parse differently (request smuggling): the reason to refuse, or NULL. */
 static const char *ambiguous(const request *x, const char *version)
 {
     framing f = { 0 };
@@ -147,7 +147,7 @@ static request *begin_request(server *v, struct MHD_Connection *c, const char *p
     return x;
 }
 
-/* Room for a body of `want` bytes. Doubles, but does not go beyond the length that the request gives. */
+/* Makes the buffer hold a body of `want` bytes. Doubles it, up to the Content-Length of the request. */
 static bool grow(request *x, size_t want)
 {
     const char *length = header(x, "Content-Length");
@@ -181,7 +181,7 @@ static void receive(server *v, request *x, const char *data, size_t n)
         x->q.body = x->body;
     }
     if (!x->refused) return;
-    drop_body(x); /* the rest is read and dropped, so that the client is there for the answer */
+    drop_body(x); /* the rest is read and dropped, so that the client can receive the answer */
     account_set(&x->memory, 0);
 }
 
@@ -238,7 +238,7 @@ static double time_to_read(const serve *s, const http_reply *r)
     return (double)s->o->timeout_s + bytes / (256 << 10);
 }
 
-/* From now on the request holds its answer alone. An answer that nobody reserved memory for may be too large. */
+/* From now on the request holds only its answer. An answer without reserved memory may be too large. */
 static void hold_answer(request *x)
 {
     drop_body(x);

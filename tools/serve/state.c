@@ -176,7 +176,7 @@ served_index *serve_index(serve *s, const char *name)
     return NULL;
 }
 
-/* The model, of those that are served, that made the index. */
+/* Which of the served models made the index; NULL: none. */
 static cloob_status find_maker(serve *s, cloob_ctx *ctx, const cloob_search *search, served_model **out)
 {
     *out = NULL;
@@ -389,7 +389,7 @@ static void watch_model(serve *s, cloob_ctx *ctx, served_model *m)
     cloob_batcher_get_stats(m->batcher, &t);
     bool again = t.error[0] && ++m->failed_rounds % ROUNDS_BETWEEN_TRIES == 0;
     if (!watched_read(m->path, &now)) {
-        m->seen.inode = 0; /* the file is noticed when it comes back, be it the same */
+        m->seen.inode = 0; /* so that the file is loaded when it reappears, even unchanged */
         return;
     }
     if (watched_same(&now, &m->seen) && !again) return;

@@ -57,7 +57,7 @@ void thumb_cache_destroy(thumb_cache *c)
     free(c);
 }
 
-/* A copy of what is kept; NULL: nothing. */
+/* A copy of the cached thumbnail; NULL: none. */
 static char *find(thumb_cache *c, const char *key, size_t *bytes)
 {
     char *copy = NULL;
