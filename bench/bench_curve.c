@@ -15,9 +15,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/limits.h"
 #include "core/rng.h"
 #include "tensor/async_copy.h"
 #include "train/step.h"
@@ -36,13 +36,6 @@ static void fail(const char *what)
 {
     fprintf(stderr, "bench_curve: %s: %s\n", what, cloob_error(ctx));
     exit(1);
-}
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* ---- batches ------------------------------------------------------------------------------------- */
@@ -152,7 +145,7 @@ static void train(const settings *o, device *d, const kind *k, curve *out)
     step_options so;
     step *s;
     step_result r;
-    double begun = seconds(), first = 0;
+    double begun = clock_seconds(), first = 0;
     int found = 0, unseen = 0;
     step_settings(o, k, &so);
     if (step_create(ctx, &so, d, NULL, &s) != CLOOB_OK) fail(k->name);
@@ -167,10 +160,11 @@ static void train(const settings *o, device *d, const kind *k, curve *out)
         if (learns) out->loss[i] = r.loss;
         if (learns && i % (o->steps / ROWS) == 0) fprintf(stderr, "%s: step %d, loss %.5f\n", k->name, i, r.loss);
         else found += count_found(o, s, d, &so.model, tokens), unseen += (int)o->batch;
-        if (i == 0) first = seconds();
+        if (i == 0) first = clock_seconds();
     }
     out->found = (double)found / unseen;
-    fprintf(stderr, "%s: %.1f s to the first step, %.1f s for the others\n", k->name, first - begun, seconds() - first);
+    fprintf(stderr, "%s: %.1f s to the first step, %.1f s for the others\n", k->name, first - begun,
+            clock_seconds() - first);
     async_copy_host_free(d, images);
     async_copy_host_free(d, tokens);
     step_destroy(s);

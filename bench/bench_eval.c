@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "cloob/map.h"
 #include "core/pool.h"
+#include "core/limits.h"
 #include "core/rng.h"
 #include "eval/eval_device.h"
 #include "eval/probe/probe_gpu.h"
@@ -32,13 +32,6 @@ static void need(cloob_status status)
     if (status == CLOOB_OK) return;
     fprintf(stderr, "bench_eval: %s\n", cloob_error(ctx));
     exit(1);
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static double peak_gib(void)
@@ -113,11 +106,12 @@ static void bench_probe(int64_t n)
     for (int k = 0; k < 2; k++) {
         cloob_probe_options o = { false, 1, 1000, 0, true, where };
         cloob_probe_result r;
-        double begin = now();
+        double begin = clock_seconds();
         need(probe_run(ctx, &r, &o, &train, NULL, &test));
         printf("probe %lld x 1024, 100 classes, %s: %.3f s, %d iterations, %d evaluations, objective %.6f, "
                "test %.4f, host peak %.2f GiB\n",
-               (long long)n, where, now() - begin, r.iterations, r.evaluations, r.objective, r.test_acc, peak_gib());
+               (long long)n, where, clock_seconds() - begin, r.iterations, r.evaluations, r.objective, r.test_acc,
+               peak_gib());
         cloob_probe_release(&r);
     }
     for (int k = 0; k < 2; k++) free(x[k]), free(y[k]);
@@ -130,17 +124,17 @@ static void time_evaluations(objective *o, const char *how)
     bool forget;
     for (int64_t i = 0; i < p.n; i++) w[i] = 0.01 * noise_at(12, (uint64_t)i);
     for (int k = 0; k < 4; k++) {
-        double begin = now();
+        double begin = clock_seconds();
         need(p.evaluate(p.arg, &f, g, w));
-        printf("  one value and gradient, %s: %.3f s (%.1f TFLOP/s), f %.6g\n", how, now() - begin,
-               4.0 * (double)o->N * (double)o->D * (double)o->C / (now() - begin) * 1e-12, f);
+        printf("  one value and gradient, %s: %.3f s (%.1f TFLOP/s), f %.6g\n", how, clock_seconds() - begin,
+               4.0 * (double)o->N * (double)o->D * (double)o->C / (clock_seconds() - begin) * 1e-12, f);
     }
-    double begin = now();
+    double begin = clock_seconds();
     need(p.prepare(p.arg, 0, f, w, &forget));
-    printf("  one preconditioner: %.3f s\n", now() - begin);
-    begin = now();
+    printf("  one preconditioner: %.3f s\n", clock_seconds() - begin);
+    begin = clock_seconds();
     need(p.precondition(p.arg, w, g));
-    printf("  applied: %.3f s\n", now() - begin);
+    printf("  applied: %.3f s\n", clock_seconds() - begin);
     free(w), free(g);
 }
 
@@ -149,21 +143,21 @@ static void bench_imagenet(int64_t n)
     float *x;
     int64_t *y;
     device *d;
-    double begin = now();
+    double begin = clock_seconds();
     probe_data train = { make(&x, &y, n, 2048, 1000, 0, 11, 2.5), NULL };
     int32_t *position = malloc((size_t)n * sizeof *position);
     if (!position) need(ctx_no_memory(ctx, (size_t)n * 4, "labels"));
     train.y = y;
     for (int64_t i = 0; i < n; i++) position[i] = (int32_t)y[i];
-    printf("imagenet: %lld x 2048 made in %.1f s\n", (long long)n, now() - begin);
+    printf("imagenet: %lld x 2048 made in %.1f s\n", (long long)n, clock_seconds() - begin);
     need(eval_device_open(ctx, where, 1e15, &d));
     for (int sent = 0; sent < (d ? 2 : 1); sent++) {
         objective *o;
         probe_gpu *g = NULL;
-        begin = now();
+        begin = clock_seconds();
         if (d) need(probe_gpu_create(ctx, d, sent ? 1 : 0, &g));
         need(objective_create(ctx, &o, &train, 1, position, 1000, 1, g));
-        printf("  ready after %.2f s\n", now() - begin);
+        printf("  ready after %.2f s\n", clock_seconds() - begin);
         time_evaluations(o, !d ? "cpu" : sent ? "features sent" : "features there");
         objective_destroy(o);
         probe_gpu_destroy(g);
@@ -180,14 +174,14 @@ static void bench_retrieval(int64_t n)
     cloob_retrieval r;
     device *d;
     rows rx = make(&x, NULL, n, 512, 0, 0, 13, 1.0), ry = make(&y, NULL, n, 512, 0, 0, 14, 1.0);
-    double begin = now();
+    double begin = clock_seconds();
     need(unit_rows_init(ctx, &a, &rx));
     need(unit_rows_init(ctx, &b, &ry));
     need(eval_device_open(ctx, where, 1e15, &d));
-    printf("retrieval: %lld pairs x 512 checked, device open: %.2f s\n", (long long)n, now() - begin);
-    begin = now();
+    printf("retrieval: %lld pairs x 512 checked, device open: %.2f s\n", (long long)n, clock_seconds() - begin);
+    begin = clock_seconds();
     need(retrieval_run(ctx, &r, &a, &b, 0, d));
-    double took = now() - begin;
+    double took = clock_seconds() - begin;
     printf("  %.2f s (%.1f TFLOP/s), host peak %.2f GiB; image to text R@1 %.4f mean %.2f median %.0f tied "
            "%lld, text to image R@1 %.4f mean %.2f\n",
            took, 2.0 * (double)n * (double)n * 512 / took * 1e-12, peak_gib(), r.image_to_text.recall1,
@@ -206,7 +200,7 @@ static bool map_share(void *user, double share)
 {
     map_watch *w = user;
     if (share < w->next) return true;
-    printf("  %3.0f %% after %.2f s\n", 100 * share, now() - w->begin);
+    printf("  %3.0f %% after %.2f s\n", 100 * share, clock_seconds() - w->begin);
     w->next = share + 0.1;
     return true;
 }
@@ -218,11 +212,11 @@ static void bench_map(int64_t n)
     rows r = make(&x, &y, n, 512, 100, 0, 15, 1.0);
     cloob_matrix m = { r.data, CLOOB_F32, n, 512, "rows" };
     cloob_map_options o;
-    map_watch w = { now(), 0 };
+    map_watch w = { clock_seconds(), 0 };
     cloob_map_options_init(&o);
     o.progress = map_share, o.user = &w;
     need(cloob_map(ctx, xy, &m, &o));
-    printf("map: %lld x 512 in %.2f s, host peak %.2f GiB\n", (long long)n, now() - w.begin, peak_gib());
+    printf("map: %lld x 512 in %.2f s, host peak %.2f GiB\n", (long long)n, clock_seconds() - w.begin, peak_gib());
     free(x), free(y), free(xy);
 }
 

@@ -6,22 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/limits.h"
 #include "core/rng.h"
 #include "train/step.h"
 
 static double begin;
 static bool all_lines;
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void report(const char *what) { printf("%8.3f s  %s\n", now() - begin, what); }
+static void report(const char *what) { printf("%8.3f s  %s\n", clock_seconds() - begin, what); }
 
 static void log_line(void *user, cloob_log_level level, const char *line)
 {
@@ -47,7 +40,7 @@ int main(int argc, char **argv)
     params_draft *draft;
     device *dev;
     if (argc < 3) return fprintf(stderr, "usage: bench_start MODEL BATCH [packed] [log]\n"), 2;
-    begin = now();
+    begin = clock_seconds();
     all_lines = strcmp(argv[argc - 1], "log") == 0;
     cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .log = log_line, .log_level = CLOOB_LOG_DEBUG });
     step_options_init(&o);

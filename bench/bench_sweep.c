@@ -15,11 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "lab/sweep/runs.h"
 #include "cloob/cloob.h"
 #include "core/file.h"
+#include "core/limits.h"
 
 enum { MAX_JOBS = 1000, MAX_FOLDERS = 16, MAX_PARALLEL = 64 };
 
@@ -36,16 +36,11 @@ static struct {
     int jobs;
     atomic_int next;
     const char *out, *logs;
-    struct timespec from;
+    double from;
     double seconds;
 } sweep = { .logs = "sweep-logs", .seconds = 1e9 };
 
-static double elapsed(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - sweep.from.tv_sec) + 1e-9 * (double)(now.tv_nsec - sweep.from.tv_nsec);
-}
+static double elapsed(void) { return clock_seconds() - sweep.from; }
 
 static bool too_late(void *user)
 {
@@ -204,7 +199,7 @@ int main(int argc, char **argv)
     if (parallel < 1 || parallel > MAX_PARALLEL) complain("usage", "--parallel", "1 to 64");
     read_jobs(argv[1], argv + at, argc - at);
     sweep.out = argv[2];
-    clock_gettime(CLOCK_MONOTONIC, &sweep.from);
+    sweep.from = clock_seconds();
     do_jobs(parallel);
     return 0;
 }

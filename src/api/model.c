@@ -38,12 +38,10 @@ cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_mode
 {
     API_NEEDS(ctx, path && out);
     cloob_model_options defaults;
-    model_open_options inner;
     cloob_model_options_init(&defaults);
     if (!o) o = &defaults;
     *out = NULL;
-    CLOOB_TRY(model_open_options_from(ctx, o, &inner));
-    return model_open(ctx, path, &inner, out);
+    return model_open(ctx, path, o, out);
 }
 
 void cloob_model_close(cloob_model *m)

@@ -78,7 +78,9 @@ cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const flo
     if (max_hits > s->N) max_hits = s->N;
     search_hit *inner = malloc((size_t)(max_hits + 1) * sizeof *inner);
     if (!inner) return ctx_no_memory(ctx, (size_t)max_hits * sizeof *inner, "results");
-    cloob_status status = search_index_query(ctx, s, query, D, max_hits, inner, found);
+    int64_t total;
+    search_query q = { .row = query, .D = D, .max_hits = max_hits };
+    cloob_status status = search_index_query(ctx, s, &q, inner, found, &total);
     for (int64_t i = 0; i < *found; i++) {
         hit[i] = (cloob_search_hit){ search_index_path(s, inner[i].entry), inner[i].score };
         if (!hit[i].path) status = ctx_no_memory(ctx, 64, "a path");

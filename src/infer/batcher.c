@@ -54,7 +54,7 @@ static void init_locks(batcher *b)
     pthread_mutex_init(&b->lock, NULL);
     pthread_rwlockattr_init(&writer_first);
     pthread_rwlockattr_setkind_np(&writer_first, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-    pthread_rwlock_init(&b->face, &writer_first);
+    pthread_rwlock_init(&b->model_lock, &writer_first);
     pthread_rwlockattr_destroy(&writer_first);
 }
 
@@ -69,7 +69,7 @@ static void release(batcher *b)
     cloob_ctx_destroy(b->ctx);
     pthread_cond_destroy(&b->work), pthread_cond_destroy(&b->scratch_free), pthread_cond_destroy(&b->reloaded);
     pthread_mutex_destroy(&b->lock);
-    pthread_rwlock_destroy(&b->face);
+    pthread_rwlock_destroy(&b->model_lock);
     free(b);
 }
 
@@ -154,12 +154,19 @@ cloob_status cloob_batcher_reload(cloob_ctx *ctx, cloob_batcher *b)
 void cloob_batcher_get_facts(cloob_batcher *b, cloob_model_facts *out)
 {
     if (!b || !out) return;
-    pthread_rwlock_rdlock(&b->face);
+    pthread_rwlock_rdlock(&b->model_lock);
     *out = b->facts;
-    pthread_rwlock_unlock(&b->face);
+    pthread_rwlock_unlock(&b->model_lock);
 }
 
-/* ---- preparing an input: face is held for reading -------------------------------------------------- */
+void batcher_get_digest(batcher *b, char out[DIGEST_TEXT])
+{
+    pthread_rwlock_rdlock(&b->model_lock);
+    memcpy(out, b->digest, sizeof b->digest);
+    pthread_rwlock_unlock(&b->model_lock);
+}
+
+/* ---- preparing an input: model_lock is held for reading------------------------------------------------ */
 
 /* start, ids, end, zeros; ids that begin with the start are taken as they are. */
 static cloob_status row_of_ids(cloob_ctx *ctx, const batcher *b, const cloob_batch_input *in, int32_t *row)
@@ -201,7 +208,7 @@ static cloob_status prepare_text(cloob_ctx *ctx, const batcher *b, const cloob_b
     if (!it->tokens) return ctx_no_memory(ctx, (size_t)T * sizeof *it->tokens, "tokens");
     if (in->kind == CLOOB_BATCH_TEXT && !b->tok)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "%s holds no tokenizer, so it embeds images alone; give its merges as a vocabulary", b->path);
+                        "%s holds no tokenizer, so it embeds only images; give its merges as a vocabulary", b->path);
     if (o->refuse_long) CLOOB_TRY(refuse_long(ctx, b, in));
     if (in->kind == CLOOB_BATCH_TOKENS) CLOOB_TRY(row_of_ids(ctx, b, in, it->tokens));
     else CLOOB_TRY(tokenizer_encode_row(ctx, b->tok, in->text, strlen(in->text), T, it->tokens));
@@ -336,7 +343,7 @@ static void await(batcher *b, batch_call *call, double until)
     while (call->left > 0) {
         if (until <= 0) pthread_cond_wait(&call->ended, &b->lock);
         else if (pthread_cond_timedwait(&call->ended, &b->lock, &t) != 0 && call->left > 0)
-            give_up(b, call), until = 0; /* what runs already ends by itself */
+            give_up(b, call), until = 0; /* running inputs are awaited */
     }
     pthread_mutex_unlock(&b->lock);
 }
@@ -384,7 +391,7 @@ static cloob_status encode_piece(cloob_ctx *ctx, batcher *b, piece *p, const clo
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&p->call.ended, &clock);
     pthread_condattr_destroy(&clock);
-    pthread_rwlock_rdlock(&b->face);
+    pthread_rwlock_rdlock(&b->model_lock);
     if (*generation < 0) {
         *generation = b->generation;
         rows->width = b->facts.embed;
@@ -394,7 +401,7 @@ static cloob_status encode_piece(cloob_ctx *ctx, batcher *b, piece *p, const clo
     } else if (*generation != b->generation)
         status = ctx_fail(ctx, CLOOB_ERR_BUSY, "the model was replaced meanwhile; try again");
     if (status == CLOOB_OK) status = prepare_piece(ctx, b, p, o, rows);
-    pthread_rwlock_unlock(&b->face);
+    pthread_rwlock_unlock(&b->model_lock);
     double begin = clock_seconds();
     if (status == CLOOB_OK) {
         await(b, &p->call, until);
@@ -449,7 +456,7 @@ cloob_status cloob_batcher_submit(cloob_ctx *ctx, cloob_batcher *b, const cloob_
     static const cloob_batch_options defaults = { .what = CLOOB_UNIT };
     batch_item *it = NULL;
     announce(b, 1);
-    pthread_rwlock_rdlock(&b->face);
+    pthread_rwlock_rdlock(&b->model_lock);
     cloob_status status = prepare(ctx, b, in, o ? o : &defaults, NULL, &it);
     if (status == CLOOB_OK) {
         it->done = done, it->user = user;
@@ -457,7 +464,7 @@ cloob_status cloob_batcher_submit(cloob_ctx *ctx, cloob_batcher *b, const cloob_
         if (!it->out) status = ctx_no_memory(ctx, (size_t)b->facts.embed * sizeof *it->out, "a row");
     }
     if (status == CLOOB_OK) status = enqueue(ctx, b, &it, 1);
-    pthread_rwlock_unlock(&b->face);
+    pthread_rwlock_unlock(&b->model_lock);
     announce(b, -1);
     if (status != CLOOB_OK) batch_item_free(it);
     return status;

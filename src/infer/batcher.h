@@ -1,8 +1,8 @@
-/* The inside of a batching encoder (cloob/batcher.h).
+/* Internals of the batching encoder (cloob/batcher.h).
  *
- * Threads that submit hold `face` for reading while they prepare inputs and put them into the queue; whoever replaces
- * the model holds it for writing, so that what is queued always belongs to the model that will encode it. `lock` guards
- * the queue and the counters. The model itself is touched by the encoder's thread alone. */
+ * Threads that submit hold `model_lock` for reading while they prepare inputs and queue them; the thread that replaces
+ * the model holds it for writing, so that queued inputs always belong to the model that encodes them. `lock` guards the
+ * queue and the counters. Only the encoder's thread uses the model. */
 #ifndef INFER_BATCHER_H
 #define INFER_BATCHER_H
 
@@ -41,12 +41,13 @@ struct cloob_batcher {
     cloob_batcher_options o; /* o.model points to these strings */
     char *path, *device, *precision, *vocab, *config;
 
-    pthread_rwlock_t face;
+    pthread_rwlock_t model_lock;
     tokenizer *tok; /* NULL: none */
     transform_options view;
     image_limits limits;
     model_config shape;
     cloob_model_facts facts;
+    char digest[DIGEST_TEXT];
     arena strings; /* of facts; grows by a few words with every reload */
     int64_t generation;
     bool packs_texts; /* texts of all lengths go together */
@@ -65,7 +66,7 @@ struct cloob_batcher {
     pthread_t thread;
     cloob_ctx *ctx; /* the encoder's */
     model *m;       /* NULL while unloaded */
-    void *stage;    /* inputs of a batch, side by side */
+    void *stage;    /* inputs of a batch, contiguous */
     float *rows;    /* results of a batch */
     size_t stage_bytes, rows_bytes;
 };
@@ -74,11 +75,14 @@ struct cloob_batcher {
  * reload_status. */
 void *batcher_main(void *b);
 
-/* Gives an item what it came to; called with lock held, which callbacks do not see. */
+/* The digest of the model in use (model_file.h). */
+void batcher_get_digest(batcher *b, char out[DIGEST_TEXT]);
+
+/* Ends an item with its result; called with lock held, which is released while a callback runs. */
 void batcher_item_end(batcher *b, batch_item *it, cloob_status status, const char *error);
 void batch_item_free(batch_item *it);
 
-/* Takes over the model's tokenizer, view and facts; face is held for writing, or nobody else is there. */
+/* Takes over the model's tokenizer, view and facts; model_lock is held for writing, or no other thread runs yet. */
 cloob_status batcher_adopt(batcher *b, model *m);
 
 #endif

@@ -11,14 +11,7 @@
 
 /* ---- the model ----------------------------------------------------------------------------------- */
 
-static cloob_status open_model(batcher *b, model **out)
-{
-    model_open_options o;
-    CLOOB_TRY(model_open_options_from(b->ctx, &b->o.model, &o));
-    return model_open(b->ctx, b->path, &o, out);
-}
-
-/* Its texts outlive the model. */
+/* Copies the strings, which outlive the model. */
 static cloob_status copy_facts(batcher *b, const model *m, cloob_model_facts *f)
 {
     model_get_facts(m, f);
@@ -44,6 +37,7 @@ cloob_status batcher_adopt(batcher *b, model *m)
     b->generation++;
     b->packs_texts = encoder_packs_texts(m->enc);
     b->facts = facts;
+    memcpy(b->digest, m->digest, sizeof b->digest);
     b->facts.has_tokenizer = b->tok != NULL;
     return CLOOB_OK;
 }
@@ -57,8 +51,8 @@ static bool same_shape(const batcher *b, const model *m)
            c->vocab == b->facts.vocab;
 }
 
-/* With lock held. Without weights inputs are refused until a reload succeeds: the file is at fault, not the input. A
- * lack of memory may pass, so the next input tries again. */
+/* With lock held. Without weights inputs are refused until a reload succeeds: the file is wrong, not the input. After
+ * a lack of memory the next input tries again. */
 static cloob_status note_failure(batcher *b, cloob_status status)
 {
     if (status == CLOOB_OK || status == CLOOB_ERR_BUSY || status == CLOOB_ERR_MEMORY) return status;
@@ -66,12 +60,12 @@ static cloob_status note_failure(batcher *b, cloob_status status)
     return CLOOB_ERR_IO;
 }
 
-/* With lock held; released meanwhile. Weights that were freed come back; a file of another shape is refused. */
+/* With lock held; released while loading. Loads weights that were freed; refuses a file of another shape. */
 static cloob_status reload_model(batcher *b)
 {
     model *m = NULL;
     pthread_mutex_unlock(&b->lock);
-    cloob_status status = open_model(b, &m);
+    cloob_status status = model_open(b->ctx, b->path, &b->o.model, &m);
     if (status == CLOOB_OK && !same_shape(b, m)) {
         status = ctx_fail(b->ctx, CLOOB_ERR_BUSY, "%s was replaced by another architecture; reload it", b->path);
         model_close(m), m = NULL;
@@ -130,7 +124,7 @@ static int64_t take_batch(batcher *b, batch_item **batch)
     return n;
 }
 
-static bool room(void **p, size_t *have, size_t want)
+static bool grow(void **p, size_t *have, size_t want)
 {
     if (want <= *have) return true;
     void *more = realloc(*p, want);
@@ -145,8 +139,8 @@ static cloob_status encode(batcher *b, batch_item *const *batch, int64_t n)
     int64_t D = b->facts.embed, S = b->facts.image_size;
     size_t row = text ? (size_t)b->facts.context * sizeof(int32_t) : (size_t)(S * S * 3);
     void *rows = b->rows;
-    bool ok = room(&b->stage, &b->stage_bytes, (size_t)n * row);
-    ok = room(&rows, &b->rows_bytes, (size_t)(n * D) * sizeof *b->rows) && ok;
+    bool ok = grow(&b->stage, &b->stage_bytes, (size_t)n * row);
+    ok = grow(&rows, &b->rows_bytes, (size_t)(n * D) * sizeof *b->rows) && ok;
     b->rows = rows;
     if (!ok) return ctx_no_memory(b->ctx, (size_t)n * row, "a batch");
     for (int64_t i = 0; i < n; i++)
@@ -219,8 +213,8 @@ static void wait_until(batcher *b, double when)
     pthread_cond_timedwait(&b->work, &b->lock, &t);
 }
 
-/* A batch that is not full waits a little, but only while somebody prepares an input. */
-static void wait_for_company(batcher *b)
+/* A batch that is not full waits up to max_wait_us, but only while a thread prepares an input. */
+static void wait_for_more_inputs(batcher *b)
 {
     double until = b->head->queued_at + 1e-6 * (double)b->o.max_wait_us;
     while (b->head && !b->stop && b->preparing > 0 && count_like(b, b->head) < b->o.max_batch &&
@@ -234,9 +228,9 @@ static void replace_model(batcher *b, batch_item **batch)
     model *fresh = NULL;
     b->reload = false;
     pthread_mutex_unlock(&b->lock);
-    cloob_status status = open_model(b, &fresh);
+    cloob_status status = model_open(b->ctx, b->path, &b->o.model, &fresh);
     bool opened = status == CLOOB_OK;
-    if (opened) pthread_rwlock_wrlock(&b->face);
+    if (opened) pthread_rwlock_wrlock(&b->model_lock);
     pthread_mutex_lock(&b->lock);
     while (opened && b->head) run_batch(b, batch);
     if (opened) status = batcher_adopt(b, fresh);
@@ -250,7 +244,7 @@ static void replace_model(batcher *b, batch_item **batch)
         model_close(fresh);
         note_failure(b, status);
     }
-    if (opened) pthread_rwlock_unlock(&b->face);
+    if (opened) pthread_rwlock_unlock(&b->model_lock);
     b->reloading = false;
     pthread_cond_broadcast(&b->reloaded);
 }
@@ -280,7 +274,7 @@ void *batcher_main(void *arg)
     batch_item **batch = malloc((size_t)b->o.max_batch * sizeof *batch);
     double used = clock_seconds();
     pthread_mutex_lock(&b->lock);
-    b->reload_status = batch ? open_model(b, &b->m) : ctx_no_memory(b->ctx, 64, "a batch");
+    b->reload_status = batch ? model_open(b->ctx, b->path, &b->o.model, &b->m) : ctx_no_memory(b->ctx, 64, "a batch");
     if (b->reload_status == CLOOB_OK) b->reload_status = batcher_adopt(b, b->m);
     if (b->reload_status != CLOOB_OK) model_close(b->m), b->m = NULL;
     snprintf(b->reload_error, sizeof b->reload_error, "%s", b->reload_status == CLOOB_OK ? "" : cloob_error(b->ctx));
@@ -292,7 +286,7 @@ void *batcher_main(void *arg)
         if (b->reload) replace_model(b, batch);
         else if (!b->head) idle(b, used);
         else {
-            wait_for_company(b);
+            wait_for_more_inputs(b);
             if (b->head) run_batch(b, batch);
             used = clock_seconds();
         }

@@ -1,4 +1,4 @@
-/* From a file of weights to something that can be asked. */
+/* Opens a file of weights as a model; encodes texts and image files. */
 #include "infer/model_file.h"
 
 #include <math.h>
@@ -10,26 +10,6 @@
 #include "core/pool.h"
 #include "model/interchange.h"
 #include "tensor/precision.h"
-
-void model_open_options_init(model_open_options *o)
-{
-    *o = (model_open_options){ .max_pixels = IMAGE_MAX_PIXELS };
-    encoder_options_init(&o->encode);
-}
-
-cloob_status model_open_options_from(cloob_ctx *ctx, const cloob_model_options *from, model_open_options *o)
-{
-    precision p;
-    model_open_options_init(o);
-    CLOOB_TRY(precision_find(ctx, from->precision, false, &p));
-    o->device = from->device, o->vocab = from->vocab, o->config = from->config;
-    o->max_pixels = from->max_pixels;
-    o->photos = from->photos;
-    o->encode = (encoder_options){
-        .compute = p.compute, .int8 = p.int8, .fp8 = p.fp8_rows, .invariant = from->invariant, .batch = from->batch
-    };
-    return CLOOB_OK;
-}
 
 /* ---- opening ------------------------------------------------------------------------------------- */
 
@@ -61,7 +41,9 @@ static const char *keep(arena *a, const char *text) { return text ? arena_string
 
 static void read_facts(model *m, const weights *w, const interchange_report *report)
 {
-    const char *epoch = weights_get_meta(w, "epoch");
+    const char *epoch = weights_get_meta(w, "epoch"), *digest = st_meta_get(&w->st, "digest.model");
+    bool checked = digest && strcmp(report->names, "cloob") == 0;
+    snprintf(m->digest, sizeof m->digest, "%s", checked ? digest : "");
     m->epoch = epoch ? strtoll(epoch, NULL, 10) : -1;
     m->method = keep(&m->a, weights_get_meta(w, "method"));
     m->run = keep(&m->a, weights_get_meta(w, "run"));
@@ -78,19 +60,25 @@ static void read_facts(model *m, const weights *w, const interchange_report *rep
     }
 }
 
-/* A checkpoint is three times its weights; where it was copied into memory, the rest is given back. */
+/* A checkpoint is three times its weights; where it was copied into memory, the rest is freed. */
 static void forget_training_state(const weights *w)
 {
     for (int64_t i = 0; i < w->count; i++)
         if (strncmp(w->entry[i].name, "train.", 6) == 0) weights_forget(w, &w->entry[i].t);
 }
 
-static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const model_open_options *o)
+static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const cloob_model_options *o)
 {
     model_config config;
     interchange_options io = { 0 };
     interchange_report report = { 0 };
     weights w;
+    precision p;
+    CLOOB_TRY(precision_find(ctx, o->precision, false, &p));
+    encoder_options encode = {
+        .compute = p.compute, .int8 = p.int8, .fp8 = p.fp8_rows, .invariant = o->invariant, .batch = o->batch
+    };
+    m->compute = p.compute, m->int8 = p.int8, m->fp8 = p.fp8_rows;
     if (o->config) {
         CLOOB_TRY(model_config_load(ctx, o->config, &config));
         io.config = &config;
@@ -107,19 +95,18 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const model
         transform_options_init(&m->view, w.config.image_size);
         m->view.mode = (resize_mode)w.config.resize;
         m->limits = (image_limits){ o->max_pixels, 8, o->photos };
-        if (status == CLOOB_OK) status = encoder_create(ctx, &w, m->dev, &o->encode, &m->enc);
+        if (status == CLOOB_OK) status = encoder_create(ctx, &w, m->dev, &encode, &m->enc);
         weights_release(&w);
     }
     interchange_report_release(&report);
     return status;
 }
 
-cloob_status model_open(cloob_ctx *ctx, const char *path, const model_open_options *o, model **out)
+cloob_status model_open(cloob_ctx *ctx, const char *path, const cloob_model_options *o, model **out)
 {
     model *m = calloc(1, sizeof *m);
     *out = NULL;
     if (!m) return ctx_no_memory(ctx, sizeof *m, path);
-    m->compute = o->encode.compute, m->int8 = o->encode.int8, m->fp8 = o->encode.fp8;
     cloob_status status = load(ctx, m, path, o);
     if (status == CLOOB_OK) *out = m;
     else model_close(m);

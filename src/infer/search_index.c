@@ -1,4 +1,4 @@
-/* Reading, writing and asking an index; bringing one up to date is search_update.c. */
+/* Reads, writes and queries an index; search_update.c updates one. */
 #include "infer/search_index.h"
 
 #include <math.h>
@@ -71,6 +71,7 @@ static cloob_status read_all(cloob_ctx *ctx, const char *path, search_index *ix)
     CLOOB_TRY(column(ctx, ix, path, "probe", CLOOB_F32, 1, ix->D, 0, &p[3]));
     ix->row = p[0], ix->coarse = p[1], ix->scale = p[2], ix->probe = p[3];
     ix->checkpoint = meta(ix, "checkpoint"), ix->vocab = meta(ix, "vocab");
+    ix->digest = meta(ix, "model_digest");
     CLOOB_TRY(read_files(ctx, ix, path, "", ix->N, &ix->good));
     return st_find(&ix->file, "bad_size") ? read_files(ctx, ix, path, "bad_", -1, &ix->bad)
                                           : CLOOB_OK; /* older ones have none */
@@ -109,6 +110,11 @@ static char *find_root(const search_index *ix, const char *path)
     char *root = strdup(found);
     free(own), free(joined), free(relative);
     return root;
+}
+
+char *search_index_file(const char *path)
+{
+    return file_is_dir(path) ? file_join(path, SEARCH_INDEX_NAME) : strdup(path);
 }
 
 cloob_status search_index_open(cloob_ctx *ctx, const char *path, search_index *ix)
@@ -154,15 +160,15 @@ static float quantise(const float *row, int64_t D, int8_t *out)
     return scale;
 }
 
-/* Names one after the other, and where each ends. */
-typedef struct joined {
+/* Concatenated names, and where each ends. */
+typedef struct name_column {
     char *name;
     int64_t *end, bytes;
-} joined;
+} name_column;
 
-static cloob_status join_names(cloob_ctx *ctx, const search_names *s, joined *j)
+static cloob_status join_names(cloob_ctx *ctx, const search_names *s, name_column *j)
 {
-    *j = (joined){ 0 };
+    *j = (name_column){ 0 };
     for (int64_t i = 0; i < s->n; i++) j->bytes += (int64_t)strlen(s->name[i]);
     j->name = malloc((size_t)j->bytes + 1);
     j->end = malloc((size_t)(s->n + 1) * sizeof *j->end);
@@ -179,7 +185,7 @@ static cloob_status join_names(cloob_ctx *ctx, const search_names *s, joined *j)
 typedef struct columns {
     int8_t *coarse;
     float *scale;
-    joined good, bad;
+    name_column good, bad;
 } columns;
 
 static void columns_release(columns *c)
@@ -215,16 +221,15 @@ static cloob_status root_from_index(cloob_ctx *ctx, const char *path, const char
 
 static tensor numbers(const int64_t *data, int64_t n) { return TENSOR(CLOOB_I64, (void *)(uintptr_t)data, n); }
 
-cloob_status search_index_write(cloob_ctx *ctx, const char *path, const char *root, const char *checkpoint,
-                                const char *vocab, const float *rows, const float *probe, int64_t D,
-                                const search_names *good, const search_names *bad)
+cloob_status search_index_write(cloob_ctx *ctx, const char *path, const search_origin *from, const float *rows,
+                                const float *probe, int64_t D, const search_names *good, const search_names *bad)
 {
     const search_names none = { 0 };
     columns c;
-    sbuf from = { 0 };
+    sbuf relative = { 0 };
     if (!bad) bad = &none;
     cloob_status status = make_columns(ctx, rows, D, good, bad, &c);
-    if (status == CLOOB_OK) status = root_from_index(ctx, path, root, &from);
+    if (status == CLOOB_OK) status = root_from_index(ctx, path, from->root, &relative);
     if (status == CLOOB_OK) {
         int64_t n = good->n;
         /* widest first: the format has no padding, and every column must stay aligned */
@@ -241,18 +246,19 @@ cloob_status search_index_write(cloob_ctx *ctx, const char *path, const char *ro
                          { "name", TENSOR(CLOOB_U8, c.good.name, c.good.bytes) },
                          { "bad_name", TENSOR(CLOOB_U8, c.bad.name, c.bad.bytes) } };
         st_meta m[] = { { "format", "cloob-index" },
-                        { "root", root },
-                        { "root_from_index", from.len ? from.data : "" },
-                        { "checkpoint", checkpoint },
-                        { "vocab", vocab } };
+                        { "root", from->root },
+                        { "root_from_index", relative.len ? relative.data : "" },
+                        { "checkpoint", from->checkpoint },
+                        { "vocab", from->vocab },
+                        { "model_digest", from->digest } };
         status = st_write(ctx, path, e, sizeof e / sizeof *e, m, sizeof m / sizeof *m);
     }
     columns_release(&c);
-    sbuf_release(&from);
+    sbuf_release(&relative);
     return status;
 }
 
-/* ---- asking -------------------------------------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------------------------------- */
 
 /* A heap of the best, the worst of them on top; equal scores: the later entry is the worse. */
 static bool worse(search_hit a, search_hit b) { return a.score < b.score || (a.score == b.score && a.entry > b.entry); }
@@ -282,7 +288,7 @@ static void heap_offer(search_hit *h, int64_t *n, int64_t max_hits, search_hit x
     }
 }
 
-/* Whole numbers of 8 bits against 16: compilers turn this into multiply-and-add-pairs. */
+/* 8-bit integers times 16-bit integers: compilers turn this into multiply-and-add-pairs. */
 static int32_t coarse_dot(const int8_t *row, const int16_t *query, int64_t D)
 {
     int32_t sum = 0;
@@ -290,24 +296,44 @@ static int32_t coarse_dot(const int8_t *row, const int16_t *query, int64_t D)
     return sum;
 }
 
+static float exact_dot(const float *row, const float *query, int64_t D)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t k = 0; k < D; k++) sum += (double)row[k] * query[k];
+    return (float)sum;
+}
+
 typedef struct scan {
     const search_index *ix;
-    const int16_t *query;
-    int64_t pool;
-    search_hit *hit; /* (ranges, pool) */
-    int64_t *found;  /* (ranges) */
+    const search_query *q;
+    const int16_t *coarse;   /* the query in 16 bits; NULL: scores are exact */
+    int64_t kept;            /* candidates of a range, at most */
+    search_hit *hit;         /* (ranges, kept) */
+    int64_t *found, *passed; /* (ranges) */
 } scan;
+
+static float scan_score(const scan *s, int64_t i)
+{
+    int64_t D = s->ix->D;
+    if (!s->q->row) return 0;
+    if (!s->coarse) return exact_dot(s->ix->row + i * D, s->q->row, D);
+    return s->ix->scale[i] * (float)coarse_dot(s->ix->coarse + i * D, s->coarse, D);
+}
 
 static void scan_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     scan *s = arg;
-    search_hit *h = s->hit + thread * s->pool;
-    int64_t n = 0, D = s->ix->D;
+    const search_query *q = s->q;
+    int64_t n = 0, passed = 0;
     for (int64_t i = begin; i < end; i++) {
-        float score = s->ix->scale[i] * (float)coarse_dot(s->ix->coarse + i * D, s->query, D);
-        heap_offer(h, &n, s->pool, (search_hit){ i, score });
+        if (q->accept && !q->accept(s->ix, i, q->user)) continue;
+        float score = scan_score(s, i);
+        if (q->min_score && score < *q->min_score) continue;
+        passed++;
+        if (s->kept) heap_offer(s->hit + thread * s->kept, &n, s->kept, (search_hit){ i, score });
     }
-    s->found[thread] = n;
+    s->found[thread] = n, s->passed[thread] = passed;
 }
 
 static int best_first(const void *a, const void *b)
@@ -316,50 +342,56 @@ static int best_first(const void *a, const void *b)
     return worse(*y, *x) ? -1 : worse(*x, *y) ? 1 : 0;
 }
 
-/* The pool of the coarse scan, scored exactly. */
-static int64_t rank_exactly(const search_index *ix, const float *query, scan *s, int ranges, int64_t max_hits,
-                            search_hit *hit)
+/* The best of all ranges, with exact scores. */
+static void rank(scan *s, int ranges, search_hit *hit, int64_t *found, int64_t *total)
 {
-    int64_t n = 0, D = ix->D;
+    int64_t n = 0, D = s->ix->D;
     search_hit *all = s->hit;
-    for (int r = 0; r < ranges; r++)
+    for (int r = 0; r < ranges; r++) {
+        *total += s->passed[r];
         for (int64_t i = 0; i < s->found[r]; i++) {
-            int64_t entry = s->hit[r * s->pool + i].entry;
-            double dot = 0;
-            for (int64_t k = 0; k < D; k++) dot += (double)ix->row[entry * D + k] * query[k];
-            all[n++] = (search_hit){ entry, (float)dot };
+            search_hit x = s->hit[r * s->kept + i];
+            if (s->coarse) x.score = exact_dot(s->ix->row + x.entry * D, s->q->row, D);
+            all[n++] = x;
         }
+    }
     qsort(all, (size_t)n, sizeof *all, best_first);
-    if (n > max_hits) n = max_hits;
-    memcpy(hit, all, (size_t)n * sizeof *hit);
-    return n;
+    *found = n < s->q->max_hits ? n : s->q->max_hits;
+    memcpy(hit, all, (size_t)*found * sizeof *hit);
 }
 
-cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const float *query, int64_t D, int64_t max_hits,
-                                search_hit *hit, int64_t *found)
+static void coarse_query(const float *row, int64_t D, int16_t *out)
 {
-    enum { GRAIN = 4096, SPARE = 256 }; /* the pool is far larger than what rounding to 8 bits can misplace */
-    *found = 0;
-    if (D != ix->D)
+    float top = 0;
+    for (int64_t k = 0; k < D; k++) top = fabsf(row[k]) > top ? fabsf(row[k]) : top;
+    for (int64_t k = 0; k < D; k++) out[k] = (int16_t)lrintf(row[k] / (top > 0 ? top : 1) * 8191);
+}
+
+cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const search_query *q, search_hit *hit,
+                                int64_t *found, int64_t *total)
+{
+    enum { GRAIN = 4096, SPARE = 256 }; /* more candidates than rounding to 8 bits can misplace */
+    *found = *total = 0;
+    if (q->row && q->D != ix->D)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                         "the query has %lld elements, the rows of the index %lld; use the "
                         "model that made the index",
-                        (long long)D, (long long)ix->D);
+                        (long long)q->D, (long long)ix->D);
     int ranges = pool_ranges(ctx, ix->N, GRAIN);
-    scan s = { .ix = ix, .pool = 4 * max_hits + SPARE };
-    int16_t *q = malloc((size_t)(D + 1) * sizeof *q);
-    float top = 0;
-    if (s.pool > ix->N) s.pool = ix->N;
-    s.hit = malloc((size_t)(ranges * s.pool + 1) * sizeof *s.hit);
-    s.found = calloc((size_t)ranges + 1, sizeof *s.found);
-    s.query = q;
-    bool ok = q && s.hit && s.found;
-    for (int64_t k = 0; k < D && ok; k++) top = fabsf(query[k]) > top ? fabsf(query[k]) : top;
-    for (int64_t k = 0; k < D && ok; k++) q[k] = (int16_t)lrintf(query[k] / (top > 0 ? top : 1) * 8191);
+    bool coarse = q->row && !q->min_score;
+    int64_t longest = (ix->N + ranges - 1) / ranges; /* range of pool_for */
+    scan s = { .ix = ix, .q = q, .kept = coarse && q->max_hits < longest ? 4 * q->max_hits + SPARE : q->max_hits };
+    if (s.kept > longest) s.kept = longest;
+    int16_t *row = coarse ? malloc((size_t)(ix->D + 1) * sizeof *row) : NULL;
+    s.hit = malloc((size_t)(ranges * s.kept + 1) * sizeof *s.hit);
+    s.found = calloc((size_t)ranges, sizeof *s.found), s.passed = calloc((size_t)ranges, sizeof *s.passed);
+    s.coarse = row;
+    bool ok = (row || !coarse) && s.hit && s.found && s.passed;
+    if (ok && coarse) coarse_query(q->row, ix->D, row);
     if (ok && ix->N) {
         pool_for(ctx, ix->N, GRAIN, scan_range, &s);
-        *found = rank_exactly(ix, query, &s, ranges, max_hits, hit);
+        rank(&s, ranges, hit, found, total);
     }
-    free(q), free(s.hit), free(s.found);
-    return ok ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(ranges * s.pool) * sizeof *s.hit, "a search");
+    free(row), free(s.hit), free(s.found), free(s.passed);
+    return ok ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(ranges * s.kept) * sizeof *s.hit, "a search");
 }

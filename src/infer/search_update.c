@@ -1,4 +1,4 @@
-/* Bringing an index up to date: what has the same name, size and time is kept, the rest is embedded. */
+/* Updates an index: rows of files with the same name, size and time are kept, other files are embedded. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "core/limits.h"
+#include "infer/model_file.h"
 #include "infer/search_index.h"
 #include "io/image/image_list.h"
 
@@ -14,9 +15,9 @@
 enum { PIECE_FILES = 256, FIRST_PIECE = 2, SECONDS_BETWEEN_WRITES = 30 };
 #define PIECE_SECONDS 0.5
 
-/* ---- is it the same model? ----------------------------------------------------------------------- */
+/* ---- which model made it -------------------------------------------------------------------------- */
 
-/* A fixed image of slopes: any other weights give another embedding. */
+/* A fixed image of gradients: other weights give another embedding. */
 void search_probe_image(int64_t S, uint8_t *rgb)
 {
     for (int64_t i = 0; i < S * S; i++) {
@@ -44,9 +45,15 @@ bool search_same_direction(const float *a, const float *b, int64_t D)
     return dot > 0.999; /* bf16 against fp32 passes, other weights do not */
 }
 
+bool search_index_has_digest(const search_index *ix, const char *digest)
+{
+    return *digest && strcmp(digest, ix->digest) == 0;
+}
+
 cloob_status search_index_check(cloob_ctx *ctx, const search_index *ix, model *m)
 {
     int64_t D = encoder_config(m->enc)->embed;
+    if (D == ix->D && search_index_has_digest(ix, m->digest)) return CLOOB_OK;
     float *probe = malloc((size_t)D * sizeof *probe);
     if (!probe) return ctx_no_memory(ctx, (size_t)D * sizeof *probe, "a row");
     cloob_status status = embed_probe(ctx, m, probe);
@@ -61,13 +68,14 @@ cloob_status search_index_check(cloob_ctx *ctx, const search_index *ix, model *m
 
 typedef struct update {
     model *m;
-    const char *path, *root, *checkpoint, *vocab;
+    const char *path, *root;
+    search_origin from;
     image_list l; /* sorted by path */
     int64_t D;
     float *row;       /* (count, D) */
     bool *have, *bad; /* (count) embedded; cannot be read */
     float *probe;
-    bool moved; /* the file names another root than the folder has now */
+    bool outdated; /* the metadata names another root or digest than the folder and the model have now */
 } update;
 
 typedef struct files {
@@ -106,8 +114,7 @@ static cloob_status update_write(cloob_ctx *ctx, const update *u)
         if (u->bad[i]) files_add(&bad, p->path + skip, p);
     }
     search_names g = { good.n, good.name, good.size, good.mtime }, b = { bad.n, bad.name, bad.size, bad.mtime };
-    if (status == CLOOB_OK)
-        status = search_index_write(ctx, u->path, u->root, u->checkpoint, u->vocab, row, u->probe, D, &g, &b);
+    if (status == CLOOB_OK) status = search_index_write(ctx, u->path, &u->from, row, u->probe, D, &g, &b);
     files_release(&good), files_release(&bad), free(row);
     return status;
 }
@@ -163,7 +170,8 @@ static cloob_status keep_old(cloob_ctx *ctx, update *u, cloob_search_update *out
     if (!file_exists(u->path)) return CLOOB_OK;
     CLOOB_TRY(search_index_open(ctx, u->path, &ix)); /* a file that is no index is never overwritten */
     const char *stored = st_meta_get(&ix.file, "root");
-    u->moved = !stored || strcmp(stored, u->root) != 0 || !st_meta_get(&ix.file, "root_from_index");
+    u->outdated = !stored || strcmp(stored, u->root) != 0 || !st_meta_get(&ix.file, "root_from_index") ||
+                  strcmp(ix.digest, u->m->digest) != 0;
     bool other_root = strcmp(ix.root, u->root) != 0;
     if (other_root && file_is_dir(ix.root))
         status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s is the index of %s; choose another `out`", u->path, ix.root);
@@ -252,7 +260,7 @@ static cloob_status run(cloob_ctx *ctx, update *u, cloob_search_update *out)
     CLOOB_TRY(embed_missing(ctx, u, out));
     out->images = out->kept + out->embedded;
     if (!out->images) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: holds no readable images", u->root);
-    if (!u->moved && !out->embedded && !out->removed && out->bad == out->bad_before && file_exists(u->path))
+    if (!u->outdated && !out->embedded && !out->removed && out->bad == out->bad_before && file_exists(u->path))
         return CLOOB_OK;
     return update_write(ctx, u);
 }
@@ -275,7 +283,7 @@ cloob_status search_index_update(cloob_ctx *ctx, model *m, const char *folder, c
                                  const char *vocab, cloob_search_update *out)
 {
     char *root = realpath(folder, NULL), *weights_path = full_path(checkpoint), *vocab_path = full_path(vocab);
-    update u = { .m = m, .path = path, .root = root, .checkpoint = weights_path, .vocab = vocab_path };
+    update u = { .m = m, .path = path, .root = root, .from = { root, weights_path, vocab_path, m->digest } };
     *out = (cloob_search_update){ 0 };
     cloob_status status;
     if (!root || !file_is_dir(root)) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a folder that can be read", folder);

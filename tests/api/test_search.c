@@ -8,6 +8,7 @@
 #include "cloob/cloob.h"
 #include "core/file.h"
 #include "core/rng.h"
+#include "infer/model_file.h"
 #include "infer/search_index.h"
 #include "model/interchange.h"
 #include "model/procedural_weights.h"
@@ -23,6 +24,60 @@ static void random_row(float *row, int64_t D, uint64_t key)
     for (int64_t k = 0; k < D; k++) row[k] = (float)((double)row[k] / sqrt(square));
 }
 
+static bool is_odd(const search_index *ix, int64_t entry, const void *user)
+{
+    (void)ix, (void)user;
+    return entry & 1;
+}
+
+typedef struct scanned {
+    int64_t entry;
+    float score;
+} scanned;
+
+static int by_score(const void *a, const void *b)
+{
+    const scanned *x = a, *y = b;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    return x->entry < y->entry ? -1 : x->entry > y->entry;
+}
+
+/* A query against a full scan: the same entries in the same order, the same total. */
+static void equals_a_full_scan(const search_index *ix, const search_query *q)
+{
+    scanned *all = malloc((size_t)ix->N * sizeof *all);
+    search_hit *hit = malloc((size_t)ix->N * sizeof *hit);
+    int64_t n = 0, found, total;
+    for (int64_t i = 0; i < ix->N; i++) {
+        double dot = 0;
+        for (int64_t k = 0; k < ix->D && q->row; k++) dot += (double)ix->row[i * ix->D + k] * q->row[k];
+        if ((q->accept && !q->accept(ix, i, q->user)) || (q->min_score && (float)dot < *q->min_score)) continue;
+        all[n++] = (scanned){ i, (float)dot };
+    }
+    qsort(all, (size_t)n, sizeof *all, by_score);
+    CHECK_OK(ctx, search_index_query(ctx, ix, q, hit, &found, &total));
+    CHECK(total == n && found == (n < q->max_hits ? n : q->max_hits));
+    for (int64_t i = 0; i < found; i++) {
+        CHECK(hit[i].entry == all[i].entry);
+        CHECK_NEAR(hit[i].score, all[i].score, 1e-6);
+    }
+    free(all), free(hit);
+}
+
+static void filters_equal_a_full_scan(const search_index *ix, const float *query)
+{
+    static const int64_t wanted[] = { 0, 1, 60, 1000, 5001 };
+    const float thresholds[] = { -2, 0, 0.2f, 2 };
+    for (int w = 0; w < 5; w++)
+        for (int odd = 0; odd < 2; odd++)
+            for (int t = -2; t < 4; t++) {
+                search_query q = { .row = t == -2 ? NULL : query, .D = ix->D, .max_hits = wanted[w] };
+                if (odd) q.accept = is_odd;
+                if (t >= 0) q.min_score = &thresholds[t];
+                equals_a_full_scan(ix, &q);
+            }
+}
+
 /* Every answer against all products in double. */
 static void answers_are_exact(void)
 {
@@ -33,16 +88,17 @@ static void answers_are_exact(void)
     search_index ix;
     for (int64_t i = 0; i < N; i++) random_row(row + i * D, D, (uint64_t)i), name[i] = "a.jpg";
     memcpy(row + 40 * D, row + 4000 * D, D * sizeof *row); /* equal rows come in order */
-    CHECK_OK(ctx, search_index_write(ctx, index_file, "/r", "m", "", row, probe, D,
+    CHECK_OK(ctx, search_index_write(ctx, index_file, &(search_origin){ "/r", "m", "", "" }, row, probe, D,
                                      &(search_names){ N, name, zero, zero }, NULL));
     CHECK_OK(ctx, search_index_open(ctx, index_file, &ix));
     for (int q = 0; q < 5; q++) {
         search_hit hit[MOST];
-        int64_t found;
+        int64_t found, total;
         random_row(query, D, 10000 + (uint64_t)q);
         if (q == 0) memcpy(query, row + 40 * D, sizeof query);
-        CHECK_OK(ctx, search_index_query(ctx, &ix, query, D, MOST, hit, &found));
-        CHECK(found == MOST);
+        CHECK_OK(ctx, search_index_query(ctx, &ix, &(search_query){ .row = query, .D = D, .max_hits = MOST }, hit,
+                                         &found, &total));
+        CHECK(found == MOST && total == N);
         for (int r = 0; r < MOST; r++) {
             int64_t better = 0;
             for (int64_t i = 0; i < N; i++) {
@@ -55,8 +111,11 @@ static void answers_are_exact(void)
         if (q == 0) CHECK(hit[0].entry == 40 && hit[1].entry == 4000);
     }
     search_hit none[1];
-    int64_t found = 1;
-    CHECK(search_index_query(ctx, &ix, query, D - 1, 1, none, &found) == CLOOB_ERR_ARGUMENT && found == 0);
+    int64_t found = 1, total = 1;
+    filters_equal_a_full_scan(&ix, query);
+    CHECK(search_index_query(ctx, &ix, &(search_query){ .row = query, .D = D - 1, .max_hits = 1 }, none, &found,
+                             &total) == CLOOB_ERR_ARGUMENT &&
+          found == 0);
     char *path = search_index_path(&ix, 3);
     CHECK_STR(path, "/r/a.jpg");
     free(path);
@@ -138,6 +197,24 @@ static void an_update_embeds_what_changed(void)
     cloob_search_hits_release(hit, found);
     remove("test_search.tmp.html");
     cloob_search_close(s);
+    cloob_model_close(m);
+}
+
+/* A model with the stored digest is accepted without running it; without a digest the probe is embedded. */
+static void the_digest_saves_the_probe(void)
+{
+    cloob_model *m;
+    search_index ix;
+    CHECK_OK(ctx, cloob_model_open(ctx, weights_file, NULL, &m));
+    CHECK_OK(ctx, search_index_open(ctx, index_file, &ix));
+    CHECK(*ix.digest);
+    CHECK_STR(ix.digest, m->digest);
+    CHECK_OK(ctx, search_index_check(ctx, &ix, m));
+    CHECK(encoder_rows_run(m->enc) == 0);
+    ix.digest = ""; /* an index of an earlier version */
+    CHECK_OK(ctx, search_index_check(ctx, &ix, m));
+    CHECK(encoder_rows_run(m->enc) > 0);
+    search_index_close(&ix);
     cloob_model_close(m);
 }
 
@@ -296,7 +373,8 @@ static void an_old_index_is_found_after_a_move(void)
     int64_t zero = 0;
     search_names one = { 1, &name, &zero, &zero };
     /* root is not a parent of the index: root_from_index is "" */
-    CHECK_OK(ctx, search_index_write(ctx, inside, "/gone/photos", "m", "", row, row, D, &one, NULL));
+    CHECK_OK(ctx,
+             search_index_write(ctx, inside, &(search_origin){ "/gone/photos", "m", "", "" }, row, row, D, &one, NULL));
     first_path_is_there(inside, moved);
     remove_many(moved), remove(index_file), remove(weights_file);
 }
@@ -306,6 +384,7 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     RUN(answers_are_exact);
     RUN(an_update_embeds_what_changed);
+    RUN(the_digest_saves_the_probe);
     RUN(strangers_are_refused);
     RUN(an_interruption_is_saved);
     RUN(the_folder_may_be_moved);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/json.h"
+#include "core/text.h"
 #include "fuzz.h"
 #include "serve/text.h"
 
@@ -50,11 +51,12 @@ static void try_base64(const char *text, size_t n)
     unsigned char *data, *again;
     size_t bytes, second;
     if (!base64_decode(text, n, &data, &bytes)) return;
-    char *coded = base64_encode(data, bytes);
-    if (!coded || !base64_decode(coded, strlen(coded), &again, &second) || second != bytes ||
+    sbuf coded = { 0 };
+    base64_put(&coded, data, bytes);
+    if (coded.failed || !base64_decode(bytes ? coded.data : "", coded.len, &again, &second) || second != bytes ||
         memcmp(data, again, bytes))
         abort();
-    free(coded), free(again), free(data);
+    sbuf_release(&coded), free(again), free(data);
 }
 
 static void try_multipart(const char *text, size_t n)

@@ -6,8 +6,7 @@
 
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
-
-static const char *const in_folder = ".cloob-index.safetensors";
+#include "infer/search_index.h"
 
 static struct {
     cli_model model;
@@ -25,17 +24,6 @@ static const opt_row rows[] = {
 };
 static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .shown = CLI_PHOTO_OPTIONS },
                                 OPT_SETS_END };
-
-/* A folder stands for the index inside it. The caller frees. */
-static char *index_path(const char *path)
-{
-    size_t n = strlen(path) + strlen(in_folder) + 2;
-    char *full = malloc(n);
-    if (!full) return NULL;
-    if (cli_is_folder(path)) snprintf(full, n, "%s/%s", path, in_folder);
-    else snprintf(full, n, "%s", path);
-    return full;
-}
 
 /* ---- index --------------------------------------------------------------------------------------- */
 
@@ -72,7 +60,7 @@ static int run_index(const command *self, cloob_ctx *ctx, const char *folder)
     cloob_model *m = NULL;
     cloob_search_update u;
     if (!o.model.checkpoint) return cli_usage(self, "index needs --checkpoint");
-    char *path = index_path(o.out ? o.out : folder);
+    char *path = search_index_file(o.out ? o.out : folder);
     cloob_status status = path ? cli_model_open(ctx, &o.model, &m) : CLOOB_ERR_MEMORY;
     if (status == CLOOB_OK && !has_tokenizer(m)) {
         fprintf(
@@ -184,7 +172,7 @@ static int run_query(const command *self, cloob_ctx *ctx, const char *text)
 {
     cloob_search *s = NULL;
     if (!o.index) return cli_usage(self, "query needs --index");
-    char *path = index_path(o.index);
+    char *path = search_index_file(o.index);
     if (index_is_missing(path)) {
         free(path);
         return 1;

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "core/limits.h"
 
 #define REDRAW_SECONDS 0.1
 #define PLAIN_SECONDS  10.0 /* between lines where stderr is no terminal */
@@ -31,13 +32,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static mode how = SILENT;
 static bool colour, plain_bar;
 static shown now_shown;
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 bool progress_utf8(void)
 {
@@ -199,7 +193,7 @@ void progress_show(void *user, const cloob_progress *p)
     (void)user;
     if (how == SILENT) return;
     pthread_mutex_lock(&lock);
-    double t = seconds();
+    double t = clock_seconds();
     measure(&now_shown, p, t);
     bool last = p->total > 0 && p->done >= p->total;
     if (is_due(&now_shown, t, last)) {

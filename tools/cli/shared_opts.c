@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/text.h"
+
 /* The rows of another table, whose struct stands at `base`. */
 static int64_t append(cloob_option *to, const cloob_option *from, int64_t n, size_t base)
 {
@@ -98,13 +100,10 @@ cloob_status cli_put_text(cloob_ctx *ctx, char *text)
 
 void cli_put_csv(FILE *f, const char *text)
 {
-    bool quoted = strpbrk(text, ",\"\n\r") != NULL;
-    if (quoted) fputc('"', f);
-    for (; *text; text++) {
-        if (*text == '"') fputc('"', f);
-        fputc(*text, f);
-    }
-    if (quoted) fputc('"', f);
+    sbuf s = { 0 };
+    csv_put(&s, text);
+    if (s.len) fputs(s.data, f);
+    sbuf_release(&s);
 }
 
 int cli_loss_precision(const command *self, cloob_dtype *out)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "serve/handlers.h"
+#include "core/text.h"
 #include "serve/text.h"
 
 void unit_row(float *row, int64_t n)
@@ -20,8 +21,8 @@ served_model *model_of(serve *s, const http_request *q, http_reply *r, const cha
     return m;
 }
 
-/* What embedding takes: rows, the inputs of one piece (batcher), the answer as numbers in JSON, and tokenizing the
- * longest text, which takes seven times its bytes. */
+/* Memory that embedding takes: rows, the inputs of one piece (batcher), the answer as numbers in JSON, and tokenizing
+ * the longest text, which takes seven times its bytes. */
 static int64_t embed_memory(served_model *m, const inputs *i)
 {
     enum { IMAGES_AT_ONCE = 16, NUMBER_BYTES = 16, TOKENIZE_TIMES = 8 };
@@ -58,7 +59,7 @@ bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
         if (images) gate_leave(&s->images);
         return false;
     }
-    double left = (double)s->o->timeout_s - (serve_now() - q->received_at);
+    double left = (double)s->o->timeout_s - (clock_seconds() - q->received_at);
     cloob_batch_options o = { .what = what,
                               .refuse_long = refuse_long,
                               .timeout_ms = (int64_t)(1e3 * (left > 0.1 ? left : 0.1)) };
@@ -68,18 +69,18 @@ bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
     return status == CLOOB_OK;
 }
 
-/* ---- what is asked ------------------------------------------------------------------------------- */
+/* ---- the request --------------------------------------------------------------------------------- */
 
-typedef struct ask {
+typedef struct embed_request {
     inputs in;
     json_doc *doc;
     const char *model; /* inside doc or query */
     char *form_model;
     bool base64, raw;
     int64_t dimensions; /* 0: all */
-} ask;
+} embed_request;
 
-static void ask_release(ask *a)
+static void embed_request_release(embed_request *a)
 {
     inputs_release(&a->in);
     json_doc_close(a->doc);
@@ -87,14 +88,14 @@ static void ask_release(ask *a)
 }
 
 /* Jina: {"text": ...} or {"image": ...}; the values of both are strings. */
-static cloob_status add_object(cloob_ctx *ctx, serve *s, ask *a, const json *v)
+static cloob_status add_object(cloob_ctx *ctx, serve *s, embed_request *a, const json *v)
 {
     const char *text = json_string(json_get(v, "text")), *image = json_string(json_get(v, "image"));
     if (!text == !image) return refuse(ctx, "an input object holds either text or image, a string");
     return text ? inputs_text(ctx, &a->in, text) : inputs_image(ctx, s, &a->in, image);
 }
 
-static cloob_status add_value(cloob_ctx *ctx, serve *s, ask *a, const json *v, bool images)
+static cloob_status add_value(cloob_ctx *ctx, serve *s, embed_request *a, const json *v, bool images)
 {
     const char *text = json_string(v);
     if (text) return images ? inputs_image(ctx, s, &a->in, text) : inputs_either(ctx, s, &a->in, text);
@@ -104,7 +105,7 @@ static cloob_status add_value(cloob_ctx *ctx, serve *s, ask *a, const json *v, b
 }
 
 /* A string, an object, a list of them, a list of ids, or a list of lists of ids. */
-static cloob_status add_input(cloob_ctx *ctx, serve *s, ask *a, const json *v, bool images)
+static cloob_status add_input(cloob_ctx *ctx, serve *s, embed_request *a, const json *v, bool images)
 {
     cloob_status status = CLOOB_OK;
     if (json_kind_of(v) != JSON_ARRAY) return add_value(ctx, s, a, v, images);
@@ -115,18 +116,18 @@ static cloob_status add_input(cloob_ctx *ctx, serve *s, ask *a, const json *v, b
 }
 
 /* One part of a vLLM message: {"type":"image_url","image_url":{"url":...}} or {"type":"text","text":...}. */
-static cloob_status add_part(cloob_ctx *ctx, serve *s, ask *a, const json *part)
+static cloob_status add_part(cloob_ctx *ctx, serve *s, embed_request *a, const json *part)
 {
     const json *image = json_get(part, "image_url");
     const char *text = json_string(json_get(part, "text"));
     const char *url = json_string(image) ? json_string(image) : json_string(json_get(image, "url"));
     if (url) return inputs_image(ctx, s, &a->in, url);
     if (!text) return refuse(ctx, "a message's part holds text, or image_url with its url");
-    return *text ? inputs_text(ctx, &a->in, text) : CLOOB_OK; /* an empty text beside an image is vLLM's habit */
+    return *text ? inputs_text(ctx, &a->in, text) : CLOOB_OK; /* vLLM sends an empty text with an image */
 }
 
 /* vLLM: a conversation gives one embedding, of its text or of its image. */
-static cloob_status add_messages(cloob_ctx *ctx, serve *s, ask *a, const json *messages)
+static cloob_status add_messages(cloob_ctx *ctx, serve *s, embed_request *a, const json *messages)
 {
     cloob_status status = CLOOB_OK;
     for (const json *m = json_first(messages); m && status == CLOOB_OK; m = json_next(m)) {
@@ -141,10 +142,9 @@ static cloob_status add_messages(cloob_ctx *ctx, serve *s, ask *a, const json *m
     return status;
 }
 
-/* A setting that may be absent or null; else it must be what `ok` says. */
 static bool absent(const json *v) { return json_kind_of(v) == JSON_NULL; }
 
-static cloob_status read_settings(cloob_ctx *ctx, ask *a, const json *root)
+static cloob_status read_settings(cloob_ctx *ctx, embed_request *a, const json *root)
 {
     const json *format = json_get(root, "encoding_format"), *type = json_get(root, "embedding_type");
     const json *size = json_get(root, "dimensions"), *unit = json_get(root, "normalized");
@@ -163,7 +163,7 @@ static cloob_status read_settings(cloob_ctx *ctx, ask *a, const json *root)
     return CLOOB_OK;
 }
 
-static cloob_status read_json(cloob_ctx *ctx, serve *s, const http_request *q, ask *a)
+static cloob_status read_json(cloob_ctx *ctx, serve *s, const http_request *q, embed_request *a)
 {
     cloob_status status = body_object(ctx, q, &a->doc);
     if (status != CLOOB_OK) return status;
@@ -179,7 +179,7 @@ static cloob_status read_json(cloob_ctx *ctx, serve *s, const http_request *q, a
     return add_input(ctx, s, a, input, kind && strcmp(kind, "image") == 0);
 }
 
-static cloob_status read_form(cloob_ctx *ctx, const http_request *q, ask *a)
+static cloob_status read_form(cloob_ctx *ctx, const http_request *q, embed_request *a)
 {
     form_part part[PART_MAX];
     int n = multipart_parse(q->content_type, q->body, q->bytes, part);
@@ -201,9 +201,9 @@ static cloob_status read_form(cloob_ctx *ctx, const http_request *q, ask *a)
     return status;
 }
 
-static cloob_status read_ask(cloob_ctx *ctx, serve *s, const http_request *q, ask *a)
+static cloob_status read_request(cloob_ctx *ctx, serve *s, const http_request *q, embed_request *a)
 {
-    *a = (ask){ .model = http_query(q, "model") };
+    *a = (embed_request){ .model = http_query(q, "model") };
     inputs_init(&a->in, s, q);
     if (http_type_is(q, "image/")) return inputs_bytes(ctx, &a->in, q->body, q->bytes);
     if (http_type_is(q, "multipart/form-data")) return read_form(ctx, q, a);
@@ -218,13 +218,14 @@ static void put_embedding(json_out *w, const char *key, const float *row, int64_
         json_put_floats(w, key, row, n);
         return;
     }
-    char *text = base64_encode(row, (size_t)n * sizeof *row); /* little-endian, as every machine here is */
-    if (text) json_put_text(w, key, text);
+    sbuf text = { 0 };
+    base64_put(&text, row, (size_t)n * sizeof *row); /* little-endian, as every supported machine is */
+    if (!text.failed) json_put_text(w, key, n ? text.data : "");
     else w->failed = true;
-    free(text);
+    sbuf_release(&text);
 }
 
-static void put_list(json_out *w, const ask *a, const served_model *m, cloob_batch_rows *rows)
+static void put_list(json_out *w, const embed_request *a, const served_model *m, cloob_batch_rows *rows)
 {
     int64_t width = a->dimensions && a->dimensions < rows->width ? a->dimensions : rows->width;
     json_begin(w, NULL, '{');
@@ -250,10 +251,10 @@ static void put_list(json_out *w, const ask *a, const served_model *m, cloob_bat
 
 void handle_embeddings(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
-    ask a;
+    embed_request a;
     cloob_batch_rows rows;
     json_out w = { 0 };
-    cloob_status status = read_ask(ctx, s, q, &a);
+    cloob_status status = read_request(ctx, s, q, &a);
     served_model *m = status == CLOOB_OK ? model_of(s, q, r, a.model) : NULL;
     if (status != CLOOB_OK) http_fail(r, q, ctx, status);
     else if (m && embed_inputs(s, ctx, q, r, m, &a.in, a.raw ? CLOOB_RAW : CLOOB_UNIT, false, &rows)) {
@@ -264,7 +265,7 @@ void handle_embeddings(serve *s, cloob_ctx *ctx, const http_request *q, http_rep
         }
         cloob_batch_rows_release(&rows);
     }
-    ask_release(&a);
+    embed_request_release(&a);
 }
 
 void handle_models(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
@@ -300,10 +301,10 @@ void handle_models(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *
 
 /* ---- text-embeddings-inference ------------------------------------------------------------------- */
 
-static cloob_status read_embed(cloob_ctx *ctx, serve *s, const http_request *q, ask *a, bool *truncate)
+static cloob_status read_embed(cloob_ctx *ctx, serve *s, const http_request *q, embed_request *a, bool *truncate)
 {
     bool normalize = true;
-    *a = (ask){ 0 };
+    *a = (embed_request){ 0 };
     inputs_init(&a->in, s, q);
     cloob_status status = body_object(ctx, q, &a->doc);
     if (status != CLOOB_OK) return status;
@@ -320,7 +321,7 @@ static cloob_status read_embed(cloob_ctx *ctx, serve *s, const http_request *q, 
 
 void handle_embed(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
-    ask a;
+    embed_request a;
     bool truncate = false;
     cloob_batch_rows rows;
     json_out w = { 0 };
@@ -338,7 +339,7 @@ void handle_embed(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
         cloob_batch_rows_release(&rows);
     }
     if (r->code == 400) r->code = 422;
-    ask_release(&a);
+    embed_request_release(&a);
 }
 
 void handle_info(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)

@@ -1,4 +1,4 @@
-/* Images of an index and their thumbnails. */
+/* Images of an index, their thumbnails, and the files of the page. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -11,7 +11,7 @@
 
 #include "serve/files.h"
 #include "serve/handlers.h"
-#include "serve/thumb.h"
+#include "serve/page/page.h"
 
 /* Names are sorted in the index. */
 int64_t entry_find(const cloob_search *s, const char *path)
@@ -30,8 +30,8 @@ int64_t entry_find(const cloob_search *s, const char *path)
     return -1;
 }
 
-/* Opens `path`, which is resolved and so has no links left, below the folder. A folder on the way that becomes a link
- * meanwhile is refused by openat2; kernels before 5.6 do not have it. */
+/* Opens `path`, which is resolved and so has no links left, below the folder. openat2 refuses a folder of the path that
+ * was replaced by a link since; kernels before 5.6 do not have it. */
 static int open_beneath(const char *folder, const char *path)
 {
     struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK,
@@ -51,7 +51,7 @@ bool path_is_below(const char *path, const char *folder)
     return strncmp(path, folder, n) == 0 && (path[n] == '/' || path[n] == 0 || n == 1);
 }
 
-/* What the first bytes say it is, of the formats that io/image reads; NULL: no image. */
+/* The media type by the first bytes, of the formats that io/image reads; NULL: not an image. */
 static const char *image_type(int fd)
 {
     unsigned char b[18] = { 0 };
@@ -103,7 +103,7 @@ void file_view_close(file_view *v)
 /* ---- handlers ------------------------------------------------------------------------------------ */
 
 /* The file that index and path of the query name; -1: r holds the error. The view must be released. */
-static int open_asked(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, index_view **v, int64_t *bytes)
+static int open_named(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, index_view **v, int64_t *bytes)
 {
     const char *name = http_query(q, "index"), *path = http_query(q, "path");
     served_index *x = serve_index(s, name);
@@ -126,7 +126,7 @@ void handle_image(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
 {
     index_view *v;
     int64_t bytes = 0;
-    int fd = open_asked(s, ctx, q, r, &v, &bytes);
+    int fd = open_named(s, ctx, q, r, &v, &bytes);
     if (fd >= 0)
         *r = (http_reply){
             .code = 200, .type = image_type(fd), .fd = fd, .fd_bytes = bytes, .cache = "private, max-age=300"
@@ -138,16 +138,16 @@ void handle_thumb(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
 {
     index_view *v;
     int64_t bytes = 0, size = 256;
-    const char *asked = http_query(q, "size");
+    const char *wanted = http_query(q, "size");
     char key[PATH_MAX + 128];
     struct stat st;
-    if (asked) size = strtoll(asked, NULL, 10);
+    if (wanted) size = strtoll(wanted, NULL, 10);
     if (size < 16 || size > 1024) {
         http_error(r, q, 400, "size: 16 to 1024 pixels");
         return;
     }
     if (!gate_enter(&s->thumbnails, r)) return;
-    int fd = open_asked(s, ctx, q, r, &v, &bytes);
+    int fd = open_named(s, ctx, q, r, &v, &bytes);
     if (fd >= 0 && fstat(fd, &st) == 0) {
         char *data = NULL;
         size_t n = 0;
@@ -165,4 +165,36 @@ void handle_thumb(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
     gate_leave(&s->thumbnails);
     if (fd >= 0) close(fd);
     if (v) index_release(v);
+}
+
+/* ---- the page and its files, from memory ---------------------------------------------------------- */
+
+static void send_file(const http_request *q, http_reply *r, const char *path)
+{
+    const page_file *f = page_find(path);
+    if (!f) {
+        http_error(r, q, 404, "there is no such file");
+        return;
+    }
+    *r = (http_reply){ .code = 200,
+                       .type = f->type,
+                       .data = (char *)(uintptr_t)f->bytes, /* only read */
+                       .bytes = *f->count,
+                       .is_static = true,
+                       .fd = -1,
+                       .cache = "no-cache" };
+}
+
+void handle_page(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+{
+    (void)s, (void)ctx;
+    send_file(q, r, "/");
+}
+
+void handle_asset(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+{
+    char path[160];
+    (void)s, (void)ctx;
+    snprintf(path, sizeof path, "/page/%s", q->tail);
+    send_file(q, r, path);
 }

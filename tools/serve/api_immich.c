@@ -47,7 +47,7 @@ static cloob_status add_input(cloob_ctx *ctx, const prediction *p, inputs *in)
     return text ? inputs_own_text(ctx, in, text) : cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
 }
 
-/* immich wants the embedding as JSON inside a string, and the image's size beside it. */
+/* immich expects the embedding as JSON inside a string, and the image's size. */
 static void put_prediction(http_reply *r, const prediction *p, const cloob_batch_rows *rows)
 {
     json_out w = { 0 }, row = { 0 };

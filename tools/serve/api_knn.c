@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/find.h"
 #include "serve/handlers.h"
 
 void handle_indices_list(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
@@ -32,7 +31,7 @@ static void put_metadata(json_out *w, const cloob_search *s, int64_t entry)
 
 /* ---- /knn-service -------------------------------------------------------------------------------- */
 
-/* The query as given: numbers of our width, which become unit length. */
+/* A query given as D numbers, scaled to unit length. */
 static cloob_status read_embedding(cloob_ctx *ctx, const json *list, int64_t D, float *out)
 {
     int64_t k = 0;
@@ -56,20 +55,15 @@ static cloob_status read_query(cloob_ctx *ctx, serve *s, const json *root, input
     return refuse(ctx, "one of text, image, image_url and embedding_input is needed");
 }
 
-static void put_results(http_reply *r, const cloob_search *s, const found *list, int64_t n, const json *root)
+static void put_results(http_reply *r, const cloob_search *s, const search_hit *hit, int64_t n, int64_t images)
 {
     json_out w = { 0 };
-    int64_t images = 100, ids = 0;
-    json_int(json_get(root, "num_images"), &images);
-    ids = images;
-    json_int(json_get(root, "num_result_ids"), &ids);
-    if (ids < images) ids = images;
     json_begin(&w, NULL, '[');
-    for (int64_t i = 0; i < n && i < ids; i++) {
+    for (int64_t i = 0; i < n; i++) {
         json_begin(&w, NULL, '{');
-        if (i < images) put_metadata(&w, s, list[i].entry);
-        json_put_int(&w, "id", list[i].entry);
-        json_put_number(&w, "similarity", (double)list[i].score);
+        if (i < images) put_metadata(&w, s, hit[i].entry);
+        json_put_int(&w, "id", hit[i].entry);
+        json_put_number(&w, "similarity", (double)hit[i].score);
         json_end(&w);
     }
     json_end(&w);
@@ -84,8 +78,8 @@ void handle_knn(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     inputs in;
     cloob_batch_rows rows = { 0 };
     float *query = NULL;
-    found *list = NULL;
-    int64_t n = 0;
+    search_hit *hit = NULL;
+    int64_t images = 100, ids, found, total;
     inputs_init(&in, s, q);
     cloob_status status = body_object(ctx, q, &doc);
     const json *root = json_doc_root(doc), *ready = json_get(root, "embedding_input");
@@ -98,13 +92,16 @@ void handle_knn(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     else if (given || embed_inputs(s, ctx, q, r, x->model, &in, CLOOB_UNIT, false, &rows)) {
         if (!given && rows.width == D) memcpy(query, rows.data, (size_t)D * sizeof *query);
         if (!given && rows.width != D) status = refuse(ctx, "the index is of another model");
-        if (status == CLOOB_OK)
-            status = account_reserve(ctx, q->memory, cloob_search_count(v->search) * (int64_t)sizeof(found));
-        if (status == CLOOB_OK) status = find_all(ctx, v->search, query, &(find_filter){ .threshold = -2 }, &list, &n);
-        if (status == CLOOB_OK) put_results(r, v->search, list, n, root);
+        json_int(json_get(root, "num_images"), &images);
+        ids = images;
+        json_int(json_get(root, "num_result_ids"), &ids);
+        if (ids < images) ids = images;
+        search_query sq = { .row = query, .max_hits = ids > 0 ? ids : 0 };
+        if (status == CLOOB_OK) status = find_entries(ctx, q->memory, v->search, &sq, &hit, &found, &total);
+        if (status == CLOOB_OK) put_results(r, v->search, hit, found, images);
         else http_fail(r, q, ctx, status);
     }
-    free(query), free(list);
+    free(query), free(hit);
     cloob_batch_rows_release(&rows);
     inputs_release(&in);
     json_doc_close(doc);

@@ -1,7 +1,6 @@
 /* All images of an index in the plane, computed once in the background. */
 #include <stdlib.h>
 
-#include "serve/find.h"
 #include "serve/handlers.h"
 
 typedef struct map_job {

@@ -105,7 +105,7 @@ static void read_table(const serve *s, const char *name, table *t)
     fclose(f);
 }
 
-/* The head and the last row alone. */
+/* Reads only the header and the last row. */
 static void read_last_row(const serve *s, const char *name, table *t)
 {
     char head[MAX_LINE], *line = NULL;
@@ -146,7 +146,7 @@ static void results_release(results *r)
     free(r->doc);
 }
 
-/* The last results alone; NULL: none. */
+/* The last results; NULL: none. */
 static json_doc *read_last_results(cloob_ctx *ctx, const serve *s, const char *name)
 {
     FILE *f = open_run(s, name, "checkpoints/results.jsonl");

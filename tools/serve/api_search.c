@@ -7,29 +7,23 @@
 #include <unistd.h>
 
 #include "serve/files.h"
-#include "serve/find.h"
 #include "serve/handlers.h"
 #include "serve/text.h"
 
-/* ---- scores -------------------------------------------------------------------------------------- */
+/* ---- which entries ------------------------------------------------------------------------------- */
 
-float find_dot(const float *a, const float *b, int64_t D)
-{
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t k = 0; k < D; k++) sum += a[k] * b[k];
-    return sum;
-}
+typedef struct filter {
+    float threshold;
+    const char *folder; /* beginning of the path; NULL: any */
+    size_t folder_bytes;
+    const char *name;      /* a pattern with * and ?; NULL: any */
+    int64_t after, before; /* nanoseconds since 1970; 0: any */
+    bool has_threshold;
+} filter;
 
-static int by_score(const void *a, const void *b)
+static bool passes(const cloob_search *s, int64_t i, const void *user)
 {
-    const found *x = a, *y = b;
-    if (x->score != y->score) return x->score > y->score ? -1 : 1;
-    return x->entry < y->entry ? -1 : x->entry > y->entry;
-}
-
-static bool passes(const cloob_search *s, int64_t i, const find_filter *f)
-{
+    const filter *f = user;
     size_t bytes;
     const char *name = cloob_search_name(s, i, &bytes);
     int64_t when = cloob_search_mtime_ns(s, i);
@@ -47,23 +41,17 @@ static bool passes(const cloob_search *s, int64_t i, const find_filter *f)
     return fnmatch(f->name, slash && !strchr(f->name, '/') ? slash + 1 : text, FNM_CASEFOLD) == 0;
 }
 
-cloob_status find_all(cloob_ctx *ctx, const cloob_search *s, const float *query, const find_filter *f, found **out,
-                      int64_t *count)
+cloob_status find_entries(cloob_ctx *ctx, account *memory, const cloob_search *s, search_query *q, search_hit **out,
+                          int64_t *found, int64_t *total)
 {
-    int64_t N = cloob_search_count(s), D = cloob_search_width(s), n = 0;
-    const float *row = cloob_search_rows(s);
-    found *list = malloc((size_t)(N + 1) * sizeof *list);
-    *out = NULL, *count = 0;
-    if (!list) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
-    for (int64_t i = 0; i < N; i++) {
-        if (!passes(s, i, f)) continue;
-        float score = query ? find_dot(query, row + i * D, D) : 0;
-        if (query && score < f->threshold) continue;
-        list[n++] = (found){ i, score };
-    }
-    if (query) qsort(list, (size_t)n, sizeof *list, by_score);
-    *out = list, *count = n;
-    return CLOOB_OK;
+    *out = NULL, *found = *total = 0;
+    q->D = s->D;
+    if (q->max_hits > s->N) q->max_hits = s->N;
+    cloob_status status = account_reserve(ctx, memory, (s->N + q->max_hits) * (int64_t)sizeof **out);
+    if (status != CLOOB_OK) return status;
+    *out = malloc((size_t)(q->max_hits + 1) * sizeof **out);
+    return *out ? search_index_query(ctx, s, q, *out, found, total)
+                : cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
 }
 
 char *entry_name(const cloob_search *s, int64_t i)
@@ -73,7 +61,7 @@ char *entry_name(const cloob_search *s, int64_t i)
     return strndup(name, bytes);
 }
 
-/* ---- what is asked ------------------------------------------------------------------------------- */
+/* ---- the request --------------------------------------------------------------------------------- */
 
 typedef struct term {
     double weight;
@@ -81,26 +69,26 @@ typedef struct term {
     int64_t entry; /* of the index, or -1 */
 } term;
 
-typedef struct asked {
+typedef struct search_request {
     json_doc *doc;
     inputs in;
     term *term;
     int64_t terms;
-    find_filter filter;
+    filter filter;
     int64_t limit, offset;
     const char *index;
-} asked;
+} search_request;
 
 enum { MAX_TERMS = 64 };
 
-static void asked_release(asked *a)
+static void search_request_release(search_request *a)
 {
     inputs_release(&a->in);
     json_doc_close(a->doc);
     free(a->term);
 }
 
-static cloob_status add_term(cloob_ctx *ctx, serve *s, asked *a, const cloob_search *search, const json *t)
+static cloob_status add_term(cloob_ctx *ctx, serve *s, search_request *a, const cloob_search *search, const json *t)
 {
     const char *text = json_string(json_get(t, "text")), *image = json_string(json_get(t, "image"));
     const char *like = json_string(json_get(t, "like"));
@@ -151,11 +139,11 @@ static cloob_status read_number(cloob_ctx *ctx, const json *root, const char *ke
     return CLOOB_OK;
 }
 
-static cloob_status read_filter(cloob_ctx *ctx, asked *a, const json *root)
+static cloob_status read_filter(cloob_ctx *ctx, search_request *a, const json *root)
 {
-    find_filter *f = &a->filter;
+    filter *f = &a->filter;
     const json *threshold = json_get(root, "threshold");
-    double min = -2;
+    double min = 0;
     cloob_status status = read_text(ctx, root, "folder", &f->folder);
     if (status == CLOOB_OK) status = read_text(ctx, root, "name", &f->name);
     if (status == CLOOB_OK) status = read_date(ctx, root, "after", &f->after);
@@ -164,14 +152,15 @@ static cloob_status read_filter(cloob_ctx *ctx, asked *a, const json *root)
     if (status == CLOOB_OK) status = read_number(ctx, root, "offset", 0, INT64_C(1) << 40, &a->offset);
     if (status != CLOOB_OK) return status;
     if (!absent(threshold) && !json_number(threshold, &min)) return refuse(ctx, "threshold: a number");
-    f->threshold = (float)min;
+    f->threshold = (float)min, f->has_threshold = !absent(threshold);
     f->folder_bytes = f->folder ? strlen(f->folder) : 0;
     if (!f->folder_bytes) f->folder = NULL;
     if (f->name && !*f->name) f->name = NULL;
     return f->name && strlen(f->name) > 200 ? refuse(ctx, "name: at most 200 bytes") : CLOOB_OK;
 }
 
-static cloob_status read_terms(cloob_ctx *ctx, serve *s, asked *a, const cloob_search *search, const json *root)
+static cloob_status read_terms(cloob_ctx *ctx, serve *s, search_request *a, const cloob_search *search,
+                               const json *root)
 {
     const char *text, *image;
     const json *terms = json_get(root, "terms");
@@ -193,7 +182,7 @@ static cloob_status read_terms(cloob_ctx *ctx, serve *s, asked *a, const cloob_s
 }
 
 /* A raw image body searches by that image. */
-static cloob_status read_raw(cloob_ctx *ctx, const http_request *q, asked *a)
+static cloob_status read_raw(cloob_ctx *ctx, const http_request *q, search_request *a)
 {
     const char *limit = http_query(q, "limit");
     if (limit) a->limit = strtoll(limit, NULL, 10);
@@ -214,8 +203,8 @@ static cloob_status read_raw(cloob_ctx *ctx, const http_request *q, asked *a)
 /* ---- the query's embedding ----------------------------------------------------------------------- */
 
 /* Sum of the terms at unit length. NULL where there are no terms: everything, in the index's order. */
-static cloob_status sum_terms(cloob_ctx *ctx, const asked *a, const cloob_search *s, const cloob_batch_rows *rows,
-                              float **out)
+static cloob_status sum_terms(cloob_ctx *ctx, const search_request *a, const cloob_search *s,
+                              const cloob_batch_rows *rows, float **out)
 {
     int64_t D = cloob_search_width(s);
     *out = NULL;
@@ -283,7 +272,7 @@ static void put_size(cloob_ctx *ctx, json_out *w, const served_index *x, const c
     close(fd);
 }
 
-static void put_hit(cloob_ctx *ctx, json_out *w, const served_index *x, const cloob_search *s, const found *f,
+static void put_hit(cloob_ctx *ctx, json_out *w, const served_index *x, const cloob_search *s, const search_hit *f,
                     bool scored)
 {
     char date[32], *path = entry_name(s, f->entry);
@@ -299,28 +288,27 @@ static void put_hit(cloob_ctx *ctx, json_out *w, const served_index *x, const cl
     free(path);
 }
 
-static void put_found(cloob_ctx *ctx, http_reply *r, const asked *a, const served_index *x, const cloob_search *s,
-                      const found *list, int64_t n, double began)
+static void put_found(cloob_ctx *ctx, http_reply *r, const search_request *a, const served_index *x,
+                      const cloob_search *s, const search_hit *hit, int64_t found, int64_t total, double began)
 {
     json_out w = { 0 };
     json_begin(&w, NULL, '{');
     json_put_text(&w, "index", x->name);
-    json_put_int(&w, "total", n);
+    json_put_int(&w, "total", total);
     json_begin(&w, "results", '[');
-    for (int64_t i = a->offset; i < n && i < a->offset + a->limit; i++) put_hit(ctx, &w, x, s, &list[i], a->terms > 0);
+    for (int64_t i = a->offset; i < found; i++) put_hit(ctx, &w, x, s, &hit[i], a->terms > 0);
     json_end(&w);
-    json_put_number(&w, "took_ms", round(1e5 * (serve_now() - began)) / 100);
+    json_put_number(&w, "took_ms", round(1e5 * (clock_seconds() - began)) / 100);
     json_end(&w);
     http_json(r, 200, &w);
 }
 
-static cloob_status read_asked(cloob_ctx *ctx, serve *s, const http_request *q, asked *a, served_index **x,
-                               index_view **v)
+static cloob_status read_request(cloob_ctx *ctx, serve *s, const http_request *q, search_request *a, served_index **x,
+                                 index_view **v)
 {
     bool raw = http_type_is(q, "image/") || http_type_is(q, "multipart/form-data");
-    *a = (asked){ .limit = 60, .term = calloc(MAX_TERMS + 2, sizeof *a->term) };
+    *a = (search_request){ .limit = 60, .term = calloc(MAX_TERMS + 2, sizeof *a->term) };
     inputs_init(&a->in, s, q);
-    a->filter.threshold = -2;
     if (!a->term) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
     cloob_status status = raw ? CLOOB_OK : body_object(ctx, q, &a->doc);
     const json *root = json_doc_root(a->doc);
@@ -342,27 +330,32 @@ static cloob_status read_asked(cloob_ctx *ctx, serve *s, const http_request *q, 
 
 void handle_search(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
-    asked a;
+    search_request a;
     served_index *x = NULL;
     index_view *v = NULL;
     cloob_batch_rows rows = { 0 };
     float *query = NULL;
-    found *list = NULL;
-    int64_t n = 0;
-    double began = serve_now();
-    cloob_status status = read_asked(ctx, s, q, &a, &x, &v);
+    search_hit *hit = NULL;
+    int64_t found, total;
+    double began = clock_seconds();
+    cloob_status status = read_request(ctx, s, q, &a, &x, &v);
     if (status != CLOOB_OK) http_fail(r, q, ctx, status);
     else if (!a.in.n || embed_inputs(s, ctx, q, r, x->model, &a.in, CLOOB_UNIT, false, &rows)) {
         status = sum_terms(ctx, &a, v->search, &rows, &query);
-        if (status == CLOOB_OK)
-            status = account_reserve(ctx, q->memory, cloob_search_count(v->search) * (int64_t)sizeof(found));
-        if (status == CLOOB_OK) status = find_all(ctx, v->search, query, &a.filter, &list, &n);
-        if (status == CLOOB_OK) put_found(ctx, r, &a, x, v->search, list, n, began);
+        const filter *f = &a.filter;
+        bool any = !f->folder && !f->name && !f->after && !f->before;
+        search_query sq = { .row = query,
+                            .max_hits = a.offset + a.limit,
+                            .min_score = query && f->has_threshold ? &f->threshold : NULL,
+                            .accept = any ? NULL : passes,
+                            .user = f };
+        if (status == CLOOB_OK) status = find_entries(ctx, q->memory, v->search, &sq, &hit, &found, &total);
+        if (status == CLOOB_OK) put_found(ctx, r, &a, x, v->search, hit, found, total, began);
         else http_fail(r, q, ctx, status);
     }
-    free(query), free(list);
+    free(query), free(hit);
     cloob_batch_rows_release(&rows);
-    asked_release(&a);
+    search_request_release(&a);
     if (v) index_release(v);
 }
 
@@ -370,7 +363,7 @@ void handle_search(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *
 
 enum { MAX_FOLDERS = 500 };
 
-/* First folders of the paths, which are sorted, so equal ones stand together. */
+/* First folders of the paths, which are sorted, so equal ones are adjacent. */
 static void put_folders(json_out *w, const cloob_search *s)
 {
     const char *last = NULL;

@@ -1,11 +1,11 @@
 /* Health, metrics, and the description of the interface. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
+#include "core/sbuf.h"
 #include "serve/handlers.h"
 
 void handle_live(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
@@ -15,8 +15,8 @@ void handle_live(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     r->type = "application/json";
 }
 
-/* Ready: not ending, and every model can answer. Weights that were unloaded come back on demand, so they do not count
- * unless that failed. */
+/* Ready: not ending, and every model can answer. Unloaded weights are loaded on demand, so they matter only
+ * when loading failed. */
 void handle_ready(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
     if (!atomic_load(&s->ready)) {
@@ -52,66 +52,38 @@ void handle_openapi(serve *s, cloob_ctx *ctx, const http_request *q, http_reply 
 
 /* ---- Prometheus ---------------------------------------------------------------------------------- */
 
-typedef struct metrics {
-    char *data;
-    size_t bytes, cap;
-    bool failed;
-} metrics;
-
-static void put(metrics *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void put(metrics *m, const char *format, ...)
+static void put_kind(sbuf *m, const char *name, const char *kind, const char *help)
 {
-    char line[512];
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (n < 0 || n >= (int)sizeof line) return;
-    if (m->bytes + (size_t)n + 1 > m->cap) {
-        size_t cap = m->cap ? 2 * m->cap : 16384;
-        char *more = realloc(m->data, cap);
-        if (!more) {
-            m->failed = true;
-            return;
-        }
-        m->data = more, m->cap = cap;
-    }
-    memcpy(m->data + m->bytes, line, (size_t)n + 1);
-    m->bytes += (size_t)n;
+    sbuf_printf(m, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
 }
 
-static void put_kind(metrics *m, const char *name, const char *kind, const char *help)
-{
-    put(m, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
-}
-
-static void put_one(metrics *m, const char *name, const char *kind, const char *help, double value)
+static void put_one(sbuf *m, const char *name, const char *kind, const char *help, double value)
 {
     put_kind(m, name, kind, help);
-    put(m, "%s %.17g\n", name, value);
+    sbuf_printf(m, "%s %.17g\n", name, value);
 }
 
-static void put_latency(metrics *m, const char *name, const char *labels, const cloob_latency *h)
+static void put_latency(sbuf *m, const char *name, const char *labels, const cloob_latency *h)
 {
     int64_t sum = 0;
     for (int i = 0; i < CLOOB_LATENCY_BUCKETS; i++) {
         double bound = cloob_latency_bound(i);
         sum += h->count[i];
-        if (isinf(bound)) put(m, "%s_bucket{%s,le=\"+Inf\"} %lld\n", name, labels, (long long)sum);
-        else put(m, "%s_bucket{%s,le=\"%g\"} %lld\n", name, labels, bound, (long long)sum);
+        if (isinf(bound)) sbuf_printf(m, "%s_bucket{%s,le=\"+Inf\"} %lld\n", name, labels, (long long)sum);
+        else sbuf_printf(m, "%s_bucket{%s,le=\"%g\"} %lld\n", name, labels, bound, (long long)sum);
     }
-    put(m, "%s_sum{%s} %.9g\n%s_count{%s} %lld\n", name, labels, h->sum_s, name, labels, (long long)h->total);
+    sbuf_printf(m, "%s_sum{%s} %.9g\n%s_count{%s} %lld\n", name, labels, h->sum_s, name, labels, (long long)h->total);
 }
 
-static void put_requests(metrics *m, serve *s)
+static void put_requests(sbuf *m, serve *s)
 {
     put_kind(m, "cloob_requests_total", "counter", "Answers by route and class of status.");
     for (int i = 0; routes[i].method; i++)
         for (int c = 2; c < 6; c++) {
             int64_t n = atomic_load(&s->stats[i].by_class[c]);
             if (n)
-                put(m, "cloob_requests_total{method=\"%s\",route=\"%s\",status=\"%dxx\"} %lld\n", routes[i].method,
-                    routes[i].path, c, (long long)n);
+                sbuf_printf(m, "cloob_requests_total{method=\"%s\",route=\"%s\",status=\"%dxx\"} %lld\n",
+                            routes[i].method, routes[i].path, c, (long long)n);
         }
     put_kind(m, "cloob_request_seconds", "histogram", "Time from the last byte of a request to its answer.");
     for (int i = 0; routes[i].method; i++) {
@@ -133,20 +105,20 @@ static void label_text(const char *from, char out[80])
     out[n] = 0;
 }
 
-static void put_batches(metrics *m, const char *labels, const int64_t *bucket, int64_t batches, int64_t rows)
+static void put_batches(sbuf *m, const char *labels, const int64_t *bucket, int64_t batches, int64_t rows)
 {
     int64_t sum = 0;
     for (int i = 0; i < CLOOB_BATCH_BUCKETS; i++) {
         sum += bucket[i];
         if (i + 1 < CLOOB_BATCH_BUCKETS)
-            put(m, "cloob_batch_rows_bucket{%s,le=\"%d\"} %lld\n", labels, 1 << i, (long long)sum);
-        else put(m, "cloob_batch_rows_bucket{%s,le=\"+Inf\"} %lld\n", labels, (long long)sum);
+            sbuf_printf(m, "cloob_batch_rows_bucket{%s,le=\"%d\"} %lld\n", labels, 1 << i, (long long)sum);
+        else sbuf_printf(m, "cloob_batch_rows_bucket{%s,le=\"+Inf\"} %lld\n", labels, (long long)sum);
     }
-    put(m, "cloob_batch_rows_sum{%s} %lld\ncloob_batch_rows_count{%s} %lld\n", labels, (long long)rows, labels,
-        (long long)batches);
+    sbuf_printf(m, "cloob_batch_rows_sum{%s} %lld\ncloob_batch_rows_count{%s} %lld\n", labels, (long long)rows, labels,
+                (long long)batches);
 }
 
-/* Samples of one name must stand together, so every name walks over the models. */
+/* Prometheus requires the samples of a name to be adjacent, so every name loops over the models. */
 typedef enum model_metric {
     QUEUE,
     LOADED,
@@ -160,20 +132,21 @@ typedef enum model_metric {
     MODEL_METRICS
 } model_metric;
 
-static void put_model(metrics *m, const served_model *x, model_metric which)
+static void put_model(sbuf *m, const served_model *x, model_metric which)
 {
     static const char *const sides[] = { "image", "text" };
     cloob_batcher_stats t;
     char name[80], labels[160];
     cloob_batcher_get_stats(x->batcher, &t);
     label_text(x->name, name);
-    if (which == QUEUE) put(m, "cloob_queue_inputs{model=\"%s\"} %lld\n", name, (long long)t.queued);
-    if (which == LOADED) put(m, "cloob_model_loaded{model=\"%s\"} %d\n", name, t.loaded);
-    if (which == USABLE) put(m, "cloob_model_usable{model=\"%s\"} %d\n", name, !t.error[0]);
-    if (which == REFUSED) put(m, "cloob_inputs_refused_total{model=\"%s\"} %lld\n", name, (long long)t.refused);
+    if (which == QUEUE) sbuf_printf(m, "cloob_queue_inputs{model=\"%s\"} %lld\n", name, (long long)t.queued);
+    if (which == LOADED) sbuf_printf(m, "cloob_model_loaded{model=\"%s\"} %d\n", name, t.loaded);
+    if (which == USABLE) sbuf_printf(m, "cloob_model_usable{model=\"%s\"} %d\n", name, !t.error[0]);
+    if (which == REFUSED) sbuf_printf(m, "cloob_inputs_refused_total{model=\"%s\"} %lld\n", name, (long long)t.refused);
     for (int side = 0; side < 2; side++) {
         snprintf(labels, sizeof labels, "model=\"%s\",side=\"%s\"", name, sides[side]);
-        if (which == INPUTS) put(m, "cloob_inputs_total{%s} %lld\n", labels, (long long)(side ? t.texts : t.images));
+        if (which == INPUTS)
+            sbuf_printf(m, "cloob_inputs_total{%s} %lld\n", labels, (long long)(side ? t.texts : t.images));
         if (which == BATCHES) put_batches(m, labels, t.batch_size[side], t.batches[side], t.rows[side]);
         if (which == PREPARE) put_latency(m, "cloob_prepare_seconds", labels, &t.prepare[side]);
         if (which == WAIT) put_latency(m, "cloob_wait_seconds", labels, &t.wait[side]);
@@ -181,7 +154,7 @@ static void put_model(metrics *m, const served_model *x, model_metric which)
     }
 }
 
-static void put_models(metrics *m, serve *s)
+static void put_models(sbuf *m, serve *s)
 {
     static const char *const head[MODEL_METRICS][3] = {
         { "cloob_queue_inputs", "gauge", "Inputs that wait for the encoder." },
@@ -202,7 +175,7 @@ static void put_models(metrics *m, serve *s)
 
 void handle_metrics(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
-    metrics m = { 0 };
+    sbuf m = { 0 };
     struct rusage usage;
     int64_t used, peak;
     (void)ctx;
@@ -223,13 +196,13 @@ void handle_metrics(serve *s, cloob_ctx *ctx, const http_request *q, http_reply 
     put_one(&m, "process_cpu_seconds_total", "counter", "Processor time.",
             (double)usage.ru_utime.tv_sec + (double)usage.ru_stime.tv_sec +
                 1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec));
-    put_one(&m, "cloob_uptime_seconds", "gauge", "Seconds since the start.", serve_now() - s->started_at);
-    if (m.failed || !m.data) {
-        free(m.data);
+    put_one(&m, "cloob_uptime_seconds", "gauge", "Seconds since the start.", clock_seconds() - s->started_at);
+    if (m.failed) {
+        sbuf_release(&m);
         http_error(r, q, 503, "out of memory");
         return;
     }
     *r = (http_reply){
-        .code = 200, .type = "text/plain; version=0.0.4; charset=utf-8", .data = m.data, .bytes = m.bytes, .fd = -1
+        .code = 200, .type = "text/plain; version=0.0.4; charset=utf-8", .data = m.data, .bytes = m.len, .fd = -1
     };
 }

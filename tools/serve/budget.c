@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "core/limits.h"
+
 void budget_init(budget *b, int64_t limit)
 {
     pthread_condattr_t clock;
@@ -72,9 +74,7 @@ cloob_status account_reserve(cloob_ctx *ctx, account *a, int64_t bytes) { return
 
 cloob_status account_wait(cloob_ctx *ctx, account *a, int64_t bytes, double seconds)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    double end = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec + seconds;
-    t = (struct timespec){ (time_t)floor(end), (long)(1e9 * (end - floor(end))) };
+    double end = clock_seconds() + seconds;
+    struct timespec t = { (time_t)floor(end), (long)(1e9 * (end - floor(end))) };
     return reserve(ctx, a, bytes, &t);
 }

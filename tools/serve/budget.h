@@ -2,7 +2,7 @@
  *
  *     account a = { .of = &server_budget };
  *     CLOOB_TRY(account_reserve(ctx, &a, bytes));         before the memory is taken
- *     account_set(&a, answer_bytes);                      what is still held; the rest is given back
+ *     account_set(&a, answer_bytes);                      what is still held; the rest is released
  *     account_set(&a, 0);
  *
  * Every request has an account, which one thread uses at a time. The first ACCOUNT_FREE bytes of an account are not
@@ -30,13 +30,13 @@ typedef struct account {
 void budget_init(budget *b, int64_t limit);
 void budget_get(budget *b, int64_t *used, int64_t *peak);
 
-/* Adds to what the account holds. CLOOB_ERR_BUSY when the budget has not so much left, CLOOB_ERR_ARGUMENT when it never
- * has; the account then stays as it was. */
+/* Adds to what the account holds. CLOOB_ERR_BUSY when too little of the budget is left, CLOOB_ERR_ARGUMENT when the
+ * budget is smaller than that; the account is then unchanged. */
 cloob_status account_reserve(cloob_ctx *ctx, account *a, int64_t bytes);
-/* The same, and waits until others give memory back: CLOOB_ERR_BUSY after `seconds`. Those that wait
- * and hold memory must give up at different times. */
+/* The same, but waits until others release memory: CLOOB_ERR_BUSY after `seconds`. Callers that wait and hold memory
+ * must give up at different times. */
 cloob_status account_wait(cloob_ctx *ctx, account *a, int64_t bytes, double seconds);
-/* Makes the account hold so many bytes. false: more than it held, and they are not left; it stays as it was. */
+/* Makes the account hold `bytes`. false: that is more than before and not available; the account is unchanged. */
 bool account_set(account *a, int64_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
-/* Requests on their way through the server: received by libmicrohttpd's threads, answered by workers.
+/* Requests inside the server: received by libmicrohttpd's threads, answered by workers.
  *
- * A request is received in full by an I/O thread, within its limits of size and time, so that a slow client costs a
+ * A request is received in full by an I/O thread, within its limits of size and time, so that a slow client holds a
  * connection and never a worker. It then waits in a bounded queue; the connection is suspended until a worker has its
  * reply. */
 #ifndef SERVE_CONNECTION_H
@@ -25,15 +25,15 @@ struct request {
     request *next;
 };
 
-typedef enum visitor_state { VISITOR_IDLE = 0, VISITOR_SENDS, VISITOR_WAITS, VISITOR_READS } visitor_state;
+typedef enum client_state { CLIENT_IDLE = 0, CLIENT_SENDS, CLIENT_WAITS, CLIENT_READS } client_state;
 
-typedef struct visitor visitor; /* one connection, so that aborted and slow ones can be ended */
-struct visitor {
-    visitor *next, *previous;
+typedef struct client client; /* one connection, so that aborted and slow ones can be ended */
+struct client {
+    client *next, *previous;
     int socket;
-    visitor_state state; /* idle up to the end of a request's header */
-    double until;        /* when the connection is ended unless its state changes; 0: never */
-    bool closed;         /* its client was seen to have closed it */
+    client_state state; /* idle up to the end of a request's header */
+    double until;       /* when the connection is ended unless its state changes; 0: never */
+    bool closed;        /* its client was seen to have closed it */
 };
 
 typedef struct server {
@@ -42,13 +42,13 @@ typedef struct server {
     pthread_mutex_t lock;
     pthread_cond_t work;
     request *head, *tail;
-    request *deferred; /* found their gate full; in order */
+    request *deferred; /* requests that found a gate full, in order of arrival */
     int64_t waiting;   /* in both lists */
     bool stop;
     pthread_t *worker;
     int64_t workers;
     pthread_mutex_t links_lock;
-    visitor *links;
+    client *links;
     int closing;                /* an epoll descriptor that reports clients closing their side */
     pthread_mutex_t quick_lock; /* serve.ctx, for answers that the receiving threads give themselves */
 } server;
@@ -67,15 +67,15 @@ void *workers_main(void *v);
 enum MHD_Result receive_request(void *arg, struct MHD_Connection *c, const char *path, const char *method,
                                 const char *version, const char *data, size_t *data_bytes, void **own);
 void receive_completed(void *arg, struct MHD_Connection *c, void **own, enum MHD_RequestTerminationCode why);
-void visitor_changed(void *arg, struct MHD_Connection *c, void **own, enum MHD_ConnectionNotificationCode what);
+void client_changed(void *arg, struct MHD_Connection *c, void **own, enum MHD_ConnectionNotificationCode what);
 
 /* What a connection does now, and until when it may; 0: without a limit. */
-void visitor_set(server *v, struct MHD_Connection *c, visitor_state state, double until);
+void client_set(server *v, struct MHD_Connection *c, client_state state, double until);
 /* Waits a while, or until a client closes its connection; then ends connections whose request was aborted or takes too
  * long to arrive, and those whose client reads its answer too slowly. */
-void visitors_watch(server *v);
+void clients_watch(server *v);
 /* Ends aborted and slow connections and, with `end`, those without a request, unless bytes of one have arrived. Returns
  * whether any connection is left. */
-bool visitors_end_idle(server *v, bool end);
+bool clients_end_idle(server *v, bool end);
 
 #endif

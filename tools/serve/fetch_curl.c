@@ -1,4 +1,4 @@
-/* Downloads with libcurl: named hosts alone, bounded in size, time and redirects. */
+/* Downloads with libcurl: only named hosts, bounded in size, time and redirects. */
 #include <arpa/inet.h>
 #include <curl/curl.h>
 #include <netinet/in.h>
@@ -67,7 +67,7 @@ static bool is_private(const struct sockaddr *a)
            IN6_IS_ADDR_MULTICAST(ip) || IN6_IS_ADDR_V4MAPPED(ip) || (ip->s6_addr[0] & 0xFE) == 0xFC;
 }
 
-/* The host that was named may be private, as an image server next door is; a redirect may not lead there. */
+/* A named host may be in a private network, as a local image server is; a redirect may not lead into one. */
 static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
 {
     download *d = arg;

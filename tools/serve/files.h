@@ -1,4 +1,5 @@
-/* Files below an index's folder: no way out of it, by .. or by links, and nothing but images. */
+/* Image files below an index's folder, and their thumbnails. Neither .. nor links lead out of the folder, and only
+ * images are opened. */
 #ifndef SERVE_FILES_H
 #define SERVE_FILES_H
 
@@ -22,5 +23,18 @@ typedef struct file_view {
 } file_view;
 bool file_view_open(int fd, int64_t bytes, file_view *out);
 void file_view_close(file_view *v);
+
+/* ---- thumbnails, made once and cached in memory up to 64 MiB --------------------------------------- */
+
+typedef struct thumb_cache thumb_cache;
+
+/* Images are decoded within the budget. NULL when memory is out. */
+thumb_cache *thumb_cache_create(budget *memory);
+void thumb_cache_destroy(thumb_cache *c);
+
+/* A JPEG of at most size x size pixels of the file behind fd, upright; cached under `key` (path, time and size). The
+ * caller frees *data. CLOOB_ERR_BUSY when other requests hold the memory for too long. */
+cloob_status thumb_get(cloob_ctx *ctx, thumb_cache *c, const char *key, int fd, int64_t file_bytes, int64_t size,
+                       int64_t max_pixels, char **data, size_t *bytes);
 
 #endif

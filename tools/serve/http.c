@@ -1,4 +1,4 @@
-/* Replies: JSON, text, and errors in the dialect of the protocol that was spoken. */
+/* Replies: JSON, text, and errors in the format of the protocol used. */
 #include "serve/http.h"
 
 #include <stdarg.h>
@@ -7,8 +7,6 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
-
-#include "serve/route.h"
 
 const char *http_query(const http_request *q, const char *key)
 {
@@ -49,7 +47,7 @@ void http_json(http_reply *r, int code, json_out *w)
         http_text(r, 503, "{\"error\":{\"message\":\"out of memory\"}}");
         r->retry_after = 1;
     } else {
-        char *whole = realloc(w->data, w->len + 1); /* it may wait for a slow reader: without spare room */
+        char *whole = realloc(w->data, w->len + 1); /* without spare capacity: a slow client may hold it for long */
         if (whole) w->data = whole;
         *r = (http_reply){ .code = code, .data = w->data, .bytes = w->len, .fd = -1 };
     }

@@ -1,5 +1,5 @@
 /* Gathers what is to be embedded. */
-#include "serve/input.h"
+#include "serve/handlers.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "serve/fetch.h"
+#include "core/text.h"
 #include "serve/text.h"
 
 enum { MAX_VALUES = 300000 }; /* of a JSON body: bounds its memory to about 60 MB */

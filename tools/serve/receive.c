@@ -1,4 +1,4 @@
-/* Requests in and answers out: who may ask, how much may be sent, where it goes, and the headers of every answer. */
+/* Receives requests and sends answers: access checks, size limits, routing, and the headers of every answer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,16 +30,16 @@ static bool has_key(const serve *s, const request *x)
     return plain && same_secret(plain, s->key);
 }
 
-/* Without a key, a page of another site must not use a server on loopback. Its Host (after DNS rebinding) or its Origin
- * has another name. */
+/* Without a key, pages of other sites must not reach a server on loopback. Their requests have another Host (after DNS
+ * rebinding) or another Origin. */
 static bool from_another_site(const serve *s, const request *x)
 {
     const char *host = header(x, "Host"), *origin = header(x, "Origin");
-    host_port asked, own;
+    host_port wanted, own;
     if (s->key || s->o->insecure || !host) return false;
-    if (!host_parse(host, &asked)) return true;
-    bool ours = host_parse(s->o->host, &own) && strcmp(own.name, asked.name) == 0;
-    if (!ours && !host_is_loopback(&asked)) return true;
+    if (!host_parse(host, &wanted)) return true;
+    bool own_name = host_parse(s->o->host, &own) && strcmp(own.name, wanted.name) == 0;
+    if (!own_name && !host_is_loopback(&wanted)) return true;
     if (!origin) return false;
     const char *site = strstr(origin, "://");
     return !site || strcasecmp(site + 3, host) != 0;
@@ -67,7 +67,7 @@ static enum MHD_Result read_framing(void *arg, enum MHD_ValueKind kind, const ch
     return MHD_YES;
 }
 
-/* What a proxy may read as another request than the server does (request smuggling): the reason to refuse, or NULL. */
+/* Requests that a proxy may parse differently (request smuggling): the reason to refuse, or NULL. */
 static const char *ambiguous(const request *x, const char *version)
 {
     framing f = { 0 };
@@ -132,7 +132,7 @@ static request *begin_request(server *v, struct MHD_Connection *c, const char *p
     x->r.fd = -1;
     x->memory.of = &v->s->memory;
     x->q.memory = &x->memory;
-    x->begun_at = x->q.received_at = serve_now();
+    x->begun_at = x->q.received_at = clock_seconds();
     x->path = strdup(path);
     x->q.content_type = NULL;
     x->q.body = "";
@@ -141,13 +141,13 @@ static request *begin_request(server *v, struct MHD_Connection *c, const char *p
         free(x);
         return NULL;
     }
-    visitor_set(v, c, VISITOR_SENDS, x->begun_at + (double)v->s->o->timeout_s);
+    client_set(v, c, CLIENT_SENDS, x->begun_at + (double)v->s->o->timeout_s);
     MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, copy_query, &x->q);
     check_request(v, x, method, version);
     return x;
 }
 
-/* Room for a body of `want` bytes. Doubles, but does not go beyond the length that the request gives. */
+/* Makes the buffer hold a body of `want` bytes. Doubles it, up to the Content-Length of the request. */
 static bool grow(request *x, size_t want)
 {
     const char *length = header(x, "Content-Length");
@@ -169,7 +169,7 @@ static void drop_body(request *x)
 static void receive(server *v, request *x, const char *data, size_t n)
 {
     if (x->refused) return;
-    if (serve_now() - x->begun_at > (double)v->s->o->timeout_s)
+    if (clock_seconds() - x->begun_at > (double)v->s->o->timeout_s)
         refuse_early(x, 408, "the request took too long to arrive");
     else if (x->q.bytes + n > x->limit) refuse_early(x, 413, "the body is larger than the server takes");
     else if (!grow(x, x->q.bytes + n))
@@ -181,7 +181,7 @@ static void receive(server *v, request *x, const char *data, size_t n)
         x->q.body = x->body;
     }
     if (!x->refused) return;
-    drop_body(x); /* the rest is read and dropped, so that the client is there for the answer */
+    drop_body(x); /* the rest is read and dropped, so that the client can receive the answer */
     account_set(&x->memory, 0);
 }
 
@@ -227,7 +227,7 @@ static void count_reply(serve *s, const request *x)
     route_stats *stats = &s->stats[r - routes];
     atomic_fetch_add(&stats->by_class[x->r.code / 100 % 6], 1);
     pthread_mutex_lock(&stats->lock);
-    cloob_latency_add(&stats->latency, serve_now() - x->q.received_at);
+    cloob_latency_add(&stats->latency, clock_seconds() - x->q.received_at);
     pthread_mutex_unlock(&stats->lock);
 }
 
@@ -238,7 +238,7 @@ static double time_to_read(const serve *s, const http_reply *r)
     return (double)s->o->timeout_s + bytes / (256 << 10);
 }
 
-/* From now on the request holds its answer alone. An answer that nobody reserved memory for may be too large. */
+/* From now on the request holds only its answer. An answer without reserved memory may be too large. */
 static void hold_answer(request *x)
 {
     drop_body(x);
@@ -252,7 +252,7 @@ static enum MHD_Result reply_send(server *v, request *x)
     hold_answer(x);
     count_reply(v->s, x);
     int code = x->r.code;
-    visitor_set(v, x->connection, VISITOR_READS, serve_now() + time_to_read(v->s, &x->r));
+    client_set(v, x->connection, CLIENT_READS, clock_seconds() + time_to_read(v->s, &x->r));
     struct MHD_Response *m = make_response(&x->r);
     if (!m) return MHD_NO;
     if (x->refused || atomic_load(&v->s->draining)) MHD_add_response_header(m, "Connection", "close");
@@ -265,8 +265,8 @@ static enum MHD_Result reply_send(server *v, request *x)
 
 static enum MHD_Result dispatch(server *v, request *x, struct MHD_Connection *c)
 {
-    x->q.received_at = serve_now();
-    visitor_set(v, c, VISITOR_WAITS, 0);
+    x->q.received_at = clock_seconds();
+    client_set(v, c, CLIENT_WAITS, 0);
     x->answered = true;
     if (x->refused) return reply_send(v, x);
     if (x->q.route->flags & ROUTE_QUICK) {
@@ -309,7 +309,7 @@ void receive_completed(void *arg, struct MHD_Connection *c, void **own, enum MHD
     request *x = *own;
     (void)why;
     if (!x) return;
-    visitor_set(v, c, VISITOR_IDLE, serve_now() + (double)v->s->o->timeout_s);
+    client_set(v, c, CLIENT_IDLE, clock_seconds() + (double)v->s->o->timeout_s);
     account_set(&x->memory, 0);
     http_reply_release(&x->r);
     drop_body(x);

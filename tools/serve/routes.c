@@ -1,8 +1,7 @@
-/* The table of routes. Schemas are JSON Schema as OpenAPI 3.1 takes it; $ref points at route_schemas. */
+/* The table of routes. Schemas are JSON Schema as OpenAPI 3.1 takes it; $ref names a schema of openapi.c. */
 #include <string.h>
 
 #include "serve/handlers.h"
-#include "serve/schemas.h"
 
 /* clang-format off */
 const route routes[] = {
@@ -34,7 +33,7 @@ const route routes[] = {
     { "POST", "/metadata", handle_metadata, 0, ERROR_OPENAI, "clip-retrieval's metadata of entries.", NULL,
       REF("MetadataRequest"), "{\"type\":\"array\",\"items\":{\"type\":\"object\"}}" },
 
-    /* our own */
+    /* cloob's */
     { "POST", "/v1/classify", handle_classify, 0, ERROR_OPENAI, "Zero-shot classification of images.", NULL,
       REF("ClassifyRequest"), REF("ClassifyResponse") },
     { "POST", "/v1/similarity", handle_similarity, 0, ERROR_OPENAI,

@@ -1,6 +1,4 @@
-/* cloob serve: embeddings, search and a page over HTTP. Defaults are those of the command (cli/cmd_serve.c).
- *
- * The room uses include/cloob, libmicrohttpd and libcurl alone. */
+/* cloob serve: embeddings, search and a page over HTTP. Defaults are those of the command (cli/cmd_serve.c). */
 #ifndef SERVE_SERVE_H
 #define SERVE_SERVE_H
 

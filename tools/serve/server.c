@@ -15,7 +15,7 @@
 
 #include "serve/connection.h"
 #include "serve/text.h"
-#include "serve/thumb.h"
+#include "serve/files.h"
 
 static volatile sig_atomic_t stop_signals; /* how many have come: the first drains, the second ends at once */
 
@@ -91,10 +91,10 @@ static cloob_status check_exposure(serve *s)
 {
     host_port h;
     if ((host_parse(s->o->host, &h) && host_is_loopback(&h)) || s->key || s->o->insecure) return CLOOB_OK;
-    return fail(s, "%s is not loopback: give --api-key-file FILE, or --insecure to serve everybody", s->o->host);
+    return fail(s, "%s is not loopback: give --api-key-file FILE, or --insecure to serve everyone", s->o->host);
 }
 
-/* One thread carries some ten thousand small requests a second, and fewer large ones: a GPU wants more. */
+/* One thread handles about ten thousand small requests a second, and fewer large ones: a GPU needs more threads. */
 static unsigned http_threads(const serve_options *o)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -130,7 +130,7 @@ static cloob_status start_daemon(server *v, int fd)
                              MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)s->o->max_per_address,
                              MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->o->timeout_s,
                              MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(32 << 10), MHD_OPTION_NOTIFY_COMPLETED,
-                             receive_completed, v, MHD_OPTION_NOTIFY_CONNECTION, visitor_changed, v, MHD_OPTION_ARRAY,
+                             receive_completed, v, MHD_OPTION_NOTIFY_CONNECTION, client_changed, v, MHD_OPTION_ARRAY,
                              secure ? tls : none, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
     if (status == CLOOB_OK && !v->daemon)
         status = secure ? fail(s, "the server did not start: are %s and %s a certificate and its key?", s->o->tls_cert,
@@ -171,25 +171,26 @@ static void accept_pending(int fd)
 }
 
 /* Accepts no more connections, answers every request that has begun to arrive and sends the answers whole, within
- * --timeout. Connections without a request have a moment for one that is on its way. A second signal ends it. */
+ * --timeout. Connections without a request have grace_s for a request that is under way. A second signal ends the
+ * wait. */
 static void drain(server *v, int listening)
 {
     serve *s = v->s;
-    double begin = serve_now();
-    const double moment_s = 0.2;
+    double begin = clock_seconds();
+    const double grace_s = 0.2;
     atomic_store(&s->draining, true);
     atomic_store(&s->ready, false);
     accept_pending(listening);
     int fd = MHD_quiesce_daemon(v->daemon);
-    while (visitors_end_idle(v, serve_now() > begin + moment_s) && stop_signals < 2 &&
-           serve_now() < begin + (double)s->o->timeout_s)
+    while (clients_end_idle(v, clock_seconds() > begin + grace_s) && stop_signals < 2 &&
+           clock_seconds() < begin + (double)s->o->timeout_s)
         usleep(10000);
     end_workers(v);
     MHD_stop_daemon(v->daemon);
     if (fd >= 0) close(fd);
 }
 
-/* Before the first connection, and before anybody learns the port: a signal then ends the server in order. */
+/* Called before the port is printed, so that a signal always ends the server in order. */
 static void take_signals(void)
 {
     struct sigaction a = { .sa_handler = on_signal };
@@ -200,7 +201,7 @@ static void take_signals(void)
 
 static void wait_for_signal(server *v)
 {
-    while (!stop_signals) visitors_watch(v);
+    while (!stop_signals) clients_watch(v);
 }
 
 static cloob_status run(server *v)
@@ -228,15 +229,16 @@ static cloob_status run(server *v)
     atomic_store(&s->ready, true);
     bool six = strchr(s->o->host, ':') != NULL;
     printf("%s://%s%s%s:%d\n", s->o->tls_cert ? "https" : "http", six ? "[" : "", s->o->host, six ? "]" : "", port);
-    if (fflush(stdout) == 0 && !ferror(stdout)) wait_for_signal(v); /* else nobody learns the port: main reports it */
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        wait_for_signal(v); /* else the port is unknown: main reports the error */
     serve_log(s, "ending: answering what has arrived");
     drain(v, fd);
     if (watching) pthread_join(watcher, NULL);
     return CLOOB_OK;
 }
 
-/* glibc's malloc keeps what threads have freed in an arena for each, and raises the size from which on blocks come from
- * the system and go back to it. With 64 workers that holds gigabytes that nobody uses. */
+/* glibc's malloc keeps freed blocks in an arena for each thread, and raises the size from which on blocks are mapped
+ * and unmapped one by one. With 64 workers that holds gigabytes of unused memory. */
 static void limit_arenas(void)
 {
 #ifdef __GLIBC__
@@ -251,7 +253,7 @@ cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
     serve *s = calloc(1, sizeof *s);
     server v = { .s = s, .closing = -1 };
     if (!s) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
-    s->o = o, s->ctx = ctx, s->started_at = serve_now();
+    s->o = o, s->ctx = ctx, s->started_at = clock_seconds();
     pthread_mutex_init(&s->indexes_lock, NULL);
     pthread_mutex_init(&v.lock, NULL);
     pthread_mutex_init(&v.links_lock, NULL);
@@ -265,7 +267,7 @@ cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
     cloob_status status = s->openapi && s->thumbs ? run(&v) : cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
     free(v.worker);
     if (v.closing >= 0) close(v.closing);
-    if (atomic_load(&s->indexing)) return status; /* a thread still uses it; the process ends with us */
+    if (atomic_load(&s->indexing)) return status; /* a thread still uses it; the process ends soon */
     serve_close_state(s);
     free(s);
     return status;

@@ -7,23 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "infer/batcher.h"
 #include "serve/files.h"
-#include "serve/find.h"
-#include "serve/input.h"
+#include "serve/handlers.h"
 #include "serve/text.h"
-#include "serve/thumb.h"
-
-static const char *const index_in_folder = ".cloob-index.safetensors";
-
-double serve_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 void serve_log(serve *s, const char *format, ...)
 {
@@ -187,14 +176,20 @@ served_index *serve_index(serve *s, const char *name)
     return NULL;
 }
 
-/* The model, of those that are served, that made the index. */
+/* Which of the served models made the index; NULL: none. */
 static cloob_status find_maker(serve *s, cloob_ctx *ctx, const cloob_search *search, served_model **out)
 {
     *out = NULL;
     for (int64_t i = 0; i < s->models && !*out; i++) {
         cloob_model_facts facts;
         cloob_batch_rows rows;
+        char digest[DIGEST_TEXT];
         cloob_batcher_get_facts(s->model[i].batcher, &facts);
+        batcher_get_digest(s->model[i].batcher, digest);
+        if (facts.embed == search->D && search_index_has_digest(search, digest)) {
+            *out = &s->model[i];
+            break;
+        }
         size_t bytes = (size_t)(facts.image_size * facts.image_size * 3);
         uint8_t *rgb = malloc(bytes);
         if (!rgb) return CLOOB_ERR_MEMORY;
@@ -310,15 +305,6 @@ static cloob_status find_root(serve *s, cloob_ctx *ctx, served_index *x)
 
 /* ---- making it ----------------------------------------------------------------------------------- */
 
-static char *index_file_of(const char *path, bool *folder)
-{
-    struct stat st;
-    char *full;
-    *folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    if (!*folder) return strdup(path);
-    return asprintf(&full, "%s/%s", path, index_in_folder) < 0 ? NULL : full;
-}
-
 /* Indexes a folder while the server runs; the watching thread picks up what it writes. */
 typedef struct index_job {
     serve *s;
@@ -363,10 +349,10 @@ static void start_indexing(serve *s, served_index *x)
 
 static cloob_status open_index(serve *s, cloob_ctx *ctx, const char *word, served_index *x)
 {
-    bool folder;
     char *given = NULL;
     if (!split_name(word, &x->name, &given)) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
-    x->path = index_file_of(given, &folder);
+    bool folder = file_is_dir(given);
+    x->path = search_index_file(given);
     x->folder = folder ? given : NULL;
     if (!folder) free(given);
     if (!x->path) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
@@ -403,7 +389,7 @@ static void watch_model(serve *s, cloob_ctx *ctx, served_model *m)
     cloob_batcher_get_stats(m->batcher, &t);
     bool again = t.error[0] && ++m->failed_rounds % ROUNDS_BETWEEN_TRIES == 0;
     if (!watched_read(m->path, &now)) {
-        m->seen.inode = 0; /* the file is noticed when it comes back, be it the same */
+        m->seen.inode = 0; /* so that the file is loaded when it reappears, even unchanged */
         return;
     }
     if (watched_same(&now, &m->seen) && !again) return;

@@ -1,4 +1,4 @@
-/* What a running server holds: models, indexes, counters. Handlers see it through these functions. */
+/* The state of a running server: models, indexes, counters, and the functions that handlers use. */
 #ifndef SERVE_STATE_H
 #define SERVE_STATE_H
 
@@ -6,7 +6,8 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
-#include "serve/route.h"
+#include "core/limits.h"
+#include "serve/http.h"
 #include "serve/serve.h"
 
 /* A file whose replacement is noticed. */
@@ -27,14 +28,14 @@ typedef struct served_model {
     int64_t failed_rounds; /* of the watching thread, without weights */
 } served_model;
 
-/* By name; NULL or "": the first. With a single model any name stands for it. NULL: no such model. */
+/* By name; NULL or "": the first. With a single model every name selects it. NULL: no such model. */
 served_model *serve_model(serve *s, const char *name);
 
 /* ---- indexes ------------------------------------------------------------------------------------- */
 
 typedef enum map_state { POINTS_NONE = 0, POINTS_COMPUTING, POINTS_READY, POINTS_FAILED } map_state;
 
-typedef struct index_view { /* one opened file; stays while somebody uses it */
+typedef struct index_view { /* one opened file; reference counted */
     cloob_search *search;
     atomic_int users;
     _Atomic map_state map;
@@ -54,7 +55,7 @@ typedef struct served_index {
 
 /* By name; NULL or "": the first. NULL: no such index. */
 served_index *serve_index(serve *s, const char *name);
-/* The view of now, which stays until it is given back; NULL while there is none. */
+/* The current view, valid until index_release; NULL while there is none. */
 index_view *index_acquire(serve *s, served_index *x);
 void index_release(index_view *v);
 /* The same for a request: CLOOB_ERR_BUSY while the index is being made, CLOOB_ERR_IO when it could not be. */
@@ -62,7 +63,7 @@ cloob_status index_need(serve *s, cloob_ctx *ctx, served_index *x, index_view **
 /* Why there is no index, or why it is not up to date; "": neither. */
 void index_error(serve *s, const served_index *x, char out[512]);
 
-/* ---- gates: work that may not take all workers ---------------------------------------------------- */
+/* ---- gates: limits on workers doing the same work ------------------------------------------------- */
 
 typedef struct gate {
     atomic_int inside;
@@ -106,7 +107,6 @@ struct serve {
 };
 
 void serve_log(serve *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-double serve_now(void);
 
 cloob_status serve_open_models(serve *s);
 cloob_status serve_open_indexes(serve *s);
@@ -115,7 +115,7 @@ cloob_status serve_open_indexes(serve *s);
 cloob_status serve_take_memory(serve *s);
 bool serve_memory_limited(void);
 void serve_close_state(serve *s);
-/* Looks for replaced files now and then until draining; a thread's main. */
+/* Checks every second for replaced files, until draining; a thread's main. */
 void *serve_watch(void *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* Hosts, base64, data URLs, multipart bodies, dates. */
+/* Hosts, data URLs, multipart bodies, dates. */
 #include "serve/text.h"
 
 #include <arpa/inet.h>
@@ -65,86 +65,7 @@ bool host_is_loopback(const host_port *h)
     return strcmp(h->name, "localhost") == 0;
 }
 
-/* ---- base64 -------------------------------------------------------------------------------------- */
-
-static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-static int digit_value(unsigned char c)
-{
-    if (c >= 'A' && c <= 'Z') return c - 'A';
-    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-    if (c >= '0' && c <= '9') return c - '0' + 52;
-    if (c == '+' || c == '-') return 62;
-    if (c == '/' || c == '_') return 63;
-    return -1;
-}
-
-static bool is_space(unsigned char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
-
-/* Letters in fours from the beginning on, up to the first that is none or the last four; returns how many were read. */
-static size_t decode_fours(const char *text, size_t n, unsigned char *to)
-{
-    int8_t value[256];
-    size_t i = 0;
-    for (int c = 0; c < 256; c++) value[c] = (int8_t)digit_value((unsigned char)c);
-    for (; i + 4 < n; i += 4, to += 3) {
-        const unsigned char *c = (const unsigned char *)text + i;
-        int32_t word = value[c[0]] * 262144 | value[c[1]] * 4096 | value[c[2]] * 64 | value[c[3]];
-        if (word < 0) break;
-        to[0] = (unsigned char)(word >> 16), to[1] = (unsigned char)(word >> 8), to[2] = (unsigned char)word;
-    }
-    return i;
-}
-
-bool base64_decode(const char *text, size_t n, unsigned char **out, size_t *bytes)
-{
-    unsigned char *to = malloc(n / 4 * 3 + 4);
-    size_t count = to ? decode_fours(text, n, to) : 0, length = count / 4 * 3, padding = 0;
-    uint32_t word = 0;
-    bool ok = to != NULL;
-    for (size_t i = count; i < n && ok; i++) {
-        unsigned char c = (unsigned char)text[i];
-        int value = digit_value(c);
-        if (is_space(c)) continue;
-        if (c == '=') padding++;
-        else if (value < 0 || padding) ok = false;
-        if (c == '=' || !ok) continue;
-        word = word << 6 | (uint32_t)value;
-        if (++count % 4) continue;
-        to[length++] = (unsigned char)(word >> 16), to[length++] = (unsigned char)(word >> 8);
-        to[length++] = (unsigned char)word;
-        word = 0;
-    }
-    size_t rest = count % 4;
-    ok = ok && rest != 1 && padding <= 2 && (!padding || (count + padding) % 4 == 0);
-    if (ok && rest == 2) to[length++] = (unsigned char)(word >> 4);
-    if (ok && rest == 3) to[length++] = (unsigned char)(word >> 10), to[length++] = (unsigned char)(word >> 2);
-    if (!ok) {
-        free(to);
-        return false;
-    }
-    to[length] = 0;
-    *out = to, *bytes = length;
-    return true;
-}
-
-char *base64_encode(const void *data, size_t n)
-{
-    const unsigned char *from = data;
-    char *out = malloc((n + 2) / 3 * 4 + 1), *o = out;
-    if (!out) return NULL;
-    for (size_t i = 0; i < n; i += 3) {
-        uint32_t word = (uint32_t)from[i] << 16;
-        if (i + 1 < n) word |= (uint32_t)from[i + 1] << 8;
-        if (i + 2 < n) word |= from[i + 2];
-        *o++ = digits[word >> 18];
-        *o++ = digits[word >> 12 & 63];
-        *o++ = i + 1 < n ? digits[word >> 6 & 63] : '=';
-        *o++ = i + 2 < n ? digits[word & 63] : '=';
-    }
-    *o = 0;
-    return out;
-}
+/* ---- data URLs ----------------------------------------------------------------------------------- */
 
 const char *data_url_image(const char *text)
 {
@@ -197,7 +118,7 @@ static void part_header(const char *line, const char *end, form_part *p)
         header_value(line + 1, end, "filename", p->filename);
     } else if (n > sizeof type && strncasecmp(line, type, sizeof type - 1) == 0) {
         const char *from = line + sizeof type - 1;
-        while (from < end && is_space((unsigned char)*from)) from++;
+        while (from < end && memchr(" \n\r\t", *from, 4)) from++;
         snprintf(p->type, sizeof p->type, "%.*s", (int)(end - from), from);
     }
 }

@@ -1,4 +1,4 @@
-/* Small parsers of what clients send: hosts, base64, data URLs, multipart bodies, names of files. */
+/* Small parsers of what clients send: hosts, data URLs, multipart bodies, names of files. */
 #ifndef SERVE_TEXT_H
 #define SERVE_TEXT_H
 
@@ -22,12 +22,6 @@ typedef struct host_port {
 bool host_parse(const char *text, host_port *out);
 /* localhost, 127.0.0.0/8 or ::1, the whole name. */
 bool host_is_loopback(const host_port *h);
-
-/* Base64 and its URL-safe form, with or without padding; white space is skipped. The caller frees *out, which is
- * zero-terminated beyond *bytes. false: not base64, or memory is out. */
-bool base64_decode(const char *text, size_t n, unsigned char **out, size_t *bytes);
-/* A new zero-terminated string; NULL when memory is out. */
-char *base64_encode(const void *data, size_t n);
 
 /* "data:image/png;base64,AAAA": where the base64 begins, or NULL when it is no such URL of an image. */
 const char *data_url_image(const char *text);

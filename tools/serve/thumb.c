@@ -1,11 +1,9 @@
 /* A hash table of JPEGs within a budget; the oldest go first. */
-#include "serve/thumb.h"
+#include "serve/files.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "serve/files.h"
 
 enum { BUCKETS = 4096, WAIT_S = 20 };
 #define BUDGET_BYTES ((size_t)64 << 20)
@@ -59,7 +57,7 @@ void thumb_cache_destroy(thumb_cache *c)
     free(c);
 }
 
-/* A copy of what is kept; NULL: nothing. */
+/* A copy of the cached thumbnail; NULL: none. */
 static char *find(thumb_cache *c, const char *key, size_t *bytes)
 {
     char *copy = NULL;

@@ -48,7 +48,7 @@ static request *take_head(server *v)
     return x;
 }
 
-/* Whoever leaves a gate comes here next, so nobody needs to be woken for it. */
+/* A worker that leaves a gate calls this next, so no other worker has to be woken. */
 static request *dequeue(server *v)
 {
     request *x;
@@ -80,8 +80,8 @@ static bool defer(server *v, request *x)
 
 void workers_answer(serve *s, cloob_ctx *ctx, request *x)
 {
-    account_set(&x->memory, (int64_t)x->cap); /* a handler begins with the body alone */
-    if (serve_now() - x->q.received_at > (double)s->o->timeout_s) {
+    account_set(&x->memory, (int64_t)x->cap); /* at its start a handler holds only the body */
+    if (clock_seconds() - x->q.received_at > (double)s->o->timeout_s) {
         http_error(&x->r, &x->q, 503, "the request waited for %lld s; try again later", (long long)s->o->timeout_s);
         return;
     }

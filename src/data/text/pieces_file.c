@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text.h"
 #include "data/text/pieces.h"
 
 /* ---- protobuf: enough of it for a ModelProto ------------------------------------------------------ */
@@ -152,25 +153,13 @@ cloob_status pieces_read_model(cloob_ctx *ctx, const void *data, size_t size, co
 
 /* ---- tokenizer.json ------------------------------------------------------------------------------ */
 
-static int base64_value(char c)
-{
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *at = c ? strchr(letters, c) : NULL;
-    return at ? (int)(at - letters) : -1;
-}
-
 static bool add_base64(sbuf *out, const char *text)
 {
-    unsigned bits = 0, have = 0;
-    for (; *text && *text != '='; text++) {
-        int v = base64_value(*text);
-        if (v < 0) return false;
-        bits = bits << 6 | (unsigned)v;
-        have += 6;
-        if (have < 8) continue;
-        have -= 8;
-        sbuf_putc(out, (char)(bits >> have & 255));
-    }
+    unsigned char *data;
+    size_t bytes;
+    if (!base64_decode(text, strlen(text), &data, &bytes)) return false;
+    sbuf_add(out, data, bytes);
+    free(data);
     return true;
 }
 

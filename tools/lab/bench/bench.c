@@ -13,14 +13,14 @@
 #include "tensor/precision.h"
 #include "train/memory_budget.h"
 
-static double read_ms(clockid_t clock)
+static double cpu_ms(void)
 {
     struct timespec t;
-    clock_gettime(clock, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
-static double now_ms(void) { return read_ms(CLOCK_MONOTONIC); }
+static double now_ms(void) { return 1e3 * clock_seconds(); }
 
 static int64_t memory_used(device *d)
 {
@@ -95,14 +95,14 @@ static cloob_status take_times(cloob_ctx *ctx, device *d, int repeats, int64_t i
     cloob_status status = ms ? CLOOB_OK : ctx_no_memory(ctx, (size_t)repeats * sizeof *ms, "times");
     for (int i = 0; i <= repeats && status == CLOOB_OK; i++) {
         double from = now_ms();
-        if (i == 1) cpu = read_ms(CLOCK_PROCESS_CPUTIME_ID);
+        if (i == 1) cpu = cpu_ms();
         status = once(ctx, user);
         if (status == CLOOB_OK) status = d->sync(ctx, d);
         ms[i] = now_ms() - from;
     }
     if (status == CLOOB_OK) {
         out->first_ms = ms[0];
-        out->cpu_ms = (read_ms(CLOCK_PROCESS_CPUTIME_ID) - cpu) / repeats;
+        out->cpu_ms = (cpu_ms() - cpu) / repeats;
         qsort(ms + 1, (size_t)repeats, sizeof *ms, by_value);
         out->ms = (ms[1 + (repeats - 1) / 2] + ms[1 + repeats / 2]) / 2;
         out->items_per_s = 1e3 * (double)items / out->ms;

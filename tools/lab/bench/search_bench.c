@@ -28,8 +28,8 @@ static cloob_status write_random(cloob_ctx *ctx, const char *path, int64_t n, in
     for (int64_t i = 0; i <= n && status == CLOOB_OK; i++) random_unit(row + i * D, D, rng_subkey(1, (uint64_t)i));
     for (int64_t i = 0; i < n && status == CLOOB_OK; i++) name[i] = "image.jpg";
     if (status == CLOOB_OK)
-        status = search_index_write(ctx, path, "", "", "", row, row + n * D, D, &(search_names){ n, name, zero, zero },
-                                    NULL);
+        status = search_index_write(ctx, path, &(search_origin){ "", "", "", "" }, row, row + n * D, D,
+                                    &(search_names){ n, name, zero, zero }, NULL);
     free(row), free(name), free(zero);
     return status;
 }

@@ -39,14 +39,14 @@ static cloob_status write_samples(cloob_ctx *ctx, const run_files *r, const char
                                   const cloob_report_options *o, arena *a)
 {
     const char *data = run_param_get(r, "val_data"), *world = folder_of(a, data);
-    model_open_options mo;
+    cloob_model_options mo;
     dataset_options d_options;
     dataset *d = NULL;
     model *m = NULL;
     sbuf text = { 0 };
-    model_open_options_init(&mo);
+    cloob_model_options_init(&mo);
     mo.device = o->device;
-    mo.encode.invariant = false, mo.encode.batch = 64;
+    mo.invariant = false, mo.batch = 64;
     data_options_of(r, &d_options);
     bool truth = false;
     cloob_status status = world ? world_truth_find(ctx, world, &truth) : ctx_no_memory(ctx, strlen(data), data);

@@ -87,7 +87,7 @@ const asDataUrl = (blob) => new Promise((resolve, reject) => {
 
 const SMALL_BYTES = 400000, LONG_SIDE = 1024;
 
-// A file of the visitor as a data URL. Small files go as they are; large ones are made smaller first, far above
+// A file of the user as a data URL. Small files go as they are; large ones are made smaller first, far above
 // what a model looks at.
 export async function fileData(blob) {
   if (blob.size <= SMALL_BYTES && /^image\/(png|jpeg|webp)$/.test(blob.type)) return asDataUrl(blob);

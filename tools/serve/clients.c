@@ -7,21 +7,21 @@
 
 #include "serve/connection.h"
 
-void visitor_set(server *v, struct MHD_Connection *c, visitor_state state, double until)
+void client_set(server *v, struct MHD_Connection *c, client_state state, double until)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    visitor *l = info ? info->socket_context : NULL;
+    client *l = info ? info->socket_context : NULL;
     if (!l) return;
     pthread_mutex_lock(&v->links_lock);
     l->state = state, l->until = until;
     pthread_mutex_unlock(&v->links_lock);
 }
 
-void visitor_changed(void *arg, struct MHD_Connection *c, void **own, enum MHD_ConnectionNotificationCode what)
+void client_changed(void *arg, struct MHD_Connection *c, void **own, enum MHD_ConnectionNotificationCode what)
 {
     server *v = arg;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        visitor *l = calloc(1, sizeof *l);
+        client *l = calloc(1, sizeof *l);
         const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
         atomic_fetch_add(&v->s->open_connections, 1);
         *own = l;
@@ -29,7 +29,7 @@ void visitor_changed(void *arg, struct MHD_Connection *c, void **own, enum MHD_C
         l->socket = info->connect_fd;
         struct epoll_event e = { .events = EPOLLRDHUP | EPOLLET };
         epoll_ctl(v->closing, EPOLL_CTL_ADD, l->socket, &e); /* closing the socket removes it */
-        l->until = serve_now() + (double)v->s->o->timeout_s;
+        l->until = clock_seconds() + (double)v->s->o->timeout_s;
         pthread_mutex_lock(&v->links_lock);
         l->next = v->links;
         if (v->links) v->links->previous = l;
@@ -37,7 +37,7 @@ void visitor_changed(void *arg, struct MHD_Connection *c, void **own, enum MHD_C
         pthread_mutex_unlock(&v->links_lock);
         return;
     }
-    visitor *l = *own;
+    client *l = *own;
     atomic_fetch_sub(&v->s->open_connections, 1);
     if (!l) return;
     pthread_mutex_lock(&v->links_lock);
@@ -48,22 +48,22 @@ void visitor_changed(void *arg, struct MHD_Connection *c, void **own, enum MHD_C
     free(l);
 }
 
-/* The whole request has not arrived, and nothing more will. libmicrohttpd 0.9.75 misses it with epoll: when the end
- * arrives together with bytes, one edge reports both and it reads the bytes alone. */
-static bool has_aborted(const visitor *l)
+/* Part of the request is missing, and the client has closed its side. libmicrohttpd 0.9.75 misses it with epoll: when
+ * the end arrives together with bytes, one edge reports both and it reads only the bytes. */
+static bool has_aborted(const client *l)
 {
     char byte;
-    return l->state <= VISITOR_SENDS && recv(l->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    return l->state <= CLIENT_SENDS && recv(l->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
 /* Returns whether some client has closed: seen twice, it was not between the last bytes and the answer. A client that
- * sends a header byte now and then is idle for us, whatever libmicrohttpd thinks. */
+ * sends a header byte from time to time counts as idle here, though not for libmicrohttpd. */
 static bool end_aborted_and_slow(server *v)
 {
-    double now = serve_now();
+    double now = clock_seconds();
     bool any = false;
     pthread_mutex_lock(&v->links_lock);
-    for (visitor *l = v->links; l; l = l->next) {
+    for (client *l = v->links; l; l = l->next) {
         bool closed = has_aborted(l);
         if ((closed && l->closed) || (l->until > 0 && l->until < now)) shutdown(l->socket, SHUT_RDWR);
         l->closed = closed;
@@ -73,21 +73,21 @@ static bool end_aborted_and_slow(server *v)
     return any;
 }
 
-void visitors_watch(server *v)
+void clients_watch(server *v)
 {
     struct epoll_event e[64];
     epoll_wait(v->closing, e, 64, 200);
     for (int i = 0; i < 20 && end_aborted_and_slow(v); i++) usleep(5000);
 }
 
-bool visitors_end_idle(server *v, bool end)
+bool clients_end_idle(server *v, bool end)
 {
     end_aborted_and_slow(v);
     pthread_mutex_lock(&v->links_lock);
     bool any = v->links != NULL;
-    for (visitor *l = end ? v->links : NULL; l; l = l->next) {
+    for (client *l = end ? v->links : NULL; l; l = l->next) {
         struct pollfd p = { .fd = l->socket, .events = POLLIN };
-        if (l->state == VISITOR_IDLE && poll(&p, 1, 0) == 0) shutdown(l->socket, SHUT_RDWR);
+        if (l->state == CLIENT_IDLE && poll(&p, 1, 0) == 0) shutdown(l->socket, SHUT_RDWR);
     }
     pthread_mutex_unlock(&v->links_lock);
     return any;
