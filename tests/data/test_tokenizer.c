@@ -1,5 +1,5 @@
 /* The tokenizer: words, merges worked out by hand, vocabularies of our own, damaged files, and the ids that an
- * independent program gives texts of many kinds (tests/ref/tokenizer.json, scripts/make_tokenizer_ref.py). */
+ * independent program gives texts of many kinds (tests/ref/tokenizer.json, tests/ref/make/make_tokenizer_ref.py). */
 #include <time.h>
 #include <unistd.h>
 

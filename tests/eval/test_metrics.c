@@ -1,5 +1,5 @@
 /* Average precision, means over classes, accuracy by group, calibration, McNemar's test and neighbours against values
- * of NumPy, SciPy and scikit-learn (scripts/make_metrics_ref.py); few shots by their promises; files of predictions. */
+ * of NumPy, SciPy and scikit-learn (tests/ref/make/make_metrics_ref.py); few shots by their promises; files of predictions. */
 #include <unistd.h>
 
 #include "frozen.h"

@@ -1,5 +1,5 @@
 /* Frozen objectives from a float64 PyTorch: losses within 1e-6, gradients within 1e-5 norm-wise (f32). Reads
- * tests/ref/objective (scripts/make_objective_ref.py), or the folder that is its argument. */
+ * tests/ref/objective (tests/ref/make/make_objective_ref.py), or the folder that is its argument. */
 #include <dirent.h>
 #include <unistd.h>
 

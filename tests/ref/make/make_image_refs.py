@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/ref/images: small images of many kinds, drawn here, and what Pillow makes of them.
 
-    python3 scripts/make_image_refs.py tests/ref/images tests/fuzz/corpus/image     (Pillow, NumPy, torchvision)
+    python3 tests/ref/make/make_image_refs.py tests/ref/images tests/fuzz/corpus/image     (Pillow, NumPy, torchvision)
 
 The second folder gets smaller ones still, where a fuzzer may begin. index.json lists the cases; expected.bin holds their pixels, RGB, one after the other. Resizes are made in two steps,
 across and then down, because Pillow 13 chooses the order of the passes by their cost and older ones do not.

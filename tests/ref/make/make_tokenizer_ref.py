@@ -2,7 +2,7 @@
 """Makes tests/ref/tokenizer.json: merges learned from a few sentences of ours, and the ids that CLIP's algorithm gives
 texts of many kinds with them, by an independent program.
 
-    python3 scripts/make_tokenizer_ref.py             needs regex (pip install regex)
+    python3 tests/ref/make/make_tokenizer_ref.py             needs regex (pip install regex)
 
 Texts are cleaned as CLIP does it without ftfy: HTML unescaped twice, white space collapsed, lower case."""
 import collections
@@ -86,5 +86,5 @@ def encode(text, merges):
 
 merges = learn()
 cases = [dict(text=t, ids=encode(t, merges)) for t in TEXTS]
-out = pathlib.Path(__file__).resolve().parent.parent / "tests/ref/tokenizer.json"
+out = pathlib.Path(__file__).resolve().parents[1] / "tokenizer.json"
 out.write_text(json.dumps(dict(merges=[" ".join(m) for m in merges], cases=cases), indent=None, ensure_ascii=True, separators=(",", ":")).replace("},{", "},\n{") + "\n")

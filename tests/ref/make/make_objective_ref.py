@@ -2,14 +2,14 @@
 """Writes tests/ref/objective/objective_*.safetensors: small objectives with losses and gradients in float64, by
 PyTorch's own differentiation of the definition. Needs torch, numpy and safetensors; the tests do not.
 
-    python3 scripts/make_objective_ref.py
+    python3 tests/ref/make/make_objective_ref.py
 """
 import os
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
-OUT = os.path.join(os.path.dirname(__file__), "..", "tests", "ref", "objective")
+OUT = os.path.join(os.path.dirname(__file__), "..", "objective")
 METHODS = {"cloob": (True, True), "infonce": (False, False), "infoloob": (True, False), "infonce_hopfield": (False, True)}
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Both towers of models as ONNX files, run by onnxruntime, beside the program's own embeddings.
 
-    scripts/onnx_check.py --cloob build/cloob MODEL.safetensors...
+    bench/peers/onnx_check.py --cloob build/cloob MODEL.safetensors...
 
 Prints the largest difference of each tower; exit code 1 above 1e-4. Needs numpy, onnx and onnxruntime."""
 import argparse

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Makes tests/ref/schedule.json: the learning rate's scale by step, by the peer's formulas.
 
-    python3 scripts/make_schedule_ref.py              needs torch (bench/peers/cloob_ref.py imports it)"""
+    python3 tests/ref/make/make_schedule_ref.py              needs torch (bench/peers/cloob_ref.py imports it)"""
 import json
 import pathlib
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "bench/peers"))
 from cloob_ref import lr_scale  # noqa: E402
 

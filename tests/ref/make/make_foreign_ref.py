@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/ref/foreign: a small model in other programs' files, and what PyTorch computes with it.
 
-    python3 scripts/make_foreign_ref.py               needs torch and numpy
+    python3 tests/ref/make/make_foreign_ref.py               needs torch and numpy
 
     mini-rn.json            the model's configuration in the authors' flat form
     authors_epoch_2.pt      a training checkpoint in the authors' layout: "module." names, optimizer, scheduler
@@ -17,7 +17,7 @@ import sys
 
 import torch
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "bench/peers"))
 import cloob_ref as ref  # noqa: E402
 

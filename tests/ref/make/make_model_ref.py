@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/ref/model.json: what small models of ours compute, by an independent PyTorch program in double precision.
 
-    python3 scripts/make_model_ref.py > tests/ref/model.json          needs torch and numpy
+    python3 tests/ref/make/make_model_ref.py > tests/ref/model.json          needs torch and numpy
 
 Weights, images and tokens are procedural (tests/model/procedural.h), so only results are stored: raw embeddings in evaluation and
 training mode, three losses of AdamW training, and two numbers per parameter's gradient and final value: its norm, and its

@@ -2,7 +2,7 @@
 """From scratch, full, locked, LoRA and WiSE-FT side by side: a small ViT learns from one data set and is adapted to a few
 hundred pairs of another.
 
-    scripts/finetune_study.py --cloob build/cloob --first clothes.tsv --first-val clothes_val.tsv --second shoes.tsv \\
+    docs/measurements/data/finetune_study.py --cloob build/cloob --first clothes.tsv --first-val clothes_val.tsv --second shoes.tsv \\
         --second-val shoes_val.tsv --classes CLASS_FOLDERS --out DIR [--device cuda --jobs 8]
 
 TSV files have the columns filepath and title, with paths relative to themselves. Of the second set, disjoint parts of

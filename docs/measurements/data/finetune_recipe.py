@@ -2,9 +2,9 @@
 """Does `cloob train --preset finetune` by itself beat training from scratch on a few hundred pairs? docs/measurements/results.md
 has the protocol and the result.
 
-    scripts/finetune_recipe.py choose --cloob build/cloob --given weights.safetensors --model model.json \\
+    docs/measurements/data/finetune_recipe.py choose --cloob build/cloob --given weights.safetensors --model model.json \\
         --train a.tsv b.tsv c.tsv --score val.tsv --out DIR
-    scripts/finetune_recipe.py test   --cloob ... --scratch '--preset small --epochs 100' --train 1.tsv ... 8.tsv --score test.tsv --out DIR
+    docs/measurements/data/finetune_recipe.py test   --cloob ... --scratch '--preset small --epochs 100' --train 1.tsv ... 8.tsv --score test.tsv --out DIR
 
 choose: SCRATCH and RECIPE, as many trials of each, on the first training file; then the best two of each on the others. Scored on
 --score. test: the preset without another flag, training from scratch with the settings that `choose` found, and the given

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Frozen values for tests/eval: small data and what NumPy and SciPy, in double, make of it.
 
-    python3 scripts/make_eval_ref.py        writes tests/ref/eval_*.{safetensors,json}
+    python3 tests/ref/make/make_eval_ref.py        writes tests/ref/eval_*.{safetensors,json}
 
 Needs numpy, scipy, safetensors; the library and its tests do not."""
 import json
@@ -11,7 +11,7 @@ import numpy as np
 from safetensors.numpy import save_file
 from scipy.stats import mannwhitneyu
 
-OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "ref")
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 
 
 def write(name, value):

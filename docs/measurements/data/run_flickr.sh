@@ -2,11 +2,11 @@
 # Trains a small model on everyday photographs with sentences and measures how well images and sentences find each other.
 # DATA holds flickr8k_images.tar(.gz), flickr8k_train.tsv(.gz), flickr8k_val.tsv(.gz) and, for transfer, intel_scenes.tar(.gz).
 #
-#     scripts/run_flickr.sh DATA [OUT]           OUT: flickr/ by default; METHOD, EPOCHS, SEED by environment
+#     docs/measurements/data/run_flickr.sh DATA [OUT]           OUT: flickr/ by default; METHOD, EPOCHS, SEED by environment
 set -eu
-data=${1:?usage: scripts/run_flickr.sh DATA [OUT]}
+data=${1:?usage: docs/measurements/data/run_flickr.sh DATA [OUT]}
 out=${2:-flickr}
-cloob=${CLOOB:-$(dirname "$0")/../build/cloob}
+cloob=${CLOOB:-$(dirname "$0")/../../../build/cloob}
 mkdir -p "$out"
 
 for name in flickr8k_images.tar flickr8k_train.tsv flickr8k_val.tsv intel_scenes.tar; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every family of models against open_clip and transformers: embeddings in fp32 and bf16, and weights converted back.
 
-    scripts/families_check.py [--cloob build/cloob] [--images DIR] [--rows 16] [--stored bf16] [--layers N] [--markdown] [NAME ...]
+    bench/peers/families_check.py [--cloob build/cloob] [--images DIR] [--rows 16] [--stored bf16] [--layers N] [--markdown] [NAME ...]
 
 Without names: a small model of random weights per family. A NAME is a full-size configuration of open_clip, or hf:NAME for
 transformers' class with that model's sizes. Needs torch, open_clip_torch, transformers and safetensors; the product needs none of
@@ -17,7 +17,7 @@ import torch, open_clip
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-root = pathlib.Path(__file__).resolve().parent.parent
+root = pathlib.Path(__file__).resolve().parents[2]
 a = argparse.ArgumentParser()
 a.add_argument("--cloob", default=str(root / "build" / "cloob"))
 a.add_argument("--images")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes a Hugging Face folder of ViT-bigG-14's size (2.5 billion parameters, 10 GB in fp32) in shards, as sparse files of zeros.
 
-    scripts/make_large_weights.py DIR [SHARD_GB=5]
+    tests/ref/make/make_large_weights.py DIR [SHARD_GB=5]
     /usr/bin/time -v cloob convert DIR big.safetensors      # "Maximum resident set size"
 
 Only headers are written: the folder takes a few KB of disk, the converted file all of its 10 GB."""

@@ -2,7 +2,7 @@
 """Makes src/data/text/mojibake_tables.inc: what single-byte encodings make of the bytes 0x80 to 0xFF, and the classes of the characters that come
 out where UTF-8 was read in one of them.
 
-    python3 scripts/make_mojibake_tables.py          needs ftfy 6.3, whose notion of classes it is (Robyn Speer, Apache License 2.0)"""
+    python3 tests/ref/make/make_mojibake_tables.py          needs ftfy 6.3, whose notion of classes it is (Robyn Speer, Apache License 2.0)"""
 import pathlib, re
 
 from ftfy.badness import MOJIBAKE_CATEGORIES
@@ -34,7 +34,7 @@ def wrapped(codes, indent, room=112):
     return [f'{indent}u"{l}"' for l in lines + [line]]
 
 
-out = ["/* Made by scripts/make_mojibake_tables.py. */", "", "/* What the bytes 0x80 to 0xFF are; unassigned ones are C1 controls. Latin-1's are the first 256 code points. */",
+out = ["/* Made by tests/ref/make/make_mojibake_tables.py. */", "", "/* What the bytes 0x80 to 0xFF are; unassigned ones are C1 controls. Latin-1's are the first 256 code points. */",
        f"static const char16_t byte_meaning[MOJIBAKE_ENCODINGS][128 + 1] = {{"]
 for i, e in enumerate(CHARMAP_ENCODINGS):
     if e != "latin-1":
@@ -50,5 +50,5 @@ for c, k in sorted(classes.items()):
 out += ["};", "", "/* By code point, from the first to the last. */", "static const struct {", "    uint16_t first, last;", "    uint32_t classes;", f"}} known[{len(rows)}] = {{"]
 out += [f"    {{ 0x{a:04X}, 0x{b:04X}, {' | '.join(k)} }}," for a, b, k in rows]
 out.append("};")
-path = pathlib.Path(__file__).resolve().parent.parent / "src" / "data" / "text" / "mojibake_tables.inc"
+path = pathlib.Path(__file__).resolve().parents[3] / "src" / "data" / "text" / "mojibake_tables.inc"
 path.write_text("\n".join(out) + "\n")

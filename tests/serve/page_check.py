@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Drives the server's page in a headless Chromium: search, an image dropped, more like this, classify, compare, map, a live run.
 
-    python3 scripts/page_check.py --cloob build/cloob [--out DIR]       makes a small world, trains on it, serves it
-    python3 scripts/page_check.py --url http://127.0.0.1:8080           against a server that runs
+    python3 tests/serve/page_check.py --cloob build/cloob [--out DIR]       makes a small world, trains on it, serves it
+    python3 tests/serve/page_check.py --url http://127.0.0.1:8080           against a server that runs
 
 Needs selenium, chromium and chromedriver. With the package axe-playwright-python (or --axe FILE) it also runs the accessibility
 audit axe-core. Fails on any step, console error, horizontal overflow, image that does not decode, or audit finding. --out keeps

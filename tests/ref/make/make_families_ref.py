@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/ref/families.json: what open_clip computes for a small model of every kind that its configurations ask for.
 
-    python3 scripts/make_families_ref.py > tests/ref/families.json          needs torch and open_clip_torch
+    python3 tests/ref/make/make_families_ref.py > tests/ref/families.json          needs torch and open_clip_torch
 
 Weights, images and tokens are procedural (tests/model/procedural.h), so only configurations and raw embeddings are stored. open_clip
 names its tensors as we do."""

@@ -2,7 +2,7 @@
 """Checks a set written by `cloob synth` from its files alone: naming rates, co-occurrences, held-out pairs,
 class folders. Prints a table and exits with 1 if something is off. Needs only Python's standard library.
 
-    scripts/synth_check.py DIR
+    tests/lab/synth_check.py DIR
 """
 import csv
 import json

@@ -2,12 +2,12 @@
 """Makes tests/ref/pieces_*.model and tests/ref/pieces.json: two small SentencePiece models, and what libsentencepiece makes of a few
 dozen texts with them.
 
-    python3 scripts/make_pieces_ref.py          needs sentencepiece"""
+    python3 tests/ref/make/make_pieces_ref.py          needs sentencepiece"""
 import json, pathlib, tempfile
 
 import sentencepiece as spm
 
-ref = pathlib.Path(__file__).resolve().parent.parent / "tests" / "ref"
+ref = pathlib.Path(__file__).resolve().parents[1]
 colours, things = "red blue green dark bright pale golden".split(), "dog cat house street mountain river boat child runner painting".split()
 lines = [f"a {c} {t} {v} the {d} {u} near a {e}" for c in colours for t in things for v in ("beside", "behind", "under")
          for d, u, e in (("old", "bridge", "window"), ("small", "garden", "fountain"), ("wide", "field", "stairway"))]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks `cloob convert` against the programs whose files it reads and writes.
 
-    scripts/interchange_check.py [build/cloob]
+    bench/peers/interchange_check.py [build/cloob]
 
 Needs torch, open_clip_torch, transformers and safetensors; the product itself needs none of them. Weights are the
 procedural ones of the reference (bench/peers/cloob_ref.py), so every file is also compared with numbers that
@@ -10,7 +10,7 @@ no converter has touched. Prints a line per check; the exit code is the verdict.
 import collections, json, os, pathlib, pickle, struct, subprocess, sys, tempfile, zipfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-root = pathlib.Path(__file__).resolve().parent.parent
+root = pathlib.Path(__file__).resolve().parents[2]
 foreign = root / "tests/ref/foreign"
 sys.path.insert(0, str(root / "bench/peers"))
 

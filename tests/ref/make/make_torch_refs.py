@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the small torch files that tests/io/test_torchfile.c reads: scripts/make_torch_refs.py tests/ref
+"""Makes the small torch files that tests/io/test_torchfile.c reads: tests/ref/make/make_torch_refs.py tests/ref
 
 Needs torch. Values are counts, so that the test can name them; each file holds the same state dict."""
 import collections, sys, warnings, zipfile

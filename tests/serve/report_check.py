@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Opens pages that cloob writes (reports, search sheets) from file:// in a headless Chromium, at 360 and 1440 pixels, light and dark.
 
-    python3 scripts/report_check.py report.html sheet.html [--out DIR]
+    python3 tests/serve/report_check.py report.html sheet.html [--out DIR]
 
 Fails on a console error, horizontal overflow, an image that does not decode, a control without a name, a request to another place, or a finding
-of axe-core. Needs what scripts/page_check.py needs. --out keeps a screenshot of each whole page.
+of axe-core. Needs what tests/serve/page_check.py needs. --out keeps a screenshot of each whole page.
 """
 import argparse
 import pathlib

@@ -1,13 +1,13 @@
 """Real clients against cloob serve: openai, prometheus_client's parser, schemathesis over /openapi.json.
 
-usage: python scripts/serve_clients.py build/cloob [--examples N]
+usage: python bench/peers/serve_clients.py build/cloob [--examples N]
 Needs openai, prometheus_client and schemathesis from the Python package index."""
 import argparse
 import os
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "serve"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "serve"))
 from server import Server, World  # noqa: E402
 
 

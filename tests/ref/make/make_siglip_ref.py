@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/ref/siglip.safetensors: SigLIP's sigmoid loss of 67 random pairs and its gradients, by PyTorch in double precision.
 
-    python3 scripts/make_siglip_ref.py          needs torch and safetensors"""
+    python3 tests/ref/make/make_siglip_ref.py          needs torch and safetensors"""
 import pathlib
 
 import torch
@@ -19,6 +19,6 @@ loss = -F.logsigmoid(labels * (inv_tau * x @ y.T + bias)).sum() / 67
 loss.backward()
 out = {"x": x.detach().float(), "y": y.detach().float(), "dx": x.grad.float(), "dy": y.grad.float(), "loss": loss.detach(),
        "inv_tau": inv_tau.detach(), "bias": bias.detach(), "dinv_tau": inv_tau.grad, "dbias": bias.grad}
-to = pathlib.Path(__file__).resolve().parent.parent / "tests" / "ref" / "siglip.safetensors"
+to = pathlib.Path(__file__).resolve().parents[1] / "siglip.safetensors"
 save_file({k: v.contiguous() for k, v in out.items()}, to)
 print(to, float(loss))

@@ -35,5 +35,5 @@ def fold(text):
 
 here = os.path.dirname(os.path.abspath(__file__))
 cases = [{"text": t, "full": fold(ftfy.fix_text(t)), "basic": fold(t)} for t in TEXTS]
-with open(os.path.join(here, "..", "tests", "ref", "text_clean.json"), "w") as out:
+with open(os.path.join(here, "..", "text_clean.json"), "w") as out:
     out.write("[\n" + ",\n".join(json.dumps(c, ensure_ascii=True) for c in cases) + "\n]\n")

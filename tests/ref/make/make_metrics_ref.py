@@ -2,7 +2,7 @@
 """Makes tests/ref/eval_metrics.json: small values of average precision, means over classes, accuracy by group, calibration, McNemar's test,
 k nearest neighbours, from NumPy, SciPy and scikit-learn.
 
-    python3 scripts/make_metrics_ref.py          needs numpy, scipy, scikit-learn"""
+    python3 tests/ref/make/make_metrics_ref.py          needs numpy, scipy, scikit-learn"""
 import json, pathlib
 
 import numpy as np
@@ -56,4 +56,4 @@ for k in (1, 5, 8, 30):
     answers[str(k)] = said
 out["knn"] = dict(train=x.ravel().tolist(), y=y.tolist(), test=q.ravel().tolist(), n=30, m=11, d=6, answers=answers)
 
-(pathlib.Path(__file__).resolve().parent.parent / "tests" / "ref" / "eval_metrics.json").write_text(json.dumps(out) + "\n")
+(pathlib.Path(__file__).resolve().parents[1] / "eval_metrics.json").write_text(json.dumps(out) + "\n")

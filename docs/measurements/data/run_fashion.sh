@@ -2,11 +2,11 @@
 # Trains a small model on shop photographs with their product names and asks it for article types it was never told as
 # labels. DATA holds fashion_train_00000..00003.tar(.gz), fashion_val_00000.tar(.gz) and fashion_article_types_val.tar(.gz).
 #
-#     scripts/run_fashion.sh DATA [OUT]          OUT: fashion/ by default; METHOD, EPOCHS, SEED, ... by environment
+#     docs/measurements/data/run_fashion.sh DATA [OUT]          OUT: fashion/ by default; METHOD, EPOCHS, SEED, ... by environment
 set -eu
-data=${1:?usage: scripts/run_fashion.sh DATA [OUT]}
+data=${1:?usage: docs/measurements/data/run_fashion.sh DATA [OUT]}
 out=${2:-fashion}
-cloob=${CLOOB:-$(dirname "$0")/../build/cloob}
+cloob=${CLOOB:-$(dirname "$0")/../../../build/cloob}
 mkdir -p "$out"
 
 for name in fashion_train_00000 fashion_train_00001 fashion_train_00002 fashion_train_00003 fashion_val_00000 \

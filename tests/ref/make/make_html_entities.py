@@ -29,6 +29,6 @@ for row in rows:
 lines.append(line)
 
 here = os.path.dirname(os.path.abspath(__file__))
-with open(os.path.join(here, "..", "src", "data", "text", "html_entities.inc"), "w") as out:
-    out.write("/* Made by scripts/make_html_entities.py: name, known without semicolon, characters. */\n")
+with open(os.path.join(here, "..", "..", "..", "src", "data", "text", "html_entities.inc"), "w") as out:
+    out.write("/* Made by tests/ref/make/make_html_entities.py: name, known without semicolon, characters. */\n")
     out.write("\n".join(lines) + "\n")

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Makes docs/reference/models.md: every configuration that open_clip ships, and what we do with it.
 
-    scripts/make_models_table.py [build/cloob] > docs/reference/models.md          needs open_clip_torch
+    tests/ref/make/make_models_table.py [build/cloob] > docs/reference/models.md          needs open_clip_torch
 
 Each file is given to `cloob info FILE` as it is. A configuration that crashes us ends the script."""
 import json, pathlib, subprocess, sys
 
 import open_clip
 
-root = pathlib.Path(__file__).resolve().parent.parent
+root = pathlib.Path(__file__).resolve().parents[3]
 cloob = sys.argv[1] if len(sys.argv) > 1 else str(root / "build" / "cloob")
 runs, refused = [], []
 for path in sorted((pathlib.Path(open_clip.__file__).parent / "model_configs").glob("*.json")):
@@ -23,7 +23,7 @@ for path in sorted((pathlib.Path(open_clip.__file__).parent / "model_configs").g
 print(f"""# Models
 
 Names for `--model`, `cloob info NAME` and `--config`, and what becomes of each of the {len(runs) + len(refused)} configurations that
-open_clip {open_clip.__version__} ships: {len(runs)} run, {len(refused)} are refused by name. Made by `scripts/make_models_table.py`. Besides these there are
+open_clip {open_clip.__version__} ships: {len(runs)} run, {len(refused)} are refused by name. Made by `tests/ref/make/make_models_table.py`. Besides these there are
 `tiny`, `tiny-rn` and `tiny-vit` for demos and tests. A `.json` file of open_clip or Hugging Face can stand wherever a name can.
 
 OpenAI's own sizes (`RN50` to `RN50x64`, `ViT-B-32`, `ViT-B-16`, `ViT-L-14`, `ViT-L-14-336`) have QuickGELU under their plain names, as
