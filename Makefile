@@ -37,7 +37,7 @@ integer: deps
 	@cmake --build $(BUILD)-integer
 	@cd $(BUILD)-integer && ctest --output-on-failure
 
-# Format, layers, cppcheck, clang-tidy (scripts/lint.sh); a configured tree is enough, nothing is built.
+# Format, layers, phrases, cppcheck, clang-tidy (scripts/lint.sh); a configured tree is enough, nothing is built.
 lint:
 	@scripts/install-deps.sh lint
 	@cmake -S . -B $(BUILD)-lint -G Ninja -DCLOOB_WITH_CUDA=OFF $(CMAKE_FLAGS) >/dev/null

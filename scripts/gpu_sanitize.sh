@@ -2,7 +2,7 @@
 # compute-sanitizer over the GPU tests, on a machine that has both: gpu_sanitize.sh BUILD [SECONDS].
 #
 # BUILD is a tree built with -DCLOOB_LIST_LAUNCHES=ON. Runs memcheck, synccheck and racecheck over small parts of the tests, of tiny
-# models and of benchmarks of kernels, several at a time; only kernels of ours are checked. Everything runs once without a tool
+# models and of benchmarks of kernels, several at a time; only cloob's kernels are checked. Everything runs once without a tool
 # first, so that choices of kernels are cached. What is left after SECONDS (1200) is killed. Prints how the jobs of each tool ended,
 # the first lines of reports and of failed checks, and the kernels that no job that ended has launched. Logs: BUILD/gpu_sanitize.
 # The exit code is 1 when a tool reported something, a check failed or a tool broke off; jobs that were cut off do not count.
@@ -105,7 +105,7 @@ for t in $tools; do
     [ "$t" = racecheck ] && all_jobs 2 >"$work/jobs" # it is slower and takes more memory
     queue "$t" "$at_once" "$deadline" <"$work/jobs"
     cat "$out/state/$t".* | awk 'FNR == NR { if ($3 == "broken") again[$2]; next } $1 in again' - "$work/jobs" >"$work/again"
-    queue "$t" 4 "$deadline" <"$work/again" # the tool may have ended for want of memory
+    queue "$t" 4 "$deadline" <"$work/again" # the tool may have run out of memory
 done
 
 # ---- what came out ----

@@ -66,7 +66,7 @@ def nested(name):
     return dict(embed_dim=c["embed"], quick_gelu=True, vision_cfg=vision, text_cfg=text)
 
 
-# ---------------------------------------------------------------- a CLIP-like module of our own, for TorchScript
+# ---------------------------------------------------------------- a small CLIP-like module, for TorchScript
 
 class Block(nn.Module):
     def __init__(self, width, heads, causal):

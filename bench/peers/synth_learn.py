@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a set of `cloob synth` can teach: trains a small CLOOB in PyTorch (independent of our own training code)
+"""What a set of `cloob synth` can teach: trains a small CLOOB in PyTorch (independent of cloob's training code)
 and prints the zero-shot accuracy of every factor on held-out combinations. Needs torch and Pillow.
 
     bench/peers/synth_learn.py DIR [--epochs 6] [--width 24] [--beta 30] [--inv-tau 30] [--lr 7e-4] [--threads 1]

@@ -2,8 +2,8 @@
  *
  * Understands old, ustar, GNU (long names, large sizes) and pax archives. Only regular files are listed.
  * Nothing is ever unpacked to a path that an archive names; members with absolute names or ".." are left
- * out all the same and counted, as are damaged headers and members that end behind the file: the scan goes
- * on at the next header it recognises.
+ * out all the same and counted, as are damaged headers and members that end behind the file: the scan continues
+ * at the next valid header.
  *
  *     tar_index t;
  *     CLOOB_TRY(tar_open(ctx, files, file, &t));

@@ -1,4 +1,4 @@
-/* The checksum of a model file of ours, over everything in it.
+/* The checksum of a file in cloob's format, over all of its tensors and metadata.
  *
  *     digest.train   over the tensors of a run's state (names that begin with "train.")
  *     digest.model   over all other tensors and all metadata, digest.train among them

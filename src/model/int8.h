@@ -1,8 +1,8 @@
 /* Weights in 8 bits: every matrix row (output channel) has one scale, and its elements are round(value / scale), -127
  * to 127.
  *
- * In a file of ours a matrix NAME is I8 of its own shape, and NAME.int8_scale holds the scales, F32 (rows). Vectors
- * stay as they were. Only our own format has this; other formats get floats back. */
+ * In cloob's format a matrix NAME is I8 of its own shape, and NAME.int8_scale holds the scales, F32 (rows). Vectors
+ * stay as they were. Other formats get floats. */
 #ifndef MODEL_INT8_H
 #define MODEL_INT8_H
 

@@ -111,7 +111,7 @@ static cloob_status pick_file(cloob_ctx *ctx, const char *path, char **out)
                     path);
 }
 
-/* A damaged or edited file of ours is reported before its weights are used. */
+/* A damaged or edited file in cloob's format is reported before its weights are used. */
 static cloob_status open_safetensors(cloob_ctx *ctx, const char *path, st_file *f)
 {
     CLOOB_TRY(st_open(ctx, path, f));
@@ -185,7 +185,7 @@ static cloob_status take_scales(reader *r, const st_entry *row)
     return weights_add(r->ctx, r->w, name, &r->s.entry[at].t);
 }
 
-/* In 8 bits with scales, from a file of ours. */
+/* 8 bits with scales, from a file in cloob's format. */
 static bool is_eight(const reader *r, const foreign *f, const tensor *part)
 {
     char name[INT8_NAME];
@@ -289,7 +289,7 @@ static bool harmless(const char *name)
     return false;
 }
 
-/* The state of a run of ours, in tensors and metadata, stays behind; so does the checksum that covers it. */
+/* The training state (tensors and metadata) is not converted, nor is the checksum that covers it. */
 static bool is_training(const char *name)
 {
     return strncmp(name, "train.", 6) == 0 || strncmp(name, "digest.", 7) == 0 || strcmp(name, "checksum") == 0 ||

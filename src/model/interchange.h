@@ -1,4 +1,4 @@
-/* Everybody's weights into ours and back.
+/* Reads and writes OpenAI, open_clip, Hugging Face and JKU checkpoints.
  *
  * Reads torch files (zip, TorchScript, stream) and safetensors with OpenAI's names, the authors', open_clip's
  * or Hugging Face's, with or without "module."; a folder with open_clip_config.json or config.json; and our

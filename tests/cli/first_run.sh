@@ -1,5 +1,5 @@
 #!/bin/bash
-# Training with next to no flags: what is chosen, what is said, and how a run goes on. Usage: first_run.sh CLOOB
+# Training with next to no flags: what is chosen and printed, and how a run continues. Usage: first_run.sh CLOOB
 set -u
 cloob=$(realpath "$1") bad=0
 dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-first-XXXXXX")
@@ -53,7 +53,7 @@ done
 [ -e logs/half/checkpoints/epoch_3.safetensors ] || fail "--epochs does not win over the run's"
 "$cloob" train --resume logs/half/ --epochs 4 --threads 1 > out 2> err || fail "--resume FOLDER: $(cat err)"
 [ -e logs/half/checkpoints/epoch_4.safetensors ] || fail "--resume FOLDER did not go on"
-# --max-steps stops a run and is forgotten: the same line with more, or without it, goes on to the same bytes.
+# --max-steps stops a run and is forgotten: the same line with more, or without it, continues to the same bytes.
 "$cloob" train "${same[@]}" --max-steps 4 --name stops > out 2> err || fail "--max-steps: $(cat err)"
 "$cloob" train --resume stops --max-steps 8 --threads 1 > out 2> err || fail "--resume NAME --max-steps 8: $(cat err)"
 grep -q 'stopped by --max-steps after 8 of 20 steps.*--resume stops' err || fail "--resume NAME --max-steps 8: $(cat err)"

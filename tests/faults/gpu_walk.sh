@@ -15,7 +15,7 @@ python3 "$root/bench/colour_pairs.py" world 256 > /dev/null || { echo "skipped: 
 train() { timeout 100 "$cloob" train --train-data world/train.tsv --model tiny-vit --vocab-size 540 --batch-size 32 --warmup 1 --workers 1 \
     --device cuda --precision amp_bf16 --quiet --logs logs --name "$@"; }
 train first --max-steps 4 > /dev/null 2> err || { echo "FAIL: $(tail -1 err)"; exit 1; }
-one() { # KIND N: goes on with a copy of the first run
+one() { # KIND N: continues a copy of the first run
     rm -rf "logs/$1-$2"; cp -r logs/first "logs/$1-$2"
     CLOOB_GPU_FAULT=$1:$2 CLOOB_GPU_FAULT_COUNT=$dir/count-$1-$2 LD_PRELOAD=$faults \
         train "$1-$2" --resume latest --max-steps 12 --save-every 4steps > "out-$1-$2" 2> "err-$1-$2"

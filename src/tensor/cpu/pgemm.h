@@ -54,7 +54,7 @@ typedef struct pgemm_block {
     float *y;
     int64_t K, ldy;
     int rows, columns;
-    bool first;  /* the sum begins here; else it goes on from what is in y */
+    bool first;  /* the sum begins here; else it continues from the values in y */
     bool sparse; /* the fetching */
 } pgemm_block;
 

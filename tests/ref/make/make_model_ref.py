@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/ref/model.json: what small models of ours compute, by an independent PyTorch program in double precision.
+"""Makes tests/ref/model.json: the outputs of small models, by an independent PyTorch program in double precision.
 
     python3 tests/ref/make/make_model_ref.py > tests/ref/model.json          needs torch and numpy
 

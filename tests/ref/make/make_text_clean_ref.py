@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/ref/text_clean.json: texts of our own with what open_clip's clean-up (ftfy included) makes of them.
+"""Writes tests/ref/text_clean.json: texts, and the output of open_clip's clean-up (ftfy included) for them.
 
 Needs open_clip and ftfy. Each entry: text, full (as open_clip), basic (without ftfy).
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/ref/tokenizer.json: merges learned from a few sentences of ours, and the ids that CLIP's algorithm gives
+"""Makes tests/ref/tokenizer.json: merges learned from a few sentences, and the ids that CLIP's algorithm gives
 texts of many kinds with them, by an independent program.
 
     python3 tests/ref/make/make_tokenizer_ref.py             needs regex (pip install regex)
