@@ -15,7 +15,7 @@ tools=${TOOLS:-memcheck synccheck racecheck} at_once=${J:-$(($(nproc) < 14 ? $(n
 san=${COMPUTE_SANITIZER:-compute-sanitizer} out=$build/gpu_sanitize count=0
 command -v "$san" >/dev/null || { echo "no $san: COMPUTE_SANITIZER names it" >&2; exit 2; }
 workers=$("$san" --help 2>/dev/null | grep -om1 -e --racecheck-num-workers) # not every version has it
-names=$(tests/kernels.py "$build" --names)
+names=$(tests/kernel_coverage.py "$build" --names)
 [ -n "$names" ] || { echo "$build/libcloob.a has no GPU kernels" >&2; exit 2; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/cloob-sanitize-XXXXXX")
 # shellcheck disable=SC2046 # a list of processes
@@ -52,10 +52,10 @@ all_jobs() { # FACTOR: of the number of parts
     models
     words bench_prologue 'few dx and dw' 'few dx, dw, reduction' 'few add'
     cases test_eval_gpu trainings_agree ranks_are_the_same features_that_stay features_that_are_sent
-    cases test_pack packed_is_padded_on_a_gpu trainings_are_alike_on_a_gpu
-    for p in block_gradients.on_a_gpu tuning.a_gpu_trains patch_dropout.a_gpu_gives frozen.both_on_cuda; do cases test_${p%.*} ${p#*.}; done
-    job side_by_side CHECK_ONLY=on_a_gpu OMP_NUM_THREADS=1 test_side_by_side
-    for p in adamw rounded init gpu_view nccl; do job $p test_$p; done
+    cases test_packed_texts packed_is_padded_on_a_gpu trainings_are_alike_on_a_gpu
+    for p in block_gradients.on_a_gpu tuning.a_gpu_trains patch_dropout.a_gpu_gives model_ref.both_on_cuda; do cases test_${p%.*} ${p#*.}; done
+    job concurrent_runs CHECK_ONLY=on_a_gpu OMP_NUM_THREADS=1 test_concurrent_runs
+    for p in adamw fp8_copies init gpu_view nccl; do job $p test_$p; done
     parts gpu_train 9 'CHECK_PART={}' test_gpu_train
     job attention.89 CLOOB_GPU_GENERATION=89 CHECK_SMALL=1 test_gpu_ops 'attention 225' # an older generation's kernels
 }
@@ -119,7 +119,7 @@ for t in none $tools; do
             grep -vE 'SANITIZER|Host|SUMMARY' | cut -c1-200 | head -4
     done
     of "$t" "ended failed" | while read -r _ name _; do cat "$out/launches/$t.$name"; done 2>/dev/null |
-        tests/kernels.py "$build" /dev/stdin | grep -v '^  '
+        tests/kernel_coverage.py "$build" /dev/stdin | grep -v '^  '
 done
 [ -n "$(ls "$out/launches")" ] || echo "no program has listed its launches: was $build configured with -DCLOOB_LIST_LAUNCHES=ON?"
 ! grep -qE ' (reported|failed|broken) ' "$out/jobs.txt"

@@ -1,6 +1,6 @@
 /* Evaluation on a GPU beside the CPU: the probe's value, gradient, preconditioner and whole trainings, ranks
  * of every kind of embeddings; features that stay there and features that are sent. */
-#include "frozen.h"
+#include "ref_values.h"
 
 #include "core/rng.h"
 #include "eval/probe/probe_gpu.h"

@@ -2,7 +2,7 @@
  * of NumPy, SciPy and scikit-learn (tests/ref/make/make_metrics_ref.py); few shots by their promises; files of predictions. */
 #include <unistd.h>
 
-#include "frozen.h"
+#include "ref_values.h"
 
 #include "cloob/cloob.h"
 #include "core/file.h"

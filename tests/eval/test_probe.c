@@ -1,6 +1,6 @@
 /* The linear probe: against exact optima (Newton, in double), in float against
  * double, and with labels and features that cannot be used. */
-#include "frozen.h"
+#include "ref_values.h"
 
 #include "core/rng.h"
 #include "eval/probe/lbfgs.h"

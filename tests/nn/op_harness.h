@@ -66,6 +66,9 @@ bool guard_down(cloob_ctx *ctx, device *dev, guarded_bytes *g);
 
 void harness_draw(const tensor *t, char kind, uint64_t key); /* 'f', 'v', 'p' or 'b' */
 bool harness_run_ref(cloob_ctx *ctx, op_id op, op_args *a);
+/* From now on harness_run_ref computes convolutions, GEMMs and attention with this cpu device, in F32 and on all cores;
+ * test_ops compares that backend with ref. NULL: always ref. */
+void harness_use_cpu(device *cpu);
 double harness_error(const tensor *got, const tensor *want); /* norm of the difference over that of `want` */
 
 #endif

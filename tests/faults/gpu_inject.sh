@@ -1,7 +1,7 @@
 #!/bin/bash
 # Walks the n-th failure of the GPU's driver through a training: out of memory, a kernel that cannot be launched, a GPU that is lost.
 # Each run must end with its result, or with one line and exit code 1, and leave the checkpoint of the run before it whole.
-# Usage: gpu_walk.sh CLOOB GPU_FAULTS_LIBRARY [POINTS]: at most POINTS points for each kind, evenly spread (6). Needs a GPU and Python.
+# Usage: gpu_inject.sh CLOOB GPU_FAULTS_LIBRARY [POINTS]: at most POINTS points for each kind, evenly spread (6). Needs a GPU and Python.
 set -u
 cloob=$(realpath "$1") faults=$(realpath "$2") points=${3:-6}
 root=$(realpath "$(dirname "$0")/../..")

@@ -3,7 +3,7 @@
 disk, a folder that cannot be written, readers that leave, two processes on one name. A command must end in time, with exit code 0, 1
 or 2, and with one line when it fails; what stands at an output's name is whole.
 
-    hostile.py CLOOB [--attempts N] [--seed S] [SECTION...]
+    extreme_input.py CLOOB [--attempts N] [--seed S] [SECTION...]
 
 Sections: numbers, files, kills, disk, pipes, twice. --attempts limits each section (default 12, for ctest; 0: everything).
 Prints a line per finding and a table; exit code 1 when there is a finding, 77 when images cannot be drawn here."""

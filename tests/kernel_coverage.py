@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Which GPU kernels of the library have been launched, and which have not.
 
-    tests/kernels.py BUILD FILE...      BUILD: a build folder with libcloob.a; FILE: what tests/launches.c wrote
-    tests/kernels.py BUILD --names      the kernels' names, each as it lies in mangled names: a filter for tools
+    tests/kernel_coverage.py BUILD FILE...      BUILD: a build folder with libcloob.a; FILE: what tests/kernel_launches.c wrote
+    tests/kernel_coverage.py BUILD --names      the kernels' names, each as it lies in mangled names: a filter for tools
 
 A kernel is a __global__ function of src; its variants are the instances of a template that the library holds. Prints how
 many of both were launched, each kernel with its variants, and the kernels that no file names. Exit code 1 when there are

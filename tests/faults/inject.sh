@@ -1,7 +1,7 @@
 #!/bin/bash
 # Walks the n-th failure of every kind of call through whole commands. Each run must end with its result or with one line and exit code
 # 1 or 2: no crash, no hang, no half-written or left-over file; and a result is the one of an undisturbed run, byte for byte. Usage:
-# walk.sh CLOOB FAULTS_LIBRARY [POINTS [COMMAND...]]: at most POINTS points for a command and a kind, evenly spread from a first one by
+# inject.sh CLOOB FAULTS_LIBRARY [POINTS [COMMAND...]]: at most POINTS points for a command and a kind, evenly spread from a first one by
 # CLOOB_FAULT_SEED (12; 0: all of them), of the kinds in CLOOB_FAULT_KINDS (all). Prints a table.
 set -u
 RANDOM=${CLOOB_FAULT_SEED:-1} # which points: another seed, others

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs into a prefix of its own and uses it as a stranger would: nothing but pkg-config and a compiler. The header
 # compiles as C and as C++, alone and part by part; the three examples build against both libraries and run.
-#   usage: test_install.sh BUILD_DIR SOURCE_DIR
+#   usage: install.sh BUILD_DIR SOURCE_DIR
 set -eu
 build=$1 source=$2
 work=$build/install-test

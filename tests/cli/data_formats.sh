@@ -1,6 +1,6 @@
 #!/bin/bash
 # Data and weights as people have them: columns by their usual names, texts beside images, a run's folder as a checkpoint,
-# broken files, weights that moved. Usage: first_data.sh CLOOB
+# broken files, weights that moved. Usage: data_formats.sh CLOOB
 set -u
 . "$(dirname "$0")/fixture.sh"
 count() { "$cloob" info --json "$1" 2> err | grep -oE '"(samples|count)": ?[0-9]+' | grep -oE '[0-9]+' | head -1; }

@@ -1,7 +1,7 @@
 /* The names of the GPU kernels that a program launches, a line each, in the file that CHECK_LAUNCHES names. With
  * -DCLOOB_LIST_LAUNCHES=ON every program that is linked with the static library holds it: the linker sends launches by
  * <<<>>> (__cudaLaunchKernel since CUDA 13) and by cudaLaunchKernelEx (cudaLaunchKernelExC) through the functions
- * below. tests/kernels.py then says which kernels of the library no program has launched. */
+ * below. tests/kernel_coverage.py then says which kernels of the library no program has launched. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>

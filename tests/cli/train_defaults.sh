@@ -1,5 +1,5 @@
 #!/bin/bash
-# Training with next to no flags: what is chosen and printed, and how a run continues. Usage: first_run.sh CLOOB
+# Training with next to no flags: what is chosen and printed, and how a run continues. Usage: train_defaults.sh CLOOB
 set -u
 cloob=$(realpath "$1") bad=0
 dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-first-XXXXXX")

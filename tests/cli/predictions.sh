@@ -1,6 +1,6 @@
 #!/bin/sh
 # Nothing loses its identity: predictions and confusion add up to the accuracy that is told, folders of a subset map onto the prompts'
-# classes, embeddings name their rows. usage: identity.sh CLOOB
+# classes, embeddings name their rows. usage: predictions.sh CLOOB
 . "$(dirname "$0")/fixture.sh"
 "$cloob" zeroshot --checkpoint model.safetensors --data world/classes/object --prompts world/prompts.json --set object \
     --predictions p.csv --confusion c.csv --json --quiet > z.json || fail "zeroshot"

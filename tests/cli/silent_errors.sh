@@ -1,5 +1,5 @@
 #!/bin/bash
-# Input that would give a wrong result in silence, or a message that blames the wrong thing. Usage: careful.sh CLOOB
+# Input that would give a wrong result in silence, or a message that blames the wrong thing. Usage: silent_errors.sh CLOOB
 set -u
 . "$(dirname "$(realpath "$0")")/fixture.sh"
 train="--model tiny-rn --force-image-size 32 --vocab-size 540 --batch-size 8 --warmup 1 --workers 0 --threads 1 --device cpu --quiet --logs logs"

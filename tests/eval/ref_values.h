@@ -1,6 +1,6 @@
 /* Frozen values of tests/ref by name. */
-#ifndef TESTS_EVAL_FROZEN_H
-#define TESTS_EVAL_FROZEN_H
+#ifndef TESTS_EVAL_REF_VALUES_H
+#define TESTS_EVAL_REF_VALUES_H
 
 #include "check.h"
 
