@@ -1,4 +1,4 @@
-/* An index over a plain tar: which files lie where, so that any of them can be read with one pread.
+/* An index over a plain tar: the offset of every file, so that any of them can be read with one pread.
  *
  * Understands old, ustar, GNU (long names, large sizes) and pax archives. Only regular files are listed.
  * Nothing is ever unpacked to a path that an archive names; members with absolute names or ".." are left

@@ -16,7 +16,7 @@ const char *int8_scale_name(const char *name, char text[INT8_NAME]);
 cloob_status int8_quantise(cloob_ctx *ctx, weights *w);
 /* Back to F32; the scales go. Nothing happens where no tensor is I8. */
 cloob_status int8_expand(cloob_ctx *ctx, weights *w);
-/* One I8 matrix of w as F32; to has room for it. False: its scales are missing or do not fit. */
+/* One I8 matrix of w as F32; `to` is large enough. False: its scales are missing or do not fit. */
 bool int8_row(const weights *w, const char *name, const tensor *t, float *to);
 
 #endif

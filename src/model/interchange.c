@@ -175,7 +175,7 @@ static tensor part_shape(const tensor *row, const foreign *f, int i)
     return t;
 }
 
-/* Of a matrix in 8 bits, which only our own files have. */
+/* Of a matrix in 8 bits, which only cloob's format has. */
 static cloob_status take_scales(reader *r, const st_entry *row)
 {
     char name[INT8_NAME];
@@ -192,7 +192,7 @@ static bool is_eight(const reader *r, const foreign *f, const tensor *part)
     return r->s.native && part->dtype == CLOOB_I8 && source_find(&r->s, int8_scale_name(f->name[0], name)) >= 0;
 }
 
-/* Finds all parts, or notes what is wrong and says so by *whole. */
+/* Finds all parts, or records what is wrong and clears *whole. */
 static cloob_status find_parts(reader *r, const foreign *f, const tensor *row, const tensor *part[NAME_PARTS],
                                bool *whole)
 {
@@ -238,7 +238,7 @@ static cloob_status take(reader *r, const st_entry *row)
     return t.dtype == CLOOB_I8 ? take_scales(r, row) : CLOOB_OK;
 }
 
-/* Scalars that may be there: shape () or (1), any of our types. */
+/* Scalars that may be there: shape () or (1), any supported type. */
 static cloob_status take_scalar(reader *r, const char *canonical)
 {
     foreign f;

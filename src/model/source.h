@@ -24,7 +24,7 @@ cloob_status source_index(cloob_ctx *ctx, const char *path, weights *w, source *
 /* The entry called by its foreign name; -1 when absent. */
 int64_t source_find(const source *s, const char *name);
 
-/* Sizes from shapes; fails with the name of what is missing or not told by shapes. */
+/* Sizes from shapes; fails with the name of what is missing or does not follow from shapes. */
 cloob_status source_infer(cloob_ctx *ctx, const source *s, model_config *c);
 
 /* Finds the configuration and puts it into w->config; *from gets words for where it came from. */

@@ -7,7 +7,6 @@
 #include "eval/probe/probe_objective.h"
 #include "eval/probe/probe.h"
 #include "eval/retrieval.h"
-#include "eval/retrieval_ranks.h"
 
 static cloob_ctx *ctx;
 static device *gpu;

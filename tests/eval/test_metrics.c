@@ -1,5 +1,6 @@
 /* Average precision, means over classes, accuracy by group, calibration, McNemar's test and neighbours against values
- * of NumPy, SciPy and scikit-learn (tests/ref/make/make_metrics_ref.py); few shots by their promises; files of predictions. */
+ * of NumPy, SciPy and scikit-learn (tests/ref/make/make_metrics_ref.py); few shots by their promises; files of
+ * predictions. */
 #include <unistd.h>
 
 #include "ref_values.h"
@@ -7,7 +8,7 @@
 #include "cloob/cloob.h"
 #include "core/file.h"
 #include "core/rng.h"
-#include "eval/metrics/metrics.h"
+#include "eval/metrics.h"
 #include "eval/probe/probe.h"
 #include "core/json.h"
 

@@ -4,7 +4,6 @@
 
 #include "core/rng.h"
 #include "eval/probe/lbfgs.h"
-#include "eval/probe/line_step.h"
 #include "eval/probe/probe_objective.h"
 #include "eval/probe/probe.h"
 #include "core/json.h"

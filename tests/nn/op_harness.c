@@ -25,27 +25,27 @@ static void set(const tensor *t, int64_t i, double v)
 }
 
 /* F64 passes check slopes: there everything that is real is F64. */
-static cloob_dtype type_of(char kind, cloob_dtype type)
+static cloob_dtype type_of(input_kind kind, cloob_dtype type)
 {
-    if (kind == 'b') return CLOOB_U8;
-    if (kind == 't' || kind == 'i' || kind == 's' || kind == 'k') return CLOOB_I32;
-    return kind == 'f' || type == CLOOB_F64 ? type : CLOOB_F32;
+    if (kind == INPUT_BYTES) return CLOOB_U8;
+    if (kind == INPUT_TOKENS || kind == INPUT_INDEX || kind == INPUT_STARTS || kind == INPUT_DISTINCT) return CLOOB_I32;
+    return kind == INPUT_VALUES || type == CLOOB_F64 ? type : CLOOB_F32;
 }
 
-static double draw_one(char kind, int64_t bound, uint64_t key, int64_t i)
+static double draw_one(input_kind kind, int64_t bound, uint64_t key, int64_t i)
 {
-    if (kind == 'b') return (double)rng_below(key, (uint64_t)i, 256);
-    if (kind == 't' || kind == 'i') return (double)rng_below(key, (uint64_t)i, (uint64_t)bound);
-    return kind == 'p' ? 0.5 + rng_uniform(key, (uint64_t)i) : rng_normal(key, (uint64_t)i);
+    if (kind == INPUT_BYTES) return (double)rng_below(key, (uint64_t)i, 256);
+    if (kind == INPUT_TOKENS || kind == INPUT_INDEX) return (double)rng_below(key, (uint64_t)i, (uint64_t)bound);
+    return kind == INPUT_POSITIVE ? 0.5 + rng_uniform(key, (uint64_t)i) : rng_normal(key, (uint64_t)i);
 }
 
-static void draw(const tensor *t, char kind, int64_t bound, uint64_t key)
+static void draw(const tensor *t, input_kind kind, int64_t bound, uint64_t key)
 {
 #pragma omp parallel for
     for (int64_t i = 0; i < tensor_count(t); i++) set(t, i, draw_one(kind, bound, key, i));
 }
 
-void harness_draw(const tensor *t, char kind, uint64_t key) { draw(t, kind, 0, key); }
+void harness_draw(const tensor *t, input_kind kind, uint64_t key) { draw(t, kind, 0, key); }
 
 /* The first sequence has one row, the second as many as may be, the others any number; some rows are left over. */
 static void draw_starts(const tensor *t, int64_t most, int64_t rows, uint64_t key)
@@ -71,14 +71,14 @@ static void draw_several(const tensor *t, int64_t bound, uint64_t key)
 static void make_input(op_pass *p, const op_case *c, int k, cloob_dtype type, uint64_t seed)
 {
     tensor *t = &p->forward.in[k];
-    char kind = c->in[k].kind;
+    input_kind kind = c->in[k].kind;
     t->ndim = -1;
     if (!kind) return;
-    t->dtype = c->op == OP_IMAGE_INPUT && kind == 'f' ? CLOOB_F32 : type_of(kind, type);
+    t->dtype = c->op == OP_IMAGE_INPUT && kind == INPUT_VALUES ? CLOOB_F32 : type_of(kind, type);
     for (t->ndim = 0; t->ndim < 7 && c->in[k].dim[t->ndim]; t->ndim++) t->dim[t->ndim] = c->in[k].dim[t->ndim];
     t->data = own(p, tensor_bytes(t));
-    if (kind == 's') draw_starts(t, c->attr.tokens, c->in[k].dim[7], rng_key(seed, c->name));
-    else if (kind == 'k') draw_several(t, c->in[k].dim[7], rng_key(seed, c->name));
+    if (kind == INPUT_STARTS) draw_starts(t, c->attr.tokens, c->in[k].dim[7], rng_key(seed, c->name));
+    else if (kind == INPUT_DISTINCT) draw_several(t, c->in[k].dim[7], rng_key(seed, c->name));
     else draw(t, kind, c->in[k].dim[7], rng_key(seed, c->name) + 1000 * (uint64_t)k);
 }
 
@@ -241,7 +241,7 @@ static bool run_backward(cloob_ctx *ctx, const op_case *c, op_pass *p, uint64_t 
     if (!op_table[c->op].grad || (c->op == OP_CONV2D && inputs & 12)) return true;
     p->g = p->forward.out[0];
     p->g.data = own(p, tensor_bytes(&p->g));
-    harness_draw(&p->g, 'f', rng_key(seed, "g"));
+    harness_draw(&p->g, INPUT_VALUES, rng_key(seed, "g"));
     p->steps = op_table[c->op].grad(&p->forward.attr, inputs, p->rule);
     for (int s = 0; s < p->steps; s++)
         if (!run_step(ctx, p, temporary, s)) return false;

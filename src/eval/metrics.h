@@ -1,8 +1,8 @@
-/* Metrics beyond accuracy: by group and class, average precision, calibration, two models side by side, neighbours.
+/* Metrics beyond accuracy: by group and class, average precision, calibration, comparison of two models, neighbours.
  *
  * By group (region, income, hospital) and means over classes are as WILDS defines them. */
-#ifndef EVAL_METRICS_METRICS_H
-#define EVAL_METRICS_METRICS_H
+#ifndef EVAL_METRICS_H
+#define EVAL_METRICS_H
 
 #include "core/ctx.h"
 #include "cloob/predictions.h"
@@ -31,7 +31,7 @@ cloob_status means_over_classes(cloob_ctx *ctx, const int64_t *label, const int6
 cloob_status average_precision(cloob_ctx *ctx, const float *score, const unsigned char *positive, int64_t n, int64_t C,
                                double *ap);
 
-/* Whether a model's probabilities mean what they say: of the images it is 80 % sure of, 80 % should be right. */
+/* Calibration: of the images with a confidence of 80 %, 80 % should be right. */
 
 /* Bin b holds (b/bins, (b+1)/bins], the first one also 0. p: (n) the probability of what was predicted, 0 to 1. */
 cloob_status calibration_measure(cloob_ctx *ctx, const double *p, const unsigned char *right, int64_t n, int bins,
@@ -39,7 +39,7 @@ cloob_status calibration_measure(cloob_ctx *ctx, const double *p, const unsigned
 
 /* Two models on the same images: which is right where, and whether the difference could be chance. */
 
-/* McNemar's exact two-sided p: of a_only + b_only images that only one model gets right, each is a fair coin's throw.
+/* McNemar's exact two-sided p: of a_only + b_only images that only one model gets right, each is a fair coin toss.
  * 1 when there are none. */
 double mcnemar_exact(int64_t a_only, int64_t b_only);
 /* The usual approximation with continuity correction, chi-squared with one degree of freedom. */

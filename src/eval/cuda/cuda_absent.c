@@ -1,6 +1,6 @@
 /* A build without CUDA: no GPU can be opened, so none of these is reached with one. */
 #include "eval/probe/probe_gpu.h"
-#include "eval/retrieval_ranks.h"
+#include "eval/retrieval.h"
 
 static cloob_status none(cloob_ctx *ctx)
 {

@@ -1,5 +1,5 @@
 /* Adapters as rows of the table, and what they add up to. */
-#include "model/tuning/lora.h"
+#include "model/lora.h"
 
 #include <stdio.h>
 #include <stdlib.h>
