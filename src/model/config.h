@@ -68,17 +68,17 @@ const char *model_config_name(int i);
 /* A name, or the path of a .json file. */
 cloob_status model_config_load(cloob_ctx *ctx, const char *name_or_path, model_config *c);
 /* Any of the four forms, recognised by their keys; open_clip_config.json's outer object is unwrapped.
- * Without a word on the activation: QuickGELU in the flat form and Hugging Face's, GELU in open_clip's, as
- * those programs have it. Keys that would change the architecture to one we do not have are refused. */
+ * Without an activation: QuickGELU in the flat form and Hugging Face's, GELU in open_clip's, as in
+ * those programs. Keys of architectures that cloob does not have are refused. */
 cloob_status model_config_from_json(cloob_ctx *ctx, const json *root, const char *source, model_config *c);
 /* cloob's form: nested, one line. */
 void model_config_to_json(const model_config *c, sbuf *out);
 /* Refuses sizes that cannot work together, naming them. Called by the loaders above. */
 cloob_status model_config_check(cloob_ctx *ctx, const model_config *c);
-/* Open_clip's own form of a model directory's open_clip_config.json: model_cfg and preprocess_cfg. */
+/* open_clip's form of a model directory's open_clip_config.json: model_cfg and preprocess_cfg. */
 cloob_status model_config_to_open_clip(cloob_ctx *ctx, const model_config *c, const char *path, sbuf *out);
 /* Hugging Face's config.json: CLIPModel, MetaClip2Model or SiglipModel. Both refuse, naming path, what the other
- * program has no place for. */
+ * program cannot express. */
 cloob_status model_config_to_hf(cloob_ctx *ctx, const model_config *c, const char *path, sbuf *out);
 /* A model as transformers' SiglipModel. */
 bool model_config_is_siglip(const model_config *c);

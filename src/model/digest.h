@@ -4,9 +4,9 @@
  *     digest.model   over all other tensors and all metadata, digest.train among them
  *     file_version   of the layout; a file of a later version is refused
  *
- * Names, types, shapes and bytes count; the order in the file does not. Whoever reads the weights checks digest.model,
- * which costs little compared with reading them; a resumed run and `cloob info` check digest.train as well. Files
- * written before 0.2 have a `checksum` over the tensors alone, or nothing; both are read. */
+ * Names, types, shapes and bytes count; the order in the file does not. Every reader of the weights checks
+ * digest.model, which costs little compared with reading them; a resumed run and `cloob info` check digest.train as
+ * well. Files written before 0.2 have a `checksum` over the tensors alone, or nothing; both are read. */
 #ifndef MODEL_DIGEST_H
 #define MODEL_DIGEST_H
 

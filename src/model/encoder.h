@@ -1,9 +1,9 @@
 /* A model for use: weights from a file, images and texts in, embeddings out.
  *
  * Executors are planned on first use. In invariant mode a row has the same bytes whatever it is embedded with: texts
- * and vision transformers in F32 on the CPU go in batches, by kernels that promise it; a GPU has batches of one size,
- * padded; everything else is computed row by row. Otherwise rows go in batches of the given size and halves of it,
- * which is faster and may differ in rounding. One thread at a time per encoder. */
+ * and vision transformers in F32 on the CPU run in batches, with kernels that guarantee it; a GPU runs batches of one
+ * size, padded; everything else is computed row by row. Otherwise rows go in batches of the given size and halves of
+ * it, which is faster and may differ in rounding. One thread at a time per encoder. */
 #ifndef MODEL_ENCODER_H
 #define MODEL_ENCODER_H
 
@@ -26,7 +26,7 @@ void encoder_options_init(encoder_options *o);
  * are used in place in the mapped file; weights of a tower that is not used are never read. The device
  * outlives the encoder. */
 cloob_status encoder_create(cloob_ctx *ctx, weights *w, device *dev, const encoder_options *o, encoder **out);
-/* Over parameters that somebody else owns (a run under way); where they change, it is made anew. */
+/* Over parameters that the caller owns (a running training); after they change, create a new encoder. */
 cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options *o, encoder **out);
 void encoder_destroy(encoder *e);
 

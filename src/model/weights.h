@@ -2,7 +2,7 @@
  *
  * Names are canonical (model/shapes.h). Besides the model's own there may be logit_scale and
  * logit_scale_hopfield (logarithms, one element), NAME.num_batches_tracked of batch norms, and tensors whose
- * names begin with "train." (the state of a run, which nothing here looks at). Tensors are views of the
+ * names begin with "train." (the state of a run, not used here). Tensors are views of the
  * mapped file wherever possible, of the type they were stored in.
  *
  * The native file is a safetensors file whose metadata has
@@ -36,7 +36,7 @@ typedef struct weight_shard {
 } weight_shard;
 
 typedef struct weights {
-    arena a; /* names, and tensors that are no views */
+    arena a; /* names, and tensors that are not views */
     st_entry *entry;
     int64_t count, capacity;
     model_config config;
@@ -51,9 +51,9 @@ typedef struct weights {
 void weights_init(weights *w); /* empty; the same as zeroed memory */
 void weights_release(weights *w);
 
-/* Lets the system take back the pages of a tensor in a mapped file; they are read again when they are looked
- * at. Does nothing to a tensor in other memory. Called after each tensor was read, so that a large model never is in
- * memory as a whole. */
+/* Lets the system take back the pages of a tensor in a mapped file; they are read again at the next access. Does
+ * nothing to a tensor in other memory. Called after each tensor was read, so that a large model never is in memory as a
+ * whole. */
 void weights_drop_pages(const weights *w, const tensor *t);
 /* The same after the last use of a tensor: in a file that was copied into memory its bytes are lost. */
 void weights_forget(const weights *w, const tensor *t);
@@ -66,7 +66,7 @@ const tensor *weights_find(const weights *w, const char *name); /* NULL when abs
 cloob_status weights_set_meta(cloob_ctx *ctx, weights *w, const char *key, const char *value);
 const char *weights_get_meta(const weights *w, const char *key); /* NULL when absent */
 
-/* One line that lists what is missing or has another shape than the configuration wants; OK when nothing. */
+/* One line that lists what is missing or has another shape than the configuration requires; OK when all match. */
 cloob_status weights_check(cloob_ctx *ctx, const weights *w, const char *path);
 
 /* Reads a file of format "cloob"; checks its version and checksum, and names and shapes against its
