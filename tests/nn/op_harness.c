@@ -113,10 +113,8 @@ static cloob_status call(cloob_ctx *ctx, device *dev, op_id op, op_args *a)
 /* Whether ref, which is one thread of plain loops, takes long. The cpu backend has no FP8. */
 static bool is_large(op_id op, const op_args *a)
 {
-    static const op_id slow[] = {
-        OP_CONV2D,    OP_CONV2D_DX, OP_CONV2D_DW,     OP_LINEAR,         OP_LINEAR_DX,
-        OP_LINEAR_DW, OP_ATTENTION, OP_ATTENTION_BWD, OP_POOL_ATTENTION, OP_POOL_ATTENTION_BWD
-    };
+    static const op_id slow[] = { OP_CONV2D,    OP_CONV2D_DX, OP_CONV2D_DW, OP_LINEAR,
+                                  OP_LINEAR_DX, OP_LINEAR_DW, OP_ATTENTION, OP_ATTENTION_BWD };
     for (size_t i = 0; i < sizeof slow / sizeof *slow; i++)
         if (op == slow[i]) return a->attr.fp8 == OP_FP8_NEVER;
     return false;
