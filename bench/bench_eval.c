@@ -18,7 +18,7 @@
 #include "core/pool.h"
 #include "core/limits.h"
 #include "core/rng.h"
-#include "eval/eval_device.h"
+#include "eval/rows.h"
 #include "eval/probe/probe_gpu.h"
 #include "eval/probe/probe_objective.h"
 #include "eval/probe/probe.h"

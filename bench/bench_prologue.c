@@ -28,11 +28,11 @@ typedef struct shape {
     int64_t batch, side, k, n;
     bool written; /* the factor is wanted elsewhere, too */
     int calls;    /* in a step */
-    bool reduced; /* with dw: the reduction of the batch norm before is taken along as well */
+    bool reduced; /* with dw: the reduction of the batch norm before is computed as well */
     bool pools;   /* the factor is wanted behind a pool, too */
 } shape;
 
-/* Where the gradient of x does not leave the factor for it, the weight's gradient is taken along. */
+/* Where the gradient of x does not leave the factor for it, the same kernel computes the weight's gradient. */
 static bool takes_dw(const shape *s) { return s->prologue == PROLOGUE_DX && !s->written; }
 
 static const shape shapes[] = {

@@ -1,4 +1,4 @@
-# Warnings, sanitizers and include paths that every target of ours shares.
+# Warnings, sanitizers and include paths that all targets share.
 set(CLOOB_WARNINGS -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wmissing-prototypes
     -Wno-format-truncation) # texts for people may be cut
 if(CLOOB_WERROR)

@@ -9,7 +9,7 @@
 #                                                    enough for one CPU core: 48 runs of about 16 s
 #
 # By environment, with the protocol's values as defaults: METHODS, PASSES, TRIALS, SEEDS, STEPS, BATCH, JOBS, DEVICE, PRECISION, MODEL, SIZE, RATES,
-# WORKERS, VOCAB, CLOOB. Stopped at any time, the same command goes on. OUT/data/*.jsonl has a line per run, OUT/findings.md the tables.
+# WORKERS, VOCAB, CLOOB. Stopped at any time, the same command continues. OUT/data/*.jsonl has a line per run, OUT/findings.md the tables.
 set -eu
 usage='usage: scripts/findings.sh synthetic|pairs|rule OUT [DATA NAME]'
 what=${1:?$usage}

@@ -2,7 +2,7 @@
 # compute-sanitizer over the GPU tests, on a machine that has both: gpu_sanitize.sh BUILD [SECONDS].
 #
 # BUILD is a tree built with -DCLOOB_LIST_LAUNCHES=ON. Runs memcheck, synccheck and racecheck over small parts of the tests, of tiny
-# models and of benchmarks of kernels, several at a time; only kernels of ours are checked. Everything runs once without a tool
+# models and of benchmarks of kernels, several at a time; only cloob's kernels are checked. Everything runs once without a tool
 # first, so that choices of kernels are cached. What is left after SECONDS (1200) is killed. Prints how the jobs of each tool ended,
 # the first lines of reports and of failed checks, and the kernels that no job that ended has launched. Logs: BUILD/gpu_sanitize.
 # The exit code is 1 when a tool reported something, a check failed or a tool broke off; jobs that were cut off do not count.
@@ -15,7 +15,7 @@ tools=${TOOLS:-memcheck synccheck racecheck} at_once=${J:-$(($(nproc) < 14 ? $(n
 san=${COMPUTE_SANITIZER:-compute-sanitizer} out=$build/gpu_sanitize count=0
 command -v "$san" >/dev/null || { echo "no $san: COMPUTE_SANITIZER names it" >&2; exit 2; }
 workers=$("$san" --help 2>/dev/null | grep -om1 -e --racecheck-num-workers) # not every version has it
-names=$(tests/kernels.py "$build" --names)
+names=$(tests/kernel_coverage.py "$build" --names)
 [ -n "$names" ] || { echo "$build/libcloob.a has no GPU kernels" >&2; exit 2; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/cloob-sanitize-XXXXXX")
 # shellcheck disable=SC2046 # a list of processes
@@ -52,10 +52,10 @@ all_jobs() { # FACTOR: of the number of parts
     models
     words bench_prologue 'few dx and dw' 'few dx, dw, reduction' 'few add'
     cases test_eval_gpu trainings_agree ranks_are_the_same features_that_stay features_that_are_sent
-    cases test_pack packed_is_padded_on_a_gpu trainings_are_alike_on_a_gpu
-    for p in block_gradients.on_a_gpu tuning.a_gpu_trains patch_dropout.a_gpu_gives frozen.both_on_cuda; do cases test_${p%.*} ${p#*.}; done
-    job side_by_side CHECK_ONLY=on_a_gpu OMP_NUM_THREADS=1 test_side_by_side
-    for p in adamw rounded init gpu_view nccl; do job $p test_$p; done
+    cases test_packed_texts packed_is_padded_on_a_gpu trainings_are_alike_on_a_gpu
+    for p in block_gradients.on_a_gpu tuning.a_gpu_trains patch_dropout.a_gpu_gives model_ref.both_on_cuda; do cases test_${p%.*} ${p#*.}; done
+    job concurrent_runs CHECK_ONLY=on_a_gpu OMP_NUM_THREADS=1 test_concurrent_runs
+    for p in adamw fp8_copies init gpu_view nccl; do job $p test_$p; done
     parts gpu_train 9 'CHECK_PART={}' test_gpu_train
     job attention.89 CLOOB_GPU_GENERATION=89 CHECK_SMALL=1 test_gpu_ops 'attention 225' # an older generation's kernels
 }
@@ -105,7 +105,7 @@ for t in $tools; do
     [ "$t" = racecheck ] && all_jobs 2 >"$work/jobs" # it is slower and takes more memory
     queue "$t" "$at_once" "$deadline" <"$work/jobs"
     cat "$out/state/$t".* | awk 'FNR == NR { if ($3 == "broken") again[$2]; next } $1 in again' - "$work/jobs" >"$work/again"
-    queue "$t" 4 "$deadline" <"$work/again" # the tool may have ended for want of memory
+    queue "$t" 4 "$deadline" <"$work/again" # the tool may have run out of memory
 done
 
 # ---- what came out ----
@@ -119,7 +119,7 @@ for t in none $tools; do
             grep -vE 'SANITIZER|Host|SUMMARY' | cut -c1-200 | head -4
     done
     of "$t" "ended failed" | while read -r _ name _; do cat "$out/launches/$t.$name"; done 2>/dev/null |
-        tests/kernels.py "$build" /dev/stdin | grep -v '^  '
+        tests/kernel_coverage.py "$build" /dev/stdin | grep -v '^  '
 done
 [ -n "$(ls "$out/launches")" ] || echo "no program has listed its launches: was $build configured with -DCLOOB_LIST_LAUNCHES=ON?"
 ! grep -qE ' (reported|failed|broken) ' "$out/jobs.txt"

@@ -6,8 +6,8 @@
 #     lint         what `make lint` needs
 #     coverage     what `make coverage` needs
 #
-# Says what it does, and uses sudo only when it is not root. Without a package manager or permission the build goes on
-# with what is there.
+# Prints what it does, and uses sudo only when it is not root. Without a package manager or permission the build continues
+# with what is installed.
 set -eu
 
 build="build-essential cmake ninja-build pkg-config"

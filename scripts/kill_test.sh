@@ -1,5 +1,5 @@
 #!/bin/bash
-# Kills a run at random moments, goes on from --resume latest each time, and compares the end with a run that was left
+# Kills a run at random moments, continues with --resume latest each time, and compares the end with a run that was left
 # alone. Usage: scripts/kill_test.sh [KILLS] [PROGRAM] [DEVICE]      20 kills on the cpu by default; exit code 0 when the weights
 # are the same.
 set -u

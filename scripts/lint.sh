@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything `make lint` checks; goes on after a finding, so that one run shows all of them: lint.sh [BUILD].
+# Everything `make lint` checks; continues after a finding, so that one run shows all of them: lint.sh [BUILD].
 # BUILD is a configured tree (its compile_commands.json is read; nothing is built).
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -7,7 +7,7 @@ build=${1:-build}
 jobs=$(nproc)
 failed=0
 
-# step NAME COMMAND...: runs it, says how it ended.
+# step NAME COMMAND...: runs it and prints how it ended.
 step() {
     local name=$1 start=$SECONDS
     shift
@@ -46,6 +46,7 @@ version() { # one home, CMakeLists.txt: the change log begins with it, and neith
 step "version" version
 step "clang-format" format
 step "layers" python3 scripts/lint_layers.py
+step "phrases" python3 scripts/lint_phrases.py
 step "cppcheck" check
 step "clang-tidy" tidy
 exit $failed

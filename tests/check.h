@@ -1,4 +1,4 @@
-/* A test is a function without arguments; CHECK counts a failure and goes on, so one run shows all of them.
+/* A test is a function without arguments; CHECK counts a failure and continues, so one run shows all of them.
  *
  *     static void rows_have_unit_length(void) { CHECK_NEAR(norm, 1.0, 1e-6); }
  *     int main(void) { RUN(rows_have_unit_length); return check_summary(); }

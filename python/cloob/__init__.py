@@ -8,7 +8,7 @@
     print(text @ image)
 
 Arrays are numpy's. Whatever speaks DLPack or numpy's array interface goes in, without a copy where its type and layout
-are right; what comes out goes on through torch.from_dlpack. cloob.torch has the objective for autograd; PyTorch is
+are right; results convert with torch.from_dlpack. cloob.torch has the objective for autograd; PyTorch is
 imported only there. Failures of the library are cloob.Error and its kinds, with the library's one-line message.
 """
 from ._hopfield import hopfield, hopfield_energy

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "eval/analysis.h"
-#include "eval/eval_device.h"
+#include "eval/rows.h"
 #include "eval/labels.h"
-#include "eval/metrics/metrics.h"
+#include "eval/metrics.h"
 #include "eval/probe/probe.h"
 #include "eval/retrieval.h"
 #include "io/safetensors.h"

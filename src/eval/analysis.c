@@ -1,12 +1,160 @@
-/* Spread of each modality, then how the two lie to each other. */
+/* Coverage of the sphere, spectrum of the covariance, similarities of pairs. */
 #include "eval/analysis.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/file.h"
-#include "core/sbuf.h"
 #include "core/needs.h"
+#include "core/sbuf.h"
+#include "eval/rows.h"
+#include "tensor/cpu/gemm.h"
+#include "tensor/cpu/linalg.h"
+#include "tensor/cpu/vmath.h"
+
+/* ---- uniformity: sums over all pairs, tile by tile, in double between the rows of a tile  */
+
+typedef struct sums {
+    double arc, potential;
+    double pad[6]; /* one cache line per thread */
+} sums;
+
+/* Row i of a tile beyond the diagonal. */
+static void add_row(sums *out, const float *s, int64_t n)
+{
+    float arc[TILE_COLUMNS], potential[TILE_COLUMNS];
+    double arcs = 0, potentials = 0;
+    for (int64_t j = 0; j < n; j++) arc[j] = vmath_asin(s[j]);
+    for (int64_t j = 0; j < n; j++) potential[j] = vmath_exp_or_zero(4.0f * s[j] - 4.0f); /* |x - y|^2 = 2 - 2 x.y */
+    for (int64_t j = 0; j < n; j++) arcs += arc[j];
+    for (int64_t j = 0; j < n; j++) potentials += potential[j];
+    out->arc += arcs;
+    out->potential += potentials;
+}
+
+static void visit(void *arg, const tile *t)
+{
+    sums *out = (sums *)arg + t->thread;
+    for (int64_t i = t->i0; i < t->i0 + t->ni; i++) {
+        int64_t skip = i + 1 > t->j0 ? i + 1 - t->j0 : 0;
+        if (skip < t->nj) add_row(out, t->s + (i - t->i0) * t->nj + skip, t->nj - skip);
+    }
+}
+
+cloob_status uniformity_run(cloob_ctx *ctx, uniformity *out, const unit_rows *x)
+{
+    int threads = tiles_threads(ctx, x);
+    double N = (double)x->src.N, arc = 0, potential = 0;
+    if (x->src.N < 2) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: uniformity needs two rows", x->src.name);
+    sums *part = calloc((size_t)threads, sizeof *part);
+    if (!part) return ctx_no_memory(ctx, (size_t)threads * sizeof *part, "sums");
+    cloob_status status = tiles_run(ctx, x, x, TILES_UPPER, &(tile_visitor){ visit, NULL, part });
+    for (int k = 0; k < threads; k++) arc += part[k].arc, potential += part[k].potential;
+    free(part);
+    out->ajne = 0.25 + arc / (M_PI * N);
+    out->potential = log(potential / (0.5 * N * (N - 1)));
+    return status;
+}
+
+/* ---- mean, covariance, eigenvalues ----------------------------------------------------------- */
+
+enum { BLOCK_ROWS = 2048 };
+
+int64_t spectrum_effective(const double *value, int64_t n, double share)
+{
+    double total = 0, sum = 0;
+    int64_t below = 0;
+    for (int64_t i = 0; i < n; i++) total += value[i];
+    if (total <= 1e-12) return 0; /* rows of unit length that differ by rounding only: no spread at all */
+    for (int64_t i = 0; i < n; i++) {
+        sum += value[i];
+        if (sum / total < share) below++;
+    }
+    return below < n ? below + 1 : n;
+}
+
+typedef struct moments {
+    double *mean, *C, *wide; /* (D), (D, D), (BLOCK_ROWS, D) */
+    float *block;            /* (BLOCK_ROWS, D) */
+} moments;
+
+static bool moments_init(moments *m, int64_t D)
+{
+    m->mean = calloc((size_t)D, sizeof *m->mean);
+    m->C = calloc((size_t)(D * D), sizeof *m->C);
+    m->wide = malloc((size_t)(BLOCK_ROWS * D) * sizeof *m->wide);
+    m->block = malloc((size_t)(BLOCK_ROWS * D) * sizeof *m->block);
+    return m->mean && m->C && m->wide && m->block;
+}
+
+static void moments_release(moments *m) { free(m->mean), free(m->C), free(m->wide), free(m->block); }
+
+static int64_t read_block(moments *m, const unit_rows *x, int64_t at)
+{
+    int64_t n = x->src.N - at < BLOCK_ROWS ? x->src.N - at : BLOCK_ROWS;
+    unit_rows_read(x, at, n, m->block);
+    return n;
+}
+
+static void add_to_mean(moments *m, const unit_rows *x)
+{
+    int64_t D = x->src.D;
+    for (int64_t at = 0, n; at < x->src.N; at += n) {
+        n = read_block(m, x, at);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t k = 0; k < D; k++) m->mean[k] += m->block[i * D + k];
+    }
+    for (int64_t k = 0; k < D; k++) m->mean[k] /= (double)x->src.N;
+}
+
+static void add_to_covariance(cloob_ctx *ctx, moments *m, const unit_rows *x)
+{
+    int64_t D = x->src.D;
+    double weight = 1 / (double)(x->src.N - 1);
+    for (int64_t at = 0, n; at < x->src.N; at += n) {
+        n = read_block(m, x, at);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t k = 0; k < D; k++) m->wide[i * D + k] = m->block[i * D + k] - m->mean[k];
+        cpu_dgemm(ctx, true, false, D, D, n, weight, m->wide, D, m->wide, D, 1, m->C, D);
+    }
+}
+
+cloob_status spectrum_run(cloob_ctx *ctx, spectrum *out, const unit_rows *x, double share)
+{
+    int64_t D = x->src.D;
+    moments m;
+    memset(out, 0, sizeof *out);
+    if (x->src.N < 2) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a covariance needs two rows", x->src.name);
+    bool room = moments_init(&m, D);
+    out->value = malloc((size_t)D * sizeof *out->value);
+    cloob_status status = ctx_no_memory(ctx, (size_t)(D * D) * sizeof(double), "a covariance");
+    if (room && out->value) {
+        add_to_mean(&m, x);
+        add_to_covariance(ctx, &m, x);
+        status = linalg_eigenvalues(ctx, out->value, m.C, D);
+    }
+    moments_release(&m);
+    if (status != CLOOB_OK) {
+        spectrum_release(out);
+        return status;
+    }
+    out->D = D;
+    for (int64_t k = 0; k < D; k++) {
+        if (out->value[k] < 0) out->value[k] = 0;
+        out->total += out->value[k];
+    }
+    out->effective = spectrum_effective(out->value, D, share);
+    return CLOOB_OK;
+}
+
+void spectrum_release(spectrum *s)
+{
+    free(s->value);
+    s->value = NULL;
+}
+
+/* ---- the whole analysis ---------------------------------------------------------------------- */
 
 static cloob_status run_spread(cloob_ctx *ctx, cloob_coverage *out, const unit_rows *x, double share)
 {

@@ -1,10 +1,168 @@
-/* Ranks of all pairs or of some of them, and what they come to. */
+/* Ranks of all pairs or of some of them, and their summary. */
 #include "eval/retrieval.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "eval/retrieval_ranks.h"
+#include "core/pool.h"
+#include "eval/rows.h"
+
+enum { LANES = 32 }; /* of a sum in double: a warp's */
+
+typedef struct ranks {
+    const rank_pass *p;
+    float *pair;     /* per thread: two rows */
+    int32_t *column; /* per thread: two counts per column of a tile */
+} ranks;
+
+/* ---- close calls --------------------------------------------------------------------------------- */
+
+/* Products of floats are exact in double, so only the order of additions matters: lane by lane, then in
+ * halves. */
+static double rank_dot(const float *a, const float *b, int64_t n)
+{
+    double lane[LANES] = { 0 };
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) lane[k] += (double)a[i + k] * b[i + k];
+    for (int k = 0; i + k < n; k++) lane[k] += (double)a[i + k] * b[i + k];
+    for (int half = LANES / 2; half; half /= 2)
+        for (int k = 0; k < half; k++) lane[k] += lane[k + half];
+    return lane[0];
+}
+
+/* Of row i of a and row j of b. */
+static double similarity(const ranks *r, int64_t i, int64_t j, int thread)
+{
+    int64_t D = r->p->a->src.D;
+    float *a = r->pair + 2 * D * thread;
+    unit_rows_read(r->p->a, i, 1, a);
+    unit_rows_read(r->p->b, j, 1, a + D);
+    return rank_dot(a, a + D, D);
+}
+
+/* Recomputes in double what is near the partner's similarity in one row (side 0) or column (side 1) of a tile: n
+ * elements at a stride, candidates from `first` on. */
+static void settle_near(const ranks *r, const tile *t, int side, int64_t query, const float *s, int64_t stride,
+                        int64_t first, int64_t n, int64_t near)
+{
+    int64_t partner = rank_partner(r->p, query), before = 0;
+    double own = r->p->matched[query];
+    bool crowded = near > n / 8 + 1, tied = false;
+    for (int64_t k = 0; k < n; k++) {
+        int64_t other = first + k;
+        if (other == partner || fabsf(s[k * stride] - (float)own) > RANK_NEAR) continue;
+        double exact = own;
+        if (!crowded)
+            exact = side == 0 ? similarity(r, query, other, t->thread) : similarity(r, other, query, t->thread);
+        tied = tied || exact == own;
+        before += exact > own || (exact == own && other < partner);
+    }
+    if (tied) __atomic_store_n(&r->p->tied[side][query], 1, __ATOMIC_RELAXED);
+    if (before) __atomic_fetch_add(&r->p->above[side][query], before, __ATOMIC_RELAXED);
+}
+
+/* ---- counting ------------------------------------------------------------------------------------ */
+
+static bool holds(int64_t begin, int64_t n, int64_t i) { return i >= begin && i < begin + n; }
+
+static void count_row(const ranks *r, const tile *t, int64_t i)
+{
+    const float *s = t->s + (i - t->i0) * t->nj;
+    float own = (float)r->p->matched[i], high = own + RANK_NEAR, low = own - RANK_NEAR;
+    int32_t above = 0, reach = 0;
+    for (int64_t j = 0; j < t->nj; j++) above += s[j] > high, reach += s[j] >= low;
+    int64_t near = reach - above - holds(t->j0, t->nj, rank_partner(r->p, i)); /* the partner itself is always near */
+    if (above) __atomic_fetch_add(&r->p->above[0][i], above, __ATOMIC_RELAXED);
+    if (near > 0) settle_near(r, t, 0, i, s, 1, t->j0, t->nj, near);
+}
+
+static void count_columns(const ranks *r, const tile *t)
+{
+    int32_t *restrict above = r->column + 2 * TILE_COLUMNS * t->thread, *restrict reach = above + TILE_COLUMNS;
+    float high[TILE_COLUMNS], low[TILE_COLUMNS];
+    memset(above, 0, 2 * TILE_COLUMNS * sizeof *above);
+    for (int64_t j = 0; j < t->nj; j++) {
+        float own = (float)r->p->matched[t->j0 + j];
+        high[j] = own + RANK_NEAR, low[j] = own - RANK_NEAR;
+    }
+    for (int64_t i = 0; i < t->ni; i++) {
+        const float *s = t->s + i * t->nj;
+        for (int64_t j = 0; j < t->nj; j++) above[j] += s[j] > high[j], reach[j] += s[j] >= low[j];
+    }
+    for (int64_t j = 0; j < t->nj; j++) {
+        int64_t query = t->j0 + j, near = reach[j] - above[j] - holds(t->i0, t->ni, query);
+        if (above[j]) __atomic_fetch_add(&r->p->above[1][query], above[j], __ATOMIC_RELAXED);
+        if (near > 0) settle_near(r, t, 1, query, t->s + j, t->nj, t->i0, t->ni, near);
+    }
+}
+
+static void visit(void *arg, const tile *t)
+{
+    const ranks *r = arg;
+    for (int64_t i = t->i0; i < t->i0 + t->ni; i++) count_row(r, t, i);
+    if (r->p->both) count_columns(r, t);
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------- */
+
+static void match_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const ranks *r = arg;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t partner = rank_partner(r->p, i);
+        r->p->matched[i] = partner < 0 ? HUGE_VAL : similarity(r, i, partner, thread); /* nothing is above that */
+    }
+}
+
+static cloob_status ranks_init(cloob_ctx *ctx, ranks *r, const rank_pass *p)
+{
+    size_t threads = (size_t)ctx->threads, D = (size_t)p->a->src.D;
+    *r =
+        (ranks){ p, malloc(threads * D * 2 * sizeof *r->pair), malloc(threads * TILE_COLUMNS * 2 * sizeof *r->column) };
+    if (r->pair && r->column) return CLOOB_OK;
+    free(r->pair), free(r->column);
+    return ctx_no_memory(ctx, threads * (D + TILE_COLUMNS) * 8, "ranks");
+}
+
+cloob_status ranks_match(cloob_ctx *ctx, const rank_pass *p)
+{
+    ranks r;
+    CLOOB_TRY(ranks_init(ctx, &r, p));
+    pool_for(ctx, p->a->src.N, 256, match_range, &r);
+    free(r.pair), free(r.column);
+    return CLOOB_OK;
+}
+
+cloob_status ranks_best(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, const int64_t *owner, int64_t *partner)
+{
+    ranks r;
+    rank_pass p = { .a = a, .b = b };
+    double *best = malloc((size_t)a->src.N * sizeof *best);
+    if (!best) return ctx_no_memory(ctx, (size_t)a->src.N * sizeof *best, "ranks");
+    cloob_status status = ranks_init(ctx, &r, &p);
+    for (int64_t i = 0; i < a->src.N; i++) partner[i] = -1;
+    for (int64_t j = 0; j < b->src.N && status == CLOOB_OK; j++) {
+        int64_t i = owner[j];
+        double s = similarity(&r, i, j, 0);
+        if (partner[i] < 0 || s > best[i]) partner[i] = j, best[i] = s;
+    }
+    if (status == CLOOB_OK) free(r.pair), free(r.column);
+    free(best);
+    return status;
+}
+
+cloob_status ranks_cpu(cloob_ctx *ctx, const rank_pass *p)
+{
+    ranks r;
+    CLOOB_TRY(ranks_init(ctx, &r, p));
+    cloob_status status = tiles_run(ctx, p->a, p->b, TILES_ALL, &(tile_visitor){ visit, NULL, &r });
+    free(r.pair), free(r.column);
+    return status;
+}
+
+/* ---- ranks and their summary ----------------------------------------------------------------- */
 
 static int ascending(const void *a, const void *b)
 {

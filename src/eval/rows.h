@@ -11,6 +11,7 @@
 #ifndef EVAL_ROWS_H
 #define EVAL_ROWS_H
 
+#include "tensor/device.h"
 #include "tensor/tensor.h"
 
 typedef struct rows {
@@ -28,7 +29,7 @@ cloob_status rows_of(cloob_ctx *ctx, rows *r, const tensor *t, const char *name)
 rows rows_every(const rows *r, int64_t step, int64_t first);
 
 /* Rows [begin, begin + n) as floats: a pointer into data when those already are aligned F32 without gaps,
- * else into scratch, which has room for n * D. */
+ * else into scratch, of n * D elements. */
 const float *rows_read(const rows *r, int64_t begin, int64_t n, float *scratch);
 
 /* Whole rows per block such that a block of float takes about `bytes`; at least 1, at most N. */
@@ -52,5 +53,42 @@ void unit_rows_release(unit_rows *u);
 cloob_status unit_rows_match(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b);
 /* Rows [begin, begin + n) at unit length into out (n, D). */
 void unit_rows_read(const unit_rows *u, int64_t begin, int64_t n, float *out);
+
+/* ---- tiles --------------------------------------------------------------------------------------- */
+
+/* All similarities of two sets of unit rows, one tile at a time: never the whole matrix.
+ *
+ * Threads own blocks of rows: each walks all columns of its block, so what belongs to a row needs no lock,
+ * and `rows_done` is called by the same thread when the block has seen every column. What belongs to a column
+ * is shared between threads. In which order tiles come depends on the sizes and the number of threads only.
+ */
+
+enum { TILE_ROWS = 512, TILE_COLUMNS = 512 }; /* 1 MiB of similarities per thread: stays in the second cache */
+
+typedef struct tile {
+    const float *s; /* (ni, nj): s[(i - i0) * nj + (j - j0)] = a_i . b_j */
+    int64_t i0, ni, j0, nj;
+    int thread; /* below tiles_threads() */
+} tile;
+
+typedef enum tile_part { TILES_ALL, TILES_UPPER } tile_part; /* UPPER: only tiles with some j > i; a is b */
+
+typedef struct tile_visitor {
+    void (*visit)(void *arg, const tile *t);
+    void (*rows_done)(void *arg, int64_t i0, int64_t ni, int thread); /* may be NULL */
+    void *arg;
+} tile_visitor;
+
+int tiles_threads(const cloob_ctx *ctx, const unit_rows *a);
+
+/* Fails only for lack of memory: about 1 MiB + 2 x 512 x D floats per thread. a and b have the same D. */
+cloob_status tiles_run(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, tile_part part, const tile_visitor *v);
+
+/* ---- device -------------------------------------------------------------------------------------- */
+
+/* *out is a GPU, or NULL for the CPU. name: NULL, "cpu" and "ref" are the CPU; "auto" takes a GPU where there
+ * is one and the work (floating point operations) outweighs starting it; "cuda" and "cuda:1" take it or fail.
+ * The caller closes it. */
+cloob_status eval_device_open(cloob_ctx *ctx, const char *name, double flops, device **out);
 
 #endif

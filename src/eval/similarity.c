@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "eval/tiles.h"
+#include "eval/rows.h"
 
 static const int64_t sizes[CLOOB_UNMATCHED_SETS] = { 10, 100, 1000 };
 enum { KEEP = 1000, BUFFER = 2 * KEEP };

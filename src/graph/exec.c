@@ -43,7 +43,7 @@ static const op_kernel *kernel_of(const exec *e, const op_args *a)
 
 static const char *name_of(const op_group *g) { return g->kernel ? g->kernel->name : op_table[g->member[0]->op].name; }
 
-/* Until addresses are known, an operand's data holds its value's number; that of what nobody writes is NO_VALUE. */
+/* Until addresses are known, an operand's data holds its value's number; NO_VALUE where nothing writes it. */
 static value_id value_in(const tensor *t) { return t->ndim < 0 ? NO_VALUE : (value_id)(intptr_t)t->data; }
 
 /* Operand k of a call: its inputs, then its outputs. */
@@ -163,7 +163,7 @@ static void add_call(exec *e, const op_group *g)
     e->call[e->calls++] = (call){ .of = *g, .once = g->member[0]->op == OP_FOLD_BN };
 }
 
-/* Which ops took how long to prepare: where the start of a run goes. */
+/* Logs how long ops took to prepare. */
 static void log_preparation(const exec *e, const double *seconds)
 {
     for (int op = 0; op <= OP_COUNT; op++)
@@ -306,7 +306,7 @@ static void find_lifetimes(const exec *e, plan_item *item)
     }
     for (int v = 0; v < e->values; v++) {
         if (e->value[v].keep) item[v].last = e->calls;
-        if (item[v].first < 0) item[v].bytes = 0; /* nobody touches it */
+        if (item[v].first < 0) item[v].bytes = 0; /* never used */
     }
 }
 

@@ -220,8 +220,8 @@ static void fuse_conv_stats(graph *g, int i)
 
 /* ---- batch norm's backward apply, then the gradients of a convolution ---------------------------- */
 
-/* Whether our GEMM keeps the sums of a weight's gradient in registers; where the activation before it was pooled, only
- * if that is worth making it by a pass of its own. */
+/* Whether cloob's GEMM keeps the sums of a weight's gradient in registers; where the activation before it was pooled,
+ * only if that is worth making it by a pass of its own. */
 static bool takes_dw(const tensor *w, bool pooled)
 {
     bool narrow = (w->dim[0] == 256 && w->dim[3] == 64) || (w->dim[0] == 320 && w->dim[3] == 80),

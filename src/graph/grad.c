@@ -9,7 +9,7 @@ typedef struct walk {
     graph_grad_options o;
     value_id *grad;  /* by value: its gradient so far */
     value_id *stand; /* by value: the copy of it that the backward pass reads (recomputed), or itself */
-    bool *requires;  /* by value: a trainable parameter stands behind it */
+    bool *requires;  /* by value: it depends on a trainable parameter */
     int forward_nodes;
 } walk;
 
@@ -132,7 +132,7 @@ static void contribute(walk *w, value_id v, value_id d)
     sum_becomes_gradient(w->g, part, d, w->grad[v]);
 }
 
-/* A parameter's gradient goes straight to its place. */
+/* A parameter's gradient is written directly to its buffer. */
 static value_id grad_place(walk *w, value_id v)
 {
     value of = w->g->value[v];
@@ -164,7 +164,7 @@ static value_id shape_of(const node *of, op_ref r)
     return r < REF_OUT ? of->in[r] : of->out[r - REF_OUT];
 }
 
-/* An output nobody wants is left absent; a step without wanted outputs is not taken. */
+/* Outputs that nothing reads stay absent; a step without outputs is skipped. */
 static bool wants(const walk *w, const node *of, op_ref r)
 {
     if (r == REF_NONE) return false;

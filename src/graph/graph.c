@@ -17,7 +17,7 @@ void graph_release(graph *g)
 
 cloob_status graph_status(const graph *g) { return g->status; }
 
-/* Room for one more element; false when memory is out. */
+/* Grows the array by one element; false when out of memory. */
 static bool grow(graph *g, void *data, int count, int64_t *cap, size_t size)
 {
     if (heap_grow(data, count, cap, size)) return true;
@@ -142,7 +142,7 @@ static bool wanted(const graph *g, value_id v, const bool *used)
     return v != NO_VALUE && (used[v] || g->value[v].keep || g->value[v].kind == VALUE_GRAD);
 }
 
-/* An op that updates statistics in place works even when nobody reads its outputs. */
+/* An op that updates statistics in place is kept even when nothing reads its outputs. */
 static bool has_effect(const node *n) { return n->op == OP_BN_STATS && !n->attr.keep_stats; }
 
 void graph_remove_dead(graph *g, int from)

@@ -9,7 +9,7 @@
  *     value_id y = graph_op(&g, OP_CONV2D, (op_attr){ .stride = 2, .pad = 1 }, 2, (value_id[]){ x, w });
  *     CLOOB_TRY(graph_status(&g));         the first mistake made while building
  *
- * Building functions never fail on the spot: after a mistake they do nothing, and graph_status tells. */
+ * Building functions never fail on the spot: after an error they do nothing, and graph_status returns it. */
 #ifndef GRAPH_GRAPH_H
 #define GRAPH_GRAPH_H
 
@@ -107,7 +107,7 @@ value_id graph_value(graph *g, tensor t, value_kind kind);
 node *graph_node(graph *g, op_id op, op_attr attr); /* appended, all operands absent; NULL after a failure */
 int graph_uses(const graph *g, value_id v);         /* how many operands read it */
 int graph_producer(const graph *g, value_id v);     /* index of the node that writes it, or -1 */
-void graph_remove_dead(graph *g, int from);         /* drops nodes from index `from` on whose results nobody wants */
+void graph_remove_dead(graph *g, int from);         /* drops nodes from index `from` on whose results nothing reads */
 cloob_status graph_shape(graph *g, node *n);        /* runs the shape rule, makes the missing output values */
 void graph_move(graph *g, int from, int to);        /* node `from` ends at index `to`, those between shift by one */
 

@@ -11,7 +11,7 @@
 #include "core/needs.h"
 #include "core/text.h"
 #include "data/sets/csv.h"
-#include "eval/metrics/metrics.h"
+#include "eval/metrics.h"
 
 typedef struct prediction {
     const char *image, *label;

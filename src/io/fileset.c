@@ -119,7 +119,7 @@ cloob_status fileset_add(cloob_ctx *ctx, fileset *fs, const char *spec, int *fil
     return CLOOB_OK;
 }
 
-/* ---- opening: where do the plain bytes lie? --------------------------------------------------------------
+/* ---- opening: where the plain bytes are ----------------------------------------------------------------
  */
 
 static int64_t mtime_ns(const struct stat *st)
@@ -218,7 +218,7 @@ static slot *slot_take(descriptors *d, int file)
     return s;
 }
 
-/* Puts a fresh descriptor into the table. False: no room; the caller keeps it for itself. */
+/* Puts a fresh descriptor into the table. False: the table is full; the caller keeps it. */
 static bool slot_insert(descriptors *d, int file, int *fd, slot **out)
 {
     slot *s = slot_take(d, file); /* another thread may have been faster */

@@ -1,4 +1,4 @@
-/* Tells gzip from plain by the first two bytes; unpacking itself is in gzip_zlib.c or gzip_none.c. */
+/* Detects gzip by the first two bytes; gzip_zlib.c unpacks, gzip_absent.c reports that zlib is missing. */
 #include "io/gzip.h"
 
 #include <errno.h>

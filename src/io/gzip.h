@@ -30,7 +30,7 @@ bool gzip_is_file(const char *path);
 
 enum { GZIP_CHUNK = 1 << 16, GZIP_RATIO = 300, GZIP_GRACE = 64 << 20 }; /* captions reach 30; zeros 1030 */
 
-/* The stream begins with the n bytes of `first` and goes on in `in`. */
+/* The stream begins with the n bytes of `first` and continues in `in`. */
 cloob_status gzip_inflate(cloob_ctx *ctx, unsigned char *first, size_t n, FILE *in, const char *name, gzip_sink *sink,
                           void *arg);
 

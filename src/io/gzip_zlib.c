@@ -22,7 +22,7 @@ static cloob_status damaged(inflater *f, const char *why)
     return ctx_fail(f->ctx, CLOOB_ERR_FORMAT, "%s: damaged gzip stream: %s", f->name, why);
 }
 
-/* More input when there is none; *more tells whether there was any. */
+/* More input when there is none; *more: whether there was any. */
 static cloob_status refill(inflater *f, bool *more)
 {
     if (f->z.avail_in == 0) {

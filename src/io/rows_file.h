@@ -34,7 +34,7 @@ typedef struct rows_file {
     int64_t header; /* bytes before the first */
 } rows_file;
 
-/* meta: the most that end will be given; the room it takes is set aside. More than one part does not go into
+/* meta: the most that end will be given; its space is reserved. More than one part does not go into
  * .npy, and meta is left out there. */
 cloob_status rows_file_begin(cloob_ctx *ctx, const char *path, const rows_part *part, int parts, const st_meta *meta,
                              int64_t metas, rows_file *f);

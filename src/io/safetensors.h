@@ -47,7 +47,7 @@ const char *st_meta_get(const st_file *f, const char *key);
 /* Like st_find, but absence or another number of dimensions is an error naming the file and the tensor. */
 cloob_status st_need(cloob_ctx *ctx, const st_file *f, const char *path, const char *name, int ndim, const tensor **t);
 
-/* Writes entries in the given order, each aligned to its element size as the format asks, by writing beside
+/* Writes entries in the given order, each aligned to its element size as the format requires, by writing next to
  * and renaming. Data must be in host memory. */
 cloob_status st_write(cloob_ctx *ctx, const char *path, const st_entry *entry, int64_t count, const st_meta *meta,
                       int64_t meta_count);
@@ -57,8 +57,8 @@ cloob_status st_write_dropping(cloob_ctx *ctx, const char *path, const st_entry 
                                const st_meta *meta, int64_t meta_count, void (*done)(void *user, const st_entry *e),
                                void *user);
 
-/* The beginning of such a file, up to the first tensor's data: the 8-byte length and the header, filled up
- * with spaces to at least `min_bytes` in all. Data of the entries is not looked at. */
+/* The beginning of a safetensors file, up to the first tensor's data: the 8-byte length and the header, filled up
+ * with spaces to at least `min_bytes` in all. Data of the entries is not read. */
 void st_put_beginning(sbuf *s, const st_entry *entry, int64_t count, const st_meta *meta, int64_t meta_count,
                       size_t min_bytes);
 

@@ -180,7 +180,8 @@ static cloob_status take_header(scanner *s)
     int64_t size = number(s->block + AT_SIZE, SIZE_BYTES), left = s->size - s->at - BLOCK;
     bool file = type == '0' || type == '\0' || type == '7', description = type == 'L' || type == 'x';
     if (file && s->next_size >= 0) size = s->next_size;
-    if (type >= '1' && type <= '6') size = 0; /* links, devices and folders have no content, whatever they say */
+    if (type >= '1' && type <= '6')
+        size = 0; /* links, devices and folders have no content, whatever their size field */
     if (size > left) {
         s->out->skipped++;
         s->at = s->size;

@@ -1,9 +1,9 @@
-/* An index over a plain tar: which files lie where, so that any of them can be read with one pread.
+/* An index over a plain tar: the offset of every file, so that any of them can be read with one pread.
  *
  * Understands old, ustar, GNU (long names, large sizes) and pax archives. Only regular files are listed.
  * Nothing is ever unpacked to a path that an archive names; members with absolute names or ".." are left
- * out all the same and counted, as are damaged headers and members that end behind the file: the scan goes
- * on at the next header it recognises.
+ * out all the same and counted, as are damaged headers and members that end behind the file: the scan continues
+ * at the next valid header.
  *
  *     tar_index t;
  *     CLOOB_TRY(tar_open(ctx, files, file, &t));

@@ -1,4 +1,4 @@
-/* Unpacking into files, written atomically; a trailer says what a cached copy was made from. */
+/* Unpacking into files, written atomically; a trailer records the source of a cached copy. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -97,7 +97,7 @@ typedef struct trailer {
 
 static const char magic[8] = { 'c', 'l', 'o', 'o', 'b', 'g', 'z', '1' };
 
-/* A copy is whole when its trailer is there and says what the source is now. */
+/* A copy is valid when its trailer is there and matches the source. */
 static bool whole(const char *path, int64_t source_size, int64_t source_mtime_ns, int64_t *size)
 {
     struct stat st;

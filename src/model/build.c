@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "model/tuning/lora.h"
+#include "model/lora.h"
 
 static int row_of(build *b, const char *format, va_list args)
 {
@@ -31,7 +31,7 @@ value_id build_param(build *b, const char *format, ...)
 value_id build_param_point(build *b, const char *name)
 {
     int row = params_find(b->p, name);
-    if (row < 0) return build_param(b, "%s", name); /* says that it is missing */
+    if (row < 0) return build_param(b, "%s", name); /* reports that it is missing */
     tensor t = b->p->compute_view[row];
     t.dim[3] *= t.dim[1] * t.dim[2];
     t.dim[1] = t.dim[2] = 1;
@@ -64,7 +64,7 @@ static value_id block_linear(build *b, value_id x, value_id w, value_id bias)
     return graph_op(b->g, OP_LINEAR, (op_attr){ .fp8 = b->o->fp8 }, 3, (value_id[]){ x, w, bias });
 }
 
-/* ---- adapters: W x + scale B (A x), see model/tuning/lora.h --------------------------------------- */
+/* ---- adapters: W x + scale B (A x), see model/lora.h --------------------------------------- */
 
 /* A; NO_VALUE where the weight has no adapters. */
 static value_id adapter_of(build *b, const char *weight)
@@ -178,8 +178,9 @@ typedef struct one_query {
     int64_t heads, tokens;
 } one_query;
 
-/* Whether attention of one query goes without keys and values (docs/explanation/attention-pool.md). Not in inference on
- * the CPU: rows that do not depend on the batch, and weights in 8 bits, are there for linear layers alone. */
+/* Whether attention of one query is computed without keys and values (docs/explanation/attention-pool.md). Not in
+ * inference on the CPU: rows that do not depend on the batch, and weights in 8 bits, are there for linear layers
+ * alone. */
 static bool folds_keys(const build *b) { return b->o->train || b->p->dev->backend == BACKEND_CUDA; }
 
 /* Heads of q through the keys' weights: (B, H, C). The key bias cancels in the softmax; its gradient is 0, which nobody

@@ -10,7 +10,7 @@ typedef struct build {
     const tower_options *o;
 } build;
 
-/* A parameter by its name; the text says the rest: build_param(b, "visual.layer%d.%d.conv1.weight", 1, 0). */
+/* A parameter by its name, formatted as by printf: build_param(b, "visual.layer%d.%d.conv1.weight", 1, 0). */
 value_id build_param(build *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The weight of a convolution whose windows are rows already: that of a 1 x 1 convolution with all their channels. */
 value_id build_param_point(build *b, const char *name);

@@ -1,10 +1,10 @@
 /* What a model is: sizes and choices, from a name, from JSON (open_clip's nested form, the authors' flat form,
- * Hugging Face's, ours), or from the shapes of a state dict (model/interchange.h).
+ * Hugging Face's, cloob's), or from the shapes of a state dict (model/interchange.h).
  *
  *     model_config c;
  *     CLOOB_TRY(model_config_load(ctx, "RN50", &c));          or "ViT-B/32", or "my-model.json"
  *
- * Ours is open_clip's nested form plus the name, the image mean and standard deviation, and resize_mode where it
+ * cloob's is open_clip's nested form plus the name, the image mean and standard deviation, and resize_mode where it
  * is not "shortest". A configuration that came from any function here has passed model_config_check. */
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H
@@ -67,27 +67,27 @@ bool model_config_known(const char *name);
 const char *model_config_name(int i);
 /* A name, or the path of a .json file. */
 cloob_status model_config_load(cloob_ctx *ctx, const char *name_or_path, model_config *c);
-/* Any of the four forms, told apart by their keys; open_clip_config.json's outer object is looked through.
- * Without a word on the activation: QuickGELU in the flat form and Hugging Face's, GELU in open_clip's, as
- * those programs have it. Keys that would change the architecture to one we do not have are refused. */
+/* Any of the four forms, recognised by their keys; open_clip_config.json's outer object is unwrapped.
+ * Without an activation: QuickGELU in the flat form and Hugging Face's, GELU in open_clip's, as in
+ * those programs. Keys of architectures that cloob does not have are refused. */
 cloob_status model_config_from_json(cloob_ctx *ctx, const json *root, const char *source, model_config *c);
-/* Ours: the nested form, one line. */
+/* cloob's form: nested, one line. */
 void model_config_to_json(const model_config *c, sbuf *out);
 /* Refuses sizes that cannot work together, naming them. Called by the loaders above. */
 cloob_status model_config_check(cloob_ctx *ctx, const model_config *c);
-/* Open_clip's own form of a model directory's open_clip_config.json: model_cfg and preprocess_cfg. */
+/* open_clip's form of a model directory's open_clip_config.json: model_cfg and preprocess_cfg. */
 cloob_status model_config_to_open_clip(cloob_ctx *ctx, const model_config *c, const char *path, sbuf *out);
 /* Hugging Face's config.json: CLIPModel, MetaClip2Model or SiglipModel. Both refuse, naming path, what the other
- * program has no place for. */
+ * program cannot express. */
 cloob_status model_config_to_hf(cloob_ctx *ctx, const model_config *c, const char *path, sbuf *out);
 /* A model as transformers' SiglipModel. */
 bool model_config_is_siglip(const model_config *c);
 /* timm's name of SigLIP's image tower; false: timm has none of these sizes. */
 bool model_config_timm_name(const model_config *c, char *name, size_t size);
-/* What is done to an image: as our metadata has it, and as Hugging Face's preprocessor_config.json. */
+/* Image preprocessing: as in cloob's metadata, and as Hugging Face's preprocessor_config.json. */
 void model_config_to_preprocess(const model_config *c, sbuf *out);
 void model_config_to_hf_preprocessor(const model_config *c, sbuf *out);
-/* The built-in model with the sizes and parts that shapes and names of tensors can tell (all but heads and
+/* The built-in model with the sizes and parts that follow from shapes and names of tensors (all but heads and
  * activation). */
 bool model_config_match(const model_config *c, model_config *known);
 /* "shortest", "longest", "squash"; false: none of them, *out is left alone. */

@@ -1,10 +1,214 @@
-/* Configurations as JSON: open_clip's nested form (and ours), the authors' flat form. Hugging Face's is in
- * config_hf.c. */
+/* Reads configurations from JSON: nested as in open_clip and cloob, flat as in CLOOB's original code, or Hugging
+ * Face's. */
+#include "model/config.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/config_reader.h"
+/* ---- values of a configuration's JSON -------------------------------------------------------- */
+
+/* The readers leave *out when the key is absent or null, except need_int; all fail with one line that names source
+ * and key. */
+typedef struct config_reader {
+    cloob_ctx *ctx;
+    const char *source;
+    model_config *c;
+} config_reader;
+
+static cloob_status reader_bad(const config_reader *r, const char *key, const char *wanted)
+{
+    return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: \"%.100s\" must be %s", r->source, key, wanted);
+}
+
+static const json *value_of(const json *object, const char *key)
+{
+    const json *v = json_get(object, key);
+    return v && v->kind != JSON_NULL ? v : NULL;
+}
+
+static cloob_status reader_need_int(const config_reader *r, const json *object, const char *key, int64_t *out)
+{
+    const json *v = json_get(object, key);
+    if (!v) return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: \"%s\" is missing", r->source, key);
+    return json_int(v, out) ? CLOOB_OK : reader_bad(r, key, "a whole number");
+}
+
+static cloob_status reader_int(const config_reader *r, const json *object, const char *key, int64_t *out)
+{
+    const json *v = value_of(object, key);
+    return !v || json_int(v, out) ? CLOOB_OK : reader_bad(r, key, "a whole number");
+}
+
+static cloob_status reader_number(const config_reader *r, const json *object, const char *key, double *out)
+{
+    const json *v = value_of(object, key);
+    if (!v) return CLOOB_OK;
+    if (v->kind != JSON_NUMBER) return reader_bad(r, key, "a number");
+    *out = v->number;
+    return CLOOB_OK;
+}
+
+static cloob_status reader_bool(const config_reader *r, const json *object, const char *key, bool *out)
+{
+    const json *v = value_of(object, key);
+    if (!v) return CLOOB_OK;
+    if (v->kind != JSON_BOOL) return reader_bad(r, key, "true or false");
+    *out = v->boolean;
+    return CLOOB_OK;
+}
+
+static cloob_status reader_channels(const config_reader *r, const json *object, const char *key, double out[3])
+{
+    const json *v = value_of(object, key);
+    if (!v) return CLOOB_OK;
+    if (v->kind != JSON_ARRAY || v->count != 3) return reader_bad(r, key, "three numbers");
+    int i = 0;
+    for (const json *e = v->child; e; e = e->next) {
+        if (e->kind != JSON_NUMBER) return reader_bad(r, key, "three numbers");
+        out[i++] = e->number;
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status reader_resize(const config_reader *r, const json *object, const char *key)
+{
+    const json *v = value_of(object, key);
+    const char *name = json_string(v);
+    if (!v || (name && model_resize_from_name(name, &r->c->resize))) return CLOOB_OK;
+    return reader_bad(r, key, "shortest, longest or squash");
+}
+
+static cloob_status reader_choice(const config_reader *r, const json *object, const char *key, const char *const *names,
+                                  int *out)
+{
+    const json *v = value_of(object, key);
+    const char *name = json_string(v);
+    char wanted[160] = "one of";
+    if (!v) return CLOOB_OK;
+    for (int i = 0; names[i]; i++) {
+        if (name && strcmp(name, names[i]) == 0) {
+            *out = i;
+            return CLOOB_OK;
+        }
+        size_t n = strlen(wanted);
+        snprintf(wanted + n, sizeof wanted - n, "%s \"%s\"", i ? "," : "", names[i]);
+    }
+    return reader_bad(r, key, wanted);
+}
+
+/* ---- Hugging Face's config.json of CLIP, MetaCLIP 2 and SigLIP ------------------------------- */
+
+/* "clip" where the file has none. */
+static const char *model_type(const json *root)
+{
+    const char *type = json_string(json_get(root, "model_type"));
+    return type ? type : "clip";
+}
+
+static cloob_status refuse_type(const config_reader *r, const char *type)
+{
+    if (strcmp(type, "siglip2") == 0)
+        return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
+                        "%s: a SigLIP 2 NaFlex model (images of any shape); those of one fixed size are built in "
+                        "(model_type siglip)",
+                        r->source);
+    return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
+                    "%s: a model of type %.60s; of transformers' models CLIP, MetaCLIP 2 and SigLIP are built in",
+                    r->source, type);
+}
+
+static cloob_status hf_read_act(const config_reader *r, const json *part, model_act *act)
+{
+    static const char *const names[] = { "quick_gelu", "gelu", "gelu_pytorch_tanh", "gelu_new", NULL };
+    int i = *act;
+    CLOOB_TRY(reader_choice(r, part, "hidden_act", names, &i));
+    *act = i > ACT_GELU_TANH ? ACT_GELU_TANH : (model_act)i;
+    return CLOOB_OK;
+}
+
+/* inner: the default of intermediate_size. */
+static cloob_status hf_read_blocks(const config_reader *r, const json *part, int64_t width, int64_t inner,
+                                   model_blocks *b)
+{
+    double dropout = 0;
+    CLOOB_TRY(reader_int(r, part, "intermediate_size", &inner));
+    if (inner < 1) return reader_bad(r, "intermediate_size", "above 0");
+    b->inner = inner == 4 * width ? 0 : inner;
+    CLOOB_TRY(reader_number(r, part, "layer_norm_eps", &b->eps));
+    CLOOB_TRY(reader_number(r, part, "attention_dropout", &dropout));
+    if (dropout != 0)
+        ctx_log(r->ctx, CLOOB_LOG_WARN,
+                "%s: attention_dropout of %g has no effect on embeddings, and training drops nothing", r->source,
+                dropout);
+    return hf_read_act(r, part, &b->act);
+}
+
+static cloob_status hf_read_vision(const config_reader *r, const json *v)
+{
+    model_config *c = r->c;
+    CLOOB_TRY(reader_int(r, v, "image_size", &c->image_size));
+    CLOOB_TRY(reader_int(r, v, "hidden_size", &c->width));
+    CLOOB_TRY(reader_int(r, v, "num_hidden_layers", &c->layers[0]));
+    CLOOB_TRY(reader_int(r, v, "patch_size", &c->patch));
+    CLOOB_TRY(reader_int(r, v, "num_attention_heads", &c->image_heads));
+    return hf_read_blocks(r, v, c->width, 3072, &c->image);
+}
+
+static cloob_status hf_read_text(const config_reader *r, const json *t, int64_t inner)
+{
+    model_config *c = r->c;
+    CLOOB_TRY(reader_int(r, t, "max_position_embeddings", &c->context));
+    CLOOB_TRY(reader_int(r, t, "vocab_size", &c->vocab));
+    CLOOB_TRY(reader_int(r, t, "hidden_size", &c->text_width));
+    CLOOB_TRY(reader_int(r, t, "num_attention_heads", &c->text_heads));
+    CLOOB_TRY(reader_int(r, t, "num_hidden_layers", &c->text_layers));
+    return hf_read_blocks(r, t, c->text_width, inner, &c->text);
+}
+
+/* CLIP reads the first end token; an id of 2 is an old file's, whose end token is the largest id. */
+static cloob_status read_clip(const config_reader *r, const json *root, const json *v, const json *t, bool metaclip)
+{
+    model_config *c = r->c;
+    int64_t eos = metaclip ? 2 : 49407;
+    c->family = MODEL_VIT, c->embed = 512, c->image_size = 224, c->width = 768, c->layers[0] = 12, c->patch = 32;
+    c->image_heads = 12, c->context = 77, c->vocab = 49408, c->text_width = 512, c->text_heads = 8, c->text_layers = 12;
+    CLOOB_TRY(reader_int(r, root, "projection_dim", &c->embed));
+    CLOOB_TRY(hf_read_vision(r, v));
+    CLOOB_TRY(hf_read_text(r, t, 2048));
+    CLOOB_TRY(reader_int(r, t, "eos_token_id", &eos));
+    bool largest = eos == c->vocab - 1 || (eos == 2 && !metaclip) || !json_get(t, "eos_token_id");
+    if (!largest || metaclip) c->text_pool = TEXT_POOL_EOS, c->eos = eos;
+    return CLOOB_OK;
+}
+
+static cloob_status read_siglip(const config_reader *r, const json *v, const json *t)
+{
+    model_config *c = r->c;
+    bool head = true;
+    model_config_set_siglip(c, ACT_GELU_TANH);
+    c->family = MODEL_VIT, c->image_size = 224, c->width = 768, c->layers[0] = 12, c->patch = 16, c->image_heads = 12;
+    c->context = 64, c->vocab = 32000, c->text_width = 768, c->text_heads = 12, c->text_layers = 12;
+    CLOOB_TRY(reader_bool(r, v, "vision_use_head", &head));
+    if (!head) return reader_bad(r, "vision_use_head", "true");
+    CLOOB_TRY(hf_read_vision(r, v));
+    CLOOB_TRY(hf_read_text(r, t, 3072));
+    c->embed = c->text_width;
+    return reader_int(r, t, "projection_size", &c->embed);
+}
+
+static cloob_status config_read_hf(const config_reader *r, const json *root)
+{
+    const json *v = json_get(root, "vision_config"), *t = json_get(root, "text_config");
+    const char *type = model_type(root);
+    bool metaclip = strcmp(type, "metaclip_2") == 0;
+    if (strcmp(type, "siglip") != 0 && strcmp(type, "clip") != 0 && !metaclip) return refuse_type(r, type);
+    if (!v || v->kind != JSON_OBJECT) return reader_bad(r, "vision_config", "an object");
+    if (!t || t->kind != JSON_OBJECT) return reader_bad(r, "text_config", "an object");
+    return strcmp(type, "siglip") == 0 ? read_siglip(r, v, t) : read_clip(r, root, v, t, metaclip);
+}
+
+/* ---- open_clip's and cloob's configuration --------------------------------------------------- */
 
 /* ---- sizes --------------------------------------------------------------------------------------- */
 
@@ -91,19 +295,19 @@ static const known_key text_keys[] = {
 
 /* ---- a tower ------------------------------------------------------------------------------------- */
 
-/* open_clip's {"approximate": "tanh"} of a GELU, or our word for any of the three. */
+/* open_clip's {"approximate": "tanh"} of a GELU, or cloob's name for any of the three. */
 static cloob_status read_act(const config_reader *r, const json *tower, model_act *act)
 {
-    static const char *const words[] = { "none", "tanh", NULL }, *const ours[] = { "quickgelu", "gelu", "gelu_tanh",
-                                                                                   NULL };
+    static const char *const words[] = { "none", "tanh", NULL }, *const names[] = { "quickgelu", "gelu", "gelu_tanh",
+                                                                                    NULL };
     const json *kwargs = json_get(tower, "act_kwargs");
     int tanh = 0, own = *act;
     CLOOB_TRY(reader_choice(r, kwargs, "approximate", words, &tanh));
-    CLOOB_TRY(reader_choice(r, tower, "activation", ours, &own));
+    CLOOB_TRY(reader_choice(r, tower, "activation", names, &own));
     *act = (model_act)own;
     for (const json *v = kwargs ? kwargs->child : NULL; v; v = v->next)
         if (strcmp(v->key, "approximate") != 0) return reader_bad(r, "act_kwargs", "\"approximate\" alone");
-    if (tanh && *act == ACT_QUICKGELU) return reader_bad(r, "act_kwargs", "absent beside \"quick_gelu\"");
+    if (tanh && *act == ACT_QUICKGELU) return reader_bad(r, "act_kwargs", "absent with \"quick_gelu\"");
     if (tanh) *act = ACT_GELU_TANH;
     return CLOOB_OK;
 }

@@ -233,7 +233,7 @@ static bool same_sizes(const model_config *c, const model_config *b)
            c->image.inner == b->image.inner && c->text.inner == b->text.inner;
 }
 
-/* What shapes and names of tensors tell beside sizes. */
+/* What follows from shapes and names of tensors besides sizes. */
 static bool same_parts(const model_config *c, const model_config *b)
 {
     return c->no_class_token == b->no_class_token && c->no_ln_pre == b->no_ln_pre &&

@@ -1,4 +1,4 @@
-/* Configurations written as JSON: ours, open_clip's, Hugging Face's. */
+/* Configurations written as JSON: cloob's, open_clip's, Hugging Face's. */
 #include <math.h>
 #include <string.h>
 
@@ -99,7 +99,7 @@ static void put_text(json_out *w, const model_config *c)
     if (c->text_pool == TEXT_POOL_EOS) json_put_int(w, "eos_id", c->eos);
 }
 
-/* What our form and open_clip's have in common, without the braces. */
+/* The common part of cloob's and open_clip's forms, without the braces. */
 static void put_nested(json_out *w, const model_config *c, const char *timm)
 {
     json_put_int(w, "embed_dim", c->embed);

@@ -1,4 +1,4 @@
-/* Hashes of tensors and metadata, and what they say about a file. */
+/* Hashes of tensors and metadata, and the check of a file. */
 #include "model/digest.h"
 
 #include <errno.h>
@@ -134,7 +134,7 @@ cloob_status digest_check_model(cloob_ctx *ctx, const char *path, const digest_i
     const char *want = meta_of(in, "digest.model");
     CLOOB_TRY(check_version(ctx, path, in));
     if (!want && !meta_of(in, "file_version")) return CLOOB_OK;
-    if (!want) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: damaged or edited: its checksum is gone", path);
+    if (!want) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: damaged or edited: its checksum is missing", path);
     CLOOB_TRY(digest_model(ctx, in, have));
     return compare(ctx, path, "weights and metadata", have, want);
 }

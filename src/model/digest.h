@@ -1,12 +1,12 @@
-/* The checksum of a model file of ours, over everything in it.
+/* The checksum of a file in cloob's format, over all of its tensors and metadata.
  *
  *     digest.train   over the tensors of a run's state (names that begin with "train.")
  *     digest.model   over all other tensors and all metadata, digest.train among them
- *     file_version   of the layout; a file of a later one is refused with a line that says so
+ *     file_version   of the layout; a file of a later version is refused
  *
- * Names, types, shapes and bytes count; the order in the file does not. Whoever reads the weights checks digest.model,
- * which costs little beside reading them; a resumed run and `cloob info` check digest.train as well. Files written
- * before 0.2 have a `checksum` over the tensors alone, or nothing; both are read. */
+ * Names, types, shapes and bytes count; the order in the file does not. Every reader of the weights checks
+ * digest.model, which costs little compared with reading them; a resumed run and `cloob info` check digest.train as
+ * well. Files written before 0.2 have a `checksum` over the tensors alone, or nothing; both are read. */
 #ifndef MODEL_DIGEST_H
 #define MODEL_DIGEST_H
 
@@ -33,7 +33,7 @@ cloob_status digest_model(cloob_ctx *ctx, const digest_input *in, char text[DIGE
 /* Version and digest.model of a file that has them. */
 cloob_status digest_check_model(cloob_ctx *ctx, const char *path, const digest_input *in);
 
-/* digest.train, or the checksum of an older file: together with the above, every byte. *stored tells whether there was
+/* digest.train, or the checksum of an older file: together with the above, every byte. *stored: whether there was
  * one. */
 cloob_status digest_check_train(cloob_ctx *ctx, const char *path, const digest_input *in, bool *stored);
 

@@ -68,7 +68,7 @@ cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options 
     return CLOOB_OK;
 }
 
-/* On the host a tower's weights are looked at when it is first used; on a GPU bf16 is a copy of all of them. */
+/* On the host a tower's weights are read when it is first used; on a GPU bf16 is a copy of all of them. */
 static cloob_status take_weights(cloob_ctx *ctx, encoder *e)
 {
     if (e->p->compute == CLOOB_F32 || e->p->dev->backend != BACKEND_CUDA) return CLOOB_OK;
@@ -456,7 +456,7 @@ cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, i
 static cloob_status check_finite(cloob_ctx *ctx, const float *images, int64_t n, int64_t each)
 {
     for (int64_t i = 0; i < n; i++) {
-        float zero = 0; /* 0 x is 0, but NaN for NaN and infinity: one sum tells */
+        float zero = 0; /* 0 x is 0, but NaN for NaN and infinity: one sum shows it */
 #pragma omp simd reduction(+ : zero)
         for (int64_t k = i * each; k < (i + 1) * each; k++) zero += images[k] * 0.0f;
         if (zero != 0.0f || isnan(zero))

@@ -1,9 +1,9 @@
 /* A model for use: weights from a file, images and texts in, embeddings out.
  *
  * Executors are planned on first use. In invariant mode a row has the same bytes whatever it is embedded with: texts
- * and vision transformers in F32 on the CPU go in batches, by kernels that promise it; a GPU has batches of one size,
- * padded; everything else is computed row by row. Otherwise rows go in batches of the given size and halves of it,
- * which is faster and may differ in rounding. One thread at a time per encoder. */
+ * and vision transformers in F32 on the CPU run in batches, with kernels that guarantee it; a GPU runs batches of one
+ * size, padded; everything else is computed row by row. Otherwise rows go in batches of the given size and halves of
+ * it, which is faster and may differ in rounding. One thread at a time per encoder. */
 #ifndef MODEL_ENCODER_H
 #define MODEL_ENCODER_H
 
@@ -23,15 +23,15 @@ typedef struct encoder_options {
 void encoder_options_init(encoder_options *o);
 
 /* Takes over weights that are already read: w is empty afterwards, also on failure. In fp32 on the host most tensors
- * are used where they lie in the mapped file, and those of a tower that is never asked are never read. The device
+ * are used in place in the mapped file; weights of a tower that is not used are never read. The device
  * outlives the encoder. */
 cloob_status encoder_create(cloob_ctx *ctx, weights *w, device *dev, const encoder_options *o, encoder **out);
-/* Over parameters that somebody else owns (a run under way); where they change, it is made anew. */
+/* Over parameters that the caller owns (a running training); after they change, create a new encoder. */
 cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options *o, encoder **out);
 void encoder_destroy(encoder *e);
 
-/* Device bytes that images (bytes) and texts of such an encoder would take beside the parameters; takes nothing. p may
- * be a bare table. */
+/* Device bytes that images (bytes) and texts of such an encoder would take in addition to the parameters; allocates
+ * nothing. p may be a bare table. */
 cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_options *o, size_t *bytes);
 
 const model_config *encoder_config(const encoder *e);

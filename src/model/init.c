@@ -11,7 +11,7 @@
 #include "core/pool.h"
 #include "core/rng.h"
 #include "core/text.h"
-#include "model/tuning/lora.h"
+#include "model/lora.h"
 
 typedef enum kind { ZERO, ONE, CONSTANT, NORMAL, UNIFORM } kind;
 
@@ -102,7 +102,7 @@ typedef struct drawing {
     float *to; /* the row's first element, in the engine's order */
 } drawing;
 
-/* Where element i of a file lies in the engine: (O, C, k, k) becomes (O, k, k, C). */
+/* The index in the engine of element i of a file: (O, C, k, k) becomes (O, k, k, C). */
 static int64_t engine_place(const param *r, int64_t i)
 {
     if (r->file.ndim != 4) return i;
@@ -173,14 +173,14 @@ cloob_status params_init_adapters(cloob_ctx *ctx, params *p, uint64_t seed)
         float *host = malloc((size_t)r->count * sizeof *host);
         if (!host) return ctx_no_memory(ctx, (size_t)r->count * sizeof *host, r->name);
         draw_row(ctx, p, r, seed, host);
-        cloob_status status = params_set(ctx, p, i, host); /* a matrix or a vector: lies alike in files */
+        cloob_status status = params_set(ctx, p, i, host); /* a matrix or a vector: the same layout in files */
         free(host);
         CLOOB_TRY(status);
     }
     return params_refresh(ctx, p);
 }
 
-/* ---- beside other work --------------------------------------------------------------------------- */
+/* ---- in the background --------------------------------------------------------------------------- */
 
 struct params_draft {
     cloob_ctx *ctx; /* the thread's own */

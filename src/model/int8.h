@@ -1,8 +1,8 @@
 /* Weights in 8 bits: every matrix row (output channel) has one scale, and its elements are round(value / scale), -127
  * to 127.
  *
- * In a file of ours a matrix NAME is I8 of its own shape, and NAME.int8_scale holds the scales, F32 (rows). Vectors
- * stay as they were. Only our own format has this; other formats get floats back. */
+ * In cloob's format a matrix NAME is I8 of its own shape, and NAME.int8_scale holds the scales, F32 (rows). Vectors
+ * stay as they were. Other formats get floats. */
 #ifndef MODEL_INT8_H
 #define MODEL_INT8_H
 
@@ -16,7 +16,7 @@ const char *int8_scale_name(const char *name, char text[INT8_NAME]);
 cloob_status int8_quantise(cloob_ctx *ctx, weights *w);
 /* Back to F32; the scales go. Nothing happens where no tensor is I8. */
 cloob_status int8_expand(cloob_ctx *ctx, weights *w);
-/* One I8 matrix of w as F32; to has room for it. False: its scales are missing or do not fit. */
+/* One I8 matrix of w as F32; `to` is large enough. False: its scales are missing or do not fit. */
 bool int8_row(const weights *w, const char *name, const tensor *t, float *to);
 
 #endif

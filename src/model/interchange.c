@@ -111,7 +111,7 @@ static cloob_status pick_file(cloob_ctx *ctx, const char *path, char **out)
                     path);
 }
 
-/* A damaged or edited file of ours is reported before its weights are used. */
+/* A damaged or edited file in cloob's format is reported before its weights are used. */
 static cloob_status open_safetensors(cloob_ctx *ctx, const char *path, st_file *f)
 {
     CLOOB_TRY(st_open(ctx, path, f));
@@ -175,7 +175,7 @@ static tensor part_shape(const tensor *row, const foreign *f, int i)
     return t;
 }
 
-/* Of a matrix in 8 bits, which only our own files have. */
+/* Of a matrix in 8 bits, which only cloob's format has. */
 static cloob_status take_scales(reader *r, const st_entry *row)
 {
     char name[INT8_NAME];
@@ -185,14 +185,14 @@ static cloob_status take_scales(reader *r, const st_entry *row)
     return weights_add(r->ctx, r->w, name, &r->s.entry[at].t);
 }
 
-/* In 8 bits with scales, from a file of ours. */
+/* 8 bits with scales, from a file in cloob's format. */
 static bool is_eight(const reader *r, const foreign *f, const tensor *part)
 {
     char name[INT8_NAME];
     return r->s.native && part->dtype == CLOOB_I8 && source_find(&r->s, int8_scale_name(f->name[0], name)) >= 0;
 }
 
-/* Finds all parts, or notes what is wrong and says so by *whole. */
+/* Finds all parts, or records what is wrong and clears *whole. */
 static cloob_status find_parts(reader *r, const foreign *f, const tensor *row, const tensor *part[NAME_PARTS],
                                bool *whole)
 {
@@ -238,7 +238,7 @@ static cloob_status take(reader *r, const st_entry *row)
     return t.dtype == CLOOB_I8 ? take_scales(r, row) : CLOOB_OK;
 }
 
-/* Scalars that may be there: shape () or (1), any of our types. */
+/* Scalars that may be there: shape () or (1), any supported type. */
 static cloob_status take_scalar(reader *r, const char *canonical)
 {
     foreign f;
@@ -289,7 +289,7 @@ static bool harmless(const char *name)
     return false;
 }
 
-/* The state of a run of ours, in tensors and metadata, stays behind; so does the checksum that covers it. */
+/* The training state (tensors and metadata) is not converted, nor is the checksum that covers it. */
 static bool is_training(const char *name)
 {
     return strncmp(name, "train.", 6) == 0 || strncmp(name, "digest.", 7) == 0 || strcmp(name, "checksum") == 0 ||

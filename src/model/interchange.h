@@ -1,7 +1,7 @@
-/* Everybody's weights into ours and back.
+/* Reads and writes OpenAI, open_clip, Hugging Face and JKU checkpoints.
  *
  * Reads torch files (zip, TorchScript, stream) and safetensors with OpenAI's names, the authors', open_clip's
- * or Hugging Face's, with or without "module."; a folder with open_clip_config.json or config.json; and our
+ * or Hugging Face's, with or without "module."; a folder with open_clip_config.json or config.json; and cloob's
  * own. Where no configuration is given it is read off the shapes as OpenAI's code does it: heads are 64 wide
  * unless the sizes are those of a built-in model. Every key is accounted for: it is used, or it is reported.
  *
@@ -18,7 +18,7 @@
 #include "model/weights.h"
 
 typedef enum weight_format {
-    FORMAT_NATIVE,   /* our safetensors file */
+    FORMAT_NATIVE,   /* cloob's safetensors file */
     FORMAT_OPENAI,   /* a state dict with OpenAI's names: safetensors or torch zip, by the path's ending */
     FORMAT_JKU,      /* a torch zip as the authors' training writes it: {epoch, name, state_dict} */
     FORMAT_HF,       /* a folder: model.safetensors, config.json, preprocessor_config.json */
@@ -26,7 +26,7 @@ typedef enum weight_format {
 } weight_format;
 
 typedef struct interchange_options {
-    const model_config *config; /* NULL: from the file, a JSON beside it, or the shapes */
+    const model_config *config; /* NULL: from the file, a JSON file next to it, or the shapes */
     const model_act *act;       /* NULL: the configuration's */
     bool drop_unexpected;       /* tensors the model does not have are left out instead of refused */
 } interchange_options;

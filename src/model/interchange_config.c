@@ -1,4 +1,4 @@
-/* Where a configuration comes from: the caller, the file's metadata, a JSON beside the file, the shapes. */
+/* Where a configuration comes from: the caller, the file's metadata, a JSON file next to it, the shapes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static cloob_status config_from_text(finder *r, const char *text)
 }
 
 /* "DIR/name" for the folder of the weights, which the caller frees; NULL when there is no such file. */
-static cloob_status beside(const finder *r, const char *name, char **out)
+static cloob_status path_next_to(const finder *r, const char *name, char **out)
 {
     char *dir = strdup(r->s->path), *slash = dir ? strrchr(dir, '/') : NULL;
     if (slash) slash[1] = '\0';
@@ -41,7 +41,7 @@ static cloob_status read_preprocessor(finder *r)
     arena a = { 0 };
     json *root;
     char *path;
-    CLOOB_TRY(beside(r, "preprocessor_config.json", &path));
+    CLOOB_TRY(path_next_to(r, "preprocessor_config.json", &path));
     if (!path) return CLOOB_OK;
     cloob_status status = json_read_file(r->ctx, &a, path, &root);
     for (int k = 0; status == CLOOB_OK && k < 2; k++) {
@@ -73,7 +73,7 @@ static cloob_status config_from_neighbour(finder *r, bool *found)
 {
     const char *name = is_hf(r->s->names) ? "config.json" : "open_clip_config.json";
     char *path = NULL;
-    if (r->s->names != NAMES_JKU) CLOOB_TRY(beside(r, name, &path));
+    if (r->s->names != NAMES_JKU) CLOOB_TRY(path_next_to(r, name, &path));
     *found = path != NULL;
     if (!path) return CLOOB_OK;
     *r->from = name;
@@ -84,14 +84,14 @@ static cloob_status config_from_neighbour(finder *r, bool *found)
     return is_hf(r->s->names) ? read_preprocessor(r) : CLOOB_OK;
 }
 
-/* A Hugging Face folder of another kind of model says so in its config.json. */
+/* The config.json of a Hugging Face folder names the kind of model. */
 static cloob_status refuse_other_types(finder *r)
 {
     arena a = { 0 };
     json *root;
     model_config ignored;
     char *path;
-    CLOOB_TRY(beside(r, "config.json", &path));
+    CLOOB_TRY(path_next_to(r, "config.json", &path));
     if (!path) return CLOOB_OK;
     cloob_status status = json_read_file(r->ctx, &a, path, &root);
     const char *type = status == CLOOB_OK ? json_string(json_get(root, "model_type")) : NULL;

@@ -103,7 +103,7 @@ static bool apply(const rename_row *rows, const char *canonical, foreign *out)
     return true;
 }
 
-/* LAYERS and the number, then what the table says of the rest. */
+/* LAYERS and the number, then the rest by the table. */
 static void rename_block(const rename_row *rows, const char *layers, const char *rest, foreign *out)
 {
     int digits = (int)strspn(rest, "0123456789");

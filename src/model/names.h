@@ -9,12 +9,12 @@
 #include <stdbool.h>
 
 typedef enum weight_names {
-    NAMES_OPENAI,      /* the canonical ones; OpenAI, open_clip, and ours */
+    NAMES_OPENAI,      /* the canonical ones: OpenAI, open_clip and cloob */
     NAMES_JKU,         /* the authors': text tower below "transformer.", logit_inv_tau */
     NAMES_CUSTOM_TEXT, /* open_clip's custom-text models: text tower below "text." */
     NAMES_HF,          /* Hugging Face's CLIPModel and MetaClip2Model */
     NAMES_HF_SIGLIP,   /* its SiglipModel */
-    NAMES_TIMM         /* open_clip's SigLIP: the image tower is timm's, the text tower lies below "text." */
+    NAMES_TIMM         /* open_clip's SigLIP: the image tower is timm's, the text tower is below "text." */
 } weight_names;
 
 enum { NAME_BYTES = 192, NAME_PARTS = 3 };

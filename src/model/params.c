@@ -8,8 +8,7 @@
 #include "core/text.h"
 #include "model/int8.h"
 #include "model/shapes.h"
-#include "model/tuning/groups.h"
-#include "model/tuning/lora.h"
+#include "model/lora.h"
 #include "tensor/bf16_copy.h"
 #include "tensor/cpu/bf16.h"
 
@@ -242,7 +241,7 @@ cloob_status params_set(cloob_ctx *ctx, params *p, int row, const float *from)
 {
     const param *r = &p->row[row];
     size_t bytes = (size_t)r->count * sizeof *from;
-    float *turned = NULL; /* only convolutions lie differently in files; large tables are not copied once more */
+    float *turned = NULL; /* only convolutions have another layout in files; large tables are not copied */
     if (!lies_alike(r)) {
         turned = malloc(bytes);
         if (!turned) return ctx_no_memory(ctx, bytes, r->name);

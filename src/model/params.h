@@ -14,9 +14,9 @@
 /* What of a model is trained; zeroed: all of it. */
 typedef struct params_training {
     bool lock_image, lock_text;            /* leave the tower as it is, */
-    int64_t unlocked_image, unlocked_text; /* but for so many groups at its end (model/tuning/groups.h) */
-    int64_t lora;      /* rank of adapters, which alone are trained (model/tuning/lora.h); 0: none */
-    double lora_scale; /* what their product is multiplied by */
+    int64_t unlocked_image, unlocked_text; /* but for so many groups at its end (model/shapes.h) */
+    int64_t lora;                          /* rank of adapters, which alone are trained (model/lora.h); 0: none */
+    double lora_scale;                     /* what their product is multiplied by */
 } params_training;
 
 typedef struct param {

@@ -19,7 +19,7 @@ static double triangle(double x) { return fabs(x) < 1 ? 1 - fabs(x) : 0; }
 
 typedef double filter(double x);
 
-/* weight (to, from): how much of each old place goes into each new one; rows sum to 1. */
+/* weight (to, from): the share of each old position in each new one; rows sum to 1. */
 static void axis_weights(int64_t from, int64_t to, filter *f, double *weight)
 {
     double scale = (double)from / (double)to, stretch = scale > 1 ? scale : 1;

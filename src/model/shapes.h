@@ -12,4 +12,19 @@
 /* Rows have dtype F32 and no data; rows and names live in the arena. */
 cloob_status model_shapes(cloob_ctx *ctx, arena *a, const model_config *c, st_entry **rows, int64_t *count);
 
+/* ---- groups -------------------------------------------------------------------------------------- */
+
+/* The layers of a tower in groups, from the input to the embedding: locking and layer-wise rate decay count these.
+ *
+ * As in open_clip: a transformer's embeddings are group 0 (with ln_pre); each block is a group, the last one with the
+ * layer norm behind it; the projection is the last, where there is one. SigLIP's pooling is in the group of its
+ * projection. A ResNet's are the stem, its four stages and the attention pool. */
+
+/* The parameter belongs to the image tower. */
+bool model_is_image(const char *name);
+
+/* The group of a parameter by its canonical name, or a longer name that begins with one; *count: groups of its
+ * tower. */
+int model_group(const model_config *c, const char *name, int *count);
+
 #endif

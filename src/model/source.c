@@ -215,7 +215,7 @@ typedef struct foreign_name {
     const char *begins, *what;
 } foreign_name;
 
-/* The first row that fits says what the model is. */
+/* The first row that fits names the model. */
 static const foreign_name foreign_names[] = {
     { "text_decoder.", "a CoCa model: its text decoder and attentional pooler are not built in" },
     { "visual.attn_pool.query", "a model with CoCa's attentional pooler, which is not built in" },

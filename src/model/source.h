@@ -19,15 +19,15 @@ typedef struct source {
     bool native;
 } source;
 
-/* Indexes the tensors of w->st or w->torch; finds out whose names they are. Lives in w->a. */
+/* Indexes the tensors of w->st or w->torch; detects the naming scheme. Lives in w->a. */
 cloob_status source_index(cloob_ctx *ctx, const char *path, weights *w, source *s);
 /* The entry called by its foreign name; -1 when absent. */
 int64_t source_find(const source *s, const char *name);
 
-/* Sizes from shapes; fails with the name of what is missing or not told by shapes. */
+/* Sizes from shapes; fails with the name of what is missing or does not follow from shapes. */
 cloob_status source_infer(cloob_ctx *ctx, const source *s, model_config *c);
 
-/* Finds the configuration and puts it into w->config; *from gets words for where it came from. */
+/* Finds the configuration and puts it into w->config; *from: a description of its source. */
 cloob_status interchange_config(cloob_ctx *ctx, const interchange_options *o, const source *s, weights *w,
                                 const char **from);
 

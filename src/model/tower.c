@@ -101,7 +101,7 @@ int64_t tower_text_length(const model_config *c, const int32_t *token, int64_t T
     return end + 1;
 }
 
-/* Where the one token of each text that is read stands. */
+/* The position of the token that is read of each text. */
 static value_id text_index(build *b, value_id tokens, int64_t T)
 {
     const model_config *c = &b->p->config;
@@ -111,8 +111,8 @@ static value_id text_index(build *b, value_id tokens, int64_t T)
     return graph_op(b->g, OP_TEXT_POSITION, attr, 1, &tokens);
 }
 
-/* Where the texts lie in `rows` packed rows, for s; returns which token each row holds, or NO_VALUE where they are not
- * packed. */
+/* The positions of the texts in `rows` packed rows, for s; returns which token each row holds, or NO_VALUE where they
+ * are not packed. */
 static value_id pack_texts(build *b, value_id tokens, int64_t T, build_sequences *s)
 {
     s->start = NO_VALUE;

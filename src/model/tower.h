@@ -26,10 +26,11 @@ typedef struct tower_options {
     bool backward; /* append the backward pass */
     bool float_images; /* images come as F32 (B, 3, S, S) */
     bool features;     /* keep what the projection reads */
-    bool gpu_input;    /* images as a GPU's convolutions like them: 8 channels, the rest 0, where windows overlap, and
+    bool
+        gpu_input; /* images in the layout of the GPU's convolutions: 8 channels, the rest 0, where windows overlap, and
                         * windows as rows where they do not */
-    op_fp8 fp8;        /* transformers multiply 8-bit factors */
-    bool fuse_gemm;    /* GEMMs with the pass over their result: for a GPU in training */
+    op_fp8 fp8;    /* transformers multiply 8-bit factors */
+    bool fuse_gemm; /* GEMMs with the pass over their result: for a GPU in training */
     graph_grad_options grad;
 } tower_options;
 

@@ -151,7 +151,7 @@ static cloob_status read_native(cloob_ctx *ctx, const char *path, weights *w)
     const char *format = st_meta_get(&w->st, "format");
     if (!format || strcmp(format, "cloob") != 0)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                        "%s: not a checkpoint of ours; cloob convert makes one from other weights", path);
+                        "%s: not a cloob checkpoint; cloob convert makes one from other weights", path);
     CLOOB_TRY(
         digest_check_model(ctx, path,
                            &(digest_input){ w->st.entry, w->st.count, w->st.meta, w->st.meta_count, NULL, NULL }));

@@ -1,8 +1,8 @@
-/* A model's weights in memory: named tensors, the configuration, and metadata; and our native file.
+/* A model's weights in memory: named tensors, the configuration, and metadata; and cloob's file format.
  *
  * Names are canonical (model/shapes.h). Besides the model's own there may be logit_scale and
  * logit_scale_hopfield (logarithms, one element), NAME.num_batches_tracked of batch norms, and tensors whose
- * names begin with "train." (the state of a run, which nothing here looks at). Tensors are views of the
+ * names begin with "train." (the state of a run, not used here). Tensors are views of the
  * mapped file wherever possible, of the type they were stored in.
  *
  * The native file is a safetensors file whose metadata has
@@ -36,7 +36,7 @@ typedef struct weight_shard {
 } weight_shard;
 
 typedef struct weights {
-    arena a; /* names, and tensors that are no views */
+    arena a; /* names, and tensors that are not views */
     st_entry *entry;
     int64_t count, capacity;
     model_config config;
@@ -51,9 +51,9 @@ typedef struct weights {
 void weights_init(weights *w); /* empty; the same as zeroed memory */
 void weights_release(weights *w);
 
-/* Lets the system take back the pages of a tensor that lies in a mapped file; they are read again when they are looked
- * at. Does nothing to a tensor in other memory. Called after each tensor was read, so that a large model never is in
- * memory as a whole. */
+/* Lets the system take back the pages of a tensor in a mapped file; they are read again at the next access. Does
+ * nothing to a tensor in other memory. Called after each tensor was read, so that a large model never is in memory as a
+ * whole. */
 void weights_drop_pages(const weights *w, const tensor *t);
 /* The same after the last use of a tensor: in a file that was copied into memory its bytes are lost. */
 void weights_forget(const weights *w, const tensor *t);
@@ -66,13 +66,13 @@ const tensor *weights_find(const weights *w, const char *name); /* NULL when abs
 cloob_status weights_set_meta(cloob_ctx *ctx, weights *w, const char *key, const char *value);
 const char *weights_get_meta(const weights *w, const char *key); /* NULL when absent */
 
-/* One line that lists what is missing or has another shape than the configuration wants; OK when nothing. */
+/* One line that lists what is missing or has another shape than the configuration requires; OK when all match. */
 cloob_status weights_check(cloob_ctx *ctx, const weights *w, const char *path);
 
-/* Reads a file that says format "cloob"; checks its version and checksum, and names and shapes against its
+/* Reads a file of format "cloob"; checks its version and checksum, and names and shapes against its
  * configuration. */
 cloob_status weights_read_native(cloob_ctx *ctx, const char *path, weights *w);
-/* What reading leaves unchecked: the training state. *stored tells whether the file has a checksum at all. */
+/* What reading leaves unchecked: the training state. *stored: whether the file has a checksum. */
 cloob_status weights_verify(cloob_ctx *ctx, const char *path, const weights *w, bool *stored);
 /* Sets format, config, activation, preprocess, versions and checksums, then writes atomically. */
 cloob_status weights_write_native(cloob_ctx *ctx, const char *path, weights *w);
@@ -83,7 +83,7 @@ cloob_status weights_write_native(cloob_ctx *ctx, const char *path, weights *w);
 /* True for the name of an index. */
 bool shards_looks_like(const char *path);
 
-/* Maps every file that the index names, beside it, into w->shard. Every tensor must be in the file the index says,
+/* Maps every file that the index names, in its folder, into w->shard. Every tensor must be in the file the index says,
  * once, and no file may hold others. On failure what was opened belongs to w all the same. */
 cloob_status shards_open(cloob_ctx *ctx, const char *index, weights *w);
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/checked.h"
-#include "model/tuning/lora.h"
+#include "model/lora.h"
 
 cloob_status checkpoint_verify(cloob_ctx *ctx, const char *path, const weights *w)
 {

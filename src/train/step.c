@@ -7,7 +7,7 @@
 
 #include "core/checked.h"
 #include "cloob/options.h"
-#include "model/tuning/groups.h"
+#include "model/shapes.h"
 #include "train/patch_dropout.h"
 #include "tensor/async_copy.h"
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every public function is called wrongly in test_misuse.c, but those that take nothing. Usage: misuse.sh SOURCE_DIR
+# test_misuse.c calls every public function that takes arguments with invalid ones. Usage: misuse.sh SOURCE_DIR
 cd "$1" || exit 1
 missing=$(grep -hoE '^CLOOB_API [^;(]*\bcloob_[a-z0-9_]+\(' include/cloob/*.h | grep -oE 'cloob_[a-z0-9_]+\($' | tr -d '(' | sort -u |
     grep -vxE 'cloob_(version|status_name|device_count|ctx_create|instruction_sets)' | while read -r f; do grep -q "\b$f(" tests/api/test_misuse.c || echo "$f"; done)

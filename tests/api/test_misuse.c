@@ -1,4 +1,4 @@
-/* The public interface called wrongly: every function refuses with a status, or gives nothing. None may crash.
+/* Invalid arguments to the public interface: every function returns an error or NULL. None may crash.
  * tests/api/misuse.sh checks that no public function is missing here. */
 #include "check.h"
 

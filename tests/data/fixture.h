@@ -1,4 +1,4 @@
-/* Small data sets of our own, made in a temporary folder: images, tars, tables. */
+/* Small data sets, made in a temporary folder: images, tars, tables. */
 #ifndef TESTS_DATA_FIXTURE_H
 #define TESTS_DATA_FIXTURE_H
 

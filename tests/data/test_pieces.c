@@ -32,7 +32,7 @@ static void check_ids(const pieces *p, const char *text, const json *want)
     sbuf_release(&ids);
 }
 
-/* tests/ref/pieces.json: scripts/make_pieces_ref.py */
+/* tests/ref/pieces.json: tests/ref/make/make_pieces_ref.py */
 static void ids_are_libsentencepieces(void)
 {
     arena a = { 0 };

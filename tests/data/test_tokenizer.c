@@ -1,5 +1,5 @@
-/* The tokenizer: words, merges worked out by hand, vocabularies of our own, damaged files, and the ids that an
- * independent program gives texts of many kinds (tests/ref/tokenizer.json, scripts/make_tokenizer_ref.py). */
+/* The tokenizer: words, merges worked out by hand, small vocabularies, damaged files, and the ids that an
+ * independent program gives texts of many kinds (tests/ref/tokenizer.json, tests/ref/make/make_tokenizer_ref.py). */
 #include <time.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 
 static cloob_ctx *ctx;
 
-/* Merges of our own: "th", "the", "the" at a word's end, "in", "'s". Ids from 512 on. */
+/* Merges: "th", "the", "the" at a word's end, "in", "'s". Ids from 512 on. */
 static const char tiny[] = "#version: 0.2\nt h\nth e\nth e</w>\ni n\n' s</w>\n";
 
 static tokenizer *open_tiny(void)

@@ -33,13 +33,14 @@ import urllib.request
 
 from fixture import ROOT, Fixture
 
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+import lint_phrases  # noqa: E402
+
 FENCE = re.compile(r"^```(\w+)?[ \t]*(.*)$")
 COMMAND = re.compile(r"^    (?:build/)?(cloob [a-z]+ |make |mpirun |srun |scripts/|python3? |ctest )")
 TIMEOUT_SECONDS = 300
 PAGE_PORT = "8080"
 WITH_PARTS = ("bench", "search", "tokenizer", "prompts", "info")  # commands with subcommands
-UNCLEAR = re.compile(r"\b(pictures?|mended|taken along|goes on|goes past|for want of|of ours|of our own|of its kind|"
-                     r"everybody's weights|is no case for it|beside and renamed|that you give win|not understood)\b", re.I)
 
 
 def pages(wanted):
@@ -130,7 +131,8 @@ def read_page(options, path):
     with open(path, encoding="utf-8") as f:
         text = f.read()
     bad = broken_links(text, path)
-    bad += ['"%s": write it in plain English (CONTRIBUTING, Style)' % found.group(0) for found in UNCLEAR.finditer(text)]
+    bad += ['line %d: "%s": write instead: %s' % (line, phrase, lint_phrases.better(phrase))
+            for line, phrase in lint_phrases.findings(text, lint_phrases.IN_PAGES)]
     for _, language, _, body in blocks(path):
         if language in ("sh", "indented"):
             bad += options.unknown(body)

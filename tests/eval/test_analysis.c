@@ -1,6 +1,6 @@
 /* The analysis against NumPy's values in double, and on sets whose answer is
  * known. */
-#include "frozen.h"
+#include "ref_values.h"
 
 #include "cloob/hopfield.h"
 #include "core/rng.h"

@@ -1,13 +1,12 @@
 /* Evaluation on a GPU beside the CPU: the probe's value, gradient, preconditioner and whole trainings, ranks
  * of every kind of embeddings; features that stay there and features that are sent. */
-#include "frozen.h"
+#include "ref_values.h"
 
 #include "core/rng.h"
 #include "eval/probe/probe_gpu.h"
 #include "eval/probe/probe_objective.h"
 #include "eval/probe/probe.h"
 #include "eval/retrieval.h"
-#include "eval/retrieval_ranks.h"
 
 static cloob_ctx *ctx;
 static device *gpu;

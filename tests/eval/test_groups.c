@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "frozen.h"
+#include "ref_values.h"
 
 #include "cloob/cloob.h"
 #include "core/file.h"

@@ -3,7 +3,7 @@
 
 #include "cloob/cloob.h"
 #include "core/rng.h"
-#include "eval/map/map.h"
+#include "eval/map.h"
 
 static cloob_ctx *ctx;
 

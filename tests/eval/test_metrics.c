@@ -1,13 +1,14 @@
 /* Average precision, means over classes, accuracy by group, calibration, McNemar's test and neighbours against values
- * of NumPy, SciPy and scikit-learn (scripts/make_metrics_ref.py); few shots by their promises; files of predictions. */
+ * of NumPy, SciPy and scikit-learn (tests/ref/make/make_metrics_ref.py); few shots by their promises; files of
+ * predictions. */
 #include <unistd.h>
 
-#include "frozen.h"
+#include "ref_values.h"
 
 #include "cloob/cloob.h"
 #include "core/file.h"
 #include "core/rng.h"
-#include "eval/metrics/metrics.h"
+#include "eval/metrics.h"
 #include "eval/probe/probe.h"
 #include "core/json.h"
 

@@ -1,10 +1,9 @@
 /* The linear probe: against exact optima (Newton, in double), in float against
  * double, and with labels and features that cannot be used. */
-#include "frozen.h"
+#include "ref_values.h"
 
 #include "core/rng.h"
 #include "eval/probe/lbfgs.h"
-#include "eval/probe/line_step.h"
 #include "eval/probe/probe_objective.h"
 #include "eval/probe/probe.h"
 #include "core/json.h"

@@ -1,5 +1,5 @@
 /* The rank-sum test against SciPy, and the comparison of two files of runs. */
-#include "frozen.h"
+#include "ref_values.h"
 
 #include "core/file.h"
 #include "lab/compare/groups.h"

@@ -1,6 +1,6 @@
 /* Ranks against sorting all of the matrix, with ties, duplicates, collapse, odd sizes, every type and thread
  * count. */
-#include "frozen.h"
+#include "ref_values.h"
 
 #include "core/rng.h"
 #include "eval/retrieval.h"

@@ -1,5 +1,5 @@
 /* Class weights from prompts, counts, and factors of a made-up world. */
-#include "frozen.h"
+#include "ref_values.h"
 
 #include "core/rng.h"
 #include "lab/synth/factor_scores.h"

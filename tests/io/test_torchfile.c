@@ -1,4 +1,4 @@
-/* Torch files: what torch itself wrote (tests/ref, made by scripts/make_torch_refs.py), our own writer, and
+/* Torch files: what torch itself wrote (tests/ref, made by tests/ref/make/make_torch_refs.py), our own writer, and
  * damage. */
 #include "check.h"
 

@@ -1,4 +1,4 @@
-/* A small ablation end to end: it completes, stops and goes on, and its table holds the means of its runs. */
+/* A small ablation end to end: it completes, stops and resumes, and its table holds the means of its runs. */
 #include <unistd.h>
 
 #include "check.h"

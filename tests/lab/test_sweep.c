@@ -1,4 +1,4 @@
-/* A small sweep end to end: it stops and goes on, chooses the best validation number for each method, trains what it
+/* A small sweep end to end: it stops and resumes, chooses the best validation number for each method, trains what it
  * chose with fresh seeds and tests only that; random draws give every method the same settings; halving halves. */
 #include <unistd.h>
 

@@ -35,7 +35,7 @@ static float *floats_of(const st_file *f, const char *name, int64_t *rows, int64
 
 static double number_of(const st_file *f, const char *name) { return *(const double *)st_find(f, name)->t.data; }
 
-/* tests/ref/siglip.safetensors: scripts/make_siglip_ref.py. */
+/* tests/ref/siglip.safetensors: tests/ref/make/make_siglip_ref.py. */
 static void the_loss_is_pytorchs(void)
 {
     st_file f;

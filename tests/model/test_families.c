@@ -1,5 +1,5 @@
 /* Small models of every kind that open_clip's configurations ask for, against what open_clip computed
- * (tests/ref/families.json, scripts/make_families_ref.py): pooling, masks, activations, layer scale, norms. */
+ * (tests/ref/families.json, tests/ref/make/make_families_ref.py): pooling, masks, activations, layer scale, norms. */
 #include "check.h"
 #include "procedural.h"
 

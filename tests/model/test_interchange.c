@@ -474,7 +474,7 @@ static void the_state_of_a_run_stays_behind(void)
     clean(path);
 }
 
-/* ---- files that PyTorch wrote (scripts/make_foreign_ref.py) --------------------------------------- */
+/* ---- files that PyTorch wrote (tests/ref/make/make_foreign_ref.py) --------------------------------------- */
 
 #define FOREIGN TESTS_DIR "/ref/foreign/"
 static const char *const foreign_file[] = { FOREIGN "authors_epoch_2.pt", FOREIGN "openai_state_dict.pt" };

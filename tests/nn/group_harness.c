@@ -17,7 +17,7 @@ static tensor own(group_pass *p, tensor t)
     return t;
 }
 
-static tensor input(group_pass *p, char kind, tensor t)
+static tensor input(group_pass *p, input_kind kind, tensor t)
 {
     t = own(p, t);
     harness_draw(&t, kind, rng_key(p->seed, "group") + 1000 * (uint64_t)p->buffers);
@@ -26,16 +26,19 @@ static tensor input(group_pass *p, char kind, tensor t)
 
 static tensor image(group_pass *p, int64_t N, int64_t H, int64_t W, int64_t C)
 {
-    return input(p, 'f', TENSOR(p->type, NULL, N, H, W, C));
+    return input(p, INPUT_VALUES, TENSOR(p->type, NULL, N, H, W, C));
 }
 
-static tensor matrix(group_pass *p, int64_t R, int64_t C) { return input(p, 'f', TENSOR(p->type, NULL, R, C)); }
-static tensor vector(group_pass *p, char kind, int64_t n) { return input(p, kind, TENSOR(CLOOB_F32, NULL, n)); }
+static tensor matrix(group_pass *p, int64_t R, int64_t C)
+{
+    return input(p, INPUT_VALUES, TENSOR(p->type, NULL, R, C));
+}
+static tensor vector(group_pass *p, input_kind kind, int64_t n) { return input(p, kind, TENSOR(CLOOB_F32, NULL, n)); }
 
 /* Mean, rstd, gain and bias into in[0..3]. */
 static void norm(group_pass *p, tensor *in, int64_t C)
 {
-    for (int k = 0; k < 4; k++) in[k] = vector(p, k == 1 ? 'p' : 'v', C);
+    for (int k = 0; k < 4; k++) in[k] = vector(p, k == 1 ? INPUT_POSITIVE : INPUT_VECTOR, C);
 }
 
 /* ---- members ------------------------------------------------------------------------------------- */
@@ -75,9 +78,10 @@ static cloob_status conv_stats(cloob_ctx *ctx, group_pass *p, const group_case *
 static cloob_status make_stats(cloob_ctx *ctx, group_pass *p, const group_case *c)
 {
     int64_t k = c->flags & K3 ? 3 : 1, narrow = c->flags & STRIDE ? 3 : c->C; /* the stem: channels past 3 are 0 */
-    tensor x = c->kind == IMAGE_STATS ? input(p, 'b', TENSOR(CLOOB_U8, NULL, c->N, c->H, c->W, 3))
+    tensor x = c->kind == IMAGE_STATS ? input(p, INPUT_BYTES, TENSOR(CLOOB_U8, NULL, c->N, c->H, c->W, 3))
                                       : image(p, c->N, c->H, c->W, c->C);
-    tensor w = image(p, c->O, k, k, narrow), running[] = { vector(p, 'v', c->O), vector(p, 'p', c->O) };
+    tensor w = image(p, c->O, k, k, narrow),
+           running[] = { vector(p, INPUT_VECTOR, c->O), vector(p, INPUT_POSITIVE, c->O) };
     tensor in[6] = { x }, residual[5] = { ABSENT };
     norm(p, &in[1], c->C);
     in[5] = c->flags & (RES | POOL) ? image(p, c->N, c->H, c->W, c->C) : ABSENT;
@@ -109,10 +113,10 @@ static cloob_status make_image_dw(cloob_ctx *ctx, group_pass *p, const group_cas
 {
     op_attr pixels = { .channels = c->C, .mean = { .48f, .46f, .41f }, .std = { .27f, .26f, .28f }, .dtype = p->type };
     int64_t H = (c->H + 1) / 2, W = (c->W + 1) / 2;
-    tensor bytes = input(p, 'b', TENSOR(CLOOB_U8, NULL, c->N, c->H, c->W, 3)), w = image(p, c->O, 3, 3, 3);
+    tensor bytes = input(p, INPUT_BYTES, TENSOR(CLOOB_U8, NULL, c->N, c->H, c->W, 3)), w = image(p, c->O, 3, 3, 3);
     tensor dy = image(p, c->N, H, W, c->O), in[7] = { dy, image(p, c->N, H, W, c->O) };
     norm(p, &in[2], c->O);
-    in[6] = input(p, 'v', TENSOR(CLOOB_F32, NULL, 2, c->O));
+    in[6] = input(p, INPUT_VECTOR, TENSOR(CLOOB_F32, NULL, 2, c->O));
     if (c->flags & BWD) {
         op_args *back = member(p, OP_BN_BWD_APPLY, (op_attr){ .relu = true }, 7, in);
         CLOOB_TRY(finish(ctx, p, back, 1, 0));
@@ -154,7 +158,7 @@ static cloob_status make_bwd_dx(cloob_ctx *ctx, group_pass *p, const group_case 
     bool read = c->flags & READ || !(c->flags & DW);
     norm(p, &in[2], c->O);
     norm(p, &x2[1], c->C);
-    in[6] = input(p, 'v', TENSOR(CLOOB_F32, NULL, 2, c->O));
+    in[6] = input(p, INPUT_VECTOR, TENSOR(CLOOB_F32, NULL, 2, c->O));
     op_args *back = member(p, OP_BN_BWD_APPLY, (op_attr){ 0 }, 7, in);
     CLOOB_TRY(finish(ctx, p, back, 1, read));
     op_args *dx = member(p, OP_CONV2D_DX, conv, 3, (tensor[]){ back->out[0], w, x2[0] });
@@ -178,7 +182,7 @@ static cloob_status make_linear(cloob_ctx *ctx, group_pass *p, const group_case 
     op_attr act = { .act = (op_act)(c->flags >> 20), .sums = c->flags & SUMS };
     tensor w = matrix(p, c->O, c->C), x = matrix(p, c->N, back ? c->O : c->C);
     tensor pre = back ? matrix(p, c->N, c->C) : ABSENT;
-    tensor bias = c->flags & BIAS ? input(p, 'f', TENSOR(p->type, NULL, back ? c->C : c->O)) : ABSENT;
+    tensor bias = c->flags & BIAS ? input(p, INPUT_VALUES, TENSOR(p->type, NULL, back ? c->C : c->O)) : ABSENT;
     op_args *gemm = back ? member(p, OP_LINEAR_DX, (op_attr){ 0 }, 3, (tensor[]){ x, w, pre })
                          : member(p, OP_LINEAR, (op_attr){ 0 }, 2, (tensor[]){ x, w });
     CLOOB_TRY(finish(ctx, p, gemm, 1, c->flags & READ ? 1 : 0));

@@ -24,32 +24,28 @@ static void set(const tensor *t, int64_t i, double v)
     else ((uint8_t *)t->data)[i] = (uint8_t)v;
 }
 
-static double get(const tensor *t, int64_t i)
-{
-    double v = 0;
-    dtype_convert(CLOOB_F64, &v, t->dtype, (const char *)t->data + (size_t)i * dtype_size(t->dtype), 1);
-    return v;
-}
-
 /* F64 passes check slopes: there everything that is real is F64. */
-static cloob_dtype type_of(char kind, cloob_dtype type)
+static cloob_dtype type_of(input_kind kind, cloob_dtype type)
 {
-    if (kind == 'b') return CLOOB_U8;
-    if (kind == 't' || kind == 'i' || kind == 's' || kind == 'k') return CLOOB_I32;
-    return kind == 'f' || type == CLOOB_F64 ? type : CLOOB_F32;
+    if (kind == INPUT_BYTES) return CLOOB_U8;
+    if (kind == INPUT_TOKENS || kind == INPUT_INDEX || kind == INPUT_STARTS || kind == INPUT_DISTINCT) return CLOOB_I32;
+    return kind == INPUT_VALUES || type == CLOOB_F64 ? type : CLOOB_F32;
 }
 
-static double draw_one(char kind, int64_t bound, uint64_t key, int64_t i)
+static double draw_one(input_kind kind, int64_t bound, uint64_t key, int64_t i)
 {
-    if (kind == 'b') return (double)rng_below(key, (uint64_t)i, 256);
-    if (kind == 't' || kind == 'i') return (double)rng_below(key, (uint64_t)i, (uint64_t)bound);
-    return kind == 'p' ? 0.5 + rng_uniform(key, (uint64_t)i) : rng_normal(key, (uint64_t)i);
+    if (kind == INPUT_BYTES) return (double)rng_below(key, (uint64_t)i, 256);
+    if (kind == INPUT_TOKENS || kind == INPUT_INDEX) return (double)rng_below(key, (uint64_t)i, (uint64_t)bound);
+    return kind == INPUT_POSITIVE ? 0.5 + rng_uniform(key, (uint64_t)i) : rng_normal(key, (uint64_t)i);
 }
 
-void harness_draw(const tensor *t, char kind, uint64_t key)
+static void draw(const tensor *t, input_kind kind, int64_t bound, uint64_t key)
 {
-    for (int64_t i = 0, n = tensor_count(t); i < n; i++) set(t, i, draw_one(kind, 0, key, i));
+#pragma omp parallel for
+    for (int64_t i = 0; i < tensor_count(t); i++) set(t, i, draw_one(kind, bound, key, i));
 }
+
+void harness_draw(const tensor *t, input_kind kind, uint64_t key) { draw(t, kind, 0, key); }
 
 /* The first sequence has one row, the second as many as may be, the others any number; some rows are left over. */
 static void draw_starts(const tensor *t, int64_t most, int64_t rows, uint64_t key)
@@ -75,16 +71,15 @@ static void draw_several(const tensor *t, int64_t bound, uint64_t key)
 static void make_input(op_pass *p, const op_case *c, int k, cloob_dtype type, uint64_t seed)
 {
     tensor *t = &p->forward.in[k];
-    char kind = c->in[k].kind;
+    input_kind kind = c->in[k].kind;
     t->ndim = -1;
     if (!kind) return;
-    t->dtype = c->op == OP_IMAGE_INPUT && kind == 'f' ? CLOOB_F32 : type_of(kind, type);
+    t->dtype = c->op == OP_IMAGE_INPUT && kind == INPUT_VALUES ? CLOOB_F32 : type_of(kind, type);
     for (t->ndim = 0; t->ndim < 7 && c->in[k].dim[t->ndim]; t->ndim++) t->dim[t->ndim] = c->in[k].dim[t->ndim];
     t->data = own(p, tensor_bytes(t));
-    if (kind == 's') draw_starts(t, c->attr.tokens, c->in[k].dim[7], rng_key(seed, c->name));
-    if (kind == 'k') draw_several(t, c->in[k].dim[7], rng_key(seed, c->name));
-    for (int64_t i = 0, n = kind == 's' || kind == 'k' ? 0 : tensor_count(t); i < n; i++)
-        set(t, i, draw_one(kind, c->in[k].dim[7], rng_key(seed, c->name) + 1000 * (uint64_t)k, i));
+    if (kind == INPUT_STARTS) draw_starts(t, c->attr.tokens, c->in[k].dim[7], rng_key(seed, c->name));
+    else if (kind == INPUT_DISTINCT) draw_several(t, c->in[k].dim[7], rng_key(seed, c->name));
+    else draw(t, kind, c->in[k].dim[7], rng_key(seed, c->name) + 1000 * (uint64_t)k);
 }
 
 static void keep_inputs(op_pass *p)
@@ -97,11 +92,64 @@ static void keep_inputs(op_pass *p)
     }
 }
 
+static device *large_calls; /* the cpu backend in tests that set it */
+
+void harness_use_cpu(device *cpu) { large_calls = cpu; }
+
+/* Prepares, runs and releases one call. */
+static cloob_status call(cloob_ctx *ctx, device *dev, op_id op, op_args *a)
+{
+    op_env env = { .ctx = ctx, .dev = dev, .stream = dev->stream, .ranks = 1 };
+    const op_kernel *kernel = op_find_kernel(dev->backend, op);
+    if (kernel->prepare) CLOOB_TRY(kernel->prepare(&env, a));
+    if (a->scratch_bytes) CLOOB_TRY(dev->alloc(ctx, dev, a->scratch_bytes, "scratch", &a->scratch));
+    cloob_status status = kernel->run(&env, a);
+    if (status == CLOOB_OK) status = dev->sync(ctx, dev);
+    if (kernel->release) kernel->release(&env, a);
+    if (a->scratch) dev->free(dev, a->scratch);
+    return status;
+}
+
+/* Whether ref, which is one thread of plain loops, takes long. The cpu backend has no FP8. */
+static bool is_large(op_id op, const op_args *a)
+{
+    static const op_id slow[] = { OP_CONV2D,    OP_CONV2D_DX, OP_CONV2D_DW, OP_LINEAR,
+                                  OP_LINEAR_DX, OP_LINEAR_DW, OP_ATTENTION, OP_ATTENTION_BWD };
+    for (size_t i = 0; i < sizeof slow / sizeof *slow; i++)
+        if (op == slow[i]) return a->attr.fp8 == OP_FP8_NEVER;
+    return false;
+}
+
+/* On the cpu backend in F32: BF16 inputs are widened and outputs rounded, so that nothing else is, as in ref. */
+static cloob_status run_wide(cloob_ctx *ctx, device *cpu, op_id op, op_args *a)
+{
+    op_args wide = *a;
+    if (wide.attr.dtype == CLOOB_BF16) wide.attr.dtype = CLOOB_F32;
+    for (int k = 0; k < OP_INPUTS + OP_OUTPUTS; k++) {
+        tensor *t = k < OP_INPUTS ? &wide.in[k] : &wide.out[k - OP_INPUTS];
+        if (t->ndim < 0 || t->dtype != CLOOB_BF16) continue;
+        float *copy = calloc((size_t)tensor_count(t), sizeof *copy);
+        if (k < OP_INPUTS) dtype_convert(CLOOB_F32, copy, CLOOB_BF16, t->data, tensor_count(t));
+        t->dtype = CLOOB_F32;
+        t->data = copy;
+    }
+    cloob_status status = call(ctx, cpu, op, &wide);
+    for (int k = 0; k < OP_INPUTS + OP_OUTPUTS; k++) {
+        tensor *t = k < OP_INPUTS ? &wide.in[k] : &wide.out[k - OP_INPUTS];
+        const tensor *to = k < OP_INPUTS ? &a->in[k] : &a->out[k - OP_INPUTS];
+        if (t->ndim < 0 || to->dtype != CLOOB_BF16) continue;
+        if (k >= OP_INPUTS) dtype_convert(CLOOB_BF16, to->data, CLOOB_F32, t->data, tensor_count(t));
+        free(t->data);
+    }
+    return status;
+}
+
 bool harness_run_ref(cloob_ctx *ctx, op_id op, op_args *a)
 {
     device dev = { .backend = BACKEND_REF };
     op_env env = { .ctx = ctx, .dev = &dev, .ranks = 1 };
     const op_kernel *k = op_find_kernel(BACKEND_REF, op);
+    if (large_calls && is_large(op, a) && run_wide(ctx, large_calls, op, a) == CLOOB_OK) return true;
     if (k && k->run(&env, a) == CLOOB_OK) return true;
     printf("  %s: %s\n", op_table[op].name, cloob_error(ctx));
     return false;
@@ -193,7 +241,7 @@ static bool run_backward(cloob_ctx *ctx, const op_case *c, op_pass *p, uint64_t 
     if (!op_table[c->op].grad || (c->op == OP_CONV2D && inputs & 12)) return true;
     p->g = p->forward.out[0];
     p->g.data = own(p, tensor_bytes(&p->g));
-    for (int64_t i = 0, n = tensor_count(&p->g); i < n; i++) set(&p->g, i, rng_normal(rng_key(seed, "g"), (uint64_t)i));
+    harness_draw(&p->g, INPUT_VALUES, rng_key(seed, "g"));
     p->steps = op_table[c->op].grad(&p->forward.attr, inputs, p->rule);
     for (int s = 0; s < p->steps; s++)
         if (!run_step(ctx, p, temporary, s)) return false;
@@ -222,13 +270,24 @@ void op_pass_release(op_pass *p)
 
 double harness_error(const tensor *got, const tensor *want)
 {
+    enum { CHUNK = 4096 };
+    const int64_t n = tensor_count(want), chunks = (n + CHUNK - 1) / CHUNK;
+    const size_t size = dtype_size(want->dtype);
     double diff = 0, norm = 0;
-    for (int64_t i = 0, n = tensor_count(want); i < n; i++) {
-        double x = get(got, i), y = get(want, i);
-        if (!(fabs(x) < 1e30)) return INFINITY;
-        diff += (x - y) * (x - y);
-        norm += y * y;
+    bool finite = true;
+#pragma omp parallel for reduction(+ : diff, norm) reduction(&& : finite)
+    for (int64_t c = 0; c < chunks; c++) {
+        double x[CHUNK], y[CHUNK];
+        int64_t first = c * CHUNK, count = n - first < CHUNK ? n - first : CHUNK;
+        dtype_convert(CLOOB_F64, x, got->dtype, (const char *)got->data + (size_t)first * size, count);
+        dtype_convert(CLOOB_F64, y, want->dtype, (const char *)want->data + (size_t)first * size, count);
+        for (int64_t i = 0; i < count; i++) {
+            finite = finite && fabs(x[i]) < 1e30;
+            diff += (x[i] - y[i]) * (x[i] - y[i]);
+            norm += y[i] * y[i];
+        }
     }
+    if (!finite) return INFINITY;
     return sqrt(diff) / fmax(sqrt(norm), 1e-2); /* the floor keeps true zeros from dividing rounding by nothing */
 }
 
@@ -250,19 +309,6 @@ bool guard_down(cloob_ctx *ctx, device *dev, guarded_bytes *g)
         if ((unsigned char)g->host[i] != 0xAB || (unsigned char)g->host[GUARD_BYTES + g->bytes + i] != 0xAB)
             return false;
     return true;
-}
-
-static cloob_status call(cloob_ctx *ctx, device *dev, op_id op, op_args *a)
-{
-    op_env env = { .ctx = ctx, .dev = dev, .stream = dev->stream, .ranks = 1 };
-    const op_kernel *kernel = op_find_kernel(dev->backend, op);
-    if (kernel->prepare) CLOOB_TRY(kernel->prepare(&env, a));
-    if (a->scratch_bytes) CLOOB_TRY(dev->alloc(ctx, dev, a->scratch_bytes, "scratch", &a->scratch));
-    cloob_status status = kernel->run(&env, a);
-    if (status == CLOOB_OK) status = dev->sync(ctx, dev);
-    if (kernel->release) kernel->release(&env, a);
-    if (a->scratch) dev->free(dev, a->scratch);
-    return status;
 }
 
 static double collect(cloob_ctx *ctx, device *dev, op_id op, const tensor *want, int count, guarded_bytes *g)

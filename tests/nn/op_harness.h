@@ -1,24 +1,46 @@
-/* One op at a time: made-up inputs, the forward op, its backward rule step by step, on any backend.
- *
- * A case is a row of op_cases: the op, its attributes, and a letter and a shape per input:
- *   f  numbers near 1 in the compute type        v  a vector kept in F32 (gain, bias, statistic)
- *   p  a vector of positive numbers in F32       e  a table kept in F32
- *   t  token ids below the bound in dim 7        i  row indices below the bound in dim 7
- *   b  bytes                                     0  absent
- *   s  rising starts of sequences of 1 to attr.tokens rows, all below the bound in dim 7 */
+/* One op at a time: made-up inputs, the forward op, its backward rule step by step, on any backend. */
 #ifndef TESTS_OP_HARNESS_H
 #define TESTS_OP_HARNESS_H
 
 #include "nn/op.h"
 
+typedef enum input_kind {
+    INPUT_ABSENT,
+    INPUT_VALUES,   /* numbers near 1 in the compute type */
+    INPUT_VECTOR,   /* F32: gain, bias, statistic */
+    INPUT_POSITIVE, /* F32, positive */
+    INPUT_TABLE,    /* F32 */
+    INPUT_BYTES,
+    INPUT_TOKENS,   /* below the bound */
+    INPUT_INDEX,    /* rows below the bound */
+    INPUT_DISTINCT, /* rows below the bound, different in each list */
+    INPUT_STARTS,   /* rising starts of sequences of 1 to attr.tokens rows, all below the bound */
+} input_kind;
+
+typedef struct op_input {
+    input_kind kind;
+    int64_t dim[TENSOR_DIMS]; /* 0 ends; the bound is dim[7] */
+} op_input;
+
+/* clang-format off */
+#define NO_INPUT              { INPUT_ABSENT }
+#define VALUES(...)           { INPUT_VALUES, { __VA_ARGS__ } }
+#define VECTOR(n)             { INPUT_VECTOR, { n } }
+#define POSITIVE(n)           { INPUT_POSITIVE, { n } }
+#define TABLE(...)            { INPUT_TABLE, { __VA_ARGS__ } }
+#define BYTES(...)            { INPUT_BYTES, { __VA_ARGS__ } }
+#define TOKENS(n, t, bound)   { INPUT_TOKENS, { n, t, [7] = bound } }
+#define INDEX(n, bound)       { INPUT_INDEX, { n, [7] = bound } }
+#define DISTINCT(n, k, bound) { INPUT_DISTINCT, { n, k, [7] = bound } }
+#define STARTS(n, rows)       { INPUT_STARTS, { n, [7] = rows } }
+#define ATTR(...)             { __VA_ARGS__ }
+/* clang-format on */
+
 typedef struct op_case {
     const char *name;
     op_id op;
     op_attr attr;
-    struct {
-        char kind;
-        int64_t dim[TENSOR_DIMS]; /* 0 ends */
-    } in[OP_INPUTS];
+    op_input in[OP_INPUTS];
 } op_case;
 
 extern const op_case op_cases[], gpu_op_cases[];
@@ -64,8 +86,11 @@ cloob_status guard_up(cloob_ctx *ctx, device *dev, const void *content, guarded_
 /* Copies the bytes back; false when a guard was written. The caller frees both. */
 bool guard_down(cloob_ctx *ctx, device *dev, guarded_bytes *g);
 
-void harness_draw(const tensor *t, char kind, uint64_t key); /* 'f', 'v', 'p' or 'b' */
+void harness_draw(const tensor *t, input_kind kind, uint64_t key); /* kinds without a bound */
 bool harness_run_ref(cloob_ctx *ctx, op_id op, op_args *a);
+/* From now on harness_run_ref computes convolutions, GEMMs and attention with this cpu device, in F32 and on all cores;
+ * test_ops compares that backend with ref. NULL: always ref. */
+void harness_use_cpu(device *cpu);
 double harness_error(const tensor *got, const tensor *want); /* norm of the difference over that of `want` */
 
 #endif

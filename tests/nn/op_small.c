@@ -8,12 +8,13 @@
 
 enum { SMALL_HEIGHT = 10, SMALL_WIDTH = 26, SMALL_IMAGES = 2, SMALL_ROWS = 137, SMALL_TEXTS = 9, SMALL_TOKENS = 321 };
 
-/* Whether an input has the batch in front. Statistics of rows are told from those of channels by their number. */
+/* Whether an input has the batch in front. Statistics of rows and of channels differ by their number. */
 static bool has_batch(const op_case *c, int k)
 {
-    char kind = c->in[k].kind;
+    input_kind kind = c->in[k].kind;
     int64_t first = c->in[0].dim[0];
-    return c->in[k].dim[0] == first && (strchr("fbt", kind) || (strchr("vp", kind) && first > 1000));
+    return c->in[k].dim[0] == first && (kind == INPUT_VALUES || kind == INPUT_BYTES || kind == INPUT_TOKENS ||
+                                        ((kind == INPUT_VECTOR || kind == INPUT_POSITIVE) && first > 1000));
 }
 
 /* The largest dimension d of all images. */
@@ -58,7 +59,9 @@ op_case op_case_small(const op_case *c)
     if (c->op == OP_ATTENTION || c->op == OP_ATTENTION_BWD) return fewer_tokens(c);
     if (c->op == OP_POOL_ATTENTION || c->attr.patch) return small;
     for (int k = 0; k < OP_INPUTS; k++) {
-        int64_t *dim = small.in[k].dim, limit = c->in[k].kind == 't' ? SMALL_TEXTS : dim[3] ? images : SMALL_ROWS;
+        int64_t *dim = small.in[k].dim, limit = c->in[k].kind == INPUT_TOKENS ? SMALL_TEXTS
+                                                : dim[3]                      ? images
+                                                                              : SMALL_ROWS;
         if (!c->in[k].kind || !has_batch(c, k)) continue;
         if (dim[0] > limit) dim[0] = limit;
         if (dim[3]) dim[1] = in_step(c, k, 1, high, height), dim[2] = in_step(c, k, 2, wide, width);

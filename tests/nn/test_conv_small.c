@@ -15,10 +15,7 @@ static const char *only = ""; /* cases whose names have this in them: test_conv_
     {                                                                                                                  \
 #        n "x" #        h "x" #        w " " #        C "->" #        o, OP_CONV2D, { .stride = s, .pad = 1 },         \
         {                                                                                                              \
-            { 'f', { n, h, w, C } },                                                                                   \
-            {                                                                                                          \
-                'f', { o, 3, 3, c }                                                                                    \
-            }                                                                                                          \
+            VALUES(n, h, w, C), VALUES(o, 3, 3, c)                                                                     \
         }                                                                                                              \
     }
 

@@ -15,6 +15,7 @@ static cloob_ctx *ctx;
 static const char *word;        /* cases whose names hold it; NULL: all */
 static int part = 0, parts = 1; /* every parts-th case, from `part` on */
 static bool small;
+static device *cpu; /* computes what large calls are compared with */
 
 static cloob_status open_device(device **dev)
 {
@@ -145,10 +146,13 @@ int main(int argc, char **argv)
     else if (all && argc > 1) word = argv[1];
     small = getenv("CHECK_SMALL") != NULL;
     ctx = cloob_ctx_create(NULL);
+    CHECK_OK(ctx, device_open(ctx, "cpu", &cpu));
+    harness_use_cpu(cpu);
     if (all) RUN(large_sizes_agree);
     if (all) RUN(large_sizes_agree_in_bf16);
     RUN(groups_agree_in_every_way);
     if (all) RUN(attention_agrees_in_every_way);
+    device_close(cpu);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

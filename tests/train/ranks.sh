@@ -1,5 +1,5 @@
 #!/bin/bash
-# Ranks through the program: 2 ranks print the losses of 1; 1 rank goes on where 2 stopped; a rank that fails or is killed ends all
+# Ranks through the program: 2 ranks print the losses of 1; 1 rank resumes a run of 2; a rank that fails or is killed ends all
 # of them, and is named. Usage: ranks.sh CLOOB MPIRUN
 set -u
 cloob=$1 mpirun=$2

@@ -163,7 +163,7 @@ static void limit_is_a_size(void)
     CHECK(got > 1 << 20);
 }
 
-/* ---- a host of our own making --------------------------------------------------------------------- */
+/* ---- a simulated host ------------------------------------------------------------------------- */
 
 static char root[] = "/tmp/cloob-memory-XXXXXX";
 

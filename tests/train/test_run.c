@@ -229,7 +229,7 @@ static void a_queue_goes_on_exactly(void)
     CHECK(same_checkpoint(file_of("queue", "latest"), file_of("requeue", "latest")));
 }
 
-/* Packed texts are the same run to rounding, and the same bytes again when it goes on. */
+/* Packed texts are the same run to rounding, and the same bytes again when it resumes. */
 static void packed_texts_go_on_exactly(void)
 {
     plan p = { .name = "packed", .packed = true }, q = { .name = "repacked", .packed = true, .stop_at = 7 };

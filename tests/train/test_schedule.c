@@ -1,4 +1,4 @@
-/* The learning rate by step: frozen values for the cosine shapes (scripts/make_schedule_ref.py), values by hand for the
+/* The learning rate by step: frozen values for the cosine shapes (tests/ref/make/make_schedule_ref.py), values by hand for the
  * constant ones. */
 #include "check.h"
 

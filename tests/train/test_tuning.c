@@ -4,8 +4,8 @@
 
 #include "cloob/train.h"
 #include "model/encoder.h"
-#include "model/tuning/groups.h"
-#include "model/tuning/lora.h"
+#include "model/shapes.h"
+#include "model/lora.h"
 #include "train/run.h"
 
 static cloob_ctx *ctx;

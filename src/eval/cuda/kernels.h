@@ -37,7 +37,7 @@ cloob_status eval_narrow(cloob_ctx *ctx, cudaStream_t stream, float *out, int64_
 
 /* ---- retrieval ----------------------------------------------------------------------------------- */
 
-/* A tile of similarities and what is counted from it; retrieval_ranks.h has the meaning. */
+/* A tile of similarities and what is counted from it; retrieval.h has the meaning. */
 typedef struct rank_tile {
     const float *s; /* (ni, nj) */
     int64_t ld;

@@ -24,7 +24,7 @@ struct probe_gpu {
     device *d;
     const probe_data *part;
     int parts;
-    rows key[2]; /* what lies in x, where resident */
+    rows key[2]; /* the rows stored in x, where resident */
     int keys;
     int64_t N, D, C, ldx, ldz, ldk; /* distances between rows: D, C and D + 1, rounded up to 16 bytes */
     int64_t block, send_rows;

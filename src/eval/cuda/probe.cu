@@ -12,7 +12,7 @@ static __device__ __forceinline__ double warp_sum(double v)
 
 /* ---- softmax and loss: a warp per row ------------------------------------------------------------ */
 
-/* The largest of a row and the first place it stands at. */
+/* The largest value of a row and its first index. */
 static __device__ void row_top(const float *z, const float *bias, int C, float *high, int *top)
 {
     float max = -INFINITY;

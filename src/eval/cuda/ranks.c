@@ -1,7 +1,7 @@
 /* Ranks on a GPU: one product and two counts per tile of similarities. */
 #include "tensor/cuda/gemm.h" /* first: its vendor's header has arguments called rows */
 
-#include "eval/retrieval_ranks.h"
+#include "eval/retrieval.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * partner's is counted, what is too near is recomputed in double, in the same order of additions, so that
  * ranks are the same. */
 #include "eval/cuda/kernels.h"
-#include "eval/retrieval_ranks.h"
+#include "eval/retrieval.h"
 
 enum { WARPS = 8 };
 

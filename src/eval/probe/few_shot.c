@@ -6,7 +6,7 @@
 #include "core/rng.h"
 #include "eval/probe/probe.h"
 
-/* Rows of one class in the order of the split: `row` has room for all of them. */
+/* Rows of one class in the order of the split: `row` holds all of them. */
 static int64_t rows_of_class(const probe_data *d, int64_t label, int64_t *row)
 {
     int64_t n = 0;

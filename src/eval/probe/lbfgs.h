@@ -1,10 +1,10 @@
-/* L-BFGS for smooth functions, with room for a preconditioner.
+/* L-BFGS for smooth functions, with an optional preconditioner.
  *
- * Ours rather than liblbfgs because the inverse Hessian it starts each direction from may be a matrix of the
- * problem's own: H0 = gamma M^-1. For logistic regression that saves most of the iterations
- * (docs/reference/evaluation.md has the measurement), and liblbfgs has no place for it.
+ * Not liblbfgs, because the initial inverse Hessian of each direction may be a matrix of the problem: H0 = gamma M^-1.
+ * For logistic regression that saves most of the iterations (docs/reference/evaluation.md has the measurement);
+ * liblbfgs has no preconditioner.
  *
- * Vectors are double; the function may be computed in less, and then says how exact it is (`noise`). */
+ * Vectors are double; a function computed in lower precision sets its rounding error (`noise`). */
 #ifndef EVAL_PROBE_LBFGS_H
 #define EVAL_PROBE_LBFGS_H
 
@@ -12,7 +12,7 @@
 
 typedef struct lbfgs_problem {
     int64_t n;
-    double noise; /* relative rounding error of f: differences below it are not believed */
+    double noise; /* relative rounding error of f: differences below it are ignored */
     /* Writes f(w) and its gradient g (n). */
     cloob_status (*evaluate)(void *arg, double *f, double *g, const double *w);
     /* out = M^-1 v, M symmetric positive definite; NULL: the identity. */
@@ -23,7 +23,7 @@ typedef struct lbfgs_problem {
     void *arg;
 } lbfgs_problem;
 
-/* Two ways to have come far enough; 0 leaves one out. */
+/* Two stopping rules; 0 disables one. */
 typedef struct lbfgs_options {
     int history;        /* pairs kept; 10 */
     int max_iterations; /* 1000 */
@@ -43,5 +43,41 @@ void lbfgs_options_init(lbfgs_options *o);
 /* Minimises from w (n), which is overwritten by the best point. Memory: (2 history + 6) n doubles. */
 cloob_status lbfgs_minimize(cloob_ctx *ctx, const lbfgs_problem *p, const lbfgs_options *o, double *w,
                             lbfgs_result *out);
+
+/* ---- line search --------------------------------------------------------------------------------- */
+
+/* How far to go along a direction: the search of Moré and Thuente (ACM TOMS 20, 1994), which ends at a step
+ * that satisfies
+ *
+ *     f(t) <= f(0) + 1e-3 t f'(0) + slack      and      |f'(t)| <= 0.9 |f'(0)|
+ *
+ * The caller evaluates, the search chooses the next step:
+ *
+ *     line_step s = line_step_begin(f, slope, step, slack);
+ *     do evaluate at s.step; while (line_step_next(&s, f, slope) == LINE_GO_ON);
+ *
+ * Constants and order of decisions are those of SciPy's L-BFGS-B, so that both take the same path. */
+
+typedef enum line_verdict { LINE_GO_ON, LINE_DONE, LINE_STUCK } line_verdict;
+
+typedef struct line_point {
+    double at, f, slope;
+} line_point;
+
+typedef struct line_step {
+    double step;                    /* where to evaluate next */
+    double f0, slope0, slack;       /* at 0; rounding of f that is not held against a step */
+    line_point best, other;         /* the interval's ends: the lowest point, and the far side */
+    double low, high;               /* bounds of the next step */
+    double width, width_before;     /* of the interval */
+    bool bracketed, past_auxiliary; /* a minimum is between the ends; the first stage is over */
+} line_step;
+
+/* f, slope: at 0, slope below 0. step: the first to try. */
+line_step line_step_begin(double f, double slope, double step, double slack);
+
+/* f and slope at s->step, both finite. STUCK: rounding leaves no better step; s->best.at is the lowest seen.
+ */
+line_verdict line_step_next(line_step *s, double f, double slope);
 
 #endif

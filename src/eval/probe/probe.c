@@ -83,8 +83,7 @@ static void describe(probe_fit *fit, const probe_model *m, double lambda, const 
 }
 
 /* A small problem: plain L-BFGS, ending as SciPy's does, is done with all that is well conditioned. What is
- * not by then goes on with Newton steps (the preconditioner is the whole Hessian), which see it through to
- * the minimum. */
+ * not by then continues with Newton steps (the preconditioner is the whole Hessian) to the minimum. */
 static cloob_status minimize_small(cloob_ctx *ctx, const lbfgs_problem *whole, int max_iterations, double *w,
                                    lbfgs_result *result)
 {

@@ -10,7 +10,6 @@
 
 #include "eval/labels.h"
 #include "eval/rows.h"
-#include "eval/accuracy.h"
 #include "cloob/eval.h"
 
 /* Features and labels of one split; borrowed. */
@@ -23,7 +22,7 @@ typedef struct probe_gpu probe_gpu; /* eval/probe/probe_gpu.h */
 
 typedef struct probe_options {
     int max_iterations; /* 1000 */
-    double tolerance;   /* see lbfgs_options; 0: 1e-3, or for small problems as docs/reference/evaluation.md says */
+    double tolerance;   /* see lbfgs_options; 0: 1e-3, for small problems see docs/reference/evaluation.md */
     probe_gpu *gpu;     /* NULL: the CPU. Small problems are computed in double on the CPU in any case */
 } probe_options;
 
@@ -55,12 +54,12 @@ typedef struct probe_plan {
     double flops;          /* of one evaluation of the objective and its gradient */
 } probe_plan;
 
-/* gpu: training will use one; memory_bytes is then what the host needs beside it. */
+/* gpu: training will use one; memory_bytes is then the host's part. */
 probe_plan probe_plan_make(const probe_data *train, int64_t classes, int threads, bool gpu);
 
 /* Checks features (finite) and labels (two classes at least) and trains. Several splits are trained on as if
  * they were one. start: parameters to begin from (C, D + 1) of the same classes, or NULL for zeros. On
- * success *m is owned by the caller. Not converging within max_iterations is no failure: fit says so. */
+ * success *m is owned by the caller. Not converging within max_iterations is not an error; see fit->converged. */
 cloob_status probe_train(cloob_ctx *ctx, probe_model *m, probe_fit *fit, const probe_data *part, int parts,
                          double lambda, const double *start, const probe_options *o);
 
@@ -94,7 +93,7 @@ cloob_status probe_run(cloob_ctx *ctx, cloob_probe_result *out, const cloob_prob
 /* Probes trained on a few rows of each class, drawn several times. */
 
 /* Rows of the training split: `shots` of each class, the first of a permutation that the seed draws for the class.
- * chosen: room for shots times the number of classes; *n of them, in the order of the classes. A class with fewer rows
+ * chosen: holds shots times the number of classes; *n of them, in the order of the classes. A class with fewer rows
  * is refused. */
 cloob_status few_shot_choose(cloob_ctx *ctx, const probe_data *train, int64_t shots, uint64_t seed, int64_t *chosen,
                              int64_t *n);

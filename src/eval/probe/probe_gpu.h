@@ -8,7 +8,7 @@
  *     CLOOB_TRY(probe_gpu_evaluate(g, &loss, gradient, w));
  *     probe_gpu_destroy(g);
  *
- * In a build without CUDA no device can be opened, and create says so. */
+ * In a build without CUDA create returns CLOOB_ERR_UNSUPPORTED. */
 #ifndef EVAL_PROBE_PROBE_GPU_H
 #define EVAL_PROBE_PROBE_GPU_H
 
@@ -21,7 +21,7 @@ cloob_status probe_gpu_create(cloob_ctx *ctx, device *d, size_t limit, probe_gpu
 void probe_gpu_destroy(probe_gpu *g);
 
 /* Rows of all parts in a row, y (N): class positions 0..C-1; part and y are borrowed until the next load.
- * Nothing is uploaded when the features are those of the last load. Says in the log what it takes. */
+ * Nothing is uploaded when the features are those of the last load. Logs the memory it takes. */
 cloob_status probe_gpu_load(probe_gpu *g, const probe_data *part, int parts, const int32_t *y, int64_t C);
 
 /* At w (C, D+1), the last column the bias: the sum of cross entropies, and its gradient (C, D+1),

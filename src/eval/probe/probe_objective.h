@@ -8,7 +8,7 @@
 
 enum {
     SAMPLE_BLOCK = 1024,     /* rows of a preconditioner's block */
-    MIN_SAMPLE = 4096,       /* rows that stand for all: at least this many, or */
+    MIN_SAMPLE = 4096,       /* rows of the sample: at least this many, or */
     SAMPLE_PER_DIMENSION = 4 /* this many per dimension */
 };
 
@@ -33,7 +33,7 @@ typedef struct objective {
     double *xd, *zd, *Gd;          /* the same in double, once, where wide */
     float *uncertain;              /* (N) 1 - sum p^2 at the last evaluation */
     float *sample, *Minv, *v, *Mv; /* (SAMPLE_BLOCK, D+1), (D+1, D+1), (C, D+1) twice; not where exact */
-    int64_t *row;                  /* (sample rows + 1) which rows stand for all, and the root of their weight */
+    int64_t *row;                  /* (sample rows + 1) which rows are in the sample, and the root of their weight */
     float *root;
     int64_t sampled;
     double *M, *bias_sum; /* (D+1, D+1) or (C(D+1), C(D+1)); (threads, C) */
@@ -60,7 +60,7 @@ double objective_blocks_double(objective *o, double *g, const double *w);
 /* Logits of one block in double, bias included: zd (n, C) = x w' + b; leaves x in xd. */
 void objective_logits_double(objective *o, const float *x, const double *w, int64_t n);
 
-/* probe_sample.c: chooses row, root and sampled by `uncertain`; Minv (D+1, D+1) = sum of root^2 x x' over
+/* probe_precondition.c: chooses row, root and sampled by `uncertain`; Minv (D+1, D+1) = sum of root^2 x x' over
  * them. */
 void objective_sample(objective *o, int64_t wanted);
 void objective_sample_square(objective *o);

@@ -1,4 +1,4 @@
-/* What stands in for the inverse Hessian of the probe's objective, sum_n (diag p_n - p_n p_n') (x) x_n x_n' +
+/* Approximates the inverse Hessian of the probe's objective, sum_n (diag p_n - p_n p_n') (x) x_n x_n' +
  * lambda, where x has a 1 behind it for the bias.
  *
  * Averaged over classes it is
@@ -7,17 +7,78 @@
  *
  * one (D+1)^2 matrix for all classes: exact at W = 0, and later still right about which directions of the
  * features are steep. It is renewed when the objective has fallen enough for u to have moved, from a sample
- * of rows (probe_sample.c), so that it costs a few evaluations at most.
+ * of rows (objective_sample), so that it costs a few evaluations at most.
  *
  * When all of the Hessian is small it is taken whole, at every iteration: these are Newton steps then, which
- * settle problems with a tiny lambda that would still be creeping after 1,000 iterations. */
+ * solve problems with a tiny lambda that would not converge in 1,000 iterations. */
+#include "eval/probe/probe_objective.h"
+
+#include <math.h>
 #include <string.h>
 
 #include "core/arith.h"
 #include "eval/probe/probe_gpu.h"
-#include "eval/probe/probe_objective.h"
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/linalg.h"
+
+/* ---- the sample of rows ---------------------------------------------------------------------- */
+
+enum { PANELS = 4 }; /* of columns: a symmetric product is made of those on and right of the diagonal */
+
+/* Rows by their weight u: those above the step are taken as they are, lighter ones whenever together they
+ * have come to one step, with its weight. So the sample has at most `wanted` rows, and the sum of
+ * weights is kept. With equal weights that is every so-many-th row; once most rows are certain it is the
+ * others. */
+void objective_sample(objective *o, int64_t wanted)
+{
+    double total = 0, step = 0, carried = 0;
+    if (o->N > wanted) {
+        for (int64_t i = 0; i < o->N; i++) total += o->uncertain[i];
+        step = total / (double)wanted;
+    }
+    o->sampled = 0;
+    for (int64_t i = 0; i < o->N && o->sampled <= wanted; i++) {
+        double u = o->uncertain[i], weight = u;
+        if (u < step) {
+            carried += u;
+            if (carried < step) continue;
+            carried -= step, weight = step;
+        }
+        o->row[o->sampled] = i, o->root[o->sampled++] = (float)sqrt(weight);
+    }
+}
+
+/* Sampled rows from `first` on, times the root of their weight, a 1 behind each. */
+static int64_t gather(objective *o, int64_t first)
+{
+    int64_t K = o->D + 1, n = 0;
+    for (; n < SAMPLE_BLOCK && first + n < o->sampled; n++) {
+        int64_t at = o->row[first + n];
+        const probe_data *part = o->part;
+        for (; at >= part->x.N; part++) at -= part->x.N;
+        float *row = o->sample + n * K, root = o->root[first + n];
+        const float *x = rows_read(&part->x, at, 1, o->x);
+        for (int64_t i = 0; i < o->D; i++) row[i] = root * x[i];
+        row[o->D] = root;
+    }
+    return n;
+}
+
+void objective_sample_square(objective *o)
+{
+    int64_t K = o->D + 1, width = (K + PANELS - 1) / PANELS;
+    memset(o->Minv, 0, (size_t)(K * K) * sizeof *o->Minv);
+    for (int64_t first = 0, n; (n = gather(o, first)) > 0; first += n)
+        for (int64_t at = 0; at < K; at += width) {
+            int64_t m = at + width < K ? width : K - at;
+            cpu_sgemm(o->ctx, true, false, m, K - at, n, 1, o->sample + at, K, o->sample + at, K, 1,
+                      o->Minv + at * K + at, K);
+        }
+    for (int64_t i = 0; i < K; i++)
+        for (int64_t j = 0; j < i; j++) o->Minv[i * K + j] = o->Minv[j * K + i];
+}
+
+/* ---- the matrix ------------------------------------------------------------------------------ */
 
 /* ---- the average over classes -------------------------------------------------------------------- */
 

@@ -85,14 +85,14 @@ cloob_status pk_push(pk_machine *m, pk_value *v)
     return CLOOB_OK;
 }
 
-/* What lies above the newest mark is what may be taken. */
+/* Only values above the newest mark may be taken. */
 static int64_t above_mark(const pk_machine *m) { return m->depth - (m->marks ? m->mark[m->marks - 1] : 0); }
 
 static pk_value *pop(pk_machine *m) { return above_mark(m) > 0 ? m->stack[--m->depth] : NULL; }
 
 static pk_value *top(pk_machine *m) { return above_mark(m) > 0 ? m->stack[m->depth - 1] : NULL; }
 
-/* Everything above the mark; the mark goes. *from stays valid until the next push. */
+/* Everything above the mark; removes the mark. *from stays valid until the next push. */
 static cloob_status pop_to_mark(pk_machine *m, pk_value ***from, int64_t *count)
 {
     *from = NULL;

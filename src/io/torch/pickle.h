@@ -69,7 +69,7 @@ struct pk_value {
     const char *class_name; /* PK_OBJECT */
 };
 
-enum { PICKLE_LIMIT = 64 << 20 }; /* bytes; the pickle beside gigabytes of weights has kilobytes */
+enum { PICKLE_LIMIT = 64 << 20 }; /* bytes; the pickle of gigabytes of weights has kilobytes */
 
 typedef struct pk_result {
     pk_value *root;

@@ -107,7 +107,7 @@ static const global_row *find(const char *module, const char *name)
     static const global_row script = { "__torch__", "*", CALL_OBJECT, 0 }, type = { "torch", "*", CALL_NEVER, 0 };
     if (strcmp(module, "__builtin__") == 0) module = "builtins"; /* Python 2 wrote the older files */
     if (strcmp(module, "copy_reg") == 0) module = "copyreg";
-    /* classes of a TorchScript archive: their code lies beside, and is not looked at */
+    /* classes of a TorchScript archive: their code is in other members and is not read */
     if (strncmp(module, "__torch__", 9) == 0 && (module[9] == '\0' || module[9] == '.')) return &script;
     if (is_element_type(module, name)) return &type;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)

@@ -1,5 +1,5 @@
 /* What the parts of the pickle reader share: the stack machine (pickle.c), numbers and texts
- * (pickle_scalars.c) and the meaning of names (pickle_globals.c). Nobody else includes this. */
+ * (pickle_scalars.c) and the meaning of names (pickle_globals.c). Only these files include it. */
 #ifndef IO_TORCH_PICKLE_MACHINE_H
 #define IO_TORCH_PICKLE_MACHINE_H
 
@@ -20,7 +20,7 @@ typedef struct pk_machine {
 } pk_machine;
 
 cloob_status pk_fail(pk_machine *m, const char *what); /* "NAME: damaged pickle at byte N: WHAT" */
-/* NULL when memory or the bound on values is out; pk_no_memory then tells which. */
+/* NULL when memory or the bound on values is out; pk_no_memory then reports which. */
 pk_value *pk_new(pk_machine *m, pk_kind kind);
 cloob_status pk_no_memory(pk_machine *m);
 bool pk_append(pk_machine *m, pk_value *container, pk_value *item); /* list, tuple; dict: key, then value */
@@ -32,7 +32,7 @@ cloob_status pk_take_line(pk_machine *m, const char **line, size_t *bytes); /* w
 /* Runs an instruction that pushes a number or a text; *known is set to false when op is none. */
 cloob_status pk_scalar(pk_machine *m, unsigned char op, bool *known);
 
-/* Looks the name up. A name that is not known is an error that says so. */
+/* Looks the name up. An unknown name is an error. */
 cloob_status pk_global(pk_machine *m, const char *module, size_t module_bytes, const char *name, size_t name_bytes,
                        pk_value **out);
 /* What calling `callee` with `args` (a tuple) would make; REDUCE, NEWOBJ, INST and OBJ all end here. */

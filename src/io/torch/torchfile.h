@@ -39,7 +39,7 @@ void torch_close(torch_file *f);
 /* True when the first bytes are those of a torch file (a zip, or the magic number of the stream format). */
 bool torch_looks_like(const unsigned char *data, size_t size);
 
-/* What stands beside the state dict in a training checkpoint of the authors' code. */
+/* Entries next to the state dict in a training checkpoint of CLOOB's original code. */
 typedef struct torch_wrapper {
     int64_t epoch;
     const char *name;

@@ -58,7 +58,7 @@ static bool find_end(const reader *r, uint64_t *at)
     return false;
 }
 
-/* A file of 4 GiB or 65,535 members says so in a second record, found through a locator before the first. */
+/* A file of 4 GiB or 65,535 members has its sizes in a second record, found through a locator before the first. */
 static cloob_status read_end64(reader *r, uint64_t end)
 {
     if (end < LOCATOR64_BYTES || load(r->data + end - LOCATOR64_BYTES, 4) != LOCATOR64_SIGNATURE) return CLOOB_OK;

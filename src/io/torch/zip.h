@@ -3,7 +3,7 @@
  *
  * Torch stores its members uncompressed so that they can be mapped; a compressed member may be present
  * (TorchScript's code is) but cannot be read, so a zip bomb has nothing to expand. Every claim of the
- * directory is checked against the file: members lie inside it and do not overlap. */
+ * directory is checked against the file: members are inside it and do not overlap. */
 #ifndef IO_TORCH_ZIP_H
 #define IO_TORCH_ZIP_H
 

@@ -5,9 +5,8 @@
 
 #include "core/file.h"
 #include "model/onnx/graph.h"
-#include "model/onnx/proto.h"
 #include "model/tower.h"
-#include "model/tuning/groups.h"
+#include "model/shapes.h"
 
 /* Field numbers of onnx.proto. */
 enum {

@@ -1,6 +1,6 @@
 /* A tower as an ONNX file (opset 17, IR 8), for onnxruntime and others.
  *
- * Image tower: "images" (batch, 3, S, S) float, normalised as the metadata's "preprocess" says, to "image_embeddings"
+ * Image tower: "images" (batch, 3, S, S) float, normalised by the metadata's "preprocess", to "image_embeddings"
  * (batch, D), unit rows. Text tower: "tokens" (batch, T) int64, padded as the tokenizer does, to "text_embeddings". The
  * batch is any. The graph is made from the tower's own ops, batch norm folded into the convolutions, weights in f32. */
 #ifndef MODEL_ONNX_ONNX_H

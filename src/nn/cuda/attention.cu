@@ -1,5 +1,5 @@
 /* Attention on tensor cores. A warp keeps the scores of 16 queries and G tiles of keys in registers; where there are
- * more keys, it goes on with what it has scaled down to the larger maximum.
+ * more keys, it continues with its sums scaled to the larger maximum.
  *
  * forward_kernel: a block per row of the batch and head, everything in shared memory.
  * passes_kernel:  a block per 128 queries or fewer, keys in passes: any length, 36 KB. */

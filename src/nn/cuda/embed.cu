@@ -119,7 +119,7 @@ static __global__ void __launch_bounds__(SORT_WARPS * 32)
 }
 
 /* Block b sums entries [STRETCH b, STRETCH (b+1)) of the sorted list; threads hold V columns each. A run that begins
- * and ends inside goes to the table; one that came in from the left to edge[b][0], one that goes on to the
+ * and ends inside goes to the table; one that came in from the left to edge[b][0], one that continues to the
  * right to edge[b][1]. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(128)
@@ -158,14 +158,14 @@ static __global__ void __launch_bounds__(128)
     }
 }
 
-/* Block (b, k) finishes columns [128 k, 128 (k+1)) of the run that begins in stretch b and goes on to the right. Long
+/* Block (b, k) finishes columns [128 k, 128 (k+1)) of the run that begins in stretch b and continues to the right. Long
  * runs (padding) have hundreds of stretches: rows of threads share them out and are added in order. */
 static __global__ void __launch_bounds__(128 * JOIN_ROWS)
     run_join_kernel(float *dtable, const float *edge, const int32_t *id, int n, int64_t C)
 {
     __shared__ float part[JOIN_ROWS][128];
     int begin = blockIdx.x * STRETCH, end = min(begin + STRETCH, n), stretches = gridDim.x;
-    if (end >= n || id[end] != id[end - 1]) return;                                  /* nothing goes on */
+    if (end >= n || id[end] != id[end - 1]) return;                                  /* nothing continues */
     if (begin > 0 && id[begin - 1] == id[begin] && id[begin] == id[end - 1]) return; /* it began further left */
     int key = id[end - 1], stop = blockIdx.x + 1, high = stretches; /* the first stretch that begins with another id */
     while (stop < high) {

@@ -174,7 +174,7 @@ static void write_line(const tune_cache *t, const char *key, const void *value, 
     write_text(fd, line);
 }
 
-/* At once, so that a run that is killed goes on with the choices it made, and so ends with the same bytes. */
+/* At once, so that a killed run resumes with the choices it made and ends with the same bytes. */
 static void share(tune_cache *t, const char *key, void *value, size_t bytes)
 {
     int fd = t->path ? open(t->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;

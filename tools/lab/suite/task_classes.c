@@ -4,7 +4,7 @@
 
 #include "lab/suite/impl.h"
 #include "core/arith.h"
-#include "eval/metrics/metrics.h"
+#include "eval/metrics.h"
 
 enum { AT_ONCE = 512 };
 

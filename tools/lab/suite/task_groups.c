@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "lab/suite/impl.h"
-#include "eval/metrics/metrics.h"
+#include "eval/metrics.h"
 
 enum { MAX_GROUPS = 1 << 20 };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "eval/probe/probe.h"
-#include "eval/accuracy.h"
+#include "eval/labels.h"
 #include "tensor/cpu/gemm.h"
 
 enum { BLOCK_BYTES = 1 << 20 };

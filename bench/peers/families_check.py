@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""Every family of models against open_clip and transformers: embeddings in fp32 and bf16, and weights converted back.
+
+    bench/peers/families_check.py [--cloob build/cloob] [--images DIR] [--rows 16] [--stored bf16] [--layers N] [--markdown] [NAME ...]
+
+Without names: a small model of random weights per family. A NAME is a full-size configuration of open_clip, or hf:NAME for
+transformers' class with that model's sizes. Needs torch, open_clip_torch, transformers and safetensors; the product needs none of
+them. Prints a line per model; the exit code is the verdict: largest difference below 1e-4 of the largest element in fp32, cosine
+above 0.9999 in bf16 (small random models: 0.9998), and after conversion back the peer's own weights, bit for bit, and its own embeddings (full size: of four rows).
+
+A full-size model of open_clip is in memory once and on the disk twice: ViT-bigG-14 takes 10.2 GB and 20.3 GB. With --stored bf16 its
+random weights are rounded to bf16 and its files have half the size; both programs still compute in fp32."""
+import argparse, gc, hashlib, json, os, pathlib, shutil, subprocess, sys, tempfile
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+import torch, open_clip
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+root = pathlib.Path(__file__).resolve().parents[2]
+a = argparse.ArgumentParser()
+a.add_argument("--cloob", default=str(root / "build" / "cloob"))
+a.add_argument("--images")
+a.add_argument("--rows", type=int, default=16)
+a.add_argument("--device", default="cpu", help="of the program; the peer runs on the CPU")
+a.add_argument("--markdown", action="store_true")
+a.add_argument("--stored", default="fp32", choices=["fp32", "bf16"], help="type of a full-size open_clip model's files")
+a.add_argument("--layers", type=int, default=0, help="of both towers of a full-size open_clip model, all else as it is: a check of its widths in little time")
+a.add_argument("--fp32-only", action="store_true", help="leave bf16 out")
+a.add_argument("names", nargs="*")
+args = a.parse_args()
+work = pathlib.Path(tempfile.mkdtemp(prefix="families-"))
+failures = 0
+
+V = dict(image_size=32, layers=2, width=128, patch_size=8, head_width=32)
+T = dict(context_length=12, vocab_size=96, width=64, heads=2, layers=2)
+SMALL = {
+    "ViT, GELU": (V, T, {}),
+    "ViT, QuickGELU": (V, T, dict(quick_gelu=True)),
+    "mlp_ratio 4.3637 (g, bigG)": (dict(V, mlp_ratio=4.3637), T, {}),
+    "CLIPA": (dict(V, no_ln_pre=True, pool_type="avg", final_ln_after_pool=True), dict(T, pool_type="last", no_causal_mask=True), {}),
+    "mean pool, first token": (dict(V, pool_type="avg"), dict(T, pool_type="first"), {}),
+    "layer scale": (dict(V, ls_init_value=0.3), dict(T, ls_init_value=0.3, no_causal_mask=True), {}),
+    "tanh GELU, eps, proj_bias": (dict(V, act_kwargs=dict(approximate="tanh"), norm_kwargs=dict(eps=1e-6)),
+                                  dict(T, act_kwargs=dict(approximate="tanh"), norm_kwargs=dict(eps=1e-3), proj_bias=True), {}),
+    "end-of-text id (worldwide)": (V, dict(T, pool_type="eos", eos_id=3), {}),
+    "no text projection": (V, dict(T, pool_type="first", no_causal_mask=True, proj_type="none", width=48, heads=4), {}),
+    "ResNet": (dict(image_size=64, layers=[1, 2, 1, 1], width=8, head_width=32), dict(T, pool_type="last"), {}),
+}
+
+
+def run(*command):
+    r = subprocess.run([args.cloob, *map(str, command)], capture_output=True, text=True)
+    if r.returncode:
+        raise RuntimeError(r.stderr.strip())
+
+
+def jitter(model):
+    """Random gains and biases, so that none is hidden by a 0 or a 1."""
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.ndim == 1:
+                p.add_(torch.randn_like(p) * 0.1)
+    return model.eval()
+
+
+def images(size):
+    if not args.images:
+        return torch.randn(args.rows, 3, size, size)
+    from PIL import Image
+    import numpy as np
+    files = sorted(p for p in pathlib.Path(args.images).rglob("*") if p.suffix.lower() in (".jpg", ".png"))[: args.rows]
+    pixels = [np.asarray(Image.open(f).convert("RGB").resize((size, size), Image.BICUBIC), np.float32) / 255 for f in files]
+    return (torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2) - 0.45) / 0.27
+
+
+def tokens(context, vocab, end=None):
+    t = torch.randint(4, vocab - 2, (args.rows, context))
+    for i in range(args.rows):
+        at = min(3 + i, context - 1)
+        t[i, at] = vocab - 1 if end is None else end
+        t[i, at + 1:] = 0 if end is None else vocab - 1
+    return t
+
+
+def compare(name, folder, x, t, image, text, small, back):
+    global failures
+    save_file(dict(images=x.contiguous(), tokens=t.to(torch.int64)), work / "in.safetensors")
+    native, out = work / "native.safetensors", work / "out.safetensors"
+    cells, ok = [], True
+    try:
+        run("convert", folder, native, "--quiet")
+        for precision in ["fp32"] if args.fp32_only else ["fp32", "bf16"]:
+            run("embed", "--checkpoint", native, "--tensors", work / "in.safetensors", "--raw", "--out", out, "--device", args.device,
+                "--precision", precision, "--quiet")
+            got = load_file(out)
+            for have, want in (got["image"], image), (got["text"], text):
+                if precision == "fp32":
+                    cells.append("%.1e" % float((have - want).abs().max() / want.abs().max()))
+                    ok &= float(cells[-1]) < 1e-4
+                else:
+                    cosine = float(torch.nn.functional.cosine_similarity(have, want).min())
+                    cells.append("%.5f" % cosine)
+                    ok &= cosine > (0.9998 if small else 0.9999)
+            if not small:
+                print(f"{name}: {', '.join(cells)} so far", file=sys.stderr, flush=True)
+        cells += ["", ""] if args.fp32_only else []
+        equal = back(native)
+        cells.append("equal" if equal else "NOT EQUAL")
+        ok &= equal
+    except RuntimeError as e:
+        cells, ok = [str(e)], False
+    failures += not ok
+    print(("| " + " | ".join([name, *cells]) + " |") if args.markdown else f"{'ok  ' if ok else 'FAIL'} {name}: {', '.join(cells)}", flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def digests(path):
+    """Type, shape and SHA-256 of every tensor of a file, one in memory at a time."""
+    with safe_open(path, "pt") as f:
+        return {k: (v.dtype, v.shape, hashlib.sha256(v.reshape(-1).view(torch.uint8).numpy()).digest()) for k in f.keys() for v in [f.get_tensor(k)]}
+
+
+def fill(model, path):
+    """The file's tensors into the model, one at a time; names and shapes must be the model's."""
+    own = model.state_dict()
+    with safe_open(path, "pt") as f:
+        assert set(f.keys()) == own.keys()
+        for k in f.keys():
+            value = f.get_tensor(k)
+            assert value.shape == own[k].shape
+            own[k].copy_(value)
+    return model.eval()
+
+
+@torch.no_grad()
+def large_against_open_clip(name):
+    """As against_open_clip, with one copy of the weights in memory and two on the disk at a time."""
+    config, folder = open_clip.get_model_config(name), work / "peer"
+    folder.mkdir()
+    for tower in ("vision_cfg", "text_cfg") if args.layers else ():
+        config[tower]["layers"] = args.layers
+    model = jitter(open_clip.CLIP(**config) if args.layers else open_clip.create_model(name, pretrained=None))
+    if args.stored == "bf16":
+        for v in model.state_dict().values():
+            v.copy_(v.bfloat16())
+    kept = lambda v: v.bfloat16() if args.stored == "bf16" and v.is_floating_point() else v
+    save_file({k: kept(v).contiguous() for k, v in model.state_dict().items()}, folder / "open_clip_model.safetensors")
+    (folder / "open_clip_config.json").write_text(json.dumps(dict(model_cfg=config, preprocess_cfg=dict(mean=[0.5] * 3, std=[0.5] * 3))))
+    x = images(config["vision_cfg"]["image_size"])
+    t = tokens(config["text_cfg"].get("context_length", 77), config["text_cfg"].get("vocab_size", 49408))
+    rows = lambda f, v: torch.cat([f(v[i:i + 4]) for i in range(0, len(v), 4)])
+    image, text = rows(model.encode_image, x), rows(model.encode_text, t)
+    del model
+    gc.collect()
+    want = digests(folder / "open_clip_model.safetensors")
+
+    def back(native):
+        shutil.rmtree(folder)
+        run("convert", native, work / "back", "--to", "open_clip", "--quiet")
+        native.unlink()
+        if digests(work / "back" / "open_clip_model.safetensors") != want:
+            return False
+        again = fill(open_clip.create_model(f"local-dir:{work / 'back'}", load_weights=False), work / "back" / "open_clip_model.safetensors")
+        return torch.equal(again.encode_image(x[:4]), image[:4]) and torch.equal(again.encode_text(t[:4]), text[:4])
+
+    compare(f"{name}, {args.layers} layers" if args.layers else name, folder, x, t, image, text, False, back)
+    shutil.rmtree(work / "back", ignore_errors=True)
+
+
+@torch.no_grad()
+def against_open_clip(name, model, config):
+    folder = work / "peer"
+    folder.mkdir()
+    (folder / "open_clip_config.json").write_text(json.dumps(dict(model_cfg=config, preprocess_cfg=dict(mean=[0.5] * 3, std=[0.5] * 3))))
+    state = {k: v.contiguous() for k, v in model.state_dict().items()}
+    save_file(state, folder / "open_clip_model.safetensors")
+    text = config["text_cfg"]
+    x = images(config["vision_cfg"]["image_size"])
+    t = tokens(text.get("context_length", 77), text.get("vocab_size", 49408), text.get("eos_id") if text.get("pool_type") == "eos" else None)
+    rows = lambda f, v: torch.cat([f(v[i:i + 4]) for i in range(0, len(v), 4)])
+
+    def back(native):
+        run("convert", native, work / "back", "--to", "open_clip", "--quiet")
+        got = load_file(work / "back" / "open_clip_model.safetensors")
+        again = open_clip.create_model(f"local-dir:{work / 'back'}").eval()
+        assert torch.equal(again.encode_image(x), model.encode_image(x)) and torch.equal(again.encode_text(t), model.encode_text(t))
+        return got.keys() == state.keys() and all(torch.equal(got[k], state[k]) for k in state)
+
+    compare(name, folder, x, t, rows(model.encode_image, x), rows(model.encode_text, t), True, back)
+
+
+@torch.no_grad()
+def against_transformers(name, model, small):
+    folder, pooled = work / "peer", lambda y: getattr(y, "pooler_output", y)
+    model.save_pretrained(folder)
+    c = model.config
+    end = getattr(c.text_config, "eos_token_id", None) if c.model_type != "siglip" else None
+    x, t = images(c.vision_config.image_size), tokens(c.text_config.max_position_embeddings, c.text_config.vocab_size, end)
+
+    def back(native):
+        run("convert", native, work / "back", "--to", "hf", "--quiet")
+        again, info = type(model).from_pretrained(work / "back", output_loading_info=True)
+        mine, theirs = again.state_dict(), model.state_dict()
+        return not any(len(v) for v in info.values()) and all(torch.equal(mine[k], theirs[k]) for k in theirs)
+
+    compare(name, folder, x, t, pooled(model.get_image_features(x)), pooled(model.get_text_features(t)), small, back)
+
+
+def small_models():
+    from transformers import CLIPConfig, CLIPModel, SiglipConfig, SiglipModel
+    for name, (vision, text, top) in SMALL.items():
+        config = dict(embed_dim=48, vision_cfg=vision, text_cfg=text, **top)
+        against_open_clip(name, jitter(open_clip.CLIP(**config)), config)
+    part = dict(num_hidden_layers=2, num_attention_heads=4)
+    vision = dict(part, hidden_size=64, intermediate_size=150, image_size=32, patch_size=8)
+    text = dict(part, hidden_size=48, intermediate_size=100, vocab_size=96, max_position_embeddings=12)
+    against_transformers("transformers SiglipModel, 33 px in patches of 8", jitter(SiglipModel(SiglipConfig(
+        vision_config=dict(vision, image_size=33), text_config=dict(text, projection_size=64)))), True)
+    against_transformers("transformers CLIPModel, layer_norm_eps 1e-3 and 1e-4, gelu, eos_token_id 7", jitter(CLIPModel(CLIPConfig(
+        vision_config=dict(vision, layer_norm_eps=1e-3, hidden_act="gelu"), text_config=dict(text, layer_norm_eps=1e-4, eos_token_id=7),
+        projection_dim=40))), True)
+
+
+def full_size(name):
+    from transformers import CLIPConfig, CLIPModel, SiglipConfig, SiglipModel
+    so = dict(hidden_size=1152, intermediate_size=4304, num_hidden_layers=27, num_attention_heads=16)
+    HF = {
+        "hf:clip": ("transformers CLIPModel, its own sizes (B/32)", CLIPModel, CLIPConfig, {}, {}, {}),
+        "hf:siglip": ("transformers SiglipModel, its own sizes (B/16)", SiglipModel, SiglipConfig, {}, {}, {}),
+        "hf:siglip-so400m": ("transformers SiglipModel, So400m/14", SiglipModel, SiglipConfig, dict(so, image_size=224, patch_size=14), so, {}),
+        "hf:clip-h": ("transformers CLIPModel, H/14", CLIPModel, CLIPConfig,
+                      dict(hidden_size=1280, intermediate_size=5120, num_hidden_layers=32, num_attention_heads=16, patch_size=14, hidden_act="gelu"),
+                      dict(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, num_attention_heads=16, hidden_act="gelu"),
+                      dict(projection_dim=1024)),
+    }
+    if name.startswith("hf:"):
+        label, kind, config, vision, text, more = HF[name]
+        return against_transformers(label, jitter(kind(config(vision_config=vision, text_config=text, **more))), False)
+    large_against_open_clip(name)
+
+
+torch.manual_seed(0)
+if args.markdown:
+    print("| model | image, fp32 | text, fp32 | image, bf16 | text, bf16 | converted back |\n|---|---:|---:|---:|---:|---|")
+if not args.names:
+    small_models()
+for n in args.names:
+    full_size(n)
+shutil.rmtree(work)
+sys.exit(failures > 0)

@@ -1,0 +1,62 @@
+/* Metrics beyond accuracy: by group and class, average precision, calibration, comparison of two models, neighbours.
+ *
+ * By group (region, income, hospital) and means over classes are as WILDS defines them. */
+#ifndef EVAL_METRICS_H
+#define EVAL_METRICS_H
+
+#include "core/ctx.h"
+#include "cloob/predictions.h"
+#include "eval/rows.h"
+
+/* The share of right rows of each group: accuracy and count, (groups). group: (n) from 0 to groups - 1. An empty group
+ * has NaN. Returns the smallest share of the groups that have rows, NaN when none has. */
+double accuracy_by_group(const unsigned char *right, const int64_t *group, int64_t n, int64_t groups, double *accuracy,
+                         int64_t *count);
+
+typedef struct class_means {
+    double recall, f1; /* means over the classes that occur among the labels */
+} class_means;
+
+/* label, predicted: (n) from 0 to C - 1. A class that is never predicted has an F1 of 0. */
+cloob_status means_over_classes(cloob_ctx *ctx, const int64_t *label, const int64_t *predicted, int64_t n, int64_t C,
+                                class_means *out);
+
+/* Average precision of a ranking: several labels per image, one ranking of the images per class.
+ *
+ *     AP = sum over positive rows, sorted by score, of the share of positives down to that row / number of positives
+ *
+ * A class without a positive row has 0, as CLIP_benchmark counts it. */
+
+/* ap: (C). score, positive: (n, C). Equal scores keep the order of the rows. */
+cloob_status average_precision(cloob_ctx *ctx, const float *score, const unsigned char *positive, int64_t n, int64_t C,
+                               double *ap);
+
+/* Calibration: of the images with a confidence of 80 %, 80 % should be right. */
+
+/* Bin b holds (b/bins, (b+1)/bins], the first one also 0. p: (n) the probability of what was predicted, 0 to 1. */
+cloob_status calibration_measure(cloob_ctx *ctx, const double *p, const unsigned char *right, int64_t n, int bins,
+                                 cloob_calibration *out);
+
+/* Two models on the same images: which is right where, and whether the difference could be chance. */
+
+/* McNemar's exact two-sided p: of a_only + b_only images that only one model gets right, each is a fair coin toss.
+ * 1 when there are none. */
+double mcnemar_exact(int64_t a_only, int64_t b_only);
+/* The usual approximation with continuity correction, chi-squared with one degree of freedom. */
+double mcnemar_chi2(int64_t a_only, int64_t b_only);
+
+/* right_a, right_b: (n). Intervals are percentiles of `resamples` bootstrap samples of the images, drawn by the seed;
+ * both models are resampled together. */
+cloob_status paired_compare(cloob_ctx *ctx, const unsigned char *right_a, const unsigned char *right_b, int64_t n,
+                            int64_t resamples, uint64_t seed, double level, cloob_paired *out);
+
+/* k nearest neighbours by cosine: the class most of them have, and of classes with equal votes the one whose neighbours
+ * are more similar in sum. */
+
+enum { KNN_MAX = 1024 };
+
+/* predicted: (test rows) labels. k is cut to the number of training rows. Memory: k pairs per test row. */
+cloob_status knn_predict(cloob_ctx *ctx, const rows *train, const int64_t *label, const rows *test, int64_t k,
+                         int64_t *predicted);
+
+#endif

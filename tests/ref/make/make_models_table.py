@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Makes docs/reference/models.md: every configuration that open_clip ships, and what we do with it.
+
+    tests/ref/make/make_models_table.py [build/cloob] > docs/reference/models.md          needs open_clip_torch
+
+Each file is given to `cloob info FILE` as it is. A configuration that crashes us ends the script."""
+import json, pathlib, subprocess, sys
+
+import open_clip
+
+root = pathlib.Path(__file__).resolve().parents[3]
+cloob = sys.argv[1] if len(sys.argv) > 1 else str(root / "build" / "cloob")
+runs, refused = [], []
+for path in sorted((pathlib.Path(open_clip.__file__).parent / "model_configs").glob("*.json")):
+    r = subprocess.run([cloob, "info", str(path), "--json"], capture_output=True, text=True)
+    if r.returncode == 0:
+        runs.append(json.loads(r.stdout))
+    elif r.returncode == 1 and len(r.stderr.strip().splitlines()) == 1:
+        refused.append((path.stem, r.stderr.strip().split(".json: ", 1)[1]))
+    else:
+        sys.exit(f"{path.name}: exit code {r.returncode}: {r.stderr}")
+
+print(f"""# Models
+
+Names for `--model`, `cloob info NAME` and `--config`, and what becomes of each of the {len(runs) + len(refused)} configurations that
+open_clip {open_clip.__version__} ships: {len(runs)} run, {len(refused)} are refused by name. Made by `tests/ref/make/make_models_table.py`. Besides these there are
+`tiny`, `tiny-rn` and `tiny-vit` for demos and tests. A `.json` file of open_clip or Hugging Face can stand wherever a name can.
+
+OpenAI's own sizes (`RN50` to `RN50x64`, `ViT-B-32`, `ViT-B-16`, `ViT-L-14`, `ViT-L-14-336`) have QuickGELU under their plain names, as
+OpenAI's weights do; open_clip's files of the same names have GELU and are read so. `NAME-quickgelu` asks for QuickGELU of any model.
+
+## Those that run
+
+| configuration | image tower | px | patch | embedding | text tower | context | vocabulary | million parameters |
+|---|---|---:|---:|---:|---|---:|---:|---:|""")
+for m in runs:
+    print(f"| {m['model']} | {m['image_layers']} x {m['image_width']}, {m['image_activation']} | {m['image_size']} | {m['patch_size'] or ''} "
+          f"| {m['embed_dim']} | {m['text_layers']} x {m['text_width']}, {m['text_activation']} | {m['context_length']} | {m['vocab_size']} "
+          f"| {m['parameters'] / 1e6:.1f} |")
+print("""
+## Those that are refused
+
+`embed_cls` is refused in any configuration. It appends a class token to each text, under a mask that open_clip shifts by one: the class token sees
+the text and the first padding token, and itself only where the text fills the context. A causal mask cannot express this in any order of the
+tokens. Attention would need a mask for each text, forward and backward, on the CPU and the GPU. Only CoCa's models have `embed_cls`, and they would
+also need CoCa's attentional pooler.
+
+| configuration | reason |
+|---|---|""")
+for name, why in refused:
+    print(f"| {name} | {why} |")
