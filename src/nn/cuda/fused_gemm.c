@@ -209,7 +209,7 @@ cloob_status conv_dx_reduce_cuda(const op_env *env, const op_group *g)
     fused_gemm p = reduce_gemm(g);
     p.teams = s->teams;
     p.b = group_scratch(g, s->weight), p.partial = group_scratch(g, s->partial);
-    p.dw_partial = group_scratch(g, s->dw_partial);
+    if (p.dw) p.dw_partial = group_scratch(g, s->dw_partial);
     int parts = fused_gemm_parts(&p, cuda_sms(env));
     CLOOB_TRY(group_transpose_weight(env, g, s->weight, OP_CONV2D_DX));
     CLOOB_TRY(run_fused(env, g, &p));

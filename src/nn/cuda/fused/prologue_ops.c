@@ -277,7 +277,7 @@ cloob_status bn_bwd_conv_cuda(const op_env *env, const op_group *g)
     prologue_gemm p = dx_gemm(env, g);
     p.variant = s->variant;
     p.b = group_scratch(g, s->weight), p.partial = group_scratch(g, s->partial);
-    p.reduced = group_scratch(g, s->reduced);
+    if (p.reduce) p.reduced = group_scratch(g, s->reduced);
     int parts = prologue_gemm_parts(&p, cuda_sms(env));
     CLOOB_TRY(group_transpose_weight(env, g, s->weight, OP_CONV2D_DX));
     CLOOB_TRY(run_fused(env, g, &p));
