@@ -102,9 +102,9 @@ def main():
         with open(os.path.join(folder, "words.txt"), "w") as f:
             f.writelines("%s\n" % " ".join(hashlib.sha256(b"%d" % (i * 9 + j)).hexdigest()[:8] for j in range(9)) for i in range(30000))
         bad += interrupt("search index", [cloob, "search", "index", "many", "--out", "many.index", *model], folder, "%")
-        bad += interrupt("zeroshot", [cloob, "zeroshot", "--data", "many", *model], folder, "%")
+        bad += interrupt("eval zeroshot", [cloob, "eval", "zeroshot", "--data", "many", *model], folder, "%")
         bad += interrupt("tokenizer", [cloob, "tokenizer", "train", "--input", "words.txt", "--size", "40000", "--out", "words.bpe"], folder, "%")
-        bad += interrupt("ablate", [cloob, "ablate", "--name", "a", "--methods", "clip,cloob", "--seeds", "2", "--val-data", "world/val.tsv", *train], folder, "%")
+        bad += interrupt("sweep --by method", [cloob, "sweep", "--by", "method", "--name", "a", "--methods", "clip,cloob", "--seeds", "2", "--val-data", "world/val.tsv", *train], folder, "%")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     for line in bad:

@@ -37,7 +37,7 @@ FENCE = re.compile(r"^```(\w+)?[ \t]*(.*)$")
 COMMAND = re.compile(r"^    (?:build/)?(cloob [a-z]+ |make |mpirun |srun |scripts/|python3? |ctest )")
 TIMEOUT_SECONDS = 300
 PAGE_PORT = "8080"
-WITH_PARTS = ("bench", "search", "tokenizer", "prompts", "info")  # commands with subcommands
+WITH_PARTS = ("bench", "eval", "search", "tokenizer", "prompts", "info")  # commands with subcommands
 UNCLEAR = re.compile(r"\b(pictures?|mended|taken along|goes on|goes past|for want of|of ours|of our own|of its kind|"
                      r"everybody's weights|is no case for it|beside and renamed|that you give win|not understood)\b", re.I)
 
@@ -105,7 +105,7 @@ class Options:
         listed = subprocess.run([program, "help"], capture_output=True, text=True, check=True).stdout
         self.of = {}
         for name in re.findall(r"^  ([a-z]+) ", listed, re.M):
-            said = subprocess.run([program, "help", name], capture_output=True, text=True, check=True).stdout
+            said = subprocess.run([program, "help", name, "--all"], capture_output=True, text=True, check=True).stdout
             for part in set(re.findall(r"(?:^  |cloob )%s ([a-z|]+)" % name, said, re.M)) if name in WITH_PARTS else ():
                 for word in part.split("|"):
                     said += subprocess.run([program, name, word, "--help"], capture_output=True, text=True).stdout

@@ -20,7 +20,7 @@ static const opt_row rows[] = {
     { "where", OPT_LIST, &o.where, NULL, "KEY=VALUE", "use only runs with this setting", 0 },
     { "format", OPT_STRING, &o.format, "text", "text|markdown|latex|csv", "format of the tables", 0 },
     { "predictions", OPT_LIST, &o.predictions, NULL, "FILE",
-      "instead of runs: predictions that cloob zeroshot wrote, of models on the same images", 0 },
+      "instead of runs: predictions that cloob eval zeroshot wrote, of models on the same images", 0 },
     { "bins", OPT_INT, &o.bins, "15", "N", "calibration bins for --predictions", OPT_POSITIVE },
     { "reliability", OPT_STRING, &o.reliability, NULL, "FILE.svg", "the reliability plot of --predictions", 0 },
     { "resamples", OPT_INT, &o.resamples, "10000", "N", "bootstrap resamples", OPT_POSITIVE },
@@ -292,7 +292,8 @@ const command cmd_compare = {
         "correction. The paper calls a difference significant below 5 %. With five runs a side the smallest exact\n"
         "two-sided p is 0.0079, with three it is 0.1: three runs cannot be significant.\n"
         "\n"
-        "--predictions takes what cloob zeroshot --predictions wrote: each model's calibration (ECE), and of every "
+        "--predictions takes what cloob eval zeroshot --predictions wrote: each model's calibration (ECE), and of "
+        "every "
         "two\n"
         "models on the same images bootstrap intervals of their accuracies and McNemar's paired test.\n"
         "\n"

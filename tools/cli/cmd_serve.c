@@ -106,11 +106,13 @@ const command cmd_serve = {
     .name = "serve",
     .run = run,
     .check = check,
-    .stray = "options only",
+    .stray = "unexpected argument",
     .help = "serve embeddings, search and a page over HTTP",
     .options = rows,
     .sets = sets,
     .uses = USES_PRECISION,
+    .brief = "checkpoint index root logs host port max-batch max-queue workers memory-limit max-image-pixels timeout "
+             "idle-unload api-key-file tls-cert tls-key insecure device precision json",
     .usage = "--checkpoint M [--index INDEX]... [--logs DIR] [--host ADDRESS] [--port N]",
     .details = "Supports the protocols of OpenAI, text-embeddings-inference, immich and clip-retrieval, and serves a "
                "page at /.\n"

@@ -108,14 +108,15 @@ const command cmd_synth = {
     .options = rows,
     .uses = USES_SEED,
     .usage = "--out DIR [--count N] [--size R] [--seed S]",
-    .details = "Draws scenes of eight factors (object, colour, material, size, count, position, background, light) "
-               "with captions that mention some of them. DIR receives train.tsv and val.tsv (filepath, title) with "
-               "images/, or shards; a "
-               "zero-shot\n"
-               "test for every factor, made of combinations that training never shows, in classes/FACTOR/CLASS/ with\n"
-               "prompts.json; and the ground truth in factors.tsv and naming.tsv. Same seed, same bytes.\n"
-               "\n"
-               "  cloob synth --out world --count 20000 --size 64 --seed 1\n"
-               "  cloob train --train-data world/train.tsv --val-data world/val.tsv --model tiny --name first\n"
-               "  cloob zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object",
+    .details =
+        "Draws scenes of eight factors (object, colour, material, size, count, position, background, light) "
+        "with captions that mention some of them. DIR receives train.tsv and val.tsv (filepath, title) with "
+        "images/, or shards; a "
+        "zero-shot\n"
+        "test for every factor, made of combinations that training never shows, in classes/FACTOR/CLASS/ with\n"
+        "prompts.json; and the ground truth in factors.tsv and naming.tsv. Same seed, same bytes.\n"
+        "\n"
+        "  cloob synth --out world --count 20000 --size 64 --seed 1\n"
+        "  cloob train --train-data world/train.tsv --val-data world/val.tsv --model tiny --name first\n"
+        "  cloob eval zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object",
 };

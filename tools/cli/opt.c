@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/help/help.h"
+#include "cli/help.h"
 
 opt_common common;
 opt_list opt_words;
@@ -24,12 +24,14 @@ static const opt_row common_rows[] = {
 
 int cli_usage(const command *c, const char *format, ...)
 {
+    char text[4096];
     va_list args;
-    fprintf(stderr, "cloob %s: ", c->name);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    int n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fprintf(stderr, " (cloob help %s explains)\n", c->name);
+    if (n >= 0 && n < (int)sizeof text)
+        snprintf(text + n, sizeof text - (size_t)n, " (cloob help %s explains)", c->name);
+    help_print_error(c->name, text);
     return 2;
 }
 
@@ -62,6 +64,7 @@ static void add(const cloob_option *o, void *into, opt_list *list, int flags)
     snprintf(e->flag, sizeof e->flag, "%s", o->name);
     for (char *c = e->flag; *c; c++)
         if (*c == '_') *c = '-';
+    if (strcmp(e->flag, "batch-size") == 0) e->o.alias = "batch"; /* its name in earlier versions of some commands */
 }
 
 /* A row of a command's own, as the library would describe it. */
@@ -85,7 +88,7 @@ static void add_row(const opt_row *r, const char *group, int flags)
     add(&o, r->value, r->kind == OPT_LIST ? r->value : NULL, r->flags | flags);
 }
 
-static bool names_it(const char *list, const char *name)
+bool opt_names(const char *list, const char *name)
 {
     size_t n = strlen(name);
     for (const char *at = list; at && *at; at += strcspn(at, " "), at += strspn(at, " "))
@@ -99,8 +102,10 @@ static void add_set(const opt_set *s)
     const cloob_option *table = s->table(&n);
     for (int64_t i = 0; i < n; i++) {
         const char *name = table[i].name;
-        int flags = names_it(s->required, name) ? OPT_REQUIRED : s->shown && !names_it(s->shown, name) ? OPT_HIDDEN : 0;
-        if (!s->only || names_it(s->only, name)) add(&table[i], s->into, NULL, flags);
+        int flags = opt_names(s->required, name)             ? OPT_REQUIRED
+                    : s->shown && !opt_names(s->shown, name) ? OPT_HIDDEN
+                                                             : 0;
+        if (!s->only || opt_names(s->only, name)) add(&table[i], s->into, NULL, flags);
     }
 }
 
@@ -233,8 +238,8 @@ static int unknown(const command *c, const char *word)
         int d = flag_distance(name, entries[i].flag);
         if (d < min) min = d, best = entries[i].flag;
     }
-    if (best) return cli_usage(c, "%s is not an option; did you mean --%s?", word, best);
-    return cli_usage(c, "%s is not an option", word);
+    if (best) return cli_usage(c, "unknown option %s; did you mean --%s?", word, best);
+    return cli_usage(c, "unknown option %s", word);
 }
 
 static bool is_option(const char *word) { return strncmp(word, "--", 2) == 0 && word[2]; }
@@ -321,10 +326,8 @@ static int parse(const command *c, int argc, char **argv)
     opt_entries(c, &count);
     set_defaults();
     for (int i = 1; i < argc;) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            help_print(c);
-            return 0;
-        }
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return help_command(c, argc - i - 1, argv + i + 1);
         if (strcmp(argv[i], "--") == 0) {
             for (i++; i < argc; i++)
                 if (!opt_list_add(&opt_words, argv[i])) return cli_usage(c, "out of memory");
@@ -339,13 +342,27 @@ static int parse(const command *c, int argc, char **argv)
     return code < 0 ? check_required(c) : code;
 }
 
+/* A command that consists of parts was called without one. */
+static int choose_part(const command *c)
+{
+    char names[256] = "";
+    size_t n = 0, prefix = strlen(c->name) + 1;
+    for (int i = 0; c->parts[i] && n < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", c->parts[i]->name + prefix);
+    if (opt_words.count) return cli_usage(c, "%s: unknown; choose from %s", opt_words.item[0], names);
+    return cli_usage(c, "needs one of %s", names);
+}
+
 int command_run(const command *c, int argc, char **argv)
 {
+    const command *other = c->variant ? c->variant(argc, argv) : NULL;
+    if (other) return command_run(other, argc, argv);
     size_t prefix = strlen(c->name) + 1; /* a part is called "bench data" */
     for (int i = 0; argc > 1 && c->parts && c->parts[i]; i++)
         if (strcmp(c->parts[i]->name + prefix, argv[1]) == 0) return command_run(c->parts[i], argc - 1, argv + 1);
     int code = parse(c, argc, argv);
     if (code < 0 && c->stray && opt_words.count) code = cli_usage(c, "%s: %s", opt_words.item[0], c->stray);
+    if (code < 0 && c->parts) code = choose_part(c);
     if (code < 0 && c->check) code = c->check(c);
     if (code >= 0) return code;
     cloob_ctx *ctx = cli_context(c->terse ? CLOOB_LOG_WARN : CLOOB_LOG_INFO);

@@ -74,7 +74,10 @@ struct command {
     int uses;
     const char *usage;           /* what follows the name: "--checkpoint M [IMAGE...]" */
     const char *details;         /* a paragraph or two, with an example; may be NULL */
-    const command *const *parts; /* commands below it (bench data); ends with NULL; NULL: none */
+    const command *const *parts; /* commands below it (bench data), which do its work; ends with NULL; NULL: none */
+    const char *brief;           /* the flags that help shows without --all, with blanks between them; NULL: all */
+    /* Another command that these words ask for (sweep --by method), or NULL; NULL: there is none. */
+    const command *(*variant)(int argc, char **argv);
 };
 
 /* Every command, in the order help shows them; NULL ends. Defined in main.c. */
@@ -105,6 +108,9 @@ bool opt_given(const char *name);
 
 /* The library names settings as `field`; the same text with the flags of the command that was parsed. */
 void opt_with_flags(const char *text, char *out, size_t size);
+
+/* True when `name` is one of the words of `list`, which may be NULL. */
+bool opt_names(const char *list, const char *name);
 
 /* How many letters must change for a to become b: for "did you mean". */
 int opt_distance(const char *a, const char *b);

@@ -24,7 +24,7 @@ typedef struct cli_model {
 const cloob_option *cli_model_table(int64_t *count);
 
 /* What the help of commands lists that read a person's photos and no data sets: .shown = CLI_PHOTO_OPTIONS. */
-#define CLI_PHOTO_OPTIONS "checkpoint vocab config invariant batch max_image_pixels"
+#define CLI_PHOTO_OPTIONS "checkpoint vocab config invariant batch_size max_image_pixels"
 
 /* Of commands that measure, which compute rows in batches unless told otherwise: takes the place of the set's rows. */
 #define CLI_BATCHED_ROWS(m)                                                                                            \
@@ -36,7 +36,7 @@ const cloob_option *cli_model_table(int64_t *count);
       "compute every row alone, so that its last bits do not depend on the batch: slower",                             \
       0 },                                                                                                             \
     {                                                                                                                  \
-        "batch", OPT_INT, &(m).open.batch, "32", "N", "batch size", OPT_POSITIVE                                       \
+        "batch-size", OPT_INT, &(m).open.batch, "32", "N", "batch size", OPT_POSITIVE                                  \
     }
 
 /* What the command line set, with what the common options add. */
@@ -75,9 +75,7 @@ cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *o, cloob_model **ou
 #define CLI_PRESET_ROW(preset)                                                                                         \
     {                                                                                                                  \
         "preset", OPT_STRING, &preset, NULL, "NAME",                                                                   \
-            "recipe to start from: cc and yfcc are the paper's, cloob help --presets lists all; flags take "           \
-            "precedence",                                                                                              \
-            0                                                                                                          \
+            "preset to start from: cc and yfcc are the paper's, cloob help --presets lists all; flags override it", 0  \
     }
 
 /* From here on SIGINT and SIGTERM ask the command to save its work and stop; the second one ends it at once.

@@ -1,4 +1,4 @@
-/* cloob analyze: how embeddings lie on the sphere, and what they keep of a world whose factors are known. */
+/* cloob eval analysis: how embeddings lie on the sphere, and what they keep of a world whose factors are known. */
 #include <stdio.h>
 
 #include "cli/shared_opts.h"
@@ -169,8 +169,8 @@ static int run(const command *self, cloob_ctx *ctx)
     return cli_exit(self, ctx, o.world ? show_factors(ctx) : show_embeddings(ctx));
 }
 
-const command cmd_analyze = {
-    .name = "analyze",
+const command eval_analysis = {
+    .name = "eval analysis",
     .run = run,
     .check = check,
     .stray = "give the file with --input",
@@ -189,6 +189,6 @@ const command cmd_analyze = {
         "With --world: each factor's zero-shot accuracy and that of a linear probe, on combinations that training\n"
         "never shows, and how many of the factors the embeddings retain: a measure of explaining away.\n"
         "\n"
-        "  cloob analyze --input epoch_31.safetensors --reference epoch_1.safetensors --out analysis\n"
-        "  cloob analyze --checkpoint logs/first/checkpoints/latest.safetensors --world world",
+        "  cloob eval analysis --input epoch_31.safetensors --reference epoch_1.safetensors --out analysis\n"
+        "  cloob eval analysis --checkpoint logs/first/checkpoints/latest.safetensors --world world",
 };

@@ -1,7 +1,7 @@
 /* The recipes as a page of Markdown: docs/reference/presets.md is this output. */
 #include <string.h>
 
-#include "cli/help/help.h"
+#include "cli/help.h"
 
 static const cloob_preset *find(const char *name)
 {

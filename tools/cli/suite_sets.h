@@ -5,15 +5,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct benchmark_sets {
+typedef struct suite_sets {
     char **folder; /* (n); owned */
     int64_t n, room;
     int64_t missing; /* lines of lists that name nothing that is there; the first few have been printed */
     bool failed;     /* no memory; told */
-} benchmark_sets;
+} suite_sets;
 
 /* Adds what an item means. False, with a line printed: it means nothing. */
-bool benchmark_sets_add(benchmark_sets *s, const char *item, const char *split);
-void benchmark_sets_release(benchmark_sets *s);
+bool suite_sets_add(suite_sets *s, const char *item, const char *split);
+void suite_sets_release(suite_sets *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* cloob zeroshot: accuracy on images whose classes are named in words. */
+/* cloob eval zeroshot: accuracy on images whose classes are named in words. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -333,8 +333,8 @@ static int run(const command *self, cloob_ctx *ctx)
     return code;
 }
 
-const command cmd_zeroshot = {
-    .name = "zeroshot",
+const command eval_zeroshot = {
+    .name = "eval zeroshot",
     .run = run,
     .check = check,
     .stray = "images come after --data",
@@ -355,6 +355,6 @@ const command cmd_zeroshot = {
         "file of one column lists the folders of all classes in order.\n"
         "JSON: top1, top5, mean_per_class, n, bad, metric, classes; of several sources the mean, and each under sets.\n"
         "\n"
-        "  cloob zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object\n"
-        "  cloob zeroshot --checkpoint M --data cifar-10-batches-bin --prompts P.json --set CIFAR10 --per-class",
+        "  cloob eval zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object\n"
+        "  cloob eval zeroshot --checkpoint M --data cifar-10-batches-bin --prompts P.json --set CIFAR10 --per-class",
 };

@@ -18,7 +18,7 @@ static struct {
 
 static const opt_row step_rows[] = {
     SHARED_ROWS,
-    { "batch", OPT_INT, &o.batch, "32", "B", "pairs of a micro-batch", OPT_POSITIVE },
+    { "batch-size", OPT_INT, &o.batch, "32", "B", "pairs of a micro-batch", OPT_POSITIVE },
     { "accum-freq", OPT_INT, &o.accum, "1", "N", "micro-batches of a step", OPT_POSITIVE },
     { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield|siglip", "which objective", 0 },
     { "grad-checkpointing", OPT_FLAG, &o.checkpointing, NULL, NULL, "less memory, one more forward pass", 0 },
@@ -33,7 +33,7 @@ static const opt_row step_rows[] = {
 
 static const opt_row embed_rows[] = {
     SHARED_ROWS,
-    { "batch", OPT_INT, &o.batch, "32", "B", "images or texts at a time", OPT_POSITIVE },
+    { "batch-size", OPT_INT, &o.batch, "32", "B", "images or texts at a time", OPT_POSITIVE },
     { "text", OPT_FLAG, &o.text, NULL, NULL, "texts instead of images", 0 },
     { "invariant", OPT_FLAG, &o.invariant, NULL, NULL, "a row has the same bytes in any batch, as in cloob embed", 0 },
     OPT_END
@@ -105,12 +105,13 @@ const command bench_step = {
     .help = "time and memory of a full training step",
     .options = step_rows,
     .uses = USES_SEED | USES_PRECISION,
-    .usage = "--model RN50 --batch B [--method M] [--precision bf16]",
-    .details = "Random pairs, freshly initialised weights: both towers forward, the objective, backward, AdamW. ms is "
-               "the median.\n"
-               "peak_bytes is the process's largest resident size, on a GPU the memory in use there.\n"
-               "\n"
-               "  cloob bench step --model RN50 --batch 512 --method cloob --device cuda --precision amp_bf16 --json",
+    .usage = "--model RN50 --batch-size B [--method M] [--precision bf16]",
+    .details =
+        "Random pairs, freshly initialised weights: both towers forward, the objective, backward, AdamW. ms is "
+        "the median.\n"
+        "peak_bytes is the process's largest resident size, on a GPU the memory in use there.\n"
+        "\n"
+        "  cloob bench step --model RN50 --batch-size 512 --method cloob --device cuda --precision amp_bf16 --json",
 };
 
 const command bench_embed = {
@@ -120,9 +121,9 @@ const command bench_embed = {
     .help = "time of embedding images or texts",
     .options = embed_rows,
     .uses = USES_SEED | USES_PRECISION,
-    .usage = "--model RN50 --batch B [--text]",
+    .usage = "--model RN50 --batch-size B [--text]",
     .details =
         "From bytes or tokens in host memory to unit rows in host memory; random inputs, freshly initialised weights.\n"
         "\n"
-        "  cloob bench embed --model RN50 --batch 1 --device cpu --json",
+        "  cloob bench embed --model RN50 --batch-size 1 --device cpu --json",
 };

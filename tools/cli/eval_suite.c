@@ -1,4 +1,4 @@
-/* cloob benchmark: models on data sets in CLIP_benchmark's layout; a JSON file each, one table and one page at the end.
+/* cloob eval suite: models on data sets in CLIP_benchmark's layout; a JSON file each, one table and one page at the end.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/benchmark/benchmark_sets.h"
+#include "cli/suite_sets.h"
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
 
@@ -45,7 +45,7 @@ static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model },
 typedef struct session {
     const command *self;
     cloob_ctx *ctx;
-    benchmark_sets sets;
+    suite_sets sets;
     cloob_benchmark_result *result;
     int64_t n, room;
     int failed; /* data sets that could not be evaluated */
@@ -92,7 +92,7 @@ static bool write_text(const session *s, const char *name, char *text)
     bool fits = snprintf(path, sizeof path, "%s/%s", o.out, name) < (int)sizeof path;
     if (n && text[n - 1] != '\n') text[n++] = '\n'; /* in place of the closing zero */
     if (text && fits && cloob_file_write(s->ctx, path, text, n) == CLOOB_OK) return free(text), true;
-    fprintf(stderr, "cloob benchmark: %s\n", text && fits ? cloob_error(s->ctx) : "no memory for the results");
+    fprintf(stderr, "cloob eval suite: %s\n", text && fits ? cloob_error(s->ctx) : "no memory for the results");
     free(text);
     return false;
 }
@@ -240,17 +240,17 @@ static int run(const command *self, cloob_ctx *ctx)
     session s = { .self = self, .ctx = ctx };
     const char *split = o.model.data.split ? o.model.data.split : "test";
     for (int i = 0; i < o.datasets.count; i++)
-        if (!benchmark_sets_add(&s.sets, o.datasets.item[i], split)) return benchmark_sets_release(&s.sets), 1;
+        if (!suite_sets_add(&s.sets, o.datasets.item[i], split)) return suite_sets_release(&s.sets), 1;
     int code = each_model(&s);
     if (code == 0) code = finish(&s);
     for (int64_t i = 0; i < s.n; i++) cloob_benchmark_release(&s.result[i]);
     free(s.result);
-    benchmark_sets_release(&s.sets);
+    suite_sets_release(&s.sets);
     return code;
 }
 
-const command cmd_benchmark = {
-    .name = "benchmark",
+const command eval_suite = {
+    .name = "eval suite",
     .run = run,
     .check = check,
     .stray = "data sets come after --datasets",
@@ -268,7 +268,7 @@ const command cmd_benchmark = {
         "Sets of DataComp are known by their names; WILDS, Dollar Street, GeoDE, FairFace, UTKFace and\n"
         "WinoGAViL get their own metrics. Run the same command again to continue with what is unfinished.\n"
         "\n"
-        "  cloob benchmark --checkpoint M --datasets wds/cifar10 wds/flickr8k --out results\n"
-        "  cloob benchmark --checkpoint A.safetensors B.safetensors --datasets wds --task all\n"
-        "  cloob benchmark --checkpoint M --datasets webdatasets.txt --datacomp --json",
+        "  cloob eval suite --checkpoint M --datasets wds/cifar10 wds/flickr8k --out results\n"
+        "  cloob eval suite --checkpoint A.safetensors B.safetensors --datasets wds --task all\n"
+        "  cloob eval suite --checkpoint M --datasets webdatasets.txt --datacomp --json",
 };

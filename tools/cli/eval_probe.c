@@ -1,4 +1,4 @@
-/* cloob probe: a linear classifier on fixed features. */
+/* cloob eval probe: a linear classifier on fixed features. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -296,8 +296,8 @@ static int run(const command *self, cloob_ctx *ctx)
     return code;
 }
 
-const command cmd_probe = {
-    .name = "probe",
+const command eval_probe = {
+    .name = "eval probe",
     .run = run,
     .check = check,
     .stray = "not an option",
@@ -320,6 +320,6 @@ const command cmd_probe = {
         "--shots draws a few rows of each class --seeds times; lambda is searched on --val, and 1 without it.\n"
         "\n"
         "  cloob embed --checkpoint M --data train --features pre --raw --out train.safetensors\n"
-        "  cloob probe --train train.safetensors --test test.safetensors --lambda search\n"
-        "  cloob probe --train train.safetensors --test test.safetensors --shots 1,2,4,8,16",
+        "  cloob eval probe --train train.safetensors --test test.safetensors --lambda search\n"
+        "  cloob eval probe --train train.safetensors --test test.safetensors --shots 1,2,4,8,16",
 };

@@ -1,0 +1,217 @@
+/* Help from the option tables, and errors. */
+#include "cli/help.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { LEFT = 36, NARROWEST = 60, WIDEST = 118 };
+
+/* The last column to use: of the terminal that `out` is, else of COLUMNS, else of 80. */
+static int right_edge(FILE *out)
+{
+    struct winsize w;
+    const char *asked = getenv("COLUMNS");
+    int columns = ioctl(fileno(out), TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : asked ? atoi(asked) : 0;
+    if (columns <= 0) columns = 80;
+    return columns <= NARROWEST ? NARROWEST : columns > WIDEST ? WIDEST : columns - 1;
+}
+
+/* Is this the end of a line inside a paragraph: neither a blank line nor an indented one follows? */
+static bool is_soft_break(const char *at) { return at[0] == '\n' && at[1] && !strchr(" \n", at[1]); }
+
+/* Words of a paragraph from column `at` on, wrapped to column `left`; returns what follows the paragraph. */
+static const char *put_wrapped(FILE *out, const char *text, int at, int left)
+{
+    int right = right_edge(out);
+    while (*text && *text != '\n') {
+        size_t n = strcspn(text, " \n");
+        if (at > left && at + (int)n + 1 > right) at = left, fprintf(out, "\n%*s", left, "");
+        else if (at > left) at++, fputc(' ', out);
+        fprintf(out, "%.*s", (int)n, text);
+        at += (int)n;
+        text += n + (text[n] == ' ' || is_soft_break(text + n));
+    }
+    return text;
+}
+
+/* Where a command that is wider than `width` continues on the next line: at the last blank outside quotes, before an
+ * option where there is one. 0: nowhere. */
+static size_t last_break(const char *text, size_t n, size_t width)
+{
+    size_t blank = 0, option = 0;
+    char quote = '\0';
+    for (size_t i = 1; i < n && i <= width; i++) {
+        if (quote ? text[i] == quote : text[i] == '"' || text[i] == '\'') quote = quote ? '\0' : text[i];
+        else if (!quote && text[i] == ' ') blank = i, option = strncmp(text + i, " --", 3) == 0 ? i : option;
+    }
+    return option ? option : blank;
+}
+
+/* A command to copy: a line too long for the terminal continues after a backslash. */
+static void put_command(const char *text, size_t n)
+{
+    size_t indent = strspn(text, " "), right = (size_t)right_edge(stdout);
+    printf("%*s", (int)indent, "");
+    for (text += indent, n -= indent; indent + n > right;) {
+        size_t cut = last_break(text, n, right - indent - 2);
+        if (!cut) break;
+        if (indent < 6) indent = 6;
+        printf("%.*s \\\n%*s", (int)cut, text, (int)indent, "");
+        text += cut + 1, n -= cut + 1;
+    }
+    printf("%.*s", (int)n, text);
+}
+
+/* Paragraphs are wrapped to the terminal, and so are indented lines, which are commands to copy. */
+static void print_details(const char *text)
+{
+    while (*text) {
+        if (*text == ' ' || *text == '\n') {
+            size_t n = strcspn(text, "\n");
+            put_command(text, n);
+            text += n;
+        } else text = put_wrapped(stdout, text, 0, 0);
+        putchar('\n');
+        text += *text == '\n';
+    }
+}
+
+/* An option and its choices, which continue after a | where they do not fit; returns the column reached. */
+static int put_option(const char *text)
+{
+    size_t width = (size_t)right_edge(stdout) - 2;
+    int at = printf("  ");
+    for (size_t cut = width; strlen(text) > width; text += cut) {
+        for (cut = width; cut && text[cut - 1] != '|'; cut--)
+            ;
+        if (!cut) break;
+        printf("%.*s\n%6s", (int)cut, text, "");
+        width = (size_t)right_edge(stdout) - 6, at = 6;
+    }
+    return at + printf("%s", text);
+}
+
+static void print_entry(const opt_entry *e)
+{
+    char left[160], right[1024];
+    bool flag = e->o.type == CLOOB_OPTION_FLAG, on = flag && e->o.fallback && strcmp(e->o.fallback, "True") == 0;
+    snprintf(left, sizeof left, "--%s%s%s%s", on ? "no-" : "", e->flag, flag ? "" : " ",
+             flag          ? ""
+             : e->o.values ? e->o.values
+                           : "VALUE");
+    int n = snprintf(right, sizeof right, "%s", e->o.help);
+    if (e->flags & OPT_REQUIRED) snprintf(right + n, sizeof right - (size_t)n, " (required)");
+    else if (!flag && e->o.fallback && e->o.fallback[0])
+        snprintf(right + n, sizeof right - (size_t)n, " [%s]", e->o.fallback);
+    int at = put_option(left);
+    if (at > LEFT - 1) at = 0, putchar('\n');
+    printf("%*s", LEFT - at, "");
+    put_wrapped(stdout, right, LEFT, LEFT);
+    putchar('\n');
+}
+
+void help_print_error(const char *name, const char *text)
+{
+    int at = fprintf(stderr, "cloob %s: ", name);
+    if (isatty(STDERR_FILENO)) put_wrapped(stderr, text, at, 2);
+    else fputs(text, stderr);
+    fputc('\n', stderr);
+}
+
+static void print_summary(const command *c)
+{
+    char summary[256];
+    int at = printf("usage: cloob %s%s", c->name, c->usage ? " " : "");
+    put_wrapped(stdout, c->usage ? c->usage : "", at, at);
+    snprintf(summary, sizeof summary, "%c%s.", toupper((unsigned char)c->help[0]), c->help + 1);
+    printf("\n\n");
+    put_wrapped(stdout, summary, 0, 0);
+    putchar('\n');
+    if (c->details) putchar('\n'), print_details(c->details);
+}
+
+static void print_parts(const command *c)
+{
+    printf("\nparts:\n");
+    for (int i = 0; c->parts[i]; i++) {
+        printf("  %-17s ", c->parts[i]->name);
+        put_wrapped(stdout, c->parts[i]->help, 20, 20);
+        putchar('\n');
+    }
+    printf("\ncloob help %s NAME explains one of them.\n", c->name);
+}
+
+static void print_help(const command *c, bool all)
+{
+    int count, listed = 0, shown = 0;
+    const opt_entry *e = opt_entries(c, &count);
+    const char *group = "";
+    print_summary(c);
+    for (int i = 0; i < count && (c->run || c->parts); i++) {
+        if (e[i].flags & OPT_HIDDEN) continue;
+        listed++;
+        if (c->brief && !all && !opt_names(c->brief, e[i].flag)) continue;
+        shown++;
+        if (strcmp(group, e[i].o.group) != 0) printf("\n%s:\n", group = e[i].o.group);
+        print_entry(&e[i]);
+    }
+    if (shown < listed) {
+        char more[256];
+        snprintf(more, sizeof more,
+                 "These are %d of %d options; cloob help %s --all lists all, --match WORD finds some.", shown, listed,
+                 c->name);
+        putchar('\n'), put_wrapped(stdout, more, 0, 0), putchar('\n');
+    }
+    if (c->parts) print_parts(c);
+}
+
+static bool contains(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+    for (; *text; text++)
+        if (strncasecmp(text, word, n) == 0) return true;
+    return false;
+}
+
+/* The options of a command and of its parts whose name or description contains the word; returns their number. */
+static int print_matches(const command *c, const char *word)
+{
+    char flag[48];
+    int count, found = 0;
+    const opt_entry *e = opt_entries(c, &count);
+    snprintf(flag, sizeof flag, "%s", word + strspn(word, "-"));
+    for (char *at = flag; *at; at++)
+        if (*at == '_') *at = '-';
+    for (int i = 0; i < count && (c->run || !c->parts); i++) {
+        bool named = contains(e[i].flag, flag) || (e[i].o.alias && contains(e[i].o.alias, flag));
+        if (e[i].flags & OPT_HIDDEN || (!named && !contains(e[i].o.help, word))) continue;
+        if (!found++) printf("cloob %s:\n", c->name);
+        print_entry(&e[i]);
+    }
+    for (int i = 0; c->parts && c->parts[i]; i++) found += print_matches(c->parts[i], word);
+    return found;
+}
+
+int help_command(const command *c, int argc, char **argv)
+{
+    bool all = false;
+    const char *match = NULL;
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--all") == 0) all = true;
+        else if (strncmp(argv[i], "--match=", 8) == 0) match = argv[i] + 8;
+        else if (strcmp(argv[i], "--match") == 0) {
+            if (!argv[i + 1]) return cli_usage(c, "--match needs a word");
+            match = argv[++i];
+        }
+    }
+    if (!match) print_help(c, all);
+    else if (!print_matches(c, match)) {
+        fprintf(stderr, "cloob help: no option of cloob %s matches %s\n", c->name, match);
+        return 1;
+    }
+    return 0;
+}
