@@ -77,6 +77,18 @@ def interrupt(name, command, folder, wait_for):
     return bad
 
 
+def refuse(command, folder):
+    """Failures of an error message that is wider than the terminal."""
+    process, ours = start(command, folder)
+    text = read(ours, lambda t: False)
+    process.wait()
+    os.close(ours)
+    lines = [line for line in re.split(r"[\r\n]+", text) if line]
+    if len(lines) < 2 or max(map(width, lines)) > COLUMNS or not all(line.startswith("  ") for line in lines[1:]):
+        return ["an error is not wrapped: %r" % text]
+    return []
+
+
 def main():
     cloob, folder, bad = os.path.abspath(sys.argv[1]), tempfile.mkdtemp(prefix="cloob-terminal-"), []
     try:
@@ -91,6 +103,8 @@ def main():
         model = ["--checkpoint", "logs/m", "--threads", "1"]
         train = ["--train-data", "world/train.tsv", "--model", "tiny-rn", "--force-image-size", "32", "--batch-size", "8", "--epochs", "100000",
                  "--warmup", "1", "--vocab-size", "540", "--threads", "1", "--save-frequency", "0"]
+        bad += refuse([cloob, "bench", "step", "--method", "a" * 60], folder)
+        bad += refuse([cloob, "embed", "--checkpoint", "missing-" + "m" * 50, "--images", "world", "--out", "e.npy"], folder)
         bad += interrupt("synth", [cloob, "synth", "--out", "large", "--count", "1000000", "--threads", "1"], folder, "synth.*%")
         bad += interrupt("embed", [cloob, "embed", "--data", "world/long.tsv", "--out", "e.safetensors", *model], folder, "embed .*%")
         bad += interrupt("train", [cloob, "train", "--name", "stopped", *train], folder, "train.*%")

@@ -14,13 +14,13 @@ static struct {
 static const opt_row rows[] = {
     { "n", OPT_INT, &o.n, "4096", "N", "pairs", OPT_POSITIVE },
     { "dim", OPT_INT, &o.dim, "512", "D", "width of the embeddings", OPT_POSITIVE },
-    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield|siglip", "which objective", 0 },
+    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield|siglip", "objective", 0 },
     { "init-inv-tau", OPT_DOUBLE, &o.inv_tau, CLOOB_TEXT(CLOOB_DEFAULT_INV_TAU), "T", "inverse temperature", 0 },
     { "scale-hopfield", OPT_DOUBLE, &o.scale, CLOOB_TEXT(CLOOB_DEFAULT_SCALE_HOPFIELD), "B",
       "beta of the Hopfield networks", 0 },
     { "repeats", OPT_INT, &o.repeats, "5", "R", "timed runs after a warm-up run; 0: time the first run",
       OPT_NOT_NEGATIVE },
-    { "forward", OPT_FLAG, &o.forward, NULL, NULL, "the loss alone, without gradients", 0 },
+    { "forward", OPT_FLAG, &o.forward, NULL, NULL, "compute the loss without gradients", 0 },
     OPT_END
 };
 

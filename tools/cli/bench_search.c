@@ -1,4 +1,4 @@
-/* cloob bench search: how long an index takes to answer. */
+/* cloob bench search: time of a search. */
 #include <stdio.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-/* cloob info WHAT: asks each kind in turn whether it knows the thing. */
+/* cloob info: describes a device, a model, weights, a data set; --view shows an image as a model sees it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,7 @@ static const info_kind info_device = { is_device, describe_devices };
 
 /* ---- the command ------------------------------------------------------------------------------------ */
 
-/* Asked in this order: the first that knows the thing describes it. */
+/* Tried in this order: the first kind that matches describes the thing. */
 static const info_kind *const kinds[] = { &info_device, &info_model, &info_weights, &info_data };
 
 static info_options o;
@@ -99,23 +99,23 @@ static bool is_bare_word(const char *what)
            strcmp(what, "device") != 0;
 }
 
-/* The model's error names those nearest to it. */
-static int nothing_of_that_name(const command *self, cloob_ctx *ctx, const char *what)
+/* The error of the model lookup suggests similar names. */
+static int report_unknown(const command *self, cloob_ctx *ctx, const char *what)
 {
     cloob_model_outline m;
     cloob_status status = cloob_model_describe(ctx, what, o.batch, common.precision, &m);
     cloob_model_outline_release(&m);
     if (status == CLOOB_OK) return 0;
-    fprintf(stderr, "cloob %s: %s: there is no such file or folder, and %s\n", self->name, what, cloob_error(ctx));
+    fprintf(stderr, "cloob %s: %s: no such file or folder, and %s\n", self->name, what, cloob_error(ctx));
     return 1;
 }
 
 static int run(const command *self, cloob_ctx *ctx)
 {
     if (o.view) return info_view(self, ctx, opt_words.item[0], &o);
-    if (is_bare_word(opt_words.item[0])) return nothing_of_that_name(self, ctx, opt_words.item[0]);
+    if (is_bare_word(opt_words.item[0])) return report_unknown(self, ctx, opt_words.item[0]);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (kinds[i]->knows(opt_words.item[0])) return kinds[i]->describe(self, ctx, opt_words.item[0], &o);
+        if (kinds[i]->matches(opt_words.item[0])) return kinds[i]->describe(self, ctx, opt_words.item[0], &o);
     return 1;
 }
 

@@ -1,4 +1,4 @@
-/* cloob serve: options of the server, and the call. */
+/* cloob serve: options of the server. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -84,9 +84,10 @@ static bool parse_size(const char *text, int64_t *bytes)
 static int check(const command *self)
 {
     if (!parse_size(o.memory_limit, &o.s.memory_limit))
-        return cli_usage(self, "--memory-limit %s: a size such as 512MiB or 2GiB, 16MiB at least", o.memory_limit);
+        return cli_usage(self, "--memory-limit %s: needs a size such as 512MiB or 2GiB, at least 16MiB",
+                         o.memory_limit);
     if (o.idle_unload && !parse_time(o.idle_unload, &o.s.idle_unload_s))
-        return cli_usage(self, "--idle-unload %s: a time such as 300s or 5m", o.idle_unload);
+        return cli_usage(self, "--idle-unload %s: needs a time such as 300s or 5m", o.idle_unload);
     return -1;
 }
 

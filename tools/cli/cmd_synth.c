@@ -1,4 +1,4 @@
-/* cloob synth: our own image-text world on disk. */
+/* cloob synth: the synthetic image-text world. */
 #include <stdio.h>
 #include <string.h>
 
@@ -93,9 +93,9 @@ static int run(const command *self, cloob_ctx *ctx)
 
 static int check(const command *self)
 {
-    if (!o.out && !o.sheet) return cli_usage(self, "--out is needed: the folder to make");
+    if (!o.out && !o.sheet) return cli_usage(self, "--out is needed: the folder to create");
     if (o.sheet_rows * o.sheet_columns > 10000 || o.sheet_rows > 10000)
-        return cli_usage(self, "a sheet holds at most 10000 samples");
+        return cli_usage(self, "a sheet has at most 10000 samples");
     return -1;
 }
 
@@ -103,7 +103,7 @@ const command cmd_synth = {
     .name = "synth",
     .run = run,
     .check = check,
-    .stray = "takes options only",
+    .stray = "unexpected argument",
     .help = "draw a synthetic image-text world with tests and ground truth",
     .options = rows,
     .uses = USES_SEED,

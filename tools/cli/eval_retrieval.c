@@ -1,4 +1,4 @@
-/* cloob eval retrieval: where true partners stand among all. */
+/* cloob eval retrieval: ranks of matching pairs. */
 #include <stdio.h>
 
 #include "cli/shared_opts.h"

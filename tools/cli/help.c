@@ -1,4 +1,4 @@
-/* Help from the option tables, and errors. */
+/* Help from the option tables. */
 #include "cli/help.h"
 
 #include <ctype.h>
@@ -10,12 +10,12 @@
 
 enum { LEFT = 36, NARROWEST = 60, WIDEST = 118 };
 
-/* The last column to use: of the terminal that `out` is, else of COLUMNS, else of 80. */
-static int right_edge(FILE *out)
+/* The last column to use: of the terminal, else of COLUMNS, else of 80. */
+static int right_edge(void)
 {
     struct winsize w;
     const char *asked = getenv("COLUMNS");
-    int columns = ioctl(fileno(out), TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : asked ? atoi(asked) : 0;
+    int columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : asked ? atoi(asked) : 0;
     if (columns <= 0) columns = 80;
     return columns <= NARROWEST ? NARROWEST : columns > WIDEST ? WIDEST : columns - 1;
 }
@@ -24,14 +24,14 @@ static int right_edge(FILE *out)
 static bool is_soft_break(const char *at) { return at[0] == '\n' && at[1] && !strchr(" \n", at[1]); }
 
 /* Words of a paragraph from column `at` on, wrapped to column `left`; returns what follows the paragraph. */
-static const char *put_wrapped(FILE *out, const char *text, int at, int left)
+static const char *put_wrapped(const char *text, int at, int left)
 {
-    int right = right_edge(out);
+    int right = right_edge();
     while (*text && *text != '\n') {
         size_t n = strcspn(text, " \n");
-        if (at > left && at + (int)n + 1 > right) at = left, fprintf(out, "\n%*s", left, "");
-        else if (at > left) at++, fputc(' ', out);
-        fprintf(out, "%.*s", (int)n, text);
+        if (at > left && at + (int)n + 1 > right) at = left, printf("\n%*s", left, "");
+        else if (at > left) at++, putchar(' ');
+        printf("%.*s", (int)n, text);
         at += (int)n;
         text += n + (text[n] == ' ' || is_soft_break(text + n));
     }
@@ -54,7 +54,7 @@ static size_t last_break(const char *text, size_t n, size_t width)
 /* A command to copy: a line too long for the terminal continues after a backslash. */
 static void put_command(const char *text, size_t n)
 {
-    size_t indent = strspn(text, " "), right = (size_t)right_edge(stdout);
+    size_t indent = strspn(text, " "), right = (size_t)right_edge();
     printf("%*s", (int)indent, "");
     for (text += indent, n -= indent; indent + n > right;) {
         size_t cut = last_break(text, n, right - indent - 2);
@@ -74,7 +74,7 @@ static void print_details(const char *text)
             size_t n = strcspn(text, "\n");
             put_command(text, n);
             text += n;
-        } else text = put_wrapped(stdout, text, 0, 0);
+        } else text = put_wrapped(text, 0, 0);
         putchar('\n');
         text += *text == '\n';
     }
@@ -83,14 +83,14 @@ static void print_details(const char *text)
 /* An option and its choices, which continue after a | where they do not fit; returns the column reached. */
 static int put_option(const char *text)
 {
-    size_t width = (size_t)right_edge(stdout) - 2;
+    size_t width = (size_t)right_edge() - 2;
     int at = printf("  ");
     for (size_t cut = width; strlen(text) > width; text += cut) {
         for (cut = width; cut && text[cut - 1] != '|'; cut--)
             ;
         if (!cut) break;
         printf("%.*s\n%6s", (int)cut, text, "");
-        width = (size_t)right_edge(stdout) - 6, at = 6;
+        width = (size_t)right_edge() - 6, at = 6;
     }
     return at + printf("%s", text);
 }
@@ -110,26 +110,18 @@ static void print_entry(const opt_entry *e)
     int at = put_option(left);
     if (at > LEFT - 1) at = 0, putchar('\n');
     printf("%*s", LEFT - at, "");
-    put_wrapped(stdout, right, LEFT, LEFT);
+    put_wrapped(right, LEFT, LEFT);
     putchar('\n');
-}
-
-void help_print_error(const char *name, const char *text)
-{
-    int at = fprintf(stderr, "cloob %s: ", name);
-    if (isatty(STDERR_FILENO)) put_wrapped(stderr, text, at, 2);
-    else fputs(text, stderr);
-    fputc('\n', stderr);
 }
 
 static void print_summary(const command *c)
 {
     char summary[256];
     int at = printf("usage: cloob %s%s", c->name, c->usage ? " " : "");
-    put_wrapped(stdout, c->usage ? c->usage : "", at, at);
+    put_wrapped(c->usage ? c->usage : "", at, at);
     snprintf(summary, sizeof summary, "%c%s.", toupper((unsigned char)c->help[0]), c->help + 1);
     printf("\n\n");
-    put_wrapped(stdout, summary, 0, 0);
+    put_wrapped(summary, 0, 0);
     putchar('\n');
     if (c->details) putchar('\n'), print_details(c->details);
 }
@@ -139,7 +131,7 @@ static void print_parts(const command *c)
     printf("\nparts:\n");
     for (int i = 0; c->parts[i]; i++) {
         printf("  %-17s ", c->parts[i]->name);
-        put_wrapped(stdout, c->parts[i]->help, 20, 20);
+        put_wrapped(c->parts[i]->help, 20, 20);
         putchar('\n');
     }
     printf("\ncloob help %s NAME explains one of them.\n", c->name);
@@ -164,7 +156,7 @@ static void print_help(const command *c, bool all)
         snprintf(more, sizeof more,
                  "These are %d of %d options; cloob help %s --all lists all, --match WORD finds some.", shown, listed,
                  c->name);
-        putchar('\n'), put_wrapped(stdout, more, 0, 0), putchar('\n');
+        putchar('\n'), put_wrapped(more, 0, 0), putchar('\n');
     }
     if (c->parts) print_parts(c);
 }

@@ -10,9 +10,6 @@
  * match. Returns the exit code. */
 int help_command(const command *c, int argc, char **argv);
 
-/* "cloob NAME: TEXT" on stderr: one line, or wrapped to its width where that is a terminal. */
-void help_print_error(const char *name, const char *text);
-
 /* cloob-NAME(1) in roff. */
 void man_write(FILE *out, const command *c);
 /* cloob-NAME.1 of every command, and cloob.1, into a folder, which is created. Returns the exit code. */

@@ -16,7 +16,7 @@ typedef struct info_options {
 } info_options;
 
 typedef struct info_kind {
-    bool (*knows)(const char *what);
+    bool (*matches)(const char *what);
     /* Prints on stdout, as JSON when common.json is set; returns the exit code. */
     int (*describe)(const command *self, cloob_ctx *ctx, const char *what, const info_options *o);
 } info_kind;

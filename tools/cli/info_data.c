@@ -5,8 +5,8 @@
 #include "cli/info.h"
 #include "cli/json_out.h"
 
-/* Asked last: whatever nobody else knows is taken for a data set, whose error says what is wrong. */
-static bool knows(const char *what)
+/* Tried last: anything else is opened as a data set, whose error gives the reason. */
+static bool matches(const char *what)
 {
     (void)what;
     return true;
@@ -109,4 +109,4 @@ static int describe(const command *self, cloob_ctx *ctx, const char *what, const
     return cli_exit(self, ctx, status);
 }
 
-const info_kind info_data = { knows, describe };
+const info_kind info_data = { matches, describe };

@@ -13,7 +13,7 @@ static bool is_json(const char *what)
 }
 
 /* A file or folder of that name comes first. */
-static bool knows(const char *what) { return is_json(what) || (access(what, F_OK) != 0 && cloob_model_known(what)); }
+static bool matches(const char *what) { return is_json(what) || (access(what, F_OK) != 0 && cloob_model_known(what)); }
 
 static double gib(int64_t bytes) { return (double)bytes / 1073741824.0; }
 
@@ -94,4 +94,4 @@ static int describe(const command *self, cloob_ctx *ctx, const char *what, const
     return code;
 }
 
-const info_kind info_model = { knows, describe };
+const info_kind info_model = { matches, describe };

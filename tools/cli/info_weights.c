@@ -1,4 +1,4 @@
-/* cloob info FILE: what a file or folder of weights holds, whoever wrote it, or a file of embeddings. */
+/* cloob info FILE: weights in any known format, or a file of embeddings. */
 #include <stdio.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static bool begins_as_torch(const char *path)
     return n == sizeof head && (memcmp(head, "PK\3\4", 4) == 0 || memcmp(head, "\x80\x02\x8a\x0a", 4) == 0);
 }
 
-static bool knows(const char *what)
+static bool matches(const char *what)
 {
     return ends(what, ".safetensors") || ends(what, ".pt") || ends(what, ".pth") || ends(what, ".gguf") ||
            ends(what, ".onnx") || (ends(what, ".bin") && begins_as_torch(what)) ||
@@ -73,7 +73,7 @@ static bool print_embeddings(cloob_ctx *ctx, const char *what)
 
 /* ---- weights --------------------------------------------------------------------------------------- */
 
-/* "ok", or "none" for files without one; damage has failed before this is asked. */
+/* "ok", or "none" for files without one; a damaged file has failed earlier. */
 static const char *checksum_word;
 
 static void print_text(const char *what, const cloob_convert_report *r)
@@ -134,4 +134,4 @@ static int describe(const command *self, cloob_ctx *ctx, const char *what, const
     return status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
 }
 
-const info_kind info_weights = { knows, describe };
+const info_kind info_weights = { matches, describe };

@@ -68,7 +68,7 @@ static int print_version(const command *self, cloob_ctx *ctx)
 static const command cmd_version = {
     .name = "version",
     .run = print_version,
-    .stray = "version takes no words",
+    .stray = "unexpected argument",
     .help = "print the version",
     .details = "  cloob version\n  cloob version --json",
 };
@@ -198,7 +198,7 @@ static int write_out(const char *which, const char *word)
     if (strcmp(which, "--man-all") == 0) return man_write_all(word);
     if (strcmp(which, "--completion") == 0) {
         if (completion_write(stdout, word)) return 0;
-        fprintf(stderr, "cloob: --completion %s: there is one for bash, zsh and fish\n", word);
+        fprintf(stderr, "cloob: --completion %s: choose bash, zsh or fish\n", word);
         return 2;
     }
     const command *c = find_command(word);
@@ -211,7 +211,7 @@ static int write_out(const char *which, const char *word)
 
 enum { INTERRUPTED = 130 }; /* the exit code that a shell expects after Ctrl-C */
 
-/* Ctrl-C for commands that have nothing to save; cli_stop_on_signals is for the others. */
+/* Ctrl-C in commands that have nothing to save; the others call cli_stop_on_signals. */
 static void on_interrupt(int number)
 {
     static const char text[] = "\r\033[Kcloob: interrupted\n", plain[] = "cloob: interrupted\n";
@@ -233,7 +233,7 @@ cloob_ctx *cli_context(cloob_log_level least)
 {
     cloob_ctx_options o;
     cloob_ctx_options_init(&o);
-    o.threads = common.threads < INT_MAX ? (int)common.threads : INT_MAX; /* the library cuts it to what makes sense */
+    o.threads = common.threads < INT_MAX ? (int)common.threads : INT_MAX; /* the library limits it */
     o.log = log_to_stderr;
     o.log_level = common.quiet ? CLOOB_LOG_WARN : least;
     o.progress = progress_show;
@@ -251,14 +251,13 @@ int cli_fail(const command *c, const cloob_ctx *ctx, cloob_status s)
 {
     char text[4096];
     opt_with_flags(cloob_error(ctx), text, sizeof text);
-    progress_end();
-    help_print_error(c->name, text);
+    progress_error(c->name, text);
     return s == CLOOB_ERR_ARGUMENT ? 2 : s == CLOOB_ERR_STOPPED ? INTERRUPTED : 1;
 }
 
 int cli_exit(const command *c, const cloob_ctx *ctx, cloob_status s) { return s == CLOOB_OK ? 0 : cli_fail(c, ctx, s); }
 
-/* Results that could not be written are a failure, whatever the command thought: a full disk, a closed stdout. */
+/* Results that could not be written (a full disk, a closed stdout) are a failure, whatever the command returned. */
 static int finish(int code)
 {
     progress_end();

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/help.h"
+#include "cli/progress.h"
 
 opt_common common;
 opt_list opt_words;
@@ -31,7 +32,7 @@ int cli_usage(const command *c, const char *format, ...)
     va_end(args);
     if (n >= 0 && n < (int)sizeof text)
         snprintf(text + n, sizeof text - (size_t)n, " (cloob help %s explains)", c->name);
-    help_print_error(c->name, text);
+    progress_error(c->name, text);
     return 2;
 }
 
@@ -41,7 +42,7 @@ enum { MAX_ENTRIES = 256 };
 static opt_entry entries[MAX_ENTRIES];
 static int entry_count;
 
-/* By name or another name; `fields` too: by the member of the library's struct. */
+/* By name or alias; with `fields`, also by the member of the library's struct. */
 static opt_entry *find_by(const char *name, size_t n, bool fields)
 {
     char word[64];
@@ -58,7 +59,7 @@ static opt_entry *find(const char *name, size_t n) { return find_by(name, n, fal
 
 static void add(const cloob_option *o, void *into, opt_list *list, int flags)
 {
-    if (entry_count == MAX_ENTRIES || find(o->name, strlen(o->name))) return; /* a command's own comes first */
+    if (entry_count == MAX_ENTRIES || find(o->name, strlen(o->name))) return; /* a command's own row takes precedence */
     opt_entry *e = &entries[entry_count++];
     *e = (opt_entry){ .o = *o, .into = into, .list = list, .flags = flags };
     snprintf(e->flag, sizeof e->flag, "%s", o->name);
@@ -67,7 +68,7 @@ static void add(const cloob_option *o, void *into, opt_list *list, int flags)
     if (strcmp(e->flag, "batch-size") == 0) e->o.alias = "batch"; /* its name in earlier versions of some commands */
 }
 
-/* A row of a command's own, as the library would describe it. */
+/* A command's own row in the form of the library's tables. */
 static void add_row(const opt_row *r, const char *group, int flags)
 {
     static const cloob_option_type type[] = { CLOOB_OPTION_FLAG, CLOOB_OPTION_INT, CLOOB_OPTION_NUMBER,
@@ -165,7 +166,7 @@ bool opt_list_add(opt_list *l, const char *word)
     return true;
 }
 
-/* A LIST of a library's struct: items, and their count behind it. */
+/* A LIST in a struct of the library: the items, followed by their count. */
 static bool add_to_struct(const opt_entry *e, const char *word)
 {
     struct {
@@ -217,10 +218,10 @@ int opt_distance(const char *a, const char *b)
     return row[n];
 }
 
-/* How far a mistyped word is from a flag: the letters to change, or little when one begins with the other. */
+/* Distance of a mistyped word from a flag: the letters to change, or 2 at most when one is a prefix of the other. */
 static int flag_distance(const char *word, const char *flag)
 {
-    enum { WORTH = 4 }; /* letters in common that make a beginning worth a hint */
+    enum { WORTH = 4 }; /* shortest prefix that gives a hint */
     size_t a = strlen(word), b = strlen(flag), n = a < b ? a : b;
     int d = opt_distance(word, flag);
     return n >= WORTH && strncmp(word, flag, n) == 0 && d > 2 ? 2 : d < (int)a ? d : 99;
@@ -305,7 +306,7 @@ static int check_required(const command *c)
     return -1;
 }
 
-/* A device that no machine has is a mistake, also where a command computes nothing. */
+/* An impossible device is wrong usage, even in a command that computes nothing. */
 static int check_device(const command *c)
 {
     const opt_entry *e = find("device", 6);

@@ -33,11 +33,11 @@ static bool add(suite_sets *s, const char *folder)
 {
     for (int64_t i = 0; i < s->n; i++)
         if (strcmp(s->folder[i], folder) == 0) return true;
-    if (s->n == s->room) {
-        int64_t room = s->room ? 2 * s->room : 64;
-        char **more = realloc(s->folder, (size_t)room * sizeof *more);
+    if (s->n == s->capacity) {
+        int64_t capacity = s->capacity ? 2 * s->capacity : 64;
+        char **more = realloc(s->folder, (size_t)capacity * sizeof *more);
         if (!more) return no_memory(s);
-        s->folder = more, s->room = room;
+        s->folder = more, s->capacity = capacity;
     }
     char *copy = strdup(folder);
     if (!copy) return no_memory(s);
@@ -63,7 +63,7 @@ static bool add_inside(suite_sets *s, const char *folder, const char *split)
 }
 
 /* A line names a folder, from here or from the list's own folder, or a set as CLIP_benchmark's lists do: "wds/vtab/dtd"
- * is the folder wds_vtab-dtd_test beside the list. */
+ * is the folder wds_vtab-dtd_test next to the list. */
 static bool add_line(suite_sets *s, const char *list, const char *line, const char *split)
 {
     const char *slash = strrchr(list, '/'), *bare = strncmp(line, "wds/", 4) == 0 ? line + 4 : line;
@@ -89,7 +89,7 @@ static bool is_list(const char *path)
 
 static bool add_list(suite_sets *s, const char *list, const char *split)
 {
-    enum { TOLD = 5 }; /* of the sets that are not there, by name */
+    enum { PRINTED = 5 }; /* of the sets that are not there, by name */
     char line[PATH_MAX];
     int64_t first = s->n, missing = s->missing;
     FILE *f = is_list(list) ? fopen(list, "r") : NULL;
@@ -103,13 +103,13 @@ static bool add_list(suite_sets *s, const char *list, const char *split)
         if (!line[0] || line[0] == '#' || s->failed || add_line(s, list, line, split) || s->failed) continue;
         for (char *c = line; *c; c++)
             if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?'; /* it may be any file */
-        if (s->missing++ - missing < TOLD)
+        if (s->missing++ - missing < PRINTED)
             fprintf(stderr, "warning: %s: not there (line of %s); left out\n", line, list);
     }
     fclose(f);
-    if (s->missing - missing > TOLD)
+    if (s->missing - missing > PRINTED)
         fprintf(stderr, "warning: %s: %lld more data sets are not there; left out\n", list,
-                (long long)(s->missing - missing - TOLD));
+                (long long)(s->missing - missing - PRINTED));
     if (s->n == first && !s->failed) fprintf(stderr, "cloob eval suite: %s: none of its data sets is there\n", list);
     return s->n > first && !s->failed;
 }
@@ -121,7 +121,7 @@ bool suite_sets_add(suite_sets *s, const char *item, const char *split)
     if (add_inside(s, item, split) || s->failed) return !s->failed;
     fprintf(stderr,
             "cloob eval suite: %s: has no %s/0.tar, and no folder in it has; CLIP_benchmark's layout is SPLIT/0.tar, "
-            "SPLIT/1.tar, ... with classnames.txt beside\n",
+            "SPLIT/1.tar, ... with classnames.txt next to SPLIT\n",
             item, split);
     return false;
 }

@@ -61,7 +61,8 @@ static cloob_status print_result(cloob_ctx *ctx, const cloob_ablate_summary *s)
 
 static int check(const command *self)
 {
-    if (opt_given("method")) return cli_usage(self, "--method: several are trained here; name them with --methods");
+    if (opt_given("method"))
+        return cli_usage(self, "--method: several objectives are trained; choose them with --methods");
     if (opt_given("resume")) return cli_usage(self, "--resume: the same command continues automatically; leave it out");
     if (!o.train.train_data) return cli_usage(self, "needs --train-data");
     if (!split_methods()) return cli_usage(self, "out of memory");
