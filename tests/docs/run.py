@@ -110,6 +110,7 @@ class Options:
                 for word in part.split("|"):
                     said += subprocess.run([program, name, word, "--help"], capture_output=True, text=True).stdout
             flags = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", said))
+            flags |= {"--batch"} if "--batch-size" in flags else set()  # an alias
             self.of[name] = flags | {"--no-" + f[2:] for f in flags} | {"--help", "--json", "--quiet", "--threads"}
         self.all = set().union(*self.of.values())
 
