@@ -86,7 +86,10 @@ static const opt_set sets[] = { { .table = cloob_data_option_table, .into = &o.d
 
 static int check(const command *self)
 {
+    static const char *const of_view[] = { "size", "crop", "train", "aug-cfg", "interpolation", "resize-mode" };
     if (o.view) return info_view_check(self, &o);
+    for (size_t i = 0; i < sizeof of_view / sizeof *of_view; i++)
+        if (opt_given(of_view[i])) return cli_usage(self, "--%s needs --view", of_view[i]);
     return opt_words.count == 1
                ? -1
                : cli_usage(self, "needs one thing to describe: a file, a folder, a model such as RN50, or device");

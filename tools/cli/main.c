@@ -87,10 +87,14 @@ static const command cmd_help = {
                "  cloob help --completion bash > cloob.bash",
 };
 
+/* A command, or a part by its full name ("eval zeroshot"). */
 static const command *find_command(const char *name)
 {
-    for (int i = 0; commands[i]; i++)
+    for (int i = 0; commands[i]; i++) {
         if (strcmp(commands[i]->name, name) == 0) return commands[i];
+        for (int p = 0; commands[i]->parts && commands[i]->parts[p]; p++)
+            if (strcmp(commands[i]->parts[p]->name, name) == 0) return commands[i]->parts[p];
+    }
     return strcmp(name, "version") == 0 ? &cmd_version : strcmp(name, "help") == 0 ? &cmd_help : NULL;
 }
 
@@ -202,8 +206,6 @@ static int write_out(const char *which, const char *word)
         return 2;
     }
     const command *c = find_command(word);
-    for (int i = 0; !c && evals[i]; i++) c = strcmp(evals[i]->name, word) == 0 ? evals[i] : NULL;
-    for (int i = 0; !c && benches[i]; i++) c = strcmp(benches[i]->name, word) == 0 ? benches[i] : NULL;
     if (!c) return unknown_command(word);
     man_write(stdout, c);
     return 0;
