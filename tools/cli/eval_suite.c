@@ -1,5 +1,4 @@
-/* cloob eval suite: models on data sets in CLIP_benchmark's layout; a JSON file each, one table and one page at the end.
- */
+/* cloob eval suite: models on data sets in the layout of CLIP_benchmark; results as JSON, a table and a page. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -58,7 +58,8 @@ typedef struct opt_set {
     const char *shown;    /* the names that its help lists: the others are accepted; NULL: all */
 } opt_set;
 
-/* Which of the common options a command uses beyond threads, device, quiet and json; others are accepted but not shown. */
+/* Which of the common options a command uses beyond threads, device, quiet and json; others are accepted but not
+ * shown. */
 enum { USES_SEED = 1, USES_PRECISION = 2 };
 
 typedef struct command command;

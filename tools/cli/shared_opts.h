@@ -4,7 +4,8 @@
  *     static const opt_set sets[] = { { .table = cli_model_table, .into = &model, .required = "checkpoint" },
  *                                     OPT_SETS_END };
  *
- * gives --checkpoint, the options of a model and the options of data sets, whose limits also apply to single images. A command that reads data without a model has { .table = cloob_data_option_table, .into = &data }. */
+ * gives --checkpoint, the options of a model and the options of data sets, whose limits also apply to single images. A
+ * command that reads data without a model has { .table = cloob_data_option_table, .into = &data }. */
 #ifndef CLI_SHARED_OPTS_H
 #define CLI_SHARED_OPTS_H
 

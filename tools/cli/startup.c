@@ -1,10 +1,9 @@
 /* Before main: settings that libraries read when they are loaded, and a memory limit too small for them.
  *
  * OpenMP's threads wait by spinning for long, which starves the threads that read images and every other program as
- * soon as cores are shared; OpenBLAS starts a thread per core that cloob never uses. Both read their settings before main
- * runs. And OpenBLAS waits forever when it cannot allocate its buffers. So this function is in the
- * program's preinit array, which the loader calls before the constructors of any library; it may use system calls
- * alone. */
+ * soon as cores are shared; OpenBLAS starts a thread per core that cloob never uses. Both read their settings before
+ * main runs. And OpenBLAS waits forever when it cannot allocate its buffers. So this function is in the program's
+ * preinit array, which the loader calls before the constructors of any library; it may use system calls alone. */
 #include "cli/commands.h"
 
 #include <dlfcn.h>
@@ -82,7 +81,8 @@ __attribute__((section(".preinit_array"), used)) static void (*const preinit)(in
 
 /* ---- a crash under a memory limit ----------------------------------------------------------------- */
 
-/* Libraries that do not check the result of malloc end here. Not installed without a limit, where a crash dumps core. */
+/* Libraries that do not check the result of malloc end here. Not installed without a limit, where a crash dumps
+ * core. */
 static void on_crash(int number)
 {
     (void)number;
