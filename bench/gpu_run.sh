@@ -61,10 +61,10 @@ must "embedding on the CPU" "$cloob" embed --checkpoint $model --data data/val.t
 must "as the CPU does" near 1e-4 gpu.safetensors cpu.safetensors
 must "as the CPU does, in batches" near 1e-4 batch.safetensors cpu.safetensors
 must "as the CPU does, in 16-bit" near 3e-2 bf16.safetensors cpu.safetensors
-must "retrieval" "$cloob" retrieve --input gpu.safetensors --device "$device" --json
+must "retrieval" "$cloob" eval retrieval --input gpu.safetensors --device "$device" --json
 must "classify" "$cloob" classify --checkpoint $model --labels red,green,blue --device "$device" data/classes/red/0.png
-must "probe" "$cloob" probe --checkpoint $model --data data/classes --device "$device"
-must "zero-shot" bash -c "'$cloob' zeroshot --checkpoint $model --data data/classes --device $device --json > zeroshot.json"
+must "probe" "$cloob" eval probe --checkpoint $model --data data/classes --device "$device"
+must "zero-shot" bash -c "'$cloob' eval zeroshot --checkpoint $model --data data/classes --device $device --json > zeroshot.json"
 must "zero-shot finds most colours" accurate
 grep -h "planned peak" logs/whole/out.log | tail -1
 grep -h "pairs/s" logs/whole/out.log | tail -1

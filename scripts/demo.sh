@@ -44,10 +44,10 @@ train "$out/world/train-{00000..$last}.tar" --val-data "$out/world/val-00000.tar
     --hopfield-warmup $((count / 64 * epochs * 3 / 10)) --logs "$out/logs" --name demo --save-frequency 3 --log-every-n-steps 50 >"$out/checkpoint.txt"
 checkpoint=$(cat "$out/checkpoint.txt")
 
-say "3/4  zero-shot on held-out combinations, factor by factor (cloob zeroshot)"
+say "3/4  zero-shot on held-out combinations, factor by factor (cloob eval zeroshot)"
 for folder in "$out"/world/classes/*; do
     factor=$(basename "$folder")
-    "$cloob" zeroshot --checkpoint "$checkpoint" --data "$folder" --prompts "$out/world/prompts.json" --set "$factor" \
+    "$cloob" eval zeroshot --checkpoint "$checkpoint" --data "$folder" --prompts "$out/world/prompts.json" --set "$factor" \
         --quiet --json >"$out/zeroshot-$factor.json"
     top1=$(sed 's/^{"top1": *\([0-9.eE+-]*\).*/\1/' "$out/zeroshot-$factor.json" | head -1)
     printf '   %-12s %5.1f %% top-1 of %d classes\n' "$factor" "$(echo "$top1" | awk '{print 100 * $1}')" "$(ls "$folder" | wc -l)"

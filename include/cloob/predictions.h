@@ -2,7 +2,7 @@
  *
  *     cloob_predictions *a, *b;
  *     cloob_paired r;
- *     cloob_predictions_open(ctx, "a.csv", &a);                 written by cloob zeroshot with predictions
+ *     cloob_predictions_open(ctx, "a.csv", &a);                 written by cloob eval zeroshot with predictions
  *     cloob_predictions_open(ctx, "b.csv", &b);
  *     cloob_predictions_compare(ctx, a, b, NULL, &r);           r.p_exact: McNemar's test on the same images
  *

@@ -85,7 +85,7 @@ static cloob_status read_csv(cloob_ctx *ctx, cloob_predictions *l, const file_by
     if (status == CLOOB_OK && (image < 0 || (correct < 0 && (label < 0 || predicted < 0))))
         status = ctx_fail(ctx, CLOOB_ERR_FORMAT,
                           "%s: its first line must name the columns image,label,predicted,p,correct, as the "
-                          "predictions of cloob zeroshot do",
+                          "predictions of cloob eval zeroshot do",
                           l->path);
     while (status == CLOOB_OK && (status = csv_next(ctx, r, &row)) == CLOOB_OK && row.count) {
         cells c = { csv_field(&row, image), label < 0 ? NULL : csv_field(&row, label),

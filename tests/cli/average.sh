@@ -1,5 +1,5 @@
 #!/bin/bash
-# cloob average: the ends of the interpolation are the models themselves, the middle is their mean. Usage: average.sh CLOOB
+# cloob convert --average, and its former name cloob average: the ends of the interpolation are the models themselves, the middle is their mean. Usage: average.sh CLOOB
 set -u
 cloob=$(realpath "$1") bad=0
 dir=$(mktemp -d)
@@ -20,6 +20,11 @@ row() { "$cloob" embed --checkpoint "$1" --images world/images/val-0000000.jpg -
 [ "$(row "$a" a.npy)" = "$(row zero.safetensors z.npy)" ] || fail "alpha 0 is not the first model"
 [ "$(row "$b" b.npy)" = "$(row one.safetensors o.npy)" ] || fail "alpha 1 is not the second model"
 cmp -s zero.safetensors one.safetensors && fail "both ends are one file"
+"$cloob" convert --average "$a" "$b" --alpha 1 new.safetensors > out 2> err && [ ! -s err ] && cmp -s one.safetensors new.safetensors || fail "convert --average: $(cat err)"
+"$cloob" convert --average "$a" "$b" mean2.safetensors --json | grep -q '"models": *2' && cmp -s mean.safetensors mean2.safetensors || fail "convert --average without --alpha"
+"$cloob" convert --average "$a" "$b" x.safetensors --to hf 2>&1 | grep -q -- '--to does not apply' || fail "convert --average --to"
+"$cloob" convert "$a" x.safetensors --alpha 0.5 2>&1 | grep -q -- 'need --average' || fail "convert --alpha"
+[ ! -e x.safetensors ] || fail "a refused average was written"
 "$cloob" average "$a" "$a" --alpha 0.3 --out same.safetensors > /dev/null
 [ "$(row "$a" a.npy)" = "$(row same.safetensors s.npy)" ] || fail "a model with itself is another model"
 "$cloob" average "$a" --out x.safetensors > /dev/null 2>&1 && fail "one model is no average"

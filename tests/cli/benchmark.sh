@@ -50,7 +50,7 @@ grep -q 'Main metrics' out/benchmark.html && grep -q objects out/benchmark.html 
 
 # stopped and gone on with: finished results are taken, results of other weights are not
 b --checkpoint "$model" --datasets objects --out out 2> err.txt > again.txt || fail "again"
-grep -q "taken from" err.txt && grep -q objects again.txt || fail "a finished data set was not taken: $(cat err.txt)"
+grep -q "read from" err.txt && grep -q objects again.txt || fail "a finished data set was not reused: $(cat err.txt)"
 cp "$model" copy.safetensors
 b --checkpoint copy.safetensors --datasets objects --out out --quiet > /dev/null || fail "a copy"
 touch -d '2001-01-01' copy.safetensors

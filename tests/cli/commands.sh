@@ -37,7 +37,7 @@ image=$(find world/images -name 'val-*.jpg' | sort | head -1)
 folder=$(dirname "$image")
 
 must "embed" '' embed --checkpoint "$model" --data world/val.tsv --out e.safetensors --device cpu
-must "retrieve" '"image_to_text_R@1"' retrieve --input e.safetensors --json
+must "eval retrieval" '"image_to_text_R@1"' eval retrieval --input e.safetensors --json
 must "retrieve as text" 'image to text' retrieve --input e.safetensors
 must "analyze" '"ajne' analyze --input e.safetensors --reference e.safetensors --out analysis --json
 must "analyze as text" 'alignment' analyze --input e.safetensors
@@ -52,6 +52,9 @@ must "search query" '\.jpg' search query "a red ball" --index photos.index --che
 must "search query --image" "$(basename "$image")" search query --image "$image" --index photos.index --checkpoint "$model" --n 3 --html found.html --device cpu
 grep -q '<img' found.html || fail "search --html"
 must "preprocess" '' preprocess "$image" view.png --size 24
+must "info --view" '' info "$image" --view view2.png --size 24
+cmp -s view.png view2.png || fail "info --view is not what preprocess wrote"
+must "info --view of the default size" '"width": *224' info "$image" --view view2.png --json
 must "preprocess --train" '' preprocess "$image" train.png --size 24 --train --seed 3
 must "preprocess --crop" '' preprocess "$image" crop.png --size 16 --crop 2,3,20,24 --json
 is_png view.png && is_png train.png && is_png crop.png

@@ -25,8 +25,57 @@ explains()
 
 commands=$("$cloob" help | awk '/^  / { print $1 }')
 for c in $commands; do explains "$c"; done
-for b in $("$cloob" help bench | awk '/^  bench / { print $2 }'); do explains bench "$b"; done
-[ "$(wc -w <<< "$commands")" -ge 18 ] || fail "commands are missing: $commands"
+for group in bench eval; do
+    for b in $("$cloob" help $group | awk -v g=$group '$1 == g && /^  / { print $2 }'); do explains $group "$b"; done
+done
+explains sweep --by method
+[ "$(wc -w <<< "$commands")" -ge 17 ] || fail "commands are missing: $commands"
+
+# The longest lists of options: help shows twenty of them and says how to see all; --match finds options by name and description.
+for c in train serve sweep "sweep --by method"; do
+    # shellcheck disable=SC2086
+    n=$("$cloob" help $c | grep -c '^  --') all=$("$cloob" help $c --all | grep -c '^  --')
+    [ "$n" = 20 ] && [ "$all" -gt 30 ] || fail "help $c shows $n options, --all $all"
+    # shellcheck disable=SC2086
+    "$cloob" help $c | tr '\n' ' ' | grep -q "cloob help $c --all" || fail "help $c does not name --all"
+    # shellcheck disable=SC2086
+    [ "$("$cloob" help $c --all)" = "$("$cloob" $c --help --all)" ] || fail "help $c --all and $c --help --all differ"
+done
+"$cloob" help train --match FIT_memory | grep -q '^  --fit-memory' || fail "--match by name"
+"$cloob" help train --match 'activations in' | grep -q '^  --grad-checkpointing' || fail "--match by description"
+"$cloob" help train --match fit-memory | grep -q -- '--train-data' && fail "--match shows what does not match"
+"$cloob" help eval --match lambda | grep -q '^cloob eval probe:' || fail "--match in the parts of a command"
+"$cloob" help train --match nosuchword > /dev/null 2> "$err"; [ $? = 1 ] && grep -q nosuchword "$err" || fail "--match without a match"
+"$cloob" help train --match > /dev/null 2> "$err"; [ $? = 2 ] || fail "--match without a word"
+for c in $commands; do "$cloob" help "$c" --match json | grep -q '^  --json' || fail "help $c --match json"; done
+
+# Former names: the same help on stdout, the new name on stderr, absent from the list of commands.
+former() # NAME WORD...: a name and the words that replace it
+{
+    local name=$1
+    shift
+    [ "$("$cloob" "$name" --help 2> "$err")" = "$("$cloob" help "$@")" ] || fail "$name --help is not help $*"
+    [ "$(wc -l < "$err")" = 1 ] && grep -q "^cloob: $name is now: cloob $1" "$err" || fail "$name --help: $(cat "$err")"
+    [ "$("$cloob" help "$name" --all 2> /dev/null)" = "$("$cloob" help "$@" --all)" ] || fail "help $name --all"
+    "$cloob" "$name" --nosuch --quiet > /dev/null 2> "$err"; [ $? = 2 ] && ! grep -q 'is now' "$err" || fail "$name --quiet: $(cat "$err")"
+    grep -qw "$name" <<< "$commands" && fail "help lists $name"
+}
+former zeroshot eval zeroshot
+former retrieve eval retrieval
+former probe eval probe
+former analyze eval analysis
+former benchmark eval suite
+former ablate sweep --by method
+former average convert
+former preprocess info
+"$cloob" average a b c > /dev/null 2> "$err"; [ $? = 2 ] && grep -q -- '--out M is needed' "$err" || fail "average without --out: $(cat "$err")"
+"$cloob" eval nosuch > /dev/null 2> "$err"; [ $? = 2 ] && grep -q zeroshot "$err" || fail "eval nosuch: $(cat "$err")"
+for c in embed "eval zeroshot" "eval suite" classify "search index" "bench step" "bench embed" "bench data" train info; do
+    for flag in batch-size batch; do
+        # shellcheck disable=SC2086
+        "$cloob" $c --$flag 0 > /dev/null 2> "$err"; [ $? = 2 ] && grep -q -- '--batch-size 0: must be' "$err" || fail "$c --$flag: $(cat "$err")"
+    done
+done
 
 "$cloob" > /dev/null 2>&1; [ $? = 2 ] || fail "no command is no wrong usage"
 "$cloob" help nosuch > /dev/null 2> "$err"; [ $? = 2 ] || fail "help nosuch is no wrong usage"

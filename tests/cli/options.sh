@@ -11,9 +11,9 @@ train=("$cloob" train --dataset-type synthetic --train-num-samples 16 --vocab-si
     --workers 0 --threads 1 --device cpu --quiet --logs logs)
 
 # A flag that exists for one command that reads data exists for all of them.
-for command in train ablate embed zeroshot probe info "bench data"; do
+for command in train sweep embed "eval zeroshot" "eval probe" info "bench data"; do
     # shellcheck disable=SC2086
-    text=$("$cloob" help $command)
+    text=$("$cloob" help $command --all)
     for flag in shuffle-window data-cache one-caption-per-image max-image-pixels csv-img-key split; do
         grep -qE "^ +--$flag( |$)" <<< "$text" || fail "cloob $command has no --$flag"
     done
@@ -81,15 +81,16 @@ rates=$(grep -oE 'lr [0-9.e-]+' logs/floor/out.log | awk '{ printf "%.4g ", 1e4 
 
 # Help: defaults a person can read, nothing offered that is refused, nothing without use.
 tab=$(printf '\t')
-for command in $("$cloob" help | awk '/^  / { print $1 }'); do "$cloob" help "$command"; done > help
-grep -qF '[-1]' <("$cloob" help train) && fail "help shows [-1]"
+for command in $("$cloob" help | awk '/^  / { print $1 }'); do "$cloob" help "$command" --all; done > help
+grep -qF '[-1]' <("$cloob" help train --all) && fail "help shows [-1]"
 grep -qF "$tab" help && fail "help holds a tab"
 grep -q fp16 help && fail "help offers fp16"
-for command in retrieve report info tokenizer; do
+for command in "eval retrieval" report tokenizer; do
+    # shellcheck disable=SC2086
     "$cloob" help $command | grep -qE -- '--(seed|precision) ' && fail "cloob $command offers --seed or --precision"
 done
-"$cloob" retrieve --input nowhere.safetensors --seed 3 --precision fp32 > out 2> err
-grep -q 'not an option' err && fail "common options are not accepted everywhere: $(cat err)"
+"$cloob" eval retrieval --input nowhere.safetensors --seed 3 --precision fp32 > out 2> err
+grep -q 'unknown option' err && fail "common options are not accepted everywhere: $(cat err)"
 "${train[@]}" --model tiny-rn --batch-size 9223372036854775807 > out 2> err
 [ $? = 2 ] && grep -q -- '--batch-size' err || fail "a batch of 2^63 - 1: $(cat err)"
 
@@ -107,7 +108,9 @@ complete_words() # WORD... CURRENT: what bash would offer
     # shellcheck disable=SC1091
     bash -c '. ./complete.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _cloob; printf "%s\n" "${COMPREPLY[@]}"' - "$@"
 }
-[ "$(complete_words cloob zerosh)" = zeroshot ] || fail "bash: commands: $(complete_words cloob zerosh)"
+[ "$(complete_words cloob ev)" = eval ] || fail "bash: commands: $(complete_words cloob ev)"
+[ "$(complete_words cloob eval zerosh)" = zeroshot ] || fail "bash: parts: $(complete_words cloob eval zerosh)"
+[ -z "$(complete_words cloob ablat)" ] || fail "bash: completes a former name"
 [ "$(complete_words cloob train --shuf)" = --shuffle-window ] || fail "bash: flags: $(complete_words cloob train --shuf)"
 [ "$(complete_words cloob train --method infol)" = infoloob ] || fail "bash: choices: $(complete_words cloob train --method infol)"
 for shell in zsh fish; do

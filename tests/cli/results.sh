@@ -78,6 +78,6 @@ refused part $sweep --part 2
 refused 'name must be' $sweep --name ..
 refused 'name must be' ablate --train-data world/train.tsv --val-data world/val.tsv --model tiny-rn --batch-size 8 --name ..
 
-refused 'no benchmark nothing' bench nothing
-refused 'needs the name' bench
+refused 'nothing: unknown; choose from' bench nothing
+refused 'needs one of' bench
 exit $bad

@@ -25,11 +25,11 @@ refused 1 'NaN' embed --checkpoint model.safetensors --tensors nan.safetensors -
 # an empty file is called empty
 : > empty.jpg
 : > empty.tsv
-refused 1 'empty.jpg: the file is empty' preprocess empty.jpg seen.png --size 32
+refused 1 'empty.jpg: the file is empty' info empty.jpg --view seen.png --size 32
 refused 1 'empty.tsv: the file is empty' train $train --train-data empty.tsv --name empty
 
 # an empty crop is no image
-refused 2 'empty' preprocess "$image" seen.png --size 32 --crop 1,1,0,0
+refused 2 'empty' info "$image" --view seen.png --size 32 --crop 1,1,0,0
 [ ! -e seen.png ] || fail "an empty crop was written"
 
 # classes that do not match are told before any prompt is embedded: without a tokenizer nothing could be
@@ -76,7 +76,7 @@ refused 1 'taken' classify --checkpoint model.safetensors --labels a,b --sort-in
 
 # a pipe without a writer, as any input
 mkfifo nobody.jpg
-for c in "classify --checkpoint model.safetensors --labels a,b nobody.jpg" "info nobody.jpg" "preprocess nobody.jpg x.png --size 32" "embed --checkpoint model.safetensors --texts nobody.jpg --out x.safetensors"; do
+for c in "classify --checkpoint model.safetensors --labels a,b nobody.jpg" "info nobody.jpg" "info nobody.jpg --view x.png --size 32" "embed --checkpoint model.safetensors --texts nobody.jpg --out x.safetensors"; do
     timeout 300 "$cloob" $c > out 2> err
     code=$?
     [ $code = 1 ] || [ $code = 2 ] || fail "cloob $c: code $code"

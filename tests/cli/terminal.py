@@ -77,6 +77,18 @@ def interrupt(name, command, folder, wait_for):
     return bad
 
 
+def refuse(command, folder):
+    """Failures of an error message that is wider than the terminal."""
+    process, ours = start(command, folder)
+    text = read(ours, lambda t: False)
+    process.wait()
+    os.close(ours)
+    lines = [line for line in re.split(r"[\r\n]+", text) if line]
+    if len(lines) < 2 or max(map(width, lines)) > COLUMNS or not all(line.startswith("  ") for line in lines[1:]):
+        return ["an error is not wrapped: %r" % text]
+    return []
+
+
 def main():
     cloob, folder, bad = os.path.abspath(sys.argv[1]), tempfile.mkdtemp(prefix="cloob-terminal-"), []
     try:
@@ -91,6 +103,8 @@ def main():
         model = ["--checkpoint", "logs/m", "--threads", "1"]
         train = ["--train-data", "world/train.tsv", "--model", "tiny-rn", "--force-image-size", "32", "--batch-size", "8", "--epochs", "100000",
                  "--warmup", "1", "--vocab-size", "540", "--threads", "1", "--save-frequency", "0"]
+        bad += refuse([cloob, "bench", "step", "--method", "a" * 60], folder)
+        bad += refuse([cloob, "embed", "--checkpoint", "missing-" + "m" * 50, "--images", "world", "--out", "e.npy"], folder)
         bad += interrupt("synth", [cloob, "synth", "--out", "large", "--count", "1000000", "--threads", "1"], folder, "synth.*%")
         bad += interrupt("embed", [cloob, "embed", "--data", "world/long.tsv", "--out", "e.safetensors", *model], folder, "embed .*%")
         bad += interrupt("train", [cloob, "train", "--name", "stopped", *train], folder, "train.*%")
@@ -102,9 +116,9 @@ def main():
         with open(os.path.join(folder, "words.txt"), "w") as f:
             f.writelines("%s\n" % " ".join(hashlib.sha256(b"%d" % (i * 9 + j)).hexdigest()[:8] for j in range(9)) for i in range(30000))
         bad += interrupt("search index", [cloob, "search", "index", "many", "--out", "many.index", *model], folder, "%")
-        bad += interrupt("zeroshot", [cloob, "zeroshot", "--data", "many", *model], folder, "%")
+        bad += interrupt("eval zeroshot", [cloob, "eval", "zeroshot", "--data", "many", *model], folder, "%")
         bad += interrupt("tokenizer", [cloob, "tokenizer", "train", "--input", "words.txt", "--size", "40000", "--out", "words.bpe"], folder, "%")
-        bad += interrupt("ablate", [cloob, "ablate", "--name", "a", "--methods", "clip,cloob", "--seeds", "2", "--val-data", "world/val.tsv", *train], folder, "%")
+        bad += interrupt("sweep --by method", [cloob, "sweep", "--by", "method", "--name", "a", "--methods", "clip,cloob", "--seeds", "2", "--val-data", "world/val.tsv", *train], folder, "%")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     for line in bad:

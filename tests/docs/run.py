@@ -40,7 +40,7 @@ FENCE = re.compile(r"^```(\w+)?[ \t]*(.*)$")
 COMMAND = re.compile(r"^    (?:build/)?(cloob [a-z]+ |make |mpirun |srun |scripts/|python3? |ctest )")
 TIMEOUT_SECONDS = 300
 PAGE_PORT = "8080"
-WITH_PARTS = ("bench", "search", "tokenizer", "prompts", "info")  # commands with subcommands
+WITH_PARTS = ("bench", "eval", "search", "tokenizer", "prompts", "info")  # commands with subcommands
 
 
 def pages(wanted):
@@ -106,11 +106,12 @@ class Options:
         listed = subprocess.run([program, "help"], capture_output=True, text=True, check=True).stdout
         self.of = {}
         for name in re.findall(r"^  ([a-z]+) ", listed, re.M):
-            said = subprocess.run([program, "help", name], capture_output=True, text=True, check=True).stdout
+            said = subprocess.run([program, "help", name, "--all"], capture_output=True, text=True, check=True).stdout
             for part in set(re.findall(r"(?:^  |cloob )%s ([a-z|]+)" % name, said, re.M)) if name in WITH_PARTS else ():
                 for word in part.split("|"):
                     said += subprocess.run([program, name, word, "--help"], capture_output=True, text=True).stdout
             flags = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", said))
+            flags |= {"--batch"} if "--batch-size" in flags else set()  # an alias
             self.of[name] = flags | {"--no-" + f[2:] for f in flags} | {"--help", "--json", "--quiet", "--threads"}
         self.all = set().union(*self.of.values())
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "cli/benchmark/benchmark_sets.h"
+#include "cli/suite_sets.h"
 #include "cli/shared_opts.h"
 #include "fuzz.h"
 #include "scratch_folder.h"
@@ -59,7 +59,7 @@ static void check_lines(const char *log)
     if (f) fclose(f);
 }
 
-static void check_sets(const benchmark_sets *s, bool found)
+static void check_sets(const suite_sets *s, bool found)
 {
     struct stat st;
     if (found != (s->n > 0)) abort();
@@ -78,12 +78,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!root || size > 1 << 16 || !scratch_write("list.txt", data, size)) return 0;
     snprintf(list, sizeof list, "%s/list.txt", root);
     snprintf(log, sizeof log, "%s/log.txt", root);
-    benchmark_sets s = { 0 };
+    suite_sets s = { 0 };
     int kept = silence(log);
-    bool found = benchmark_sets_add(&s, list, "test");
+    bool found = suite_sets_add(&s, list, "test");
     give_back(kept);
     check_lines(log);
     check_sets(&s, found);
-    benchmark_sets_release(&s);
+    suite_sets_release(&s);
     return 0;
 }

@@ -68,8 +68,8 @@ static bool copy_bytes(int from, int to)
     return true;
 }
 
-/* A file without a name in the folder of target, so that a kill leaves no part of a copy; -1 where there is no such
- * thing: then the file has its name from the start. */
+/* A file without a name in the folder of target, so that a kill leaves no part of a copy; -1 where the file system
+ * does not support it: then the file has its name from the start. */
 static int open_nameless(const char *target)
 {
     char folder[PATH_MAX];
@@ -85,7 +85,7 @@ static bool give_name(int file, const char *target)
     return linkat(AT_FDCWD, nameless, AT_FDCWD, target, AT_SYMLINK_FOLLOW) == 0;
 }
 
-/* 1: done; 0: the name is taken by something else; -1: failed. */
+/* 1: done; 0: another file has the name; -1: failed. */
 static int copy_to(const char *source, const char *target)
 {
     struct stat st;
@@ -118,8 +118,8 @@ static int link_to(const char *source, const char *target)
 }
 
 /* Puts a symbolic link to the file (or a copy) into DIR/LABEL, which is made when absent. Slashes in a label become
- * dashes. A name that is taken by another file gets a number; the same link again is left alone. False: one line on
- * stderr says why. */
+ * dashes. If another file has the name, a number is added; an identical link is kept. False: the reason is on
+ * stderr. */
 static bool sort_file(const char *path, const char *dir, const char *label, bool copy)
 {
     char folder[PATH_MAX], source[PATH_MAX], target[PATH_MAX], clean[256];
@@ -157,7 +157,7 @@ static char *trim(char *s)
     return s;
 }
 
-/* Cuts text, which it takes over, at the separator; blanks around words and empty words are dropped. */
+/* Splits text, which it frees later, at the separator; blanks around words and empty words are dropped. */
 static bool split(char *text, char separator, words *w)
 {
     size_t count = 1;
@@ -189,7 +189,7 @@ static int read_words(const command *self, const char *path, words *w)
 
 typedef struct results {
     const words *labels;
-    int *order; /* (labels): of the image at hand, best first */
+    int *order; /* (labels): of the current image, best first */
     int64_t shown, bad;
     bool sorting_failed;
 } results;
@@ -243,7 +243,7 @@ static void print_csv(const char *path, const results *r, const float *p)
     printf(",%.6f\n", (double)p[r->order[0]]);
 }
 
-/* One image: its labels in order, then whatever was asked for. */
+/* One image: its labels in order, then the requested output. */
 static void take_image(const char *path, results *r, const float *p)
 {
     int n = (int)r->labels->count, shown = (int)(o.top < n ? o.top : n);
@@ -256,13 +256,13 @@ static void take_image(const char *path, results *r, const float *p)
     else if (o.sort_into) printf("%s -> %s/%s (%.1f %%)\n", path, o.sort_into, best, 100 * (double)p[r->order[0]]);
     else print_text(path, r, p, shown);
     r->shown++;
-    if (o.sort_into && !o.dry_run && !r->sorting_failed) /* the first failure is told, and is the last attempt */
+    if (o.sort_into && !o.dry_run && !r->sorting_failed) /* stop sorting after the first failure */
         r->sorting_failed = !sort_file(path, o.sort_into, best, o.copy);
 }
 
 enum { IMAGES_AT_ONCE = 64 };
 
-/* scratch: (n, D + labels). Rows of images that cannot be read are squeezed out first. */
+/* scratch: (n, D + labels). Removes the rows of images that cannot be read first. */
 static cloob_status classify_block(cloob_ctx *ctx, cloob_model *m, const cloob_classifier *c, const char *const *path,
                                    int64_t n, float *scratch, results *r)
 {
@@ -307,7 +307,7 @@ static cloob_status classify(cloob_ctx *ctx, cloob_model *m, const words *labels
     return status;
 }
 
-/* The end: how many were left out, and the exit code. */
+/* Prints how many images were skipped; returns the exit code. */
 static int conclude(const command *self, const results *r, int64_t images)
 {
     if (r->sorting_failed) return 1;
@@ -341,7 +341,7 @@ static int read_labels(const command *self, words *labels, words *templates)
 static int check(const command *self)
 {
     if (!opt_words.count) return cli_usage(self, "needs images: files, folders or patterns");
-    if ((o.copy || o.dry_run) && !o.sort_into) return cli_usage(self, "--copy and --dry-run go with --sort-into");
+    if ((o.copy || o.dry_run) && !o.sort_into) return cli_usage(self, "--copy and --dry-run need --sort-into");
     return -1;
 }
 

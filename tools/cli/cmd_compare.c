@@ -20,7 +20,7 @@ static const opt_row rows[] = {
     { "where", OPT_LIST, &o.where, NULL, "KEY=VALUE", "use only runs with this setting", 0 },
     { "format", OPT_STRING, &o.format, "text", "text|markdown|latex|csv", "format of the tables", 0 },
     { "predictions", OPT_LIST, &o.predictions, NULL, "FILE",
-      "instead of runs: predictions that cloob zeroshot wrote, of models on the same images", 0 },
+      "instead of runs: predictions that cloob eval zeroshot wrote, of models on the same images", 0 },
     { "bins", OPT_INT, &o.bins, "15", "N", "calibration bins for --predictions", OPT_POSITIVE },
     { "reliability", OPT_STRING, &o.reliability, NULL, "FILE.svg", "the reliability plot of --predictions", 0 },
     { "resamples", OPT_INT, &o.resamples, "10000", "N", "bootstrap resamples", OPT_POSITIVE },
@@ -55,8 +55,7 @@ static void print_text(const cloob_comparison *c)
 
 static cloob_status print_result(cloob_ctx *ctx, const cloob_comparison *c)
 {
-    if (c->skipped)
-        fprintf(stderr, "warning: %lld values are no finite numbers and were left out\n", (long long)c->skipped);
+    if (c->skipped) fprintf(stderr, "warning: %lld values are not finite and were skipped\n", (long long)c->skipped);
     if (common.json) return cli_put_text(ctx, cloob_comparison_json(c));
     print_text(c);
     return CLOOB_OK;
@@ -87,7 +86,7 @@ static cloob_status many_runs(cloob_ctx *ctx, const opt_list *path)
     return status;
 }
 
-/* Two files without a word on groups: each is a group, line by line. */
+/* Two files without --by: each file is a group, each line a run. */
 static bool are_two_files(const opt_list *path)
 {
     if (path->count != 2 || o.by || o.where.count || opt_given("format")) return false;
@@ -281,10 +280,11 @@ const command cmd_compare = {
     .uses = USES_SEED,
     .usage = "A.jsonl B.jsonl | RUN... [--by NAME] | --predictions A.csv B.csv...",
     .details =
-        "Folders of runs, or of an ablation or a sweep, are grouped by a setting (--by, without it the method): means "
+        "Folders of runs, or of an ablation or a sweep, are grouped by a setting (--by; default: the method): means "
         "with\n"
         "bootstrap intervals, rank-sum tests of all pairs corrected by Holm, Cliff's delta. A sweep's results.jsonl "
-        "works, too. Of a sweep the final runs are compared; --where stage=search takes its search. Runs that are not "
+        "works, too. Of a sweep the final runs are compared; --where stage=search compares its search runs. Runs that "
+        "are not "
         "finished are left out and named. Two files without --by are two groups:\n"
         "\n"
         "Each line of a file is one run: a JSON object, whose numbers are its metrics. The test is the unpaired\n"
@@ -292,7 +292,7 @@ const command cmd_compare = {
         "correction. The paper calls a difference significant below 5 %. With five runs a side the smallest exact\n"
         "two-sided p is 0.0079, with three it is 0.1: three runs cannot be significant.\n"
         "\n"
-        "--predictions takes what cloob zeroshot --predictions wrote: each model's calibration (ECE), and of every "
+        "--predictions reads files of cloob eval zeroshot --predictions: each model's calibration (ECE), and for every "
         "two\n"
         "models on the same images bootstrap intervals of their accuracies and McNemar's paired test.\n"
         "\n"

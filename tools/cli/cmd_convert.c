@@ -1,4 +1,4 @@
-/* cloob convert IN OUT: weights between formats. */
+/* cloob convert: weights between formats, and averages of weights. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,9 @@
 static struct {
     int64_t context;
     const char *to, *activation, *vocab, *dtype;
-    bool drop_unexpected;
+    bool drop_unexpected, average;
+    double alpha;
+    const char *out; /* of an average */
     cloob_model_options model;
 } o;
 
@@ -54,14 +56,46 @@ static void print_text(const char *in, const char *out, const cloob_convert_repo
             printf("%s: %s\n", f == CLOOB_KEY_IGNORED ? "ignored" : "dropped", r->key[f][i]);
 }
 
+/* ---- averages -------------------------------------------------------------------------------------- */
+
+/* The last word is the output, unless --out names it. */
+static int check_average(const command *self)
+{
+    static const char *const other[] = { "to",    "activation",      "dtype", "context-length",
+                                         "vocab", "drop-unexpected", "config" };
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+        if (opt_given(other[i])) return cli_usage(self, "--%s does not apply to --average", other[i]);
+    if (o.out && !*o.out) return cli_usage(self, "--out M is needed: output file");
+    if (!o.out && opt_words.count) o.out = opt_words.item[--opt_words.count];
+    if (opt_words.count < 2) return cli_usage(self, "--average needs two models or more, and an output");
+    if (opt_given("alpha") && (o.alpha < 0 || o.alpha > 1))
+        return cli_usage(self, "--alpha %g: must be between 0 and 1", o.alpha);
+    return -1;
+}
+
+static int run_average(const command *self, cloob_ctx *ctx)
+{
+    cloob_status status = cloob_average(ctx, opt_words.item, opt_words.count, opt_given("alpha") ? o.alpha : -1, o.out);
+    if (status == CLOOB_OK && common.json) {
+        json_out_open(NULL, '{');
+        json_out_text("out", o.out);
+        json_out_int("models", opt_words.count);
+        json_out_close();
+    } else if (status == CLOOB_OK) printf("%s: average of %d models\n", o.out, opt_words.count);
+    return cli_exit(self, ctx, status);
+}
+
 static int check(const command *self)
 {
+    if (o.average) return check_average(self);
+    if (opt_given("alpha") || o.out) return cli_usage(self, "--alpha and --out need --average");
     if (opt_words.count == 2) return -1;
     return cli_usage(self, "needs an input and an output, got %d", opt_words.count);
 }
 
 static int run(const command *self, cloob_ctx *ctx)
 {
+    if (o.average) return run_average(self, ctx);
     const char *in = opt_words.item[0], *out = opt_words.item[1];
     cloob_convert_options options;
     cloob_convert_options_init(&options);
@@ -91,6 +125,11 @@ static const opt_row rows[] = {
     { "vocab", OPT_STRING, &o.vocab, NULL, "FILE", "BPE merges file to store with the weights (native only)", 0 },
     { "drop-unexpected", OPT_FLAG, &o.drop_unexpected, NULL, NULL,
       "ignore unexpected tensors instead of refusing the file", 0 },
+    { "average", OPT_FLAG, &o.average, NULL, NULL, "average the weights of all files but the last, which is written",
+      0 },
+    { "alpha", OPT_DOUBLE, &o.alpha, NULL, "X",
+      "with --average: total weight of all models but the first, 0 to 1; default: equal weights", 0 },
+    { "out", OPT_STRING, &o.out, NULL, "FILE", "with --average: the output, instead of the last file", OPT_HIDDEN },
     OPT_END
 };
 static const opt_set sets[] = { { .table = cloob_model_option_table, .into = &o.model, .only = "config" },
@@ -100,10 +139,10 @@ const command cmd_convert = {
     .name = "convert",
     .run = run,
     .check = check,
-    .help = "convert weights: our format, OpenAI, JKU, open_clip, Hugging Face",
+    .help = "convert weights between formats, or average them",
     .options = rows,
     .sets = sets,
-    .usage = "IN OUT [--to FORMAT] [--config MODEL]",
+    .usage = "IN OUT [--to FORMAT] [--config MODEL] | --average A B... OUT [--alpha X]",
     .details =
         "IN is a torch .pt file (zip, the stream format before 1.6, TorchScript), a safetensors file, or a folder of "
         "open_clip or\n"
@@ -112,8 +151,14 @@ const command cmd_convert = {
         "a folder;\n"
         "NAME.onnx becomes NAME.image.onnx and NAME.text.onnx, the towers for onnxruntime.\n"
         "\n"
+        "--average writes (1 - alpha) A + alpha mean(B...), tensor by tensor; all models must have the same shapes. "
+        "Interpolating between a model and its fine-tuned version (WiSE-FT) often preserves the abilities of both. "
+        "Metadata, tokenizer and configuration come from A.\n"
+        "\n"
         "  cloob convert epoch_31.pt RN50.safetensors\n"
         "  cloob convert RN50.safetensors for_open_clip --to open_clip\n"
         "  cloob convert ViT-B-32.pt for_transformers --to hf\n"
-        "  cloob convert RN50.safetensors RN50.onnx",
+        "  cloob convert RN50.safetensors RN50.onnx\n"
+        "  cloob convert --average clip.safetensors tuned.safetensors --alpha 0.5 both.safetensors\n"
+        "  cloob convert --average seed0.safetensors seed1.safetensors seed2.safetensors soup.safetensors",
 };

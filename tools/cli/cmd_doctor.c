@@ -177,7 +177,7 @@ static void print_json(cloob_ctx *ctx, const outcome *out, bool all)
     json_out_close();
 }
 
-/* Names the first check that failed, for those who read stderr only. */
+/* Names the first check that failed, on stderr. */
 static int report_failure(const outcome *out)
 {
     for (int i = 0; i < CHECKS; i++)
@@ -202,7 +202,7 @@ const command cmd_doctor = {
     .name = "doctor",
     .run = run,
     .terse = true,
-    .stray = "doctor takes no words",
+    .stray = "unexpected argument",
     .help = "check this build and machine: devices, parts, caches, a self-test",
     .usage = "[--device DEVICE]",
     .details = "Lists devices, instruction sets, cache folders and the optional parts of this build with what each is\n"

@@ -19,12 +19,12 @@ static const opt_row rows[] = {
     { "texts", OPT_STRING, &o.texts, NULL, "FILE", "file with one text per line", 0 },
     { "data", OPT_STRING, &o.data, NULL, "SOURCE", "data set: TSV, shards, class folders, CIFAR and others", 0 },
     { "all-captions", OPT_FLAG, &o.all_captions, NULL, NULL,
-      "embed every caption of each image in --data; cloob retrieve then ranks all of them", 0 },
+      "embed every caption of each image in --data; cloob eval retrieval then ranks all of them", 0 },
     { "tensors", OPT_STRING, &o.tensors, NULL, "T",
       "safetensors with images F32 [N,3,H,W], normalised, and/or tokens I32 or I64 [N,L]", 0 },
     { "raw", OPT_FLAG, &o.raw, NULL, NULL, "do not normalise rows to unit length", 0 },
-    { "features", OPT_STRING, &o.features, "post", "post|pre", "after the projection, or before it (for cloob probe)",
-      0 },
+    { "features", OPT_STRING, &o.features, "post", "post|pre",
+      "after the projection, or before it (for cloob eval probe)", 0 },
     OPT_END
 };
 static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .required = "checkpoint" },
@@ -112,7 +112,8 @@ const command cmd_embed = {
         "Writes `image` and `text` (N, D) to E, normalised to unit length unless --raw is given. For a data set it "
         "also writes `row` (N), the sample number of each row, with gaps where images could not be read, and `label` "
         "(N) if the data has classes. The metadata lists `names`, `captions` and `classes`. --all-captions embeds "
-        "every caption: text (M, D) and `text_image` (M), the row of each caption's image. cloob retrieve, analyze and "
+        "every caption: text (M, D) and `text_image` (M), the row of each caption's image. cloob eval retrieval, "
+        "analysis and "
         "probe read such files. A row has the same bytes alone or in any batch, unless --no-invariant trades this for "
         "speed. Rows are streamed to the file: memory does not grow with their number.\n"
         "\n"

@@ -13,19 +13,20 @@ static struct {
 static const opt_row rows[] = {
     { "input", OPT_STRING, &o.input, NULL, "FILE",
       "safetensors with x, y (or image, text) (N, d) of unit rows; U, V: stored patterns", OPT_REQUIRED },
-    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield|siglip", "which objective", 0 },
+    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield|siglip", "objective", 0 },
     { "init-inv-tau", OPT_DOUBLE, &o.inv_tau, CLOOB_TEXT(CLOOB_DEFAULT_INV_TAU), "T", "inverse temperature", 0 },
     { "scale-hopfield", OPT_DOUBLE, &o.scale, CLOOB_TEXT(CLOOB_DEFAULT_SCALE_HOPFIELD), "B",
       "beta of the Hopfield networks", 0 },
     { "init-logit-bias", OPT_DOUBLE, &o.bias, CLOOB_TEXT(CLOOB_DEFAULT_LOGIT_BIAS), "X", "siglip: bias of the logits",
       0 },
     { "report-loss", OPT_STRING, &o.report, "ours", "ours|open_clip",
-      "print the loss as open_clip has it: clip as inv_tau / 2 times ours, siglip as it is", 0 },
+      "scale of the printed loss; for clip, open_clip's is inv_tau / 2 times cloob's (ours); for siglip they are equal",
+      0 },
     { "grad", OPT_STRING, &o.grad, NULL, "FILE", "write the gradients dx, dy (and dU, dV) here", 0 },
     OPT_END
 };
 
-/* open_clip's ClipLoss is the mean of the two terms; its SigLipLoss is our siglip. */
+/* open_clip's ClipLoss is the mean of the two terms; its SigLipLoss equals siglip here. */
 static double reported(const cloob_objective_result *r)
 {
     bool theirs = strcmp(o.report, "open_clip") == 0 && strcmp(o.method, "clip") == 0;
@@ -84,14 +85,15 @@ const command cmd_loss = {
     .name = "loss",
     .run = run,
     .check = check,
-    .stray = "takes options only",
+    .stray = "unexpected argument",
     .help = "compute the objective of stored embeddings, with gradients",
     .options = rows,
     .uses = USES_PRECISION,
     .usage = "--input E [--method M] [--grad G]",
     .details =
         "Computes in f32 unless --precision asks for bf16. loss is (image_term + text_term) / inv-tau, for siglip\n"
-        "their sum; gradients are those of loss, rows taken as given. Without U and V the batch itself is what the "
+        "their sum; the gradients are of loss, and rows are not normalised again. Without U and V the batch is what "
+        "the "
         "Hopfield networks store.\n"
         "\n"
         "  cloob embed --checkpoint M --data val.tsv --out pairs.safetensors\n"

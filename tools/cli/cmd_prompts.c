@@ -59,7 +59,7 @@ static int run(const command *self, cloob_ctx *ctx)
     const char *what = opt_words.count ? opt_words.item[0] : "";
     if (strcmp(what, "import") == 0) code = run_import(self, ctx, &p);
     else if (strcmp(what, "list") == 0) code = run_list(self, ctx, &p);
-    else code = cli_usage(self, "say import or list first");
+    else code = cli_usage(self, "needs import or list");
     if (code == 0) (common.json ? print_json : print_table)(p);
     cloob_prompts_close(p);
     return code;

@@ -79,9 +79,10 @@ const command cmd_report = {
     .details =
         "Makes one self-contained page from the run folders of cloob train. It loads nothing from the network and "
         "adapts to phones and dark mode. Several runs are drawn into the same charts. Zero-shot results "
-        "(zeroshot*.json of cloob zeroshot "
+        "(zeroshot*.json of cloob eval zeroshot "
         "--json,\n"
-        "classify*.json of cloob classify --json) are found in the run's folder, beside it, and beside the page.\n"
+        "classify*.json of cloob classify --json) are found in the run's folder, its parent folder and the folder of "
+        "the page.\n"
         "Images come from the run's validation data; the model's predictions for them are first written to "
         "RUN/samples.json.\n"
         "\n"

@@ -1,4 +1,4 @@
-/* cloob search: index a folder of images, ask it with words. */
+/* cloob search: index a folder of images, search it by words or by an image. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +124,7 @@ static bool weights_are_gone(const cli_model *from)
     struct stat st;
     if (stat(from->checkpoint, &st) == 0) return false;
     fprintf(stderr,
-            "cloob search: the index was made with %s, which is not there any more; give its new place with "
+            "cloob search: the index was made with %s, which no longer exists; give its new path with "
             "--checkpoint M\n",
             from->checkpoint);
     return true;
@@ -164,7 +164,7 @@ static bool index_is_missing(const char *path)
 {
     struct stat st;
     if (!path || stat(path, &st) == 0) return false;
-    fprintf(stderr, "cloob search: %s: no index is there; make one: cloob search index FOLDER --checkpoint M\n", path);
+    fprintf(stderr, "cloob search: %s: no index found; create one: cloob search index FOLDER --checkpoint M\n", path);
     return true;
 }
 
@@ -191,11 +191,11 @@ static int run(const command *self, cloob_ctx *ctx)
     bool query = opt_words.count && strcmp(word[0], "query") == 0;
     o.model.open.photos = true;
     if (query && o.image && opt_words.count == 1) return run_query(self, ctx, o.image);
-    if (opt_words.count != 2) return cli_usage(self, "say index FOLDER, query \"some words\", or query --image FILE");
+    if (opt_words.count != 2) return cli_usage(self, "needs index FOLDER, query \"some words\", or query --image FILE");
     if (index) return run_index(self, ctx, word[1]);
-    if (query && o.image) return cli_usage(self, "words or --image: one of the two");
+    if (query && o.image) return cli_usage(self, "give words or --image, not both");
     if (query) return run_query(self, ctx, word[1]);
-    return cli_usage(self, "%s: say index or query first", word[0]);
+    return cli_usage(self, "%s: unknown; choose index or query", word[0]);
 }
 
 const command cmd_search = {

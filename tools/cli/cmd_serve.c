@@ -1,4 +1,4 @@
-/* cloob serve: options of the server, and the call. */
+/* cloob serve: options of the server. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -84,9 +84,10 @@ static bool parse_size(const char *text, int64_t *bytes)
 static int check(const command *self)
 {
     if (!parse_size(o.memory_limit, &o.s.memory_limit))
-        return cli_usage(self, "--memory-limit %s: a size such as 512MiB or 2GiB, 16MiB at least", o.memory_limit);
+        return cli_usage(self, "--memory-limit %s: needs a size such as 512MiB or 2GiB, at least 16MiB",
+                         o.memory_limit);
     if (o.idle_unload && !parse_time(o.idle_unload, &o.s.idle_unload_s))
-        return cli_usage(self, "--idle-unload %s: a time such as 300s or 5m", o.idle_unload);
+        return cli_usage(self, "--idle-unload %s: needs a time such as 300s or 5m", o.idle_unload);
     return -1;
 }
 
@@ -106,11 +107,13 @@ const command cmd_serve = {
     .name = "serve",
     .run = run,
     .check = check,
-    .stray = "options only",
+    .stray = "unexpected argument",
     .help = "serve embeddings, search and a page over HTTP",
     .options = rows,
     .sets = sets,
     .uses = USES_PRECISION,
+    .brief = "checkpoint index root logs host port max-batch max-queue workers memory-limit max-image-pixels timeout "
+             "idle-unload api-key-file tls-cert tls-key insecure device precision json",
     .usage = "--checkpoint M [--index INDEX]... [--logs DIR] [--host ADDRESS] [--port N]",
     .details = "Supports the protocols of OpenAI, text-embeddings-inference, immich and clip-retrieval, and serves a "
                "page at /.\n"

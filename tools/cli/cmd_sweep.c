@@ -10,13 +10,15 @@
 enum { MAX_AXES = 16, MAX_VALUES = 64 };
 
 static cloob_sweep_options o;
-static opt_list grid;
+static opt_list grid, methods;
 static const char *preset, *part;
 
 static const opt_row rows[] = {
     { "grid", OPT_LIST, &grid, NULL, "NAME=V,V", "option of cloob train and its values; several options form a grid",
       0 },
     { "part", OPT_STRING, &part, NULL, "I/N", "train every N-th run starting at the I-th (from 0): for array jobs", 0 },
+    { "methods", OPT_LIST, &methods, NULL, "METHOD",
+      "with --by method and without --grid: two or more of clip, infoloob, infonce-hopfield, cloob; default: all", 0 },
     CLI_PRESET_ROW(preset),
     OPT_END,
 };
@@ -88,7 +90,8 @@ static cloob_status print_result(cloob_ctx *ctx, const cloob_sweep_summary *s)
 static int check(const command *self)
 {
     int code = -1;
-    if (!grid.count) return cli_usage(self, "needs --grid NAME=VALUE,VALUE");
+    if (methods.count) return cli_usage(self, "--methods needs --by method, without --grid");
+    if (!grid.count) return cli_usage(self, "needs --grid NAME=VALUE,VALUE, or --by method");
     if (opt_given("resume")) return cli_usage(self, "--resume: the same command continues automatically; leave it out");
     if (!o.train.train_data) return cli_usage(self, "needs --train-data");
     for (int i = 0; i < grid.count && code < 0; i++) code = read_axis(self, grid.item[i], i);
@@ -107,15 +110,30 @@ static int run(const command *self, cloob_ctx *ctx)
     return cli_exit(self, ctx, status);
 }
 
+/* `--by method` without a grid compares the objectives. */
+static const command *find_variant(int argc, char **argv)
+{
+    bool by = false;
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "--grid", 6) == 0) return NULL;
+        by |= strcmp(argv[i], "--by=method") == 0 ||
+              (strcmp(argv[i], "--by") == 0 && i + 1 < argc && strcmp(argv[i + 1], "method") == 0);
+    }
+    return by ? &sweep_methods : NULL;
+}
+
 const command cmd_sweep = {
     .name = "sweep",
     .run = run,
     .check = check,
-    .stray = "not understood",
-    .help = "search settings, choose on validation data, test the choice",
+    .variant = find_variant,
+    .stray = "unexpected argument",
+    .help = "compare objectives or settings over several seeds",
     .options = rows,
     .sets = sets,
-    .usage = "--train-data SOURCE --grid NAME=V,V... --select METRIC [--final-seeds 5] [OPTIONS]",
+    .brief = "grid part methods preset select by seeds final-seeds random halving test-zeroshot jobs zeroshot prompts "
+             "train-data val-data model name logs json",
+    .usage = "--train-data SOURCE --grid NAME=V,V... --select METRIC [--final-seeds 5] [OPTIONS] | --by method",
     .details =
         "Trains every combination of the values, with --seeds runs each, and chooses by the number that --select "
         "names,\n"
@@ -123,6 +141,8 @@ const command cmd_sweep = {
         "--test-zeroshot and --test-data evaluate those runs, and no others, once. LOGS/NAME holds the runs,\n"
         "results.jsonl with a line per run, sweep.md with the tables, and report.html. All options of cloob train "
         "apply. Run the same command again to continue an interrupted one. A run that diverges is never chosen.\n"
+        "--by method without --grid trains InfoNCE, InfoLOOB, InfoNCE with Hopfield retrieval, and CLOOB with "
+        "everything else equal, and compares them; cloob sweep --by method --help explains.\n"
         "\n"
         "  cloob sweep --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 "
         "--grid method=clip,cloob --grid lr=1e-3,5e-4 --select image_to_text_R@1 --final-seeds 5 --name first",

@@ -1,4 +1,4 @@
-/* cloob synth: our own image-text world on disk. */
+/* cloob synth: the synthetic image-text world. */
 #include <stdio.h>
 #include <string.h>
 
@@ -93,9 +93,9 @@ static int run(const command *self, cloob_ctx *ctx)
 
 static int check(const command *self)
 {
-    if (!o.out && !o.sheet) return cli_usage(self, "--out is needed: the folder to make");
+    if (!o.out && !o.sheet) return cli_usage(self, "--out is needed: the folder to create");
     if (o.sheet_rows * o.sheet_columns > 10000 || o.sheet_rows > 10000)
-        return cli_usage(self, "a sheet holds at most 10000 samples");
+        return cli_usage(self, "a sheet has at most 10000 samples");
     return -1;
 }
 
@@ -103,19 +103,20 @@ const command cmd_synth = {
     .name = "synth",
     .run = run,
     .check = check,
-    .stray = "takes options only",
+    .stray = "unexpected argument",
     .help = "draw a synthetic image-text world with tests and ground truth",
     .options = rows,
     .uses = USES_SEED,
     .usage = "--out DIR [--count N] [--size R] [--seed S]",
-    .details = "Draws scenes of eight factors (object, colour, material, size, count, position, background, light) "
-               "with captions that mention some of them. DIR receives train.tsv and val.tsv (filepath, title) with "
-               "images/, or shards; a "
-               "zero-shot\n"
-               "test for every factor, made of combinations that training never shows, in classes/FACTOR/CLASS/ with\n"
-               "prompts.json; and the ground truth in factors.tsv and naming.tsv. Same seed, same bytes.\n"
-               "\n"
-               "  cloob synth --out world --count 20000 --size 64 --seed 1\n"
-               "  cloob train --train-data world/train.tsv --val-data world/val.tsv --model tiny --name first\n"
-               "  cloob zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object",
+    .details =
+        "Draws scenes of eight factors (object, colour, material, size, count, position, background, light) "
+        "with captions that mention some of them. DIR receives train.tsv and val.tsv (filepath, title) with "
+        "images/, or shards; a "
+        "zero-shot\n"
+        "test for every factor, made of combinations that training never shows, in classes/FACTOR/CLASS/ with\n"
+        "prompts.json; and the ground truth in factors.tsv and naming.tsv. Same seed, same bytes.\n"
+        "\n"
+        "  cloob synth --out world --count 20000 --size 64 --seed 1\n"
+        "  cloob train --train-data world/train.tsv --val-data world/val.tsv --model tiny --name first\n"
+        "  cloob eval zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object",
 };

@@ -62,8 +62,7 @@ static int texts_gather(const command *self, texts *t)
 {
     *t = (texts){ 0 };
     if (o.input)
-        return opt_words.count > 1 ? cli_usage(self, "--input and texts on the command line at once")
-                                   : texts_read(self, o.input, t);
+        return opt_words.count > 1 ? cli_usage(self, "give --input or texts, not both") : texts_read(self, o.input, t);
     t->count = opt_words.count - 1;
     t->item = calloc((size_t)opt_words.count, sizeof *t->item);
     t->bytes = calloc((size_t)opt_words.count, sizeof *t->bytes);
@@ -213,11 +212,11 @@ static int run(const command *self, cloob_ctx *ctx)
 {
     const char *what = opt_words.count ? opt_words.item[0] : "";
     if (strcmp(what, "train") == 0)
-        return opt_words.count > 1 ? cli_usage(self, "%s: train takes options only", opt_words.item[1])
+        return opt_words.count > 1 ? cli_usage(self, "%s: unexpected argument", opt_words.item[1])
                                    : run_train(self, ctx);
     if (strcmp(what, "encode") == 0) return run_codec(self, ctx, false);
     if (strcmp(what, "decode") == 0) return run_codec(self, ctx, true);
-    return cli_usage(self, "say train, encode or decode first");
+    return cli_usage(self, "needs train, encode or decode");
 }
 
 static const opt_row rows[] = {
@@ -251,5 +250,5 @@ const command cmd_tokenizer = {
                "\n"
                "  cloob tokenizer encode --vocab bpe_simple_vocab_16e6.txt.gz \"a photo of a cat\"\n"
                "  cloob tokenizer decode --vocab bpe_simple_vocab_16e6.txt.gz 320 1125 539 320 2368\n"
-               "  cloob tokenizer train --input captions.txt --size 16384 --out our.bpe",
+               "  cloob tokenizer train --input captions.txt --size 16384 --out captions.bpe",
 };

@@ -44,10 +44,12 @@ static int run(const command *self, cloob_ctx *ctx)
 const command cmd_train = {
     .name = "train",
     .run = run,
-    .stray = "not understood",
+    .stray = "unexpected argument; name the data with --train-data",
     .help = "train image and text encoders on image-text pairs",
     .options = rows,
     .sets = sets,
+    .brief = "preset train-data val-data workers name logs batch-size epochs max-steps seed resume device precision "
+             "zeroshot-data lr warmup model pretrained method json",
     .usage = "--train-data SOURCE [OPTIONS]",
     .details =
         "Trains a model and writes everything to LOGS/NAME: out.log, params.txt, checkpoints, results, TensorBoard "

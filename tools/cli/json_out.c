@@ -1,4 +1,4 @@
-/* Whatever a file name or a message holds, what is printed is valid JSON. */
+/* JSON on stdout: file names and messages are escaped. */
 #include "cli/json_out.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ static json_out w = { .spaced = true };
 
 void json_out_to(FILE *f) { file = f; }
 
-/* Text leaves as it comes; the end of a root value ends the line. */
+/* Writes the text so far; a root value ends with a new line. */
 static void flush(void)
 {
     FILE *out = file ? file : stdout;

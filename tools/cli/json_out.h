@@ -1,4 +1,4 @@
-/* JSON on stdout or into a file, by the library's writer (cloob/json.h), with the line end behind a root value.
+/* JSON on stdout or into a file, by core/json.h, with a new line after a root value.
  *
  *     json_out_open(NULL, '{');
  *     json_out_text("run", path);
@@ -17,12 +17,12 @@
 
 #include "core/json.h"
 
-void json_out_to(FILE *f); /* where all that follows goes; NULL: to stdout, as in the beginning */
+void json_out_to(FILE *f);                         /* the output from here on; NULL: stdout, the default */
 void json_out_open(const char *key, char bracket); /* '{' or '[' */
 void json_out_close(void);
 void json_out_text(const char *key, const char *value); /* NULL: null */
 void json_out_int(const char *key, int64_t value);
-void json_out_number(const char *key, double value, int digits); /* significant ones; NaN and infinity: null */
+void json_out_number(const char *key, double value, int digits); /* significant digits; NaN and infinity: null */
 void json_out_bool(const char *key, bool value);
 void json_out_raw(const char *key, const char *text); /* text that is JSON already; NULL: null */
 #endif

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/help/help.h"
+#include "cli/help.h"
 #include "cli/json_out.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
@@ -17,8 +17,42 @@
 const command *const commands[] = {
 #define COMMAND(name, group) &cmd_##name,
 #include "cli/commands.def"
-#undef COMMAND
     NULL,
+};
+
+/* ---- commands that consist of parts --------------------------------------------------------------- */
+
+static const command *const evals[] = {
+#define EVAL(name) &eval_##name,
+#include "cli/commands.def"
+    NULL,
+};
+
+static const command *const benches[] = {
+#define BENCH(name) &bench_##name,
+#include "cli/commands.def"
+    NULL,
+};
+
+const command cmd_eval = {
+    .name = "eval",
+    .help = "evaluate: zero-shot, retrieval, probe, analysis, benchmark suites",
+    .parts = evals,
+    .usage = "NAME [OPTIONS]",
+    .details = "Evaluates a model on data, or stored embeddings.\n"
+               "\n"
+               "  cloob eval zeroshot --checkpoint M --data world/classes/object --json\n"
+               "  cloob eval retrieval --input E.safetensors",
+};
+
+const command cmd_bench = {
+    .name = "bench",
+    .help = "measure the speed of a part",
+    .parts = benches,
+    .usage = "NAME [OPTIONS]",
+    .details = "Runs one part alone and prints the median time, the rate and the peak memory.\n"
+               "\n"
+               "  cloob bench data --data 'shards/{000..009}.tar' --workers 8 --json",
 };
 
 /* ---- version and help, as commands ------------------------------------------------------------------ */
@@ -34,7 +68,7 @@ static int print_version(const command *self, cloob_ctx *ctx)
 static const command cmd_version = {
     .name = "version",
     .run = print_version,
-    .stray = "version takes no words",
+    .stray = "unexpected argument",
     .help = "print the version",
     .details = "  cloob version\n  cloob version --json",
 };
@@ -42,26 +76,31 @@ static const command cmd_version = {
 static const command cmd_help = {
     .name = "help",
     .help = "list the commands, or explain one",
-    .usage = "[COMMAND]",
-    .details = "cloob help --presets prints the recipes of cloob train, cloob help --completion bash|zsh|fish a script "
+    .usage = "[COMMAND] [--all] [--match WORD]",
+    .details = "--all lists all options of a command, --match WORD those whose name or description contains WORD.\n"
+               "cloob help --presets prints the presets of cloob train, cloob help --completion bash|zsh|fish a script "
                "for your shell, and cloob help --man COMMAND a man page.\n"
                "\n"
                "  cloob help\n"
-               "  cloob help train\n"
+               "  cloob help train --all\n"
+               "  cloob help train --match memory\n"
                "  cloob help --completion bash > cloob.bash",
 };
 
+/* A command, or a part by its full name ("eval zeroshot"). */
 static const command *find_command(const char *name)
 {
-    for (int i = 0; commands[i]; i++)
+    for (int i = 0; commands[i]; i++) {
         if (strcmp(commands[i]->name, name) == 0) return commands[i];
+        for (int p = 0; commands[i]->parts && commands[i]->parts[p]; p++)
+            if (strcmp(commands[i]->parts[p]->name, name) == 0) return commands[i]->parts[p];
+    }
     return strcmp(name, "version") == 0 ? &cmd_version : strcmp(name, "help") == 0 ? &cmd_help : NULL;
 }
 
 static const char *const groups[] = {
 #define COMMAND(name, group) group,
 #include "cli/commands.def"
-#undef COMMAND
 };
 
 static void print_commands(FILE *out)
@@ -74,7 +113,6 @@ static void print_commands(FILE *out)
     fprintf(out, "\ncloob help COMMAND explains one of them; cloob version prints the version.\n");
 }
 
-/* There is no such command: one line, with the nearest name where one is near. */
 static int unknown_command(const char *word)
 {
     const char *best = NULL;
@@ -83,23 +121,79 @@ static int unknown_command(const char *word)
         int d = opt_distance(word, commands[i]->name);
         if (d < nearest && d < (int)strlen(word)) nearest = d, best = commands[i]->name;
     }
-    fprintf(stderr, "cloob: there is no command %s; ", word);
-    if (best) fprintf(stderr, "did you mean %s? (cloob help lists them)\n", best);
-    else fprintf(stderr, "cloob help lists them\n");
+    fprintf(stderr, "cloob: unknown command %s; ", word);
+    if (best) fprintf(stderr, "did you mean %s? (cloob help lists the commands)\n", best);
+    else fprintf(stderr, "cloob help lists the commands\n");
     return 2;
 }
 
-/* The words after `help`: none, a command, or a command and one of its parts (bench data). */
+/* ---- the command line ---------------------------------------------------------------------------- */
+
+/* The words that replace a former name of a command, after a hint on stderr; NULL: `argv[0]` is not a former name. */
+static const char *former_words(int argc, char **argv)
+{
+    static const struct {
+        const char *name, *words, *form;
+    } former[] = {
+#define FORMER(name, words, form) { #name, words, form },
+#include "cli/commands.def"
+    };
+    for (size_t f = 0; f < sizeof former / sizeof *former; f++) {
+        if (strcmp(former[f].name, argv[0]) != 0) continue;
+        bool quiet = false;
+        for (int i = 1; i < argc; i++) quiet |= strcmp(argv[i], "--quiet") == 0;
+        if (!quiet) fprintf(stderr, "cloob: %s is now: cloob %s\n", argv[0], former[f].form);
+        return former[f].words;
+    }
+    return NULL;
+}
+
+enum { MAX_NAME = 4 }; /* words that replace a former name */
+
+/* Space for the words of a command line; options point to the words, so they are never freed. */
+static char **new_line(int count)
+{
+    char **line = calloc((size_t)count + 1, sizeof *line);
+    if (line) return line;
+    fprintf(stderr, "cloob: out of memory\n");
+    _Exit(1);
+}
+
+static int run_line(int argc, char **argv)
+{
+    static char words[64];
+    const char *former = former_words(argc, argv);
+    if (former) {
+        char **line = new_line(argc + MAX_NAME), *rest = words;
+        int n = 0;
+        snprintf(words, sizeof words, "%s", former);
+        while (rest && n < MAX_NAME) line[n++] = strsep(&rest, " ");
+        memcpy(line + n, argv + 1, (size_t)(argc - 1) * sizeof *argv);
+        argc += n - 1, argv = line;
+    }
+    const command *c = find_command(argv[0]);
+    return c ? command_run(c, argc, argv) : unknown_command(argv[0]);
+}
+
+/* `help COMMAND [PART] [--all] [--match WORD]` is `COMMAND [PART] --help [--all] [--match WORD]`. */
 static int help(int argc, char **argv)
 {
-    char flag[] = "--help", *asked[] = { argv[0], argc > 1 ? argv[1] : flag, flag, NULL };
+    static char flag[] = "--help";
+    int names = 0;
     if (argc == 0) {
         print_commands(stdout);
         return 0;
     }
-    const command *c = find_command(argv[0]);
-    if (!c) return unknown_command(argv[0]);
-    return command_run(c, argc > 1 ? 3 : 2, asked);
+    if (argv[0][0] == '-') {
+        fprintf(stderr, "cloob help: %s: usage: cloob help COMMAND [--all] [--match WORD]\n", argv[0]);
+        return 2;
+    }
+    while (names < argc && strcmp(argv[names], "--all") != 0 && strncmp(argv[names], "--match", 7) != 0) names++;
+    char **line = new_line(argc + 1);
+    memcpy(line, argv, (size_t)names * sizeof *argv);
+    line[names] = flag;
+    memcpy(line + names + 1, argv + names, (size_t)(argc - names) * sizeof *argv);
+    return run_line(argc + 1, line);
 }
 
 /* cloob help --man COMMAND, --man-all FOLDER for make install, --completion SHELL. */
@@ -108,7 +202,7 @@ static int write_out(const char *which, const char *word)
     if (strcmp(which, "--man-all") == 0) return man_write_all(word);
     if (strcmp(which, "--completion") == 0) {
         if (completion_write(stdout, word)) return 0;
-        fprintf(stderr, "cloob: --completion %s: there is one for bash, zsh and fish\n", word);
+        fprintf(stderr, "cloob: --completion %s: choose bash, zsh or fish\n", word);
         return 2;
     }
     const command *c = find_command(word);
@@ -119,7 +213,7 @@ static int write_out(const char *which, const char *word)
 
 enum { INTERRUPTED = 130 }; /* the exit code that a shell expects after Ctrl-C */
 
-/* Ctrl-C for commands that have nothing to save; cli_stop_on_signals is for the others. */
+/* Ctrl-C in commands that have nothing to save; the others call cli_stop_on_signals. */
 static void on_interrupt(int number)
 {
     static const char text[] = "\r\033[Kcloob: interrupted\n", plain[] = "cloob: interrupted\n";
@@ -141,7 +235,7 @@ cloob_ctx *cli_context(cloob_log_level least)
 {
     cloob_ctx_options o;
     cloob_ctx_options_init(&o);
-    o.threads = common.threads < INT_MAX ? (int)common.threads : INT_MAX; /* the library cuts it to what makes sense */
+    o.threads = common.threads < INT_MAX ? (int)common.threads : INT_MAX; /* the library limits it */
     o.log = log_to_stderr;
     o.log_level = common.quiet ? CLOOB_LOG_WARN : least;
     o.progress = progress_show;
@@ -159,14 +253,13 @@ int cli_fail(const command *c, const cloob_ctx *ctx, cloob_status s)
 {
     char text[4096];
     opt_with_flags(cloob_error(ctx), text, sizeof text);
-    progress_end();
-    fprintf(stderr, "cloob %s: %s\n", c->name, text);
+    progress_error(c->name, text);
     return s == CLOOB_ERR_ARGUMENT ? 2 : s == CLOOB_ERR_STOPPED ? INTERRUPTED : 1;
 }
 
 int cli_exit(const command *c, const cloob_ctx *ctx, cloob_status s) { return s == CLOOB_OK ? 0 : cli_fail(c, ctx, s); }
 
-/* Results that could not be written are a failure, whatever the command thought: a full disk, a closed stdout. */
+/* Results that could not be written (a full disk, a closed stdout) are a failure, whatever the command returned. */
 static int finish(int code)
 {
     progress_end();
@@ -191,12 +284,12 @@ static int run(int argc, char **argv)
         presets_write(stdout);
         return 0;
     }
-    if (argc == 4 && strcmp(argv[1], "help") == 0 && strncmp(argv[2], "--", 2) == 0) return write_out(argv[2], argv[3]);
+    if (argc == 4 && strcmp(argv[1], "help") == 0 &&
+        (strncmp(argv[2], "--man", 5) == 0 || strcmp(argv[2], "--completion") == 0))
+        return write_out(argv[2], argv[3]);
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return help(argc - 2, argv + 2);
-    const command *c = find_command(argv[1]);
-    if (!c) return unknown_command(argv[1]);
-    return command_run(c, argc - 1, argv + 1);
+    return run_line(argc - 1, argv + 1);
 }
 
 int main(int argc, char **argv)

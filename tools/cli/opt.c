@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/help/help.h"
+#include "cli/help.h"
+#include "cli/progress.h"
 
 opt_common common;
 opt_list opt_words;
@@ -24,12 +25,14 @@ static const opt_row common_rows[] = {
 
 int cli_usage(const command *c, const char *format, ...)
 {
+    char text[4096];
     va_list args;
-    fprintf(stderr, "cloob %s: ", c->name);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    int n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fprintf(stderr, " (cloob help %s explains)\n", c->name);
+    if (n >= 0 && n < (int)sizeof text)
+        snprintf(text + n, sizeof text - (size_t)n, " (cloob help %s explains)", c->name);
+    progress_error(c->name, text);
     return 2;
 }
 
@@ -39,7 +42,7 @@ enum { MAX_ENTRIES = 256 };
 static opt_entry entries[MAX_ENTRIES];
 static int entry_count;
 
-/* By name or another name; `fields` too: by the member of the library's struct. */
+/* By name or alias; with `fields`, also by the member of the library's struct. */
 static opt_entry *find_by(const char *name, size_t n, bool fields)
 {
     char word[64];
@@ -56,15 +59,16 @@ static opt_entry *find(const char *name, size_t n) { return find_by(name, n, fal
 
 static void add(const cloob_option *o, void *into, opt_list *list, int flags)
 {
-    if (entry_count == MAX_ENTRIES || find(o->name, strlen(o->name))) return; /* a command's own comes first */
+    if (entry_count == MAX_ENTRIES || find(o->name, strlen(o->name))) return; /* a command's own row takes precedence */
     opt_entry *e = &entries[entry_count++];
     *e = (opt_entry){ .o = *o, .into = into, .list = list, .flags = flags };
     snprintf(e->flag, sizeof e->flag, "%s", o->name);
     for (char *c = e->flag; *c; c++)
         if (*c == '_') *c = '-';
+    if (strcmp(e->flag, "batch-size") == 0) e->o.alias = "batch"; /* its name in earlier versions of some commands */
 }
 
-/* A row of a command's own, as the library would describe it. */
+/* A command's own row in the form of the library's tables. */
 static void add_row(const opt_row *r, const char *group, int flags)
 {
     static const cloob_option_type type[] = { CLOOB_OPTION_FLAG, CLOOB_OPTION_INT, CLOOB_OPTION_NUMBER,
@@ -85,7 +89,7 @@ static void add_row(const opt_row *r, const char *group, int flags)
     add(&o, r->value, r->kind == OPT_LIST ? r->value : NULL, r->flags | flags);
 }
 
-static bool names_it(const char *list, const char *name)
+bool opt_names(const char *list, const char *name)
 {
     size_t n = strlen(name);
     for (const char *at = list; at && *at; at += strcspn(at, " "), at += strspn(at, " "))
@@ -99,8 +103,10 @@ static void add_set(const opt_set *s)
     const cloob_option *table = s->table(&n);
     for (int64_t i = 0; i < n; i++) {
         const char *name = table[i].name;
-        int flags = names_it(s->required, name) ? OPT_REQUIRED : s->shown && !names_it(s->shown, name) ? OPT_HIDDEN : 0;
-        if (!s->only || names_it(s->only, name)) add(&table[i], s->into, NULL, flags);
+        int flags = opt_names(s->required, name)             ? OPT_REQUIRED
+                    : s->shown && !opt_names(s->shown, name) ? OPT_HIDDEN
+                                                             : 0;
+        if (!s->only || opt_names(s->only, name)) add(&table[i], s->into, NULL, flags);
     }
 }
 
@@ -160,7 +166,7 @@ bool opt_list_add(opt_list *l, const char *word)
     return true;
 }
 
-/* A LIST of a library's struct: items, and their count behind it. */
+/* A LIST in a struct of the library: the items, followed by their count. */
 static bool add_to_struct(const opt_entry *e, const char *word)
 {
     struct {
@@ -212,10 +218,10 @@ int opt_distance(const char *a, const char *b)
     return row[n];
 }
 
-/* How far a mistyped word is from a flag: the letters to change, or little when one begins with the other. */
+/* Distance of a mistyped word from a flag: the letters to change, or 2 at most when one is a prefix of the other. */
 static int flag_distance(const char *word, const char *flag)
 {
-    enum { WORTH = 4 }; /* letters in common that make a beginning worth a hint */
+    enum { WORTH = 4 }; /* shortest prefix that gives a hint */
     size_t a = strlen(word), b = strlen(flag), n = a < b ? a : b;
     int d = opt_distance(word, flag);
     return n >= WORTH && strncmp(word, flag, n) == 0 && d > 2 ? 2 : d < (int)a ? d : 99;
@@ -233,8 +239,8 @@ static int unknown(const command *c, const char *word)
         int d = flag_distance(name, entries[i].flag);
         if (d < min) min = d, best = entries[i].flag;
     }
-    if (best) return cli_usage(c, "%s is not an option; did you mean --%s?", word, best);
-    return cli_usage(c, "%s is not an option", word);
+    if (best) return cli_usage(c, "unknown option %s; did you mean --%s?", word, best);
+    return cli_usage(c, "unknown option %s", word);
 }
 
 static bool is_option(const char *word) { return strncmp(word, "--", 2) == 0 && word[2]; }
@@ -300,7 +306,7 @@ static int check_required(const command *c)
     return -1;
 }
 
-/* A device that no machine has is a mistake, also where a command computes nothing. */
+/* An impossible device is wrong usage, even in a command that computes nothing. */
 static int check_device(const command *c)
 {
     const opt_entry *e = find("device", 6);
@@ -321,10 +327,8 @@ static int parse(const command *c, int argc, char **argv)
     opt_entries(c, &count);
     set_defaults();
     for (int i = 1; i < argc;) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            help_print(c);
-            return 0;
-        }
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return help_command(c, argc - i - 1, argv + i + 1);
         if (strcmp(argv[i], "--") == 0) {
             for (i++; i < argc; i++)
                 if (!opt_list_add(&opt_words, argv[i])) return cli_usage(c, "out of memory");
@@ -339,13 +343,27 @@ static int parse(const command *c, int argc, char **argv)
     return code < 0 ? check_required(c) : code;
 }
 
+/* A command that consists of parts was called without one. */
+static int choose_part(const command *c)
+{
+    char names[256] = "";
+    size_t n = 0, prefix = strlen(c->name) + 1;
+    for (int i = 0; c->parts[i] && n < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", c->parts[i]->name + prefix);
+    if (opt_words.count) return cli_usage(c, "%s: unknown; choose from %s", opt_words.item[0], names);
+    return cli_usage(c, "needs one of %s", names);
+}
+
 int command_run(const command *c, int argc, char **argv)
 {
+    const command *other = c->variant ? c->variant(argc, argv) : NULL;
+    if (other) return command_run(other, argc, argv);
     size_t prefix = strlen(c->name) + 1; /* a part is called "bench data" */
     for (int i = 0; argc > 1 && c->parts && c->parts[i]; i++)
         if (strcmp(c->parts[i]->name + prefix, argv[1]) == 0) return command_run(c->parts[i], argc - 1, argv + 1);
     int code = parse(c, argc, argv);
     if (code < 0 && c->stray && opt_words.count) code = cli_usage(c, "%s: %s", opt_words.item[0], c->stray);
+    if (code < 0 && c->parts) code = choose_part(c);
     if (code < 0 && c->check) code = c->check(c);
     if (code >= 0) return code;
     cloob_ctx *ctx = cli_context(c->terse ? CLOOB_LOG_WARN : CLOOB_LOG_INFO);

@@ -42,7 +42,7 @@ enum { OPT_REQUIRED = 1, OPT_HIDDEN = 2, OPT_POSITIVE = 4, OPT_NOT_NEGATIVE = 8,
 typedef struct opt_row {
     const char *name; /* without dashes; NULL ends the table */
     opt_kind kind;
-    void *value;          /* where it goes */
+    void *value;          /* the variable it sets */
     const char *fallback; /* the default, as a user would type it; NULL: none (0, false, NULL) */
     const char *metavar;  /* FILE, N, ...; "a|b|c" in lower case is a choice and is enforced */
     const char *help;     /* one sentence, lower case, no full stop */
@@ -58,7 +58,8 @@ typedef struct opt_set {
     const char *shown;    /* the names that its help lists: the others are accepted; NULL: all */
 } opt_set;
 
-/* Which of the common options a command uses beyond threads, device, quiet and json; others are accepted, not shown. */
+/* Which of the common options a command uses beyond threads, device, quiet and json; others are accepted but not
+ * shown. */
 enum { USES_SEED = 1, USES_PRECISION = 2 };
 
 typedef struct command command;
@@ -66,15 +67,18 @@ struct command {
     const char *name;
     int (*run)(const command *self, cloob_ctx *ctx); /* after the command line was read; returns the exit code */
     int (*check)(const command *self);               /* of usage: -1, or the exit code; NULL: nothing to check */
-    bool terse;                                      /* its output says it all: log lines are warnings alone */
-    const char *stray;      /* the answer to a word that belongs to no option; NULL: opt_words are the command's */
+    bool terse;                                      /* log only warnings: the output is complete without log lines */
+    const char *stray;      /* the error for a word that belongs to no option; NULL: the command uses opt_words */
     const char *help;       /* one line for the list of commands */
     const opt_row *options; /* ends with OPT_END; NULL: none */
     const opt_set *sets;    /* ends with OPT_SETS_END; NULL: none */
     int uses;
     const char *usage;           /* what follows the name: "--checkpoint M [IMAGE...]" */
     const char *details;         /* a paragraph or two, with an example; may be NULL */
-    const command *const *parts; /* commands below it (bench data); ends with NULL; NULL: none */
+    const command *const *parts; /* commands below it (bench data), which do its work; ends with NULL; NULL: none */
+    const char *brief;           /* the flags that help shows without --all, with blanks between them; NULL: all */
+    /* Another command that these words ask for (sweep --by method), or NULL; NULL: there is none. */
+    const command *(*variant)(int argc, char **argv);
 };
 
 /* Every command, in the order help shows them; NULL ends. Defined in main.c. */
@@ -106,6 +110,9 @@ bool opt_given(const char *name);
 /* The library names settings as `field`; the same text with the flags of the command that was parsed. */
 void opt_with_flags(const char *text, char *out, size_t size);
 
+/* True when `name` is one of the words of `list`, which may be NULL. */
+bool opt_names(const char *list, const char *name);
+
 /* How many letters must change for a to become b: for "did you mean". */
 int opt_distance(const char *a, const char *b);
 
@@ -132,7 +139,7 @@ cloob_ctx *cli_context(cloob_log_level least);
 
 /* Prints "cloob COMMAND: the error" on stderr and returns 1 (2 when the status is a wrong argument). */
 int cli_fail(const command *c, const cloob_ctx *ctx, cloob_status s);
-/* The exit code of a status: 0, or that of cli_fail. */
+/* The exit code of a status: 0, or the result of cli_fail. */
 int cli_exit(const command *c, const cloob_ctx *ctx, cloob_status s);
 /* Wrong usage found after parsing: one line, returns 2. */
 int cli_usage(const command *c, const char *format, ...) __attribute__((format(printf, 2, 3)));

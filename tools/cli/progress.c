@@ -11,9 +11,9 @@
 #include "core/limits.h"
 
 #define REDRAW_SECONDS 0.1
-#define PLAIN_SECONDS  10.0 /* between lines where stderr is no terminal */
+#define PLAIN_SECONDS  10.0 /* between lines where stderr is not a terminal */
 #define PLAIN_FIRST    1.0  /* before the first of them: short work is silent */
-#define RATE_SECONDS   5.0  /* the rate forgets what is older than this */
+#define RATE_SECONDS   5.0  /* the time over which the rate is averaged */
 
 enum { LINE_BYTES = 1024, MIN_WIDTH = 20, MAX_BAR = 30, PLAIN_WIDTH = 80 };
 
@@ -106,7 +106,7 @@ static void put_bar(char *out, size_t size, double share, int width)
 }
 
 /* What is not the bar: left of it the task, right of it the numbers, most important first; the last are dropped until
- * everything fits. Returns the columns that the text takes. */
+ * everything fits. Returns the number of columns of the text. */
 static int put_numbers(char *out, size_t size, const cloob_progress *p, const shown *s, int columns)
 {
     char done[32], total[32], part[5][96] = { "", "", "", "", "" };
@@ -141,9 +141,9 @@ static void compose(char out[LINE_BYTES], const cloob_progress *p, const shown *
     char numbers[512], bar[512] = "";
     int task = (int)strlen(p->task);
     int columns = put_numbers(numbers, sizeof numbers, p, s, width - 1 - task);
-    int room = width - 1 - task - columns - 2;
-    if (p->total > 0 && room >= 5)
-        put_bar(bar, sizeof bar, (double)p->done / (double)p->total, room < MAX_BAR ? room : MAX_BAR);
+    int left = width - 1 - task - columns - 2;
+    if (p->total > 0 && left >= 5)
+        put_bar(bar, sizeof bar, (double)p->done / (double)p->total, left < MAX_BAR ? left : MAX_BAR);
     snprintf(out, LINE_BYTES, "%s%s%s%s", p->task, bar[0] ? "  " : "", bar, numbers);
 }
 
@@ -239,4 +239,12 @@ void progress_end(void)
     if (how == REDRAWN) erase();
     fflush(stderr);
     pthread_mutex_unlock(&lock);
+}
+
+void progress_error(const char *name, const char *text)
+{
+    progress_end();
+    int at = fprintf(stderr, "cloob %s: ", name);
+    if (isatty(STDERR_FILENO)) put_folded(text, at, terminal_width());
+    else fprintf(stderr, "%s\n", text);
 }

@@ -1,5 +1,5 @@
 /* The progress display: one line at the bottom of the terminal that fits its width and is redrawn, with log lines above
- * it; plain lines now and then where stderr is no terminal.
+ * it; a plain line every ten seconds where stderr is not a terminal.
  *
  *     embed images  ━━━━━━━━━╌╌╌╌╌  62%  3,720/6,000  412 images/s  0:05 left
  *
@@ -17,8 +17,10 @@ void progress_begin(bool quiet);
 cloob_progress_fn progress_show;
 /* A log line, printed above the progress line. */
 void progress_log(const char *prefix, const char *line);
-/* Leaves the terminal clean: the line is removed. */
+/* Removes the progress line from the terminal. */
 void progress_end(void);
+/* Removes the progress line and prints "cloob NAME: TEXT": one line, wrapped where stderr is a terminal. */
+void progress_error(const char *name, const char *text);
 
 /* Whether the locale's characters are UTF-8: bars are plain otherwise. */
 bool progress_utf8(void);

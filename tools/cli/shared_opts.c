@@ -1,4 +1,4 @@
-/* From the words of a command line to data sets and models. */
+/* Options that several commands share: data sets, models, training. */
 #include "cli/shared_opts.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #include "core/text.h"
 
-/* The rows of another table, whose struct stands at `base`. */
+/* Appends the rows of another table, whose struct is at offset `base`. */
 static int64_t append(cloob_option *to, const cloob_option *from, int64_t n, size_t base)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -150,9 +150,9 @@ void cli_stop_on_signals(void)
     signal(SIGTERM, on_signal);
 }
 
-/* ---- a recipe, then what was typed ----------------------------------------------------------------- */
+/* ---- a preset, then the flags given ----------------------------------------------------------------- */
 
-/* What was typed wins, defaults do not. */
+/* Flags on the command line override the preset; defaults do not. */
 static cloob_status apply_preset(cloob_ctx *ctx, cloob_train_options *o, const char *preset)
 {
     int64_t n;
@@ -166,7 +166,7 @@ static cloob_status apply_preset(cloob_ctx *ctx, cloob_train_options *o, const c
     return status;
 }
 
-/* `--resume NAME`: the run's settings, then what was typed. They live as long as the process. */
+/* `--resume NAME`: the run's settings, then the flags given. They live as long as the process. */
 static cloob_status apply_resume(cloob_ctx *ctx, cloob_train_options *o)
 {
     static cloob_run_settings *run;
@@ -183,9 +183,9 @@ static cloob_status apply_resume(cloob_ctx *ctx, cloob_train_options *o)
 }
 
 /* CUDA puts all streams of a process into 8 queues of the GPU, where the short copies of a decoder wait behind the
- * training step's kernels. It reads this setting when the GPU is opened; 32 is the most there is, and opening takes a
+ * training step's kernels. It reads this setting when the GPU is opened; 32 is the maximum, and opening takes a
  * third of a second longer with it. */
-static void ask_for_queues(const cloob_train_options *o)
+static void request_gpu_queues(const cloob_train_options *o)
 {
     if (strcmp(o->image_decoder, "cpu") != 0) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
@@ -193,17 +193,17 @@ static void ask_for_queues(const cloob_train_options *o)
 int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cloob_train_options *o)
 {
     if (preset && opt_given("resume") && strcmp(o->resume, "latest") != 0)
-        return cli_usage(self, "--resume goes on with the run's own settings; leave --preset out");
+        return cli_usage(self, "--resume uses the settings of the run; leave --preset out");
     cloob_status status = preset ? apply_preset(ctx, o, preset) : CLOOB_OK;
     if (status == CLOOB_OK && opt_given("resume")) status = apply_resume(ctx, o);
     if (status != CLOOB_OK) return cli_fail(self, ctx, status);
     if (preset && strcmp(preset, "finetune") == 0 && !o->pretrained && !o->resume)
-        return cli_usage(self, "--preset finetune begins with weights: give them with --pretrained FILE");
+        return cli_usage(self, "--preset finetune needs weights to start from: --pretrained FILE");
     if (opt_given("batch-size") && o->global_batch_size > 0)
-        return cli_usage(self, "--batch-size is per device, --global-batch-size over all of them; give one of the two");
+        return cli_usage(self, "--batch-size is per device, --global-batch-size over all of them; give one");
     if (opt_given("image-mean") != opt_given("image-std"))
-        return cli_usage(self, "--image-mean and --image-std go together");
-    ask_for_queues(o);
+        return cli_usage(self, "--image-mean and --image-std need each other");
+    request_gpu_queues(o);
     o->should_stop = cli_should_stop;
     cli_stop_on_signals();
     return -1;

@@ -1,11 +1,11 @@
-/* What commands that use a model or read data have in common: sets of options beside the command's rows.
+/* What commands that use a model or read data have in common: sets of options in addition to the command's rows.
  *
  *     static cli_model model;
  *     static const opt_set sets[] = { { .table = cli_model_table, .into = &model, .required = "checkpoint" },
  *                                     OPT_SETS_END };
  *
- * gives --checkpoint, the options of a model and those of data sets: images that are named one by one have the same
- * limits. A command that reads data without a model has { .table = cloob_data_option_table, .into = &data }. */
+ * gives --checkpoint, the options of a model and the options of data sets, whose limits also apply to single images. A
+ * command that reads data without a model has { .table = cloob_data_option_table, .into = &data }. */
 #ifndef CLI_SHARED_OPTS_H
 #define CLI_SHARED_OPTS_H
 
@@ -16,17 +16,17 @@
 
 typedef struct cli_model {
     const char *checkpoint;
-    cloob_model_options open; /* photos: set by commands that read a person's photos */
+    cloob_model_options open; /* photos: set by commands that read photos */
     cloob_data_options data;
 } cli_model;
 
 /* --checkpoint, then the rows of model_options.def and data_options.def; offsets are in cli_model. */
 const cloob_option *cli_model_table(int64_t *count);
 
-/* What the help of commands lists that read a person's photos and no data sets: .shown = CLI_PHOTO_OPTIONS. */
-#define CLI_PHOTO_OPTIONS "checkpoint vocab config invariant batch max_image_pixels"
+/* Options listed in the help of commands that read photos and no data sets: .shown = CLI_PHOTO_OPTIONS. */
+#define CLI_PHOTO_OPTIONS "checkpoint vocab config invariant batch_size max_image_pixels"
 
-/* Of commands that measure, which compute rows in batches unless told otherwise: takes the place of the set's rows. */
+/* For commands that measure, which compute rows in batches by default: replaces the rows of the set. */
 #define CLI_BATCHED_ROWS(m)                                                                                            \
     { "invariant",                                                                                                     \
       OPT_FLAG,                                                                                                        \
@@ -36,7 +36,7 @@ const cloob_option *cli_model_table(int64_t *count);
       "compute every row alone, so that its last bits do not depend on the batch: slower",                             \
       0 },                                                                                                             \
     {                                                                                                                  \
-        "batch", OPT_INT, &(m).open.batch, "32", "N", "batch size", OPT_POSITIVE                                       \
+        "batch-size", OPT_INT, &(m).open.batch, "32", "N", "rows per batch", OPT_POSITIVE                              \
     }
 
 /* What the command line set, with what the common options add. */
@@ -47,14 +47,14 @@ int cli_loss_precision(const command *self, cloob_dtype *out);
 
 bool cli_is_folder(const char *path);
 
-/* A whole file, or standard input for "-": zero-terminated, *size bytes (NULL: not asked for). The caller frees. NULL:
- * it cannot be read, and errno says why; 0: out of memory. */
+/* A whole file, or standard input for "-": zero-terminated, *size bytes (may be NULL). The caller frees. NULL:
+ * it cannot be read, and errno is set; 0: out of memory. */
 char *cli_read_file(const char *path, size_t *size);
 
 /* The same, of a file that a command has just written: *out is the caller's to free. */
 cloob_status cli_read_made(cloob_ctx *ctx, const char *path, char **out);
 
-/* Prints a text that the library made, and frees it. NULL: out of memory, and ctx says so. */
+/* Prints a text that the library made, and frees it. NULL: an out-of-memory error is set in ctx. */
 cloob_status cli_put_text(cloob_ctx *ctx, char *text);
 
 /* A field of a CSV file: in quotes where it must be. */
@@ -63,29 +63,27 @@ void cli_put_csv(FILE *f, const char *text);
 /* Opens the model with the common options. */
 cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *o, cloob_model **out);
 
-/* The options of training, for the commands that train: those of cloob_train_option_table, and --preset.
+/* The options of training, for the commands that train: cloob_train_option_table and --preset.
  *
  *     static cloob_train_options o;
  *     static const char *preset;
  *     static const opt_row rows[] = { CLI_PRESET_ROW(preset), OPT_END };
  *     static const opt_set sets[] = { { .table = cloob_train_option_table, .into = &o }, OPT_SETS_END };
  *
- * and after opt_parse, cli_train_fill. */
+ * and in run, cli_train_fill. */
 
 #define CLI_PRESET_ROW(preset)                                                                                         \
     {                                                                                                                  \
         "preset", OPT_STRING, &preset, NULL, "NAME",                                                                   \
-            "recipe to start from: cc and yfcc are the paper's, cloob help --presets lists all; flags take "           \
-            "precedence",                                                                                              \
-            0                                                                                                          \
+            "preset to start from: cc and yfcc are the paper's, cloob help --presets lists all; flags override it", 0  \
     }
 
 /* From here on SIGINT and SIGTERM ask the command to save its work and stop; the second one ends it at once.
- * cli_should_stop, which every context of the program has, says whether one came. */
+ * cli_should_stop, which every context of the program has, returns whether one arrived. */
 void cli_stop_on_signals(void);
 bool cli_should_stop(void *user);
 
-/* Applies the recipe, if one was named, sets progress and stopping by Ctrl-C. Returns -1 to go on, or the exit code. */
+/* Applies the preset, if one was named, and stops on Ctrl-C from here on. Returns -1, or the exit code. */
 int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cloob_train_options *o);
 
 #endif

@@ -1,10 +1,9 @@
 /* Before main: settings that libraries read when they are loaded, and a memory limit too small for them.
  *
  * OpenMP's threads wait by spinning for long, which starves the threads that read images and every other program as
- * soon as cores are shared; OpenBLAS starts a thread per core that we never use. Both read their settings before main
- * runs. And OpenBLAS waits forever when the memory for its buffers cannot be had. So this function stands in the
- * program's preinit array, which the loader calls before the constructors of any library; it may use system calls
- * alone. */
+ * soon as cores are shared; OpenBLAS starts a thread per core that cloob never uses. Both read their settings before
+ * main runs. And OpenBLAS waits forever when it cannot allocate its buffers. So this function is in the program's
+ * preinit array, which the loader calls before the constructors of any library; it may use system calls alone. */
 #include "cli/commands.h"
 
 #include <dlfcn.h>
@@ -20,7 +19,7 @@
 enum { MAX_ENV = 4096 };
 
 #define LOAD_BYTES                                                                                                     \
-    ((size_t)96 << 20) /* what the constructors of OpenBLAS, oneDNN and OpenMP take together, and some air */
+    ((size_t)96 << 20) /* what the constructors of OpenBLAS, oneDNN and OpenMP allocate together, and a margin */
 
 static const char *find(char *const *env, const char *name)
 {
@@ -30,7 +29,7 @@ static const char *find(char *const *env, const char *name)
     return NULL;
 }
 
-/* The program starts once more with the settings. Comes back where there is no /proc: then it goes on as it is. */
+/* Executes the program again with the settings. Returns where there is no /proc: the program then runs without them. */
 static void set_environment(char **argv, char **env)
 {
     static char spin[] = "GOMP_SPINCOUNT=2000", blas[] = "OPENBLAS_NUM_THREADS=1";
@@ -46,7 +45,7 @@ static void set_environment(char **argv, char **env)
     execve("/proc/self/exe", argv, more);
 }
 
-static void say(const char *text)
+static void print(const char *text)
 {
     ssize_t n = write(STDERR_FILENO, text, strlen(text));
     (void)n;
@@ -67,7 +66,7 @@ static void check_memory(void)
         munmap(p, LOAD_BYTES);
         return;
     }
-    say("cloob: out of memory: the limit (ulimit -v) is too small to start; raise it\n");
+    print("cloob: out of memory: the limit (ulimit -v) is too small to start; raise it\n");
     _exit(1);
 }
 
@@ -82,20 +81,21 @@ __attribute__((section(".preinit_array"), used)) static void (*const preinit)(in
 
 /* ---- a crash under a memory limit ----------------------------------------------------------------- */
 
-/* Libraries that do not look at what malloc gives end here. Without a limit a crash is a crash, and dumps core. */
+/* Libraries that do not check the result of malloc end here. Not installed without a limit, where a crash dumps
+ * core. */
 static void on_crash(int number)
 {
     (void)number;
-    say("cloob: out of memory: a library failed under the memory limit (ulimit -v); raise it, or use fewer --threads "
-        "or a smaller "
-        "batch\n");
+    print("cloob: out of memory: a library failed under the memory limit (ulimit -v); raise it, or use fewer --threads "
+          "or a smaller "
+          "batch\n");
     _exit(1);
 }
 
 static void on_terminate(void) { on_crash(0); }
 
-/* An exception that nobody catches, such as oneDNN's bad_alloc: glibc loads its unwinder when the first one is thrown,
- * and libstdc++ reports it; where memory is out both print lines of their own. So the unwinder is loaded now, and
+/* An uncaught exception, such as oneDNN's bad_alloc: glibc loads its unwinder when the first one is thrown,
+ * and libstdc++ reports it; without memory both print lines of their own. So the unwinder is loaded now, and
  * on_crash replaces the report. */
 static void catch_exceptions(void)
 {

@@ -31,5 +31,5 @@ printf '{"fashion": {"classes": [%s], "templates": [%s], "metric": "accuracy"}}\
     --aug-cfg scale=0.4,1.0 ratio=0.65,0.85 flip_prob=0.5 color_jitter=0.4,0.4,0.4,0.1 color_jitter_prob=0.8 gray_scale_prob=0.1 \
     --seed "${SEED:-0}" --workers 2 --val-frequency 1000 --save-frequency 0 --logs "$out/logs" --name "${NAME:-fashion}" \
     ${RESUME:+--resume latest}
-"$cloob" zeroshot --checkpoint "$out/logs/${NAME:-fashion}/checkpoints/latest.safetensors" \
+"$cloob" eval zeroshot --checkpoint "$out/logs/${NAME:-fashion}/checkpoints/latest.safetensors" \
     --data "$out/fashion_article_types_val.tar" --prompts "$out/prompts.json" --set fashion --per-class

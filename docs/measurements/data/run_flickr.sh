@@ -22,5 +22,5 @@ done
     --seed "${SEED:-0}" --workers 2 --val-frequency 5 --save-frequency 0 --logs "$out/logs" --name "${NAME:-flickr}" \
     ${RESUME:+--resume latest}
 tail -1 "$out/logs/${NAME:-flickr}/checkpoints/results.jsonl"
-[ ! -e "$out/intel_scenes.tar" ] || "$cloob" zeroshot --checkpoint "$out/logs/${NAME:-flickr}/checkpoints/latest.safetensors" \
+[ ! -e "$out/intel_scenes.tar" ] || "$cloob" eval zeroshot --checkpoint "$out/logs/${NAME:-flickr}/checkpoints/latest.safetensors" \
     --data "$out/intel_scenes.tar"

@@ -1,9 +1,10 @@
-/* Help out of the option tables. */
-#include "cli/help/help.h"
+/* Help from the option tables. */
+#include "cli/help.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -82,14 +83,14 @@ static void print_details(const char *text)
 /* An option and its choices, which continue after a | where they do not fit; returns the column reached. */
 static int put_option(const char *text)
 {
-    size_t room = (size_t)right_edge() - 2;
+    size_t width = (size_t)right_edge() - 2;
     int at = printf("  ");
-    for (size_t cut = room; strlen(text) > room; text += cut) {
-        for (cut = room; cut && text[cut - 1] != '|'; cut--)
+    for (size_t cut = width; strlen(text) > width; text += cut) {
+        for (cut = width; cut && text[cut - 1] != '|'; cut--)
             ;
         if (!cut) break;
         printf("%.*s\n%6s", (int)cut, text, "");
-        room = (size_t)right_edge() - 6, at = 6;
+        width = (size_t)right_edge() - 6, at = 6;
     }
     return at + printf("%s", text);
 }
@@ -113,11 +114,8 @@ static void print_entry(const opt_entry *e)
     putchar('\n');
 }
 
-void help_print(const command *c)
+static void print_summary(const command *c)
 {
-    int count;
-    const opt_entry *e = opt_entries(c, &count);
-    const char *group = "";
     char summary[256];
     int at = printf("usage: cloob %s%s", c->name, c->usage ? " " : "");
     put_wrapped(c->usage ? c->usage : "", at, at);
@@ -126,17 +124,86 @@ void help_print(const command *c)
     put_wrapped(summary, 0, 0);
     putchar('\n');
     if (c->details) putchar('\n'), print_details(c->details);
-    for (int i = 0; i < count && (c->run || c->parts); i++) {
-        if (e[i].flags & OPT_HIDDEN) continue;
-        if (strcmp(group, e[i].o.group) != 0) printf("\n%s:\n", group = e[i].o.group);
-        print_entry(&e[i]);
-    }
-    if (!c->parts) return;
-    printf("\nbenchmarks:\n");
+}
+
+static void print_parts(const command *c)
+{
+    printf("\nparts:\n");
     for (int i = 0; c->parts[i]; i++) {
         printf("  %-17s ", c->parts[i]->name);
         put_wrapped(c->parts[i]->help, 20, 20);
         putchar('\n');
     }
-    printf("\ncloob %s NAME --help explains one of them.\n", c->name);
+    printf("\ncloob help %s NAME explains one of them.\n", c->name);
+}
+
+static void print_help(const command *c, bool all)
+{
+    int count, listed = 0, shown = 0;
+    const opt_entry *e = opt_entries(c, &count);
+    const char *group = "";
+    print_summary(c);
+    for (int i = 0; i < count && (c->run || c->parts); i++) {
+        if (e[i].flags & OPT_HIDDEN) continue;
+        listed++;
+        if (c->brief && !all && !opt_names(c->brief, e[i].flag)) continue;
+        shown++;
+        if (strcmp(group, e[i].o.group) != 0) printf("\n%s:\n", group = e[i].o.group);
+        print_entry(&e[i]);
+    }
+    if (shown < listed) {
+        char more[256];
+        snprintf(more, sizeof more,
+                 "These are %d of %d options; cloob help %s --all lists all, --match WORD finds some.", shown, listed,
+                 c->name);
+        putchar('\n'), put_wrapped(more, 0, 0), putchar('\n');
+    }
+    if (c->parts) print_parts(c);
+}
+
+static bool contains(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+    for (; *text; text++)
+        if (strncasecmp(text, word, n) == 0) return true;
+    return false;
+}
+
+/* The options of a command and of its parts whose name or description contains the word; returns their number. */
+static int print_matches(const command *c, const char *word)
+{
+    char flag[48];
+    int count, found = 0;
+    const opt_entry *e = opt_entries(c, &count);
+    snprintf(flag, sizeof flag, "%s", word + strspn(word, "-"));
+    for (char *at = flag; *at; at++)
+        if (*at == '_') *at = '-';
+    for (int i = 0; i < count && (c->run || !c->parts); i++) {
+        bool named = contains(e[i].flag, flag) || (e[i].o.alias && contains(e[i].o.alias, flag));
+        if (e[i].flags & OPT_HIDDEN || (!named && !contains(e[i].o.help, word))) continue;
+        if (!found++) printf("cloob %s:\n", c->name);
+        print_entry(&e[i]);
+    }
+    for (int i = 0; c->parts && c->parts[i]; i++) found += print_matches(c->parts[i], word);
+    return found;
+}
+
+int help_command(const command *c, int argc, char **argv)
+{
+    bool all = false;
+    const char *match = NULL;
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--all") == 0) all = true;
+        else if (strncmp(argv[i], "--match=", 8) == 0) match = argv[i] + 8;
+        else if (strcmp(argv[i], "--match") == 0) {
+            if (!argv[i + 1]) return cli_usage(c, "--match needs a word");
+            match = argv[++i];
+        }
+    }
+    if (!match) print_help(c, all);
+    else if (!print_matches(c, match)) {
+        fprintf(stderr, "cloob help: no option of cloob %s matches %s\n", c->name, match);
+        return 1;
+    }
+    return 0;
 }

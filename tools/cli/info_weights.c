@@ -1,8 +1,8 @@
-/* cloob info FILE: what a file or folder of weights holds, whoever wrote it, or a file of embeddings. */
+/* cloob info FILE: weights in any known format, or a file of embeddings. */
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/info/info.h"
+#include "cli/info.h"
 #include "cli/json_out.h"
 
 static bool ends(const char *name, const char *tail)
@@ -33,7 +33,7 @@ static bool begins_as_torch(const char *path)
     return n == sizeof head && (memcmp(head, "PK\3\4", 4) == 0 || memcmp(head, "\x80\x02\x8a\x0a", 4) == 0);
 }
 
-static bool knows(const char *what)
+static bool matches(const char *what)
 {
     return ends(what, ".safetensors") || ends(what, ".pt") || ends(what, ".pth") || ends(what, ".gguf") ||
            ends(what, ".onnx") || (ends(what, ".bin") && begins_as_torch(what)) ||
@@ -64,7 +64,7 @@ static bool print_embeddings(cloob_ctx *ctx, const char *what)
                  cloob_embeddings_has(e, "image|text|x");
     if (known && common.json)
         json_out_open(NULL, '{'), json_out_text("file", what), json_out_text("kind", "embeddings");
-    else if (known) printf("%s: embeddings, for cloob retrieve, analyze, probe and loss\n", what);
+    else if (known) printf("%s: embeddings, for cloob eval retrieval, analysis and probe, and cloob loss\n", what);
     for (size_t i = 0; known && i < sizeof names / sizeof *names; i++) print_matrix(ctx, e, names[i]);
     if (known && common.json) json_out_close();
     cloob_embeddings_close(e);
@@ -73,7 +73,7 @@ static bool print_embeddings(cloob_ctx *ctx, const char *what)
 
 /* ---- weights --------------------------------------------------------------------------------------- */
 
-/* "ok", or "none" for files without one; damage has failed before this is asked. */
+/* "ok", or "none" for files without one; a damaged file has failed earlier. */
 static const char *checksum_word;
 
 static void print_text(const char *what, const cloob_convert_report *r)
@@ -113,7 +113,7 @@ static void print_json(const char *what, const cloob_convert_report *r)
     json_out_close();
 }
 
-static int tell(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
+static int describe(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
 {
     cloob_convert_options options;
     cloob_convert_report r;
@@ -134,4 +134,4 @@ static int tell(const command *self, cloob_ctx *ctx, const char *what, const inf
     return status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
 }
 
-const info_kind info_weights = { knows, tell };
+const info_kind info_weights = { matches, describe };

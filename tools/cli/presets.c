@@ -1,7 +1,7 @@
-/* The recipes as a page of Markdown: docs/reference/presets.md is this output. */
+/* The presets as a page of Markdown: docs/reference/presets.md is this output. */
 #include <string.h>
 
-#include "cli/help/help.h"
+#include "cli/help.h"
 
 static const cloob_preset *find(const char *name)
 {
@@ -12,7 +12,7 @@ static const cloob_preset *find(const char *name)
     return NULL;
 }
 
-/* What a recipe or the one that it begins with says of a setting; NULL: nothing. */
+/* The row of a setting in a preset or the preset it begins with; NULL: none. */
 static const cloob_preset_row *row_of(const cloob_preset *p, const char *setting)
 {
     int64_t n;
@@ -54,19 +54,19 @@ void presets_write(FILE *out)
     int64_t n;
     const cloob_preset *p = cloob_preset_table(&n);
     fputs("# Presets\n\n"
-          "`cloob train --preset NAME` sets what the tables below list; flags that are given win. `cloob help "
+          "`cloob train --preset NAME` sets what the tables below list; flags override them. `cloob help "
           "--presets` prints\n"
-          "this page out of the program's table.\n\n"
+          "this page from the program's table.\n\n"
           "A preset names the batch of all ranks together: `mpirun -np 4 cloob train --preset cc` trains with 512 "
           "pairs a step,\n"
-          "128 on each rank, and its log says `batch 512 = 4 x 128`. `--batch-size` instead is per rank. A cycle of "
+          "128 on each rank, and its log prints `batch 512 = 4 x 128`. `--batch-size` instead is per rank. A cycle of "
           "the learning\n"
           "rate lasts 7 epochs from the end of the warm-up on, however many epochs there are.\n\n"
           "What the paper does not give in numbers stays at the option's default (`cloob help train`): AdamW's beta1 "
           "0.9, beta2\n"
           "0.999 and eps 1e-8 for ResNets, crops of 90 to 100 % of the area, images of the model's own size. The paper "
           "chose its\n"
-          "settings on about 15,000 held-out pairs of Conceptual Captions. Rows that say OpenCLIP are that program's "
+          "settings on about 15,000 held-out pairs of Conceptual Captions. Rows with OpenCLIP are that program's "
           "published\n"
           "settings.\n\n"
           "CLIP's presets have the schedule of CLOOB's, since the paper says that all experiments have it: cosine "

@@ -1,4 +1,4 @@
-/* cloob zeroshot: accuracy on images whose classes are named in words. */
+/* cloob eval zeroshot: accuracy on images whose classes are named in words. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,11 +23,11 @@ static const opt_row rows[] = {
       "prompt set to use; default: the only one, or the one named like the data", 0 },
     { "per-class", OPT_FLAG, &o.per_class, NULL, NULL, "print a table per class", 0 },
     { "classes-map", OPT_STRING, &o.class_map, NULL, "FILE",
-      "lines of FOLDER, tab or comma, CLASS of the prompts; accuracy is among those classes alone", 0 },
+      "lines of FOLDER, tab or comma, CLASS of the prompts; only those classes compete", 0 },
     { "predictions", OPT_STRING, &o.predictions, NULL, "FILE",
       "prediction for each image: .csv, or .jsonl with the keys image, label, predicted, p, correct", 0 },
     { "calibration", OPT_FLAG, &o.calibration, NULL, NULL,
-      "whether probabilities mean what they say: expected calibration error over 15 bins", 0 },
+      "expected calibration error of the probabilities, over 15 bins", 0 },
     { "confusion", OPT_STRING, &o.confusion, NULL, "FILE.csv", "confusion matrix: true class by predicted class", 0 },
     CLI_BATCHED_ROWS(o.model),
     OPT_END
@@ -44,7 +44,7 @@ typedef struct session {
     cloob_prompts *prompts;
     cloob_zeroshot_options z;
     cloob_zeroshot_result *result; /* one per source */
-    cloob_calibration *calibrated; /* one per source; NULL: not asked for */
+    cloob_calibration *calibrated; /* one per source; NULL: not requested */
 } session;
 
 static cloob_status open_all(session *s)
@@ -167,7 +167,7 @@ static void put_predictions(FILE *f, const cloob_zeroshot_result *r, bool lines)
     json_out_to(NULL);
 }
 
-/* What was written to f, which is *text, becomes the file. */
+/* Writes what f, a stream into *text, received to the file. */
 static int write_file(const command *self, const session *s, const char *path, FILE *f, char **text, const size_t *size)
 {
     bool whole = f && fflush(f) == 0 && !ferror(f);
@@ -306,7 +306,7 @@ static int check(const command *self)
 {
     if (!o.data.count) return cli_usage(self, "needs --data");
     if (o.set && !o.prompts) return cli_usage(self, "--set needs --prompts");
-    if (o.confusion && o.data.count > 1) return cli_usage(self, "--confusion is of one --data");
+    if (o.confusion && o.data.count > 1) return cli_usage(self, "--confusion needs a single --data");
     if (o.class_map && !o.prompts) return cli_usage(self, "--classes-map needs --prompts");
     return -1;
 }
@@ -333,8 +333,8 @@ static int run(const command *self, cloob_ctx *ctx)
     return code;
 }
 
-const command cmd_zeroshot = {
-    .name = "zeroshot",
+const command eval_zeroshot = {
+    .name = "eval zeroshot",
     .run = run,
     .check = check,
     .stray = "images come after --data",
@@ -346,7 +346,7 @@ const command cmd_zeroshot = {
     .details =
         "Prompt embeddings are normalised, averaged per class and normalised again. Without "
         "--prompts\n"
-        "the class names are those of the folders and the template is \"a photo of a {}.\". Folders match prompt "
+        "class names are the folder names and the template is \"a photo of a {}.\". Folders match prompt "
         "classes by name, or by order if no name matches and the counts are equal. Images that cannot be read are "
         "counted.\n"
         "--classes-map FILE scores among some of the classes, as on ImageNet-R, -A, -Sketch, -V2 and ObjectNet: a "
@@ -355,6 +355,6 @@ const command cmd_zeroshot = {
         "file of one column lists the folders of all classes in order.\n"
         "JSON: top1, top5, mean_per_class, n, bad, metric, classes; of several sources the mean, and each under sets.\n"
         "\n"
-        "  cloob zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object\n"
-        "  cloob zeroshot --checkpoint M --data cifar-10-batches-bin --prompts P.json --set CIFAR10 --per-class",
+        "  cloob eval zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object\n"
+        "  cloob eval zeroshot --checkpoint M --data cifar-10-batches-bin --prompts P.json --set CIFAR10 --per-class",
 };

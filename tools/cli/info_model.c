@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/info/info.h"
+#include "cli/info.h"
 #include "cli/json_out.h"
 
 static bool is_json(const char *what)
@@ -13,7 +13,7 @@ static bool is_json(const char *what)
 }
 
 /* A file or folder of that name comes first. */
-static bool knows(const char *what) { return is_json(what) || (access(what, F_OK) != 0 && cloob_model_known(what)); }
+static bool matches(const char *what) { return is_json(what) || (access(what, F_OK) != 0 && cloob_model_known(what)); }
 
 static double gib(int64_t bytes) { return (double)bytes / 1073741824.0; }
 
@@ -83,7 +83,7 @@ static void print_json(const cloob_model_outline *m)
     json_out_close();
 }
 
-static int tell(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
+static int describe(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
 {
     cloob_model_outline m;
     cloob_status status = cloob_model_describe(ctx, what, o->batch, common.precision, &m);
@@ -94,4 +94,4 @@ static int tell(const command *self, cloob_ctx *ctx, const char *what, const inf
     return code;
 }
 
-const info_kind info_model = { knows, tell };
+const info_kind info_model = { matches, describe };

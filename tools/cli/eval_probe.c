@@ -1,4 +1,4 @@
-/* cloob probe: a linear classifier on fixed features. */
+/* cloob eval probe: a linear classifier on fixed features. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,13 +26,13 @@ static const opt_row rows[] = {
     { "tolerance", OPT_DOUBLE, &o.tolerance, "0", "X",
       "stop when the objective is expected to fall by less than this share; 0: by size", OPT_NOT_NEGATIVE },
     { "shots", OPT_STRING, &o.shots, NULL, "N,N,...",
-      "few-shot probes: so many training rows of each class, such as 1,2,4,8,16", 0 },
+      "few-shot probes: this many training rows per class, such as 1,2,4,8,16", 0 },
     { "seeds", OPT_INT, &o.seeds, "5", "N", "draws of the rows of --shots, from --seed on", OPT_POSITIVE },
     { "knn", OPT_INT, &o.knn, "0", "K", "instead of a probe: the class of the K nearest training rows by cosine",
       OPT_NOT_NEGATIVE },
     { "out", OPT_STRING, &o.out, NULL, "FILE", "the classifier as safetensors: weight, bias, label", 0 },
     { "data", OPT_STRING, &o.data, NULL, "SOURCE",
-      "instead of --train and --test: data with classes; the text above says how it is split", 0 },
+      "instead of --train and --test: data with classes, split as described above", 0 },
     OPT_END,
 };
 static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model },
@@ -45,7 +45,7 @@ typedef struct input {
     cloob_split split;
 } input;
 
-/* A file of its own, or one that holds several splits as train.x, train.y and so on. */
+/* A file of one split, or of several splits as train.x, train.y and so on. */
 static cloob_status open_input(cloob_ctx *ctx, const char *path, const char *which, input *in)
 {
     char x[32], y[32];
@@ -160,7 +160,7 @@ static void print_text(const cloob_probe_result *r)
 
 /* ---- few shots, neighbours ----------------------------------------------------------------------- */
 
-/* "1,2,4" into numbers; 0: it is no such list. */
+/* "1,2,4" into numbers; 0: not a valid list. */
 static int64_t parse_shots(int64_t shots[CLOOB_FEW_SHOT_ROWS])
 {
     int64_t n = 0;
@@ -268,8 +268,8 @@ static int check(const command *self)
         return cli_usage(self, "--shots %s: needs up to %d numbers of 1 or more, such as 1,2,4,8,16", o.shots,
                          CLOOB_FEW_SHOT_ROWS);
     if (o.knn && o.shots) return cli_usage(self, "give --shots or --knn");
-    if (o.out && (o.knn || o.shots)) return cli_usage(self, "--out is of one probe, not of --shots or --knn");
-    if (!o.data != !o.model.checkpoint) return cli_usage(self, "--data and --checkpoint belong together");
+    if (o.out && (o.knn || o.shots)) return cli_usage(self, "--out does not apply to --shots or --knn");
+    if (!o.data != !o.model.checkpoint) return cli_usage(self, "--data and --checkpoint need each other");
     if (o.data && (o.train || o.test || o.val)) return cli_usage(self, "give --data, or --train and --test");
     if (!o.data && (!o.train || !o.test))
         return cli_usage(self, "needs --train and --test, or --checkpoint and --data");
@@ -296,22 +296,22 @@ static int run(const command *self, cloob_ctx *ctx)
     return code;
 }
 
-const command cmd_probe = {
-    .name = "probe",
+const command eval_probe = {
+    .name = "eval probe",
     .run = run,
     .check = check,
-    .stray = "not an option",
+    .stray = "unexpected argument",
     .help = "fit a linear probe on stored features",
     .options = rows,
     .sets = sets,
     .uses = USES_PRECISION | USES_SEED,
     .usage = "--train E --test E [--val E] | --checkpoint M --data SOURCE [--lambda X|search]",
     .details =
-        "Minimises the sum of cross entropies + lambda/2 |W|^2 (bias free) by L-BFGS. --lambda search goes through\n"
+        "Minimises the sum of cross entropies + lambda/2 |W|^2 (bias free) by L-BFGS. --lambda search tries\n"
         "1e-6, 1e-4, ... 1e6 and halves the interval around the best down to an eighth of a decade; among equals the\n"
         "strongest wins. As in CLIP, the final training then includes the validation rows (--refit train leaves them\n"
         "out). A file may hold all splits as train.x, train.y, val.x and so on. Features stay in the mapped file.\n"
-        "Classes of two splits are the same when their names are; files without names of classes are matched by "
+        "Classes of two splits are the same when their names are; files without class names are matched by "
         "number.\n"
         "--data embeds first, features before the projection: the folders train and test (or val) of SOURCE, the two "
         "parts\n"
@@ -320,6 +320,6 @@ const command cmd_probe = {
         "--shots draws a few rows of each class --seeds times; lambda is searched on --val, and 1 without it.\n"
         "\n"
         "  cloob embed --checkpoint M --data train --features pre --raw --out train.safetensors\n"
-        "  cloob probe --train train.safetensors --test test.safetensors --lambda search\n"
-        "  cloob probe --train train.safetensors --test test.safetensors --shots 1,2,4,8,16",
+        "  cloob eval probe --train train.safetensors --test test.safetensors --lambda search\n"
+        "  cloob eval probe --train train.safetensors --test test.safetensors --shots 1,2,4,8,16",
 };

@@ -1,4 +1,4 @@
-#include "cli/benchmark/benchmark_sets.h"
+#include "cli/suite_sets.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -22,22 +22,22 @@ static bool is_set(const char *folder, const char *split)
     return false;
 }
 
-static bool no_memory(benchmark_sets *s)
+static bool no_memory(suite_sets *s)
 {
-    if (!s->failed) fprintf(stderr, "cloob benchmark: no memory for the names of the data sets\n");
+    if (!s->failed) fprintf(stderr, "cloob eval suite: no memory for the names of the data sets\n");
     s->failed = true;
     return false;
 }
 
-static bool add(benchmark_sets *s, const char *folder)
+static bool add(suite_sets *s, const char *folder)
 {
     for (int64_t i = 0; i < s->n; i++)
         if (strcmp(s->folder[i], folder) == 0) return true;
-    if (s->n == s->room) {
-        int64_t room = s->room ? 2 * s->room : 64;
-        char **more = realloc(s->folder, (size_t)room * sizeof *more);
+    if (s->n == s->capacity) {
+        int64_t capacity = s->capacity ? 2 * s->capacity : 64;
+        char **more = realloc(s->folder, (size_t)capacity * sizeof *more);
         if (!more) return no_memory(s);
-        s->folder = more, s->room = room;
+        s->folder = more, s->capacity = capacity;
     }
     char *copy = strdup(folder);
     if (!copy) return no_memory(s);
@@ -48,7 +48,7 @@ static bool add(benchmark_sets *s, const char *folder)
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* The data sets right inside a folder, in the order of their names. */
-static bool add_inside(benchmark_sets *s, const char *folder, const char *split)
+static bool add_inside(suite_sets *s, const char *folder, const char *split)
 {
     char path[PATH_MAX];
     int64_t first = s->n;
@@ -63,8 +63,8 @@ static bool add_inside(benchmark_sets *s, const char *folder, const char *split)
 }
 
 /* A line names a folder, from here or from the list's own folder, or a set as CLIP_benchmark's lists do: "wds/vtab/dtd"
- * is the folder wds_vtab-dtd_test beside the list. */
-static bool add_line(benchmark_sets *s, const char *list, const char *line, const char *split)
+ * is the folder wds_vtab-dtd_test next to the list. */
+static bool add_line(suite_sets *s, const char *list, const char *line, const char *split)
 {
     const char *slash = strrchr(list, '/'), *bare = strncmp(line, "wds/", 4) == 0 ? line + 4 : line;
     char path[PATH_MAX], name[NAME_MAX + 1];
@@ -87,13 +87,13 @@ static bool is_list(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= LIMIT;
 }
 
-static bool add_list(benchmark_sets *s, const char *list, const char *split)
+static bool add_list(suite_sets *s, const char *list, const char *split)
 {
-    enum { TOLD = 5 }; /* of the sets that are not there, by name */
+    enum { PRINTED = 5 }; /* of the sets that are not there, by name */
     char line[PATH_MAX];
     int64_t first = s->n, missing = s->missing;
     FILE *f = is_list(list) ? fopen(list, "r") : NULL;
-    if (!f) return fprintf(stderr, "cloob benchmark: %s: neither a folder nor a list of folders\n", list), false;
+    if (!f) return fprintf(stderr, "cloob eval suite: %s: neither a folder nor a list of folders\n", list), false;
     for (bool begun = false; fgets(line, sizeof line, f); begun = true) {
         static const char mark[] = "\xef\xbb\xbf"; /* Windows editors begin a text with it */
         if (!begun && strncmp(line, mark, 3) == 0) memmove(line, line + 3, strlen(line + 3) + 1);
@@ -103,32 +103,32 @@ static bool add_list(benchmark_sets *s, const char *list, const char *split)
         if (!line[0] || line[0] == '#' || s->failed || add_line(s, list, line, split) || s->failed) continue;
         for (char *c = line; *c; c++)
             if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?'; /* it may be any file */
-        if (s->missing++ - missing < TOLD)
+        if (s->missing++ - missing < PRINTED)
             fprintf(stderr, "warning: %s: not there (line of %s); left out\n", line, list);
     }
     fclose(f);
-    if (s->missing - missing > TOLD)
+    if (s->missing - missing > PRINTED)
         fprintf(stderr, "warning: %s: %lld more data sets are not there; left out\n", list,
-                (long long)(s->missing - missing - TOLD));
-    if (s->n == first && !s->failed) fprintf(stderr, "cloob benchmark: %s: none of its data sets is there\n", list);
+                (long long)(s->missing - missing - PRINTED));
+    if (s->n == first && !s->failed) fprintf(stderr, "cloob eval suite: %s: none of its data sets is there\n", list);
     return s->n > first && !s->failed;
 }
 
-bool benchmark_sets_add(benchmark_sets *s, const char *item, const char *split)
+bool suite_sets_add(suite_sets *s, const char *item, const char *split)
 {
     if (!cli_is_folder(item)) return add_list(s, item, split);
     if (is_set(item, split)) return add(s, item);
     if (add_inside(s, item, split) || s->failed) return !s->failed;
     fprintf(stderr,
-            "cloob benchmark: %s: has no %s/0.tar, and no folder in it has; CLIP_benchmark's layout is SPLIT/0.tar, "
-            "SPLIT/1.tar, ... with classnames.txt beside\n",
+            "cloob eval suite: %s: has no %s/0.tar, and no folder in it has; CLIP_benchmark's layout is SPLIT/0.tar, "
+            "SPLIT/1.tar, ... with classnames.txt next to SPLIT\n",
             item, split);
     return false;
 }
 
-void benchmark_sets_release(benchmark_sets *s)
+void suite_sets_release(suite_sets *s)
 {
     for (int64_t i = 0; i < s->n; i++) free(s->folder[i]);
     free(s->folder);
-    *s = (benchmark_sets){ 0 };
+    *s = (suite_sets){ 0 };
 }

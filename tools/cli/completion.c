@@ -1,7 +1,7 @@
-/* Shell completion out of the option tables. */
+/* Shell completion from the option tables. */
 #include <string.h>
 
-#include "cli/help/help.h"
+#include "cli/help.h"
 
 static bool is_shown(const opt_entry *e) { return !(e->flags & OPT_HIDDEN); }
 

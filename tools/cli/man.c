@@ -1,5 +1,5 @@
-/* The same words as the help, dressed for man. */
-#include "cli/help/help.h"
+/* Man pages from the option tables. */
+#include "cli/help.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -58,11 +58,21 @@ static void put_entries(FILE *out, const command *c)
     }
 }
 
+/* "cloob-eval-zeroshot" for "eval zeroshot"; "cloob" for "". */
+static void page_name(const char *name, char *out, size_t size)
+{
+    snprintf(out, size, "cloob%s%s", *name ? "-" : "", name);
+    for (char *at = out; *at; at++)
+        if (*at == ' ') *at = '-';
+}
+
 static void put_title(FILE *out, const char *name, const char *help)
 {
-    const char *dash = *name ? "\\-" : "";
-    fprintf(out, ".TH cloob%s%s 1 \"\" \"cloob %s\" \"User Commands\"\n.SH NAME\ncloob%s%s \\- ", dash, name,
-            cloob_version(), dash, name);
+    char page[64];
+    page_name(name, page, sizeof page);
+    fputs(".TH ", out), put(out, page);
+    fprintf(out, " 1 \"\" \"cloob %s\" \"User Commands\"\n.SH NAME\n", cloob_version());
+    put(out, page), fputs(" \\- ", out);
     put(out, help);
     fputc('\n', out);
 }
@@ -84,6 +94,22 @@ static void put_details(FILE *out, const char *text)
     if (verbatim) fputs(".fi\n", out);
 }
 
+/* A reference to the page of a command or part. */
+static void put_part(FILE *out, const command *c)
+{
+    char page[64];
+    page_name(c->name, page, sizeof page);
+    fputs(".TP\n\\fB", out), put(out, page), fputs("\\fR(1)\n", out);
+    put(out, c->help);
+    fputs(".\n", out);
+}
+
+static void put_parts(FILE *out, const command *c)
+{
+    if (c->parts) fputs(".SH PARTS\n", out);
+    for (int i = 0; c->parts && c->parts[i]; i++) put_part(out, c->parts[i]);
+}
+
 void man_write(FILE *out, const command *c)
 {
     put_title(out, c->name, c->help);
@@ -95,6 +121,7 @@ void man_write(FILE *out, const command *c)
         put_details(out, c->details);
     }
     put_entries(out, c);
+    put_parts(out, c);
     fputs(".SH EXIT STATUS\n0 when done, 1 when it failed (one line on standard error says why), 2 for wrong "
           "usage.\n",
           out);
@@ -105,14 +132,10 @@ static void write_overview(FILE *out)
 {
     put_title(out, "", "train and use CLOOB image and text encoders");
     fputs(".SH SYNOPSIS\n\\fBcloob\\fR \\fICOMMAND\\fR [\\fIOPTIONS\\fR]\n.SH COMMANDS\n", out);
-    for (int i = 0; commands[i]; i++) {
-        fprintf(out, ".TP\n\\fBcloob\\-%s\\fR(1)\n", commands[i]->name);
-        put(out, commands[i]->help);
-        fputs(".\n", out);
-    }
+    for (int i = 0; commands[i]; i++) put_part(out, commands[i]);
 }
 
-/* Like mkdir -p; folders that are there already are fine. */
+/* Like mkdir -p. */
 static void make_folders(const char *path)
 {
     char part[4096];
@@ -126,8 +149,9 @@ static void make_folders(const char *path)
 
 static bool write_page(const char *folder, const command *c)
 {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/cloob%s%s.1", folder, c ? "-" : "", c ? c->name : "");
+    char page[64], path[4096];
+    page_name(c ? c->name : "", page, sizeof page);
+    snprintf(path, sizeof path, "%s/%s.1", folder, page);
     FILE *out = fopen(path, "w");
     if (!out) {
         fprintf(stderr, "cloob: %s: %s\n", path, strerror(errno));
@@ -144,6 +168,10 @@ int man_write_all(const char *folder)
 {
     make_folders(folder);
     bool ok = write_page(folder, NULL);
-    for (int i = 0; ok && commands[i]; i++) ok = write_page(folder, commands[i]);
+    for (int i = 0; ok && commands[i]; i++) {
+        ok = write_page(folder, commands[i]);
+        for (int p = 0; ok && commands[i]->parts && commands[i]->parts[p]; p++)
+            ok = write_page(folder, commands[i]->parts[p]);
+    }
     return ok ? 0 : 1;
 }

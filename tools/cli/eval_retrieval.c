@@ -1,4 +1,4 @@
-/* cloob retrieve: where true partners stand among all. */
+/* cloob eval retrieval: ranks of matching pairs. */
 #include <stdio.h>
 
 #include "cli/shared_opts.h"
@@ -63,8 +63,8 @@ static int run(const command *self, cloob_ctx *ctx)
     return cli_exit(self, ctx, status);
 }
 
-const command cmd_retrieve = {
-    .name = "retrieve",
+const command eval_retrieval = {
+    .name = "eval retrieval",
     .run = run,
     .stray = "give the file with --input",
     .help = "measure image-text retrieval: R@1/5/10, mean and median rank",
@@ -78,6 +78,6 @@ const command cmd_retrieve = {
         "COCO: an image's rank is the rank of its best caption, a text's rank is the rank of its image.\n"
         "\n"
         "  cloob embed --checkpoint M --data val.tsv --out E.safetensors\n"
-        "  cloob retrieve --input E.safetensors --json\n"
+        "  cloob eval retrieval --input E.safetensors --json\n"
         "  cloob embed --checkpoint M --data flickr.csv --all-captions --out F.safetensors",
 };

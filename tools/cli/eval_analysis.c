@@ -1,4 +1,4 @@
-/* cloob analyze: how embeddings lie on the sphere, and what they keep of a world whose factors are known. */
+/* cloob eval analysis: how evenly embeddings cover the sphere, and which known factors they retain. */
 #include <stdio.h>
 
 #include "cli/shared_opts.h"
@@ -91,7 +91,7 @@ static void print_change(const cloob_analysis *a, const cloob_analysis *r)
                100 * ((double)a->y.effective / (double)r->y.effective - 1), 100 * (a->y.ajne / r->y.ajne - 1));
 }
 
-/* Numbers are there without plots, so a build that cannot draw says so and goes on. */
+/* The numbers are useful without plots: a build that cannot draw prints a warning and continues. */
 static cloob_status write_files(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference)
 {
     cloob_status status = cloob_analysis_write(ctx, a, reference, o.out);
@@ -159,7 +159,7 @@ static int check(const command *self)
 {
     if (!o.input == !o.world)
         return cli_usage(self, "needs --input E, or --checkpoint M with --world DIR; one of the two");
-    if (!o.world != !o.model.checkpoint) return cli_usage(self, "--world and --checkpoint go together");
+    if (!o.world != !o.model.checkpoint) return cli_usage(self, "--world and --checkpoint need each other");
     if (o.share >= 1) return cli_usage(self, "--share %g: needs a number below 1", o.share);
     return -1;
 }
@@ -169,8 +169,8 @@ static int run(const command *self, cloob_ctx *ctx)
     return cli_exit(self, ctx, o.world ? show_factors(ctx) : show_embeddings(ctx));
 }
 
-const command cmd_analyze = {
-    .name = "analyze",
+const command eval_analysis = {
+    .name = "eval analysis",
     .run = run,
     .check = check,
     .stray = "give the file with --input",
@@ -186,9 +186,9 @@ const command cmd_analyze = {
         "images.\n"
         "In JSON, x is the image and y the text.\n"
         "\n"
-        "With --world: each factor's zero-shot accuracy and that of a linear probe, on combinations that training\n"
+        "With --world: each factor's zero-shot and linear-probe accuracy, on combinations that training\n"
         "never shows, and how many of the factors the embeddings retain: a measure of explaining away.\n"
         "\n"
-        "  cloob analyze --input epoch_31.safetensors --reference epoch_1.safetensors --out analysis\n"
-        "  cloob analyze --checkpoint logs/first/checkpoints/latest.safetensors --world world",
+        "  cloob eval analysis --input epoch_31.safetensors --reference epoch_1.safetensors --out analysis\n"
+        "  cloob eval analysis --checkpoint logs/first/checkpoints/latest.safetensors --world world",
 };

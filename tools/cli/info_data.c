@@ -2,11 +2,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/info/info.h"
+#include "cli/info.h"
 #include "cli/json_out.h"
 
-/* Asked last: whatever nobody else knows is taken for a data set, whose error says what is wrong. */
-static bool knows(const char *what)
+/* Tried last: anything else is opened as a data set, whose error gives the reason. */
+static bool matches(const char *what)
 {
     (void)what;
     return true;
@@ -96,7 +96,7 @@ static void print_json(const char *what, const cloob_dataset *d, const cloob_dat
     json_out_close();
 }
 
-static int tell(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
+static int describe(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
 {
     cloob_data_options d = o->data;
     cloob_dataset *set = NULL;
@@ -109,4 +109,4 @@ static int tell(const command *self, cloob_ctx *ctx, const char *what, const inf
     return cli_exit(self, ctx, status);
 }
 
-const info_kind info_data = { knows, tell };
+const info_kind info_data = { matches, describe };

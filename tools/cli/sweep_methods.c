@@ -1,4 +1,4 @@
-/* cloob ablate. */
+/* cloob sweep --by method: the objectives with everything else equal. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +8,11 @@
 #include "cli/shared_opts.h"
 
 static cloob_ablate_options o;
-static const char *preset;
+static const char *preset, *by;
 
-static const opt_row rows[] = { CLI_PRESET_ROW(preset), OPT_END };
+static const opt_row rows[] = { { "by", OPT_STRING, &by, NULL, "method", "compare the objectives", OPT_REQUIRED },
+                                CLI_PRESET_ROW(preset),
+                                OPT_END };
 static const opt_set sets[] = { { .table = cloob_ablate_option_table, .into = &o }, OPT_SETS_END };
 
 static bool known(const char *method)
@@ -59,7 +61,8 @@ static cloob_status print_result(cloob_ctx *ctx, const cloob_ablate_summary *s)
 
 static int check(const command *self)
 {
-    if (opt_given("method")) return cli_usage(self, "--method: several are trained here; name them with --methods");
+    if (opt_given("method"))
+        return cli_usage(self, "--method: several objectives are trained; choose them with --methods");
     if (opt_given("resume")) return cli_usage(self, "--resume: the same command continues automatically; leave it out");
     if (!o.train.train_data) return cli_usage(self, "needs --train-data");
     if (!split_methods()) return cli_usage(self, "out of memory");
@@ -81,14 +84,17 @@ static int run(const command *self, cloob_ctx *ctx)
     return cli_exit(self, ctx, status);
 }
 
-const command cmd_ablate = {
-    .name = "ablate",
+const command sweep_methods = {
+    .name = "sweep --by method",
     .run = run,
     .check = check,
-    .stray = "not understood",
+    .stray = "unexpected argument",
     .help = "train several objectives with several seeds and compare them",
     .options = rows,
     .sets = sets,
+    .brief =
+        "by preset seeds methods jobs alpha zeroshot prompts train-data val-data workers name logs batch-size epochs "
+        "lr warmup model device json",
     .usage = "--train-data SOURCE [--seeds 5] [OPTIONS]",
     .details =
         "Trains InfoNCE, InfoLOOB, InfoNCE with Hopfield retrieval, and CLOOB with everything else equal, evaluates "
@@ -96,6 +102,7 @@ const command cmd_ablate = {
         "tests differences with the rank-sum test, and leaves in LOGS/NAME the runs, ablation.md, ablation.json and\n"
         "report.html. All options of cloob train apply. Run the same command again to continue an interrupted one.\n"
         "\n"
-        "  cloob ablate --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 --seeds 5 "
+        "  cloob sweep --by method --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 "
+        "--seeds 5 "
         "--zeroshot world/classes/object world/classes/colour --prompts world/prompts.json --name first",
 };

@@ -1,4 +1,4 @@
-/* cloob bench step and cloob bench embed: training and embedding against the clock. */
+/* cloob bench step and cloob bench embed: speed of training and embedding. */
 #include <stdio.h>
 
 #include "cli/commands.h"
@@ -18,23 +18,23 @@ static struct {
 
 static const opt_row step_rows[] = {
     SHARED_ROWS,
-    { "batch", OPT_INT, &o.batch, "32", "B", "pairs of a micro-batch", OPT_POSITIVE },
-    { "accum-freq", OPT_INT, &o.accum, "1", "N", "micro-batches of a step", OPT_POSITIVE },
-    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield|siglip", "which objective", 0 },
+    { "batch-size", OPT_INT, &o.batch, "32", "B", "pairs per micro-batch", OPT_POSITIVE },
+    { "accum-freq", OPT_INT, &o.accum, "1", "N", "micro-batches per step", OPT_POSITIVE },
+    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield|siglip", "objective", 0 },
     { "grad-checkpointing", OPT_FLAG, &o.checkpointing, NULL, NULL, "less memory, one more forward pass", 0 },
     { "fit-memory", OPT_STRING, &o.fit_memory, NULL, "SIZE",
-      "recompute as much as it takes to stay within SIZE, as 80G", 0 },
+      "recompute just enough activations to fit into SIZE, such as 80G", 0 },
     { "pack-texts", OPT_FLAG, &o.pack_texts, NULL, NULL,
-      "the text tower works on real tokens only, up to each end token", 0 },
+      "skip padding: the text tower computes tokens up to each end token only", 0 },
     { "text-length", OPT_INT, &o.text_length, "0", "L",
-      "tokens of a text, evenly from L/2 to 3L/2; 0: from 4 to the context", OPT_NOT_NEGATIVE },
+      "mean tokens per text, uniform from L/2 to 3L/2; 0: from 4 to the context length", OPT_NOT_NEGATIVE },
     OPT_END
 };
 
 static const opt_row embed_rows[] = {
     SHARED_ROWS,
-    { "batch", OPT_INT, &o.batch, "32", "B", "images or texts at a time", OPT_POSITIVE },
-    { "text", OPT_FLAG, &o.text, NULL, NULL, "texts instead of images", 0 },
+    { "batch-size", OPT_INT, &o.batch, "32", "B", "images or texts per batch", OPT_POSITIVE },
+    { "text", OPT_FLAG, &o.text, NULL, NULL, "embed texts instead of images", 0 },
     { "invariant", OPT_FLAG, &o.invariant, NULL, NULL, "a row has the same bytes in any batch, as in cloob embed", 0 },
     OPT_END
 };
@@ -101,28 +101,29 @@ static int run_embed(const command *self, cloob_ctx *ctx) { return run(self, ctx
 const command bench_step = {
     .name = "bench step",
     .run = run_step,
-    .stray = "not an option",
+    .stray = "unexpected argument",
     .help = "time and memory of a full training step",
     .options = step_rows,
     .uses = USES_SEED | USES_PRECISION,
-    .usage = "--model RN50 --batch B [--method M] [--precision bf16]",
-    .details = "Random pairs, freshly initialised weights: both towers forward, the objective, backward, AdamW. ms is "
-               "the median.\n"
-               "peak_bytes is the process's largest resident size, on a GPU the memory in use there.\n"
-               "\n"
-               "  cloob bench step --model RN50 --batch 512 --method cloob --device cuda --precision amp_bf16 --json",
+    .usage = "--model RN50 --batch-size B [--method M] [--precision bf16]",
+    .details =
+        "Random pairs, freshly initialised weights: both towers forward, the objective, backward, AdamW. ms is "
+        "the median.\n"
+        "peak_bytes is the process's largest resident size, on a GPU the memory in use there.\n"
+        "\n"
+        "  cloob bench step --model RN50 --batch-size 512 --method cloob --device cuda --precision amp_bf16 --json",
 };
 
 const command bench_embed = {
     .name = "bench embed",
     .run = run_embed,
-    .stray = "not an option",
+    .stray = "unexpected argument",
     .help = "time of embedding images or texts",
     .options = embed_rows,
     .uses = USES_SEED | USES_PRECISION,
-    .usage = "--model RN50 --batch B [--text]",
+    .usage = "--model RN50 --batch-size B [--text]",
     .details =
         "From bytes or tokens in host memory to unit rows in host memory; random inputs, freshly initialised weights.\n"
         "\n"
-        "  cloob bench embed --model RN50 --batch 1 --device cpu --json",
+        "  cloob bench embed --model RN50 --batch-size 1 --device cpu --json",
 };

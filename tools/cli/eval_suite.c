@@ -1,5 +1,4 @@
-/* cloob benchmark: models on data sets in CLIP_benchmark's layout; a JSON file each, one table and one page at the end.
- */
+/* cloob eval suite: models on data sets in the layout of CLIP_benchmark; results as JSON, a table and a page. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/benchmark/benchmark_sets.h"
+#include "cli/suite_sets.h"
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
 
@@ -27,15 +26,15 @@ static const opt_row rows[] = {
       "data sets, folders of data sets, or a text file that lists them", OPT_REQUIRED },
     { "task", OPT_STRING, &o.task, "auto", "auto|linear_probe|all",
       "auto: zero-shot classification or retrieval, as the data set is; all: a linear probe as well", 0 },
-    { "train-split", OPT_STRING, &o.train_split, "train", "NAME", "of a linear probe", 0 },
+    { "train-split", OPT_STRING, &o.train_split, "train", "NAME", "linear probe: split to train on", 0 },
     { "val-split", OPT_STRING, &o.val_split, NULL, "NAME",
-      "of a linear probe: lambda is chosen on it; without it on every other training image", 0 },
-    { "shots", OPT_INT, &o.shots, "-1", "N", "of a linear probe: images of each class; -1: all", 0 },
+      "linear probe: split to choose lambda on; default: every other training image", 0 },
+    { "shots", OPT_INT, &o.shots, "-1", "N", "linear probe: images per class; -1: all", 0 },
     { "datacomp", OPT_FLAG, &o.datacomp, NULL, NULL,
-      "list all sets of DataComp in the table and the page, and say which are not there", 0 },
+      "list all sets of DataComp in the table and the page, and mark those that are missing", 0 },
     { "out", OPT_STRING, &o.out, "benchmark", "DIR",
       "folder for results: a .json each, benchmark.csv, benchmark.html, eval_results.jsonl", 0 },
-    { "again", OPT_FLAG, &o.again, NULL, NULL, "evaluate what is in the folder already, too", 0 },
+    { "again", OPT_FLAG, &o.again, NULL, NULL, "evaluate again what is already in the folder", 0 },
     OPT_END
 };
 static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model },
@@ -45,9 +44,9 @@ static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model },
 typedef struct session {
     const command *self;
     cloob_ctx *ctx;
-    benchmark_sets sets;
+    suite_sets sets;
     cloob_benchmark_result *result;
-    int64_t n, room;
+    int64_t n, capacity;
     int failed; /* data sets that could not be evaluated */
 } session;
 
@@ -84,7 +83,7 @@ static void print_result(const cloob_benchmark_result *r)
     if (r->bad) fprintf(stderr, "%s: %lld images cannot be read and were left out\n", r->dataset, (long long)r->bad);
 }
 
-/* The text, which is freed, becomes a file of the folder; with a new line at its end. */
+/* Writes the text, with a new line at its end, to a file of the folder, and frees it. */
 static bool write_text(const session *s, const char *name, char *text)
 {
     char path[PATH_MAX];
@@ -92,7 +91,7 @@ static bool write_text(const session *s, const char *name, char *text)
     bool fits = snprintf(path, sizeof path, "%s/%s", o.out, name) < (int)sizeof path;
     if (n && text[n - 1] != '\n') text[n++] = '\n'; /* in place of the closing zero */
     if (text && fits && cloob_file_write(s->ctx, path, text, n) == CLOOB_OK) return free(text), true;
-    fprintf(stderr, "cloob benchmark: %s\n", text && fits ? cloob_error(s->ctx) : "no memory for the results");
+    fprintf(stderr, "cloob eval suite: %s\n", text && fits ? cloob_error(s->ctx) : "no memory for the results");
     free(text);
     return false;
 }
@@ -136,17 +135,17 @@ static int finish(const session *s)
 
 static bool keep(session *s, cloob_benchmark_result *r)
 {
-    if (s->n == s->room) {
-        int64_t room = s->room ? 2 * s->room : 64;
-        cloob_benchmark_result *more = realloc(s->result, (size_t)room * sizeof *more);
+    if (s->n == s->capacity) {
+        int64_t capacity = s->capacity ? 2 * s->capacity : 64;
+        cloob_benchmark_result *more = realloc(s->result, (size_t)capacity * sizeof *more);
         if (!more) return false;
-        s->result = more, s->room = room;
+        s->result = more, s->capacity = capacity;
     }
     s->result[s->n++] = *r;
     return true;
 }
 
-/* A finished result of the same weights is taken; one of a file that has changed since is not. */
+/* Reuses a finished result of the same weights, but not of a file that has changed since. */
 static bool take_finished(session *s, const char *path, const cloob_benchmark_result *wanted,
                           cloob_benchmark_result *out)
 {
@@ -156,7 +155,7 @@ static bool take_finished(session *s, const char *path, const cloob_benchmark_re
         return false;
     }
     if (strcmp(out->stamp, wanted->stamp) == 0 && strcmp(out->pretrained, wanted->pretrained) == 0) {
-        if (!common.quiet) fprintf(stderr, "%s: taken from %s\n", out->dataset, path);
+        if (!common.quiet) fprintf(stderr, "%s: read from %s\n", out->dataset, path);
         return true;
     }
     fprintf(stderr, "%s: its weights have changed; evaluated again\n", path);
@@ -193,7 +192,7 @@ static cloob_status evaluate(session *s, cloob_model *m, const char *folder, con
     return no_memory(s);
 }
 
-/* A data set that fails is named, and the others go on. */
+/* A data set that fails is named, and the others continue. */
 static void each_task(session *s, cloob_model *m, const char *folder)
 {
     cloob_benchmark_options how;
@@ -240,17 +239,17 @@ static int run(const command *self, cloob_ctx *ctx)
     session s = { .self = self, .ctx = ctx };
     const char *split = o.model.data.split ? o.model.data.split : "test";
     for (int i = 0; i < o.datasets.count; i++)
-        if (!benchmark_sets_add(&s.sets, o.datasets.item[i], split)) return benchmark_sets_release(&s.sets), 1;
+        if (!suite_sets_add(&s.sets, o.datasets.item[i], split)) return suite_sets_release(&s.sets), 1;
     int code = each_model(&s);
     if (code == 0) code = finish(&s);
     for (int64_t i = 0; i < s.n; i++) cloob_benchmark_release(&s.result[i]);
     free(s.result);
-    benchmark_sets_release(&s.sets);
+    suite_sets_release(&s.sets);
     return code;
 }
 
-const command cmd_benchmark = {
-    .name = "benchmark",
+const command eval_suite = {
+    .name = "eval suite",
     .run = run,
     .check = check,
     .stray = "data sets come after --datasets",
@@ -268,7 +267,7 @@ const command cmd_benchmark = {
         "Sets of DataComp are known by their names; WILDS, Dollar Street, GeoDE, FairFace, UTKFace and\n"
         "WinoGAViL get their own metrics. Run the same command again to continue with what is unfinished.\n"
         "\n"
-        "  cloob benchmark --checkpoint M --datasets wds/cifar10 wds/flickr8k --out results\n"
-        "  cloob benchmark --checkpoint A.safetensors B.safetensors --datasets wds --task all\n"
-        "  cloob benchmark --checkpoint M --datasets webdatasets.txt --datacomp --json",
+        "  cloob eval suite --checkpoint M --datasets wds/cifar10 wds/flickr8k --out results\n"
+        "  cloob eval suite --checkpoint A.safetensors B.safetensors --datasets wds --task all\n"
+        "  cloob eval suite --checkpoint M --datasets webdatasets.txt --datacomp --json",
 };

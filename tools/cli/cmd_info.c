@@ -1,0 +1,148 @@
+/* cloob info: describes a device, a model, weights, a data set; --view shows an image as a model sees it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/info.h"
+#include "cli/json_out.h"
+
+/* ---- devices ---------------------------------------------------------------------------------------- */
+
+static bool is_device(const char *what) { return strcmp(what, "device") == 0 && access(what, F_OK) != 0; }
+
+static void print_device(int i, const cloob_device_facts *f)
+{
+    if (common.json) {
+        char name[16] = "cpu";
+        if (i) snprintf(name, sizeof name, "cuda:%d", i - 1);
+        json_out_open(NULL, '{');
+        json_out_text("device", name);
+        json_out_text("name", f->name);
+        json_out_text("runs", f->runs);
+        json_out_int("total_bytes", f->total_bytes);
+        json_out_int("free_bytes", f->free_bytes);
+        json_out_close();
+        return;
+    }
+    if (i) printf("cuda:%-4d", i - 1);
+    else printf("cpu      ");
+    printf(" %s", f->name);
+    if (f->total_bytes)
+        printf(", %.1f GiB, %.1f GiB of it free", (double)f->total_bytes / 1073741824.0,
+               (double)f->free_bytes / 1073741824.0);
+    printf("\n");
+}
+
+static int describe_devices(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
+{
+    int n = cloob_device_count();
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    (void)what, (void)o;
+    if (common.json) {
+        json_out_open(NULL, '{');
+        json_out_int("cores", cores);
+        json_out_int("gpus", n - 1);
+        json_out_open("devices", '[');
+    }
+    for (int i = 0; i < n; i++) {
+        cloob_device_facts f;
+        cloob_status status = cloob_device_describe(ctx, i, &f);
+        if (status != CLOOB_OK) return cli_fail(self, ctx, status);
+        print_device(i, &f);
+    }
+    if (common.json) json_out_close(), json_out_close();
+    else if (n == 1) printf("no GPU that this build and machine can use; %ld cores\n", cores);
+    return 0;
+}
+
+static const info_kind info_device = { is_device, describe_devices };
+
+/* ---- the command ------------------------------------------------------------------------------------ */
+
+/* Tried in this order: the first kind that matches describes the thing. */
+static const info_kind *const kinds[] = { &info_device, &info_model, &info_weights, &info_data };
+
+static info_options o;
+
+static const opt_row rows[] = {
+    { "examine", OPT_INT, &o.examine, "10000", "N", "samples of a data set to decode, spread evenly; 0: all",
+      OPT_NOT_NEGATIVE },
+    { "batch-size", OPT_INT, &o.batch, "32", "N",
+      "for a model without weights: batch size of the training step whose memory is estimated", OPT_POSITIVE },
+    { "view", OPT_STRING, &o.view, NULL, "OUT.png", "write what a model sees of an image, before normalisation", 0 },
+    { "size", OPT_INT, &o.size, "224", "N", "with --view: edge of the square result in pixels", OPT_POSITIVE },
+    { "crop", OPT_STRING, &o.crop, NULL, "TOP,LEFT,HEIGHT,WIDTH",
+      "with --view: resize this box instead of the evaluation view", 0 },
+    { "train", OPT_FLAG, &o.train, NULL, NULL, "with --view: a training view, a random crop drawn from --seed", 0 },
+    { "aug-cfg", OPT_LIST, &o.aug, NULL, "K=V", "with --train: scale=0.5,1 color_jitter=0.4,0.4,0.4,0.1 ...", 0 },
+    { "interpolation", OPT_STRING, &o.interpolation, "bicubic", "bicubic|bilinear", "with --view: the filter", 0 },
+    { "resize-mode", OPT_STRING, &o.resize_mode, "shortest", "shortest|longest|squash",
+      "with --view: which edge becomes N", 0 },
+    OPT_END
+};
+static const opt_set sets[] = { { .table = cloob_data_option_table, .into = &o.data }, OPT_SETS_END };
+
+static int check(const command *self)
+{
+    static const char *const of_view[] = { "size", "crop", "train", "aug-cfg", "interpolation", "resize-mode" };
+    if (o.view) return info_view_check(self, &o);
+    for (size_t i = 0; i < sizeof of_view / sizeof *of_view; i++)
+        if (opt_given(of_view[i])) return cli_usage(self, "--%s needs --view", of_view[i]);
+    return opt_words.count == 1
+               ? -1
+               : cli_usage(self, "needs one thing to describe: a file, a folder, a model such as RN50, or device");
+}
+
+/* A word such as RN51: no file or folder, and without anything that paths and patterns have. */
+static bool is_bare_word(const char *what)
+{
+    return strcspn(what, "/.{*?:") == strlen(what) && access(what, F_OK) != 0 && !cloob_model_known(what) &&
+           strcmp(what, "device") != 0;
+}
+
+/* The error of the model lookup suggests similar names. */
+static int report_unknown(const command *self, cloob_ctx *ctx, const char *what)
+{
+    cloob_model_outline m;
+    cloob_status status = cloob_model_describe(ctx, what, o.batch, common.precision, &m);
+    cloob_model_outline_release(&m);
+    if (status == CLOOB_OK) return 0;
+    fprintf(stderr, "cloob %s: %s: no such file or folder, and %s\n", self->name, what, cloob_error(ctx));
+    return 1;
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
+    if (o.view) return info_view(self, ctx, opt_words.item[0], &o);
+    if (is_bare_word(opt_words.item[0])) return report_unknown(self, ctx, opt_words.item[0]);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (kinds[i]->matches(opt_words.item[0])) return kinds[i]->describe(self, ctx, opt_words.item[0], &o);
+    return 1;
+}
+
+const command cmd_info = {
+    .name = "info",
+    .run = run,
+    .check = check,
+    .help = "describe a checkpoint, a data set, a model, an image or a device",
+    .options = rows,
+    .sets = sets,
+    .uses = USES_SEED,
+    .usage = "MODEL|FILE|DIR|device | IMAGE --view OUT.png [--size N]",
+    .details =
+        "For the name of a model, or a .json configuration: sizes, parameters, memory of a training step.\n"
+        "For weights (cloob's, torch, open_clip, Hugging Face, the folder of a run): the model, its configuration and "
+        "metadata. For embeddings: their sizes.\n"
+        "For a data set: its type, the number of samples, files and classes, the sizes of images and captions, "
+        "and how many of the examined samples are unusable and why.\n"
+        "--view writes the evaluation view of an image as a PNG: shortest edge to N, centre crop, with Pillow's "
+        "antialiased filter to the bit. --crop resizes a box of the image instead, --train shows a random crop.\n"
+        "\n"
+        "  cloob info ViT-L-14\n"
+        "  cloob info model.safetensors\n"
+        "  cloob info train.tsv --path-data /data/images\n"
+        "  cloob info 'shards/{00000..00999}.tar' --examine 0 --json\n"
+        "  cloob info cat.jpg --view seen.png --size 96 --crop 10,20,180,240",
+};
