@@ -87,7 +87,7 @@ static cloob_status send(cloob_ctx *ctx, batch_upload *st)
     return async_copy_filled(ctx, st->f);
 }
 
-cloob_status batch_upload_put(cloob_ctx *ctx, batch_upload *st, const void *const part[UPLOAD_PARTS], const int *note)
+cloob_status batch_upload_start(cloob_ctx *ctx, batch_upload *st, const void *const part[UPLOAD_PARTS], const int *note)
 {
     if (!batch_upload_ahead(st)) st->batches = 0; /* whatever became of the one before */
     assert(st->batches < MAX_BATCHES);
@@ -134,7 +134,7 @@ cloob_status batch_upload_take(cloob_ctx *ctx, batch_upload *st, int64_t micro)
     return st->f ? send(ctx, st) : CLOOB_OK;
 }
 
-cloob_status batch_upload_settle(cloob_ctx *ctx, batch_upload *st)
+cloob_status batch_upload_wait(cloob_ctx *ctx, batch_upload *st)
 {
     return st->f ? async_copy_settle(ctx, st->f) : CLOOB_OK;
 }

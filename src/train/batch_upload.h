@@ -26,10 +26,11 @@ size_t batch_upload_bytes(const device *dev, size_t bytes);
 /* True when a batch may be put before the one put last has been taken. */
 bool batch_upload_ahead(const batch_upload *st);
 
-/* Starts the way of accum micro-batches in host memory, which stays untouched until batch_upload_settle after they
+/* Starts the way of accum micro-batches in host memory, which stays untouched until batch_upload_wait after they
  * were taken; ahead: after the batch before them was taken. note: a number for each, which comes back with
  * it; NULL: 0. */
-cloob_status batch_upload_put(cloob_ctx *ctx, batch_upload *st, const void *const part[UPLOAD_PARTS], const int *note);
+cloob_status batch_upload_start(cloob_ctx *ctx, batch_upload *st, const void *const part[UPLOAD_PARTS],
+                                const int *note);
 
 /* The note of the micro-batch that batch_upload_take brings next; 0: there is none. */
 int batch_upload_note(const batch_upload *st);
@@ -39,6 +40,6 @@ int batch_upload_note(const batch_upload *st);
 cloob_status batch_upload_take(cloob_ctx *ctx, batch_upload *st, int64_t micro);
 
 /* Waits until what has set out no longer reads host memory. */
-cloob_status batch_upload_settle(cloob_ctx *ctx, batch_upload *st);
+cloob_status batch_upload_wait(cloob_ctx *ctx, batch_upload *st);
 
 #endif

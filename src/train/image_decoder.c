@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "core/limits.h"
-#include "train/run.h"
+#include "train/run_setup.h"
 
 static bool asks_for(const run *r, const char *who) { return strcmp(r->o->image_decoder, who) == 0; }
 
@@ -11,9 +11,9 @@ cloob_status run_open_decoder(cloob_ctx *ctx, run *r)
     if (asks_for(r, "gpu")) return device_decoder_create(ctx, r->dev, &r->decoder);
     if (!asks_for(r, "auto") || r->dev->backend != BACKEND_CUDA) return CLOOB_OK;
     cloob_status status = device_decoder_create(ctx, r->dev, &r->decoder);
-    if (status == CLOOB_ERR_UNSUPPORTED) sbuf_printf(&r->notes, "`image_decoder` cpu: %s\n", cloob_error(ctx));
+    if (status == CLOOB_ERR_UNSUPPORTED) sbuf_printf(&r->start.notes, "`image_decoder` cpu: %s\n", cloob_error(ctx));
     else if (status == CLOOB_OK && !device_decoder_exact(r->decoder)) {
-        sbuf_puts(&r->notes,
+        sbuf_puts(&r->start.notes,
                   "`image_decoder` cpu: this GPU has no hardware decoders, and without them pixels differ\n");
         device_decoder_destroy(r->decoder);
         r->decoder = NULL;
@@ -49,8 +49,8 @@ static cloob_status time_both(cloob_ctx *ctx, run *r, loader_options *lo, int64_
     lo->decoder = r->decoder;
     CLOOB_TRY(loader_rate(ctx, r, lo, &gpu));
     *faster = gpu > 1.1 * cpu;
-    sbuf_printf(&r->notes, "`image_decoder` %s: the CPU delivers %.0f images/s, %s %.0f\n", *faster ? "gpu" : "cpu",
-                cpu, device_decoder_name(r->decoder), gpu);
+    sbuf_printf(&r->start.notes, "`image_decoder` %s: the CPU delivers %.0f images/s, %s %.0f\n",
+                *faster ? "gpu" : "cpu", cpu, device_decoder_name(r->decoder), gpu);
     return CLOOB_OK;
 }
 
@@ -67,7 +67,7 @@ cloob_status run_choose_decoder(cloob_ctx *ctx, run *r, loader_options *lo)
     return CLOOB_OK;
 }
 
-void run_tell_decoder(cloob_ctx *ctx, run *r, bool done)
+void run_log_decoder(cloob_ctx *ctx, run *r, bool done)
 {
     if (!asks_for(r, "gpu") || !r->batches) return;
     loader_stats s = loader_stats_take(r->batches);

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 
 #include "model/weights.h"
-#include "train/run.h"
+
+#include "train/run_loop.h"
+#include "train/settings.h"
 
 /* A number above 0 at *at: moves behind it. */
 static bool take_number(const char **at, int64_t *out)
@@ -21,7 +23,7 @@ static bool take_number(const char **at, int64_t *out)
     return true;
 }
 
-int run_image_stages(const char *text, image_stage stage[IMAGE_STAGES])
+int settings_image_stages(const char *text, image_stage stage[IMAGE_STAGES])
 {
     int n = 0;
     for (const char *at = text; at && n < IMAGE_STAGES; at++) {
@@ -38,19 +40,19 @@ int run_image_stages(const char *text, image_stage stage[IMAGE_STAGES])
     return 0;
 }
 
-int64_t run_image_size(const cloob_train_options *o, int64_t epoch)
+int64_t settings_image_size(const cloob_train_options *o, int64_t epoch)
 {
     image_stage stage[IMAGE_STAGES];
-    int n = run_image_stages(o->image_size_schedule, stage), i = 0;
+    int n = settings_image_stages(o->image_size_schedule, stage), i = 0;
     while (i + 1 < n && stage[i + 1].epoch <= epoch) i++;
     return n ? stage[i].size : 0;
 }
 
-int64_t run_largest_image(const cloob_train_options *o)
+int64_t settings_largest_image(const cloob_train_options *o)
 {
     image_stage stage[IMAGE_STAGES];
     int64_t largest = 0;
-    for (int n = run_image_stages(o->image_size_schedule, stage); n > 0; n--)
+    for (int n = settings_image_stages(o->image_size_schedule, stage); n > 0; n--)
         if (stage[n - 1].size > largest) largest = stage[n - 1].size;
     return largest;
 }
@@ -59,7 +61,7 @@ cloob_status run_check_stages(cloob_ctx *ctx, const run *r)
 {
     image_stage stage[IMAGE_STAGES];
     model_config c = r->so.model;
-    for (int n = run_image_stages(r->o->image_size_schedule, stage); n > 0; n--) {
+    for (int n = settings_image_stages(r->o->image_size_schedule, stage); n > 0; n--) {
         c.image_size = stage[n - 1].size;
         CLOOB_TRY(model_config_check(ctx, &c));
     }
@@ -85,7 +87,7 @@ static cloob_status make_anew(cloob_ctx *ctx, run *r, weights *w, int64_t size)
 
 cloob_status run_enter_stage(cloob_ctx *ctx, run *r)
 {
-    int64_t size = run_image_size(r->o, r->at.epoch), before = r->so.model.image_size;
+    int64_t size = settings_image_size(r->o, r->at.epoch), before = r->so.model.image_size;
     weights w;
     if (size == 0 || size == before) return CLOOB_OK;
     checkpoint_meta meta = run_meta(r);

@@ -16,7 +16,8 @@
 #include "tensor/machine.h"
 #include "tensor/precision.h"
 #include "train/resume.h"
-#include "train/run.h"
+#include "train/run_eval.h"
+#include "train/run_loop.h"
 #include "train/settings.h"
 
 /* ---- data and tokenizer -------------------------------------------------------------------------- */
@@ -90,7 +91,7 @@ static cloob_status asked_model(cloob_ctx *ctx, const cloob_train_options *o, mo
     CLOOB_TRY(model_config_load(ctx, o->model, c));
     if (o->force_quick_gelu) model_config_set_act(c, ACT_QUICKGELU);
     if (o->force_image_size > 0) c->image_size = o->force_image_size;
-    if (o->image_size_schedule) c->image_size = run_image_size(o, 0);
+    if (o->image_size_schedule) c->image_size = settings_image_size(o, 0);
     if (o->force_patch_dropout >= 0) c->patch_dropout = o->force_patch_dropout;
     if (o->image_resize_mode) model_resize_from_name(o->image_resize_mode, &c->resize); /* checked with the options */
     if (o->image_std[0] <= 0) return CLOOB_OK;
@@ -150,7 +151,7 @@ static void set_optimizer(run *r)
 {
     const cloob_train_options *o = r->o;
     bool vit = is_vit(&r->so.model);
-    r->lr = o->lr >= 0 ? o->lr : 5e-4;
+    r->plan.lr = o->lr >= 0 ? o->lr : 5e-4;
     r->so.beta1 = o->beta1 >= 0 ? o->beta1 : 0.9;
     r->so.beta2 = o->beta2 >= 0 ? o->beta2 : vit ? 0.98 : 0.999;
     r->so.eps = o->eps >= 0 ? o->eps : vit ? 1e-6 : 1e-8;
@@ -183,7 +184,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
                                     .lock_text = o->lock_text,
                                     .unlocked_image = o->lock_image_unlocked_groups,
                                     .unlocked_text = o->lock_text_unlocked_layers };
-    if (o->lora) run_lora(o->lora, &r->so.part.lora, &r->so.part.lora_scale); /* checked with the options */
+    if (o->lora) settings_lora(o->lora, &r->so.part.lora, &r->so.part.lora_scale); /* checked with the options */
     r->so.layer_decay = o->layer_decay;
     r->so.bn_sync = o->use_bn_sync;
     r->so.grad.checkpoint = o->grad_checkpointing;
@@ -220,12 +221,12 @@ cloob_status run_open_loader(cloob_ctx *ctx, run *r)
     CLOOB_TRY(transform_options_check(ctx, &lo.view));
     CLOOB_TRY(run_choose_decoder(ctx, r, &lo));
     CLOOB_TRY(loader_create(ctx, r->train, r->tok, &lo, &r->batches));
-    r->steps_per_epoch = loader_batches(r->batches);
-    schedule_from_name(o->lr_scheduler, &r->sched.kind);
-    r->sched.warmup = o->warmup;
-    r->sched.cycles = o->restart_cycles;
-    r->sched.cycle = saturating_mul(o->restart_epochs, r->steps_per_epoch);
-    r->sched.cooldown = saturating_mul(o->epochs_cooldown, r->steps_per_epoch);
+    r->plan.steps_per_epoch = loader_batches(r->batches);
+    schedule_from_name(o->lr_scheduler, &r->plan.sched.kind);
+    r->plan.sched.warmup = o->warmup;
+    r->plan.sched.cycles = o->restart_cycles;
+    r->plan.sched.cycle = saturating_mul(o->restart_epochs, r->plan.steps_per_epoch);
+    r->plan.sched.cooldown = saturating_mul(o->epochs_cooldown, r->plan.steps_per_epoch);
     return CLOOB_OK;
 }
 
@@ -234,11 +235,11 @@ cloob_status run_open_loader(cloob_ctx *ctx, run *r)
 static void find_end(run *r)
 {
     int64_t epochs = r->o->epochs > r->at.epoch ? r->o->epochs - r->at.epoch : 0;
-    int64_t left = saturating_mul(r->steps_per_epoch, epochs) - (epochs ? r->at.step_in_epoch : 0);
-    r->total_steps = saturating_add(r->at.updates, left > 0 ? left : 0);
-    if (r->o->schedule_steps > 0) r->total_steps = min64(r->total_steps, r->o->schedule_steps);
-    r->sched.total = r->total_steps;
-    r->stop_at = r->o->max_steps > 0 ? min64(r->total_steps, r->o->max_steps) : r->total_steps;
+    int64_t left = saturating_mul(r->plan.steps_per_epoch, epochs) - (epochs ? r->at.step_in_epoch : 0);
+    r->plan.total_steps = saturating_add(r->at.updates, left > 0 ? left : 0);
+    if (r->o->schedule_steps > 0) r->plan.total_steps = min64(r->plan.total_steps, r->o->schedule_steps);
+    r->plan.sched.total = r->plan.total_steps;
+    r->plan.stop_at = r->o->max_steps > 0 ? min64(r->plan.total_steps, r->o->max_steps) : r->plan.total_steps;
 }
 
 /* A run may go on with another number of ranks or another batch. The place inside the epoch is kept in samples; what is
@@ -248,7 +249,7 @@ static void place_in_epoch(cloob_ctx *ctx, run *r)
     int64_t global = r->o->batch_size * r->o->accum_freq * comm_size(r->c), before = r->at.global_batch;
     bool moved = r->o->resume && before != 0 && before != global;
     if (moved) r->at.step_in_epoch = run_position_samples(&r->at) / global;
-    if (r->at.step_in_epoch > r->steps_per_epoch) r->at.step_in_epoch = r->steps_per_epoch;
+    if (r->at.step_in_epoch > r->plan.steps_per_epoch) r->at.step_in_epoch = r->plan.steps_per_epoch;
     r->at.global_batch = global;
     find_end(r);
     if (!moved) return;
@@ -265,8 +266,8 @@ static void default_name(const run *r, char name[256])
     time_t now = time(NULL);
     struct tm tm;
     strftime(when, sizeof when, "%Y_%m_%d-%H_%M_%S", localtime_r(&now, &tm));
-    snprintf(name, 256, "%s-model_%s-lr_%g-b_%lld-j_%lld-p_%s", when, r->o->model, r->lr, (long long)r->o->batch_size,
-             (long long)r->o->workers, r->o->precision ? r->o->precision : "fp32");
+    snprintf(name, 256, "%s-model_%s-lr_%g-b_%lld-j_%lld-p_%s", when, r->o->model, r->plan.lr,
+             (long long)r->o->batch_size, (long long)r->o->workers, r->o->precision ? r->o->precision : "fp32");
     for (char *c = name; (c = strchr(c, '/'));) *c = '-'; /* of a model's file, as open_clip does */
 }
 
@@ -275,7 +276,7 @@ static cloob_status write_params(cloob_ctx *ctx, run *r)
 {
     cloob_train_options o = *r->o;
     sbuf s = { 0 };
-    o.lr = r->lr;
+    o.lr = r->plan.lr;
     o.beta1 = r->so.beta1, o.beta2 = r->so.beta2, o.eps = r->so.eps, o.wd = r->so.wd;
     o.device = r->dev->name;
     o.image_resize_mode = model_resize_name(r->so.model.resize);
@@ -288,10 +289,10 @@ static cloob_status write_params(cloob_ctx *ctx, run *r)
 }
 
 /* A part of an epoch was evaluated where `max_steps` ended it. A run that goes on evaluates the whole epoch instead. */
-static void forgive_part(run *r)
+static void drop_partial_eval(run *r)
 {
-    bool part = r->at.owed.epoch > r->at.epoch;
-    if (part && (r->at.updates < r->stop_at || run_ends_unfinished(r))) r->at.owed = (epoch_debt){ 0 };
+    bool part = r->at.pending.epoch > r->at.epoch;
+    if (part && (r->at.updates < r->plan.stop_at || run_ends_unfinished(r))) r->at.pending = (pending_eval){ 0 };
 }
 
 static cloob_status open_journal(cloob_ctx *ctx, run *r)
@@ -302,25 +303,25 @@ static cloob_status open_journal(cloob_ctx *ctx, run *r)
                            comm_rank(r->c) == 0, strstr(r->o->report_to, "tensorboard") != NULL, &r->log));
     snprintf(r->sum.run_dir, sizeof r->sum.run_dir, "%s", journal_dir(r->log));
     if (comm_rank(r->c) == 0) resume_clean(journal_checkpoints(r->log));
-    forgive_part(r);
-    if (r->o->resume) resume_real_name(journal_checkpoints(r->log), r->from, r->latest);
-    if (r->o->resume && resume_is_inside(journal_checkpoints(r->log), r->from))
-        CLOOB_TRY(journal_drop_results(ctx, r->log, max64(r->at.epoch, r->at.owed.epoch), r->at.results_bytes));
+    drop_partial_eval(r);
+    if (r->o->resume) resume_real_name(journal_checkpoints(r->log), r->start.from, r->saved.path);
+    if (r->o->resume && resume_is_inside(journal_checkpoints(r->log), r->start.from))
+        CLOOB_TRY(journal_drop_results(ctx, r->log, max64(r->at.epoch, r->at.pending.epoch), r->at.results_bytes));
     return write_params(ctx, r);
 }
 
-/* The weights a run begins with, if any: r->given, from r->from. */
+/* The weights a run begins with, if any: r->start.given, from r->start.from. */
 static cloob_status read_given(cloob_ctx *ctx, run *r)
 {
     interchange_report report = { 0 };
     interchange_options io = { 0 };
     if (r->o->resume) {
-        CLOOB_TRY(find_resume(ctx, r->o, r->from));
-        CLOOB_TRY(weights_read_native(ctx, r->from, &r->given));
-        r->has_given = true;
+        CLOOB_TRY(find_resume(ctx, r->o, r->start.from));
+        CLOOB_TRY(weights_read_native(ctx, r->start.from, &r->start.given));
+        r->start.has_given = true;
     } else if (r->o->pretrained) {
-        cloob_status status = interchange_read(ctx, r->o->pretrained, &io, &r->given, &report);
-        r->has_given = status == CLOOB_OK;
+        cloob_status status = interchange_read(ctx, r->o->pretrained, &io, &r->start.given, &report);
+        r->start.has_given = status == CLOOB_OK;
         interchange_report_release(&report);
         return status;
     }
@@ -335,22 +336,22 @@ static cloob_status prepare_model(cloob_ctx *ctx, run *r)
     CLOOB_TRY(auto_options_objective(ctx, r));
     bool same_model = r->o->resume && strcmp(r->o->model, "auto") != 0; /* what was asked for has to be what is there */
     CLOOB_TRY(auto_options_model(ctx, r));
-    CLOOB_TRY(open_tokenizer(ctx, r, r->has_given ? weights_get_meta(&r->given, "tokenizer") : NULL));
-    int64_t size = r->o->image_size_schedule ? run_image_size(r->o, 0) : r->o->force_image_size;
-    if (r->has_given && !r->o->resume && size > 0) CLOOB_TRY(weights_resize_images(ctx, &r->given, size));
-    if (same_model) CLOOB_TRY(check_resumed_model(ctx, r, &r->given.config));
-    CLOOB_TRY(configure_model(ctx, r, r->has_given ? &r->given.config : NULL));
+    CLOOB_TRY(open_tokenizer(ctx, r, r->start.has_given ? weights_get_meta(&r->start.given, "tokenizer") : NULL));
+    int64_t size = r->o->image_size_schedule ? settings_image_size(r->o, 0) : r->o->force_image_size;
+    if (r->start.has_given && !r->o->resume && size > 0) CLOOB_TRY(weights_resize_images(ctx, &r->start.given, size));
+    if (same_model) CLOOB_TRY(check_resumed_model(ctx, r, &r->start.given.config));
+    CLOOB_TRY(configure_model(ctx, r, r->start.has_given ? &r->start.given.config : NULL));
     CLOOB_TRY(run_check_stages(ctx, r));
-    r->asked = r->options;
-    r->notes_before = r->notes.len;
+    r->start.asked = r->options;
+    r->start.notes_before = r->start.notes.len;
     auto_options_rest(ctx, r);
     return set_step_options(ctx, r);
 }
 
 static cloob_status go_on_from(cloob_ctx *ctx, run *r)
 {
-    CLOOB_TRY(checkpoint_read(ctx, r->from, r->s, &r->at));
-    snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", r->from);
+    CLOOB_TRY(checkpoint_read(ctx, r->start.from, r->s, &r->at));
+    snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", r->start.from);
     if (r->at.seed != (uint64_t)r->o->seed)
         ctx_log(ctx, CLOOB_LOG_WARN, "the checkpoint was made with `seed` %llu: going on with that one",
                 (unsigned long long)r->at.seed);
@@ -376,7 +377,7 @@ static cloob_status check_memory(cloob_ctx *ctx, run *r)
 {
     memory_case c = { &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0,
                       run_decoder_bytes(r) };
-    int64_t size = r->so.model.image_size, largest = run_largest_image(r->o);
+    int64_t size = r->so.model.image_size, largest = settings_largest_image(r->o);
     if (largest > size) r->so.model.image_size = largest;
     CLOOB_TRY(auto_options_fit(ctx, r, &c));
     if (largest > size) CLOOB_TRY(run_check_memory(ctx, r));
@@ -398,23 +399,23 @@ cloob_status run_make_step(cloob_ctx *ctx, run *r)
 /* A GPU's kernels are chosen meanwhile; on a host the same threads would do both. */
 static cloob_status draw_ahead(cloob_ctx *ctx, run *r)
 {
-    if (r->o->resume || r->has_given || r->dev->backend != BACKEND_CUDA) return CLOOB_OK;
-    return params_draft_create(ctx, &r->so.model, &r->so.part, (uint64_t)r->o->seed, &r->draft);
+    if (r->o->resume || r->start.has_given || r->dev->backend != BACKEND_CUDA) return CLOOB_OK;
+    return params_draft_create(ctx, &r->so.model, &r->so.part, (uint64_t)r->o->seed, &r->start.draft);
 }
 
 static cloob_status fill_model(cloob_ctx *ctx, run *r)
 {
     cloob_status status;
     if (r->o->resume) status = go_on_from(ctx, r);
-    else if (r->has_given) status = params_load(ctx, step_params(r->s), &r->given);
-    else if (r->draft) status = params_draft_fill(ctx, r->draft, step_params(r->s));
+    else if (r->start.has_given) status = params_load(ctx, step_params(r->s), &r->start.given);
+    else if (r->start.draft) status = params_draft_fill(ctx, r->start.draft, step_params(r->s));
     else status = params_init(ctx, step_params(r->s), (uint64_t)r->o->seed);
-    if (status == CLOOB_OK && r->has_given && !r->o->resume)
+    if (status == CLOOB_OK && r->start.has_given && !r->o->resume)
         status = params_init_adapters(ctx, step_params(r->s), (uint64_t)r->o->seed);
-    if (r->has_given) weights_release(&r->given);
-    r->has_given = false;
-    params_draft_destroy(r->draft);
-    r->draft = NULL;
+    if (r->start.has_given) weights_release(&r->start.given);
+    r->start.has_given = false;
+    params_draft_destroy(r->start.draft);
+    r->start.draft = NULL;
     return status;
 }
 
@@ -437,8 +438,8 @@ static cloob_status own_device(cloob_ctx *ctx, run *r)
 static void show_and_answer(void *user, const cloob_progress *p)
 {
     run *r = user;
-    if (pthread_equal(r->thread, pthread_self())) comm_answer(r->c);
-    if (r->show) r->show(r->show_user, p);
+    if (pthread_equal(r->caller.thread, pthread_self())) comm_answer(r->c);
+    if (r->caller.show) r->caller.show(r->caller.user, p);
 }
 
 static cloob_status open_device(cloob_ctx *ctx, run *r)
@@ -446,7 +447,7 @@ static cloob_status open_device(cloob_ctx *ctx, run *r)
     CLOOB_TRY(comm_create(ctx, COMM_AUTO, &r->c));
     comm_set_timeout(r->c, r->o->collective_timeout);
     if (comm_size(r->c) > 1) {
-        r->show = ctx->progress, r->show_user = ctx->progress_user, r->thread = pthread_self();
+        r->caller.show = ctx->progress, r->caller.user = ctx->progress_user, r->caller.thread = pthread_self();
         ctx->progress = show_and_answer, ctx->progress_user = r;
     }
     return comm_agree(ctx, r->c, own_device(ctx, r));
@@ -470,7 +471,7 @@ static cloob_status divide_batch(cloob_ctx *ctx, run *r)
 /* A line for each setting that was chosen here. */
 static void log_notes(cloob_ctx *ctx, run *r)
 {
-    char *rest = r->notes.data;
+    char *rest = r->start.notes.data;
     for (char *line; rest && (line = strsep(&rest, "\n"));)
         if (*line) journal_line(ctx, r->log, "%s", line);
 }
@@ -478,13 +479,13 @@ static void log_notes(cloob_ctx *ctx, run *r)
 /* What the user will want to know before hours pass. */
 static void warn_early(cloob_ctx *ctx, run *r)
 {
-    int64_t left = r->total_steps - r->at.updates;
-    if (!r->o->skip_scheduler && r->sched.warmup >= r->total_steps && left > 0 && r->total_steps > 1)
+    int64_t left = r->plan.total_steps - r->at.updates;
+    if (!r->o->skip_scheduler && r->plan.sched.warmup >= r->plan.total_steps && left > 0 && r->plan.total_steps > 1)
         journal_warn(ctx, r->log,
                      "the warm-up of %lld steps is longer than the run of %lld: the learning rate never reaches %g; "
                      "give a `warmup` of %lld, or more `epochs`",
-                     (long long)r->sched.warmup, (long long)r->total_steps, r->lr,
-                     (long long)(r->total_steps > 10 ? r->total_steps / 10 : 1));
+                     (long long)r->plan.sched.warmup, (long long)r->plan.total_steps, r->plan.lr,
+                     (long long)(r->plan.total_steps > 10 ? r->plan.total_steps / 10 : 1));
 }
 
 static void describe_resumed(cloob_ctx *ctx, run *r)
@@ -515,7 +516,7 @@ static void describe(cloob_ctx *ctx, run *r)
                      (long long)(model_config_image_tokens(&r->so.model) - !r->so.model.no_class_token));
     if (r->o->image_size_schedule)
         journal_line(ctx, r->log, "images of %lld px in epoch %lld (`image_size_schedule` %s)",
-                     (long long)run_image_size(r->o, r->at.epoch), (long long)r->at.epoch + 1,
+                     (long long)settings_image_size(r->o, r->at.epoch), (long long)r->at.epoch + 1,
                      r->o->image_size_schedule);
     if (step_params(r->s)->trainable < step_params(r->s)->learned)
         journal_line(ctx, r->log, "%.3f M parameters are trained, the others stay as they are",
@@ -528,14 +529,14 @@ static void describe(cloob_ctx *ctx, run *r)
                  (double)m.image_bytes / MiB, (double)m.text_bytes / MiB, (double)m.loss_bytes / MiB,
                  (double)r->need.eval_bytes / MiB);
     journal_line(ctx, r->log, "%lld pairs, %lld steps an epoch, %lld steps in all; vocabulary of %d",
-                 (long long)dataset_count(r->train), (long long)r->steps_per_epoch, (long long)r->total_steps,
+                 (long long)dataset_count(r->train), (long long)r->plan.steps_per_epoch, (long long)r->plan.total_steps,
                  tokenizer_vocab_size(r->tok));
     if (strcmp(r->o->memory, "batch") != 0)
         journal_line(ctx, r->log,
                      loss_method_has_hopfield(r->so.method) ? "the Hopfield networks store %s"
                                                             : "`memory` %s has no effect: the method retrieves nothing",
                      r->o->memory);
-    run_tell_decoder(ctx, r, false);
+    run_log_decoder(ctx, r, false);
     warn_early(ctx, r);
     describe_resumed(ctx, r);
 }
@@ -554,9 +555,9 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     *r = (run){ .options = *o };
     r->o = &r->options;
     settings_fill(&r->options);
-    r->started = r->last_saved = clock_seconds();
+    r->time.started = r->saved.when = clock_seconds();
     step_options_init(&r->so);
-    CLOOB_TRY(run_check_options(ctx, r->o));
+    CLOOB_TRY(settings_check(ctx, r->o));
     CLOOB_TRY(open_device(ctx, r));
     CLOOB_TRY(comm_agree(ctx, r->c, run_open_decoder(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, divide_batch(ctx, r)));
@@ -574,22 +575,22 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     step_set_draws(r->s, r->at.seed, r->at.updates);
     CLOOB_TRY(comm_agree(ctx, r->c, open_journal(ctx, r)));
     describe(ctx, r);
-    r->first_update = r->last_saved_update = r->at.updates;
+    r->saved.updates = r->at.updates;
     return comm_agree(ctx, r->c, loader_seek(ctx, r->batches, r->at.epoch, r->at.step_in_epoch));
 }
 
 void run_close(cloob_ctx *ctx, run *r)
 {
-    if (ctx->progress == show_and_answer) ctx->progress = r->show, ctx->progress_user = r->show_user;
-    if (r->has_given) weights_release(&r->given);
-    params_draft_destroy(r->draft);
+    if (ctx->progress == show_and_answer) ctx->progress = r->caller.show, ctx->progress_user = r->caller.user;
+    if (r->start.has_given) weights_release(&r->start.given);
+    params_draft_destroy(r->start.draft);
     step_destroy(r->s); /* before the loader: a batch may still be on its way out of its memory */
     loader_destroy(r->batches);
     device_decoder_destroy(r->decoder);
     tokenizer_close(r->tok);
     free(r->tok_text);
-    sbuf_release(&r->notes);
-    cloob_run_settings_close(r->stored);
+    sbuf_release(&r->start.notes);
+    cloob_run_settings_close(r->start.stored);
     dataset_close(r->train);
     dataset_close(r->val);
     journal_close(r->log);

@@ -8,7 +8,6 @@
 #include "core/checked.h"
 #include "cloob/options.h"
 #include "model/tuning/groups.h"
-#include "train/patch_dropout.h"
 #include "tensor/async_copy.h"
 
 void step_options_init(step_options *o)
@@ -226,9 +225,9 @@ cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, com
     s->dev = dev;
     s->c = c;
     s->ctx = ctx;
-    s->scalar[0] = log(o->inv_tau);
-    s->scalar[3] = o->beta > 0 ? log(o->beta) : 0;
-    s->scalar[6] = o->bias;
+    s->scalars.inv_tau.value = log(o->inv_tau);
+    s->scalars.beta.value = o->beta > 0 ? log(o->beta) : 0;
+    s->scalars.bias.value = o->bias;
     cloob_status status = build(ctx, s);
     if (status != CLOOB_OK) {
         step_destroy(s);
@@ -295,9 +294,7 @@ step_memory step_memory_of(const step *s)
 
 step_state step_get_state(const step *s)
 {
-    step_state st = { .m = s->m, .v = s->v, .ema = s->ema, .count = s->count };
-    memcpy(st.scalar, s->scalar, sizeof st.scalar);
-    return st;
+    return (step_state){ .m = s->m, .v = s->v, .ema = s->ema, .scalars = s->scalars, .count = s->count };
 }
 
 hopfield_memory *step_stored(step *s) { return s->stored; }
@@ -320,11 +317,13 @@ cloob_status step_history(cloob_ctx *ctx, step *s, float *numbers, bool set)
     return CLOOB_OK;
 }
 
-cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const double scalar[STEP_SCALARS], int64_t count)
+static bool is_finite(const learned_scalar *a) { return isfinite(a->value) && isfinite(a->m) && isfinite(a->v); }
+
+cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const step_scalars *scalars, int64_t count)
 {
-    for (int i = 0; i < STEP_SCALARS; i++)
-        if (!isfinite(scalar[i])) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "training state: a scale is not finite");
-    memcpy(s->scalar, scalar, sizeof s->scalar);
+    if (!is_finite(&scalars->inv_tau) || !is_finite(&scalars->beta) || !is_finite(&scalars->bias))
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "training state: a scale is not finite");
+    s->scalars = *scalars;
     s->count = count;
     return CLOOB_OK;
 }

@@ -50,8 +50,6 @@ typedef struct step_result {
     bool skipped;      /* loss or gradient not finite: nothing was changed */
 } step_result;
 
-enum { STEP_SCALARS = 9 };
-
 typedef struct step step;
 
 /* Refuses a batch whose size does not fit the arithmetic of the plans. step_create asks it, too. */
@@ -66,11 +64,11 @@ void step_destroy(step *s);
 
 /* Starts a batch on its way to the device: images (accum * batch, S, S, 3) bytes (or floats), tokens (accum * batch,
  * T), in host memory, which stays untouched until a step_run after this call has returned; with no other batch staged,
- * step_settle is enough. Where step_looks_ahead says so, the next step's batch may be staged before this step runs, and
+ * step_wait_upload is enough. Where step_looks_ahead says so, the next step's batch may be staged before this step runs, and
  * arrives while it computes. */
 cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens);
 bool step_looks_ahead(const step *s);
-cloob_status step_settle(cloob_ctx *ctx, step *s); /* waits until the batch to run next has left host memory */
+cloob_status step_wait_upload(cloob_ctx *ctx, step *s); /* waits until the batch to run next has left host memory */
 
 /* One update. images NULL: of the batch staged first; else of that one, which is staged here. lr: for this step. */
 cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens, double lr, step_result *r);
@@ -79,6 +77,16 @@ cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t
  * by loss_train_factor, as grad_norm is. For tests and for libraries. */
 cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens, step_result *r);
 
+/* Patch dropout (FLIP): in training a ViT sees only some patches of each image.
+ *
+ * The choice is a function of the seed, the step and the row in the batch of all ranks: the same for any number of
+ * threads, ranks or micro-batches, and after a resume. Evaluation sees all patches. */
+
+/* Tokens of an image that are kept: patches, and the class token if there is one; 0: no dropout. */
+int64_t patch_dropout_tokens(const model_config *c);
+/* kept (rows, patch_dropout_tokens): tokens to keep, ascending, of rows first_row, first_row + 1, ... of step `number`. */
+void patch_dropout_draw(cloob_ctx *ctx, const model_config *c, uint64_t seed, int64_t number, int64_t first_row,
+                        int64_t rows, int32_t *kept);
 /* What patch dropout draws from: the seed of the run, and the number of the step whose batch is staged next (0 at
  * first). */
 void step_set_draws(step *s, uint64_t seed, int64_t next);
@@ -98,12 +106,21 @@ typedef struct step_memory {
 } step_memory;
 step_memory step_memory_of(const step *s);
 
+/* A scalar of the objective that may be learned, with Adam's moments. */
+typedef struct learned_scalar {
+    double value, m, v;
+} learned_scalar;
+
+typedef struct step_scalars {
+    learned_scalar inv_tau, beta; /* logarithms */
+    learned_scalar bias;
+} step_scalars;
+
 /* The state between steps, for checkpoints: first and second moments and the average, laid out like the parameters; the
- * learnable scales with their moments; the number of updates. Pointers are device memory of params->trainable
- * floats. */
+ * learned scalars; the number of updates. Pointers are device memory of params->trainable floats. */
 typedef struct step_state {
-    float *m, *v, *ema;          /* ema NULL when off */
-    double scalar[STEP_SCALARS]; /* logit inv_tau, its m, v; logit beta, its m, v; the logit bias, its m, v */
+    float *m, *v, *ema; /* ema NULL when off */
+    step_scalars scalars;
     int64_t count;
 } step_state;
 step_state step_get_state(const step *s);
@@ -112,6 +129,6 @@ hopfield_memory *step_stored(step *s); /* NULL: the batch is stored */
  * 8-bit GEMMs remember how large their factors were; nothing else has any. */
 int64_t step_history_count(const step *s);
 cloob_status step_history(cloob_ctx *ctx, step *s, float *numbers, bool set);
-cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const double scalar[STEP_SCALARS], int64_t count);
+cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const step_scalars *scalars, int64_t count);
 
 #endif

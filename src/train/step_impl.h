@@ -42,7 +42,7 @@ struct step {
     bool exchange; /* buckets go out during this backward pass */
     cloob_status exchange_status;
     cloob_ctx *ctx; /* of the call under way, for the exchange */
-    double scalar[STEP_SCALARS];
+    step_scalars scalars;
     int64_t count;
     adamw_live *live, *live_host; /* a captured step: in GPU memory, and page-locked */
     struct {
