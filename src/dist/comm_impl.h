@@ -29,7 +29,7 @@ struct comm {
     void *state;  /* of the ops */
 };
 
-/* Each is defined once: by the real file or by its no_ twin, chosen by the build. */
+/* Defined in mpi.c and nccl.c, or in their *_absent.c in a build without them. */
 cloob_status comm_mpi_open(cloob_ctx *ctx, const comm_env *env, comm *c);
 cloob_status comm_nccl_open(cloob_ctx *ctx, comm *c);
 

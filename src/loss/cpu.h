@@ -44,6 +44,22 @@ void wide_scores(cloob_ctx *ctx, const tiles *t, const float *a, const float *b,
  * the last call; wide is lost. */
 void wide_sums(cloob_ctx *ctx, const tiles *t, bool transpose, float *r, int64_t m, int64_t n, int64_t d);
 
+/* ---- loops over one row of scores, compiled for several instruction sets (cpu_rows.c) ---- */
+
+/* x[i] = factor exp(x[i] - shift) */
+void vec_exp(float *x, int64_t n, float shift, float factor);
+/* e[i] = exp(factor s[i] - shift), the argument in double */
+void vec_exp_wide(float *e, const double *s, int64_t n, double factor, double shift);
+/* e[i] = factor s[i] + bias[i] - shift, in double until it is rounded */
+void vec_narrow(float *e, const double *s, const double *bias, int64_t n, double factor, double shift);
+void vec_add(float *e, const double *bias, int64_t n); /* e[i] += bias[i] */
+/* t[i] *= factor e[i] */
+void vec_scale_by(float *t, const float *e, int64_t n, float factor);
+float vec_max(const float *x, int64_t n);                   /* -infinity for n = 0 */
+double vec_sum_exp(const float *x, int64_t n, float shift); /* sum exp(x[i] - shift) */
+double vec_dot(const float *a, const float *b, int64_t n);  /* products and sums in double */
+void vec_widen(float *to, const uint16_t *from, int64_t n); /* bf16 to f32 */
+
 /* Rows [first, first + n) as f32: in place, or widened into buffer. */
 const float *rows_f32(const rows *r, int64_t first, int64_t n, float *buffer);
 
@@ -124,10 +140,9 @@ cloob_status batch_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, cons
 size_t general_bytes(const loss_plan *p);
 cloob_status general_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, loss_result *r);
 
-/* A matrix at rest: one that waits through several passes and is kept in 24 bits per element meanwhile. Each
- * row is fixed point with a step of its own, its largest element / (2^23 - 1), so that no element is off by
- * more than half a step: 6e-8 of the row's largest, which is f32's own rounding there. Private to src/loss.
- */
+/* A packed matrix: 24 bits per element, for a matrix that several passes do not read. Each row is fixed point with its
+ * own step, its largest element / (2^23 - 1). The error is at most half a step: 6e-8 of the row's largest element,
+ * which is f32's rounding there. */
 
 typedef struct fixed24 {
     int64_t n, d;
@@ -136,10 +151,9 @@ typedef struct fixed24 {
     double *step;  /* (n) */
 } fixed24;
 
-/* m (n, d) may begin where high does: rows are read before they are written over. A row that is not finite
- * wakes as NaN. */
+/* m (n, d) may overlap high, if both have the same start. A row that is not finite unpacks to NaN. */
 void fixed24_pack(const fixed24 *r, const float *m);
-/* m may begin where high does. */
+/* m may overlap high, if both have the same start. */
 void fixed24_unpack(const fixed24 *r, float *m);
 
 #endif

@@ -10,7 +10,6 @@
 #include "core/arith.h"
 #include "core/pool.h"
 #include "loss/cpu.h"
-#include "loss/cpu_vec.h"
 #include "tensor/cpu/gemm.h"
 
 typedef struct sigmoid_memory {

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core/arith.h"
-#include "core/checked.h"
 #include "core/file.h"
 #include "train/settings.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/checked.h"
+#include "core/arith.h"
 #include "model/tuning/lora.h"
 
 cloob_status checkpoint_verify(cloob_ctx *ctx, const char *path, const weights *w)

@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include "core/arith.h"
-#include "core/checked.h"
 #include "core/file.h"
 #include "core/limits.h"
 #include "core/text.h"

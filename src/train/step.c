@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/checked.h"
+#include "core/arith.h"
 #include "cloob/options.h"
 #include "model/tuning/groups.h"
 #include "tensor/async_copy.h"

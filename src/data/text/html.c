@@ -5,8 +5,6 @@
 #include <string.h>
 #include <uchar.h>
 
-#include "data/text/mojibake_signs.h"
-
 typedef struct entity {
     char name[33];
     bool bare;        /* also known without its semicolon */

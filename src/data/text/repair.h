@@ -15,6 +15,9 @@ void text_repair(codes *text);
  * Repairs in place, also what was broken more than once. */
 void mojibake_repair(codes *text);
 
+/* The character that Windows-1252 has for a C1 control (0x80 .. 0x9F), or the control itself for its five holes. */
+uint32_t mojibake_windows_1252(uint32_t control);
+
 /* Every HTML character reference as a browser reads it: decimal, hexadecimal and named, the old names without
  * semicolon too. Appends to out. */
 void html_unescape(const uint32_t *in, size_t n, codes *out);

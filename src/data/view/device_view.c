@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "data/view/augment.h"
+#include "data/view/transform.h"
 
 /* Planes, the box in RGB and half resized; weights and alignment are small beside them. */
 static bool fits(const view_job *job, int64_t size)

@@ -91,6 +91,7 @@ typedef struct resize_kernels {
 enum { RESIZE_SLACK = 64, RESIZE_ROWS = 16 };
 
 extern const resize_kernels resize_plain;
+extern const resize_kernels resize_vnni, resize_avx2; /* in x86-64 builds */
 
 /* Fastest first, ending with the plain one; NULL ends. */
 extern const resize_kernels *const resize_all_kernels[];

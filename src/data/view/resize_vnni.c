@@ -8,7 +8,8 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "data/view/resize_axis.h"
+#include "data/view/resize.h"
+#include "data/view/resize_weights.h"
 
 #define VNNI __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
 

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/rng.h"
-#include "data/view/augment.h"
 
 struct view_scratch {
     image_reader *reader;
