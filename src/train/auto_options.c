@@ -1,4 +1,4 @@
-/* Defaults out of the data and the machine. */
+/* Chooses defaults from the data and the machine. */
 #include "train/run_setup.h"
 
 #include <math.h>
@@ -12,18 +12,18 @@
 
 enum {
     LARGE_MODEL_PAIRS = 100000, /* RN50 from scratch learns little from fewer */
-    PEEK = 9,                   /* images looked at for their size */
-    SMALL_IMAGE = 48,           /* shorter edge below this: 32 pixels say all there is */
+    PEEK = 9,                   /* images whose size is inspected */
+    SMALL_IMAGE = 48,           /* shorter edge below this: 32 pixels are enough */
     BATCH = 64,
     EPOCHS = 32,
     PAIRS_PER_THREAD = 150000, /* about a quarter of an hour for `tiny`: docs/measurements/results.md */
     WARMUP = 10000,
     SHORT_WARMUP = 1000,
     VIT_B_32 = 151000000, /* parameters */
-    TUNE_STEPS = 300,     /* fine-tuning: fewer leave most of it undone, docs/measurements/results.md */
+    TUNE_STEPS = 300,     /* fine-tuning: fewer are not enough, docs/measurements/results.md */
     TUNE_EPOCHS = 3,
     TUNE_MAX_EPOCHS = 100,
-    TUNE_RETRIEVAL = 1000, /* steps before retrieval sets in; shorter runs learn more without it, same page */
+    TUNE_RETRIEVAL = 1000, /* steps before retrieval starts; shorter runs learn more without it, same page */
 };
 
 static bool is_auto_model(const cloob_train_options *o) { return !o->model || strcmp(o->model, "auto") == 0; }
@@ -66,7 +66,7 @@ cloob_status auto_options_resume(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
-/* ---- the objective of the weights that a run begins with ------------------------------------------ */
+/* ---- the objective of given weights ------------------------------------------ */
 
 /* A positive number of the metadata; 0: there is none. */
 static double given_number(const run *r, const char *key)
@@ -76,8 +76,8 @@ static double given_number(const run *r, const char *key)
     return x > 0 && isfinite(x) ? x : 0;
 }
 
-/* Our files name their method. Published ones show it: SigLIP has a bias, the authors' CLOOB a second scale, and who
- * has a temperature alone is CLIP, which learns it. */
+/* cloob's files name their method. Published ones imply it: SigLIP has a bias, the authors' CLOOB a second scale, and a
+ * file with only a temperature is CLIP, which learns it. */
 static bool given_method(const run *r, loss_method *method, bool *learns)
 {
     const char *name = weights_get_meta(&r->start.given, "method");
@@ -100,7 +100,7 @@ static void take_bias(run *r)
     if (isfinite(bias) && r->options.init_logit_bias == CLOOB_DEFAULT_LOGIT_BIAS) r->options.init_logit_bias = bias;
 }
 
-/* What the options leave open. Another method than the weights' begins with its own temperature. */
+/* Fills open options. A method other than the weights' starts with its own temperature. */
 static void take_scales(run *r, loss_method method, bool learns, sbuf *taken)
 {
     cloob_train_options *o = &r->options;
@@ -218,7 +218,7 @@ static void choose_epochs(cloob_ctx *ctx, run *r, int64_t samples)
                 (long long)r->options.epochs, grouped(pairs, saturating_mul(r->options.epochs, samples)));
 }
 
-/* Half an epoch, whatever the number of epochs: a run that is prolonged began no differently. */
+/* Half an epoch, whatever the number of epochs: extending a run does not change its start. */
 static void choose_warmup(run *r, int64_t steps_per_epoch, int64_t total)
 {
     r->options.warmup = WARMUP;
@@ -259,7 +259,7 @@ static int64_t given_parameters(const run *r)
     return n;
 }
 
-/* 1e-5 for ViT-B-32 and what is larger, 1e-4 with 5 M parameters, a power law between and below them; one digit. */
+/* 1e-5 for ViT-B-32 and larger models, 1e-4 with 5 M parameters, a power law between and below them; one digit. */
 static double tuning_rate(const run *r)
 {
     char digit[16];
@@ -268,7 +268,7 @@ static double tuning_rate(const run *r)
     snprintf(digit, sizeof digit, "%.0e", rate);
     rate = strtod(digit, NULL);
     if (!r->o->lora) return rate;
-    return 10 * rate < 5e-4 ? 5e-4 : 10 * rate; /* few numbers move, so they move further */
+    return 10 * rate < 5e-4 ? 5e-4 : 10 * rate; /* few parameters, so larger steps */
 }
 
 static void choose_tuning(run *r, int64_t per_epoch)

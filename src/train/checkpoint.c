@@ -18,7 +18,8 @@ cloob_status checkpoint_verify(cloob_ctx *ctx, const char *path, const weights *
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
-/* A block laid out like the parameters, as tensors "train.KIND.NAME". Stored in engine layout: only cloob reads them. */
+/* A block laid out like the parameters, as tensors "train.KIND.NAME". Stored in engine layout: only cloob reads
+ * them. */
 static cloob_status add_block(cloob_ctx *ctx, weights *w, const params *p, const char *kind, const float *block)
 {
     for (int i = 0; i < p->count && block; i++) {

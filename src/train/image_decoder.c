@@ -1,4 +1,4 @@
-/* Who makes the training views: the workers, or the GPU. */
+/* Chooses what decodes and crops training images: the CPU workers or the GPU. */
 #include <string.h>
 
 #include "core/limits.h"
@@ -21,7 +21,7 @@ cloob_status run_open_decoder(cloob_ctx *ctx, run *r)
     return status == CLOOB_ERR_UNSUPPORTED ? CLOOB_OK : status;
 }
 
-/* Pairs a second that a loader of the run delivers, after a batch that is not counted. */
+/* Pairs per second that a loader delivers, without its first batch. */
 static cloob_status loader_rate(cloob_ctx *ctx, const run *r, const loader_options *lo, double *out)
 {
     enum { COUNTED = 2 };
@@ -41,7 +41,7 @@ static cloob_status loader_rate(cloob_ctx *ctx, const run *r, const loader_optio
     return status;
 }
 
-/* The faster of the two, and the CPU where there is little between them. */
+/* The faster of the two; the CPU when the difference is small. */
 static cloob_status time_both(cloob_ctx *ctx, run *r, loader_options *lo, int64_t *faster)
 {
     double cpu = 0, gpu = 0;
@@ -54,7 +54,7 @@ static cloob_status time_both(cloob_ctx *ctx, run *r, loader_options *lo, int64_
     return CLOOB_OK;
 }
 
-/* Ranks choose together. */
+/* The majority of the ranks decides. */
 cloob_status run_choose_decoder(cloob_ctx *ctx, run *r, loader_options *lo)
 {
     if (asks_for(r, "auto")) {

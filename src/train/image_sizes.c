@@ -1,10 +1,10 @@
 /* A schedule of image sizes: small images in the first epochs, larger ones later.
  *
- * A stage is a step and a loader of its own. Between two of them the whole state of the run goes through host memory,
- * as it would through a checkpoint: weights, moments, averages, counters. Only the positional embeddings depend on the
- * image size; they and their state are resampled (weights_resize_images), so that the optimizer goes on without a new
- * warm-up. The checkpoint of the epoch before has the old size: a run that is resumed from it changes the size in the
- * same place and gives the same bytes. */
+ * Each stage has its own step and loader. Between two stages the state of the run is copied through host memory, as
+ * through a checkpoint: weights, moments, averages, counters. Only the positional embeddings depend on the image size;
+ * they and their state are resampled (weights_resize_images), so the optimizer needs no new warm-up. The checkpoint of
+ * the epoch before has the old size: a run resumed from it changes the size at the same point and gives the same bytes.
+ */
 #include <stdlib.h>
 
 #include "model/weights.h"
@@ -12,7 +12,7 @@
 #include "train/run_loop.h"
 #include "train/settings.h"
 
-/* A number above 0 at *at: moves behind it. */
+/* A number above 0 at *at: moves after it. */
 static bool take_number(const char **at, int64_t *out)
 {
     char *end;
@@ -68,7 +68,7 @@ cloob_status run_check_stages(cloob_ctx *ctx, const run *r)
     return CLOOB_OK;
 }
 
-/* Everything that has the old size goes before the new is made: both might not fit into the device together. */
+/* Frees everything of the old size first: both might not fit into device memory. */
 static cloob_status make_anew(cloob_ctx *ctx, run *r, weights *w, int64_t size)
 {
     run_position same;

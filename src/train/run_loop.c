@@ -100,7 +100,8 @@ static void show_progress(cloob_ctx *ctx, const run *r, const step_result *s)
                                               .note = note });
 }
 
-/* open_clip's ClipLoss is the mean of the two cross entropies, not divided by inv_tau; its SigLipLoss equals cloob's. */
+/* open_clip's ClipLoss is the mean of the two cross entropies, not divided by inv_tau; its SigLipLoss equals
+ * cloob's. */
 static double report_factor(const run *r, double inv_tau)
 {
     return strcmp(r->o->report_loss, "open_clip") == 0 && r->so.method == LOSS_CLIP ? inv_tau / 2 : 1;
@@ -274,8 +275,8 @@ cloob_status run_loop(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
-/* Aborts the other ranks after a failure on this rank alone: they would wait in an exchange. What the ranks agreed on (a
- * stop, a peer's failure) ends them without it. */
+/* Aborts the other ranks after a failure on this rank alone: they would wait in an exchange. What the ranks agreed on
+ * (a stop, a peer's failure) ends them without it. */
 static void end_all_ranks(cloob_ctx *ctx, run *r, cloob_status status)
 {
     char text[CTX_ERROR_BYTES];

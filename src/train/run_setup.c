@@ -1,4 +1,4 @@
-/* Bringing a run together: ranks, device, data, tokenizer, model, folder, state. */
+/* Opens a run: ranks, device, data, tokenizer, model, folder, state. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static cloob_status open_data(cloob_ctx *ctx, run *r)
     return comm_rank(r->c) == 0 ? run_check_zeroshot(ctx, r) : CLOOB_OK;
 }
 
-enum { TOKENIZER_CAPTIONS = 2000000 }; /* more change no merge that matters */
+enum { TOKENIZER_CAPTIONS = 2000000 }; /* more hardly change the merges */
 
 static cloob_status train_tokenizer(cloob_ctx *ctx, run *r)
 {
@@ -45,7 +45,7 @@ static cloob_status train_tokenizer(cloob_ctx *ctx, run *r)
     char **text = calloc((size_t)n, sizeof *text);
     if (!text) return ctx_no_memory(ctx, (size_t)n * sizeof *text, "captions");
     cloob_status status = CLOOB_OK;
-    for (int64_t i = 0; i < n && status != CLOOB_ERR_MEMORY; i++) { /* a sample that cannot be read is passed over */
+    for (int64_t i = 0; i < n && status != CLOOB_ERR_MEMORY; i++) { /* skips unreadable samples */
         status = dataset_caption(ctx, r->train, i, 0, &text[count]);
         count += status == CLOOB_OK;
     }
@@ -56,7 +56,7 @@ static cloob_status train_tokenizer(cloob_ctx *ctx, run *r)
     return status;
 }
 
-/* A resumed or pretrained run takes the tokenizer out of its checkpoint. */
+/* A resumed or pretrained run uses the tokenizer in its checkpoint. */
 static cloob_status open_tokenizer(cloob_ctx *ctx, run *r, const char *from_checkpoint)
 {
     sbuf merges = { 0 };
@@ -84,7 +84,7 @@ static cloob_status find_resume(cloob_ctx *ctx, const cloob_train_options *o, ch
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such run to resume; check `logs` and `name`", folder);
 }
 
-/* The model that the flags describe. */
+/* The model that the options describe. */
 static cloob_status asked_model(cloob_ctx *ctx, const cloob_train_options *o, model_config *c)
 {
     CLOOB_TRY(model_config_load(ctx, o->model, c));
@@ -99,15 +99,15 @@ static cloob_status asked_model(cloob_ctx *ctx, const cloob_train_options *o, mo
     return CLOOB_OK;
 }
 
-/* A run goes on with the model it began with. */
+/* A resumed run must have the model of its checkpoint. */
 static cloob_status check_resumed_model(cloob_ctx *ctx, const run *r, const model_config *stored)
 {
     sbuf have = { 0 }, want = { 0 };
     model_config asked;
     CLOOB_TRY(asked_model(ctx, r->o, &asked));
     asked.vocab = stored->vocab;
-    asked.patch_dropout = stored->patch_dropout;                          /* may change: the last epochs without it */
-    if (r->o->image_size_schedule) asked.image_size = stored->image_size; /* the run is at some stage of it */
+    asked.patch_dropout = stored->patch_dropout;                          /* may change, e.g. none in the last epochs */
+    if (r->o->image_size_schedule) asked.image_size = stored->image_size; /* depends on the epoch */
     model_config_to_json(stored, &have);
     model_config_to_json(&asked, &want);
     bool failed = have.failed || want.failed;
@@ -173,7 +173,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     r->so.beta = o->scale_hopfield;
     r->so.memory = o->memory;
     r->so.hopfield_warmup = o->hopfield_warmup;
-    bool siglip = r->so.method == LOSS_SIGLIP; /* learns both, as in its paper */
+    bool siglip = r->so.method == LOSS_SIGLIP; /* learns both, as in the paper */
     r->so.bias = o->init_logit_bias;
     r->so.learn_bias = siglip;
     r->so.model.has_logit_bias |= siglip;
@@ -205,7 +205,7 @@ cloob_status run_open_loader(cloob_ctx *ctx, run *r)
     lo.rank = comm_rank(r->c);
     lo.ranks = comm_size(r->c);
     lo.workers = (int)o->workers;
-    lo.seed = o->resume ? r->at.seed : (uint64_t)o->seed; /* the order of a run is one order */
+    lo.seed = o->resume ? r->at.seed : (uint64_t)o->seed; /* a resumed run keeps its order */
     lo.train = true;
     lo.bad_share = run_bad_share(r);
     lo.context = r->so.model.context;
@@ -229,8 +229,8 @@ cloob_status run_open_loader(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
-/* The end of the run, in updates: those that were made, and the steps that the epochs still hold. Never steps per
- * epoch times epochs, which is wrong as soon as a part of the run had another batch. */
+/* The end of the run, in updates: updates so far plus the steps left in the epochs. Not steps per epoch times epochs,
+ * which is wrong when a part of the run had another batch. */
 static void find_end(run *r)
 {
     int64_t epochs = r->o->epochs > r->at.epoch ? r->o->epochs - r->at.epoch : 0;
@@ -241,8 +241,8 @@ static void find_end(run *r)
     r->plan.stop_at = r->o->max_steps > 0 ? min64(r->plan.total_steps, r->o->max_steps) : r->plan.total_steps;
 }
 
-/* A run may go on with another number of ranks or another batch. The place inside the epoch is kept in samples; what is
- * left of the run is counted in the new steps. */
+/* A run may be resumed with another number of ranks or another batch. The position in the epoch is kept in samples; the
+ * rest of the run is counted in new steps. */
 static void place_in_epoch(cloob_ctx *ctx, run *r)
 {
     int64_t global = r->o->batch_size * r->o->accum_freq * comm_size(r->c), before = r->at.global_batch;
@@ -257,7 +257,7 @@ static void place_in_epoch(cloob_ctx *ctx, run *r)
             (long long)before, (long long)global, (long long)r->at.step_in_epoch, (long long)r->at.epoch + 1);
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------- */
 
 static void default_name(const run *r, char name[256])
 {
@@ -267,10 +267,10 @@ static void default_name(const run *r, char name[256])
     strftime(when, sizeof when, "%Y_%m_%d-%H_%M_%S", localtime_r(&now, &tm));
     snprintf(name, 256, "%s-model_%s-lr_%g-b_%lld-j_%lld-p_%s", when, r->o->model, r->plan.lr,
              (long long)r->o->batch_size, (long long)r->o->workers, r->o->precision ? r->o->precision : "fp32");
-    for (char *c = name; (c = strchr(c, '/'));) *c = '-'; /* of a model's file, as open_clip does */
+    for (char *c = name; (c = strchr(c, '/'));) *c = '-'; /* from a model's path, as in open_clip */
 }
 
-/* The options, with what they left to the model's family filled in, and what the run found. */
+/* Writes the options, with the defaults of the model's family, and facts about the machine. */
 static cloob_status write_params(cloob_ctx *ctx, run *r)
 {
     cloob_train_options o = *r->o;
@@ -287,7 +287,8 @@ static cloob_status write_params(cloob_ctx *ctx, run *r)
     return status;
 }
 
-/* A part of an epoch was evaluated where `max_steps` ended it. A run that goes on evaluates the whole epoch instead. */
+/* Drops the pending evaluation of a partial epoch, which `max_steps` ended: a run that continues evaluates the whole
+ * epoch. */
 static void drop_partial_eval(run *r)
 {
     bool part = r->at.pending.epoch > r->at.epoch;
@@ -309,7 +310,7 @@ static cloob_status open_journal(cloob_ctx *ctx, run *r)
     return write_params(ctx, r);
 }
 
-/* The weights a run begins with, if any: r->start.given, from r->start.from. */
+/* The weights a run starts from, if any: r->start.given, from r->start.from. */
 static cloob_status read_given(cloob_ctx *ctx, run *r)
 {
     interchange_report report = { 0 };
@@ -327,13 +328,13 @@ static cloob_status read_given(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
-/* Everything about the model that one rank can find wrong by itself. */
+/* Everything about the model that can fail on one rank. */
 static cloob_status prepare_model(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(read_given(ctx, r));
     if (r->o->resume) CLOOB_TRY(auto_options_resume(ctx, r));
     CLOOB_TRY(auto_options_objective(ctx, r));
-    bool same_model = r->o->resume && strcmp(r->o->model, "auto") != 0; /* what was asked for has to be what is there */
+    bool same_model = r->o->resume && strcmp(r->o->model, "auto") != 0; /* the given model must be the checkpoint's */
     CLOOB_TRY(auto_options_model(ctx, r));
     CLOOB_TRY(open_tokenizer(ctx, r, r->start.has_given ? weights_get_meta(&r->start.given, "tokenizer") : NULL));
     int64_t size = r->o->image_size_schedule ? settings_image_size(r->o, 0) : r->o->force_image_size;
@@ -347,7 +348,7 @@ static cloob_status prepare_model(cloob_ctx *ctx, run *r)
     return set_step_options(ctx, r);
 }
 
-static cloob_status go_on_from(cloob_ctx *ctx, run *r)
+static cloob_status resume_from(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(checkpoint_read(ctx, r->start.from, r->s, &r->at));
     snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", r->start.from);
@@ -370,8 +371,8 @@ cloob_status run_check_memory(cloob_ctx *ctx, run *r)
     return memory_check(ctx, &c, &r->need);
 }
 
-/* Too large a batch is refused here, before the tuning and before the first step: with the largest images of a
- * schedule first. Only rank 0 validates. */
+/* Refuses a batch that is too large before kernels are tuned; with a schedule, checks the largest images first. Only
+ * rank 0 validates. */
 static cloob_status check_memory(cloob_ctx *ctx, run *r)
 {
     memory_case c = { &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0,
@@ -384,7 +385,7 @@ static cloob_status check_memory(cloob_ctx *ctx, run *r)
     return run_check_memory(ctx, r);
 }
 
-/* The ranks meet inside, so a failure of one cannot wait for the others. */
+/* Ranks communicate inside, so a rank that fails aborts the others. */
 cloob_status run_make_step(cloob_ctx *ctx, run *r)
 {
     cloob_status status = CLOOB_OK;
@@ -395,7 +396,7 @@ cloob_status run_make_step(cloob_ctx *ctx, run *r)
     return status;
 }
 
-/* A GPU's kernels are chosen meanwhile; on a host the same threads would do both. */
+/* Draws random weights while the GPU's kernels are chosen; on a host both would use the same threads. */
 static cloob_status draw_ahead(cloob_ctx *ctx, run *r)
 {
     if (r->o->resume || r->start.has_given || r->dev->backend != BACKEND_CUDA) return CLOOB_OK;
@@ -405,7 +406,7 @@ static cloob_status draw_ahead(cloob_ctx *ctx, run *r)
 static cloob_status fill_model(cloob_ctx *ctx, run *r)
 {
     cloob_status status;
-    if (r->o->resume) status = go_on_from(ctx, r);
+    if (r->o->resume) status = resume_from(ctx, r);
     else if (r->start.has_given) status = params_load(ctx, step_params(r->s), &r->start.given);
     else if (r->start.draft) status = params_draft_fill(ctx, r->start.draft, step_params(r->s));
     else status = params_init(ctx, step_params(r->s), (uint64_t)r->o->seed);
@@ -432,8 +433,7 @@ static cloob_status own_device(cloob_ctx *ctx, run *r)
     return device_open(ctx, name, &r->dev);
 }
 
-/* Whoever keeps the others waiting (a vocabulary, a checkpoint, an evaluation on rank 0) answers them with its
- * progress. */
+/* A rank that the others wait for (vocabulary, checkpoint, evaluation on rank 0) signals them with its progress. */
 static void show_and_answer(void *user, const cloob_progress *p)
 {
     run *r = user;
@@ -467,7 +467,7 @@ static cloob_status divide_batch(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
-/* A line for each setting that was chosen here. */
+/* One line per chosen setting. */
 static void log_notes(cloob_ctx *ctx, run *r)
 {
     char *rest = r->start.notes.data;
@@ -475,7 +475,7 @@ static void log_notes(cloob_ctx *ctx, run *r)
         if (*line) journal_line(ctx, r->log, "%s", line);
 }
 
-/* What the user will want to know before hours pass. */
+/* Warnings that save the user hours. */
 static void warn_early(cloob_ctx *ctx, run *r)
 {
     int64_t left = r->plan.total_steps - r->at.updates;
@@ -540,7 +540,7 @@ static void describe(cloob_ctx *ctx, run *r)
     describe_resumed(ctx, r);
 }
 
-/* Mistakes in names, found before data is read and a vocabulary is trained. */
+/* Finds mistakes in names before data is read and a vocabulary is trained. */
 static cloob_status check_names(cloob_ctx *ctx, run *r)
 {
     model_config c;
@@ -561,7 +561,7 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     CLOOB_TRY(comm_agree(ctx, r->c, run_open_decoder(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, divide_batch(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, check_names(ctx, r)));
-    /* A rank that fails between two of these tells the others, which would wait for it forever. */
+    /* comm_agree reports the failure of one rank to the others, which would wait for it forever. */
     CLOOB_TRY(comm_agree(ctx, r->c, open_data(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, prepare_model(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, check_memory(ctx, r)));
@@ -583,7 +583,7 @@ void run_close(cloob_ctx *ctx, run *r)
     if (ctx->progress == show_and_answer) ctx->progress = r->caller.show, ctx->progress_user = r->caller.user;
     if (r->start.has_given) weights_release(&r->start.given);
     params_draft_destroy(r->start.draft);
-    step_destroy(r->s); /* before the loader: a batch may still be on its way out of its memory */
+    step_destroy(r->s); /* before the loader: an upload may still read its memory */
     loader_destroy(r->batches);
     device_decoder_destroy(r->decoder);
     tokenizer_close(r->tok);

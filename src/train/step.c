@@ -1,4 +1,4 @@
-/* A step is made: towers, objective, optimizer, buckets, memory. */
+/* Creates a step: towers, objective, optimizer, buckets, memory. */
 #include "train/step_impl.h"
 
 #include <math.h>
@@ -64,7 +64,7 @@ static cloob_status make_plan(cloob_ctx *ctx, step *s, loss_method method, loss_
     o.inv_tau = s->o.inv_tau;
     o.beta = s->o.beta;
     o.bias = s->o.bias;
-    o.unchecked = true; /* l2norm has just made the rows; a NaN shows in the loss */
+    o.unchecked = true; /* rows come from l2norm; a NaN shows in the loss */
     loss_shape shape = { .rows = s->o.batch * s->o.accum,
                          .dim = s->o.model.embed,
                          .dtype = CLOOB_F32,
@@ -89,7 +89,7 @@ double step_rate(const step *s, int row)
     return pow(s->o.layer_decay, count - 1 - group);
 }
 
-/* Neighbours that are treated alike become one range. */
+/* Neighbouring parameters with the same settings become one range. */
 static cloob_status make_ranges(cloob_ctx *ctx, step *s)
 {
     s->range = calloc((size_t)s->p->count, sizeof *s->range);
@@ -158,7 +158,7 @@ static cloob_status take_kept(cloob_ctx *ctx, step *s)
     return CLOOB_OK;
 }
 
-/* The inputs of both towers, filled from host memory. */
+/* Uploads to the inputs of both towers. */
 static cloob_status make_upload(cloob_ctx *ctx, step *s)
 {
     const tensor *to[UPLOAD_PARTS] = { exec_tensor(s->tower[IMAGE], "images"), exec_tensor(s->tower[TEXT], "tokens"),
@@ -192,7 +192,7 @@ static cloob_status build(cloob_ctx *ctx, step *s)
     return make_loss(ctx, s);
 }
 
-/* Pixels of a step below 2^46: the sizes of everything that is planned from them then fit 64 bits. */
+/* Below 2^46 pixels per step, all planned sizes fit 64 bits. */
 cloob_status step_check_sizes(cloob_ctx *ctx, const step_options *o)
 {
     int64_t rows, pixels, S = o->model.image_size;
