@@ -21,8 +21,8 @@ typedef struct comm_ops {
 struct comm {
     const comm_ops *ops; /* NULL: one process in host memory */
     int rank, size, local_rank;
-    double timeout; /* seconds without a sign of life from a rank that the others wait for; 0: no limit */
-    bool lost;      /* one was waited for that long */
+    double timeout; /* seconds without an answer from a rank that the others wait for; 0: no limit */
+    bool lost;      /* a rank did not answer in that time */
     comm *base;     /* NCCL: the host communicator of the same ranks; not owned unless owns_base */
     bool owns_base;
     void *stream; /* NCCL: what data calls belong to */

@@ -1,5 +1,5 @@
 /* The pieces of the f32 objective on the CPU: row loops, tiles of scores, retrieval and contrast. Private to
- * src/loss. Matrices are row-major, d columns; every product goes through cpu_sgemm. */
+ * src/loss. Matrices are row-major, d columns; every GEMM is cpu_sgemm. */
 #ifndef LOSS_CPU_H
 #define LOSS_CPU_H
 
@@ -7,11 +7,11 @@
 
 #include "loss/impl.h"
 
-/* Scores are made TILE x TILE at a time. Larger is no faster (cpu_sgemm packs its factors anyway) and takes
- * memory. */
+/* Scores are computed TILE x TILE at a time. Larger tiles are not faster (cpu_sgemm packs its operands anyway) and need
+ * more memory. */
 enum { TILE = 192 };
 
-/* Embeddings as they were given: f32, or bf16 that is widened a tile at a time. */
+/* Embeddings: f32, or bf16 that is widened a tile at a time. */
 typedef struct rows {
     const void *data;
     cloob_dtype dtype;
@@ -113,7 +113,7 @@ typedef struct contrast {
     int64_t first;
     double inv_tau;
     bool leave_one_out;
-    bool owned;             /* a, b are f32 and ours: forward takes their means off them, and they stay so */
+    bool owned;             /* a, b are f32 in the plan's memory: forward subtracts their means in place */
     float *mean_a, *mean_b; /* (d) of anchors and samples; forward to backward when owned */
     double *bias;           /* (N), scratch */
     double *lse;            /* (n), over the samples that are not the positive */
@@ -129,7 +129,7 @@ double contrast_forward(cloob_ctx *ctx, const contrast *c, const tiles *t);
 /* Gradient of the mean over all N, divided by inv_tau. Returns this rank's part of d mean / d inv_tau. */
 double contrast_backward(cloob_ctx *ctx, const contrast *c, const tiles *t);
 
-/* ---- the ways through (cpu_batch.c, cpu_general.c, cpu_sigmoid.c); bytes says what each needs ---- */
+/* ---- the algorithms (cpu_batch.c, cpu_general.c, cpu_sigmoid.c); *_bytes: the workspace of each ---- */
 
 size_t sigmoid_bytes(const loss_plan *p);
 cloob_status sigmoid_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, loss_result *r);

@@ -10,11 +10,11 @@
  *     retrieve image        ux       uy    vx   [ux, uy, vx]
  *     image term            dx* ux   uy    vx   [ux, uy become gradients; dx* collects the samples']
  *     x against x, back     dx  ux   uy    vx   [dx]
- *     lay dx and uy to rest                vx   dx, uy at 3/4
+ *     pack dx and uy                       vx   dx, uy at 3/4
  *     retrieve text                  vy    vx   dx, uy at 3/4
  *     text term             dy*      vy    vx   dx, uy at 3/4
  *     y against y, back     dy       vy    vx   dx, uy at 3/4
- *     wake them; x against y, back: dx, dy, uy, vx
+ *     unpack them; x against y, back: dx, dy, uy, vx
  *
  * which is never more than four and a half, two of them the caller's dx and dy. */
 #include <string.h>
@@ -30,7 +30,7 @@ typedef struct batch {
     double *lse, *weight;  /* (n), of one term after the other */
     double *column, *bias; /* (n) */
     float *mean[2];        /* (d) of anchors and samples, taken off the unit rows by the contrast */
-    fixed24 dx_rest, uy_rest;
+    fixed24 dx_packed, uy_packed;
     tiles t;
 } batch;
 
@@ -39,12 +39,12 @@ bool batch_applies(const loss_plan *p)
     return p->hopfield && p->size == 1 && p->s.stored_u == 0 && p->s.stored_v == 0 && p->o.beta <= PAIR_LARGEST_BETA;
 }
 
-/* The high halves of both lie in the caller's dx, the low ones in half a matrix. */
-static void carve_rest(const loss_plan *p, carver *c, const loss_outputs *out, batch *b)
+/* The high halves of both are stored in the caller's dx, the low ones in half a matrix. */
+static void carve_packed(const loss_plan *p, carver *c, const loss_outputs *out, batch *b)
 {
     size_t n = (size_t)p->s.rows, elements = n * (size_t)p->s.dim;
     int16_t *high = (int16_t *)(void *)out->dx;
-    fixed24 *r[2] = { &b->dx_rest, &b->uy_rest };
+    fixed24 *r[2] = { &b->dx_packed, &b->uy_packed };
     for (int i = 0; i < 2; i++) {
         uint8_t *low = carve(c, elements);
         double *step = carve(c, n * sizeof *step);
@@ -62,7 +62,7 @@ static size_t batch_carve(const loss_plan *p, void *memory, const loss_outputs *
     b->anchors = p->o.gradients ? out->dy : carve(&c, matrix);
     b->uy = carve(&c, matrix);
     b->vx = carve(&c, matrix);
-    if (p->o.gradients) carve_rest(p, &c, out, b);
+    if (p->o.gradients) carve_packed(p, &c, out, b);
     for (int i = 0; i < 4; i++) b->length[i] = carve(&c, n * sizeof(float));
     b->lse = carve(&c, n * sizeof(double));
     b->weight = carve(&c, n * sizeof(double));
@@ -169,8 +169,8 @@ static cloob_status image_side(cloob_ctx *ctx, const loss_plan *p, batch *b, con
     term(ctx, p, b, 0, out->dx, r);
     if (!p->o.gradients) return CLOOB_OK;
     retrieve_own_backward(ctx, p, b, &b->x, out->dx);
-    fixed24_pack(&b->dx_rest, out->dx);
-    fixed24_pack(&b->uy_rest, b->uy);
+    fixed24_pack(&b->dx_packed, out->dx);
+    fixed24_pack(&b->uy_packed, b->uy);
     b->anchors = b->uy;
     return CLOOB_OK;
 }
@@ -181,8 +181,8 @@ static cloob_status text_side(cloob_ctx *ctx, const loss_plan *p, batch *b, cons
     term(ctx, p, b, 1, out->dy, r);
     if (!p->o.gradients) return CLOOB_OK;
     retrieve_own_backward(ctx, p, b, &b->y, out->dy);
-    fixed24_unpack(&b->uy_rest, b->uy);
-    fixed24_unpack(&b->dx_rest, out->dx);
+    fixed24_unpack(&b->uy_packed, b->uy);
+    fixed24_unpack(&b->dx_packed, out->dx);
     return CLOOB_OK;
 }
 

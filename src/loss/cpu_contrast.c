@@ -15,7 +15,7 @@ typedef struct strip { /* one tile: anchors [i, i + m) against samples [j, j + n
     const contrast *c;
     const tiles *t;
     int64_t i, j, m, n;
-    const float *a, *b;   /* anchors as they lie, samples less their mean */
+    const float *a, *b;   /* anchors unchanged, samples less their mean */
     const float *centred; /* anchors less their mean; backward */
     double *top;          /* (m) running maximum */
     double *dots;
@@ -31,12 +31,11 @@ static int64_t own_column(const strip *s, int64_t r)
 
 /* ---- means ----
  *
- * They are taken off before the products. Scores are needed up to a constant per anchor, so a.(b - mean)
- * serves for a.b, with less rounding the closer the samples lie together; with the anchors' mean off as well,
- * each column gets inv_tau mean_a.(b - mean_b) back: the bias. Rows of dK sum to zero, so dA = dK (B - b),
- * and with the column sums dB = dK^T (A - a) + (dK^T 1) a. Rows that lie close together (a cone, or beta near
- * 0) would otherwise leave sums of large terms that cancel. Rows that are ours lose their mean where they
- * lie, others in copies, a tile at a time. */
+ * They are subtracted before the GEMMs. Scores are needed up to a constant per anchor, so a.(b - mean) serves for a.b,
+ * with less rounding the closer the samples are; with the anchors' mean subtracted as well, each column gets inv_tau
+ * mean_a.(b - mean_b) back: the bias. Rows of dK sum to zero, so dA = dK (B - b), and with the column sums dB = dK^T (A
+ * - a) + (dK^T 1) a. Rows close together (a cone, or beta near 0) would otherwise give sums of large terms that cancel.
+ * `owned` rows are centred in place, others in copies, a tile at a time. */
 
 static void mean_row(const rows *r, const tiles *t, float *mean)
 {
@@ -239,7 +238,7 @@ static void add_columns_range(void *arg, int64_t begin, int64_t end, int thread)
         for (int64_t k = 0; k < d; k++) s->c->db[j * d + k] += (float)(s->c->column[j] * (double)s->c->mean_a[k]);
 }
 
-/* The means of rows that are ours were taken by forward. */
+/* forward centred the owned rows. */
 static void backward_begin(cloob_ctx *ctx, const contrast *c, const tiles *t)
 {
     if (!c->owned) mean_row(&c->a, t, c->mean_a), mean_row(&c->b, t, c->mean_b);

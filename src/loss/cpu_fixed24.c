@@ -1,5 +1,5 @@
-/* Where a matrix and its high halves share memory, elements move through a small block: laying goes up
- * through the rows and waking down, so that nothing is written over before it was read. */
+/* Packs f32 matrices to 24 bits per element. A matrix may share memory with its high halves: elements move through a
+ * small block, packing goes up through the rows and unpacking down, so nothing is overwritten before it is read. */
 #include "loss/cpu.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ typedef struct block {
 
 /* The largest |m|; not finite when any element is not. Magnitudes are compared as the integers they are in
  * memory, where NaN is the largest. */
-CPU_CLONES static double reach(const float *m, int64_t d)
+CPU_CLONES static double largest(const float *m, int64_t d)
 {
     uint32_t top = 0;
     float value;
@@ -49,7 +49,7 @@ CPU_CLONES static void to_float(block *b, int64_t n, double step)
 }
 
 /* Elements [k, k + n), n at most BLOCK. */
-static void lay_block(const fixed24 *r, const float *m, int64_t k, int64_t n, double scale)
+static void pack_block(const fixed24 *r, const float *m, int64_t k, int64_t n, double scale)
 {
     block b;
     memcpy(b.value, m + k, (size_t)n * sizeof *b.value);
@@ -58,7 +58,7 @@ static void lay_block(const fixed24 *r, const float *m, int64_t k, int64_t n, do
     memcpy(r->low + k, b.low, (size_t)n);
 }
 
-static void wake_block(const fixed24 *r, float *m, int64_t k, int64_t n, double step)
+static void unpack_block(const fixed24 *r, float *m, int64_t k, int64_t n, double step)
 {
     block b;
     memcpy(b.high, r->high + k, (size_t)n * sizeof *b.high);
@@ -70,10 +70,10 @@ static void wake_block(const fixed24 *r, float *m, int64_t k, int64_t n, double 
 void fixed24_pack(const fixed24 *r, const float *m)
 {
     for (int64_t i = 0; i < r->n; i++) {
-        double top = reach(m + i * r->d, r->d), scale = top > 0 ? steps / top : 0;
+        double top = largest(m + i * r->d, r->d), scale = top > 0 ? steps / top : 0;
         r->step[i] = isfinite(top) ? top / steps : (double)NAN;
         for (int64_t k = 0; k < r->d; k += BLOCK)
-            lay_block(r, m, i * r->d + k, min64(BLOCK, r->d - k), isfinite(top) ? scale : 0);
+            pack_block(r, m, i * r->d + k, min64(BLOCK, r->d - k), isfinite(top) ? scale : 0);
     }
 }
 
@@ -81,5 +81,5 @@ void fixed24_unpack(const fixed24 *r, float *m)
 {
     for (int64_t i = r->n - 1; i >= 0; i--)
         for (int64_t k = (r->d - 1) / BLOCK * BLOCK; k >= 0; k -= BLOCK)
-            wake_block(r, m, i * r->d + k, min64(BLOCK, r->d - k), r->step[i]);
+            unpack_block(r, m, i * r->d + k, min64(BLOCK, r->d - k), r->step[i]);
 }

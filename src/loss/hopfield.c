@@ -1,5 +1,5 @@
-/* The modern Hopfield network of the public header: retrieval as a network of its own. Like cpu_search.c, with the
- * softmax denominator, which the objective never needs, beside the sums. Host, f32. */
+/* The modern Hopfield network of the public header: retrieval on its own. Like cpu_search.c, and also computes the
+ * softmax denominator, which the objective does not need. Host, f32. */
 #include "cloob/hopfield.h"
 
 #include <math.h>

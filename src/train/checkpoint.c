@@ -18,6 +18,12 @@ cloob_status checkpoint_verify(cloob_ctx *ctx, const char *path, const weights *
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
+static cloob_status alloc_tensor(cloob_ctx *ctx, weights *w, tensor *t)
+{
+    t->data = arena_push(&w->a, tensor_bytes(t));
+    return t->data ? CLOOB_OK : ctx_no_memory(ctx, tensor_bytes(t), "a checkpoint");
+}
+
 /* A block laid out like the parameters, as tensors "train.KIND.NAME". Stored in engine layout: only cloob reads
  * them. */
 static cloob_status add_block(cloob_ctx *ctx, weights *w, const params *p, const char *kind, const float *block)
@@ -27,8 +33,7 @@ static cloob_status add_block(cloob_ctx *ctx, weights *w, const params *p, const
         char name[200];
         if (r->buffer || r->frozen) continue;
         tensor t = TENSOR(CLOOB_F32, NULL, r->count);
-        t.data = arena_push(&w->a, tensor_bytes(&t));
-        if (!t.data) return ctx_no_memory(ctx, tensor_bytes(&t), "a checkpoint");
+        CLOOB_TRY(alloc_tensor(ctx, w, &t));
         CLOOB_TRY(p->dev->to_host(ctx, p->dev, t.data, block + r->offset, tensor_bytes(&t)));
         snprintf(name, sizeof name, "train.%s.%s", kind, r->name);
         CLOOB_TRY(weights_add(ctx, w, name, &t));
@@ -62,8 +67,7 @@ static cloob_status add_adapters(cloob_ctx *ctx, weights *w, const params *p)
     for (int i = 0; i < p->count; i++) {
         if (!adapter_name(p, i, name)) continue;
         tensor t = p->row[i].file;
-        t.data = arena_push(&w->a, tensor_bytes(&t));
-        if (!t.data) return ctx_no_memory(ctx, tensor_bytes(&t), "a checkpoint");
+        CLOOB_TRY(alloc_tensor(ctx, w, &t));
         CLOOB_TRY(params_get(ctx, p, i, false, t.data));
         CLOOB_TRY(weights_add(ctx, w, name, &t));
     }
@@ -141,8 +145,7 @@ static cloob_status add_history(cloob_ctx *ctx, weights *w, step *s)
 {
     tensor t = TENSOR(CLOOB_F32, NULL, step_history_count(s));
     if (tensor_count(&t) == 0) return CLOOB_OK;
-    t.data = arena_push(&w->a, tensor_bytes(&t));
-    if (!t.data) return ctx_no_memory(ctx, tensor_bytes(&t), "a checkpoint");
+    CLOOB_TRY(alloc_tensor(ctx, w, &t));
     CLOOB_TRY(step_history(ctx, s, t.data, false));
     return weights_add(ctx, w, "train.history", &t);
 }
@@ -185,6 +188,14 @@ static cloob_status get_int(cloob_ctx *ctx, const weights *w, const char *path, 
                     path, key);
 }
 
+static cloob_status check_tensor(cloob_ctx *ctx, const weights *w, const char *path, const char *name, int64_t count)
+{
+    const tensor *t = weights_find(w, name);
+    if (t && t->dtype == CLOOB_F32 && tensor_count(t) == count) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is missing or of another size; it can be used with `pretrained`",
+                    path, name);
+}
+
 /* Everything is checked before the first value is written. */
 static cloob_status check_block(cloob_ctx *ctx, const weights *w, const char *path, const params *p, const char *kind)
 {
@@ -192,10 +203,7 @@ static cloob_status check_block(cloob_ctx *ctx, const weights *w, const char *pa
         char name[200];
         if (p->row[i].buffer || p->row[i].frozen) continue;
         snprintf(name, sizeof name, "train.%s.%s", kind, p->row[i].name);
-        const tensor *t = weights_find(w, name);
-        if (!t || t->dtype != CLOOB_F32 || tensor_count(t) != p->row[i].count)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                            "%s: %s is missing or of another size; it can be used with `pretrained`", path, name);
+        CLOOB_TRY(check_tensor(ctx, w, path, name, p->row[i].count));
     }
     return CLOOB_OK;
 }
@@ -220,15 +228,12 @@ static cloob_status check_adapters(cloob_ctx *ctx, const weights *w, const char 
     adapter_text(p, asked);
     if (strcmp(stored ? stored : "none", asked) != 0)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "%s: its run has `lora` %s, this one %s; resume with the same, or begin anew from its weights "
+                        "%s: its run has `lora` %s, this one %s; resume with the same, or start a new run from its weights "
                         "with `pretrained`",
                         path, stored ? stored : "none", asked);
     for (int i = 0; i < p->count; i++) {
         if (!adapter_name(p, i, name)) continue;
-        const tensor *t = weights_find(w, name);
-        if (!t || t->dtype != CLOOB_F32 || tensor_count(t) != p->row[i].count)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                            "%s: %s is missing or of another size; it can be used with `pretrained`", path, name);
+        CLOOB_TRY(check_tensor(ctx, w, path, name, p->row[i].count));
     }
     return CLOOB_OK;
 }

@@ -71,14 +71,14 @@ static cloob_status find_other(cloob_ctx *ctx, const char *folder, char path[RES
     if (!c) return ctx_no_memory(ctx, MAX_CANDIDATES * sizeof *c, "a list of checkpoints");
     int n = list(ctx, folder, c), i = 0;
     while (i < n && check_valid(ctx, c[i].path) != CLOOB_OK) {
-        ctx_log(ctx, CLOOB_LOG_WARN, "passed over: %s", cloob_error(ctx));
+        ctx_log(ctx, CLOOB_LOG_WARN, "skipped: %s", cloob_error(ctx));
         i++;
     }
     if (i < n) memcpy(path, c[i].path, RESUME_PATH);
     free(c);
     if (i < n) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_IO,
-                    "%s: no whole checkpoint there to resume from; start without `resume` and with another `name`",
+                    "%s: no valid checkpoint to resume from; start without `resume` and with another `name`",
                     folder);
 }
 

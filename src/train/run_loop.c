@@ -189,7 +189,7 @@ static const char *run_name(const run *r)
 static cloob_status stop_now(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(run_save(ctx, r, "interrupted"));
-    return ctx_fail(ctx, CLOOB_ERR_STOPPED, "stopped at step %lld, saved; go on with `resume` %s",
+    return ctx_fail(ctx, CLOOB_ERR_STOPPED, "stopped at step %lld, saved; continue with `resume` %s",
                     (long long)r->at.updates, run_name(r));
 }
 
@@ -340,7 +340,7 @@ static void log_end(cloob_ctx *ctx, run *r, bool nothing_done)
     else
         journal_line(ctx, r->log,
                      "stopped by `max_steps` after %lld of %lld steps, in %.0f s, loss %.5f, %lld bad samples skipped; "
-                     "go on with `resume` %s",
+                     "continue with `resume` %s",
                      steps, total, r->sum.seconds, r->sum.loss, (long long)r->sum.bad_samples, run_name(r));
 }
 

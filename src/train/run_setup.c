@@ -118,7 +118,7 @@ static cloob_status check_resumed_model(cloob_ctx *ctx, const run *r, const mode
     if (failed) return ctx_no_memory(ctx, 512, "a configuration");
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                     "`resume`: the checkpoint holds %s (%lld px), the flags ask for %s (%lld px); give the run's own "
-                    "`model` and settings, or `pretrained` to begin anew from its weights",
+                    "`model` and settings, or `pretrained` to start a new run from its weights",
                     stored->name[0] ? stored->name : "another model", (long long)stored->image_size, r->o->model,
                     (long long)asked.image_size);
 }
@@ -253,7 +253,7 @@ static void place_in_epoch(cloob_ctx *ctx, run *r)
     find_end(r);
     if (!moved) return;
     ctx_log(ctx, CLOOB_LOG_WARN,
-            "the checkpoint was made with %lld pairs a step, this run has %lld: going on at step %lld of epoch %lld",
+            "the checkpoint was made with %lld pairs a step, this run has %lld: continuing at step %lld of epoch %lld",
             (long long)before, (long long)global, (long long)r->at.step_in_epoch, (long long)r->at.epoch + 1);
 }
 
@@ -353,16 +353,22 @@ static cloob_status resume_from(cloob_ctx *ctx, run *r)
     CLOOB_TRY(checkpoint_read(ctx, r->start.from, r->s, &r->at));
     snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", r->start.from);
     if (r->at.seed != (uint64_t)r->o->seed)
-        ctx_log(ctx, CLOOB_LOG_WARN, "the checkpoint was made with `seed` %llu: going on with that one",
+        ctx_log(ctx, CLOOB_LOG_WARN, "the checkpoint was made with `seed` %llu: continuing with that seed",
                 (unsigned long long)r->at.seed);
     return CLOOB_OK;
+}
+
+/* Only rank 0 validates. */
+static memory_case memory_case_of(const run *r)
+{
+    return (memory_case){ &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0,
+                          run_decoder_bytes(r) };
 }
 
 cloob_status run_check_memory(cloob_ctx *ctx, run *r)
 {
     size_t limit;
-    memory_case c = { &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0,
-                      run_decoder_bytes(r) };
+    memory_case c = memory_case_of(r);
     CLOOB_TRY(set_step_options(ctx, r));
     if (r->o->fit_memory && !memory_parse(r->o->fit_memory, &limit))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`fit_memory` %s: not a size; write bytes, or 512M, 80G",
@@ -371,12 +377,10 @@ cloob_status run_check_memory(cloob_ctx *ctx, run *r)
     return memory_check(ctx, &c, &r->need);
 }
 
-/* Refuses a batch that is too large before kernels are tuned; with a schedule, checks the largest images first. Only
- * rank 0 validates. */
+/* Refuses a batch that is too large before kernels are tuned; with a schedule, checks the largest images first. */
 static cloob_status check_memory(cloob_ctx *ctx, run *r)
 {
-    memory_case c = { &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0,
-                      run_decoder_bytes(r) };
+    memory_case c = memory_case_of(r);
     int64_t size = r->so.model.image_size, largest = settings_largest_image(r->o);
     if (largest > size) r->so.model.image_size = largest;
     CLOOB_TRY(auto_options_fit(ctx, r, &c));

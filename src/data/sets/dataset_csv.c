@@ -1,7 +1,7 @@
 /* CSV and TSV: a header, then rows with the path of an image and its caption.
  *
- * Only where each row lies is kept (12 bytes per row); the row itself is read again when its sample is drawn,
- * so a list of many millions fits. With one_caption, rows that name the same image are one sample. */
+ * Only the position of each row is in memory (12 bytes per row); the row itself is read when its sample is drawn, so
+ * many millions of rows fit. With one_caption, rows that name the same image are one sample. */
 #include "data/sets/csv.h"
 #include "data/sets/dataset_kind.h"
 
@@ -119,7 +119,7 @@ static cloob_status add_row(cloob_ctx *ctx, csv_set *c, const csv_row *row)
 /* ---- the header -------------------------------------------------------------------------------------------
  */
 
-/* Tried where the option has its default and there is no such column. */
+/* Tried when the option has its default and there is no such column. */
 static const char *const image_names[] = { "filepath", "image", "path", "file_name", "filename", "image_path", NULL };
 static const char *const caption_names[] = { "title", "caption", "text", "sentence", NULL };
 static const char *const address_names[] = { "url", "image_url", "URL", NULL };
@@ -188,7 +188,7 @@ static cloob_status read_header(cloob_ctx *ctx, const dataset_part *p, char sepa
     return csv_next(ctx, r, row);
 }
 
-/* How many of the two columns there are; an address stands for an image. */
+/* How many of the two columns there are; a URL counts as an image. */
 static int header_fit(const csv_row *row, const dataset_options *o)
 {
     return (find_column(row, o->csv_image_key, image_names) >= 0 || find_any(row, address_names) >= 0) +
@@ -201,8 +201,8 @@ static bool header_fits(const csv_row *row, const dataset_options *o)
            find_column(row, o->csv_caption_key, caption_names) >= 0;
 }
 
-/* The separator asked for; when it does not bring the columns to light, another common one. When none does, the one
- * that shows most of the header tells what is missing. */
+/* Tries the given separator; if the columns are not found, other common ones. If none finds them, the error comes from
+ * the separator that finds most of the header. */
 static cloob_status take_header(cloob_ctx *ctx, dataset_part *p, const dataset_options *o, csv_reader *r, stream *s,
                                 csv_row *row)
 {
@@ -283,8 +283,7 @@ static int by_first_row(const void *a, const void *b)
     return p->first_row < q->first_row ? -1 : p->first_row > q->first_row;
 }
 
-/* Paths are told apart by 64-bit hashes: among n of them two differ and collide with probability n^2 / 2^65.
- */
+/* Paths are compared by 64-bit hashes: among n paths a collision has probability n^2 / 2^65. */
 static cloob_status group_rows(cloob_ctx *ctx, csv_set *c)
 {
     size_t n = (size_t)c->rows;
@@ -327,8 +326,8 @@ static cloob_status read_row(cloob_ctx *ctx, const dataset_part *p, int64_t row,
     return status;
 }
 
-/* Without --path-data: beside the CSV, or, as other programs have it, below the working directory; the first
- * row decides. */
+/* Without `path_data`: next to the CSV, or, as in other programs, below the working directory; the first row
+ * decides. */
 static cloob_status find_root(cloob_ctx *ctx, const dataset_part *p, const char *source)
 {
     csv_set *c = p->self;

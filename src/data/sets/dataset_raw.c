@@ -172,7 +172,7 @@ static cloob_status cifar_add(cloob_ctx *ctx, dataset_part *p, const cifar_file 
     int64_t record = CIFAR_PIXELS + f->label_bytes;
     CLOOB_TRY(raw_files_get(ctx, r->files, f->name, &at));
     if (at.size == 0 || at.size % record != 0)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes are no whole number of %lld-byte records", f->name,
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes are not a whole number of %lld-byte records", f->name,
                         (long long)at.size, (long long)record);
     return raw_add_run(ctx, p,
                        (raw_run){ .at = at,
@@ -239,7 +239,7 @@ static cloob_status stl10_add(cloob_ctx *ctx, dataset_part *p, const char *image
     CLOOB_TRY(raw_files_get(ctx, r->files, images, &run.at));
     run.count = run.at.size / STL10_RECORD;
     if (run.at.size == 0 || run.at.size % STL10_RECORD != 0)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes are no whole number of %d-byte images", images,
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes are not a whole number of %d-byte images", images,
                         (long long)run.at.size, STL10_RECORD);
     if (labels) CLOOB_TRY(stl10_labels(ctx, p, labels, run.count, &run.labels));
     return raw_add_run(ctx, p, run);

@@ -10,7 +10,7 @@
  * text looks like that. The classes and the neighbours that count as wrong are ftfy 6.3's. */
 enum {
     CONTROL = 1 << 0, /* C1 */
-    ODD = 1 << 1,     /* signs that hardly ever stand in text: broken bar, not sign, dagger, ... */
+    ODD = 1 << 1,     /* signs that are rare in text: broken bar, not sign, dagger, ... */
     LAW = 1 << 2,
     MONEY = 1 << 3,
     OPENING = 1 << 4, /* punctuation before a word */
@@ -26,7 +26,7 @@ enum {
     LEAD2 = 1 << 14,       /* in some encoding the first byte of two of a character */
     LEAD3 = 1 << 15,       /* of three */
     LEAD4 = 1 << 16,       /* of four */
-    TAIL = 1 << 17,        /* a byte that follows such a one; a space may have been one */
+    TAIL = 1 << 17,        /* a byte that follows a lead byte; may have become a space */
     TAIL_STRICT = 1 << 18, /* the same without what is common in text */
     AZ = 1 << 19,          /* a .. z */
     LATIN = 1 << 20,       /* A .. Z, a .. z */
@@ -182,8 +182,8 @@ static bool in(unsigned c, unsigned from, unsigned to) { return c >= from && c <
 static bool is_tail(unsigned char c) { return in(c, 0x80, 0xBF); }
 static bool is_likely_tail(unsigned char c) { return is_tail(c) && c != 0x85 && c != 0xA0; }
 
-/* How long a sequence at t is in which a space stands for the no-break space of its UTF-8; 0: none. Only where likely
- * characters come out. */
+/* The length of a sequence at t in which a space replaced the no-break space of its UTF-8; 0: none. Only sequences of
+ * likely characters count. */
 static size_t altered_length(const unsigned char *t, size_t n)
 {
     unsigned char a = t[0];
@@ -202,14 +202,14 @@ static bool begins(const unsigned char *t, size_t n, const char *text)
     return n >= strlen(text) && memcmp(t, text, strlen(text)) == 0;
 }
 
-/* "Ã " before a word stands for "à" and the space that ended it; Portuguese "às" and "àquele" are one word. */
+/* "Ã " before a word is "à" and the space that ended it; Portuguese "às" and "àquele" are one word. */
 static bool is_grave_word(const unsigned char *t, size_t n)
 {
     return n >= 2 && t[0] == 0xC3 && t[1] == ' ' && !begins(t + 2, n - 2, " ") && !begins(t + 2, n - 2, "quele") &&
            !begins(t + 2, n - 2, "quela") && !begins(t + 2, n - 2, "quilo") && !begins(t + 2, n - 2, "s ");
 }
 
-/* b has room for half as much again. */
+/* b has capacity for half as much again. */
 static void restore_spaces(bytes *b, unsigned char *scratch)
 {
     size_t n = 0;
@@ -251,7 +251,7 @@ static size_t lossy_length(const unsigned char *t, size_t n)
     return a == 0x1A ? 1 : 0;
 }
 
-/* U+FFFD in place of such a sequence; scratch has room for three bytes each. */
+/* Replaces such sequences with U+FFFD; scratch has three bytes for each. */
 static void replace_lost(bytes *b, unsigned char *scratch)
 {
     size_t n = 0;
@@ -399,8 +399,8 @@ static bool repair_step(codes *text, int depth)
     return changed;
 }
 
-/* A stretch is shorter than its text, and what is turned back is shorter than what it was: the bounds end texts that
- * were made to go on. */
+/* A part is shorter than its text, and a repaired text is shorter than before; the bounds stop texts made to
+ * recurse. */
 static void repair(codes *text, int depth)
 {
     enum { ROUNDS = 64, DEPTH = 16 };

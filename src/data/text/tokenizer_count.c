@@ -170,9 +170,9 @@ static cloob_status add(cloob_ctx *ctx, captions *c, const char *at, size_t byte
     return CLOOB_OK;
 }
 
-/* One field from *at on, up to a tab or the line's end; quotes hide both, as spreadsheets write them. The
- * field comes without its outer quotes (a doubled quote inside stays doubled: words do not mind). Moves *at
- * past it; *last tells whether the row ends here. */
+/* One field from *at on, up to a tab or the line's end; quotes hide both, as spreadsheets write them. The field is
+ * without its outer quotes (a doubled quote inside stays doubled, which does not change words). Moves *at after it;
+ * *last: the row ends here. */
 static caption next_field(const char **at, const char *end, bool *last)
 {
     const char *p = *at, *begin = p, *stop;
@@ -190,7 +190,7 @@ static caption next_field(const char **at, const char *end, bool *last)
     return (caption){ begin, (size_t)(stop - begin) };
 }
 
-/* Which column of the first row is `title`; -1 when the file is not such a table. */
+/* The column `title` of the first row; -1: the file is not a table. */
 static int title_column(const char *text, const char *end)
 {
     const char *newline = memchr(text, '\n', (size_t)(end - text));

@@ -85,7 +85,7 @@ typedef struct word {
 } word;
 
 /* The next word of cleaned text from *pos on; false at the end. Words of CLOOB_CLEAN_HF are those of its regular
- * expression, others of open_clip's: of the two only the latter knows <start_of_text> and <end_of_text>. */
+ * expression, others of open_clip's: only the latter has <start_of_text> and <end_of_text>. */
 bool words_next(cloob_clean mode, const char *text, size_t bytes, size_t *pos, word *w);
 
 #endif

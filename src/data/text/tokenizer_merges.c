@@ -1,8 +1,9 @@
 /* Reads and writes vocabularies: merges files and tokenizer.json.
  *
- * A merges file has CLIP's form: a first line with "#version", then two symbols per line, in which a byte is a printable
- * character and "</w>" ends a word. CLIP uses the first 48,894 lines of its longer file; cloob does the same with files
- * of other programs. The first line of cloob's own files has the number of merges and how texts are cleaned. */
+ * A merges file has CLIP's form: a first line with "#version", then two symbols per line, in which a byte is a
+ * printable character and "</w>" ends a word. CLIP uses the first 48,894 lines of its longer file; cloob does the same
+ * with files of other programs. The first line of cloob's own files has the number of merges and how texts are
+ * cleaned. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ static cloob_status bad(reader *r, const char *why)
 
 /* ---- symbols --------------------------------------------------------------------------------------- */
 
-/* The byte that a character of a merges file stands for, -1 when it is none. */
+/* The byte that a character of a merges file encodes; -1: none. */
 static int byte_of_code(const tokenizer *t, uint32_t code)
 {
     for (int b = 0; code >= BYTES && b < BYTES; b++)
@@ -45,7 +46,7 @@ static cloob_status read_symbol(reader *r, const char *text, size_t n, int32_t *
     for (size_t i = 0, end = ends ? n - 4 : n; i < end;) {
         uint32_t code;
         int used = utf8_decode(text + i, end - i, &code), byte = used ? byte_of_code(r->t, code) : -1;
-        if (byte < 0) return bad(r, "a character that stands for no byte");
+        if (byte < 0) return bad(r, "a character that encodes no byte");
         if (bytes == sizeof raw) return bad(r, "a symbol that is too long");
         raw[bytes++] = (char)byte;
         i += (size_t)used;
@@ -222,7 +223,7 @@ void tokenizer_save(const tokenizer *t, sbuf *out)
     sbuf_release(&body);
 }
 
-/* One file of a folder; a kind we do not know leaves *out NULL. */
+/* One file of a folder; an unknown kind leaves *out NULL. */
 static cloob_status open_neighbour(cloob_ctx *ctx, const char *path, int64_t vocab, tokenizer **out)
 {
     cloob_status status = tokenizer_open(ctx, path, out);

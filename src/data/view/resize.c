@@ -165,7 +165,7 @@ static int64_t columns_read(const resize_axis *x) { return x->first[x->n - 1] + 
 /* Rows so near the end of the image that reading past them is not allowed. */
 static int64_t last_rows(const resize_source *src) { return RESIZE_SLACK / src->stride + 1; }
 
-/* The columns of row y where a kernel may read past their end: the last rows are copied to have room. */
+/* The columns of row y where a kernel may read past their end: the last rows are copied to larger memory. */
 static const uint8_t *padded_row(resize_scratch *s, const resize_source *src, int64_t y)
 {
     const uint8_t *row = src->pixels + y * src->stride + s->x.origin * src->channels;
@@ -269,9 +269,8 @@ cloob_status resize_run(cloob_ctx *ctx, resize_scratch *s, const resize_source *
 
 /* --- nearest ----------------------------------------------------------------------------------------- */
 
-/* The source coordinate of each output: steps are added up one by one, because Pillow does, and the rounding
- * of the sum is part of the answer. Not so when the window lies a million steps away: no Pillow makes such
- * images. */
+/* The source coordinate of each output. Steps are added one by one, because Pillow does, and the rounding of the sum is
+ * part of the result; except beyond a million steps, which Pillow does not reach. */
 static void nearest_axis(int32_t *at, double from, double to, int64_t in, int64_t out, int64_t begin, int64_t n)
 {
     double step = (to - from) / (double)out, x = from + step * 0.5;
