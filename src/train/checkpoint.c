@@ -227,10 +227,11 @@ static cloob_status check_adapters(cloob_ctx *ctx, const weights *w, const char 
     char name[200], asked[64];
     adapter_text(p, asked);
     if (strcmp(stored ? stored : "none", asked) != 0)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "%s: its run has `lora` %s, this one %s; resume with the same, or start a new run from its weights "
-                        "with `pretrained`",
-                        path, stored ? stored : "none", asked);
+        return ctx_fail(
+            ctx, CLOOB_ERR_ARGUMENT,
+            "%s: its run has `lora` %s, this one %s; resume with the same, or start a new run from its weights "
+            "with `pretrained`",
+            path, stored ? stored : "none", asked);
     for (int i = 0; i < p->count; i++) {
         if (!adapter_name(p, i, name)) continue;
         CLOOB_TRY(check_tensor(ctx, w, path, name, p->row[i].count));

@@ -78,8 +78,7 @@ static cloob_status find_other(cloob_ctx *ctx, const char *folder, char path[RES
     free(c);
     if (i < n) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_IO,
-                    "%s: no valid checkpoint to resume from; start without `resume` and with another `name`",
-                    folder);
+                    "%s: no valid checkpoint to resume from; start without `resume` and with another `name`", folder);
 }
 
 cloob_status resume_find(cloob_ctx *ctx, const char *folder, char path[RESUME_PATH])
