@@ -23,12 +23,12 @@ typedef struct step_options {
     loss_method method;
     double inv_tau, beta, bias; /* bias: siglip */
     bool learn_inv_tau, learn_beta, learn_bias;
-    int64_t
-        hopfield_warmup; /* updates before retrieval starts: early embeddings are so similar that retrieval averages them into one (docs/reference/training.md) */
-    const char *memory;  /* what the Hopfield networks store, see train/hopfield_memory.h; read by step_create only */
+    /* Updates before retrieval starts: early embeddings are so similar that retrieval averages them into one
+     * (docs/reference/training.md). */
+    int64_t hopfield_warmup;
+    const char *memory;   /* what the Hopfield networks store, see train/hopfield_memory.h; read by step_create only */
     params_training part; /* what is trained; zeroed: all */
-    double
-        layer_decay; /* the learning rate of a group is this times the rate of the next group towards the output; 1: off */
+    double layer_decay;   /* a group's learning rate is this times that of the next group; 1: off */
     bool bn_sync;
     bool pack_texts; /* the text tower computes only the tokens up to the end tokens: the same result up to rounding */
     graph_grad_options grad; /* recompute: allowed, see train/towers.h */
