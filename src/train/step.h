@@ -39,9 +39,8 @@ typedef struct step_options {
     bool eager;  /* on a GPU: launch every step kernel by kernel instead of replaying a captured graph */
 } step_options;
 
-void step_options_init(
-    step_options
-        *o); /* CLOOB with the batch as memory, the default inv_tau, beta and wd, AdamW .9 .999 1e-8, accum 1 */
+/* CLOOB with the batch as memory, the default inv_tau, beta and wd, AdamW .9 .999 1e-8, accum 1. */
+void step_options_init(step_options *o);
 
 typedef struct step_result {
     double loss, image_term, text_term;
