@@ -1,10 +1,45 @@
-/* The smaller and the larger of two sizes. */
+/* The smaller and the larger of two sizes, and arithmetic on sizes from outside: a product or a sum that overflows is
+ * reported, never wrapped.
+ *
+ *     int64_t rows;
+ *     if (!checked_mul(batch, accum, &rows)) return ctx_fail(...);
+ *
+ * The saturating forms are for limits and plans. Their arguments are not negative. */
 #ifndef CORE_ARITH_H
 #define CORE_ARITH_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* False when the result does not fit; *out is then undefined. */
+static inline bool checked_add(int64_t a, int64_t b, int64_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline bool checked_mul(int64_t a, int64_t b, int64_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool checked_mul3(int64_t a, int64_t b, int64_t c, int64_t *out)
+{
+    return checked_mul(a, b, out) && checked_mul(*out, c, out);
+}
+
+/* INT64_MAX when the result does not fit. */
+static inline int64_t saturating_add(int64_t a, int64_t b)
+{
+    int64_t sum;
+    return checked_add(a, b, &sum) ? sum : INT64_MAX;
+}
+
+static inline int64_t saturating_mul(int64_t a, int64_t b)
+{
+    int64_t product;
+    return checked_mul(a, b, &product) ? product : INT64_MAX;
+}
+
+static inline size_t saturating_mul_size(size_t a, size_t b)
+{
+    size_t product;
+    return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
+}
 
 #endif

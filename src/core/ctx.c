@@ -24,7 +24,7 @@ static int core_count(void)
     return n < 1 ? 1 : (int)n;
 }
 
-/* Those that were asked for, cut to what makes sense, and to what the system lets us start. */
+/* The threads asked for, at most what is useful and what the system can start. */
 static int count_threads(int asked)
 {
     int n = asked > 0 ? asked : core_count();

@@ -20,8 +20,8 @@ static cloob_status fail(cloob_ctx *ctx, const char *path, const char *what)
 
 enum { PIPE_PATIENCE_MS = 10000, PIPE_NAP_MS = 20 };
 
-/* Waits until somebody writes to a pipe that was opened without waiting. *first gets a byte that had to be read for it,
- * or EOF. False when nobody came. A writer that is there may take its time. */
+/* Waits for a writer of a pipe that was opened without waiting. *first gets a byte that had to be read for it, or EOF.
+ * False: no writer came. A writer that is there may be slow. */
 static bool pipe_has_writer(int fd, int *first)
 {
     unsigned char byte;
@@ -31,7 +31,7 @@ static bool pipe_has_writer(int fd, int *first)
         ssize_t n = read(fd, &byte, 1);
         if (n == 1) *first = byte;
         if (n == 1 || (n < 0 && errno == EAGAIN)) return true;
-        if (poll(&p, 1, 0) > 0 && (p.revents & POLLHUP)) return true; /* somebody came, wrote nothing and left */
+        if (poll(&p, 1, 0) > 0 && (p.revents & POLLHUP)) return true; /* a writer came, wrote nothing and left */
         nanosleep(&(struct timespec){ 0, PIPE_NAP_MS * 1000000L }, NULL);
     }
     return false;
@@ -56,7 +56,7 @@ cloob_status file_open(cloob_ctx *ctx, const char *path, FILE **out)
     if (fstat(fd, &st) != 0) status = fail(ctx, path, "cannot stat");
     else if (S_ISDIR(st.st_mode)) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: is a folder; name a file", path);
     else if (S_ISFIFO(st.st_mode) && !pipe_has_writer(fd, &first))
-        status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: is a pipe that nobody writes to; start its writer first", path);
+        status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: is a pipe without a writer; start its writer first", path);
     if (status == CLOOB_OK) status = open_stream(ctx, path, fd, first, out);
     if (status != CLOOB_OK) close(fd);
     return status;

@@ -13,15 +13,15 @@
 #include "core/ctx.h"
 #include "core/sbuf.h"
 
-#define FILE_TEXT_LIMIT ((size_t)1 << 30) /* more than any configuration or caption file we read whole */
+#define FILE_TEXT_LIMIT ((size_t)1 << 30) /* more than any configuration or caption file read whole */
 
 typedef struct file_bytes {
     char *data; /* zero-terminated, the terminator not counted */
     size_t size;
 } file_bytes;
 
-/* Opens a regular file, a character device or a pipe for reading. A pipe that nobody writes to is refused after ten
- * seconds, where fopen would wait forever. */
+/* Opens a regular file, a character device or a pipe for reading. A pipe without a writer is refused after ten seconds;
+ * fopen would wait forever. */
 cloob_status file_open(cloob_ctx *ctx, const char *path, FILE **out);
 
 /* Reads a regular file or a pipe; refuses more than `limit` bytes. */
@@ -41,8 +41,8 @@ typedef struct file_map {
 
 cloob_status file_map_open(cloob_ctx *ctx, const char *path, file_map *out);
 void file_map_close(file_map *m);
-/* Lets the system take back the whole pages of [data, data + bytes), when they lie in this mapping; false: they do not.
- * What is read there later comes from the file again. Does nothing to a copy. */
+/* Lets the system free the whole pages of [data, data + bytes), if they are in this mapping; false: they are not. Later
+ * reads come from the file again. Does nothing to a copy. */
 bool file_map_drop(const file_map *m, const void *data, size_t bytes);
 
 /* After begin, write to w.stream; then commit, or abort, which removes the half-written file. Both leave w empty. */
@@ -54,9 +54,9 @@ typedef struct file_writer {
     bool direct; /* there is none: the target is a device or a pipe, which cannot be replaced, read back or seeked in */
 } file_writer;
 
-/* Where the system can, the file has no name until commit, so that a kill leaves nothing at all. */
+/* Written atomically. If the system can, the file has no name until commit, so that a killed process leaves no file. */
 cloob_status file_writer_begin(cloob_ctx *ctx, const char *path, file_writer *w);
-/* As begin does where it cannot: with a partial file beside the target. */
+/* As begin on systems that cannot: with a partial file next to the target. */
 cloob_status file_writer_begin_named(cloob_ctx *ctx, const char *path, file_writer *w);
 cloob_status file_writer_commit(cloob_ctx *ctx, file_writer *w);
 void file_writer_abort(file_writer *w);

@@ -1,4 +1,4 @@
-/* Atomic writing: a file without a name, or a partial one beside the target, takes the target's name at the end. */
+/* Atomic writing: a file without a name, or a partial file next to the target, gets the target's name at the end. */
 #include "core/file.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static char *folder_of(const char *path)
     return dir;
 }
 
-/* Where a link points that points to nothing yet; NULL when path is no link. */
+/* The target of a dangling link; NULL when path is not a link. */
 static char *dangling_target(const char *path)
 {
     char text[PATH_MAX];
@@ -55,7 +55,7 @@ static char *follow_links(const char *path)
     return NULL;
 }
 
-/* ".tmp-" and twelve letters that nobody can foretell. */
+/* ".tmp-" and twelve unpredictable letters. */
 static bool random_name(char *end)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz012345";
@@ -89,7 +89,7 @@ static cloob_status init(cloob_ctx *ctx, const char *path, file_writer *w)
     return ctx_no_memory(ctx, strlen(path), path);
 }
 
-/* What stands under the name already: regular files are replaced, devices and pipes written to. */
+/* Checks what exists under the name: regular files are replaced, devices and pipes written to. */
 static cloob_status look(cloob_ctx *ctx, const char *path, bool *direct, mode_t *mode)
 {
     struct stat st;
@@ -184,8 +184,8 @@ static bool copy_to_partial(file_writer *w)
     return close(to) == 0 && ok;
 }
 
-/* Gives a nameless file its name: the target's where that is free (then no kill can leave a partial file), else one
- * beside it. Afterwards partial is empty when there is nothing to rename. */
+/* Names a nameless file: with the target's name if that is free (then a killed process leaves no partial file), else
+ * with a temporary name next to it. Afterwards partial is empty when there is nothing to rename. */
 static bool give_name(file_writer *w)
 {
     if (!w->nameless) return true;

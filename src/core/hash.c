@@ -1,4 +1,4 @@
-/* XXH64: four lanes of 8 bytes, a tail, an avalanche. Little-endian reads, as on every machine we build for. */
+/* XXH64: four lanes of 8 bytes, a tail, an avalanche. Little-endian reads. */
 #include "core/hash.h"
 
 #include <string.h>

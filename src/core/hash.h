@@ -1,6 +1,6 @@
-/* A fast 64-bit hash that tells damage and edits; not for secrets.
+/* A fast 64-bit hash that detects damage and edits; not cryptographic.
  *
- * The function is XXH64 (its public specification): about 10 GB/s on one core, far above what a disk gives. */
+ * The function is XXH64 (its public specification): about 10 GB/s on one core, far faster than a disk. */
 #ifndef CORE_HASH_H
 #define CORE_HASH_H
 

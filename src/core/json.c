@@ -95,8 +95,8 @@ static bool escape(reader *r, char **out)
     return true;
 }
 
-/* How many characters from here on stand for themselves: ASCII without controls and backslashes. An image in base64 is
- * one run, so eight are looked at together: each borrows its top bit where it is below a bound, or equals one. */
+/* The number of characters from here on without escapes: ASCII without controls and backslashes. An image in base64 is
+ * one run, so eight are checked together: each borrows its top bit where it is below a bound, or equals one. */
 static size_t plain_run(const char *from, size_t n)
 {
     const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;

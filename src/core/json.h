@@ -1,8 +1,7 @@
 /* JSON as a tree in an arena, and JSON text from values.
  *
- * Reading is strict (RFC 8259), bounded in depth, and refuses duplicate keys, because a file that says a
- * thing twice cannot be trusted to mean either. Text must be UTF-8; strings come zero-terminated, and a
- * string with an embedded zero is refused.
+ * Reading is strict (RFC 8259), bounded in depth, and refuses duplicate keys, because a file with a key twice is
+ * ambiguous. Text must be UTF-8; strings are zero-terminated, and a string with an embedded zero is refused.
  *
  *     arena a = { 0 };
  *     json *root;
@@ -32,7 +31,7 @@ struct json {
     int64_t count;    /* elements or members */
 };
 
-/* name is used in messages. On failure the text says line and column. */
+/* name is used in messages. The error text has line and column. */
 cloob_status json_parse(cloob_ctx *ctx, arena *a, const char *text, size_t len, const char *name, json **root);
 /* The same with at most max_values values (0: any number): what a client sends is bounded in memory. */
 cloob_status json_parse_bounded(cloob_ctx *ctx, arena *a, const char *text, size_t len, const char *name,
@@ -64,8 +63,8 @@ bool json_bool(const json *v, bool *out);                  /* false unless true 
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
-/* Zero-initialised is empty. Commas come by themselves; the caller frees data, which is zero-terminated. When memory is
- * out `failed` is set and the rest is dropped: check it once at the end. */
+/* Zero-initialised is empty. Commas are added automatically; the caller frees data, which is zero-terminated. When
+ * memory is out `failed` is set and the rest is dropped: check it once at the end. */
 typedef struct json_out {
     char *data;
     size_t len, cap;

@@ -1,4 +1,4 @@
-/* What the system gives to this process: address space, threads, memory used so far, time. */
+/* Limits and measurements of this process: address space, threads, memory used so far, time. */
 #ifndef CORE_LIMITS_H
 #define CORE_LIMITS_H
 
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* More CPU threads than this help nobody: four per core, or 64 where cores are few. */
+/* The largest useful number of CPU threads: four per core, at least 64. */
 int limits_max_threads(void);
 
 /* How many of `wanted` threads, the caller among them, can run at the same time; found by starting them. At least 1. */
@@ -18,16 +18,16 @@ bool limits_memory(void);
 /* Bytes that can still be mapped under those limits; SIZE_MAX without one. */
 size_t limits_memory_left(void);
 
-/* Whether that many bytes can be mapped now, at one piece. */
+/* Whether that many bytes can be mapped now, in one piece. */
 bool limits_can_map(size_t bytes);
 
 /* The largest resident size of this process, for benchmarks and tests of memory. */
 
 /* Bytes, since the process began or since peak_reset. Not getrusage's: that one starts with the size of the process
- * that started this one. 0 where the system does not tell. */
+ * that started this one. 0 when the system does not report it. */
 int64_t peak_bytes(void);
 
-/* From here on. Where the system cannot do it, peak_bytes goes on counting from the start. */
+/* Restarts the measurement. When the system does not support it, peak_bytes still counts from the start. */
 void peak_reset(void);
 
 /* Seconds of the monotonic clock, from an arbitrary start. */

@@ -1,10 +1,9 @@
-/* The check at the head of every public function: a call that cannot be meant is refused with a status and a line, not
- * a crash.
+/* The argument check at the start of every public function: an invalid call returns a status and an error text instead
+ * of crashing.
  *
  *     API_NEEDS(ctx, path && out);
  *
- * Pointers that may be NULL are named in the public header. A handle that was closed cannot be told from one that was
- * not, like memory that was freed: that is the caller's promise. */
+ * The public header names the pointers that may be NULL. A closed handle cannot be detected, like freed memory. */
 #ifndef CORE_NEEDS_H
 #define CORE_NEEDS_H
 
@@ -14,7 +13,7 @@
     do {                                                                                                               \
         if (!(ctx)) return CLOOB_ERR_ARGUMENT;                                                                         \
         if (!(condition))                                                                                              \
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: called wrongly, it needs %s", __func__, #condition);         \
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: invalid argument: requires %s", __func__, #condition);       \
     } while (0)
 
 #endif

@@ -103,7 +103,7 @@ bool cloob_option_valid(const cloob_option *o, const void *options)
 static void put_range(sbuf *out, const cloob_option *o)
 {
     interval r = range_of(o);
-    if (r.max >= 1e15) r.max = INFINITY; /* as much as a double counts, which nobody meets */
+    if (r.max >= 1e15) r.max = INFINITY; /* beyond what a double counts exactly: no limit */
     if (r.min <= -1e15) r.min = -INFINITY;
     if (isfinite(r.min) && isfinite(r.max) && !r.above && !r.below)
         sbuf_printf(out, " between %.15g and %.15g", r.min, r.max);

@@ -1,5 +1,5 @@
-/* A row of a .def of options as an element of a table; `base` is nothing, or the member that holds the struct, with
- * its dot. */
+/* A row of an options .def as an element of a table; `base` is empty, or the member that contains the struct, with its
+ * dot. */
 #ifndef CORE_OPTION_ROW_H
 #define CORE_OPTION_ROW_H
 
@@ -12,7 +12,7 @@
         help,                                                                                                          \
     },
 
-/* A table as a function of the public interface gives it, and the defaults out of it. */
+/* A table as a public function returns it, and the defaults from it. */
 #define OPTION_TABLE(table, count) option_table(table, sizeof(table) / sizeof *(table), count)
 #define OPTION_DEFAULTS(table, o)  cloob_option_defaults(table, sizeof(table) / sizeof *(table), o)
 

@@ -1,4 +1,4 @@
-/* One static cut of the range, or pieces for whoever is free; OpenMP or threads carry it out. */
+/* Parallel loops: a static partition, or pieces for the next free thread; on OpenMP or plain threads. */
 #include "core/pool.h"
 
 #ifdef _OPENMP

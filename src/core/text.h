@@ -1,4 +1,4 @@
-/* Plain strings: what CSV, HTML, UTF-8 and base64 make of them. */
+/* Strings: CSV and HTML escaping, UTF-8 and base64. */
 #ifndef CORE_TEXT_H
 #define CORE_TEXT_H
 
@@ -15,7 +15,7 @@ static inline bool text_ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* A field of a CSV file: in quotes where it must be. */
+/* A field of a CSV file: in quotes if needed. */
 void csv_put(sbuf *s, const char *text);
 /* Text of an HTML page: & < > " escaped. */
 void html_text(sbuf *s, const char *text);

@@ -1,9 +1,8 @@
-/* The ranks of a run, behind one interface: one process alone, MPI between CPUs, NCCL between GPUs.
+/* Communication between the ranks of a run, behind one interface: one process, MPI between CPUs, NCCL between GPUs.
  *
- * Every function but rank and size queries is collective: all ranks call it, in the same order, with matching
- * counts. A communicator of size one copies where the others exchange, so one code path serves all.
- * With COMM_NCCL the buffers of data calls are device memory; with the others host memory. Sums are made in
- * an order that depends on the number of ranks only.
+ * Every function but rank and size queries is collective: all ranks call it, in the same order, with matching counts. A
+ * communicator of size one copies where the others exchange, so there is one code path. With COMM_NCCL the buffers of
+ * data calls are device memory; with the others host memory. The order of sums depends only on the number of ranks.
  *
  * Data calls of COMM_NCCL are queued and return: they follow the work that the stream of comm_set_stream
  * holds so far, and that stream waits for them. The host never does, but in comm_barrier; so they can be part
@@ -22,13 +21,13 @@
 typedef struct comm comm;
 
 typedef enum comm_kind {
-    COMM_AUTO, /* what the launcher's environment says: alone, or MPI */
-    COMM_SELF, /* one process, whatever the environment says */
+    COMM_AUTO, /* by the launcher's environment: one process, or MPI */
+    COMM_SELF, /* one process, whatever the environment */
     COMM_MPI,
     COMM_NCCL /* started by MPI (or alone); binds to the CUDA device that is current in this thread */
 } comm_kind;
 
-/* What the launcher told this process; see comm_env_read. */
+/* The launcher's environment variables; see comm_env_read. */
 typedef struct comm_env {
     const char *launcher; /* "mpirun", "srun", "torchrun", or "" when started alone */
     int rank, size;
@@ -43,15 +42,15 @@ cloob_status comm_env_read(cloob_ctx *ctx, comm_env *env);
 cloob_status comm_create(cloob_ctx *ctx, comm_kind kind, comm **out);
 /* A second communicator over the same ranks that moves device memory; base outlives it. */
 cloob_status comm_create_nccl(cloob_ctx *ctx, comm *base, comm **out);
-void comm_destroy(comm *c); /* NULL is fine; the one that started MPI ends it */
+void comm_destroy(comm *c); /* NULL is valid; the communicator that started MPI ends it */
 
-/* How many seconds the ranks wait in an exchange for one that gives no sign of life: it is stopped, hangs, or its
- * machine is gone. Then the exchange fails on the others with CLOOB_ERR_PEER and names it. 0: without end; 600 at
- * first. A rank shows that it is there by waiting, too, or by comm_answer, which whoever keeps the others waiting calls
- * now and then, from the thread that exchanges. Exchanges in GPU memory have no deadline of their own. */
+/* How many seconds the ranks wait in an exchange for a rank that does not answer: it is stopped, hangs, or its machine
+ * is down. Then the exchange fails on the others with CLOOB_ERR_PEER and names it. 0: no limit; the default is 600. A
+ * rank answers while it waits, or by comm_answer, which a rank that the others wait for calls regularly, from the
+ * thread that exchanges. Exchanges in GPU memory have no deadline. */
 void comm_set_timeout(comm *c, double seconds);
 void comm_answer(comm *c);
-bool comm_has_lost(const comm *c); /* an exchange failed that way: ranks cannot meet again, comm_abort ends them */
+bool comm_has_lost(const comm *c); /* an exchange failed that way: no other will work, comm_abort ends the ranks */
 
 /* NCCL: the cudaStream_t that data calls belong to, NULL for the default one. Nothing for the others. */
 void comm_set_stream(comm *c, void *stream);
@@ -73,9 +72,9 @@ cloob_status comm_reduce_scatter(cloob_ctx *ctx, comm *c, void *send, void *recv
 /* data = its sum over ranks, in place. F32, F64, I64. */
 cloob_status comm_all_reduce(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype);
 
-/* The same, going on while the caller computes. data stays untouched between begin and wait; several may be
- * under way, begun and waited for in the same order on every rank. `after` (NCCL) is the cudaStream_t whose
- * work so far makes the data, NULL for the default; wait makes that stream wait, not the host. */
+/* The same, while the caller computes. data must not change between begin and wait; several may be in progress, started
+ * and waited for in the same order on every rank. `after` (NCCL) is the cudaStream_t whose work so far makes the data,
+ * NULL for the default; wait makes that stream wait, not the host. */
 typedef struct comm_request {
     void *handle; /* the communicator's own */
     void *stream;

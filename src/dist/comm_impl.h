@@ -21,15 +21,15 @@ typedef struct comm_ops {
 struct comm {
     const comm_ops *ops; /* NULL: one process in host memory */
     int rank, size, local_rank;
-    double timeout; /* seconds without a sign of life from a rank that the others wait for; 0: no limit */
-    bool lost;      /* one was waited for that long */
+    double timeout; /* seconds without an answer from a rank that the others wait for; 0: no limit */
+    bool lost;      /* a rank did not answer in that time */
     comm *base;     /* NCCL: the host communicator of the same ranks; not owned unless owns_base */
     bool owns_base;
     void *stream; /* NCCL: what data calls belong to */
     void *state;  /* of the ops */
 };
 
-/* Each is defined once: by the real file or by its no_ twin, chosen by the build. */
+/* Defined in mpi.c and nccl.c, or in their *_absent.c in a build without them. */
 cloob_status comm_mpi_open(cloob_ctx *ctx, const comm_env *env, comm *c);
 cloob_status comm_nccl_open(cloob_ctx *ctx, comm *c);
 

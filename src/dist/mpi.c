@@ -1,8 +1,8 @@
 /* Ranks over MPI, in host memory. MPI counts are ints, so long buffers go in pieces.
  *
- * Every exchange is begun, then waited for with a deadline. After half of it the others are asked for a sign of life,
- * over a communicator of its own: a byte to each, which everyone who waits, too, answers at once. Whoever has not
- * answered when the deadline comes is named. When all have, the wait begins again: somebody works long and answers. */
+ * Every exchange is started, then waited for with a deadline. After half of it this rank pings the others over a
+ * separate communicator: one byte to each, which waiting ranks answer at once. A rank that has not answered at the
+ * deadline is named in the error. When all have answered, the wait starts again: a rank is busy but alive. */
 #include <mpi.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -16,12 +16,12 @@
 enum { PIECE = 1 << 28 }; /* elements per message */
 
 typedef struct mpi_state {
-    MPI_Comm world, life; /* life: questions and answers alone */
-    bool *heard;          /* (size): who answered the last question */
+    MPI_Comm world, life; /* life: pings and answers only */
+    bool *heard;          /* (size): ranks that answered the last ping */
 } mpi_state;
 
-/* MPI belongs to the process and starts once. What we started ends with the process, so that one run may follow
- * another; not while a communicator is open, as its peers may have failed and would be waited for. */
+/* MPI belongs to the process and starts once. If this file started it, it ends with the process, so that one run may
+ * follow another; not while a communicator is open, because its peers may have failed. */
 static int open_comms;
 
 static MPI_Comm world(comm *c) { return ((mpi_state *)c->state)->world; }
@@ -48,7 +48,7 @@ static void send_byte(comm *c, int rank, int tag)
         MPI_Request_free(&r);
 }
 
-/* Who sent such a message, which is taken; -1: nobody. */
+/* Receives such a message: its sender; -1: none. */
 static int take_byte(comm *c, int tag)
 {
     MPI_Comm life = ((mpi_state *)c->state)->life;
@@ -103,7 +103,7 @@ static cloob_status finish(cloob_ctx *ctx, comm *c, MPI_Request *request, const 
     enum { TRIES = 64 }; /* between two looks at the clock */
     double begun = clock_seconds();
     bool asked = false;
-    if (c->lost) return CLOOB_ERR_PEER; /* the text of the first time stands */
+    if (c->lost) return CLOOB_ERR_PEER; /* the first error text is kept */
     for (int tries = 1;; tries++) {
         int done = 0;
         CLOOB_TRY(mpi_check(ctx, c, MPI_Test(request, &done, MPI_STATUS_IGNORE), what));
@@ -272,7 +272,7 @@ static cloob_status start(cloob_ctx *ctx)
     if (initialized) return CLOOB_OK;
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS)
         return ctx_fail(ctx, CLOOB_ERR_PEER, "MPI could not start");
-    atexit(end_mpi); /* where that cannot be registered, the launcher tells that MPI was not ended */
+    atexit(end_mpi); /* if that fails, the launcher reports that MPI was not finalized */
     return CLOOB_OK;
 }
 

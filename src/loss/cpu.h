@@ -1,5 +1,5 @@
 /* The pieces of the f32 objective on the CPU: row loops, tiles of scores, retrieval and contrast. Private to
- * src/loss. Matrices are row-major, d columns; every product goes through cpu_sgemm. */
+ * src/loss. Matrices are row-major, d columns; every GEMM is cpu_sgemm. */
 #ifndef LOSS_CPU_H
 #define LOSS_CPU_H
 
@@ -7,11 +7,11 @@
 
 #include "loss/impl.h"
 
-/* Scores are made TILE x TILE at a time. Larger is no faster (cpu_sgemm packs its factors anyway) and takes
- * memory. */
+/* Scores are computed TILE x TILE at a time. Larger tiles are not faster (cpu_sgemm packs its operands anyway) and need
+ * more memory. */
 enum { TILE = 192 };
 
-/* Embeddings as they were given: f32, or bf16 that is widened a tile at a time. */
+/* Embeddings: f32, or bf16 that is widened a tile at a time. */
 typedef struct rows {
     const void *data;
     cloob_dtype dtype;
@@ -43,6 +43,22 @@ void wide_scores(cloob_ctx *ctx, const tiles *t, const float *a, const float *b,
 /* r (m, d) += e b, or with transpose r (n, d) += e^T a, e (m, n), a and b those of wide_scores, which must be
  * the last call; wide is lost. */
 void wide_sums(cloob_ctx *ctx, const tiles *t, bool transpose, float *r, int64_t m, int64_t n, int64_t d);
+
+/* ---- loops over one row of scores, compiled for several instruction sets (cpu_rows.c) ---- */
+
+/* x[i] = factor exp(x[i] - shift) */
+void vec_exp(float *x, int64_t n, float shift, float factor);
+/* e[i] = exp(factor s[i] - shift), the argument in double */
+void vec_exp_wide(float *e, const double *s, int64_t n, double factor, double shift);
+/* e[i] = factor s[i] + bias[i] - shift, in double until it is rounded */
+void vec_narrow(float *e, const double *s, const double *bias, int64_t n, double factor, double shift);
+void vec_add(float *e, const double *bias, int64_t n); /* e[i] += bias[i] */
+/* t[i] *= factor e[i] */
+void vec_scale_by(float *t, const float *e, int64_t n, float factor);
+float vec_max(const float *x, int64_t n);                   /* -infinity for n = 0 */
+double vec_sum_exp(const float *x, int64_t n, float shift); /* sum exp(x[i] - shift) */
+double vec_dot(const float *a, const float *b, int64_t n);  /* products and sums in double */
+void vec_widen(float *to, const uint16_t *from, int64_t n); /* bf16 to f32 */
 
 /* Rows [first, first + n) as f32: in place, or widened into buffer. */
 const float *rows_f32(const rows *r, int64_t first, int64_t n, float *buffer);

@@ -19,7 +19,6 @@
 #include <string.h>
 
 #include "loss/cpu.h"
-#include "loss/cpu_vec.h"
 
 typedef struct batch {
     int64_t n, d;

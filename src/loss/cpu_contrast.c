@@ -9,7 +9,6 @@
 #include "core/arith.h"
 #include "core/pool.h"
 #include "loss/cpu.h"
-#include "loss/cpu_vec.h"
 #include "tensor/cpu/gemm.h"
 
 typedef struct strip { /* one tile: anchors [i, i + m) against samples [j, j + n) */

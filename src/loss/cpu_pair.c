@@ -5,7 +5,6 @@
 #include "core/arith.h"
 #include "core/pool.h"
 #include "loss/cpu.h"
-#include "loss/cpu_vec.h"
 #include "tensor/cpu/gemm.h"
 
 typedef struct block { /* one tile: rows [i, i + m) of a against rows [j, j + n) of b */

@@ -6,7 +6,6 @@
 #include "core/arith.h"
 #include "core/pool.h"
 #include "loss/cpu.h"
-#include "loss/cpu_vec.h"
 #include "tensor/cpu/gemm.h"
 
 typedef struct strip { /* one tile: states [i, i + m) against stored [j, j + n) */

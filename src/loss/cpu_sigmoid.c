@@ -1,5 +1,5 @@
-/* SigLIP's sigmoid loss: every pair of an image and a text by itself, in tiles. Each rank has its own images as rows
- * and sees the texts of all ranks, whose gradient is summed and scattered:
+/* SigLIP's sigmoid loss: every pair of an image and a text is independent, in tiles. Each rank has its own images as
+ * rows and sees the texts of all ranks, whose gradient is summed and scattered:
  *
  *     k_ij = inv_tau x_i.y_j + bias
  *     loss = mean_i [ softplus(-k_ii) + sum_{j != i} softplus(k_ij) ]
@@ -10,7 +10,6 @@
 #include "core/arith.h"
 #include "core/pool.h"
 #include "loss/cpu.h"
-#include "loss/cpu_vec.h"
 #include "tensor/cpu/gemm.h"
 
 typedef struct sigmoid_memory {

@@ -1,5 +1,5 @@
-/* The modern Hopfield network of the public header: retrieval as a network of its own. Like cpu_search.c, with the
- * softmax denominator, which the objective never needs, beside the sums. Host, f32. */
+/* The modern Hopfield network of the public header: retrieval on its own. Like cpu_search.c, and also computes the
+ * softmax denominator, which the objective does not need. Host, f32. */
 #include "cloob/hopfield.h"
 
 #include <math.h>
@@ -8,18 +8,18 @@
 
 #include "core/arith.h"
 #include "core/pool.h"
-#include "loss/cpu_vec.h"
+#include "loss/cpu.h"
 #include "tensor/cpu/gemm.h"
 #include "core/needs.h"
 
-enum { TILE = 512 };
+enum { BLOCK = 512 };
 
 typedef struct strip { /* states [i, i + m) against stored [j, j + n) */
     int64_t i, j, m, n, d;
-    float *score; /* (TILE, TILE) */
+    float *score; /* (BLOCK, BLOCK) */
     float *out;   /* (rows, d), not NULL for retrieval */
-    float top[TILE];
-    double sum[TILE];
+    float top[BLOCK];
+    double sum[BLOCK];
     bool same;
     float *nearest;
 } strip;
@@ -57,15 +57,15 @@ static cloob_status update(cloob_ctx *ctx, const cloob_hopfield *h, const float 
                            double *lse)
 {
     strip *s = calloc(1, sizeof *s);
-    float *score = malloc(sizeof(float) * TILE * TILE);
-    cloob_status status = s && score ? CLOOB_OK : ctx_no_memory(ctx, sizeof(float) * TILE * TILE, "retrieval");
+    float *score = malloc(sizeof(float) * BLOCK * BLOCK);
+    cloob_status status = s && score ? CLOOB_OK : ctx_no_memory(ctx, sizeof(float) * BLOCK * BLOCK, "retrieval");
     memset(out, 0, (size_t)(n * h->dim) * sizeof *out);
-    for (int64_t i = 0; status == CLOOB_OK && i < n; i += TILE) {
-        *s = (strip){ .i = i, .m = min64(TILE, n - i), .d = h->dim, .score = score, .out = out };
+    for (int64_t i = 0; status == CLOOB_OK && i < n; i += BLOCK) {
+        *s = (strip){ .i = i, .m = min64(BLOCK, n - i), .d = h->dim, .score = score, .out = out };
         for (int64_t r = 0; r < s->m; r++) s->top[r] = -INFINITY;
-        for (s->j = 0; s->j < h->count; s->j += TILE) {
+        for (s->j = 0; s->j < h->count; s->j += BLOCK) {
             const float *w = h->stored + s->j * h->dim;
-            s->n = min64(TILE, h->count - s->j);
+            s->n = min64(BLOCK, h->count - s->j);
             cpu_sgemm(ctx, false, true, s->m, s->n, h->dim, (float)h->beta, states + i * h->dim, h->dim, w, h->dim, 0,
                       score, s->n);
             pool_for(ctx, s->m, 8, update_range, s);
@@ -95,14 +95,14 @@ static void nearest_range(void *arg, int64_t begin, int64_t end, int thread)
 static cloob_status nearest(cloob_ctx *ctx, const float *a, int64_t n, const float *b, int64_t m, int64_t d, bool same,
                             float *top)
 {
-    float *score = malloc(sizeof(float) * TILE * TILE);
+    float *score = malloc(sizeof(float) * BLOCK * BLOCK);
     strip *s = calloc(1, sizeof *s);
-    cloob_status status = s && score ? CLOOB_OK : ctx_no_memory(ctx, sizeof(float) * TILE * TILE, "separations");
+    cloob_status status = s && score ? CLOOB_OK : ctx_no_memory(ctx, sizeof(float) * BLOCK * BLOCK, "separations");
     for (int64_t i = 0; i < n; i++) top[i] = -INFINITY;
-    for (int64_t i = 0; status == CLOOB_OK && i < n; i += TILE) {
-        *s = (strip){ .i = i, .m = min64(TILE, n - i), .score = score, .same = same, .nearest = top };
-        for (s->j = 0; s->j < m; s->j += TILE) {
-            s->n = min64(TILE, m - s->j);
+    for (int64_t i = 0; status == CLOOB_OK && i < n; i += BLOCK) {
+        *s = (strip){ .i = i, .m = min64(BLOCK, n - i), .score = score, .same = same, .nearest = top };
+        for (s->j = 0; s->j < m; s->j += BLOCK) {
+            s->n = min64(BLOCK, m - s->j);
             cpu_sgemm(ctx, false, true, s->m, s->n, d, 1, a + i * d, d, b + s->j * d, d, 0, score, s->n);
             pool_for(ctx, s->m, 8, nearest_range, s);
         }
@@ -120,10 +120,10 @@ void cloob_hopfield_options_init(cloob_hopfield_options *o)
     *o = (cloob_hopfield_options){ .updates = 1 };
 }
 
-static cloob_status check_rows(cloob_ctx *ctx, const char *what, const float *rows, int64_t n, int64_t d)
+static cloob_status check_rows(cloob_ctx *ctx, const char *what, const float *x, int64_t n, int64_t d)
 {
     for (int64_t i = 0; i < n; i++)
-        if (!isfinite(vec_dot(rows + i * d, rows + i * d, d)))
+        if (!isfinite(vec_dot(x + i * d, x + i * d, d)))
             return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "%s %lld holds NaN or infinity", what, (long long)i);
     return CLOOB_OK;
 }

@@ -1,4 +1,4 @@
-/* Inside a plan. Private to src/loss. */
+/* Internals of a plan. Private to src/loss. */
 #ifndef LOSS_IMPL_H
 #define LOSS_IMPL_H
 
@@ -46,29 +46,29 @@ typedef struct loss_engine {
 
 extern const loss_engine loss_engine_ref, loss_engine_cpu, loss_engine_cuda;
 
-/* How far from 1 a row's length may be: what rounding to the type leaves, with room for a careless norm. */
+/* How far from 1 a row's length may be: the rounding of the type, with a margin for imprecise norms. */
 double loss_unit_tolerance(cloob_dtype dtype);
 
 /* "x: row 17 has length 0.5, ..." row is counted over all ranks. */
 cloob_status loss_fail_row(cloob_ctx *ctx, const char *name, int64_t row, double length);
-/* A retrieval that sums to nothing has no direction. */
+/* A retrieval of length 0 has no direction. */
 cloob_status loss_fail_retrieval(cloob_ctx *ctx, const char *states, const char *stored, int64_t row);
 
 /* For ref and cpu: every row of x, y, U, V. */
 cloob_status loss_check_host(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, void *stream);
 
-/* A batch that takes the definition whatever the backend: with a few pairs no rounding averages out, and a
- * tile's time would be launching it. */
+/* A batch that every backend computes by the definition: with a few pairs rounding does not average out, and launching
+ * a tile takes longer than computing it. */
 bool loss_is_tiny(const loss_plan *p);
 
-/* The most rows of the batch and of what is stored. */
+/* The largest number of rows: of the batch and the stored sets. */
 int64_t loss_longest(const loss_plan *p);
-/* A batch whose scores and retrievals are summed in double: the rounding of a single score of f32 shows in
- * the loss, and the time does not count. */
+/* A batch whose scores and retrievals are summed in double: the rounding of a single f32 score shows in the loss, and
+ * the time is negligible. */
 bool loss_is_small(const loss_plan *p);
 
-/* Where the gradient of a stored set is added: the caller's, with several ranks `sum` over them, with the batch stored
- * beside dx or dy. */
+/* Where the gradient of a stored set is added: to the caller's; with several ranks to `sum`; with the batch stored to
+ * dx or dy. */
 float *loss_dstored(const loss_plan *p, const loss_outputs *out, bool text, float *sum);
 
 /* lse: the leave-one-out log-sum-exp of one anchor, pos: its positive. InfoLOOB's value is lse - pos; InfoNCE

@@ -111,7 +111,7 @@ static cloob_status check_plan(cloob_ctx *ctx, const loss_options *o, const loss
     return CLOOB_OK;
 }
 
-/* The ranks tell each other how many rows they own. */
+/* The ranks exchange their numbers of rows. */
 static cloob_status count_rows(cloob_ctx *ctx, loss_plan *p, const loss_shape *s)
 {
     p->elements = calloc((size_t)p->size, sizeof *p->elements);

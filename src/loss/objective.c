@@ -222,7 +222,7 @@ cloob_status cloob_objective_time(cloob_ctx *ctx, const cloob_objective_options 
     return status;
 }
 
-/* ---- rows that lie where they are computed with ---- */
+/* ---- rows in device memory ---- */
 
 struct cloob_objective_plan {
     device *dev;

@@ -48,7 +48,7 @@ cloob_status queue_restore(cloob_ctx *ctx, queue *q, const void *rows, int64_t c
 {
     bool full = count == capacity;
     if (count < 0 || count > capacity || next < 0 || (full ? next >= capacity : next != count))
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "a queue of %lld rows cannot hold %lld and go on at %lld",
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "a queue of %lld rows cannot hold %lld and continue at %lld",
                         (long long)capacity, (long long)count, (long long)next);
     size_t row = (size_t)q->dim * dtype_size(q->dtype);
     q->count = q->next = 0;

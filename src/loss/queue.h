@@ -1,6 +1,6 @@
-/* The last rows that went by, for use as stored patterns: a ring of f32 or bf16 rows in a device's memory.
+/* The latest embeddings, as stored patterns: a ring buffer of f32 or bf16 rows in device memory.
  *
- * Retrieval sums over patterns, so their order does not matter and the ring is read as it lies.
+ * Retrieval sums over patterns, so their order does not matter and the ring is read in memory order.
  *
  *     queue q;
  *     CLOOB_TRY(queue_init(ctx, &q, dev, 65536, d, CLOOB_F32));
@@ -17,20 +17,19 @@ typedef struct queue {
     device *dev;
     void *data; /* (count, dim) */
     int64_t capacity, count, dim;
-    int64_t next; /* where the next row goes, which is where the oldest lies once the ring is full */
+    int64_t next; /* position of the next row; of the oldest one when the ring is full */
     cloob_dtype dtype;
 } queue;
 
-/* dev outlives the queue. On failure nothing is held. */
+/* dev outlives the queue. On failure nothing is allocated. */
 cloob_status queue_init(cloob_ctx *ctx, queue *q, device *dev, int64_t capacity, int64_t dim, cloob_dtype dtype);
-void queue_release(queue *q); /* zeroed memory is fine */
+void queue_release(queue *q); /* zeroed memory is valid */
 
-/* Adds n rows (device memory); beyond the capacity the oldest go. Of more than the capacity, the last stay.
- */
+/* Adds n rows (device memory), overwriting the oldest. Of more rows than the capacity, the last are kept. */
 cloob_status queue_push(cloob_ctx *ctx, queue *q, const void *rows, int64_t n);
 
-/* Puts back what a queue of `capacity` rows held: count rows as they lay (host memory), the next going to
- * `next`. Into a smaller queue the latest of them go. Counts that cannot be are refused. */
+/* Restores the content of a queue of `capacity` rows: count rows in memory order (host memory), and the position
+ * `next`. A smaller queue gets the latest rows. Invalid counts are refused. */
 cloob_status queue_restore(cloob_ctx *ctx, queue *q, const void *rows, int64_t capacity, int64_t count, int64_t next);
 
 /* "queue:N" gives N; anything else is refused. */

@@ -2,9 +2,9 @@
  *
  *     m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
  *     p = p (1 - lr wd) - lr / (1 - b1^t) * m / (sqrt(v / (1 - b2^t)) + eps)
- *     e = e + (1 - d) (p - e)                                    the average of the weights, where there is one
+ *     e = e + (1 - d) (p - e)                                    the average of the weights, if there is one
  *
- * Gains and biases do not decay, and layers may have rates of their own: a table of ranges says so. A compute copy and
+ * Gains and biases do not decay, and layers may have their own rates, by a table of ranges. A compute copy and
  * the average are written in the same pass. */
 #ifndef OPTIM_ADAMW_H
 #define OPTIM_ADAMW_H
@@ -14,7 +14,7 @@
 typedef struct adamw_range {
     int64_t offset, count; /* elements of the flat blocks */
     bool decay;
-    float rate; /* what the learning rate is multiplied by; 1: nothing */
+    float rate; /* factor of the learning rate */
 } adamw_range;
 
 typedef struct adamw_settings {
@@ -41,14 +41,14 @@ cloob_status adamw_step(cloob_ctx *ctx, device *dev, void *stream, const adamw_b
 /* Sum of squares of n values in a fixed order; +inf or NaN if any value is. Waits for the result. */
 cloob_status optim_square_sum(cloob_ctx *ctx, device *dev, void *stream, const float *x, int64_t n, double *sum);
 
-/* The settings as kernels take them: everything about the step's number is computed here, in double. */
+/* The settings for kernels: everything that depends on the step's number, computed in double. */
 typedef struct adamw_update {
     float decay, b1, b2, step_size, correction, eps, scale, ema; /* ema: 1 - d */
     float shrink;                                                /* lr wd: decay is 1 - shrink */
 } adamw_update;
 adamw_update adamw_update_of(const adamw_settings *s);
 
-/* The same for a range: step_size and decay of its own rate. The host and the GPU read this one text. */
+/* The same for a range: step_size and decay of its own rate. Shared by the host and the GPU. */
 static inline
 #ifdef __CUDACC__
     __host__ __device__
@@ -61,8 +61,8 @@ static inline
     return u;
 }
 
-/* An update that a GPU carries out without a look from the host, so that it can be part of a captured graph: the norm
- * of the gradient, clipping, whether to leave it out, AdamW. `live` lies in device memory; the host fills u and clip
+/* An update on a GPU without the host, so that it can be part of a captured graph: the norm
+ * of the gradient, clipping, skipping a bad update, AdamW. `live` is in device memory; the host fills u and clip
  * before the step and reads the rest after it. */
 typedef struct adamw_live {
     adamw_update u;  /* scale is multiplied by that of clipping */

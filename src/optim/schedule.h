@@ -22,8 +22,7 @@ typedef struct schedule {
 /* "cosine", "cosine-restarts", "const", "const-cooldown". */
 bool schedule_from_name(const char *name, schedule_kind *out);
 
-/* What the base rate is multiplied by at a step, counted from 0; the first step of a warm-up has 0, as the authors'
- * code. */
+/* The factor of the base rate at a step, counted from 0; the first step of a warm-up has 0, as in the authors' code. */
 double schedule_scale(const schedule *s, int64_t step);
 
 #endif

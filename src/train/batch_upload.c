@@ -1,4 +1,4 @@
-/* One place on the device that is filled again as soon as it has been read. */
+/* One staging buffer on the device, refilled as soon as it has been read. */
 #include "train/batch_upload.h"
 
 #include <assert.h>
@@ -6,7 +6,7 @@
 
 #include "tensor/async_copy.h"
 
-enum { PARTS = UPLOAD_PARTS, MAX_BATCHES = 2 }; /* batches put and not yet taken */
+enum { PARTS = UPLOAD_PARTS, MAX_BATCHES = 2 }; /* batches started and not yet taken */
 
 typedef struct source {
     const char *part[PARTS]; /* host memory */
@@ -16,8 +16,8 @@ typedef struct source {
 struct batch_upload {
     device *dev;
     async_copy *f;    /* NULL on a host */
-    tensor to[PARTS]; /* the towers' inputs; data NULL: not there */
-    void *place[PARTS];
+    tensor to[PARTS]; /* the towers' inputs; data NULL: no such part */
+    void *staging[PARTS];
     int *notes;                /* (MAX_BATCHES, accum) */
     source batch[MAX_BATCHES]; /* [0]: to be taken next, or being taken */
     int batches;
@@ -26,18 +26,18 @@ struct batch_upload {
 };
 
 /* Micro-batches are needed twice: for the loss, and for its gradient. */
-static int64_t travels(const batch_upload *st) { return st->accum > 1 ? 2 * st->accum : 1; }
+static int64_t uploads_per_batch(const batch_upload *st) { return st->accum > 1 ? 2 * st->accum : 1; }
 
-static bool has_place(const device *dev) { return dev->backend == BACKEND_CUDA; }
+static bool has_staging(const device *dev) { return dev->backend == BACKEND_CUDA; }
 
-size_t batch_upload_bytes(const device *dev, size_t bytes) { return has_place(dev) ? bytes : 0; }
+size_t batch_upload_bytes(const device *dev, size_t bytes) { return has_staging(dev) ? bytes : 0; }
 
-static cloob_status take_place(cloob_ctx *ctx, batch_upload *st)
+static cloob_status alloc_staging(cloob_ctx *ctx, batch_upload *st)
 {
     CLOOB_TRY(async_copy_create(ctx, st->dev, &st->f));
     for (int i = 0; i < PARTS; i++)
         if (st->to[i].data)
-            CLOOB_TRY(st->dev->alloc(ctx, st->dev, tensor_bytes(&st->to[i]), "the next batch", &st->place[i]));
+            CLOOB_TRY(st->dev->alloc(ctx, st->dev, tensor_bytes(&st->to[i]), "the next batch", &st->staging[i]));
     return CLOOB_OK;
 }
 
@@ -52,7 +52,7 @@ cloob_status batch_upload_create(cloob_ctx *ctx, device *dev, const tensor *cons
     st->notes = calloc((size_t)(MAX_BATCHES * accum), sizeof *st->notes);
     for (int i = 0; st->notes && i < MAX_BATCHES; i++) st->batch[i].note = st->notes + i * accum;
     cloob_status status = st->notes ? CLOOB_OK : ctx_no_memory(ctx, (size_t)accum * sizeof(int), "the next batch");
-    if (status == CLOOB_OK && has_place(dev)) status = take_place(ctx, st);
+    if (status == CLOOB_OK && has_staging(dev)) status = alloc_staging(ctx, st);
     if (status == CLOOB_OK) *out = st;
     else batch_upload_destroy(st);
     return status;
@@ -63,7 +63,7 @@ void batch_upload_destroy(batch_upload *st)
     if (!st) return;
     async_copy_destroy(st->f);
     for (int i = 0; i < PARTS; i++)
-        if (st->place[i]) st->dev->free(st->dev, st->place[i]);
+        if (st->staging[i]) st->dev->free(st->dev, st->staging[i]);
     free(st->notes);
     free(st);
 }
@@ -77,19 +77,20 @@ static const char *source_of(const batch_upload *st, int part, int64_t n)
 
 int batch_upload_note(const batch_upload *st) { return st->batches ? st->batch[0].note[st->taken % st->accum] : 0; }
 
-/* The next micro-batch of batch[0] into the place. */
+/* Starts the copy of the next micro-batch of batch[0] to the staging buffer. */
 static cloob_status send(cloob_ctx *ctx, batch_upload *st)
 {
     for (int i = 0; i < PARTS; i++)
         if (st->to[i].data)
-            CLOOB_TRY(async_copy_start(ctx, st->f, st->place[i], source_of(st, i, st->sent), tensor_bytes(&st->to[i])));
+            CLOOB_TRY(
+                async_copy_start(ctx, st->f, st->staging[i], source_of(st, i, st->sent), tensor_bytes(&st->to[i])));
     st->sent++;
     return async_copy_filled(ctx, st->f);
 }
 
-cloob_status batch_upload_put(cloob_ctx *ctx, batch_upload *st, const void *const part[UPLOAD_PARTS], const int *note)
+cloob_status batch_upload_start(cloob_ctx *ctx, batch_upload *st, const void *const part[UPLOAD_PARTS], const int *note)
 {
-    if (!batch_upload_ahead(st)) st->batches = 0; /* whatever became of the one before */
+    if (!batch_upload_ahead(st)) st->batches = 0; /* drops an unfinished one */
     assert(st->batches < MAX_BATCHES);
     source *b = &st->batch[st->batches++];
     for (int i = 0; i < PARTS; i++) b->part[i] = part[i];
@@ -106,18 +107,18 @@ static cloob_status fill_inputs(cloob_ctx *ctx, batch_upload *st)
     for (int i = 0; i < PARTS; i++) {
         size_t bytes = tensor_bytes(&st->to[i]);
         if (!st->to[i].data) continue;
-        if (st->f) CLOOB_TRY(d->copy(ctx, d, st->to[i].data, st->place[i], bytes));
+        if (st->f) CLOOB_TRY(d->copy(ctx, d, st->to[i].data, st->staging[i], bytes));
         else CLOOB_TRY(d->to_device(ctx, d, st->to[i].data, source_of(st, i, st->taken), bytes));
     }
     return st->f ? async_copy_used(ctx, st->f) : CLOOB_OK;
 }
 
-/* The batch after this one moves up. */
+/* Makes the next batch the current one. */
 static cloob_status next_batch(cloob_ctx *ctx, batch_upload *st)
 {
     source done = st->batch[0];
     st->batch[0] = st->batch[1];
-    st->batch[1] = done; /* its notes are free again */
+    st->batch[1] = done; /* keeps its notes buffer */
     st->batches--;
     st->sent = st->taken = 0;
     return st->batches && st->f ? send(ctx, st) : CLOOB_OK;
@@ -130,11 +131,11 @@ cloob_status batch_upload_take(cloob_ctx *ctx, batch_upload *st, int64_t micro)
     (void)micro;
     CLOOB_TRY(fill_inputs(ctx, st));
     st->taken++;
-    if (st->taken == travels(st)) return next_batch(ctx, st);
+    if (st->taken == uploads_per_batch(st)) return next_batch(ctx, st);
     return st->f ? send(ctx, st) : CLOOB_OK;
 }
 
-cloob_status batch_upload_settle(cloob_ctx *ctx, batch_upload *st)
+cloob_status batch_upload_wait(cloob_ctx *ctx, batch_upload *st)
 {
     return st->f ? async_copy_settle(ctx, st->f) : CLOOB_OK;
 }

@@ -1,4 +1,4 @@
-/* Training state in and out of model files. */
+/* Writes and reads checkpoints. */
 #include "train/checkpoint.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/checked.h"
+#include "core/arith.h"
 #include "model/lora.h"
 
 cloob_status checkpoint_verify(cloob_ctx *ctx, const char *path, const weights *w)
@@ -18,7 +18,14 @@ cloob_status checkpoint_verify(cloob_ctx *ctx, const char *path, const weights *
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
-/* A block laid out like the parameters, as tensors "train.KIND.NAME". Kept in engine layout: only we read them. */
+static cloob_status alloc_tensor(cloob_ctx *ctx, weights *w, tensor *t)
+{
+    t->data = arena_push(&w->a, tensor_bytes(t));
+    return t->data ? CLOOB_OK : ctx_no_memory(ctx, tensor_bytes(t), "a checkpoint");
+}
+
+/* A block laid out like the parameters, as tensors "train.KIND.NAME". Stored in engine layout: only cloob reads
+ * them. */
 static cloob_status add_block(cloob_ctx *ctx, weights *w, const params *p, const char *kind, const float *block)
 {
     for (int i = 0; i < p->count && block; i++) {
@@ -26,8 +33,7 @@ static cloob_status add_block(cloob_ctx *ctx, weights *w, const params *p, const
         char name[200];
         if (r->buffer || r->frozen) continue;
         tensor t = TENSOR(CLOOB_F32, NULL, r->count);
-        t.data = arena_push(&w->a, tensor_bytes(&t));
-        if (!t.data) return ctx_no_memory(ctx, tensor_bytes(&t), "a checkpoint");
+        CLOOB_TRY(alloc_tensor(ctx, w, &t));
         CLOOB_TRY(p->dev->to_host(ctx, p->dev, t.data, block + r->offset, tensor_bytes(&t)));
         snprintf(name, sizeof name, "train.%s.%s", kind, r->name);
         CLOOB_TRY(weights_add(ctx, w, name, &t));
@@ -35,7 +41,7 @@ static cloob_status add_block(cloob_ctx *ctx, weights *w, const params *p, const
     return CLOOB_OK;
 }
 
-/* What a row is called in the state of a run with adapters; false: it is no part of that. */
+/* The name of a row in the state of a run with adapters; false: it is not part of that. */
 static bool adapter_name(const params *p, int row, char name[200])
 {
     lora_part part = lora_part_of(p->row[row].name);
@@ -61,8 +67,7 @@ static cloob_status add_adapters(cloob_ctx *ctx, weights *w, const params *p)
     for (int i = 0; i < p->count; i++) {
         if (!adapter_name(p, i, name)) continue;
         tensor t = p->row[i].file;
-        t.data = arena_push(&w->a, tensor_bytes(&t));
-        if (!t.data) return ctx_no_memory(ctx, tensor_bytes(&t), "a checkpoint");
+        CLOOB_TRY(alloc_tensor(ctx, w, &t));
         CLOOB_TRY(params_get(ctx, p, i, false, t.data));
         CLOOB_TRY(weights_add(ctx, w, name, &t));
     }
@@ -83,14 +88,24 @@ static cloob_status set_number(cloob_ctx *ctx, weights *w, const char *key, doub
     return weights_set_meta(ctx, w, key, text);
 }
 
-static const char *const scalar_names[STEP_SCALARS] = {
-    "train.logit_inv_tau", "train.logit_inv_tau.m", "train.logit_inv_tau.v", "train.logit_beta",  "train.logit_beta.m",
-    "train.logit_beta.v",  "train.logit_bias",      "train.logit_bias.m",    "train.logit_bias.v"
-};
+/* The metadata key of a learned scalar, or of one of its moments: suffix "", ".m" or ".v". */
+static const char *scalar_key(char key[48], const char *name, const char *suffix)
+{
+    snprintf(key, 48, "train.logit_%s%s", name, suffix);
+    return key;
+}
+
+static cloob_status add_scalar(cloob_ctx *ctx, weights *w, const char *name, const learned_scalar *a)
+{
+    char key[48];
+    CLOOB_TRY(set_number(ctx, w, scalar_key(key, name, ""), a->value));
+    CLOOB_TRY(set_number(ctx, w, scalar_key(key, name, ".m"), a->m));
+    return set_number(ctx, w, scalar_key(key, name, ".v"), a->v);
+}
 
 int64_t run_position_samples(const run_position *at) { return saturating_mul(at->step_in_epoch, at->global_batch); }
 
-static cloob_status add_debt(cloob_ctx *ctx, weights *w, const epoch_debt *d)
+static cloob_status add_pending(cloob_ctx *ctx, weights *w, const pending_eval *d)
 {
     if (!d->epoch) return CLOOB_OK;
     CLOOB_TRY(set_int(ctx, w, "train.owed.epoch", d->epoch));
@@ -102,7 +117,9 @@ static cloob_status add_debt(cloob_ctx *ctx, weights *w, const epoch_debt *d)
 static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, const run_position *at,
                              const checkpoint_meta *m)
 {
-    for (int i = 0; i < STEP_SCALARS; i++) CLOOB_TRY(set_number(ctx, w, scalar_names[i], st->scalar[i]));
+    CLOOB_TRY(add_scalar(ctx, w, "inv_tau", &st->scalars.inv_tau));
+    CLOOB_TRY(add_scalar(ctx, w, "beta", &st->scalars.beta));
+    CLOOB_TRY(add_scalar(ctx, w, "bias", &st->scalars.bias));
     CLOOB_TRY(set_int(ctx, w, "train.count", st->count));
     CLOOB_TRY(set_int(ctx, w, "train.epoch", at->epoch));
     CLOOB_TRY(set_int(ctx, w, "train.step_in_epoch", at->step_in_epoch));
@@ -111,7 +128,7 @@ static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, c
     CLOOB_TRY(set_int(ctx, w, "train.global_batch", at->global_batch));
     CLOOB_TRY(set_int(ctx, w, "train.samples_in_epoch", run_position_samples(at)));
     CLOOB_TRY(set_int(ctx, w, "train.seed", (int64_t)at->seed));
-    CLOOB_TRY(add_debt(ctx, w, &at->owed));
+    CLOOB_TRY(add_pending(ctx, w, &at->pending));
     CLOOB_TRY(set_int(ctx, w, "train.results_bytes", at->results_bytes));
     CLOOB_TRY(set_int(ctx, w, "epoch", at->epoch));
     CLOOB_TRY(weights_set_meta(ctx, w, "tokenizer", m->tokenizer));
@@ -120,7 +137,7 @@ static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, c
     CLOOB_TRY(weights_set_meta(ctx, w, "train.options", m->options));
     CLOOB_TRY(set_number(ctx, w, "inv_tau", m->inv_tau));
     if (m->learns_inv_tau) CLOOB_TRY(weights_set_meta(ctx, w, "learnable_inv_tau", "True"));
-    if (w->config.has_logit_bias) CLOOB_TRY(set_number(ctx, w, "logit_bias", st->scalar[6]));
+    if (w->config.has_logit_bias) CLOOB_TRY(set_number(ctx, w, "logit_bias", st->scalars.bias.value));
     return set_number(ctx, w, "scale_hopfield", m->beta);
 }
 
@@ -128,8 +145,7 @@ static cloob_status add_history(cloob_ctx *ctx, weights *w, step *s)
 {
     tensor t = TENSOR(CLOOB_F32, NULL, step_history_count(s));
     if (tensor_count(&t) == 0) return CLOOB_OK;
-    t.data = arena_push(&w->a, tensor_bytes(&t));
-    if (!t.data) return ctx_no_memory(ctx, tensor_bytes(&t), "a checkpoint");
+    CLOOB_TRY(alloc_tensor(ctx, w, &t));
     CLOOB_TRY(step_history(ctx, s, t.data, false));
     return weights_add(ctx, w, "train.history", &t);
 }
@@ -172,17 +188,22 @@ static cloob_status get_int(cloob_ctx *ctx, const weights *w, const char *path, 
                     path, key);
 }
 
-/* Everything is checked before the first value is put in place. */
+static cloob_status check_tensor(cloob_ctx *ctx, const weights *w, const char *path, const char *name, int64_t count)
+{
+    const tensor *t = weights_find(w, name);
+    if (t && t->dtype == CLOOB_F32 && tensor_count(t) == count) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is missing or of another size; it can be used with `pretrained`",
+                    path, name);
+}
+
+/* Everything is checked before the first value is written. */
 static cloob_status check_block(cloob_ctx *ctx, const weights *w, const char *path, const params *p, const char *kind)
 {
     for (int i = 0; i < p->count; i++) {
         char name[200];
         if (p->row[i].buffer || p->row[i].frozen) continue;
         snprintf(name, sizeof name, "train.%s.%s", kind, p->row[i].name);
-        const tensor *t = weights_find(w, name);
-        if (!t || t->dtype != CLOOB_F32 || tensor_count(t) != p->row[i].count)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                            "%s: %s is missing or of another size; it can be used with `pretrained`", path, name);
+        CLOOB_TRY(check_tensor(ctx, w, path, name, p->row[i].count));
     }
     return CLOOB_OK;
 }
@@ -199,28 +220,26 @@ static cloob_status load_block(cloob_ctx *ctx, const weights *w, const params *p
     return p->dev->sync(ctx, p->dev);
 }
 
-/* A run goes on with the adapters it has, or with none. */
+/* A resumed run has the same adapters as before, or none. */
 static cloob_status check_adapters(cloob_ctx *ctx, const weights *w, const char *path, const params *p)
 {
     const char *stored = weights_get_meta(w, "train.lora");
     char name[200], asked[64];
     adapter_text(p, asked);
     if (strcmp(stored ? stored : "none", asked) != 0)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "%s: its run has `lora` %s, this one %s; resume with the same, or begin anew from its weights "
-                        "with `pretrained`",
-                        path, stored ? stored : "none", asked);
+        return ctx_fail(
+            ctx, CLOOB_ERR_ARGUMENT,
+            "%s: its run has `lora` %s, this one %s; resume with the same, or start a new run from its weights "
+            "with `pretrained`",
+            path, stored ? stored : "none", asked);
     for (int i = 0; i < p->count; i++) {
         if (!adapter_name(p, i, name)) continue;
-        const tensor *t = weights_find(w, name);
-        if (!t || t->dtype != CLOOB_F32 || tensor_count(t) != p->row[i].count)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                            "%s: %s is missing or of another size; it can be used with `pretrained`", path, name);
+        CLOOB_TRY(check_tensor(ctx, w, path, name, p->row[i].count));
     }
     return CLOOB_OK;
 }
 
-/* Behind params_load, which has put the merged weights where the given ones belong. */
+/* Call after params_load, which put the merged weights in place of the given ones. */
 static cloob_status load_adapters(cloob_ctx *ctx, const weights *w, params *p)
 {
     char name[200];
@@ -248,11 +267,11 @@ static cloob_status check_same_model(cloob_ctx *ctx, const weights *w, const cha
     return status;
 }
 
-/* Files of before 0.2 have none of these. */
-static cloob_status read_debt(cloob_ctx *ctx, const weights *w, const char *path, epoch_debt *d)
+/* Files from before version 0.2 have none of these. */
+static cloob_status read_pending(cloob_ctx *ctx, const weights *w, const char *path, pending_eval *d)
 {
     int64_t validation, zeroshot;
-    *d = (epoch_debt){ 0 };
+    *d = (pending_eval){ 0 };
     if (!weights_get_meta(w, "train.owed.epoch")) return CLOOB_OK;
     CLOOB_TRY(get_int(ctx, w, path, "train.owed.epoch", &d->epoch));
     CLOOB_TRY(get_int(ctx, w, path, "train.owed.validation", &validation));
@@ -262,7 +281,21 @@ static cloob_status read_debt(cloob_ctx *ctx, const weights *w, const char *path
     return get_int(ctx, w, path, "train.owed.results_bytes", &d->results_bytes);
 }
 
-/* From a file without it, or of a run with other kernels, a step goes on as a fresh one does. */
+static double get_number(const weights *w, const char *key)
+{
+    const char *text = weights_get_meta(w, key);
+    return text ? strtod(text, NULL) : 0;
+}
+
+static learned_scalar read_scalar(const weights *w, const char *name)
+{
+    char key[48];
+    return (learned_scalar){ .value = get_number(w, scalar_key(key, name, "")),
+                             .m = get_number(w, scalar_key(key, name, ".m")),
+                             .v = get_number(w, scalar_key(key, name, ".v")) };
+}
+
+/* With a file without it, or of a run with other kernels, a step starts without history. */
 static cloob_status load_history(cloob_ctx *ctx, const weights *w, step *s)
 {
     const tensor *t = weights_find(w, "train.history");
@@ -277,7 +310,7 @@ cloob_status checkpoint_apply(cloob_ctx *ctx, const weights *w, const char *path
 {
     params *p = step_params(s);
     step_state st = step_get_state(s);
-    double scalar[STEP_SCALARS];
+    step_scalars scalars;
     int64_t seed, count;
     CLOOB_TRY(check_same_model(ctx, w, path, p));
     CLOOB_TRY(get_int(ctx, w, path, "train.count", &count));
@@ -289,14 +322,11 @@ cloob_status checkpoint_apply(cloob_ctx *ctx, const weights *w, const char *path
         CLOOB_TRY(get_int(ctx, w, path, "train.global_batch", &at->global_batch));
     CLOOB_TRY(get_int(ctx, w, path, "train.seed", &seed));
     at->seed = (uint64_t)seed;
-    CLOOB_TRY(read_debt(ctx, w, path, &at->owed));
+    CLOOB_TRY(read_pending(ctx, w, path, &at->pending));
     at->results_bytes = -1;
     if (weights_get_meta(w, "train.results_bytes"))
         CLOOB_TRY(get_int(ctx, w, path, "train.results_bytes", &at->results_bytes));
-    for (int i = 0; i < STEP_SCALARS; i++) {
-        const char *text = weights_get_meta(w, scalar_names[i]);
-        scalar[i] = text ? strtod(text, NULL) : 0;
-    }
+    scalars = (step_scalars){ read_scalar(w, "inv_tau"), read_scalar(w, "beta"), read_scalar(w, "bias") };
     CLOOB_TRY(check_adapters(ctx, w, path, p));
     CLOOB_TRY(check_block(ctx, w, path, p, "m"));
     CLOOB_TRY(check_block(ctx, w, path, p, "v"));
@@ -308,7 +338,7 @@ cloob_status checkpoint_apply(cloob_ctx *ctx, const weights *w, const char *path
     if (st.ema) CLOOB_TRY(load_block(ctx, w, p, "ema", st.ema));
     CLOOB_TRY(hopfield_memory_load(ctx, step_stored(s), w, path));
     CLOOB_TRY(load_history(ctx, w, s));
-    return step_set_scalars(ctx, s, scalar, count);
+    return step_set_scalars(ctx, s, &scalars, count);
 }
 
 cloob_status checkpoint_read(cloob_ctx *ctx, const char *path, step *s, run_position *at)

@@ -1,4 +1,4 @@
-/* Stored patterns of a run. */
+/* The stored patterns of a run: a queue of embeddings, or rows of a file. */
 #include "train/hopfield_memory.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/checked.h"
+#include "core/arith.h"
 #include "loss/queue.h"
 
 enum { IMAGE, TEXT };
@@ -15,7 +15,7 @@ struct hopfield_memory {
     device *dev;
     comm *c;
     bool is_queue;
-    queue set[2];      /* a file's rows are a queue that nothing is pushed into */
+    queue set[2];      /* a file's rows are a queue without pushes */
     int64_t rows, dim; /* of a step on this rank */
     int64_t *elements; /* of each rank; NULL when alone */
     float *gathered;   /* (rows of all ranks, dim); NULL when alone */
@@ -68,8 +68,7 @@ cloob_status hopfield_memory_push(cloob_ctx *ctx, hopfield_memory *s, const floa
 
 /* ---- a file -------------------------------------------------------------------------------------- */
 
-/* Rows to unit length. What rounding left of it is taken off; a row that was never of unit length is a
- * mistake. */
+/* Normalises rows, to remove rounding errors; a row that is not close to unit length is an error. */
 static cloob_status make_unit(cloob_ctx *ctx, float *x, int64_t n, int64_t d, const char *path, const char *name)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -155,7 +154,8 @@ cloob_status hopfield_memory_measure(cloob_ctx *ctx, const char *text, int ranks
     if (strncmp(text, "file:", 5) == 0) CLOOB_TRY(measure_file(ctx, text + 5, max_rows));
     int64_t gathered = is_queue && ranks > 1 ? saturating_mul(rows, ranks) : 0;
     int64_t total = saturating_add(saturating_add(max_rows[IMAGE], max_rows[TEXT]), gathered);
-    *bytes = saturating_mul_size((size_t)saturating_mul(total, dim), sizeof(float)); /* more than there is: refused */
+    *bytes = saturating_mul_size((size_t)saturating_mul(total, dim),
+                                 sizeof(float)); /* an overflow is refused as too large */
     return CLOOB_OK;
 }
 
@@ -221,7 +221,7 @@ cloob_status hopfield_memory_save(cloob_ctx *ctx, const hopfield_memory *s, weig
     if (!s || !s->is_queue || s->set[IMAGE].count == 0) return CLOOB_OK;
     for (int t = 0; t < 2; t++) CLOOB_TRY(save_side(ctx, &s->set[t], tensor_names[t], w));
     snprintf(place, sizeof place, "%lld %lld", (long long)s->set[IMAGE].capacity, (long long)s->set[IMAGE].next);
-    return weights_set_meta(ctx, w, "train.queue", place); /* both sides go forward together */
+    return weights_set_meta(ctx, w, "train.queue", place); /* both sides advance together */
 }
 
 static cloob_status load_side(cloob_ctx *ctx, queue *q, const tensor *t, const char *path, long long capacity,

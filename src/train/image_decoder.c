@@ -1,8 +1,8 @@
-/* Who makes the training views: the workers, or the GPU. */
+/* Chooses what decodes and crops training images: the CPU workers or the GPU. */
 #include <string.h>
 
 #include "core/limits.h"
-#include "train/run.h"
+#include "train/run_setup.h"
 
 static bool asks_for(const run *r, const char *who) { return strcmp(r->o->image_decoder, who) == 0; }
 
@@ -11,9 +11,9 @@ cloob_status run_open_decoder(cloob_ctx *ctx, run *r)
     if (asks_for(r, "gpu")) return device_decoder_create(ctx, r->dev, &r->decoder);
     if (!asks_for(r, "auto") || r->dev->backend != BACKEND_CUDA) return CLOOB_OK;
     cloob_status status = device_decoder_create(ctx, r->dev, &r->decoder);
-    if (status == CLOOB_ERR_UNSUPPORTED) sbuf_printf(&r->notes, "`image_decoder` cpu: %s\n", cloob_error(ctx));
+    if (status == CLOOB_ERR_UNSUPPORTED) sbuf_printf(&r->start.notes, "`image_decoder` cpu: %s\n", cloob_error(ctx));
     else if (status == CLOOB_OK && !device_decoder_exact(r->decoder)) {
-        sbuf_puts(&r->notes,
+        sbuf_puts(&r->start.notes,
                   "`image_decoder` cpu: this GPU has no hardware decoders, and without them pixels differ\n");
         device_decoder_destroy(r->decoder);
         r->decoder = NULL;
@@ -21,7 +21,7 @@ cloob_status run_open_decoder(cloob_ctx *ctx, run *r)
     return status == CLOOB_ERR_UNSUPPORTED ? CLOOB_OK : status;
 }
 
-/* Pairs a second that a loader of the run delivers, after a batch that is not counted. */
+/* Pairs per second that a loader delivers, without its first batch. */
 static cloob_status loader_rate(cloob_ctx *ctx, const run *r, const loader_options *lo, double *out)
 {
     enum { COUNTED = 2 };
@@ -41,7 +41,7 @@ static cloob_status loader_rate(cloob_ctx *ctx, const run *r, const loader_optio
     return status;
 }
 
-/* The faster of the two, and the CPU where there is little between them. */
+/* The faster of the two; the CPU when the difference is small. */
 static cloob_status time_both(cloob_ctx *ctx, run *r, loader_options *lo, int64_t *faster)
 {
     double cpu = 0, gpu = 0;
@@ -49,12 +49,12 @@ static cloob_status time_both(cloob_ctx *ctx, run *r, loader_options *lo, int64_
     lo->decoder = r->decoder;
     CLOOB_TRY(loader_rate(ctx, r, lo, &gpu));
     *faster = gpu > 1.1 * cpu;
-    sbuf_printf(&r->notes, "`image_decoder` %s: the CPU delivers %.0f images/s, %s %.0f\n", *faster ? "gpu" : "cpu",
-                cpu, device_decoder_name(r->decoder), gpu);
+    sbuf_printf(&r->start.notes, "`image_decoder` %s: the CPU delivers %.0f images/s, %s %.0f\n",
+                *faster ? "gpu" : "cpu", cpu, device_decoder_name(r->decoder), gpu);
     return CLOOB_OK;
 }
 
-/* Ranks choose together. */
+/* The majority of the ranks decides. */
 cloob_status run_choose_decoder(cloob_ctx *ctx, run *r, loader_options *lo)
 {
     if (asks_for(r, "auto")) {
@@ -67,7 +67,7 @@ cloob_status run_choose_decoder(cloob_ctx *ctx, run *r, loader_options *lo)
     return CLOOB_OK;
 }
 
-void run_tell_decoder(cloob_ctx *ctx, run *r, bool done)
+void run_log_decoder(cloob_ctx *ctx, run *r, bool done)
 {
     if (!asks_for(r, "gpu") || !r->batches) return;
     loader_stats s = loader_stats_take(r->batches);

@@ -1,16 +1,18 @@
 /* A schedule of image sizes: small images in the first epochs, larger ones later.
  *
- * A stage is a step and a loader of its own. Between two of them the whole state of the run goes through host memory,
- * as it would through a checkpoint: weights, moments, averages, counters. Only the positional embeddings depend on the
- * image size; they and their state are resampled (weights_resize_images), so that the optimizer goes on without a new
- * warm-up. The checkpoint of the epoch before has the old size: a run that is resumed from it changes the size in the
- * same place and gives the same bytes. */
+ * Each stage has its own step and loader. Between two stages the state of the run is copied through host memory, as
+ * through a checkpoint: weights, moments, averages, counters. Only the positional embeddings depend on the image size;
+ * they and their state are resampled (weights_resize_images), so the optimizer needs no new warm-up. The checkpoint of
+ * the epoch before has the old size: a run resumed from it changes the size at the same point and gives the same bytes.
+ */
 #include <stdlib.h>
 
 #include "model/weights.h"
-#include "train/run.h"
 
-/* A number above 0 at *at: moves behind it. */
+#include "train/run_loop.h"
+#include "train/settings.h"
+
+/* A number above 0 at *at: moves after it. */
 static bool take_number(const char **at, int64_t *out)
 {
     char *end;
@@ -21,7 +23,7 @@ static bool take_number(const char **at, int64_t *out)
     return true;
 }
 
-int run_image_stages(const char *text, image_stage stage[IMAGE_STAGES])
+int settings_image_stages(const char *text, image_stage stage[IMAGE_STAGES])
 {
     int n = 0;
     for (const char *at = text; at && n < IMAGE_STAGES; at++) {
@@ -38,19 +40,19 @@ int run_image_stages(const char *text, image_stage stage[IMAGE_STAGES])
     return 0;
 }
 
-int64_t run_image_size(const cloob_train_options *o, int64_t epoch)
+int64_t settings_image_size(const cloob_train_options *o, int64_t epoch)
 {
     image_stage stage[IMAGE_STAGES];
-    int n = run_image_stages(o->image_size_schedule, stage), i = 0;
+    int n = settings_image_stages(o->image_size_schedule, stage), i = 0;
     while (i + 1 < n && stage[i + 1].epoch <= epoch) i++;
     return n ? stage[i].size : 0;
 }
 
-int64_t run_largest_image(const cloob_train_options *o)
+int64_t settings_largest_image(const cloob_train_options *o)
 {
     image_stage stage[IMAGE_STAGES];
     int64_t largest = 0;
-    for (int n = run_image_stages(o->image_size_schedule, stage); n > 0; n--)
+    for (int n = settings_image_stages(o->image_size_schedule, stage); n > 0; n--)
         if (stage[n - 1].size > largest) largest = stage[n - 1].size;
     return largest;
 }
@@ -59,14 +61,14 @@ cloob_status run_check_stages(cloob_ctx *ctx, const run *r)
 {
     image_stage stage[IMAGE_STAGES];
     model_config c = r->so.model;
-    for (int n = run_image_stages(r->o->image_size_schedule, stage); n > 0; n--) {
+    for (int n = settings_image_stages(r->o->image_size_schedule, stage); n > 0; n--) {
         c.image_size = stage[n - 1].size;
         CLOOB_TRY(model_config_check(ctx, &c));
     }
     return CLOOB_OK;
 }
 
-/* Everything that has the old size goes before the new is made: both might not fit into the device together. */
+/* Frees everything of the old size first: both might not fit into device memory. */
 static cloob_status make_anew(cloob_ctx *ctx, run *r, weights *w, int64_t size)
 {
     run_position same;
@@ -85,7 +87,7 @@ static cloob_status make_anew(cloob_ctx *ctx, run *r, weights *w, int64_t size)
 
 cloob_status run_enter_stage(cloob_ctx *ctx, run *r)
 {
-    int64_t size = run_image_size(r->o, r->at.epoch), before = r->so.model.image_size;
+    int64_t size = settings_image_size(r->o, r->at.epoch), before = r->so.model.image_size;
     weights w;
     if (size == 0 || size == before) return CLOOB_OK;
     checkpoint_meta meta = run_meta(r);

@@ -1,4 +1,4 @@
-/* Files of a run. */
+/* Writes and reads the files of a run. */
 #include "train/journal.h"
 
 #include <dirent.h>
@@ -45,7 +45,7 @@ static bool try_lock(int f)
     return false;
 }
 
-/* For the message that others get; a full disk is no reason to fail here. */
+/* For the error message of other processes; a full disk is not an error here. */
 static void sign_lock(int f)
 {
     char text[32];
@@ -59,7 +59,7 @@ static cloob_status take_lock(cloob_ctx *ctx, journal *j)
     char owner[32] = "";
     char *path = file_join(j->dir, ".lock");
     if (!path) return ctx_no_memory(ctx, 64, ".lock");
-    j->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666); /* not for children: they would keep it */
+    j->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666); /* not inherited: children would keep the lock */
     int why = errno;
     free(path);
     if (j->lock < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s/.lock: cannot write: %s", j->dir, strerror(why));
@@ -74,18 +74,18 @@ static cloob_status take_lock(cloob_ctx *ctx, journal *j)
         owner);
 }
 
-/* A kill can cut the last line short. What is left of it is removed, so that the next line stands alone. */
+/* A killed process may leave an incomplete last line. It is removed, so that the next line starts on its own. */
 static void drop_cut_line(const char *path)
 {
     FILE *f = fopen(path, "r+");
     long end = 0, at = 0;
     for (int c; f && (c = fgetc(f)) != EOF;)
         if (at++, c == '\n') end = at;
-    if (f && end < at && ftruncate(fileno(f), end) != 0) clearerr(f); /* a reader skips the rest of a line */
+    if (f && end < at && ftruncate(fileno(f), end) != 0) clearerr(f); /* readers skip incomplete lines */
     if (f) fclose(f);
 }
 
-/* True when the folder holds a checkpoint, or anything that no run of ours leaves there. */
+/* True when the folder has a checkpoint, or a file that no run writes. */
 static bool is_taken(const journal *j)
 {
     char *log = file_join(j->dir, "out.log");
@@ -98,7 +98,7 @@ static bool is_taken(const journal *j)
     return taken;
 }
 
-/* What a run that never came to a checkpoint left behind. */
+/* Removes the files of a run that ended before its first checkpoint. */
 static void clear_failed(const journal *j)
 {
     static const char *const files[] = { "out.log", "metrics.tsv", "params.txt", "checkpoints/results.jsonl" };
@@ -229,7 +229,7 @@ void journal_warn(cloob_ctx *ctx, journal *j, const char *format, ...)
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* Commands of pipe: sources often hold keys and tokens: then the file is for its owner alone. */
+/* Commands of pipe: sources often contain keys and tokens: then only the owner can read the file. */
 static cloob_status write_params(cloob_ctx *ctx, const char *path, const sbuf *text)
 {
     return strstr(text->data, "pipe:") ? file_write_private(ctx, path, text->data, text->len)
@@ -269,7 +269,7 @@ int64_t journal_result_bytes(const journal *j)
     return j->writes && stat(j->results, &st) == 0 ? (int64_t)st.st_size : 0;
 }
 
-/* The number at the end of a line of results; -1 when there is none. */
+/* The epoch at the end of a line of results; -1: none. */
 static int64_t epoch_of(const char *line)
 {
     const char *at = NULL, *mark = "\"epoch\": ";
@@ -296,7 +296,7 @@ cloob_status journal_drop_results(cloob_ctx *ctx, journal *j, int64_t last, int6
     return status;
 }
 
-/* The lines end with `"epoch": N}`: written by us, so no parser is needed. */
+/* cloob writes these lines, and they end with `"epoch": N}`: no parser is needed. */
 cloob_status journal_has_result(cloob_ctx *ctx, const journal *j, int64_t epoch, int64_t behind, bool *out)
 {
     char end[48], *line = NULL;

@@ -1,4 +1,4 @@
-/* What a run leaves behind: out.log, params.txt, metrics.tsv, checkpoints/, results.jsonl, TensorBoard events. Only
+/* The files of a run: out.log, params.txt, metrics.tsv, checkpoints/, results.jsonl, TensorBoard events. Only
  * rank 0 writes. */
 #ifndef TRAIN_JOURNAL_H
 #define TRAIN_JOURNAL_H
@@ -10,14 +10,14 @@ typedef struct journal journal;
 
 typedef enum journal_mode { JOURNAL_NEW, JOURNAL_RESUME } journal_mode;
 
-/* Makes <logs>/<name> and its files. A new run over an existing name is refused, unless that run ended before its first
- * checkpoint: its files are removed. So is a folder in which another process is training: the open journal holds a lock
- * on <dir>/.lock, which goes with the process. writes false: every call does nothing. board: write TensorBoard events.
- */
+/* Creates <logs>/<name> and its files. A new run with an existing name is refused, unless that run ended before its
+ * first checkpoint: then its files are removed. A folder in which another process trains is refused: the open journal
+ * holds a lock on <dir>/.lock, which ends with the process. writes false: every call does nothing. board: write
+ * TensorBoard events. */
 cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, journal_mode mode, bool writes,
                           bool board, journal **out);
 void journal_close(journal *j);
-/* Fails where journal_open would refuse a new run over an existing name; makes nothing. */
+/* Fails where journal_open would refuse a new run with an existing name; creates nothing. */
 cloob_status journal_check_name(cloob_ctx *ctx, const char *logs, const char *name);
 
 const char *journal_dir(const journal *j);         /* <logs>/<name> */
@@ -26,10 +26,10 @@ const char *journal_checkpoints(const journal *j); /* <logs>/<name>/checkpoints 
 /* One line, to out.log with the time and to the context's log. */
 void journal_line(cloob_ctx *ctx, journal *j, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* To out.log alone: what the caller prints in its own way. */
+/* Only to out.log: for text that the caller prints itself. */
 void journal_note(journal *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same as journal_line, as a warning. */
+/* journal_line, as a warning. */
 void journal_warn(cloob_ctx *ctx, journal *j, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* params.txt: sorted "key: value" lines; text holds them unsorted. */
@@ -41,11 +41,11 @@ cloob_status journal_result(cloob_ctx *ctx, journal *j, const char *line);
 /* Bytes of results.jsonl; 0 when there is none. */
 int64_t journal_result_bytes(const journal *j);
 
-/* *out: results.jsonl holds a whole line of this epoch that begins at byte `behind` or later. */
+/* *out: results.jsonl has a complete line of this epoch that begins at byte `behind` or later. */
 cloob_status journal_has_result(cloob_ctx *ctx, const journal *j, int64_t epoch, int64_t behind, bool *out);
 
-/* Removes the lines that begin at byte `behind` or later and are of epochs after `last`: a run that goes on from a
- * checkpoint makes them again. */
+/* Removes the lines that begin at byte `behind` or later and are of epochs after `last`: a run that resumes a
+ * checkpoint writes them again. */
 cloob_status journal_drop_results(cloob_ctx *ctx, journal *j, int64_t last, int64_t behind);
 
 /* One row of metrics.tsv, at full precision; wait: share of the time spent waiting for data. */
@@ -64,14 +64,14 @@ void journal_put(journal *j, json_out *line, int64_t epoch, const char *name, do
 
 /* TensorBoard event files: records of length, masked CRC-32C and a small protocol buffer with one number each.
  *
- * The three messages that carry a number (Event, Summary, Summary.Value) have nine fields between them, so they are
- * written here directly; a generated encoder would be longer than this file. */
+ * The three messages that carry a number (Event, Summary, Summary.Value) have nine fields together, so they are written
+ * directly. */
 
 typedef struct tensorboard tensorboard;
 
 /* Starts a new event file in the folder. */
 cloob_status tensorboard_open(cloob_ctx *ctx, const char *dir, tensorboard **out);
-void tensorboard_close(tensorboard *t); /* NULL is fine */
+void tensorboard_close(tensorboard *t); /* NULL is valid */
 void tensorboard_scalar(tensorboard *t, const char *tag, int64_t step, double value);
 
 #endif

@@ -1,4 +1,4 @@
-/* The sizes of a step from its graphs alone. */
+/* Computes the sizes of a step from its graphs. */
 #include "train/memory_budget.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ static cloob_status tower_bytes(cloob_ctx *ctx, const memory_case *c, const para
     towers t;
     size_t max = 0, input = 0;
     cloob_status status = towers_build(ctx, c->o, c->dev, p, text, &t);
-    for (int i = 0; i < t.count && status == CLOOB_OK; i++) { /* they share one arena and their inputs */
+    for (int i = 0; i < t.count && status == CLOOB_OK; i++) { /* these graphs share one arena and their inputs */
         exec_memory m;
         status = exec_measure(ctx, &t.g[i], c->dev, &m);
         if (status != CLOOB_OK) break;
@@ -55,13 +55,13 @@ static cloob_status loss_bytes(cloob_ctx *ctx, const memory_case *c, const param
         CLOOB_TRY(loss_measure(ctx, &l, &shape, c->ranks, &warm));
     l.method = o->method;
     CLOOB_TRY(loss_measure(ctx, &l, &shape, c->ranks, out));
-    bool micro = o->accum > 1; /* embeddings and their gradients, where the towers have no place for all of them */
+    bool micro = o->accum > 1; /* embeddings and gradients of all micro-batches, which the towers do not hold */
     int64_t own = 2 * micro + (micro || !params_trains(p, false)) + (micro || !params_trains(p, true));
     *out += warm + stored + (size_t)(own * rows * dim) * sizeof(float);
     return CLOOB_OK;
 }
 
-/* Libraries load their code when it is first used, on a GPU into its memory. */
+/* Libraries load their code on first use, on a GPU into device memory. */
 static size_t reserve_of(const device *d) { return d->backend == BACKEND_CUDA ? (size_t)512 * MiB : (size_t)32 * MiB; }
 
 static cloob_status plan_parts(cloob_ctx *ctx, const memory_case *c, params *p, memory_need *out)
@@ -95,7 +95,7 @@ cloob_status memory_plan(cloob_ctx *ctx, const memory_case *c, memory_need *out)
     return status;
 }
 
-/* ---- what there is ------------------------------------------------------------------------------- */
+/* ---- available memory ------------------------------------------------------------------------------- */
 
 bool memory_parse(const char *text, size_t *bytes)
 {
@@ -149,7 +149,7 @@ cloob_status memory_fit(cloob_ctx *ctx, const memory_case *c, step_options *o, s
 
 /* ---- the refusal --------------------------------------------------------------------------------- */
 
-/* Sizes read best in the unit of the largest. */
+/* All sizes in the unit of the largest. */
 static double unit_of(size_t bytes, const char **name)
 {
     bool large = bytes >= (size_t)1024 * MiB;

@@ -1,5 +1,4 @@
-/* What a run will take, known before it takes anything; and the refusal, with numbers, when that is more than
- * there is. */
+/* The memory of a run, planned before anything is allocated; a run that does not fit is refused with numbers. */
 #ifndef TRAIN_MEMORY_BUDGET_H
 #define TRAIN_MEMORY_BUDGET_H
 
@@ -10,37 +9,37 @@ typedef struct memory_case {
     device *dev;
     int ranks;
     int64_t eval_batch;  /* rows of validation at a time, between steps; 0: none */
-    size_t loader_bytes; /* what the loader takes of the device */
+    size_t loader_bytes; /* device memory of the loader */
 } memory_case;
 
 typedef struct memory_need {
     step_memory step;
-    size_t eval_bytes;                   /* activations of validation, taken beside the step's */
-    size_t reserve_bytes;                /* for the loader, and for what libraries take by themselves */
+    size_t eval_bytes;                   /* activations of validation, in addition to the step's */
+    size_t reserve_bytes;                /* for the loader, and for allocations inside libraries */
     size_t total_bytes, available_bytes; /* available 0: not known */
 } memory_need;
 
-/* Plans without taking memory. On a host the step's numbers are those of step_memory_of, to the byte; on a
- * GPU they hold bounds for the libraries' scratch (exec.h). */
+/* Plans without allocating. On a host the step's numbers equal step_memory_of exactly; on a GPU they include bounds for
+ * the libraries' scratch memory (exec.h). */
 cloob_status memory_plan(cloob_ctx *ctx, const memory_case *c, memory_need *out);
 
-/* Free memory of a device, less where the environment variable CLOOB_MEMORY_LIMIT (bytes, or with K, M, G, T:
- * powers of 1024) says so. */
+/* Free memory of a device, at most the environment variable CLOOB_MEMORY_LIMIT (bytes, or with K, M, G, T: powers of
+ * 1024). */
 cloob_status memory_available(cloob_ctx *ctx, device *dev, size_t *out);
 
 /* memory_plan, and CLOOB_ERR_MEMORY when it does not fit: what is needed by part, what is free, and the
  * largest batch that would fit. */
 cloob_status memory_check(cloob_ctx *ctx, const memory_case *c, memory_need *out);
 
-/* The largest batch up to c's that fits into what is free; 0: none does. */
+/* The largest batch up to c's that fits into free memory; 0: none does. */
 cloob_status memory_largest_batch(cloob_ctx *ctx, const memory_case *c, int64_t *out);
 
 /* "8G", "8GiB", "512M", "1000000"; false: not a size. */
 bool memory_parse(const char *text, size_t *bytes);
 
-/* Chooses what o recomputes so that c, whose options o is, plans at most `limit` bytes: nothing more than before where
- * that fits, then cheap ops, then a growing share of the blocks, then all of them. CLOOB_ERR_MEMORY when that is not
- * enough either. `out`: what the choice takes. */
+/* Chooses what o, the options of c, recompute so that c plans at most `limit` bytes: first nothing more than before,
+ * then cheap ops, then a growing share of the blocks, then all blocks. CLOOB_ERR_MEMORY when that is not enough. `out`:
+ * the plan of the choice. */
 cloob_status memory_fit(cloob_ctx *ctx, const memory_case *c, step_options *o, size_t limit, memory_need *out);
 
 /* "25.70 GiB (parameters 0.90, ...), 139.10 GiB free" */

@@ -1,7 +1,8 @@
-/* Recipes out of their table. */
+/* Presets, from presets.def. */
 #include <string.h>
 
 #include "core/ctx.h"
+#include "core/needs.h"
 #include "core/sbuf.h"
 #include "cloob/train.h"
 
@@ -15,7 +16,6 @@ static const cloob_preset_row rows[] = {
 #define PRESET(name, like, help)
 #define SET(preset, setting, value, source) { #preset, #setting, value, source },
 #include "train/presets.def"
-#include "core/needs.h"
 };
 
 const cloob_preset *cloob_preset_table(int64_t *count)

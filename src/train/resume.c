@@ -1,4 +1,4 @@
-/* Looking through a folder of checkpoints. */
+/* Finds checkpoints in the folder of a run. */
 #include "train/resume.h"
 
 #include <dirent.h>
@@ -21,8 +21,8 @@ typedef struct candidate {
 
 enum { MAX_CANDIDATES = 1024 };
 
-/* Whole: the header reads, the tensors are a model's, the checksum is right. */
-static cloob_status check_whole(cloob_ctx *ctx, const char *path)
+/* Checks the header, the tensors of the model and the checksum. */
+static cloob_status check_valid(cloob_ctx *ctx, const char *path)
 {
     weights w;
     CLOOB_TRY(weights_read_native(ctx, path, &w));
@@ -33,7 +33,7 @@ static cloob_status check_whole(cloob_ctx *ctx, const char *path)
     return status;
 }
 
-/* The count of updates out of the header alone; -1 when it cannot be read. */
+/* The number of updates, from the header; -1: cannot be read. */
 static int64_t updates_of(cloob_ctx *ctx, const char *path)
 {
     st_file f;
@@ -70,16 +70,15 @@ static cloob_status find_other(cloob_ctx *ctx, const char *folder, char path[RES
     candidate *c = malloc(MAX_CANDIDATES * sizeof *c);
     if (!c) return ctx_no_memory(ctx, MAX_CANDIDATES * sizeof *c, "a list of checkpoints");
     int n = list(ctx, folder, c), i = 0;
-    while (i < n && check_whole(ctx, c[i].path) != CLOOB_OK) {
-        ctx_log(ctx, CLOOB_LOG_WARN, "passed over: %s", cloob_error(ctx));
+    while (i < n && check_valid(ctx, c[i].path) != CLOOB_OK) {
+        ctx_log(ctx, CLOOB_LOG_WARN, "skipped: %s", cloob_error(ctx));
         i++;
     }
     if (i < n) memcpy(path, c[i].path, RESUME_PATH);
     free(c);
     if (i < n) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_IO,
-                    "%s: no whole checkpoint there to resume from; start without `resume` and with another `name`",
-                    folder);
+                    "%s: no valid checkpoint to resume from; start without `resume` and with another `name`", folder);
 }
 
 cloob_status resume_find(cloob_ctx *ctx, const char *folder, char path[RESUME_PATH])
@@ -87,7 +86,7 @@ cloob_status resume_find(cloob_ctx *ctx, const char *folder, char path[RESUME_PA
     if (snprintf(path, RESUME_PATH, "%s/latest.safetensors", folder) >= RESUME_PATH)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: too long a path", folder);
     if (file_exists(path)) {
-        if (check_whole(ctx, path) == CLOOB_OK) return CLOOB_OK;
+        if (check_valid(ctx, path) == CLOOB_OK) return CLOOB_OK;
         ctx_log(ctx, CLOOB_LOG_WARN, "%s; looking for an earlier one", cloob_error(ctx));
     }
     CLOOB_TRY(find_other(ctx, folder, path));

@@ -1,4 +1,4 @@
-/* Which checkpoint a resumed run begins with. */
+/* Which checkpoint a resumed run starts from. */
 #ifndef TRAIN_RESUME_H
 #define TRAIN_RESUME_H
 
@@ -6,18 +6,18 @@
 
 enum { RESUME_PATH = 1024 };
 
-/* The newest whole checkpoint of a run's folder: latest.safetensors, or, when that is damaged (said in the
- * log), the one with the most updates among the others that pass their checksum. None at all is an error. */
+/* The newest valid checkpoint in a folder: latest.safetensors, or, when that is damaged (logged), the one with the most
+ * updates among the others with a valid checksum. An error when there is none. */
 cloob_status resume_find(cloob_ctx *ctx, const char *folder, char path[RESUME_PATH]);
 
-/* The name that a checkpoint has besides `latest`: the other file of the folder that is the same one. Empty when there
- * is none, or when path is not in the folder. */
+/* The other name in the folder of a checkpoint that `latest` links to. Empty when there is none, or when path is not in
+ * the folder. */
 void resume_real_name(const char *folder, const char *path, char name[RESUME_PATH]);
 
-/* True for a checkpoint in the folder itself: the run goes on in place. */
+/* True for a checkpoint directly in the folder: the run continues in place. */
 bool resume_is_inside(const char *folder, const char *path);
 
-/* Removes what writers that were killed left half-written in a folder of checkpoints. */
+/* Removes temporary files that killed writers left in a folder of checkpoints. */
 void resume_clean(const char *folder);
 
 #endif

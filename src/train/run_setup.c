@@ -1,4 +1,4 @@
-/* Bringing a run together: ranks, device, data, tokenizer, model, folder, state. */
+/* Opens a run: ranks, device, data, tokenizer, model, folder, state. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include "core/arith.h"
-#include "core/checked.h"
 #include "core/file.h"
 #include "core/limits.h"
 #include "core/text.h"
@@ -16,7 +15,8 @@
 #include "tensor/machine.h"
 #include "tensor/precision.h"
 #include "train/resume.h"
-#include "train/run.h"
+#include "train/run_eval.h"
+#include "train/run_loop.h"
 #include "train/settings.h"
 
 /* ---- data and tokenizer -------------------------------------------------------------------------- */
@@ -36,7 +36,7 @@ static cloob_status open_data(cloob_ctx *ctx, run *r)
     return comm_rank(r->c) == 0 ? run_check_zeroshot(ctx, r) : CLOOB_OK;
 }
 
-enum { TOKENIZER_CAPTIONS = 2000000 }; /* more change no merge that matters */
+enum { TOKENIZER_CAPTIONS = 2000000 }; /* more hardly change the merges */
 
 static cloob_status train_tokenizer(cloob_ctx *ctx, run *r)
 {
@@ -45,7 +45,7 @@ static cloob_status train_tokenizer(cloob_ctx *ctx, run *r)
     char **text = calloc((size_t)n, sizeof *text);
     if (!text) return ctx_no_memory(ctx, (size_t)n * sizeof *text, "captions");
     cloob_status status = CLOOB_OK;
-    for (int64_t i = 0; i < n && status != CLOOB_ERR_MEMORY; i++) { /* a sample that cannot be read is passed over */
+    for (int64_t i = 0; i < n && status != CLOOB_ERR_MEMORY; i++) { /* skips unreadable samples */
         status = dataset_caption(ctx, r->train, i, 0, &text[count]);
         count += status == CLOOB_OK;
     }
@@ -56,7 +56,7 @@ static cloob_status train_tokenizer(cloob_ctx *ctx, run *r)
     return status;
 }
 
-/* A resumed or pretrained run takes the tokenizer out of its checkpoint. */
+/* A resumed or pretrained run uses the tokenizer in its checkpoint. */
 static cloob_status open_tokenizer(cloob_ctx *ctx, run *r, const char *from_checkpoint)
 {
     sbuf merges = { 0 };
@@ -84,13 +84,13 @@ static cloob_status find_resume(cloob_ctx *ctx, const cloob_train_options *o, ch
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such run to resume; check `logs` and `name`", folder);
 }
 
-/* The model that the flags describe. */
+/* The model that the options describe. */
 static cloob_status asked_model(cloob_ctx *ctx, const cloob_train_options *o, model_config *c)
 {
     CLOOB_TRY(model_config_load(ctx, o->model, c));
     if (o->force_quick_gelu) model_config_set_act(c, ACT_QUICKGELU);
     if (o->force_image_size > 0) c->image_size = o->force_image_size;
-    if (o->image_size_schedule) c->image_size = run_image_size(o, 0);
+    if (o->image_size_schedule) c->image_size = settings_image_size(o, 0);
     if (o->force_patch_dropout >= 0) c->patch_dropout = o->force_patch_dropout;
     if (o->image_resize_mode) model_resize_from_name(o->image_resize_mode, &c->resize); /* checked with the options */
     if (o->image_std[0] <= 0) return CLOOB_OK;
@@ -99,15 +99,15 @@ static cloob_status asked_model(cloob_ctx *ctx, const cloob_train_options *o, mo
     return CLOOB_OK;
 }
 
-/* A run goes on with the model it began with. */
+/* A resumed run must have the model of its checkpoint. */
 static cloob_status check_resumed_model(cloob_ctx *ctx, const run *r, const model_config *stored)
 {
     sbuf have = { 0 }, want = { 0 };
     model_config asked;
     CLOOB_TRY(asked_model(ctx, r->o, &asked));
     asked.vocab = stored->vocab;
-    asked.patch_dropout = stored->patch_dropout;                          /* may change: the last epochs without it */
-    if (r->o->image_size_schedule) asked.image_size = stored->image_size; /* the run is at some stage of it */
+    asked.patch_dropout = stored->patch_dropout;                          /* may change, e.g. none in the last epochs */
+    if (r->o->image_size_schedule) asked.image_size = stored->image_size; /* depends on the epoch */
     model_config_to_json(stored, &have);
     model_config_to_json(&asked, &want);
     bool failed = have.failed || want.failed;
@@ -118,7 +118,7 @@ static cloob_status check_resumed_model(cloob_ctx *ctx, const run *r, const mode
     if (failed) return ctx_no_memory(ctx, 512, "a configuration");
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                     "`resume`: the checkpoint holds %s (%lld px), the flags ask for %s (%lld px); give the run's own "
-                    "`model` and settings, or `pretrained` to begin anew from its weights",
+                    "`model` and settings, or `pretrained` to start a new run from its weights",
                     stored->name[0] ? stored->name : "another model", (long long)stored->image_size, r->o->model,
                     (long long)asked.image_size);
 }
@@ -150,7 +150,7 @@ static void set_optimizer(run *r)
 {
     const cloob_train_options *o = r->o;
     bool vit = is_vit(&r->so.model);
-    r->lr = o->lr >= 0 ? o->lr : 5e-4;
+    r->plan.lr = o->lr >= 0 ? o->lr : 5e-4;
     r->so.beta1 = o->beta1 >= 0 ? o->beta1 : 0.9;
     r->so.beta2 = o->beta2 >= 0 ? o->beta2 : vit ? 0.98 : 0.999;
     r->so.eps = o->eps >= 0 ? o->eps : vit ? 1e-6 : 1e-8;
@@ -173,7 +173,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     r->so.beta = o->scale_hopfield;
     r->so.memory = o->memory;
     r->so.hopfield_warmup = o->hopfield_warmup;
-    bool siglip = r->so.method == LOSS_SIGLIP; /* learns both, as in its paper */
+    bool siglip = r->so.method == LOSS_SIGLIP; /* learns both, as in the paper */
     r->so.bias = o->init_logit_bias;
     r->so.learn_bias = siglip;
     r->so.model.has_logit_bias |= siglip;
@@ -183,7 +183,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
                                     .lock_text = o->lock_text,
                                     .unlocked_image = o->lock_image_unlocked_groups,
                                     .unlocked_text = o->lock_text_unlocked_layers };
-    if (o->lora) run_lora(o->lora, &r->so.part.lora, &r->so.part.lora_scale); /* checked with the options */
+    if (o->lora) settings_lora(o->lora, &r->so.part.lora, &r->so.part.lora_scale); /* checked with the options */
     r->so.layer_decay = o->layer_decay;
     r->so.bn_sync = o->use_bn_sync;
     r->so.grad.checkpoint = o->grad_checkpointing;
@@ -205,7 +205,7 @@ cloob_status run_open_loader(cloob_ctx *ctx, run *r)
     lo.rank = comm_rank(r->c);
     lo.ranks = comm_size(r->c);
     lo.workers = (int)o->workers;
-    lo.seed = o->resume ? r->at.seed : (uint64_t)o->seed; /* the order of a run is one order */
+    lo.seed = o->resume ? r->at.seed : (uint64_t)o->seed; /* a resumed run keeps its order */
     lo.train = true;
     lo.bad_share = run_bad_share(r);
     lo.context = r->so.model.context;
@@ -220,44 +220,44 @@ cloob_status run_open_loader(cloob_ctx *ctx, run *r)
     CLOOB_TRY(transform_options_check(ctx, &lo.view));
     CLOOB_TRY(run_choose_decoder(ctx, r, &lo));
     CLOOB_TRY(loader_create(ctx, r->train, r->tok, &lo, &r->batches));
-    r->steps_per_epoch = loader_batches(r->batches);
-    schedule_from_name(o->lr_scheduler, &r->sched.kind);
-    r->sched.warmup = o->warmup;
-    r->sched.cycles = o->restart_cycles;
-    r->sched.cycle = saturating_mul(o->restart_epochs, r->steps_per_epoch);
-    r->sched.cooldown = saturating_mul(o->epochs_cooldown, r->steps_per_epoch);
+    r->plan.steps_per_epoch = loader_batches(r->batches);
+    schedule_from_name(o->lr_scheduler, &r->plan.sched.kind);
+    r->plan.sched.warmup = o->warmup;
+    r->plan.sched.cycles = o->restart_cycles;
+    r->plan.sched.cycle = saturating_mul(o->restart_epochs, r->plan.steps_per_epoch);
+    r->plan.sched.cooldown = saturating_mul(o->epochs_cooldown, r->plan.steps_per_epoch);
     return CLOOB_OK;
 }
 
-/* The end of the run, in updates: those that were made, and the steps that the epochs still hold. Never steps per
- * epoch times epochs, which is wrong as soon as a part of the run had another batch. */
+/* The end of the run, in updates: updates so far plus the steps left in the epochs. Not steps per epoch times epochs,
+ * which is wrong when a part of the run had another batch. */
 static void find_end(run *r)
 {
     int64_t epochs = r->o->epochs > r->at.epoch ? r->o->epochs - r->at.epoch : 0;
-    int64_t left = saturating_mul(r->steps_per_epoch, epochs) - (epochs ? r->at.step_in_epoch : 0);
-    r->total_steps = saturating_add(r->at.updates, left > 0 ? left : 0);
-    if (r->o->schedule_steps > 0) r->total_steps = min64(r->total_steps, r->o->schedule_steps);
-    r->sched.total = r->total_steps;
-    r->stop_at = r->o->max_steps > 0 ? min64(r->total_steps, r->o->max_steps) : r->total_steps;
+    int64_t left = saturating_mul(r->plan.steps_per_epoch, epochs) - (epochs ? r->at.step_in_epoch : 0);
+    r->plan.total_steps = saturating_add(r->at.updates, left > 0 ? left : 0);
+    if (r->o->schedule_steps > 0) r->plan.total_steps = min64(r->plan.total_steps, r->o->schedule_steps);
+    r->plan.sched.total = r->plan.total_steps;
+    r->plan.stop_at = r->o->max_steps > 0 ? min64(r->plan.total_steps, r->o->max_steps) : r->plan.total_steps;
 }
 
-/* A run may go on with another number of ranks or another batch. The place inside the epoch is kept in samples; what is
- * left of the run is counted in the new steps. */
+/* A run may be resumed with another number of ranks or another batch. The position in the epoch is kept in samples; the
+ * rest of the run is counted in new steps. */
 static void place_in_epoch(cloob_ctx *ctx, run *r)
 {
     int64_t global = r->o->batch_size * r->o->accum_freq * comm_size(r->c), before = r->at.global_batch;
     bool moved = r->o->resume && before != 0 && before != global;
     if (moved) r->at.step_in_epoch = run_position_samples(&r->at) / global;
-    if (r->at.step_in_epoch > r->steps_per_epoch) r->at.step_in_epoch = r->steps_per_epoch;
+    if (r->at.step_in_epoch > r->plan.steps_per_epoch) r->at.step_in_epoch = r->plan.steps_per_epoch;
     r->at.global_batch = global;
     find_end(r);
     if (!moved) return;
     ctx_log(ctx, CLOOB_LOG_WARN,
-            "the checkpoint was made with %lld pairs a step, this run has %lld: going on at step %lld of epoch %lld",
+            "the checkpoint was made with %lld pairs a step, this run has %lld: continuing at step %lld of epoch %lld",
             (long long)before, (long long)global, (long long)r->at.step_in_epoch, (long long)r->at.epoch + 1);
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------- */
 
 static void default_name(const run *r, char name[256])
 {
@@ -265,17 +265,17 @@ static void default_name(const run *r, char name[256])
     time_t now = time(NULL);
     struct tm tm;
     strftime(when, sizeof when, "%Y_%m_%d-%H_%M_%S", localtime_r(&now, &tm));
-    snprintf(name, 256, "%s-model_%s-lr_%g-b_%lld-j_%lld-p_%s", when, r->o->model, r->lr, (long long)r->o->batch_size,
-             (long long)r->o->workers, r->o->precision ? r->o->precision : "fp32");
-    for (char *c = name; (c = strchr(c, '/'));) *c = '-'; /* of a model's file, as open_clip does */
+    snprintf(name, 256, "%s-model_%s-lr_%g-b_%lld-j_%lld-p_%s", when, r->o->model, r->plan.lr,
+             (long long)r->o->batch_size, (long long)r->o->workers, r->o->precision ? r->o->precision : "fp32");
+    for (char *c = name; (c = strchr(c, '/'));) *c = '-'; /* from a model's path, as in open_clip */
 }
 
-/* The options, with what they left to the model's family filled in, and what the run found. */
+/* Writes the options, with the defaults of the model's family, and facts about the machine. */
 static cloob_status write_params(cloob_ctx *ctx, run *r)
 {
     cloob_train_options o = *r->o;
     sbuf s = { 0 };
-    o.lr = r->lr;
+    o.lr = r->plan.lr;
     o.beta1 = r->so.beta1, o.beta2 = r->so.beta2, o.eps = r->so.eps, o.wd = r->so.wd;
     o.device = r->dev->name;
     o.image_resize_mode = model_resize_name(r->so.model.resize);
@@ -287,11 +287,12 @@ static cloob_status write_params(cloob_ctx *ctx, run *r)
     return status;
 }
 
-/* A part of an epoch was evaluated where `max_steps` ended it. A run that goes on evaluates the whole epoch instead. */
-static void forgive_part(run *r)
+/* Drops the pending evaluation of a partial epoch, which `max_steps` ended: a run that continues evaluates the whole
+ * epoch. */
+static void drop_partial_eval(run *r)
 {
-    bool part = r->at.owed.epoch > r->at.epoch;
-    if (part && (r->at.updates < r->stop_at || run_ends_unfinished(r))) r->at.owed = (epoch_debt){ 0 };
+    bool part = r->at.pending.epoch > r->at.epoch;
+    if (part && (r->at.updates < r->plan.stop_at || run_ends_unfinished(r))) r->at.pending = (pending_eval){ 0 };
 }
 
 static cloob_status open_journal(cloob_ctx *ctx, run *r)
@@ -302,66 +303,72 @@ static cloob_status open_journal(cloob_ctx *ctx, run *r)
                            comm_rank(r->c) == 0, strstr(r->o->report_to, "tensorboard") != NULL, &r->log));
     snprintf(r->sum.run_dir, sizeof r->sum.run_dir, "%s", journal_dir(r->log));
     if (comm_rank(r->c) == 0) resume_clean(journal_checkpoints(r->log));
-    forgive_part(r);
-    if (r->o->resume) resume_real_name(journal_checkpoints(r->log), r->from, r->latest);
-    if (r->o->resume && resume_is_inside(journal_checkpoints(r->log), r->from))
-        CLOOB_TRY(journal_drop_results(ctx, r->log, max64(r->at.epoch, r->at.owed.epoch), r->at.results_bytes));
+    drop_partial_eval(r);
+    if (r->o->resume) resume_real_name(journal_checkpoints(r->log), r->start.from, r->saved.path);
+    if (r->o->resume && resume_is_inside(journal_checkpoints(r->log), r->start.from))
+        CLOOB_TRY(journal_drop_results(ctx, r->log, max64(r->at.epoch, r->at.pending.epoch), r->at.results_bytes));
     return write_params(ctx, r);
 }
 
-/* The weights a run begins with, if any: r->given, from r->from. */
+/* The weights a run starts from, if any: r->start.given, from r->start.from. */
 static cloob_status read_given(cloob_ctx *ctx, run *r)
 {
     interchange_report report = { 0 };
     interchange_options io = { 0 };
     if (r->o->resume) {
-        CLOOB_TRY(find_resume(ctx, r->o, r->from));
-        CLOOB_TRY(weights_read_native(ctx, r->from, &r->given));
-        r->has_given = true;
+        CLOOB_TRY(find_resume(ctx, r->o, r->start.from));
+        CLOOB_TRY(weights_read_native(ctx, r->start.from, &r->start.given));
+        r->start.has_given = true;
     } else if (r->o->pretrained) {
-        cloob_status status = interchange_read(ctx, r->o->pretrained, &io, &r->given, &report);
-        r->has_given = status == CLOOB_OK;
+        cloob_status status = interchange_read(ctx, r->o->pretrained, &io, &r->start.given, &report);
+        r->start.has_given = status == CLOOB_OK;
         interchange_report_release(&report);
         return status;
     }
     return CLOOB_OK;
 }
 
-/* Everything about the model that one rank can find wrong by itself. */
+/* Everything about the model that can fail on one rank. */
 static cloob_status prepare_model(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(read_given(ctx, r));
     if (r->o->resume) CLOOB_TRY(auto_options_resume(ctx, r));
     CLOOB_TRY(auto_options_objective(ctx, r));
-    bool same_model = r->o->resume && strcmp(r->o->model, "auto") != 0; /* what was asked for has to be what is there */
+    bool same_model = r->o->resume && strcmp(r->o->model, "auto") != 0; /* the given model must be the checkpoint's */
     CLOOB_TRY(auto_options_model(ctx, r));
-    CLOOB_TRY(open_tokenizer(ctx, r, r->has_given ? weights_get_meta(&r->given, "tokenizer") : NULL));
-    int64_t size = r->o->image_size_schedule ? run_image_size(r->o, 0) : r->o->force_image_size;
-    if (r->has_given && !r->o->resume && size > 0) CLOOB_TRY(weights_resize_images(ctx, &r->given, size));
-    if (same_model) CLOOB_TRY(check_resumed_model(ctx, r, &r->given.config));
-    CLOOB_TRY(configure_model(ctx, r, r->has_given ? &r->given.config : NULL));
+    CLOOB_TRY(open_tokenizer(ctx, r, r->start.has_given ? weights_get_meta(&r->start.given, "tokenizer") : NULL));
+    int64_t size = r->o->image_size_schedule ? settings_image_size(r->o, 0) : r->o->force_image_size;
+    if (r->start.has_given && !r->o->resume && size > 0) CLOOB_TRY(weights_resize_images(ctx, &r->start.given, size));
+    if (same_model) CLOOB_TRY(check_resumed_model(ctx, r, &r->start.given.config));
+    CLOOB_TRY(configure_model(ctx, r, r->start.has_given ? &r->start.given.config : NULL));
     CLOOB_TRY(run_check_stages(ctx, r));
-    r->asked = r->options;
-    r->notes_before = r->notes.len;
+    r->start.asked = r->options;
+    r->start.notes_before = r->start.notes.len;
     auto_options_rest(ctx, r);
     return set_step_options(ctx, r);
 }
 
-static cloob_status go_on_from(cloob_ctx *ctx, run *r)
+static cloob_status resume_from(cloob_ctx *ctx, run *r)
 {
-    CLOOB_TRY(checkpoint_read(ctx, r->from, r->s, &r->at));
-    snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", r->from);
+    CLOOB_TRY(checkpoint_read(ctx, r->start.from, r->s, &r->at));
+    snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", r->start.from);
     if (r->at.seed != (uint64_t)r->o->seed)
-        ctx_log(ctx, CLOOB_LOG_WARN, "the checkpoint was made with `seed` %llu: going on with that one",
+        ctx_log(ctx, CLOOB_LOG_WARN, "the checkpoint was made with `seed` %llu: continuing with that seed",
                 (unsigned long long)r->at.seed);
     return CLOOB_OK;
+}
+
+/* Only rank 0 validates. */
+static memory_case memory_case_of(const run *r)
+{
+    return (memory_case){ &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0,
+                          run_decoder_bytes(r) };
 }
 
 cloob_status run_check_memory(cloob_ctx *ctx, run *r)
 {
     size_t limit;
-    memory_case c = { &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0,
-                      run_decoder_bytes(r) };
+    memory_case c = memory_case_of(r);
     CLOOB_TRY(set_step_options(ctx, r));
     if (r->o->fit_memory && !memory_parse(r->o->fit_memory, &limit))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`fit_memory` %s: not a size; write bytes, or 512M, 80G",
@@ -370,13 +377,11 @@ cloob_status run_check_memory(cloob_ctx *ctx, run *r)
     return memory_check(ctx, &c, &r->need);
 }
 
-/* Too large a batch is refused here, before the tuning and before the first step: with the largest images of a
- * schedule first. Only rank 0 validates. */
+/* Refuses a batch that is too large before kernels are tuned; with a schedule, checks the largest images first. */
 static cloob_status check_memory(cloob_ctx *ctx, run *r)
 {
-    memory_case c = { &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0,
-                      run_decoder_bytes(r) };
-    int64_t size = r->so.model.image_size, largest = run_largest_image(r->o);
+    memory_case c = memory_case_of(r);
+    int64_t size = r->so.model.image_size, largest = settings_largest_image(r->o);
     if (largest > size) r->so.model.image_size = largest;
     CLOOB_TRY(auto_options_fit(ctx, r, &c));
     if (largest > size) CLOOB_TRY(run_check_memory(ctx, r));
@@ -384,7 +389,7 @@ static cloob_status check_memory(cloob_ctx *ctx, run *r)
     return run_check_memory(ctx, r);
 }
 
-/* The ranks meet inside, so a failure of one cannot wait for the others. */
+/* Ranks communicate inside, so a rank that fails aborts the others. */
 cloob_status run_make_step(cloob_ctx *ctx, run *r)
 {
     cloob_status status = CLOOB_OK;
@@ -395,26 +400,26 @@ cloob_status run_make_step(cloob_ctx *ctx, run *r)
     return status;
 }
 
-/* A GPU's kernels are chosen meanwhile; on a host the same threads would do both. */
+/* Draws random weights while the GPU's kernels are chosen; on a host both would use the same threads. */
 static cloob_status draw_ahead(cloob_ctx *ctx, run *r)
 {
-    if (r->o->resume || r->has_given || r->dev->backend != BACKEND_CUDA) return CLOOB_OK;
-    return params_draft_create(ctx, &r->so.model, &r->so.part, (uint64_t)r->o->seed, &r->draft);
+    if (r->o->resume || r->start.has_given || r->dev->backend != BACKEND_CUDA) return CLOOB_OK;
+    return params_draft_create(ctx, &r->so.model, &r->so.part, (uint64_t)r->o->seed, &r->start.draft);
 }
 
 static cloob_status fill_model(cloob_ctx *ctx, run *r)
 {
     cloob_status status;
-    if (r->o->resume) status = go_on_from(ctx, r);
-    else if (r->has_given) status = params_load(ctx, step_params(r->s), &r->given);
-    else if (r->draft) status = params_draft_fill(ctx, r->draft, step_params(r->s));
+    if (r->o->resume) status = resume_from(ctx, r);
+    else if (r->start.has_given) status = params_load(ctx, step_params(r->s), &r->start.given);
+    else if (r->start.draft) status = params_draft_fill(ctx, r->start.draft, step_params(r->s));
     else status = params_init(ctx, step_params(r->s), (uint64_t)r->o->seed);
-    if (status == CLOOB_OK && r->has_given && !r->o->resume)
+    if (status == CLOOB_OK && r->start.has_given && !r->o->resume)
         status = params_init_adapters(ctx, step_params(r->s), (uint64_t)r->o->seed);
-    if (r->has_given) weights_release(&r->given);
-    r->has_given = false;
-    params_draft_destroy(r->draft);
-    r->draft = NULL;
+    if (r->start.has_given) weights_release(&r->start.given);
+    r->start.has_given = false;
+    params_draft_destroy(r->start.draft);
+    r->start.draft = NULL;
     return status;
 }
 
@@ -432,13 +437,12 @@ static cloob_status own_device(cloob_ctx *ctx, run *r)
     return device_open(ctx, name, &r->dev);
 }
 
-/* Whoever keeps the others waiting (a vocabulary, a checkpoint, an evaluation on rank 0) answers them with its
- * progress. */
+/* A rank that the others wait for (vocabulary, checkpoint, evaluation on rank 0) signals them with its progress. */
 static void show_and_answer(void *user, const cloob_progress *p)
 {
     run *r = user;
-    if (pthread_equal(r->thread, pthread_self())) comm_answer(r->c);
-    if (r->show) r->show(r->show_user, p);
+    if (pthread_equal(r->caller.thread, pthread_self())) comm_answer(r->c);
+    if (r->caller.show) r->caller.show(r->caller.user, p);
 }
 
 static cloob_status open_device(cloob_ctx *ctx, run *r)
@@ -446,7 +450,7 @@ static cloob_status open_device(cloob_ctx *ctx, run *r)
     CLOOB_TRY(comm_create(ctx, COMM_AUTO, &r->c));
     comm_set_timeout(r->c, r->o->collective_timeout);
     if (comm_size(r->c) > 1) {
-        r->show = ctx->progress, r->show_user = ctx->progress_user, r->thread = pthread_self();
+        r->caller.show = ctx->progress, r->caller.user = ctx->progress_user, r->caller.thread = pthread_self();
         ctx->progress = show_and_answer, ctx->progress_user = r;
     }
     return comm_agree(ctx, r->c, own_device(ctx, r));
@@ -467,24 +471,24 @@ static cloob_status divide_batch(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
-/* A line for each setting that was chosen here. */
+/* One line per chosen setting. */
 static void log_notes(cloob_ctx *ctx, run *r)
 {
-    char *rest = r->notes.data;
+    char *rest = r->start.notes.data;
     for (char *line; rest && (line = strsep(&rest, "\n"));)
         if (*line) journal_line(ctx, r->log, "%s", line);
 }
 
-/* What the user will want to know before hours pass. */
+/* Warnings that save the user hours. */
 static void warn_early(cloob_ctx *ctx, run *r)
 {
-    int64_t left = r->total_steps - r->at.updates;
-    if (!r->o->skip_scheduler && r->sched.warmup >= r->total_steps && left > 0 && r->total_steps > 1)
+    int64_t left = r->plan.total_steps - r->at.updates;
+    if (!r->o->skip_scheduler && r->plan.sched.warmup >= r->plan.total_steps && left > 0 && r->plan.total_steps > 1)
         journal_warn(ctx, r->log,
                      "the warm-up of %lld steps is longer than the run of %lld: the learning rate never reaches %g; "
                      "give a `warmup` of %lld, or more `epochs`",
-                     (long long)r->sched.warmup, (long long)r->total_steps, r->lr,
-                     (long long)(r->total_steps > 10 ? r->total_steps / 10 : 1));
+                     (long long)r->plan.sched.warmup, (long long)r->plan.total_steps, r->plan.lr,
+                     (long long)(r->plan.total_steps > 10 ? r->plan.total_steps / 10 : 1));
 }
 
 static void describe_resumed(cloob_ctx *ctx, run *r)
@@ -515,7 +519,7 @@ static void describe(cloob_ctx *ctx, run *r)
                      (long long)(model_config_image_tokens(&r->so.model) - !r->so.model.no_class_token));
     if (r->o->image_size_schedule)
         journal_line(ctx, r->log, "images of %lld px in epoch %lld (`image_size_schedule` %s)",
-                     (long long)run_image_size(r->o, r->at.epoch), (long long)r->at.epoch + 1,
+                     (long long)settings_image_size(r->o, r->at.epoch), (long long)r->at.epoch + 1,
                      r->o->image_size_schedule);
     if (step_params(r->s)->trainable < step_params(r->s)->learned)
         journal_line(ctx, r->log, "%.3f M parameters are trained, the others stay as they are",
@@ -528,19 +532,19 @@ static void describe(cloob_ctx *ctx, run *r)
                  (double)m.image_bytes / MiB, (double)m.text_bytes / MiB, (double)m.loss_bytes / MiB,
                  (double)r->need.eval_bytes / MiB);
     journal_line(ctx, r->log, "%lld pairs, %lld steps an epoch, %lld steps in all; vocabulary of %d",
-                 (long long)dataset_count(r->train), (long long)r->steps_per_epoch, (long long)r->total_steps,
+                 (long long)dataset_count(r->train), (long long)r->plan.steps_per_epoch, (long long)r->plan.total_steps,
                  tokenizer_vocab_size(r->tok));
     if (strcmp(r->o->memory, "batch") != 0)
         journal_line(ctx, r->log,
                      loss_method_has_hopfield(r->so.method) ? "the Hopfield networks store %s"
                                                             : "`memory` %s has no effect: the method retrieves nothing",
                      r->o->memory);
-    run_tell_decoder(ctx, r, false);
+    run_log_decoder(ctx, r, false);
     warn_early(ctx, r);
     describe_resumed(ctx, r);
 }
 
-/* Mistakes in names, found before data is read and a vocabulary is trained. */
+/* Finds mistakes in names before data is read and a vocabulary is trained. */
 static cloob_status check_names(cloob_ctx *ctx, run *r)
 {
     model_config c;
@@ -554,14 +558,14 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     *r = (run){ .options = *o };
     r->o = &r->options;
     settings_fill(&r->options);
-    r->started = r->last_saved = clock_seconds();
+    r->time.started = r->saved.when = clock_seconds();
     step_options_init(&r->so);
-    CLOOB_TRY(run_check_options(ctx, r->o));
+    CLOOB_TRY(settings_check(ctx, r->o));
     CLOOB_TRY(open_device(ctx, r));
     CLOOB_TRY(comm_agree(ctx, r->c, run_open_decoder(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, divide_batch(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, check_names(ctx, r)));
-    /* A rank that fails between two of these tells the others, which would wait for it forever. */
+    /* comm_agree reports the failure of one rank to the others, which would wait for it forever. */
     CLOOB_TRY(comm_agree(ctx, r->c, open_data(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, prepare_model(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, check_memory(ctx, r)));
@@ -574,22 +578,22 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     step_set_draws(r->s, r->at.seed, r->at.updates);
     CLOOB_TRY(comm_agree(ctx, r->c, open_journal(ctx, r)));
     describe(ctx, r);
-    r->first_update = r->last_saved_update = r->at.updates;
+    r->saved.updates = r->at.updates;
     return comm_agree(ctx, r->c, loader_seek(ctx, r->batches, r->at.epoch, r->at.step_in_epoch));
 }
 
 void run_close(cloob_ctx *ctx, run *r)
 {
-    if (ctx->progress == show_and_answer) ctx->progress = r->show, ctx->progress_user = r->show_user;
-    if (r->has_given) weights_release(&r->given);
-    params_draft_destroy(r->draft);
-    step_destroy(r->s); /* before the loader: a batch may still be on its way out of its memory */
+    if (ctx->progress == show_and_answer) ctx->progress = r->caller.show, ctx->progress_user = r->caller.user;
+    if (r->start.has_given) weights_release(&r->start.given);
+    params_draft_destroy(r->start.draft);
+    step_destroy(r->s); /* before the loader: an upload may still read its memory */
     loader_destroy(r->batches);
     device_decoder_destroy(r->decoder);
     tokenizer_close(r->tok);
     free(r->tok_text);
-    sbuf_release(&r->notes);
-    cloob_run_settings_close(r->stored);
+    sbuf_release(&r->start.notes);
+    cloob_run_settings_close(r->start.stored);
     dataset_close(r->train);
     dataset_close(r->val);
     journal_close(r->log);

@@ -1,4 +1,4 @@
-/* A run's options as lines "key: value": what params.txt tells, and what an ablation holds equal. */
+/* The options of a run: checks, the values inside them, and their form in params.txt, lines of "key: value". */
 #ifndef TRAIN_SETTINGS_H
 #define TRAIN_SETTINGS_H
 
@@ -6,24 +6,45 @@
 #include "core/sbuf.h"
 
 typedef enum settings_part {
-    SETTINGS_LEARNING, /* what decides which weights come out, but the method and the seed */
-    SETTINGS_ALL,      /* but max_steps, which ends one session of a run and is no property of it */
+    SETTINGS_LEARNING, /* all that change the resulting weights, except the method and the seed */
+    SETTINGS_ALL,      /* all except max_steps, which ends one session of a run */
 } settings_part;
 
-/* Keys are the members' names, which are the flags' with underscores; None, True and False as Python writes them. */
+/* Keys are the members' names, which are the flags' names with underscores; None, True and False as in Python. */
 void settings_put(sbuf *out, const cloob_train_options *o, settings_part part);
 
-/* What a source becomes that is a command ("pipe:cat *.tar"): a file must not make us run one. run_check_options asks
- * for it again. */
+/* Replaces a source that is a command ("pipe:cat *.tar"), so that a file cannot run one. settings_check refuses it. */
 #define SETTINGS_COMMAND "pipe:"
 
-/* Settings out of a params.txt; close with cloob_run_settings_close. */
+/* Settings from a params.txt; close with cloob_run_settings_close. */
 cloob_status settings_read(cloob_ctx *ctx, const char *path, cloob_run_settings **out);
 
-/* A run's name is that of one folder inside `logs`; NULL is fine. */
+/* A run's name is the name of a folder inside `logs`; NULL is valid. */
 cloob_status settings_check_name(cloob_ctx *ctx, const char *name);
 
-/* Strings that are NULL become their defaults. */
+/* Sets strings that are NULL to their defaults. */
 void settings_fill(cloob_train_options *o);
+
+/* Checks every option, and options against each other. Writes nothing. */
+cloob_status settings_check(cloob_ctx *ctx, const cloob_train_options *o);
+/* `report_loss` against the method, which must be known. */
+cloob_status settings_check_report_loss(cloob_ctx *ctx, const cloob_train_options *o);
+
+/* "90s", "30m", "2h" in seconds, "500steps" in steps; 0: not an interval. */
+double settings_save_interval(const char *text, bool *steps);
+
+/* "r=8" or "r=8,alpha=16": the rank, and alpha / r, which is 1 without alpha; false: neither form. */
+bool settings_lora(const char *text, int64_t *rank, double *scale);
+
+/* `image_size_schedule` "112,160@11,224@25": 112 px from epoch 1 on, 160 from epoch 11 on. */
+enum { IMAGE_STAGES = 32 };
+typedef struct image_stage {
+    int64_t size, epoch; /* from this epoch on, counted from 0 */
+} image_stage;
+/* The number of stages; 0: not a valid schedule. */
+int settings_image_stages(const char *text, image_stage stage[IMAGE_STAGES]);
+/* The image size of an epoch, and the largest of all epochs; 0 without a schedule. */
+int64_t settings_image_size(const cloob_train_options *o, int64_t epoch);
+int64_t settings_largest_image(const cloob_train_options *o);
 
 #endif

@@ -1,14 +1,13 @@
-/* A step is made: towers, objective, optimizer, buckets, memory. */
+/* Creates a step: towers, objective, optimizer, buckets, memory. */
 #include "train/step_impl.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/checked.h"
+#include "core/arith.h"
 #include "cloob/options.h"
 #include "model/shapes.h"
-#include "train/patch_dropout.h"
 #include "tensor/async_copy.h"
 
 void step_options_init(step_options *o)
@@ -65,7 +64,7 @@ static cloob_status make_plan(cloob_ctx *ctx, step *s, loss_method method, loss_
     o.inv_tau = s->o.inv_tau;
     o.beta = s->o.beta;
     o.bias = s->o.bias;
-    o.unchecked = true; /* l2norm has just made the rows; a NaN shows in the loss */
+    o.unchecked = true; /* rows come from l2norm; a NaN shows in the loss */
     loss_shape shape = { .rows = s->o.batch * s->o.accum,
                          .dim = s->o.model.embed,
                          .dtype = CLOOB_F32,
@@ -90,7 +89,7 @@ double step_rate(const step *s, int row)
     return pow(s->o.layer_decay, count - 1 - group);
 }
 
-/* Neighbours that are treated alike become one range. */
+/* Neighbouring parameters with the same settings become one range. */
 static cloob_status make_ranges(cloob_ctx *ctx, step *s)
 {
     s->range = calloc((size_t)s->p->count, sizeof *s->range);
@@ -159,7 +158,7 @@ static cloob_status take_kept(cloob_ctx *ctx, step *s)
     return CLOOB_OK;
 }
 
-/* The inputs of both towers, filled from host memory. */
+/* Uploads to the inputs of both towers. */
 static cloob_status make_upload(cloob_ctx *ctx, step *s)
 {
     const tensor *to[UPLOAD_PARTS] = { exec_tensor(s->tower[IMAGE], "images"), exec_tensor(s->tower[TEXT], "tokens"),
@@ -193,7 +192,7 @@ static cloob_status build(cloob_ctx *ctx, step *s)
     return make_loss(ctx, s);
 }
 
-/* Pixels of a step below 2^46: the sizes of everything that is planned from them then fit 64 bits. */
+/* Below 2^46 pixels per step, all planned sizes fit 64 bits. */
 cloob_status step_check_sizes(cloob_ctx *ctx, const step_options *o)
 {
     int64_t rows, pixels, S = o->model.image_size;
@@ -226,9 +225,9 @@ cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, com
     s->dev = dev;
     s->c = c;
     s->ctx = ctx;
-    s->scalar[0] = log(o->inv_tau);
-    s->scalar[3] = o->beta > 0 ? log(o->beta) : 0;
-    s->scalar[6] = o->bias;
+    s->scalars.inv_tau.value = log(o->inv_tau);
+    s->scalars.beta.value = o->beta > 0 ? log(o->beta) : 0;
+    s->scalars.bias.value = o->bias;
     cloob_status status = build(ctx, s);
     if (status != CLOOB_OK) {
         step_destroy(s);
@@ -295,9 +294,7 @@ step_memory step_memory_of(const step *s)
 
 step_state step_get_state(const step *s)
 {
-    step_state st = { .m = s->m, .v = s->v, .ema = s->ema, .count = s->count };
-    memcpy(st.scalar, s->scalar, sizeof st.scalar);
-    return st;
+    return (step_state){ .m = s->m, .v = s->v, .ema = s->ema, .scalars = s->scalars, .count = s->count };
 }
 
 hopfield_memory *step_stored(step *s) { return s->stored; }
@@ -320,11 +317,13 @@ cloob_status step_history(cloob_ctx *ctx, step *s, float *numbers, bool set)
     return CLOOB_OK;
 }
 
-cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const double scalar[STEP_SCALARS], int64_t count)
+static bool is_finite(const learned_scalar *a) { return isfinite(a->value) && isfinite(a->m) && isfinite(a->v); }
+
+cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const step_scalars *scalars, int64_t count)
 {
-    for (int i = 0; i < STEP_SCALARS; i++)
-        if (!isfinite(scalar[i])) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "training state: a scale is not finite");
-    memcpy(s->scalar, scalar, sizeof s->scalar);
+    if (!is_finite(&scalars->inv_tau) || !is_finite(&scalars->beta) || !is_finite(&scalars->bias))
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "training state: a scale is not finite");
+    s->scalars = *scalars;
     s->count = count;
     return CLOOB_OK;
 }

@@ -1,8 +1,58 @@
-/* The step, in the order it happens. */
+/* Runs a step: forward, objective, backward, exchange between ranks, update. */
 #include <math.h>
 
-#include "train/patch_dropout.h"
+#include "core/pool.h"
+#include "core/rng.h"
 #include "train/step_impl.h"
+
+/* ---- patch dropout ------------------------------------------------------------------------------- */
+
+int64_t patch_dropout_tokens(const model_config *c)
+{
+    int64_t kept = model_config_patches_kept(c);
+    return kept ? kept + !c->no_class_token : 0;
+}
+
+typedef struct drawing {
+    int64_t patches, tokens, first_row;
+    bool has_class;
+    uint64_t key;
+    int32_t *kept;
+} drawing;
+
+/* Insertion sort: at most a few hundred. */
+static void insert(int32_t *sorted, int64_t n, int32_t v)
+{
+    for (; n > 0 && sorted[n - 1] > v; n--) sorted[n] = sorted[n - 1];
+    sorted[n] = v;
+}
+
+static void draw_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const drawing *d = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        uint64_t key = rng_subkey(d->key, (uint64_t)(d->first_row + r));
+        int32_t *row = d->kept + r * d->tokens;
+        if (d->has_class) row[0] = 0;
+        for (int64_t k = d->has_class; k < d->tokens; k++) {
+            uint64_t patch = rng_permute(key, (uint64_t)(k - d->has_class), (uint64_t)d->patches);
+            insert(row + d->has_class, k - d->has_class, (int32_t)patch + d->has_class);
+        }
+    }
+}
+
+void patch_dropout_draw(cloob_ctx *ctx, const model_config *c, uint64_t seed, int64_t number, int64_t first_row,
+                        int64_t rows, int32_t *kept)
+{
+    drawing d = { .patches = model_config_image_tokens(c) - !c->no_class_token,
+                  .tokens = patch_dropout_tokens(c),
+                  .first_row = first_row,
+                  .has_class = !c->no_class_token,
+                  .key = rng_subkey(rng_key(seed, "patch dropout"), (uint64_t)number),
+                  .kept = kept };
+    pool_for(ctx, rows, 16, draw_range, &d);
+}
 
 /* ---- forward ------------------------------------------------------------------------------------- */
 
@@ -12,7 +62,7 @@ void step_set_draws(step *s, uint64_t seed, int64_t next)
     s->staged = next;
 }
 
-/* Which tokens of the images to be staged stay. Two batches at most are under way, and take turns. */
+/* Draws the image tokens to keep for the next upload. At most two batches are in flight, so two buffers alternate. */
 static const int32_t *keep_patches(cloob_ctx *ctx, step *s)
 {
     int64_t rows = s->o.batch * s->o.accum;
@@ -22,19 +72,19 @@ static const int32_t *keep_patches(cloob_ctx *ctx, step *s)
     return kept;
 }
 
-/* Packed texts go to the smallest tower that holds them. The choice is made while their memory is sure to be there. */
+/* Packed texts use the smallest tower that holds them. It is chosen here, while the tokens are valid. */
 cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens)
 {
     int64_t B = s->o.batch, T = s->o.model.context;
     for (int64_t k = 0; k < s->o.accum && s->o.pack_texts; k++)
         s->choice[k] = towers_choose(&s->p->config, s->rows, s->texts, tokens + k * B * T, B, T);
     const void *part[UPLOAD_PARTS] = { images, tokens, keep_patches(ctx, s) };
-    return batch_upload_put(ctx, s->in, part, s->choice);
+    return batch_upload_start(ctx, s->in, part, s->choice);
 }
 
 bool step_looks_ahead(const step *s) { return batch_upload_ahead(s->in); }
 
-cloob_status step_settle(cloob_ctx *ctx, step *s) { return batch_upload_settle(ctx, s->in); }
+cloob_status step_wait_upload(cloob_ctx *ctx, step *s) { return batch_upload_wait(ctx, s->in); }
 
 static void set_ctx(cloob_ctx *ctx, step *s)
 {
@@ -43,7 +93,7 @@ static void set_ctx(cloob_ctx *ctx, step *s)
     for (int i = 0; i < s->texts; i++) exec_set_ctx(s->text[i], ctx);
 }
 
-/* The next micro-batch to where the towers read it. */
+/* Copies the next micro-batch into the towers' input buffers. */
 static cloob_status take_inputs(cloob_ctx *ctx, step *s, int64_t micro)
 {
     s->now = batch_upload_note(s->in);
@@ -51,18 +101,18 @@ static cloob_status take_inputs(cloob_ctx *ctx, step *s, int64_t micro)
     return batch_upload_take(ctx, s->in, micro);
 }
 
-/* Rows of a micro-batch between a tower and the block of all embeddings. */
+/* Copies the rows of a micro-batch between a tower and the buffer of all embeddings. */
 static cloob_status copy_rows(cloob_ctx *ctx, step *s, int t, int64_t micro, bool gradient)
 {
     const tensor *tower = exec_tensor(s->tower[t], gradient ? "doutput" : "output");
-    if (!tower) return CLOOB_OK; /* a locked tower takes no gradient */
+    if (!tower) return CLOOB_OK; /* a locked tower has no gradient */
     float *all = (gradient ? s->dembed : s->embed)[t] + micro * tensor_count(tower);
     return s->dev->copy(ctx, s->dev, gradient ? tower->data : (void *)all, gradient ? (void *)all : tower->data,
                         tensor_bytes(tower));
 }
 
-/* pass over both towers, beside each other where there are two queues. The text tower first: it has fewer calls, so the
- * other queue does not wait long for its own. */
+/* Runs `pass` on both towers, concurrently when there are two streams. The text tower starts first: it has fewer
+ * kernels, so the image tower's stream is not held up. */
 static cloob_status both_towers(cloob_ctx *ctx, step *s, cloob_status (*pass)(exec *))
 {
     if (step_two_streams(s)) CLOOB_TRY(s->dev->fork(ctx, s->dev));
@@ -86,8 +136,8 @@ const float *step_embeddings(const step *s, bool text)
     return s->o.accum > 1 ? s->embed[text] : exec_tensor(s->tower[text], "output")->data;
 }
 
-/* A locked tower has no place for its gradient: the step keeps one. */
-static float *gradient_place(step *s, int t)
+/* A locked tower has no gradient buffer: the step allocates one. */
+static float *gradient_buffer(step *s, int t)
 {
     const tensor *d = exec_tensor(s->tower[t], "doutput");
     return s->o.accum == 1 && d ? d->data : s->dembed[t];
@@ -99,11 +149,11 @@ static loss_inputs loss_reads(const step *s)
 }
 static loss_outputs loss_writes(step *s)
 {
-    return (loss_outputs){ .dx = gradient_place(s, IMAGE), .dy = gradient_place(s, TEXT) };
+    return (loss_outputs){ .dx = gradient_buffer(s, IMAGE), .dy = gradient_buffer(s, TEXT) };
 }
 static loss_plan *plan_now(const step *s) { return s->warm && s->count < s->o.hopfield_warmup ? s->warm : s->loss; }
 
-/* A loss that is not finite is no failure: its gradient is not finite either, and the update is left out. */
+/* A loss that is not finite is no error: its gradient is not finite either, and the update is skipped. */
 static cloob_status take_loss(cloob_status status, const loss_result *l, double inv_tau, double beta, step_result *r)
 {
     if (status != CLOOB_OK && !(status == CLOOB_ERR_NUMERIC && !isfinite(l->loss))) return status;
@@ -119,8 +169,8 @@ static cloob_status take_loss(cloob_status status, const loss_result *l, double 
 static cloob_status run_loss(cloob_ctx *ctx, step *s, step_result *r)
 {
     loss_result l;
-    double inv_tau = s->o.learn_inv_tau ? loss_scale_value(s->scalar[0]) : s->o.inv_tau;
-    double beta = s->o.learn_beta ? loss_scale_value(s->scalar[3]) : s->o.beta;
+    double inv_tau = s->o.learn_inv_tau ? loss_scale_value(s->scalars.inv_tau.value) : s->o.inv_tau;
+    double beta = s->o.learn_beta ? loss_scale_value(s->scalars.beta.value) : s->o.beta;
     loss_inputs in = loss_reads(s);
     loss_outputs out = loss_writes(s);
     loss_plan *plan = plan_now(s);
@@ -128,7 +178,7 @@ static cloob_status run_loss(cloob_ctx *ctx, step *s, step_result *r)
     hopfield_memory_bind(s->stored, &in, &u, &v);
     CLOOB_TRY(loss_plan_stored(ctx, plan, u, v));
     CLOOB_TRY(loss_plan_scales(ctx, plan, inv_tau, beta));
-    if (s->o.learn_bias) CLOOB_TRY(loss_plan_bias(ctx, plan, s->scalar[6]));
+    if (s->o.learn_bias) CLOOB_TRY(loss_plan_bias(ctx, plan, s->scalars.bias.value));
     return take_loss(loss_run(ctx, plan, &in, &out, s->dev->stream, &l), &l, inv_tau, beta, r);
 }
 
@@ -142,7 +192,7 @@ static void begin_bucket(step *s, bucket *b)
         comm_all_reduce_begin(s->ctx, s->c, s->p->grad + b->first, b->count, CLOOB_F32, s->dev->stream, &b->request);
 }
 
-/* Every rank finishes its gradients in the same order, so buckets go out in the same order everywhere. */
+/* Every rank finishes its gradients in the same order, so buckets are sent in the same order. */
 void step_on_grad(void *user, int row)
 {
     step *s = user;
@@ -152,7 +202,7 @@ void step_on_grad(void *user, int row)
 
 static cloob_status finish_exchange(cloob_ctx *ctx, step *s)
 {
-    for (int i = 0; i < s->buckets; i++) begin_bucket(s, &s->bucket[i]); /* those with a parameter nobody wrote */
+    for (int i = 0; i < s->buckets; i++) begin_bucket(s, &s->bucket[i]); /* also those with unwritten parameters */
     for (int i = 0; i < s->buckets && s->exchange_status == CLOOB_OK; i++)
         s->exchange_status = comm_all_reduce_wait(ctx, s->c, &s->bucket[i].request);
     s->exchange = false;
@@ -200,31 +250,31 @@ cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const i
     CLOOB_TRY(run_loss(ctx, s, r));
     if (s->o.accum > 1) {
         CLOOB_TRY(backward_micro(ctx, s));
-        if (many) start_exchange(s); /* only the sum goes out */
+        if (many) start_exchange(s); /* only the sum is sent */
     } else {
         if (many) start_exchange(s);
         CLOOB_TRY(both_towers(ctx, s, exec_backward));
     }
     if (many) CLOOB_TRY(finish_exchange(ctx, s));
-    return batch_upload_settle(ctx, s->in); /* the host has nothing else to do, and may fill the batch's memory again */
+    return batch_upload_wait(ctx, s->in); /* the caller may overwrite the batch after this */
 }
 
 /* ---- the update ---------------------------------------------------------------------------------- */
 
-/* Adam on one number; learnable scales and the bias do not decay. */
-static void update_number(const step *s, double scale[3], double g, double lr)
+/* Adam without weight decay. */
+static void update_scalar(const step *s, learned_scalar *a, double g, double lr)
 {
     double t = (double)s->count;
-    scale[1] = s->o.beta1 * scale[1] + (1 - s->o.beta1) * g;
-    scale[2] = s->o.beta2 * scale[2] + (1 - s->o.beta2) * g * g;
-    double m = scale[1] / (1 - pow(s->o.beta1, t)), v = scale[2] / (1 - pow(s->o.beta2, t));
-    scale[0] -= lr * m / (sqrt(v) + s->o.eps);
+    a->m = s->o.beta1 * a->m + (1 - s->o.beta1) * g;
+    a->v = s->o.beta2 * a->v + (1 - s->o.beta2) * g * g;
+    double m = a->m / (1 - pow(s->o.beta1, t)), v = a->v / (1 - pow(s->o.beta2, t));
+    a->value -= lr * m / (sqrt(v) + s->o.eps);
 }
 
-static void update_scale(const step *s, double scale[3], double g, double lr)
+static void update_scale(const step *s, learned_scalar *a, double g, double lr)
 {
-    update_number(s, scale, g, lr);
-    scale[0] = loss_scale_clamp(scale[0]);
+    update_scalar(s, a, g, lr);
+    a->value = loss_scale_clamp(a->value);
 }
 
 static adamw_settings settings_now(const step *s, double lr, double scale, int64_t count)
@@ -253,17 +303,16 @@ static cloob_status update(cloob_ctx *ctx, step *s, double lr, const step_result
     adamw_settings set = settings_now(s, lr, clip * loss_train_factor(s->o.method, r->inv_tau), s->count);
     adamw_blocks b = blocks_of(s);
     CLOOB_TRY(adamw_step(ctx, s->dev, s->dev->stream, &b, &set));
-    if (s->o.learn_inv_tau) update_scale(s, s->scalar, loss_dlogit_inv_tau(s->o.method, l, r->inv_tau), lr);
-    if (s->o.learn_beta) update_scale(s, s->scalar + 3, loss_dlogit_beta(s->o.method, l, r->inv_tau, r->beta), lr);
-    if (s->o.learn_bias) update_number(s, s->scalar + 6, l->dsum_dbias, lr);
+    if (s->o.learn_inv_tau) update_scale(s, &s->scalars.inv_tau, loss_dlogit_inv_tau(s->o.method, l, r->inv_tau), lr);
+    if (s->o.learn_beta) update_scale(s, &s->scalars.beta, loss_dlogit_beta(s->o.method, l, r->inv_tau, r->beta), lr);
+    if (s->o.learn_bias) update_scalar(s, &s->scalars.bias, l->dsum_dbias, lr);
     return CLOOB_OK;
 }
 
 /* ---- a captured step ------------------------------------------------------------------------------ */
 
-/* Nothing in it waits for the host: gradients are clipped and a bad update is left out on the GPU, so all of it can be
- * recorded once and replayed. Not for scales or stored sets that change from step to step: they are arguments of the
- * objective's kernels. */
+/* A captured step never waits for the host: clipping and skipping a bad update happen on the GPU. Learned scales and
+ * stored Hopfield sets change from step to step and are kernel arguments, so such a step is not captured. */
 static bool can_capture(const step *s)
 {
     return s->live && !s->o.eager && s->o.accum == 1 && step_ranks(s) == 1 && !s->stored && !s->o.learn_inv_tau &&
@@ -289,7 +338,7 @@ void step_forget(step *s, int text)
     s->replay[text].recording = NULL;
 }
 
-/* Where a library refuses to be recorded there is no recording, and steps are queued one by one. */
+/* When a library does not support capture there is no recording, and every step is launched kernel by kernel. */
 static cloob_status record(cloob_ctx *ctx, step *s)
 {
     void **recording = &s->replay[s->now].recording;
@@ -299,7 +348,7 @@ static cloob_status record(cloob_ctx *ctx, step *s)
     cloob_status status = queue_step(ctx, s);
     CLOOB_TRY(s->dev->record_end(ctx, s->dev, recording));
     if (status != CLOOB_OK) step_forget(s, s->now);
-    if (!*recording) ctx_log(ctx, CLOOB_LOG_INFO, "the step cannot be recorded: it is queued call by call");
+    if (!*recording) ctx_log(ctx, CLOOB_LOG_INFO, "the step cannot be captured: its kernels are launched one by one");
     return CLOOB_OK;
 }
 
@@ -320,7 +369,7 @@ static cloob_status run_captured(cloob_ctx *ctx, step *s, double lr, step_result
     *s->live_host = (adamw_live){ .u = adamw_update_of(&set), .clip = s->o.clip };
     CLOOB_TRY(take_inputs(ctx, s, 0));
     CLOOB_TRY(start_step(ctx, s));
-    CLOOB_TRY(batch_upload_settle(ctx, s->in));
+    CLOOB_TRY(batch_upload_wait(ctx, s->in));
     CLOOB_TRY(s->dev->sync(ctx, s->dev));
     CLOOB_TRY(take_loss(loss_collect(ctx, plan_now(s), &l), &l, s->o.inv_tau, s->o.beta, r));
     r->grad_norm = factor * sqrt(s->live_host->square);

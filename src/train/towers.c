@@ -1,7 +1,7 @@
-/* How a step builds its towers, and how many rows packed texts get. */
+/* Builds the towers of a step, and chooses the numbers of rows of packed texts. */
 #include "train/towers.h"
 
-enum { ALIGN = 16 }; /* rows: whole tiles of the products */
+enum { ALIGN = 16 }; /* rows: whole tiles of the GEMMs */
 
 static tower_options options_of(const step_options *o, const device *dev, const params *p, bool text)
 {
@@ -19,8 +19,8 @@ static tower_options options_of(const step_options *o, const device *dev, const 
     return t;
 }
 
-/* Parts of the rows of whole texts, a fifth to a third apart. Batches of one data set have nearly the same
- * mean length, so one or two of them serve a run; captions of 14 tokens in the mean, of 77, take a fifth. */
+/* Fractions of the rows of full-length texts, a fifth to a third apart. Batches of one data set have nearly the same
+ * mean length, so a run uses one or two of them; captions of 14 tokens on average, of 77, use a fifth. */
 static int rows_of(int64_t batch, int64_t tokens, int64_t rows[TOWER_SIZES])
 {
     static const int64_t parts[TOWER_SIZES] = { 8, 6, 5, 4, 3, 2, 1 };

@@ -349,7 +349,7 @@ static void cifar(void)
     check_sample(d, 0, 0, 42, NULL, 1);
     dataset_close(d);
     fixture_write("cifar/test_batch.bin", records, 100);
-    check_fails(fixture_path("cifar"), &o, CLOOB_ERR_FORMAT, "no whole number");
+    check_fails(fixture_path("cifar"), &o, CLOOB_ERR_FORMAT, "not a whole number");
 }
 
 static void stl10(void)

@@ -5,7 +5,6 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/rng.h"
-#include "data/view/augment.h"
 #include "data/view/transform.h"
 
 #define REF TESTS_DIR "/ref/images/"

@@ -6,7 +6,7 @@
 #include "cloob/options.h"
 #include "cloob/train.h"
 #include "fuzz.h"
-#include "train/run.h"
+#include "train/settings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -30,8 +30,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         char *shown = row ? cloob_option_get(row, &o) : NULL;
         free(shown);
     }
-    if (run_check_options(ctx, &o) == CLOOB_OK && o.lora &&
-        (!run_lora(o.lora, &rank, &scale) || rank < 1 || !(scale > 0)))
+    if (settings_check(ctx, &o) == CLOOB_OK && o.lora &&
+        (!settings_lora(o.lora, &rank, &scale) || rank < 1 || !(scale > 0)))
         abort();
     free(text);
     return 0;

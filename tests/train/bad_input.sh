@@ -95,7 +95,7 @@ refused 1 "cut short" --logs logs --name second --pretrained cut.safetensors
 echo text > text.safetensors
 refused 1 text.safetensors --logs logs --name second --resume text.safetensors
 mkdir -p logs/broken/checkpoints && cp cut.safetensors logs/broken/checkpoints/latest.safetensors
-refused 1 "no whole checkpoint" --logs logs --name broken --resume latest
+refused 1 "no valid checkpoint" --logs logs --name broken --resume latest
 touch file
 refused 1 file --logs file/logs --name second
 refused 1 "cannot make the folder" --logs /proc/logs --name second

@@ -143,10 +143,12 @@ static bool same(float *a, float *b, int64_t n)
 
 static bool same_scalars(const step_state *a, const step_state *b)
 {
-    bool equal = memcmp(a->scalar, b->scalar, sizeof a->scalar) == 0 && a->count == b->count;
+    bool equal = memcmp(&a->scalars, &b->scalars, sizeof a->scalars) == 0 && a->count == b->count;
     if (equal) return true;
     printf("  after %lld and %lld updates:\n", (long long)a->count, (long long)b->count);
-    for (int i = 0; i < STEP_SCALARS; i++) printf("    %.17g and %.17g\n", a->scalar[i], b->scalar[i]);
+    const learned_scalar *x = &a->scalars.inv_tau, *y = &b->scalars.inv_tau; /* inv_tau, beta, bias */
+    for (int i = 0; i < 3; i++)
+        printf("    %.17g %.17g %.17g and %.17g %.17g %.17g\n", x[i].value, x[i].m, x[i].v, y[i].value, y[i].m, y[i].v);
     return false;
 }
 

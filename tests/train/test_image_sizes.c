@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "model/weights.h"
-#include "train/run.h"
+#include "train/settings.h"
 
 static cloob_ctx *ctx;
 static char logs[256];
@@ -15,15 +15,15 @@ static void lists_are_read(void)
     static const char *const bad[] = { "",          "16,",    "16,32",   "16@2,32@3", "16,32@1", "16,32@3,48@3",
                                        "16,32@3,x", "0,32@2", "-16,8@2", "16 32@2",   "16,32@",  "70000,16@2" };
     image_stage s[IMAGE_STAGES];
-    CHECK(run_image_stages("112,160@11,224@25", s) == 3);
+    CHECK(settings_image_stages("112,160@11,224@25", s) == 3);
     CHECK(s[0].size == 112 && s[0].epoch == 0 && s[1].size == 160 && s[1].epoch == 10 && s[2].epoch == 24);
-    CHECK(run_image_stages("64@1,32@2", s) == 2 && s[1].size == 32); /* smaller ones may follow */
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) CHECK(run_image_stages(bad[i], s) == 0);
-    CHECK(run_image_stages(NULL, s) == 0);
+    CHECK(settings_image_stages("64@1,32@2", s) == 2 && s[1].size == 32); /* smaller ones may follow */
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) CHECK(settings_image_stages(bad[i], s) == 0);
+    CHECK(settings_image_stages(NULL, s) == 0);
     cloob_train_options o = { .image_size_schedule = "16,48@3,32@5" };
     static const int64_t sizes[] = { 16, 16, 48, 48, 32, 32 };
-    for (int e = 0; e < 6; e++) CHECK(run_image_size(&o, e) == sizes[e]);
-    CHECK(run_largest_image(&o) == 48);
+    for (int e = 0; e < 6; e++) CHECK(settings_image_size(&o, e) == sizes[e]);
+    CHECK(settings_largest_image(&o) == 48);
 }
 
 typedef struct asked {

@@ -4,7 +4,7 @@
 
 #include "cloob/train.h"
 #include "model/encoder.h"
-#include "train/patch_dropout.h"
+#include "train/step.h"
 
 static cloob_ctx *ctx;
 static char logs[256];

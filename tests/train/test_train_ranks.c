@@ -81,8 +81,8 @@ typedef struct difference {
 /* Of the logits of both scales. */
 static double scales_apart(const step *a, const step *b)
 {
-    step_state p = step_get_state(a), q = step_get_state(b);
-    return fmax(fabs(p.scalar[0] - q.scalar[0]), fabs(p.scalar[3] - q.scalar[3]));
+    step_scalars p = step_get_state(a).scalars, q = step_get_state(b).scalars;
+    return fmax(fabs(p.inv_tau.value - q.inv_tau.value), fabs(p.beta.value - q.beta.value));
 }
 
 /* Rows of one batch go to the ranks in order. `anew`: every step begins with equal weights. */

@@ -6,7 +6,7 @@
 #include "model/encoder.h"
 #include "model/shapes.h"
 #include "model/lora.h"
-#include "train/run.h"
+#include "train/settings.h"
 
 static cloob_ctx *ctx;
 static char logs[256];
@@ -354,7 +354,7 @@ static void ranks_are_read(void)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int64_t rank = 0;
         double scale = 0;
-        CHECK(run_lora(rows[i].text, &rank, &scale) == (rows[i].rank > 0));
+        CHECK(settings_lora(rows[i].text, &rank, &scale) == (rows[i].rank > 0));
         CHECK(rank == rows[i].rank && scale == rows[i].scale);
     }
 }

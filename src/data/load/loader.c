@@ -40,7 +40,7 @@ static void advance(const loader *l, place *p)
 /* ---- filling, under the lock ------------------------------------------------------------------------------
  */
 
-/* The slot that has rows nobody works on yet; NULL when all that may be made ahead is under way. */
+/* The slot with rows that no worker has started; NULL when all batches ahead are in progress. */
 static slot *open_slot(loader *l)
 {
     slot *s = l->filled > l->taken ? &l->slot[(l->filled - 1) % l->slots] : NULL;
@@ -149,8 +149,7 @@ static void wait_ready(loader *l)
     l->wait_seconds += clock_seconds() - from;
 }
 
-/* Into the next epoch. In evaluation this waits for somebody to ask for it: workers must not run ahead into an
- * epoch that mostly never comes. */
+/* Starts the next epoch. In evaluation only on request, because a next epoch is rare. */
 static void begin_next_epoch(loader *l)
 {
     l->next_take = (place){ l->next_take.epoch + 1, 0 };
@@ -159,7 +158,7 @@ static void begin_next_epoch(loader *l)
 
 static bool end_of_epoch(loader *l, batch *b)
 {
-    if (l->next_take.step > l->batches) begin_next_epoch(l); /* the end was told in the call before */
+    if (l->next_take.step > l->batches) begin_next_epoch(l); /* the previous call returned the end */
     if (l->next_take.step < l->batches) return false;
     *b = (batch){ .epoch = l->next_take.epoch, .step = l->next_take.step, .end = true };
     if (l->o.train) begin_next_epoch(l);
@@ -190,7 +189,7 @@ cloob_status loader_next(cloob_ctx *ctx, loader *l, batch *b)
     return status;
 }
 
-/* What was made ahead of a place that nobody wanted is not counted. */
+/* Samples that were read ahead of a seek are not counted. */
 static void forget_bad(loader *l)
 {
     free(l->bad);

@@ -1,17 +1,15 @@
 /* Batches of (image, tokens) for a training or evaluation loop, made ahead by worker threads.
  *
- * The order is a pure function of (seed, epoch, position): worker and rank counts change who does the work,
- * not what comes out. Global sample p of an epoch goes to global batch p / (batch * ranks); rank r takes rows
- * [r * batch, (r + 1) * batch) of it. Every rank gets the same number of batches; in training the last
- * partial batch is dropped, in evaluation it is short (and may be empty on some ranks). Memory is bounded by
- * `ahead` batches and one more that the caller holds. A sample that cannot be read is replaced by the next
- * readable one of the same epoch order in training, left out in evaluation, and counted once, however often it
- * is met; the first few are named in the log. When a long stretch of samples in a row cannot be read, loader_next
- * fails with the last one's reason; when more than bad_share of the first 1,000 rows of this rank (or of an epoch's,
- * if those are fewer) cannot, it fails with the names of three of them.
+ * The order is a pure function of (seed, epoch, position): worker and rank counts change the division of work, not the
+ * result. Global sample p of an epoch goes to global batch p / (batch * ranks); rank r takes rows [r * batch, (r + 1) *
+ * batch) of it. Every rank gets the same number of batches; in training the last partial batch is dropped, in
+ * evaluation it is short (and may be empty on some ranks). Memory is bounded by `ahead` batches and one more that the
+ * caller holds. A sample that cannot be read is replaced by the next readable one of the same epoch order in training,
+ * left out in evaluation, and counted once, however often it is met; the first few are named in the log. When many
+ * samples in a row cannot be read, loader_next fails with the last one's reason; when more than bad_share of the first
+ * 1,000 rows of this rank (or of an epoch's, if those are fewer) cannot, it fails with the names of three of them.
  *
- * In training the workers go on into the next epoch by themselves, so that its first batch is ready when the
- * last one of this epoch has been used. */
+ * In training the workers continue with the next epoch, so that its first batch is ready when this epoch ends. */
 #ifndef DATA_LOAD_LOADER_H
 #define DATA_LOAD_LOADER_H
 
@@ -62,10 +60,10 @@ void loader_destroy(loader *l);
 
 int64_t loader_batches(const loader *l);             /* per epoch */
 size_t loader_buffer_bytes(const loader *l);         /* host memory of the batches, all together */
-size_t loader_device_bytes(const loader_options *o); /* what a loader that decodes on a GPU takes of its memory */
+size_t loader_device_bytes(const loader_options *o); /* device memory of a loader that decodes on a GPU */
 
-/* Starts an epoch at a batch inside it: (epoch, 0) for the beginning; the saved pair to resume. Costs nothing
- * when the loader stands there already, as it does after the end of the epoch before. */
+/* Starts an epoch at a batch inside it: (epoch, 0) for the beginning; the saved pair to resume. Costs nothing when the
+ * loader is already there, as after the end of the previous epoch. */
 cloob_status loader_seek(cloob_ctx *ctx, loader *l, int64_t epoch, int64_t step);
 
 /* The next batch, waiting for it if need be; *b is valid until the next call; b->end is set (and rows is 0)

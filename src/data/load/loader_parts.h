@@ -12,7 +12,7 @@ typedef struct slot {
     void *memory; /* images, then tokens; tokens alone where a GPU makes the views */
     bool *ok;     /* (batch): which rows hold a sample */
     int64_t rows, issued, done;
-    int64_t first;       /* rows begun before these, since the loader stands where it does */
+    int64_t first;       /* rows started before these, since the last seek */
     cloob_status status; /* of a failure that ends the run */
     char error[CTX_ERROR_BYTES];
 } slot;

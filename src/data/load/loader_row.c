@@ -42,7 +42,7 @@ static cloob_status read_sample(worker *w, slot *s, int64_t r, int64_t index, ui
     return CLOOB_OK;
 }
 
-/* What the data can cause is passed over; what memory or the build lacks would hit every sample. */
+/* Errors in the data skip the sample; missing memory or build parts would affect every sample. */
 static bool passes_over(cloob_status status) { return status == CLOOB_ERR_FORMAT || status == CLOOB_ERR_IO; }
 
 /* Under the lock; true: this sample was not known to be bad. */
@@ -68,8 +68,8 @@ static cloob_status too_many_bad(cloob_ctx *ctx, const loader *l)
 {
     return ctx_fail(
         ctx, CLOOB_ERR_FORMAT,
-        "more than %g %% of the first %lld samples cannot be read: %s, .. (%s); say where the images are with "
-        "`path_data`, or go on without them with `allow_bad_samples`",
+        "more than %g %% of the first %lld samples cannot be read: %s, .. (%s); set the folder of the images with "
+        "`path_data`, or skip them with `allow_bad_samples`",
         100 * l->o.bad_share, (long long)loader_judged_rows(l), l->bad_names.data ? l->bad_names.data : "",
         l->bad_reason);
 }

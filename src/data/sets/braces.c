@@ -32,7 +32,7 @@ static cloob_status expand(cloob_ctx *ctx, const char *prefix, const char *patte
 
 static cloob_status too_many(cloob_ctx *ctx, const char *pattern)
 {
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: stands for more than %d names", pattern, BRACES_LIMIT);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: more than %d names", pattern, BRACES_LIMIT);
 }
 
 /* prefix + choice + rest, where the choice may have braces of its own. */
@@ -84,7 +84,7 @@ static bool take_dots(const char **at, const char *stop)
     return true;
 }
 
-/* Is what stands between the braces "a..b" or "a..b..step"? */
+/* Whether the text between the braces is "a..b" or "a..b..step"? */
 static bool parse_range(const char *at, const char *stop, range *r)
 {
     bool first, second, step;

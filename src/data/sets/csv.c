@@ -65,7 +65,7 @@ static bool is_break(int c) { return c == '\n' || c == '\r'; }
  * once. */
 static cloob_status plain_part(csv_reader *r, csv_row *row, int *stop)
 {
-    while (r->offset - row->offset <= CSV_ROW_LIMIT) { /* beyond it the caller says what is wrong */
+    while (r->offset - row->offset <= CSV_ROW_LIMIT) { /* beyond it the caller reports the error */
         CLOOB_TRY(peek(r, stop));
         size_t from = r->at;
         while (r->at < r->size) {

@@ -1,6 +1,6 @@
 /* Rows of a CSV or TSV, quoted as pandas reads them.
  *
- * A field that begins with a double quote goes on to the closing one: separators and line breaks inside
+ * A field that begins with a double quote ends at the closing one: separators and line breaks inside
  * belong to it, a doubled quote is one quote, and what follows the closing quote up to the separator is added
  * as it is. A quote elsewhere in a field is an ordinary character. Lines end with LF, CR LF or CR; blank
  * lines are skipped; a byte order mark at the beginning is skipped. A zero byte becomes a space.
@@ -38,7 +38,7 @@ typedef struct csv_row {
     size_t *field; /* where each begins in text */
     int count;
     int64_t capacity;      /* of field */
-    int64_t offset, bytes; /* where the row lies in the source, its line break included */
+    int64_t offset, bytes; /* position of the row in the source, with its line break */
     int64_t line;
 } csv_row;
 

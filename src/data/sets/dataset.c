@@ -85,7 +85,7 @@ static cloob_status split_sources(cloob_ctx *ctx, const char *source, name_list 
     for (const char *at = source;;) {
         const char *stop = strstr(at, "::");
         size_t n = stop ? (size_t)(stop - at) : strlen(at);
-        if (!n) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "\"%s\": an empty name where a data set should stand", source);
+        if (!n) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "\"%s\": an empty name instead of a data set", source);
         CLOOB_TRY(name_list_add(ctx, out, at, n));
         if (!stop) return CLOOB_OK;
         at = stop + 2;
@@ -341,7 +341,7 @@ int64_t order_shuffle(uint64_t key, int64_t position, int64_t n, int64_t window)
         int64_t which = (int64_t)rng_permute(key, (uint64_t)(w * STRETCHES + mixed / stretch), (uint64_t)count);
         at = which * stretch + mixed % stretch;
     }
-    /* Turned by a random amount, so that stretches begin and the rest lies elsewhere every epoch. */
+    /* Rotated by a random amount, so that stretches begin elsewhere every epoch. */
     return (at + (int64_t)rng_below(key, UINT64_MAX, (uint64_t)n)) % n;
 }
 

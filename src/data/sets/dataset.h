@@ -28,13 +28,13 @@ int64_t dataset_epoch_samples(const dataset *d); /* num_samples where given, els
 int64_t dataset_class_count(const dataset *d);   /* 0 when there are no classes */
 const char *dataset_class_name(const dataset *d, int64_t c);
 bool dataset_has_captions(const dataset *d);
-bool dataset_has_targets(const dataset *d);          /* arrays of numbers beside the images: FETCH_TARGETS */
+bool dataset_has_targets(const dataset *d);          /* arrays of numbers for the images: FETCH_TARGETS */
 image_limits dataset_image_limits(const dataset *d); /* as opened with, full size */
 int64_t dataset_skipped(const dataset *d);           /* entries that opening had to leave out (damaged, incomplete) */
 const char *dataset_kind(const dataset *d);          /* "csv", ...; "several" when sources differ */
 int64_t dataset_file_count(const dataset *d);        /* shards or other files it reads from; 0: one per image */
 
-/* Which sample stands at a position of an epoch in training: a shuffle of all samples, or (resampled) a
+/* The sample at a position of an epoch in training: a shuffle of all samples, or (resampled) a
  * weighted draw with replacement. A pure function; key is made from seed and epoch. */
 int64_t dataset_draw(const dataset *d, uint64_t key, int64_t position);
 

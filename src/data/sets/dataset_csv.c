@@ -1,8 +1,9 @@
 /* CSV and TSV: a header, then rows with the path of an image and its caption.
  *
- * Only where each row lies is kept (12 bytes per row); the row itself is read again when its sample is drawn,
- * so a list of many millions fits. With one_caption, rows that name the same image are one sample. */
-#include "data/sets/dataset_csv.h"
+ * Only the position of each row is in memory (12 bytes per row); the row itself is read when its sample is drawn, so
+ * many millions of rows fit. With one_caption, rows that name the same image are one sample. */
+#include "data/sets/csv.h"
+#include "data/sets/dataset_kind.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,72 @@
 #include "core/file.h"
 #include "core/rng.h"
 #include "core/text.h"
+
+typedef struct csv_set {
+    char separator;
+    int image_column, caption_column, columns;
+    int64_t *offset; /* of each row in the file */
+    int32_t *bytes;
+    uint64_t *hash; /* of each row's path, while opening */
+    int64_t rows, capacity;
+    int64_t *group;  /* (groups + 1): where each image's rows begin in member; NULL: every row is a sample */
+    int64_t *member; /* rows, image by image */
+    int64_t groups;
+    char *root;         /* put before relative paths */
+    fileset *tar_files; /* or the tar that holds the images */
+    tar_index tar;
+    int64_t *by_name; /* the tar's members in the order of their names */
+} csv_set;
+
+/* ---- images in a tar: found by name, read with one pread --------------------------------------- */
+
+static int tar_by_name(const void *a, const void *b, void *index)
+{
+    const tar_index *t = index;
+    return strcmp(tar_name(t, *(const int64_t *)a), tar_name(t, *(const int64_t *)b));
+}
+
+static cloob_status csv_open_tar(cloob_ctx *ctx, csv_set *c, const char *path, const char *cache)
+{
+    CLOOB_TRY(open_single(ctx, path, cache, &c->tar_files));
+    CLOOB_TRY(tar_open(ctx, c->tar_files, 0, &c->tar));
+    size_t n = (size_t)c->tar.count;
+    c->by_name = malloc((n + 1) * sizeof *c->by_name);
+    if (!c->by_name) return ctx_no_memory(ctx, n * sizeof *c->by_name, "the names in a tar");
+    for (size_t i = 0; i < n; i++) c->by_name[i] = (int64_t)i;
+    qsort_r(c->by_name, n, sizeof *c->by_name, tar_by_name, &c->tar);
+    return CLOOB_OK;
+}
+
+static void csv_close_tar(csv_set *c)
+{
+    fileset_destroy(c->tar_files);
+    tar_release(&c->tar);
+    free(c->by_name);
+}
+
+static int64_t tar_find(const csv_set *c, const char *name)
+{
+    for (int64_t low = 0, high = c->tar.count; low < high;) {
+        int64_t middle = (low + high) / 2;
+        int order = strcmp(tar_name(&c->tar, c->by_name[middle]), name);
+        if (order == 0) return c->by_name[middle];
+        if (order < 0) low = middle + 1;
+        else high = middle;
+    }
+    return -1;
+}
+
+/* Reads the image in the member `path`. */
+static cloob_status csv_read_tar(cloob_ctx *ctx, const csv_set *c, const char *path, stored_sample *s)
+{
+    while (path[0] == '.' && path[1] == '/') path += 2;
+    int64_t at = tar_find(c, path);
+    if (at < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: not in %s", path, fileset_name(c->tar_files, 0));
+    return stored_read(ctx, c->tar_files, 0, c->tar.member[at].offset, c->tar.member[at].size, s);
+}
+
+/* ---- the table --------------------------------------------------------------------------------- */
 
 /* ---- reading the file in order --------------------------------------------------------------------------
  */
@@ -52,7 +119,7 @@ static cloob_status add_row(cloob_ctx *ctx, csv_set *c, const csv_row *row)
 /* ---- the header -------------------------------------------------------------------------------------------
  */
 
-/* Tried where the option has its default and there is no such column. */
+/* Tried when the option has its default and there is no such column. */
 static const char *const image_names[] = { "filepath", "image", "path", "file_name", "filename", "image_path", NULL };
 static const char *const caption_names[] = { "title", "caption", "text", "sentence", NULL };
 static const char *const address_names[] = { "url", "image_url", "URL", NULL };
@@ -121,7 +188,7 @@ static cloob_status read_header(cloob_ctx *ctx, const dataset_part *p, char sepa
     return csv_next(ctx, r, row);
 }
 
-/* How many of the two columns there are; an address stands for an image. */
+/* How many of the two columns there are; a URL counts as an image. */
 static int header_fit(const csv_row *row, const dataset_options *o)
 {
     return (find_column(row, o->csv_image_key, image_names) >= 0 || find_any(row, address_names) >= 0) +
@@ -134,8 +201,8 @@ static bool header_fits(const csv_row *row, const dataset_options *o)
            find_column(row, o->csv_caption_key, caption_names) >= 0;
 }
 
-/* The separator asked for; when it does not bring the columns to light, another common one. When none does, the one
- * that shows most of the header tells what is missing. */
+/* Tries the given separator; if the columns are not found, other common ones. If none finds them, the error comes from
+ * the separator that finds most of the header. */
 static cloob_status take_header(cloob_ctx *ctx, dataset_part *p, const dataset_options *o, csv_reader *r, stream *s,
                                 csv_row *row)
 {
@@ -216,8 +283,7 @@ static int by_first_row(const void *a, const void *b)
     return p->first_row < q->first_row ? -1 : p->first_row > q->first_row;
 }
 
-/* Paths are told apart by 64-bit hashes: among n of them two differ and collide with probability n^2 / 2^65.
- */
+/* Paths are compared by 64-bit hashes: among n paths a collision has probability n^2 / 2^65. */
 static cloob_status group_rows(cloob_ctx *ctx, csv_set *c)
 {
     size_t n = (size_t)c->rows;
@@ -260,8 +326,8 @@ static cloob_status read_row(cloob_ctx *ctx, const dataset_part *p, int64_t row,
     return status;
 }
 
-/* Without --path-data: beside the CSV, or, as other programs have it, below the working directory; the first
- * row decides. */
+/* Without `path_data`: next to the CSV, or, as in other programs, below the working directory; the first row
+ * decides. */
 static cloob_status find_root(cloob_ctx *ctx, const dataset_part *p, const char *source)
 {
     csv_set *c = p->self;

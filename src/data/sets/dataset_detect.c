@@ -50,7 +50,7 @@ static cloob_status detect_folder(cloob_ctx *ctx, const char *path, const char *
     return CLOOB_OK;
 }
 
-/* A tar with texts beside its images is a shard; one with a known file is that set; else class folders. */
+/* A tar with texts and images is a shard; one with a known file is that set; else class folders. */
 static cloob_status look_inside(cloob_ctx *ctx, const tar_index *t, const dataset_options *o, const dataset_ops **ops)
 {
     web_keys keys = { (char *)(uintptr_t)o->image_key, (char *)(uintptr_t)o->text_key }; /* only read */
@@ -89,7 +89,7 @@ cloob_status dataset_detect(cloob_ctx *ctx, const char *source, const dataset_op
     else *ops = known_file(name_base(source));
     if (*ops) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                    "%s: not a kind of data set that its name tells (csv, tsv, tar, a folder, CIFAR, STL-10, "
-                    "MNIST); say which with `type`",
+                    "%s: unknown kind of data set (csv, tsv, tar, a folder, CIFAR, STL-10, "
+                    "MNIST); set it with `type`",
                     source);
 }

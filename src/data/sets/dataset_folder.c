@@ -1,6 +1,5 @@
 /* Class folders: DIR/CLASS/.../image.jpg, classes and images in the order of their names. A folder of images without
- * class folders is a set without classes. Where texts lie beside the images (image.txt beside image.jpg), they are the
- * captions. */
+ * class folders is a set without classes. Text files next to the images (image.txt for image.jpg) are the captions. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -37,11 +36,10 @@ static cloob_status add_image(cloob_ctx *ctx, folder_set *f, const char *path, i
 static bool entry_is_dir(const char *path, const struct dirent *e)
 {
     if (e->d_type == DT_DIR) return true;
-    return e->d_type != DT_REG && file_is_dir(path); /* links, and file systems that do not say */
+    return e->d_type != DT_REG && file_is_dir(path); /* links, and file systems without d_type */
 }
 
-/* Everything in a folder, once: names of folders to `dirs`, images below to the set (when label says so).
- */
+/* Everything in a folder, once: names of folders to `dirs`, images below to the set (if label is not negative). */
 static cloob_status list(cloob_ctx *ctx, folder_set *f, const char *below, const char *keys, int64_t label, int depth,
                          name_list *dirs)
 {
@@ -88,7 +86,7 @@ static cloob_status list_classes(cloob_ctx *ctx, folder_set *f, const char *keys
     return CLOOB_OK;
 }
 
-/* ---- captions beside the images ------------------------------------------------------------------ */
+/* ---- captions next to the images ------------------------------------------------------------------ */
 
 /* "a/b.jpg" to "ROOT/a/b.txt"; the caller frees. */
 static char *text_path(const folder_set *f, const char *name)
@@ -145,9 +143,9 @@ static cloob_status open_folder(cloob_ctx *ctx, const char *source, const datase
     CLOOB_TRY(list(ctx, f, "", o->image_key, -1, 0, &p->classes));
     int64_t loose = f->count;
     if (p->classes.count) CLOOB_TRY(list_classes(ctx, f, o->image_key, p));
-    if (f->count == loose) name_list_release(&p->classes); /* folders without an image are no classes */
+    if (f->count == loose) name_list_release(&p->classes); /* folders without images are not classes */
     else if (loose) {
-        drop_images(f); /* class folders decide: read them without what lay beside them */
+        drop_images(f); /* with class folders, images outside them do not count */
         CLOOB_TRY(list_classes(ctx, f, o->image_key, p));
     }
     if (f->count) qsort(f->file, (size_t)f->count, sizeof *f->file, by_label_and_path);

@@ -14,14 +14,14 @@
  * A range keeps the zeros and the width its ends are written with, may run backwards and may have a step;
  * "{a..e}" runs over letters. Lists and ranges nest. "{x}" without a comma or range stays as it is. */
 
-enum { BRACES_LIMIT = 1 << 20 }; /* names one pattern may stand for */
+enum { BRACES_LIMIT = 1 << 20 }; /* names of one pattern */
 
 typedef struct name_list {
     char **name;
     int64_t count, capacity;
 } name_list;
 
-/* Appends every name the pattern stands for, in order. A brace without its partner, or more names than the
+/* Appends every name of the pattern, in order. A brace without its partner, or more names than the
  * limit, is CLOOB_ERR_ARGUMENT. */
 cloob_status braces_expand(cloob_ctx *ctx, const char *pattern, name_list *out);
 
@@ -44,7 +44,7 @@ struct dataset_part {
     const dataset_ops *ops;
     void *self;
     int64_t count, skipped;
-    bool captions, targets; /* targets: arrays of numbers beside the images */
+    bool captions, targets; /* targets: arrays of numbers for the images */
     name_list classes;
     fileset *files; /* NULL for kinds that read one file per image */
     double weight;  /* of one draw, when resampled */
@@ -55,7 +55,7 @@ extern const dataset_ops dataset_csv, dataset_web, dataset_folder, dataset_tarfo
 
 /* ---- what several kinds share (dataset_util.c) --------------------------------------------------- */
 
-/* The kind for a source when the type is "auto"; an error says what was looked for. */
+/* The kind for a source when the type is "auto"; an error lists the known kinds. */
 cloob_status dataset_detect(cloob_ctx *ctx, const char *source, const dataset_options *o, const dataset_ops **ops);
 
 /* Room for n bytes in s->data. */

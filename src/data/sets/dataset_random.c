@@ -1,4 +1,4 @@
-/* Random images with random captions: for timing and for trying a run without data. Sample i is a pure
+/* Random images with random captions: for benchmarks and for a first run without data. Sample i is a pure
  * function of (seed, i). */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Class folders inside a tar, plain or gzip: the class is the folder an image lies in. */
+/* Class folders inside a tar, plain or gzip: the class is the folder of an image. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ typedef struct tarfolder_set {
     tar_image *image;
 } tarfolder_set;
 
-/* "a/sea/1.jpg": "sea" and 3. Length 0 for an image that lies in no folder. */
+/* "a/sea/1.jpg": "sea" and 3. Length 0 for an image outside folders. */
 static const char *folder_of(const char *name, size_t *n)
 {
     const char *base = name_base(name), *from = base > name ? base - 1 : name;
@@ -87,7 +87,7 @@ static cloob_status list_images(cloob_ctx *ctx, tarfolder_set *s, const char *ke
         const char *name = tar_name(&s->index, i), *folder = folder_of(name, &n);
         if (!name_has_suffix(name, keys) || name_base(name)[0] == '.') continue;
         int64_t label = n ? find_class(&p->classes, folder, n) : -1;
-        if (label < 0 && p->classes.count) p->skipped++; /* beside the class folders */
+        if (label < 0 && p->classes.count) p->skipped++; /* outside the class folders */
         else key[p->count++] = (sort_key){ name, { i, label } };
     }
     if (p->count) qsort(key, (size_t)p->count, sizeof *key, by_label_and_name);

@@ -1,4 +1,4 @@
-/* webdataset shards: the members of one sample stand together in a tar and share their name up to the first
+/* webdataset shards: the members of one sample are adjacent in a tar and share their name up to the first
  * dot. Every shard is indexed when the set is opened, so samples can be drawn at random and are counted
  * exactly; 32 bytes per sample stay in memory. */
 #include "data/sets/dataset_web.h"
@@ -164,7 +164,7 @@ static cloob_status join(cloob_ctx *ctx, dataset_part *p, web_shard *shard, int6
     return CLOOB_OK;
 }
 
-/* sizes.json tells how many samples each shard should have; we counted, so it is only compared. */
+/* sizes.json has the number of samples of each shard. The samples were counted, so it is only compared. */
 static void compare_sizes(cloob_ctx *ctx, const fileset *files, const web_shard *shard)
 {
     const char *first = fileset_name(files, 0), *base = name_base(first);
@@ -248,7 +248,7 @@ static void close_web(dataset_part *p)
 /* ---- reading ---------------------------------------------------------------------------------------------
  */
 
-/* The member's name stands in its header, one block before the content. */
+/* The member's name is in its header, one block before the content. */
 static void name_sample(cloob_ctx *ctx, const dataset_part *p, const web_sample *w, stored_sample *s)
 {
     enum { BLOCK = 512, NAME_BYTES = 100 };

@@ -33,14 +33,13 @@ typedef struct web_shard {
 /* Adds the samples of an index to s. */
 cloob_status web_group(cloob_ctx *ctx, const tar_index *t, const web_keys *keys, web_shard *s);
 
-/* A folder as CLIP_benchmark publishes data sets: SPLIT/0.tar, SPLIT/1.tar, ..., beside them classnames.txt where there
- * are classes. */
+/* A folder in CLIP_benchmark's form: SPLIT/0.tar, SPLIT/1.tar, ..., with classnames.txt if there are classes. */
 bool web_is_benchmark(const char *folder, const char *split);
-/* What its dataset_type.txt and classnames.txt say that images have beside them; an unknown type is refused. */
+/* What images have according to dataset_type.txt and classnames.txt; an unknown type is refused. */
 typedef enum web_kind { WEB_CLASSES, WEB_TARGETS, WEB_CAPTIONS } web_kind;
 cloob_status web_benchmark_kind(cloob_ctx *ctx, const char *folder, web_kind *out);
-/* Such a folder: its shards (nshards.txt says how many), its classes, and what stands beside an image: `cls`, `npy`
- * (dataset_type.txt says multilabel, or the text key is npy) or `txt`, a caption per line. */
+/* Opens such a folder: its shards (their number is in nshards.txt), its classes, and what images have: `cls`, `npy`
+ * (dataset_type.txt is multilabel, or the text key is npy) or `txt`, a caption per line. */
 cloob_status web_benchmark(cloob_ctx *ctx, const char *folder, const dataset_options *o, dataset_part *p,
                            name_list *names);
 /* The class that a `cls` member names by its number. */
@@ -49,7 +48,7 @@ cloob_status web_label(cloob_ctx *ctx, const dataset_part *p, const char *text, 
 /* The shards a source names: braces, or every .tar of a folder in order. */
 cloob_status web_names(cloob_ctx *ctx, const char *source, name_list *names);
 
-/* One of the captions in a text member, as entry `rank` of the text key says: "txt" the whole text,
+/* One of the captions in a text member, by entry `rank` of the text key: "txt" the whole text,
  * "txt:lines" one per line, "json" and "json:FIELD" a string or list of strings under "caption", "captions",
  * "text" or FIELD. */
 cloob_status web_caption(cloob_ctx *ctx, const web_keys *keys, int rank, const char *text, size_t size, uint64_t pick,

@@ -1,4 +1,4 @@
-/* Files by name, whether they lie in a folder or in a tar. */
+/* Files by name, in a folder or in a tar. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -129,7 +129,7 @@ cloob_status raw_files_get(cloob_ctx *ctx, raw_files *b, const char *name, raw_f
         *out = it->at;
         return CLOOB_OK;
     }
-    return ctx_fail(ctx, CLOOB_ERR_IO, "there is no file %s", name);
+    return ctx_fail(ctx, CLOOB_ERR_IO, "no such file: %s", name);
 }
 
 cloob_status raw_files_text(cloob_ctx *ctx, raw_files *b, const char *name, size_t limit, char **text, size_t *size)

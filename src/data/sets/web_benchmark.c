@@ -1,4 +1,4 @@
-/* A data set as CLIP_benchmark publishes them: SPLIT/nshards.txt, SPLIT/0.tar, SPLIT/1.tar, ..., and beside the splits
+/* Data sets in CLIP_benchmark's form: SPLIT/nshards.txt, SPLIT/0.tar, SPLIT/1.tar, ..., and next to the splits
  * classnames.txt and dataset_type.txt. */
 #include <ctype.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static cloob_status read_classes(cloob_ctx *ctx, const char *path, name_list *cl
     return status;
 }
 
-/* The first word of a small text file in `word`; an empty one when there is no such file. */
+/* The first word of a small text file; empty when there is no such file. */
 static cloob_status first_word(cloob_ctx *ctx, const char *folder, const char *name, char word[32])
 {
     enum { LIMIT = 4096 };
@@ -55,7 +55,7 @@ static cloob_status first_word(cloob_ctx *ctx, const char *folder, const char *n
     return CLOOB_OK;
 }
 
-/* 0.tar, 1.tar, ... as many as nshards.txt says; without it every .tar of the folder. */
+/* 0.tar, 1.tar, ... the number in nshards.txt; without it every .tar of the folder. */
 static cloob_status shard_names(cloob_ctx *ctx, const char *inside, name_list *names)
 {
     char word[32], *end, name[32];

@@ -11,7 +11,7 @@
 /* ---- captions ---------------------------------------------------------------------------------------------
  */
 
-/* Entry `rank` of "txt;json:title": its suffix part and what stands behind a colon (NULL: nothing). */
+/* Entry `rank` of "txt;json:title": its suffix and the text after a colon (NULL: none). */
 static void key_entry(const char *keys, int rank, const char **entry, size_t *n, const char **mode, size_t *mode_n)
 {
     for (; rank > 0 && *keys; rank--) {

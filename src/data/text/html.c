@@ -5,8 +5,6 @@
 #include <string.h>
 #include <uchar.h>
 
-#include "data/text/mojibake_signs.h"
-
 typedef struct entity {
     char name[33];
     bool bare;        /* also known without its semicolon */
@@ -105,7 +103,7 @@ static size_t unescape_one(const uint32_t *in, size_t n, codes *out)
     return used ? used + 1 : 0;
 }
 
-/* one: reads a reference at `in` and adds what it stands for; returns its length, 0: none. */
+/* one: reads a reference at `in` and adds its characters; returns its length, 0: none. */
 static void unescape(const uint32_t *in, size_t n, codes *out, size_t (*one)(const uint32_t *in, size_t n, codes *out))
 {
     for (size_t i = 0; i < n;) {

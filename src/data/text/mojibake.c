@@ -4,8 +4,162 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <uchar.h>
 
-#include "data/text/mojibake_signs.h"
+/* The characters that result when UTF-8 is read in a single-byte encoding: their classes, their bytes, and whether a
+ * text looks like that. The classes and the neighbours that count as wrong are ftfy 6.3's. */
+enum {
+    CONTROL = 1 << 0, /* C1 */
+    ODD = 1 << 1,     /* signs that are rare in text: broken bar, not sign, dagger, ... */
+    LAW = 1 << 2,
+    MONEY = 1 << 3,
+    OPENING = 1 << 4, /* punctuation before a word */
+    CLOSING = 1 << 5, /* punctuation after a word */
+    NUMERIC = 1 << 6, /* fractions, powers, plus-minus */
+    FACE = 1 << 7,    /* round vowels that make faces */
+    UPPER = 1 << 8,   /* accented capitals */
+    LOWER = 1 << 9,
+    CAPITAL = 1 << 10, /* of Greek and Cyrillic */
+    SMALL = 1 << 11,
+    BOX = 1 << 12,
+    PLAIN = 1 << 13,       /* spaces, dashes, ellipsis: at home anywhere */
+    LEAD2 = 1 << 14,       /* in some encoding the first byte of two of a character */
+    LEAD3 = 1 << 15,       /* of three */
+    LEAD4 = 1 << 16,       /* of four */
+    TAIL = 1 << 17,        /* a byte that follows a lead byte; may have become a space */
+    TAIL_STRICT = 1 << 18, /* the same without what is common in text */
+    AZ = 1 << 19,          /* a .. z */
+    LATIN = 1 << 20,       /* A .. Z, a .. z */
+    SPACE = 1 << 21,
+    WORD = 1 << 22, /* letters, numbers, underscore */
+    OTHER = 1 << 23 /* a character, but no letter A .. Z, a .. z */
+};
+
+/* Encodings, in the order in which they are tried. */
+enum { MOJIBAKE_LATIN1, MOJIBAKE_WINDOWS1252, MOJIBAKE_MACROMAN = 8, MOJIBAKE_ENCODINGS = 10 };
+
+#include "mojibake_tables.inc"
+
+static uint32_t mojibake_classes(uint32_t c)
+{
+    uint32_t k = uni_is_space(c) ? SPACE : 0;
+    bool upper = c >= 'A' && c <= 'Z', lower = c >= 'a' && c <= 'z';
+    if (upper || lower) return k | LATIN | WORD | (lower ? AZ : 0);
+    if (c == '_' || uni_is_letter(c) || uni_is_number(c)) k |= WORD;
+    k |= OTHER;
+    size_t from = 0, to = sizeof known / sizeof *known;
+    while (from < to) {
+        size_t mid = (from + to) / 2;
+        if (known[mid].last < c) from = mid + 1;
+        else if (known[mid].first > c) to = mid;
+        else return k | known[mid].classes;
+    }
+    return k;
+}
+
+/* Windows' encodings also take unassigned bytes, and write a lost character (U+FFFD) as 0x1A. */
+static bool mojibake_is_sloppy(int encoding) { return encoding >= MOJIBAKE_WINDOWS1252 && encoding < 7; }
+
+/* The byte of a character; -1: the encoding has none. */
+static int mojibake_byte(int encoding, uint32_t c)
+{
+    if (c == 0x1A && mojibake_is_sloppy(encoding)) return -1;
+    if (c < 0x80) return (int)c;
+    if (c == 0xFFFD && mojibake_is_sloppy(encoding)) return 0x1A;
+    if (encoding == MOJIBAKE_LATIN1) return c < 0x100 ? (int)c : -1;
+    for (int i = 0; i < 128; i++)
+        if (byte_meaning[encoding][i] == c) return 128 + i;
+    return -1;
+}
+
+uint32_t mojibake_windows_1252(uint32_t control) { return byte_meaning[MOJIBAKE_WINDOWS1252][control - 0x80]; }
+
+/* ---- does it look wrong? --------------------------------------------------------------------------- */
+
+enum { ALL = ODD | LOWER | UPPER | BOX | OPENING | CLOSING | MONEY | NUMERIC | LAW, PLACES = 7, START = 1u << 31 };
+
+/* One character: of some class, or one of these. */
+typedef struct place {
+    uint32_t classes;
+    const char32_t *also; /* NULL: none */
+} place;
+
+/* Neighbours that no writer puts side by side; an empty place ends them. */
+static const place wrong[][PLACES] = {
+    { { CONTROL, 0 } },
+    { { ALL, 0 }, { ODD, 0 } },
+    { { LATIN, 0 }, { SMALL | CAPITAL, 0 }, { ODD, 0 } },
+    { { ODD, 0 }, { ALL & ~ODD, 0 } },
+    { { LOWER | SMALL | BOX | CLOSING | MONEY | NUMERIC, 0 }, { UPPER, 0 } },
+    { { BOX | CLOSING | MONEY | NUMERIC, 0 }, { LOWER, 0 } },
+    { { LOWER | BOX | CLOSING, 0 }, { MONEY, 0 } },
+    { { SPACE, 0 }, { UPPER, 0 }, { MONEY, 0 } },
+    { { UPPER | BOX, 0 }, { NUMERIC | LAW, 0 } },
+    { { LOWER | UPPER | BOX | MONEY | CLOSING, 0 }, { OPENING, 0 }, { NUMERIC, 0 } },
+    { { LOWER | UPPER | MONEY | NUMERIC | BOX | LAW, 0 }, { CLOSING, 0 }, { OPENING, 0 } },
+    { { MONEY | NUMERIC | BOX, 0 }, { OPENING, 0 } },
+    { { AZ, 0 }, { UPPER, 0 }, { OPENING | MONEY, 0 } },
+    { { BOX, 0 }, { FACE | CLOSING, 0 } },
+    { { ALL & ~(ODD | BOX), 0 }, { BOX, 0 } },
+    { { LOWER | UPPER, 0 }, { OPENING | CLOSING, 0 }, { WORD, 0 } },
+    { { 0, U"Œœ" }, { OTHER, 0 } },
+    { { UPPER, 0 }, { 0, U"°" } },
+    { { 0, U"ÂÃÎÐ" }, { OPENING | CLOSING, U"€œŠš¢£Ÿž\u00a0\u00ad®©°·»–—´" } },
+    { { 0, U"×" }, { 0, U"²³" } },
+    { { 0, U"ØÙ" },
+      { PLAIN | MONEY | ODD | NUMERIC | OPENING, U"ŸŠ®°µ»" },
+      { 0, U"ØÙ" },
+      { PLAIN | MONEY | ODD | NUMERIC | OPENING, U"ŸŠ®°µ»" } }, /* Arabic comes in pairs */
+    { { 0, U"à" }, { 0, U"²µ¹¼½¾" } },
+    { { 0, U"√" }, { 0, U"±∂†≠®™´≤≥¥µø" } }, /* MacRoman */
+    { { 0, U"≈" }, { 0, U"°¢" } },
+    { { 0, U"‚" }, { 0, U"Ä" }, { 0, U"ìîïòôúùû†°¢π" } },
+    { { 0, U"‚" }, { 0, U"âó" }, { 0, U"àä°ê" } },
+    { { 0, U"в" }, { 0, U"Ђ" } }, /* Windows-1251 */
+    { { 0, U"ВГРС" }, { CONTROL | ODD | OPENING | CLOSING | MONEY, U"°µ" }, { 0, U"ВГРС" } },
+    { { 0, U"Г" }, { 0, U"ў" }, { 0, U"В" }, { 0, U"Ђ" }, { 0, U"В" }, { LATIN | OTHER, 0 }, { LATIN, U" " } },
+    { { 0, U"Ã" }, { 0, U"\u00a0¡" } },
+    { { AZ, 0 }, { 0, U"ÃÂ" }, { 0, U" " } }, /* the no-break space of a pair has become a plain one: "voilÃ le" */
+    { { AZ, 0 }, { SPACE, 0 }, { 0, U"ÃÂ" }, { 0, U" " } },
+    { { START, 0 }, { 0, U"ÃÂ" }, { 0, U" " } },
+    { { AZ | CLOSING, U".,?!" }, { 0, U"Â" }, { OPENING | CLOSING, U" " } },
+    { { 0, U"β" }, { 0, U"€" }, { 0, U"™\u00a0Ά\u00ad®°" } }, /* Windows-1253 */
+    { { 0, U"ΒΓΞΟ" }, { CONTROL | ODD | OPENING | CLOSING | MONEY, U"°" }, { 0, U"ΒΓΞΟ" } },
+    { { 0, U"ā" }, { 0, U"€" } }, /* Windows-1257 */
+};
+
+static bool fits(const place *p, uint32_t code, uint32_t classes)
+{
+    if (classes & p->classes) return true;
+    for (const char32_t *c = p->also; c && *c; c++)
+        if (*c == code) return true;
+    return false;
+}
+
+/* classes: of the characters from t on. */
+static bool matches(const place *p, const uint32_t *t, const uint32_t *classes, size_t n, bool first)
+{
+    if (p->classes == START) {
+        if (!first) return false;
+        p++;
+    }
+    for (size_t i = 0; i < PLACES && (p->classes || p->also); i++, p++)
+        if (i >= n || !fits(p, t[i], classes[i])) return false;
+    return true;
+}
+
+static bool mojibake_looks_wrong(const uint32_t *t, size_t n)
+{
+    uint32_t classes[PLACES];
+    for (size_t i = 0; i < n && i < PLACES; i++) classes[i] = mojibake_classes(t[i]);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++)
+            if (matches(wrong[k], t + i, classes, n - i < PLACES ? n - i : PLACES, i == 0)) return true;
+        for (size_t k = 1; k < PLACES; k++) classes[k - 1] = classes[k];
+        if (i + PLACES < n) classes[PLACES - 1] = mojibake_classes(t[i + PLACES]);
+    }
+    return false;
+}
 
 typedef struct bytes {
     unsigned char *at;
@@ -28,8 +182,8 @@ static bool in(unsigned c, unsigned from, unsigned to) { return c >= from && c <
 static bool is_tail(unsigned char c) { return in(c, 0x80, 0xBF); }
 static bool is_likely_tail(unsigned char c) { return is_tail(c) && c != 0x85 && c != 0xA0; }
 
-/* How long a sequence at t is in which a space stands for the no-break space of its UTF-8; 0: none. Only where likely
- * characters come out. */
+/* The length of a sequence at t in which a space replaced the no-break space of its UTF-8; 0: none. Only sequences of
+ * likely characters count. */
 static size_t altered_length(const unsigned char *t, size_t n)
 {
     unsigned char a = t[0];
@@ -48,14 +202,14 @@ static bool begins(const unsigned char *t, size_t n, const char *text)
     return n >= strlen(text) && memcmp(t, text, strlen(text)) == 0;
 }
 
-/* "Ã " before a word stands for "à" and the space that ended it; Portuguese "às" and "àquele" are one word. */
+/* "Ã " before a word is "à" and the space that ended it; Portuguese "às" and "àquele" are one word. */
 static bool is_grave_word(const unsigned char *t, size_t n)
 {
     return n >= 2 && t[0] == 0xC3 && t[1] == ' ' && !begins(t + 2, n - 2, " ") && !begins(t + 2, n - 2, "quele") &&
            !begins(t + 2, n - 2, "quela") && !begins(t + 2, n - 2, "quilo") && !begins(t + 2, n - 2, "s ");
 }
 
-/* b has room for half as much again. */
+/* b has capacity for half as much again. */
 static void restore_spaces(bytes *b, unsigned char *scratch)
 {
     size_t n = 0;
@@ -97,7 +251,7 @@ static size_t lossy_length(const unsigned char *t, size_t n)
     return a == 0x1A ? 1 : 0;
 }
 
-/* U+FFFD in place of such a sequence; scratch has room for three bytes each. */
+/* Replaces such sequences with U+FFFD; scratch has three bytes for each. */
 static void replace_lost(bytes *b, unsigned char *scratch)
 {
     size_t n = 0;
@@ -245,8 +399,8 @@ static bool repair_step(codes *text, int depth)
     return changed;
 }
 
-/* A stretch is shorter than its text, and what is turned back is shorter than what it was: the bounds end texts that
- * were made to go on. */
+/* A part is shorter than its text, and a repaired text is shorter than before; the bounds stop texts made to
+ * recurse. */
 static void repair(codes *text, int depth)
 {
     enum { ROUNDS = 64, DEPTH = 16 };

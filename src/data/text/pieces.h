@@ -3,8 +3,7 @@
  * A text is normalised by the model's own character map, spaces become U+2581, and the result is cut into pieces: for
  * unigram along the path with the highest sum of scores, for BPE by merging the neighbours whose join has the highest
  * score. What no piece covers is the unknown piece, or its bytes where the vocabulary has them. Read from
- * sentencepiece's .model, from a tokenizer.json of type Unigram, or from our own text form, which a checkpoint
- * stores. */
+ * sentencepiece's .model, from a tokenizer.json of type Unigram, or from cloob's text form, which checkpoints store. */
 #ifndef DATA_TEXT_PIECES_H
 #define DATA_TEXT_PIECES_H
 
@@ -62,7 +61,7 @@ void pieces_put(const pieces *p, int32_t id, sbuf *out);
 /* In place of open_clip's canonicalize_text, on text that is clean and in lower case. */
 void pieces_canonicalize(sbuf *text);
 
-/* A .model file's bytes; a tokenizer.json; our own form, and whether some text is it. */
+/* Reads a .model file's bytes; a tokenizer.json; cloob's form, and whether a text has that form. */
 cloob_status pieces_read_model(cloob_ctx *ctx, const void *data, size_t size, const char *name, pieces *p);
 cloob_status pieces_read_json(cloob_ctx *ctx, const json *root, const char *name, pieces *p);
 cloob_status pieces_read_text(cloob_ctx *ctx, const char *text, size_t size, const char *name, pieces *p);

@@ -1,4 +1,4 @@
-/* SentencePiece vocabularies in and out: its own protobuf file, tokenizers' JSON, our text. */
+/* Reads and writes SentencePiece vocabularies: its protobuf file, tokenizers' JSON, cloob's text form. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -233,7 +233,7 @@ cloob_status pieces_read_json(cloob_ctx *ctx, const json *root, const char *name
     return pieces_finish(ctx, p, name);
 }
 
-/* ---- our text ------------------------------------------------------------------------------------ */
+/* ---- cloob's text form ------------------------------------------------------------------------------------ */
 
 #define MARK_KEY "cloob_pieces"
 static const char MARK[] = "{\"" MARK_KEY "\":1,"; /* what pieces_save begins with */

@@ -66,10 +66,10 @@ cloob_status prompts_add(cloob_ctx *ctx, prompts *out, const char *where, const 
 /* Adds a string to a list whose array grows in the arena. False: memory is out. */
 bool prompt_list_add(arena *a, prompt_list *l, const char *text);
 
-/* Lists of strings out of Python source: the literals that published prompts are written in. */
+/* Lists of strings from Python source, in which published prompts are written. */
 
-/* One assignment `name = [...]` or `(...)`. A string inside stands for itself, a list or tuple for its
- * strings, a function `lambda c: f'a photo of a {c}.'` for 'a photo of a {}.'. */
+/* One assignment `name = [...]` or `(...)`. An entry is a string, a list or tuple of strings, or a function `lambda c:
+ * f'a photo of a {c}.'` for 'a photo of a {}.'. */
 typedef struct python_list {
     const char *name;   /* in the arena */
     prompt_list *entry; /* (count) */
@@ -84,9 +84,9 @@ typedef struct python_source {
     int64_t line; /* of at, counted from 1 */
 } python_source;
 
-/* The next assignment whose name ends in classes, classnames or templates (in any case) and whose value is
- * such a list. found->name is NULL at the end. Anything else is passed over; a list that breaks off or holds
- * something else is an error with its line. */
+/* The next assignment whose name ends in classes, classnames or templates (in any case) and whose value is a list of
+ * them. found->name is NULL at the end. Anything else is skipped; an incomplete list or one with other content is an
+ * error with its line. */
 cloob_status python_next(python_source *s, python_list *found);
 
 #endif

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#include "data/text/mojibake_signs.h"
-
 enum { SEGMENT_CODES = 1000000 }; /* a longer line is repaired in pieces */
 
 /* ---- single characters ----------------------------------------------------------------------------- */

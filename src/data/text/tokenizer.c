@@ -152,7 +152,7 @@ static cloob_status encode_part(cloob_ctx *ctx, const tokenizer *t, const char *
     return CLOOB_OK;
 }
 
-/* transformers looks for its special names in the text as it is, and cleans what stands between them. */
+/* transformers finds its special names in the original text, and cleans the text between them. */
 static cloob_status encode_hf(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s,
                               id_list *out)
 {

@@ -1,8 +1,7 @@
 /* CLIP's byte-pair encoding: text to token ids and back.
  *
  * Ids: the 256 bytes, the 256 bytes at a word's end, one id per merge, then start and end of text. OpenAI's
- * merges file (plain or gzip) gives CLIP's 49,408 ids; a vocabulary of our own is the same with other merges.
- */
+ * merges file (plain or gzip) gives CLIP's 49,408 ids; other vocabularies have other merges. */
 #ifndef DATA_TEXT_TOKENIZER_H
 #define DATA_TEXT_TOKENIZER_H
 
@@ -12,13 +11,12 @@
 
 typedef struct cloob_tokenizer tokenizer; /* read-only after opening: any number of threads may encode with it */
 
-/* From a merges file, plain or gzip, CLIP's or ours. */
+/* From a merges file, plain or gzip, CLIP's or cloob's. */
 cloob_status tokenizer_open(cloob_ctx *ctx, const char *path, tokenizer **out);
 /* From the text of a merges file, as a checkpoint stores it. */
 cloob_status tokenizer_open_text(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out);
-/* From what Hugging Face and open_clip put into a model's folder: spiece.model, tokenizer.model, tokenizer.json. *out
- * stays NULL where there is none, or only one of a kind we do not know or of another size than the model's, which a
- * warning tells. */
+/* From the files of Hugging Face and open_clip in a model's folder: spiece.model, tokenizer.model, tokenizer.json. *out
+ * stays NULL when there is none, or, with a warning, when its kind is unknown or its size is not the model's. */
 cloob_status tokenizer_open_folder(cloob_ctx *ctx, const char *folder, int64_t vocab, tokenizer **out);
 void tokenizer_close(tokenizer *t);
 
@@ -55,10 +53,9 @@ cloob_status tokenizer_encode_rows(cloob_ctx *ctx, const tokenizer *t, const cha
  * the vocabulary is an error. */
 cloob_status tokenizer_decode(cloob_ctx *ctx, const tokenizer *t, const int32_t *ids, int64_t count, sbuf *out);
 
-/* Learns merges until the vocabulary has `size` ids (514 to 1,048,576), from a text file, plain or gzip: one
- * caption per line, or a table with tabs and a header that names a column `title`. The result depends on
- * nothing but the captions and the size. When they hold fewer pairs worth merging the vocabulary is smaller
- * and a warning says so. */
+/* Learns merges until the vocabulary has `size` ids (514 to 1,048,576), from a text file, plain or gzip: one caption
+ * per line, or a table with tabs and a header that names a column `title`. The result depends only on the captions and
+ * the size. When they have too few pairs to merge the vocabulary is smaller, with a warning. */
 cloob_status tokenizer_train(cloob_ctx *ctx, const char *path, int32_t size, tokenizer **out);
 /* The same from captions in memory. */
 cloob_status tokenizer_train_texts(cloob_ctx *ctx, const char *const *text, int64_t n, int32_t size, tokenizer **out);

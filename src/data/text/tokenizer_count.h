@@ -5,7 +5,7 @@
 #include "core/ctx.h"
 #include "data/text/tokenizer.h"
 
-enum { COUNT_WORD_LIMIT = 256 }; /* longer words are left out: nobody writes them, and they would cost much */
+enum { COUNT_WORD_LIMIT = 256 }; /* longer words are skipped: they are rare and costly */
 
 typedef struct caption {
     const char *at;

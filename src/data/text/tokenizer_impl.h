@@ -50,7 +50,7 @@ struct cloob_tokenizer {
 /* Takes the pieces over, also on failure. */
 cloob_status tokenizer_of_pieces(cloob_ctx *ctx, pieces *p, tokenizer **out);
 
-/* ---- tokenizer_json.c ------------------------------------------------------------------------------- */
+/* ---- tokenizer_merges.c ------------------------------------------------------------------------------- */
 
 cloob_status tokenizer_read_json(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out);
 
@@ -74,7 +74,7 @@ int32_t text_table_find(const text_table *h, const tokenizer *t, const char *tex
 /* Merges symbols in place, best pair first, and sets *n to how many are left. False: memory is out. */
 bool bpe_merge(const tokenizer *t, int32_t *symbol, int64_t *n);
 
-/* ---- tokenizer_words.c ------------------------------------------------------------------------------ */
+/* ---- tokenizer_bpe.c: words ------------------------------------------------------------------------------ */
 
 typedef enum word_kind { WORD_PLAIN, WORD_START, WORD_END } word_kind;
 
@@ -85,7 +85,7 @@ typedef struct word {
 } word;
 
 /* The next word of cleaned text from *pos on; false at the end. Words of CLOOB_CLEAN_HF are those of its regular
- * expression, others of open_clip's: of the two only the latter knows <start_of_text> and <end_of_text>. */
+ * expression, others of open_clip's: only the latter has <start_of_text> and <end_of_text>. */
 bool words_next(cloob_clean mode, const char *text, size_t bytes, size_t *pos, word *w);
 
 #endif

@@ -1,9 +1,8 @@
-/* Learning merges: the most frequent pair of neighbours becomes a token, again and again.
+/* Learns merges: repeatedly, the most frequent pair of neighbours becomes a token.
  *
- * Words are counted first, so a caption is read once and each distinct word kept once. Every pair knows its
- * count and the words it may be in; a merge touches those words only and corrects the counts of the
- * neighbours. A heap with stale entries gives the best pair. Ties go to the smaller ids, so the result is the
- * same everywhere. */
+ * Words are counted first, so a caption is read once and each distinct word stored once. Every pair has its count and
+ * the words it may be in; a merge changes only those words and the counts of the neighbours. A heap, which may contain
+ * stale entries, gives the best pair. Ties go to the smaller ids, so the result is the same everywhere. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,7 +162,7 @@ static void merge_in_word(learner *l, int32_t w, const candidate *best, int32_t 
 static void merge_everywhere(learner *l, const candidate *best, int32_t id)
 {
     int32_t first = l->pairs, n = l->pair[best->pair].words, *list = l->pair[best->pair].word;
-    l->pair[best->pair].word = NULL; /* the list is ours now: counting may move the pairs */
+    l->pair[best->pair].word = NULL; /* takes over the list: counting may move the pairs */
     l->pair[best->pair].words = l->pair[best->pair].word_cap = 0;
     for (int32_t i = 0; i < n && !l->failed; i++) merge_in_word(l, list[i], best, id);
     free(list);

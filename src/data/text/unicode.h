@@ -1,8 +1,8 @@
-/* What the tokenizer needs to know about Unicode: classes, case, normal form.
+/* Unicode for the tokenizer: classes, case, normal form.
  *
- * With utf8proc the answers are Unicode's. Without it (text_no_unicode.c) ASCII is exact and the rest an
- * approximation that uni_complete() admits to: beyond ASCII, symbols and punctuation are told from letters by
- * block, lower case covers Latin-1, Latin Extended-A, Greek and Cyrillic, and nothing is composed. */
+ * With utf8proc the results are Unicode's. Without it (utf8proc_absent.c, uni_complete() is false) ASCII is exact and
+ * the rest approximate: symbols and punctuation are recognised by block, lower case covers Latin-1, Latin Extended-A,
+ * Greek and Cyrillic, and nothing is composed. */
 #ifndef DATA_TEXT_UNICODE_H
 #define DATA_TEXT_UNICODE_H
 
@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A growing run of code points; zero-initialised is empty. When memory is out `failed` is set and the content
- * is no longer to be trusted; check it once at the end. */
+/* A growing array of code points; zero-initialised is empty. When memory is out `failed` is set and the content is
+ * undefined; check it once at the end. */
 typedef struct codes {
     uint32_t *at;
     size_t n, cap;

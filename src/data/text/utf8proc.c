@@ -68,7 +68,7 @@ static bool is_cased(uint32_t c)
     return k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT || IN(other, c);
 }
 
-/* What may stand inside a word without ending it: marks, modifiers, formats, and marks like the apostrophe.
+/* Characters that do not end a word: marks, modifiers, formats, and marks like the apostrophe.
  */
 static bool is_case_ignorable(uint32_t c)
 {

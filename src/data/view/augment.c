@@ -1,5 +1,5 @@
 /* Pillow's ImageEnhance and HSV arithmetic: what torchvision's ColorJitter does to a PIL image. */
-#include "data/view/augment.h"
+#include "data/view/transform.h"
 
 #include <math.h>
 #include <string.h>

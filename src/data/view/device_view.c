@@ -1,11 +1,11 @@
-/* Which files a GPU takes, and what it makes of them in plain C. */
+/* Which files a GPU decodes, and a reference implementation of its views in plain C. */
 #include "data/view/device_view.h"
 
 #include <stdlib.h>
 
-#include "data/view/augment.h"
+#include "data/view/transform.h"
 
-/* Planes, the box in RGB and half resized; weights and alignment are small beside them. */
+/* Planes, the box in RGB and half resized; weights and alignment are small in comparison. */
 static bool fits(const view_job *job, int64_t size)
 {
     int64_t pixels = (int64_t)job->layout.width * job->layout.height, box = job->box.width * job->box.height;

@@ -1,10 +1,10 @@
-/* The passes of a resize and the plain kernels; the weights are made in resize_axis.c. */
+/* A resize: the weights of its axes, the plain kernels, the choice of kernels, and the passes. */
 #include "data/view/resize.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/view/resize_axis.h"
+#include "data/view/resize_weights.h"
 
 /* --- the definition ---------------------------------------------------------------------------------- */
 
@@ -56,6 +56,12 @@ static bool nothing(resize_axis *a)
 
 const resize_kernels resize_plain = { "plain", always, nothing, 1, across_plain, down_plain };
 
+#ifdef __x86_64__
+const resize_kernels *const resize_all_kernels[] = { &resize_vnni, &resize_avx2, &resize_plain, NULL };
+#else
+const resize_kernels *const resize_all_kernels[] = { &resize_plain, NULL };
+#endif
+
 static const resize_kernels *fastest(void)
 {
     const resize_kernels *const *k = resize_all_kernels;
@@ -79,6 +85,50 @@ cloob_status resize_reserve(cloob_ctx *ctx, resize_buffer *b, size_t bytes)
     if (!b->base) return ctx_no_memory(ctx, bytes, "resizing an image");
     b->data = (uint8_t *)b->base + (-(uintptr_t)b->base & 63);
     b->cap = bytes;
+    return CLOOB_OK;
+}
+
+/* ---- weights ----------------------------------------------------------------------------------- */
+
+/* Output i of the axis, number `begin` + i of the span; w: scratch of a->taps doubles. */
+static void weigh(resize_axis *a, int64_t i, const resize_span *s, int64_t begin, double *w)
+{
+    int64_t lo, hi;
+    double sum = 0.0, centre = resize_centre(s, begin + i);
+    resize_inputs(s, centre, &lo, &hi);
+    for (int64_t t = 0; t < hi - lo; t++) sum += w[t] = resize_weight(s, centre, lo, t);
+    a->first[i] = (int32_t)lo;
+    a->count[i] = (int32_t)(hi - lo);
+    for (int64_t t = 0; t < hi - lo; t++) a->k[i * a->taps + t] = resize_to_fixed(sum != 0.0 ? w[t] / sum : w[t]);
+}
+
+static cloob_status axis_carve(cloob_ctx *ctx, resize_axis *a, resize_buffer *b, int64_t n, int64_t taps, double **w)
+{
+    size_t rows = (size_t)n, weights = rows * (size_t)taps;
+    size_t ints = 2 * rows + 2 * weights + (weights / 4 + rows) * 3, bytes = (size_t)taps * sizeof(double) + ints * 4;
+    CLOOB_TRY(resize_reserve(ctx, b, bytes));
+    *w = b->data;
+    a->n = n;
+    a->origin = 0;
+    a->taps = taps;
+    a->k = (int32_t *)(*w + taps);
+    a->first = a->k + weights;
+    a->count = a->first + rows;
+    a->half = a->count + rows;
+    a->digit = a->half + weights;
+    memset(a->k, 0, weights * 4);
+    return CLOOB_OK;
+}
+
+/* Weights of outputs [begin, begin + n) of `out`, when [from, to) of `in` pixels becomes `out` pixels. b owns the
+ * arrays. */
+static cloob_status resize_axis_build(cloob_ctx *ctx, resize_axis *a, resize_buffer *b, resize_filter filter,
+                                      int64_t in, float from, float to, int64_t out, int64_t begin, int64_t n)
+{
+    resize_span s = resize_span_of(filter == RESIZE_BICUBIC, in, from, to, out);
+    double *w;
+    CLOOB_TRY(axis_carve(ctx, a, b, n, resize_taps(&s), &w));
+    for (int64_t i = 0; i < n; i++) weigh(a, i, &s, begin, w);
     return CLOOB_OK;
 }
 
@@ -115,7 +165,7 @@ static int64_t columns_read(const resize_axis *x) { return x->first[x->n - 1] + 
 /* Rows so near the end of the image that reading past them is not allowed. */
 static int64_t last_rows(const resize_source *src) { return RESIZE_SLACK / src->stride + 1; }
 
-/* The columns of row y where a kernel may read past their end: the last rows are copied to have room. */
+/* The columns of row y where a kernel may read past their end: the last rows are copied to larger memory. */
 static const uint8_t *padded_row(resize_scratch *s, const resize_source *src, int64_t y)
 {
     const uint8_t *row = src->pixels + y * src->stride + s->x.origin * src->channels;
@@ -219,9 +269,8 @@ cloob_status resize_run(cloob_ctx *ctx, resize_scratch *s, const resize_source *
 
 /* --- nearest ----------------------------------------------------------------------------------------- */
 
-/* The source coordinate of each output: steps are added up one by one, because Pillow does, and the rounding
- * of the sum is part of the answer. Not so when the window lies a million steps away: no Pillow makes such
- * images. */
+/* The source coordinate of each output. Steps are added one by one, because Pillow does, and the rounding of the sum is
+ * part of the result; except beyond a million steps, which Pillow does not reach. */
 static void nearest_axis(int32_t *at, double from, double to, int64_t in, int64_t out, int64_t begin, int64_t n)
 {
     double step = (to - from) / (double)out, x = from + step * 0.5;

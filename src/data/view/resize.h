@@ -80,8 +80,8 @@ typedef struct resize_kernels {
     /* Makes digit or half from k. False: these weights are beyond the kernels, take the plain ones. */
     bool (*prepare)(resize_axis *a);
     int rows; /* how many rows across does at once, up to RESIZE_ROWS */
-    /* `rows` rows across. Reads up to RESIZE_SLACK bytes past a row; work: room for them
-     * in columns, aligned to 64. */
+    /* `rows` rows across. Reads up to RESIZE_SLACK bytes past a row; work: scratch memory for them in columns, aligned
+     * to 64. */
     void (*across)(uint8_t *const *out, const uint8_t *const *row, const resize_axis *x, int channels, void *work);
     /* Output i of the axis down: n bytes, from `rows` rows `stride` apart. */
     void (*down)(uint8_t *out, const uint8_t *src, int64_t stride, int64_t rows, const resize_axis *y, int64_t i,
@@ -91,6 +91,7 @@ typedef struct resize_kernels {
 enum { RESIZE_SLACK = 64, RESIZE_ROWS = 16 };
 
 extern const resize_kernels resize_plain;
+extern const resize_kernels resize_vnni, resize_avx2; /* in x86-64 builds */
 
 /* Fastest first, ending with the plain one; NULL ends. */
 extern const resize_kernels *const resize_all_kernels[];

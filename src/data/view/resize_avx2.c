@@ -7,7 +7,8 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "data/view/resize_axis.h"
+#include "data/view/resize.h"
+#include "data/view/resize_weights.h"
 
 #define AVX2 __attribute__((target("avx2")))
 

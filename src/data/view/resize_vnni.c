@@ -8,7 +8,8 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "data/view/resize_axis.h"
+#include "data/view/resize.h"
+#include "data/view/resize_weights.h"
 
 #define VNNI __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
 
@@ -134,7 +135,7 @@ VNNI static inline __m512i pixel_across(const __m512i *columns, const resize_axi
 }
 
 /* Four pixels (or the last n) of sixteen rows to their places. With three channels 16 bytes are stored for 12
- * while the row has room: what follows is stored later. */
+ * while the row has space: what follows is stored later. */
 VNNI static inline void store_pixels(uint8_t *const *out, int64_t at, __m512i p[4], int64_t n, bool room,
                                      const int channels)
 {

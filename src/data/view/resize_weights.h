@@ -1,5 +1,5 @@
-/* The weights of Pillow's resize, number by number, for the host and for kernels: the filter, sampled where the input
- * pixels lie, scaled to sum 1, rounded to 22 bits. */
+/* The weights of Pillow's resize, number by number, for the host and for kernels: the filter, sampled at the input
+ * pixels, scaled to sum 1, rounded to 22 bits. */
 #ifndef DATA_VIEW_RESIZE_WEIGHTS_H
 #define DATA_VIEW_RESIZE_WEIGHTS_H
 

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/rng.h"
-#include "data/view/augment.h"
 
 struct view_scratch {
     image_reader *reader;
@@ -247,7 +246,7 @@ static int shrink_of(const transform_options *o, const image_box *box, const res
 }
 
 /* Opens the file again, reduced, and moves box and plan to its pixels: the box becomes the whole pixels
- * around it, the plan keeps the fractions. Images that are no JPEG stay as they are. */
+ * around it, the plan keeps the fractions. Images other than JPEG are not reduced. */
 static cloob_status open_reduced(cloob_ctx *ctx, view_scratch *s, const file_ref *f, int eighths, int64_t full_width,
                                  image_box *box, resize_plan *p)
 {

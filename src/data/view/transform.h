@@ -21,7 +21,7 @@ typedef struct transform_options {
     double ratio_min, ratio_max; /* 3/4 .. 4/3 */
     double jitter[4];            /* brightness, contrast, saturation, hue; 0: off */
     double jitter_prob, gray_prob;
-    double flip_prob; /* 0 by default: captions speak of left and right */
+    double flip_prob; /* 0 by default: captions mention left and right */
     uint8_t fill;     /* the colour RESIZE_LONGEST pads with, all channels; 0 */
     bool jpeg_shrink; /* views from bytes: decode JPEGs at 1/2, 1/4 or 1/8 where the view has no more pixels
                        * than that; faster, and no longer Pillow's pixels: docs/reference/images.md says by how much.
@@ -45,8 +45,8 @@ cloob_status transform_options_parse(cloob_ctx *ctx, transform_options *o, const
 cloob_status transform_eval(cloob_ctx *ctx, const image *im, const transform_options *o, uint8_t *out);
 /* Random resized crop and augmentations drawn from key. out: (size, size, 3). */
 cloob_status transform_train(cloob_ctx *ctx, const image *im, const transform_options *o, uint64_t key, uint8_t *out);
-/* Box of the source, resized to width x height. out: (height, width, 3). The box must lie inside; a box
- * without pixels gives black, as in Pillow. */
+/* Box of the source, resized to width x height. out: (height, width, 3). The box must be inside; a box without pixels
+ * gives black, as in Pillow. */
 cloob_status transform_crop_resize(cloob_ctx *ctx, const image *im, int64_t top, int64_t left, int64_t crop_height,
                                    int64_t crop_width, int64_t width, int64_t height, resize_filter filter,
                                    uint8_t *out);
@@ -76,5 +76,19 @@ image_box transform_draw_crop(const transform_options *o, uint64_t key, int64_t 
 /* Whether the training view of a key is mirrored, and whether its colours are changed (jitter, grey). */
 bool transform_draw_flip(const transform_options *o, uint64_t key);
 bool transform_draw_colours(const transform_options *o, uint64_t key);
+
+/* ---- colours and the mirror, on a finished view, with Pillow's 8-bit arithmetic (augment.c) ---- */
+
+/* All in place on n pixels, (n, 3). factor 1 changes nothing (hue: shift 0), as in torchvision. */
+void augment_brightness(uint8_t *rgb, int64_t n, float factor);
+void augment_contrast(uint8_t *rgb, int64_t n, float factor);
+void augment_saturation(uint8_t *rgb, int64_t n, float factor);
+void augment_hue(uint8_t *rgb, int64_t n, double shift); /* -0.5 .. 0.5 of the circle */
+void augment_gray(uint8_t *rgb, int64_t n);
+void augment_flip(uint8_t *rgb, int64_t width, int64_t height); /* left to right */
+
+/* torchvision's ColorJitter: the four in random order, each factor uniform in 1 +- strength (hue: 0 +-
+ * strength). */
+void augment_jitter(uint8_t *rgb, int64_t n, const double strength[4], uint64_t key);
 
 #endif

@@ -1,5 +1,5 @@
-/* CLOOB with the batch stored, one GPU. The four retrievals are kept in T; dx and dy serve as the f32 sums of
- * each step before they become what they are named after:
+/* CLOOB with the batch stored, one GPU. The four retrievals are stored in T; dx and dy hold the f32 sums of each step
+ * before the gradients:
  *
  *     forward    dx: sums of Ux;  dy: of Vy;  then dx: of Vx, dy: of Uy
  *     contrast   dx: gradient of the samples of each term in turn

@@ -194,7 +194,7 @@ static cloob_status queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, c
 {
     gpu *g = p->device;
     CLOOB_TRY(begin(ctx, g, stream));
-    comm_set_stream(p->c, stream); /* exchanges follow our work, and it waits for them */
+    comm_set_stream(p->c, stream); /* exchanges run after this work, and later work waits for them */
     if (p->sigmoid) return gpu_sigmoid_queue(ctx, p, g, in, out);
     return gpu_batch_applies(p) ? gpu_batch_queue(ctx, p, g, in, out) : gpu_general_queue(ctx, p, g, in, out);
 }

@@ -1,6 +1,6 @@
-/* Scores on Hopper's matrix units with their exponentials made before they leave the chip: a product a b^T
- * whose result is never written as such. bf16 only; a, b, dra, drb: rows of d, 16-byte aligned; outputs (m,
- * n) with n a multiple of 8. Each launcher queues its kernels on the stream. */
+/* Scores on Hopper's tensor cores with their exponentials computed on chip: the product a b^T is never written to
+ * memory. bf16 only; a, b, dra, drb: rows of d, 16-byte aligned; outputs (m, n) with n a multiple of 8. Each launcher
+ * starts its kernels on the stream. */
 #ifndef LOSS_CUDA_FUSED_H
 #define LOSS_CUDA_FUSED_H
 
@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* Whether rows of this width are taken on the current device: a multiple of 64, on Hopper. */
+/* Whether rows of this width are supported on the current device: a multiple of 64, on Hopper. */
 bool fused_takes(int64_t d);
 
 /* e = exp(beta (a b^T - 1)) */

@@ -1,37 +1,37 @@
 /* The pieces of the objective on a GPU, as cpu.h has them for the CPU: tiles of scores, retrieval, contrast.
- * Private to src/loss/cuda. Everything is queued on one stream; nothing here waits. */
+ * Private to src/loss/cuda. Everything is launched on one stream; nothing here waits. */
 #ifndef LOSS_CUDA_GPU_H
 #define LOSS_CUDA_GPU_H
 
 #include "loss/impl.h"
 #include "tensor/cuda/vendor.h"
 
-/* A plan's own: handles, and the memory of a tile. */
+/* The state of a plan: handles, and the memory of a tile. */
 typedef struct gpu {
     cublasHandle_t blas;
     cudaStream_t stream;
     int device;
-    cloob_dtype T; /* of embeddings, retrieved rows, and what products read */
+    cloob_dtype T; /* of embeddings, retrieved rows and GEMM operands */
     size_t size;   /* of T, bytes */
     int64_t d;
-    int64_t tile; /* scores are made tile x tile at a time */
-    bool fused;   /* by fused.cu instead of a product and a pass over it */
+    int64_t tile; /* scores are computed tile x tile at a time */
+    bool fused;   /* by fused.cu instead of a GEMM and a pass over its result */
     void *blas_memory;
     void *e, *ds;     /* (tile, tile) of T */
     float *s, *t;     /* (tile, tile) scores and their other factor; NULL when fused */
     float *panel;     /* (tile, d) */
-    float *top, *pos; /* (tile) of the row of tiles at work */
+    float *top, *pos; /* (tile) of the current row of tiles */
     double *sum;
     float *partial;               /* fused: (tile / FUSED_COLUMNS, tile, 2) maxima and sums */
     unsigned long long *bad;      /* first row that is refused; one cell per use */
     double *value, *dots;         /* (n) */
-    double *total;                /* GPU_TOTALS numbers that go to the host at the end */
+    double *total;                /* GPU_TOTALS numbers that are copied to the host at the end */
     float *mean_a, *mean_b;       /* (d), f32 only */
     double *column;               /* (N), f32 only */
     double *wide, *own;           /* (tile, tile), (tile): scores in double, and those of the positives; a small batch
                            in f32 only */
     float *centred_a, *centred_b; /* (n, d), (N, d), f32 only */
-    struct gpu_report *report;    /* page-locked: what the stream brings home */
+    struct gpu_report *report;    /* page-locked: results copied by the stream */
 } gpu;
 
 enum { GPU_IMAGE, GPU_TEXT, GPU_DINV_TAU, GPU_DBETA, GPU_TOTALS };
@@ -98,7 +98,7 @@ typedef struct gpu_contrast { /* cpu.h: contrast */
     bool leave_one_out;
     double *lse, *weight; /* (n) */
     float *unit_length;
-    const void *low; /* with unit_length: what rounding took from the anchors, see k_unit_forward; NULL: nothing */
+    const void *low; /* with unit_length: the rounding errors of the anchors, see k_unit_forward; NULL: none */
     float *da, *db;
 } gpu_contrast;
 
@@ -111,7 +111,7 @@ cloob_status gpu_contrast_backward(cloob_ctx *ctx, const gpu *g, const gpu_contr
 cloob_status gpu_tiny_run(cloob_ctx *ctx, loss_plan *p, const gpu *g, const loss_inputs *in, const loss_outputs *out,
                           loss_result *r);
 
-/* The two ways through (batch.c, general.c). carve is used with memory NULL to count. */
+/* The two algorithms (batch.c, general.c). Carving with memory NULL counts the bytes. */
 bool gpu_batch_applies(const loss_plan *p);
 size_t gpu_batch_bytes(const loss_plan *p, gpu *g);
 cloob_status gpu_batch_queue(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in, const loss_outputs *out);
@@ -127,14 +127,14 @@ void gpu_sigmoid_result(const loss_plan *p, const double totals[], loss_result *
 
 static inline void *gpu_carve(carver *c, size_t bytes) { return carve_aligned(c, bytes, 256); }
 
-/* The parts of g that both ways need; n: own rows, N: all rows. */
+/* The parts of g that both algorithms need; n: own rows, N: all rows. */
 void gpu_carve_common(carver *c, const loss_plan *p, gpu *g);
-/* A count that was made without memory and a carving that disagree would write past the block: refused. */
+/* Fails when the carved bytes differ from the counted bytes, which would write past the block. */
 cloob_status gpu_carved(cloob_ctx *ctx, const loss_plan *p, size_t used);
 
-/* No totals, no bad rows; after carving, before the first kernel. */
+/* Clears totals and bad rows; after carving, before the first kernel. */
 cloob_status gpu_begin_totals(cloob_ctx *ctx, const gpu *g);
-/* Queues the way of totals and bad rows to the host, after the last kernel. */
+/* Starts the copy of totals and bad rows to the host, after the last kernel. */
 cloob_status gpu_send_totals(cloob_ctx *ctx, const gpu *g);
 
 #endif

@@ -1,4 +1,4 @@
-/* A batch of a few pairs: brought to the host, given to the definition, and its gradients brought back. */
+/* A batch of a few pairs: copied to the host, computed by the definition, and its gradients copied back. */
 #include <stdlib.h>
 
 #include "loss/cuda/gpu.h"
@@ -21,7 +21,7 @@ static cloob_status take(cloob_ctx *ctx, const gpu *g, copies *c, const int64_t 
     if (!c->block) return ctx_no_memory(ctx, bytes, "a batch of a few pairs");
     for (int i = 0; i < SETS; i++) {
         size_t room = rounded((size_t)(n[i] * g->d) * sizeof(float));
-        c->in[i] = n[i] ? c->block + at : NULL; /* without retrieval nobody reads U and V */
+        c->in[i] = n[i] ? c->block + at : NULL; /* U and V are not read without retrieval */
         c->out[i] = n[i] && wanted[i] ? (float *)(c->block + at + room) : NULL;
         at += 2 * room;
     }

@@ -27,7 +27,7 @@ typedef struct view_image {
     int32_t flip;      /* mirrored, left to right */
 } view_image;
 
-/* Bytes of scratch, and where each part of it lies: sets the pointers of axes, rgb and mid, counted from `base`, which
+/* Bytes of scratch, and the position of each part: sets the pointers of axes, rgb and mid, counted from `base`, which
  * is aligned to 256 as every part is. `in` of the axes is set. */
 size_t view_image_carve(view_image *v, int size, int bicubic, uint8_t *base);
 

@@ -1,5 +1,5 @@
-/* A build without kernels for Hopper: scores go through memory (tile.c, contrast.c), so none of the launchers is
- * reached. */
+/* A build without kernels for Hopper: scores are stored in memory (tile.c, contrast.c), so the launchers are never
+ * called. */
 #include "loss/cuda/fused.h"
 
 bool fused_takes(int64_t d) { return (void)d, false; }

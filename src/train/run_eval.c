@@ -1,30 +1,33 @@
-/* Validation: embeddings of the validation pairs, their loss, retrieval both ways, and the paper's analysis when asked.
- * Rank 0 works, the others wait; running statistics are the same everywhere, so nothing is lost by it. */
+/* Evaluation between epochs. Validation pairs: their embeddings, loss, retrieval in both directions, and on request the
+ * paper's analysis. Class folders: zero-shot accuracy under open_clip's names. Rank 0 evaluates while the others wait;
+ * running statistics are the same on every rank. */
 #include <math.h>
 #include <stdlib.h>
 #include <stdio.h>
 
 #include "core/file.h"
 #include "eval/analysis.h"
-#include "infer/embed_data.h"
 #include "eval/retrieval.h"
+#include "infer/class_match.h"
+#include "infer/embed_data.h"
+#include "infer/zeroshot_run.h"
 #include "model/encoder.h"
 #include "train/resume.h"
-#include "train/run.h"
+#include "train/run_eval.h"
 
 typedef struct pairs {
     float *image, *text; /* (n, D) unit rows */
     int64_t n, D;
 } pairs;
 
-static cloob_status embed_batches(cloob_ctx *ctx, run *r, loader *l, encoder *e, pairs *p, int64_t room)
+static cloob_status embed_batches(cloob_ctx *ctx, run *r, loader *l, encoder *e, pairs *p, int64_t capacity)
 {
     for (;;) {
         batch b;
-        comm_answer(r->c); /* the others wait */
+        comm_answer(r->c); /* the other ranks are waiting */
         CLOOB_TRY(loader_next(ctx, l, &b));
         if (b.end) return CLOOB_OK;
-        int64_t n = b.rows < room - p->n ? b.rows : room - p->n;
+        int64_t n = b.rows < capacity - p->n ? b.rows : capacity - p->n;
         CLOOB_TRY(encoder_images(ctx, e, b.images, n, CLOOB_UNIT, p->image + p->n * p->D));
         CLOOB_TRY(encoder_texts(ctx, e, b.tokens, n, CLOOB_UNIT, p->text + p->n * p->D));
         p->n += n;
@@ -35,8 +38,8 @@ static cloob_status embed_pairs(cloob_ctx *ctx, run *r, encoder *e, pairs *p)
 {
     loader_options lo;
     loader *l;
-    int64_t room = dataset_epoch_samples(r->val);
-    size_t bytes = (size_t)(room * p->D) * sizeof(float);
+    int64_t capacity = dataset_epoch_samples(r->val);
+    size_t bytes = (size_t)(capacity * p->D) * sizeof(float);
     p->image = malloc(bytes);
     p->text = malloc(bytes);
     if (!p->image || !p->text) return ctx_no_memory(ctx, 2 * bytes, "validation embeddings");
@@ -50,7 +53,7 @@ static cloob_status embed_pairs(cloob_ctx *ctx, run *r, encoder *e, pairs *p)
     transform_options_init(&lo.view, r->so.model.image_size);
     lo.view.mode = (resize_mode)r->so.model.resize;
     CLOOB_TRY(loader_create(ctx, r->val, r->tok, &lo, &l));
-    cloob_status status = embed_batches(ctx, r, l, e, p, room);
+    cloob_status status = embed_batches(ctx, r, l, e, p, capacity);
     loader_destroy(l);
     return status;
 }
@@ -67,10 +70,11 @@ static cloob_status loss_of(cloob_ctx *ctx, const run *r, const pairs *p, loss_m
     loss_outputs none = { 0 };
     loss_options_init(&o);
     o.method = method;
-    o.inv_tau = r->so.learn_inv_tau && method == LOSS_SIGLIP ? loss_scale_value(step_get_state(r->s).scalar[0])
-                                                             : r->o->init_inv_tau;
+    o.inv_tau = r->so.learn_inv_tau && method == LOSS_SIGLIP
+                    ? loss_scale_value(step_get_state(r->s).scalars.inv_tau.value)
+                    : r->o->init_inv_tau;
     o.beta = r->o->scale_hopfield;
-    o.bias = step_get_state(r->s).scalar[6];
+    o.bias = step_get_state(r->s).scalars.bias.value;
     o.gradients = false;
     o.unchecked = true;
     CLOOB_TRY(loss_plan_create(ctx, &o, &shape, NULL, &plan));
@@ -91,16 +95,17 @@ static void put_side(run *r, json_out *line, int64_t epoch, const char *side, co
     }
 }
 
-/* Twice no better than guessing is worth a word, and so is the end of the run; once before that may be the warm-up. */
-static void look_for_chance(cloob_ctx *ctx, run *r, int64_t n, const cloob_retrieval *found)
+/* Warns at the second validation in a row that is no better than guessing, or at the end of the run. A single one
+ * earlier may be the warm-up. */
+static void check_chance(cloob_ctx *ctx, run *r, int64_t n, const cloob_retrieval *found)
 {
-    enum { ENOUGH_PAIRS = 50, FIRST_WORD = 2 };
+    enum { ENOUGH_PAIRS = 50, WARN_AFTER = 2 };
     double chance = 10 / (double)n;
     double best = fmax(found->image_to_text.recall10, found->text_to_image.recall10);
     if (n < ENOUGH_PAIRS) return;
     r->at_chance = best <= 1.5 * chance ? r->at_chance + 1 : 0;
-    bool at_the_end = r->at_chance == 1 && r->at.updates >= r->stop_at;
-    if (r->at_chance != FIRST_WORD && !at_the_end) return;
+    bool at_the_end = r->at_chance == 1 && r->at.updates >= r->plan.stop_at;
+    if (r->at_chance != WARN_AFTER && !at_the_end) return;
     journal_warn(
         ctx, r->log,
         "validation is at chance (R@10 %.3f; guessing gives %.3f). If the training loss is not falling either, "
@@ -122,7 +127,7 @@ static cloob_status put_retrieval(cloob_ctx *ctx, run *r, json_out *line, int64_
     }
     unit_rows_release(&x);
     CLOOB_TRY(status);
-    look_for_chance(ctx, r, images->N, &found);
+    check_chance(ctx, r, images->N, &found);
     put_side(r, line, epoch, "image_to_text", &found.image_to_text);
     put_side(r, line, epoch, "text_to_image", &found.text_to_image);
     journal_line(ctx, r->log, "epoch %lld: image to text R@1 %.3f, R@5 %.3f, R@10 %.3f; text to image %.3f, %.3f, %.3f",
@@ -151,7 +156,7 @@ static cloob_status put_analysis(cloob_ctx *ctx, run *r, json_out *line, int64_t
     return status;
 }
 
-/* Appends what the pairs give to the line of results. */
+/* Appends the metrics of the pairs to the line of results. */
 static cloob_status measure(cloob_ctx *ctx, run *r, const pairs *p, int64_t epoch, json_out *line)
 {
     rows images, texts;
@@ -182,10 +187,124 @@ static cloob_status validate_pairs(cloob_ctx *ctx, run *r, encoder *e, int64_t e
     return status;
 }
 
+/* ---- zero-shot ----------------------------------------------------------------------------------- */
+
+typedef struct source {
+    const char *data, *key, *set; /* set: its name in the prompts; NULL: as the options say */
+} source;
+
+/* ImageNet's prompts are found by name; other folders use `zeroshot_set`, or the only set in the file. */
+static cloob_status choose_prompts(cloob_ctx *ctx, const run *r, const source *s, const dataset *d, prompts *p,
+                                   arena *a, prompt_set *out)
+{
+    const char *name = s->set ? s->set : r->o->zeroshot_set;
+    const prompt_set *found = NULL;
+    if (!r->o->zeroshot_prompts) return class_names_as_prompts(ctx, d, a, out);
+    CLOOB_TRY(prompts_open(ctx, r->o->zeroshot_prompts, p));
+    if (name) CLOOB_TRY(prompts_find(ctx, p, name, &found));
+    else if (p->count == 1) found = &p->set[0];
+    else
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: contains %lld sets; select one with `zeroshot_set`",
+                        r->o->zeroshot_prompts, (long long)p->count);
+    *out = *found;
+    return CLOOB_OK;
+}
+
+static cloob_status measure_accuracy(cloob_ctx *ctx, run *r, encoder *e, const source *s, const dataset *d,
+                                     accuracy_result *out)
+{
+    zeroshot_run_options o;
+    zeroshot z;
+    prompts p = { 0 };
+    arena a = { 0 };
+    prompt_set set;
+    int64_t bad;
+    zeroshot_run_options_init(&o);
+    o.workers = (int)r->o->workers;
+    cloob_status status = choose_prompts(ctx, r, s, d, &p, &a, &set);
+    if (status == CLOOB_OK) status = zeroshot_run(ctx, e, r->tok, d, &set, &o, &z, &bad);
+    if (status == CLOOB_OK) {
+        *out = accuracy_finish(&z.count);
+        zeroshot_release(&z);
+    }
+    prompts_release(&p);
+    arena_release(&a);
+    return status;
+}
+
+static void put(run *r, json_out *line, int64_t epoch, const char *key, const char *which, double number)
+{
+    char name[80];
+    snprintf(name, sizeof name, "%s-%s", key, which);
+    journal_put(r->log, line, epoch, name, number);
+}
+
+static cloob_status one_source(cloob_ctx *ctx, run *r, encoder *e, const source *s, int64_t epoch, json_out *line)
+{
+    cloob_data_options o;
+    dataset *d;
+    accuracy_result t;
+    cloob_data_options_init(&o);
+    CLOOB_TRY(dataset_open(ctx, s->data, &o, &d));
+    cloob_status status = measure_accuracy(ctx, r, e, s, d, &t);
+    dataset_close(d);
+    CLOOB_TRY(status);
+    put(r, line, epoch, s->key, "top1", t.top1);
+    put(r, line, epoch, s->key, "top5", t.top5);
+    journal_line(ctx, r->log, "epoch %lld: %s top1 %.4f, top5 %.4f over %lld images", (long long)epoch, s->key, t.top1,
+                 t.top5, (long long)t.n);
+    return CLOOB_OK;
+}
+
+static bool has_zeroshot(const run *r) { return r->o->imagenet_val || r->o->imagenet_v2 || r->o->zeroshot_data; }
+
+static void list_sources(const run *r, source s[3])
+{
+    s[0] = (source){ r->o->imagenet_val, "imagenet-zeroshot-val", "imagenet" };
+    s[1] = (source){ r->o->imagenet_v2, "imagenetv2-zeroshot-val", "imagenet" };
+    s[2] = (source){ r->o->zeroshot_data, "zeroshot-val", NULL };
+}
+
+static cloob_status check_source(cloob_ctx *ctx, const run *r, const source *s)
+{
+    prompts p = { 0 };
+    arena a = { 0 };
+    prompt_set set;
+    dataset *d;
+    CLOOB_TRY(dataset_open(ctx, s->data, NULL, &d));
+    cloob_status status = choose_prompts(ctx, r, s, d, &p, &a, &set);
+    if (status == CLOOB_OK && dataset_class_count(d) < 2)
+        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: zero-shot needs folders of two classes or more", s->data);
+    prompts_release(&p);
+    arena_release(&a);
+    dataset_close(d);
+    return status;
+}
+
+cloob_status run_check_zeroshot(cloob_ctx *ctx, const run *r)
+{
+    source s[3];
+    list_sources(r, s);
+    for (int i = 0; i < 3; i++)
+        if (s[i].data) CLOOB_TRY(check_source(ctx, r, &s[i]));
+    return CLOOB_OK;
+}
+
+static cloob_status zeroshot_sources(cloob_ctx *ctx, run *r, encoder *e, int64_t epoch, json_out *line)
+{
+    source s[3];
+    list_sources(r, s);
+    for (int i = 0; i < 3; i++)
+        if (s[i].data) CLOOB_TRY(one_source(ctx, r, e, &s[i], epoch, line));
+    return CLOOB_OK;
+}
+
+/* ---- the evaluation of an epoch ------------------------------------------------------------------ */
+
 int64_t run_eval_batch(const run *r)
 {
-    if (!r->val && !run_has_zeroshot(r)) return 0;
-    int64_t limit = r->dev->backend == BACKEND_CUDA ? 256 : 64; /* more gains nothing */
+    if (!r->val && !has_zeroshot(r)) return 0;
+    int64_t limit = r->dev->backend == BACKEND_CUDA ? 256 : 64; /* larger batches are not faster */
     return r->o->batch_size_eval < limit ? r->o->batch_size_eval : limit;
 }
 
@@ -200,9 +319,9 @@ static cloob_status validate(cloob_ctx *ctx, run *r, int64_t epoch, bool with_pa
     eo.batch = run_eval_batch(r);
     CLOOB_TRY(encoder_create_on(ctx, step_params(r->s), &eo, &e));
     json_begin(&line, NULL, '{');
-    cloob_status status = with_zeroshot ? run_zeroshot(ctx, r, e, epoch, &line) : CLOOB_OK;
+    cloob_status status = with_zeroshot ? zeroshot_sources(ctx, r, e, epoch, &line) : CLOOB_OK;
     if (status == CLOOB_OK && with_pairs) status = validate_pairs(ctx, r, e, epoch, &line);
-    json_put_int(&line, "epoch", epoch); /* the last: journal_has_result looks for it there */
+    json_put_int(&line, "epoch", epoch); /* last, where journal_has_result expects it */
     json_end(&line);
     if (status == CLOOB_OK)
         status = line.failed ? ctx_no_memory(ctx, line.len, "results") : journal_result(ctx, r->log, line.data);
@@ -211,54 +330,54 @@ static cloob_status validate(cloob_ctx *ctx, run *r, int64_t epoch, bool with_pa
     return status;
 }
 
-/* Every so many epochs, and at the end. */
+/* Every `frequency` epochs, and at the end. */
 static bool is_due(const run *r, int64_t frequency, int64_t epoch)
 {
-    return r->at.updates >= r->stop_at || (frequency > 0 && epoch % frequency == 0);
+    return r->at.updates >= r->plan.stop_at || (frequency > 0 && epoch % frequency == 0);
 }
 
-epoch_debt run_debt(run *r, int64_t epoch)
+pending_eval run_due_eval(const run *r, int64_t epoch)
 {
-    epoch_debt d = { .epoch = epoch };
+    pending_eval d = { .epoch = epoch };
     d.validation = r->val && is_due(r, r->o->val_frequency, epoch);
-    d.zeroshot = run_has_zeroshot(r) && r->o->zeroshot_frequency > 0 && is_due(r, r->o->zeroshot_frequency, epoch);
-    if (!d.validation && !d.zeroshot) return (epoch_debt){ 0 };
+    d.zeroshot = has_zeroshot(r) && r->o->zeroshot_frequency > 0 && is_due(r, r->o->zeroshot_frequency, epoch);
+    if (!d.validation && !d.zeroshot) return (pending_eval){ 0 };
     d.results_bytes = journal_result_bytes(r->log);
     return d;
 }
 
-cloob_status run_validate(cloob_ctx *ctx, run *r)
+cloob_status run_evaluate(cloob_ctx *ctx, run *r)
 {
-    epoch_debt d = r->at.owed;
+    pending_eval d = r->at.pending;
     if (!d.epoch) return CLOOB_OK;
     cloob_status status = comm_rank(r->c) == 0 ? validate(ctx, r, d.epoch, d.validation, d.zeroshot) : CLOOB_OK;
     CLOOB_TRY(comm_agree(ctx, r->c, status));
-    r->at.owed = (epoch_debt){ 0 };
+    r->at.pending = (pending_eval){ 0 };
     return CLOOB_OK;
 }
 
-cloob_status run_settle_debt(cloob_ctx *ctx, run *r)
+cloob_status run_finish_pending_eval(cloob_ctx *ctx, run *r)
 {
-    int64_t paid = 0;
+    int64_t finished = 0;
     cloob_status status = CLOOB_OK;
-    epoch_debt *d = &r->at.owed;
+    pending_eval *d = &r->at.pending;
     if (!d->epoch) return CLOOB_OK;
-    /* A checkpoint of another run brings its weights, not its debts: their results belong in the other folder. */
+    /* The results of another run's checkpoint belong in that run's folder: nothing is pending here. */
     if (comm_rank(r->c) == 0) {
         bool there = true;
-        if (resume_is_inside(journal_checkpoints(r->log), r->from))
+        if (resume_is_inside(journal_checkpoints(r->log), r->start.from))
             status = journal_has_result(ctx, r->log, d->epoch, d->results_bytes, &there);
-        paid = there;
+        finished = there;
     }
     CLOOB_TRY(comm_agree(ctx, r->c, status));
-    if (comm_size(r->c) > 1) CLOOB_TRY(comm_host_sum(ctx, r->c, &paid, 1));
+    if (comm_size(r->c) > 1) CLOOB_TRY(comm_host_sum(ctx, r->c, &finished, 1));
     d->validation = d->validation && r->val;
-    d->zeroshot = d->zeroshot && run_has_zeroshot(r);
-    if (paid || (!d->validation && !d->zeroshot)) {
-        *d = (epoch_debt){ 0 };
+    d->zeroshot = d->zeroshot && has_zeroshot(r);
+    if (finished || (!d->validation && !d->zeroshot)) {
+        *d = (pending_eval){ 0 };
         return CLOOB_OK;
     }
     journal_line(ctx, r->log, "epoch %lld: evaluated now, because the run ended before it could be",
                  (long long)d->epoch);
-    return run_validate(ctx, r);
+    return run_evaluate(ctx, r);
 }

@@ -1,12 +1,22 @@
-/* The options of training out of their table, and settings that do not go together. */
+/* The options of training: their table, checks, and params.txt. */
+#include "train/settings.h"
+
+#include <ctype.h>
+#include <limits.h>
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
+#include "core/file.h"
+#include "core/needs.h"
 #include "core/option_row.h"
-#include "train/run.h"
-#include "train/settings.h"
+#include "core/text.h"
+#include "data/sets/dataset.h"
+#include "train/hopfield_memory.h"
+#include "train/resume.h"
 
 static const cloob_option table[] = {
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_train_options, , __VA_ARGS__)
@@ -45,7 +55,7 @@ void settings_fill(cloob_train_options *o)
     }
 }
 
-double run_save_interval(const char *text, bool *steps)
+double settings_save_interval(const char *text, bool *steps)
 {
     static const struct {
         const char *unit;
@@ -65,7 +75,7 @@ double run_save_interval(const char *text, bool *steps)
     return 0;
 }
 
-/* "key=" at *at: moves behind it. */
+/* "key=" at *at: moves after it. */
 static bool skip_key(const char **at, const char *key)
 {
     size_t n = strlen(key);
@@ -74,7 +84,7 @@ static bool skip_key(const char **at, const char *key)
     return true;
 }
 
-bool run_lora(const char *text, int64_t *rank, double *scale)
+bool settings_lora(const char *text, int64_t *rank, double *scale)
 {
     enum { MAX_VALUE = 65536 };
     char *end = NULL;
@@ -118,7 +128,7 @@ cloob_status settings_check_name(cloob_ctx *ctx, const char *name)
         "runs are kept");
 }
 
-/* Each value by itself. */
+/* Each value on its own. */
 static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
 {
     char must[256];
@@ -141,11 +151,11 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
     }
     CLOOB_TRY(settings_check_name(ctx, o->name));
     const rule rules[] = {
-        { o->save_every && run_save_interval(o->save_every, &steps) <= 0,
+        { o->save_every && settings_save_interval(o->save_every, &steps) <= 0,
           "`save_every` must be a time or a number of steps, as 90s, 30m, 2h or 500steps" },
-        { o->lora && !run_lora(o->lora, &rank, &scale),
+        { o->lora && !settings_lora(o->lora, &rank, &scale),
           "`lora` must be a rank, with a scale where it is not the rank: r=8, or r=8,alpha=16" },
-        { o->image_size_schedule && !run_image_stages(o->image_size_schedule, stage),
+        { o->image_size_schedule && !settings_image_stages(o->image_size_schedule, stage),
           "`image_size_schedule` must be sizes with the epochs they begin at, as 112,160@11,224@25" },
         { o->report_to[0] && strcmp(o->report_to, "tensorboard") != 0 && strcmp(o->report_to, "none") != 0,
           "`report_to` must be tensorboard or none" },
@@ -192,7 +202,7 @@ static cloob_status check_together(cloob_ctx *ctx, const cloob_train_options *o)
     return first_broken(ctx, rules, sizeof rules / sizeof *rules);
 }
 
-cloob_status run_check_report_loss(cloob_ctx *ctx, const cloob_train_options *o)
+cloob_status settings_check_report_loss(cloob_ctx *ctx, const cloob_train_options *o)
 {
     bool of_open_clip = strcmp(o->method, "clip") == 0 || strcmp(o->method, "siglip") == 0;
     if (strcmp(o->report_loss, "open_clip") != 0 || of_open_clip) return CLOOB_OK;
@@ -200,11 +210,157 @@ cloob_status run_check_report_loss(cloob_ctx *ctx, const cloob_train_options *o)
                     "`report_loss` open_clip goes with `method` clip or siglip, the losses that open_clip has");
 }
 
-cloob_status run_check_options(cloob_ctx *ctx, const cloob_train_options *o)
+cloob_status settings_check(cloob_ctx *ctx, const cloob_train_options *o)
 {
     CLOOB_TRY(check_values(ctx, o));
     CLOOB_TRY(hopfield_memory_check(ctx, o->memory));
     bool open = strcmp(o->method, "auto") == 0 && (o->pretrained || o->resume); /* known when those are read */
-    if (!open) CLOOB_TRY(run_check_report_loss(ctx, o));
+    if (!open) CLOOB_TRY(settings_check_report_loss(ctx, o));
     return check_together(ctx, o);
+}
+
+/* ---- params.txt ---------------------------------------------------------------------------------- */
+
+enum { MAX_ITEMS = 64 }; /* of a list */
+
+struct cloob_run_settings {
+    cloob_train_options o;
+    arena a; /* strings and lists */
+};
+
+/* "scale=(0.5, 1.0) flip_prob=0.5": an item begins where a word with an equals sign does. */
+static bool begins_item(const char *at)
+{
+    size_t n = 0;
+    while (isalnum((unsigned char)at[n]) || at[n] == '_') n++;
+    return n > 0 && at[n] == '=';
+}
+
+static cloob_status set_list(cloob_ctx *ctx, const cloob_option *o, cloob_run_settings *s, char *text)
+{
+    int64_t count = 0;
+    const char **item = arena_push(&s->a, MAX_ITEMS * sizeof *item);
+    if (!item) return ctx_no_memory(ctx, MAX_ITEMS * sizeof *item, o->name);
+    for (char *at = text; *at && count < MAX_ITEMS; at++)
+        if (at == text || (at[-1] == ' ' && begins_item(at))) {
+            if (at > text) at[-1] = '\0';
+            item[count++] = at;
+        }
+    struct {
+        const char *const *item;
+        int64_t count;
+    } list = { item, count };
+    memcpy((char *)&s->o + o->offset, &list, sizeof list);
+    return CLOOB_OK;
+}
+
+static cloob_status set_line(cloob_ctx *ctx, const char *path, char *line, cloob_run_settings *s)
+{
+    char *colon = strstr(line, ": ");
+    if (!colon) return CLOOB_OK;
+    *colon = '\0';
+    char *text = colon + 2;
+    /* In files from before schedule_steps existed, max_steps meant both. */
+    const char *key = strcmp(line, "max_steps") == 0 ? "schedule_steps" : line;
+    const cloob_option *option = cloob_option_find(table, ROWS, key);
+    if (!option || strcmp(text, "None") == 0) return CLOOB_OK; /* a fact about the run; or nothing was set */
+    if (option->type == CLOOB_OPTION_LIST) return set_list(ctx, option, s, text);
+    if (option->type == CLOOB_OPTION_STRING && dataset_runs_commands(ctx, text)) text = SETTINGS_COMMAND;
+    if (cloob_option_set(option, &s->o, text)) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s cannot be %s", path, line, text);
+}
+
+/* Defaults, except that strings are NULL: None in the file must not become a default. */
+static void begin(cloob_train_options *o)
+{
+    cloob_train_options_init(o);
+    for (int i = 0; i < ROWS; i++)
+        if (table[i].type == CLOOB_OPTION_STRING) *(const char **)(void *)((char *)o + table[i].offset) = NULL;
+}
+
+static cloob_status fill(cloob_ctx *ctx, const char *path, cloob_run_settings *s)
+{
+    file_bytes bytes;
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
+    char *rest = arena_string(&s->a, bytes.data); /* file_read adds a zero byte */
+    file_bytes_release(&bytes);
+    if (!rest) return ctx_no_memory(ctx, 1, path);
+    begin(&s->o);
+    for (char *line; (line = strsep(&rest, "\n"));) CLOOB_TRY(set_line(ctx, path, line, s));
+    return CLOOB_OK;
+}
+
+cloob_status settings_read(cloob_ctx *ctx, const char *path, cloob_run_settings **out)
+{
+    cloob_run_settings *s = calloc(1, sizeof *s);
+    if (!s) return ctx_no_memory(ctx, sizeof *s, path);
+    cloob_status status = fill(ctx, path, s);
+    if (status == CLOOB_OK) *out = s;
+    else cloob_run_settings_close(s);
+    return status;
+}
+
+const cloob_train_options *cloob_run_settings_options(const cloob_run_settings *s) { return s ? &s->o : NULL; }
+
+void cloob_run_settings_close(cloob_run_settings *s)
+{
+    if (!s) return;
+    arena_release(&s->a);
+    free(s);
+}
+
+/* ---- a run by its name --------------------------------------------------------------------------- */
+
+/* The folder that `resume` names: LOGS/NAME, or a path. */
+static bool find_run(const char *logs, const char *resume, char folder[RESUME_PATH])
+{
+    snprintf(folder, RESUME_PATH, "%s%s%s", logs, text_ends_with(logs, "/") ? "" : "/", resume);
+    if (!strchr(resume, '/') && file_is_dir(folder)) return true;
+    snprintf(folder, RESUME_PATH, "%s", resume);
+    for (size_t n = strlen(folder); n > 1 && folder[n - 1] == '/';) folder[--n] = '\0';
+    return file_is_dir(folder);
+}
+
+static cloob_status no_run(cloob_ctx *ctx, const char *logs, const char *resume)
+{
+    if (strchr(resume, '/') || file_exists(resume)) return CLOOB_OK; /* a checkpoint */
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s%s%s: no such run to resume; check `logs`, or give a checkpoint's path", logs,
+                    text_ends_with(logs, "/") ? "" : "/", resume);
+}
+
+static bool ends_in_dots(const char *folder)
+{
+    const char *slash = strrchr(folder, '/'), *last = slash ? slash + 1 : folder;
+    return strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
+}
+
+/* Sets the options that resume the run: weights and model come from the checkpoint; the device may differ. */
+static cloob_status set_resume(cloob_ctx *ctx, const char *folder, cloob_run_settings *s)
+{
+    char real[PATH_MAX];
+    if (ends_in_dots(folder) && realpath(folder, real)) folder = real; /* a real name, not . or .. */
+    char *logs = arena_string(&s->a, folder), *slash = logs ? strrchr(logs, '/') : NULL;
+    if (!logs) return ctx_no_memory(ctx, strlen(folder), folder);
+    if (slash) *slash = '\0';
+    s->o.logs = slash ? logs : ".";
+    s->o.name = slash ? slash + 1 : logs;
+    s->o.resume = "latest";
+    s->o.pretrained = NULL;
+    s->o.model = "auto";
+    if (s->o.device && strncmp(s->o.device, "cuda", 4) == 0) s->o.device = "auto";
+    return CLOOB_OK;
+}
+
+cloob_status cloob_run_settings_open(cloob_ctx *ctx, const char *logs, const char *resume, cloob_run_settings **out)
+{
+    char folder[RESUME_PATH], path[RESUME_PATH + 16];
+    API_NEEDS(ctx, logs && resume && out);
+    *out = NULL;
+    if (strcmp(resume, "latest") == 0) return CLOOB_OK;
+    if (!find_run(logs, resume, folder)) return no_run(ctx, logs, resume);
+    snprintf(path, sizeof path, "%s/params.txt", folder);
+    if (!file_exists(path))
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such file, so %s is no run that could be resumed", path, folder);
+    CLOOB_TRY(settings_read(ctx, path, out));
+    return set_resume(ctx, folder, *out);
 }

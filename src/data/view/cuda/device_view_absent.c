@@ -1,4 +1,4 @@
-/* A build without CUDA: there is no decoder, so nothing else is reached. */
+/* A build without CUDA: creating a decoder fails, so the other functions are never called. */
 #include "data/view/device_view.h"
 
 static cloob_status refuse(cloob_ctx *ctx)

@@ -1,4 +1,4 @@
-/* A build without CUDA never gets here: no such device can be opened. */
+/* A build without CUDA: never called, because no such device can be opened. */
 #include "optim/adamw.h"
 
 cloob_status adamw_step_cuda(cloob_ctx *ctx, device *dev, void *stream, const adamw_blocks *b, const adamw_settings *s)

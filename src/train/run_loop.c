@@ -1,5 +1,5 @@
-/* The loop: batches, steps, lines in the log, checkpoints, validation. */
-#include "train/run.h"
+/* The training loop: batches, steps, lines in the log, checkpoints, evaluation. */
+#include "train/run_loop.h"
 
 #include <errno.h>
 #include <math.h>
@@ -12,21 +12,23 @@
 #include "core/file.h"
 #include "core/limits.h"
 #include "train/collapse.h"
+#include "train/run_eval.h"
+#include "train/settings.h"
 #include "core/needs.h"
 
 /* ---- checkpoints --------------------------------------------------------------------------------- */
 
-/* The new checkpoint is a file of its own; latest.safetensors is a hard link to it, renamed into place. */
+/* latest.safetensors is a hard link to the new checkpoint, or a symbolic link, replaced atomically. */
 static cloob_status link_latest(cloob_ctx *ctx, run *r, const char *path)
 {
-    char beside[1100], latest[1100];
+    char temporary[1100], latest[1100];
     snprintf(latest, sizeof latest, "%s/latest.safetensors", journal_checkpoints(r->log));
-    snprintf(beside, sizeof beside, "%s.tmp", latest);
-    unlink(beside);
-    bool linked = link(path, beside) == 0 || symlink(strrchr(path, '/') + 1, beside) == 0;
-    if (!linked || rename(beside, latest) != 0) {
+    snprintf(temporary, sizeof temporary, "%s.tmp", latest);
+    unlink(temporary);
+    bool linked = link(path, temporary) == 0 || symlink(strrchr(path, '/') + 1, temporary) == 0;
+    if (!linked || rename(temporary, latest) != 0) {
         cloob_status status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot point latest to it: %s", path, strerror(errno));
-        unlink(beside);
+        unlink(temporary);
         return status;
     }
     return CLOOB_OK;
@@ -38,9 +40,10 @@ checkpoint_meta run_meta(const run *r)
     return (checkpoint_meta){ .tokenizer = r->tok_text,
                               .method = r->o->method,
                               .name = r->o->name,
-                              .inv_tau = r->so.learn_inv_tau ? exp(st.scalar[0]) : r->o->init_inv_tau,
+                              .inv_tau = r->so.learn_inv_tau ? exp(st.scalars.inv_tau.value) : r->o->init_inv_tau,
                               .learns_inv_tau = r->so.learn_inv_tau,
-                              .beta = r->o->learnable_scale_hopfield ? exp(st.scalar[3]) : r->o->scale_hopfield };
+                              .beta =
+                                  r->o->learnable_scale_hopfield ? exp(st.scalars.beta.value) : r->o->scale_hopfield };
 }
 
 cloob_status run_save(cloob_ctx *ctx, run *r, const char *name)
@@ -55,12 +58,13 @@ cloob_status run_save(cloob_ctx *ctx, run *r, const char *name)
         if (status == CLOOB_OK) status = link_latest(ctx, r, path);
     }
     CLOOB_TRY(comm_agree(ctx, r->c, status));
-    if (r->o->delete_previous_checkpoint && r->latest[0] && strcmp(r->latest, path) != 0 && comm_rank(r->c) == 0)
-        unlink(r->latest);
-    snprintf(r->latest, sizeof r->latest, "%s", path);
+    if (r->o->delete_previous_checkpoint && r->saved.path[0] && strcmp(r->saved.path, path) != 0 &&
+        comm_rank(r->c) == 0)
+        unlink(r->saved.path);
+    snprintf(r->saved.path, sizeof r->saved.path, "%s", path);
     snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", path);
-    r->last_saved = clock_seconds();
-    r->last_saved_update = r->at.updates;
+    r->saved.when = clock_seconds();
+    r->saved.updates = r->at.updates;
     journal_line(ctx, r->log, "saved %s", path);
     return CLOOB_OK;
 }
@@ -69,14 +73,14 @@ cloob_status run_save(cloob_ctx *ctx, run *r, const char *name)
 static bool save_is_due(const run *r)
 {
     bool steps = false;
-    double n = run_save_interval(r->o->save_every, &steps);
+    double n = settings_save_interval(r->o->save_every, &steps);
     if (n <= 0) return false;
-    return (steps ? (double)(r->at.updates - r->last_saved_update) : clock_seconds() - r->last_saved) >= n;
+    return (steps ? (double)(r->at.updates - r->saved.updates) : clock_seconds() - r->saved.when) >= n;
 }
 
-/* Between two lines of the log. Saving is not counted: its time moves `since`. */
+/* Times between two lines of the log. Saving is not counted: its duration is added to `since`. */
 typedef struct meter {
-    double since, compute, wait; /* when it began; seconds inside steps, and until a batch was there */
+    double since, compute, wait; /* begin; seconds inside steps, and waiting for batches */
     int64_t steps;
 } meter;
 
@@ -90,13 +94,14 @@ static void show_progress(cloob_ctx *ctx, const run *r, const step_result *s)
     ctx_progress_show(ctx, &(cloob_progress){ .task = "train",
                                               .unit = "steps",
                                               .done = r->at.updates,
-                                              .total = r->stop_at,
+                                              .total = r->plan.stop_at,
                                               .per_unit = r->o->batch_size * r->o->accum_freq * comm_size(r->c),
                                               .items = "pairs",
                                               .note = note });
 }
 
-/* open_clip's ClipLoss is the mean of the two cross entropies, not divided by inv_tau; its SigLipLoss is ours. */
+/* open_clip's ClipLoss is the mean of the two cross entropies, not divided by inv_tau; its SigLipLoss equals
+ * cloob's. */
 static double report_factor(const run *r, double inv_tau)
 {
     return strcmp(r->o->report_loss, "open_clip") == 0 && r->so.method == LOSS_CLIP ? inv_tau / 2 : 1;
@@ -106,8 +111,7 @@ static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, co
 {
     int64_t steps = m->steps;
     double wait_seconds = m->wait;
-    double other =
-        step_seconds > 0 ? 1 - (m->compute + wait_seconds) / step_seconds : 0; /* neither compute nor declared wait */
+    double other = step_seconds > 0 ? 1 - (m->compute + wait_seconds) / step_seconds : 0; /* neither compute nor wait */
     double pairs = (double)(r->o->batch_size * r->o->accum_freq * comm_size(r->c) * steps),
            rate = step_seconds > 0 ? pairs / step_seconds : 0;
     int64_t n = r->at.updates;
@@ -115,7 +119,7 @@ static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, co
     journal_line(ctx, r->log,
                  "epoch %lld [%lld/%lld] loss %.5f (image %.4f, text %.4f), lr %.3e, norm %.3g, %.1f pairs/s, data "
                  "wait %.1f %%, other %.1f %%",
-                 (long long)r->at.epoch + 1, (long long)r->at.step_in_epoch, (long long)r->steps_per_epoch, loss,
+                 (long long)r->at.epoch + 1, (long long)r->at.step_in_epoch, (long long)r->plan.steps_per_epoch, loss,
                  s->image_term, s->text_term, lr, s->grad_norm, rate,
                  step_seconds > 0 ? 100 * wait_seconds / step_seconds : 0, 100 * other);
     journal_metrics(r->log, &(journal_row){ n, r->at.epoch + 1, loss, s->image_term, s->text_term, lr, s->grad_norm,
@@ -127,67 +131,16 @@ static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, co
     journal_scalar(r->log, "train/samples_per_second", n, rate);
     journal_scalar(r->log, "train/inv_tau", n, s->inv_tau);
     r->sum.pairs_per_s = rate;
-    r->loop_seconds += step_seconds;
-    r->other_seconds += other * step_seconds;
-    r->wait_seconds += wait_seconds;
-    r->sum.wait_share = r->loop_seconds > 0 ? r->wait_seconds / r->loop_seconds : 0;
-    r->sum.other_share = r->loop_seconds > 0 ? r->other_seconds / r->loop_seconds : 0;
-}
-
-/* ---- collapse ------------------------------------------------------------------------------------ */
-
-static cloob_status similarity_within(cloob_ctx *ctx, run *r, bool text, double *out)
-{
-    int64_t n = r->o->batch_size * r->o->accum_freq, d = r->so.model.embed;
-    size_t bytes = (size_t)(n * d) * sizeof(float);
-    float *x = malloc(bytes); /* a handful of times in a run */
-    if (!x) return ctx_no_memory(ctx, bytes, "a look at the embeddings");
-    cloob_status status = r->dev->to_host(ctx, r->dev, x, step_embeddings(r->s, text), bytes);
-    *out = status == CLOOB_OK ? collapse_similarity(x, n, d) : 0;
-    free(x);
-    return status;
-}
-
-/* The loss where it began, though not everything is one point yet: what usually helps. */
-static void report_plateau(cloob_ctx *ctx, run *r, const collapse_signs *signs)
-{
-    enum { PATIENCE = 400 };
-    if (r->at.updates < PATIENCE || !collapse_is_plateau(signs)) return;
-    journal_warn(ctx, r->log,
-                 "after %lld steps the loss (%.4f) is still where it starts (%.4f): %s, or try another `lr`",
-                 (long long)r->at.updates, signs->loss, signs->start,
-                 loss_method_has_hopfield(r->so.method) && r->so.hopfield_warmup < r->at.updates
-                     ? "delay retrieval (`hopfield_warmup` 1000)"
-                     : "check that captions belong to their images");
-}
-
-static cloob_status look_for_collapse(cloob_ctx *ctx, run *r, const step_result *s)
-{
-    int64_t N = r->o->batch_size * r->o->accum_freq * comm_size(r->c);
-    collapse_signs signs = { .loss = s->loss, .start = collapse_start(r->so.method, N, s->inv_tau) };
-    if (!collapse_is_due(r->at.updates) || comm_rank(r->c) != 0) return CLOOB_OK;
-    CLOOB_TRY(similarity_within(ctx, r, false, &signs.image));
-    CLOOB_TRY(similarity_within(ctx, r, true, &signs.text));
-    if (!collapse_seen(&signs)) {
-        report_plateau(ctx, r, &signs);
-        return CLOOB_OK;
-    }
-    journal_line(ctx, r->log,
-                 "COLLAPSE: after %lld steps the loss %.4f is still where it starts (%.4f) and %s embed to one point "
-                 "(mean similarity: images %.3f, texts %.3f). "
-                 "Likely causes: a learning rate too high or a warm-up too short (`lr`, `warmup`); captions or "
-                 "images that are all alike or do not belong together; "
-                 "a batch too small; weights of `pretrained` with another activation or normalisation; retrieval from "
-                 "the first step on, which `hopfield_warmup` delays.",
-                 (long long)r->at.updates, s->loss, signs.start,
-                 signs.image > 0.99 ? (signs.text > 0.99 ? "images and texts" : "all images") : "all texts",
-                 signs.image, signs.text);
-    return CLOOB_OK;
+    r->time.loop += step_seconds;
+    r->time.other += other * step_seconds;
+    r->time.wait += wait_seconds;
+    r->sum.wait_share = r->time.loop > 0 ? r->time.wait / r->time.loop : 0;
+    r->sum.other_share = r->time.loop > 0 ? r->time.other / r->time.loop : 0;
 }
 
 /* ---- one epoch ----------------------------------------------------------------------------------- */
 
-/* The objective names the row that it cannot use; in a run the cause lies in the steps before. */
+/* The objective names the row that it cannot use; in a run the cause is in the steps before. */
 static cloob_status report_divergence(cloob_ctx *ctx, const run *r, double lr, cloob_status status)
 {
     if (status != CLOOB_ERR_NUMERIC) return status;
@@ -201,9 +154,9 @@ static cloob_status report_divergence(cloob_ctx *ctx, const run *r, double lr, c
 static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
 {
     step_result s;
-    double scale = r->o->skip_scheduler ? 1.0 : schedule_scale(&r->sched, r->at.updates);
-    double floor = r->at.updates < r->sched.warmup || r->o->lr_min > r->lr ? 0 : r->o->lr_min;
-    double lr = floor + (r->lr - floor) * scale;
+    double scale = r->o->skip_scheduler ? 1.0 : schedule_scale(&r->plan.sched, r->at.updates);
+    double floor = r->at.updates < r->plan.sched.warmup || r->o->lr_min > r->plan.lr ? 0 : r->o->lr_min;
+    double lr = floor + (r->plan.lr - floor) * scale;
     double begun = clock_seconds();
     CLOOB_TRY(report_divergence(ctx, r, lr, step_run(ctx, r->s, NULL, NULL, lr, &s)));
     m->compute += clock_seconds() - begun;
@@ -215,10 +168,10 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
         journal_line(ctx, r->log, "step %lld skipped: the loss or its gradient is not finite",
                      (long long)r->at.updates);
     r->sum.loss = s.loss;
-    CLOOB_TRY(look_for_collapse(ctx, r, &s));
+    CLOOB_TRY(run_check_collapse(ctx, r, &s));
     double now = clock_seconds();
     show_progress(ctx, r, &s);
-    if (r->at.updates % r->o->log_every_n_steps == 0 || r->at.step_in_epoch == r->steps_per_epoch) {
+    if (r->at.updates % r->o->log_every_n_steps == 0 || r->at.step_in_epoch == r->plan.steps_per_epoch) {
         loader_stats ls = loader_stats_take(r->batches);
         log_step(ctx, r, &s, lr, m, now - m->since);
         loader_log_bottleneck(ctx, r->batches, &ls);
@@ -236,11 +189,11 @@ static const char *run_name(const run *r)
 static cloob_status stop_now(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(run_save(ctx, r, "interrupted"));
-    return ctx_fail(ctx, CLOOB_ERR_STOPPED, "stopped at step %lld, saved; go on with `resume` %s",
+    return ctx_fail(ctx, CLOOB_ERR_STOPPED, "stopped at step %lld, saved; continue with `resume` %s",
                     (long long)r->at.updates, run_name(r));
 }
 
-/* Ranks stop together: one that was asked tells the others. They save together, by the clock of rank 0. */
+/* All ranks stop when one of them is asked to. They save together, by the clock of rank 0. */
 static cloob_status stop_or_save(cloob_ctx *ctx, run *r, bool *stop, bool *save)
 {
     int64_t wish[2] = { r->o->should_stop && r->o->should_stop(r->o->stop_user),
@@ -251,13 +204,13 @@ static cloob_status stop_or_save(cloob_ctx *ctx, run *r, bool *stop, bool *save)
     return CLOOB_OK;
 }
 
-/* The next batch sets out for the device; *more is false at the end of the epoch. The one before has to be there by
- * then: the loader fills its memory again. It is, but at the beginning of an epoch. */
-static cloob_status batch_upload_next(cloob_ctx *ctx, run *r, meter *m, bool *more)
+/* Starts the upload of the next batch; *more is false at the end of the epoch. The previous upload must be complete,
+ * because the loader reuses its memory; outside the start of an epoch it already is. */
+static cloob_status upload_next_batch(cloob_ctx *ctx, run *r, meter *m, bool *more)
 {
     batch b;
     double before = clock_seconds();
-    CLOOB_TRY(step_settle(ctx, r->s));
+    CLOOB_TRY(step_wait_upload(ctx, r->s));
     CLOOB_TRY(loader_next(ctx, r->batches, &b));
     m->wait += clock_seconds() - before;
     *more = !b.end;
@@ -275,19 +228,19 @@ static cloob_status after_step(cloob_ctx *ctx, run *r, meter *m)
     return CLOOB_OK;
 }
 
-/* Where the device can take it, batch k + 1 travels while step k computes. */
+/* Uploads batch k + 1 while step k computes, if the device can. */
 static cloob_status one_epoch(cloob_ctx *ctx, run *r)
 {
     meter m = { .since = clock_seconds() };
     bool ahead = step_looks_ahead(r->s), more, next = true;
-    CLOOB_TRY(batch_upload_next(ctx, r, &m, &more));
+    CLOOB_TRY(upload_next_batch(ctx, r, &m, &more));
     for (; more; more = next) {
-        bool last = r->at.updates + 1 >= r->stop_at;
-        if (ahead && !last) CLOOB_TRY(batch_upload_next(ctx, r, &m, &next));
+        bool last = r->at.updates + 1 >= r->plan.stop_at;
+        if (ahead && !last) CLOOB_TRY(upload_next_batch(ctx, r, &m, &next));
         CLOOB_TRY(one_step(ctx, r, &m));
         if (last) return CLOOB_OK;
         CLOOB_TRY(after_step(ctx, r, &m));
-        if (!ahead) CLOOB_TRY(batch_upload_next(ctx, r, &m, &next));
+        if (!ahead) CLOOB_TRY(upload_next_batch(ctx, r, &m, &next));
     }
     return CLOOB_OK;
 }
@@ -295,26 +248,26 @@ static cloob_status one_epoch(cloob_ctx *ctx, run *r)
 static cloob_status end_of_epoch(cloob_ctx *ctx, run *r)
 {
     char name[64];
-    bool last = r->at.updates >= r->stop_at;
+    bool last = r->at.updates >= r->plan.stop_at;
     int64_t done = r->at.epoch + 1;
-    if (r->at.step_in_epoch >= r->steps_per_epoch) r->at.epoch++, r->at.step_in_epoch = 0;
-    r->at.owed = run_debt(r, done);
+    if (r->at.step_in_epoch >= r->plan.steps_per_epoch) r->at.epoch++, r->at.step_in_epoch = 0;
+    r->at.pending = run_due_eval(r, done);
     snprintf(name, sizeof name, "epoch_%lld", (long long)done);
     if (last || (r->o->save_frequency > 0 && done % r->o->save_frequency == 0)) CLOOB_TRY(run_save(ctx, r, name));
     else if (r->o->save_most_recent) CLOOB_TRY(run_save(ctx, r, "epoch_latest"));
     r->sum.epochs = done;
-    return run_validate(ctx, r);
+    return run_evaluate(ctx, r);
 }
 
 bool run_ends_unfinished(const run *r)
 {
-    return r->at.epoch < r->o->epochs && r->at.step_in_epoch >= r->steps_per_epoch;
+    return r->at.epoch < r->o->epochs && r->at.step_in_epoch >= r->plan.steps_per_epoch;
 }
 
 cloob_status run_loop(cloob_ctx *ctx, run *r)
 {
-    CLOOB_TRY(run_settle_debt(ctx, r));
-    while (r->at.updates < r->stop_at || run_ends_unfinished(r)) {
+    CLOOB_TRY(run_finish_pending_eval(ctx, r));
+    while (r->at.updates < r->plan.stop_at || run_ends_unfinished(r)) {
         CLOOB_TRY(run_enter_stage(ctx, r));
         CLOOB_TRY(one_epoch(ctx, r));
         CLOOB_TRY(end_of_epoch(ctx, r));
@@ -322,8 +275,8 @@ cloob_status run_loop(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
-/* A failure on one rank alone leaves the others waiting in an exchange: it ends them, with its name. What the ranks
- * agreed on (a stop, a peer's failure) needs no force. */
+/* Aborts the other ranks after a failure on this rank alone: they would wait in an exchange. What the ranks agreed on
+ * (a stop, a peer's failure) ends them without it. */
 static void end_all_ranks(cloob_ctx *ctx, run *r, cloob_status status)
 {
     char text[CTX_ERROR_BYTES];
@@ -342,8 +295,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Different ones over all ranks, which meet the same sample in different epochs. A change of the image size begins a
- * new count, so the largest one holds. */
+/* Counts each sample once: ranks read the same sample in different epochs. A change of the image size starts a new
+ * count, so the largest count is kept. */
 cloob_status run_count_bad(cloob_ctx *ctx, run *r)
 {
     int size = comm_size(r->c);
@@ -368,12 +321,12 @@ cloob_status run_count_bad(cloob_ctx *ctx, run *r)
 }
 
 /* The last line of the log. */
-static void tell_end(cloob_ctx *ctx, run *r, bool nothing_done)
+static void log_end(cloob_ctx *ctx, run *r, bool nothing_done)
 {
-    long long steps = r->at.updates, total = r->total_steps;
-    bool complete = r->at.updates >= r->total_steps;
-    const char *more =
-        r->o->schedule_steps == r->total_steps ? "a larger `schedule_steps` continues it" : "more `epochs` continue it";
+    long long steps = r->at.updates, total = r->plan.total_steps;
+    bool complete = r->at.updates >= r->plan.total_steps;
+    const char *more = r->o->schedule_steps == r->plan.total_steps ? "a larger `schedule_steps` continues it"
+                                                                   : "more `epochs` continue it";
     if (nothing_done && complete)
         journal_line(ctx, r->log, "nothing to do: the run is complete after %lld steps; %s", steps, more);
     else if (nothing_done)
@@ -387,7 +340,7 @@ static void tell_end(cloob_ctx *ctx, run *r, bool nothing_done)
     else
         journal_line(ctx, r->log,
                      "stopped by `max_steps` after %lld of %lld steps, in %.0f s, loss %.5f, %lld bad samples skipped; "
-                     "go on with `resume` %s",
+                     "continue with `resume` %s",
                      steps, total, r->sum.seconds, r->sum.loss, (long long)r->sum.bad_samples, run_name(r));
 }
 
@@ -396,7 +349,7 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     API_NEEDS(ctx, o);
     run r;
     cloob_status status = run_open(ctx, &r, o);
-    bool nothing_left = status == CLOOB_OK && o->resume && r.at.updates >= r.stop_at && !run_ends_unfinished(&r);
+    bool nothing_left = status == CLOOB_OK && o->resume && r.at.updates >= r.plan.stop_at && !run_ends_unfinished(&r);
     if (status == CLOOB_OK) {
         status = run_loop(ctx, &r);
         if (status == CLOOB_OK) status = run_count_bad(ctx, &r);
@@ -407,10 +360,10 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     r.sum.steps = r.at.updates;
     r.sum.skipped_steps = r.at.skipped;
     snprintf(r.sum.method, sizeof r.sum.method, "%s", r.options.method ? r.options.method : "");
-    r.sum.seconds = clock_seconds() - r.started;
-    if (status == CLOOB_OK) tell_end(ctx, &r, nothing_left);
-    if (status == CLOOB_OK) run_tell_decoder(ctx, &r, true);
-    if (status != CLOOB_OK && r.log) { /* the log of the run says how it ended, too */
+    r.sum.seconds = clock_seconds() - r.time.started;
+    if (status == CLOOB_OK) log_end(ctx, &r, nothing_left);
+    if (status == CLOOB_OK) run_log_decoder(ctx, &r, true);
+    if (status != CLOOB_OK && r.log) { /* the log also records how the run ended */
         journal_note(r.log, "ended: %s", cloob_error(ctx));
     }
     if (summary) *summary = r.sum;
