@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cloob/options.h"
 #include "core/needs.h"
 #include "core/limits.h"
 #include "core/rng.h"
@@ -15,6 +16,22 @@ _Static_assert((int)CLOOB_METHOD_CLOOB == (int)LOSS_CLOOB && (int)CLOOB_METHOD_C
                    (int)CLOOB_METHOD_INFONCE_HOPFIELD == (int)LOSS_INFONCE_HOPFIELD &&
                    (int)CLOOB_METHOD_SIGLIP == (int)LOSS_SIGLIP,
                "the public methods are the inner ones");
+
+bool cloob_method_from_name(const char *name, cloob_method *out)
+{
+    if (!name) return false;
+    loss_method m;
+    if (!loss_method_from_name(name, &m)) return false;
+    *out = (cloob_method)m;
+    return true;
+}
+
+void cloob_objective_options_init(cloob_objective_options *o)
+{
+    if (!o) return;
+    *o = (cloob_objective_options){ CLOOB_METHOD_CLOOB, CLOOB_DEFAULT_INV_TAU,   CLOOB_DEFAULT_SCALE_HOPFIELD, "auto",
+                                    CLOOB_F32,          CLOOB_DEFAULT_LOGIT_BIAS };
+}
 
 static void fill_options(const cloob_objective_options *o, const device *dev, bool gradients, loss_options *out)
 {

@@ -1,4 +1,4 @@
-/* Thin bodies of include/cloob/trainer.h. */
+/* Single training steps on a caller's arrays (cloob/trainer.h). */
 #include "cloob/trainer.h"
 
 #include <stdio.h>

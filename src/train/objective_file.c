@@ -1,28 +1,9 @@
-/* cloob/objective.h: the methods' names, defaults, and embeddings in files. src/loss/objective.c evaluates. */
-#include "cloob/objective.h"
-
+/* The objective of embeddings in files. */
 #include <stdlib.h>
 
-#include "cloob/options.h"
+#include "cloob/objective.h"
 #include "core/needs.h"
 #include "io/safetensors.h"
-#include "loss/loss.h"
-
-bool cloob_method_from_name(const char *name, cloob_method *out)
-{
-    if (!name) return false;
-    loss_method m;
-    if (!loss_method_from_name(name, &m)) return false;
-    *out = (cloob_method)m;
-    return true;
-}
-
-void cloob_objective_options_init(cloob_objective_options *o)
-{
-    if (!o) return;
-    *o = (cloob_objective_options){ CLOOB_METHOD_CLOOB, CLOOB_DEFAULT_INV_TAU,   CLOOB_DEFAULT_SCALE_HOPFIELD, "auto",
-                                    CLOOB_F32,          CLOOB_DEFAULT_LOGIT_BIAS };
-}
 
 enum { X, Y, U, V, MATRICES };
 

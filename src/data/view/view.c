@@ -1,4 +1,4 @@
-/* Thin bodies of include/cloob/image.h. */
+/* An image file as a model sees it, and lists of image files (cloob/image.h). */
 #include "cloob/image.h"
 
 #include <glob.h>

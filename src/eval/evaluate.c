@@ -1,4 +1,4 @@
-/* Thin bodies of cloob/eval.h. */
+/* Evaluation of matrices in memory or in mapped files (cloob/eval.h). */
 #include "cloob/eval.h"
 
 #include <stdlib.h>
