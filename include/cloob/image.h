@@ -47,32 +47,7 @@ CLOOB_API cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const c
 CLOOB_API cloob_status cloob_view_bytes(cloob_ctx *ctx, const void *bytes, size_t size, const char *name,
                                         const cloob_view_options *o, cloob_image *out);
 
-/* Files, folders (with the folders in them) and glob patterns, as paths of images: what is named is taken as it is,
- * folders give files with the endings of known formats, in order. */
-typedef struct cloob_image_paths {
-    const char **path; /* (count), belongs to `memory` */
-    int64_t count;
-    void *memory;
-} cloob_image_paths;
-
-/* A single path that is not there is an error that names it; one of several is listed, and whoever reads it leaves it
- * out. Release the result also on failure. */
-CLOOB_API cloob_status cloob_image_paths_find(cloob_ctx *ctx, const char *const *what, int64_t n,
-                                              cloob_image_paths *out);
-CLOOB_API void cloob_image_paths_release(cloob_image_paths *p);
-
-/* Writes an RGB PNG beside the target and renames it. */
-CLOOB_API cloob_status cloob_image_write_png(cloob_ctx *ctx, const char *path, const cloob_image *p);
 CLOOB_API void cloob_image_release(cloob_image *p);
-
-/* A JPEG of at most size x size pixels of an image file in memory, turned upright as its EXIF orientation says. The
- * caller frees *jpeg. name is for messages; max_pixels as above. */
-CLOOB_API cloob_status cloob_thumbnail(cloob_ctx *ctx, const void *bytes, size_t count, const char *name, int64_t size,
-                                       int64_t max_pixels, void **jpeg, size_t *jpeg_bytes);
-
-/* Width and height of an image file in memory, upright, from its header alone. */
-CLOOB_API cloob_status cloob_image_size(cloob_ctx *ctx, const void *bytes, size_t count, const char *name,
-                                        int64_t *width, int64_t *height);
 
 #ifdef __cplusplus
 }

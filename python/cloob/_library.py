@@ -68,13 +68,9 @@ IMAGE, TEXT = 0, 1  # cloob_side
 LogFn = c.CFUNCTYPE(None, c.c_void_p, c.c_int, c.c_char_p)
 
 
-class Kernels(c.Structure):
-    _fields_ = [("fused_gemm", c.c_int), ("attention_backward", c.c_int), ("gpu_generation", c.c_int)]
-
-
 class CtxOptions(c.Structure):
     _fields_ = [("threads", c.c_int), ("log", LogFn), ("log_user", c.c_void_p), ("log_level", c.c_int),
-                ("progress", c.c_void_p), ("progress_user", c.c_void_p), ("kernels", Kernels),
+                ("progress", c.c_void_p), ("progress_user", c.c_void_p),
                 ("should_stop", c.c_void_p), ("stop_user", c.c_void_p), ("copy_files", c.c_bool)]
 
 

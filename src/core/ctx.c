@@ -14,8 +14,6 @@ void cloob_ctx_options_init(cloob_ctx_options *o)
     if (!o) return;
     memset(o, 0, sizeof *o);
     o->log_level = CLOOB_LOG_INFO;
-    const char *generation = getenv("CLOOB_GPU_GENERATION");
-    if (generation) o->kernels.gpu_generation = atoi(generation);
 }
 
 static int core_count(void)
@@ -45,7 +43,8 @@ cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o)
     ctx->log_level = o->log_level;
     ctx->progress = o->progress;
     ctx->progress_user = o->progress_user;
-    ctx->kernels = o->kernels;
+    const char *generation = getenv("CLOOB_GPU_GENERATION");
+    if (generation) ctx->kernels.gpu_generation = atoi(generation);
     ctx->should_stop = o->should_stop, ctx->stop_user = o->stop_user;
     ctx->copy_files = o->copy_files;
     return ctx;
@@ -67,9 +66,10 @@ cloob_ctx *ctx_worker(const cloob_ctx *parent)
                             .log_level = parent->log_level,
                             .progress = parent->progress,
                             .progress_user = parent->progress_user,
-                            .kernels = parent->kernels,
                             .copy_files = parent->copy_files };
-    return cloob_ctx_create(&o);
+    cloob_ctx *ctx = cloob_ctx_create(&o);
+    if (ctx) ctx->kernels = parent->kernels;
+    return ctx;
 }
 
 const char *cloob_error(const cloob_ctx *ctx) { return ctx ? ctx->error : "no context"; }
@@ -101,11 +101,6 @@ cloob_status ctx_fail(cloob_ctx *ctx, cloob_status s, const char *format, ...)
     one_line(text);
     memcpy(ctx->error, text, sizeof text);
     return s;
-}
-
-cloob_status cloob_error_set(cloob_ctx *ctx, cloob_status s, const char *text)
-{
-    return ctx ? ctx_fail(ctx, s, "%s", text ? text : "") : CLOOB_ERR_ARGUMENT;
 }
 
 cloob_status ctx_no_memory(cloob_ctx *ctx, size_t bytes, const char *what)

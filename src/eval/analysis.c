@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "core/sbuf.h"
 #include "core/needs.h"
+#include "eval/eval_json.h"
 
 static cloob_status run_spread(cloob_ctx *ctx, cloob_coverage *out, const unit_rows *x, double share)
 {
@@ -84,12 +85,12 @@ static void put_similarities(sbuf *s, const cloob_similarity *m)
     sbuf_putc(s, '\n');
 }
 
-cloob_status cloob_analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
-                                  const char *folder)
+cloob_status analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+                            const char *folder)
 {
     API_NEEDS(ctx, a && folder);
     sbuf values = { 0 }, bins = { 0 };
-    char *text = cloob_analysis_json(a, reference);
+    char *text = analysis_json(a, reference);
     cloob_status status = text ? file_make_dirs(ctx, folder) : ctx_no_memory(ctx, 4096, "analysis.json");
     if (status == CLOOB_OK)
         status = file_write_in(ctx, folder, "analysis.json", &(sbuf){ .data = text, .len = strlen(text) });

@@ -79,12 +79,12 @@ static cloob_status fill(cloob_ctx *ctx, batcher *b, const char *path, const clo
                             .log = ctx->log,
                             .log_user = ctx->log_user,
                             .log_level = ctx->log_level,
-                            .kernels = ctx->kernels,
                             .copy_files = true };
     const cloob_model_options *m = &o->model;
     b->o = *o;
     if (b->o.decoders < 1) b->o.decoders = ctx->threads;
     b->ctx = cloob_ctx_create(&c);
+    if (b->ctx) b->ctx->kernels = ctx->kernels;
     b->scratch = calloc((size_t)b->o.decoders, sizeof *b->scratch);
     bool ok = b->ctx && b->scratch && copy_text(&b->path, path) && copy_text(&b->device, m->device) &&
               copy_text(&b->precision, m->precision) && copy_text(&b->vocab, m->vocab) &&
@@ -266,7 +266,7 @@ static cloob_status prepare(cloob_ctx *ctx, batcher *b, const cloob_batch_input 
         rows->tokens += tower_text_length(&b->shape, it->tokens, b->facts.context);
     if (rows) rows->prepare_s += took;
     pthread_mutex_lock(&b->lock);
-    cloob_latency_add(&b->stats.prepare[is_text(in)], took);
+    latency_add(&b->stats.prepare[is_text(in)], took);
     pthread_mutex_unlock(&b->lock);
     return status;
 }
@@ -475,9 +475,9 @@ void cloob_batch_rows_release(cloob_batch_rows *r)
 static const double bounds[CLOOB_LATENCY_BUCKETS] = { 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                                       0.25,   0.5,   1,      2.5,   5,    10,    30,   INFINITY };
 
-double cloob_latency_bound(int i) { return i >= 0 && i < CLOOB_LATENCY_BUCKETS ? bounds[i] : 0; }
+double latency_bound(int i) { return i >= 0 && i < CLOOB_LATENCY_BUCKETS ? bounds[i] : 0; }
 
-void cloob_latency_add(cloob_latency *h, double seconds)
+void latency_add(cloob_latency *h, double seconds)
 {
     if (!h) return;
     int i = 0;

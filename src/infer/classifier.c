@@ -97,7 +97,7 @@ void cloob_zeroshot_options_init(cloob_zeroshot_options *o)
 {
     if (!o) return;
     *o = (cloob_zeroshot_options){ .set = 0 };
-    cloob_eval_options_init(&o->eval);
+    eval_options_init(&o->eval);
 }
 
 void cloob_zeroshot_release(cloob_zeroshot_result *r)

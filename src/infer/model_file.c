@@ -11,7 +11,7 @@
 #include "model/interchange.h"
 #include "tensor/precision.h"
 #include "core/needs.h"
-#include "core/option_row.h"
+#include "core/option.h"
 
 void model_open_options_init(model_open_options *o)
 {
@@ -283,12 +283,12 @@ cloob_status model_image_files(cloob_ctx *ctx, model *m, const char *const *path
 
 /* ---- the public interface ---------------------------------------------------------------------------- */
 
-static const cloob_option model_table[] = {
+static const option_desc model_table[] = {
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_model_options, , __VA_ARGS__)
 #include "cloob/model_options.def"
 };
 
-const cloob_option *cloob_model_option_table(int64_t *count) { return OPTION_TABLE(model_table, count); }
+const option_desc *model_option_table(int64_t *count) { return OPTION_TABLE(model_table, count); }
 
 void cloob_model_options_init(cloob_model_options *o)
 {
@@ -297,14 +297,14 @@ void cloob_model_options_init(cloob_model_options *o)
     OPTION_DEFAULTS(model_table, o);
 }
 
-static const cloob_option eval_table[] = {
+static const option_desc eval_table[] = {
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_eval_options, , __VA_ARGS__)
 #include "cloob/eval_options.def"
 };
 
-const cloob_option *cloob_eval_option_table(int64_t *count) { return OPTION_TABLE(eval_table, count); }
+const option_desc *eval_option_table(int64_t *count) { return OPTION_TABLE(eval_table, count); }
 
-void cloob_eval_options_init(cloob_eval_options *o)
+void eval_options_init(cloob_eval_options *o)
 {
     if (o) OPTION_DEFAULTS(eval_table, o);
 }

@@ -28,6 +28,7 @@
 
 #include "cloob/search.h"
 #include "infer/model_file.h"
+#include "infer/search.h"
 #include "io/safetensors.h"
 
 /* Files by name, size and time. */
@@ -71,9 +72,7 @@ typedef struct search_hit {
 cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const float *query, int64_t D, int64_t max_hits,
                                 search_hit *hit, int64_t *found);
 
-/* The fixed image whose embedding tells models apart, rgb (S, S, 3), and whether two such embeddings are of one
- * model. */
-void search_probe_image(int64_t S, uint8_t *rgb);
+/* Whether two embeddings of search_probe_image are of one model. */
 bool search_same_direction(const float *a, const float *b, int64_t D);
 
 /* Refuses a model that did not make the index. */

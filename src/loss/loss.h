@@ -26,6 +26,7 @@
 #define LOSS_LOSS_H
 
 #include "core/ctx.h"
+#include "cloob/objective.h"
 #include "dist/comm.h"
 
 typedef enum loss_method { LOSS_CLOOB, LOSS_CLIP, LOSS_INFOLOOB, LOSS_INFONCE_HOPFIELD, LOSS_SIGLIP } loss_method;
@@ -123,5 +124,24 @@ double loss_train_factor(loss_method m, double inv_tau);
 /* The derivatives of that in the logit of the inverse temperature and in that of the Hopfield scale. */
 double loss_dlogit_inv_tau(loss_method m, const loss_result *r, double inv_tau);
 double loss_dlogit_beta(loss_method m, const loss_result *r, double inv_tau, double beta);
+
+typedef struct objective_bench {
+    int64_t n, d;
+    int repeats; /* timed, after one that is not; 0: that one is timed, for what takes long */
+    bool forward_only;
+    uint64_t seed;
+} objective_bench;
+
+typedef struct objective_timing {
+    double ms; /* median */
+    double pairs_per_s;
+    int64_t peak_bytes; /* what the process (or the GPU) took beyond the embeddings, gradients included */
+    double loss;
+    char device[128];
+} objective_timing;
+
+/* Times loss and gradients of random unit rows. */
+cloob_status objective_time(cloob_ctx *ctx, const cloob_objective_options *o, const objective_bench *b,
+                            objective_timing *t);
 
 #endif

@@ -202,8 +202,8 @@ static cloob_status time_runs(cloob_ctx *ctx, job *j, int repeats, loss_result *
     return status;
 }
 
-static cloob_status time_rows(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_objective_bench *b,
-                              const float *x, const float *y, cloob_objective_timing *t)
+static cloob_status time_rows(cloob_ctx *ctx, const cloob_objective_options *o, const objective_bench *b,
+                              const float *x, const float *y, objective_timing *t)
 {
     job j = { 0 };
     loss_result l;
@@ -223,8 +223,8 @@ end:
     return status;
 }
 
-cloob_status cloob_objective_time(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_objective_bench *b,
-                                  cloob_objective_timing *t)
+cloob_status objective_time(cloob_ctx *ctx, const cloob_objective_options *o, const objective_bench *b,
+                            objective_timing *t)
 {
     API_NEEDS(ctx, o && b && t);
     memset(t, 0, sizeof *t);

@@ -10,6 +10,7 @@
 #include "core/checked.h"
 #include "core/file.h"
 #include "train/settings.h"
+#include "core/option.h"
 
 enum {
     LARGE_MODEL_PAIRS = 100000, /* RN50 from scratch learns little from fewer */
@@ -57,12 +58,12 @@ cloob_status auto_options_resume(cloob_ctx *ctx, run *r)
     if (!file_exists(path)) return CLOOB_OK;
     CLOOB_TRY(settings_read(ctx, path, &r->stored));
     int64_t n;
-    const cloob_option *table = cloob_train_option_table(&n);
+    const option_desc *table = train_option_table(&n);
     for (int64_t i = 0; i < n; i++) {
         const void *at = (const char *)&r->options + table[i].offset;
-        bool open = (table[i].type == CLOOB_OPTION_AUTO && *(const double *)at < 0) ||
-                    (table[i].type == CLOOB_OPTION_AUTO_INT && *(const int64_t *)at < 0);
-        if (open) cloob_option_copy(&table[i], cloob_run_settings_options(r->stored), &r->options);
+        bool open = (table[i].type == OPTION_AUTO && *(const double *)at < 0) ||
+                    (table[i].type == OPTION_AUTO_INT && *(const int64_t *)at < 0);
+        if (open) option_copy(&table[i], run_settings_options(r->stored), &r->options);
     }
     return CLOOB_OK;
 }

@@ -4,6 +4,7 @@
 #include "cloob/objective.h"
 #include "core/needs.h"
 #include "io/safetensors.h"
+#include "train/objective_file.h"
 
 enum { X, Y, U, V, MATRICES };
 
@@ -68,8 +69,8 @@ static cloob_status write_gradients(cloob_ctx *ctx, const char *path, const matr
     return st_write(ctx, path, entry, count, NULL, 0);
 }
 
-cloob_status cloob_objective_file(cloob_ctx *ctx, const cloob_objective_options *o, const char *input,
-                                  const char *gradients, cloob_objective_result *r)
+cloob_status objective_file(cloob_ctx *ctx, const cloob_objective_options *o, const char *input, const char *gradients,
+                            cloob_objective_result *r)
 {
     API_NEEDS(ctx, o && input && r);
     matrices m = { 0 };

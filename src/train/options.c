@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/option_row.h"
+#include "core/option.h"
 #include "train/run.h"
 #include "train/settings.h"
 
-static const cloob_option table[] = {
+static const option_desc table[] = {
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_train_options, , __VA_ARGS__)
 #include "cloob/train_options.def"
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_train_options, data., __VA_ARGS__)
@@ -16,13 +16,13 @@ static const cloob_option table[] = {
 };
 enum { ROWS = sizeof table / sizeof *table };
 
-const cloob_option *cloob_train_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
+const option_desc *train_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
 
 void cloob_train_options_init(cloob_train_options *o)
 {
     if (!o) return;
     *o = (cloob_train_options){ .should_stop = NULL };
-    cloob_option_defaults(table, ROWS, o);
+    option_defaults(table, ROWS, o);
 }
 
 void settings_put(sbuf *out, const cloob_train_options *o, settings_part part)
@@ -30,7 +30,7 @@ void settings_put(sbuf *out, const cloob_train_options *o, settings_part part)
     for (int i = 0; i < ROWS; i++) {
         if (part == SETTINGS_LEARNING && !table[i].learns) continue;
         if (part == SETTINGS_ALL && table[i].offset == offsetof(cloob_train_options, max_steps)) continue;
-        char *text = cloob_option_get(&table[i], o);
+        char *text = option_get(&table[i], o);
         sbuf_printf(out, "%s: %s\n", table[i].name, text ? text : "");
         if (!text) out->failed = true;
         free(text);
@@ -41,7 +41,7 @@ void settings_fill(cloob_train_options *o)
 {
     for (int i = 0; i < ROWS; i++) {
         const char **at = (const char **)(void *)((char *)o + table[i].offset);
-        if (table[i].type == CLOOB_OPTION_STRING && !*at) *at = table[i].fallback;
+        if (table[i].type == OPTION_STRING && !*at) *at = table[i].fallback;
     }
 }
 
@@ -127,13 +127,13 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
     double scale;
     image_stage stage[IMAGE_STAGES];
     for (int i = 0; i < ROWS; i++) {
-        if (cloob_option_valid(&table[i], o)) continue;
-        cloob_option_rule(&table[i], must, sizeof must);
+        if (option_valid(&table[i], o)) continue;
+        option_rule(&table[i], must, sizeof must);
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`%s` %s", table[i].field, must);
     }
     for (int i = 0; i < ROWS; i++) {
         const char *text =
-            table[i].type == CLOOB_OPTION_STRING ? *(const char *const *)((const char *)o + table[i].offset) : NULL;
+            table[i].type == OPTION_STRING ? *(const char *const *)((const char *)o + table[i].offset) : NULL;
         if (text && strcmp(text, SETTINGS_COMMAND) == 0)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                             "`%s` of the run is a command (pipe:), which is not run out of a file; give `%s` again",

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "train/settings.h"
 #include "cloob/train.h"
 #include "core/sbuf.h"
 #include "data/load/loader.h"
@@ -31,14 +32,14 @@ typedef struct run {
     journal *log;
     schedule sched;
     double lr;
-    cloob_run_settings *stored; /* of the run that goes on; NULL: none, or unknown */
-    sbuf notes;                 /* what was chosen and why, a line each */
-    char model_name[64];        /* of given weights */
-    bool chose_small;           /* a model for little data or no GPU */
-    cloob_train_options asked;  /* the options before the rest was chosen, and */
-    size_t notes_before;        /* the length of the notes then */
-    int64_t at_chance;          /* validations on end that were no better than guessing */
-    weights given;              /* what the run begins with, while it is being opened */
+    run_settings *stored;      /* of the run that goes on; NULL: none, or unknown */
+    sbuf notes;                /* what was chosen and why, a line each */
+    char model_name[64];       /* of given weights */
+    bool chose_small;          /* a model for little data or no GPU */
+    cloob_train_options asked; /* the options before the rest was chosen, and */
+    size_t notes_before;       /* the length of the notes then */
+    int64_t at_chance;         /* validations on end that were no better than guessing */
+    weights given;             /* what the run begins with, while it is being opened */
     bool has_given;
     params_draft *draft; /* what it begins with where nothing is given: drawn while the step is made */
     char from[1024];     /* the checkpoint it goes on from */

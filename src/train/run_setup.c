@@ -589,7 +589,7 @@ void run_close(cloob_ctx *ctx, run *r)
     tokenizer_close(r->tok);
     free(r->tok_text);
     sbuf_release(&r->notes);
-    cloob_run_settings_close(r->stored);
+    run_settings_close(r->stored);
     dataset_close(r->train);
     dataset_close(r->val);
     journal_close(r->log);

@@ -12,10 +12,11 @@
 #include "data/sets/dataset.h"
 #include "train/resume.h"
 #include "train/settings.h"
+#include "core/option.h"
 
 enum { MAX_ITEMS = 64 }; /* of a list */
 
-struct cloob_run_settings {
+struct run_settings {
     cloob_train_options o;
     arena a; /* strings and lists */
 };
@@ -28,7 +29,7 @@ static bool begins_item(const char *at)
     return n > 0 && at[n] == '=';
 }
 
-static cloob_status set_list(cloob_ctx *ctx, const cloob_option *o, cloob_run_settings *s, char *value)
+static cloob_status set_list(cloob_ctx *ctx, const option_desc *o, run_settings *s, char *value)
 {
     int64_t count = 0;
     const char **item = arena_push(&s->a, MAX_ITEMS * sizeof *item);
@@ -46,21 +47,21 @@ static cloob_status set_list(cloob_ctx *ctx, const cloob_option *o, cloob_run_se
     return CLOOB_OK;
 }
 
-static cloob_status set_line(cloob_ctx *ctx, const char *path, char *line, cloob_run_settings *s)
+static cloob_status set_line(cloob_ctx *ctx, const char *path, char *line, run_settings *s)
 {
     int64_t n;
-    const cloob_option *table = cloob_train_option_table(&n);
+    const option_desc *table = train_option_table(&n);
     char *colon = strstr(line, ": ");
     if (!colon) return CLOOB_OK;
     *colon = '\0';
     char *value = colon + 2;
     /* Before schedule_steps there was, max_steps was both. */
     const char *key = strcmp(line, "max_steps") == 0 ? "schedule_steps" : line;
-    const cloob_option *option = cloob_option_find(table, n, key);
+    const option_desc *option = option_find(table, n, key);
     if (!option || strcmp(value, "None") == 0) return CLOOB_OK; /* a fact about the run; or nothing was set */
-    if (option->type == CLOOB_OPTION_LIST) return set_list(ctx, option, s, value);
-    if (option->type == CLOOB_OPTION_STRING && dataset_runs_commands(ctx, value)) value = SETTINGS_COMMAND;
-    if (cloob_option_set(option, &s->o, value)) return CLOOB_OK;
+    if (option->type == OPTION_LIST) return set_list(ctx, option, s, value);
+    if (option->type == OPTION_STRING && dataset_runs_commands(ctx, value)) value = SETTINGS_COMMAND;
+    if (option_set(option, &s->o, value)) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s cannot be %s", path, line, value);
 }
 
@@ -68,13 +69,13 @@ static cloob_status set_line(cloob_ctx *ctx, const char *path, char *line, cloob
 static void begin(cloob_train_options *o)
 {
     int64_t n;
-    const cloob_option *table = cloob_train_option_table(&n);
+    const option_desc *table = train_option_table(&n);
     cloob_train_options_init(o);
     for (int64_t i = 0; i < n; i++)
-        if (table[i].type == CLOOB_OPTION_STRING) *(const char **)(void *)((char *)o + table[i].offset) = NULL;
+        if (table[i].type == OPTION_STRING) *(const char **)(void *)((char *)o + table[i].offset) = NULL;
 }
 
-static cloob_status fill(cloob_ctx *ctx, const char *path, cloob_run_settings *s)
+static cloob_status fill(cloob_ctx *ctx, const char *path, run_settings *s)
 {
     file_bytes bytes;
     CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
@@ -86,19 +87,19 @@ static cloob_status fill(cloob_ctx *ctx, const char *path, cloob_run_settings *s
     return CLOOB_OK;
 }
 
-cloob_status settings_read(cloob_ctx *ctx, const char *path, cloob_run_settings **out)
+cloob_status settings_read(cloob_ctx *ctx, const char *path, run_settings **out)
 {
-    cloob_run_settings *s = calloc(1, sizeof *s);
+    run_settings *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, path);
     cloob_status status = fill(ctx, path, s);
     if (status == CLOOB_OK) *out = s;
-    else cloob_run_settings_close(s);
+    else run_settings_close(s);
     return status;
 }
 
-const cloob_train_options *cloob_run_settings_options(const cloob_run_settings *s) { return s ? &s->o : NULL; }
+const cloob_train_options *run_settings_options(const run_settings *s) { return s ? &s->o : NULL; }
 
-void cloob_run_settings_close(cloob_run_settings *s)
+void run_settings_close(run_settings *s)
 {
     if (!s) return;
     arena_release(&s->a);
@@ -131,7 +132,7 @@ static bool ends_in_dots(const char *folder)
 }
 
 /* Ready to go on with: the checkpoint has the weights and knows its model; the device may be another. */
-static cloob_status go_on(cloob_ctx *ctx, const char *folder, cloob_run_settings *s)
+static cloob_status go_on(cloob_ctx *ctx, const char *folder, run_settings *s)
 {
     char real[PATH_MAX];
     if (ends_in_dots(folder) && realpath(folder, real)) folder = real; /* its name is its own, not . or .. */
@@ -147,7 +148,7 @@ static cloob_status go_on(cloob_ctx *ctx, const char *folder, cloob_run_settings
     return CLOOB_OK;
 }
 
-cloob_status cloob_run_settings_open(cloob_ctx *ctx, const char *logs, const char *resume, cloob_run_settings **out)
+cloob_status run_settings_open(cloob_ctx *ctx, const char *logs, const char *resume, run_settings **out)
 {
     char folder[RESUME_PATH], path[RESUME_PATH + 16];
     API_NEEDS(ctx, logs && resume && out);

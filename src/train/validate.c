@@ -11,6 +11,7 @@
 #include "model/encoder.h"
 #include "train/resume.h"
 #include "train/run.h"
+#include "eval/eval_json.h"
 
 typedef struct pairs {
     float *image, *text; /* (n, D) unit rows */
@@ -145,7 +146,7 @@ static cloob_status put_analysis(cloob_ctx *ctx, run *r, json_out *line, int64_t
         journal_put(r->log, line, epoch, "text_effective_eigenvalues", (double)a.y.effective);
         snprintf(folder, sizeof folder, "%s/analysis/epoch_%lld", journal_dir(r->log), (long long)epoch);
         status = file_make_dirs(ctx, folder);
-        if (status == CLOOB_OK) status = cloob_analysis_write(ctx, &a, NULL, folder);
+        if (status == CLOOB_OK) status = analysis_write(ctx, &a, NULL, folder);
     }
     cloob_analysis_release(&a);
     return status;

@@ -12,7 +12,7 @@ static void options(void)
     STRUCT(cloob_ctx_options);
     FIELD(cloob_ctx_options, threads), FIELD(cloob_ctx_options, log), FIELD(cloob_ctx_options, log_user);
     FIELD(cloob_ctx_options, log_level), FIELD(cloob_ctx_options, progress), FIELD(cloob_ctx_options, progress_user);
-    FIELD(cloob_ctx_options, kernels), FIELD(cloob_ctx_options, should_stop), FIELD(cloob_ctx_options, stop_user);
+    FIELD(cloob_ctx_options, should_stop), FIELD(cloob_ctx_options, stop_user);
     FIELD(cloob_ctx_options, copy_files);
     STRUCT(cloob_model_options);
     FIELD(cloob_model_options, device), FIELD(cloob_model_options, precision), FIELD(cloob_model_options, vocab);

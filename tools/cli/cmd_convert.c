@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
+#include "infer/option_tables.h"
 
 static struct {
     int64_t context;
@@ -93,8 +94,7 @@ static const opt_row rows[] = {
       "ignore unexpected tensors instead of refusing the file", 0 },
     OPT_END
 };
-static const opt_set sets[] = { { .table = cloob_model_option_table, .into = &o.model, .only = "config" },
-                                OPT_SETS_END };
+static const opt_set sets[] = { { .table = model_option_table, .into = &o.model, .only = "config" }, OPT_SETS_END };
 
 const command cmd_convert = {
     .name = "convert",

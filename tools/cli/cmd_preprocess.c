@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
+#include "io/image/image.h"
 
 static struct {
     int64_t size, max_pixels;
@@ -44,7 +45,7 @@ static cloob_status preprocess(cloob_ctx *ctx, const char *in, const char *out, 
     cloob_image p;
     cloob_status s = cloob_view_file(ctx, in, v, &p);
     if (s != CLOOB_OK) return s;
-    s = cloob_image_write_png(ctx, out, &p);
+    s = image_write_png(ctx, out, p.rgb, p.width, p.height);
     cloob_image_release(&p);
     return s;
 }

@@ -10,6 +10,9 @@
 #include "serve/find.h"
 #include "serve/handlers.h"
 #include "serve/text.h"
+#include "io/image/exif.h"
+#include "infer/search.h"
+#include "core/ctx.h"
 
 /* ---- scores -------------------------------------------------------------------------------------- */
 
@@ -31,8 +34,8 @@ static int by_score(const void *a, const void *b)
 static bool passes(const cloob_search *s, int64_t i, const find_filter *f)
 {
     size_t bytes;
-    const char *name = cloob_search_name(s, i, &bytes);
-    int64_t when = cloob_search_mtime_ns(s, i);
+    const char *name = search_index_name(s, i, &bytes);
+    int64_t when = search_index_mtime_ns(s, i);
     if (f->folder && (bytes < f->folder_bytes || memcmp(name, f->folder, f->folder_bytes) != 0)) return false;
     if (f->folder_bytes && f->folder[f->folder_bytes - 1] != '/' && bytes > f->folder_bytes &&
         name[f->folder_bytes] != '/')
@@ -51,10 +54,10 @@ cloob_status find_all(cloob_ctx *ctx, const cloob_search *s, const float *query,
                       int64_t *count)
 {
     int64_t N = cloob_search_count(s), D = cloob_search_width(s), n = 0;
-    const float *row = cloob_search_rows(s);
+    const float *row = search_index_rows(s);
     found *list = malloc((size_t)(N + 1) * sizeof *list);
     *out = NULL, *count = 0;
-    if (!list) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    if (!list) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     for (int64_t i = 0; i < N; i++) {
         if (!passes(s, i, f)) continue;
         float score = query ? find_dot(query, row + i * D, D) : 0;
@@ -69,7 +72,7 @@ cloob_status find_all(cloob_ctx *ctx, const cloob_search *s, const float *query,
 char *entry_name(const cloob_search *s, int64_t i)
 {
     size_t bytes;
-    const char *name = cloob_search_name(s, i, &bytes);
+    const char *name = search_index_name(s, i, &bytes);
     return strndup(name, bytes);
 }
 
@@ -222,10 +225,10 @@ static cloob_status sum_terms(cloob_ctx *ctx, const asked *a, const cloob_search
     if (!a->terms) return CLOOB_OK;
     if (a->in.n && rows->width != D) return refuse(ctx, "the index is of another model");
     float *sum = calloc((size_t)D, sizeof *sum);
-    if (!sum) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    if (!sum) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     for (int64_t i = 0; i < a->terms; i++) {
         const float *row =
-            a->term[i].entry >= 0 ? cloob_search_rows(s) + a->term[i].entry * D : rows->data + a->term[i].input * D;
+            a->term[i].entry >= 0 ? search_index_rows(s) + a->term[i].entry * D : rows->data + a->term[i].input * D;
         for (int64_t k = 0; k < D; k++) sum[k] += (float)a->term[i].weight * row[k];
     }
     unit_row(sum, D);
@@ -264,7 +267,7 @@ static bool read_size(cloob_ctx *ctx, int fd, int64_t bytes, int64_t *width, int
 {
     file_view v;
     if (!file_view_open(fd, bytes, &v)) return false;
-    bool ok = cloob_image_size(ctx, v.data, v.bytes, "the image", width, height) == CLOOB_OK;
+    bool ok = image_upright_size(ctx, v.data, v.bytes, "the image", width, height) == CLOOB_OK;
     file_view_close(&v);
     return ok;
 }
@@ -291,7 +294,7 @@ static void put_hit(cloob_ctx *ctx, json_out *w, const served_index *x, const cl
     json_put_text(w, "path", path);
     json_put_number(w, "score", scored ? round(1e6 * (double)f->score) / 1e6 : 0);
     if (path) put_size(ctx, w, x, s, path);
-    date_print(cloob_search_mtime_ns(s, f->entry), date);
+    date_print(search_index_mtime_ns(s, f->entry), date);
     json_put_text(w, "date", date);
     if (path) put_links(w, x->name, path);
     json_end(w);
@@ -321,7 +324,7 @@ static cloob_status read_asked(cloob_ctx *ctx, serve *s, const http_request *q, 
     *a = (asked){ .limit = 60, .term = calloc(MAX_TERMS + 2, sizeof *a->term) };
     inputs_init(&a->in, s, q);
     a->filter.threshold = -2;
-    if (!a->term) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    if (!a->term) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     cloob_status status = raw ? CLOOB_OK : body_object(ctx, q, &a->doc);
     const json *root = json_doc_root(a->doc);
     if (status == CLOOB_OK)
@@ -379,7 +382,7 @@ static void put_folders(json_out *w, const cloob_search *s)
     json_begin(w, "folders", '[');
     for (int64_t i = 0; i < cloob_search_count(s) && folders < MAX_FOLDERS; i++) {
         size_t bytes;
-        const char *name = cloob_search_name(s, i, &bytes), *slash = memchr(name, '/', bytes);
+        const char *name = search_index_name(s, i, &bytes), *slash = memchr(name, '/', bytes);
         size_t n = slash ? (size_t)(slash - name) + 1 : 0;
         if (!n || (n == last_bytes && memcmp(name, last, n) == 0)) continue;
         char *text = strndup(name, n);

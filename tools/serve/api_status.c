@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include "serve/handlers.h"
+#include "infer/batcher.h"
 
 void handle_live(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
@@ -95,7 +96,7 @@ static void put_latency(metrics *m, const char *name, const char *labels, const 
 {
     int64_t sum = 0;
     for (int i = 0; i < CLOOB_LATENCY_BUCKETS; i++) {
-        double bound = cloob_latency_bound(i);
+        double bound = latency_bound(i);
         sum += h->count[i];
         if (isinf(bound)) put(m, "%s_bucket{%s,le=\"+Inf\"} %lld\n", name, labels, (long long)sum);
         else put(m, "%s_bucket{%s,le=\"%g\"} %lld\n", name, labels, bound, (long long)sum);

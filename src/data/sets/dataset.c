@@ -6,7 +6,7 @@
 
 #include "core/rng.h"
 #include "data/sets/dataset_kind.h"
-#include "core/option_row.h"
+#include "core/option.h"
 #include "core/needs.h"
 
 struct cloob_dataset {
@@ -348,12 +348,12 @@ int64_t order_shuffle(uint64_t key, int64_t position, int64_t n, int64_t window)
 
 /* ---- options, out of their table ---- */
 
-static const cloob_option table[] = {
+static const option_desc table[] = {
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_data_options, , __VA_ARGS__)
 #include "cloob/data_options.def"
 };
 
-const cloob_option *cloob_data_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
+const option_desc *data_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
 
 void dataset_options_init(dataset_options *o)
 {

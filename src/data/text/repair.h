@@ -1,4 +1,4 @@
-/* The repairs of CLOOB_CLEAN_FULL: what ftfy's fix_text does by default. */
+/* The repairs of CLEAN_FULL: what ftfy's fix_text does by default. */
 #ifndef DATA_TEXT_REPAIR_H
 #define DATA_TEXT_REPAIR_H
 

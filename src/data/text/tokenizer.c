@@ -25,8 +25,8 @@ void tokenizer_close(tokenizer *t)
     free(t);
 }
 
-void tokenizer_set_clean(tokenizer *t, cloob_clean mode) { t->clean = mode; }
-cloob_clean tokenizer_clean(const tokenizer *t) { return t->clean; }
+void tokenizer_set_clean(tokenizer *t, clean_mode mode) { t->clean = mode; }
+clean_mode tokenizer_clean(const tokenizer *t) { return t->clean; }
 int32_t tokenizer_vocab_size(const tokenizer *t) { return t->pieces ? t->pieces->count : FIRST_MERGE + t->merges + 2; }
 int32_t tokenizer_start_id(const tokenizer *t) { return t->pieces ? -1 : FIRST_MERGE + t->merges; }
 int32_t tokenizer_end_id(const tokenizer *t) { return t->pieces ? t->pieces->end : FIRST_MERGE + t->merges + 1; }
@@ -177,7 +177,7 @@ static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text,
 {
     if (bytes <= TEXT_LIMIT && t->pieces) return encode_pieces(ctx, t, text, bytes, s, out);
     if (bytes > TEXT_LIMIT) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a text of %zu bytes; the limit is 1 GiB", bytes);
-    return (t->clean == CLOOB_CLEAN_HF ? encode_hf : encode_part)(ctx, t, text, bytes, s, out);
+    return (t->clean == CLEAN_HF ? encode_hf : encode_part)(ctx, t, text, bytes, s, out);
 }
 
 cloob_status tokenizer_encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int32_t **ids,
@@ -341,13 +341,6 @@ void cloob_tokenizer_close(cloob_tokenizer *t)
     if (!t) return;
     tokenizer_close(t);
 }
-
-void cloob_tokenizer_set_clean(cloob_tokenizer *t, cloob_clean mode)
-{
-    if (t) tokenizer_set_clean(t, mode);
-}
-
-cloob_clean cloob_tokenizer_get_clean(const cloob_tokenizer *t) { return t ? tokenizer_clean(t) : CLOOB_CLEAN_FULL; }
 
 int32_t cloob_tokenizer_vocab_size(const cloob_tokenizer *t) { return t ? tokenizer_vocab_size(t) : 0; }
 int32_t cloob_tokenizer_start_id(const cloob_tokenizer *t) { return t ? tokenizer_start_id(t) : 0; }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "data/text/tokenizer_impl.h"
+#include "data/text/tokenizer.h"
 
 /* One merge as a line of a merges file: "a b", or ["a", "b"] in newer files. */
 static bool put_merge(const json *e, sbuf *out)
@@ -57,7 +58,7 @@ static cloob_status read_bpe(cloob_ctx *ctx, const json *model, const char *name
     sbuf_release(&text);
     if (status == CLOOB_OK) status = check_ids(ctx, *out, vocab, name);
     if (status != CLOOB_OK) tokenizer_close(*out), *out = NULL;
-    else tokenizer_set_clean(*out, CLOOB_CLEAN_HF);
+    else tokenizer_set_clean(*out, CLEAN_HF);
     return status;
 }
 

@@ -77,4 +77,9 @@ image_box transform_draw_crop(const transform_options *o, uint64_t key, int64_t 
 bool transform_draw_flip(const transform_options *o, uint64_t key);
 bool transform_draw_colours(const transform_options *o, uint64_t key);
 
+/* A JPEG of at most size x size pixels of an image file in memory, turned upright as its EXIF orientation says. The
+ * caller frees *jpeg. name is for messages; images above max_pixels are refused. */
+cloob_status thumbnail_jpeg(cloob_ctx *ctx, const void *bytes, size_t count, const char *name, int64_t size,
+                            int64_t max_pixels, void **jpeg, size_t *jpeg_bytes);
+
 #endif

@@ -69,64 +69,9 @@ cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const cloob_view_
     return status;
 }
 
-cloob_status cloob_image_write_png(cloob_ctx *ctx, const char *path, const cloob_image *p)
-{
-    API_NEEDS(ctx, path && p);
-    if (!p->rgb || p->width < 1 || p->height < 1)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: there is no image to write", path);
-    return image_write_png(ctx, path, p->rgb, p->width, p->height);
-}
-
 void cloob_image_release(cloob_image *p)
 {
     if (!p) return;
     free(p->rgb);
     *p = (cloob_image){ 0 };
-}
-
-/* ---- lists of images ------------------------------------------------------------------------------- */
-
-/* A pattern that matches nothing is taken as a name, which then is not there. */
-static cloob_status add_pattern(cloob_ctx *ctx, image_list *l, const char *what, bool only)
-{
-    glob_t g;
-    if (file_exists(what) || glob(what, 0, NULL, &g) != 0) return image_list_add(ctx, l, what, only);
-    cloob_status status = CLOOB_OK;
-    for (size_t i = 0; status == CLOOB_OK && i < g.gl_pathc; i++) status = image_list_add(ctx, l, g.gl_pathv[i], true);
-    globfree(&g);
-    return status;
-}
-
-cloob_status cloob_image_paths_find(cloob_ctx *ctx, const char *const *what, int64_t n, cloob_image_paths *out)
-{
-    API_NEEDS(ctx, out && (what || n == 0));
-    *out = (cloob_image_paths){ 0 };
-    image_list *l = out->memory = calloc(1, sizeof *l);
-    if (!l) return ctx_no_memory(ctx, sizeof *l, "a list of images");
-    for (int64_t i = 0; i < n; i++) CLOOB_TRY(add_pattern(ctx, l, what[i], n == 1));
-    out->path = calloc((size_t)l->count + 1, sizeof *out->path);
-    if (!out->path) return ctx_no_memory(ctx, (size_t)l->count * sizeof *out->path, "a list of images");
-    for (; out->count < l->count; out->count++) out->path[out->count] = l->item[out->count].path;
-    return CLOOB_OK;
-}
-
-void cloob_image_paths_release(cloob_image_paths *p)
-{
-    if (!p) return;
-    if (p->memory) image_list_release(p->memory);
-    free(p->memory);
-    free((void *)p->path);
-    *p = (cloob_image_paths){ 0 };
-}
-
-cloob_status cloob_image_size(cloob_ctx *ctx, const void *bytes, size_t count, const char *name, int64_t *width,
-                              int64_t *height)
-{
-    API_NEEDS(ctx, bytes && name && width && height);
-    int64_t w, h;
-    CLOOB_TRY(image_size(ctx, bytes, count, name, &w, &h));
-    bool sideways = exif_orientation(bytes, count) >= 5;
-    *width = sideways ? h : w;
-    *height = sideways ? w : h;
-    return CLOOB_OK;
 }

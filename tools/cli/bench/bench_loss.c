@@ -3,6 +3,7 @@
 
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
+#include "loss/loss.h"
 
 static struct {
     const char *method;
@@ -24,7 +25,7 @@ static const opt_row rows[] = {
     OPT_END
 };
 
-static void print(const cloob_objective_timing *t, const char *precision)
+static void print(const objective_timing *t, const char *precision)
 {
     if (!common.json) {
         printf("%.3f ms, %.0f pairs/s, %.1f MiB beyond the embeddings (%s, %s)\n", t->ms, t->pairs_per_s,
@@ -47,7 +48,7 @@ static void print(const cloob_objective_timing *t, const char *precision)
 static int run(const command *self, cloob_ctx *ctx)
 {
     cloob_objective_options l;
-    cloob_objective_timing t;
+    objective_timing t;
     cloob_objective_options_init(&l);
     cloob_method_from_name(o.method, &l.method);
     l.inv_tau = o.inv_tau;
@@ -55,8 +56,8 @@ static int run(const command *self, cloob_ctx *ctx)
     l.device = common.device;
     int code = cli_loss_precision(self, &l.compute);
     if (code >= 0) return code;
-    cloob_objective_bench b = { o.n, o.dim, (int)o.repeats, o.forward, (uint64_t)common.seed };
-    cloob_status status = cloob_objective_time(ctx, &l, &b, &t);
+    objective_bench b = { o.n, o.dim, (int)o.repeats, o.forward, (uint64_t)common.seed };
+    cloob_status status = objective_time(ctx, &l, &b, &t);
     if (status == CLOOB_OK) print(&t, l.compute == CLOOB_BF16 ? "bf16" : "fp32");
     return cli_exit(self, ctx, status);
 }

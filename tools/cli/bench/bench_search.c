@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
+#include "lab/bench/data_bench.h"
 
 static struct {
     int64_t n, dim, repeats;
@@ -35,7 +36,7 @@ static int run(const command *self, cloob_ctx *ctx)
     char path[64];
     double ms;
     snprintf(path, sizeof path, "bench_search.%ld.tmp.safetensors", (long)getpid());
-    cloob_status status = cloob_search_bench(ctx, path, o.n, o.dim, (int)o.repeats, &ms);
+    cloob_status status = search_bench(ctx, path, o.n, o.dim, (int)o.repeats, &ms);
     if (status == CLOOB_OK) print(ms);
     return cli_exit(self, ctx, status);
 }
