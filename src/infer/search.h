@@ -13,7 +13,7 @@ const char *search_index_name(const cloob_search *s, int64_t i, size_t *bytes);
 /* When its file was changed last, in nanoseconds since 1970. */
 int64_t search_index_mtime_ns(const cloob_search *s, int64_t i);
 
-/* Whether `row` (D), the unit embedding of search_probe_image by some model, is that of the model that made the index. */
+/* Whether `row` (D), a model's unit embedding of search_probe_image, is that of the model that made the index. */
 bool search_index_made_by(const cloob_search *s, const float *row, int64_t D);
 /* The vocabulary of its model; "" when stored with the weights. */
 const char *search_index_vocab(const cloob_search *s);
