@@ -11,19 +11,9 @@
 #include "loss/loss.h"
 #include "tensor/device.h"
 
-_Static_assert((int)CLOOB_METHOD_CLOOB == (int)LOSS_CLOOB && (int)CLOOB_METHOD_CLIP == (int)LOSS_CLIP &&
-                   (int)CLOOB_METHOD_INFOLOOB == (int)LOSS_INFOLOOB &&
-                   (int)CLOOB_METHOD_INFONCE_HOPFIELD == (int)LOSS_INFONCE_HOPFIELD &&
-                   (int)CLOOB_METHOD_SIGLIP == (int)LOSS_SIGLIP,
-               "the public methods are the inner ones");
-
 bool cloob_method_from_name(const char *name, cloob_method *out)
 {
-    if (!name) return false;
-    loss_method m;
-    if (!loss_method_from_name(name, &m)) return false;
-    *out = (cloob_method)m;
-    return true;
+    return name && out && loss_method_from_name(name, out);
 }
 
 void cloob_objective_options_init(cloob_objective_options *o)
@@ -39,7 +29,7 @@ static void fill_options(const cloob_objective_options *o, const device *dev, bo
         [BACKEND_REF] = LOSS_REF, [BACKEND_CPU] = LOSS_CPU, [BACKEND_CUDA] = LOSS_CUDA
     };
     loss_options_init(out);
-    out->method = (loss_method)o->method;
+    out->method = o->method;
     out->backend = backend[dev->backend];
     out->inv_tau = o->inv_tau;
     out->beta = o->scale_hopfield;

@@ -80,16 +80,16 @@ static double given_number(const run *r, const char *key)
 
 /* Our files name their method. Published ones show it: SigLIP has a bias, the authors' CLOOB a second scale, and who
  * has a temperature alone is CLIP, which learns it. */
-static bool given_method(const run *r, loss_method *method, bool *learns)
+static bool given_method(const run *r, cloob_method *method, bool *learns)
 {
     const char *name = weights_get_meta(&r->given, "method");
     *learns = weights_get_meta(&r->given, "learnable_inv_tau") != NULL;
     if (name && loss_method_from_name(name, method)) return true;
-    if (r->given.config.has_logit_bias) *method = LOSS_SIGLIP;
-    else if (given_number(r, "scale_hopfield") > 0) *method = LOSS_CLOOB;
-    else if (given_number(r, "inv_tau") > 0) *method = LOSS_CLIP;
+    if (r->given.config.has_logit_bias) *method = CLOOB_METHOD_SIGLIP;
+    else if (given_number(r, "scale_hopfield") > 0) *method = CLOOB_METHOD_CLOOB;
+    else if (given_number(r, "inv_tau") > 0) *method = CLOOB_METHOD_CLIP;
     else return false;
-    *learns = *method == LOSS_CLIP;
+    *learns = *method == CLOOB_METHOD_CLIP;
     return true;
 }
 
@@ -103,14 +103,14 @@ static void take_bias(run *r)
 }
 
 /* What the options leave open. Another method than the weights' begins with its own temperature. */
-static void take_scales(run *r, loss_method method, bool learns, sbuf *taken)
+static void take_scales(run *r, cloob_method method, bool learns, sbuf *taken)
 {
     cloob_train_options *o = &r->options;
     double inv_tau = given_number(r, "inv_tau"), beta = given_number(r, "scale_hopfield");
     if (o->init_inv_tau < 0 && inv_tau > 0) {
         o->init_inv_tau = inv_tau;
         if (learns && !o->resume) o->learnable_inv_tau = true;
-        if (method == LOSS_SIGLIP) take_bias(r);
+        if (method == CLOOB_METHOD_SIGLIP) take_bias(r);
         sbuf_printf(taken, ", `init_inv_tau` %g%s", inv_tau, o->learnable_inv_tau ? " (learned on)" : "");
     }
     if (o->scale_hopfield < 0 && beta > 0 && loss_method_has_hopfield(method)) {
@@ -122,11 +122,11 @@ static void take_scales(run *r, loss_method method, bool learns, sbuf *taken)
 cloob_status auto_options_objective(cloob_ctx *ctx, run *r)
 {
     cloob_train_options *o = &r->options;
-    loss_method method = LOSS_CLOOB, given = LOSS_CLOOB;
+    cloob_method method = CLOOB_METHOD_CLOOB, given = CLOOB_METHOD_CLOOB;
     bool learns = false, known = r->has_given && given_method(r, &given, &learns);
     bool open = strcmp(o->method, "auto") == 0;
     sbuf taken = { 0 };
-    if (open) o->method = loss_method_name(known ? given : LOSS_CLOOB);
+    if (open) o->method = loss_method_name(known ? given : CLOOB_METHOD_CLOOB);
     loss_method_from_name(o->method, &method);
     if (known && method == given) take_scales(r, method, learns, &taken);
     if (o->scale_hopfield < 0) o->scale_hopfield = CLOOB_DEFAULT_SCALE_HOPFIELD;
@@ -232,12 +232,12 @@ static void choose_warmup(run *r, int64_t steps_per_epoch, int64_t total)
 static void choose_objective(run *r, int64_t total)
 {
     cloob_train_options *o = &r->options;
-    loss_method method = LOSS_CLOOB;
+    cloob_method method = CLOOB_METHOD_CLOOB;
     loss_method_from_name(o->method, &method);
     bool retrieves = loss_method_has_hopfield(method);
     if (o->init_inv_tau < 0) {
-        o->init_inv_tau = method == LOSS_SIGLIP ? 10 : r->chose_small ? 15 : CLOOB_DEFAULT_INV_TAU;
-        if (r->chose_small && method != LOSS_SIGLIP)
+        o->init_inv_tau = method == CLOOB_METHOD_SIGLIP ? 10 : r->chose_small ? 15 : CLOOB_DEFAULT_INV_TAU;
+        if (r->chose_small && method != CLOOB_METHOD_SIGLIP)
             sbuf_puts(&r->notes, "`init_inv_tau` 15, because a small model learns faster than with the paper's 30\n");
     }
     if (o->hopfield_warmup >= 0) return;

@@ -99,7 +99,7 @@ static void show_progress(cloob_ctx *ctx, const run *r, const step_result *s)
 /* open_clip's ClipLoss is the mean of the two cross entropies, not divided by inv_tau; its SigLipLoss is ours. */
 static double report_factor(const run *r, double inv_tau)
 {
-    return strcmp(r->o->report_loss, "open_clip") == 0 && r->so.method == LOSS_CLIP ? inv_tau / 2 : 1;
+    return strcmp(r->o->report_loss, "open_clip") == 0 && r->so.method == CLOOB_METHOD_CLIP ? inv_tau / 2 : 1;
 }
 
 static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, const meter *m, double step_seconds)

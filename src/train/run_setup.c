@@ -173,7 +173,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     r->so.beta = o->scale_hopfield;
     r->so.memory = o->memory;
     r->so.hopfield_warmup = o->hopfield_warmup;
-    bool siglip = r->so.method == LOSS_SIGLIP; /* learns both, as in its paper */
+    bool siglip = r->so.method == CLOOB_METHOD_SIGLIP; /* learns both, as in its paper */
     r->so.bias = o->init_logit_bias;
     r->so.learn_bias = siglip;
     r->so.model.has_logit_bias |= siglip;

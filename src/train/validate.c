@@ -58,7 +58,7 @@ static cloob_status embed_pairs(cloob_ctx *ctx, run *r, encoder *e, pairs *p)
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
 
-static cloob_status loss_of(cloob_ctx *ctx, const run *r, const pairs *p, loss_method method, double *out)
+static cloob_status loss_of(cloob_ctx *ctx, const run *r, const pairs *p, cloob_method method, double *out)
 {
     loss_options o;
     loss_plan *plan;
@@ -68,8 +68,8 @@ static cloob_status loss_of(cloob_ctx *ctx, const run *r, const pairs *p, loss_m
     loss_outputs none = { 0 };
     loss_options_init(&o);
     o.method = method;
-    o.inv_tau = r->so.learn_inv_tau && method == LOSS_SIGLIP ? loss_scale_value(step_get_state(r->s).scalar[0])
-                                                             : r->o->init_inv_tau;
+    o.inv_tau = r->so.learn_inv_tau && method == CLOOB_METHOD_SIGLIP ? loss_scale_value(step_get_state(r->s).scalar[0])
+                                                                     : r->o->init_inv_tau;
     o.beta = r->o->scale_hopfield;
     o.bias = step_get_state(r->s).scalar[6];
     o.gradients = false;
@@ -159,7 +159,7 @@ static cloob_status measure(cloob_ctx *ctx, run *r, const pairs *p, int64_t epoc
     double loss, clip;
     tensor x = TENSOR(CLOOB_F32, p->image, p->n, p->D), y = TENSOR(CLOOB_F32, p->text, p->n, p->D);
     CLOOB_TRY(loss_of(ctx, r, p, r->so.method, &loss));
-    CLOOB_TRY(loss_of(ctx, r, p, LOSS_CLIP, &clip));
+    CLOOB_TRY(loss_of(ctx, r, p, CLOOB_METHOD_CLIP, &clip));
     CLOOB_TRY(rows_of(ctx, &images, &x, "validation images"));
     CLOOB_TRY(rows_of(ctx, &texts, &y, "validation texts"));
     CLOOB_TRY(put_retrieval(ctx, r, line, epoch, &images, &texts));
