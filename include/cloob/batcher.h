@@ -28,6 +28,7 @@ extern "C" {
 typedef struct cloob_batcher cloob_batcher;
 
 typedef struct cloob_batcher_options {
+    size_t size;               /* of this struct; set by cloob_batcher_options_init */
     cloob_model_options model; /* strings are copied */
     int64_t max_batch;         /* rows of a batch; 32 */
     int64_t max_wait_us;       /* how long a batch that is not full waits for inputs being prepared; 2000 */

@@ -23,6 +23,7 @@ extern "C" {
 
 /* Every setting, with its default and meaning, is a row of data_options.def. */
 typedef struct cloob_data_options {
+    size_t size; /* of this struct; set by cloob_data_options_init */
 #define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
 #include "cloob/data_options.def"
     int64_t num_samples; /* per epoch; 0: all */

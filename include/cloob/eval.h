@@ -111,6 +111,7 @@ typedef struct cloob_split {
 } cloob_split;
 
 typedef struct cloob_probe_options {
+    size_t size;        /* of this struct; set by cloob_probe_options_init */
     bool search;        /* find lambda on the validation split, or on half of the training rows */
     double lambda;      /* otherwise this; 0 or more */
     int max_iterations; /* 1000 */

@@ -22,13 +22,14 @@ typedef struct cloob_image {
 
 typedef enum cloob_view_kind {
     CLOOB_VIEW_EVAL = 0, /* resize by resize_mode, centre crop */
-    CLOOB_VIEW_CROP,     /* the box, resized to size x size */
+    CLOOB_VIEW_CROP,     /* the box, resized to side x side */
     CLOOB_VIEW_TRAIN     /* random resized crop and augmentations, drawn from seed */
 } cloob_view_kind;
 
 typedef struct cloob_view_options {
+    size_t size; /* of this struct; set by cloob_view_options_init */
     cloob_view_kind kind;
-    int64_t size;                     /* the result is size x size */
+    int64_t side;                     /* the result is side x side */
     int64_t top, left, height, width; /* CLOOB_VIEW_CROP: a box inside the image; an empty one gives black */
     const char *interpolation;        /* "bicubic" (NULL) or "bilinear" */
     const char *resize_mode;          /* "shortest" (NULL), "longest" (padded with black) or "squash" */
@@ -39,7 +40,7 @@ typedef struct cloob_view_options {
     bool photo;         /* turned upright by its EXIF orientation; a JPEG above max_pixels is decoded smaller */
 } cloob_view_options;
 
-CLOOB_API void cloob_view_options_init(cloob_view_options *o, int64_t size);
+CLOOB_API void cloob_view_options_init(cloob_view_options *o, int64_t side);
 
 /* Reads an image and makes its view. On failure *out is empty. */
 CLOOB_API cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const cloob_view_options *o, cloob_image *out);

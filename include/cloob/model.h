@@ -25,6 +25,7 @@ extern "C" {
 typedef struct cloob_model cloob_model;
 
 typedef struct cloob_model_options {
+    size_t size;           /* of this struct; set by cloob_model_options_init */
     const char *device;    /* "auto" (NULL), "cpu", "cuda", "cuda:1", "ref" */
     const char *precision; /* "fp32" (NULL), "bf16", "amp_bf16", "int8" (CPU), "fp8" (GPU) */
 /* vocab, config, invariant (a row has the same bytes alone or in any batch) and batch: a row of model_options.def

@@ -29,6 +29,7 @@ typedef enum cloob_method {
 CLOOB_API bool cloob_method_from_name(const char *name, cloob_method *out);
 
 typedef struct cloob_objective_options {
+    size_t size; /* of this struct; set by cloob_objective_options_init */
     cloob_method method;
     double inv_tau;        /* inverse temperature, above 0 */
     double scale_hopfield; /* beta, not negative */

@@ -21,6 +21,7 @@ extern "C" {
 
 /* Every setting, with its default and meaning, is a row of train_options.def. NULL strings are their defaults. */
 typedef struct cloob_train_options {
+    size_t size; /* of this struct; set by cloob_train_options_init */
 #define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
 #include "cloob/train_options.def"
     cloob_data_options data; /* how the sources are read */

@@ -23,6 +23,7 @@ extern "C" {
 #endif
 
 typedef struct cloob_trainer_options {
+    size_t size;                      /* of this struct; set by cloob_trainer_options_init */
     const char *model;                /* a name, or a .json file; "tiny" */
     const char *device, *precision;   /* NULL: auto, fp32 */
     const cloob_tokenizer *tokenizer; /* decides the vocabulary and is stored with the weights; NULL: the

@@ -69,6 +69,7 @@ typedef void cloob_progress_fn(void *user, const cloob_progress *p);
 typedef struct cloob_ctx cloob_ctx;
 
 typedef struct cloob_ctx_options {
+    size_t size;       /* of this struct; set by cloob_ctx_options_init */
     int threads;       /* CPU threads; 0: all cores. At most 64 or 4 a core, and what the system lets start */
     cloob_log_fn *log; /* NULL: silent */
     void *log_user;
@@ -86,7 +87,7 @@ typedef struct cloob_ctx_options {
 /* Fills the defaults: all cores, silent, level INFO. */
 CLOOB_API void cloob_ctx_options_init(cloob_ctx_options *o);
 
-/* Makes a context; o may be NULL for defaults. NULL comes back only when memory is out. */
+/* Makes a context; o may be NULL for defaults. NULL: memory is out, or the size of *o is not one that this library knows. */
 CLOOB_API cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o);
 CLOOB_API void cloob_ctx_destroy(cloob_ctx *ctx);
 

@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include "core/limits.h"
+#include "core/needs.h"
 
 void cloob_ctx_options_init(cloob_ctx_options *o)
 {
     if (!o) return;
-    memset(o, 0, sizeof *o);
-    o->log_level = CLOOB_LOG_INFO;
+    *o = (cloob_ctx_options){ .size = sizeof *o, .log_level = CLOOB_LOG_INFO };
 }
 
 static int core_count(void)
@@ -32,11 +32,12 @@ static int count_threads(int asked)
 
 cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o)
 {
-    cloob_ctx_options defaults;
+    cloob_ctx_options own;
     cloob_ctx *ctx = calloc(1, sizeof *ctx);
     if (!ctx) return NULL;
-    cloob_ctx_options_init(&defaults);
-    if (!o) o = &defaults;
+    cloob_ctx_options_init(&own);
+    if (o && options_read(ctx, "cloob_ctx_options", &own, sizeof own, o) != CLOOB_OK) return free(ctx), NULL;
+    o = &own;
     ctx->threads = count_threads(o->threads);
     ctx->log = o->log;
     ctx->log_user = o->log_user;
@@ -101,6 +102,21 @@ cloob_status ctx_fail(cloob_ctx *ctx, cloob_status s, const char *format, ...)
     one_line(text);
     memcpy(ctx->error, text, sizeof text);
     return s;
+}
+
+cloob_status options_read(cloob_ctx *ctx, const char *name, void *into, size_t known, const void *from)
+{
+    size_t size;
+    memcpy(&size, from, sizeof size);
+    if (size > known || (size && size < sizeof size))
+        return ctx_fail(
+            ctx, CLOOB_ERR_ARGUMENT,
+            "%s: size is %zu, but this library knows %zu bytes of it; call %s_init, and link the library of "
+            "the header",
+            name, size, known, name);
+    memcpy(into, from, size ? size : known);
+    memcpy(into, &known, sizeof known);
+    return CLOOB_OK;
 }
 
 cloob_status ctx_no_memory(cloob_ctx *ctx, size_t bytes, const char *what)

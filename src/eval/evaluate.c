@@ -73,7 +73,9 @@ cloob_status cloob_analyze(cloob_ctx *ctx, cloob_analysis *out, const cloob_matr
 void cloob_probe_options_init(cloob_probe_options *o)
 {
     if (!o) return;
-    *o = (cloob_probe_options){ true, 0, 1000, 0, true, "auto" };
+    *o = (cloob_probe_options){
+        .size = sizeof *o, .search = true, .max_iterations = 1000, .refit_all = true, .device = "auto"
+    };
 }
 
 enum { TRAIN, VAL, TEST, SPLITS };
@@ -137,6 +139,7 @@ cloob_status cloob_probe(cloob_ctx *ctx, cloob_probe_result *out, const cloob_pr
                          const cloob_split *train, const cloob_split *val, const cloob_split *test)
 {
     API_NEEDS(ctx, out && o && train && test);
+    OPTIONS_READ(ctx, cloob_probe_options, o);
     splits s;
     memset(out, 0, sizeof *out);
     CLOOB_TRY(splits_init(ctx, &s, train, val, test));

@@ -18,7 +18,7 @@ void cloob_batcher_options_init(cloob_batcher_options *o)
 {
     if (!o) return;
     *o = (cloob_batcher_options){
-        .max_batch = 32, .max_wait_us = 2000, .max_queue = 4096, .max_pixels = IMAGE_MAX_PIXELS
+        .size = sizeof *o, .max_batch = 32, .max_wait_us = 2000, .max_queue = 4096, .max_pixels = IMAGE_MAX_PIXELS
     };
     cloob_model_options_init(&o->model);
 }
@@ -112,10 +112,8 @@ static cloob_status await_model(cloob_ctx *ctx, batcher *b)
 cloob_status cloob_batcher_create(cloob_ctx *ctx, const char *path, const cloob_batcher_options *o, cloob_batcher **out)
 {
     API_NEEDS(ctx, path && out);
-    cloob_batcher_options defaults;
     *out = NULL;
-    cloob_batcher_options_init(&defaults);
-    if (!o) o = &defaults;
+    OPTIONS_READ(ctx, cloob_batcher_options, o);
     CLOOB_TRY(check_options(ctx, o));
     batcher *b = calloc(1, sizeof *b);
     if (!b) return ctx_no_memory(ctx, sizeof *b, "a batching encoder");

@@ -293,7 +293,7 @@ const option_desc *model_option_table(int64_t *count) { return OPTION_TABLE(mode
 void cloob_model_options_init(cloob_model_options *o)
 {
     if (!o) return;
-    *o = (cloob_model_options){ .max_pixels = CLOOB_DEFAULT_MAX_PIXELS };
+    *o = (cloob_model_options){ .size = sizeof *o, .max_pixels = CLOOB_DEFAULT_MAX_PIXELS };
     OPTION_DEFAULTS(model_table, o);
 }
 
@@ -312,11 +312,9 @@ void eval_options_init(cloob_eval_options *o)
 cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_model_options *o, cloob_model **out)
 {
     API_NEEDS(ctx, path && out);
-    cloob_model_options defaults;
     model_open_options inner;
-    cloob_model_options_init(&defaults);
-    if (!o) o = &defaults;
     *out = NULL;
+    OPTIONS_READ(ctx, cloob_model_options, o);
     CLOOB_TRY(model_open_options_from(ctx, o, &inner));
     return model_open(ctx, path, &inner, out);
 }

@@ -19,8 +19,13 @@ bool cloob_method_from_name(const char *name, cloob_method *out)
 void cloob_objective_options_init(cloob_objective_options *o)
 {
     if (!o) return;
-    *o = (cloob_objective_options){ CLOOB_METHOD_CLOOB, CLOOB_DEFAULT_INV_TAU,   CLOOB_DEFAULT_SCALE_HOPFIELD, "auto",
-                                    CLOOB_F32,          CLOOB_DEFAULT_LOGIT_BIAS };
+    *o = (cloob_objective_options){ .size = sizeof *o,
+                                    .method = CLOOB_METHOD_CLOOB,
+                                    .inv_tau = CLOOB_DEFAULT_INV_TAU,
+                                    .scale_hopfield = CLOOB_DEFAULT_SCALE_HOPFIELD,
+                                    .device = "auto",
+                                    .compute = CLOOB_F32,
+                                    .logit_bias = CLOOB_DEFAULT_LOGIT_BIAS };
 }
 
 static void fill_options(const cloob_objective_options *o, const device *dev, bool gradients, loss_options *out)
@@ -125,6 +130,7 @@ cloob_status cloob_objective(cloob_ctx *ctx, const cloob_objective_options *o, c
                              const cloob_gradients *g, cloob_objective_result *r)
 {
     API_NEEDS(ctx, o && e && r);
+    OPTIONS_READ(ctx, cloob_objective_options, o);
     job j = { 0 };
     loss_result l;
     cloob_status status;
@@ -257,6 +263,7 @@ cloob_status cloob_objective_plan_create(cloob_ctx *ctx, const cloob_objective_o
                                          const cloob_objective_shape *s, cloob_objective_plan **out)
 {
     API_NEEDS(ctx, o && s && out);
+    OPTIONS_READ(ctx, cloob_objective_options, o);
     cloob_objective_plan *p = calloc(1, sizeof *p);
     *out = NULL;
     if (!p) return ctx_no_memory(ctx, sizeof *p, "a plan of the objective");

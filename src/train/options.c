@@ -21,7 +21,7 @@ const option_desc *train_option_table(int64_t *count) { return OPTION_TABLE(tabl
 void cloob_train_options_init(cloob_train_options *o)
 {
     if (!o) return;
-    *o = (cloob_train_options){ .should_stop = NULL };
+    *o = (cloob_train_options){ .size = sizeof *o, .data.size = sizeof o->data };
     option_defaults(table, ROWS, o);
 }
 

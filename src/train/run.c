@@ -394,6 +394,7 @@ static void tell_end(cloob_ctx *ctx, run *r, bool nothing_done)
 cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_train_summary *summary)
 {
     API_NEEDS(ctx, o);
+    OPTIONS_READ(ctx, cloob_train_options, o);
     run r;
     cloob_status status = run_open(ctx, &r, o);
     bool nothing_left = status == CLOOB_OK && o->resume && r.at.updates >= r.stop_at && !run_ends_unfinished(&r);

@@ -19,7 +19,8 @@ struct cloob_trainer {
 void cloob_trainer_options_init(cloob_trainer_options *o)
 {
     if (!o) return;
-    *o = (cloob_trainer_options){ .model = "tiny",
+    *o = (cloob_trainer_options){ .size = sizeof *o,
+                                  .model = "tiny",
                                   .batch = 64,
                                   .method = CLOOB_METHOD_CLOOB,
                                   .inv_tau = CLOOB_DEFAULT_INV_TAU,
@@ -54,6 +55,7 @@ cloob_status cloob_trainer_create(cloob_ctx *ctx, const cloob_trainer_options *o
 {
     API_NEEDS(ctx, o && out);
     *out = NULL;
+    OPTIONS_READ(ctx, cloob_trainer_options, o);
     cloob_trainer *t = calloc(1, sizeof *t);
     if (!t) return ctx_no_memory(ctx, sizeof *t, "a trainer");
     cloob_status status = configure(ctx, o, t);

@@ -260,12 +260,37 @@ static void the_line_names_the_function(void)
     REFUSED(cloob_convert(ctx, "in.safetensors", NULL, NULL, NULL));
 }
 
+/* A field that the caller's header does not have keeps its default; a larger struct is refused. */
+static void option_structs_of_other_versions(void)
+{
+    cloob_objective_options o;
+    cloob_objective_options_init(&o);
+    CHECK(o.size == sizeof o);
+    float x[4] = { 1, 0, 0, 1 };
+    cloob_pairs e = { .x = x, .y = x, .n = 2, .d = 2 };
+    cloob_objective_result r, older;
+    o.method = CLOOB_METHOD_SIGLIP, o.device = "cpu";
+    CHECK_OK(ctx, cloob_objective(ctx, &o, &e, NULL, &r));
+    o.logit_bias = 3;
+    o.size = offsetof(cloob_objective_options, logit_bias);
+    CHECK_OK(ctx, cloob_objective(ctx, &o, &e, NULL, &older));
+    CHECK(older.loss == r.loss);
+    o.size = sizeof o + 8;
+    REFUSED(cloob_objective(ctx, &o, &e, NULL, &r));
+    CHECK(strstr(cloob_error(ctx), "cloob_objective_options"));
+    cloob_ctx_options c;
+    cloob_ctx_options_init(&c);
+    c.size++;
+    CHECK(!cloob_ctx_create(&c));
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
     RUN(functions_with_a_status_refuse_null);
     RUN(the_others_give_nothing);
     RUN(the_line_names_the_function);
+    RUN(option_structs_of_other_versions);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -76,8 +76,8 @@ static int run(const command *self, cloob_ctx *ctx)
     cloob_status status = preprocess(ctx, opt_words.item[0], opt_words.item[1], &v);
     if (status == CLOOB_OK && common.json) {
         json_out_open(NULL, '{');
-        json_out_int("width", v.size);
-        json_out_int("height", v.size);
+        json_out_int("width", v.side);
+        json_out_int("height", v.side);
         json_out_close();
     }
     free(aug);

@@ -367,12 +367,14 @@ void cloob_data_options_init(cloob_data_options *o)
 {
     if (!o) return;
     dataset_options_init(o);
+    o->size = sizeof *o;
 }
 
 cloob_status cloob_dataset_open(cloob_ctx *ctx, const char *source, const cloob_data_options *o, cloob_dataset **out)
 {
     API_NEEDS(ctx, out && (source || o));
     *out = NULL;
+    OPTIONS_READ(ctx, cloob_data_options, o);
     return dataset_open(ctx, source, o, out);
 }
 

@@ -11,15 +11,15 @@
 #include "io/image/exif.h"
 #include "io/image/image_list.h"
 
-void cloob_view_options_init(cloob_view_options *o, int64_t size)
+void cloob_view_options_init(cloob_view_options *o, int64_t side)
 {
     if (!o) return;
-    *o = (cloob_view_options){ .size = size, .max_pixels = IMAGE_MAX_PIXELS };
+    *o = (cloob_view_options){ .size = sizeof *o, .side = side, .max_pixels = IMAGE_MAX_PIXELS };
 }
 
 static cloob_status to_transform(cloob_ctx *ctx, const cloob_view_options *v, transform_options *o)
 {
-    transform_options_init(o, v->size);
+    transform_options_init(o, v->side);
     if (v->interpolation) CLOOB_TRY(transform_options_set(ctx, o, "interpolation", v->interpolation));
     if (v->resize_mode) CLOOB_TRY(transform_options_set(ctx, o, "resize_mode", v->resize_mode));
     for (int i = 0; v->aug && v->aug[i]; i++) CLOOB_TRY(transform_options_parse(ctx, o, v->aug[i]));
@@ -33,7 +33,7 @@ static cloob_status make_view(cloob_ctx *ctx, const image *im, const cloob_view_
     case CLOOB_VIEW_EVAL: return transform_eval(ctx, im, o, out);
     case CLOOB_VIEW_TRAIN: return transform_train(ctx, im, o, rng_key(v->seed, "view"), out);
     case CLOOB_VIEW_CROP:
-        return transform_crop_resize(ctx, im, v->top, v->left, v->height, v->width, v->size, v->size, o->filter, out);
+        return transform_crop_resize(ctx, im, v->top, v->left, v->height, v->width, v->side, v->side, o->filter, out);
     }
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "view of unknown kind %d", (int)v->kind);
 }
@@ -42,6 +42,10 @@ cloob_status cloob_view_bytes(cloob_ctx *ctx, const void *bytes, size_t size, co
                               const cloob_view_options *v, cloob_image *out)
 {
     API_NEEDS(ctx, bytes && name && v && out);
+    cloob_view_options own;
+    cloob_view_options_init(&own, 0);
+    CLOOB_TRY(options_read(ctx, "cloob_view_options", &own, sizeof own, v));
+    v = &own;
     image_limits limits = { v->max_pixels, 8, v->photo };
     transform_options o;
     image im;
