@@ -87,7 +87,7 @@ typedef struct cloob_ctx_options {
 /* Fills the defaults: all cores, silent, level INFO. */
 CLOOB_API void cloob_ctx_options_init(cloob_ctx_options *o);
 
-/* Makes a context; o may be NULL for defaults. NULL: memory is out, or the size of *o is not one that this library knows. */
+/* Makes a context; o may be NULL for defaults. NULL: memory is out, or *o is larger than this library knows. */
 CLOOB_API cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o);
 CLOOB_API void cloob_ctx_destroy(cloob_ctx *ctx);
 
