@@ -283,10 +283,10 @@ static void attention_ways(const char *name, int layers, int64_t rows, int64_t T
     at.sums = true;
     for (int w = 0; w < 4; w++) {
         snprintf(s, sizeof s, "%s, sums, %s", name, way[w]);
-        ctx->kernels.attention_backward = (cloob_attention_backward)w;
+        ctx->kernels.attention_backward = (attention_backward_choice)w;
         bench(way[w], s, layers, OP_ATTENTION_BWD, (op_args){ .in = { y, qkv, y, lse }, .attr = at }, 0, 3);
     }
-    ctx->kernels.attention_backward = CLOOB_ATTENTION_AUTO;
+    ctx->kernels.attention_backward = ATTENTION_AUTO;
 }
 
 static void attention(void)

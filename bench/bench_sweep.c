@@ -20,6 +20,8 @@
 #include "cloob/cloob.h"
 #include "core/file.h"
 #include "core/limits.h"
+#include "core/option.h"
+#include "train/settings.h"
 
 enum { MAX_JOBS = 1000, MAX_FOLDERS = 16, MAX_PARALLEL = 64 };
 
@@ -62,11 +64,11 @@ static cloob_train_options o;
 static void set_option(const job *j, const char *name, const char *value)
 {
     int64_t n;
-    const cloob_option *table = cloob_train_option_table(&n), *row = cloob_option_find(table, n, name);
+    const option_desc *table = train_option_table(&n), *row = option_find(table, n, name);
     char must[256];
     if (!row) complain(j->name, name, "unknown");
-    cloob_option_rule(row, must, sizeof must);
-    if (!cloob_option_set(row, &o, value)) complain(j->name, name, must);
+    option_rule(row, must, sizeof must);
+    if (!option_set(row, &o, value)) complain(j->name, name, must);
 }
 
 static char *joined(const char *folder, const char *name)

@@ -14,8 +14,10 @@ import gzip
 import json
 import os
 import random
+import re
 import sys
 import tarfile
+import tempfile
 import time
 import unicodedata
 import warnings
@@ -58,7 +60,17 @@ class Cloob:
         self.check(self.c.cloob_tokenizer_encode_rows(self.ctx, self.t, pointers, ctypes.c_int64(n), ctypes.c_int64(length), out))
 
     def set_clean(self, mode):
-        self.c.cloob_tokenizer_set_clean(self.t, mode)
+        """The tokenizer again, from a merges file whose first line names another way of cleaning."""
+        name, t = ("full", "basic", "hf")[mode], ctypes.c_void_p()
+        with tempfile.NamedTemporaryFile("w+", suffix=".merges") as f:
+            self.check(self.c.cloob_tokenizer_save(self.ctx, self.t, f.name.encode()))
+            with open(f.name, encoding="utf-8") as saved:
+                text = saved.read()
+            with open(f.name, "w", encoding="utf-8") as changed:
+                changed.write(re.sub(r"clean=\w+", f"clean={name}", text, count=1))
+            self.check(self.c.cloob_tokenizer_open(self.ctx, f.name.encode(), ctypes.byref(t)))
+        self.c.cloob_tokenizer_close(self.t)
+        self.t = t
 
 
 # ---- corpora ---------------------------------------------------------------------------------------------

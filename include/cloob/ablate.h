@@ -34,8 +34,8 @@ typedef struct cloob_ablate_options {
 
 /* The four methods, five seeds, alpha 0.05, analysis on. */
 CLOOB_API void cloob_ablate_options_init(cloob_ablate_options *o);
-/* The rows of the two, then those of cloob_train_option_table; offsets are in cloob_ablate_options. */
-CLOOB_API const cloob_option *cloob_ablate_option_table(int64_t *count);
+/* The rows of the two, then those of train_option_table; offsets are in cloob_ablate_options. */
+CLOOB_API const struct option_desc *cloob_ablate_option_table(int64_t *count);
 
 typedef struct cloob_ablate_summary {
     char folder[1024];                     /* LOGS/NAME */

@@ -28,6 +28,7 @@ extern "C" {
 typedef struct cloob_batcher cloob_batcher;
 
 typedef struct cloob_batcher_options {
+    size_t size;               /* of this struct; set by cloob_batcher_options_init */
     cloob_model_options model; /* strings are copied */
     int64_t max_batch;         /* rows of a batch; 32 */
     int64_t max_wait_us;       /* how long a batch that is not full waits for inputs being prepared; 2000 */
@@ -105,16 +106,12 @@ CLOOB_API cloob_status cloob_batcher_submit(cloob_ctx *ctx, cloob_batcher *b, co
 
 enum { CLOOB_LATENCY_BUCKETS = 16, CLOOB_BATCH_BUCKETS = 12 };
 
-/* Upper bound of bucket i in seconds; the last is infinity. */
-CLOOB_API double cloob_latency_bound(int i);
-
+/* Upper bounds in seconds: 0.0005, 0.001, 0.0025, 0.005, ... 10, 30, infinity. */
 typedef struct cloob_latency {
     int64_t count[CLOOB_LATENCY_BUCKETS]; /* per bucket, not cumulative */
     int64_t total;
     double sum_s;
 } cloob_latency;
-
-CLOOB_API void cloob_latency_add(cloob_latency *h, double seconds);
 
 typedef struct cloob_batcher_stats {
     int64_t queued, running;                      /* now */

@@ -26,7 +26,6 @@
 #include "cloob/report.h"
 #include "cloob/model.h"
 #include "cloob/search.h"
-#include "cloob/system.h"
 #include "cloob/batcher.h"
 #include "cloob/bench.h"
 #include "cloob/zeroshot.h"

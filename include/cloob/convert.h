@@ -28,6 +28,7 @@ typedef enum cloob_weight_format {
 } cloob_weight_format;
 
 typedef struct cloob_convert_options {
+    size_t size; /* of this struct; set by cloob_convert_options_init */
     cloob_weight_format to;
     const char *config;     /* a model's name or a .json file that says what shapes do not; NULL: none */
     const char *activation; /* "quickgelu" or "gelu"; NULL: the configuration's */

@@ -1,4 +1,4 @@
-/* Data sets, and how fast they can be fed to a model.
+/* Data sets: opening and looking into them.
  *
  *     cloob_data_options o;
  *     cloob_data_options_init(&o);
@@ -23,6 +23,7 @@ extern "C" {
 
 /* Every setting, with its default and meaning, is a row of data_options.def. */
 typedef struct cloob_data_options {
+    size_t size; /* of this struct; set by cloob_data_options_init */
 #define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
 #include "cloob/data_options.def"
     int64_t num_samples; /* per epoch; 0: all */
@@ -30,7 +31,6 @@ typedef struct cloob_data_options {
 } cloob_data_options;
 
 CLOOB_API void cloob_data_options_init(cloob_data_options *o);
-CLOOB_API const cloob_option *cloob_data_option_table(int64_t *count);
 
 typedef struct cloob_dataset cloob_dataset;
 
@@ -73,34 +73,6 @@ typedef struct cloob_data_info {
 /* Decodes `examine` samples spread evenly over the set (0: all of them) on the context's threads. */
 CLOOB_API cloob_status cloob_dataset_info(cloob_ctx *ctx, const cloob_dataset *d, int64_t examine,
                                           cloob_data_info *out);
-
-/* ---- how fast it can be read --------------------------------------------------------------------- */
-
-typedef struct cloob_data_bench_options {
-    int64_t batch, size, context; /* 64 images of 224 px, 77 tokens */
-    int workers, ahead;           /* 0 workers: in the calling thread */
-    int64_t batches;              /* to time, after one that is not counted; 0: whole epochs */
-    int64_t epochs;               /* with batches 0; 1 */
-    uint64_t seed;
-    bool eval;                 /* evaluation views in order instead of training crops */
-    const char *vocab;         /* merges file to tokenize captions with; NULL: images only */
-    const char *image_decoder; /* "gpu": the first GPU makes the training crops of JPEGs; NULL: the CPU */
-} cloob_data_bench_options;
-
-typedef struct cloob_data_bench_result {
-    double items_per_s, ms; /* ms: median per batch */
-    double wait_share;      /* of the time spent waiting for the loader: near 1, as nothing else is done */
-    int64_t items, bad, batches;
-    int64_t peak_bytes;          /* of the process */
-    int64_t buffer_bytes;        /* of the loader's batches */
-    int64_t cpu_views;           /* with "gpu": views that the CPU had to make */
-    char decoder[96];            /* who made the others: "CPU", "nvJPEG 13.2, hardware decoders" */
-    int64_t rss_first, rss_last; /* resident bytes after the first and the last epoch (or batch, without epochs) */
-} cloob_data_bench_result;
-
-CLOOB_API void cloob_data_bench_options_init(cloob_data_bench_options *o);
-CLOOB_API cloob_status cloob_data_bench(cloob_ctx *ctx, const cloob_dataset *d, const cloob_data_bench_options *o,
-                                        cloob_data_bench_result *out);
 
 #ifdef __cplusplus
 }

@@ -1,16 +1,11 @@
 /* Evaluation of embeddings: retrieval, linear probes, the analysis of the paper, significance. Numbers in,
  * numbers out; nothing here needs a model.
  *
- *     cloob_embeddings *e;
- *     cloob_matrix image, text;
+ *     cloob_matrix image = { x, CLOOB_F32, n, d, "image" }, text = { y, CLOOB_F32, n, d, "text" };
  *     cloob_retrieval r;
- *     cloob_embeddings_open(ctx, "E.safetensors", &e);
- *     cloob_embeddings_matrix(ctx, e, "image|x", &image);
- *     cloob_embeddings_matrix(ctx, e, "text|y", &text);
  *     cloob_retrieve(ctx, &r, &image, &text, NULL);
- *     cloob_embeddings_close(e);
  *
- * Rows are read from the mapped file in blocks; no call holds the file, or anything of N x N, in memory.
+ * Rows are read in blocks; no call holds anything of N x N in memory.
  * Texts that come back as char * are freed with free(). */
 #ifndef CLOOB_EVAL_H
 #define CLOOB_EVAL_H
@@ -21,7 +16,7 @@
 extern "C" {
 #endif
 
-/* ---- embeddings in files ------------------------------------------------------------------------- */
+/* ---- embeddings ------------------------------------------------------------------------- */
 
 /* rows x columns values of F32, F16, BF16 or F64; borrowed. */
 typedef struct cloob_matrix {
@@ -30,24 +25,6 @@ typedef struct cloob_matrix {
     int64_t rows, columns;
     const char *name; /* for messages */
 } cloob_matrix;
-
-typedef struct cloob_embeddings cloob_embeddings; /* an open safetensors file */
-
-CLOOB_API cloob_status cloob_embeddings_open(cloob_ctx *ctx, const char *path, cloob_embeddings **out);
-CLOOB_API void cloob_embeddings_close(cloob_embeddings *e);
-
-/* The first tensor that exists of "image|x"; valid until the file is closed. */
-CLOOB_API cloob_status cloob_embeddings_matrix(cloob_ctx *ctx, cloob_embeddings *e, const char *names,
-                                               cloob_matrix *out);
-/* All of it as floats; free(*out) is the caller's. */
-CLOOB_API cloob_status cloob_matrix_floats(cloob_ctx *ctx, const cloob_matrix *m, float **out);
-CLOOB_API bool cloob_embeddings_has(const cloob_embeddings *e, const char *names);
-/* Class labels, one per row: integers, or floats that are whole numbers; valid until the file is closed. */
-CLOOB_API cloob_status cloob_embeddings_labels(cloob_ctx *ctx, cloob_embeddings *e, const char *names, int64_t rows,
-                                               const int64_t **out);
-/* The names of the classes, as cloob embed stores them; valid until the file is closed. NULL and 0: it has none. */
-CLOOB_API cloob_status cloob_embeddings_classes(cloob_ctx *ctx, cloob_embeddings *e, const char *const **name,
-                                                int64_t *count);
 
 /* ---- retrieval ----------------------------------------------------------------------------------- */
 
@@ -80,7 +57,6 @@ typedef struct cloob_retrieve_options {
  * rank by index. options may be NULL: every pair, on the CPU. */
 CLOOB_API cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_matrix *image,
                                       const cloob_matrix *text, const cloob_retrieve_options *options);
-CLOOB_API char *cloob_retrieval_json(const cloob_retrieval *r);
 
 /* ---- analysis ------------------------------------------------------------------------------------ */
 
@@ -123,15 +99,6 @@ CLOOB_API cloob_status cloob_analyze(cloob_ctx *ctx, cloob_analysis *out, const 
                                      const cloob_matrix *text, double share);
 CLOOB_API void cloob_analysis_release(cloob_analysis *a);
 
-/* reference: another analysis (say of the first epoch) to tell the relative change against, or NULL. */
-CLOOB_API char *cloob_analysis_json(const cloob_analysis *a, const cloob_analysis *reference);
-/* analysis.json, eigenvalues.tsv and (paired) similarities.tsv in a folder that is made when absent. */
-CLOOB_API cloob_status cloob_analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
-                                            const char *folder);
-/* spectrum and (paired) similarities beside them, each as .svg and .pdf. Unsupported in a build without cairo. */
-CLOOB_API cloob_status cloob_analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
-                                            const char *folder);
-
 /* ---- linear probe -------------------------------------------------------------------------------- */
 
 typedef struct cloob_split {
@@ -144,6 +111,7 @@ typedef struct cloob_split {
 } cloob_split;
 
 typedef struct cloob_probe_options {
+    size_t size;        /* of this struct; set by cloob_probe_options_init */
     bool search;        /* find lambda on the validation split, or on half of the training rows */
     double lambda;      /* otherwise this; 0 or more */
     int max_iterations; /* 1000 */
@@ -183,10 +151,6 @@ typedef struct cloob_probe_result {
 CLOOB_API cloob_status cloob_probe(cloob_ctx *ctx, cloob_probe_result *out, const cloob_probe_options *o,
                                    const cloob_split *train, const cloob_split *val, const cloob_split *test);
 CLOOB_API void cloob_probe_release(cloob_probe_result *r);
-CLOOB_API char *cloob_probe_json(const cloob_probe_result *r);
-/* The trained classifier as safetensors: `weight` (classes, dimensions), `bias` (classes), `label` (classes).
- */
-CLOOB_API cloob_status cloob_probe_save(cloob_ctx *ctx, const cloob_probe_result *r, const char *path);
 
 /* ---- few shots, neighbours ------------------------------------------------------------------------ */
 

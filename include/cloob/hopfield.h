@@ -21,6 +21,7 @@ typedef struct cloob_hopfield {
 } cloob_hopfield;
 
 typedef struct cloob_hopfield_options {
+    size_t size;      /* of this struct; set by cloob_hopfield_options_init */
     int updates;      /* at most this many; 1 as in the paper */
     double tolerance; /* stop a state that moves less than this; 0: never early */
     bool unit;        /* scale what comes out to unit length */

@@ -29,6 +29,7 @@ typedef enum cloob_method {
 CLOOB_API bool cloob_method_from_name(const char *name, cloob_method *out);
 
 typedef struct cloob_objective_options {
+    size_t size; /* of this struct; set by cloob_objective_options_init */
     cloob_method method;
     double inv_tau;        /* inverse temperature, above 0 */
     double scale_hopfield; /* beta, not negative */
@@ -95,32 +96,6 @@ CLOOB_API cloob_status cloob_objective_plan_scales(cloob_ctx *ctx, cloob_objecti
 CLOOB_API cloob_status cloob_objective_plan_run(cloob_ctx *ctx, cloob_objective_plan *p,
                                                 const cloob_objective_rows *rows, cloob_objective_result *r);
 CLOOB_API void cloob_objective_plan_destroy(cloob_objective_plan *p); /* NULL is fine */
-
-/* ---- files ---- */
-
-/* The same for a safetensors file with x, y (or image, text, as cloob embed names them) and perhaps U, V
- * (F32, F16, BF16 or F64). gradients: a file to write dx, dy (and dU, dV) to, or NULL. */
-CLOOB_API cloob_status cloob_objective_file(cloob_ctx *ctx, const cloob_objective_options *o, const char *input,
-                                            const char *gradients, cloob_objective_result *r);
-
-typedef struct cloob_objective_bench {
-    int64_t n, d;
-    int repeats; /* timed, after one that is not; 0: that one is timed, for what takes long */
-    bool forward_only;
-    uint64_t seed;
-} cloob_objective_bench;
-
-typedef struct cloob_objective_timing {
-    double ms; /* median */
-    double pairs_per_s;
-    int64_t peak_bytes; /* what the process (or the GPU) took beyond the embeddings, gradients included */
-    double loss;
-    char device[128];
-} cloob_objective_timing;
-
-/* Times loss and gradients of random unit rows. */
-CLOOB_API cloob_status cloob_objective_time(cloob_ctx *ctx, const cloob_objective_options *o,
-                                            const cloob_objective_bench *b, cloob_objective_timing *t);
 
 #ifdef __cplusplus
 }

@@ -38,25 +38,10 @@ CLOOB_API cloob_status cloob_search_open(cloob_ctx *ctx, const char *path, cloob
 CLOOB_API void cloob_search_close(cloob_search *s);
 CLOOB_API int64_t cloob_search_count(const cloob_search *s);
 CLOOB_API int64_t cloob_search_width(const cloob_search *s);
-/* The weights the index was made with, and their vocabulary; "" when stored with the weights. */
+/* The weights the index was made with. */
 CLOOB_API const char *cloob_search_checkpoint(const cloob_search *s);
-CLOOB_API const char *cloob_search_vocab(const cloob_search *s);
-
-/* ---- entry by entry: i is 0 to count - 1 ---------------------------------------------------------- */
-
-/* The unit embeddings (count, D), in the mapped file. */
-CLOOB_API const float *cloob_search_rows(const cloob_search *s);
 /* The folder that was indexed: where it is now, when it was moved together with the index in it. It may be gone. */
 CLOOB_API const char *cloob_search_root(const cloob_search *s);
-/* The path of an entry below that folder: *bytes of it, without a zero, in the mapped file. */
-CLOOB_API const char *cloob_search_name(const cloob_search *s, int64_t i, size_t *bytes);
-/* When its file was changed last, in nanoseconds since 1970. */
-CLOOB_API int64_t cloob_search_mtime_ns(const cloob_search *s, int64_t i);
-
-/* An index knows its model by the embedding of one fixed image. rgb (size, size, 3) gets that image; made_by says
- * whether `row` (D), its unit embedding by some model, is that of the model that made the index. */
-CLOOB_API void cloob_search_probe_image(int64_t size, uint8_t *rgb);
-CLOOB_API bool cloob_search_made_by(const cloob_search *s, const float *row, int64_t D);
 
 /* ---- asking -------------------------------------------------------------------------------------- */
 
@@ -76,16 +61,6 @@ CLOOB_API cloob_status cloob_search_text(cloob_ctx *ctx, const cloob_search *s, 
 CLOOB_API cloob_status cloob_search_image(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *path,
                                           int64_t max_hits, cloob_search_hit *hit, int64_t *found);
 CLOOB_API void cloob_search_hits_release(cloob_search_hit *hit, int64_t n);
-
-/* A self-contained HTML page with thumbnails of the hits. Beside and renamed. */
-CLOOB_API cloob_status cloob_search_sheet(cloob_ctx *ctx, const char *path, const char *title,
-                                          const cloob_search_hit *hit, int64_t n);
-
-/* Times `repeats` searches over n random unit rows; *ms is the median of one. Writes and removes a file at
- * path. */
-CLOOB_API cloob_status cloob_search_bench(cloob_ctx *ctx, const char *path, int64_t n, int64_t dim, int repeats,
-                                          double *ms);
-
 #ifdef __cplusplus
 }
 #endif

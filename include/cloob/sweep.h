@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-/* One option and the values it takes, as cloob_option_set reads them. */
+/* One option and the values it takes, as option_set reads them. */
 typedef struct cloob_sweep_axis {
     const char *name;
     const char *const *value; /* (values) */
@@ -46,8 +46,8 @@ typedef struct cloob_sweep_options {
 } cloob_sweep_options;
 
 CLOOB_API void cloob_sweep_options_init(cloob_sweep_options *o);
-/* The rows of the two, then those of cloob_train_option_table; offsets are in cloob_sweep_options. */
-CLOOB_API const cloob_option *cloob_sweep_option_table(int64_t *count);
+/* The rows of the two, then those of train_option_table; offsets are in cloob_sweep_options. */
+CLOOB_API const struct option_desc *cloob_sweep_option_table(int64_t *count);
 
 typedef struct cloob_sweep_summary {
     char folder[1024];                     /* LOGS/NAME */

@@ -18,11 +18,6 @@ extern "C" {
 
 typedef struct cloob_tokenizer cloob_tokenizer;
 
-/* How texts are cleaned before they are encoded. FULL is what open_clip does (repairs as ftfy makes them,
- * HTML references, white space, lower case); BASIC leaves the repairs out; HF is what transformers' CLIP tokenizers do
- * (normal form C, lower case; <|startoftext|> and <|endoftext|> in a text are the special tokens). */
-typedef enum cloob_clean { CLOOB_CLEAN_FULL = 0, CLOOB_CLEAN_BASIC, CLOOB_CLEAN_HF } cloob_clean;
-
 /* From a merges file, plain or gzip: OpenAI's, or one that cloob_tokenizer_save wrote. */
 CLOOB_API cloob_status cloob_tokenizer_open(cloob_ctx *ctx, const char *path, cloob_tokenizer **out);
 /* Learns a vocabulary of `size` ids (at least 514) from a text file, plain or gzip, with a caption per line,
@@ -30,11 +25,6 @@ CLOOB_API cloob_status cloob_tokenizer_open(cloob_ctx *ctx, const char *path, cl
 CLOOB_API cloob_status cloob_tokenizer_train(cloob_ctx *ctx, const char *path, int32_t size, cloob_tokenizer **out);
 CLOOB_API cloob_status cloob_tokenizer_save(cloob_ctx *ctx, const cloob_tokenizer *t, const char *path);
 CLOOB_API void cloob_tokenizer_close(cloob_tokenizer *t);
-
-/* Overrides what the file says (FULL unless it says otherwise). Before several threads share the tokenizer.
- */
-CLOOB_API void cloob_tokenizer_set_clean(cloob_tokenizer *t, cloob_clean mode);
-CLOOB_API cloob_clean cloob_tokenizer_get_clean(const cloob_tokenizer *t); /* FULL for NULL */
 
 CLOOB_API int32_t cloob_tokenizer_vocab_size(const cloob_tokenizer *t);
 CLOOB_API int32_t cloob_tokenizer_start_id(const cloob_tokenizer *t);

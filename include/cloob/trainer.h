@@ -23,6 +23,7 @@ extern "C" {
 #endif
 
 typedef struct cloob_trainer_options {
+    size_t size;                      /* of this struct; set by cloob_trainer_options_init */
     const char *model;                /* a name, or a .json file; "tiny" */
     const char *device, *precision;   /* NULL: auto, fp32 */
     const cloob_tokenizer *tokenizer; /* decides the vocabulary and is stored with the weights; NULL: the
@@ -55,7 +56,7 @@ typedef struct cloob_trainer_result {
 CLOOB_API cloob_status cloob_trainer_step(cloob_ctx *ctx, cloob_trainer *t, const uint8_t *rgb, const int32_t *tokens,
                                           double lr, cloob_trainer_result *r);
 
-/* Weights, configuration and tokenizer in our format, for cloob_model_open. Beside and renamed. */
+/* Weights, configuration and tokenizer in our format, for cloob_model_open. Written atomically. */
 CLOOB_API cloob_status cloob_trainer_save(cloob_ctx *ctx, cloob_trainer *t, const char *path);
 
 #ifdef __cplusplus

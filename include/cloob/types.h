@@ -68,36 +68,14 @@ typedef void cloob_progress_fn(void *user, const cloob_progress *p);
 
 typedef struct cloob_ctx cloob_ctx;
 
-/* Which kernels a GPU runs, where there are several for one op. By default timing chooses between them; tests and
- * measurements ask for one. */
-typedef enum cloob_fused_gemm {
-    CLOOB_FUSED_GEMM_AUTO,
-    CLOOB_FUSED_GEMM_NEVER,
-    CLOOB_FUSED_GEMM_2_TEAMS, /* of warps in a block */
-    CLOOB_FUSED_GEMM_4_TEAMS
-} cloob_fused_gemm;
-
-typedef enum cloob_attention_backward {
-    CLOOB_ATTENTION_AUTO,
-    CLOOB_ATTENTION_SHARED, /* by warps, scores in shared memory */
-    CLOOB_ATTENTION_WIDE,   /* by Hopper's warpgroups, where there is a kernel for the call */
-    CLOOB_ATTENTION_PASSES  /* by warps, queries and keys in passes: any length */
-} cloob_attention_backward;
-
-typedef struct cloob_kernels {
-    cloob_fused_gemm fused_gemm; /* convolutions with the batch norm sums behind them */
-    cloob_attention_backward attention_backward;
-    int gpu_generation; /* 80, 86 or 89: the kernels of that compute capability on a newer GPU; 0: the GPU's own */
-} cloob_kernels;
-
 typedef struct cloob_ctx_options {
+    size_t size;       /* of this struct; set by cloob_ctx_options_init */
     int threads;       /* CPU threads; 0: all cores. At most 64 or 4 a core, and what the system lets start */
     cloob_log_fn *log; /* NULL: silent */
     void *log_user;
     cloob_log_level log_level;   /* lines below it are dropped */
     cloob_progress_fn *progress; /* NULL: none */
     void *progress_user;
-    cloob_kernels kernels; /* 0: timing chooses, for the GPU that there is */
     /* Asked about twice a second by long calls that can save their work (cloob_search_index); true: save and return
      * CLOOB_ERR_STOPPED. NULL: never. */
     bool (*should_stop)(void *user);
@@ -106,19 +84,15 @@ typedef struct cloob_ctx_options {
                             * results, and one that is shortened ends the program */
 } cloob_ctx_options;
 
-/* Fills the defaults: all cores, silent, level INFO, and the GPU generation that the environment variable
- * CLOOB_GPU_GENERATION names. */
+/* Fills the defaults: all cores, silent, level INFO. */
 CLOOB_API void cloob_ctx_options_init(cloob_ctx_options *o);
 
-/* Makes a context; o may be NULL for defaults. NULL comes back only when memory is out. */
+/* Makes a context; o may be NULL for defaults. NULL: memory is out, or *o is larger than this library knows. */
 CLOOB_API cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o);
 CLOOB_API void cloob_ctx_destroy(cloob_ctx *ctx);
 
 /* The text of the last failure in this context; "" if there was none. Valid until the next failing call. */
 CLOOB_API const char *cloob_error(const cloob_ctx *ctx);
-
-/* Sets that text, for callers that pass failures of their own along with the library's. Returns s. */
-CLOOB_API cloob_status cloob_error_set(cloob_ctx *ctx, cloob_status s, const char *text);
 
 /* A short word for a status: "argument", "io", ... */
 CLOOB_API const char *cloob_status_name(cloob_status s);

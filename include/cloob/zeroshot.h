@@ -38,6 +38,7 @@ CLOOB_API cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c,
 /* ---- accuracy on a data set ---------------------------------------------------------------------- */
 
 typedef struct cloob_zeroshot_options {
+    size_t size;                  /* of this struct; set by cloob_zeroshot_options_init */
     const cloob_prompts *prompts; /* NULL: the data's own class names and "a photo of a {}." */
     int64_t set;                  /* of the prompts */
     cloob_eval_options eval;      /* with `retrieve`, prompts and images are replaced by what they retrieve */

@@ -24,7 +24,9 @@ def hopfield(states: ArrayIn, stored: ArrayIn, beta: float = 8.0, *, updates: in
     `tolerance` stops. beta 0 retrieves the mean of all patterns.
     """
     net, keep, x = _network(stored, states, beta)
-    o = HopfieldOptions(integer(updates, "updates", 1, 2**31 - 1), tolerance, bool(unit))
+    o = HopfieldOptions()
+    lib.cloob_hopfield_options_init(c.byref(o))
+    o.updates, o.tolerance, o.unit = integer(updates, "updates", 1, 2**31 - 1), tolerance, bool(unit)
     out = np.empty_like(x)
     shared_context().call(lib.cloob_hopfield_retrieve, c.byref(net), c.byref(o), x.ctypes.data, x.shape[0], out.ctypes.data, None)
     del keep

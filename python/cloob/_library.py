@@ -68,18 +68,14 @@ IMAGE, TEXT = 0, 1  # cloob_side
 LogFn = c.CFUNCTYPE(None, c.c_void_p, c.c_int, c.c_char_p)
 
 
-class Kernels(c.Structure):
-    _fields_ = [("fused_gemm", c.c_int), ("attention_backward", c.c_int), ("gpu_generation", c.c_int)]
-
-
 class CtxOptions(c.Structure):
-    _fields_ = [("threads", c.c_int), ("log", LogFn), ("log_user", c.c_void_p), ("log_level", c.c_int),
-                ("progress", c.c_void_p), ("progress_user", c.c_void_p), ("kernels", Kernels),
+    _fields_ = [("size", c.c_size_t), ("threads", c.c_int), ("log", LogFn), ("log_user", c.c_void_p), ("log_level", c.c_int),
+                ("progress", c.c_void_p), ("progress_user", c.c_void_p),
                 ("should_stop", c.c_void_p), ("stop_user", c.c_void_p), ("copy_files", c.c_bool)]
 
 
 class ModelOptions(c.Structure):
-    _fields_ = [("device", c.c_char_p), ("precision", c.c_char_p), ("vocab", c.c_char_p), ("config", c.c_char_p),
+    _fields_ = [("size", c.c_size_t), ("device", c.c_char_p), ("precision", c.c_char_p), ("vocab", c.c_char_p), ("config", c.c_char_p),
                 ("invariant", c.c_bool), ("batch", c.c_int64), ("max_pixels", c.c_int64), ("photos", c.c_bool)]
 
 
@@ -97,11 +93,11 @@ class Hopfield(c.Structure):
 
 
 class HopfieldOptions(c.Structure):
-    _fields_ = [("updates", c.c_int), ("tolerance", c.c_double), ("unit", c.c_bool)]
+    _fields_ = [("size", c.c_size_t), ("updates", c.c_int), ("tolerance", c.c_double), ("unit", c.c_bool)]
 
 
 class ObjectiveOptions(c.Structure):
-    _fields_ = [("method", c.c_int), ("inv_tau", c.c_double), ("scale_hopfield", c.c_double), ("device", c.c_char_p),
+    _fields_ = [("size", c.c_size_t), ("method", c.c_int), ("inv_tau", c.c_double), ("scale_hopfield", c.c_double), ("device", c.c_char_p),
                 ("compute", c.c_int), ("logit_bias", c.c_double)]
 
 

@@ -8,14 +8,12 @@
 #include <unistd.h>
 
 #include "core/limits.h"
+#include "core/needs.h"
 
 void cloob_ctx_options_init(cloob_ctx_options *o)
 {
     if (!o) return;
-    memset(o, 0, sizeof *o);
-    o->log_level = CLOOB_LOG_INFO;
-    const char *generation = getenv("CLOOB_GPU_GENERATION");
-    if (generation) o->kernels.gpu_generation = atoi(generation);
+    *o = (cloob_ctx_options){ .size = sizeof *o, .log_level = CLOOB_LOG_INFO };
 }
 
 static int core_count(void)
@@ -34,18 +32,20 @@ static int count_threads(int asked)
 
 cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o)
 {
-    cloob_ctx_options defaults;
+    cloob_ctx_options own;
     cloob_ctx *ctx = calloc(1, sizeof *ctx);
     if (!ctx) return NULL;
-    cloob_ctx_options_init(&defaults);
-    if (!o) o = &defaults;
+    cloob_ctx_options_init(&own);
+    if (o && options_read(ctx, "cloob_ctx_options", &own, sizeof own, o) != CLOOB_OK) return free(ctx), NULL;
+    o = &own;
     ctx->threads = count_threads(o->threads);
     ctx->log = o->log;
     ctx->log_user = o->log_user;
     ctx->log_level = o->log_level;
     ctx->progress = o->progress;
     ctx->progress_user = o->progress_user;
-    ctx->kernels = o->kernels;
+    const char *generation = getenv("CLOOB_GPU_GENERATION");
+    if (generation) ctx->kernels.gpu_generation = atoi(generation);
     ctx->should_stop = o->should_stop, ctx->stop_user = o->stop_user;
     ctx->copy_files = o->copy_files;
     return ctx;
@@ -67,9 +67,10 @@ cloob_ctx *ctx_worker(const cloob_ctx *parent)
                             .log_level = parent->log_level,
                             .progress = parent->progress,
                             .progress_user = parent->progress_user,
-                            .kernels = parent->kernels,
                             .copy_files = parent->copy_files };
-    return cloob_ctx_create(&o);
+    cloob_ctx *ctx = cloob_ctx_create(&o);
+    if (ctx) ctx->kernels = parent->kernels;
+    return ctx;
 }
 
 const char *cloob_error(const cloob_ctx *ctx) { return ctx ? ctx->error : "no context"; }
@@ -103,9 +104,19 @@ cloob_status ctx_fail(cloob_ctx *ctx, cloob_status s, const char *format, ...)
     return s;
 }
 
-cloob_status cloob_error_set(cloob_ctx *ctx, cloob_status s, const char *text)
+cloob_status options_read(cloob_ctx *ctx, const char *name, void *into, size_t known, const void *from)
 {
-    return ctx ? ctx_fail(ctx, s, "%s", text ? text : "") : CLOOB_ERR_ARGUMENT;
+    size_t size;
+    memcpy(&size, from, sizeof size);
+    if (size > known || (size && size < sizeof size))
+        return ctx_fail(
+            ctx, CLOOB_ERR_ARGUMENT,
+            "%s: size is %zu, but this library knows %zu bytes of it; call %s_init, and link the library of "
+            "the header",
+            name, size, known, name);
+    memcpy(into, from, size ? size : known);
+    memcpy(into, &known, sizeof known);
+    return CLOOB_OK;
 }
 
 cloob_status ctx_no_memory(cloob_ctx *ctx, size_t bytes, const char *what)

@@ -15,6 +15,29 @@ enum { CTX_ERROR_BYTES = 2048 };
  * destroyed with the context. One slot per owner. */
 typedef enum ctx_slot { CTX_SLOT_CPU, CTX_SLOTS } ctx_slot;
 
+/* Which kernels a GPU runs, where there are several for one op. By default timing chooses between them; tests and
+ * measurements ask for one. */
+typedef enum fused_gemm_choice {
+    FUSED_GEMM_AUTO,
+    FUSED_GEMM_NEVER,
+    FUSED_GEMM_2_TEAMS, /* of warps in a block */
+    FUSED_GEMM_4_TEAMS
+} fused_gemm_choice;
+
+typedef enum attention_backward_choice {
+    ATTENTION_AUTO,
+    ATTENTION_SHARED, /* by warps, scores in shared memory */
+    ATTENTION_WIDE,   /* by Hopper's warpgroups, where there is a kernel for the call */
+    ATTENTION_PASSES  /* by warps, queries and keys in passes: any length */
+} attention_backward_choice;
+
+typedef struct kernel_choices {
+    fused_gemm_choice fused_gemm; /* convolutions with the batch norm sums behind them */
+    attention_backward_choice attention_backward;
+    int gpu_generation; /* 80, 86 or 89: the kernels of that compute capability on a newer GPU; 0: the GPU's own. A new
+                         * context takes it from the environment variable CLOOB_GPU_GENERATION */
+} kernel_choices;
+
 struct cloob_ctx {
     char error[CTX_ERROR_BYTES];
     int threads;
@@ -23,7 +46,7 @@ struct cloob_ctx {
     cloob_log_level log_level;
     cloob_progress_fn *progress;
     void *progress_user;
-    cloob_kernels kernels;
+    kernel_choices kernels;
     bool (*should_stop)(void *user);
     void *stop_user;
     bool copy_files;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cloob/options.h"
+#include "core/option.h"
 #include "core/sbuf.h"
 
 /* ---- names --------------------------------------------------------------------------------------- */
@@ -18,7 +18,7 @@ static bool same_name(const char *a, const char *b)
     return *a == *b;
 }
 
-const cloob_option *cloob_option_find(const cloob_option *table, int64_t count, const char *name)
+const option_desc *option_find(const option_desc *table, int64_t count, const char *name)
 {
     if (!table || !name) return NULL;
     for (int64_t i = 0; i < count; i++)
@@ -36,7 +36,7 @@ typedef struct interval {
     bool above, below; /* the end itself does not belong to it */
 } interval;
 
-static interval range_of(const cloob_option *o)
+static interval range_of(const option_desc *o)
 {
     interval r = { -INFINITY, INFINITY, false, false };
     if (!o->range) return r;
@@ -48,14 +48,14 @@ static interval range_of(const cloob_option *o)
     return r;
 }
 
-static bool in_range(const cloob_option *o, double v)
+static bool in_range(const option_desc *o, double v)
 {
     interval r = range_of(o);
     if (!isfinite(v) || v < r.min || v > r.max) return false;
     return !(r.above && v <= r.min) && !(r.below && v >= r.max);
 }
 
-bool cloob_option_has_choices(const cloob_option *o)
+bool option_has_choices(const option_desc *o)
 {
     if (!o) return false;
     if (!o->values || !strchr(o->values, '|')) return false;
@@ -64,7 +64,7 @@ bool cloob_option_has_choices(const cloob_option *o)
     return true;
 }
 
-static bool is_choice(const cloob_option *o, const char *word)
+static bool is_choice(const option_desc *o, const char *word)
 {
     size_t n = strlen(word);
     for (const char *c = o->values; c; c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL)
@@ -72,35 +72,33 @@ static bool is_choice(const cloob_option *o, const char *word)
     return false;
 }
 
-static int numbers_of(const cloob_option *o)
+static int numbers_of(const option_desc *o)
 {
-    return o->type == CLOOB_OPTION_NUMBERS_3 ? 3 : o->type == CLOOB_OPTION_NUMBERS_4 ? 4 : 1;
+    return o->type == OPTION_NUMBERS_3 ? 3 : o->type == OPTION_NUMBERS_4 ? 4 : 1;
 }
 
-bool cloob_option_valid(const cloob_option *o, const void *options)
+bool option_valid(const option_desc *o, const void *options)
 {
     if (!o || !options) return false;
     const void *at = (const char *)options + o->offset;
     const char *word;
     switch (o->type) {
-    case CLOOB_OPTION_INT: return in_range(o, (double)*(const int64_t *)at);
-    case CLOOB_OPTION_AUTO: return *(const double *)at < 0 || in_range(o, *(const double *)at);
-    case CLOOB_OPTION_AUTO_INT: return *(const int64_t *)at < 0 || in_range(o, (double)*(const int64_t *)at);
-    case CLOOB_OPTION_NUMBER:
-    case CLOOB_OPTION_NUMBERS_3:
-    case CLOOB_OPTION_NUMBERS_4:
+    case OPTION_INT: return in_range(o, (double)*(const int64_t *)at);
+    case OPTION_AUTO: return *(const double *)at < 0 || in_range(o, *(const double *)at);
+    case OPTION_AUTO_INT: return *(const int64_t *)at < 0 || in_range(o, (double)*(const int64_t *)at);
+    case OPTION_NUMBER:
+    case OPTION_NUMBERS_3:
+    case OPTION_NUMBERS_4:
         for (int i = 0; i < numbers_of(o); i++)
             if (!in_range(o, ((const double *)at)[i])) return false;
         return true;
-    case CLOOB_OPTION_CHAR: return *(const char *)at != '\0';
-    case CLOOB_OPTION_STRING:
-        word = *(const char *const *)at;
-        return !word || !cloob_option_has_choices(o) || is_choice(o, word);
+    case OPTION_CHAR: return *(const char *)at != '\0';
+    case OPTION_STRING: word = *(const char *const *)at; return !word || !option_has_choices(o) || is_choice(o, word);
     default: return true;
     }
 }
 
-static void put_range(sbuf *out, const cloob_option *o)
+static void put_range(sbuf *out, const option_desc *o)
 {
     interval r = range_of(o);
     if (r.max >= 1e15) r.max = INFINITY; /* beyond what a double counts exactly: no limit */
@@ -114,22 +112,22 @@ static void put_range(sbuf *out, const cloob_option *o)
     else if (isfinite(r.min)) sbuf_printf(out, " of %.15g or more", r.min);
 }
 
-void cloob_option_rule(const cloob_option *o, char *out, size_t size)
+void option_rule(const option_desc *o, char *out, size_t size)
 {
     if (!o || !out || !size) return;
     sbuf s = { 0 };
     sbuf_puts(&s, "must be ");
     switch (o->type) {
-    case CLOOB_OPTION_INT: sbuf_puts(&s, "a whole number"), put_range(&s, o); break;
-    case CLOOB_OPTION_NUMBER: sbuf_puts(&s, "a number"), put_range(&s, o); break;
-    case CLOOB_OPTION_AUTO: sbuf_puts(&s, "auto, or a number"), put_range(&s, o); break;
-    case CLOOB_OPTION_AUTO_INT: sbuf_puts(&s, "auto, or a whole number"), put_range(&s, o); break;
-    case CLOOB_OPTION_NUMBERS_3:
-    case CLOOB_OPTION_NUMBERS_4: sbuf_printf(&s, "%d numbers", numbers_of(o)), put_range(&s, o); break;
-    case CLOOB_OPTION_CHAR: sbuf_puts(&s, "one character, or tab"); break;
-    case CLOOB_OPTION_FLAG: sbuf_puts(&s, "True or False"); break;
-    case CLOOB_OPTION_STRING: sbuf_printf(&s, cloob_option_has_choices(o) ? "one of %s" : "a text", o->values); break;
-    case CLOOB_OPTION_LIST: sbuf_puts(&s, "a list of texts"); break;
+    case OPTION_INT: sbuf_puts(&s, "a whole number"), put_range(&s, o); break;
+    case OPTION_NUMBER: sbuf_puts(&s, "a number"), put_range(&s, o); break;
+    case OPTION_AUTO: sbuf_puts(&s, "auto, or a number"), put_range(&s, o); break;
+    case OPTION_AUTO_INT: sbuf_puts(&s, "auto, or a whole number"), put_range(&s, o); break;
+    case OPTION_NUMBERS_3:
+    case OPTION_NUMBERS_4: sbuf_printf(&s, "%d numbers", numbers_of(o)), put_range(&s, o); break;
+    case OPTION_CHAR: sbuf_puts(&s, "one character, or tab"); break;
+    case OPTION_FLAG: sbuf_puts(&s, "True or False"); break;
+    case OPTION_STRING: sbuf_printf(&s, option_has_choices(o) ? "one of %s" : "a text", o->values); break;
+    case OPTION_LIST: sbuf_puts(&s, "a list of texts"); break;
     }
     snprintf(out, size, "%s", s.data ? s.data : "");
     sbuf_release(&s);
@@ -174,55 +172,55 @@ static bool parse_char(const char *text, char *out)
     return text[0] && !text[1];
 }
 
-static bool parse(const cloob_option *o, const char *text, void *at)
+static bool parse(const option_desc *o, const char *text, void *at)
 {
     switch (o->type) {
-    case CLOOB_OPTION_FLAG: return parse_flag(text, at);
-    case CLOOB_OPTION_INT: return parse_int(text, at);
-    case CLOOB_OPTION_AUTO:
+    case OPTION_FLAG: return parse_flag(text, at);
+    case OPTION_INT: return parse_int(text, at);
+    case OPTION_AUTO:
         if (strcmp(text, "auto") != 0) return parse_numbers(text, 1, at) && *(double *)at >= 0;
         *(double *)at = -1;
         return true;
-    case CLOOB_OPTION_AUTO_INT:
+    case OPTION_AUTO_INT:
         if (strcmp(text, "auto") != 0) return parse_int(text, at) && *(int64_t *)at >= 0;
         *(int64_t *)at = -1;
         return true;
-    case CLOOB_OPTION_NUMBER:
-    case CLOOB_OPTION_NUMBERS_3:
-    case CLOOB_OPTION_NUMBERS_4: return parse_numbers(text, numbers_of(o), at);
-    case CLOOB_OPTION_CHAR: return parse_char(text, at);
-    case CLOOB_OPTION_STRING: *(const char **)at = text; return true;
-    case CLOOB_OPTION_LIST: return false;
+    case OPTION_NUMBER:
+    case OPTION_NUMBERS_3:
+    case OPTION_NUMBERS_4: return parse_numbers(text, numbers_of(o), at);
+    case OPTION_CHAR: return parse_char(text, at);
+    case OPTION_STRING: *(const char **)at = text; return true;
+    case OPTION_LIST: return false;
     }
     return false;
 }
 
-bool cloob_option_set(const cloob_option *o, void *options, const char *text)
+bool option_set(const option_desc *o, void *options, const char *text)
 {
     if (!o || !options || !text) return false;
-    return parse(o, text, (char *)options + o->offset) && cloob_option_valid(o, options);
+    return parse(o, text, (char *)options + o->offset) && option_valid(o, options);
 }
 
-static size_t size_of(const cloob_option *o)
+static size_t size_of(const option_desc *o)
 {
     switch (o->type) {
-    case CLOOB_OPTION_FLAG: return sizeof(bool);
-    case CLOOB_OPTION_INT:
-    case CLOOB_OPTION_AUTO_INT: return sizeof(int64_t);
-    case CLOOB_OPTION_CHAR: return sizeof(char);
-    case CLOOB_OPTION_STRING: return sizeof(const char *);
-    case CLOOB_OPTION_LIST: return sizeof(const char *const *) + sizeof(int64_t);
+    case OPTION_FLAG: return sizeof(bool);
+    case OPTION_INT:
+    case OPTION_AUTO_INT: return sizeof(int64_t);
+    case OPTION_CHAR: return sizeof(char);
+    case OPTION_STRING: return sizeof(const char *);
+    case OPTION_LIST: return sizeof(const char *const *) + sizeof(int64_t);
     default: return (size_t)numbers_of(o) * sizeof(double);
     }
 }
 
-void cloob_option_copy(const cloob_option *o, const void *from, void *to)
+void option_copy(const option_desc *o, const void *from, void *to)
 {
     if (!o || !from || !to) return;
     memcpy((char *)to + o->offset, (const char *)from + o->offset, size_of(o));
 }
 
-void cloob_option_defaults(const cloob_option *table, int64_t count, void *options)
+void option_defaults(const option_desc *table, int64_t count, void *options)
 {
     if (!table || !options) return;
     for (int64_t i = 0; i < count; i++) {
@@ -252,34 +250,34 @@ static void put_list(sbuf *out, const void *at)
     for (int64_t i = 0; i < count; i++) sbuf_printf(out, "%s%s", i ? " " : "", item[i]);
 }
 
-char *cloob_option_get(const cloob_option *o, const void *options)
+char *option_get(const option_desc *o, const void *options)
 {
     if (!o || !options) return NULL;
     const void *at = (const char *)options + o->offset;
-    const char *word = o->type == CLOOB_OPTION_STRING ? *(const char *const *)at : NULL;
+    const char *word = o->type == OPTION_STRING ? *(const char *const *)at : NULL;
     sbuf s = { 0 };
     switch (o->type) {
-    case CLOOB_OPTION_FLAG: sbuf_puts(&s, *(const bool *)at ? "True" : "False"); break;
-    case CLOOB_OPTION_INT: sbuf_printf(&s, "%lld", (long long)*(const int64_t *)at); break;
-    case CLOOB_OPTION_AUTO:
+    case OPTION_FLAG: sbuf_puts(&s, *(const bool *)at ? "True" : "False"); break;
+    case OPTION_INT: sbuf_printf(&s, "%lld", (long long)*(const int64_t *)at); break;
+    case OPTION_AUTO:
         if (*(const double *)at < 0) sbuf_puts(&s, "auto");
         else put_number(&s, *(const double *)at);
         break;
-    case CLOOB_OPTION_AUTO_INT:
+    case OPTION_AUTO_INT:
         if (*(const int64_t *)at < 0) sbuf_puts(&s, "auto");
         else sbuf_printf(&s, "%lld", (long long)*(const int64_t *)at);
         break;
-    case CLOOB_OPTION_NUMBER:
-    case CLOOB_OPTION_NUMBERS_3:
-    case CLOOB_OPTION_NUMBERS_4:
+    case OPTION_NUMBER:
+    case OPTION_NUMBERS_3:
+    case OPTION_NUMBERS_4:
         for (int i = 0; i < numbers_of(o); i++) sbuf_puts(&s, i ? " " : ""), put_number(&s, ((const double *)at)[i]);
         break;
-    case CLOOB_OPTION_CHAR:
+    case OPTION_CHAR:
         if (*(const char *)at == '\t') sbuf_puts(&s, "tab");
         else sbuf_putc(&s, *(const char *)at);
         break;
-    case CLOOB_OPTION_STRING: sbuf_puts(&s, word ? word : "None"); break;
-    case CLOOB_OPTION_LIST: put_list(&s, at); break;
+    case OPTION_STRING: sbuf_puts(&s, word ? word : "None"); break;
+    case OPTION_LIST: put_list(&s, at); break;
     }
     return sbuf_detach(&s);
 }

@@ -12,6 +12,7 @@
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/linalg.h"
 #include "tensor/cpu/vmath.h"
+#include "eval/eval_json.h"
 
 /* ---- uniformity: sums over all pairs, tile by tile, in double between the rows of a tile  */
 
@@ -232,12 +233,12 @@ static void put_similarities(sbuf *s, const cloob_similarity *m)
     sbuf_putc(s, '\n');
 }
 
-cloob_status cloob_analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
-                                  const char *folder)
+cloob_status analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+                            const char *folder)
 {
     API_NEEDS(ctx, a && folder);
     sbuf values = { 0 }, bins = { 0 };
-    char *text = cloob_analysis_json(a, reference);
+    char *text = analysis_json(a, reference);
     cloob_status status = text ? file_make_dirs(ctx, folder) : ctx_no_memory(ctx, 4096, "analysis.json");
     if (status == CLOOB_OK)
         status = file_write_in(ctx, folder, "analysis.json", &(sbuf){ .data = text, .len = strlen(text) });

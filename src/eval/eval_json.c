@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "core/json.h"
+#include "eval/eval_json.h"
 
 typedef json_out writer;
 
@@ -41,7 +42,7 @@ static void put_side(writer *w, const char *name, const cloob_retrieval_side *r)
     named(w, name, "_tied", (double)r->tied);
 }
 
-char *cloob_retrieval_json(const cloob_retrieval *r)
+char *retrieval_json(const cloob_retrieval *r)
 {
     if (!r) return NULL;
     writer w = begin();
@@ -108,7 +109,7 @@ static void put_change(writer *w, const cloob_analysis *a, const cloob_analysis 
     json_end(w);
 }
 
-char *cloob_analysis_json(const cloob_analysis *a, const cloob_analysis *reference)
+char *analysis_json(const cloob_analysis *a, const cloob_analysis *reference)
 {
     if (!a) return NULL;
     writer w = begin();
@@ -143,7 +144,7 @@ static void put_trials(writer *w, const cloob_probe_result *r)
     json_end(w);
 }
 
-char *cloob_probe_json(const cloob_probe_result *r)
+char *probe_json(const cloob_probe_result *r)
 {
     if (!r) return NULL;
     writer w = begin();

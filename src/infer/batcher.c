@@ -18,7 +18,7 @@ void cloob_batcher_options_init(cloob_batcher_options *o)
 {
     if (!o) return;
     *o = (cloob_batcher_options){
-        .max_batch = 32, .max_wait_us = 2000, .max_queue = 4096, .max_pixels = IMAGE_MAX_PIXELS
+        .size = sizeof *o, .max_batch = 32, .max_wait_us = 2000, .max_queue = 4096, .max_pixels = IMAGE_MAX_PIXELS
     };
     cloob_model_options_init(&o->model);
 }
@@ -79,12 +79,12 @@ static cloob_status fill(cloob_ctx *ctx, batcher *b, const char *path, const clo
                             .log = ctx->log,
                             .log_user = ctx->log_user,
                             .log_level = ctx->log_level,
-                            .kernels = ctx->kernels,
                             .copy_files = true };
     const cloob_model_options *m = &o->model;
     b->o = *o;
     if (b->o.decoders < 1) b->o.decoders = ctx->threads;
     b->ctx = cloob_ctx_create(&c);
+    if (b->ctx) b->ctx->kernels = ctx->kernels;
     b->scratch = calloc((size_t)b->o.decoders, sizeof *b->scratch);
     bool ok = b->ctx && b->scratch && copy_text(&b->path, path) && copy_text(&b->device, m->device) &&
               copy_text(&b->precision, m->precision) && copy_text(&b->vocab, m->vocab) &&
@@ -112,10 +112,8 @@ static cloob_status await_model(cloob_ctx *ctx, batcher *b)
 cloob_status cloob_batcher_create(cloob_ctx *ctx, const char *path, const cloob_batcher_options *o, cloob_batcher **out)
 {
     API_NEEDS(ctx, path && out);
-    cloob_batcher_options defaults;
     *out = NULL;
-    cloob_batcher_options_init(&defaults);
-    if (!o) o = &defaults;
+    OPTIONS_READ(ctx, cloob_batcher_options, o);
     CLOOB_TRY(check_options(ctx, o));
     batcher *b = calloc(1, sizeof *b);
     if (!b) return ctx_no_memory(ctx, sizeof *b, "a batching encoder");
@@ -273,7 +271,7 @@ static cloob_status prepare(cloob_ctx *ctx, batcher *b, const cloob_batch_input 
         rows->tokens += tower_text_length(&b->shape, it->tokens, b->facts.context);
     if (rows) rows->prepare_s += took;
     pthread_mutex_lock(&b->lock);
-    cloob_latency_add(&b->stats.prepare[is_text(in)], took);
+    latency_add(&b->stats.prepare[is_text(in)], took);
     pthread_mutex_unlock(&b->lock);
     return status;
 }
@@ -475,4 +473,31 @@ void cloob_batch_rows_release(cloob_batch_rows *r)
     if (!r) return;
     free(r->data);
     *r = (cloob_batch_rows){ 0 };
+}
+
+/* ---- statistics -------------------------------------------------------------------------------------- */
+
+static const double bounds[CLOOB_LATENCY_BUCKETS] = { 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                                      0.25,   0.5,   1,      2.5,   5,    10,    30,   INFINITY };
+
+double latency_bound(int i) { return i >= 0 && i < CLOOB_LATENCY_BUCKETS ? bounds[i] : 0; }
+
+void latency_add(cloob_latency *h, double seconds)
+{
+    if (!h) return;
+    int i = 0;
+    while (i + 1 < CLOOB_LATENCY_BUCKETS && seconds > bounds[i]) i++;
+    h->count[i]++;
+    h->total++;
+    h->sum_s += seconds;
+}
+
+void cloob_batcher_get_stats(cloob_batcher *b, cloob_batcher_stats *out)
+{
+    if (!out) return;
+    *out = (cloob_batcher_stats){ 0 };
+    if (!b) return;
+    pthread_mutex_lock(&b->lock);
+    *out = b->stats;
+    pthread_mutex_unlock(&b->lock);
 }

@@ -85,4 +85,8 @@ void batch_item_free(batch_item *it);
 /* Takes over the model's tokenizer, view and facts; model_lock is held for writing, or no other thread runs yet. */
 cloob_status batcher_adopt(batcher *b, model *m);
 
+/* Upper bound of bucket i in seconds; the last is infinity. */
+double latency_bound(int i);
+void latency_add(cloob_latency *h, double seconds);
+
 #endif

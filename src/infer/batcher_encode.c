@@ -160,7 +160,7 @@ static void count_batch(batcher *b, bool text, int64_t n, double seconds)
     b->stats.batch_size[text][bucket]++;
     b->stats.batches[text]++;
     b->stats.rows[text] += n;
-    cloob_latency_add(&b->stats.encode[text], seconds);
+    latency_add(&b->stats.encode[text], seconds);
 }
 
 void batch_item_free(batch_item *it)
@@ -200,7 +200,7 @@ static void run_batch(batcher *b, batch_item **batch)
     double end = clock_seconds();
     pthread_mutex_lock(&b->lock);
     count_batch(b, text, n, end - begin);
-    for (int64_t i = 0; i < n; i++) cloob_latency_add(&b->stats.wait[text], begin - batch[i]->queued_at);
+    for (int64_t i = 0; i < n; i++) latency_add(&b->stats.wait[text], begin - batch[i]->queued_at);
     for (int64_t i = 0; i < n; i++) batcher_item_end(b, batch[i], status, cloob_error(b->ctx));
     b->stats.running = 0;
 }

@@ -96,8 +96,8 @@ cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c, const flo
 void cloob_zeroshot_options_init(cloob_zeroshot_options *o)
 {
     if (!o) return;
-    *o = (cloob_zeroshot_options){ .set = 0 };
-    cloob_eval_options_init(&o->eval);
+    *o = (cloob_zeroshot_options){ .size = sizeof *o };
+    eval_options_init(&o->eval);
 }
 
 void cloob_zeroshot_release(cloob_zeroshot_result *r)
@@ -221,8 +221,8 @@ cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *m, const cloob_dataset 
     cloob_zeroshot_options o;
     stored_rows stored = { 0 };
     cloob_zeroshot_options_init(&o);
-    if (given) o = *given;
     *out = (cloob_zeroshot_result){ 0 };
+    if (given) CLOOB_TRY(options_read(ctx, "cloob_zeroshot_options", &o, sizeof o, given));
     cloob_status status = CLOOB_OK;
     if (o.eval.retrieve) {
         status = stored_rows_open(ctx, &o.eval, m->scale_hopfield, true, &stored);

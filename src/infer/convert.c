@@ -14,7 +14,7 @@
 void cloob_convert_options_init(cloob_convert_options *o)
 {
     if (!o) return;
-    *o = (cloob_convert_options){ 0 };
+    *o = (cloob_convert_options){ .size = sizeof *o };
 }
 
 static bool ends(const char *name, const char *tail)
@@ -294,10 +294,9 @@ cloob_status cloob_convert(cloob_ctx *ctx, const char *in, const char *out, cons
                            cloob_convert_report *r)
 {
     API_NEEDS(ctx, in && out);
-    cloob_convert_options defaults;
     cloob_convert_report own;
-    cloob_convert_options_init(&defaults);
-    if (!o) o = &defaults;
+    if (r) *r = (cloob_convert_report){ 0 };
+    OPTIONS_READ(ctx, cloob_convert_options, o);
     cloob_convert_report *report = r ? r : &own;
     *report = (cloob_convert_report){ .to = resolve_format(o->to, out) };
     cloob_status status = refuse_ending(ctx, report->to, out);
@@ -310,10 +309,9 @@ cloob_status cloob_weights_describe(cloob_ctx *ctx, const char *in, const cloob_
                                     cloob_convert_report *r)
 {
     API_NEEDS(ctx, in && r);
-    cloob_convert_options defaults;
-    cloob_convert_options_init(&defaults);
     *r = (cloob_convert_report){ 0 };
-    return convert(ctx, in, NULL, o ? o : &defaults, r);
+    OPTIONS_READ(ctx, cloob_convert_options, o);
+    return convert(ctx, in, NULL, o, r);
 }
 
 cloob_status cloob_weights_verify(cloob_ctx *ctx, const char *path, bool *stored)

@@ -32,7 +32,7 @@ static void add_list(lists *l, const char *key, sbuf *s, char *const *item, int6
     l->meta[l->count++] = (st_meta){ key, s->data };
 }
 
-static cloob_status lists_make(cloob_ctx *ctx, const cloob_embedded *e, lists *l)
+static cloob_status lists_make(cloob_ctx *ctx, const embed_result *e, lists *l)
 {
     *l = (lists){ 0 };
     if (e->name) add_list(l, "names", &l->names, e->name, e->rows);
@@ -68,7 +68,7 @@ static cloob_status out_put(cloob_ctx *ctx, void *user, embed_part part, void *r
     return rows_file_put(ctx, &o->f, o->part[part], rows, n);
 }
 
-static cloob_status put_all(cloob_ctx *ctx, out_file *o, const cloob_embedded *e)
+static cloob_status put_all(cloob_ctx *ctx, out_file *o, const embed_result *e)
 {
     if (e->label) CLOOB_TRY(out_put(ctx, o, EMBED_LABEL, e->label, e->rows));
     if (e->row) CLOOB_TRY(out_put(ctx, o, EMBED_ROW, e->row, e->rows));
@@ -78,7 +78,7 @@ static cloob_status put_all(cloob_ctx *ctx, out_file *o, const cloob_embedded *e
 }
 
 /* A .npy file has no room for names: they stand in E.npy.txt, one per row. */
-static cloob_status write_beside(cloob_ctx *ctx, const char *path, const cloob_embedded *e)
+static cloob_status write_beside(cloob_ctx *ctx, const char *path, const embed_result *e)
 {
     char *const *item = e->name ? e->name : e->caption;
     int64_t n = e->name ? e->rows : e->text_rows;
@@ -92,7 +92,7 @@ static cloob_status write_beside(cloob_ctx *ctx, const char *path, const cloob_e
     return status;
 }
 
-cloob_status cloob_embedded_write(cloob_ctx *ctx, const cloob_embedded *e, const char *path)
+cloob_status embed_result_write(cloob_ctx *ctx, const embed_result *e, const char *path)
 {
     API_NEEDS(ctx, e && path);
     int64_t max_rows[EMBED_PARTS] = { e->label ? e->rows : 0, e->row ? e->rows : 0, e->text_image ? e->text_rows : 0,
@@ -121,7 +121,7 @@ static cloob_status lists_expect(cloob_ctx *ctx, const embed_source *s, lists *l
     if (!list) return ctx_no_memory(ctx, (size_t)(names + classes) * sizeof *list, "names");
     for (int64_t i = 0; i < names; i++) list[i] = (char *)(uintptr_t)s->files.item[i].path; /* only read */
     for (int64_t i = 0; i < classes; i++) list[names + i] = (char *)(uintptr_t)cloob_dataset_class_name(set, i);
-    cloob_embedded all = { .class_name = list + names, .classes = classes };
+    embed_result all = { .class_name = list + names, .classes = classes };
     if (s->names.name) all.name = s->names.name, all.rows = s->names.samples;
     if (s->names.caption) all.caption = s->names.caption, all.text_rows = s->names.first[s->names.samples];
     if (s->job.images_count) all.name = list, all.rows = names;
@@ -134,7 +134,7 @@ static cloob_status lists_expect(cloob_ctx *ctx, const embed_source *s, lists *l
 
 static cloob_status open_memory(cloob_ctx *ctx, const model *m, const embed_source *s, stored_rows *stored, out_file *o)
 {
-    const cloob_embed_job *job = &s->job;
+    const embed_job *job = &s->job;
     if (!job->eval.retrieve) return CLOOB_OK;
     CLOOB_TRY(stored_rows_open(ctx, &job->eval, m->scale_hopfield, job->what == CLOOB_UNIT, stored));
     CLOOB_TRY(stored_rows_check(ctx, stored, s->width[EMBED_IMAGE]));
@@ -143,7 +143,7 @@ static cloob_status open_memory(cloob_ctx *ctx, const model *m, const embed_sour
     return CLOOB_OK;
 }
 
-static cloob_status write_end(cloob_ctx *ctx, out_file *o, const char *path, const cloob_embedded *e)
+static cloob_status write_end(cloob_ctx *ctx, out_file *o, const char *path, const embed_result *e)
 {
     lists l;
     cloob_status status = lists_make(ctx, e, &l);
@@ -153,15 +153,14 @@ static cloob_status write_end(cloob_ctx *ctx, out_file *o, const char *path, con
     return status;
 }
 
-cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *m, const cloob_embed_job *job, const char *path,
-                                 cloob_embedded *e)
+cloob_status embed_to_file(cloob_ctx *ctx, cloob_model *m, const embed_job *job, const char *path, embed_result *e)
 {
     API_NEEDS(ctx, m && job && path && e);
     embed_source s;
     out_file o = { 0 };
     stored_rows stored = { 0 };
     lists expected = { 0 };
-    *e = (cloob_embedded){ 0 };
+    *e = (embed_result){ 0 };
     CLOOB_TRY(embed_source_open(ctx, m, job, &s));
     cloob_status status = open_memory(ctx, m, &s, &stored, &o);
     if (status == CLOOB_OK) status = lists_expect(ctx, &s, &expected);
@@ -172,6 +171,6 @@ cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *m, const cloob_emb
     rows_file_abort(&o.f);
     stored_rows_release(&stored);
     embed_source_close(&s);
-    if (status != CLOOB_OK) cloob_embedded_release(e);
+    if (status != CLOOB_OK) embed_result_release(e);
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include "infer/embed_source.h"
 #include "core/needs.h"
+#include "infer/model_file.h"
 
 static void free_list(char **list, int64_t n)
 {
@@ -11,21 +12,21 @@ static void free_list(char **list, int64_t n)
     free(list);
 }
 
-void cloob_embedded_release(cloob_embedded *e)
+void embed_result_release(embed_result *e)
 {
     if (!e) return;
     free(e->image), free(e->text), free(e->label), free(e->row), free(e->text_image);
     free_list(e->name, e->rows);
     free_list(e->caption, e->text_rows);
     free_list(e->class_name, e->classes);
-    *e = (cloob_embedded){ 0 };
+    *e = (embed_result){ 0 };
 }
 
-void cloob_embed_job_init(cloob_embed_job *job)
+void embed_job_init(embed_job *job)
 {
     if (!job) return;
-    *job = (cloob_embed_job){ .what = CLOOB_UNIT };
-    cloob_eval_options_init(&job->eval);
+    *job = (embed_job){ .what = CLOOB_UNIT };
+    eval_options_init(&job->eval);
 }
 
 static void *room(cloob_ctx *ctx, int64_t n, size_t each, cloob_status *status)
@@ -36,7 +37,7 @@ static void *room(cloob_ctx *ctx, int64_t n, size_t each, cloob_status *status)
     return p;
 }
 
-static cloob_status make_room(cloob_ctx *ctx, const embed_source *s, cloob_embedded *e)
+static cloob_status make_room(cloob_ctx *ctx, const embed_source *s, embed_result *e)
 {
     cloob_status status = CLOOB_OK;
     size_t image_row = (size_t)s->width[EMBED_IMAGE] * sizeof(float),
@@ -50,14 +51,14 @@ static cloob_status make_room(cloob_ctx *ctx, const embed_source *s, cloob_embed
 }
 
 typedef struct shelf { /* where the next rows go */
-    cloob_embedded *e;
+    embed_result *e;
     int64_t rows[EMBED_PARTS];
 } shelf;
 
 static cloob_status keep(cloob_ctx *ctx, void *user, embed_part part, void *rows, int64_t n)
 {
     shelf *s = user;
-    cloob_embedded *e = s->e;
+    embed_result *e = s->e;
     int64_t at = s->rows[part];
     (void)ctx;
     if (part == EMBED_LABEL) memcpy(e->label + at, rows, (size_t)n * sizeof *e->label);
@@ -77,7 +78,7 @@ static cloob_status check_free(cloob_ctx *ctx, const void *taken, int64_t width,
 }
 
 /* What got holds goes to e, which had nothing of it. */
-static void merge(cloob_embedded *e, const cloob_embedded *got)
+static void merge(embed_result *e, const embed_result *got)
 {
     if (got->image) {
         e->rows = got->rows, e->image = got->image, e->image_width = got->image_width;
@@ -91,10 +92,10 @@ static void merge(cloob_embedded *e, const cloob_embedded *got)
     e->bad += got->bad;
 }
 
-cloob_status embed_to_memory(cloob_ctx *ctx, cloob_model *m, const cloob_embed_job *job, cloob_embedded *e)
+cloob_status embed_to_memory(cloob_ctx *ctx, cloob_model *m, const embed_job *job, embed_result *e)
 {
     embed_source s;
-    cloob_embedded got = { 0 };
+    embed_result got = { 0 };
     CLOOB_TRY(embed_source_open(ctx, m, job, &s));
     cloob_status status = check_free(ctx, e->image, s.width[EMBED_IMAGE], "images");
     if (status == CLOOB_OK) status = check_free(ctx, e->text, s.width[EMBED_TEXT], "texts");
@@ -102,33 +103,32 @@ cloob_status embed_to_memory(cloob_ctx *ctx, cloob_model *m, const cloob_embed_j
     if (status == CLOOB_OK) status = embed_source_run(ctx, &s, keep, &(shelf){ .e = &got }, &got);
     embed_source_close(&s);
     if (status == CLOOB_OK) merge(e, &got);
-    else cloob_embedded_release(&got);
+    else embed_result_release(&got);
     return status;
 }
 
-cloob_status cloob_embed_data(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, cloob_output what, int workers,
-                              cloob_embedded *e)
+cloob_status embed_dataset(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, cloob_output what, int workers,
+                           embed_result *e)
 {
     API_NEEDS(ctx, m && d && e);
-    return embed_to_memory(ctx, m, &(cloob_embed_job){ .what = what, .data = d, .eval = { .workers = workers } }, e);
+    return embed_to_memory(ctx, m, &(embed_job){ .what = what, .data = d, .eval = { .workers = workers } }, e);
 }
 
-cloob_status cloob_embed_images(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n, cloob_output what,
-                                cloob_embedded *e)
+cloob_status embed_image_files(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n, cloob_output what,
+                               embed_result *e)
 {
     API_NEEDS(ctx, m && path && e && n >= 0);
-    return embed_to_memory(ctx, m, &(cloob_embed_job){ .what = what, .images = path, .images_count = n }, e);
+    return embed_to_memory(ctx, m, &(embed_job){ .what = what, .images = path, .images_count = n }, e);
 }
 
-cloob_status cloob_embed_text_file(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what,
-                                   cloob_embedded *e)
+cloob_status embed_text_file(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what, embed_result *e)
 {
     API_NEEDS(ctx, m && path && e);
-    return embed_to_memory(ctx, m, &(cloob_embed_job){ .what = what, .texts = path }, e);
+    return embed_to_memory(ctx, m, &(embed_job){ .what = what, .texts = path }, e);
 }
 
-cloob_status cloob_embed_tensors(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what, cloob_embedded *e)
+cloob_status embed_tensor_file(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what, embed_result *e)
 {
     API_NEEDS(ctx, m && path && e);
-    return embed_to_memory(ctx, m, &(cloob_embed_job){ .what = what, .tensors = path }, e);
+    return embed_to_memory(ctx, m, &(embed_job){ .what = what, .tensors = path }, e);
 }

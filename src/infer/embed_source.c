@@ -116,7 +116,7 @@ static cloob_status make_room(cloob_ctx *ctx, embed_source *s)
     return s->rows && s->bad ? CLOOB_OK : ctx_no_memory(ctx, bytes, "a batch of embeddings");
 }
 
-cloob_status embed_source_open(cloob_ctx *ctx, cloob_model *m, const cloob_embed_job *job, embed_source *s)
+cloob_status embed_source_open(cloob_ctx *ctx, cloob_model *m, const embed_job *job, embed_source *s)
 {
     cloob_status status = CLOOB_OK;
     *s = (embed_source){ .m = m, .job = *job };
@@ -145,7 +145,7 @@ typedef struct flow { /* one run */
     embed_source *s;
     embed_put *put;
     void *user;
-    cloob_embedded *e;
+    embed_result *e;
     int64_t *index; /* (images) which sample each is, where every caption is embedded */
 } flow;
 
@@ -155,7 +155,7 @@ static char *copy_text(const char *text) { return strdup(text ? text : ""); }
 static cloob_status name_batch(cloob_ctx *ctx, flow *f, const embed_batch *b)
 {
     const sample_names *n = &f->s->names;
-    cloob_embedded *e = f->e;
+    embed_result *e = f->e;
     for (int64_t i = 0; i < b->rows; i++) {
         int64_t at = b->index[i];
         if (n->name && !(e->name[e->rows] = copy_text(n->name[at]))) return ctx_no_memory(ctx, 64, "names");
@@ -196,7 +196,7 @@ static void drop_captions(caption_batch *b)
 static cloob_status put_captions(cloob_ctx *ctx, flow *f, caption_batch *b)
 {
     embed_source *s = f->s;
-    cloob_embedded *e = f->e;
+    embed_result *e = f->e;
     CLOOB_TRY(model_texts(ctx, s->m, (const char *const *)b->text, b->n, s->job.what, s->rows));
     CLOOB_TRY(f->put(ctx, f->user, EMBED_TEXT, s->rows, b->n));
     CLOOB_TRY(f->put(ctx, f->user, EMBED_OWNER, b->owner, b->n));
@@ -239,7 +239,7 @@ static cloob_status run_captions(cloob_ctx *ctx, flow *f)
 
 /* ---- a data set ---------------------------------------------------------------------------------- */
 
-static cloob_status copy_classes(cloob_ctx *ctx, const dataset *d, cloob_embedded *e)
+static cloob_status copy_classes(cloob_ctx *ctx, const dataset *d, embed_result *e)
 {
     int64_t n = dataset_class_count(d);
     if (!n) return CLOOB_OK;
@@ -396,7 +396,7 @@ static cloob_status run_texts(cloob_ctx *ctx, flow *f)
 static cloob_status run_all(cloob_ctx *ctx, flow *f)
 {
     const embed_source *s = f->s;
-    cloob_embedded *e = f->e;
+    embed_result *e = f->e;
     if (s->width[EMBED_IMAGE]) e->image_width = s->width[EMBED_IMAGE];
     if (s->width[EMBED_TEXT]) e->text_width = s->width[EMBED_TEXT];
     if (s->job.data) CLOOB_TRY(run_data(ctx, f));
@@ -406,7 +406,7 @@ static cloob_status run_all(cloob_ctx *ctx, flow *f)
     return s->job.texts ? run_texts(ctx, f) : CLOOB_OK;
 }
 
-cloob_status embed_source_run(cloob_ctx *ctx, embed_source *s, embed_put *put, void *user, cloob_embedded *e)
+cloob_status embed_source_run(cloob_ctx *ctx, embed_source *s, embed_put *put, void *user, embed_result *e)
 {
     flow f = { s, put, user, e, NULL };
     cloob_status status = run_all(ctx, &f);

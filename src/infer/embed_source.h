@@ -16,6 +16,63 @@
 #include "io/image/image_list.h"
 #include "io/safetensors.h"
 
+typedef struct embed_result {
+    int64_t rows; /* of image and label, or of text where there are texts alone */
+    int64_t text_rows;
+    int64_t bad; /* inputs left out because they cannot be read */
+    int64_t image_width, text_width;
+    float *image, *text; /* NULL: none */
+    int64_t *label;      /* (rows); NULL: no classes */
+    int64_t *row; /* (rows) which sample of the data set; gaps where images could not be read. NULL: no data set */
+    int64_t *text_image; /* (text_rows) which row of image a text belongs to; NULL: row i has text i */
+    char **name;         /* (rows) of the images; NULL: unknown */
+    char **caption;      /* (text_rows); NULL: unknown, or too long all together (64 MiB) */
+    char **class_name;   /* (classes) */
+    int64_t classes;
+} embed_result;
+
+void embed_result_release(embed_result *e);
+
+/* A data set in its order: images, captions where there are any and the model has a tokenizer, labels where
+ * there are classes. workers: threads that decode.
+ *
+ * Here and in the next three, *e is zero-initialised before the first call; each fills what it names, and
+ * refuses to replace what another has filled. On failure e keeps what it had. */
+cloob_status embed_dataset(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, cloob_output what, int workers,
+                           embed_result *e);
+/* Files and folders; fills image and name. A file that was named must be readable, those in folders are left
+ * out and counted. */
+cloob_status embed_image_files(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n, cloob_output what,
+                               embed_result *e);
+/* One text per line of a file; empty lines are refused, as rows would no longer match lines. Fills text. */
+cloob_status embed_text_file(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what, embed_result *e);
+/* A safetensors file with `images` F32 (n, 3, S, S), normalised, and/or `tokens` I32 or I64 (n, context). */
+cloob_status embed_tensor_file(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what, embed_result *e);
+
+/* Everything of the above in one go, into a file instead of memory. */
+typedef struct embed_job {
+    cloob_output what;
+    const cloob_dataset *data; /* the four sources as above; NULL or 0: not this one */
+    bool all_captions;         /* of the data set: every caption of an image, and text_image says whose it is */
+    const char *tensors;
+    const char *const *images; /* (images_count) files and folders */
+    int64_t images_count;
+    const char *texts;
+    cloob_eval_options eval;
+} embed_job;
+
+void embed_job_init(embed_job *job); /* unit rows, no source */
+
+/* Rows go to the file as they come, so that memory does not grow with their number; the file is that of
+ * embed_result_write. Its space is taken at the beginning; a kill leaves nothing under its name. *e is
+ * overwritten with counts, widths, names, captions and classes; all else stays NULL. */
+cloob_status embed_to_file(cloob_ctx *ctx, cloob_model *m, const embed_job *job, const char *path, embed_result *e);
+
+/* Writes `image`, `text`, `label`, `row`, `text_image` and, in the metadata, `names`, `captions` and `classes` as JSON
+ * lists; or, when the path ends in .npy, the one matrix there is, and PATH.txt with a name per row. Written
+ * atomically. */
+cloob_status embed_result_write(cloob_ctx *ctx, const embed_result *e, const char *path);
+
 /* In the order of a file: the widest elements first, as the format has no padding and readers map it. */
 typedef enum embed_part {
     EMBED_LABEL,
@@ -28,7 +85,7 @@ typedef enum embed_part {
 
 typedef struct embed_source {
     model *m;
-    cloob_embed_job job;
+    embed_job job;
     int64_t max_rows[EMBED_PARTS]; /* rows that may come; 0: none of this part */
     int64_t width[EMBED_PARTS];    /* 0 for whole numbers, and without the part */
     st_file tensors;
@@ -45,12 +102,12 @@ typedef struct embed_source {
 typedef cloob_status embed_put(cloob_ctx *ctx, void *user, embed_part part, void *rows, int64_t n);
 
 /* Everything that can be wrong with a job is found out here, but for images that cannot be read. */
-cloob_status embed_source_open(cloob_ctx *ctx, cloob_model *m, const cloob_embed_job *job, embed_source *s);
+cloob_status embed_source_open(cloob_ctx *ctx, cloob_model *m, const embed_job *job, embed_source *s);
 /* Counts, widths, names and classes go into e as well. */
-cloob_status embed_source_run(cloob_ctx *ctx, embed_source *s, embed_put *put, void *user, cloob_embedded *e);
+cloob_status embed_source_run(cloob_ctx *ctx, embed_source *s, embed_put *put, void *user, embed_result *e);
 void embed_source_close(embed_source *s);
 
 /* Open, run, close: rows are added to e, which has none of that kind. */
-cloob_status embed_to_memory(cloob_ctx *ctx, cloob_model *m, const cloob_embed_job *job, cloob_embedded *e);
+cloob_status embed_to_memory(cloob_ctx *ctx, cloob_model *m, const embed_job *job, embed_result *e);
 
 #endif

@@ -9,17 +9,18 @@
 #include "eval/labels.h"
 #include "eval/rows.h"
 #include "io/safetensors.h"
+#include "infer/embeddings_file.h"
 
-struct cloob_embeddings {
+struct embeddings_file {
     st_file file;
     const char *path;
     arena memory; /* names for messages, labels */
 };
 
-cloob_status cloob_embeddings_open(cloob_ctx *ctx, const char *path, cloob_embeddings **out)
+cloob_status embeddings_open(cloob_ctx *ctx, const char *path, embeddings_file **out)
 {
     API_NEEDS(ctx, path && out);
-    cloob_embeddings *e = calloc(1, sizeof *e);
+    embeddings_file *e = calloc(1, sizeof *e);
     *out = NULL;
     if (!e) return ctx_no_memory(ctx, sizeof *e, path);
     e->path = arena_string(&e->memory, path);
@@ -33,7 +34,7 @@ cloob_status cloob_embeddings_open(cloob_ctx *ctx, const char *path, cloob_embed
     return CLOOB_OK;
 }
 
-void cloob_embeddings_close(cloob_embeddings *e)
+void embeddings_close(embeddings_file *e)
 {
     if (!e) return;
     st_close(&e->file);
@@ -41,7 +42,7 @@ void cloob_embeddings_close(cloob_embeddings *e)
     free(e);
 }
 
-cloob_status cloob_matrix_floats(cloob_ctx *ctx, const cloob_matrix *m, float **out)
+cloob_status matrix_floats(cloob_ctx *ctx, const cloob_matrix *m, float **out)
 {
     API_NEEDS(ctx, m && out);
     size_t bytes = (size_t)(m->rows * m->columns) * sizeof **out;
@@ -52,7 +53,7 @@ cloob_status cloob_matrix_floats(cloob_ctx *ctx, const cloob_matrix *m, float **
 }
 
 /* The first of "a|b|c" that the file has. */
-static const st_entry *find(const cloob_embeddings *e, const char *names)
+static const st_entry *find(const embeddings_file *e, const char *names)
 {
     for (const char *at = names; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
         size_t n = strcspn(at, "|");
@@ -63,14 +64,13 @@ static const st_entry *find(const cloob_embeddings *e, const char *names)
     return NULL;
 }
 
-bool cloob_embeddings_has(const cloob_embeddings *e, const char *names)
+bool embeddings_has(const embeddings_file *e, const char *names)
 {
     if (!e) return false;
     return find(e, names) != NULL;
 }
 
-static cloob_status need(cloob_ctx *ctx, cloob_embeddings *e, const char *names, const st_entry **out,
-                         const char **name)
+static cloob_status need(cloob_ctx *ctx, embeddings_file *e, const char *names, const st_entry **out, const char **name)
 {
     char text[512], others[200] = "";
     *out = find(e, names);
@@ -86,7 +86,7 @@ static cloob_status need(cloob_ctx *ctx, cloob_embeddings *e, const char *names,
     return *name ? CLOOB_OK : ctx_no_memory(ctx, sizeof text, "a name");
 }
 
-cloob_status cloob_embeddings_matrix(cloob_ctx *ctx, cloob_embeddings *e, const char *names, cloob_matrix *out)
+cloob_status embeddings_matrix(cloob_ctx *ctx, embeddings_file *e, const char *names, cloob_matrix *out)
 {
     API_NEEDS(ctx, e && names && out);
     const st_entry *entry;
@@ -98,8 +98,8 @@ cloob_status cloob_embeddings_matrix(cloob_ctx *ctx, cloob_embeddings *e, const 
     return CLOOB_OK;
 }
 
-cloob_status cloob_embeddings_labels(cloob_ctx *ctx, cloob_embeddings *e, const char *names, int64_t count,
-                                     const int64_t **out)
+cloob_status embeddings_labels(cloob_ctx *ctx, embeddings_file *e, const char *names, int64_t count,
+                               const int64_t **out)
 {
     API_NEEDS(ctx, e && names && out && count >= 0);
     const st_entry *entry;
@@ -112,7 +112,7 @@ cloob_status cloob_embeddings_labels(cloob_ctx *ctx, cloob_embeddings *e, const 
     return CLOOB_OK;
 }
 
-cloob_status cloob_embeddings_classes(cloob_ctx *ctx, cloob_embeddings *e, const char *const **name, int64_t *count)
+cloob_status embeddings_classes(cloob_ctx *ctx, embeddings_file *e, const char *const **name, int64_t *count)
 {
     API_NEEDS(ctx, e && name && count);
     const char *text = st_meta_get(&e->file, "classes");
@@ -127,4 +127,22 @@ cloob_status cloob_embeddings_classes(cloob_ctx *ctx, cloob_embeddings *e, const
             return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: classes is not a list of names", e->path);
     if (*count) *name = list;
     return CLOOB_OK;
+}
+
+cloob_status probe_save(cloob_ctx *ctx, const cloob_probe_result *r, const char *path)
+{
+    API_NEEDS(ctx, r && path);
+    int64_t C = r->classes, D = r->dimensions;
+    float *w = malloc((size_t)(C * (D + 1)) * sizeof *w), *b = w + C * D;
+    if (!w) return ctx_no_memory(ctx, (size_t)(C * (D + 1)) * sizeof *w, path);
+    for (int64_t c = 0; c < C; c++) {
+        for (int64_t i = 0; i < D; i++) w[c * D + i] = (float)r->weight[c * (D + 1) + i];
+        b[c] = (float)r->weight[c * (D + 1) + D];
+    }
+    st_entry entry[] = { { "weight", TENSOR(CLOOB_F32, w, C, D) },
+                         { "bias", TENSOR(CLOOB_F32, b, C) },
+                         { "label", TENSOR(CLOOB_I64, r->label, C) } };
+    cloob_status status = st_write(ctx, path, entry, 3, NULL, 0);
+    free(w);
+    return status;
 }

@@ -10,6 +10,7 @@
 #ifndef INFER_MODEL_FILE_H
 #define INFER_MODEL_FILE_H
 
+#include "infer/option_tables.h"
 #include "cloob/model.h"
 #include "data/text/tokenizer.h"
 #include "data/view/transform.h"

@@ -29,6 +29,7 @@
 #define INFER_SEARCH_INDEX_H
 
 #include "cloob/search.h"
+#include "infer/search.h"
 #include "io/safetensors.h"
 
 /* Files by name, size and time. */

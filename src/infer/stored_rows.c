@@ -6,19 +6,20 @@
 
 #include "cloob/eval.h"
 #include "core/ctx.h"
+#include "infer/embeddings_file.h"
 
 cloob_status stored_rows_open(cloob_ctx *ctx, const cloob_eval_options *o, double scale, bool unit, stored_rows *s)
 {
-    cloob_embeddings *file;
+    embeddings_file *file;
     cloob_matrix stored;
     bool text = o->retrieve_from && strcmp(o->retrieve_from, "text") == 0;
     double beta = o->scale_hopfield >= 0 ? o->scale_hopfield : scale > 0 ? scale : CLOOB_DEFAULT_SCALE_HOPFIELD;
     *s = (stored_rows){ .path = o->retrieve, .unit = unit };
-    CLOOB_TRY(cloob_embeddings_open(ctx, o->retrieve, &file));
-    cloob_status status = cloob_embeddings_matrix(ctx, file, text ? "text|y|V" : "image|x|U", &stored);
-    if (status == CLOOB_OK) status = cloob_matrix_floats(ctx, &stored, &s->rows);
+    CLOOB_TRY(embeddings_open(ctx, o->retrieve, &file));
+    cloob_status status = embeddings_matrix(ctx, file, text ? "text|y|V" : "image|x|U", &stored);
+    if (status == CLOOB_OK) status = matrix_floats(ctx, &stored, &s->rows);
     if (status == CLOOB_OK) s->h = (cloob_hopfield){ s->rows, stored.rows, stored.columns, beta };
-    cloob_embeddings_close(file);
+    embeddings_close(file);
     return status;
 }
 

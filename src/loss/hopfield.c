@@ -117,7 +117,7 @@ static cloob_status nearest(cloob_ctx *ctx, const float *a, int64_t n, const flo
 void cloob_hopfield_options_init(cloob_hopfield_options *o)
 {
     if (!o) return;
-    *o = (cloob_hopfield_options){ .updates = 1 };
+    *o = (cloob_hopfield_options){ .size = sizeof *o, .updates = 1 };
 }
 
 static cloob_status check_rows(cloob_ctx *ctx, const char *what, const float *x, int64_t n, int64_t d)
@@ -170,6 +170,7 @@ cloob_status cloob_hopfield_retrieve(cloob_ctx *ctx, const cloob_hopfield *h, co
                                      const float *states, int64_t n, float *out, int *updates)
 {
     API_NEEDS(ctx, h && o && n >= 0 && (n == 0 || (states && out)));
+    OPTIONS_READ(ctx, cloob_hopfield_options, o);
     CLOOB_TRY(check(ctx, h, states, n));
     if (o->updates < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%d updates: at least 1 is needed", o->updates);
     size_t bytes = (size_t)(n * h->dim) * sizeof(float);

@@ -13,11 +13,11 @@ static const struct {
     const char *name;
     bool hopfield, leave_one_out, sigmoid;
 } methods[] = {
-    [LOSS_CLOOB] = { "cloob", true, true, false },
-    [LOSS_CLIP] = { "clip", false, false, false },
-    [LOSS_INFOLOOB] = { "infoloob", false, true, false },
-    [LOSS_INFONCE_HOPFIELD] = { "infonce-hopfield", true, false, false },
-    [LOSS_SIGLIP] = { "siglip", false, false, true },
+    [CLOOB_METHOD_CLOOB] = { "cloob", true, true, false },
+    [CLOOB_METHOD_CLIP] = { "clip", false, false, false },
+    [CLOOB_METHOD_INFOLOOB] = { "infoloob", false, true, false },
+    [CLOOB_METHOD_INFONCE_HOPFIELD] = { "infonce-hopfield", true, false, false },
+    [CLOOB_METHOD_SIGLIP] = { "siglip", false, false, true },
 };
 enum { METHODS = sizeof methods / sizeof *methods };
 
@@ -25,16 +25,16 @@ static const loss_engine *const engines[] = {
     [LOSS_REF] = &loss_engine_ref, [LOSS_CPU] = &loss_engine_cpu, [LOSS_CUDA] = &loss_engine_cuda
 };
 
-const char *loss_method_name(loss_method m) { return methods[m].name; }
-bool loss_method_has_hopfield(loss_method m) { return methods[m].hopfield; }
-bool loss_method_leaves_one_out(loss_method m) { return methods[m].leave_one_out; }
-bool loss_method_is_sigmoid(loss_method m) { return methods[m].sigmoid; }
+const char *loss_method_name(cloob_method m) { return methods[m].name; }
+bool loss_method_has_hopfield(cloob_method m) { return methods[m].hopfield; }
+bool loss_method_leaves_one_out(cloob_method m) { return methods[m].leave_one_out; }
+bool loss_method_is_sigmoid(cloob_method m) { return methods[m].sigmoid; }
 
-bool loss_method_from_name(const char *name, loss_method *out)
+bool loss_method_from_name(const char *name, cloob_method *out)
 {
     for (int i = 0; i < METHODS; i++)
         if (strcmp(name, methods[i].name) == 0) {
-            *out = (loss_method)i;
+            *out = (cloob_method)i;
             return true;
         }
     return false;
@@ -42,7 +42,7 @@ bool loss_method_from_name(const char *name, loss_method *out)
 
 void loss_options_init(loss_options *o)
 {
-    *o = (loss_options){ .method = LOSS_CLOOB,
+    *o = (loss_options){ .method = CLOOB_METHOD_CLOOB,
                          .backend = LOSS_CPU,
                          .inv_tau = CLOOB_DEFAULT_INV_TAU,
                          .beta = CLOOB_DEFAULT_SCALE_HOPFIELD,
@@ -58,22 +58,22 @@ double loss_scale_clamp(double logit) { return fmin(fmax(logit, 0.0), log(LARGES
 double loss_scale_value(double logit) { return fmin(exp(logit), LARGEST_SCALE); }
 
 /* What the sum of both terms is divided by in `loss`. */
-static double divisor(loss_method m, double inv_tau) { return methods[m].sigmoid ? 1 : inv_tau; }
+static double divisor(cloob_method m, double inv_tau) { return methods[m].sigmoid ? 1 : inv_tau; }
 
-double loss_train_factor(loss_method m, double inv_tau)
+double loss_train_factor(cloob_method m, double inv_tau)
 {
     return methods[m].sigmoid || methods[m].leave_one_out ? 1 : inv_tau / 2;
 }
 
 /* d inv_tau / d logit = inv_tau; InfoLOOB's 1 / inv_tau is differentiated, too. */
-double loss_dlogit_inv_tau(loss_method m, const loss_result *r, double inv_tau)
+double loss_dlogit_inv_tau(cloob_method m, const loss_result *r, double inv_tau)
 {
     double factor = loss_train_factor(m, inv_tau) / divisor(m, inv_tau);
     double sum = methods[m].leave_one_out ? r->image_term + r->text_term : 0;
     return factor * (r->dsum_dinv_tau * inv_tau - sum);
 }
 
-double loss_dlogit_beta(loss_method m, const loss_result *r, double inv_tau, double beta)
+double loss_dlogit_beta(cloob_method m, const loss_result *r, double inv_tau, double beta)
 {
     return loss_train_factor(m, inv_tau) / divisor(m, inv_tau) * r->dsum_dbeta * beta;
 }

@@ -26,15 +26,14 @@
 #define LOSS_LOSS_H
 
 #include "core/ctx.h"
+#include "cloob/objective.h"
 #include "dist/comm.h"
-
-typedef enum loss_method { LOSS_CLOOB, LOSS_CLIP, LOSS_INFOLOOB, LOSS_INFONCE_HOPFIELD, LOSS_SIGLIP } loss_method;
 
 /* ref: the definition in plain loops and doubles; it allocates. cpu: tiles in f32. cuda: device pointers. */
 typedef enum loss_backend { LOSS_REF, LOSS_CPU, LOSS_CUDA } loss_backend;
 
 typedef struct loss_options {
-    loss_method method;
+    cloob_method method;
     loss_backend backend;
     double inv_tau; /* above 0 */
     double beta;    /* the Hopfield scale, 0 or above */
@@ -106,11 +105,11 @@ cloob_status loss_queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, con
 cloob_status loss_collect(cloob_ctx *ctx, loss_plan *p, loss_result *r);
 
 /* "cloob", "clip", "infoloob", "infonce-hopfield", "siglip". */
-const char *loss_method_name(loss_method m);
-bool loss_method_from_name(const char *name, loss_method *out);
-bool loss_method_has_hopfield(loss_method m);
-bool loss_method_leaves_one_out(loss_method m);
-bool loss_method_is_sigmoid(loss_method m);
+const char *loss_method_name(cloob_method m);
+bool loss_method_from_name(const char *name, cloob_method *out);
+bool loss_method_has_hopfield(cloob_method m);
+bool loss_method_leaves_one_out(cloob_method m);
+bool loss_method_is_sigmoid(cloob_method m);
 
 /* Learnable scales are stored as logarithms and kept in [0, ln 100] after every update, as CLIP does. */
 double loss_scale_clamp(double logit);
@@ -119,9 +118,28 @@ double loss_scale_value(double logit); /* exp, at most 100 */
  * InfoNCE it is CLIP's (image + text) / 2, not divided by inv_tau: dx, dy and all that comes of them are multiplied by
  * loss_train_factor, inv_tau / 2. (The derivative of InfoNCE / inv_tau in inv_tau is never positive: a temperature that
  * followed it could only fall.) */
-double loss_train_factor(loss_method m, double inv_tau);
+double loss_train_factor(cloob_method m, double inv_tau);
 /* The derivatives of that in the logit of the inverse temperature and in that of the Hopfield scale. */
-double loss_dlogit_inv_tau(loss_method m, const loss_result *r, double inv_tau);
-double loss_dlogit_beta(loss_method m, const loss_result *r, double inv_tau, double beta);
+double loss_dlogit_inv_tau(cloob_method m, const loss_result *r, double inv_tau);
+double loss_dlogit_beta(cloob_method m, const loss_result *r, double inv_tau, double beta);
+
+typedef struct objective_bench {
+    int64_t n, d;
+    int repeats; /* timed, after one that is not; 0: that one is timed, for what takes long */
+    bool forward_only;
+    uint64_t seed;
+} objective_bench;
+
+typedef struct objective_timing {
+    double ms; /* median */
+    double pairs_per_s;
+    int64_t peak_bytes; /* what the process (or the GPU) took beyond the embeddings, gradients included */
+    double loss;
+    char device[128];
+} objective_timing;
+
+/* Times loss and gradients of random unit rows. */
+cloob_status objective_time(cloob_ctx *ctx, const cloob_objective_options *o, const objective_bench *b,
+                            objective_timing *t);
 
 #endif

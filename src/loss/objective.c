@@ -4,17 +4,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cloob/options.h"
 #include "core/needs.h"
 #include "core/limits.h"
 #include "core/rng.h"
 #include "loss/loss.h"
 #include "tensor/device.h"
 
-_Static_assert((int)CLOOB_METHOD_CLOOB == (int)LOSS_CLOOB && (int)CLOOB_METHOD_CLIP == (int)LOSS_CLIP &&
-                   (int)CLOOB_METHOD_INFOLOOB == (int)LOSS_INFOLOOB &&
-                   (int)CLOOB_METHOD_INFONCE_HOPFIELD == (int)LOSS_INFONCE_HOPFIELD &&
-                   (int)CLOOB_METHOD_SIGLIP == (int)LOSS_SIGLIP,
-               "the public methods are the inner ones");
+bool cloob_method_from_name(const char *name, cloob_method *out)
+{
+    return name && out && loss_method_from_name(name, out);
+}
+
+void cloob_objective_options_init(cloob_objective_options *o)
+{
+    if (!o) return;
+    *o = (cloob_objective_options){ .size = sizeof *o,
+                                    .method = CLOOB_METHOD_CLOOB,
+                                    .inv_tau = CLOOB_DEFAULT_INV_TAU,
+                                    .scale_hopfield = CLOOB_DEFAULT_SCALE_HOPFIELD,
+                                    .device = "auto",
+                                    .compute = CLOOB_F32,
+                                    .logit_bias = CLOOB_DEFAULT_LOGIT_BIAS };
+}
 
 static void fill_options(const cloob_objective_options *o, const device *dev, bool gradients, loss_options *out)
 {
@@ -22,7 +34,7 @@ static void fill_options(const cloob_objective_options *o, const device *dev, bo
         [BACKEND_REF] = LOSS_REF, [BACKEND_CPU] = LOSS_CPU, [BACKEND_CUDA] = LOSS_CUDA
     };
     loss_options_init(out);
-    out->method = (loss_method)o->method;
+    out->method = o->method;
     out->backend = backend[dev->backend];
     out->inv_tau = o->inv_tau;
     out->beta = o->scale_hopfield;
@@ -118,6 +130,7 @@ cloob_status cloob_objective(cloob_ctx *ctx, const cloob_objective_options *o, c
                              const cloob_gradients *g, cloob_objective_result *r)
 {
     API_NEEDS(ctx, o && e && r);
+    OPTIONS_READ(ctx, cloob_objective_options, o);
     job j = { 0 };
     loss_result l;
     cloob_status status;
@@ -185,8 +198,8 @@ static cloob_status time_runs(cloob_ctx *ctx, job *j, int repeats, loss_result *
     return status;
 }
 
-static cloob_status time_rows(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_objective_bench *b,
-                              const float *x, const float *y, cloob_objective_timing *t)
+static cloob_status time_rows(cloob_ctx *ctx, const cloob_objective_options *o, const objective_bench *b,
+                              const float *x, const float *y, objective_timing *t)
 {
     job j = { 0 };
     loss_result l;
@@ -206,8 +219,8 @@ end:
     return status;
 }
 
-cloob_status cloob_objective_time(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_objective_bench *b,
-                                  cloob_objective_timing *t)
+cloob_status objective_time(cloob_ctx *ctx, const cloob_objective_options *o, const objective_bench *b,
+                            objective_timing *t)
 {
     API_NEEDS(ctx, o && b && t);
     memset(t, 0, sizeof *t);
@@ -250,6 +263,7 @@ cloob_status cloob_objective_plan_create(cloob_ctx *ctx, const cloob_objective_o
                                          const cloob_objective_shape *s, cloob_objective_plan **out)
 {
     API_NEEDS(ctx, o && s && out);
+    OPTIONS_READ(ctx, cloob_objective_options, o);
     cloob_objective_plan *p = calloc(1, sizeof *p);
     *out = NULL;
     if (!p) return ctx_no_memory(ctx, sizeof *p, "a plan of the objective");

@@ -150,8 +150,8 @@ static cloob_status read_native(cloob_ctx *ctx, const char *path, weights *w)
     CLOOB_TRY(st_open(ctx, path, &w->st));
     const char *format = st_meta_get(&w->st, "format");
     if (!format || strcmp(format, "cloob") != 0)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                        "%s: not a cloob checkpoint; cloob convert makes one from other weights", path);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not a cloob checkpoint; cloob convert makes one from other weights",
+                        path);
     CLOOB_TRY(
         digest_check_model(ctx, path,
                            &(digest_input){ w->st.entry, w->st.count, w->st.meta, w->st.meta_count, NULL, NULL }));

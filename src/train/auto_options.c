@@ -9,6 +9,7 @@
 #include "core/arith.h"
 #include "core/file.h"
 #include "train/settings.h"
+#include "core/option.h"
 
 enum {
     LARGE_MODEL_PAIRS = 100000, /* RN50 from scratch learns little from fewer */
@@ -56,12 +57,12 @@ cloob_status auto_options_resume(cloob_ctx *ctx, run *r)
     if (!file_exists(path)) return CLOOB_OK;
     CLOOB_TRY(settings_read(ctx, path, &r->start.stored));
     int64_t n;
-    const cloob_option *table = cloob_train_option_table(&n);
+    const option_desc *table = train_option_table(&n);
     for (int64_t i = 0; i < n; i++) {
         const void *at = (const char *)&r->options + table[i].offset;
-        bool open = (table[i].type == CLOOB_OPTION_AUTO && *(const double *)at < 0) ||
-                    (table[i].type == CLOOB_OPTION_AUTO_INT && *(const int64_t *)at < 0);
-        if (open) cloob_option_copy(&table[i], cloob_run_settings_options(r->start.stored), &r->options);
+        bool open = (table[i].type == OPTION_AUTO && *(const double *)at < 0) ||
+                    (table[i].type == OPTION_AUTO_INT && *(const int64_t *)at < 0);
+        if (open) option_copy(&table[i], run_settings_options(r->start.stored), &r->options);
     }
     return CLOOB_OK;
 }
@@ -78,16 +79,16 @@ static double given_number(const run *r, const char *key)
 
 /* cloob's files name their method. Published ones imply it: SigLIP has a bias, the authors' CLOOB a second scale, and a
  * file with only a temperature is CLIP, which learns it. */
-static bool given_method(const run *r, loss_method *method, bool *learns)
+static bool given_method(const run *r, cloob_method *method, bool *learns)
 {
     const char *name = weights_get_meta(&r->start.given, "method");
     *learns = weights_get_meta(&r->start.given, "learnable_inv_tau") != NULL;
     if (name && loss_method_from_name(name, method)) return true;
-    if (r->start.given.config.has_logit_bias) *method = LOSS_SIGLIP;
-    else if (given_number(r, "scale_hopfield") > 0) *method = LOSS_CLOOB;
-    else if (given_number(r, "inv_tau") > 0) *method = LOSS_CLIP;
+    if (r->start.given.config.has_logit_bias) *method = CLOOB_METHOD_SIGLIP;
+    else if (given_number(r, "scale_hopfield") > 0) *method = CLOOB_METHOD_CLOOB;
+    else if (given_number(r, "inv_tau") > 0) *method = CLOOB_METHOD_CLIP;
     else return false;
-    *learns = *method == LOSS_CLIP;
+    *learns = *method == CLOOB_METHOD_CLIP;
     return true;
 }
 
@@ -101,14 +102,14 @@ static void take_bias(run *r)
 }
 
 /* Fills open options. A method other than the weights' starts with its own temperature. */
-static void take_scales(run *r, loss_method method, bool learns, sbuf *taken)
+static void take_scales(run *r, cloob_method method, bool learns, sbuf *taken)
 {
     cloob_train_options *o = &r->options;
     double inv_tau = given_number(r, "inv_tau"), beta = given_number(r, "scale_hopfield");
     if (o->init_inv_tau < 0 && inv_tau > 0) {
         o->init_inv_tau = inv_tau;
         if (learns && !o->resume) o->learnable_inv_tau = true;
-        if (method == LOSS_SIGLIP) take_bias(r);
+        if (method == CLOOB_METHOD_SIGLIP) take_bias(r);
         sbuf_printf(taken, ", `init_inv_tau` %g%s", inv_tau, o->learnable_inv_tau ? " (learned on)" : "");
     }
     if (o->scale_hopfield < 0 && beta > 0 && loss_method_has_hopfield(method)) {
@@ -120,11 +121,11 @@ static void take_scales(run *r, loss_method method, bool learns, sbuf *taken)
 cloob_status auto_options_objective(cloob_ctx *ctx, run *r)
 {
     cloob_train_options *o = &r->options;
-    loss_method method = LOSS_CLOOB, given = LOSS_CLOOB;
+    cloob_method method = CLOOB_METHOD_CLOOB, given = CLOOB_METHOD_CLOOB;
     bool learns = false, known = r->start.has_given && given_method(r, &given, &learns);
     bool open = strcmp(o->method, "auto") == 0;
     sbuf taken = { 0 };
-    if (open) o->method = loss_method_name(known ? given : LOSS_CLOOB);
+    if (open) o->method = loss_method_name(known ? given : CLOOB_METHOD_CLOOB);
     loss_method_from_name(o->method, &method);
     if (known && method == given) take_scales(r, method, learns, &taken);
     if (o->scale_hopfield < 0) o->scale_hopfield = CLOOB_DEFAULT_SCALE_HOPFIELD;
@@ -232,12 +233,12 @@ static void choose_warmup(run *r, int64_t steps_per_epoch, int64_t total)
 static void choose_objective(run *r, int64_t total)
 {
     cloob_train_options *o = &r->options;
-    loss_method method = LOSS_CLOOB;
+    cloob_method method = CLOOB_METHOD_CLOOB;
     loss_method_from_name(o->method, &method);
     bool retrieves = loss_method_has_hopfield(method);
     if (o->init_inv_tau < 0) {
-        o->init_inv_tau = method == LOSS_SIGLIP ? 10 : r->start.chose_small ? 15 : CLOOB_DEFAULT_INV_TAU;
-        if (r->start.chose_small && method != LOSS_SIGLIP)
+        o->init_inv_tau = method == CLOOB_METHOD_SIGLIP ? 10 : r->start.chose_small ? 15 : CLOOB_DEFAULT_INV_TAU;
+        if (r->start.chose_small && method != CLOOB_METHOD_SIGLIP)
             sbuf_puts(&r->start.notes,
                       "`init_inv_tau` 15, because a small model learns faster than with the paper's 30\n");
     }

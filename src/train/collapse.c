@@ -20,7 +20,7 @@ double collapse_similarity(const float *x, int64_t n, int64_t d)
     return (square - (double)n) / ((double)n * (double)(n - 1));
 }
 
-double collapse_start(loss_method method, int64_t N, double inv_tau)
+double collapse_start(cloob_method method, int64_t N, double inv_tau)
 {
     if (loss_method_is_sigmoid(method)) return 0; /* its start depends on the bias */
     double others = (double)(loss_method_leaves_one_out(method) ? N - 1 : N);

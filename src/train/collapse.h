@@ -13,7 +13,7 @@
 double collapse_similarity(const float *x, int64_t n, int64_t d);
 
 /* Where the loss of N pairs starts. */
-double collapse_start(loss_method method, int64_t N, double inv_tau);
+double collapse_start(cloob_method method, int64_t N, double inv_tau);
 
 /* The steps at which a run is checked: 50, 100, 200, 400, ... */
 bool collapse_is_due(int64_t updates);

@@ -50,7 +50,7 @@ static cloob_status loss_bytes(cloob_ctx *ctx, const memory_case *c, const param
     l.backend = c->dev->backend == BACKEND_CUDA ? LOSS_CUDA : c->dev->backend == BACKEND_CPU ? LOSS_CPU : LOSS_REF;
     l.inv_tau = o->inv_tau;
     l.beta = o->beta;
-    l.method = loss_method_leaves_one_out(o->method) ? LOSS_INFOLOOB : LOSS_CLIP;
+    l.method = loss_method_leaves_one_out(o->method) ? CLOOB_METHOD_INFOLOOB : CLOOB_METHOD_CLIP;
     if (o->hopfield_warmup > 0 && loss_method_has_hopfield(o->method))
         CLOOB_TRY(loss_measure(ctx, &l, &shape, c->ranks, &warm));
     l.method = o->method;

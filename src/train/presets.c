@@ -4,33 +4,33 @@
 #include "core/ctx.h"
 #include "core/needs.h"
 #include "core/sbuf.h"
-#include "cloob/train.h"
+#include "train/settings.h"
 
-static const cloob_preset presets[] = {
+static const train_preset presets[] = {
 #define PRESET(name, like, help) { #name, like, help },
 #define SET(preset, setting, value, source)
 #include "train/presets.def"
 };
 
-static const cloob_preset_row rows[] = {
+static const train_preset_row rows[] = {
 #define PRESET(name, like, help)
 #define SET(preset, setting, value, source) { #preset, #setting, value, source },
 #include "train/presets.def"
 };
 
-const cloob_preset *cloob_preset_table(int64_t *count)
+const train_preset *preset_table(int64_t *count)
 {
     if (count) *count = sizeof presets / sizeof *presets;
     return presets;
 }
 
-const cloob_preset_row *cloob_preset_rows(int64_t *count)
+const train_preset_row *preset_rows(int64_t *count)
 {
     if (count) *count = sizeof rows / sizeof *rows;
     return rows;
 }
 
-static const cloob_preset *find(const char *name)
+static const train_preset *find(const char *name)
 {
     for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
         if (strcmp(presets[i].name, name) == 0) return &presets[i];
@@ -48,18 +48,18 @@ static cloob_status refuse(cloob_ctx *ctx, const char *name)
     return CLOOB_ERR_ARGUMENT;
 }
 
-cloob_status cloob_train_preset(cloob_ctx *ctx, const char *name, cloob_train_options *o)
+cloob_status preset_apply(cloob_ctx *ctx, const char *name, cloob_train_options *o)
 {
     API_NEEDS(ctx, name && o);
-    const cloob_preset *p = find(name);
+    const train_preset *p = find(name);
     int64_t n;
-    const cloob_option *table = cloob_train_option_table(&n);
+    const option_desc *table = train_option_table(&n);
     if (!p) return refuse(ctx, name);
-    if (p->like) CLOOB_TRY(cloob_train_preset(ctx, p->like, o));
+    if (p->like) CLOOB_TRY(preset_apply(ctx, p->like, o));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (strcmp(rows[i].preset, name) != 0) continue;
-        const cloob_option *option = cloob_option_find(table, n, rows[i].setting);
-        if (!option || !cloob_option_set(option, o, rows[i].value))
+        const option_desc *option = option_find(table, n, rows[i].setting);
+        if (!option || !option_set(option, o, rows[i].value))
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "preset %s: %s cannot be %s", name, rows[i].setting,
                             rows[i].value);
     }

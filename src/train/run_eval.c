@@ -14,6 +14,7 @@
 #include "model/encoder.h"
 #include "train/resume.h"
 #include "train/run_eval.h"
+#include "eval/eval_json.h"
 
 typedef struct pairs {
     float *image, *text; /* (n, D) unit rows */
@@ -60,7 +61,7 @@ static cloob_status embed_pairs(cloob_ctx *ctx, run *r, encoder *e, pairs *p)
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
 
-static cloob_status loss_of(cloob_ctx *ctx, const run *r, const pairs *p, loss_method method, double *out)
+static cloob_status loss_of(cloob_ctx *ctx, const run *r, const pairs *p, cloob_method method, double *out)
 {
     loss_options o;
     loss_plan *plan;
@@ -70,7 +71,7 @@ static cloob_status loss_of(cloob_ctx *ctx, const run *r, const pairs *p, loss_m
     loss_outputs none = { 0 };
     loss_options_init(&o);
     o.method = method;
-    o.inv_tau = r->so.learn_inv_tau && method == LOSS_SIGLIP
+    o.inv_tau = r->so.learn_inv_tau && method == CLOOB_METHOD_SIGLIP
                     ? loss_scale_value(step_get_state(r->s).scalars.inv_tau.value)
                     : r->o->init_inv_tau;
     o.beta = r->o->scale_hopfield;
@@ -150,7 +151,7 @@ static cloob_status put_analysis(cloob_ctx *ctx, run *r, json_out *line, int64_t
         journal_put(r->log, line, epoch, "text_effective_eigenvalues", (double)a.y.effective);
         snprintf(folder, sizeof folder, "%s/analysis/epoch_%lld", journal_dir(r->log), (long long)epoch);
         status = file_make_dirs(ctx, folder);
-        if (status == CLOOB_OK) status = cloob_analysis_write(ctx, &a, NULL, folder);
+        if (status == CLOOB_OK) status = analysis_write(ctx, &a, NULL, folder);
     }
     cloob_analysis_release(&a);
     return status;
@@ -163,7 +164,7 @@ static cloob_status measure(cloob_ctx *ctx, run *r, const pairs *p, int64_t epoc
     double loss, clip;
     tensor x = TENSOR(CLOOB_F32, p->image, p->n, p->D), y = TENSOR(CLOOB_F32, p->text, p->n, p->D);
     CLOOB_TRY(loss_of(ctx, r, p, r->so.method, &loss));
-    CLOOB_TRY(loss_of(ctx, r, p, LOSS_CLIP, &clip));
+    CLOOB_TRY(loss_of(ctx, r, p, CLOOB_METHOD_CLIP, &clip));
     CLOOB_TRY(rows_of(ctx, &images, &x, "validation images"));
     CLOOB_TRY(rows_of(ctx, &texts, &y, "validation texts"));
     CLOOB_TRY(put_retrieval(ctx, r, line, epoch, &images, &texts));

@@ -104,7 +104,7 @@ static void show_progress(cloob_ctx *ctx, const run *r, const step_result *s)
  * cloob's. */
 static double report_factor(const run *r, double inv_tau)
 {
-    return strcmp(r->o->report_loss, "open_clip") == 0 && r->so.method == LOSS_CLIP ? inv_tau / 2 : 1;
+    return strcmp(r->o->report_loss, "open_clip") == 0 && r->so.method == CLOOB_METHOD_CLIP ? inv_tau / 2 : 1;
 }
 
 static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, const meter *m, double step_seconds)
@@ -347,6 +347,7 @@ static void log_end(cloob_ctx *ctx, run *r, bool nothing_done)
 cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_train_summary *summary)
 {
     API_NEEDS(ctx, o);
+    OPTIONS_READ(ctx, cloob_train_options, o);
     run r;
     cloob_status status = run_open(ctx, &r, o);
     bool nothing_left = status == CLOOB_OK && o->resume && r.at.updates >= r.plan.stop_at && !run_ends_unfinished(&r);

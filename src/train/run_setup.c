@@ -173,7 +173,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     r->so.beta = o->scale_hopfield;
     r->so.memory = o->memory;
     r->so.hopfield_warmup = o->hopfield_warmup;
-    bool siglip = r->so.method == LOSS_SIGLIP; /* learns both, as in the paper */
+    bool siglip = r->so.method == CLOOB_METHOD_SIGLIP; /* learns both, as in the paper */
     r->so.bias = o->init_logit_bias;
     r->so.learn_bias = siglip;
     r->so.model.has_logit_bias |= siglip;
@@ -593,7 +593,7 @@ void run_close(cloob_ctx *ctx, run *r)
     tokenizer_close(r->tok);
     free(r->tok_text);
     sbuf_release(&r->start.notes);
-    cloob_run_settings_close(r->start.stored);
+    run_settings_close(r->start.stored);
     dataset_close(r->train);
     dataset_close(r->val);
     journal_close(r->log);

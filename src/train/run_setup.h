@@ -12,12 +12,13 @@
 #include "train/checkpoint.h"
 #include "train/journal.h"
 #include "train/memory_budget.h"
+#include "train/settings.h"
 
 /* What a run starts from, and the settings chosen for it. */
 typedef struct run_start {
-    char from[1024];            /* the checkpoint to resume */
-    cloob_run_settings *stored; /* params.txt of the resumed run; NULL: not resumed, or no such file */
-    weights given;              /* given weights, until they are in the step */
+    char from[1024];      /* the checkpoint to resume */
+    run_settings *stored; /* params.txt of the resumed run; NULL: not resumed, or no such file */
+    weights given;        /* given weights, until they are in the step */
     bool has_given;
     params_draft *draft;       /* random weights, drawn while the step is created; NULL: none */
     cloob_train_options asked; /* the options before auto_options_rest */

@@ -12,13 +12,15 @@
 #include "core/arena.h"
 #include "core/file.h"
 #include "core/needs.h"
-#include "core/option_row.h"
+#include "core/option.h"
 #include "core/text.h"
 #include "data/sets/dataset.h"
 #include "train/hopfield_memory.h"
 #include "train/resume.h"
+#include "core/option.h"
+#include "train/settings.h"
 
-static const cloob_option table[] = {
+static const option_desc table[] = {
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_train_options, , __VA_ARGS__)
 #include "cloob/train_options.def"
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_train_options, data., __VA_ARGS__)
@@ -26,13 +28,13 @@ static const cloob_option table[] = {
 };
 enum { ROWS = sizeof table / sizeof *table };
 
-const cloob_option *cloob_train_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
+const option_desc *train_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
 
 void cloob_train_options_init(cloob_train_options *o)
 {
     if (!o) return;
-    *o = (cloob_train_options){ .should_stop = NULL };
-    cloob_option_defaults(table, ROWS, o);
+    *o = (cloob_train_options){ .size = sizeof *o, .data.size = sizeof o->data };
+    option_defaults(table, ROWS, o);
 }
 
 void settings_put(sbuf *out, const cloob_train_options *o, settings_part part)
@@ -40,7 +42,7 @@ void settings_put(sbuf *out, const cloob_train_options *o, settings_part part)
     for (int i = 0; i < ROWS; i++) {
         if (part == SETTINGS_LEARNING && !table[i].learns) continue;
         if (part == SETTINGS_ALL && table[i].offset == offsetof(cloob_train_options, max_steps)) continue;
-        char *text = cloob_option_get(&table[i], o);
+        char *text = option_get(&table[i], o);
         sbuf_printf(out, "%s: %s\n", table[i].name, text ? text : "");
         if (!text) out->failed = true;
         free(text);
@@ -51,7 +53,7 @@ void settings_fill(cloob_train_options *o)
 {
     for (int i = 0; i < ROWS; i++) {
         const char **at = (const char **)(void *)((char *)o + table[i].offset);
-        if (table[i].type == CLOOB_OPTION_STRING && !*at) *at = table[i].fallback;
+        if (table[i].type == OPTION_STRING && !*at) *at = table[i].fallback;
     }
 }
 
@@ -137,13 +139,13 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
     double scale;
     image_stage stage[IMAGE_STAGES];
     for (int i = 0; i < ROWS; i++) {
-        if (cloob_option_valid(&table[i], o)) continue;
-        cloob_option_rule(&table[i], must, sizeof must);
+        if (option_valid(&table[i], o)) continue;
+        option_rule(&table[i], must, sizeof must);
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`%s` %s", table[i].field, must);
     }
     for (int i = 0; i < ROWS; i++) {
         const char *text =
-            table[i].type == CLOOB_OPTION_STRING ? *(const char *const *)((const char *)o + table[i].offset) : NULL;
+            table[i].type == OPTION_STRING ? *(const char *const *)((const char *)o + table[i].offset) : NULL;
         if (text && strcmp(text, SETTINGS_COMMAND) == 0)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                             "`%s` of the run is a command (pipe:), which is not run out of a file; give `%s` again",
@@ -223,7 +225,7 @@ cloob_status settings_check(cloob_ctx *ctx, const cloob_train_options *o)
 
 enum { MAX_ITEMS = 64 }; /* of a list */
 
-struct cloob_run_settings {
+struct run_settings {
     cloob_train_options o;
     arena a; /* strings and lists */
 };
@@ -236,7 +238,7 @@ static bool begins_item(const char *at)
     return n > 0 && at[n] == '=';
 }
 
-static cloob_status set_list(cloob_ctx *ctx, const cloob_option *o, cloob_run_settings *s, char *text)
+static cloob_status set_list(cloob_ctx *ctx, const option_desc *o, run_settings *s, char *text)
 {
     int64_t count = 0;
     const char **item = arena_push(&s->a, MAX_ITEMS * sizeof *item);
@@ -254,7 +256,7 @@ static cloob_status set_list(cloob_ctx *ctx, const cloob_option *o, cloob_run_se
     return CLOOB_OK;
 }
 
-static cloob_status set_line(cloob_ctx *ctx, const char *path, char *line, cloob_run_settings *s)
+static cloob_status set_line(cloob_ctx *ctx, const char *path, char *line, run_settings *s)
 {
     char *colon = strstr(line, ": ");
     if (!colon) return CLOOB_OK;
@@ -262,11 +264,11 @@ static cloob_status set_line(cloob_ctx *ctx, const char *path, char *line, cloob
     char *text = colon + 2;
     /* In files from before schedule_steps existed, max_steps meant both. */
     const char *key = strcmp(line, "max_steps") == 0 ? "schedule_steps" : line;
-    const cloob_option *option = cloob_option_find(table, ROWS, key);
+    const option_desc *option = option_find(table, ROWS, key);
     if (!option || strcmp(text, "None") == 0) return CLOOB_OK; /* a fact about the run; or nothing was set */
-    if (option->type == CLOOB_OPTION_LIST) return set_list(ctx, option, s, text);
-    if (option->type == CLOOB_OPTION_STRING && dataset_runs_commands(ctx, text)) text = SETTINGS_COMMAND;
-    if (cloob_option_set(option, &s->o, text)) return CLOOB_OK;
+    if (option->type == OPTION_LIST) return set_list(ctx, option, s, text);
+    if (option->type == OPTION_STRING && dataset_runs_commands(ctx, text)) text = SETTINGS_COMMAND;
+    if (option_set(option, &s->o, text)) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s cannot be %s", path, line, text);
 }
 
@@ -275,10 +277,10 @@ static void begin(cloob_train_options *o)
 {
     cloob_train_options_init(o);
     for (int i = 0; i < ROWS; i++)
-        if (table[i].type == CLOOB_OPTION_STRING) *(const char **)(void *)((char *)o + table[i].offset) = NULL;
+        if (table[i].type == OPTION_STRING) *(const char **)(void *)((char *)o + table[i].offset) = NULL;
 }
 
-static cloob_status fill(cloob_ctx *ctx, const char *path, cloob_run_settings *s)
+static cloob_status fill(cloob_ctx *ctx, const char *path, run_settings *s)
 {
     file_bytes bytes;
     CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
@@ -290,19 +292,19 @@ static cloob_status fill(cloob_ctx *ctx, const char *path, cloob_run_settings *s
     return CLOOB_OK;
 }
 
-cloob_status settings_read(cloob_ctx *ctx, const char *path, cloob_run_settings **out)
+cloob_status settings_read(cloob_ctx *ctx, const char *path, run_settings **out)
 {
-    cloob_run_settings *s = calloc(1, sizeof *s);
+    run_settings *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, path);
     cloob_status status = fill(ctx, path, s);
     if (status == CLOOB_OK) *out = s;
-    else cloob_run_settings_close(s);
+    else run_settings_close(s);
     return status;
 }
 
-const cloob_train_options *cloob_run_settings_options(const cloob_run_settings *s) { return s ? &s->o : NULL; }
+const cloob_train_options *run_settings_options(const run_settings *s) { return s ? &s->o : NULL; }
 
-void cloob_run_settings_close(cloob_run_settings *s)
+void run_settings_close(run_settings *s)
 {
     if (!s) return;
     arena_release(&s->a);
@@ -335,7 +337,7 @@ static bool ends_in_dots(const char *folder)
 }
 
 /* Sets the options that resume the run: weights and model come from the checkpoint; the device may differ. */
-static cloob_status set_resume(cloob_ctx *ctx, const char *folder, cloob_run_settings *s)
+static cloob_status set_resume(cloob_ctx *ctx, const char *folder, run_settings *s)
 {
     char real[PATH_MAX];
     if (ends_in_dots(folder) && realpath(folder, real)) folder = real; /* a real name, not . or .. */
@@ -351,7 +353,7 @@ static cloob_status set_resume(cloob_ctx *ctx, const char *folder, cloob_run_set
     return CLOOB_OK;
 }
 
-cloob_status cloob_run_settings_open(cloob_ctx *ctx, const char *logs, const char *resume, cloob_run_settings **out)
+cloob_status run_settings_open(cloob_ctx *ctx, const char *logs, const char *resume, run_settings **out)
 {
     char folder[RESUME_PATH], path[RESUME_PATH + 16];
     API_NEEDS(ctx, logs && resume && out);

@@ -3,6 +3,7 @@
 #define TRAIN_SETTINGS_H
 
 #include "cloob/train.h"
+#include "core/option.h"
 #include "core/sbuf.h"
 
 typedef enum settings_part {
@@ -16,8 +17,32 @@ void settings_put(sbuf *out, const cloob_train_options *o, settings_part part);
 /* Replaces a source that is a command ("pipe:cat *.tar"), so that a file cannot run one. settings_check refuses it. */
 #define SETTINGS_COMMAND "pipe:"
 
-/* Settings from a params.txt; close with cloob_run_settings_close. */
-cloob_status settings_read(cloob_ctx *ctx, const char *path, cloob_run_settings **out);
+/* The rows of train_options.def, then the rows of data_options.def for `data`; offsets are in cloob_train_options. */
+const option_desc *train_option_table(int64_t *count);
+
+/* Recipes, the paper's among them: a name, the recipe it begins with (or NULL), and a description. */
+typedef struct train_preset {
+    const char *name, *like, *help;
+} train_preset;
+/* What a recipe sets, as texts for option_set, and the source of the value. */
+typedef struct train_preset_row {
+    const char *preset, *setting, *value, *source;
+} train_preset_row;
+const train_preset *preset_table(int64_t *count);
+const train_preset_row *preset_rows(int64_t *count);
+
+/* Sets a recipe's values; other options are left alone. */
+cloob_status preset_apply(cloob_ctx *ctx, const char *name, cloob_train_options *o);
+
+/* The settings of a run to resume. `resume`: its name under `logs`, or its folder. *out is NULL where it names no
+ * run: "latest", or a checkpoint. The options belong to the handle; they resume from the newest checkpoint. */
+typedef struct run_settings run_settings;
+cloob_status run_settings_open(cloob_ctx *ctx, const char *logs, const char *resume, run_settings **out);
+const cloob_train_options *run_settings_options(const run_settings *s);
+void run_settings_close(run_settings *s);
+
+/* Settings from a params.txt; close with run_settings_close. */
+cloob_status settings_read(cloob_ctx *ctx, const char *path, run_settings **out);
 
 /* A run's name is the name of a folder inside `logs`; NULL is valid. */
 cloob_status settings_check_name(cloob_ctx *ctx, const char *name);

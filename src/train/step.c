@@ -16,7 +16,7 @@ void step_options_init(step_options *o)
                          .batch = 64,
                          .accum = 1,
                          .grad = { .recompute = true }, /* a few percent of time for a fifth of the memory */
-                         .method = LOSS_CLOOB,
+                         .method = CLOOB_METHOD_CLOOB,
                          .memory = "batch",
                          .inv_tau = CLOOB_DEFAULT_INV_TAU,
                          .beta = CLOOB_DEFAULT_SCALE_HOPFIELD,
@@ -55,7 +55,7 @@ static cloob_status make_tower(cloob_ctx *ctx, step *s, int which)
     return status;
 }
 
-static cloob_status make_plan(cloob_ctx *ctx, step *s, loss_method method, loss_plan **out)
+static cloob_status make_plan(cloob_ctx *ctx, step *s, cloob_method method, loss_plan **out)
 {
     loss_options o;
     loss_options_init(&o);
@@ -75,7 +75,7 @@ static cloob_status make_plan(cloob_ctx *ctx, step *s, loss_method method, loss_
 
 static cloob_status make_loss(cloob_ctx *ctx, step *s)
 {
-    loss_method bare = loss_method_leaves_one_out(s->o.method) ? LOSS_INFOLOOB : LOSS_CLIP;
+    cloob_method bare = loss_method_leaves_one_out(s->o.method) ? CLOOB_METHOD_INFOLOOB : CLOOB_METHOD_CLIP;
     if (loss_method_has_hopfield(s->o.method))
         CLOOB_TRY(hopfield_memory_create(ctx, s->o.memory, s->dev, s->c, s->o.batch * s->o.accum, s->o.model.embed,
                                          &s->stored));

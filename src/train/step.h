@@ -20,7 +20,7 @@ typedef struct step_options {
     op_fp8 fp8;           /* with BF16, GEMMs of transformers; step_create refuses it when the GPU lacks them */
     int64_t batch, accum; /* rows of a micro-batch on this rank; micro-batches per step */
     bool float_images;    /* images are normalised, F32 (B, 3, S, S), instead of bytes */
-    loss_method method;
+    cloob_method method;
     double inv_tau, beta, bias; /* bias: siglip */
     bool learn_inv_tau, learn_beta, learn_bias;
     /* Updates before retrieval starts: early embeddings are so similar that retrieval averages them into one

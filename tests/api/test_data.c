@@ -3,6 +3,7 @@
 
 #include "../data/fixture.h"
 #include "check.h"
+#include "lab/bench/data_bench.h"
 
 static cloob_ctx *ctx;
 
@@ -56,17 +57,17 @@ static void figures_of_a_set(void)
 
 static void benchmark(void)
 {
-    cloob_data_bench_options o;
-    cloob_data_bench_result r;
+    data_bench_options o;
+    data_bench_result r;
     cloob_dataset *d = open_set("synthetic", 40, "auto");
-    cloob_data_bench_options_init(&o);
+    data_bench_options_init(&o);
     o.batch = 8;
     o.size = 16;
     o.epochs = 2;
-    CHECK_OK(ctx, cloob_data_bench(ctx, d, &o, &r));
+    CHECK_OK(ctx, data_bench(ctx, d, &o, &r));
     CHECK(r.batches == 9 && r.items == 72 && r.bad == 0 && r.items_per_s > 0 && r.ms > 0 && r.peak_bytes > 0);
     o.batch = 41;
-    CHECK(cloob_data_bench(ctx, d, &o, &r) == CLOOB_ERR_ARGUMENT);
+    CHECK(data_bench(ctx, d, &o, &r) == CLOOB_ERR_ARGUMENT);
     cloob_dataset_close(d);
 }
 

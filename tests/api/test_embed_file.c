@@ -11,13 +11,15 @@
 #include "core/file.h"
 #include "core/limits.h"
 #include "io/safetensors.h"
+#include "infer/embed_source.h"
+#include "io/image/image.h"
 
 enum { CLASSES = 2, EACH = 130, IMAGES = CLASSES * EACH }; /* more than are made at a time */
 
 static cloob_ctx *ctx;
 static cloob_model *m;
 static const char *const folder = "test_embed_file.tmp.d", *const texts = "test_embed_file.tmp.txt",
-                         *const weights = "test_embed_file.w.tmp.safetensors",
+                         *const weights_path = "test_embed_file.w.tmp.safetensors",
                          *const streamed = "test_embed_file.a.tmp.safetensors",
                          *const written = "test_embed_file.b.tmp.safetensors", *const npy = "test_embed_file.tmp.npy";
 
@@ -32,7 +34,7 @@ static void write_image(const char *path, int which)
 {
     uint8_t rgb[8 * 8 * 3];
     for (int k = 0; k < 8 * 8 * 3; k++) rgb[k] = (uint8_t)(17 * which + 5 * k);
-    CHECK_OK(ctx, cloob_image_write_png(ctx, path, &(cloob_image){ rgb, 8, 8 }));
+    CHECK_OK(ctx, image_write_png(ctx, path, rgb, 8, 8));
 }
 
 /* The first DIFFERENT of a class are files, the others names for them, which saves the time of writing. With
@@ -94,8 +96,8 @@ static void open_model(void)
     CHECK_OK(ctx, file_write(ctx, config, shape, sizeof shape - 1));
     o.model = config, o.tokenizer = tok, o.batch = 2, o.device = mo.device = "cpu";
     CHECK_OK(ctx, cloob_trainer_create(ctx, &o, &t));
-    CHECK_OK(ctx, cloob_trainer_save(ctx, t, weights));
-    CHECK_OK(ctx, cloob_model_open(ctx, weights, &mo, &m));
+    CHECK_OK(ctx, cloob_trainer_save(ctx, t, weights_path));
+    CHECK_OK(ctx, cloob_model_open(ctx, weights_path, &mo, &m));
     cloob_trainer_destroy(t);
     cloob_tokenizer_close(tok);
     remove(config);
@@ -131,21 +133,21 @@ static void same_bytes(void)
 static void compare_images_and_texts(bool bad)
 {
     const char *path[] = { folder };
-    cloob_embed_job job;
-    cloob_embedded e, all = { 0 };
+    embed_job job;
+    embed_result e, all = { 0 };
     write_images(bad);
     write_texts(300);
-    cloob_embed_job_init(&job);
+    embed_job_init(&job);
     job.images = path, job.images_count = 1, job.texts = texts;
-    CHECK_OK(ctx, cloob_embed_to_file(ctx, m, &job, streamed, &e));
-    CHECK_OK(ctx, cloob_embed_images(ctx, m, path, 1, CLOOB_UNIT, &all));
-    CHECK_OK(ctx, cloob_embed_text_file(ctx, m, texts, CLOOB_UNIT, &all));
-    CHECK_OK(ctx, cloob_embedded_write(ctx, &all, written));
+    CHECK_OK(ctx, embed_to_file(ctx, m, &job, streamed, &e));
+    CHECK_OK(ctx, embed_image_files(ctx, m, path, 1, CLOOB_UNIT, &all));
+    CHECK_OK(ctx, embed_text_file(ctx, m, texts, CLOOB_UNIT, &all));
+    CHECK_OK(ctx, embed_result_write(ctx, &all, written));
     CHECK(e.rows == all.rows && e.text_rows == 300 && e.bad == all.bad && !e.image && !e.text);
     CHECK(e.bad == (bad ? 6 : 0) && e.rows + e.bad == IMAGES);
     same_tensors();
     if (!bad) same_bytes();
-    cloob_embedded_release(&e), cloob_embedded_release(&all);
+    embed_result_release(&e), embed_result_release(&all);
     remove(streamed), remove(written), remove_images();
 }
 
@@ -156,16 +158,16 @@ static void classes_and_labels_come_along(void)
 {
     cloob_dataset *d;
     cloob_data_options o;
-    cloob_embed_job job;
-    cloob_embedded e, all = { 0 };
+    embed_job job;
+    embed_result e, all = { 0 };
     write_images(true);
     cloob_data_options_init(&o);
-    cloob_embed_job_init(&job);
+    embed_job_init(&job);
     CHECK_OK(ctx, cloob_dataset_open(ctx, folder, &o, &d));
     job.data = d, job.what = CLOOB_FEATURES;
-    CHECK_OK(ctx, cloob_embed_to_file(ctx, m, &job, streamed, &e));
-    CHECK_OK(ctx, cloob_embed_data(ctx, m, d, CLOOB_FEATURES, 2, &all));
-    CHECK_OK(ctx, cloob_embedded_write(ctx, &all, written));
+    CHECK_OK(ctx, embed_to_file(ctx, m, &job, streamed, &e));
+    CHECK_OK(ctx, embed_dataset(ctx, m, d, CLOOB_FEATURES, 2, &all));
+    CHECK_OK(ctx, embed_result_write(ctx, &all, written));
     CHECK(e.classes == CLASSES && e.bad == 6 && all.label[0] == 0 && all.label[all.rows - 1] == 1);
     for (int64_t i = 0; i < all.rows; i++) { /* every row knows its image, whatever was left out before it */
         char path[256];
@@ -176,7 +178,7 @@ static void classes_and_labels_come_along(void)
     CHECK(all.row[6] == 6 && all.row[7] == 8); /* 7 cannot be read */
     same_tensors();
     cloob_dataset_close(d);
-    cloob_embedded_release(&e), cloob_embedded_release(&all);
+    embed_result_release(&e), embed_result_release(&all);
     remove(streamed), remove(written), remove_images();
 }
 
@@ -191,18 +193,18 @@ static void every_caption_knows_its_image(void)
     char path[256];
     cloob_dataset *d;
     cloob_data_options o;
-    cloob_embed_job job;
-    cloob_embedded e;
+    embed_job job;
+    embed_result e;
     st_file f;
     write_images(true);
     snprintf(path, sizeof path, "%s/pairs.tsv", folder);
     CHECK_OK(ctx, file_write(ctx, path, csv, sizeof csv - 1));
     cloob_data_options_init(&o);
-    cloob_embed_job_init(&job);
+    embed_job_init(&job);
     o.one_caption = true;
     CHECK_OK(ctx, cloob_dataset_open(ctx, path, &o, &d));
     job.data = d, job.all_captions = true;
-    CHECK_OK(ctx, cloob_embed_to_file(ctx, m, &job, streamed, &e));
+    CHECK_OK(ctx, embed_to_file(ctx, m, &job, streamed, &e));
     CHECK(e.rows == 3 && e.text_rows == 6 && e.bad == 1);
     for (int i = 0; i < 6; i++) CHECK_STR(e.caption[i], caption[i]);
     CHECK_STR(e.name[2], "red/002.png");
@@ -216,26 +218,26 @@ static void every_caption_knows_its_image(void)
     free(alone);
     st_close(&f);
     cloob_dataset_close(d);
-    cloob_embedded_release(&e);
+    embed_result_release(&e);
     remove(path), remove(streamed), remove_images();
 }
 
 static void one_matrix_goes_into_npy(void)
 {
-    cloob_embed_job job;
-    cloob_embedded e, all = { 0 };
+    embed_job job;
+    embed_result e, all = { 0 };
     file_bytes b;
     write_texts(300);
-    cloob_embed_job_init(&job);
+    embed_job_init(&job);
     job.texts = texts;
-    CHECK_OK(ctx, cloob_embed_to_file(ctx, m, &job, npy, &e));
-    CHECK_OK(ctx, cloob_embed_text_file(ctx, m, texts, CLOOB_UNIT, &all));
+    CHECK_OK(ctx, embed_to_file(ctx, m, &job, npy, &e));
+    CHECK_OK(ctx, embed_text_file(ctx, m, texts, CLOOB_UNIT, &all));
     CHECK_OK(ctx, file_read(ctx, npy, FILE_TEXT_LIMIT, &b));
     size_t bytes = (size_t)(300 * all.text_width) * sizeof(float);
     CHECK(b.size == 128 + bytes && memcmp(b.data + 128, all.text, bytes) == 0);
     CHECK(memcmp(b.data, "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (300, ", 64) == 0);
     file_bytes_release(&b);
-    cloob_embedded_release(&e), cloob_embedded_release(&all);
+    embed_result_release(&e), embed_result_release(&all);
     remove(npy), remove("test_embed_file.tmp.npy.txt");
 }
 
@@ -243,16 +245,16 @@ static void one_matrix_goes_into_npy(void)
 
 static int64_t growth(int64_t n)
 {
-    cloob_embed_job job;
-    cloob_embedded e;
+    embed_job job;
+    embed_result e;
     write_texts(n);
-    cloob_embed_job_init(&job);
+    embed_job_init(&job);
     job.texts = texts;
     peak_reset();
     int64_t before = peak_bytes();
-    CHECK_OK(ctx, cloob_embed_to_file(ctx, m, &job, streamed, &e));
+    CHECK_OK(ctx, embed_to_file(ctx, m, &job, streamed, &e));
     CHECK(e.text_rows == n);
-    cloob_embedded_release(&e);
+    embed_result_release(&e);
     remove(streamed);
     return peak_bytes() - before;
 }
@@ -269,10 +271,10 @@ static void memory_does_not_grow_with_the_rows(void)
     CHECK(many - few < rows / 2);
 }
 
-static void check_refused(const cloob_embed_job *job, const char *out, cloob_status want, const char *words)
+static void check_refused(const embed_job *job, const char *out, cloob_status want, const char *words)
 {
-    cloob_embedded e;
-    CHECK(cloob_embed_to_file(ctx, m, job, out, &e) == want);
+    embed_result e;
+    CHECK(embed_to_file(ctx, m, job, out, &e) == want);
     CHECK(strstr(cloob_error(ctx), words) != NULL);
     CHECK(!e.name && !e.rows);
     CHECK(!file_exists(out));
@@ -281,16 +283,16 @@ static void check_refused(const cloob_embed_job *job, const char *out, cloob_sta
 static void failures_leave_nothing(void)
 {
     const char *path[] = { folder };
-    cloob_embed_job job;
+    embed_job job;
     struct rlimit old, small;
     write_images(false);
     write_texts(300);
-    cloob_embed_job_init(&job);
+    embed_job_init(&job);
     check_refused(&job, streamed, CLOOB_ERR_ARGUMENT, "nothing to write");
     job.texts = texts, job.images = path, job.images_count = 1;
     check_refused(&job, npy, CLOOB_ERR_ARGUMENT, "holds one matrix");
     check_refused(&job, "no/such/folder/e.safetensors", CLOOB_ERR_IO, "cannot create");
-    CHECK(cloob_embed_to_file(ctx, m, &job, folder, &(cloob_embedded){ 0 }) == CLOOB_ERR_IO);
+    CHECK(embed_to_file(ctx, m, &job, folder, &(embed_result){ 0 }) == CLOOB_ERR_IO);
     CHECK(strstr(cloob_error(ctx), "is a folder") != NULL);
     job.eval.retrieve = "no/such/file.safetensors";
     check_refused(&job, streamed, CLOOB_ERR_IO, "no/such/file");
@@ -317,6 +319,6 @@ int main(void)
     RUN(failures_leave_nothing);
     cloob_model_close(m);
     cloob_ctx_destroy(ctx);
-    remove(texts), remove(weights);
+    remove(texts), remove(weights_path);
     return check_summary();
 }

@@ -8,6 +8,7 @@
 #include "model/interchange.h"
 #include "model/procedural.h"
 #include "model/procedural_weights.h"
+#include "infer/embed_source.h"
 
 static cloob_ctx *ctx;
 static const char *const weights_file = "test_model.tmp.safetensors",
@@ -47,7 +48,7 @@ static void converted_weights_give_the_frozen_outputs(const char *path, bool con
 {
     const char *config = TESTS_DIR "/ref/foreign/mini-rn.json";
     cloob_model *m;
-    cloob_embedded e = { 0 };
+    embed_result e = { 0 };
     st_file got, want;
     cloob_convert_options co;
     cloob_model_options mo;
@@ -59,14 +60,14 @@ static void converted_weights_give_the_frozen_outputs(const char *path, bool con
     mo.device = "cpu";
     write_inputs(config, 6);
     CHECK_OK(ctx, cloob_model_open(ctx, convert ? weights_file : path, &mo, &m));
-    CHECK_OK(ctx, cloob_embed_tensors(ctx, m, inputs_file, CLOOB_RAW, &e));
-    CHECK_OK(ctx, cloob_embedded_write(ctx, &e, out_file));
+    CHECK_OK(ctx, embed_tensor_file(ctx, m, inputs_file, CLOOB_RAW, &e));
+    CHECK_OK(ctx, embed_result_write(ctx, &e, out_file));
     CHECK_OK(ctx, st_open(ctx, out_file, &got));
     CHECK_OK(ctx, st_open(ctx, TESTS_DIR "/ref/foreign/mini-rn.safetensors", &want));
     compare(&got, &want, "image", "eval.image");
     compare(&got, &want, "text", "eval.text");
     st_close(&got), st_close(&want);
-    cloob_embedded_release(&e);
+    embed_result_release(&e);
     cloob_model_close(m);
     remove(weights_file), remove(inputs_file), remove(out_file);
 }
@@ -162,7 +163,7 @@ static void bad_input_is_told(void)
 {
     cloob_model *m;
     cloob_model_options o;
-    cloob_embedded e = { 0 };
+    embed_result e = { 0 };
     float out[64];
     const char *texts[] = { "a cat" }, *files[] = { weights_file };
     CHECK(cloob_model_open(ctx, "absent.safetensors", NULL, &m) == CLOOB_ERR_IO && !m);
@@ -177,14 +178,14 @@ static void bad_input_is_told(void)
     CHECK(strstr(cloob_error(ctx), "`vocab`") != NULL);
     CHECK(cloob_encode_files(ctx, m, files, 1, CLOOB_UNIT, out, NULL) != CLOOB_OK);
     CHECK(strstr(cloob_error(ctx), weights_file) != NULL);
-    CHECK(cloob_embed_images(ctx, m, files, 1, CLOOB_UNIT, &e) != CLOOB_OK);
-    cloob_embedded_release(&e);
-    CHECK(cloob_embed_tensors(ctx, m, weights_file, CLOOB_UNIT, &e) == CLOOB_ERR_FORMAT);
-    CHECK(cloob_embedded_write(ctx, &e, out_file) == CLOOB_ERR_ARGUMENT);
+    CHECK(embed_image_files(ctx, m, files, 1, CLOOB_UNIT, &e) != CLOOB_OK);
+    embed_result_release(&e);
+    CHECK(embed_tensor_file(ctx, m, weights_file, CLOOB_UNIT, &e) == CLOOB_ERR_FORMAT);
+    CHECK(embed_result_write(ctx, &e, out_file) == CLOOB_ERR_ARGUMENT);
     write_inputs("tiny-vit", 1); /* other sizes than this model's */
-    CHECK(cloob_embed_tensors(ctx, m, inputs_file, CLOOB_UNIT, &e) == CLOOB_ERR_FORMAT);
+    CHECK(embed_tensor_file(ctx, m, inputs_file, CLOOB_UNIT, &e) == CLOOB_ERR_FORMAT);
     CHECK(strstr(cloob_error(ctx), "wants") != NULL);
-    cloob_embedded_release(&e);
+    embed_result_release(&e);
     cloob_model_close(m);
     remove(weights_file), remove(inputs_file);
 }

@@ -12,6 +12,8 @@
 #include "infer/search_index.h"
 #include "model/interchange.h"
 #include "model/procedural_weights.h"
+#include "lab/report/sheets.h"
+#include "io/image/image.h"
 
 static cloob_ctx *ctx;
 static const char *const index_file = "test_search.tmp.safetensors",
@@ -130,7 +132,7 @@ static void write_image(const char *name, uint8_t shade)
     uint8_t rgb[64 * 64 * 3];
     for (int i = 0; i < 64 * 64 * 3; i++) rgb[i] = (uint8_t)(shade + i % (3 + shade));
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    CHECK_OK(ctx, cloob_image_write_png(ctx, path, &(cloob_image){ rgb, 64, 64 }));
+    CHECK_OK(ctx, image_write_png(ctx, path, rgb, 64, 64));
 }
 
 static void make_model(const char *name)
@@ -191,9 +193,9 @@ static void an_update_embeds_what_changed(void)
     CHECK_OK(ctx, cloob_search_query(ctx, s, query, cloob_search_width(s), 5, hit, &found));
     CHECK(found == 2 && strstr(hit[0].path, "b.png"));
     CHECK_NEAR(hit[0].score, 1, 1e-5);
-    CHECK_OK(ctx, cloob_search_sheet(ctx, "test_search.tmp.html", "a <dog>", hit, found));
+    CHECK_OK(ctx, search_sheet(ctx, "test_search.tmp.html", "a <dog>", hit, found));
     the_sheet_is_a_page("test_search.tmp.html");
-    CHECK_OK(ctx, cloob_search_sheet(ctx, "test_search.tmp.html", "a <dog>", hit, 0));
+    CHECK_OK(ctx, search_sheet(ctx, "test_search.tmp.html", "a <dog>", hit, 0));
     cloob_search_hits_release(hit, found);
     remove("test_search.tmp.html");
     cloob_search_close(s);

@@ -7,6 +7,7 @@
 
 #include "cloob/cloob.h"
 #include "core/rng.h"
+#include "io/image/image.h"
 
 enum { COLOURS = 4, BATCH = 4, STEPS = 80, EACH = 3 };
 
@@ -77,7 +78,7 @@ static void write_folders(const char *const *names)
         for (int i = 0; i < EACH; i++) {
             snprintf(path, sizeof path, "%s/%s/%d.png", folder, names[c], i);
             draw(rgb, 64, c, rng_subkey(2, (uint64_t)(c * EACH + i)));
-            CHECK_OK(ctx, cloob_image_write_png(ctx, path, &(cloob_image){ rgb, 64, 64 }));
+            CHECK_OK(ctx, image_write_png(ctx, path, rgb, 64, 64));
         }
     }
     snprintf(path, sizeof path, "%s/%s/bad.png", folder, names[0]);
@@ -176,7 +177,7 @@ static void write_world(const char *dir)
         int c = (int)rng_below(key, 5, COLOURS);
         snprintf(path, sizeof path, "%s/%02d.png", dir, i);
         draw(rgb, 64, c, key);
-        CHECK_OK(ctx, cloob_image_write_png(ctx, path, &(cloob_image){ rgb, 64, 64 }));
+        CHECK_OK(ctx, image_write_png(ctx, path, rgb, 64, 64));
         fprintf(list, "%02d.png\ta square\n", i);
         fprintf(f, "%02d.png\tval\t%s\t%s\n", i, name[c], rng_below(key, 6, 2) ? "glad" : "sad");
     }
@@ -235,11 +236,11 @@ static void a_classifier_gives_shares(void)
     cloob_model *m;
     cloob_classifier *c;
     const char *templates[] = { "a {} square" }, *bad[] = { "a square" }, *files[] = { "test_use.tmp.d/red/0.png" };
-    float image[512], p[COLOURS];
+    float row[512], p[COLOURS];
     CHECK_OK(ctx, cloob_model_open(ctx, weights_file, NULL, &m));
     CHECK_OK(ctx, cloob_classifier_create(ctx, m, name, COLOURS, templates, 1, &c));
-    CHECK_OK(ctx, cloob_encode_files(ctx, m, files, 1, CLOOB_RAW, image, NULL)); /* any length will do */
-    CHECK_OK(ctx, cloob_classify(ctx, c, image, 1, p));
+    CHECK_OK(ctx, cloob_encode_files(ctx, m, files, 1, CLOOB_RAW, row, NULL)); /* any length will do */
+    CHECK_OK(ctx, cloob_classify(ctx, c, row, 1, p));
     CHECK_NEAR(p[0] + p[1] + p[2] + p[3], 1, 1e-5);
     CHECK(p[2] > p[0] && p[2] > p[1] && p[2] > p[3]);
     cloob_classifier_destroy(c);

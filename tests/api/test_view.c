@@ -44,7 +44,6 @@ static void nonsense_is_refused(void)
     CHECK(cloob_view_file(ctx, REF "none.png", &o, &p) == CLOOB_ERR_IO && !p.rgb);
     CHECK(cloob_view_bytes(ctx, "hello", 5, "hello.png", &o, &p) == CLOOB_ERR_FORMAT);
     CHECK(strstr(cloob_error(ctx), "hello.png"));
-    CHECK(cloob_image_write_png(ctx, "never.png", &(cloob_image){ 0 }) == CLOOB_ERR_ARGUMENT);
 }
 
 int main(void)

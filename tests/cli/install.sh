@@ -17,7 +17,7 @@ flags=$(pkg-config --cflags --libs cloob)
 cd "$work"
 
 if command -v nm >/dev/null; then
-    others=$(nm -D --defined-only "$PKG_CONFIG_PATH/../libcloob.so" | awk '$3 !~ /^cloob_/ { print $3 }')
+    others=$(nm -D --defined-only "$PKG_CONFIG_PATH/../libcloob.so" | awk '$2 != "A" && $3 !~ /^cloob_/ { print $3 }')
     [ -z "$others" ] || { echo "libcloob.so shows more than its interface:" $others; exit 1; }
 fi
 

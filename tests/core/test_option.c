@@ -1,38 +1,40 @@
 /* Options as texts: every row of the public tables can be set, told and refused. */
 #include "check.h"
 #include "cloob/cloob.h"
+#include "core/option.h"
+#include "train/settings.h"
 
-static const cloob_option *row(const char *name)
+static const option_desc *row(const char *name)
 {
     int64_t n;
-    const cloob_option *table = cloob_train_option_table(&n);
-    return cloob_option_find(table, n, name);
+    const option_desc *table = train_option_table(&n);
+    return option_find(table, n, name);
 }
 
 /* What a default is told as is what sets it again, bit for bit. */
 static void texts_come_back(void)
 {
     int64_t n;
-    const cloob_option *table = cloob_train_option_table(&n);
+    const option_desc *table = train_option_table(&n);
     cloob_train_options o, p;
     cloob_train_options_init(&o);
     CHECK(n > 80);
     o.wd = 0.1 + 0.2, o.lr = 1.0 / 3;
     for (int64_t i = 0; i < n; i++) {
-        char *text = cloob_option_get(&table[i], &o), *again;
-        CHECK(cloob_option_valid(&table[i], &o));
+        char *text = option_get(&table[i], &o), *again;
+        CHECK(option_valid(&table[i], &o));
         CHECK(table[i].help && table[i].group && table[i].name);
         cloob_train_options_init(&p);
-        if (strcmp(text, "None") != 0 && table[i].type != CLOOB_OPTION_LIST) {
-            CHECK(cloob_option_set(&table[i], &p, text));
-            again = cloob_option_get(&table[i], &p);
+        if (strcmp(text, "None") != 0 && table[i].type != OPTION_LIST) {
+            CHECK(option_set(&table[i], &p, text));
+            again = option_get(&table[i], &p);
             CHECK_STR(again, text);
             free(again);
         }
         free(text);
     }
-    char *text = cloob_option_get(row("wd"), &o);
-    CHECK(cloob_option_set(row("wd"), &p, text) && p.wd == o.wd);
+    char *text = option_get(row("wd"), &o);
+    CHECK(option_set(row("wd"), &p, text) && p.wd == o.wd);
     free(text);
 }
 
@@ -44,12 +46,12 @@ static void names_lead_to_members(void)
     CHECK(row("one-caption") && row("one-caption") == row("one_caption_per_image"));
     CHECK(row("max_pixels") == row("max-image-pixels"));
     CHECK(!row("batchsize") && !row("batch"));
-    CHECK(cloob_option_set(row("max-image-pixels"), &o, "77") && o.data.max_pixels == 77);
-    CHECK(cloob_option_set(row("csv-separator"), &o, ",") && o.data.csv_separator == ',');
-    CHECK(cloob_option_set(row("csv-separator"), &o, "\\t") && o.data.csv_separator == '\t');
-    CHECK(cloob_option_set(row("image_mean"), &o, "0.1, 0.2 0.3") && o.image_mean[2] == 0.3);
-    CHECK(cloob_option_set(row("lr"), &o, "auto") && o.lr == -1);
-    CHECK(cloob_option_set(row("use_bn_sync"), &o, "True") && o.use_bn_sync);
+    CHECK(option_set(row("max-image-pixels"), &o, "77") && o.data.max_pixels == 77);
+    CHECK(option_set(row("csv-separator"), &o, ",") && o.data.csv_separator == ',');
+    CHECK(option_set(row("csv-separator"), &o, "\\t") && o.data.csv_separator == '\t');
+    CHECK(option_set(row("image_mean"), &o, "0.1, 0.2 0.3") && o.image_mean[2] == 0.3);
+    CHECK(option_set(row("lr"), &o, "auto") && o.lr == -1);
+    CHECK(option_set(row("use_bn_sync"), &o, "True") && o.use_bn_sync);
 }
 
 static void values_out_of_range_are_refused(void)
@@ -79,25 +81,25 @@ static void values_out_of_range_are_refused(void)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         cloob_train_options o;
         cloob_train_options_init(&o);
-        if (cloob_option_set(row(bad[i][0]), &o, bad[i][1])) printf("  %s %s is accepted\n", bad[i][0], bad[i][1]);
-        CHECK(!cloob_option_set(row(bad[i][0]), &o, bad[i][1]));
+        if (option_set(row(bad[i][0]), &o, bad[i][1])) printf("  %s %s is accepted\n", bad[i][0], bad[i][1]);
+        CHECK(!option_set(row(bad[i][0]), &o, bad[i][1]));
     }
 }
 
 static void rules_are_sentences(void)
 {
     char text[256];
-    cloob_option_rule(row("workers"), text, sizeof text);
+    option_rule(row("workers"), text, sizeof text);
     CHECK_STR(text, "must be a whole number between 0 and 1024");
-    cloob_option_rule(row("seed"), text, sizeof text);
+    option_rule(row("seed"), text, sizeof text);
     CHECK_STR(text, "must be a whole number of 0 or more");
-    cloob_option_rule(row("ema"), text, sizeof text);
+    option_rule(row("ema"), text, sizeof text);
     CHECK_STR(text, "must be a number of at least 0 and below 1");
-    cloob_option_rule(row("init_inv_tau"), text, sizeof text);
+    option_rule(row("init_inv_tau"), text, sizeof text);
     CHECK_STR(text, "must be auto, or a number above 0");
-    cloob_option_rule(row("epochs"), text, sizeof text);
+    option_rule(row("epochs"), text, sizeof text);
     CHECK_STR(text, "must be auto, or a whole number between 1 and 1000000000");
-    cloob_option_rule(row("image_resize_mode"), text, sizeof text);
+    option_rule(row("image_resize_mode"), text, sizeof text);
     CHECK_STR(text, "must be one of shortest|longest|squash");
 }
 
@@ -121,23 +123,23 @@ static void defaults_agree(void)
 static void recipes_are_settings(void)
 {
     int64_t n;
-    const cloob_preset *preset = cloob_preset_table(&n);
+    const train_preset *preset = preset_table(&n);
     cloob_ctx *ctx = cloob_ctx_create(NULL);
     cloob_train_options o;
     for (int64_t i = 0; i < n; i++) {
         cloob_train_options_init(&o);
-        CHECK_OK(ctx, cloob_train_preset(ctx, preset[i].name, &o));
+        CHECK_OK(ctx, preset_apply(ctx, preset[i].name, &o));
     }
     CHECK(n >= 7);
     cloob_train_options_init(&o);
-    CHECK_OK(ctx, cloob_train_preset(ctx, "yfcc", &o));
+    CHECK_OK(ctx, preset_apply(ctx, "yfcc", &o));
     CHECK(o.global_batch_size == 1024 && o.lr == 5e-4 && o.wd == 0.1 && o.warmup == 10000 && o.epochs == 28);
     CHECK(o.scale_hopfield == 14.3 && o.init_inv_tau == 30 && o.restart_epochs == 7);
     CHECK_STR(o.lr_scheduler, "cosine-restarts");
     cloob_train_options_init(&o);
-    CHECK_OK(ctx, cloob_train_preset(ctx, "clip-cc", &o));
+    CHECK_OK(ctx, preset_apply(ctx, "clip-cc", &o));
     CHECK(o.learnable_inv_tau && o.init_inv_tau == 14.3 && o.global_batch_size == 512 && o.restart_epochs == 7);
-    CHECK(cloob_train_preset(ctx, "laion", &o) == CLOOB_ERR_ARGUMENT);
+    CHECK(preset_apply(ctx, "laion", &o) == CLOOB_ERR_ARGUMENT);
     cloob_ctx_destroy(ctx);
 }
 

@@ -6,10 +6,11 @@
 #include "core/json.h"
 #include "data/text/clean.h"
 #include "data/text/unicode.h"
+#include "data/text/tokenizer.h"
 
 static cloob_ctx *ctx;
 
-static char *cleaned(cloob_clean mode, const char *text, size_t bytes)
+static char *cleaned(clean_mode mode, const char *text, size_t bytes)
 {
     sbuf out = { 0 };
     sbuf_puts(&out, "");
@@ -18,7 +19,7 @@ static char *cleaned(cloob_clean mode, const char *text, size_t bytes)
     return result;
 }
 
-static void check_clean(cloob_clean mode, const char *text, const char *expected)
+static void check_clean(clean_mode mode, const char *text, const char *expected)
 {
     char *got = cleaned(mode, text, strlen(text));
     CHECK_STR(got, expected);
@@ -33,18 +34,18 @@ static void equal_to_frozen(void)
     CHECK_OK(ctx, json_read_file(ctx, &a, TESTS_DIR "/ref/text_clean.json", &root));
     CHECK(root->count > 30);
     for (const json *c = root->child; c; c = c->next) {
-        check_clean(CLOOB_CLEAN_FULL, json_string(json_get(c, "text")), json_string(json_get(c, "full")));
-        check_clean(CLOOB_CLEAN_BASIC, json_string(json_get(c, "text")), json_string(json_get(c, "basic")));
+        check_clean(CLEAN_FULL, json_string(json_get(c, "text")), json_string(json_get(c, "full")));
+        check_clean(CLEAN_BASIC, json_string(json_get(c, "text")), json_string(json_get(c, "basic")));
     }
     arena_release(&a);
 }
 
 static void ascii_needs_no_library(void)
 {
-    check_clean(CLOOB_CLEAN_FULL, "  A  Photo\tof &amp;amp; \n CATS ", "a photo of & cats");
-    check_clean(CLOOB_CLEAN_FULL, "bell\a \x1b[1mbold\x1b[0m", "bell bold");
-    check_clean(CLOOB_CLEAN_BASIC, " \t\r\n ", "");
-    check_clean(CLOOB_CLEAN_FULL, "Z \r\n", "z");
+    check_clean(CLEAN_FULL, "  A  Photo\tof &amp;amp; \n CATS ", "a photo of & cats");
+    check_clean(CLEAN_FULL, "bell\a \x1b[1mbold\x1b[0m", "bell bold");
+    check_clean(CLEAN_BASIC, " \t\r\n ", "");
+    check_clean(CLEAN_FULL, "Z \r\n", "z");
 }
 
 static void invalid_bytes_become_replacement(void)
@@ -63,16 +64,16 @@ static void invalid_bytes_become_replacement(void)
         { "\xf0\x9f\x98", "\xef\xbf\xbd" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        check_clean(CLOOB_CLEAN_BASIC, cases[i].text, cases[i].expected);
+        check_clean(CLEAN_BASIC, cases[i].text, cases[i].expected);
 }
 
 static void zero_bytes_are_characters(void)
 {
     sbuf out = { 0 };
-    CHECK_OK(ctx, text_clean(ctx, CLOOB_CLEAN_BASIC, "a\0b", 3, &out));
+    CHECK_OK(ctx, text_clean(ctx, CLEAN_BASIC, "a\0b", 3, &out));
     CHECK(out.len == 3 && memcmp(out.data, "a\0b", 3) == 0);
     out.len = 0;
-    CHECK_OK(ctx, text_clean(ctx, CLOOB_CLEAN_FULL, "a\0b", 3, &out));
+    CHECK_OK(ctx, text_clean(ctx, CLEAN_FULL, "a\0b", 3, &out));
     CHECK(out.len == 2 && memcmp(out.data, "ab", 2) == 0);
     sbuf_release(&out);
 }
@@ -84,7 +85,7 @@ static void check_linear(const char *piece, size_t bytes)
     char *text = malloc(total);
     for (size_t i = 0; i < total; i++) text[i] = piece[i % n];
     clock_t begin = clock();
-    free(cleaned(CLOOB_CLEAN_FULL, text, total));
+    free(cleaned(CLEAN_FULL, text, total));
     CHECK((double)(clock() - begin) / CLOCKS_PER_SEC < 20);
     free(text);
 }
@@ -101,10 +102,10 @@ static void long_texts_take_linear_time(void)
 static void young_marks_stay_in_place(void)
 {
     if (!uni_complete()) SKIP("built without utf8proc");
-    check_clean(CLOOB_CLEAN_HF, "a\xe0\xa3\x9f\xe1\xab\x83", "a\xe0\xa3\x9f\xe1\xab\x83");
-    check_clean(CLOOB_CLEAN_HF, "a\xcd\x85\xcc\x96", "a\xcc\x96\xcd\x85");
-    check_clean(CLOOB_CLEAN_HF, "e\xcc\x81\xe1\xab\x83", "\xc3\xa9\xe1\xab\x83");
-    check_clean(CLOOB_CLEAN_HF, "e\xe1\xab\x83\xcc\x81", "e\xe1\xab\x83\xcc\x81");
+    check_clean(CLEAN_HF, "a\xe0\xa3\x9f\xe1\xab\x83", "a\xe0\xa3\x9f\xe1\xab\x83");
+    check_clean(CLEAN_HF, "a\xcd\x85\xcc\x96", "a\xcc\x96\xcd\x85");
+    check_clean(CLEAN_HF, "e\xcc\x81\xe1\xab\x83", "\xc3\xa9\xe1\xab\x83");
+    check_clean(CLEAN_HF, "e\xe1\xab\x83\xcc\x81", "e\xe1\xab\x83\xcc\x81");
 }
 
 int main(void)

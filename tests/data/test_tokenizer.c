@@ -203,10 +203,10 @@ static void saving_and_reading_back_is_the_same(void)
 {
     tokenizer *t = open_tiny(), *again = NULL;
     sbuf text = { 0 }, second = { 0 };
-    tokenizer_set_clean(t, CLOOB_CLEAN_BASIC);
+    tokenizer_set_clean(t, CLEAN_BASIC);
     tokenizer_save(t, &text);
     CHECK_OK(ctx, tokenizer_open_text(ctx, text.data, text.len, "saved", &again));
-    CHECK(tokenizer_clean(again) == CLOOB_CLEAN_BASIC);
+    CHECK(tokenizer_clean(again) == CLEAN_BASIC);
     CHECK(tokenizer_vocab_size(again) == tokenizer_vocab_size(t));
     tokenizer_save(again, &second);
     CHECK_STR(second.data, text.data);
@@ -357,10 +357,10 @@ static void the_way_of_cleaning_is_saved(void)
 {
     tokenizer *t = open_tiny(), *again;
     sbuf s = { 0 };
-    tokenizer_set_clean(t, CLOOB_CLEAN_HF);
+    tokenizer_set_clean(t, CLEAN_HF);
     tokenizer_save(t, &s);
     CHECK_OK(ctx, tokenizer_open_text(ctx, s.data, s.len, "saved", &again));
-    CHECK(tokenizer_clean(again) == CLOOB_CLEAN_HF);
+    CHECK(tokenizer_clean(again) == CLEAN_HF);
     tokenizer_close(t), tokenizer_close(again);
     sbuf_release(&s);
 }
@@ -418,7 +418,7 @@ static void equal_to_an_independent_program(void)
     tokenizer *t = open_frozen(merges);
     CHECK(t && tokenizer_vocab_size(t) == 512 + merges->count + 2);
     CHECK(tokenizer_start_id(t) == 512 + merges->count && tokenizer_end_id(t) == 513 + merges->count);
-    tokenizer_set_clean(t, CLOOB_CLEAN_BASIC);
+    tokenizer_set_clean(t, CLEAN_BASIC);
     for (const json *c = json_get(root, "cases")->child; c && uni_complete(); c = c->next, cases++) check_case(t, c);
     CHECK(cases > 20 || !uni_complete());
     arena_release(&a);

@@ -39,7 +39,7 @@ static void close_splits(splits *s)
 
 static cloob_probe_result fixed(const splits *s, double lambda, double tolerance)
 {
-    cloob_probe_options o = { false, lambda, 1000, tolerance, true, NULL };
+    cloob_probe_options o = { 0, false, lambda, 1000, tolerance, true, NULL };
     cloob_probe_result r;
     CHECK_OK(ctx, probe_run(ctx, &r, &o, &s->part[0], &s->part[1], &s->part[2]));
     CHECK(r.converged);
@@ -74,7 +74,7 @@ static void the_search_takes_the_strongest_of_equals(void)
 {
     char path[1024];
     splits s;
-    cloob_probe_options o = { true, 0, 1000, 0, true, NULL };
+    cloob_probe_options o = { 0, true, 0, 1000, 0, true, NULL };
     cloob_probe_result r;
     open_splits(&s, ref_path("eval_probe.safetensors", path));
     CHECK_OK(ctx, probe_run(ctx, &r, &o, &s.part[0], &s.part[1], &s.part[2]));
@@ -253,7 +253,7 @@ static void steps_satisfy_both_conditions(void)
 static cloob_status train_on(float *x, int64_t *y, int64_t n, int64_t test_label)
 {
     probe_data train = { rows_in(x, n, 2), y }, test = { rows_in(x, 1, 2), &test_label };
-    cloob_probe_options o = { false, 1, 100, 0, true, NULL };
+    cloob_probe_options o = { 0, false, 1, 100, 0, true, NULL };
     cloob_probe_result r;
     cloob_status status = probe_run(ctx, &r, &o, &train, NULL, &test);
     if (status == CLOOB_OK) {

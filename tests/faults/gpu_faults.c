@@ -123,7 +123,8 @@ static result own_find(const char *name, void **found, int version, uint64_t fla
     note_name(name);
     find_fn *own = own_find;
     if (r != 0 || !found) return r;
-    if (strcmp(name, "cuGetProcAddress") == 0) memcpy(found, &own, sizeof own); /* the runtime uses this one from now on */
+    if (strcmp(name, "cuGetProcAddress") == 0)
+        memcpy(found, &own, sizeof own); /* the runtime uses this one from now on */
     else *found = stand_in(name, *found);
     return r;
 }

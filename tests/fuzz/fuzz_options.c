@@ -6,6 +6,7 @@
 #include "cloob/options.h"
 #include "cloob/train.h"
 #include "fuzz.h"
+#include "core/option.h"
 #include "train/settings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -13,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static cloob_ctx *ctx;
     int64_t count, rank;
     double scale;
-    const cloob_option *table = cloob_train_option_table(&count);
+    const option_desc *table = train_option_table(&count);
     cloob_train_options o;
     char *text = malloc(size + 1), *rest = text;
     if (!text) return 0;
@@ -25,9 +26,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         char *rhs = strstr(line, ": ");
         if (!rhs) continue;
         *rhs = '\0';
-        const cloob_option *row = cloob_option_find(table, count, line);
-        if (row && cloob_option_set(row, &o, rhs + 2) && !cloob_option_valid(row, &o)) abort();
-        char *shown = row ? cloob_option_get(row, &o) : NULL;
+        const option_desc *row = option_find(table, count, line);
+        if (row && option_set(row, &o, rhs + 2) && !option_valid(row, &o)) abort();
+        char *shown = row ? option_get(row, &o) : NULL;
         free(shown);
     }
     if (settings_check(ctx, &o) == CLOOB_OK && o.lora &&

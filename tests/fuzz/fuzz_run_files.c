@@ -32,8 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     arena_release(&a);
     snprintf(path, sizeof path, "%s/%s", folder, name);
     if (data[0] % 5 == 0) {
-        cloob_run_settings *s;
-        if (settings_read(ctx, path, &s) == CLOOB_OK) cloob_run_settings_close(s);
+        run_settings *s;
+        if (settings_read(ctx, path, &s) == CLOOB_OK) run_settings_close(s);
     }
     unlink(path);
     return 0;

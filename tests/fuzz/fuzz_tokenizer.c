@@ -39,7 +39,7 @@ static void try_text(cloob_ctx *ctx, const char *data, size_t size, bool basic)
     int64_t n;
     sbuf text = { 0 };
     if (tokenizer_open_text(ctx, small, sizeof small - 1, "small", &t) != CLOOB_OK) abort();
-    tokenizer_set_clean(t, basic ? CLOOB_CLEAN_BASIC : CLOOB_CLEAN_FULL);
+    tokenizer_set_clean(t, basic ? CLEAN_BASIC : CLEAN_FULL);
     if (tokenizer_encode(ctx, t, data, size, &ids, &n) != CLOOB_OK) abort();
     if (tokenizer_decode(ctx, t, ids, n, &text) != CLOOB_OK) abort();
     if (tokenizer_encode_row(ctx, t, data, size, 20, row) != CLOOB_OK) abort();

@@ -175,7 +175,7 @@ typedef struct subject {
 } subject;
 static const subject blocks = { build, blocks_are_joined }, mlps = { build_mlp, mlps_are_joined };
 
-static void compare(const subject *of, const char *name, const cloob_kernels *kernels, int count, double tolerance)
+static void compare(const subject *of, const char *name, const kernel_choices *kernels, int count, double tolerance)
 {
     device *dev = NULL;
     graph g;
@@ -199,16 +199,16 @@ static void compare(const subject *of, const char *name, const cloob_kernels *ke
         }
         free(together);
     }
-    ctx->kernels = (cloob_kernels){ 0 };
+    ctx->kernels = (kernel_choices){ 0 };
     free(apart);
     graph_release(&g);
     device_close(dev);
 }
 
-static const cloob_kernels all[] = { { .fused_gemm = CLOOB_FUSED_GEMM_AUTO },
-                                     { .fused_gemm = CLOOB_FUSED_GEMM_4_TEAMS },
-                                     { .fused_gemm = CLOOB_FUSED_GEMM_2_TEAMS },
-                                     { .fused_gemm = CLOOB_FUSED_GEMM_NEVER } };
+static const kernel_choices all[] = { { .fused_gemm = FUSED_GEMM_AUTO },
+                                      { .fused_gemm = FUSED_GEMM_4_TEAMS },
+                                      { .fused_gemm = FUSED_GEMM_2_TEAMS },
+                                      { .fused_gemm = FUSED_GEMM_NEVER } };
 
 /* By definition, one after the other: to the bit. The MLP's bias moves from the GEMM to the activation, which is
  * another rounding to 8 bits of mantissa. */

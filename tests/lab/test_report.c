@@ -11,6 +11,7 @@
 #include "core/text.h"
 #include "lab/report/html.h"
 #include "lab/report/run_files.h"
+#include "lab/report/sheets.h"
 
 static cloob_ctx *ctx;
 static char root[512], said[8192];
@@ -430,7 +431,7 @@ static void plots_of_an_analysis(void)
     cloob_analysis a = { 0 };
     CHECK_OK(ctx, file_make_dirs(ctx, at("plots")));
     CHECK_OK(ctx, cloob_analyze(ctx, &a, &m, &m, 0.99));
-    cloob_status status = cloob_analysis_plots(ctx, &a, NULL, at("plots"));
+    cloob_status status = analysis_plots(ctx, &a, NULL, at("plots"));
     if (status == CLOOB_ERR_UNSUPPORTED) {
         CHECK(strstr(cloob_error(ctx), "cairo") && !file_exists(at("plots/spectrum.svg")));
     } else {
@@ -442,9 +443,9 @@ static void plots_of_an_analysis(void)
         CHECK(remove(at("plots/similarities.svg")) == 0);
         cloob_analysis_release(&a);
         CHECK_OK(ctx, cloob_analyze(ctx, &a, &m, NULL, 0.99));
-        CHECK_OK(ctx, cloob_analysis_plots(ctx, &a, &a, at("plots")));
+        CHECK_OK(ctx, analysis_plots(ctx, &a, &a, at("plots")));
         CHECK(!file_exists(at("plots/similarities.svg"))); /* one modality has no pairs */
-        CHECK(cloob_analysis_plots(ctx, &a, NULL, at("absent")) == CLOOB_ERR_IO);
+        CHECK(analysis_plots(ctx, &a, NULL, at("absent")) == CLOOB_ERR_IO);
     }
     cloob_analysis_release(&a);
 }

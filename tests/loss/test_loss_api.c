@@ -6,6 +6,8 @@
 #include "cloob/cloob.h"
 #include "io/safetensors.h"
 #include "objective.h"
+#include "train/objective_file.h"
+#include "loss/loss.h"
 
 static cloob_ctx *ctx;
 static char dir[] = "/tmp/cloob_loss_XXXXXX";
@@ -43,7 +45,7 @@ static void embeddings_are_read_by_their_names(void)
     o.device = "cpu";
     CHECK_OK(ctx, st_write(ctx, in_path, entry, 2, NULL, 0));
     CHECK_OK(ctx, cloob_objective(ctx, &o, &e, NULL, &memory));
-    CHECK_OK(ctx, cloob_objective_file(ctx, &o, in_path, NULL, &file));
+    CHECK_OK(ctx, objective_file(ctx, &o, in_path, NULL, &file));
     CHECK(file.loss == memory.loss && file.image_term == memory.image_term);
     problem_free(&p);
 }
@@ -61,7 +63,7 @@ static void files_give_what_memory_gives(void)
     o.device = "cpu";
     write_file(&p, p.n);
     CHECK_OK(ctx, cloob_objective(ctx, &o, &e, &g, &memory));
-    CHECK_OK(ctx, cloob_objective_file(ctx, &o, in_path, out_path, &file));
+    CHECK_OK(ctx, objective_file(ctx, &o, in_path, out_path, &file));
     CHECK(file.loss == memory.loss && file.nu == 30 && file.nv == 50);
     CHECK_OK(ctx, st_open(ctx, out_path, &f));
     const st_entry *entry = st_find(&f, "dV");
@@ -174,15 +176,15 @@ static void mistakes_get_one_line_and_their_code(void)
 static void the_benchmark_times_something(void)
 {
     cloob_objective_options o;
-    cloob_objective_bench b = { 512, 32, 2, false, 1 };
-    cloob_objective_timing t;
+    objective_bench b = { 512, 32, 2, false, 1 };
+    objective_timing t;
     cloob_objective_options_init(&o);
     o.device = "cpu";
-    CHECK_OK(ctx, cloob_objective_time(ctx, &o, &b, &t));
+    CHECK_OK(ctx, objective_time(ctx, &o, &b, &t));
     CHECK(t.ms > 0 && t.pairs_per_s > 0 && t.peak_bytes >= 0);
     CHECK_STR(t.device, "cpu");
     b.n = 1;
-    CHECK(cloob_objective_time(ctx, &o, &b, &t) == CLOOB_ERR_ARGUMENT);
+    CHECK(objective_time(ctx, &o, &b, &t) == CLOOB_ERR_ARGUMENT);
 }
 
 int main(void)

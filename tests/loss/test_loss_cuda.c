@@ -62,7 +62,7 @@ static loss_options options(int method, double inv_tau, double beta)
 {
     loss_options o;
     loss_options_init(&o);
-    o.method = (loss_method)method;
+    o.method = (cloob_method)method;
     o.backend = LOSS_CPU;
     o.inv_tau = inv_tau;
     o.beta = beta;
@@ -95,7 +95,7 @@ static void siglip_is_the_cpus(void)
     static const int64_t sizes[][2] = { { 33, 65 }, { 300, 24 }, { 1000, 64 }, { 5000, 33 } };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         problem p = random_problem(i, sizes[i][0], sizes[i][1], 0, 0);
-        loss_options o = options(LOSS_SIGLIP, 10, 0);
+        loss_options o = options(CLOOB_METHOD_SIGLIP, 10, 0);
         o.backend = LOSS_CPU;
         answer want = evaluate(ctx, &p, o, CLOOB_F32), got = gpu_evaluate(&p, o, CLOOB_F32);
         CHECK_OK(ctx, got.status);
@@ -225,7 +225,7 @@ static void bf16_is_close_with_fused_scores(void)
 static void fused_tiles_may_be_cut_anywhere(void)
 {
     problem p = random_problem(fresh(), 1544, 256, 0, 0);
-    loss_options o = options(LOSS_CLOOB, 30, 8);
+    loss_options o = options(CLOOB_METHOD_CLOOB, 30, 8);
     round_to_bf16(&p);
     answer whole = gpu_evaluate(&p, o, CLOOB_BF16), again = gpu_evaluate(&p, o, CLOOB_BF16);
     CHECK_OK(ctx, whole.status);
@@ -241,7 +241,7 @@ static void fused_tiles_may_be_cut_anywhere(void)
 static void bad_rows_are_named(void)
 {
     problem p = random_problem(fresh(), 64, 64, 0, 0);
-    loss_options o = options(LOSS_CLOOB, 30, 8);
+    loss_options o = options(CLOOB_METHOD_CLOOB, 30, 8);
     p.y[17 * 64] += 3;
     answer a = gpu_evaluate(&p, o, CLOOB_F32);
     CHECK(a.status == CLOOB_ERR_NUMERIC && strstr(cloob_error(ctx), "y: row 17 has length") != NULL);

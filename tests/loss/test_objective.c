@@ -6,7 +6,7 @@
 
 static cloob_ctx *ctx;
 
-static loss_options options(loss_method m, loss_backend backend, double inv_tau, double beta)
+static loss_options options(cloob_method m, loss_backend backend, double inv_tau, double beta)
 {
     loss_options o;
     loss_options_init(&o);
@@ -22,10 +22,10 @@ static void compare(const char *what, problem *p, double inv_tau, double beta)
 {
     char text[160];
     for (int m = 0; m < 4; m++) {
-        snprintf(text, sizeof text, "%s, %s, N %lld d %lld M %lld K %lld", what, loss_method_name((loss_method)m),
+        snprintf(text, sizeof text, "%s, %s, N %lld d %lld M %lld K %lld", what, loss_method_name((cloob_method)m),
                  (long long)p->n, (long long)p->d, (long long)p->mu, (long long)p->mv);
-        answer want = evaluate(ctx, p, options((loss_method)m, LOSS_REF, inv_tau, beta), CLOOB_F32);
-        answer got = evaluate(ctx, p, options((loss_method)m, LOSS_CPU, inv_tau, beta), CLOOB_F32);
+        answer want = evaluate(ctx, p, options((cloob_method)m, LOSS_REF, inv_tau, beta), CLOOB_F32);
+        answer got = evaluate(ctx, p, options((cloob_method)m, LOSS_CPU, inv_tau, beta), CLOOB_F32);
         check_answer(text, p, &got, &want, 1e-6, 1e-5);
         answer_free(&got), answer_free(&want);
     }
@@ -49,7 +49,7 @@ static void bf16_rows_are_taken_as_they_are(void)
     problem p = random_problem(5, 90, 40, 0, 0);
     round_to_bf16(&p);
     for (int m = 0; m < 4; m++) {
-        loss_options o = options((loss_method)m, LOSS_REF, 30, 8);
+        loss_options o = options((cloob_method)m, LOSS_REF, 30, 8);
         answer want = evaluate(ctx, &p, o, CLOOB_BF16);
         o.backend = LOSS_CPU;
         answer got = evaluate(ctx, &p, o, CLOOB_BF16);
@@ -73,15 +73,15 @@ static void extreme_scales_stay_exact(void)
     compare("beta 200", &p, 100, 200);
     compare("far patterns", &far, 100, 20);
     for (int m = 0; m < 4; m += 3) {
-        answer want = evaluate(ctx, &far, options((loss_method)m, LOSS_REF, 1000, 500), CLOOB_F32);
-        answer got = evaluate(ctx, &far, options((loss_method)m, LOSS_CPU, 1000, 500), CLOOB_F32);
+        answer want = evaluate(ctx, &far, options((cloob_method)m, LOSS_REF, 1000, 500), CLOOB_F32);
+        answer got = evaluate(ctx, &far, options((cloob_method)m, LOSS_CPU, 1000, 500), CLOOB_F32);
         check_answer("beta 500, inv_tau 1000, far", &far, &got, &want, 1e-5, 1e-3);
         answer_free(&got), answer_free(&want);
     }
     problem_free(&p), problem_free(&far);
 }
 
-static double loss_at(problem *p, loss_method m, float *at, double step)
+static double loss_at(problem *p, cloob_method m, float *at, double step)
 {
     float old = *at;
     *at = (float)((double)old + step);
@@ -99,11 +99,11 @@ static void the_definition_has_the_slope_it_says(void)
 {
     problem p = random_problem(8, 7, 6, 9, 5);
     for (int m = 0; m < 4; m++) {
-        answer a = evaluate(ctx, &p, options((loss_method)m, LOSS_REF, 12, 5), CLOOB_F32);
+        answer a = evaluate(ctx, &p, options((cloob_method)m, LOSS_REF, 12, 5), CLOOB_F32);
         float *at[4] = { p.x + 13, p.y + 22, p.u + 31, p.v + 8 };
         float slope[4] = { a.dx[13], a.dy[22], a.du[31], a.dv[8] };
         for (int k = 0; k < 4; k++) {
-            double up = loss_at(&p, (loss_method)m, at[k], 2e-3), down = loss_at(&p, (loss_method)m, at[k], -2e-3);
+            double up = loss_at(&p, (cloob_method)m, at[k], 2e-3), down = loss_at(&p, (cloob_method)m, at[k], -2e-3);
             CHECK_NEAR(slope[k], (up - down) / 4e-3, 1e-3);
         }
         answer_free(&a);
@@ -168,7 +168,7 @@ static void infonce_is_infoloob_times_one_minus_p1(void)
 }
 
 /* What training follows: InfoLOOB's loss, or the mean of InfoNCE's two terms. */
-static double followed(loss_method m, double inv_tau, double beta, const problem *p)
+static double followed(cloob_method m, double inv_tau, double beta, const problem *p)
 {
     answer a = evaluate(ctx, p, options(m, LOSS_REF, inv_tau, beta), CLOOB_F32);
     answer_free(&a);
@@ -180,7 +180,7 @@ static void scales_can_be_learned(void)
 {
     problem p = random_problem(10, 60, 24, 0, 0);
     double t = log(14.0), b = log(6.0), h = 1e-4;
-    for (loss_method m = LOSS_CLOOB; m <= LOSS_INFONCE_HOPFIELD; m++) {
+    for (cloob_method m = CLOOB_METHOD_CLOOB; m <= CLOOB_METHOD_INFONCE_HOPFIELD; m++) {
         answer at = evaluate(ctx, &p, options(m, LOSS_CPU, loss_scale_value(t), loss_scale_value(b)), CLOOB_F32);
         double dt = (followed(m, exp(t + h), exp(b), &p) - followed(m, exp(t - h), exp(b), &p)) / (2 * h);
         double db = (followed(m, exp(t), exp(b + h), &p) - followed(m, exp(t), exp(b - h), &p)) / (2 * h);
@@ -200,7 +200,7 @@ static void memory_is_linear_in_the_batch(void)
 {
     problem p = random_problem(11, 2048, 768, 0, 0);
     float *dx = poisoned(p.n * p.d), *dy = poisoned(p.n * p.d);
-    loss_options o = options(LOSS_CLOOB, LOSS_CPU, 30, 8);
+    loss_options o = options(CLOOB_METHOD_CLOOB, LOSS_CPU, 30, 8);
     loss_shape s = { p.n, p.d, 0, 0, CLOOB_F32 };
     loss_inputs in = { p.x, p.y, NULL, NULL };
     loss_outputs out = { dx, dy, NULL, NULL };
@@ -237,7 +237,7 @@ static void refused(problem *p, loss_options o, cloob_status status, const char 
 
 static void bad_input_is_refused_by_name(void)
 {
-    loss_options o = options(LOSS_CLOOB, LOSS_CPU, 30, 8);
+    loss_options o = options(CLOOB_METHOD_CLOOB, LOSS_CPU, 30, 8);
     problem p = random_problem(12, 50, 16, 30, 0);
     p.y[17 * 16 + 3] *= 2;
     refused(&p, o, CLOOB_ERR_NUMERIC, "y: row 17 has length");
@@ -251,9 +251,9 @@ static void bad_input_is_refused_by_name(void)
     memset(p.u + 5 * 16, 0, 16 * sizeof(float));
     refused(&p, o, CLOOB_ERR_NUMERIC, "U: row 5 has length 0");
     unit_rows(p.u, 5, 16);
-    refused(&p, options(LOSS_CLOOB, LOSS_CPU, -30, 8), CLOOB_ERR_ARGUMENT, "inverse temperature -30");
-    refused(&p, options(LOSS_CLOOB, LOSS_CPU, 30, -1), CLOOB_ERR_ARGUMENT, "Hopfield scale -1");
-    refused(&p, options(LOSS_CLOOB, LOSS_CPU, NAN, 8), CLOOB_ERR_ARGUMENT, "inverse temperature nan");
+    refused(&p, options(CLOOB_METHOD_CLOOB, LOSS_CPU, -30, 8), CLOOB_ERR_ARGUMENT, "inverse temperature -30");
+    refused(&p, options(CLOOB_METHOD_CLOOB, LOSS_CPU, 30, -1), CLOOB_ERR_ARGUMENT, "Hopfield scale -1");
+    refused(&p, options(CLOOB_METHOD_CLOOB, LOSS_CPU, NAN, 8), CLOOB_ERR_ARGUMENT, "inverse temperature nan");
     p.n = 1;
     refused(&p, o, CLOOB_ERR_ARGUMENT, "batch of 1 pair");
     p.n = 0;
@@ -265,7 +265,7 @@ static void patterns_that_cancel_are_refused(void)
 {
     problem p = random_problem(14, 40, 32, 64, 0);
     for (int64_t i = 0; i < 32 * 32; i++) p.u[32 * 32 + i] = -p.u[i];
-    loss_options o = options(LOSS_CLOOB, LOSS_CPU, 30, 0);
+    loss_options o = options(CLOOB_METHOD_CLOOB, LOSS_CPU, 30, 0);
     o.unchecked = true;
     for (int64_t i = 0; i < 64 * 32; i++) p.u[i] = i % 32 == 0 ? (i / 32 < 32 ? 1.0f : -1.0f) : 0.0f;
     refused(&p, o, CLOOB_ERR_NUMERIC, "x row 0 retrieves from U is zero");
@@ -275,7 +275,7 @@ static void patterns_that_cancel_are_refused(void)
 static void one_pair_is_fine_for_infonce(void)
 {
     problem p = random_problem(15, 1, 8, 0, 0);
-    answer a = evaluate(ctx, &p, options(LOSS_CLIP, LOSS_CPU, 30, 8), CLOOB_F32);
+    answer a = evaluate(ctx, &p, options(CLOOB_METHOD_CLIP, LOSS_CPU, 30, 8), CLOOB_F32);
     CHECK_NEAR(a.r.loss, 0, 0);
     answer_free(&a), problem_free(&p);
 }
@@ -284,7 +284,7 @@ static void without_gradients_the_loss_is_the_same(void)
 {
     problem p = random_problem(16, 77, 40, 0, 0);
     for (int m = 0; m < 4; m++) {
-        loss_options o = options((loss_method)m, LOSS_CPU, 30, 8);
+        loss_options o = options((cloob_method)m, LOSS_CPU, 30, 8);
         answer a = evaluate(ctx, &p, o, CLOOB_F32);
         o.gradients = false;
         answer b = evaluate(ctx, &p, o, CLOOB_F32);

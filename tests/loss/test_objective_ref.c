@@ -115,7 +115,7 @@ static void check_file(const char *path)
     for (int m = 0; m < 4; m++) {
         loss_options o;
         loss_options_init(&o);
-        o.method = (loss_method)m;
+        o.method = (cloob_method)m;
         o.backend = backend;
         o.inv_tau = number(&f, "", "inv_tau");
         o.beta = number(&f, "", "beta");

@@ -62,10 +62,10 @@ static void ranks_give_the_numbers_of_one_process(void)
     static const int64_t sizes[][4] = { { 121, 24, 0, 0 }, { 64, 33, 50, 21 }, { 61, 16, 0, 70 }, { 530, 9, 0, 0 } };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         problem p = random_problem(i, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3]);
-        for (int m = 0; m <= LOSS_SIGLIP; m++) {
+        for (int m = 0; m <= CLOOB_METHOD_SIGLIP; m++) {
             loss_options o;
             loss_options_init(&o);
-            o.method = (loss_method)m;
+            o.method = (cloob_method)m;
             check_slice(loss_method_name(o.method), &p, o, 2e-6, 2e-5);
             o.beta = 60; /* beyond what one process does with shared scores */
             check_slice("sharp", &p, o, 2e-6, 2e-5);
@@ -83,7 +83,7 @@ static void siglip_over_ranks_is_its_definition(void)
         problem p = random_problem(20 + i, sizes[i][0], sizes[i][1], 0, 0);
         loss_options o, definition;
         loss_options_init(&o);
-        o.method = LOSS_SIGLIP, o.inv_tau = 10, o.bias = -10;
+        o.method = CLOOB_METHOD_SIGLIP, o.inv_tau = 10, o.bias = -10;
         definition = o;
         definition.backend = LOSS_REF;
         check_beside("siglip", &p, definition, o, 2e-6, 1e-5);

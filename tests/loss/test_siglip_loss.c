@@ -9,7 +9,7 @@ static loss_options options(loss_backend backend, double inv_tau, double bias)
 {
     loss_options o;
     loss_options_init(&o);
-    o.method = LOSS_SIGLIP;
+    o.method = CLOOB_METHOD_SIGLIP;
     o.backend = backend;
     o.inv_tau = inv_tau;
     o.bias = bias;
@@ -101,7 +101,7 @@ static void the_definition_has_the_slope_it_says(void)
     double h = 1e-5, step = 2e-3;
     CHECK_NEAR(a.r.dsum_dinv_tau, (loss_at(&p, 12 + h, -3) - loss_at(&p, 12 - h, -3)) / (2 * h), 1e-6);
     CHECK_NEAR(a.r.dsum_dbias, (loss_at(&p, 12, -3 + h) - loss_at(&p, 12, -3 - h)) / (2 * h), 1e-6);
-    CHECK_NEAR(loss_dlogit_inv_tau(LOSS_SIGLIP, &a.r, 12), 12 * a.r.dsum_dinv_tau, 1e-12);
+    CHECK_NEAR(loss_dlogit_inv_tau(CLOOB_METHOD_SIGLIP, &a.r, 12), 12 * a.r.dsum_dinv_tau, 1e-12);
     float *at[2] = { p.x + 13, p.y + 22 }, slope[2] = { a.dx[13], a.dy[22] };
     for (int k = 0; k < 2; k++) {
         float old = *at[k];

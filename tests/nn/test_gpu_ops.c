@@ -40,7 +40,7 @@ static void compare_call(device *dev, const op_case *c, op_pass *p, int step, cl
 static bool has_ways(const op_case *c) { return c->op == OP_ATTENTION || c->op == OP_ATTENTION_BWD; }
 
 /* Cases of the ops from `first` to `last` of the list, with each choice of kernels in turn. */
-static void compare(op_id first, op_id last, cloob_dtype type, double tolerance, const cloob_kernels *kernels,
+static void compare(op_id first, op_id last, cloob_dtype type, double tolerance, const kernel_choices *kernels,
                     int count)
 {
     device *dev = NULL;
@@ -64,9 +64,9 @@ static void compare(op_id first, op_id last, cloob_dtype type, double tolerance,
     device_close(dev);
 }
 
-static const cloob_kernels fused[] = { { .fused_gemm = CLOOB_FUSED_GEMM_4_TEAMS },
-                                       { .fused_gemm = CLOOB_FUSED_GEMM_2_TEAMS },
-                                       { .fused_gemm = CLOOB_FUSED_GEMM_NEVER } };
+static const kernel_choices fused[] = { { .fused_gemm = FUSED_GEMM_4_TEAMS },
+                                        { .fused_gemm = FUSED_GEMM_2_TEAMS },
+                                        { .fused_gemm = FUSED_GEMM_NEVER } };
 
 static void compare_group(device *dev, const group_case *c, cloob_dtype type, double tolerance, int ways, int *used)
 {
@@ -130,9 +130,9 @@ static void groups_agree_in_every_way(void)
 
 static void attention_agrees_in_every_way(void)
 {
-    static const cloob_kernels ways[] = { { .attention_backward = CLOOB_ATTENTION_SHARED },
-                                          { .attention_backward = CLOOB_ATTENTION_WIDE },
-                                          { .attention_backward = CLOOB_ATTENTION_PASSES } };
+    static const kernel_choices ways[] = { { .attention_backward = ATTENTION_SHARED },
+                                           { .attention_backward = ATTENTION_WIDE },
+                                           { .attention_backward = ATTENTION_PASSES } };
     if (device_cuda_count() == 0) SKIP("no GPU here");
     compare(OP_ATTENTION, OP_ATTENTION_BWD, CLOOB_BF16, 1e-2, ways, 3);
 }

@@ -3,6 +3,7 @@
 #include "group_harness.h"
 
 #include "core/rng.h"
+#include "core/ctx.h"
 
 static cloob_ctx *ctx;
 static int part = 0, parts = 1; /* of the comparisons: every parts-th case, from `part` on */
@@ -302,10 +303,8 @@ int main(int argc, char **argv)
 {
     bool all = argc < 2 || strcmp(argv[1], "cuda") != 0;
     if (argc > 2) CHECK(sscanf(argv[2], "%d/%d", &part, &parts) == 2 && part >= 0 && parts > 0);
-    cloob_ctx_options o;
-    cloob_ctx_options_init(&o);
-    o.kernels.fused_gemm = CLOOB_FUSED_GEMM_4_TEAMS; /* groups by one GEMM, whatever timing says */
-    ctx = cloob_ctx_create(&o);
+    ctx = cloob_ctx_create(NULL);
+    ctx->kernels.fused_gemm = FUSED_GEMM_4_TEAMS; /* groups by one GEMM, whatever timing says */
     if (all) RUN(ref_has_every_op);
     if (all) RUN(products_in_8_bits_round_their_factors);
     if (all) RUN(rows_in_8_bits_have_scales_of_their_own);

@@ -10,11 +10,13 @@
 static void options(void)
 {
     STRUCT(cloob_ctx_options);
+    FIELD(cloob_ctx_options, size);
     FIELD(cloob_ctx_options, threads), FIELD(cloob_ctx_options, log), FIELD(cloob_ctx_options, log_user);
     FIELD(cloob_ctx_options, log_level), FIELD(cloob_ctx_options, progress), FIELD(cloob_ctx_options, progress_user);
-    FIELD(cloob_ctx_options, kernels), FIELD(cloob_ctx_options, should_stop), FIELD(cloob_ctx_options, stop_user);
+    FIELD(cloob_ctx_options, should_stop), FIELD(cloob_ctx_options, stop_user);
     FIELD(cloob_ctx_options, copy_files);
     STRUCT(cloob_model_options);
+    FIELD(cloob_model_options, size);
     FIELD(cloob_model_options, device), FIELD(cloob_model_options, precision), FIELD(cloob_model_options, vocab);
     FIELD(cloob_model_options, config), FIELD(cloob_model_options, invariant), FIELD(cloob_model_options, batch);
     FIELD(cloob_model_options, max_pixels);
@@ -41,6 +43,7 @@ static void networks(void)
     FIELD(cloob_hopfield, stored), FIELD(cloob_hopfield, count), FIELD(cloob_hopfield, dim);
     FIELD(cloob_hopfield, beta);
     STRUCT(cloob_hopfield_options);
+    FIELD(cloob_hopfield_options, size);
     FIELD(cloob_hopfield_options, updates), FIELD(cloob_hopfield_options, tolerance);
     FIELD(cloob_hopfield_options, unit);
 }
@@ -48,6 +51,7 @@ static void networks(void)
 static void objectives(void)
 {
     STRUCT(cloob_objective_options);
+    FIELD(cloob_objective_options, size);
     FIELD(cloob_objective_options, method), FIELD(cloob_objective_options, inv_tau);
     FIELD(cloob_objective_options, scale_hopfield), FIELD(cloob_objective_options, device);
     FIELD(cloob_objective_options, compute), FIELD(cloob_objective_options, logit_bias);

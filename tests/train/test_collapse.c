@@ -25,8 +25,8 @@ static void similarity_is_the_mean_over_pairs(void)
 
 static void the_start_is_where_all_similarities_are_alike(void)
 {
-    CHECK_NEAR(collapse_start(LOSS_CLOOB, 128, 30), 2 * log(127) / 30, 1e-12);
-    CHECK_NEAR(collapse_start(LOSS_CLIP, 128, 30), 2 * log(128) / 30, 1e-12);
+    CHECK_NEAR(collapse_start(CLOOB_METHOD_CLOOB, 128, 30), 2 * log(127) / 30, 1e-12);
+    CHECK_NEAR(collapse_start(CLOOB_METHOD_CLIP, 128, 30), 2 * log(128) / 30, 1e-12);
 }
 
 static void it_takes_both_signs(void)

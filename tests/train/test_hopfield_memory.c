@@ -11,7 +11,7 @@ static char folder[256];
 
 enum { ROWS = 6, BATCHES = 3 };
 
-static cloob_status open_step(setup *u, const char *memory, loss_method method, int64_t accum)
+static cloob_status open_step(setup *u, const char *memory, cloob_method method, int64_t accum)
 {
     step_options o;
     step_options_init(&o);
@@ -65,7 +65,7 @@ static double loss_by_hand(setup *u, const float *U, const float *V, int64_t M)
 static float *gradients_by_hand(const float *U, const float *V, int64_t M, int64_t batch, double *loss)
 {
     setup u;
-    CHECK_OK(ctx, open_step(&u, "batch", LOSS_CLOOB, 1));
+    CHECK_OK(ctx, open_step(&u, "batch", CLOOB_METHOD_CLOOB, 1));
     exec *tower[2] = { step_tower(u.s, false), step_tower(u.s, true) };
     memcpy(exec_tensor(tower[0], "images")->data, u.images + batch * ROWS * u.image,
            (size_t)(ROWS * u.image) * sizeof(float));
@@ -84,7 +84,7 @@ static void a_queue_of_the_batchs_size_stores_the_batch_before(void)
     setup u;
     step_result r = { 0 };
     double want;
-    CHECK_OK(ctx, open_step(&u, "queue:6", LOSS_CLOOB, 1));
+    CHECK_OK(ctx, open_step(&u, "queue:6", CLOOB_METHOD_CLOOB, 1));
     int64_t n = ROWS * u.D, weight_count = step_params(u.s)->trainable;
     double first = still(&u, 0); /* nothing is queued yet: the batch */
     float *U = copy_of(step_embeddings(u.s, false), n), *V = copy_of(step_embeddings(u.s, true), n);
@@ -107,7 +107,7 @@ static void a_longer_queue_stores_the_last_rows(void)
     setup u;
     step_result r = { 0 };
     double want;
-    CHECK_OK(ctx, open_step(&u, "queue:9", LOSS_CLOOB, 1));
+    CHECK_OK(ctx, open_step(&u, "queue:9", CLOOB_METHOD_CLOOB, 1));
     int64_t D = u.D, weight_count = step_params(u.s)->trainable;
     float *U = malloc((size_t)(9 * D) * sizeof *U), *V = malloc((size_t)(9 * D) * sizeof *V);
     for (int k = 0; k < 2; k++) {
@@ -127,8 +127,8 @@ static void a_longer_queue_stores_the_last_rows(void)
 static void micro_batches_fill_the_queue_alike(void)
 {
     setup one, micro;
-    CHECK_OK(ctx, open_step(&one, "queue:9", LOSS_INFONCE_HOPFIELD, 1));
-    CHECK_OK(ctx, open_step(&micro, "queue:9", LOSS_INFONCE_HOPFIELD, 3));
+    CHECK_OK(ctx, open_step(&one, "queue:9", CLOOB_METHOD_INFONCE_HOPFIELD, 1));
+    CHECK_OK(ctx, open_step(&micro, "queue:9", CLOOB_METHOD_INFONCE_HOPFIELD, 3));
     for (int k = 0; k < BATCHES; k++) CHECK_NEAR(still(&one, k), still(&micro, k), 1e-6);
     setup_close(&one);
     setup_close(&micro);
@@ -151,7 +151,7 @@ static void a_file_is_stored_and_stays(void)
     setup u;
     step_result r = { 0 };
     double want;
-    CHECK_OK(ctx, open_step(&u, "batch", LOSS_CLOOB, 1));
+    CHECK_OK(ctx, open_step(&u, "batch", CLOOB_METHOD_CLOOB, 1));
     int64_t n = ROWS * u.D, weight_count = step_params(u.s)->trainable;
     float *rows = malloc((size_t)(2 * n) * sizeof *rows);
     still(&u, 0);
@@ -160,7 +160,8 @@ static void a_file_is_stored_and_stays(void)
     setup_close(&u);
     const char *names[2][2] = { { "U", "V" }, { "image", "text" } };
     for (int k = 0; k < 2; k++) {
-        CHECK_OK(ctx, open_step(&u, write_file("rows", names[k][0], names[k][1], rows, ROWS, u.D), LOSS_CLOOB, 1));
+        CHECK_OK(ctx,
+                 open_step(&u, write_file("rows", names[k][0], names[k][1], rows, ROWS, u.D), CLOOB_METHOD_CLOOB, 1));
         still(&u, 2);
         CHECK_OK(ctx, step_gradients(ctx, u.s, u.images + ROWS * u.image, u.tokens + ROWS * u.context, &r));
         float *g = gradients_by_hand(rows, rows + n, ROWS, 1, &want);
@@ -175,7 +176,7 @@ static void a_file_is_stored_and_stays(void)
 static void refused(const char *memory, cloob_status status, const char *word)
 {
     setup u;
-    CHECK(open_step(&u, memory, LOSS_CLOOB, 1) == status && strstr(cloob_error(ctx), word) != NULL);
+    CHECK(open_step(&u, memory, CLOOB_METHOD_CLOOB, 1) == status && strstr(cloob_error(ctx), word) != NULL);
     setup_close(&u);
 }
 
@@ -183,7 +184,7 @@ static void bad_memory_is_refused_by_name(void)
 {
     setup u;
     static float rows[2 * 4 * 64];
-    CHECK_OK(ctx, open_step(&u, "batch", LOSS_CLOOB, 1));
+    CHECK_OK(ctx, open_step(&u, "batch", CLOOB_METHOD_CLOOB, 1));
     int64_t D = u.D;
     setup_close(&u);
     refused("stack", CLOOB_ERR_ARGUMENT, "`memory` stack");

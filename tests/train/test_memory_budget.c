@@ -58,7 +58,7 @@ static void plan_equals_step(void)
         o.part.lora = 4, o.part.lora_scale = 2, o.compute = CLOOB_BF16;
         compare(&o);
         options(&o, models[i], 33);
-        o.method = LOSS_CLIP, o.pack_texts = true;
+        o.method = CLOOB_METHOD_CLIP, o.pack_texts = true;
         compare(&o);
     }
 }

@@ -156,7 +156,7 @@ static double apart(const json **want, double got)
 /* The inverse temperature, the Hopfield scale, the sum of the terms and the norm of the gradient, step by step. The
  * limits are f32 against double, carried through 20 steps; a gradient of the wrong sign moves a scale by 2e-3 in the
  * first, one of the wrong size has another norm. */
-static void check_scales_of(loss_method method, const char *where)
+static void check_scales_of(cloob_method method, const char *where)
 {
     const json *table = json_get(json_get(frozen, "scales"), loss_method_name(method));
     const json *want[4] = { json_get(table, "inv_tau")->child, json_get(table, "beta")->child,
@@ -183,7 +183,7 @@ static void check_scales_of(loss_method method, const char *where)
 
 static void check_scales(const char *where)
 {
-    for (loss_method m = LOSS_CLOOB; m <= LOSS_INFONCE_HOPFIELD; m++) check_scales_of(m, where);
+    for (cloob_method m = CLOOB_METHOD_CLOOB; m <= CLOOB_METHOD_INFONCE_HOPFIELD; m++) check_scales_of(m, where);
 }
 
 static void learned_scales_on_ref(void) { check_scales("ref"); }

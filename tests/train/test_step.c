@@ -6,7 +6,7 @@
 
 static cloob_ctx *ctx;
 
-static bool open_step(setup *u, const char *model, const char *where, int64_t rows, int64_t accum, loss_method method)
+static bool open_step(setup *u, const char *model, const char *where, int64_t rows, int64_t accum, cloob_method method)
 {
     step_options o;
     step_options_init(&o);
@@ -33,7 +33,7 @@ static float *gradients_with(const char *model, int64_t rows, int64_t accum, dou
 {
     setup u;
     step_result r = { 0 };
-    open_step(&u, model, "cpu", rows, accum, LOSS_CLOOB);
+    open_step(&u, model, "cpu", rows, accum, CLOOB_METHOD_CLOOB);
     CHECK_OK(ctx, step_gradients(ctx, u.s, u.images, u.tokens, &r));
     float *g = gradients_of(u.s);
     *loss = r.loss;
@@ -120,9 +120,9 @@ static void micro_batches_with_batch_norm(void)
     step_result r;
     pieces p = { 0 };
     int64_t count, n;
-    open_step(&whole, "tiny-rn", "cpu", ROWS, K, LOSS_CLOOB);
+    open_step(&whole, "tiny-rn", "cpu", ROWS, K, CLOOB_METHOD_CLOOB);
     CHECK_OK(ctx, step_gradients(ctx, whole.s, whole.images, whole.tokens, &r));
-    open_step(&hand, "tiny-rn", "cpu", MICRO, 1, LOSS_CLOOB);
+    open_step(&hand, "tiny-rn", "cpu", MICRO, 1, CLOOB_METHOD_CLOOB);
     free(hand.images), free(hand.tokens);
     hand.images = whole.images, hand.tokens = whole.tokens;
     int64_t D = step_params(hand.s)->config.embed;
@@ -150,7 +150,7 @@ static void a_step_allocates_nothing(void)
 {
     setup u;
     step_result r;
-    open_step(&u, "tiny-rn", "cpu", 6, 1, LOSS_CLOOB);
+    open_step(&u, "tiny-rn", "cpu", 6, 1, CLOOB_METHOD_CLOOB);
     for (int k = 0; k < 2; k++) CHECK_OK(ctx, step_run(ctx, u.s, u.images, u.tokens, 1e-3, &r));
     struct mallinfo2 before = mallinfo2();
     for (int k = 0; k < 3; k++) CHECK_OK(ctx, step_run(ctx, u.s, u.images, u.tokens, 1e-3, &r));
@@ -166,7 +166,7 @@ static void two_runs_are_alike_to_the_byte(void)
     for (int run = 0; run < 2; run++) {
         setup u;
         step_result r;
-        open_step(&u, "tiny-rn", "cpu", 6, 1, LOSS_CLOOB);
+        open_step(&u, "tiny-rn", "cpu", 6, 1, CLOOB_METHOD_CLOOB);
         CHECK_OK(ctx, params_init(ctx, step_params(u.s), 5));
         for (int k = 0; k < 3; k++) CHECK_OK(ctx, step_run(ctx, u.s, u.images, u.tokens, 1e-3, &r));
         n = step_params(u.s)->total;

@@ -7,7 +7,7 @@
 
 static cloob_ctx *ctx;
 static comm *all;
-static loss_method method = LOSS_CLOOB;
+static cloob_method method = CLOOB_METHOD_CLOOB;
 static bool packed; /* texts of the ranks are packed; those of the one process never */
 
 enum { ROWS = 8, STEPS = 20 };
@@ -26,7 +26,7 @@ static step *make(device *dev, const char *model, comm *c, int64_t accum, const 
     o.memory = memory;
     o.method = method;
     o.learn_inv_tau = true;
-    o.learn_beta = method == LOSS_INFONCE_HOPFIELD;
+    o.learn_beta = method == CLOOB_METHOD_INFONCE_HOPFIELD;
     o.pack_texts = c && packed;
     CHECK_OK(ctx, step_create(ctx, &o, dev, c, &s));
     if (s) CHECK_OK(ctx, procedural_params(ctx, step_params(s)));
@@ -183,9 +183,10 @@ static void packed_texts_of_every_rank(void)
 /* InfoNCE's gradients are multiplied after the ranks' sum. */
 static void infonce_on_every_rank(void)
 {
-    for (method = LOSS_CLIP; method <= LOSS_INFONCE_HOPFIELD; method += LOSS_INFONCE_HOPFIELD - LOSS_CLIP)
+    for (method = CLOOB_METHOD_CLIP; method <= CLOOB_METHOD_INFONCE_HOPFIELD;
+         method += CLOOB_METHOD_INFONCE_HOPFIELD - CLOOB_METHOD_CLIP)
         check_beside("tiny-vit", 2, "batch", false);
-    method = LOSS_CLOOB;
+    method = CLOOB_METHOD_CLOOB;
 }
 
 int main(void)

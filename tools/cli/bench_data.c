@@ -6,6 +6,8 @@
 #include "cli/commands.h"
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
+#include "data/sets/dataset.h"
+#include "lab/bench/data_bench.h"
 
 static struct {
     const char *source, *vocab, *decoder;
@@ -31,9 +33,9 @@ static const opt_row rows[] = {
     { "num-samples", OPT_INT, &o.num_samples, "0", "N", "samples per epoch; 0: all", OPT_NOT_NEGATIVE },
     OPT_END
 };
-static const opt_set sets[] = { { .table = cloob_data_option_table, .into = &data }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = data_option_table, .into = &data }, OPT_SETS_END };
 
-static void print_text(const cloob_data_bench_result *r)
+static void print_text(const data_bench_result *r)
 {
     const double mib = 1024.0 * 1024.0;
     printf("%.0f samples/s, %.2f ms per batch (median of %lld), %lld bad\n", r->items_per_s, r->ms,
@@ -46,7 +48,7 @@ static void print_text(const cloob_data_bench_result *r)
            (double)r->rss_last / mib);
 }
 
-static void print_json(const cloob_data_bench_result *r)
+static void print_json(const data_bench_result *r)
 {
     json_out_open(NULL, '{');
     json_out_number("ms", r->ms, 6);
@@ -68,11 +70,11 @@ static void print_json(const cloob_data_bench_result *r)
     json_out_close();
 }
 
-static cloob_status bench(cloob_ctx *ctx, const cloob_data_options *d, cloob_data_bench_result *r)
+static cloob_status bench(cloob_ctx *ctx, const cloob_data_options *d, data_bench_result *r)
 {
     cloob_dataset *set;
-    cloob_data_bench_options b;
-    cloob_data_bench_options_init(&b);
+    data_bench_options b;
+    data_bench_options_init(&b);
     b.batch = o.batch;
     b.size = o.size;
     b.context = o.context;
@@ -86,14 +88,14 @@ static cloob_status bench(cloob_ctx *ctx, const cloob_data_options *d, cloob_dat
     b.seed = (uint64_t)common.seed;
     cloob_status status = cloob_dataset_open(ctx, o.source, d, &set);
     if (status != CLOOB_OK) return status;
-    status = cloob_data_bench(ctx, set, &b, r);
+    status = data_bench(ctx, set, &b, r);
     cloob_dataset_close(set);
     return status;
 }
 
 static int run(const command *self, cloob_ctx *ctx)
 {
-    cloob_data_bench_result r;
+    data_bench_result r;
     if (!o.source && opt_words.count) o.source = opt_words.item[0];
     if (!o.source) o.source = "synthetic";
     if (o.workers > 1024 || o.ahead > 1024) return cli_usage(self, "--workers and --ahead: at most 1024");

@@ -4,6 +4,8 @@
 
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
+#include "loss/loss.h"
+#include "lab/bench/data_bench.h"
 
 static struct {
     const char *method;
@@ -27,7 +29,7 @@ static const opt_row loss_rows[] = {
     OPT_END
 };
 
-static void print_loss(const cloob_objective_timing *t, const char *precision)
+static void print_loss(const objective_timing *t, const char *precision)
 {
     if (!common.json) {
         printf("%.3f ms, %.0f pairs/s, %.1f MiB beyond the embeddings (%s, %s)\n", t->ms, t->pairs_per_s,
@@ -50,7 +52,7 @@ static void print_loss(const cloob_objective_timing *t, const char *precision)
 static int run_loss(const command *self, cloob_ctx *ctx)
 {
     cloob_objective_options l;
-    cloob_objective_timing t;
+    objective_timing t;
     cloob_objective_options_init(&l);
     cloob_method_from_name(o.method, &l.method);
     l.inv_tau = o.inv_tau;
@@ -58,8 +60,8 @@ static int run_loss(const command *self, cloob_ctx *ctx)
     l.device = common.device;
     int code = cli_loss_precision(self, &l.compute);
     if (code >= 0) return code;
-    cloob_objective_bench b = { o.n, o.dim, (int)o.repeats, o.forward, (uint64_t)common.seed };
-    cloob_status status = cloob_objective_time(ctx, &l, &b, &t);
+    objective_bench b = { o.n, o.dim, (int)o.repeats, o.forward, (uint64_t)common.seed };
+    cloob_status status = objective_time(ctx, &l, &b, &t);
     if (status == CLOOB_OK) print_loss(&t, l.compute == CLOOB_BF16 ? "bf16" : "fp32");
     return cli_exit(self, ctx, status);
 }
@@ -105,7 +107,7 @@ static int run_search(const command *self, cloob_ctx *ctx)
     char path[64];
     double ms;
     snprintf(path, sizeof path, "bench_search.%ld.tmp.safetensors", (long)getpid());
-    cloob_status status = cloob_search_bench(ctx, path, o.n, o.dim, (int)o.repeats, &ms);
+    cloob_status status = search_bench(ctx, path, o.n, o.dim, (int)o.repeats, &ms);
     if (status == CLOOB_OK) print_search(ms);
     return cli_exit(self, ctx, status);
 }

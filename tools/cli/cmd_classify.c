@@ -12,6 +12,7 @@
 #include "cli/json_out.h"
 #include "cli/progress.h"
 #include "cli/shared_opts.h"
+#include "io/image/image_list.h"
 
 static struct {
     cli_model model;
@@ -283,7 +284,7 @@ static cloob_status classify_block(cloob_ctx *ctx, cloob_model *m, const cloob_c
 }
 
 static cloob_status classify(cloob_ctx *ctx, cloob_model *m, const words *labels, const words *templates,
-                             const cloob_image_paths *images, results *r)
+                             const image_paths *images, results *r)
 {
     cloob_classifier *c = NULL;
     int64_t D = cloob_model_width(m, CLOOB_UNIT, CLOOB_IMAGE), C = labels->count;
@@ -349,17 +350,17 @@ static int run(const command *self, cloob_ctx *ctx)
 {
     words labels = { 0 }, templates = { 0 };
     cloob_model *m = NULL;
-    cloob_image_paths images = { 0 };
+    image_paths images = { 0 };
     results r = { 0 };
     int code = read_labels(self, &labels, &templates);
     o.model.open.photos = true;
     if (code < 0) {
-        cloob_status status = cloob_image_paths_find(ctx, opt_words.item, opt_words.count, &images);
+        cloob_status status = image_paths_find(ctx, opt_words.item, opt_words.count, &images);
         if (status == CLOOB_OK) status = cli_model_open(ctx, &o.model, &m);
         if (status == CLOOB_OK) status = classify(ctx, m, &labels, &templates, &images, &r);
         code = status == CLOOB_OK ? conclude(self, &r, images.count) : cli_fail(self, ctx, status);
         cloob_model_close(m);
-        cloob_image_paths_release(&images);
+        image_paths_release(&images);
     }
     words_release(&labels), words_release(&templates);
     return code;

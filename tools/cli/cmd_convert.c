@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
+#include "infer/option_tables.h"
 
 static struct {
     int64_t context;
@@ -132,8 +133,7 @@ static const opt_row rows[] = {
     { "out", OPT_STRING, &o.out, NULL, "FILE", "with --average: the output, instead of the last file", OPT_HIDDEN },
     OPT_END
 };
-static const opt_set sets[] = { { .table = cloob_model_option_table, .into = &o.model, .only = "config" },
-                                OPT_SETS_END };
+static const opt_set sets[] = { { .table = model_option_table, .into = &o.model, .only = "config" }, OPT_SETS_END };
 
 const command cmd_convert = {
     .name = "convert",

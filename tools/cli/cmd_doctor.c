@@ -8,6 +8,8 @@
 #include "cli/commands.h"
 #include "cli/json_out.h"
 #include "cli/progress.h"
+#include "core/system.h"
+#include "io/fileset.h"
 
 /* ---- the self-test -------------------------------------------------------------------------------- */
 
@@ -117,8 +119,8 @@ static void print_device(int i, const cloob_device_facts *f)
 static void print_text(cloob_ctx *ctx, const outcome *out)
 {
     int64_t n;
-    const cloob_part *part = cloob_parts(&n);
-    char cache[4096];
+    const build_part *part = build_parts(&n);
+    char *cache = cache_folder();
     printf("cloob %s\n\ndevices\n", cloob_version());
     for (int i = 0; i < cloob_device_count(); i++) {
         cloob_device_facts f;
@@ -131,8 +133,9 @@ static void print_text(cloob_ctx *ctx, const outcome *out)
         opt_with_flags(cloob_error(ctx), why, sizeof why);
         printf("  no GPU     %s\n", why);
     }
-    printf("  %ld cores; kernels for %s\n", sysconf(_SC_NPROCESSORS_ONLN), cloob_instruction_sets());
-    printf("\ncache      %s\n", cloob_cache_folder(cache, sizeof cache) ? cache : "none: set CLOOB_CACHE or HOME");
+    printf("  %ld cores; kernels for %s\n", sysconf(_SC_NPROCESSORS_ONLN), instruction_sets());
+    printf("\ncache      %s\n", cache ? cache : "none: set CLOOB_CACHE or HOME");
+    free(cache);
     printf("\nparts of this build\n");
     for (int64_t i = 0; i < n; i++)
         if (part[i].present) printf("  %-14s yes  %s\n", part[i].name, part[i].use);
@@ -146,15 +149,15 @@ static void print_text(cloob_ctx *ctx, const outcome *out)
 static void print_json(cloob_ctx *ctx, const outcome *out, bool all)
 {
     int64_t n;
-    const cloob_part *part = cloob_parts(&n);
-    char cache[4096] = "";
-    cloob_cache_folder(cache, sizeof cache);
+    const build_part *part = build_parts(&n);
+    char *cache = cache_folder();
     json_out_open(NULL, '{');
     json_out_text("version", cloob_version());
     json_out_bool("ok", all);
-    json_out_text("instruction_sets", cloob_instruction_sets());
+    json_out_text("instruction_sets", instruction_sets());
     json_out_int("cores", sysconf(_SC_NPROCESSORS_ONLN));
-    json_out_text("cache", cache);
+    json_out_text("cache", cache ? cache : "");
+    free(cache);
     json_out_open("devices", '[');
     for (int i = 0; i < cloob_device_count(); i++) {
         cloob_device_facts f = { .name = "" };

@@ -4,6 +4,8 @@
 
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
+#include "infer/option_tables.h"
+#include "infer/embed_source.h"
 
 static struct {
     cli_model model;
@@ -28,7 +30,7 @@ static const opt_row rows[] = {
     OPT_END
 };
 static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .required = "checkpoint" },
-                                { .table = cloob_eval_option_table, .into = &o.eval },
+                                { .table = eval_option_table, .into = &o.eval },
                                 OPT_SETS_END };
 
 static cloob_output wanted(void)
@@ -36,24 +38,24 @@ static cloob_output wanted(void)
     return strcmp(o.features, "pre") == 0 ? CLOOB_FEATURES : o.raw ? CLOOB_RAW : CLOOB_UNIT;
 }
 
-static cloob_status embed(cloob_ctx *ctx, cloob_model *m, const cloob_data_options *d, cloob_embedded *e)
+static cloob_status embed(cloob_ctx *ctx, cloob_model *m, const cloob_data_options *d, embed_result *e)
 {
     cloob_dataset *set = NULL;
     cloob_status status = o.data ? cloob_dataset_open(ctx, o.data, d, &set) : CLOOB_OK;
-    cloob_embed_job job = { .what = wanted(),
-                            .data = set,
-                            .all_captions = o.all_captions,
-                            .tensors = o.tensors,
-                            .images = o.images.item,
-                            .images_count = o.images.count,
-                            .texts = o.texts,
-                            .eval = o.eval };
-    if (status == CLOOB_OK) status = cloob_embed_to_file(ctx, m, &job, o.out, e);
+    embed_job job = { .what = wanted(),
+                      .data = set,
+                      .all_captions = o.all_captions,
+                      .tensors = o.tensors,
+                      .images = o.images.item,
+                      .images_count = o.images.count,
+                      .texts = o.texts,
+                      .eval = o.eval };
+    if (status == CLOOB_OK) status = embed_to_file(ctx, m, &job, o.out, e);
     cloob_dataset_close(set);
     return status;
 }
 
-static void print(const cloob_embedded *e)
+static void print(const embed_result *e)
 {
     if (common.json) {
         json_out_open(NULL, '{');
@@ -88,12 +90,12 @@ static int check(const command *self)
 static int run(const command *self, cloob_ctx *ctx)
 {
     cloob_model *m = NULL;
-    cloob_embedded e = { 0 };
+    embed_result e = { 0 };
     if (o.all_captions) o.model.data.one_caption = true; /* rows of a CSV that name one image are one sample */
     cloob_status status = cli_model_open(ctx, &o.model, &m);
     if (status == CLOOB_OK) status = embed(ctx, m, cli_data_ready(&o.model.data), &e);
     if (status == CLOOB_OK) print(&e);
-    cloob_embedded_release(&e);
+    embed_result_release(&e);
     cloob_model_close(m);
     return cli_exit(self, ctx, status);
 }

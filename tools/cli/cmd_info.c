@@ -7,6 +7,9 @@
 #include "cli/commands.h"
 #include "cli/info.h"
 #include "cli/json_out.h"
+#include "data/sets/dataset.h"
+#include "train/outline.h"
+#include "model/config.h"
 
 /* ---- devices ---------------------------------------------------------------------------------------- */
 
@@ -82,7 +85,7 @@ static const opt_row rows[] = {
       "with --view: which edge becomes N", 0 },
     OPT_END
 };
-static const opt_set sets[] = { { .table = cloob_data_option_table, .into = &o.data }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = data_option_table, .into = &o.data }, OPT_SETS_END };
 
 static int check(const command *self)
 {
@@ -98,16 +101,16 @@ static int check(const command *self)
 /* A word such as RN51: no file or folder, and without anything that paths and patterns have. */
 static bool is_bare_word(const char *what)
 {
-    return strcspn(what, "/.{*?:") == strlen(what) && access(what, F_OK) != 0 && !cloob_model_known(what) &&
+    return strcspn(what, "/.{*?:") == strlen(what) && access(what, F_OK) != 0 && !model_config_known(what) &&
            strcmp(what, "device") != 0;
 }
 
 /* The error of the model lookup suggests similar names. */
 static int report_unknown(const command *self, cloob_ctx *ctx, const char *what)
 {
-    cloob_model_outline m;
-    cloob_status status = cloob_model_describe(ctx, what, o.batch, common.precision, &m);
-    cloob_model_outline_release(&m);
+    model_outline m;
+    cloob_status status = model_describe(ctx, what, o.batch, common.precision, &m);
+    model_outline_release(&m);
     if (status == CLOOB_OK) return 0;
     fprintf(stderr, "cloob %s: %s: no such file or folder, and %s\n", self->name, what, cloob_error(ctx));
     return 1;

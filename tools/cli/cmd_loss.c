@@ -4,6 +4,7 @@
 
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
+#include "train/objective_file.h"
 
 static struct {
     const char *input, *method, *grad, *report;
@@ -76,7 +77,7 @@ static int run(const command *self, cloob_ctx *ctx)
     l.logit_bias = o.bias;
     l.device = common.device;
     cli_loss_precision(self, &l.compute);
-    cloob_status status = cloob_objective_file(ctx, &l, o.input, o.grad, &r);
+    cloob_status status = objective_file(ctx, &l, o.input, o.grad, &r);
     if (status == CLOOB_OK) (common.json ? print_json : print_text)(&r);
     return cli_exit(self, ctx, status);
 }

@@ -7,6 +7,8 @@
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
 #include "infer/search_index.h"
+#include "lab/report/sheets.h"
+#include "infer/search.h"
 
 static struct {
     cli_model model;
@@ -139,7 +141,7 @@ static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, const char *text)
         from.checkpoint = cloob_search_checkpoint(s);
         if (weights_are_gone(&from)) return CLOOB_ERR_STOPPED;
     }
-    if (!from.open.vocab && *cloob_search_vocab(s)) from.open.vocab = cloob_search_vocab(s);
+    if (!from.open.vocab && *search_index_vocab(s)) from.open.vocab = search_index_vocab(s);
     cloob_status status = cli_model_open(ctx, &from, &m);
     if (status != CLOOB_OK) return status;
     cloob_search_hit *hit = calloc((size_t)o.n, sizeof *hit);
@@ -151,7 +153,7 @@ static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, const char *text)
         print_hits(hit, found);
     }
     if (status == CLOOB_OK && o.html) {
-        status = cloob_search_sheet(ctx, o.html, text, hit, found);
+        status = search_sheet(ctx, o.html, text, hit, found);
         if (status == CLOOB_OK && !common.quiet) fprintf(stderr, "%s: open it in a browser\n", o.html);
     }
     if (hit) cloob_search_hits_release(hit, found);

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "serve/serve.h"
+#include "infer/option_tables.h"
 
 static struct {
     serve_options s;
@@ -50,9 +51,8 @@ static const opt_row rows[] = {
     { "allow-url-host", OPT_LIST, &o.url_host, NULL, "HOST", "fetch images from URLs of this host; repeatable", 0 },
     OPT_END
 };
-static const opt_set sets[] = {
-    { .table = cloob_model_option_table, .into = &o.s.model, .only = "vocab config invariant" }, OPT_SETS_END
-};
+static const opt_set sets[] = { { .table = model_option_table, .into = &o.s.model, .only = "vocab config invariant" },
+                                OPT_SETS_END };
 
 /* "300s", "5m", "1h", or seconds. */
 static bool parse_time(const char *text, double *seconds)

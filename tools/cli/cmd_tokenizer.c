@@ -6,6 +6,7 @@
 
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
+#include "data/text/tokenizer.h"
 
 static struct {
     const char *input, *out, *vocab, *clean;
@@ -194,10 +195,10 @@ static int run_codec(const command *self, cloob_ctx *ctx, bool decode)
     if (code == 0) {
         cloob_status status = cloob_tokenizer_open(ctx, o.vocab, &t);
         if (status == CLOOB_OK) {
-            if (opt_given("clean") || cloob_tokenizer_get_clean(t) != CLOOB_CLEAN_HF)
-                cloob_tokenizer_set_clean(t, strcmp(o.clean, "basic") == 0 ? CLOOB_CLEAN_BASIC
-                                             : strcmp(o.clean, "hf") == 0  ? CLOOB_CLEAN_HF
-                                                                           : CLOOB_CLEAN_FULL);
+            if (opt_given("clean") || tokenizer_clean(t) != CLEAN_HF)
+                tokenizer_set_clean(t, strcmp(o.clean, "basic") == 0 ? CLEAN_BASIC
+                                       : strcmp(o.clean, "hf") == 0  ? CLEAN_HF
+                                                                     : CLEAN_FULL);
             if (decode) code = decode_all(self, ctx, t, &in);
             else status = encode_all(ctx, t, &in);
             cloob_tokenizer_close(t);

@@ -3,6 +3,7 @@
 
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
+#include "train/settings.h"
 
 static cloob_train_options o;
 static const char *preset;
@@ -11,7 +12,7 @@ static const opt_row rows[] = {
     CLI_PRESET_ROW(preset),
     OPT_END,
 };
-static const opt_set sets[] = { { .table = cloob_train_option_table, .into = &o }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = train_option_table, .into = &o }, OPT_SETS_END };
 
 static void print_json(const cloob_train_summary *s)
 {

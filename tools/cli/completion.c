@@ -2,13 +2,14 @@
 #include <string.h>
 
 #include "cli/help.h"
+#include "core/option.h"
 
 static bool is_shown(const opt_entry *e) { return !(e->flags & OPT_HIDDEN); }
 
-static bool takes_value(const opt_entry *e) { return e->o.type != CLOOB_OPTION_FLAG; }
+static bool takes_value(const opt_entry *e) { return e->o.type != OPTION_FLAG; }
 
 /* "a|b|c" as "a b c" */
-static void put_choices(FILE *out, const cloob_option *o)
+static void put_choices(FILE *out, const option_desc *o)
 {
     for (const char *c = o->values; *c; c++) fputc(*c == '|' ? ' ' : *c, out);
 }
@@ -47,7 +48,7 @@ static void bash_choices(FILE *out, const command *top, const command *c)
     int n;
     const opt_entry *e = opt_entries(c, &n);
     for (int i = 0; i < n; i++) {
-        if (!takes_value(&e[i]) || !cloob_option_has_choices(&e[i].o)) continue;
+        if (!takes_value(&e[i]) || !option_has_choices(&e[i].o)) continue;
         fprintf(out, "    %s:--%s) words='", top->name, e[i].flag);
         put_choices(out, &e[i].o);
         fputs("' ;;\n", out);
@@ -85,10 +86,10 @@ static void zsh_arguments(FILE *out, const command *top, const command *c)
     (void)top;
     for (int i = 0; i < n; i++) {
         if (!is_shown(&e[i])) continue;
-        fprintf(out, " \\\n      '%s--%s[", e[i].o.type == CLOOB_OPTION_LIST ? "*" : "", e[i].flag);
+        fprintf(out, " \\\n      '%s--%s[", e[i].o.type == OPTION_LIST ? "*" : "", e[i].flag);
         put_help(out, e[i].o.help, "[]:\\");
         fputc(']', out);
-        if (takes_value(&e[i]) && cloob_option_has_choices(&e[i].o)) {
+        if (takes_value(&e[i]) && option_has_choices(&e[i].o)) {
             fputs(":value:(", out);
             put_choices(out, &e[i].o);
             fputc(')', out);
@@ -125,7 +126,7 @@ static void fish_options(FILE *out, const command *top, const command *c)
         fprintf(out, "complete -c cloob -n '__fish_seen_subcommand_from %s' -l %s -d '", top->name, e[i].flag);
         put_help(out, e[i].o.help, "\\");
         fputc('\'', out);
-        if (takes_value(&e[i]) && cloob_option_has_choices(&e[i].o)) {
+        if (takes_value(&e[i]) && option_has_choices(&e[i].o)) {
             fputs(" -x -a '", out);
             put_choices(out, &e[i].o);
             fputc('\'', out);

@@ -2,6 +2,9 @@
 #include <stdio.h>
 
 #include "cli/shared_opts.h"
+#include "infer/embeddings_file.h"
+#include "eval/eval_json.h"
+#include "lab/report/sheets.h"
 
 static struct {
     const char *input, *out, *reference, *world;
@@ -30,15 +33,15 @@ static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model }, 
 
 static cloob_status analyze(cloob_ctx *ctx, const char *path, cloob_analysis *out)
 {
-    cloob_embeddings *e = NULL;
+    embeddings_file *e = NULL;
     cloob_matrix image, text;
-    cloob_status status = cloob_embeddings_open(ctx, path, &e);
+    cloob_status status = embeddings_open(ctx, path, &e);
     if (status != CLOOB_OK) return status;
-    bool paired = cloob_embeddings_has(e, "text|y");
-    status = cloob_embeddings_matrix(ctx, e, "image|x", &image);
-    if (status == CLOOB_OK && paired) status = cloob_embeddings_matrix(ctx, e, "text|y", &text);
+    bool paired = embeddings_has(e, "text|y");
+    status = embeddings_matrix(ctx, e, "image|x", &image);
+    if (status == CLOOB_OK && paired) status = embeddings_matrix(ctx, e, "text|y", &text);
     if (status == CLOOB_OK) status = cloob_analyze(ctx, out, &image, paired ? &text : NULL, o.share);
-    cloob_embeddings_close(e);
+    embeddings_close(e);
     return status;
 }
 
@@ -94,8 +97,8 @@ static void print_change(const cloob_analysis *a, const cloob_analysis *r)
 /* The numbers are useful without plots: a build that cannot draw prints a warning and continues. */
 static cloob_status write_files(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference)
 {
-    cloob_status status = cloob_analysis_write(ctx, a, reference, o.out);
-    if (status == CLOOB_OK) status = cloob_analysis_plots(ctx, a, reference, o.out);
+    cloob_status status = analysis_write(ctx, a, reference, o.out);
+    if (status == CLOOB_OK) status = analysis_plots(ctx, a, reference, o.out);
     if (status != CLOOB_ERR_UNSUPPORTED) return status;
     fprintf(stderr, "warning: no plots in %s: %s\n", o.out, cloob_error(ctx));
     return CLOOB_OK;
@@ -106,7 +109,7 @@ static cloob_status show(cloob_ctx *ctx, const cloob_analysis *a, const cloob_an
     if (a->scaled)
         fprintf(stderr, "warning: %lld rows were not of unit length and were scaled\n", (long long)a->scaled);
     cloob_status status = CLOOB_OK;
-    if (common.json) status = cli_put_text(ctx, cloob_analysis_json(a, reference));
+    if (common.json) status = cli_put_text(ctx, analysis_json(a, reference));
     else {
         print_text(a);
         if (reference) print_change(a, reference);

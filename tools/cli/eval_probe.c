@@ -6,6 +6,10 @@
 
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
+#include "infer/option_tables.h"
+#include "infer/embed_source.h"
+#include "infer/embeddings_file.h"
+#include "eval/eval_json.h"
 
 static struct {
     cli_model model;
@@ -36,12 +40,12 @@ static const opt_row rows[] = {
     OPT_END,
 };
 static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model },
-                                { .table = cloob_eval_option_table, .into = &o.eval, .only = "workers" },
+                                { .table = eval_option_table, .into = &o.eval, .only = "workers" },
                                 OPT_SETS_END };
 
 typedef struct input {
-    cloob_embeddings *file;
-    cloob_embedded made; /* where a data set was embedded */
+    embeddings_file *file;
+    embed_result made; /* where a data set was embedded */
     cloob_split split;
 } input;
 
@@ -49,30 +53,30 @@ typedef struct input {
 static cloob_status open_input(cloob_ctx *ctx, const char *path, const char *which, input *in)
 {
     char x[32], y[32];
-    cloob_status status = cloob_embeddings_open(ctx, path, &in->file);
+    cloob_status status = embeddings_open(ctx, path, &in->file);
     if (status != CLOOB_OK) return status;
     snprintf(x, sizeof x, "x|image|%s.x", which);
     snprintf(y, sizeof y, "y|label|%s.y", which);
-    status = cloob_embeddings_matrix(ctx, in->file, x, &in->split.x);
-    if (status == CLOOB_OK) status = cloob_embeddings_labels(ctx, in->file, y, in->split.x.rows, &in->split.y);
-    if (status == CLOOB_OK) status = cloob_embeddings_classes(ctx, in->file, &in->split.class_name, &in->split.classes);
+    status = embeddings_matrix(ctx, in->file, x, &in->split.x);
+    if (status == CLOOB_OK) status = embeddings_labels(ctx, in->file, y, in->split.x.rows, &in->split.y);
+    if (status == CLOOB_OK) status = embeddings_classes(ctx, in->file, &in->split.class_name, &in->split.classes);
     return status;
 }
 
 /* ---- embedding first ----------------------------------------------------------------------------- */
 
-static cloob_status embed_source(cloob_ctx *ctx, cloob_model *m, const char *source, const cloob_data_options *d,
-                                 cloob_embedded *e)
+static cloob_status embed_split(cloob_ctx *ctx, cloob_model *m, const char *source, const cloob_data_options *d,
+                                embed_result *e)
 {
     cloob_dataset *set;
     cloob_status status = cloob_dataset_open(ctx, source, d, &set);
     if (status != CLOOB_OK) return status;
-    status = cloob_embed_data(ctx, m, set, CLOOB_FEATURES, (int)o.eval.workers, e);
+    status = embed_dataset(ctx, m, set, CLOOB_FEATURES, (int)o.eval.workers, e);
     cloob_dataset_close(set);
     return status;
 }
 
-static cloob_split split_of(const cloob_embedded *e, int64_t begin, int64_t n, const char *name)
+static cloob_split split_of(const embed_result *e, int64_t begin, int64_t n, const char *name)
 {
     return (cloob_split){ .x = { e->image + begin * e->image_width, CLOOB_F32, n, e->image_width, name },
                           .y = e->label + begin,
@@ -81,7 +85,7 @@ static cloob_split split_of(const cloob_embedded *e, int64_t begin, int64_t n, c
 }
 
 /* Every other row to the front, in place of a copy: rows 0, 2, 4, ... train, 1, 3, 5, ... test. */
-static bool part(cloob_embedded *e)
+static bool part(embed_result *e)
 {
     int64_t n = e->rows, w = e->image_width, half = (n + 1) / 2;
     float *x = malloc((size_t)(n * w) * sizeof *x);
@@ -132,8 +136,8 @@ static cloob_status embed_parts(cloob_ctx *ctx, const cloob_data_options *how, i
     cloob_model *m = NULL;
     cloob_status status = find_parts(ctx, d, path, &two);
     if (status == CLOOB_OK) status = cli_model_open(ctx, &o.model, &m);
-    if (status == CLOOB_OK) status = embed_source(ctx, m, path[0], &d[0], &in[0].made);
-    if (status == CLOOB_OK && two) status = embed_source(ctx, m, path[1], &d[1], &in[2].made);
+    if (status == CLOOB_OK) status = embed_split(ctx, m, path[0], &d[0], &in[0].made);
+    if (status == CLOOB_OK && two) status = embed_split(ctx, m, path[1], &d[1], &in[2].made);
     cloob_model_close(m);
     if (status != CLOOB_OK) return status;
     if (!in[0].made.label || (two && !in[2].made.label)) *problem = "the data has no classes";
@@ -235,9 +239,9 @@ static cloob_status work(cloob_ctx *ctx, const cloob_probe_options *p, const inp
     if (o.shots) return few_shots(ctx, p, in);
     cloob_status status = cloob_probe(ctx, &r, p, &in[0].split, o.val ? &in[1].split : NULL, &in[2].split);
     if (status != CLOOB_OK) return status;
-    if (common.json) status = cli_put_text(ctx, cloob_probe_json(&r));
+    if (common.json) status = cli_put_text(ctx, probe_json(&r));
     else print_text(&r);
-    if (status == CLOOB_OK && o.out) status = cloob_probe_save(ctx, &r, o.out);
+    if (status == CLOOB_OK && o.out) status = probe_save(ctx, &r, o.out);
     cloob_probe_release(&r);
     return status;
 }
@@ -290,8 +294,8 @@ static int run(const command *self, cloob_ctx *ctx)
     int code = cli_exit(self, ctx, status);
     if (problem) code = cli_usage(self, "%s: %s", o.data, problem);
     for (int i = 0; i < 3; i++) {
-        cloob_embeddings_close(in[i].file);
-        cloob_embedded_release(&in[i].made);
+        embeddings_close(in[i].file);
+        embed_result_release(&in[i].made);
     }
     return code;
 }

@@ -2,6 +2,8 @@
 #include <stdio.h>
 
 #include "cli/shared_opts.h"
+#include "infer/embeddings_file.h"
+#include "eval/eval_json.h"
 
 static struct {
     const char *input;
@@ -29,7 +31,7 @@ static cloob_status print_result(cloob_ctx *ctx, const cloob_retrieval *r)
     if (tied)
         fprintf(stderr, "warning: %lld queries tie with another candidate (equal embeddings); ties rank by index\n",
                 (long long)tied);
-    if (common.json) return cli_put_text(ctx, cloob_retrieval_json(r));
+    if (common.json) return cli_put_text(ctx, retrieval_json(r));
     if (r->images != r->texts) printf("%lld images, %lld texts", (long long)r->images, (long long)r->texts);
     else printf("%lld pairs", (long long)r->pairs);
     if (r->queries < r->images) printf(", %lld of them ranked", (long long)r->queries);
@@ -40,15 +42,15 @@ static cloob_status print_result(cloob_ctx *ctx, const cloob_retrieval *r)
     return CLOOB_OK;
 }
 
-static cloob_status work(cloob_ctx *ctx, cloob_embeddings *e)
+static cloob_status work(cloob_ctx *ctx, embeddings_file *e)
 {
     cloob_matrix image = { 0 }, text = { 0 };
     cloob_retrieval r;
     cloob_retrieve_options how = { .queries = o.queries, .device = common.device };
-    cloob_status status = cloob_embeddings_matrix(ctx, e, "image|x", &image);
-    if (status == CLOOB_OK) status = cloob_embeddings_matrix(ctx, e, "text|y", &text);
-    if (status == CLOOB_OK && cloob_embeddings_has(e, "text_image"))
-        status = cloob_embeddings_labels(ctx, e, "text_image", text.rows, &how.text_image);
+    cloob_status status = embeddings_matrix(ctx, e, "image|x", &image);
+    if (status == CLOOB_OK) status = embeddings_matrix(ctx, e, "text|y", &text);
+    if (status == CLOOB_OK && embeddings_has(e, "text_image"))
+        status = embeddings_labels(ctx, e, "text_image", text.rows, &how.text_image);
     if (status == CLOOB_OK) status = cloob_retrieve(ctx, &r, &image, &text, &how);
     if (status == CLOOB_OK) status = print_result(ctx, &r);
     return status;
@@ -56,10 +58,10 @@ static cloob_status work(cloob_ctx *ctx, cloob_embeddings *e)
 
 static int run(const command *self, cloob_ctx *ctx)
 {
-    cloob_embeddings *e = NULL;
-    cloob_status status = cloob_embeddings_open(ctx, o.input, &e);
+    embeddings_file *e = NULL;
+    cloob_status status = embeddings_open(ctx, o.input, &e);
     if (status == CLOOB_OK) status = work(ctx, e);
-    cloob_embeddings_close(e);
+    embeddings_close(e);
     return cli_exit(self, ctx, status);
 }
 

@@ -9,6 +9,9 @@
 #include "cli/suite_sets.h"
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
+#include "infer/option_tables.h"
+#include "core/ctx.h"
+#include "core/file.h"
 
 static struct {
     cli_model model;
@@ -38,7 +41,7 @@ static const opt_row rows[] = {
     OPT_END
 };
 static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model },
-                                { .table = cloob_eval_option_table, .into = &o.eval, .only = "workers" },
+                                { .table = eval_option_table, .into = &o.eval, .only = "workers" },
                                 OPT_SETS_END };
 
 typedef struct session {
@@ -90,7 +93,7 @@ static bool write_text(const session *s, const char *name, char *text)
     size_t n = text ? strlen(text) : 0;
     bool fits = snprintf(path, sizeof path, "%s/%s", o.out, name) < (int)sizeof path;
     if (n && text[n - 1] != '\n') text[n++] = '\n'; /* in place of the closing zero */
-    if (text && fits && cloob_file_write(s->ctx, path, text, n) == CLOOB_OK) return free(text), true;
+    if (text && fits && file_write(s->ctx, path, text, n) == CLOOB_OK) return free(text), true;
     fprintf(stderr, "cloob eval suite: %s\n", text && fits ? cloob_error(s->ctx) : "no memory for the results");
     free(text);
     return false;
@@ -165,7 +168,7 @@ static bool take_finished(session *s, const char *path, const cloob_benchmark_re
 
 static cloob_status no_memory(const session *s)
 {
-    return cloob_error_set(s->ctx, CLOOB_ERR_MEMORY, "out of memory for the results");
+    return ctx_fail(s->ctx, CLOOB_ERR_MEMORY, "out of memory for the results");
 }
 
 static cloob_status evaluate(session *s, cloob_model *m, const char *folder, const cloob_benchmark_options *how)

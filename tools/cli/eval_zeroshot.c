@@ -6,6 +6,8 @@
 
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
+#include "infer/option_tables.h"
+#include "core/file.h"
 
 static struct {
     cli_model model;
@@ -33,7 +35,7 @@ static const opt_row rows[] = {
     OPT_END
 };
 static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .required = "checkpoint" },
-                                { .table = cloob_eval_option_table, .into = &o.eval },
+                                { .table = eval_option_table, .into = &o.eval },
                                 OPT_SETS_END };
 
 /* ---- what the run needs -------------------------------------------------------------------------- */
@@ -172,7 +174,7 @@ static int write_file(const command *self, const session *s, const char *path, F
 {
     bool whole = f && fflush(f) == 0 && !ferror(f);
     if (f) fclose(f);
-    cloob_status status = whole ? cloob_file_write(s->ctx, path, *text, *size) : CLOOB_ERR_MEMORY;
+    cloob_status status = whole ? file_write(s->ctx, path, *text, *size) : CLOOB_ERR_MEMORY;
     free(*text);
     if (!whole) return fprintf(stderr, "cloob %s: %s: out of memory\n", self->name, path), 1;
     return status == CLOOB_OK ? 0 : cli_fail(self, s->ctx, status);

@@ -1,5 +1,6 @@
 /* Help from the option tables. */
 #include "cli/help.h"
+#include "core/option.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -98,7 +99,7 @@ static int put_option(const char *text)
 static void print_entry(const opt_entry *e)
 {
     char left[160], right[1024];
-    bool flag = e->o.type == CLOOB_OPTION_FLAG, on = flag && e->o.fallback && strcmp(e->o.fallback, "True") == 0;
+    bool flag = e->o.type == OPTION_FLAG, on = flag && e->o.fallback && strcmp(e->o.fallback, "True") == 0;
     snprintf(left, sizeof left, "--%s%s%s%s", on ? "no-" : "", e->flag, flag ? "" : " ",
              flag          ? ""
              : e->o.values ? e->o.values

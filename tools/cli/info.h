@@ -25,6 +25,6 @@ extern const info_kind info_model, info_weights, info_data;
 
 /* --view: writes what a model sees of an image. check: -1, or the exit code. */
 int info_view_check(const command *self, info_options *o);
-int info_view(const command *self, cloob_ctx *ctx, const char *image, const info_options *o);
+int info_view(const command *self, cloob_ctx *ctx, const char *path, const info_options *o);
 
 #endif

@@ -5,6 +5,8 @@
 
 #include "cli/info.h"
 #include "cli/json_out.h"
+#include "train/outline.h"
+#include "model/config.h"
 
 static bool is_json(const char *what)
 {
@@ -13,7 +15,7 @@ static bool is_json(const char *what)
 }
 
 /* A file or folder of that name comes first. */
-static bool matches(const char *what) { return is_json(what) || (access(what, F_OK) != 0 && cloob_model_known(what)); }
+static bool matches(const char *what) { return is_json(what) || (access(what, F_OK) != 0 && model_config_known(what)); }
 
 static double gib(int64_t bytes) { return (double)bytes / 1073741824.0; }
 
@@ -23,7 +25,7 @@ static void print_tower(int64_t layers, int64_t width, int64_t heads, const char
            (long long)width, (long long)heads, activation, (double)parameters / 1e6);
 }
 
-static void print_text(const cloob_model_outline *m)
+static void print_text(const model_outline *m)
 {
     printf("%s: %s, embeddings of %lld, %.1f million parameters in %lld tensors\n", m->name, m->family,
            (long long)m->embed, (double)m->parameters / 1e6, (long long)m->tensors);
@@ -41,7 +43,7 @@ static void print_text(const cloob_model_outline *m)
     printf("config  %s\n", m->config);
 }
 
-static void print_json(const cloob_model_outline *m)
+static void print_json(const model_outline *m)
 {
     const struct {
         const char *key;
@@ -85,12 +87,12 @@ static void print_json(const cloob_model_outline *m)
 
 static int describe(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
 {
-    cloob_model_outline m;
-    cloob_status status = cloob_model_describe(ctx, what, o->batch, common.precision, &m);
+    model_outline m;
+    cloob_status status = model_describe(ctx, what, o->batch, common.precision, &m);
     if (status == CLOOB_OK && common.json) print_json(&m);
     else if (status == CLOOB_OK) print_text(&m);
     int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
-    cloob_model_outline_release(&m);
+    model_outline_release(&m);
     return code;
 }
 

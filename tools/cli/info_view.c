@@ -5,6 +5,7 @@
 
 #include "cli/info.h"
 #include "cli/json_out.h"
+#include "io/image/image.h"
 
 static bool parse_crop(const char *text, cloob_view_options *v)
 {
@@ -24,7 +25,7 @@ static cloob_status write_view(cloob_ctx *ctx, const char *in, const char *out, 
     cloob_image p;
     cloob_status s = cloob_view_file(ctx, in, v, &p);
     if (s != CLOOB_OK) return s;
-    s = cloob_image_write_png(ctx, out, &p);
+    s = image_write_png(ctx, out, p.rgb, p.width, p.height);
     cloob_image_release(&p);
     return s;
 }
@@ -42,7 +43,7 @@ int info_view_check(const command *self, info_options *o)
     return -1;
 }
 
-int info_view(const command *self, cloob_ctx *ctx, const char *image, const info_options *o)
+int info_view(const command *self, cloob_ctx *ctx, const char *path, const info_options *o)
 {
     cloob_view_options v;
     cloob_view_options_init(&v, o->size);
@@ -55,7 +56,7 @@ int info_view(const command *self, cloob_ctx *ctx, const char *image, const info
     const char **aug = calloc((size_t)o->aug.count + 1, sizeof *aug);
     if (aug && o->aug.count) memcpy(aug, o->aug.item, (size_t)o->aug.count * sizeof *aug);
     v.aug = aug;
-    cloob_status status = write_view(ctx, image, o->view, &v);
+    cloob_status status = write_view(ctx, path, o->view, &v);
     if (status == CLOOB_OK && common.json) {
         json_out_open(NULL, '{');
         json_out_int("width", v.size);

@@ -4,6 +4,7 @@
 
 #include "cli/info.h"
 #include "cli/json_out.h"
+#include "infer/embeddings_file.h"
 
 static bool ends(const char *name, const char *tail)
 {
@@ -42,10 +43,10 @@ static bool matches(const char *what)
 
 /* ---- embeddings ------------------------------------------------------------------------------------ */
 
-static void print_matrix(cloob_ctx *ctx, cloob_embeddings *e, const char *name)
+static void print_matrix(cloob_ctx *ctx, embeddings_file *e, const char *name)
 {
     cloob_matrix m;
-    if (!cloob_embeddings_has(e, name) || cloob_embeddings_matrix(ctx, e, name, &m) != CLOOB_OK) return;
+    if (!embeddings_has(e, name) || embeddings_matrix(ctx, e, name, &m) != CLOOB_OK) return;
     if (!common.json) {
         printf("%-11s %lld rows of width %lld\n", name, (long long)m.rows, (long long)m.columns);
         return;
@@ -59,15 +60,15 @@ static void print_matrix(cloob_ctx *ctx, cloob_embeddings *e, const char *name)
 static bool print_embeddings(cloob_ctx *ctx, const char *what)
 {
     static const char *const names[] = { "image", "text", "x", "y", "U", "V" };
-    cloob_embeddings *e = NULL;
-    bool known = ends(what, ".safetensors") && cloob_embeddings_open(ctx, what, &e) == CLOOB_OK &&
-                 cloob_embeddings_has(e, "image|text|x");
+    embeddings_file *e = NULL;
+    bool known =
+        ends(what, ".safetensors") && embeddings_open(ctx, what, &e) == CLOOB_OK && embeddings_has(e, "image|text|x");
     if (known && common.json)
         json_out_open(NULL, '{'), json_out_text("file", what), json_out_text("kind", "embeddings");
     else if (known) printf("%s: embeddings, for cloob eval retrieval, analysis and probe, and cloob loss\n", what);
     for (size_t i = 0; known && i < sizeof names / sizeof *names; i++) print_matrix(ctx, e, names[i]);
     if (known && common.json) json_out_close();
-    cloob_embeddings_close(e);
+    embeddings_close(e);
     return known;
 }
 

@@ -1,5 +1,6 @@
 /* Man pages from the option tables. */
 #include "cli/help.h"
+#include "core/option.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -25,10 +26,10 @@ static void put_entry(FILE *out, const opt_entry *e)
     fputs(".TP\n\\fB\\-\\-", out);
     put(out, e->flag);
     fputs("\\fR", out);
-    if (e->o.type != CLOOB_OPTION_FLAG) {
+    if (e->o.type != OPTION_FLAG) {
         fputs(" \\fI", out);
         put(out, e->o.values ? e->o.values : "VALUE");
-        fputs(e->o.type == CLOOB_OPTION_LIST ? "\\fR..." : "\\fR", out);
+        fputs(e->o.type == OPTION_LIST ? "\\fR..." : "\\fR", out);
     }
     fputc('\n', out);
     put(out, e->o.help);

@@ -8,6 +8,7 @@
 
 #include "cli/help.h"
 #include "cli/progress.h"
+#include "core/option.h"
 
 opt_common common;
 opt_list opt_words;
@@ -48,16 +49,16 @@ static opt_entry *find_by(const char *name, size_t n, bool fields)
     char word[64];
     snprintf(word, sizeof word, "%.*s", (int)n, name);
     for (int i = 0; i < entry_count; i++) {
-        cloob_option o = entries[i].o;
+        option_desc o = entries[i].o;
         if (!fields) o.field = NULL;
-        if (cloob_option_find(&o, 1, word)) return &entries[i];
+        if (option_find(&o, 1, word)) return &entries[i];
     }
     return NULL;
 }
 
 static opt_entry *find(const char *name, size_t n) { return find_by(name, n, false); }
 
-static void add(const cloob_option *o, void *into, opt_list *list, int flags)
+static void add(const option_desc *o, void *into, opt_list *list, int flags)
 {
     if (entry_count == MAX_ENTRIES || find(o->name, strlen(o->name))) return; /* a command's own row takes precedence */
     opt_entry *e = &entries[entry_count++];
@@ -71,21 +72,20 @@ static void add(const cloob_option *o, void *into, opt_list *list, int flags)
 /* A command's own row in the form of the library's tables. */
 static void add_row(const opt_row *r, const char *group, int flags)
 {
-    static const cloob_option_type type[] = { CLOOB_OPTION_FLAG, CLOOB_OPTION_INT, CLOOB_OPTION_NUMBER,
-                                              CLOOB_OPTION_STRING, CLOOB_OPTION_LIST };
+    static const option_type type[] = { OPTION_FLAG, OPTION_INT, OPTION_NUMBER, OPTION_STRING, OPTION_LIST };
     bool whole = r->kind == OPT_INT;
     const char *range = r->flags & OPT_PORT           ? "[0,65535]"
                         : r->flags & OPT_POSITIVE     ? (whole ? "[1,1e15]" : "(0,)")
                         : r->flags & OPT_NOT_NEGATIVE ? (whole ? "[0,1e15]" : "[0,)")
                                                       : (whole ? "[-1e15,1e15]" : NULL);
-    cloob_option o = { .name = r->name,
-                       .field = r->name,
-                       .type = type[r->kind],
-                       .fallback = r->fallback,
-                       .range = range,
-                       .values = r->metavar,
-                       .group = group,
-                       .help = r->help };
+    option_desc o = { .name = r->name,
+                      .field = r->name,
+                      .type = type[r->kind],
+                      .fallback = r->fallback,
+                      .range = range,
+                      .values = r->metavar,
+                      .group = group,
+                      .help = r->help };
     add(&o, r->value, r->kind == OPT_LIST ? r->value : NULL, r->flags | flags);
 }
 
@@ -100,7 +100,7 @@ bool opt_names(const char *list, const char *name)
 static void add_set(const opt_set *s)
 {
     int64_t n;
-    const cloob_option *table = s->table(&n);
+    const option_desc *table = s->table(&n);
     for (int64_t i = 0; i < n; i++) {
         const char *name = table[i].name;
         int flags = opt_names(s->required, name)             ? OPT_REQUIRED
@@ -183,10 +183,10 @@ static bool add_to_struct(const opt_entry *e, const char *word)
 static int assign(const command *c, const opt_entry *e, const char *text)
 {
     char must[256];
-    if (e->o.type == CLOOB_OPTION_LIST)
+    if (e->o.type == OPTION_LIST)
         return (e->list ? opt_list_add(e->list, text) : add_to_struct(e, text)) ? -1 : cli_usage(c, "out of memory");
-    if (cloob_option_set(&e->o, e->into, text)) return -1;
-    cloob_option_rule(&e->o, must, sizeof must);
+    if (option_set(&e->o, e->into, text)) return -1;
+    option_rule(&e->o, must, sizeof must);
     return cli_usage(c, "--%s %s: %s", e->flag, text, must);
 }
 
@@ -194,7 +194,7 @@ static void set_defaults(void)
 {
     for (int i = 0; i < entry_count; i++) {
         if (entries[i].list) *entries[i].list = (opt_list){ 0 };
-        else cloob_option_defaults(&entries[i].o, 1, entries[i].into);
+        else option_defaults(&entries[i].o, 1, entries[i].into);
     }
 }
 
@@ -261,7 +261,7 @@ static int parse_numbers(const command *c, const opt_entry *e, int argc, char **
 {
     char text[256];
     int n = snprintf(text, sizeof text, "%s", argv[(*i)++]);
-    while (!cloob_option_set(&e->o, e->into, text)) {
+    while (!option_set(&e->o, e->into, text)) {
         if (!takes_more(argc, argv, *i) || n >= (int)sizeof text) return assign(c, e, text);
         n += snprintf(text + n, sizeof text - (size_t)n, " %s", argv[(*i)++]);
     }
@@ -270,11 +270,11 @@ static int parse_numbers(const command *c, const opt_entry *e, int argc, char **
 
 static int parse_value(const command *c, const opt_entry *e, int argc, char **argv, int *i)
 {
-    bool numbers = e->o.type == CLOOB_OPTION_NUMBERS_3 || e->o.type == CLOOB_OPTION_NUMBERS_4;
+    bool numbers = e->o.type == OPTION_NUMBERS_3 || e->o.type == OPTION_NUMBERS_4;
     if (*i >= argc) return cli_usage(c, "--%s needs a value (%s)", e->flag, e->o.values ? e->o.values : "VALUE");
     if (numbers) return parse_numbers(c, e, argc, argv, i);
     int code = assign(c, e, argv[(*i)++]);
-    while (code < 0 && e->o.type == CLOOB_OPTION_LIST && takes_more(argc, argv, *i)) code = assign(c, e, argv[(*i)++]);
+    while (code < 0 && e->o.type == OPTION_LIST && takes_more(argc, argv, *i)) code = assign(c, e, argv[(*i)++]);
     return code;
 }
 
@@ -286,12 +286,12 @@ static int parse_option(const command *c, int argc, char **argv, int *i)
     opt_entry *e = find(name, n);
     bool off = false;
     if (!e && strncmp(name, "no-", 3) == 0 && (e = find(name + 3, n - 3))) {
-        off = e->o.type == CLOOB_OPTION_FLAG && !equals;
+        off = e->o.type == OPTION_FLAG && !equals;
         if (!off) e = NULL;
     }
     if (!e) return unknown(c, word);
     e->given = true;
-    if (e->o.type != CLOOB_OPTION_FLAG) return equals ? assign(c, e, equals + 1) : parse_value(c, e, argc, argv, i);
+    if (e->o.type != OPTION_FLAG) return equals ? assign(c, e, equals + 1) : parse_value(c, e, argc, argv, i);
     if (equals) return cli_usage(c, "--%s takes no value", e->flag);
     return assign(c, e, off ? "False" : "True");
 }

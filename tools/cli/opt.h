@@ -6,7 +6,7 @@
  *         { "count", OPT_INT,    &o.count, "1000", "N",    "how many", OPT_POSITIVE },
  *         OPT_END
  *     };
- *     static const opt_set sets[] = { { .table = cloob_data_option_table, .into = &o.data }, OPT_SETS_END };
+ *     static const opt_set sets[] = { { .table = data_option_table, .into = &o.data }, OPT_SETS_END };
  *     static int run(const command *self, cloob_ctx *ctx)
  *     {
  *         return cli_exit(self, ctx, cloob_count(ctx, o.out, o.count, &o.data));
@@ -20,6 +20,7 @@
 #ifndef CLI_OPT_H
 #define CLI_OPT_H
 
+#include "core/option.h"
 #include "cloob/cloob.h"
 
 typedef enum opt_kind {
@@ -51,7 +52,7 @@ typedef struct opt_row {
 
 /* Options that the library describes, and the struct they go into. */
 typedef struct opt_set {
-    const cloob_option *(*table)(int64_t *count); /* NULL ends an array of them */
+    const option_desc *(*table)(int64_t *count); /* NULL ends an array of them */
     void *into;
     const char *required; /* the name of an option that must be given; NULL: none */
     const char *only;     /* the names that a command uses, with blanks between them; NULL: all */
@@ -86,7 +87,7 @@ extern const command *const commands[];
 
 /* One option of a command, wherever it comes from. */
 typedef struct opt_entry {
-    cloob_option o;
+    option_desc o;
     char flag[48];  /* the name with dashes */
     void *into;     /* the struct of o.offset */
     opt_list *list; /* of a command's own LIST */

@@ -2,21 +2,23 @@
 #include <string.h>
 
 #include "cli/help.h"
+#include "core/option.h"
+#include "train/settings.h"
 
-static const cloob_preset *find(const char *name)
+static const train_preset *find(const char *name)
 {
     int64_t n;
-    const cloob_preset *p = cloob_preset_table(&n);
+    const train_preset *p = preset_table(&n);
     for (int64_t i = 0; i < n; i++)
         if (strcmp(p[i].name, name) == 0) return &p[i];
     return NULL;
 }
 
 /* The row of a setting in a preset or the preset it begins with; NULL: none. */
-static const cloob_preset_row *row_of(const cloob_preset *p, const char *setting)
+static const train_preset_row *row_of(const train_preset *p, const char *setting)
 {
     int64_t n;
-    const cloob_preset_row *row = cloob_preset_rows(&n);
+    const train_preset_row *row = preset_rows(&n);
     for (; p; p = p->like ? find(p->like) : NULL)
         for (int64_t i = 0; i < n; i++)
             if (strcmp(row[i].preset, p->name) == 0 && strcmp(row[i].setting, setting) == 0) return &row[i];
@@ -32,16 +34,16 @@ static void put_flag(FILE *out, const char *setting, const char *value)
     fputc('`', out);
 }
 
-static void put_preset(FILE *out, const cloob_preset *p)
+static void put_preset(FILE *out, const train_preset *p)
 {
     int64_t n;
-    const cloob_option *option = cloob_train_option_table(&n);
+    const option_desc *option = train_option_table(&n);
     fprintf(out, "\n## %s\n\n%s%s.", p->name, strncmp(p->help, "the", 3) == 0 ? "T" : "",
             p->help + (strncmp(p->help, "the", 3) == 0));
     if (p->like) fprintf(out, " Begins with `%s`.", p->like);
     fprintf(out, "\n\n| source | the preset sets |\n|---|---|\n");
     for (int64_t i = 0; i < n; i++) {
-        const cloob_preset_row *row = row_of(p, option[i].name);
+        const train_preset_row *row = row_of(p, option[i].name);
         if (!row) continue;
         fprintf(out, "| %s | ", row->source);
         put_flag(out, row->setting, row->value);
@@ -52,7 +54,7 @@ static void put_preset(FILE *out, const cloob_preset *p)
 void presets_write(FILE *out)
 {
     int64_t n;
-    const cloob_preset *p = cloob_preset_table(&n);
+    const train_preset *p = preset_table(&n);
     fputs("# Presets\n\n"
           "`cloob train --preset NAME` sets what the tables below list; flags override them. `cloob help "
           "--presets` prints\n"

@@ -1,5 +1,10 @@
 /* Options that several commands share: data sets, models, training. */
 #include "cli/shared_opts.h"
+#include "core/option.h"
+#include "train/settings.h"
+#include "data/sets/dataset.h"
+#include "infer/option_tables.h"
+#include "core/ctx.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -12,7 +17,7 @@
 #include "core/text.h"
 
 /* Appends the rows of another table, whose struct is at offset `base`. */
-static int64_t append(cloob_option *to, const cloob_option *from, int64_t n, size_t base)
+static int64_t append(option_desc *to, const option_desc *from, int64_t n, size_t base)
 {
     for (int64_t i = 0; i < n; i++) {
         to[i] = from[i];
@@ -21,19 +26,19 @@ static int64_t append(cloob_option *to, const cloob_option *from, int64_t n, siz
     return n;
 }
 
-const cloob_option *cli_model_table(int64_t *count)
+const option_desc *cli_model_table(int64_t *count)
 {
-    static cloob_option table[64] = {
+    static option_desc table[64] = {
         { .name = "checkpoint",
           .field = "checkpoint",
-          .type = CLOOB_OPTION_STRING,
+          .type = OPTION_STRING,
           .offset = offsetof(cli_model, checkpoint),
           .values = "M",
           .group = "model",
           .help = "weights, in any format that cloob convert reads, or the folder of a run" }
     };
     int64_t model, data;
-    const cloob_option *of_model = cloob_model_option_table(&model), *of_data = cloob_data_option_table(&data);
+    const option_desc *of_model = model_option_table(&model), *of_data = data_option_table(&data);
     *count = 1 + append(table + 1, of_model, model, offsetof(cli_model, open));
     *count += append(table + *count, of_data, data, offsetof(cli_model, data));
     return table;
@@ -87,12 +92,12 @@ cloob_status cli_read_made(cloob_ctx *ctx, const char *path, char **out)
     int why = *out ? 0 : errno;
     if (*out) return CLOOB_OK;
     snprintf(text, sizeof text, "%s: cannot be read: %s", path, strerror(why ? why : ENOMEM));
-    return cloob_error_set(ctx, why ? CLOOB_ERR_IO : CLOOB_ERR_MEMORY, text);
+    return ctx_fail(ctx, why ? CLOOB_ERR_IO : CLOOB_ERR_MEMORY, "%s", text);
 }
 
 cloob_status cli_put_text(cloob_ctx *ctx, char *text)
 {
-    if (!text) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory for the result");
+    if (!text) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory for the result");
     fputs(text, stdout);
     free(text);
     return CLOOB_OK;
@@ -156,11 +161,11 @@ void cli_stop_on_signals(void)
 static cloob_status apply_preset(cloob_ctx *ctx, cloob_train_options *o, const char *preset)
 {
     int64_t n;
-    const cloob_option *table = cloob_train_option_table(&n);
+    const option_desc *table = train_option_table(&n);
     cloob_train_options typed = *o;
-    cloob_status status = cloob_train_preset(ctx, preset, o);
+    cloob_status status = preset_apply(ctx, preset, o);
     for (int64_t i = 0; i < n && status == CLOOB_OK; i++)
-        if (opt_given(table[i].name)) cloob_option_copy(&table[i], &typed, o);
+        if (opt_given(table[i].name)) option_copy(&table[i], &typed, o);
     if (opt_given("batch-size") && !opt_given("global-batch-size")) o->global_batch_size = 0;
     if (opt_given("restart-cycles") && !opt_given("restart-epochs")) o->restart_epochs = 0;
     return status;
@@ -169,15 +174,15 @@ static cloob_status apply_preset(cloob_ctx *ctx, cloob_train_options *o, const c
 /* `--resume NAME`: the run's settings, then the flags given. They live as long as the process. */
 static cloob_status apply_resume(cloob_ctx *ctx, cloob_train_options *o)
 {
-    static cloob_run_settings *run;
+    static run_settings *run;
     int64_t n;
-    const cloob_option *table = cloob_train_option_table(&n);
+    const option_desc *table = train_option_table(&n);
     cloob_train_options typed = *o;
-    cloob_status status = cloob_run_settings_open(ctx, o->logs, o->resume, &run);
+    cloob_status status = run_settings_open(ctx, o->logs, o->resume, &run);
     if (status != CLOOB_OK || !run) return status;
-    *o = *cloob_run_settings_options(run);
+    *o = *run_settings_options(run);
     for (int64_t i = 0; i < n; i++)
-        if (opt_given(table[i].name) && strcmp(table[i].name, "resume") != 0) cloob_option_copy(&table[i], &typed, o);
+        if (opt_given(table[i].name) && strcmp(table[i].name, "resume") != 0) option_copy(&table[i], &typed, o);
     if (opt_given("batch-size")) o->global_batch_size = 0;
     return CLOOB_OK;
 }

@@ -5,7 +5,7 @@
  *                                     OPT_SETS_END };
  *
  * gives --checkpoint, the options of a model and the options of data sets, whose limits also apply to single images. A
- * command that reads data without a model has { .table = cloob_data_option_table, .into = &data }. */
+ * command that reads data without a model has { .table = data_option_table, .into = &data }. */
 #ifndef CLI_SHARED_OPTS_H
 #define CLI_SHARED_OPTS_H
 
@@ -21,7 +21,7 @@ typedef struct cli_model {
 } cli_model;
 
 /* --checkpoint, then the rows of model_options.def and data_options.def; offsets are in cli_model. */
-const cloob_option *cli_model_table(int64_t *count);
+const option_desc *cli_model_table(int64_t *count);
 
 /* Options listed in the help of commands that read photos and no data sets: .shown = CLI_PHOTO_OPTIONS. */
 #define CLI_PHOTO_OPTIONS "checkpoint vocab config invariant batch_size max_image_pixels"
@@ -63,12 +63,12 @@ void cli_put_csv(FILE *f, const char *text);
 /* Opens the model with the common options. */
 cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *o, cloob_model **out);
 
-/* The options of training, for the commands that train: cloob_train_option_table and --preset.
+/* The options of training, for the commands that train: train_option_table and --preset.
  *
  *     static cloob_train_options o;
  *     static const char *preset;
  *     static const opt_row rows[] = { CLI_PRESET_ROW(preset), OPT_END };
- *     static const opt_set sets[] = { { .table = cloob_train_option_table, .into = &o }, OPT_SETS_END };
+ *     static const opt_set sets[] = { { .table = train_option_table, .into = &o }, OPT_SETS_END };
  *
  * and in run, cli_train_fill. */
 

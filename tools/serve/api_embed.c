@@ -6,6 +6,7 @@
 #include "serve/handlers.h"
 #include "core/text.h"
 #include "serve/text.h"
+#include "core/ctx.h"
 
 void unit_row(float *row, int64_t n)
 {
@@ -190,7 +191,7 @@ static cloob_status read_form(cloob_ctx *ctx, const http_request *q, embed_reque
         bool image = *p->filename || strncmp(p->type, "image/", 6) == 0;
         char *text = image ? NULL : strndup(p->data, p->bytes);
         if (image) status = inputs_bytes(ctx, &a->in, p->data, p->bytes);
-        else if (!text) status = cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+        else if (!text) status = ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
         else if (strcmp(p->name, "model") == 0 && !a->form_model) a->model = a->form_model = text, text = NULL;
         else if (strcmp(p->name, "input") == 0 || strcmp(p->name, "text") == 0) {
             status = inputs_own_text(ctx, &a->in, text);

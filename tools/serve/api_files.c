@@ -12,6 +12,7 @@
 #include "serve/files.h"
 #include "serve/handlers.h"
 #include "serve/page/page.h"
+#include "infer/search.h"
 
 /* Names are sorted in the index. */
 int64_t entry_find(const cloob_search *s, const char *path)
@@ -21,7 +22,7 @@ int64_t entry_find(const cloob_search *s, const char *path)
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
         size_t bytes;
-        const char *name = cloob_search_name(s, middle, &bytes);
+        const char *name = search_index_name(s, middle, &bytes);
         int order = memcmp(name, path, bytes < want ? bytes : want);
         if (order == 0 && bytes == want) return middle;
         if (order < 0 || (order == 0 && bytes < want)) low = middle + 1;

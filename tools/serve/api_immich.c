@@ -4,6 +4,7 @@
 
 #include "serve/handlers.h"
 #include "serve/text.h"
+#include "core/ctx.h"
 
 typedef struct prediction {
     const form_part *entries, *image, *text;
@@ -44,7 +45,7 @@ static cloob_status add_input(cloob_ctx *ctx, const prediction *p, inputs *in)
 {
     if (p->visual) return inputs_bytes(ctx, in, p->image->data, p->image->bytes);
     char *text = strndup(p->text->data, p->text->bytes);
-    return text ? inputs_own_text(ctx, in, text) : cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    return text ? inputs_own_text(ctx, in, text) : ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
 }
 
 /* immich expects the embedding as JSON inside a string, and the image's size. */
@@ -69,7 +70,7 @@ void handle_predict(serve *s, cloob_ctx *ctx, const http_request *q, http_reply 
     inputs in;
     cloob_batch_rows rows;
     inputs_init(&in, s, q);
-    cloob_status status = part ? read_form(ctx, q, part, &p) : cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    cloob_status status = part ? read_form(ctx, q, part, &p) : ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     if (status == CLOOB_OK) status = add_input(ctx, &p, &in);
     served_model *m = status == CLOOB_OK ? model_of(s, q, r, p.model) : NULL;
     if (status != CLOOB_OK) http_fail(r, q, ctx, status);

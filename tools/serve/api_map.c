@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "serve/handlers.h"
+#include "infer/search.h"
 
 typedef struct map_job {
     serve *s;
@@ -25,7 +26,7 @@ static void *compute(void *arg)
     float *xy = malloc((size_t)(2 * N + 1) * sizeof *xy);
     cloob_map_options_init(&o);
     o.progress = report, o.user = j;
-    m = (cloob_matrix){ cloob_search_rows(j->v->search), CLOOB_F32, N, cloob_search_width(j->v->search), "the index" };
+    m = (cloob_matrix){ search_index_rows(j->v->search), CLOOB_F32, N, cloob_search_width(j->v->search), "the index" };
     bool ok = ctx && xy && cloob_map(ctx, xy, &m, &o) == CLOOB_OK;
     if (ok) j->v->map_xy = xy;
     else free(xy);

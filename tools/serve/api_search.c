@@ -9,6 +9,9 @@
 #include "serve/files.h"
 #include "serve/handlers.h"
 #include "serve/text.h"
+#include "io/image/exif.h"
+#include "infer/search.h"
+#include "core/ctx.h"
 
 /* ---- which entries ------------------------------------------------------------------------------- */
 
@@ -25,8 +28,8 @@ static bool passes(const cloob_search *s, int64_t i, const void *user)
 {
     const filter *f = user;
     size_t bytes;
-    const char *name = cloob_search_name(s, i, &bytes);
-    int64_t when = cloob_search_mtime_ns(s, i);
+    const char *name = search_index_name(s, i, &bytes);
+    int64_t when = search_index_mtime_ns(s, i);
     if (f->folder && (bytes < f->folder_bytes || memcmp(name, f->folder, f->folder_bytes) != 0)) return false;
     if (f->folder_bytes && f->folder[f->folder_bytes - 1] != '/' && bytes > f->folder_bytes &&
         name[f->folder_bytes] != '/')
@@ -50,14 +53,13 @@ cloob_status find_entries(cloob_ctx *ctx, account *memory, const cloob_search *s
     cloob_status status = account_reserve(ctx, memory, (s->N + q->max_hits) * (int64_t)sizeof **out);
     if (status != CLOOB_OK) return status;
     *out = malloc((size_t)(q->max_hits + 1) * sizeof **out);
-    return *out ? search_index_query(ctx, s, q, *out, found, total)
-                : cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    return *out ? search_index_query(ctx, s, q, *out, found, total) : ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
 }
 
 char *entry_name(const cloob_search *s, int64_t i)
 {
     size_t bytes;
-    const char *name = cloob_search_name(s, i, &bytes);
+    const char *name = search_index_name(s, i, &bytes);
     return strndup(name, bytes);
 }
 
@@ -211,10 +213,10 @@ static cloob_status sum_terms(cloob_ctx *ctx, const search_request *a, const clo
     if (!a->terms) return CLOOB_OK;
     if (a->in.n && rows->width != D) return refuse(ctx, "the index is of another model");
     float *sum = calloc((size_t)D, sizeof *sum);
-    if (!sum) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    if (!sum) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     for (int64_t i = 0; i < a->terms; i++) {
         const float *row =
-            a->term[i].entry >= 0 ? cloob_search_rows(s) + a->term[i].entry * D : rows->data + a->term[i].input * D;
+            a->term[i].entry >= 0 ? search_index_rows(s) + a->term[i].entry * D : rows->data + a->term[i].input * D;
         for (int64_t k = 0; k < D; k++) sum[k] += (float)a->term[i].weight * row[k];
     }
     unit_row(sum, D);
@@ -253,7 +255,7 @@ static bool read_size(cloob_ctx *ctx, int fd, int64_t bytes, int64_t *width, int
 {
     file_view v;
     if (!file_view_open(fd, bytes, &v)) return false;
-    bool ok = cloob_image_size(ctx, v.data, v.bytes, "the image", width, height) == CLOOB_OK;
+    bool ok = image_upright_size(ctx, v.data, v.bytes, "the image", width, height) == CLOOB_OK;
     file_view_close(&v);
     return ok;
 }
@@ -280,7 +282,7 @@ static void put_hit(cloob_ctx *ctx, json_out *w, const served_index *x, const cl
     json_put_text(w, "path", path);
     json_put_number(w, "score", scored ? round(1e6 * (double)f->score) / 1e6 : 0);
     if (path) put_size(ctx, w, x, s, path);
-    date_print(cloob_search_mtime_ns(s, f->entry), date);
+    date_print(search_index_mtime_ns(s, f->entry), date);
     json_put_text(w, "date", date);
     if (path) put_links(w, x->name, path);
     json_end(w);
@@ -309,7 +311,7 @@ static cloob_status read_request(cloob_ctx *ctx, serve *s, const http_request *q
     bool raw = http_type_is(q, "image/") || http_type_is(q, "multipart/form-data");
     *a = (search_request){ .limit = 60, .term = calloc(MAX_TERMS + 2, sizeof *a->term) };
     inputs_init(&a->in, s, q);
-    if (!a->term) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    if (!a->term) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     cloob_status status = raw ? CLOOB_OK : body_object(ctx, q, &a->doc);
     const json *root = json_doc_root(a->doc);
     if (status == CLOOB_OK)
@@ -372,7 +374,7 @@ static void put_folders(json_out *w, const cloob_search *s)
     json_begin(w, "folders", '[');
     for (int64_t i = 0; i < cloob_search_count(s) && folders < MAX_FOLDERS; i++) {
         size_t bytes;
-        const char *name = cloob_search_name(s, i, &bytes), *slash = memchr(name, '/', bytes);
+        const char *name = search_index_name(s, i, &bytes), *slash = memchr(name, '/', bytes);
         size_t n = slash ? (size_t)(slash - name) + 1 : 0;
         if (!n || (n == last_bytes && memcmp(name, last, n) == 0)) continue;
         char *text = strndup(name, n);

@@ -7,6 +7,7 @@
 
 #include "core/sbuf.h"
 #include "serve/handlers.h"
+#include "infer/batcher.h"
 
 void handle_live(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
@@ -67,7 +68,7 @@ static void put_latency(sbuf *m, const char *name, const char *labels, const clo
 {
     int64_t sum = 0;
     for (int i = 0; i < CLOOB_LATENCY_BUCKETS; i++) {
-        double bound = cloob_latency_bound(i);
+        double bound = latency_bound(i);
         sum += h->count[i];
         if (isinf(bound)) sbuf_printf(m, "%s_bucket{%s,le=\"+Inf\"} %lld\n", name, labels, (long long)sum);
         else sbuf_printf(m, "%s_bucket{%s,le=\"%g\"} %lld\n", name, labels, bound, (long long)sum);

@@ -6,6 +6,8 @@
 
 #include "serve/handlers.h"
 #include "serve/text.h"
+#include "infer/search.h"
+#include "core/ctx.h"
 
 /* ---- lists of a request -------------------------------------------------------------------------- */
 
@@ -66,8 +68,7 @@ static cloob_status add_prompts(cloob_ctx *ctx, const json *labels, const json *
             status = account_reserve(ctx, in->memory, (int64_t)(strlen(text) * (strlen(label) + 1)));
             if (status != CLOOB_OK) return status;
             char *prompt = fill_template(text, label);
-            status =
-                prompt ? inputs_own_text(ctx, in, prompt) : cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+            status = prompt ? inputs_own_text(ctx, in, prompt) : ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
         }
     }
     return status;
@@ -241,7 +242,7 @@ static cloob_status put_retrieved(cloob_ctx *ctx, serve *s, const json *hopfield
     json_number(json_get(hopfield, "scale"), &beta);
     cloob_hopfield_options_init(&o);
     o.unit = true;
-    cloob_hopfield h = { cloob_search_rows(v->search), cloob_search_count(v->search), cloob_search_width(v->search),
+    cloob_hopfield h = { search_index_rows(v->search), cloob_search_count(v->search), cloob_search_width(v->search),
                          beta };
     if (!(beta > 0 && beta <= 1e4)) status = refuse(ctx, "hopfield: a scale above 0, at most 10000");
     else if (h.dim != image->width || h.dim != text->width)

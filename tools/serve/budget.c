@@ -1,5 +1,6 @@
 /* A counter with a limit, and accounts that take from it. */
 #include "serve/budget.h"
+#include "core/ctx.h"
 
 #include <errno.h>
 #include <math.h>
@@ -63,11 +64,10 @@ static cloob_status reserve(cloob_ctx *ctx, account *a, int64_t bytes, const str
                  "the request needs more than half of the server's memory limit of %lld MiB; send less in one "
                  "request, or raise --memory-limit",
                  (long long)(a->of->limit >> 20));
-        return cloob_error_set(ctx, CLOOB_ERR_ARGUMENT, text);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s", text);
     }
     if (change(a, a->held + bytes, until)) return CLOOB_OK;
-    return cloob_error_set(ctx, CLOOB_ERR_BUSY,
-                           "other requests use the server's memory (--memory-limit); try again later");
+    return ctx_fail(ctx, CLOOB_ERR_BUSY, "other requests use the server's memory (--memory-limit); try again later");
 }
 
 cloob_status account_reserve(cloob_ctx *ctx, account *a, int64_t bytes) { return reserve(ctx, a, bytes, NULL); }

@@ -1,5 +1,6 @@
 /* A build without libcurl fetches nothing. */
 #include "serve/fetch.h"
+#include "core/ctx.h"
 
 bool fetch_available(void) { return false; }
 
@@ -8,6 +9,6 @@ cloob_status fetch_url(cloob_ctx *ctx, const serve_options *o, const char *url, 
 {
     (void)o, (void)url, (void)max_bytes, (void)timeout_s, (void)memory;
     *data = NULL, *bytes = 0;
-    return cloob_error_set(ctx, CLOOB_ERR_UNSUPPORTED,
-                           "URLs are not fetched: this build has no libcurl; send the image itself");
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                    "URLs are not fetched: this build has no libcurl; send the image itself");
 }

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "serve/fetch.h"
+#include "core/ctx.h"
 
 enum { MAX_REDIRECTS = 3 };
 
@@ -115,7 +116,7 @@ static cloob_status refuse_url(cloob_ctx *ctx, const char *why)
 {
     char text[300];
     snprintf(text, sizeof text, "the URL is not fetched: %s", why);
-    return cloob_error_set(ctx, CLOOB_ERR_ARGUMENT, text);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s", text);
 }
 
 /* One hop; *next is where a redirect leads, to be freed by curl_free, or NULL. */
@@ -141,13 +142,13 @@ cloob_status fetch_url(cloob_ctx *ctx, const serve_options *o, const char *url, 
 {
     download d = { .max = max_bytes, .ctx = ctx, .memory = memory };
     char *at = strdup(url), *next = NULL;
-    cloob_status status = at ? CLOOB_OK : cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    cloob_status status = at ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     *data = NULL, *bytes = 0;
     for (int hop = 0; status == CLOOB_OK; hop++) {
         CURL *c = NULL;
         if (!host_allowed(o, at)) status = refuse_url(ctx, "its host is not among those that --allow-url-host names");
         else if (hop > MAX_REDIRECTS) status = refuse_url(ctx, "too many redirects");
-        else if (!(c = curl_easy_init())) status = cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+        else if (!(c = curl_easy_init())) status = ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
         if (status != CLOOB_OK) break;
         d.bytes = 0, d.redirected = hop > 0;
         set_up(c, at, timeout_s, &d);

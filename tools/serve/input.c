@@ -10,6 +10,7 @@
 #include "serve/fetch.h"
 #include "core/text.h"
 #include "serve/text.h"
+#include "core/ctx.h"
 
 enum { MAX_VALUES = 300000 }; /* of a JSON body: bounds its memory to about 60 MB */
 
@@ -20,7 +21,7 @@ cloob_status refuse(cloob_ctx *ctx, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return cloob_error_set(ctx, CLOOB_ERR_ARGUMENT, text);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s", text);
 }
 
 void inputs_init(inputs *i, const serve *s, const http_request *q)
@@ -42,7 +43,7 @@ static cloob_status own(cloob_ctx *ctx, inputs *i, void *memory)
         void **more = realloc(i->owned, (size_t)cap * sizeof *more);
         if (!more) {
             free(memory);
-            return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+            return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
         }
         i->owned = more, i->owned_cap = cap;
     }
@@ -56,7 +57,7 @@ static cloob_status add(cloob_ctx *ctx, inputs *i, cloob_batch_input in)
     if (i->n == i->cap) {
         int64_t cap = i->cap ? 2 * i->cap : 8;
         cloob_batch_input *more = realloc(i->in, (size_t)cap * sizeof *more);
-        if (!more) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+        if (!more) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
         i->in = more, i->cap = cap;
     }
     i->in[i->n++] = in;
@@ -113,7 +114,7 @@ cloob_status inputs_tokens(cloob_ctx *ctx, inputs *i, const json *list)
 {
     int64_t n = json_count(list), at = 0;
     int32_t *ids = malloc((size_t)(n + 1) * sizeof *ids);
-    if (!ids) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    if (!ids) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     cloob_status status = own(ctx, i, ids);
     if (status != CLOOB_OK) return status;
     for (const json *v = json_first(list); v; v = json_next(v)) {

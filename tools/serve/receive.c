@@ -7,6 +7,7 @@
 #include "serve/connection.h"
 #include "serve/page/page.h"
 #include "serve/text.h"
+#include "infer/batcher.h"
 
 /* Takes the same time wherever the first difference is. */
 static bool same_secret(const char *a, const char *b)
@@ -227,7 +228,7 @@ static void count_reply(serve *s, const request *x)
     route_stats *stats = &s->stats[r - routes];
     atomic_fetch_add(&stats->by_class[x->r.code / 100 % 6], 1);
     pthread_mutex_lock(&stats->lock);
-    cloob_latency_add(&stats->latency, clock_seconds() - x->q.received_at);
+    latency_add(&stats->latency, clock_seconds() - x->q.received_at);
     pthread_mutex_unlock(&stats->lock);
 }
 

@@ -16,6 +16,7 @@
 #include "serve/connection.h"
 #include "serve/text.h"
 #include "serve/files.h"
+#include "core/ctx.h"
 
 static volatile sig_atomic_t stop_signals; /* how many have come: the first drains, the second ends at once */
 
@@ -33,7 +34,7 @@ static cloob_status fail(serve *s, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return cloob_error_set(s->ctx, CLOOB_ERR_ARGUMENT, text);
+    return ctx_fail(s->ctx, CLOOB_ERR_ARGUMENT, "%s", text);
 }
 
 /* A socket that listens, so that a busy port is reported with its cause. */
@@ -252,7 +253,7 @@ cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
 {
     serve *s = calloc(1, sizeof *s);
     server v = { .s = s, .closing = -1 };
-    if (!s) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    if (!s) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     s->o = o, s->ctx = ctx, s->started_at = clock_seconds();
     pthread_mutex_init(&s->indexes_lock, NULL);
     pthread_mutex_init(&v.lock, NULL);
@@ -264,7 +265,7 @@ cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
     budget_init(&s->memory, o->memory_limit);
     limit_arenas();
     s->thumbs = thumb_cache_create(&s->memory);
-    cloob_status status = s->openapi && s->thumbs ? run(&v) : cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    cloob_status status = s->openapi && s->thumbs ? run(&v) : ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     free(v.worker);
     if (v.closing >= 0) close(v.closing);
     if (atomic_load(&s->indexing)) return status; /* a thread still uses it; the process ends soon */

@@ -13,6 +13,8 @@
 #include "serve/files.h"
 #include "serve/handlers.h"
 #include "serve/text.h"
+#include "infer/search.h"
+#include "core/ctx.h"
 
 void serve_log(serve *s, const char *format, ...)
 {
@@ -108,7 +110,7 @@ static cloob_status embed_a_batch(serve *s, const served_model *m)
     size_t bytes = (size_t)(f.image_size * f.image_size * 3);
     uint8_t *rgb = calloc(1, bytes);
     cloob_batch_input *in = calloc((size_t)(2 * n), sizeof *in);
-    cloob_status status = rgb && in ? CLOOB_OK : cloob_error_set(s->ctx, CLOOB_ERR_MEMORY, "out of memory");
+    cloob_status status = rgb && in ? CLOOB_OK : ctx_fail(s->ctx, CLOOB_ERR_MEMORY, "out of memory");
     for (int64_t i = 0; i < 2 * n && status == CLOOB_OK; i++)
         in[i] = i < n ? (cloob_batch_input){ .kind = CLOOB_BATCH_TOKENS, .ids = &token, .count = 1 }
                       : (cloob_batch_input){ .kind = CLOOB_BATCH_IMAGE_RGB, .data = rgb, .bytes = bytes };
@@ -131,7 +133,7 @@ cloob_status serve_take_memory(serve *s)
                  "%s: %s; raise the memory limit (ulimit -v), or give fewer --workers or a smaller "
                  "--max-batch",
                  s->model[i].path, cloob_error(s->ctx));
-        return cloob_error_set(s->ctx, status, text);
+        return ctx_fail(s->ctx, status, "%s", text);
     }
     return CLOOB_OK;
 }
@@ -193,12 +195,12 @@ static cloob_status find_maker(serve *s, cloob_ctx *ctx, const cloob_search *sea
         size_t bytes = (size_t)(facts.image_size * facts.image_size * 3);
         uint8_t *rgb = malloc(bytes);
         if (!rgb) return CLOOB_ERR_MEMORY;
-        cloob_search_probe_image(facts.image_size, rgb);
+        search_probe_image(facts.image_size, rgb);
         cloob_batch_input in = { .kind = CLOOB_BATCH_IMAGE_RGB, .data = rgb, .bytes = bytes };
         cloob_status status = cloob_batcher_encode(ctx, s->model[i].batcher, &in, 1, NULL, &rows);
         free(rgb);
         if (status != CLOOB_OK) return status;
-        if (cloob_search_made_by(search, rows.data, rows.width)) *out = &s->model[i];
+        if (search_index_made_by(search, rows.data, rows.width)) *out = &s->model[i];
         cloob_batch_rows_release(&rows);
     }
     return CLOOB_OK;
@@ -226,7 +228,7 @@ static cloob_status open_view(serve *s, cloob_ctx *ctx, served_index *x)
     index_view *fresh = status == CLOOB_OK ? calloc(1, sizeof *fresh) : NULL;
     if (!fresh) {
         cloob_search_close(search);
-        return status == CLOOB_OK ? cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory") : status;
+        return status == CLOOB_OK ? ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory") : status;
     }
     fresh->search = search;
     atomic_init(&fresh->users, 1);
@@ -259,9 +261,9 @@ cloob_status index_need(serve *s, cloob_ctx *ctx, served_index *x, index_view **
     *v = index_acquire(s, x);
     if (*v) return CLOOB_OK;
     index_error(s, x, why);
-    if (!*why) return cloob_error_set(ctx, CLOOB_ERR_BUSY, "the index is being made; try again later");
+    if (!*why) return ctx_fail(ctx, CLOOB_ERR_BUSY, "the index is being made; try again later");
     snprintf(text, sizeof text, "the index could not be made: %s", why);
-    return cloob_error_set(ctx, CLOOB_ERR_IO, text);
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s", text);
 }
 
 /* ---- where its images are ------------------------------------------------------------------------ */
@@ -350,12 +352,12 @@ static void start_indexing(serve *s, served_index *x)
 static cloob_status open_index(serve *s, cloob_ctx *ctx, const char *word, served_index *x)
 {
     char *given = NULL;
-    if (!split_name(word, &x->name, &given)) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    if (!split_name(word, &x->name, &given)) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     bool folder = file_is_dir(given);
     x->path = search_index_file(given);
     x->folder = folder ? given : NULL;
     if (!folder) free(given);
-    if (!x->path) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    if (!x->path) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     x->model = &s->model[0];
     cloob_status status = CLOOB_OK;
     if (!folder || access(x->path, F_OK) == 0) status = open_view(s, ctx, x);
@@ -370,10 +372,10 @@ cloob_status serve_open_indexes(serve *s)
     if (!s->o->indexes) return CLOOB_OK;
     s->index = calloc((size_t)s->o->indexes, sizeof *s->index);
     cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1, .copy_files = true });
-    if (!s->index || !ctx) status = cloob_error_set(s->ctx, CLOOB_ERR_MEMORY, "out of memory");
+    if (!s->index || !ctx) status = ctx_fail(s->ctx, CLOOB_ERR_MEMORY, "out of memory");
     for (; s->indexes < s->o->indexes && status == CLOOB_OK; s->indexes++) {
         status = open_index(s, ctx, s->o->index[s->indexes], &s->index[s->indexes]);
-        if (status != CLOOB_OK) cloob_error_set(s->ctx, status, cloob_error(ctx));
+        if (status != CLOOB_OK) ctx_fail(s->ctx, status, "%s", cloob_error(ctx));
     }
     cloob_ctx_destroy(ctx);
     return status;

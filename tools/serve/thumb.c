@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/files.h"
+#include "io/image/exif.h"
+#include "data/view/transform.h"
+#include "core/ctx.h"
 enum { BUCKETS = 4096, WAIT_S = 20 };
 #define BUDGET_BYTES ((size_t)64 << 20)
 
@@ -98,7 +102,7 @@ static void keep(thumb_cache *c, const char *key, const char *data, size_t bytes
 static cloob_status reserve_pixels(cloob_ctx *ctx, account *a, const file_view *v, int64_t max_pixels)
 {
     int64_t w, h;
-    cloob_status status = cloob_image_size(ctx, v->data, v->bytes, "the image", &w, &h);
+    cloob_status status = image_upright_size(ctx, v->data, v->bytes, "the image", &w, &h);
     if (status != CLOOB_OK) return status;
     return account_wait(ctx, a, 6 * (w <= max_pixels / h ? w * h : 0), WAIT_S); /* a larger one is refused */
 }
@@ -116,9 +120,9 @@ cloob_status thumb_get(cloob_ctx *ctx, thumb_cache *c, const char *key, int fd, 
     if (file_view_open(fd, file_bytes, &v)) {
         status = reserve_pixels(ctx, &a, &v, max_pixels);
         if (status == CLOOB_OK)
-            status = cloob_thumbnail(ctx, v.data, v.bytes, "the image", size, max_pixels, &jpeg, bytes);
+            status = thumbnail_jpeg(ctx, v.data, v.bytes, "the image", size, max_pixels, &jpeg, bytes);
         file_view_close(&v);
-    } else status = cloob_error_set(ctx, CLOOB_ERR_IO, "the file cannot be read");
+    } else status = ctx_fail(ctx, CLOOB_ERR_IO, "the file cannot be read");
     account_set(&a, 0);
     if (status == CLOOB_OK) keep(c, key, jpeg, *bytes);
     *data = jpeg;

@@ -6,7 +6,8 @@
 
 #include "core/rng.h"
 #include "data/sets/dataset_kind.h"
-#include "core/option_row.h"
+#include "core/option.h"
+#include "core/needs.h"
 
 struct cloob_dataset {
     dataset_part *part;
@@ -347,15 +348,50 @@ int64_t order_shuffle(uint64_t key, int64_t position, int64_t n, int64_t window)
 
 /* ---- options, out of their table ---- */
 
-static const cloob_option table[] = {
+static const option_desc table[] = {
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_data_options, , __VA_ARGS__)
 #include "cloob/data_options.def"
 };
 
-const cloob_option *cloob_data_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
+const option_desc *data_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
 
 void dataset_options_init(dataset_options *o)
 {
     *o = (dataset_options){ .num_samples = 0 };
     OPTION_DEFAULTS(table, o);
+}
+
+/* ---- the public interface ---------------------------------------------------------------------------- */
+
+void cloob_data_options_init(cloob_data_options *o)
+{
+    if (!o) return;
+    dataset_options_init(o);
+    o->size = sizeof *o;
+}
+
+cloob_status cloob_dataset_open(cloob_ctx *ctx, const char *source, const cloob_data_options *o, cloob_dataset **out)
+{
+    API_NEEDS(ctx, out && (source || o));
+    *out = NULL;
+    OPTIONS_READ(ctx, cloob_data_options, o);
+    return dataset_open(ctx, source, o, out);
+}
+
+void cloob_dataset_close(cloob_dataset *d)
+{
+    if (!d) return;
+    dataset_close(d);
+}
+
+int64_t cloob_dataset_count(const cloob_dataset *d) { return d ? dataset_count(d) : 0; }
+int64_t cloob_dataset_class_count(const cloob_dataset *d) { return d ? dataset_class_count(d) : 0; }
+const char *cloob_dataset_class_name(const cloob_dataset *d, int64_t c) { return d ? dataset_class_name(d, c) : NULL; }
+const char *cloob_dataset_kind(const cloob_dataset *d) { return d ? dataset_kind(d) : NULL; }
+bool cloob_dataset_has_captions(const cloob_dataset *d) { return d && dataset_has_captions(d); }
+
+cloob_status cloob_dataset_caption(cloob_ctx *ctx, const cloob_dataset *d, int64_t i, uint64_t pick, char **text)
+{
+    API_NEEDS(ctx, d && text);
+    return dataset_caption(ctx, d, i, pick, text);
 }

@@ -4,6 +4,7 @@
 #ifndef DATA_SETS_DATASET_H
 #define DATA_SETS_DATASET_H
 
+#include "core/option.h"
 #include "cloob/data.h"
 #include "core/ctx.h"
 #include "core/sbuf.h"
@@ -77,5 +78,8 @@ typedef struct stored_sample {
 /* what: FETCH_IMAGE, FETCH_CAPTION or both. Fails like dataset_read. */
 cloob_status dataset_fetch(cloob_ctx *ctx, const dataset *d, int64_t i, uint64_t pick, int what, stored_sample *s);
 void stored_sample_release(stored_sample *s);
+
+/* The rows of data_options.def. */
+const option_desc *data_option_table(int64_t *count);
 
 #endif

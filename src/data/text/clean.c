@@ -7,6 +7,7 @@
 #include "core/text.h"
 #include "data/text/repair.h"
 #include "data/text/unicode.h"
+#include "data/text/tokenizer.h"
 
 /* ---- code points in a growing array ------------------------------------------------------------ */
 
@@ -137,9 +138,9 @@ void text_put_valid(const char *text, size_t bytes, sbuf *out)
     codes_release(&t);
 }
 
-const char *text_clean_name(cloob_clean mode)
+const char *text_clean_name(clean_mode mode)
 {
-    return mode == CLOOB_CLEAN_BASIC ? "basic" : mode == CLOOB_CLEAN_HF ? "hf" : "full";
+    return mode == CLEAN_BASIC ? "basic" : mode == CLEAN_HF ? "hf" : "full";
 }
 
 /* No sigma is a final one, as every character is lowered alone. */
@@ -195,11 +196,11 @@ static void nfc_of_unicode_9(codes *text)
     *text = all;
 }
 
-static void clean(cloob_clean mode, const char *text, size_t bytes, codes *t)
+static void clean(clean_mode mode, const char *text, size_t bytes, codes *t)
 {
     decode(text, bytes, t);
-    if (mode == CLOOB_CLEAN_FULL) text_repair(t);
-    if (mode == CLOOB_CLEAN_HF) nfc_of_unicode_9(t);
+    if (mode == CLEAN_FULL) text_repair(t);
+    if (mode == CLEAN_HF) nfc_of_unicode_9(t);
     else {
         unescape(t);
         unescape(t);
@@ -207,7 +208,7 @@ static void clean(cloob_clean mode, const char *text, size_t bytes, codes *t)
     }
 }
 
-cloob_status text_clean_cased(cloob_ctx *ctx, cloob_clean mode, const char *text, size_t bytes, sbuf *out)
+cloob_status text_clean_cased(cloob_ctx *ctx, clean_mode mode, const char *text, size_t bytes, sbuf *out)
 {
     codes t = { 0 };
     clean(mode, text, bytes, &t);
@@ -225,18 +226,18 @@ cloob_status text_lower(cloob_ctx *ctx, sbuf *text)
     return finish(ctx, &low, text->cap, text);
 }
 
-cloob_status text_clean(cloob_ctx *ctx, cloob_clean mode, const char *text, size_t bytes, sbuf *out)
+cloob_status text_clean(cloob_ctx *ctx, clean_mode mode, const char *text, size_t bytes, sbuf *out)
 {
     codes t = { 0 }, low = { 0 };
     clean(mode, text, bytes, &t);
-    if (mode == CLOOB_CLEAN_HF) lower_each(&t, &low);
+    if (mode == CLEAN_HF) lower_each(&t, &low);
     else uni_lower(t.at, t.n, &low);
     low.failed |= t.failed;
     codes_release(&t);
     return finish(ctx, &low, bytes, out);
 }
 
-cloob_status text_clean_words(cloob_ctx *ctx, cloob_clean mode, const char *text, size_t bytes, sbuf *out)
+cloob_status text_clean_words(cloob_ctx *ctx, clean_mode mode, const char *text, size_t bytes, sbuf *out)
 {
     if (!is_plain(text, bytes)) return text_clean(ctx, mode, text, bytes, out);
     size_t start = out->len;

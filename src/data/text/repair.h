@@ -1,4 +1,4 @@
-/* The repairs of CLOOB_CLEAN_FULL: the defaults of ftfy's fix_text. */
+/* The repairs of CLEAN_FULL: the defaults of ftfy's fix_text. */
 #ifndef DATA_TEXT_REPAIR_H
 #define DATA_TEXT_REPAIR_H
 

@@ -6,6 +6,8 @@
 
 #include "core/pool.h"
 #include "data/text/tokenizer_impl.h"
+#include "core/file.h"
+#include "core/needs.h"
 
 enum { TEXT_LIMIT = 1 << 30 }; /* bytes of one text: positions are 32 bits wide */
 
@@ -23,8 +25,8 @@ void tokenizer_close(tokenizer *t)
     free(t);
 }
 
-void tokenizer_set_clean(tokenizer *t, cloob_clean mode) { t->clean = mode; }
-cloob_clean tokenizer_clean(const tokenizer *t) { return t->clean; }
+void tokenizer_set_clean(tokenizer *t, clean_mode mode) { t->clean = mode; }
+clean_mode tokenizer_clean(const tokenizer *t) { return t->clean; }
 int32_t tokenizer_vocab_size(const tokenizer *t) { return t->pieces ? t->pieces->count : FIRST_MERGE + t->merges + 2; }
 int32_t tokenizer_start_id(const tokenizer *t) { return t->pieces ? -1 : FIRST_MERGE + t->merges; }
 int32_t tokenizer_end_id(const tokenizer *t) { return t->pieces ? t->pieces->end : FIRST_MERGE + t->merges + 1; }
@@ -175,7 +177,7 @@ static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text,
 {
     if (bytes <= TEXT_LIMIT && t->pieces) return encode_pieces(ctx, t, text, bytes, s, out);
     if (bytes > TEXT_LIMIT) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a text of %zu bytes; the limit is 1 GiB", bytes);
-    return (t->clean == CLOOB_CLEAN_HF ? encode_hf : encode_part)(ctx, t, text, bytes, s, out);
+    return (t->clean == CLEAN_HF ? encode_hf : encode_part)(ctx, t, text, bytes, s, out);
 }
 
 cloob_status tokenizer_encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int32_t **ids,
@@ -310,4 +312,62 @@ cloob_status tokenizer_decode(cloob_ctx *ctx, const tokenizer *t, const int32_t 
     out->failed |= raw.failed;
     sbuf_release(&raw);
     return out->failed ? ctx_no_memory(ctx, (size_t)count * 8, "the text of ids") : CLOOB_OK;
+}
+
+/* ---- the public interface ---------------------------------------------------------------------------- */
+
+cloob_status cloob_tokenizer_open(cloob_ctx *ctx, const char *path, cloob_tokenizer **out)
+{
+    API_NEEDS(ctx, path && out);
+    return tokenizer_open(ctx, path, out);
+}
+
+cloob_status cloob_tokenizer_train(cloob_ctx *ctx, const char *path, int32_t size, cloob_tokenizer **out)
+{
+    API_NEEDS(ctx, path && out);
+    return tokenizer_train(ctx, path, size, out);
+}
+
+cloob_status cloob_tokenizer_save(cloob_ctx *ctx, const cloob_tokenizer *t, const char *path)
+{
+    API_NEEDS(ctx, t && path);
+    sbuf text = { 0 };
+    tokenizer_save(t, &text);
+    return file_write_text(ctx, path, &text);
+}
+
+void cloob_tokenizer_close(cloob_tokenizer *t)
+{
+    if (!t) return;
+    tokenizer_close(t);
+}
+
+int32_t cloob_tokenizer_vocab_size(const cloob_tokenizer *t) { return t ? tokenizer_vocab_size(t) : 0; }
+int32_t cloob_tokenizer_start_id(const cloob_tokenizer *t) { return t ? tokenizer_start_id(t) : 0; }
+int32_t cloob_tokenizer_end_id(const cloob_tokenizer *t) { return t ? tokenizer_end_id(t) : 0; }
+
+cloob_status cloob_tokenizer_encode(cloob_ctx *ctx, const cloob_tokenizer *t, const char *text, size_t bytes,
+                                    int32_t **ids, int64_t *count)
+{
+    API_NEEDS(ctx, t && text && ids && count);
+    return tokenizer_encode(ctx, t, text, bytes, ids, count);
+}
+
+cloob_status cloob_tokenizer_encode_rows(cloob_ctx *ctx, const cloob_tokenizer *t, const char *const *text, int64_t n,
+                                         int64_t length, int32_t *rows)
+{
+    API_NEEDS(ctx, t && n >= 0 && (n == 0 || (text && rows)));
+    return tokenizer_encode_rows(ctx, t, text, n, length, rows);
+}
+
+cloob_status cloob_tokenizer_decode(cloob_ctx *ctx, const cloob_tokenizer *t, const int32_t *ids, int64_t count,
+                                    char **text)
+{
+    API_NEEDS(ctx, t && text && count >= 0 && (count == 0 || ids));
+    sbuf out = { 0 };
+    sbuf_puts(&out, "");
+    cloob_status status = tokenizer_decode(ctx, t, ids, count, &out);
+    *text = status == CLOOB_OK ? sbuf_detach(&out) : NULL;
+    sbuf_release(&out);
+    return status;
 }

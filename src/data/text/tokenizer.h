@@ -5,6 +5,7 @@
 #ifndef DATA_TEXT_TOKENIZER_H
 #define DATA_TEXT_TOKENIZER_H
 
+#include "cloob/tokenizer.h"
 #include "core/ctx.h"
 #include "core/sbuf.h"
 #include "data/text/clean.h"
@@ -26,8 +27,8 @@ void tokenizer_save(const tokenizer *t, sbuf *out);
 /* How texts are cleaned before they are encoded: in full as open_clip does (the default), or only HTML
  * references, white space and case. Part of the tokenizer: saved with it. Set it before several threads share
  * it. */
-void tokenizer_set_clean(tokenizer *t, cloob_clean mode);
-cloob_clean tokenizer_clean(const tokenizer *t);
+void tokenizer_set_clean(tokenizer *t, clean_mode mode);
+clean_mode tokenizer_clean(const tokenizer *t);
 
 int32_t tokenizer_vocab_size(const tokenizer *t);
 /* Its ids are those of a model with so many: as many, or fewer where the vocabulary is SentencePiece's and the model's

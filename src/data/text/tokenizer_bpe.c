@@ -20,7 +20,7 @@ static const uint8_t ascii_kind[128] = {
 };
 
 /* The kind of the character at text[0] and its length in bytes. */
-static kind kind_at(cloob_clean mode, const char *text, size_t n, size_t *length)
+static kind kind_at(clean_mode mode, const char *text, size_t n, size_t *length)
 {
     uint32_t c;
     *length = 1;
@@ -28,7 +28,7 @@ static kind kind_at(cloob_clean mode, const char *text, size_t n, size_t *length
     int used = utf8_decode(text, n, &c);
     if (!used) return OTHER;
     *length = (size_t)used;
-    if (c == 0x345 && mode != CLOOB_CLEAN_HF)
+    if (c == 0x345 && mode != CLEAN_HF)
         return SPACE; /* the iota below: a mark that folds to a letter, so CLIP's rule finds it in no class */
     return uni_is_letter(c) ? LETTER : uni_is_number(c) ? NUMBER : uni_is_space(c) ? SPACE : OTHER;
 }
@@ -58,17 +58,17 @@ static size_t special(const char *text, size_t n, word_kind *k)
     return 0;
 }
 
-static size_t contraction(cloob_clean mode, const char *text, size_t n)
+static size_t contraction(clean_mode mode, const char *text, size_t n)
 {
     static const char *const endings[] = { "'s", "'t", "'re", "'ve", "'m", "'ll", "'d" };
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         size_t used = spells(text, n, endings[i]);
-        if (used && (mode != CLOOB_CLEAN_HF || used == strlen(endings[i]))) return used; /* there the long s is none */
+        if (used && (mode != CLEAN_HF || used == strlen(endings[i]))) return used; /* there the long s is none */
     }
     return 0;
 }
 
-static size_t run_length(cloob_clean mode, const char *text, size_t n, kind k)
+static size_t run_length(clean_mode mode, const char *text, size_t n, kind k)
 {
     size_t i = 0, length;
     while (i < n && (unsigned char)text[i] < 0x80 && ascii_kind[(unsigned char)text[i]] == k) i++;
@@ -86,21 +86,21 @@ static bool ends_special(const char *text, size_t i)
         if (i == n || (i - n >= 2 && memcmp(text + i - n - 2, "|>", 2) == 0 && ends_special(text, i - n - 2)))
             return true;
         for (before = i - n - 1; before && ((unsigned char)text[before] & 0xC0) == 0x80;) before--;
-        return kind_at(CLOOB_CLEAN_HF, text + before, i - n - before, &length) != OTHER;
+        return kind_at(CLEAN_HF, text + before, i - n - before, &length) != OTHER;
     }
     return false;
 }
 
-bool words_next(cloob_clean mode, const char *text, size_t bytes, size_t *pos, word *w)
+bool words_next(clean_mode mode, const char *text, size_t bytes, size_t *pos, word *w)
 {
     size_t i = *pos, used = 0, length = 1;
     kind k = SPACE;
     while (i < bytes && (k = kind_at(mode, text + i, bytes - i, &length)) == SPACE) i += length;
     if (i >= bytes) return false;
     w->kind = WORD_PLAIN;
-    if (text[i] == '<' && mode != CLOOB_CLEAN_HF) used = special(text + i, bytes - i, &w->kind);
+    if (text[i] == '<' && mode != CLEAN_HF) used = special(text + i, bytes - i, &w->kind);
     else if (text[i] == '\'') used = contraction(mode, text + i, bytes - i);
-    else if (mode == CLOOB_CLEAN_HF && text[i] == '|' && i + 1 < bytes && text[i + 1] == '>' && ends_special(text, i))
+    else if (mode == CLEAN_HF && text[i] == '|' && i + 1 < bytes && text[i + 1] == '>' && ends_special(text, i))
         used = 2;
     if (!used) used = k == NUMBER ? length : run_length(mode, text + i, bytes - i, k);
     w->at = text + i;

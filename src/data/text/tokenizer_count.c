@@ -92,8 +92,8 @@ static bool count_caption(cloob_ctx *ctx, table *h, const caption *c, sbuf *clea
 {
     word w;
     clean->len = 0;
-    if (text_clean_words(ctx, CLOOB_CLEAN_FULL, c->at, c->bytes, clean) != CLOOB_OK) return false;
-    for (size_t pos = 0; clean->len && words_next(CLOOB_CLEAN_FULL, clean->data, clean->len, &pos, &w);)
+    if (text_clean_words(ctx, CLEAN_FULL, c->at, c->bytes, clean) != CLOOB_OK) return false;
+    for (size_t pos = 0; clean->len && words_next(CLEAN_FULL, clean->data, clean->len, &pos, &w);)
         if (w.kind == WORD_PLAIN && w.bytes <= COUNT_WORD_LIMIT && !table_add(h, w.at, w.bytes, 1)) return false;
     return true;
 }

@@ -34,7 +34,7 @@ typedef struct text_table {
 } text_table;
 
 struct cloob_tokenizer {
-    cloob_clean clean;
+    clean_mode clean;
     int32_t merges, merge_cap;
     int32_t (*part)[2]; /* (merges): left and right */
     sbuf text;          /* all tokens' bytes, one after the other */
@@ -84,8 +84,8 @@ typedef struct word {
     word_kind kind; /* WORD_START, WORD_END: the names of the two special tokens, spelled out */
 } word;
 
-/* The next word of cleaned text from *pos on; false at the end. Words of CLOOB_CLEAN_HF are those of its regular
+/* The next word of cleaned text from *pos on; false at the end. Words of CLEAN_HF are those of its regular
  * expression, others of open_clip's: only the latter has <start_of_text> and <end_of_text>. */
-bool words_next(cloob_clean mode, const char *text, size_t bytes, size_t *pos, word *w);
+bool words_next(clean_mode mode, const char *text, size_t bytes, size_t *pos, word *w);
 
 #endif

@@ -12,6 +12,7 @@
 #include "data/text/unicode.h"
 #include "data/text/tokenizer_impl.h"
 #include "io/gzip.h"
+#include "data/text/tokenizer.h"
 
 enum { FILE_LIMIT = 1 << 26 }; /* bytes of a merges file; CLIP's has 3 MB */
 
@@ -104,7 +105,7 @@ static uint64_t body_hash(const char *text, size_t n)
 typedef struct header {
     bool clip;      /* OpenAI's file, which has more lines than are used */
     int64_t merges; /* -1: not said */
-    cloob_clean clean;
+    clean_mode clean;
 } header;
 
 static cloob_status read_header(reader *r, header *h)
@@ -122,9 +123,7 @@ static cloob_status read_header(reader *r, header *h)
     const char *ours = strstr(text, " cloob merges=");
     if (!ours) return CLOOB_OK;
     h->merges = strtoll(ours + strlen(" cloob merges="), NULL, 10);
-    h->clean = strstr(ours, " clean=basic") ? CLOOB_CLEAN_BASIC
-               : strstr(ours, " clean=hf")  ? CLOOB_CLEAN_HF
-                                            : CLOOB_CLEAN_FULL;
+    h->clean = strstr(ours, " clean=basic") ? CLEAN_BASIC : strstr(ours, " clean=hf") ? CLEAN_HF : CLEAN_FULL;
     if (h->merges < 0 || h->merges > VOCAB_LIMIT) return bad(r, "a number of merges out of range");
     const char *hash = strstr(ours, " hash=");
     if (hash && strtoull(hash + strlen(" hash="), NULL, 16) != body_hash(r->at, (size_t)(r->end - r->at)))
@@ -308,7 +307,7 @@ static cloob_status read_bpe(cloob_ctx *ctx, const json *model, const char *name
     sbuf_release(&text);
     if (status == CLOOB_OK) status = check_ids(ctx, *out, vocab, name);
     if (status != CLOOB_OK) tokenizer_close(*out), *out = NULL;
-    else tokenizer_set_clean(*out, CLOOB_CLEAN_HF);
+    else tokenizer_set_clean(*out, CLEAN_HF);
     return status;
 }
 

@@ -9,6 +9,7 @@
 #include "data/view/resize.h"
 #include "io/image/image.h"
 #include "io/image/image_write_jpeg.h"
+#include "data/view/transform.h"
 
 enum { QUALITY = 84 };
 
@@ -52,8 +53,8 @@ static cloob_status make(cloob_ctx *ctx, const void *bytes, size_t count, const 
     return status;
 }
 
-cloob_status cloob_thumbnail(cloob_ctx *ctx, const void *bytes, size_t count, const char *name, int64_t size,
-                             int64_t max_pixels, void **jpeg, size_t *jpeg_bytes)
+cloob_status thumbnail_jpeg(cloob_ctx *ctx, const void *bytes, size_t count, const char *name, int64_t size,
+                            int64_t max_pixels, void **jpeg, size_t *jpeg_bytes)
 {
     API_NEEDS(ctx, bytes && name && jpeg && jpeg_bytes);
     sbuf out = { 0 };

@@ -91,4 +91,9 @@ void augment_flip(uint8_t *rgb, int64_t width, int64_t height); /* left to right
  * strength). */
 void augment_jitter(uint8_t *rgb, int64_t n, const double strength[4], uint64_t key);
 
+/* A JPEG of at most size x size pixels of an image file in memory, rotated by its EXIF orientation. The
+ * caller frees *jpeg. name is for messages; images above max_pixels are refused. */
+cloob_status thumbnail_jpeg(cloob_ctx *ctx, const void *bytes, size_t count, const char *name, int64_t size,
+                            int64_t max_pixels, void **jpeg, size_t *jpeg_bytes);
+
 #endif

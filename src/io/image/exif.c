@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "io/image/image.h"
+
 static uint32_t number(const uint8_t *p, int bytes, bool little)
 {
     uint32_t v = 0;
@@ -89,4 +91,15 @@ void exif_turn(uint8_t *to, const uint8_t *from, int64_t width, int64_t height, 
             if (bottom) sy = height - 1 - sy;
             memcpy(to, from + (sy * width + sx) * channels, (size_t)channels);
         }
+}
+
+cloob_status image_upright_size(cloob_ctx *ctx, const void *bytes, size_t count, const char *name, int64_t *width,
+                                int64_t *height)
+{
+    int64_t w, h;
+    CLOOB_TRY(image_size(ctx, bytes, count, name, &w, &h));
+    bool sideways = exif_orientation(bytes, count) >= 5;
+    *width = sideways ? h : w;
+    *height = sideways ? w : h;
+    return CLOOB_OK;
 }

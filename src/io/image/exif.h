@@ -3,9 +3,7 @@
 #ifndef IO_IMAGE_EXIF_H
 #define IO_IMAGE_EXIF_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "core/ctx.h"
 
 /* Of the bytes of a JPEG, PNG or WebP file; 1 where there is none or it makes no sense. */
 int exif_orientation(const uint8_t *bytes, size_t size);
@@ -13,5 +11,9 @@ int exif_orientation(const uint8_t *bytes, size_t size);
 /* to = from (height, width, channels) turned upright, as Pillow's exif_transpose; (width, height, channels) from 5
  * on. */
 void exif_turn(uint8_t *to, const uint8_t *from, int64_t width, int64_t height, int64_t channels, int orientation);
+
+/* Width and height of an image file in memory, upright, from its header alone. */
+cloob_status image_upright_size(cloob_ctx *ctx, const void *bytes, size_t count, const char *name, int64_t *width,
+                                int64_t *height);
 
 #endif

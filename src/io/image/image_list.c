@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -84,4 +85,38 @@ void image_list_release(image_list *l)
     free(l->item);
     arena_release(&l->a);
     *l = (image_list){ 0 };
+}
+
+/* ---- paths, folders and patterns ------------------------------------------------------------------ */
+
+/* A pattern that matches nothing is taken as a name, which then is not there. */
+static cloob_status add_pattern(cloob_ctx *ctx, image_list *l, const char *what, bool only)
+{
+    glob_t g;
+    if (file_exists(what) || glob(what, 0, NULL, &g) != 0) return image_list_add(ctx, l, what, only);
+    cloob_status status = CLOOB_OK;
+    for (size_t i = 0; status == CLOOB_OK && i < g.gl_pathc; i++) status = image_list_add(ctx, l, g.gl_pathv[i], true);
+    globfree(&g);
+    return status;
+}
+
+cloob_status image_paths_find(cloob_ctx *ctx, const char *const *what, int64_t n, image_paths *out)
+{
+    *out = (image_paths){ 0 };
+    image_list *l = out->memory = calloc(1, sizeof *l);
+    if (!l) return ctx_no_memory(ctx, sizeof *l, "a list of images");
+    for (int64_t i = 0; i < n; i++) CLOOB_TRY(add_pattern(ctx, l, what[i], n == 1));
+    out->path = calloc((size_t)l->count + 1, sizeof *out->path);
+    if (!out->path) return ctx_no_memory(ctx, (size_t)l->count * sizeof *out->path, "a list of images");
+    for (; out->count < l->count; out->count++) out->path[out->count] = l->item[out->count].path;
+    return CLOOB_OK;
+}
+
+void image_paths_release(image_paths *p)
+{
+    if (!p) return;
+    if (p->memory) image_list_release(p->memory);
+    free(p->memory);
+    free((void *)p->path);
+    *p = (image_paths){ 0 };
 }

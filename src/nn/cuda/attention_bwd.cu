@@ -254,7 +254,7 @@ static int time_ways(const op_env *env, const op_args *a, const op_sequences &s,
 
 static int choose_way(const op_env *env, const op_args *a)
 {
-    int asked = (int)env->ctx->kernels.attention_backward - CLOOB_ATTENTION_SHARED, takers = 0;
+    int asked = (int)env->ctx->kernels.attention_backward - ATTENTION_SHARED, takers = 0;
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     attn_sizes z = sizes_of(a, s, &a->in[2]);
     tune_cache *cache = cuda_use(env->dev)->tune;

@@ -97,11 +97,11 @@ static team_choice fused_time(const op_env *env, const fused_gemm *p)
 static int teams_for(const op_env *env, const fused_gemm *p, float *ms)
 {
     float separate_ms = *ms;
-    cloob_fused_gemm asked = env->ctx->kernels.fused_gemm;
-    if (asked == CLOOB_FUSED_GEMM_NEVER || !cuda_has_hopper(env->dev) || !fused_gemm_takes(p->n, p->k)) return 0;
-    if (asked != CLOOB_FUSED_GEMM_AUTO) {
+    fused_gemm_choice asked = env->ctx->kernels.fused_gemm;
+    if (asked == FUSED_GEMM_NEVER || !cuda_has_hopper(env->dev) || !fused_gemm_takes(p->n, p->k)) return 0;
+    if (asked != FUSED_GEMM_AUTO) {
         fused_gemm wanted = *p;
-        wanted.teams = asked == CLOOB_FUSED_GEMM_4_TEAMS ? 4 : p->n % 256 ? FUSED_GEMM_NARROW : 2; /* so all run */
+        wanted.teams = asked == FUSED_GEMM_4_TEAMS ? 4 : p->n % 256 ? FUSED_GEMM_NARROW : 2; /* so all run */
         return fused_gemm_parts(&wanted, cuda_sms(env)) ? wanted.teams : 0;
     }
     team_choice c = fused_time(env, p);

@@ -37,7 +37,7 @@ typedef struct cuda_state {
 cuda_state *cuda_use(const device *d);
 
 /* Compute capability of the thread's current GPU as one number (80, 89, 90, ...), or `wanted` where that is lower
- * (cloob_kernels.gpu_generation). 0: no GPU. */
+ * (kernel_choices.gpu_generation). 0: no GPU. */
 int cuda_generation(int wanted);
 /* Whether the device runs the kernels for Hopper (tensor/cuda/hopper.cuh). */
 bool cuda_has_hopper(const device *d);

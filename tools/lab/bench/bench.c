@@ -168,7 +168,7 @@ cloob_status step_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_ben
     so.compute = p.compute, so.fp8 = p.fp8 ? OP_FP8_FASTER : OP_FP8_NEVER;
     CLOOB_TRY(model_config_load(ctx, o->model, &so.model));
     so.batch = o->batch, so.accum = o->accum;
-    so.method = (loss_method)o->method;
+    so.method = o->method;
     so.grad.checkpoint = o->grad_checkpointing;
     so.pack_texts = o->pack_texts;
     cloob_status status = device_open(ctx, o->device ? o->device : "auto", &d);

@@ -9,6 +9,7 @@
 #include "core/needs.h"
 #include "core/limits.h"
 #include "data/load/loader_parts.h"
+#include "lab/bench/data_bench.h"
 
 static int64_t resident_bytes(void)
 {
@@ -52,7 +53,7 @@ static void note(timing *t, const batch *b, double from)
     }
 }
 
-static cloob_status run(cloob_ctx *ctx, loader *l, int64_t batches, timing *t, cloob_data_bench_result *out)
+static cloob_status run(cloob_ctx *ctx, loader *l, int64_t batches, timing *t, data_bench_result *out)
 {
     for (int64_t i = 0; i <= batches;) {
         batch b;
@@ -69,7 +70,7 @@ static cloob_status run(cloob_ctx *ctx, loader *l, int64_t batches, timing *t, c
     return CLOOB_OK;
 }
 
-static loader_options to_loader(const cloob_data_bench_options *o)
+static loader_options to_loader(const data_bench_options *o)
 {
     loader_options lo;
     loader_options_init(&lo);
@@ -83,7 +84,7 @@ static loader_options to_loader(const cloob_data_bench_options *o)
     return lo;
 }
 
-static cloob_status bench(cloob_ctx *ctx, loader *l, const cloob_data_bench_options *o, cloob_data_bench_result *out)
+static cloob_status bench(cloob_ctx *ctx, loader *l, const data_bench_options *o, data_bench_result *out)
 {
     int64_t batches = o->batches > 0 ? o->batches : loader_batches(l) * (o->epochs > 0 ? o->epochs : 1) - 1;
     if (batches < 1) batches = 1;
@@ -106,14 +107,13 @@ static cloob_status bench(cloob_ctx *ctx, loader *l, const cloob_data_bench_opti
     return status;
 }
 
-void cloob_data_bench_options_init(cloob_data_bench_options *o)
+void data_bench_options_init(data_bench_options *o)
 {
     if (!o) return;
-    *o = (cloob_data_bench_options){ .batch = 64, .size = 224, .context = 77, .workers = 4, .ahead = 2, .epochs = 1 };
+    *o = (data_bench_options){ .batch = 64, .size = 224, .context = 77, .workers = 4, .ahead = 2, .epochs = 1 };
 }
 
-cloob_status cloob_data_bench(cloob_ctx *ctx, const cloob_dataset *d, const cloob_data_bench_options *o,
-                              cloob_data_bench_result *out)
+cloob_status data_bench(cloob_ctx *ctx, const cloob_dataset *d, const data_bench_options *o, data_bench_result *out)
 {
     API_NEEDS(ctx, d && o && out);
     bool gpu = o->image_decoder && strcmp(o->image_decoder, "gpu") == 0;
@@ -121,7 +121,7 @@ cloob_status cloob_data_bench(cloob_ctx *ctx, const cloob_dataset *d, const cloo
     tokenizer *tok = NULL;
     loader *l = NULL;
     loader_options lo = to_loader(o);
-    *out = (cloob_data_bench_result){ 0 };
+    *out = (data_bench_result){ 0 };
     cloob_status status = o->vocab ? tokenizer_open(ctx, o->vocab, &tok) : CLOOB_OK;
     if (status == CLOOB_OK && gpu && !device_cuda_count())
         status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "`image_decoder` gpu: there is no GPU to use; use cpu");

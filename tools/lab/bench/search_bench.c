@@ -8,6 +8,7 @@
 #include "core/needs.h"
 #include "core/rng.h"
 #include "infer/search_index.h"
+#include "lab/bench/data_bench.h"
 
 static void random_unit(float *row, int64_t D, uint64_t key)
 {
@@ -62,7 +63,7 @@ static cloob_status time_queries(cloob_ctx *ctx, const cloob_search *s, int repe
     return status;
 }
 
-cloob_status cloob_search_bench(cloob_ctx *ctx, const char *path, int64_t n, int64_t dim, int repeats, double *ms)
+cloob_status search_bench(cloob_ctx *ctx, const char *path, int64_t n, int64_t dim, int repeats, double *ms)
 {
     API_NEEDS(ctx, path && ms && n >= 0);
     cloob_search *s;

@@ -8,6 +8,7 @@
 #include "core/needs.h"
 #include "lab/report/chart_image.h"
 #include "cloob/predictions.h"
+#include "lab/report/sheets.h"
 
 typedef struct plot {
     cloob_ctx *ctx;
@@ -115,8 +116,8 @@ static cloob_status similarities(cloob_ctx *ctx, const cloob_analysis *a, const 
     return finish(&p, folder, "similarities");
 }
 
-cloob_status cloob_analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
-                                  const char *folder)
+cloob_status analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+                            const char *folder)
 {
     API_NEEDS(ctx, a && folder);
     CLOOB_TRY(spectrum(ctx, a, reference, folder));

@@ -13,6 +13,8 @@
 #include "lab/report/report.h"
 #include "lab/report/run_files.h"
 #include "train/resume.h"
+#include "core/option.h"
+#include "data/sets/dataset.h"
 
 /* ---- samples ------------------------------------------------------------------------------------- */
 
@@ -26,11 +28,11 @@ static const char *folder_of(arena *a, const char *path)
 static void data_options_of(const run_files *r, dataset_options *o)
 {
     int64_t n;
-    const cloob_option *option = cloob_data_option_table(&n);
+    const option_desc *option = data_option_table(&n);
     dataset_options_init(o);
     for (int64_t i = 0; i < n; i++) {
         const char *value = run_param_get(r, option[i].name);
-        if (*value && strcmp(value, "None") != 0) cloob_option_set(&option[i], o, value);
+        if (*value && strcmp(value, "None") != 0) option_set(&option[i], o, value);
     }
     o->resampled = false, o->upsampling = NULL; /* of training data alone */
 }

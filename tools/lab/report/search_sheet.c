@@ -8,6 +8,7 @@
 #include "core/needs.h"
 #include "data/view/transform.h"
 #include "io/image/image_write_jpeg.h"
+#include "lab/report/sheets.h"
 
 enum { THUMB = 256, THUMB_QUALITY = 82 };
 
@@ -75,8 +76,7 @@ static void put_hit(cloob_ctx *ctx, const cloob_search_hit *hit, uint8_t *rgb, s
     free(absolute);
 }
 
-cloob_status cloob_search_sheet(cloob_ctx *ctx, const char *path, const char *title, const cloob_search_hit *hit,
-                                int64_t n)
+cloob_status search_sheet(cloob_ctx *ctx, const char *path, const char *title, const cloob_search_hit *hit, int64_t n)
 {
     API_NEEDS(ctx, path && n >= 0 && (n == 0 || hit));
     sbuf s = { 0 };

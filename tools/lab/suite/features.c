@@ -55,8 +55,8 @@ cloob_status features_make(cloob_ctx *ctx, const bench *b, const char *split, co
     dataset *d;
     *f = (bench_features){ 0 };
     CLOOB_TRY(open_split(ctx, b, split, text_key, &d));
-    cloob_embed_job job;
-    cloob_embed_job_init(&job);
+    embed_job job;
+    embed_job_init(&job);
     job.data = d, job.eval.workers = b->o.workers;
     job.all_captions = dataset_has_captions(d);
     cloob_status status = embed_to_memory(ctx, b->m, &job, &f->e);
@@ -85,7 +85,7 @@ cloob_status features_add_targets(cloob_ctx *ctx, const bench *b, const char *sp
 
 void features_release(bench_features *f)
 {
-    cloob_embedded_release(&f->e);
+    embed_result_release(&f->e);
     free(f->target);
     *f = (bench_features){ 0 };
 }

@@ -9,6 +9,7 @@
 #ifndef BENCHMARK_IMPL_H
 #define BENCHMARK_IMPL_H
 
+#include "infer/embed_source.h"
 #include "lab/suite/datacomp.h"
 #include "cloob/benchmark.h"
 #include "data/text/prompts.h"
@@ -26,7 +27,7 @@ typedef struct bench {
 
 /* The images of a split at unit length with what stands beside them. */
 typedef struct bench_features {
-    cloob_embedded e;
+    embed_result e;
     double *target; /* (e.rows, targets) the numbers of their npy members; NULL: not asked for, or none */
     int64_t targets;
 } bench_features;

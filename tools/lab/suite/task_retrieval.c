@@ -1,6 +1,7 @@
 /* Zero-shot retrieval: every caption of every image, both ways. */
 #include "lab/suite/impl.h"
 #include "cloob/eval.h"
+#include "infer/embed_source.h"
 
 static void put_scores(bench *b, const cloob_retrieval_side *images, const cloob_retrieval_side *texts)
 {
@@ -18,7 +19,7 @@ cloob_status task_retrieval(cloob_ctx *ctx, bench *b)
     bench_features f;
     cloob_retrieval r;
     CLOOB_TRY(features_make(ctx, b, b->o.split, NULL, &f));
-    const cloob_embedded *e = &f.e;
+    const embed_result *e = &f.e;
     b->out->n = e->rows, b->out->bad = e->bad;
     cloob_matrix images = { e->image, CLOOB_F32, e->rows, e->image_width, b->folder },
                  texts = { e->text, CLOOB_F32, e->text_rows, e->text_width, b->folder };

@@ -7,6 +7,7 @@
 #include "lab/suite/winogavil_table.h"
 #include "core/file.h"
 #include "model/encoder.h"
+#include "infer/embed_source.h"
 
 static char *table_path(const char *folder, const char *split)
 {
@@ -64,7 +65,7 @@ static void put_scores(bench *b, const winogavil_table *t, const double *score)
     }
 }
 
-static cloob_status score_all(cloob_ctx *ctx, bench *b, const winogavil_table *t, const cloob_embedded *e)
+static cloob_status score_all(cloob_ctx *ctx, bench *b, const winogavil_table *t, const embed_result *e)
 {
     int64_t length = encoder_config(b->m->enc)->context, width = e->image_width;
     const char **text = malloc((size_t)t->n * sizeof *text);
@@ -91,19 +92,19 @@ static cloob_status score_all(cloob_ctx *ctx, bench *b, const winogavil_table *t
 
 cloob_status task_winogavil(cloob_ctx *ctx, bench *b)
 {
-    cloob_embedded e = { 0 };
+    embed_result e = { 0 };
     winogavil_table t = { 0 };
     char *images = file_join(b->folder, "images"), *path = table_path(b->folder, b->o.split);
     const char *folder = images;
     cloob_status status = images && path ? CLOOB_OK : ctx_no_memory(ctx, 256, b->folder);
     if (status == CLOOB_OK && !b->m->tok)
         status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: the model has no tokenizer, and the cues are texts", b->folder);
-    if (status == CLOOB_OK) status = cloob_embed_images(ctx, b->m, &folder, 1, CLOOB_UNIT, &e);
+    if (status == CLOOB_OK) status = embed_image_files(ctx, b->m, &folder, 1, CLOOB_UNIT, &e);
     if (status == CLOOB_OK) status = winogavil_read(ctx, path, e.name, e.rows, &t);
     if (status == CLOOB_OK) status = score_all(ctx, b, &t, &e);
     b->out->n = t.n, b->out->bad = e.bad;
     free(images), free(path);
     winogavil_release(&t);
-    cloob_embedded_release(&e);
+    embed_result_release(&e);
     return status;
 }

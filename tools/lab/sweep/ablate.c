@@ -12,10 +12,10 @@
 #include "lab/compare/ablation.h"
 #include "train/settings.h"
 #include "core/needs.h"
-#include "core/option_row.h"
+#include "core/option.h"
 #include "dist/comm.h"
 
-static const cloob_option table[] = {
+static const option_desc table[] = {
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_ablate_options, , __VA_ARGS__)
 #include "cloob/ablate_options.def"
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_ablate_options, , __VA_ARGS__)
@@ -26,7 +26,7 @@ static const cloob_option table[] = {
 #include "cloob/data_options.def"
 };
 
-const cloob_option *cloob_ablate_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
+const option_desc *cloob_ablate_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
 
 void cloob_ablate_options_init(cloob_ablate_options *o)
 {

@@ -65,11 +65,9 @@ static void do_one(jobs *j, const ablate_run *r)
     named_log log = { j, r->name };
     cloob_ablate_summary count = { 0 };
     cloob_ablate_options o = *j->o;
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = j->threads,
-                                                            .log = log_named,
-                                                            .log_user = &log,
-                                                            .log_level = j->ctx->log_level,
-                                                            .kernels = j->ctx->kernels });
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){
+        .threads = j->threads, .log = log_named, .log_user = &log, .log_level = j->ctx->log_level });
+    if (ctx) ctx->kernels = j->ctx->kernels;
     o.train.should_stop = stop_all;
     o.train.stop_user = j;
     cloob_status status = ctx ? ablate_do_run(ctx, &o, j->folder, r, &count) : CLOOB_ERR_MEMORY;

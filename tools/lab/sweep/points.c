@@ -8,24 +8,26 @@
 
 #include "core/arith.h"
 #include "core/rng.h"
+#include "core/option.h"
+#include "train/settings.h"
 
 enum { MAX_POINTS = 1000000 };
 
 static cloob_status check_axis(cloob_ctx *ctx, const cloob_sweep_options *o, int64_t i)
 {
     int64_t n;
-    const cloob_option *table = cloob_train_option_table(&n), *option = cloob_option_find(table, n, o->axis[i].name);
+    const option_desc *table = train_option_table(&n), *option = option_find(table, n, o->axis[i].name);
     cloob_train_options scratch = o->train;
-    if (!option || option->type == CLOOB_OPTION_LIST)
+    if (!option || option->type == OPTION_LIST)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis` %s: training has no such option", o->axis[i].name);
     for (int64_t k = 0; k < i; k++)
-        if (cloob_option_find(table, n, o->axis[k].name) == option)
+        if (option_find(table, n, o->axis[k].name) == option)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis` %s: is listed twice", o->axis[i].name);
     if (o->axis[i].values < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis` %s: has no value", o->axis[i].name);
     for (int64_t k = 0; k < o->axis[i].values; k++) {
         char rule[160];
-        cloob_option_rule(option, rule, sizeof rule);
-        if (!cloob_option_set(option, &scratch, o->axis[i].value[k]))
+        option_rule(option, rule, sizeof rule);
+        if (!option_set(option, &scratch, o->axis[i].value[k]))
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis` %s %s: %s", o->axis[i].name, o->axis[i].value[k], rule);
     }
     return CLOOB_OK;

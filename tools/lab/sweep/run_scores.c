@@ -10,6 +10,7 @@
 #include "cloob/zeroshot.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "infer/embed_source.h"
 
 /* ---- classes ------------------------------------------------------------------------------------- */
 
@@ -102,7 +103,7 @@ static void put_side(json_out *out, const char *way, const cloob_retrieval_side 
 }
 
 /* The first text of every image, in the images' order: e's own texts where each image has one. *own: free it. */
-static cloob_status first_texts(cloob_ctx *ctx, const cloob_embedded *e, float **own, cloob_matrix *y)
+static cloob_status first_texts(cloob_ctx *ctx, const embed_result *e, float **own, cloob_matrix *y)
 {
     size_t row = (size_t)e->text_width * sizeof(float);
     *y = (cloob_matrix){ e->text, CLOOB_F32, e->text_rows, e->text_width, "text" };
@@ -117,7 +118,7 @@ static cloob_status first_texts(cloob_ctx *ctx, const cloob_embedded *e, float *
 }
 
 /* The paper's analysis, by the names that validation has for it. */
-static cloob_status put_analysis(cloob_ctx *ctx, const cloob_embedded *e, const cloob_matrix *x, json_out *out)
+static cloob_status put_analysis(cloob_ctx *ctx, const embed_result *e, const cloob_matrix *x, json_out *out)
 {
     enum { TOP_10 = 0 };
     cloob_analysis a;
@@ -137,7 +138,7 @@ static cloob_status put_analysis(cloob_ctx *ctx, const cloob_embedded *e, const 
     return CLOOB_OK;
 }
 
-static cloob_status put_pairs(cloob_ctx *ctx, const cloob_embedded *e, json_out *out)
+static cloob_status put_pairs(cloob_ctx *ctx, const embed_result *e, json_out *out)
 {
     cloob_retrieval r;
     cloob_matrix x = { e->image, CLOOB_F32, e->rows, e->image_width, "image" },
@@ -152,13 +153,13 @@ static cloob_status put_test_pairs(cloob_ctx *ctx, cloob_model *m, const cloob_a
                                    json_out *out)
 {
     cloob_dataset *d;
-    cloob_embedded e = { 0 };
+    embed_result e = { 0 };
     CLOOB_TRY(cloob_dataset_open(ctx, source, &o->train.data, &d));
-    cloob_status status = cloob_embed_data(ctx, m, d, CLOOB_UNIT, 2, &e);
+    cloob_status status = embed_dataset(ctx, m, d, CLOOB_UNIT, 2, &e);
     cloob_dataset_close(d);
     if (status == CLOOB_OK && !e.text) status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no captions", source);
     if (status == CLOOB_OK) status = put_pairs(ctx, &e, out);
-    cloob_embedded_release(&e);
+    embed_result_release(&e);
     return status;
 }
 

@@ -9,6 +9,7 @@
 #include "core/file.h"
 #include "train/settings.h"
 #include "core/json.h"
+#include "core/option.h"
 
 /* ---- settings ------------------------------------------------------------------------------------ */
 
@@ -87,10 +88,10 @@ const char *ablate_setting(const ablate_run *r, const char *name)
 static cloob_status apply_settings(cloob_ctx *ctx, const ablate_run *r, cloob_train_options *t)
 {
     int64_t n;
-    const cloob_option *table = cloob_train_option_table(&n);
+    const option_desc *table = train_option_table(&n);
     for (int64_t i = 0; i < r->settings; i++) {
-        const cloob_option *option = cloob_option_find(table, n, r->setting[i].name);
-        if (!option || !cloob_option_set(option, t, r->setting[i].value))
+        const option_desc *option = option_find(table, n, r->setting[i].name);
+        if (!option || !option_set(option, t, r->setting[i].value))
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`%s` cannot be %s", r->setting[i].name, r->setting[i].value);
     }
     return CLOOB_OK;

@@ -8,7 +8,7 @@
 
 enum { ABLATE_PATH = 1024 };
 
-typedef struct run_setting { /* an option of training and its value, as cloob_option_set reads it */
+typedef struct run_setting { /* an option of training and its value, as option_set reads it */
     const char *name, *value;
 } run_setting;
 

@@ -12,12 +12,12 @@
 #include "core/file.h"
 #include "core/limits.h"
 #include "core/needs.h"
-#include "core/option_row.h"
+#include "core/option.h"
 #include "dist/comm.h"
 #include "lab/compare/ablation.h"
 #include "train/settings.h"
 
-static const cloob_option table[] = {
+static const option_desc table[] = {
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, , __VA_ARGS__)
 #include "cloob/sweep_options.def"
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, , __VA_ARGS__)
@@ -28,7 +28,7 @@ static const cloob_option table[] = {
 #include "cloob/data_options.def"
 };
 
-const cloob_option *cloob_sweep_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
+const option_desc *cloob_sweep_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
 
 void cloob_sweep_options_init(cloob_sweep_options *o)
 {

@@ -115,7 +115,7 @@ static variant_choice fused_time(const op_env *env, const prologue_gemm *p, bool
 static int asked_variant(const op_env *env, prologue_gemm p)
 {
     static const int order[2][PROLOGUE_VARIANTS] = { { 5, 0, 3, 1, 2, 4 }, { 2, 4, 3, 1, 0, 5 } };
-    const int *o = order[env->ctx->kernels.fused_gemm == CLOOB_FUSED_GEMM_2_TEAMS];
+    const int *o = order[env->ctx->kernels.fused_gemm == FUSED_GEMM_2_TEAMS];
     for (int i = 0; i < PROLOGUE_VARIANTS; i++) {
         p.variant = o[i];
         if (prologue_gemm_parts(&p, cuda_sms(env))) return o[i];
@@ -128,9 +128,9 @@ static int asked_variant(const op_env *env, prologue_gemm p)
 static int variant_for(const op_env *env, const prologue_gemm *p, bool side, float *ms, float extra_ms)
 {
     float separate_ms = *ms;
-    cloob_fused_gemm asked = env->ctx->kernels.fused_gemm;
-    if (asked == CLOOB_FUSED_GEMM_NEVER || !cuda_has_hopper(env->dev)) return -1;
-    if (asked != CLOOB_FUSED_GEMM_AUTO) return asked_variant(env, *p);
+    fused_gemm_choice asked = env->ctx->kernels.fused_gemm;
+    if (asked == FUSED_GEMM_NEVER || !cuda_has_hopper(env->dev)) return -1;
+    if (asked != FUSED_GEMM_AUTO) return asked_variant(env, *p);
     variant_choice c = fused_time(env, p, side);
     ctx_log(env->ctx, CLOOB_LOG_DEBUG,
             "GEMM with prologue %d%s, %lld x %lld x %lld: %.4f ms by variant %d, one after the other %.4f",

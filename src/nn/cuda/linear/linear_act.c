@@ -139,12 +139,12 @@ cloob_status linear_act_prepare_cuda(const op_env *env, op_group *g, bool *claim
 {
     const op_args *gemm = g->member[0], *act = g->member[1];
     act_gemm j = gemm_of(g);
-    cloob_fused_gemm asked = env->ctx->kernels.fused_gemm;
+    fused_gemm_choice asked = env->ctx->kernels.fused_gemm;
     bool plain = !gemm->attr.transposed && gemm->attr.fp8 == OP_FP8_NEVER && !op_has(&act->out[OP_ROUNDED_OUT]) &&
                  (j.backward ? group_inner(g, gemm) : !op_has(&gemm->in[2]) && !op_has(&gemm->in[3]));
-    bool possible = asked != CLOOB_FUSED_GEMM_NEVER && cuda_has_hopper(env->dev) && plain &&
+    bool possible = asked != FUSED_GEMM_NEVER && cuda_has_hopper(env->dev) && plain &&
                     gemm->in[0].dtype == CLOOB_BF16 && act_gemm_parts(&j, cuda_sms(env)) > 0;
-    *claims = possible && (asked != CLOOB_FUSED_GEMM_AUTO || faster_fused(env, g, &j));
+    *claims = possible && (asked != FUSED_GEMM_AUTO || faster_fused(env, g, &j));
     if (*claims && j.backward && op_has(&act->out[2]))
         g->scratch_bytes = (size_t)act_gemm_parts(&j, cuda_sms(env)) * (size_t)j.n * sizeof(float);
     return CLOOB_OK;

@@ -181,11 +181,11 @@ cloob_status small_plan_create(cloob_ctx *ctx, device *d, const dnn_shape *shape
 cloob_status small_plan_better(cloob_ctx *ctx, device *d, const dnn_shape *shape, int64_t c, int with, float *ms,
                                small_plan **out)
 {
-    cloob_fused_gemm asked = ctx->kernels.fused_gemm;
+    fused_gemm_choice asked = ctx->kernels.fused_gemm;
     *out = NULL;
-    if (asked == CLOOB_FUSED_GEMM_NEVER) return CLOOB_OK;
-    if (asked != CLOOB_FUSED_GEMM_AUTO) /* another kernel for each number of teams, as far as there are several */
-        return small_plan_nth(ctx, d, shape, c, with, asked == CLOOB_FUSED_GEMM_2_TEAMS ? 1 : 0, out);
+    if (asked == FUSED_GEMM_NEVER) return CLOOB_OK;
+    if (asked != FUSED_GEMM_AUTO) /* another kernel for each number of teams, as far as there are several */
+        return small_plan_nth(ctx, d, shape, c, with, asked == FUSED_GEMM_2_TEAMS ? 1 : 0, out);
     CLOOB_TRY(small_plan_create(ctx, d, shape, c, with, out));
     if (!*out) return CLOOB_OK;
     ctx_log(ctx, CLOOB_LOG_DEBUG, "small convolution %lld->%lld with %d: %.4f ms, one after the other %.4f",

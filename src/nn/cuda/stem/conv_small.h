@@ -43,7 +43,7 @@ cloob_status small_plan_create(cloob_ctx *ctx, device *d, const dnn_shape *shape
 void small_plan_destroy(small_plan *p); /* NULL is fine */
 
 /* The same of a kernel that does the work of several ops: *out is also NULL where one after the other is better, by
- * their *ms, or by cloob_kernels.fused_gemm. *ms becomes that of what was chosen. */
+ * their *ms, or by kernel_choices.fused_gemm. *ms becomes that of what was chosen. */
 cloob_status small_plan_better(cloob_ctx *ctx, device *d, const dnn_shape *shape, int64_t c, int with, float *ms,
                                small_plan **out);
 

@@ -1,28 +1,10 @@
-/* cloob/objective.h: the methods' names, defaults, and embeddings in files. src/loss/objective.c evaluates. */
-#include "cloob/objective.h"
-
+/* The objective of embeddings in files. */
 #include <stdlib.h>
 
-#include "cloob/options.h"
+#include "cloob/objective.h"
 #include "core/needs.h"
 #include "io/safetensors.h"
-#include "loss/loss.h"
-
-bool cloob_method_from_name(const char *name, cloob_method *out)
-{
-    if (!name) return false;
-    loss_method m;
-    if (!loss_method_from_name(name, &m)) return false;
-    *out = (cloob_method)m;
-    return true;
-}
-
-void cloob_objective_options_init(cloob_objective_options *o)
-{
-    if (!o) return;
-    *o = (cloob_objective_options){ CLOOB_METHOD_CLOOB, CLOOB_DEFAULT_INV_TAU,   CLOOB_DEFAULT_SCALE_HOPFIELD, "auto",
-                                    CLOOB_F32,          CLOOB_DEFAULT_LOGIT_BIAS };
-}
+#include "train/objective_file.h"
 
 enum { X, Y, U, V, MATRICES };
 
@@ -87,8 +69,8 @@ static cloob_status write_gradients(cloob_ctx *ctx, const char *path, const matr
     return st_write(ctx, path, entry, count, NULL, 0);
 }
 
-cloob_status cloob_objective_file(cloob_ctx *ctx, const cloob_objective_options *o, const char *input,
-                                  const char *gradients, cloob_objective_result *r)
+cloob_status objective_file(cloob_ctx *ctx, const cloob_objective_options *o, const char *input, const char *gradients,
+                            cloob_objective_result *r)
 {
     API_NEEDS(ctx, o && input && r);
     matrices m = { 0 };

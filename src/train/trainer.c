@@ -1,4 +1,4 @@
-/* Thin bodies of include/cloob/trainer.h. */
+/* Single training steps on a caller's arrays (cloob/trainer.h). */
 #include "cloob/trainer.h"
 
 #include <stdio.h>
@@ -19,7 +19,8 @@ struct cloob_trainer {
 void cloob_trainer_options_init(cloob_trainer_options *o)
 {
     if (!o) return;
-    *o = (cloob_trainer_options){ .model = "tiny",
+    *o = (cloob_trainer_options){ .size = sizeof *o,
+                                  .model = "tiny",
                                   .batch = 64,
                                   .method = CLOOB_METHOD_CLOOB,
                                   .inv_tau = CLOOB_DEFAULT_INV_TAU,
@@ -37,7 +38,7 @@ static cloob_status configure(cloob_ctx *ctx, const cloob_trainer_options *o, cl
     CLOOB_TRY(model_config_load(ctx, o->model, &t->o.model));
     CLOOB_TRY(precision_find(ctx, o->precision, true, &p));
     t->o.compute = p.compute, t->o.fp8 = p.fp8 ? OP_FP8_FASTER : OP_FP8_NEVER;
-    t->o.batch = o->batch, t->o.method = (loss_method)o->method;
+    t->o.batch = o->batch, t->o.method = o->method;
     t->o.inv_tau = o->inv_tau, t->o.beta = o->scale_hopfield;
     t->o.beta1 = o->beta1, t->o.beta2 = o->beta2, t->o.eps = o->eps, t->o.wd = o->wd, t->o.clip = o->grad_clip_norm;
     if (o->tokenizer) {
@@ -54,6 +55,7 @@ cloob_status cloob_trainer_create(cloob_ctx *ctx, const cloob_trainer_options *o
 {
     API_NEEDS(ctx, o && out);
     *out = NULL;
+    OPTIONS_READ(ctx, cloob_trainer_options, o);
     cloob_trainer *t = calloc(1, sizeof *t);
     if (!t) return ctx_no_memory(ctx, sizeof *t, "a trainer");
     cloob_status status = configure(ctx, o, t);

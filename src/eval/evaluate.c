@@ -1,4 +1,4 @@
-/* Thin bodies of cloob/eval.h. */
+/* Evaluation of matrices in memory or in mapped files (cloob/eval.h). */
 #include "cloob/eval.h"
 
 #include <stdlib.h>
@@ -10,7 +10,6 @@
 #include "eval/metrics.h"
 #include "eval/probe/probe.h"
 #include "eval/retrieval.h"
-#include "io/safetensors.h"
 #include "core/needs.h"
 
 static cloob_status rows_from(cloob_ctx *ctx, rows *r, const cloob_matrix *m)
@@ -74,7 +73,9 @@ cloob_status cloob_analyze(cloob_ctx *ctx, cloob_analysis *out, const cloob_matr
 void cloob_probe_options_init(cloob_probe_options *o)
 {
     if (!o) return;
-    *o = (cloob_probe_options){ true, 0, 1000, 0, true, "auto" };
+    *o = (cloob_probe_options){
+        .size = sizeof *o, .search = true, .max_iterations = 1000, .refit_all = true, .device = "auto"
+    };
 }
 
 enum { TRAIN, VAL, TEST, SPLITS };
@@ -138,6 +139,7 @@ cloob_status cloob_probe(cloob_ctx *ctx, cloob_probe_result *out, const cloob_pr
                          const cloob_split *train, const cloob_split *val, const cloob_split *test)
 {
     API_NEEDS(ctx, out && o && train && test);
+    OPTIONS_READ(ctx, cloob_probe_options, o);
     splits s;
     memset(out, 0, sizeof *out);
     CLOOB_TRY(splits_init(ctx, &s, train, val, test));
@@ -189,23 +191,5 @@ cloob_status cloob_knn(cloob_ctx *ctx, cloob_knn_result *out, int64_t k, const c
     if (status == CLOOB_OK) status = score_labels(ctx, b->y, predicted, b->x.N, out);
     free(predicted);
     splits_release(&s);
-    return status;
-}
-
-cloob_status cloob_probe_save(cloob_ctx *ctx, const cloob_probe_result *r, const char *path)
-{
-    API_NEEDS(ctx, r && path);
-    int64_t C = r->classes, D = r->dimensions;
-    float *w = malloc((size_t)(C * (D + 1)) * sizeof *w), *b = w + C * D;
-    if (!w) return ctx_no_memory(ctx, (size_t)(C * (D + 1)) * sizeof *w, path);
-    for (int64_t c = 0; c < C; c++) {
-        for (int64_t i = 0; i < D; i++) w[c * D + i] = (float)r->weight[c * (D + 1) + i];
-        b[c] = (float)r->weight[c * (D + 1) + D];
-    }
-    st_entry entry[] = { { "weight", TENSOR(CLOOB_F32, w, C, D) },
-                         { "bias", TENSOR(CLOOB_F32, b, C) },
-                         { "label", TENSOR(CLOOB_I64, r->label, C) } };
-    cloob_status status = st_write(ctx, path, entry, 3, NULL, 0);
-    free(w);
     return status;
 }

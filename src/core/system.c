@@ -1,27 +1,20 @@
 /* What this build and this machine have. The table of parts is written when the build is configured
  * (cmake/parts.cmake). */
-#include "cloob/system.h"
+#include "core/system.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "core/file.h"
-#include "core/needs.h"
-#include "io/fileset.h"
-
-static const cloob_part parts[] = {
+static const build_part parts[] = {
 #define PART(name, present, use) { name, present, use },
 #include "cloob_parts.inc"
 #undef PART
 };
 
-const cloob_part *cloob_parts(int64_t *count)
+const build_part *build_parts(int64_t *count)
 {
     if (count) *count = (int64_t)(sizeof parts / sizeof *parts);
     return parts;
 }
 
-const char *cloob_instruction_sets(void)
+const char *instruction_sets(void)
 {
 #if defined(__x86_64__)
     bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
@@ -38,20 +31,4 @@ const char *cloob_instruction_sets(void)
 #else
     return "portable C";
 #endif
-}
-
-bool cloob_cache_folder(char *out, size_t size)
-{
-    if (!out || !size) return false;
-    char *folder = cache_folder();
-    bool fits = folder && strlen(folder) < size;
-    if (fits) memcpy(out, folder, strlen(folder) + 1);
-    free(folder);
-    return fits;
-}
-
-cloob_status cloob_file_write(cloob_ctx *ctx, const char *path, const void *data, size_t bytes)
-{
-    API_NEEDS(ctx, path && (data || !bytes));
-    return file_write(ctx, path, data, bytes);
 }

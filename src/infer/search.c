@@ -1,4 +1,4 @@
-/* Thin bodies of include/cloob/search.h. */
+/* Opening an index and asking it (cloob/search.h). */
 #include "cloob/search.h"
 
 #include <stdlib.h>
@@ -6,6 +6,7 @@
 #include "infer/model_file.h"
 #include "infer/search_index.h"
 #include "core/needs.h"
+#include "core/ctx.h"
 
 cloob_status cloob_search_index(cloob_ctx *ctx, cloob_model *m, const char *folder, const char *path,
                                 const char *checkpoint, const char *vocab, cloob_search_update *out)
@@ -36,7 +37,7 @@ void cloob_search_close(cloob_search *s)
 int64_t cloob_search_count(const cloob_search *s) { return s ? s->N : 0; }
 int64_t cloob_search_width(const cloob_search *s) { return s ? s->D : 0; }
 const char *cloob_search_checkpoint(const cloob_search *s) { return s ? s->checkpoint : NULL; }
-const char *cloob_search_vocab(const cloob_search *s) { return s ? s->vocab : NULL; }
+const char *search_index_vocab(const cloob_search *s) { return s ? s->vocab : NULL; }
 
 void cloob_search_hits_release(cloob_search_hit *hit, int64_t n)
 {
@@ -47,11 +48,11 @@ void cloob_search_hits_release(cloob_search_hit *hit, int64_t n)
     }
 }
 
-const float *cloob_search_rows(const cloob_search *s) { return s ? s->row : NULL; }
+const float *search_index_rows(const cloob_search *s) { return s ? s->row : NULL; }
 const char *cloob_search_root(const cloob_search *s) { return s ? s->root : ""; }
-int64_t cloob_search_mtime_ns(const cloob_search *s, int64_t i) { return s ? s->good.mtime[i] : 0; }
+int64_t search_index_mtime_ns(const cloob_search *s, int64_t i) { return s ? s->good.mtime[i] : 0; }
 
-const char *cloob_search_name(const cloob_search *s, int64_t i, size_t *bytes)
+const char *search_index_name(const cloob_search *s, int64_t i, size_t *bytes)
 {
     if (!s || !bytes) return NULL;
     int64_t begin = i ? s->good.name_end[i - 1] : 0;
@@ -59,12 +60,7 @@ const char *cloob_search_name(const cloob_search *s, int64_t i, size_t *bytes)
     return s->good.name + begin;
 }
 
-void cloob_search_probe_image(int64_t size, uint8_t *rgb)
-{
-    if (rgb) search_probe_image(size, rgb);
-}
-
-bool cloob_search_made_by(const cloob_search *s, const float *row, int64_t D)
+bool search_index_made_by(const cloob_search *s, const float *row, int64_t D)
 {
     return s && row && D == s->D && search_same_direction(row, s->probe, D);
 }

@@ -3,14 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cloob/model.h"
 #include "core/needs.h"
 #include "model/encoder.h"
 #include "train/memory_budget.h"
+#include "train/outline.h"
 
-bool cloob_model_known(const char *name) { return name && model_config_known(name); }
-
-static void put_sizes(const model_config *c, cloob_model_outline *o)
+static void put_sizes(const model_config *c, model_outline *o)
 {
     snprintf(o->name, sizeof o->name, "%s", c->name);
     o->family = c->family == MODEL_VIT ? "ViT" : "ResNet";
@@ -23,7 +21,7 @@ static void put_sizes(const model_config *c, cloob_model_outline *o)
     o->text_width = c->text_width, o->text_layers = c->text_layers, o->text_heads = c->text_heads;
 }
 
-static cloob_status count_parameters(cloob_ctx *ctx, const model_config *c, device *dev, cloob_model_outline *o)
+static cloob_status count_parameters(cloob_ctx *ctx, const model_config *c, device *dev, model_outline *o)
 {
     params *p;
     CLOOB_TRY(params_create(ctx, c, dev, CLOOB_F32, PARAMS_TABLE, &p));
@@ -43,7 +41,7 @@ static cloob_status count_parameters(cloob_ctx *ctx, const model_config *c, devi
 }
 
 static cloob_status plan_step(cloob_ctx *ctx, const model_config *c, device *dev, const char *precision,
-                              cloob_model_outline *o)
+                              model_outline *o)
 {
     step_options so;
     memory_need need;
@@ -59,7 +57,7 @@ static cloob_status plan_step(cloob_ctx *ctx, const model_config *c, device *dev
     return CLOOB_OK;
 }
 
-static cloob_status fill(cloob_ctx *ctx, const model_config *c, const char *precision, cloob_model_outline *o)
+static cloob_status fill(cloob_ctx *ctx, const model_config *c, const char *precision, model_outline *o)
 {
     device *dev;
     sbuf s = { 0 };
@@ -74,20 +72,19 @@ static cloob_status fill(cloob_ctx *ctx, const model_config *c, const char *prec
     return o->config ? CLOOB_OK : ctx_no_memory(ctx, 512, "a configuration");
 }
 
-cloob_status cloob_model_describe(cloob_ctx *ctx, const char *model, int64_t batch, const char *precision,
-                                  cloob_model_outline *out)
+cloob_status model_describe(cloob_ctx *ctx, const char *model, int64_t batch, const char *precision, model_outline *out)
 {
     model_config c;
     API_NEEDS(ctx, model && out);
-    *out = (cloob_model_outline){ .batch = batch };
+    *out = (model_outline){ .batch = batch };
     if (batch < 2 || batch > 1 << 24) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a batch of %lld", (long long)batch);
     CLOOB_TRY(model_config_load(ctx, model, &c));
     return fill(ctx, &c, precision, out);
 }
 
-void cloob_model_outline_release(cloob_model_outline *o)
+void model_outline_release(model_outline *o)
 {
     if (!o) return;
     free(o->config);
-    *o = (cloob_model_outline){ 0 };
+    *o = (model_outline){ 0 };
 }

@@ -1,0 +1,91 @@
+/* Options as data: one table per struct says of every setting its name, type, default, range and meaning. From it come
+ * the struct's members and defaults, the checks, a run's params.txt, the command line, its manual and its completion.
+ *
+ *     int64_t n;
+ *     const option_desc *table = train_option_table(&n);
+ *     cloob_train_options o;
+ *     cloob_train_options_init(&o);
+ *     option_set(option_find(table, n, "batch_size"), &o, "128");
+ *
+ * The rows are in the *_options.def files of include/cloob; a new setting is one more row. Texts are as a user types
+ * them. */
+#ifndef CORE_OPTION_H
+#define CORE_OPTION_H
+
+#include "cloob/options.h"
+#include "cloob/types.h"
+
+typedef enum option_type {
+    OPTION_FLAG,      /* bool */
+    OPTION_INT,       /* int64_t */
+    OPTION_NUMBER,    /* double */
+    OPTION_AUTO,      /* double; "auto", negative in the struct: chosen when model and data are known */
+    OPTION_AUTO_INT,  /* int64_t; the same */
+    OPTION_NUMBERS_3, /* double[3]: three numbers with blanks or commas between them */
+    OPTION_NUMBERS_4, /* double[4] */
+    OPTION_CHAR,      /* char; "tab" and "\t" are a tab */
+    OPTION_STRING,    /* const char *; NULL: none */
+    OPTION_LIST       /* const char *const *NAME, int64_t NAME_count */
+} option_type;
+
+typedef struct option_desc {
+    const char *name;  /* in params.txt, and with dashes the flag; "batch_size" */
+    const char *field; /* the member; mostly the same */
+    const char *alias; /* another name that is understood, or NULL */
+    option_type type;
+    size_t offset;        /* of the member in the struct */
+    const char *fallback; /* the default; NULL: 0, false, none */
+    const char *range;    /* of numbers, "[1,)", "(0,1]"; NULL: any */
+    const char *values;   /* a word for the value, "N", "FILE"; "a|b|c" in lower case lists all that are accepted */
+    bool learns;          /* changes which weights come out of a training run */
+    const char *group;    /* heading in the help */
+    const char *help;     /* one sentence, lower case, no full stop */
+} option_desc;
+
+/* Values of the column of `learns`. */
+#define OPTION_USE_LEARNS true
+#define OPTION_USE_STAYS  false
+
+/* By name, alias or member; dashes and underscores are the same. NULL: there is none. */
+const option_desc *option_find(const option_desc *table, int64_t count, const char *name);
+
+/* The members that the table describes, and no others. */
+void option_defaults(const option_desc *table, int64_t count, void *options);
+
+/* Strings are kept by address. False: the text is no such value, or out of range; option_rule says what is. A
+ * LIST is set by its caller. */
+bool option_set(const option_desc *o, void *options, const char *text);
+bool option_valid(const option_desc *o, const void *options);
+
+/* What option_set takes back: None, True and False as Python writes them. Freed by the caller; NULL: no
+ * memory. */
+char *option_get(const option_desc *o, const void *options);
+
+/* Takes one member over from another struct of the same kind; strings and lists by address. */
+void option_copy(const option_desc *o, const void *from, void *to);
+
+/* "must be a whole number of 1 or more", for an error. */
+void option_rule(const option_desc *o, char *out, size_t size);
+
+/* True when `values` lists all that are accepted. */
+bool option_has_choices(const option_desc *o);
+
+/* A row of a .def as an element of a table; `base` is nothing, or the member that holds the struct, with its dot. */
+#define OPTION_ROW(owner, base, type, field, name, alias, fallback, range, values, learns, help)                       \
+    {                                                                                                                  \
+        name,     #field, alias,  OPTION_##type,       offsetof(owner, base field),                                    \
+        fallback, range,  values, OPTION_USE_##learns, CLOOB_OPTION_GROUP,                                             \
+        help,                                                                                                          \
+    },
+
+/* A table as a function of the public interface gives it, and the defaults out of it. */
+#define OPTION_TABLE(table, count) option_table(table, sizeof(table) / sizeof *(table), count)
+#define OPTION_DEFAULTS(table, o)  option_defaults(table, sizeof(table) / sizeof *(table), o)
+
+static inline const option_desc *option_table(const option_desc *first, size_t n, int64_t *count)
+{
+    if (count) *count = (int64_t)n;
+    return first;
+}
+
+#endif

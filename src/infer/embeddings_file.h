@@ -1,0 +1,27 @@
+/* Embeddings in safetensors files: matrices, labels and class names of a mapped file. */
+#ifndef INFER_EMBEDDINGS_FILE_H
+#define INFER_EMBEDDINGS_FILE_H
+
+#include "cloob/eval.h"
+
+typedef struct embeddings_file embeddings_file; /* an open safetensors file */
+
+cloob_status embeddings_open(cloob_ctx *ctx, const char *path, embeddings_file **out);
+void embeddings_close(embeddings_file *e);
+
+/* The first tensor that exists of "image|x"; valid until the file is closed. */
+cloob_status embeddings_matrix(cloob_ctx *ctx, embeddings_file *e, const char *names, cloob_matrix *out);
+/* All of it as floats; free(*out) is the caller's. */
+cloob_status matrix_floats(cloob_ctx *ctx, const cloob_matrix *m, float **out);
+bool embeddings_has(const embeddings_file *e, const char *names);
+/* Class labels, one per row: integers, or floats that are whole numbers; valid until the file is closed. */
+cloob_status embeddings_labels(cloob_ctx *ctx, embeddings_file *e, const char *names, int64_t rows,
+                               const int64_t **out);
+/* The names of the classes, as cloob embed stores them; valid until the file is closed. NULL and 0: it has none. */
+cloob_status embeddings_classes(cloob_ctx *ctx, embeddings_file *e, const char *const **name, int64_t *count);
+
+/* The trained classifier as safetensors: `weight` (classes, dimensions), `bias` (classes), `label` (classes).
+ */
+cloob_status probe_save(cloob_ctx *ctx, const cloob_probe_result *r, const char *path);
+
+#endif
