@@ -3,6 +3,7 @@
 #define CORE_TEXT_H
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +18,7 @@ static inline bool text_ends_with(const char *text, const char *end)
 
 /* A field of a CSV file: in quotes if needed. */
 void csv_put(sbuf *s, const char *text);
+void csv_write(FILE *f, const char *text); /* the same without allocating */
 /* Text of an HTML page: & < > " escaped. */
 void html_text(sbuf *s, const char *text);
 

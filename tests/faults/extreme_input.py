@@ -34,7 +34,7 @@ COMMANDS = {
     "report": ("report logs/a --out made/r.html --quiet".split(), None),
     "tokenizer": ("tokenizer train --input few.tsv --size 540 --out made/v.txt".split(), "v.txt"),
     "encode": ("tokenizer encode --vocab v.txt red".split(), None),
-    "preprocess": ("preprocess image made/p.png --size 32".split(), "p.png"),
+    "view": ("info image --view made/p.png --size 32".split(), "p.png"),
     "prompts": ("prompts import prompts.md --out made/p.json".split(), "p.json"),
     "loss": ("loss --input e.safetensors --grad made/g.safetensors --threads 1 --quiet".split(), "g.safetensors"),
     "info": ("info model.safetensors".split(), None),

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/text.h"
 #include "cli/json_out.h"
 #include "cli/progress.h"
 #include "cli/shared_opts.h"
@@ -238,9 +239,9 @@ static void print_text(const char *path, const results *r, const float *p, int s
 static void print_csv(const char *path, const results *r, const float *p)
 {
     if (!r->shown) printf("image,label,p\n");
-    cli_put_csv(stdout, path);
+    csv_write(stdout, path);
     putchar(',');
-    cli_put_csv(stdout, r->labels->item[r->order[0]]);
+    csv_write(stdout, r->labels->item[r->order[0]]);
     printf(",%.6f\n", (double)p[r->order[0]]);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text.h"
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
 #include "infer/option_tables.h"
@@ -155,7 +156,7 @@ static void put_prediction_csv(FILE *f, const cloob_zeroshot_result *r, const cl
     const char *text[] = { s->image, r->row[s->label].name, r->row[s->predicted].name };
     for (int k = 0; k < 3; k++) {
         if (k) fputc(',', f);
-        cli_put_csv(f, text[k]);
+        csv_write(f, text[k]);
     }
     fprintf(f, ",%.6g,%d\n", s->p, s->label == s->predicted);
 }
@@ -194,10 +195,10 @@ static int write_predictions(const command *self, const session *s)
 static void put_confusion(FILE *f, const cloob_zeroshot_result *r)
 {
     fputs("label", f);
-    for (int64_t c = 0; c < r->classes; c++) fputc(',', f), cli_put_csv(f, r->row[c].name);
+    for (int64_t c = 0; c < r->classes; c++) fputc(',', f), csv_write(f, r->row[c].name);
     fputc('\n', f);
     for (int64_t c = 0; c < r->classes; c++) {
-        cli_put_csv(f, r->row[c].name);
+        csv_write(f, r->row[c].name);
         for (int64_t k = 0; k < r->classes; k++) fprintf(f, ",%lld", (long long)r->confusion[c * r->classes + k]);
         fputc('\n', f);
     }

@@ -103,14 +103,6 @@ cloob_status cli_put_text(cloob_ctx *ctx, char *text)
     return CLOOB_OK;
 }
 
-void cli_put_csv(FILE *f, const char *text)
-{
-    sbuf s = { 0 };
-    csv_put(&s, text);
-    if (s.len) fputs(s.data, f);
-    sbuf_release(&s);
-}
-
 int cli_loss_precision(const command *self, cloob_dtype *out)
 {
     const char *name = opt_given("precision") ? common.precision : "fp32";

@@ -58,7 +58,6 @@ cloob_status cli_read_made(cloob_ctx *ctx, const char *path, char **out);
 cloob_status cli_put_text(cloob_ctx *ctx, char *text);
 
 /* A field of a CSV file: in quotes where it must be. */
-void cli_put_csv(FILE *f, const char *text);
 
 /* Opens the model with the common options. */
 cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *o, cloob_model **out);
