@@ -20,13 +20,14 @@
 #include "lab/sweep/runs.h"
 #include "cloob/cloob.h"
 #include "core/file.h"
+#include "lab/sweep/ablate.h"
 
 enum { MAX_JOBS = 1000, MAX_FOLDERS = 16, MAX_PARALLEL = 64 };
 
 typedef struct job {
     const char *name;
     char *line; /* as it was written; words point into a copy */
-    cloob_ablate_options o;
+    ablate_options o;
     const char *aug[8], *folder[MAX_FOLDERS];
     const char *train, *val, *prompts; /* made from world=; owned */
 } job;
@@ -111,7 +112,7 @@ static void read_job(job *j, char *line, char **shared, int n)
 {
     j->line = strdup(line);
     j->name = strtok(line, " \t\n");
-    cloob_ablate_options_init(&j->o);
+    ablate_options_init(&j->o);
     o = j->o.train;
     for (int i = 0; i < n; i++) set_word(j, strdup(shared[i]));
     for (char *word; (word = strtok(NULL, " \t\n"));) set_word(j, word);
@@ -165,7 +166,7 @@ static void report(const job *j, const ablate_run *r, cloob_status status, const
 static void do_job(job *j)
 {
     cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
-    cloob_ablate_summary count = { 0 };
+    ablate_summary count = { 0 };
     run_setting method = { "method", j->o.train.method };
     ablate_run r = { .setting = &method, .settings = 1, .seed = j->o.train.seed };
     double from = elapsed();

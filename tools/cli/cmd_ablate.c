@@ -6,12 +6,13 @@
 #include "cli/commands.h"
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
+#include "lab/sweep/ablate.h"
 
-static cloob_ablate_options o;
+static ablate_options o;
 static const char *preset;
 
 static const opt_row rows[] = { CLI_PRESET_ROW(preset), OPT_END };
-static const opt_set sets[] = { { .table = cloob_ablate_option_table, .into = &o }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = ablate_option_table, .into = &o }, OPT_SETS_END };
 
 static bool known(const char *method)
 {
@@ -35,7 +36,7 @@ static bool split_methods(void)
     return true;
 }
 
-static cloob_status print_result(cloob_ctx *ctx, const cloob_ablate_summary *s)
+static cloob_status print_result(cloob_ctx *ctx, const ablate_summary *s)
 {
     char path[1200], *table;
     snprintf(path, sizeof path, "%s/%s", s->folder, common.json ? "ablation.json" : "ablation.md");
@@ -71,12 +72,12 @@ static int check(const command *self)
 
 static int run(const command *self, cloob_ctx *ctx)
 {
-    cloob_ablate_summary s;
+    ablate_summary s;
     int code = cli_train_fill(self, ctx, preset, &o.train);
     if (code >= 0) return code;
     if (!opt_given("analyze")) o.train.analyze = true;
     if (!opt_given("save-frequency")) o.train.save_frequency = 0; /* twenty runs times all epochs would fill disks */
-    cloob_status status = cloob_ablate(ctx, &o, &s);
+    cloob_status status = run_ablation(ctx, &o, &s);
     if (status == CLOOB_OK && s.rank == 0) status = print_result(ctx, &s); /* rank 0 reports for all */
     return cli_exit(self, ctx, status);
 }

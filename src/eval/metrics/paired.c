@@ -52,7 +52,7 @@ static void resample(const unsigned char *cell, int64_t n, uint64_t key, int64_t
 }
 
 static void intervals(const unsigned char *cell, int64_t n, int64_t resamples, uint64_t seed, double level,
-                      double *value, cloob_paired *out)
+                      double *value, paired_result *out)
 {
     uint64_t key = rng_key(seed, "bootstrap");
     double *a = value, *b = value + resamples, *d = value + 2 * resamples;
@@ -68,12 +68,12 @@ static void intervals(const unsigned char *cell, int64_t n, int64_t resamples, u
 }
 
 cloob_status paired_compare(cloob_ctx *ctx, const unsigned char *right_a, const unsigned char *right_b, int64_t n,
-                            int64_t resamples, uint64_t seed, double level, cloob_paired *out)
+                            int64_t resamples, uint64_t seed, double level, paired_result *out)
 {
     if (n < 1 || resamples < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "nothing to compare: %lld rows", (long long)n);
     unsigned char *cell = malloc((size_t)n);
     double *value = malloc((size_t)resamples * 3 * sizeof *value);
-    *out = (cloob_paired){ .n = n };
+    *out = (paired_result){ .n = n };
     if (!cell || !value) {
         free(cell), free(value);
         return ctx_no_memory(ctx, (size_t)n + (size_t)resamples * 3 * sizeof *value, "resamples");

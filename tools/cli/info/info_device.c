@@ -5,10 +5,11 @@
 
 #include "cli/info/info.h"
 #include "cli/json_out.h"
+#include "lab/bench/bench.h"
 
 static bool knows(const char *what) { return strcmp(what, "device") == 0 && access(what, F_OK) != 0; }
 
-static void print_one(int i, const cloob_device_facts *f)
+static void print_one(int i, const device_facts *f)
 {
     if (common.json) {
         char name[16] = "cpu";
@@ -33,7 +34,7 @@ static void print_one(int i, const cloob_device_facts *f)
 
 static int tell(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
 {
-    int n = cloob_device_count();
+    int n = device_count();
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     (void)what, (void)o;
     if (common.json) {
@@ -43,8 +44,8 @@ static int tell(const command *self, cloob_ctx *ctx, const char *what, const inf
         json_out_open("devices", '[');
     }
     for (int i = 0; i < n; i++) {
-        cloob_device_facts f;
-        cloob_status status = cloob_device_describe(ctx, i, &f);
+        device_facts f;
+        cloob_status status = device_describe(ctx, i, &f);
         if (status != CLOOB_OK) return cli_fail(self, ctx, status);
         print_one(i, &f);
     }

@@ -82,10 +82,10 @@ static cloob_status compare_pairs(cloob_ctx *ctx, const ablation *t, ablation_me
 {
     for (int a = 0; a < t->methods; a++)
         for (int b = 0; b < t->methods; b++) {
-            cloob_rank_sum r;
+            rank_sum r;
             m->p[a][b] = a == b ? 1 : NAN;
             if (a == b || !m->n[a] || !m->n[b]) continue;
-            CLOOB_TRY(ranksum_test(ctx, &r, m->value[a], m->n[a], m->value[b], m->n[b], CLOOB_RANK_SUM_AUTO));
+            CLOOB_TRY(ranksum_test(ctx, &r, m->value[a], m->n[a], m->value[b], m->n[b], RANK_SUM_AUTO));
             m->p[a][b] = r.two_sided;
         }
     return CLOOB_OK;

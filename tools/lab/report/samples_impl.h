@@ -23,7 +23,7 @@ typedef struct samples {
     int64_t images;
     json_out thumbs, out; /* the list of images, and the object that it becomes the last member of */
     world_truth truth;    /* F 0: none */
-    zeroshot z[CLOOB_FACTORS];
+    zeroshot z[WORLD_FACTORS];
 } samples;
 
 /* The image's place in the file; writes its thumbnail on first use. */

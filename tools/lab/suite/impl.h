@@ -10,7 +10,7 @@
 #define BENCHMARK_IMPL_H
 
 #include "lab/suite/datacomp.h"
-#include "cloob/benchmark.h"
+#include "lab/suite/benchmark.h"
 #include "data/text/prompts.h"
 #include "eval/zeroshot.h"
 #include "infer/model_file.h"
@@ -18,9 +18,9 @@
 typedef struct bench {
     model *m;
     const char *folder;
-    cloob_benchmark_options o;
+    benchmark_options o;
     const datacomp_set *set; /* NULL: not one of DataComp's */
-    cloob_benchmark_result *out;
+    benchmark_result *out;
     bool failed; /* memory for scores was out */
 } bench;
 
@@ -41,9 +41,8 @@ void features_release(bench_features *f);
 void bench_score(bench *b, const char *name, double value);
 void bench_score_of(bench *b, double value, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-bool result_score(cloob_benchmark_result *r, const char *name, double value); /* false: memory is out */
-void result_know(
-    cloob_benchmark_result *r); /* key, title and main metric, from the name of the data set and the task */
+bool result_score(benchmark_result *r, const char *name, double value); /* false: memory is out */
+void result_know(benchmark_result *r); /* key, title and main metric, from the name of the data set and the task */
 
 /* Accuracy and, where the data has several labels per image, mean average precision. */
 cloob_status task_classes(cloob_ctx *ctx, bench *b);

@@ -2,7 +2,7 @@
 #ifndef BENCHMARK_TABLE_H
 #define BENCHMARK_TABLE_H
 
-#include "cloob/benchmark.h"
+#include "lab/suite/benchmark.h"
 #include "core/arena.h"
 
 typedef struct bench_row {
@@ -21,6 +21,6 @@ typedef struct bench_table {
 
 /* datacomp: its sets first, in its order, all of them; then means over groups of them; then whatever else was
  * evaluated. Everything is in the arena; false: memory is out. */
-bool bench_table_make(arena *a, const cloob_benchmark_result *r, int64_t n, bool datacomp, bench_table *out);
+bool bench_table_make(arena *a, const benchmark_result *r, int64_t n, bool datacomp, bench_table *out);
 
 #endif

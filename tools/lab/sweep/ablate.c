@@ -1,44 +1,43 @@
-/* cloob/ablate.h: all runs, then the tables and the page. */
-#include "cloob/ablate.h"
+/* All runs, then the tables and the page. */
+#include "lab/sweep/ablate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lab/sweep/runs.h"
-#include "cloob/report.h"
+#include "lab/report/report.h"
 #include "core/file.h"
 #include "core/limits.h"
 #include "lab/compare/ablation.h"
 #include "train/settings.h"
-#include "core/needs.h"
 #include "core/option_row.h"
 #include "dist/comm.h"
 
 static const cloob_option table[] = {
-#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_ablate_options, , __VA_ARGS__)
-#include "cloob/ablate_options.def"
-#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_ablate_options, , __VA_ARGS__)
-#include "cloob/runs_options.def"
-#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_ablate_options, train., __VA_ARGS__)
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(ablate_options, , __VA_ARGS__)
+#include "lab/sweep/ablate_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(ablate_options, , __VA_ARGS__)
+#include "lab/sweep/runs_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(ablate_options, train., __VA_ARGS__)
 #include "cloob/train_options.def"
-#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_ablate_options, train.data., __VA_ARGS__)
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(ablate_options, train.data., __VA_ARGS__)
 #include "cloob/data_options.def"
 };
 
-const cloob_option *cloob_ablate_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
+const cloob_option *ablate_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
 
-void cloob_ablate_options_init(cloob_ablate_options *o)
+void ablate_options_init(ablate_options *o)
 {
     if (!o) return;
-    *o = (cloob_ablate_options){ .methods_count = 0 };
+    *o = (ablate_options){ .methods_count = 0 };
     OPTION_DEFAULTS(table, o);
     o->train.name = "ablation";
     o->train.analyze = true;
     o->train.save_frequency = 0;
 }
 
-static cloob_status check(cloob_ctx *ctx, const cloob_ablate_options *o)
+static cloob_status check(cloob_ctx *ctx, const ablate_options *o)
 {
     if (o->methods_count < 2 || o->methods_count > ABLATION_METHODS)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`methods`: give 2 to %d", ABLATION_METHODS);
@@ -83,14 +82,14 @@ static cloob_status write_page(cloob_ctx *ctx, arena *a, const char *folder, con
     if (!dir) return ctx_no_memory(ctx, (size_t)runs * sizeof *dir, "runs");
     for (int64_t i = 0; i < runs; i++) dir[i] = run[i].dir;
     snprintf(page, sizeof page, "%s/report.html", folder);
-    cloob_report_options o = { .title = title };
-    return cloob_report(ctx, dir, runs, page, &o, NULL);
+    report_options o = { .title = title };
+    return report_write(ctx, dir, runs, page, &o, NULL);
 }
 
 /* ---- the runs ------------------------------------------------------------------------------------ */
 
 /* Seed by seed rather than method by method: what is there after half of the time can be compared already. */
-static cloob_status name_runs(cloob_ctx *ctx, const cloob_ablate_options *o, const cloob_ablate_summary *s,
+static cloob_status name_runs(cloob_ctx *ctx, const ablate_options *o, const ablate_summary *s,
                               const run_setting *method, ablate_run *run)
 {
     for (int64_t i = 0; i < s->runs; i++) {
@@ -103,7 +102,7 @@ static cloob_status name_runs(cloob_ctx *ctx, const cloob_ablate_options *o, con
     return CLOOB_OK;
 }
 
-static cloob_status collect(cloob_ctx *ctx, arena *a, const cloob_ablate_summary *s, const ablate_run *run, ablation *t)
+static cloob_status collect(cloob_ctx *ctx, arena *a, const ablate_summary *s, const ablate_run *run, ablation *t)
 {
     for (int64_t i = 0; i < s->runs; i++) {
         json *summary;
@@ -113,7 +112,7 @@ static cloob_status collect(cloob_ctx *ctx, arena *a, const cloob_ablate_summary
     return CLOOB_OK;
 }
 
-static cloob_status ablate(cloob_ctx *ctx, arena *a, const cloob_ablate_options *o, cloob_ablate_summary *s)
+static cloob_status ablate(cloob_ctx *ctx, arena *a, const ablate_options *o, ablate_summary *s)
 {
     ablation t = { .methods = (int)o->methods_count, .seeds = o->seeds, .alpha = o->alpha };
     ablate_run *run = arena_push(a, (size_t)s->runs * sizeof *run);
@@ -139,14 +138,13 @@ static cloob_status ablate(cloob_ctx *ctx, arena *a, const cloob_ablate_options 
     return write_page(ctx, a, s->folder, o->train.name ? o->train.name : "ablation", run, s->runs);
 }
 
-cloob_status cloob_ablate(cloob_ctx *ctx, const cloob_ablate_options *given, cloob_ablate_summary *summary)
+cloob_status run_ablation(cloob_ctx *ctx, const ablate_options *given, ablate_summary *summary)
 {
     static const char *const all[] = { "clip", "infoloob", "infonce-hopfield", "cloob" };
-    API_NEEDS(ctx, given);
     arena a = { 0 };
-    cloob_ablate_options with = *given, *o = &with;
+    ablate_options with = *given, *o = &with;
     if (!o->methods_count) o->methods = all, o->methods_count = sizeof all / sizeof *all;
-    cloob_ablate_summary s = { .runs = o->methods_count * o->seeds };
+    ablate_summary s = { .runs = o->methods_count * o->seeds };
     comm_env env;
     CLOOB_TRY(check(ctx, o));
     CLOOB_TRY(settings_check_name(ctx, o->train.name));

@@ -10,14 +10,14 @@
 enum { MAX_JOBS = 64 };
 
 typedef struct jobs {
-    const cloob_ablate_options *o;
+    const ablate_options *o;
     const char *folder;
     const ablate_run *run;
     int64_t runs;
     int threads;          /* of each */
     pthread_mutex_t lock; /* of all that follows, and of the caller's log */
     cloob_ctx *ctx;       /* the caller's */
-    cloob_ablate_summary *count;
+    ablate_summary *count;
     int64_t next, done;
     cloob_status status; /* of the first run that failed or was stopped */
     char why[CTX_ERROR_BYTES];
@@ -47,7 +47,7 @@ static bool stop_all(void *user)
     return stop;
 }
 
-static void finish(jobs *j, const cloob_ctx *ctx, cloob_status status, const cloob_ablate_summary *count)
+static void finish(jobs *j, const cloob_ctx *ctx, cloob_status status, const ablate_summary *count)
 {
     pthread_mutex_lock(&j->lock);
     j->count->found += count->found, j->count->trained += count->trained, j->count->resumed += count->resumed;
@@ -63,8 +63,8 @@ static void finish(jobs *j, const cloob_ctx *ctx, cloob_status status, const clo
 static void do_one(jobs *j, const ablate_run *r)
 {
     named_log log = { j, r->name };
-    cloob_ablate_summary count = { 0 };
-    cloob_ablate_options o = *j->o;
+    ablate_summary count = { 0 };
+    ablate_options o = *j->o;
     cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = j->threads,
                                                             .log = log_named,
                                                             .log_user = &log,
@@ -110,8 +110,8 @@ static cloob_status one_by_one(const jobs *j)
     return CLOOB_OK;
 }
 
-cloob_status ablate_do_runs(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *run,
-                            int64_t runs, cloob_ablate_summary *count)
+cloob_status ablate_do_runs(cloob_ctx *ctx, const ablate_options *o, const char *folder, const ablate_run *run,
+                            int64_t runs, ablate_summary *count)
 {
     comm_env env;
     int64_t width = min64(o->jobs, runs);

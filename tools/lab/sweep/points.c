@@ -1,5 +1,5 @@
 /* Combinations of values. */
-#include "lab/sweep/sweep.h"
+#include "lab/sweep/points.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 
 enum { MAX_POINTS = 1000000 };
 
-static cloob_status check_axis(cloob_ctx *ctx, const cloob_sweep_options *o, int64_t i)
+static cloob_status check_axis(cloob_ctx *ctx, const sweep_options *o, int64_t i)
 {
     int64_t n;
     const cloob_option *table = cloob_train_option_table(&n), *option = cloob_option_find(table, n, o->axis[i].name);
@@ -31,7 +31,7 @@ static cloob_status check_axis(cloob_ctx *ctx, const cloob_sweep_options *o, int
     return CLOOB_OK;
 }
 
-static cloob_status find_by(cloob_ctx *ctx, const cloob_sweep_options *o, int64_t *by)
+static cloob_status find_by(cloob_ctx *ctx, const sweep_options *o, int64_t *by)
 {
     const char *name = o->by ? o->by : "method";
     *by = -1;
@@ -55,7 +55,7 @@ static void shuffle(int64_t *order, int64_t n, int64_t seed)
 /* Combination c of the axes other than `by`, the first one outermost, with value g of `by`. */
 static cloob_status fill_point(cloob_ctx *ctx, arena *a, const points *p, int64_t c, int64_t g, point *out)
 {
-    const cloob_sweep_options *o = p->o;
+    const sweep_options *o = p->o;
     run_setting *set = arena_push(a, (size_t)(o->axes + 1) * sizeof *set);
     if (!set) return ctx_no_memory(ctx, (size_t)o->axes * sizeof *set, "settings");
     for (int64_t i = o->axes - 1; i >= 0; i--) {
@@ -67,7 +67,7 @@ static cloob_status fill_point(cloob_ctx *ctx, arena *a, const points *p, int64_
     return CLOOB_OK;
 }
 
-cloob_status points_make(cloob_ctx *ctx, arena *a, const cloob_sweep_options *o, points *p)
+cloob_status points_make(cloob_ctx *ctx, arena *a, const sweep_options *o, points *p)
 {
     int64_t others = 1, groups = 1;
     *p = (points){ .o = o };

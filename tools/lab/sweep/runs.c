@@ -36,7 +36,7 @@ static bool has_runs(const char *folder)
     return any;
 }
 
-cloob_status ablate_check_settings(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder)
+cloob_status ablate_check_settings(cloob_ctx *ctx, const ablate_options *o, const char *folder)
 {
     sbuf now = { 0 };
     file_bytes old;
@@ -96,8 +96,8 @@ static cloob_status apply_settings(cloob_ctx *ctx, const ablate_run *r, cloob_tr
     return CLOOB_OK;
 }
 
-static cloob_status train(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
-                          cloob_ablate_summary *count, cloob_train_summary *s)
+static cloob_status train(cloob_ctx *ctx, const ablate_options *o, const char *folder, const ablate_run *r,
+                          ablate_summary *count, cloob_train_summary *s)
 {
     cloob_train_options t = o->train;
     bool resume = has_checkpoint(r->dir);
@@ -160,7 +160,7 @@ static cloob_status put_similarities(cloob_ctx *ctx, const char *dir, int64_t ep
     return status;
 }
 
-static cloob_status put_validation(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, json_out *out)
+static cloob_status put_validation(cloob_ctx *ctx, const ablate_options *o, const ablate_run *r, json_out *out)
 {
     cloob_model *m;
     if (!o->zeroshot_count) return CLOOB_OK;
@@ -170,7 +170,7 @@ static cloob_status put_validation(cloob_ctx *ctx, const cloob_ablate_options *o
     return status;
 }
 
-static cloob_status write_summary(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r,
+static cloob_status write_summary(cloob_ctx *ctx, const ablate_options *o, const ablate_run *r,
                                   const cloob_train_summary *s, const char *path)
 {
     const char *method = ablate_setting(r, "method");
@@ -188,7 +188,7 @@ static cloob_status write_summary(cloob_ctx *ctx, const cloob_ablate_options *o,
 }
 
 /* A finished run whose summary lacks a set that is asked for now is evaluated again, not trained. */
-static bool is_complete(const cloob_ablate_options *o, const json *summary)
+static bool is_complete(const ablate_options *o, const json *summary)
 {
     if (json_get(summary, "failed")) return true;
     for (int64_t i = 0; i < o->zeroshot_count; i++) {
@@ -207,7 +207,7 @@ cloob_status ablate_read_summary(cloob_ctx *ctx, arena *a, const ablate_run *r, 
     return json_read_file(ctx, a, path, summary);
 }
 
-static cloob_status find_finished(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, bool *found)
+static cloob_status find_finished(cloob_ctx *ctx, const ablate_options *o, const ablate_run *r, bool *found)
 {
     arena a = { 0 };
     json *summary;
@@ -220,7 +220,7 @@ static cloob_status find_finished(cloob_ctx *ctx, const cloob_ablate_options *o,
 /* ---- a run --------------------------------------------------------------------------------------- */
 
 /* The summary of a run that left the range of numbers. */
-static cloob_status write_failure(cloob_ctx *ctx, const ablate_run *r, const char *path, cloob_ablate_summary *count)
+static cloob_status write_failure(cloob_ctx *ctx, const ablate_run *r, const char *path, ablate_summary *count)
 {
     json_out out = { .spaced = true };
     json_begin(&out, NULL, '{');
@@ -231,8 +231,8 @@ static cloob_status write_failure(cloob_ctx *ctx, const ablate_run *r, const cha
     return run_write_object(ctx, CLOOB_OK, &out, path);
 }
 
-static cloob_status do_training(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
-                                cloob_ablate_summary *count)
+static cloob_status do_training(cloob_ctx *ctx, const ablate_options *o, const char *folder, const ablate_run *r,
+                                ablate_summary *count)
 {
     char path[ABLATE_PATH + 64];
     cloob_train_summary s;
@@ -248,8 +248,8 @@ static cloob_status do_training(cloob_ctx *ctx, const cloob_ablate_options *o, c
     return status == CLOOB_OK ? write_summary(ctx, o, r, &s, path) : status;
 }
 
-cloob_status ablate_do_run(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
-                           cloob_ablate_summary *count)
+cloob_status ablate_do_run(cloob_ctx *ctx, const ablate_options *o, const char *folder, const ablate_run *r,
+                           ablate_summary *count)
 {
     CLOOB_TRY(do_training(ctx, o, folder, r, count));
     return r->test ? run_test_once(ctx, o, r) : CLOOB_OK;

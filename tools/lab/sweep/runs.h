@@ -2,7 +2,7 @@
 #ifndef ABLATE_RUNS_H
 #define ABLATE_RUNS_H
 
-#include "cloob/ablate.h"
+#include "lab/sweep/ablate.h"
 #include "core/json.h"
 #include "cloob/model.h"
 
@@ -31,15 +31,15 @@ typedef struct ablate_run {
 const char *ablate_setting(const ablate_run *r, const char *name);
 
 /* Writes settings.txt in the folder the first time; refuses when it tells of others. */
-cloob_status ablate_check_settings(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder);
+cloob_status ablate_check_settings(cloob_ctx *ctx, const ablate_options *o, const char *folder);
 
 /* Trains, resumes or finds the run, evaluates it and leaves summary.json. */
-cloob_status ablate_do_run(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
-                           cloob_ablate_summary *count);
+cloob_status ablate_do_run(cloob_ctx *ctx, const ablate_options *o, const char *folder, const ablate_run *r,
+                           ablate_summary *count);
 
 /* All of them, o->jobs at a time; the first that fails, or is stopped, stops the others. */
-cloob_status ablate_do_runs(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *run,
-                            int64_t runs, cloob_ablate_summary *count);
+cloob_status ablate_do_runs(cloob_ctx *ctx, const ablate_options *o, const char *folder, const ablate_run *run,
+                            int64_t runs, ablate_summary *count);
 
 bool ablate_is_done(const ablate_run *r); /* it has summary.json, and test.json where it is tested */
 
@@ -56,15 +56,15 @@ cloob_status run_write_object(cloob_ctx *ctx, cloob_status so_far, json_out *out
 void run_set_name(const char *path, char out[128]);
 
 /* The run's last checkpoint, for inference on the device it was trained on. */
-cloob_status run_open_model(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, cloob_model **m);
+cloob_status run_open_model(cloob_ctx *ctx, const ablate_options *o, const ablate_run *r, cloob_model **m);
 
 /* zeroshot/SET for each folder and, of several, zeroshot/average. Leaves PREFIXzeroshot-SET.json in the run's folder,
  * where the report finds it. */
-cloob_status run_put_zeroshots(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, cloob_model *m,
+cloob_status run_put_zeroshots(cloob_ctx *ctx, const ablate_options *o, const ablate_run *r, cloob_model *m,
                                const char *prefix, json_out *out);
 
 /* Evaluates the run on r->test and leaves test.json: zero-shot accuracies; retrieval both ways, by all captions of an
  * image; Ajne's statistic, effective eigenvalues and similarities. A run that has the file is left alone. */
-cloob_status run_test_once(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r);
+cloob_status run_test_once(cloob_ctx *ctx, const ablate_options *o, const ablate_run *r);
 
 #endif

@@ -1,45 +1,44 @@
-/* cloob/sweep.h: the search, the choice, the chosen ones on fresh seeds, and the test. */
-#include "cloob/sweep.h"
+/* The search, the choice, the chosen ones on fresh seeds, and the test. */
+#include "lab/sweep/sweep.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/sweep/sweep.h"
-#include "cloob/report.h"
+#include "lab/sweep/points.h"
+#include "lab/report/report.h"
 #include "core/arith.h"
 #include "core/file.h"
 #include "core/limits.h"
-#include "core/needs.h"
 #include "core/option_row.h"
 #include "dist/comm.h"
 #include "lab/compare/ablation.h"
 #include "train/settings.h"
 
 static const cloob_option table[] = {
-#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, , __VA_ARGS__)
-#include "cloob/sweep_options.def"
-#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, , __VA_ARGS__)
-#include "cloob/runs_options.def"
-#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, train., __VA_ARGS__)
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, , __VA_ARGS__)
+#include "lab/sweep/sweep_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, , __VA_ARGS__)
+#include "lab/sweep/runs_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, train., __VA_ARGS__)
 #include "cloob/train_options.def"
-#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, train.data., __VA_ARGS__)
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, train.data., __VA_ARGS__)
 #include "cloob/data_options.def"
 };
 
-const cloob_option *cloob_sweep_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
+const cloob_option *sweep_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
 
-void cloob_sweep_options_init(cloob_sweep_options *o)
+void sweep_options_init(sweep_options *o)
 {
     if (!o) return;
-    *o = (cloob_sweep_options){ .axes = 0 };
+    *o = (sweep_options){ .axes = 0 };
     OPTION_DEFAULTS(table, o);
     o->train.name = "sweep";
     o->train.save_frequency = 0;
 }
 
-static cloob_status check(cloob_ctx *ctx, const cloob_sweep_options *o)
+static cloob_status check(cloob_ctx *ctx, const sweep_options *o)
 {
     if (o->axes < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis`: give an option and its values");
     if (!o->select) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`select`: name the validation number to choose by");
@@ -61,14 +60,14 @@ static cloob_status check(cloob_ctx *ctx, const cloob_sweep_options *o)
 }
 
 /* What every run is, as the room's other command has it. */
-static cloob_ablate_options as_runs(const cloob_sweep_options *o)
+static ablate_options as_runs(const sweep_options *o)
 {
-    return (cloob_ablate_options){ .train = o->train,
-                                   .jobs = o->jobs,
-                                   .alpha = o->alpha,
-                                   .zeroshot = o->zeroshot,
-                                   .zeroshot_count = o->zeroshot_count,
-                                   .prompts = o->prompts };
+    return (ablate_options){ .train = o->train,
+                             .jobs = o->jobs,
+                             .alpha = o->alpha,
+                             .zeroshot = o->zeroshot,
+                             .zeroshot_count = o->zeroshot_count,
+                             .prompts = o->prompts };
 }
 
 /* ---- one round of training ----------------------------------------------------------------------- */
@@ -76,9 +75,9 @@ static cloob_ablate_options as_runs(const cloob_sweep_options *o)
 /* Trains this process's share of the runs; *complete: every one has its summary. */
 static cloob_status train_runs(cloob_ctx *ctx, sweep *s, const ablate_run *run, int64_t runs, bool *complete)
 {
-    const cloob_sweep_options *o = s->o;
-    cloob_ablate_options as = as_runs(o);
-    cloob_ablate_summary count = { 0 };
+    const sweep_options *o = s->o;
+    ablate_options as = as_runs(o);
+    ablate_summary count = { 0 };
     cloob_status status = CLOOB_OK;
     const ablate_run *mine = run;
     int64_t n = runs;
@@ -195,7 +194,7 @@ static cloob_status keep_better_half(cloob_ctx *ctx, sweep *s)
 
 static cloob_status search(cloob_ctx *ctx, sweep *s, bool *complete)
 {
-    const cloob_sweep_options *o = s->o;
+    const sweep_options *o = s->o;
     int rounds = o->halving ? SWEEP_ROUNDS : 1;
     for (int k = 0; k < rounds; k++) {
         int64_t epochs = o->halving ? max64(1, o->train.epochs >> (rounds - 1 - k)) : 0;
@@ -212,7 +211,7 @@ static cloob_status search(cloob_ctx *ctx, sweep *s, bool *complete)
 
 static cloob_status run_final(cloob_ctx *ctx, sweep *s, bool *complete)
 {
-    const cloob_sweep_options *o = s->o;
+    const sweep_options *o = s->o;
     run_test test = { o->test_zeroshot, o->test_zeroshot_count, o->test_data };
     CLOOB_TRY(make_runs(ctx, s, o->train.seed + o->seeds, o->final_seeds, 0, true, &s->final));
     for (int64_t i = 0; i < s->final.runs && (o->test_data || o->test_zeroshot_count); i++) {
@@ -234,12 +233,12 @@ static cloob_status write_page(cloob_ctx *ctx, const sweep *s)
     for (int64_t i = 0; i < stage->runs; i++)
         if (!isnan(s->points.item[stage->point[i]].score)) dir[n++] = stage->run[i].dir;
     snprintf(page, sizeof page, "%s/report.html", s->summary.folder);
-    return n ? cloob_report(ctx, dir, n, page, &(cloob_report_options){ .title = s->o->train.name }, NULL) : CLOOB_OK;
+    return n ? report_write(ctx, dir, n, page, &(report_options){ .title = s->o->train.name }, NULL) : CLOOB_OK;
 }
 
 static cloob_status run_all(cloob_ctx *ctx, sweep *s)
 {
-    cloob_ablate_options as = as_runs(s->o);
+    ablate_options as = as_runs(s->o);
     bool complete;
     CLOOB_TRY(points_make(ctx, s->memory, s->o, &s->points));
     s->summary.settings = s->points.count;
@@ -256,9 +255,8 @@ static cloob_status run_all(cloob_ctx *ctx, sweep *s)
     return write_page(ctx, s);
 }
 
-cloob_status cloob_sweep(cloob_ctx *ctx, const cloob_sweep_options *o, cloob_sweep_summary *summary)
+cloob_status run_sweep(cloob_ctx *ctx, const sweep_options *o, sweep_summary *summary)
 {
-    API_NEEDS(ctx, o);
     arena a = { 0 };
     comm_env env;
     sweep s = { .o = o, .memory = &a };

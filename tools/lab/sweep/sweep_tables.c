@@ -1,5 +1,5 @@
 /* A line per run, the search as a table, what each setting does, and the chosen settings side by side. */
-#include "lab/sweep/sweep.h"
+#include "lab/sweep/points.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -78,7 +78,7 @@ static cloob_status write_results(cloob_ctx *ctx, const sweep *s)
 
 static void put_search(const sweep *s, sbuf *out)
 {
-    const cloob_sweep_options *o = s->o;
+    const sweep_options *o = s->o;
     sbuf_puts(out, "|");
     for (int64_t k = 0; k < o->axes; k++) sbuf_printf(out, " %s |", o->axis[k].name);
     sbuf_printf(out, " %s |\n|", o->select);
@@ -136,7 +136,7 @@ static double importance(const sweep *s, int64_t axis)
 
 static void put_margins(const sweep *s, sbuf *out)
 {
-    const cloob_sweep_options *o = s->o;
+    const sweep_options *o = s->o;
     sbuf_puts(
         out,
         "\n## What each setting does\n\n| setting | value | settings tried | mean | best | share of the variance |\n"
@@ -167,8 +167,8 @@ static void put_group(const sweep *s, int64_t axis, const char *value, const cha
 
 static void put_axis(const sweep *s, int64_t k, json_out *out)
 {
-    const cloob_sweep_axis *axis = &s->o->axis[k];
-    const cloob_sweep_axis *by = s->points.by >= 0 && s->points.by != k ? &s->o->axis[s->points.by] : NULL;
+    const sweep_axis *axis = &s->o->axis[k];
+    const sweep_axis *by = s->points.by >= 0 && s->points.by != k ? &s->o->axis[s->points.by] : NULL;
     json_begin(out, NULL, '{');
     json_put_text(out, "name", axis->name);
     json_put_number(out, "importance", importance(s, k));
@@ -236,7 +236,7 @@ static cloob_status put_chosen(cloob_ctx *ctx, sweep *s, sbuf *out)
 
 static void put_head(const sweep *s, sbuf *out)
 {
-    const cloob_sweep_options *o = s->o;
+    const sweep_options *o = s->o;
     sbuf_printf(out, "# %s\n\n%lld settings, %lld seed%s each%s. Chosen by `%s` on validation data, ",
                 o->train.name ? o->train.name : "sweep", (long long)s->points.count, (long long)o->seeds,
                 o->seeds == 1 ? "" : "s", o->halving ? ", successive halving" : "", o->select);

@@ -1,17 +1,51 @@
-/* A whole data set of the synthetic world on disk, and the texts that go with it. */
-#ifndef SYNTH_WRITE_H
-#define SYNTH_WRITE_H
+/* The synthetic image-text world: scenes of eight factors, captions that name some of them, and a test of
+ * held-out combinations for every factor. docs/reference/synth.md shows it and lists all values.
+ *
+ *     synth_options o;
+ *     synth_options_init(&o);
+ *     o.out = "world"; o.count = 20000;
+ *     if (synth_write(ctx, &o, NULL) != CLOOB_OK) puts(cloob_error(ctx));
+ *
+ * Images and captions are a pure function of seed, strength, split and index: the same on any number of
+ * threads. */
+#ifndef LAB_SYNTH_WRITE_H
+#define LAB_SYNTH_WRITE_H
 
-#include "cloob/synth.h"
-#include "lab/synth/synth.h"
 #include "core/ctx.h"
+#include "lab/synth/synth.h"
 
-/* As cloob_synth_write. */
-cloob_status synth_write(cloob_ctx *ctx, const cloob_synth_options *o, cloob_synth_result *r);
+typedef enum synth_format { SYNTH_CSV, SYNTH_WEBDATASET } synth_format;
+
+typedef struct synth_options {
+    const char *out;   /* the folder; made if it is not there */
+    int64_t count;     /* training pairs, 1 to 10,000,000 */
+    int64_t val_count; /* validation pairs; negative: a tenth of count, at least 16 */
+    int64_t per_class; /* test images of each class; negative: count / 200, within 4 and 100 */
+    int64_t size;      /* pixels a side, 16 to 2048 */
+    uint64_t seed;
+    double strength; /* of the co-occurrences in training data, 0 to 1 */
+    synth_format format;
+    int64_t shard_samples; /* per tar, for webdataset */
+    bool force;            /* write into a folder that holds other files too */
+} synth_options;
+
+/* Fills the defaults: 10,000 pairs of 64 pixels, seed 0, strength 0.25, CSV, 1,000 samples a shard. */
+void synth_options_init(synth_options *o);
+
+typedef struct synth_result {
+    int64_t train, val, test; /* images written */
+    int64_t shards;           /* tar files; 0 for CSV */
+    int64_t bytes;            /* of all images */
+    double seconds;
+} synth_result;
+
+/* Writes the data set. A folder with other files is refused unless force is set; an earlier set of ours is
+ * replaced, after the new one is complete. On failure the folder is as it was. r may be NULL. */
+cloob_status synth_write(cloob_ctx *ctx, const synth_options *o, synth_result *r);
 
 /* The defaults for negative numbers. */
-int64_t synth_val_count(const cloob_synth_options *o);
-int64_t synth_per_class(const cloob_synth_options *o);
+int64_t synth_val_count(const synth_options *o);
+int64_t synth_per_class(const synth_options *o);
 
 /* ---- texts: each appends to s -------------------------------------------------------------------- */
 
@@ -29,7 +63,7 @@ void synth_put_truth(sbuf *s, const synth_scene *scene);
 void synth_put_prompts(sbuf *s);
 
 /* What the set is: its settings, naming rates, favourites and held-out pairs. */
-void synth_put_mark(sbuf *s, const cloob_synth_options *o);
+void synth_put_mark(sbuf *s, const synth_options *o);
 
 /* Plain tar files, written member by member (ustar; no dates or owners, so the same content is the same
  * bytes). */

@@ -4,9 +4,10 @@
 
 #include "lab/report/export.h"
 
-/* Draws NAME.svg, NAME.pdf and NAME.csv. The file: {"name", "title", "x_label", "y_label", "series": [{"name",
- * "x": [...], "y": [...], "low": [...], "high": [...], "color"}]}, with "categories": ["4", "15"] where x counts them,
- * and "bars", "from_zero", "log_y": true. Fails when a list has the wrong length or the build has no cairo. */
-cloob_status figure_file_draw(cloob_ctx *ctx, const char *path, export_files *e);
+/* Draws NAME.svg, NAME.pdf and NAME.csv in the folder dir, which is made. The file: {"name", "title", "x_label",
+ * "y_label", "series": [{"name", "x": [...], "y": [...], "low": [...], "high": [...], "color"}]}, with "categories":
+ * ["4", "15"] where x counts them, and "bars", "from_zero", "log_y": true. Fails when a list has the wrong length or
+ * the build has no cairo. */
+cloob_status figure_file_write(cloob_ctx *ctx, const char *path, const char *dir);
 
 #endif
