@@ -5,7 +5,7 @@
 #include "cloob/cloob.h"
 #include "core/file.h"
 #include "core/json.h"
-#include "lab/sweep/ablate.h"
+#include "lab/sweep/sweep.h"
 #include "lab/synth/write.h"
 
 static cloob_ctx *ctx;
@@ -18,7 +18,7 @@ static bool stop(void *user)
     return --steps_allowed < 0;
 }
 
-static void options(ablate_options *o)
+static void options(sweep_options *o)
 {
     static const char *const two[] = { "clip", "cloob" };
     static const char *folder[1];
@@ -69,22 +69,22 @@ static void recompute(arena *a, const char *method, const char *key, double *mea
 
 static void it_stops_and_goes_on(void)
 {
-    ablate_options o;
-    ablate_summary s;
+    sweep_options o;
+    sweep_summary s;
     char early[700];
     options(&o);
     snprintf(early, sizeof early, "%s/ablation/clip-seed0", root); /* ended before its first checkpoint */
     CHECK_OK(ctx, file_make_dirs(ctx, early));
     o.train.should_stop = stop;
     steps_allowed = 3; /* asked after every step but a run's last: inside the second run */
-    CHECK(run_ablation(ctx, &o, &s) == CLOOB_ERR_STOPPED);
+    CHECK(run_sweep(ctx, &o, &s) == CLOOB_ERR_STOPPED);
     CHECK(s.trained == 1 && strstr(cloob_error(ctx), "1 of 4 runs"));
     snprintf(early, sizeof early, "%s/ablation/clip-seed0.unfinished1", root);
     CHECK(file_is_dir(early));
     o.train.should_stop = NULL;
-    CHECK_OK(ctx, run_ablation(ctx, &o, &s));
+    CHECK_OK(ctx, run_sweep(ctx, &o, &s));
     CHECK(s.found == 1 && s.resumed == 1 && s.trained == 2);
-    CHECK_OK(ctx, run_ablation(ctx, &o, &s));
+    CHECK_OK(ctx, run_sweep(ctx, &o, &s));
     CHECK(s.found == 4 && s.resumed == 0 && s.trained == 0);
 }
 
@@ -125,16 +125,16 @@ static char *table_of(const char *name)
  */
 static void runs_side_by_side(void)
 {
-    ablate_options o;
-    ablate_summary s;
+    sweep_options o;
+    sweep_summary s;
     options(&o);
     o.jobs = 3;
     o.train.name = "together";
     o.train.should_stop = stop;
     steps_allowed = 5;
-    CHECK(run_ablation(ctx, &o, &s) == CLOOB_ERR_STOPPED);
+    CHECK(run_sweep(ctx, &o, &s) == CLOOB_ERR_STOPPED);
     o.train.should_stop = NULL;
-    CHECK_OK(ctx, run_ablation(ctx, &o, &s));
+    CHECK_OK(ctx, run_sweep(ctx, &o, &s));
     CHECK(s.found + s.resumed + s.trained == 4 && s.resumed >= 1);
     char *alone = table_of("ablation"), *together = table_of("together");
     CHECK_STR(together ? together : "", alone ? alone : "-");
@@ -143,29 +143,29 @@ static void runs_side_by_side(void)
     o.jobs = 2;
     o.train.name = "impossible";
     o.train.train_data = "nowhere.tsv";
-    CHECK(run_ablation(ctx, &o, &s) != CLOOB_OK && strstr(cloob_error(ctx), "nowhere.tsv"));
+    CHECK(run_sweep(ctx, &o, &s) != CLOOB_OK && strstr(cloob_error(ctx), "nowhere.tsv"));
     o.jobs = 65;
-    CHECK(run_ablation(ctx, &o, &s) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "`jobs` 65"));
+    CHECK(run_sweep(ctx, &o, &s) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "`jobs` 65"));
 }
 
 static void other_settings_are_refused(void)
 {
     static const char *const twice[] = { "clip", "clip" };
-    ablate_options o;
+    sweep_options o;
     options(&o);
     o.train.lr = 2e-3;
-    CHECK(run_ablation(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
+    CHECK(run_sweep(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
     CHECK(strstr(cloob_error(ctx), "lr: 0.001, now lr: 0.002"));
     options(&o);
     o.methods = twice, o.methods_count = 2;
-    CHECK(run_ablation(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
+    CHECK(run_sweep(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
     options(&o);
     o.train.val_data = NULL;
     o.zeroshot_count = 0;
-    CHECK(run_ablation(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
+    CHECK(run_sweep(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
     options(&o);
     o.seeds = 0;
-    CHECK(run_ablation(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
+    CHECK(run_sweep(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
 }
 
 int main(void)

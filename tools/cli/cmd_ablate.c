@@ -6,9 +6,9 @@
 #include "cli/commands.h"
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
-#include "lab/sweep/ablate.h"
+#include "lab/sweep/sweep.h"
 
-static ablate_options o;
+static sweep_options o;
 static const char *preset;
 
 static const opt_row rows[] = { CLI_PRESET_ROW(preset), OPT_END };
@@ -36,7 +36,7 @@ static bool split_methods(void)
     return true;
 }
 
-static cloob_status print_result(cloob_ctx *ctx, const ablate_summary *s)
+static cloob_status print_result(cloob_ctx *ctx, const sweep_summary *s)
 {
     char path[1200], *table;
     snprintf(path, sizeof path, "%s/%s", s->folder, common.json ? "ablation.json" : "ablation.md");
@@ -62,6 +62,7 @@ static int check(const command *self)
 {
     if (opt_given("method")) return cli_usage(self, "--method: several are trained here; name them with --methods");
     if (opt_given("resume")) return cli_usage(self, "--resume: the same command continues automatically; leave it out");
+    o.ablation = true;
     if (!o.train.train_data) return cli_usage(self, "needs --train-data");
     if (!split_methods()) return cli_usage(self, "out of memory");
     for (int64_t i = 0; i < o.methods_count; i++)
@@ -72,12 +73,12 @@ static int check(const command *self)
 
 static int run(const command *self, cloob_ctx *ctx)
 {
-    ablate_summary s;
+    sweep_summary s;
     int code = cli_train_fill(self, ctx, preset, &o.train);
     if (code >= 0) return code;
     if (!opt_given("analyze")) o.train.analyze = true;
     if (!opt_given("save-frequency")) o.train.save_frequency = 0; /* twenty runs times all epochs would fill disks */
-    cloob_status status = run_ablation(ctx, &o, &s);
+    cloob_status status = run_sweep(ctx, &o, &s);
     if (status == CLOOB_OK && s.rank == 0) status = print_result(ctx, &s); /* rank 0 reports for all */
     return cli_exit(self, ctx, status);
 }

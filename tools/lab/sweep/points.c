@@ -108,21 +108,22 @@ static uint64_t hash_text(const char *text)
 }
 
 cloob_status point_run(cloob_ctx *ctx, arena *a, const points *p, const point *at, int64_t seed, int64_t epochs,
-                       const char *folder, ablate_run *r)
+                       const char *folder, sweep_run *r)
 {
     char name[512] = "", text[32];
     int64_t axes = p->o->axes;
     run_setting *set = arena_push(a, (size_t)(axes + 1) * sizeof *set);
     if (!set) return ctx_no_memory(ctx, sizeof *set, "settings");
     if (axes) memcpy(set, at->setting, (size_t)axes * sizeof *set);
-    for (int64_t i = 0; i < axes; i++) add_part(name, sizeof name - 64, set[i].name, set[i].value);
+    if (p->o->ablation) snprintf(name, sizeof name, "%.64s", set->value);
+    for (int64_t i = 0; i < axes && !p->o->ablation; i++) add_part(name, sizeof name - 64, set[i].name, set[i].value);
     if (epochs) {
         snprintf(text, sizeof text, "%lld", (long long)epochs);
         set[axes] = (run_setting){ "epochs", arena_string(a, text) };
         if (!set[axes].value) return ctx_no_memory(ctx, sizeof text, "settings");
         add_part(name, sizeof name - 64, "epochs", text);
     }
-    *r = (ablate_run){ .setting = set, .settings = axes + (epochs > 0), .seed = seed, .may_fail = true };
+    *r = (sweep_run){ .setting = set, .settings = axes + (epochs > 0), .seed = seed, .may_fail = !p->o->ablation };
     if (strlen(name) > 150) snprintf(name + 130, 20, "_%016llx", (unsigned long long)hash_text(name));
     snprintf(r->name, sizeof r->name, "%s-seed%lld", *name ? name : "run", (long long)seed);
     if (snprintf(r->dir, sizeof r->dir, "%s/%s", folder, r->name) >= (int)sizeof r->dir)

@@ -28,12 +28,12 @@ cloob_status points_make(cloob_ctx *ctx, arena *a, const sweep_options *o, point
 
 /* The run of a point: epochs 0: as trained; else so many, which its name tells as well. */
 cloob_status point_run(cloob_ctx *ctx, arena *a, const points *p, const point *at, int64_t seed, int64_t epochs,
-                       const char *folder, ablate_run *r);
+                       const char *folder, sweep_run *r);
 
 enum { SWEEP_ROUNDS = 3 }; /* of successive halving */
 
 typedef struct sweep_stage { /* runs that are trained together */
-    ablate_run *run;         /* (runs) */
+    sweep_run *run;          /* (runs) */
     int64_t *point;          /* (runs) whose each is */
     int64_t runs;
 } sweep_stage;
@@ -49,5 +49,6 @@ typedef struct sweep {
 
 /* Once every run has its summary. */
 cloob_status sweep_write_tables(cloob_ctx *ctx, sweep *s);
+cloob_status ablation_write_tables(cloob_ctx *ctx, sweep *s);
 
 #endif

@@ -33,10 +33,10 @@ void run_set_name(const char *path, char out[128])
 }
 
 /* Writes zeroshot-SET.json into the run's folder, where the report finds it, too. */
-static cloob_status put_zeroshot(cloob_ctx *ctx, const ablate_run *r, cloob_model *m, const prompts *p,
+static cloob_status put_zeroshot(cloob_ctx *ctx, const sweep_run *r, cloob_model *m, const prompts *p,
                                  const char *source, const char *prefix, double *sum, json_out *out)
 {
-    char set[128], path[ABLATE_PATH + 160], key[160];
+    char set[128], path[SWEEP_PATH + 160], key[160];
     cloob_dataset *d;
     cloob_zeroshot_options z;
     cloob_zeroshot_result found;
@@ -64,7 +64,7 @@ static cloob_status put_zeroshot(cloob_ctx *ctx, const ablate_run *r, cloob_mode
     return run_write_object(ctx, CLOOB_OK, &text, path);
 }
 
-cloob_status run_put_zeroshots(cloob_ctx *ctx, const ablate_options *o, const ablate_run *r, cloob_model *m,
+cloob_status run_put_zeroshots(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r, cloob_model *m,
                                const char *prefix, json_out *out)
 {
     prompts p = { 0 };
@@ -78,9 +78,9 @@ cloob_status run_put_zeroshots(cloob_ctx *ctx, const ablate_options *o, const ab
     return status;
 }
 
-cloob_status run_open_model(cloob_ctx *ctx, const ablate_options *o, const ablate_run *r, cloob_model **m)
+cloob_status run_open_model(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r, cloob_model **m)
 {
-    char latest[ABLATE_PATH + 64];
+    char latest[SWEEP_PATH + 64];
     cloob_model_options mo;
     cloob_model_options_init(&mo);
     mo.device = o->train.device;
@@ -150,7 +150,7 @@ static cloob_status put_pairs(cloob_ctx *ctx, const cloob_embedded *e, json_out 
     return put_analysis(ctx, e, &x, out);
 }
 
-static cloob_status put_test_pairs(cloob_ctx *ctx, cloob_model *m, const ablate_options *o, const char *source,
+static cloob_status put_test_pairs(cloob_ctx *ctx, cloob_model *m, const sweep_options *o, const char *source,
                                    json_out *out)
 {
     cloob_dataset *d;
@@ -164,10 +164,10 @@ static cloob_status put_test_pairs(cloob_ctx *ctx, cloob_model *m, const ablate_
     return status;
 }
 
-cloob_status run_test_once(cloob_ctx *ctx, const ablate_options *o, const ablate_run *r)
+cloob_status run_test_once(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r)
 {
-    ablate_options on_test = *o;
-    char path[ABLATE_PATH + 64];
+    sweep_options on_test = *o;
+    char path[SWEEP_PATH + 64];
     json_out out = { .spaced = true };
     cloob_model *m;
     snprintf(path, sizeof path, "%s/test.json", r->dir);

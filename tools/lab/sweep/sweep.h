@@ -1,5 +1,4 @@
-/* A search over settings: any option of training times values times seeds, a choice by a validation number that is
- * named before, fresh seeds for what was chosen, and one evaluation on test data.
+/* Many runs: a search over settings, or an ablation.
  *
  *     static const char *const rates[] = { "1e-3", "5e-4" }, *const methods[] = { "clip", "cloob" };
  *     sweep_axis axis[] = { { "method", methods, 2 }, { "lr", rates, 2 } };
@@ -9,9 +8,14 @@
  *     o.axis = axis, o.axes = 2, o.select = "image_to_text_R@1";
  *     if (run_sweep(ctx, &o, NULL) != CLOOB_OK) puts(cloob_error(ctx));
  *
- * Everything is in LOGS/NAME: a folder per run, whose summary.json says that it is finished; results.jsonl with a line
- * per run; sweep.md with the tables; report.html. Called again after it was stopped it goes on: finished runs are
- * taken as they are, unfinished ones are resumed. */
+ * A search trains combinations of options of training with several seeds, chooses by a validation metric that is named
+ * in advance, retrains the choice with fresh seeds and evaluates it once on test data. An ablation trains several
+ * methods with several seeds, everything else equal, and tests the differences.
+ *
+ * All files are in LOGS/NAME: a folder per run, whose summary.json is written when it is finished; report.html; of a
+ * search results.jsonl with a line per run, and sweep.md with the tables; of an ablation ablation.md and
+ * ablation.json. The same call continues an interrupted sweep: finished runs are kept, unfinished ones resume from
+ * their checkpoint. */
 #ifndef LAB_SWEEP_SWEEP_H
 #define LAB_SWEEP_SWEEP_H
 
@@ -29,6 +33,8 @@ typedef struct sweep_options {
     cloob_train_options train; /* of every run; name is that of the sweep, seed the first */
     const sweep_axis *axis;
     int64_t axes;
+    bool ablation; /* compare `methods` instead of searching; axis, part and the rows of a search are not used */
+    CLOOB_MEMBER_LIST(methods); /* of an ablation; none: all four */
     int64_t part, parts; /* of several processes, say a scheduler's array: process `part` of 0 to parts - 1 trains every
                             parts-th run. The last to end, or a call without it, writes the tables. parts 0: one */
 /* Every other setting, with its default and meaning, is a row of these two. `random` draws without repetition. Every
@@ -41,21 +47,26 @@ typedef struct sweep_options {
 #include "lab/sweep/runs_options.def"
 } sweep_options;
 
+/* One seed; no analysis. Those of an ablation: five seeds, with the analysis. */
 void sweep_options_init(sweep_options *o);
-/* The rows of the two, then those of cloob_train_option_table; offsets are in sweep_options. */
+void ablate_options_init(sweep_options *o);
+/* The rows of a search, or of an ablation; then those of cloob_train_option_table. Offsets are in sweep_options. */
 const cloob_option *sweep_option_table(int64_t *count);
+const cloob_option *ablate_option_table(int64_t *count);
 
 typedef struct sweep_summary {
     char folder[1024];                     /* LOGS/NAME */
     int64_t settings;                      /* points of the search */
-    int64_t runs, trained, resumed, found; /* as in an ablation */
+    int64_t runs, trained, resumed, found; /* in all; from the start, from a checkpoint, already finished */
+    int64_t metrics, significant;          /* of an ablation: rows of its table; those with a winner */
     int64_t failed;                        /* runs whose loss left the range of numbers; never chosen */
     bool complete;                         /* false: other parts still run */
     double seconds;
     int rank; /* of this process; every run takes all ranks, rank 0 reports */
 } sweep_summary;
 
-/* summary may be NULL. Refuses to go on with other settings than it began with; values and seeds may be added. */
+/* summary may be NULL. Refuses to continue with other settings than it began with; values, methods and seeds may be
+ * added. CLOOB_ERR_STOPPED when train.should_stop returned true: everything is saved. */
 cloob_status run_sweep(cloob_ctx *ctx, const sweep_options *o, sweep_summary *summary);
 
 #endif

@@ -20,7 +20,7 @@ static cloob_status write_in(cloob_ctx *ctx, const sweep *s, const char *name, s
 /* ---- results.jsonl ------------------------------------------------------------------------------- */
 
 /* A file of one JSON object, on one line; null where there is none. */
-static cloob_status put_object(cloob_ctx *ctx, const ablate_run *r, const char *key, const char *name, json_out *out)
+static cloob_status put_object(cloob_ctx *ctx, const sweep_run *r, const char *key, const char *name, json_out *out)
 {
     file_bytes b;
     char *path = file_join(r->dir, name);
@@ -42,7 +42,7 @@ static cloob_status put_object(cloob_ctx *ctx, const ablate_run *r, const char *
 static cloob_status put_stage(cloob_ctx *ctx, const sweep *s, const sweep_stage *stage, const char *name, sbuf *out)
 {
     for (int64_t i = 0; i < stage->runs; i++) {
-        const ablate_run *r = &stage->run[i];
+        const sweep_run *r = &stage->run[i];
         const point *p = &s->points.item[stage->point[i]];
         json_out w = { .spaced = true };
         json_begin(&w, NULL, '{');
@@ -222,8 +222,8 @@ static cloob_status put_chosen(cloob_ctx *ctx, sweep *s, sbuf *out)
     for (int64_t i = 0; i < s->final.runs; i++) {
         json *object;
         int k = group_of(&t, s->points.item[s->final.point[i]].group);
-        if (test) CLOOB_TRY(ablate_read_test(ctx, s->memory, &s->final.run[i], &object));
-        else CLOOB_TRY(ablate_read_summary(ctx, s->memory, &s->final.run[i], &object));
+        if (test) CLOOB_TRY(run_read_test(ctx, s->memory, &s->final.run[i], &object));
+        else CLOOB_TRY(run_read_summary(ctx, s->memory, &s->final.run[i], &object));
         if (k >= 0) CLOOB_TRY(ablation_add(ctx, s->memory, &t, k, object));
     }
     CLOOB_TRY(ablation_test(ctx, &t));
@@ -260,5 +260,27 @@ cloob_status sweep_write_tables(cloob_ctx *ctx, sweep *s)
     cloob_status status = s->final.runs ? put_chosen(ctx, s, &out) : CLOOB_OK;
     if (status == CLOOB_OK) return write_in(ctx, s, "sweep.md", &out);
     sbuf_release(&out);
+    return status;
+}
+
+cloob_status ablation_write_tables(cloob_ctx *ctx, sweep *s)
+{
+    const sweep_stage *stage = &s->search[0];
+    ablation t = { .methods = (int)s->points.count, .seeds = s->o->seeds, .alpha = s->o->alpha };
+    sbuf markdown = { 0 }, numbers = { 0 };
+    for (int k = 0; k < t.methods; k++) t.method[k] = s->o->methods[k];
+    for (int64_t i = 0; i < stage->runs; i++) {
+        json *summary;
+        CLOOB_TRY(run_read_summary(ctx, s->memory, &stage->run[i], &summary));
+        CLOOB_TRY(ablation_add(ctx, s->memory, &t, (int)stage->point[i], summary));
+    }
+    CLOOB_TRY(ablation_test(ctx, &t));
+    s->summary.metrics = t.count;
+    for (int64_t i = 0; i < t.count; i++) s->summary.significant += t.metric[i].significant;
+    ablation_markdown(&t, &markdown);
+    ablation_json(&t, &numbers);
+    cloob_status status = write_in(ctx, s, "ablation.md", &markdown);
+    if (status == CLOOB_OK) return write_in(ctx, s, "ablation.json", &numbers);
+    sbuf_release(&numbers);
     return status;
 }
