@@ -3,7 +3,7 @@
 
 #include "cli/shared_opts.h"
 #include "lab/synth/world_truth.h"
-#include "lab/report/plots.h"
+#include "lab/report/report.h"
 
 static struct {
     const char *input, *out, *reference, *world;

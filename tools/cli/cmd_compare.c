@@ -7,7 +7,7 @@
 #include "cli/shared_opts.h"
 #include "infer/predictions.h"
 #include "lab/compare/groups.h"
-#include "lab/report/plots.h"
+#include "lab/report/report.h"
 
 static struct {
     int64_t epoch, resamples, bins;

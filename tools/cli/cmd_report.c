@@ -4,7 +4,6 @@
 #include "cli/commands.h"
 #include "cli/json_out.h"
 #include "lab/report/report.h"
-#include "lab/report/figures/figure_file.h"
 
 static struct {
     const char *out, *title;

@@ -42,9 +42,6 @@ void page_zeroshot(page *p);   /* tables, and examples with bars */
 void page_settings(page *p);
 
 enum { EXAMPLES_MAX = 8 };
-/* zero-shot-examples.svg, .pdf and .csv of the first examples in the list, where figures are exported. `truth` has the
- * class of each, or NULL. */
-void page_export_examples(page *p, const json *const *list, const char *const *truth, int64_t n);
 
 /* ---- for the sections ---------------------------------------------------------------------------- */
 
@@ -73,10 +70,7 @@ void page_result_charts(page *p, const char *title, const char *y_label, const c
 
 /* Files that the page carries, compiled in by cmake/embed.cmake. Not zero-terminated. */
 
-extern const unsigned char asset_page_css[], asset_page_js[];
-extern const size_t asset_page_css_bytes, asset_page_js_bytes;
-/* Only in builds that draw with Chart.js. */
-extern const unsigned char asset_chart_js[], asset_chart_licence[];
-extern const size_t asset_chart_js_bytes, asset_chart_licence_bytes;
+extern const unsigned char asset_page_css[];
+extern const size_t asset_page_css_bytes;
 
 #endif

@@ -1,11 +1,11 @@
 /* The paper's two figures of embeddings: the spectrum of the covariance, and how similar matched and
  * unmatched pairs are. */
-#include "lab/report/plots.h"
+#include "lab/report/report.h"
 
 #include <stdio.h>
 
 #include "core/file.h"
-#include "lab/report/chart_image.h"
+#include "lab/report/chart.h"
 
 typedef struct plot {
     cloob_ctx *ctx;

@@ -11,7 +11,9 @@
 #ifndef LAB_REPORT_REPORT_H
 #define LAB_REPORT_REPORT_H
 
+#include "cloob/eval.h"
 #include "core/ctx.h"
+#include "eval/metrics/metrics.h"
 
 typedef struct report_options {
     const char *title;               /* NULL: the runs' names */
@@ -40,5 +42,21 @@ typedef struct report_summary {
  * NULL. A run without validation results makes a page without them; a folder that is no run fails. */
 cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, const char *out,
                           const report_options *o, report_summary *summary);
+
+/* ---- figures: SVG and PDF files; CLOOB_ERR_UNSUPPORTED in a build without cairo ---------------------- */
+
+/* Draws a figure of your own numbers, NAME.svg and NAME.pdf, with its numbers as NAME.csv, in the folder dir, which is
+ * made. path: a JSON file, {"name": NAME, "title", "x_label", "y_label", "series": [{"name", "x": [...], "y": [...]}]};
+ * a series may have "low" and "high" (a band, or the whiskers of bars) and "color" (0 to 7), the figure "categories"
+ * (texts that x counts from 0), "bars", "from_zero" and "log_y". */
+cloob_status figure_file_write(cloob_ctx *ctx, const char *path, const char *dir);
+
+/* spectrum and (paired) similarities beside them, each as .svg and .pdf. */
+cloob_status analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+                            const char *folder);
+
+/* The reliability plot as SVG: accuracy over confidence, a line per model, and the diagonal.  */
+cloob_status calibration_plot(cloob_ctx *ctx, const calibration *c, const char *const *name, int64_t n,
+                              const char *path);
 
 #endif

@@ -1,5 +1,5 @@
 /* Embeds, asks, writes. */
-#include "lab/report/samples_impl.h"
+#include "lab/report/samples.h"
 
 #include <stdlib.h>
 #include <string.h>

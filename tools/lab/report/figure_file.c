@@ -1,9 +1,10 @@
 /* JSON to chart. */
-#include "lab/report/figures/figure_file.h"
+#include "lab/report/report.h"
 
 #include <string.h>
 
 #include "core/json.h"
+#include "lab/report/export.h"
 
 typedef struct reader {
     cloob_ctx *ctx;

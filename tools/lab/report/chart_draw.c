@@ -1,5 +1,5 @@
 /* Charts drawn by cairo. */
-#include "lab/report/chart_image.h"
+#include "lab/report/chart.h"
 
 #include <cairo-pdf.h>
 #include <cairo-svg.h>
