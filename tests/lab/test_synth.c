@@ -8,7 +8,6 @@
 #include "core/json.h"
 #include "data/sets/dataset.h"
 #include "lab/synth/synth.h"
-#include "lab/synth/batch.h"
 #include "lab/synth/write.h"
 
 enum { N = 20000 };

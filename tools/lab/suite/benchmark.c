@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "lab/suite/impl.h"
+#include "lab/suite/suite.h"
 #include "core/file.h"
 #include "data/sets/dataset_web.h"
 

@@ -1,7 +1,7 @@
 /* The same table as a page, and below it every metric. */
 #include <math.h>
 
-#include "lab/suite/table.h"
+#include "lab/suite/suite.h"
 #include "core/file.h"
 #include "lab/report/html.h"
 

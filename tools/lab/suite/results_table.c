@@ -2,8 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lab/suite/datacomp.h"
-#include "lab/suite/table.h"
+#include "lab/suite/suite.h"
 #include "core/sbuf.h"
 
 enum { SETS = 64, MEANS = 5 };

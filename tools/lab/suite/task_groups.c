@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/suite/impl.h"
+#include "lab/suite/suite.h"
 #include "eval/metrics/metrics.h"
 
 enum { MAX_GROUPS = 1 << 20 };

@@ -9,7 +9,6 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/limits.h"
-#include "lab/synth/batch.h"
 
 #define MAX_COUNT INT64_C(10000000)
 

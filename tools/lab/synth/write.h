@@ -99,4 +99,22 @@ cloob_status synth_stage_publish(cloob_ctx *ctx, synth_stage *st);
 /* Removes what was not published. Also after publish, to release the memory. */
 void synth_stage_end(synth_stage *st);
 
+/* ---- many scenes to encoded images, on all threads ----------------------------------------------- */
+
+typedef struct synth_item {
+    synth_scene scene;
+    sbuf path;    /* the file to write; empty: none */
+    sbuf encoded; /* the file's bytes */
+} synth_item;
+
+const char *synth_extension(void); /* "jpg"; "png" in a build without libjpeg */
+
+/* Draws and encodes n items at `size` pixels; writes those that have a path. The same bytes whatever the
+ * number of threads. On failure the text is that of the first item that failed. */
+cloob_status synth_batch(cloob_ctx *ctx, int64_t size, synth_item *item, int64_t n);
+void synth_item_release(synth_item *item);
+
+/* Appends a PNG of rgb (size, size, 3) to out. */
+cloob_status synth_encode_png(cloob_ctx *ctx, const uint8_t *rgb, int64_t size, sbuf *out);
+
 #endif

@@ -6,14 +6,42 @@
  *     CLOOB_TRY(task_classes(ctx, &b, &f));        adds scores to b.out
  *     features_release(&f);
  */
-#ifndef BENCHMARK_IMPL_H
-#define BENCHMARK_IMPL_H
+#ifndef LAB_SUITE_SUITE_H
+#define LAB_SUITE_SUITE_H
 
-#include "lab/suite/datacomp.h"
+#include "core/arena.h"
 #include "lab/suite/benchmark.h"
 #include "data/text/prompts.h"
 #include "eval/zeroshot.h"
 #include "infer/model_file.h"
+
+/* ---- DataComp's evaluation sets ------------------------------------------------------------------ */
+
+typedef enum datacomp_protocol {
+    DATACOMP_PLAIN,         /* classification, or retrieval */
+    DATACOMP_IWILDCAM,      /* means over classes */
+    DATACOMP_CAMELYON17,    /* accuracy by slide */
+    DATACOMP_FMOW,          /* accuracy by year and region */
+    DATACOMP_DOLLAR_STREET, /* top-5 accuracy by income */
+    DATACOMP_GEODE,         /* accuracy by region */
+    DATACOMP_FACES,         /* race, gender, age and slurs, by race and gender */
+    DATACOMP_WINOGAVIL
+} datacomp_protocol;
+
+/* Whose means DataComp quotes beside the average of all. */
+enum { DATACOMP_SHIFT = 1, DATACOMP_VTAB = 2, DATACOMP_RETRIEVAL = 4 };
+
+typedef struct datacomp_set {
+    const char *key, *title, *main_metric; /* main_metric NULL: it has none, and does not count among the 38 */
+    datacomp_protocol protocol;
+    int groups;
+} datacomp_set;
+
+const datacomp_set *datacomp_at(int i); /* NULL behind the last */
+/* By the name of a folder: "wds_vtab-cifar100_test", "vtab-cifar100", "cifar100". NULL: not one of them. */
+const datacomp_set *datacomp_find(const char *folder_name);
+
+/* ---- one data set -------------------------------------------------------------------------------- */
 
 typedef struct bench {
     model *m;
@@ -71,5 +99,25 @@ cloob_status bench_by_group(cloob_ctx *ctx, bench *b, const bench_features *f, c
 /* The folder's classes and templates, and their class weights. */
 cloob_status bench_prompts(cloob_ctx *ctx, const bench *b, prompts *p);
 cloob_status bench_weights(cloob_ctx *ctx, const bench *b, const prompt_set *set, zeroshot *z);
+
+/* ---- results as a table: a row per data set and task, a column per model, the main metric in the cells --- */
+
+typedef struct bench_row {
+    const char *name, *metric; /* metric "": the set has no main metric, or is not there */
+    const double *value;       /* (models) NaN: not evaluated */
+    bool there;                /* some model was evaluated */
+} bench_row;
+
+typedef struct bench_table {
+    const char **model; /* (models) names that tell them apart */
+    int64_t models;
+    bench_row *row;
+    int64_t rows;
+    int64_t missing; /* of DataComp's sets that count */
+} bench_table;
+
+/* datacomp: its sets first, in its order, all of them; then means over groups of them; then whatever else was
+ * evaluated. Everything is in the arena; false: memory is out. */
+bool bench_table_make(arena *a, const benchmark_result *r, int64_t n, bool datacomp, bench_table *out);
 
 #endif
