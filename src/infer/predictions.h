@@ -1,4 +1,4 @@
-/* What can be learnt from stored predictions: calibration, bootstrap intervals, paired tests.
+/* Stored predictions: calibration, bootstrap intervals, paired tests.
  *
  *     predictions *a, *b;
  *     paired_result r;

@@ -69,7 +69,7 @@ bool prompt_list_add(arena *a, prompt_list *l, const char *text);
 
 /* Lists of strings out of Python source: the literals that published prompts are written in. */
 
-/* One assignment `name = [...]` or `(...)`. A string inside stands for itself, a list or tuple for its
+/* One assignment `name = [...]` or `(...)`. A string inside is an entry, a list or tuple an entry of several
  * strings, a function `lambda c: f'a photo of a {c}.'` for 'a photo of a {}.'. */
 typedef struct python_list {
     const char *name;   /* in the arena */

@@ -1,4 +1,4 @@
-/* A map of embeddings: every row becomes a point in the plane, and rows that are similar come to lie together.
+/* A map of embeddings: every row becomes a point in the plane, and similar rows are placed close together.
  *
  *     map_options o;
  *     map_options_init(&o);

@@ -136,9 +136,9 @@ int ablation_decimals(double deviation, double mean)
     return d < 0 ? 0 : d > 8 ? 8 : d;
 }
 
-int ablation_decimals_beside(double deviation, double mean, int beside)
+int ablation_decimals_in_row(double deviation, double mean, int of_row)
 {
-    return deviation > 0 || beside < 0 ? ablation_decimals(deviation, mean) : beside;
+    return deviation > 0 || of_row < 0 ? ablation_decimals(deviation, mean) : of_row;
 }
 
 /* Of the methods whose seeds differ, the most; -1: there is none. */
@@ -153,18 +153,18 @@ static int row_decimals(const ablation_metric *m, int methods)
 }
 
 /* As every table shows it: a page takes it from the JSON. */
-static void put_rounded(sbuf *out, const ablation_metric *m, int k, int beside)
+static void put_rounded(sbuf *out, const ablation_metric *m, int k, int of_row)
 {
-    int d = ablation_decimals_beside(m->deviation[k], m->mean[k], beside);
+    int d = ablation_decimals_in_row(m->deviation[k], m->mean[k], of_row);
     if (m->n[k]) sbuf_printf(out, "%.*f ± %.*f", d, m->mean[k], d, m->deviation[k]);
     else sbuf_puts(out, "–");
 }
 
-static void put_cell(sbuf *out, const ablation_metric *m, int k, int beside)
+static void put_cell(sbuf *out, const ablation_metric *m, int k, int of_row)
 {
     const char *bold = m->significant && m->best == k ? "**" : "";
     sbuf_printf(out, " %s", bold);
-    put_rounded(out, m, k, beside);
+    put_rounded(out, m, k, of_row);
     sbuf_printf(out, "%s |", bold);
 }
 
@@ -179,8 +179,8 @@ void ablation_markdown(const ablation *t, sbuf *out)
     for (int64_t i = 0; i < t->count; i++) {
         const ablation_metric *m = &t->metric[i];
         sbuf_printf(out, "| %s%s |", m->name, arrow[m->aim]);
-        int beside = row_decimals(m, t->methods);
-        for (int k = 0; k < t->methods; k++) put_cell(out, m, k, beside);
+        int of_row = row_decimals(m, t->methods);
+        for (int k = 0; k < t->methods; k++) put_cell(out, m, k, of_row);
         if (isfinite(m->p_best)) sbuf_printf(out, " %.2g |\n", m->p_best);
         else sbuf_puts(out, " |\n");
     }

@@ -95,7 +95,7 @@ static void put_csv(const groups_result *g, sbuf *s)
 
 /* ---- tables for people --------------------------------------------------------------------------- */
 
-typedef struct style { /* of a table: what stands around and between cells */
+typedef struct style { /* of a table: the text around and between cells */
     const char *begin, *between, *end, *none;
     bool latex;
 } style;
@@ -118,9 +118,9 @@ static int row_decimals(const group_stats *v, int64_t n)
     return most;
 }
 
-static void put_cell(sbuf *s, const style *y, const group_stats *v, int beside)
+static void put_cell(sbuf *s, const style *y, const group_stats *v, int of_row)
 {
-    int d = ablation_decimals_beside(v->deviation, v->mean, v->n > 1 ? beside : -1);
+    int d = ablation_decimals_in_row(v->deviation, v->mean, v->n > 1 ? of_row : -1);
     sbuf_puts(s, y->between);
     if (!v->n) sbuf_puts(s, y->none);
     else if (v->n == 1) sbuf_printf(s, "%.*f", d, v->mean);
@@ -134,8 +134,8 @@ static void put_means(const groups_result *g, const style *y, sbuf *s)
     for (int64_t i = 0; i < g->metrics; i++) {
         sbuf_puts(s, y->begin);
         put_word(s, y, g->metric[i].metric);
-        int beside = row_decimals(g->metric[i].group, g->groups);
-        for (int64_t k = 0; k < g->groups; k++) put_cell(s, y, &g->metric[i].group[k], beside);
+        int of_row = row_decimals(g->metric[i].group, g->groups);
+        for (int64_t k = 0; k < g->groups; k++) put_cell(s, y, &g->metric[i].group[k], of_row);
         sbuf_puts(s, y->end);
     }
 }

@@ -23,7 +23,7 @@ typedef struct chart {
     bool log_y, fill;
     bool from_zero;              /* the y axis begins at 0 */
     bool bars;                   /* of each series one for every category */
-    const char *const *category; /* (categories) what x = 0, 1, ... stand for; NULL: x is a number */
+    const char *const *category; /* (categories) names of x = 0, 1, ...; NULL: x is a number */
     int64_t categories;
     chart_series *series;
     int64_t count, room;

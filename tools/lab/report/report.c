@@ -20,7 +20,7 @@ static char *parent_of(arena *a, const char *path)
     return slash == path ? arena_string(a, "/") : arena_string_n(a, path, (size_t)(slash - path));
 }
 
-/* Inside each run, beside the runs, beside the page, and in folders that were named. */
+/* Inside each run, next to the runs, next to the page, and in folders that were named. */
 static cloob_status find_scores(page *p, const char *out, const report_options *o)
 {
     for (int64_t i = 0; i < p->runs; i++)
@@ -38,7 +38,7 @@ static cloob_status find_scores(page *p, const char *out, const report_options *
     return CLOOB_OK;
 }
 
-/* A file beside the page; NULL: none that can be read. */
+/* A file next to the page; NULL: none that can be read. */
 static const json *read_beside(page *p, const char *out, const char *name)
 {
     char *folder = parent_of(p->memory, out), *path = folder ? file_join(folder, name) : NULL;
@@ -53,7 +53,7 @@ static const json *read_beside(page *p, const char *out, const char *name)
     return root;
 }
 
-/* The tables of cloob ablate and cloob sweep, where the page lies in their folder. */
+/* The tables of cloob ablate and cloob sweep, if the page is in their folder. */
 static void find_tables(page *p, const char *out)
 {
     p->ablation = read_beside(p, out, "ablation.json");
@@ -248,7 +248,7 @@ static cloob_status write_page(cloob_ctx *ctx, const char *const *run, int64_t r
     if (!o) o = &defaults;
     export_begin(&p.files, ctx, o->export_dir, out);
     cloob_status status = read_runs(&p, run, runs);
-    if (status == CLOOB_OK) status = page_find_kin(&p);
+    if (status == CLOOB_OK) status = page_find_repeats(&p);
     if (status == CLOOB_OK) status = find_scores(&p, out, o);
     if (status == CLOOB_OK) {
         if (runs > 1) find_tables(&p, out);

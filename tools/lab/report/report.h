@@ -3,11 +3,10 @@
  *     const char *runs[] = { "logs/first" };
  *     if (report_write(ctx, runs, 1, "report.html", NULL, NULL) != CLOOB_OK) puts(cloob_error(ctx));
  *
- * Reads what cloob_train left in the runs' folders: params.txt, metrics.tsv (or out.log),
- * checkpoints/results.jsonl, analysis/epoch_N; and zero-shot results, zeroshot*.json, examples*.json and
- * classify*.json, inside the run's folder, beside it, and beside the page. Images and what the model says of them come
- * from samples.json in the run's folder, which is written first, with the run's last checkpoint and validation data.
- * The page needs no network. */
+ * Reads what cloob_train left in the runs' folders: params.txt, metrics.tsv (or out.log), checkpoints/results.jsonl,
+ * analysis/epoch_N; and zero-shot results, zeroshot*.json, examples*.json and classify*.json, inside the run's folder,
+ * next to it, and next to the page. Images and the model's answers for them come from samples.json in the run's folder,
+ * which is written first, with the run's last checkpoint and validation data. The page needs no network. */
 #ifndef LAB_REPORT_REPORT_H
 #define LAB_REPORT_REPORT_H
 
@@ -38,7 +37,7 @@ typedef struct report_summary {
     int64_t exported; /* files below export_dir */
 } report_summary;
 
-/* run: folders. Writes out beside and renames, so that a page is whole or the old one. o and summary may be
+/* run: folders. The page is written atomically. o and summary may be
  * NULL. A run without validation results makes a page without them; a folder that is no run fails. */
 cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, const char *out,
                           const report_options *o, report_summary *summary);
@@ -51,7 +50,7 @@ cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, 
  * (texts that x counts from 0), "bars", "from_zero" and "log_y". */
 cloob_status figure_file_write(cloob_ctx *ctx, const char *path, const char *dir);
 
-/* spectrum and (paired) similarities beside them, each as .svg and .pdf. */
+/* spectrum and (paired) similarities in the folder, each as .svg and .pdf. */
 cloob_status analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
                             const char *folder);
 

@@ -1,4 +1,4 @@
-/* Images of a split through the model, and the numbers beside them. */
+/* Images of a split through the model, and the numbers stored with them. */
 #include <stdlib.h>
 
 #include "lab/suite/suite.h"

@@ -1,4 +1,4 @@
-/* Inside the benchmark: one data set of one model, from images to scores.
+/* Internals of the evaluation suite: one data set of one model, from images to scores.
  *
  *     bench b;                                     what is evaluated
  *     bench_features f;
@@ -28,7 +28,7 @@ typedef enum datacomp_protocol {
     DATACOMP_WINOGAVIL
 } datacomp_protocol;
 
-/* Whose means DataComp quotes beside the average of all. */
+/* Groups whose means DataComp quotes in addition to the average of all. */
 enum { DATACOMP_SHIFT = 1, DATACOMP_VTAB = 2, DATACOMP_RETRIEVAL = 4 };
 
 typedef struct datacomp_set {
@@ -52,7 +52,7 @@ typedef struct bench {
     bool failed; /* memory for scores was out */
 } bench;
 
-/* The images of a split at unit length with what stands beside them. */
+/* The images of a split at unit length with their labels, captions and numbers. */
 typedef struct bench_features {
     cloob_embedded e;
     double *target; /* (e.rows, targets) the numbers of their npy members; NULL: not asked for, or none */
@@ -109,7 +109,7 @@ typedef struct bench_row {
 } bench_row;
 
 typedef struct bench_table {
-    const char **model; /* (models) names that tell them apart */
+    const char **model; /* (models) names that distinguish them */
     int64_t models;
     bench_row *row;
     int64_t rows;

@@ -1,4 +1,4 @@
-/* Accuracy by what stands in the metadata: WILDS, Dollar Street, GeoDE. */
+/* Accuracy by groups of the metadata: WILDS, Dollar Street, GeoDE. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

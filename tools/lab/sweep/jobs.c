@@ -23,7 +23,7 @@ typedef struct jobs {
     char why[CTX_ERROR_BYTES];
 } jobs;
 
-typedef struct named_log { /* lines of several runs are told apart by their names */
+typedef struct named_log { /* prefixes lines with the name of the run */
     jobs *j;
     const char *name;
 } named_log;

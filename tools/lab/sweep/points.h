@@ -26,7 +26,7 @@ typedef struct points {
  * than a million combinations. Memory is in the arena. */
 cloob_status points_make(cloob_ctx *ctx, arena *a, const sweep_options *o, points *p);
 
-/* The run of a point: epochs 0: as trained; else so many, which its name tells as well. */
+/* The run of a point: epochs 0: as trained; else so many, which is part of its name. */
 cloob_status point_run(cloob_ctx *ctx, arena *a, const points *p, const point *at, int64_t seed, int64_t epochs,
                        const char *folder, sweep_run *r);
 

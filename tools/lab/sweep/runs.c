@@ -107,15 +107,15 @@ static cloob_status train(cloob_ctx *ctx, const sweep_options *o, const char *fo
     CLOOB_TRY(apply_settings(ctx, r, &t));
     t.analyze = t.analyze && t.val_data; /* the analysis is of the validation pairs */
     t.resume = resume ? "latest" : NULL;
-    if (resume) t.pretrained = NULL; /* its weights are in the checkpoint's past */
+    if (resume) t.pretrained = NULL; /* the checkpoint already contains its weights */
     if (!resume && file_exists(r->dir)) CLOOB_TRY(set_aside(ctx, r->dir));
-    ctx_log(ctx, CLOOB_LOG_INFO, "%s: %s", r->name, resume ? "going on from its checkpoint" : "training");
+    ctx_log(ctx, CLOOB_LOG_INFO, "%s: %s", r->name, resume ? "resuming from its checkpoint" : "training");
     CLOOB_TRY(cloob_train(ctx, &t, s));
     *(resume ? &count->resumed : &count->trained) += 1;
     return CLOOB_OK;
 }
 
-/* ---- what came out ------------------------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------------------------------ */
 
 /* The numbers of the last line of results.jsonl; epoch is left alone when there is none. */
 static cloob_status put_last_result(cloob_ctx *ctx, const char *dir, int64_t *epoch, json_out *out)

@@ -1,4 +1,4 @@
-/* The runs of an ablation or a sweep: where they lie, what of them is done, and doing the rest. */
+/* The runs of an ablation or a sweep: their folders, which of them are done, and training the rest. */
 #ifndef ABLATE_RUNS_H
 #define ABLATE_RUNS_H
 
@@ -22,15 +22,16 @@ typedef struct sweep_run {
     const run_setting *setting; /* (settings) in which it differs from the other runs: its method, for one */
     int64_t settings;
     int64_t seed;
-    const run_test *test; /* NULL: none; leaves test.json, and a run that has it is left alone */
-    bool may_fail; /* a loss that leaves the range of numbers is a result, {"failed": REASON}, not the end of all */
+    const run_test *test; /* NULL: none; leaves test.json, and a run that has it is not evaluated again */
+    bool
+        may_fail; /* a loss that leaves the range of numbers is a result, {"failed": REASON}, and the other runs continue */
     char name[192], dir[SWEEP_PATH]; /* NAME-seedN, LOGS/FOLDER/NAME-seedN */
 } sweep_run;
 
 /* The value of a setting; NULL: the run does not set it. */
 const char *run_setting_value(const sweep_run *r, const char *name);
 
-/* Writes settings.txt in the folder the first time; refuses when it tells of others. */
+/* Writes settings.txt in the folder the first time; refuses if it contains other settings. */
 cloob_status sweep_check_settings(cloob_ctx *ctx, const sweep_options *o, const char *folder);
 
 /* Trains, resumes or finds the run, evaluates it and leaves summary.json. */
@@ -49,7 +50,7 @@ cloob_status run_read_summary(cloob_ctx *ctx, arena *a, const sweep_run *r, json
 
 /* What a trained run scores on class folders and on pairs, as members of a JSON object. */
 
-/* Ends the object of `out` and writes it where all went well so far; releases it in any case. */
+/* Ends the object of `out` and writes it if so_far is CLOOB_OK; releases it in any case. */
 cloob_status run_write_object(cloob_ctx *ctx, cloob_status so_far, json_out *out, const char *path);
 
 /* What a data set is called: "world/classes/object/" -> "object". */
@@ -64,7 +65,7 @@ cloob_status run_put_zeroshots(cloob_ctx *ctx, const sweep_options *o, const swe
                                const char *prefix, json_out *out);
 
 /* Evaluates the run on r->test and leaves test.json: zero-shot accuracies; retrieval both ways, by all captions of an
- * image; Ajne's statistic, effective eigenvalues and similarities. A run that has the file is left alone. */
+ * image; Ajne's statistic, effective eigenvalues and similarities. A run that has the file is not evaluated again. */
 cloob_status run_test_once(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r);
 
 #endif

@@ -120,7 +120,7 @@ static margin margin_in(const sweep *s, int64_t axis, const char *value, const c
 
 static margin margin_of(const sweep *s, int64_t axis, const char *value) { return margin_in(s, axis, value, NULL); }
 
-/* The share of the scores' variance that lies between the values of one axis. */
+/* The share of the scores' variance between the values of one axis. */
 static double importance(const sweep *s, int64_t axis)
 {
     double between = 0, all = 0;

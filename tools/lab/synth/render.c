@@ -29,7 +29,7 @@ static const struct {
     [SYNTH_MUSHROOM] = { 0.34, 0 },     [SYNTH_STAR] = { 0.36, 0 }, [SYNTH_TREE] = { 0.34, 0 },
 };
 
-/* ---- where things stand -------------------------------------------------------------------------- */
+/* ---- positions of objects -------------------------------------------------------------------------- */
 
 typedef struct place {
     double x, y, scale; /* of the point on the ground, and of the box */
@@ -47,7 +47,7 @@ typedef struct layout {
         [SYNTH_LARGE] = large, [SYNTH_MEDIUM] = medium, [SYNTH_SMALL] = small                                          \
     }
 
-/* A group leaves room for left and right, and no object is so small that its shape cannot be told at 64
+/* A group leaves space on both sides, and no object is so small that its shape is unrecognisable at 64
  * pixels. */
 static const layout layouts[SYNTH_COUNTS] = {
     [SYNTH_ONE] = { 1, 0.50, WIDTHS(0.64, 0.49, 0.36), { { 0, 0 } } },

@@ -17,7 +17,7 @@
 
 #define PREFIX ".cloob-synth-"
 
-/* In the order of appearing: a file comes after what it speaks of. They go in the opposite order. */
+/* In the order of publishing: a file comes after the files it refers to. They are removed in the opposite order. */
 static const char *const owned_names[] = { "images",       "classes",    "factors.tsv", "naming.tsv",
                                            "prompts.json", "sizes.json", "val.tsv",     "train.tsv" };
 enum { OWNED = sizeof owned_names / sizeof *owned_names };
@@ -51,11 +51,11 @@ static bool has_mark(cloob_ctx *ctx, const char *out)
     arena a = { 0 };
     json *root = NULL;
     char *path = file_join(out, SYNTH_MARK);
-    bool ours =
+    bool is_set =
         path && file_exists(path) && json_read_file(ctx, &a, path, &root) == CLOOB_OK && json_get(root, "cloob_synth");
     free(path);
     arena_release(&a);
-    return ours;
+    return is_set;
 }
 
 /* Calls fn for every name in the folder but . and .. until it fails. */
@@ -72,7 +72,8 @@ static cloob_status each_entry(cloob_ctx *ctx, const char *folder, entry_fn *fn,
     return status;
 }
 
-/* A run that was killed while publishing left its mark in its staging folder: what lies beside it is ours. */
+/* A run that was killed while publishing left synth.json in its staging folder: the files next to that folder are of a
+ * set. */
 static cloob_status find_interrupted(cloob_ctx *ctx, void *arg, const char *folder, const char *name)
 {
     if (strncmp(name, PREFIX, strlen(PREFIX)) != 0) return CLOOB_OK;
@@ -83,7 +84,7 @@ static cloob_status find_interrupted(cloob_ctx *ctx, void *arg, const char *fold
 }
 
 typedef struct survey {
-    bool force, ours;
+    bool force, is_set;
 } survey;
 
 static cloob_status sweep(cloob_ctx *ctx, const char *folder, const char *name)
@@ -103,7 +104,7 @@ static cloob_status survey_entry(cloob_ctx *ctx, void *arg, const char *folder, 
 {
     const survey *s = arg;
     if (strncmp(name, PREFIX, strlen(PREFIX)) == 0) return sweep(ctx, folder, name);
-    if (s->ours) return CLOOB_OK;
+    if (s->is_set) return CLOOB_OK;
     if (!s->force)
         return ctx_fail(ctx, CLOOB_ERR_IO,
                         "%s is not empty (%s) and holds no set of cloob synth: give another `out`, or "
@@ -129,8 +130,8 @@ static cloob_status make_stage(cloob_ctx *ctx, const char *out, bool force, synt
     CLOOB_TRY(file_make_dirs(ctx, out));
     if (!file_is_dir(out)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s is a file: `out` takes a folder", out);
     survey s = { force, has_mark(ctx, out) };
-    CLOOB_TRY(each_entry(ctx, out, find_interrupted, &s.ours));
-    st->ours = s.ours;
+    CLOOB_TRY(each_entry(ctx, out, find_interrupted, &s.is_set));
+    st->is_set = s.is_set;
     CLOOB_TRY(each_entry(ctx, out, survey_entry, &s));
     if (mkdir(st->path, 0777) != 0)
         return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write there: %s", out, strerror(errno));
@@ -142,7 +143,7 @@ cloob_status synth_stage_begin(cloob_ctx *ctx, const char *out, bool force, synt
     *st = (synth_stage){ 0 };
     cloob_status status = make_stage(ctx, out, force, st);
     if (status != CLOOB_OK) {
-        free(st->path); /* whatever stands under this name is not ours to remove */
+        free(st->path); /* a file of this name belongs to someone else */
         st->path = NULL;
         synth_stage_end(st);
     }
@@ -183,7 +184,7 @@ static cloob_status move_shard(cloob_ctx *ctx, void *arg, const char *folder, co
 
 cloob_status synth_stage_publish(cloob_ctx *ctx, synth_stage *st)
 {
-    if (st->ours) {
+    if (st->is_set) {
         for (int i = OWNED - 1; i >= 0; i--) CLOOB_TRY(remove_name(ctx, st, owned_names[i]));
         CLOOB_TRY(each_entry(ctx, st->out, remove_shard, st));
     }

@@ -39,7 +39,7 @@ typedef struct synth_result {
     double seconds;
 } synth_result;
 
-/* Writes the data set. A folder with other files is refused unless force is set; an earlier set of ours is
+/* Writes the data set. A folder with other files is refused unless force is set; an earlier set is
  * replaced, after the new one is complete. On failure the folder is as it was. r may be NULL. */
 cloob_status synth_write(cloob_ctx *ctx, const synth_options *o, synth_result *r);
 
@@ -50,7 +50,7 @@ int64_t synth_per_class(const synth_options *o);
 /* ---- texts: each appends to s -------------------------------------------------------------------- */
 
 /* "filepath<TAB>split<TAB>object..." and "filepath<TAB>split<TAB>held_out<TAB>object...": the columns of
- * factors.tsv (values) and naming.tsv (1 where the caption tells the factor). */
+ * factors.tsv (values) and naming.tsv (1 where the caption names the factor). */
 void synth_put_factor_header(sbuf *s);
 void synth_put_naming_header(sbuf *s);
 void synth_put_factor_row(sbuf *s, const char *file, const char *split, const synth_scene *scene);
@@ -78,21 +78,22 @@ cloob_status synth_tar_open(cloob_ctx *ctx, const char *path, synth_tar *t);
 void synth_tar_add(synth_tar *t, const char *name, const void *data, size_t bytes);
 cloob_status synth_tar_close(cloob_ctx *ctx, synth_tar *t); /* safe to call on a closed one */
 
-/* A folder that is filled out of sight and shown when it is complete.
+/* A folder that appears when it is complete.
  *
- * Everything is written into OUT/.cloob-synth-PID; publishing moves it into OUT, in place of an earlier set
- * of ours. A kill, a full disk or an error before that leaves OUT as it was; what a dead run left is swept up
+ * Everything is written into OUT/.cloob-synth-PID; publishing moves it into OUT, in place of an earlier
+ * set. A kill, a full disk or an error before that leaves OUT as it was; what a killed run left is removed
  * by the next. */
 
-#define SYNTH_MARK "synth.json" /* tells a set of ours; the last file to appear */
+#define SYNTH_MARK "synth.json" /* marks a set; the last file to be published */
 
 typedef struct synth_stage {
-    char *out;  /* the user's folder */
-    char *path; /* where to write until it is published */
-    bool made_out, ours;
+    char *out;     /* the user's folder */
+    char *path;    /* where to write until it is published */
+    bool made_out; /* the folder did not exist */
+    bool is_set;   /* it contains an earlier set, which is replaced */
 } synth_stage;
 
-/* Refuses an out that is a file, cannot be written, holds foreign files (unless force), or is being written
+/* Refuses an out that is a file, cannot be written, contains other files (unless force), or is being written
  * by another process. */
 cloob_status synth_stage_begin(cloob_ctx *ctx, const char *out, bool force, synth_stage *st);
 cloob_status synth_stage_publish(cloob_ctx *ctx, synth_stage *st);

@@ -1,4 +1,4 @@
-/* Several runs side by side: what differs, by how much, and whether it is more than luck. Runs that differ in their
+/* Several runs side by side: what differs, by how much, and whether it is significant. Runs that differ in their
  * seed alone are one group. */
 #include <math.h>
 #include <stdio.h>
