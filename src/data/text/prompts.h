@@ -70,7 +70,7 @@ bool prompt_list_add(arena *a, prompt_list *l, const char *text);
 /* Lists of strings out of Python source: the literals that published prompts are written in. */
 
 /* One assignment `name = [...]` or `(...)`. A string inside is an entry, a list or tuple an entry of several
- * strings, a function `lambda c: f'a photo of a {c}.'` for 'a photo of a {}.'. */
+ * strings, a function `lambda c: f'a photo of a {c}.'` the entry 'a photo of a {}.'. */
 typedef struct python_list {
     const char *name;   /* in the arena */
     prompt_list *entry; /* (count) */
