@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "cloob/map.h"
 #include "core/pool.h"
 #include "core/limits.h"
 #include "core/rng.h"
@@ -23,6 +22,7 @@
 #include "eval/probe/probe_objective.h"
 #include "eval/probe/probe.h"
 #include "eval/retrieval.h"
+#include "eval/map.h"
 
 static cloob_ctx *ctx;
 static const char *where = "cuda";
@@ -211,11 +211,11 @@ static void bench_map(int64_t n)
     int64_t *y;
     rows r = make(&x, &y, n, 512, 100, 0, 15, 1.0);
     cloob_matrix m = { r.data, CLOOB_F32, n, 512, "rows" };
-    cloob_map_options o;
+    map_options o;
     map_watch w = { clock_seconds(), 0 };
-    cloob_map_options_init(&o);
+    map_options_init(&o);
     o.progress = map_share, o.user = &w;
-    need(cloob_map(ctx, xy, &m, &o));
+    need(map_make(ctx, xy, &m, &o));
     printf("map: %lld x 512 in %.2f s, host peak %.2f GiB\n", (long long)n, clock_seconds() - w.begin, peak_gib());
     free(x), free(y), free(xy);
 }

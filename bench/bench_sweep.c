@@ -22,13 +22,14 @@
 #include "core/limits.h"
 #include "core/option.h"
 #include "train/settings.h"
+#include "lab/sweep/sweep.h"
 
 enum { MAX_JOBS = 1000, MAX_FOLDERS = 16, MAX_PARALLEL = 64 };
 
 typedef struct job {
     const char *name;
     char *line; /* as it was written; words point into a copy */
-    cloob_ablate_options o;
+    sweep_options o;
     const char *aug[8], *folder[MAX_FOLDERS];
     const char *train, *val, *prompts; /* made from world=; owned */
 } job;
@@ -108,7 +109,7 @@ static void read_job(job *j, char *line, char **shared, int n)
 {
     j->line = strdup(line);
     j->name = strtok(line, " \t\n");
-    cloob_ablate_options_init(&j->o);
+    ablate_options_init(&j->o);
     o = j->o.train;
     for (int i = 0; i < n; i++) set_word(j, strdup(shared[i]));
     for (char *word; (word = strtok(NULL, " \t\n"));) set_word(j, word);
@@ -137,9 +138,9 @@ static void read_jobs(const char *path, char **shared, int n)
 
 /* The run's summary, with what was asked for in front of it; one write, so that lines of several trainings
  * stay whole. */
-static void report(const job *j, const ablate_run *r, cloob_status status, const char *why, double seconds)
+static void report(const job *j, const sweep_run *r, cloob_status status, const char *why, double seconds)
 {
-    char path[ABLATE_PATH + 64], summary[16384] = "";
+    char path[SWEEP_PATH + 64], summary[16384] = "";
     sbuf s = { 0 };
     snprintf(path, sizeof path, "%s/summary.json", r->dir);
     FILE *f = status == CLOOB_OK ? fopen(path, "r") : NULL, *out = fopen(sweep.out, "a");
@@ -162,13 +163,13 @@ static void report(const job *j, const ablate_run *r, cloob_status status, const
 static void do_job(job *j)
 {
     cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
-    cloob_ablate_summary count = { 0 };
+    sweep_summary count = { 0 };
     run_setting method = { "method", j->o.train.method };
-    ablate_run r = { .setting = &method, .settings = 1, .seed = j->o.train.seed };
+    sweep_run r = { .setting = &method, .settings = 1, .seed = j->o.train.seed };
     double from = elapsed();
     snprintf(r.name, sizeof r.name, "%s", j->name);
     snprintf(r.dir, sizeof r.dir, "%s/%s", sweep.logs, j->name);
-    cloob_status status = ablate_do_run(ctx, &j->o, sweep.logs, &r, &count);
+    cloob_status status = sweep_do_run(ctx, &j->o, sweep.logs, &r, &count);
     report(j, &r, status, cloob_error(ctx), elapsed() - from);
     cloob_ctx_destroy(ctx);
 }

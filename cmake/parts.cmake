@@ -92,19 +92,6 @@ if(NOT CLOOB_WITH_CUDA STREQUAL "OFF")
     endif()
 endif()
 
-# A script rather than a library: the page of `cloob report` carries it, with its licence.
-set(CLOOB_HAVE_CHARTJS OFF)
-set(CLOOB_WHAT_CHARTJS "charts of cloob report (otherwise cairo draws them)")
-if(NOT CLOOB_WITH_CHARTJS STREQUAL "OFF")
-    find_file(CHARTJS_SCRIPT NAMES chart.min.js Chart.min.js PATHS /usr/share/javascript/chart.js /usr/local/share/javascript/chart.js)
-    find_file(CHARTJS_LICENCE NAMES copyright LICENSE.md PATHS /usr/share/doc/libjs-chart.js /usr/local/share/javascript/chart.js NO_DEFAULT_PATH)
-    if(CHARTJS_SCRIPT AND CHARTJS_LICENCE)
-        set(CLOOB_HAVE_CHARTJS ON)
-    elseif(CLOOB_WITH_CHARTJS STREQUAL "ON")
-        message(FATAL_ERROR "CLOOB_WITH_CHARTJS=ON, but it was not found (libjs-chart.js)")
-    endif()
-endif()
-
 # The same table as cloob doctor prints it: ${CMAKE_BINARY_DIR}/generated/cloob_parts.inc.
 function(cloob_write_parts)
     set(rows "")

@@ -1,4 +1,4 @@
-/* Evaluation of embeddings: retrieval, linear probes, the analysis of the paper, significance. Numbers in,
+/* Evaluation of embeddings: retrieval, linear probes, the analysis of the paper. Numbers in,
  * numbers out; nothing here needs a model.
  *
  *     cloob_matrix image = { x, CLOOB_F32, n, d, "image" }, text = { y, CLOOB_F32, n, d, "text" };
@@ -192,103 +192,6 @@ typedef struct cloob_knn_result {
  * neighbours are more similar in sum. */
 CLOOB_API cloob_status cloob_knn(cloob_ctx *ctx, cloob_knn_result *out, int64_t k, const cloob_split *train,
                                  const cloob_split *test);
-
-/* ---- significance -------------------------------------------------------------------------------- */
-
-/* Unpaired Wilcoxon rank-sum (Mann-Whitney) test of a against b. Exact when there are no ties and the smaller
- * sample has at most 8 values (and the larger at most 2000), otherwise normal with tie and continuity
- * correction. */
-typedef struct cloob_rank_sum {
-    double U;                        /* of a: pairs in which a is larger, ties half */
-    double two_sided, less, greater; /* p-values; less: a tends to be smaller */
-    bool exact;
-} cloob_rank_sum;
-
-typedef enum cloob_rank_sum_method {
-    CLOOB_RANK_SUM_AUTO,
-    CLOOB_RANK_SUM_EXACT,
-    CLOOB_RANK_SUM_NORMAL
-} cloob_rank_sum_method;
-
-typedef struct cloob_group {
-    int64_t n;
-    double mean, deviation; /* sample standard deviation; 0 for one value */
-} cloob_group;
-
-typedef struct cloob_compared {
-    const char *metric; /* owned by the comparison */
-    cloob_group a, b;
-    bool tested; /* both groups have values */
-    cloob_rank_sum test;
-    bool significant; /* two-sided p below alpha */
-} cloob_compared;
-
-typedef struct cloob_comparison {
-    int64_t runs_a, runs_b, metrics;
-    int64_t skipped; /* values that were not finite numbers and were left out */
-    double alpha;
-    cloob_compared *row; /* (metrics), in order of first appearance; owned */
-    void *memory;        /* owned */
-} cloob_comparison;
-
-/* Two JSONL files, one object per run; every number in it is a metric, nested ones by "outer/inner". epoch:
- * take only lines with that "epoch"; -1: all lines. alpha: 0.05 in the paper. Release the result. */
-CLOOB_API cloob_status cloob_compare(cloob_ctx *ctx, cloob_comparison *out, const char *path_a, const char *path_b,
-                                     int64_t epoch, double alpha);
-CLOOB_API void cloob_comparison_release(cloob_comparison *c);
-CLOOB_API char *cloob_comparison_json(const cloob_comparison *c);
-
-/* ---- several groups of runs ---------------------------------------------------------------------- */
-
-typedef struct cloob_compare_options {
-    const char *by;           /* the setting that makes groups, as params.txt names it; "method" */
-    const char *const *where; /* (wheres) "key=value": only runs with it */
-    int64_t wheres;
-    double alpha;      /* 0.05 */
-    int64_t resamples; /* of the bootstrap; 10,000 */
-    uint64_t seed;     /* of the bootstrap */
-} cloob_compare_options;
-
-CLOOB_API void cloob_compare_options_init(cloob_compare_options *o);
-
-typedef struct cloob_group_stats {
-    int64_t n;
-    double mean, deviation; /* as in cloob_group; the mean of none is NaN */
-    double low, high;       /* 95 % bootstrap interval of the mean; NaN with fewer than two values */
-} cloob_group_stats;
-
-typedef struct cloob_pair_test {
-    int64_t a, b;      /* groups */
-    double difference; /* of the means, a - b */
-    double p, p_holm;  /* two-sided rank-sum test; corrected by Holm over all pairs of the metric. NaN: no values */
-    double delta;      /* Cliff's: 1 when all of a are above all of b, -1 when below, 0 when neither tends to be */
-    bool significant;  /* p_holm below alpha */
-} cloob_pair_test;
-
-typedef struct cloob_group_metric {
-    const char *metric;
-    cloob_group_stats *group; /* (groups) */
-    cloob_pair_test *pair;    /* (pairs) */
-} cloob_group_metric;
-
-typedef struct cloob_groups {
-    const char **name; /* (groups) in order of first appearance */
-    int64_t *runs;     /* (groups) */
-    int64_t groups, pairs, metrics;
-    double alpha;
-    cloob_group_metric *metric;
-    void *memory; /* of all the above; owned */
-} cloob_groups;
-
-/* path: folders of runs, folders of such folders (an ablation's, a sweep's), and files with a JSON object per run (a
- * sweep's results.jsonl). A run's numbers are those of its summary.json, else of the last validation. Left out, with a
- * warning that names them: runs that are not finished or failed. Of a sweep with final runs only those are compared,
- * unless `where` names a stage. Release the result. */
-CLOOB_API cloob_status cloob_compare_runs(cloob_ctx *ctx, cloob_groups *out, const char *const *path, int64_t paths,
-                                          const cloob_compare_options *o);
-CLOOB_API void cloob_groups_release(cloob_groups *g);
-/* format: "text" (NULL), "markdown", "latex", "csv", "json". */
-CLOOB_API char *cloob_groups_text(const cloob_groups *g, const char *format);
 
 #ifdef __cplusplus
 }

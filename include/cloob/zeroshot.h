@@ -14,7 +14,6 @@
 
 #include "cloob/data.h"
 #include "cloob/model.h"
-#include "cloob/prompts.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,6 +35,8 @@ CLOOB_API cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c,
                                       float *p);
 
 /* ---- accuracy on a data set ---------------------------------------------------------------------- */
+
+typedef struct cloob_prompts cloob_prompts; /* class names and templates */
 
 typedef struct cloob_zeroshot_options {
     size_t size;                  /* of this struct; set by cloob_zeroshot_options_init */

@@ -461,13 +461,13 @@ typedef struct buffers {
     map_graph graph;
 } buffers;
 
-static map_progress part(const cloob_map_options *o, double from, double to)
+static map_progress part(const map_options *o, double from, double to)
 {
     return (map_progress){ o->progress, o->user, from, to };
 }
 
 static cloob_status run_steps(cloob_ctx *ctx, float *xy, buffers *b, const unit_rows *x, int64_t K, int64_t k,
-                              const cloob_map_options *o)
+                              const map_options *o)
 {
     int64_t N = x->src.N, epochs = o->epochs ? o->epochs : N <= 10000 ? 500 : 200;
     map_progress reduce = part(o, 0, 0.1), nearest = part(o, 0.1, 0.5), lay = part(o, 0.5, 1);
@@ -479,7 +479,7 @@ static cloob_status run_steps(cloob_ctx *ctx, float *xy, buffers *b, const unit_
     return map_layout(ctx, xy, &b->graph, epochs, o->negatives, o->seed, &lay);
 }
 
-static cloob_status check_options(cloob_ctx *ctx, const rows *x, const cloob_map_options *o)
+static cloob_status check_options(cloob_ctx *ctx, const rows *x, const map_options *o)
 {
     if (o->components < 1 || o->neighbors < 1 || o->negatives < 0 || o->epochs < 0)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a map needs 1 component, 1 neighbour and no negative counts");
@@ -489,7 +489,7 @@ static cloob_status check_options(cloob_ctx *ctx, const rows *x, const cloob_map
     return CLOOB_OK;
 }
 
-static cloob_status map_rows(cloob_ctx *ctx, float *xy, const rows *x, const cloob_map_options *o)
+static cloob_status map_rows(cloob_ctx *ctx, float *xy, const rows *x, const map_options *o)
 {
     unit_rows u;
     CLOOB_TRY(check_options(ctx, x, o));
@@ -509,19 +509,19 @@ static cloob_status map_rows(cloob_ctx *ctx, float *xy, const rows *x, const clo
     return status;
 }
 
-void cloob_map_options_init(cloob_map_options *o)
+void map_options_init(map_options *o)
 {
     if (!o) return;
-    *o = (cloob_map_options){ .components = 48, .neighbors = 15, .negatives = 5 };
+    *o = (map_options){ .components = 48, .neighbors = 15, .negatives = 5 };
 }
 
-cloob_status cloob_map(cloob_ctx *ctx, float *xy, const cloob_matrix *m, const cloob_map_options *o)
+cloob_status map_make(cloob_ctx *ctx, float *xy, const cloob_matrix *m, const map_options *o)
 {
     API_NEEDS(ctx, xy && m);
-    cloob_map_options defaults;
+    map_options defaults;
     rows r;
     tensor t = TENSOR(m->dtype, (void *)(uintptr_t)m->data, m->rows, m->columns);
-    cloob_map_options_init(&defaults);
+    map_options_init(&defaults);
     CLOOB_TRY(rows_of(ctx, &r, &t, m->name ? m->name : "matrix"));
     return map_rows(ctx, xy, &r, o ? o : &defaults);
 }

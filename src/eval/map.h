@@ -1,14 +1,43 @@
-/* Rows to points in the plane, in three steps; options and promises in cloob/map.h. Work is cut into pieces whose
- * size does not depend on the number of threads, so that the result does not either. */
+/* A map of embeddings: every row becomes a point in the plane, and similar rows are placed close together.
+ *
+ *     map_options o;
+ *     map_options_init(&o);
+ *     float *xy = malloc(2 * (size_t)m.rows * sizeof *xy);
+ *     map_make(ctx, xy, &m, &o);
+ *
+ * Principal components first, then a neighbour embedding in the manner of UMAP: a graph of exact nearest neighbours
+ * whose edges attract and random pairs that repel. The same rows, options and build give the same points, with any
+ * number of threads. */
 #ifndef EVAL_MAP_H
 #define EVAL_MAP_H
 
-#include "cloob/map.h"
+#include "cloob/eval.h"
 #include "eval/rows.h"
+
+/* Called between pieces of work from the thread that made the call; share grows from 0 to 1. False cancels. */
+typedef bool map_progress_fn(void *user, double share);
+
+typedef struct map_options {
+    int64_t components; /* kept of the principal components; 48 */
+    int64_t neighbors;  /* of each row in the graph; 15 */
+    int64_t epochs;     /* of the layout; 0: 500 for up to 10,000 rows, 200 beyond */
+    int64_t negatives;  /* random pairs for each edge; 5 */
+    uint64_t seed;
+    map_progress_fn *progress; /* NULL: none */
+    void *user;
+} map_options;
+
+void map_options_init(map_options *o);
+
+/* xy: (rows, 2), written: centred, the largest coordinate is 1. Rows are taken at unit length. Memory: about
+ * 4 (components + 3 neighbors) bytes a row, twice. Fails with CLOOB_ERR_NUMERIC for a value that is not finite or a row
+ * of zeros (named), CLOOB_ERR_ARGUMENT for options outside their range, CLOOB_ERR_STOPPED when progress said so: xy
+ * is then undefined. */
+cloob_status map_make(cloob_ctx *ctx, float *xy, const cloob_matrix *m, const map_options *o);
 
 /* Which part of the whole a step is, for its caller's progress. */
 typedef struct map_progress {
-    cloob_map_progress_fn *fn; /* may be NULL */
+    map_progress_fn *fn; /* may be NULL */
     void *user;
     double from, to;
 } map_progress;

@@ -86,22 +86,22 @@ static int bin_of(double p, int bins)
 }
 
 cloob_status calibration_measure(cloob_ctx *ctx, const double *p, const unsigned char *right, int64_t n, int bins,
-                                 cloob_calibration *out)
+                                 calibration *out)
 {
-    *out = (cloob_calibration){ .n = n, .bins = bins };
-    if (bins < 1 || bins > CLOOB_CALIBRATION_BINS)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%d bins: 1 to %d are possible", bins, CLOOB_CALIBRATION_BINS);
+    *out = (calibration){ .n = n, .bins = bins };
+    if (bins < 1 || bins > CALIBRATION_BINS)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%d bins: 1 to %d are possible", bins, CALIBRATION_BINS);
     for (int64_t i = 0; i < n; i++) {
         if (!(p[i] >= 0 && p[i] <= 1))
             return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "row %lld: %g is no probability", (long long)i, p[i]);
-        cloob_calibration_bin *b = &out->bin[bin_of(p[i], bins)];
+        calibration_bin *b = &out->bin[bin_of(p[i], bins)];
         b->n++, b->confidence += p[i], b->accuracy += right[i] != 0;
         out->confidence += p[i] / (double)n, out->accuracy += (right[i] != 0) / (double)n;
         double miss = p[i] - (right[i] != 0);
         out->brier += miss * miss / (double)n;
     }
     for (int k = 0; k < bins; k++) {
-        cloob_calibration_bin *b = &out->bin[k];
+        calibration_bin *b = &out->bin[k];
         if (!b->n) continue;
         b->confidence /= (double)b->n, b->accuracy /= (double)b->n;
         double gap = fabs(b->confidence - b->accuracy);
@@ -160,7 +160,7 @@ static void resample(const unsigned char *cell, int64_t n, uint64_t key, int64_t
 }
 
 static void intervals(const unsigned char *cell, int64_t n, int64_t resamples, uint64_t seed, double level,
-                      double *value, cloob_paired *out)
+                      double *value, paired_result *out)
 {
     uint64_t key = rng_key(seed, "bootstrap");
     double *a = value, *b = value + resamples, *d = value + 2 * resamples;
@@ -176,12 +176,12 @@ static void intervals(const unsigned char *cell, int64_t n, int64_t resamples, u
 }
 
 cloob_status paired_compare(cloob_ctx *ctx, const unsigned char *right_a, const unsigned char *right_b, int64_t n,
-                            int64_t resamples, uint64_t seed, double level, cloob_paired *out)
+                            int64_t resamples, uint64_t seed, double level, paired_result *out)
 {
     if (n < 1 || resamples < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "nothing to compare: %lld rows", (long long)n);
     unsigned char *cell = malloc((size_t)n);
     double *value = malloc((size_t)resamples * 3 * sizeof *value);
-    *out = (cloob_paired){ .n = n };
+    *out = (paired_result){ .n = n };
     if (!cell || !value) {
         free(cell), free(value);
         return ctx_no_memory(ctx, (size_t)n + (size_t)resamples * 3 * sizeof *value, "resamples");

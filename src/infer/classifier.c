@@ -187,9 +187,9 @@ static cloob_status zeroshot_with(cloob_ctx *ctx, cloob_model *m, const cloob_da
     run.workers = (int)o.eval.workers;
     if (stored) run.hook = retrieve, run.hook_user = stored;
     cloob_status status = CLOOB_OK;
-    if (o.prompts && !cloob_prompts_name(o.prompts, o.set))
+    if (o.prompts && (o.set < 0 || o.set >= o.prompts->count))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "prompt set %lld: the file has %lld", (long long)o.set,
-                        (long long)cloob_prompts_count(o.prompts));
+                        (long long)o.prompts->count);
     if (o.prompts) set = o.prompts->set[o.set];
     else status = class_names_as_prompts(ctx, d, &a, &set);
     class_map map;

@@ -1,5 +1,5 @@
-/* Files of predictions (cloob/predictions.h): CSV or JSON lines to rows, rows to what eval/metrics counts. */
-#include "cloob/predictions.h"
+/* Files of predictions (infer/predictions.h): CSV or JSON lines to rows, rows to what eval/metrics counts. */
+#include "infer/predictions.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,6 @@
 #include "core/arena.h"
 #include "core/file.h"
 #include "core/json.h"
-#include "core/needs.h"
 #include "core/text.h"
 #include "data/sets/csv.h"
 #include "eval/metrics.h"
@@ -19,7 +18,7 @@ typedef struct prediction {
     bool correct;
 } prediction;
 
-struct cloob_predictions {
+struct predictions {
     prediction *row;
     int64_t n, room;
     bool has_p;
@@ -27,7 +26,7 @@ struct cloob_predictions {
     arena a;
 };
 
-static cloob_status add_row(cloob_ctx *ctx, cloob_predictions *l, const char *image, const char *label, double p,
+static cloob_status add_row(cloob_ctx *ctx, predictions *l, const char *image, const char *label, double p,
                             bool correct)
 {
     if (!heap_grow(&l->row, l->n, &l->room, sizeof *l->row))
@@ -49,7 +48,7 @@ typedef struct cells {
 static bool is_true(const char *text) { return strcmp(text, "1") == 0 || strcmp(text, "true") == 0; }
 static bool is_false(const char *text) { return strcmp(text, "0") == 0 || strcmp(text, "false") == 0; }
 
-static cloob_status take_cells(cloob_ctx *ctx, cloob_predictions *l, const cells *c, int64_t line)
+static cloob_status take_cells(cloob_ctx *ctx, predictions *l, const cells *c, int64_t line)
 {
     char *end = NULL;
     double p = c->p && *c->p ? strtod(c->p, &end) : NAN;
@@ -71,7 +70,7 @@ static cloob_status take_cells(cloob_ctx *ctx, cloob_predictions *l, const cells
 
 /* ---- CSV ----------------------------------------------------------------------------------------- */
 
-static cloob_status read_csv(cloob_ctx *ctx, cloob_predictions *l, const file_bytes *f)
+static cloob_status read_csv(cloob_ctx *ctx, predictions *l, const file_bytes *f)
 {
     csv_bytes bytes = { f->data, f->size };
     csv_reader *r = malloc(sizeof *r);
@@ -107,7 +106,7 @@ static const char *cell_of(const json *object, const char *key)
     return v && (v->kind == JSON_STRING || v->kind == JSON_NUMBER) ? v->text : NULL;
 }
 
-static cloob_status read_lines(cloob_ctx *ctx, cloob_predictions *l, const file_bytes *f)
+static cloob_status read_lines(cloob_ctx *ctx, predictions *l, const file_bytes *f)
 {
     cloob_status status = CLOOB_OK;
     int64_t line = 1;
@@ -139,7 +138,7 @@ static int by_image(const void *a, const void *b)
 }
 
 /* Sorted by image, so that two files can be walked together; a name that comes twice cannot be matched. */
-static cloob_status sort_rows(cloob_ctx *ctx, cloob_predictions *l)
+static cloob_status sort_rows(cloob_ctx *ctx, predictions *l)
 {
     if (!l->n) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds no predictions", l->path);
     qsort(l->row, (size_t)l->n, sizeof *l->row, by_image);
@@ -149,13 +148,12 @@ static cloob_status sort_rows(cloob_ctx *ctx, cloob_predictions *l)
     return CLOOB_OK;
 }
 
-cloob_status cloob_predictions_open(cloob_ctx *ctx, const char *path, cloob_predictions **out)
+cloob_status predictions_open(cloob_ctx *ctx, const char *path, predictions **out)
 {
-    API_NEEDS(ctx, path && out);
     file_bytes f;
     *out = NULL;
     CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &f));
-    cloob_predictions *l = calloc(1, sizeof *l);
+    predictions *l = calloc(1, sizeof *l);
     cloob_status status = l ? CLOOB_OK : ctx_no_memory(ctx, sizeof *l, path);
     if (l) {
         l->has_p = true, l->path = arena_string(&l->a, path);
@@ -166,11 +164,11 @@ cloob_status cloob_predictions_open(cloob_ctx *ctx, const char *path, cloob_pred
     file_bytes_release(&f);
     if (status == CLOOB_OK) status = sort_rows(ctx, l);
     if (status == CLOOB_OK) *out = l;
-    else cloob_predictions_close(l);
+    else predictions_close(l);
     return status;
 }
 
-void cloob_predictions_close(cloob_predictions *p)
+void predictions_close(predictions *p)
 {
     if (!p) return;
     free(p->row);
@@ -178,20 +176,12 @@ void cloob_predictions_close(cloob_predictions *p)
     free(p);
 }
 
-int64_t cloob_predictions_count(const cloob_predictions *p) { return p ? p->n : 0; }
+int64_t predictions_count(const predictions *p) { return p ? p->n : 0; }
 
 /* ---- use ------------------------------------------------------------------------------------------- */
 
-cloob_status cloob_calibrate(cloob_ctx *ctx, const double *p, const unsigned char *correct, int64_t n, int bins,
-                             cloob_calibration *out)
+cloob_status predictions_calibrate(cloob_ctx *ctx, const predictions *l, int bins, calibration *out)
 {
-    API_NEEDS(ctx, out && n >= 0 && (n == 0 || (p && correct)));
-    return calibration_measure(ctx, p, correct, n, bins, out);
-}
-
-cloob_status cloob_predictions_calibrate(cloob_ctx *ctx, const cloob_predictions *l, int bins, cloob_calibration *out)
-{
-    API_NEEDS(ctx, l && out);
     if (!l->has_p)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has no probabilities (column p); calibration needs them", l->path);
     double *p = malloc((size_t)l->n * sizeof *p);
@@ -203,14 +193,14 @@ cloob_status cloob_predictions_calibrate(cloob_ctx *ctx, const cloob_predictions
     return status;
 }
 
-void cloob_paired_options_init(cloob_paired_options *o)
+void paired_options_init(paired_options *o)
 {
-    if (o) *o = (cloob_paired_options){ .resamples = 10000, .level = 0.95 };
+    if (o) *o = (paired_options){ .resamples = 10000, .level = 0.95 };
 }
 
 /* Rows of the images that both have, walked in the order of their names. */
-static cloob_status match(cloob_ctx *ctx, const cloob_predictions *a, const cloob_predictions *b,
-                          unsigned char *right_a, unsigned char *right_b, int64_t *n)
+static cloob_status match(cloob_ctx *ctx, const predictions *a, const predictions *b, unsigned char *right_a,
+                          unsigned char *right_b, int64_t *n)
 {
     *n = 0;
     for (int64_t i = 0, j = 0; i < a->n && j < b->n;) {
@@ -229,12 +219,11 @@ static cloob_status match(cloob_ctx *ctx, const cloob_predictions *a, const cloo
                     b->path, a->row[0].image, b->row[0].image);
 }
 
-cloob_status cloob_predictions_compare(cloob_ctx *ctx, const cloob_predictions *a, const cloob_predictions *b,
-                                       const cloob_paired_options *given, cloob_paired *out)
+cloob_status predictions_compare(cloob_ctx *ctx, const predictions *a, const predictions *b,
+                                 const paired_options *given, paired_result *out)
 {
-    API_NEEDS(ctx, a && b && out);
-    cloob_paired_options o;
-    cloob_paired_options_init(&o);
+    paired_options o;
+    paired_options_init(&o);
     if (given) o = *given;
     if (!(o.level > 0 && o.level < 1))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a level of %g: between 0 and 1 is possible", o.level);

@@ -8,6 +8,8 @@
 #include "cloob/cloob.h"
 #include "core/rng.h"
 #include "io/image/image.h"
+#include "lab/synth/world_truth.h"
+#include "data/text/prompts.h"
 
 enum { COLOURS = 4, BATCH = 4, STEPS = 80, EACH = 3 };
 
@@ -106,21 +108,21 @@ static cloob_status score(const char *weights, const char *json, cloob_zeroshot_
 {
     cloob_model *m;
     cloob_dataset *d;
-    cloob_prompts *p = NULL;
+    prompts p = { 0 };
     cloob_zeroshot_options o;
     cloob_zeroshot_options_init(&o);
     if (json) {
         FILE *f = fopen(prompts_file, "w");
         fputs(json, f), fclose(f);
-        CHECK_OK(ctx, cloob_prompts_open(ctx, prompts_file, &p));
+        CHECK_OK(ctx, prompts_open(ctx, prompts_file, &p));
         remove(prompts_file);
     }
-    o.prompts = p;
+    o.prompts = json ? &p : NULL;
     CHECK_OK(ctx, cloob_model_open(ctx, weights, NULL, &m));
     CHECK_OK(ctx, cloob_dataset_open(ctx, folder, NULL, &d));
     cloob_status status = cloob_zeroshot(ctx, m, d, &o, r);
     cloob_dataset_close(d);
-    if (p) cloob_prompts_close(p);
+    prompts_release(&p);
     cloob_model_close(m);
     return status;
 }
@@ -202,31 +204,31 @@ static void remove_world(const char *dir)
 static void what_it_learned_is_kept(void)
 {
     const char *const dir = "test_use.world.tmp.d";
-    cloob_factors got;
+    factors_result got;
     cloob_model *m;
     write_world(dir);
     CHECK_OK(ctx, cloob_model_open(ctx, weights_file, NULL, &m));
-    CHECK_OK(ctx, cloob_factors_measure(ctx, m, dir, 1, &got));
+    CHECK_OK(ctx, factors_measure(ctx, m, dir, 1, &got));
     CHECK(got.count == 2 && got.bad == 1);
     CHECK(got.tested == WORLD / 2 - 1 && got.trained == got.tested); /* its neighbour went with it */
     CHECK_STR(got.row[0].name, "colour");
     CHECK(got.row[0].values == COLOURS && got.row[0].zeroshot >= 0.9 && got.row[0].kept >= 0.8);
     CHECK(got.row[1].values == 2 && got.row[1].kept <= 0.5);
     CHECK_NEAR(got.kept, got.row[0].kept + got.row[1].kept, 1e-12);
-    char *text = cloob_factors_json(&got);
+    char *text = factors_json(&got);
     CHECK(text && strstr(text, "\"name\": \"mood\""));
     free(text);
-    CHECK(cloob_factors_measure(ctx, m, dir, 0, &got) == CLOOB_ERR_ARGUMENT);
-    CHECK(cloob_factors_measure(ctx, m, "nowhere", 1, &got) == CLOOB_ERR_IO);
+    CHECK(factors_measure(ctx, m, dir, 0, &got) == CLOOB_ERR_ARGUMENT);
+    CHECK(factors_measure(ctx, m, "nowhere", 1, &got) == CLOOB_ERR_IO);
     char path[256];
     snprintf(path, sizeof path, "%s/factors.tsv", dir);
     FILE *f = fopen(path, "w");
     fputs("filepath\tsplit\tcolour\n00.png\tval\tmauve\n", f), fclose(f);
-    CHECK(cloob_factors_measure(ctx, m, dir, 1, &got) == CLOOB_ERR_FORMAT);
+    CHECK(factors_measure(ctx, m, dir, 1, &got) == CLOOB_ERR_FORMAT);
     CHECK(strstr(cloob_error(ctx), "mauve") != NULL);
     f = fopen(path, "w");
     fputs("filepath\tsplit\tcolour\n00.png\tval\tred\n", f), fclose(f);
-    CHECK(cloob_factors_measure(ctx, m, dir, 1, &got) == CLOOB_ERR_FORMAT); /* 96 images, one row */
+    CHECK(factors_measure(ctx, m, dir, 1, &got) == CLOOB_ERR_FORMAT); /* 96 images, one row */
     cloob_model_close(m);
     remove_world(dir);
 }

@@ -67,9 +67,9 @@ static void saving_and_reading_back_is_the_same(void)
     prompts p, again;
     sbuf one = { 0 }, two = { 0 };
     CHECK_OK(ctx, prompts_parse(ctx, text, strlen(text), "p.json", &p));
-    prompts_save(&p, &one);
+    prompts_put(&p, &one);
     CHECK_OK(ctx, prompts_parse(ctx, one.data, one.len, "saved", &again));
-    prompts_save(&again, &two);
+    prompts_put(&again, &two);
     CHECK_STR(two.data, one.data);
     sbuf_release(&one);
     sbuf_release(&two);

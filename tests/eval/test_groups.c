@@ -50,7 +50,7 @@ static void intervals_are_those_of_the_mean(void)
 
 static const json *group_of(const json *m, const char *name) { return json_get(json_get(m, "groups"), name); }
 
-static void check_metric(const cloob_groups *g, const cloob_group_metric *m, const json *ref)
+static void check_metric(const groups_result *g, const group_row *m, const json *ref)
 {
     for (int64_t k = 0; k < g->groups; k++) {
         CHECK_NEAR(m->group[k].mean, want(group_of(ref, g->name[k]), "mean"), 1e-12);
@@ -71,8 +71,8 @@ static void groups_are_scipys(void)
     char path[1024], root[256] = "test_groups.tmp.XXXXXX", line_file[300];
     arena a = { 0 };
     json *ref;
-    cloob_compare_options o;
-    cloob_groups g;
+    compare_options o;
+    groups_result g;
     CHECK_OK(ctx, json_read_file(ctx, &a, ref_path("eval_groups.json", path), &ref));
     if (!mkdtemp(root)) return;
     snprintf(line_file, sizeof line_file, "%s.jsonl", root);
@@ -96,27 +96,26 @@ static void groups_are_scipys(void)
     CHECK_OK(ctx, file_write(ctx, line_file, lines.data, lines.len));
     for (int way = 0; way < 3; way++) { /* final runs alone by default */
         const char *const from = way == 2 ? root : line_file, *const where[] = { "stage=final" };
-        cloob_compare_options_init(&o);
+        compare_options_init(&o);
         if (way == 1) o.where = where, o.wheres = 1;
-        CHECK_OK(ctx, cloob_compare_runs(ctx, &g, &from, 1, &o));
+        CHECK_OK(ctx, compare_runs(ctx, &g, &from, 1, &o));
         CHECK(g.groups == 3 && g.pairs == 3 && g.metrics == 2);
         CHECK_STR(g.metric[1].metric, "nested/loss");
         check_metric(&g, &g.metric[0], json_get(ref, "accuracy"));
         check_metric(&g, &g.metric[1], json_get(ref, "loss"));
         static const char *const format[] = { "text", "markdown", "latex", "csv", "json" };
         for (int k = 0; k < 5; k++) {
-            char *text = cloob_groups_text(&g, format[k]);
+            char *text = groups_text(&g, format[k]);
             CHECK(text && strstr(text, "accuracy"));
             free(text);
         }
-        cloob_groups_release(&g);
+        groups_release(&g);
     }
     const char *const from = root;
     o.by = "scale-hopfield";
-    CHECK(cloob_compare_runs(ctx, &g, &from, 1, &o) == CLOOB_ERR_ARGUMENT &&
-          strstr(cloob_error(ctx), "nothing to compare"));
+    CHECK(compare_runs(ctx, &g, &from, 1, &o) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "nothing to compare"));
     o.by = "colour";
-    CHECK(cloob_compare_runs(ctx, &g, &from, 1, &o) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "`colour`"));
+    CHECK(compare_runs(ctx, &g, &from, 1, &o) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "`colour`"));
     snprintf(path, sizeof path, "rm -rf '%s' '%s'", root, line_file);
     CHECK(system(path) == 0);
     sbuf_release(&lines);
@@ -154,13 +153,13 @@ static void expect_runs(const char *from, const char *where, int64_t a, int64_t 
     cloob_ctx_options_init(&co);
     co.log = count_left_out;
     cloob_ctx *own = cloob_ctx_create(&co);
-    cloob_compare_options o;
-    cloob_groups g;
-    cloob_compare_options_init(&o);
+    compare_options o;
+    groups_result g;
+    compare_options_init(&o);
     o.where = &where, o.wheres = where != NULL;
-    CHECK_OK(own, cloob_compare_runs(own, &g, &from, 1, &o));
+    CHECK_OK(own, compare_runs(own, &g, &from, 1, &o));
     CHECK(g.groups == 2 && g.runs[0] == a && g.runs[1] == b);
-    cloob_groups_release(&g);
+    groups_release(&g);
     cloob_ctx_destroy(own);
 }
 
@@ -211,10 +210,10 @@ static void the_search_of_a_sweep_is_left_out(void)
         expect_runs(file ? line_file : root, "chosen=true", 2, 2);
     }
     CHECK(left_out == 3); /* the folder's three times */
-    cloob_comparison c;
-    CHECK_OK(ctx, cloob_compare(ctx, &c, line_file, line_file, -1, 0.05));
+    comparison c;
+    CHECK_OK(ctx, compare_files(ctx, &c, line_file, line_file, -1, 0.05));
     CHECK(c.runs_a == 4 && c.runs_b == 4);
-    cloob_comparison_release(&c);
+    comparison_release(&c);
     snprintf(path, sizeof path, "rm -rf '%s'", root);
     CHECK(system(path) == 0);
     sbuf_release(&lines);

@@ -11,6 +11,7 @@
 #include "eval/metrics.h"
 #include "eval/probe/probe.h"
 #include "core/json.h"
+#include "infer/predictions.h"
 
 static cloob_ctx *ctx;
 static const json *frozen;
@@ -81,7 +82,7 @@ static void calibration_is_the_mean_gap(void)
     double p[MOST], r[MOST];
     unsigned char right[MOST];
     int64_t n = list(f, "p", p);
-    cloob_calibration c;
+    calibration c;
     list(f, "right", r);
     for (int64_t i = 0; i < n; i++) right[i] = r[i] != 0;
     CHECK_OK(ctx, calibration_measure(ctx, p, right, n, 15, &c));
@@ -108,7 +109,7 @@ static void intervals_are_normal_for_many_images(void)
 {
     enum { N = 900 };
     unsigned char a[N], b[N];
-    cloob_paired r, again;
+    paired_result r, again;
     for (int i = 0; i < N; i++) a[i] = rng_uniform(1, (uint64_t)i) < 0.7, b[i] = rng_uniform(2, (uint64_t)i) < 0.6;
     CHECK_OK(ctx, paired_compare(ctx, a, b, N, 4000, 3, 0.95, &r));
     CHECK_OK(ctx, paired_compare(ctx, a, b, N, 4000, 3, 0.95, &again));
@@ -249,9 +250,9 @@ static const char *write_temporary(const char *name, const char *text, char path
 static cloob_status opens(const char *name, const char *text)
 {
     char path[128];
-    cloob_predictions *p;
-    cloob_status status = cloob_predictions_open(ctx, write_temporary(name, text, path), &p);
-    cloob_predictions_close(p);
+    predictions *p;
+    cloob_status status = predictions_open(ctx, write_temporary(name, text, path), &p);
+    predictions_close(p);
     unlink(path);
     return status;
 }
@@ -259,23 +260,23 @@ static cloob_status opens(const char *name, const char *text)
 static void files_are_matched_by_image(void)
 {
     char pa[128], pb[128];
-    cloob_predictions *a, *b;
-    cloob_paired r;
-    cloob_calibration c;
+    predictions *a, *b;
+    paired_result r;
+    calibration c;
     write_temporary("a.csv",
                     "image,label,predicted,p,correct\n1,cat,cat,0.9,1\n2,dog,cat,0.6,0\n\"3,x\",dog,dog,0.8,1\n", pa);
     write_temporary("b.jsonl",
                     "{\"image\": \"3,x\", \"label\": \"dog\", \"predicted\": \"cat\"}\n{\"image\": \"1\", \"label\": "
                     "\"cat\", \"predicted\": \"cat\", \"correct\": true}\n{\"image\": \"9\", \"correct\": false}\n",
                     pb);
-    CHECK_OK(ctx, cloob_predictions_open(ctx, pa, &a));
-    CHECK_OK(ctx, cloob_predictions_open(ctx, pb, &b));
-    CHECK_OK(ctx, cloob_predictions_compare(ctx, a, b, NULL, &r));
+    CHECK_OK(ctx, predictions_open(ctx, pa, &a));
+    CHECK_OK(ctx, predictions_open(ctx, pb, &b));
+    CHECK_OK(ctx, predictions_compare(ctx, a, b, NULL, &r));
     CHECK(r.n == 2 && r.left_out == 2 && r.both == 1 && r.a_only == 1 && r.b_only == 0);
-    CHECK_OK(ctx, cloob_predictions_calibrate(ctx, a, 15, &c));
+    CHECK_OK(ctx, predictions_calibrate(ctx, a, 15, &c));
     CHECK_NEAR(c.accuracy, 2.0 / 3, 1e-12);
-    CHECK(cloob_predictions_calibrate(ctx, b, 15, &c) == CLOOB_ERR_FORMAT);
-    cloob_predictions_close(a), cloob_predictions_close(b);
+    CHECK(predictions_calibrate(ctx, b, 15, &c) == CLOOB_ERR_FORMAT);
+    predictions_close(a), predictions_close(b);
     unlink(pa), unlink(pb);
 }
 

@@ -19,17 +19,17 @@ static void check_case(const json *c)
 {
     double a[64], b[64];
     int64_t na = numbers(json_get(c, "a"), a), nb = numbers(json_get(c, "b"), b);
-    cloob_rank_sum r;
-    CHECK_OK(ctx, ranksum_test(ctx, &r, a, na, b, nb, CLOOB_RANK_SUM_NORMAL));
+    rank_sum r;
+    CHECK_OK(ctx, ranksum_test(ctx, &r, a, na, b, nb, RANK_SUM_NORMAL));
     CHECK_NEAR(r.U, want(c, "U"), 0);
     CHECK_NEAR(r.two_sided, want(c, "normal_two-sided"), 1e-12);
     CHECK_NEAR(r.less, want(c, "normal_less"), 1e-12);
     CHECK_NEAR(r.greater, want(c, "normal_greater"), 1e-12);
     bool exact = json_get(c, "exact_less")->kind == JSON_NUMBER;
-    CHECK_OK(ctx, ranksum_test(ctx, &r, a, na, b, nb, CLOOB_RANK_SUM_AUTO));
+    CHECK_OK(ctx, ranksum_test(ctx, &r, a, na, b, nb, RANK_SUM_AUTO));
     CHECK(r.exact == exact);
     if (!exact) {
-        CHECK(ranksum_test(ctx, &r, a, na, b, nb, CLOOB_RANK_SUM_EXACT) == CLOOB_ERR_ARGUMENT);
+        CHECK(ranksum_test(ctx, &r, a, na, b, nb, RANK_SUM_EXACT) == CLOOB_ERR_ARGUMENT);
         return;
     }
     CHECK_NEAR(r.two_sided, want(c, "exact_two-sided"), 1e-12);
@@ -56,27 +56,27 @@ static void equals_scipy(void)
 static void bad_samples_are_refused(void)
 {
     double one = 1, bad = NAN;
-    cloob_rank_sum r;
-    CHECK(ranksum_test(ctx, &r, &one, 1, &bad, 1, CLOOB_RANK_SUM_AUTO) == CLOOB_ERR_NUMERIC);
-    CHECK(ranksum_test(ctx, &r, &one, 1, &one, 0, CLOOB_RANK_SUM_AUTO) == CLOOB_ERR_ARGUMENT);
+    rank_sum r;
+    CHECK(ranksum_test(ctx, &r, &one, 1, &bad, 1, RANK_SUM_AUTO) == CLOOB_ERR_NUMERIC);
+    CHECK(ranksum_test(ctx, &r, &one, 1, &one, 0, RANK_SUM_AUTO) == CLOOB_ERR_ARGUMENT);
 }
 
 /* ---- compare ------------------------------------------------------------------------------------- */
 
 static const char *const FILE_A = "test_compare_a.tmp", *const FILE_B = "test_compare_b.tmp";
 
-static cloob_status compare_texts(cloob_comparison *c, const char *a, const char *b, int64_t epoch)
+static cloob_status compare_texts(comparison *c, const char *a, const char *b, int64_t epoch)
 {
     CHECK_OK(ctx, file_write(ctx, FILE_A, a, strlen(a)));
     CHECK_OK(ctx, file_write(ctx, FILE_B, b, strlen(b)));
-    cloob_status status = cloob_compare(ctx, c, FILE_A, FILE_B, epoch, 0.05);
+    cloob_status status = compare_files(ctx, c, FILE_A, FILE_B, epoch, 0.05);
     remove(FILE_A), remove(FILE_B);
     return status;
 }
 
 static void groups_of_runs(void)
 {
-    cloob_comparison c;
+    comparison c;
     CHECK_OK(ctx, compare_texts(&c,
                                 "{\"top1\": 20.33, \"name\": \"a\", \"deep\": {\"x\": 1}}\n{\"top1\": 20.1}\n\n"
                                 "{\"top1\": 20.6}\n{\"top1\": 20.5}\r\n{\"top1\": 20.2, \"lost\": null}",
@@ -93,27 +93,27 @@ static void groups_of_runs(void)
     CHECK(c.row[1].a.n == 1 && c.row[1].tested && !c.row[1].significant);
     CHECK_STR(c.row[2].metric, "only_b");
     CHECK(!c.row[2].tested && c.row[2].a.n == 0);
-    cloob_comparison_release(&c);
+    comparison_release(&c);
 }
 
 static void one_epoch_of_many(void)
 {
-    cloob_comparison c;
+    comparison c;
     const char *a = "{\"epoch\": 1, \"m\": 1}\n{\"epoch\": 2, \"m\": 5}\n", *b = "{\"epoch\": 2, \"m\": 6}\n";
     CHECK_OK(ctx, compare_texts(&c, a, b, 2));
     CHECK(c.metrics == 1 && c.runs_a == 1 && c.row[0].a.mean == 5);
-    cloob_comparison_release(&c);
+    comparison_release(&c);
     CHECK(compare_texts(&c, a, b, 7) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "epoch 7"));
 }
 
 static void bad_lines_are_named(void)
 {
-    cloob_comparison c;
+    comparison c;
     CHECK(compare_texts(&c, "{\"m\": 1}\n{\"m\": }\n", "{\"m\": 1}", -1) == CLOOB_ERR_FORMAT);
     CHECK(strstr(cloob_error(ctx), "line 2"));
     CHECK(compare_texts(&c, "{\"m\": 1}\n[1]\n", "{\"m\": 1}", -1) == CLOOB_ERR_FORMAT);
     CHECK(compare_texts(&c, "\n\n", "{\"m\": 1}", -1) == CLOOB_ERR_FORMAT);
-    CHECK(cloob_compare(ctx, &c, "no/such.jsonl", "no/such.jsonl", -1, 0.05) == CLOOB_ERR_IO);
+    CHECK(compare_files(ctx, &c, "no/such.jsonl", "no/such.jsonl", -1, 0.05) == CLOOB_ERR_IO);
 }
 
 int main(void)

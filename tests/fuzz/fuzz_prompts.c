@@ -8,7 +8,7 @@ static void check_saved(cloob_ctx *ctx, const prompts *p)
 {
     sbuf saved = { 0 };
     prompts again;
-    prompts_save(p, &saved);
+    prompts_put(p, &saved);
     if (!saved.failed && prompts_parse(ctx, saved.data, saved.len, "saved", &again) != CLOOB_OK) abort();
     if (again.count != p->count) abort();
     prompts_release(&again);

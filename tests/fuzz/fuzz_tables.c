@@ -5,31 +5,32 @@
 #include "infer/class_match.h"
 #include "lab/synth/world_truth.h"
 #include "scratch_folder.h"
+#include "lab/compare/groups.h"
 
 static void compare(cloob_ctx *ctx, const char *path)
 {
-    cloob_comparison c;
-    if (cloob_compare(ctx, &c, path, path, -1, 0.05) != CLOOB_OK) return;
-    free(cloob_comparison_json(&c));
-    cloob_comparison_release(&c);
+    comparison c;
+    if (compare_files(ctx, &c, path, path, -1, 0.05) != CLOOB_OK) return;
+    free(comparison_json(&c));
+    comparison_release(&c);
 }
 
-static void groups(cloob_ctx *ctx, const char *path)
+static void runs(cloob_ctx *ctx, const char *path)
 {
-    cloob_compare_options o;
-    cloob_groups g;
-    cloob_compare_options_init(&o);
+    compare_options o;
+    groups_result g;
+    compare_options_init(&o);
     o.resamples = 10;
-    if (cloob_compare_runs(ctx, &g, &path, 1, &o) != CLOOB_OK) return;
-    free(cloob_groups_text(&g, "markdown"));
-    free(cloob_groups_text(&g, "json"));
-    cloob_groups_release(&g);
+    if (compare_runs(ctx, &g, &path, 1, &o) != CLOOB_OK) return;
+    free(groups_text(&g, "markdown"));
+    free(groups_text(&g, "json"));
+    groups_release(&g);
 }
 
 /* The folders of a CIFAR set with two classes, matched with a prompt set of three. */
 static void classes(cloob_ctx *ctx, const char *path)
 {
-    static const char json[] = "{\"s\":{\"classes\":[\"red\",\"blue\",\"green\"],\"templates\":[\"a {}.\"]}}";
+    static const char sets[] = "{\"s\":{\"classes\":[\"red\",\"blue\",\"green\"],\"templates\":[\"a {}.\"]}}";
     static dataset *d;
     static prompts p;
     arena a = { 0 };
@@ -45,7 +46,7 @@ static void classes(cloob_ctx *ctx, const char *path)
         (void)scratch_write("batches.meta.txt", "red\nblue\n", 9);
         snprintf(source, sizeof source, "%s", scratch_folder());
         if (dataset_open(ctx, source, &o, &d) != CLOOB_OK) abort();
-        if (prompts_parse(ctx, json, sizeof json - 1, "fuzz", &p) != CLOOB_OK) abort();
+        if (prompts_parse(ctx, sets, sizeof sets - 1, "fuzz", &p) != CLOOB_OK) abort();
     }
     if (class_map_read(ctx, &a, path, d, &p.set[0], &m) == CLOOB_OK)
         for (int64_t i = 0; i < m.set.class_count; i++)
@@ -76,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     snprintf(path, sizeof path, "%s/%s", folder, name);
     switch (data[0] % 4) {
     case 0: compare(ctx, path); break;
-    case 1: groups(ctx, path); break;
+    case 1: runs(ctx, path); break;
     case 2: classes(ctx, path); break;
     default: truth(ctx);
     }

@@ -5,6 +5,8 @@
 #include "cloob/cloob.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "lab/sweep/sweep.h"
+#include "lab/synth/write.h"
 
 static cloob_ctx *ctx;
 static char root[512], train_data[600], val_data[600], classes[600], prompts[600];
@@ -16,11 +18,11 @@ static bool stop(void *user)
     return --steps_allowed < 0;
 }
 
-static void options(cloob_ablate_options *o)
+static void options(sweep_options *o)
 {
     static const char *const two[] = { "clip", "cloob" };
     static const char *folder[1];
-    cloob_ablate_options_init(o);
+    ablate_options_init(o);
     folder[0] = classes;
     o->methods = two;
     o->methods_count = 2;
@@ -67,22 +69,22 @@ static void recompute(arena *a, const char *method, const char *key, double *mea
 
 static void it_stops_and_goes_on(void)
 {
-    cloob_ablate_options o;
-    cloob_ablate_summary s;
+    sweep_options o;
+    sweep_summary s;
     char early[700];
     options(&o);
     snprintf(early, sizeof early, "%s/ablation/clip-seed0", root); /* ended before its first checkpoint */
     CHECK_OK(ctx, file_make_dirs(ctx, early));
     o.train.should_stop = stop;
     steps_allowed = 3; /* asked after every step but a run's last: inside the second run */
-    CHECK(cloob_ablate(ctx, &o, &s) == CLOOB_ERR_STOPPED);
+    CHECK(run_sweep(ctx, &o, &s) == CLOOB_ERR_STOPPED);
     CHECK(s.trained == 1 && strstr(cloob_error(ctx), "1 of 4 runs"));
     snprintf(early, sizeof early, "%s/ablation/clip-seed0.unfinished1", root);
     CHECK(file_is_dir(early));
     o.train.should_stop = NULL;
-    CHECK_OK(ctx, cloob_ablate(ctx, &o, &s));
+    CHECK_OK(ctx, run_sweep(ctx, &o, &s));
     CHECK(s.found == 1 && s.resumed == 1 && s.trained == 2);
-    CHECK_OK(ctx, cloob_ablate(ctx, &o, &s));
+    CHECK_OK(ctx, run_sweep(ctx, &o, &s));
     CHECK(s.found == 4 && s.resumed == 0 && s.trained == 0);
 }
 
@@ -123,16 +125,16 @@ static char *table_of(const char *name)
  */
 static void runs_side_by_side(void)
 {
-    cloob_ablate_options o;
-    cloob_ablate_summary s;
+    sweep_options o;
+    sweep_summary s;
     options(&o);
     o.jobs = 3;
     o.train.name = "together";
     o.train.should_stop = stop;
     steps_allowed = 5;
-    CHECK(cloob_ablate(ctx, &o, &s) == CLOOB_ERR_STOPPED);
+    CHECK(run_sweep(ctx, &o, &s) == CLOOB_ERR_STOPPED);
     o.train.should_stop = NULL;
-    CHECK_OK(ctx, cloob_ablate(ctx, &o, &s));
+    CHECK_OK(ctx, run_sweep(ctx, &o, &s));
     CHECK(s.found + s.resumed + s.trained == 4 && s.resumed >= 1);
     char *alone = table_of("ablation"), *together = table_of("together");
     CHECK_STR(together ? together : "", alone ? alone : "-");
@@ -141,34 +143,34 @@ static void runs_side_by_side(void)
     o.jobs = 2;
     o.train.name = "impossible";
     o.train.train_data = "nowhere.tsv";
-    CHECK(cloob_ablate(ctx, &o, &s) != CLOOB_OK && strstr(cloob_error(ctx), "nowhere.tsv"));
+    CHECK(run_sweep(ctx, &o, &s) != CLOOB_OK && strstr(cloob_error(ctx), "nowhere.tsv"));
     o.jobs = 65;
-    CHECK(cloob_ablate(ctx, &o, &s) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "`jobs` 65"));
+    CHECK(run_sweep(ctx, &o, &s) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "`jobs` 65"));
 }
 
 static void other_settings_are_refused(void)
 {
     static const char *const twice[] = { "clip", "clip" };
-    cloob_ablate_options o;
+    sweep_options o;
     options(&o);
     o.train.lr = 2e-3;
-    CHECK(cloob_ablate(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
+    CHECK(run_sweep(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
     CHECK(strstr(cloob_error(ctx), "lr: 0.001, now lr: 0.002"));
     options(&o);
     o.methods = twice, o.methods_count = 2;
-    CHECK(cloob_ablate(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
+    CHECK(run_sweep(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
     options(&o);
     o.train.val_data = NULL;
     o.zeroshot_count = 0;
-    CHECK(cloob_ablate(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
+    CHECK(run_sweep(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
     options(&o);
     o.seeds = 0;
-    CHECK(cloob_ablate(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
+    CHECK(run_sweep(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
 }
 
 int main(void)
 {
-    cloob_synth_options so;
+    synth_options so;
     cloob_ctx_options co;
     char clean[700];
     cloob_ctx_options_init(&co);
@@ -181,11 +183,11 @@ int main(void)
     snprintf(classes, sizeof classes, "%s/world/classes/size", root);
     snprintf(prompts, sizeof prompts, "%s/world/prompts.json", root);
     snprintf(clean, sizeof clean, "%s/world", root);
-    cloob_synth_options_init(&so);
+    synth_options_init(&so);
     so.out = clean;
     so.count = 200;
     so.size = 32;
-    if (cloob_synth_write(ctx, &so, NULL) == CLOOB_OK) {
+    if (synth_write(ctx, &so, NULL) == CLOOB_OK) {
         RUN(it_stops_and_goes_on);
         RUN(the_table_is_of_its_runs);
         RUN(runs_side_by_side);

@@ -5,12 +5,12 @@
 
 #include "check.h"
 #include "cloob/eval.h"
-#include "cloob/report.h"
 #include "core/arena.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "lab/report/html.h"
 #include "lab/report/run_files.h"
+#include "lab/report/report.h"
 #include "lab/report/sheets.h"
 
 static cloob_ctx *ctx;
@@ -64,10 +64,10 @@ static void make_run(const char *name)
 #undef IN
 }
 
-static char *page_of(const char *const *runs, int64_t n, cloob_report_summary *s)
+static char *page_of(const char *const *runs, int64_t n, report_summary *s)
 {
     file_bytes page;
-    CHECK_OK(ctx, cloob_report(ctx, runs, n, at("page.html"), NULL, s));
+    CHECK_OK(ctx, report_write(ctx, runs, n, at("page.html"), NULL, s));
     CHECK_OK(ctx, file_read(ctx, at("page.html"), FILE_TEXT_LIMIT, &page));
     return page.data;
 }
@@ -83,7 +83,7 @@ static char *exported(const char *name)
 
 static void one_run_makes_a_page(void)
 {
-    cloob_report_summary s;
+    report_summary s;
     make_run("one");
     const char *runs[] = { at("one/") };
     char *page = page_of(runs, 1, &s);
@@ -111,7 +111,7 @@ static void the_page_stands_alone(void)
 
 static void several_runs_share_charts(void)
 {
-    cloob_report_summary s;
+    report_summary s;
     make_run("two");
     const char *runs[] = { at("one"), at("two") };
     char *page = page_of(runs, 2, &s);
@@ -139,7 +139,7 @@ static void runs_stand_side_by_side(void)
 {
     char path[8][1024];
     const char *runs[8];
-    cloob_report_options o;
+    report_options o;
     for (int i = 0; i < 8; i++) {
         const char *method = i < 4 ? "clip" : "cloob";
         make_scored(method, i % 4, (i < 4 ? 0.1 : 0.2) + 0.01 * (i % 4));
@@ -160,10 +160,10 @@ static void runs_stand_side_by_side(void)
     page = page_of(runs, 4, NULL);
     CHECK(strstr(page, "4 runs") && !strstr(page, "minus"));
     free(page);
-    cloob_report_options_init(&o);
+    report_options_init(&o);
     o.samples = false;
     o.export_dir = at("out/differences");
-    CHECK_OK(ctx, cloob_report(ctx, runs, 8, at("page.html"), &o, NULL));
+    CHECK_OK(ctx, report_write(ctx, runs, 8, at("page.html"), &o, NULL));
     char *csv = exported("out/differences/differences.csv");
     CHECK(strstr(csv, "image_to_text_R@1,cloob,4,0.215,0.0129099,0.1,0.0285714,0.0285714,1,clip\n"));
     free(csv);
@@ -221,10 +221,10 @@ static void examples_have_bars(void)
     CHECK(strstr(page, "<div class=\"guess right\"><span>red</span><span>25.0&nbsp;%</span>"));
     CHECK(strstr(page, "gone.jpg") && strstr(page, "<span>green</span>"));
     free(page);
-    cloob_report_options o;
-    cloob_report_options_init(&o);
+    report_options o;
+    report_options_init(&o);
     o.export_dir = at("examples");
-    CHECK_OK(ctx, cloob_report(ctx, runs, 1, at("page.html"), &o, NULL));
+    CHECK_OK(ctx, report_write(ctx, runs, 1, at("page.html"), &o, NULL));
     char *csv = exported("examples/zero-shot-examples.csv");
     CHECK_STR(csv, "image,label,probability\nred,<blue>,0.7500\nred,red,0.2500\ngone.jpg,green,1.0000\n");
     free(csv);
@@ -267,7 +267,7 @@ static void images_come_first(void)
     CHECK(strstr(page, "<td class=\"miss\" style=\"--v:20\">1</td>")); /* half of 40 */
     free(page);
     put("seen/samples.json", "{\"images\": [");
-    cloob_report_summary s;
+    report_summary s;
     runs[0] = at("seen");
     free(page_of(runs, 1, &s));
     CHECK(s.damaged == 1 && strstr(said, "samples.json"));
@@ -286,15 +286,15 @@ static void one_point_is_a_number(void)
 
 static void figures_and_tables_can_be_taken_out(void)
 {
-    cloob_report_options o;
-    cloob_report_summary s;
+    report_options o;
+    report_summary s;
     make_run("out_run");
     put("out_run/samples.json", samples);
     put("out_run/params.txt", "method: 50%_of & |x|\n");
     const char *runs[1] = { at("out_run") };
-    cloob_report_options_init(&o);
+    report_options_init(&o);
     o.export_dir = at("figures");
-    CHECK_OK(ctx, cloob_report(ctx, runs, 1, at("page.html"), &o, &s));
+    CHECK_OK(ctx, report_write(ctx, runs, 1, at("page.html"), &o, &s));
     CHECK(s.exported > 10);
     char *csv = exported("figures/training-loss.csv"), *factors = exported("figures/accuracy-by-factor.csv"),
          *tex = exported("figures/summary.tex"), *md = exported("figures/summary.md");
@@ -308,7 +308,7 @@ static void figures_and_tables_can_be_taken_out(void)
     free(page);
     runs[0] = at("out_run"), o.export_dir = at("figures");
     CHECK_OK(ctx, file_make_dirs(ctx, at("out")));
-    CHECK_OK(ctx, cloob_report(ctx, runs, 1, at("out/page.html"), &o, NULL));
+    CHECK_OK(ctx, report_write(ctx, runs, 1, at("out/page.html"), &o, NULL));
     page = exported("out/page.html");
     CHECK(strstr(page, "<a href=\"../figures/training-loss.csv\">CSV</a>"));
     free(page);
@@ -334,8 +334,8 @@ static void make_repeat(const char *name, const char *settings, const char *loss
 /* Two seeds of one method are a line with a band of one standard deviation; bars have their mean. */
 static void seeds_are_a_mean_and_a_band(void)
 {
-    cloob_report_options o;
-    cloob_report_summary s;
+    report_options o;
+    report_summary s;
     make_repeat("many/a", "method: cloob\nname: a\nseed: 0\nresume: None\n", "step\tloss\n1\t2\n2\t1\n",
                 "{\"image_effective_eigenvalues\": 10, \"image_ajne\": 8, \"epoch\": 1}\n"
                 "{\"image_effective_eigenvalues\": 12, \"image_ajne\": 4, \"epoch\": 5}\n");
@@ -347,9 +347,9 @@ static void seeds_are_a_mean_and_a_band(void)
                             "{\"value\": \"1e-3\", \"groups\": {\"\": {\"n\": 2, \"mean\": 3, \"lowest\": 1, "
                             "\"highest\": 5}}}, {\"value\": \"1e-4\", \"groups\": {\"\": {\"n\": 0}}}]}]}");
     const char *runs[] = { at("many/a"), at("many/b"), at("many/c") };
-    cloob_report_options_init(&o);
+    report_options_init(&o);
     o.export_dir = at("band");
-    CHECK_OK(ctx, cloob_report(ctx, runs, 3, at("many/page.html"), &o, &s));
+    CHECK_OK(ctx, report_write(ctx, runs, 3, at("many/page.html"), &o, &s));
     char *loss = exported("band/training-loss.csv"),
          *change = exported("band/effective-eigenvalues-relative-change.csv"),
          *ajne = exported("band/uniformity-at-two-epochs-images.csv"), *lr = exported("band/response-to-lr.csv");
@@ -378,7 +378,7 @@ static void base64_as_in_the_standard(void)
 
 static void damaged_lines_are_left_out_and_said(void)
 {
-    cloob_report_summary s;
+    report_summary s;
     make_run("bad");
     put("bad/checkpoints/results.jsonl", "{\"val_loss\": 0.75, \"epoch\": 1}\n{\"val_loss\": 0.6, "
                                          "\"epo\n[1]\n{\"val_loss\": 0.5, \"epoch\": 3}\n");
@@ -415,12 +415,12 @@ static void what_is_no_run_is_refused(void)
     snprintf(bare, sizeof bare, "%s/bare", root);
     mkdir(bare, 0777);
     const char *none[] = { missing }, *folder[] = { bare }, *good[] = { at("one") };
-    CHECK(cloob_report(ctx, none, 1, at("x.html"), NULL, NULL) == CLOOB_ERR_IO);
+    CHECK(report_write(ctx, none, 1, at("x.html"), NULL, NULL) == CLOOB_ERR_IO);
     CHECK(strstr(cloob_error(ctx), "nothing") && strstr(cloob_error(ctx), "LOGS/NAME"));
-    CHECK(cloob_report(ctx, folder, 1, at("x.html"), NULL, NULL) == CLOOB_ERR_FORMAT);
-    CHECK(cloob_report(ctx, good, 0, at("x.html"), NULL, NULL) == CLOOB_ERR_ARGUMENT);
+    CHECK(report_write(ctx, folder, 1, at("x.html"), NULL, NULL) == CLOOB_ERR_FORMAT);
+    CHECK(report_write(ctx, good, 0, at("x.html"), NULL, NULL) == CLOOB_ERR_ARGUMENT);
     CHECK(!file_exists(at("x.html")));
-    CHECK(cloob_report(ctx, good, 1, at("no/such/folder/x.html"), NULL, NULL) == CLOOB_ERR_IO);
+    CHECK(report_write(ctx, good, 1, at("no/such/folder/x.html"), NULL, NULL) == CLOOB_ERR_IO);
 }
 
 /* Two clouds of four points each; in a build without cairo the files are absent and the call says why. */

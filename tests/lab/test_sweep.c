@@ -6,6 +6,8 @@
 #include "cloob/cloob.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "lab/sweep/sweep.h"
+#include "lab/synth/write.h"
 
 static cloob_ctx *ctx;
 static char root[512], train_data[600], val_data[600], classes[600];
@@ -13,7 +15,7 @@ static int steps_allowed;
 
 static const char *const methods[] = { "clip", "cloob" }, *const rates[] = { "1e-2", "1e-3", "1e-4" },
                          *const decays[] = { "0.1", "0.2" };
-static const cloob_sweep_axis axis[] = { { "method", methods, 2 }, { "lr", rates, 3 }, { "wd", decays, 2 } };
+static const sweep_axis axis[] = { { "method", methods, 2 }, { "lr", rates, 3 }, { "wd", decays, 2 } };
 
 static bool stop(void *user)
 {
@@ -21,9 +23,9 @@ static bool stop(void *user)
     return --steps_allowed < 0;
 }
 
-static void options(cloob_sweep_options *o, const char *name)
+static void options(sweep_options *o, const char *name)
 {
-    cloob_sweep_options_init(o);
+    sweep_options_init(o);
     o->axis = axis, o->axes = 2;
     o->select = "clip_val_loss";
     o->train.name = name;
@@ -94,8 +96,8 @@ static double best_of(const char *name, const char *method, char rate[16])
 static void it_stops_goes_on_and_chooses(void)
 {
     static const char *folder[1];
-    cloob_sweep_options o;
-    cloob_sweep_summary s;
+    sweep_options o;
+    sweep_summary s;
     char rate[2][16] = { "", "" };
     int final[2] = { 0, 0 };
     lines l;
@@ -104,12 +106,12 @@ static void it_stops_goes_on_and_chooses(void)
     o.final_seeds = 2, o.test_data = val_data, o.test_zeroshot = folder, o.test_zeroshot_count = 1;
     o.train.should_stop = stop;
     steps_allowed = 3;
-    CHECK(cloob_sweep(ctx, &o, &s) == CLOOB_ERR_STOPPED &&
+    CHECK(run_sweep(ctx, &o, &s) == CLOOB_ERR_STOPPED &&
           strstr(cloob_error(ctx), "run the same command again to continue"));
     o.train.should_stop = NULL;
-    CHECK_OK(ctx, cloob_sweep(ctx, &o, &s));
+    CHECK_OK(ctx, run_sweep(ctx, &o, &s));
     CHECK(s.complete && s.settings == 6 && s.runs == 10 && s.found >= 1 && s.resumed == 1);
-    CHECK_OK(ctx, cloob_sweep(ctx, &o, &s));
+    CHECK_OK(ctx, run_sweep(ctx, &o, &s));
     CHECK(s.found == 10 && s.trained == 0);
     for (int k = 0; k < 2; k++) CHECK(isfinite(best_of("search", methods[k], rate[k])));
     lines_open(&l, "search");
@@ -131,13 +133,13 @@ static void it_stops_goes_on_and_chooses(void)
 
 static void random_settings_are_the_same_for_every_method(void)
 {
-    cloob_sweep_options o;
-    cloob_sweep_summary s;
+    sweep_options o;
+    sweep_summary s;
     lines l;
     char seen[2][256] = { "", "" };
     options(&o, "random");
     o.axes = 3, o.random = 2, o.jobs = 2;
-    CHECK_OK(ctx, cloob_sweep(ctx, &o, &s));
+    CHECK_OK(ctx, run_sweep(ctx, &o, &s));
     CHECK(s.settings == 4 && s.runs == 4);
     lines_open(&l, "random");
     for (json *j; (j = lines_next(&l));) {
@@ -152,39 +154,39 @@ static void random_settings_are_the_same_for_every_method(void)
 
 static void halving_trains_the_better_half_longer(void)
 {
-    cloob_sweep_options o;
-    cloob_sweep_summary s;
+    sweep_options o;
+    sweep_summary s;
     options(&o, "halving");
     o.halving = true, o.train.epochs = 4, o.train.schedule_steps = 3;
-    CHECK_OK(ctx, cloob_sweep(ctx, &o, &s));
+    CHECK_OK(ctx, run_sweep(ctx, &o, &s));
     CHECK(s.settings == 6 && s.runs == 6 + 4 + 2); /* of three a method two go on, then one */
 }
 
 static void parts_are_put_together(void)
 {
-    cloob_sweep_options o;
-    cloob_sweep_summary s;
+    sweep_options o;
+    sweep_summary s;
     options(&o, "parts");
     o.axes = 1, o.parts = 2, o.part = 1;
-    CHECK_OK(ctx, cloob_sweep(ctx, &o, &s));
+    CHECK_OK(ctx, run_sweep(ctx, &o, &s));
     CHECK(!s.complete && s.trained == 1);
     o.part = 0;
-    CHECK_OK(ctx, cloob_sweep(ctx, &o, &s));
+    CHECK_OK(ctx, run_sweep(ctx, &o, &s));
     CHECK(s.complete && s.trained == 1);
 }
 
-static void refused(const cloob_sweep_options *o, const char *words)
+static void refused(const sweep_options *o, const char *words)
 {
-    CHECK(cloob_sweep(ctx, o, NULL) == CLOOB_ERR_ARGUMENT);
+    CHECK(run_sweep(ctx, o, NULL) == CLOOB_ERR_ARGUMENT);
     CHECK(strstr(cloob_error(ctx), words) != NULL);
 }
 
 static void what_cannot_be_is_refused(void)
 {
     static const char *const words[] = { "much" };
-    const cloob_sweep_axis unknown[] = { { "lerning_rate", rates, 3 } }, wrong[] = { { "lr", words, 1 } },
-                           twice[] = { { "lr", rates, 3 }, { "lr", rates, 2 } };
-    cloob_sweep_options o;
+    const sweep_axis unknown[] = { { "lerning_rate", rates, 3 } }, wrong[] = { { "lr", words, 1 } },
+                     twice[] = { { "lr", rates, 3 }, { "lr", rates, 2 } };
+    sweep_options o;
     options(&o, "refused");
     o.axis = unknown, o.axes = 1;
     refused(&o, "lerning_rate");
@@ -204,7 +206,7 @@ static void what_cannot_be_is_refused(void)
 
 int main(void)
 {
-    cloob_synth_options so;
+    synth_options so;
     cloob_ctx_options co;
     char clean[700];
     cloob_ctx_options_init(&co);
@@ -216,11 +218,11 @@ int main(void)
     snprintf(val_data, sizeof val_data, "%s/world/val.tsv", root);
     snprintf(classes, sizeof classes, "%s/world/classes/size", root);
     snprintf(clean, sizeof clean, "%s/world", root);
-    cloob_synth_options_init(&so);
+    synth_options_init(&so);
     so.out = clean;
     so.count = 64;
     so.size = 32;
-    if (cloob_synth_write(ctx, &so, NULL) == CLOOB_OK) {
+    if (synth_write(ctx, &so, NULL) == CLOOB_OK) {
         RUN(it_stops_goes_on_and_chooses);
         RUN(random_settings_are_the_same_for_every_method);
         RUN(halving_trains_the_better_half_longer);

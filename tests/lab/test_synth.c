@@ -8,7 +8,6 @@
 #include "core/json.h"
 #include "data/sets/dataset.h"
 #include "lab/synth/synth.h"
-#include "lab/synth/batch.h"
 #include "lab/synth/write.h"
 
 enum { N = 20000 };
@@ -261,31 +260,6 @@ static void drawing_is_repeatable_and_stays_inside(void)
     cloob_ctx_destroy(ctx);
 }
 
-static void a_pair_in_memory_is_the_training_pair(void)
-{
-    enum { SIZE = 32, BYTES = SIZE * SIZE * 3, PAIR = 11 };
-    cloob_ctx *ctx = cloob_ctx_create(NULL);
-    static uint8_t got[BYTES], want[BYTES];
-    char caption[512];
-    cloob_synth_options o;
-    synth_scene scene;
-    sbuf text = { 0 };
-    cloob_synth_options_init(&o);
-    o.seed = world.seed, o.strength = world.strength, o.size = SIZE;
-    synth_draw(&world, SYNTH_TRAIN, PAIR, &scene);
-    synth_caption(&scene, &text);
-    bool drawn = can_draw(ctx);
-    CHECK_OK(ctx, cloob_synth_pair(ctx, &o, PAIR, drawn ? got : NULL, caption, sizeof caption));
-    CHECK_STR(caption, text.data);
-    if (drawn) {
-        CHECK_OK(ctx, synth_render(ctx, &scene, SIZE, want));
-        CHECK(memcmp(got, want, BYTES) == 0);
-    }
-    CHECK(cloob_synth_pair(ctx, &o, -1, NULL, NULL, 0) == CLOOB_ERR_ARGUMENT);
-    sbuf_release(&text);
-    cloob_ctx_destroy(ctx);
-}
-
 static void threads_do_not_change_a_byte(void)
 {
     enum { ITEMS = 64 };
@@ -335,15 +309,15 @@ static bool there(const char *name)
     return yes;
 }
 
-static cloob_status write_set(cloob_ctx *ctx, cloob_synth_options o, cloob_synth_result *r)
+static cloob_status write_set(cloob_ctx *ctx, synth_options o, synth_result *r)
 {
     o.out = scratch;
     return synth_write(ctx, &o, r);
 }
 
-static cloob_synth_options small_options(void)
+static synth_options small_options(void)
 {
-    return (cloob_synth_options){
+    return (synth_options){
         .count = 40, .val_count = 6, .per_class = 2, .size = 32, .seed = 1, .strength = 0.6, .shard_samples = 16
     };
 }
@@ -423,20 +397,20 @@ static void check_class_folders(cloob_ctx *ctx)
 static void a_set_is_written_replaced_and_refused(void)
 {
     cloob_ctx *ctx = cloob_ctx_create(NULL);
-    cloob_synth_result r;
+    synth_result r;
     snprintf(scratch, sizeof scratch, "synth-test-%ld", (long)getpid());
     if (!can_draw(ctx)) {
         cloob_ctx_destroy(ctx);
         SKIP("no cairo");
     }
-    cloob_synth_options o = small_options(), shards = small_options();
+    synth_options o = small_options(), shards = small_options();
     CHECK_OK(ctx, write_set(ctx, o, &r));
     CHECK(r.train == 40 && r.val == 6 && r.test == 94 && r.shards == 0);
     check_files();
     check_prompts(ctx);
     check_pairs(ctx, "train.tsv", 40);
     check_class_folders(ctx);
-    shards.format = CLOOB_SYNTH_WEBDATASET;
+    shards.format = SYNTH_WEBDATASET;
     CHECK_OK(ctx, write_set(ctx, shards, &r)); /* in place of the first */
     CHECK(r.shards == 4 && there("train-00002.tar") && there("val-00000.tar") && there("sizes.json"));
     check_pairs(ctx, "train-{00000..00002}.tar", 40);
@@ -453,7 +427,7 @@ static void a_set_is_written_replaced_and_refused(void)
 static void foreign_folders_are_left_alone(void)
 {
     cloob_ctx *ctx = cloob_ctx_create(NULL);
-    cloob_synth_options o = small_options();
+    synth_options o = small_options();
     if (!can_draw(ctx)) {
         cloob_ctx_destroy(ctx);
         SKIP("no cairo");
@@ -475,7 +449,7 @@ static void foreign_folders_are_left_alone(void)
 static void wrong_options_are_refused(void)
 {
     cloob_ctx *ctx = cloob_ctx_create(NULL);
-    cloob_synth_options o = small_options();
+    synth_options o = small_options();
     o.count = 0;
     CHECK(write_set(ctx, o, NULL) == CLOOB_ERR_ARGUMENT);
     o.count = INT64_MAX;
@@ -511,7 +485,6 @@ int main(void)
     RUN(words_vary);
     RUN(every_value_changes_the_image);
     RUN(drawing_is_repeatable_and_stays_inside);
-    RUN(a_pair_in_memory_is_the_training_pair);
     RUN(threads_do_not_change_a_byte);
     RUN(a_set_is_written_replaced_and_refused);
     RUN(foreign_folders_are_left_alone);

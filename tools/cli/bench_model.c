@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
+#include "lab/bench/bench.h"
 
 static struct {
     const char *model, *method, *fit_memory;
@@ -39,9 +40,9 @@ static const opt_row embed_rows[] = {
     OPT_END
 };
 
-static void fill(cloob_bench_options *b)
+static void fill(bench_options *b)
 {
-    cloob_bench_options_init(b);
+    bench_options_init(b);
     b->model = o.model;
     b->device = common.device;
     b->precision = common.precision;
@@ -58,7 +59,7 @@ static void fill(cloob_bench_options *b)
     if (o.method) cloob_method_from_name(o.method, &b->method);
 }
 
-static void print(const char *unit, const cloob_bench_result *r)
+static void print(const char *unit, const bench_result *r)
 {
     const char *precision = common.precision ? common.precision : "fp32";
     char rate[32];
@@ -83,20 +84,20 @@ static void print(const char *unit, const cloob_bench_result *r)
     json_out_close();
 }
 
-typedef cloob_status bench_fn(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out);
+typedef cloob_status bench_fn(cloob_ctx *ctx, const bench_options *o, bench_result *out);
 
 static int run(const command *self, cloob_ctx *ctx, bench_fn *bench, const char *unit)
 {
-    cloob_bench_options b;
-    cloob_bench_result r;
+    bench_options b;
+    bench_result r;
     fill(&b);
     cloob_status status = bench(ctx, &b, &r);
     if (status == CLOOB_OK) print(unit, &r);
     return cli_exit(self, ctx, status);
 }
 
-static int run_step(const command *self, cloob_ctx *ctx) { return run(self, ctx, cloob_bench_step, "pairs"); }
-static int run_embed(const command *self, cloob_ctx *ctx) { return run(self, ctx, cloob_bench_embed, "items"); }
+static int run_step(const command *self, cloob_ctx *ctx) { return run(self, ctx, step_timing, "pairs"); }
+static int run_embed(const command *self, cloob_ctx *ctx) { return run(self, ctx, embed_timing, "items"); }
 
 const command bench_step = {
     .name = "bench step",

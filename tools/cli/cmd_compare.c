@@ -5,6 +5,9 @@
 
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
+#include "infer/predictions.h"
+#include "lab/compare/groups.h"
+#include "lab/report/report.h"
 
 static struct {
     int64_t epoch, resamples, bins;
@@ -27,20 +30,20 @@ static const opt_row rows[] = {
     OPT_END,
 };
 
-static void print_group(const cloob_group *g)
+static void print_group(const group_mean *g)
 {
     if (g->n) printf("  %12.6g +- %-10.4g (%lld)", g->mean, g->deviation, (long long)g->n);
     else printf("  %12s    %-10s (0)", "-", "");
 }
 
-static void print_text(const cloob_comparison *c)
+static void print_text(const comparison *c)
 {
     int width = 6;
     for (int64_t i = 0; i < c->metrics; i++)
         if ((int)strlen(c->row[i].metric) > width) width = (int)strlen(c->row[i].metric);
     printf("%-*s  %-31s %-31s p (two-sided)\n", width, "metric", "  A: mean +- spread (n)", "  B: mean +- spread (n)");
     for (int64_t i = 0; i < c->metrics; i++) {
-        const cloob_compared *m = &c->row[i];
+        const compared_metric *m = &c->row[i];
         printf("%-*s", width, m->metric);
         print_group(&m->a);
         print_group(&m->b);
@@ -53,36 +56,36 @@ static void print_text(const cloob_comparison *c)
     }
 }
 
-static cloob_status print_result(cloob_ctx *ctx, const cloob_comparison *c)
+static cloob_status print_result(cloob_ctx *ctx, const comparison *c)
 {
     if (c->skipped) fprintf(stderr, "warning: %lld values are not finite and were skipped\n", (long long)c->skipped);
-    if (common.json) return cli_put_text(ctx, cloob_comparison_json(c));
+    if (common.json) return cli_put_text(ctx, comparison_json(c));
     print_text(c);
     return CLOOB_OK;
 }
 
 static cloob_status two_files(cloob_ctx *ctx, const opt_list *file)
 {
-    cloob_comparison c;
-    cloob_status status = cloob_compare(ctx, &c, file->item[0], file->item[1], o.epoch, o.alpha);
+    comparison c;
+    cloob_status status = compare_files(ctx, &c, file->item[0], file->item[1], o.epoch, o.alpha);
     if (status != CLOOB_OK) return status;
     status = print_result(ctx, &c);
-    cloob_comparison_release(&c);
+    comparison_release(&c);
     return status;
 }
 
 static cloob_status many_runs(cloob_ctx *ctx, const opt_list *path)
 {
-    cloob_groups g;
-    cloob_compare_options how;
-    cloob_compare_options_init(&how);
+    groups_result g;
+    compare_options how;
+    compare_options_init(&how);
     if (o.by) how.by = o.by;
     how.where = o.where.item, how.wheres = o.where.count;
     how.alpha = o.alpha, how.resamples = o.resamples, how.seed = (uint64_t)common.seed;
-    cloob_status status = cloob_compare_runs(ctx, &g, path->item, path->count, &how);
+    cloob_status status = compare_runs(ctx, &g, path->item, path->count, &how);
     if (status != CLOOB_OK) return status;
-    status = cli_put_text(ctx, cloob_groups_text(&g, common.json ? "json" : o.format));
-    cloob_groups_release(&g);
+    status = cli_put_text(ctx, groups_text(&g, common.json ? "json" : o.format));
+    groups_release(&g);
     return status;
 }
 
@@ -96,8 +99,8 @@ static bool are_two_files(const opt_list *path)
 /* ---- predictions: models on the same images ---- */
 
 typedef struct file {
-    cloob_predictions *p;
-    cloob_calibration c;
+    predictions *p;
+    calibration c;
     bool calibrated; /* it has probabilities */
 } file;
 
@@ -115,7 +118,7 @@ static void put_model(const char *path, const file *f)
 {
     json_out_open(NULL, '{');
     json_out_text("file", path);
-    json_out_int("n", cloob_predictions_count(f->p));
+    json_out_int("n", predictions_count(f->p));
     if (f->calibrated) {
         json_out_number("accuracy", f->c.accuracy, 10);
         json_out_number("confidence", f->c.confidence, 10);
@@ -135,7 +138,7 @@ static void put_model(const char *path, const file *f)
     json_out_close();
 }
 
-static void put_pair(const char *a, const char *b, const cloob_paired *r, double alpha)
+static void put_pair(const char *a, const char *b, const paired_result *r, double alpha)
 {
     json_out_open(NULL, '{');
     json_out_text("a", a);
@@ -162,14 +165,14 @@ static void put_pair(const char *a, const char *b, const cloob_paired *r, double
 
 static void print_model(const char *path, const file *f)
 {
-    printf("%s: %lld images", path, (long long)cloob_predictions_count(f->p));
+    printf("%s: %lld images", path, (long long)predictions_count(f->p));
     if (f->calibrated)
         printf(", accuracy %.4f, confidence %.4f, ECE %.4f, largest gap %.4f", f->c.accuracy, f->c.confidence, f->c.ece,
                f->c.mce);
     printf("\n");
 }
 
-static void print_pair(const char *a, const char *b, const cloob_paired *r, double alpha)
+static void print_pair(const char *a, const char *b, const paired_result *r, double alpha)
 {
     printf("\nA %s\nB %s\n%lld images in both", a, b, (long long)r->n);
     if (r->left_out) printf(", %lld in one alone left out", (long long)r->left_out);
@@ -189,9 +192,9 @@ static void print_pair(const char *a, const char *b, const cloob_paired *r, doub
 static cloob_status open_all(cloob_ctx *ctx, file *f)
 {
     for (int i = 0; i < o.predictions.count; i++) {
-        cloob_status status = cloob_predictions_open(ctx, o.predictions.item[i], &f[i].p);
+        cloob_status status = predictions_open(ctx, o.predictions.item[i], &f[i].p);
         if (status != CLOOB_OK) return status;
-        f[i].calibrated = cloob_predictions_calibrate(ctx, f[i].p, (int)o.bins, &f[i].c) == CLOOB_OK;
+        f[i].calibrated = predictions_calibrate(ctx, f[i].p, (int)o.bins, &f[i].c) == CLOOB_OK;
         if (!f[i].calibrated && o.reliability) return CLOOB_ERR_FORMAT; /* the context says which file */
     }
     return CLOOB_OK;
@@ -199,13 +202,13 @@ static cloob_status open_all(cloob_ctx *ctx, file *f)
 
 static cloob_status every_pair(cloob_ctx *ctx, const file *f)
 {
-    cloob_paired_options how;
-    cloob_paired_options_init(&how);
+    paired_options how;
+    paired_options_init(&how);
     how.resamples = o.resamples, how.seed = (uint64_t)common.seed;
     for (int i = 0; i < o.predictions.count; i++)
         for (int k = i + 1; k < o.predictions.count; k++) {
-            cloob_paired r;
-            cloob_status status = cloob_predictions_compare(ctx, f[i].p, f[k].p, &how, &r);
+            paired_result r;
+            cloob_status status = predictions_compare(ctx, f[i].p, f[k].p, &how, &r);
             if (status != CLOOB_OK) return status;
             (common.json ? put_pair : print_pair)(o.predictions.item[i], o.predictions.item[k], &r, o.alpha);
         }
@@ -214,10 +217,10 @@ static cloob_status every_pair(cloob_ctx *ctx, const file *f)
 
 static cloob_status plot(cloob_ctx *ctx, const file *f)
 {
-    cloob_calibration *c = malloc((size_t)o.predictions.count * sizeof *c);
+    calibration *c = malloc((size_t)o.predictions.count * sizeof *c);
     if (!c) return CLOOB_ERR_MEMORY;
     for (int i = 0; i < o.predictions.count; i++) c[i] = f[i].c;
-    cloob_status status = cloob_calibration_plot(ctx, c, o.predictions.item, o.predictions.count, o.reliability);
+    cloob_status status = calibration_plot(ctx, c, o.predictions.item, o.predictions.count, o.reliability);
     free(c);
     return status;
 }
@@ -239,7 +242,7 @@ static cloob_status compare_predictions(cloob_ctx *ctx)
     cloob_status status = f ? open_all(ctx, f) : CLOOB_ERR_MEMORY;
     if (status == CLOOB_OK) status = print_all(ctx, f);
     if (status == CLOOB_OK && o.reliability) status = plot(ctx, f);
-    for (int i = 0; i < o.predictions.count && f; i++) cloob_predictions_close(f[i].p);
+    for (int i = 0; i < o.predictions.count && f; i++) predictions_close(f[i].p);
     free(f);
     return status;
 }
@@ -249,8 +252,8 @@ static cloob_status compare_predictions(cloob_ctx *ctx)
 static int check_predictions(const command *self)
 {
     if (opt_words.count) return cli_usage(self, "%s: give runs or --predictions", opt_words.item[0]);
-    if (o.bins > CLOOB_CALIBRATION_BINS)
-        return cli_usage(self, "--bins %lld: at most %d", (long long)o.bins, CLOOB_CALIBRATION_BINS);
+    if (o.bins > CALIBRATION_BINS)
+        return cli_usage(self, "--bins %lld: at most %d", (long long)o.bins, CALIBRATION_BINS);
     return -1;
 }
 

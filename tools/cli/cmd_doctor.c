@@ -10,6 +10,7 @@
 #include "cli/progress.h"
 #include "core/system.h"
 #include "io/fileset.h"
+#include "lab/bench/bench.h"
 
 /* ---- the self-test -------------------------------------------------------------------------------- */
 
@@ -55,14 +56,14 @@ static cloob_status check_objective(cloob_ctx *ctx, char *text, size_t size)
 
 static cloob_status check_bench(cloob_ctx *ctx, bool step, char *text, size_t size)
 {
-    cloob_bench_options o;
-    cloob_bench_result r;
-    cloob_bench_options_init(&o);
+    bench_options o;
+    bench_result r;
+    bench_options_init(&o);
     o.model = "tiny";
     o.device = common.device;
     o.batch = 16;
     o.repeats = 3;
-    cloob_status status = step ? cloob_bench_step(ctx, &o, &r) : cloob_bench_embed(ctx, &o, &r);
+    cloob_status status = step ? step_timing(ctx, &o, &r) : embed_timing(ctx, &o, &r);
     if (status != CLOOB_OK) return status;
     snprintf(text, size, "%.0f %s per second with the model tiny", r.items_per_s, step ? "pairs" : "images");
     return !step || isfinite(r.loss) ? CLOOB_OK : CLOOB_ERR_NUMERIC;
@@ -101,7 +102,7 @@ static bool run_checks(cloob_ctx *ctx, outcome *out)
 
 /* ---- what there is --------------------------------------------------------------------------------- */
 
-static void print_device(int i, const cloob_device_facts *f)
+static void print_device(int i, const device_facts *f)
 {
     char name[32] = "cpu";
     if (i) snprintf(name, sizeof name, "cuda:%d", i - 1);
@@ -122,13 +123,13 @@ static void print_text(cloob_ctx *ctx, const outcome *out)
     const build_part *part = build_parts(&n);
     char *cache = cache_folder();
     printf("cloob %s\n\ndevices\n", cloob_version());
-    for (int i = 0; i < cloob_device_count(); i++) {
-        cloob_device_facts f;
-        if (cloob_device_describe(ctx, i, &f) == CLOOB_OK) print_device(i, &f);
+    for (int i = 0; i < device_count(); i++) {
+        device_facts f;
+        if (device_describe(ctx, i, &f) == CLOOB_OK) print_device(i, &f);
         else printf("  device %d: %s\n", i, cloob_error(ctx));
     }
-    cloob_device_facts none;
-    if (cloob_device_count() == 1 && cloob_device_describe(ctx, 1, &none) != CLOOB_OK) {
+    device_facts none;
+    if (device_count() == 1 && device_describe(ctx, 1, &none) != CLOOB_OK) {
         char why[512];
         opt_with_flags(cloob_error(ctx), why, sizeof why);
         printf("  no GPU     %s\n", why);
@@ -159,9 +160,9 @@ static void print_json(cloob_ctx *ctx, const outcome *out, bool all)
     json_out_text("cache", cache ? cache : "");
     free(cache);
     json_out_open("devices", '[');
-    for (int i = 0; i < cloob_device_count(); i++) {
-        cloob_device_facts f = { .name = "" };
-        cloob_device_describe(ctx, i, &f);
+    for (int i = 0; i < device_count(); i++) {
+        device_facts f = { .name = "" };
+        device_describe(ctx, i, &f);
         json_out_text(NULL, f.name);
     }
     json_out_close();

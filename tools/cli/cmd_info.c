@@ -10,12 +10,13 @@
 #include "data/sets/dataset.h"
 #include "train/outline.h"
 #include "model/config.h"
+#include "lab/bench/bench.h"
 
 /* ---- devices ---------------------------------------------------------------------------------------- */
 
 static bool is_device(const char *what) { return strcmp(what, "device") == 0 && access(what, F_OK) != 0; }
 
-static void print_device(int i, const cloob_device_facts *f)
+static void print_device(int i, const device_facts *f)
 {
     if (common.json) {
         char name[16] = "cpu";
@@ -40,7 +41,7 @@ static void print_device(int i, const cloob_device_facts *f)
 
 static int describe_devices(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
 {
-    int n = cloob_device_count();
+    int n = device_count();
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     (void)what, (void)o;
     if (common.json) {
@@ -50,8 +51,8 @@ static int describe_devices(const command *self, cloob_ctx *ctx, const char *wha
         json_out_open("devices", '[');
     }
     for (int i = 0; i < n; i++) {
-        cloob_device_facts f;
-        cloob_status status = cloob_device_describe(ctx, i, &f);
+        device_facts f;
+        cloob_status status = device_describe(ctx, i, &f);
         if (status != CLOOB_OK) return cli_fail(self, ctx, status);
         print_device(i, &f);
     }

@@ -5,63 +5,63 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
+#include "data/text/prompts.h"
 
 static struct {
     const char *out;
 } o;
 
-static const char *metric(const cloob_prompts *p, int64_t i)
+static const char *metric(const prompt_set *s)
 {
-    return cloob_prompts_mean_per_class(p, i) ? "mean_per_class" : "accuracy";
+    return s->metric == PROMPT_MEAN_PER_CLASS ? "mean_per_class" : "accuracy";
 }
 
-static void print_table(const cloob_prompts *p)
+static void print_table(const prompts *p)
 {
     printf("%-30s %8s %10s  %s\n", "set", "classes", "templates", "metric");
-    for (int64_t i = 0; i < cloob_prompts_count(p); i++)
-        printf("%-30s %8lld %10lld  %s\n", cloob_prompts_name(p, i), (long long)cloob_prompts_classes(p, i),
-               (long long)cloob_prompts_templates(p, i), metric(p, i));
+    for (const prompt_set *s = p->set; s < p->set + p->count; s++)
+        printf("%-30s %8lld %10lld  %s\n", s->name, (long long)s->class_count, (long long)s->templates.count,
+               metric(s));
 }
 
-static void print_json(const cloob_prompts *p)
+static void print_json(const prompts *p)
 {
     json_out_open(NULL, '{');
-    for (int64_t i = 0; i < cloob_prompts_count(p); i++) {
-        json_out_open(cloob_prompts_name(p, i), '{');
-        json_out_int("classes", cloob_prompts_classes(p, i));
-        json_out_int("templates", cloob_prompts_templates(p, i));
-        json_out_text("metric", metric(p, i));
+    for (const prompt_set *s = p->set; s < p->set + p->count; s++) {
+        json_out_open(s->name, '{');
+        json_out_int("classes", s->class_count);
+        json_out_int("templates", s->templates.count);
+        json_out_text("metric", metric(s));
         json_out_close();
     }
     json_out_close();
 }
 
-static int run_import(const command *self, cloob_ctx *ctx, cloob_prompts **p)
+static int run_import(const command *self, cloob_ctx *ctx, prompts *p)
 {
     if (opt_words.count < 2) return cli_usage(self, "import needs files to read");
     if (!o.out) return cli_usage(self, "import needs --out P.json");
-    cloob_status status = cloob_prompts_import(ctx, opt_words.item + 1, opt_words.count - 1, p);
-    if (status == CLOOB_OK) status = cloob_prompts_save(ctx, *p, o.out);
+    cloob_status status = prompts_import(ctx, opt_words.item + 1, opt_words.count - 1, p);
+    if (status == CLOOB_OK) status = prompts_save(ctx, p, o.out);
     return cli_exit(self, ctx, status);
 }
 
-static int run_list(const command *self, cloob_ctx *ctx, cloob_prompts **p)
+static int run_list(const command *self, cloob_ctx *ctx, prompts *p)
 {
     if (opt_words.count != 2) return cli_usage(self, "list needs one prompt file");
-    cloob_status status = cloob_prompts_open(ctx, opt_words.item[1], p);
-    return cli_exit(self, ctx, status);
+    return cli_exit(self, ctx, prompts_open(ctx, opt_words.item[1], p));
 }
 
 static int run(const command *self, cloob_ctx *ctx)
 {
     int code;
-    cloob_prompts *p = NULL;
+    prompts p = { 0 };
     const char *what = opt_words.count ? opt_words.item[0] : "";
     if (strcmp(what, "import") == 0) code = run_import(self, ctx, &p);
     else if (strcmp(what, "list") == 0) code = run_list(self, ctx, &p);
     else code = cli_usage(self, "needs import or list");
-    if (code == 0) (common.json ? print_json : print_table)(p);
-    cloob_prompts_close(p);
+    if (code == 0) (common.json ? print_json : print_table)(&p);
+    prompts_release(&p);
     return code;
 }
 

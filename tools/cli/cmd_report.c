@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
+#include "lab/report/report.h"
 
 static struct {
     const char *out, *title;
@@ -24,7 +25,7 @@ static const opt_row rows[] = {
     OPT_END,
 };
 
-static void print_result(const cloob_report_summary *s)
+static void print_result(const report_summary *s)
 {
     if (!common.json) {
         printf("%s\n", o.out);
@@ -51,20 +52,20 @@ static cloob_status draw_figures(cloob_ctx *ctx)
 {
     cloob_status status = CLOOB_OK;
     for (int64_t i = 0; i < o.figure.count && status == CLOOB_OK; i++)
-        status = cloob_figure(ctx, o.figure.item[i], o.export);
+        status = figure_file_write(ctx, o.figure.item[i], o.export);
     return status;
 }
 
 static int run(const command *self, cloob_ctx *ctx)
 {
     if (o.figure.count) return cli_exit(self, ctx, draw_figures(ctx));
-    cloob_report_summary s;
-    cloob_report_options ro;
-    cloob_report_options_init(&ro);
+    report_summary s;
+    report_options ro;
+    report_options_init(&ro);
     ro.title = o.title, ro.score_folder = o.scores.item, ro.score_folders = o.scores.count;
     ro.samples = !o.no_samples, ro.search = o.search.item, ro.searches = o.search.count;
     ro.device = common.device, ro.export_dir = o.export;
-    cloob_status status = cloob_report(ctx, opt_words.item, opt_words.count, o.out, &ro, &s);
+    cloob_status status = report_write(ctx, opt_words.item, opt_words.count, o.out, &ro, &s);
     if (status == CLOOB_OK) print_result(&s);
     return cli_exit(self, ctx, status);
 }

@@ -6,10 +6,11 @@
 #include "cli/commands.h"
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
+#include "lab/sweep/sweep.h"
 
 enum { MAX_AXES = 16, MAX_VALUES = 64 };
 
-static cloob_sweep_options o;
+static sweep_options o;
 static opt_list grid, methods;
 static const char *preset, *part;
 
@@ -22,9 +23,9 @@ static const opt_row rows[] = {
     CLI_PRESET_ROW(preset),
     OPT_END,
 };
-static const opt_set sets[] = { { .table = cloob_sweep_option_table, .into = &o, .required = "select" }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = sweep_option_table, .into = &o, .required = "select" }, OPT_SETS_END };
 
-static cloob_sweep_axis axis[MAX_AXES];
+static sweep_axis axis[MAX_AXES];
 static const char *value[MAX_AXES][MAX_VALUES];
 
 /* "lr=1e-3,5e-4": cut in place of a copy that lives as long as the program. */
@@ -37,7 +38,7 @@ static int read_axis(const command *self, const char *text, int at)
         return cli_usage(self, "--grid %s: write it as NAME=VALUE,VALUE", text);
     }
     *rest++ = '\0';
-    axis[at] = (cloob_sweep_axis){ copy, value[at], 0 };
+    axis[at] = (sweep_axis){ copy, value[at], 0 };
     for (char *one; (one = strsep(&rest, ","));) {
         if (axis[at].values == MAX_VALUES) return cli_usage(self, "--grid %s: %d values at most", copy, MAX_VALUES);
         value[at][axis[at].values++] = one;
@@ -68,7 +69,7 @@ static cloob_status print_table(cloob_ctx *ctx, const char *folder)
     return status;
 }
 
-static cloob_status print_result(cloob_ctx *ctx, const cloob_sweep_summary *s)
+static cloob_status print_result(cloob_ctx *ctx, const sweep_summary *s)
 {
     if (common.json) {
         json_out_open(NULL, '{');
@@ -101,11 +102,11 @@ static int check(const command *self)
 
 static int run(const command *self, cloob_ctx *ctx)
 {
-    cloob_sweep_summary s;
+    sweep_summary s;
     int code = cli_train_fill(self, ctx, preset, &o.train);
     if (code >= 0) return code;
     if (!opt_given("save-frequency")) o.train.save_frequency = 0; /* hundreds of runs would fill disks */
-    cloob_status status = cloob_sweep(ctx, &o, &s);
+    cloob_status status = run_sweep(ctx, &o, &s);
     if (status == CLOOB_OK && s.rank == 0) status = print_result(ctx, &s); /* rank 0 reports for all */
     return cli_exit(self, ctx, status);
 }

@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
+#include "lab/synth/write.h"
 
 static struct {
     const char *out, *format, *sheet, *sheet_kind;
@@ -31,9 +32,9 @@ static const opt_row rows[] = {
     OPT_END,
 };
 
-static void gather(cloob_synth_options *s)
+static void gather(synth_options *s)
 {
-    cloob_synth_options_init(s);
+    synth_options_init(s);
     s->out = o.out;
     s->count = o.count;
     s->val_count = o.val_count;
@@ -41,12 +42,12 @@ static void gather(cloob_synth_options *s)
     s->size = o.size;
     s->seed = (uint64_t)common.seed;
     s->strength = o.strength;
-    s->format = strcmp(o.format, "csv") == 0 ? CLOOB_SYNTH_CSV : CLOOB_SYNTH_WEBDATASET;
+    s->format = strcmp(o.format, "csv") == 0 ? SYNTH_CSV : SYNTH_WEBDATASET;
     s->shard_samples = o.shard_samples;
     s->force = o.force;
 }
 
-static void print_result(const cloob_synth_result *r)
+static void print_result(const synth_result *r)
 {
     double each = (double)(r->train + r->val + r->test) / (r->seconds > 0 ? r->seconds : 1e-9);
     if (!common.json) {
@@ -75,17 +76,18 @@ static void print_sheet(void)
 
 static int run(const command *self, cloob_ctx *ctx)
 {
-    cloob_synth_options s;
-    cloob_synth_result r;
+    synth_options s;
+    synth_result r;
     gather(&s);
     if (o.sheet) {
         int sheet_rows = strcmp(o.sheet_kind, "factors") == 0 ? 0 : (int)o.sheet_rows;
-        cloob_status status = cloob_synth_sheet(ctx, &s, sheet_rows, (int)o.sheet_columns, o.sheet);
+        cloob_status status =
+            synth_sheet(ctx, &(synth_world){ s.seed, s.strength }, sheet_rows, (int)o.sheet_columns, s.size, o.sheet);
         if (status != CLOOB_OK) return cli_fail(self, ctx, status);
         if (!o.out && common.json) print_sheet();
         if (!o.out) return 0;
     }
-    cloob_status status = cloob_synth_write(ctx, &s, &r);
+    cloob_status status = synth_write(ctx, &s, &r);
     if (status != CLOOB_OK) return cli_fail(self, ctx, status);
     print_result(&r);
     return 0;

@@ -5,6 +5,8 @@
 #include "infer/embeddings_file.h"
 #include "eval/eval_json.h"
 #include "lab/report/sheets.h"
+#include "lab/synth/world_truth.h"
+#include "lab/report/report.h"
 
 static struct {
     const char *input, *out, *reference, *world;
@@ -119,11 +121,11 @@ static cloob_status show(cloob_ctx *ctx, const cloob_analysis *a, const cloob_an
 
 /* ---- factors ------------------------------------------------------------------------------------- */
 
-static void print_factors(const cloob_factors *f)
+static void print_factors(const factors_result *f)
 {
     printf("%-12s %6s %8s %9s %8s %6s\n", "factor", "values", "chance", "zero-shot", "probe", "kept");
     for (int64_t i = 0; i < f->count; i++) {
-        const cloob_factor *r = &f->row[i];
+        const factor_result *r = &f->row[i];
         printf("%-12s %6lld %6.1f %% %7.1f %% %6.1f %% %6.2f\n", r->name, (long long)r->values, 100 * r->chance,
                100 * r->zeroshot, 100 * r->probe, r->kept);
     }
@@ -136,14 +138,14 @@ static void print_factors(const cloob_factors *f)
 static cloob_status show_factors(cloob_ctx *ctx)
 {
     cloob_model *m = NULL;
-    cloob_factors f;
+    factors_result f;
     cloob_status status = cli_model_open(ctx, &o.model, &m);
-    if (status == CLOOB_OK) status = cloob_factors_measure(ctx, m, o.world, o.lambda, &f);
+    if (status == CLOOB_OK) status = factors_measure(ctx, m, o.world, o.lambda, &f);
     cloob_model_close(m);
     if (status != CLOOB_OK) return status;
-    if (common.json) status = cli_put_text(ctx, cloob_factors_json(&f));
+    if (common.json) status = cli_put_text(ctx, factors_json(&f));
     else print_factors(&f);
-    return status == CLOOB_OK && o.out ? cloob_factors_write(ctx, &f, o.out) : status;
+    return status == CLOOB_OK && o.out ? factors_write(ctx, &f, o.out) : status;
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */

@@ -12,6 +12,7 @@
 #include "infer/option_tables.h"
 #include "core/ctx.h"
 #include "core/file.h"
+#include "lab/suite/benchmark.h"
 
 static struct {
     cli_model model;
@@ -48,14 +49,14 @@ typedef struct session {
     const command *self;
     cloob_ctx *ctx;
     suite_sets sets;
-    cloob_benchmark_result *result;
+    benchmark_result *result;
     int64_t n, capacity;
     int failed; /* data sets that could not be evaluated */
 } session;
 
 /* ---- output -------------------------------------------------------------------------------------- */
 
-static void print_json(const cloob_benchmark_result *r)
+static void print_json(const benchmark_result *r)
 {
     json_out_open(NULL, '{');
     json_out_text("dataset", r->dataset);
@@ -72,7 +73,7 @@ static void print_json(const cloob_benchmark_result *r)
     json_out_close();
 }
 
-static void print_result(const cloob_benchmark_result *r)
+static void print_result(const benchmark_result *r)
 {
     enum { SHOWN = 8 };
     if (common.json) {
@@ -107,7 +108,7 @@ static bool write_datacomp(const session *s)
         bool first = true;
         char name[64] = "eval_results.jsonl";
         for (int64_t k = 0; k < i && first; k++) first = strcmp(s->result[k].pretrained, s->result[i].pretrained) != 0;
-        char *text = first ? cloob_datacomp_lines(s->result, s->n, s->result[i].pretrained) : NULL;
+        char *text = first ? datacomp_lines(s->result, s->n, s->result[i].pretrained) : NULL;
         if (!first) continue;
         written++;
         if (o.checkpoints.count > 1) snprintf(name, sizeof name, "eval_results_%d.jsonl", written);
@@ -122,12 +123,12 @@ static int finish(const session *s)
     char page[PATH_MAX];
     if (!s->n) return 1;
     snprintf(page, sizeof page, "%s/benchmark.html", o.out);
-    if (!write_text(s, "benchmark.csv", cloob_benchmark_csv(s->result, s->n)) || !write_datacomp(s)) return 1;
-    cloob_status status = cloob_benchmark_page(s->ctx, s->result, s->n, o.datacomp, page);
+    if (!write_text(s, "benchmark.csv", benchmark_csv(s->result, s->n)) || !write_datacomp(s)) return 1;
+    cloob_status status = benchmark_page(s->ctx, s->result, s->n, o.datacomp, page);
     if (status != CLOOB_OK) return cli_fail(s->self, s->ctx, status);
     if (!common.json && (s->n > 1 || o.datacomp)) {
         printf("\n");
-        status = cli_put_text(s->ctx, cloob_benchmark_table(s->result, s->n, o.datacomp));
+        status = cli_put_text(s->ctx, benchmark_table(s->result, s->n, o.datacomp));
         if (status != CLOOB_OK) return cli_fail(s->self, s->ctx, status);
     }
     if (!common.quiet) fprintf(stderr, "%s\n", page);
@@ -136,11 +137,11 @@ static int finish(const session *s)
 
 /* ---- running ------------------------------------------------------------------------------------- */
 
-static bool keep(session *s, cloob_benchmark_result *r)
+static bool keep(session *s, benchmark_result *r)
 {
     if (s->n == s->capacity) {
         int64_t capacity = s->capacity ? 2 * s->capacity : 64;
-        cloob_benchmark_result *more = realloc(s->result, (size_t)capacity * sizeof *more);
+        benchmark_result *more = realloc(s->result, (size_t)capacity * sizeof *more);
         if (!more) return false;
         s->result = more, s->capacity = capacity;
     }
@@ -149,11 +150,10 @@ static bool keep(session *s, cloob_benchmark_result *r)
 }
 
 /* Reuses a finished result of the same weights, but not of a file that has changed since. */
-static bool take_finished(session *s, const char *path, const cloob_benchmark_result *wanted,
-                          cloob_benchmark_result *out)
+static bool take_finished(session *s, const char *path, const benchmark_result *wanted, benchmark_result *out)
 {
     if (o.again || access(path, F_OK) != 0) return false;
-    if (cloob_benchmark_read(s->ctx, path, out) != CLOOB_OK) {
+    if (benchmark_read(s->ctx, path, out) != CLOOB_OK) {
         fprintf(stderr, "%s; evaluated again\n", cloob_error(s->ctx));
         return false;
     }
@@ -162,7 +162,7 @@ static bool take_finished(session *s, const char *path, const cloob_benchmark_re
         return true;
     }
     fprintf(stderr, "%s: its weights have changed; evaluated again\n", path);
-    cloob_benchmark_release(out);
+    benchmark_release(out);
     return false;
 }
 
@@ -171,35 +171,35 @@ static cloob_status no_memory(const session *s)
     return ctx_fail(s->ctx, CLOOB_ERR_MEMORY, "out of memory for the results");
 }
 
-static cloob_status evaluate(session *s, cloob_model *m, const char *folder, const cloob_benchmark_options *how)
+static cloob_status evaluate(session *s, cloob_model *m, const char *folder, const benchmark_options *how)
 {
     char path[PATH_MAX];
-    cloob_benchmark_result wanted, r;
-    cloob_status status = cloob_benchmark_name(s->ctx, m, folder, how, &wanted);
+    benchmark_result wanted, r;
+    cloob_status status = benchmark_name(s->ctx, m, folder, how, &wanted);
     if (status != CLOOB_OK) return status;
-    char *name = cloob_benchmark_file_name(&wanted);
-    if (!name) return cloob_benchmark_release(&wanted), no_memory(s);
+    char *name = benchmark_file_name(&wanted);
+    if (!name) return benchmark_release(&wanted), no_memory(s);
     snprintf(path, sizeof path, "%s/%s", o.out, name);
     bool taken = take_finished(s, path, &wanted, &r);
-    cloob_benchmark_release(&wanted);
+    benchmark_release(&wanted);
     if (!taken) {
-        status = cloob_benchmark(s->ctx, m, folder, how, &r);
-        if (status == CLOOB_OK && !write_text(s, name, cloob_benchmark_json(&r))) s->failed++;
+        status = benchmark_run(s->ctx, m, folder, how, &r);
+        if (status == CLOOB_OK && !write_text(s, name, benchmark_json(&r))) s->failed++;
     }
     free(name);
     if (status != CLOOB_OK) return status;
     print_result(&r);
     fflush(stdout);
     if (keep(s, &r)) return CLOOB_OK;
-    cloob_benchmark_release(&r);
+    benchmark_release(&r);
     return no_memory(s);
 }
 
 /* A data set that fails is named, and the others continue. */
 static void each_task(session *s, cloob_model *m, const char *folder)
 {
-    cloob_benchmark_options how;
-    cloob_benchmark_options_init(&how);
+    benchmark_options how;
+    benchmark_options_init(&how);
     how.data = cli_data_ready(&o.model.data);
     if (o.model.data.split) how.split = o.model.data.split;
     how.train_split = o.train_split, how.val_split = o.val_split, how.shots = o.shots;
@@ -207,7 +207,7 @@ static void each_task(session *s, cloob_model *m, const char *folder)
     bool probe = strcmp(o.task, "auto") != 0, zeroshot = strcmp(o.task, "linear_probe") != 0;
     for (int k = 0; k < 2; k++) {
         if (k == 0 ? !zeroshot : !probe) continue;
-        how.task = k ? CLOOB_BENCHMARK_LINEAR_PROBE : CLOOB_BENCHMARK_AUTO;
+        how.task = k ? BENCHMARK_LINEAR_PROBE : BENCHMARK_AUTO;
         cloob_status status = evaluate(s, m, folder, &how);
         if (status == CLOOB_OK) continue;
         cli_fail(s->self, s->ctx, status);
@@ -245,7 +245,7 @@ static int run(const command *self, cloob_ctx *ctx)
         if (!suite_sets_add(&s.sets, o.datasets.item[i], split)) return suite_sets_release(&s.sets), 1;
     int code = each_model(&s);
     if (code == 0) code = finish(&s);
-    for (int64_t i = 0; i < s.n; i++) cloob_benchmark_release(&s.result[i]);
+    for (int64_t i = 0; i < s.n; i++) benchmark_release(&s.result[i]);
     free(s.result);
     suite_sets_release(&s.sets);
     return code;

@@ -9,6 +9,8 @@
 #include "cli/shared_opts.h"
 #include "infer/option_tables.h"
 #include "core/file.h"
+#include "eval/metrics.h"
+#include "data/text/prompts.h"
 
 static struct {
     cli_model model;
@@ -44,17 +46,17 @@ static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .r
 typedef struct session {
     cloob_ctx *ctx;
     cloob_model *model;
-    cloob_prompts *prompts;
+    prompts prompts; /* no sets: none were given */
     cloob_zeroshot_options z;
     cloob_zeroshot_result *result; /* one per source */
-    cloob_calibration *calibrated; /* one per source; NULL: not requested */
+    calibration *calibrated;       /* one per source; NULL: not requested */
 } session;
 
 static cloob_status open_all(session *s)
 {
     cloob_status status = cli_model_open(s->ctx, &o.model, &s->model);
-    if (status == CLOOB_OK && o.prompts) status = cloob_prompts_open(s->ctx, o.prompts, &s->prompts);
-    s->z.prompts = s->prompts;
+    if (status == CLOOB_OK && o.prompts) status = prompts_open(s->ctx, o.prompts, &s->prompts);
+    s->z.prompts = s->prompts.count ? &s->prompts : NULL;
     return status;
 }
 
@@ -62,7 +64,7 @@ static void close_all(session *s)
 {
     for (int i = 0; i < o.data.count && s->result; i++) cloob_zeroshot_release(&s->result[i]);
     free(s->result), free(s->calibrated);
-    if (s->prompts) cloob_prompts_close(s->prompts);
+    prompts_release(&s->prompts);
     cloob_model_close(s->model);
 }
 
@@ -83,11 +85,13 @@ static const char *last_part(const char *path, char out[256])
 static cloob_status choose_set(session *s, const char *source)
 {
     char name[256];
-    if (!s->prompts) return CLOOB_OK;
-    s->z.set = 0;
-    if (o.set) return cloob_prompts_find(s->ctx, s->prompts, o.set, &s->z.set);
-    if (cloob_prompts_count(s->prompts) == 1) return CLOOB_OK;
-    return cloob_prompts_find(s->ctx, s->prompts, last_part(source, name), &s->z.set);
+    const prompt_set *found = s->prompts.set;
+    if (o.set || s->prompts.count > 1) {
+        cloob_status status = prompts_find(s->ctx, &s->prompts, o.set ? o.set : last_part(source, name), &found);
+        if (status != CLOOB_OK) return status;
+    }
+    s->z.set = found - s->prompts.set;
+    return CLOOB_OK;
 }
 
 static cloob_status run_source(session *s, const char *source, cloob_zeroshot_result *r)
@@ -114,7 +118,7 @@ static cloob_zeroshot_result average(const cloob_zeroshot_result *r, int n)
 
 /* ---- calibration --------------------------------------------------------------------------------- */
 
-static cloob_status calibrate(cloob_ctx *ctx, const cloob_zeroshot_result *r, cloob_calibration *out)
+static cloob_status calibrate(cloob_ctx *ctx, const cloob_zeroshot_result *r, calibration *out)
 {
     enum { BINS = 15 };
     double *p = malloc((size_t)(r->n + 1) * sizeof *p);
@@ -122,7 +126,7 @@ static cloob_status calibrate(cloob_ctx *ctx, const cloob_zeroshot_result *r, cl
     cloob_status status = p && right ? CLOOB_OK : CLOOB_ERR_MEMORY;
     for (int64_t i = 0; i < r->n && status == CLOOB_OK; i++)
         p[i] = r->prediction[i].p, right[i] = r->prediction[i].label == r->prediction[i].predicted;
-    if (status == CLOOB_OK) status = cloob_calibrate(ctx, p, right, r->n, BINS, out);
+    if (status == CLOOB_OK) status = calibration_measure(ctx, p, right, r->n, BINS, out);
     free(p), free(right);
     return status;
 }
@@ -275,7 +279,7 @@ static void put_classes(const cloob_zeroshot_result *r)
     json_out_close();
 }
 
-static void put_calibration(const cloob_calibration *c)
+static void put_calibration(const calibration *c)
 {
     json_out_number("ece", c->ece, 10);
     json_out_number("mce", c->mce, 10);

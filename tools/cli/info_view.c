@@ -59,8 +59,8 @@ int info_view(const command *self, cloob_ctx *ctx, const char *path, const info_
     cloob_status status = write_view(ctx, path, o->view, &v);
     if (status == CLOOB_OK && common.json) {
         json_out_open(NULL, '{');
-        json_out_int("width", v.size);
-        json_out_int("height", v.size);
+        json_out_int("width", v.side);
+        json_out_int("height", v.side);
         json_out_close();
     }
     free(aug);

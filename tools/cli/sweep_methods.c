@@ -6,14 +6,15 @@
 #include "cli/commands.h"
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
+#include "lab/sweep/sweep.h"
 
-static cloob_ablate_options o;
+static sweep_options o;
 static const char *preset, *by;
 
 static const opt_row rows[] = { { "by", OPT_STRING, &by, NULL, "method", "compare the objectives", OPT_REQUIRED },
                                 CLI_PRESET_ROW(preset),
                                 OPT_END };
-static const opt_set sets[] = { { .table = cloob_ablate_option_table, .into = &o }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = ablate_option_table, .into = &o }, OPT_SETS_END };
 
 static bool known(const char *method)
 {
@@ -37,7 +38,7 @@ static bool split_methods(void)
     return true;
 }
 
-static cloob_status print_result(cloob_ctx *ctx, const cloob_ablate_summary *s)
+static cloob_status print_result(cloob_ctx *ctx, const sweep_summary *s)
 {
     char path[1200], *table;
     snprintf(path, sizeof path, "%s/%s", s->folder, common.json ? "ablation.json" : "ablation.md");
@@ -64,6 +65,7 @@ static int check(const command *self)
     if (opt_given("method"))
         return cli_usage(self, "--method: several objectives are trained; choose them with --methods");
     if (opt_given("resume")) return cli_usage(self, "--resume: the same command continues automatically; leave it out");
+    o.ablation = true;
     if (!o.train.train_data) return cli_usage(self, "needs --train-data");
     if (!split_methods()) return cli_usage(self, "out of memory");
     for (int64_t i = 0; i < o.methods_count; i++)
@@ -74,12 +76,12 @@ static int check(const command *self)
 
 static int run(const command *self, cloob_ctx *ctx)
 {
-    cloob_ablate_summary s;
+    sweep_summary s;
     int code = cli_train_fill(self, ctx, preset, &o.train);
     if (code >= 0) return code;
     if (!opt_given("analyze")) o.train.analyze = true;
     if (!opt_given("save-frequency")) o.train.save_frequency = 0; /* twenty runs times all epochs would fill disks */
-    cloob_status status = cloob_ablate(ctx, &o, &s);
+    cloob_status status = run_sweep(ctx, &o, &s);
     if (status == CLOOB_OK && s.rank == 0) status = print_result(ctx, &s); /* rank 0 reports for all */
     return cli_exit(self, ctx, status);
 }

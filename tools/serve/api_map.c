@@ -3,6 +3,7 @@
 
 #include "serve/handlers.h"
 #include "infer/search.h"
+#include "eval/map.h"
 
 typedef struct map_job {
     serve *s;
@@ -19,15 +20,15 @@ static bool report(void *arg, double share)
 static void *compute(void *arg)
 {
     map_job *j = arg;
-    cloob_map_options o;
+    map_options o;
     cloob_matrix m = { 0 };
     int64_t N = cloob_search_count(j->v->search);
     cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
     float *xy = malloc((size_t)(2 * N + 1) * sizeof *xy);
-    cloob_map_options_init(&o);
+    map_options_init(&o);
     o.progress = report, o.user = j;
     m = (cloob_matrix){ search_index_rows(j->v->search), CLOOB_F32, N, cloob_search_width(j->v->search), "the index" };
-    bool ok = ctx && xy && cloob_map(ctx, xy, &m, &o) == CLOOB_OK;
+    bool ok = ctx && xy && map_make(ctx, xy, &m, &o) == CLOOB_OK;
     if (ok) j->v->map_xy = xy;
     else free(xy);
     atomic_store(&j->v->map, ok ? POINTS_READY : POINTS_FAILED);

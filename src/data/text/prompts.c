@@ -187,7 +187,7 @@ static void put_list(json_out *w, const char *key, const prompt_list *l)
     json_end(w);
 }
 
-void prompts_save(const prompts *p, sbuf *out)
+void prompts_put(const prompts *p, sbuf *out)
 {
     json_out w = { .spaced = true, .lines = 2 };
     json_begin(&w, NULL, '{');
@@ -204,4 +204,11 @@ void prompts_save(const prompts *p, sbuf *out)
     }
     json_end(&w);
     json_out_append(&w, out);
+}
+
+cloob_status prompts_save(cloob_ctx *ctx, const prompts *p, const char *path)
+{
+    sbuf text = { 0 };
+    prompts_put(p, &text);
+    return file_write_text(ctx, path, &text);
 }

@@ -31,7 +31,7 @@ typedef struct prompt_set {
     prompt_metric metric;
 } prompt_set;
 
-typedef struct cloob_prompts {
+typedef struct cloob_prompts { /* cloob_zeroshot takes it, too */
     prompt_set *set;
     int64_t count;
     arena memory; /* what everything above points into */
@@ -51,7 +51,8 @@ cloob_status prompts_import_text(cloob_ctx *ctx, const char *text, size_t size, 
 
 void prompts_release(prompts *p);
 
-void prompts_save(const prompts *p, sbuf *out); /* as prompts_parse reads it */
+void prompts_put(const prompts *p, sbuf *out); /* as prompts_parse reads it */
+cloob_status prompts_save(cloob_ctx *ctx, const prompts *p, const char *path);
 
 /* The set of that name; where there is none the error names those there are. */
 cloob_status prompts_find(cloob_ctx *ctx, const prompts *p, const char *name, const prompt_set **out);

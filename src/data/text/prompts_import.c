@@ -251,8 +251,7 @@ static cloob_status read_lines(cloob_ctx *ctx, const char *folder, const char *n
         while (at < stop && isspace((unsigned char)*at)) at++;
         size_t n = (size_t)(stop - at);
         while (n && isspace((unsigned char)at[n - 1])) n--;
-        text = arena_push(a, n + 1);
-        if (text) memcpy(text, at, n), text[n] = '\0';
+        text = arena_string_n(a, at, n);
         for (char *c; text && (c = strstr(text, "{c}"));) memmove(c + 1, c + 2, strlen(c + 2) + 1);
         if (!text || (*text && !prompt_list_add(a, l, text))) status = ctx_no_memory(ctx, n, folder);
         at = stop + 1;
@@ -269,13 +268,9 @@ static cloob_status import_folder(cloob_ctx *ctx, const char *folder, prompts *o
     while (n > 1 && folder[n - 1] == '/') n--;
     const char *base = folder + n;
     while (base > folder && base[-1] != '/') base--;
-    char *name = arena_push(a, (size_t)(folder + n - base) + 1);
-    prompt_set set = { 0 };
-    if (!name) return ctx_no_memory(ctx, n, folder);
-    memcpy(name, base, (size_t)(folder + n - base));
-    name[folder + n - base] = '\0';
-    set.name = name;
-    set.metric = metric_of(name);
+    prompt_set set = { .name = arena_string_n(a, base, (size_t)(folder + n - base)) };
+    if (!set.name) return ctx_no_memory(ctx, n, folder);
+    set.metric = metric_of(set.name);
     CLOOB_TRY(read_lines(ctx, folder, "classnames.txt", a, &names));
     CLOOB_TRY(read_lines(ctx, folder, "zeroshot_classification_templates.txt", a, &set.templates));
     set.class_count = names.count;

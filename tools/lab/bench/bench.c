@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "core/limits.h"
+#include "data/view/device_view.h"
 #include "core/rng.h"
 #include "model/encoder.h"
 #include "tensor/async_copy.h"
@@ -61,8 +62,8 @@ static int64_t end_of(uint64_t key, int64_t r, int64_t T, int64_t length)
     return low - 1 + (int64_t)rng_below(key, (uint64_t)r, (uint64_t)(high - low + 1));
 }
 
-static cloob_status make_inputs(cloob_ctx *ctx, device *d, const model_config *c, int64_t n,
-                                const cloob_bench_options *o, inputs *in)
+static cloob_status make_inputs(cloob_ctx *ctx, device *d, const model_config *c, int64_t n, const bench_options *o,
+                                inputs *in)
 {
     int64_t pixels = n * c->image_size * c->image_size * 3, T = c->context;
     uint64_t key = rng_key(o->seed, "bench");
@@ -89,7 +90,7 @@ static cloob_status make_inputs(cloob_ctx *ctx, device *d, const model_config *c
 typedef cloob_status once_fn(cloob_ctx *ctx, void *user);
 
 static cloob_status take_times(cloob_ctx *ctx, device *d, int repeats, int64_t items, once_fn *once, void *user,
-                               cloob_bench_result *out)
+                               bench_result *out)
 {
     double *ms = calloc((size_t)repeats + 1, sizeof *ms), cpu = 0;
     cloob_status status = ms ? CLOOB_OK : ctx_no_memory(ctx, (size_t)repeats * sizeof *ms, "times");
@@ -113,7 +114,7 @@ static cloob_status take_times(cloob_ctx *ctx, device *d, int repeats, int64_t i
     return status;
 }
 
-static cloob_status check(cloob_ctx *ctx, const cloob_bench_options *o, bool training, precision *p)
+static cloob_status check(cloob_ctx *ctx, const bench_options *o, bool training, precision *p)
 {
     CLOOB_TRY(precision_find(ctx, o->precision, training, p));
     if (o->batch < 1 || o->repeats < 1 || o->accum < 1)
@@ -156,13 +157,13 @@ static cloob_status plan_step(cloob_ctx *ctx, const char *fit, step_options *so,
     return CLOOB_OK;
 }
 
-cloob_status step_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out)
+cloob_status step_timing(cloob_ctx *ctx, const bench_options *o, bench_result *out)
 {
     step_options so;
     precision p;
     training t = { 0 };
     device *d = NULL;
-    *out = (cloob_bench_result){ 0 };
+    *out = (bench_result){ 0 };
     step_options_init(&so);
     CLOOB_TRY(check(ctx, o, true, &p));
     so.compute = p.compute, so.fp8 = p.fp8 ? OP_FP8_FASTER : OP_FP8_NEVER;
@@ -204,7 +205,7 @@ static cloob_status embed_once(cloob_ctx *ctx, void *user)
     return encoder_images(ctx, b->e, b->in.rgb, b->n, CLOOB_UNIT, b->rows);
 }
 
-cloob_status embed_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out)
+cloob_status embed_timing(cloob_ctx *ctx, const bench_options *o, bench_result *out)
 {
     model_config c;
     encoder_options eo;
@@ -212,7 +213,7 @@ cloob_status embed_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_be
     embedding b = { .n = o->batch, .text = o->text };
     params *p = NULL;
     device *d = NULL;
-    *out = (cloob_bench_result){ 0 };
+    *out = (bench_result){ 0 };
     encoder_options_init(&eo);
     CLOOB_TRY(check(ctx, o, false, &compute));
     eo.compute = compute.compute, eo.int8 = compute.int8, eo.fp8 = compute.fp8_rows;
@@ -232,4 +233,39 @@ cloob_status embed_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_be
     params_destroy(p);
     device_close(d);
     return status;
+}
+
+void bench_options_init(bench_options *o)
+{
+    *o = (bench_options){ .model = "RN50", .batch = 32, .accum = 1, .repeats = 5, .method = CLOOB_METHOD_CLOOB };
+}
+
+/* ---- what there is to run on --------------------------------------------------------------------- */
+
+int device_count(void) { return 1 + device_cuda_count(); }
+
+static void describe_decoder(cloob_ctx *ctx, device *d, device_facts *out)
+{
+    device_decoder *decoder;
+    cloob_status status = device_decoder_create(ctx, d, &decoder);
+    snprintf(out->decoder, sizeof out->decoder, "%s",
+             status == CLOOB_OK ? device_decoder_name(decoder) : cloob_error(ctx));
+    device_decoder_destroy(decoder);
+}
+
+cloob_status device_describe(cloob_ctx *ctx, int index, device_facts *out)
+{
+    char name[32];
+    device *d;
+    size_t total = 0, available = 0;
+    *out = (device_facts){ 0 };
+    snprintf(name, sizeof name, "cuda:%d", index - 1);
+    CLOOB_TRY(device_open(ctx, index ? name : "cpu", &d));
+    d->memory(d, &total, &available);
+    snprintf(out->name, sizeof out->name, "%s", d->name);
+    snprintf(out->runs, sizeof out->runs, "%s", d->runs);
+    if (index) describe_decoder(ctx, d, out);
+    out->total_bytes = (int64_t)total, out->free_bytes = (int64_t)available;
+    device_close(d);
+    return CLOOB_OK;
 }

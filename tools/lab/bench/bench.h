@@ -1,10 +1,54 @@
-/* Timing of a training step and of embedding; see include/cloob/bench.h. */
-#ifndef TRAIN_BENCH_H
-#define TRAIN_BENCH_H
+/* How fast this machine trains and embeds: random inputs, freshly initialised weights, medians. */
+#ifndef LAB_BENCH_BENCH_H
+#define LAB_BENCH_BENCH_H
 
-#include "cloob/bench.h"
+#include "cloob/objective.h"
+#include "cloob/types.h"
 
-cloob_status step_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out);
-cloob_status embed_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out);
+typedef struct bench_options {
+    const char *model;              /* a name, or a .json file */
+    const char *device, *precision; /* NULL: auto, fp32 */
+    int64_t batch, accum;           /* accum: micro-batches of a training step */
+    int repeats;                    /* timed runs, after one that is not */
+    uint64_t seed;
+    cloob_method method;     /* training */
+    bool grad_checkpointing; /* training */
+    const char *fit_memory;  /* training: choose what is recomputed to stay within this size, as 80G; NULL: no limit */
+    bool pack_texts;         /* training: the text tower works on the tokens up to the end tokens only */
+    int64_t text_length; /* mean tokens of a text, spread from half to three halves of it; 0: from 4 to the context */
+    bool text;           /* embedding: texts instead of images */
+    bool invariant;      /* embedding: a row has the same bytes in any batch */
+} bench_options;
+
+void bench_options_init(bench_options *o); /* RN50, batch 32, 5 repeats, CLOOB */
+
+typedef struct bench_result {
+    double ms;             /* median of a step, or of a batch */
+    double items_per_s;    /* pairs, images or texts */
+    double cpu_ms;         /* processor time of a counted run, all threads together: hardly moved by other programs */
+    double first_ms;       /* of the run that is not counted: planning and warm-up included */
+    int64_t planned_bytes; /* training: what the plan takes on the device */
+    int64_t peak_bytes;    /* of the process; on a GPU, of its memory in use */
+    double loss;           /* training: of the last step */
+    char device[128];
+} bench_result;
+
+/* One full training step: both towers, the objective, backward, AdamW. */
+cloob_status step_timing(cloob_ctx *ctx, const bench_options *o, bench_result *out);
+/* One batch of embeddings, from bytes or tokens in host memory to unit rows in host memory. */
+cloob_status embed_timing(cloob_ctx *ctx, const bench_options *o, bench_result *out);
+
+/* ---- what there is to run on --------------------------------------------------------------------- */
+
+typedef struct device_facts {
+    char name[128];
+    int64_t total_bytes, free_bytes; /* 0: unknown */
+    char runs[160];    /* a GPU: its compute capability, and which kernels run on it; empty for the processor */
+    char decoder[256]; /* a GPU: what decodes images on it, or why nothing does */
+} device_facts;
+
+/* The processor is number 0, GPUs follow. */
+int device_count(void);
+cloob_status device_describe(cloob_ctx *ctx, int index, device_facts *out);
 
 #endif

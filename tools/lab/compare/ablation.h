@@ -27,7 +27,7 @@ typedef struct ablation_metric {
 typedef struct ablation {
     const char *method[ABLATION_METHODS];
     int methods;
-    int64_t seeds; /* room of every value array */
+    int64_t seeds; /* capacity of every value array */
     double alpha;
     ablation_metric *metric;
     int64_t count, room;
@@ -38,8 +38,8 @@ bool ablation_is_metric(const char *key);
 
 /* How many decimals of a mean are worth printing: two digits of the spread decide, five of the mean at most. */
 int ablation_decimals(double deviation, double mean);
-/* The same, but where the spread is 0 as many as `beside`, the most of the other cells of a row; -1: there are none. */
-int ablation_decimals_beside(double deviation, double mean, int beside);
+/* The same, but where the spread is 0 as many as `of_row`, the most of the other cells of a row; -1: there are none. */
+int ablation_decimals_in_row(double deviation, double mean, int of_row);
 
 /* Which way a metric of that name is better. */
 ablation_aim ablation_aim_of(const char *name);

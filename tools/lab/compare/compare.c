@@ -7,7 +7,6 @@
 #include "core/arena.h"
 #include "core/file.h"
 #include "core/json.h"
-#include "core/needs.h"
 #include "lab/compare/groups.h"
 
 typedef struct metric {
@@ -128,9 +127,9 @@ static cloob_status add_file(reader *r, int group, const char *path)
 
 /* ---- the result ---------------------------------------------------------------------------------- */
 
-static cloob_group describe(const double *x, int64_t n)
+static group_mean describe(const double *x, int64_t n)
 {
-    cloob_group g = { .n = n };
+    group_mean g = { .n = n };
     double square = 0;
     for (int64_t i = 0; i < n; i++) g.mean += x[i] / (double)n;
     for (int64_t i = 0; i < n; i++) square += (x[i] - g.mean) * (x[i] - g.mean);
@@ -138,18 +137,19 @@ static cloob_group describe(const double *x, int64_t n)
     return g;
 }
 
-static cloob_status compare_metric(cloob_ctx *ctx, cloob_compared *row, const metric *m, double alpha)
+static cloob_status compare_metric(cloob_ctx *ctx, compared_metric *row, const metric *m, double alpha)
 {
-    *row =
-        (cloob_compared){ .metric = m->name, .a = describe(m->value[0], m->n[0]), .b = describe(m->value[1], m->n[1]) };
+    *row = (compared_metric){ .metric = m->name,
+                              .a = describe(m->value[0], m->n[0]),
+                              .b = describe(m->value[1], m->n[1]) };
     if (!m->n[0] || !m->n[1]) return CLOOB_OK;
     row->tested = true;
-    CLOOB_TRY(ranksum_test(ctx, &row->test, m->value[0], m->n[0], m->value[1], m->n[1], CLOOB_RANK_SUM_AUTO));
+    CLOOB_TRY(ranksum_test(ctx, &row->test, m->value[0], m->n[0], m->value[1], m->n[1], RANK_SUM_AUTO));
     row->significant = row->test.two_sided < alpha;
     return CLOOB_OK;
 }
 
-static cloob_status compare_all(reader *r, cloob_comparison *out)
+static cloob_status compare_all(reader *r, comparison *out)
 {
     out->row = calloc((size_t)(r->count + 1), sizeof *out->row);
     if (!out->row) return ctx_no_memory(r->ctx, (size_t)r->count * sizeof *out->row, "a comparison");
@@ -169,12 +169,11 @@ static void warn_epochs(reader *r, int group, const char *path)
                 path);
 }
 
-cloob_status cloob_compare(cloob_ctx *ctx, cloob_comparison *out, const char *path_a, const char *path_b, int64_t epoch,
+cloob_status compare_files(cloob_ctx *ctx, comparison *out, const char *path_a, const char *path_b, int64_t epoch,
                            double alpha)
 {
-    API_NEEDS(ctx, out && path_a && path_b);
     arena *memory = calloc(1, sizeof *memory);
-    *out = (cloob_comparison){ .alpha = alpha, .memory = memory };
+    *out = (comparison){ .alpha = alpha, .memory = memory };
     if (!memory) return ctx_no_memory(ctx, sizeof *memory, "a comparison");
     reader r = { .ctx = ctx, .memory = memory, .epoch = epoch, .first_epoch = { -1, -1 } };
     cloob_status status = add_file(&r, 0, path_a);
@@ -189,14 +188,56 @@ cloob_status cloob_compare(cloob_ctx *ctx, cloob_comparison *out, const char *pa
     out->runs_a = r.runs[0], out->runs_b = r.runs[1], out->skipped = r.skipped;
     for (int64_t i = 0; i < r.count; i++) free(r.metric[i].value[0]), free(r.metric[i].value[1]);
     free(r.metric);
-    if (status != CLOOB_OK) cloob_comparison_release(out);
+    if (status != CLOOB_OK) comparison_release(out);
     return status;
 }
 
-void cloob_comparison_release(cloob_comparison *c)
+void comparison_release(comparison *c)
 {
     if (!c) return;
     if (c->memory) arena_release(c->memory);
     free(c->memory), free(c->row);
     c->memory = NULL, c->row = NULL;
+}
+
+/* ---- comparison ---------------------------------------------------------------------------------- */
+
+static void put_group(json_out *w, const char *name, const group_mean *g)
+{
+    json_begin(w, name, '{');
+    json_put_int(w, "n", g->n);
+    if (g->n) json_put_number(w, "mean", g->mean);
+    if (g->n) json_put_number(w, "spread", g->deviation);
+    json_end(w);
+}
+
+static void put_metric(json_out *w, const compared_metric *m)
+{
+    json_begin(w, m->metric, '{');
+    put_group(w, "a", &m->a);
+    put_group(w, "b", &m->b);
+    if (m->tested) {
+        json_put_number(w, "U", m->test.U);
+        json_put_number(w, "p", m->test.two_sided);
+        json_put_number(w, "p_less", m->test.less);
+        json_put_number(w, "p_greater", m->test.greater);
+        json_put_text(w, "method", m->test.exact ? "exact" : "normal");
+        json_put_bool(w, "significant", m->significant);
+    }
+    json_end(w);
+}
+
+char *comparison_json(const comparison *c)
+{
+    json_out w = { .spaced = true };
+    json_begin(&w, NULL, '{');
+    json_put_int(&w, "runs_a", c->runs_a);
+    json_put_int(&w, "runs_b", c->runs_b);
+    json_put_number(&w, "alpha", c->alpha);
+    json_put_int(&w, "skipped", c->skipped);
+    json_begin(&w, "metrics", '{');
+    for (int64_t i = 0; i < c->metrics; i++) put_metric(&w, &c->row[i]);
+    json_end(&w);
+    json_end(&w);
+    return json_out_line(&w);
 }

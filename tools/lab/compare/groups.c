@@ -147,11 +147,10 @@ cloob_status bootstrap_mean(cloob_ctx *ctx, const double *x, int64_t n, int64_t 
 
 /* ---- the result ---------------------------------------------------------------------------------- */
 
-static cloob_status describe(cloob_ctx *ctx, const group_values *v, const cloob_compare_options *o,
-                             cloob_group_stats *out)
+static cloob_status describe(cloob_ctx *ctx, const group_values *v, const compare_options *o, group_stats *out)
 {
     double square = 0;
-    *out = (cloob_group_stats){ .n = v->n, .mean = v->n ? 0 : NAN, .low = NAN, .high = NAN };
+    *out = (group_stats){ .n = v->n, .mean = v->n ? 0 : NAN, .low = NAN, .high = NAN };
     for (int64_t i = 0; i < v->n; i++) out->mean += v->value[i] / (double)v->n;
     for (int64_t i = 0; i < v->n; i++) square += (v->value[i] - out->mean) * (v->value[i] - out->mean);
     out->deviation = v->n > 1 ? sqrt(square / (double)(v->n - 1)) : 0;
@@ -159,17 +158,17 @@ static cloob_status describe(cloob_ctx *ctx, const group_values *v, const cloob_
     return bootstrap_mean(ctx, v->value, v->n, o->resamples, o->seed, 0.95, &out->low, &out->high);
 }
 
-static cloob_status test_pairs(cloob_ctx *ctx, const group_values *v, const cloob_compare_options *o,
-                               cloob_group_metric *m, double *holm, int64_t groups_count)
+static cloob_status test_pairs(cloob_ctx *ctx, const group_values *v, const compare_options *o, group_row *m,
+                               double *holm, int64_t groups_count)
 {
     int64_t n = 0;
     for (int64_t a = 0; a < groups_count; a++)
         for (int64_t b = a + 1; b < groups_count; b++, n++) {
-            cloob_pair_test *t = &m->pair[n];
-            cloob_rank_sum r;
-            *t = (cloob_pair_test){ a, b, .p = NAN, .delta = NAN, .difference = NAN };
+            pair_test *t = &m->pair[n];
+            rank_sum r;
+            *t = (pair_test){ a, b, .p = NAN, .delta = NAN, .difference = NAN };
             if (v[a].n && v[b].n) {
-                CLOOB_TRY(ranksum_test(ctx, &r, v[a].value, v[a].n, v[b].value, v[b].n, CLOOB_RANK_SUM_AUTO));
+                CLOOB_TRY(ranksum_test(ctx, &r, v[a].value, v[a].n, v[b].value, v[b].n, RANK_SUM_AUTO));
                 t->p = r.two_sided;
                 t->delta = cliffs_delta(v[a].value, v[a].n, v[b].value, v[b].n);
                 t->difference = m->group[a].mean - m->group[b].mean;
@@ -184,21 +183,21 @@ static cloob_status test_pairs(cloob_ctx *ctx, const group_values *v, const cloo
     return CLOOB_OK;
 }
 
-cloob_status groups_finish(cloob_ctx *ctx, const groups *g, const cloob_compare_options *o, cloob_groups *out)
+cloob_status groups_finish(cloob_ctx *ctx, const groups *g, const compare_options *o, groups_result *out)
 {
     int64_t n = g->count, pairs = n * (n - 1) / 2;
     size_t metrics = (size_t)g->metrics + 1;
-    *out = (cloob_groups){
+    *out = (groups_result){
         .groups = n, .pairs = pairs, .metrics = g->metrics, .alpha = o->alpha, .name = g->name, .runs = g->runs
     };
     out->metric = arena_push(g->memory, metrics * sizeof *out->metric);
     double *holm = arena_push(g->memory, ((size_t)pairs + 1) * sizeof *holm);
     if (!out->metric || !holm) return ctx_no_memory(ctx, metrics * sizeof *out->metric, "a comparison");
     for (int64_t i = 0; i < g->metrics; i++) {
-        cloob_group_metric *m = &out->metric[i];
-        *m = (cloob_group_metric){ .metric = g->metric[i].name,
-                                   .group = arena_push(g->memory, (size_t)n * sizeof *m->group),
-                                   .pair = arena_push(g->memory, ((size_t)pairs + 1) * sizeof *m->pair) };
+        group_row *m = &out->metric[i];
+        *m = (group_row){ .metric = g->metric[i].name,
+                          .group = arena_push(g->memory, (size_t)n * sizeof *m->group),
+                          .pair = arena_push(g->memory, ((size_t)pairs + 1) * sizeof *m->pair) };
         group_values *v = arena_push(g->memory, (size_t)n * sizeof *v);
         if (!m->group || !m->pair || !v) return ctx_no_memory(ctx, (size_t)n * sizeof *v, "a comparison");
         for (int64_t k = 0; k < n; k++) {

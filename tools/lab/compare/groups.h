@@ -1,15 +1,110 @@
-/* Several groups of runs, metric by metric; types and meaning in cloob/eval.h.
+/* Several groups of runs, metric by metric, and two groups by a rank-sum test.
  *
  *     groups g = { .memory = a };
  *     for each run: groups_add(ctx, &g, "clip", object);
  *     CLOOB_TRY(groups_finish(ctx, &g, &options, &out));
  */
-#ifndef EVAL_GROUPS_H
-#define EVAL_GROUPS_H
+#ifndef LAB_COMPARE_GROUPS_H
+#define LAB_COMPARE_GROUPS_H
 
-#include "cloob/eval.h"
 #include "core/arena.h"
+#include "core/ctx.h"
 #include "core/json.h"
+
+/* ---- significance -------------------------------------------------------------------------------- */
+
+/* Unpaired Wilcoxon rank-sum (Mann-Whitney) test of a against b. Exact when there are no ties and the smaller
+ * sample has at most 8 values (and the larger at most 2000), otherwise normal with tie and continuity
+ * correction. */
+typedef struct rank_sum {
+    double U;                        /* of a: pairs in which a is larger, ties half */
+    double two_sided, less, greater; /* p-values; less: a tends to be smaller */
+    bool exact;
+} rank_sum;
+
+typedef enum rank_sum_method { RANK_SUM_AUTO, RANK_SUM_EXACT, RANK_SUM_NORMAL } rank_sum_method;
+
+typedef struct group_mean {
+    int64_t n;
+    double mean, deviation; /* sample standard deviation; 0 for one value */
+} group_mean;
+
+typedef struct compared_metric {
+    const char *metric; /* owned by the comparison */
+    group_mean a, b;
+    bool tested; /* both groups have values */
+    rank_sum test;
+    bool significant; /* two-sided p below alpha */
+} compared_metric;
+
+typedef struct comparison {
+    int64_t runs_a, runs_b, metrics;
+    int64_t skipped; /* values that were not finite numbers and were left out */
+    double alpha;
+    compared_metric *row; /* (metrics), in order of first appearance; owned */
+    void *memory;         /* owned */
+} comparison;
+
+/* Two JSONL files, one object per run; every number in it is a metric, nested ones by "outer/inner". epoch:
+ * take only lines with that "epoch"; -1: all lines. alpha: 0.05 in the paper. Release the result. */
+cloob_status compare_files(cloob_ctx *ctx, comparison *out, const char *path_a, const char *path_b, int64_t epoch,
+                           double alpha);
+void comparison_release(comparison *c);
+char *comparison_json(const comparison *c);
+
+/* ---- several groups of runs ---------------------------------------------------------------------- */
+
+typedef struct compare_options {
+    const char *by;           /* the setting that makes groups, as params.txt names it; "method" */
+    const char *const *where; /* (wheres) "key=value": only runs with it */
+    int64_t wheres;
+    double alpha;      /* 0.05 */
+    int64_t resamples; /* of the bootstrap; 10,000 */
+    uint64_t seed;     /* of the bootstrap */
+} compare_options;
+
+void compare_options_init(compare_options *o);
+
+typedef struct group_stats {
+    int64_t n;
+    double mean, deviation; /* as in group_mean; the mean of none is NaN */
+    double low, high;       /* 95 % bootstrap interval of the mean; NaN with fewer than two values */
+} group_stats;
+
+typedef struct pair_test {
+    int64_t a, b;      /* groups */
+    double difference; /* of the means, a - b */
+    double p, p_holm;  /* two-sided rank-sum test; corrected by Holm over all pairs of the metric. NaN: no values */
+    double delta;      /* Cliff's: 1 when all of a are above all of b, -1 when below, 0 when neither tends to be */
+    bool significant;  /* p_holm below alpha */
+} pair_test;
+
+typedef struct group_row {
+    const char *metric;
+    group_stats *group; /* (groups) */
+    pair_test *pair;    /* (pairs) */
+} group_row;
+
+typedef struct groups_result {
+    const char **name; /* (groups) in order of first appearance */
+    int64_t *runs;     /* (groups) */
+    int64_t groups, pairs, metrics;
+    double alpha;
+    group_row *metric;
+    void *memory; /* of all the above; owned */
+} groups_result;
+
+/* path: folders of runs, folders of such folders (an ablation's, a sweep's), and files with a JSON object per run (a
+ * sweep's results.jsonl). A run's numbers are those of its summary.json, else of the last validation. Left out, with a
+ * warning that names them: runs that are not finished or failed. Of a sweep with final runs only those are compared,
+ * unless `where` names a stage. Release the result. */
+cloob_status compare_runs(cloob_ctx *ctx, groups_result *out, const char *const *path, int64_t paths,
+                          const compare_options *o);
+void groups_release(groups_result *g);
+/* format: "text" (NULL), "markdown", "latex", "csv", "json". */
+char *groups_text(const groups_result *g, const char *format);
+
+/* ---- the steps ------------------------------------------------------------------------------------- */
 
 typedef struct group_values {
     double *value;
@@ -35,7 +130,7 @@ typedef struct groups {
 cloob_status groups_add(cloob_ctx *ctx, groups *g, const char *group, const json *object);
 
 /* Means with bootstrap intervals, and a test of every pair of groups. out points into g's memory. */
-cloob_status groups_finish(cloob_ctx *ctx, const groups *g, const cloob_compare_options *o, cloob_groups *out);
+cloob_status groups_finish(cloob_ctx *ctx, const groups *g, const compare_options *o, groups_result *out);
 
 /* Holm's step-down correction of n p-values, in place; NaN stays and does not count. */
 void holm_correct(double *p, int64_t n);
@@ -45,13 +140,8 @@ double cliffs_delta(const double *a, int64_t na, const double *b, int64_t nb);
 cloob_status bootstrap_mean(cloob_ctx *ctx, const double *x, int64_t n, int64_t resamples, uint64_t seed, double level,
                             double *low, double *high);
 
-/* Tables. */
-char *groups_text(const cloob_groups *g, const char *format);
-
-/* The unpaired Wilcoxon rank-sum test; types and meaning in cloob/eval.h. */
-
 /* EXACT with ties is refused. Values must be finite, both samples non-empty. */
-cloob_status ranksum_test(cloob_ctx *ctx, cloob_rank_sum *out, const double *a, int64_t na, const double *b, int64_t nb,
-                          cloob_rank_sum_method method);
+cloob_status ranksum_test(cloob_ctx *ctx, rank_sum *out, const double *a, int64_t na, const double *b, int64_t nb,
+                          rank_sum_method method);
 
 #endif

@@ -8,11 +8,11 @@
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
-static void json_groups(const cloob_groups *g, const cloob_group_metric *m, json_out *w)
+static void json_groups(const groups_result *g, const group_row *m, json_out *w)
 {
     json_begin(w, "groups", '{');
     for (int64_t k = 0; k < g->groups; k++) {
-        const cloob_group_stats *v = &m->group[k];
+        const group_stats *v = &m->group[k];
         json_begin(w, g->name[k], '{');
         json_put_int(w, "n", v->n);
         json_put_number(w, "mean", v->mean);
@@ -24,11 +24,11 @@ static void json_groups(const cloob_groups *g, const cloob_group_metric *m, json
     json_end(w);
 }
 
-static void json_pairs(const cloob_groups *g, const cloob_group_metric *m, json_out *w)
+static void json_pairs(const groups_result *g, const group_row *m, json_out *w)
 {
     json_begin(w, "pairs", '[');
     for (int64_t i = 0; i < g->pairs; i++) {
-        const cloob_pair_test *t = &m->pair[i];
+        const pair_test *t = &m->pair[i];
         json_begin(w, NULL, '{');
         json_put_text(w, "a", g->name[t->a]);
         json_put_text(w, "b", g->name[t->b]);
@@ -42,7 +42,7 @@ static void json_pairs(const cloob_groups *g, const cloob_group_metric *m, json_
     json_end(w);
 }
 
-static void put_json(const cloob_groups *g, sbuf *s)
+static void put_json(const groups_result *g, sbuf *s)
 {
     json_out w = { .spaced = true };
     json_begin(&w, NULL, '{');
@@ -70,20 +70,20 @@ static void csv_number(sbuf *s, double x)
     else sbuf_putc(s, ',');
 }
 
-static void csv_stats(sbuf *s, const cloob_group_stats *v)
+static void csv_stats(sbuf *s, const group_stats *v)
 {
     sbuf_printf(s, ",%lld", (long long)v->n);
     csv_number(s, v->mean), csv_number(s, v->deviation), csv_number(s, v->low), csv_number(s, v->high);
 }
 
-static void put_csv(const cloob_groups *g, sbuf *s)
+static void put_csv(const groups_result *g, sbuf *s)
 {
     sbuf_puts(s, "metric,a,b,n_a,mean_a,spread_a,low_a,high_a,n_b,mean_b,spread_b,low_b,high_b,difference,p,p_holm,"
                  "cliffs_delta\n");
     for (int64_t i = 0; i < g->metrics; i++)
         for (int64_t k = 0; k < g->pairs; k++) {
-            const cloob_group_metric *m = &g->metric[i];
-            const cloob_pair_test *t = &m->pair[k];
+            const group_row *m = &g->metric[i];
+            const pair_test *t = &m->pair[k];
             csv_put(s, m->metric), sbuf_putc(s, ',');
             csv_put(s, g->name[t->a]), sbuf_putc(s, ',');
             csv_put(s, g->name[t->b]);
@@ -95,7 +95,7 @@ static void put_csv(const cloob_groups *g, sbuf *s)
 
 /* ---- tables for people --------------------------------------------------------------------------- */
 
-typedef struct style { /* of a table: what stands around and between cells */
+typedef struct style { /* of a table: the text around and between cells */
     const char *begin, *between, *end, *none;
     bool latex;
 } style;
@@ -108,7 +108,7 @@ static void put_word(sbuf *s, const style *y, const char *text)
     }
 }
 
-static int row_decimals(const cloob_group_stats *v, int64_t n)
+static int row_decimals(const group_stats *v, int64_t n)
 {
     int most = -1;
     for (int64_t k = 0; k < n; k++) {
@@ -118,9 +118,9 @@ static int row_decimals(const cloob_group_stats *v, int64_t n)
     return most;
 }
 
-static void put_cell(sbuf *s, const style *y, const cloob_group_stats *v, int beside)
+static void put_cell(sbuf *s, const style *y, const group_stats *v, int of_row)
 {
-    int d = ablation_decimals_beside(v->deviation, v->mean, v->n > 1 ? beside : -1);
+    int d = ablation_decimals_in_row(v->deviation, v->mean, v->n > 1 ? of_row : -1);
     sbuf_puts(s, y->between);
     if (!v->n) sbuf_puts(s, y->none);
     else if (v->n == 1) sbuf_printf(s, "%.*f", d, v->mean);
@@ -129,22 +129,22 @@ static void put_cell(sbuf *s, const style *y, const cloob_group_stats *v, int be
                     v->deviation, d, v->low, d, v->high);
 }
 
-static void put_means(const cloob_groups *g, const style *y, sbuf *s)
+static void put_means(const groups_result *g, const style *y, sbuf *s)
 {
     for (int64_t i = 0; i < g->metrics; i++) {
         sbuf_puts(s, y->begin);
         put_word(s, y, g->metric[i].metric);
-        int beside = row_decimals(g->metric[i].group, g->groups);
-        for (int64_t k = 0; k < g->groups; k++) put_cell(s, y, &g->metric[i].group[k], beside);
+        int of_row = row_decimals(g->metric[i].group, g->groups);
+        for (int64_t k = 0; k < g->groups; k++) put_cell(s, y, &g->metric[i].group[k], of_row);
         sbuf_puts(s, y->end);
     }
 }
 
-static void put_tests(const cloob_groups *g, const style *y, sbuf *s)
+static void put_tests(const groups_result *g, const style *y, sbuf *s)
 {
     for (int64_t i = 0; i < g->metrics; i++)
         for (int64_t k = 0; k < g->pairs; k++) {
-            const cloob_pair_test *t = &g->metric[i].pair[k];
+            const pair_test *t = &g->metric[i].pair[k];
             if (isnan(t->p)) continue;
             sbuf_puts(s, y->begin);
             put_word(s, y, g->metric[i].metric), sbuf_puts(s, y->between);
@@ -155,7 +155,7 @@ static void put_tests(const cloob_groups *g, const style *y, sbuf *s)
         }
 }
 
-static void put_heading(const cloob_groups *g, const style *y, const char *first, sbuf *s)
+static void put_heading(const groups_result *g, const style *y, const char *first, sbuf *s)
 {
     sbuf_puts(s, y->begin);
     sbuf_puts(s, first);
@@ -172,7 +172,7 @@ static const char note[] = "Mean, standard deviation and 95 %% bootstrap interva
                            "pairs of groups of a metric; * below %g. Cliff's delta: 1 when all runs of the\n"
                            "first are higher, -1 when all are lower.\n";
 
-static void put_markdown(const cloob_groups *g, sbuf *s)
+static void put_markdown(const groups_result *g, sbuf *s)
 {
     static const style y = { "| ", " | ", " |\n", "–", false };
     put_heading(g, &y, "metric", s);
@@ -185,7 +185,7 @@ static void put_markdown(const cloob_groups *g, sbuf *s)
     sbuf_printf(s, note, g->alpha);
 }
 
-static void put_latex(const cloob_groups *g, sbuf *s)
+static void put_latex(const groups_result *g, sbuf *s)
 {
     static const style y = { "", " & ", " \\\\\n", "--", true };
     sbuf_puts(s, "\\begin{tabular}{l");
@@ -233,7 +233,7 @@ static void put_aligned(sbuf *table, sbuf *s)
     sbuf_release(table);
 }
 
-static void put_plain(const cloob_groups *g, sbuf *s)
+static void put_plain(const groups_result *g, sbuf *s)
 {
     static const style y = { "", "\t", "\n", "-", false };
     sbuf means = { 0 }, tests = { 0 };
@@ -247,9 +247,10 @@ static void put_plain(const cloob_groups *g, sbuf *s)
     sbuf_printf(s, note, g->alpha);
 }
 
-char *groups_text(const cloob_groups *g, const char *format)
+char *groups_text(const groups_result *g, const char *format)
 {
     sbuf s = { 0 };
+    if (!format) format = "text";
     if (strcmp(format, "json") == 0) put_json(g, &s);
     else if (strcmp(format, "csv") == 0) put_csv(g, &s);
     else if (strcmp(format, "latex") == 0) put_latex(g, &s);

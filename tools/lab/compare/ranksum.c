@@ -56,7 +56,7 @@ static cloob_status upper_tail(cloob_ctx *ctx, double *p, int64_t m, int64_t n, 
     return CLOOB_OK;
 }
 
-static cloob_status exact(cloob_ctx *ctx, cloob_rank_sum *r, int64_t na, int64_t nb)
+static cloob_status exact(cloob_ctx *ctx, rank_sum *r, int64_t na, int64_t nb)
 {
     int64_t m = na < nb ? na : nb, n = na < nb ? nb : na;
     double other = (double)na * (double)nb - r->U, both; /* U of b; its distribution is the same */
@@ -76,7 +76,7 @@ static double normal_tail(double u, double mean, double deviation)
     return 0.5 * erfc((u - mean - 0.5) / deviation / sqrt(2));
 }
 
-static void normal(cloob_rank_sum *r, double na, double nb, double ties)
+static void normal(rank_sum *r, double na, double nb, double ties)
 {
     double n = na + nb, mean = 0.5 * na * nb;
     double deviation = sqrt(fmax(0, na * nb / 12 * (n + 1 - ties / (n * (n - 1)))));
@@ -98,27 +98,27 @@ static cloob_status gather(cloob_ctx *ctx, value *v, const double *x, int64_t n,
     return CLOOB_OK;
 }
 
-static cloob_status test(cloob_ctx *ctx, cloob_rank_sum *out, value *v, const double *a, int64_t na, const double *b,
-                         int64_t nb, cloob_rank_sum_method method)
+static cloob_status test(cloob_ctx *ctx, rank_sum *out, value *v, const double *a, int64_t na, const double *b,
+                         int64_t nb, rank_sum_method method)
 {
     double ties;
     CLOOB_TRY(gather(ctx, v, a, na, true));
     CLOOB_TRY(gather(ctx, v + na, b, nb, false));
     out->U = rank_total(v, na + nb, &ties) - 0.5 * (double)na * (double)(na + 1);
     bool small = (na < nb ? na : nb) <= EXACT_SMALLER && (na < nb ? nb : na) <= EXACT_LARGER;
-    if (method == CLOOB_RANK_SUM_EXACT && ties > 0)
+    if (method == RANK_SUM_EXACT && ties > 0)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "rank-sum test: there is no exact p-value with equal values");
-    if (method == CLOOB_RANK_SUM_EXACT && !small)
+    if (method == RANK_SUM_EXACT && !small)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "rank-sum test: exact only up to %d and %d values", EXACT_SMALLER,
                         EXACT_LARGER);
-    out->exact = method == CLOOB_RANK_SUM_EXACT || (method == CLOOB_RANK_SUM_AUTO && small && ties == 0);
+    out->exact = method == RANK_SUM_EXACT || (method == RANK_SUM_AUTO && small && ties == 0);
     if (out->exact) return exact(ctx, out, na, nb);
     normal(out, (double)na, (double)nb, ties);
     return CLOOB_OK;
 }
 
-cloob_status ranksum_test(cloob_ctx *ctx, cloob_rank_sum *out, const double *a, int64_t na, const double *b, int64_t nb,
-                          cloob_rank_sum_method method)
+cloob_status ranksum_test(cloob_ctx *ctx, rank_sum *out, const double *a, int64_t na, const double *b, int64_t nb,
+                          rank_sum_method method)
 {
     if (na < 1 || nb < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "rank-sum test: a sample is empty");
     value *v = malloc((size_t)(na + nb) * sizeof *v);

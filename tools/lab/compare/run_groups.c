@@ -7,24 +7,23 @@
 #include "cloob/eval.h"
 #include "core/arena.h"
 #include "core/file.h"
-#include "core/needs.h"
 #include "lab/compare/groups.h"
 #include "io/safetensors.h"
 #include "core/json.h"
 
 typedef struct reader {
     groups g;
-    const cloob_compare_options *o;
+    const compare_options *o;
     int64_t runs, left_out; /* left_out: by `where`, unfinished, or of a sweep's search */
     int64_t searches;       /* of these: runs of a search, whose sweep has final ones */
     bool by_stage;          /* `where` says which stage of a sweep is wanted */
     char by[64];
 } reader;
 
-void cloob_compare_options_init(cloob_compare_options *o)
+void compare_options_init(compare_options *o)
 {
     if (!o) return;
-    *o = (cloob_compare_options){ .by = "method", .alpha = 0.05, .resamples = 10000 };
+    *o = (compare_options){ .by = "method", .alpha = 0.05, .resamples = 10000 };
 }
 
 /* "scale-hopfield" -> "scale_hopfield" */
@@ -302,13 +301,12 @@ static cloob_status add_path(cloob_ctx *ctx, reader *r, const char *path)
     return file_exists(params) ? add_one(ctx, r, path) : add_inside(ctx, r, path);
 }
 
-cloob_status cloob_compare_runs(cloob_ctx *ctx, cloob_groups *out, const char *const *path, int64_t paths,
-                                const cloob_compare_options *o)
+cloob_status compare_runs(cloob_ctx *ctx, groups_result *out, const char *const *path, int64_t paths,
+                          const compare_options *o)
 {
-    API_NEEDS(ctx, out && path && o && paths >= 0);
     arena *memory = calloc(1, sizeof *memory);
     reader r = { .g = { .memory = memory }, .o = o };
-    *out = (cloob_groups){ 0 };
+    *out = (groups_result){ 0 };
     if (!memory) return ctx_no_memory(ctx, sizeof *memory, "a comparison");
     plain_name(o->by ? o->by : "method", strlen(o->by ? o->by : "method"), r.by, sizeof r.by);
     cloob_status status = CLOOB_OK;
@@ -327,20 +325,14 @@ cloob_status cloob_compare_runs(cloob_ctx *ctx, cloob_groups *out, const char *c
                           (long long)r.runs, r.by, (long long)r.left_out);
     if (status == CLOOB_OK) status = groups_finish(ctx, &r.g, o, out);
     out->memory = memory;
-    if (status != CLOOB_OK) cloob_groups_release(out);
+    if (status != CLOOB_OK) groups_release(out);
     return status;
 }
 
-void cloob_groups_release(cloob_groups *g)
+void groups_release(groups_result *g)
 {
     if (!g) return;
     if (g->memory) arena_release(g->memory);
     free(g->memory);
-    *g = (cloob_groups){ 0 };
-}
-
-char *cloob_groups_text(const cloob_groups *g, const char *format)
-{
-    if (!g) return NULL;
-    return groups_text(g, format ? format : "text");
+    *g = (groups_result){ 0 };
 }

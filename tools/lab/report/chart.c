@@ -1,7 +1,8 @@
-/* What all kinds of charts share. */
+/* Charts: their points, means over repeats, and the figure in a page. */
 #include "lab/report/chart.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lab/report/html.h"
@@ -60,6 +61,51 @@ int64_t chart_points(const chart *c)
     return longest;
 }
 
+static void put_row(sbuf *html, const chart_series *s)
+{
+    double low = s->y[0], high = s->y[0];
+    for (int64_t i = 1; i < s->n; i++) {
+        if (s->y[i] < low) low = s->y[i];
+        if (s->y[i] > high) high = s->y[i];
+    }
+    const double shown[] = { s->y[0], s->y[s->n - 1], low, high };
+    sbuf_puts(html, "<tr><td>");
+    html_text(html, s->name);
+    sbuf_puts(html, "</td>");
+    for (int i = 0; i < 4; i++) {
+        sbuf_puts(html, "<td>");
+        html_number(html, shown[i]);
+        sbuf_puts(html, "</td>");
+    }
+    sbuf_puts(html, "</tr>");
+}
+
+static void put_list(sbuf *html, const chart *c)
+{
+    sbuf_puts(html, "<div "
+                    "class=\"wide\"><table><tr><th></th><th>first</th><th>last</th><th>smallest</"
+                    "th><th>largest</th></tr>");
+    for (int64_t i = 0; i < c->count; i++)
+        if (c->series[i].n) put_row(html, &c->series[i]);
+    sbuf_puts(html, "</table></div>");
+}
+
+/* An image rather than inline SVG: cairo's names of glyphs would clash with those of the next chart. Dark mode inverts
+ * it (page.css). */
+static void put_body(sbuf *html, const chart *c)
+{
+    sbuf svg = { 0 };
+    if (chart_draw(&svg, c, CHART_IN_PAGE)) {
+        sbuf_puts(html, "<img class=\"drawn\" alt=\"");
+        html_text(html, c->title);
+        sbuf_puts(html, "\" src=\"data:image/svg+xml;base64,");
+        base64_put(html, svg.data, svg.len);
+        sbuf_puts(html, "\">");
+        html->failed |= svg.failed;
+    } else put_list(html, c);
+    sbuf_release(&svg);
+}
+
 void chart_put(sbuf *html, const chart *c, const char *links)
 {
     int64_t longest = chart_points(c);
@@ -68,7 +114,7 @@ void chart_put(sbuf *html, const chart *c, const char *links)
     html_text(html, c->title);
     sbuf_puts(html, "</figcaption>");
     if (longest == 1 && !c->category) put_numbers(html, c);
-    else chart_put_body(html, c);
+    else put_body(html, c);
     if (c->note) {
         sbuf_puts(html, "<p class=\"note\">");
         html_text(html, c->note);
@@ -76,4 +122,79 @@ void chart_put(sbuf *html, const chart *c, const char *links)
     }
     if (links) sbuf_printf(html, "<p class=\"links\">%s</p>", links);
     sbuf_puts(html, "</figure>\n");
+}
+
+/* ---- repeats of a run as one line: the mean over seeds, with a band of one standard deviation ------ */
+
+static bool is_repeat_of(const chart_series *s, const chart_series *first)
+{
+    return s->repeat && s->group && strcmp(s->group, first->group) == 0;
+}
+
+/* y of the series at x; false: it has no such point. Points of repeats mostly have the same index. */
+static bool value_at(const chart_series *s, double x, int64_t guess, double *y)
+{
+    if (guess < s->n && s->x[guess] == x) {
+        *y = s->y[guess];
+        return true;
+    }
+    for (int64_t i = 0; i < s->n; i++)
+        if (s->x[i] == x) {
+            *y = s->y[i];
+            return true;
+        }
+    return false;
+}
+
+/* Mean and deviation over all repeats at point i of the first; false where one of them has no value. */
+static bool spread_at(const chart *c, const chart_series *first, int64_t i, double *mean, double *deviation)
+{
+    double sum = 0, squares = 0, y;
+    int64_t n = 0;
+    for (int64_t k = 0; k < c->count; k++) {
+        const chart_series *s = &c->series[k];
+        if (!is_repeat_of(s, first) || !s->n) continue;
+        if (!value_at(s, first->x[i], i, &y)) return false;
+        sum += y, n++;
+    }
+    *mean = sum / (double)n;
+    for (int64_t k = 0; k < c->count; k++) {
+        const chart_series *s = &c->series[k];
+        if (is_repeat_of(s, first) && value_at(s, first->x[i], i, &y)) squares += (y - *mean) * (y - *mean);
+    }
+    *deviation = n > 1 ? sqrt(squares / (double)(n - 1)) : 0;
+    return true;
+}
+
+static bool add_mean(arena *a, const chart *c, const chart_series *first, chart *out)
+{
+    char name[200];
+    int64_t n = 0;
+    for (int64_t k = 0; k < c->count; k++) n += is_repeat_of(&c->series[k], first) && c->series[k].n;
+    snprintf(name, sizeof name, "%.150s, mean of %lld", first->group, (long long)n);
+    chart_series *s = chart_add(a, out, name, first->color, first->n);
+    for (int64_t i = 0; s && i < first->n; i++) {
+        double mean, deviation;
+        if (!spread_at(c, first, i, &mean, &deviation)) continue;
+        chart_band_point(a, out, s, first->n, first->x[i], mean, mean - deviation, mean + deviation);
+        if (!s->low || !s->high) return false;
+    }
+    return s != NULL;
+}
+
+bool chart_mean(arena *a, const chart *c, chart *out)
+{
+    *out = *c;
+    out->series = NULL, out->count = out->room = 0;
+    for (int64_t i = 0; i < c->count; i++) {
+        const chart_series *s = &c->series[i];
+        bool seen = false;
+        for (int64_t k = 0; s->repeat && k < i; k++) seen |= is_repeat_of(&c->series[k], s) && c->series[k].n;
+        if (s->repeat && s->n && !seen && !add_mean(a, c, s, out)) return false;
+        if (s->repeat) continue;
+        chart_series *kept = chart_add(a, out, s->name, s->color, 0);
+        if (!kept) return false;
+        *kept = *s;
+    }
+    return true;
 }

@@ -1,8 +1,7 @@
-/* A chart of lines, as HTML. Three implementations, one chosen by the build: chart_canvas.c draws with
- * Chart.js in the reader's browser, chart_svg.c with cairo while the page is written, chart_list.c lists
- * first and last values. */
-#ifndef REPORT_CHART_H
-#define REPORT_CHART_H
+/* A chart of lines or bars: an SVG image in a page, and SVG and PDF files. cairo draws it while the program runs; in a
+ * build without cairo a page lists the first, last, smallest and largest values instead (cairo_absent.c). */
+#ifndef LAB_REPORT_CHART_H
+#define LAB_REPORT_CHART_H
 
 #include "core/arena.h"
 #include "core/ctx.h"
@@ -24,7 +23,7 @@ typedef struct chart {
     bool log_y, fill;
     bool from_zero;              /* the y axis begins at 0 */
     bool bars;                   /* of each series one for every category */
-    const char *const *category; /* (categories) what x = 0, 1, ... stand for; NULL: x is a number */
+    const char *const *category; /* (categories) names of x = 0, 1, ...; NULL: x is a number */
     int64_t categories;
     chart_series *series;
     int64_t count, room;
@@ -49,10 +48,33 @@ bool chart_mean(arena *a, const chart *c, chart *out);
 /* Appends a <figure>, with links below it unless NULL. Nothing when no series has a point. */
 void chart_put(sbuf *html, const chart *c, const char *links);
 
-/* The scripts the charts need, once per page, at its end. */
-void chart_put_scripts(sbuf *html);
+typedef enum chart_frame {
+    CHART_IN_PAGE, /* transparent; the page says the title */
+    CHART_ALONE    /* on white, the title above */
+} chart_frame;
 
-/* For the implementations: frame the drawing they put between. */
-void chart_put_body(sbuf *html, const chart *c);
+/* Appends the image; at least one series has a point. False, with nothing done, in a build without cairo.
+ */
+bool chart_draw(sbuf *svg, const chart *c, chart_frame frame);
+/* The same, alone, as a PDF of one page. */
+bool chart_draw_pdf(sbuf *pdf, const chart *c);
+
+/* Where the ticks of an axis are. */
+
+enum { AXIS_TICKS = 24 };
+
+typedef struct chart_axis {
+    double low, high; /* of the data, widened to ticks on a plain axis */
+    bool log;
+    int ticks;
+    double tick[AXIS_TICKS];
+} chart_axis;
+
+/* low <= high, finite; above 0 where log. At most about `wanted` ticks, at 1, 2 or 5 times a power of ten
+ * (log: at powers of ten). */
+void chart_axis_init(chart_axis *a, double low, double high, bool log, int wanted);
+/* 0 at low, 1 at high. */
+double chart_axis_at(const chart_axis *a, double value);
+void chart_axis_label(const chart_axis *a, int tick, char *text, size_t bytes);
 
 #endif

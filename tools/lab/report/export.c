@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/file.h"
-#include "lab/report/chart_image.h"
+#include "lab/report/chart.h"
 #include "core/text.h"
 
 /* The way from one absolute folder to another, "" or with a slash at its end; NULL: memory is out. */

@@ -1,4 +1,4 @@
-/* Figures and tables as files beside the page, for papers: every chart as SVG, PDF and CSV, every table as CSV, LaTeX
+/* Figures and tables as files next to the page, for papers: every chart as SVG, PDF and CSV, every table as CSV, LaTeX
  * and Markdown. */
 #ifndef REPORT_EXPORT_H
 #define REPORT_EXPORT_H

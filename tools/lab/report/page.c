@@ -1,8 +1,10 @@
-/* What the sections share. */
+/* What the sections share; numbers, beginning and end of every HTML page. */
 #include "lab/report/page.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 enum { COLORS = 8 };
 
@@ -57,32 +59,32 @@ static bool same_settings(const run_files *a, const run_files *b)
     return true;
 }
 
-cloob_status page_find_kin(page *p)
+cloob_status page_find_repeats(page *p)
 {
-    p->kin = arena_push(p->memory, (size_t)(p->runs + 1) * sizeof *p->kin);
-    if (!p->kin) return ctx_no_memory(p->ctx, (size_t)p->runs * sizeof *p->kin, "runs");
+    p->first_repeat = arena_push(p->memory, (size_t)(p->runs + 1) * sizeof *p->first_repeat);
+    if (!p->first_repeat) return ctx_no_memory(p->ctx, (size_t)p->runs * sizeof *p->first_repeat, "runs");
     for (int64_t i = 0; i < p->runs; i++) {
-        p->kin[i] = i;
-        for (int64_t k = 0; k < i && p->kin[i] == i; k++)
-            if (p->kin[k] == k && same_settings(&p->run[k], &p->run[i])) p->kin[i] = k;
+        p->first_repeat[i] = i;
+        for (int64_t k = 0; k < i && p->first_repeat[i] == i; k++)
+            if (p->first_repeat[k] == k && same_settings(&p->run[k], &p->run[i])) p->first_repeat[i] = k;
     }
     return CLOOB_OK;
 }
 
-int64_t page_kin(const page *p, int64_t run) { return p->kin ? p->kin[run] : run; }
+int64_t page_first_repeat(const page *p, int64_t run) { return p->first_repeat ? p->first_repeat[run] : run; }
 
 static bool has_repeats(const page *p)
 {
     for (int64_t i = 0; i < p->runs; i++)
-        if (page_kin(p, i) != i) return true;
+        if (page_first_repeat(p, i) != i) return true;
     return false;
 }
 
-const char *page_kin_name(const page *p, int64_t run)
+const char *page_group_name(const page *p, int64_t run)
 {
-    int64_t first = page_kin(p, run);
-    for (int64_t i = 0; i < p->runs; i++) { /* two settings of one method are told apart by names of runs */
-        bool other = page_kin(p, i) == i && i != first && strcmp(p->run[i].method, p->run[first].method) == 0;
+    int64_t first = page_first_repeat(p, run);
+    for (int64_t i = 0; i < p->runs; i++) { /* two settings of one method are distinguished by names of runs */
+        bool other = page_first_repeat(p, i) == i && i != first && strcmp(p->run[i].method, p->run[first].method) == 0;
         if (other) return p->run[first].name;
     }
     return *p->run[first].method ? p->run[first].method : p->run[first].name;
@@ -93,7 +95,7 @@ int page_color(const page *p, int64_t run)
     int color = 0;
     bool repeats = has_repeats(p);
     if (!repeats && p->runs <= COLORS) return (int)run;
-    for (int64_t i = 0; repeats && i < page_kin(p, run); i++) color += page_kin(p, i) == i;
+    for (int64_t i = 0; repeats && i < page_first_repeat(p, run); i++) color += page_first_repeat(p, i) == i;
     for (int64_t i = 0; !repeats && i < run; i++) { /* methods in order of first appearance */
         bool repeated = false;
         if (strcmp(p->run[i].method, p->run[run].method) == 0) return page_color(p, i);
@@ -107,7 +109,7 @@ void page_join(const page *p, int64_t run, chart_series *s)
 {
     if (!s) return;
     s->repeat = has_repeats(p);
-    s->group = s->repeat ? page_kin_name(p, run) : p->runs > COLORS ? p->run[run].method : NULL;
+    s->group = s->repeat ? page_group_name(p, run) : p->runs > COLORS ? p->run[run].method : NULL;
 }
 
 static void add_results(page *p, chart *c, int64_t run, const char *key, const char *name, int color)
@@ -141,4 +143,39 @@ void page_result_charts(page *p, const char *title, const char *y_label, const c
         for (int64_t i = 0; i < p->runs; i++) add_results(p, &c, i, key[k], p->run[i].name, page_color(p, i));
         page_chart(p, &c);
     }
+}
+
+/* ---- HTML ---------------------------------------------------------------------------------------- */
+
+void html_number(sbuf *s, double value)
+{
+    double size = fabs(value);
+    if (!isfinite(value)) sbuf_puts(s, "&ndash;");
+    else if (value == floor(value) && size < 1e9) sbuf_printf(s, "%.0f", value);
+    else if (size >= 1000) sbuf_printf(s, "%.0f", value);
+    else sbuf_printf(s, "%.4g", value);
+}
+
+void html_page_begin(sbuf *s, const char *title)
+{
+    sbuf_puts(s, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                 "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<link "
+                 "rel=\"icon\" href=\"data:,\">\n<title>");
+    html_text(s, title);
+    sbuf_puts(s, "</title>\n<style>\n");
+    sbuf_add(s, asset_tokens_css, asset_tokens_css_bytes);
+    sbuf_add(s, asset_page_css, asset_page_css_bytes);
+    sbuf_puts(s, "</style>\n</head>\n<body>\n<main>\n<h1>");
+    html_text(s, title);
+    sbuf_puts(s, "</h1>\n");
+}
+
+void html_page_end(sbuf *s)
+{
+    char when[40];
+    time_t now = time(NULL);
+    struct tm tm;
+    strftime(when, sizeof when, "%Y-%m-%d %H:%M", localtime_r(&now, &tm));
+    sbuf_printf(s, "<footer>Written %s by cloob %s.</footer>\n</main>\n", when, cloob_version());
+    sbuf_puts(s, "</body>\n</html>\n");
 }

@@ -17,9 +17,9 @@ typedef struct page {
     run_files *run; /* (runs) */
     int64_t runs;
     score_files scores;
-    int64_t *kin;         /* (runs) the first run with the same settings, seed and name apart */
-    const json *ablation; /* ablation.json or sweep.json beside the page, or NULL */
-    const json *search;   /* search.json of a sweep beside the page, or NULL */
+    int64_t *first_repeat; /* (runs) the first run with the same settings, seed and name apart */
+    const json *ablation;  /* ablation.json or sweep.json next to the page, or NULL */
+    const json *search;    /* search.json of a sweep next to the page, or NULL */
     int64_t charts;
     export_files files;
     bool failed; /* memory was out */
@@ -31,7 +31,7 @@ void page_factors(page *p);    /* accuracy by factor with chance, and confusion 
 void page_matrix(page *p);     /* images against captions */
 void page_retrieval(page *p);  /* the best and the worst pairs, neighbours */
 void page_summary(page *p);    /* tiles for one run, a table for several */
-void page_compare(page *p);    /* several runs: differences, and whether they are more than luck */
+void page_compare(page *p);    /* several runs: differences, and whether they are significant */
 void page_ablation(page *p);   /* the table of cloob ablate */
 void page_search(page *p);     /* a sweep's response curves and importance */
 void page_bars(page *p);       /* eigenvalues' change and Ajne's statistic as bars */
@@ -42,9 +42,6 @@ void page_zeroshot(page *p);   /* tables, and examples with bars */
 void page_settings(page *p);
 
 enum { EXAMPLES_MAX = 8 };
-/* zero-shot-examples.svg, .pdf and .csv of the first examples in the list, where figures are exported. `truth` has the
- * class of each, or NULL. */
-void page_export_examples(page *p, const json *const *list, const char *const *truth, int64_t n);
 
 /* ---- for the sections ---------------------------------------------------------------------------- */
 
@@ -59,9 +56,9 @@ void page_hits(page *p, const samples_file *f, const json *hits);
 chart_series *page_series(page *p, chart *c, const char *name, int color, int64_t n);
 /* Settings that change no result, and the seed: runs that differ in these alone are repeats of one. */
 bool page_is_incidental(const char *key);
-cloob_status page_find_kin(page *p);
-int64_t page_kin(const page *p, int64_t run);          /* the first run with its settings */
-const char *page_kin_name(const page *p, int64_t run); /* what those runs are called together: the method, mostly */
+cloob_status page_find_repeats(page *p);
+int64_t page_first_repeat(const page *p, int64_t run);   /* the first run with its settings */
+const char *page_group_name(const page *p, int64_t run); /* what those runs are called together: the method, mostly */
 /* Runs that differ in their seed share a color; of others up to eight each have one, more that of their method. */
 int page_color(const page *p, int64_t run);
 /* Puts the series into the run's group: repeats become one line with a band; where there are many runs, the legend has
@@ -73,10 +70,7 @@ void page_result_charts(page *p, const char *title, const char *y_label, const c
 
 /* Files that the page carries, compiled in by cmake/embed.cmake. Not zero-terminated. */
 
-extern const unsigned char asset_page_css[], asset_page_js[];
-extern const size_t asset_page_css_bytes, asset_page_js_bytes;
-/* Only in builds that draw with Chart.js. */
-extern const unsigned char asset_chart_js[], asset_chart_licence[];
-extern const size_t asset_chart_js_bytes, asset_chart_licence_bytes;
+extern const unsigned char asset_page_css[];
+extern const size_t asset_page_css_bytes;
 
 #endif

@@ -1,11 +1,17 @@
-/* The page from top to bottom. */
+/* The page from top to bottom, after the samples of its runs. */
 #include "lab/report/report.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/file.h"
 #include "lab/report/page.h"
+#include "lab/report/samples.h"
+#include "lab/synth/world_truth.h"
+#include "train/resume.h"
+#include "core/option.h"
+#include "data/sets/dataset.h"
 
 /* ---- gathering ----------------------------------------------------------------------------------- */
 
@@ -16,8 +22,8 @@ static char *parent_of(arena *a, const char *path)
     return slash == path ? arena_string(a, "/") : arena_string_n(a, path, (size_t)(slash - path));
 }
 
-/* Inside each run, beside the runs, beside the page, and in folders that were named. */
-static cloob_status find_scores(page *p, const char *out, const cloob_report_options *o)
+/* Inside each run, next to the runs, next to the page, and in folders that were named. */
+static cloob_status find_scores(page *p, const char *out, const report_options *o)
 {
     for (int64_t i = 0; i < p->runs; i++)
         CLOOB_TRY(score_files_scan(p->ctx, p->memory, p->run[i].dir, &p->run[i], p->run, p->runs, &p->scores));
@@ -34,7 +40,7 @@ static cloob_status find_scores(page *p, const char *out, const cloob_report_opt
     return CLOOB_OK;
 }
 
-/* A file beside the page; NULL: none that can be read. */
+/* A file next to the page; NULL: none that can be read. */
 static const json *read_beside(page *p, const char *out, const char *name)
 {
     char *folder = parent_of(p->memory, out), *path = folder ? file_join(folder, name) : NULL;
@@ -49,7 +55,7 @@ static const json *read_beside(page *p, const char *out, const char *name)
     return root;
 }
 
-/* The tables of cloob ablate and cloob sweep, where the page lies in their folder. */
+/* The tables of cloob ablate and cloob sweep, if the page is in their folder. */
 static void find_tables(page *p, const char *out)
 {
     p->ablation = read_beside(p, out, "ablation.json");
@@ -137,7 +143,7 @@ static void put_page(page *p, const char *title)
     put_foot(p);
 }
 
-static const char *title_of(arena *a, page *p, const cloob_report_options *o)
+static const char *title_of(arena *a, page *p, const report_options *o)
 {
     sbuf s = { 0 };
     if (o->title) return o->title;
@@ -149,11 +155,94 @@ static const char *title_of(arena *a, page *p, const cloob_report_options *o)
     return kept ? kept : "";
 }
 
-cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, const char *out,
-                          const cloob_report_options *o, cloob_report_summary *summary)
+/* ---- samples ------------------------------------------------------------------------------------- */
+
+static const char *folder_of(arena *a, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? arena_string_n(a, path, (size_t)(slash - path)) : ".";
+}
+
+/* The data options that the run's params.txt holds. */
+static void data_options_of(const run_files *r, dataset_options *o)
+{
+    int64_t n;
+    const option_desc *option = data_option_table(&n);
+    dataset_options_init(o);
+    for (int64_t i = 0; i < n; i++) {
+        const char *value = run_param_get(r, option[i].name);
+        if (*value && strcmp(value, "None") != 0) option_set(&option[i], o, value);
+    }
+    o->resampled = false, o->upsampling = NULL; /* of training data alone */
+}
+
+static cloob_status write_samples(cloob_ctx *ctx, const run_files *r, const char *checkpoint, const char *out,
+                                  const report_options *o, arena *a)
+{
+    const char *data = run_param_get(r, "val_data"), *world = folder_of(a, data);
+    cloob_model_options mo;
+    dataset_options d_options;
+    dataset *d = NULL;
+    model *m = NULL;
+    sbuf text = { 0 };
+    cloob_model_options_init(&mo);
+    mo.device = o->device;
+    mo.invariant = false, mo.batch = 64;
+    data_options_of(r, &d_options);
+    bool truth = false;
+    cloob_status status = world ? world_truth_find(ctx, world, &truth) : ctx_no_memory(ctx, strlen(data), data);
+    samples_options so = { o->search, o->searches, truth ? world : NULL, checkpoint, data };
+    if (status == CLOOB_OK) status = dataset_open(ctx, data, &d_options, &d);
+    if (status == CLOOB_OK) status = model_open(ctx, checkpoint, &mo, &m);
+    if (status == CLOOB_OK) status = samples_json(ctx, m, d, &so, &text);
+    if (status == CLOOB_OK) status = file_write(ctx, out, text.data, text.len);
+    model_close(m);
+    if (d) dataset_close(d);
+    sbuf_release(&text);
+    return status;
+}
+
+static bool is_newer(const char *path, const char *than)
+{
+    struct stat a, b;
+    return stat(path, &a) == 0 && stat(than, &b) == 0 && a.st_mtime >= b.st_mtime;
+}
+
+static cloob_status refresh(cloob_ctx *ctx, arena *a, const char *dir, const report_options *o)
+{
+    run_files r;
+    char checkpoint[RESUME_PATH], *out = file_join(dir, "samples.json"), *folder = file_join(dir, "checkpoints");
+    cloob_status status = out && folder ? run_files_read(ctx, a, dir, &r) : ctx_no_memory(ctx, 64, dir);
+    const char *data = status == CLOOB_OK ? run_param_get(&r, "val_data") : "";
+    if (status != CLOOB_ERR_MEMORY) status = CLOOB_OK; /* a folder that is no run: the page says so */
+    bool stored = *data && strcmp(data, "None") != 0;
+    if (stored && dataset_runs_commands(ctx, data))
+        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "its val_data is a command (pipe:), which is not run out of a file");
+    else if (stored) {
+        status = resume_find(ctx, folder, checkpoint);
+        bool fresh = status == CLOOB_OK && !o->searches && is_newer(out, checkpoint);
+        if (status == CLOOB_OK && !fresh) status = write_samples(ctx, &r, checkpoint, out, o, a);
+    }
+    free(out), free(folder);
+    return status;
+}
+
+/* A run whose weights or images are gone keeps the samples it has; the page is made without where it has none. */
+static void refresh_samples(cloob_ctx *ctx, const char *dir, const report_options *o)
+{
+    arena a = { 0 };
+    if (refresh(ctx, &a, dir, o) != CLOOB_OK)
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: no new images: %s", dir, cloob_error(ctx));
+    arena_release(&a);
+}
+
+/* ---- the page ------------------------------------------------------------------------------------ */
+
+static cloob_status write_page(cloob_ctx *ctx, const char *const *run, int64_t runs, const char *out,
+                               const report_options *o, report_summary *summary)
 {
     arena memory = { 0 };
-    cloob_report_options defaults = { 0 };
+    report_options defaults = { 0 };
     page p = { .ctx = ctx, .memory = &memory };
     if (runs < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
@@ -161,7 +250,7 @@ cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, 
     if (!o) o = &defaults;
     export_begin(&p.files, ctx, o->export_dir, out);
     cloob_status status = read_runs(&p, run, runs);
-    if (status == CLOOB_OK) status = page_find_kin(&p);
+    if (status == CLOOB_OK) status = page_find_repeats(&p);
     if (status == CLOOB_OK) status = find_scores(&p, out, o);
     if (status == CLOOB_OK) {
         if (runs > 1) find_tables(&p, out);
@@ -171,13 +260,25 @@ cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, 
                                              : file_write(ctx, out, p.html.data, p.html.len);
     }
     if (status == CLOOB_OK && summary)
-        *summary = (cloob_report_summary){ .runs = runs,
-                                           .charts = p.charts,
-                                           .damaged = damaged_lines(&p),
-                                           .bytes = (int64_t)p.html.len,
-                                           .exported = p.files.files };
+        *summary = (report_summary){ .runs = runs,
+                                     .charts = p.charts,
+                                     .damaged = damaged_lines(&p),
+                                     .bytes = (int64_t)p.html.len,
+                                     .exported = p.files.files };
     sbuf_release(&p.html);
     export_end(&p.files);
     arena_release(&memory);
     return status;
+}
+
+void report_options_init(report_options *o) { *o = (report_options){ .samples = true }; }
+
+cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, const char *out,
+                          const report_options *o, report_summary *summary)
+{
+    report_options defaults;
+    report_options_init(&defaults);
+    if (!o) o = &defaults;
+    for (int64_t i = 0; o->samples && i < runs && i < REPORT_SAMPLED; i++) refresh_samples(ctx, run[i], o);
+    return write_page(ctx, run, runs, out, o, summary);
 }

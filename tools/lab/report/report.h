@@ -1,11 +1,61 @@
-/* One page out of runs' folders; meaning and types in cloob/report.h. */
-#ifndef REPORT_REPORT_H
-#define REPORT_REPORT_H
+/* One self-contained HTML page about runs.
+ *
+ *     const char *runs[] = { "logs/first" };
+ *     if (report_write(ctx, runs, 1, "report.html", NULL, NULL) != CLOOB_OK) puts(cloob_error(ctx));
+ *
+ * Reads what cloob_train left in the runs' folders: params.txt, metrics.tsv (or out.log), checkpoints/results.jsonl,
+ * analysis/epoch_N; and zero-shot results, zeroshot*.json, examples*.json and classify*.json, inside the run's folder,
+ * next to it, and next to the page. Images and the model's answers for them come from samples.json in the run's folder,
+ * which is written first, with the run's last checkpoint and validation data. The page needs no network. */
+#ifndef LAB_REPORT_REPORT_H
+#define LAB_REPORT_REPORT_H
 
-#include "cloob/report.h"
+#include "cloob/eval.h"
 #include "core/ctx.h"
+#include "eval/metrics.h"
 
+typedef struct report_options {
+    const char *title;               /* NULL: the runs' names */
+    const char *const *score_folder; /* further folders with zero-shot results; may be NULL */
+    int64_t score_folders;
+    bool samples;              /* bring samples.json up to date; false: show what is there */
+    const char *const *search; /* sentences to search the validation images for; none: some of their captions */
+    int64_t searches;
+    const char *device; /* for the samples, as cloob_model_open takes it */
+    const char
+        *export_dir; /* a folder for every chart as SVG, PDF and CSV, every table as CSV, LaTeX and Markdown; or NULL */
+} report_options;
+
+void report_options_init(report_options *o); /* samples, nothing else */
+
+enum { REPORT_SAMPLED = 4 }; /* samples are brought up to date for so many runs */
+
+typedef struct report_summary {
+    int64_t runs, charts;
+    int64_t damaged; /* lines or files that could not be read and were left out; each is named in the log */
+    int64_t bytes;
+    int64_t exported; /* files below export_dir */
+} report_summary;
+
+/* run: folders. The page is written atomically. o and summary may be
+ * NULL. A run without validation results makes a page without them; a folder that is no run fails. */
 cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, const char *out,
-                          const cloob_report_options *o, cloob_report_summary *summary);
+                          const report_options *o, report_summary *summary);
+
+/* ---- figures: SVG and PDF files; CLOOB_ERR_UNSUPPORTED in a build without cairo ---------------------- */
+
+/* Draws a figure of your own numbers, NAME.svg and NAME.pdf, with its numbers as NAME.csv, in the folder dir, which is
+ * made. path: a JSON file, {"name": NAME, "title", "x_label", "y_label", "series": [{"name", "x": [...], "y": [...]}]};
+ * a series may have "low" and "high" (a band, or the whiskers of bars) and "color" (0 to 7), the figure "categories"
+ * (texts that x counts from 0), "bars", "from_zero" and "log_y". */
+cloob_status figure_file_write(cloob_ctx *ctx, const char *path, const char *dir);
+
+/* spectrum and (paired) similarities in the folder, each as .svg and .pdf. */
+cloob_status analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+                            const char *folder);
+
+/* The reliability plot as SVG: accuracy over confidence, a line per model, and the diagonal.  */
+cloob_status calibration_plot(cloob_ctx *ctx, const calibration *c, const char *const *name, int64_t n,
+                              const char *path);
 
 #endif

@@ -73,12 +73,12 @@ const char *run_param_get(const run_files *r, const char *key); /* "" when absen
 /* The number under a key of the last validation that has it; false: none has. */
 bool run_last_result(const run_files *r, const char *key, double *out);
 
-/* Zero-shot results beside a run: zeroshot*.json as `cloob zeroshot --json` writes them, and examples*.json
+/* Zero-shot results next to a run: zeroshot*.json as `cloob zeroshot --json` writes them, and examples*.json
  * or classify*.json as `cloob classify --json` does. Everything is in the arena. */
 
 typedef struct score_file {
     const char *path, *set; /* set: what the file's name says after "zeroshot-" */
-    const char *run;        /* of which run, "" when the file does not tell */
+    const char *run;        /* of which run, "" if the file does not name one */
     const json *root;
 } score_file;
 
@@ -87,7 +87,7 @@ typedef struct score_files {
     int64_t count, room, damaged;
 } score_files;
 
-/* Reads what is there in a folder; a folder that is absent holds nothing. run NULL: told by the file's
+/* Reads what is there in a folder; a folder that is absent holds nothing. run NULL: taken from the file's
  * "checkpoint", or the only run there is. Files that were read before are not read again. */
 cloob_status score_files_scan(cloob_ctx *ctx, arena *a, const char *folder, const run_files *run, const run_files *runs,
                               int64_t n, score_files *out);

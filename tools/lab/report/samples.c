@@ -1,5 +1,5 @@
 /* Embeds, asks, writes. */
-#include "lab/report/samples_impl.h"
+#include "lab/report/samples.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -245,7 +245,7 @@ static cloob_status samples_init(samples *s)
 static void samples_release(samples *s)
 {
     for (int64_t i = 0; s->caption && i < s->n; i++) free(s->caption[i]);
-    for (int64_t k = 0; k < CLOOB_FACTORS; k++) zeroshot_release(&s->z[k]);
+    for (int64_t k = 0; k < WORLD_FACTORS; k++) zeroshot_release(&s->z[k]);
     free(s->image), free(s->text), free(s->cosine), free(s->index), free(s->number), free(s->caption);
     free(s->thumbs.data), free(s->out.data);
     world_truth_release(&s->truth);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "core/arith.h"
-#include "lab/report/samples_impl.h"
+#include "lab/report/samples.h"
 #include "core/json.h"
 
 enum { GALLERY = 24, CAPTIONS = 3 };

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "core/arith.h"
-#include "lab/report/samples_impl.h"
+#include "lab/report/samples.h"
 #include "core/json.h"
 
 enum { SHOWN = 4, HITS = 4 };

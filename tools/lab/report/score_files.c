@@ -25,7 +25,7 @@ static const char *set_of(arena *a, const char *name)
     return n ? arena_string_n(a, from, n) : "zero-shot";
 }
 
-/* The run whose folder the checkpoint lies in. */
+/* The run whose folder contains the checkpoint. */
 static const char *run_of(const json *root, const run_files *runs, int64_t n)
 {
     const char *checkpoint = json_string(json_get(root, "checkpoint"));

@@ -4,7 +4,7 @@
 #include "cloob/search.h"
 #include "core/text.h"
 #include "core/file.h"
-#include "lab/report/stylesheets.h"
+#include "lab/report/html.h"
 #include "core/needs.h"
 #include "data/view/transform.h"
 #include "io/image/image_write_jpeg.h"

@@ -1,4 +1,4 @@
-/* One model on one data set (cloob/benchmark.h). */
+/* One model on one data set (lab/suite/benchmark.h). */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -6,26 +6,25 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "lab/suite/impl.h"
+#include "lab/suite/suite.h"
 #include "core/file.h"
-#include "core/needs.h"
 #include "data/sets/dataset_web.h"
 
-void cloob_benchmark_options_init(cloob_benchmark_options *o)
+void benchmark_options_init(benchmark_options *o)
 {
-    if (o) *o = (cloob_benchmark_options){ .split = "test", .train_split = "train", .shots = -1, .workers = 2 };
+    if (o) *o = (benchmark_options){ .split = "test", .train_split = "train", .shots = -1, .workers = 2 };
 }
 
-void cloob_benchmark_release(cloob_benchmark_result *r)
+void benchmark_release(benchmark_result *r)
 {
     if (!r) return;
     free(r->dataset), free(r->model), free(r->pretrained), free(r->task), free(r->language), free(r->stamp);
     for (int64_t i = 0; i < r->scores; i++) free(r->score[i].name);
     free(r->score);
-    *r = (cloob_benchmark_result){ 0 };
+    *r = (benchmark_result){ 0 };
 }
 
-double cloob_benchmark_metric(const cloob_benchmark_result *r, const char *name)
+double benchmark_metric(const benchmark_result *r, const char *name)
 {
     for (int64_t i = 0; r && name && i < r->scores; i++)
         if (strcmp(r->score[i].name, name) == 0) return r->score[i].value;
@@ -34,13 +33,13 @@ double cloob_benchmark_metric(const cloob_benchmark_result *r, const char *name)
 
 /* ---- scores -------------------------------------------------------------------------------------- */
 
-bool result_score(cloob_benchmark_result *r, const char *name, double value)
+bool result_score(benchmark_result *r, const char *name, double value)
 {
-    cloob_benchmark_score *more = realloc(r->score, (size_t)(r->scores + 1) * sizeof *more);
+    benchmark_score *more = realloc(r->score, (size_t)(r->scores + 1) * sizeof *more);
     if (more) r->score = more;
     char *copy = more ? strdup(name) : NULL;
     if (!copy) return false;
-    r->score[r->scores++] = (cloob_benchmark_score){ copy, value };
+    r->score[r->scores++] = (benchmark_score){ copy, value };
     return true;
 }
 
@@ -82,7 +81,7 @@ static char *stamp_of(const char *path)
     return strdup(text);
 }
 
-static void name_metric(cloob_benchmark_result *r, const datacomp_set *set)
+static void name_metric(benchmark_result *r, const datacomp_set *set)
 {
     static const char *const by_task[][2] = { { "zeroshot_retrieval", "image_retrieval_recall@5" },
                                               { "image_association", "avg_jaccard_score" },
@@ -97,7 +96,7 @@ static void name_metric(cloob_benchmark_result *r, const datacomp_set *set)
     if (!r->main_metric || strcmp(r->main_metric, "mean_average_precision") != 0) r->main_metric = set->main_metric;
 }
 
-void result_know(cloob_benchmark_result *r) { name_metric(r, datacomp_find(r->dataset)); }
+void result_know(benchmark_result *r) { name_metric(r, datacomp_find(r->dataset)); }
 
 static cloob_status check_folder(cloob_ctx *ctx, const char *folder, const char *split)
 {
@@ -109,19 +108,18 @@ static cloob_status check_folder(cloob_ctx *ctx, const char *folder, const char 
                     folder, split);
 }
 
-cloob_status cloob_benchmark_name(cloob_ctx *ctx, const cloob_model *m, const char *folder,
-                                  const cloob_benchmark_options *given, cloob_benchmark_result *out)
+cloob_status benchmark_name(cloob_ctx *ctx, const cloob_model *m, const char *folder, const benchmark_options *given,
+                            benchmark_result *out)
 {
-    API_NEEDS(ctx, m && folder && out);
-    cloob_benchmark_options o;
+    benchmark_options o;
     cloob_model_facts facts;
-    cloob_benchmark_options_init(&o);
+    benchmark_options_init(&o);
     if (given) o = *given;
-    *out = (cloob_benchmark_result){ .shots = o.task == CLOOB_BENCHMARK_LINEAR_PROBE ? o.shots : -1 };
+    *out = (benchmark_result){ .shots = o.task == BENCHMARK_LINEAR_PROBE ? o.shots : -1 };
     web_kind kind;
     CLOOB_TRY(check_folder(ctx, folder, o.split));
     bool riddles = winogavil_is(folder, o.split);
-    if (riddles && o.task == CLOOB_BENCHMARK_LINEAR_PROBE)
+    if (riddles && o.task == BENCHMARK_LINEAR_PROBE)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: WinoGAViL has no classes for a linear probe", folder);
     if (!riddles) CLOOB_TRY(web_benchmark_kind(ctx, folder, &kind));
     model_get_facts(m, &facts);
@@ -130,15 +128,15 @@ cloob_status cloob_benchmark_name(cloob_ctx *ctx, const cloob_model *m, const ch
     out->pretrained = strdup(m->path ? m->path : "");
     out->stamp = stamp_of(m->path);
     out->language = strdup("en");
-    out->task = strdup(o.task == CLOOB_BENCHMARK_LINEAR_PROBE ? "linear_probe"
-                       : riddles                              ? "image_association"
-                       : kind != WEB_CAPTIONS                 ? "zeroshot_classification"
-                                                              : "zeroshot_retrieval");
+    out->task = strdup(o.task == BENCHMARK_LINEAR_PROBE ? "linear_probe"
+                       : riddles                        ? "image_association"
+                       : kind != WEB_CAPTIONS           ? "zeroshot_classification"
+                                                        : "zeroshot_retrieval");
     if (out->dataset && out->model && out->pretrained && out->stamp && out->language && out->task) {
         result_know(out);
         return CLOOB_OK;
     }
-    cloob_benchmark_release(out);
+    benchmark_release(out);
     return ctx_no_memory(ctx, 256, folder);
 }
 
@@ -146,7 +144,7 @@ cloob_status cloob_benchmark_name(cloob_ctx *ctx, const cloob_model *m, const ch
 
 static cloob_status run_task(cloob_ctx *ctx, bench *b)
 {
-    if (b->o.task == CLOOB_BENCHMARK_LINEAR_PROBE) return task_probe(ctx, b);
+    if (b->o.task == BENCHMARK_LINEAR_PROBE) return task_probe(ctx, b);
     if (winogavil_is(b->folder, b->o.split)) return task_winogavil(ctx, b);
     if (b->set && b->set->protocol == DATACOMP_WINOGAVIL)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
@@ -156,18 +154,17 @@ static cloob_status run_task(cloob_ctx *ctx, bench *b)
     return strcmp(b->out->task, "zeroshot_retrieval") == 0 ? task_retrieval(ctx, b) : task_classes(ctx, b);
 }
 
-cloob_status cloob_benchmark(cloob_ctx *ctx, cloob_model *m, const char *folder, const cloob_benchmark_options *given,
-                             cloob_benchmark_result *out)
+cloob_status benchmark_run(cloob_ctx *ctx, cloob_model *m, const char *folder, const benchmark_options *given,
+                           benchmark_result *out)
 {
-    API_NEEDS(ctx, m && folder && out);
     bench b = { .m = m, .folder = folder, .out = out };
-    cloob_benchmark_options_init(&b.o);
+    benchmark_options_init(&b.o);
     if (given) b.o = *given;
-    CLOOB_TRY(cloob_benchmark_name(ctx, m, folder, &b.o, out));
+    CLOOB_TRY(benchmark_name(ctx, m, folder, &b.o, out));
     b.set = datacomp_find(out->dataset);
     cloob_status status = run_task(ctx, &b);
     if (status == CLOOB_OK && b.failed) status = ctx_no_memory(ctx, 256, "scores");
     if (status == CLOOB_OK) result_know(out);
-    else cloob_benchmark_release(out);
+    else benchmark_release(out);
     return status;
 }

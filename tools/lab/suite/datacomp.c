@@ -1,4 +1,4 @@
-#include "lab/suite/datacomp.h"
+#include "lab/suite/suite.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
-/* Images of a split through the model, and the numbers beside them. */
+/* Images of a split through the model, and the numbers stored with them. */
 #include <stdlib.h>
 
-#include "lab/suite/impl.h"
+#include "lab/suite/suite.h"
 #include "data/sets/dataset.h"
 #include "infer/embed_source.h"
 #include "infer/zeroshot_run.h"

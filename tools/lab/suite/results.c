@@ -3,21 +3,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/suite/impl.h"
+#include "lab/suite/suite.h"
 #include "core/json.h"
 #include "core/text.h"
-#include "core/needs.h"
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
 /* "metrics", left open. */
-static void put_metrics(json_out *w, const cloob_benchmark_result *r)
+static void put_metrics(json_out *w, const benchmark_result *r)
 {
     json_begin(w, "metrics", '{');
     for (int64_t i = 0; i < r->scores; i++) json_put_number(w, r->score[i].name, r->score[i].value);
 }
 
-char *cloob_benchmark_json(const cloob_benchmark_result *r)
+char *benchmark_json(const benchmark_result *r)
 {
     json_out w = { .spaced = true };
     sbuf s;
@@ -45,7 +44,7 @@ static const char *last_part(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-char *cloob_benchmark_file_name(const cloob_benchmark_result *r)
+char *benchmark_file_name(const benchmark_result *r)
 {
     sbuf s = { 0 };
     if (!r || !r->dataset) return NULL;
@@ -63,20 +62,20 @@ static char *copy_of(const json *root, const char *key)
     return strdup(text ? text : "");
 }
 
-static cloob_status take(cloob_ctx *ctx, const json *root, const char *path, cloob_benchmark_result *r)
+static cloob_status take(cloob_ctx *ctx, const json *root, const char *path, benchmark_result *r)
 {
     const json *metrics = json_get(root, "metrics");
     bool ok = true;
     if (!metrics || metrics->kind != JSON_OBJECT || !json_string(json_get(root, "dataset")) ||
         !json_string(json_get(root, "task")))
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no result of a benchmark (dataset, task, metrics)", path);
-    *r = (cloob_benchmark_result){ .dataset = copy_of(root, "dataset"),
-                                   .model = copy_of(root, "model"),
-                                   .pretrained = copy_of(root, "pretrained"),
-                                   .task = copy_of(root, "task"),
-                                   .language = copy_of(root, "language"),
-                                   .stamp = copy_of(root, "weights"),
-                                   .shots = -1 };
+    *r = (benchmark_result){ .dataset = copy_of(root, "dataset"),
+                             .model = copy_of(root, "model"),
+                             .pretrained = copy_of(root, "pretrained"),
+                             .task = copy_of(root, "task"),
+                             .language = copy_of(root, "language"),
+                             .stamp = copy_of(root, "weights"),
+                             .shots = -1 };
     ok = r->dataset && r->model && r->pretrained && r->task && r->language && r->stamp;
     json_int(json_get(root, "n"), &r->n), json_int(json_get(root, "bad"), &r->bad);
     json_int(json_get(root, "shots"), &r->shots);
@@ -87,16 +86,15 @@ static cloob_status take(cloob_ctx *ctx, const json *root, const char *path, clo
         result_know(r);
         return CLOOB_OK;
     }
-    cloob_benchmark_release(r);
+    benchmark_release(r);
     return ctx_no_memory(ctx, 256, path);
 }
 
-cloob_status cloob_benchmark_read(cloob_ctx *ctx, const char *path, cloob_benchmark_result *out)
+cloob_status benchmark_read(cloob_ctx *ctx, const char *path, benchmark_result *out)
 {
-    API_NEEDS(ctx, path && out);
     arena a = { 0 };
     json *root;
-    *out = (cloob_benchmark_result){ 0 };
+    *out = (benchmark_result){ 0 };
     cloob_status status = json_read_file(ctx, &a, path, &root);
     if (status == CLOOB_OK) status = take(ctx, root, path, out);
     arena_release(&a);
@@ -106,7 +104,7 @@ cloob_status cloob_benchmark_read(cloob_ctx *ctx, const char *path, cloob_benchm
 /* ---- CSV ----------------------------------------------------------------------------------------- */
 
 /* Whether an earlier result, or an earlier score of the same one, has the name. */
-static bool seen(const cloob_benchmark_result *r, int64_t at, int64_t score)
+static bool seen(const benchmark_result *r, int64_t at, int64_t score)
 {
     const char *name = r[at].score[score].name;
     for (int64_t i = 0; i <= at; i++)
@@ -115,13 +113,13 @@ static bool seen(const cloob_benchmark_result *r, int64_t at, int64_t score)
     return false;
 }
 
-static void put_row(sbuf *s, const cloob_benchmark_result *all, int64_t n, const cloob_benchmark_result *r)
+static void put_row(sbuf *s, const benchmark_result *all, int64_t n, const benchmark_result *r)
 {
     const char *text[] = { r->dataset, r->model, r->pretrained, r->task, r->language };
     for (int64_t i = 0; i < n; i++)
         for (int64_t k = 0; k < all[i].scores; k++) {
             if (seen(all, i, k)) continue;
-            double v = cloob_benchmark_metric(r, all[i].score[k].name);
+            double v = benchmark_metric(r, all[i].score[k].name);
             if (isfinite(v)) json_print_number(s, v);
             sbuf_putc(s, ',');
         }
@@ -134,7 +132,7 @@ static void put_row(sbuf *s, const cloob_benchmark_result *all, int64_t n, const
     sbuf_release(&full);
 }
 
-char *cloob_benchmark_csv(const cloob_benchmark_result *r, int64_t n)
+char *benchmark_csv(const benchmark_result *r, int64_t n)
 {
     sbuf s = { 0 };
     if (!r && n) return NULL;
@@ -148,7 +146,7 @@ char *cloob_benchmark_csv(const cloob_benchmark_result *r, int64_t n)
 
 /* ---- DataComp ------------------------------------------------------------------------------------ */
 
-char *cloob_datacomp_lines(const cloob_benchmark_result *r, int64_t n, const char *pretrained)
+char *datacomp_lines(const benchmark_result *r, int64_t n, const char *pretrained)
 {
     sbuf s = { 0 };
     if ((!r && n) || !pretrained) return NULL;
@@ -159,7 +157,7 @@ char *cloob_datacomp_lines(const cloob_benchmark_result *r, int64_t n, const cha
         json_put_text(&w, "key", r[i].key);
         json_put_text(&w, "dataset", r[i].title);
         put_metrics(&w, &r[i]);
-        json_put_number(&w, "main_metric", r[i].main_metric ? cloob_benchmark_metric(&r[i], r[i].main_metric) : NAN);
+        json_put_number(&w, "main_metric", r[i].main_metric ? benchmark_metric(&r[i], r[i].main_metric) : NAN);
         json_end(&w);
         json_end(&w);
         json_out_append(&w, &s);

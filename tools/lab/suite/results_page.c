@@ -1,9 +1,8 @@
 /* The same table as a page, and below it every metric. */
 #include <math.h>
 
-#include "lab/suite/table.h"
+#include "lab/suite/suite.h"
 #include "core/file.h"
-#include "core/needs.h"
 #include "lab/report/html.h"
 
 static void put_cell(sbuf *s, const bench_row *row, int64_t m, double best)
@@ -44,7 +43,7 @@ static void put_main(sbuf *s, const bench_table *t)
                     (long long)t->missing);
 }
 
-static void put_all(sbuf *s, const cloob_benchmark_result *r, int64_t n)
+static void put_all(sbuf *s, const benchmark_result *r, int64_t n)
 {
     sbuf_puts(s, "<h2 id=\"all\">Every metric</h2>\n<div class=\"wide\" tabindex=\"0\"><table><tr><th>data set</th>"
                  "<th class=\"text\">task</th><th class=\"text\">model</th><th class=\"text\">weights</th>"
@@ -64,10 +63,8 @@ static void put_all(sbuf *s, const cloob_benchmark_result *r, int64_t n)
     sbuf_puts(s, "</table></div>\n");
 }
 
-cloob_status cloob_benchmark_page(cloob_ctx *ctx, const cloob_benchmark_result *r, int64_t n, bool datacomp,
-                                  const char *path)
+cloob_status benchmark_page(cloob_ctx *ctx, const benchmark_result *r, int64_t n, bool datacomp, const char *path)
 {
-    API_NEEDS(ctx, path && n >= 0 && (r || n == 0));
     arena a = { 0 };
     bench_table t;
     sbuf s = { 0 };

@@ -2,8 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lab/suite/datacomp.h"
-#include "lab/suite/table.h"
+#include "lab/suite/suite.h"
 #include "core/sbuf.h"
 
 enum { SETS = 64, MEANS = 5 };
@@ -16,7 +15,7 @@ static const char *last_part(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-static int64_t model_of(const cloob_benchmark_result *r, int64_t i)
+static int64_t model_of(const benchmark_result *r, int64_t i)
 {
     int64_t models = 0;
     for (int64_t k = 0; k <= i; k++) {
@@ -29,7 +28,7 @@ static int64_t model_of(const cloob_benchmark_result *r, int64_t i)
 }
 
 /* The file's name, or the whole path where two files have the same name. */
-static bool name_models(arena *a, const cloob_benchmark_result *r, int64_t n, bench_table *t)
+static bool name_models(arena *a, const benchmark_result *r, int64_t n, bench_table *t)
 {
     t->model = arena_push(a, (size_t)(n + 1) * sizeof *t->model);
     if (!t->model) return false;
@@ -60,12 +59,12 @@ static bench_row *add_row(arena *a, bench_table *t, const char *name, const char
     return row;
 }
 
-static double main_value(const cloob_benchmark_result *r)
+static double main_value(const benchmark_result *r)
 {
-    return r->main_metric ? cloob_benchmark_metric(r, r->main_metric) : NAN;
+    return r->main_metric ? benchmark_metric(r, r->main_metric) : NAN;
 }
 
-static bool add_datacomp(arena *a, const cloob_benchmark_result *r, int64_t n, bench_table *t)
+static bool add_datacomp(arena *a, const benchmark_result *r, int64_t n, bench_table *t)
 {
     double *value;
     for (int k = 0; datacomp_at(k); k++) {
@@ -109,7 +108,7 @@ static bool add_means(arena *a, bench_table *t)
     return true;
 }
 
-static bool add_others(arena *a, const cloob_benchmark_result *r, int64_t n, bool datacomp, bench_table *t)
+static bool add_others(arena *a, const benchmark_result *r, int64_t n, bool datacomp, bench_table *t)
 {
     for (int64_t i = 0; i < n; i++) {
         double *value;
@@ -135,7 +134,7 @@ static bool add_others(arena *a, const cloob_benchmark_result *r, int64_t n, boo
     return true;
 }
 
-bool bench_table_make(arena *a, const cloob_benchmark_result *r, int64_t n, bool datacomp, bench_table *out)
+bool bench_table_make(arena *a, const benchmark_result *r, int64_t n, bool datacomp, bench_table *out)
 {
     *out = (bench_table){ 0 };
     out->row = arena_push(a, (size_t)(n + SETS + MEANS) * sizeof *out->row);
@@ -156,7 +155,7 @@ static void put_row(sbuf *s, const bench_table *t, const bench_row *row, int nam
     sbuf_putc(s, '\n');
 }
 
-char *cloob_benchmark_table(const cloob_benchmark_result *r, int64_t n, bool datacomp)
+char *benchmark_table(const benchmark_result *r, int64_t n, bool datacomp)
 {
     arena a = { 0 };
     bench_table t;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/suite/impl.h"
+#include "lab/suite/suite.h"
 
 enum { RACE, GENDER, AGE, TOXIC, OBJECTIVES };
 enum { META_AGE, META_GENDER, META_RACE, META_RACE_BINARY };

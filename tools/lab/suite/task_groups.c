@@ -1,9 +1,9 @@
-/* Accuracy by what stands in the metadata: WILDS, Dollar Street, GeoDE. */
+/* Accuracy by groups of the metadata: WILDS, Dollar Street, GeoDE. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/suite/impl.h"
+#include "lab/suite/suite.h"
 #include "eval/metrics.h"
 
 enum { MAX_GROUPS = 1 << 20 };
@@ -89,7 +89,7 @@ static cloob_status over_classes(cloob_ctx *ctx, bench *b, const bench_answers *
 {
     class_means m;
     CLOOB_TRY(means_over_classes(ctx, a->label, a->predicted, a->n, C, &m));
-    bench_score(b, "acc_avg", cloob_benchmark_metric(b->out, "acc1"));
+    bench_score(b, "acc_avg", benchmark_metric(b->out, "acc1"));
     bench_score(b, "recall-macro_all", m.recall);
     bench_score(b, "F1-macro_all", m.f1);
     return CLOOB_OK;
@@ -99,7 +99,7 @@ static cloob_status over_classes(cloob_ctx *ctx, bench *b, const bench_answers *
 static void rename_last(bench *b, const char *from, const char *to)
 {
     for (int64_t i = b->out->scores; i-- > 0;) {
-        cloob_benchmark_score *s = &b->out->score[i];
+        benchmark_score *s = &b->out->score[i];
         if (strcmp(s->name, from) != 0) continue;
         char *name = strdup(to);
         if (name) free(s->name), s->name = name;

@@ -3,7 +3,7 @@
  * is minimised by L-BFGS, where CLIP_benchmark takes ten epochs of AdamW: the penalty is lambda, not weight decay. */
 #include <math.h>
 
-#include "lab/suite/impl.h"
+#include "lab/suite/suite.h"
 #include "cloob/eval.h"
 
 static cloob_split split_of(const bench_features *f, const char *name)

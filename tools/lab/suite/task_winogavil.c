@@ -3,7 +3,7 @@
  * the published table, images/ the published images. */
 #include <stdlib.h>
 
-#include "lab/suite/impl.h"
+#include "lab/suite/suite.h"
 #include "lab/suite/winogavil_table.h"
 #include "core/file.h"
 #include "model/encoder.h"

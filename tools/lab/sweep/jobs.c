@@ -10,20 +10,20 @@
 enum { MAX_JOBS = 64 };
 
 typedef struct jobs {
-    const cloob_ablate_options *o;
+    const sweep_options *o;
     const char *folder;
-    const ablate_run *run;
+    const sweep_run *run;
     int64_t runs;
     int threads;          /* of each */
     pthread_mutex_t lock; /* of all that follows, and of the caller's log */
     cloob_ctx *ctx;       /* the caller's */
-    cloob_ablate_summary *count;
+    sweep_summary *count;
     int64_t next, done;
     cloob_status status; /* of the first run that failed or was stopped */
     char why[CTX_ERROR_BYTES];
 } jobs;
 
-typedef struct named_log { /* lines of several runs are told apart by their names */
+typedef struct named_log { /* prefixes lines with the name of the run */
     jobs *j;
     const char *name;
 } named_log;
@@ -47,7 +47,7 @@ static bool stop_all(void *user)
     return stop;
 }
 
-static void finish(jobs *j, const cloob_ctx *ctx, cloob_status status, const cloob_ablate_summary *count)
+static void finish(jobs *j, const cloob_ctx *ctx, cloob_status status, const sweep_summary *count)
 {
     pthread_mutex_lock(&j->lock);
     j->count->found += count->found, j->count->trained += count->trained, j->count->resumed += count->resumed;
@@ -60,32 +60,32 @@ static void finish(jobs *j, const cloob_ctx *ctx, cloob_status status, const clo
     pthread_mutex_unlock(&j->lock);
 }
 
-static void do_one(jobs *j, const ablate_run *r)
+static void do_one(jobs *j, const sweep_run *r)
 {
     named_log log = { j, r->name };
-    cloob_ablate_summary count = { 0 };
-    cloob_ablate_options o = *j->o;
+    sweep_summary count = { 0 };
+    sweep_options o = *j->o;
     cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){
         .threads = j->threads, .log = log_named, .log_user = &log, .log_level = j->ctx->log_level });
     if (ctx) ctx->kernels = j->ctx->kernels;
     o.train.should_stop = stop_all;
     o.train.stop_user = j;
-    cloob_status status = ctx ? ablate_do_run(ctx, &o, j->folder, r, &count) : CLOOB_ERR_MEMORY;
+    cloob_status status = ctx ? sweep_do_run(ctx, &o, j->folder, r, &count) : CLOOB_ERR_MEMORY;
     finish(j, ctx, status, &count);
     cloob_ctx_destroy(ctx);
 }
 
-static const ablate_run *take(jobs *j)
+static const sweep_run *take(jobs *j)
 {
     pthread_mutex_lock(&j->lock);
-    const ablate_run *r = j->next < j->runs && j->status == CLOOB_OK ? &j->run[j->next++] : NULL;
+    const sweep_run *r = j->next < j->runs && j->status == CLOOB_OK ? &j->run[j->next++] : NULL;
     pthread_mutex_unlock(&j->lock);
     return r;
 }
 
 static void *worker(void *user)
 {
-    for (const ablate_run *r; (r = take(user));) do_one(user, r);
+    for (const sweep_run *r; (r = take(user));) do_one(user, r);
     return NULL;
 }
 
@@ -104,12 +104,12 @@ static cloob_status side_by_side(jobs *j, int64_t width)
 
 static cloob_status one_by_one(const jobs *j)
 {
-    for (int64_t i = 0; i < j->runs; i++) CLOOB_TRY(ablate_do_run(j->ctx, j->o, j->folder, &j->run[i], j->count));
+    for (int64_t i = 0; i < j->runs; i++) CLOOB_TRY(sweep_do_run(j->ctx, j->o, j->folder, &j->run[i], j->count));
     return CLOOB_OK;
 }
 
-cloob_status ablate_do_runs(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *run,
-                            int64_t runs, cloob_ablate_summary *count)
+cloob_status sweep_do_runs(cloob_ctx *ctx, const sweep_options *o, const char *folder, const sweep_run *run,
+                           int64_t runs, sweep_summary *count)
 {
     comm_env env;
     int64_t width = min64(o->jobs, runs);

@@ -1,5 +1,5 @@
 /* Combinations of values. */
-#include "lab/sweep/sweep.h"
+#include "lab/sweep/points.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -13,7 +13,7 @@
 
 enum { MAX_POINTS = 1000000 };
 
-static cloob_status check_axis(cloob_ctx *ctx, const cloob_sweep_options *o, int64_t i)
+static cloob_status check_axis(cloob_ctx *ctx, const sweep_options *o, int64_t i)
 {
     int64_t n;
     const option_desc *table = train_option_table(&n), *option = option_find(table, n, o->axis[i].name);
@@ -33,7 +33,7 @@ static cloob_status check_axis(cloob_ctx *ctx, const cloob_sweep_options *o, int
     return CLOOB_OK;
 }
 
-static cloob_status find_by(cloob_ctx *ctx, const cloob_sweep_options *o, int64_t *by)
+static cloob_status find_by(cloob_ctx *ctx, const sweep_options *o, int64_t *by)
 {
     const char *name = o->by ? o->by : "method";
     *by = -1;
@@ -57,7 +57,7 @@ static void shuffle(int64_t *order, int64_t n, int64_t seed)
 /* Combination c of the axes other than `by`, the first one outermost, with value g of `by`. */
 static cloob_status fill_point(cloob_ctx *ctx, arena *a, const points *p, int64_t c, int64_t g, point *out)
 {
-    const cloob_sweep_options *o = p->o;
+    const sweep_options *o = p->o;
     run_setting *set = arena_push(a, (size_t)(o->axes + 1) * sizeof *set);
     if (!set) return ctx_no_memory(ctx, (size_t)o->axes * sizeof *set, "settings");
     for (int64_t i = o->axes - 1; i >= 0; i--) {
@@ -69,7 +69,7 @@ static cloob_status fill_point(cloob_ctx *ctx, arena *a, const points *p, int64_
     return CLOOB_OK;
 }
 
-cloob_status points_make(cloob_ctx *ctx, arena *a, const cloob_sweep_options *o, points *p)
+cloob_status points_make(cloob_ctx *ctx, arena *a, const sweep_options *o, points *p)
 {
     int64_t others = 1, groups = 1;
     *p = (points){ .o = o };
@@ -110,21 +110,22 @@ static uint64_t hash_text(const char *text)
 }
 
 cloob_status point_run(cloob_ctx *ctx, arena *a, const points *p, const point *at, int64_t seed, int64_t epochs,
-                       const char *folder, ablate_run *r)
+                       const char *folder, sweep_run *r)
 {
     char name[512] = "", text[32];
     int64_t axes = p->o->axes;
     run_setting *set = arena_push(a, (size_t)(axes + 1) * sizeof *set);
     if (!set) return ctx_no_memory(ctx, sizeof *set, "settings");
     if (axes) memcpy(set, at->setting, (size_t)axes * sizeof *set);
-    for (int64_t i = 0; i < axes; i++) add_part(name, sizeof name - 64, set[i].name, set[i].value);
+    if (p->o->ablation) snprintf(name, sizeof name, "%.64s", set->value);
+    for (int64_t i = 0; i < axes && !p->o->ablation; i++) add_part(name, sizeof name - 64, set[i].name, set[i].value);
     if (epochs) {
         snprintf(text, sizeof text, "%lld", (long long)epochs);
         set[axes] = (run_setting){ "epochs", arena_string(a, text) };
         if (!set[axes].value) return ctx_no_memory(ctx, sizeof text, "settings");
         add_part(name, sizeof name - 64, "epochs", text);
     }
-    *r = (ablate_run){ .setting = set, .settings = axes + (epochs > 0), .seed = seed, .may_fail = true };
+    *r = (sweep_run){ .setting = set, .settings = axes + (epochs > 0), .seed = seed, .may_fail = !p->o->ablation };
     if (strlen(name) > 150) snprintf(name + 130, 20, "_%016llx", (unsigned long long)hash_text(name));
     snprintf(r->name, sizeof r->name, "%s-seed%lld", *name ? name : "run", (long long)seed);
     if (snprintf(r->dir, sizeof r->dir, "%s/%s", folder, r->name) >= (int)sizeof r->dir)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cloob/eval.h"
-#include "cloob/prompts.h"
+#include "data/text/prompts.h"
 #include "cloob/zeroshot.h"
 #include "core/file.h"
 #include "core/json.h"
@@ -34,18 +34,20 @@ void run_set_name(const char *path, char out[128])
 }
 
 /* Writes zeroshot-SET.json into the run's folder, where the report finds it, too. */
-static cloob_status put_zeroshot(cloob_ctx *ctx, const ablate_run *r, cloob_model *m, const cloob_prompts *prompts,
+static cloob_status put_zeroshot(cloob_ctx *ctx, const sweep_run *r, cloob_model *m, const prompts *p,
                                  const char *source, const char *prefix, double *sum, json_out *out)
 {
-    char set[128], path[ABLATE_PATH + 160], key[160];
+    char set[128], path[SWEEP_PATH + 160], key[160];
     cloob_dataset *d;
     cloob_zeroshot_options z;
     cloob_zeroshot_result found;
     json_out text = { .spaced = true };
     cloob_zeroshot_options_init(&z);
     run_set_name(source, set);
-    z.prompts = prompts;
-    if (prompts && cloob_prompts_count(prompts) > 1) CLOOB_TRY(cloob_prompts_find(ctx, prompts, set, &z.set));
+    z.prompts = p->count ? p : NULL;
+    const prompt_set *of = p->set;
+    if (p->count > 1) CLOOB_TRY(prompts_find(ctx, p, set, &of));
+    z.set = of - p->set;
     CLOOB_TRY(cloob_dataset_open(ctx, source, NULL, &d));
     cloob_status status = cloob_zeroshot(ctx, m, d, &z, &found);
     cloob_dataset_close(d);
@@ -63,23 +65,23 @@ static cloob_status put_zeroshot(cloob_ctx *ctx, const ablate_run *r, cloob_mode
     return run_write_object(ctx, CLOOB_OK, &text, path);
 }
 
-cloob_status run_put_zeroshots(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, cloob_model *m,
+cloob_status run_put_zeroshots(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r, cloob_model *m,
                                const char *prefix, json_out *out)
 {
-    cloob_prompts *prompts = NULL;
+    prompts p = { 0 };
     double sum = 0;
-    cloob_status status = o->prompts ? cloob_prompts_open(ctx, o->prompts, &prompts) : CLOOB_OK;
+    cloob_status status = o->prompts ? prompts_open(ctx, o->prompts, &p) : CLOOB_OK;
     for (int64_t i = 0; i < o->zeroshot_count && status == CLOOB_OK; i++)
-        status = put_zeroshot(ctx, r, m, prompts, o->zeroshot[i], prefix, &sum, out);
+        status = put_zeroshot(ctx, r, m, &p, o->zeroshot[i], prefix, &sum, out);
     if (status == CLOOB_OK && o->zeroshot_count > 1)
         json_put_number(out, "zeroshot/average", sum / (double)o->zeroshot_count);
-    if (prompts) cloob_prompts_close(prompts);
+    prompts_release(&p);
     return status;
 }
 
-cloob_status run_open_model(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, cloob_model **m)
+cloob_status run_open_model(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r, cloob_model **m)
 {
-    char latest[ABLATE_PATH + 64];
+    char latest[SWEEP_PATH + 64];
     cloob_model_options mo;
     cloob_model_options_init(&mo);
     mo.device = o->train.device;
@@ -149,7 +151,7 @@ static cloob_status put_pairs(cloob_ctx *ctx, const embed_result *e, json_out *o
     return put_analysis(ctx, e, &x, out);
 }
 
-static cloob_status put_test_pairs(cloob_ctx *ctx, cloob_model *m, const cloob_ablate_options *o, const char *source,
+static cloob_status put_test_pairs(cloob_ctx *ctx, cloob_model *m, const sweep_options *o, const char *source,
                                    json_out *out)
 {
     cloob_dataset *d;
@@ -163,10 +165,10 @@ static cloob_status put_test_pairs(cloob_ctx *ctx, cloob_model *m, const cloob_a
     return status;
 }
 
-cloob_status run_test_once(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r)
+cloob_status run_test_once(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r)
 {
-    cloob_ablate_options on_test = *o;
-    char path[ABLATE_PATH + 64];
+    sweep_options on_test = *o;
+    char path[SWEEP_PATH + 64];
     json_out out = { .spaced = true };
     cloob_model *m;
     snprintf(path, sizeof path, "%s/test.json", r->dir);

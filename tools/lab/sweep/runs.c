@@ -29,7 +29,7 @@ static cloob_status refuse_difference(cloob_ctx *ctx, const char *folder, char *
 /* Settings bind once a run has a checkpoint; before that a mistyped option may be put right. */
 static bool has_runs(const char *folder)
 {
-    char pattern[ABLATE_PATH + 64];
+    char pattern[SWEEP_PATH + 64];
     glob_t found;
     snprintf(pattern, sizeof pattern, "%s/*-seed*/checkpoints/latest.safetensors", folder);
     bool any = glob(pattern, GLOB_NOSORT, NULL, &found) == 0;
@@ -37,7 +37,7 @@ static bool has_runs(const char *folder)
     return any;
 }
 
-cloob_status ablate_check_settings(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder)
+cloob_status sweep_check_settings(cloob_ctx *ctx, const sweep_options *o, const char *folder)
 {
     sbuf now = { 0 };
     file_bytes old;
@@ -59,7 +59,7 @@ cloob_status ablate_check_settings(cloob_ctx *ctx, const cloob_ablate_options *o
 
 static bool has_checkpoint(const char *dir)
 {
-    char path[ABLATE_PATH + 64];
+    char path[SWEEP_PATH + 64];
     snprintf(path, sizeof path, "%s/checkpoints/latest.safetensors", dir);
     return file_exists(path);
 }
@@ -67,7 +67,7 @@ static bool has_checkpoint(const char *dir)
 /* A run that ended before its first checkpoint begins again; its folder is kept under another name. */
 static cloob_status set_aside(cloob_ctx *ctx, const char *dir)
 {
-    char aside[ABLATE_PATH + 64];
+    char aside[SWEEP_PATH + 64];
     for (int i = 1; i < 1000; i++) {
         snprintf(aside, sizeof aside, "%s.unfinished%d", dir, i);
         if (file_exists(aside)) continue;
@@ -78,14 +78,14 @@ static cloob_status set_aside(cloob_ctx *ctx, const char *dir)
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: ended before its first checkpoint and cannot be renamed; remove it", dir);
 }
 
-const char *ablate_setting(const ablate_run *r, const char *name)
+const char *run_setting_value(const sweep_run *r, const char *name)
 {
     for (int64_t i = 0; i < r->settings; i++)
         if (strcmp(r->setting[i].name, name) == 0) return r->setting[i].value;
     return NULL;
 }
 
-static cloob_status apply_settings(cloob_ctx *ctx, const ablate_run *r, cloob_train_options *t)
+static cloob_status apply_settings(cloob_ctx *ctx, const sweep_run *r, cloob_train_options *t)
 {
     int64_t n;
     const option_desc *table = train_option_table(&n);
@@ -97,8 +97,8 @@ static cloob_status apply_settings(cloob_ctx *ctx, const ablate_run *r, cloob_tr
     return CLOOB_OK;
 }
 
-static cloob_status train(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
-                          cloob_ablate_summary *count, cloob_train_summary *s)
+static cloob_status train(cloob_ctx *ctx, const sweep_options *o, const char *folder, const sweep_run *r,
+                          sweep_summary *count, cloob_train_summary *s)
 {
     cloob_train_options t = o->train;
     bool resume = has_checkpoint(r->dir);
@@ -108,20 +108,20 @@ static cloob_status train(cloob_ctx *ctx, const cloob_ablate_options *o, const c
     CLOOB_TRY(apply_settings(ctx, r, &t));
     t.analyze = t.analyze && t.val_data; /* the analysis is of the validation pairs */
     t.resume = resume ? "latest" : NULL;
-    if (resume) t.pretrained = NULL; /* its weights are in the checkpoint's past */
+    if (resume) t.pretrained = NULL; /* the checkpoint already contains its weights */
     if (!resume && file_exists(r->dir)) CLOOB_TRY(set_aside(ctx, r->dir));
-    ctx_log(ctx, CLOOB_LOG_INFO, "%s: %s", r->name, resume ? "going on from its checkpoint" : "training");
+    ctx_log(ctx, CLOOB_LOG_INFO, "%s: %s", r->name, resume ? "resuming from its checkpoint" : "training");
     CLOOB_TRY(cloob_train(ctx, &t, s));
     *(resume ? &count->resumed : &count->trained) += 1;
     return CLOOB_OK;
 }
 
-/* ---- what came out ------------------------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------------------------------ */
 
 /* The numbers of the last line of results.jsonl; epoch is left alone when there is none. */
 static cloob_status put_last_result(cloob_ctx *ctx, const char *dir, int64_t *epoch, json_out *out)
 {
-    char path[ABLATE_PATH + 64];
+    char path[SWEEP_PATH + 64];
     file_bytes bytes;
     arena a = { 0 };
     json *root;
@@ -147,7 +147,7 @@ static cloob_status put_similarities(cloob_ctx *ctx, const char *dir, int64_t ep
     static const char *const key[][2] = { { "matched_mean", "matched_similarity" },
                                           { "top10_unmatched_mean", "top10_unmatched_similarity" },
                                           { "top1000_unmatched_mean", "top1000_unmatched_similarity" } };
-    char path[ABLATE_PATH + 64];
+    char path[SWEEP_PATH + 64];
     arena a = { 0 };
     json *root;
     snprintf(path, sizeof path, "%s/analysis/epoch_%lld/analysis.json", dir, (long long)epoch);
@@ -161,7 +161,7 @@ static cloob_status put_similarities(cloob_ctx *ctx, const char *dir, int64_t ep
     return status;
 }
 
-static cloob_status put_validation(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, json_out *out)
+static cloob_status put_validation(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r, json_out *out)
 {
     cloob_model *m;
     if (!o->zeroshot_count) return CLOOB_OK;
@@ -171,10 +171,10 @@ static cloob_status put_validation(cloob_ctx *ctx, const cloob_ablate_options *o
     return status;
 }
 
-static cloob_status write_summary(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r,
+static cloob_status write_summary(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r,
                                   const cloob_train_summary *s, const char *path)
 {
-    const char *method = ablate_setting(r, "method");
+    const char *method = run_setting_value(r, "method");
     int64_t epoch = s->epochs;
     json_out out = { .spaced = true };
     json_begin(&out, NULL, '{');
@@ -189,7 +189,7 @@ static cloob_status write_summary(cloob_ctx *ctx, const cloob_ablate_options *o,
 }
 
 /* A finished run whose summary lacks a set that is asked for now is evaluated again, not trained. */
-static bool is_complete(const cloob_ablate_options *o, const json *summary)
+static bool is_complete(const sweep_options *o, const json *summary)
 {
     if (json_get(summary, "failed")) return true;
     for (int64_t i = 0; i < o->zeroshot_count; i++) {
@@ -201,18 +201,18 @@ static bool is_complete(const cloob_ablate_options *o, const json *summary)
     return true;
 }
 
-cloob_status ablate_read_summary(cloob_ctx *ctx, arena *a, const ablate_run *r, json **summary)
+cloob_status run_read_summary(cloob_ctx *ctx, arena *a, const sweep_run *r, json **summary)
 {
-    char path[ABLATE_PATH + 64];
+    char path[SWEEP_PATH + 64];
     snprintf(path, sizeof path, "%s/summary.json", r->dir);
     return json_read_file(ctx, a, path, summary);
 }
 
-static cloob_status find_finished(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, bool *found)
+static cloob_status find_finished(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r, bool *found)
 {
     arena a = { 0 };
     json *summary;
-    cloob_status status = ablate_read_summary(ctx, &a, r, &summary);
+    cloob_status status = run_read_summary(ctx, &a, r, &summary);
     *found = status == CLOOB_OK && is_complete(o, summary);
     arena_release(&a);
     return status;
@@ -221,7 +221,7 @@ static cloob_status find_finished(cloob_ctx *ctx, const cloob_ablate_options *o,
 /* ---- a run --------------------------------------------------------------------------------------- */
 
 /* The summary of a run that left the range of numbers. */
-static cloob_status write_failure(cloob_ctx *ctx, const ablate_run *r, const char *path, cloob_ablate_summary *count)
+static cloob_status write_failure(cloob_ctx *ctx, const sweep_run *r, const char *path, sweep_summary *count)
 {
     json_out out = { .spaced = true };
     json_begin(&out, NULL, '{');
@@ -232,10 +232,10 @@ static cloob_status write_failure(cloob_ctx *ctx, const ablate_run *r, const cha
     return run_write_object(ctx, CLOOB_OK, &out, path);
 }
 
-static cloob_status do_training(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
-                                cloob_ablate_summary *count)
+static cloob_status do_training(cloob_ctx *ctx, const sweep_options *o, const char *folder, const sweep_run *r,
+                                sweep_summary *count)
 {
-    char path[ABLATE_PATH + 64];
+    char path[SWEEP_PATH + 64];
     cloob_train_summary s;
     bool found = false;
     snprintf(path, sizeof path, "%s/summary.json", r->dir);
@@ -249,23 +249,23 @@ static cloob_status do_training(cloob_ctx *ctx, const cloob_ablate_options *o, c
     return status == CLOOB_OK ? write_summary(ctx, o, r, &s, path) : status;
 }
 
-cloob_status ablate_do_run(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
-                           cloob_ablate_summary *count)
+cloob_status sweep_do_run(cloob_ctx *ctx, const sweep_options *o, const char *folder, const sweep_run *r,
+                          sweep_summary *count)
 {
     CLOOB_TRY(do_training(ctx, o, folder, r, count));
     return r->test ? run_test_once(ctx, o, r) : CLOOB_OK;
 }
 
-bool ablate_is_done(const ablate_run *r)
+bool run_is_done(const sweep_run *r)
 {
-    char path[ABLATE_PATH + 64];
+    char path[SWEEP_PATH + 64];
     snprintf(path, sizeof path, "%s/%s", r->dir, r->test ? "test.json" : "summary.json");
     return file_exists(path);
 }
 
-cloob_status ablate_read_test(cloob_ctx *ctx, arena *a, const ablate_run *r, json **test)
+cloob_status run_read_test(cloob_ctx *ctx, arena *a, const sweep_run *r, json **test)
 {
-    char path[ABLATE_PATH + 64];
+    char path[SWEEP_PATH + 64];
     snprintf(path, sizeof path, "%s/test.json", r->dir);
     return json_read_file(ctx, a, path, test);
 }

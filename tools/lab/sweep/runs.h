@@ -1,12 +1,12 @@
-/* The runs of an ablation or a sweep: where they lie, what of them is done, and doing the rest. */
+/* The runs of an ablation or a sweep: their folders, which of them are done, and training the rest. */
 #ifndef ABLATE_RUNS_H
 #define ABLATE_RUNS_H
 
-#include "cloob/ablate.h"
+#include "lab/sweep/sweep.h"
 #include "core/json.h"
 #include "cloob/model.h"
 
-enum { ABLATE_PATH = 1024 };
+enum { SWEEP_PATH = 1024 };
 
 typedef struct run_setting { /* an option of training and its value, as option_set reads it */
     const char *name, *value;
@@ -18,53 +18,54 @@ typedef struct run_test { /* what a trained run is evaluated on, once */
     const char *pairs; /* NULL: none */
 } run_test;
 
-typedef struct ablate_run {
+typedef struct sweep_run {
     const run_setting *setting; /* (settings) in which it differs from the other runs: its method, for one */
     int64_t settings;
     int64_t seed;
-    const run_test *test; /* NULL: none; leaves test.json, and a run that has it is left alone */
-    bool may_fail; /* a loss that leaves the range of numbers is a result, {"failed": REASON}, not the end of all */
-    char name[192], dir[ABLATE_PATH]; /* NAME-seedN, LOGS/FOLDER/NAME-seedN */
-} ablate_run;
+    const run_test *test; /* NULL: none; leaves test.json, and a run that has it is not evaluated again */
+    bool
+        may_fail; /* a loss that leaves the range of numbers is a result, {"failed": REASON}, and the other runs continue */
+    char name[192], dir[SWEEP_PATH]; /* NAME-seedN, LOGS/FOLDER/NAME-seedN */
+} sweep_run;
 
 /* The value of a setting; NULL: the run does not set it. */
-const char *ablate_setting(const ablate_run *r, const char *name);
+const char *run_setting_value(const sweep_run *r, const char *name);
 
-/* Writes settings.txt in the folder the first time; refuses when it tells of others. */
-cloob_status ablate_check_settings(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder);
+/* Writes settings.txt in the folder the first time; refuses if it contains other settings. */
+cloob_status sweep_check_settings(cloob_ctx *ctx, const sweep_options *o, const char *folder);
 
 /* Trains, resumes or finds the run, evaluates it and leaves summary.json. */
-cloob_status ablate_do_run(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
-                           cloob_ablate_summary *count);
+cloob_status sweep_do_run(cloob_ctx *ctx, const sweep_options *o, const char *folder, const sweep_run *r,
+                          sweep_summary *count);
 
 /* All of them, o->jobs at a time; the first that fails, or is stopped, stops the others. */
-cloob_status ablate_do_runs(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *run,
-                            int64_t runs, cloob_ablate_summary *count);
+cloob_status sweep_do_runs(cloob_ctx *ctx, const sweep_options *o, const char *folder, const sweep_run *run,
+                           int64_t runs, sweep_summary *count);
 
-bool ablate_is_done(const ablate_run *r); /* it has summary.json, and test.json where it is tested */
+bool run_is_done(const sweep_run *r); /* it has summary.json, and test.json where it is tested */
 
 /* What summary.json and test.json hold, in the arena. */
-cloob_status ablate_read_test(cloob_ctx *ctx, arena *a, const ablate_run *r, json **test);
-cloob_status ablate_read_summary(cloob_ctx *ctx, arena *a, const ablate_run *r, json **summary);
+cloob_status run_read_test(cloob_ctx *ctx, arena *a, const sweep_run *r, json **test);
+cloob_status run_read_summary(cloob_ctx *ctx, arena *a, const sweep_run *r, json **summary);
 
 /* What a trained run scores on class folders and on pairs, as members of a JSON object. */
 
-/* Ends the object of `out` and writes it where all went well so far; releases it in any case. */
+/* Ends the object of `out` and writes it if so_far is CLOOB_OK; releases it in any case. */
 cloob_status run_write_object(cloob_ctx *ctx, cloob_status so_far, json_out *out, const char *path);
 
 /* What a data set is called: "world/classes/object/" -> "object". */
 void run_set_name(const char *path, char out[128]);
 
 /* The run's last checkpoint, for inference on the device it was trained on. */
-cloob_status run_open_model(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, cloob_model **m);
+cloob_status run_open_model(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r, cloob_model **m);
 
 /* zeroshot/SET for each folder and, of several, zeroshot/average. Leaves PREFIXzeroshot-SET.json in the run's folder,
  * where the report finds it. */
-cloob_status run_put_zeroshots(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, cloob_model *m,
+cloob_status run_put_zeroshots(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r, cloob_model *m,
                                const char *prefix, json_out *out);
 
 /* Evaluates the run on r->test and leaves test.json: zero-shot accuracies; retrieval both ways, by all captions of an
- * image; Ajne's statistic, effective eigenvalues and similarities. A run that has the file is left alone. */
-cloob_status run_test_once(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r);
+ * image; Ajne's statistic, effective eigenvalues and similarities. A run that has the file is not evaluated again. */
+cloob_status run_test_once(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r);
 
 #endif

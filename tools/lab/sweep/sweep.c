@@ -1,16 +1,17 @@
-/* cloob/sweep.h: the search, the choice, the chosen ones on fresh seeds, and the test. */
-#include "cloob/sweep.h"
+/* The search, the choice, the chosen settings with fresh seeds, and the test; or the runs of an ablation. */
+#include "lab/sweep/sweep.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/sweep/sweep.h"
-#include "cloob/report.h"
+#include "lab/sweep/points.h"
+#include "lab/report/report.h"
 #include "core/arith.h"
 #include "core/file.h"
 #include "core/limits.h"
+#include "core/option.h"
 #include "core/needs.h"
 #include "core/option.h"
 #include "dist/comm.h"
@@ -18,82 +19,116 @@
 #include "train/settings.h"
 
 static const option_desc table[] = {
-#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, , __VA_ARGS__)
-#include "cloob/sweep_options.def"
-#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, , __VA_ARGS__)
-#include "cloob/runs_options.def"
-#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, train., __VA_ARGS__)
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, , __VA_ARGS__)
+#include "lab/sweep/sweep_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, , __VA_ARGS__)
+#include "lab/sweep/runs_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, train., __VA_ARGS__)
 #include "cloob/train_options.def"
-#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, train.data., __VA_ARGS__)
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, train.data., __VA_ARGS__)
 #include "cloob/data_options.def"
 };
 
-const option_desc *cloob_sweep_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
+static const option_desc ablate_table[] = {
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, , __VA_ARGS__)
+#include "lab/sweep/ablate_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, , __VA_ARGS__)
+#include "lab/sweep/runs_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, train., __VA_ARGS__)
+#include "cloob/train_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, train.data., __VA_ARGS__)
+#include "cloob/data_options.def"
+};
 
-void cloob_sweep_options_init(cloob_sweep_options *o)
+const option_desc *sweep_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
+const option_desc *ablate_option_table(int64_t *count) { return OPTION_TABLE(ablate_table, count); }
+
+void sweep_options_init(sweep_options *o)
 {
-    if (!o) return;
-    *o = (cloob_sweep_options){ .axes = 0 };
+    *o = (sweep_options){ .axes = 0 };
     OPTION_DEFAULTS(table, o);
     o->train.name = "sweep";
     o->train.save_frequency = 0;
 }
 
-static cloob_status check(cloob_ctx *ctx, const cloob_sweep_options *o)
+void ablate_options_init(sweep_options *o)
+{
+    *o = (sweep_options){ .ablation = true };
+    OPTION_DEFAULTS(ablate_table, o);
+    o->train.name = "ablation";
+    o->train.analyze = true;
+    o->train.save_frequency = 0;
+}
+
+static cloob_status check_search(cloob_ctx *ctx, const sweep_options *o)
 {
     if (o->axes < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis`: give an option and its values");
     if (!o->select) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`select`: name the validation number to choose by");
-    if (o->seeds < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`seeds` %lld: needs 1 or more", (long long)o->seeds);
     if (o->final_seeds < 0 || o->random < 0)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`final_seeds` and `random` are 0 or more");
     if (o->parts && (o->part < 0 || o->part >= o->parts))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`part` %lld: needs 0 to %lld", (long long)o->part,
                         (long long)o->parts - 1);
-    if (o->train.resume)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a sweep continues automatically; leave out `resume`");
-    if (!o->train.val_data && !o->zeroshot_count)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "nothing to choose by; give `val_data`, `zeroshot`, or both");
-    if (o->prompts && !o->zeroshot_count && !o->test_zeroshot_count)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`prompts` needs `zeroshot`");
     if ((o->test_data || o->test_zeroshot_count) && !o->final_seeds)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "test data is for the chosen settings; give `final_seeds`");
     return CLOOB_OK;
 }
 
-/* What every run is, as the room's other command has it. */
-static cloob_ablate_options as_runs(const cloob_sweep_options *o)
+static cloob_status check_ablation(cloob_ctx *ctx, const sweep_options *o)
 {
-    return (cloob_ablate_options){ .train = o->train,
-                                   .jobs = o->jobs,
-                                   .alpha = o->alpha,
-                                   .zeroshot = o->zeroshot,
-                                   .zeroshot_count = o->zeroshot_count,
-                                   .prompts = o->prompts };
+    if (o->methods_count < 2 || o->methods_count > ABLATION_METHODS)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`methods`: give 2 to %d", ABLATION_METHODS);
+    for (int64_t i = 0; i < o->methods_count; i++)
+        for (int64_t k = 0; k < i; k++)
+            if (strcmp(o->methods[i], o->methods[k]) == 0)
+                return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`methods`: %s is listed twice", o->methods[i]);
+    if (!(o->alpha > 0 && o->alpha < 1))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`alpha` %g: needs a number between 0 and 1", o->alpha);
+    return CLOOB_OK;
+}
+
+static cloob_status check(cloob_ctx *ctx, const sweep_options *o)
+{
+    CLOOB_TRY(o->ablation ? check_ablation(ctx, o) : check_search(ctx, o));
+    if (o->seeds < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`seeds` %lld: needs 1 or more", (long long)o->seeds);
+    if (o->train.resume)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s continues automatically; leave out `resume`",
+                        o->ablation ? "an ablation" : "a sweep");
+    if (!o->train.val_data && !o->zeroshot_count)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "nothing to %s by; give `val_data`, `zeroshot`, or both",
+                        o->ablation ? "compare runs" : "choose");
+    if (o->prompts && !o->zeroshot_count && !o->test_zeroshot_count)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`prompts` needs `zeroshot`");
+    if (o->ablation && o->seeds < 4)
+        ctx_log(ctx, CLOOB_LOG_WARN,
+                "%lld seeds: the exact rank-sum test of so few cannot fall below 5 %%; four or more can be "
+                "significant",
+                (long long)o->seeds);
+    return CLOOB_OK;
 }
 
 /* ---- one round of training ----------------------------------------------------------------------- */
 
 /* Trains this process's share of the runs; *complete: every one has its summary. */
-static cloob_status train_runs(cloob_ctx *ctx, sweep *s, const ablate_run *run, int64_t runs, bool *complete)
+static cloob_status train_runs(cloob_ctx *ctx, sweep *s, const sweep_run *run, int64_t runs, bool *complete)
 {
-    const cloob_sweep_options *o = s->o;
-    cloob_ablate_options as = as_runs(o);
-    cloob_ablate_summary count = { 0 };
+    const sweep_options *o = s->o;
+    sweep_summary count = { 0 };
     cloob_status status = CLOOB_OK;
-    const ablate_run *mine = run;
+    const sweep_run *mine = run;
     int64_t n = runs;
     if (o->parts > 1) {
-        ablate_run *share = arena_push(s->memory, (size_t)(runs + 1) * sizeof *share);
+        sweep_run *share = arena_push(s->memory, (size_t)(runs + 1) * sizeof *share);
         if (!share) return ctx_no_memory(ctx, (size_t)runs * sizeof *share, "runs");
         n = 0;
         for (int64_t i = o->part; i < runs; i += o->parts) share[n++] = run[i];
         mine = share;
     }
-    if (n) status = ablate_do_runs(ctx, &as, s->summary.folder, mine, n, &count);
+    if (n) status = sweep_do_runs(ctx, o, s->summary.folder, mine, n, &count);
     s->summary.runs += runs;
     s->summary.trained += count.trained, s->summary.resumed += count.resumed, s->summary.found += count.found;
     *complete = true;
-    for (int64_t i = 0; i < runs && status == CLOOB_OK; i++) *complete = *complete && ablate_is_done(&run[i]);
+    for (int64_t i = 0; i < runs && status == CLOOB_OK; i++) *complete = *complete && run_is_done(&run[i]);
     return status;
 }
 
@@ -136,7 +171,7 @@ static cloob_status score_points(cloob_ctx *ctx, sweep *s, const sweep_stage *st
         if (p->item[i].alive) p->item[i].score = 0;
     for (int64_t i = 0; i < stage->runs; i++) {
         json *summary;
-        CLOOB_TRY(ablate_read_summary(ctx, s->memory, &stage->run[i], &summary));
+        CLOOB_TRY(run_read_summary(ctx, s->memory, &stage->run[i], &summary));
         const json *v = json_get(summary, s->o->select);
         bool failed = json_get(summary, "failed") != NULL || (v && v->kind == JSON_NULL);
         if (!failed && (!v || v->kind != JSON_NUMBER)) return no_such_number(ctx, s->o->select, summary);
@@ -195,7 +230,7 @@ static cloob_status keep_better_half(cloob_ctx *ctx, sweep *s)
 
 static cloob_status search(cloob_ctx *ctx, sweep *s, bool *complete)
 {
-    const cloob_sweep_options *o = s->o;
+    const sweep_options *o = s->o;
     int rounds = o->halving ? SWEEP_ROUNDS : 1;
     for (int k = 0; k < rounds; k++) {
         int64_t epochs = o->halving ? max64(1, o->train.epochs >> (rounds - 1 - k)) : 0;
@@ -203,7 +238,7 @@ static cloob_status search(cloob_ctx *ctx, sweep *s, bool *complete)
         if (k) CLOOB_TRY(keep_better_half(ctx, s));
         CLOOB_TRY(make_runs(ctx, s, o->train.seed, o->seeds, epochs, false, stage));
         CLOOB_TRY(train_runs(ctx, s, stage->run, stage->runs, complete));
-        if (!*complete) return CLOOB_OK;
+        if (!*complete || o->ablation) return CLOOB_OK;
         CLOOB_TRY(score_points(ctx, s, stage));
     }
     choose(s);
@@ -212,7 +247,7 @@ static cloob_status search(cloob_ctx *ctx, sweep *s, bool *complete)
 
 static cloob_status run_final(cloob_ctx *ctx, sweep *s, bool *complete)
 {
-    const cloob_sweep_options *o = s->o;
+    const sweep_options *o = s->o;
     run_test test = { o->test_zeroshot, o->test_zeroshot_count, o->test_data };
     CLOOB_TRY(make_runs(ctx, s, o->train.seed + o->seeds, o->final_seeds, 0, true, &s->final));
     for (int64_t i = 0; i < s->final.runs && (o->test_data || o->test_zeroshot_count); i++) {
@@ -224,53 +259,69 @@ static cloob_status run_final(cloob_ctx *ctx, sweep *s, bool *complete)
     return status;
 }
 
+static const char *name_of(const sweep_options *o)
+{
+    return o->train.name ? o->train.name : o->ablation ? "ablation" : "sweep";
+}
+
 static cloob_status write_page(cloob_ctx *ctx, const sweep *s)
 {
     const sweep_stage *stage = s->final.runs ? &s->final : &s->search[s->rounds - 1];
-    char page[ABLATE_PATH + 64];
+    const char *title = s->o->ablation ? name_of(s->o) : s->o->train.name;
+    char page[SWEEP_PATH + 64];
     int64_t n = 0;
     const char **dir = arena_push(s->memory, (size_t)(stage->runs + 1) * sizeof *dir);
     if (!dir) return ctx_no_memory(ctx, (size_t)stage->runs * sizeof *dir, "runs");
     for (int64_t i = 0; i < stage->runs; i++)
-        if (!isnan(s->points.item[stage->point[i]].score)) dir[n++] = stage->run[i].dir;
+        if (s->o->ablation || !isnan(s->points.item[stage->point[i]].score)) dir[n++] = stage->run[i].dir;
     snprintf(page, sizeof page, "%s/report.html", s->summary.folder);
-    return n ? cloob_report(ctx, dir, n, page, &(cloob_report_options){ .title = s->o->train.name }, NULL) : CLOOB_OK;
+    return n ? report_write(ctx, dir, n, page, &(report_options){ .title = title }, NULL) : CLOOB_OK;
+}
+
+static cloob_status stopped(cloob_ctx *ctx, const sweep *s)
+{
+    char total[32] = "";
+    if (s->o->ablation) snprintf(total, sizeof total, " of %lld", (long long)s->summary.runs);
+    return ctx_fail(ctx, CLOOB_ERR_STOPPED,
+                    "stopped after %lld%s runs, all saved; run the same command again to continue",
+                    (long long)(s->summary.found + s->summary.trained + s->summary.resumed), total);
 }
 
 static cloob_status run_all(cloob_ctx *ctx, sweep *s)
 {
-    cloob_ablate_options as = as_runs(s->o);
     bool complete;
     CLOOB_TRY(points_make(ctx, s->memory, s->o, &s->points));
     s->summary.settings = s->points.count;
-    CLOOB_TRY(ablate_check_settings(ctx, &as, s->summary.folder));
+    CLOOB_TRY(sweep_check_settings(ctx, s->o, s->summary.folder));
     cloob_status status = search(ctx, s, &complete);
     if (status == CLOOB_OK && complete && s->o->final_seeds) status = run_final(ctx, s, &complete);
-    if (status == CLOOB_ERR_STOPPED)
-        return ctx_fail(ctx, status, "stopped after %lld runs, all saved; run the same command again to continue",
-                        (long long)(s->summary.found + s->summary.trained + s->summary.resumed));
+    if (status == CLOOB_ERR_STOPPED) return stopped(ctx, s);
     CLOOB_TRY(status);
     s->summary.complete = complete;
     if (!complete) return CLOOB_OK;
-    CLOOB_TRY(sweep_write_tables(ctx, s));
+    CLOOB_TRY(s->o->ablation ? ablation_write_tables(ctx, s) : sweep_write_tables(ctx, s));
     return write_page(ctx, s);
 }
 
-cloob_status cloob_sweep(cloob_ctx *ctx, const cloob_sweep_options *o, cloob_sweep_summary *summary)
+cloob_status run_sweep(cloob_ctx *ctx, const sweep_options *given, sweep_summary *summary)
 {
-    API_NEEDS(ctx, o);
+    static const char *const all[] = { "clip", "infoloob", "infonce-hopfield", "cloob" };
     arena a = { 0 };
     comm_env env;
+    sweep_options with = *given, *o = &with;
+    if (o->ablation && !o->methods_count) o->methods = all, o->methods_count = sizeof all / sizeof *all;
+    sweep_axis method = { "method", o->methods, o->methods_count };
+    if (o->ablation) o->axis = &method, o->axes = 1;
     sweep s = { .o = o, .memory = &a };
     CLOOB_TRY(check(ctx, o));
     CLOOB_TRY(settings_check_name(ctx, o->train.name));
     CLOOB_TRY(comm_env_read(ctx, &env));
     s.summary.rank = env.rank;
-    char *folder = file_join(o->train.logs, o->train.name ? o->train.name : "sweep");
+    char *folder = file_join(o->train.logs, name_of(o));
     if (!folder) return ctx_no_memory(ctx, 64, "a path");
     int length = snprintf(s.summary.folder, sizeof s.summary.folder, "%s", folder);
     free(folder);
-    if (length > ABLATE_PATH - 256) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`logs`: path too long");
+    if (length > SWEEP_PATH - 256) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`logs`: path too long");
     double from = clock_seconds();
     cloob_status status = run_all(ctx, &s);
     s.summary.seconds = clock_seconds() - from;

@@ -1,53 +1,73 @@
-/* The settings that a sweep tries: combinations of its axes' values, and the runs that they make; and what it found,
- * as files: results.jsonl, search.json, sweep.md, sweep.json. */
-#ifndef ABLATE_SWEEP_H
-#define ABLATE_SWEEP_H
+/* Many runs: a search over settings, or an ablation.
+ *
+ *     static const char *const rates[] = { "1e-3", "5e-4" }, *const methods[] = { "clip", "cloob" };
+ *     sweep_axis axis[] = { { "method", methods, 2 }, { "lr", rates, 2 } };
+ *     sweep_options o;
+ *     sweep_options_init(&o);
+ *     o.train.train_data = "world/train.tsv", o.train.val_data = "world/val.tsv";
+ *     o.axis = axis, o.axes = 2, o.select = "image_to_text_R@1";
+ *     if (run_sweep(ctx, &o, NULL) != CLOOB_OK) puts(cloob_error(ctx));
+ *
+ * A search trains combinations of options of training with several seeds, chooses by a validation metric that is named
+ * in advance, retrains the choice with fresh seeds and evaluates it once on test data. An ablation trains several
+ * methods with several seeds, everything else equal, and tests the differences.
+ *
+ * All files are in LOGS/NAME: a folder per run, whose summary.json is written when it is finished; report.html; of a
+ * search results.jsonl with a line per run, and sweep.md with the tables; of an ablation ablation.md and
+ * ablation.json. The same call continues an interrupted sweep: finished runs are kept, unfinished ones resume from
+ * their checkpoint. */
+#ifndef LAB_SWEEP_SWEEP_H
+#define LAB_SWEEP_SWEEP_H
 
-#include "lab/sweep/runs.h"
-#include "cloob/sweep.h"
-#include "core/arena.h"
+#include "core/option.h"
+#include "cloob/train.h"
+#include "cloob/types.h"
 
-typedef struct point {
-    const run_setting *setting; /* (axes) */
-    const char *group;          /* value of `by`; "" without */
-    double score;               /* mean of the number to choose by over its seeds; NaN: none */
-    bool alive;                 /* still in the search */
-    bool chosen;
-} point;
+/* One option and the values it takes, as option_set reads them. */
+typedef struct sweep_axis {
+    const char *name;
+    const char *const *value; /* (values) */
+    int64_t values;
+} sweep_axis;
 
-typedef struct points {
-    const cloob_sweep_options *o;
-    point *item;
-    int64_t count;
-    int64_t by; /* which axis; -1: none */
-} points;
+typedef struct sweep_options {
+    cloob_train_options train; /* of every run; name is that of the sweep, seed the first */
+    const sweep_axis *axis;
+    int64_t axes;
+    bool ablation; /* compare `methods` instead of searching; axis, part and the rows of a search are not used */
+    CLOOB_MEMBER_LIST(methods); /* of an ablation; none: all four */
+    int64_t part, parts; /* of several processes, say a scheduler's array: process `part` of 0 to parts - 1 trains every
+                            parts-th run. The last to end, or a call without it, writes the tables. parts 0: one */
+/* Every other setting, with its default and meaning, is a row of these two. `random` draws without repetition. Every
+ * round of `halving` trains from the start. `select` names a number of summary.json; losses and ranks are better when
+ * lower, all else when higher. Without `by` the choice is made for each method where `method` is an axis, else once.
+ * Only the final runs see test data, once. */
+#define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
+#include "lab/sweep/sweep_options.def"
+#define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
+#include "lab/sweep/runs_options.def"
+} sweep_options;
 
-/* All combinations, or o->random of them. Refuses unknown options and values, an axis that is listed twice, and more
- * than a million combinations. Memory is in the arena. */
-cloob_status points_make(cloob_ctx *ctx, arena *a, const cloob_sweep_options *o, points *p);
+/* One seed; no analysis. Those of an ablation: five seeds, with the analysis. */
+void sweep_options_init(sweep_options *o);
+void ablate_options_init(sweep_options *o);
+/* The rows of a search, or of an ablation; then those of train_option_table. Offsets are in sweep_options. */
+const option_desc *sweep_option_table(int64_t *count);
+const option_desc *ablate_option_table(int64_t *count);
 
-/* The run of a point: epochs 0: as trained; else so many, which its name tells as well. */
-cloob_status point_run(cloob_ctx *ctx, arena *a, const points *p, const point *at, int64_t seed, int64_t epochs,
-                       const char *folder, ablate_run *r);
+typedef struct sweep_summary {
+    char folder[1024];                     /* LOGS/NAME */
+    int64_t settings;                      /* points of the search */
+    int64_t runs, trained, resumed, found; /* in all; from the start, from a checkpoint, already finished */
+    int64_t metrics, significant;          /* of an ablation: rows of its table; those with a winner */
+    int64_t failed;                        /* runs whose loss left the range of numbers; never chosen */
+    bool complete;                         /* false: other parts still run */
+    double seconds;
+    int rank; /* of this process; every run takes all ranks, rank 0 reports */
+} sweep_summary;
 
-enum { SWEEP_ROUNDS = 3 }; /* of successive halving */
-
-typedef struct sweep_stage { /* runs that are trained together */
-    ablate_run *run;         /* (runs) */
-    int64_t *point;          /* (runs) whose each is */
-    int64_t runs;
-} sweep_stage;
-
-typedef struct sweep {
-    const cloob_sweep_options *o;
-    arena *memory;
-    points points;
-    sweep_stage search[SWEEP_ROUNDS], final;
-    int rounds;
-    cloob_sweep_summary summary;
-} sweep;
-
-/* Once every run has its summary. */
-cloob_status sweep_write_tables(cloob_ctx *ctx, sweep *s);
+/* summary may be NULL. Refuses to continue with other settings than it began with; values, methods and seeds may be
+ * added. CLOOB_ERR_STOPPED when train.should_stop returned true: everything is saved. */
+cloob_status run_sweep(cloob_ctx *ctx, const sweep_options *o, sweep_summary *summary);
 
 #endif

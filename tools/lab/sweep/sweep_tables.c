@@ -1,5 +1,5 @@
 /* A line per run, the search as a table, what each setting does, and the chosen settings side by side. */
-#include "lab/sweep/sweep.h"
+#include "lab/sweep/points.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static cloob_status write_in(cloob_ctx *ctx, const sweep *s, const char *name, s
 /* ---- results.jsonl ------------------------------------------------------------------------------- */
 
 /* A file of one JSON object, on one line; null where there is none. */
-static cloob_status put_object(cloob_ctx *ctx, const ablate_run *r, const char *key, const char *name, json_out *out)
+static cloob_status put_object(cloob_ctx *ctx, const sweep_run *r, const char *key, const char *name, json_out *out)
 {
     file_bytes b;
     char *path = file_join(r->dir, name);
@@ -42,7 +42,7 @@ static cloob_status put_object(cloob_ctx *ctx, const ablate_run *r, const char *
 static cloob_status put_stage(cloob_ctx *ctx, const sweep *s, const sweep_stage *stage, const char *name, sbuf *out)
 {
     for (int64_t i = 0; i < stage->runs; i++) {
-        const ablate_run *r = &stage->run[i];
+        const sweep_run *r = &stage->run[i];
         const point *p = &s->points.item[stage->point[i]];
         json_out w = { .spaced = true };
         json_begin(&w, NULL, '{');
@@ -78,7 +78,7 @@ static cloob_status write_results(cloob_ctx *ctx, const sweep *s)
 
 static void put_search(const sweep *s, sbuf *out)
 {
-    const cloob_sweep_options *o = s->o;
+    const sweep_options *o = s->o;
     sbuf_puts(out, "|");
     for (int64_t k = 0; k < o->axes; k++) sbuf_printf(out, " %s |", o->axis[k].name);
     sbuf_printf(out, " %s |\n|", o->select);
@@ -120,7 +120,7 @@ static margin margin_in(const sweep *s, int64_t axis, const char *value, const c
 
 static margin margin_of(const sweep *s, int64_t axis, const char *value) { return margin_in(s, axis, value, NULL); }
 
-/* The share of the scores' variance that lies between the values of one axis. */
+/* The share of the scores' variance between the values of one axis. */
 static double importance(const sweep *s, int64_t axis)
 {
     double between = 0, all = 0;
@@ -136,7 +136,7 @@ static double importance(const sweep *s, int64_t axis)
 
 static void put_margins(const sweep *s, sbuf *out)
 {
-    const cloob_sweep_options *o = s->o;
+    const sweep_options *o = s->o;
     sbuf_puts(
         out,
         "\n## What each setting does\n\n| setting | value | settings tried | mean | best | share of the variance |\n"
@@ -167,8 +167,8 @@ static void put_group(const sweep *s, int64_t axis, const char *value, const cha
 
 static void put_axis(const sweep *s, int64_t k, json_out *out)
 {
-    const cloob_sweep_axis *axis = &s->o->axis[k];
-    const cloob_sweep_axis *by = s->points.by >= 0 && s->points.by != k ? &s->o->axis[s->points.by] : NULL;
+    const sweep_axis *axis = &s->o->axis[k];
+    const sweep_axis *by = s->points.by >= 0 && s->points.by != k ? &s->o->axis[s->points.by] : NULL;
     json_begin(out, NULL, '{');
     json_put_text(out, "name", axis->name);
     json_put_number(out, "importance", importance(s, k));
@@ -222,8 +222,8 @@ static cloob_status put_chosen(cloob_ctx *ctx, sweep *s, sbuf *out)
     for (int64_t i = 0; i < s->final.runs; i++) {
         json *object;
         int k = group_of(&t, s->points.item[s->final.point[i]].group);
-        if (test) CLOOB_TRY(ablate_read_test(ctx, s->memory, &s->final.run[i], &object));
-        else CLOOB_TRY(ablate_read_summary(ctx, s->memory, &s->final.run[i], &object));
+        if (test) CLOOB_TRY(run_read_test(ctx, s->memory, &s->final.run[i], &object));
+        else CLOOB_TRY(run_read_summary(ctx, s->memory, &s->final.run[i], &object));
         if (k >= 0) CLOOB_TRY(ablation_add(ctx, s->memory, &t, k, object));
     }
     CLOOB_TRY(ablation_test(ctx, &t));
@@ -236,7 +236,7 @@ static cloob_status put_chosen(cloob_ctx *ctx, sweep *s, sbuf *out)
 
 static void put_head(const sweep *s, sbuf *out)
 {
-    const cloob_sweep_options *o = s->o;
+    const sweep_options *o = s->o;
     sbuf_printf(out, "# %s\n\n%lld settings, %lld seed%s each%s. Chosen by `%s` on validation data, ",
                 o->train.name ? o->train.name : "sweep", (long long)s->points.count, (long long)o->seeds,
                 o->seeds == 1 ? "" : "s", o->halving ? ", successive halving" : "", o->select);
@@ -260,5 +260,27 @@ cloob_status sweep_write_tables(cloob_ctx *ctx, sweep *s)
     cloob_status status = s->final.runs ? put_chosen(ctx, s, &out) : CLOOB_OK;
     if (status == CLOOB_OK) return write_in(ctx, s, "sweep.md", &out);
     sbuf_release(&out);
+    return status;
+}
+
+cloob_status ablation_write_tables(cloob_ctx *ctx, sweep *s)
+{
+    const sweep_stage *stage = &s->search[0];
+    ablation t = { .methods = (int)s->points.count, .seeds = s->o->seeds, .alpha = s->o->alpha };
+    sbuf markdown = { 0 }, numbers = { 0 };
+    for (int k = 0; k < t.methods; k++) t.method[k] = s->o->methods[k];
+    for (int64_t i = 0; i < stage->runs; i++) {
+        json *summary;
+        CLOOB_TRY(run_read_summary(ctx, s->memory, &stage->run[i], &summary));
+        CLOOB_TRY(ablation_add(ctx, s->memory, &t, (int)stage->point[i], summary));
+    }
+    CLOOB_TRY(ablation_test(ctx, &t));
+    s->summary.metrics = t.count;
+    for (int64_t i = 0; i < t.count; i++) s->summary.significant += t.metric[i].significant;
+    ablation_markdown(&t, &markdown);
+    ablation_json(&t, &numbers);
+    cloob_status status = write_in(ctx, s, "ablation.md", &markdown);
+    if (status == CLOOB_OK) return write_in(ctx, s, "ablation.json", &numbers);
+    sbuf_release(&numbers);
     return status;
 }

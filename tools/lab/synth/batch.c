@@ -1,5 +1,5 @@
 /* One range of items per thread, each with its own context, pixels and cairo surface. */
-#include "lab/synth/batch.h"
+#include "lab/synth/write.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Captions: a small grammar that tells the named factors of a scene, in the many ways of the web. */
+/* Captions: a small grammar that names factors of a scene, with the variety of captions on the web. */
 /* clang-format off
  *
  *     caption  = filler                               when nothing is named
@@ -50,7 +50,7 @@ static void shuffle(rnd *d, const char **item, int n)
     }
 }
 
-/* True unless the caption tells that there are several. */
+/* True unless the caption says that there are several. */
 static bool is_one(const synth_scene *s) { return !s->named[SYNTH_COUNT] || s->value[SYNTH_COUNT] == SYNTH_ONE; }
 
 void synth_put_plural(sbuf *out, const char *noun)
@@ -82,7 +82,7 @@ static int gather_adjectives(voice *v, const char **word)
     return n;
 }
 
-/* What stands before the adjectives; an indefinite article waits for the word that follows it. */
+/* The words before the adjectives; an indefinite article is chosen when the next word is known. */
 static const char *determiner(voice *v)
 {
     static const char *const one[] = { "a", "a", "a", "a", "the", "this", "my" };
@@ -142,7 +142,7 @@ static void put_closing(voice *v)
     if (rnd_chance(&v->d, 0.5)) sbuf_puts(v->out, PICK(&v->d, closing));
 }
 
-/* "a beach scene with", "a night photo of": the value's own name as an adjective, which then is not told
+/* "a beach scene with", "a night photo of": the value's own name as an adjective, which then is not repeated
  * again. */
 static bool put_scene_opening(voice *v, synth_factor f, const char *rest)
 {
@@ -208,7 +208,7 @@ static void say_place_first(voice *v)
 
 static void say_sentence(voice *v)
 {
-    synth_scene rest = *v->s; /* what remains to be told after the opening */
+    synth_scene rest = *v->s; /* what remains to be named after the opening */
     const char *place[3];
     size_t at = v->out->len;
     if (put_scene_opening(v, SYNTH_BACKGROUND, "scene with")) rest.named[SYNTH_BACKGROUND] = false;

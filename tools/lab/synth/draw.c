@@ -1,4 +1,4 @@
-/* Scenes by number: which values, which of them the caption tells. */
+/* Scenes by number: which values, which of them the caption names. */
 #include "lab/synth/synth.h"
 
 #include <assert.h>

@@ -1,8 +1,8 @@
 /* What an embedding keeps of a world whose factors are known (shape, colour, place, ...): for every factor,
  * can it be read off the embeddings, by prompts (zero-shot) and by a linear probe? An encoder that explains
  * factors away keeps the few that identify a caption and loses the others. */
-#ifndef EVAL_FACTORS_H
-#define EVAL_FACTORS_H
+#ifndef LAB_SYNTH_FACTOR_SCORES_H
+#define LAB_SYNTH_FACTOR_SCORES_H
 
 #include "eval/rows.h"
 

@@ -1,5 +1,5 @@
 /* The factors, their words, what goes with what, and what training never shows: tables. Prompts run over all values of
- * <object>, <objects>, <colour> and <place>, so that no favourite speaks for a class. */
+ * <object>, <objects>, <colour> and <place>, so that no favourite value represents a class. */
 #include "lab/synth/synth.h"
 
 /* clang-format off */

@@ -21,7 +21,7 @@ paint_rgb paint_scale(paint_rgb a, double by)
 
 void paint_source(cairo_t *cr, paint_rgb c, double alpha) { cairo_set_source_rgba(cr, c.r, c.g, c.b, alpha); }
 
-/* What a white surface looks like, and how much of the air's own colour lies over it. */
+/* What a white surface looks like, and how much of the air's colour is added to it. */
 typedef struct light_row {
     paint_rgb white_far, white_near, air, sky_top, sky_horizon;
     double air_far, air_near;

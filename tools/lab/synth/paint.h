@@ -21,7 +21,7 @@ void paint_source(cairo_t *cr, paint_rgb c, double alpha);
 /* ---- light --------------------------------------------------------------------------------------- */
 
 /* A colour as the light shows it: far away, where a backdrop is, and near, where an object stands (weaker, so
- * that its colour can still be told). */
+ * that its colour can still be recognised). */
 paint_rgb light_far(int light, paint_rgb c);
 paint_rgb light_near(int light, paint_rgb c);
 paint_rgb light_sky_top(int light);
@@ -44,7 +44,7 @@ brush brush_make(cairo_t *cr, int light, int material, int colour, rnd *d);
 /* Each fills the current path, outlines it and clears it. */
 void brush_fill(const brush *b, double tone, brush_shade shade); /* the material, darker or lighter by tone */
 void brush_plain(const brush *b, paint_rgb c);                   /* a part that has its own colour */
-void brush_glow(const brush *b, paint_rgb c);                    /* likewise, unlit: it shines by itself at night */
+void brush_glow(const brush *b, paint_rgb c);                    /* likewise, unlit: a light source at night */
 /* Strokes and clears the current path in the object's colour with an outline. */
 void brush_stroke(const brush *b, double width, double tone);
 

@@ -1,6 +1,9 @@
 /* A scene as pixels: backdrop, then the objects from back to front, each with its shadow. */
 #include "lab/synth/paint.h"
 
+#include <string.h>
+#include "lab/synth/write.h"
+
 static object_fn *const objects[SYNTH_OBJECTS] = {
     [SYNTH_BALL] = draw_ball,     [SYNTH_BOAT] = draw_boat,
     [SYNTH_BOTTLE] = draw_bottle, [SYNTH_BUTTERFLY] = draw_butterfly,
@@ -26,7 +29,7 @@ static const struct {
     [SYNTH_MUSHROOM] = { 0.34, 0 },     [SYNTH_STAR] = { 0.36, 0 }, [SYNTH_TREE] = { 0.34, 0 },
 };
 
-/* ---- where things stand -------------------------------------------------------------------------- */
+/* ---- positions of objects -------------------------------------------------------------------------- */
 
 typedef struct place {
     double x, y, scale; /* of the point on the ground, and of the box */
@@ -44,7 +47,7 @@ typedef struct layout {
         [SYNTH_LARGE] = large, [SYNTH_MEDIUM] = medium, [SYNTH_SMALL] = small                                          \
     }
 
-/* A group leaves room for left and right, and no object is so small that its shape cannot be told at 64
+/* A group leaves space on both sides, and no object is so small that its shape is unrecognisable at 64
  * pixels. */
 static const layout layouts[SYNTH_COUNTS] = {
     [SYNTH_ONE] = { 1, 0.50, WIDTHS(0.64, 0.49, 0.36), { { 0, 0 } } },
@@ -169,4 +172,35 @@ cloob_status synth_render(cloob_ctx *ctx, const synth_scene *s, int64_t size, ui
     if (drawn == CAIRO_STATUS_SUCCESS) return CLOOB_OK;
     return ctx_fail(ctx, drawn == CAIRO_STATUS_NO_MEMORY ? CLOOB_ERR_MEMORY : CLOOB_ERR_UNSUPPORTED,
                     "cannot draw an image of %lld pixels: %s", (long long)size, cairo_status_to_string(drawn));
+}
+
+/* ---- PNG, for builds without libjpeg ------------------------------------------------------------- */
+
+cairo_surface_t *paint_surface(const uint8_t *rgb, int64_t size)
+{
+    cairo_surface_t *surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)size, (int)size);
+    unsigned char *data = cairo_image_surface_get_data(surface);
+    for (int64_t i = 0; data && i < size * size; i++) { /* rows of 32-bit pixels have no padding */
+        const uint8_t *p = rgb + 3 * i;
+        uint32_t pixel = (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
+        memcpy(data + 4 * i, &pixel, 4);
+    }
+    if (data) cairo_surface_mark_dirty(surface);
+    return surface;
+}
+
+static cairo_status_t append(void *closure, const unsigned char *data, unsigned int length)
+{
+    sbuf *out = closure;
+    sbuf_add(out, data, length);
+    return out->failed ? CAIRO_STATUS_NO_MEMORY : CAIRO_STATUS_SUCCESS;
+}
+
+cloob_status synth_encode_png(cloob_ctx *ctx, const uint8_t *rgb, int64_t size, sbuf *out)
+{
+    cairo_surface_t *surface = paint_surface(rgb, size);
+    cairo_status_t written = cairo_surface_write_to_png_stream(surface, append, out);
+    cairo_surface_destroy(surface);
+    if (written == CAIRO_STATUS_SUCCESS) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "cannot encode a PNG: %s", cairo_status_to_string(written));
 }

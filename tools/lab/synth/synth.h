@@ -1,13 +1,13 @@
 /* Our own image-text world: scenes of several factors, captions that name some of them, images.
  *
  * It exists to measure explaining away: in training data the factors go together (fish are mostly blue and
- * mostly on the beach), captions tell only a part, and the test shows combinations that training never had.
+ * mostly on the beach), captions name only some of them, and the test shows combinations that training never had.
  * Which of the factors does an embedding keep?
  *
  * Everything is a pure function of (world, split, index), whatever the thread or the order:
  *
  *     synth_scene s;
- *     synth_draw(&world, SYNTH_TRAIN, i, &s);         what there is to see, and what the caption tells
+ *     synth_draw(&world, SYNTH_TRAIN, i, &s);         the values of the scene, and which the caption names
  *     synth_caption(&s, &text);                       "a photo of two red balls on the beach"
  *     CLOOB_TRY(synth_render(ctx, &s, 64, rgb));      the image
  */
@@ -75,7 +75,7 @@ typedef struct synth_value {
 
 typedef struct synth_factor_row {
     const char *name;
-    double named; /* the share of captions that tell this factor */
+    double named; /* the share of captions that name this factor */
     int count;    /* of values */
     synth_value value[SYNTH_MAX_VALUES];
     const char
@@ -83,7 +83,7 @@ typedef struct synth_factor_row {
                                                  * says <object> or <objects>, every <colour>, every <place> */
 } synth_factor_row;
 
-/* The share of captions that tell nothing on purpose ("untitled"); part of the rates above. */
+/* The share of captions that deliberately name nothing ("untitled"); part of the rates above. */
 #define SYNTH_SILENT 0.05
 
 extern const synth_factor_row synth_factors[SYNTH_FACTORS];
@@ -111,7 +111,7 @@ typedef enum synth_split { SYNTH_TRAIN, SYNTH_VAL } synth_split;
 
 typedef struct synth_scene {
     uint8_t value[SYNTH_FACTORS];
-    bool named[SYNTH_FACTORS]; /* told by the caption */
+    bool named[SYNTH_FACTORS]; /* named by the caption */
     bool held_out;             /* holds a pair that training never shows */
     uint64_t key;              /* of every other choice: pose, layout, wording */
 } synth_scene;
@@ -121,7 +121,7 @@ typedef struct synth_scene {
 void synth_draw(const synth_world *w, synth_split split, int64_t index, synth_scene *s);
 
 /* A test scene for one factor: its value is index modulo the number of values, all others are independent and
- * uniform, and the scene is held out. Its caption tells nothing. */
+ * uniform, and the scene is held out. Its caption names nothing. */
 void synth_draw_test(const synth_world *w, synth_factor factor, int64_t index, synth_scene *s);
 
 /* ---- what becomes of a scene --------------------------------------------------------------------- */

@@ -138,7 +138,7 @@ static void put_held_out(json_out *w, synth_factor f)
     json_end(w);
 }
 
-static void put_options(json_out *w, const cloob_synth_options *o)
+static void put_options(json_out *w, const synth_options *o)
 {
     char seed[24];
     int bytes = snprintf(seed, sizeof seed, "%llu", (unsigned long long)o->seed);
@@ -148,11 +148,11 @@ static void put_options(json_out *w, const cloob_synth_options *o)
     json_put_int(w, "val_count", synth_val_count(o));
     json_put_int(w, "per_class", synth_per_class(o));
     json_put_int(w, "size", o->size);
-    json_put_text(w, "format", o->format == CLOOB_SYNTH_CSV ? "csv" : "webdataset");
+    json_put_text(w, "format", o->format == SYNTH_CSV ? "csv" : "webdataset");
     json_put_number(w, "strength", o->strength);
 }
 
-void synth_put_mark(sbuf *s, const cloob_synth_options *o)
+void synth_put_mark(sbuf *s, const synth_options *o)
 {
     json_out w = { .spaced = true, .lines = 1 };
     json_begin(&w, NULL, '{');

@@ -6,9 +6,7 @@
 #include <stdio.h>
 
 #include "core/file.h"
-#include "cloob/factors.h"
 #include "core/json.h"
-#include "core/needs.h"
 #include "infer/embed_data.h"
 #include "infer/model_file.h"
 #include "lab/synth/factor_scores.h"
@@ -20,8 +18,8 @@ static cloob_status read_header(cloob_ctx *ctx, world_truth *w, char *line, cons
     if (!field || strcmp(field, "filepath") != 0 || !(field = strsep(&line, "\t")) || strcmp(field, "split") != 0)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: begins with no header of cloob synth (filepath, split, ...)", path);
     while ((field = strsep(&line, "\t"))) {
-        if (w->F == CLOOB_FACTORS)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: more than %d factors", path, CLOOB_FACTORS);
+        if (w->F == WORLD_FACTORS)
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: more than %d factors", path, WORLD_FACTORS);
         if (!(w->name[w->F] = arena_string(&w->memory, field))) return ctx_no_memory(ctx, 64, path);
         CLOOB_TRY(prompts_find(ctx, &w->prompts, field, &w->set[w->F]));
         w->F++;
@@ -106,7 +104,7 @@ void world_truth_release(world_truth *w)
 typedef struct world {
     const char *dir;
     world_truth truth;
-    zeroshot z[CLOOB_FACTORS];
+    zeroshot z[WORLD_FACTORS];
     embedded e;
 } world;
 
@@ -176,25 +174,25 @@ static cloob_status make_weights(cloob_ctx *ctx, world *w, encoder *enc, const t
     return CLOOB_OK;
 }
 
-static cloob_status measure(cloob_ctx *ctx, world *w, double lambda, cloob_factors *out)
+static cloob_status measure(cloob_ctx *ctx, world *w, double lambda, factors_result *out)
 {
-    factor f[CLOOB_FACTORS];
-    factor_score score[CLOOB_FACTORS];
+    factor f[WORLD_FACTORS];
+    factor_score score[WORLD_FACTORS];
     factor_summary sum;
     int64_t n = keep_whole_pairs(w);
     rows x = { .data = w->e.image, .dtype = CLOOB_F32, .N = n, .D = w->e.image_width, .step = 1, .name = w->dir };
     for (int64_t k = 0; k < w->truth.F; k++)
         f[k] = (factor){ w->truth.name[k], w->truth.label[k], w->truth.set[k]->class_count, w->z[k].weight };
     CLOOB_TRY(factors_run(ctx, score, &sum, &x, f, w->truth.F, lambda));
-    *out = (cloob_factors){ .count = w->truth.F,
-                            .trained = n / 2,
-                            .tested = n / 2,
-                            .bad = w->e.bad,
-                            .kept = sum.kept,
-                            .zeroshot = sum.zeroshot,
-                            .probe = sum.probe };
+    *out = (factors_result){ .count = w->truth.F,
+                             .trained = n / 2,
+                             .tested = n / 2,
+                             .bad = w->e.bad,
+                             .kept = sum.kept,
+                             .zeroshot = sum.zeroshot,
+                             .probe = sum.probe };
     for (int64_t k = 0; k < w->truth.F; k++) {
-        cloob_factor *row = &out->row[k];
+        factor_result *row = &out->row[k];
         snprintf(row->name, sizeof row->name, "%s", w->truth.name[k]);
         row->values = f[k].C;
         row->chance = score[k].chance, row->kept = score[k].kept;
@@ -204,7 +202,7 @@ static cloob_status measure(cloob_ctx *ctx, world *w, double lambda, cloob_facto
 }
 
 static cloob_status measure_world(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const char *dir, double lambda,
-                                  cloob_factors *out)
+                                  factors_result *out)
 {
     world *w = calloc(1, sizeof *w);
     if (!w) return ctx_no_memory(ctx, sizeof *w, dir);
@@ -222,17 +220,15 @@ static cloob_status measure_world(cloob_ctx *ctx, encoder *enc, const tokenizer 
 
 /* ---- the public functions ------------------------------------------------------------------------ */
 
-cloob_status cloob_factors_measure(cloob_ctx *ctx, cloob_model *m, const char *folder, double lambda,
-                                   cloob_factors *out)
+cloob_status factors_measure(cloob_ctx *ctx, cloob_model *m, const char *folder, double lambda, factors_result *out)
 {
-    API_NEEDS(ctx, m && folder && out);
-    *out = (cloob_factors){ 0 };
+    *out = (factors_result){ 0 };
     if (!(lambda > 0))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a probe's lambda of %g: give a number above 0", lambda);
     return measure_world(ctx, m->enc, m->tok, folder, lambda, out);
 }
 
-char *cloob_factors_json(const cloob_factors *f)
+char *factors_json(const factors_result *f)
 {
     if (!f) return NULL;
     json_out w = { .spaced = true };
@@ -246,7 +242,7 @@ char *cloob_factors_json(const cloob_factors *f)
     json_put_number(&w, "probe", f->probe);
     json_begin(&w, "rows", '[');
     for (int64_t i = 0; i < f->count; i++) {
-        const cloob_factor *r = &f->row[i];
+        const factor_result *r = &f->row[i];
         json_begin(&w, NULL, '{');
         json_put_text(&w, "name", r->name);
         json_put_int(&w, "values", r->values);
@@ -261,10 +257,9 @@ char *cloob_factors_json(const cloob_factors *f)
     return json_out_line(&w);
 }
 
-cloob_status cloob_factors_write(cloob_ctx *ctx, const cloob_factors *f, const char *folder)
+cloob_status factors_write(cloob_ctx *ctx, const factors_result *f, const char *folder)
 {
-    API_NEEDS(ctx, f && folder);
-    char *text = cloob_factors_json(f), *path = file_join(folder, "factors.json");
+    char *text = factors_json(f), *path = file_join(folder, "factors.json");
     cloob_status status = text && path ? file_make_dirs(ctx, folder) : ctx_no_memory(ctx, 4096, "factors.json");
     if (status == CLOOB_OK) status = file_write(ctx, path, text, strlen(text));
     free(text), free(path);

@@ -1,15 +1,50 @@
-/* The ground truth of a world on disk (cloob synth): factors.tsv and prompts.json. */
-#ifndef INFER_WORLD_TRUTH_H
-#define INFER_WORLD_TRUTH_H
+/* What a model keeps of a world whose factors are known (`cloob synth`): for every factor, can it be read off
+ * the images' embeddings, by prompts and by a linear probe? An encoder that explains factors away keeps the
+ * few that identify a caption and loses the others.
+ *
+ *     factors_result f;
+ *     factors_measure(ctx, m, "world", 1, &f);
+ *     printf("%.2f of %lld factors kept\n", f.kept, (long long)f.count);
+ */
+#ifndef LAB_SYNTH_WORLD_TRUTH_H
+#define LAB_SYNTH_WORLD_TRUTH_H
 
-#include "cloob/factors.h"
+#include "cloob/model.h"
 #include "data/text/prompts.h"
+
+enum { WORLD_FACTORS = 32 }; /* a world has at most so many */
+
+typedef struct factor_result {
+    char name[64];
+    int64_t values;
+    double chance;   /* the share of the commonest value among the tested images */
+    double zeroshot; /* accuracy by the world's prompts */
+    double probe;    /* accuracy of a linear probe */
+    double kept;     /* (probe - chance) / (1 - chance), cut to 0..1: how much of it is linearly there */
+} factor_result;
+
+typedef struct factors_result {
+    int64_t count, trained, tested, bad; /* factors; images for the probe, for the scores, unreadable */
+    double kept;                         /* sum over factors: how many of them the embedding keeps */
+    double zeroshot, probe;              /* means over factors */
+    factor_result row[WORLD_FACTORS];    /* in the order of factors.tsv */
+} factors_result;
+
+/* world: a folder of cloob synth, in either layout. Of its validation images the even ones, drawn like
+ * training data, train the probe; the odd ones, combinations that training never shows, are scored. lambda:
+ * of the probe; 1 is a fair choice for unit rows. Nothing to release. */
+cloob_status factors_measure(cloob_ctx *ctx, cloob_model *m, const char *world, double lambda, factors_result *out);
+char *factors_json(const factors_result *f); /* free() it; NULL when memory is out */
+/* factors.json in a folder that is made when absent. */
+cloob_status factors_write(cloob_ctx *ctx, const factors_result *f, const char *folder);
+
+/* ---- the ground truth on disk: factors.tsv and prompts.json ---------------------------------------- */
 
 typedef struct world_truth {
     int64_t F, N;                    /* factors, validation images */
-    const char *name[CLOOB_FACTORS]; /* of the factors */
-    const prompt_set *set[CLOOB_FACTORS];
-    int64_t *label[CLOOB_FACTORS]; /* (N) positions among the set's classes */
+    const char *name[WORLD_FACTORS]; /* of the factors */
+    const prompt_set *set[WORLD_FACTORS];
+    int64_t *label[WORLD_FACTORS]; /* (N) positions among the set's classes */
     prompts prompts;
     arena memory; /* owns the names and labels */
 } world_truth;

@@ -9,24 +9,30 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/limits.h"
-#include "lab/synth/batch.h"
 
 #define MAX_COUNT INT64_C(10000000)
 
-int64_t synth_val_count(const cloob_synth_options *o)
+void synth_options_init(synth_options *o)
+{
+    *o = (synth_options){
+        .count = 10000, .val_count = -1, .per_class = -1, .size = 64, .strength = SYNTH_STRENGTH, .shard_samples = 1000
+    };
+}
+
+int64_t synth_val_count(const synth_options *o)
 {
     if (o->val_count >= 0) return o->val_count;
     return o->count / 10 > 16 ? o->count / 10 : 16;
 }
 
-int64_t synth_per_class(const cloob_synth_options *o)
+int64_t synth_per_class(const synth_options *o)
 {
     if (o->per_class >= 0) return o->per_class;
     int64_t n = o->count / 200;
     return n < 4 ? 4 : n > 100 ? 100 : n;
 }
 
-static cloob_status check_options(cloob_ctx *ctx, const cloob_synth_options *o)
+static cloob_status check_options(cloob_ctx *ctx, const synth_options *o)
 {
     if (!o->out || !o->out[0]) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "no folder to write to: give `out`");
     if (o->count < 1 || o->count > MAX_COUNT || o->val_count > MAX_COUNT)
@@ -49,7 +55,7 @@ static cloob_status check_options(cloob_ctx *ctx, const cloob_synth_options *o)
 
 typedef struct run {
     cloob_ctx *ctx;
-    const cloob_synth_options *o;
+    const synth_options *o;
     synth_world world;
     const char *root; /* the staging folder */
     FILE *factors, *naming, *pairs;
@@ -60,7 +66,7 @@ typedef struct run {
     sbuf text;     /* scratch */
     int64_t done, all;
     double began;
-    cloob_synth_result *r;
+    synth_result *r;
 } run;
 
 static void report(run *r) { ctx_progress(r->ctx, "synth", r->done, r->all, "images"); }
@@ -181,7 +187,7 @@ static cloob_status draw_chunk(run *r, int64_t n)
 static cloob_status write_pair_chunk(run *r, synth_split split, int64_t begin, int64_t end, int64_t count)
 {
     const char *word = split == SYNTH_TRAIN ? "train" : "val";
-    bool shards = r->o->format == CLOOB_SYNTH_WEBDATASET;
+    bool shards = r->o->format == SYNTH_WEBDATASET;
     for (int64_t i = begin; i < end; i++) {
         synth_item *item = &r->item[i - begin];
         char name[64];
@@ -200,7 +206,7 @@ static cloob_status write_pair_chunk(run *r, synth_split split, int64_t begin, i
 static cloob_status write_pairs(run *r, synth_split split, int64_t count)
 {
     const char *list = split == SYNTH_TRAIN ? "train.tsv" : "val.tsv";
-    if (r->o->format == CLOOB_SYNTH_CSV) {
+    if (r->o->format == SYNTH_CSV) {
         CLOOB_TRY(open_text(r, list, &r->pairs));
         fputs("filepath\ttitle\n", r->pairs);
     }
@@ -260,7 +266,7 @@ static cloob_status write_descriptions(run *r)
 {
     synth_put_prompts(&r->text);
     CLOOB_TRY(write_text(r, "prompts.json"));
-    if (r->o->format == CLOOB_SYNTH_WEBDATASET) {
+    if (r->o->format == SYNTH_WEBDATASET) {
         json_end(&r->sizes);
         json_out_append(&r->sizes, &r->text);
         CLOOB_TRY(write_text(r, "sizes.json"));
@@ -271,7 +277,7 @@ static cloob_status write_descriptions(run *r)
 
 static cloob_status write_all(run *r)
 {
-    if (r->o->format == CLOOB_SYNTH_CSV) CLOOB_TRY(make_folder(r, "images"));
+    if (r->o->format == SYNTH_CSV) CLOOB_TRY(make_folder(r, "images"));
     CLOOB_TRY(open_text(r, "factors.tsv", &r->factors));
     CLOOB_TRY(open_text(r, "naming.tsv", &r->naming));
     synth_put_factor_header(&r->text);
@@ -322,12 +328,12 @@ static void run_end(run *r)
     sbuf_release(&r->text);
 }
 
-cloob_status synth_write(cloob_ctx *ctx, const cloob_synth_options *o, cloob_synth_result *result)
+cloob_status synth_write(cloob_ctx *ctx, const synth_options *o, synth_result *result)
 {
-    cloob_synth_result own;
+    synth_result own;
     synth_stage stage;
     run r = { .ctx = ctx, .o = o, .r = result ? result : &own, .sizes = { .spaced = true, .lines = 1 } };
-    *r.r = (cloob_synth_result){ 0 };
+    *r.r = (synth_result){ 0 };
     CLOOB_TRY(check_options(ctx, o));
     CLOOB_TRY(synth_stage_begin(ctx, o->out, o->force, &stage));
     json_begin(&r.sizes, NULL, '{');

@@ -1,22 +1,56 @@
-/* A whole data set of the synthetic world on disk, and the texts that go with it. */
-#ifndef SYNTH_WRITE_H
-#define SYNTH_WRITE_H
+/* The synthetic image-text world: scenes of eight factors, captions that name some of them, and a test of
+ * held-out combinations for every factor. docs/reference/synth.md shows it and lists all values.
+ *
+ *     synth_options o;
+ *     synth_options_init(&o);
+ *     o.out = "world"; o.count = 20000;
+ *     if (synth_write(ctx, &o, NULL) != CLOOB_OK) puts(cloob_error(ctx));
+ *
+ * Images and captions are a pure function of seed, strength, split and index: the same on any number of
+ * threads. */
+#ifndef LAB_SYNTH_WRITE_H
+#define LAB_SYNTH_WRITE_H
 
-#include "cloob/synth.h"
-#include "lab/synth/synth.h"
 #include "core/ctx.h"
+#include "lab/synth/synth.h"
 
-/* As cloob_synth_write. */
-cloob_status synth_write(cloob_ctx *ctx, const cloob_synth_options *o, cloob_synth_result *r);
+typedef enum synth_format { SYNTH_CSV, SYNTH_WEBDATASET } synth_format;
+
+typedef struct synth_options {
+    const char *out;   /* the folder; made if it is not there */
+    int64_t count;     /* training pairs, 1 to 10,000,000 */
+    int64_t val_count; /* validation pairs; negative: a tenth of count, at least 16 */
+    int64_t per_class; /* test images of each class; negative: count / 200, within 4 and 100 */
+    int64_t size;      /* pixels a side, 16 to 2048 */
+    uint64_t seed;
+    double strength; /* of the co-occurrences in training data, 0 to 1 */
+    synth_format format;
+    int64_t shard_samples; /* per tar, for webdataset */
+    bool force;            /* write into a folder that holds other files too */
+} synth_options;
+
+/* Fills the defaults: 10,000 pairs of 64 pixels, seed 0, strength 0.25, CSV, 1,000 samples a shard. */
+void synth_options_init(synth_options *o);
+
+typedef struct synth_result {
+    int64_t train, val, test; /* images written */
+    int64_t shards;           /* tar files; 0 for CSV */
+    int64_t bytes;            /* of all images */
+    double seconds;
+} synth_result;
+
+/* Writes the data set. A folder with other files is refused unless force is set; an earlier set is
+ * replaced, after the new one is complete. On failure the folder is as it was. r may be NULL. */
+cloob_status synth_write(cloob_ctx *ctx, const synth_options *o, synth_result *r);
 
 /* The defaults for negative numbers. */
-int64_t synth_val_count(const cloob_synth_options *o);
-int64_t synth_per_class(const cloob_synth_options *o);
+int64_t synth_val_count(const synth_options *o);
+int64_t synth_per_class(const synth_options *o);
 
 /* ---- texts: each appends to s -------------------------------------------------------------------- */
 
 /* "filepath<TAB>split<TAB>object..." and "filepath<TAB>split<TAB>held_out<TAB>object...": the columns of
- * factors.tsv (values) and naming.tsv (1 where the caption tells the factor). */
+ * factors.tsv (values) and naming.tsv (1 where the caption names the factor). */
 void synth_put_factor_header(sbuf *s);
 void synth_put_naming_header(sbuf *s);
 void synth_put_factor_row(sbuf *s, const char *file, const char *split, const synth_scene *scene);
@@ -29,7 +63,7 @@ void synth_put_truth(sbuf *s, const synth_scene *scene);
 void synth_put_prompts(sbuf *s);
 
 /* What the set is: its settings, naming rates, favourites and held-out pairs. */
-void synth_put_mark(sbuf *s, const cloob_synth_options *o);
+void synth_put_mark(sbuf *s, const synth_options *o);
 
 /* Plain tar files, written member by member (ustar; no dates or owners, so the same content is the same
  * bytes). */
@@ -44,25 +78,44 @@ cloob_status synth_tar_open(cloob_ctx *ctx, const char *path, synth_tar *t);
 void synth_tar_add(synth_tar *t, const char *name, const void *data, size_t bytes);
 cloob_status synth_tar_close(cloob_ctx *ctx, synth_tar *t); /* safe to call on a closed one */
 
-/* A folder that is filled out of sight and shown when it is complete.
+/* A folder that appears when it is complete.
  *
- * Everything is written into OUT/.cloob-synth-PID; publishing moves it into OUT, in place of an earlier set
- * of ours. A kill, a full disk or an error before that leaves OUT as it was; what a dead run left is swept up
+ * Everything is written into OUT/.cloob-synth-PID; publishing moves it into OUT, in place of an earlier
+ * set. A kill, a full disk or an error before that leaves OUT as it was; what a killed run left is removed
  * by the next. */
 
-#define SYNTH_MARK "synth.json" /* tells a set of ours; the last file to appear */
+#define SYNTH_MARK "synth.json" /* marks a set; the last file to be published */
 
 typedef struct synth_stage {
-    char *out;  /* the user's folder */
-    char *path; /* where to write until it is published */
-    bool made_out, ours;
+    char *out;     /* the user's folder */
+    char *path;    /* where to write until it is published */
+    bool made_out; /* the folder did not exist */
+    bool is_set;   /* it contains an earlier set, which is replaced */
 } synth_stage;
 
-/* Refuses an out that is a file, cannot be written, holds foreign files (unless force), or is being written
+/* Refuses an out that is a file, cannot be written, contains other files (unless force), or is being written
  * by another process. */
 cloob_status synth_stage_begin(cloob_ctx *ctx, const char *out, bool force, synth_stage *st);
 cloob_status synth_stage_publish(cloob_ctx *ctx, synth_stage *st);
 /* Removes what was not published. Also after publish, to release the memory. */
 void synth_stage_end(synth_stage *st);
+
+/* ---- many scenes to encoded images, on all threads ----------------------------------------------- */
+
+typedef struct synth_item {
+    synth_scene scene;
+    sbuf path;    /* the file to write; empty: none */
+    sbuf encoded; /* the file's bytes */
+} synth_item;
+
+const char *synth_extension(void); /* "jpg"; "png" in a build without libjpeg */
+
+/* Draws and encodes n items at `size` pixels; writes those that have a path. The same bytes whatever the
+ * number of threads. On failure the text is that of the first item that failed. */
+cloob_status synth_batch(cloob_ctx *ctx, int64_t size, synth_item *item, int64_t n);
+void synth_item_release(synth_item *item);
+
+/* Appends a PNG of rgb (size, size, 3) to out. */
+cloob_status synth_encode_png(cloob_ctx *ctx, const uint8_t *rgb, int64_t size, sbuf *out);
 
 #endif

@@ -43,11 +43,11 @@ static spread spread_of(const page *p, int64_t group, const char *key, shown wha
     spread s = { 0 };
     double value, squares = 0;
     for (int64_t i = 0; i < p->runs; i++)
-        if (page_kin(p, i) == group && value_of(&p->run[i], key, what, &value)) s.mean += value, s.n++;
+        if (page_first_repeat(p, i) == group && value_of(&p->run[i], key, what, &value)) s.mean += value, s.n++;
     if (!s.n) return s;
     s.mean /= (double)s.n;
     for (int64_t i = 0; i < p->runs; i++)
-        if (page_kin(p, i) == group && value_of(&p->run[i], key, what, &value))
+        if (page_first_repeat(p, i) == group && value_of(&p->run[i], key, what, &value))
             squares += (value - s.mean) * (value - s.mean);
     s.deviation = s.n > 1 ? sqrt(squares / (double)(s.n - 1)) : 0;
     return s;
@@ -70,7 +70,7 @@ static int64_t find_groups(const page *p, int64_t *group, const char **name)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < p->runs && n < MAX_GROUPS; i++)
-        if (page_kin(p, i) == i) group[n] = i, name[n++] = page_kin_name(p, i);
+        if (page_first_repeat(p, i) == i) group[n] = i, name[n++] = page_group_name(p, i);
     return n;
 }
 

@@ -1,4 +1,4 @@
-/* Several runs side by side: what differs, by how much, and whether it is more than luck. Runs that differ in their
+/* Several runs side by side: what differs, by how much, and whether it is significant. Runs that differ in their
  * seed alone are one group. */
 #include <math.h>
 #include <stdio.h>
@@ -50,14 +50,14 @@ static cloob_status gather(page *p, groups *g)
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
-static const cloob_pair_test *pair_of(const cloob_groups *g, const cloob_group_metric *m, int64_t group)
+static const pair_test *pair_of(const groups_result *g, const group_row *m, int64_t group)
 {
     for (int64_t i = 0; i < g->pairs; i++)
         if (m->pair[i].a == 0 && m->pair[i].b == group) return &m->pair[i];
     return NULL;
 }
 
-static void put_head(page *p, const cloob_groups *g)
+static void put_head(page *p, const groups_result *g)
 {
     sbuf_puts(&p->html, "<tr><th scope=\"col\">last validation</th>");
     for (int64_t k = 0; k < g->groups; k++) {
@@ -74,7 +74,7 @@ static void put_head(page *p, const cloob_groups *g)
 }
 
 /* The difference from the first group, with the corrected p-value where there are runs enough for a test. */
-static void put_difference(page *p, const cloob_groups *g, const cloob_pair_test *t, int64_t group)
+static void put_difference(page *p, const groups_result *g, const pair_test *t, int64_t group)
 {
     sbuf_puts(&p->html, "<td class=\"text\">");
     if (t && isfinite(t->difference)) {
@@ -87,13 +87,13 @@ static void put_difference(page *p, const cloob_groups *g, const cloob_pair_test
     sbuf_puts(&p->html, "</td>");
 }
 
-static void put_row(page *p, const cloob_groups *g, const cloob_group_metric *m)
+static void put_row(page *p, const groups_result *g, const group_row *m)
 {
     sbuf_puts(&p->html, "<tr><th scope=\"row\">");
     html_text(&p->html, m->metric);
     sbuf_puts(&p->html, "</th>");
     for (int64_t k = 0; k < g->groups; k++) {
-        const cloob_group_stats *v = &m->group[k];
+        const group_stats *v = &m->group[k];
         int d = ablation_decimals(v->deviation, v->mean); /* as every table of means rounds */
         sbuf_puts(&p->html, "<td>");
         if (v->n > 1) sbuf_printf(&p->html, "%.*f <span class=\"dim\">± %.*f</span>", d, v->mean, d, v->deviation);
@@ -104,7 +104,7 @@ static void put_row(page *p, const cloob_groups *g, const cloob_group_metric *m)
     sbuf_puts(&p->html, "</tr>\n");
 }
 
-static void export_groups(page *p, const cloob_groups *g)
+static void export_groups(page *p, const groups_result *g)
 {
     static const char *const head[] = { "metric",     "group", "runs",   "mean",         "deviation",
                                         "difference", "p",     "p_holm", "cliffs_delta", "against" };
@@ -113,8 +113,8 @@ static void export_groups(page *p, const cloob_groups *g)
     export_table_row(&t, head, 10);
     for (int64_t i = 0; i < g->metrics; i++)
         for (int64_t k = 0; k < g->groups; k++) {
-            const cloob_group_metric *m = &g->metric[i];
-            const cloob_pair_test *test = k ? pair_of(g, m, k) : NULL;
+            const group_row *m = &g->metric[i];
+            const pair_test *test = k ? pair_of(g, m, k) : NULL;
             double value[] = { m->group[k].mean,     m->group[k].deviation,     test ? -test->difference : NAN,
                                test ? test->p : NAN, test ? test->p_holm : NAN, test ? -test->delta : NAN };
             char cell[7][32];
@@ -129,7 +129,7 @@ static void export_groups(page *p, const cloob_groups *g)
     export_table_end(&p->files, &t);
 }
 
-static void put_groups(page *p, const cloob_groups *g)
+static void put_groups(page *p, const groups_result *g)
 {
     bool tested = false;
     for (int64_t k = 1; k < g->groups; k++) tested |= g->runs[0] > 1 && g->runs[k] > 1;
@@ -153,12 +153,61 @@ static void put_groups(page *p, const cloob_groups *g)
 void page_compare(page *p)
 {
     groups g = { .memory = p->memory };
-    cloob_groups found = { 0 };
-    cloob_compare_options o;
+    groups_result found = { 0 };
+    compare_options o;
     if (p->runs < 2 || p->ablation) return; /* an ablation has its own table */
-    cloob_compare_options_init(&o);
+    compare_options_init(&o);
     cloob_status status = gather(p, &g);
     if (status == CLOOB_OK && g.count > 0 && g.count <= MAX_GROUPS) status = groups_finish(p->ctx, &g, &o, &found);
     if (status != CLOOB_OK) p->failed = true;
     else if (found.metrics) put_groups(p, &found);
+}
+
+/* ---- the table of an ablation, from ablation.json next to the page ----------------------------------- */
+
+static double number(const json *object, const char *key)
+{
+    const json *v = json_get(object, key);
+    return v && v->kind == JSON_NUMBER ? v->number : NAN;
+}
+
+static void put_ablation_cell(page *p, const json *cell, bool bold)
+{
+    const char *text = json_string(json_get(cell, "text"));
+    sbuf_puts(&p->html, bold ? "<td><strong>" : "<td>");
+    html_text(&p->html, text ? text : "");
+    sbuf_puts(&p->html, bold ? "</strong></td>" : "</td>");
+}
+
+static void put_ablation_row(page *p, const json *metric)
+{
+    const json *significant = json_get(metric, "significant"), *methods = json_get(metric, "methods");
+    const char *best = json_string(json_get(metric, "best")), *better = json_string(json_get(metric, "better"));
+    bool winner = significant && significant->kind == JSON_BOOL && significant->boolean;
+    sbuf_puts(&p->html, "<tr><td>");
+    html_text(&p->html, metric->key);
+    if (better && strcmp(better, "none") != 0) sbuf_puts(&p->html, strcmp(better, "low") == 0 ? " &darr;" : " &uarr;");
+    sbuf_puts(&p->html, "</td>");
+    for (const json *m = methods ? methods->child : NULL; m; m = m->next)
+        put_ablation_cell(p, m, winner && best && strcmp(best, m->key) == 0);
+    sbuf_puts(&p->html, "<td>");
+    html_number(&p->html, number(metric, "p"));
+    sbuf_puts(&p->html, "</td></tr>\n");
+}
+
+void page_ablation(page *p)
+{
+    const json *metrics = json_get(p->ablation, "metrics"), *first = metrics ? metrics->child : NULL;
+    const json *methods = first ? json_get(first, "methods") : NULL;
+    if (!methods || metrics->kind != JSON_OBJECT || methods->kind != JSON_OBJECT) return;
+    page_heading(p, "ablation", "Ablation",
+                 "Mean &plusmn; standard deviation over the seeds. Bold: better than each of the other methods by the "
+                 "two-sided Wilcoxon rank-sum test; p is the largest of those p-values. Without an arrow methods are "
+                 "not comparable by the number.");
+    sbuf_puts(&p->html, "<div class=\"wide\" tabindex=\"0\"><table><tr><th></th>");
+    for (const json *m = methods->child; m; m = m->next)
+        sbuf_puts(&p->html, "<th>"), html_text(&p->html, m->key), sbuf_puts(&p->html, "</th>");
+    sbuf_puts(&p->html, "<th>p</th></tr>\n");
+    for (const json *m = first; m; m = m->next) put_ablation_row(p, m);
+    sbuf_puts(&p->html, "</table></div>\n");
 }

@@ -105,7 +105,7 @@ static void histograms(page *p)
     }
     int64_t shown = 0;
     for (int64_t i = 0; i < p->runs && shown < SHOWN_RUNS; i++) {
-        bool repeated = page_kin(p, i) != i; /* with many runs, the first of each method stands for it */
+        bool repeated = page_first_repeat(p, i) != i; /* with many runs, the first of each method represents it */
         for (int64_t k = 0; p->runs > SHOWN_RUNS && k < i; k++)
             repeated |= strcmp(p->run[k].method, p->run[i].method) == 0;
         if (repeated || !p->run[i].analyses) continue;

@@ -87,7 +87,7 @@ static void put_entry(page *p, const samples_file *f, const json *entry)
     sbuf_puts(&p->html, "</div></div>\n");
 }
 
-/* The first run that has samples stands for all. */
+/* The first run that has samples represents all. */
 const samples_file *page_samples(const page *p)
 {
     for (int64_t i = 0; i < p->runs; i++)

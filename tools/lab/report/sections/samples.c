@@ -1,4 +1,4 @@
-/* Numbers beside images: accuracy by factor, confusion, the similarity matrix, the best and worst of retrieval. */
+/* Numbers with images: accuracy by factor, confusion, the similarity matrix, the best and worst of retrieval. */
 #include <math.h>
 #include <stdio.h>
 

@@ -6,6 +6,61 @@
 #include "core/text.h"
 #include "core/file.h"
 #include "lab/report/page.h"
+#include "lab/report/examples.h"
+
+/* ---- examples as a figure ------------------------------------------------------------------------ */
+
+static void read_guesses(const json *top, const char *truth, example *e)
+{
+    for (const json *g = top->child; g && e->guesses < EXAMPLE_GUESSES; g = g->next) {
+        const json *share = json_get(g, "p");
+        const char *label = json_string(json_get(g, "label"));
+        if (!label || !share || share->kind != JSON_NUMBER) continue;
+        e->guess[e->guesses++] = (example_guess){ label, share->number, truth && strcmp(truth, label) == 0 };
+    }
+}
+
+static void read_example(page *p, const json *from, const char *truth, example *e)
+{
+    const image_limits limits = { .max_pixels = 1 << 20, .photo = true }; /* a figure is small */
+    const char *path = json_string(json_get(from, "image")), *slash = path ? strrchr(path, '/') : NULL;
+    *e = (example){ .title = truth ? truth : slash ? slash + 1 : path ? path : "" };
+    if (path && image_read(p->ctx, path, &limits, &e->pixels) != CLOOB_OK) e->pixels = (image){ 0 };
+    read_guesses(json_get(from, "top"), truth, e);
+}
+
+static void put_rows(export_table *t, const example *e)
+{
+    for (int k = 0; k < e->guesses; k++) {
+        char share[32];
+        snprintf(share, sizeof share, "%.4f", e->guess[k].share);
+        const char *cell[] = { e->title, e->guess[k].label, share };
+        export_table_row(t, cell, 3);
+    }
+}
+
+static void export_examples(page *p, const json *const *list, const char *const *truth, int64_t n)
+{
+    static const char *const head[] = { "image", "label", "probability" }, name[] = "zero-shot-examples";
+    example e[EXAMPLES_MAX];
+    sbuf svg = { 0 }, pdf = { 0 };
+    export_table t;
+    if (!p->files.dir || !n) return;
+    if (n > EXAMPLES_MAX) n = EXAMPLES_MAX;
+    export_table_begin(&t, name);
+    export_table_row(&t, head, 3);
+    for (int64_t i = 0; i < n; i++) {
+        read_example(p, list[i], truth[i], &e[i]);
+        put_rows(&t, &e[i]);
+    }
+    if (examples_draw(&svg, e, n, false)) export_file(&p->files, name, "svg", &svg);
+    if (examples_draw(&pdf, e, n, true)) export_file(&p->files, name, "pdf", &pdf);
+    export_table_end(&p->files, &t);
+    for (int64_t i = 0; i < n; i++) image_release(&e[i].pixels);
+    sbuf_release(&svg), sbuf_release(&pdf);
+}
+
+/* ---- the section --------------------------------------------------------------------------------- */
 
 enum { EXAMPLES = 24, BARS = 5, IMAGE_BYTES = 512 << 10 };
 
@@ -120,31 +175,31 @@ static void put_guess(page *p, const json *guess, const char *truth, bool first)
 }
 
 /* An image in a folder that is called like one of the labels is of that class. */
-static const char *truth_of(page *p, const json *example, const char *image)
+static const char *truth_of(page *p, const json *one, const char *path)
 {
-    const char *told = json_string(json_get(example, "truth")), *slash = strrchr(image, '/'), *from = slash;
-    if (told || !slash) return told;
-    while (from > image && from[-1] != '/') from--;
+    const char *truth = json_string(json_get(one, "truth")), *slash = strrchr(path, '/'), *from = slash;
+    if (truth || !slash) return truth;
+    while (from > path && from[-1] != '/') from--;
     char *folder = arena_string_n(p->memory, from, (size_t)(slash - from));
-    for (const json *g = json_get(example, "top")->child; folder && g; g = g->next) {
+    for (const json *g = json_get(one, "top")->child; folder && g; g = g->next) {
         const char *label = json_string(json_get(g, "label"));
         if (label && strcmp(label, folder) == 0) return folder;
     }
     return NULL;
 }
 
-static bool put_example(page *p, const json *example)
+static bool put_example(page *p, const json *one)
 {
-    const json *top = json_get(example, "top");
-    const char *image = json_string(json_get(example, "image")), *truth;
+    const json *top = json_get(one, "top");
+    const char *path = json_string(json_get(one, "image")), *truth;
     int shown = 0;
-    if (!top || top->kind != JSON_ARRAY || !image) return false;
-    truth = truth_of(p, example, image);
+    if (!top || top->kind != JSON_ARRAY || !path) return false;
+    truth = truth_of(p, one, path);
     sbuf_puts(&p->html, "<div class=\"example\">");
-    put_image(p, image);
-    const char *slash = strrchr(image, '/');
+    put_image(p, path);
+    const char *slash = strrchr(path, '/');
     sbuf_puts(&p->html, "<p class=\"name\">");
-    html_text(&p->html, truth ? truth : slash ? slash + 1 : image);
+    html_text(&p->html, truth ? truth : slash ? slash + 1 : path);
     sbuf_puts(&p->html, "</p>\n");
     for (const json *g = top->child; g && shown < BARS; g = g->next, shown++) put_guess(p, g, truth, shown == 0);
     sbuf_puts(&p->html, "</div>\n");
@@ -176,7 +231,7 @@ static void put_examples(page *p)
         }
     }
     sbuf_puts(&p->html, "</div>\n");
-    page_export_examples(p, shown, truth, n);
+    export_examples(p, shown, truth, n);
 }
 
 void page_zeroshot(page *p)

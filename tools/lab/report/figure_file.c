@@ -1,9 +1,10 @@
 /* JSON to chart. */
-#include "lab/report/figures/figure_file.h"
+#include "lab/report/report.h"
 
 #include <string.h>
 
 #include "core/json.h"
+#include "lab/report/export.h"
 
 typedef struct reader {
     cloob_ctx *ctx;
@@ -90,7 +91,7 @@ static cloob_status read_chart(const reader *r, const json *root, chart *c)
     return chart_points(c) ? CLOOB_OK : bad(r, "\"series\" holds no point");
 }
 
-cloob_status figure_file_draw(cloob_ctx *ctx, const char *path, export_files *e)
+static cloob_status draw_file(cloob_ctx *ctx, const char *path, export_files *e)
 {
     arena a = { 0 };
     reader r = { ctx, path, &a };
@@ -105,4 +106,13 @@ cloob_status figure_file_draw(cloob_ctx *ctx, const char *path, export_files *e)
         status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "this build cannot draw: it has no cairo");
     arena_release(&a);
     return status == CLOOB_OK ? e->status : status;
+}
+
+cloob_status figure_file_write(cloob_ctx *ctx, const char *path, const char *dir)
+{
+    export_files e;
+    export_begin(&e, ctx, dir, dir);
+    cloob_status status = e.status == CLOOB_OK ? draw_file(ctx, path, &e) : e.status;
+    export_end(&e);
+    return status;
 }

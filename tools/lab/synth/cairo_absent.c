@@ -1,6 +1,6 @@
 /* The build without cairo: scenes and captions work, images do not. */
 #include "lab/synth/synth.h"
-#include "lab/synth/batch.h"
+#include "lab/synth/write.h"
 
 static cloob_status no_cairo(cloob_ctx *ctx)
 {

@@ -1,14 +1,11 @@
 /* The paper's two figures of embeddings: the spectrum of the covariance, and how similar matched and
  * unmatched pairs are. */
-#include "cloob/eval.h"
+#include "lab/report/report.h"
 
 #include <stdio.h>
 
 #include "core/file.h"
-#include "core/needs.h"
-#include "lab/report/chart_image.h"
-#include "cloob/predictions.h"
-#include "lab/report/sheets.h"
+#include "lab/report/chart.h"
 
 typedef struct plot {
     cloob_ctx *ctx;
@@ -119,14 +116,13 @@ static cloob_status similarities(cloob_ctx *ctx, const cloob_analysis *a, const 
 cloob_status analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
                             const char *folder)
 {
-    API_NEEDS(ctx, a && folder);
     CLOOB_TRY(spectrum(ctx, a, reference, folder));
     return a->paired ? similarities(ctx, a, folder) : CLOOB_OK;
 }
 
 /* ---- the reliability plot: how often a model is right where it says p ---- */
 
-static void add_model(arena *a, chart *c, const char *name, int color, const cloob_calibration *m, bool *failed)
+static void add_model(arena *a, chart *c, const char *name, int color, const calibration *m, bool *failed)
 {
     chart_series *line = chart_add(a, c, name, color, m->bins);
     if (!line) *failed = true;
@@ -134,10 +130,9 @@ static void add_model(arena *a, chart *c, const char *name, int color, const clo
         if (m->bin[b].n) chart_point(c, line, m->bin[b].confidence, m->bin[b].accuracy);
 }
 
-cloob_status cloob_calibration_plot(cloob_ctx *ctx, const cloob_calibration *m, const char *const *name, int64_t n,
-                                    const char *path)
+cloob_status calibration_plot(cloob_ctx *ctx, const calibration *m, const char *const *name, int64_t n,
+                              const char *path)
 {
-    API_NEEDS(ctx, m && name && n > 0 && path);
     arena a = { 0 };
     sbuf svg = { 0 };
     bool failed = false;

@@ -1,4 +1,4 @@
-/* The staging folder: begin, publish, sweep. */
+/* The staging folder (begin, publish, remove what an interrupted run left), and tar files. */
 #include "lab/synth/write.h"
 
 #include <dirent.h>
@@ -10,13 +10,14 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <assert.h>
 
 #include "core/file.h"
 #include "core/json.h"
 
 #define PREFIX ".cloob-synth-"
 
-/* In the order of appearing: a file comes after what it speaks of. They go in the opposite order. */
+/* In the order of publishing: a file comes after the files it refers to. They are removed in the opposite order. */
 static const char *const owned_names[] = { "images",       "classes",    "factors.tsv", "naming.tsv",
                                            "prompts.json", "sizes.json", "val.tsv",     "train.tsv" };
 enum { OWNED = sizeof owned_names / sizeof *owned_names };
@@ -50,11 +51,11 @@ static bool has_mark(cloob_ctx *ctx, const char *out)
     arena a = { 0 };
     json *root = NULL;
     char *path = file_join(out, SYNTH_MARK);
-    bool ours =
+    bool is_set =
         path && file_exists(path) && json_read_file(ctx, &a, path, &root) == CLOOB_OK && json_get(root, "cloob_synth");
     free(path);
     arena_release(&a);
-    return ours;
+    return is_set;
 }
 
 /* Calls fn for every name in the folder but . and .. until it fails. */
@@ -71,7 +72,8 @@ static cloob_status each_entry(cloob_ctx *ctx, const char *folder, entry_fn *fn,
     return status;
 }
 
-/* A run that was killed while publishing left its mark in its staging folder: what lies beside it is ours. */
+/* A run that was killed while publishing left synth.json in its staging folder: the files next to that folder are of a
+ * set. */
 static cloob_status find_interrupted(cloob_ctx *ctx, void *arg, const char *folder, const char *name)
 {
     if (strncmp(name, PREFIX, strlen(PREFIX)) != 0) return CLOOB_OK;
@@ -82,7 +84,7 @@ static cloob_status find_interrupted(cloob_ctx *ctx, void *arg, const char *fold
 }
 
 typedef struct survey {
-    bool force, ours;
+    bool force, is_set;
 } survey;
 
 static cloob_status sweep(cloob_ctx *ctx, const char *folder, const char *name)
@@ -102,7 +104,7 @@ static cloob_status survey_entry(cloob_ctx *ctx, void *arg, const char *folder, 
 {
     const survey *s = arg;
     if (strncmp(name, PREFIX, strlen(PREFIX)) == 0) return sweep(ctx, folder, name);
-    if (s->ours) return CLOOB_OK;
+    if (s->is_set) return CLOOB_OK;
     if (!s->force)
         return ctx_fail(ctx, CLOOB_ERR_IO,
                         "%s is not empty (%s) and holds no set of cloob synth: give another `out`, or "
@@ -128,8 +130,8 @@ static cloob_status make_stage(cloob_ctx *ctx, const char *out, bool force, synt
     CLOOB_TRY(file_make_dirs(ctx, out));
     if (!file_is_dir(out)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s is a file: `out` takes a folder", out);
     survey s = { force, has_mark(ctx, out) };
-    CLOOB_TRY(each_entry(ctx, out, find_interrupted, &s.ours));
-    st->ours = s.ours;
+    CLOOB_TRY(each_entry(ctx, out, find_interrupted, &s.is_set));
+    st->is_set = s.is_set;
     CLOOB_TRY(each_entry(ctx, out, survey_entry, &s));
     if (mkdir(st->path, 0777) != 0)
         return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write there: %s", out, strerror(errno));
@@ -141,7 +143,7 @@ cloob_status synth_stage_begin(cloob_ctx *ctx, const char *out, bool force, synt
     *st = (synth_stage){ 0 };
     cloob_status status = make_stage(ctx, out, force, st);
     if (status != CLOOB_OK) {
-        free(st->path); /* whatever stands under this name is not ours to remove */
+        free(st->path); /* a file of this name belongs to someone else */
         st->path = NULL;
         synth_stage_end(st);
     }
@@ -182,7 +184,7 @@ static cloob_status move_shard(cloob_ctx *ctx, void *arg, const char *folder, co
 
 cloob_status synth_stage_publish(cloob_ctx *ctx, synth_stage *st)
 {
-    if (st->ours) {
+    if (st->is_set) {
         for (int i = OWNED - 1; i >= 0; i--) CLOOB_TRY(remove_name(ctx, st, owned_names[i]));
         CLOOB_TRY(each_entry(ctx, st->out, remove_shard, st));
     }
@@ -198,4 +200,54 @@ void synth_stage_end(synth_stage *st)
     free(st->path);
     free(st->out);
     *st = (synth_stage){ 0 };
+}
+
+/* ---- tar files: 512-byte headers, content padded to 512, two empty blocks at the end ------------- */
+
+cloob_status synth_tar_open(cloob_ctx *ctx, const char *path, synth_tar *t)
+{
+    t->path = strdup(path);
+    t->stream = t->path ? fopen(path, "wb") : NULL;
+    if (t->stream) return CLOOB_OK;
+    cloob_status status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
+    free(t->path);
+    *t = (synth_tar){ 0 };
+    return status;
+}
+
+void synth_tar_add(synth_tar *t, const char *name, const void *data, size_t bytes)
+{
+    static const char zeros[512];
+    char header[512] = { 0 };
+    assert(strlen(name) < 100);
+    memcpy(header, name, strlen(name));
+    memcpy(header + 100, "0000644", 8);
+    memcpy(header + 108, "0000000", 8);
+    memcpy(header + 116, "0000000", 8);
+    snprintf(header + 124, 12, "%011zo", bytes);
+    snprintf(header + 136, 12, "%011o", 0u);
+    memset(header + 148, ' ', 8); /* the sum is taken with blanks in its own place */
+    header[156] = '0';
+    memcpy(header + 257, "ustar\00000", 8);
+    unsigned sum = 0;
+    for (int i = 0; i < 512; i++) sum += (unsigned char)header[i];
+    snprintf(header + 148, 8, "%06o", sum);
+    fwrite(header, 1, sizeof header, t->stream);
+    fwrite(data, 1, bytes, t->stream);
+    fwrite(zeros, 1, (512 - bytes % 512) % 512, t->stream);
+}
+
+cloob_status synth_tar_close(cloob_ctx *ctx, synth_tar *t)
+{
+    static const char zeros[1024];
+    if (!t->stream) return CLOOB_OK;
+    fwrite(zeros, 1, sizeof zeros, t->stream);
+    bool bad = fflush(t->stream) != 0 || ferror(t->stream);
+    int cause = errno;
+    if (fclose(t->stream) != 0 && !bad) bad = true, cause = errno;
+    cloob_status status =
+        bad ? ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", t->path, strerror(cause)) : CLOOB_OK;
+    free(t->path);
+    *t = (synth_tar){ 0 };
+    return status;
 }

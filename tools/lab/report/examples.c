@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lab/report/figures/examples.h"
+#include "lab/report/examples.h"
 
 enum { COLUMNS = 4, CELL = 190, SIDE = 130, TITLE = 22, ROW = 22, MARGIN = 12 };
 enum { CELL_HEIGHT = MARGIN + SIDE + TITLE + EXAMPLE_GUESSES * ROW + MARGIN };

@@ -1,4 +1,4 @@
-/* Inside the benchmark: one data set of one model, from images to scores.
+/* Internals of the evaluation suite: one data set of one model, from images to scores.
  *
  *     bench b;                                     what is evaluated
  *     bench_features f;
@@ -6,26 +6,54 @@
  *     CLOOB_TRY(task_classes(ctx, &b, &f));        adds scores to b.out
  *     features_release(&f);
  */
-#ifndef BENCHMARK_IMPL_H
-#define BENCHMARK_IMPL_H
+#ifndef LAB_SUITE_SUITE_H
+#define LAB_SUITE_SUITE_H
 
+#include "core/arena.h"
+#include "lab/suite/benchmark.h"
 #include "infer/embed_source.h"
-#include "lab/suite/datacomp.h"
-#include "cloob/benchmark.h"
 #include "data/text/prompts.h"
 #include "eval/zeroshot.h"
 #include "infer/model_file.h"
 
+/* ---- DataComp's evaluation sets ------------------------------------------------------------------ */
+
+typedef enum datacomp_protocol {
+    DATACOMP_PLAIN,         /* classification, or retrieval */
+    DATACOMP_IWILDCAM,      /* means over classes */
+    DATACOMP_CAMELYON17,    /* accuracy by slide */
+    DATACOMP_FMOW,          /* accuracy by year and region */
+    DATACOMP_DOLLAR_STREET, /* top-5 accuracy by income */
+    DATACOMP_GEODE,         /* accuracy by region */
+    DATACOMP_FACES,         /* race, gender, age and slurs, by race and gender */
+    DATACOMP_WINOGAVIL
+} datacomp_protocol;
+
+/* Groups whose means DataComp quotes in addition to the average of all. */
+enum { DATACOMP_SHIFT = 1, DATACOMP_VTAB = 2, DATACOMP_RETRIEVAL = 4 };
+
+typedef struct datacomp_set {
+    const char *key, *title, *main_metric; /* main_metric NULL: it has none, and does not count among the 38 */
+    datacomp_protocol protocol;
+    int groups;
+} datacomp_set;
+
+const datacomp_set *datacomp_at(int i); /* NULL behind the last */
+/* By the name of a folder: "wds_vtab-cifar100_test", "vtab-cifar100", "cifar100". NULL: not one of them. */
+const datacomp_set *datacomp_find(const char *folder_name);
+
+/* ---- one data set -------------------------------------------------------------------------------- */
+
 typedef struct bench {
     model *m;
     const char *folder;
-    cloob_benchmark_options o;
+    benchmark_options o;
     const datacomp_set *set; /* NULL: not one of DataComp's */
-    cloob_benchmark_result *out;
+    benchmark_result *out;
     bool failed; /* memory for scores was out */
 } bench;
 
-/* The images of a split at unit length with what stands beside them. */
+/* The images of a split at unit length with their labels, captions and numbers. */
 typedef struct bench_features {
     embed_result e;
     double *target; /* (e.rows, targets) the numbers of their npy members; NULL: not asked for, or none */
@@ -42,9 +70,8 @@ void features_release(bench_features *f);
 void bench_score(bench *b, const char *name, double value);
 void bench_score_of(bench *b, double value, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-bool result_score(cloob_benchmark_result *r, const char *name, double value); /* false: memory is out */
-void result_know(
-    cloob_benchmark_result *r); /* key, title and main metric, from the name of the data set and the task */
+bool result_score(benchmark_result *r, const char *name, double value); /* false: memory is out */
+void result_know(benchmark_result *r); /* key, title and main metric, from the name of the data set and the task */
 
 /* Accuracy and, where the data has several labels per image, mean average precision. */
 cloob_status task_classes(cloob_ctx *ctx, bench *b);
@@ -73,5 +100,25 @@ cloob_status bench_by_group(cloob_ctx *ctx, bench *b, const bench_features *f, c
 /* The folder's classes and templates, and their class weights. */
 cloob_status bench_prompts(cloob_ctx *ctx, const bench *b, prompts *p);
 cloob_status bench_weights(cloob_ctx *ctx, const bench *b, const prompt_set *set, zeroshot *z);
+
+/* ---- results as a table: a row per data set and task, a column per model, the main metric in the cells --- */
+
+typedef struct bench_row {
+    const char *name, *metric; /* metric "": the set has no main metric, or is not there */
+    const double *value;       /* (models) NaN: not evaluated */
+    bool there;                /* some model was evaluated */
+} bench_row;
+
+typedef struct bench_table {
+    const char **model; /* (models) names that distinguish them */
+    int64_t models;
+    bench_row *row;
+    int64_t rows;
+    int64_t missing; /* of DataComp's sets that count */
+} bench_table;
+
+/* datacomp: its sets first, in its order, all of them; then means over groups of them; then whatever else was
+ * evaluated. Everything is in the arena; false: memory is out. */
+bool bench_table_make(arena *a, const benchmark_result *r, int64_t n, bool datacomp, bench_table *out);
 
 #endif

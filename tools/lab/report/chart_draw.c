@@ -1,5 +1,5 @@
 /* Charts drawn by cairo. */
-#include "lab/report/chart_image.h"
+#include "lab/report/chart.h"
 
 #include <cairo-pdf.h>
 #include <cairo-svg.h>
@@ -114,7 +114,7 @@ static void draw_whisker(drawing *d, double x, double low, double high)
     cairo_stroke(d->cr);
 }
 
-/* Series k of n: its bar in every category, beside those of the others. */
+/* Series k of n: its bar in every category, next to those of the others. */
 static void draw_bars(drawing *d, const chart_series *s, int64_t k, int64_t n)
 {
     double width = 0.8 / (double)n, from = py(d, fmax(0, d->y.low));
@@ -354,7 +354,7 @@ void chart_axis_init(chart_axis *a, double low, double high, bool log, int wante
         init_log(a, wanted);
         return;
     }
-    if (!(high - low > 1e-12 * fmax(fabs(low), fabs(high)))) { /* one value: a little room around it */
+    if (!(high - low > 1e-12 * fmax(fabs(low), fabs(high)))) { /* one value: widen the axis a little */
         double room = low != 0 ? 0.1 * fabs(low) : 1;
         a->low = low - room, a->high = high + room;
     }
