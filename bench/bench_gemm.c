@@ -44,7 +44,7 @@ static double time_call(gemm_call x)
     for (int i = 0; i < 6; i++) {
         double from = now_ms();
         if (x.c_bf16) gemm_pack(ctx, kernel, &x, packed), x.packed = packed;
-        gemm_run(ctx, kernel, &x, scratch);
+        gemm_packed_run(ctx, kernel, &x, scratch);
         double ms = now_ms() - from;
         if (i && ms < best) best = ms;
     }
@@ -209,7 +209,7 @@ static double gigaops(const gemm_kernel *k, gemm_call x)
     x.packed = packed;
     for (int i = 0; i < 8; i++) {
         double from = cpu_seconds();
-        gemm_run(ctx, k, &x, scratch);
+        gemm_packed_run(ctx, k, &x, scratch);
         double s = cpu_seconds() - from;
         if (i && s < best) best = s;
     }

@@ -47,13 +47,13 @@ static int each_kernel(gemm_kind kind, kernel_test *test)
     return ran;
 }
 
-/* gemm_run with scratch of the planned size, and a guard behind it. */
+/* gemm_packed_run with scratch of the planned size, and a guard behind it. */
 static void run(const gemm_kernel *kernel, const gemm_call *x)
 {
     size_t bytes = gemm_scratch(ctx, kernel, x, x->packed != NULL);
     char *scratch = malloc(bytes + 64);
     memset(scratch + bytes, 0x5A, 64);
-    gemm_run(ctx, kernel, x, scratch);
+    gemm_packed_run(ctx, kernel, x, scratch);
     for (int i = 0; i < 64; i++) CHECK(scratch[bytes + (size_t)i] == 0x5A);
     free(scratch);
 }
@@ -491,18 +491,18 @@ static void same_row(const gemm_kernel *kernel)
     size_t bytes = gemm_scratch(ctx, kernel, &p.c, true);
     char *scratch = malloc(bytes + 64);
     memset(scratch + bytes, 0x5A, 64);
-    gemm_run(ctx, kernel, &p.c, scratch);
+    gemm_packed_run(ctx, kernel, &p.c, scratch);
     for (int64_t row = 0; row < M - 3; row += 13)
         for (int64_t rows = 1; rows <= 3; rows++) {
             gemm_call c = p.c;
             c.M = rows, c.a.data = p.x + row * K, c.c = few;
-            gemm_run(ctx, kernel, &c, scratch);
+            gemm_packed_run(ctx, kernel, &c, scratch);
             CHECK(memcmp(few, p.y + row * N, (size_t)(rows * N) * sizeof *few) == 0);
         }
     for (int64_t rows = 1; rows < M; rows += 5) {
         gemm_call c = p.c;
         c.M = rows, c.c = p.want;
-        gemm_run(ctx, kernel, &c, scratch);
+        gemm_packed_run(ctx, kernel, &c, scratch);
         CHECK(memcmp(p.want, p.y, (size_t)(rows * N) * sizeof *p.y) == 0);
     }
     for (int i = 0; i < 64; i++) CHECK(scratch[bytes + (size_t)i] == 0x5A);

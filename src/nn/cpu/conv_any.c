@@ -72,7 +72,7 @@ static cloob_status patches_run(const op_env *env, const op_args *a)
     if (packed && fresh) gemm_pack(env->ctx, kernel, &x, packed);
     pool_share(env->ctx, x.M, 8, gather_range, &gather);
     x.packed = packed;
-    gemm_run(env->ctx, kernel, &x, (char *)a->scratch + matrix_bytes(a));
+    gemm_packed_run(env->ctx, kernel, &x, (char *)a->scratch + matrix_bytes(a));
     return CLOOB_OK;
 }
 

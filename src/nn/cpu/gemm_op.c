@@ -47,5 +47,5 @@ void gemm_bf16_run(const op_env *env, const op_args *a, gemm_call *x, bool weigh
         x->packed = scratch;
         scratch += round_up(gemm_packed_bytes(kernel, x->N, x->K));
     }
-    gemm_run(env->ctx, kernel, x, scratch);
+    gemm_packed_run(env->ctx, kernel, x, scratch);
 }

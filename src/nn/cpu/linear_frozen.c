@@ -64,7 +64,7 @@ bool linear_frozen(const op_env *env, const op_args *a)
     x.packed = floats && !f->ran ? weight_cache_find(env->cache, x.b.data) : gemm_op_cached(env, f->kernel, &x);
     if (!x.packed && !floats) return false; /* no memory for 8-bit weights: the caller multiplies floats */
     f->ran = true;
-    gemm_run(env->ctx, f->kernel, &x, a->scratch);
+    gemm_packed_run(env->ctx, f->kernel, &x, a->scratch);
     return true;
 }
 

@@ -63,7 +63,7 @@ static void choose_grid(gemm_call *p, int threads)
     }
 }
 
-static void gemm_run(cloob_ctx *ctx, gemm_call *p)
+static void gemm_packed_run(cloob_ctx *ctx, gemm_call *p)
 {
     assert(p->M >= 0 && p->N >= 0 && p->K >= 0 && p->M <= INT_MAX && p->N <= INT_MAX && p->K <= INT_MAX);
     assert(p->lda >= (p->ta ? p->M : p->K) && p->ldb >= (p->tb ? p->K : p->N) && p->ldc >= p->N);
@@ -76,12 +76,12 @@ void cpu_sgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K
                int64_t lda, const float *B, int64_t ldb, float beta, float *C, int64_t ldc)
 {
     gemm_call p = { ta, tb, false, M, N, K, lda, ldb, ldc, alpha, beta, A, B, C, 1, 1 };
-    gemm_run(ctx, &p);
+    gemm_packed_run(ctx, &p);
 }
 
 void cpu_dgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const double *A,
                int64_t lda, const double *B, int64_t ldb, double beta, double *C, int64_t ldc)
 {
     gemm_call p = { ta, tb, true, M, N, K, lda, ldb, ldc, alpha, beta, A, B, C, 1, 1 };
-    gemm_run(ctx, &p);
+    gemm_packed_run(ctx, &p);
 }

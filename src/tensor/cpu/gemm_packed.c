@@ -308,7 +308,7 @@ CPU_CLONES static void add_parts(void *arg, int64_t begin, int64_t end, int thre
     }
 }
 
-void gemm_run(cloob_ctx *ctx, const gemm_kernel *kernel, const gemm_call *x, void *scratch)
+void gemm_packed_run(cloob_ctx *ctx, const gemm_kernel *kernel, const gemm_call *x, void *scratch)
 {
     job j = { .kernel = kernel, .x = x, .l = layout_of(kernel, x, x->packed != NULL) };
     assert(x->M >= 0 && x->N >= 0 && x->K > 0 && x->ldc >= x->N);

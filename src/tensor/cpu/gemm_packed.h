@@ -74,9 +74,9 @@ bool gemm_usable(const gemm_kernel *kernel);
 size_t gemm_packed_bytes(const gemm_kernel *kernel, int64_t N, int64_t K);
 void gemm_pack(cloob_ctx *ctx, const gemm_kernel *kernel, const gemm_call *x, void *out);
 
-/* Bytes of scratch that gemm_run needs, with a packed B or without; of x only sizes and flags are read. */
+/* Bytes of scratch that gemm_packed_run needs, with a packed B or without; of x only sizes and flags are read. */
 size_t gemm_scratch(const cloob_ctx *ctx, const gemm_kernel *kernel, const gemm_call *x, bool packed);
-void gemm_run(cloob_ctx *ctx, const gemm_kernel *kernel, const gemm_call *x, void *scratch);
+void gemm_packed_run(cloob_ctx *ctx, const gemm_kernel *kernel, const gemm_call *x, void *scratch);
 
 /* GEMM_F32 for fewer than GEMM_FEW rows, which are bound by memory: from B as it is, on any machine, without scratch;
  * sums are in another order. Ignores alpha and relu. */

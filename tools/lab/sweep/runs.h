@@ -23,8 +23,7 @@ typedef struct sweep_run {
     int64_t settings;
     int64_t seed;
     const run_test *test; /* NULL: none; leaves test.json, and a run that has it is not evaluated again */
-    bool
-        may_fail; /* a loss that leaves the range of numbers is a result, {"failed": REASON}, and the other runs continue */
+    bool may_fail;        /* a loss that is not finite is a result, {"failed": REASON}, and the other runs continue */
     char name[192], dir[SWEEP_PATH]; /* NAME-seedN, LOGS/FOLDER/NAME-seedN */
 } sweep_run;
 
