@@ -12,7 +12,7 @@
 #include "infer/search_index.h"
 #include "model/interchange.h"
 #include "model/procedural_weights.h"
-#include "lab/report/sheets.h"
+#include "lab/report/report.h"
 #include "io/image/image.h"
 
 static cloob_ctx *ctx;

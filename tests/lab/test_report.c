@@ -11,7 +11,6 @@
 #include "lab/report/html.h"
 #include "lab/report/run_files.h"
 #include "lab/report/report.h"
-#include "lab/report/sheets.h"
 
 static cloob_ctx *ctx;
 static char root[512], said[8192];

@@ -7,7 +7,7 @@
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
 #include "infer/search_index.h"
-#include "lab/report/sheets.h"
+#include "lab/report/report.h"
 #include "infer/search.h"
 
 static struct {

@@ -4,7 +4,6 @@
 #include "cli/shared_opts.h"
 #include "infer/embeddings_file.h"
 #include "eval/eval_json.h"
-#include "lab/report/sheets.h"
 #include "lab/synth/world_truth.h"
 #include "lab/report/report.h"
 

@@ -11,6 +11,7 @@
 #define LAB_REPORT_REPORT_H
 
 #include "cloob/eval.h"
+#include "cloob/search.h"
 #include "core/ctx.h"
 #include "eval/metrics.h"
 
@@ -57,5 +58,8 @@ cloob_status analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob
 /* The reliability plot as SVG: accuracy over confidence, a line per model, and the diagonal.  */
 cloob_status calibration_plot(cloob_ctx *ctx, const calibration *c, const char *const *name, int64_t n,
                               const char *path);
+
+/* A self-contained HTML page with thumbnails of the hits. Written atomically. */
+cloob_status search_sheet(cloob_ctx *ctx, const char *path, const char *title, const cloob_search_hit *hit, int64_t n);
 
 #endif

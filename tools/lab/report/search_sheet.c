@@ -8,7 +8,7 @@
 #include "core/needs.h"
 #include "data/view/transform.h"
 #include "io/image/image_write_jpeg.h"
-#include "lab/report/sheets.h"
+#include "lab/report/report.h"
 
 enum { THUMB = 256, THUMB_QUALITY = 82 };
 
