@@ -2,12 +2,18 @@
 # need more than a compiler (`make test`, `make quick`, `make lint`, `make coverage`, `make demo`, `make debug`, `make wheel`) run it first.
 BUILD ?= build
 CMAKE_FLAGS ?=
+AARCH64_TESTS ?= core|file|json|option|gemm|gemm_packed|linalg|vmath|attention_head|objective|hopfield|search|view|resize|safetensors|tokenizer
 
-.PHONY: all deps test quick debug tsan integer lint coverage demo install wheel format clean
+.PHONY: all installed deps test quick debug tsan integer lint coverage demo install wheel deb tarball docs screenshots aarch64 format clean
 
 all:
 	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS)
 	@cmake --build $(BUILD)
+
+# What is installed, without tests and benchmarks.
+installed:
+	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS)
+	@cmake --build $(BUILD) --target cloob_installed
 
 deps:
 	@scripts/install-deps.sh test
@@ -58,17 +64,48 @@ coverage:
 install: all
 	@cmake --install $(BUILD) $(if $(PREFIX),--prefix "$(PREFIX)")
 
-# The Python package with the library inside: dist/*.whl.
+# The Python package with the library, the program and what they need inside: dist/*.whl. Equal sources give equal bytes.
 wheel: deps
+	@$(MAKE) --no-print-directory installed
+	@CLOOB_BUILD=$(BUILD) SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)} python3 python/builder.py dist
+
+# Debian packages of the committed tree: dist/*.deb. packaging/test-deb.sh tries them in a fresh root.
+deb:
+	@scripts/install-deps.sh package
+	@packaging/build-deb.sh dist
+
+# A relocatable tree with its libraries inside: dist/cloob-*.tar.xz.
+tarball:
+	@scripts/install-deps.sh package
+	@$(MAKE) --no-print-directory installed
+	@packaging/build-tarball.sh $(BUILD) dist
+
+# The documentation as a site that works without a network: site/index.html. Broken links are errors.
+docs:
+	@packaging/site.py build-docs/pages
+	@[ -x build-docs/venv/bin/mkdocs ] || { python3 -m venv build-docs/venv && build-docs/venv/bin/pip install -q 'mkdocs-material>=9.5,<10'; }
+	@NO_MKDOCS_2_WARNING=1 build-docs/venv/bin/mkdocs build -q --strict -f packaging/mkdocs.yml
+	@echo "site/index.html: $$(find site -name '*.html' | wc -l) pages, links checked"
+
+# The pictures of the server's page in docs/images, of synthetic images (scripts/screenshots.py); some minutes.
+screenshots:
+	@scripts/install-deps.sh test page
 	@$(MAKE) --no-print-directory all
-	@CLOOB_LIBRARY=$(BUILD)/libcloob.so python3 python/builder.py dist
+	@scripts/screenshots.py --cloob $(BUILD)/cloob
+
+# Cross-built for AArch64, the quick tests run by qemu-user.
+aarch64:
+	@scripts/install-deps.sh aarch64
+	@cmake -S . -B $(BUILD)-aarch64 -G Ninja -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DCLOOB_WITH_CUDA=OFF -DCLOOB_WITH_MPI=OFF $(CMAKE_FLAGS)
+	@cmake --build $(BUILD)-aarch64
+	@cd $(BUILD)-aarch64 && ctest -L quick --output-on-failure -R '^($(AARCH64_TESTS))$$'
 
 format:
 	@git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs scripts/wrap_comments.py
 	@git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
 
 clean:
-	@rm -rf $(BUILD) $(BUILD)-debug $(BUILD)-tsan $(BUILD)-integer $(BUILD)-lint $(BUILD)-coverage $(BUILD)-demo
+	@rm -rf $(BUILD) $(BUILD)-debug $(BUILD)-tsan $(BUILD)-integer $(BUILD)-lint $(BUILD)-coverage $(BUILD)-demo $(BUILD)-aarch64 build-docs site
 
 # Trains and evaluates a small model end to end on the CPU: demo/report.html shows the result. Without a built program it
 # builds one for the CPU alone, which takes a minute instead of several.

@@ -104,7 +104,9 @@ static void bench_probe(int64_t n)
                test = { make(&x[1], &y[1], n / 5, 1024, 100, n, 11, 2.5), NULL };
     train.y = y[0], test.y = y[1];
     for (int k = 0; k < 2; k++) {
-        cloob_probe_options o = { 0, false, 1, 1000, 0, true, where };
+        cloob_probe_options o = {
+            .search = false, .lambda = 1, .max_iterations = 1000, .tolerance = 0, .refit_all = true, .device = where
+        };
         cloob_probe_result r;
         double begin = clock_seconds();
         need(probe_run(ctx, &r, &o, &train, NULL, &test));

@@ -218,6 +218,13 @@ static double gigaops(const gemm_kernel *k, gemm_call x)
     return 2e-9 * (double)x.M * (double)x.N * (double)x.K / best;
 }
 
+static void *half(const float *x, int64_t n)
+{
+    uint16_t *h = aligned_alloc(64, ((size_t)n * sizeof *h + 127) / 64 * 64);
+    for (int64_t i = 0; i < n; i++) h[i] = bf16_from_float(x[i]);
+    return h;
+}
+
 static void embed_shape(int64_t M, int64_t cols, int64_t K)
 {
     float *a = float_noise(M * K), *b = float_noise(cols * K), *bias = float_noise(cols), *c = float_noise(M * cols);
@@ -230,12 +237,16 @@ static void embed_shape(int64_t M, int64_t cols, int64_t K)
                     .c = c,
                     .ldc = cols,
                     .bias = bias };
+    void *ha = half(a, M * K), *hb = half(b, cols * K);
     printf("%5lld x %4lld x %4lld", (long long)M, (long long)cols, (long long)K);
     for (int i = 0; gemm_kernel_at(i); i++) {
         const gemm_kernel *k = gemm_kernel_at(i);
-        if (k->kind != GEMM_BF16 && k->usable && gemm_usable(k)) printf("   %s %6.1f", k->name, gigaops(k, x));
+        gemm_call y = x;
+        if (k->kind == GEMM_BF16 || k->kind == GEMM_U8) y.a.data = ha, y.b.data = hb, y.c_bf16 = true;
+        if (k->usable && gemm_usable(k)) printf("  %s %.0f", k->name, gigaops(k, y));
     }
     printf("\n");
+    free(ha), free(hb);
     free(a), free(b), free(bias), free(c);
 }
 

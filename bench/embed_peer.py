@@ -37,7 +37,8 @@ WHATS = {"image": None, "text, 10 words": 10, "text, 75 words": 75}
 # ---- files that all three read
 
 
-def make_files(name: str, args: argparse.Namespace, folder: Path) -> None:
+def make_weights(name: str, folder: Path):
+    """open_clip's model with random weights, also written to weights.safetensors."""
     import open_clip
     import safetensors.torch
     import torch
@@ -50,6 +51,13 @@ def make_files(name: str, args: argparse.Namespace, folder: Path) -> None:
         if key.endswith("running_var"):
             b.uniform_(0.5, 1.5)
     safetensors.torch.save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "weights.safetensors")
+    return model
+
+
+def make_files(name: str, args: argparse.Namespace, folder: Path) -> None:
+    import torch
+
+    model = make_weights(name, folder)
     inputs = {"image": torch.randn(args.batch, 3, 224, 224).numpy()}
     inputs.update({what: token_rows(args.batch, n) for what, n in WHATS.items() if n})
     np.savez(folder / "inputs.npz", **inputs)

@@ -86,7 +86,7 @@ for part in $parts; do
     sanitize-step)
         for step in "tiny-rn fp32" "tiny-rn amp_bf16" "tiny-vit amp_bf16"; do
             set -- $step # a batch of 8 would have its objective on the host
-            run=("$build/cloob" bench step --model "$1" --precision "$2" --batch 64 --repeats 1 --device cuda --json)
+            run=("$build/cloob" bench step --model "$1" --precision "$2" --batch-size 64 --repeats 1 --device cuda --json)
             "${run[@]}" > "$out/step-$1-$2.log" 2>&1 || { bad=1; tail -5 "$out/step-$1-$2.log"; }
             for tool in memcheck racecheck; do
                 log=$out/$tool-$1-$2.log

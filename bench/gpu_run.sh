@@ -55,7 +55,7 @@ must "the same bytes" same_weights logs/whole/checkpoints/latest.safetensors log
 must "training in 16-bit" "$cloob" "${base[@]}" --name half16 --precision amp_bf16 --max-steps 20
 model=logs/whole/checkpoints/latest.safetensors
 must "embedding" "$cloob" embed --checkpoint $model --data data/val.tsv --out gpu.safetensors --device "$device"
-must "embedding in batches" "$cloob" embed --checkpoint $model --data data/val.tsv --out batch.safetensors --device "$device" --no-invariant --batch 17
+must "embedding in batches" "$cloob" embed --checkpoint $model --data data/val.tsv --out batch.safetensors --device "$device" --no-invariant --batch-size 17
 must "embedding in 16-bit" "$cloob" embed --checkpoint $model --data data/val.tsv --out bf16.safetensors --device "$device" --precision bf16
 must "embedding on the CPU" "$cloob" embed --checkpoint $model --data data/val.tsv --out cpu.safetensors --device cpu
 must "as the CPU does" near 1e-4 gpu.safetensors cpu.safetensors

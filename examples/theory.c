@@ -5,8 +5,10 @@
  *     ./theory saturation     their gradients as the positive's similarity grows
  *     ./theory hopfield       energy and movement of states, update by update
  *     ./theory covariance     what retrieval does to the covariance of two features that go together
+ *     ./theory variance       the loss with U_x^T V_y, which the paper rejects, against CLOOB's
  *     ./theory world DIR      the same for the captions of a world that `cloob synth --out DIR` drew
  */
+#define _POSIX_C_SOURCE 200809L /* strtok_r */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,15 +84,16 @@ static int mutual_information(void)
 /* ---- saturation ---------------------------------------------------------------------------------- */
 
 /* N pairs whose positives have similarity s and whose negatives have none: x_i is axis i, y_i lies between axis i and
- * an axis of its own. The gradient of x_i towards y_i says how hard the objective still pulls. */
+ * an axis of its own. The gradient of x_i towards y_i says how hard the objective still pulls; that by the inverse
+ * temperature (of the loss that is not multiplied by tau) how fast the temperature falls. */
 static int saturation(cloob_ctx *ctx)
 {
     enum { N = 64, D = 2 * N };
     static float x[N * D], y[N * D], dx[N * D], dy[N * D];
     static const cloob_method method[] = { CLOOB_METHOD_CLIP, CLOOB_METHOD_INFOLOOB };
-    printf("similarity,infonce,infoloob\n");
+    printf("similarity,infonce,infoloob,temperature_infonce,temperature_infoloob\n");
     for (int k = 0; k <= 40; k++) {
-        double s = k / 40.0, pull[2];
+        double s = k / 40.0, pull[2], by_scale[2];
         memset(x, 0, sizeof x), memset(y, 0, sizeof y);
         for (int i = 0; i < N; i++) {
             x[i * D + i] = 1;
@@ -106,9 +109,10 @@ static int saturation(cloob_ctx *ctx)
                 return fail(ctx);
             /* of -loss by x_0, along y_0; times N, as the objective is a mean */
             pull[m] = 0;
+            by_scale[m] = -r.dsum_dinv_tau;
             for (int i = 0; i < D; i++) pull[m] -= (double)N * dx[i] * y[i];
         }
-        printf("%.3f,%.6f,%.6f\n", s, pull[0], pull[1]);
+        printf("%.3f,%.6f,%.6f,%.6f,%.6f\n", s, pull[0], pull[1], by_scale[0], by_scale[1]);
     }
     return 0;
 }
@@ -184,6 +188,67 @@ static int covariance(cloob_ctx *ctx)
             c[0] += p * p / N, c[1] += q * q / N, c[2] += p * q / N;
         }
         printf("%g,%.4f,%.4f\n", beta[b], c[2], c[2] / sqrt(c[0] * c[1]));
+    }
+    return 0;
+}
+
+/* ---- the rejected loss ------------------------------------------------------------------------------ */
+
+/* The similarities of matched pairs: U_x with U_y, or with V_y. Adds their sum and the sum of their squares. */
+static int add_scores(cloob_ctx *ctx, const float *x, const float *y, int N, int D, double sum[2], double square[2])
+{
+    static float ux[32 * 16], uy[32 * 16], vy[32 * 16];
+    cloob_hopfield images = { x, N, D, CLOOB_DEFAULT_SCALE_HOPFIELD },
+                   texts = { y, N, D, CLOOB_DEFAULT_SCALE_HOPFIELD };
+    cloob_hopfield_options o;
+    cloob_hopfield_options_init(&o);
+    o.unit = true;
+    if (cloob_hopfield_retrieve(ctx, &images, &o, x, N, ux, NULL) != CLOOB_OK ||
+        cloob_hopfield_retrieve(ctx, &images, &o, y, N, uy, NULL) != CLOOB_OK ||
+        cloob_hopfield_retrieve(ctx, &texts, &o, y, N, vy, NULL) != CLOOB_OK)
+        return fail(ctx);
+    for (int i = 0; i < N; i++) {
+        double with[2] = { 0, 0 };
+        for (int k = 0; k < D; k++)
+            with[0] += (double)ux[i * D + k] * uy[i * D + k], with[1] += (double)ux[i * D + k] * vy[i * D + k];
+        for (int m = 0; m < 2; m++) sum[m] += with[m], square[m] += with[m] * with[m];
+    }
+    return 0;
+}
+
+/* Pairs of random directions, y a noisy x. Over batches: mean and variance of the similarity of matched pairs and of the
+ * loss, for CLOOB and for the loss that contrasts what x retrieves from the images with what y retrieves from the
+ * texts. */
+static int variance(cloob_ctx *ctx)
+{
+    enum { N = 32, D = 16, BATCHES = 200 };
+    static float x[N * D], y[N * D];
+    static const cloob_method method[] = { CLOOB_METHOD_CLOOB, CLOOB_METHOD_CLOOB_UV };
+    static const double noise[] = { 0.1, 0.2, 0.3, 0.4 };
+    printf("noise,score_cloob,score_uv,score_variance_cloob,score_variance_uv,loss_cloob,loss_uv,loss_variance_cloob,"
+           "loss_variance_uv\n");
+    for (int k = 0; k < 4; k++) {
+        double sum[2] = { 0, 0 }, square[2] = { 0, 0 }, score[2] = { 0, 0 }, squares[2] = { 0, 0 };
+        for (int b = 0; b < BATCHES; b++) {
+            for (int i = 0; i < N * D; i++) x[i] = (float)normal();
+            for (int i = 0; i < N; i++) unit(x + i * D, D);
+            for (int i = 0; i < N * D; i++) y[i] = x[i] + (float)(noise[k] * normal());
+            for (int i = 0; i < N; i++) unit(y + i * D, D);
+            if (add_scores(ctx, x, y, N, D, score, squares)) return 1;
+            for (int m = 0; m < 2; m++) {
+                cloob_objective_options o;
+                cloob_objective_result r;
+                cloob_objective_options_init(&o);
+                o.method = method[m], o.device = "ref";
+                cloob_pairs e = { .x = x, .y = y, .n = N, .d = D };
+                if (cloob_objective(ctx, &o, &e, NULL, &r) != CLOOB_OK) return fail(ctx);
+                sum[m] += r.loss / BATCHES, square[m] += r.loss * r.loss / BATCHES;
+            }
+        }
+        for (int m = 0; m < 2; m++) score[m] /= N * BATCHES, squares[m] /= N * BATCHES;
+        printf("%g,%.6f,%.6f,%.3e,%.3e,%.6f,%.6f,%.3e,%.3e\n", noise[k], score[0], score[1],
+               squares[0] - score[0] * score[0], squares[1] - score[1] * score[1], sum[0], sum[1],
+               square[0] - sum[0] * sum[0], square[1] - sum[1] * sum[1]);
     }
     return 0;
 }
@@ -299,8 +364,9 @@ int main(int argc, char **argv)
     else if (strcmp(what, "saturation") == 0) code = saturation(ctx);
     else if (strcmp(what, "hopfield") == 0) code = hopfield(ctx);
     else if (strcmp(what, "covariance") == 0) code = covariance(ctx);
+    else if (strcmp(what, "variance") == 0) code = variance(ctx);
     else if (strcmp(what, "world") == 0 && argc == 3) code = explaining_away(ctx, argv[2]);
-    else fprintf(stderr, "usage: %s mi|saturation|hopfield|covariance|world DIR\n", argv[0]);
+    else fprintf(stderr, "usage: %s mi|saturation|hopfield|covariance|variance|world DIR\n", argv[0]);
     cloob_ctx_destroy(ctx);
     return code;
 }

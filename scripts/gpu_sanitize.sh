@@ -32,14 +32,14 @@ models() {
     local m p pack
     for p in amp_bf16 amp_fp8 fp32; do
         for m in tiny-rn tiny-vit; do
-            for pack in '' --pack-texts; do bench "$m.$p${pack:+.packed}" step --model $m --precision $p --batch 64 $pack; done
+            for pack in '' --pack-texts; do bench "$m.$p${pack:+.packed}" step --model $m --precision $p --batch-size 64 $pack; done
         done
     done
-    bench tiny-rn.recompute step --model tiny-rn --precision amp_bf16 --batch 64 --accum-freq 2 --grad-checkpointing
-    for m in clip siglip; do bench $m step --model tiny-vit --precision amp_bf16 --batch 64 --method $m; done
-    for p in fp32 bf16 fp8; do bench $p embed --model tiny-vit --precision $p --batch 8; done
-    bench text embed --model tiny-rn --precision bf16 --batch 8 --text
-    bench invariant embed --model tiny-rn --precision bf16 --batch 8 --invariant
+    bench tiny-rn.recompute step --model tiny-rn --precision amp_bf16 --batch-size 64 --accum-freq 2 --grad-checkpointing
+    for m in clip siglip; do bench $m step --model tiny-vit --precision amp_bf16 --batch-size 64 --method $m; done
+    for p in fp32 bf16 fp8; do bench $p embed --model tiny-vit --precision $p --batch-size 8; done
+    bench text embed --model tiny-rn --precision bf16 --batch-size 8 --text
+    bench invariant embed --model tiny-rn --precision bf16 --batch-size 8 --invariant
 }
 all_jobs() { # FACTOR: of the number of parts
     local p

@@ -1,25 +1,31 @@
 #!/bin/sh
-# Installs what is missing of Debian's packages: install-deps.sh [test] [lint] [coverage].
+# Installs what is missing of Debian's packages: install-deps.sh [test] [lint] [coverage] [package] [page] [aarch64].
 #
 #     (nothing)    what the build needs, and every optional part
 #     test         also what the tests need
 #     lint         what `make lint` needs
 #     coverage     what `make coverage` needs
+#     package      what `make deb` and `make tarball` need
+#     page         what `make screenshots` and tests/serve/page_check.py need
+#     aarch64      what `make aarch64` needs
 #
 # Prints what it does, and uses sudo only when it is not root. Without a package manager or permission the build continues
 # with what is installed.
 set -eu
 
 build="build-essential cmake ninja-build pkg-config"
-parts="libdnnl-dev libopenblas-dev liblapacke-dev libjpeg62-turbo-dev libpng-dev libwebp-dev libgif-dev libheif-dev libtiff-dev
+parts="libdnnl-dev libopenblas0-pthread libgomp1 libjpeg62-turbo-dev libpng-dev libwebp-dev libgif-dev libheif-dev libtiff-dev
 libcairo2-dev libutf8proc-dev zlib1g-dev libopenmpi-dev openmpi-bin libmicrohttpd-dev libcurl4-openssl-dev"
 wanted="$build $parts"
 for group in "$@"; do
     case $group in
-    test) wanted="$wanted python3 python3-numpy" ;;
+    test) wanted="$wanted python3 python3-numpy patchelf" ;;
     lint) wanted="$wanted git python3 clang-format clang-tidy cppcheck" ;;
     coverage) wanted="$wanted python3 python3-numpy gcovr" ;;
-    *) echo "usage: install-deps.sh [test] [lint] [coverage]" >&2; exit 2 ;;
+    package) wanted="$wanted git dpkg-dev debhelper dh-python fakeroot python3-all lintian patchelf xz-utils" ;;
+    page) wanted="$wanted python3 python3-selenium chromium chromium-driver" ;;
+    aarch64) wanted="$wanted gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user" ;;
+    *) echo "usage: install-deps.sh [test] [lint] [coverage] [package] [page] [aarch64]" >&2; exit 2 ;;
     esac
 done
 

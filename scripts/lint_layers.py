@@ -20,6 +20,7 @@ VENDORS = (
     (re.compile(r"(cuda\w*|cublas\w*|cudnn\w*|curand\w*|cusolver\w*|mma|nvToolsExt|cooperative_groups)\.h$|(cub|cuda|thrust|cute|cutlass)/"),
      re.compile(r"src/tensor/cuda/vendor\.(h|cuh)$"), "tensor/cuda/vendor.h or vendor.cuh"),
     (re.compile(r"(nccl|mpi)\w*\.h$"), re.compile(r"src/dist/"), "src/dist"),
+    (re.compile(r"curl/"), re.compile(r"src/hub/curl\.h$"), "hub/curl.h"),
     (re.compile(r"(dnnl|cblas|openblas|lapacke)\w*(\.h|/.*)$"), re.compile(r"src/.*\bcpu/"), "a folder cpu"),
 )
 FLAG_HOMES = {"tools/cli", "tools/serve"}

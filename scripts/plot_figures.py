@@ -110,9 +110,11 @@ def theory(program, scenes):
     yield dict(name="theory-mi", title="Bounds of mutual information", x_label="mutual information, nats", y_label="estimate, nats", from_zero=True,
                series=[line("InfoNCE", mi, x, "infonce"), line("InfoLOOB (up to 12)", [r for r in mi if r["infoloob"] <= 12], x, "infoloob"),
                        line("ln N", mi, x, "ln_n"), line("the truth", mi, x, x)])
-    yield dict(name="theory-saturation", title="How hard an image is pulled to its text", x_label="similarity of the positive",
+    yield dict(name="theory-saturation", title="Gradients as pairs separate", x_label="similarity of the positive",
                y_label="size of the gradient", from_zero=True,
-               series=[line("InfoNCE", pull, "similarity", "infonce"), line("InfoLOOB", pull, "similarity", "infoloob")])
+               series=[line("InfoNCE, image", pull, "similarity", "infonce"), line("InfoLOOB, image", pull, "similarity", "infoloob"),
+                       line("InfoNCE, inverse temperature", pull, "similarity", "temperature_infonce"),
+                       line("InfoLOOB, inverse temperature", pull, "similarity", "temperature_infoloob")])
     betas = sorted({r["beta"] for r in energy})
     yield dict(name="theory-hopfield", title="Energy of a Hopfield network by updates", x_label="updates", y_label="energy",
                series=[line("scale %g" % b, [r for r in energy if r["beta"] == b], "update", "energy") for b in betas])

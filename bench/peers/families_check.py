@@ -4,7 +4,7 @@
     bench/peers/families_check.py [--cloob build/cloob] [--images DIR] [--rows 16] [--stored bf16] [--layers N] [--markdown] [NAME ...]
 
 Without names: a small model of random weights per family. A NAME is a full-size configuration of open_clip, or hf:NAME for
-transformers' class with that model's sizes. Needs torch, open_clip_torch, transformers and safetensors; the product needs none of
+transformers' class with that model's sizes. --count prints how many of open_clip's configurations run. Needs torch, open_clip_torch, transformers and safetensors; the product needs none of
 them. Prints a line per model; the exit code is the verdict: largest difference below 1e-4 of the largest element in fp32, cosine
 above 0.9999 in bf16 (small random models: 0.9998), and after conversion back the peer's own weights, bit for bit, and its own embeddings (full size: of four rows).
 
@@ -27,6 +27,8 @@ a.add_argument("--markdown", action="store_true")
 a.add_argument("--stored", default="fp32", choices=["fp32", "bf16"], help="type of a full-size open_clip model's files")
 a.add_argument("--layers", type=int, default=0, help="of both towers of a full-size open_clip model, all else as it is: a check of its widths in little time")
 a.add_argument("--fp32-only", action="store_true", help="leave bf16 out")
+a.add_argument("--count", action="store_true", help="print how many of open_clip's configurations run, and end")
+a.add_argument("--speed", action="store_true", help="images and texts per second of the peer and of `cloob bench embed`, both in fp32 on all cores")
 a.add_argument("names", nargs="*")
 args = a.parse_args()
 work = pathlib.Path(tempfile.mkdtemp(prefix="families-"))
@@ -47,6 +49,51 @@ SMALL = {
     "no text projection": (V, dict(T, pool_type="first", no_causal_mask=True, proj_type="none", width=48, heads=4), {}),
     "ResNet": (dict(image_size=64, layers=[1, 2, 1, 1], width=8, head_width=32), dict(T, pool_type="last"), {}),
 }
+
+
+def known_configurations():
+    """open_clip asks the hub for the sizes of these text towers; none is reachable here."""
+    from transformers import AutoConfig, RobertaConfig, XLMRobertaConfig
+    own, size = AutoConfig.from_pretrained, dict(max_position_embeddings=514, type_vocab_size=1, layer_norm_eps=1e-5, pad_token_id=1)
+    large = dict(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
+    known = {"roberta-base": RobertaConfig(vocab_size=50265, **size), "xlm-roberta-base": XLMRobertaConfig(vocab_size=250002, **size),
+             "xlm-roberta-large": XLMRobertaConfig(vocab_size=250002, **size, **large)}
+    AutoConfig.from_pretrained = lambda name, *rest, **more: known[name] if str(name) in known else own(name, *rest, **more)
+    return known
+
+
+def count_configurations():
+    files = sorted((pathlib.Path(open_clip.__file__).parent / "model_configs").glob("*.json"))
+    runs = [f for f in files if subprocess.run([args.cloob, "info", str(f)], capture_output=True).returncode == 0]
+    print(f"{len(runs)} of open_clip {open_clip.__version__}'s {len(files)} configurations run, {len(files) - len(runs)} are refused")
+
+
+@torch.no_grad()
+def compare_speed(name):
+    """Median of three passes over the rows, after one."""
+    import time
+    model = jitter(open_clip.create_model(name, pretrained=None, pretrained_hf=False))
+    config = open_clip.get_model_config(name)
+    t = peer_tokens(config["text_cfg"])
+    cells = []
+    for what, f, v in ("images", model.encode_image, images(config["vision_cfg"]["image_size"])), ("texts", model.encode_text, t):
+        seconds = []
+        for _ in range(4):
+            begin = time.perf_counter()
+            f(v)
+            seconds.append(time.perf_counter() - begin)
+        cells.append("%s/s: peer %.2f" % (what, len(v) / sorted(seconds[1:])[1]))
+    print(f"{name}: {', '.join(cells)}", flush=True)
+
+
+def peer_tokens(text):
+    """Texts of 3 tokens and more; a text tower of transformers has no end token, and padding of its own."""
+    hf = CONFIGURATIONS.get(text.get("hf_model_name"))
+    t = tokens(text.get("context_length", 77), hf.vocab_size if hf else text.get("vocab_size", 49408))
+    if hf:
+        for i in range(args.rows):
+            t[i, min(4 + i, t.shape[1] - 1):] = hf.pad_token_id
+    return t
 
 
 def run(*command):
@@ -140,7 +187,7 @@ def large_against_open_clip(name):
     folder.mkdir()
     for tower in ("vision_cfg", "text_cfg") if args.layers else ():
         config[tower]["layers"] = args.layers
-    model = jitter(open_clip.CLIP(**config) if args.layers else open_clip.create_model(name, pretrained=None))
+    model = jitter(open_clip.CLIP(**config) if args.layers else open_clip.create_model(name, pretrained=None, pretrained_hf=False))
     if args.stored == "bf16":
         for v in model.state_dict().values():
             v.copy_(v.bfloat16())
@@ -148,7 +195,7 @@ def large_against_open_clip(name):
     save_file({k: kept(v).contiguous() for k, v in model.state_dict().items()}, folder / "open_clip_model.safetensors")
     (folder / "open_clip_config.json").write_text(json.dumps(dict(model_cfg=config, preprocess_cfg=dict(mean=[0.5] * 3, std=[0.5] * 3))))
     x = images(config["vision_cfg"]["image_size"])
-    t = tokens(config["text_cfg"].get("context_length", 77), config["text_cfg"].get("vocab_size", 49408))
+    t = peer_tokens(config["text_cfg"])
     rows = lambda f, v: torch.cat([f(v[i:i + 4]) for i in range(0, len(v), 4)])
     image, text = rows(model.encode_image, x), rows(model.encode_text, t)
     del model
@@ -161,7 +208,7 @@ def large_against_open_clip(name):
         native.unlink()
         if digests(work / "back" / "open_clip_model.safetensors") != want:
             return False
-        again = fill(open_clip.create_model(f"local-dir:{work / 'back'}", load_weights=False), work / "back" / "open_clip_model.safetensors")
+        again = fill(open_clip.create_model(f"local-dir:{work / 'back'}", load_weights=False, pretrained_hf=False), work / "back" / "open_clip_model.safetensors")
         return torch.equal(again.encode_image(x[:4]), image[:4]) and torch.equal(again.encode_text(t[:4]), text[:4])
 
     compare(f"{name}, {args.layers} layers" if args.layers else name, folder, x, t, image, text, False, back)
@@ -241,11 +288,15 @@ def full_size(name):
 
 
 torch.manual_seed(0)
+CONFIGURATIONS = known_configurations()
+if args.count:
+    count_configurations()
+    sys.exit()
 if args.markdown:
     print("| model | image, fp32 | text, fp32 | image, bf16 | text, bf16 | converted back |\n|---|---:|---:|---:|---:|---|")
 if not args.names:
     small_models()
 for n in args.names:
-    full_size(n)
+    compare_speed(n) if args.speed else full_size(n)
 shutil.rmtree(work)
 sys.exit(failures > 0)

@@ -1,8 +1,10 @@
-"""Real clients against cloob serve: openai, prometheus_client's parser, schemathesis over /openapi.json.
+"""Real clients against cloob serve: openai, ollama, cohere, huggingface_hub, prometheus_client's parser, schemathesis over /openapi.json.
 
 usage: python bench/peers/serve_clients.py build/cloob [--examples N]
-Needs openai, prometheus_client and schemathesis from the Python package index."""
+Needs openai, ollama, cohere, huggingface_hub, prometheus_client and schemathesis from the Python package index. Weaviate's inference
+containers and immich's service have no client there: their servers call them, and tests/serve/test_dialects.py sends what they send."""
 import argparse
+import base64
 import os
 import subprocess
 import sys
@@ -25,7 +27,7 @@ def check_openai(w, s, want):
         for i, d in enumerate(answer.data):
             row = d.embedding
             if isinstance(row, str):
-                import base64, struct
+                import struct
                 raw = base64.b64decode(row)
                 row = struct.unpack(f"<{len(raw) // 4}f", raw)
             worst = max(worst, near(row, want["text"][i]))
@@ -39,6 +41,59 @@ def check_openai(w, s, want):
         message = str(e)
     print(f"openai {openai.__version__}: rows differ from cloob embed by {worst:.1e}; refusal: {message[:80]}")
     assert worst <= 1e-6
+
+
+TEXTS = ["a red circle", "two blue squares"]
+
+
+def report(name, version, rows, want):
+    worst = max(near(a, b) for a, b in zip(rows, want))
+    print(f"{name} {version}: rows differ from cloob embed by {worst:.1e}")
+    assert worst <= 1e-6 and len(rows) == len(want)
+
+
+def check_ollama(w, s, want):
+    import importlib.metadata
+    import ollama
+    client = ollama.Client(host=s.url)
+    rows = client.embed(model="latest", input=TEXTS).embeddings
+    old = client.embeddings(model="latest", prompt=TEXTS[0]).embedding
+    short = client.embed(model="latest", input=TEXTS[0], dimensions=16).embeddings[0]
+    models = client.list().models
+    assert len(short) == 16 and models[0].model == "latest" and models[0].size and models[0].modified_at
+    try:
+        client.embed(model="latest", input="word " * 500, truncate=False)
+        raise AssertionError("a text beyond the context was accepted")
+    except ollama.ResponseError as e:
+        assert e.status_code == 400 and "tokens" in e.error, e
+    report("ollama", importlib.metadata.version("ollama"), [*rows, old], [*want["text"], want["text"][0]])
+
+
+def check_cohere(w, s, want):
+    import cohere
+    client = cohere.ClientV2(api_key="none", base_url=s.url)
+    image = "data:image/jpeg;base64," + base64.b64encode(w.image()).decode()
+    answer = client.embed(model="latest", input_type="search_document", texts=TEXTS, embedding_types=["float", "binary", "ubinary"])
+    rows = list(answer.embeddings.float_)
+    assert len(answer.embeddings.binary[0]) * 8 == len(rows[0]) and answer.texts == TEXTS
+    rows += client.embed(model="latest", input_type="image", images=[image], embedding_types=["float"]).embeddings.float_
+    mixed = [{"content": [{"type": "text", "text": TEXTS[1]}]}, {"content": [{"type": "image_url", "image_url": {"url": image}}]}]
+    rows += client.embed(model="latest", input_type="search_document", inputs=mixed, embedding_types=["float"]).embeddings.float_
+    try:
+        client.embed(model="latest", input_type="search_document", texts=TEXTS, embedding_types=["int8"])
+        raise AssertionError("int8 was accepted")
+    except cohere.core.ApiError as e:
+        assert e.status_code == 400, e
+    report("cohere", cohere.__version__, rows, [*want["text"], want["image"][0], want["text"][1], want["image"][0]])
+
+
+def check_huggingface(s, want):
+    import huggingface_hub
+    client = huggingface_hub.InferenceClient(base_url=s.url)
+    rows = [list(map(float, client.feature_extraction(t)[0])) for t in TEXTS]
+    cosine = client.sentence_similarity(TEXTS[0], other_sentences=[TEXTS[1], TEXTS[0]])
+    assert abs(cosine[1] - 1) < 1e-5 and abs(cosine[0] - sum(a * b for a, b in zip(*want["text"]))) < 1e-5, cosine
+    report("huggingface_hub", huggingface_hub.__version__, rows, want["text"])
 
 
 def check_prometheus(s):
@@ -63,10 +118,13 @@ def main():
     a.add_argument("--examples", type=int, default=30)
     o = a.parse_args()
     w = World(o.cloob)
-    want = w.embed(texts=["a red circle", "two blue squares"])
+    want = w.embed(texts=TEXTS, images=[os.path.join(w.images, w.files[0])])
     w.run("search", "index", "w/images", "--checkpoint", w.model)
     s = Server(w, "--index", "w/images", "--logs", "runs")
     check_openai(w, s, want)
+    check_ollama(w, s, want)
+    check_cohere(w, s, want)
+    check_huggingface(s, want)
     check_prometheus(s)
     code = check_schemathesis(s, o.examples)
     metrics = s.get("/metrics")[2].decode()

@@ -1,19 +1,19 @@
-/* A batching encoder: many threads submit texts and images, and what arrives together is embedded together.
+/* Dynamic batching: many threads submit texts and images, and inputs that arrive together are encoded in one batch.
  *
  *     cloob_batcher *b;
  *     cloob_batch_rows rows;
  *     cloob_batch_input in[] = { { .kind = CLOOB_BATCH_TEXT, .text = "a dog" },
  *                                { .kind = CLOOB_BATCH_IMAGE_FILE, .data = jpeg, .bytes = jpeg_bytes } };
  *     cloob_batcher_create(ctx, "M.safetensors", NULL, &b);
- *     cloob_batcher_encode(ctx, b, in, 2, NULL, &rows);               from any thread, each with its context
+ *     cloob_batcher_encode(ctx, b, in, 2, NULL, &rows);               from any thread, with its own context
  *     printf("cosine %g\n", dot(rows.data, rows.data + rows.width, rows.width));
  *     cloob_batch_rows_release(&rows);
  *     cloob_batcher_destroy(b);
  *
- * One thread owns the model. Texts are tokenized and images decoded by the threads that submit them. The queue is
- * bounded: what does not fit is refused with CLOOB_ERR_BUSY. The weights are copied into memory, so their file may be
- * rewritten; where unloaded weights cannot be loaded again, inputs are refused with CLOOB_ERR_IO. Unless
- * model.invariant is false a row has the same bytes alone and in any batch. */
+ * One encoder thread owns the model. The submitting threads tokenize texts and decode images. The queue is bounded: an
+ * input that does not fit fails with CLOOB_ERR_BUSY. The weights are copied into memory, so their file may be
+ * rewritten; if unloaded weights cannot be reloaded, inputs fail with CLOOB_ERR_IO. Unless model.invariant is false,
+ * a row has the same bytes alone and in any batch. */
 #ifndef CLOOB_BATCHER_H
 #define CLOOB_BATCHER_H
 
@@ -30,28 +30,28 @@ typedef struct cloob_batcher cloob_batcher;
 typedef struct cloob_batcher_options {
     size_t size;               /* of this struct; set by cloob_batcher_options_init */
     cloob_model_options model; /* strings are copied */
-    int64_t max_batch;         /* rows of a batch; 32 */
-    int64_t max_wait_us;       /* how long a batch that is not full waits for inputs being prepared; 2000 */
-    int64_t max_queue;         /* inputs that may wait; 4096 */
-    int decoders;              /* images decoded at the same time; 0: as many as CPU threads */
-    int64_t max_pixels;        /* images above it are refused; 25,000,000 */
-    double idle_unload_s;      /* weights unused for so long are freed, and loaded again on demand; 0: never */
+    int64_t max_batch;         /* largest number of rows per batch; default: 32 */
+    int64_t max_wait_us;       /* time that a partial batch waits for inputs in preparation; default: 2000 */
+    int64_t max_queue;         /* capacity of the queue in inputs; default: 4096 */
+    int decoders;              /* images decoded concurrently; 0: one per CPU thread */
+    int64_t max_pixels;        /* larger images are refused; default: 25,000,000 */
+    double idle_unload_s;      /* free weights unused for this long and reload them on demand; 0: never */
 } cloob_batcher_options;
 
 CLOOB_API void cloob_batcher_options_init(cloob_batcher_options *o);
 
-/* Opens the model; fails as cloob_model_open does. o may be NULL. The encoder's thread takes threads and log of ctx,
- * which need not outlive the call. */
+/* Opens the model; fails as cloob_model_open does. o may be NULL. The encoder thread copies the thread count and log
+ * callback of ctx, which need not outlive the call. */
 CLOOB_API cloob_status cloob_batcher_create(cloob_ctx *ctx, const char *path, const cloob_batcher_options *o,
                                             cloob_batcher **out);
-/* Finishes what is queued, then ends. No other thread may use b any more. NULL is fine. */
+/* Processes the queued inputs, then frees b. No other thread may use b during or after the call. b may be NULL. */
 CLOOB_API void cloob_batcher_destroy(cloob_batcher *b);
 
-/* Opens the file again and replaces the model after what is queued now; waits for it. On failure the old model
- * stays. */
+/* Reopens the file, processes the inputs queued so far, then replaces the model; returns when this is done. On failure
+ * the old model stays in use. */
 CLOOB_API cloob_status cloob_batcher_reload(cloob_ctx *ctx, cloob_batcher *b);
 
-/* Strings belong to b and stay valid until it is destroyed. */
+/* Fills *out. The strings are owned by b and valid until it is destroyed. */
 CLOOB_API void cloob_batcher_get_facts(cloob_batcher *b, cloob_model_facts *out);
 
 /* ---- encoding ------------------------------------------------------------------------------------ */
@@ -74,31 +74,32 @@ typedef struct cloob_batch_input {
 
 typedef struct cloob_batch_options {
     cloob_output what;  /* CLOOB_UNIT or CLOOB_RAW */
-    bool refuse_long;   /* a text that does not fit the context fails instead of being cut */
-    int64_t timeout_ms; /* CLOOB_ERR_BUSY when the answer is not there by then; 0: waits */
+    bool refuse_long;   /* a text longer than the context fails instead of being truncated */
+    int64_t timeout_ms; /* fail with CLOOB_ERR_BUSY after this time; 0: no timeout */
 } cloob_batch_options;
 
 typedef struct cloob_batch_rows {
-    float *data; /* (n, width) in the order of the inputs; owned */
+    float *data; /* (n, width) in the order of the inputs; freed by cloob_batch_rows_release */
     int64_t n, width;
-    int64_t tokens;           /* of all texts, with start and end, as the model sees them */
-    int64_t image_w, image_h; /* of the last image file; 0: none */
+    int64_t tokens;           /* of all texts after truncation, including start and end */
+    int64_t image_w, image_h; /* size of the last image file; 0: none */
     double prepare_s, wait_s; /* tokenizing and decoding; queue and encoder */
 } cloob_batch_rows;
 
 CLOOB_API void cloob_batch_rows_release(cloob_batch_rows *r);
 
-/* Waits for the rows of n inputs; o may be NULL. An input that cannot be used fails the call, with its index where
- * there are several. Many inputs are prepared and queued in pieces, so that memory is bounded. On failure *out is
- * empty. */
+/* Encodes n inputs and waits for their rows; o may be NULL. An unusable input fails the call; with several inputs the
+ * error text has its index. Inputs are prepared and queued in pieces, so memory is bounded. The caller releases *out;
+ * on failure *out is empty. */
 CLOOB_API cloob_status cloob_batcher_encode(cloob_ctx *ctx, cloob_batcher *b, const cloob_batch_input *in, int64_t n,
                                             const cloob_batch_options *o, cloob_batch_rows *out);
 
-/* Called once, on the encoder's thread: keep it short. row (width) is NULL unless status is CLOOB_OK. */
+/* Receives a row. Called once, on the encoder thread; it should return quickly. row (width) is valid during the call,
+ * and NULL unless status is CLOOB_OK. */
 typedef void cloob_batch_done_fn(void *user, cloob_status status, const char *error, const float *row, int64_t width);
 
-/* The same for one input without waiting: prepares it, queues it and returns; done is called later. On failure here
- * done is never called. timeout_ms is not used. */
+/* Encodes one input asynchronously: prepares it, queues it and returns; `done` is called later. If the call fails,
+ * `done` is never called. timeout_ms is ignored. */
 CLOOB_API cloob_status cloob_batcher_submit(cloob_ctx *ctx, cloob_batcher *b, const cloob_batch_input *in,
                                             const cloob_batch_options *o, cloob_batch_done_fn *done, void *user);
 
@@ -119,9 +120,9 @@ typedef struct cloob_batcher_stats {
     int64_t batches[2], rows[2];                  /* by cloob_side */
     int64_t batch_size[2][CLOOB_BATCH_BUCKETS];   /* bucket i: up to 2^i rows */
     cloob_latency prepare[2], wait[2], encode[2]; /* by side: per input, per input, per batch */
-    int64_t loads;                                /* how often weights were loaded */
+    int64_t loads;                                /* number of times the weights were loaded */
     bool loaded;
-    char error[512]; /* why there are no weights and inputs are refused, until a reload succeeds; "": all is well */
+    char error[512]; /* why inputs are refused, until a reload succeeds; "": no error */
 } cloob_batcher_stats;
 
 CLOOB_API void cloob_batcher_get_stats(cloob_batcher *b, cloob_batcher_stats *out);

@@ -1,11 +1,12 @@
 /* libcloob: CLOOB image and text encoders, in C.
  *
- * This header brings in all of the public interface; each part below can also be included alone. */
+ * This header includes the whole public interface; each part below can also be included alone. */
 #ifndef CLOOB_CLOOB_H
 #define CLOOB_CLOOB_H
 
 #include "cloob/image.h"
 #include "cloob/hopfield.h"
+#include "cloob/hub.h"
 #include "cloob/objective.h"
 #include "cloob/types.h"
 #include "cloob/options.h"

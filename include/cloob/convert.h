@@ -1,4 +1,4 @@
-/* Weights between formats: ours, OpenAI's, the paper authors' (JKU), open_clip's and Hugging Face's.
+/* Converts weights between the formats of cloob, OpenAI, the paper's authors (JKU), open_clip and Hugging Face.
  *
  *     cloob_convert_options o;
  *     cloob_convert_report r;
@@ -6,8 +6,8 @@
  *     if (cloob_convert(ctx, "RN50.pt", "RN50.safetensors", &o, &r) != CLOOB_OK) puts(cloob_error(ctx));
  *     cloob_convert_report_release(&r);
  *
- * Reads torch .pt files (zip, the stream format before 1.6, TorchScript) without running anything in them,
- * safetensors, and the folders of open_clip and Hugging Face. The architecture is read off the shapes. */
+ * Reads torch .pt files (zip, the stream format before 1.6, TorchScript) without running code from them, safetensors,
+ * and folders of open_clip and Hugging Face. The architecture is inferred from the shapes. */
 #ifndef CLOOB_CONVERT_H
 #define CLOOB_CONVERT_H
 
@@ -18,8 +18,8 @@ extern "C" {
 #endif
 
 typedef enum cloob_weight_format {
-    CLOOB_WEIGHTS_AUTO = 0,  /* OpenAI's names when the output ends in .pt, .pth or .bin, ONNX for .onnx, else ours */
-    CLOOB_WEIGHTS_NATIVE,    /* our safetensors file: weights, configuration, preprocessing */
+    CLOOB_WEIGHTS_AUTO = 0,  /* by suffix: OPENAI for .pt, .pth and .bin, ONNX for .onnx, else NATIVE */
+    CLOOB_WEIGHTS_NATIVE,    /* cloob's safetensors file: weights, configuration, preprocessing */
     CLOOB_WEIGHTS_OPENAI,    /* a state dict with OpenAI's names: .safetensors, or a torch zip */
     CLOOB_WEIGHTS_JKU,       /* a training checkpoint of the authors' code: {epoch, name, state_dict} */
     CLOOB_WEIGHTS_HF,        /* a folder for transformers' CLIPModel; ViT only */
@@ -30,24 +30,26 @@ typedef enum cloob_weight_format {
 typedef struct cloob_convert_options {
     size_t size; /* of this struct; set by cloob_convert_options_init */
     cloob_weight_format to;
-    const char *config;     /* a model's name or a .json file that says what shapes do not; NULL: none */
+    const char *config;     /* model name or .json file, if the shapes are ambiguous; NULL: none */
     const char *activation; /* "quickgelu" or "gelu"; NULL: the configuration's */
-    const char *vocab;      /* a merges file to store with the weights (native only); NULL: none */
-    const char
-        *dtype; /* "f32", "bf16", "f16" or "int8": type of the stored matrices (gains, biases and running statistics
-                             * stay f32); NULL: as they are */
-    int64_t context;      /* tokens of a text: positions are stretched to so many, as Long-CLIP does; 0: as they are */
-    bool drop_unexpected; /* leave tensors out that the model does not have, instead of refusing the file */
+    /* Tokenizer to store (NATIVE, HF, OPEN_CLIP): merges, tokenizer.json or a folder. NULL: the tokenizer of the
+     * weights, or CLIP's merges if Python's packages or caches have them. */
+    const char *vocab;
+    /* Type of the stored matrices: "f32", "bf16", "f16" or "int8"; gains, biases and running statistics stay f32.
+     * NULL: unchanged. */
+    const char *dtype;
+    int64_t context;      /* stretch the position embeddings to this many tokens, as Long-CLIP does; 0: unchanged */
+    bool drop_unexpected; /* ignore unexpected tensors instead of refusing the file */
 } cloob_convert_options;
 
 CLOOB_API void cloob_convert_options_init(cloob_convert_options *o);
 
-/* What became of keys that were not simply taken over. */
+/* Why a key of the file or of the model was not converted. */
 typedef enum cloob_key_fate {
     CLOOB_KEY_MISSING = 0,
-    CLOOB_KEY_MISSHAPED, /* "NAME: F32 (2, 3), wanted (3, 3)" */
+    CLOOB_KEY_MISSHAPED, /* wrong shape: "NAME: F32 (2, 3), wanted (3, 3)" */
     CLOOB_KEY_UNEXPECTED,
-    CLOOB_KEY_IGNORED, /* known buffers that follow from the configuration, and training state */
+    CLOOB_KEY_IGNORED, /* buffers that the configuration determines, and training state */
     CLOOB_KEY_FATES
 } cloob_key_fate;
 
@@ -57,32 +59,32 @@ typedef struct cloob_convert_report {
     char names[32];       /* "cloob", "OpenAI", "JKU", "open_clip custom text", "Hugging Face" */
     char config_from[64]; /* "its shapes", "open_clip_config.json", ... */
     cloob_weight_format to;
-    int64_t tensors, parameters, bytes; /* of what was taken */
-    const char *config;                 /* the configuration as JSON, one line; NULL when reading failed before */
-    const char *metadata; /* a JSON object of texts: method, inv_tau, epoch, ... but for the two long ones */
+    int64_t tensors, parameters, bytes; /* of the converted tensors */
+    const char *config;                 /* the configuration as one line of JSON; NULL if reading failed earlier */
+    const char *metadata;               /* JSON object of the short metadata: method, inv_tau, epoch, ... */
     bool has_tokenizer;
     const char *const *key[CLOOB_KEY_FATES];
     int64_t count[CLOOB_KEY_FATES];
-    void *memory; /* behind the pointers above */
+    void *memory; /* owns the pointers above */
 } cloob_convert_report;
 
-/* Reads `in`, writes `out` (atomically; a folder for HF and OPEN_CLIP). o may be NULL for defaults, r
- * may be NULL. On failure nothing is written and r, which is filled as far as reading came, must be released
- * all the same. */
+/* Reads `in` and writes `out` atomically; `out` is a folder for HF and OPEN_CLIP. o may be NULL for defaults; r may be
+ * NULL. On failure nothing is written. r is filled as far as reading succeeded; the caller releases it also after a
+ * failure. */
 CLOOB_API cloob_status cloob_convert(cloob_ctx *ctx, const char *in, const char *out, const cloob_convert_options *o,
                                      cloob_convert_report *r);
-/* Reads `in` as cloob_convert does and writes nothing: what the file holds. */
+/* Fills r with a description of `in` as cloob_convert reads it; writes nothing. */
 CLOOB_API cloob_status cloob_weights_describe(cloob_ctx *ctx, const char *in, const cloob_convert_options *o,
                                               cloob_convert_report *r);
-/* Compares a file of ours with the checksum that training stored in it: a damaged one is CLOOB_ERR_FORMAT. *stored is
- * false, and nothing is compared, where there is none. */
+/* Verifies the checksum stored in a file in cloob's format; fails with CLOOB_ERR_FORMAT if the file is damaged. If the
+ * file has no checksum, sets *stored to false and returns CLOOB_OK. */
 CLOOB_API cloob_status cloob_weights_verify(cloob_ctx *ctx, const char *path, bool *stored);
 CLOOB_API void cloob_convert_report_release(cloob_convert_report *r);
 
 enum { CLOOB_AVERAGE_MODELS = 64 };
 
-/* Writes (1 - alpha) path[0] + alpha mean(path[1..]) as a native file with the first one's metadata; sums in double.
- * alpha below 0: every model weighs the same. Models of other shapes are refused by the tensor's name. */
+/* Writes (1 - alpha) path[0] + alpha mean(path[1..]) as a NATIVE file with the metadata of path[0]; sums are in double.
+ * alpha below 0: equal weights. Fails if shapes or tokenizers differ; the error names the tensor or the file. */
 CLOOB_API cloob_status cloob_average(cloob_ctx *ctx, const char *const *path, int64_t models, double alpha,
                                      const char *out);
 

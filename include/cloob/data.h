@@ -1,4 +1,4 @@
-/* Data sets: opening and looking into them.
+/* Data sets: opens them and describes their content.
  *
  *     cloob_data_options o;
  *     cloob_data_options_init(&o);
@@ -9,8 +9,8 @@
  *     }
  *
  * A source is a CSV or TSV, webdataset shards (tar, plain or gzip; braces; "pipe:COMMAND"), class folders, a
- * tar of class folders, CIFAR-10/100 or STL-10 binaries, MNIST idx files, or several of a kind joined by
- * "::". docs/reference/data.md describes each. An opened data set may be read from many threads. */
+ * tar of class folders, CIFAR-10/100 or STL-10 binaries, MNIST idx files, or several of one type joined by
+ * "::". docs/reference/data.md describes each. Any number of threads may read an open data set. */
 #ifndef CLOOB_DATA_H
 #define CLOOB_DATA_H
 
@@ -26,15 +26,15 @@ typedef struct cloob_data_options {
     size_t size; /* of this struct; set by cloob_data_options_init */
 #define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
 #include "cloob/data_options.def"
-    int64_t num_samples; /* per epoch; 0: all */
-    uint64_t seed;       /* for type synthetic */
+    int64_t num_samples; /* samples per epoch; 0: all */
+    uint64_t seed;       /* for the type synthetic */
 } cloob_data_options;
 
 CLOOB_API void cloob_data_options_init(cloob_data_options *o);
 
 typedef struct cloob_dataset cloob_dataset;
 
-/* o may be NULL for defaults. A set without a single usable sample is an error. */
+/* Opens a source; o may be NULL for defaults. The caller closes *out. Fails if the set has no usable sample. */
 CLOOB_API cloob_status cloob_dataset_open(cloob_ctx *ctx, const char *source, const cloob_data_options *o,
                                           cloob_dataset **out);
 CLOOB_API void cloob_dataset_close(cloob_dataset *d);
@@ -45,11 +45,11 @@ CLOOB_API const char *cloob_dataset_class_name(const cloob_dataset *d, int64_t c
 CLOOB_API const char *cloob_dataset_kind(const cloob_dataset *d); /* "csv", "cifar", ... */
 CLOOB_API bool cloob_dataset_has_captions(const cloob_dataset *d);
 
-/* Caption `pick` (modulo their number) of sample i; the caller frees *text with free(). */
+/* Reads caption `pick` modulo the number of captions of sample i. The caller frees *text with free(). */
 CLOOB_API cloob_status cloob_dataset_caption(cloob_ctx *ctx, const cloob_dataset *d, int64_t i, uint64_t pick,
                                              char **text);
 
-/* ---- what a data set holds ----------------------------------------------------------------------- */
+/* ---- description --------------------------------------------------------------------------------- */
 
 typedef struct cloob_spread {
     double min, median, mean, max;
@@ -60,9 +60,9 @@ enum { CLOOB_INFO_REASONS = 5 };
 typedef struct cloob_data_info {
     const char *kind;
     int64_t samples, files, classes;
-    int64_t skipped;                      /* left out when opening: damaged headers, incomplete rows and samples */
-    int64_t examined, bad;                /* images decoded and captions read; how many of them cannot be used */
-    char reason[CLOOB_INFO_REASONS][256]; /* of the first bad ones */
+    int64_t skipped;                      /* skipped when opened: damaged headers, incomplete rows and samples */
+    int64_t examined, bad;                /* samples decoded and read; unusable samples among them */
+    char reason[CLOOB_INFO_REASONS][256]; /* of the first bad samples */
     cloob_spread width, height, image_bytes;
     int64_t captions; /* of the examined samples */
     int64_t distinct_captions;
@@ -70,7 +70,7 @@ typedef struct cloob_data_info {
     cloob_spread class_size; /* samples per class, over all samples */
 } cloob_data_info;
 
-/* Decodes `examine` samples spread evenly over the set (0: all of them) on the context's threads. */
+/* Decodes `examine` evenly spaced samples (0: all) on the context's threads and fills *out. */
 CLOOB_API cloob_status cloob_dataset_info(cloob_ctx *ctx, const cloob_dataset *d, int64_t examine,
                                           cloob_data_info *out);
 

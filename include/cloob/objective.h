@@ -1,5 +1,5 @@
-/* The CLOOB objective of a batch of embeddings, with gradients: Hopfield retrieval and InfoLOOB, and the
- * paper's other three combinations. Exact, and never holding an N x N matrix.
+/* The CLOOB objective of a batch of embeddings, with gradients: Hopfield retrieval with InfoLOOB, the paper's other
+ * three combinations, and SigLIP's loss. The computation is exact and never stores an N x N matrix.
  *
  *     cloob_objective_options o;
  *     cloob_objective_options_init(&o);
@@ -22,10 +22,12 @@ typedef enum cloob_method {
     CLOOB_METHOD_CLIP,             /* InfoNCE on the embeddings themselves */
     CLOOB_METHOD_INFOLOOB,         /* InfoLOOB without retrieval */
     CLOOB_METHOD_INFONCE_HOPFIELD, /* InfoNCE with retrieval */
-    CLOOB_METHOD_SIGLIP            /* SigLIP's sigmoid loss, with logit_bias and without division by inv_tau */
+    CLOOB_METHOD_SIGLIP,           /* SigLIP's sigmoid loss, with logit_bias and without division by inv_tau */
+    CLOOB_METHOD_CLOOB_UV          /* U_x with V_y, which the paper rejects: device "ref" only, no training */
 } cloob_method;
 
-/* "cloob", "clip", "infoloob", "infonce-hopfield", "siglip"; false for any other. */
+/* Finds a method by its name: "cloob", "clip", "infoloob", "infonce-hopfield", "siglip", "cloob-uv". Returns false for
+ * any other name. */
 CLOOB_API bool cloob_method_from_name(const char *name, cloob_method *out);
 
 typedef struct cloob_objective_options {
@@ -34,14 +36,14 @@ typedef struct cloob_objective_options {
     double inv_tau;        /* inverse temperature, above 0 */
     double scale_hopfield; /* beta, not negative */
     const char *device;    /* "auto", "cpu", "cuda", "cuda:N", "ref" */
-    cloob_dtype compute;   /* F32, or BF16: embeddings are rounded to it first, and a GPU multiplies in it */
-    double logit_bias;     /* siglip: -10 */
+    cloob_dtype compute;   /* F32, or BF16: embeddings are rounded to bf16, and a GPU multiplies in bf16 */
+    double logit_bias;     /* siglip only; default: -10 */
 } cloob_objective_options;
 
-/* The paper's: cloob, 30, 8; device auto, F32. */
+/* Sets the paper's values: cloob, inv_tau 30, scale_hopfield 8; device auto, F32. */
 CLOOB_API void cloob_objective_options_init(cloob_objective_options *o);
 
-/* Rows of unit length in host memory, row-major f32. u, v: stored patterns; NULL: the batch itself. */
+/* Unit rows in host memory, row-major f32; owned by the caller. u, v: stored patterns; NULL: the batch itself. */
 typedef struct cloob_pairs {
     const float *x, *y; /* (n, d) */
     int64_t n, d;
@@ -49,7 +51,8 @@ typedef struct cloob_pairs {
     int64_t nu, nv;
 } cloob_pairs;
 
-/* Overwritten; any may be NULL. dx, dy: both or none. Of `loss`, rows taken as given. */
+/* Gradients of `loss` with respect to the rows (not to rows before normalisation): overwritten, shaped like x, y, u, v.
+ * Any may be NULL; dx and dy only together. */
 typedef struct cloob_gradients {
     float *dx, *dy, *du, *dv;
 } cloob_gradients;
@@ -57,45 +60,47 @@ typedef struct cloob_gradients {
 typedef struct cloob_objective_result {
     double loss; /* (image_term + text_term) / inv_tau; siglip: their sum */
     double image_term, text_term;
-    double dsum_dinv_tau, dsum_dscale; /* of image_term + text_term, by the two scales; 0 without gradients */
+    /* Derivatives of image_term + text_term by inv_tau and scale_hopfield; 0 without gradients. */
+    double dsum_dinv_tau, dsum_dscale;
     int64_t n, d, nu, nv;
-    double dsum_dbias; /* siglip */
+    double dsum_dbias; /* siglip: derivative by logit_bias */
 } cloob_objective_result;
 
-/* g may be NULL. Fails with a text that names the value or the row: not unit length, NaN, too few pairs. */
+/* Computes the objective; g may be NULL. Fails if a row is not of unit length or has a NaN, or if there are too few
+ * pairs; the error text names the value or the row. */
 CLOOB_API cloob_status cloob_objective(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_pairs *e,
                                        const cloob_gradients *g, cloob_objective_result *r);
 
-/* ---- rows that are where they should be ---- */
+/* ---- without copies ---- */
 
-/* Rows and gradients that already lie in the memory they are computed in: the host's for "cpu" and "ref", the
- * GPU's for "cuda". Nothing is copied, and after the first run nothing is allocated (but by ref). For a
- * training loop of one's own.
- */
+/* The objective for a custom training loop. Rows and gradients are in the memory of the device: host memory for "cpu"
+ * and "ref", GPU memory for "cuda". Nothing is copied. After the first run nothing is allocated, except by "ref". */
 typedef struct cloob_objective_plan cloob_objective_plan;
 
 typedef struct cloob_objective_shape {
-    int64_t n, d, nu, nv; /* nu, nv 0: the batch itself is stored */
-    cloob_dtype dtype;    /* of the rows: F32, BF16; or F64 with device "ref", which "auto" then takes */
+    int64_t n, d, nu, nv; /* nu, nv 0: the batch is the stored patterns */
+    cloob_dtype dtype;    /* of the rows: F32, BF16, or F64 (device "ref", or "auto", which then selects it) */
     bool gradients;
 } cloob_objective_shape;
 
 typedef struct cloob_objective_rows {
     const void *x, *y, *u, *v; /* (n, d), (n, d), (nu, d), (nv, d) */
-    void *dx, *dy, *du, *dv;   /* overwritten; F64 where the rows are, else F32; never the rows' own memory. dx and
-              * dy must be there where the shape asks for gradients, du and dv may be NULL */
+    /* Overwritten; F64 if the rows are F64, else F32. They must not overlap the rows. dx and dy are required if the
+     * shape has gradients; du and dv may be NULL. */
+    void *dx, *dy, *du, *dv;
 } cloob_objective_rows;
 
-/* o->compute is not looked at: the shape has the type. */
+/* Creates a plan for one shape. o->compute is ignored: the shape has the type. The caller destroys *out. */
 CLOOB_API cloob_status cloob_objective_plan_create(cloob_ctx *ctx, const cloob_objective_options *o,
                                                    const cloob_objective_shape *s, cloob_objective_plan **out);
-/* Learnable scales: takes effect with the next run. */
+/* Sets the two scales for the next run, for training loops that learn them. */
 CLOOB_API cloob_status cloob_objective_plan_scales(cloob_ctx *ctx, cloob_objective_plan *p, double inv_tau,
                                                    double scale_hopfield);
-/* Everything is done when it returns. What was queued on a GPU before must be done when it is called. */
+/* Computes the objective and returns when it is complete. On a GPU, the caller must first synchronise the streams that
+ * write the rows. */
 CLOOB_API cloob_status cloob_objective_plan_run(cloob_ctx *ctx, cloob_objective_plan *p,
                                                 const cloob_objective_rows *rows, cloob_objective_result *r);
-CLOOB_API void cloob_objective_plan_destroy(cloob_objective_plan *p); /* NULL is fine */
+CLOOB_API void cloob_objective_plan_destroy(cloob_objective_plan *p); /* p may be NULL */
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* Searching a folder of images by a text: an index that is made once, brought up to date, and asked often.
+/* Image search: builds and updates the index of a folder of images, and searches it by text or image.
  *
  *     cloob_search_update u;
  *     cloob_search *s;
@@ -10,7 +10,7 @@
  *     for (int64_t i = 0; i < found; i++) printf("%.3f %s\n", hit[i].score, hit[i].path);
  *     cloob_search_close(s);
  *
- * The index is mapped, not read; docs/reference/library.md describes the file. */
+ * An open index is memory-mapped unless the context has copy_files. docs/reference/library.md describes the file. */
 #ifndef CLOOB_SEARCH_H
 #define CLOOB_SEARCH_H
 
@@ -21,40 +21,62 @@ extern "C" {
 #endif
 
 typedef struct cloob_search_update {
-    int64_t images, kept, embedded, bad, removed; /* bad: cannot be read, left out */
-    int64_t bad_before;                           /* of these: known from before, unchanged, and not tried again */
+    int64_t images, kept, embedded, bad, removed; /* bad: unreadable, not in the index */
+    int64_t bad_before; /* of bad: found by an earlier call and unchanged since; not read again */
 } cloob_search_update;
 
-/* Makes the index of a folder, or brings it up to date: an image with the same name, size and time is kept, also after
- * the folder was moved. checkpoint and vocab (NULL: none) are stored for queries. Written atomically, every half
- * minute while indexing: a kill loses at most half a minute of work. When the context's should_stop says so, what was
- * embedded is written and CLOOB_ERR_STOPPED returned; the next call continues. */
+/* Builds the index of a folder, or updates it: the row of an image with the same name, size and modification time is
+ * kept, also after the folder was moved. checkpoint and vocab (NULL: none) are stored for queries. The index is
+ * written atomically every half minute, so a kill loses at most half a minute of work. If the context's should_stop
+ * returns true, the images embedded so far are written and the call returns CLOOB_ERR_STOPPED; the next call
+ * continues. */
 CLOOB_API cloob_status cloob_search_index(cloob_ctx *ctx, cloob_model *m, const char *folder, const char *path,
                                           const char *checkpoint, const char *vocab, cloob_search_update *out);
 
-typedef struct cloob_search cloob_search; /* read-only: any number of threads may ask */
+typedef struct cloob_search cloob_search; /* read-only: any number of threads may search it */
 
 CLOOB_API cloob_status cloob_search_open(cloob_ctx *ctx, const char *path, cloob_search **out);
 CLOOB_API void cloob_search_close(cloob_search *s);
 CLOOB_API int64_t cloob_search_count(const cloob_search *s);
 CLOOB_API int64_t cloob_search_width(const cloob_search *s);
-/* The weights the index was made with. */
+/* Returns the checkpoint that was stored with the index. Strings here and below are owned by s. */
 CLOOB_API const char *cloob_search_checkpoint(const cloob_search *s);
-/* The folder that was indexed: where it is now, when it was moved together with the index in it. It may be gone. */
+/* Returns the vocabulary of its model; "" if it is stored with the weights. */
+CLOOB_API const char *cloob_search_vocab(const cloob_search *s);
+/* Returns the indexed folder: its current path if it was moved together with the index inside it. It may not exist. */
 CLOOB_API const char *cloob_search_root(const cloob_search *s);
 
-/* ---- asking -------------------------------------------------------------------------------------- */
+/* Entries that the caller embedded. name: a path below root, or any other text that is unique in the index; row:
+ * (n, D) of unit length. model, root (a folder), checkpoint and vocab (NULL: none) are stored in a new index; an
+ * existing index keeps its values. */
+typedef struct cloob_search_entries {
+    const char *const *name;
+    const float *row;
+    int64_t n, D;
+    cloob_model *model;
+    const char *root, *checkpoint, *vocab;
+} cloob_search_entries;
+
+/* Writes an index, atomically: the entries of s (NULL: a new index), except entries that `more` replaces by name, then
+ * `more`. path may be the file of s; s itself does not change. */
+CLOOB_API cloob_status cloob_search_save(cloob_ctx *ctx, const cloob_search *s, const cloob_search_entries *more,
+                                         const char *path);
+
+/* Fails with CLOOB_ERR_ARGUMENT if the index was built with another model. */
+CLOOB_API cloob_status cloob_search_check(cloob_ctx *ctx, const cloob_search *s, cloob_model *m);
+
+/* ---- queries ------------------------------------------------------------------------------------- */
 
 typedef struct cloob_search_hit {
     char *path;  /* freed by cloob_search_hits_release */
     float score; /* cosine */
 } cloob_search_hit;
 
-/* The `max_hits` nearest images, best first; query: (D) of unit length. CLOOB_ERR_ARGUMENT when D is not the width of
- * the index. */
+/* Finds the `max_hits` nearest images, best first. query: (D) of unit length; hit: (max_hits), of which *found are
+ * filled and released by the caller. Fails with CLOOB_ERR_ARGUMENT if D is not the width of the index. */
 CLOOB_API cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const float *query, int64_t D,
                                           int64_t max_hits, cloob_search_hit *hit, int64_t *found);
-/* The same for a text, with the model that made the index; another one is refused. */
+/* The same for a text. m must be the model that built the index; another model is refused. */
 CLOOB_API cloob_status cloob_search_text(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *text,
                                          int64_t max_hits, cloob_search_hit *hit, int64_t *found);
 /* The same for an image file. */

@@ -1,12 +1,11 @@
-/* CLIP's byte-pair encoding: texts to token ids and back, and vocabularies of one's own.
+/* CLIP's byte-pair encoding: converts texts to token ids and back, and trains vocabularies.
  *
  *     cloob_tokenizer *t;
  *     cloob_tokenizer_open(ctx, "bpe_simple_vocab_16e6.txt.gz", &t);
  *     cloob_tokenizer_encode_rows(ctx, t, captions, n, 77, rows);
  *     cloob_tokenizer_close(t);
  *
- * A tokenizer is read-only once opened: any number of threads may encode with it, each with its own context.
- */
+ * An open tokenizer is read-only: any number of threads may use it, each with its own context. */
 #ifndef CLOOB_TOKENIZER_H
 #define CLOOB_TOKENIZER_H
 
@@ -18,11 +17,12 @@ extern "C" {
 
 typedef struct cloob_tokenizer cloob_tokenizer;
 
-/* From a merges file, plain or gzip: OpenAI's, or one that cloob_tokenizer_save wrote. */
+/* Opens a merges file, plain or gzip: OpenAI's, or a file written by cloob_tokenizer_save. The caller closes *out. */
 CLOOB_API cloob_status cloob_tokenizer_open(cloob_ctx *ctx, const char *path, cloob_tokenizer **out);
-/* Learns a vocabulary of `size` ids (at least 514) from a text file, plain or gzip, with a caption per line,
- * or a table with tabs and a column `title`. Depends on the captions and the size alone. */
+/* Trains a vocabulary of `size` ids (at least 514) on a text file, plain or gzip, with one caption per line, or on a
+ * TSV file with a column `title`. The result depends only on the captions and the size. The caller closes *out. */
 CLOOB_API cloob_status cloob_tokenizer_train(cloob_ctx *ctx, const char *path, int32_t size, cloob_tokenizer **out);
+/* Writes the merges as a text file, atomically. */
 CLOOB_API cloob_status cloob_tokenizer_save(cloob_ctx *ctx, const cloob_tokenizer *t, const char *path);
 CLOOB_API void cloob_tokenizer_close(cloob_tokenizer *t);
 
@@ -30,18 +30,18 @@ CLOOB_API int32_t cloob_tokenizer_vocab_size(const cloob_tokenizer *t);
 CLOOB_API int32_t cloob_tokenizer_start_id(const cloob_tokenizer *t);
 CLOOB_API int32_t cloob_tokenizer_end_id(const cloob_tokenizer *t);
 
-/* The ids of one text without start, end or padding; free(*ids) is the caller's. Bytes that are not UTF-8
- * count as U+FFFD. */
+/* Encodes one text of `bytes` bytes without start, end or padding. The caller frees *ids with free(). Invalid UTF-8 is
+ * read as U+FFFD. */
 CLOOB_API cloob_status cloob_tokenizer_encode(cloob_ctx *ctx, const cloob_tokenizer *t, const char *text, size_t bytes,
                                               int32_t **ids, int64_t *count);
 
-/* Rows as a model takes them, on all threads: start, ids, end, zeros; a longer text is cut and its last token
- * is the end. text: n zero-terminated strings; rows: (n, length), overwritten. */
+/* Encodes n zero-terminated texts as a model's input, on all threads of the context: start, ids, end, zeros. A longer
+ * text is truncated; its last token is the end token. rows: (n, length), overwritten. */
 CLOOB_API cloob_status cloob_tokenizer_encode_rows(cloob_ctx *ctx, const cloob_tokenizer *t, const char *const *text,
                                                    int64_t n, int64_t length, int32_t *rows);
 
-/* The text of ids, words separated by single spaces; free(*text) is the caller's. An id outside the
- * vocabulary is an error; start and end give nothing. */
+/* Decodes ids to a text whose words are separated by single spaces. The caller frees *text with free(). Start and end
+ * tokens are skipped; an id outside the vocabulary is an error. */
 CLOOB_API cloob_status cloob_tokenizer_decode(cloob_ctx *ctx, const cloob_tokenizer *t, const int32_t *ids,
                                               int64_t count, char **text);
 

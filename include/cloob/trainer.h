@@ -1,5 +1,5 @@
-/* Training step by step on one's own arrays, for programs that bring their data themselves. cloob_train
- * (train.h) is the whole loop with files, schedules and resuming.
+/* Training step by step on arrays in memory, for programs with their own data pipeline. cloob_train (train.h) is the
+ * complete loop with files, schedules and resuming.
  *
  *     cloob_trainer_options o;
  *     cloob_trainer *t;
@@ -24,15 +24,15 @@ extern "C" {
 
 typedef struct cloob_trainer_options {
     size_t size;                      /* of this struct; set by cloob_trainer_options_init */
-    const char *model;                /* a name, or a .json file; "tiny" */
+    const char *model;                /* name of a model, or a .json file; default: "tiny" */
     const char *device, *precision;   /* NULL: auto, fp32 */
-    const cloob_tokenizer *tokenizer; /* decides the vocabulary and is stored with the weights; NULL: the
-                                       * model's size of vocabulary, and nothing stored */
-    int64_t batch;                    /* pairs of a step; 64 */
+    const cloob_tokenizer *tokenizer; /* sets the vocabulary size and is stored with the weights; NULL: the model's
+                                       * vocabulary size, and no tokenizer is stored */
+    int64_t batch;                    /* pairs per step; default: 64 */
     cloob_method method;
     double inv_tau, scale_hopfield; /* the defaults of options.h */
     double beta1, beta2, eps, wd;   /* AdamW: .9, .999, 1e-8, CLOOB_DEFAULT_WD */
-    double grad_clip_norm;          /* 0: none */
+    double grad_clip_norm;          /* 0: no clipping */
     uint64_t seed;                  /* of the initial weights */
 } cloob_trainer_options;
 
@@ -40,6 +40,7 @@ CLOOB_API void cloob_trainer_options_init(cloob_trainer_options *o);
 
 typedef struct cloob_trainer cloob_trainer; /* one thread at a time */
 
+/* The caller destroys *out. */
 CLOOB_API cloob_status cloob_trainer_create(cloob_ctx *ctx, const cloob_trainer_options *o, cloob_trainer **out);
 CLOOB_API void cloob_trainer_destroy(cloob_trainer *t);
 
@@ -48,15 +49,15 @@ CLOOB_API int64_t cloob_trainer_context(const cloob_trainer *t);    /* T */
 
 typedef struct cloob_trainer_result {
     double loss, image_term, text_term, grad_norm;
-    bool skipped; /* loss or gradient not finite: nothing was changed */
+    bool skipped; /* loss or gradient not finite: no update */
 } cloob_trainer_result;
 
-/* One step. rgb: (batch, S, S, 3) bytes; tokens: (batch, T) as cloob_tokenizer_encode_rows makes them. r may
- * be NULL. */
+/* Runs one step with learning rate lr. rgb: (batch, S, S, 3) bytes; tokens: (batch, T) from
+ * cloob_tokenizer_encode_rows. r may be NULL. */
 CLOOB_API cloob_status cloob_trainer_step(cloob_ctx *ctx, cloob_trainer *t, const uint8_t *rgb, const int32_t *tokens,
                                           double lr, cloob_trainer_result *r);
 
-/* Weights, configuration and tokenizer in our format, for cloob_model_open. Written atomically. */
+/* Writes weights, configuration and tokenizer in cloob's format, atomically; cloob_model_open reads the file. */
 CLOOB_API cloob_status cloob_trainer_save(cloob_ctx *ctx, cloob_trainer *t, const char *path);
 
 #ifdef __cplusplus

@@ -1,17 +1,20 @@
-"""libcloob through ctypes: where it is, its structs and functions, contexts, and failures as exceptions.
-
-The structs mirror include/cloob/*.h; tests/python compares every offset with the C compiler's.
-"""
+"""libcloob through ctypes: where it is, contexts, failures as exceptions, and what a fork needs."""
 from __future__ import annotations
 
 import ctypes as c
+import importlib.util
 import logging
 import operator
 import os
 import threading
+import weakref
 from ctypes.util import find_library
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Optional, Sequence, Union
+
+from ._structs import FUNCTIONS, OUTPUTS, CtxOptions, LogFn
+
+PathIn = Union[str, "os.PathLike[str]"]
 
 # ---- failures
 
@@ -22,11 +25,18 @@ class Error(Exception):
     status = "internal"
 
 
+CloobError = Error
+
+
 class ArgumentError(Error, ValueError):
+    """A value that cannot be used."""
+
     status = "argument"
 
 
 class FileError(Error, OSError):
+    """The file system refused."""
+
     status = "io"
 
 
@@ -37,11 +47,21 @@ class FormatError(Error, ValueError):
 
 
 class OutOfMemory(Error, MemoryError):
+    """Host or device memory is not enough."""
+
     status = "memory"
 
 
 class DeviceError(Error, RuntimeError):
+    """An accelerator or its library failed, or cannot be used in this process."""
+
     status = "device"
+
+
+class PeerError(Error, RuntimeError):
+    """Another rank is gone or disagrees."""
+
+    status = "peer"
 
 
 class UnsupportedError(Error, NotImplementedError):
@@ -56,112 +76,23 @@ class NumericError(Error, ArithmeticError):
     status = "numeric"
 
 
-_KINDS: list[type[Error]] = [Error, ArgumentError, FileError, FormatError, OutOfMemory, DeviceError, Error, UnsupportedError,
-                             NumericError, Error]
+class Stopped(Error):
+    """The caller asked to stop; everything is saved."""
 
-# ---- structs, in the order of the headers
-
-F32, BF16, F16, F64 = 0, 1, 2, 3  # cloob_dtype
-_OUTPUTS = {"unit": 0, "raw": 1, "features": 2}  # cloob_output
-IMAGE, TEXT = 0, 1  # cloob_side
-
-LogFn = c.CFUNCTYPE(None, c.c_void_p, c.c_int, c.c_char_p)
+    status = "stopped"
 
 
-class CtxOptions(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("threads", c.c_int), ("log", LogFn), ("log_user", c.c_void_p), ("log_level", c.c_int),
-                ("progress", c.c_void_p), ("progress_user", c.c_void_p),
-                ("should_stop", c.c_void_p), ("stop_user", c.c_void_p), ("copy_files", c.c_bool)]
+class BusyError(Error, RuntimeError):
+    """A bounded queue is full."""
+
+    status = "busy"
 
 
-class ModelOptions(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("device", c.c_char_p), ("precision", c.c_char_p), ("vocab", c.c_char_p), ("config", c.c_char_p),
-                ("invariant", c.c_bool), ("batch", c.c_int64), ("max_pixels", c.c_int64), ("photos", c.c_bool)]
+_KINDS: list[type[Error]] = [Error, ArgumentError, FileError, FormatError, OutOfMemory, DeviceError, PeerError, UnsupportedError,
+                             NumericError, Stopped, BusyError]  # by cloob_status
 
 
-class ModelFacts(c.Structure):
-    _fields_ = [("name", c.c_char * 64), ("family", c.c_char_p), ("activation", c.c_char_p), ("embed", c.c_int64),
-                ("image_size", c.c_int64), ("context", c.c_int64), ("vocab", c.c_int64), ("image_features", c.c_int64),
-                ("text_features", c.c_int64), ("parameters", c.c_int64), ("stored", c.c_int), ("method", c.c_char_p),
-                ("run", c.c_char_p), ("epoch", c.c_int64), ("inv_tau", c.c_double), ("scale_hopfield", c.c_double),
-                ("has_tokenizer", c.c_bool), ("container", c.c_char_p), ("names", c.c_char_p), ("device", c.c_char_p),
-                ("precision", c.c_char_p)]
-
-
-class Hopfield(c.Structure):
-    _fields_ = [("stored", c.c_void_p), ("count", c.c_int64), ("dim", c.c_int64), ("beta", c.c_double)]
-
-
-class HopfieldOptions(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("updates", c.c_int), ("tolerance", c.c_double), ("unit", c.c_bool)]
-
-
-class ObjectiveOptions(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("method", c.c_int), ("inv_tau", c.c_double), ("scale_hopfield", c.c_double), ("device", c.c_char_p),
-                ("compute", c.c_int), ("logit_bias", c.c_double)]
-
-
-class ObjectiveShape(c.Structure):
-    _fields_ = [("n", c.c_int64), ("d", c.c_int64), ("nu", c.c_int64), ("nv", c.c_int64), ("dtype", c.c_int),
-                ("gradients", c.c_bool)]
-
-
-class ObjectiveRows(c.Structure):
-    _fields_ = [("x", c.c_void_p), ("y", c.c_void_p), ("u", c.c_void_p), ("v", c.c_void_p),
-                ("dx", c.c_void_p), ("dy", c.c_void_p), ("du", c.c_void_p), ("dv", c.c_void_p)]
-
-
-class ObjectiveResult(c.Structure):
-    _fields_ = [("loss", c.c_double), ("image_term", c.c_double), ("text_term", c.c_double), ("dsum_dinv_tau", c.c_double),
-                ("dsum_dscale", c.c_double), ("n", c.c_int64), ("d", c.c_int64), ("nu", c.c_int64), ("nv", c.c_int64),
-                ("dsum_dbias", c.c_double)]
-
-
-STRUCTS: dict[str, type[c.Structure]] = {
-    "cloob_ctx_options": CtxOptions, "cloob_model_options": ModelOptions, "cloob_model_facts": ModelFacts,
-    "cloob_hopfield": Hopfield, "cloob_hopfield_options": HopfieldOptions,
-    "cloob_objective_options": ObjectiveOptions, "cloob_objective_shape": ObjectiveShape,
-    "cloob_objective_rows": ObjectiveRows, "cloob_objective_result": ObjectiveResult,
-}
-
-# ---- functions: result, arguments
-
-_P, _S, _I = c.c_void_p, c.c_char_p, c.c_int64
-_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
-    "cloob_version": (_S, []),
-    "cloob_error": (_S, [_P]),
-    "cloob_ctx_options_init": (None, [_P]),
-    "cloob_ctx_create": (_P, [_P]),
-    "cloob_ctx_destroy": (None, [_P]),
-    "cloob_model_options_init": (None, [_P]),
-    "cloob_model_open": (c.c_int, [_P, _S, _P, _P]),
-    "cloob_model_close": (None, [_P]),
-    "cloob_model_get_facts": (None, [_P, _P]),
-    "cloob_model_width": (_I, [_P, c.c_int, c.c_int]),
-    "cloob_model_tokenize": (c.c_int, [_P, _P, _P, _I, _P]),
-    "cloob_encode_images": (c.c_int, [_P, _P, _P, _I, c.c_int, _P]),
-    "cloob_encode_image": (c.c_int, [_P, _P, _P, _I, _I, c.c_int, _P]),
-    "cloob_encode_files": (c.c_int, [_P, _P, _P, _I, c.c_int, _P, _P]),
-    "cloob_encode_texts": (c.c_int, [_P, _P, _P, _I, c.c_int, _P]),
-    "cloob_encode_image_tensor": (c.c_int, [_P, _P, _P, _I, c.c_int, _P]),
-    "cloob_encode_tokens": (c.c_int, [_P, _P, _P, _I, c.c_int, _P]),
-    "cloob_tokenizer_open": (c.c_int, [_P, _S, _P]),
-    "cloob_tokenizer_close": (None, [_P]),
-    "cloob_tokenizer_vocab_size": (c.c_int32, [_P]),
-    "cloob_tokenizer_start_id": (c.c_int32, [_P]),
-    "cloob_tokenizer_end_id": (c.c_int32, [_P]),
-    "cloob_tokenizer_encode": (c.c_int, [_P, _P, _S, c.c_size_t, _P, _P]),
-    "cloob_tokenizer_encode_rows": (c.c_int, [_P, _P, _P, _I, _I, _P]),
-    "cloob_tokenizer_decode": (c.c_int, [_P, _P, _P, _I, _P]),
-    "cloob_hopfield_options_init": (None, [_P]),
-    "cloob_hopfield_retrieve": (c.c_int, [_P, _P, _P, _P, _I, _P, _P]),
-    "cloob_hopfield_energy": (c.c_int, [_P, _P, _P, _I, _P]),
-    "cloob_objective_options_init": (None, [_P]),
-    "cloob_objective_plan_create": (c.c_int, [_P, _P, _P, _P]),
-    "cloob_objective_plan_scales": (c.c_int, [_P, _P, c.c_double, c.c_double]),
-    "cloob_objective_plan_run": (c.c_int, [_P, _P, _P, _P]),
-    "cloob_objective_plan_destroy": (None, [_P]),
-}
+# ---- the library
 
 
 def _candidates() -> list[str]:
@@ -187,7 +118,7 @@ def _open() -> tuple[c.CDLL, str]:
 
 
 def _declare(lib: c.CDLL, path: str) -> None:
-    for name, (result, arguments) in _FUNCTIONS.items():
+    for name, (result, arguments) in FUNCTIONS.items():
         try:
             f = getattr(lib, name)
         except AttributeError:
@@ -197,13 +128,30 @@ def _declare(lib: c.CDLL, path: str) -> None:
 
 lib, _path = _open()
 _declare(lib, _path)
+_done: dict[str, bool] = {}  # what was done once in this process
 libc_free = c.CDLL(None).free
 libc_free.argtypes, libc_free.restype = [c.c_void_p], None
 
 
+def preload_cuda() -> None:
+    """Opens the CUDA libraries of NVIDIA's wheels, where the dynamic linker does not look; libcloob then finds them by name. Only
+    on machines with NVIDIA's driver; the system's CUDA needs nothing."""
+    if _done.get("cuda") or not os.path.exists("/dev/nvidiactl"):
+        return
+    _done["cuda"] = True
+    spec = importlib.util.find_spec("nvidia")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        for name in ("cublasLt", "cublas", "cudnn", "nccl", "nvjpeg"):
+            for file in sorted(Path(folder).glob(f"*/lib/lib{name}.so.*"))[:1]:
+                try:
+                    c.CDLL(str(file), c.RTLD_GLOBAL)
+                except OSError as e:
+                    _logger.debug("%s", e)
+
+
 def version() -> str:
     """The library's version."""
-    return lib.cloob_version().decode()
+    return str(lib.cloob_version().decode())
 
 
 def library_path() -> str:
@@ -217,9 +165,11 @@ _logger = logging.getLogger("cloob")
 _LEVELS = [logging.DEBUG, logging.INFO, logging.WARNING]
 
 
-@LogFn
-def _log(user: Any, level: int, line: bytes) -> None:
+def _write_log(user: Any, level: int, line: bytes) -> None:
     _logger.log(_LEVELS[min(level, 2)], "%s", line.decode("utf-8", "replace"))
+
+
+_log = LogFn(_write_log)
 
 
 class Context:
@@ -229,46 +179,75 @@ class Context:
         o = CtxOptions()
         lib.cloob_ctx_options_init(c.byref(o))
         o.threads, o.log = integer(threads, "threads", 0, 2**31 - 1), _log
-        self._handle: int | None = lib.cloob_ctx_create(c.byref(o))
+        self._handle: Optional[int] = lib.cloob_ctx_create(c.byref(o))
         self.lock = threading.RLock()
+        self._interrupted = False  # a fork happened during a call of another thread
         if not self._handle:
             raise OutOfMemory("no memory for a context")
+        _contexts.add(self)
 
     def call(self, function: Any, *arguments: Any) -> None:
-        """function(context, *arguments); a failure is raised."""
+        """function(context, *arguments), without the interpreter lock; a failure is raised."""
         with self.lock:
+            if self._interrupted:
+                raise DeviceError("this process was forked while another thread used the model; load it again in this process")
             status = function(self._handle, *arguments)
             if status:
                 raise _KINDS[status](lib.cloob_error(self._handle).decode("utf-8", "replace"))
 
+    def after_fork(self) -> None:
+        """In the child: a lock that another thread held would never be released, and its call never ends."""
+        if self.lock.acquire(blocking=False):
+            self.lock.release()
+        else:
+            self.lock, self._interrupted = threading.RLock(), True
+
     def __del__(self) -> None:
-        if getattr(self, "_handle", None):
+        if getattr(self, "_handle", None) and not self._interrupted:
             lib.cloob_ctx_destroy(self._handle)
             self._handle = None
 
 
+_contexts: "weakref.WeakSet[Context]" = weakref.WeakSet()
 _thread = threading.local()
 
 
 def shared_context() -> Context:
     """The calling thread's own, for calls without a model."""
-    if not hasattr(_thread, "context"):
-        _thread.context = Context()
-    return _thread.context
+    context: Optional[Context] = getattr(_thread, "context", None)
+    if context is None:
+        context = _thread.context = Context()
+    return context
+
+
+def per_thread(name: str, make: Any) -> Any:
+    """An object that belongs to the calling thread, made on first use."""
+    if name not in _thread.__dict__:
+        _thread.__dict__[name] = make()
+    return _thread.__dict__[name]
+
+
+def _after_fork() -> None:
+    for context in list(_contexts):
+        context.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 # ---- small conversions
 
 
-def text_bytes(text: str) -> bytes:
+def text_bytes(text: str, name: str = "a text") -> bytes:
     if not isinstance(text, str):
-        raise TypeError(f"a text is wanted, not {type(text).__name__}")
+        raise TypeError(f"{name}: a str is wanted, not {type(text).__name__}")
     if "\0" in text:
-        raise ArgumentError("a text must not hold the character U+0000")
+        raise ArgumentError(f"{name}: must not hold the character U+0000")
     return text.encode("utf-8", "surrogatepass")
 
 
-def string_array(texts: Sequence[bytes]) -> c.Array[c.c_char_p]:
+def string_array(texts: Sequence[bytes]) -> "c.Array[c.c_char_p]":
     return (c.c_char_p * max(len(texts), 1))(*texts)
 
 
@@ -280,18 +259,24 @@ def integer(value: Any, name: str, low: int, high: int) -> int:
     return n
 
 
-def path_bytes(value: str | os.PathLike[str]) -> bytes:
+def path_bytes(value: PathIn) -> bytes:
     path = os.fsencode(value)  # TypeError for what is no path
     if b"\0" in path:
         raise ArgumentError("a path must not hold the character U+0000")
     return path
 
 
-def optional(value: str | os.PathLike[str] | None) -> bytes | None:
+def members(struct: c.Structure, of: Any) -> dict[str, Any]:
+    """The fields of a dataclass, read from a struct; bytes become texts."""
+    values = {name: getattr(struct, name) for name in of.__dataclass_fields__}
+    return {k: os.fsdecode(v) if isinstance(v, bytes) else v for k, v in values.items()}
+
+
+def optional(value: Optional[PathIn]) -> Optional[bytes]:
     return None if value is None else path_bytes(value)
 
 
 def output_code(output: str) -> int:
-    if output not in _OUTPUTS:
-        raise ArgumentError(f"output {output!r}: one of {', '.join(_OUTPUTS)}")
-    return _OUTPUTS[output]
+    if output not in OUTPUTS:
+        raise ArgumentError(f"output {output!r}: one of {', '.join(OUTPUTS)}")
+    return OUTPUTS[output]

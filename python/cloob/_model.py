@@ -3,17 +3,22 @@ from __future__ import annotations
 
 import ctypes as c
 import os
+from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, Sequence, Union
+from typing import TYPE_CHECKING, Any, Literal, Optional, Sequence, Union, overload
 
 import numpy as np
 
-from ._arrays import ArrayIn, as_numpy
-from ._library import (IMAGE, TEXT, ArgumentError, Context, ModelFacts, ModelOptions, integer, lib, optional, output_code,
-                       path_bytes, string_array, text_bytes)
+from ._inputs import (ArrayIn, ImageIn, Images, as_numpy, check_errors, float_images, is_one_image, name_input, pointer)
+from ._library import (ArgumentError, Context, DeviceError, Error, PathIn, integer, lib, members, optional, output_code,
+                       path_bytes, preload_cuda, shared_context, string_array, text_bytes)
+from ._structs import IMAGE, TEXT, ModelFacts, ModelOptions
 
-PathIn = Union[str, "os.PathLike[str]"]
-ImageIn = Union[PathIn, ArrayIn]
+if TYPE_CHECKING:
+    from ._inputs import AnyArray, Bools, Floats
+
+TextIn = Union[str, Sequence[str], ArrayIn]
+ImagesIn = Union[ImageIn, Sequence[ImageIn]]
 
 
 @dataclass(frozen=True)
@@ -43,26 +48,43 @@ class Facts:
 
 
 class Model:
-    """Made by cloob.load. Any thread may use it; calls take turns."""
+    """Made by cloob.load. Any thread may use it; calls take turns, and other Python threads run meanwhile.
 
-    def __init__(self, path: PathIn, device: str = "auto", precision: str = "fp32", vocab: PathIn | None = None,
-                 config: PathIn | None = None, invariant: bool = True, batch: int = 32, threads: int = 0) -> None:
+    A pickled model holds the path and the options, and opens the file again. It works in the child of a fork, except on a
+    GPU, where the child raises DeviceError.
+    """
+
+    def __init__(self, path: PathIn, *, device: str = "auto", precision: str = "fp32", vocab: Optional[PathIn] = None,
+                 config: Optional[PathIn] = None, invariant: bool = True, batch: int = 32, threads: int = 0,
+                 photos: bool = False) -> None:
         self._context = Context(threads)
+        self._classifiers: OrderedDict[Any, c.c_void_p] = OrderedDict()
         o, handle = ModelOptions(), c.c_void_p()
         lib.cloob_model_options_init(c.byref(o))
-        o.device, o.precision = text_bytes(device), text_bytes(precision)
+        o.device, o.precision = text_bytes(device, "device"), text_bytes(precision, "precision")
         o.vocab, o.config = optional(vocab), optional(config)
-        o.invariant, o.batch = bool(invariant), integer(batch, "batch", 1, 2**31 - 1)
+        o.invariant, o.batch, o.photos = bool(invariant), integer(batch, "batch", 1, 2**31 - 1), bool(photos)
         self._handle = handle
+        if device == "auto" or device.startswith("cuda"):
+            preload_cuda()
+        self._pid = os.getpid()
         self._context.call(lib.cloob_model_open, path_bytes(path), c.byref(o), c.byref(handle))
+        self.path = os.path.abspath(os.fsdecode(path))
+        self._options: dict[str, Any] = dict(device=device, precision=precision, vocab=_absolute(vocab), config=_config(config),
+                                             invariant=invariant, batch=batch, threads=threads, photos=photos)
         self.facts = self._facts()
+
+    # ---- life
 
     def close(self) -> None:
         """Gives the memory back now, after the calls that are under way; later ones raise ArgumentError."""
         if getattr(self, "_handle", None):
             with self._context.lock:
                 handle, self._handle = self._handle, c.c_void_p()
-                lib.cloob_model_close(handle)  # of NULL, where another thread was first: nothing
+                while self._classifiers:
+                    lib.cloob_classifier_destroy(self._classifiers.popitem()[1])
+                if self._pid == os.getpid() or not self._on_gpu():
+                    lib.cloob_model_close(handle)  # of NULL, where another thread was first: nothing
 
     def __del__(self) -> None:
         self.close()
@@ -77,111 +99,250 @@ class Model:
         f = self.facts
         return f"<cloob.Model {f.name or f.family}, embeddings of {f.embed}, on {f.device}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self.path, self._options)
+
     def _facts(self) -> Facts:
         f = ModelFacts()
         lib.cloob_model_get_facts(self._handle, c.byref(f))
-        values = {name: getattr(f, name) for name in Facts.__dataclass_fields__}
-        return Facts(**{k: v.decode("utf-8", "replace") if isinstance(v, bytes) else v for k, v in values.items()})
+        return Facts(**members(f, Facts))
 
-    def _call(self, function: Any, *arguments: Any) -> None:
-        with self._context.lock:
-            if not self._handle:
-                raise ArgumentError("the model is closed")
-            self._context.call(function, self._handle, *arguments)
+    def _on_gpu(self) -> bool:
+        return hasattr(self, "facts") and self.facts.device.startswith("cuda")
 
-    def _rows(self, n: int, output: str, side: int) -> np.ndarray:
+    def call(self, function: Any, *arguments: Any) -> None:
+        """function(context, model, *arguments)."""
         with self._context.lock:
-            if not self._handle:
-                raise ArgumentError("the model is closed")
-            return np.empty((n, lib.cloob_model_width(self._handle, output_code(output), side)), np.float32)
+            self._context.call(function, self._open_handle(), *arguments)
+
+    def _open_handle(self) -> c.c_void_p:
+        if not self._handle:
+            raise ArgumentError("the model is closed")
+        if self._pid != os.getpid() and self._on_gpu():
+            raise DeviceError("a GPU cannot be used in the child of a fork; start processes with "
+                              "multiprocessing.get_context('spawn'), or load the model in the child only")
+        return self._handle
+
+    def _rows(self, n: int, output: str, side: int) -> Floats:
+        with self._context.lock:
+            return np.zeros((n, lib.cloob_model_width(self._open_handle(), output_code(output), side)), np.float32)
 
     # ---- texts
 
-    def tokenize(self, texts: str | Sequence[str]) -> np.ndarray:
+    def tokenize(self, texts: Union[str, Sequence[str]]) -> AnyArray:
         """What the model sees of texts: (n, context) of int32, with the tokenizer that belongs to it."""
-        list_ = [texts] if isinstance(texts, str) else list(texts)
+        list_ = _text_list([texts] if isinstance(texts, str) else texts)
         out = np.zeros((len(list_), self.facts.context), np.int32)
-        self._call(lib.cloob_model_tokenize, string_array([text_bytes(t) for t in list_]), len(list_), out.ctypes.data)
+        self.call(lib.cloob_model_tokenize, string_array(list_), len(list_), pointer(out))
         return out
 
-    def encode_text(self, texts: str | Sequence[str] | ArrayIn, output: str = "unit") -> np.ndarray:
+    def encode_text(self, texts: TextIn, output: str = "unit") -> Floats:
         """Embeddings of texts, or of rows of tokens (n, context): (n, D) of float32; of a single text (D,).
 
         output: "unit" rows, "raw" before that, or "features" before the projection.
+
+        >>> model.encode_text(["a cat", "a dog"]).shape
+        (2, 32)
+        >>> model.encode_text("a cat").shape
+        (32,)
         """
         if isinstance(texts, str):
-            return self.encode_text([texts], output)[0]
-        if isinstance(texts, (list, tuple)) and all(isinstance(t, str) for t in texts):
-            out = self._rows(len(texts), output, TEXT)
-            self._call(lib.cloob_encode_texts, string_array([text_bytes(t) for t in texts]), len(texts), output_code(output),
-                       out.ctypes.data)
+            row: Floats = self.encode_text([texts], output)[0]
+            return row
+        if isinstance(texts, (list, tuple)) and not (texts and isinstance(texts[0], (list, tuple, np.ndarray))):
+            list_ = _text_list(texts)
+            out = self._rows(len(list_), output, TEXT)
+            self.call(lib.cloob_encode_texts, string_array(list_), len(list_), output_code(output), pointer(out))
             return out
         return self._encode_tokens(as_numpy(texts), output)
 
-    def _encode_tokens(self, tokens: np.ndarray, output: str) -> np.ndarray:
+    def _encode_tokens(self, tokens: AnyArray, output: str) -> Floats:
         if tokens.dtype.kind not in "iu" or tokens.ndim != 2 or tokens.shape[1] != self.facts.context:
             raise ArgumentError(f"tokens are {tokens.dtype} {tokens.shape}; integers of (n, {self.facts.context}) are wanted")
         narrow = np.ascontiguousarray(tokens, np.int32)
         if not np.array_equal(narrow, tokens):
             raise ArgumentError("tokens hold ids beyond 32 bits")
         out = self._rows(len(narrow), output, TEXT)
-        self._call(lib.cloob_encode_tokens, narrow.ctypes.data, len(narrow), output_code(output), out.ctypes.data)
+        self.call(lib.cloob_encode_tokens, pointer(narrow), len(narrow), output_code(output), pointer(out))
         return out
 
     # ---- images
 
-    def encode_image(self, images: ImageIn | Sequence[ImageIn], output: str = "unit") -> np.ndarray:
+    @overload
+    def encode_image(self, images: ImagesIn, output: str = ..., *, errors: Literal["raise"] = ...) -> Floats: ...
+
+    @overload
+    def encode_image(self, images: ImagesIn, output: str = ..., *, errors: Literal["skip"]) -> tuple[Floats, Bools]: ...
+
+    def encode_image(self, images: ImagesIn, output: str = "unit", *, errors: str = "raise") -> Union[Floats, tuple[Floats, Bools]]:
         """Embeddings of images: (n, D) of float32; of a single one (D,).
 
-        An image is a path, a PIL image, or an array of bytes (height, width, 3) of any size, which is resized and
-        cropped as for evaluation; several are a list, or an array of bytes (n, height, width, 3). Floats
-        (n, 3, S, S) or (3, S, S) are taken as already normalised.
-        """
-        if isinstance(images, (str, os.PathLike)):
-            return self._encode_files([images], output)[0]
-        if isinstance(images, (list, tuple)):
-            if images and all(isinstance(i, (str, os.PathLike)) for i in images):
-                return self._encode_files(images, output)
-            each = [self.encode_image(i, output) for i in images]
-            return np.stack(each) if each else self._rows(0, output, IMAGE)
-        if hasattr(images, "convert") and hasattr(images, "size"):  # PIL
-            images = np.asarray(images.convert("RGB"))
-        return self._encode_array(as_numpy(images), output)
+        An image is a path, the bytes of a JPEG, PNG or WebP file, a PIL image, or an array of bytes (height, width, 3) of any
+        size, which is resized and cropped as for evaluation; several are a list, or an array of bytes (n, height, width, 3).
+        Floats (n, 3, S, S) or (3, S, S) are taken as already normalised. An error names the path or the position.
 
-    def _encode_files(self, paths: Sequence[PathIn], output: str) -> np.ndarray:
-        out = self._rows(len(paths), output, IMAGE)
-        self._call(lib.cloob_encode_files, string_array([path_bytes(p) for p in paths]), len(paths), output_code(output),
-                   out.ctypes.data, None)
+        errors="skip" returns (rows, ok): ok (n,) is False for images that cannot be used, and their rows are zero.
+
+        >>> model.encode_image("cat.png").shape
+        (32,)
+        >>> rows, ok = model.encode_image(["cat.png", "missing.png"], errors="skip")
+        >>> ok.tolist()
+        [True, False]
+        """
+        skip, one = check_errors(errors), False
+        if is_one_image(images):
+            images, one = [images], True  # type: ignore[list-item]
+        elif not isinstance(images, (list, tuple)):
+            a = as_numpy(images)
+            one = a.ndim == 3
+            images = [a] if one else a
+            if a.ndim not in (3, 4):
+                raise ArgumentError(f"images are {a.dtype} {a.shape}; uint8 (n, height, width, 3) or floats (n, 3, S, S) are wanted")
+        rows, ok = self._encode_images(images, output, skip)
+        if not skip:
+            return rows[0] if one else rows
+        return (rows[0], ok[0]) if one else (rows, ok)
+
+    def _encode_images(self, images: Any, output: str, skip: bool) -> tuple[Floats, Bools]:
+        ok = np.ones(len(images), np.bool_)
+        if isinstance(images, np.ndarray) and images.dtype.kind == "f":
+            return self._encode_floats(images, output, ok, skip), ok
+        if isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.shape[1:] == (self.facts.image_size,) * 2 + (3,):
+            whole, out = np.ascontiguousarray(images), self._rows(len(images), output, IMAGE)
+            self.call(lib.cloob_encode_images, pointer(whole), len(whole), output_code(output), pointer(out))
+            return out, ok
+        floats = float_images(images, self.facts.image_size) if len(images) and not isinstance(images, np.ndarray) else None
+        if floats is not None:
+            return self._encode_floats(np.stack(floats), output, ok, skip), ok
+        return self._encode_inputs(images, output, ok, skip), ok
+
+    def _encode_floats(self, a: AnyArray, output: str, ok: Bools, skip: bool) -> Floats:
+        S = self.facts.image_size
+        if a.shape[1:] != (3, S, S):
+            raise ArgumentError(f"images are {a.dtype} {a.shape}; uint8 (n, height, width, 3) or floats (n, 3, {S}, {S}) are wanted")
+        x = np.ascontiguousarray(a, np.float32)
+        finite = np.asarray(np.isfinite(x.reshape(len(x), -1)).all(axis=1), np.bool_)
+        if skip and not finite.all():
+            x, ok[:] = np.where(finite[:, None, None, None], x, np.float32(0)), finite
+        out = self._rows(len(x), output, IMAGE)
+        self.call(lib.cloob_encode_image_tensor, pointer(x), len(x), output_code(output), pointer(out))
+        out[~ok] = 0
         return out
 
-    def _encode_array(self, a: np.ndarray, output: str) -> np.ndarray:
-        if a.dtype == np.uint8 and a.ndim in (3, 4) and a.shape[-1] == 3:
-            return self._encode_bytes(np.ascontiguousarray(a), output)
-        S = self.facts.image_size
-        if a.dtype.kind != "f" or a.ndim not in (3, 4) or a.shape[-3:] != (3, S, S):
-            raise ArgumentError(f"images are {a.dtype} {a.shape}; uint8 (n, height, width, 3) or floats (n, 3, {S}, {S}) are wanted")
-        x = np.ascontiguousarray(a, np.float32).reshape(-1, 3, S, S)
-        out = self._rows(len(x), output, IMAGE)
-        self._call(lib.cloob_encode_image_tensor, x.ctypes.data, len(x), output_code(output), out.ctypes.data)
-        return out[0] if a.ndim == 3 else out
+    def _inputs(self, images: Sequence[Any], ok: Optional[Bools]) -> Images:
+        """What cannot be used clears its element of `ok`, or is raised without one."""
+        inputs = Images(len(images))
+        for i, image in enumerate(images):
+            try:
+                inputs.set(i, image)
+            except (OSError, ValueError, TypeError, Error) as e:
+                if ok is None:
+                    raise (name_input(e, f"images[{i}]") if len(images) > 1 else e) from None
+                ok[i] = False
+        return inputs
 
-    def _encode_bytes(self, a: np.ndarray, output: str) -> np.ndarray:
-        S, x = self.facts.image_size, a.reshape(-1, *a.shape[-3:])
-        out = self._rows(len(x), output, IMAGE)
-        if x.shape[1:3] == (S, S):
-            self._call(lib.cloob_encode_images, x.ctypes.data, len(x), output_code(output), out.ctypes.data)
-        else:
-            for image, row in zip(x, out):
-                self._call(lib.cloob_encode_image, image.ctypes.data, image.shape[1], image.shape[0],
-                           output_code(output), row.ctypes.data)
-        return out[0] if a.ndim == 3 else out
+    def _encode_inputs(self, images: Sequence[Any], output: str, ok: Bools, skip: bool) -> Floats:
+        inputs, bad = self._inputs(images, ok if skip else None), np.zeros(len(images), np.bool_)
+        out = self._rows(len(images), output, IMAGE)
+        self.call(lib.cloob_encode_inputs, inputs.array, len(images), output_code(output), pointer(out), pointer(bad) if skip else None)
+        ok &= ~bad
+        return out
+
+    def preprocess(self, images: ImagesIn) -> Floats:
+        """What the image tower sees: (n, 3, S, S) of float32, resized, cropped and normalised; of a single image (3, S, S).
+
+        encode_image gives the same rows for the result as for the images, up to rounding.
+        """
+        one = is_one_image(images) or not isinstance(images, (list, tuple)) and as_numpy(images).ndim == 3
+        list_: Any = [images] if one else images
+        out = np.empty((len(list_), 3, self.facts.image_size, self.facts.image_size), np.float32)
+        self.call(lib.cloob_model_preprocess, self._inputs(list_, None).array, len(list_), pointer(out), None)
+        return out[0] if one else out
+
+    # ---- classes
+
+    @overload
+    def classify(self, images: ImagesIn, labels: Sequence[str], templates: Sequence[str] = ..., *,
+                 errors: Literal["raise"] = ...) -> Floats: ...
+
+    @overload
+    def classify(self, images: ImagesIn, labels: Sequence[str], templates: Sequence[str] = ..., *,
+                 errors: Literal["skip"]) -> tuple[Floats, Bools]: ...
+
+    def classify(self, images: ImagesIn, labels: Sequence[str], templates: Sequence[str] = (), *,
+                 errors: str = "raise") -> Union[Floats, tuple[Floats, Bools]]:
+        """Probabilities of labels, without training: (n, labels) of float32; of a single image (labels,).
+
+        Each template holds {} where the label goes; none: "a photo of a {}.". The prompts of a label are averaged.
+        errors="skip" returns (probabilities, ok), as encode_image does.
+
+        >>> p = model.classify("cat.png", ["cat", "dog", "fish"])
+        >>> p.shape, round(float(p.sum()), 5)
+        ((3,), 1.0)
+        """
+        skip = check_errors(errors)
+        rows, ok = self.encode_image(images, errors="skip") if skip else (self.encode_image(images), None)
+        many = np.atleast_2d(rows)
+        used: Bools = np.ones(len(many), np.bool_) if ok is None else np.atleast_1d(np.asarray(ok))
+        out = np.zeros((len(many), len(labels)), np.float32)
+        good, p = np.ascontiguousarray(many[used]), np.zeros((int(used.sum()), len(labels)), np.float32)
+        with self._context.lock:
+            self._context.call(lib.cloob_classify, self._classifier(labels, templates), pointer(good), len(good), pointer(p))
+        out[used] = p
+        result = out[0] if rows.ndim == 1 else out
+        return result if ok is None else (result, ok)
+
+    def _classifier(self, labels: Sequence[str], templates: Sequence[str]) -> c.c_void_p:
+        """The last few are kept: the text tower runs once for the same labels. The lock is held."""
+        if isinstance(labels, str) or isinstance(templates, str):
+            raise TypeError("labels and templates are lists of texts")
+        key = (tuple(labels), tuple(templates))
+        if key not in self._classifiers:
+            made, words, prompts = c.c_void_p(), _text_list(labels, "labels"), _text_list(templates, "templates")
+            self.call(lib.cloob_classifier_create, string_array(words), len(words), string_array(prompts), len(prompts), c.byref(made))
+            self._classifiers[key] = made
+            if len(self._classifiers) > 4:
+                lib.cloob_classifier_destroy(self._classifiers.popitem(last=False)[1])
+        self._classifiers.move_to_end(key)
+        return self._classifiers[key]
 
 
-def load(path: PathIn, *, device: str = "auto", precision: str = "fp32", vocab: PathIn | None = None,
-         config: PathIn | None = None, invariant: bool = True, batch: int = 32, threads: int = 0) -> Model:
-    """Opens weights of any format that `cloob convert` reads.
+def _text_list(texts: Sequence[Any], name: str = "texts") -> list[bytes]:
+    return [text_bytes(t, f"{name}[{i}]") for i, t in enumerate(texts)]
+
+
+def _absolute(path: Optional[PathIn]) -> Optional[str]:
+    return None if path is None else os.path.abspath(os.fsdecode(path))
+
+
+def _config(config: Optional[PathIn]) -> Optional[str]:
+    """A file, or a model's name."""
+    return _absolute(config) if config is not None and os.path.exists(config) else None if config is None else os.fsdecode(config)
+
+
+def _reopen(path: str, options: dict[str, Any]) -> Model:
+    return Model(path, **options)
+
+
+def resolve(name: PathIn, download: bool = True) -> str:
+    """The file or folder of a model: `name` itself where it exists, else its place in Hugging Face's cache, downloaded there first
+    where it is missing and `download` is true."""
+    path = c.create_string_buffer(4096)
+    shared_context().call(lib.cloob_hub_path, path_bytes(name), bool(download), path, len(path))
+    return os.fsdecode(path.value)
+
+
+def load(name: PathIn, *, device: str = "auto", precision: str = "fp32", vocab: Optional[PathIn] = None,
+         config: Optional[PathIn] = None, invariant: bool = True, batch: int = 32, threads: int = 0, photos: bool = False,
+         download: bool = True) -> Model:
+    """Opens a model: a file or a folder of any format that `cloob convert` reads, or a name.
+
+    Names are those of `cloob pull`: hf:ORG/NAME, ARCHITECTURE/TAG as in open_clip. A model that is not in Hugging Face's cache is
+    downloaded, unless `download` is false. Do not pass a name that somebody else wrote.
 
     vocab: a merges file, where the weights hold none. config: a model's name or .json, where shapes do not tell all.
-    invariant: a row has the same bytes alone or in any batch; without it `batch` rows are worked out at a time.
+    invariant: a row has the same bytes alone or in any batch; without it `batch` rows are computed at a time.
+    photos: files are turned upright by their EXIF orientation, as `cloob search` and `cloob classify` do.
     """
-    return Model(path, device, precision, vocab, config, invariant, batch, threads)
+    return Model(resolve(name, download), device=device, precision=precision, vocab=vocab, config=config, invariant=invariant,
+                 batch=batch, threads=threads, photos=photos)

@@ -4,13 +4,15 @@ from __future__ import annotations
 import ctypes as c
 import os
 from functools import lru_cache
-from typing import Sequence, Union
+from typing import TYPE_CHECKING, Any, Sequence, Union
 
 import numpy as np
 
-from ._library import integer, lib, libc_free, path_bytes, shared_context, string_array, text_bytes
+from ._inputs import pointer
+from ._library import PathIn, integer, lib, libc_free, path_bytes, shared_context, string_array, text_bytes
 
-PathIn = Union[str, "os.PathLike[str]"]
+if TYPE_CHECKING:
+    from ._inputs import AnyArray
 
 
 class Tokenizer:
@@ -20,6 +22,10 @@ class Tokenizer:
         handle = c.c_void_p()
         shared_context().call(lib.cloob_tokenizer_open, path_bytes(path), c.byref(handle))
         self._handle = handle
+        self.path = os.path.abspath(os.fsdecode(path))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tokenizer, (self.path,)
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
@@ -57,13 +63,13 @@ class Tokenizer:
         finally:
             libc_free(text)
 
-    def __call__(self, texts: str | Sequence[str], length: int = 77) -> np.ndarray:
+    def __call__(self, texts: Union[str, Sequence[str]], length: int = 77) -> AnyArray:
         """Rows as a model takes them: (n, length) of int32 with start, end and zeros; longer texts are cut."""
         list_ = [texts] if isinstance(texts, str) else list(texts)
         length = integer(length, "length", 1, 1 << 20)
         out = np.zeros((len(list_), length), np.int32)
         array = string_array([text_bytes(t) for t in list_])
-        shared_context().call(lib.cloob_tokenizer_encode_rows, self._handle, array, len(list_), length, out.ctypes.data)
+        shared_context().call(lib.cloob_tokenizer_encode_rows, self._handle, array, len(list_), length, pointer(out))
         return out
 
 
@@ -72,7 +78,7 @@ def _cached(path: str, stamp: tuple[int, int]) -> Tokenizer:
     return Tokenizer(path)
 
 
-def tokenize(texts: str | Sequence[str], vocab: PathIn, length: int = 77) -> np.ndarray:
+def tokenize(texts: Union[str, Sequence[str]], vocab: PathIn, length: int = 77) -> AnyArray:
     """(n, length) of int32. The vocabulary is opened once and kept."""
     path = os.fspath(vocab)
     try:

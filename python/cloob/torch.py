@@ -15,11 +15,12 @@ from typing import Any, Optional, Union
 import torch
 
 from . import _library as L
+from . import _structs as S
 from ._objective import INFONCE, check_shapes, plan_for, scale_gradients
 
 Scale = Union[float, torch.Tensor]
 
-_DTYPES = {torch.float32: L.F32, torch.bfloat16: L.BF16, torch.float64: L.F64}
+_DTYPES = {torch.float32: S.F32, torch.bfloat16: S.BF16, torch.float64: S.F64}
 
 
 def _device_name(t: torch.Tensor) -> str:
@@ -41,8 +42,8 @@ def _run(sets: dict[str, torch.Tensor], method: str, inv_tau: float, scale: floa
     rows = {k: t.detach().contiguous() for k, t in sets.items()}
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     g = {k: torch.empty_like(t, dtype=wide) for k, t in rows.items()} if gradients else {}
-    shape = L.ObjectiveShape(*x.shape, len(rows.get("u", ())), len(rows.get("v", ())), _DTYPES[x.dtype], gradients)
-    p = L.ObjectiveRows(**{k: t.data_ptr() for k, t in rows.items()}, **{"d" + k: t.data_ptr() for k, t in g.items()})
+    shape = S.ObjectiveShape(*x.shape, len(rows.get("u", ())), len(rows.get("v", ())), _DTYPES[x.dtype], gradients)
+    p = S.ObjectiveRows(**{k: t.data_ptr() for k, t in rows.items()}, **{"d" + k: t.data_ptr() for k, t in g.items()})
     if x.is_cuda:
         torch.cuda.current_stream(x.device).synchronize()
     return plan_for(method, _device_name(x), shape, inv_tau, scale).run(p, inv_tau, scale), g
@@ -102,7 +103,8 @@ def objective(x: torch.Tensor, y: torch.Tensor, *, method: str = "cloob", inv_ta
     by inv_tau / 2, as CLOOBLoss does. Can be differentiated once; a second derivative raises UnsupportedError.
     """
     tau, beta = (s if isinstance(s, torch.Tensor) else torch.tensor(float(s), dtype=torch.float64) for s in (inv_tau, scale_hopfield))
-    return _Function.apply(x, y, u, v, tau, beta, method)
+    loss: torch.Tensor = _Function.apply(x, y, u, v, tau, beta, method)
+    return loss
 
 
 class CLOOBLoss(torch.nn.Module):

@@ -9,6 +9,7 @@
 
 #include "core/limits.h"
 #include "core/needs.h"
+#include "core/pool.h"
 
 void cloob_ctx_options_init(cloob_ctx_options *o)
 {
@@ -38,6 +39,7 @@ cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o)
     cloob_ctx_options_init(&own);
     if (o && options_read(ctx, "cloob_ctx_options", &own, sizeof own, o) != CLOOB_OK) return free(ctx), NULL;
     o = &own;
+    pool_survive_forks();
     ctx->threads = count_threads(o->threads);
     ctx->log = o->log;
     ctx->log_user = o->log_user;

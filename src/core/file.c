@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/text.h"
+
 static cloob_status fail(cloob_ctx *ctx, const char *path, const char *what)
 {
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s: %s", path, what, strerror(errno));
@@ -191,6 +193,37 @@ bool file_map_drop(const file_map *m, const void *data, size_t bytes)
 }
 
 /* ---- names --------------------------------------------------------------------------------------- */
+
+/* UTF-8 without control characters; the last character may be cut. */
+static bool is_text(const char *p, size_t n)
+{
+    uint32_t code;
+    size_t at = 0;
+    for (int length; at < n && (length = utf8_decode(p + at, n - at, &code)) > 0; at += (size_t)length)
+        if ((code < 0x20 && code != '\t' && code != '\r' && code != '\n') || code == 0x7f) return false;
+    return n >= 4 && n - at < 4;
+}
+
+const char *file_kind(const void *first, size_t bytes)
+{
+    static const struct {
+        const char *begin, *kind;
+    } known[] = {
+        { "\x89PNG\r\n", "a PNG image" },
+        { "\xff\xd8\xff", "a JPEG image" },
+        { "GIF8", "a GIF image" },
+        { "RIFF", "a WebP image, a sound or a film" },
+        { "%PDF", "a PDF file" },
+        { "\x1f\x8b", "a gzip file" },
+        { "version htt", "a Git LFS pointer; fetch the file it stands for" },
+        { "<", "a web page" },
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        size_t n = strlen(known[i].begin);
+        if (bytes >= n && memcmp(first, known[i].begin, n) == 0) return known[i].kind;
+    }
+    return is_text(first, bytes < 64 ? bytes : 64) ? "a text file" : NULL;
+}
 
 bool file_exists(const char *path)
 {

@@ -70,6 +70,10 @@ cloob_status file_write_in(cloob_ctx *ctx, const char *folder, const char *name,
 /* The same, readable for the owner alone. */
 cloob_status file_write_private(cloob_ctx *ctx, const char *path, const void *data, size_t size);
 
+/* What a file with these first bytes is, where it is clearly no file of tensors: "a JPEG image", "a text file". NULL:
+ * not known. */
+const char *file_kind(const void *first, size_t bytes);
+
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
 cloob_status file_make_dirs(cloob_ctx *ctx, const char *path); /* like mkdir -p */

@@ -1,12 +1,36 @@
-/* A fast 64-bit hash that detects damage and edits; not cryptographic.
- *
- * The function is XXH64 (its public specification): about 10 GB/s on one core, far faster than a disk. */
+/* Hashes: a fast one that detects damage and edits, and the two by which others name their files. */
 #ifndef CORE_HASH_H
 #define CORE_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+/* XXH64 (its public specification): about 10 GB/s on one core, far faster than a disk; not cryptographic. */
 uint64_t hash64(uint64_t seed, const void *data, size_t size);
+
+/* SHA-1 names Git's blobs, SHA-256 the large files of Hugging Face.
+ *
+ *     sha s;
+ *     char hex[SHA_HEX];
+ *     sha_begin(&s, SHA_256);
+ *     sha_add(&s, data, size);        as often as needed
+ *     sha_end(&s, hex);               40 or 64 hexadecimal digits */
+typedef enum sha_kind { SHA_1, SHA_256 } sha_kind;
+
+enum { SHA_HEX = 65 };
+
+typedef struct sha {
+    sha_kind kind;
+    uint32_t h[8];
+    void (*block)(uint32_t h[8], const unsigned char *data); /* hashes 64 bytes */
+    uint64_t bytes;
+    unsigned char rest[64]; /* of a block that is not full */
+} sha;
+
+void sha_begin(sha *s, sha_kind kind);
+void sha_begin_plain(sha *s,
+                     sha_kind kind); /* without the processor's instructions for it: the definition, for tests */
+void sha_add(sha *s, const void *data, size_t size);
+void sha_end(sha *s, char hex[SHA_HEX]);
 
 #endif

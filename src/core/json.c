@@ -300,6 +300,12 @@ const json *json_get(const json *object, const char *key)
     return NULL;
 }
 
+double json_get_number(const json *object, const char *key)
+{
+    const json *v = json_get(object, key);
+    return v && v->kind == JSON_NUMBER ? v->number : NAN;
+}
+
 int64_t json_count(const json *v) { return v ? v->count : 0; }
 const json *json_first(const json *v) { return v ? v->child : NULL; }
 const json *json_next(const json *v) { return v ? v->next : NULL; }

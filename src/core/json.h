@@ -50,16 +50,17 @@ void json_doc_close(json_doc *doc);
 const json *json_doc_root(const json_doc *doc);
 
 /* All take NULL, which counts as absent. */
-json_kind json_kind_of(const json *v);                     /* NULL: JSON_NULL */
-const json *json_get(const json *object, const char *key); /* NULL when absent or not an object */
-int64_t json_count(const json *v);                         /* elements or members */
-const json *json_first(const json *v);                     /* first element or member */
-const json *json_next(const json *v);                      /* its next sibling */
-const char *json_key(const json *v);                       /* of a member; else NULL */
-const char *json_string(const json *v);                    /* NULL unless a string */
-bool json_number(const json *v, double *out);              /* false unless a number; *out is kept */
-bool json_int(const json *v, int64_t *out);                /* false unless an integer that fits exactly */
-bool json_bool(const json *v, bool *out);                  /* false unless true or false */
+json_kind json_kind_of(const json *v);                       /* NULL: JSON_NULL */
+const json *json_get(const json *object, const char *key);   /* NULL when absent or not an object */
+double json_get_number(const json *object, const char *key); /* NaN when it is no number */
+int64_t json_count(const json *v);                           /* elements or members */
+const json *json_first(const json *v);                       /* first element or member */
+const json *json_next(const json *v);                        /* its next sibling */
+const char *json_key(const json *v);                         /* of a member; else NULL */
+const char *json_string(const json *v);                      /* NULL unless a string */
+bool json_number(const json *v, double *out);                /* false unless a number; *out is kept */
+bool json_int(const json *v, int64_t *out);                  /* false unless an integer that fits exactly */
+bool json_bool(const json *v, bool *out);                    /* false unless true or false */
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
@@ -89,6 +90,52 @@ void json_put_null(json_out *w, const char *key);
 void json_put_floats(json_out *w, const char *key, const float *row, int64_t n);
 /* JSON text that is ready. */
 void json_put_raw(json_out *w, const char *key, const char *json, size_t bytes);
+
+/* Several members in one call, and an object of them:
+ *
+ *     json_object(&w, NULL, J_TEXT("run", path), J_OF(s, steps), J_NUMBER("loss", s->loss, 9), J_BOOL("best", i == 0));
+ *
+ * J_OF(s, steps) is the member `steps` of the struct that s points to, under that key: a text, a bool or an integer.
+ * The digits of J_NUMBER are significant ones; 0: as json_put_number. */
+typedef struct json_member {
+    const char *key;
+    enum { JSON_MEMBER_TEXT, JSON_MEMBER_INT, JSON_MEMBER_BOOL, JSON_MEMBER_NUMBER } kind;
+    int digits;
+    const char *text;
+    int64_t whole;
+    double number;
+} json_member;
+
+static inline json_member json_member_text(const char *key, const char *v)
+{
+    return (json_member){ .key = key, .kind = JSON_MEMBER_TEXT, .text = v };
+}
+static inline json_member json_member_int(const char *key, int64_t v)
+{
+    return (json_member){ .key = key, .kind = JSON_MEMBER_INT, .whole = v };
+}
+static inline json_member json_member_bool(const char *key, bool v)
+{
+    return (json_member){ .key = key, .kind = JSON_MEMBER_BOOL, .whole = v };
+}
+
+#define J_TEXT(key, value) json_member_text(key, value)
+#define J_INT(key, value)  json_member_int(key, value)
+#define J_BOOL(key, value) json_member_bool(key, value)
+#define J_NUMBER(key_, value, count)                                                                                   \
+    ((json_member){ .key = key_, .kind = JSON_MEMBER_NUMBER, .digits = count, .number = value })
+#define J_OF(s, member)                                                                                                \
+    _Generic((s)->member,                                                                                              \
+        bool: json_member_bool,                                                                                        \
+        char *: json_member_text,                                                                                      \
+        const char *: json_member_text,                                                                                \
+        default: json_member_int)(#member, (s)->member)
+#define JSON_MEMBERS(...)                                                                                              \
+    (const json_member[]){ __VA_ARGS__ }, sizeof((const json_member[]){ __VA_ARGS__ }) / sizeof(json_member)
+
+void json_put_members(json_out *w, const json_member *member, size_t count);
+#define json_members(w, ...)     json_put_members(w, JSON_MEMBERS(__VA_ARGS__))
+#define json_object(w, key, ...) (json_begin(w, key, '{'), json_members(w, __VA_ARGS__), json_end(w))
 
 /* Ends a root with a line end and gives its text, which the caller frees; NULL: out of
  * memory. Or appends it to other text. The writer is empty then. */

@@ -1,4 +1,4 @@
-/* The one writer of JSON: include/cloob/json.h has its functions, core/json.h what the library adds. */
+/* The one writer of JSON. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,6 +111,21 @@ void json_put_floats(json_out *w, const char *key, const float *row, int64_t n)
     }
     sbuf_putc(&s, ']');
     keep(w, &s);
+}
+
+void json_put_members(json_out *w, const json_member *member, size_t count)
+{
+    for (const json_member *m = member; m < member + count; m++) {
+        switch (m->kind) {
+        case JSON_MEMBER_TEXT: json_put_text(w, m->key, m->text); break;
+        case JSON_MEMBER_INT: json_put_int(w, m->key, m->whole); break;
+        case JSON_MEMBER_BOOL: json_put_bool(w, m->key, m->whole != 0); break;
+        case JSON_MEMBER_NUMBER:
+            if (m->digits) json_put_digits(w, m->key, m->number, m->digits);
+            else json_put_number(w, m->key, m->number);
+            break;
+        }
+    }
 }
 
 json_out json_out_on(sbuf *s)

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "cloob/types.h"
 
 /* The largest useful number of CPU threads: four per core, at least 64. */
 int limits_max_threads(void);
@@ -32,5 +33,20 @@ void peak_reset(void);
 
 /* Seconds of the monotonic clock, from an arbitrary start. */
 double clock_seconds(void);
+
+/* ---- this build and this processor ---------------------------------------------------------------- */
+
+/* A library that was looked for when cloob was built. */
+typedef struct build_part {
+    const char *name; /* "JPEG" */
+    bool present;
+    const char *use; /* what needs it */
+} build_part;
+
+/* All of them; static memory. */
+const build_part *build_parts(int64_t *count);
+
+/* The instruction sets of this processor that kernels use, separated by blanks: "avx2 avx512 vnni". */
+const char *instruction_sets(void);
 
 #endif

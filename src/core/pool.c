@@ -1,11 +1,12 @@
-/* Parallel loops: a static partition, or pieces for the next free thread; on OpenMP or plain threads. */
+/* Parallel loops: a static partition, or pieces for the next free thread; on OpenMP's threads or plain ones.
+ *
+ * GCC's OpenMP library is loaded with the first loop and called by the functions that GCC itself calls for `#pragma omp
+ * parallel`: a program starts without it, sets GOMP_SPINCOUNT before it reads that, and runs where it is missing. */
 #include "core/pool.h"
 
-#ifdef _OPENMP
-#    include <omp.h>
-#else
-#    include <pthread.h>
-#endif
+#include <pthread.h>
+
+#include "core/shared_object.h"
 
 enum { MAX_RANGES = 256 };
 
@@ -51,65 +52,108 @@ static void share_work(share *s, int thread)
     }
 }
 
-#ifdef _OPENMP
+/* ---- OpenMP -------------------------------------------------------------------------------------- */
 
-void pool_for(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg)
-{
-    int ranges = pool_ranges(ctx, n, grain);
-    if (n <= 0) return;
-    if (ranges == 1 || omp_in_parallel()) {
-        for (int i = 0; i < ranges; i++) fn(arg, cut(n, ranges, i), cut(n, ranges, i + 1), i);
-        return;
-    }
-#    pragma omp parallel for schedule(static, 1) num_threads(ranges)
-    for (int i = 0; i < ranges; i++) fn(arg, cut(n, ranges, i), cut(n, ranges, i + 1), i);
-}
+static struct {
+    void (*GOMP_parallel)(void (*fn)(void *), void *arg, unsigned threads, unsigned flags);
+    int (*omp_in_parallel)(void), (*omp_get_thread_num)(void), (*omp_get_num_threads)(void);
+    void (*omp_set_num_threads)(int n);
+    int (*omp_pause_resource_all)(int kind);
+} gomp;
 
-void pool_share(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg)
-{
-    int ranges = pool_ranges(ctx, n, grain);
-    if (n <= 0) return;
-    if (ranges == 1 || omp_in_parallel()) {
-        fn(arg, 0, n, 0);
-        return;
-    }
-    share s = { .fn = fn, .arg = arg, .n = n, .grain = grain < 1 ? 1 : grain, .ranges = ranges };
-    share_start(&s);
-#    pragma omp parallel num_threads(ranges)
-    share_work(&s, omp_get_thread_num());
-}
-
+#ifdef CLOOB_NO_OPENMP
+static bool has_openmp(void) { return false; }
 #else
+#    define ROW(name) SHARED_ROW(gomp, name)
+static const shared_function functions[] = {
+    ROW(GOMP_parallel) ROW(omp_in_parallel) ROW(omp_get_thread_num) ROW(omp_get_num_threads) ROW(omp_set_num_threads)
+        ROW(omp_pause_resource_all){ NULL, NULL },
+};
+static shared_object library = { .file = { "libgomp.so.1" },
+                                 .functions = functions,
+                                 .install = "libgomp1 (fast parallel loops)" };
+SHARED_LISTED(library)
+static bool has_openmp(void) { return shared_object_is_there(&library); }
+#endif
 
-typedef struct job {
+enum { PAUSE_SOFT = 1 }; /* omp_pause_soft */
+
+static void end_threads(void)
+{
+    if (gomp.omp_pause_resource_all) gomp.omp_pause_resource_all(PAUSE_SOFT); /* else: no loop has run */
+}
+static void register_fork(void) { pthread_atfork(end_threads, NULL, NULL); }
+
+void pool_survive_forks(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_fork);
+}
+
+void pool_use_threads(const cloob_ctx *ctx)
+{
+    if (has_openmp()) gomp.omp_set_num_threads(ctx->threads);
+}
+
+/* A loop over ranges. OpenMP may start fewer threads than it was asked for. */
+typedef struct region {
     pool_fn *fn;
     void *arg;
-    int64_t begin, end;
+    int64_t n;
+    int ranges;
+} region;
+
+static void run_range(const region *r, int i)
+{
+    r->fn(r->arg, cut(r->n, r->ranges, i), cut(r->n, r->ranges, i + 1), i);
+}
+
+static void run_region(void *arg)
+{
+    const region *r = arg;
+    for (int i = gomp.omp_get_thread_num(); i < r->ranges; i += gomp.omp_get_num_threads()) run_range(r, i);
+}
+
+/* ---- plain threads ------------------------------------------------------------------------------- */
+
+typedef struct job {
+    const region *region;
     int index;
 } job;
 
-static void *job_run(void *p)
+static void *run_job(void *p)
 {
-    job *j = p;
-    j->fn(j->arg, j->begin, j->end, j->index);
+    const job *j = p;
+    run_range(j->region, j->index);
     return NULL;
 }
 
-void pool_for(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg)
+static void run_threads(const region *r)
 {
-    int ranges = pool_ranges(ctx, n, grain);
     pthread_t thread[MAX_RANGES];
     bool started[MAX_RANGES] = { false };
     job jobs[MAX_RANGES];
-    if (n <= 0) return;
-    for (int i = 0; i < ranges; i++) {
-        jobs[i] = (job){ fn, arg, cut(n, ranges, i), cut(n, ranges, i + 1), i };
-        if (i > 0) started[i] = pthread_create(&thread[i], NULL, job_run, &jobs[i]) == 0;
+    for (int i = 0; i < r->ranges; i++) {
+        jobs[i] = (job){ r, i };
+        if (i > 0) started[i] = pthread_create(&thread[i], NULL, run_job, &jobs[i]) == 0;
     }
-    for (int i = 0; i < ranges; i++)
-        if (!started[i]) job_run(&jobs[i]); /* range 0, and whatever found no thread */
-    for (int i = 1; i < ranges; i++)
+    for (int i = 0; i < r->ranges; i++)
+        if (!started[i]) run_range(r, i); /* range 0, and whatever found no thread */
+    for (int i = 1; i < r->ranges; i++)
         if (started[i]) pthread_join(thread[i], NULL);
+}
+
+/* ---- loops --------------------------------------------------------------------------------------- */
+
+void pool_for(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg)
+{
+    region r = { fn, arg, n, pool_ranges(ctx, n, grain) };
+    if (n <= 0) return;
+    bool openmp = r.ranges > 1 && has_openmp();
+    if (r.ranges == 1 || (openmp && gomp.omp_in_parallel()))
+        for (int i = 0; i < r.ranges; i++) run_range(&r, i);
+    else if (openmp) gomp.GOMP_parallel(run_region, &r, (unsigned)r.ranges, 0);
+    else run_threads(&r);
 }
 
 static void share_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -122,8 +166,10 @@ void pool_share(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg
 {
     share s = { .fn = fn, .arg = arg, .n = n, .grain = grain < 1 ? 1 : grain, .ranges = pool_ranges(ctx, n, grain) };
     if (n <= 0) return;
+    if (s.ranges == 1) {
+        fn(arg, 0, n, 0);
+        return;
+    }
     share_start(&s);
     pool_for(ctx, s.ranges, 1, share_range, &s);
 }
-
-#endif

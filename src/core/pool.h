@@ -1,9 +1,9 @@
 /* Data-parallel loops over the context's CPU threads.
  *
  * fn is called with disjoint ranges [begin, end) that cover [0, n). The partition depends only on n, grain and the
- * number of threads, so a reduction that adds its parts in range order is reproducible. Built on OpenMP when the
- * compiler has it (one set of threads, shared with oneDNN and BLAS), else on plain threads. Calls from inside fn run
- * serially. */
+ * number of threads, so a reduction that adds its parts in range order is reproducible. Built on OpenMP's threads
+ * where libgomp is installed (one set of threads, shared with oneDNN), else on plain threads. Calls from inside fn run
+ * serially with OpenMP. */
 #ifndef CORE_POOL_H
 #define CORE_POOL_H
 
@@ -20,7 +20,14 @@ void pool_for(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg);
  * and their assignment to threads is not deterministic. */
 void pool_share(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg);
 
+/* Registers, once, what a fork needs: the child has none of its parent's threads, and the first parallel loop would
+ * wait for them forever. So the forking thread's threads end before the fork; parent and child start new ones. */
+void pool_survive_forks(void);
+
 /* How many ranges pool_for would make: the size of a per-thread array. */
 int pool_ranges(const cloob_ctx *ctx, int64_t n, int64_t grain);
+
+/* The number of threads of OpenMP loops inside libraries that the calling thread calls: the context's. */
+void pool_use_threads(const cloob_ctx *ctx);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/text.h"
+#include <string.h>
 
 int utf8_decode(const char *text, size_t n, uint32_t *code)
 {

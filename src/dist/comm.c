@@ -2,13 +2,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/shared_object.h"
 #include "dist/comm_impl.h"
 #include "tensor/tensor.h"
-#include "dist/comm.h"
 
 int comm_rank(const comm *c) { return c ? c->rank : 0; }
 int comm_size(const comm *c) { return c ? c->size : 1; }
 int comm_local_rank(const comm *c) { return c ? c->local_rank : 0; }
+
+#ifndef CLOOB_MPI_PATH /* the build names a folder that the dynamic linker does not search */
+#    define CLOOB_MPI_PATH NULL
+#endif
+
+static comm_mpi_open_fn *mpi_open;
+static const shared_function mpi_functions[] = { { "cloob_mpi_open", (void **)&mpi_open }, { NULL, NULL } };
+static shared_object mpi_library = { .file = { "libcloob-mpi.so", CLOOB_MPI_PATH },
+                                     .functions = mpi_functions,
+                                     .install = "MPI and the package cloob-mpi, or build cloob next to the MPI of this "
+                                                "machine (docs/packaging.md)" };
+SHARED_LISTED(mpi_library)
+
+/* A launcher that starts one process, such as srun, does not need MPI. */
+static cloob_status open_mpi(cloob_ctx *ctx, const comm_env *env, comm *c)
+{
+    if (env->size == 1 && !shared_object_is_there(&mpi_library)) return CLOOB_OK;
+    cloob_status status = shared_object_use(ctx, &mpi_library);
+    if (status == CLOOB_OK) return mpi_open(ctx, CLOOB_VERSION, env, c);
+    return ctx_wrap(ctx, status, "started by %s as rank %d of %d", env->launcher, env->rank, env->size);
+}
 
 static cloob_status open_kind(cloob_ctx *ctx, comm_kind kind, comm *c)
 {
@@ -21,7 +42,7 @@ static cloob_status open_kind(cloob_ctx *ctx, comm_kind kind, comm *c)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                         "started by torchrun as rank %d of %d: torchrun starts no MPI; use mpirun or srun", env.rank,
                         env.size);
-    return comm_mpi_open(ctx, &env, c);
+    return open_mpi(ctx, &env, c);
 }
 
 static comm *comm_new(void)

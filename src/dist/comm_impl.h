@@ -29,8 +29,13 @@ struct comm {
     void *state;  /* of the ops */
 };
 
-/* Defined in mpi.c and nccl.c, or in their *_absent.c in a build without them. */
-cloob_status comm_mpi_open(cloob_ctx *ctx, const comm_env *env, comm *c);
+/* MPI has no binary interface that its implementations share, so mpi.c is a library of its own, libcloob-mpi.so, linked
+ * to the MPI it was built with and loaded when a launcher started the process. `version` is the caller's: the two share
+ * the structs above. */
+typedef cloob_status comm_mpi_open_fn(cloob_ctx *ctx, const char *version, const comm_env *env, comm *c);
+__attribute__((visibility("default"))) comm_mpi_open_fn cloob_mpi_open;
+
+/* Defined in nccl.c or nccl_absent.c. */
 cloob_status comm_nccl_open(cloob_ctx *ctx, comm *c);
 
 #endif

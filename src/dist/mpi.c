@@ -1,4 +1,5 @@
-/* Ranks over MPI, in host memory. MPI counts are ints, so long buffers go in pieces.
+/* Ranks over MPI, in host memory: the library libcloob-mpi.so (comm_impl.h). MPI counts are ints, so long buffers go in
+ * pieces.
  *
  * Every exchange is started, then waited for with a deadline. After half of it this rank pings the others over a
  * separate communicator: one byte to each, which waiting ranks answer at once. A rank that has not answered at the
@@ -276,8 +277,11 @@ static cloob_status start(cloob_ctx *ctx)
     return CLOOB_OK;
 }
 
-cloob_status comm_mpi_open(cloob_ctx *ctx, const comm_env *env, comm *c)
+cloob_status cloob_mpi_open(cloob_ctx *ctx, const char *version, const comm_env *env, comm *c)
 {
+    if (strcmp(version, CLOOB_VERSION) != 0)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "libcloob-mpi.so is of cloob %s, not %s: install one version of both", CLOOB_VERSION, version);
     mpi_state *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, "a communicator");
     cloob_status status = start(ctx);

@@ -10,7 +10,7 @@
 
 #include "dist/comm_impl.h"
 #include "tensor/cuda/vendor.h"
-#include "tensor/shared_object.h"
+#include "core/shared_object.h"
 #include "tensor/tensor.h"
 
 /* The library is loaded with the first communicator, so that one GPU needs none. */
@@ -19,13 +19,16 @@
     X(ncclAllReduce) X(ncclBroadcast) X(ncclCommAbort) X(ncclCommDestroy) X(ncclCommGetAsyncError) \
     X(ncclCommInitRank) X(ncclGetErrorString) X(ncclGetUniqueId) X(ncclGroupEnd) X(ncclGroupStart) X(ncclReduce)
 /* clang-format on */
-#define MEMBER(name) __typeof__(&name) name;
 static struct {
-    NCCL_FUNCTIONS(MEMBER)
+    NCCL_FUNCTIONS(SHARED_MEMBER)
 } nccl;
 
-#define ROW(name) { #name, (void **)&nccl.name },
+#define ROW(name) SHARED_ROW(nccl, name)
 static const shared_function nccl_functions[] = { NCCL_FUNCTIONS(ROW){ NULL, NULL } };
+static shared_object library = { .file = { "libnccl.so.2" },
+                                 .functions = nccl_functions,
+                                 .install = "NCCL, or name its folder in LD_LIBRARY_PATH (several GPUs need it)" };
+SHARED_LISTED(library)
 
 typedef struct nccl_state {
     ncclComm_t comm;
@@ -207,7 +210,7 @@ static cloob_status connect(cloob_ctx *ctx, comm *c, nccl_state *s)
 
 cloob_status comm_nccl_open(cloob_ctx *ctx, comm *c)
 {
-    CLOOB_TRY(shared_object_load(ctx, "libnccl.so.2", nccl_functions));
+    CLOOB_TRY(shared_object_use(ctx, &library));
     nccl_state *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, "a communicator");
     cloob_status status = connect(ctx, c, s);

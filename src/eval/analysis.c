@@ -8,11 +8,11 @@
 #include "core/file.h"
 #include "core/needs.h"
 #include "core/sbuf.h"
+#include "eval/metrics.h"
 #include "eval/rows.h"
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/linalg.h"
 #include "tensor/cpu/vmath.h"
-#include "eval/eval_json.h"
 
 /* ---- uniformity: sums over all pairs, tile by tile, in double between the rows of a tile  */
 
@@ -55,6 +55,39 @@ cloob_status uniformity_run(cloob_ctx *ctx, uniformity *out, const unit_rows *x)
     free(part);
     out->ajne = 0.25 + arc / (M_PI * N);
     out->potential = log(potential / (0.5 * N * (N - 1)));
+    return status;
+}
+
+/* ---- separation ------------------------------------------------------------------------------ */
+
+static void keep_nearest(void *arg, const tile *t)
+{
+    float *nearest = arg; /* of each row, which one thread owns */
+    for (int64_t i = t->i0; i < t->i0 + t->ni; i++)
+        for (int64_t j = t->j0; j < t->j0 + t->nj; j++) {
+            float s = t->s[(i - t->i0) * t->nj + (j - t->j0)];
+            if (j != i && s > nearest[i]) nearest[i] = s;
+        }
+}
+
+cloob_status separation_run(cloob_ctx *ctx, separation *out, const unit_rows *x, double beta)
+{
+    int64_t n = x->src.N;
+    double N = (double)n;
+    if (n < 2 || !(beta > 0) || !isfinite(beta))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: separation needs two rows and a scale above 0", x->src.name);
+    float *nearest = malloc((size_t)n * sizeof *nearest);
+    if (!nearest) return ctx_no_memory(ctx, (size_t)n * sizeof *nearest, "separation");
+    for (int64_t i = 0; i < n; i++) nearest[i] = -2;
+    cloob_status status = tiles_run(ctx, x, x, TILES_ALL, &(tile_visitor){ keep_nearest, NULL, nearest });
+    *out = (separation){ .needed = 2 / (beta * N) + log(2 * (N - 1) * N * beta) / beta, .smallest = 2 };
+    for (int64_t i = 0; i < n && status == CLOOB_OK; i++) {
+        double apart = 1 - (double)nearest[i];
+        out->rows += apart >= out->needed;
+        out->smallest = fmin(out->smallest, apart);
+        out->mean += apart / N;
+    }
+    free(nearest);
     return status;
 }
 

@@ -35,6 +35,18 @@ typedef struct uniformity {
 /* Streams the upper half of x x^T. Needs two rows. */
 cloob_status uniformity_run(cloob_ctx *ctx, uniformity *out, const unit_rows *x);
 
+/* How many rows a Hopfield network of all N rows stores with scale beta: those whose distance to the most similar other
+ * row, in inner products, is at least 2 / (beta N) + ln(2 (N - 1) N beta) / beta (well separated, for unit rows). */
+
+typedef struct separation {
+    double needed;         /* that bound; above 2 no row can reach it */
+    int64_t rows;          /* that reach it */
+    double smallest, mean; /* of 1 - max_{j != i} x_i.x_j */
+} separation;
+
+cloob_status separation_run(cloob_ctx *ctx, separation *out, const unit_rows *x, double beta);
+cloob_status separation_of(cloob_ctx *ctx, separation *out, const cloob_matrix *m, double beta);
+
 /* Eigenvalues of the covariance of embeddings, and how many of them matter: a low effective number means that
  * few features carry all the variance ("explaining away"). */
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "core/json.h"
-#include "eval/eval_json.h"
+#include "eval/metrics.h"
 
 typedef json_out writer;
 

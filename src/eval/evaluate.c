@@ -55,6 +55,17 @@ cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_ma
 
 /* ---- analysis ------------------------------------------------------------------------------------ */
 
+cloob_status separation_of(cloob_ctx *ctx, separation *out, const cloob_matrix *m, double beta)
+{
+    unit_rows u;
+    rows r;
+    CLOOB_TRY(rows_from(ctx, &r, m));
+    CLOOB_TRY(unit_rows_init(ctx, &u, &r));
+    cloob_status status = separation_run(ctx, out, &u, beta);
+    unit_rows_release(&u);
+    return status;
+}
+
 cloob_status cloob_analyze(cloob_ctx *ctx, cloob_analysis *out, const cloob_matrix *image, const cloob_matrix *text,
                            double share)
 {

@@ -4,6 +4,7 @@
 #ifndef EVAL_METRICS_H
 #define EVAL_METRICS_H
 
+#include "cloob/eval.h"
 #include "core/ctx.h"
 
 /* The share of right rows of each group: accuracy and count, (groups). group: (n) from 0 to groups - 1. An empty group
@@ -83,5 +84,16 @@ enum { KNN_MAX = 1024 };
 /* predicted: (test rows) labels. k is cut to the number of training rows. Memory: k pairs per test row. */
 cloob_status knn_predict(cloob_ctx *ctx, const struct rows *train, const int64_t *label, const struct rows *test,
                          int64_t k, int64_t *predicted);
+
+/* Results of evaluations as JSON texts, which the caller frees with free(). NULL: no memory. */
+
+char *retrieval_json(const cloob_retrieval *r);
+char *probe_json(const cloob_probe_result *r);
+
+/* reference: an earlier analysis, for example of the first epoch, to compare with; or NULL. */
+char *analysis_json(const cloob_analysis *a, const cloob_analysis *reference);
+/* analysis.json, eigenvalues.tsv and (paired) similarities.tsv in a folder that is made when absent. */
+cloob_status analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+                            const char *folder);
 
 #endif

@@ -2,7 +2,7 @@
  * finished list of forward and backward ops: nothing is differentiated afterwards. A rule moves ops next to each other
  * and numbers them as members of one group; operands stay as they are. The rules of convolutions are here, the rules of
  * a transformer's linear layers in fuse_linear.c. */
-#include "graph/fuse_rules.h"
+#include "graph/graph.h"
 
 #include <assert.h>
 

@@ -1,6 +1,6 @@
 /* Rules of graph_fuse_gemm for a transformer's linear layers: bias gradients where dy is written, biases and 8-bit
  * copies where a factor is written, and, after these, the MLP's GEMMs with the activation between them. */
-#include "graph/fuse_rules.h"
+#include "graph/graph.h"
 
 /* The bias gradient of a linear layer: sums over the rows of dy, taken by the op that writes dy. */
 void fuse_bias_sums(graph *g, int i)

@@ -53,9 +53,24 @@ static cloob_status average_tensor(cloob_ctx *ctx, weights *w, int64_t models, c
     return CLOOB_OK;
 }
 
+/* Ids must mean the same words in all of them. */
+static cloob_status check_tokenizers(cloob_ctx *ctx, const weights *w, int64_t models, const char *const *path)
+{
+    const char *first = weights_get_meta(&w[0], "tokenizer");
+    for (int64_t m = 1; m < models && first; m++) {
+        const char *other = weights_get_meta(&w[m], "tokenizer");
+        if (other && strcmp(first, other) != 0)
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                            "%s: its tokenizer is not the one of %s; their token embeddings cannot be averaged",
+                            path[m], path[0]);
+    }
+    return CLOOB_OK;
+}
+
 static cloob_status average(cloob_ctx *ctx, weights *w, int64_t models, const char *const *path, double alpha,
                             const char *out)
 {
+    CLOOB_TRY(check_tokenizers(ctx, w, models, path));
     for (int64_t i = 0; i < w[0].count; i++) {
         arena a = { 0 };
         ctx_progress(ctx, "average", i, w[0].count, "tensors");

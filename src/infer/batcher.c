@@ -164,7 +164,24 @@ void batcher_get_digest(batcher *b, char out[DIGEST_TEXT])
     pthread_rwlock_unlock(&b->model_lock);
 }
 
-/* ---- preparing an input: model_lock is held for reading------------------------------------------------ */
+static cloob_status need_tokenizer(cloob_ctx *ctx, const batcher *b)
+{
+    if (b->tok) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                    "%s holds no tokenizer, so it embeds only images; give its merges as a vocabulary", b->path);
+}
+
+cloob_status batcher_use_tokenizer(cloob_ctx *ctx, batcher *b,
+                                   cloob_status (*use)(cloob_ctx *ctx, const tokenizer *t, void *user), void *user)
+{
+    pthread_rwlock_rdlock(&b->model_lock);
+    cloob_status status = need_tokenizer(ctx, b);
+    if (status == CLOOB_OK) status = use(ctx, b->tok, user);
+    pthread_rwlock_unlock(&b->model_lock);
+    return status;
+}
+
+/* ---- preparing an input: model_lock is held for reading ----------------------------------------------- */
 
 /* start, ids, end, zeros; ids that begin with the start are taken as they are. */
 static cloob_status row_of_ids(cloob_ctx *ctx, const batcher *b, const cloob_batch_input *in, int32_t *row)
@@ -204,9 +221,7 @@ static cloob_status prepare_text(cloob_ctx *ctx, const batcher *b, const cloob_b
     it->text = true;
     it->tokens = calloc((size_t)T + 1, sizeof *it->tokens);
     if (!it->tokens) return ctx_no_memory(ctx, (size_t)T * sizeof *it->tokens, "tokens");
-    if (in->kind == CLOOB_BATCH_TEXT && !b->tok)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "%s holds no tokenizer, so it embeds only images; give its merges as a vocabulary", b->path);
+    if (in->kind == CLOOB_BATCH_TEXT) CLOOB_TRY(need_tokenizer(ctx, b));
     if (o->refuse_long) CLOOB_TRY(refuse_long(ctx, b, in));
     if (in->kind == CLOOB_BATCH_TOKENS) CLOOB_TRY(row_of_ids(ctx, b, in, it->tokens));
     else CLOOB_TRY(tokenizer_encode_row(ctx, b->tok, in->text, strlen(in->text), T, it->tokens));
@@ -357,6 +372,7 @@ static cloob_status judge(cloob_ctx *ctx, batch_item *const *item, int64_t n)
 typedef struct piece {
     const cloob_batch_input *in;
     int64_t first, n, of;
+    bool all_tokens; /* of one text */
     batch_item **item;
     batch_call call;
 } piece;
@@ -371,6 +387,7 @@ static cloob_status prepare_piece(cloob_ctx *ctx, batcher *b, piece *p, const cl
         if (status != CLOOB_OK && p->of > 1) ctx_wrap(ctx, status, "input %lld", (long long)(p->first + i));
         if (status != CLOOB_OK) break;
         p->item[i]->call = &p->call;
+        p->item[i]->all_tokens = p->all_tokens;
         p->item[i]->out = rows->data + (p->first + i) * rows->width;
     }
     p->call.left = p->n;
@@ -393,6 +410,7 @@ static cloob_status encode_piece(cloob_ctx *ctx, batcher *b, piece *p, const clo
     if (*generation < 0) {
         *generation = b->generation;
         rows->width = b->facts.embed;
+        if (p->all_tokens) rows->n = b->facts.context;
         rows->data = malloc((size_t)(rows->n * rows->width) * sizeof *rows->data);
         if (!rows->data)
             status = ctx_no_memory(ctx, (size_t)(rows->n * rows->width) * sizeof *rows->data, "embeddings");
@@ -443,6 +461,21 @@ cloob_status cloob_batcher_encode(cloob_ctx *ctx, cloob_batcher *b, const cloob_
         status = encode_piece(ctx, b, &p, o, until, &generation, out);
         i += p.n;
     }
+    if (status != CLOOB_OK) cloob_batch_rows_release(out);
+    return status;
+}
+
+cloob_status batcher_encode_tokens(cloob_ctx *ctx, batcher *b, const cloob_batch_input *in,
+                                   const cloob_batch_options *o, cloob_batch_rows *out)
+{
+    batch_item *item;
+    piece p = { .in = in, .n = 1, .of = 1, .all_tokens = true, .item = &item };
+    int64_t generation = -1;
+    double until = o->timeout_ms > 0 ? clock_seconds() + 1e-3 * (double)o->timeout_ms : 0;
+    *out = (cloob_batch_rows){ 0 };
+    if (!is_text(in)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "only texts have tokens");
+    cloob_status status = encode_piece(ctx, b, &p, o, until, &generation, out);
+    out->n = out->tokens;
     if (status != CLOOB_OK) cloob_batch_rows_release(out);
     return status;
 }

@@ -24,6 +24,7 @@ struct batch_item {
     batch_state state;
     cloob_output what;
     bool text;
+    bool all_tokens; /* out: (context, D), a row for every token; not batched with others */
     int length;      /* class of a text's length: texts of one class share a batch */
     int32_t *tokens; /* (context), or NULL */
     uint8_t *rgb;    /* (S, S, 3), or NULL */
@@ -77,6 +78,15 @@ void *batcher_main(void *b);
 
 /* The digest of the model in use (model_file.h). */
 void batcher_get_digest(batcher *b, char out[DIGEST_TEXT]);
+
+/* Calls `use` with the tokenizer of the model in use, which stays valid until it returns. CLOOB_ERR_ARGUMENT when the
+ * model has none. */
+cloob_status batcher_use_tokenizer(cloob_ctx *ctx, batcher *b,
+                                   cloob_status (*use)(cloob_ctx *ctx, const tokenizer *t, void *user), void *user);
+
+/* The raw rows of all tokens of one text: out->n is their number. Otherwise as cloob_batcher_encode. */
+cloob_status batcher_encode_tokens(cloob_ctx *ctx, batcher *b, const cloob_batch_input *in,
+                                   const cloob_batch_options *o, cloob_batch_rows *out);
 
 /* Ends an item with its result; called with lock held, which is released while a callback runs. */
 void batcher_item_end(batcher *b, batch_item *it, cloob_status status, const char *error);

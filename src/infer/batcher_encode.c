@@ -91,6 +91,7 @@ static void unload(batcher *b)
 
 static bool together(const batch_item *a, const batch_item *b)
 {
+    if (a->all_tokens || b->all_tokens) return a == b;
     return a->text == b->text && a->what == b->what && a->length == b->length;
 }
 
@@ -136,6 +137,7 @@ static bool grow(void **p, size_t *have, size_t want)
 static cloob_status encode(batcher *b, batch_item *const *batch, int64_t n)
 {
     bool text = batch[0]->text;
+    if (batch[0]->all_tokens) return encoder_text_tokens(b->ctx, b->m->enc, batch[0]->tokens, batch[0]->out);
     int64_t D = b->facts.embed, S = b->facts.image_size;
     size_t row = text ? (size_t)b->facts.context * sizeof(int32_t) : (size_t)(S * S * 3);
     void *rows = b->rows;

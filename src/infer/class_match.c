@@ -1,6 +1,6 @@
 /* Names against names, then order. */
-#include "infer/class_match.h"
 #include "core/file.h"
+#include "infer/zeroshot_run.h"
 
 #include <ctype.h>
 #include <stdlib.h>

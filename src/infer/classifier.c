@@ -7,11 +7,10 @@
 
 #include "infer/model_file.h"
 #include "core/arena.h"
-#include "infer/class_match.h"
 #include "infer/zeroshot_run.h"
 #include "tensor/cpu/gemm.h"
 #include "core/needs.h"
-#include "infer/stored_rows.h"
+#include "infer/embeddings_file.h"
 
 /* ---- a classifier -------------------------------------------------------------------------------- */
 
@@ -91,6 +90,27 @@ cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c, const flo
     return CLOOB_OK;
 }
 
+/* ---- prompts --------------------------------------------------------------------------------------- */
+
+cloob_status cloob_prompts_parse(cloob_ctx *ctx, const char *text, size_t bytes, cloob_prompts **out)
+{
+    API_NEEDS(ctx, text && out);
+    *out = NULL;
+    cloob_prompts *p = calloc(1, sizeof *p);
+    if (!p) return ctx_no_memory(ctx, sizeof *p, "prompts");
+    cloob_status status = prompts_parse(ctx, text, bytes, "prompts", p);
+    if (status == CLOOB_OK) *out = p;
+    else free(p);
+    return status;
+}
+
+void cloob_prompts_close(cloob_prompts *p)
+{
+    if (!p) return;
+    prompts_release(p);
+    free(p);
+}
+
 /* ---- accuracy ------------------------------------------------------------------------------------ */
 
 void cloob_zeroshot_options_init(cloob_zeroshot_options *o)
@@ -122,14 +142,15 @@ typedef struct prediction_list { /* what the model says, image by image */
     stored_sample sample; /* for names */
 } prediction_list;
 
-static cloob_status note_prediction(cloob_ctx *ctx, void *user, int64_t at, int64_t label, int64_t predicted, double p)
+static cloob_status note_prediction(cloob_ctx *ctx, void *user, int64_t at, int64_t label, int64_t predicted,
+                                    int64_t rank, double p)
 {
     prediction_list *l = user;
     if (!heap_grow(&l->item, l->n, &l->room, sizeof *l->item))
         return ctx_no_memory(ctx, (size_t)l->n * sizeof *l->item, "predictions");
     CLOOB_TRY(dataset_fetch(ctx, l->d, at, 0, 0, &l->sample));
     l->item[l->n] =
-        (cloob_zeroshot_prediction){ strdup(l->sample.name.len ? l->sample.name.data : ""), label, predicted, p };
+        (cloob_zeroshot_prediction){ strdup(l->sample.name.len ? l->sample.name.data : ""), label, predicted, p, rank };
     return l->item[l->n++].image ? CLOOB_OK : ctx_no_memory(ctx, 64, "predictions");
 }
 

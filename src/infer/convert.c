@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "data/text/tokenizer.h"
-#include "model/int8.h"
 #include "model/interchange.h"
 #include "model/onnx/onnx.h"
 #include "core/needs.h"
+#include "model/params.h"
 
 void cloob_convert_options_init(cloob_convert_options *o)
 {
@@ -144,27 +144,45 @@ static cloob_status keep_vocab(cloob_ctx *ctx, const tokenizer *t, const char *p
     return status;
 }
 
-static cloob_status store_vocab(cloob_ctx *ctx, const char *path, weights *w)
+/* Given, stored with the weights, in their folder, or CLIP's from this machine; *out NULL: nowhere. */
+static cloob_status find_vocab(cloob_ctx *ctx, const char *in, const char *vocab, const weights *w, tokenizer **out)
 {
-    tokenizer *t;
-    CLOOB_TRY(tokenizer_open(ctx, path, &t));
-    cloob_status status = tokenizer_fits(t, w->config.vocab)
-                              ? keep_vocab(ctx, t, path, w)
-                              : ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %d tokens, the model has %lld", path,
-                                         (int)tokenizer_vocab_size(t), (long long)w->config.vocab);
-    tokenizer_close(t);
-    return status;
+    const char *stored = weights_get_meta(w, "tokenizer");
+    char path[1024];
+    *out = NULL;
+    if (vocab) {
+        CLOOB_TRY(tokenizer_open(ctx, vocab, out));
+        if (tokenizer_fits(*out, w->config.vocab)) return CLOOB_OK;
+        cloob_status status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %d tokens, the model has %lld", vocab,
+                                       (int)tokenizer_vocab_size(*out), (long long)w->config.vocab);
+        tokenizer_close(*out);
+        *out = NULL;
+        return status;
+    }
+    if (stored) return tokenizer_open_text(ctx, stored, strlen(stored), "the stored tokenizer", out);
+    CLOOB_TRY(tokenizer_open_folder(ctx, in, w->config.vocab, out));
+    if (*out || w->config.vocab != CLIP_VOCAB) return CLOOB_OK;
+    CLOOB_TRY(tokenizer_find_clip(ctx, out, path, sizeof path));
+    if (*out) ctx_log(ctx, CLOOB_LOG_INFO, "CLIP's merges are stored with the weights, from %s", path);
+    return CLOOB_OK;
 }
 
-/* That of the folder the weights come from, where they bring none and we can read it. */
-static cloob_status store_folder_vocab(cloob_ctx *ctx, const char *folder, weights *w)
+/* The tokenizer travels with the weights where the format has a place for it. */
+static cloob_status store_vocab(cloob_ctx *ctx, const char *in, const char *out, const char *vocab,
+                                cloob_weight_format to, weights *w, tokenizer **t)
 {
-    tokenizer *t;
-    if (weights_get_meta(w, "tokenizer")) return CLOOB_OK;
-    CLOOB_TRY(tokenizer_open_folder(ctx, folder, w->config.vocab, &t));
-    cloob_status status = t ? keep_vocab(ctx, t, folder, w) : CLOOB_OK;
-    tokenizer_close(t);
-    return status;
+    *t = NULL;
+    if (to != CLOOB_WEIGHTS_NATIVE && to != CLOOB_WEIGHTS_HF && to != CLOOB_WEIGHTS_OPEN_CLIP) return CLOOB_OK;
+    CLOOB_TRY(find_vocab(ctx, in, vocab, w, t));
+    if (*t) return keep_vocab(ctx, *t, out, w);
+    if (w->config.no_text_tower) return CLOOB_OK;
+    ctx_log(ctx, CLOOB_LOG_WARN,
+            "%s: texts will not work, because neither %s nor this machine has its tokenizer; `vocab` FILE stores it%s",
+            out, in,
+            w->config.vocab == CLIP_VOCAB ? " (CLIP's is bpe_simple_vocab_16e6.txt.gz, of the Python package "
+                                            "open_clip_torch or OpenAI's repository)"
+                                          : "");
+    return CLOOB_OK;
 }
 
 /* ---- the type of the stored weights --------------------------------------------------------------- */
@@ -257,6 +275,12 @@ static cloob_status write_onnx(cloob_ctx *ctx, const char *out, const weights *w
 
 /* ---- converting ---------------------------------------------------------------------------------- */
 
+/* open_clip has CLIP's merges; any other tokenizer is in the folder. */
+static bool exports_vocab(cloob_weight_format to, const weights *w)
+{
+    return to == CLOOB_WEIGHTS_HF || (to == CLOOB_WEIGHTS_OPEN_CLIP && interchange_own_tokenizer(w));
+}
+
 /* out NULL: only reads. */
 static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, const cloob_convert_options *o,
                             cloob_convert_report *r)
@@ -266,6 +290,7 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
     interchange_options io = { .drop_unexpected = o->drop_unexpected };
     interchange_report found;
     weights w;
+    tokenizer *t = NULL;
     if (o->config) {
         CLOOB_TRY(model_config_load(ctx, o->config, &config));
         io.config = &config;
@@ -281,10 +306,11 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
         status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: 8-bit weights are kept in our own format alone", out);
     if (status == CLOOB_OK && o->dtype) status = change_dtype(ctx, o->dtype, &w);
     if (status == CLOOB_OK) status = report_weights(ctx, &w, &found.a, r);
-    if (status == CLOOB_OK && o->vocab) status = store_vocab(ctx, o->vocab, &w);
-    else if (status == CLOOB_OK && out && r->to == CLOOB_WEIGHTS_NATIVE) status = store_folder_vocab(ctx, in, &w);
+    if (status == CLOOB_OK && out) status = store_vocab(ctx, in, out, o->vocab, r->to, &w, &t);
     if (status == CLOOB_OK && out && r->to == CLOOB_WEIGHTS_ONNX) status = write_onnx(ctx, out, &w);
     else if (status == CLOOB_OK && out) status = interchange_write(ctx, out, inner_format(r->to), &w);
+    if (status == CLOOB_OK && t && exports_vocab(r->to, &w)) status = tokenizer_export(ctx, t, out, w.config.context);
+    tokenizer_close(t);
     weights_release(&w);
     cloob_status handed = hand_over(ctx, &found, r);
     return status != CLOOB_OK ? status : handed;

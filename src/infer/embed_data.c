@@ -50,7 +50,7 @@ cloob_status embed_loader(cloob_ctx *ctx, const encoder *enc, const tokenizer *t
     lo.context = encoder_config(enc)->context;
     loader_feeds(&lo, encoder_device(enc));
     transform_options_init(&lo.view, encoder_config(enc)->image_size);
-    lo.view.mode = (resize_mode)encoder_config(enc)->resize;
+    lo.view.how = encoder_config(enc)->view;
     return loader_create(ctx, d, tok, &lo, out);
 }
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "infer/embed_source.h"
-#include "infer/stored_rows.h"
+#include "infer/embeddings_file.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "io/rows_file.h"

@@ -120,15 +120,3 @@ cloob_status embed_image_files(cloob_ctx *ctx, cloob_model *m, const char *const
     API_NEEDS(ctx, m && path && e && n >= 0);
     return embed_to_memory(ctx, m, &(embed_job){ .what = what, .images = path, .images_count = n }, e);
 }
-
-cloob_status embed_text_file(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what, embed_result *e)
-{
-    API_NEEDS(ctx, m && path && e);
-    return embed_to_memory(ctx, m, &(embed_job){ .what = what, .texts = path }, e);
-}
-
-cloob_status embed_tensor_file(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what, embed_result *e)
-{
-    API_NEEDS(ctx, m && path && e);
-    return embed_to_memory(ctx, m, &(embed_job){ .what = what, .tensors = path }, e);
-}

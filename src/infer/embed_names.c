@@ -1,5 +1,5 @@
 /* One pass over a set without its images. */
-#include "infer/embed_names.h"
+#include "infer/embed_source.h"
 
 #include <stdlib.h>
 #include <string.h>

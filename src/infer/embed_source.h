@@ -10,11 +10,36 @@
 #ifndef INFER_EMBED_SOURCE_H
 #define INFER_EMBED_SOURCE_H
 
-#include "infer/embed_names.h"
 #include "infer/model_file.h"
 #include "core/file.h"
 #include "io/image/image_list.h"
 #include "io/safetensors.h"
+#include "data/sets/dataset.h"
+
+/* What the samples of a data set are called and say, read before their images: so that every row of a file of
+ * embeddings can be traced to its image and caption.
+ *
+ *     sample_names n;
+ *     CLOOB_TRY(sample_names_read(ctx, set, samples, true, false, &n));
+ *     ... n.name[i], n.caption[n.first[i]] ...
+ *     sample_names_release(&n);
+ */
+
+/* Names and captions stand in the header of a file, which the format limits to 100 MB. */
+enum { SAMPLE_NAMES_LIMIT = 64 << 20 };
+
+typedef struct sample_names {
+    int64_t samples;
+    char **name;    /* (samples); NULL: left out, because all together are longer than the limit */
+    char **caption; /* (first[samples]); NULL as well, or without captions */
+    int64_t *first; /* (samples + 1) sample i has captions first[i] to first[i + 1] - 1 */
+} sample_names;
+
+/* captions: the first of each sample; with all, every one. A sample that cannot be read has an empty name and no
+ * caption. On failure out is empty. */
+cloob_status sample_names_read(cloob_ctx *ctx, const dataset *d, int64_t samples, bool captions, bool all,
+                               sample_names *out);
+void sample_names_release(sample_names *n);
 
 typedef struct embed_result {
     int64_t rows; /* of image and label, or of text where there are texts alone */
@@ -36,7 +61,7 @@ void embed_result_release(embed_result *e);
 /* A data set in its order: images, captions where there are any and the model has a tokenizer, labels where
  * there are classes. workers: threads that decode.
  *
- * Here and in the next three, *e is zero-initialised before the first call; each fills what it names, and
+ * Here and in the next, *e is zero-initialised before the first call; each fills what it names, and
  * refuses to replace what another has filled. On failure e keeps what it had. */
 cloob_status embed_dataset(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, cloob_output what, int workers,
                            embed_result *e);
@@ -44,10 +69,6 @@ cloob_status embed_dataset(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *
  * out and counted. */
 cloob_status embed_image_files(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n, cloob_output what,
                                embed_result *e);
-/* One text per line of a file; empty lines are refused, as rows would no longer match lines. Fills text. */
-cloob_status embed_text_file(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what, embed_result *e);
-/* A safetensors file with `images` F32 (n, 3, S, S), normalised, and/or `tokens` I32 or I64 (n, context). */
-cloob_status embed_tensor_file(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what, embed_result *e);
 
 /* Everything of the above in one go, into a file instead of memory. */
 typedef struct embed_job {

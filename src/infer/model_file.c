@@ -1,4 +1,4 @@
-/* Opens a file of weights as a model; encodes texts and image files. */
+/* Opens a file of weights as a model; encodes texts and images. */
 #include "infer/model_file.h"
 
 #include <math.h>
@@ -18,7 +18,15 @@
 static cloob_status open_tokenizer(cloob_ctx *ctx, model *m, const weights *w, const char *vocab)
 {
     const char *stored = weights_get_meta(w, "tokenizer");
-    if (!vocab && !stored) return tokenizer_open_folder(ctx, m->path, w->config.vocab, &m->tok);
+    char found[1024];
+    if (!vocab && !stored) {
+        CLOOB_TRY(tokenizer_open_folder(ctx, m->path, w->config.vocab, &m->tok));
+        if (m->tok || w->config.vocab != CLIP_VOCAB) return CLOOB_OK;
+        CLOOB_TRY(tokenizer_find_clip(ctx, &m->tok, found, sizeof found));
+        if (m->tok)
+            ctx_log(ctx, CLOOB_LOG_INFO, "%s holds no tokenizer; CLIP's merges are read from %s", m->path, found);
+        return CLOOB_OK;
+    }
     if (vocab) CLOOB_TRY(tokenizer_open(ctx, vocab, &m->tok));
     else if (stored) CLOOB_TRY(tokenizer_open_text(ctx, stored, strlen(stored), "the stored tokenizer", &m->tok));
     else return CLOOB_OK;
@@ -77,15 +85,16 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const cloob
     weights w;
     precision p;
     CLOOB_TRY(precision_find(ctx, o->precision, false, &p));
-    encoder_options encode = {
-        .compute = p.compute, .int8 = p.int8, .fp8 = p.fp8_rows, .invariant = o->invariant, .batch = o->batch
-    };
-    m->compute = p.compute, m->int8 = p.int8, m->fp8 = p.fp8_rows;
     if (o->config) {
         CLOOB_TRY(model_config_load(ctx, o->config, &config));
         io.config = &config;
     }
     CLOOB_TRY(device_open(ctx, o->device ? o->device : "auto", &m->dev));
+    precision_settle(ctx, m->dev, &p);
+    m->compute = p.compute, m->int8 = p.int8, m->fp8 = p.fp8_rows;
+    encoder_options encode = {
+        .compute = p.compute, .int8 = p.int8, .fp8 = p.fp8_rows, .invariant = o->invariant, .batch = o->batch
+    };
     cloob_status status = interchange_read(ctx, path, &io, &w, &report);
     if (status == CLOOB_OK) {
         m->path = keep(&m->a, path);
@@ -95,7 +104,7 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const cloob
             status = ctx_no_memory(ctx, strlen(path), "the model's names");
         if (status == CLOOB_OK) status = open_tokenizer(ctx, m, &w, o->vocab);
         transform_options_init(&m->view, w.config.image_size);
-        m->view.mode = (resize_mode)w.config.resize;
+        m->view.how = w.config.view;
         m->limits = (image_limits){ o->max_pixels, 8, o->photos };
         if (status == CLOOB_OK) status = encoder_create(ctx, &w, m->dev, &encode, &m->enc);
         weights_release(&w);
@@ -128,7 +137,7 @@ void model_close(model *m)
 void model_get_facts(const model *m, cloob_model_facts *out)
 {
     const model_config *c = encoder_config(m->enc);
-    *out = (cloob_model_facts){ .family = c->family == MODEL_VIT ? "ViT" : "ResNet",
+    *out = (cloob_model_facts){ .family = model_family_name(c->family),
                                 .activation = model_act_name(c->text.act),
                                 .embed = c->embed,
                                 .image_size = c->image_size,
@@ -162,6 +171,7 @@ cloob_status encode_texts(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, co
                           cloob_output what, float *out)
 {
     int64_t T = encoder_config(enc)->context, width = encoder_width(enc, what, true);
+    CLOOB_TRY(model_config_need(ctx, encoder_config(enc), true));
     if (!tok)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the weights hold no tokenizer; give its merges with `vocab` FILE");
     int32_t *row = malloc((size_t)(TEXTS_AT_ONCE * T) * sizeof *row);
@@ -181,26 +191,44 @@ cloob_status model_texts(cloob_ctx *ctx, model *m, const char *const *text, int6
     return encode_texts(ctx, m->enc, m->tok, text, n, what, out);
 }
 
-/* ---- images in files --------------------------------------------------------------------------- */
+/* ---- images ------------------------------------------------------------------------------------ */
 
-enum { FILES_AT_ONCE = 256 };
+enum { IMAGES_AT_ONCE = 256 };
 
 typedef struct view_job {
     cloob_ctx *ctx;
     const model *m;
-    const char *const *path;
-    uint8_t *rgb; /* (n, S, S, 3) */
-    cloob_status status[FILES_AT_ONCE];
-    char *error[FILES_AT_ONCE];
+    const cloob_image_input *in;
+    int64_t first; /* of the call's inputs, for messages */
+    uint8_t *rgb;  /* (n, S, S, 3) */
+    cloob_status status[IMAGES_AT_ONCE];
+    char *error[IMAGES_AT_ONCE];
 } view_job;
+
+static cloob_status view_file(cloob_ctx *ctx, const model *m, view_scratch *s, const char *path, uint8_t *rgb)
+{
+    file_bytes bytes;
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
+    cloob_status status = view_eval_bytes(ctx, s, bytes.data, bytes.size, path, &m->limits, &m->view, rgb);
+    file_bytes_release(&bytes);
+    return status;
+}
 
 static cloob_status view_one(cloob_ctx *ctx, const view_job *j, view_scratch *s, int64_t i, uint8_t *rgb)
 {
-    file_bytes bytes;
-    CLOOB_TRY(file_read(ctx, j->path[i], FILE_TEXT_LIMIT, &bytes));
-    cloob_status status = view_eval_bytes(ctx, s, bytes.data, bytes.size, j->path[i], &j->m->limits, &j->m->view, rgb);
-    file_bytes_release(&bytes);
-    return status;
+    const cloob_image_input *in = &j->in[i];
+    const model *m = j->m;
+    char name[40];
+    if (in->path) return view_file(ctx, m, s, in->path, rgb);
+    snprintf(name, sizeof name, "image %lld", (long long)(j->first + i));
+    if (!in->data) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has neither a path nor data", name);
+    if (in->width == 0 && in->height == 0)
+        return view_eval_bytes(ctx, s, in->data, in->bytes, name, &m->limits, &m->view, rgb);
+    if (in->width < 1 || in->height < 1)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %lld x %lld pixels", name, (long long)in->width,
+                        (long long)in->height);
+    image im = { .rgb = (uint8_t *)(uintptr_t)in->data, .width = in->width, .height = in->height }; /* only read */
+    return transform_eval(ctx, &im, &m->view, rgb);
 }
 
 static void view_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -238,33 +266,63 @@ static cloob_status judge(cloob_ctx *ctx, view_job *j, int64_t n, bool *bad)
     return status;
 }
 
-static cloob_status encode_files(cloob_ctx *ctx, model *m, view_job *j, int64_t n, cloob_output what, float *out,
-                                 bool *bad)
+/* (n, 3, S, S) as the image tower takes them. */
+static void normalise(const model *m, const uint8_t *rgb, int64_t n, float *out)
 {
-    int64_t width = encoder_width(m->enc, what, false);
+    const model_config *c = encoder_config(m->enc);
+    int64_t pixels = m->view.size * m->view.size;
+    for (int64_t i = 0; i < n * 3; i++) {
+        float mean = (float)c->image_mean[i % 3], std = (float)c->image_std[i % 3];
+        const uint8_t *from = rgb + i / 3 * 3 * pixels + i % 3;
+        for (int64_t k = 0; k < pixels; k++) out[i * pixels + k] = ((float)from[3 * k] / 255 - mean) / std;
+    }
+}
+
+/* Rows of n images: embeddings, or where `what` is NULL the normalised pixels. */
+static int64_t row_width(const model *m, const cloob_output *what)
+{
+    return what ? encoder_width(m->enc, *what, false) : 3 * m->view.size * m->view.size;
+}
+
+static cloob_status make_rows(cloob_ctx *ctx, model *m, view_job *j, int64_t n, const cloob_output *what, float *out,
+                              bool *bad)
+{
+    int64_t width = row_width(m, what);
     pool_for(ctx, n, 1, view_range, j);
     CLOOB_TRY(judge(ctx, j, n, bad));
-    CLOOB_TRY(encoder_images(ctx, m->enc, j->rgb, n, what, out));
+    if (what) CLOOB_TRY(encoder_images(ctx, m->enc, j->rgb, n, *what, out));
+    else normalise(m, j->rgb, n, out);
     for (int64_t i = 0; i < n && bad; i++)
         if (bad[i]) memset(out + i * width, 0, (size_t)width * sizeof *out);
     return CLOOB_OK;
 }
 
-cloob_status model_image_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, cloob_output what,
-                               float *out, bool *bad)
+static cloob_status image_rows(cloob_ctx *ctx, model *m, const cloob_image_input *in, int64_t n,
+                               const cloob_output *what, float *out, bool *bad)
 {
-    int64_t width = encoder_width(m->enc, what, false), limit = n < FILES_AT_ONCE ? n : FILES_AT_ONCE;
+    int64_t width = row_width(m, what), limit = n < IMAGES_AT_ONCE ? n : IMAGES_AT_ONCE;
     size_t bytes = (size_t)(limit * m->view.size * m->view.size * 3);
     view_job *j = calloc(1, sizeof *j);
     cloob_status status = CLOOB_OK;
     if (!j || !(j->rgb = malloc(bytes ? bytes : 1))) status = ctx_no_memory(ctx, bytes, "images");
-    for (int64_t i = 0; i < n && status == CLOOB_OK; i += FILES_AT_ONCE) {
-        int64_t count = n - i < FILES_AT_ONCE ? n - i : FILES_AT_ONCE;
-        j->ctx = ctx, j->m = m, j->path = path + i;
-        status = encode_files(ctx, m, j, count, what, out + i * width, bad ? bad + i : NULL);
+    for (int64_t i = 0; i < n && status == CLOOB_OK; i += IMAGES_AT_ONCE) {
+        int64_t count = n - i < IMAGES_AT_ONCE ? n - i : IMAGES_AT_ONCE;
+        j->ctx = ctx, j->m = m, j->in = in + i, j->first = i;
+        status = make_rows(ctx, m, j, count, what, out + i * width, bad ? bad + i : NULL);
     }
     if (j) free(j->rgb);
     free(j);
+    return status;
+}
+
+cloob_status model_image_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, cloob_output what,
+                               float *out, bool *bad)
+{
+    cloob_image_input *in = calloc((size_t)n + 1, sizeof *in);
+    if (!in) return ctx_no_memory(ctx, (size_t)n * sizeof *in, "images");
+    for (int64_t i = 0; i < n; i++) in[i].path = path[i];
+    cloob_status status = image_rows(ctx, m, in, n, &what, out, bad);
+    free(in);
     return status;
 }
 
@@ -335,14 +393,8 @@ cloob_status cloob_encode_image(cloob_ctx *ctx, cloob_model *m, const uint8_t *r
     API_NEEDS(ctx, m && rgb && out);
     if (width < 1 || height < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an image of %lld x %lld", (long long)width, (long long)height);
-    image im = { .rgb = (uint8_t *)(uintptr_t)rgb, .width = width, .height = height }; /* only read */
-    size_t bytes = (size_t)(m->view.size * m->view.size * 3);
-    uint8_t *view = malloc(bytes);
-    if (!view) return ctx_no_memory(ctx, bytes, "an image");
-    cloob_status status = transform_eval(ctx, &im, &m->view, view);
-    if (status == CLOOB_OK) status = encoder_images(ctx, m->enc, view, 1, what, out);
-    free(view);
-    return status;
+    cloob_image_input in = { .data = rgb, .width = width, .height = height };
+    return image_rows(ctx, m, &in, 1, &what, out, NULL);
 }
 
 cloob_status cloob_encode_files(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n, cloob_output what,
@@ -350,6 +402,20 @@ cloob_status cloob_encode_files(cloob_ctx *ctx, cloob_model *m, const char *cons
 {
     API_NEEDS(ctx, m && n >= 0 && (n == 0 || (path && out)));
     return model_image_files(ctx, m, path, n, what, out, bad);
+}
+
+cloob_status cloob_encode_inputs(cloob_ctx *ctx, cloob_model *m, const cloob_image_input *in, int64_t n,
+                                 cloob_output what, float *out, bool *bad)
+{
+    API_NEEDS(ctx, m && n >= 0 && (n == 0 || (in && out)));
+    return image_rows(ctx, m, in, n, &what, out, bad);
+}
+
+cloob_status cloob_model_preprocess(cloob_ctx *ctx, cloob_model *m, const cloob_image_input *in, int64_t n, float *out,
+                                    bool *bad)
+{
+    API_NEEDS(ctx, m && n >= 0 && (n == 0 || (in && out)));
+    return image_rows(ctx, m, in, n, NULL, out, bad);
 }
 
 cloob_status cloob_encode_texts(cloob_ctx *ctx, cloob_model *m, const char *const *text, int64_t n, cloob_output what,
@@ -363,6 +429,7 @@ cloob_status cloob_model_tokenize(cloob_ctx *ctx, const cloob_model *m, const ch
                                   int32_t *rows)
 {
     API_NEEDS(ctx, m && n >= 0 && (n == 0 || (text && rows)));
+    CLOOB_TRY(model_config_need(ctx, encoder_config(m->enc), true));
     if (!m->tok) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the weights hold no tokenizer; open them with a vocabulary");
     return tokenizer_encode_rows(ctx, m->tok, text, n, encoder_config(m->enc)->context, rows);
 }

@@ -10,12 +10,12 @@
 #ifndef INFER_MODEL_FILE_H
 #define INFER_MODEL_FILE_H
 
-#include "infer/option_tables.h"
 #include "cloob/model.h"
 #include "data/text/tokenizer.h"
 #include "data/view/transform.h"
 #include "model/digest.h"
 #include "model/encoder.h"
+#include "core/option.h"
 
 struct cloob_model {
     encoder *enc;
@@ -53,5 +53,11 @@ cloob_status model_texts(cloob_ctx *ctx, model *m, const char *const *text, int6
  * --vocab. */
 cloob_status encode_texts(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const char *const *text, int64_t n,
                           cloob_output what, float *out);
+
+/* ---- rows of model_options.def and eval_options.def ----------------------------------------------- */
+
+const option_desc *model_option_table(int64_t *count);
+const option_desc *eval_option_table(int64_t *count);
+void eval_options_init(cloob_eval_options *o);
 
 #endif

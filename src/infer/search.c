@@ -27,6 +27,12 @@ cloob_status cloob_search_open(cloob_ctx *ctx, const char *path, cloob_search **
     return status;
 }
 
+cloob_status cloob_search_check(cloob_ctx *ctx, const cloob_search *s, cloob_model *m)
+{
+    API_NEEDS(ctx, s && m);
+    return search_index_check(ctx, s, m);
+}
+
 void cloob_search_close(cloob_search *s)
 {
     if (!s) return;
@@ -37,7 +43,7 @@ void cloob_search_close(cloob_search *s)
 int64_t cloob_search_count(const cloob_search *s) { return s ? s->N : 0; }
 int64_t cloob_search_width(const cloob_search *s) { return s ? s->D : 0; }
 const char *cloob_search_checkpoint(const cloob_search *s) { return s ? s->checkpoint : NULL; }
-const char *search_index_vocab(const cloob_search *s) { return s ? s->vocab : NULL; }
+const char *cloob_search_vocab(const cloob_search *s) { return s ? s->vocab : NULL; }
 
 void cloob_search_hits_release(cloob_search_hit *hit, int64_t n)
 {

@@ -29,7 +29,6 @@
 #define INFER_SEARCH_INDEX_H
 
 #include "cloob/search.h"
-#include "infer/search.h"
 #include "io/safetensors.h"
 
 /* Files by name, size and time. */
@@ -91,6 +90,7 @@ cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const se
 /* The fixed image whose embedding identifies a model, rgb (S, S, 3), and whether two embeddings of it are of one
  * model. */
 void search_probe_image(int64_t S, uint8_t *rgb);
+cloob_status search_probe_embed(cloob_ctx *ctx, cloob_model *m, float *out);
 bool search_same_direction(const float *a, const float *b, int64_t D);
 
 /* Whether a model with this digest is known to have made the index; false: compare the probe. */
@@ -113,5 +113,22 @@ typedef struct search_origin {
 /* Writes an index of rows (good->n, D). bad may be NULL. */
 cloob_status search_index_write(cloob_ctx *ctx, const char *path, const search_origin *from, const float *rows,
                                 const float *probe, int64_t D, const search_names *good, const search_names *bad);
+
+/* ---- an open index, beyond cloob/search.h --------------------------------------------------------- */
+
+/* Entry by entry: i is 0 to N - 1. */
+
+/* The unit embeddings (count, D), in the mapped file. */
+const float *search_index_rows(const cloob_search *s);
+/* The path of an entry below that folder: *bytes of it, without a zero, in the mapped file. */
+const char *search_index_name(const cloob_search *s, int64_t i, size_t *bytes);
+/* When its file was changed last, in nanoseconds since 1970. */
+int64_t search_index_mtime_ns(const cloob_search *s, int64_t i);
+
+/* Whether `row` (D), a model's unit embedding of search_probe_image, is that of the model that made the index. */
+bool search_index_made_by(const cloob_search *s, const float *row, int64_t D);
+
+/* rgb (S, S, 3) becomes the fixed image whose embedding tells models apart. */
+void search_probe_image(int64_t S, uint8_t *rgb);
 
 #endif

@@ -27,7 +27,7 @@ void search_probe_image(int64_t S, uint8_t *rgb)
     }
 }
 
-static cloob_status embed_probe(cloob_ctx *ctx, model *m, float *out)
+cloob_status search_probe_embed(cloob_ctx *ctx, model *m, float *out)
 {
     int64_t S = m->view.size;
     uint8_t *rgb = malloc((size_t)(S * S * 3));
@@ -56,7 +56,7 @@ cloob_status search_index_check(cloob_ctx *ctx, const search_index *ix, model *m
     if (D == ix->D && search_index_has_digest(ix, m->digest)) return CLOOB_OK;
     float *probe = malloc((size_t)D * sizeof *probe);
     if (!probe) return ctx_no_memory(ctx, (size_t)D * sizeof *probe, "a row");
-    cloob_status status = embed_probe(ctx, m, probe);
+    cloob_status status = search_probe_embed(ctx, m, probe);
     if (status == CLOOB_OK && (D != ix->D || !search_same_direction(probe, ix->probe, D)))
         status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                           "the index was made with another model than %s; index the folder again", m->path);
@@ -255,7 +255,7 @@ static cloob_status run(cloob_ctx *ctx, update *u, cloob_search_update *out)
     u->probe = malloc((size_t)u->D * sizeof *u->probe);
     if (!u->row || !u->have || !u->bad || !u->probe)
         return ctx_no_memory(ctx, rows * (size_t)u->D * sizeof *u->row, "an index");
-    CLOOB_TRY(embed_probe(ctx, u->m, u->probe));
+    CLOOB_TRY(search_probe_embed(ctx, u->m, u->probe));
     CLOOB_TRY(keep_old(ctx, u, out));
     CLOOB_TRY(embed_missing(ctx, u, out));
     out->images = out->kept + out->embedded;

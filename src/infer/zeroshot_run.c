@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "infer/class_match.h"
 #include "infer/embed_data.h"
 #include "infer/model_file.h"
 
@@ -75,12 +74,14 @@ static cloob_status visit_predictions(cloob_ctx *ctx, const zeroshot_run_options
 {
     for (int64_t i = 0; i < b->rows; i++) {
         const float *score = z->score + i * z->answers;
-        int64_t best = 0;
+        int64_t best = 0, rank = 1;
         double sum = 0;
         for (int64_t k = 1; k < z->answers; k++)
             if (score[k] > score[best]) best = k;
+        for (int64_t k = 0; k < z->answers; k++) /* of equal scores the first counts as higher */
+            rank += score[k] > score[label[i]] || (score[k] == score[label[i]] && k < label[i]);
         for (int64_t k = 0; k < z->answers; k++) sum += exp(o->inv_tau * ((double)score[k] - score[best]));
-        CLOOB_TRY(o->predicted(ctx, o->predicted_user, b->index[i], label[i], best, 1 / sum));
+        CLOOB_TRY(o->predicted(ctx, o->predicted_user, b->index[i], label[i], best, rank, 1 / sum));
     }
     return CLOOB_OK;
 }

@@ -14,15 +14,55 @@
 #include "data/text/prompts.h"
 #include "data/text/tokenizer.h"
 #include "eval/zeroshot.h"
-#include "infer/class_match.h"
 #include "model/encoder.h"
+
+/* Which prompt class a class of a data set is.
+ *
+ * Names decide where they can: case, "_", "-" and spaces do not count, and any of a class's names will do.
+ * Where no folder has a known name (ImageNet's n01440764, or plain numbers) the order decides, and then the
+ * numbers of classes must be equal. What is half one and half the other is refused: a wrong pairing would be
+ * a wrong number in silence. */
+
+typedef enum class_match_by { MATCH_NAMES, MATCH_ORDER, MATCH_NUMBERS } class_match_by;
+
+/* class_of (dataset_class_count) = position in set->classes. */
+cloob_status class_match(cloob_ctx *ctx, const dataset *d, const prompt_set *set, int64_t *class_of,
+                         class_match_by *by);
+
+/* The class with that name; -1: none, -2: several (ImageNet has two cranes). */
+int64_t class_find(const prompt_set *set, const char *name);
+
+/* A set out of the data set's own class names ("_" becomes a space) and the template "a photo of a {}.", in
+ * a's memory. */
+cloob_status class_names_as_prompts(cloob_ctx *ctx, const dataset *d, arena *a, prompt_set *out);
+
+/* Which classes of a prompt set the folders of a data set are, from a file: ImageNet-R, -A, -Sketch, -V2 and ObjectNet
+ * have some of ImageNet's 1,000 classes under names of their own, and are scored among those alone.
+ *
+ * A line is FOLDER, a tab or a comma, and CLASS: a name or a number (from 0) of the prompt set; CLASS|CLASS: any of
+ * them is right. A file with a single column lists the folders of all classes in order, as lists of ImageNet's 1,000
+ * WordNet numbers do. Empty lines and those that begin with # are passed over, and so are folders that the data does
+ * not have. */
+
+typedef struct class_map {
+    prompt_set set;    /* the classes that some folder is, in the order of the whole set */
+    int64_t *group;    /* (set.class_count) the answer that each class is */
+    int64_t *class_of; /* (classes of the data) the answer of each folder */
+    int64_t *shown;    /* (answers) a class of `set` to name it by */
+    int64_t answers;   /* one per folder; folders of the same classes share one */
+} class_map;
+
+/* All memory is in the arena; names are those of `all`. Refused: a folder of the data that the file does not name, a
+ * class that the set does not have, two folders that share a part of their classes only. */
+cloob_status class_map_read(cloob_ctx *ctx, arena *a, const char *path, const dataset *d, const prompt_set *all,
+                            class_map *out);
 
 /* Changes rows (n, D) in place between encoder and comparison: Hopfield retrieval, for one. */
 typedef cloob_status rows_hook(cloob_ctx *ctx, void *user, float *rows, int64_t n, int64_t D);
 
 /* What the model says of one image: the sample, its class, the one that was chosen and its probability. */
 typedef cloob_status prediction_visitor(cloob_ctx *ctx, void *user, int64_t sample, int64_t label, int64_t predicted,
-                                        double p);
+                                        int64_t rank, double p);
 
 typedef struct zeroshot_run_options {
     int64_t batch;   /* images at a time; 64 */
@@ -43,7 +83,7 @@ void zeroshot_run_options_init(zeroshot_run_options *o);
 cloob_status zeroshot_weights(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const prompt_set *set,
                               const zeroshot_run_options *o, zeroshot *z);
 
-/* Adds the images of d to z, whose classes are those of `set` (infer/class_match.h). *bad: images that
+/* Adds the images of d to z, whose classes are those of `set` (class_match.c). *bad: images that
  * cannot be read, left out. */
 cloob_status zeroshot_images(cloob_ctx *ctx, encoder *enc, const dataset *d, const prompt_set *set,
                              const zeroshot_run_options *o, zeroshot *z, int64_t *bad);

@@ -135,6 +135,8 @@ cloob_status st_open_bytes(cloob_ctx *ctx, const void *data, size_t size, const 
     if (size < 8)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not a safetensors file (%zu bytes is too short)", name, size);
     uint64_t header = load_u64(data);
+    const char *kind = header > HEADER_LIMIT ? file_kind(data, size) : NULL;
+    if (kind) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not a safetensors file, but %s", name, kind);
     if (header > HEADER_LIMIT || header > size - 8)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT,
                         "%s: not a safetensors file, or cut short (header of %llu bytes in a file of %zu)", name,

@@ -11,7 +11,7 @@ struct loss_plan {
     int rank, size;
     int64_t total, first; /* N over all ranks; where this rank's rows begin */
     int64_t *elements;    /* rows * dim of each rank: the counts of gathers */
-    bool hopfield, leave_one_out, sigmoid;
+    bool hopfield, leave_one_out, sigmoid, cross;
     int gpu_generation; /* kernel_choices */
     void *memory;       /* the backend's workspace: host (ref, cpu) or device */
     size_t bytes;

@@ -12,12 +12,14 @@
 static const struct {
     const char *name;
     bool hopfield, leave_one_out, sigmoid;
+    bool cross; /* contrasts U_x with V_y; the definition alone computes it */
 } methods[] = {
     [CLOOB_METHOD_CLOOB] = { "cloob", true, true, false },
     [CLOOB_METHOD_CLIP] = { "clip", false, false, false },
     [CLOOB_METHOD_INFOLOOB] = { "infoloob", false, true, false },
     [CLOOB_METHOD_INFONCE_HOPFIELD] = { "infonce-hopfield", true, false, false },
     [CLOOB_METHOD_SIGLIP] = { "siglip", false, false, true },
+    [CLOOB_METHOD_CLOOB_UV] = { "cloob-uv", true, true, false, true },
 };
 enum { METHODS = sizeof methods / sizeof *methods };
 
@@ -97,6 +99,9 @@ static cloob_status check_bias(cloob_ctx *ctx, double bias)
 static cloob_status check_plan(cloob_ctx *ctx, const loss_options *o, const loss_shape *s)
 {
     if ((unsigned)o->method >= METHODS) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "method %d is not known", o->method);
+    if (methods[o->method].cross && o->backend != LOSS_REF)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "method %s: only the device ref computes it",
+                        methods[o->method].name);
     CLOOB_TRY(check_scales(ctx, methods[o->method].hopfield, o->inv_tau, o->beta));
     CLOOB_TRY(check_bias(ctx, o->bias));
     if (s->dtype == CLOOB_F64 && o->backend != LOSS_REF)
@@ -140,6 +145,7 @@ static void take_method(const cloob_ctx *ctx, loss_plan *p)
     p->hopfield = methods[p->o.method].hopfield;
     p->leave_one_out = methods[p->o.method].leave_one_out;
     p->sigmoid = methods[p->o.method].sigmoid;
+    p->cross = methods[p->o.method].cross;
     p->gpu_generation = ctx->kernels.gpu_generation;
 }
 

@@ -10,6 +10,9 @@
  *
  * The methods without retrieval (clip, infoloob) put x for Ux and Vx, and y for Uy and Vy.
  *
+ * cloob-uv puts Vy for Uy and Ux for Vx: what the paper rejects for its variance. The definition (ref) alone computes
+ * it.
+ *
  * siglip is the mean over i of sum_j softplus(-z_ij (inv_tau x_i.y_j + bias)), z_ij being 1 for i = j and -1 elsewhere.
  * It is not divided by inv_tau; image and text are half of it each.
  *
@@ -104,7 +107,7 @@ bool loss_can_queue(const loss_plan *p);
 cloob_status loss_queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream);
 cloob_status loss_collect(cloob_ctx *ctx, loss_plan *p, loss_result *r);
 
-/* "cloob", "clip", "infoloob", "infonce-hopfield", "siglip". */
+/* "cloob", "clip", "infoloob", "infonce-hopfield", "siglip", "cloob-uv". */
 const char *loss_method_name(cloob_method m);
 bool loss_method_from_name(const char *name, cloob_method *out);
 bool loss_method_has_hopfield(cloob_method m);

@@ -193,8 +193,9 @@ static cloob_status hopfield_objective(cloob_ctx *ctx, loss_plan *p, const ref_r
         int64_t bad = retrieve_forward(r, &h[k]);
         if (bad >= 0) return loss_fail_retrieval(ctx, k % 2 ? "y" : "x", k < 2 ? "U" : "V", bad);
     }
-    out->image_term = contrast(r, m[UX], m[UY], m[DUX], m[DUY], &out->dsum_dinv_tau);
-    out->text_term = contrast(r, m[VY], m[VX], m[DVY], m[DVX], &out->dsum_dinv_tau);
+    int with_ux = p->cross ? VY : UY, with_vy = p->cross ? UX : VX, grad = DUX - UX; /* where gradients are */
+    out->image_term = contrast(r, m[UX], m[with_ux], m[DUX], m[with_ux + grad], &out->dsum_dinv_tau);
+    out->text_term = contrast(r, m[VY], m[with_vy], m[DVY], m[with_vy + grad], &out->dsum_dinv_tau);
     for (int k = 0; k < 4; k++) out->dsum_dbeta += retrieve_backward(r, &h[k]) * r->inv_tau;
     return CLOOB_OK;
 }

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "model/lora.h"
+#include "model/params.h"
 
 static int row_of(build *b, const char *format, va_list args)
 {
@@ -51,6 +51,14 @@ value_id build_param_rows(build *b, int64_t first, int64_t count, const char *fo
     return graph_param(b->g, row, t, first * stride, b->o->backward && !b->p->row[row].frozen);
 }
 
+value_id build_param_row(build *b, const char *name)
+{
+    int row = params_find(b->p, name);
+    if (row < 0) return build_param(b, "%s", name); /* reports that it is missing */
+    tensor t = b->p->compute_view[row];
+    return graph_param(b->g, row, TENSOR(t.dtype, t.data, t.dim[1]), 0, b->o->backward && !b->p->row[row].frozen);
+}
+
 bool build_has(const build *b, const char *name) { return params_find(b->p, name) >= 0; }
 
 value_id build_linear(build *b, value_id x, value_id w, value_id bias)
@@ -64,7 +72,7 @@ static value_id block_linear(build *b, value_id x, value_id w, value_id bias)
     return graph_op(b->g, OP_LINEAR, (op_attr){ .fp8 = b->o->fp8 }, 3, (value_id[]){ x, w, bias });
 }
 
-/* ---- adapters: W x + scale B (A x), see model/lora.h --------------------------------------- */
+/* ---- adapters: W x + scale B (A x), see model/lora.c --------------------------------------- */
 
 /* A; NO_VALUE where the weight has no adapters. */
 static value_id adapter_of(build *b, const char *weight)
@@ -99,7 +107,7 @@ value_id build_adapted(build *b, value_id x, const char *prefix, const char *wei
 {
     char w[160];
     snprintf(w, sizeof w, "%s.%s", prefix, weight);
-    value_id y = block_linear(b, x, build_param(b, "%s", w), build_param(b, "%s.%s", prefix, bias));
+    value_id y = block_linear(b, x, build_param(b, "%s", w), bias ? build_param(b, "%s.%s", prefix, bias) : NO_VALUE);
     if (y == NO_VALUE) return y;
     if (residual != NO_VALUE) y = build_add(b, y, residual);
     return adapter_out(b, y, adapter_in(b, x, w), w, 0, tensor_cols(&b->g->value[y].t));
@@ -146,26 +154,72 @@ static value_id onto(build *b, value_id x, value_id h, const char *prefix, const
     return build_add(b, layer_scale(b, build_adapted(b, h, prefix, weight, bias, NO_VALUE), prefix, scale, m), x);
 }
 
+static value_id norm(build *b, value_id x, const char *prefix, const char *ln, const model_blocks *m)
+{
+    char name[120];
+    snprintf(name, sizeof name, "%s.%s", prefix, ln);
+    return build_layernorm(b, x, name, m->eps);
+}
+
+/* What a branch reads of x. */
+static value_id branch(build *b, value_id x, const char *prefix, const char *ln, const model_blocks *m)
+{
+    return m->norm == NORM_BEFORE ? norm(b, x, prefix, ln, m) : x;
+}
+
+/* Its end. */
+static value_id join(build *b, value_id x, value_id h, const char *prefix, const char *proj, const char *scale,
+                     const char *ln, const model_blocks *m)
+{
+    char weight[64], bias[64];
+    if (m->norm == NORM_BRANCH) {
+        snprintf(weight, sizeof weight, "%s.weight", proj);
+        snprintf(bias, sizeof bias, "%s.bias", proj);
+        return build_add(b, norm(b, build_adapted(b, h, prefix, weight, bias, NO_VALUE), prefix, ln, m), x);
+    }
+    value_id y = onto(b, x, h, prefix, proj, scale, m);
+    return m->norm == NORM_AFTER ? norm(b, y, prefix, ln, m) : y;
+}
+
 static value_id mlp(build *b, value_id x, const char *prefix, const model_blocks *m)
 {
     static const op_act acts[] = { OP_ACT_QUICKGELU, OP_ACT_GELU, OP_ACT_GELU_TANH }; /* as in model_act */
-    char name[120];
-    snprintf(name, sizeof name, "%s.ln_2", prefix);
-    value_id h = build_layernorm(b, x, name, m->eps);
+    value_id h = branch(b, x, prefix, "ln_2", m);
     h = build_adapted(b, h, prefix, "mlp.c_fc.weight", "mlp.c_fc.bias", NO_VALUE);
-    h = graph_op(b->g, OP_ACT, (op_attr){ .act = acts[m->act] }, 1, &h);
-    return onto(b, x, h, prefix, "mlp.c_proj", "ls_2", m);
+    h = m->swiglu ? graph_op(b->g, OP_GATE, (op_attr){ 0 }, 1, &h)
+                  : graph_op(b->g, OP_ACT, (op_attr){ .act = acts[m->act] }, 1, &h);
+    if (m->inner_norms) h = norm(b, h, prefix, "mlp.ln_inner", m);
+    return join(b, x, h, prefix, "mlp.c_proj", "ls_2", "ln_2", m);
+}
+
+/* Queries, keys and values of h. */
+static value_id project_in(build *b, value_id h, const char *prefix, const build_sequences *s)
+{
+    const model_blocks *m = s->blocks;
+    if (!m->no_key_bias) h = build_adapted(b, h, prefix, "attn.in_proj_weight", "attn.in_proj_bias", NO_VALUE);
+    else {
+        h = build_adapted(b, h, prefix, "attn.in_proj_weight", NULL, NO_VALUE);
+        h = graph_op(b->g, OP_BIAS, (op_attr){ 0 }, 2, (value_id[]){ h, build_param(b, "%s.attn.qv_bias", prefix) });
+    }
+    if (s->mask != NO_VALUE) return graph_op(b->g, OP_MASK_QUERIES, (op_attr){ 0 }, 2, (value_id[]){ h, s->mask });
+    if (!m->rope_grid) return h;
+    op_attr attr = { .heads = s->heads,
+                     .rows = s->skip,
+                     .tokens = s->side,
+                     .scale = (float)(m->rope_grid / (double)s->side),
+                     .offset = (float)m->rope_offset,
+                     .swapped = m->rope_swapped };
+    return graph_op(b->g, OP_ROPE, attr, 1, &h);
 }
 
 static value_id block(build *b, value_id x, const char *prefix, const build_sequences *s)
 {
     op_attr attr = { .heads = s->heads, .causal = s->causal, .tokens = s->tokens };
-    char name[120];
-    snprintf(name, sizeof name, "%s.ln_1", prefix);
-    value_id h = build_layernorm(b, x, name, s->blocks->eps);
-    h = build_adapted(b, h, prefix, "attn.in_proj_weight", "attn.in_proj_bias", NO_VALUE);
+    value_id h = branch(b, x, prefix, "ln_1", s->blocks);
+    h = project_in(b, h, prefix, s);
     h = graph_op(b->g, OP_ATTENTION, attr, 2, (value_id[]){ h, s->start });
-    return mlp(b, onto(b, x, h, prefix, "attn.out_proj", "ls_1", s->blocks), prefix, s->blocks);
+    if (s->blocks->inner_norms) h = norm(b, h, prefix, "attn.ln_inner", s->blocks);
+    return mlp(b, join(b, x, h, prefix, "attn.out_proj", "ls_1", "ln_1", s->blocks), prefix, s->blocks);
 }
 
 /* Attention of a query per sequence, (B, C), over x (B, T, C) or packed. */
@@ -246,9 +300,7 @@ static value_id last_block(build *b, value_id x, const char *prefix, const build
 {
     /* a packed sequence ends with its token; without a mask the query sees all */
     value_id seen = s->start == NO_VALUE && s->causal ? s->index : NO_VALUE;
-    char name[120];
-    snprintf(name, sizeof name, "%s.ln_1", prefix);
-    value_id h = build_layernorm(b, x, name, s->blocks->eps);
+    value_id h = branch(b, x, prefix, "ln_1", s->blocks);
     value_id y = attend_one(b, prefix,
                             &(one_query){ .query = take(b, h, s->index),
                                           .x = h,
@@ -258,20 +310,22 @@ static value_id last_block(build *b, value_id x, const char *prefix, const build
                                           .start = s->start,
                                           .heads = s->heads,
                                           .tokens = s->tokens });
-    y = onto(b, take(b, x, s->index), y, prefix, "attn.out_proj", "ls_1", s->blocks);
+    y = join(b, take(b, x, s->index), y, prefix, "attn.out_proj", "ls_1", "ln_1", s->blocks);
     return mlp(b, y, prefix, s->blocks);
 }
 
 value_id build_transformer(build *b, value_id x, const char *prefix, int64_t layers, const build_sequences *s)
 {
+    /* one query alone is neither turned nor without a bias of its keys */
+    bool whole = s->whole || s->blocks->no_key_bias || s->blocks->rope_grid;
     char name[96];
     for (int64_t i = 0; i < layers; i++) {
         graph_segment(b->g);
         snprintf(name, sizeof name, "%s.resblocks.%d", prefix, (int)i);
-        x = i + 1 < layers || s->whole ? block(b, x, name, s) : last_block(b, x, name, s);
+        x = i + 1 < layers || whole ? block(b, x, name, s) : last_block(b, x, name, s);
     }
     graph_segment(b->g);
-    return layers || s->whole ? x : take(b, x, s->index);
+    return s->whole || (layers && !whole) ? x : take(b, x, s->index);
 }
 
 value_id build_map_pool(build *b, value_id x, const char *prefix, int64_t heads, const model_blocks *blocks)
@@ -282,10 +336,23 @@ value_id build_map_pool(build *b, value_id x, const char *prefix, int64_t heads,
     one_query o = { .query = query, .x = x, .index = NO_VALUE, .seen = NO_VALUE, .start = NO_VALUE, .heads = heads };
     value_id y = attend_one(b, prefix, &o);
     y = build_adapted(b, y, prefix, "attn.out_proj.weight", "attn.out_proj.bias", NO_VALUE);
-    return mlp(b, y, prefix, blocks);
+    model_blocks plain = { .act = blocks->act, .eps = blocks->eps };
+    return mlp(b, y, prefix, &plain);
 }
 
 /* ---- the end of a tower -------------------------------------------------------------------------- */
+
+value_id build_projection(build *b, value_id features, const char *name, int64_t hidden, bool bias)
+{
+    char first[64];
+    if (!hidden && !bias) return build_project(b, features, build_param(b, "%s", name));
+    if (!hidden) return build_linear(b, features, build_param(b, "%s.weight", name), build_param(b, "%s.bias", name));
+    snprintf(first, sizeof first, "%s.0.bias", name);
+    value_id c = build_has(b, first) ? build_param(b, "%s", first) : NO_VALUE;
+    value_id h = build_linear(b, features, build_param(b, "%s.0.weight", name), c);
+    h = graph_op(b->g, OP_ACT, (op_attr){ .act = OP_ACT_GELU }, 1, &h);
+    return build_linear(b, h, build_param(b, "%s.2.weight", name), NO_VALUE);
+}
 
 cloob_status build_finish(build *b, value_id features, value_id raw)
 {

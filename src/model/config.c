@@ -14,20 +14,6 @@ void model_config_init(model_config *c)
     memcpy(c->image_std, std, sizeof std);
 }
 
-static const char *const resize_names[] = { "shortest", "longest", "squash" }; /* as in model_resize */
-
-bool model_resize_from_name(const char *name, model_resize *out)
-{
-    for (int i = 0; i < 3; i++)
-        if (strcmp(name, resize_names[i]) == 0) {
-            *out = (model_resize)i;
-            return true;
-        }
-    return false;
-}
-
-const char *model_resize_name(model_resize r) { return resize_names[r]; }
-
 static const char *const act_names[] = { "quickgelu", "gelu", "gelu_tanh" }; /* as in model_act */
 
 const char *model_act_name(model_act a) { return act_names[a]; }
@@ -48,31 +34,62 @@ void model_config_set_siglip(model_config *c, model_act act)
 {
     model_config_set_act(c, act);
     c->image.eps = c->text.eps = 1e-6;
-    c->no_class_token = c->no_ln_pre = c->no_image_projection = true;
+    c->no_class_token = c->no_ln_pre = c->no_image_projection = c->patch_bias = true;
     c->image_pool = IMAGE_POOL_MAP;
     c->no_causal_mask = c->text_projection_bias = c->has_logit_bias = true;
     c->text_pool = TEXT_POOL_LAST;
     for (int i = 0; i < 3; i++) c->image_mean[i] = c->image_std[i] = 0.5;
-    c->resize = MODEL_RESIZE_SQUASH;
+    c->view.mode = RESIZE_SQUASH;
+}
+
+void model_config_set_crowson(model_config *c)
+{
+    c->family = MODEL_VIT;
+    model_config_set_act(c, ACT_GELU_TANH);
+    c->no_ln_pre = c->no_ln_post = c->no_ln_final = c->no_causal_mask = c->mask_queries = true;
+    c->image_projection_bias = c->text_projection_bias = true;
+    c->text_pool = TEXT_POOL_FIRST;
+}
+
+void model_config_set_bert(model_config *c)
+{
+    c->text = (model_blocks){ .act = ACT_GELU, .eps = 1e-12, .norm = NORM_AFTER };
+    c->no_causal_mask = true;
+    c->text_pool = TEXT_POOL_FIRST;
 }
 
 bool model_config_text_ends(const model_config *c)
 {
+    if (c->bert.positions) return true;
     return !c->no_causal_mask && (c->text_pool == TEXT_POOL_ARGMAX || c->text_pool == TEXT_POOL_EOS);
+}
+
+cloob_status model_config_need(cloob_ctx *ctx, const model_config *c, bool text)
+{
+    if (!(text ? c->no_text_tower : c->no_image_tower)) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s has no %s tower: it is %s; open a model with both towers for %s",
+                    c->name, text ? "text" : "image", text ? "an image tower alone" : "a text tower alone",
+                    text ? "texts" : "images");
 }
 
 int64_t model_config_image_tokens(const model_config *c)
 {
-    int64_t grid = c->family == MODEL_RESNET ? c->image_size / 32 : c->image_size / c->patch;
+    int64_t grid = c->family == MODEL_VIT ? c->image_size / c->patch : c->image_size / 32;
     return grid * grid + !c->no_class_token;
 }
 
 int64_t model_config_patches_kept(const model_config *c)
 {
     int64_t patches = model_config_image_tokens(c) - !c->no_class_token;
-    if (c->family == MODEL_RESNET || !(c->patch_dropout > 0)) return 0;
+    if (c->family != MODEL_VIT || !(c->patch_dropout > 0)) return 0;
     int64_t kept = (int64_t)((double)patches * (1 - c->patch_dropout));
     return kept > 1 ? kept : 1;
+}
+
+const char *model_family_name(model_family f)
+{
+    static const char *const names[] = { "ResNet", "ViT", "ConvNeXt" };
+    return names[f];
 }
 
 int64_t model_blocks_inner(const model_blocks *b, int64_t width) { return b->inner ? b->inner : 4 * width; }
@@ -104,12 +121,22 @@ typedef struct bound {
 static cloob_status check_bounds(cloob_ctx *ctx, const model_config *c)
 {
     const bound bounds[] = {
-        { "embed_dim", c->embed, 1, 1 << 16 },         { "image size", c->image_size, 1, 1 << 14 },
-        { "image layers", c->layers[0], 1, 1 << 10 },  { "image width", c->width, 1, 1 << 16 },
-        { "image heads", c->image_heads, 1, 1 << 16 }, { "context length", c->context, 2, 1 << 16 },
-        { "vocabulary size", c->vocab, 3, 1 << 24 },   { "text width", c->text_width, 1, 1 << 16 },
-        { "text heads", c->text_heads, 1, 1 << 16 },   { "text layers", c->text_layers, 1, 1 << 10 },
-        { "MLP width", c->image.inner, 0, 1 << 18 },   { "text MLP width", c->text.inner, 0, 1 << 18 },
+        { "embed_dim", c->embed, 1, 1 << 16 },
+        { "image size", c->image_size, 1, 1 << 14 },
+        { "image layers", c->layers[0], 1, 1 << 10 },
+        { "image width", c->width, 1, 1 << 16 },
+        { "image heads", c->image_heads, 1, 1 << 16 },
+        { "context length", c->context, 2, 1 << 16 },
+        { "vocabulary size", c->vocab, 3, 1 << 24 },
+        { "text width", c->text_width, 1, 1 << 16 },
+        { "text heads", c->text_heads, 1, 1 << 16 },
+        { "text layers", c->text_layers, 1, 1 << 10 },
+        { "MLP width", c->image.inner, 0, 1 << 18 },
+        { "text MLP width", c->text.inner, 0, 1 << 18 },
+        { "hidden width of the text projection", c->text_projection_hidden, 0, 1 << 18 },
+        { "hidden width of the image projection", c->image_projection_hidden, 0, 1 << 18 },
+        { "pool heads", c->pool_heads, 0, 1 << 16 },
+        { "pool MLP width", c->pool_inner, 0, 1 << 18 },
     };
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)
         if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high)
@@ -137,12 +164,13 @@ static cloob_status check_resnet_size(cloob_ctx *ctx, int64_t size)
         (long long)size, (long long)(size < 32 ? 32 : size + 1));
 }
 
-static cloob_status check_resnet(cloob_ctx *ctx, const model_config *c)
+static cloob_status check_stages(cloob_ctx *ctx, const model_config *c)
 {
     for (int i = 1; i < 4; i++)
         if (c->layers[i] < 1 || c->layers[i] > 1 << 10)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "stage %d has %lld blocks; each stage needs 1 to 1024", i + 1,
                             (long long)c->layers[i]);
+    if (c->family == MODEL_CONVNEXT) return check_divides(ctx, "image size", c->image_size, "ConvNeXt's cells", 32);
     CLOOB_TRY(check_divides(ctx, "ResNet stem width", c->width, "the two halves of the stem", 2));
     return check_resnet_size(ctx, c->image_size);
 }
@@ -150,6 +178,14 @@ static cloob_status check_resnet(cloob_ctx *ctx, const model_config *c)
 /* SigLIP has 384 px in patches of 14: what is left over at the right and below is not seen. */
 static cloob_status check_vit(cloob_ctx *ctx, const model_config *c)
 {
+    const model_blocks *b = &c->image;
+    int64_t heads = c->pool_heads ? c->pool_heads : c->image_heads;
+    if (c->image_pool == IMAGE_POOL_MAP) CLOOB_TRY(check_divides(ctx, "image width", c->width, "pool heads", heads));
+    if (b->rope_grid) CLOOB_TRY(check_divides(ctx, "image width", c->width, "heads of pairs", 4 * c->image_heads));
+    if (!(b->rope_grid >= 0 && b->rope_grid < 1e4 && b->rope_offset > -1e4 && b->rope_offset < 1e4) ||
+        (b->rope_grid && c->patch_dropout > 0))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "rotary positions on a grid of %g, offset %g, patch dropout %g",
+                        b->rope_grid, b->rope_offset, c->patch_dropout);
     if (c->no_class_token && c->patch > 0 && c->patch <= c->image_size) return CLOOB_OK;
     return check_divides(ctx, "image size", c->image_size, "a patch size", c->patch);
 }
@@ -164,7 +200,7 @@ static cloob_status check_blocks(cloob_ctx *ctx, const char *which, const model_
 /* Where nothing is projected, the widths must be the embedding's. */
 static cloob_status check_projections(cloob_ctx *ctx, const model_config *c)
 {
-    int64_t image = c->no_image_projection ? c->width : c->embed,
+    int64_t image = c->no_image_projection ? (c->family == MODEL_CONVNEXT ? 8 : 1) * c->width : c->embed,
             text = c->no_text_projection ? c->text_width : c->embed;
     if (image == c->embed && text == c->embed) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
@@ -172,21 +208,39 @@ static cloob_status check_projections(cloob_ctx *ctx, const model_config *c)
                     (long long)text, (long long)c->embed);
 }
 
+/* Texts with padding have a position for every token of the context. */
+static cloob_status check_bert(cloob_ctx *ctx, const model_config *c)
+{
+    const model_bert *b = &c->bert;
+    bool norm = (c->text.norm == NORM_AFTER) == (b->positions > 0);
+    if (!b->positions && norm && c->text_pool != TEXT_POOL_MEAN) return CLOOB_OK;
+    bool fits = norm && b->positions <= 1 << 16 && b->first >= 0 && b->first <= b->positions - c->context &&
+                b->types >= 1 && b->types <= 1 << 10 && b->pad >= 0 && b->pad < c->vocab && c->no_causal_mask &&
+                !c->text_projection_bias && (c->text_pool == TEXT_POOL_FIRST || c->text_pool == TEXT_POOL_MEAN);
+    if (fits && !(b->pooler && c->text_pool != TEXT_POOL_FIRST)) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                    "a BERT of %lld positions from %lld, %lld token types, padding %lld and %lld tokens is impossible",
+                    (long long)b->positions, (long long)b->first, (long long)b->types, (long long)b->pad,
+                    (long long)c->context);
+}
+
 cloob_status model_config_check(cloob_ctx *ctx, const model_config *c)
 {
     CLOOB_TRY(check_bounds(ctx, c));
-    if (c->family == MODEL_RESNET) CLOOB_TRY(check_resnet(ctx, c));
+    if (c->family != MODEL_VIT) CLOOB_TRY(check_stages(ctx, c));
     else CLOOB_TRY(check_vit(ctx, c));
     if (!(c->patch_dropout >= 0 && c->patch_dropout < 1))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "patch dropout %g is not between 0 and 1", c->patch_dropout);
     CLOOB_TRY(check_blocks(ctx, "image", &c->image));
     CLOOB_TRY(check_blocks(ctx, "text", &c->text));
     CLOOB_TRY(check_projections(ctx, c));
+    CLOOB_TRY(check_bert(ctx, c));
     if (c->text_pool == TEXT_POOL_EOS && (c->eos < 1 || c->eos >= c->vocab))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "end-of-text id %lld of a vocabulary of %lld", (long long)c->eos,
                         (long long)c->vocab);
-    CLOOB_TRY(check_divides(ctx, "image attention width", model_config_image_attention_width(c), "image heads",
-                            c->image_heads));
+    if (c->family != MODEL_CONVNEXT)
+        CLOOB_TRY(check_divides(ctx, "image attention width", model_config_image_attention_width(c), "image heads",
+                                c->image_heads));
     CLOOB_TRY(check_divides(ctx, "text width", c->text_width, "text heads", c->text_heads));
     for (int i = 0; i < 3; i++)
         if (!(c->image_std[i] > 0 && c->image_std[i] < 1e6 && c->image_mean[i] > -1e6 && c->image_mean[i] < 1e6))

@@ -11,15 +11,23 @@
 
 #include "core/ctx.h"
 #include "core/json.h"
+#include "io/image/image_view.h"
 
-typedef enum model_family { MODEL_RESNET, MODEL_VIT } model_family;
+typedef enum model_family { MODEL_RESNET, MODEL_VIT, MODEL_CONVNEXT } model_family;
 typedef enum model_act { ACT_QUICKGELU, ACT_GELU, ACT_GELU_TANH } model_act;
 /* What becomes of a ViT's tokens: the class token, the mean of the patches, or SigLIP's pooling by attention. */
 typedef enum model_image_pool { IMAGE_POOL_CLASS, IMAGE_POOL_MEAN, IMAGE_POOL_MAP } model_image_pool;
-/* Which token of a text is read: the first largest id, the first `eos` id, the last, or the first token. */
-typedef enum model_text_pool { TEXT_POOL_ARGMAX, TEXT_POOL_EOS, TEXT_POOL_LAST, TEXT_POOL_FIRST } model_text_pool;
-/* How an image that is not square becomes one; in the order of data/view/transform.h. */
-typedef enum model_resize { MODEL_RESIZE_SHORTEST, MODEL_RESIZE_LONGEST, MODEL_RESIZE_SQUASH } model_resize;
+/* Which token of a text is read: the first largest id, the first `eos` id, the last, or the first token; or the mean
+ * of all tokens (BERT). */
+typedef enum model_text_pool {
+    TEXT_POOL_ARGMAX,
+    TEXT_POOL_EOS,
+    TEXT_POOL_LAST,
+    TEXT_POOL_FIRST,
+    TEXT_POOL_MEAN
+} model_text_pool;
+/* Where a block normalises: before attention and MLP; after the residual sum (BERT); what is added to it (EVA-02 E). */
+typedef enum model_norm { NORM_BEFORE, NORM_AFTER, NORM_BRANCH } model_norm;
 
 /* The blocks of one transformer. */
 typedef struct model_blocks {
@@ -27,34 +35,64 @@ typedef struct model_blocks {
     model_act act;
     double eps;         /* of layer norms */
     double layer_scale; /* first value of the gains behind attention and MLP; 0: no such gains */
+    model_norm norm;
+    bool swiglu;      /* the MLP is gated, and `inner` wide behind the gate */
+    bool inner_norms; /* layer norms behind attention and inside the MLP: EVA-02 */
+    bool no_key_bias; /* EVA */
+    double rope_grid; /* rotary positions: the side of the grid that places are scaled to; 0: none */
+    double rope_offset;
+    bool rope_swapped; /* columns before rows: PE-Core */
 } model_blocks;
+
+/* A text tower as transformers' BERT, RoBERTa and XLM-RoBERTa: post-norm blocks, a layer norm behind the embeddings,
+ * token types (all texts are of type 0), and no attention to padding. */
+typedef struct model_bert {
+    int64_t positions; /* rows of the table of positions; 0: the text tower is not of this kind */
+    int64_t first;     /* the row of the first token's position: RoBERTa's is pad + 1 */
+    int64_t types;     /* rows of the table of token types */
+    int64_t pad;       /* the id behind a text's end */
+    bool pooler;       /* a dense layer with tanh behind the token that is read */
+    char name[96];     /* of the text model in open_clip's configurations; "" where the tower is Chinese-CLIP's */
+} model_bert;
 
 typedef struct model_config {
     char name[64];
     int64_t embed; /* D: joint embedding */
     model_family family;
     int64_t image_size;
-    int64_t layers[4];   /* ResNet: blocks per stage; ViT: layers[0] */
-    int64_t width;       /* ResNet: stem width; ViT: token width */
-    int64_t patch;       /* ViT */
+    int64_t layers[4];   /* ResNet, ConvNeXt: blocks per stage; ViT: layers[0] */
+    int64_t width;       /* ResNet, ConvNeXt: stem width; ViT: token width */
+    int64_t patch;       /* ViT, ConvNeXt */
     int64_t image_heads; /* ResNet: width * 32 / head; ViT: width / head */
     int64_t context;     /* tokens per text */
     int64_t vocab;
     int64_t text_width, text_heads, text_layers;
-    model_blocks image, text; /* image: ViT */
-    bool no_class_token;      /* ViT: patches alone, with a bias; SigLIP */
+    model_blocks image, text; /* image: ViT and ConvNeXt */
+    bool no_class_token;      /* ViT: patches alone; SigLIP */
+    bool patch_bias;          /* ViT: of the patches' embedding */
+    bool no_ln_post;          /* ViT: no layer norm behind the blocks */
     bool no_ln_pre;           /* ViT: no layer norm before the blocks */
     model_image_pool image_pool;
     bool norm_after_pool;     /* ViT: the last layer norm sees the pooled row instead of every token */
+    int64_t pool_heads;       /* ViT, pooling by attention: 0: those of the blocks */
+    int64_t pool_inner;       /* its MLP: 0: that of the blocks */
     bool no_image_projection; /* ViT: the pooled row is the embedding */
-    double patch_dropout;     /* ViT: share of the patches that training leaves out; no effect on embeddings */
+    bool image_projection_bias;
+    int64_t image_projection_hidden; /* as text_projection_hidden */
+    double patch_dropout;            /* ViT: share of the patches that training leaves out; no effect on embeddings */
     model_text_pool text_pool;
     int64_t eos; /* TEXT_POOL_EOS */
     bool no_causal_mask;
+    bool no_ln_final;  /* texts: no layer norm behind the blocks */
+    bool mask_queries; /* texts: tokens behind the end see all tokens alike, and are seen (crowsonkb's CLOOB) */
     bool text_projection_bias, no_text_projection;
+    int64_t text_projection_hidden; /* the projection is an MLP with a hidden layer this wide; 0: it is one matrix */
+    model_bert bert;
+    char timm[64];       /* the image tower's name in timm, for open_clip's configurations; "": OpenAI's, or SigLIP's */
     bool has_logit_bias; /* SigLIP */
+    bool no_image_tower, no_text_tower; /* one tower alone; the sizes of the other stand for nothing */
     double image_mean[3], image_std[3];
-    model_resize resize; /* of images to be embedded; shortest (and the centre) in CLIP */
+    image_view view; /* of images to be embedded; the shortest edge (and the centre) in CLIP */
 } model_config;
 
 /* A model of the table in config_table.c: open_clip's plain ResNets and ViTs, CLIPA, SigLIP and SigLIP 2 under
@@ -75,8 +113,12 @@ cloob_status model_config_from_json(cloob_ctx *ctx, const json *root, const char
 void model_config_to_json(const model_config *c, sbuf *out);
 /* Refuses sizes that cannot work together, naming them. Called by the loaders above. */
 cloob_status model_config_check(cloob_ctx *ctx, const model_config *c);
-/* open_clip's form of a model directory's open_clip_config.json: model_cfg and preprocess_cfg. */
-cloob_status model_config_to_open_clip(cloob_ctx *ctx, const model_config *c, const char *path, sbuf *out);
+/* Fails, naming the tower, where the model lacks it. */
+cloob_status model_config_need(cloob_ctx *ctx, const model_config *c, bool text);
+/* open_clip's form of a model directory's open_clip_config.json: model_cfg and preprocess_cfg. clean: how texts are
+ * cleaned for a tokenizer in that directory; NULL: CLIP's tokenizer. */
+cloob_status model_config_to_open_clip(cloob_ctx *ctx, const model_config *c, const char *path, const char *clean,
+                                       sbuf *out);
 /* Hugging Face's config.json: CLIPModel, MetaClip2Model or SiglipModel. Both refuse, naming path, what the other
  * program cannot express. */
 cloob_status model_config_to_hf(cloob_ctx *ctx, const model_config *c, const char *path, sbuf *out);
@@ -84,22 +126,34 @@ cloob_status model_config_to_hf(cloob_ctx *ctx, const model_config *c, const cha
 bool model_config_is_siglip(const model_config *c);
 /* timm's name of SigLIP's image tower; false: timm has none of these sizes. */
 bool model_config_timm_name(const model_config *c, char *name, size_t size);
+/* The image tower of a name in timm: SigLIP's, ConvNeXt, EVA, PE-Core, plain ViTs; false: unknown. */
+bool model_config_from_timm(const char *name, model_config *c);
+/* Its projection as open_clip's timm_proj: "none", "linear", "mlp", or NULL for the tower's own head; false: unknown
+ * kind. */
+bool model_config_set_timm_projection(model_config *c, const char *kind);
+/* The models of open_clip's configurations with such a tower, one after the other; false: there are no more. */
+bool model_config_timm_model(int i, const char **name, model_config *c);
 /* Image preprocessing: as in cloob's metadata, and as Hugging Face's preprocessor_config.json. */
 void model_config_to_preprocess(const model_config *c, sbuf *out);
-void model_config_to_hf_preprocessor(const model_config *c, sbuf *out);
+cloob_status model_config_to_hf_preprocessor(cloob_ctx *ctx, const model_config *c, const char *path, sbuf *out);
 /* The built-in model with the sizes and parts that follow from shapes and names of tensors (all but heads and
  * activation). */
 bool model_config_match(const model_config *c, model_config *known);
-/* "shortest", "longest", "squash"; false: none of them, *out is left alone. */
-bool model_resize_from_name(const char *name, model_resize *out);
-const char *model_resize_name(model_resize r);
 /* "quickgelu", "gelu", "gelu_tanh". */
 const char *model_act_name(model_act a);
 bool model_act_from_name(const char *name, model_act *out);
 int64_t model_blocks_inner(const model_blocks *b, int64_t width);
+/* The sizes of one of transformers' BERTs by its name in open_clip's configurations; false: unknown. */
+bool model_config_bert_by_name(const char *name, model_config *c);
+/* The choices of every BERT, whatever its sizes. */
+void model_config_set_bert(model_config *c);
+/* crowsonkb's CLOOB (cloob-training): pre-norm towers without norms at their ends, tanh GELU, both projections with a
+ * bias, texts read at their first token. Its padding mask is applied to queries instead of keys. */
+void model_config_set_crowson(model_config *c);
 /* The same activation in both towers. */
 void model_config_set_act(model_config *c, model_act act);
-/* Nothing behind the token that is read changes a text's embedding: a causal mask, and a token found by its id. */
+/* Nothing behind a text's end changes its embedding: a causal mask and a token found by its id, or no attention to
+ * padding. */
 bool model_config_text_ends(const model_config *c);
 /* Tokens of an image: patches, and the class token where there is one. */
 int64_t model_config_image_tokens(const model_config *c);
@@ -110,6 +164,8 @@ int64_t model_config_patches_kept(const model_config *c);
 void model_config_set_siglip(model_config *c, model_act act);
 /* Name "", CLIP's choices with QuickGELU, its image mean and standard deviation; sizes 0. */
 void model_config_init(model_config *c);
+/* What reports call the image tower: "ViT", "ResNet", "ConvNeXt". */
+const char *model_family_name(model_family f);
 /* Width the image attention works on: 32 * width for a ResNet's pool, width for a ViT. */
 int64_t model_config_image_attention_width(const model_config *c);
 

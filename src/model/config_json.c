@@ -1,101 +1,12 @@
 /* Reads configurations from JSON: nested as in open_clip and cloob, flat as in CLOOB's original code, or Hugging
  * Face's. */
-#include "model/config.h"
+#include "model/config_reader.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- values of a configuration's JSON -------------------------------------------------------- */
-
-/* The readers leave *out when the key is absent or null, except need_int; all fail with one line that names source
- * and key. */
-typedef struct config_reader {
-    cloob_ctx *ctx;
-    const char *source;
-    model_config *c;
-} config_reader;
-
-static cloob_status reader_bad(const config_reader *r, const char *key, const char *wanted)
-{
-    return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: \"%.100s\" must be %s", r->source, key, wanted);
-}
-
-static const json *value_of(const json *object, const char *key)
-{
-    const json *v = json_get(object, key);
-    return v && v->kind != JSON_NULL ? v : NULL;
-}
-
-static cloob_status reader_need_int(const config_reader *r, const json *object, const char *key, int64_t *out)
-{
-    const json *v = json_get(object, key);
-    if (!v) return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: \"%s\" is missing", r->source, key);
-    return json_int(v, out) ? CLOOB_OK : reader_bad(r, key, "a whole number");
-}
-
-static cloob_status reader_int(const config_reader *r, const json *object, const char *key, int64_t *out)
-{
-    const json *v = value_of(object, key);
-    return !v || json_int(v, out) ? CLOOB_OK : reader_bad(r, key, "a whole number");
-}
-
-static cloob_status reader_number(const config_reader *r, const json *object, const char *key, double *out)
-{
-    const json *v = value_of(object, key);
-    if (!v) return CLOOB_OK;
-    if (v->kind != JSON_NUMBER) return reader_bad(r, key, "a number");
-    *out = v->number;
-    return CLOOB_OK;
-}
-
-static cloob_status reader_bool(const config_reader *r, const json *object, const char *key, bool *out)
-{
-    const json *v = value_of(object, key);
-    if (!v) return CLOOB_OK;
-    if (v->kind != JSON_BOOL) return reader_bad(r, key, "true or false");
-    *out = v->boolean;
-    return CLOOB_OK;
-}
-
-static cloob_status reader_channels(const config_reader *r, const json *object, const char *key, double out[3])
-{
-    const json *v = value_of(object, key);
-    if (!v) return CLOOB_OK;
-    if (v->kind != JSON_ARRAY || v->count != 3) return reader_bad(r, key, "three numbers");
-    int i = 0;
-    for (const json *e = v->child; e; e = e->next) {
-        if (e->kind != JSON_NUMBER) return reader_bad(r, key, "three numbers");
-        out[i++] = e->number;
-    }
-    return CLOOB_OK;
-}
-
-static cloob_status reader_resize(const config_reader *r, const json *object, const char *key)
-{
-    const json *v = value_of(object, key);
-    const char *name = json_string(v);
-    if (!v || (name && model_resize_from_name(name, &r->c->resize))) return CLOOB_OK;
-    return reader_bad(r, key, "shortest, longest or squash");
-}
-
-static cloob_status reader_choice(const config_reader *r, const json *object, const char *key, const char *const *names,
-                                  int *out)
-{
-    const json *v = value_of(object, key);
-    const char *name = json_string(v);
-    char wanted[160] = "one of";
-    if (!v) return CLOOB_OK;
-    for (int i = 0; names[i]; i++) {
-        if (name && strcmp(name, names[i]) == 0) {
-            *out = i;
-            return CLOOB_OK;
-        }
-        size_t n = strlen(wanted);
-        snprintf(wanted + n, sizeof wanted - n, "%s \"%s\"", i ? "," : "", names[i]);
-    }
-    return reader_bad(r, key, wanted);
-}
+#include "core/text.h"
 
 /* ---- Hugging Face's config.json of CLIP, MetaCLIP 2 and SigLIP ------------------------------- */
 
@@ -113,9 +24,10 @@ static cloob_status refuse_type(const config_reader *r, const char *type)
                         "%s: a SigLIP 2 NaFlex model (images of any shape); those of one fixed size are built in "
                         "(model_type siglip)",
                         r->source);
-    return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
-                    "%s: a model of type %.60s; of transformers' models CLIP, MetaCLIP 2 and SigLIP are built in",
-                    r->source, type);
+    return ctx_fail(
+        r->ctx, CLOOB_ERR_UNSUPPORTED,
+        "%s: a model of type %.60s; of transformers' models CLIP, MetaCLIP 2, SigLIP and Chinese-CLIP are built in",
+        r->source, type);
 }
 
 static cloob_status hf_read_act(const config_reader *r, const json *part, model_act *act)
@@ -197,14 +109,98 @@ static cloob_status read_siglip(const config_reader *r, const json *v, const jso
     return reader_int(r, t, "projection_size", &c->embed);
 }
 
+/* A part of files from 2022 is in a second object, which transformers applies over the first. */
+static const json *hf_part(const json *root, const char *key, const char *dict)
+{
+    return reader_value(root, dict) ? json_get(root, dict) : json_get(root, key);
+}
+
+static cloob_status read_hf_bert(const config_reader *r, const json *t)
+{
+    model_config *c = r->c;
+    c->context = 512, c->vocab = 30522, c->text_width = 768, c->text_heads = 12, c->text_layers = 12;
+    model_config_set_bert(c);
+    c->bert.types = 2;
+    CLOOB_TRY(hf_read_text(r, t, 3072));
+    CLOOB_TRY(reader_int(r, t, "type_vocab_size", &c->bert.types));
+    CLOOB_TRY(reader_int(r, t, "pad_token_id", &c->bert.pad));
+    c->bert.positions = c->context;
+    return CLOOB_OK;
+}
+
+/* Chinese-CLIP: CLIP's image tower and a BERT read at its first token. */
+static cloob_status read_chinese(const config_reader *r, const json *root, const json *v, const json *t)
+{
+    model_config *c = r->c;
+    c->family = MODEL_VIT, c->embed = 512, c->image_size = 224, c->width = 768, c->layers[0] = 12, c->patch = 32;
+    c->image_heads = 12;
+    CLOOB_TRY(reader_int(r, root, "projection_dim", &c->embed));
+    CLOOB_TRY(hf_read_vision(r, v));
+    return read_hf_bert(r, t);
+}
+
+/* rinna's Japanese CLIP and CLOOB: transformers' ViT and a RoBERTa, both read at the first token. Positions of texts
+ * are counted from 0, and images are resized as by torchvision, bilinear. */
+static cloob_status read_rinna(const config_reader *r, const json *root, const json *v, const json *t)
+{
+    model_config *c = r->c;
+    enum { CONTEXT = 77 }; /* of rinna's tokenize() */
+    bool qkv_bias = true;
+    if (strcmp(model_type(v), "vit") != 0) return refuse_type(r, model_type(v));
+    if (strcmp(model_type(t), "roberta") != 0 && strcmp(model_type(t), "bert") != 0)
+        return refuse_type(r, model_type(t));
+    model_config_set_act(c, ACT_GELU);
+    c->family = MODEL_VIT, c->embed = 512, c->image_size = 224, c->width = 768, c->layers[0] = 12, c->patch = 16;
+    c->image_heads = 12, c->image.eps = 1e-12, c->no_ln_pre = c->patch_bias = true;
+    CLOOB_TRY(reader_int(r, root, "projection_dim", &c->embed));
+    CLOOB_TRY(reader_bool(r, v, "qkv_bias", &qkv_bias));
+    if (!qkv_bias) return reader_bad(r, "qkv_bias", "true");
+    CLOOB_TRY(hf_read_vision(r, v));
+    c->bert.pad = strcmp(model_type(t), "roberta") == 0;
+    CLOOB_TRY(read_hf_bert(r, t));
+    if (c->context > CONTEXT) c->context = CONTEXT;
+    c->view.filter = RESIZE_BILINEAR;
+    return CLOOB_OK;
+}
+
+/* The folder of one tower: its values are in the root. */
+static cloob_status read_hf_tower(const config_reader *r, const json *root, const char *type)
+{
+    bool text = text_ends_with(type, "_text_model");
+    const json *v = text ? NULL : root, *t = text ? root : NULL;
+    model_config *c = r->c;
+    c->no_image_tower = text, c->no_text_tower = !text;
+    if (strncmp(type, "siglip_", 7) != 0) return read_clip(r, root, v, t, strncmp(type, "metaclip_2_", 11) == 0);
+    CLOOB_TRY(read_siglip(r, v, t));
+    if (!text) c->embed = c->width;
+    return CLOOB_OK;
+}
+
+static bool is_hf_tower(const char *type)
+{
+    static const char *const kinds[] = { "clip", "metaclip_2", "siglip" };
+    char name[64];
+    for (int i = 0; i < 6; i++) {
+        snprintf(name, sizeof name, "%s_%s_model", kinds[i / 2], i % 2 ? "text" : "vision");
+        if (strcmp(type, name) == 0) return true;
+    }
+    return false;
+}
+
 static cloob_status config_read_hf(const config_reader *r, const json *root)
 {
-    const json *v = json_get(root, "vision_config"), *t = json_get(root, "text_config");
+    const json *v = hf_part(root, "vision_config", "vision_config_dict");
+    const json *t = hf_part(root, "text_config", "text_config_dict");
     const char *type = model_type(root);
-    bool metaclip = strcmp(type, "metaclip_2") == 0;
-    if (strcmp(type, "siglip") != 0 && strcmp(type, "clip") != 0 && !metaclip) return refuse_type(r, type);
+    if (is_hf_tower(type)) return read_hf_tower(r, root, type);
+    bool metaclip = strcmp(type, "metaclip_2") == 0, chinese = strcmp(type, "chinese_clip") == 0;
+    bool rinna = strcmp(type, "cloob") == 0 || (strcmp(type, "clip") == 0 && v && strcmp(model_type(v), "vit") == 0);
+    if (strcmp(type, "siglip") != 0 && strcmp(type, "clip") != 0 && !metaclip && !chinese && !rinna)
+        return refuse_type(r, type);
     if (!v || v->kind != JSON_OBJECT) return reader_bad(r, "vision_config", "an object");
     if (!t || t->kind != JSON_OBJECT) return reader_bad(r, "text_config", "an object");
+    if (rinna) return read_rinna(r, root, v, t);
+    if (chinese) return read_chinese(r, root, v, t);
     return strcmp(type, "siglip") == 0 ? read_siglip(r, v, t) : read_clip(r, root, v, t, metaclip);
 }
 
@@ -273,24 +269,37 @@ static cloob_status refuse_unknown(const config_reader *r, const json *object, c
 static const known_key top_keys[] = {
     { "name", NULL }, { "embed_dim", NULL }, { "vision_cfg", NULL }, { "text_cfg", NULL }, { "quick_gelu", NULL },
     { "image_mean", NULL }, { "image_std", NULL }, { "custom_text", NULL }, { "init_logit_scale", NULL },
-    { "init_logit_bias", NULL }, { "preprocess_cfg", NULL }, { "resize_mode", NULL }, { NULL, NULL } };
+    { "init_logit_bias", NULL }, { "preprocess_cfg", NULL }, { "resize_mode", NULL }, { "interpolation", NULL },
+    { "fill_color", NULL }, { "resize_size", NULL }, { "preprocess_of", NULL }, { NULL, NULL } };
 static const known_key vision_keys[] = {
     { "image_size", NULL }, { "layers", NULL }, { "width", NULL }, { "patch_size", NULL }, { "head_width", NULL },
     { "mlp_ratio", NULL }, { "intermediate_size", NULL }, { "ls_init_value", NULL }, { "patch_dropout", NULL },
     { "pool_type", NULL }, { "no_ln_pre", NULL }, { "final_ln_after_pool", NULL }, { "act_kwargs", NULL },
     { "norm_kwargs", NULL }, { "activation", NULL }, { "class_token", NULL }, { "proj_type", NULL },
     { "output_tokens", NULL }, { "attn_pooler_queries", NULL }, { "attn_pooler_heads", NULL },
-    { "block_type", "default" }, { "pos_embed_type", "learnable" }, { "timm_model_pretrained", NULL }, { NULL, NULL } };
-static const known_key siglip_keys[] = {
-    { "image_size", NULL }, { "timm_model_name", NULL }, { "timm_model_pretrained", NULL }, { "timm_pool", "map" },
-    { "timm_proj", "none" }, { "patch_dropout", NULL }, { NULL, NULL } };
+    { "block_type", "default" }, { "pos_embed_type", "learnable" }, { "timm_model_pretrained", NULL },
+    { "timm", NULL }, { "patch_bias", NULL }, { "no_ln_post", NULL }, { "block_norm", NULL }, { "swiglu", NULL },
+    { "inner_norms", NULL }, { "no_key_bias", NULL }, { "rope_grid", NULL }, { "rope_offset", NULL },
+    { "rope_swapped", NULL }, { "proj_bias", NULL }, { "proj_hidden", NULL }, { "pool_heads", NULL },
+    { "pool_intermediate_size", NULL }, { "convnext", NULL }, { NULL, NULL } };
+static const known_key timm_keys[] = {
+    { "image_size", NULL }, { "timm_model_name", NULL }, { "timm_model_pretrained", NULL }, { "timm_pool", NULL },
+    { "timm_proj", NULL }, { "timm_drop", NULL }, { "timm_drop_path", NULL }, { "patch_dropout", NULL },
+    { NULL, NULL } };
 static const known_key text_keys[] = {
     { "context_length", NULL }, { "vocab_size", NULL }, { "width", NULL }, { "heads", NULL }, { "layers", NULL },
     { "mlp_ratio", NULL }, { "intermediate_size", NULL }, { "ls_init_value", NULL }, { "pool_type", NULL },
     { "eos_id", NULL }, { "pad_id", NULL }, { "no_causal_mask", NULL }, { "proj_bias", NULL }, { "proj_type", NULL },
     { "act_kwargs", NULL }, { "norm_kwargs", NULL }, { "activation", NULL }, { "output_tokens", NULL },
     { "hf_tokenizer_name", NULL }, { "tokenizer_kwargs", NULL }, { "tokenizer_mode", NULL },
+    { "no_ln_final", NULL }, { "mask_queries", NULL },
     { "block_type", "default" }, { NULL, NULL } };
+static const known_key bert_keys[] = {
+    { "hf_model_name", NULL }, { "hf_tokenizer_name", NULL }, { "hf_model_pretrained", NULL },
+    { "hf_pooler_type", NULL }, { "hf_proj_type", NULL }, { "context_length", NULL }, { "bert", NULL },
+    { "vocab_size", NULL }, { "width", NULL }, { "heads", NULL }, { "layers", NULL }, { "mlp_ratio", NULL },
+    { "intermediate_size", NULL }, { "norm_kwargs", NULL }, { "act_kwargs", NULL }, { "activation", NULL },
+    { "tokenizer_kwargs", NULL }, { "output_tokens", NULL }, { NULL, NULL } };
 /* clang-format on */
 
 /* ---- a tower ------------------------------------------------------------------------------------- */
@@ -335,69 +344,31 @@ static cloob_status read_blocks(const config_reader *r, const json *tower, int64
     return read_eps(r, tower, &b->eps);
 }
 
-/* ---- SigLIP's image tower, which open_clip takes from timm --------------------------------------- */
+/* ---- image towers of timm -------------------------------------------------------------------------- */
 
-typedef struct siglip_size {
-    const char *name;
-    int64_t width, layers, heads, inner;
-} siglip_size;
-
-static const siglip_size siglip_sizes[] = { { "base", 768, 12, 12, 0 },
-                                            { "large", 1024, 24, 16, 0 },
-                                            { "so400m", 1152, 27, 16, 4304 },
-                                            { "giantopt", 1536, 40, 16, 0 } };
-
-/* timm's towers that came with SigLIP 2 have the tanh GELU. */
-static bool timm_tanh(const char *size, int patch, int image)
-{
-    bool base = strcmp(size, "base") == 0 && patch == 32, large = strcmp(size, "large") == 0 && image == 512;
-    return base || large || strcmp(size, "giantopt") == 0 || (strcmp(size, "so400m") == 0 && patch == 16);
-}
-
-static bool siglip_from_timm(const char *name, model_config *c)
-{
-    char size[16];
-    int patch, image, end = 0;
-    if (sscanf(name, "vit_%15[a-z0-9]_patch%d_siglip_%d%n", size, &patch, &image, &end) != 3 || name[end]) return false;
-    for (size_t i = 0; i < sizeof siglip_sizes / sizeof *siglip_sizes; i++) {
-        const siglip_size *s = &siglip_sizes[i];
-        if (strcmp(s->name, size) != 0) continue;
-        model_config_set_siglip(c, timm_tanh(size, patch, image) ? ACT_GELU_TANH : ACT_GELU);
-        c->family = MODEL_VIT;
-        c->width = s->width, c->layers[0] = s->layers, c->image_heads = s->heads, c->image.inner = s->inner;
-        c->patch = patch, c->image_size = image;
-        return true;
-    }
-    return false;
-}
-
-bool model_config_timm_name(const model_config *c, char *name, size_t size)
-{
-    for (size_t i = 0; i < sizeof siglip_sizes / sizeof *siglip_sizes; i++) {
-        model_config known;
-        model_config_init(&known);
-        snprintf(name, size, "vit_%s_patch%d_siglip_%d", siglip_sizes[i].name, (int)c->patch, (int)c->image_size);
-        if (siglip_from_timm(name, &known) && known.width == c->width && known.layers[0] == c->layers[0] &&
-            known.image_heads == c->image_heads && known.image.inner == c->image.inner &&
-            known.image.act == c->image.act && known.image.eps == c->image.eps)
-            return true;
-    }
-    return false;
-}
-
+/* timm_pool is the tower's own pooling, by its own name; "" leaves it alone. */
 static cloob_status read_timm(const config_reader *r, const json *v, const char *name)
 {
-    int64_t size;
-    if (!siglip_from_timm(name, r->c))
-        return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: its image tower is timm's %.80s; of timm's towers only SigLIP's (vit_*_siglip_*) are "
-                        "built in, others would need their own graph",
-                        r->source, name);
-    size = r->c->image_size;
-    CLOOB_TRY(refuse_unknown(r, v, "vision_cfg: ", siglip_keys));
+    static const char *const pools[] = { "token", "avg", "map" };
+    model_config *c = r->c;
+    const char *pool = json_string(json_get(v, "timm_pool")), *projection = json_string(json_get(v, "timm_proj"));
+    if (!model_config_from_timm(name, c))
+        return ctx_fail(
+            r->ctx, CLOOB_ERR_UNSUPPORTED,
+            "%s: its image tower is timm's %.80s; of timm's towers ConvNeXt, EVA, PE-Core, SigLIP's and plain "
+            "ViTs are built in, others would need their own graph",
+            r->source, name);
+    int64_t size = c->image_size;
+    CLOOB_TRY(refuse_unknown(r, v, "vision_cfg: ", timm_keys));
     CLOOB_TRY(take_image_size(r, v, "image_size", &size));
-    if (size != r->c->image_size) return reader_bad(r, "image_size", "the size in timm_model_name");
-    return reader_number(r, v, "patch_dropout", &r->c->patch_dropout);
+    if (size != c->image_size && c->family != MODEL_CONVNEXT)
+        return reader_bad(r, "image_size", "the size in timm_model_name");
+    c->image_size = size;
+    if (pool && pool[0] && c->family == MODEL_VIT && strcmp(pool, pools[c->image_pool]) != 0)
+        return reader_bad(r, "timm_pool", pools[c->image_pool]);
+    if (!model_config_set_timm_projection(c, projection))
+        return reader_bad(r, "timm_proj", "linear, mlp, none or null");
+    return reader_number(r, v, "patch_dropout", &c->patch_dropout);
 }
 
 /* ---- the nested form ----------------------------------------------------------------------------- */
@@ -430,11 +401,35 @@ static cloob_status read_pool(const config_reader *r, const json *v)
     c->image_pool = (model_image_pool)pool;
     c->no_image_projection = projection == 1;
     c->no_class_token = !class_token;
+    c->patch_bias = !class_token;
+    CLOOB_TRY(reader_bool(r, v, "patch_bias", &c->patch_bias));
     if (pool == IMAGE_POOL_CLASS && !class_token)
         return reader_bad(r, "pool_type", "\"avg\" or \"map\" without a class token");
-    if (pool == IMAGE_POOL_MAP && (class_token || c->norm_after_pool))
-        return reader_bad(r, "pool_type", "\"map\" without class token and final_ln_after_pool");
+    if (pool == IMAGE_POOL_MAP && c->norm_after_pool)
+        return reader_bad(r, "pool_type", "\"map\" without final_ln_after_pool");
     return reader_number(r, v, "patch_dropout", &c->patch_dropout);
+}
+
+/* What only towers of timm have, under cloob's own keys. */
+static cloob_status read_projection(const config_reader *r, const json *v)
+{
+    static const char *const norms[] = { "before", "after", "branch", NULL };
+    model_config *c = r->c;
+    model_blocks *b = &c->image;
+    int norm = b->norm;
+    CLOOB_TRY(reader_bool(r, v, "no_ln_post", &c->no_ln_post));
+    CLOOB_TRY(reader_bool(r, v, "proj_bias", &c->image_projection_bias));
+    CLOOB_TRY(reader_int(r, v, "proj_hidden", &c->image_projection_hidden));
+    CLOOB_TRY(reader_choice(r, v, "block_norm", norms, &norm));
+    b->norm = (model_norm)norm;
+    CLOOB_TRY(reader_bool(r, v, "swiglu", &b->swiglu));
+    CLOOB_TRY(reader_bool(r, v, "inner_norms", &b->inner_norms));
+    CLOOB_TRY(reader_bool(r, v, "no_key_bias", &b->no_key_bias));
+    CLOOB_TRY(reader_number(r, v, "rope_grid", &b->rope_grid));
+    CLOOB_TRY(reader_number(r, v, "rope_offset", &b->rope_offset));
+    CLOOB_TRY(reader_bool(r, v, "rope_swapped", &b->rope_swapped));
+    CLOOB_TRY(reader_int(r, v, "pool_heads", &c->pool_heads));
+    return reader_int(r, v, "pool_intermediate_size", &c->pool_inner);
 }
 
 static cloob_status read_vision(const config_reader *r, const json *v)
@@ -442,6 +437,7 @@ static cloob_status read_vision(const config_reader *r, const json *v)
     model_config *c = r->c;
     const char *timm = json_string(json_get(v, "timm_model_name"));
     const json *pooler = json_get(v, "attentional_pool");
+    bool convnext = false;
     if (timm) return read_timm(r, v, timm);
     if (pooler && (pooler->kind != JSON_BOOL || pooler->boolean) && pooler->kind != JSON_NULL)
         return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
@@ -452,13 +448,18 @@ static cloob_status read_vision(const config_reader *r, const json *v)
     CLOOB_TRY(take_layers(r, v, "layers"));
     CLOOB_TRY(reader_need_int(r, v, "width", &c->width));
     CLOOB_TRY(reader_int(r, v, "patch_size", &c->patch));
-    CLOOB_TRY(read_heads(r, v));
+    CLOOB_TRY(reader_bool(r, v, "convnext", &convnext));
+    if (convnext && c->family == MODEL_RESNET) c->family = MODEL_CONVNEXT, c->image_heads = 1;
+    else CLOOB_TRY(read_heads(r, v));
+    const char *own = json_string(json_get(v, "timm")); /* next to the sizes, in cloob's files */
+    if (own) snprintf(c->timm, sizeof c->timm, "%s", own);
     if (c->family == MODEL_RESNET) { /* open_clip writes null, or values it does not use */
         c->patch = 0;
         return CLOOB_OK;
     }
     CLOOB_TRY(read_blocks(r, v, c->width, &c->image));
-    return read_pool(r, v);
+    CLOOB_TRY(read_projection(r, v));
+    return c->family == MODEL_CONVNEXT ? CLOOB_OK : read_pool(r, v);
 }
 
 static cloob_status read_text_end(const config_reader *r, const json *t)
@@ -480,16 +481,59 @@ static cloob_status read_text_end(const config_reader *r, const json *t)
     return c->text_pool == TEXT_POOL_EOS ? reader_int(r, t, "eos_id", &c->eos) : CLOOB_OK;
 }
 
+/* ---- a text tower of transformers ------------------------------------------------------------ */
+
+/* The sizes of a tower whose name is not known, or may not be: cloob's own files have them. */
+static cloob_status read_bert_sizes(const config_reader *r, const json *t, const json *sizes)
+{
+    model_config *c = r->c;
+    model_config_set_bert(c);
+    c->text.eps = 1e-5;
+    CLOOB_TRY(reader_int(r, t, "vocab_size", &c->vocab));
+    CLOOB_TRY(reader_int(r, t, "width", &c->text_width));
+    CLOOB_TRY(reader_int(r, t, "heads", &c->text_heads));
+    CLOOB_TRY(reader_int(r, t, "layers", &c->text_layers));
+    CLOOB_TRY(read_blocks(r, t, c->text_width, &c->text));
+    CLOOB_TRY(reader_need_int(r, sizes, "positions", &c->bert.positions));
+    CLOOB_TRY(reader_int(r, sizes, "first_position", &c->bert.first));
+    CLOOB_TRY(reader_need_int(r, sizes, "token_types", &c->bert.types));
+    CLOOB_TRY(reader_int(r, sizes, "pad_id", &c->bert.pad));
+    return c->bert.positions > 0 ? CLOOB_OK : reader_bad(r, "positions", "above 0");
+}
+
+static cloob_status read_bert(const config_reader *r, const json *t, const char *name)
+{
+    static const char *const poolers[] = { "mean_pooler", "cls_pooler", "cls_last_hidden_state_pooler", NULL },
+                             *const projections[] = { "mlp", "linear", NULL };
+    model_config *c = r->c;
+    const json *sizes = json_get(t, "bert"), *projects = json_get(t, "hf_proj_type");
+    int pooler = 0, projection = 0;
+    CLOOB_TRY(refuse_unknown(r, t, "text_cfg: ", bert_keys));
+    c->context = 77;
+    if (sizes) CLOOB_TRY(read_bert_sizes(r, t, sizes));
+    else if (!model_config_bert_by_name(name, c))
+        return ctx_fail(
+            r->ctx, CLOOB_ERR_UNSUPPORTED,
+            "%s: its text tower is transformers' %.80s; CLIP's and SigLIP's text transformers, BERT, RoBERTa "
+            "and XLM-RoBERTa are built in, others would need their own graph and tokenizer",
+            r->source, name);
+    snprintf(c->bert.name, sizeof c->bert.name, "%s", name);
+    CLOOB_TRY(reader_int(r, t, "context_length", &c->context));
+    CLOOB_TRY(reader_choice(r, t, "hf_pooler_type", poolers, &pooler));
+    CLOOB_TRY(reader_choice(r, t, "hf_proj_type", projections, &projection));
+    c->text_pool = pooler ? TEXT_POOL_FIRST : TEXT_POOL_MEAN;
+    c->bert.pooler = pooler == 1;
+    c->no_text_projection = projects && projects->kind == JSON_NULL;
+    c->text_projection_hidden = projection == 0 && !c->no_text_projection ? (c->text_width + c->embed) / 2 : 0;
+    return CLOOB_OK;
+}
+
 static cloob_status read_text(const config_reader *r, const json *t, model_act act)
 {
     model_config *c = r->c;
     const char *hf = json_string(json_get(t, "hf_model_name"));
     const json *cls = json_get(t, "embed_cls");
-    if (hf)
-        return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: its text tower is transformers' %.80s; only CLIP's and SigLIP's text transformers are "
-                        "built in, others would need their own graph and tokenizer",
-                        r->source, hf);
+    if (hf) return read_bert(r, t, hf);
     if (cls && cls->kind == JSON_BOOL && cls->boolean)
         return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
                         "%s: \"embed_cls\" is CoCa's text tower; its class token would need attention with a mask "
@@ -504,6 +548,8 @@ static cloob_status read_text(const config_reader *r, const json *t, model_act a
     CLOOB_TRY(reader_int(r, t, "heads", &c->text_heads));
     CLOOB_TRY(reader_int(r, t, "layers", &c->text_layers));
     CLOOB_TRY(read_blocks(r, t, c->text_width, &c->text));
+    CLOOB_TRY(reader_bool(r, t, "no_ln_final", &c->no_ln_final));
+    CLOOB_TRY(reader_bool(r, t, "mask_queries", &c->mask_queries));
     return read_text_end(r, t);
 }
 
@@ -516,18 +562,19 @@ static cloob_status read_nested(const config_reader *r, const json *root)
         return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
                         "%s: a CoCa model (multimodal_cfg); its attentional pooler and text decoder are not built in",
                         r->source);
-    if (!vision || vision->kind != JSON_OBJECT) return reader_bad(r, "vision_cfg", "an object");
-    if (!text || text->kind != JSON_OBJECT) return reader_bad(r, "text_cfg", "an object");
+    r->c->no_image_tower = vision && vision->kind == JSON_NULL && text && text->kind != JSON_NULL;
+    r->c->no_text_tower = text && text->kind == JSON_NULL && vision && vision->kind != JSON_NULL;
+    if (!r->c->no_image_tower && (!vision || vision->kind != JSON_OBJECT))
+        return reader_bad(r, "vision_cfg", "an object");
+    if (!r->c->no_text_tower && (!text || text->kind != JSON_OBJECT)) return reader_bad(r, "text_cfg", "an object");
     CLOOB_TRY(refuse_unknown(r, root, "", top_keys));
     CLOOB_TRY(reader_bool(r, root, "quick_gelu", &quick));
     model_config_set_act(r->c, quick ? ACT_QUICKGELU : ACT_GELU);
     CLOOB_TRY(reader_need_int(r, root, "embed_dim", &r->c->embed));
-    CLOOB_TRY(read_vision(r, vision));
-    CLOOB_TRY(read_text(r, text, quick ? ACT_QUICKGELU : ACT_GELU));
+    if (!r->c->no_image_tower) CLOOB_TRY(read_vision(r, vision));
+    if (!r->c->no_text_tower) CLOOB_TRY(read_text(r, text, quick ? ACT_QUICKGELU : ACT_GELU));
     r->c->has_logit_bias = bias && bias->kind == JSON_NUMBER;
-    CLOOB_TRY(reader_channels(r, root, "image_mean", r->c->image_mean));
-    CLOOB_TRY(reader_channels(r, root, "image_std", r->c->image_std));
-    return reader_resize(r, root, "resize_mode");
+    return preprocess_read_own(r, root);
 }
 
 /* ---- the flat form ------------------------------------------------------------------------------- */
@@ -562,19 +609,36 @@ static void take_name(const json *root, const char *source, model_config *c)
 
 static cloob_status read_form(const config_reader *r, const json *root)
 {
-    const json *inner = json_get(root, "model_cfg"), *pre = json_get(root, "preprocess_cfg");
+    const json *inner = json_get(root, "model_cfg");
     if (inner) {
         CLOOB_TRY(read_nested(r, inner));
-        CLOOB_TRY(reader_channels(r, pre, "mean", r->c->image_mean));
-        CLOOB_TRY(reader_channels(r, pre, "std", r->c->image_std));
-        return reader_resize(r, pre, "resize_mode");
+        return preprocess_read_open_clip(r, json_get(root, "preprocess_cfg"));
     }
     if (json_get(root, "vision_cfg") || json_get(root, "text_cfg")) return read_nested(r, root);
-    if (json_get(root, "vision_config") || json_get(root, "text_config")) return config_read_hf(r, root);
+    if (json_get(root, "vision_config") || json_get(root, "text_config") || is_hf_tower(model_type(root)))
+        return config_read_hf(r, root);
     if (json_get(root, "vision_layers")) return read_flat(r, root);
     return ctx_fail(r->ctx, CLOOB_ERR_FORMAT,
                     "%s: not a model configuration (neither vision_cfg, vision_layers nor vision_config is in it)",
                     r->source);
+}
+
+/* Sizes and choices of a plain CLIP where there is no tower, so that every rule holds. */
+static void fill_absent(model_config *c)
+{
+    model_config plain;
+    model_config_init(&plain);
+    if (c->no_image_tower || c->no_text_tower) c->has_logit_bias = false;
+    if (c->no_image_tower) {
+        c->family = MODEL_VIT, c->image_size = 224, c->width = 768, c->layers[0] = 12, c->patch = 32;
+        c->image_heads = 12, c->image = plain.image, c->image.act = c->text.act, c->image_pool = IMAGE_POOL_CLASS;
+        c->no_class_token = c->no_image_projection = c->patch_bias = c->no_ln_pre = false;
+    }
+    if (c->no_text_tower) {
+        c->context = 77, c->vocab = 49408, c->text_width = 512, c->text_heads = 8, c->text_layers = 12;
+        c->text = plain.text, c->text.act = c->image.act, c->text_pool = TEXT_POOL_ARGMAX, c->eos = 0;
+        c->no_causal_mask = c->text_projection_bias = c->no_text_projection = false;
+    }
 }
 
 cloob_status model_config_from_json(cloob_ctx *ctx, const json *root, const char *source, model_config *c)
@@ -583,6 +647,7 @@ cloob_status model_config_from_json(cloob_ctx *ctx, const json *root, const char
     model_config_init(c);
     take_name(root, source, c);
     CLOOB_TRY(read_form(&r, root));
+    fill_absent(c);
     cloob_status status = model_config_check(ctx, c);
     return status == CLOOB_OK ? status : ctx_wrap(ctx, status, "%s", source);
 }

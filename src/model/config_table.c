@@ -8,15 +8,19 @@
 
 /* How a model differs from CLIP with GELU. */
 enum {
-    QUICK = 1,          /* QuickGELU: OpenAI's */
-    CLIPA = 2,          /* no ln_pre, mean of the patches, norm behind it; texts without a mask, last token */
-    SCALED = 4,         /* layer scale in the image tower */
-    EOS_1 = 8,          /* the text is read at the token with this id */
-    EOS_2 = 16,         /**/
-    SIGLIP = 32,        /* model_config_set_siglip */
-    IMAGE_TANH = 64,    /* tanh GELU */
-    TEXT_TANH = 128,    /**/
-    NO_PROJECTION = 256 /* of texts */
+    QUICK = 1,           /* QuickGELU: OpenAI's */
+    CLIPA = 2,           /* no ln_pre, mean of the patches, norm behind it; texts without a mask, last token */
+    SCALED = 4,          /* layer scale in the image tower */
+    EOS_1 = 8,           /* the text is read at the token with this id */
+    EOS_2 = 16,          /**/
+    SIGLIP = 32,         /* model_config_set_siglip */
+    IMAGE_TANH = 64,     /* tanh GELU */
+    TEXT_TANH = 128,     /**/
+    NO_PROJECTION = 256, /* of texts */
+    ROBERTA = 512,       /* the text tower; its sizes are in `berts` */
+    XLM_BASE = 1024,     /**/
+    XLM_LARGE = 2048,    /**/
+    CROWSON = 4096       /* model_config_set_crowson */
 };
 
 typedef struct builtin {
@@ -95,6 +99,10 @@ static const builtin table[] = {
     { "ViT-L-16-SigLIP2-512", SIGLIP | IMAGE_TANH | TEXT_TANH, 1024, 512, { 24 }, 1024, 16, 64, 0, 64, 256000, 1024, 16, 24, 0 },
     { "ViT-gopt-16-SigLIP2-256", SIGLIP | IMAGE_TANH | TEXT_TANH, 1536, 256, { 40 }, 1536, 16, 96, 0, 64, 256000, 1152, 16, 27, 4304 },
     { "ViT-gopt-16-SigLIP2-384", SIGLIP | IMAGE_TANH | TEXT_TANH, 1536, 384, { 40 }, 1536, 16, 96, 0, 64, 256000, 1152, 16, 27, 4304 },
+    { "roberta-ViT-B-32", QUICK | ROBERTA, 512, 224, { 12 }, 768, 32, 64, 0, 77, 0, 0, 0, 0, 0 },
+    { "xlm-roberta-base-ViT-B-32", XLM_BASE, 512, 224, { 12 }, 768, 32, 64, 0, 77, 0, 0, 0, 0, 0 },
+    { "xlm-roberta-large-ViT-H-14", XLM_LARGE, 1024, 224, { 32 }, 1280, 14, 80, 0, 77, 0, 0, 0, 0, 0 },
+    { "cloob_laion_400m_vit_b_16", CROWSON, 512, 224, { 12 }, 768, 16, 64, 0, 77, 49408, 512, 8, 12, 0 },
     /* `tiny` is the demo's: small enough for two cores at 64 px */
     { "tiny", QUICK, 128, 64, { 1, 3, 3, 1 }, 16, 0, 64, 0, 24, 2048, 64, 2, 2, 0 },
     { "tiny-rn", QUICK, 24, 64, { 1, 2, 1, 1 }, 8, 0, 64, 0, 12, 96, 16, 2, 2, 0 },
@@ -107,6 +115,7 @@ static void set_kind(model_config *c, unsigned kind)
 {
     model_config_set_act(c, kind & QUICK ? ACT_QUICKGELU : ACT_GELU);
     if (kind & SIGLIP) model_config_set_siglip(c, ACT_GELU);
+    if (kind & CROWSON) model_config_set_crowson(c);
     if (kind & CLIPA) {
         c->no_ln_pre = c->norm_after_pool = c->no_causal_mask = true;
         c->image_pool = IMAGE_POOL_MEAN;
@@ -138,6 +147,30 @@ static void from_builtin(const builtin *b, model_config *c)
     c->text_layers = b->text_layers;
     c->text.inner = b->text_inner;
     set_kind(c, b->kind);
+    if (!(b->kind & (ROBERTA | XLM_BASE | XLM_LARGE))) return;
+    model_config_bert_by_name(b->kind & ROBERTA    ? "roberta-base"
+                              : b->kind & XLM_BASE ? "xlm-roberta-base"
+                                                   : "xlm-roberta-large",
+                              c);
+    c->text_pool = TEXT_POOL_MEAN;
+    c->text_projection_hidden = (c->text_width + c->embed) / 2;
+}
+
+/* ---- both tables: these rows, then those of config_timm.c -------------------------------------------- */
+
+static const char *row_name(int i)
+{
+    const char *name = NULL;
+    if (i < TABLE_ROWS) return table[i].name;
+    return model_config_timm_model(i - TABLE_ROWS, &name, NULL) ? name : NULL;
+}
+
+static bool row_config(int i, model_config *c)
+{
+    const char *name;
+    if (i >= TABLE_ROWS) return model_config_timm_model(i - TABLE_ROWS, &name, c);
+    from_builtin(&table[i], c);
+    return true;
 }
 
 /* ---- by name ------------------------------------------------------------------------------------- */
@@ -151,14 +184,15 @@ static void squeeze(const char *name, char *out, size_t size)
     out[n] = '\0';
 }
 
-static const builtin *find(const char *wanted)
+/* -1: unknown. */
+static int find(const char *wanted)
 {
     char have[64];
-    for (int i = 0; i < TABLE_ROWS; i++) {
-        squeeze(table[i].name, have, sizeof have);
-        if (strcmp(wanted, have) == 0) return &table[i];
+    for (int i = 0; row_name(i); i++) {
+        squeeze(row_name(i), have, sizeof have);
+        if (strcmp(wanted, have) == 0) return i;
     }
-    return NULL;
+    return -1;
 }
 
 /* How many letters two names have in common at their beginnings. */
@@ -176,19 +210,19 @@ static void nearest(const char *wanted, char *out, size_t size)
     char have[64];
     int best = 0, shown = 0;
     size_t n = 0;
-    for (int i = 0; i < TABLE_ROWS; i++) {
-        squeeze(table[i].name, have, sizeof have);
+    for (int i = 0; row_name(i); i++) {
+        squeeze(row_name(i), have, sizeof have);
         if (common(wanted, have) > best) best = common(wanted, have);
     }
-    for (int i = 0; i < TABLE_ROWS && n < size && shown < SHOWN; i++) {
-        squeeze(table[i].name, have, sizeof have);
+    for (int i = 0; row_name(i) && n < size && shown < SHOWN; i++) {
+        squeeze(row_name(i), have, sizeof have);
         if (common(wanted, have) < best) continue;
-        n += (size_t)snprintf(out + n, size - n, "%s%s", shown++ ? ", " : "", table[i].name);
+        n += (size_t)snprintf(out + n, size - n, "%s%s", shown++ ? ", " : "", row_name(i));
     }
 }
 
-/* The row of a name, and whether it asks for QuickGELU; NULL: unknown. wanted: the name squeezed, for a message. */
-static const builtin *resolve(const char *name, char wanted[64], bool *quick)
+/* The row of a name, and whether it asks for QuickGELU; -1: unknown. wanted: the name squeezed, for a message. */
+static int resolve(const char *name, char wanted[64], bool *quick)
 {
     squeeze(name, wanted, 64);
     size_t n = strlen(wanted), tail = strlen("quickgelu");
@@ -201,9 +235,9 @@ cloob_status model_config_by_name(cloob_ctx *ctx, const char *name, model_config
 {
     char wanted[64], known[512] = "";
     bool quick;
-    const builtin *b = resolve(name, wanted, &quick);
-    if (b) {
-        from_builtin(b, c);
+    int row = resolve(name, wanted, &quick);
+    if (row >= 0) {
+        row_config(row, c);
         if (quick) model_config_set_act(c, ACT_QUICKGELU);
         return CLOOB_OK;
     }
@@ -218,10 +252,51 @@ bool model_config_known(const char *name)
 {
     char wanted[64];
     bool quick;
-    return resolve(name, wanted, &quick) != NULL;
+    return resolve(name, wanted, &quick) >= 0;
 }
 
-const char *model_config_name(int i) { return i >= 0 && i < TABLE_ROWS ? table[i].name : NULL; }
+const char *model_config_name(int i) { return i >= 0 ? row_name(i) : NULL; }
+
+/* ---- text models of transformers that open_clip's configurations name ----------------------------- */
+
+typedef struct bert_row {
+    const char *name; /* behind the last "/" */
+    int64_t vocab, width, layers;
+    bool roberta; /* positions from pad + 1 on, one token type, padding 1 */
+} bert_row;
+
+static const bert_row berts[] = {
+    { "roberta-base", 50265, 768, 12, true },
+    { "roberta-large", 50265, 1024, 24, true },
+    { "xlm-roberta-base", 250002, 768, 12, true },
+    { "xlm-roberta-large", 250002, 1024, 24, true },
+    { "bert-base-uncased", 30522, 768, 12, false },
+    { "bert-large-uncased", 30522, 1024, 24, false },
+    { "bert-base-cased", 28996, 768, 12, false },
+    { "bert-base-multilingual-cased", 119547, 768, 12, false },
+    { "bert-base-chinese", 21128, 768, 12, false },
+    { "BiomedNLP-BiomedBERT-base-uncased-abstract", 30522, 768, 12, false },
+    { "BiomedNLP-PubMedBERT-base-uncased-abstract", 30522, 768, 12, false },
+    { "BiomedNLP-BiomedBERT-base-uncased-abstract-fulltext", 30522, 768, 12, false },
+    { "BiomedNLP-PubMedBERT-base-uncased-abstract-fulltext", 30522, 768, 12, false },
+};
+
+bool model_config_bert_by_name(const char *name, model_config *c)
+{
+    const char *slash = strrchr(name, '/');
+    for (size_t i = 0; i < sizeof berts / sizeof *berts; i++) {
+        const bert_row *b = &berts[i];
+        if (strcmp(slash ? slash + 1 : name, b->name) != 0) continue;
+        model_config_set_bert(c);
+        c->vocab = b->vocab, c->text_width = b->width, c->text_layers = b->layers, c->text_heads = b->width / 64;
+        c->text.eps = b->roberta ? 1e-5 : 1e-12;
+        c->bert = b->roberta ? (model_bert){ .positions = 514, .first = 2, .types = 1, .pad = 1 }
+                             : (model_bert){ .positions = 512, .types = 2 };
+        snprintf(c->bert.name, sizeof c->bert.name, "%s", name);
+        return true;
+    }
+    return false;
+}
 
 /* ---- by sizes ------------------------------------------------------------------------------------ */
 
@@ -238,13 +313,14 @@ static bool same_parts(const model_config *c, const model_config *b)
 {
     return c->no_class_token == b->no_class_token && c->no_ln_pre == b->no_ln_pre &&
            (c->image_pool == IMAGE_POOL_MAP) == (b->image_pool == IMAGE_POOL_MAP) &&
-           c->no_text_projection == b->no_text_projection && !c->image.layer_scale == !b->image.layer_scale;
+           c->no_text_projection == b->no_text_projection && !c->image.layer_scale == !b->image.layer_scale &&
+           c->bert.positions == b->bert.positions && strcmp(c->timm, b->timm) == 0 && c->patch_bias == b->patch_bias &&
+           c->text_projection_hidden == b->text_projection_hidden;
 }
 
 bool model_config_match(const model_config *c, model_config *known)
 {
-    for (int i = 0; i < TABLE_ROWS; i++) {
-        from_builtin(&table[i], known);
+    for (int i = 0; row_config(i, known); i++) {
         if (same_sizes(c, known) && same_parts(c, known)) return true;
     }
     return false;

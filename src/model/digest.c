@@ -39,7 +39,7 @@ static cloob_status hash_data(cloob_ctx *ctx, const tensor *t, uint64_t *h)
     uint64_t one[1];
     j.out = n <= 1 ? one : malloc((size_t)n * sizeof *j.out);
     if (!j.out) return ctx_no_memory(ctx, (size_t)n * sizeof *j.out, "a checksum");
-    pool_for(ctx, n, 4, hash_pieces, &j);
+    pool_share(ctx, n, 1, hash_pieces, &j);
     *h = hash64(*h, j.out, (size_t)n * sizeof *j.out);
     if (j.out != one) free(j.out);
     return CLOOB_OK;

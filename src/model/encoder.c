@@ -9,10 +9,9 @@
 
 #include "core/rng.h"
 #include "graph/exec.h"
-#include "model/encoder_lanes.h"
 #include "model/tower.h"
 #include "tensor/cpu/gemm_packed.h"
-#include "tensor/host_memory.h"
+#include "tensor/device.h"
 
 /* Texts have a kind for every length, in steps: TOKENS is the longest, TOKENS + 1 one step long, and so on. */
 enum { BYTES, FLOATS, TOKENS, STEP = 8, LENGTHS = 32, KINDS = TOKENS + LENGTHS };
@@ -108,12 +107,12 @@ static cloob_status bind_tower(cloob_ctx *ctx, encoder *e, bool text)
 
 /* ---- how rows are batched ------------------------------------------------------------------------- */
 
-/* Whether a tower has kernels that work on any part of a batch and give a row the same bytes in all of them: F32 on a
- * host with packed GEMM, texts and vision transformers. One executor then serves every number of rows. */
+/* Whether a tower has kernels that work on any part of a batch and give a row the same bytes in all of them: on a host
+ * with a packed GEMM of its type, texts and vision transformers. One executor then serves every number of rows. */
 static bool any_part(const params *p, bool text)
 {
-    return p->dev->backend == BACKEND_CPU && p->compute == CLOOB_F32 && gemm_is_fast(GEMM_F32) &&
-           (text || p->config.family == MODEL_VIT);
+    gemm_kind kind = p->compute == CLOOB_F32 ? GEMM_F32 : GEMM_BF16;
+    return p->dev->backend == BACKEND_CPU && gemm_is_fast(kind) && (text || p->config.family == MODEL_VIT);
 }
 
 /* Rows of every batch on a GPU in invariant mode. */
@@ -252,6 +251,17 @@ static cloob_status take_cache(cloob_ctx *ctx, encoder *e)
     return CLOOB_OK;
 }
 
+static exec_bindings bindings(const encoder *e, bool text)
+{
+    return (exec_bindings){ .param = e->p->compute_view,
+                            .master = e->p->master_view,
+                            .frozen_weights = true,
+                            .cache = e->cache,
+                            .int8 = e->o.int8,
+                            .int8_fast = !text, /* texts suffer more */
+                            .invariant = any_part(e->p, text) };
+}
+
 static cloob_status get_slot(cloob_ctx *ctx, encoder *e, int kind, int64_t n, slot **out)
 {
     graph g;
@@ -259,13 +269,7 @@ static cloob_status get_slot(cloob_ctx *ctx, encoder *e, int kind, int64_t n, sl
     slot *at = *out = &e->slot[kind][size];
     cloob_status status = CLOOB_OK;
     CLOOB_TRY(take_cache(ctx, e));
-    exec_bindings b = { .param = e->p->compute_view,
-                        .master = e->p->master_view,
-                        .frozen_weights = true,
-                        .cache = e->cache,
-                        .int8 = e->o.int8,
-                        .int8_fast = kind < TOKENS, /* texts suffer more */
-                        .invariant = any_part(e->p, kind >= TOKENS) };
+    exec_bindings b = bindings(e, kind >= TOKENS);
     if (!at->x) {
         CLOOB_TRY(bind_tower(ctx, e, kind >= TOKENS));
         status = make_graph(ctx, e->p, e->o.fp8, rows_of(e, kind, size), kind, &g);
@@ -516,17 +520,77 @@ static cloob_status next_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens
     return CLOOB_OK;
 }
 
+static cloob_status check_tokens(cloob_ctx *ctx, const model_config *c, const int32_t *tokens, int64_t n)
+{
+    for (int64_t i = 0; i < n * c->context; i++)
+        if (tokens[i] < 0 || tokens[i] >= c->vocab)
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "text %lld: token %d is outside the vocabulary of %lld",
+                            (long long)(i / c->context), tokens[i], (long long)c->vocab);
+    return CLOOB_OK;
+}
+
 cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, cloob_output what, float *out)
 {
-    int64_t T = e->p->config.context, vocab = e->p->config.vocab, width = encoder_width(e, what, true);
-    for (int64_t i = 0; i < n * T; i++)
-        if (tokens[i] < 0 || tokens[i] >= vocab)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "text %lld: token %d is outside the vocabulary of %lld",
-                            (long long)(i / T), tokens[i], (long long)vocab);
+    int64_t T = e->p->config.context, width = encoder_width(e, what, true);
+    CLOOB_TRY(check_tokens(ctx, &e->p->config, tokens, n));
     for (int64_t i = 0, rows; i < n; i += rows) {
         int kind;
         CLOOB_TRY(next_texts(ctx, e, tokens + i * T, n - i, &kind, &rows));
         CLOOB_TRY(encode_batch(ctx, e, kind, tokens + i * T, (size_t)T * sizeof *tokens, rows, what, out + i * width));
     }
     return CLOOB_OK;
+}
+
+/* The text `length` times, each read at another token. Packed, each ends there, so that nothing is computed that no row
+ * needs. The weights are read as by encoder_texts, so what kernels made of them is shared. */
+static cloob_status make_token_rows(cloob_ctx *ctx, encoder *e, int64_t length, exec **x)
+{
+    graph g;
+    bool packs = encoder_packs_texts(e);
+    tower_options o = { .batch = length,
+                        .index_given = true,
+                        .tokens = packs ? 0 : length,
+                        .rows = packs ? length * (length + 1) / 2 : 0 };
+    CLOOB_TRY(take_cache(ctx, e));
+    CLOOB_TRY(bind_tower(ctx, e, true));
+    exec_bindings b = bindings(e, true);
+    cloob_status status = tower_text(ctx, e->p, &o, &g);
+    if (status == CLOOB_OK) status = exec_create(ctx, &g, e->p->dev, &b, x);
+    graph_release(&g);
+    return status;
+}
+
+static cloob_status run_token_rows(cloob_ctx *ctx, encoder *e, exec *x, const int32_t *tokens, int64_t length,
+                                   float *out)
+{
+    int64_t T = exec_tensor(x, "tokens")->dim[1];
+    int32_t *in = malloc((size_t)(length * (T + 1)) * sizeof *in), *index = in ? in + length * T : NULL;
+    if (!in) return ctx_no_memory(ctx, (size_t)(length * (T + 1)) * sizeof *in, "tokens");
+    for (int64_t i = 0; i < length; i++) {
+        memcpy(in + i * T, tokens, (size_t)T * sizeof *in);
+        index[i] = (int32_t)i;
+    }
+    exec_set_ctx(x, ctx);
+    cloob_status status =
+        put_rows(ctx, e, exec_tensor(x, "tokens"), (const char *)in, (size_t)T * sizeof *in, length, false);
+    if (status == CLOOB_OK)
+        status = put_rows(ctx, e, exec_tensor(x, "index"), (const char *)index, sizeof *index, length, false);
+    if (status == CLOOB_OK) status = exec_forward(x);
+    if (status == CLOOB_OK) status = get_rows(ctx, e, exec_tensor(x, "raw"), length, out);
+    free(in);
+    return status;
+}
+
+cloob_status encoder_text_tokens(cloob_ctx *ctx, encoder *e, const int32_t *tokens, float *out)
+{
+    const model_config *c = &e->p->config;
+    int64_t length = tower_text_length(c, tokens, c->context);
+    exec *x = NULL;
+    if (c->bert.positions)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "rows of all tokens are not supported for BERT text towers");
+    CLOOB_TRY(check_tokens(ctx, c, tokens, 1));
+    cloob_status status = make_token_rows(ctx, e, length, &x);
+    if (status == CLOOB_OK) status = run_token_rows(ctx, e, x, tokens, length, out);
+    exec_destroy(x);
+    return status;
 }

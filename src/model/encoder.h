@@ -9,6 +9,7 @@
 
 #include "cloob/model.h"
 #include "model/params.h"
+#include "nn/op.h"
 
 typedef struct encoder encoder;
 
@@ -51,5 +52,35 @@ cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *image
 int encoder_text_steps(const model_config *c, const int32_t *tokens);
 /* tokens: (n, context); ids outside the vocabulary are refused by row. */
 cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, cloob_output what, float *out);
+/* The raw rows of all tokens of one text, up to and with its end: out (tower_text_length, embed). The row of the token
+ * that the model reads is encoder_texts' raw row. Makes an executor for the text's length and frees it again.
+ * CLOOB_ERR_UNSUPPORTED for BERT towers. */
+cloob_status encoder_text_tokens(cloob_ctx *ctx, encoder *e, const int32_t *tokens, float *out);
+
+/* Images of a small model on the CPU, one by one, a thread for each.
+ *
+ * Cutting the work of a small model over threads costs more than it gains, so every image is computed by one thread,
+ * and threads work on different images. An image gives the same bytes by any thread and in any number. */
+
+typedef struct lanes lanes;
+
+typedef struct lane_rows {
+    const char *images; /* n, `stride` bytes apart: bytes (S, S, 3), or with `floats` normalised F32 (3, S, S) */
+    size_t stride;
+    int64_t n;
+    bool floats;
+    const char *result; /* the graph's name of what is wanted */
+    float *out;         /* (n, width) */
+    int64_t width;
+} lane_rows;
+
+/* Whether this is a case for it: a CPU, and so little work that threads would wait for each other. */
+cloob_status lanes_apply(cloob_ctx *ctx, const params *p, bool *out);
+
+/* p's weights stay as they are while the lanes live, and so does the cache. */
+cloob_status lanes_create(cloob_ctx *ctx, params *p, weight_cache *cache, lanes **out);
+void lanes_destroy(lanes *l); /* NULL is fine */
+
+cloob_status lanes_run(cloob_ctx *ctx, lanes *l, const lane_rows *rows);
 
 #endif

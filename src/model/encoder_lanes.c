@@ -1,4 +1,4 @@
-#include "model/encoder_lanes.h"
+#include "model/encoder.h"
 
 #include <stdlib.h>
 #include <string.h>

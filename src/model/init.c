@@ -11,7 +11,7 @@
 #include "core/pool.h"
 #include "core/rng.h"
 #include "core/text.h"
-#include "model/lora.h"
+#include "model/params.h"
 
 typedef enum kind { ZERO, ONE, CONSTANT, NORMAL, UNIFORM } kind;
 
@@ -44,9 +44,9 @@ static rule vit_matrix(const param *r, const char *name)
 
 static rule embedding_rule(const model_config *c, const char *name)
 {
-    if (has(name, "token_embedding")) return (rule){ NORMAL, 0.02 };
+    if (has(name, "token_embedding") || has(name, "token_type_embedding")) return (rule){ NORMAL, 0.02 };
     if (strcmp(name, "positional_embedding") == 0) return (rule){ NORMAL, 0.01 };
-    int64_t width = c->family == MODEL_RESNET ? 32 * c->width : c->width;
+    int64_t width = model_config_image_attention_width(c);
     return (rule){ NORMAL, 1.0 / sqrt((double)width) };
 }
 
@@ -69,6 +69,7 @@ static rule vector_rule(const model_config *c, const char *name)
         return (rule){ last_of_block ? ZERO : ONE, 0 };
     }
     bool linear = has(name, "mlp.") || has(name, "attnpool.");
+    if (!image && c->bert.positions) return (rule){ ZERO, 0 };
     return linear ? torch_default(bias_fan(c, name)) : (rule){ ZERO, 0 };
 }
 
@@ -78,15 +79,25 @@ static rule adapter_rule(const params *p, const param *r, lora_part part)
     return part == LORA_B ? (rule){ ZERO, 0 } : (rule){ CONSTANT, p->training.lora_scale };
 }
 
+/* timm's ConvNeXt: matrices 0.02, biases 0, and small gains behind the blocks. */
+static rule convnext_rule(const model_config *c, const param *r)
+{
+    if (text_ends_with(r->name, "gamma")) return (rule){ CONSTANT, c->image.layer_scale };
+    if (r->file.ndim > 1) return (rule){ NORMAL, 0.02 };
+    return (rule){ text_ends_with(r->name, "weight") ? ONE : ZERO, 0 };
+}
+
 static rule rule_of(const params *p, const param *r)
 {
     const model_config *c = &p->config;
     const char *name = r->name;
     lora_part part = lora_part_of(name);
     if (part != LORA_NONE) return adapter_rule(p, r, part);
+    if (c->family == MODEL_CONVNEXT && strncmp(name, "visual.", 7) == 0) return convnext_rule(c, r);
     if (has(name, "embedding")) return embedding_rule(c, name);
     if (r->file.ndim == 1) return vector_rule(c, name);
     if (has(name, "attnpool")) return (rule){ NORMAL, 1.0 / sqrt(32.0 * (double)c->width) };
+    if (c->bert.positions && !has(name, "visual.")) return (rule){ NORMAL, 0.02 }; /* BERT's for every matrix */
     if (text_ends_with(name, "text_projection.weight")) return (rule){ NORMAL, 1.0 / sqrt((double)r->file.dim[1]) };
     if (text_ends_with(name, "proj") || text_ends_with(name, "text_projection"))
         return (rule){ NORMAL, 1.0 / sqrt((double)r->file.dim[0]) };

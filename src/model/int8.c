@@ -1,5 +1,5 @@
 /* 8-bit weights with a scale per row. */
-#include "model/int8.h"
+#include "model/params.h"
 
 #include <math.h>
 #include <stdio.h>

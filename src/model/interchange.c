@@ -9,10 +9,8 @@
 
 #include "core/text.h"
 #include "model/digest.h"
-#include "model/int8.h"
-#include "model/shapes.h"
+#include "model/params.h"
 #include "model/weights.h"
-#include "model/source.h"
 
 typedef struct reader {
     cloob_ctx *ctx;
@@ -122,8 +120,8 @@ static cloob_status open_safetensors(cloob_ctx *ctx, const char *path, st_file *
 
 static cloob_status open_file(reader *r, const char *path)
 {
-    static const char *const layout[] = { "torch zip", "TorchScript", "torch stream" };
-    unsigned char first[16];
+    static const char *const layout[] = { "torch zip", "TorchScript", "torch stream", "pickle of arrays" };
+    unsigned char first[64];
     size_t have;
     if (shards_looks_like(path)) {
         CLOOB_TRY(shards_open(r->ctx, path, r->w));
@@ -133,13 +131,19 @@ static cloob_status open_file(reader *r, const char *path)
     CLOOB_TRY(file_read_beginning(r->ctx, path, first, sizeof first, &have));
     size_t n = strlen(path);
     const char *other = have > 4 && memcmp(first, "GGUF", 4) == 0 ? "GGUF" : ends(path, ".onnx") ? "ONNX" : NULL;
+    const char *kind = file_kind(first, have);
     bool torch = torch_looks_like(first, have) || (n > 3 && strcmp(path + n - 3, ".pt") == 0);
     if (other)
         return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
                         "%s: a file of %s, which is not read; give the weights it was made from", path, other);
+    if (kind)
+        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT,
+                        "%s: not a model, but %s; give a .safetensors, .pt or .bin file, or a folder with one", path,
+                        kind);
     r->report->container = "safetensors";
-    if (!torch) return open_safetensors(r->ctx, path, &r->w->st);
-    CLOOB_TRY(torch_open(r->ctx, path, &r->w->torch));
+    bool arrays = arrays_looks_like(first, have);
+    if (!torch && !arrays) return open_safetensors(r->ctx, path, &r->w->st);
+    CLOOB_TRY(arrays ? arrays_open(r->ctx, path, &r->w->torch) : torch_open(r->ctx, path, &r->w->torch));
     r->report->container = layout[r->w->torch.layout];
     return CLOOB_OK;
 }
@@ -163,12 +167,26 @@ static void transpose(void *to, const void *from, int64_t n, int64_t m, size_t e
                    element);
 }
 
+/* to (out, in, h, w) from (h, w, in, out). */
+static void channels_first(void *to, const void *from, const int64_t dim[4], size_t element)
+{
+    int64_t O = dim[0], I = dim[1], K = dim[2] * dim[3];
+    for (int64_t i = 0; i < O * I * K; i++) {
+        int64_t o = i / (I * K), c = i / K % I, k = i % K;
+        memcpy((char *)to + (size_t)i * element, (const char *)from + (size_t)((k * I + c) * O + o) * element, element);
+    }
+}
+
 /* The shape part i has in the source. */
 static tensor part_shape(const tensor *row, const foreign *f, int i)
 {
     tensor t = *row;
-    t.dim[0] = row->dim[0] * f->share[i] / 3;
-    if (f->transposed) t.dim[0] = row->dim[1], t.dim[1] = row->dim[0];
+    t.dim[0] = row->dim[0] * f->share[i] / 6;
+    if (f->transposed) {
+        int64_t rows = t.dim[0];
+        t.dim[0] = row->dim[1], t.dim[1] = rows;
+    }
+    if (f->last) t = TENSOR(row->dtype, NULL, row->dim[2], row->dim[3], row->dim[1], row->dim[0]);
     for (int k = t.ndim - 1; f->lead && k >= 0; k--) t.dim[k + f->lead] = t.dim[k];
     for (int k = 0; k < f->lead; k++) t.dim[k] = 1;
     t.ndim += f->lead;
@@ -224,15 +242,18 @@ static cloob_status take(reader *r, const st_entry *row)
     tensor t = row->t;
     t.dtype = part[0]->dtype;
     t.data = part[0]->data;
-    size_t bytes = tensor_bytes(&t), at = 0;
-    if (f.parts > 1 || f.transposed) {
+    size_t bytes = tensor_bytes(&t), at = 0, element = dtype_size(t.dtype);
+    bool copied = f.parts > 1 || f.transposed || f.last;
+    if (copied) {
         t.data = arena_push(&r->w->a, bytes);
         if (!t.data) return ctx_no_memory(r->ctx, bytes, row->name);
     }
-    if (f.transposed) transpose(t.data, part[0]->data, t.dim[0], t.dim[1], dtype_size(t.dtype));
-    for (int i = 0; f.parts > 1 && i < f.parts; at += tensor_bytes(part[i++])) {
-        memcpy((char *)t.data + at, part[i]->data, tensor_bytes(part[i]));
-        weights_drop_pages(r->w, part[i]);
+    for (int i = 0; copied && i < f.parts; at += tensor_bytes(part[i++])) {
+        char *to = (char *)t.data + at;
+        if (f.transposed) transpose(to, part[i]->data, part[i]->dim[1], part[i]->dim[0], element);
+        else if (f.last) channels_first(to, part[i]->data, t.dim, element);
+        else memcpy(to, part[i]->data, tensor_bytes(part[i]));
+        if (f.parts > 1) weights_drop_pages(r->w, part[i]);
     }
     CLOOB_TRY(weights_add(r->ctx, r->w, row->name, &t));
     return t.dtype == CLOOB_I8 ? take_scales(r, row) : CLOOB_OK;

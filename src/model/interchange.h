@@ -14,8 +14,63 @@
 #ifndef MODEL_INTERCHANGE_H
 #define MODEL_INTERCHANGE_H
 
-#include "model/names.h"
+#include <stdbool.h>
+
 #include "model/weights.h"
+
+/* What a tensor with a canonical name is called in other programs' files; used for reading and for writing.
+ *
+ *     foreign f;
+ *     names_foreign(hf, "transformer.resblocks.0.attn.in_proj_weight", &f);
+ *     f.parts == 3: f.name[0] "text_model.encoder.layers.0.self_attn.q_proj.weight", then k, then v */
+
+/* Names of image towers and of text towers; a file has one of each. */
+typedef enum image_names {
+    IMAGE_NAMES_OPENAI,    /* the canonical ones */
+    IMAGE_NAMES_HF,        /* Hugging Face's CLIPModel */
+    IMAGE_NAMES_HF_SIGLIP, /* its SiglipModel */
+    IMAGE_NAMES_TIMM,      /* timm's ViTs, and its ConvNeXt */
+    IMAGE_NAMES_EVA,       /* timm's EVA-02: the matrices of attention and of the gate apart */
+    IMAGE_NAMES_HAIKU,     /* crowsonkb's CLOOB: matrices (in, out), convolutions (h, w, in, out) */
+    IMAGE_NAMES_HF_VIT     /* transformers' ViTModel: rinna's Japanese CLIP and CLOOB */
+} image_names;
+
+typedef enum text_names {
+    TEXT_NAMES_OPENAI,
+    TEXT_NAMES_JKU,       /* below "transformer." */
+    TEXT_NAMES_CUSTOM,    /* below "text.": open_clip's custom-text models */
+    TEXT_NAMES_HF,        /* Hugging Face's CLIPModel */
+    TEXT_NAMES_HF_SIGLIP, /* its SiglipModel */
+    TEXT_NAMES_BERT,      /* a BERT below "text.transformer.": open_clip's */
+    TEXT_NAMES_HAIKU,     /* crowsonkb's CLOOB */
+    TEXT_NAMES_HF_BERT    /* one below "text_model.": Hugging Face's ChineseCLIPModel */
+} text_names;
+
+typedef struct weight_names {
+    image_names image;
+    text_names text;
+} weight_names;
+
+static const weight_names NAMES_OPENAI = { IMAGE_NAMES_OPENAI, TEXT_NAMES_OPENAI }; /* OpenAI, open_clip and cloob */
+
+enum { NAME_BYTES = 192, NAME_PARTS = 3 };
+
+typedef struct foreign {
+    int parts;             /* above 1: the canonical tensor is these, stacked along its first dimension */
+    int share[NAME_PARTS]; /* of the rows, in sixths, where there are parts */
+    int lead;              /* dimensions of 1 in front of the canonical ones */
+    bool transposed;       /* of two dimensions; each part */
+    bool last;             /* a convolution's (out, in, h, w) is (h, w, in, out) */
+    char name[NAME_PARTS][NAME_BYTES];
+} foreign;
+
+/* "OpenAI", "Hugging Face", ... for reports. */
+const char *names_whose(weight_names n);
+
+/* A folder of transformers: the configuration is config.json. */
+bool names_is_hf(weight_names n);
+
+void names_foreign(weight_names n, const char *canonical, foreign *out);
 
 typedef enum weight_format {
     FORMAT_NATIVE,   /* cloob's safetensors file */
@@ -50,5 +105,38 @@ void interchange_report_release(interchange_report *report);
 /* Hugging Face has no ResNet: refused. A missing logit_scale is written as CLIP's initial one, with a
  * warning. */
 cloob_status interchange_write(cloob_ctx *ctx, const char *path, weight_format format, weights *w);
+
+/* How open_clip must clean texts for the tokenizer that the metadata store, "lower", "whitespace" or "canonicalize";
+ * NULL: there is none, or it is CLIP's, which open_clip has. */
+const char *interchange_own_tokenizer(const weights *w);
+
+/* Another program's tensors under their own names, and their configuration. Used by interchange*.c alone. */
+
+typedef struct source_key {
+    const char *name; /* without "module." */
+    int64_t index;    /* into entry */
+} source_key;
+
+typedef struct source {
+    const char *path;
+    const st_entry *entry;
+    int64_t count;
+    source_key *sorted; /* by name */
+    bool *used;         /* by index */
+    weight_names names;
+    bool native;
+} source;
+
+/* Indexes the tensors of w->st or w->torch; detects the naming scheme. Lives in w->a. */
+cloob_status source_index(cloob_ctx *ctx, const char *path, weights *w, source *s);
+/* The entry called by its foreign name; -1 when absent. */
+int64_t source_find(const source *s, const char *name);
+
+/* Sizes from shapes; fails with the name of what is missing or does not follow from shapes. */
+cloob_status source_infer(cloob_ctx *ctx, const source *s, model_config *c);
+
+/* Finds the configuration and puts it into w->config; *from: a description of its source. */
+cloob_status interchange_config(cloob_ctx *ctx, const interchange_options *o, const source *s, weights *w,
+                                const char **from);
 
 #endif

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/source.h"
+#include "model/config_reader.h"
+#include "model/interchange.h"
 
 typedef struct finder {
     cloob_ctx *ctx;
@@ -35,26 +36,34 @@ static cloob_status path_next_to(const finder *r, const char *name, char **out)
     return CLOOB_OK;
 }
 
-/* Hugging Face keeps mean and standard deviation in a file of their own. */
-static cloob_status read_preprocessor(finder *r)
+/* Hugging Face keeps the preprocessing in a file of its own, transformers 5 in a part of processor_config.json. */
+static cloob_status read_preprocessor_in(finder *r, const char *name, const char *part, bool *found)
 {
     arena a = { 0 };
     json *root;
     char *path;
-    CLOOB_TRY(path_next_to(r, "preprocessor_config.json", &path));
+    CLOOB_TRY(path_next_to(r, name, &path));
+    *found = false;
     if (!path) return CLOOB_OK;
     cloob_status status = json_read_file(r->ctx, &a, path, &root);
-    for (int k = 0; status == CLOOB_OK && k < 2; k++) {
-        const json *v = json_get(root, k ? "image_std" : "image_mean");
-        double *to = k ? r->w->config.image_std : r->w->config.image_mean;
-        const json *e = v && v->kind == JSON_ARRAY && v->count == 3 ? v->child : NULL;
-        for (int i = 0; e && e->kind == JSON_NUMBER; e = e->next) to[i++] = e->number;
+    const json *inner = status != CLOOB_OK ? NULL : part ? json_get(root, part) : root;
+    *found = inner && inner->kind == JSON_OBJECT;
+    if (*found) status = preprocess_read_hf(&(config_reader){ r->ctx, path, &r->w->config }, inner);
+    if (status == CLOOB_OK && *found) {
+        status = model_config_check(r->ctx, &r->w->config);
+        if (status != CLOOB_OK) status = ctx_wrap(r->ctx, status, "%s", path);
     }
-    if (status == CLOOB_OK) status = model_config_check(r->ctx, &r->w->config);
-    if (status != CLOOB_OK) status = ctx_wrap(r->ctx, status, "%s", path);
     free(path);
     arena_release(&a);
     return status;
+}
+
+static cloob_status read_preprocessor(finder *r)
+{
+    bool found;
+    r->w->config.view.hf = true;
+    CLOOB_TRY(read_preprocessor_in(r, "processor_config.json", "image_processor", &found));
+    return found ? CLOOB_OK : read_preprocessor_in(r, "preprocessor_config.json", NULL, &found);
 }
 
 /* These files have one name for all models; where the sizes and heads are a built-in model's, its name is
@@ -62,18 +71,27 @@ static cloob_status read_preprocessor(finder *r)
 static void rename_known(model_config *c)
 {
     model_config known;
-    bool same =
-        model_config_match(c, &known) && known.text_heads == c->text_heads && known.image_heads == c->image_heads;
+    bool same = !c->no_image_tower && !c->no_text_tower && model_config_match(c, &known) &&
+                known.text_heads == c->text_heads && known.image_heads == c->image_heads;
     snprintf(c->name, sizeof c->name, "%s", same ? known.name : "custom");
 }
 
-static bool is_hf(weight_names n) { return n == NAMES_HF || n == NAMES_HF_SIGLIP; }
+/* config.json has the width of a projection that a tower alone may have or not. */
+static cloob_status find_projection(finder *r)
+{
+    model_config *c = &r->w->config;
+    if (c->no_text_tower && !c->no_image_projection && source_find(r->s, "visual_projection.weight") < 0)
+        c->no_image_projection = true, c->embed = c->width;
+    if (c->no_image_tower && !c->text_projection_bias && source_find(r->s, "text_projection.weight") < 0)
+        c->no_text_projection = true, c->embed = c->text_width;
+    return model_config_check(r->ctx, c);
+}
 
 static cloob_status config_from_neighbour(finder *r, bool *found)
 {
-    const char *name = is_hf(r->s->names) ? "config.json" : "open_clip_config.json";
+    const char *name = names_is_hf(r->s->names) ? "config.json" : "open_clip_config.json";
     char *path = NULL;
-    if (r->s->names != NAMES_JKU) CLOOB_TRY(path_next_to(r, name, &path));
+    if (r->s->names.text != TEXT_NAMES_JKU) CLOOB_TRY(path_next_to(r, name, &path));
     *found = path != NULL;
     if (!path) return CLOOB_OK;
     *r->from = name;
@@ -81,7 +99,9 @@ static cloob_status config_from_neighbour(finder *r, bool *found)
     free(path);
     if (status != CLOOB_OK) return status;
     rename_known(&r->w->config);
-    return is_hf(r->s->names) ? read_preprocessor(r) : CLOOB_OK;
+    CLOOB_TRY(find_projection(r));
+    bool rinna = r->s->names.image == IMAGE_NAMES_HF_VIT; /* whose preprocessing is torchvision's, and in no file */
+    return names_is_hf(r->s->names) && !rinna ? read_preprocessor(r) : CLOOB_OK;
 }
 
 /* The config.json of a Hugging Face folder names the kind of model. */
@@ -113,9 +133,11 @@ static cloob_status refuse_other_types(finder *r)
 static cloob_status config_from_shapes(finder *r)
 {
     *r->from = "its shapes";
-    if (r->s->names == NAMES_OPENAI) CLOOB_TRY(refuse_other_types(r));
+    if (r->s->names.image == IMAGE_NAMES_OPENAI && r->s->names.text == TEXT_NAMES_OPENAI)
+        CLOOB_TRY(refuse_other_types(r));
     CLOOB_TRY(source_infer(r->ctx, r->s, &r->w->config));
-    bool sure = r->s->names == NAMES_JKU || r->w->torch.layout == TORCH_SCRIPT || r->o->act;
+    bool sure = r->s->names.text == TEXT_NAMES_JKU || r->s->names.text == TEXT_NAMES_HAIKU ||
+                r->w->torch.layout == TORCH_SCRIPT || r->o->act;
     if (!sure)
         ctx_log(r->ctx, CLOOB_LOG_INFO, "%s does not say its activation; %s is assumed (`config` names another)",
                 r->s->path, model_act_name(r->w->config.text.act));
@@ -131,10 +153,15 @@ cloob_status interchange_config(cloob_ctx *ctx, const interchange_options *o, co
     if (o->config) {
         *from = "the given configuration";
         w->config = *o->config;
-    } else if (own) {
-        *from = "its own metadata";
-        CLOOB_TRY(config_from_text(&r, own));
-    } else CLOOB_TRY(config_from_neighbour(&r, &found));
+    } else { /* of a folder for others its files count, which they read: they may have been edited */
+        bool mine = own && s->native;
+        if (!mine) CLOOB_TRY(config_from_neighbour(&r, &found));
+        if (mine || (own && !found)) {
+            found = true;
+            *from = "its own metadata";
+            CLOOB_TRY(config_from_text(&r, own));
+        }
+    }
     if (!found) CLOOB_TRY(config_from_shapes(&r));
     if (o->act) model_config_set_act(&w->config, *o->act);
     return CLOOB_OK;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/int8.h"
 #include "model/interchange.h"
+#include "model/params.h"
 
 /* Tensors under foreign names, in the arena. */
 typedef struct writer {
@@ -62,7 +62,7 @@ static cloob_status put_foreign(writer *o, const char *canonical, const tensor *
     if (f.transposed) return put_transposed(o, f.name[0], t);
     for (int i = 0; i < f.parts; i++) {
         tensor part = with_lead(t, f.lead);
-        if (f.parts > 1) part.dim[0] = t->dim[0] * f.share[i] / 3; /* views of consecutive rows */
+        if (f.parts > 1) part.dim[0] = t->dim[0] * f.share[i] / 6; /* views of consecutive rows */
         part.data = (char *)t->data + at;
         at += tensor_bytes(&part);
         CLOOB_TRY(put(o, f.name[i], &part));
@@ -105,8 +105,8 @@ static bool belongs(const writer *o, const char *canonical)
 {
     if (strncmp(canonical, "train.", 6) == 0) return false;
     if (strcmp(canonical, "logit_bias") == 0)
-        return o->w->config.has_logit_bias && o->names != NAMES_HF; /* a strict reader expects none */
-    return o->names == NAMES_JKU || strcmp(canonical, "logit_scale_hopfield") != 0;
+        return o->w->config.has_logit_bias && o->names.text != TEXT_NAMES_HF; /* a strict reader expects none */
+    return o->names.text == TEXT_NAMES_JKU || strcmp(canonical, "logit_scale_hopfield") != 0;
 }
 
 static cloob_status gather(writer *o)
@@ -115,8 +115,10 @@ static cloob_status gather(writer *o)
     if (!o->entry) return ctx_no_memory(o->ctx, (size_t)o->w->count * sizeof *o->entry, "the list of tensors");
     for (int64_t i = 0; i < o->w->count; i++)
         if (belongs(o, o->w->entry[i].name)) CLOOB_TRY(put_foreign(o, o->w->entry[i].name, &o->w->entry[i].t));
+    if (o->w->config.no_image_tower || o->w->config.no_text_tower) return CLOOB_OK; /* nothing is compared */
     if (!weights_find(o->w, "logit_scale")) CLOOB_TRY(put_logit_scale(o));
-    bool wanted = o->names == NAMES_HF_SIGLIP || (o->w->config.has_logit_bias && o->names != NAMES_HF);
+    text_names n = o->names.text;
+    bool wanted = n == TEXT_NAMES_HF_SIGLIP || (o->w->config.has_logit_bias && n != TEXT_NAMES_HF);
     bool bias = wanted && !weights_find(o->w, "logit_bias");
     return bias ? put_logit_bias(o) : CLOOB_OK;
 }
@@ -179,20 +181,33 @@ static cloob_status write_hf(writer *o, const char *dir)
 {
     sbuf config = { 0 }, pre = { 0 };
     cloob_status status = model_config_to_hf(o->ctx, &o->w->config, dir, &config);
-    model_config_to_hf_preprocessor(&o->w->config, &pre);
+    if (status == CLOOB_OK) status = model_config_to_hf_preprocessor(o->ctx, &o->w->config, dir, &pre);
     if (status == CLOOB_OK) status = file_make_dirs(o->ctx, dir);
     if (status == CLOOB_OK) status = write_text(o, dir, "config.json", &config);
-    if (status == CLOOB_OK) status = write_text(o, dir, "preprocessor_config.json", &pre);
+    if (status == CLOOB_OK && !o->w->config.no_image_tower)
+        status = write_text(o, dir, "preprocessor_config.json", &pre);
     if (status == CLOOB_OK) status = write_tensors_in(o, dir, "model.safetensors");
     sbuf_release(&config);
     sbuf_release(&pre);
     return status;
 }
 
+const char *interchange_own_tokenizer(const weights *w)
+{
+    static const char *const ways[] = { "whitespace", "whitespace", "lower", "canonicalize" };
+    const char *text = weights_get_meta(w, "tokenizer"), *clean = text ? strstr(text, "\"clean\":") : NULL;
+    if (!text) return NULL;
+    if (strncmp(text, "#version", 8) == 0) /* the hash is that of CLIP's merges */
+        return w->config.vocab == 49408 && strstr(text, " hash=0e985ecdbfb7f4c8") ? NULL : "lower";
+    if (strncmp(text, "{\"cloob_pieces\"", 15) == 0 || !clean) return "canonicalize";
+    return ways[clean[8] >= '0' && clean[8] <= '3' ? clean[8] - '0' : 0];
+}
+
 static cloob_status write_open_clip(writer *o, const char *dir)
 {
     sbuf config = { 0 };
-    cloob_status status = model_config_to_open_clip(o->ctx, &o->w->config, dir, &config);
+    cloob_status status =
+        model_config_to_open_clip(o->ctx, &o->w->config, dir, interchange_own_tokenizer(o->w), &config);
     if (status == CLOOB_OK) status = file_make_dirs(o->ctx, dir);
     if (status == CLOOB_OK) status = write_text(o, dir, "open_clip_config.json", &config);
     if (status == CLOOB_OK) status = write_tensors_in(o, dir, "open_clip_model.safetensors");
@@ -213,15 +228,35 @@ static cloob_status write_as(writer *o, const char *path, weight_format format)
     }
 }
 
+/* open_clip keeps texts below "text." where the model is a custom-text one: all that have timm's or transformers'
+ * towers, but ConvNeXt. */
+static weight_names names_for(const model_config *c, bool hf)
+{
+    bool siglip = model_config_is_siglip(c), bert = c->bert.positions > 0, timm = c->timm[0] || c->no_class_token;
+    if (hf)
+        return (weight_names){ siglip ? IMAGE_NAMES_HF_SIGLIP : IMAGE_NAMES_HF, siglip ? TEXT_NAMES_HF_SIGLIP
+                                                                                : bert ? TEXT_NAMES_HF_BERT
+                                                                                       : TEXT_NAMES_HF };
+    return (weight_names){ !timm             ? IMAGE_NAMES_OPENAI
+                           : c->image.swiglu ? IMAGE_NAMES_EVA
+                                             : IMAGE_NAMES_TIMM,
+                           bert                                  ? TEXT_NAMES_BERT
+                           : timm && c->family != MODEL_CONVNEXT ? TEXT_NAMES_CUSTOM
+                                                                 : TEXT_NAMES_OPENAI };
+}
+
 cloob_status interchange_write(cloob_ctx *ctx, const char *path, weight_format format, weights *w)
 {
     if (format == FORMAT_NATIVE) return weights_write_native(ctx, path, w);
+    if ((w->config.no_image_tower || w->config.no_text_tower) && format != FORMAT_HF)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "%s: this format has no models of one tower; %s can be written as cloob or hf", path,
+                        w->config.name);
     CLOOB_TRY(int8_expand(ctx, w));
     writer o = { .ctx = ctx, .w = w, .names = NAMES_OPENAI, .prefix = "" };
-    if (format == FORMAT_HF) o.names = model_config_is_siglip(&w->config) ? NAMES_HF_SIGLIP : NAMES_HF;
-    if (format == FORMAT_OPEN_CLIP && w->config.no_class_token) o.names = NAMES_TIMM;
+    if (format == FORMAT_HF || format == FORMAT_OPEN_CLIP) o.names = names_for(&w->config, format == FORMAT_HF);
     if (format == FORMAT_JKU) { /* their readers strip seven letters without looking */
-        o.names = NAMES_JKU;
+        o.names.text = TEXT_NAMES_JKU;
         o.prefix = "module.";
     }
     cloob_status status = write_as(&o, path, format);

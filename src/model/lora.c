@@ -1,5 +1,5 @@
 /* Adapters as rows of the table, and what they add up to. */
-#include "model/lora.h"
+#include "model/params.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,9 +6,6 @@
 
 #include "core/pool.h"
 #include "core/text.h"
-#include "model/int8.h"
-#include "model/shapes.h"
-#include "model/lora.h"
 #include "tensor/bf16_copy.h"
 #include "tensor/cpu/bf16.h"
 
@@ -24,7 +21,8 @@ static bool is_matrix(const char *name, int ndim) { return ndim > 1 && !strstr(n
 /* The bias of a transformer's GEMM, not of its norms. */
 static bool is_gemm_bias(const char *name, int ndim)
 {
-    return ndim == 1 && strstr(name, ".resblocks.") && !strstr(name, ".ln_") && text_ends_with(name, "bias");
+    return ndim == 1 && strstr(name, ".resblocks.") && !strstr(name, ".ln_") && text_ends_with(name, "bias") &&
+           !text_ends_with(name, "qv_bias"); /* which is added by an op of its own */
 }
 
 bool params_locks(const params_training *t, const model_config *c, const char *name)

@@ -1,12 +1,14 @@
 /* A model's parameters on a device: master copy in F32, gradients in F32, and a copy in compute precision.
  *
- * Each is one block carved by the table of model/shapes.h: parameters that are trained first, in table order, then
+ * Each is one block carved by the table of model/shapes.c: parameters that are trained first, in table order, then
  * frozen ones, then running statistics, every one starting at a multiple of 64 elements. The same offsets hold in all
  * blocks, so an optimizer walks them as flat arrays; gradients and the optimizer's state end with what is trained.
  * Convolution weights are kept (O, kh, kw, C) here and (O, C, kh, kw) in files. */
 #ifndef MODEL_PARAMS_H
 #define MODEL_PARAMS_H
 
+#include "core/arena.h"
+#include "io/safetensors.h"
 #include "model/config.h"
 #include "model/weights.h"
 #include "tensor/device.h"
@@ -14,8 +16,8 @@
 /* What of a model is trained; zeroed: all of it. */
 typedef struct params_training {
     bool lock_image, lock_text;            /* leave the tower as it is, */
-    int64_t unlocked_image, unlocked_text; /* but for so many groups at its end (model/shapes.h) */
-    int64_t lora;                          /* rank of adapters, which alone are trained (model/lora.h); 0: none */
+    int64_t unlocked_image, unlocked_text; /* but for so many groups at its end (model/shapes.c) */
+    int64_t lora;                          /* rank of adapters, which alone are trained (model/lora.c); 0: none */
     double lora_scale;                     /* what their product is multiplied by */
 } params_training;
 
@@ -98,5 +100,70 @@ cloob_status params_set(cloob_ctx *ctx, params *p, int row, const float *from);
 
 /* Makes the compute copies follow the master copy. Called after loading; the optimizer does it itself. */
 cloob_status params_refresh(cloob_ctx *ctx, params *p);
+
+/* Weights in 8 bits: every matrix row (output channel) has one scale, and its elements are round(value / scale), -127
+ * to 127.
+ *
+ * In cloob's format a matrix NAME is I8 of its own shape, and NAME.int8_scale holds the scales, F32 (rows). Vectors
+ * stay as they were. Other formats get floats. */
+
+/* The name of a matrix's scales. */
+enum { INT8_NAME = 224 };
+const char *int8_scale_name(const char *name, char text[INT8_NAME]);
+
+/* Every float matrix becomes I8 with scales, in w's arena. */
+cloob_status int8_quantise(cloob_ctx *ctx, weights *w);
+/* Back to F32; the scales go. Nothing happens where no tensor is I8. */
+cloob_status int8_expand(cloob_ctx *ctx, weights *w);
+/* One I8 matrix of w as F32; `to` is large enough. False: its scales are missing or do not fit. */
+bool int8_row(const weights *w, const char *name, const tensor *t, float *to);
+
+/* Low-rank adapters (LoRA): W x becomes W x + scale B (A x), with W as it was given, A (r, in) and B (out, r) trained.
+ *
+ * Every matrix of a transformer's blocks that is not locked has a pair: attn.in_proj (one pair for queries, keys and
+ * values), attn.out_proj, mlp.c_fc, mlp.c_proj. A begins as normal numbers of variance 1 / in, B as 0, so that the
+ * model begins as it was given. Adapters are rows of the parameter table (model/params.h) named NAME.lora_A and
+ * NAME.lora_B; files hold W + scale B A under W's own name. */
+
+/* The name of the row that holds the scale r times, as a vector; it is there where the scale is not 1. */
+#define LORA_SCALE "lora.scale"
+
+typedef enum lora_part { LORA_NONE, LORA_A, LORA_B, LORA_SCALES } lora_part;
+lora_part lora_part_of(const char *name);
+
+/* A row of model/shapes.c that gets a pair of adapters when `t` asks for them. */
+bool lora_adapts(const params_training *t, const model_config *c, const st_entry *row);
+
+/* rows with the adapters behind them, in the arena; without adapters they stay as they are. Refused when t asks for
+ * adapters and there is nothing to adapt, or the rank is above a matrix's own. */
+cloob_status lora_append(cloob_ctx *ctx, arena *a, const model_config *c, const params_training *t, st_entry **rows,
+                         int64_t *count);
+
+/* Adds scale B A to `row`'s value in host memory, file shape; does nothing to a row without adapters. Sums in
+ * double. */
+cloob_status lora_merge(cloob_ctx *ctx, const params *p, int row, float *value);
+
+/* Every parameter and buffer of a model with its name and shape, in a fixed order.
+ *
+ * Names are those of OpenAI's CLIP state dict: the canonical ones. Image tower first, then text. What a
+ * training run may add (logit_scale, a batch norm's count of batches) is not part of it. */
+
+/* Rows have dtype F32 and no data; rows and names live in the arena. */
+cloob_status model_shapes(cloob_ctx *ctx, arena *a, const model_config *c, st_entry **rows, int64_t *count);
+
+/* ---- groups -------------------------------------------------------------------------------------- */
+
+/* The layers of a tower in groups, from the input to the embedding: locking and layer-wise rate decay count these.
+ *
+ * As in open_clip: a transformer's embeddings are group 0 (with ln_pre); each block is a group, the last one with the
+ * layer norm behind it; the projection is the last, where there is one. SigLIP's pooling is in the group of its
+ * projection. A ResNet's are the stem, its four stages and the attention pool; a ConvNeXt's alike. */
+
+/* The parameter belongs to the image tower. */
+bool model_is_image(const char *name);
+
+/* The group of a parameter by its canonical name, or a longer name that begins with one; *count: groups of its
+ * tower. */
+int model_group(const model_config *c, const char *name, int *count);
 
 #endif

@@ -91,7 +91,7 @@ cloob_status weights_resize_images(cloob_ctx *ctx, weights *w, int64_t image_siz
     CLOOB_TRY(model_config_check(ctx, &asked));
     const tensor *t = weights_find(w, name);
     int64_t d = t && t->ndim == 2 ? t->dim[1] : 0;
-    for (int64_t i = 0; i < w->count && from != to && d > 0; i++) {
+    for (int64_t i = 0; i < w->count && from != to && d > 0; i++) { /* a ConvNeXt has none */
         filter *f = filter_for(w->entry[i].name, name);
         if (f) CLOOB_TRY(resize_tensor(ctx, w, &w->entry[i].t, d, from, to, f));
     }

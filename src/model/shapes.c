@@ -1,5 +1,5 @@
 /* The towers as lists of names and shapes. */
-#include "model/shapes.h"
+#include "model/params.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,18 +62,19 @@ static void add_linear(list *l, const char *prefix, const char *name, int64_t ou
 }
 
 /* What follows attention in a block, and in the pooling by attention. */
-static void add_mlp(list *l, const char *p, int64_t w, int64_t inner)
+static void add_mlp(list *l, const char *p, int64_t w, int64_t inner, bool gated)
 {
-    add_linear(l, p, "mlp.c_fc", inner, w);
+    add_linear(l, p, "mlp.c_fc", gated ? 2 * inner : inner, w);
     add_linear(l, p, "mlp.c_proj", w, inner);
     add1(l, p, "ln_2.weight", w);
     add1(l, p, "ln_2.bias", w);
 }
 
-static void add_attention(list *l, const char *p, int64_t w)
+static void add_attention(list *l, const char *p, int64_t w, bool no_key_bias)
 {
     add2(l, p, "attn.in_proj_weight", 3 * w, w);
-    add1(l, p, "attn.in_proj_bias", 3 * w);
+    if (no_key_bias) add1(l, p, "attn.qv_bias", 2 * w);
+    else add1(l, p, "attn.in_proj_bias", 3 * w);
     add_linear(l, p, "attn.out_proj", w, w);
 }
 
@@ -82,10 +83,15 @@ static void add_transformer(list *l, const char *prefix, int64_t layers, int64_t
     char p[96];
     for (int64_t i = 0; i < layers; i++) {
         snprintf(p, sizeof p, "%s.resblocks.%lld.", prefix, (long long)i);
-        add_attention(l, p, w);
+        add_attention(l, p, w, b->no_key_bias);
         add1(l, p, "ln_1.weight", w);
         add1(l, p, "ln_1.bias", w);
-        add_mlp(l, p, w, model_blocks_inner(b, w));
+        add_mlp(l, p, w, model_blocks_inner(b, w), b->swiglu);
+        for (int k = 0; k < 2 && b->inner_norms; k++) {
+            char norm[112];
+            snprintf(norm, sizeof norm, "%s%s", p, k ? "mlp.ln_inner" : "attn.ln_inner");
+            add_norm(l, norm, k ? model_blocks_inner(b, w) : w);
+        }
         if (b->layer_scale) add1(l, p, "ls_1.gamma", w);
         if (b->layer_scale) add1(l, p, "ls_2.gamma", w);
     }
@@ -138,21 +144,77 @@ static void add_resnet(list *l, const model_config *c)
     add_attention_pool(l, c);
 }
 
+/* A matrix (in, out), one with a bias (out, in), or an MLP; of the image tower its hidden layer has a bias. */
+static void add_projection(list *l, const char *name, int64_t out, int64_t in, int64_t hidden, bool bias)
+{
+    char p[64];
+    snprintf(p, sizeof p, "%s.", name);
+    if (hidden) {
+        add2(l, p, "0.weight", hidden, in);
+        if (model_is_image(name)) add1(l, p, "0.bias", hidden);
+        add2(l, p, "2.weight", out, hidden);
+    } else if (bias) add_linear(l, name, "", out, in);
+    else add2(l, name, "", in, out);
+}
+
+static void add_image_projection(list *l, const model_config *c, int64_t in)
+{
+    if (c->no_image_projection) return;
+    add_projection(l, "visual.proj", c->embed, in, c->image_projection_hidden, c->image_projection_bias);
+}
+
+/* timm's names behind "visual.": what is called so here is called so there. */
+static void add_convnext_block(list *l, const char *p, int64_t w, const model_blocks *b)
+{
+    char norm[96];
+    add4(l, p, "conv_dw.weight", w, 1, 7);
+    add1(l, p, "conv_dw.bias", w);
+    snprintf(norm, sizeof norm, "%snorm", p);
+    add_norm(l, norm, w);
+    add_linear(l, p, "mlp.fc1", 4 * w, w);
+    add_linear(l, p, "mlp.fc2", w, 4 * w);
+    if (b->layer_scale) add1(l, p, "gamma", w);
+}
+
+static void add_convnext(list *l, const model_config *c)
+{
+    char p[96];
+    add4(l, "visual.stem.0.weight", "", c->width, 3, c->patch);
+    add1(l, "visual.stem.0.bias", "", c->width);
+    add_norm(l, "visual.stem.1", c->width);
+    for (int stage = 0; stage < 4; stage++) {
+        int64_t w = c->width << stage;
+        if (stage) {
+            snprintf(p, sizeof p, "visual.stages.%d.downsample.0", stage);
+            add_norm(l, p, w / 2);
+            snprintf(p, sizeof p, "visual.stages.%d.downsample.1", stage);
+            add4(l, p, ".weight", w, w / 2, 2);
+            add1(l, p, ".bias", w);
+        }
+        for (int64_t i = 0; i < c->layers[stage]; i++) {
+            snprintf(p, sizeof p, "visual.stages.%d.blocks.%lld.", stage, (long long)i);
+            add_convnext_block(l, p, w, &c->image);
+        }
+    }
+    add_norm(l, "visual.head.norm", c->width << 3);
+    add_image_projection(l, c, c->width << 3);
+}
+
 static void add_vit(list *l, const model_config *c)
 {
     int64_t w = c->width;
     if (!c->no_class_token) add1(l, "visual.", "class_embedding", w);
     add2(l, "visual.", "positional_embedding", model_config_image_tokens(c), w);
-    if (!c->no_image_projection) add2(l, "visual.", "proj", w, c->embed);
+    add_image_projection(l, c, w);
     add4(l, "visual.", "conv1.weight", w, 3, c->patch);
-    if (c->no_class_token) add1(l, "visual.", "conv1.bias", w);
+    if (c->patch_bias) add1(l, "visual.", "conv1.bias", w);
     if (!c->no_ln_pre) add_norm(l, "visual.ln_pre", w);
     add_transformer(l, "visual.transformer", c->layers[0], w, &c->image);
-    add_norm(l, "visual.ln_post", w);
+    if (!c->no_ln_post) add_norm(l, "visual.ln_post", w);
     if (c->image_pool != IMAGE_POOL_MAP) return;
     add1(l, "visual.attn_pool.", "latent", w);
-    add_attention(l, "visual.attn_pool.", w);
-    add_mlp(l, "visual.attn_pool.", w, model_blocks_inner(&c->image, w));
+    add_attention(l, "visual.attn_pool.", w, false);
+    add_mlp(l, "visual.attn_pool.", w, c->pool_inner ? c->pool_inner : model_blocks_inner(&c->image, w), false);
 }
 
 static void add_text(list *l, const model_config *c)
@@ -160,17 +222,22 @@ static void add_text(list *l, const model_config *c)
     int64_t t = c->text_width;
     add_transformer(l, "transformer", c->text_layers, t, &c->text);
     add2(l, "token_embedding.weight", "", c->vocab, t);
-    add2(l, "positional_embedding", "", c->context, t);
-    add_norm(l, "ln_final", t);
-    if (c->text_projection_bias) add_linear(l, "text_projection", "", c->embed, t);
-    else if (!c->no_text_projection) add2(l, "text_projection", "", t, c->embed);
+    add2(l, "positional_embedding", "", c->bert.positions ? c->bert.positions : c->context, t);
+    if (c->bert.positions) add2(l, "token_type_embedding", "", c->bert.types, t);
+    if (!c->no_ln_final) add_norm(l, c->bert.positions ? "ln_pre" : "ln_final", t);
+    if (c->bert.pooler) add_linear(l, "pooler", "", t, t);
+    if (c->no_text_projection) return;
+    add_projection(l, "text_projection", c->embed, t, c->text_projection_hidden, c->text_projection_bias);
 }
 
 static void add_all(list *l, const model_config *c)
 {
+    if (c->no_image_tower) add_text(l, c);
+    if (c->no_image_tower) return;
     if (c->family == MODEL_RESNET) add_resnet(l, c);
+    else if (c->family == MODEL_CONVNEXT) add_convnext(l, c);
     else add_vit(l, c);
-    add_text(l, c);
+    if (!c->no_text_tower) add_text(l, c);
 }
 
 cloob_status model_shapes(cloob_ctx *ctx, arena *a, const model_config *c, st_entry **rows, int64_t *count)
@@ -194,10 +261,12 @@ static bool begins(const char *name, const char *with) { return strncmp(name, wi
 
 enum { STEM, ATTENTION_POOL = 5, RESNET_GROUPS };
 
+/* A ConvNeXt's are the same: stem, four stages, and what reads the pooled row. */
 static int resnet_group(const char *rest)
 {
     if (begins(rest, "layer")) return atoi(rest + strlen("layer"));
-    return begins(rest, "attnpool") ? ATTENTION_POOL : STEM;
+    if (begins(rest, "stages.")) return 1 + atoi(rest + strlen("stages."));
+    return begins(rest, "attnpool") || begins(rest, "head") || begins(rest, "proj") ? ATTENTION_POOL : STEM;
 }
 
 /* rest: behind "visual." of an image tower. */
@@ -206,14 +275,17 @@ static int transformer_group(const char *rest, int layers, int count)
     static const char blocks[] = "transformer.resblocks.";
     if (begins(rest, blocks)) return 1 + atoi(rest + strlen(blocks));
     if (begins(rest, "ln_post") || begins(rest, "ln_final")) return layers;
-    return begins(rest, "proj") || begins(rest, "text_projection") || begins(rest, "attn_pool") ? count - 1 : 0;
+    return begins(rest, "proj") || begins(rest, "text_projection") || begins(rest, "attn_pool") ||
+                   begins(rest, "pooler")
+               ? count - 1
+               : 0;
 }
 
 int model_group(const model_config *c, const char *name, int *count)
 {
     bool image = model_is_image(name);
     *count = RESNET_GROUPS;
-    if (image && c->family == MODEL_RESNET) return resnet_group(name + strlen("visual."));
+    if (image && c->family != MODEL_VIT) return resnet_group(name + strlen("visual."));
     int layers = (int)(image ? c->layers[0] : c->text_layers);
     bool projects = image ? !c->no_image_projection || c->image_pool == IMAGE_POOL_MAP : !c->no_text_projection;
     *count = 1 + layers + projects;

@@ -1,5 +1,5 @@
 /* Looking tensors up by foreign names, and reading a configuration off their shapes. */
-#include "model/source.h"
+#include "model/interchange.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,11 +8,11 @@
 
 /* ---- index --------------------------------------------------------------------------------------- */
 
-/* Data-parallel training and torch.compile wrap the model; either may be outermost. */
+/* Data-parallel training, torch.compile and classes around the model add a prefix; any may be outermost. */
 static const char *strip(const char *name)
 {
-    static const char *const wraps[] = { "module.", "_orig_mod." };
-    for (size_t i = 0; i < 2; i++)
+    static const char *const wraps[] = { "module.", "_orig_mod.", "model." };
+    for (size_t i = 0; i < sizeof wraps / sizeof *wraps; i++)
         if (strncmp(name, wraps[i], strlen(wraps[i])) == 0) return strip(name + strlen(wraps[i]));
     return name;
 }
@@ -29,14 +29,44 @@ int64_t source_find(const source *s, const char *name)
     return k ? k->index : -1;
 }
 
+typedef struct marker {
+    const char *name; /* a tensor that only this kind of tower has */
+    int kind;
+} marker;
+
+/* The first row whose tensor is there. */
+static int kind_of(const source *s, const marker *row)
+{
+    while (row->name && source_find(s, row->name) < 0) row++;
+    return row->kind;
+}
+
+/* A tower alone is named as the model of both it comes from: the last rows. */
 static weight_names whose(const source *s)
 {
-    if (source_find(s, "vision_model.head.probe") >= 0) return NAMES_HF_SIGLIP;
-    if (source_find(s, "visual.trunk.attn_pool.latent") >= 0) return NAMES_TIMM;
-    if (source_find(s, "text_model.embeddings.token_embedding.weight") >= 0) return NAMES_HF;
-    if (source_find(s, "transformer.token_embedding.weight") >= 0) return NAMES_JKU;
-    if (source_find(s, "text.token_embedding.weight") >= 0) return NAMES_CUSTOM_TEXT;
-    return NAMES_OPENAI;
+    static const marker images[] = { { "vision_model.head.probe", IMAGE_NAMES_HF_SIGLIP },
+                                     { "vision_model.embeddings.patch_embedding.weight", IMAGE_NAMES_HF },
+                                     { "vision_model.embeddings.cls_token", IMAGE_NAMES_HF_VIT },
+                                     { "visual.trunk.blocks.0.attn.q_proj.weight", IMAGE_NAMES_EVA },
+                                     { "visual.trunk.patch_embed.proj.weight", IMAGE_NAMES_TIMM },
+                                     { "visual.trunk.stem.0.weight", IMAGE_NAMES_TIMM },
+                                     { "vi_t_image_encoder/embed.w", IMAGE_NAMES_HAIKU },
+                                     { "visual.conv1.weight", IMAGE_NAMES_OPENAI },
+                                     { "text_model.head.weight", IMAGE_NAMES_HF_SIGLIP },
+                                     { "text_model.embeddings.token_embedding.weight", IMAGE_NAMES_HF },
+                                     { NULL, IMAGE_NAMES_OPENAI } };
+    static const marker texts[] = { { "text_model.head.weight", TEXT_NAMES_HF_SIGLIP },
+                                    { "text_model.embeddings.token_embedding.weight", TEXT_NAMES_HF },
+                                    { "text_model.embeddings.word_embeddings.weight", TEXT_NAMES_HF_BERT },
+                                    { "text.transformer.embeddings.word_embeddings.weight", TEXT_NAMES_BERT },
+                                    { "transformer.token_embedding.weight", TEXT_NAMES_JKU },
+                                    { "text.token_embedding.weight", TEXT_NAMES_CUSTOM },
+                                    { "text_encoder/embed.embeddings", TEXT_NAMES_HAIKU },
+                                    { "token_embedding.weight", TEXT_NAMES_OPENAI },
+                                    { "vision_model.head.probe", TEXT_NAMES_HF_SIGLIP },
+                                    { "vision_model.embeddings.patch_embedding.weight", TEXT_NAMES_HF },
+                                    { NULL, TEXT_NAMES_OPENAI } };
+    return (weight_names){ (image_names)kind_of(s, images), (text_names)kind_of(s, texts) };
 }
 
 /* The tensors of all shards one behind the other. */
@@ -55,6 +85,20 @@ static cloob_status join_shards(cloob_ctx *ctx, const char *path, weights *w, so
     return CLOOB_OK;
 }
 
+/* transformers 5 saves a tower alone without the name of its part, which is put in front of all names here. */
+static cloob_status add_part(cloob_ctx *ctx, weights *w, source *s)
+{
+    bool text = source_find(s, "embeddings.token_embedding.weight") >= 0;
+    if (!text && source_find(s, "embeddings.patch_embedding.weight") < 0) return CLOOB_OK;
+    for (int64_t i = 0; i < s->count; i++) {
+        char name[2 * NAME_BYTES];
+        snprintf(name, sizeof name, "%s%.300s", text ? "text_model." : "vision_model.", s->sorted[i].name);
+        s->sorted[i].name = arena_string(&w->a, name);
+        if (!s->sorted[i].name) return ctx_no_memory(ctx, sizeof name, s->path);
+    }
+    return CLOOB_OK; /* one beginning for all: the order is the same */
+}
+
 cloob_status source_index(cloob_ctx *ctx, const char *path, weights *w, source *s)
 {
     const char *format = st_meta_get(&w->st, "format");
@@ -71,6 +115,7 @@ cloob_status source_index(cloob_ctx *ctx, const char *path, weights *w, source *
         if (by_name(&s->sorted[i - 1], &s->sorted[i]) == 0)
             return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: tensor %.200s is in it twice, with and without a prefix", path,
                             s->sorted[i].name);
+    CLOOB_TRY(add_part(ctx, w, s));
     s->names = whose(s);
     return CLOOB_OK;
 }
@@ -85,7 +130,9 @@ static bool shape(const source *s, const char *canonical, int ndim, int64_t dim[
     names_foreign(s->names, canonical, &f);
     int64_t i = source_find(s, f.name[0]);
     if (i < 0 || s->entry[i].t.ndim != ndim + f.lead) return false;
-    for (int k = 0; k < ndim; k++) dim[k] = s->entry[i].t.dim[f.lead + (f.transposed ? ndim - 1 - k : k)];
+    for (int k = 0; k < ndim; k++)
+        dim[k] =
+            s->entry[i].t.dim[f.lead + (f.transposed || f.last ? ndim - 1 - k : k)]; /* `last`: h and w are equal */
     return true;
 }
 
@@ -139,8 +186,9 @@ static cloob_status infer_vit(cloob_ctx *ctx, const source *s, model_config *c)
     CLOOB_TRY(need_shape(ctx, s, "visual.conv1.weight", 4, conv));
     CLOOB_TRY(need_shape(ctx, s, "visual.positional_embedding", 2, pos));
     c->family = MODEL_VIT;
+    if (s->names.image == IMAGE_NAMES_HAIKU) model_config_set_crowson(c);
     if (has(s, "visual.attn_pool.latent"))
-        model_config_set_siglip(c, s->names == NAMES_TIMM ? ACT_GELU : ACT_GELU_TANH);
+        model_config_set_siglip(c, s->names.image == IMAGE_NAMES_TIMM ? ACT_GELU : ACT_GELU_TANH);
     c->no_ln_pre = !has(s, "visual.ln_pre.weight");
     c->width = conv[0];
     c->patch = conv[3];
@@ -192,7 +240,7 @@ static cloob_status infer_heads(cloob_ctx *ctx, const source *s, model_config *c
     int64_t w = c->width > 0 && c->width < 1 << 20 ? model_config_image_attention_width(c) : 0;
     model_config known;
     if (model_config_match(c, &known)) {
-        if (s->names == NAMES_HF_SIGLIP)
+        if (s->names.image == IMAGE_NAMES_HF_SIGLIP)
             model_config_set_act(&known, ACT_GELU_TANH); /* transformers' in every SigLIP */
         *c = known;
         return CLOOB_OK;
@@ -223,29 +271,31 @@ static const foreign_name foreign_names[] = {
       "a model with CoCa's text tower (embed_cls): its class token would need attention with a mask for "
       "each text, which is not built in" },
     { "visual.blocks.", "an EVA-CLIP model: rotary positions, SwiGLU and its norms are not built in" },
-    { "visual.trunk.rope", "an EVA model from timm: rotary positions, SwiGLU and its norms are not built in" },
+    { "visual.trunk.rope", "an EVA model from timm; its sizes need open_clip_config.json next to it" },
     { "visual.trunk.cls_token",
-      "a model with timm's EVA or ViT image tower; of timm's towers only SigLIP's are built in" },
-    { "visual.trunk.stages.",
-      "a model with timm's ConvNeXt or hybrid image tower; of timm's towers only SigLIP's are built in" },
-    { "visual.trunk.layers.", "a model with timm's Swin image tower; of timm's towers only SigLIP's are built in" },
-    { "visual.trunk.", "a model with an image tower from timm; of timm's towers only SigLIP's are built in" },
+      "a model with timm's EVA or ViT image tower; its sizes need open_clip_config.json next to it" },
+    { "visual.trunk.stages.", "a model with timm's ConvNeXt or hybrid image tower; ConvNeXt is built in and needs "
+                              "open_clip_config.json next to it" },
+    { "visual.trunk.layers.", "a model with timm's Swin image tower, which is not built in" },
+    { "visual.trunk.", "a model with an image tower from timm; its sizes need open_clip_config.json next to it" },
     { "text.transformer.embeddings.",
-      "a model with a BERT or RoBERTa text tower from transformers, which is not built in" },
+      "a model with a BERT or RoBERTa text tower from transformers; its sizes need open_clip_config.json next to it" },
     { "text.transformer.encoder.", "a model with a T5 or NLLB text tower from transformers, which is not built in" },
     { "text.transformer.shared.", "a model with a T5 or NLLB text tower from transformers, which is not built in" },
-    { "text_model.encoder.layer.",
-      "a model with a BERT text tower (ALIGN, Chinese-CLIP, AltCLIP), which is not built in" },
+    { "text_model.encoder.layer.", "a model with a BERT text tower; Chinese-CLIP's is built in and needs config.json "
+                                   "next to it, ALIGN's and AltCLIP's "
+                                   "are not" },
     { "vision_model.encoder.blocks.", "an ALIGN model: its EfficientNet is not built in" },
     { "qformer.", "a BLIP-2 model, which is not built in" },
-    { "model.diffusion_model.", "a diffusion model; give its CLIP text and image encoders alone" },
+    { "diffusion_model.", "a diffusion model; give its CLIP text and image encoders alone" },
 };
 
 static cloob_status refuse_foreign(cloob_ctx *ctx, const source *s)
 {
+    bool siglip = has(s, "visual.attn_pool.latent");
     for (size_t k = 0; k < sizeof foreign_names / sizeof *foreign_names; k++)
         for (int64_t i = 0; i < s->count; i++)
-            if (!(s->names == NAMES_TIMM && strncmp(foreign_names[k].begins, "visual.", 7) == 0) &&
+            if (!(siglip && strncmp(foreign_names[k].begins, "visual.", 7) == 0) &&
                 strncmp(s->sorted[i].name, foreign_names[k].begins, strlen(foreign_names[k].begins)) == 0)
                 return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: %s (found %.120s)", s->path, foreign_names[k].what,
                                 s->sorted[i].name);

@@ -8,7 +8,7 @@
 static bool patches_as_rows(const build *b)
 {
     const model_config *c = &b->p->config;
-    return b->o->gpu_input && c->family != MODEL_RESNET && c->image_size % c->patch == 0 && c->patch % 8 == 0;
+    return b->o->gpu_input && c->family == MODEL_VIT && c->image_size % c->patch == 0 && c->patch % 8 == 0;
 }
 
 /* Patches as tokens with their positions, and the class token in front where there is one. */
@@ -20,8 +20,9 @@ static value_id embed_patches(build *b, value_id images)
     value_id w = rows ? build_param_point(b, "visual.conv1.weight") : build_param(b, "visual.conv1.weight");
     value_id x = graph_op(b->g, OP_CONV2D, conv, 2, (value_id[]){ images, w });
     value_id pos = build_param(b, "visual.positional_embedding");
-    if (c->no_class_token)
-        return graph_op(b->g, OP_GRID_TOKENS, none, 3, (value_id[]){ x, build_param(b, "visual.conv1.bias"), pos });
+    value_id bias = c->patch_bias ? build_param(b, "visual.conv1.bias") : NO_VALUE;
+    if (c->no_class_token) return graph_op(b->g, OP_GRID_TOKENS, none, 3, (value_id[]){ x, bias, pos });
+    if (c->patch_bias) x = graph_op(b->g, OP_BIAS, none, 2, (value_id[]){ x, bias });
     return graph_op(b->g, OP_CLASS_TOKENS, none, 3, (value_id[]){ x, build_param(b, "visual.class_embedding"), pos });
 }
 
@@ -48,14 +49,18 @@ value_id build_vit(build *b, value_id images)
     if (!c->no_ln_pre) x = build_layernorm(b, x, "visual.ln_pre", c->image.eps);
     build_sequences rows = { .blocks = &c->image,
                              .heads = c->image_heads,
+                             .side = c->image_size / c->patch,
+                             .skip = !c->no_class_token,
                              .whole = c->image_pool != IMAGE_POOL_CLASS,
                              .index = NO_VALUE,
+                             .mask = NO_VALUE,
                              .start = NO_VALUE };
     x = build_transformer(b, x, "visual.transformer", c->layers[0], &rows);
     if (c->image_pool == IMAGE_POOL_MEAN && c->norm_after_pool) x = mean_patches(b, x);
-    x = build_layernorm(b, x, "visual.ln_post", c->image.eps);
+    if (!c->no_ln_post) x = build_layernorm(b, x, "visual.ln_post", c->image.eps);
     if (c->image_pool == IMAGE_POOL_MEAN && !c->norm_after_pool) x = mean_patches(b, x);
-    if (c->image_pool == IMAGE_POOL_MAP) x = build_map_pool(b, x, "visual.attn_pool", c->image_heads, &c->image);
+    if (c->image_pool == IMAGE_POOL_MAP)
+        x = build_map_pool(b, x, "visual.attn_pool", c->pool_heads ? c->pool_heads : c->image_heads, &c->image);
     return x;
 }
 
@@ -76,24 +81,34 @@ cloob_status tower_image(cloob_ctx *ctx, const params *p, const tower_options *o
 {
     build b = { g, p, o };
     graph_init(ctx, g);
+    CLOOB_TRY(model_config_need(ctx, &p->config, false));
     value_id x = image_input(&b), features, raw;
     if (p->config.family == MODEL_RESNET) {
         features = build_resnet(&b, x);
         raw = build_linear(&b, features, build_param(&b, "visual.attnpool.c_proj.weight"),
                            build_param(&b, "visual.attnpool.c_proj.bias"));
     } else {
-        features = build_vit(&b, x);
-        raw = p->config.no_image_projection ? features : build_project(&b, features, build_param(&b, "visual.proj"));
+        const model_config *c = &p->config;
+        features = c->family == MODEL_CONVNEXT ? build_convnext(&b, x) : build_vit(&b, x);
+        raw = c->no_image_projection
+                  ? features
+                  : build_projection(&b, features, "visual.proj", c->image_projection_hidden, c->image_projection_bias);
     }
     return build_finish(&b, features, raw);
 }
 
-int64_t tower_image_features(const model_config *c) { return c->family == MODEL_RESNET ? 32 * c->width : c->width; }
+int64_t tower_image_features(const model_config *c)
+{
+    return c->width * (c->family == MODEL_RESNET ? 32 : c->family == MODEL_CONVNEXT ? 8 : 1);
+}
 
 int64_t tower_text_length(const model_config *c, const int32_t *token, int64_t T)
 {
     int64_t end = 0;
     if (!model_config_text_ends(c)) return T;
+    for (int64_t t = T - 1; c->bert.positions && t > 0; t--)
+        if (token[t] != c->bert.pad) return t + 1;
+    if (c->bert.positions) return 1;
     for (int64_t t = 1; c->text_pool == TEXT_POOL_ARGMAX && t < T; t++)
         if (token[t] > token[end]) end = t;
     for (int64_t t = T - 1; c->text_pool == TEXT_POOL_EOS && t >= 0; t--)
@@ -107,6 +122,8 @@ static value_id text_index(build *b, value_id tokens, int64_t T)
     const model_config *c = &b->p->config;
     op_attr attr = { .token = c->text_pool == TEXT_POOL_EOS ? c->eos : 0,
                      .tokens = c->text_pool == TEXT_POOL_LAST ? T - 1 : 0 };
+    if (b->o->index_given) return graph_input(b->g, TENSOR(CLOOB_I32, NULL, b->o->batch), "index");
+    if (c->bert.positions) attr = (op_attr){ .token = c->bert.pad, .unlike = true };
     if (c->text_pool == TEXT_POOL_ARGMAX) return graph_op(b->g, OP_EOT_INDEX, (op_attr){ 0 }, 1, &tokens);
     return graph_op(b->g, OP_TEXT_POSITION, attr, 1, &tokens);
 }
@@ -115,21 +132,27 @@ static value_id text_index(build *b, value_id tokens, int64_t T)
  * are not packed. */
 static value_id pack_texts(build *b, value_id tokens, int64_t T, build_sequences *s)
 {
+    bool bert = b->p->config.bert.positions > 0;
+    int64_t rows = bert && b->o->rows < 1 ? b->o->batch * T : b->o->rows; /* packing is its attention mask */
     s->start = NO_VALUE;
     s->index = text_index(b, tokens, T);
-    if (b->o->rows < 1) return NO_VALUE;
-    s->start = graph_op(b->g, OP_PACK_TEXTS, (op_attr){ .rows = b->o->rows }, 2, (value_id[]){ s->index, tokens });
-    s->index = graph_output(b->g, s->start, 2);
+    if (rows < 1) return NO_VALUE;
+    s->start = graph_op(b->g, OP_PACK_TEXTS, (op_attr){ .rows = rows }, 2, (value_id[]){ s->index, tokens });
+    s->index = graph_output(b->g, s->start, bert ? 3 : 2);
     s->tokens = T;
     return graph_output(b->g, s->start, 1);
 }
 
-static value_id project_text(build *b, value_id features)
+/* What is read of the tokens x behind the last block. */
+static value_id pool_text(build *b, value_id x, const build_sequences *s)
 {
     const model_config *c = &b->p->config;
-    if (c->no_text_projection) return features;
-    if (!c->text_projection_bias) return build_project(b, features, build_param(b, "text_projection"));
-    return build_linear(b, features, build_param(b, "text_projection.weight"), build_param(b, "text_projection.bias"));
+    if (c->no_ln_final) return x;
+    if (!c->bert.positions) return build_layernorm(b, x, "ln_final", c->text.eps);
+    if (s->whole) x = graph_op(b->g, OP_MEAN_ROWS, (op_attr){ .tokens = s->tokens }, 2, (value_id[]){ x, s->start });
+    if (!c->bert.pooler) return x;
+    x = build_linear(b, x, build_param(b, "pooler.weight"), build_param(b, "pooler.bias"));
+    return graph_op(b->g, OP_TANH, (op_attr){ 0 }, 1, &x);
 }
 
 cloob_status tower_text(cloob_ctx *ctx, const params *p, const tower_options *o, graph *g)
@@ -137,14 +160,26 @@ cloob_status tower_text(cloob_ctx *ctx, const params *p, const tower_options *o,
     build b = { g, p, o };
     const model_config *c = &p->config;
     graph_init(ctx, g);
+    CLOOB_TRY(model_config_need(ctx, c, true));
     int64_t T = o->tokens ? o->tokens : c->context;
     value_id tokens = graph_input(g, TENSOR(CLOOB_I32, NULL, o->batch, T), "tokens");
-    build_sequences s = { .blocks = &c->text, .heads = c->text_heads, .causal = !c->no_causal_mask };
+    build_sequences s = { .blocks = &c->text,
+                          .heads = c->text_heads,
+                          .causal = !c->no_causal_mask,
+                          .mask = c->mask_queries ? graph_op(g, OP_EOT_INDEX, (op_attr){ 0 }, 1, &tokens) : NO_VALUE,
+                          .whole = c->text_pool == TEXT_POOL_MEAN };
     value_id row = pack_texts(&b, tokens, T, &s);
     value_id table = build_param(&b, "token_embedding.weight"),
-             pos = build_param_rows(&b, 0, T, "positional_embedding");
+             pos = build_param_rows(&b, c->bert.first, T, "positional_embedding");
     value_id x = graph_op(g, OP_EMBED, (op_attr){ .dtype = p->compute }, 4, (value_id[]){ tokens, table, pos, row });
+    if (c->bert.positions) {
+        x = graph_op(g, OP_BIAS, (op_attr){ 0 }, 2, (value_id[]){ x, build_param_row(&b, "token_type_embedding") });
+        x = build_layernorm(&b, x, "ln_pre", c->text.eps);
+    }
     x = build_transformer(&b, x, "transformer", c->text_layers, &s);
-    value_id features = build_layernorm(&b, x, "ln_final", c->text.eps);
-    return build_finish(&b, features, project_text(&b, features));
+    value_id features = pool_text(&b, x, &s);
+    if (c->no_text_projection) return build_finish(&b, features, features);
+    return build_finish(&b, features,
+                        build_projection(&b, features, "text_projection", c->text_projection_hidden,
+                                         c->text_projection_bias));
 }

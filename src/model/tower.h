@@ -18,12 +18,13 @@
 typedef struct tower_options {
     int64_t batch;
     int64_t
-        tokens;    /* text: only the first so many of each row; 0: all. Under the causal mask what follows the end token
+        tokens;   /* text: only the first so many of each row; 0: all. Under the causal mask what follows the end token
                          * changes nothing */
-    int64_t kept;  /* ViT in training: patches of each image that are seen, which the input "kept" names; 0: all */
-    int64_t rows;  /* text: packed, each to its length, into so many rows, which must hold them; 0: not */
-    bool train;    /* batch statistics; else running ones */
-    bool backward; /* append the backward pass */
+    int64_t kept; /* ViT in training: patches of each image that are seen, which the input "kept" names; 0: all */
+    int64_t rows; /* text: packed, each to its length, into so many rows, which must hold them; 0: not */
+    bool index_given;  /* text: the input "index" (B) I32 says which token of each row is read */
+    bool train;        /* batch statistics; else running ones */
+    bool backward;     /* append the backward pass */
     bool float_images; /* images come as F32 (B, 3, S, S) */
     bool features;     /* keep what the projection reads */
     bool

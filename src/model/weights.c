@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "model/digest.h"
-#include "model/shapes.h"
-#include "tensor/host_memory.h"
+#include "model/params.h"
+#include "tensor/device.h"
 
 void weights_init(weights *w) { *w = (weights){ 0 }; }
 

@@ -1,6 +1,6 @@
 /* A model's weights in memory: named tensors, the configuration, and metadata; and cloob's file format.
  *
- * Names are canonical (model/shapes.h). Besides the model's own there may be logit_scale and
+ * Names are canonical (model/shapes.c). Besides the model's own there may be logit_scale and
  * logit_scale_hopfield (logarithms, one element), NAME.num_batches_tracked of batch norms, and tensors whose
  * names begin with "train." (the state of a run, not used here). Tensors are views of the
  * mapped file wherever possible, of the type they were stored in.

@@ -44,3 +44,25 @@ cloob_status shape_conv2d_dw(cloob_ctx *ctx, op_args *a)
     a->out[0].dtype = CLOOB_F32;
     return CLOOB_OK;
 }
+
+cloob_status shape_dwconv(cloob_ctx *ctx, op_args *a)
+{
+    const tensor *x = &a->in[0], *w = &a->in[1];
+    char xs[SHAPE_TEXT], ws[SHAPE_TEXT];
+    CLOOB_TRY(rule_dims(ctx, OP_DWCONV, a, 0, 4));
+    CLOOB_TRY(rule_dims(ctx, OP_DWCONV, a, 1, 4));
+    if (w->dim[0] != x->dim[3] || w->dim[3] != 1 || w->dim[1] != w->dim[2] || w->dim[1] % 2 == 0 ||
+        w->dtype != x->dtype)
+        return op_refuse(ctx, OP_DWCONV, "image %s and weight %s do not fit", tensor_shape_text(x, xs),
+                         tensor_shape_text(w, ws));
+    rule_like(a, 0, x);
+    return CLOOB_OK;
+}
+
+int grad_dwconv(const op_attr *attr, unsigned inputs, op_step *s)
+{
+    (void)inputs;
+    STEP(&s[0], OP_DWCONV_DX, attr, (G(0), IN(1)), (D(0)));
+    STEP(&s[1], OP_DWCONV_DW, attr, (G(0), IN(0), IN(1)), (D(1)));
+    return 2;
+}

@@ -27,6 +27,8 @@ int grad_add(const op_attr *attr, unsigned inputs, op_step *s)
 
 GRAD_STEP(grad_relu, OP_RELU_BWD, (G(0), OUT(0)), (D(0)))
 
+GRAD_STEP(grad_tanh, OP_TANH_BWD, (G(0), OUT(0)), (D(0)))
+
 GRAD_STEP(grad_act, OP_ACT_BWD, (G(0), IN(0)), (D(0)))
 
 /* A bias is of x's type, or absent. */

@@ -9,6 +9,8 @@
 #ifndef NN_OP_H
 #define NN_OP_H
 
+#include <math.h>
+
 #include "tensor/device.h"
 
 typedef enum op_id {
@@ -35,22 +37,25 @@ typedef enum op_act { OP_ACT_NONE, OP_ACT_QUICKGELU, OP_ACT_GELU, OP_ACT_GELU_TA
 
 /* Every op's settings in one struct; an op reads the fields its line in op_list.h names. */
 typedef struct op_attr {
-    int64_t stride, pad; /* conv2d */
-    int64_t heads;       /* attention and its kin */
-    int64_t channels;    /* image_input: channels of the output, 3 or more; the rest is 0 */
-    int64_t patch;       /* image_input: side of the windows that become rows; 0: none do */
-    int64_t rows;        /* pack_texts, repeat_row: of the result; mean_rows: left out in front */
-    int64_t tokens;      /* packed attention: the most of one sequence; text_position: the place */
-    int64_t token;       /* text_position: the id that is looked for; 0: none, the place is `tokens` */
-    bool causal;         /* attention: query t sees keys 0..t */
-    bool relu, pool;     /* bn_apply, conv2d: clamp at 0; then average 2 x 2 */
-    bool transposed;     /* linear: the weight is stored (in, out) */
-    bool sums;           /* act_bwd, layernorm_bwd, attention_bwd: also the sums of dx over its rows */
-    bool keep_stats;     /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
+    int64_t stride, pad;   /* conv2d */
+    int64_t heads;         /* attention and its kin */
+    int64_t channels;      /* image_input: channels of the output, 3 or more; the rest is 0 */
+    int64_t patch;         /* image_input: side of the windows that become rows; 0: none do */
+    int64_t rows;          /* pack_texts, repeat_row: of the result; mean_rows, rope: left out in front */
+    int64_t tokens;        /* packed attention: the most of one sequence; text_position: the place; rope: columns */
+    int64_t token;         /* text_position: the id that is looked for; 0: none, the place is `tokens` */
+    bool swapped, inverse; /* rope */
+    bool unlike;           /* text_position: the last token that is not `token` */
+    bool causal;           /* attention: query t sees keys 0..t */
+    bool relu, pool;       /* bn_apply, conv2d: clamp at 0; then average 2 x 2 */
+    bool transposed;       /* linear: the weight is stored (in, out) */
+    bool sums;             /* act_bwd, layernorm_bwd, attention_bwd: also the sums of dx over its rows */
+    bool keep_stats;       /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
     op_act act;
     op_fp8 fp8;        /* linear: forward and dx; the CPU keeps 16 bits */
     cloob_dtype dtype; /* image_input, embed, repeat_row: element type of the output */
     float eps, momentum, scale;
+    float offset;          /* rope */
     float mean[3], std[3]; /* image_input on bytes */
 } op_attr;
 
@@ -130,7 +135,8 @@ extern const op_kernel op_kernels_cuda[OP_COUNT];
 /* The kernel to use; NULL when the backend has none. */
 const op_kernel *op_find_kernel(backend_kind b, op_id op);
 
-/* Channels of a block of images on this CPU (tensor.block): as many as a vector register holds. */
+/* Channels of a block of images on this CPU (tensor.block): as many as a vector register holds; 0: no kernel takes
+ * blocks. */
 int64_t op_image_block(void);
 
 /* The most scratch the cuda kernel of an op asks for in prepare, from shapes alone. */
@@ -222,6 +228,23 @@ static inline int64_t op_live_rows(const op_env *env, const tensor *t)
 /* image_input: the side of its windows, 1 where every position is its own. */
 static inline int64_t image_patch(const op_attr *attr) { return attr->patch > 1 ? attr->patch : 1; }
 
+/* bias: the element that column c of C gets, of a bias of n; -1: none (the keys' columns, where n is 2C/3). */
+static inline int64_t op_bias_of(int64_t c, int64_t C, int64_t n)
+{
+    if (n == C || c < C / 3) return c;
+    return c < C / 3 * 2 ? -1 : c - C / 3;
+}
+
+/* rope: the angle by which pair p of a head of e columns turns at place t behind the tokens left out. */
+static inline double op_rope_angle(const op_attr *attr, int64_t t, int64_t p, int64_t e)
+{
+    int64_t bands = e / 4, row = t / attr->tokens, column = t % attr->tokens;
+    bool first = p < bands;
+    double at = (double)(first != attr->swapped ? row : column) + (double)attr->offset;
+    double angle = at * (double)attr->scale * pow(10000.0, -(double)(p % bands) / (double)bands);
+    return attr->inverse ? -angle : angle;
+}
+
 /* ---- sequences ----------------------------------------------------------------------------------- */
 
 /* N sequences one after the other: of T rows each, or packed, by a table of their first rows. */
@@ -233,7 +256,7 @@ typedef struct op_sequences {
 
 static inline op_sequences op_sequences_of(const op_attr *attr, const tensor *x, const tensor *start)
 {
-    op_sequences even = { x->dim[0], x->dim[1], x->dim[0] * x->dim[1], NULL };
+    op_sequences even = { x->dim[0], tensor_rows(x) / x->dim[0], tensor_rows(x), NULL };
     op_sequences packed = { start->dim[0] - 1, attr->tokens, x->dim[0], (const int32_t *)start->data };
     return op_has(start) ? packed : even;
 }

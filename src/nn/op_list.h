@@ -15,13 +15,13 @@ OP(EMBED_BWD, "embed_bwd", shape_embed_bwd, NULL)
 OP(EOT_INDEX, "eot_index", shape_eot_index, NULL)
 /* tokens (N,T) I32 -> index (N) I32: position of the first largest id */
 OP(TEXT_POSITION, "text_position", shape_eot_index, NULL)
-/* tokens (N,T) I32 -> index (N) I32 {token, tokens}: position of the first `token`, 0 where there is none; without
- * token: `tokens` */
+/* tokens (N,T) I32 -> index (N) I32 {token, tokens, unlike}: position of the first `token`, 0 where there is none;
+ * without token: `tokens`; with unlike: of the last token that is not `token`, 0 where all are */
 OP(PACK_TEXTS, "pack_texts", shape_pack_texts, NULL)
-/* index (N) I32, tokens (N,T) (for its shape) -> start (N+1) I32, row (R) I32, last (N) I32 {rows}: text n up to its
- * end token takes rows start[n] .. start[n+1] - 1 = last[n] of R = rows, and row r holds token row[r] of all N T. Rows
- * from start[N] on are dead: they hold token 0, attention gives them 0 and nothing reads them. Texts beyond R rows are
- * cut off: the caller counts first */
+/* index (N) I32, tokens (N,T) (for its shape) -> start (N+1) I32, row (R) I32, last (N) I32, first (N) I32 {rows}: text
+ * n up to its end token takes rows start[n] = first[n] .. start[n+1] - 1 = last[n] of R = rows, and row r holds token
+ * row[r] of all N T. Rows from start[N] on are dead: they hold token 0, attention gives them 0 and nothing reads them.
+ * Texts beyond R rows are cut off: the caller counts first */
 OP(TAKE_ROWS, "take_rows", shape_take_rows, grad_take_rows)
 /* x (N,T,C), [index (N) I32] -> y (N,C): row index[n] of x[n], row 0 without it; of packed x (R,C): row index[n], no
  * two alike. With index (N,K), no two of a row alike: y (N,K,C), rows index[n,k] of x[n] */
@@ -32,13 +32,14 @@ OP(CLASS_TOKENS, "class_tokens", shape_class_tokens, grad_class_tokens)
 OP(CLASS_TOKENS_BWD, "class_tokens_bwd", shape_like_three, NULL)
 /* dy, x, cls, pos -> dx, dcls, dpos */
 OP(GRID_TOKENS, "grid_tokens", shape_grid_tokens, grad_grid_tokens)
-/* x (N,h,w,C), bias (C) F32, pos (hw,C) F32 -> y (N,hw,C): patches with a bias and their positions */
+/* x (N,h,w,C), [bias (C) F32], pos (hw,C) F32 -> y (N,hw,C): patches with a bias and their positions */
 OP(GRID_TOKENS_BWD, "grid_tokens_bwd", shape_like_three, NULL)
 /* dy, x, bias, pos -> dx, dbias, dpos */
 OP(MEAN_ROWS, "mean_rows", shape_mean_rows, grad_mean_rows)
-/* x (N,T,C) -> y (N,C) {rows}: the mean of rows `rows` .. T - 1 */
+/* x (N,T,C) or (N,h,w,C) -> y (N,C) {rows}: the mean of rows `rows` .. T - 1. Packed: x (R,C), start (N+1) I32
+ * {tokens} */
 OP(MEAN_ROWS_BWD, "mean_rows_bwd", shape_mean_rows_bwd, NULL)
-/* dy (N,C), x (for its shape) -> dx {rows} */
+/* dy (N,C), x (for its shape), [start] -> dx {rows, tokens} */
 OP(REPEAT_ROW, "repeat_row", shape_repeat_row, grad_repeat_row)
 /* x (C) F32 -> y (rows,C) {rows, dtype}: the same in every row */
 OP(REPEAT_ROW_BWD, "repeat_row_bwd", shape_repeat_row_bwd, NULL)
@@ -56,6 +57,12 @@ OP(CONV2D_DX, "conv2d_dx", shape_conv2d_dx, NULL)
 /* dy, w, x (for its shape) -> dx {stride, pad} */
 OP(CONV2D_DW, "conv2d_dw", shape_conv2d_dw, NULL)
 /* dy, x, w (for its shape) -> dw F32 {stride, pad} */
+OP(DWCONV, "dwconv", shape_dwconv, grad_dwconv)
+/* x (N,H,W,C), w (C,k,k,1) -> y (N,H,W,C): each channel by its own kernel of odd k, padded by 0; ConvNeXt */
+OP(DWCONV_DX, "dwconv_dx", shape_same, NULL)
+/* dy, w -> dx */
+OP(DWCONV_DW, "dwconv_dw", shape_conv2d_dw, NULL)
+/* dy, x, w (for its shape) -> dw F32 */
 OP(BN_STATS, "bn_stats", shape_bn_stats, NULL)
 /* x, run_mean (C), run_var (C) -> mean' (C), rstd' (C) {eps, momentum, keep_stats}; running variance is unbiased */
 OP(BN_RUNNING, "bn_running", shape_bn_running, NULL)
@@ -97,6 +104,13 @@ OP(SCALE, "scale", shape_scale, grad_scale)
 /* x (...,C), gain (C) F32 -> y = x gain: layer scale */
 OP(SCALE_BWD, "scale_bwd", shape_like_two, NULL)
 /* dy, x, gain -> dx, dgain (C) F32 */
+OP(BIAS, "bias", shape_bias, grad_bias)
+/* x (...,C), bias (C) F32 -> y = x + bias; with bias (2C/3) the middle third of the columns has none: queries and
+ * values have a bias, keys do not */
+OP(BIAS_BWD, "bias_bwd", shape_bias_bwd, NULL)
+/* dy (...,C), bias (for its shape) -> dbias F32 */
+OP(TANH, "tanh", shape_same, grad_tanh)
+OP(TANH_BWD, "tanh_bwd", shape_same, NULL) /* dy, y -> dx */
 OP(LAYERNORM, "layernorm", shape_layernorm, grad_layernorm)
 /* x (...,C), gain (C) F32, bias (C) F32 -> y, mean' (rows) F32, rstd' (rows) F32 {eps} */
 OP(LAYERNORM_BWD, "layernorm_bwd", shape_layernorm_bwd, NULL)
@@ -106,6 +120,18 @@ OP(L2NORM, "l2norm", shape_l2norm, grad_l2norm)
 /* x (N,D) -> y (N,D) F32 whatever x is, r' (N) F32: y = x r, r = 1 / |x| */
 OP(L2NORM_BWD, "l2norm_bwd", shape_l2norm_bwd, NULL)
 /* dy F32, y F32, r, x (for its shape and type) -> dx */
+
+OP(GATE, "gate", shape_gate, grad_gate)
+/* x (...,2C) -> y (...,C): a sigmoid(a) b of its halves a and b; SwiGLU */
+OP(GATE_BWD, "gate_bwd", shape_gate_bwd, NULL)
+/* dy (...,C), x -> dx */
+OP(ROPE, "rope", shape_rope, grad_rope)
+/* x (N,T,3C) queries, keys and values -> y {heads, rows, tokens, scale, offset, swapped, inverse}: queries and keys of
+ * the patches, behind `rows` tokens, turned by their place in a grid of `tokens` columns. Of a head's e columns, pairs
+ * 2p and 2p + 1 turn by (offset + i) scale 10000^(-4b/e), b = p mod e/4, i the row for p < e/4, then the column;
+ * swapped: the column first; inverse: backwards, which is its own backward pass */
+OP(MASK_QUERIES, "mask_queries", shape_mask_queries, grad_mask_queries)
+/* x (N,T,3C), index (N) I32 -> y: queries of the tokens behind index[n] are 0, so that they see all tokens alike */
 
 /* attention; packed: sequence n is rows start[n] .. start[n+1] - 1, at most `tokens` of them, and dead rows give 0 */
 OP(ATTENTION, "attention", shape_attention, grad_attention)

@@ -15,12 +15,14 @@ bool op_lends_shape(op_id op, int k)
     switch (op) {
     case OP_CONV2D_DX:
     case OP_CONV2D_DW:
+    case OP_DWCONV_DW:
     case OP_LINEAR_DX:
     case OP_LINEAR_DW:
     case OP_HEADS_DW:
     case OP_TAKE_ROWS_BWD: return k == 2;
     case OP_EMBED_BWD: return k == 2 || k == 3;
     case OP_PACK_TEXTS:
+    case OP_BIAS_BWD:
     case OP_MEAN_ROWS_BWD:
     case OP_AVGPOOL2_BWD: return k == 1;
     case OP_MEAN_TOKENS_BWD:

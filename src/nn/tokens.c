@@ -57,6 +57,7 @@ cloob_status shape_pack_texts(cloob_ctx *ctx, op_args *a)
     RULE_OUT(a, 0, CLOOB_I32, N + 1);
     RULE_OUT(a, 1, CLOOB_I32, a->attr.rows);
     RULE_OUT(a, 2, CLOOB_I32, N);
+    RULE_OUT(a, 3, CLOOB_I32, N);
     return CLOOB_OK;
 }
 

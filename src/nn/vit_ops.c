@@ -1,4 +1,5 @@
-/* Rules of what ViTs without a class token, with mean or attention pooling, and with layer scale need. */
+/* Rules of what ViTs without a class token, with mean or attention pooling, with layer scale, rotary positions and
+ * gates need. */
 #include "nn/rules.h"
 
 cloob_status shape_grid_tokens(cloob_ctx *ctx, op_args *a)
@@ -14,24 +15,25 @@ cloob_status shape_grid_tokens(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-GRAD_STEP(grad_grid_tokens, OP_GRID_TOKENS_BWD, (G(0), IN(0), IN(1), IN(2)), (D(0), D(1), D(2)))
+GRAD_STEP(grad_grid_tokens, OP_GRID_TOKENS_BWD, (G(0), IN(0), inputs & 2 ? IN(1) : REF_NONE, IN(2)),
+          (D(0), inputs & 2 ? D(1) : REF_NONE, D(2)))
 
 cloob_status shape_mean_rows(cloob_ctx *ctx, op_args *a)
 {
-    const tensor *x = &a->in[0];
-    CLOOB_TRY(rule_dims(ctx, OP_MEAN_ROWS, a, 0, 3));
-    if (a->attr.rows < 0 || a->attr.rows >= x->dim[1])
-        return op_refuse(ctx, OP_MEAN_ROWS, "leaves out %lld of %lld rows", (long long)a->attr.rows,
-                         (long long)x->dim[1]);
-    RULE_OUT(a, 0, x->dtype, x->dim[0], x->dim[2]);
+    const tensor *x = &a->in[0], *start = &a->in[1];
+    if (x->ndim != 4) CLOOB_TRY(rule_sequences(ctx, OP_MEAN_ROWS, a, 0, start));
+    op_sequences s = op_sequences_of(&a->attr, x, start);
+    if (a->attr.rows < 0 || a->attr.rows >= (op_has(start) ? 1 : s.T))
+        return op_refuse(ctx, OP_MEAN_ROWS, "leaves out %lld of %lld rows", (long long)a->attr.rows, (long long)s.T);
+    RULE_OUT(a, 0, x->dtype, s.N, tensor_cols(x));
     return CLOOB_OK;
 }
 
-GRAD_STEP(grad_mean_rows, OP_MEAN_ROWS_BWD, (G(0), IN(0)), (D(0)))
+GRAD_STEP(grad_mean_rows, OP_MEAN_ROWS_BWD, (G(0), IN(0), inputs & 2 ? IN(1) : REF_NONE), (D(0)))
 
 cloob_status shape_mean_rows_bwd(cloob_ctx *ctx, op_args *a)
 {
-    CLOOB_TRY(rule_dims(ctx, OP_MEAN_ROWS_BWD, a, 1, 3));
+    (void)ctx;
     rule_like(a, 0, &a->in[1]);
     return CLOOB_OK;
 }
@@ -61,3 +63,80 @@ cloob_status shape_scale(cloob_ctx *ctx, op_args *a)
 }
 
 GRAD_STEP(grad_scale, OP_SCALE_BWD, (G(0), IN(0), IN(1)), (D(0), D(1)))
+
+cloob_status shape_bias(cloob_ctx *ctx, op_args *a)
+{
+    const tensor *x = &a->in[0], *bias = &a->in[1];
+    int64_t C = tensor_cols(x);
+    bool keyless = bias->ndim == 1 && 3 * bias->dim[0] == 2 * C;
+    CLOOB_TRY(rule_vector(ctx, OP_BIAS, a, 1, keyless ? bias->dim[0] : C));
+    rule_like(a, 0, x);
+    return CLOOB_OK;
+}
+
+int grad_bias(const op_attr *attr, unsigned inputs, op_step *s)
+{
+    (void)inputs;
+    STEP(&s[0], OP_COUNT, NULL, (G(0)), (D(0)));
+    STEP(&s[1], OP_BIAS_BWD, attr, (G(0), IN(1)), (D(1)));
+    return 2;
+}
+
+cloob_status shape_bias_bwd(cloob_ctx *ctx, op_args *a)
+{
+    (void)ctx;
+    rule_like(a, 0, &a->in[1]);
+    return CLOOB_OK;
+}
+
+cloob_status shape_gate(cloob_ctx *ctx, op_args *a)
+{
+    const tensor *x = &a->in[0];
+    if (x->ndim < 1 || tensor_cols(x) % 2) return op_refuse(ctx, OP_GATE, "needs two halves");
+    rule_like(a, 0, x);
+    a->out[0].dim[x->ndim - 1] /= 2;
+    return CLOOB_OK;
+}
+
+GRAD_STEP(grad_gate, OP_GATE_BWD, (G(0), IN(0)), (D(0)))
+
+cloob_status shape_gate_bwd(cloob_ctx *ctx, op_args *a)
+{
+    (void)ctx;
+    rule_like(a, 0, &a->in[1]);
+    return CLOOB_OK;
+}
+
+cloob_status shape_rope(cloob_ctx *ctx, op_args *a)
+{
+    const tensor *x = &a->in[0];
+    const op_attr *at = &a->attr;
+    CLOOB_TRY(rule_dims(ctx, OP_ROPE, a, 0, 3));
+    int64_t C = x->dim[2] / 3;
+    if (x->dim[2] % 3 || at->heads < 1 || C % at->heads || C / at->heads % 4 || at->tokens < 1 || at->rows < 0)
+        return op_refuse(ctx, OP_ROPE, "%lld columns in %lld heads, a grid of %lld", (long long)x->dim[2],
+                         (long long)at->heads, (long long)at->tokens);
+    rule_like(a, 0, x);
+    return CLOOB_OK;
+}
+
+int grad_rope(const op_attr *attr, unsigned inputs, op_step *s)
+{
+    op_attr back = *attr;
+    (void)inputs;
+    back.inverse = !attr->inverse;
+    STEP(&s[0], OP_ROPE, &back, (G(0)), (D(0)));
+    return 1;
+}
+
+cloob_status shape_mask_queries(cloob_ctx *ctx, op_args *a)
+{
+    CLOOB_TRY(rule_dims(ctx, OP_MASK_QUERIES, a, 0, 3));
+    CLOOB_TRY(rule_dims(ctx, OP_MASK_QUERIES, a, 1, 1));
+    if (a->in[0].dim[2] % 3 || a->in[1].dim[0] != a->in[0].dim[0])
+        return op_refuse(ctx, OP_MASK_QUERIES, "needs queries, keys and values, and one index per sequence");
+    rule_like(a, 0, &a->in[0]);
+    return CLOOB_OK;
+}
+
+GRAD_STEP(grad_mask_queries, OP_MASK_QUERIES, (G(0), IN(1)), (D(0)))

@@ -40,3 +40,12 @@ double schedule_scale(const schedule *s, int64_t step)
     }
     return 1;
 }
+
+int64_t schedule_cycle(const schedule *s, int64_t step)
+{
+    int64_t past = step - s->warmup, span = s->total - s->warmup > 1 ? s->total - s->warmup : 1;
+    if (s->kind != SCHEDULE_COSINE_RESTARTS || past < 0) return 0;
+    if (s->cycle > 0) return past / s->cycle;
+    int64_t at = (int64_t)((double)s->cycles * (double)past / (double)span);
+    return at < s->cycles ? at : s->cycles - 1;
+}

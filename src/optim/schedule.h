@@ -25,4 +25,7 @@ bool schedule_from_name(const char *name, schedule_kind *out);
 /* The factor of the base rate at a step, counted from 0; the first step of a warm-up has 0, as in the authors' code. */
 double schedule_scale(const schedule *s, int64_t step);
 
+/* The cycle of hard restarts that a step is in, counted from 0; 0 during the warm-up and for other shapes. */
+int64_t schedule_cycle(const schedule *s, int64_t step);
+
 #endif

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor/host_memory.h"
-
 enum { ALIGN = 256 };
 
 /* calloc knows which pages are fresh from the system and leaves them untouched, so large blocks cost nothing until they

@@ -5,6 +5,9 @@
 #ifndef TENSOR_DEVICE_H
 #define TENSOR_DEVICE_H
 
+#include <stddef.h>
+
+#include "core/sbuf.h"
 #include "tensor/tensor.h"
 
 typedef enum backend_kind { BACKEND_REF, BACKEND_CPU, BACKEND_CUDA, BACKENDS } backend_kind;
@@ -51,5 +54,27 @@ void device_close(device *d); /* NULL is fine */
 int device_cuda_count(void);
 /* Opens GPU `index`; in a build without CUDA this fails with a message that says so. */
 cloob_status device_open_cuda(cloob_ctx *ctx, int index, device **out);
+
+/* How much memory a process on this host may still take: what the kernel calls available, or less where a
+ * control group limits it. */
+
+/* Both in bytes; 0 when the system does not say. root: where /proc and /sys are looked for, "" for the real
+ * ones. */
+void host_memory_read(const char *root, size_t *total, size_t *available);
+
+/* Gives the whole pages of [data, data + bytes) back to the system if they lie inside the block, which was allocated as
+ * one large piece; their content is lost. */
+void host_memory_drop(const void *data, size_t bytes, const void *block, size_t block_bytes);
+
+/* What a run was computed on, for its params.txt: equal bytes are promised for equal lines
+ * (docs/reference/determinism.md). */
+
+/* Appends "key: value" lines: processor, instruction set, compiler, libc, the versions of OpenBLAS, oneDNN and the
+ * image libraries where they are linked, and what the device adds. */
+void machine_describe(sbuf *s, device *d);
+
+/* A GPU adds its generation, the versions of driver and libraries, and a hash of the algorithms that timing chose so
+ * far: call it when the step is there. Does nothing in a build without CUDA. */
+void machine_describe_cuda(sbuf *s, device *d);
 
 #endif

@@ -1,5 +1,5 @@
 /* /proc/meminfo, and the files of control groups, version 1 and 2. */
-#include "tensor/host_memory.h"
+#include "tensor/device.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The processor's name, and libraries asked for their versions. */
-#include "tensor/machine.h"
+#include "tensor/device.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -9,6 +9,8 @@
 #ifdef __GLIBC__
 #    include <gnu/libc-version.h>
 #endif
+
+#include "tensor/cpu/gemm.h"
 
 static void put_processor(sbuf *s)
 {
@@ -40,6 +42,14 @@ static void put_instructions(sbuf *s)
 #endif
 }
 
+/* file: NULL for a library that is linked. A library that is loaded on first use is loaded now: the description of a
+ * machine does not depend on what was run before. */
+static void *find_symbol(const char *file, const char *name)
+{
+    void *library = file ? dlopen(file, RTLD_LAZY | RTLD_LOCAL) : RTLD_DEFAULT;
+    return file && !library ? NULL : dlsym(library, name);
+}
+
 /* The first member of oneDNN's own struct. */
 typedef struct dnnl_numbers {
     int major, minor, patch;
@@ -50,13 +60,17 @@ typedef struct dnnl_numbers {
 static void put_readers(sbuf *s)
 {
     static const struct {
-        const char *name, *symbol;
-    } row[] = { { "jpeg", "jpeg_read_scanlines" }, { "png", "png_read_row" },       { "webp", "WebPDecodeRGB" },
-                { "tiff", "TIFFReadRGBAImage" },   { "heif", "heif_decode_image" }, { "utf8proc", "utf8proc_map" } };
+        const char *name, *symbol, *file; /* file: of a library that is loaded on first use */
+    } row[] = { { "jpeg", "jpeg_read_scanlines", NULL },
+                { "png", "png_read_row", NULL },
+                { "webp", "WebPDecodeRGB", NULL },
+                { "tiff", "TIFFReadRGBAImage", "libtiff.so.6" },
+                { "heif", "heif_decode_image", "libheif.so.1" },
+                { "utf8proc", "utf8proc_map", NULL } };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         Dl_info at;
         char path[PATH_MAX];
-        void *symbol = dlsym(RTLD_DEFAULT, row[i].symbol);
+        void *symbol = find_symbol(row[i].file, row[i].symbol);
         if (!symbol || !dladdr(symbol, &at) || !at.dli_fname || !realpath(at.dli_fname, path)) continue;
         const char *slash = strrchr(path, '/');
         sbuf_printf(s, "%s: %s\n", row[i].name, slash ? slash + 1 : path);
@@ -65,7 +79,7 @@ static void put_readers(sbuf *s)
 
 void machine_describe(sbuf *s, device *d)
 {
-    const char *(*blas)(void);
+    const char *blas = gemm_blas_version();
     const dnnl_numbers *(*dnnl)(void);
     put_processor(s);
     put_instructions(s);
@@ -77,9 +91,8 @@ void machine_describe(sbuf *s, device *d)
 #ifdef __GLIBC__
     sbuf_printf(s, "libc: glibc %s\n", gnu_get_libc_version());
 #endif
-    *(void **)&blas = dlsym(RTLD_DEFAULT, "openblas_get_config");
-    *(void **)&dnnl = dlsym(RTLD_DEFAULT, "dnnl_version");
-    if (blas) sbuf_printf(s, "blas: %s\n", blas());
+    *(void **)&dnnl = find_symbol("libdnnl.so.2", "dnnl_version");
+    if (blas) sbuf_printf(s, "blas: %s\n", blas);
     if (dnnl) sbuf_printf(s, "onednn: %d.%d.%d\n", dnnl()->major, dnnl()->minor, dnnl()->patch);
     put_readers(s);
     if (d->backend == BACKEND_CUDA) machine_describe_cuda(s, d);

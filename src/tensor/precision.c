@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "tensor/cpu/gemm_kernels.h"
+
 static const precision table[] = {
     { .name = "fp32", .compute = CLOOB_F32 },
     { .name = "bf16", .compute = CLOOB_BF16 },
@@ -9,9 +11,13 @@ static const precision table[] = {
     { .name = "amp_fp8", .compute = CLOOB_BF16, .fp8 = true },
     { .name = "int8", .compute = CLOOB_F32, .int8 = true },
     { .name = "fp8", .compute = CLOOB_BF16, .fp8_rows = true },
+    { .name = "auto", .compute = CLOOB_F32, .automatic = true },
 };
 
-static bool serves(const precision *p, bool training) { return training ? !(p->int8 || p->fp8_rows) : !p->fp8; }
+static bool serves(const precision *p, bool training)
+{
+    return training ? !(p->int8 || p->fp8_rows || p->automatic) : !p->fp8;
+}
 
 cloob_status precision_find(cloob_ctx *ctx, const char *name, bool training, precision *out)
 {
@@ -19,10 +25,33 @@ cloob_status precision_find(cloob_ctx *ctx, const char *name, bool training, pre
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (strcmp(name, table[i].name) == 0 && serves(&table[i], training)) {
             *out = table[i];
+            if (out->int8 && gemm_is_fast(GEMM_U8)) out->compute = CLOOB_BF16;
             return CLOOB_OK;
         }
     if (strcmp(name, "fp16") == 0 && training)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "`precision` fp16: use amp_bf16, which needs no loss scaling");
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "precision %s: choose fp32 or bf16; %s", name,
-                    training ? "on a GPU also amp_fp8" : "on a CPU also int8, on a GPU also fp8");
+                    training ? "on a GPU also amp_fp8" : "on a CPU also int8, on a GPU also fp8, or auto");
+}
+
+static bool uses(gemm_kind kind, const char *instructions) { return strstr(gemm_best(kind)->name, instructions); }
+
+/* AVX512-BF16 does twice the work of fp32, VNNI four times; all processors with the first have the second. */
+precision_choice precision_of_device(const device *dev)
+{
+    if (dev->backend == BACKEND_CUDA) return (precision_choice){ "bf16", "tensor cores" };
+    if (dev->backend == BACKEND_REF) return (precision_choice){ "fp32", "the plain C definition" };
+    if (uses(GEMM_BF16, "amx")) return (precision_choice){ "bf16", "AMX multiplies bf16" };
+    if (gemm_is_fast(GEMM_U8)) return (precision_choice){ "int8", "VNNI multiplies 8 bits" };
+    if (uses(GEMM_F32, "avx512")) return (precision_choice){ "fp32", "AVX-512 without VNNI" };
+    if (gemm_is_fast(GEMM_I8)) return (precision_choice){ "int8", "AVX2 multiplies 8 bits" };
+    return (precision_choice){ "fp32", "no instructions for less" };
+}
+
+void precision_settle(cloob_ctx *ctx, const device *dev, precision *p)
+{
+    precision_choice is = precision_of_device(dev);
+    if (!p->automatic || precision_find(ctx, is.name, false, p) != CLOOB_OK) return;
+    ctx_log(ctx, CLOOB_LOG_INFO, "precision %s: %s; cosine with fp32 %s", is.name, is.why,
+            strcmp(is.name, "fp32") == 0 ? "1" : "0.999 or more on average");
 }

@@ -2,7 +2,7 @@
 #ifndef TENSOR_PRECISION_H
 #define TENSOR_PRECISION_H
 
-#include "core/ctx.h"
+#include "tensor/device.h"
 
 typedef struct precision {
     const char *name;
@@ -10,10 +10,21 @@ typedef struct precision {
     bool fp8;            /* GEMMs of transformers in 8 bits: in training, on a GPU from Ada on */
     bool int8;           /* weights of transformers in 8 bits: in inference, on a CPU */
     bool fp8_rows;       /* both factors of these GEMMs in 8 bits: in inference, on a GPU from Hopper on */
+    bool automatic;      /* "auto", until precision_settle */
 } precision;
 
 /* By its name; NULL is fp32. Refuses unknown names, and those that only serve training unless `training`, or
  * inference if so. */
 cloob_status precision_find(cloob_ctx *ctx, const char *name, bool training, precision *out);
+
+typedef struct precision_choice {
+    const char *name, *why;
+} precision_choice;
+
+/* What "auto" stands for on a device: the fastest precision of inference whose embeddings keep a mean cosine
+ * of 0.999 with those of fp32 (docs/measurements/cpu.md), by the instructions that the kernels use. */
+precision_choice precision_of_device(const device *dev);
+/* Replaces "auto" and logs the choice; other precisions stay. */
+void precision_settle(cloob_ctx *ctx, const device *dev, precision *p);
 
 #endif

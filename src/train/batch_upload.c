@@ -1,5 +1,5 @@
 /* One staging buffer on the device, refilled as soon as it has been read. */
-#include "train/batch_upload.h"
+#include "train/step_impl.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/arith.h"
-#include "model/lora.h"
+#include "model/params.h"
 
 cloob_status checkpoint_verify(cloob_ctx *ctx, const char *path, const weights *w)
 {

@@ -53,4 +53,24 @@ cloob_status checkpoint_read(cloob_ctx *ctx, const char *path, step *s, run_posi
 /* Checks the checksum of the training state, if the file has one; reading checks the rest. */
 cloob_status checkpoint_verify(cloob_ctx *ctx, const char *path, const weights *w);
 
+/* ---- the checkpoint that a resumed run starts from, resume.c ---- */
+
+/* Which checkpoint a resumed run starts from. */
+
+enum { RESUME_PATH = 1024 };
+
+/* The newest valid checkpoint in a folder: latest.safetensors, or, when that is damaged (logged), the one with the most
+ * updates among the others with a valid checksum. An error when there is none. */
+cloob_status resume_find(cloob_ctx *ctx, const char *folder, char path[RESUME_PATH]);
+
+/* The other name in the folder of a checkpoint that `latest` links to. Empty when there is none, or when path is not in
+ * the folder. */
+void resume_real_name(const char *folder, const char *path, char name[RESUME_PATH]);
+
+/* True for a checkpoint directly in the folder: the run continues in place. */
+bool resume_is_inside(const char *folder, const char *path);
+
+/* Removes temporary files that killed writers left in a folder of checkpoints. */
+void resume_clean(const char *folder);
+
 #endif

@@ -1,5 +1,5 @@
 /* Detects a run that learns nothing. */
-#include "train/collapse.h"
+#include "train/run_loop.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static void report_plateau(cloob_ctx *ctx, run *r, const collapse_signs *signs)
 cloob_status run_check_collapse(cloob_ctx *ctx, run *r, const step_result *s)
 {
     int64_t N = r->o->batch_size * r->o->accum_freq * comm_size(r->c);
-    collapse_signs signs = { .loss = s->loss, .start = collapse_start(r->so.method, N, s->inv_tau) };
+    collapse_signs signs = { .loss = s->loss, .start = r->o->loss ? 0 : collapse_start(r->so.method, N, s->inv_tau) };
     if (!collapse_is_due(r->at.updates) || comm_rank(r->c) != 0) return CLOOB_OK;
     CLOOB_TRY(similarity_within(ctx, r, false, &signs.image));
     CLOOB_TRY(similarity_within(ctx, r, true, &signs.text));

@@ -20,7 +20,7 @@ struct journal {
     bool writes;
     char *dir, *checkpoints, *results; /* results: checkpoints/results.jsonl, of a journal that writes */
     int lock;                          /* file descriptor; -1: none */
-    FILE *log, *metrics;
+    FILE *log, *metrics, *layers;
     tensorboard *board;
 };
 
@@ -101,7 +101,9 @@ static bool is_taken(const journal *j)
 /* Removes the files of a run that ended before its first checkpoint. */
 static void clear_failed(const journal *j)
 {
-    static const char *const files[] = { "out.log", "metrics.tsv", "params.txt", "checkpoints/results.jsonl" };
+    static const char *const files[] = { "out.log",       "metrics.tsv",      "params.txt",
+                                         "settings.json", "provenance.jsonl", "checkpoints/results.jsonl",
+                                         "layers.tsv" };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *path = file_join(j->dir, files[i]);
         if (path) unlink(path);
@@ -116,6 +118,8 @@ static cloob_status refuse_taken(cloob_ctx *ctx, const journal *j)
                     j->dir);
 }
 
+static bool is_empty(FILE *f) { return fseek(f, 0, SEEK_END) == 0 && ftell(f) == 0; }
+
 static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bool with_board)
 {
     bool exists = mode == JOURNAL_NEW && file_exists(j->dir);
@@ -128,7 +132,7 @@ static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bo
     drop_cut_line(j->results);
     CLOOB_TRY(open_log(ctx, j, "out.log", &j->log));
     CLOOB_TRY(open_log(ctx, j, "metrics.tsv", &j->metrics));
-    if (fseek(j->metrics, 0, SEEK_END) == 0 && ftell(j->metrics) == 0)
+    if (is_empty(j->metrics))
         fputs("step\tepoch\tloss\timage_term\ttext_term\tlr\tgrad_norm\tpairs_per_s\twait\tinv_tau\n", j->metrics);
     if (!with_board) return CLOOB_OK;
     char *board = file_join(j->dir, "tensorboard");
@@ -176,6 +180,7 @@ void journal_close(journal *j)
     if (!j) return;
     if (j->log) fclose(j->log);
     if (j->metrics) fclose(j->metrics);
+    if (j->layers) fclose(j->layers);
     tensorboard_close(j->board);
     if (j->lock >= 0) close(j->lock);
     free(j->results);
@@ -188,17 +193,66 @@ const char *journal_dir(const journal *j) { return j->dir; }
 
 const char *journal_checkpoints(const journal *j) { return j->checkpoints; }
 
-static void put_line(cloob_ctx *ctx, journal *j, cloob_log_level level, const char *format, va_list args)
+const char *journal_results(const journal *j) { return j->results; }
+
+/* A line of out.log: to the file, or to `early` where there is none yet. */
+static void log_line(FILE *file, sbuf *early, cloob_log_level level, const char *text)
 {
-    char text[1024], when[32];
+    char when[32];
     time_t now = time(NULL);
     struct tm tm;
+    const char *word = level == CLOOB_LOG_WARN ? "WARNING" : "INFO";
+    strftime(when, sizeof when, "%Y-%m-%d,%H:%M:%S", localtime_r(&now, &tm));
+    if (!file) {
+        sbuf_printf(early, "%s | %s | %s\n", when, word, text);
+        return;
+    }
+    fprintf(file, "%s | %s | %s\n", when, word, text);
+    fflush(file);
+}
+
+static void tee_line(void *user, cloob_log_level level, const char *line)
+{
+    journal_tee *t = user;
+    pthread_mutex_lock(&t->lock);
+    if (level >= CLOOB_LOG_INFO) log_line(t->file, &t->early, level, line);
+    pthread_mutex_unlock(&t->lock);
+    if (t->log && level >= t->level) t->log(t->user, level, line);
+}
+
+void journal_tee_begin(cloob_ctx *ctx, journal_tee *t)
+{
+    *t = (journal_tee){ .log = ctx->log, .user = ctx->log_user, .level = ctx->log_level };
+    pthread_mutex_init(&t->lock, NULL);
+    ctx->log = tee_line, ctx->log_user = t;
+    if (ctx->log_level > CLOOB_LOG_INFO) ctx->log_level = CLOOB_LOG_INFO;
+}
+
+void journal_tee_open(journal *j, journal_tee *t)
+{
+    if (!j->log) return;
+    pthread_mutex_lock(&t->lock);
+    if (t->early.len) fwrite(t->early.data, 1, t->early.len, j->log);
+    t->file = j->log;
+    pthread_mutex_unlock(&t->lock);
+    sbuf_release(&t->early);
+}
+
+void journal_tee_end(cloob_ctx *ctx, journal_tee *t)
+{
+    if (ctx->log_user != t) return;
+    ctx->log = t->log, ctx->log_user = t->user, ctx->log_level = t->level;
+    sbuf_release(&t->early);
+    pthread_mutex_destroy(&t->lock);
+}
+
+static void put_line(cloob_ctx *ctx, journal *j, cloob_log_level level, const char *format, va_list args)
+{
+    char text[1024];
     if (!j->writes) return;
     vsnprintf(text, sizeof text, format, args);
-    strftime(when, sizeof when, "%Y-%m-%d,%H:%M:%S", localtime_r(&now, &tm));
-    fprintf(j->log, "%s | %s | %s\n", when, level == CLOOB_LOG_WARN ? "WARNING" : "INFO", text);
-    fflush(j->log);
     if (ctx) ctx_log(ctx, level, "%s", text);
+    else log_line(j->log, NULL, level, text);
 }
 
 void journal_note(journal *j, const char *format, ...)
@@ -225,15 +279,43 @@ void journal_warn(cloob_ctx *ctx, journal *j, const char *format, ...)
     va_end(args);
 }
 
-/* ---- params.txt ---------------------------------------------------------------------------------- */
+/* ---- settings and results ---------------------------------------------------------------------------------- */
+
+static cloob_status append_line(cloob_ctx *ctx, const char *path, const char *line)
+{
+    FILE *f = fopen(path, "a");
+    bool ok = f && fprintf(f, "%s\n", line) > 0;
+    if (f && fclose(f) != 0) ok = false;
+    return ok ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+}
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* Commands of pipe: sources often contain keys and tokens: then only the owner can read the file. */
-static cloob_status write_params(cloob_ctx *ctx, const char *path, const sbuf *text)
+static cloob_status write_settings(cloob_ctx *ctx, const char *path, const char *text)
 {
-    return strstr(text->data, "pipe:") ? file_write_private(ctx, path, text->data, text->len)
-                                       : file_write(ctx, path, text->data, text->len);
+    size_t bytes = strlen(text);
+    return strstr(text, "pipe:") ? file_write_private(ctx, path, text, bytes) : file_write(ctx, path, text, bytes);
+}
+
+cloob_status journal_settings(cloob_ctx *ctx, journal *j, const char *text)
+{
+    if (!j->writes) return CLOOB_OK;
+    char *path = file_join(j->dir, "settings.json");
+    cloob_status status = path ? write_settings(ctx, path, text) : ctx_no_memory(ctx, 1024, "settings.json");
+    free(path);
+    return status;
+}
+
+cloob_status journal_provenance(cloob_ctx *ctx, journal *j, const char *line)
+{
+    if (!j->writes) return CLOOB_OK;
+    char *path = file_join(j->dir, "provenance.jsonl");
+    cloob_status status = path ? append_line(ctx, path, line) : ctx_no_memory(ctx, 1024, "provenance.jsonl");
+    if (status == CLOOB_OK && strstr(line, "pipe:") && chmod(path, 0600) != 0)
+        status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot be made private: %s", path, strerror(errno));
+    free(path);
+    return status;
 }
 
 cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text)
@@ -247,7 +329,7 @@ cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text)
     qsort(line, n, sizeof *line, by_text);
     for (size_t i = 0; i < n; i++) sbuf_printf(&out, "%s\n", line[i]);
     cloob_status status =
-        copy && path && !out.failed ? write_params(ctx, path, &out) : ctx_no_memory(ctx, 1024, "params.txt");
+        copy && path && !out.failed ? write_settings(ctx, path, out.data) : ctx_no_memory(ctx, 1024, "params.txt");
     sbuf_release(&out);
     free(copy);
     free(path);
@@ -256,11 +338,7 @@ cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text)
 
 cloob_status journal_result(cloob_ctx *ctx, journal *j, const char *line)
 {
-    if (!j->writes) return CLOOB_OK;
-    FILE *f = fopen(j->results, "a");
-    bool ok = f && fprintf(f, "%s\n", line) > 0;
-    if (f && fclose(f) != 0) ok = false;
-    return ok ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", j->results, strerror(errno));
+    return j->writes ? append_line(ctx, j->results, line) : CLOOB_OK;
 }
 
 int64_t journal_result_bytes(const journal *j)
@@ -321,6 +399,16 @@ void journal_metrics(journal *j, const journal_row *r)
             (long long)r->epoch, r->loss, r->image_term, r->text_term, r->lr, r->grad_norm, r->pairs_per_s, r->wait,
             r->inv_tau);
     fflush(j->metrics);
+}
+
+cloob_status journal_layers(cloob_ctx *ctx, journal *j, FILE **out)
+{
+    if (!j->layers) {
+        CLOOB_TRY(open_log(ctx, j, "layers.tsv", &j->layers));
+        if (is_empty(j->layers)) fputs(LAYER_NORMS_HEAD, j->layers);
+    }
+    *out = j->layers;
+    return CLOOB_OK;
 }
 
 void journal_scalar(journal *j, const char *tag, int64_t step, double value)

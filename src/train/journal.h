@@ -1,10 +1,15 @@
-/* The files of a run: out.log, params.txt, metrics.tsv, checkpoints/, results.jsonl, TensorBoard events. Only
- * rank 0 writes. */
+/* The files of a run: out.log, params.txt, settings.json, provenance.jsonl, metrics.tsv, layers.tsv, checkpoints/,
+ * results.jsonl, TensorBoard events. Only rank 0 writes. */
 #ifndef TRAIN_JOURNAL_H
 #define TRAIN_JOURNAL_H
 
+#include <pthread.h>
+#include <stdio.h>
+
 #include "core/ctx.h"
 #include "core/json.h"
+#include "core/sbuf.h"
+#include "model/params.h"
 
 typedef struct journal journal;
 
@@ -23,7 +28,24 @@ cloob_status journal_check_name(cloob_ctx *ctx, const char *logs, const char *na
 const char *journal_dir(const journal *j);         /* <logs>/<name> */
 const char *journal_checkpoints(const journal *j); /* <logs>/<name>/checkpoints */
 
-/* One line, to out.log with the time and to the context's log. */
+const char *journal_results(const journal *j); /* <logs>/<name>/checkpoints/results.jsonl; NULL: it writes nothing */
+
+/* While it is begun, every line of the context's log is also a line of out.log, with the time, whatever the context's
+ * level. Lines before journal_open are kept until journal_tee_open. */
+typedef struct journal_tee {
+    cloob_log_fn *log; /* the caller's */
+    void *user;
+    cloob_log_level level;
+    sbuf early;
+    FILE *file; /* NULL: not open yet */
+    pthread_mutex_t lock;
+} journal_tee;
+
+void journal_tee_begin(cloob_ctx *ctx, journal_tee *t);
+void journal_tee_open(journal *j, journal_tee *t);
+void journal_tee_end(cloob_ctx *ctx, journal_tee *t); /* does nothing where it is not begun */
+
+/* One line to the context's log, and by journal_tee to out.log. */
 void journal_line(cloob_ctx *ctx, journal *j, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Only to out.log: for text that the caller prints itself. */
@@ -34,6 +56,12 @@ void journal_warn(cloob_ctx *ctx, journal *j, const char *format, ...) __attribu
 
 /* params.txt: sorted "key: value" lines; text holds them unsorted. */
 cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text);
+
+/* settings.json: the settings of the run as `cloob train --settings` takes them. */
+cloob_status journal_settings(cloob_ctx *ctx, journal *j, const char *text);
+
+/* Appends a line to provenance.jsonl: one for every start of the run. */
+cloob_status journal_provenance(cloob_ctx *ctx, journal *j, const char *line);
 
 /* Appends one JSON object as a line to checkpoints/results.jsonl. */
 cloob_status journal_result(cloob_ctx *ctx, journal *j, const char *line);
@@ -56,6 +84,9 @@ typedef struct journal_row {
 
 void journal_metrics(journal *j, const journal_row *row);
 
+/* layers.tsv, created with its heading at the first call; the journal's. */
+cloob_status journal_layers(cloob_ctx *ctx, journal *j, FILE **out);
+
 /* A number for TensorBoard: "train/loss" at a step. */
 void journal_scalar(journal *j, const char *tag, int64_t step, double value);
 
@@ -73,5 +104,34 @@ typedef struct tensorboard tensorboard;
 cloob_status tensorboard_open(cloob_ctx *ctx, const char *dir, tensorboard **out);
 void tensorboard_close(tensorboard *t); /* NULL is valid */
 void tensorboard_scalar(tensorboard *t, const char *tag, int64_t step, double value);
+
+/* `log_layers`: norms of every parameter's weights, gradient and update at the logged steps.
+ *
+ *     CLOOB_TRY(layer_norms_create(ctx, step_params(s), &l));
+ *     CLOOB_TRY(layer_norms_before(ctx, l));
+ *     CLOOB_TRY(step_run(...));
+ *     CLOOB_TRY(layer_norms_after(ctx, l));
+ *     layer_norms_put(l, step, factor, file);
+ *
+ * The blocks are copied to the host, so a logged step takes longer; other steps do not. */
+
+typedef struct layer_norms layer_norms;
+
+/* Euclidean norms of one parameter. */
+typedef struct layer_norm {
+    double weight, gradient, update; /* after the step; of the loss; after minus before */
+} layer_norm;
+
+/* p outlives it. */
+cloob_status layer_norms_create(cloob_ctx *ctx, params *p, layer_norms **out);
+void layer_norms_destroy(layer_norms *l); /* NULL is valid */
+
+cloob_status layer_norms_before(cloob_ctx *ctx, layer_norms *l);
+cloob_status layer_norms_after(cloob_ctx *ctx, layer_norms *l);
+layer_norm layer_norm_of(const layer_norms *l, int row);
+
+/* Appends a line for every trained parameter: step, name, norms of weights, gradient (times factor) and update. */
+#define LAYER_NORMS_HEAD "step\tparameter\tweight\tgradient\tupdate\n"
+void layer_norms_put(const layer_norms *l, int64_t number, double factor, FILE *out);
 
 #endif

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "model/encoder.h"
-#include "train/batch_upload.h"
-#include "train/towers.h"
+#include "train/step_impl.h"
 
 enum { MiB = 1 << 20 };
 
@@ -41,7 +40,7 @@ static cloob_status loss_bytes(cloob_ctx *ctx, const memory_case *c, const param
     size_t warm = 0, stored = 0;
     int64_t memory_rows[2] = { 0, 0 }, rows = o->batch * o->accum, dim = o->model.embed;
     loss_options l;
-    if (loss_method_has_hopfield(o->method))
+    if (loss_method_has_hopfield(o->method) && !o->own.call)
         CLOOB_TRY(hopfield_memory_measure(ctx, o->memory, c->ranks, rows, dim, memory_rows, &stored));
     loss_shape shape = {
         .rows = rows, .dim = dim, .dtype = CLOOB_F32, .stored_u = memory_rows[0], .stored_v = memory_rows[1]
@@ -51,10 +50,11 @@ static cloob_status loss_bytes(cloob_ctx *ctx, const memory_case *c, const param
     l.inv_tau = o->inv_tau;
     l.beta = o->beta;
     l.method = loss_method_leaves_one_out(o->method) ? CLOOB_METHOD_INFOLOOB : CLOOB_METHOD_CLIP;
-    if (o->hopfield_warmup > 0 && loss_method_has_hopfield(o->method))
+    if (o->hopfield_warmup > 0 && !o->own.call && loss_method_has_hopfield(o->method))
         CLOOB_TRY(loss_measure(ctx, &l, &shape, c->ranks, &warm));
     l.method = o->method;
-    CLOOB_TRY(loss_measure(ctx, &l, &shape, c->ranks, out));
+    if (o->own.call) *out = own_loss_bytes(o, c->ranks);
+    else CLOOB_TRY(loss_measure(ctx, &l, &shape, c->ranks, out));
     bool micro = o->accum > 1; /* embeddings and gradients of all micro-batches, which the towers do not hold */
     int64_t own = 2 * micro + (micro || !params_trains(p, false)) + (micro || !params_trains(p, true));
     *out += warm + stored + (size_t)(own * rows * dim) * sizeof(float);

@@ -6,13 +6,12 @@
 #include "core/needs.h"
 #include "model/encoder.h"
 #include "train/memory_budget.h"
-#include "train/outline.h"
 
 static void put_sizes(const model_config *c, model_outline *o)
 {
     snprintf(o->name, sizeof o->name, "%s", c->name);
-    o->family = c->family == MODEL_VIT ? "ViT" : "ResNet";
-    o->image_activation = c->family == MODEL_VIT ? model_act_name(c->image.act) : "relu";
+    o->family = model_family_name(c->family);
+    o->image_activation = c->family == MODEL_RESNET ? "relu" : model_act_name(c->image.act);
     o->text_activation = model_act_name(c->text.act);
     o->embed = c->embed, o->image_size = c->image_size, o->image_width = c->width, o->image_heads = c->image_heads;
     for (int i = 0; i < 4; i++) o->image_layers += c->layers[i];

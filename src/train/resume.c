@@ -1,5 +1,4 @@
 /* Finds checkpoints in the folder of a run. */
-#include "train/resume.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -112,6 +111,7 @@ void resume_real_name(const char *folder, const char *path, char name[RESUME_PAT
     for (struct dirent *e; d && !name[0] && (e = readdir(d));) {
         char file[RESUME_PATH];
         if (!text_ends_with(e->d_name, ".safetensors") || strcmp(e->d_name, "latest.safetensors") == 0) continue;
+        if (strcmp(e->d_name, "best.safetensors") == 0) continue; /* a second name, which is not deleted */
         if (snprintf(file, sizeof file, "%s/%s", folder, e->d_name) >= (int)sizeof file || stat(file, &st) != 0)
             continue;
         if (st.st_ino == want.st_ino && st.st_dev == want.st_dev) memcpy(name, file, sizeof file);

@@ -5,16 +5,17 @@
 #include <stdlib.h>
 #include <stdio.h>
 
+#include "core/arith.h"
 #include "core/file.h"
 #include "eval/analysis.h"
+#include "eval/metrics.h"
 #include "eval/retrieval.h"
-#include "infer/class_match.h"
 #include "infer/embed_data.h"
 #include "infer/zeroshot_run.h"
+#include "io/safetensors.h"
 #include "model/encoder.h"
-#include "train/resume.h"
-#include "train/run_eval.h"
-#include "eval/eval_json.h"
+#include "train/checkpoint.h"
+#include "train/run_loop.h"
 
 typedef struct pairs {
     float *image, *text; /* (n, D) unit rows */
@@ -52,7 +53,7 @@ static cloob_status embed_pairs(cloob_ctx *ctx, run *r, encoder *e, pairs *p)
     lo.context = r->so.model.context;
     loader_feeds(&lo, r->dev);
     transform_options_init(&lo.view, r->so.model.image_size);
-    lo.view.mode = (resize_mode)r->so.model.resize;
+    lo.view.how = r->so.model.view;
     CLOOB_TRY(loader_create(ctx, r->val, r->tok, &lo, &l));
     cloob_status status = embed_batches(ctx, r, l, e, p, capacity);
     loader_destroy(l);
@@ -60,6 +61,32 @@ static cloob_status embed_pairs(cloob_ctx *ctx, run *r, encoder *e, pairs *p)
 }
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
+
+/* A loss of the caller's own, in batches of the training's size: what it allocates may grow with their square. */
+static cloob_status own_loss_of(cloob_ctx *ctx, const run *r, const pairs *p, double *out)
+{
+    int64_t most = r->o->batch_size * r->o->accum_freq * comm_size(r->c), n = 0;
+    double inv_tau =
+        r->so.learn_inv_tau ? loss_scale_value(step_get_state(r->s).scalars.inv_tau.value) : r->o->init_inv_tau;
+    *out = 0;
+    for (int64_t first = 0; first < p->n; first += most) {
+        int64_t count = min64(most, p->n - first);
+        if (count < 2 && first > 0) break; /* most losses need another pair */
+        cloob_loss_call call = { .size = sizeof call,
+                                 .step = r->at.updates,
+                                 .n = count,
+                                 .d = p->D,
+                                 .x = p->image + first * p->D,
+                                 .y = p->text + first * p->D,
+                                 .inv_tau = inv_tau };
+        if (!r->o->loss(r->o->loss_user, &call))
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`loss`: the function failed in validation");
+        *out += call.loss * (double)count;
+        n += count;
+    }
+    *out /= (double)n;
+    return CLOOB_OK;
+}
 
 static cloob_status loss_of(cloob_ctx *ctx, const run *r, const pairs *p, cloob_method method, double *out)
 {
@@ -138,6 +165,16 @@ static cloob_status put_retrieval(cloob_ctx *ctx, run *r, json_out *line, int64_
     return CLOOB_OK;
 }
 
+/* The paper's measure: relative to the epoch before the first restart. Nothing is put before that. */
+static void put_change(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, const char *metric, double now)
+{
+    char name[96];
+    double first;
+    if (!first_cycle_end(ctx, journal_results(r->log), metric, &first) || !(first > 0)) return;
+    snprintf(name, sizeof name, "%s_change", metric);
+    journal_put(r->log, line, epoch, name, now / first - 1);
+}
+
 static cloob_status put_analysis(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, const rows *images,
                                  const rows *texts)
 {
@@ -149,6 +186,8 @@ static cloob_status put_analysis(cloob_ctx *ctx, run *r, json_out *line, int64_t
         journal_put(r->log, line, epoch, "text_ajne", a.y.ajne);
         journal_put(r->log, line, epoch, "image_effective_eigenvalues", (double)a.x.effective);
         journal_put(r->log, line, epoch, "text_effective_eigenvalues", (double)a.y.effective);
+        put_change(ctx, r, line, epoch, "image_effective_eigenvalues", (double)a.x.effective);
+        put_change(ctx, r, line, epoch, "text_effective_eigenvalues", (double)a.y.effective);
         snprintf(folder, sizeof folder, "%s/analysis/epoch_%lld", journal_dir(r->log), (long long)epoch);
         status = file_make_dirs(ctx, folder);
         if (status == CLOOB_OK) status = analysis_write(ctx, &a, NULL, folder);
@@ -157,17 +196,38 @@ static cloob_status put_analysis(cloob_ctx *ctx, run *r, json_out *line, int64_t
     return status;
 }
 
+/* The epoch is the last one before a restart of the learning rate, or the last of a run with restarts. */
+static bool ends_cycle(const run *r)
+{
+    const schedule *s = &r->plan.sched;
+    if (s->kind != SCHEDULE_COSINE_RESTARTS || r->o->skip_scheduler) return false;
+    int64_t next = min64(r->at.updates + r->plan.steps_per_epoch, r->plan.total_steps - 1);
+    return r->at.updates >= r->plan.total_steps || schedule_cycle(s, next) > schedule_cycle(s, r->at.updates - 1);
+}
+
+/* As cloob embed writes them. */
+static cloob_status save_embeddings(cloob_ctx *ctx, const run *r, const tensor *x, const tensor *y, int64_t epoch)
+{
+    char path[1200];
+    st_entry entry[] = { { "image", *x }, { "text", *y } };
+    snprintf(path, sizeof path, "%s/embeddings", journal_dir(r->log));
+    CLOOB_TRY(file_make_dirs(ctx, path));
+    snprintf(path, sizeof path, "%s/embeddings/epoch_%lld.safetensors", journal_dir(r->log), (long long)epoch);
+    return st_write(ctx, path, entry, 2, NULL, 0);
+}
+
 /* Appends the metrics of the pairs to the line of results. */
 static cloob_status measure(cloob_ctx *ctx, run *r, const pairs *p, int64_t epoch, json_out *line)
 {
     rows images, texts;
     double loss, clip;
     tensor x = TENSOR(CLOOB_F32, p->image, p->n, p->D), y = TENSOR(CLOOB_F32, p->text, p->n, p->D);
-    CLOOB_TRY(loss_of(ctx, r, p, r->so.method, &loss));
+    CLOOB_TRY(r->o->loss ? own_loss_of(ctx, r, p, &loss) : loss_of(ctx, r, p, r->so.method, &loss));
     CLOOB_TRY(loss_of(ctx, r, p, CLOOB_METHOD_CLIP, &clip));
     CLOOB_TRY(rows_of(ctx, &images, &x, "validation images"));
     CLOOB_TRY(rows_of(ctx, &texts, &y, "validation texts"));
     CLOOB_TRY(put_retrieval(ctx, r, line, epoch, &images, &texts));
+    if (r->o->save_embeddings) CLOOB_TRY(save_embeddings(ctx, r, &x, &y, epoch));
     if (r->o->analyze) CLOOB_TRY(put_analysis(ctx, r, line, epoch, &images, &texts));
     journal_put(r->log, line, epoch, "val_loss", loss);
     journal_put(r->log, line, epoch, "clip_val_loss",
@@ -309,6 +369,13 @@ int64_t run_eval_batch(const run *r)
     return r->o->batch_size_eval < limit ? r->o->batch_size_eval : limit;
 }
 
+static void report_evaluation(const run *r, int64_t epoch, const json_out *line)
+{
+    json_out w = run_event_begin(r, "evaluation", epoch);
+    json_put_raw(&w, "metrics", line->data, line->len);
+    run_event_end(r, &w);
+}
+
 static cloob_status validate(cloob_ctx *ctx, run *r, int64_t epoch, bool with_pairs, bool with_zeroshot)
 {
     encoder *e;
@@ -322,11 +389,14 @@ static cloob_status validate(cloob_ctx *ctx, run *r, int64_t epoch, bool with_pa
     json_begin(&line, NULL, '{');
     cloob_status status = with_zeroshot ? zeroshot_sources(ctx, r, e, epoch, &line) : CLOOB_OK;
     if (status == CLOOB_OK && with_pairs) status = validate_pairs(ctx, r, e, epoch, &line);
+    if (ends_cycle(r)) json_put_bool(&line, "cycle_end", true);
     json_put_int(&line, "epoch", epoch); /* last, where journal_has_result expects it */
     json_end(&line);
     if (status == CLOOB_OK)
         status = line.failed ? ctx_no_memory(ctx, line.len, "results") : journal_result(ctx, r->log, line.data);
     encoder_destroy(e);
+    if (status == CLOOB_OK) sbuf_add(&r->metrics, line.data, line.len);
+    if (status == CLOOB_OK) report_evaluation(r, epoch, &line);
     free(line.data);
     return status;
 }

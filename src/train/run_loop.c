@@ -11,27 +11,32 @@
 #include "core/arith.h"
 #include "core/file.h"
 #include "core/limits.h"
-#include "train/collapse.h"
-#include "train/run_eval.h"
 #include "train/settings.h"
 #include "core/needs.h"
 
 /* ---- checkpoints --------------------------------------------------------------------------------- */
 
-/* latest.safetensors is a hard link to the new checkpoint, or a symbolic link, replaced atomically. */
-static cloob_status link_latest(cloob_ctx *ctx, run *r, const char *path)
+cloob_status run_link(cloob_ctx *ctx, const char *path, const char *name)
 {
-    char temporary[1100], latest[1100];
-    snprintf(latest, sizeof latest, "%s/latest.safetensors", journal_checkpoints(r->log));
-    snprintf(temporary, sizeof temporary, "%s.tmp", latest);
+    char temporary[1200];
+    snprintf(temporary, sizeof temporary, "%s.tmp", name);
     unlink(temporary);
     bool linked = link(path, temporary) == 0 || symlink(strrchr(path, '/') + 1, temporary) == 0;
-    if (!linked || rename(temporary, latest) != 0) {
-        cloob_status status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot point latest to it: %s", path, strerror(errno));
+    if (!linked || rename(temporary, name) != 0) {
+        cloob_status status =
+            ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot make %s a link to it: %s", path, name, strerror(errno));
         unlink(temporary);
         return status;
     }
+    unlink(temporary); /* rename leaves it where both are the same file already */
     return CLOOB_OK;
+}
+
+static cloob_status link_latest(cloob_ctx *ctx, const run *r, const char *path)
+{
+    char latest[1100];
+    snprintf(latest, sizeof latest, "%s/latest.safetensors", journal_checkpoints(r->log));
+    return run_link(ctx, path, latest);
 }
 
 checkpoint_meta run_meta(const run *r)
@@ -104,7 +109,39 @@ static void show_progress(cloob_ctx *ctx, const run *r, const step_result *s)
  * cloob's. */
 static double report_factor(const run *r, double inv_tau)
 {
-    return strcmp(r->o->report_loss, "open_clip") == 0 && r->so.method == CLOOB_METHOD_CLIP ? inv_tau / 2 : 1;
+    bool scaled = strcmp(r->o->report_loss, "open_clip") == 0 && r->so.method == CLOOB_METHOD_CLIP && !r->o->loss;
+    return scaled ? inv_tau / 2 : 1;
+}
+
+json_out run_event_begin(const run *r, const char *name, int64_t epoch)
+{
+    json_out w = { .spaced = true };
+    json_begin(&w, NULL, '{');
+    json_put_text(&w, "event", name);
+    json_put_int(&w, "step", r->at.updates);
+    json_put_int(&w, "epoch", epoch);
+    return w;
+}
+
+void run_event_end(const run *r, json_out *event)
+{
+    json_end(event);
+    if (!event->failed && r->o->on_log && comm_rank(r->c) == 0) r->o->on_log(r->o->log_user, event->data);
+    free(event->data);
+}
+
+static void report_logged_step(const run *r, const journal_row *row)
+{
+    json_out w = run_event_begin(r, "step", row->epoch);
+    json_put_number(&w, "loss", row->loss);
+    json_put_number(&w, "image_term", row->image_term);
+    json_put_number(&w, "text_term", row->text_term);
+    json_put_number(&w, "lr", row->lr);
+    json_put_number(&w, "grad_norm", row->grad_norm);
+    json_put_number(&w, "inv_tau", row->inv_tau);
+    json_put_number(&w, "pairs_per_s", row->pairs_per_s);
+    json_put_number(&w, "wait", row->wait);
+    run_event_end(r, &w);
 }
 
 static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, const meter *m, double step_seconds)
@@ -122,14 +159,25 @@ static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, co
                  (long long)r->at.epoch + 1, (long long)r->at.step_in_epoch, (long long)r->plan.steps_per_epoch, loss,
                  s->image_term, s->text_term, lr, s->grad_norm, rate,
                  step_seconds > 0 ? 100 * wait_seconds / step_seconds : 0, 100 * other);
-    journal_metrics(r->log, &(journal_row){ n, r->at.epoch + 1, loss, s->image_term, s->text_term, lr, s->grad_norm,
-                                            rate, step_seconds > 0 ? wait_seconds / step_seconds : 0, s->inv_tau });
+    journal_row row = { n,
+                        r->at.epoch + 1,
+                        loss,
+                        s->image_term,
+                        s->text_term,
+                        lr,
+                        s->grad_norm,
+                        rate,
+                        step_seconds > 0 ? wait_seconds / step_seconds : 0,
+                        s->inv_tau };
+    journal_metrics(r->log, &row);
+    report_logged_step(r, &row);
     journal_scalar(r->log, "train/loss", n, loss);
     journal_scalar(r->log, "train/lr", n, lr);
     journal_scalar(r->log, "train/data_time", n, wait_seconds / (double)steps);
     journal_scalar(r->log, "train/batch_time", n, step_seconds / (double)steps);
     journal_scalar(r->log, "train/samples_per_second", n, rate);
     journal_scalar(r->log, "train/inv_tau", n, s->inv_tau);
+    journal_scalar(r->log, "train/grad_norm", n, s->grad_norm);
     r->sum.pairs_per_s = rate;
     r->time.loop += step_seconds;
     r->time.other += other * step_seconds;
@@ -151,15 +199,45 @@ static cloob_status report_divergence(cloob_ctx *ctx, const run *r, double lr, c
         r->so.fp8 ? ", or use `precision` amp_bf16" : "");
 }
 
+static void report_step(const run *r, const step_result *s, double lr)
+{
+    if (!r->o->on_step) return;
+    const cloob_train_step told = { .size = sizeof told,
+                                    .step = r->at.updates,
+                                    .steps = r->plan.total_steps,
+                                    .epoch = r->at.epoch + 1,
+                                    .loss = s->loss * report_factor(r, s->inv_tau),
+                                    .image_term = s->image_term,
+                                    .text_term = s->text_term,
+                                    .grad_norm = s->grad_norm,
+                                    .lr = lr,
+                                    .inv_tau = s->inv_tau,
+                                    .skipped = s->skipped };
+    r->o->on_step(r->o->step_user, &told);
+}
+
+static cloob_status log_layers(cloob_ctx *ctx, run *r, const step_result *s)
+{
+    FILE *f;
+    CLOOB_TRY(layer_norms_after(ctx, r->layers));
+    CLOOB_TRY(journal_layers(ctx, r->log, &f));
+    layer_norms_put(r->layers, r->at.updates + 1, step_train_factor(&r->so, s->inv_tau), f);
+    return CLOOB_OK;
+}
+
 static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
 {
     step_result s;
     double scale = r->o->skip_scheduler ? 1.0 : schedule_scale(&r->plan.sched, r->at.updates);
     double floor = r->at.updates < r->plan.sched.warmup || r->o->lr_min > r->plan.lr ? 0 : r->o->lr_min;
     double lr = floor + (r->plan.lr - floor) * scale;
+    bool logged =
+        (r->at.updates + 1) % r->o->log_every_n_steps == 0 || r->at.step_in_epoch + 1 == r->plan.steps_per_epoch;
     double begun = clock_seconds();
+    if (logged && r->layers) CLOOB_TRY(layer_norms_before(ctx, r->layers));
     CLOOB_TRY(report_divergence(ctx, r, lr, step_run(ctx, r->s, NULL, NULL, lr, &s)));
     m->compute += clock_seconds() - begun;
+    if (logged && r->layers) CLOOB_TRY(log_layers(ctx, r, &s));
     r->at.updates++;
     r->at.step_in_epoch++;
     r->at.skipped += s.skipped;
@@ -168,10 +246,11 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
         journal_line(ctx, r->log, "step %lld skipped: the loss or its gradient is not finite",
                      (long long)r->at.updates);
     r->sum.loss = s.loss;
+    report_step(r, &s, lr);
     CLOOB_TRY(run_check_collapse(ctx, r, &s));
     double now = clock_seconds();
     show_progress(ctx, r, &s);
-    if (r->at.updates % r->o->log_every_n_steps == 0 || r->at.step_in_epoch == r->plan.steps_per_epoch) {
+    if (logged) {
         loader_stats ls = loader_stats_take(r->batches);
         log_step(ctx, r, &s, lr, m, now - m->since);
         loader_log_bottleneck(ctx, r->batches, &ls);
@@ -245,6 +324,19 @@ static cloob_status one_epoch(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
+static void report_epoch(const run *r, int64_t epoch)
+{
+    if (!r->o->on_epoch) return;
+    const cloob_train_epoch told = { .size = sizeof told,
+                                     .epoch = epoch,
+                                     .epochs = r->o->epochs,
+                                     .step = r->at.updates,
+                                     .loss = r->sum.loss,
+                                     .checkpoint = r->sum.checkpoint,
+                                     .metrics = r->metrics.len ? r->metrics.data : NULL };
+    r->o->on_epoch(r->o->epoch_user, &told);
+}
+
 static cloob_status end_of_epoch(cloob_ctx *ctx, run *r)
 {
     char name[64];
@@ -256,7 +348,13 @@ static cloob_status end_of_epoch(cloob_ctx *ctx, run *r)
     if (last || (r->o->save_frequency > 0 && done % r->o->save_frequency == 0)) CLOOB_TRY(run_save(ctx, r, name));
     else if (r->o->save_most_recent) CLOOB_TRY(run_save(ctx, r, "epoch_latest"));
     r->sum.epochs = done;
-    return run_evaluate(ctx, r);
+    sbuf_release(&r->metrics);
+    r->metrics_due = r->at.pending.epoch != 0;
+    CLOOB_TRY(run_evaluate(ctx, r));
+    CLOOB_TRY(run_keep_best(ctx, r, done));
+    CLOOB_TRY(run_check_early_stop(ctx, r));
+    report_epoch(r, done);
+    return CLOOB_OK;
 }
 
 bool run_ends_unfinished(const run *r)
@@ -267,7 +365,8 @@ bool run_ends_unfinished(const run *r)
 cloob_status run_loop(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(run_finish_pending_eval(ctx, r));
-    while (r->at.updates < r->plan.stop_at || run_ends_unfinished(r)) {
+    if (r->o->resume) CLOOB_TRY(run_check_early_stop(ctx, r));
+    while (!r->stopped_early && (r->at.updates < r->plan.stop_at || run_ends_unfinished(r))) {
         CLOOB_TRY(run_enter_stage(ctx, r));
         CLOOB_TRY(one_epoch(ctx, r));
         CLOOB_TRY(end_of_epoch(ctx, r));
@@ -334,7 +433,7 @@ static void log_end(cloob_ctx *ctx, run *r, bool nothing_done)
                      "nothing to do: the run is at step %lld of %lld already; a larger `max_steps`, or none, continues "
                      "it",
                      steps, total);
-    else if (complete)
+    else if (complete || r->stopped_early)
         journal_line(ctx, r->log, "done: %lld steps in %.0f s, loss %.5f, %lld bad samples skipped", steps,
                      r->sum.seconds, r->sum.loss, (long long)r->sum.bad_samples);
     else
@@ -342,6 +441,17 @@ static void log_end(cloob_ctx *ctx, run *r, bool nothing_done)
                      "stopped by `max_steps` after %lld of %lld steps, in %.0f s, loss %.5f, %lld bad samples skipped; "
                      "continue with `resume` %s",
                      steps, total, r->sum.seconds, r->sum.loss, (long long)r->sum.bad_samples, run_name(r));
+}
+
+static void report_end(const cloob_ctx *ctx, const run *r, cloob_status status)
+{
+    if (!r->log) return; /* it never started */
+    json_out w = run_event_begin(r, "end", r->at.epoch);
+    json_put_text(&w, "status", status == CLOOB_OK ? "done" : status == CLOOB_ERR_STOPPED ? "stopped" : "failed");
+    if (status != CLOOB_OK) json_put_text(&w, "error", cloob_error(ctx));
+    json_put_text(&w, "checkpoint", r->sum.checkpoint);
+    json_put_number(&w, "seconds", r->sum.seconds);
+    run_event_end(r, &w);
 }
 
 cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_train_summary *summary)
@@ -367,6 +477,7 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     if (status != CLOOB_OK && r.log) { /* the log also records how the run ended */
         journal_note(r.log, "ended: %s", cloob_error(ctx));
     }
+    report_end(ctx, &r, status);
     if (summary) *summary = r.sum;
     run_close(ctx, &r);
     return status;

@@ -12,10 +12,9 @@
 #include "model/interchange.h"
 #include "model/weights.h"
 #include "infer/embed_data.h"
-#include "tensor/machine.h"
+#include "tensor/device.h"
 #include "tensor/precision.h"
-#include "train/resume.h"
-#include "train/run_eval.h"
+#include "train/checkpoint.h"
 #include "train/run_loop.h"
 #include "train/settings.h"
 
@@ -92,7 +91,7 @@ static cloob_status asked_model(cloob_ctx *ctx, const cloob_train_options *o, mo
     if (o->force_image_size > 0) c->image_size = o->force_image_size;
     if (o->image_size_schedule) c->image_size = settings_image_size(o, 0);
     if (o->force_patch_dropout >= 0) c->patch_dropout = o->force_patch_dropout;
-    if (o->image_resize_mode) model_resize_from_name(o->image_resize_mode, &c->resize); /* checked with the options */
+    if (o->image_resize_mode) resize_mode_from_name(o->image_resize_mode, &c->view.mode); /* checked with the options */
     if (o->image_std[0] <= 0) return CLOOB_OK;
     memcpy(c->image_mean, o->image_mean, sizeof c->image_mean);
     memcpy(c->image_std, o->image_std, sizeof c->image_std);
@@ -129,10 +128,11 @@ static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *
     if (!stored) CLOOB_TRY(asked_model(ctx, r->o, c));
     if (stored) *c = *stored;
     if (r->o->force_patch_dropout >= 0) c->patch_dropout = r->o->force_patch_dropout;
-    if (c->patch_dropout > 0 && c->family == MODEL_RESNET)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`force_patch_dropout`: a ResNet has no patches to leave out");
+    if (c->patch_dropout > 0 && c->family != MODEL_VIT)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`force_patch_dropout`: a %s has no patches to leave out",
+                        model_family_name(c->family));
     if (stored && r->o->force_quick_gelu) model_config_set_act(c, ACT_QUICKGELU);
-    if (stored && r->o->image_resize_mode) model_resize_from_name(r->o->image_resize_mode, &c->resize);
+    if (stored && r->o->image_resize_mode) resize_mode_from_name(r->o->image_resize_mode, &c->view.mode);
     if (stored && r->o->image_std[0] > 0)
         memcpy(c->image_mean, r->o->image_mean, sizeof c->image_mean),
             memcpy(c->image_std, r->o->image_std, sizeof c->image_std);
@@ -159,10 +159,27 @@ static void set_optimizer(run *r)
     r->so.ema = o->ema;
 }
 
+/* What goes with a loss of the caller's own. */
+static cloob_status check_own_loss(cloob_ctx *ctx, const run *r)
+{
+    const cloob_train_options *o = r->o;
+    if (r->start.stored && run_settings_has_own_loss(r->start.stored) && !o->loss)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "`resume`: the run was trained with a loss of the calling program; give its `loss` again");
+    const char *what = !o->loss                           ? NULL
+                       : strcmp(o->method, "siglip") == 0 ? "`method` siglip, whose bias is learned"
+                       : strcmp(o->memory, "batch") != 0  ? "a `memory` of the Hopfield networks"
+                       : o->learnable_scale_hopfield      ? "`learnable_scale_hopfield`"
+                                                          : NULL;
+    return what ? ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`loss`, a loss of one's own, cannot go with %s", what) : CLOOB_OK;
+}
+
 static cloob_status set_step_options(cloob_ctx *ctx, run *r)
 {
     const cloob_train_options *o = r->o;
     precision p;
+    CLOOB_TRY(check_own_loss(ctx, r));
+    r->so.own = (step_loss){ o->loss, o->loss_user };
     CLOOB_TRY(precision_find(ctx, o->precision, true, &p));
     r->so.compute = p.compute, r->so.fp8 = p.fp8 ? OP_FP8_FASTER : OP_FP8_NEVER;
     CLOOB_TRY(step_check_precision(ctx, &r->so, r->dev));
@@ -270,6 +287,29 @@ static void default_name(const run *r, char name[256])
     for (char *c = name; (c = strchr(c, '/'));) *c = '-'; /* from a model's path, as in open_clip */
 }
 
+/* settings.json, a line of provenance.jsonl, and both for the caller's on_log. */
+static cloob_status write_settings(cloob_ctx *ctx, run *r, const cloob_train_options *o)
+{
+    json_out settings = { .spaced = true, .lines = 1 }, provenance = { .spaced = true };
+    if (comm_rank(r->c) != 0) return CLOOB_OK;
+    settings_put_json(&settings, NULL, o);
+    provenance_put(ctx, r, &provenance, NULL);
+    bool failed = settings.failed || provenance.failed;
+    cloob_status status = failed ? ctx_no_memory(ctx, 8192, "the settings") : CLOOB_OK;
+    if (status == CLOOB_OK) {
+        json_out event = run_event_begin(r, "start", r->at.epoch);
+        json_put_text(&event, "run", r->sum.run_dir);
+        settings_put_json(&event, "settings", o);
+        json_put_raw(&event, "provenance", provenance.data, provenance.len);
+        run_event_end(r, &event);
+        status = journal_provenance(ctx, r->log, provenance.data);
+    }
+    char *text = json_out_line(&settings);
+    if (status == CLOOB_OK) status = text ? journal_settings(ctx, r->log, text) : ctx_no_memory(ctx, 1, "settings");
+    free(text), free(provenance.data);
+    return status;
+}
+
 /* Writes the options, with the defaults of the model's family, and facts about the machine. */
 static cloob_status write_params(cloob_ctx *ctx, run *r)
 {
@@ -278,13 +318,15 @@ static cloob_status write_params(cloob_ctx *ctx, run *r)
     o.lr = r->plan.lr;
     o.beta1 = r->so.beta1, o.beta2 = r->so.beta2, o.eps = r->so.eps, o.wd = r->so.wd;
     o.device = r->dev->name;
-    o.image_resize_mode = model_resize_name(r->so.model.resize);
+    o.image_resize_mode = resize_mode_name(r->so.model.view.mode);
     settings_put(&s, &o, SETTINGS_ALL);
     sbuf_printf(&s, "world_size: %d\nversion: %s\nthreads: %d\n", comm_size(r->c), cloob_version(), ctx->threads);
+    if (o.loss) sbuf_puts(&s, SETTINGS_OWN_LOSS "\n");
     machine_describe(&s, r->dev);
     cloob_status status = s.failed ? ctx_no_memory(ctx, s.len, "params.txt") : journal_params(ctx, r->log, s.data);
     sbuf_release(&s);
-    return status;
+    o.device = r->o->device;
+    return status == CLOOB_OK ? write_settings(ctx, r, &o) : status;
 }
 
 /* Drops the pending evaluation of a partial epoch, which `max_steps` ended: a run that continues evaluates the whole
@@ -302,6 +344,7 @@ static cloob_status open_journal(cloob_ctx *ctx, run *r)
     CLOOB_TRY(journal_open(ctx, r->o->logs, r->o->name ? r->o->name : name, r->o->resume ? JOURNAL_RESUME : JOURNAL_NEW,
                            comm_rank(r->c) == 0, strstr(r->o->report_to, "tensorboard") != NULL, &r->log));
     snprintf(r->sum.run_dir, sizeof r->sum.run_dir, "%s", journal_dir(r->log));
+    if (comm_rank(r->c) == 0) journal_tee_open(r->log, &r->tee);
     if (comm_rank(r->c) == 0) resume_clean(journal_checkpoints(r->log));
     drop_partial_eval(r);
     if (r->o->resume) resume_real_name(journal_checkpoints(r->log), r->start.from, r->saved.path);
@@ -448,6 +491,7 @@ static void show_and_answer(void *user, const cloob_progress *p)
 static cloob_status open_device(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(comm_create(ctx, COMM_AUTO, &r->c));
+    if (comm_rank(r->c) == 0) journal_tee_begin(ctx, &r->tee);
     comm_set_timeout(r->c, r->o->collective_timeout);
     if (comm_size(r->c) > 1) {
         r->caller.show = ctx->progress, r->caller.user = ctx->progress_user, r->caller.thread = pthread_self();
@@ -479,6 +523,20 @@ static void log_notes(cloob_ctx *ctx, run *r)
         if (*line) journal_line(ctx, r->log, "%s", line);
 }
 
+/* A run whose last restart cycle is cut short ends at a high learning rate. The paper's presets do, too. */
+static void describe_last_cycle(cloob_ctx *ctx, run *r)
+{
+    const schedule *s = &r->plan.sched;
+    int64_t after = r->plan.total_steps - s->warmup;
+    if (r->o->skip_scheduler || s->kind != SCHEDULE_COSINE_RESTARTS || s->cycle < 1 || after < 1) return;
+    if (after % s->cycle == 0) return;
+    journal_line(ctx, r->log,
+                 "the last restart cycle ends after %lld of its %lld steps, at a learning rate of %.2g; "
+                 "`restart_cycles` %lld gives cycles of equal length",
+                 (long long)(after % s->cycle), (long long)s->cycle,
+                 r->plan.lr * schedule_scale(s, r->plan.total_steps - 1), (long long)(after / s->cycle + 1));
+}
+
 /* Warnings that save the user hours. */
 static void warn_early(cloob_ctx *ctx, run *r)
 {
@@ -489,6 +547,7 @@ static void warn_early(cloob_ctx *ctx, run *r)
                      "give a `warmup` of %lld, or more `epochs`",
                      (long long)r->plan.sched.warmup, (long long)r->plan.total_steps, r->plan.lr,
                      (long long)(r->plan.total_steps > 10 ? r->plan.total_steps / 10 : 1));
+    describe_last_cycle(ctx, r);
 }
 
 static void describe_resumed(cloob_ctx *ctx, run *r)
@@ -508,7 +567,8 @@ static void describe(cloob_ctx *ctx, run *r)
     char parts[64] = "";
     if (r->o->accum_freq > 1) snprintf(parts, sizeof parts, " (in %lld micro-batches)", (long long)r->o->accum_freq);
     log_notes(ctx, r);
-    journal_line(ctx, r->log, "%s, %s, %s on %s, batch %lld = %d x %lld%s", r->so.model.name, r->o->method,
+    journal_line(ctx, r->log, "%s, %s, %s on %s, batch %lld = %d x %lld%s", r->so.model.name,
+                 r->o->loss ? "a loss of the calling program" : r->o->method,
                  r->so.compute == CLOOB_F32 ? "fp32"
                  : r->so.fp8                ? "fp8"
                                             : "bf16",
@@ -572,6 +632,7 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     CLOOB_TRY(comm_agree(ctx, r->c, draw_ahead(ctx, r)));
     CLOOB_TRY(run_make_step(ctx, r));
     CLOOB_TRY(comm_agree(ctx, r->c, fill_model(ctx, r)));
+    if (r->o->log_layers && comm_rank(r->c) == 0) CLOOB_TRY(layer_norms_create(ctx, step_params(r->s), &r->layers));
     CLOOB_TRY(comm_agree(ctx, r->c, run_open_loader(ctx, r)));
     place_in_epoch(ctx, r);
     if (!o->resume) r->at.seed = (uint64_t)o->seed;
@@ -587,15 +648,18 @@ void run_close(cloob_ctx *ctx, run *r)
     if (ctx->progress == show_and_answer) ctx->progress = r->caller.show, ctx->progress_user = r->caller.user;
     if (r->start.has_given) weights_release(&r->start.given);
     params_draft_destroy(r->start.draft);
+    layer_norms_destroy(r->layers);
     step_destroy(r->s); /* before the loader: an upload may still read its memory */
     loader_destroy(r->batches);
     device_decoder_destroy(r->decoder);
     tokenizer_close(r->tok);
     free(r->tok_text);
     sbuf_release(&r->start.notes);
+    sbuf_release(&r->metrics);
     run_settings_close(r->start.stored);
     dataset_close(r->train);
     dataset_close(r->val);
+    journal_tee_end(ctx, &r->tee);
     journal_close(r->log);
     comm_destroy(r->gpus);
     device_close(r->dev);

@@ -1,5 +1,5 @@
 /* The setup of a training run: opens ranks, device, data, tokenizer, model, step and run folder, and closes them.
- * run_loop.h trains with them, run_eval.h evaluates between epochs. */
+ * run_loop.h trains with them and evaluates between epochs. */
 #ifndef TRAIN_RUN_SETUP_H
 #define TRAIN_RUN_SETUP_H
 
@@ -71,12 +71,17 @@ typedef struct run {
     step *s;
     loader *batches;
     journal *log;
+    journal_tee tee;     /* on rank 0: lines of the context to out.log */
+    layer_norms *layers; /* NULL: not asked for, or another rank */
     run_start start;
     run_plan plan;
     run_position at;
     run_saved saved;
     run_timing time;
-    int64_t at_chance; /* consecutive validations no better than guessing */
+    sbuf metrics;       /* the line of results of the epoch that ended; empty: none */
+    bool metrics_due;   /* that epoch was evaluated */
+    bool stopped_early; /* by `early_stop` */
+    int64_t at_chance;  /* consecutive validations no better than guessing */
     cloob_train_summary sum;
 } run;
 
@@ -91,6 +96,21 @@ cloob_status run_open_loader(cloob_ctx *ctx, run *r);
 
 /* The share of the first samples that may be unreadable. */
 double run_bad_share(const run *r);
+
+/* ---- where the run comes from, provenance.c ---- */
+
+enum { PROVENANCE_DIGEST = 17 };
+/* 16 hexadecimal digits that change with the number of samples, captions or images. */
+void provenance_digest(cloob_ctx *ctx, const dataset *d, char text[PROVENANCE_DIGEST]);
+/* An object: version and commit, command line, data digests, host, libraries, device. */
+void provenance_put(cloob_ctx *ctx, const run *r, json_out *w, const char *key);
+
+/* ---- events for the caller's on_log ---- */
+
+/* Begins {"event": NAME, "step": ..., "epoch": ...}; the caller adds members and calls run_event_end, which passes the
+ * line on and releases it. Nothing is passed on other ranks than 0 or without on_log. */
+json_out run_event_begin(const run *r, const char *name, int64_t epoch);
+void run_event_end(const run *r, json_out *event);
 
 /* ---- the image decoder (`image_decoder`), image_decoder.c ---- */
 

@@ -1,24 +1,14 @@
 /* The options of training: their table, checks, and params.txt. */
 #include "train/settings.h"
 
-#include <ctype.h>
-#include <limits.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/arena.h"
-#include "core/file.h"
 #include "core/needs.h"
-#include "core/option.h"
-#include "core/text.h"
-#include "data/sets/dataset.h"
 #include "train/hopfield_memory.h"
-#include "train/resume.h"
-#include "core/option.h"
-#include "train/settings.h"
 
 static const option_desc table[] = {
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_train_options, , __VA_ARGS__)
@@ -37,16 +27,22 @@ void cloob_train_options_init(cloob_train_options *o)
     option_defaults(table, ROWS, o);
 }
 
-void settings_put(sbuf *out, const cloob_train_options *o, settings_part part)
+cloob_status cloob_train_options_set(cloob_ctx *ctx, cloob_train_options *o, const char *name, const char *value)
 {
-    for (int i = 0; i < ROWS; i++) {
-        if (part == SETTINGS_LEARNING && !table[i].learns) continue;
-        if (part == SETTINGS_ALL && table[i].offset == offsetof(cloob_train_options, max_steps)) continue;
-        char *text = option_get(&table[i], o);
-        sbuf_printf(out, "%s: %s\n", table[i].name, text ? text : "");
-        if (!text) out->failed = true;
-        free(text);
+    char must[256];
+    API_NEEDS(ctx, o && name && value);
+    if (strcmp(name, "preset") == 0) return preset_apply(ctx, value, o);
+    const option_desc *d = option_find(table, ROWS, name);
+    if (!d)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: no such setting of training; the tables *_options.def list them",
+                        name);
+    cloob_train_options set = *o;
+    if (!option_set(d, &set, value)) {
+        option_rule(d, must, sizeof must);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`%s` %s: %s", d->field, value, must);
     }
+    option_copy(d, &set, o);
+    return CLOOB_OK;
 }
 
 void settings_fill(cloob_train_options *o)
@@ -55,6 +51,13 @@ void settings_fill(cloob_train_options *o)
         const char **at = (const char **)(void *)((char *)o + table[i].offset);
         if (table[i].type == OPTION_STRING && !*at) *at = table[i].fallback;
     }
+}
+
+void settings_drop_restarts(cloob_train_options *o, bool gave_epochs, bool gave_cycles)
+{
+    if (o->lr_scheduler && strcmp(o->lr_scheduler, "cosine-restarts") == 0) return;
+    if (!gave_epochs) o->restart_epochs = 0;
+    if (!gave_cycles) o->restart_cycles = 1;
 }
 
 double settings_save_interval(const char *text, bool *steps)
@@ -138,6 +141,8 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
     int64_t rank;
     double scale;
     image_stage stage[IMAGE_STAGES];
+    char metric[EARLY_STOP_METRIC];
+    int64_t patience;
     for (int i = 0; i < ROWS; i++) {
         if (option_valid(&table[i], o)) continue;
         option_rule(&table[i], must, sizeof must);
@@ -147,9 +152,10 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
         const char *text =
             table[i].type == OPTION_STRING ? *(const char *const *)((const char *)o + table[i].offset) : NULL;
         if (text && strcmp(text, SETTINGS_COMMAND) == 0)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                            "`%s` of the run is a command (pipe:), which is not run out of a file; give `%s` again",
-                            table[i].field, table[i].field);
+            return ctx_fail(
+                ctx, CLOOB_ERR_ARGUMENT,
+                "`%s` in the file of settings is a command (pipe:), which is not run out of a file; give `%s` again",
+                table[i].field, table[i].field);
     }
     CLOOB_TRY(settings_check_name(ctx, o->name));
     const rule rules[] = {
@@ -160,7 +166,10 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
         { o->image_size_schedule && !settings_image_stages(o->image_size_schedule, stage),
           "`image_size_schedule` must be sizes with the epochs they begin at, as 112,160@11,224@25" },
         { o->report_to[0] && strcmp(o->report_to, "tensorboard") != 0 && strcmp(o->report_to, "none") != 0,
-          "`report_to` must be tensorboard or none" },
+          "`report_to` must be tensorboard or none; W&B, MLflow and other trackers read what `log_to` streams: see "
+          "docs/reference/training.md" },
+        { o->early_stop && !early_stop_parse(o->early_stop, metric, &patience),
+          "`early_stop` must be a metric and a number of evaluations, as val_loss:3" },
         { o->image_std[0] > 0 && (o->image_std[1] <= 0 || o->image_std[2] <= 0), "`image_std` must be above 0" },
         { o->image_std[0] <= 0 && (o->image_std[1] > 0 || o->image_std[2] > 0), "`image_std` must be above 0" },
         { o->image_std[0] <= 0 && (o->image_mean[0] != 0 || o->image_mean[1] != 0 || o->image_mean[2] != 0),
@@ -170,6 +179,21 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
 }
 
 /* Values against each other. */
+static cloob_status check_metrics(cloob_ctx *ctx, const cloob_train_options *o)
+{
+    char stops_by[EARLY_STOP_METRIC] = "";
+    int64_t patience;
+    early_stop_parse(o->early_stop, stops_by, &patience);
+    const char *name[] = { o->keep_best, o->early_stop ? stops_by : NULL };
+    for (int i = 0; i < 2; i++)
+        if (name[i] && !metric_is_evaluated(o, name[i]))
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                            "`%s`: this run does not evaluate %s; val_loss, clip_val_loss, text_to_image_R@1 and the "
+                            "like need `val_data`, zeroshot-val-top1 needs `zeroshot_data`",
+                            i ? "early_stop" : "keep_best", name[i]);
+    return CLOOB_OK;
+}
+
 static cloob_status check_together(cloob_ctx *ctx, const cloob_train_options *o)
 {
     bool typed = o->data.type && strcmp(o->data.type, "synthetic") == 0;
@@ -200,6 +224,7 @@ static cloob_status check_together(cloob_ctx *ctx, const cloob_train_options *o)
         { o->zeroshot_prompts && !o->zeroshot_data && !o->imagenet_val && !o->imagenet_v2,
           "`zeroshot_prompts` needs the class folders: `zeroshot_data`" },
         { o->analyze && !o->val_data, "`analyze` needs `val_data`" },
+        { o->save_embeddings && !o->val_data, "`save_embeddings` needs `val_data`" },
     };
     return first_broken(ctx, rules, sizeof rules / sizeof *rules);
 }
@@ -218,151 +243,6 @@ cloob_status settings_check(cloob_ctx *ctx, const cloob_train_options *o)
     CLOOB_TRY(hopfield_memory_check(ctx, o->memory));
     bool open = strcmp(o->method, "auto") == 0 && (o->pretrained || o->resume); /* known when those are read */
     if (!open) CLOOB_TRY(settings_check_report_loss(ctx, o));
+    CLOOB_TRY(check_metrics(ctx, o));
     return check_together(ctx, o);
-}
-
-/* ---- params.txt ---------------------------------------------------------------------------------- */
-
-enum { MAX_ITEMS = 64 }; /* of a list */
-
-struct run_settings {
-    cloob_train_options o;
-    arena a; /* strings and lists */
-};
-
-/* "scale=(0.5, 1.0) flip_prob=0.5": an item begins where a word with an equals sign does. */
-static bool begins_item(const char *at)
-{
-    size_t n = 0;
-    while (isalnum((unsigned char)at[n]) || at[n] == '_') n++;
-    return n > 0 && at[n] == '=';
-}
-
-static cloob_status set_list(cloob_ctx *ctx, const option_desc *o, run_settings *s, char *text)
-{
-    int64_t count = 0;
-    const char **item = arena_push(&s->a, MAX_ITEMS * sizeof *item);
-    if (!item) return ctx_no_memory(ctx, MAX_ITEMS * sizeof *item, o->name);
-    for (char *at = text; *at && count < MAX_ITEMS; at++)
-        if (at == text || (at[-1] == ' ' && begins_item(at))) {
-            if (at > text) at[-1] = '\0';
-            item[count++] = at;
-        }
-    struct {
-        const char *const *item;
-        int64_t count;
-    } list = { item, count };
-    memcpy((char *)&s->o + o->offset, &list, sizeof list);
-    return CLOOB_OK;
-}
-
-static cloob_status set_line(cloob_ctx *ctx, const char *path, char *line, run_settings *s)
-{
-    char *colon = strstr(line, ": ");
-    if (!colon) return CLOOB_OK;
-    *colon = '\0';
-    char *text = colon + 2;
-    /* In files from before schedule_steps existed, max_steps meant both. */
-    const char *key = strcmp(line, "max_steps") == 0 ? "schedule_steps" : line;
-    const option_desc *option = option_find(table, ROWS, key);
-    if (!option || strcmp(text, "None") == 0) return CLOOB_OK; /* a fact about the run; or nothing was set */
-    if (option->type == OPTION_LIST) return set_list(ctx, option, s, text);
-    if (option->type == OPTION_STRING && dataset_runs_commands(ctx, text)) text = SETTINGS_COMMAND;
-    if (option_set(option, &s->o, text)) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s cannot be %s", path, line, text);
-}
-
-/* Defaults, except that strings are NULL: None in the file must not become a default. */
-static void begin(cloob_train_options *o)
-{
-    cloob_train_options_init(o);
-    for (int i = 0; i < ROWS; i++)
-        if (table[i].type == OPTION_STRING) *(const char **)(void *)((char *)o + table[i].offset) = NULL;
-}
-
-static cloob_status fill(cloob_ctx *ctx, const char *path, run_settings *s)
-{
-    file_bytes bytes;
-    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
-    char *rest = arena_string(&s->a, bytes.data); /* file_read adds a zero byte */
-    file_bytes_release(&bytes);
-    if (!rest) return ctx_no_memory(ctx, 1, path);
-    begin(&s->o);
-    for (char *line; (line = strsep(&rest, "\n"));) CLOOB_TRY(set_line(ctx, path, line, s));
-    return CLOOB_OK;
-}
-
-cloob_status settings_read(cloob_ctx *ctx, const char *path, run_settings **out)
-{
-    run_settings *s = calloc(1, sizeof *s);
-    if (!s) return ctx_no_memory(ctx, sizeof *s, path);
-    cloob_status status = fill(ctx, path, s);
-    if (status == CLOOB_OK) *out = s;
-    else run_settings_close(s);
-    return status;
-}
-
-const cloob_train_options *run_settings_options(const run_settings *s) { return s ? &s->o : NULL; }
-
-void run_settings_close(run_settings *s)
-{
-    if (!s) return;
-    arena_release(&s->a);
-    free(s);
-}
-
-/* ---- a run by its name --------------------------------------------------------------------------- */
-
-/* The folder that `resume` names: LOGS/NAME, or a path. */
-static bool find_run(const char *logs, const char *resume, char folder[RESUME_PATH])
-{
-    snprintf(folder, RESUME_PATH, "%s%s%s", logs, text_ends_with(logs, "/") ? "" : "/", resume);
-    if (!strchr(resume, '/') && file_is_dir(folder)) return true;
-    snprintf(folder, RESUME_PATH, "%s", resume);
-    for (size_t n = strlen(folder); n > 1 && folder[n - 1] == '/';) folder[--n] = '\0';
-    return file_is_dir(folder);
-}
-
-static cloob_status no_run(cloob_ctx *ctx, const char *logs, const char *resume)
-{
-    if (strchr(resume, '/') || file_exists(resume)) return CLOOB_OK; /* a checkpoint */
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s%s%s: no such run to resume; check `logs`, or give a checkpoint's path", logs,
-                    text_ends_with(logs, "/") ? "" : "/", resume);
-}
-
-static bool ends_in_dots(const char *folder)
-{
-    const char *slash = strrchr(folder, '/'), *last = slash ? slash + 1 : folder;
-    return strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
-}
-
-/* Sets the options that resume the run: weights and model come from the checkpoint; the device may differ. */
-static cloob_status set_resume(cloob_ctx *ctx, const char *folder, run_settings *s)
-{
-    char real[PATH_MAX];
-    if (ends_in_dots(folder) && realpath(folder, real)) folder = real; /* a real name, not . or .. */
-    char *logs = arena_string(&s->a, folder), *slash = logs ? strrchr(logs, '/') : NULL;
-    if (!logs) return ctx_no_memory(ctx, strlen(folder), folder);
-    if (slash) *slash = '\0';
-    s->o.logs = slash ? logs : ".";
-    s->o.name = slash ? slash + 1 : logs;
-    s->o.resume = "latest";
-    s->o.pretrained = NULL;
-    s->o.model = "auto";
-    if (s->o.device && strncmp(s->o.device, "cuda", 4) == 0) s->o.device = "auto";
-    return CLOOB_OK;
-}
-
-cloob_status run_settings_open(cloob_ctx *ctx, const char *logs, const char *resume, run_settings **out)
-{
-    char folder[RESUME_PATH], path[RESUME_PATH + 16];
-    API_NEEDS(ctx, logs && resume && out);
-    *out = NULL;
-    if (strcmp(resume, "latest") == 0) return CLOOB_OK;
-    if (!find_run(logs, resume, folder)) return no_run(ctx, logs, resume);
-    snprintf(path, sizeof path, "%s/params.txt", folder);
-    if (!file_exists(path))
-        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such file, so %s is no run that could be resumed", path, folder);
-    CLOOB_TRY(settings_read(ctx, path, out));
-    return set_resume(ctx, folder, *out);
 }

@@ -3,6 +3,7 @@
 #define TRAIN_SETTINGS_H
 
 #include "cloob/train.h"
+#include "core/json.h"
 #include "core/option.h"
 #include "core/sbuf.h"
 
@@ -14,8 +15,15 @@ typedef enum settings_part {
 /* Keys are the members' names, which are the flags' names with underscores; None, True and False as in Python. */
 void settings_put(sbuf *out, const cloob_train_options *o, settings_part part);
 
+/* The same as a JSON object, as settings_load takes it; without the name, `resume` and `max_steps`, which are of one
+ * session. */
+void settings_put_json(json_out *w, const char *key, const cloob_train_options *o);
+
 /* Replaces a source that is a command ("pipe:cat *.tar"), so that a file cannot run one. settings_check refuses it. */
 #define SETTINGS_COMMAND "pipe:"
+
+/* The line of params.txt for a run whose loss is the calling program's. */
+#define SETTINGS_OWN_LOSS "own_loss: True"
 
 /* The rows of train_options.def, then the rows of data_options.def for `data`; offsets are in cloob_train_options. */
 const option_desc *train_option_table(int64_t *count);
@@ -39,7 +47,13 @@ cloob_status preset_apply(cloob_ctx *ctx, const char *name, cloob_train_options 
 typedef struct run_settings run_settings;
 cloob_status run_settings_open(cloob_ctx *ctx, const char *logs, const char *resume, run_settings **out);
 const cloob_train_options *run_settings_options(const run_settings *s);
+bool run_settings_has_own_loss(const run_settings *s);
 void run_settings_close(run_settings *s);
+
+/* Sets the members that a JSON object in a file names, as settings.json of a run or {"preset": "cc", "lr": 1e-3}: the
+ * preset first. Strings belong to *keep, which run_settings_close frees. A source that is a command becomes
+ * SETTINGS_COMMAND. */
+cloob_status settings_load(cloob_ctx *ctx, const char *path, cloob_train_options *o, run_settings **keep);
 
 /* Settings from a params.txt; close with run_settings_close. */
 cloob_status settings_read(cloob_ctx *ctx, const char *path, run_settings **out);
@@ -50,6 +64,9 @@ cloob_status settings_check_name(cloob_ctx *ctx, const char *name);
 /* Sets strings that are NULL to their defaults. */
 void settings_fill(cloob_train_options *o);
 
+/* A schedule without restarts has no use for a preset's cycles: those that were not given themselves are reset. */
+void settings_drop_restarts(cloob_train_options *o, bool gave_epochs, bool gave_cycles);
+
 /* Checks every option, and options against each other. Writes nothing. */
 cloob_status settings_check(cloob_ctx *ctx, const cloob_train_options *o);
 /* `report_loss` against the method, which must be known. */
@@ -57,6 +74,12 @@ cloob_status settings_check_report_loss(cloob_ctx *ctx, const cloob_train_option
 
 /* "90s", "30m", "2h" in seconds, "500steps" in steps; 0: not an interval. */
 double settings_save_interval(const char *text, bool *steps);
+
+/* "val_loss:5"; false: not of that form, or NULL. best.c */
+enum { EARLY_STOP_METRIC = 64 };
+bool early_stop_parse(const char *text, char metric[EARLY_STOP_METRIC], int64_t *patience);
+/* True for a metric that a run with these options writes. */
+bool metric_is_evaluated(const cloob_train_options *o, const char *name);
 
 /* "r=8" or "r=8,alpha=16": the rank, and alpha / r, which is 1 without alpha; false: neither form. */
 bool settings_lora(const char *text, int64_t *rank, double *scale);

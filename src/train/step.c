@@ -7,7 +7,7 @@
 
 #include "core/arith.h"
 #include "cloob/options.h"
-#include "model/shapes.h"
+#include "model/params.h"
 #include "tensor/async_copy.h"
 
 void step_options_init(step_options *o)
@@ -75,6 +75,7 @@ static cloob_status make_plan(cloob_ctx *ctx, step *s, cloob_method method, loss
 
 static cloob_status make_loss(cloob_ctx *ctx, step *s)
 {
+    if (s->o.own.call) return own_loss_create(ctx, &s->o, s->dev, s->c, &s->own);
     cloob_method bare = loss_method_leaves_one_out(s->o.method) ? CLOOB_METHOD_INFOLOOB : CLOOB_METHOD_CLIP;
     if (loss_method_has_hopfield(s->o.method))
         CLOOB_TRY(hopfield_memory_create(ctx, s->o.memory, s->dev, s->c, s->o.batch * s->o.accum, s->o.model.embed,
@@ -251,6 +252,7 @@ void step_destroy(step *s)
         if (s->kept[i]) async_copy_host_free(s->dev, s->kept[i]);
     exec_destroy(s->tower[IMAGE]);
     for (int i = s->texts - 1; i >= 0; i--) exec_destroy(s->text[i]);
+    own_loss_destroy(s->own);
     loss_plan_destroy(s->loss);
     loss_plan_destroy(s->warm);
     hopfield_memory_destroy(s->stored);
@@ -273,6 +275,12 @@ static size_t embedding_bytes(const step *s)
     return (size_t)(places * s->o.batch * s->o.accum * s->o.model.embed) * sizeof(float);
 }
 
+static size_t objective_bytes(const step *s)
+{
+    if (s->own) return own_loss_bytes(&s->o, step_ranks(s));
+    return loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0);
+}
+
 step_memory step_memory_of(const step *s)
 {
     exec_memory image = exec_memory_of(s->tower[IMAGE]), text = exec_memory_of(s->text[0]);
@@ -286,8 +294,7 @@ step_memory step_memory_of(const step *s)
                                      (kept ? batch_upload_bytes(s->dev, tensor_bytes(kept)) : 0),
                       .text_bytes = text.arena_bytes + text.input_bytes +
                                     batch_upload_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[TEXT], "tokens"))),
-                      .loss_bytes = loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0) +
-                                    hopfield_memory_bytes(s->stored) + embedding_bytes(s) };
+                      .loss_bytes = objective_bytes(s) + hopfield_memory_bytes(s->stored) + embedding_bytes(s) };
     m.total_bytes = m.params_bytes + m.optimizer_bytes + m.image_bytes + m.text_bytes + m.loss_bytes;
     return m;
 }

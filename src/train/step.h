@@ -7,12 +7,19 @@
 #ifndef TRAIN_STEP_H
 #define TRAIN_STEP_H
 
+#include "cloob/train.h"
 #include "dist/comm.h"
 #include "graph/exec.h"
 #include "loss/loss.h"
 #include "model/params.h"
 #include "model/tower.h"
 #include "train/hopfield_memory.h"
+
+/* A loss of the caller's own (cloob/train.h); call NULL: the method's. */
+typedef struct step_loss {
+    bool (*call)(void *user, cloob_loss_call *c);
+    void *user;
+} step_loss;
 
 typedef struct step_options {
     model_config model;
@@ -21,6 +28,7 @@ typedef struct step_options {
     int64_t batch, accum; /* rows of a micro-batch on this rank; micro-batches per step */
     bool float_images;    /* images are normalised, F32 (B, 3, S, S), instead of bytes */
     cloob_method method;
+    step_loss own;
     double inv_tau, beta, bias; /* bias: siglip */
     bool learn_inv_tau, learn_beta, learn_bias;
     /* Updates before retrieval starts: early embeddings are so similar that retrieval averages them into one
@@ -31,7 +39,7 @@ typedef struct step_options {
     double layer_decay;   /* a group's learning rate is this times that of the next group; 1: off */
     bool bn_sync;
     bool pack_texts; /* the text tower computes only the tokens up to the end tokens: the same result up to rounding */
-    graph_grad_options grad; /* recompute: allowed, see train/towers.h */
+    graph_grad_options grad; /* recompute: allowed, see train/step_impl.h */
     bool save_memory;        /* recompute cheap ops also where a GPU would keep their results */
     double beta1, beta2, eps, wd;
     double clip; /* global norm; 0: none */
@@ -44,7 +52,7 @@ void step_options_init(step_options *o);
 
 typedef struct step_result {
     double loss, image_term, text_term;
-    double grad_norm; /* of the loss times loss_train_factor, before clipping */
+    double grad_norm; /* of the loss times step_train_factor, before clipping */
     double inv_tau, beta;
     loss_result terms; /* as the objective returned it */
     bool skipped;      /* loss or gradient not finite: nothing was changed */
@@ -76,7 +84,7 @@ cloob_status step_wait_upload(cloob_ctx *ctx,
 cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens, double lr, step_result *r);
 
 /* The same without the update: the gradients of `loss` are left in the parameters' blocks. The update multiplies them
- * by loss_train_factor, as grad_norm is. For tests and for libraries. */
+ * by step_train_factor, as grad_norm is. For tests and for libraries. */
 cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens, step_result *r);
 
 /* Patch dropout (FLIP): in training a ViT sees only some patches of each image.
@@ -93,6 +101,9 @@ void patch_dropout_draw(cloob_ctx *ctx, const model_config *c, uint64_t seed, in
 /* What patch dropout draws from: the seed of the run, and the number of the step whose batch is staged next (0 at
  * first). */
 void step_set_draws(step *s, uint64_t seed, int64_t next);
+
+/* loss_train_factor of the method; 1 with a loss of the caller's own. */
+double step_train_factor(const step_options *o, double inv_tau);
 
 params *step_params(step *s);
 double step_rate(const step *s, int row); /* the factor of the learning rate of a parameter */

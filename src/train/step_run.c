@@ -153,6 +153,11 @@ static loss_outputs loss_writes(step *s)
 }
 static loss_plan *plan_now(const step *s) { return s->warm && s->count < s->o.hopfield_warmup ? s->warm : s->loss; }
 
+double step_train_factor(const step_options *o, double inv_tau)
+{
+    return o->own.call ? 1 : loss_train_factor(o->method, inv_tau);
+}
+
 /* A loss that is not finite is no error: its gradient is not finite either, and the update is skipped. */
 static cloob_status take_loss(cloob_status status, const loss_result *l, double inv_tau, double beta, step_result *r)
 {
@@ -175,6 +180,7 @@ static cloob_status run_loss(cloob_ctx *ctx, step *s, step_result *r)
     loss_outputs out = loss_writes(s);
     loss_plan *plan = plan_now(s);
     int64_t u, v;
+    if (s->own) return take_loss(own_loss_run(ctx, s->own, &in, &out, inv_tau, s->count, &l), &l, inv_tau, beta, r);
     hopfield_memory_bind(s->stored, &in, &u, &v);
     CLOOB_TRY(loss_plan_stored(ctx, plan, u, v));
     CLOOB_TRY(loss_plan_scales(ctx, plan, inv_tau, beta));
@@ -300,10 +306,11 @@ static cloob_status update(cloob_ctx *ctx, step *s, double lr, const step_result
     const loss_result *l = &r->terms;
     double clip = s->o.clip > 0 && r->grad_norm > s->o.clip ? s->o.clip / r->grad_norm : 1.0;
     s->count++;
-    adamw_settings set = settings_now(s, lr, clip * loss_train_factor(s->o.method, r->inv_tau), s->count);
+    adamw_settings set = settings_now(s, lr, clip * step_train_factor(&s->o, r->inv_tau), s->count);
     adamw_blocks b = blocks_of(s);
     CLOOB_TRY(adamw_step(ctx, s->dev, s->dev->stream, &b, &set));
-    if (s->o.learn_inv_tau) update_scale(s, &s->scalars.inv_tau, loss_dlogit_inv_tau(s->o.method, l, r->inv_tau), lr);
+    double dlogit = s->own ? l->dsum_dinv_tau * r->inv_tau : loss_dlogit_inv_tau(s->o.method, l, r->inv_tau);
+    if (s->o.learn_inv_tau) update_scale(s, &s->scalars.inv_tau, dlogit, lr);
     if (s->o.learn_beta) update_scale(s, &s->scalars.beta, loss_dlogit_beta(s->o.method, l, r->inv_tau, r->beta), lr);
     if (s->o.learn_bias) update_scalar(s, &s->scalars.bias, l->dsum_dbias, lr);
     return CLOOB_OK;
@@ -315,8 +322,8 @@ static cloob_status update(cloob_ctx *ctx, step *s, double lr, const step_result
  * stored Hopfield sets change from step to step and are kernel arguments, so such a step is not captured. */
 static bool can_capture(const step *s)
 {
-    return s->live && !s->o.eager && s->o.accum == 1 && step_ranks(s) == 1 && !s->stored && !s->o.learn_inv_tau &&
-           !s->o.learn_beta && !s->o.learn_bias && loss_can_queue(plan_now(s));
+    return s->live && !s->own && !s->o.eager && s->o.accum == 1 && step_ranks(s) == 1 && !s->stored &&
+           !s->o.learn_inv_tau && !s->o.learn_beta && !s->o.learn_bias && loss_can_queue(plan_now(s));
 }
 
 static cloob_status queue_step(cloob_ctx *ctx, step *s)
@@ -388,7 +395,7 @@ cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t
     }
     CLOOB_TRY(step_gradients(ctx, s, images, tokens, r));
     CLOOB_TRY(optim_square_sum(ctx, s->dev, s->dev->stream, s->p->grad, s->p->trainable, &square));
-    r->grad_norm = loss_train_factor(s->o.method, r->inv_tau) * sqrt(square);
+    r->grad_norm = step_train_factor(&s->o, r->inv_tau) * sqrt(square);
     r->skipped = !isfinite(r->loss) || !isfinite(r->grad_norm);
     if (r->skipped) return CLOOB_OK;
     CLOOB_TRY(update(ctx, s, lr, r));

@@ -1,5 +1,5 @@
 /* Builds the towers of a step, and chooses the numbers of rows of packed texts. */
-#include "train/towers.h"
+#include "train/step_impl.h"
 
 enum { ALIGN = 16 }; /* rows: whole tiles of the GEMMs */
 

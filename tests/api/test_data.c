@@ -3,7 +3,7 @@
 
 #include "../data/fixture.h"
 #include "check.h"
-#include "lab/bench/data_bench.h"
+#include "lab/bench/bench.h"
 
 static cloob_ctx *ctx;
 

@@ -141,7 +141,7 @@ static void compare_images_and_texts(bool bad)
     job.images = path, job.images_count = 1, job.texts = texts;
     CHECK_OK(ctx, embed_to_file(ctx, m, &job, streamed, &e));
     CHECK_OK(ctx, embed_image_files(ctx, m, path, 1, CLOOB_UNIT, &all));
-    CHECK_OK(ctx, embed_text_file(ctx, m, texts, CLOOB_UNIT, &all));
+    CHECK_OK(ctx, embed_to_memory(ctx, m, &(embed_job){ .what = CLOOB_UNIT, .texts = texts }, &all));
     CHECK_OK(ctx, embed_result_write(ctx, &all, written));
     CHECK(e.rows == all.rows && e.text_rows == 300 && e.bad == all.bad && !e.image && !e.text);
     CHECK(e.bad == (bad ? 6 : 0) && e.rows + e.bad == IMAGES);
@@ -231,7 +231,7 @@ static void one_matrix_goes_into_npy(void)
     embed_job_init(&job);
     job.texts = texts;
     CHECK_OK(ctx, embed_to_file(ctx, m, &job, npy, &e));
-    CHECK_OK(ctx, embed_text_file(ctx, m, texts, CLOOB_UNIT, &all));
+    CHECK_OK(ctx, embed_to_memory(ctx, m, &(embed_job){ .what = CLOOB_UNIT, .texts = texts }, &all));
     CHECK_OK(ctx, file_read(ctx, npy, FILE_TEXT_LIMIT, &b));
     size_t bytes = (size_t)(300 * all.text_width) * sizeof(float);
     CHECK(b.size == 128 + bytes && memcmp(b.data + 128, all.text, bytes) == 0);

@@ -51,6 +51,9 @@ static void functions_with_a_status_refuse_null(void)
     REFUSED(cloob_probe(ctx, NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_hopfield_retrieve(NULL, NULL, NULL, NULL, 0, NULL, NULL));
     REFUSED(cloob_hopfield_retrieve(ctx, NULL, NULL, NULL, 0, NULL, NULL));
+    REFUSED(cloob_hub_path(NULL, NULL, false, NULL, 0));
+    REFUSED(cloob_hub_path(ctx, NULL, false, NULL, 0));
+    REFUSED(cloob_hub_path(ctx, "x", false, NULL, 0));
     REFUSED(cloob_hopfield_energy(NULL, NULL, NULL, 0, NULL));
     REFUSED(cloob_hopfield_energy(ctx, NULL, NULL, 0, NULL));
     REFUSED(cloob_hopfield_separation(NULL, NULL, NULL));
@@ -67,6 +70,10 @@ static void functions_with_a_status_refuse_null(void)
     REFUSED(cloob_encode_image(ctx, NULL, NULL, 0, 0, 0, NULL));
     REFUSED(cloob_encode_files(NULL, NULL, NULL, 0, 0, NULL, NULL));
     REFUSED(cloob_encode_files(ctx, NULL, NULL, 0, 0, NULL, NULL));
+    REFUSED(cloob_encode_inputs(NULL, NULL, NULL, 0, 0, NULL, NULL));
+    REFUSED(cloob_encode_inputs(ctx, NULL, NULL, 0, 0, NULL, NULL));
+    REFUSED(cloob_model_preprocess(NULL, NULL, NULL, 0, NULL, NULL));
+    REFUSED(cloob_model_preprocess(ctx, NULL, NULL, 0, NULL, NULL));
     REFUSED(cloob_encode_texts(NULL, NULL, NULL, 0, 0, NULL));
     REFUSED(cloob_encode_texts(ctx, NULL, NULL, 0, 0, NULL));
     REFUSED(cloob_model_tokenize(NULL, NULL, NULL, 0, NULL));
@@ -87,6 +94,12 @@ static void functions_with_a_status_refuse_null(void)
     REFUSED(cloob_search_index(ctx, NULL, NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_search_open(NULL, NULL, NULL));
     REFUSED(cloob_search_open(ctx, NULL, NULL));
+    REFUSED(cloob_search_check(NULL, NULL, NULL));
+    REFUSED(cloob_search_check(ctx, NULL, NULL));
+    REFUSED(cloob_prompts_parse(NULL, NULL, 0, NULL));
+    REFUSED(cloob_prompts_parse(ctx, NULL, 0, NULL));
+    REFUSED(cloob_search_save(NULL, NULL, NULL, NULL));
+    REFUSED(cloob_search_save(ctx, NULL, NULL, NULL));
     REFUSED(cloob_search_query(NULL, NULL, NULL, 0, 0, NULL, NULL));
     REFUSED(cloob_search_query(ctx, NULL, NULL, 0, 0, NULL, NULL));
     REFUSED(cloob_search_image(NULL, NULL, NULL, NULL, 0, NULL, NULL));
@@ -107,6 +120,8 @@ static void functions_with_a_status_refuse_null(void)
     REFUSED(cloob_tokenizer_decode(ctx, NULL, NULL, 0, NULL));
     REFUSED(cloob_train(NULL, NULL, NULL));
     REFUSED(cloob_train(ctx, NULL, NULL));
+    REFUSED(cloob_train_options_set(NULL, NULL, NULL, NULL));
+    REFUSED(cloob_train_options_set(ctx, NULL, NULL, NULL));
     REFUSED(cloob_trainer_create(NULL, NULL, NULL));
     REFUSED(cloob_trainer_create(ctx, NULL, NULL));
     REFUSED(cloob_trainer_step(NULL, NULL, NULL, NULL, 0, NULL));
@@ -149,12 +164,14 @@ static void the_others_give_nothing(void)
     CHECK(cloob_search_count(NULL) == 0);
     CHECK(cloob_search_width(NULL) == 0);
     CHECK(cloob_search_checkpoint(NULL) == NULL);
+    CHECK(cloob_search_vocab(NULL) == NULL);
     cloob_search_hits_release(NULL, 0);
     cloob_tokenizer_close(NULL);
     CHECK(cloob_tokenizer_vocab_size(NULL) == 0);
     CHECK(cloob_tokenizer_start_id(NULL) == 0);
     CHECK(cloob_tokenizer_end_id(NULL) == 0);
     cloob_train_options_init(NULL);
+    cloob_prompts_close(NULL);
     cloob_trainer_options_init(NULL);
     cloob_trainer_destroy(NULL);
     CHECK(cloob_trainer_image_size(NULL) == 0);

@@ -60,7 +60,7 @@ static void converted_weights_give_the_frozen_outputs(const char *path, bool con
     mo.device = "cpu";
     write_inputs(config, 6);
     CHECK_OK(ctx, cloob_model_open(ctx, convert ? weights_file : path, &mo, &m));
-    CHECK_OK(ctx, embed_tensor_file(ctx, m, inputs_file, CLOOB_RAW, &e));
+    CHECK_OK(ctx, embed_to_memory(ctx, m, &(embed_job){ .what = CLOOB_RAW, .tensors = inputs_file }, &e));
     CHECK_OK(ctx, embed_result_write(ctx, &e, out_file));
     CHECK_OK(ctx, st_open(ctx, out_file, &got));
     CHECK_OK(ctx, st_open(ctx, TESTS_DIR "/ref/foreign/mini-rn.safetensors", &want));
@@ -171,6 +171,12 @@ static void bad_input_is_told(void)
     cloob_model_options_init(&o);
     o.precision = "fp9";
     CHECK(cloob_model_open(ctx, weights_file, &o, &m) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "fp9"));
+    o.precision = "auto", o.device = "ref";
+    CHECK_OK(ctx, cloob_model_open(ctx, weights_file, &o, &m));
+    cloob_model_facts facts;
+    cloob_model_get_facts(m, &facts);
+    CHECK(strcmp(facts.precision, "fp32") == 0); /* what it became */
+    cloob_model_close(m);
     o.precision = "fp8", o.device = "cpu";
     CHECK(cloob_model_open(ctx, weights_file, &o, &m) == CLOOB_ERR_UNSUPPORTED && strstr(cloob_error(ctx), "int8"));
     CHECK_OK(ctx, cloob_model_open(ctx, weights_file, NULL, &m));
@@ -180,10 +186,10 @@ static void bad_input_is_told(void)
     CHECK(strstr(cloob_error(ctx), weights_file) != NULL);
     CHECK(embed_image_files(ctx, m, files, 1, CLOOB_UNIT, &e) != CLOOB_OK);
     embed_result_release(&e);
-    CHECK(embed_tensor_file(ctx, m, weights_file, CLOOB_UNIT, &e) == CLOOB_ERR_FORMAT);
+    CHECK(embed_to_memory(ctx, m, &(embed_job){ .what = CLOOB_UNIT, .tensors = weights_file }, &e) == CLOOB_ERR_FORMAT);
     CHECK(embed_result_write(ctx, &e, out_file) == CLOOB_ERR_ARGUMENT);
     write_inputs("tiny-vit", 1); /* other sizes than this model's */
-    CHECK(embed_tensor_file(ctx, m, inputs_file, CLOOB_UNIT, &e) == CLOOB_ERR_FORMAT);
+    CHECK(embed_to_memory(ctx, m, &(embed_job){ .what = CLOOB_UNIT, .tensors = inputs_file }, &e) == CLOOB_ERR_FORMAT);
     CHECK(strstr(cloob_error(ctx), "wants") != NULL);
     embed_result_release(&e);
     cloob_model_close(m);

@@ -381,6 +381,44 @@ static void an_old_index_is_found_after_a_move(void)
     remove_many(moved), remove(index_file), remove(weights_file);
 }
 
+/* The position of a name in an open index; -1: none. */
+static int64_t entry_of(const cloob_search *s, const char *name)
+{
+    for (int64_t i = 0; i < cloob_search_count(s); i++) {
+        size_t bytes;
+        const char *at = search_index_name(s, i, &bytes);
+        if (bytes == strlen(name) && memcmp(at, name, bytes) == 0) return i;
+    }
+    return -1;
+}
+
+/* Entries added in any order are sorted; one of the same name is replaced; rows that are not of unit length are refused.
+ */
+static void entries_are_added_and_replaced(void)
+{
+    enum { D = 4 };
+    float probe[D] = { 1 }, row[2][D] = { { 0, 1 }, { 0, 0, 1 } }, long_row[D] = { 2 };
+    const char *first[] = { "b", "d" }, *second[] = { "d", "a" };
+    int64_t zero[2] = { 0 };
+    cloob_search *s;
+    search_names two = { 2, first, zero, zero };
+    CHECK_OK(ctx,
+             search_index_write(ctx, index_file, &(search_origin){ ".", "m", "", "" }, row[0], probe, D, &two, NULL));
+    CHECK_OK(ctx, cloob_search_open(ctx, index_file, &s));
+    cloob_search_entries more = { .name = second, .row = row[0], .n = 2, .D = D };
+    CHECK_OK(ctx, cloob_search_save(ctx, s, &more, index_file));
+    more.row = long_row, more.n = 1;
+    CHECK(cloob_search_save(ctx, s, &more, index_file) == CLOOB_ERR_NUMERIC && strstr(cloob_error(ctx), "length 2"));
+    more.D = 3;
+    CHECK(cloob_search_save(ctx, s, &more, index_file) == CLOOB_ERR_ARGUMENT);
+    cloob_search_close(s);
+    CHECK_OK(ctx, cloob_search_open(ctx, index_file, &s));
+    CHECK(cloob_search_count(s) == 3 && entry_of(s, "a") == 0 && entry_of(s, "b") == 1 && entry_of(s, "d") == 2);
+    CHECK(search_index_rows(s)[2 * D + 1] == 1 && search_index_rows(s)[0 * D + 2] == 1);
+    cloob_search_close(s);
+    remove(index_file);
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -391,6 +429,7 @@ int main(void)
     RUN(an_interruption_is_saved);
     RUN(the_folder_may_be_moved);
     RUN(an_old_index_is_found_after_a_move);
+    RUN(entries_are_added_and_replaced);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -36,7 +36,7 @@ static void nonsense_is_refused(void)
     cloob_view_options o;
     cloob_image p;
     cloob_view_options_init(&o, 21);
-    o.interpolation = "lanczos";
+    o.interpolation = "cubist";
     CHECK(view(&o, &p) == CLOOB_ERR_ARGUMENT && !p.rgb);
     cloob_view_options_init(&o, -1);
     CHECK(view(&o, &p) == CLOOB_ERR_ARGUMENT && !p.rgb);

@@ -5,6 +5,8 @@ check() { # THEORY WHAT CONDITION (awk, on the lines after the heading) [MORE AR
 }
 check "$1" mi 'if ($2 > $1 + 0.05 || $2 > $4 || $3 < $1 - 0.05) bad = 1'                            # lower bound, ln N, upper bound
 check "$1" saturation 'if (NR > 2 && ($2 > last || $3 < 1.99 || $3 > 2.01)) bad = 1; last = $2'       # one vanishes, one stays
+check "$1" saturation 'if (NR > 2 && ($5 < last - 1e-9)) bad = 1; last = $5; if ($1 == 1 && ($4 > 1e-6 || $5 < 1.9)) bad = 1' # by the temperature: one vanishes, one grows
+check "$1" variance 'if ($4 <= 0 || $9 <= 0 || ($1 < 0.25 && $5 <= 2 * $4)) bad = 1'                 # close pairs: the rejected loss has scores of more variance
 check "$1" hopfield 'if ($1 == beta && $3 > energy + 1e-5) bad = 1; beta = $1; energy = $3'           # energy never rises
 check "$1" covariance 'if (NR == 2) own = $3; if ($1 == 4 && $3 < own + 0.1) bad = 1; if ($1 == 60 && ($3 - own) ^ 2 > 1e-4) bad = 1'
 [ -n "${2:-}" ] || exit 0

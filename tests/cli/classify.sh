@@ -41,6 +41,19 @@ find copied -type f | while read -r f; do cmp -s "$f" "photos/$(basename "$f")" 
 ask 'photos/val-*' --sort-into copied --copy > /dev/null || fail "copying a second time"
 [ "$(find copied -type f | wc -l)" = 16 ] || fail "names that are taken get a number"
 
+# Other labels: links of the earlier ones are mentioned, and --clear removes them; files that are no links stay.
+sort_again() { "$cloob" classify --checkpoint "$model" --labels "boat,cloud" 'photos/val-*' --sort-into sorted "$@" > /dev/null 2> err.txt || fail "new labels: $(cat err.txt)"; }
+touch sorted/mine.txt "$(find sorted -mindepth 1 -type d | head -1)/mine.txt"
+sort_again
+grep -q 'sorted has 8 links in folders of other labels; --clear removes' err.txt || fail "new labels: $(cat err.txt)"
+sort_again --clear --dry-run
+grep -q '16 earlier links would be removed' err.txt && [ "$(find sorted -type l | wc -l)" = 16 ] || fail "a dry run of --clear: $(cat err.txt)"
+sort_again --clear
+[ "$(find sorted -type l | wc -l)" = 8 ] && [ "$(find sorted -name mine.txt | wc -l)" = 2 ] || fail "--clear: $(find sorted)"
+[ "$(find sorted -type l -path '*/boat/*' -o -type l -path '*/cloud/*' | wc -l)" = 8 ] || fail "--clear: $(find sorted)"
+"$cloob" classify --checkpoint "$model" --labels a,b photos --clear > /dev/null 2>&1
+[ $? = 2 ] || fail "--clear without --sort-into"
+
 "$cloob" search index photos --checkpoint "$model" --quiet > /dev/null 2>&1 || fail "search index"
 "$cloob" search query "a fish" --index photos --n 3 --json --quiet > q.json || fail "search query"
 grep -q '^\[{"path": ' q.json || fail "search query --json is a list: $(head -c 80 q.json)"

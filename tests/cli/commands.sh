@@ -77,8 +77,12 @@ must "compare of runs" 'Holm' compare runs
 column=$(awk '/^metric/ { print index($0, "clip"); exit }' out)
 awk -v c="$column" '/^$/ { exit } substr($0, c - 1, 1) != " " || substr($0, c, 1) == " " { bad = 1 } END { exit bad }' out ||
     { cat out; fail "compare: columns are not aligned"; }
-must "bench embed" '"ms"' bench embed --model tiny --batch 4 --repeats 1 --device cpu --json
-must "bench step" '"ms"' bench step --model tiny --batch 4 --repeats 1 --device cpu --json
+metric=$("$cloob" compare runs --json 2> /dev/null | grep -o '"metrics": {"[^"]*"' | cut -d'"' -f4)
+must "main results" "| $metric |" compare runs --metrics "$metric" --format markdown
+must "ops of a step" 'objective, optimizer, copies' bench step --model tiny-vit --batch-size 4 --repeats 1 --profile
+must "ops of a step as JSON" '"ops": \[{"op": ' bench step --model tiny-vit --batch-size 4 --repeats 1 --profile --json
+must "bench embed" '"ms"' bench embed --model tiny --batch-size 4 --repeats 1 --device cpu --json
+must "bench step" '"ms"' bench step --model tiny --batch-size 4 --repeats 1 --device cpu --json
 must "bench loss" '"ms"' bench loss --n 64 --dim 16 --repeats 1 --device cpu --json
 must "bench data" '' bench data --data world/train.tsv --batch-size 8 --batches 2 --json
 must "ablate" '' ablate --train-data world/train.tsv --val-data world/val.tsv --model tiny --force-image-size 32 --vocab-size 600 \

@@ -41,7 +41,7 @@ for f in "$build"/* "$build"/*/*.so; do
 done > "$work/found"
 [ $files -ge 2 ] || fail "$build: no programs to check"
 if command -v python3 > /dev/null; then
-    (cd "$work" && CLOOB_LIBRARY=$2 python3 "$3/python/builder.py" . > /dev/null && python3 -m zipfile -e ./*.whl wheel) ||
+    (cd "$work" && CLOOB_BUILD=$build python3 "$3/python/builder.py" . > /dev/null && python3 -m zipfile -e ./*.whl wheel) ||
         fail "the wheel could not be made"
     check_runpath "$work/wheel/cloob/libcloob.so" >> "$work/found"
 fi

@@ -106,5 +106,11 @@ printf 'GGUF\3\0\0\0' > "$err.gguf"; "$cloob" info "$err.gguf" > /dev/null 2> "$
 
 "$cloob" doctor > /dev/null 2> "$err" && [ ! -s "$err" ] || fail "doctor says on stderr: $(cat "$err")"
 "$cloob" doctor | sed -n '/^self-test/,$p' | awk 'length($0) > 80 { bad = 1 } END { exit bad }' || fail "doctor's self-test is wider than 80 columns"
+facts() { sed -e '/^self-test/,$d' -e 's/[0-9.]* GiB free//' | grep .; } # free memory changes
+diff <("$cloob" info device | facts) <("$cloob" doctor --quiet | facts) || fail "cloob info device lists other facts than cloob doctor"
+"$cloob" info device --json | grep -q '"parts": {.*"cache"\|"cache".*"parts": {' || fail "cloob info device --json has no facts of the build"
 "$cloob" doctor --json --quiet | grep -q '"ok": true' || fail "cloob doctor"
+"$cloob" info device --json | grep -q '"libraries": {' || fail "cloob info device --json names no libraries"
+"$cloob" info device | awk '/^libraries loaded/ { on = 1; next } on && NF { n++; if ($2 != "yes" && $0 !~ / no +install /) bad = 1 } END { exit bad || !n }' ||
+    fail "cloob info device: a library is neither there nor has a remedy"
 exit $bad

@@ -69,6 +69,28 @@ cp logs/small/checkpoints/latest.safetensors "$model"
 "$cloob" bench loss --json --n 16 --dim 8 --repeats 1 > j14 2> err || fail "bench loss: $(cat err)"
 "$cloob" bench loss --n 16 --dim 8 --repeats 1 --precision int8 > /dev/null 2> err && fail "the objective has no int8"
 grep -q "fp32 or bf16" err || fail "bench loss --precision int8: $(cat err)"
+
+# --precision auto is one of the others, to the byte, and says which; each limit of the instructions has its own choice.
+flags=" $(grep -m1 '^flags' /proc/cpuinfo 2> err) "
+has() { case $flags in *" $1 "*) ;; *) return 1 ;; esac; }
+for limit in amx avx512 avx_vnni avx2; do
+    expected=fp32
+    has avx2 && has fma && expected=int8
+    case $limit in amx | avx512) has avx512f && has avx512bw && ! has avx512_vnni && ! has avx_vnni && expected=fp32 ;; esac
+    [ $limit = amx ] && has amx_bf16 && has avx512_bf16 && expected=bf16
+    CLOOB_CPU_LIMIT=$limit "$cloob" embed --checkpoint "$model" --device cpu --precision auto --out auto.npy --texts "$name/captions.txt" > out 2> err || fail "auto: $(cat err)"
+    [ "$(grep -c 'precision [a-z0-9]*: ' err)" = 1 ] && grep -q "precision $expected: " err || fail "auto under $limit is not $expected: $(cat err)"
+    CLOOB_CPU_LIMIT=$limit "$cloob" embed --quiet --checkpoint "$model" --device cpu --precision $expected --out same.npy --texts "$name/captions.txt" > out 2> err || fail "$expected: $(cat err)"
+    cmp auto.npy same.npy || fail "auto under $limit computes something else than $expected"
+    CLOOB_CPU_LIMIT=$limit "$cloob" info device --json > out 2> err || fail "info device: $(cat err)"
+    grep -qE "\"precision_auto\": ?\"$expected\"" out || fail "info device under $limit: $(cat out)"
+done
+CLOOB_CPU_LIMIT=avx2 "$cloob" bench embed --model tiny-vit --batch-size 2 --repeats 1 --device cpu --precision auto --json > out 2> err || fail "bench embed: $(cat err)"
+grep -qE '"precision": ?"(int8|fp32)"' out || fail "bench embed names auto, not what it became: $(cat out)"
+"$cloob" embed --quiet --checkpoint "$model" --device ref --precision auto --out same.npy --texts "$name/captions.txt" > out 2> err || fail "auto on ref: $(cat err)"
+"$cloob" bench loss --n 16 --dim 8 --repeats 1 --precision auto > out 2> err && fail "the objective has no auto"
+"$cloob" bench step --model tiny-vit --batch-size 2 --repeats 1 --precision auto > out 2> err && fail "a training step takes auto"
+grep -q "precision auto: .*amp_fp8" err || fail "bench step --precision auto: $(cat err)"
 if command -v python3 > /dev/null; then
     for i in $(seq 14); do python3 -m json.tool "j$i" > /dev/null 2> err || fail "broken JSON: $(cat "j$i"): $(cat err)"; done
 fi
@@ -144,6 +166,12 @@ paper clip-yfcc "${clip_rows[@]}" "${restarts[@]}" "${yfcc[@]}" '--model RN50'
 paper clip-yfcc-rn101 "${clip_rows[@]}" "${restarts[@]}" "${yfcc[@]}" '--model RN101'
 paper clip-yfcc-rn50x4 "${clip_rows[@]}" "${restarts[@]}" "${yfcc[@]}" '--model RN50x4'
 paper openclip-cc "${clip_rows[@]}" "${conceptual[@]}" '--lr-scheduler cosine' '--restart-epochs 0' '--warmup 10000' '--epochs 31' '--model RN50'
+
+# The activations on the page of models are those of the names.
+for name in RN50 RN101 RN50x4 ViT-B-32 ViT-B-16 ViT-L-14 ViT-H-14; do
+    has=$("$cloob" info $name --json | grep -oE '"text_activation": *"[a-z_]+"' | grep -oE '[a-z_]+"$' | tr -d '"')
+    grep -qE "^\| $name \|.* x [0-9]+, $has \| [0-9]+ \| [0-9]+ \| [0-9.]+ \|$" "$source/docs/reference/models.md" || fail "docs/reference/models.md: $name has $has"
+done
 
 # So are the summaries on the page of commands.
 "$cloob" help | sed -n 's/^  \([a-z]*\)  *\(.*\)$/| `cloob \1` | \2 |/p' > summaries

@@ -87,9 +87,28 @@ done
 "$cloob" embed --checkpoint model.safetensors --images photos/plain.jpg --max-image-pixels 400 --out no.npy --quiet > out 2> err && fail "an image above the limit was embedded"
 grep -q -- '--max-image-pixels' err || fail "the message names no option that embed has: $(cat err)"
 
+# Phones take photos of 48 megapixels, as HEIC: images of up to 100 are read, one at a time whatever the threads; data sets and the server
+# stay at 25.
+mkdir large
+"$cloob" info photos/plain.jpg --view large/1.png --size 5200 --quiet > out 2> err || fail "a large image: $(cat err)"
+for i in 2 3 4; do ln large/1.png large/$i.png; done
+"$cloob" embed --checkpoint model.safetensors --images large/1.png --out large.npy --quiet > out 2> err || fail "embed, 27 megapixels: $(cat err)"
+"$cloob" search index large --checkpoint model.safetensors --json --quiet > out 2> err || fail "search, 27 megapixels: $(cat err)"
+grep -q '"embedded": *4' out || fail "search, 27 megapixels: $(cat out err)"
+peak() { python3 -c 'import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10)' "$@"; }
+if command -v python3 > /dev/null; then
+    classify=("$cloob" classify --checkpoint model.safetensors --labels fish,tree --quiet --threads 4)
+    one=$(peak "${classify[@]}" large/1.png) four=$(peak "${classify[@]}" large)
+    [ "$four" -lt $((one + 100)) ] || fail "four images of 27 megapixels: $four MiB, one: $one MiB"
+fi
+printf 'filepath\ttitle\nlarge/1.png\ta fish\n' > large.tsv
+"$cloob" info large.tsv > out 2> err || fail "info: $(cat err)"
+grep -q 'more than the limit of 25000000' out || fail "a data set with 27 megapixels: $(cat out)"
+
 # A model without a tokenizer cannot be asked for words: refused before anything is embedded.
-"$cloob" convert model.safetensors wordless --to open_clip --quiet > out 2> err || fail "convert: $(cat err)"
-"$cloob" search index world/images --checkpoint wordless --out wordless.index > out 2> err && fail "a model without a tokenizer was indexed"
+"$cloob" convert model.safetensors wordless.safetensors --to openai --quiet > out 2> err || fail "convert: $(cat err)"
+"$cloob" search index world/images --checkpoint wordless.safetensors --out wordless.index > out 2> err && fail "a model without a tokenizer was indexed"
 grep -q -- '--vocab' err || fail "no tokenizer: $(cat err)"
 [ -e wordless.index ] && fail "an index was written for a model without a tokenizer"
 [ $bad = 0 ] && echo "photos as people have them"

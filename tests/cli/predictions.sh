@@ -6,14 +6,34 @@
     --predictions p.csv --confusion c.csv --json --quiet > z.json || fail "zeroshot"
 number() { grep -o "\"$1\": [0-9.e-]*" z.json | head -1 | cut -d' ' -f2; }
 top1=$(number top1) n=$(number n)
-head -1 p.csv | grep -q '^image,label,predicted,p,correct$' || fail "heading of the predictions"
+head -1 p.csv | grep -q '^image,label,predicted,p,correct,rank$' || fail "heading of the predictions"
 awk -F, -v n="$n" -v top1="$top1" 'NR > 1 { right += $5; if (($2 == $3) != $5) wrong = 1; if (!($4 > 0 && $4 <= 1)) wrong = 1 }
     END { exit !(NR - 1 == n && !wrong && (right / n - top1) ^ 2 < 1e-12) }' p.csv || fail "predictions do not make top1 $top1 of $n"
 awk -F, -v n="$n" -v top1="$top1" 'NR > 1 { for (k = 2; k <= NF; k++) sum += $k; right += $NR }
     END { exit !(sum == n && (right / n - top1) ^ 2 < 1e-12) }' c.csv || fail "the confusion does not make top1 $top1 of $n"
 "$cloob" zeroshot --checkpoint model.safetensors --data world/classes/object --prompts world/prompts.json --set object \
     --predictions p.jsonl --json --quiet > /dev/null || fail "zeroshot to lines"
-[ "$(wc -l < p.jsonl)" = "$n" ] && grep -q '"correct": \(true\|false\)}$' p.jsonl || fail "lines of predictions"
+[ "$(wc -l < p.jsonl)" = "$n" ] && grep -q '"correct": \(true\|false\), "rank": [0-9]*}$' p.jsonl || fail "lines of predictions"
+# The rank of the correct class is 1 exactly where the prediction is correct.
+awk -F, 'NR > 1 && ($NF == 1) != ($(NF - 1) == 1) || (NR > 1 && $NF < 1) { bad = 1 } END { exit bad || NR < 3 }' p.csv || fail "ranks of the correct class"
+
+# A set that is called like a published one is compared with its counts; --quiet and other names are not.
+ln -s object world/classes/GTS-RB
+"$cloob" zeroshot --checkpoint model.safetensors --data world/classes/GTS-RB --prompts world/prompts.json --set object > /dev/null 2> e.txt || fail "zeroshot of gtsrb"
+grep -q "classes; the published set gtsrb has 43" e.txt && grep -q "^warning: .*GTS-RB: $n images; the test part of gtsrb has 12630" e.txt || fail "counts of gtsrb: $(cat e.txt)"
+"$cloob" zeroshot --checkpoint model.safetensors --data world/classes/object --prompts world/prompts.json --set object > /dev/null 2> e.txt || fail "zeroshot of object"
+grep -q published e.txt && fail "counts of an unknown set: $(cat e.txt)"
+rm world/classes/GTS-RB
+
+# An image in a folder with the name of a label has a rank.
+ls world/classes/object > labels.txt
+"$cloob" classify --checkpoint model.safetensors --labels-file labels.txt --top 100 --json world/classes/object --quiet > k.json || fail "classify"
+python3 - k.json <<'P' || fail "ranks of classify"
+import json, os, sys
+for one in json.load(open(sys.argv[1])):
+    truth = os.path.basename(os.path.dirname(one["image"]))
+    assert one["truth"] == truth and one["top"][one["rank"] - 1]["label"] == truth, one
+P
 
 # Some of the classes, under names of their own.
 set -- $(ls world/classes/object | head -5)
@@ -59,6 +79,21 @@ for from in "--checkpoint model.safetensors --data split" "--train train.safeten
     awk -v train="$(grep -o '"train_acc": [0-9.e-]*' p.json | cut -d' ' -f2)" -v test="$(grep -o '"test_acc": [0-9.e-]*' p.json | cut -d' ' -f2)" \
         'BEGIN { exit !(test > train - 0.2) }' || fail "classes were matched by number: $(cat p.json)"
 done
+# Several splits: a result for each and their mean; the second one tests on the training rows.
+splits() { "$cloob" probe --train train.safetensors train.safetensors --lambda 100 --quiet "$@" 2> e.txt; }
+splits --test test.safetensors train.safetensors --json > p.json || fail "two splits: $(cat e.txt)"
+python3 - p.json <<'P' || fail "two splits: $(cat p.json)"
+import json, statistics, sys
+r = json.load(open(sys.argv[1]))
+of = [s["test_acc"] for s in r["splits"]]
+assert len(of) == 2 and [s["test_rows"] for s in r["splits"]] != [r["splits"][0]["test_rows"]] * 2
+assert abs(r["test_acc"] - statistics.mean(of)) < 1e-9 and abs(r["test_acc_deviation"] - statistics.stdev(of)) < 1e-9
+assert abs(r["test_mean_per_class"] - statistics.mean(s["test_mean_per_class"] for s in r["splits"])) < 1e-9
+P
+"$cloob" probe --checkpoint model.safetensors --data split split --lambda 100 --quiet > p.txt && grep -q '^average of 2 splits: test [0-9.]* +- 0.0000 ' p.txt || fail "--data twice: $(cat p.txt)"
+splits --test test.safetensors > p.txt && fail "two --train with one --test"
+grep -q "same number of files" e.txt || fail "two --train with one --test: $(cat e.txt)"
+splits --test test.safetensors test.safetensors --knn 1 > p.txt && fail "--knn of two splits"
 cp -r "world/classes/object/$5" "split/test/$5" # a class without training rows: wrong in both numbers, and named
 "$cloob" probe --checkpoint model.safetensors --data split --knn 1 --json --quiet > p.json 2> e.txt || fail "probe: $(cat e.txt)"
 grep -q '"test_mean_per_class": 0.75,' p.json && grep -q "1 of its 4 classes are not among those of the training rows: \"$5\"" e.txt ||

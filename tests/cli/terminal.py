@@ -105,6 +105,8 @@ def main():
                  "--warmup", "1", "--vocab-size", "540", "--threads", "1", "--save-frequency", "0"]
         bad += refuse([cloob, "bench", "step", "--method", "a" * 60], folder)
         bad += refuse([cloob, "embed", "--checkpoint", "missing-" + "m" * 50, "--images", "world", "--out", "e.npy"], folder)
+        bad += refuse([cloob, "search", "query", "a dog", "--index", "missing-" + "m" * 50], folder)
+        bad += refuse([cloob, "info", "missing"], folder)
         bad += interrupt("synth", [cloob, "synth", "--out", "large", "--count", "1000000", "--threads", "1"], folder, "synth.*%")
         bad += interrupt("embed", [cloob, "embed", "--data", "world/long.tsv", "--out", "e.safetensors", *model], folder, "embed .*%")
         bad += interrupt("train", [cloob, "train", "--name", "stopped", *train], folder, "train.*%")

@@ -45,5 +45,25 @@ train long "${data[@]}" --schedule-steps 2 --warmup 100
 says 'the warm-up of 100 steps is longer than the run of 2'
 train fits "${data[@]}" --schedule-steps 2 --warmup 1
 silent 'warm-up'
+# A last restart cycle that is cut short.
+train cut "${data[@]}" --lr-scheduler cosine-restarts --restart-epochs 2 --epochs 5 --warmup 2 --max-steps 1
+says 'the last restart cycle ends after 2 of its 8 steps, at a learning rate of .*; --restart-cycles 3'
+train even "${data[@]}" --lr-scheduler cosine-restarts --restart-epochs 2 --epochs 5 --warmup 4 --max-steps 1
+silent 'last restart cycle'
+
+# out.log has every line of the console, those before the run's folder existed included, and of a quiet run those that were not shown.
+sed -i 's/images\/train-0000001\./images\/gone./' world/own.tsv
+for quiet in "" --quiet; do
+    train "log$quiet" "${data[@]}" --vocab-size 8192 --epochs 1 --allow-bad-samples $quiet
+    sed 's/^warning: //' err | grep -v '%' | while read -r line; do
+        line=$(sed -E 's/--[a-z-]+/@/g' <<< "$line")
+        sed -E 's/`[a-z_]+`/@/g' "logs/log$quiet/out.log" | grep -qF -- "$line" || echo "$line"
+    done > missing
+    [ -s missing ] && fail "out.log of train $quiet lacks: $(cat missing)"
+    grep -q 'WARNING | bad sample: .*gone' "logs/log$quiet/out.log" || fail "out.log of train $quiet: no bad sample"
+    grep -q 'INFO | done: ' "logs/log$quiet/out.log" || fail "out.log of train $quiet: no end"
+done
+grep -q 'bad sample' err || fail "a quiet run hides warnings"
+grep -aq 'train/grad_norm' logs/log/tensorboard/* || fail "no gradient norm for TensorBoard"
 [ $bad = 0 ] && echo "warnings appear where they should, and nowhere else"
 exit $bad

@@ -3,7 +3,7 @@
 #define TESTS_DATA_JPEG_PLANES_H
 
 #include "data/view/ycc.h"
-#include "io/image/jpeg_layout.h"
+#include "io/image/image.h"
 
 typedef struct jpeg_case {
     int width, height;

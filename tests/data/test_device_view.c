@@ -58,7 +58,7 @@ static void the_view_is_the_one_of_the_cpu(void)
         view_job job;
         uint64_t key = (uint64_t)i * 77;
         uint8_t *file = jpeg_make(&plain[i % PLAIN], (uint64_t)i, &size), *memory = jpeg_decode_planes(file, size, &p);
-        o.filter = i % 2 ? RESIZE_BILINEAR : RESIZE_BICUBIC;
+        o.how.filter = i % 2 ? RESIZE_BILINEAR : RESIZE_BICUBIC;
         CHECK(view_job_plan(file, size, &limits, &o, key, &job));
         CHECK_OK(ctx, view_job_define(ctx, &p, &job, &o, ours));
         CHECK_OK(ctx, view_train_bytes(ctx, scratch, file, size, "a file", &limits, &o, key, cpu));

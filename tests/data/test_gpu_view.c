@@ -38,7 +38,7 @@ static transform_options options(int i)
     transform_options_init(&o, SIZE);
     o.scale_min = 0.1;
     o.flip_prob = 0.5;
-    o.filter = i % 2 ? RESIZE_BILINEAR : RESIZE_BICUBIC;
+    o.how.filter = i % 2 ? RESIZE_BILINEAR : RESIZE_BICUBIC;
     return o;
 }
 
@@ -59,11 +59,11 @@ static void kernels_equal_the_definition(void)
         view_image v = { .planes = p, .top = (int32_t)job.box.top, .left = (int32_t)job.box.left, .flip = job.flip };
         for (int c = 0; c < p.components; c++) v.planes.plane[c] = planes + (p.plane[c] - memory);
         v.axis[0].in = (int32_t)job.box.width, v.axis[1].in = (int32_t)job.box.height;
-        int bicubic = o.filter == RESIZE_BICUBIC;
-        CHECK(view_image_carve(&v, SIZE, bicubic, scratch) < 16 << 20);
+        int filter = (int)o.how.filter;
+        CHECK(view_image_carve(&v, SIZE, filter, scratch) < 16 << 20);
         v.out = on_device(VIEW, NULL);
         view_image *list = on_device(sizeof v, &v);
-        CHECK(view_images_run(list, 1, SIZE, bicubic, (cudaStream_t)dev->stream) == cudaSuccess);
+        CHECK(view_images_run(list, 1, SIZE, filter, (cudaStream_t)dev->stream) == cudaSuccess);
         CHECK_OK(ctx, dev->to_host(ctx, dev, got, v.out, VIEW));
         CHECK_OK(ctx, dev->sync(ctx, dev));
         CHECK(memcmp(expected, got, VIEW) == 0);

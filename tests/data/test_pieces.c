@@ -85,7 +85,7 @@ static void rows_end_and_are_filled_as_siglips(void)
 
 static cloob_status open_json(const char *text, tokenizer **t)
 {
-    return tokenizer_read_json(ctx, text, strlen(text), "t.json", t);
+    return tokenizer_read_json(ctx, text, strlen(text), "t.json", NULL, t);
 }
 
 static void tokenizer_json_is_read(void)
@@ -94,7 +94,8 @@ static void tokenizer_json_is_read(void)
     CHECK_OK(
         ctx,
         open_json(
-            "{\"added_tokens\":[{\"id\":1,\"special\":true}],\"normalizer\":null,\"model\":{\"type\":\"Unigram\","
+            "{\"added_tokens\":[{\"id\":1,\"content\":\"</s>\",\"special\":true}],\"normalizer\":null,"
+            "\"pre_tokenizer\":{\"type\":\"Metaspace\"},\"model\":{\"type\":\"Unigram\","
             "\"unk_id\":2,\"vocab\":[[\"<pad>\",0],[\"</s>\",0],[\"<unk>\",0],[\"\xe2\x96\x81\x61\",-1.5],[\"b\",-2],"
             "[\"\xe2\x96\x81\x61\x62\",-4]]}}",
             &t));
@@ -102,10 +103,10 @@ static void tokenizer_json_is_read(void)
     CHECK_OK(ctx, tokenizer_encode_row(ctx, t, "ab a q", 6, 5, row)); /* -1.5 - 2 beats -4 */
     CHECK(row[0] == 3 && row[1] == 4 && row[2] == 3);
     tokenizer_close(t);
-    CHECK(open_json("{\"model\":{\"type\":\"WordPiece\"}}", &t) == CLOOB_ERR_UNSUPPORTED);
-    CHECK(strstr(cloob_error(ctx), "WordPiece"));
+    CHECK(open_json("{\"model\":{\"type\":\"WordLevel\"}}", &t) == CLOOB_ERR_UNSUPPORTED);
+    CHECK(strstr(cloob_error(ctx), "WordLevel"));
     CHECK(open_json("{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"a\",1]]}}", &t) == CLOOB_ERR_FORMAT);
-    CHECK(open_json("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", &t) == CLOOB_ERR_UNSUPPORTED);
+    CHECK(open_json("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", &t) == CLOOB_ERR_FORMAT);
     CHECK(open_json("{}", &t) == CLOOB_ERR_UNSUPPORTED);
 }
 

@@ -320,7 +320,7 @@ static tokenizer *open_tiny_json(const tokenizer *t)
     sbuf_puts(&s, "],\"vocab\":{");
     for (int32_t id = 0; id < tokenizer_start_id(t); id++) put_quoted(&s, t, id), sbuf_printf(&s, ":%d,", id);
     sbuf_printf(&s, "\"<|startoftext|>\":%d,\"<|endoftext|>\":%d}}}", tokenizer_start_id(t), tokenizer_end_id(t));
-    CHECK_OK(ctx, tokenizer_read_json(ctx, s.data, s.len, "tokenizer.json", &out));
+    CHECK_OK(ctx, tokenizer_read_json(ctx, s.data, s.len, "tokenizer.json", NULL, &out));
     sbuf_release(&s);
     return out;
 }

@@ -77,7 +77,8 @@ static void make(const json *e, const image *im, uint8_t *out)
         return;
     }
     if (!strcmp(what, "crop")) {
-        CHECK_OK(ctx, transform_crop_resize(ctx, im, box[0], box[1], box[2], box[3], o.size, o.size, o.filter, out));
+        CHECK_OK(ctx,
+                 transform_crop_resize(ctx, im, box[0], box[1], box[2], box[3], o.size, o.size, o.how.filter, out));
         return;
     }
     if (!strcmp(what, "box")) {
@@ -305,7 +306,7 @@ static void options_are_checked(void)
                                        "nonsense",
                                        "use_timm=True",
                                        "=3",
-                                       "interpolation=nearest",
+                                       "interpolation=spline",
                                        "scale=",
                                        "color_jitter=0.1x" };
     transform_options o;

@@ -2,7 +2,7 @@
 
 world/, cc/          our synthetic world as files and as shards
 photos/, captions.csv, labels.txt, captions.txt, dog.jpg, cat.jpg, program.c's inputs
-clip.safetensors     a small trained model, and the same under the names and in the formats that pages convert
+clip.safetensors     a small trained model, and the same under the names and in the formats that pages convert or pull
 pairs.safetensors    embeddings of validation pairs
 prompts.md           prompt sets in the layout in which CLIP publishes them
 """
@@ -17,6 +17,8 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests", "hub"))
+from hub_server import Hub, Repo  # noqa: E402
 
 WRAPPER = """#!/bin/sh
 # Cuts training short: `cloob train` ends after a few steps unless the page says otherwise. Worlds are
@@ -60,6 +62,21 @@ NOTEBOOK = {"cells": [{"cell_type": "code", "metadata": {}, "outputs": [], "exec
     "metadata": {}, "nbformat": 4, "nbformat_minor": 2}
 
 
+class EveryModel(dict):
+    """Whatever a page pulls is the small trained model."""
+
+    def __init__(self, path):
+        super().__init__()
+        with open(path, "rb") as f:
+            self.model = f.read()
+
+    def __missing__(self, name):
+        return self.setdefault(name, Repo(name, {"model.safetensors": self.model}))
+
+    def get(self, name):
+        return self[name]
+
+
 class Fixture:
     def __init__(self, cloob, library):
         self.folder = tempfile.mkdtemp(prefix="cloob-docs-")
@@ -74,13 +91,17 @@ class Fixture:
             f.write(WRAPPER % self.program)
         os.chmod(wrapper, os.stat(wrapper).st_mode | stat.S_IXUSR)
         self.serves = re.search(r"^ *MICROHTTPD +yes", self.doctor(), re.M) is not None
+        self.hub = Hub([])
         self.fill()
+        self.hub.repos = EveryModel(self.path("clip.safetensors"))
 
     def doctor(self):
         return subprocess.run([self.program, "doctor"], capture_output=True, text=True).stdout
 
     def environment(self, home):
         env = dict(os.environ, HOME=home, CLOOB_CACHE=os.path.join(home, ".cache"), NO_COLOR="1", OMP_NUM_THREADS="1")
+        env = {k: v for k, v in env.items() if not k.startswith(("HF_", "HUGGINGFACE_", "XDG_CACHE")) and "proxy" not in k.lower()}
+        env["HF_ENDPOINT"] = self.hub.url
         env["PATH"] = self.bin + os.pathsep + env["PATH"]
         env["PYTHONPATH"] = os.path.join(ROOT, "python")
         if self.library:

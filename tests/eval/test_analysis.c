@@ -155,6 +155,32 @@ static void one_row_and_one_modality(void)
     cloob_analysis_release(&a);
 }
 
+/* Axes have separation 1, a near copy little; the bound by hand. */
+static void separation_of_known_rows(void)
+{
+    enum { N = 6 };
+    float x[N * N] = { 0 };
+    separation s;
+    unit_rows u;
+    rows r;
+    for (int i = 0; i < N; i++) x[i * N + i] = 1;
+    x[5 * N + 5] = 0.6f, x[5 * N + 4] = 0.8f; /* row 5 is 0.8 like row 4 */
+    tensor t = TENSOR(CLOOB_F32, x, N, N);
+    CHECK_OK(ctx, rows_of(ctx, &r, &t, "x"));
+    CHECK_OK(ctx, unit_rows_init(ctx, &u, &r));
+    CHECK_OK(ctx, separation_run(ctx, &s, &u, 30));
+    CHECK_NEAR(s.needed, 2 / 180.0 + log(2.0 * 5 * 6 * 30) / 30, 1e-12); /* 0.261 */
+    CHECK(s.rows == 4);
+    CHECK_NEAR(s.smallest, 0.2, 1e-6);
+    CHECK_NEAR(s.mean, (4 * 1.0 + 2 * 0.2) / 6, 1e-6);
+    CHECK_OK(ctx, separation_run(ctx, &s, &u, 60)); /* 0.130 is needed */
+    CHECK(s.rows == 6);
+    CHECK_OK(ctx, separation_run(ctx, &s, &u, 1));
+    CHECK(s.rows == 0);
+    CHECK(separation_run(ctx, &s, &u, 0) == CLOOB_ERR_ARGUMENT);
+    unit_rows_release(&u);
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -165,6 +191,7 @@ int main(void)
     RUN(effective_numbers);
     RUN(vector_functions);
     RUN(one_row_and_one_modality);
+    RUN(separation_of_known_rows);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -39,7 +39,12 @@ static void close_splits(splits *s)
 
 static cloob_probe_result fixed(const splits *s, double lambda, double tolerance)
 {
-    cloob_probe_options o = { 0, false, lambda, 1000, tolerance, true, NULL };
+    cloob_probe_options o = { .search = false,
+                              .lambda = lambda,
+                              .max_iterations = 1000,
+                              .tolerance = tolerance,
+                              .refit_all = true,
+                              .device = NULL };
     cloob_probe_result r;
     CHECK_OK(ctx, probe_run(ctx, &r, &o, &s->part[0], &s->part[1], &s->part[2]));
     CHECK(r.converged);
@@ -74,7 +79,9 @@ static void the_search_takes_the_strongest_of_equals(void)
 {
     char path[1024];
     splits s;
-    cloob_probe_options o = { 0, true, 0, 1000, 0, true, NULL };
+    cloob_probe_options o = {
+        .search = true, .lambda = 0, .max_iterations = 1000, .tolerance = 0, .refit_all = true, .device = NULL
+    };
     cloob_probe_result r;
     open_splits(&s, ref_path("eval_probe.safetensors", path));
     CHECK_OK(ctx, probe_run(ctx, &r, &o, &s.part[0], &s.part[1], &s.part[2]));
@@ -91,6 +98,40 @@ static void the_search_takes_the_strongest_of_equals(void)
     CHECK_OK(ctx, probe_run(ctx, &r, &o, &s.part[0], NULL, &s.part[2])); /* half of the training rows validate */
     CHECK(r.has_val && r.trained_rows == 150);
     cloob_probe_release(&r);
+    close_splits(&s);
+}
+
+/* A random half depends on the seed alone; the mean of ties lies between the least and the largest of them. */
+static void random_halves_and_ties(void)
+{
+    char path[1024];
+    splits s;
+    cloob_probe_options o = { .search = true, .max_iterations = 1000, .random_half = true };
+    cloob_probe_result r[3], tied;
+    open_splits(&s, ref_path("eval_probe.safetensors", path));
+    for (int i = 0; i < 3; i++) {
+        o.seed = i == 2 ? 8 : 7;
+        CHECK_OK(ctx, probe_run(ctx, &r[i], &o, &s.part[0], NULL, &s.part[2]));
+    }
+    CHECK(r[0].lambda == r[1].lambda && r[0].trial[0].objective == r[1].trial[0].objective);
+    CHECK(r[0].trial[0].objective != r[2].trial[0].objective);
+    bool several = false;
+    for (o.seed = 1; o.seed < 30 && !several; o.seed++) { /* a seed with ties */
+        cloob_probe_result largest;
+        double sum = 0, n = 0;
+        o.ties_mean = false;
+        CHECK_OK(ctx, probe_run(ctx, &largest, &o, &s.part[0], NULL, &s.part[2]));
+        for (int i = 0; i < largest.trials; i++)
+            if (largest.trial[i].val_acc == largest.val_acc) sum += log(largest.trial[i].lambda), n++;
+        several = n > 1;
+        o.ties_mean = true;
+        CHECK_OK(ctx, probe_run(ctx, &tied, &o, &s.part[0], NULL, &s.part[2]));
+        CHECK_NEAR(log(tied.lambda), sum / n, 1e-9);
+        CHECK(several ? tied.lambda < largest.lambda : tied.lambda <= largest.lambda * (1 + 1e-12));
+        cloob_probe_release(&largest), cloob_probe_release(&tied);
+    }
+    CHECK(several);
+    for (int i = 0; i < 3; i++) cloob_probe_release(&r[i]);
     close_splits(&s);
 }
 
@@ -253,7 +294,9 @@ static void steps_satisfy_both_conditions(void)
 static cloob_status train_on(float *x, int64_t *y, int64_t n, int64_t test_label)
 {
     probe_data train = { rows_in(x, n, 2), y }, test = { rows_in(x, 1, 2), &test_label };
-    cloob_probe_options o = { 0, false, 1, 100, 0, true, NULL };
+    cloob_probe_options o = {
+        .search = false, .lambda = 1, .max_iterations = 100, .tolerance = 0, .refit_all = true, .device = NULL
+    };
     cloob_probe_result r;
     cloob_status status = probe_run(ctx, &r, &o, &train, NULL, &test);
     if (status == CLOOB_OK) {
@@ -304,6 +347,7 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     RUN(equals_the_exact_optimum);
     RUN(the_search_takes_the_strongest_of_equals);
+    RUN(random_halves_and_ties);
     RUN(float_agrees_with_double);
     RUN(gradient_is_the_slope);
     RUN(logits_of_any_size);

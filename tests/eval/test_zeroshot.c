@@ -2,8 +2,8 @@
 #include "ref_values.h"
 
 #include "core/rng.h"
-#include "lab/synth/factor_scores.h"
 #include "eval/zeroshot.h"
+#include "lab/synth/world_truth.h"
 
 static cloob_ctx *ctx;
 

@@ -6,7 +6,7 @@
 #include "core/json.h"
 #include "fuzz.h"
 #include "model/onnx/onnx.h"
-#include "model/shapes.h"
+#include "model/params.h"
 #include "scratch_folder.h"
 
 enum { MOST = 1 << 18 }; /* elements of a tensor, and of all together 16 times as many: seconds are not the question */

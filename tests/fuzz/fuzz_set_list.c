@@ -1,10 +1,11 @@
 /* The list of data sets of `cloob benchmark`: the input is the file, beside three data sets. What is found is there and
  * has been named once, and a warning has no control characters, whatever the file holds. */
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "cli/suite_sets.h"
+#include "cli/commands.h"
 #include "cli/shared_opts.h"
 #include "fuzz.h"
 #include "scratch_folder.h"
@@ -14,6 +15,30 @@ bool cli_is_folder(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* As in tools/cli/opt.c: lines on stderr. */
+const command eval_suite = { .name = "eval suite" };
+
+int cli_error(const command *c, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "cloob %s: ", c->name);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return 1;
+}
+
+void cli_print(const char *prefix, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs(prefix, stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
 }
 
 static const char *make_sets(void)

@@ -2,7 +2,7 @@
  * world. The first byte chooses. */
 #include "cloob/eval.h"
 #include "fuzz.h"
-#include "infer/class_match.h"
+#include "infer/zeroshot_run.h"
 #include "lab/synth/world_truth.h"
 #include "scratch_folder.h"
 #include "lab/compare/groups.h"

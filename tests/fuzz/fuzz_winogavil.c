@@ -1,5 +1,5 @@
 /* The table of WinoGAViL from arbitrary bytes, beside four images. */
-#include "lab/suite/winogavil_table.h"
+#include "lab/suite/suite.h"
 #include "fuzz.h"
 #include "scratch_folder.h"
 
@@ -7,12 +7,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static cloob_ctx *ctx;
     static char cat[] = "images/cat.jpg", dog[] = "images/dog.png", bare[] = "sun", dots[] = "images/a.b.jpg";
-    char *image[] = { cat, dog, bare, dots }, path[256];
+    char *images[] = { cat, dog, bare, dots }, path[256];
     winogavil_table t = { 0 };
     if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
     if (!scratch_folder() || !scratch_write("winogavil.csv", data, size)) return 0;
     snprintf(path, sizeof path, "%s/winogavil.csv", scratch_path);
-    if (winogavil_read(ctx, path, image, 4, &t) == CLOOB_OK)
+    if (winogavil_read(ctx, path, images, 4, &t) == CLOOB_OK)
         for (int64_t i = 0; i < t.n; i++) {
             const winogavil_row *r = &t.row[i];
             if (r->belong < 1 || r->belong > r->candidates || !*r->text) abort();

@@ -3,7 +3,6 @@
 
 #include "io/image/exif.h"
 #include "io/image/image.h"
-#include "io/image/image_write_jpeg.h"
 
 static cloob_ctx *ctx;
 
@@ -111,6 +110,43 @@ static void orientation_is_found(void)
         }
 }
 
+/* The first segment of a JPEG with one date: the directory of EXIF behind the first one, then the text. */
+static size_t dated_head(uint8_t *out, bool little, int tag, const char *date)
+{
+    size_t n = 0;
+    const uint32_t word[] = { 8, 0x8769, 4, 1, 26, 0, (uint32_t)tag, 2, 20, 44, 0 };
+    static const int bytes[] = { 4, 2, 2, 4, 4, 4, 2, 2, 4, 4, 4 };
+    memcpy(out,
+           "\xFF\xD8\xFF\xE1\0\x48"
+           "Exif\0\0",
+           12);
+    memcpy(out + 12, little ? "II*\0" : "MM\0*", 4);
+    n = 16;
+    for (int i = 0; i < 11; i++) {
+        if (i == 1 || i == 6) out[n + !little] = 1, out[n + little] = 0, n += 2; /* a directory of one entry */
+        for (int k = 0; k < bytes[i]; k++) out[n++] = (uint8_t)(word[i] >> 8 * (little ? k : bytes[i] - 1 - k));
+    }
+    memcpy(out + n, date, 20);
+    return n + 20;
+}
+
+static void capture_date_is_found(void)
+{
+    static const char *const bad[] = { "2019:13-01 10:00:00", "0000:00:00 00:00:00", "    :  :     :  :  " };
+    uint8_t b[128];
+    char date[20];
+    for (int k = 0; k < 4; k++) {
+        size_t n = dated_head(b, k & 1, k & 2 ? 0x9003 : 0x9004, "2019:07:01 10:20:30");
+        CHECK(exif_date(b, n, date) && strcmp(date, "2019-07-01T10:20:30") == 0);
+        for (size_t cut = 0; cut < n; cut++) CHECK(!exif_date(b, cut, date));
+        b[60] ^= 1; /* another tag, or another place */
+        exif_date(b, n, date);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(!exif_date(b, dated_head(b, true, 0x9003, bad[i]), date));
+    CHECK(!exif_date(b, dated_head(b, true, 0x0132, "2019:07:01 10:20:30"), date));
+}
+
 /* A JPEG of 24 x 16 pixels, a gradient, with an EXIF orientation: a photo is turned upright, an image of a data set is
  * not. */
 static void a_photo_is_turned_upright(void)
@@ -177,6 +213,7 @@ int main(void)
     RUN(avif_is_read);
     RUN(orientations_by_hand);
     RUN(orientation_is_found);
+    RUN(capture_date_is_found);
     RUN(a_photo_is_turned_upright);
     RUN(a_large_photo_is_read_smaller);
     cloob_ctx_destroy(ctx);

@@ -46,12 +46,6 @@ static void options(sweep_options *o)
     o->train.report_to = "none";
 }
 
-static double number_at(const json *j, const char *key)
-{
-    const json *v = json_get(j, key);
-    return v && v->kind == JSON_NUMBER ? v->number : NAN;
-}
-
 /* The mean and spread of a metric, out of the runs' own files. */
 static void recompute(arena *a, const char *method, const char *key, double *mean, double *deviation)
 {
@@ -61,7 +55,7 @@ static void recompute(arena *a, const char *method, const char *key, double *mea
         json *summary;
         snprintf(path, sizeof path, "%s/ablation/%s-seed%d/summary.json", root, method, seed);
         CHECK_OK(ctx, json_read_file(ctx, a, path, &summary));
-        v[seed] = number_at(summary, key);
+        v[seed] = json_get_number(summary, key);
     }
     *mean = (v[0] + v[1]) / 2;
     *deviation = fabs(v[0] - v[1]) / sqrt(2);
@@ -102,8 +96,8 @@ static void the_table_is_of_its_runs(void)
             double mean, deviation;
             const json *cell = json_get(json_get(json_get(json_get(table, "metrics"), key[i]), "methods"), method[k]);
             recompute(&a, method[k], key[i], &mean, &deviation);
-            CHECK_NEAR(number_at(cell, "mean"), mean, 1e-12);
-            CHECK_NEAR(number_at(cell, "deviation"), deviation, 1e-9);
+            CHECK_NEAR(json_get_number(cell, "mean"), mean, 1e-12);
+            CHECK_NEAR(json_get_number(cell, "deviation"), deviation, 1e-9);
         }
     snprintf(path, sizeof path, "%s/ablation/ablation.md", root);
     CHECK(file_exists(path));

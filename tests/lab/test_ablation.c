@@ -1,6 +1,6 @@
 /* Tables of an ablation, against values worked out by hand. */
 #include "check.h"
-#include "lab/compare/ablation.h"
+#include "lab/compare/groups.h"
 #include "core/json.h"
 
 static cloob_ctx *ctx;

@@ -8,7 +8,7 @@
 #include "core/arena.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "lab/report/html.h"
+#include "lab/report/chart.h"
 #include "lab/report/run_files.h"
 #include "lab/report/report.h"
 
@@ -210,7 +210,8 @@ static void examples_have_bars(void)
     snprintf(text, sizeof text,
              "[{\"image\": \"%s\", \"top\": [{\"label\": \"<blue>\", \"p\": 0.75}, {\"label\": \"red\", "
              "\"p\": 0.25}]},"
-             " {\"image\": \"gone.jpg\", \"top\": [{\"label\": \"green\", \"p\": 1}, 7]}, {\"image\": 3}]",
+             " {\"image\": \"gone.jpg\", \"top\": [{\"label\": \"green\", \"p\": 1}, 7]}, {\"image\": 3},"
+             " {\"image\": \"far.jpg\", \"truth\": \"grey\", \"rank\": 9, \"top\": [{\"label\": \"pink\", \"p\": 1}]}]",
              at("shown/red/a.png"));
     put("shown/classify-colour.json", text);
     const char *runs[] = { at("shown") };
@@ -218,6 +219,7 @@ static void examples_have_bars(void)
     CHECK(strstr(page, "src=\"data:image/png;base64,iVBORw0KGgow"));
     CHECK(strstr(page, "<div class=\"guess top\"><span>&lt;blue&gt;</span><span>75.0&nbsp;%</span>"));
     CHECK(strstr(page, "<div class=\"guess right\"><span>red</span><span>25.0&nbsp;%</span>"));
+    CHECK(strstr(page, "red, rank 2</p>") && strstr(page, "grey, rank 9</p>") && strstr(page, "gone.jpg</p>"));
     CHECK(strstr(page, "gone.jpg") && strstr(page, "<span>green</span>"));
     free(page);
     report_options o;
@@ -225,7 +227,8 @@ static void examples_have_bars(void)
     o.export_dir = at("examples");
     CHECK_OK(ctx, report_write(ctx, runs, 1, at("page.html"), &o, NULL));
     char *csv = exported("examples/zero-shot-examples.csv");
-    CHECK_STR(csv, "image,label,probability\nred,<blue>,0.7500\nred,red,0.2500\ngone.jpg,green,1.0000\n");
+    CHECK_STR(csv, "image,label,probability,rank\nred,<blue>,0.7500,2\nred,red,0.2500,2\ngone.jpg,green,1.0000,\n"
+                   "grey,pink,1.0000,9\n");
     free(csv);
 #ifdef CLOOB_HAVE_CAIRO
     CHECK(file_exists(at("examples/zero-shot-examples.svg")) && file_exists(at("examples/zero-shot-examples.pdf")));
@@ -360,6 +363,51 @@ static void seeds_are_a_mean_and_a_band(void)
     free(loss), free(change), free(ajne), free(lr);
 }
 
+/* Several methods: one figure of spectra has the first run of each at its first and last epochs. */
+static void spectra_of_methods_and_epochs(void)
+{
+    report_options o;
+    make_run("spectra/a"), make_run("spectra/b"), make_run("spectra/c");
+    put("spectra/b/params.txt", "method: clip\n");
+    put("spectra/b/analysis/epoch_1/eigenvalues.tsv", "index\tx\ty\n1\t0.75\t0.25\n");
+    put("spectra/b/analysis/epoch_7/eigenvalues.tsv", "index\tx\ty\n1\t0.625\t0.5\n");
+    const char *runs[] = { at("spectra/a"), at("spectra/b"), at("spectra/c") }; /* c: cloob again */
+    report_options_init(&o);
+    o.export_dir = at("spectra/out");
+    CHECK_OK(ctx, report_write(ctx, runs, 3, at("spectra/page.html"), &o, NULL));
+    char *x = exported("spectra/out/spectra-by-method-and-epoch-images.csv"),
+         *y = exported("spectra/out/spectra-by-method-and-epoch-texts.csv");
+    CHECK_STR(x, "series,rank,eigenvalue\n\"cloob, epoch 1\",1,0.5\n\"cloob, epoch 1\",2,0.125\n"
+                 "\"cloob, epoch 2\",1,0.4\n\"cloob, epoch 2\",2,0.1\n\"clip, epoch 1\",1,0.75\n"
+                 "\"clip, epoch 2\",1,0.4\n\"clip, epoch 2\",2,0.1\n\"clip, epoch 7\",1,0.625\n");
+    CHECK(strstr(y, "\"clip, epoch 7\",1,0.5\n") != NULL);
+    free(x), free(y);
+    char *page = page_of(runs, 1, NULL); /* one method: no such figure */
+    CHECK(!strstr(page, "Spectra by method"));
+    free(page);
+}
+
+#ifdef CLOOB_HAVE_CAIRO
+/* A bar that begins above 0 exaggerates a difference; lines may. */
+static void bars_begin_at_zero(void)
+{
+    arena a = { 0 };
+    chart_axis x, y;
+    const char *names[] = { "a", "b" };
+    for (int sign = -1; sign <= 1; sign += 2) {
+        chart c = { .bars = true, .category = names, .categories = 2 };
+        chart_series *s = chart_add(&a, &c, "all", 0, 2);
+        chart_point(&c, s, 0, sign * 8.0), chart_point(&c, s, 1, sign * 9.0);
+        chart_range(&c, &x, &y);
+        CHECK((sign > 0 ? y.low : y.high) == 0);
+        c.bars = false;
+        chart_range(&c, &x, &y);
+        CHECK((sign > 0 ? y.low : y.high) != 0);
+    }
+    arena_release(&a);
+}
+#endif
+
 static void base64_as_in_the_standard(void)
 {
     static const char *const pairs[][2] = {
@@ -464,10 +512,14 @@ int main(void)
     RUN(resumed_steps_count_once);
     RUN(the_log_stands_in_for_metrics);
     RUN(examples_have_bars);
+#ifdef CLOOB_HAVE_CAIRO
+    RUN(bars_begin_at_zero);
+#endif
     RUN(images_come_first);
     RUN(one_point_is_a_number);
     RUN(figures_and_tables_can_be_taken_out);
     RUN(seeds_are_a_mean_and_a_band);
+    RUN(spectra_of_methods_and_epochs);
     RUN(base64_as_in_the_standard);
     RUN(damaged_lines_are_left_out_and_said);
     RUN(empty_results_still_make_a_page);

@@ -295,6 +295,48 @@ static void without_gradients_the_loss_is_the_same(void)
     problem_free(&p);
 }
 
+/* ---- U_x against V_y ------------------------------------------------------------------------------- */
+
+static double cross_loss(const problem *p, loss_options o)
+{
+    o.unchecked = true; /* a step leaves the sphere */
+    answer a = evaluate(ctx, p, o, CLOOB_F32);
+    double loss = a.r.loss;
+    answer_free(&a);
+    return loss;
+}
+
+/* By the definition alone: its slope, its difference from CLOOB's, and the refusal elsewhere. */
+static void the_rejected_loss_has_the_slope_it_says(void)
+{
+    problem p = random_problem(8, 7, 6, 0, 0);
+    loss_options o, other;
+    loss_options_init(&o);
+    o.method = CLOOB_METHOD_CLOOB_UV, o.backend = LOSS_REF, o.inv_tau = 9, o.beta = 3;
+    answer a = evaluate(ctx, &p, o, CLOOB_F32);
+    float *at[2] = { p.x + 13, p.y + 22 }, slope[2] = { a.dx[13], a.dy[22] };
+    for (int k = 0; k < 2; k++) {
+        float old = *at[k], step = 2e-3f;
+        *at[k] = old + step;
+        double up = cross_loss(&p, o);
+        *at[k] = old - step;
+        double down = cross_loss(&p, o);
+        *at[k] = old;
+        CHECK_NEAR(slope[k], (up - down) / (2 * (double)step), 1e-3);
+        CHECK(fabs((double)slope[k]) > 2e-3); /* a flipped sign would show */
+    }
+    other = o, other.beta = 3 + 1e-5;
+    double dbeta = (cross_loss(&p, other) - a.r.loss) / 1e-5 * o.inv_tau;
+    CHECK_NEAR(a.r.dsum_dbeta, dbeta, 1e-3);
+    other = o, other.method = CLOOB_METHOD_CLOOB;
+    CHECK(fabs(cross_loss(&p, other) - a.r.loss) > 1e-4);
+    loss_plan *plan = NULL;
+    o.backend = LOSS_CPU;
+    CHECK(loss_plan_create(ctx, &o, &(loss_shape){ 7, 6, 0, 0, CLOOB_F32 }, NULL, &plan) == CLOOB_ERR_UNSUPPORTED);
+    CHECK(strstr(cloob_error(ctx), "only the device ref"));
+    answer_free(&a), problem_free(&p);
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -309,6 +351,7 @@ int main(void)
     RUN(patterns_that_cancel_are_refused);
     RUN(one_pair_is_fine_for_infonce);
     RUN(without_gradients_the_loss_is_the_same);
+    RUN(the_rejected_loss_has_the_slope_it_says);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -2,8 +2,8 @@
 #ifndef TESTS_PROCEDURAL_WEIGHTS_H
 #define TESTS_PROCEDURAL_WEIGHTS_H
 
+#include "model/params.h"
 #include "model/procedural.h"
-#include "model/shapes.h"
 #include "model/weights.h"
 
 static inline void procedural_fill(const char *name, const tensor *t, float *out)

@@ -7,7 +7,7 @@
 #include "core/hash.h"
 #include "model/digest.h"
 #include "model/interchange.h"
-#include "model/shapes.h"
+#include "model/params.h"
 #include "model/weights.h"
 
 static cloob_ctx *ctx;

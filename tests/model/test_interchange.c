@@ -2,8 +2,8 @@
 #include "check.h"
 
 #include "model/encoder.h"
-#include "model/int8.h"
 #include "model/interchange.h"
+#include "model/params.h"
 #include "model/procedural_weights.h"
 
 static cloob_ctx *ctx;
@@ -110,6 +110,33 @@ static void shards_are_joined(void)
     clean("shards.tmp");
 }
 
+/* Names of a Hugging Face folder below "model.", as classes around a model save them; "module." may be outside. */
+static void prefixes_are_dropped(void)
+{
+    static const char *const prefixes[] = { "model.", "module.model." };
+    weights w = make("tiny-vit"), back;
+    st_file f;
+    CHECK_OK(ctx, interchange_write(ctx, "prefix.tmp", FORMAT_HF, &w));
+    CHECK_OK(ctx, st_open(ctx, "prefix.tmp/model.safetensors", &f));
+    for (int p = 0; p < 2; p++) {
+        st_entry part[400];
+        char name[400][160];
+        CHECK(f.count < 400);
+        for (int64_t i = 0; i < f.count && i < 400; i++) {
+            snprintf(name[i], sizeof name[i], "%s%s", prefixes[p], f.entry[i].name);
+            part[i] = (st_entry){ name[i], f.entry[i].t };
+        }
+        CHECK_OK(ctx, st_write(ctx, "prefix.tmp/other.safetensors", part, f.count, NULL, 0));
+        CHECK_OK(ctx, read_as("prefix.tmp/other.safetensors", NULL, &back));
+        CHECK(same_weights(&w, &back));
+        weights_release(&back);
+    }
+    st_close(&f);
+    weights_release(&w);
+    remove("prefix.tmp/other.safetensors");
+    clean("prefix.tmp");
+}
+
 /* ---- families ------------------------------------------------------------------------------------ */
 
 /* Through every format that has a place for it and back, and into graphs. */
@@ -213,23 +240,25 @@ static void strangers_are_named(void)
 static void names_by_hand(void)
 {
     foreign f;
-    names_foreign(NAMES_HF, "transformer.resblocks.11.attn.in_proj_bias", &f);
+    const weight_names hf = { IMAGE_NAMES_HF, TEXT_NAMES_HF }, jku = { IMAGE_NAMES_OPENAI, TEXT_NAMES_JKU },
+                       custom = { IMAGE_NAMES_OPENAI, TEXT_NAMES_CUSTOM };
+    names_foreign(hf, "transformer.resblocks.11.attn.in_proj_bias", &f);
     CHECK(f.parts == 3 && !f.transposed);
     CHECK_STR(f.name[0], "text_model.encoder.layers.11.self_attn.q_proj.bias");
     CHECK_STR(f.name[2], "text_model.encoder.layers.11.self_attn.v_proj.bias");
-    names_foreign(NAMES_HF, "visual.transformer.resblocks.0.mlp.c_proj.weight", &f);
+    names_foreign(hf, "visual.transformer.resblocks.0.mlp.c_proj.weight", &f);
     CHECK_STR(f.name[0], "vision_model.encoder.layers.0.mlp.fc2.weight");
-    names_foreign(NAMES_HF, "visual.proj", &f);
+    names_foreign(hf, "visual.proj", &f);
     CHECK(f.transposed && strcmp(f.name[0], "visual_projection.weight") == 0);
-    names_foreign(NAMES_HF, "visual.positional_embedding", &f);
+    names_foreign(hf, "visual.positional_embedding", &f);
     CHECK_STR(f.name[0], "vision_model.embeddings.position_embedding.weight");
-    names_foreign(NAMES_JKU, "transformer.resblocks.0.ln_1.weight", &f);
+    names_foreign(jku, "transformer.resblocks.0.ln_1.weight", &f);
     CHECK_STR(f.name[0], "transformer.transformer.resblocks.0.ln_1.weight");
-    names_foreign(NAMES_JKU, "logit_scale", &f);
+    names_foreign(jku, "logit_scale", &f);
     CHECK_STR(f.name[0], "logit_inv_tau");
-    names_foreign(NAMES_JKU, "visual.bn1.weight", &f);
+    names_foreign(jku, "visual.bn1.weight", &f);
     CHECK_STR(f.name[0], "visual.bn1.weight");
-    names_foreign(NAMES_CUSTOM_TEXT, "text_projection", &f);
+    names_foreign(custom, "text_projection", &f);
     CHECK_STR(f.name[0], "text.text_projection");
 }
 
@@ -551,6 +580,7 @@ int main(void)
     RUN(integers_are_no_weights);
     RUN(other_things_are_refused);
     RUN(shards_are_joined);
+    RUN(prefixes_are_dropped);
     RUN(families_survive);
     RUN(eight_bits_come_back);
     RUN(strangers_are_named);

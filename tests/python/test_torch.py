@@ -108,7 +108,7 @@ class Autograd(unittest.TestCase):
             self.assertLess(float(error), tolerance)
 
     def test_tensors_are_used_where_they_lie(self) -> None:
-        from cloob._arrays import rows
+        from cloob._inputs import rows
 
         t = torch.from_numpy(fx.unit_rows(0, 4, 3)).requires_grad_()
         self.assertEqual(rows(t, "t").ctypes.data, t.data_ptr())

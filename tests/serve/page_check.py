@@ -16,6 +16,7 @@ import os
 import pathlib
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,11 @@ const transfer = new DataTransfer();
 transfer.items.add(new File([bytes], name, { type: name.endsWith("png") ? "image/png" : "image/jpeg" }));
 for (const kind of ["dragenter", "dragover", "drop"])
   document.querySelector(selector).dispatchEvent(new DragEvent(kind, { bubbles: true, cancelable: true, dataTransfer: transfer }));
+"""
+DROP_MANY = """
+const [selector, files] = arguments, transfer = new DataTransfer();
+for (const [name, data] of files) transfer.items.add(new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], name, { type: "image/jpeg" }));
+document.querySelector(selector).dispatchEvent(new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer: transfer }));
 """
 PASTE = """
 const [name, data] = arguments, bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0)), transfer = new DataTransfer();
@@ -165,17 +171,108 @@ def search_words(p, c):
 
 
 def terms(p, c):
-    p.one("#minus").click()
-    need(len(p.all(".chip.less")) == 1, "no minus term")
-    p.one("#text").send_keys(c.words.split()[-1], Keys.ENTER)
-    time.sleep(0.6)
-    p.one(".chip button").click()
-    p.wait(lambda: not p.all(".chip.less"), "the switch from less to more")
+    """Exclude keeps the query: words alone become a term, the next words are excluded; words next to a term are excluded at once."""
+    minus, chips = p.one("#minus"), lambda: p.js("return [...document.querySelectorAll('.chip')].map(c => c.querySelector('button').textContent)")
+    need(minus.is_enabled(), "words do not enable Exclude")
+    minus.click()
+    p.wait(lambda: chips() == ["+ " + c.words], "the query as a term")
+    need(p.one("#text").get_attribute("placeholder") == "Words to exclude", "the field does not ask for the words to exclude")
+    p.keys("snow")
+    time.sleep(0.4)
+    need("q=" not in p.driver.current_url and len(p.all(".chip.less")) == 0, "words to exclude change the query while they are typed")
+    p.keys(Keys.ENTER)
+    p.wait(lambda: chips() == ["+ " + c.words, "− snow"], "the exclusion")
+    p.one("#text").send_keys("water")
+    minus.click()
+    p.wait(lambda: chips() == ["+ " + c.words, "− snow", "− water"], "the second exclusion")
+    p.js("document.querySelectorAll('.chip button')[2].click()")
+    p.wait(lambda: len(p.all(".chip.less")) == 1, "the switch from less to more")
     p.driver.back()
-    p.wait(lambda: p.all(".chip.less"), "Back")
-    p.one(".chip button:last-child").click()
-    p.wait(lambda: not p.all(".chip"), "the removal of a term")
-    return "minus term, switched, Back, removed"
+    p.wait(lambda: len(p.all(".chip.less")) == 2, "Back")
+    p.one("#clear").click()
+    p.wait(lambda: not p.all(".chip") and not p.one("#minus").is_enabled(), "Exclude disabled without a query")
+    return "query kept, two exclusions, switched, Back, disabled without a query"
+
+
+def unreadable(p, c):
+    """One file of several that is no image is named, and the others count: in search, and in Classify where the server refuses it."""
+    good, bad = (base64.b64encode(d).decode() for d in (c.image.read_bytes(), b"\xff\xd8\xff no image"))
+    p.go()
+    p.wait(lambda: len(p.paths()) > 5, "images")
+    p.js(DROP_MANY, "#query", [["bad.jpg", bad], [c.image.name, good]])
+    p.wait(lambda: p.all(".chip img") and p.all(".cell .cap b"), "results for the other image")
+    need("bad.jpg is not an image" in p.one("#unreadable").text, p.one("#unreadable").text)
+    p.go("/?tab=classify")
+    p.wait(lambda: p.one("#classify-drop").is_displayed(), "the view")
+    p.js(DROP_MANY, "#classify-drop", [[c.image.name, good], ["bad.jpg", bad]])
+    p.wait(lambda: p.all("#classify-cards .bar"), "bars of the other image")
+    time.sleep(0.5)
+    need("bad.jpg is not an image" in p.one("#unreadable").text, p.one("#unreadable").text)
+    p.shot("unreadable")
+    return p.one("#unreadable").text
+
+
+def shortcuts(p, c):
+    p.go()
+    p.wait(lambda: len(p.paths()) > 5, "images")
+    p.js("document.activeElement.blur()")
+    p.keys("?")
+    p.wait(lambda: p.one("#keys").is_displayed(), "the list of shortcuts")
+    p.audit("shortcuts")
+    p.shot("shortcuts")
+    p.keys(Keys.ESCAPE)
+    p.wait(lambda: not p.one("#keys").is_displayed(), "Esc")
+    p.one("#text").send_keys("what?")
+    need(not p.one("#keys").is_displayed(), "? in a text field opens the list")
+    return f"{len(p.all('#keys dt'))} shortcuts"
+
+
+def wrong_key(p, c):
+    if not c.keyed:
+        return "no server with a key"
+    home, p.url = p.url, c.keyed
+    p.go()
+    p.wait(lambda: p.one("#key-form").is_displayed(), "the question for a key")
+    need(not p.one("#key-wrong").is_displayed(), "a key is called wrong before one is given")
+    p.one("#key").send_keys("not-the-key", Keys.ENTER)
+    p.wait(lambda: p.one("#key-wrong").is_displayed(), "the message that the key is wrong")
+    p.shot("wrong-key")
+    p.one("#key").clear()
+    p.one("#key").send_keys(c.key, Keys.ENTER)
+    p.wait(lambda: not p.one("#key-form").is_displayed() and p.one("#nothing").is_displayed(), "the page after the right key")
+    p.collect()
+    p.errors = [e for e in p.errors if "401" not in e]  # the browser logs every refusal
+    p.url = home
+    return "a wrong key, then the right one"
+
+
+def taken(p, c):
+    if not c.dated:
+        return "no photo with a date"
+    p.go("/?open=" + c.dated)
+    p.wait(lambda: p.js("return document.getElementById('viewer').open"), "the photo")
+    p.go("/?term=%2Blike%3A" + c.dated + "&open=" + c.dated)
+    p.wait(lambda: "taken" in p.one("#viewer-facts").text, "the capture date")
+    need("2019-06-30 18:12" in p.one("#viewer-facts").text, p.one("#viewer-facts").text)
+    return p.one("#viewer-facts").text.replace("\n", " ")
+
+
+def documented(p, c):
+    for width in (1440, 360):
+        p.resize(width, 900)
+        p.go("/docs#v1_search")
+        p.wait(lambda: len(p.all("#endpoints details")) > 20, "endpoints")
+        p.wait(lambda: p.one("#v1_search").get_attribute("open"), "the endpoint that the address names")
+        shown = p.js("return document.getElementById('v1_search').textContent")
+        need("terms?:" in shown, shown[:300])
+        p.audit(f"docs-{width}")
+        p.shot(f"docs-{width}")
+        p.one("#find").clear()
+        p.one("#find").send_keys("ollama embed")
+        left = p.js("return [...document.querySelectorAll('#endpoints details')].filter(d => !d.hidden).map(d => d.id)")
+        need("api_embed" in left and len(left) < 5, f"finding an endpoint: {left}")
+    p.resize(1440, 900)
+    return f"{len(p.all('#endpoints details'))} endpoints"
 
 
 def dropped(p, c):
@@ -337,7 +434,7 @@ def live(p, c):
     return f"{len(p.all('.chart'))} charts, growing"
 
 
-STEPS = [first_screen, search_words, terms, dropped, pasted, keyboard, scrolled, filtered, downloads, classified, compared, mapped, live]
+STEPS = [first_screen, search_words, terms, dropped, pasted, unreadable, shortcuts, wrong_key, taken, documented, keyboard, scrolled, filtered, downloads, classified, compared, mapped, live]
 
 
 def looks(p, c):
@@ -386,6 +483,17 @@ def focus_order(p, _):
 
 class Case:
     mock, words, image = False, "a red ball", None
+    keyed, key, dated = None, "correct-horse", None  # a server that asks for a key; a path with a capture date
+
+
+def date_photo(image):
+    """A copy of a JPEG with EXIF's DateTimeOriginal."""
+    tiff = (b"MM\0*" + struct.pack(">I", 8) + struct.pack(">HHHII", 1, 0x8769, 4, 1, 26) + struct.pack(">I", 0)
+            + struct.pack(">HHHII", 1, 0x9003, 2, 20, 44) + struct.pack(">I", 0) + b"2019:06:30 18:12:40\0")
+    data = image.read_bytes()
+    copy = image.with_name("camera.jpg")
+    copy.write_bytes(data[:2] + b"\xff\xe1" + struct.pack(">H", 8 + len(tiff)) + b"Exif\0\0" + tiff + data[2:])
+    return copy.name
 
 
 def free_port():
@@ -394,24 +502,29 @@ def free_port():
         return s.getsockname()[1]
 
 
-def serve(cloob, folder):
-    world, jobs = folder / "world", []
+def serve(cloob, folder, case, jobs, epochs=4):
+    """Starts the servers and a run to look at; every process is in jobs, also where one of them fails."""
+    world = folder / "world"
     subprocess.run([cloob, "synth", "--out", world, "--count", "4000", "--val-count", "300", "--size", "64", "--seed", "3", "--quiet"], check=True)
     train = [cloob, "train", "--train-data", world / "train.tsv", "--val-data", world / "val.tsv", "--model", "tiny", "--batch-size", "64",
              "--lr", "1.5e-3", "--warmup", "20", "--vocab-size", "1024", "--logs", folder / "logs", "--workers", "1", "--quiet"]
-    done = subprocess.run(train + ["--epochs", "4", "--name", "first", "--log-every-n-steps", "5"], check=True, capture_output=True, text=True)
+    done = subprocess.run(train + ["--epochs", str(epochs), "--name", "first", "--log-every-n-steps", "5"], check=True, capture_output=True, text=True)
     checkpoint = done.stdout.strip().splitlines()[-1]
-    port = free_port()
+    case.dated = date_photo(next((world / "images").rglob("*.jpg")))
+    (folder / "key").write_text(case.key + "\n")
+    port, keyed = free_port(), free_port()
+    case.keyed = f"http://127.0.0.1:{keyed}"
     log = open(folder / "serve.log", "w")
     jobs.append(subprocess.Popen([cloob, "serve", "--checkpoint", checkpoint, "--index", world / "images", "--logs", folder / "logs",
                                   "--port", str(port)], stdout=log, stderr=log))
+    jobs.append(subprocess.Popen([cloob, "serve", "--checkpoint", checkpoint, "--api-key-file", folder / "key", "--port", str(keyed)], stdout=log, stderr=log))
     jobs.append(subprocess.Popen([str(a) for a in train] + ["--epochs", "200", "--name", "live", "--log-every-n-steps", "2"],
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     url = f"http://127.0.0.1:{port}"
     for _ in range(600):
         try:
             if json.load(urllib.request.urlopen(url + "/v1/indexes"))["indexes"][0]["images"]:
-                return url, jobs, next((world / "images").rglob("*.*"))
+                return url, next((world / "images").rglob("*.*"))
         except Exception:
             pass
         if jobs[0].poll() is not None:
@@ -446,7 +559,7 @@ def main():
         try:
             url = args.url
             if not url:
-                url, jobs, case.image = serve(args.cloob, pathlib.Path(scratch))
+                url, case.image = serve(args.cloob, pathlib.Path(scratch), case, jobs)
             p = Page(url, out)
             p.axe = axe_source(args.axe)
             p.start()

@@ -11,7 +11,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from server import Server, World, png, serve_bytes
+from server import Server, World, multipart, png, serve_bytes
 
 SANITIZED = b"__asan_init" in open(sys.argv[1], "rb").read()
 HEAD = b"Host: localhost\r\n"
@@ -123,6 +123,68 @@ def fuzz(w):
     assert not bad, bad[:3]
     healthy(s)
     assert s.json("/v1/embeddings", {"input": "a"})["data"]
+    code, err = s.stop()
+    assert code == 0 and "ERROR" not in err and "runtime error" not in err, err[-2000:]
+
+
+def fuzz_bodies(w):
+    """Wrong values inside well-formed bodies of every protocol: an answer below 500, which is JSON, and the server stays."""
+    s = Server(w, "--timeout", "10", "--index", w.images)
+    rng = random.Random(20261119)
+    image = base64.b64encode(w.image()).decode()
+    url = "data:image/jpeg;base64," + image
+    good = [("/v1/embeddings", {"input": ["a", {"image": url}, [5, 6]], "model": "m", "dimensions": 8, "encoding_format": "base64", "normalized": True}),
+            ("/v1/embeddings", {"messages": [{"content": [{"type": "image_url", "image_url": {"url": url}}]}]}),
+            ("/embed", {"inputs": ["a", "b"], "normalize": False, "truncate": True, "truncation_direction": "right"}),
+            ("/similarity", {"inputs": {"source_sentence": "a", "sentences": ["b", "c"]}, "parameters": {"truncate": True}}),
+            ("/", {"inputs": {"source_sentence": "a", "sentences": ["b"]}}), ("/", {"inputs": "a"}),
+            ("/embed_all", {"inputs": ["a b", [5, 6]], "truncate": True}), ("/tokenize", {"inputs": ["a b", "c"], "add_special_tokens": False}), ("/decode", {"ids": [[1, 2], [3]]}),
+            ("/api/embed", {"model": "m", "input": ["a"], "images": [image], "truncate": True, "dimensions": 4}),
+            ("/api/embeddings", {"model": "m", "prompt": "a"}), ("/api/embeddings", {"images": [image]}),
+            ("/v2/embed", {"texts": ["a"], "images": [url], "inputs": [{"content": [{"type": "text", "text": "b"}]}], "truncate": "END", "output_dimension": 9,
+                           "embedding_types": ["float", "ubinary", "binary", "base64"]}),
+            ("/vectorize", {"texts": ["a"], "images": [image]}), ("/vectors", {"text": "a", "config": {}}),
+            ("/v1/classify", {"images": [url], "labels": ["a", "b"], "templates": ["a {}"], "top": 1, "errors": "skip"}),
+            ("/v1/similarity", {"images": [url], "texts": ["a"], "hopfield": {"scale": 8}, "errors": "skip"}),
+            ("/v1/search", {"text": "a", "terms": [{"like": w.files[0], "weight": -1}], "limit": 3, "offset": 1, "name": "*", "after": "2020-01-01"}),
+            ("/knn-service", {"text": "a", "num_images": 3}), ("/metadata", {"ids": [0, 1]}),
+            ("/predict", {"clip": {"visual": {"modelName": "m", "options": {"language": "de"}}}}), ("/predict", {"clip": {"textual": {"modelName": "m"}}}),
+            ("/predict", {"facial-recognition": {"detection": {"modelName": "m"}}}), ("/predict", {"ocr": {}})]
+    values = [None, True, 0, -1, 1e300, 2 ** 62, "", "a", "data:image/png;base64,AAAA", "data:,", "http://localhost/x", "\ud83d\ude00" * 50, [], {}, [[]], [None], [[1, "a"]],
+              {"text": 1}, {"image": []}, ["a"] * 70, [0.5], list(range(300)), image[:40], "skip", "NONE", "..", "x" * 5000]
+
+    def spoil(v, depth=0):
+        """A copy with one node replaced, removed, doubled or wrapped."""
+        if isinstance(v, dict) and v and (depth == 0 or rng.random() < 0.8):
+            key = rng.choice(list(v))
+            if rng.random() < 0.15:
+                return {k: x for k, x in v.items() if k != key}
+            return {**v, key: spoil(v[key], depth + 1)}
+        if isinstance(v, list) and v and rng.random() < 0.6:
+            i = rng.randrange(len(v))
+            return v[:i] + [spoil(v[i], depth + 1)] + v[i + 1:] * rng.randint(1, 2)
+        return [v] if rng.random() < 0.1 else rng.choice(values)
+
+    def send(path, body):
+        if path != "/predict":
+            return s.post(path, json.dumps(body))
+        parts = [("entries", None, None, json.dumps(body).encode()), ("image", "blob", None, w.image() if rng.random() < 0.8 else b"x"), ("text", None, None, b"a")]
+        data, kind = multipart(rng.sample(parts, rng.randint(2, 3)))
+        return s.post(path, data, {"Content-Type": kind})
+
+    codes = {}
+    for path, body in good:
+        assert s.post(path, body)[0] == 200 if path != "/predict" else True, path
+    for _ in range(1500):
+        path, body = rng.choice(good)
+        for _ in range(rng.randint(1, 3)):
+            body = spoil(body)
+        status, _, data = send(path, body)
+        codes[status] = codes.get(status, 0) + 1
+        json.loads(data)
+        assert status < 500, (path, body, status, data[:300])
+    assert codes[200] > 50 and codes.get(400, 0) + codes.get(422, 0) > 200, codes
+    healthy(s)
     code, err = s.stop()
     assert code == 0 and "ERROR" not in err and "runtime error" not in err, err[-2000:]
 
@@ -355,7 +417,7 @@ def main():
     w = World(sys.argv[1])
     w.run("search", "index", "w/images", "--checkpoint", w.model)
     names = [a for a in sys.argv[2:] if a != "--old"]
-    for test in (framing, fuzz, aborted_uploads, unread_answers, downloads, uploads, thumbnails, drains):
+    for test in (framing, fuzz, fuzz_bodies, aborted_uploads, unread_answers, downloads, uploads, thumbnails, drains):
         if names and test.__name__ not in names:
             continue
         begin = time.time()

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "serve/budget.h"
+#include "serve/http.h"
 
 #define MIB ((int64_t)1 << 20)
 

@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "serve/fetch.h"
+#include "serve/state.h"
 
 static cloob_ctx *ctx;
 static int port;

@@ -138,7 +138,7 @@ def search(w, s, want):
     assert s.json("/v1/search", {"text": "x", "after": "2100-01-01"})["total"] == 0
     assert s.json("/v1/search", {"text": "x", "before": "2100-01-01"})["total"] == n
     assert s.json("/v1/search", {"text": "x", "folder": "nowhere/"})["total"] == 0
-    assert s.post("/v1/search", {"text": "x", "index": "other"})[0] == 400
+    assert s.post("/v1/search", {"text": "x", "index": "other"})[0] == 404
     status, headers, data = s.get(like["thumb"])
     assert status == 200 and headers["content-type"] == "image/jpeg" and data[:2] == b"\xff\xd8"
     assert s.get(like["thumb"])[2] == data
@@ -172,6 +172,36 @@ def vision(w, s, want):
     near(answer["similarity"][0], [sum(a * b for a, b in zip(want["image"][0], t)) for t in want["text"]])
     assert len(answer["retrieved"][0]) == 2
     assert s.json("/v1/similarity", {"images": [image], "texts": ["x"]})["retrieved"] is None
+    # one image that cannot be read among several: refused by its number, or skipped by name
+    bad = data_url(b"\xff\xd8\xff no image")
+    three, labels = [image, bad, data_url(w.image(1))], ["red", "blue", "green"]
+    alone = [s.json("/v1/classify", {"images": [i], "labels": labels})["results"][0] for i in (three[0], three[2])]
+    assert "input 1" in s.json("/v1/classify", {"images": three, "labels": labels}, code=400)["error"]["message"]
+    answer = s.json("/v1/classify", {"images": three, "labels": labels, "errors": "skip"})
+    assert answer["results"] == [alone[0], {"top": []}, alone[1]] and answer["errors"][0] is answer["errors"][2] is None and answer["errors"][1]
+    answer = s.json("/v1/similarity", {"images": three, "texts": ["a red circle"], "errors": "skip", "hopfield": {"scale": 8}})
+    near(answer["similarity"][0], [sum(a * b for a, b in zip(want["image"][0], want["text"][0]))])
+    assert answer["similarity"][1] is answer["retrieved"][1] is None and len(answer["retrieved"][2]) == 1 and answer["errors"][1]
+    assert s.json("/v1/classify", {"images": [bad], "labels": labels, "errors": "skip"})["results"] == [{"top": []}]
+    assert s.json("/v1/classify", {"images": [image], "labels": labels, "errors": "skip"})["errors"] == [None]
+    assert s.post("/v1/classify", {"images": [image], "labels": labels, "errors": "ignore"})[0] == 400
+
+
+def capture_dates(w):
+    """taken is EXIF's DateTimeOriginal; a file without it has only the file's date."""
+    date = b"2019:06:30 18:12:40\0"
+    tiff = (b"MM\0*" + struct.pack(">I", 8) + struct.pack(">HHHII", 1, 0x8769, 4, 1, 26) + struct.pack(">I", 0)
+            + struct.pack(">HHHII", 1, 0x9003, 2, 20, 44) + struct.pack(">I", 0) + date)
+    part = b"\xff\xe1" + struct.pack(">H", 2 + 6 + len(tiff)) + b"Exif\0\0" + tiff
+    os.makedirs(w.path("dated"), exist_ok=True)
+    for name, data in (("camera.jpg", w.image()[:2] + part + w.image()[2:]), ("plain.jpg", w.image())):
+        with open(w.path("dated/" + name), "wb") as f:
+            f.write(data)
+    w.run("search", "index", "dated", "--checkpoint", w.model)
+    s = Server(w, "--index", "dated")
+    camera, plain = s.json("/v1/search", {})["results"]
+    assert camera["taken"] == "2019-06-30T18:12:40" and "taken" not in plain and camera["date"].endswith("Z") and camera["width"] == plain["width"] == 32
+    assert s.stop()[0] == 0
 
 
 def operation(w, s):
@@ -183,8 +213,8 @@ def operation(w, s):
     assert doc["openapi"].startswith("3.1") and "/v1/embeddings" in doc["paths"]
     page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "reference", "http.md")
     with open(page) as f:
-        told = {(m.split("|")[1].strip().lower(), m.split("`")[1]) for m in f if m.startswith(("| GET |", "| POST |"))}
-    assert told == {(m, p) for p in doc["paths"] for m in doc["paths"][p]}, "docs/reference/http.md and the table of routes differ"
+        documented = {(m.split("|")[1].strip().lower(), m.split("`")[1]) for m in f if m.startswith(("| GET |", "| POST |"))}
+    assert documented == {(m, p) for p in doc["paths"] for m in doc["paths"][p]}, "docs/reference/http.md and the table of routes differ"
     status, headers, data = s.get("/")
     assert status == 200 and headers["content-type"].startswith("text/html")
     policy = headers["content-security-policy"]
@@ -354,6 +384,7 @@ def main():
     rude_clients(s)
     code, err = s.stop()
     assert code == 0, (code, err)
+    capture_dates(w)
     slow_client(w)
     keys_and_reload(w, want)
     several(w, want)

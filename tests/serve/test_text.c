@@ -81,10 +81,19 @@ static void loopback_is_the_whole_name(void)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) CHECK(!loopback(others[i]));
 }
 
+static void model_names_match_across_projects(void)
+{
+    CHECK(model_name_same("ViT-B-32/laion2b_s34b_b79k", "ViT-B-32__laion2b-s34b-b79k"));
+    CHECK(model_name_same("clip", "clip:latest") && model_name_same("CLIP:latest", "clip") && model_name_same("", ""));
+    CHECK(!model_name_same("ViT-B-32__openai", "ViT-B-16__openai") && !model_name_same("clip", "clip2"));
+    CHECK(!model_name_same("clip", "clip:1") && !model_name_same("clip", "cli") && !model_name_same("", "a"));
+}
+
 int main(void)
 {
     RUN(hosts_and_ports_are_read);
     RUN(other_texts_are_refused);
     RUN(loopback_is_the_whole_name);
+    RUN(model_names_match_across_projects);
     return check_summary();
 }

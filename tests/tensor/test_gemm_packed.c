@@ -70,10 +70,11 @@ static void *packed_of(const gemm_kernel *kernel, const gemm_call *x)
 
 /* ---- f32 and bf16 against double loops --------------------------------------------------------------- */
 
+static bool takes_bf16(const gemm_kernel *kernel) { return kernel->kind == GEMM_BF16 || kernel->kind == GEMM_U8; }
+
 static double stored(const gemm_kernel *kernel, const gemm_view *v, int64_t i)
 {
-    return kernel->kind == GEMM_BF16 ? (double)bf16_up(((const uint16_t *)v->data)[i])
-                                     : (double)((const float *)v->data)[i];
+    return takes_bf16(kernel) ? (double)bf16_up(((const uint16_t *)v->data)[i]) : (double)((const float *)v->data)[i];
 }
 
 /* Element (r, c) of a view, by its definition. */
@@ -104,7 +105,8 @@ static double expected(const gemm_kernel *kernel, const gemm_call *x, int64_t m,
     return x->relu && sum < 0 ? 0 : sum;
 }
 
-/* Norm-wise. Float sums of K products: 1e-6; a result in bf16 rounds by up to 2^-9. */
+/* Norm-wise. Float sums of K products: 1e-6; a result in bf16 rounds by up to 2^-9. 8 bits by 8 bits: of normal numbers
+ * the largest of 64 is about 2.7, so that rounding is off by 2.7 / 127 / sqrt(12) = 0.6 % for either factor. */
 static void compare(const gemm_kernel *kernel, const gemm_call *x, const char *what)
 {
     double diff = 0, norm = 0;
@@ -120,7 +122,7 @@ static void compare(const gemm_kernel *kernel, const gemm_call *x, const char *w
             diff += (got - want) * (got - want), norm += want * want;
         }
     double error = sqrt(diff / (norm > 0 ? norm : 1));
-    if (wild || !(error <= (x->c_bf16 ? 3e-3 : 2e-6))) {
+    if (wild || !(error <= (kernel->kind == GEMM_U8 ? 0.015 : x->c_bf16 ? 3e-3 : 2e-6))) {
         printf("  %s, %s, M %lld N %lld K %lld: error %.3g, %d elements written between rows\n", kernel->name, what,
                (long long)x->M, (long long)x->N, (long long)x->K, error, wild);
         check_bad_here_++;
@@ -165,7 +167,7 @@ enum { SIZES = sizeof sizes / sizeof *sizes };
 static gemm_view view_of(const gemm_kernel *kernel, int64_t rows, int64_t cols, uint64_t key)
 {
     int64_t n = rows * (cols + 3);
-    void *data = kernel->kind == GEMM_BF16 ? (void *)noise(n, key == 1 ? "a" : "b") : (void *)floats(n, key);
+    void *data = takes_bf16(kernel) ? (void *)noise(n, key == 1 ? "a" : "b") : (void *)floats(n, key);
     return gemm_matrix(data, rows, cols, cols + 3);
 }
 
@@ -293,6 +295,89 @@ static void few_rows(void)
         free((void *)(uintptr_t)x.a.data), free((void *)(uintptr_t)x.b.data), free(bias), free(res), free(x.c);
     }
 }
+
+/* ---- bytes by bytes ---------------------------------------------------------------------------------- */
+
+/* Every kernel gives the plain one's bytes, and those are near the definition. */
+static void check_u8(const gemm_kernel *kernel, gemm_call x, const char *what)
+{
+    void *packed = packed_of(kernel, &x), *plain = x.c = new_c(&x);
+    x.packed = packed;
+    run(&gemm_u8_plain, &x); /* all kernels share the layout */
+    compare(&gemm_u8_plain, &x, what);
+    x.c = new_c(&x);
+    run(kernel, &x);
+    CHECK(memcmp(plain, x.c, c_bytes(&x)) == 0);
+    free(x.c), free(plain), free(packed);
+}
+
+static void u8_matrices(const gemm_kernel *kernel)
+{
+    for (int i = 0; i < 2 * SIZES; i++) {
+        int64_t M = sizes[i / 2][0], N = sizes[i / 2][1], K = sizes[i / 2][2];
+        if (K < 20) continue; /* a column of weights is off by up to 1 / 254 of its largest: too few to even out */
+        gemm_call x = { .M = M, .N = N, .K = K, .tb = true, .ldc = N + 2, .c_bf16 = i % 2, .relu = i % 3 == 0 };
+        x.a = view_of(kernel, M, K, 1), x.b = view_of(kernel, N, K, 2);
+        uint16_t *a = (uint16_t *)(uintptr_t)x.a.data;
+        for (int64_t r = 0; r < M * x.a.ld; r++)
+            if (r / x.a.ld % 2) a[r] &= 0x7FFF; /* rows as behind relu, with all 8 bits for magnitudes */
+        check_u8(kernel, x, "u8 matrices");
+        free(a), free((void *)(uintptr_t)x.b.data);
+    }
+}
+
+static void u8_convolution(const gemm_kernel *kernel, int64_t C, int64_t O, int64_t k, int64_t s, int64_t p)
+{
+    enum { N = 2, H = 9, W = 7 };
+    int64_t Ho = (H + 2 * p - k) / s + 1, Wo = (W + 2 * p - k) / s + 1, T = k * k;
+    uint16_t *x = noise(N * H * W * C, "x"), *w = noise(O * T * C, "w"), *res = noise(N * Ho * Wo * O, "res");
+    float *bias = floats(O, 3);
+    gemm_patches seen = { H, W, C, C, Ho, Wo, k, s, 1, -p, 1 };
+    gemm_call forward = { .M = N * Ho * Wo,
+                          .N = O,
+                          .K = T * C,
+                          .a = { x, N * Ho * Wo, T * C, 0, 0, 0, &seen },
+                          .b = gemm_matrix(w, O, T * C, T * C),
+                          .tb = true,
+                          .c_bf16 = true,
+                          .ldc = O,
+                          .bias = bias,
+                          .res = res };
+    check_u8(kernel, forward, "u8 conv");
+    free(x), free(w), free(res), free(bias);
+}
+
+/* Zeros and numbers too small for a scale give zeros. What is not a number stays in its row. */
+static void u8_extremes(const gemm_kernel *kernel)
+{
+    enum { M = 5, N = 40, K = 130 };
+    gemm_call x = { .M = M, .N = N, .K = K, .tb = true, .ldc = N };
+    x.a = view_of(kernel, M, K, 1), x.b = view_of(kernel, N, K, 2);
+    uint16_t *a = (uint16_t *)(uintptr_t)x.a.data;
+    float c[M * N];
+    for (int64_t k = 0; k < K; k++) a[k] = 0x8000, a[x.a.ld + k] = bf16_down(1e-35f);
+    a[2 * x.a.ld + 70] = bf16_down(NAN), a[3 * x.a.ld + 1] = bf16_down(-INFINITY);
+    void *packed = packed_of(kernel, &x);
+    x.packed = packed, x.c = c;
+    run(kernel, &x);
+    for (int i = 0; i < N; i++) {
+        CHECK(c[i] == 0 && c[N + i] == 0);
+        CHECK(isnan(c[2 * N + i]) && isnan(c[3 * N + i]));
+        CHECK(isfinite(c[4 * N + i]));
+    }
+    free(packed), free(a), free((void *)(uintptr_t)x.b.data);
+}
+
+static void u8_kernel(const gemm_kernel *kernel)
+{
+    u8_matrices(kernel);
+    u8_convolution(kernel, 64, 48, 3, 1, 1);
+    u8_convolution(kernel, 40, 33, 3, 2, 1);
+    u8_convolution(kernel, 130, 70, 1, 1, 0);
+    u8_extremes(kernel);
+}
+
+static void u8(void) { each_kernel(GEMM_U8, u8_kernel); }
 
 /* One thread and three give the same bytes, also where K is summed in parts. */
 static void threads_change_nothing(void)
@@ -547,6 +632,7 @@ int main(void)
     RUN(bf16_on_emulated_tiles);
     RUN(i8);
     RUN(i8_groups);
+    RUN(u8);
     RUN(f32_kernels_give_the_same_bytes);
     RUN(few_rows);
     RUN(threads_change_nothing);

@@ -1,7 +1,7 @@
 /* When a run is said to have collapsed. */
 #include "check.h"
 
-#include "train/collapse.h"
+#include "train/run_loop.h"
 
 static void similarity_is_the_mean_over_pairs(void)
 {

@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "tensor/host_memory.h"
+#include "tensor/device.h"
 #include "train/memory_budget.h"
 
 static cloob_ctx *ctx;

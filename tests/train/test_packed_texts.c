@@ -5,7 +5,7 @@
 #include <malloc.h>
 
 #include "train/memory_budget.h"
-#include "train/towers.h"
+#include "train/step_impl.h"
 
 static cloob_ctx *ctx;
 

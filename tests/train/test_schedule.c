@@ -97,6 +97,23 @@ static void names_are_known(void)
     CHECK(!schedule_from_name("linear", &kind) && !schedule_from_name("", &kind));
 }
 
+/* A restart is where the rate jumps up. */
+static void cycles_are_counted_at_restarts(void)
+{
+    schedule by_steps = { .kind = SCHEDULE_COSINE_RESTARTS, .warmup = 10, .total = 100, .cycle = 20 };
+    schedule by_number = { .kind = SCHEDULE_COSINE_RESTARTS, .warmup = 10, .total = 100, .cycles = 4 };
+    schedule plain = { .kind = SCHEDULE_COSINE, .warmup = 10, .total = 100, .cycle = 20 };
+    for (int64_t step = 11; step < 100; step++)
+        for (int k = 0; k < 2; k++) {
+            const schedule *s = k ? &by_number : &by_steps;
+            bool up = schedule_scale(s, step) > schedule_scale(s, step - 1);
+            CHECK(schedule_cycle(s, step) - schedule_cycle(s, step - 1) == up);
+        }
+    CHECK(schedule_cycle(&by_steps, 0) == 0 && schedule_cycle(&by_steps, 99) == 4 &&
+          schedule_cycle(&by_number, 99) == 3);
+    CHECK(schedule_cycle(&plain, 99) == 0);
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -108,5 +125,6 @@ int main(void)
     RUN(a_cooldown_falls_straight_to_nothing);
     RUN(names_are_known);
     cloob_ctx_destroy(ctx);
+    RUN(cycles_are_counted_at_restarts);
     return check_summary();
 }

@@ -4,8 +4,7 @@
 
 #include "cloob/train.h"
 #include "model/encoder.h"
-#include "model/shapes.h"
-#include "model/lora.h"
+#include "model/params.h"
 #include "train/settings.h"
 
 static cloob_ctx *ctx;

@@ -7,7 +7,7 @@
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
 #include "data/sets/dataset.h"
-#include "lab/bench/data_bench.h"
+#include "lab/bench/bench.h"
 
 static struct {
     const char *source, *vocab, *decoder;
@@ -50,24 +50,12 @@ static void print_text(const data_bench_result *r)
 
 static void print_json(const data_bench_result *r)
 {
-    json_out_open(NULL, '{');
-    json_out_number("ms", r->ms, 6);
-    json_out_number("items_per_s", r->items_per_s, 6);
-    json_out_int("peak_bytes", r->peak_bytes);
-    json_out_text("device", strcmp(o.decoder, "gpu") == 0 ? "cuda" : "cpu");
-    json_out_text("decoder", r->decoder);
-    json_out_int("cpu_views", r->cpu_views);
-    json_out_text("precision", "uint8");
-    json_out_int("workers", o.workers);
-    json_out_int("batch_size", o.batch);
-    json_out_int("batches", r->batches);
-    json_out_int("items", r->items);
-    json_out_int("bad", r->bad);
-    json_out_number("wait_share", r->wait_share, 4);
-    json_out_int("buffer_bytes", r->buffer_bytes);
-    json_out_int("rss_first_bytes", r->rss_first);
-    json_out_int("rss_last_bytes", r->rss_last);
-    json_out_close();
+    json_out_object(NULL, J_NUMBER("ms", r->ms, 6), J_NUMBER("items_per_s", r->items_per_s, 6), J_OF(r, peak_bytes),
+                    J_TEXT("device", strcmp(o.decoder, "gpu") == 0 ? "cuda" : "cpu"), J_OF(r, decoder),
+                    J_OF(r, cpu_views), J_TEXT("precision", "uint8"), J_OF(&o, workers), J_INT("batch_size", o.batch),
+                    J_OF(r, batches), J_OF(r, items), J_OF(r, bad), J_NUMBER("wait_share", r->wait_share, 4),
+                    J_OF(r, buffer_bytes), J_INT("rss_first_bytes", r->rss_first),
+                    J_INT("rss_last_bytes", r->rss_last));
 }
 
 static cloob_status bench(cloob_ctx *ctx, const cloob_data_options *d, data_bench_result *r)

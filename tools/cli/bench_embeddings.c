@@ -5,7 +5,7 @@
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
 #include "loss/loss.h"
-#include "lab/bench/data_bench.h"
+#include "lab/bench/bench.h"
 
 static struct {
     const char *method;
@@ -36,17 +36,9 @@ static void print_loss(const objective_timing *t, const char *precision)
                (double)t->peak_bytes / (1024.0 * 1024.0), t->device, precision);
         return;
     }
-    json_out_open(NULL, '{');
-    json_out_number("ms", t->ms, 6);
-    json_out_number("pairs_per_s", t->pairs_per_s, 6);
-    json_out_int("peak_bytes", t->peak_bytes);
-    json_out_text("device", t->device);
-    json_out_text("precision", precision);
-    json_out_int("n", o.n);
-    json_out_int("dim", o.dim);
-    json_out_text("method", o.method);
-    json_out_number("loss", t->loss, 9);
-    json_out_close();
+    json_out_object(NULL, J_NUMBER("ms", t->ms, 6), J_NUMBER("pairs_per_s", t->pairs_per_s, 6), J_OF(t, peak_bytes),
+                    J_OF(t, device), J_TEXT("precision", precision), J_OF(&o, n), J_OF(&o, dim), J_OF(&o, method),
+                    J_NUMBER("loss", t->loss, 9));
 }
 
 static int run_loss(const command *self, cloob_ctx *ctx)
@@ -92,14 +84,8 @@ static void print_search(double ms)
         printf("%.2f ms for the ten nearest of %lld\n", ms, (long long)o.n);
         return;
     }
-    json_out_open(NULL, '{');
-    json_out_number("ms", ms, 6);
-    json_out_number("items_per_s", 1e3 * (double)o.n / ms, 6);
-    json_out_int("n", o.n);
-    json_out_int("dim", o.dim);
-    json_out_text("device", "cpu");
-    json_out_text("precision", "fp32");
-    json_out_close();
+    json_out_object(NULL, J_NUMBER("ms", ms, 6), J_NUMBER("items_per_s", 1e3 * (double)o.n / ms, 6), J_OF(&o, n),
+                    J_OF(&o, dim), J_TEXT("device", "cpu"), J_TEXT("precision", "fp32"));
 }
 
 static int run_search(const command *self, cloob_ctx *ctx)

@@ -4,12 +4,14 @@
 #include "cli/commands.h"
 #include "cli/json_out.h"
 #include "lab/bench/bench.h"
+#include "lab/bench/profile.h"
 
 static struct {
     const char *model, *method, *fit_memory;
     int64_t batch, accum, repeats, text_length;
-    bool checkpointing, pack_texts, text, invariant;
+    bool checkpointing, pack_texts, text, invariant, profile;
 } o;
+static profile ops; /* of --profile */
 
 #define SHARED_ROWS                                                                                                    \
     { "model", OPT_STRING, &o.model, "RN50", "MODEL", "a model's name or a .json file", 0 },                           \
@@ -29,6 +31,7 @@ static const opt_row step_rows[] = {
       "skip padding: the text tower computes tokens up to each end token only", 0 },
     { "text-length", OPT_INT, &o.text_length, "0", "L",
       "mean tokens per text, uniform from L/2 to 3L/2; 0: from 4 to the context length", OPT_NOT_NEGATIVE },
+    { "profile", OPT_FLAG, &o.profile, NULL, NULL, "also print the time of every op; such a step is slower", 0 },
     OPT_END
 };
 
@@ -55,32 +58,49 @@ static void fill(bench_options *b)
     b->pack_texts = o.pack_texts;
     b->fit_memory = o.fit_memory;
     b->text_length = o.text_length;
+    b->profile = o.profile ? &ops : NULL;
     if (o.accum > 0) b->accum = o.accum;
     if (o.method) cloob_method_from_name(o.method, &b->method);
 }
 
+static void print_profile(void)
+{
+    printf("%10s %7s %7s  %s\n", "ms", "share", "calls", "op");
+    for (int i = 0; i < ops.rows; i++)
+        printf("%10.3f %5.1f %% %7lld  %s\n", ops.row[i].ms, 100 * ops.row[i].ms / ops.step_ms,
+               (long long)ops.row[i].calls, ops.row[i].name);
+    printf("%10.3f %5.1f %% %7s  objective, optimizer, copies\n", ops.rest_ms, 100 * ops.rest_ms / ops.step_ms, "");
+}
+
+static void put_profile(void)
+{
+    json_out_open("ops", '[');
+    for (int i = 0; i < ops.rows; i++) {
+        json_out_open(NULL, '{');
+        json_out_text("op", ops.row[i].name);
+        json_out_int("calls", ops.row[i].calls);
+        json_out_number("ms", ops.row[i].ms, 6);
+        json_out_close();
+    }
+    json_out_close();
+    json_out_number("rest_ms", ops.rest_ms, 6);
+}
+
 static void print(const char *unit, const bench_result *r)
 {
-    const char *precision = common.precision ? common.precision : "fp32";
     char rate[32];
     if (!common.json) {
         printf("%.2f ms, %.1f %s/s, peak %.0f MiB (%s, %s, %s, batch %lld)\n", r->ms, r->items_per_s, unit,
-               (double)r->peak_bytes / 1048576.0, o.model, r->device, precision, (long long)o.batch);
+               (double)r->peak_bytes / 1048576.0, o.model, r->device, r->precision, (long long)o.batch);
+        if (o.profile) print_profile();
         return;
     }
     snprintf(rate, sizeof rate, "%s_per_s", unit);
     json_out_open(NULL, '{');
-    json_out_number("ms", r->ms, 7);
-    json_out_number(rate, r->items_per_s, 7);
-    json_out_int("peak_bytes", r->peak_bytes);
-    json_out_text("device", r->device);
-    json_out_text("precision", precision);
-    json_out_text("model", o.model);
-    json_out_int("batch", o.batch);
-    json_out_number("cpu_ms", r->cpu_ms, 6);
-    json_out_number("first_ms", r->first_ms, 6);
-    json_out_int("planned_bytes", r->planned_bytes);
-    json_out_number("loss", r->loss, 9);
+    json_out_members(J_NUMBER("ms", r->ms, 7), J_NUMBER(rate, r->items_per_s, 7), J_OF(r, peak_bytes), J_OF(r, device),
+                     J_OF(r, precision), J_OF(&o, model), J_OF(&o, batch), J_NUMBER("cpu_ms", r->cpu_ms, 6),
+                     J_NUMBER("first_ms", r->first_ms, 6), J_OF(r, planned_bytes), J_NUMBER("loss", r->loss, 9));
+    if (o.profile) put_profile();
     json_out_close();
 }
 
@@ -111,6 +131,8 @@ const command bench_step = {
         "Random pairs, freshly initialised weights: both towers forward, the objective, backward, AdamW. ms is "
         "the median.\n"
         "peak_bytes is the process's largest resident size, on a GPU the memory in use there.\n"
+        "--profile lists the ops of both towers with their calls and time in one step, the slowest first. The device\n"
+        "waits for each of them, so the step is slower than without.\n"
         "\n"
         "  cloob bench step --model RN50 --batch-size 512 --method cloob --device cuda --precision amp_bf16 --json",
 };

@@ -4,14 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "cli/commands.h"
+#include "cli/opt.h"
 #include "core/text.h"
 #include "cli/json_out.h"
-#include "cli/progress.h"
 #include "cli/shared_opts.h"
 #include "io/image/image_list.h"
 
@@ -19,7 +16,7 @@ static struct {
     cli_model model;
     const char *labels, *labels_file, *templates, *sort_into;
     int64_t top;
-    bool csv, copy, dry_run;
+    bool csv, copy, clear, dry_run;
 } o;
 
 static const opt_row rows[] = {
@@ -31,116 +28,15 @@ static const opt_row rows[] = {
     { "csv", OPT_FLAG, &o.csv, NULL, NULL, "print a CSV table: image, best label, probability", 0 },
     { "sort-into", OPT_STRING, &o.sort_into, NULL, "DIR", "link each image into DIR/LABEL", 0 },
     { "copy", OPT_FLAG, &o.copy, NULL, NULL, "with --sort-into: copy images instead of linking them", 0 },
+    { "clear", OPT_FLAG, &o.clear, NULL, NULL,
+      "with --sort-into: first remove the links that earlier runs left in the folders of DIR", 0 },
     { "dry-run", OPT_FLAG, &o.dry_run, NULL, NULL, "with --sort-into: only print what would happen", 0 },
+    CLI_MAX_PIXELS_ROW(o.model),
     OPT_END
 };
 static const opt_set sets[] = {
     { .table = cli_model_table, .into = &o.model, .required = "checkpoint", .shown = CLI_PHOTO_OPTIONS }, OPT_SETS_END
 };
-
-/* ---- links and copies for --sort-into ---- */
-
-enum { MAX_NAMES = 10000 };
-
-static bool complain(const char *path)
-{
-    fprintf(stderr, "cloob classify: %s: %s\n", path, strerror(errno));
-    return false;
-}
-
-static bool make_folder(const char *path) { return mkdir(path, 0777) == 0 || errno == EEXIST; }
-
-/* NAME.jpg, then NAME-2.jpg, NAME-3.jpg, ... */
-static void numbered(char out[PATH_MAX], const char *folder, const char *name, int number)
-{
-    const char *dot = strrchr(name, '.');
-    int stem = dot && dot != name ? (int)(dot - name) : (int)strlen(name);
-    if (number == 1) snprintf(out, PATH_MAX, "%s/%s", folder, name);
-    else snprintf(out, PATH_MAX, "%s/%.*s-%d%s", folder, stem, name, number, name + stem);
-}
-
-static bool copy_bytes(int from, int to)
-{
-    char block[1 << 16];
-    for (ssize_t n; (n = read(from, block, sizeof block)) != 0;) {
-        if (n < 0) return false;
-        for (ssize_t at = 0, m; at < n; at += m)
-            if ((m = write(to, block + at, (size_t)(n - at))) < 0) return false;
-    }
-    return true;
-}
-
-/* A file without a name in the folder of target, so that a kill leaves no part of a copy; -1 where the file system
- * does not support it: then the file has its name from the start. */
-static int open_nameless(const char *target)
-{
-    char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%s", target);
-    *strrchr(folder, '/') = '\0';
-    return open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
-}
-
-static bool give_name(int file, const char *target)
-{
-    char nameless[64];
-    snprintf(nameless, sizeof nameless, "/proc/self/fd/%d", file);
-    return linkat(AT_FDCWD, nameless, AT_FDCWD, target, AT_SYMLINK_FOLLOW) == 0;
-}
-
-/* 1: done; 0: another file has the name; -1: failed. */
-static int copy_to(const char *source, const char *target)
-{
-    struct stat st;
-    if (lstat(target, &st) == 0) return 0; /* before copying for nothing */
-    int from = open(source, O_RDONLY | O_CLOEXEC), to = from < 0 ? -1 : open_nameless(target);
-    bool nameless = to >= 0, named = false;
-    if (from >= 0 && !nameless) {
-        to = open(target, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-        named = to >= 0;
-    }
-    bool whole = to >= 0 && copy_bytes(from, to);
-    if (whole && nameless) whole = named = give_name(to, target);
-    int why = errno;
-    if (to >= 0 && close(to) != 0 && whole) whole = false, why = errno;
-    if (named && !whole) unlink(target);
-    if (from >= 0) close(from);
-    errno = why;
-    return whole ? 1 : why == EEXIST ? 0 : -1;
-}
-
-static int link_to(const char *source, const char *target)
-{
-    char there[PATH_MAX];
-    if (symlink(source, target) == 0) return 1;
-    if (errno != EEXIST) return -1;
-    ssize_t n = readlink(target, there, sizeof there - 1);
-    if (n < 0) return 0;
-    there[n] = '\0';
-    return strcmp(there, source) == 0;
-}
-
-/* Puts a symbolic link to the file (or a copy) into DIR/LABEL, which is made when absent. Slashes in a label become
- * dashes. If another file has the name, a number is added; an identical link is kept. False: the reason is on
- * stderr. */
-static bool sort_file(const char *path, const char *dir, const char *label, bool copy)
-{
-    char folder[PATH_MAX], source[PATH_MAX], target[PATH_MAX], clean[256];
-    snprintf(clean, sizeof clean, "%s", label[0] == '.' ? label + 1 : label);
-    for (char *c = clean; *c; c++)
-        if (*c == '/') *c = '-';
-    snprintf(folder, sizeof folder, "%s/%s", dir, clean);
-    if (!realpath(path, source)) return complain(path);
-    if (!make_folder(dir) || !make_folder(folder)) return complain(folder);
-    const char *slash = strrchr(path, '/');
-    for (int i = 1; i <= MAX_NAMES; i++) {
-        numbered(target, folder, slash ? slash + 1 : path, i);
-        int made = copy ? copy_to(source, target) : link_to(source, target);
-        if (made > 0) return true;
-        if (made < 0) return complain(target);
-    }
-    errno = EEXIST;
-    return complain(target);
-}
 
 /* ---- words --------------------------------------------------------------------------------------- */
 
@@ -182,8 +78,7 @@ static int read_words(const command *self, const char *path, words *w)
 {
     errno = 0;
     if (!split(cli_read_file(path, NULL), '\n', w))
-        return fprintf(stderr, "cloob %s: %s: cannot open: %s\n", self->name, path, strerror(errno ? errno : ENOMEM)),
-               1;
+        return cli_error(self, "%s: cannot open: %s", path, strerror(errno ? errno : ENOMEM));
     return w->count ? -1 : cli_usage(self, "%s: holds no lines", path);
 }
 
@@ -211,16 +106,28 @@ static void print_bar(double share)
     for (int i = 0; i < CELLS; i++) fputs(i < full ? mark : rest, stdout);
 }
 
+/* The place in the order, from 1, of the label that the image's folder is called like; 0: none is. */
+static int rank_of_folder(const char *path, const results *r)
+{
+    const char *slash = strrchr(path, '/'), *from = slash;
+    if (!slash) return 0;
+    while (from > path && from[-1] != '/') from--;
+    for (int i = 0; i < (int)r->labels->count; i++) {
+        const char *label = r->labels->item[r->order[i]];
+        if (strlen(label) == (size_t)(slash - from) && strncmp(label, from, strlen(label)) == 0) return i + 1;
+    }
+    return 0;
+}
+
 static void print_json(const char *path, const results *r, const float *p, int shown)
 {
+    int rank = rank_of_folder(path, r);
     json_out_open(NULL, '{');
     json_out_text("image", path);
+    if (rank) json_out_members(J_TEXT("truth", r->labels->item[r->order[rank - 1]]), J_INT("rank", rank));
     json_out_open("top", '[');
     for (int i = 0; i < shown; i++) {
-        json_out_open(NULL, '{');
-        json_out_text("label", r->labels->item[r->order[i]]);
-        json_out_number("p", (double)p[r->order[i]], 9);
-        json_out_close();
+        json_out_object(NULL, J_TEXT("label", r->labels->item[r->order[i]]), J_NUMBER("p", (double)p[r->order[i]], 9));
     }
     json_out_close();
     json_out_close();
@@ -259,7 +166,7 @@ static void take_image(const char *path, results *r, const float *p)
     else print_text(path, r, p, shown);
     r->shown++;
     if (o.sort_into && !o.dry_run && !r->sorting_failed) /* stop sorting after the first failure */
-        r->sorting_failed = !sort_file(path, o.sort_into, best, o.copy);
+        r->sorting_failed = !sort_into(path, o.sort_into, best, o.copy);
 }
 
 enum { IMAGES_AT_ONCE = 64 };
@@ -309,21 +216,28 @@ static cloob_status classify(cloob_ctx *ctx, cloob_model *m, const words *labels
     return status;
 }
 
+/* Links of earlier runs, with other labels or results, would be taken for links of this one. */
+static void treat_earlier(const words *labels)
+{
+    int64_t n = sort_earlier(o.sort_into, labels->item, o.clear ? 0 : labels->count, o.clear && !o.dry_run);
+    if (!n || common.quiet) return;
+    if (o.clear) cli_print("", "%lld earlier links %s", (long long)n, o.dry_run ? "would be removed" : "removed");
+    else
+        cli_print("", "%s has %lld links in folders of other labels; --clear removes earlier links", o.sort_into,
+                  (long long)n);
+}
+
 /* Prints how many images were skipped; returns the exit code. */
 static int conclude(const command *self, const results *r, int64_t images)
 {
     if (r->sorting_failed) return 1;
     if (!images)
-        return fprintf(stderr, "cloob %s: %s: holds no images\n", self->name,
-                       opt_words.count == 1 ? opt_words.item[0] : "these folders"),
-               1;
-    if (!r->shown)
-        return fprintf(stderr, "cloob %s: none of the %lld images could be read\n", self->name, (long long)images), 1;
+        return cli_error(self, "%s: holds no images", opt_words.count == 1 ? opt_words.item[0] : "these folders");
+    if (!r->shown) return cli_error(self, "none of the %lld images could be read", (long long)images);
     if (r->bad)
-        fprintf(stderr, "%lld of %lld images could not be read and were left out\n", (long long)r->bad,
-                (long long)images);
+        cli_print("", "%lld of %lld images could not be read and were left out", (long long)r->bad, (long long)images);
     if (o.sort_into && o.dry_run)
-        fprintf(stderr, "nothing was written; without --dry-run the images are %s\n", o.copy ? "copied" : "linked");
+        cli_print("", "nothing was written; without --dry-run the images are %s", o.copy ? "copied" : "linked");
     return 0;
 }
 
@@ -343,7 +257,8 @@ static int read_labels(const command *self, words *labels, words *templates)
 static int check(const command *self)
 {
     if (!opt_words.count) return cli_usage(self, "needs images: files, folders or patterns");
-    if ((o.copy || o.dry_run) && !o.sort_into) return cli_usage(self, "--copy and --dry-run need --sort-into");
+    if ((o.copy || o.clear || o.dry_run) && !o.sort_into)
+        return cli_usage(self, "--copy, --clear and --dry-run need --sort-into");
     return -1;
 }
 
@@ -358,6 +273,7 @@ static int run(const command *self, cloob_ctx *ctx)
     if (code < 0) {
         cloob_status status = image_paths_find(ctx, opt_words.item, opt_words.count, &images);
         if (status == CLOOB_OK) status = cli_model_open(ctx, &o.model, &m);
+        if (status == CLOOB_OK && o.sort_into) treat_earlier(&labels);
         if (status == CLOOB_OK) status = classify(ctx, m, &labels, &templates, &images, &r);
         code = status == CLOOB_OK ? conclude(self, &r, images.count) : cli_fail(self, ctx, status);
         cloob_model_close(m);
@@ -380,7 +296,9 @@ const command cmd_classify = {
         "PATH is an image, a folder (with the folders in it) or a pattern such as 'photos/*.jpg'. Photos are turned\n"
         "upright by their EXIF orientation. Unreadable images are skipped and counted. Probabilities are\n"
         "the softmax over your labels; they sum to 1, so add a label such as \"something else\" if it fits.\n"
-        "JSON: [{\"image\": ..., \"top\": [{\"label\": ..., \"p\": ...}]}].\n"
+        "JSON: [{\"image\": ..., \"top\": [{\"label\": ..., \"p\": ...}]}]. An image in a folder named like a label "
+        "also\n"
+        "has \"truth\", that label, and \"rank\", its position among all labels.\n"
         "\n"
         "  cloob classify --checkpoint M --labels \"dog,cat,snow\" holiday.jpg\n"
         "  cloob classify --checkpoint M --labels-file labels.txt photos --csv > labels.csv\n"

@@ -12,7 +12,7 @@
 static struct {
     int64_t epoch, resamples, bins;
     double alpha;
-    const char *by, *format, *reliability;
+    const char *by, *format, *reliability, *metrics;
     opt_list where, predictions;
 } o;
 
@@ -21,6 +21,7 @@ static const opt_row rows[] = {
     { "alpha", OPT_DOUBLE, &o.alpha, "0.05", "X", "significance level", OPT_POSITIVE },
     { "by", OPT_STRING, &o.by, NULL, "NAME", "setting to group runs by; default: the method", 0 },
     { "where", OPT_LIST, &o.where, NULL, "KEY=VALUE", "use only runs with this setting", 0 },
+    { "metrics", OPT_STRING, &o.metrics, NULL, "A,B", "one table of main results: these metrics by group", 0 },
     { "format", OPT_STRING, &o.format, "text", "text|markdown|latex|csv", "format of the tables", 0 },
     { "predictions", OPT_LIST, &o.predictions, NULL, "FILE",
       "instead of runs: predictions that cloob eval zeroshot wrote, of models on the same images", 0 },
@@ -58,7 +59,7 @@ static void print_text(const comparison *c)
 
 static cloob_status print_result(cloob_ctx *ctx, const comparison *c)
 {
-    if (c->skipped) fprintf(stderr, "warning: %lld values are not finite and were skipped\n", (long long)c->skipped);
+    if (c->skipped) cli_print("warning: ", "%lld values are not finite and were skipped", (long long)c->skipped);
     if (common.json) return cli_put_text(ctx, comparison_json(c));
     print_text(c);
     return CLOOB_OK;
@@ -80,11 +81,13 @@ static cloob_status many_runs(cloob_ctx *ctx, const opt_list *path)
     compare_options how;
     compare_options_init(&how);
     if (o.by) how.by = o.by;
+    how.metrics = o.metrics;
     how.where = o.where.item, how.wheres = o.where.count;
     how.alpha = o.alpha, how.resamples = o.resamples, how.seed = (uint64_t)common.seed;
     cloob_status status = compare_runs(ctx, &g, path->item, path->count, &how);
     if (status != CLOOB_OK) return status;
-    status = cli_put_text(ctx, groups_text(&g, common.json ? "json" : o.format));
+    char *(*table)(const groups_result *, const char *) = o.metrics ? groups_main_table : groups_text;
+    status = cli_put_text(ctx, table(&g, common.json ? "json" : o.format));
     groups_release(&g);
     return status;
 }
@@ -92,7 +95,7 @@ static cloob_status many_runs(cloob_ctx *ctx, const opt_list *path)
 /* Two files without --by: each file is a group, each line a run. */
 static bool are_two_files(const opt_list *path)
 {
-    if (path->count != 2 || o.by || o.where.count || opt_given("format")) return false;
+    if (path->count != 2 || o.by || o.metrics || o.where.count || opt_given("format")) return false;
     return !cli_is_folder(path->item[0]) && !cli_is_folder(path->item[1]);
 }
 
@@ -109,29 +112,22 @@ typedef struct file {
 static void put_range(const char *key, const double range[2])
 {
     json_out_open(key, '[');
-    json_out_number(NULL, range[0], 10);
-    json_out_number(NULL, range[1], 10);
+    json_out_members(J_NUMBER(NULL, range[0], 10), J_NUMBER(NULL, range[1], 10));
     json_out_close();
 }
 
 static void put_model(const char *path, const file *f)
 {
     json_out_open(NULL, '{');
-    json_out_text("file", path);
-    json_out_int("n", predictions_count(f->p));
+    json_out_members(J_TEXT("file", path), J_INT("n", predictions_count(f->p)));
     if (f->calibrated) {
-        json_out_number("accuracy", f->c.accuracy, 10);
-        json_out_number("confidence", f->c.confidence, 10);
-        json_out_number("ece", f->c.ece, 10);
-        json_out_number("mce", f->c.mce, 10);
-        json_out_number("brier", f->c.brier, 10);
+        json_out_members(J_NUMBER("accuracy", f->c.accuracy, 10), J_NUMBER("confidence", f->c.confidence, 10),
+                         J_NUMBER("ece", f->c.ece, 10), J_NUMBER("mce", f->c.mce, 10),
+                         J_NUMBER("brier", f->c.brier, 10));
         json_out_open("bins", '[');
         for (int b = 0; b < f->c.bins; b++) {
-            json_out_open(NULL, '{');
-            json_out_int("n", f->c.bin[b].n);
-            json_out_number("confidence", f->c.bin[b].confidence, 10);
-            json_out_number("accuracy", f->c.bin[b].accuracy, 10);
-            json_out_close();
+            json_out_object(NULL, J_INT("n", f->c.bin[b].n), J_NUMBER("confidence", f->c.bin[b].confidence, 10),
+                            J_NUMBER("accuracy", f->c.bin[b].accuracy, 10));
         }
         json_out_close();
     }
@@ -141,23 +137,15 @@ static void put_model(const char *path, const file *f)
 static void put_pair(const char *a, const char *b, const paired_result *r, double alpha)
 {
     json_out_open(NULL, '{');
-    json_out_text("a", a);
-    json_out_text("b", b);
-    json_out_int("n", r->n);
-    json_out_int("left_out", r->left_out);
-    json_out_number("accuracy_a", r->accuracy_a, 10);
-    json_out_number("accuracy_b", r->accuracy_b, 10);
-    json_out_number("difference", r->difference, 10);
+    json_out_members(J_TEXT("a", a), J_TEXT("b", b), J_OF(r, n), J_OF(r, left_out),
+                     J_NUMBER("accuracy_a", r->accuracy_a, 10), J_NUMBER("accuracy_b", r->accuracy_b, 10),
+                     J_NUMBER("difference", r->difference, 10));
     put_range("interval_a", r->interval_a);
     put_range("interval_b", r->interval_b);
     put_range("interval_difference", r->interval_difference);
-    json_out_int("both", r->both);
-    json_out_int("a_only", r->a_only);
-    json_out_int("b_only", r->b_only);
-    json_out_int("neither", r->neither);
-    json_out_number("p_exact", r->p_exact, 10);
-    json_out_number("p_chi2", r->p_chi2, 10);
-    json_out_bool("significant", r->p_exact < alpha);
+    json_out_members(J_OF(r, both), J_OF(r, a_only), J_OF(r, b_only), J_OF(r, neither),
+                     J_NUMBER("p_exact", r->p_exact, 10), J_NUMBER("p_chi2", r->p_chi2, 10),
+                     J_BOOL("significant", r->p_exact < alpha));
     json_out_close();
 }
 
@@ -283,14 +271,13 @@ const command cmd_compare = {
     .uses = USES_SEED,
     .usage = "A.jsonl B.jsonl | RUN... [--by NAME] | --predictions A.csv B.csv...",
     .details =
-        "Folders of runs, or of an ablation or a sweep, are grouped by a setting (--by; default: the method): means "
-        "with\n"
-        "bootstrap intervals, rank-sum tests of all pairs corrected by Holm, Cliff's delta. A sweep's results.jsonl "
-        "works, too. Of a sweep the final runs are compared; --where stage=search compares its search runs. Runs that "
-        "are not "
-        "finished are left out and named. Two files without --by are two groups:\n"
+        "Groups runs by a setting (--by; default: the method) and prints means with bootstrap intervals, rank-sum "
+        "tests of all pairs corrected by Holm, and Cliff's delta. RUN is the folder of a run, an ablation or a sweep, "
+        "or a sweep's results.jsonl. For a sweep, the final runs are compared; --where stage=search compares its "
+        "search runs. Unfinished runs are left out and named.\n"
         "\n"
-        "Each line of a file is one run: a JSON object, whose numbers are its metrics. The test is the unpaired\n"
+        "Two files without --by are two groups. Each line of a file is one run: a JSON object whose numbers are its "
+        "metrics. The test is the unpaired\n"
         "Wilcoxon rank-sum test, exact for up to 8 values without ties, otherwise normal with tie and continuity\n"
         "correction. The paper calls a difference significant below 5 %. With five runs a side the smallest exact\n"
         "two-sided p is 0.0079, with three it is 0.1: three runs cannot be significant.\n"
@@ -302,5 +289,6 @@ const command cmd_compare = {
         "  cloob compare clip.jsonl cloob.jsonl\n"
         "  cloob compare --predictions clip.csv cloob.csv --reliability reliability.svg\n"
         "  cloob compare logs/ablation --format latex\n"
+        "  cloob compare logs/ablation --metrics val_loss,text_to_image_R@1 --format markdown\n"
         "  cloob compare logs/sweep/results.jsonl --by method --format markdown",
 };

@@ -4,7 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
-#include "infer/option_tables.h"
+#include "infer/model_file.h"
 
 static struct {
     int64_t context;
@@ -28,17 +28,10 @@ static cloob_weight_format parse_format(const char *name)
 static void print_json(const char *in, const char *out, const cloob_convert_report *r, const char *error)
 {
     json_out_open(NULL, '{');
-    json_out_text("input", in);
-    json_out_text("output", out);
-    json_out_text("to", format_names[r->to]);
-    json_out_text("model", r->model);
-    json_out_text("container", r->container);
-    json_out_text("names", r->names);
-    json_out_text("config_from", r->config_from);
+    json_out_members(J_TEXT("input", in), J_TEXT("output", out), J_TEXT("to", format_names[r->to]), J_OF(r, model),
+                     J_OF(r, container), J_OF(r, names), J_OF(r, config_from));
     if (error) json_out_text("error", error);
-    json_out_int("tensors", r->tensors);
-    json_out_int("parameters", r->parameters);
-    json_out_int("bytes", r->bytes);
+    json_out_members(J_OF(r, tensors), J_OF(r, parameters), J_OF(r, bytes));
     for (int f = 0; f < CLOOB_KEY_FATES; f++) {
         json_out_open(fate_names[f], '[');
         for (int64_t i = 0; i < r->count[f]; i++) json_out_text(NULL, r->key[f][i]);
@@ -76,12 +69,12 @@ static int check_average(const command *self)
 
 static int run_average(const command *self, cloob_ctx *ctx)
 {
-    cloob_status status = cloob_average(ctx, opt_words.item, opt_words.count, opt_given("alpha") ? o.alpha : -1, o.out);
+    cloob_status status = CLOOB_OK;
+    for (int i = 0; i < opt_words.count && status == CLOOB_OK; i++) status = opt_model_path(ctx, &opt_words.item[i]);
+    if (status == CLOOB_OK)
+        status = cloob_average(ctx, opt_words.item, opt_words.count, opt_given("alpha") ? o.alpha : -1, o.out);
     if (status == CLOOB_OK && common.json) {
-        json_out_open(NULL, '{');
-        json_out_text("out", o.out);
-        json_out_int("models", opt_words.count);
-        json_out_close();
+        json_out_object(NULL, J_OF(&o, out), J_INT("models", opt_words.count));
     } else if (status == CLOOB_OK) printf("%s: average of %d models\n", o.out, opt_words.count);
     return cli_exit(self, ctx, status);
 }
@@ -107,8 +100,9 @@ static int run(const command *self, cloob_ctx *ctx)
     options.dtype = o.dtype;
     options.context = o.context;
     options.drop_unexpected = o.drop_unexpected;
-    cloob_convert_report report;
-    cloob_status status = cloob_convert(ctx, in, out, &options, &report);
+    cloob_convert_report report = { 0 };
+    cloob_status status = opt_model_path(ctx, &in);
+    if (status == CLOOB_OK) status = cloob_convert(ctx, in, out, &options, &report);
     if (common.json) print_json(in, out, &report, status == CLOOB_OK ? NULL : cloob_error(ctx));
     else if (status == CLOOB_OK) print_text(in, out, &report);
     cloob_convert_report_release(&report);
@@ -123,7 +117,8 @@ static const opt_row rows[] = {
       "data type of the matrices; bf16 halves the file, int8 (native format only, a scale per row) quarters it", 0 },
     { "context-length", OPT_INT, &o.context, "0", "N",
       "stretch the position embeddings to N tokens, except the first 20 (Long-CLIP uses 248)", OPT_NOT_NEGATIVE },
-    { "vocab", OPT_STRING, &o.vocab, NULL, "FILE", "BPE merges file to store with the weights (native only)", 0 },
+    { "vocab", OPT_STRING, &o.vocab, NULL, "FILE",
+      "tokenizer to store with the weights: BPE merges, tokenizer.json, a .model, or a folder", 0 },
     { "drop-unexpected", OPT_FLAG, &o.drop_unexpected, NULL, NULL,
       "ignore unexpected tensors instead of refusing the file", 0 },
     { "average", OPT_FLAG, &o.average, NULL, NULL, "average the weights of all files but the last, which is written",
@@ -144,11 +139,10 @@ const command cmd_convert = {
     .sets = sets,
     .usage = "IN OUT [--to FORMAT] [--config MODEL] | --average A B... OUT [--alpha X]",
     .details =
-        "IN is a torch .pt file (zip, the stream format before 1.6, TorchScript), a safetensors file, or a folder of "
-        "open_clip or\n"
-        "Hugging Face. Code inside a .pt file is never executed. The architecture is inferred from the shapes; heads "
-        "are 64 wide unless the sizes match a built-in model or --config says otherwise. hf and open_clip write OUT as "
-        "a folder;\n"
+        "IN is a torch .pt file (zip, the stream format before 1.6, TorchScript), a safetensors file, a folder of "
+        "open_clip or Hugging Face, or a model's name (cloob pull lists some). Code inside a .pt file is never "
+        "executed. The architecture is inferred from the shapes; heads are 64 wide unless the sizes match a built-in "
+        "model or --config sets another width. hf and open_clip write OUT as a folder;\n"
         "NAME.onnx becomes NAME.image.onnx and NAME.text.onnx, the towers for onnxruntime.\n"
         "\n"
         "--average writes (1 - alpha) A + alpha mean(B...), tensor by tensor; all models must have the same shapes. "

@@ -3,13 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "cli/commands.h"
+#include "cli/info.h"
 #include "cli/json_out.h"
-#include "cli/progress.h"
-#include "core/system.h"
-#include "io/fileset.h"
+#include "cli/opt.h"
 #include "lab/bench/bench.h"
 
 /* ---- the self-test -------------------------------------------------------------------------------- */
@@ -100,48 +97,11 @@ static bool run_checks(cloob_ctx *ctx, outcome *out)
     return all;
 }
 
-/* ---- what there is --------------------------------------------------------------------------------- */
-
-static void print_device(int i, const device_facts *f)
-{
-    char name[32] = "cpu";
-    if (i) snprintf(name, sizeof name, "cuda:%d", i - 1);
-    printf("  %-10s %s", name, f->name);
-    if (f->total_bytes)
-        printf(", %.1f GiB free of %.1f", (double)f->free_bytes / 1073741824.0, (double)f->total_bytes / 1073741824.0);
-    printf("\n");
-    if (f->runs[0]) printf("  %-10s %s\n", "", f->runs);
-    if (!f->decoder[0]) return;
-    char decoder[512];
-    opt_with_flags(f->decoder, decoder, sizeof decoder);
-    printf("  %-10s JPEG images: %s\n", "", decoder);
-}
+/* ---- the command ----------------------------------------------------------------------------------- */
 
 static void print_text(cloob_ctx *ctx, const outcome *out)
 {
-    int64_t n;
-    const build_part *part = build_parts(&n);
-    char *cache = cache_folder();
-    printf("cloob %s\n\ndevices\n", cloob_version());
-    for (int i = 0; i < device_count(); i++) {
-        device_facts f;
-        if (device_describe(ctx, i, &f) == CLOOB_OK) print_device(i, &f);
-        else printf("  device %d: %s\n", i, cloob_error(ctx));
-    }
-    device_facts none;
-    if (device_count() == 1 && device_describe(ctx, 1, &none) != CLOOB_OK) {
-        char why[512];
-        opt_with_flags(cloob_error(ctx), why, sizeof why);
-        printf("  no GPU     %s\n", why);
-    }
-    printf("  %ld cores; kernels for %s\n", sysconf(_SC_NPROCESSORS_ONLN), instruction_sets());
-    printf("\ncache      %s\n", cache ? cache : "none: set CLOOB_CACHE or HOME");
-    free(cache);
-    printf("\nparts of this build\n");
-    for (int64_t i = 0; i < n; i++)
-        if (part[i].present) printf("  %-14s yes  %s\n", part[i].name, part[i].use);
-    for (int64_t i = 0; i < n; i++)
-        if (!part[i].present) printf("  %-14s no   without it: no %s\n", part[i].name, part[i].use);
+    machine_text(ctx);
     printf("\nself-test on --device %s\n", common.device);
     for (int i = 0; i < CHECKS; i++)
         printf("  %-14s %s  %s\n", checks[i].name, out[i].ok ? "ok    " : "FAILED", out[i].text);
@@ -149,34 +109,12 @@ static void print_text(cloob_ctx *ctx, const outcome *out)
 
 static void print_json(cloob_ctx *ctx, const outcome *out, bool all)
 {
-    int64_t n;
-    const build_part *part = build_parts(&n);
-    char *cache = cache_folder();
     json_out_open(NULL, '{');
-    json_out_text("version", cloob_version());
     json_out_bool("ok", all);
-    json_out_text("instruction_sets", instruction_sets());
-    json_out_int("cores", sysconf(_SC_NPROCESSORS_ONLN));
-    json_out_text("cache", cache ? cache : "");
-    free(cache);
-    json_out_open("devices", '[');
-    for (int i = 0; i < device_count(); i++) {
-        device_facts f = { .name = "" };
-        device_describe(ctx, i, &f);
-        json_out_text(NULL, f.name);
-    }
-    json_out_close();
-    json_out_open("parts", '{');
-    for (int64_t i = 0; i < n; i++) json_out_bool(part[i].name, part[i].present);
-    json_out_close();
+    machine_json(ctx);
     json_out_open("checks", '[');
-    for (int i = 0; i < CHECKS; i++) {
-        json_out_open(NULL, '{');
-        json_out_text("name", checks[i].name);
-        json_out_bool("ok", out[i].ok);
-        json_out_text("text", out[i].text);
-        json_out_close();
-    }
+    for (int i = 0; i < CHECKS; i++)
+        json_out_object(NULL, J_TEXT("name", checks[i].name), J_BOOL("ok", out[i].ok), J_TEXT("text", out[i].text));
     json_out_close();
     json_out_close();
 }
@@ -186,7 +124,7 @@ static int report_failure(const outcome *out)
 {
     for (int i = 0; i < CHECKS; i++)
         if (!out[i].ok) {
-            fprintf(stderr, "cloob doctor: self-test of the %s failed: %s\n", checks[i].name, out[i].text);
+            cli_error(&cmd_doctor, "self-test of the %s failed: %s", checks[i].name, out[i].text);
             break;
         }
     return 1;
@@ -209,8 +147,9 @@ const command cmd_doctor = {
     .stray = "unexpected argument",
     .help = "check this build and machine: devices, parts, caches, a self-test",
     .usage = "[--device DEVICE]",
-    .details = "Lists devices, instruction sets, cache folders and the optional parts of this build with what each is\n"
-               "for, then runs a short self-test on the device. Exit code 0 means that everything found works.\n"
+    .details = "Lists devices, instruction sets, cache folders, the optional parts of this build with what each is\n"
+               "for, and the libraries that are loaded on first use, with the packages of missing ones. Then\n"
+               "runs a short self-test on the device. Exit code 0 means that everything found works.\n"
                "\n"
                "  cloob doctor\n"
                "  cloob doctor --device cuda --json",

@@ -4,7 +4,7 @@
 
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
-#include "infer/option_tables.h"
+#include "infer/model_file.h"
 #include "infer/embed_source.h"
 
 static struct {
@@ -27,6 +27,7 @@ static const opt_row rows[] = {
     { "raw", OPT_FLAG, &o.raw, NULL, NULL, "do not normalise rows to unit length", 0 },
     { "features", OPT_STRING, &o.features, "post", "post|pre",
       "after the projection, or before it (for cloob eval probe)", 0 },
+    CLI_MAX_PIXELS_ROW(o.model),
     OPT_END
 };
 static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .required = "checkpoint" },
@@ -58,15 +59,8 @@ static cloob_status embed(cloob_ctx *ctx, cloob_model *m, const cloob_data_optio
 static void print(const embed_result *e)
 {
     if (common.json) {
-        json_out_open(NULL, '{');
-        json_out_text("out", o.out);
-        json_out_int("image", e->rows);
-        json_out_int("text", e->text_rows);
-        json_out_int("image_width", e->image_width);
-        json_out_int("text_width", e->text_width);
-        json_out_int("bad", e->bad);
-        json_out_int("classes", e->classes);
-        json_out_close();
+        json_out_object(NULL, J_OF(&o, out), J_INT("image", e->rows), J_INT("text", e->text_rows), J_OF(e, image_width),
+                        J_OF(e, text_width), J_OF(e, bad), J_OF(e, classes));
         return;
     }
     printf("%s:", o.out);
@@ -104,7 +98,7 @@ const command cmd_embed = {
     .name = "embed",
     .run = run,
     .check = check,
-    .stray = "images come after --images",
+    .stray = "--images",
     .help = "write embeddings of images, texts or a data set",
     .options = rows,
     .sets = sets,

@@ -8,62 +8,9 @@
 #include "cli/info.h"
 #include "cli/json_out.h"
 #include "data/sets/dataset.h"
-#include "train/outline.h"
+#include "train/memory_budget.h"
+#include "hub/hub.h"
 #include "model/config.h"
-#include "lab/bench/bench.h"
-
-/* ---- devices ---------------------------------------------------------------------------------------- */
-
-static bool is_device(const char *what) { return strcmp(what, "device") == 0 && access(what, F_OK) != 0; }
-
-static void print_device(int i, const device_facts *f)
-{
-    if (common.json) {
-        char name[16] = "cpu";
-        if (i) snprintf(name, sizeof name, "cuda:%d", i - 1);
-        json_out_open(NULL, '{');
-        json_out_text("device", name);
-        json_out_text("name", f->name);
-        json_out_text("runs", f->runs);
-        json_out_int("total_bytes", f->total_bytes);
-        json_out_int("free_bytes", f->free_bytes);
-        json_out_close();
-        return;
-    }
-    if (i) printf("cuda:%-4d", i - 1);
-    else printf("cpu      ");
-    printf(" %s", f->name);
-    if (f->total_bytes)
-        printf(", %.1f GiB, %.1f GiB of it free", (double)f->total_bytes / 1073741824.0,
-               (double)f->free_bytes / 1073741824.0);
-    printf("\n");
-}
-
-static int describe_devices(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
-{
-    int n = device_count();
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    (void)what, (void)o;
-    if (common.json) {
-        json_out_open(NULL, '{');
-        json_out_int("cores", cores);
-        json_out_int("gpus", n - 1);
-        json_out_open("devices", '[');
-    }
-    for (int i = 0; i < n; i++) {
-        device_facts f;
-        cloob_status status = device_describe(ctx, i, &f);
-        if (status != CLOOB_OK) return cli_fail(self, ctx, status);
-        print_device(i, &f);
-    }
-    if (common.json) json_out_close(), json_out_close();
-    else if (n == 1) printf("no GPU that this build and machine can use; %ld cores\n", cores);
-    return 0;
-}
-
-static const info_kind info_device = { is_device, describe_devices };
-
-/* ---- the command ------------------------------------------------------------------------------------ */
 
 /* Tried in this order: the first kind that matches describes the thing. */
 static const info_kind *const kinds[] = { &info_device, &info_model, &info_weights, &info_data };
@@ -113,13 +60,16 @@ static int report_unknown(const command *self, cloob_ctx *ctx, const char *what)
     cloob_status status = model_describe(ctx, what, o.batch, common.precision, &m);
     model_outline_release(&m);
     if (status == CLOOB_OK) return 0;
-    fprintf(stderr, "cloob %s: %s: no such file or folder, and %s\n", self->name, what, cloob_error(ctx));
-    return 1;
+    return cli_error(self, "%s: no such file or folder, and %s", what, cloob_error(ctx));
 }
 
 static int run(const command *self, cloob_ctx *ctx)
 {
     if (o.view) return info_view(self, ctx, opt_words.item[0], &o);
+    bool named = hub_name_is_meant(opt_words.item[0]) && access(opt_words.item[0], F_OK) != 0;
+    cloob_status status = named ? opt_model_path(ctx, &opt_words.item[0]) : CLOOB_OK;
+    if (status != CLOOB_OK) return cli_fail(self, ctx, status);
+    if (named) return info_weights.describe(self, ctx, opt_words.item[0], &o);
     if (is_bare_word(opt_words.item[0])) return report_unknown(self, ctx, opt_words.item[0]);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (kinds[i]->matches(opt_words.item[0])) return kinds[i]->describe(self, ctx, opt_words.item[0], &o);
@@ -139,6 +89,7 @@ const command cmd_info = {
         "For the name of a model, or a .json configuration: sizes, parameters, memory of a training step.\n"
         "For weights (cloob's, torch, open_clip, Hugging Face, the folder of a run): the model, its configuration and "
         "metadata. For embeddings: their sizes.\n"
+        "For device: the devices, the parts of this build and the cache folder, as cloob doctor lists them.\n"
         "For a data set: its type, the number of samples, files and classes, the sizes of images and captions, "
         "and how many of the examined samples are unusable and why.\n"
         "--view writes the evaluation view of an image as a PNG: shortest edge to N, centre crop, with Pillow's "

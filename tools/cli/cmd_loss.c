@@ -14,7 +14,8 @@ static struct {
 static const opt_row rows[] = {
     { "input", OPT_STRING, &o.input, NULL, "FILE",
       "safetensors with x, y (or image, text) (N, d) of unit rows; U, V: stored patterns", OPT_REQUIRED },
-    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield|siglip", "objective", 0 },
+    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield|siglip|cloob-uv",
+      "objective; cloob-uv, which the paper rejects, needs --device ref", 0 },
     { "init-inv-tau", OPT_DOUBLE, &o.inv_tau, CLOOB_TEXT(CLOOB_DEFAULT_INV_TAU), "T", "inverse temperature", 0 },
     { "scale-hopfield", OPT_DOUBLE, &o.scale, CLOOB_TEXT(CLOOB_DEFAULT_SCALE_HOPFIELD), "B",
       "beta of the Hopfield networks", 0 },
@@ -46,16 +47,9 @@ static void print_text(const cloob_objective_result *r)
 
 static void print_json(const cloob_objective_result *r)
 {
-    json_out_open(NULL, '{');
-    json_out_number("loss", reported(r), 17);
-    json_out_number("image_term", r->image_term, 17);
-    json_out_number("text_term", r->text_term, 17);
-    json_out_number("dsum_dinv_tau", r->dsum_dinv_tau, 17);
-    json_out_number("dsum_dscale", r->dsum_dscale, 17);
-    json_out_text("method", o.method);
-    json_out_int("n", r->n);
-    json_out_int("dim", r->d);
-    json_out_close();
+    json_out_object(NULL, J_NUMBER("loss", reported(r), 17), J_NUMBER("image_term", r->image_term, 17),
+                    J_NUMBER("text_term", r->text_term, 17), J_NUMBER("dsum_dinv_tau", r->dsum_dinv_tau, 17),
+                    J_NUMBER("dsum_dscale", r->dsum_dscale, 17), J_OF(&o, method), J_OF(r, n), J_INT("dim", r->d));
 }
 
 static int check(const command *self)
@@ -86,16 +80,15 @@ const command cmd_loss = {
     .name = "loss",
     .run = run,
     .check = check,
-    .stray = "unexpected argument",
+    .stray = "--input",
     .help = "compute the objective of stored embeddings, with gradients",
     .options = rows,
     .uses = USES_PRECISION,
     .usage = "--input E [--method M] [--grad G]",
     .details =
-        "Computes in f32 unless --precision asks for bf16. loss is (image_term + text_term) / inv-tau, for siglip\n"
-        "their sum; the gradients are of loss, and rows are not normalised again. Without U and V the batch is what "
-        "the "
-        "Hopfield networks store.\n"
+        "Computes in f32, or in bf16 with --precision bf16. loss is (image_term + text_term) / inv-tau, for siglip\n"
+        "their sum. The gradients are gradients of loss; rows are not normalised again. Without U and V the Hopfield "
+        "networks store the batch.\n"
         "\n"
         "  cloob embed --checkpoint M --data val.tsv --out pairs.safetensors\n"
         "  cloob loss --input pairs.safetensors --method cloob --init-inv-tau 30 --scale-hopfield 8 --json",

@@ -28,11 +28,8 @@ static void print_json(const prompts *p)
 {
     json_out_open(NULL, '{');
     for (const prompt_set *s = p->set; s < p->set + p->count; s++) {
-        json_out_open(s->name, '{');
-        json_out_int("classes", s->class_count);
-        json_out_int("templates", s->templates.count);
-        json_out_text("metric", metric(s));
-        json_out_close();
+        json_out_object(s->name, J_INT("classes", s->class_count), J_INT("templates", s->templates.count),
+                        J_TEXT("metric", metric(s)));
     }
     json_out_close();
 }

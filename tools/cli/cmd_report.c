@@ -21,7 +21,7 @@ static const opt_row rows[] = {
     { "export", OPT_STRING, &o.export, NULL, "DIR",
       "also write each chart as SVG, PDF and CSV, each table as CSV, LaTeX and Markdown", 0 },
     { "figure", OPT_LIST, &o.figure, NULL, "FILE.json",
-      "draw figures of your own numbers into the folder of --export, instead of a page", 0 },
+      "draw figures from the numbers in this file into the folder of --export, instead of a page", 0 },
     OPT_END,
 };
 
@@ -31,14 +31,8 @@ static void print_result(const report_summary *s)
         printf("%s\n", o.out);
         return;
     }
-    json_out_open(NULL, '{');
-    json_out_text("out", o.out);
-    json_out_int("runs", s->runs);
-    json_out_int("charts", s->charts);
-    json_out_int("damaged", s->damaged);
-    json_out_int("bytes", s->bytes);
-    json_out_int("exported", s->exported);
-    json_out_close();
+    json_out_object(NULL, J_OF(&o, out), J_OF(s, runs), J_OF(s, charts), J_OF(s, damaged), J_OF(s, bytes),
+                    J_OF(s, exported));
 }
 
 static int check(const command *self)

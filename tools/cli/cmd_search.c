@@ -8,7 +8,6 @@
 #include "cli/shared_opts.h"
 #include "infer/search_index.h"
 #include "lab/report/report.h"
-#include "infer/search.h"
 
 static struct {
     cli_model model;
@@ -22,6 +21,7 @@ static const opt_row rows[] = {
     { "image", OPT_STRING, &o.image, NULL, "FILE", "query: find images similar to this one", 0 },
     { "n", OPT_INT, &o.n, "10", "N", "query: number of results", OPT_POSITIVE },
     { "html", OPT_STRING, &o.html, NULL, "FILE", "query: write the results to a page with thumbnails", 0 },
+    CLI_MAX_PIXELS_ROW(o.model),
     OPT_END
 };
 static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .shown = CLI_PHOTO_OPTIONS },
@@ -32,15 +32,8 @@ static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .s
 static void print_update(const char *path, const cloob_search_update *u)
 {
     if (common.json) {
-        json_out_open(NULL, '{');
-        json_out_text("index", path);
-        json_out_int("images", u->images);
-        json_out_int("kept", u->kept);
-        json_out_int("embedded", u->embedded);
-        json_out_int("bad", u->bad);
-        json_out_int("bad_before", u->bad_before);
-        json_out_int("removed", u->removed);
-        json_out_close();
+        json_out_object(NULL, J_TEXT("index", path), J_OF(u, images), J_OF(u, kept), J_OF(u, embedded), J_OF(u, bad),
+                        J_OF(u, bad_before), J_OF(u, removed));
     } else {
         printf("%s: %lld images\n", path, (long long)u->images);
         printf("  %lld new or changed, %lld unchanged, %lld removed, %lld unreadable\n", (long long)u->embedded,
@@ -65,10 +58,9 @@ static int run_index(const command *self, cloob_ctx *ctx, const char *folder)
     char *path = search_index_file(o.out ? o.out : folder);
     cloob_status status = path ? cli_model_open(ctx, &o.model, &m) : CLOOB_ERR_MEMORY;
     if (status == CLOOB_OK && !has_tokenizer(m)) {
-        fprintf(
-            stderr,
-            "cloob search: %s holds no tokenizer, so words could not be searched; give its merges with --vocab FILE\n",
-            o.model.checkpoint);
+        cli_error(&cmd_search,
+                  "%s holds no tokenizer, so words could not be searched; give its merges with --vocab FILE",
+                  o.model.checkpoint);
         cloob_model_close(m);
         free(path);
         return 1;
@@ -92,10 +84,7 @@ static void print_hits(const cloob_search_hit *hit, int64_t n)
     }
     json_out_open(NULL, '[');
     for (int64_t i = 0; i < n; i++) {
-        json_out_open(NULL, '{');
-        json_out_text("path", hit[i].path);
-        json_out_number("score", (double)hit[i].score, 9);
-        json_out_close();
+        json_out_object(NULL, J_TEXT("path", hit[i].path), J_NUMBER("score", (double)hit[i].score, 9));
     }
     json_out_close();
 }
@@ -109,15 +98,13 @@ static void warn_about_missing(const cloob_search *s, const cloob_search_hit *hi
     for (int64_t i = 0; i < n; i++) missing += stat(hit[i].path, &st) != 0;
     if (!missing) return;
     if (cli_is_folder(root))
-        fprintf(stderr,
-                "warning: %lld of these %lld images are gone; cloob search index %s brings the index up to date\n",
-                (long long)missing, (long long)n, root);
+        cli_print("warning: ", "%lld of these %lld images are gone; cloob search index %s brings the index up to date",
+                  (long long)missing, (long long)n, root);
     else
-        fprintf(
-            stderr,
-            "warning: the indexed folder %s is gone; if it was moved, cloob search index NEW_FOLDER --out %s corrects "
-            "the paths without embedding again\n",
-            root, o.index);
+        cli_print("warning: ",
+                  "the indexed folder %s is gone; if it was moved, cloob search index NEW_FOLDER --out %s corrects "
+                  "the paths without embedding again",
+                  root, o.index);
 }
 
 /* An index names the weights that it was made with; they may have moved since. */
@@ -125,10 +112,10 @@ static bool weights_are_gone(const cli_model *from)
 {
     struct stat st;
     if (stat(from->checkpoint, &st) == 0) return false;
-    fprintf(stderr,
-            "cloob search: the index was made with %s, which no longer exists; give its new path with "
-            "--checkpoint M\n",
-            from->checkpoint);
+    cli_error(&cmd_search,
+              "the index was made with %s, which no longer exists; give its new path with "
+              "--checkpoint M",
+              from->checkpoint);
     return true;
 }
 
@@ -141,7 +128,7 @@ static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, const char *text)
         from.checkpoint = cloob_search_checkpoint(s);
         if (weights_are_gone(&from)) return CLOOB_ERR_STOPPED;
     }
-    if (!from.open.vocab && *search_index_vocab(s)) from.open.vocab = search_index_vocab(s);
+    if (!from.open.vocab && *cloob_search_vocab(s)) from.open.vocab = cloob_search_vocab(s);
     cloob_status status = cli_model_open(ctx, &from, &m);
     if (status != CLOOB_OK) return status;
     cloob_search_hit *hit = calloc((size_t)o.n, sizeof *hit);
@@ -154,7 +141,7 @@ static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, const char *text)
     }
     if (status == CLOOB_OK && o.html) {
         status = search_sheet(ctx, o.html, text, hit, found);
-        if (status == CLOOB_OK && !common.quiet) fprintf(stderr, "%s: open it in a browser\n", o.html);
+        if (status == CLOOB_OK && !common.quiet) cli_print("", "%s: open it in a browser", o.html);
     }
     if (hit) cloob_search_hits_release(hit, found);
     free(hit);
@@ -166,7 +153,7 @@ static bool index_is_missing(const char *path)
 {
     struct stat st;
     if (!path || stat(path, &st) == 0) return false;
-    fprintf(stderr, "cloob search: %s: no index found; create one: cloob search index FOLDER --checkpoint M\n", path);
+    cli_error(&cmd_search, "%s: no index found; create one: cloob search index FOLDER --checkpoint M", path);
     return true;
 }
 

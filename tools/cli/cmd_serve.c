@@ -1,11 +1,13 @@
 /* cloob serve: options of the server. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "cli/commands.h"
+#include "core/ctx.h"
 #include "serve/serve.h"
-#include "infer/option_tables.h"
+#include "infer/model_file.h"
 
 static struct {
     serve_options s;
@@ -14,7 +16,8 @@ static struct {
 } o;
 
 static const opt_row rows[] = {
-    { "checkpoint", OPT_LIST, &o.checkpoint, NULL, "M", "weights, or NAME=FILE; repeatable", OPT_REQUIRED },
+    { "checkpoint", OPT_LIST, &o.checkpoint, NULL, "[NAME=]M",
+      "weights or a model's name (cloob pull lists some); NAME= sets the name for requests; repeatable", OPT_REQUIRED },
     { "index", OPT_LIST, &o.index, NULL, "INDEX", "index or folder of images, or NAME=either; repeatable", 0 },
     { "root", OPT_STRING, &o.s.root, NULL, "DIR",
       "folder of the images of an index file; default: the folder the file is in", 0 },
@@ -49,6 +52,8 @@ static const opt_row rows[] = {
     { "tls-key", OPT_STRING, &o.s.tls_key, NULL, "FILE", "PEM key of the certificate", 0 },
     { "insecure", OPT_FLAG, &o.s.insecure, NULL, NULL, "accept other hosts without an API key", 0 },
     { "allow-url-host", OPT_LIST, &o.url_host, NULL, "HOST", "fetch images from URLs of this host; repeatable", 0 },
+    { "immich-upstream", OPT_STRING, &o.s.immich_upstream, NULL, "URL",
+      "forward immich's requests for faces and text recognition to this machine-learning server", 0 },
     OPT_END
 };
 static const opt_set sets[] = { { .table = model_option_table, .into = &o.s.model, .only = "vocab config invariant" },
@@ -91,8 +96,41 @@ static int check(const command *self)
     return -1;
 }
 
+/* The part of a model's name after the organisation, for the API: "ViT-B-32__openai" of ViT-B-32/openai. */
+static void put_served_name(char *out, size_t size, const char *word)
+{
+    const char *slash = strchr(word, '/'), *colon = strchr(word, ':');
+    int before = slash && !colon ? (int)(slash - word) : 0, n;
+    const char *rest = slash ? slash + 1 : word;
+    n = (int)strcspn(rest, "@");
+    snprintf(out, size, "%.*s%s%.*s", before, word, before ? "__" : "", n, rest);
+}
+
+/* NAME=MODEL or MODEL, where MODEL is a path or the name of a model: a name becomes NAME=PATH. */
+static cloob_status find_model(cloob_ctx *ctx, const char **word)
+{
+    char name[256];
+    const char *equal = strchr(*word, '='), *slash = strchr(*word, '/');
+    bool named = equal && equal > *word && (!slash || equal < slash);
+    const char *given = named ? equal + 1 : *word, *path = given;
+    CLOOB_TRY(opt_model_path(ctx, &path));
+    if (path == given) return CLOOB_OK;
+    if (named) snprintf(name, sizeof name, "%.*s", (int)(equal - *word), *word);
+    else put_served_name(name, sizeof name, given);
+    size_t size = strlen(name) + strlen(path) + 2;
+    char *joined = malloc(size);
+    if (!joined) return ctx_no_memory(ctx, size, path);
+    snprintf(joined, size, "%s=%s", name, path);
+    *word = joined;
+    return CLOOB_OK;
+}
+
 static int run(const command *self, cloob_ctx *ctx)
 {
+    for (int i = 0; i < o.checkpoint.count; i++) {
+        cloob_status status = find_model(ctx, &o.checkpoint.item[i]);
+        if (status != CLOOB_OK) return cli_fail(self, ctx, status);
+    }
     o.s.checkpoint = o.checkpoint.item, o.s.checkpoints = o.checkpoint.count;
     o.s.index = o.index.item, o.s.indexes = o.index.count;
     o.s.url_host = o.url_host.item, o.s.url_hosts = o.url_host.count;
@@ -107,7 +145,7 @@ const command cmd_serve = {
     .name = "serve",
     .run = run,
     .check = check,
-    .stray = "unexpected argument",
+    .stray = "--checkpoint",
     .help = "serve embeddings, search and a page over HTTP",
     .options = rows,
     .sets = sets,
@@ -115,8 +153,8 @@ const command cmd_serve = {
     .brief = "checkpoint index root logs host port max-batch max-queue workers memory-limit max-image-pixels timeout "
              "idle-unload api-key-file tls-cert tls-key insecure device precision json",
     .usage = "--checkpoint M [--index INDEX]... [--logs DIR] [--host ADDRESS] [--port N]",
-    .details = "Supports the protocols of OpenAI, text-embeddings-inference, immich and clip-retrieval, and serves a "
-               "page at /.\n"
+    .details = "Supports the protocols of OpenAI, text-embeddings-inference, Ollama, Cohere, Weaviate, immich and "
+               "clip-retrieval, and serves a page at / and its documentation at /docs.\n"
                "Requests that arrive together are embedded in one batch. Listens on the loopback address by default. "
                "/openapi.json describes every endpoint. On SIGTERM the server answers pending requests and exits.\n"
                "\n"

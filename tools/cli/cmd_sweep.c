@@ -1,4 +1,4 @@
-/* cloob sweep: settings times seeds. */
+/* cloob sweep: settings times seeds; cloob sweep --by method: the objectives with everything else equal. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@ enum { MAX_AXES = 16, MAX_VALUES = 64 };
 
 static sweep_options o;
 static opt_list grid, methods;
-static const char *preset, *part;
+static const char *preset, *part, *by;
 
 static const opt_row rows[] = {
     { "grid", OPT_LIST, &grid, NULL, "NAME=V,V", "option of cloob train and its values; several options form a grid",
@@ -24,6 +24,11 @@ static const opt_row rows[] = {
     OPT_END,
 };
 static const opt_set sets[] = { { .table = sweep_option_table, .into = &o, .required = "select" }, OPT_SETS_END };
+
+static const opt_row method_rows[] = {
+    { "by", OPT_STRING, &by, NULL, "method", "compare the objectives", OPT_REQUIRED }, CLI_PRESET_ROW(preset), OPT_END
+};
+static const opt_set method_sets[] = { { .table = ablate_option_table, .into = &o }, OPT_SETS_END };
 
 static sweep_axis axis[MAX_AXES];
 static const char *value[MAX_AXES][MAX_VALUES];
@@ -59,33 +64,35 @@ static int read_part(const command *self)
     return -1;
 }
 
-static cloob_status print_table(cloob_ctx *ctx, const char *folder)
-{
-    char path[1200], *table;
-    snprintf(path, sizeof path, "%s/sweep.md", folder);
-    cloob_status status = cli_read_made(ctx, path, &table);
-    if (status == CLOOB_OK) printf("%s\n%s/report.html\n", table, folder);
-    free(table);
-    return status;
-}
-
+/* The tables, or JSON with what both commands have; of an ablation the JSON contains its table. */
 static cloob_status print_result(cloob_ctx *ctx, const sweep_summary *s)
 {
+    char path[1200], *table = NULL;
+    const char *name = !o.ablation ? "sweep.md" : common.json ? "ablation.json" : "ablation.md";
+    cloob_status status = CLOOB_OK;
+    snprintf(path, sizeof path, "%s/%s", s->folder, name);
+    if (o.ablation || (s->complete && !common.json)) status = cli_read_made(ctx, path, &table);
+    if (status != CLOOB_OK) return status;
     if (common.json) {
         json_out_open(NULL, '{');
         json_out_text("folder", s->folder);
-        json_out_int("settings", s->settings);
-        json_out_int("runs", s->runs);
-        json_out_int("trained", s->trained);
-        json_out_int("resumed", s->resumed);
-        json_out_int("found", s->found);
-        json_out_int("failed", s->failed);
-        json_out_bool("complete", s->complete);
+        if (!o.ablation) json_out_int("settings", s->settings);
+        json_out_members(J_OF(s, runs), J_OF(s, trained), J_OF(s, resumed), J_OF(s, found));
+        if (o.ablation) json_out_int("significant", s->significant);
+        else json_out_members(J_OF(s, failed), J_OF(s, complete));
         json_out_number("seconds", s->seconds, 6);
+        if (o.ablation) json_out_raw("table", table);
         json_out_close();
-    } else if (s->complete) return print_table(ctx, s->folder);
+    } else if (table) printf("%s\n%s/report.html\n", table, s->folder);
     else printf("%s: this part is done; the last part, or the command without --part, writes the tables\n", s->folder);
+    free(table);
     return CLOOB_OK;
+}
+
+static int check_train(const command *self)
+{
+    if (opt_given("resume")) return cli_usage(self, "--resume: the same command continues automatically; leave it out");
+    return o.train.train_data ? -1 : cli_usage(self, "needs --train-data");
 }
 
 static int check(const command *self)
@@ -93,8 +100,7 @@ static int check(const command *self)
     int code = -1;
     if (methods.count) return cli_usage(self, "--methods needs --by method, without --grid");
     if (!grid.count) return cli_usage(self, "needs --grid NAME=VALUE,VALUE, or --by method");
-    if (opt_given("resume")) return cli_usage(self, "--resume: the same command continues automatically; leave it out");
-    if (!o.train.train_data) return cli_usage(self, "needs --train-data");
+    code = check_train(self);
     for (int i = 0; i < grid.count && code < 0; i++) code = read_axis(self, grid.item[i], i);
     o.axis = axis, o.axes = grid.count;
     return code < 0 ? read_part(self) : code;
@@ -103,24 +109,86 @@ static int check(const command *self)
 static int run(const command *self, cloob_ctx *ctx)
 {
     sweep_summary s;
-    int code = cli_train_fill(self, ctx, preset, &o.train);
+    int code = cli_train_fill(self, ctx, preset, NULL, &o.train);
     if (code >= 0) return code;
+    if (o.ablation && !opt_given("analyze")) o.train.analyze = true;
     if (!opt_given("save-frequency")) o.train.save_frequency = 0; /* hundreds of runs would fill disks */
     cloob_status status = run_sweep(ctx, &o, &s);
     if (status == CLOOB_OK && s.rank == 0) status = print_result(ctx, &s); /* rank 0 reports for all */
     return cli_exit(self, ctx, status);
 }
 
+/* ---- --by method -------------------------------------------------------------------------------- */
+
+static bool known(const char *method)
+{
+    static const char *const all[] = { "clip", "infoloob", "infonce-hopfield", "cloob" };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(all[i], method) == 0) return true;
+    return false;
+}
+
+/* Words may also be joined by commas. The list lives as long as the program. */
+static bool split_methods(void)
+{
+    static opt_list list;
+    for (int64_t i = 0; i < o.methods_count; i++) {
+        char *copy = strdup(o.methods[i]);
+        for (char *one; copy && (one = strsep(&copy, ","));)
+            if (!opt_list_add(&list, one)) return false;
+    }
+    free((void *)o.methods);
+    o.methods = list.item, o.methods_count = list.count;
+    return true;
+}
+
+static int check_methods(const command *self)
+{
+    if (opt_given("method"))
+        return cli_usage(self, "--method: several objectives are trained; choose them with --methods");
+    o.ablation = true;
+    int code = check_train(self);
+    if (code >= 0) return code;
+    if (!split_methods()) return cli_usage(self, "out of memory");
+    for (int64_t i = 0; i < o.methods_count; i++)
+        if (!known(o.methods[i]))
+            return cli_usage(self, "--methods %s: choose from clip, infoloob, infonce-hopfield, cloob", o.methods[i]);
+    return -1;
+}
+
+static const command sweep_methods = {
+    .name = "sweep --by method",
+    .run = run,
+    .check = check_methods,
+    .stray = "--train-data",
+    .help = "train several objectives with several seeds and compare them",
+    .options = method_rows,
+    .sets = method_sets,
+    .brief =
+        "by preset seeds methods jobs alpha zeroshot prompts train-data val-data workers name logs batch-size epochs "
+        "lr warmup model device json",
+    .usage = "--train-data SOURCE [--seeds 5] [OPTIONS]",
+    .details =
+        "Trains InfoNCE, InfoLOOB, InfoNCE with Hopfield retrieval, and CLOOB with everything else equal, evaluates "
+        "each run,\n"
+        "tests differences with the rank-sum test, and leaves in LOGS/NAME the runs, ablation.md, ablation.json and\n"
+        "report.html. All options of cloob train apply. Run the same command again to continue an interrupted one.\n"
+        "\n"
+        "  cloob sweep --by method --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 "
+        "--seeds 5 "
+        "--zeroshot world/classes/object world/classes/colour --prompts world/prompts.json --name first",
+};
+
 /* `--by method` without a grid compares the objectives. */
 static const command *find_variant(int argc, char **argv)
 {
-    bool by = false;
+    bool asked = false;
     for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], "--grid", 6) == 0) return NULL;
-        by |= strcmp(argv[i], "--by=method") == 0 ||
-              (strcmp(argv[i], "--by") == 0 && i + 1 < argc && strcmp(argv[i + 1], "method") == 0);
+        asked |= strcmp(argv[i], "--by=method") == 0 ||
+                 (strcmp(argv[i], "--by") == 0 && i + 1 < argc && strcmp(argv[i + 1], "method") == 0);
     }
-    return by ? &sweep_methods : NULL;
+    return asked ? &sweep_methods : NULL;
 }
 
 const command cmd_sweep = {
@@ -128,7 +196,7 @@ const command cmd_sweep = {
     .run = run,
     .check = check,
     .variant = find_variant,
-    .stray = "unexpected argument",
+    .stray = "--train-data",
     .help = "compare objectives or settings over several seeds",
     .options = rows,
     .sets = sets,

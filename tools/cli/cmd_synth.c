@@ -56,23 +56,11 @@ static void print_result(const synth_result *r)
                each);
         return;
     }
-    json_out_open(NULL, '{');
-    json_out_int("train", r->train);
-    json_out_int("val", r->val);
-    json_out_int("test", r->test);
-    json_out_int("shards", r->shards);
-    json_out_int("bytes", r->bytes);
-    json_out_number("seconds", r->seconds, 6);
-    json_out_number("images_per_s", each, 6);
-    json_out_close();
+    json_out_object(NULL, J_OF(r, train), J_OF(r, val), J_OF(r, test), J_OF(r, shards), J_OF(r, bytes),
+                    J_NUMBER("seconds", r->seconds, 6), J_NUMBER("images_per_s", each, 6));
 }
 
-static void print_sheet(void)
-{
-    json_out_open(NULL, '{');
-    json_out_text("sheet", o.sheet);
-    json_out_close();
-}
+static void print_sheet(void) { json_out_object(NULL, J_OF(&o, sheet)); }
 
 static int run(const command *self, cloob_ctx *ctx)
 {
@@ -105,7 +93,7 @@ const command cmd_synth = {
     .name = "synth",
     .run = run,
     .check = check,
-    .stray = "unexpected argument",
+    .stray = "--out",
     .help = "draw a synthetic image-text world with tests and ground truth",
     .options = rows,
     .uses = USES_SEED,

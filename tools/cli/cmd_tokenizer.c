@@ -55,7 +55,7 @@ static int texts_read(const command *self, const char *path, texts *t)
     t->buffer = cli_read_file(path, &size);
     int why = t->buffer ? 0 : errno;
     if (t->buffer && split_lines(t, size)) return 0;
-    fprintf(stderr, "cloob %s: %s: %s\n", self->name, path, why ? strerror(why) : "out of memory");
+    cli_error(self, "%s: %s", path, why ? strerror(why) : "out of memory");
     return 1;
 }
 
@@ -173,10 +173,7 @@ static int run_train(const command *self, cloob_ctx *ctx)
     cloob_tokenizer_close(t);
     if (status != CLOOB_OK) return cli_fail(self, ctx, status);
     if (common.json) {
-        json_out_open(NULL, '{');
-        json_out_int("size", size);
-        json_out_text("vocab", o.out);
-        json_out_close();
+        json_out_object(NULL, J_INT("size", size), J_TEXT("vocab", o.out));
     } else {
         printf("%s: %d ids\n", o.out, size);
     }

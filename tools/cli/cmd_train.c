@@ -1,15 +1,25 @@
 /* cloob train. */
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
+#include "dist/comm.h"
 #include "train/settings.h"
 
 static cloob_train_options o;
-static const char *preset;
+static const char *preset, *settings, *log_to;
+static char *metrics; /* of the last evaluation */
 
 static const opt_row rows[] = {
     CLI_PRESET_ROW(preset),
+    { "settings", OPT_STRING, &settings, NULL, "FILE.json",
+      "settings from a file, such as settings.json of another run; flags override it", 0 },
+    { "log-to", OPT_STRING, &log_to, NULL, "pipe:COMMAND|FILE|-",
+      "stream one JSON object per logged step and evaluation to a command's input, a file or stdout", 0 },
     OPT_END,
 };
 static const opt_set sets[] = { { .table = train_option_table, .into = &o }, OPT_SETS_END };
@@ -17,25 +27,64 @@ static const opt_set sets[] = { { .table = train_option_table, .into = &o }, OPT
 static void print_json(const cloob_train_summary *s)
 {
     json_out_open(NULL, '{');
-    json_out_text("run", s->run_dir);
-    json_out_text("checkpoint", s->checkpoint);
-    json_out_int("steps", s->steps);
-    json_out_number("loss", s->loss, 9);
-    json_out_number("seconds", s->seconds, 6);
-    json_out_number("pairs_per_s", s->pairs_per_s, 6);
-    json_out_int("skipped_steps", s->skipped_steps);
-    json_out_int("bad_samples", s->bad_samples);
-    json_out_number("wait_share", s->wait_share, 4);
-    json_out_number("other_share", s->other_share, 4);
+    json_out_members(J_TEXT("run", s->run_dir), J_OF(s, checkpoint), J_OF(s, steps), J_NUMBER("loss", s->loss, 9),
+                     J_NUMBER("seconds", s->seconds, 6), J_NUMBER("pairs_per_s", s->pairs_per_s, 6),
+                     J_OF(s, skipped_steps), J_OF(s, bad_samples), J_NUMBER("wait_share", s->wait_share, 4),
+                     J_NUMBER("other_share", s->other_share, 4));
+    if (metrics) json_out_raw("metrics", metrics);
     json_out_close();
+}
+
+/* ---- --log-to ------------------------------------------------------------------------------------ */
+
+static FILE *sink;
+static bool sink_is_command;
+
+/* A command or a full disk does not end the run: it is reported once. */
+static void close_sink(void)
+{
+    if (!sink || sink == stdout) return;
+    int failed = sink_is_command ? pclose(sink) : fclose(sink);
+    if (failed) fprintf(stderr, "warning: --log-to %s: it ended with an error; see its own messages\n", log_to);
+    sink = NULL;
+}
+
+static void on_log(void *user, const char *line)
+{
+    (void)user;
+    const char *at = strstr(line, "\"event\": \"evaluation\"") ? strstr(line, "\"metrics\": ") : NULL;
+    if (at) {
+        free(metrics);
+        metrics = strdup(at + strlen("\"metrics\": "));
+        if (metrics) metrics[strlen(metrics) - 1] = '\0'; /* the event's own bracket */
+    }
+    if (!sink || (fprintf(sink, "%s\n", line) > 0 && fflush(sink) == 0)) return;
+    fprintf(stderr, "warning: --log-to %s: cannot write (%s); no more is sent\n", log_to, strerror(errno));
+    close_sink();
+    sink = NULL;
+}
+
+/* Events are those of rank 0, which alone opens it. */
+static int open_sink(const command *self, cloob_ctx *ctx)
+{
+    comm_env env;
+    o.on_log = on_log;
+    if (!log_to || (comm_env_read(ctx, &env) == CLOOB_OK && env.rank != 0)) return -1;
+    sink_is_command = strncmp(log_to, "pipe:", 5) == 0;
+    if (strcmp(log_to, "-") == 0) sink = stdout;
+    else sink = sink_is_command ? popen(log_to + 5, "w") : fopen(log_to, "a");
+    if (sink_is_command) signal(SIGPIPE, SIG_IGN); /* a command that ends early is reported by on_log */
+    return sink ? -1 : cli_usage(self, "--log-to %s: %s", log_to, strerror(errno));
 }
 
 static int run(const command *self, cloob_ctx *ctx)
 {
     cloob_train_summary s = { .rank = 0 };
-    int code = cli_train_fill(self, ctx, preset, &o);
+    int code = cli_train_fill(self, ctx, preset, settings, &o);
+    if (code < 0) code = open_sink(self, ctx);
     if (code >= 0) return code;
     cloob_status status = cloob_train(ctx, &o, &s);
+    close_sink();
     bool report = status == CLOOB_OK && s.rank == 0; /* rank 0 reports for all */
     if (report && common.json) print_json(&s);
     else if (report) printf("%s\n", s.checkpoint);
@@ -45,7 +94,7 @@ static int run(const command *self, cloob_ctx *ctx)
 const command cmd_train = {
     .name = "train",
     .run = run,
-    .stray = "unexpected argument; name the data with --train-data",
+    .stray = "--train-data",
     .help = "train image and text encoders on image-text pairs",
     .options = rows,
     .sets = sets,

@@ -1,21 +1,24 @@
 /* cloob eval analysis: how evenly embeddings cover the sphere, and which known factors they retain. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cli/shared_opts.h"
+#include "eval/metrics.h"
 #include "infer/embeddings_file.h"
-#include "eval/eval_json.h"
+#include "core/json.h"
+#include "eval/analysis.h"
 #include "lab/synth/world_truth.h"
 #include "lab/report/report.h"
 
 static struct {
     const char *input, *out, *reference, *world;
     cli_model model;
-    double share, lambda;
+    double share, lambda, beta;
 } o;
 
-static const opt_row rows[] = {
-    { "input", OPT_STRING, &o.input, NULL, "E", "safetensors with image and text (or x and y); image alone is fine",
-      0 },
+static const opt_row option_rows[] = {
+    { "input", OPT_STRING, &o.input, NULL, "E", "safetensors with image and text (or x and y); text is optional", 0 },
     { "out", OPT_STRING, &o.out, NULL, "DIR",
       "folder for analysis.json, eigenvalues.tsv, similarities.tsv, and plots: spectrum and "
       "similarities, .svg and .pdf",
@@ -24,6 +27,8 @@ static const opt_row rows[] = {
       "report changes relative to these embeddings, such as an early epoch's", 0 },
     { "share", OPT_DOUBLE, &o.share, "0.99", "X", "share of the variance that the effective eigenvalues explain",
       OPT_POSITIVE },
+    { "scale-hopfield", OPT_DOUBLE, &o.beta, NULL, "B",
+      "also count the rows that a Hopfield network of all rows stores with this beta (well separated)", OPT_POSITIVE },
     { "world", OPT_STRING, &o.world, NULL, "DIR",
       "a world of cloob synth: measure how much of each factor the embeddings retain", 0 },
     { "lambda", OPT_DOUBLE, &o.lambda, "1", "X", "L2 strength of the probes of --world", OPT_POSITIVE },
@@ -101,19 +106,78 @@ static cloob_status write_files(cloob_ctx *ctx, const cloob_analysis *a, const c
     cloob_status status = analysis_write(ctx, a, reference, o.out);
     if (status == CLOOB_OK) status = analysis_plots(ctx, a, reference, o.out);
     if (status != CLOOB_ERR_UNSUPPORTED) return status;
-    fprintf(stderr, "warning: no plots in %s: %s\n", o.out, cloob_error(ctx));
+    cli_print("warning: ", "no plots in %s: %s", o.out, cloob_error(ctx));
     return CLOOB_OK;
+}
+
+/* ---- separation ---------------------------------------------------------------------------------- */
+
+static const char *const row_keys[] = { "image|x", "text|y" }, *const row_names[] = { "image", "text" };
+
+/* found[i]: the rows of row_keys[i] are there. */
+static cloob_status separate(cloob_ctx *ctx, separation s[2], bool found[2])
+{
+    embeddings_file *e = NULL;
+    cloob_matrix m;
+    cloob_status status = embeddings_open(ctx, o.input, &e);
+    for (int i = 0; i < 2 && status == CLOOB_OK; i++) {
+        found[i] = embeddings_has(e, row_keys[i]);
+        if (!found[i]) continue;
+        status = embeddings_matrix(ctx, e, row_keys[i], &m);
+        if (status == CLOOB_OK) status = separation_of(ctx, &s[i], &m, o.beta);
+    }
+    embeddings_close(e);
+    return status;
+}
+
+static cloob_status print_separation(cloob_ctx *ctx)
+{
+    separation s[2];
+    bool found[2] = { false, false };
+    cloob_status status = separate(ctx, s, found);
+    for (int i = 0; i < 2 && status == CLOOB_OK; i++)
+        if (found[i])
+            printf("%s: %lld rows are well separated at scale %g (%.4g needed; smallest %.4g, mean %.4g)\n",
+                   row_names[i], (long long)s[i].rows, o.beta, s[i].needed, s[i].smallest, s[i].mean);
+    return status;
+}
+
+/* The analysis with one more member. */
+static cloob_status print_json(cloob_ctx *ctx, char *analysis)
+{
+    separation s[2];
+    bool found[2] = { false, false };
+    json_out w = { .spaced = true };
+    size_t n = analysis ? strlen(analysis) : 0;
+    if (!n || !opt_given("scale-hopfield")) return cli_put_text(ctx, analysis);
+    cloob_status status = separate(ctx, s, found);
+    json_begin(&w, NULL, '{');
+    for (int i = 0; i < 2 && status == CLOOB_OK; i++) {
+        if (!found[i]) continue;
+        json_begin(&w, row_names[i], '{');
+        json_put_number(&w, "scale_hopfield", o.beta);
+        json_put_int(&w, "rows", s[i].rows);
+        json_put_number(&w, "needed", s[i].needed);
+        json_put_number(&w, "smallest", s[i].smallest);
+        json_put_number(&w, "mean", s[i].mean);
+        json_end(&w);
+    }
+    json_end(&w);
+    while (n && analysis[n - 1] != '}') n--;
+    if (status == CLOOB_OK) printf("%.*s, \"well_separated\": %s}\n", (int)n - 1, analysis, w.data ? w.data : "null");
+    free(w.data), free(analysis);
+    return status;
 }
 
 static cloob_status show(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference)
 {
-    if (a->scaled)
-        fprintf(stderr, "warning: %lld rows were not of unit length and were scaled\n", (long long)a->scaled);
+    if (a->scaled) cli_print("warning: ", "%lld rows were not of unit length and were scaled", (long long)a->scaled);
     cloob_status status = CLOOB_OK;
-    if (common.json) status = cli_put_text(ctx, analysis_json(a, reference));
+    if (common.json) status = print_json(ctx, analysis_json(a, reference));
     else {
         print_text(a);
         if (reference) print_change(a, reference);
+        if (opt_given("scale-hopfield")) status = print_separation(ctx);
     }
     return status == CLOOB_OK && o.out ? write_files(ctx, a, reference) : status;
 }
@@ -177,9 +241,9 @@ const command eval_analysis = {
     .name = "eval analysis",
     .run = run,
     .check = check,
-    .stray = "give the file with --input",
+    .stray = "--input",
     .help = "measure uniformity, eigenvalues and similarities of embeddings",
-    .options = rows,
+    .options = option_rows,
     .sets = sets,
     .uses = USES_PRECISION,
     .usage = "--input E.safetensors [--out DIR] [--reference E0.safetensors] | --checkpoint M --world DIR",

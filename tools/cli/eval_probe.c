@@ -6,26 +6,33 @@
 
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
-#include "infer/option_tables.h"
+#include "eval/metrics.h"
+#include "infer/model_file.h"
 #include "infer/embed_source.h"
 #include "infer/embeddings_file.h"
-#include "eval/eval_json.h"
 
 static struct {
     cli_model model;
     cloob_eval_options eval;
-    const char *train, *val, *test, *lambda, *refit, *out, *data, *shots;
+    opt_list trains, vals, tests, datas;   /* one of each for every split */
+    const char *train, *val, *test, *data; /* of the split at work */
+    const char *lambda, *refit, *out, *shots, *half, *ties;
     int64_t iterations, seeds, knn;
     double tolerance;
 } o;
 
 static const opt_row rows[] = {
-    { "train", OPT_STRING, &o.train, NULL, "E", "safetensors with x [N,d] and y [N]", 0 },
-    { "test", OPT_STRING, &o.test, NULL, "E", "the same for testing", 0 },
-    { "val", OPT_STRING, &o.val, NULL, "E", "the same for choosing lambda; without it, half of the training rows", 0 },
+    { "train", OPT_LIST, &o.trains, NULL, "E", "safetensors with x [N,d] and y [N]; results of several are averaged",
+      0 },
+    { "test", OPT_LIST, &o.tests, NULL, "E", "the same for testing, one for each --train", 0 },
+    { "val", OPT_LIST, &o.vals, NULL, "E", "the same for choosing lambda; without it, half of the training rows", 0 },
     { "lambda", OPT_STRING, &o.lambda, "search", "X", "L2 strength, or search", 0 },
     { "refit", OPT_STRING, &o.refit, "all", "all|train",
       "after a search, train on train and val rows, or on train alone", 0 },
+    { "half", OPT_STRING, &o.half, "alternate", "alternate|random",
+      "without --val: every other training row validates, or a random half by --seed", 0 },
+    { "ties", OPT_STRING, &o.ties, "largest", "largest|mean",
+      "of several lambdas with the best validation accuracy: the largest, or their geometric mean", 0 },
     { "max-iterations", OPT_INT, &o.iterations, "1000", "N", "maximum number of L-BFGS iterations", OPT_POSITIVE },
     { "tolerance", OPT_DOUBLE, &o.tolerance, "0", "X",
       "stop when the objective is expected to fall by less than this share; 0: by size", OPT_NOT_NEGATIVE },
@@ -35,8 +42,8 @@ static const opt_row rows[] = {
     { "knn", OPT_INT, &o.knn, "0", "K", "instead of a probe: the class of the K nearest training rows by cosine",
       OPT_NOT_NEGATIVE },
     { "out", OPT_STRING, &o.out, NULL, "FILE", "the classifier as safetensors: weight, bias, label", 0 },
-    { "data", OPT_STRING, &o.data, NULL, "SOURCE",
-      "instead of --train and --test: data with classes, split as described above", 0 },
+    { "data", OPT_LIST, &o.datas, NULL, "SOURCE",
+      "instead of --train and --test: data with classes, split as described above; several are averaged", 0 },
     OPT_END,
 };
 static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model },
@@ -188,9 +195,7 @@ static void print_shots(const cloob_few_shot_result *r)
                    (long long)r->seeds);
         if (!common.json) continue;
         json_out_open(NULL, '{');
-        json_out_int("shots", row->shots);
-        json_out_number("mean", row->mean, 10);
-        json_out_number("deviation", row->deviation, 10);
+        json_out_members(J_OF(row, shots), J_NUMBER("mean", row->mean, 10), J_NUMBER("deviation", row->deviation, 10));
         json_out_open("test_acc", '[');
         for (int64_t s = 0; s < r->seeds; s++) json_out_number(NULL, row->draw[s].test_acc, 10);
         json_out_close();
@@ -222,28 +227,54 @@ static cloob_status neighbours(cloob_ctx *ctx, const input *in)
                (long long)r.train_rows, r.test_acc, r.test_mean_per_class, (long long)r.test_rows);
         return CLOOB_OK;
     }
-    json_out_open(NULL, '{');
-    json_out_int("k", r.k);
-    json_out_number("test_acc", r.test_acc, 10);
-    json_out_number("test_mean_per_class", r.test_mean_per_class, 10);
-    json_out_int("train_rows", r.train_rows);
-    json_out_int("test_rows", r.test_rows);
-    json_out_close();
+    json_out_object(NULL, J_OF(&r, k), J_NUMBER("test_acc", r.test_acc, 10),
+                    J_NUMBER("test_mean_per_class", r.test_mean_per_class, 10), J_OF(&r, train_rows),
+                    J_OF(&r, test_rows));
     return CLOOB_OK;
 }
 
-static cloob_status work(cloob_ctx *ctx, const cloob_probe_options *p, const input *in)
+/* ---- one split, or several and their average ------------------------------------------------------ */
+
+typedef struct split_result {
+    double test_acc, test_mean_per_class;
+    char *json; /* NULL: not asked for */
+} split_result;
+
+static cloob_status work(cloob_ctx *ctx, const cloob_probe_options *p, const input *in, split_result *out)
 {
     cloob_probe_result r;
     if (o.knn) return neighbours(ctx, in);
     if (o.shots) return few_shots(ctx, p, in);
     cloob_status status = cloob_probe(ctx, &r, p, &in[0].split, o.val ? &in[1].split : NULL, &in[2].split);
     if (status != CLOOB_OK) return status;
-    if (common.json) status = cli_put_text(ctx, probe_json(&r));
-    else print_text(&r);
+    out->test_acc = r.test_acc, out->test_mean_per_class = r.test_mean_per_class;
+    if (common.json) {
+        out->json = probe_json(&r);
+        if (!out->json) status = ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory for the result");
+    } else print_text(&r);
     if (status == CLOOB_OK && o.out) status = probe_save(ctx, &r, o.out);
     cloob_probe_release(&r);
     return status;
+}
+
+/* The mean and the standard deviation (n - 1) of the splits' accuracies. */
+static void print_average(const split_result *r, int n)
+{
+    double mean = 0, per_class = 0, squares = 0;
+    for (int k = 0; k < n; k++) mean += r[k].test_acc / n, per_class += r[k].test_mean_per_class / n;
+    for (int k = 0; k < n; k++) squares += (r[k].test_acc - mean) * (r[k].test_acc - mean);
+    double deviation = sqrt(squares / (n - 1));
+    if (!common.json) {
+        printf("average of %d splits: test %.4f +- %.4f  mean per class %.4f\n", n, mean, deviation, per_class);
+        return;
+    }
+    json_out_open(NULL, '{');
+    json_out_members(J_NUMBER("test_acc", mean, 10), J_NUMBER("test_acc_deviation", deviation, 10),
+                     J_NUMBER("test_mean_per_class", per_class, 10));
+    json_out_open("splits", '[');
+    for (int k = 0; k < n; k++) json_out_raw(NULL, r[k].json);
+    json_out_close();
+    json_out_close();
 }
 
 static void fill(cloob_probe_options *p)
@@ -252,6 +283,8 @@ static void fill(cloob_probe_options *p)
     p->search = strcmp(o.lambda, "search") == 0;
     p->lambda = p->search ? 0 : strtod(o.lambda, NULL);
     p->refit_all = strcmp(o.refit, "all") == 0;
+    p->random_half = strcmp(o.half, "random") == 0, p->seed = (uint64_t)common.seed;
+    p->ties_mean = strcmp(o.ties, "mean") == 0;
     p->tolerance = o.tolerance;
     p->device = common.device;
     p->max_iterations = o.iterations > 1000000 ? 1000000 : (int)o.iterations;
@@ -273,24 +306,30 @@ static int check(const command *self)
                          CLOOB_FEW_SHOT_ROWS);
     if (o.knn && o.shots) return cli_usage(self, "give --shots or --knn");
     if (o.out && (o.knn || o.shots)) return cli_usage(self, "--out does not apply to --shots or --knn");
-    if (!o.data != !o.model.checkpoint) return cli_usage(self, "--data and --checkpoint need each other");
-    if (o.data && (o.train || o.test || o.val)) return cli_usage(self, "give --data, or --train and --test");
-    if (!o.data && (!o.train || !o.test))
+    if (!o.datas.count != !o.model.checkpoint) return cli_usage(self, "--data and --checkpoint need each other");
+    if (o.datas.count && (o.trains.count || o.tests.count || o.vals.count))
+        return cli_usage(self, "give --data, or --train and --test");
+    if (!o.datas.count && (!o.trains.count || !o.tests.count))
         return cli_usage(self, "needs --train and --test, or --checkpoint and --data");
+    if (o.trains.count != o.tests.count || (o.vals.count && o.vals.count != o.trains.count))
+        return cli_usage(self, "--train, --test and --val need the same number of files: one of each for every split");
+    if (o.datas.count + o.trains.count > 1 && (o.out || o.knn || o.shots))
+        return cli_usage(self, "--out, --knn and --shots need a single split");
     return -1;
 }
 
-static int run(const command *self, cloob_ctx *ctx)
+static const char *item(const opt_list *l, int k) { return l->count ? l->item[k] : NULL; }
+
+static int run_split(const command *self, cloob_ctx *ctx, const cloob_probe_options *p, int k, split_result *out)
 {
-    cloob_probe_options p;
-    fill(&p);
+    o.train = item(&o.trains, k), o.val = item(&o.vals, k), o.test = item(&o.tests, k), o.data = item(&o.datas, k);
     input in[3] = { 0 };
     const char *problem = NULL;
     cloob_status status = o.data ? embed_parts(ctx, cli_data_ready(&o.model.data), in, &problem)
                                  : open_input(ctx, o.train, "train", &in[0]);
     if (status == CLOOB_OK && o.val) status = open_input(ctx, o.val, "val", &in[1]);
     if (status == CLOOB_OK && o.test) status = open_input(ctx, o.test, "test", &in[2]);
-    if (status == CLOOB_OK && !problem) status = work(ctx, &p, in);
+    if (status == CLOOB_OK && !problem) status = work(ctx, p, in, out);
     int code = cli_exit(self, ctx, status);
     if (problem) code = cli_usage(self, "%s: %s", o.data, problem);
     for (int i = 0; i < 3; i++) {
@@ -300,27 +339,47 @@ static int run(const command *self, cloob_ctx *ctx)
     return code;
 }
 
+static int run(const command *self, cloob_ctx *ctx)
+{
+    int splits = o.datas.count ? o.datas.count : o.trains.count, code = 0;
+    cloob_probe_options p;
+    fill(&p);
+    split_result *result = calloc((size_t)splits, sizeof *result);
+    if (!result) return cli_error(self, "out of memory for the results");
+    for (int k = 0; k < splits && !code; k++) code = run_split(self, ctx, &p, k, &result[k]);
+    if (!code && splits > 1) print_average(result, splits);
+    else if (!code && result[0].json) fputs(result[0].json, stdout);
+    for (int k = 0; k < splits; k++) free(result[k].json);
+    free(result);
+    return code;
+}
+
 const command eval_probe = {
     .name = "eval probe",
     .run = run,
     .check = check,
-    .stray = "unexpected argument",
+    .stray = "--data",
     .help = "fit a linear probe on stored features",
     .options = rows,
     .sets = sets,
     .uses = USES_PRECISION | USES_SEED,
-    .usage = "--train E --test E [--val E] | --checkpoint M --data SOURCE [--lambda X|search]",
+    .usage = "--train E... --test E... [--val E...] | --checkpoint M --data SOURCE... [--lambda X|search]",
     .details =
         "Minimises the sum of cross entropies + lambda/2 |W|^2 (bias free) by L-BFGS. --lambda search tries\n"
-        "1e-6, 1e-4, ... 1e6 and halves the interval around the best down to an eighth of a decade; among equals the\n"
-        "strongest wins. As in CLIP, the final training then includes the validation rows (--refit train leaves them\n"
+        "1e-6, 1e-4, ... 1e6 and halves the interval around the best down to an eighth of a decade; --ties\n"
+        "chooses among equals. As in CLIP, the final training then includes the validation rows (--refit train leaves "
+        "them\n"
         "out). A file may hold all splits as train.x, train.y, val.x and so on. Features stay in the mapped file.\n"
-        "Classes of two splits are the same when their names are; files without class names are matched by "
-        "number.\n"
+        "Classes of two splits are matched by name, or by number in files without class names.\n"
         "--data embeds first, features before the projection: the folders train and test (or val) of SOURCE, the two "
         "parts\n"
         "of CIFAR, STL-10 and MNIST, or the images of one set of classes, in turn for training and testing.\n"
         "\n"
+        "Several --data, or as many --train as --test, are splits of one set, such as the three of UCF101: a result "
+        "for "
+        "each,\n"
+        "then the mean and standard deviation of the accuracies (JSON: test_acc, test_acc_deviation, "
+        "test_mean_per_class, splits).\n"
         "--shots draws a few rows of each class --seeds times; lambda is searched on --val, and 1 without it.\n"
         "\n"
         "  cloob embed --checkpoint M --data train --features pre --raw --out train.safetensors\n"

@@ -2,8 +2,8 @@
 #include <stdio.h>
 
 #include "cli/shared_opts.h"
+#include "eval/metrics.h"
 #include "infer/embeddings_file.h"
-#include "eval/eval_json.h"
 
 static struct {
     const char *input;
@@ -26,11 +26,10 @@ static void print_side(const char *name, const cloob_retrieval_side *s)
 static cloob_status print_result(cloob_ctx *ctx, const cloob_retrieval *r)
 {
     int64_t tied = r->image_to_text.tied + r->text_to_image.tied;
-    if (r->scaled)
-        fprintf(stderr, "warning: %lld rows were not of unit length and were scaled\n", (long long)r->scaled);
+    if (r->scaled) cli_print("warning: ", "%lld rows were not of unit length and were scaled", (long long)r->scaled);
     if (tied)
-        fprintf(stderr, "warning: %lld queries tie with another candidate (equal embeddings); ties rank by index\n",
-                (long long)tied);
+        cli_print("warning: ", "%lld queries tie with another candidate (equal embeddings); ties rank by index",
+                  (long long)tied);
     if (common.json) return cli_put_text(ctx, retrieval_json(r));
     if (r->images != r->texts) printf("%lld images, %lld texts", (long long)r->images, (long long)r->texts);
     else printf("%lld pairs", (long long)r->pairs);
@@ -68,7 +67,7 @@ static int run(const command *self, cloob_ctx *ctx)
 const command eval_retrieval = {
     .name = "eval retrieval",
     .run = run,
-    .stray = "give the file with --input",
+    .stray = "--input",
     .help = "measure image-text retrieval: R@1/5/10, mean and median rank",
     .options = rows,
     .usage = "--input E.safetensors",

@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/suite_sets.h"
+#include "cli/commands.h"
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
-#include "infer/option_tables.h"
+#include "infer/model_file.h"
 #include "core/ctx.h"
 #include "core/file.h"
 #include "lab/suite/benchmark.h"
@@ -59,13 +59,8 @@ typedef struct session {
 static void print_json(const benchmark_result *r)
 {
     json_out_open(NULL, '{');
-    json_out_text("dataset", r->dataset);
-    json_out_text("model", r->model);
-    json_out_text("pretrained", r->pretrained);
-    json_out_text("task", r->task);
-    json_out_text("language", r->language);
-    json_out_int("n", r->n);
-    json_out_int("bad", r->bad);
+    json_out_members(J_OF(r, dataset), J_OF(r, model), J_OF(r, pretrained), J_OF(r, task), J_OF(r, language),
+                     J_OF(r, n), J_OF(r, bad));
     json_out_open("metrics", '{');
     for (int64_t i = 0; i < r->scores; i++) json_out_number(r->score[i].name, r->score[i].value, 17);
     json_out_close();
@@ -84,7 +79,7 @@ static void print_result(const benchmark_result *r)
     for (int64_t i = 0; i < r->scores && i < SHOWN; i++) printf("  %s %.4f", r->score[i].name, r->score[i].value);
     if (r->scores > SHOWN) printf("  and %lld more", (long long)(r->scores - SHOWN));
     printf("\n");
-    if (r->bad) fprintf(stderr, "%s: %lld images cannot be read and were left out\n", r->dataset, (long long)r->bad);
+    if (r->bad) cli_print("", "%s: %lld images cannot be read and were left out", r->dataset, (long long)r->bad);
 }
 
 /* Writes the text, with a new line at its end, to a file of the folder, and frees it. */
@@ -95,7 +90,7 @@ static bool write_text(const session *s, const char *name, char *text)
     bool fits = snprintf(path, sizeof path, "%s/%s", o.out, name) < (int)sizeof path;
     if (n && text[n - 1] != '\n') text[n++] = '\n'; /* in place of the closing zero */
     if (text && fits && file_write(s->ctx, path, text, n) == CLOOB_OK) return free(text), true;
-    fprintf(stderr, "cloob eval suite: %s\n", text && fits ? cloob_error(s->ctx) : "no memory for the results");
+    cli_error(&eval_suite, "%s", text && fits ? cloob_error(s->ctx) : "no memory for the results");
     free(text);
     return false;
 }
@@ -131,7 +126,7 @@ static int finish(const session *s)
         status = cli_put_text(s->ctx, benchmark_table(s->result, s->n, o.datacomp));
         if (status != CLOOB_OK) return cli_fail(s->self, s->ctx, status);
     }
-    if (!common.quiet) fprintf(stderr, "%s\n", page);
+    if (!common.quiet) cli_print("", "%s", page);
     return s->failed > 0;
 }
 
@@ -154,14 +149,14 @@ static bool take_finished(session *s, const char *path, const benchmark_result *
 {
     if (o.again || access(path, F_OK) != 0) return false;
     if (benchmark_read(s->ctx, path, out) != CLOOB_OK) {
-        fprintf(stderr, "%s; evaluated again\n", cloob_error(s->ctx));
+        cli_print("", "%s; evaluated again", cloob_error(s->ctx));
         return false;
     }
     if (strcmp(out->stamp, wanted->stamp) == 0 && strcmp(out->pretrained, wanted->pretrained) == 0) {
-        if (!common.quiet) fprintf(stderr, "%s: read from %s\n", out->dataset, path);
+        if (!common.quiet) cli_print("", "%s: read from %s", out->dataset, path);
         return true;
     }
-    fprintf(stderr, "%s: its weights have changed; evaluated again\n", path);
+    cli_print("", "%s: its weights have changed; evaluated again", path);
     benchmark_release(out);
     return false;
 }
@@ -255,7 +250,7 @@ const command eval_suite = {
     .name = "eval suite",
     .run = run,
     .check = check,
-    .stray = "data sets come after --datasets",
+    .stray = "--datasets",
     .help = "evaluate models on data sets of CLIP_benchmark and DataComp",
     .options = rows,
     .sets = sets,
@@ -263,8 +258,8 @@ const command eval_suite = {
     .usage = "--checkpoint M... --datasets DIR|LIST... [--task T] [--out DIR]",
     .details =
         "A data set is a folder with test/0.tar, test/1.tar, ... With classnames.txt and\n"
-        "zeroshot_classification_templates.txt it is a classification task: acc1, acc5, mean_per_class_recall; where\n"
-        "dataset_type.txt says multilabel, mean_average_precision. Captions in .txt members make a retrieval task\n"
+        "zeroshot_classification_templates.txt it is a classification task: acc1, acc5, mean_per_class_recall; if\n"
+        "dataset_type.txt contains multilabel, mean_average_precision. Captions in .txt members make a retrieval task\n"
         "(image_retrieval_recall@k, text_retrieval_recall@k). --task linear_probe trains on train/ and tests on "
         "test/.\n"
         "Sets of DataComp are known by their names; WILDS, Dollar Street, GeoDE, FairFace, UTKFace and\n"

@@ -1,4 +1,5 @@
 /* cloob eval zeroshot: accuracy on images whose classes are named in words. */
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 #include "core/text.h"
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
-#include "infer/option_tables.h"
+#include "infer/model_file.h"
 #include "core/file.h"
 #include "eval/metrics.h"
 #include "data/text/prompts.h"
@@ -30,7 +31,7 @@ static const opt_row rows[] = {
     { "classes-map", OPT_STRING, &o.class_map, NULL, "FILE",
       "lines of FOLDER, tab or comma, CLASS of the prompts; only those classes compete", 0 },
     { "predictions", OPT_STRING, &o.predictions, NULL, "FILE",
-      "prediction for each image: .csv, or .jsonl with the keys image, label, predicted, p, correct", 0 },
+      "prediction for each image: .csv, or .jsonl with the keys image, label, predicted, p, correct, rank", 0 },
     { "calibration", OPT_FLAG, &o.calibration, NULL, NULL,
       "expected calibration error of the probabilities, over 15 bins", 0 },
     { "confusion", OPT_STRING, &o.confusion, NULL, "FILE.csv", "confusion matrix: true class by predicted class", 0 },
@@ -105,6 +106,49 @@ static cloob_status run_source(session *s, const char *source, cloob_zeroshot_re
     return status;
 }
 
+/* ---- known sets ---------------------------------------------------------------------------------- */
+
+/* The test parts of published sets, by the name of the prompt set or the folder; images 0: copies differ. Counts are
+ * those of the publishers (docs/reference/benchmarks.md). */
+static const struct known_set {
+    const char *name; /* letters and digits */
+    int64_t classes, images;
+} known[] = {
+    { "birdsnap", 500, 0 }, { "country211", 211, 21100 },  { "flowers102", 102, 6149 }, { "gtsrb", 43, 12630 },
+    { "ucf101", 101, 0 },   { "stanfordcars", 196, 8041 }, { "cifar10", 10, 10000 },    { "cifar100", 100, 10000 },
+};
+
+/* Equal but for case and for what is neither letter nor digit: "Stanford-Cars" is stanfordcars. */
+static bool is_named(const char *name, const char *plain)
+{
+    for (;; name++, plain++) {
+        while (*name && !isalnum((unsigned char)*name)) name++;
+        if (tolower((unsigned char)*name) != *plain) return false;
+        if (!*plain) return true;
+    }
+}
+
+/* Accuracies of a part of a published set, or of other classes, are not comparable with published ones. */
+static void compare_counts(const session *s, const char *source, const cloob_zeroshot_result *r)
+{
+    char folder[256];
+    const char *name[] = { last_part(source, folder), s->prompts.count ? s->prompts.set[s->z.set].name : "" };
+    int64_t images = r->n + r->bad;
+    for (size_t i = 0; i < sizeof known / sizeof *known && !common.quiet; i++) {
+        const struct known_set *k = &known[i];
+        if (!is_named(name[0], k->name) && !is_named(name[1], k->name)) continue;
+        if (r->classes != k->classes && !o.class_map)
+            cli_print("warning: ", "%s: %lld classes; the published set %s has %lld", source, (long long)r->classes,
+                      k->name, (long long)k->classes);
+        if (k->images && images != k->images && !o.model.data.num_samples && !o.class_map)
+            cli_print("warning: ", "%s: %lld images; the test part of %s has %lld", source, (long long)images, k->name,
+                      (long long)k->images);
+        return;
+    }
+}
+
+/* ---- averages ------------------------------------------------------------------------------------ */
+
 /* The unweighted mean over sources, as the paper averages data sets; counts are sums. */
 static cloob_zeroshot_result average(const cloob_zeroshot_result *r, int n)
 {
@@ -146,13 +190,9 @@ static cloob_status calibrate_all(session *s)
 
 static void put_prediction_json(const cloob_zeroshot_result *r, const cloob_zeroshot_prediction *s)
 {
-    json_out_open(NULL, '{');
-    json_out_text("image", s->image);
-    json_out_text("label", r->row[s->label].name);
-    json_out_text("predicted", r->row[s->predicted].name);
-    json_out_number("p", s->p, 6);
-    json_out_bool("correct", s->label == s->predicted);
-    json_out_close();
+    json_out_object(NULL, J_OF(s, image), J_TEXT("label", r->row[s->label].name),
+                    J_TEXT("predicted", r->row[s->predicted].name), J_NUMBER("p", s->p, 6),
+                    J_BOOL("correct", s->label == s->predicted), J_OF(s, rank));
 }
 
 static void put_prediction_csv(FILE *f, const cloob_zeroshot_result *r, const cloob_zeroshot_prediction *s)
@@ -162,7 +202,7 @@ static void put_prediction_csv(FILE *f, const cloob_zeroshot_result *r, const cl
         if (k) fputc(',', f);
         csv_write(f, text[k]);
     }
-    fprintf(f, ",%.6g,%d\n", s->p, s->label == s->predicted);
+    fprintf(f, ",%.6g,%d,%lld\n", s->p, s->label == s->predicted, (long long)s->rank);
 }
 
 static void put_predictions(FILE *f, const cloob_zeroshot_result *r, bool lines)
@@ -181,7 +221,7 @@ static int write_file(const command *self, const session *s, const char *path, F
     if (f) fclose(f);
     cloob_status status = whole ? file_write(s->ctx, path, *text, *size) : CLOOB_ERR_MEMORY;
     free(*text);
-    if (!whole) return fprintf(stderr, "cloob %s: %s: out of memory\n", self->name, path), 1;
+    if (!whole) return cli_error(self, "%s: out of memory", path);
     return status == CLOOB_OK ? 0 : cli_fail(self, s->ctx, status);
 }
 
@@ -191,7 +231,7 @@ static int write_predictions(const command *self, const session *s)
     bool lines = n > 6 && strcmp(o.predictions + n - 6, ".jsonl") == 0;
     char *text = NULL;
     FILE *f = open_memstream(&text, &size);
-    if (f && !lines) fputs("image,label,predicted,p,correct\n", f);
+    if (f && !lines) fputs("image,label,predicted,p,correct,rank\n", f);
     for (int i = 0; f && i < o.data.count; i++) put_predictions(f, &s->result[i], lines);
     return write_file(self, s, o.predictions, f, &text, &size);
 }
@@ -254,36 +294,28 @@ static void print_text(const session *s)
 
 static void put_scores(const cloob_zeroshot_result *r)
 {
-    json_out_number("top1", r->top1, 10);
-    json_out_number("top5", r->top5, 10);
-    json_out_number("mean_per_class", r->mean_per_class, 10);
-    json_out_int("n", r->n);
-    json_out_int("bad", r->bad);
+    json_out_members(J_NUMBER("top1", r->top1, 10), J_NUMBER("top5", r->top5, 10),
+                     J_NUMBER("mean_per_class", r->mean_per_class, 10), J_OF(r, n), J_OF(r, bad));
 }
 
 static void put_classes(const cloob_zeroshot_result *r)
 {
-    json_out_text("metric", r->wants_mean_per_class ? "mean_per_class" : "accuracy");
-    json_out_int("empty_classes", r->empty);
+    json_out_members(J_TEXT("metric", r->wants_mean_per_class ? "mean_per_class" : "accuracy"),
+                     J_INT("empty_classes", r->empty));
     json_out_open("classes", '[');
     for (int64_t c = 0; c < r->classes; c++) {
         const cloob_zeroshot_class *k = &r->row[c];
         double n = k->n ? (double)k->n : NAN; /* a class without images has no accuracy: null */
-        json_out_open(NULL, '{');
-        json_out_text("name", k->name);
-        json_out_int("n", k->n);
-        json_out_number("top1", (double)k->hit1 / n, 10);
-        json_out_number("top5", (double)k->hit5 / n, 10);
-        json_out_close();
+        json_out_object(NULL, J_OF(k, name), J_OF(k, n), J_NUMBER("top1", (double)k->hit1 / n, 10),
+                        J_NUMBER("top5", (double)k->hit5 / n, 10));
     }
     json_out_close();
 }
 
 static void put_calibration(const calibration *c)
 {
-    json_out_number("ece", c->ece, 10);
-    json_out_number("mce", c->mce, 10);
-    json_out_number("confidence", c->confidence, 10);
+    json_out_members(J_NUMBER("ece", c->ece, 10), J_NUMBER("mce", c->mce, 10),
+                     J_NUMBER("confidence", c->confidence, 10));
 }
 
 static void print_json(const session *s)
@@ -329,7 +361,10 @@ static int run(const command *self, cloob_ctx *ctx)
     s.result = calloc((size_t)o.data.count, sizeof *s.result);
     if (!s.result) o.data.count = 0;
     cloob_status status = open_all(&s);
-    for (int i = 0; i < o.data.count && status == CLOOB_OK; i++) status = run_source(&s, o.data.item[i], &s.result[i]);
+    for (int i = 0; i < o.data.count && status == CLOOB_OK; i++) {
+        status = run_source(&s, o.data.item[i], &s.result[i]);
+        if (status == CLOOB_OK) compare_counts(&s, o.data.item[i], &s.result[i]);
+    }
     if (status == CLOOB_OK) status = calibrate_all(&s);
     if (status != CLOOB_OK) code = cli_fail(self, s.ctx, status);
     else if (common.json) print_json(&s), code = 0;
@@ -344,7 +379,7 @@ const command eval_zeroshot = {
     .name = "eval zeroshot",
     .run = run,
     .check = check,
-    .stray = "images come after --data",
+    .stray = "--data",
     .help = "measure zero-shot accuracy on images with classes",
     .options = rows,
     .sets = sets,
@@ -356,11 +391,15 @@ const command eval_zeroshot = {
         "class names are the folder names and the template is \"a photo of a {}.\". Folders match prompt "
         "classes by name, or by order if no name matches and the counts are equal. Images that cannot be read are "
         "counted.\n"
-        "--classes-map FILE scores among some of the classes, as on ImageNet-R, -A, -Sketch, -V2 and ObjectNet: a "
-        "line\n"
-        "says FOLDER and CLASS (a name or number of the prompts, or several with | between, any of which is right); a\n"
-        "file of one column lists the folders of all classes in order.\n"
-        "JSON: top1, top5, mean_per_class, n, bad, metric, classes; of several sources the mean, and each under sets.\n"
+        "--classes-map FILE scores among some of the classes, as on ImageNet-R, -A, -Sketch, -V2 and ObjectNet. "
+        "Each line has FOLDER and CLASS: a name or number of the prompts, or several separated by |, any of which is\n"
+        "correct. A file with one column lists the folders of all classes in order.\n"
+        "Sets with the name of a published one (GTSRB, CIFAR-10 and others) are compared with its numbers of classes "
+        "and\n"
+        "images; a warning names what differs.\n"
+        "JSON: top1, top5, mean_per_class, n, bad, metric, classes. With several sources these are means, and sets "
+        "has\n"
+        "the values of each source.\n"
         "\n"
         "  cloob eval zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object\n"
         "  cloob eval zeroshot --checkpoint M --data cifar-10-batches-bin --prompts P.json --set CIFAR10 --per-class",

@@ -1,5 +1,5 @@
 /* Help from the option tables. */
-#include "cli/help.h"
+#include "cli/commands.h"
 #include "core/option.h"
 
 #include <ctype.h>
@@ -203,7 +203,7 @@ int help_command(const command *c, int argc, char **argv)
     }
     if (!match) print_help(c, all);
     else if (!print_matches(c, match)) {
-        fprintf(stderr, "cloob help: no option of cloob %s matches %s\n", c->name, match);
+        cli_error(NULL, "no option of cloob %s matches %s", c->name, match);
         return 1;
     }
     return 0;

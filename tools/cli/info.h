@@ -21,7 +21,11 @@ typedef struct info_kind {
     int (*describe)(const command *self, cloob_ctx *ctx, const char *what, const info_options *o);
 } info_kind;
 
-extern const info_kind info_model, info_weights, info_data;
+extern const info_kind info_device, info_model, info_weights, info_data;
+
+/* What this machine and build have: lines, or members of the JSON object that is open. */
+void machine_text(cloob_ctx *ctx);
+void machine_json(cloob_ctx *ctx);
 
 /* --view: writes what a model sees of an image. check: -1, or the exit code. */
 int info_view_check(const command *self, info_options *o);

@@ -1,9 +1,13 @@
 /* cloob info DATASET. */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/info.h"
 #include "cli/json_out.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "io/image/image_list.h"
 
 /* Tried last: anything else is opened as a data set, whose error gives the reason. */
 static bool matches(const char *what)
@@ -61,32 +65,22 @@ static void print_text(const char *what, const cloob_dataset *d, const cloob_dat
 
 static void put_spread(const char *name, const cloob_spread *s)
 {
-    json_out_open(name, '{');
-    json_out_number("min", s->min, 10);
-    json_out_number("median", s->median, 10);
-    json_out_number("mean", s->mean, 10);
-    json_out_number("max", s->max, 10);
-    json_out_close();
+    json_out_object(name, J_NUMBER("min", s->min, 10), J_NUMBER("median", s->median, 10), J_NUMBER("mean", s->mean, 10),
+                    J_NUMBER("max", s->max, 10));
 }
 
 static void print_json(const char *what, const cloob_dataset *d, const cloob_data_info *i)
 {
     json_out_open(NULL, '{');
-    json_out_text("source", what);
-    json_out_text("kind", i->kind);
-    json_out_int("samples", i->samples);
-    json_out_int("files", i->files);
-    json_out_int("left_out", i->skipped);
-    json_out_int("examined", i->examined);
-    json_out_int("bad", i->bad);
+    json_out_members(J_TEXT("source", what), J_OF(i, kind), J_OF(i, samples), J_OF(i, files),
+                     J_INT("left_out", i->skipped), J_OF(i, examined), J_OF(i, bad));
     json_out_open("reasons", '[');
     for (int k = 0; k < CLOOB_INFO_REASONS && i->reason[k][0]; k++) json_out_text(NULL, i->reason[k]);
     json_out_close();
     put_spread("width", &i->width);
     put_spread("height", &i->height);
     put_spread("image_bytes", &i->image_bytes);
-    json_out_int("captions", i->captions);
-    json_out_int("distinct_captions", i->distinct_captions);
+    json_out_members(J_OF(i, captions), J_OF(i, distinct_captions));
     put_spread("caption_words", &i->caption_words);
     put_spread("caption_chars", &i->caption_chars);
     json_out_open("classes", '[');
@@ -94,6 +88,47 @@ static void print_json(const char *what, const cloob_dataset *d, const cloob_dat
     json_out_close();
     put_spread("class_size", &i->class_size);
     json_out_close();
+}
+
+/* ---- a folder with nothing to describe -------------------------------------------------------------------- */
+
+static bool is_foreign(cloob_ctx *ctx, const char *what)
+{
+    char why[4096];
+    image_paths images = { 0 };
+    if (!cli_is_folder(what)) return false;
+    snprintf(why, sizeof why, "%s", cloob_error(ctx));
+    bool foreign = image_paths_find(ctx, &what, 1, &images) == CLOOB_OK && images.count == 0;
+    image_paths_release(&images);
+    if (!foreign) ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s", why); /* the data set's reason */
+    return foreign;
+}
+
+/* A file or a run inside the folder that can be described. */
+static bool find_inside(const char *folder, char *path, size_t size)
+{
+    static const char *const ends[] = { ".safetensors", ".pt", ".csv", ".tsv", ".tar" };
+    bool found = false;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && !found && (e = readdir(d));) {
+        if (e->d_name[0] == '.') continue;
+        snprintf(path, size, "%s/%s/params.txt", folder, e->d_name);
+        found = file_exists(path);
+        for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) found |= text_ends_with(e->d_name, ends[i]);
+        snprintf(path, size, "%s/%s", folder, e->d_name);
+    }
+    if (d) closedir(d);
+    return found;
+}
+
+static int refuse_foreign(const command *self, const char *folder)
+{
+    char inside[4096];
+    bool found = find_inside(folder, inside, sizeof inside);
+    return cli_error(self,
+                     "%s: neither a model (model.safetensors, open_clip_model.safetensors), nor a run (checkpoints), "
+                     "nor images%s%s%s",
+                     folder, found ? "; did you mean " : "", found ? inside : "", found ? "?" : "");
 }
 
 static int describe(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
@@ -106,7 +141,7 @@ static int describe(const command *self, cloob_ctx *ctx, const char *what, const
     if (status == CLOOB_OK) (common.json ? print_json : print_text)(what, set, info);
     cloob_dataset_close(set);
     free(info);
-    return cli_exit(self, ctx, status);
+    return status != CLOOB_OK && is_foreign(ctx, what) ? refuse_foreign(self, what) : cli_exit(self, ctx, status);
 }
 
 const info_kind info_data = { matches, describe };

@@ -5,7 +5,7 @@
 
 #include "cli/info.h"
 #include "cli/json_out.h"
-#include "train/outline.h"
+#include "train/memory_budget.h"
 #include "model/config.h"
 
 static bool is_json(const char *what)
@@ -75,11 +75,8 @@ static void print_json(const model_outline *m)
         { "embed_bytes", m->embed_bytes },
     };
     json_out_open(NULL, '{');
-    json_out_text("kind", "model");
-    json_out_text("model", m->name);
-    json_out_text("family", m->family);
-    json_out_text("image_activation", m->image_activation);
-    json_out_text("text_activation", m->text_activation);
+    json_out_members(J_TEXT("kind", "model"), J_TEXT("model", m->name), J_OF(m, family), J_OF(m, image_activation),
+                     J_OF(m, text_activation));
     for (size_t i = 0; i < sizeof number / sizeof *number; i++) json_out_int(number[i].key, number[i].value);
     json_out_raw("config", m->config);
     json_out_close();

@@ -57,12 +57,7 @@ int info_view(const command *self, cloob_ctx *ctx, const char *path, const info_
     if (aug && o->aug.count) memcpy(aug, o->aug.item, (size_t)o->aug.count * sizeof *aug);
     v.aug = aug;
     cloob_status status = write_view(ctx, path, o->view, &v);
-    if (status == CLOOB_OK && common.json) {
-        json_out_open(NULL, '{');
-        json_out_int("width", v.side);
-        json_out_int("height", v.side);
-        json_out_close();
-    }
+    if (status == CLOOB_OK && common.json) { json_out_object(NULL, J_INT("width", v.side), J_INT("height", v.side)); }
     free(aug);
     return cli_exit(self, ctx, status);
 }

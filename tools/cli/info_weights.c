@@ -36,8 +36,8 @@ static bool begins_as_torch(const char *path)
 
 static bool matches(const char *what)
 {
-    return ends(what, ".safetensors") || ends(what, ".pt") || ends(what, ".pth") || ends(what, ".gguf") ||
-           ends(what, ".onnx") || (ends(what, ".bin") && begins_as_torch(what)) ||
+    return ends(what, ".safetensors") || ends(what, ".pt") || ends(what, ".pth") || ends(what, ".pkl") ||
+           ends(what, ".gguf") || ends(what, ".onnx") || (ends(what, ".bin") && begins_as_torch(what)) ||
            holds(what, "open_clip_config.json") || holds(what, "config.json") || holds(what, in_run);
 }
 
@@ -95,17 +95,9 @@ static void print_text(const char *what, const cloob_convert_report *r)
 static void print_json(const char *what, const cloob_convert_report *r)
 {
     json_out_open(NULL, '{');
-    json_out_text("file", what);
-    json_out_text("kind", "weights");
-    json_out_text("container", r->container);
-    json_out_text("names", r->names);
-    json_out_text("model", r->model);
-    json_out_text("config_from", r->config_from);
-    json_out_text("checksum", checksum_word);
-    json_out_int("tensors", r->tensors);
-    json_out_int("parameters", r->parameters);
-    json_out_int("bytes", r->bytes);
-    json_out_bool("has_tokenizer", r->has_tokenizer);
+    json_out_members(J_TEXT("file", what), J_TEXT("kind", "weights"), J_OF(r, container), J_OF(r, names),
+                     J_OF(r, model), J_OF(r, config_from), J_TEXT("checksum", checksum_word), J_OF(r, tensors),
+                     J_OF(r, parameters), J_OF(r, bytes), J_OF(r, has_tokenizer));
     json_out_raw("config", r->config);
     json_out_raw("metadata", r->metadata);
     json_out_open("unexpected", '[');
@@ -121,8 +113,10 @@ static int describe(const command *self, cloob_ctx *ctx, const char *what, const
     char path[4096];
     (void)o;
     if (print_embeddings(ctx, what)) return 0;
-    snprintf(path, sizeof path, "%s/%s", what, in_run);
-    if (holds(what, in_run)) what = path;
+    /* our own weights, in the folder of a run or under the name that a hub expects */
+    bool run = holds(what, in_run), own = !run && holds(what, "model.safetensors") && !holds(what, "config.json");
+    snprintf(path, sizeof path, "%s/%s", what, run ? in_run : "model.safetensors");
+    if (run || own) what = path;
     cloob_convert_options_init(&options);
     options.drop_unexpected = true; /* they are listed */
     cloob_status status = cloob_weights_describe(ctx, what, &options, &r);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/opt.h"
 #include "core/json.h"
 
 static FILE *file; /* NULL: stdout */
@@ -16,7 +17,7 @@ static void flush(void)
 {
     FILE *out = file ? file : stdout;
     if (w.failed) {
-        fprintf(stderr, "cloob: out of memory\n");
+        cli_error(NULL, "out of memory");
         _Exit(1);
     }
     if (w.len) fwrite(w.data, 1, w.len, out);
@@ -34,6 +35,8 @@ void json_out_int(const char *key, int64_t value) { json_put_int(&w, key, value)
 void json_out_bool(const char *key, bool value) { json_put_bool(&w, key, value), flush(); }
 
 void json_out_number(const char *key, double value, int digits) { json_put_digits(&w, key, value, digits), flush(); }
+
+void json_out_put(const json_member *member, size_t count) { json_put_members(&w, member, count), flush(); }
 
 void json_out_raw(const char *key, const char *text)
 {

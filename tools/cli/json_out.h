@@ -25,4 +25,9 @@ void json_out_int(const char *key, int64_t value);
 void json_out_number(const char *key, double value, int digits); /* significant digits; NaN and infinity: null */
 void json_out_bool(const char *key, bool value);
 void json_out_raw(const char *key, const char *text); /* text that is JSON already; NULL: null */
+
+/* As json_members and json_object: json_out_object(NULL, J_TEXT("run", path), J_OF(s, steps)). */
+void json_out_put(const json_member *member, size_t count);
+#define json_out_members(...)     json_out_put(JSON_MEMBERS(__VA_ARGS__))
+#define json_out_object(key, ...) (json_out_open(key, '{'), json_out_members(__VA_ARGS__), json_out_close())
 #endif

@@ -8,10 +8,8 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/help.h"
 #include "cli/json_out.h"
 #include "cli/opt.h"
-#include "cli/progress.h"
 #include "cli/shared_opts.h"
 
 const command *const commands[] = {
@@ -121,9 +119,8 @@ static int unknown_command(const char *word)
         int d = opt_distance(word, commands[i]->name);
         if (d < nearest && d < (int)strlen(word)) nearest = d, best = commands[i]->name;
     }
-    fprintf(stderr, "cloob: unknown command %s; ", word);
-    if (best) fprintf(stderr, "did you mean %s? (cloob help lists the commands)\n", best);
-    else fprintf(stderr, "cloob help lists the commands\n");
+    if (best) cli_error(NULL, "unknown command %s; did you mean %s? (cloob help lists the commands)", word, best);
+    else cli_error(NULL, "unknown command %s; cloob help lists the commands", word);
     return 2;
 }
 
@@ -142,7 +139,7 @@ static const char *former_words(int argc, char **argv)
         if (strcmp(former[f].name, argv[0]) != 0) continue;
         bool quiet = false;
         for (int i = 1; i < argc; i++) quiet |= strcmp(argv[i], "--quiet") == 0;
-        if (!quiet) fprintf(stderr, "cloob: %s is now: cloob %s\n", argv[0], former[f].form);
+        if (!quiet) cli_error(NULL, "%s is now: cloob %s", argv[0], former[f].form);
         return former[f].words;
     }
     return NULL;
@@ -155,7 +152,7 @@ static char **new_line(int count)
 {
     char **line = calloc((size_t)count + 1, sizeof *line);
     if (line) return line;
-    fprintf(stderr, "cloob: out of memory\n");
+    cli_error(NULL, "out of memory");
     _Exit(1);
 }
 
@@ -185,7 +182,7 @@ static int help(int argc, char **argv)
         return 0;
     }
     if (argv[0][0] == '-') {
-        fprintf(stderr, "cloob help: %s: usage: cloob help COMMAND [--all] [--match WORD]\n", argv[0]);
+        cli_error(&cmd_help, "%s: usage: cloob help COMMAND [--all] [--match WORD]", argv[0]);
         return 2;
     }
     while (names < argc && strcmp(argv[names], "--all") != 0 && strncmp(argv[names], "--match", 7) != 0) names++;
@@ -202,7 +199,7 @@ static int write_out(const char *which, const char *word)
     if (strcmp(which, "--man-all") == 0) return man_write_all(word);
     if (strcmp(which, "--completion") == 0) {
         if (completion_write(stdout, word)) return 0;
-        fprintf(stderr, "cloob: --completion %s: choose bash, zsh or fish\n", word);
+        cli_error(NULL, "--completion %s: choose bash, zsh or fish", word);
         return 2;
     }
     const command *c = find_command(word);
@@ -243,7 +240,7 @@ cloob_ctx *cli_context(cloob_log_level least)
     progress_begin(common.quiet);
     cloob_ctx *ctx = cloob_ctx_create(&o);
     if (!ctx) {
-        fprintf(stderr, "cloob: out of memory\n");
+        cli_error(NULL, "out of memory");
         _Exit(1);
     }
     return ctx;
@@ -266,7 +263,7 @@ static int finish(int code)
     errno = 0;
     bool failed = ferror(stdout) != 0;
     if (fflush(stdout) != 0 || failed || (close(STDOUT_FILENO) != 0 && errno != EBADF)) {
-        fprintf(stderr, "cloob: cannot write to stdout: %s\n", errno ? strerror(errno) : "an earlier write failed");
+        cli_error(NULL, "cannot write to stdout: %s", errno ? strerror(errno) : "an earlier write failed");
         return code ? code : 1;
     }
     return code;
@@ -294,6 +291,7 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    startup_set_environment();
     startup_catch_crashes();
     signal(SIGINT, on_interrupt);
     return finish(run(argc, argv));

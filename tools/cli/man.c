@@ -1,5 +1,5 @@
 /* Man pages from the option tables. */
-#include "cli/help.h"
+#include "cli/commands.h"
 #include "core/option.h"
 
 #include <ctype.h>
@@ -155,13 +155,13 @@ static bool write_page(const char *folder, const command *c)
     snprintf(path, sizeof path, "%s/%s.1", folder, page);
     FILE *out = fopen(path, "w");
     if (!out) {
-        fprintf(stderr, "cloob: %s: %s\n", path, strerror(errno));
+        cli_error(NULL, "%s: %s", path, strerror(errno));
         return false;
     }
     if (c) man_write(out, c);
     else write_overview(out);
     if (fclose(out) == 0) return true;
-    fprintf(stderr, "cloob: %s: cannot be written\n", path);
+    cli_error(NULL, "%s: cannot be written", path);
     return false;
 }
 

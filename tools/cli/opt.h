@@ -20,8 +20,11 @@
 #ifndef CLI_OPT_H
 #define CLI_OPT_H
 
-#include "core/option.h"
+#include <stdbool.h>
+
 #include "cloob/cloob.h"
+#include "cloob/types.h"
+#include "core/option.h"
 
 typedef enum opt_kind {
     OPT_FLAG,   /* bool */
@@ -69,7 +72,9 @@ struct command {
     int (*run)(const command *self, cloob_ctx *ctx); /* after the command line was read; returns the exit code */
     int (*check)(const command *self);               /* of usage: -1, or the exit code; NULL: nothing to check */
     bool terse;                                      /* log only warnings: the output is complete without log lines */
-    const char *stray;      /* the error for a word that belongs to no option; NULL: the command uses opt_words */
+    /* The error for a word that belongs to no option, or the option that it probably belongs to ("--data"); NULL: the
+     * command uses opt_words. */
+    const char *stray;
     const char *help;       /* one line for the list of commands */
     const opt_row *options; /* ends with OPT_END; NULL: none */
     const opt_set *sets;    /* ends with OPT_SETS_END; NULL: none */
@@ -104,6 +109,10 @@ int command_run(const command *c, int argc, char **argv);
 
 /* The words of the command line that belong to no option. */
 extern opt_list opt_words;
+
+/* Replaces a model's name by the path of its files, fetched where the cache lacks them; an existing path stays. For
+ * words that the user has typed, never for those of a file. */
+cloob_status opt_model_path(cloob_ctx *ctx, const char **word);
 
 /* True when the user gave --name on the command line. */
 bool opt_given(const char *name);
@@ -144,5 +153,30 @@ int cli_fail(const command *c, const cloob_ctx *ctx, cloob_status s);
 int cli_exit(const command *c, const cloob_ctx *ctx, cloob_status s);
 /* Wrong usage found after parsing: one line, returns 2. */
 int cli_usage(const command *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Another failure: one line, returns 1. c NULL: of the program. */
+int cli_error(const command *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A line on stderr, next to the line of progress: prefix "" or "warning: ". */
+void cli_print(const char *prefix, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The progress display: one line at the bottom of the terminal that fits its width and is redrawn, with log lines above
+ * it; a plain line every ten seconds where stderr is not a terminal.
+ *
+ *     embed images  ━━━━━━━━━╌╌╌╌╌  62%  3,720/6,000  412 images/s  0:05 left
+ *
+ * The first line appears at once. All functions may be called from any thread. */
+
+/* Decides once how to draw: not at all when quiet, else by what stderr is. NO_COLOR and TERM=dumb are respected. */
+void progress_begin(bool quiet);
+/* The sink of cloob_ctx_options.progress. */
+cloob_progress_fn progress_show;
+/* A log line, printed above the progress line. */
+void progress_log(const char *prefix, const char *line);
+/* Removes the progress line from the terminal. */
+void progress_end(void);
+/* Removes the progress line and prints "cloob NAME: TEXT": one line, wrapped where stderr is a terminal. */
+void progress_error(const char *name, const char *text);
+
+/* Whether the locale's characters are UTF-8: bars are plain otherwise. */
+bool progress_utf8(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* The presets as a page of Markdown: docs/reference/presets.md is this output. */
 #include <string.h>
 
-#include "cli/help.h"
+#include "cli/commands.h"
 #include "core/option.h"
 #include "train/settings.h"
 
@@ -77,7 +77,33 @@ void presets_write(FILE *out)
           "21.00 for CLIP on\n"
           "UCF101, 0.90 on Stanford Cars and 20.31 on ImageNet; Table 1 has 20.98, 0.91 and 20.33. Without restarts "
           "they are 19.05,\n"
-          "1.29 and 20.19: that is `openclip-cc`.\n",
+          "1.29 and 20.19: that is `openclip-cc`.\n\n"
+          "Vocabulary: the paper uses CLIP's 49,408 tokens. Without `--vocab` the program looks for CLIP's merges "
+          "where Python's\n"
+          "packages open_clip and clip, `~/.cache/clip` and Hugging Face's cache keep them, and names the file. Where "
+          "there are none, or with\n"
+          "`--vocab-size`, a vocabulary of up to 8,192 tokens (or that size) is trained on the captions, and the "
+          "program says so.\n"
+          "\n"
+          "Restarts: with about 5,644 steps an epoch on Conceptual Captions the warm-up of 20,000 steps ends in the "
+          "fourth epoch, so cycles do\n"
+          "not end with epochs. After 31 epochs the rate is 1.5 % of its peak, after 128 epochs, in the middle of a "
+          "cycle, 11.5 %. The\n"
+          "authors' program divides the steps between the warm-up and the end of the run into equal cycles (70 epochs "
+          "in 10 cycles in\n"
+          "its example): `--preset cc-128 --restart-cycles 18` does the same and ends at 0. With cycles of 7 epochs "
+          "the schedule does not\n"
+          "depend on the length of the run: epoch 31 of a run of 128 epochs is the model of a run of 31 epochs, byte "
+          "for byte.\n"
+          "`results.jsonl` marks the last epoch before each restart (`cycle_end`). `--lr-scheduler cosine` under a "
+          "preset leaves restarts\n"
+          "out.\n"
+          "\n"
+          "Cost and limits: the authors name about 11,000 GPU hours for all experiments of the paper. Models that are "
+          "trained on captions\n"
+          "from the web repeat their biases and gaps, and zero-shot accuracy on a benchmark does not show that a model "
+          "is fit for a use.\n"
+          "The paper compares ResNets on 3 and 15 million pairs; nothing here shows what happens at other sizes.\n",
           out);
     for (int64_t i = 0; i < n; i++) put_preset(out, &p[i]);
 }

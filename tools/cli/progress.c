@@ -1,6 +1,7 @@
 /* One line, redrawn at most ten times a second. */
-#include "cli/progress.h"
+#include "cli/opt.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,11 +106,22 @@ static void put_bar(char *out, size_t size, double share, int width)
     if (colour) snprintf(out + at, size - at, "\033[0m");
 }
 
+/* How much is done, and of what: "3,720/6,000", "12.5/605.2 MB". */
+static void put_amount(char *out, size_t size, const cloob_progress *p, bool bytes)
+{
+    char done[32], total[32];
+    if (bytes && p->total > 0) snprintf(out, size, "%.1f/%.1f MB", (double)p->done / 1e6, (double)p->total / 1e6);
+    else if (bytes) snprintf(out, size, "%.1f MB", (double)p->done / 1e6);
+    else if (p->total > 0) snprintf(out, size, "%s/%s", grouped(done, p->done), grouped(total, p->total));
+    else snprintf(out, size, "%s %s", grouped(done, p->done), p->unit);
+}
+
 /* What is not the bar: left of it the task, right of it the numbers, most important first; the last are dropped until
  * everything fits. Returns the number of columns of the text. */
 static int put_numbers(char *out, size_t size, const cloob_progress *p, const shown *s, int columns)
 {
-    char done[32], total[32], part[5][96] = { "", "", "", "", "" };
+    char part[5][96] = { "", "", "", "", "" };
+    bool bytes = strcmp(p->unit, "bytes") == 0;
     if (p->total > 0) {
         double share = (double)p->done / (double)p->total;
         snprintf(part[0], sizeof part[0], "%3d%%", (int)(100 * share));
@@ -118,12 +130,11 @@ static int put_numbers(char *out, size_t size, const cloob_progress *p, const sh
             put_time(left, (double)(p->total - p->done) / s->rate);
             snprintf(part[1], sizeof part[1], "%s left", left);
         }
-        snprintf(part[3], sizeof part[3], "%s/%s", grouped(done, p->done), grouped(total, p->total));
-    } else {
-        snprintf(part[0], sizeof part[0], "%s %s", grouped(done, p->done), p->unit);
     }
+    put_amount(part[p->total > 0 ? 3 : 0], sizeof part[0], p, bytes);
     if (p->note) snprintf(part[2], sizeof part[2], "%s", p->note);
-    put_rate(part[4], s->rate * (double)(p->per_unit > 0 ? p->per_unit : 1), p->items ? p->items : p->unit);
+    if (bytes) put_rate(part[4], s->rate / 1e6, "MB");
+    else put_rate(part[4], s->rate * (double)(p->per_unit > 0 ? p->per_unit : 1), p->items ? p->items : p->unit);
     int used = 0;
     size_t at = 0;
     out[0] = '\0';
@@ -207,10 +218,11 @@ void progress_show(void *user, const cloob_progress *p)
     pthread_mutex_unlock(&lock);
 }
 
-/* A line on a terminal: what does not fit continues at a blank, two columns in. */
-static void put_folded(const char *line, int at, int width)
+/* The rest of a line, from column `at` on. On a terminal, what does not fit continues at a blank, two columns in. */
+static void put_line(const char *line, int at)
 {
     enum { INDENT = 2 };
+    int width = isatty(STDERR_FILENO) ? terminal_width() : INT_MAX;
     for (bool first = true; *line; first = false) {
         size_t n = strcspn(line, " ");
         if (!first && at + 1 + (int)n >= width) at = fprintf(stderr, "\n%*s", INDENT, "") - 1;
@@ -225,10 +237,8 @@ void progress_log(const char *prefix, const char *line)
 {
     pthread_mutex_lock(&lock);
     bool was = now_shown.visible;
-    if (how == REDRAWN) {
-        erase();
-        put_folded(line, fprintf(stderr, "%s", prefix), terminal_width());
-    } else fprintf(stderr, "%s%s\n", prefix, line);
+    erase();
+    put_line(line, fprintf(stderr, "%s", prefix));
     if (was) draw();
     pthread_mutex_unlock(&lock);
 }
@@ -244,7 +254,5 @@ void progress_end(void)
 void progress_error(const char *name, const char *text)
 {
     progress_end();
-    int at = fprintf(stderr, "cloob %s: ", name);
-    if (isatty(STDERR_FILENO)) put_folded(text, at, terminal_width());
-    else fprintf(stderr, "%s\n", text);
+    put_line(text, name ? fprintf(stderr, "cloob %s: ", name) : fprintf(stderr, "cloob: "));
 }

@@ -3,7 +3,8 @@
 #include "core/option.h"
 #include "train/settings.h"
 #include "data/sets/dataset.h"
-#include "infer/option_tables.h"
+#include "data/text/tokenizer.h"
+#include "infer/model_file.h"
 #include "core/ctx.h"
 
 #include <string.h>
@@ -35,12 +36,13 @@ const option_desc *cli_model_table(int64_t *count)
           .offset = offsetof(cli_model, checkpoint),
           .values = "M",
           .group = "model",
-          .help = "weights, in any format that cloob convert reads, or the folder of a run" }
+          .help = "weights in any format, the folder of a run, or a model's name (cloob pull lists some)" }
     };
-    int64_t model, data;
-    const option_desc *of_model = model_option_table(&model), *of_data = data_option_table(&data);
-    *count = 1 + append(table + 1, of_model, model, offsetof(cli_model, open));
-    *count += append(table + *count, of_data, data, offsetof(cli_model, data));
+    int64_t n;
+    const option_desc *rows = model_option_table(&n);
+    *count = 1 + append(table + 1, rows, n, offsetof(cli_model, open));
+    rows = data_option_table(&n);
+    *count += append(table + *count, rows, n, offsetof(cli_model, data));
     return table;
 }
 
@@ -106,7 +108,7 @@ cloob_status cli_put_text(cloob_ctx *ctx, char *text)
 int cli_loss_precision(const command *self, cloob_dtype *out)
 {
     const char *name = opt_given("precision") ? common.precision : "fp32";
-    if (strcmp(name, "int8") == 0 || strcmp(name, "fp8") == 0 || strcmp(name, "amp_fp8") == 0)
+    if (strcmp(name, "fp32") != 0 && strcmp(name, "bf16") != 0 && strcmp(name, "amp_bf16") != 0)
         return cli_usage(self, "--precision %s: the objective is computed in fp32 or bf16", name);
     *out = strcmp(name, "fp32") == 0 ? CLOOB_F32 : CLOOB_BF16;
     return -1;
@@ -149,17 +151,20 @@ void cli_stop_on_signals(void)
 
 /* ---- a preset, then the flags given ----------------------------------------------------------------- */
 
-/* Flags on the command line override the preset; defaults do not. */
-static cloob_status apply_preset(cloob_ctx *ctx, cloob_train_options *o, const char *preset)
+/* Flags on the command line override the file of settings, which overrides the preset; defaults do not. */
+static cloob_status apply_preset(cloob_ctx *ctx, cloob_train_options *o, const char *preset, const char *settings)
 {
+    static run_settings *file; /* its strings live as long as the process */
     int64_t n;
     const option_desc *table = train_option_table(&n);
     cloob_train_options typed = *o;
-    cloob_status status = preset_apply(ctx, preset, o);
+    cloob_status status = preset ? preset_apply(ctx, preset, o) : CLOOB_OK;
+    if (status == CLOOB_OK && settings) status = settings_load(ctx, settings, o, &file);
     for (int64_t i = 0; i < n && status == CLOOB_OK; i++)
         if (opt_given(table[i].name)) option_copy(&table[i], &typed, o);
     if (opt_given("batch-size") && !opt_given("global-batch-size")) o->global_batch_size = 0;
     if (opt_given("restart-cycles") && !opt_given("restart-epochs")) o->restart_epochs = 0;
+    if (opt_given("lr-scheduler")) settings_drop_restarts(o, opt_given("restart-epochs"), opt_given("restart-cycles"));
     return status;
 }
 
@@ -187,11 +192,37 @@ static void request_gpu_queues(const cloob_train_options *o)
     if (strcmp(o->image_decoder, "cpu") != 0) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
-int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cloob_train_options *o)
+/* The presets with the paper's settings; `small` and `finetune` are cloob's own. */
+static bool is_of_paper(const char *preset) { return strcmp(preset, "small") != 0 && strcmp(preset, "finetune") != 0; }
+
+/* A preset of the paper trains with CLIP's vocabulary where this machine has it. A settings file is repeated as it
+ * is, and --vocab-size asks for a vocabulary of the captions. */
+static cloob_status find_vocab(cloob_ctx *ctx, bool search, cloob_train_options *o)
 {
+    static char path[1024]; /* the options point to it */
+    tokenizer *found = NULL;
+    if (search) CLOOB_TRY(tokenizer_find_clip(ctx, &found, path, sizeof path));
+    if (found) o->vocab = path;
+    tokenizer_close(found);
+    if (common.quiet) return CLOOB_OK;
+    if (o->vocab) fprintf(stderr, "note: CLIP's vocabulary is read from %s\n", path);
+    else
+        fprintf(
+            stderr,
+            "note: a vocabulary of up to %lld tokens is trained on the captions; the paper uses CLIP's 49,408: --vocab "
+            "bpe_simple_vocab_16e6.txt.gz\n",
+            (long long)o->vocab_size);
+    return CLOOB_OK;
+}
+
+int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, const char *settings,
+                   cloob_train_options *o)
+{
+    if (settings && opt_given("resume"))
+        return cli_usage(self, "--resume uses the settings of the run; leave --settings out");
     if (preset && opt_given("resume") && strcmp(o->resume, "latest") != 0)
         return cli_usage(self, "--resume uses the settings of the run; leave --preset out");
-    cloob_status status = preset ? apply_preset(ctx, o, preset) : CLOOB_OK;
+    cloob_status status = preset || settings ? apply_preset(ctx, o, preset, settings) : CLOOB_OK;
     if (status == CLOOB_OK && opt_given("resume")) status = apply_resume(ctx, o);
     if (status != CLOOB_OK) return cli_fail(self, ctx, status);
     if (preset && strcmp(preset, "finetune") == 0 && !o->pretrained && !o->resume)
@@ -200,6 +231,12 @@ int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cloo
         return cli_usage(self, "--batch-size is per device, --global-batch-size over all of them; give one");
     if (opt_given("image-mean") != opt_given("image-std"))
         return cli_usage(self, "--image-mean and --image-std need each other");
+    /* after the checks: the name of a model may have to be downloaded; --resume with it is refused by the library */
+    if (o->pretrained && !o->resume && opt_model_path(ctx, &o->pretrained) != CLOOB_OK)
+        return cli_fail(self, ctx, CLOOB_ERR_IO);
+    if (preset && is_of_paper(preset) && !o->vocab && !o->pretrained && !o->resume)
+        status = find_vocab(ctx, !settings && !opt_given("vocab-size"), o);
+    if (status != CLOOB_OK) return cli_fail(self, ctx, status);
     request_gpu_queues(o);
     o->should_stop = cli_should_stop;
     cli_stop_on_signals();

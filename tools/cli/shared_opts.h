@@ -26,6 +26,15 @@ const option_desc *cli_model_table(int64_t *count);
 /* Options listed in the help of commands that read photos and no data sets: .shown = CLI_PHOTO_OPTIONS. */
 #define CLI_PHOTO_OPTIONS "checkpoint vocab config invariant batch_size max_image_pixels"
 
+/* Phones take photos of 48 and more megapixels: commands of a person who trusts the images have a higher limit than
+ * data sets and the server. Replaces the row of the set. */
+#define CLI_MAX_PIXELS 100000000
+#define CLI_MAX_PIXELS_ROW(m)                                                                                          \
+    {                                                                                                                  \
+        "max-image-pixels", OPT_INT, &(m).data.max_pixels, CLOOB_TEXT(CLI_MAX_PIXELS), "N",                            \
+            "skip images with more pixels; 0: no limit", OPT_NOT_NEGATIVE                                              \
+    }
+
 /* For commands that measure, which compute rows in batches by default: replaces the rows of the set. */
 #define CLI_BATCHED_ROWS(m)                                                                                            \
     { "invariant",                                                                                                     \
@@ -82,7 +91,9 @@ cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *o, cloob_model **ou
 void cli_stop_on_signals(void);
 bool cli_should_stop(void *user);
 
-/* Applies the preset, if one was named, and stops on Ctrl-C from here on. Returns -1, or the exit code. */
-int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cloob_train_options *o);
+/* Applies the preset and the file of settings, if they were named, and stops on Ctrl-C from here on. Returns -1, or
+ * the exit code. */
+int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, const char *settings,
+                   cloob_train_options *o);
 
 #endif

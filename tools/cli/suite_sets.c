@@ -1,4 +1,4 @@
-#include "cli/suite_sets.h"
+#include "cli/commands.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -24,7 +24,7 @@ static bool is_set(const char *folder, const char *split)
 
 static bool no_memory(suite_sets *s)
 {
-    if (!s->failed) fprintf(stderr, "cloob eval suite: no memory for the names of the data sets\n");
+    if (!s->failed) cli_error(&eval_suite, "no memory for the names of the data sets");
     s->failed = true;
     return false;
 }
@@ -93,7 +93,7 @@ static bool add_list(suite_sets *s, const char *list, const char *split)
     char line[PATH_MAX];
     int64_t first = s->n, missing = s->missing;
     FILE *f = is_list(list) ? fopen(list, "r") : NULL;
-    if (!f) return fprintf(stderr, "cloob eval suite: %s: neither a folder nor a list of folders\n", list), false;
+    if (!f) return cli_error(&eval_suite, "%s: neither a folder nor a list of folders", list), false;
     for (bool begun = false; fgets(line, sizeof line, f); begun = true) {
         static const char mark[] = "\xef\xbb\xbf"; /* Windows editors begin a text with it */
         if (!begun && strncmp(line, mark, 3) == 0) memmove(line, line + 3, strlen(line + 3) + 1);
@@ -104,13 +104,13 @@ static bool add_list(suite_sets *s, const char *list, const char *split)
         for (char *c = line; *c; c++)
             if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?'; /* it may be any file */
         if (s->missing++ - missing < PRINTED)
-            fprintf(stderr, "warning: %s: not there (line of %s); left out\n", line, list);
+            cli_print("warning: ", "%s: not there (line of %s); left out", line, list);
     }
     fclose(f);
     if (s->missing - missing > PRINTED)
-        fprintf(stderr, "warning: %s: %lld more data sets are not there; left out\n", list,
-                (long long)(s->missing - missing - PRINTED));
-    if (s->n == first && !s->failed) fprintf(stderr, "cloob eval suite: %s: none of its data sets is there\n", list);
+        cli_print("warning: ", "%s: %lld more data sets are not there; left out", list,
+                  (long long)(s->missing - missing - PRINTED));
+    if (s->n == first && !s->failed) cli_error(&eval_suite, "%s: none of its data sets is there", list);
     return s->n > first && !s->failed;
 }
 
@@ -119,10 +119,10 @@ bool suite_sets_add(suite_sets *s, const char *item, const char *split)
     if (!cli_is_folder(item)) return add_list(s, item, split);
     if (is_set(item, split)) return add(s, item);
     if (add_inside(s, item, split) || s->failed) return !s->failed;
-    fprintf(stderr,
-            "cloob eval suite: %s: has no %s/0.tar, and no folder in it has; CLIP_benchmark's layout is SPLIT/0.tar, "
-            "SPLIT/1.tar, ... with classnames.txt next to SPLIT\n",
-            item, split);
+    cli_error(&eval_suite,
+              "%s: has no %s/0.tar, and no folder in it has; CLIP_benchmark's layout is SPLIT/0.tar, "
+              "SPLIT/1.tar, ... with classnames.txt next to SPLIT",
+              item, split);
     return false;
 }
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "serve/handlers.h"
-#include "infer/search.h"
+#include "infer/search_index.h"
 #include "eval/map.h"
 
 typedef struct map_job {
@@ -59,12 +59,9 @@ static void start(serve *s, index_view *v)
     atomic_store(&v->map, POINTS_NONE);
 }
 
-static void put_points(json_out *w, const index_view *v)
+static void put_points(json_out *w, const index_view *v, int64_t N)
 {
-    int64_t N = cloob_search_count(v->search);
-    json_begin(w, "points", '[');
-    for (int64_t i = 0; i < N; i++) json_put_floats(w, NULL, v->map_xy + 2 * i, 2);
-    json_end(w);
+    put_rows(w, "points", v->map_xy, N, 2);
     json_begin(w, "paths", '[');
     for (int64_t i = 0; i < N; i++) {
         char *name = entry_name(v->search, i);
@@ -76,30 +73,19 @@ static void put_points(json_out *w, const index_view *v)
 
 void handle_map(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
-    served_index *x = serve_index(s, http_query(q, "index"));
-    index_view *v = NULL;
+    served_index *x;
+    index_view *v;
     json_out w = { 0 };
-    if (!x) {
-        http_error(r, q, 404, "there is no such index");
-        return;
+    if (!find_index(s, ctx, q, r, http_query(q, "index"), &x, &v)) return;
+    if (http_reserve(r, q, ctx, 128 * cloob_search_count(v->search))) { /* two numbers and a path for each image */
+        start(s, v);
+        map_state state = atomic_load(&v->map);
+        json_begin(&w, NULL, '{');
+        json_put_text(&w, "state", state == POINTS_READY ? "ready" : state == POINTS_FAILED ? "failed" : "computing");
+        json_put_number(&w, "progress", state == POINTS_READY ? 1 : atomic_load(&v->map_progress));
+        put_points(&w, v, state == POINTS_READY ? cloob_search_count(v->search) : 0);
+        json_end(&w);
+        http_json(r, 200, &w);
     }
-    cloob_status status = index_need(s, ctx, x, &v);
-    if (status != CLOOB_OK) {
-        http_fail(r, q, ctx, status);
-        return;
-    }
-    if (!http_reserve(r, q, ctx, 128 * cloob_search_count(v->search))) { /* two numbers and a path for each image */
-        index_release(v);
-        return;
-    }
-    start(s, v);
-    map_state state = atomic_load(&v->map);
-    json_begin(&w, NULL, '{');
-    json_put_text(&w, "state", state == POINTS_READY ? "ready" : state == POINTS_FAILED ? "failed" : "computing");
-    json_put_number(&w, "progress", state == POINTS_READY ? 1 : atomic_load(&v->map_progress));
-    if (state == POINTS_READY) put_points(&w, v);
-    else json_begin(&w, "points", '['), json_end(&w), json_begin(&w, "paths", '['), json_end(&w);
-    json_end(&w);
-    http_json(r, 200, &w);
     index_release(v);
 }

@@ -6,11 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "serve/files.h"
 #include "serve/handlers.h"
 #include "serve/text.h"
 #include "io/image/exif.h"
-#include "infer/search.h"
+#include "infer/search_index.h"
 #include "core/ctx.h"
 
 /* ---- which entries ------------------------------------------------------------------------------- */
@@ -56,6 +55,18 @@ cloob_status find_entries(cloob_ctx *ctx, account *memory, const cloob_search *s
     return *out ? search_index_query(ctx, s, q, *out, found, total) : ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
 }
 
+bool find_index(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, const char *name, served_index **x,
+                index_view **v)
+{
+    *v = NULL;
+    *x = serve_index(s, name);
+    cloob_status status = *x ? index_need(s, ctx, *x, v) : CLOOB_OK;
+    if (status != CLOOB_OK) http_fail(r, q, ctx, status);
+    else if (!s->indexes) http_error(r, q, 404, "the server has no index; start it with --index");
+    else if (!*x) http_error(r, q, 404, "there is no index %.100s; /v1/indexes lists them", name ? name : "");
+    return *v != NULL;
+}
+
 char *entry_name(const cloob_search *s, int64_t i)
 {
     size_t bytes;
@@ -90,17 +101,17 @@ static void search_request_release(search_request *a)
     free(a->term);
 }
 
-static cloob_status add_term(cloob_ctx *ctx, serve *s, search_request *a, const cloob_search *search, const json *t)
+static cloob_status add_term(cloob_ctx *ctx, search_request *a, const cloob_search *search, const json *t)
 {
     const char *text = json_string(json_get(t, "text")), *image = json_string(json_get(t, "image"));
     const char *like = json_string(json_get(t, "like"));
-    const json *weight = json_get(t, "weight");
     term x = { .weight = 1, .input = -1, .entry = -1 };
     cloob_status status = known_keys(ctx, t, "text image like weight");
     if (status != CLOOB_OK) return status;
     if ((text != NULL) + (image != NULL) + (like != NULL) != 1)
         return refuse(ctx, "a term holds one of text, image and like, a string");
-    if (json_kind_of(weight) != JSON_NULL && !json_number(weight, &x.weight)) return refuse(ctx, "weight: a number");
+    status = field_number(ctx, t, "weight", &x.weight);
+    if (status != CLOOB_OK) return status;
     if (!(fabs(x.weight) <= 1e6)) return refuse(ctx, "weight: at most a million");
     if (a->terms == MAX_TERMS) return refuse(ctx, "more than %d terms", MAX_TERMS);
     if (like) {
@@ -108,66 +119,45 @@ static cloob_status add_term(cloob_ctx *ctx, serve *s, search_request *a, const 
         if (x.entry < 0) return refuse(ctx, "like: the index has no image %.200s", like);
     } else {
         x.input = a->in.n;
-        status = text ? inputs_text(ctx, &a->in, text) : inputs_image(ctx, s, &a->in, image);
+        status = text ? inputs_text(ctx, &a->in, text) : inputs_image(ctx, &a->in, image);
     }
     a->term[a->terms++] = x;
     return status;
 }
 
-static bool absent(const json *v) { return json_kind_of(v) == JSON_NULL; }
-
-static cloob_status read_text(cloob_ctx *ctx, const json *root, const char *key, const char **out)
-{
-    const json *v = json_get(root, key);
-    *out = json_string(v);
-    return absent(v) || *out ? CLOOB_OK : refuse(ctx, "%s: a string", key);
-}
-
 static cloob_status read_date(cloob_ctx *ctx, const json *root, const char *key, int64_t *out)
 {
-    const char *text;
-    cloob_status status = read_text(ctx, root, key, &text);
+    const char *text = NULL;
+    cloob_status status = field_text(ctx, root, key, &text);
     if (status != CLOOB_OK || !text || !*text) return status;
     return date_parse(text, out) ? CLOOB_OK : refuse(ctx, "%s: a date such as 2020-01-31", key);
-}
-
-static cloob_status read_number(cloob_ctx *ctx, const json *root, const char *key, int64_t min, int64_t max,
-                                int64_t *out)
-{
-    const json *v = json_get(root, key);
-    if (absent(v)) return CLOOB_OK;
-    if (!json_int(v, out) || *out < min || *out > max)
-        return refuse(ctx, "%s: a whole number from %lld to %lld", key, (long long)min, (long long)max);
-    return CLOOB_OK;
 }
 
 static cloob_status read_filter(cloob_ctx *ctx, search_request *a, const json *root)
 {
     filter *f = &a->filter;
-    const json *threshold = json_get(root, "threshold");
     double min = 0;
-    cloob_status status = read_text(ctx, root, "folder", &f->folder);
-    if (status == CLOOB_OK) status = read_text(ctx, root, "name", &f->name);
+    cloob_status status = field_text(ctx, root, "folder", &f->folder);
+    if (status == CLOOB_OK) status = field_text(ctx, root, "name", &f->name);
     if (status == CLOOB_OK) status = read_date(ctx, root, "after", &f->after);
     if (status == CLOOB_OK) status = read_date(ctx, root, "before", &f->before);
-    if (status == CLOOB_OK) status = read_number(ctx, root, "limit", 1, 1000, &a->limit);
-    if (status == CLOOB_OK) status = read_number(ctx, root, "offset", 0, INT64_C(1) << 40, &a->offset);
+    if (status == CLOOB_OK) status = field_int(ctx, root, "limit", 1, 1000, &a->limit);
+    if (status == CLOOB_OK) status = field_int(ctx, root, "offset", 0, INT64_C(1) << 40, &a->offset);
+    if (status == CLOOB_OK) status = field_number(ctx, root, "threshold", &min);
     if (status != CLOOB_OK) return status;
-    if (!absent(threshold) && !json_number(threshold, &min)) return refuse(ctx, "threshold: a number");
-    f->threshold = (float)min, f->has_threshold = !absent(threshold);
+    f->threshold = (float)min, f->has_threshold = !field_absent(root, "threshold");
     f->folder_bytes = f->folder ? strlen(f->folder) : 0;
     if (!f->folder_bytes) f->folder = NULL;
     if (f->name && !*f->name) f->name = NULL;
     return f->name && strlen(f->name) > 200 ? refuse(ctx, "name: at most 200 bytes") : CLOOB_OK;
 }
 
-static cloob_status read_terms(cloob_ctx *ctx, serve *s, search_request *a, const cloob_search *search,
-                               const json *root)
+static cloob_status read_terms(cloob_ctx *ctx, search_request *a, const cloob_search *search, const json *root)
 {
-    const char *text, *image;
+    const char *text = NULL, *image = NULL;
     const json *terms = json_get(root, "terms");
-    cloob_status status = read_text(ctx, root, "text", &text);
-    if (status == CLOOB_OK) status = read_text(ctx, root, "image", &image);
+    cloob_status status = field_text(ctx, root, "text", &text);
+    if (status == CLOOB_OK) status = field_text(ctx, root, "image", &image);
     if (status != CLOOB_OK) return status;
     if (text && *text) {
         a->term[a->terms++] = (term){ 1, a->in.n, -1 };
@@ -175,11 +165,12 @@ static cloob_status read_terms(cloob_ctx *ctx, serve *s, search_request *a, cons
     }
     if (status == CLOOB_OK && image && *image) {
         a->term[a->terms++] = (term){ 1, a->in.n, -1 };
-        status = inputs_image(ctx, s, &a->in, image);
+        status = inputs_image(ctx, &a->in, image);
     }
-    if (status == CLOOB_OK && !absent(terms) && json_kind_of(terms) != JSON_ARRAY) return refuse(ctx, "terms: a list");
+    if (status == CLOOB_OK && !field_absent(root, "terms") && json_kind_of(terms) != JSON_ARRAY)
+        return refuse(ctx, "terms: a list");
     for (const json *t = json_first(terms); t && status == CLOOB_OK; t = json_next(t))
-        status = add_term(ctx, s, a, search, t);
+        status = add_term(ctx, a, search, t);
     return status;
 }
 
@@ -250,27 +241,30 @@ static void put_links(json_out *w, const char *index, const char *path)
     json_put_text(w, "image", whole);
 }
 
-/* From the first `bytes` of a file. */
-static bool read_size(cloob_ctx *ctx, int fd, int64_t bytes, int64_t *width, int64_t *height)
+/* Size and capture date from the first `bytes` of a file. false: they do not hold the size. */
+static bool put_facts_of(cloob_ctx *ctx, json_out *w, int fd, int64_t bytes)
 {
+    int64_t width, height;
+    char taken[20];
     file_view v;
     if (!file_view_open(fd, bytes, &v)) return false;
-    bool ok = image_upright_size(ctx, v.data, v.bytes, "the image", width, height) == CLOOB_OK;
+    bool ok = image_upright_size(ctx, v.data, v.bytes, "the image", &width, &height) == CLOOB_OK;
+    if (ok) {
+        json_put_int(w, "width", width);
+        json_put_int(w, "height", height);
+        if (exif_date(v.data, v.bytes, taken)) json_put_text(w, "taken", taken);
+    }
     file_view_close(&v);
     return ok;
 }
 
-static void put_size(cloob_ctx *ctx, json_out *w, const served_index *x, const cloob_search *s, const char *path)
+static void put_facts(cloob_ctx *ctx, json_out *w, const served_index *x, const cloob_search *s, const char *path)
 {
-    enum { BEGINNING = 1 << 16 }; /* of most files it has the size */
-    int64_t bytes, width, height;
+    enum { BEGINNING = 1 << 16 }; /* enough for most files */
+    int64_t bytes;
     int fd = entry_open(x, s, path, &bytes);
     if (fd < 0) return;
-    bool ok = bytes > BEGINNING && read_size(ctx, fd, BEGINNING, &width, &height);
-    if (ok || read_size(ctx, fd, bytes, &width, &height)) {
-        json_put_int(w, "width", width);
-        json_put_int(w, "height", height);
-    }
+    if (bytes <= BEGINNING || !put_facts_of(ctx, w, fd, BEGINNING)) put_facts_of(ctx, w, fd, bytes);
     close(fd);
 }
 
@@ -281,7 +275,7 @@ static void put_hit(cloob_ctx *ctx, json_out *w, const served_index *x, const cl
     json_begin(w, NULL, '{');
     json_put_text(w, "path", path);
     json_put_number(w, "score", scored ? round(1e6 * (double)f->score) / 1e6 : 0);
-    if (path) put_size(ctx, w, x, s, path);
+    if (path) put_facts(ctx, w, x, s, path);
     date_print(search_index_mtime_ns(s, f->entry), date);
     json_put_text(w, "date", date);
     if (path) put_links(w, x->name, path);
@@ -305,60 +299,56 @@ static void put_found(cloob_ctx *ctx, http_reply *r, const search_request *a, co
     http_json(r, 200, &w);
 }
 
-static cloob_status read_request(cloob_ctx *ctx, serve *s, const http_request *q, search_request *a, served_index **x,
-                                 index_view **v)
+static cloob_status read_body(cloob_ctx *ctx, const http_request *q, search_request *a)
 {
-    bool raw = http_type_is(q, "image/") || http_type_is(q, "multipart/form-data");
-    *a = (search_request){ .limit = 60, .term = calloc(MAX_TERMS + 2, sizeof *a->term) };
-    inputs_init(&a->in, s, q);
-    if (!a->term) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
-    cloob_status status = raw ? CLOOB_OK : body_object(ctx, q, &a->doc);
+    cloob_status status = body_object(ctx, q, &a->doc);
     const json *root = json_doc_root(a->doc);
     if (status == CLOOB_OK)
         status = known_keys(ctx, root, "text image terms index limit offset threshold folder name after before");
-    a->index = http_query(q, "index");
-    if (status == CLOOB_OK && !a->index) status = read_text(ctx, root, "index", &a->index);
-    if (status != CLOOB_OK) return status;
-    *x = serve_index(s, a->index);
-    if (!*x)
-        return refuse(ctx, s->indexes ? "there is no index %.100s" : "the server has no index; start it with --index",
-                      a->index ? a->index : "");
-    status = index_need(s, ctx, *x, v);
-    if (status != CLOOB_OK) return status;
-    if (raw) return read_raw(ctx, q, a);
-    status = read_filter(ctx, a, root);
-    return status == CLOOB_OK ? read_terms(ctx, s, a, (*v)->search, root) : status;
+    if (status == CLOOB_OK) status = read_filter(ctx, a, root);
+    return status == CLOOB_OK ? field_text(ctx, root, "index", &a->index) : status;
 }
 
-void handle_search(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+/* Embeds the terms and scans the index. */
+static void run_search(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, const search_request *a,
+                       const served_index *x, const cloob_search *search)
 {
-    search_request a;
-    served_index *x = NULL;
-    index_view *v = NULL;
     cloob_batch_rows rows = { 0 };
     float *query = NULL;
     search_hit *hit = NULL;
     int64_t found, total;
     double began = clock_seconds();
-    cloob_status status = read_request(ctx, s, q, &a, &x, &v);
-    if (status != CLOOB_OK) http_fail(r, q, ctx, status);
-    else if (!a.in.n || embed_inputs(s, ctx, q, r, x->model, &a.in, CLOOB_UNIT, false, &rows)) {
-        status = sum_terms(ctx, &a, v->search, &rows, &query);
-        const filter *f = &a.filter;
-        bool any = !f->folder && !f->name && !f->after && !f->before;
-        search_query sq = { .row = query,
-                            .max_hits = a.offset + a.limit,
-                            .min_score = query && f->has_threshold ? &f->threshold : NULL,
-                            .accept = any ? NULL : passes,
-                            .user = f };
-        if (status == CLOOB_OK) status = find_entries(ctx, q->memory, v->search, &sq, &hit, &found, &total);
-        if (status == CLOOB_OK) put_found(ctx, r, &a, x, v->search, hit, found, total, began);
-        else http_fail(r, q, ctx, status);
-    }
+    if (a->in.n && !embed_inputs(s, ctx, q, r, x->model, &a->in, NULL, &rows)) return;
+    const filter *f = &a->filter;
+    bool any = !f->folder && !f->name && !f->after && !f->before;
+    search_query sq = { .max_hits = a->offset + a->limit, .accept = any ? NULL : passes, .user = f };
+    cloob_status status = sum_terms(ctx, a, search, &rows, &query);
+    sq.row = query, sq.min_score = query && f->has_threshold ? &f->threshold : NULL;
+    if (status == CLOOB_OK) status = find_entries(ctx, q->memory, search, &sq, &hit, &found, &total);
+    if (status == CLOOB_OK) put_found(ctx, r, a, x, search, hit, found, total, began);
+    else http_fail(r, q, ctx, status);
     free(query), free(hit);
     cloob_batch_rows_release(&rows);
+}
+
+void handle_search(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+{
+    bool raw = http_type_is(q, "image/") || http_type_is(q, "multipart/form-data");
+    search_request a = { .limit = 60, .term = calloc(MAX_TERMS + 2, sizeof *a.term) };
+    served_index *x;
+    index_view *v = NULL;
+    inputs_init(&a.in, s, q);
+    cloob_status status = a.term ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    if (status == CLOOB_OK) status = raw ? read_raw(ctx, q, &a) : read_body(ctx, q, &a);
+    if (http_query(q, "index")) a.index = http_query(q, "index");
+    if (status != CLOOB_OK) http_fail(r, q, ctx, status);
+    else if (find_index(s, ctx, q, r, a.index, &x, &v)) {
+        if (!raw) status = read_terms(ctx, &a, v->search, json_doc_root(a.doc));
+        if (status == CLOOB_OK) run_search(s, ctx, q, r, &a, x, v->search);
+        else http_fail(r, q, ctx, status);
+    }
     search_request_release(&a);
-    if (v) index_release(v);
+    index_release(v);
 }
 
 /* ---- the list of indexes ------------------------------------------------------------------------- */

@@ -34,12 +34,6 @@ void handle_ready(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
     handle_live(s, ctx, q, r);
 }
 
-void handle_ping(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
-{
-    (void)s, (void)ctx, (void)q;
-    http_text(r, 200, "pong");
-}
-
 void handle_openapi(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
     (void)ctx, (void)q;

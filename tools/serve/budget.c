@@ -1,6 +1,6 @@
 /* A counter with a limit, and accounts that take from it. */
-#include "serve/budget.h"
 #include "core/ctx.h"
+#include "serve/http.h"
 
 #include <errno.h>
 #include <math.h>

@@ -9,7 +9,40 @@
 #include <microhttpd.h>
 #include <pthread.h>
 
+#include "core/shared_object.h"
 #include "serve/state.h"
+
+/* libmicrohttpd, loaded when the server starts: it brings GnuTLS and its ten libraries, which no other command needs. The
+ * macros below turn its functions into members of the table, so that calls read as in its manual. */
+
+/* clang-format off */
+#define MHD_FUNCTIONS(X) \
+    X(MHD_add_response_header) X(MHD_create_response_from_buffer) X(MHD_create_response_from_fd64) \
+    X(MHD_destroy_response) X(MHD_get_connection_info) X(MHD_get_connection_values) X(MHD_is_feature_supported) \
+    X(MHD_lookup_connection_value) X(MHD_queue_response) X(MHD_quiesce_daemon) X(MHD_resume_connection) \
+    X(MHD_start_daemon) X(MHD_stop_daemon) X(MHD_suspend_connection)
+/* clang-format on */
+typedef struct mhd_functions {
+    MHD_FUNCTIONS(SHARED_MEMBER)
+} mhd_functions;
+
+/* Written when the server starts (server.c). */
+extern mhd_functions mhd;
+
+#define MHD_add_response_header(...)         mhd.MHD_add_response_header(__VA_ARGS__)
+#define MHD_create_response_from_buffer(...) mhd.MHD_create_response_from_buffer(__VA_ARGS__)
+#define MHD_create_response_from_fd64(...)   mhd.MHD_create_response_from_fd64(__VA_ARGS__)
+#define MHD_destroy_response(...)            mhd.MHD_destroy_response(__VA_ARGS__)
+#define MHD_get_connection_info(...)         mhd.MHD_get_connection_info(__VA_ARGS__)
+#define MHD_get_connection_values(...)       mhd.MHD_get_connection_values(__VA_ARGS__)
+#define MHD_is_feature_supported(...)        mhd.MHD_is_feature_supported(__VA_ARGS__)
+#define MHD_lookup_connection_value(...)     mhd.MHD_lookup_connection_value(__VA_ARGS__)
+#define MHD_queue_response(...)              mhd.MHD_queue_response(__VA_ARGS__)
+#define MHD_quiesce_daemon(...)              mhd.MHD_quiesce_daemon(__VA_ARGS__)
+#define MHD_resume_connection(...)           mhd.MHD_resume_connection(__VA_ARGS__)
+#define MHD_start_daemon(...)                mhd.MHD_start_daemon(__VA_ARGS__)
+#define MHD_stop_daemon(...)                 mhd.MHD_stop_daemon(__VA_ARGS__)
+#define MHD_suspend_connection(...)          mhd.MHD_suspend_connection(__VA_ARGS__)
 
 typedef struct request request;
 struct request {
@@ -39,7 +72,7 @@ struct client {
 typedef struct server {
     serve *s;
     struct MHD_Daemon *daemon;
-    pthread_mutex_t lock;
+    pthread_mutex_t queue_lock; /* the queue, up to stop */
     pthread_cond_t work;
     request *head, *tail;
     request *deferred; /* requests that found a gate full, in order of arrival */
@@ -47,13 +80,13 @@ typedef struct server {
     bool stop;
     pthread_t *worker;
     int64_t workers;
-    pthread_mutex_t links_lock;
-    client *links;
+    pthread_mutex_t clients_lock; /* the list of clients and their states */
+    client *clients;
     int closing;                /* an epoll descriptor that reports clients closing their side */
     pthread_mutex_t quick_lock; /* serve.ctx, for answers that the receiving threads give themselves */
 } server;
 
-/* ---- workers (workers.c) ------------------------------------------------------------------------- */
+/* ---- workers ------------------------------------------------------------------------- */
 
 /* Puts a request into the queue; false when it is full or the server is ending. */
 bool workers_enqueue(server *v, request *x);

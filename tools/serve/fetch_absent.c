@@ -1,8 +1,6 @@
 /* A build without libcurl fetches nothing. */
-#include "serve/fetch.h"
 #include "core/ctx.h"
-
-bool fetch_available(void) { return false; }
+#include "serve/state.h"
 
 cloob_status fetch_url(cloob_ctx *ctx, const serve_options *o, const char *url, size_t max_bytes, long timeout_s,
                        account *memory, unsigned char **data, size_t *bytes)
@@ -11,4 +9,12 @@ cloob_status fetch_url(cloob_ctx *ctx, const serve_options *o, const char *url, 
     *data = NULL, *bytes = 0;
     return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                     "URLs are not fetched: this build has no libcurl; send the image itself");
+}
+
+cloob_status fetch_forward(cloob_ctx *ctx, const serve_options *o, const http_request *q, int *code,
+                           unsigned char **data, size_t *bytes)
+{
+    (void)o, (void)q;
+    *code = 0, *data = NULL, *bytes = 0;
+    return ctx_fail(ctx, CLOOB_ERR_IO, "requests are not forwarded: this build has no libcurl");
 }

@@ -1,6 +1,5 @@
 /* Downloads with libcurl: only named hosts, bounded in size, time and redirects. */
 #include <arpa/inet.h>
-#include <curl/curl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,12 +7,11 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-#include "serve/fetch.h"
 #include "core/ctx.h"
+#include "hub/curl.h"
+#include "serve/state.h"
 
 enum { MAX_REDIRECTS = 3 };
-
-bool fetch_available(void) { return true; }
 
 typedef struct download {
     unsigned char *data;
@@ -82,34 +80,29 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
 
 static bool host_allowed(const serve_options *o, const char *url)
 {
-    CURLU *u = curl_url();
+    CURLU *u = curl_lib.curl_url();
     char *host = NULL;
     bool ok = false;
-    if (u && curl_url_set(u, CURLUPART_URL, url, 0) == CURLUE_OK &&
-        curl_url_get(u, CURLUPART_HOST, &host, 0) == CURLUE_OK)
+    if (u && curl_lib.curl_url_set(u, CURLUPART_URL, url, 0) == CURLUE_OK &&
+        curl_lib.curl_url_get(u, CURLUPART_HOST, &host, 0) == CURLUE_OK)
         for (int64_t i = 0; i < o->url_hosts && !ok; i++) ok = strcasecmp(o->url_host[i], host) == 0;
-    curl_free(host);
-    curl_url_cleanup(u);
+    curl_lib.curl_free(host);
+    curl_lib.curl_url_cleanup(u);
     return ok;
 }
 
 static void set_up(CURL *c, const char *url, long timeout_s, download *d)
 {
-    curl_easy_setopt(c, CURLOPT_URL, url);
-    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
-    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(c, CURLOPT_FAILONERROR, 1L);
-    curl_easy_setopt(c, CURLOPT_TIMEOUT, timeout_s);
-    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, timeout_s < 5 ? timeout_s : 5L);
-    curl_easy_setopt(c, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)d->max);
-    curl_easy_setopt(c, CURLOPT_PROXY, "");
-    curl_easy_setopt(c, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
-    curl_easy_setopt(c, CURLOPT_USERAGENT, "cloob");
-    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, receive);
-    curl_easy_setopt(c, CURLOPT_WRITEDATA, d);
-    curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, open_socket);
-    curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, d);
+    curl_set_up(c, url);
+    curl_lib.curl_easy_setopt(c, CURLOPT_FAILONERROR, 1L);
+    curl_lib.curl_easy_setopt(c, CURLOPT_TIMEOUT, timeout_s);
+    curl_lib.curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, timeout_s < 5 ? timeout_s : 5L);
+    curl_lib.curl_easy_setopt(c, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)d->max);
+    curl_lib.curl_easy_setopt(c, CURLOPT_PROXY, "");
+    curl_lib.curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, receive);
+    curl_lib.curl_easy_setopt(c, CURLOPT_WRITEDATA, d);
+    curl_lib.curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    curl_lib.curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, d);
 }
 
 static cloob_status refuse_url(cloob_ctx *ctx, const char *why)
@@ -124,15 +117,15 @@ static cloob_status fetch_once(cloob_ctx *ctx, CURL *c, download *d, char **next
 {
     long code = 0;
     char *where = NULL;
-    CURLcode result = curl_easy_perform(c);
+    CURLcode result = curl_lib.curl_easy_perform(c);
     *next = NULL;
     if (d->too_big || result == CURLE_FILESIZE_EXCEEDED) return refuse_url(ctx, "it is larger than a request may be");
     if (d->reserved != CLOOB_OK) return d->reserved;
     if (d->private_address) return refuse_url(ctx, "it leads into a private network");
-    if (result != CURLE_OK) return refuse_url(ctx, curl_easy_strerror(result));
-    curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &code);
+    if (result != CURLE_OK) return refuse_url(ctx, curl_lib.curl_easy_strerror(result));
+    curl_lib.curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &code);
     if (code < 300 || code >= 400) return CLOOB_OK;
-    curl_easy_getinfo(c, CURLINFO_REDIRECT_URL, &where);
+    curl_lib.curl_easy_getinfo(c, CURLINFO_REDIRECT_URL, &where);
     *next = where ? strdup(where) : NULL;
     return *next ? CLOOB_OK : refuse_url(ctx, "a redirect without a target");
 }
@@ -142,18 +135,18 @@ cloob_status fetch_url(cloob_ctx *ctx, const serve_options *o, const char *url, 
 {
     download d = { .max = max_bytes, .ctx = ctx, .memory = memory };
     char *at = strdup(url), *next = NULL;
-    cloob_status status = at ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    cloob_status status = at ? curl_load(ctx) : ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     *data = NULL, *bytes = 0;
     for (int hop = 0; status == CLOOB_OK; hop++) {
         CURL *c = NULL;
         if (!host_allowed(o, at)) status = refuse_url(ctx, "its host is not among those that --allow-url-host names");
         else if (hop > MAX_REDIRECTS) status = refuse_url(ctx, "too many redirects");
-        else if (!(c = curl_easy_init())) status = ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
+        else if (!(c = curl_lib.curl_easy_init())) status = ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
         if (status != CLOOB_OK) break;
         d.bytes = 0, d.redirected = hop > 0;
         set_up(c, at, timeout_s, &d);
         status = fetch_once(ctx, c, &d, &next);
-        curl_easy_cleanup(c);
+        curl_lib.curl_easy_cleanup(c);
         free(at);
         at = next;
         if (!next) break;
@@ -165,4 +158,43 @@ cloob_status fetch_url(cloob_ctx *ctx, const serve_options *o, const char *url, 
     if (status == CLOOB_OK) *data = d.data, *bytes = d.bytes;
     else free(d.data), account_set(memory, memory->held - (int64_t)d.cap);
     return status;
+}
+
+/* ---- forwarding ---------------------------------------------------------------------------------- */
+
+cloob_status fetch_forward(cloob_ctx *ctx, const serve_options *o, const http_request *q, int *code,
+                           unsigned char **data, size_t *bytes)
+{
+    download d = { .max = (size_t)o->max_body_mb << 20, .ctx = ctx, .memory = q->memory };
+    char url[1024], type[400];
+    long status = 0;
+    size_t n = strlen(o->immich_upstream);
+    *data = NULL, *bytes = 0;
+    snprintf(url, sizeof url, "%s%spredict", o->immich_upstream, n && o->immich_upstream[n - 1] == '/' ? "" : "/");
+    snprintf(type, sizeof type, "Content-Type: %s", q->content_type);
+    CLOOB_TRY(curl_load(ctx));
+    CURL *c = curl_lib.curl_easy_init();
+    struct curl_slist *header = curl_lib.curl_slist_append(NULL, type),
+                      *both = curl_lib.curl_slist_append(header, "Expect:");
+    CURLcode result = CURLE_OUT_OF_MEMORY;
+    if (c && header && both) {
+        set_up(c, url, (long)o->timeout_s, &d);
+        curl_lib.curl_easy_setopt(c, CURLOPT_FAILONERROR, 0L);
+        curl_lib.curl_easy_setopt(c, CURLOPT_HTTPHEADER, both);
+        curl_lib.curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)q->bytes);
+        curl_lib.curl_easy_setopt(c, CURLOPT_POSTFIELDS, q->body);
+        result = curl_lib.curl_easy_perform(c);
+        curl_lib.curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
+    }
+    curl_lib.curl_slist_free_all(header);
+    if (c) curl_lib.curl_easy_cleanup(c);
+    *code = (int)status;
+    if (result == CURLE_OK && d.bytes) {
+        *data = d.data, *bytes = d.bytes;
+        return CLOOB_OK;
+    }
+    free(d.data);
+    if (d.reserved != CLOOB_OK) return d.reserved;
+    return ctx_fail(ctx, CLOOB_ERR_IO, "--immich-upstream %s: %s", o->immich_upstream,
+                    result == CURLE_OK ? "an empty answer" : curl_lib.curl_easy_strerror(result));
 }

@@ -73,14 +73,17 @@ static const char *tei_type(int code)
     return code >= 500 ? "Backend" : "Validation";
 }
 
-static void put_error(json_out *w, error_dialect dialect, int code, const char *text)
+int http_bad_request(error_format format) { return format == ERROR_TEI || format == ERROR_DETAIL ? 422 : 400; }
+
+static void put_error(json_out *w, error_format format, int code, const char *text)
 {
+    static const char *const key[] = {
+        [ERROR_TEI] = "error", [ERROR_DETAIL] = "detail", [ERROR_PLAIN] = "error", [ERROR_MESSAGE] = "message"
+    };
     json_begin(w, NULL, '{');
-    if (dialect == ERROR_TEI) {
-        json_put_text(w, "error", text);
-        json_put_text(w, "error_type", tei_type(code));
-    } else if (dialect == ERROR_FASTAPI) {
-        json_put_text(w, "detail", text);
+    if (format != ERROR_OPENAI) {
+        json_put_text(w, key[format], text);
+        if (format == ERROR_TEI) json_put_text(w, "error_type", tei_type(code));
     } else {
         json_begin(w, "error", '{');
         json_put_text(w, "message", text);

@@ -2,8 +2,45 @@
 #ifndef SERVE_HTTP_H
 #define SERVE_HTTP_H
 
-#include "serve/budget.h"
+#include <pthread.h>
+
+#include "cloob/cloob.h"
 #include "core/json.h"
+
+/* One bound on the memory of requests (--memory-limit): bodies, their parsed form, downloads, images, answers.
+ *
+ *     account a = { .of = &server_budget };
+ *     CLOOB_TRY(account_reserve(ctx, &a, bytes));         before the memory is taken
+ *     account_set(&a, answer_bytes);                      what is still held; the rest is released
+ *     account_set(&a, 0);
+ *
+ * Every request has an account, which one thread uses at a time. The first ACCOUNT_FREE bytes of an account are not
+ * counted, so that small requests pass while large ones hold the whole budget. An account may hold half of it. */
+
+enum { ACCOUNT_FREE = 64 << 10 };
+
+typedef struct budget {
+    int64_t limit, used, peak; /* bytes; used and peak are guarded by lock */
+    pthread_mutex_t lock;
+    pthread_cond_t freed;
+} budget;
+
+typedef struct account {
+    budget *of; /* NULL: nothing is counted */
+    int64_t held;
+} account;
+
+void budget_init(budget *b, int64_t limit);
+void budget_get(budget *b, int64_t *used, int64_t *peak);
+
+/* Adds to what the account holds. CLOOB_ERR_BUSY when too little of the budget is left, CLOOB_ERR_ARGUMENT when the
+ * budget is smaller than that; the account is then unchanged. */
+cloob_status account_reserve(cloob_ctx *ctx, account *a, int64_t bytes);
+/* The same, but waits until others release memory: CLOOB_ERR_BUSY after `seconds`. Callers that wait and hold memory
+ * must give up at different times. */
+cloob_status account_wait(cloob_ctx *ctx, account *a, int64_t bytes, double seconds);
+/* Makes the account hold `bytes`. false: that is more than before and not available; the account is unchanged. */
+bool account_set(account *a, int64_t bytes);
 
 enum { HTTP_MAX_QUERY = 24 };
 
@@ -40,7 +77,6 @@ typedef struct http_reply {
     int retry_after;   /* seconds; 0: no such header */
     const char *allow; /* of a 405; static */
     const char *cache; /* Cache-Control; static; NULL: no-store */
-    char etag[40];
     struct gate *wait; /* no reply yet: the handler is called again when this gate is free */
 } http_reply;
 
@@ -63,7 +99,12 @@ typedef struct serve serve;
 
 typedef void route_fn(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r);
 
-typedef enum error_dialect { ERROR_OPENAI = 0, ERROR_TEI, ERROR_FASTAPI } error_dialect;
+/* How a protocol writes errors: OpenAI's object; text-embeddings-inference; {"detail"} of FastAPI; {"error"} of Ollama
+ * and Weaviate; {"message"} of Cohere. */
+typedef enum error_format { ERROR_OPENAI = 0, ERROR_TEI, ERROR_DETAIL, ERROR_PLAIN, ERROR_MESSAGE } error_format;
+
+/* The code for a request whose values cannot be used: 400, or 422. */
+int http_bad_request(error_format format);
 
 enum {
     ROUTE_QUICK = 1,  /* answered at once, also when every worker is busy */
@@ -76,12 +117,13 @@ enum {
 struct route {
     const char *method, *path; /* a path may end in {name}, which matches one word */
     route_fn *run;
+    const struct dialect *dialect; /* for handle_dialect; NULL: another handler */
     int flags;
-    error_dialect errors;
+    error_format errors;
     const char *doc;
     const char *query;    /* "name:type name:type!": parameters, ! needed; NULL: none */
     const char *request;  /* JSON schema of the body; NULL: none */
-    const char *response; /* JSON schema, or a media type such as image/jpeg */
+    const char *response; /* JSON schema, or a media type such as image/jpeg; NULL: 204 without a body */
 };
 
 extern const route routes[]; /* ends with a NULL method */

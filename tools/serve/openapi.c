@@ -8,14 +8,18 @@
 #define OBJECT(required, properties) "{\"type\":\"object\",\"required\":[" required "],\"properties\":{" properties "}}"
 #define STRICT(required, properties)                                                                                   \
     "{\"type\":\"object\",\"additionalProperties\":false,\"required\":[" required "],\"properties\":{" properties "}}"
-#define LIST(item) "{\"type\":\"array\",\"items\":" item "}"
-#define TEXT       "{\"type\":\"string\"}"
-#define INT        "{\"type\":\"integer\"}"
-#define NUM        "{\"type\":\"number\"}"
-#define BOOL       "{\"type\":[\"boolean\",\"null\"]}"
-#define MAYBE_TEXT "{\"type\":[\"string\",\"null\"]}"
-#define MAYBE_NUM  "{\"type\":[\"number\",\"null\"]}"
-#define COUNT      "{\"type\":[\"integer\",\"null\"],\"minimum\":1}"
+#define LIST(item)  "{\"type\":\"array\",\"items\":" item "}"
+#define TEXT        "{\"type\":\"string\"}"
+#define TEXTS       LIST(TEXT)
+#define INT         "{\"type\":\"integer\"}"
+#define NUM         "{\"type\":\"number\"}"
+#define BOOL        "{\"type\":[\"boolean\",\"null\"]}"
+#define MAYBE_TEXT  "{\"type\":[\"string\",\"null\"]}"
+#define MAYBE_TEXTS "{\"type\":[\"array\",\"null\"],\"items\":" TEXT "}"
+#define MAYBE_NUM   "{\"type\":[\"number\",\"null\"]}"
+#define SKIP        "{\"enum\":[\"fail\",\"skip\",null]}"
+#define ERRORS      LIST(MAYBE_TEXT)
+#define COUNT       "{\"type\":[\"integer\",\"null\"],\"minimum\":1}"
 
 /* clang-format off */
 static const struct {
@@ -41,29 +45,53 @@ static const struct {
     { "EmbedRequest", OBJECT("\"inputs\"", "\"inputs\":{\"anyOf\":[" REF("Input") ",{\"type\":\"array\",\"minItems\":1,\"items\":" REF("Input") "}]},"
              "\"normalize\":" BOOL ",\"truncate\":" BOOL ",\"dimensions\":" COUNT) },
     { "Predict", OBJECT("\"entries\"", "\"entries\":" TEXT ",\"image\":{\"type\":\"string\",\"format\":\"binary\"},\"text\":" TEXT) },
+    { "Prediction", OBJECT("", "\"clip\":" TEXT ",\"facial-recognition\":{\"type\":\"array\"},\"ocr\":{\"type\":\"object\"},\"imageHeight\":" INT ",\"imageWidth\":" INT) },
+    { "SentencePairs", OBJECT("\"inputs\"", "\"inputs\":" OBJECT("\"source_sentence\",\"sentences\"", "\"source_sentence\":" TEXT ",\"sentences\":" TEXTS) ","
+             "\"parameters\":{\"type\":[\"object\",\"null\"],\"properties\":{\"truncate\":" BOOL "}}") },
+    { "TokenizeRequest", OBJECT("\"inputs\"", "\"inputs\":{\"anyOf\":[" TEXT "," TEXTS "]},\"add_special_tokens\":" BOOL) },
+    { "Tokens", LIST(LIST(OBJECT("\"id\",\"text\",\"special\"", "\"id\":" INT ",\"text\":" TEXT ",\"special\":{\"type\":\"boolean\"},\"start\":{\"type\":[\"integer\",\"null\"]},"
+             "\"stop\":{\"type\":[\"integer\",\"null\"]}"))) },
+    { "DecodeRequest", OBJECT("\"ids\"", "\"ids\":{\"anyOf\":[" LIST(INT) "," LIST(LIST(INT)) "]}") },
+    { "OllamaRequest", OBJECT("", "\"model\":" MAYBE_TEXT ",\"input\":{\"anyOf\":[" TEXT "," TEXTS ",{\"type\":\"null\"}]},\"images\":" MAYBE_TEXTS ","
+             "\"truncate\":" BOOL ",\"dimensions\":{\"type\":[\"integer\",\"null\"],\"minimum\":0}") },
+    { "OllamaResponse", OBJECT("\"model\",\"embeddings\"", "\"model\":" TEXT ",\"embeddings\":" LIST(REF("Row")) ",\"total_duration\":" INT ",\"load_duration\":" INT ","
+             "\"prompt_eval_count\":" INT) },
+    { "OllamaPrompt", OBJECT("", "\"model\":" MAYBE_TEXT ",\"prompt\":" MAYBE_TEXT ",\"images\":" MAYBE_TEXTS) },
+    { "OllamaModels", OBJECT("\"models\"", "\"models\":" LIST(OBJECT("\"name\",\"model\"", "\"name\":" TEXT ",\"model\":" TEXT ",\"modified_at\":" TEXT ",\"size\":" INT ","
+             "\"digest\":" TEXT ",\"details\":{\"type\":\"object\"}"))) },
+    { "CohereRequest", OBJECT("", "\"model\":" MAYBE_TEXT ",\"input_type\":" MAYBE_TEXT ",\"texts\":" MAYBE_TEXTS ",\"images\":" MAYBE_TEXTS ","
+             "\"inputs\":{\"type\":[\"array\",\"null\"],\"items\":{\"type\":\"object\"}},\"embedding_types\":{\"type\":[\"array\",\"null\"],\"items\":"
+             "{\"enum\":[\"float\",\"base64\",\"binary\",\"ubinary\"]}},\"output_dimension\":" COUNT ",\"truncate\":{\"enum\":[\"END\",\"NONE\",null]}") },
+    { "CohereResponse", OBJECT("\"id\",\"embeddings\"", "\"id\":" TEXT ",\"embeddings\":{\"type\":\"object\"},\"texts\":" TEXTS ",\"meta\":{\"type\":\"object\"}") },
+    { "VectorizeRequest", OBJECT("", "\"texts\":" MAYBE_TEXTS ",\"images\":" MAYBE_TEXTS) },
+    { "VectorizeResponse", OBJECT("\"textVectors\",\"imageVectors\"", "\"textVectors\":" LIST(REF("Row")) ",\"imageVectors\":" LIST(REF("Row"))) },
+    { "VectorsRequest", OBJECT("\"text\"", "\"text\":" TEXT ",\"config\":{\"type\":[\"object\",\"null\"]}") },
+    { "VectorsResponse", OBJECT("\"text\",\"vector\",\"dim\"", "\"text\":" TEXT ",\"vector\":" REF("Row") ",\"dim\":" INT) },
     { "KnnRequest", OBJECT("", "\"text\":" MAYBE_TEXT ",\"image\":" MAYBE_TEXT ",\"image_url\":" MAYBE_TEXT ",\"embedding_input\":{\"anyOf\":[" REF("Row") ",{\"type\":\"null\"}]},"
              "\"modality\":{\"enum\":[\"image\",\"text\",null]},\"num_images\":" COUNT ",\"num_result_ids\":" COUNT ",\"indice_name\":" MAYBE_TEXT) },
     { "MetadataRequest", OBJECT("\"ids\"", "\"ids\":{\"type\":\"array\",\"maxItems\":10000,\"items\":" INT "},\"indice_name\":" MAYBE_TEXT) },
     { "ClassifyRequest", STRICT("\"images\",\"labels\"", "\"images\":{\"type\":\"array\",\"minItems\":1,\"items\":" REF("Image") "},"
              "\"labels\":{\"type\":\"array\",\"minItems\":2,\"items\":" TEXT "},\"templates\":{\"type\":[\"array\",\"null\"],\"items\":" TEXT "},"
-             "\"top\":" COUNT ",\"model\":" MAYBE_TEXT) },
-    { "ClassifyResponse", OBJECT("\"results\"", "\"results\":" LIST(OBJECT("\"top\"", "\"top\":" LIST(OBJECT("\"label\",\"p\"", "\"label\":" TEXT ",\"p\":" NUM))))) },
+             "\"top\":" COUNT ",\"model\":" MAYBE_TEXT ",\"errors\":" SKIP) },
+    { "ClassifyResponse", OBJECT("\"results\"", "\"results\":" LIST(OBJECT("\"top\"", "\"top\":" LIST(OBJECT("\"label\",\"p\"", "\"label\":" TEXT ",\"p\":" NUM)))) ",\"errors\":" ERRORS) },
     { "SimilarityRequest", STRICT("\"images\",\"texts\"", "\"images\":{\"type\":\"array\",\"minItems\":1,\"items\":" REF("Image") "},"
-             "\"texts\":{\"type\":\"array\",\"minItems\":1,\"items\":" TEXT "},\"model\":" MAYBE_TEXT ","
+             "\"texts\":{\"type\":\"array\",\"minItems\":1,\"items\":" TEXT "},\"model\":" MAYBE_TEXT ",\"errors\":" SKIP ","
              "\"hopfield\":{\"anyOf\":[{\"type\":\"null\"}," STRICT("", "\"scale\":{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":10000},\"index\":" MAYBE_TEXT) "]}") },
-    { "SimilarityResponse", OBJECT("\"similarity\",\"images\",\"texts\"", "\"similarity\":" LIST(REF("Row")) ",\"images\":" INT ",\"texts\":" INT ","
+    { "SimilarityResponse", OBJECT("\"similarity\",\"images\",\"texts\"", "\"errors\":" ERRORS ",\"similarity\":" LIST(REF("Row")) ",\"images\":" INT ",\"texts\":" INT ","
              "\"retrieved\":{\"anyOf\":[" LIST(REF("Row")) ",{\"type\":\"null\"}]}") },
     { "Term", STRICT("", "\"text\":" TEXT ",\"image\":" REF("Image") ",\"like\":" TEXT ",\"weight\":" NUM) },
     { "SearchRequest", STRICT("", "\"text\":" MAYBE_TEXT ",\"image\":" MAYBE_TEXT ",\"terms\":{\"type\":[\"array\",\"null\"],\"items\":" REF("Term") "},"
              "\"index\":" MAYBE_TEXT ",\"limit\":{\"type\":[\"integer\",\"null\"],\"minimum\":1,\"maximum\":1000},\"offset\":{\"type\":[\"integer\",\"null\"],\"minimum\":0},"
              "\"threshold\":" MAYBE_NUM ",\"folder\":" MAYBE_TEXT ",\"name\":" MAYBE_TEXT ",\"after\":" MAYBE_TEXT ",\"before\":" MAYBE_TEXT) },
     { "SearchResponse", OBJECT("\"index\",\"total\",\"results\"", "\"index\":" TEXT ",\"total\":" INT ",\"took_ms\":" NUM ",\"results\":"
-             LIST(OBJECT("\"path\",\"score\"", "\"path\":" TEXT ",\"score\":" NUM ",\"width\":" INT ",\"height\":" INT ",\"date\":" TEXT ",\"thumb\":" TEXT ",\"image\":" TEXT))) },
+             LIST(OBJECT("\"path\",\"score\"", "\"path\":" TEXT ",\"score\":" NUM ",\"width\":" INT ",\"height\":" INT ",\"taken\":" TEXT ",\"date\":" TEXT ",\"thumb\":" TEXT ",\"image\":" TEXT))) },
     { "Indexes", OBJECT("\"indexes\"", "\"indexes\":" LIST(OBJECT("\"name\",\"images\"", "\"name\":" TEXT ",\"state\":{\"enum\":[\"ready\",\"indexing\",\"failed\"]},\"error\":" TEXT ","
              "\"images\":" INT ",\"folders\":" LIST(TEXT) ",\"model\":" TEXT))) },
     { "Map", OBJECT("\"state\"", "\"state\":{\"enum\":[\"ready\",\"computing\",\"failed\"]},\"progress\":" NUM ",\"points\":" LIST(REF("Row")) ",\"paths\":" LIST(TEXT)) },
     { "Error", OBJECT("\"error\"", "\"error\":" OBJECT("\"message\"", "\"message\":" TEXT ",\"type\":" TEXT ",\"param\":{},\"code\":{}")) },
     { "TeiError", OBJECT("\"error\",\"error_type\"", "\"error\":" TEXT ",\"error_type\":" TEXT) },
+    { "PlainError", OBJECT("\"error\"", "\"error\":" TEXT) },
+    { "Message", OBJECT("\"message\"", "\"message\":" TEXT) },
     { "Detail", OBJECT("\"detail\"", "\"detail\":" TEXT) },
     { NULL, NULL },
 };
@@ -137,7 +165,8 @@ static void put_answer(json_out *w, const char *code, const char *what, const ch
 
 static void put_answers(json_out *w, const route *r)
 {
-    static const char *const errors[] = { REF("Error"), REF("TeiError"), REF("Detail") };
+    static const char *const errors[] = { REF("Error"), REF("TeiError"), REF("Detail"), REF("PlainError"),
+                                          REF("Message") };
     static const char *const codes[][2] = { { "400", "The request cannot be used." },
                                             { "401", "The API key is missing or wrong." },
                                             { "403", "A request of another site." },
@@ -148,10 +177,12 @@ static void put_answers(json_out *w, const route *r)
                                             { "422", "The values cannot be used." },
                                             { "429", "The queue is full; see Retry-After." },
                                             { "503", "Starting, ending, or out of memory; see Retry-After." } };
-    bool is_json = *r->response == '{';
+    bool is_json = r->response && *r->response == '{';
     json_begin(w, "responses", '{');
-    put_answer(w, "200", "Done.", is_json ? "application/json" : r->response,
-               is_json ? r->response : "{\"type\":\"string\"}");
+    if (!r->response) json_put_raw(w, "204", "{\"description\":\"Done.\"}", 23);
+    else
+        put_answer(w, "200", "Done.", is_json ? "application/json" : r->response,
+                   is_json ? r->response : "{\"type\":\"string\"}");
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         put_answer(w, codes[i][0], codes[i][1], "application/json", errors[r->errors]);
     json_end(w);
@@ -159,13 +190,13 @@ static void put_answers(json_out *w, const route *r)
 
 static void put_operation(json_out *w, const route *r)
 {
-    char id[96], method[8] = { 0 };
+    char id[96] = "root", method[8] = { 0 };
     int n = 0;
     for (const char *c = r->path; *c && n < 90; c++)
         if ((*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9')) id[n++] = *c;
         else if (n && id[n - 1] != '_') id[n++] = '_';
     while (n && id[n - 1] == '_') n--;
-    id[n] = 0;
+    if (n) id[n] = 0;
     for (int i = 0; r->method[i] && i < 7; i++) method[i] = (char)(r->method[i] + ('a' - 'A'));
     json_begin(w, method, '{');
     json_put_text(w, "operationId", id);

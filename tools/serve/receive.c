@@ -5,7 +5,6 @@
 #include <strings.h>
 
 #include "serve/connection.h"
-#include "serve/page/page.h"
 #include "serve/text.h"
 #include "infer/batcher.h"
 
@@ -188,6 +187,11 @@ static void receive(server *v, request *x, const char *data, size_t n)
 
 /* ---- answers --------------------------------------------------------------------------------------- */
 
+/* What a page may do: nothing from elsewhere, nothing inline. */
+static const char page_policy[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'";
+
 static void add_header(struct MHD_Response *m, const char *name, const char *value)
 {
     if (value && *value) MHD_add_response_header(m, name, value);
@@ -214,7 +218,6 @@ static struct MHD_Response *make_response(http_reply *r)
     add_header(m, "Referrer-Policy", "no-referrer");
     add_header(m, "Content-Security-Policy", page_policy);
     add_header(m, "Cross-Origin-Resource-Policy", "same-origin");
-    add_header(m, "ETag", r->etag);
     add_header(m, "Allow", r->allow);
     if (r->code == 401) add_header(m, "WWW-Authenticate", "Bearer");
     if (r->retry_after) add_header(m, "Retry-After", seconds);

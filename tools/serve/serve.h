@@ -29,6 +29,7 @@ typedef struct serve_options {
     bool insecure;
     const char *const *url_host; /* (url_hosts) hosts whose URLs may be fetched */
     int64_t url_hosts;
+    const char *immich_upstream; /* URL of immich's own service, for what is not served here; NULL: none */
     bool quiet;
 } serve_options;
 

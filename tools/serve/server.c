@@ -15,8 +15,16 @@
 
 #include "serve/connection.h"
 #include "serve/text.h"
-#include "serve/files.h"
 #include "core/ctx.h"
+
+mhd_functions mhd;
+
+#define ROW(name) SHARED_ROW(mhd, name)
+static const shared_function mhd_list[] = { MHD_FUNCTIONS(ROW){ NULL, NULL } };
+static shared_object mhd_library = { .file = { "libmicrohttpd.so.12" },
+                                     .functions = mhd_list,
+                                     .install = "libmicrohttpd12 (the server)" };
+SHARED_LISTED(mhd_library)
 
 static volatile sig_atomic_t stop_signals; /* how many have come: the first drains, the second ends at once */
 
@@ -157,10 +165,10 @@ static cloob_status start_workers(server *v)
 
 static void end_workers(server *v)
 {
-    pthread_mutex_lock(&v->lock);
+    pthread_mutex_lock(&v->queue_lock);
     v->stop = true;
     pthread_cond_broadcast(&v->work);
-    pthread_mutex_unlock(&v->lock);
+    pthread_mutex_unlock(&v->queue_lock);
     for (int64_t i = 0; i < v->workers; i++) pthread_join(v->worker[i], NULL);
 }
 
@@ -251,13 +259,14 @@ static void limit_arenas(void)
 
 cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
 {
+    CLOOB_TRY(shared_object_use(ctx, &mhd_library));
     serve *s = calloc(1, sizeof *s);
     server v = { .s = s, .closing = -1 };
     if (!s) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     s->o = o, s->ctx = ctx, s->started_at = clock_seconds();
     pthread_mutex_init(&s->indexes_lock, NULL);
-    pthread_mutex_init(&v.lock, NULL);
-    pthread_mutex_init(&v.links_lock, NULL);
+    pthread_mutex_init(&v.queue_lock, NULL);
+    pthread_mutex_init(&v.clients_lock, NULL);
     pthread_mutex_init(&v.quick_lock, NULL);
     pthread_cond_init(&v.work, NULL);
     for (int i = 0; i < SERVE_ROUTES; i++) pthread_mutex_init(&s->stats[i].lock, NULL);

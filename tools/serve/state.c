@@ -10,10 +10,9 @@
 #include <unistd.h>
 
 #include "infer/batcher.h"
-#include "serve/files.h"
 #include "serve/handlers.h"
 #include "serve/text.h"
-#include "infer/search.h"
+#include "infer/search_index.h"
 #include "core/ctx.h"
 
 void serve_log(serve *s, const char *format, ...)
@@ -141,8 +140,10 @@ cloob_status serve_take_memory(serve *s)
 served_model *serve_model(serve *s, const char *name)
 {
     if (!name || !*name || s->models == 1) return &s->model[0];
-    for (int64_t i = 0; i < s->models; i++)
-        if (strcmp(s->model[i].name, name) == 0) return &s->model[i];
+    for (int64_t i = 0; i < 2 * s->models; i++) { /* exact names first */
+        served_model *m = &s->model[i % s->models];
+        if (i < s->models ? strcmp(m->name, name) == 0 : model_name_same(m->name, name)) return m;
+    }
     return NULL;
 }
 

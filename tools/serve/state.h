@@ -63,6 +63,42 @@ cloob_status index_need(serve *s, cloob_ctx *ctx, served_index *x, index_view **
 /* Why there is no index, or why it is not up to date; "": neither. */
 void index_error(serve *s, const served_index *x, char out[512]);
 
+/* ---- image files below an index's folder ------------------------------------------------------------
+ *
+ * Neither .. nor links lead out of the folder, and only images are opened. */
+
+/* The entry whose path below the folder this is; -1: none. */
+int64_t entry_find(const cloob_search *s, const char *path);
+
+/* Of two real paths: whether the first is the folder or below it. */
+bool path_is_below(const char *path, const char *folder);
+
+/* Opens an entry's file, which must be a plain file below x->root after all links, and begin as an image does. -1: not
+ * possible. */
+int entry_open(const served_index *x, const cloob_search *s, const char *path, int64_t *bytes);
+
+/* The first `bytes` of a file, or as many as there are, in memory; false: not possible. A mapping would end the server
+ * when the file is shortened. */
+typedef struct file_view {
+    void *data;
+    size_t bytes;
+} file_view;
+bool file_view_open(int fd, int64_t bytes, file_view *out);
+void file_view_close(file_view *v);
+
+/* ---- thumbnails, made once and cached in memory up to 64 MiB --------------------------------------- */
+
+typedef struct thumb_cache thumb_cache;
+
+/* Images are decoded within the budget. NULL when memory is out. */
+thumb_cache *thumb_cache_create(budget *memory);
+void thumb_cache_destroy(thumb_cache *c);
+
+/* A JPEG of at most size x size pixels of the file behind fd, upright; cached under `key` (path, time and size). The
+ * caller frees *data. CLOOB_ERR_BUSY when other requests hold the memory for too long. */
+cloob_status thumb_get(cloob_ctx *ctx, thumb_cache *c, const char *key, int fd, int64_t in_file, int64_t size,
+                       int64_t max_pixels, char **data, size_t *bytes);
+
 /* ---- gates: limits on workers doing the same work ------------------------------------------------- */
 
 typedef struct gate {
@@ -98,8 +134,9 @@ struct serve {
     route_stats stats[SERVE_ROUTES];
     atomic_bool ready, draining;
     _Atomic int64_t open_connections, requests_waiting, requests_running, refused;
-    budget memory;       /* of all requests */
-    atomic_int indexing; /* threads that index folders */
+    atomic_bool warned_immich; /* that faces and text recognition need --immich-upstream */
+    budget memory;             /* of all requests */
+    atomic_int indexing;       /* threads that index folders */
     double started_at;
     struct thumb_cache *thumbs;
     gate images;     /* requests whose images are decoded and embedded: some workers are always left for texts */
@@ -117,5 +154,18 @@ bool serve_memory_limited(void);
 void serve_close_state(serve *s);
 /* Checks every second for replaced files, until draining; a thread's main. */
 void *serve_watch(void *s);
+
+/* Images behind URLs, for hosts that the operator has named. */
+
+/* Downloads a URL of at most max_bytes within timeout_s, into memory that is counted in `memory`. Only http and https,
+ * only hosts among `host`; a redirect must lead to one of them, outside of private networks. The caller frees
+ * *data. Fails with a line in the context. */
+cloob_status fetch_url(cloob_ctx *ctx, const serve_options *o, const char *url, size_t max_bytes, long timeout_s,
+                       account *memory, unsigned char **data, size_t *bytes);
+
+/* Posts a request's body to o->immich_upstream, below which its path is /predict, and gives the answer with its status
+ * code. The caller frees *data. CLOOB_ERR_IO when the server does not answer within --timeout. */
+cloob_status fetch_forward(cloob_ctx *ctx, const serve_options *o, const http_request *q, int *code,
+                           unsigned char **data, size_t *bytes);
 
 #endif

@@ -25,6 +25,17 @@ char *text_stem(const char *path)
     return strndup(name, length);
 }
 
+bool model_name_same(const char *a, const char *b)
+{
+    for (;; a++, b++) {
+        while (*a && !isalnum((unsigned char)*a)) a++;
+        while (*b && !isalnum((unsigned char)*b)) b++;
+        if (tolower((unsigned char)*a) != tolower((unsigned char)*b))
+            return (!*a && strcasecmp(b, "latest") == 0) || (!*b && strcasecmp(a, "latest") == 0);
+        if (!*a) return true;
+    }
+}
+
 /* ---- hosts --------------------------------------------------------------------------------------- */
 
 static bool is_host_char(unsigned char c, bool six)

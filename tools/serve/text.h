@@ -9,6 +9,11 @@
 /* The last part of a path without its ending, in a new string; NULL when memory is out. */
 char *text_stem(const char *path);
 
+/* Whether two names mean one model, which every project spells in its own way: letters and digits count, case and what
+ * separates them does not. ViT-B-32__laion2b-s34b-b79k (immich) is ViT-B-32/laion2b_s34b_b79k (open_clip). Ollama's tag
+ * :latest is ignored. */
+bool model_name_same(const char *a, const char *b);
+
 /* A host and its port, as the Host header and the part of an Origin after "://" have them: NAME, NAME:PORT, [ADDRESS]
  * or [ADDRESS]:PORT. */
 enum { HOST_NAME = 256 };

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/text.h"
-#include "data/text/repair.h"
 #include "data/text/unicode.h"
 #include "data/text/tokenizer.h"
 
@@ -177,7 +176,7 @@ static bool is_young_mark(uint32_t c)
 
 /* Normal form C as transformers' tokenizers have it, by Unicode 9: younger marks stay where they are and nothing moves
  * past them. */
-static void nfc_of_unicode_9(codes *text)
+void text_nfc_of_unicode_9(codes *text)
 {
     codes all = { 0 }, part = { 0 };
     for (size_t i = 0; i <= text->n; i++) {
@@ -200,7 +199,7 @@ static void clean(clean_mode mode, const char *text, size_t bytes, codes *t)
 {
     decode(text, bytes, t);
     if (mode == CLEAN_FULL) text_repair(t);
-    if (mode == CLEAN_HF) nfc_of_unicode_9(t);
+    if (mode == CLEAN_HF) text_nfc_of_unicode_9(t);
     else {
         unescape(t);
         unescape(t);
@@ -224,6 +223,26 @@ cloob_status text_lower(cloob_ctx *ctx, sbuf *text)
     codes_release(&t);
     text->len = 0;
     return finish(ctx, &low, text->cap, text);
+}
+
+void text_drop_punctuation(sbuf *text)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text->len; i++) {
+        unsigned char c = (unsigned char)text->data[i];
+        bool drop = (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
+        if (!drop) text->data[n++] = (char)c;
+    }
+    text->len = n;
+}
+
+cloob_status text_fold_space(cloob_ctx *ctx, sbuf *text)
+{
+    codes t = { 0 };
+    decode(text->data ? text->data : "", text->len, &t);
+    fold_space(&t);
+    text->len = 0;
+    return finish(ctx, &t, text->cap, text);
 }
 
 cloob_status text_clean(cloob_ctx *ctx, clean_mode mode, const char *text, size_t bytes, sbuf *out)

@@ -11,6 +11,7 @@
 
 #include "core/ctx.h"
 #include "core/sbuf.h"
+#include "data/text/unicode.h"
 
 typedef enum clean_mode { CLEAN_FULL = 0, CLEAN_BASIC, CLEAN_HF } clean_mode;
 
@@ -28,7 +29,38 @@ cloob_status text_lower(cloob_ctx *ctx, sbuf *text);
 /* The same for a reader that skips white space: it may be left as it was, which makes plain ASCII cheap. */
 cloob_status text_clean_words(cloob_ctx *ctx, clean_mode mode, const char *text, size_t bytes, sbuf *out);
 
+/* In place: ASCII punctuation is dropped; one space between words and none at the ends. */
+void text_drop_punctuation(sbuf *text);
+cloob_status text_fold_space(cloob_ctx *ctx, sbuf *text);
+
+/* Normal form C as transformers' tokenizers have it, in place. */
+void text_nfc_of_unicode_9(codes *text);
+
 /* Appends the bytes with whatever is not UTF-8 as U+FFFD. */
 void text_put_valid(const char *text, size_t bytes, sbuf *out);
+
+/* The repairs of CLEAN_FULL: the defaults of ftfy's fix_text. */
+
+/* In place. Each line is repaired until nothing changes. */
+void text_repair(codes *text);
+
+/* UTF-8 that was read in a single-byte encoding ("schÃ¶n", "itâ€™s"), turned back.
+ *
+ * Conservative: a text is changed only when it has neighbouring characters that nobody writes, and when it is valid
+ * UTF-8 as bytes of the encoding. If that fails for the whole text, its parts are tried. The encodings are Latin-1,
+ * Windows-1252, 1251, 1250, 1253, 1254, 1257, ISO 8859-2, MacRoman and code page 437. Repairs in place, also what was
+ * broken more than once. */
+void mojibake_repair(codes *text);
+
+/* The character that Windows-1252 has for a C1 control (0x80 .. 0x9F), or the control itself for its five holes. */
+uint32_t mojibake_windows_1252(uint32_t control);
+
+/* Every HTML character reference as a browser reads it: decimal, hexadecimal and named, the old names without
+ * semicolon too. Appends to out. */
+void html_unescape(const uint32_t *in, size_t n, codes *out);
+
+/* Only what is unmistakable: references that end in a semicolon, and the lower-case names also all in
+ * capitals ("&EACUTE;"), giving capitals. Appends to out. */
+void html_unescape_strict(const uint32_t *in, size_t n, codes *out);
 
 #endif

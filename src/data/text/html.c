@@ -1,5 +1,5 @@
 /* HTML5's rules for character references: a sorted table of names, and the numbers' odd cases. */
-#include "data/text/repair.h"
+#include "data/text/clean.h"
 
 #include <stdlib.h>
 #include <string.h>

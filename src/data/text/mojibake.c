@@ -1,6 +1,6 @@
 /* A text that looks wrong is written as bytes of one encoding after the other; the first that gives UTF-8 is the one
  * it was read in. */
-#include "data/text/repair.h"
+#include "data/text/clean.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -57,7 +57,7 @@ static bool walk_step(const pieces *p, walk *w, const char *text, int32_t *id)
     return true;
 }
 
-static int32_t find(const pieces *p, const char *text, size_t bytes)
+int32_t pieces_find(const pieces *p, const char *text, size_t bytes)
 {
     walk w = { HASH_START, 0 };
     int32_t id = NO_PIECE;
@@ -93,6 +93,7 @@ void pieces_release(pieces *p)
 {
     free(p->piece);
     free(p->slot);
+    free(p->pair);
     sbuf_release(&p->text);
     sbuf_release(&p->charsmap);
     *p = (pieces){ 0 };
@@ -126,10 +127,34 @@ cloob_status pieces_finish(cloob_ctx *ctx, pieces *p, const char *name)
     find_special(p);
     for (int32_t i = 0; i < p->count; i++)
         if (p->piece[i].type == PIECE_NORMAL || p->piece[i].type == PIECE_USER) enter(p, i);
-    if (p->unknown < 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no unknown piece in it", name);
+    if (p->unknown < 0 && !p->no_unknown) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no unknown piece in it", name);
     for (int b = 0; p->byte_fallback && b < 256; b++)
         if (p->byte_id[b] < 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no piece for byte %d", name, b);
     return CLOOB_OK;
+}
+
+static uint64_t pair_at(const pieces *p, int32_t left, int32_t right)
+{
+    uint64_t i = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9E3779B97F4A7C15u;
+    for (i = (i ^ i >> 32) & p->pair_mask; p->pair[i].left >= 0; i = (i + 1) & p->pair_mask)
+        if (p->pair[i].left == left && p->pair[i].right == right) break;
+    return i;
+}
+
+bool pieces_reserve_pairs(pieces *p, int64_t n)
+{
+    uint64_t size = 64;
+    while (size < 2 * (uint64_t)n) size *= 2;
+    p->pair = malloc(size * sizeof *p->pair);
+    if (!p->pair) return false;
+    memset(p->pair, 0xff, size * sizeof *p->pair);
+    p->pair_mask = size - 1;
+    return true;
+}
+
+void pieces_add_pair(pieces *p, int32_t left, int32_t right, int32_t rank, int32_t id)
+{
+    p->pair[pair_at(p, left, right)] = (piece_pair){ left, right, rank, id }; /* of two lines the later one holds */
 }
 
 /* ---- normalisation ------------------------------------------------------------------------------- */
@@ -211,6 +236,21 @@ static size_t next_piece_of_text(const pieces *p, const char *text, size_t bytes
     return char_bytes > 0 ? (size_t)char_bytes : 1;
 }
 
+void pieces_map(const pieces *p, const char *text, size_t bytes, sbuf *out)
+{
+    for (size_t i = 0; i < bytes;) {
+        const char *to = text + i;
+        size_t used = map_grapheme(p, text + i, bytes - i, &to), n = used;
+        if (used) n = strnlen(to, (size_t)(p->charsmap.data + p->charsmap.len - to));
+        else { /* it stays */ uint32_t code;
+            int one = utf8_decode(text + i, bytes - i, &code);
+            n = used = one > 0 ? (size_t)one : 1;
+        }
+        sbuf_add(out, to, n);
+        i += used;
+    }
+}
+
 static void normalise(const pieces *p, const char *text, size_t bytes, sbuf *out)
 {
     bool after_space = p->fold_spaces, begun = false;
@@ -239,7 +279,7 @@ static void add_id(sbuf *ids, int32_t id) { sbuf_add(ids, (const char *)&id, siz
 static void add_unknown(const pieces *p, const char *text, size_t bytes, bool after_unknown, sbuf *ids)
 {
     if (!p->byte_fallback) {
-        if (!after_unknown) add_id(ids, p->unknown);
+        if (!after_unknown && p->unknown >= 0) add_id(ids, p->unknown);
         return;
     }
     for (size_t i = 0; i < bytes; i++) add_id(ids, p->byte_id[(unsigned char)text[i]]);
@@ -317,6 +357,7 @@ static cloob_status unigram(cloob_ctx *ctx, const pieces *p, const char *text, s
 typedef struct symbol {
     int32_t prev, next;
     uint32_t at, bytes; /* bytes 0: merged into the one before */
+    int32_t id;         /* of a list of merges; below 0: unknown */
     bool frozen;        /* user-defined: takes part in no merge */
 } symbol;
 
@@ -324,6 +365,7 @@ typedef struct merge {
     float score;
     int32_t left, right;
     uint32_t bytes;
+    int32_t id;
 } merge;
 
 typedef struct heap {
@@ -365,8 +407,31 @@ static void consider(const pieces *p, heap *h, const symbol *s, const char *text
 {
     if (left < 0 || right < 0 || s[left].frozen || s[right].frozen) return;
     uint32_t bytes = s[left].bytes + s[right].bytes;
-    int32_t id = find(p, text + s[left].at, bytes);
-    if (id >= 0) heap_push(h, (merge){ p->piece[id].score, left, right, bytes });
+    if (p->ranked) {
+        const piece_pair *e = s[left].id < 0 || s[right].id < 0 ? NULL : &p->pair[pair_at(p, s[left].id, s[right].id)];
+        if (e && e->left >= 0) heap_push(h, (merge){ -(float)e->rank, left, right, bytes, e->id });
+        return;
+    }
+    int32_t id = pieces_find(p, text + s[left].at, bytes);
+    if (id >= 0) heap_push(h, (merge){ p->piece[id].score, left, right, bytes, id });
+}
+
+/* Symbols of a list of merges: a character that is no piece is its bytes, where all of them are pieces. */
+static int32_t split_ranked(const pieces *p, const char *text, size_t n, symbol *s)
+{
+    int32_t count = 0;
+    for (size_t i = 0; i < n;) {
+        size_t one = char_bytes((unsigned char)text[i]);
+        if (one > n - i) one = n - i;
+        int32_t id = pieces_find(p, text + i, one);
+        size_t step = id < 0 && p->byte_fallback ? 1 : one;
+        for (size_t end = i + one; i < end; i += step, count++) {
+            if (id < 0 || step < one) id = p->byte_fallback ? p->byte_id[(unsigned char)text[i]] : -1;
+            s[count] = (symbol){ count - 1, count + 1, (uint32_t)i, (uint32_t)step, id, false };
+        }
+    }
+    if (count) s[count - 1].next = -1;
+    return count;
 }
 
 static int32_t split(const pieces *p, const char *text, size_t n, symbol *s)
@@ -375,7 +440,7 @@ static int32_t split(const pieces *p, const char *text, size_t n, symbol *s)
     for (size_t i = 0; i < n;) {
         size_t user = user_bytes(p, text + i, n - i), one = user ? user : char_bytes((unsigned char)text[i]);
         if (one > n - i) one = n - i;
-        s[count] = (symbol){ count - 1, count + 1, (uint32_t)i, (uint32_t)one, user > 0 };
+        s[count] = (symbol){ count - 1, count + 1, (uint32_t)i, (uint32_t)one, -1, user > 0 };
         count++;
         i += one;
     }
@@ -390,6 +455,7 @@ static void merge_all(const pieces *p, heap *h, symbol *s, const char *text)
         symbol *a = &s[m.left], *b = &s[m.right];
         if (!a->bytes || !b->bytes || a->bytes + b->bytes != m.bytes || a->next != m.right) continue; /* outdated */
         a->bytes = m.bytes;
+        a->id = m.id;
         a->next = b->next;
         if (b->next >= 0) s[b->next].prev = m.left;
         b->bytes = 0;
@@ -403,12 +469,12 @@ static cloob_status bpe(cloob_ctx *ctx, const pieces *p, const char *text, size_
     heap h = { 0 };
     symbol *s = malloc((n + 1) * sizeof *s);
     if (!s) return ctx_no_memory(ctx, (n + 1) * sizeof *s, "encoding a text");
-    int32_t count = split(p, text, n, s);
+    int32_t count = (p->ranked ? split_ranked : split)(p, text, n, s);
     for (int32_t i = 0; i + 1 < count; i++) consider(p, &h, s, text, i, i + 1);
     merge_all(p, &h, s, text);
     bool after_unknown = false;
     for (int32_t i = count ? 0 : -1; i >= 0; i = s[i].next) {
-        int32_t id = find(p, text + s[i].at, s[i].bytes);
+        int32_t id = p->ranked ? s[i].id : pieces_find(p, text + s[i].at, s[i].bytes);
         if (id < 0) add_unknown(p, text + s[i].at, s[i].bytes, after_unknown, ids);
         else add_id(ids, id);
         after_unknown = id < 0;
@@ -419,6 +485,48 @@ static cloob_status bpe(cloob_ctx *ctx, const pieces *p, const char *text, size_
     return failed ? ctx_no_memory(ctx, n * sizeof(merge), "encoding a text") : CLOOB_OK;
 }
 
+/* ---- WordPiece: the longest piece first ----------------------------------------------------------- */
+
+static size_t longest_piece(const pieces *p, const char *text, size_t n, size_t from, int32_t *id)
+{
+    walk w = { HASH_START, 0 };
+    size_t longest = 0;
+    int32_t here;
+    while (w.bytes < n && walk_step(p, &w, text, &here))
+        if (here >= 0 && w.bytes > from) longest = w.bytes, *id = here;
+    return longest;
+}
+
+/* A word with a part that is no piece is unknown as a whole. */
+static cloob_status words(cloob_ctx *ctx, const pieces *p, const char *word, size_t n, sbuf *ids)
+{
+    enum { MARK = 2 }; /* "##" */
+    size_t first = ids->len, chars = 0;
+    char *text = malloc(n + MARK);
+    if (!text) return ctx_no_memory(ctx, n, "encoding a text");
+    memcpy(text + MARK, word, n);
+    for (size_t i = 0; i < n; i++) chars += ((unsigned char)word[i] & 0xC0) != 0x80;
+    bool known = (int64_t)chars <= p->word_limit;
+    for (size_t at = 0; known && at < n;) {
+        size_t mark = at ? MARK : 0, used;
+        int32_t id;
+        if (at) memset(text + at, '#', MARK); /* over bytes that are cut off already */
+        used = longest_piece(p, text + at + MARK - mark, n - at + mark, mark, &id);
+        known = used > 0;
+        if (known) add_id(ids, id), at += used - mark;
+    }
+    if (!known) ids->len = first, add_id(ids, p->unknown);
+    free(text);
+    return CLOOB_OK;
+}
+
+cloob_status pieces_cut(cloob_ctx *ctx, const pieces *p, const char *word, size_t bytes, sbuf *ids)
+{
+    if (!bytes) return CLOOB_OK;
+    if (p->word_pieces) return words(ctx, p, word, bytes, ids);
+    return p->bpe ? bpe(ctx, p, word, bytes, ids) : unigram(ctx, p, word, bytes, ids);
+}
+
 /* ---- all of it ----------------------------------------------------------------------------------- */
 
 cloob_status pieces_encode(cloob_ctx *ctx, const pieces *p, const char *text, size_t bytes, sbuf *ids)
@@ -426,11 +534,31 @@ cloob_status pieces_encode(cloob_ctx *ctx, const pieces *p, const char *text, si
     sbuf clean = { 0 };
     normalise(p, text, bytes, &clean);
     cloob_status status = clean.failed ? ctx_no_memory(ctx, bytes, "encoding a text") : CLOOB_OK;
-    if (status == CLOOB_OK && clean.len)
-        status = p->bpe ? bpe(ctx, p, clean.data, clean.len, ids) : unigram(ctx, p, clean.data, clean.len, ids);
+    if (status == CLOOB_OK && clean.len) status = pieces_cut(ctx, p, clean.data, clean.len, ids);
     if (status == CLOOB_OK && ids->failed) status = ctx_no_memory(ctx, bytes * 4, "ids");
     sbuf_release(&clean);
     return status;
+}
+
+/* transformers encodes "<unk>" in front of every text and drops its pieces, so that no space is put there; the text
+ * itself begins with U+2581. */
+cloob_status pieces_encode_hf(cloob_ctx *ctx, const pieces *p, const char *text, size_t bytes, sbuf *ids)
+{
+    static const char unknown[] = "<unk>";
+    sbuf all = { 0 }, alone = { 0 }, both = { 0 };
+    pieces plain = *p;
+    plain.prefix = false;
+    sbuf_puts(&all, unknown);
+    sbuf_add(&all, text, bytes);
+    cloob_status status = all.failed ? ctx_no_memory(ctx, bytes, "encoding a text") : CLOOB_OK;
+    if (status == CLOOB_OK) status = pieces_encode(ctx, &plain, unknown, strlen(unknown), &alone);
+    if (status == CLOOB_OK) status = pieces_encode(ctx, &plain, all.data, all.len, &both);
+    size_t from = both.len >= alone.len ? alone.len : 0;
+    if (status == CLOOB_OK && both.len > from) sbuf_add(ids, both.data + from, both.len - from);
+    sbuf_release(&all);
+    sbuf_release(&alone);
+    sbuf_release(&both);
+    return status == CLOOB_OK && ids->failed ? ctx_no_memory(ctx, bytes * 4, "ids") : status;
 }
 
 void pieces_put(const pieces *p, int32_t id, sbuf *out)

@@ -1,4 +1,4 @@
-/* Reads and writes SentencePiece vocabularies: its protobuf file, tokenizers' JSON, cloob's text form. */
+/* Reads and writes SentencePiece vocabularies: its protobuf file and cloob's text form. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,86 +151,55 @@ cloob_status pieces_read_model(cloob_ctx *ctx, const void *data, size_t size, co
     return pieces_finish(ctx, p, name);
 }
 
-/* ---- tokenizer.json ------------------------------------------------------------------------------ */
-
-static bool add_base64(sbuf *out, const char *text)
+static void put_varint(sbuf *out, uint64_t v)
 {
-    unsigned char *data;
-    size_t bytes;
-    if (!base64_decode(text, strlen(text), &data, &bytes)) return false;
-    sbuf_add(out, data, bytes);
-    free(data);
-    return true;
+    for (; v > 127; v >>= 7) sbuf_putc(out, (char)(v | 128));
+    sbuf_putc(out, (char)v);
 }
 
-static cloob_status read_normalizers(cloob_ctx *ctx, const json *v, const char *name, pieces *p)
+static void put_field(sbuf *out, int number, uint64_t value)
 {
-    static const char *const known[] = { "Lowercase", "Strip", "Replace",
-                                         "Prepend" }; /* what cleaning and Metaspace do */
-    const char *type = json_string(json_get(v, "type"));
-    if (!v || v->kind == JSON_NULL) return CLOOB_OK;
-    if (type && strcmp(type, "Sequence") == 0) {
-        const json *list = json_get(v, "normalizers");
-        for (const json *e = list ? list->child : NULL; e; e = e->next) CLOOB_TRY(read_normalizers(ctx, e, name, p));
-        return CLOOB_OK;
-    }
-    if (type && strcmp(type, "Precompiled") == 0) {
-        const char *map = json_string(json_get(v, "precompiled_charsmap"));
-        return map && add_base64(&p->charsmap, map)
-                   ? CLOOB_OK
-                   : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: its precompiled_charsmap is not base64", name);
-    }
-    for (size_t i = 0; type && i < sizeof known / sizeof *known; i++)
-        if (strcmp(type, known[i]) == 0) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: a normalizer of type %.60s is not known", name, type ? type : "?");
+    put_varint(out, (uint64_t)number << 3);
+    put_varint(out, value);
 }
 
-static bool is_special(const json *root, int64_t id)
+static void put_bytes(sbuf *out, int number, const char *data, size_t n)
 {
-    const json *added = json_get(root, "added_tokens");
-    for (const json *e = added ? added->child : NULL; e; e = e->next) {
-        int64_t at;
-        const json *special = json_get(e, "special");
-        if (json_int(json_get(e, "id"), &at) && at == id) return special && special->boolean;
-    }
-    return false;
+    put_varint(out, (uint64_t)number << 3 | 2);
+    put_varint(out, n);
+    if (n) sbuf_add(out, data, n);
 }
 
-static cloob_status read_vocab(cloob_ctx *ctx, const json *root, const json *vocab, int64_t unknown, const char *name,
-                               pieces *p, int64_t ends[2])
+void pieces_save_model(const pieces *p, sbuf *out)
 {
-    int64_t id = 0;
-    for (const json *e = vocab->child; e; e = e->next, id++) {
-        const char *text = e->kind == JSON_ARRAY && e->count == 2 ? json_string(e->child) : NULL;
-        if (!text || e->child->next->kind != JSON_NUMBER)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: entry %lld of its vocabulary is not a piece with a score", name,
-                            (long long)id);
-        bool byte = p->byte_fallback && strlen(text) == 6 && strncmp(text, "<0x", 3) == 0;
-        piece_type type = id == unknown          ? PIECE_UNKNOWN
-                          : byte                 ? PIECE_BYTE
-                          : is_special(root, id) ? PIECE_CONTROL
-                                                 : PIECE_NORMAL;
-        if (strcmp(text, "</s>") == 0 || strcmp(text, "<eos>") == 0) ends[0] = id;
-        if (strcmp(text, "<pad>") == 0) ends[1] = id;
-        if (!pieces_add(p, text, strlen(text), (float)e->child->next->number, type))
-            return ctx_no_memory(ctx, 1 << 20, name);
+    sbuf part = { 0 };
+    for (int32_t i = 0; i < p->count; i++) {
+        const piece_row *e = &p->piece[i];
+        char score[4];
+        memcpy(score, &e->score, sizeof score); /* little endian, as every machine that we build for */
+        part.len = 0;
+        put_bytes(&part, 1, p->text.data + e->at, e->bytes);
+        put_varint(&part, 2 << 3 | 5);
+        sbuf_add(&part, score, sizeof score);
+        put_field(&part, 3, e->type);
+        put_bytes(out, 1, part.data, part.len);
     }
-    return CLOOB_OK;
-}
-
-cloob_status pieces_read_json(cloob_ctx *ctx, const json *root, const char *name, pieces *p)
-{
-    const json *model = json_get(root, "model"), *vocab = json_get(model, "vocab"),
-               *bytes = json_get(model, "byte_fallback");
-    int64_t unknown = -1, ends[2] = { -1, -1 };
-    *p = (pieces){ .prefix = true, .fold_spaces = true, .wide = true, .canonicalize = true };
-    if (!vocab || vocab->kind != JSON_ARRAY || !json_int(json_get(model, "unk_id"), &unknown))
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a unigram model without vocab or unk_id", name);
-    p->byte_fallback = bytes && bytes->boolean;
-    CLOOB_TRY(read_normalizers(ctx, json_get(root, "normalizer"), name, p));
-    CLOOB_TRY(read_vocab(ctx, root, vocab, unknown, name, p, ends));
-    CLOOB_TRY(set_ends(ctx, p, name, ends[0], ends[1]));
-    return pieces_finish(ctx, p, name);
+    part.len = 0;
+    put_field(&part, 3, p->bpe ? 2 : 1);
+    put_field(&part, 35, p->byte_fallback);
+    put_field(&part, 40, (uint64_t)p->unknown);
+    put_field(&part, 41, UINT64_MAX); /* no start */
+    put_field(&part, 42, (uint64_t)p->end);
+    put_field(&part, 43, p->pad == p->end ? UINT64_MAX : (uint64_t)p->pad);
+    put_bytes(out, 2, part.data, part.len);
+    part.len = 0;
+    put_bytes(&part, 1, "cloob", 5);
+    put_bytes(&part, 2, p->charsmap.data, p->charsmap.len);
+    put_field(&part, 3, p->prefix);
+    put_field(&part, 4, p->fold_spaces);
+    put_bytes(out, 3, part.data, part.len);
+    out->failed |= part.failed;
+    sbuf_release(&part);
 }
 
 /* ---- cloob's text form ------------------------------------------------------------------------------------ */
@@ -273,6 +242,7 @@ void pieces_save(const pieces *p, sbuf *out)
     json_put_int(&w, "fold_spaces", p->fold_spaces);
     json_put_int(&w, "wide", p->wide);
     json_put_int(&w, "canonicalize", p->canonicalize);
+    if (p->hf) json_put_int(&w, "hf", 1);
     json_put_int(&w, "end", p->end);
     json_put_int(&w, "pad", p->pad);
     json_put_text(&w, "charsmap", hex.data ? hex.data : "");
@@ -310,7 +280,8 @@ static cloob_status read_saved(cloob_ctx *ctx, const json *root, const char *nam
                    .prefix = flag(root, "prefix"),
                    .fold_spaces = flag(root, "fold_spaces"),
                    .wide = flag(root, "wide"),
-                   .canonicalize = flag(root, "canonicalize") };
+                   .canonicalize = flag(root, "canonicalize"),
+                   .hf = flag(root, "hf") };
     bool good = map && add_hex(&p->charsmap, map) && list && list->kind == JSON_ARRAY &&
                 json_int(json_get(root, "end"), &end) && json_int(json_get(root, "pad"), &pad);
     for (const json *e = good ? list->child : NULL; e && good; e = e->next) {

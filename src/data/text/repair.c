@@ -1,7 +1,7 @@
 /* Repairs of single characters, and the loop that applies all repairs until a line stays as it is.
  *
  * Line breaks are not made alike here, because white space is folded afterwards. */
-#include "data/text/repair.h"
+#include "data/text/clean.h"
 
 #include <string.h>
 

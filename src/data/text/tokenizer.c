@@ -21,19 +21,46 @@ void tokenizer_close(tokenizer *t)
     free(t->words.slot);
     if (t->pieces) pieces_release(t->pieces);
     free(t->pieces);
+    pipeline_close(t->pipe);
     sbuf_release(&t->text);
     free(t);
 }
 
 void tokenizer_set_clean(tokenizer *t, clean_mode mode) { t->clean = mode; }
 clean_mode tokenizer_clean(const tokenizer *t) { return t->clean; }
-int32_t tokenizer_vocab_size(const tokenizer *t) { return t->pieces ? t->pieces->count : FIRST_MERGE + t->merges + 2; }
-int32_t tokenizer_start_id(const tokenizer *t) { return t->pieces ? -1 : FIRST_MERGE + t->merges; }
-int32_t tokenizer_end_id(const tokenizer *t) { return t->pieces ? t->pieces->end : FIRST_MERGE + t->merges + 1; }
+
+int32_t tokenizer_vocab_size(const tokenizer *t)
+{
+    return t->pieces ? t->pieces->count : t->pipe ? t->pipe->p.count : FIRST_MERGE + t->merges + 2;
+}
+
+int32_t tokenizer_start_id(const tokenizer *t)
+{
+    if (t->pipe) return t->pipe->prefixes ? t->pipe->prefix[0] : -1;
+    return t->pieces ? -1 : FIRST_MERGE + t->merges;
+}
+
+int32_t tokenizer_end_id(const tokenizer *t)
+{
+    if (t->pipe) return t->pipe->suffixes ? t->pipe->suffix[0] : -1;
+    return t->pieces ? t->pieces->end : FIRST_MERGE + t->merges + 1;
+}
 
 bool tokenizer_fits(const tokenizer *t, int64_t vocab)
 {
-    return tokenizer_vocab_size(t) == vocab || (t->pieces && tokenizer_vocab_size(t) < vocab);
+    bool fewer = t->pieces || t->pipe || t->smaller || t->clean == CLEAN_HF;
+    return tokenizer_vocab_size(t) == vocab || (fewer && tokenizer_vocab_size(t) < vocab);
+}
+
+cloob_status tokenizer_of_pipeline(cloob_ctx *ctx, pipeline *p, tokenizer **out)
+{
+    tokenizer *t = *out = calloc(1, sizeof *t);
+    if (t) {
+        t->pipe = p;
+        return CLOOB_OK;
+    }
+    pipeline_close(p);
+    return ctx_no_memory(ctx, sizeof *t, "a tokenizer");
 }
 
 cloob_status tokenizer_of_pieces(cloob_ctx *ctx, pieces *p, tokenizer **out)
@@ -124,20 +151,72 @@ static bool add_words(const tokenizer *t, const char *text, size_t bytes, scratc
     return !out->failed;
 }
 
+/* A part of a text as transformers cleans it for SigLIP: lower case, no punctuation, one space. */
+static cloob_status siglip_part(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, sbuf *clean,
+                                sbuf *ids)
+{
+    clean->len = 0;
+    if (!bytes) return CLOOB_OK;
+    sbuf_add(clean, text, bytes);
+    CLOOB_TRY(text_lower(ctx, clean));
+    text_drop_punctuation(clean);
+    CLOOB_TRY(text_fold_space(ctx, clean));
+    return pieces_encode_hf(ctx, t->pieces, clean->data ? clean->data : "", clean->len, ids);
+}
+
+/* U+2581 in front and nowhere else; the special tokens take the white space around them. */
+static cloob_status siglip_text(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, sbuf *clean,
+                                sbuf *ids)
+{
+    static const char mark[] = "\xe2\x96\x81", *const names[] = { "</s>", "<unk>" };
+    sbuf valid = { 0 }, all = { 0 };
+    size_t begin = 0;
+    cloob_status status = CLOOB_OK;
+    text_put_valid(text, bytes, &valid);
+    sbuf_puts(&all, mark);
+    for (size_t i = 0; i < valid.len; i++) {
+        bool space = valid.len - i >= 3 && memcmp(valid.data + i, mark, 3) == 0;
+        sbuf_putc(&all, space ? ' ' : valid.data[i]);
+        if (space) i += 2;
+    }
+    if (all.failed || valid.failed) status = ctx_no_memory(ctx, bytes, "encoding a text");
+    for (size_t i = 0; i < all.len && status == CLOOB_OK; i++)
+        for (int k = 0; k < 2; k++) {
+            size_t n = strlen(names[k]);
+            if (all.len - i < n || memcmp(all.data + i, names[k], n) != 0) continue;
+            int32_t id = k ? t->pieces->unknown : t->pieces->end;
+            bool empty = begin == 0 && i == strlen(mark); /* the mark alone is dropped */
+            if (!empty) status = siglip_part(ctx, t, all.data + begin, i - begin, clean, ids);
+            sbuf_add(ids, (const char *)&id, sizeof id);
+            begin = i + n, i = begin - 1;
+            break;
+        }
+    if (status == CLOOB_OK && all.len > begin)
+        status = siglip_part(ctx, t, all.data + begin, all.len - begin, clean, ids);
+    sbuf_release(&valid);
+    sbuf_release(&all);
+    return status;
+}
+
 /* SentencePiece: the whole text at once, since its path is one. */
 static cloob_status encode_pieces(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s,
                                   id_list *out)
 {
     sbuf ids = { 0 };
+    cloob_status status = CLOOB_OK;
     s->text.len = 0;
-    if (t->pieces->canonicalize) {
-        CLOOB_TRY(text_clean_cased(ctx, t->clean, text, bytes, &s->text));
-        pieces_canonicalize(&s->text);
-        CLOOB_TRY(text_lower(ctx, &s->text));
-    } else text_put_valid(text, bytes, &s->text);
-    cloob_status status = s->text.failed
-                              ? ctx_no_memory(ctx, bytes, "encoding a text")
-                              : pieces_encode(ctx, t->pieces, s->text.data ? s->text.data : "", s->text.len, &ids);
+    if (t->pipe) status = pipeline_encode(ctx, t->pipe, text, bytes, &ids);
+    else if (t->pieces->hf) status = siglip_text(ctx, t, text, bytes, &s->text, &ids);
+    else {
+        if (t->pieces->canonicalize) {
+            status = text_clean_cased(ctx, t->clean, text, bytes, &s->text);
+            pieces_canonicalize(&s->text);
+            if (status == CLOOB_OK) status = text_lower(ctx, &s->text);
+        } else text_put_valid(text, bytes, &s->text);
+        if (status == CLOOB_OK && s->text.failed) status = ctx_no_memory(ctx, bytes, "encoding a text");
+        if (status == CLOOB_OK)
+            status = pieces_encode(ctx, t->pieces, s->text.data ? s->text.data : "", s->text.len, &ids);
+    }
     if (status == CLOOB_OK && ids.len && !add_ids(out, (const int32_t *)(const void *)ids.data, (int64_t)(ids.len / 4)))
         status = ctx_no_memory(ctx, ids.len, "ids");
     sbuf_release(&ids);
@@ -158,15 +237,16 @@ static cloob_status encode_part(cloob_ctx *ctx, const tokenizer *t, const char *
 static cloob_status encode_hf(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s,
                               id_list *out)
 {
-    static const char *const names[] = { "<|startoftext|>", "<|endoftext|>" };
+    const char padding[2] = { t->pad_special && t->pad < BYTES ? t->text.data[t->text_at[t->pad]] : '\0', '\0' };
+    const char *const names[] = { "<|startoftext|>", "<|endoftext|>", padding };
+    const int32_t special[] = { tokenizer_start_id(t), tokenizer_end_id(t), t->pad };
     size_t begin = 0;
     for (size_t i = 0; i < bytes && !is_full(out); i++)
-        for (int k = 0; k < 2 && text[i] == '<'; k++) {
+        for (int k = 0; k < 3; k++) {
             size_t n = strlen(names[k]);
-            if (bytes - i < n || memcmp(text + i, names[k], n) != 0) continue;
+            if (!n || bytes - i < n || memcmp(text + i, names[k], n) != 0) continue;
             CLOOB_TRY(encode_part(ctx, t, text + begin, i - begin, s, out));
-            if (!is_full(out) && !add_id(out, k ? tokenizer_end_id(t) : tokenizer_start_id(t)))
-                return ctx_no_memory(ctx, bytes, "ids");
+            if (!is_full(out) && !add_id(out, special[k])) return ctx_no_memory(ctx, bytes, "ids");
             begin = i + n, i = begin - 1;
             break;
         }
@@ -175,7 +255,7 @@ static cloob_status encode_hf(cloob_ctx *ctx, const tokenizer *t, const char *te
 
 static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s, id_list *out)
 {
-    if (bytes <= TEXT_LIMIT && t->pieces) return encode_pieces(ctx, t, text, bytes, s, out);
+    if (bytes <= TEXT_LIMIT && (t->pieces || t->pipe)) return encode_pieces(ctx, t, text, bytes, s, out);
     if (bytes > TEXT_LIMIT) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a text of %zu bytes; the limit is 1 GiB", bytes);
     return (t->clean == CLEAN_HF ? encode_hf : encode_part)(ctx, t, text, bytes, s, out);
 }
@@ -215,13 +295,14 @@ static cloob_status pieces_row(cloob_ctx *ctx, const tokenizer *t, const char *t
 static cloob_status encode_row(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int64_t length,
                                scratch *s, int32_t *row)
 {
+    if (t->pipe && bytes <= TEXT_LIMIT) return pipeline_row(ctx, t->pipe, text, bytes, length, row);
     if (t->pieces) return pieces_row(ctx, t, text, bytes, length, s, row);
     id_list list = { .at = row + 1, .cap = length > 2 ? length - 2 : 0, .row = true };
     row[0] = tokenizer_start_id(t);
     if (list.cap) CLOOB_TRY(encode(ctx, t, text, bytes, s, &list));
     int64_t end = length > 1 ? list.n + 1 : 0;
     row[end] = tokenizer_end_id(t);
-    memset(row + end + 1, 0, (size_t)(length - end - 1) * sizeof *row);
+    for (int64_t i = end + 1; i < length; i++) row[i] = t->pad;
     return CLOOB_OK;
 }
 
@@ -299,8 +380,9 @@ cloob_status tokenizer_decode(cloob_ctx *ctx, const tokenizer *t, const int32_t 
             sbuf_release(&raw);
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "id %d is outside the vocabulary of %d", ids[i], size);
         }
-        if (t->pieces) {
-            pieces_put(t->pieces, ids[i], &raw);
+        if (t->pieces || t->pipe) {
+            if (t->pipe) pipeline_put(t->pipe, ids[i], &raw);
+            else pieces_put(t->pieces, ids[i], &raw);
             continue;
         }
         if (ids[i] >= FIRST_MERGE + t->merges) continue;

@@ -10,15 +10,26 @@
 #include "core/sbuf.h"
 #include "data/text/clean.h"
 
+enum { CLIP_VOCAB = 49408 };
+
 typedef struct cloob_tokenizer tokenizer; /* read-only after opening: any number of threads may encode with it */
 
-/* From a merges file, plain or gzip, CLIP's or cloob's. */
+/* From a merges file, plain or gzip, CLIP's or cloob's; a .model of sentencepiece; a tokenizer.json; or a folder with
+ * any of them. */
 cloob_status tokenizer_open(cloob_ctx *ctx, const char *path, tokenizer **out);
 /* From the text of a merges file, as a checkpoint stores it. */
 cloob_status tokenizer_open_text(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out);
-/* From the files of Hugging Face and open_clip in a model's folder: spiece.model, tokenizer.model, tokenizer.json. *out
- * stays NULL when there is none, or, with a warning, when its kind is unknown or its size is not the model's. */
+/* From the files of Hugging Face and open_clip in a model's folder (or next to a file of weights): spiece.model,
+ * tokenizer.json, tokenizer.model, vocab.json with merges.txt, vocab.txt, and what tokenizer_config.json and
+ * open_clip_config.json say of them. Texts are cleaned as the folder's library does it. *out stays NULL when there is
+ * none, or, with a warning, when its kind is unknown or it has more ids than the model. */
 cloob_status tokenizer_open_folder(cloob_ctx *ctx, const char *folder, int64_t vocab, tokenizer **out);
+/* CLIP's merges from where Python packages and caches keep them: open_clip and clip, ~/.cache/clip, Hugging Face's
+ * cache. *out stays NULL when there are none; *path: where they were, size bytes. */
+cloob_status tokenizer_find_clip(cloob_ctx *ctx, tokenizer **out, char *path, size_t size);
+/* Writes the files that transformers reads to the same ids: tokenizer.json, spiece.model, or vocab.json and merges.txt,
+ * with tokenizer_config.json. */
+cloob_status tokenizer_export(cloob_ctx *ctx, const tokenizer *t, const char *folder, int64_t length);
 void tokenizer_close(tokenizer *t);
 
 /* The merges as text that tokenizer_open_text reads back to the same tokenizer. */
@@ -31,8 +42,8 @@ void tokenizer_set_clean(tokenizer *t, clean_mode mode);
 clean_mode tokenizer_clean(const tokenizer *t);
 
 int32_t tokenizer_vocab_size(const tokenizer *t);
-/* Its ids are those of a model with so many: as many, or fewer where the vocabulary is SentencePiece's and the model's
- * is rounded up. */
+/* Whether the tokenizer fits a model with `vocab` token ids: it has as many, or fewer where the model's vocabulary is
+ * rounded up. */
 bool tokenizer_fits(const tokenizer *t, int64_t vocab);
 int32_t tokenizer_start_id(const tokenizer *t);
 int32_t tokenizer_end_id(const tokenizer *t);

@@ -1,5 +1,4 @@
 /* Counts the words of captions, for learning a vocabulary: one table per thread, merged and sorted at the end. */
-#include "data/text/tokenizer_count.h"
 
 #include <stdlib.h>
 #include <string.h>

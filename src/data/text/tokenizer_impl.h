@@ -2,8 +2,10 @@
 #ifndef DATA_TEXT_TOKENIZER_IMPL_H
 #define DATA_TEXT_TOKENIZER_IMPL_H
 
+#include "core/ctx.h"
 #include "data/text/clean.h"
 #include "data/text/pieces.h"
+#include "data/text/pipeline.h"
 #include "data/text/tokenizer.h"
 
 enum {
@@ -45,14 +47,22 @@ struct cloob_tokenizer {
     uint32_t pair_mask;
     text_table words; /* whole words that are one token; the encoder's short cut */
     pieces *pieces;   /* a SentencePiece vocabulary instead of merges; NULL: merges */
+    pipeline *pipe;   /* or a tokenizer.json of another kind than CLIP's */
+    int32_t pad;      /* of rows of merges */
+    bool pad_special; /* its text is a special token, as transformers has it */
+    bool smaller;     /* the model's vocabulary is larger, as its folder has it */
 };
 
 /* Takes the pieces over, also on failure. */
 cloob_status tokenizer_of_pieces(cloob_ctx *ctx, pieces *p, tokenizer **out);
 
-/* ---- tokenizer_merges.c ------------------------------------------------------------------------------- */
+cloob_status tokenizer_of_pipeline(cloob_ctx *ctx, pipeline *p, tokenizer **out);
 
-cloob_status tokenizer_read_json(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out);
+/* ---- tokenizer_folder.c ------------------------------------------------------------------------------- */
+
+/* config: of the folder; NULL: none. */
+cloob_status tokenizer_read_json(cloob_ctx *ctx, const char *text, size_t size, const char *name,
+                                 const pipeline_config *config, tokenizer **out);
 
 /* ---- tokenizer_table.c: tokens and their tables ---------------------------------------------------- */
 
@@ -87,5 +97,37 @@ typedef struct word {
 /* The next word of cleaned text from *pos on; false at the end. Words of CLEAN_HF are those of its regular
  * expression, others of open_clip's: only the latter has <start_of_text> and <end_of_text>. */
 bool words_next(clean_mode mode, const char *text, size_t bytes, size_t *pos, word *w);
+
+/* The words of many captions and how often each occurs: all that learning a vocabulary needs to see. */
+
+enum { COUNT_WORD_LIMIT = 256 }; /* longer words are skipped: they are rare and costly */
+
+typedef struct caption {
+    const char *at;
+    size_t bytes;
+} caption;
+
+typedef struct word_count {
+    const char *at;
+    uint32_t bytes;
+    int64_t count;
+} word_count;
+
+typedef struct word_counts {
+    word_count *item; /* sorted by their bytes */
+    int64_t n;
+    char *text; /* what item points into */
+} word_counts;
+
+/* Cleans the captions in full and counts their words, on all threads; the result does not depend on how many.
+ */
+cloob_status words_count(cloob_ctx *ctx, const caption *captions, int64_t n, word_counts *out);
+void word_counts_release(word_counts *w);
+
+/* Where the file of captions and the learning of merges meet. */
+
+/* A vocabulary of `size` ids. name is for messages. */
+cloob_status tokenizer_learn(cloob_ctx *ctx, const caption *captions, int64_t n, int32_t size, const char *name,
+                             tokenizer **out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Reads and writes vocabularies: merges files and tokenizer.json.
+/* Reads and writes merges files.
  *
  * A merges file has CLIP's form: a first line with "#version", then two symbols per line, in which a byte is a
  * printable character and "</w>" ends a word. CLIP uses the first 48,894 lines of its longer file; cloob does the same
@@ -7,14 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/file.h"
 #include "core/text.h"
 #include "data/text/unicode.h"
 #include "data/text/tokenizer_impl.h"
-#include "io/gzip.h"
 #include "data/text/tokenizer.h"
-
-enum { FILE_LIMIT = 1 << 26 }; /* bytes of a merges file; CLIP's has 3 MB */
 
 typedef struct reader {
     cloob_ctx *ctx;
@@ -106,6 +102,8 @@ typedef struct header {
     bool clip;      /* OpenAI's file, which has more lines than are used */
     int64_t merges; /* -1: not said */
     clean_mode clean;
+    int64_t pad;
+    bool smaller, pad_special;
 } header;
 
 static cloob_status read_header(reader *r, header *h)
@@ -125,6 +123,11 @@ static cloob_status read_header(reader *r, header *h)
     h->merges = strtoll(ours + strlen(" cloob merges="), NULL, 10);
     h->clean = strstr(ours, " clean=basic") ? CLEAN_BASIC : strstr(ours, " clean=hf") ? CLEAN_HF : CLEAN_FULL;
     if (h->merges < 0 || h->merges > VOCAB_LIMIT) return bad(r, "a number of merges out of range");
+    const char *pad = strstr(ours, " pad=");
+    h->pad = pad ? strtoll(pad + strlen(" pad="), NULL, 10) : 0;
+    h->pad_special = strstr(ours, " special") != NULL;
+    h->smaller = strstr(ours, " smaller") != NULL;
+    if (h->pad < 0 || h->pad >= FIRST_MERGE + h->merges + 2) return bad(r, "a padding token out of range");
     const char *hash = strstr(ours, " hash=");
     if (hash && strtoull(hash + strlen(" hash="), NULL, 16) != body_hash(r->at, (size_t)(r->end - r->at)))
         return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: damaged or cut short: its hash is not the one in the first line",
@@ -139,6 +142,9 @@ static cloob_status read_merges(reader *r)
     header h;
     CLOOB_TRY(read_header(r, &h));
     r->t->clean = h.clean;
+    r->t->pad = (int32_t)h.pad;
+    r->t->smaller = h.smaller;
+    r->t->pad_special = h.pad_special;
     int64_t limit = h.merges >= 0 ? h.merges : CLIP_MERGES;
     for (int32_t id = 0; id < FIRST_MERGE; id++) CLOOB_TRY(add_token(r, id));
     while (r->t->merges < limit && next_line(r, &line, &n)) {
@@ -166,39 +172,17 @@ cloob_status tokenizer_open_text(cloob_ctx *ctx, const char *text, size_t size, 
         pieces_release(&p);
         return read;
     }
+    if (pipeline_is_text(text, size)) {
+        pipeline *pipe;
+        CLOOB_TRY(pipeline_read_text(ctx, text, size, name, &pipe));
+        return tokenizer_of_pipeline(ctx, pipe, out);
+    }
     CLOOB_TRY(token_create(ctx, &r.t));
     cloob_status status = read_merges(&r);
     free(r.stem.slot);
     free(r.whole.slot);
     if (status != CLOOB_OK) tokenizer_close(r.t);
     else *out = r.t;
-    return status;
-}
-
-cloob_status tokenizer_open(cloob_ctx *ctx, const char *path, tokenizer **out)
-{
-    file_bytes file;
-    sbuf plain = { 0 };
-    *out = NULL;
-    if (!uni_complete())
-        ctx_log(ctx, CLOOB_LOG_WARN, "built without utf8proc: ids of texts beyond ASCII may differ from CLIP's");
-    CLOOB_TRY(file_read(ctx, path, FILE_LIMIT, &file));
-    cloob_status status = CLOOB_OK;
-    if (pieces_is_model(file.data, file.size)) {
-        pieces p;
-        status = pieces_read_model(ctx, file.data, file.size, path, &p);
-        if (status == CLOOB_OK) status = tokenizer_of_pieces(ctx, &p, out);
-        else pieces_release(&p);
-    } else if (file.size && file.data[0] == '{' && !pieces_is_text((const char *)file.data, file.size)) {
-        status = tokenizer_read_json(ctx, (const char *)file.data, file.size, path, out);
-    } else if (!gzip_is(file.data, file.size)) {
-        status = tokenizer_open_text(ctx, file.data, file.size, path, out);
-    } else {
-        status = gzip_expand(ctx, file.data, file.size, FILE_LIMIT, path, &plain);
-        if (status == CLOOB_OK) status = tokenizer_open_text(ctx, plain.data ? plain.data : "", plain.len, path, out);
-    }
-    sbuf_release(&plain);
-    file_bytes_release(&file);
     return status;
 }
 
@@ -209,126 +193,21 @@ void tokenizer_save(const tokenizer *t, sbuf *out)
         pieces_save(t->pieces, out);
         return;
     }
+    if (t->pipe) {
+        pipeline_save(t->pipe, out);
+        return;
+    }
     for (int32_t m = 0; m < t->merges; m++) {
         if (m) sbuf_putc(&body, '\n');
         token_put_symbols(t, t->part[m][0], &body);
         sbuf_putc(&body, ' ');
         token_put_symbols(t, t->part[m][1], &body);
     }
-    sbuf_printf(out, "#version: 0.2 cloob merges=%d clean=%s hash=%016llx\n", t->merges, text_clean_name(t->clean),
+    sbuf_printf(out, "#version: 0.2 cloob merges=%d clean=%s hash=%016llx", t->merges, text_clean_name(t->clean),
                 (unsigned long long)body_hash(body.data, body.len));
+    if (t->pad || t->pad_special) sbuf_printf(out, " pad=%d%s", t->pad, t->pad_special ? " special" : "");
+    sbuf_puts(out, t->smaller ? " smaller\n" : "\n");
     if (body.len) sbuf_add(out, body.data, body.len);
     out->failed |= body.failed;
     sbuf_release(&body);
-}
-
-/* One file of a folder; an unknown kind leaves *out NULL. */
-static cloob_status open_neighbour(cloob_ctx *ctx, const char *path, int64_t vocab, tokenizer **out)
-{
-    cloob_status status = tokenizer_open(ctx, path, out);
-    if (status == CLOOB_ERR_UNSUPPORTED || status == CLOOB_ERR_FORMAT) {
-        ctx_log(ctx, CLOOB_LOG_WARN, "%s; texts need a vocabulary", cloob_error(ctx));
-        return CLOOB_OK;
-    }
-    if (status != CLOOB_OK || tokenizer_fits(*out, vocab)) return status;
-    ctx_log(ctx, CLOOB_LOG_WARN, "%s: %d tokens, the model has %lld; it is not used", path, tokenizer_vocab_size(*out),
-            (long long)vocab);
-    tokenizer_close(*out);
-    *out = NULL;
-    return CLOOB_OK;
-}
-
-cloob_status tokenizer_open_folder(cloob_ctx *ctx, const char *folder, int64_t vocab, tokenizer **out)
-{
-    static const char *const files[] = { "spiece.model", "tokenizer.model", "tokenizer.json" };
-    cloob_status status = CLOOB_OK;
-    *out = NULL;
-    for (size_t i = 0; file_is_dir(folder) && status == CLOOB_OK && !*out && i < sizeof files / sizeof *files; i++) {
-        char *path = file_join(folder, files[i]);
-        if (!path) return ctx_no_memory(ctx, strlen(folder), files[i]);
-        if (file_exists(path)) status = open_neighbour(ctx, path, vocab, out);
-        free(path);
-    }
-    return status;
-}
-
-/* ---- Hugging Face's tokenizer.json: BPE of CLIP's kind, and unigram ---------------------------- */
-
-/* One merge as a line of a merges file: "a b", or ["a", "b"] in newer files. */
-static bool put_merge(const json *e, sbuf *out)
-{
-    const char *one = json_string(e);
-    if (!one && e->kind == JSON_ARRAY && e->count == 2) {
-        const char *left = json_string(e->child), *right = json_string(e->child->next);
-        if (!left || !right) return false;
-        sbuf_printf(out, "%s %s\n", left, right);
-        return true;
-    }
-    if (!one) return false;
-    sbuf_printf(out, "%s\n", one);
-    return true;
-}
-
-/* CLIP's ids follow from the merges; a vocabulary that numbers them otherwise is another kind. */
-static cloob_status check_ids(cloob_ctx *ctx, const tokenizer *t, const json *vocab, const char *name)
-{
-    int64_t size = 0, start = -1, end = -1, id;
-    json_int(json_get(vocab, "<|startoftext|>"), &start);
-    json_int(json_get(vocab, "<|endoftext|>"), &end);
-    for (const json *e = vocab->child; e; e = e->next, size++) {
-        sbuf spelled = { 0 };
-        if (!json_int(e, &id) || id < 0 || id >= tokenizer_vocab_size(t)) break;
-        if (id < tokenizer_start_id(t)) token_put_symbols(t, (int32_t)id, &spelled);
-        bool same = id >= tokenizer_start_id(t) ||
-                    (spelled.data && strlen(e->key) == spelled.len && memcmp(spelled.data, e->key, spelled.len) == 0);
-        sbuf_release(&spelled);
-        if (!same) break;
-    }
-    if (size == tokenizer_vocab_size(t) && size == vocab->count && start == tokenizer_start_id(t) &&
-        end == tokenizer_end_id(t))
-        return CLOOB_OK;
-    return ctx_fail(
-        ctx, CLOOB_ERR_UNSUPPORTED,
-        "%s: a BPE vocabulary that is not numbered as CLIP's (bytes, bytes at a word's end, merges, start, end)", name);
-}
-
-static cloob_status read_bpe(cloob_ctx *ctx, const json *model, const char *name, tokenizer **out)
-{
-    const json *merges = json_get(model, "merges"), *vocab = json_get(model, "vocab");
-    sbuf text = { 0 };
-    if (!merges || merges->kind != JSON_ARRAY || !vocab || vocab->kind != JSON_OBJECT)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a BPE model without merges and vocab", name);
-    sbuf_puts(&text, "#version: 0.2\n");
-    bool good = true;
-    for (const json *e = merges->child; e && good; e = e->next) good = put_merge(e, &text);
-    cloob_status status = !good || text.failed
-                              ? ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a merge that is not two symbols", name)
-                              : tokenizer_open_text(ctx, text.data, text.len, name, out);
-    sbuf_release(&text);
-    if (status == CLOOB_OK) status = check_ids(ctx, *out, vocab, name);
-    if (status != CLOOB_OK) tokenizer_close(*out), *out = NULL;
-    else tokenizer_set_clean(*out, CLEAN_HF);
-    return status;
-}
-
-cloob_status tokenizer_read_json(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out)
-{
-    arena a = { 0 };
-    json *root;
-    *out = NULL;
-    cloob_status status = json_parse(ctx, &a, text, size, name, &root);
-    const json *model = status == CLOOB_OK ? json_get(root, "model") : NULL;
-    const char *type = json_string(json_get(model, "type"));
-    if (status == CLOOB_OK && type && strcmp(type, "BPE") == 0) status = read_bpe(ctx, model, name, out);
-    else if (status == CLOOB_OK && type && strcmp(type, "Unigram") == 0) {
-        pieces p;
-        status = pieces_read_json(ctx, root, name, &p);
-        if (status == CLOOB_OK) status = tokenizer_of_pieces(ctx, &p, out);
-        else pieces_release(&p);
-    } else if (status == CLOOB_OK)
-        status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                          "%s: a tokenizer of type %.60s; BPE of CLIP's kind and Unigram are known", name,
-                          type ? type : "?");
-    arena_release(&a);
-    return status;
 }

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core/arena.h"
-#include "data/text/tokenizer_count.h"
 #include "data/text/tokenizer_impl.h"
 
 typedef struct pair {

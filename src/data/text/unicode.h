@@ -42,5 +42,11 @@ size_t uni_grapheme(const uint32_t *in, size_t n);
 
 /* Normal form C, in place. */
 void uni_nfc(codes *text);
+/* Normal form D, or with compatibility KD, in place. */
+void uni_nfd(codes *text, bool compatible);
+
+bool uni_is_mark(uint32_t code);        /* Mn */
+bool uni_is_punctuation(uint32_t code); /* P*, without ASCII's symbols */
+bool uni_is_other(uint32_t code);       /* controls, formats, private use, surrogates */
 
 #endif

@@ -36,6 +36,20 @@ bool uni_is_number(uint32_t c)
     return k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO;
 }
 
+bool uni_is_mark(uint32_t c) { return category(c) == UTF8PROC_CATEGORY_MN; }
+
+bool uni_is_punctuation(uint32_t c)
+{
+    utf8proc_category_t k = category(c);
+    return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;
+}
+
+bool uni_is_other(uint32_t c)
+{
+    utf8proc_category_t k = category(c);
+    return k >= UTF8PROC_CATEGORY_CC && k <= UTF8PROC_CATEGORY_CO;
+}
+
 uint32_t uni_upper(uint32_t c) { return (uint32_t)utf8proc_toupper((utf8proc_int32_t)c); }
 
 /* ---- lower case ---------------------------------------------------------------------------------- */
@@ -132,13 +146,15 @@ size_t uni_grapheme(const uint32_t *in, size_t n)
     return i;
 }
 
-static void decompose(const codes *text, codes *out)
+static void decompose(const codes *text, bool compatible, codes *out)
 {
     for (size_t i = 0; i < text->n; i++) {
         utf8proc_int32_t part[16];
         int boundclass = 0;
-        utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)text->at[i], part, 16,
-                                                     UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &boundclass);
+        utf8proc_ssize_t n =
+            utf8proc_decompose_char((utf8proc_int32_t)text->at[i], part, 16,
+                                    UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0),
+                                    &boundclass);
         if (n < 1 || n > 16) codes_add(out, text->at[i]);
         else
             for (utf8proc_ssize_t k = 0; k < n; k++) codes_add(out, (uint32_t)part[k]);
@@ -178,7 +194,7 @@ void uni_nfc(codes *text)
 {
     codes apart = { 0 }, scratch = { 0 };
     if (!may_change(text)) return;
-    decompose(text, &apart);
+    decompose(text, false, &apart);
     order_marks(&apart, &scratch);
     if (!apart.failed && !scratch.failed) {
         utf8proc_ssize_t n = utf8proc_normalize_utf32((utf8proc_int32_t *)apart.at, (utf8proc_ssize_t)apart.n,
@@ -194,4 +210,15 @@ void uni_nfc(codes *text)
     }
     codes_release(&apart);
     codes_release(&scratch);
+}
+
+void uni_nfd(codes *text, bool compatible)
+{
+    codes apart = { 0 }, scratch = { 0 };
+    decompose(text, compatible, &apart);
+    order_marks(&apart, &scratch);
+    apart.failed |= text->failed || scratch.failed;
+    codes_release(text);
+    codes_release(&scratch);
+    *text = apart;
 }

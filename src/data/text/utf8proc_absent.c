@@ -64,3 +64,9 @@ size_t uni_grapheme(const uint32_t *in, size_t n)
     while (i < n && in[i] >= 0x300 && in[i] <= 0x36F) i++; /* combining marks */
     return i;
 }
+
+void uni_nfd(codes *text, bool compatible) { (void)text, (void)compatible; }
+
+bool uni_is_mark(uint32_t c) { return c >= 0x300 && c <= 0x36F; }
+bool uni_is_punctuation(uint32_t c) { return is_symbol(c) && c >= 0x80 && c < 0x20A0; }
+bool uni_is_other(uint32_t c) { return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0xAD || c == 0x200B || c == 0xFEFF; }

@@ -21,6 +21,7 @@ bool view_job_plan(const void *bytes, size_t size, const image_limits *limits, c
     if (!jpeg_layout_read(bytes, size, &job->layout)) return false;
     if (limits->max_pixels > 0 && (int64_t)l->width * l->height > limits->max_pixels) return false;
     if ((limits->photo && l->exif) || transform_draw_colours(o, key)) return false;
+    if (o->how.filter > RESIZE_BILINEAR) return false; /* the kernels' sine is not the host's */
     job->box = transform_draw_crop(o, key, l->width, l->height);
     job->flip = transform_draw_flip(o, key);
     return fits(job, o->size);
@@ -35,7 +36,7 @@ cloob_status view_job_define(cloob_ctx *ctx, const ycc_planes *planes, const vie
     for (int64_t y = 0; y < height; y++)
         for (int64_t x = 0; x < width; x++)
             ycc_pixel(planes, (int)(job->box.left + x), (int)(job->box.top + y), im.rgb + (y * width + x) * 3);
-    cloob_status status = transform_crop_resize(ctx, &im, 0, 0, height, width, o->size, o->size, o->filter, out);
+    cloob_status status = transform_crop_resize(ctx, &im, 0, 0, height, width, o->size, o->size, o->how.filter, out);
     if (job->flip) augment_flip(out, o->size, o->size);
     image_release(&im);
     return status;

@@ -3,13 +3,13 @@
  * The view equals transform.h's (same crop, filter and rounding), and RGB is computed from the decoded planes as in
  * libjpeg (ycc.h). Only the inverse DCT may differ from the CPU's view: the hardware decoders give libjpeg's bits,
  * nvJPEG's kernels do not (docs/reference/images.md has the differences). The CPU handles files that are not plain
- * JPEGs (io/image/jpeg_layout.h), large files, and colour jitter. */
+ * JPEGs (io/image/image.h), large files, and colour jitter. */
 #ifndef DATA_VIEW_DEVICE_VIEW_H
 #define DATA_VIEW_DEVICE_VIEW_H
 
 #include "data/view/transform.h"
 #include "data/view/ycc.h"
-#include "io/image/jpeg_layout.h"
+#include "io/image/image.h"
 #include "tensor/device.h"
 
 /* One file and its view. */

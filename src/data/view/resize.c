@@ -91,7 +91,7 @@ cloob_status resize_reserve(cloob_ctx *ctx, resize_buffer *b, size_t bytes)
 /* ---- weights ----------------------------------------------------------------------------------- */
 
 /* Output i of the axis, number `begin` + i of the span; w: scratch of a->taps doubles. */
-static void weigh(resize_axis *a, int64_t i, const resize_span *s, int64_t begin, double *w)
+static void weigh(resize_axis *a, int64_t i, const resize_span *s, int64_t begin, int bits, double *w)
 {
     int64_t lo, hi;
     double sum = 0.0, centre = resize_centre(s, begin + i);
@@ -99,7 +99,27 @@ static void weigh(resize_axis *a, int64_t i, const resize_span *s, int64_t begin
     for (int64_t t = 0; t < hi - lo; t++) sum += w[t] = resize_weight(s, centre, lo, t);
     a->first[i] = (int32_t)lo;
     a->count[i] = (int32_t)(hi - lo);
-    for (int64_t t = 0; t < hi - lo; t++) a->k[i * a->taps + t] = resize_to_fixed(sum != 0.0 ? w[t] / sum : w[t]);
+    for (int64_t t = 0; t < hi - lo; t++) a->k[i * a->taps + t] = resize_round(sum != 0.0 ? w[t] / sum : w[t], bits);
+}
+
+/* torch's precision: the largest at which the largest weight of all outputs fits into 16 bits. */
+static int torch_bits(const resize_span *s, int64_t out)
+{
+    double most = 0;
+    int bits = 0;
+    for (int64_t i = 0; i < out; i++) {
+        int64_t lo, hi;
+        double sum = 0, largest = 0, centre = resize_centre(s, i);
+        resize_inputs(s, centre, &lo, &hi);
+        for (int64_t t = 0; t < hi - lo; t++) {
+            double w = resize_weight(s, centre, lo, t);
+            sum += w;
+            if (w > largest) largest = w;
+        }
+        if (sum != 0 && largest / sum > most) most = largest / sum;
+    }
+    while (bits < RESIZE_BITS && (int)(0.5 + most * (1 << (bits + 1))) < 1 << 15) bits++;
+    return bits;
 }
 
 static cloob_status axis_carve(cloob_ctx *ctx, resize_axis *a, resize_buffer *b, int64_t n, int64_t taps, double **w)
@@ -122,13 +142,14 @@ static cloob_status axis_carve(cloob_ctx *ctx, resize_axis *a, resize_buffer *b,
 
 /* Weights of outputs [begin, begin + n) of `out`, when [from, to) of `in` pixels becomes `out` pixels. b owns the
  * arrays. */
-static cloob_status resize_axis_build(cloob_ctx *ctx, resize_axis *a, resize_buffer *b, resize_filter filter,
+static cloob_status resize_axis_build(cloob_ctx *ctx, resize_axis *a, resize_buffer *b, const resize_plan *p,
                                       int64_t in, float from, float to, int64_t out, int64_t begin, int64_t n)
 {
-    resize_span s = resize_span_of(filter == RESIZE_BICUBIC, in, from, to, out);
+    resize_span s = resize_span_of((int)p->filter, in, from, to, out);
+    int bits = p->torch ? torch_bits(&s, out) : RESIZE_BITS;
     double *w;
     CLOOB_TRY(axis_carve(ctx, a, b, n, resize_taps(&s), &w));
-    for (int64_t i = 0; i < n; i++) weigh(a, i, &s, begin, w);
+    for (int64_t i = 0; i < n; i++) weigh(a, i, &s, begin, bits, w);
     return CLOOB_OK;
 }
 
@@ -146,7 +167,8 @@ void resize_scratch_release(resize_scratch *s)
 resize_plan resize_plan_whole(int64_t src_width, int64_t src_height, int64_t width, int64_t height,
                               resize_filter filter)
 {
-    return (resize_plan){ filter, 0, 0, (float)src_width, (float)src_height, width, height, 0, 0, width, height };
+    return (
+        resize_plan){ filter, false, 0, 0, (float)src_width, (float)src_height, width, height, 0, 0, width, height };
 }
 
 static bool needs_across(const resize_source *src, const resize_plan *p)
@@ -221,14 +243,14 @@ static cloob_status axes_build(cloob_ctx *ctx, const resize_kernels **k, resize_
 {
     bool fits = true;
     if (needs_across(src, p)) {
-        CLOOB_TRY(resize_axis_build(ctx, &s->x, &s->axis[0], p->filter, src->width, p->x0, p->x1, p->out_width, p->left,
-                                    p->width));
+        CLOOB_TRY(
+            resize_axis_build(ctx, &s->x, &s->axis[0], p, src->width, p->x0, p->x1, p->out_width, p->left, p->width));
         axis_rebase(&s->x);
         fits = (*k)->prepare(&s->x);
     }
     if (needs_down(src, p)) {
-        CLOOB_TRY(resize_axis_build(ctx, &s->y, &s->axis[1], p->filter, src->height, p->y0, p->y1, p->out_height,
-                                    p->top, p->height));
+        CLOOB_TRY(
+            resize_axis_build(ctx, &s->y, &s->axis[1], p, src->height, p->y0, p->y1, p->out_height, p->top, p->height));
         axis_rebase(&s->y);
         fits = fits && (*k)->prepare(&s->y);
     }
@@ -283,14 +305,29 @@ static void nearest_axis(int32_t *at, double from, double to, int64_t in, int64_
     }
 }
 
+/* torch's "nearest-exact": the same pixel, but for the rounding of floats. */
+static void nearest_torch(int32_t *at, int64_t in, int64_t out, int64_t begin, int64_t n)
+{
+    float scale = (float)in / (float)out;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t p = (int64_t)floorf((float)(((double)(begin + i) + 0.5) * (double)scale));
+        at[i] = (int32_t)(p < in ? p : in - 1);
+    }
+}
+
 cloob_status resize_nearest(cloob_ctx *ctx, resize_scratch *s, const resize_source *src, const resize_plan *p,
                             uint8_t *out)
 {
     size_t c = (size_t)src->channels;
     CLOOB_TRY(resize_reserve(ctx, &s->mid, (size_t)(p->width + p->height) * sizeof(int32_t)));
     int32_t *x = s->mid.data, *y = x + p->width;
-    nearest_axis(x, p->x0, p->x1, src->width, p->out_width, p->left, p->width);
-    nearest_axis(y, p->y0, p->y1, src->height, p->out_height, p->top, p->height);
+    if (p->torch) {
+        nearest_torch(x, src->width, p->out_width, p->left, p->width);
+        nearest_torch(y, src->height, p->out_height, p->top, p->height);
+    } else {
+        nearest_axis(x, p->x0, p->x1, src->width, p->out_width, p->left, p->width);
+        nearest_axis(y, p->y0, p->y1, src->height, p->out_height, p->top, p->height);
+    }
     for (int64_t i = 0; i < p->height; i++) {
         const uint8_t *row = src->pixels + y[i] * src->stride;
         for (int64_t j = 0; j < p->width; j++, out += c) memcpy(out, row + (size_t)x[j] * c, c);

@@ -12,8 +12,7 @@
 #define DATA_VIEW_RESIZE_H
 
 #include "core/ctx.h"
-
-typedef enum resize_filter { RESIZE_BICUBIC, RESIZE_BILINEAR } resize_filter;
+#include "io/image/image_view.h"
 
 /* One axis of a resize: for each output i in [0, n), taps weights for the inputs from first[i] on. Weights
  * beyond count[i] are 0; taps is a multiple of 4. */
@@ -29,7 +28,8 @@ typedef struct resize_axis {
 /* What to make: the box of the source (in pixels, fractions allowed) becomes out_width x out_height, of which
  * the window is computed. */
 typedef struct resize_plan {
-    resize_filter filter;
+    resize_filter filter; /* RESIZE_NEAREST: resize_nearest alone */
+    bool torch;           /* weights rounded to 16 bits, as torch's resize of bytes has them */
     float x0, y0, x1, y1;
     int64_t out_width, out_height;
     int64_t left, top, width, height; /* the window */

@@ -8,7 +8,6 @@
 #include "core/sbuf.h"
 #include "data/view/resize.h"
 #include "io/image/image.h"
-#include "io/image/image_write_jpeg.h"
 #include "data/view/transform.h"
 
 enum { QUALITY = 84 };

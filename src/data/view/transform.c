@@ -1,6 +1,7 @@
 /* Views: which box of the image, which resize for its kind, and the augmentations after it. */
 #include "data/view/transform.h"
 
+#include <pthread.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +106,8 @@ static cloob_status resize_part(cloob_ctx *ctx, view_scratch *s, const image_par
                                 uint8_t *out)
 {
     resize_source src = { part->rgb, part->stride, part->width, part->height, 3 };
-    if (part->kind == IMAGE_INDEXED) return resize_nearest(ctx, &s->resize, &src, p, out);
+    if (part->kind == IMAGE_INDEXED || p->filter == RESIZE_NEAREST)
+        return resize_nearest(ctx, &s->resize, &src, p, out);
     if (part->kind == IMAGE_RGB || is_copy(part, p)) return resize_run(ctx, &s->resize, &src, p, out);
     return resize_four(ctx, s, part, p, out);
 }
@@ -115,17 +117,19 @@ static cloob_status resize_part(cloob_ctx *ctx, view_scratch *s, const image_par
 /* Pillow's and torchvision's int(round(x)): halves go to the even number. */
 static int64_t round_even(double x) { return (int64_t)nearbyint(x); }
 
-/* The size of the image before the crop: one edge is o->size, the other follows (cut, as torchvision does).
- */
+/* The size of the image before the crop. The edge that follows from the other is cut, as torchvision does. */
 static void eval_size(const transform_options *o, int64_t width, int64_t height, int64_t *out_width,
                       int64_t *out_height)
 {
-    *out_width = *out_height = o->size;
-    if (o->mode == RESIZE_SHORTEST) {
-        if (width <= height) *out_height = (int64_t)((double)(o->size * height) / (double)width);
-        else *out_width = (int64_t)((double)(o->size * width) / (double)height);
-    } else if (o->mode == RESIZE_LONGEST) {
-        double rx = (double)width / (double)o->size, ry = (double)height / (double)o->size, ratio = rx > ry ? rx : ry;
+    int64_t edge = o->how.height ? o->how.height : o->size;
+    *out_width = o->how.width && o->how.mode == RESIZE_SQUASH ? o->how.width : edge;
+    *out_height = edge;
+    if (o->how.mode == RESIZE_NONE) *out_width = width, *out_height = height;
+    if (o->how.mode == RESIZE_SHORTEST) {
+        if (width <= height) *out_height = (int64_t)((double)(edge * height) / (double)width);
+        else *out_width = (int64_t)((double)(edge * width) / (double)height);
+    } else if (o->how.mode == RESIZE_LONGEST) {
+        double rx = (double)width / (double)edge, ry = (double)height / (double)edge, ratio = rx > ry ? rx : ry;
         *out_width = round_even((double)width / ratio);
         *out_height = round_even((double)height / ratio);
         if (*out_width < 1) *out_width = 1;
@@ -133,18 +137,11 @@ static void eval_size(const transform_options *o, int64_t width, int64_t height,
     }
 }
 
-/* Pads a smaller result to the square: the odd pixel goes right and below. */
-static cloob_status eval_padded(cloob_ctx *ctx, view_scratch *s, const image_part *part, const transform_options *o,
-                                const resize_plan *p, uint8_t *out)
+/* Where the crop of a longer edge begins. */
+static int64_t crop_at(const transform_options *o, int64_t edge)
 {
-    int64_t left = (o->size - p->width) / 2, top = (o->size - p->height) / 2;
-    CLOOB_TRY(resize_reserve(ctx, &s->small, (size_t)(p->width * p->height * 3)));
-    uint8_t *small = s->small.data;
-    CLOOB_TRY(resize_part(ctx, s, part, p, small));
-    memset(out, o->fill, (size_t)(o->size * o->size * 3));
-    for (int64_t y = 0; y < p->height; y++)
-        memcpy(out + ((top + y) * o->size + left) * 3, small + y * p->width * 3, (size_t)(p->width * 3));
-    return CLOOB_OK;
+    int64_t more = edge - o->size;
+    return more <= 0 ? 0 : o->how.hf ? more / 2 : round_even((double)more / 2.0);
 }
 
 /* What becomes of an image of width x height: resized whole, then the centre of it. */
@@ -152,17 +149,61 @@ static resize_plan eval_plan(const transform_options *o, int64_t width, int64_t 
 {
     int64_t w, h;
     eval_size(o, width, height, &w, &h);
-    resize_plan p = resize_plan_whole(width, height, w, h, o->filter);
-    if (w < o->size || h < o->size) return p;
-    p.left = round_even((double)(w - o->size) / 2.0);
-    p.top = round_even((double)(h - o->size) / 2.0);
-    p.width = p.height = o->size;
+    resize_plan p = resize_plan_whole(width, height, w, h, o->how.filter);
+    p.torch =
+        o->how.hf && o->how.filter != RESIZE_BOX && o->how.filter != RESIZE_HAMMING; /* torch does not have them */
+    p.left = crop_at(o, w);
+    p.top = crop_at(o, h);
+    p.width = w < o->size ? w : o->size;
+    p.height = h < o->size ? h : o->size;
     return p;
 }
 
-static cloob_status eval_part(cloob_ctx *ctx, view_scratch *s, const image_part *part, const transform_options *o,
+/* Pads a smaller result to the square: the odd pixel goes right and below. open_clip pads before it converts to RGB. */
+static cloob_status eval_padded(cloob_ctx *ctx, view_scratch *s, const image_part *part, const transform_options *o,
+                                const resize_plan *p, uint8_t *out)
+{
+    int64_t left = (o->size - p->width) / 2, top = (o->size - p->height) / 2;
+    uint8_t fill[4] = { o->how.fill, o->how.fill, o->how.fill, o->how.fill }, rgb[3] = { fill[0], fill[0], fill[0] };
+    CLOOB_TRY(resize_reserve(ctx, &s->small, (size_t)(p->width * p->height * 3)));
+    uint8_t *small = s->small.data;
+    CLOOB_TRY(resize_part(ctx, s, part, p, small));
+    if (part->kind == IMAGE_CMYK) image_cmyk_to_rgb(fill, rgb);
+    for (int64_t i = 0; i < o->size * o->size; i++) memcpy(out + 3 * i, rgb, 3);
+    for (int64_t y = 0; y < p->height; y++)
+        memcpy(out + ((top + y) * o->size + left) * 3, small + y * p->width * 3, (size_t)(p->width * 3));
+    return CLOOB_OK;
+}
+
+/* a over white with Pillow's alpha_composite: 7 more bits, divisions by 255 rounded. */
+static uint8_t over_white(int colour, int a)
+{
+    uint32_t t = (uint32_t)(colour * a + 255 * (255 - a) + 128) << 7;
+    return (uint8_t)(((t >> 8) + t) >> 8 >> 7);
+}
+
+/* The part as RGB alone, with its transparency over white. */
+static cloob_status flatten(cloob_ctx *ctx, view_scratch *s, image_part *part)
+{
+    bool alpha = part->extra && part->kind != IMAGE_CMYK;
+    part->kind = IMAGE_RGB;
+    if (!alpha) return CLOOB_OK;
+    CLOOB_TRY(resize_reserve(ctx, &s->four_in, (size_t)(part->width * part->height * 3)));
+    uint8_t *to = s->four_in.data;
+    for (int64_t y = 0; y < part->height; y++) {
+        const uint8_t *rgb = part->rgb + y * part->stride, *a = part->extra + y * part->extra_stride;
+        for (int64_t x = 0; x < 3 * part->width; x++) *to++ = over_white(rgb[x], a[x / 3]);
+    }
+    part->rgb = s->four_in.data;
+    part->stride = part->width * 3;
+    part->extra = NULL;
+    return CLOOB_OK;
+}
+
+static cloob_status eval_part(cloob_ctx *ctx, view_scratch *s, image_part *part, const transform_options *o,
                               const resize_plan *p, uint8_t *out)
 {
+    if (o->how.hf) CLOOB_TRY(flatten(ctx, s, part));
     if (p->width < o->size || p->height < o->size) return eval_padded(ctx, s, part, o, p, out);
     return resize_part(ctx, s, part, p, out);
 }
@@ -279,6 +320,24 @@ static cloob_status load_box(cloob_ctx *ctx, view_scratch *s, const file_ref *f,
     return image_reader_load(ctx, s->reader, &box, part);
 }
 
+/* Images above IMAGE_MAX_PIXELS are decoded one at a time in the process, and their pixels are freed afterwards: every
+ * thread that decodes would hold hundreds of megabytes. */
+static pthread_mutex_t large_turn = PTHREAD_MUTEX_INITIALIZER;
+
+static bool large_begin(int64_t width, int64_t height)
+{
+    bool large = width > IMAGE_MAX_PIXELS / height;
+    if (large) pthread_mutex_lock(&large_turn);
+    return large;
+}
+
+static void large_end(view_scratch *s, bool large)
+{
+    if (!large) return;
+    image_reader_trim(s->reader);
+    pthread_mutex_unlock(&large_turn);
+}
+
 cloob_status view_eval_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
                              const image_limits *limits, const transform_options *o, uint8_t *out)
 {
@@ -287,8 +346,11 @@ cloob_status view_eval_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes,
     image_part part;
     CLOOB_TRY(open_file(ctx, s, &f, &width, &height));
     resize_plan p = eval_plan(o, width, height);
-    CLOOB_TRY(load_box(ctx, s, &f, o, width, (image_box){ 0, 0, height, width }, &p, &part));
-    return eval_part(ctx, s, &part, o, &p, out);
+    bool large = large_begin(width, height);
+    cloob_status status = load_box(ctx, s, &f, o, width, (image_box){ 0, 0, height, width }, &p, &part);
+    if (status == CLOOB_OK) status = eval_part(ctx, s, &part, o, &p, out);
+    large_end(s, large);
+    return status;
 }
 
 cloob_status view_train_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
@@ -299,11 +361,13 @@ cloob_status view_train_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes
     image_part part;
     CLOOB_TRY(open_file(ctx, s, &f, &width, &height));
     image_box box = transform_draw_crop(o, key, width, height);
-    resize_plan p = resize_plan_whole(box.width, box.height, o->size, o->size, o->filter);
-    CLOOB_TRY(load_box(ctx, s, &f, o, width, box, &p, &part));
-    CLOOB_TRY(resize_part(ctx, s, &part, &p, out));
-    train_augment(o, key, out);
-    return CLOOB_OK;
+    resize_plan p = resize_plan_whole(box.width, box.height, o->size, o->size, o->how.filter);
+    bool large = large_begin(width, height);
+    cloob_status status = load_box(ctx, s, &f, o, width, box, &p, &part);
+    if (status == CLOOB_OK) status = resize_part(ctx, s, &part, &p, out);
+    large_end(s, large);
+    if (status == CLOOB_OK) train_augment(o, key, out);
+    return status;
 }
 
 /* --- from images ----------------------------------------------------------------------------------- */
@@ -321,7 +385,7 @@ cloob_status view_train(cloob_ctx *ctx, view_scratch *s, const image *im, const 
     image_part whole = image_whole(im);
     image_box box = transform_draw_crop(o, key, im->width, im->height);
     image_part part = image_window(&whole, &box);
-    resize_plan p = resize_plan_whole(box.width, box.height, o->size, o->size, o->filter);
+    resize_plan p = resize_plan_whole(box.width, box.height, o->size, o->size, o->how.filter);
     CLOOB_TRY(resize_part(ctx, s, &part, &p, out));
     train_augment(o, key, out);
     return CLOOB_OK;

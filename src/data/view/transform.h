@@ -2,27 +2,23 @@
  *
  * Resizing is Pillow's antialiased filter to the last bit. As in open_clip an image is resized in the mode
  * its file has and converted to RGB after that: palettes by the nearest pixel, alpha with premultiplied
- * colours, CMYK in four channels. Random choices are a pure function of the key, so the same sample of the
- * same epoch gets the same crop whatever thread or rank draws it. Normalising ((p / 255 - mean) / std) is
- * left to the device. */
+ * colours, CMYK in four channels; models of transformers differ (io/image/image_view.h). Random choices are a pure
+ * function of the key, so the same sample of the same epoch gets the same crop whatever thread or rank draws it.
+ * Normalising ((p / 255 - mean) / std) is left to the device. */
 #ifndef DATA_VIEW_TRANSFORM_H
 #define DATA_VIEW_TRANSFORM_H
 
 #include "data/view/resize.h"
 #include "io/image/image.h"
 
-typedef enum resize_mode { RESIZE_SHORTEST, RESIZE_LONGEST, RESIZE_SQUASH } resize_mode;
-
 typedef struct transform_options {
-    int64_t size; /* output is size x size */
-    resize_filter filter;
-    resize_mode mode;            /* evaluation view; RESIZE_LONGEST pads */
+    int64_t size;                /* output is size x size */
+    image_view how;              /* evaluation view; training crops have its filter, as open_clip applies it */
     double scale_min, scale_max; /* random resized crop: share of the area; 0.9 .. 1 */
     double ratio_min, ratio_max; /* 3/4 .. 4/3 */
     double jitter[4];            /* brightness, contrast, saturation, hue; 0: off */
     double jitter_prob, gray_prob;
     double flip_prob; /* 0 by default: captions mention left and right */
-    uint8_t fill;     /* the colour RESIZE_LONGEST pads with, all channels; 0 */
     bool jpeg_shrink; /* views from bytes: decode JPEGs at 1/2, 1/4 or 1/8 where the view has no more pixels
                        * than that; faster, and no longer Pillow's pixels: docs/reference/images.md says by how much.
                        * false */
@@ -41,7 +37,7 @@ cloob_status transform_options_parse(cloob_ctx *ctx, transform_options *o, const
 
 /* --- one image ------------------------------------------------------------------------------------- */
 
-/* Shortest edge to size, centre crop. out: (size, size, 3). */
+/* Resized by o->how, centre crop or padding. out: (size, size, 3). */
 cloob_status transform_eval(cloob_ctx *ctx, const image *im, const transform_options *o, uint8_t *out);
 /* Random resized crop and augmentations drawn from key. out: (size, size, 3). */
 cloob_status transform_train(cloob_ctx *ctx, const image *im, const transform_options *o, uint64_t key, uint8_t *out);

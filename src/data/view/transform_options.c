@@ -80,29 +80,16 @@ static cloob_status set_probability(cloob_ctx *ctx, const char *key, const char 
     return CLOOB_OK;
 }
 
-static int choice(const char *value, const char *const *names)
-{
-    for (int i = 0; names[i]; i++)
-        if (strcmp(value, names[i]) == 0) return i;
-    return -1;
-}
-
 static cloob_status set_filter(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
 {
-    static const char *const names[] = { "bicubic", "bilinear", NULL }; /* as in resize_filter */
-    int i = choice(value, names);
-    if (i < 0) return bad_value(ctx, key, value, "bicubic or bilinear");
-    o->filter = (resize_filter)i;
-    return CLOOB_OK;
+    if (resize_filter_from_name(value, &o->how.filter)) return CLOOB_OK;
+    return bad_value(ctx, key, value, "bicubic, bilinear, lanczos, box, hamming or nearest");
 }
 
 static cloob_status set_mode(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
 {
-    static const char *const names[] = { "shortest", "longest", "squash", NULL }; /* as in resize_mode */
-    int i = choice(value, names);
-    if (i < 0) return bad_value(ctx, key, value, "shortest, longest or squash");
-    o->mode = (resize_mode)i;
-    return CLOOB_OK;
+    if (resize_mode_from_name(value, &o->how.mode)) return CLOOB_OK;
+    return bad_value(ctx, key, value, "shortest, longest, squash or none");
 }
 
 static cloob_status set_fill(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
@@ -110,7 +97,7 @@ static cloob_status set_fill(cloob_ctx *ctx, transform_options *o, const char *k
     double v;
     if (numbers(value, &v, 1) != 1 || !(v >= 0 && v <= 255))
         return bad_value(ctx, key, value, "a number from 0 to 255");
-    o->fill = (uint8_t)v;
+    o->how.fill = (uint8_t)v;
     return CLOOB_OK;
 }
 

@@ -33,7 +33,8 @@ static cloob_status make_view(cloob_ctx *ctx, const image *im, const cloob_view_
     case CLOOB_VIEW_EVAL: return transform_eval(ctx, im, o, out);
     case CLOOB_VIEW_TRAIN: return transform_train(ctx, im, o, rng_key(v->seed, "view"), out);
     case CLOOB_VIEW_CROP:
-        return transform_crop_resize(ctx, im, v->top, v->left, v->height, v->width, v->side, v->side, o->filter, out);
+        return transform_crop_resize(ctx, im, v->top, v->left, v->height, v->width, v->side, v->side, o->how.filter,
+                                     out);
     }
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "view of unknown kind %d", (int)v->kind);
 }

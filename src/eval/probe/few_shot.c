@@ -38,31 +38,30 @@ cloob_status few_shot_choose(cloob_ctx *ctx, const probe_data *train, int64_t sh
     return status;
 }
 
-typedef struct gathered {
-    float *x; /* (n, D) */
-    int64_t *y;
-    probe_data data;
-} gathered;
+void probe_rows_release(probe_rows *g) { free(g->x), free(g->y); }
 
-static void gathered_release(gathered *g) { free(g->x), free(g->y); }
-
-static cloob_status gather(cloob_ctx *ctx, const probe_data *from, int64_t shots, uint64_t seed, gathered *g)
+cloob_status probe_rows_init(cloob_ctx *ctx, probe_rows *g, const probe_data *from, const int64_t *chosen, int64_t n)
 {
-    int64_t N = from->x.N, D = from->x.D, n, *chosen = malloc((size_t)N * sizeof *chosen);
-    *g = (gathered){ 0 };
-    if (!chosen) return ctx_no_memory(ctx, (size_t)N * sizeof *chosen, "few shots");
-    cloob_status status = few_shot_choose(ctx, from, shots, seed, chosen, &n);
-    if (status == CLOOB_OK) {
-        g->x = malloc((size_t)(n * D) * sizeof *g->x), g->y = malloc((size_t)n * sizeof *g->y);
-        if (!g->x || !g->y) status = ctx_no_memory(ctx, (size_t)(n * D) * sizeof *g->x, "few shots");
-    }
-    for (int64_t i = 0; i < n && status == CLOOB_OK; i++) {
+    int64_t D = from->x.D;
+    *g = (probe_rows){ .x = malloc((size_t)(n * D) * sizeof *g->x), .y = malloc((size_t)n * sizeof *g->y) };
+    if (!g->x || !g->y) return ctx_no_memory(ctx, (size_t)(n * D) * sizeof *g->x, "rows of a probe");
+    for (int64_t i = 0; i < n; i++) {
         const float *row = rows_read(&from->x, chosen[i], 1, g->x + i * D);
         if (row != g->x + i * D) memcpy(g->x + i * D, row, (size_t)D * sizeof *row);
         g->y[i] = from->y[chosen[i]];
     }
-    free(chosen);
     g->data = (probe_data){ { g->x, CLOOB_F32, n, D, 1, from->x.name }, g->y };
+    return CLOOB_OK;
+}
+
+static cloob_status gather(cloob_ctx *ctx, const probe_data *from, int64_t shots, uint64_t seed, probe_rows *g)
+{
+    int64_t n, *chosen = malloc((size_t)from->x.N * sizeof *chosen);
+    *g = (probe_rows){ 0 };
+    if (!chosen) return ctx_no_memory(ctx, (size_t)from->x.N * sizeof *chosen, "few shots");
+    cloob_status status = few_shot_choose(ctx, from, shots, seed, chosen, &n);
+    if (status == CLOOB_OK) status = probe_rows_init(ctx, g, from, chosen, n);
+    free(chosen);
     return status;
 }
 
@@ -70,7 +69,7 @@ static cloob_status one_draw(cloob_ctx *ctx, const cloob_few_shot_options *o, co
                              const probe_data *val, const probe_data *test, int64_t shots, uint64_t seed,
                              cloob_few_shot_draw *out)
 {
-    gathered g;
+    probe_rows g;
     cloob_probe_result r = { 0 };
     cloob_probe_options p = o->probe;
     if (!val && p.search) p.search = false, p.lambda = CLOOB_FEW_SHOT_LAMBDA;
@@ -79,7 +78,7 @@ static cloob_status one_draw(cloob_ctx *ctx, const cloob_few_shot_options *o, co
     if (status == CLOOB_OK) status = probe_run(ctx, &r, &p, &g.data, val, test);
     *out = (cloob_few_shot_draw){ r.lambda, r.test_acc, r.test_acc5, r.test_mean_per_class };
     cloob_probe_release(&r);
-    gathered_release(&g);
+    probe_rows_release(&g);
     return status;
 }
 

@@ -86,6 +86,15 @@ void probe_search_release(probe_search *s);
 
 /* A whole linear probe: plan, search, final training, accuracies; types and meaning in cloob/eval.h. */
 
+/* Copies of chosen rows of a split, as float. */
+typedef struct probe_rows {
+    float *x; /* (n, D) */
+    int64_t *y;
+    probe_data data;
+} probe_rows;
+cloob_status probe_rows_init(cloob_ctx *ctx, probe_rows *g, const probe_data *from, const int64_t *chosen, int64_t n);
+void probe_rows_release(probe_rows *g);
+
 /* val may be NULL. out is released by cloob_probe_release, also after a failure. */
 cloob_status probe_run(cloob_ctx *ctx, cloob_probe_result *out, const cloob_probe_options *o, const probe_data *train,
                        const probe_data *val, const probe_data *test);

@@ -1,4 +1,5 @@
 /* The search for lambda, and the whole probe: search, train, score. */
+#include "core/rng.h"
 #include "eval/probe/probe.h"
 
 #include <math.h>
@@ -123,19 +124,16 @@ typedef struct run {
     device *gpu;                          /* NULL: none */
 } run;
 
-/* The half that validates when there is no validation split: every other row, so that rows sorted by class
- * are shared out evenly. */
+/* The half that validates when there is no validation split: every other row, so that rows sorted by class are shared
+ * out evenly; or a random half. */
 typedef struct halves {
     probe_data part[2];
     int64_t *y[2]; /* owned */
+    probe_rows drawn[2];
 } halves;
 
-static cloob_status halves_init(cloob_ctx *ctx, halves *h, const probe_data *d)
+static cloob_status every_other(cloob_ctx *ctx, halves *h, const probe_data *d)
 {
-    memset(h, 0, sizeof *h);
-    if (d->x.N < 4)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld rows cannot be halved for a search; give `lambda`", d->x.name,
-                        (long long)d->x.N);
     for (int k = 0; k < 2; k++) {
         h->part[k].x = rows_every(&d->x, 2, k);
         h->y[k] = malloc((size_t)h->part[k].x.N * sizeof *h->y[k]);
@@ -146,7 +144,42 @@ static cloob_status halves_init(cloob_ctx *ctx, halves *h, const probe_data *d)
     return CLOOB_OK;
 }
 
-static void halves_release(halves *h) { free(h->y[0]), free(h->y[1]); }
+static cloob_status draw_halves(cloob_ctx *ctx, halves *h, const probe_data *d, uint64_t seed)
+{
+    int64_t n = d->x.N, first = (n + 1) / 2, *order = malloc((size_t)n * sizeof *order);
+    uint64_t key = rng_key(seed, "probe/half");
+    if (!order) return ctx_no_memory(ctx, (size_t)n * sizeof *order, "labels");
+    for (int64_t i = 0; i < n; i++) order[i] = (int64_t)rng_permute(key, (uint64_t)i, (uint64_t)n);
+    cloob_status status = probe_rows_init(ctx, &h->drawn[0], d, order, first);
+    if (status == CLOOB_OK) status = probe_rows_init(ctx, &h->drawn[1], d, order + first, n - first);
+    for (int k = 0; k < 2; k++) h->part[k] = h->drawn[k].data;
+    free(order);
+    return status;
+}
+
+static cloob_status halves_init(cloob_ctx *ctx, halves *h, const probe_data *d, const cloob_probe_options *o)
+{
+    memset(h, 0, sizeof *h);
+    if (d->x.N < 4)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld rows cannot be halved for a search; give `lambda`", d->x.name,
+                        (long long)d->x.N);
+    return o->random_half ? draw_halves(ctx, h, d, o->seed) : every_other(ctx, h, d);
+}
+
+static void halves_release(halves *h)
+{
+    for (int k = 0; k < 2; k++) free(h->y[k]), probe_rows_release(&h->drawn[k]);
+}
+
+/* The geometric mean of the lambdas that are as good as the best. */
+static double mean_of_ties(const probe_search *s)
+{
+    double sum = 0;
+    int n = 0;
+    for (int i = 0; i < s->trials; i++)
+        if (s->trial[i].val_acc == s->trial[s->best].val_acc) sum += log(s->trial[i].lambda), n++;
+    return exp(sum / n);
+}
 
 /* ---- scores -------------------------------------------------------------------------------------- */
 
@@ -261,7 +294,7 @@ static cloob_status search_then_train(run *r)
     const probe_data *train = r->train, *val = r->val;
     cloob_status status = CLOOB_OK;
     if (!val) {
-        status = halves_init(r->ctx, &h, r->train);
+        status = halves_init(r->ctx, &h, r->train, r->o);
         train = &h.part[0], val = &h.part[1];
     }
     if (status == CLOOB_OK) status = probe_search_run(r->ctx, &s, train, 1, val, &r->training);
@@ -270,6 +303,7 @@ static cloob_status search_then_train(run *r)
         return status;
     }
     cloob_probe_trial best = s.trial[s.best];
+    if (r->o->ties_mean) best.lambda = mean_of_ties(&s);
     memcpy(r->out->trial, s.trial, sizeof s.trial);
     r->out->trials = s.trials, r->out->val_acc = best.val_acc, r->out->has_val = true;
     status = score(r, &s.model, r->test, &r->out->searched_test_acc, NULL, NULL);

@@ -8,6 +8,9 @@
 /* Of the bytes of a JPEG, PNG or WebP file; 1 where there is none or it makes no sense. */
 int exif_orientation(const uint8_t *bytes, size_t size);
 
+/* When the photo was taken, in the camera's local time, as "2019-07-01T10:00:00". false: the file does not say. */
+bool exif_date(const uint8_t *bytes, size_t size, char out[20]);
+
 /* to = from (height, width, channels) turned upright, as Pillow's exif_transpose; (width, height, channels) from 5
  * on. */
 void exif_turn(uint8_t *to, const uint8_t *from, int64_t width, int64_t height, int64_t channels, int orientation);

@@ -63,13 +63,18 @@ cloob_status image_reader_create(cloob_ctx *ctx, image_reader **out)
     return *out ? CLOOB_OK : ctx_no_memory(ctx, sizeof **out, "an image reader");
 }
 
-static void reader_release(image_reader *r)
+void image_reader_trim(image_reader *r)
 {
-    for (int i = 0; i < CODECS; i++) codecs[i]->close(r);
     image_buffer_release(&r->rgb);
     image_buffer_release(&r->extra);
     image_buffer_release(&r->row);
     image_buffer_release(&r->turned);
+}
+
+static void reader_release(image_reader *r)
+{
+    for (int i = 0; i < CODECS; i++) codecs[i]->close(r);
+    image_reader_trim(r);
 }
 
 void image_reader_destroy(image_reader *r)
@@ -101,6 +106,7 @@ cloob_status image_reader_open(cloob_ctx *ctx, image_reader *r, const void *byte
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: JPEG scale of %d eighths; 1 to 8 can be had", r->name,
                         r->limits.jpeg_scale);
     r->kind = IMAGE_RGB;
+    r->keyed = false;
     CLOOB_TRY(codec_find(ctx, r));
     CLOOB_TRY(r->codec->open(ctx, r));
     r->orientation = r->limits.photo ? exif_orientation(r->bytes, r->size) : 1;
@@ -110,7 +116,12 @@ cloob_status image_reader_open(cloob_ctx *ctx, image_reader *r, const void *byte
     return CLOOB_OK;
 }
 
-static int64_t extra_bytes(image_kind kind) { return kind == IMAGE_ALPHA ? 1 : kind == IMAGE_CMYK ? 4 : 0; }
+static int64_t extra_step(image_kind kind) { return kind == IMAGE_CMYK ? 4 : 1; }
+
+static int64_t extra_bytes(const image_reader *r)
+{
+    return r->kind == IMAGE_ALPHA || r->kind == IMAGE_CMYK || r->keyed ? extra_step(r->kind) : 0;
+}
 
 static cloob_status turn_buffer(cloob_ctx *ctx, image_reader *r, image_buffer *b, int64_t channels)
 {
@@ -128,7 +139,7 @@ static cloob_status load_turned(cloob_ctx *ctx, image_reader *r)
     r->want = (image_box){ 0, 0, r->height, r->width };
     CLOOB_TRY(r->codec->load(ctx, r));
     CLOOB_TRY(turn_buffer(ctx, r, &r->rgb, 3));
-    if (extra_bytes(r->kind)) CLOOB_TRY(turn_buffer(ctx, r, &r->extra, extra_bytes(r->kind)));
+    if (extra_bytes(r)) CLOOB_TRY(turn_buffer(ctx, r, &r->extra, extra_bytes(r)));
     bool swapped = r->orientation >= 5;
     r->have = (image_box){ 0, 0, swapped ? r->width : r->height, swapped ? r->height : r->width };
     return CLOOB_OK;
@@ -143,7 +154,7 @@ cloob_status image_reader_load(cloob_ctx *ctx, image_reader *r, const image_box 
         r->want = box ? *box : (image_box){ 0, 0, r->height, r->width };
         CLOOB_TRY(r->codec->load(ctx, r));
     }
-    int64_t step = extra_bytes(r->kind);
+    int64_t step = extra_bytes(r);
     image_part all = { r->rgb.data,
                        step ? r->extra.data : NULL,
                        r->have.width * 3,
@@ -158,7 +169,7 @@ cloob_status image_reader_load(cloob_ctx *ctx, image_reader *r, const image_box 
 
 image_part image_whole(const image *im)
 {
-    return (image_part){ im->rgb,   im->extra,  im->width * 3, im->width * extra_bytes(im->kind),
+    return (image_part){ im->rgb,   im->extra,  im->width * 3, im->width * extra_step(im->kind),
                          im->width, im->height, im->kind };
 }
 
@@ -166,7 +177,7 @@ image_part image_window(const image_part *p, const image_box *box)
 {
     image_part w = *p;
     w.rgb += box->top * p->stride + box->left * 3;
-    if (w.extra) w.extra += box->top * p->extra_stride + box->left * extra_bytes(p->kind);
+    if (w.extra) w.extra += box->top * p->extra_stride + box->left * extra_step(p->kind);
     w.width = box->width;
     w.height = box->height;
     return w;

@@ -11,27 +11,33 @@
 #ifndef IO_IMAGE_IMAGE_H
 #define IO_IMAGE_IMAGE_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "cloob/options.h"
 #include "core/ctx.h"
+#include "core/sbuf.h"
 
 typedef enum image_kind {
     IMAGE_RGB = 0, /* colour or grey: nothing beyond rgb */
     IMAGE_ALPHA,   /* extra: alpha, (height, width); resized with premultiplied colours */
     IMAGE_CMYK,    /* extra: C, M, Y, K, (height, width, 4); resized in these */
-    IMAGE_INDEXED  /* palette or 1 bit: resized by the nearest pixel; extra is NULL */
+    IMAGE_INDEXED  /* palette or 1 bit: resized by the nearest pixel */
 } image_kind;
 
 typedef struct image {
     uint8_t *rgb; /* (height, width, 3); owned */
     int64_t width, height;
     image_kind kind;
-    uint8_t *extra; /* owned, or NULL */
+    uint8_t *extra; /* owned, or NULL; of IMAGE_RGB and IMAGE_INDEXED: the alpha of colours that are transparent */
 } image;
 
 typedef struct image_limits {
     int64_t max_pixels; /* 0: no limit */
     int jpeg_scale;     /* eighths of the size to decode a JPEG at, 1..8; 8 or 0: full size */
-    bool photo; /* turned upright by its EXIF orientation; a JPEG above max_pixels is decoded at a smaller scale */
+    bool photo; /* turned upright by its EXIF orientation; a JPEG above max_pixels, and with any max_pixels but 0 one
+                 * above IMAGE_MAX_PIXELS, is decoded at a smaller scale */
 } image_limits;
 
 #define IMAGE_MAX_PIXELS ((int64_t)CLOOB_DEFAULT_MAX_PIXELS)
@@ -56,8 +62,8 @@ typedef struct image_box {
 } image_box;
 
 /* A window of a decoded image. rgb points at the window's first pixel; rows are `stride` bytes apart. The
- * bytes belong to whoever made the image. extra follows kind: pixel (0, 0) of the window, 1 byte (alpha) or
- * 4 bytes (CMYK) per pixel, rows extra_stride apart. */
+ * bytes belong to whoever made the image. extra follows kind, or is NULL: pixel (0, 0) of the window, 1 byte (alpha)
+ * or 4 bytes (CMYK) per pixel, rows extra_stride apart. */
 typedef struct image_part {
     const uint8_t *rgb, *extra;
     int64_t stride, extra_stride;
@@ -83,5 +89,33 @@ cloob_status image_reader_open(cloob_ctx *ctx, image_reader *r, const void *byte
 /* Decodes what the box needs and no more where that is exact: the window's pixels equal those of the whole
  * image. box NULL: the whole. Valid until the next open. One load per open. */
 cloob_status image_reader_load(cloob_ctx *ctx, image_reader *r, const image_box *box, image_part *out);
+
+/* Frees the pixels of the last load; the reader may be used again. */
+void image_reader_trim(image_reader *r);
+
+/* JPEG bytes from 8-bit RGB. */
+
+bool image_jpeg_available(void);
+
+/* Appends the file to out. rgb: (height, width, 3), each side 1 to 65500. quality: 1 to 100. Colour is stored
+ * at full resolution (4:4:4). CLOOB_ERR_UNSUPPORTED in a build without libjpeg. */
+cloob_status image_encode_jpeg(cloob_ctx *ctx, const uint8_t *rgb, int64_t width, int64_t height, int quality,
+                               sbuf *out);
+
+/* What a JPEG file holds, from its markers alone: whether a decoder of plain files can read it, and the layout of its
+ * planes. */
+
+typedef struct jpeg_layout {
+    int32_t width, height;
+    int32_t components;   /* 1: grey; 3: Y, Cb, Cr */
+    int32_t across, down; /* luma samples for one of chroma: 1 1, 2 1 or 2 2 */
+    size_t size;          /* bytes up to the end of the image; what follows is not part of it */
+    bool exif;            /* has EXIF data, perhaps with an orientation */
+} jpeg_layout;
+
+/* True for a complete file with one baseline scan of 8-bit samples, grey or YCbCr at 4:4:4, 4:2:2 or 4:2:0, whose
+ * chroma is wide enough to be smoothed (3 samples). False for all others: progressive, CMYK, RGB, cut off, no JPEG.
+ * Coded data is searched for its end, not decoded. */
+bool jpeg_layout_read(const uint8_t *bytes, size_t size, jpeg_layout *out);
 
 #endif

@@ -1,8 +1,8 @@
 /* Formats whose library was not found at configure time: recognised, and refused with the name of what is missing. */
 #include <string.h>
 
+#include "io/image/image.h"
 #include "io/image/image_codec.h"
-#include "io/image/image_write_jpeg.h"
 
 __attribute__((unused)) static void nothing(image_reader *r) { (void)r; }
 

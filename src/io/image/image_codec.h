@@ -34,6 +34,7 @@ struct image_reader {
     int64_t width, height; /* of the image as it will be decoded, before it is turned */
     image_box want, have;  /* have contains want */
     image_kind kind;
+    bool keyed; /* extra has the alpha of a palette or a key colour: kind is IMAGE_INDEXED or IMAGE_RGB */
     image_buffer rgb, extra, row; /* (have.height, have.width, 3), as kind says, and a codec's scratch row */
     int orientation;              /* how the decoded image is turned before it is returned; 1: not at all */
     image_buffer turned;

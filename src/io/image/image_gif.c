@@ -30,32 +30,39 @@ static cloob_status gif_open(cloob_ctx *ctx, image_reader *r)
     return image_check_size(ctx, r, r->width, r->height);
 }
 
-/* Skips extensions up to the first image. */
-static bool find_frame(GifFileType *g)
+enum { NO_COLOUR = -1 };
+
+/* Skips extensions up to the first image. *transparent: the colour that a graphic control extension names. */
+static bool find_frame(GifFileType *g, int *transparent)
 {
     GifRecordType type;
+    *transparent = NO_COLOUR;
     while (DGifGetRecordType(g, &type) == GIF_OK) {
         GifByteType *block;
         int code;
         if (type == IMAGE_DESC_RECORD_TYPE) return DGifGetImageDesc(g) == GIF_OK;
         if (type != EXTENSION_RECORD_TYPE || DGifGetExtension(g, &code, &block) != GIF_OK) return false;
-        while (block)
+        for (; block; code = NO_COLOUR) {
+            if (code == GRAPHICS_EXT_FUNC_CODE && block[0] >= 4 && (block[1] & 1)) *transparent = block[4];
             if (DGifGetExtensionNext(g, &block) != GIF_OK) return false;
+        }
     }
     return false;
 }
 
 static void put_row(const image_reader *r, const GifImageDesc *f, const ColorMapObject *map, const uint8_t *index,
-                    int y)
+                    int y, int transparent)
 {
-    uint8_t *to = r->rgb.data + ((int64_t)(f->Top + y) * r->width + f->Left) * 3;
+    int64_t at = (int64_t)(f->Top + y) * r->width + f->Left;
+    uint8_t *to = r->rgb.data + at * 3;
     for (int x = 0; x < f->Width; x++, to += 3) {
+        if (r->keyed) r->extra.data[at + x] = index[x] == transparent ? 0 : 255;
         GifColorType c = index[x] < map->ColorCount ? map->Colors[index[x]] : (GifColorType){ 0, 0, 0 };
         to[0] = c.Red, to[1] = c.Green, to[2] = c.Blue;
     }
 }
 
-static bool read_frame(cloob_ctx *ctx, image_reader *r, GifFileType *g)
+static bool read_frame(cloob_ctx *ctx, image_reader *r, GifFileType *g, int transparent)
 {
     static const int first[] = { 0, 4, 2, 1 }, step[] = { 8, 8, 4, 2 };
     const GifImageDesc *f = &g->Image;
@@ -66,20 +73,25 @@ static bool read_frame(cloob_ctx *ctx, image_reader *r, GifFileType *g)
     for (int pass = f->Interlace ? 0 : 3; pass < 4; pass++)
         for (int y = f->Interlace ? first[pass] : 0; y < f->Height; y += f->Interlace ? step[pass] : 1) {
             if (DGifGetLine(g, r->row.data, f->Width) != GIF_OK) return false;
-            put_row(r, f, map, r->row.data, y);
+            put_row(r, f, map, r->row.data, y, transparent);
         }
     return true;
 }
 
 static cloob_status gif_load(cloob_ctx *ctx, image_reader *r)
 {
-    int error;
+    int error, transparent;
     source s = { r->bytes, r->size };
     CLOOB_TRY(image_reserve_whole(ctx, r));
     memset(r->rgb.data, 0, (size_t)(r->width * r->height * 3));
     GifFileType *g = DGifOpen(&s, take, &error);
     if (!g) return image_damaged(ctx, r, "its header makes no sense");
-    bool read = find_frame(g) && read_frame(ctx, r, g);
+    bool read = find_frame(g, &transparent);
+    r->keyed = read && transparent != NO_COLOUR;
+    size_t pixels = (size_t)(r->width * r->height);
+    if (r->keyed) read = image_buffer_reserve(ctx, &r->extra, pixels) == CLOOB_OK;
+    if (read && r->keyed) memset(r->extra.data, 0, pixels); /* what the frame leaves out is transparent */
+    read = read && read_frame(ctx, r, g, transparent);
     DGifCloseFile(g, &error);
     r->kind = IMAGE_INDEXED;
     return read ? CLOOB_OK : image_damaged(ctx, r, "its first frame cannot be decoded");

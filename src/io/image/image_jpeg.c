@@ -110,12 +110,14 @@ static cloob_status state_failed(cloob_ctx *ctx, image_reader *r, jpeg_state *s)
 
 /* --- header ------------------------------------------------------------------------------------------ */
 
-/* The largest scale, in eighths, at which a photo stays within the pixel limit. */
+/* The largest scale, in eighths, at which a photo stays within the pixel limit, and below IMAGE_MAX_PIXELS: a higher
+ * limit is for formats that cannot be reduced while they are decoded. */
 static unsigned photo_scale(const jpeg_state *s, const image_reader *r)
 {
     double pixels = (double)s->d.image_width * (double)s->d.image_height;
+    int64_t limit = r->limits.max_pixels < IMAGE_MAX_PIXELS ? r->limits.max_pixels : IMAGE_MAX_PIXELS;
     unsigned scale = s->d.scale_num;
-    while (scale > 1 && r->limits.max_pixels > 0 && pixels * scale * scale / 64 > (double)r->limits.max_pixels) scale--;
+    while (scale > 1 && limit > 0 && pixels * scale * scale / 64 > (double)limit) scale--;
     return scale;
 }
 

@@ -87,14 +87,16 @@ static cloob_status png_open(cloob_ctx *ctx, image_reader *r)
 }
 
 /* Everything becomes RGB or RGBA with 8 bits, but for 16-bit grey, which becomes 16-bit grey. The high byte
- * is used of other 16-bit samples, a palette's transparency is dropped, as in Pillow. */
-static image_kind set_transforms(png_job *j)
+ * is used of other 16-bit samples, as in Pillow. The transparency of a palette or of one colour (tRNS) is alpha that
+ * only some views use: *keyed. */
+static image_kind set_transforms(png_job *j, bool *keyed)
 {
     int type = png_get_color_type(j->png, j->info), bits = png_get_bit_depth(j->png, j->info);
     png_set_interlace_handling(j->png);
+    *keyed = bits < 16 && png_get_valid(j->png, j->info, PNG_INFO_tRNS);
+    if (*keyed) png_set_tRNS_to_alpha(j->png);
     if (type == PNG_COLOR_TYPE_PALETTE) {
         png_set_palette_to_rgb(j->png);
-        png_set_strip_alpha(j->png);
         return IMAGE_INDEXED;
     }
     if (type == PNG_COLOR_TYPE_GRAY && bits == 16) return IMAGE_RGB;
@@ -139,7 +141,7 @@ static cloob_status png_load(cloob_ctx *ctx, image_reader *r)
     j->rows = malloc((size_t)r->height * sizeof *j->rows);
     if (!j->rows) return ctx_no_memory(ctx, (size_t)r->height * sizeof *j->rows, "PNG rows");
     if (setjmp(j->mark)) return image_damaged(ctx, r, j->why);
-    r->kind = set_transforms(j);
+    r->kind = set_transforms(j, &r->keyed);
     png_read_update_info(j->png, j->info);
     int64_t step = (int64_t)png_get_rowbytes(j->png, j->info) / r->width;
     if (step == 3) {

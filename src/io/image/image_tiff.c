@@ -1,10 +1,27 @@
-/* TIFF through libtiff, from memory: the first image, upright by its own orientation. */
+/* TIFF through libtiff, from memory: the first image, upright by its own orientation. The library, which depends on six
+ * others, is loaded with the first such image; the functions called are the same in both of its releases. */
 #include <stdlib.h>
 #include <string.h>
 
 #include <tiffio.h>
 
+#include "core/shared_object.h"
 #include "io/image/image_codec.h"
+
+/* clang-format off */
+#define TIFF_FUNCTIONS(X) \
+    X(TIFFClientOpen) X(TIFFClose) X(TIFFGetField) X(TIFFReadRGBAImageOriented) X(TIFFSetErrorHandler) \
+    X(TIFFSetWarningHandler)
+/* clang-format on */
+static struct {
+    TIFF_FUNCTIONS(SHARED_MEMBER)
+} tiff;
+#define ROW(name) SHARED_ROW(tiff, name)
+static const shared_function functions[] = { TIFF_FUNCTIONS(ROW){ NULL, NULL } };
+static shared_object library = { .file = { "libtiff.so.6", "libtiff.so.5" },
+                                 .functions = functions,
+                                 .install = "libtiff6 to read TIFF images" };
+SHARED_LISTED(library)
 
 typedef struct source {
     const uint8_t *bytes;
@@ -50,17 +67,17 @@ static void source_unmap(thandle_t h, tdata_t base, toff_t size) { (void)h, (voi
 /* The library prints warnings on stderr unless they are switched off, for the whole process. */
 static TIFF *open_quietly(source *s)
 {
-    TIFFSetWarningHandler(NULL);
-    TIFFSetErrorHandler(NULL);
-    return TIFFClientOpen("image", "r", s, source_read, source_write, source_seek, source_close, source_size,
-                          source_map, source_unmap);
+    tiff.TIFFSetWarningHandler(NULL);
+    tiff.TIFFSetErrorHandler(NULL);
+    return tiff.TIFFClientOpen("image", "r", s, source_read, source_write, source_seek, source_close, source_size,
+                               source_map, source_unmap);
 }
 
 static cloob_status measure(cloob_ctx *ctx, image_reader *r, TIFF *t)
 {
     uint32_t width = 0, height = 0;
-    TIFFGetField(t, TIFFTAG_IMAGEWIDTH, &width);
-    TIFFGetField(t, TIFFTAG_IMAGELENGTH, &height);
+    tiff.TIFFGetField(t, TIFFTAG_IMAGEWIDTH, &width);
+    tiff.TIFFGetField(t, TIFFTAG_IMAGELENGTH, &height);
     r->width = width;
     r->height = height;
     return image_check_size(ctx, r, r->width, r->height);
@@ -70,10 +87,11 @@ static cloob_status with_file(cloob_ctx *ctx, image_reader *r,
                               cloob_status (*then)(cloob_ctx *, image_reader *, TIFF *))
 {
     source s = { r->bytes, (toff_t)r->size, 0 };
+    CLOOB_TRY(shared_object_use(ctx, &library));
     TIFF *t = open_quietly(&s);
     if (!t) return image_damaged(ctx, r, "its header makes no sense");
     cloob_status status = then(ctx, r, t);
-    TIFFClose(t);
+    tiff.TIFFClose(t);
     return status;
 }
 
@@ -84,7 +102,7 @@ static cloob_status read_pixels(cloob_ctx *ctx, image_reader *r, TIFF *t)
     CLOOB_TRY(image_reserve_whole(ctx, r));
     CLOOB_TRY(image_buffer_reserve(ctx, &r->row, pixels * 4));
     uint32_t *rgba = (uint32_t *)(void *)r->row.data;
-    if (!TIFFReadRGBAImageOriented(t, (uint32_t)r->width, (uint32_t)r->height, rgba, ORIENTATION_TOPLEFT, 1))
+    if (!tiff.TIFFReadRGBAImageOriented(t, (uint32_t)r->width, (uint32_t)r->height, rgba, ORIENTATION_TOPLEFT, 1))
         return image_damaged(ctx, r, "its pixels cannot be decoded");
     for (size_t i = 0; i < pixels; i++) {
         r->rgb.data[3 * i] = (uint8_t)TIFFGetR(rgba[i]);

@@ -1,5 +1,5 @@
 /* JPEG through libjpeg, into memory. */
-#include "io/image/image_write_jpeg.h"
+#include "io/image/image.h"
 
 #include <setjmp.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* A walk over the markers of a JPEG file. */
-#include "io/image/jpeg_layout.h"
+#include "io/image/image.h"
 
 #include <string.h>
 

@@ -391,11 +391,11 @@ static cloob_status run(pk_machine *m, pk_value **root)
     return pk_fail(m, "cut short");
 }
 
-cloob_status pickle_read(cloob_ctx *ctx, arena *a, const unsigned char *data, size_t size, const char *name,
-                         pk_result *out)
+static cloob_status read_one(cloob_ctx *ctx, arena *a, const unsigned char *data, size_t size, const char *name,
+                             bool views, pk_result *out)
 {
-    pk_machine m = { .ctx = ctx, .a = a, .name = name, .begin = data, .at = data };
-    m.end = data + (size < PICKLE_LIMIT ? size : PICKLE_LIMIT);
+    pk_machine m = { .ctx = ctx, .a = a, .name = name, .begin = data, .at = data, .views = views };
+    m.end = data + (size < PICKLE_LIMIT || views ? size : PICKLE_LIMIT);
     *out = (pk_result){ 0 };
     cloob_status status = size ? run(&m, &out->root) : pk_fail(&m, "empty");
     out->used = (size_t)(m.at - m.begin);
@@ -404,6 +404,18 @@ cloob_status pickle_read(cloob_ctx *ctx, arena *a, const unsigned char *data, si
     free(m.memo);
     free(m.mark);
     return status;
+}
+
+cloob_status pickle_read(cloob_ctx *ctx, arena *a, const unsigned char *data, size_t size, const char *name,
+                         pk_result *out)
+{
+    return read_one(ctx, a, data, size, name, false, out);
+}
+
+cloob_status pickle_read_arrays(cloob_ctx *ctx, arena *a, const unsigned char *data, size_t size, const char *name,
+                                pk_result *out)
+{
+    return read_one(ctx, a, data, size, name, true, out);
 }
 
 /* ---- queries ------------------------------------------------------------------------------------- */

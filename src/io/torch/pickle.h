@@ -66,7 +66,7 @@ struct pk_value {
             int64_t count, capacity;
         };
     };
-    const char *class_name; /* PK_OBJECT */
+    const char *class_name; /* PK_OBJECT; of a numpy.dtype its code, as "f4" */
 };
 
 enum { PICKLE_LIMIT = 64 << 20 }; /* bytes; the pickle of gigabytes of weights has kilobytes */
@@ -80,6 +80,10 @@ typedef struct pk_result {
 /* Reads one pickle from the front of data. name is for messages. */
 cloob_status pickle_read(cloob_ctx *ctx, arena *a, const unsigned char *data, size_t size, const char *name,
                          pk_result *out);
+
+/* The same for a pickle of any length with arrays inside: long bytes are views of data, and are not followed by 0. */
+cloob_status pickle_read_arrays(cloob_ctx *ctx, arena *a, const unsigned char *data, size_t size, const char *name,
+                                pk_result *out);
 
 /* The value of a text key; NULL when absent or not a dict. The last of equal keys, as in Python. */
 const pk_value *pk_get(const pk_value *dict, const char *key);

@@ -13,6 +13,8 @@ typedef enum call_kind {
     CALL_FIRST,     /* its first argument, which is already what we want */
     CALL_DICT,      /* () or (pairs) or (factory) */
     CALL_LIST,      /* () or (items) */
+    CALL_DTYPE,     /* (code, ...): an instance whose class is the code */
+    CALL_ARRAY,     /* (function, its arguments, state, ...): what the function makes, with this state */
     CALL_OBJECT     /* an instance without behaviour */
 } call_kind;
 
@@ -79,12 +81,17 @@ static const global_row rows[] = {
     { "pathlib", "PosixPath", CALL_OBJECT, 0 },
     { "_codecs", "encode", CALL_FIRST, 0 },
     { "copyreg", "_reconstructor", CALL_OBJECT, 0 },
-    { "numpy", "dtype", CALL_OBJECT, 0 },
+    { "numpy", "dtype", CALL_DTYPE, 0 },
     { "numpy", "ndarray", CALL_NEVER, 0 },
     { "numpy.core.multiarray", "scalar", CALL_OBJECT, 0 },
     { "numpy._core.multiarray", "scalar", CALL_OBJECT, 0 },
     { "numpy.core.multiarray", "_reconstruct", CALL_OBJECT, 0 },
     { "numpy._core.multiarray", "_reconstruct", CALL_OBJECT, 0 },
+    /* JAX's arrays, and haiku's dicts of them */
+    { "jax._src.array", "_reconstruct_array", CALL_ARRAY, 0 },
+    { "jax._src.device_array", "reconstruct_device_array", CALL_ARRAY, 0 },
+    { "haiku._src.data_structures", "FlatMapping", CALL_DICT, 0 },
+    { "haiku._src.data_structures", "FlatMap", CALL_DICT, 0 },
 };
 
 static const char *const element_types[] = { "float32",  "float", "float64", "double", "float16", "half",
@@ -264,6 +271,22 @@ static cloob_status make_object(pk_machine *m, const pk_value *callee, pk_value 
     return CLOOB_OK;
 }
 
+static cloob_status make_dtype(pk_machine *m, const pk_value *callee, const pk_value *args, pk_value **out)
+{
+    CLOOB_TRY(make_object(m, callee, out));
+    const char *code = args->count ? pk_text(args->item[0]) : NULL;
+    if (code) (*out)->class_name = code;
+    return CLOOB_OK;
+}
+
+static cloob_status make_array(pk_machine *m, const pk_value *args, pk_value **out)
+{
+    if (args->count < 3 || args->item[0]->kind != PK_GLOBAL || call_of(args->item[0]) != CALL_OBJECT)
+        return pk_fail(m, "an array that is none of numpy's");
+    CLOOB_TRY(make_object(m, args->item[0], out));
+    return pk_build(m, *out, args->item[2]);
+}
+
 /* ---- entry points -------------------------------------------------------------------------------- */
 
 cloob_status pk_call(pk_machine *m, const pk_value *callee, const pk_value *args, pk_value **out)
@@ -275,6 +298,8 @@ cloob_status pk_call(pk_machine *m, const pk_value *callee, const pk_value *args
     case CALL_FIRST: return make_first(m, args, out);
     case CALL_DICT: return make_dict(m, args, out);
     case CALL_LIST: return make_list(m, args, out);
+    case CALL_DTYPE: return make_dtype(m, callee, args, out);
+    case CALL_ARRAY: return make_array(m, args, out);
     case CALL_OBJECT: return make_object(m, callee, out);
     default: break;
     }

@@ -17,6 +17,7 @@ typedef struct pk_machine {
     pk_value *slab; /* values are cut from slabs: the arena's own grain is 64 bytes */
     int64_t slab_left, values, appended;
     const pk_storage *storages;
+    bool views; /* bytes are views of the pickle */
 } pk_machine;
 
 cloob_status pk_fail(pk_machine *m, const char *what); /* "NAME: damaged pickle at byte N: WHAT" */

@@ -51,9 +51,10 @@ cloob_status pk_take_line(pk_machine *m, const char **line, size_t *bytes)
 static cloob_status push_text(pk_machine *m, pk_kind kind, const void *text, size_t bytes)
 {
     pk_value *v = pk_new(m, kind);
-    char *copy = v ? arena_string_n(m->a, text, bytes) : NULL;
-    if (!copy) return pk_no_memory(m);
-    v->text = copy;
+    bool view = m->views && kind == PK_BYTES && bytes > 64;
+    const char *own = !v ? NULL : view ? text : arena_string_n(m->a, text, bytes);
+    if (!own) return pk_no_memory(m);
+    v->text = own;
     v->integer = (int64_t)bytes;
     return pk_push(m, v);
 }

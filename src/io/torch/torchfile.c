@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/file.h"
 #include "core/text.h"
 #include "io/torch/zip.h"
 
@@ -357,12 +358,10 @@ static cloob_status read_state(reader *r, const pk_value *root)
 
 static const char *guess(const unsigned char *p, size_t n)
 {
-    if (n >= 8 && memcmp(p, "\x89PNG\r\n\x1a\n", 8) == 0) return "it is a PNG image";
-    if (n >= 3 && memcmp(p, "\xff\xd8\xff", 3) == 0) return "it is a JPEG image";
-    if (n >= 11 && memcmp(p, "version htt", 11) == 0) return "it is a Git LFS pointer; fetch the file it stands for";
-    if (n >= 1 && p[0] == '<') return "it looks like a web page";
-    if (n >= 2 && p[0] == 0x80 && p[1] <= 5) return "it is a pickle without torch's magic number";
-    return n ? "neither a zip file nor a torch stream" : "it is empty";
+    const char *kind = file_kind(p, n);
+    if (kind) return kind;
+    if (n >= 2 && p[0] == 0x80 && p[1] <= 5) return "a pickle without torch's magic number";
+    return n ? "neither a zip file nor a torch stream" : "empty";
 }
 
 bool torch_looks_like(const unsigned char *data, size_t size)
@@ -375,7 +374,7 @@ static cloob_status open_any(reader *r)
 {
     pk_result pickle = { 0 };
     if (!torch_looks_like(r->data, r->size))
-        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: not a torch file: %s", r->name, guess(r->data, r->size));
+        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: not a torch file, but %s", r->name, guess(r->data, r->size));
     if (zip_looks_like(r->data, r->size)) CLOOB_TRY(open_zip(r, &pickle));
     else CLOOB_TRY(open_stream(r, &pickle));
     return read_state(r, pickle.root);

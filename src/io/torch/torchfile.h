@@ -17,7 +17,7 @@
 #include "io/torch/pickle.h"
 #include "io/safetensors.h"
 
-typedef enum torch_layout { TORCH_ZIP, TORCH_SCRIPT, TORCH_LEGACY } torch_layout;
+typedef enum torch_layout { TORCH_ZIP, TORCH_SCRIPT, TORCH_LEGACY, TORCH_ARRAYS } torch_layout;
 
 typedef struct torch_file {
     file_map map;
@@ -38,6 +38,12 @@ void torch_close(torch_file *f);
 
 /* True when the first bytes are those of a torch file (a zip, or the magic number of the stream format). */
 bool torch_looks_like(const unsigned char *data, size_t size);
+
+/* A pickle of numpy's or JAX's arrays as haiku nests them: root["params"], a tuple of dicts {module: {name: array}}.
+ * Entries are called MODULE.NAME. It has no magic number: any pickle that is not torch's looks like one. */
+bool arrays_looks_like(const unsigned char *data, size_t size);
+cloob_status arrays_open(cloob_ctx *ctx, const char *path, torch_file *f);
+cloob_status arrays_open_bytes(cloob_ctx *ctx, const void *data, size_t size, const char *name, torch_file *f);
 
 /* Entries next to the state dict in a training checkpoint of CLOOB's original code. */
 typedef struct torch_wrapper {

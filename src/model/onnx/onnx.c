@@ -5,8 +5,8 @@
 
 #include "core/file.h"
 #include "model/onnx/graph.h"
+#include "model/params.h"
 #include "model/tower.h"
-#include "model/shapes.h"
 
 /* Field numbers of onnx.proto. */
 enum {

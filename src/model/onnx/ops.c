@@ -143,7 +143,8 @@ static onnx_name class_tokens(onnx_graph *x, const node *n)
 
 static onnx_name grid_tokens(onnx_graph *x, const node *n)
 {
-    onnx_name t = onnx_binary(x, "Add", grid(x, n), onnx_param(x, n->in[1]));
+    onnx_name t = grid(x, n);
+    if (n->in[1] != NO_VALUE) t = onnx_binary(x, "Add", t, onnx_param(x, n->in[1]));
     return onnx_binary(x, "Add", t, onnx_param(x, n->in[2]));
 }
 

@@ -1,10 +1,13 @@
-/* Convolutions of either element type: F32 by oneDNN (conv.c) or, without it, BLAS (conv_gemm.c); bf16 by the packed
- * GEMM (conv_bf16.c). In F32 inference a convolution whose windows do not overlap, a vision transformer's first op, is
- * a GEMM with packed weights here: patches are gathered as rows of a matrix, and a patch has the same bytes in any
- * batch. */
+/* Convolutions of either element type: F32 by oneDNN (conv_onednn.c) or, where it is missing, GEMMs (conv_gemm.c); bf16
+ * by the packed GEMM (conv_bf16.c). In F32 inference a convolution whose windows do not overlap, a vision transformer's
+ * first op, is a GEMM with packed weights here: patches are gathered as rows of a matrix, and a patch has the same
+ * bytes in any batch. */
 #include <string.h>
 
 #include "nn/cpu/gemm_op.h"
+#if CPU_HAS_ONEDNN
+#    include "tensor/cpu/onednn.h"
+#endif
 
 /* ---- patches --------------------------------------------------------------------------------------- */
 
@@ -78,32 +81,51 @@ static cloob_status patches_run(const op_env *env, const op_args *a)
 
 /* ---- by element type ------------------------------------------------------------------------------- */
 
+/* CPU_HAS_ONEDNN comes from the build; whether the library is on this machine shows in the first convolution. */
+#if CPU_HAS_ONEDNN
+static bool by_onednn(void) { return onednn_is_there(); }
+static const conv_loops *const with_onednn = &conv_onednn;
+#else
+static bool by_onednn(void) { return false; }
+static const conv_loops *const with_onednn = &conv_gemm;
+#endif
+
+static const conv_loops *loops_of(const tensor *t)
+{
+    return t->dtype == CLOOB_BF16 ? &conv_bf16 : by_onednn() ? with_onednn : &conv_gemm;
+}
+
+/* oneDNN's kernels for AVX-512 take blocks of 16, those for less take 8: with other blocks every convolution begins and
+ * ends with a reorder. Only oneDNN takes blocks. */
+int64_t op_image_block(void)
+{
+    if (!by_onednn()) return 0;
+#ifdef __x86_64__
+    if (!__builtin_cpu_supports("avx512f")) return 8;
+#endif
+    return 16;
+}
+
 cloob_status conv2d_prepare(const op_env *env, op_args *a)
 {
-    if (patches_fit(env, a)) return patches_prepare(env, a);
-    return CPU_PICK(a->in[0], conv2d_prepare_of)(env, a);
+    return patches_fit(env, a) ? patches_prepare(env, a) : loops_of(&a->in[0])->prepare(env, a);
 }
 
-cloob_status conv2d_dx_prepare(const op_env *env, op_args *a)
-{
-    return CPU_PICK(a->in[0], conv2d_dx_prepare_of)(env, a);
-}
+cloob_status conv2d_dx_prepare(const op_env *env, op_args *a) { return loops_of(&a->in[0])->dx_prepare(env, a); }
 
-cloob_status conv2d_dw_prepare(const op_env *env, op_args *a)
-{
-    return CPU_PICK(a->in[0], conv2d_dw_prepare_of)(env, a);
-}
+cloob_status conv2d_dw_prepare(const op_env *env, op_args *a) { return loops_of(&a->in[0])->dw_prepare(env, a); }
 
 cloob_status conv2d_cpu(const op_env *env, const op_args *a)
 {
-    return patches_fit(env, a) ? patches_run(env, a) : CPU_PICK(a->in[0], conv2d)(env, a);
+    return patches_fit(env, a) ? patches_run(env, a) : loops_of(&a->in[0])->run(env, a);
 }
 
-cloob_status conv2d_dx_cpu(const op_env *env, const op_args *a) { return CPU_PICK(a->in[0], conv2d_dx)(env, a); }
+cloob_status conv2d_dx_cpu(const op_env *env, const op_args *a) { return loops_of(&a->in[0])->dx(env, a); }
 
-cloob_status conv2d_dw_cpu(const op_env *env, const op_args *a) { return CPU_PICK(a->in[0], conv2d_dw)(env, a); }
+cloob_status conv2d_dw_cpu(const op_env *env, const op_args *a) { return loops_of(&a->in[0])->dw(env, a); }
 
 void conv2d_release(const op_env *env, op_args *a)
 {
-    if (a->in[0].dtype == CLOOB_F32 && !patches_fit(env, a)) conv2d_f32_release(env, a);
+    cpu_release *release = a->state ? loops_of(&a->in[0])->release : NULL;
+    if (release) release(env, a);
 }

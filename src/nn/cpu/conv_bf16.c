@@ -89,21 +89,29 @@ static cloob_status prepare(const op_env *env, op_args *a, call_fn *call, bool w
     return gemm_bf16_prepare(env, a, &x, weight);
 }
 
-static cloob_status run(const op_env *env, const op_args *a, call_fn *call, bool weight)
+static cloob_status prepare_forward(const op_env *env, op_args *a) { return prepare(env, a, forward_call, true); }
+static cloob_status prepare_dx(const op_env *env, op_args *a) { return prepare(env, a, dx_call, true); }
+static cloob_status prepare_dw(const op_env *env, op_args *a) { return prepare(env, a, dw_call, false); }
+
+/* Of a batch that is filled in part, the images that are there. */
+static cloob_status run_forward(const op_env *env, const op_args *a)
 {
     gemm_patches p;
-    gemm_call x = call(a, &p);
-    gemm_bf16_run(env, a, &x, weight);
+    gemm_call x = forward_call(a, &p);
+    x.M = x.a.rows = op_live_rows(env, &a->out[0]);
+    gemm_bf16_run(env, a, &x, true);
     return CLOOB_OK;
 }
 
-cloob_status conv2d_prepare_of_bf16(const op_env *env, op_args *a) { return prepare(env, a, forward_call, true); }
-cloob_status conv2d_dx_prepare_of_bf16(const op_env *env, op_args *a) { return prepare(env, a, dx_call, true); }
-cloob_status conv2d_dw_prepare_of_bf16(const op_env *env, op_args *a) { return prepare(env, a, dw_call, false); }
-cloob_status conv2d_bf16(const op_env *env, const op_args *a) { return run(env, a, forward_call, true); }
-cloob_status conv2d_dw_bf16(const op_env *env, const op_args *a) { return run(env, a, dw_call, false); }
+static cloob_status run_dw(const op_env *env, const op_args *a)
+{
+    gemm_patches p;
+    gemm_call x = dw_call(a, &p);
+    gemm_bf16_run(env, a, &x, false);
+    return CLOOB_OK;
+}
 
-cloob_status conv2d_dx_bf16(const op_env *env, const op_args *a)
+static cloob_status run_dx(const op_env *env, const op_args *a)
 {
     gemm_patches p;
     gemm_call x = dx_call(a, &p);
@@ -112,3 +120,10 @@ cloob_status conv2d_dx_bf16(const op_env *env, const op_args *a)
     gemm_bf16_run(env, a, &x, true);
     return CLOOB_OK;
 }
+
+const conv_loops conv_bf16 = { .prepare = prepare_forward,
+                               .dx_prepare = prepare_dx,
+                               .dw_prepare = prepare_dw,
+                               .run = run_forward,
+                               .dx = run_dx,
+                               .dw = run_dw };

@@ -1,4 +1,4 @@
-/* Convolutions in F32 in a build without oneDNN: patches as rows of a matrix, then one GEMM per image. */
+/* Convolutions in F32 without oneDNN: patches as rows of a matrix, then one GEMM per image. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,22 +37,20 @@ static cloob_status scratch_for(const op_env *env, op_args *a, const tensor *x, 
     return CLOOB_OK;
 }
 
-cloob_status conv2d_prepare_of_f32(const op_env *env, op_args *a)
+static cloob_status prepare_forward(const op_env *env, op_args *a)
 {
     return scratch_for(env, a, &a->in[0], &a->in[1], &a->out[0], false);
 }
 
-cloob_status conv2d_dx_prepare_of_f32(const op_env *env, op_args *a)
+static cloob_status prepare_dx(const op_env *env, op_args *a)
 {
     return scratch_for(env, a, &a->out[0], &a->in[1], &a->in[0], false);
 }
 
-cloob_status conv2d_dw_prepare_of_f32(const op_env *env, op_args *a)
+static cloob_status prepare_dw(const op_env *env, op_args *a)
 {
     return scratch_for(env, a, &a->in[1], &a->out[0], &a->in[0], true);
 }
-
-void conv2d_f32_release(const op_env *env, op_args *a) { (void)env, (void)a; }
 
 /* Copies patches out of an image, or adds them back into it. */
 static void patches(const sizes *z, float *matrix, const float *from, float *into)
@@ -93,7 +91,7 @@ static void forward_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-cloob_status conv2d_f32(const op_env *env, const op_args *a)
+static cloob_status run_forward(const op_env *env, const op_args *a)
 {
     if (!ours(&a->in[0], &a->in[1])) return conv2d_ref(env, a);
     job j = { sizes_of(&a->in[0], &a->in[1], &a->out[0], &a->attr), a };
@@ -116,7 +114,7 @@ static void dx_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-cloob_status conv2d_dx_f32(const op_env *env, const op_args *a)
+static cloob_status run_dx(const op_env *env, const op_args *a)
 {
     if (!ours(&a->out[0], &a->in[1])) return conv2d_dx_ref(env, a);
     job j = { sizes_of(&a->out[0], &a->in[1], &a->in[0], &a->attr), a };
@@ -137,7 +135,7 @@ static void dw_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-cloob_status conv2d_dw_f32(const op_env *env, const op_args *a)
+static cloob_status run_dw(const op_env *env, const op_args *a)
 {
     if (!ours(&a->in[1], &a->out[0])) return conv2d_dw_ref(env, a);
     job j = { sizes_of(&a->in[1], &a->out[0], &a->in[0], &a->attr), a };
@@ -152,3 +150,10 @@ cloob_status conv2d_dw_f32(const op_env *env, const op_args *a)
     }
     return CLOOB_OK;
 }
+
+const conv_loops conv_gemm = { .prepare = prepare_forward,
+                               .dx_prepare = prepare_dx,
+                               .dw_prepare = prepare_dw,
+                               .run = run_forward,
+                               .dx = run_dx,
+                               .dw = run_dw };

@@ -5,6 +5,7 @@
 #define NN_CPU_CONV_WINOGRAD_H
 
 #include "nn/op.h"
+#include "tensor/cpu/onednn.h"
 #include "tensor/cpu/winograd/tile.h"
 
 /* The tiles for images x to y: 4 x 4 unless they are few. Their weights are four times those of the convolution, and
@@ -26,5 +27,12 @@ cloob_status conv_winograd_run(const op_env *env, const op_args *a, conv_winogra
  * false: it does not help. Sums over tiles are taken in one order, whatever the number of threads. */
 bool conv_winograd_dw_prepare(const op_env *env, op_args *a);
 void conv_winograd_dw_run(const op_env *env, const op_args *a);
+
+/* Weights of a 3 x 3 convolution as oneDNN's Winograd kernels take them. oneDNN makes them too, but in seconds where a
+ * program should start in half of one. */
+
+/* out = G w G^T for every pair of channels, in the layout of md; w: (O, 3, 3, C). False, with nothing written, for a
+ * layout that is not known here. */
+bool winograd_weights(cloob_ctx *ctx, const dnnl_memory_desc_t *md, const float *w, float *out);
 
 #endif

@@ -49,17 +49,21 @@ cpu_run image_input_cpu, embed_cpu, embed_bwd_cpu, take_rows_cpu, take_rows_bwd_
     layernorm_bwd_cpu, attention_cpu, attention_bwd_cpu, heads_project_cpu, heads_collect_cpu, heads_dw_cpu,
     pool_attention_cpu, pool_attention_bwd_cpu, conv2d_cpu, conv2d_dx_cpu, conv2d_dw_cpu, fold_bn_cpu, class_tokens_cpu,
     class_tokens_bwd_cpu, attention_one_cpu, attention_one_bwd_cpu, grid_tokens_cpu, grid_tokens_bwd_cpu, mean_rows_cpu,
-    mean_rows_bwd_cpu, repeat_row_cpu, repeat_row_bwd_cpu, scale_cpu, scale_bwd_cpu;
+    mean_rows_bwd_cpu, repeat_row_cpu, repeat_row_bwd_cpu, scale_cpu, scale_bwd_cpu, bias_cpu, bias_bwd_cpu, gate_cpu,
+    gate_bwd_cpu, rope_cpu, mask_queries_cpu, dwconv_cpu, dwconv_dx_cpu, dwconv_dw_cpu;
 cpu_prepare bn_sums_prepare, layernorm_bwd_prepare, attention_prepare, attention_bwd_prepare,
     pool_attention_bwd_prepare, conv2d_prepare, conv2d_dx_prepare, conv2d_dw_prepare, bn_bwd_sums_prepare,
     bn_apply_prepare, bn_bwd_apply_prepare, linear_prepare, linear_dx_prepare, linear_dw_prepare, heads_project_prepare,
-    heads_collect_prepare, heads_dw_prepare, pool_attention_prepare, attention_one_prepare, attention_one_bwd_prepare;
+    heads_collect_prepare, heads_dw_prepare, pool_attention_prepare, attention_one_prepare, attention_one_bwd_prepare,
+    rope_prepare, dwconv_prepare;
 cpu_release conv2d_release, linear_release;
 
-/* Convolutions by element type. */
-cpu_run conv2d_f32, conv2d_dx_f32, conv2d_dw_f32, conv2d_bf16, conv2d_dx_bf16, conv2d_dw_bf16;
-cpu_prepare conv2d_prepare_of_f32, conv2d_dx_prepare_of_f32, conv2d_dw_prepare_of_f32, conv2d_prepare_of_bf16,
-    conv2d_dx_prepare_of_bf16, conv2d_dw_prepare_of_bf16;
-cpu_release conv2d_f32_release;
+/* Convolutions by element type and library. */
+typedef struct conv_loops {
+    cpu_prepare *prepare, *dx_prepare, *dw_prepare;
+    cpu_run *run, *dx, *dw;
+    cpu_release *release; /* NULL: nothing to release */
+} conv_loops;
+extern const conv_loops conv_onednn, conv_gemm, conv_bf16; /* F32, F32 without oneDNN, bf16 */
 
 #endif

@@ -8,7 +8,7 @@ static size_t round_up(size_t bytes) { return (bytes + 255) / 256 * 256; }
 const void *gemm_op_cached(const op_env *env, const gemm_kernel *kernel, const gemm_call *x)
 {
     bool fresh = false;
-    size_t element = kernel->kind == GEMM_BF16 ? sizeof(uint16_t) : sizeof(float);
+    size_t element = kernel->kind == GEMM_BF16 || kernel->kind == GEMM_U8 ? sizeof(uint16_t) : sizeof(float);
     void *packed = weight_cache_get(env->cache, x->b.data, gemm_packed_bytes(kernel, x->N, x->K), &fresh);
     if (packed && fresh) {
         gemm_pack(env->ctx, kernel, x, packed);
@@ -25,6 +25,14 @@ size_t gemm_op_scratch(const op_env *env, const gemm_kernel *kernel, const gemm_
 
 static bool is_cached(const op_env *env, bool weight) { return weight && env->frozen_weights && env->cache; }
 
+/* 8-bit weights have a scale per output: a row of a weight (out, in). They are multiplied packed or not at all. */
+static bool in_8_bits(const op_env *env, const gemm_call *x, bool weight)
+{
+    return env->int8 && is_cached(env, weight) && x->tb && gemm_is_fast(GEMM_U8);
+}
+
+static size_t largest(size_t a, size_t b) { return a > b ? a : b; }
+
 cloob_status gemm_bf16_prepare(const op_env *env, op_args *a, const gemm_call *x, bool weight)
 {
     const gemm_kernel *kernel = gemm_best(GEMM_BF16);
@@ -33,16 +41,20 @@ cloob_status gemm_bf16_prepare(const op_env *env, op_args *a, const gemm_call *x
         size_t packed = weight ? round_up(gemm_packed_bytes(kernel, x->N, x->K)) : 0;
         a->scratch_bytes = gemm_scratch(env->ctx, kernel, x, weight) + packed;
     }
+    if (in_8_bits(env, x, weight))
+        a->scratch_bytes = largest(a->scratch_bytes, gemm_scratch(env->ctx, gemm_best(GEMM_U8), x, true));
     return CLOOB_OK;
 }
 
-/* Without memory for a cached weight each run packs it on the way. */
+/* Without memory for a cached weight each run packs it on the way, in bf16. */
 void gemm_bf16_run(const op_env *env, const op_args *a, gemm_call *x, bool weight)
 {
-    const gemm_kernel *kernel = gemm_best(GEMM_BF16);
+    const gemm_kernel *kernel = gemm_best(in_8_bits(env, x, weight) ? GEMM_U8 : GEMM_BF16);
     char *scratch = a->scratch;
-    if (is_cached(env, weight)) x->packed = gemm_op_cached(env, kernel, x);
-    else if (weight) {
+    if (is_cached(env, weight)) {
+        x->packed = gemm_op_cached(env, kernel, x);
+        if (!x->packed) kernel = gemm_best(GEMM_BF16);
+    } else if (weight) {
         gemm_pack(env->ctx, kernel, x, scratch);
         x->packed = scratch;
         scratch += round_up(gemm_packed_bytes(kernel, x->N, x->K));

@@ -4,6 +4,7 @@
 #define NN_CPU_GEMM_OP_H
 
 #include "nn/cpu/cpu.h"
+#include "nn/op.h"
 #include "tensor/cpu/gemm_packed.h"
 
 /* x->b packed in the cache, for all executors of this weight; packs it where that has not happened. NULL when memory is
@@ -16,5 +17,13 @@ size_t gemm_op_scratch(const op_env *env, const gemm_kernel *kernel, const gemm_
 /* In bf16. x holds sizes and kinds when the call is prepared; weight: x->b is one. */
 cloob_status gemm_bf16_prepare(const op_env *env, op_args *a, const gemm_call *x, bool weight);
 void gemm_bf16_run(const op_env *env, const op_args *a, gemm_call *x, bool weight);
+
+/* What linear.c calls: F32 GEMMs of inference, with weights that do not change, and GEMMs in bf16. */
+
+cloob_status linear_frozen_prepare(const op_env *env, op_args *a);
+/* False where it was not prepared for: the caller multiplies otherwise. */
+bool linear_frozen(const op_env *env, const op_args *a);
+
+cpu_run linear_bf16, linear_dx_bf16, linear_dw_bf16, heads_project_bf16, heads_collect_bf16, heads_dw_bf16;
 
 #endif

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "nn/cpu/cpu.h"
-#include "nn/cpu/linear.h"
+#include "nn/cpu/gemm_op.h"
 #include "tensor/cpu/gemm.h"
 
 typedef struct bias_job {

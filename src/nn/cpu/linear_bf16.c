@@ -1,6 +1,5 @@
 /* GEMMs in bf16, and their plans. F32 GEMMs need none: BLAS takes memory of its own. */
 
-#include "nn/cpu/linear.h"
 #include "nn/cpu/gemm_op.h"
 
 static gemm_call forward_call(const op_args *a)
@@ -64,6 +63,7 @@ cloob_status linear_prepare(const op_env *env, op_args *a)
 cloob_status linear_bf16(const op_env *env, const op_args *a)
 {
     gemm_call x = forward_call(a);
+    x.M = x.a.rows = op_live_rows(env, &a->out[0]);
     gemm_bf16_run(env, a, &x, true);
     return CLOOB_OK;
 }

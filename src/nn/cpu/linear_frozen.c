@@ -1,7 +1,6 @@
 /* GEMMs of inference in F32 and, on request, with 8-bit weights. The first run packs weights panel by panel on the
  * way, so that a program that embeds one text does not pay for a copy of the model; from the second on they are cached,
  * for all executors of these weights. Both give the same bytes. */
-#include "nn/cpu/linear.h"
 
 #include <stdlib.h>
 

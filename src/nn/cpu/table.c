@@ -1,18 +1,6 @@
 /* The cpu backend. An op without a row here runs as ref defines it. */
 #include "nn/cpu/cpu.h"
 
-/* oneDNN's kernels for AVX-512 take blocks of 16, those for less take 8: with other blocks every convolution begins and
- * ends with a reorder. */
-int64_t op_image_block(void)
-{
-#ifdef __x86_64__
-    if (!__builtin_cpu_supports("avx512f")) return 8;
-#endif
-    return 16;
-}
-
-/* CPU_CONV_BLOCKED comes from the build: only oneDNN takes blocks of channels. */
-
 const op_kernel op_kernels_cpu[OP_COUNT] = {
     [OP_IMAGE_INPUT] = { .run = image_input_cpu },
     [OP_EMBED] = { .run = embed_cpu },
@@ -31,6 +19,15 @@ const op_kernel op_kernels_cpu[OP_COUNT] = {
     [OP_REPEAT_ROW_BWD] = { .run = repeat_row_bwd_cpu },
     [OP_SCALE] = { .run = scale_cpu },
     [OP_SCALE_BWD] = { .run = scale_bwd_cpu },
+    [OP_BIAS] = { .run = bias_cpu },
+    [OP_BIAS_BWD] = { .run = bias_bwd_cpu },
+    [OP_GATE] = { .run = gate_cpu },
+    [OP_GATE_BWD] = { .run = gate_bwd_cpu },
+    [OP_ROPE] = { .run = rope_cpu, .prepare = rope_prepare },
+    [OP_MASK_QUERIES] = { .run = mask_queries_cpu },
+    [OP_DWCONV] = { .run = dwconv_cpu, .prepare = dwconv_prepare },
+    [OP_DWCONV_DX] = { .run = dwconv_dx_cpu, .prepare = dwconv_prepare },
+    [OP_DWCONV_DW] = { .run = dwconv_dw_cpu },
     [OP_BN_STATS] = { .run = bn_stats_cpu, .prepare = bn_sums_prepare, .blocked = true },
     [OP_BN_APPLY] = { .run = bn_apply_cpu, .prepare = bn_apply_prepare, .blocked = true },
     [OP_BN_BWD_REDUCE] = { .run = bn_bwd_reduce_cpu, .prepare = bn_bwd_sums_prepare, .blocked = true },
@@ -60,16 +57,16 @@ const op_kernel op_kernels_cpu[OP_COUNT] = {
                     .prepare = conv2d_prepare,
                     .release = conv2d_release,
                     .adds_in_place = true,
-                    .blocked = CPU_CONV_BLOCKED,
+                    .blocked = true,
                     .mixes = true },
     [OP_CONV2D_DX] = { .run = conv2d_dx_cpu,
                        .prepare = conv2d_dx_prepare,
                        .release = conv2d_release,
-                       .blocked = CPU_CONV_BLOCKED,
+                       .blocked = true,
                        .mixes = true },
     [OP_CONV2D_DW] = { .run = conv2d_dw_cpu,
                        .prepare = conv2d_dw_prepare,
                        .release = conv2d_release,
-                       .blocked = CPU_CONV_BLOCKED,
+                       .blocked = true,
                        .mixes = true },
 };

@@ -1,6 +1,6 @@
 /* G w G^T: the 3 x 3 kernel evaluated at the points of the minimal filtering algorithm, in both directions. The points
  * and their signs are oneDNN's and cloob's (tensor/cpu/winograd/tile.h). */
-#include "nn/cpu/winograd.h"
+#include "nn/cpu/conv_winograd.h"
 
 #include <string.h>
 

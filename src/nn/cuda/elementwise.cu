@@ -11,6 +11,12 @@ struct relu_fn {
 struct relu_bwd_fn {
     __device__ float operator()(float dy, float y) const { return y > 0.0f ? dy : 0.0f; }
 };
+struct tanh_fn {
+    __device__ float operator()(float x, float) const { return tanhf(x); }
+};
+struct tanh_bwd_fn {
+    __device__ float operator()(float dy, float y) const { return dy * (1.0f - y * y); }
+};
 struct add_fn {
     __device__ float operator()(float a, float b) const { return a + b; }
 };
@@ -206,6 +212,11 @@ extern "C" cloob_status relu_cuda(const op_env *env, const op_args *a) { return 
 extern "C" cloob_status relu_bwd_cuda(const op_env *env, const op_args *a)
 {
     return map(env, "relu_bwd", a, true, relu_bwd_fn());
+}
+extern "C" cloob_status tanh_cuda(const op_env *env, const op_args *a) { return map(env, "tanh", a, false, tanh_fn()); }
+extern "C" cloob_status tanh_bwd_cuda(const op_env *env, const op_args *a)
+{
+    return map(env, "tanh_bwd", a, true, tanh_bwd_fn());
 }
 extern "C" cloob_status add_cuda(const op_env *env, const op_args *a) { return map(env, "add", a, true, add_fn()); }
 

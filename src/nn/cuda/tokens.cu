@@ -22,7 +22,8 @@ static __global__ void eot_kernel(int32_t *index, const int32_t *token, int64_t 
 /* One block: lengths are added up over its threads, each with its own stretch of texts; then its warps write
  * the rows of one text after the other. */
 static __global__ void __launch_bounds__(1024)
-    pack_texts_kernel(int32_t *start, int32_t *row, int32_t *last, const int32_t *index, int N, int T, int R)
+    pack_texts_kernel(int32_t *start, int32_t *row, int32_t *last, int32_t *first, const int32_t *index, int N, int T,
+                      int R)
 {
     __shared__ int total[32];
     int tid = threadIdx.x, lane = tid & 31, warp = tid / 32, per = (N + 1023) / 1024, from = min(tid * per, N),
@@ -39,13 +40,14 @@ static __global__ void __launch_bounds__(1024)
     int at = before - sum;
     for (int n = from; n < to; n++) {
         start[n] = min(at, R);
+        if (first) first[n] = min(at, R);
         at += index[n] + 1;
-        last[n] = max(min(at, R) - 1, 0);
+        if (last) last[n] = max(min(at, R) - 1, 0);
         if (n + 1 == N) start[N] = min(at, R);
     }
     __syncthreads();
     for (int n = warp; n < N; n += 32)
-        for (int first = start[n], end = start[n + 1], r = first + lane; r < end; r += 32) row[r] = n * T + r - first;
+        for (int from = start[n], end = start[n + 1], r = from + lane; r < end; r += 32) row[r] = n * T + r - from;
     for (int r = start[N] + tid; r < R; r += 1024) row[r] = 0;
 }
 
@@ -177,8 +179,8 @@ extern "C" cloob_status pack_texts_cuda(const op_env *env, const op_args *a)
     if (N * T > INT32_MAX || R > INT32_MAX)
         return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "pack_texts: %lld tokens are too many", (long long)(N * T));
     pack_texts_kernel<<<1, 1024, 0, stream_of(env)>>>((int32_t *)a->out[0].data, (int32_t *)a->out[1].data,
-                                                      (int32_t *)a->out[2].data, (const int32_t *)a->in[0].data, (int)N,
-                                                      (int)T, (int)R);
+                                                      (int32_t *)a->out[2].data, (int32_t *)a->out[3].data,
+                                                      (const int32_t *)a->in[0].data, (int)N, (int)T, (int)R);
     return cuda_launched(env->ctx, "pack_texts");
 }
 

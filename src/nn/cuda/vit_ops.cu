@@ -3,13 +3,17 @@
 #include "nn/cuda/common.cuh"
 
 static __global__ void position_kernel(int32_t *index, const int32_t *token, int64_t N, int64_t T, int32_t wanted,
-                                       int32_t place)
+                                       int32_t place, bool unlike)
 {
     int64_t n = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (n >= N) return;
-    int32_t at = wanted ? 0 : place;
-    for (int64_t t = T - 1; wanted && t >= 0; t--)
-        if (token[n * T + t] == wanted) at = (int32_t)t;
+    bool by_token = unlike || wanted;
+    int32_t at = by_token ? 0 : place;
+    for (int64_t t = T - 1; by_token && t >= 0; t--) {
+        if ((token[n * T + t] == wanted) == unlike) continue;
+        at = (int32_t)t;
+        if (unlike) break;
+    }
     index[n] = at;
 }
 
@@ -18,7 +22,7 @@ static __global__ void grid_tokens_kernel(T *y, const T *x, const float *bias, c
                                           int64_t C, int64_t TC)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < items) y[i] = from_float<T>(to_float(x[i]) + bias[i % C] + pos[i % TC]);
+    if (i < items) y[i] = from_float<T>(to_float(x[i]) + (bias ? bias[i % C] : 0.0f) + pos[i % TC]);
 }
 
 /* out[c] = sum over R rows of a, or of a b: 32 columns a block, 8 threads share the rows; always in the same order. */
@@ -38,23 +42,45 @@ static __global__ void column_kernel(float *out, const T *a, const T *b, int64_t
 }
 
 template <typename T>
-static __global__ void mean_kernel(T *y, const T *x, int64_t items, int64_t tokens, int64_t C, int64_t first)
+static __global__ void mean_kernel(T *y, const T *x, const int32_t *start, int64_t items, int64_t tokens, int64_t C,
+                                   int64_t skip)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= items) return;
-    const T *from = x + i / C * tokens * C + i % C;
+    int64_t n = i / C, first = start ? start[n] : n * tokens, rows = start ? start[n + 1] - first : tokens;
+    const T *from = x + first * C + i % C;
     float sum = 0.0f;
-    for (int64_t t = first; t < tokens; t++) sum += to_float(from[t * C]);
-    y[i] = from_float<T>(sum / (float)(tokens - first));
+    for (int64_t t = skip; t < rows; t++) sum += to_float(from[t * C]);
+    y[i] = from_float<T>(sum / (float)(rows - skip));
 }
 
 template <typename T>
-static __global__ void mean_bwd_kernel(T *dx, const T *dy, int64_t items, int64_t tokens, int64_t C, int64_t first)
+static __global__ void mean_bwd_kernel(T *dx, const T *dy, const int32_t *start, int64_t items, int64_t N,
+                                       int64_t tokens, int64_t C, int64_t skip)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= items) return;
-    int64_t t = i / C % tokens, n = i / C / tokens;
-    dx[i] = from_float<T>(t < first ? 0.0f : to_float(dy[n * C + i % C]) / (float)(tokens - first));
+    int64_t row = i / C, n = row / tokens, first = n * tokens, rows = tokens;
+    if (start) {
+        int64_t low = 0, high = N; /* the sequence of a row by bisection; N: a dead row */
+        while (low < high) {
+            int64_t middle = (low + high) / 2;
+            if (start[middle + 1] <= row) low = middle + 1;
+            else high = middle;
+        }
+        n = low, first = n < N ? start[n] : 0, rows = n < N ? start[n + 1] - first : 0;
+    }
+    bool none = row - first < skip || (start && n == N);
+    dx[i] = from_float<T>(none ? 0.0f : to_float(dy[n * C + i % C]) / (float)(rows - skip));
+}
+
+template <typename T>
+static __global__ void bias_kernel(T *y, const T *x, const float *bias, int64_t items, int64_t C, int64_t n)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, c = i % C, third = C / 3;
+    if (i >= items) return;
+    float b = n == C || c < third ? bias[c] : c < 2 * third ? 0.0f : bias[c - third];
+    y[i] = from_float<T>(to_float(x[i]) + b);
 }
 
 template <typename T>
@@ -69,6 +95,53 @@ static __global__ void scale_kernel(T *y, const T *x, const float *gain, int64_t
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < items) y[i] = from_float<T>(to_float(x[i]) * gain[i % C]);
+}
+
+template <typename T>
+static __global__ void gate_kernel(T *y, const T *x, int64_t items, int64_t C)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, at = i / C * 2 * C + i % C;
+    if (i >= items) return;
+    float g = to_float(x[at]);
+    y[i] = from_float<T>(g * to_float(x[at + C]) / (1.0f + expf(-g)));
+}
+
+template <typename T>
+static __global__ void gate_bwd_kernel(T *dx, const T *dy, const T *x, int64_t items, int64_t C)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, at = i / C * 2 * C + i % C;
+    if (i >= items) return;
+    float g = to_float(x[at]), s = 1.0f / (1.0f + expf(-g)), d = to_float(dy[i]);
+    dx[at] = from_float<T>(d * to_float(x[at + C]) * (s + g * s * (1.0f - s)));
+    dx[at + C] = from_float<T>(d * g * s);
+}
+
+/* A thread per pair of columns. */
+template <typename T>
+static __global__ void rope_kernel(T *y, const T *x, int64_t pairs, int64_t tokens, int64_t C, int e, int skip,
+                                   int side, float scale, float offset, bool swapped, bool inverse)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, c = 2 * i % (3 * C),
+            t = 2 * i / (3 * C) % tokens - skip;
+    if (i >= pairs) return;
+    float u = to_float(x[2 * i]), v = to_float(x[2 * i + 1]), sine = 0.0f, cosine = 1.0f;
+    if (c < 2 * C && t >= 0) {
+        int p = (int)(c % e / 2), bands = e / 4, row = (int)(t / side), column = (int)(t % side);
+        float at = (float)((p < bands) != swapped ? row : column) + offset;
+        sincosf(at * scale * exp2f(-(float)(p % bands) / (float)bands * 13.2877123795f), &sine, &cosine);
+        if (inverse) sine = -sine;
+    }
+    y[2 * i] = from_float<T>(u * cosine - v * sine);
+    y[2 * i + 1] = from_float<T>(v * cosine + u * sine);
+}
+
+template <typename T>
+static __global__ void mask_queries_kernel(T *y, const T *x, const int32_t *index, int64_t items, int64_t tokens,
+                                           int64_t C)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, row = i / (3 * C);
+    if (i >= items) return;
+    y[i] = i % (3 * C) < C && row % tokens > index[row / tokens] ? from_float<T>(0.0f) : x[i];
 }
 
 /* ---- launchers ----------------------------------------------------------------------------------- */
@@ -100,7 +173,8 @@ extern "C" cloob_status text_position_cuda(const op_env *env, const op_args *a)
     const tensor *x = &a->in[0];
     position_kernel<<<blocks_for(x->dim[0]), 256, 0, stream_of(env)>>>((int32_t *)a->out[0].data,
                                                                        (const int32_t *)x->data, x->dim[0], x->dim[1],
-                                                                       (int32_t)a->attr.token, (int32_t)a->attr.tokens);
+                                                                       (int32_t)a->attr.token, (int32_t)a->attr.tokens,
+                                                                       a->attr.unlike);
     return cuda_launched(env->ctx, "text_position");
 }
 
@@ -130,20 +204,22 @@ extern "C" cloob_status grid_tokens_bwd_cuda(const op_env *env, const op_args *a
 extern "C" cloob_status mean_rows_cuda(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0];
-    int64_t items = tensor_count(&a->out[0]);
+    int64_t items = tensor_count(&a->out[0]), T_ = tensor_rows(x) / x->dim[0];
     WITH_TYPE(x->dtype,
               mean_kernel<T><<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)a->out[0].data, (const T *)x->data,
-                                                                            items, x->dim[1], x->dim[2], a->attr.rows));
+                                                                            (const int32_t *)a->in[1].data, items, T_,
+                                                                            tensor_cols(x), a->attr.rows));
     return cuda_launched(env->ctx, "mean_rows");
 }
 
 extern "C" cloob_status mean_rows_bwd_cuda(const op_env *env, const op_args *a)
 {
     const tensor *dx = &a->out[0];
-    int64_t items = tensor_count(dx);
+    int64_t items = tensor_count(dx), T_ = tensor_rows(dx) / dx->dim[0];
     WITH_TYPE(dx->dtype, mean_bwd_kernel<T>
-              <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)dx->data, (const T *)a->in[0].data, items,
-                                                              dx->dim[1], dx->dim[2], a->attr.rows));
+              <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)dx->data, (const T *)a->in[0].data,
+                                                              (const int32_t *)a->in[2].data, items, a->in[0].dim[0],
+                                                              T_, tensor_cols(dx), a->attr.rows));
     return cuda_launched(env->ctx, "mean_rows_bwd");
 }
 
@@ -171,4 +247,77 @@ extern "C" cloob_status scale_bwd_cuda(const op_env *env, const op_args *a)
 {
     if (a->out[0].data) CLOOB_TRY(times_gain(env, "scale_bwd", &a->out[0], &a->in[0], &a->in[2]));
     return sum_columns(env, "scale_bwd", &a->out[1], &a->in[0], &a->in[1], tensor_cols(&a->in[1]));
+}
+
+extern "C" cloob_status bias_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *y = &a->out[0];
+    int64_t items = tensor_count(y);
+    WITH_TYPE(y->dtype,
+              bias_kernel<T><<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)y->data, (const T *)a->in[0].data,
+                                                                            (const float *)a->in[1].data, items,
+                                                                            tensor_cols(y), a->in[1].dim[0]));
+    return cuda_launched(env->ctx, "bias");
+}
+
+extern "C" cloob_status bias_bwd_prepare_cuda(const op_env *env, op_args *a)
+{
+    const tensor *dy = &a->in[0];
+    a->scratch_bytes = colsum_scratch(env->dev, tensor_rows(dy), tensor_cols(dy), dy->dtype);
+    return CLOOB_OK;
+}
+
+/* Without a bias of the keys: the sums of the first and the last third. */
+extern "C" cloob_status bias_bwd_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *dy = &a->in[0];
+    int64_t R = tensor_rows(dy), C = tensor_cols(dy), third = C / 3;
+    float *out = (float *)a->out[0].data;
+    const char *values = (const char *)dy->data + (size_t)(2 * third) * dtype_size(dy->dtype);
+    if (a->out[0].dim[0] == C) return colsum(env, "bias_bwd", out, dy->data, dy->dtype, R, C, 0, a->scratch);
+    CLOOB_TRY(colsum(env, "bias_bwd", out, dy->data, dy->dtype, R, third, C, a->scratch));
+    return colsum(env, "bias_bwd", out + third, values, dy->dtype, R, third, C, a->scratch);
+}
+
+extern "C" cloob_status gate_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *y = &a->out[0];
+    int64_t items = tensor_count(y);
+    WITH_TYPE(y->dtype,
+              gate_kernel<T><<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)y->data, (const T *)a->in[0].data,
+                                                                            items, tensor_cols(y)));
+    return cuda_launched(env->ctx, "gate");
+}
+
+extern "C" cloob_status gate_bwd_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *dy = &a->in[0];
+    int64_t items = tensor_count(dy);
+    WITH_TYPE(dy->dtype, gate_bwd_kernel<T>
+              <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)a->out[0].data, (const T *)dy->data,
+                                                              (const T *)a->in[1].data, items, tensor_cols(dy)));
+    return cuda_launched(env->ctx, "gate_bwd");
+}
+
+extern "C" cloob_status rope_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0];
+    const op_attr *at = &a->attr;
+    int64_t pairs = tensor_count(x) / 2, C = x->dim[2] / 3;
+    WITH_TYPE(x->dtype, rope_kernel<T>
+              <<<blocks_for(pairs), 256, 0, stream_of(env)>>>((T *)a->out[0].data, (const T *)x->data, pairs, x->dim[1],
+                                                              C, (int)(C / at->heads), (int)at->rows, (int)at->tokens,
+                                                              at->scale, at->offset, at->swapped, at->inverse));
+    return cuda_launched(env->ctx, "rope");
+}
+
+extern "C" cloob_status mask_queries_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0];
+    int64_t items = tensor_count(x);
+    WITH_TYPE(x->dtype, mask_queries_kernel<T>
+              <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)a->out[0].data, (const T *)x->data,
+                                                              (const int32_t *)a->in[1].data, items, x->dim[1],
+                                                              x->dim[2] / 3));
+    return cuda_launched(env->ctx, "mask_queries");
 }

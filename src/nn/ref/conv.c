@@ -94,3 +94,53 @@ cloob_status conv2d_dw_ref(const op_env *env, const op_args *a)
                 for (int64_t c = 0; c < z.c; c++, at++) st(dw, at, dw_at(&z, dy, x, o, u, v, c));
     return CLOOB_OK;
 }
+
+/* ---- each channel by its own kernel -------------------------------------------------------------- */
+
+/* out[n,i,j,c] = sum over (u,v) of x[n, i + u - k/2, j + v - k/2, c] w[c,u,v], or with `turned` of w[c,k-1-u,k-1-v]. */
+static void dwconv(const tensor *out, const tensor *x, const tensor *w, bool turned)
+{
+    int64_t H = x->dim[1], W = x->dim[2], C = x->dim[3], k = w->dim[1];
+    for (int64_t at = 0; at < tensor_count(out); at++) {
+        int64_t c = at % C, j = at / C % W, i = at / C / W % H, n = at / C / W / H;
+        double sum = 0.0;
+        for (int64_t u = 0; u < k; u++)
+            for (int64_t v = 0; v < k; v++) {
+                int64_t h = i + u - k / 2, l = j + v - k / 2, wi = c * k * k + u * k + v;
+                if (h < 0 || h >= H || l < 0 || l >= W) continue;
+                sum += ld(x, ((n * H + h) * W + l) * C + c) * ld(w, turned ? c * k * k + k * k - 1 - u * k - v : wi);
+            }
+        st(out, at, sum);
+    }
+}
+
+cloob_status dwconv_ref(const op_env *env, const op_args *a)
+{
+    (void)env;
+    dwconv(&a->out[0], &a->in[0], &a->in[1], false);
+    return CLOOB_OK;
+}
+
+cloob_status dwconv_dx_ref(const op_env *env, const op_args *a)
+{
+    (void)env;
+    dwconv(&a->out[0], &a->in[0], &a->in[1], true);
+    return CLOOB_OK;
+}
+
+cloob_status dwconv_dw_ref(const op_env *env, const op_args *a)
+{
+    const tensor *dy = &a->in[0], *x = &a->in[1], *dw = &a->out[0];
+    int64_t H = x->dim[1], W = x->dim[2], C = x->dim[3], k = dw->dim[1];
+    (void)env;
+    for (int64_t at = 0; at < tensor_count(dw); at++) {
+        int64_t c = at / (k * k), u = at / k % k, v = at % k;
+        double sum = 0.0;
+        for (int64_t p = 0; p < tensor_count(dy) / C; p++) {
+            int64_t h = p / W % H + u - k / 2, l = p % W + v - k / 2, n = p / W / H;
+            if (h >= 0 && h < H && l >= 0 && l < W) sum += ld(dy, p * C + c) * ld(x, ((n * H + h) * W + l) * C + c);
+        }
+        st(dw, at, sum);
+    }
+    return CLOOB_OK;
+}

@@ -16,6 +16,21 @@ cloob_status relu_bwd_ref(const op_env *env, const op_args *a)
     return CLOOB_OK;
 }
 
+cloob_status tanh_ref(const op_env *env, const op_args *a)
+{
+    (void)env;
+    for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++) st(&a->out[0], i, tanh(ld(&a->in[0], i)));
+    return CLOOB_OK;
+}
+
+cloob_status tanh_bwd_ref(const op_env *env, const op_args *a)
+{
+    (void)env;
+    for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++)
+        st(&a->out[0], i, ld(&a->in[0], i) * (1.0 - ld(&a->in[1], i) * ld(&a->in[1], i)));
+    return CLOOB_OK;
+}
+
 cloob_status add_ref(const op_env *env, const op_args *a)
 {
     (void)env;

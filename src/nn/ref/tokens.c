@@ -74,13 +74,14 @@ cloob_status eot_index_ref(const op_env *env, const op_args *a)
 cloob_status pack_texts_ref(const op_env *env, const op_args *a)
 {
     const int32_t *index = a->in[0].data;
-    int32_t *start = a->out[0].data, *row = a->out[1].data, *last = a->out[2].data;
+    int32_t *start = a->out[0].data, *row = a->out[1].data, *last = a->out[2].data, *first = a->out[3].data;
     int64_t N = a->in[1].dim[0], T = a->in[1].dim[1], R = a->attr.rows, r = 0;
     (void)env;
     for (int64_t n = 0; n < N; n++) {
         start[n] = (int32_t)r;
+        if (first) first[n] = (int32_t)r;
         for (int64_t t = 0; t <= index[n] && r < R; t++) row[r++] = (int32_t)(n * T + t);
-        last[n] = (int32_t)(r > 0 ? r - 1 : 0);
+        if (last) last[n] = (int32_t)(r > 0 ? r - 1 : 0);
     }
     start[N] = (int32_t)r;
     while (r < R) row[r++] = 0;

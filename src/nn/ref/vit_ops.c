@@ -7,9 +7,13 @@ cloob_status text_position_ref(const op_env *env, const op_args *a)
     int32_t *index = a->out[0].data;
     (void)env;
     for (int64_t n = 0, T = a->in[0].dim[1]; n < a->in[0].dim[0]; n++) {
-        index[n] = a->attr.token ? 0 : (int32_t)a->attr.tokens;
-        for (int64_t t = T - 1; a->attr.token && t >= 0; t--)
-            if (token[n * T + t] == a->attr.token) index[n] = (int32_t)t;
+        bool unlike = a->attr.unlike, by_token = unlike || a->attr.token;
+        index[n] = by_token ? 0 : (int32_t)a->attr.tokens;
+        for (int64_t t = T - 1; by_token && t >= 0; t--) {
+            if ((token[n * T + t] == a->attr.token) == unlike) continue;
+            index[n] = (int32_t)t;
+            if (unlike) break;
+        }
     }
     return CLOOB_OK;
 }
@@ -19,7 +23,8 @@ cloob_status grid_tokens_ref(const op_env *env, const op_args *a)
     const tensor *x = &a->in[0], *bias = &a->in[1], *pos = &a->in[2], *y = &a->out[0];
     (void)env;
     int64_t C = y->dim[2], TC = y->dim[1] * C;
-    for (int64_t i = 0; i < tensor_count(y); i++) st(y, i, ld(x, i) + ld(bias, i % C) + ld(pos, i % TC));
+    for (int64_t i = 0; i < tensor_count(y); i++)
+        st(y, i, ld(x, i) + (has(bias) ? ld(bias, i % C) : 0.0) + ld(pos, i % TC));
     return CLOOB_OK;
 }
 
@@ -46,13 +51,15 @@ cloob_status grid_tokens_bwd_ref(const op_env *env, const op_args *a)
 cloob_status mean_rows_ref(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0], *y = &a->out[0];
-    int64_t T = x->dim[1], C = x->dim[2], first = a->attr.rows;
+    op_sequences s = op_sequences_of(&a->attr, x, &a->in[1]);
+    int64_t C = tensor_cols(x), skip = a->attr.rows;
     (void)env;
-    for (int64_t n = 0; n < x->dim[0]; n++)
+    for (int64_t n = 0; n < s.N; n++)
         for (int64_t c = 0; c < C; c++) {
+            int64_t first = op_first_row(&s, n), rows = op_row_count(&s, n);
             double sum = 0.0;
-            for (int64_t t = first; t < T; t++) sum += ld(x, (n * T + t) * C + c);
-            st(y, n * C + c, sum / (double)(T - first));
+            for (int64_t t = skip; t < rows; t++) sum += ld(x, (first + t) * C + c);
+            st(y, n * C + c, sum / (double)(rows - skip));
         }
     return CLOOB_OK;
 }
@@ -60,12 +67,14 @@ cloob_status mean_rows_ref(const op_env *env, const op_args *a)
 cloob_status mean_rows_bwd_ref(const op_env *env, const op_args *a)
 {
     const tensor *dy = &a->in[0], *dx = &a->out[0];
-    int64_t T = dx->dim[1], C = dx->dim[2], first = a->attr.rows;
+    op_sequences s = op_sequences_of(&a->attr, dx, &a->in[2]);
+    int64_t C = tensor_cols(dx), skip = a->attr.rows;
     (void)env;
-    for (int64_t i = 0; i < tensor_count(dx); i++) {
-        int64_t c = i % C, t = i / C % T, n = i / C / T;
-        st(dx, i, t < first ? 0.0 : ld(dy, n * C + c) / (double)(T - first));
-    }
+    fill_zero(dx); /* rows left out, and dead ones */
+    for (int64_t n = 0; n < s.N; n++)
+        for (int64_t t = skip, rows = op_row_count(&s, n); t < rows; t++)
+            for (int64_t c = 0; c < C; c++)
+                st(dx, (op_first_row(&s, n) + t) * C + c, ld(dy, n * C + c) / (double)(rows - skip));
     return CLOOB_OK;
 }
 
@@ -99,5 +108,84 @@ cloob_status scale_bwd_ref(const op_env *env, const op_args *a)
     (void)env;
     for (int64_t i = 0; has(dx) && i < tensor_count(dx); i++) st(dx, i, ld(dy, i) * ld(gain, i % C));
     if (has(dgain)) sum_rows(dgain, dy, x, C);
+    return CLOOB_OK;
+}
+
+cloob_status bias_ref(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0], *bias = &a->in[1], *y = &a->out[0];
+    (void)env;
+    for (int64_t i = 0, C = tensor_cols(x); i < tensor_count(y); i++) {
+        int64_t k = op_bias_of(i % C, C, bias->dim[0]);
+        st(y, i, ld(x, i) + (k < 0 ? 0.0 : ld(bias, k)));
+    }
+    return CLOOB_OK;
+}
+
+cloob_status bias_bwd_ref(const op_env *env, const op_args *a)
+{
+    const tensor *dy = &a->in[0], *dbias = &a->out[0];
+    int64_t C = tensor_cols(dy);
+    (void)env;
+    for (int64_t c = 0; c < C; c++) {
+        int64_t k = op_bias_of(c, C, dbias->dim[0]);
+        double sum = 0.0;
+        for (int64_t r = 0; r < tensor_rows(dy); r++) sum += ld(dy, r * C + c);
+        if (k >= 0) st(dbias, k, sum);
+    }
+    return CLOOB_OK;
+}
+
+static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+
+cloob_status gate_ref(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0], *y = &a->out[0];
+    (void)env;
+    for (int64_t i = 0, C = tensor_cols(y); i < tensor_count(y); i++) {
+        int64_t at = i / C * 2 * C + i % C;
+        st(y, i, ld(x, at) * sigmoid(ld(x, at)) * ld(x, at + C));
+    }
+    return CLOOB_OK;
+}
+
+cloob_status gate_bwd_ref(const op_env *env, const op_args *a)
+{
+    const tensor *dy = &a->in[0], *x = &a->in[1], *dx = &a->out[0];
+    (void)env;
+    for (int64_t i = 0, C = tensor_cols(dy); i < tensor_count(dy); i++) {
+        int64_t at = i / C * 2 * C + i % C;
+        double g = ld(x, at), s = sigmoid(g), d = ld(dy, i);
+        st(dx, at, d * ld(x, at + C) * (s + g * s * (1.0 - s)));
+        st(dx, at + C, d * g * s);
+    }
+    return CLOOB_OK;
+}
+
+cloob_status rope_ref(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0], *y = &a->out[0];
+    int64_t T = x->dim[1], C = x->dim[2] / 3, e = C / a->attr.heads;
+    (void)env;
+    for (int64_t i = 0; i < tensor_count(x); i += 2) {
+        int64_t c = i % (3 * C), t = i / (3 * C) % T - a->attr.rows;
+        double angle = c < 2 * C && t >= 0 ? op_rope_angle(&a->attr, t, c % e / 2, e) : 0.0, u = ld(x, i),
+               v = ld(x, i + 1);
+        st(y, i, u * cos(angle) - v * sin(angle));
+        st(y, i + 1, v * cos(angle) + u * sin(angle));
+    }
+    return CLOOB_OK;
+}
+
+cloob_status mask_queries_ref(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0], *y = &a->out[0];
+    const int32_t *index = a->in[1].data;
+    int64_t T = x->dim[1], C = x->dim[2] / 3;
+    (void)env;
+    for (int64_t i = 0; i < tensor_count(x); i++) {
+        int64_t c = i % (3 * C), t = i / (3 * C) % T;
+        st(y, i, c < C && t > index[i / (3 * C) / T] ? 0.0 : ld(x, i));
+    }
     return CLOOB_OK;
 }

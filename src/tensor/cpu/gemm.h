@@ -22,23 +22,21 @@ void cpu_sgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K
 void cpu_dgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const double *A,
                int64_t lda, const double *B, int64_t ldb, double beta, double *C, int64_t ldc);
 
-/* One GEMM on the calling thread: BLAS (gemm_blas.c) or plain loops (gemm_plain.c), chosen by the build;
- * plain loops also where a memory limit leaves no room for BLAS' buffers.
+/* One GEMM on the calling thread by BLAS (gemm_blas.c), or by plain loops (gemm_plain.c) where the library is missing,
+ * the build leaves it out, or a memory limit leaves no space for its buffers.
  * Sizes and distances fit an int. */
 void gemm_tile(bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, const float *A, int64_t lda,
                const float *B, int64_t ldb, float beta, float *C, int64_t ldc);
 void gemm_tile_d(bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const double *A, int64_t lda,
                  const double *B, int64_t ldb, double beta, double *C, int64_t ldc);
 
+/* The BLAS library and its version; NULL: plain loops multiply. */
+const char *gemm_blas_version(void);
+
 /* The plain loops, in every build. */
 void gemm_tile_plain(bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, const float *A, int64_t lda,
                      const float *B, int64_t ldb, float beta, float *C, int64_t ldc);
 void gemm_tile_plain_d(bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const double *A, int64_t lda,
                        const double *B, int64_t ldb, double beta, double *C, int64_t ldc);
-
-/* Around every call into OpenBLAS (gemm_blas.c). False: there is no memory for its buffer, and it must not be
- * called. */
-bool gemm_blas_begin(void);
-void gemm_blas_end(void);
 
 #endif

@@ -10,6 +10,7 @@
 #include "tensor/cpu/gemm_packed.h"
 
 typedef struct group_block group_block; /* below */
+typedef struct u8_block u8_block;
 
 /* `rows` rows of packed A by a packed panel of B, over `steps` steps of K. */
 typedef struct gemm_block {
@@ -59,16 +60,18 @@ struct gemm_kernel {
         void (*transpose_pairs)(uint32_t *to, const uint32_t *from);
         /* int8 in groups: x (groups, 32) becomes row r of blocks; limit: (groups) */
         void (*round_groups)(const float *x, int64_t groups, const float *limit, int r, group_block *to);
+        /* u8: groups x[r] (64) become rows of a block */
+        void (*round_u8)(const uint16_t *const *x, int rows, u8_block *to);
     };
 };
 
 /* Where the parts of a packed B are. */
 const void *gemm_packed_panel(const gemm_kernel *kernel, const void *packed, int64_t K, int64_t p);
 
-extern const gemm_kernel gemm_f32_plain, gemm_bf16_plain, gemm_i8_plain, gemm_i8_groups_plain;
+extern const gemm_kernel gemm_f32_plain, gemm_bf16_plain, gemm_i8_plain, gemm_i8_groups_plain, gemm_u8_plain;
 #ifdef __x86_64__
 extern const gemm_kernel gemm_f32_avx512, gemm_f32_avx2, gemm_bf16_amx, gemm_bf16_avx512, gemm_bf16_avx2,
-    gemm_i8_avx512_vnni, gemm_i8_avx_vnni, gemm_i8_avx2, gemm_i8_groups_avx2;
+    gemm_i8_avx512_vnni, gemm_i8_avx_vnni, gemm_i8_avx2, gemm_i8_groups_avx2, gemm_u8_avx512_vnni, gemm_u8_avx_vnni;
 #endif
 
 /* ---- f32 ------------------------------------------------------------------------------------------- */
@@ -162,5 +165,43 @@ float gemm_group_inverse(float scale);
     .b_shared = (int)sizeof(float), .chunk = 144, .chunk_bytes = 320 << 10, .depth = 24, .panels = 1, .a_whole = true, \
     .pack_a = gemm_i8_groups_pack_a, .pack_b = gemm_i8_groups_pack_b, .pack_shared = gemm_i8_groups_pack_shared,       \
     .round_groups = round_
+
+/* ---- bytes by bytes, a scale per group ------------------------------------------------------------- */
+
+enum { U8_GROUP = 64, U8_ROWS = 6, U8_COLS = 32, U8_ZERO = 128 };
+
+/* A block of rows, per group: elements plus zero, which is 0, or U8_ZERO where there are negative elements. */
+struct u8_block {
+    uint8_t x[U8_ROWS][U8_GROUP];
+    float scale[U8_ROWS];
+    int32_t zero[U8_ROWS];
+};
+
+/* A panel, per group. */
+typedef struct u8_panel {
+    int32_t shift[U8_COLS]; /* -U8_ZERO times the sum of the weights */
+    int8_t w[U8_GROUP / 4][U8_COLS][4];
+} u8_panel;
+
+gemm_pack_fn gemm_u8_pack_a, gemm_u8_pack_b;
+
+/* The scale of a group whose largest magnitude has the bits `top`, and its inverse, 0 where all elements count as
+ * zeros. NaN and 0 where an element is not finite. */
+static inline float gemm_u8_scale(uint32_t top, bool negative, float *inverse)
+{
+    union {
+        uint32_t u;
+        float f;
+    } largest = { top }, nan = { 0x7FC00000u };
+    bool finite = top < 0x7F800000u;
+    *inverse = finite && largest.f > 1e-30f ? (negative ? 127.0f : 255.0f) / largest.f : 0;
+    return finite ? largest.f * (negative ? 1 / 127.0f : 1 / 255.0f) : nan.f;
+}
+
+/* 8 groups of a panel, 17 KB, stay in the first cache; tasks of 120 x 512. */
+#define GEMM_U8_KERNEL(name_, round_)                                                                                  \
+    .name = name_, .kind = GEMM_U8, .rows = U8_ROWS, .cols = U8_COLS, .step = U8_GROUP,                                \
+    .a_step = (int)sizeof(u8_block), .b_step = (int)sizeof(u8_panel), .b_head = U8_COLS * (int)sizeof(float),          \
+    .chunk = 120, .depth = 8, .panels = 16, .pack_a = gemm_u8_pack_a, .pack_b = gemm_u8_pack_b, .round_u8 = round_
 
 #endif

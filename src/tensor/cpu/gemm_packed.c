@@ -54,7 +54,16 @@ static void largest_task(const gemm_kernel *k, const gemm_call *x, bool packed, 
     *panels = k->a_whole && once ? 1 : square ? k->panels / 2 : k->panels;
 }
 
-static layout layout_of(const gemm_kernel *k, const gemm_call *x, bool packed)
+/* Where tasks are few, narrower ones, so that all threads finish at about the same time. No sum depends on it. */
+static void share_panels(layout *l, int threads)
+{
+    int64_t tasks = l->row_tasks * l->col_tasks, round = 2 * threads;
+    if (l->parts > 1 || tasks >= 4 * round) return;
+    l->task_panels = ceil_div(l->panels, ceil_div(ceil_div(tasks, round) * round, l->row_tasks));
+    l->col_tasks = ceil_div(l->panels, l->task_panels);
+}
+
+static layout layout_of(const cloob_ctx *ctx, const gemm_kernel *k, const gemm_call *x, bool packed)
 {
     int64_t most_blocks, most_panels;
     layout l = { .blocks = ceil_div(x->M, k->rows), .panels = ceil_div(x->N, k->cols), .steps = steps_of(k, x->K) };
@@ -65,9 +74,10 @@ static layout layout_of(const gemm_kernel *k, const gemm_call *x, bool packed)
     l.col_tasks = ceil_div(l.panels, l.task_panels);
     l.stretch = even_piece(l.steps, k->depth ? k->depth : l.steps);
     /* parts are for a C of floats without an epilogue, from bf16 */
-    l.parts = parts_of(&l, !k->a_whole && !x->c_bf16 && !x->bias && !x->res && !x->relu);
+    l.parts = parts_of(&l, k->kind == GEMM_BF16 && !x->c_bf16 && !x->bias && !x->res && !x->relu);
     l.part_steps = ceil_div(ceil_div(l.steps, l.parts), l.stretch) * l.stretch;
     l.parts = ceil_div(l.steps, l.part_steps);
+    if (!k->a_whole && ctx->threads > 1) share_panels(&l, ctx->threads);
     /* Fewer rows never need more: a call may have fewer than were planned for. */
     int64_t blocks = min64(l.blocks, most_blocks), panels = min64(l.panels, most_panels);
     bool once = l.stretch == l.steps; /* sums of one block at a time */
@@ -83,7 +93,7 @@ static int64_t tasks_of(const layout *l) { return l->row_tasks * l->col_tasks * 
 
 size_t gemm_scratch(const cloob_ctx *ctx, const gemm_kernel *kernel, const gemm_call *x, bool packed)
 {
-    layout l = layout_of(kernel, x, packed);
+    layout l = layout_of(ctx, kernel, x, packed);
     size_t parts = l.parts > 1 ? (size_t)(l.parts * x->M * x->N) * sizeof(float) : 0;
     return ALIGN + l.a_whole + (size_t)pool_ranges(ctx, tasks_of(&l), 1) * thread_bytes(&l) + parts;
 }
@@ -310,7 +320,7 @@ CPU_CLONES static void add_parts(void *arg, int64_t begin, int64_t end, int thre
 
 void gemm_packed_run(cloob_ctx *ctx, const gemm_kernel *kernel, const gemm_call *x, void *scratch)
 {
-    job j = { .kernel = kernel, .x = x, .l = layout_of(kernel, x, x->packed != NULL) };
+    job j = { .kernel = kernel, .x = x, .l = layout_of(ctx, kernel, x, x->packed != NULL) };
     assert(x->M >= 0 && x->N >= 0 && x->K > 0 && x->ldc >= x->N);
     if (x->M == 0 || x->N == 0) return;
     int64_t tasks = tasks_of(&j.l), each = x->M / j.l.row_tasks * j.l.task_panels * kernel->cols * (x->K + 1);

@@ -17,10 +17,11 @@
 #include "core/ctx.h"
 
 typedef enum gemm_kind {
-    GEMM_F32,      /* float by float */
-    GEMM_BF16,     /* bf16 by bf16, sums in float */
-    GEMM_I8,       /* float, rounded to 13 bits with a scale per row, by int8 (gemm_i8.c); exact sums */
-    GEMM_I8_GROUPS /* float, rounded to 7 bits with a scale per row and 32 elements, by int8 (gemm_i8_groups.c) */
+    GEMM_F32,       /* float by float */
+    GEMM_BF16,      /* bf16 by bf16, sums in float */
+    GEMM_I8,        /* float, rounded to 13 bits with a scale per row, by int8 (gemm_i8.c); exact sums */
+    GEMM_I8_GROUPS, /* float, rounded to 7 bits with a scale per row and 32 elements, by int8 (gemm_i8_groups.c) */
+    GEMM_U8         /* bf16, rounded to 8 bits with a scale per row and 64 elements, by int8 (gemm_u8.c) */
 } gemm_kind;
 
 typedef struct gemm_kernel gemm_kernel; /* gemm_kernels.h */
@@ -33,9 +34,9 @@ typedef struct gemm_patches {
     int64_t H, W, pixel, C, Gh, Gw, k, mul, sign, off, div;
 } gemm_patches;
 
-/* A factor: a matrix in memory, or (bf16) the patches of images as rows of a matrix, which are gathered while they are
- * packed, so that a convolution is a GEMM and no patch matrix is stored. Row r of a matrix starts at r ld, or (bf16)
- * with inner > 0 at (r % inner) ld + (r / inner) outer. */
+/* A factor: a matrix in memory, or (bf16, u8) the patches of images as rows of a matrix, which are gathered while they
+ * are packed, so that a convolution is a GEMM and no patch matrix is stored. Row r of a matrix starts at r ld, or
+ * (bf16) with inner > 0 at (r % inner) ld + (r / inner) outer. */
 typedef struct gemm_view {
     const void *data;
     int64_t rows, cols, ld, inner, outer;

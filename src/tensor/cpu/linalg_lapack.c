@@ -1,9 +1,9 @@
-/* Eigenvalues and inverse by LAPACK. OpenBLAS' own runs on one thread once gemm.h has been used. */
-#include <lapacke.h>
+/* Eigenvalues and inverse by the LAPACK inside OpenBLAS (gemm_blas.h), which runs on one thread; by plain loops where
+ * it is missing. A symmetric matrix reads the same in LAPACK's column order. */
 #include <limits.h>
 #include <stdlib.h>
 
-#include "tensor/cpu/gemm.h"
+#include "tensor/cpu/gemm_blas.h"
 #include "tensor/cpu/linalg.h"
 
 static void swap(double *a, double *b)
@@ -12,13 +12,29 @@ static void swap(double *a, double *b)
     *a = *b, *b = t;
 }
 
+/* The first call asks for the sizes of the work space. */
+static cloob_status eigenvalues(cloob_ctx *ctx, double *value, double *A, int n, int *info)
+{
+    double doubles = 0, *work = NULL;
+    int integers = 0, *iwork = NULL, ask = -1;
+    blas.dsyevd_("N", "L", &n, A, &n, value, &doubles, &ask, &integers, &ask, info, 1, 1);
+    int lwork = (int)doubles;
+    if (*info == 0) work = malloc((size_t)lwork * sizeof *work), iwork = malloc((size_t)integers * sizeof *iwork);
+    if (work && iwork) blas.dsyevd_("N", "L", &n, A, &n, value, work, &lwork, iwork, &integers, info, 1, 1);
+    bool ran = *info != 0 || (work && iwork);
+    free(work), free(iwork);
+    return ran ? CLOOB_OK : ctx_no_memory(ctx, (size_t)lwork * sizeof *work, "eigenvalues");
+}
+
 cloob_status linalg_eigenvalues(cloob_ctx *ctx, double *value, double *A, int64_t n)
 {
+    int info = 0;
     if (n > INT_MAX) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld dimensions are too many", (long long)n);
-    if (!gemm_blas_begin()) return ctx_no_memory(ctx, (size_t)128 << 20, "LAPACK's buffer");
-    int info = n ? LAPACKE_dsyevd(LAPACK_ROW_MAJOR, 'N', 'L', (int)n, A, (int)n, value) : 0;
+    if (n == 0) return CLOOB_OK;
+    if (!gemm_blas_begin()) return linalg_eigenvalues_plain(ctx, value, A, n);
+    cloob_status status = eigenvalues(ctx, value, A, (int)n, &info);
     gemm_blas_end();
-    if (info == LAPACK_WORK_MEMORY_ERROR) return ctx_no_memory(ctx, (size_t)n * 8, "eigenvalues");
+    CLOOB_TRY(status);
     if (info)
         return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "eigenvalues of a %lld x %lld matrix did not converge", (long long)n,
                         (long long)n);
@@ -28,11 +44,11 @@ cloob_status linalg_eigenvalues(cloob_ctx *ctx, double *value, double *A, int64_
 
 cloob_status linalg_spd_inverse(cloob_ctx *ctx, double *A, int64_t n)
 {
+    int info = 0, size = (int)n;
     if (n > INT_MAX) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld dimensions are too many", (long long)n);
-    /* A symmetric matrix reads the same in column order, which spares LAPACKE its transposed copy. */
-    if (!gemm_blas_begin()) return ctx_no_memory(ctx, (size_t)128 << 20, "LAPACK's buffer");
-    int info = LAPACKE_dpotrf(LAPACK_COL_MAJOR, 'U', (int)n, A, (int)n);
-    if (info == 0) info = LAPACKE_dpotri(LAPACK_COL_MAJOR, 'U', (int)n, A, (int)n);
+    if (!gemm_blas_begin()) return linalg_spd_inverse_plain(ctx, A, n);
+    blas.dpotrf_("U", &size, A, &size, &info, 1);
+    if (info == 0) blas.dpotri_("U", &size, A, &size, &info, 1);
     gemm_blas_end();
     if (info)
         return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "a %lld x %lld matrix is not positive definite", (long long)n,

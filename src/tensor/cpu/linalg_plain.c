@@ -52,14 +52,21 @@ static int64_t first_split(const double *d, const double *e, int64_t l, int64_t 
     return l;
 }
 
+/* sqrt(a a + b b) without overflow; hypot would need a newer libm (GLIBC_2.35) than everything else here. */
+static double length(double a, double b)
+{
+    double large = fmax(fabs(a), fabs(b)), small = fmin(fabs(a), fabs(b));
+    return large > 0 ? large * sqrt(1 + small / large * (small / large)) : 0;
+}
+
 /* One implicit QL step on the unreduced block l..m. */
 static void ql_step(double *d, double *e, int64_t l, int64_t m)
 {
-    double g = (d[l + 1] - d[l]) / (2 * e[l]), r = hypot(g, 1), s = 1, c = 1, p = 0;
+    double g = (d[l + 1] - d[l]) / (2 * e[l]), r = length(g, 1), s = 1, c = 1, p = 0;
     g = d[m] - d[l] + e[l] / (g + copysign(r, g));
     for (int64_t i = m - 1; i >= l; i--) {
         double f = s * e[i], b = c * e[i];
-        e[i + 1] = r = hypot(f, g);
+        e[i + 1] = r = length(f, g);
         if (r == 0) { /* the block splits here */
             d[i + 1] -= p;
             e[m] = 0;
@@ -93,7 +100,7 @@ static int descending(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-cloob_status linalg_eigenvalues(cloob_ctx *ctx, double *value, double *A, int64_t n)
+cloob_status linalg_eigenvalues_plain(cloob_ctx *ctx, double *value, double *A, int64_t n)
 {
     double *off = malloc((size_t)(n + 1) * sizeof *off);
     if (!off) return ctx_no_memory(ctx, (size_t)n * sizeof *off, "eigenvalues");
@@ -142,7 +149,7 @@ static void invert_factor(double *A, int64_t n)
     for (int64_t j = 0; j < n; j++) A[j * n + j] = 1 / A[j * n + j];
 }
 
-cloob_status linalg_spd_inverse(cloob_ctx *ctx, double *A, int64_t n)
+cloob_status linalg_spd_inverse_plain(cloob_ctx *ctx, double *A, int64_t n)
 {
     if (!cholesky(A, n))
         return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "a %lld x %lld matrix is not positive definite", (long long)n,

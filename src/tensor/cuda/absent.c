@@ -2,7 +2,6 @@
 #include "tensor/device.h"
 #include "tensor/async_copy.h"
 #include "tensor/bf16_copy.h"
-#include "tensor/machine.h"
 
 int device_cuda_count(void) { return 0; }
 

@@ -6,7 +6,7 @@
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/libraries.h"
 #include "tensor/cuda/tune.h"
-#include "tensor/machine.h"
+#include "tensor/device.h"
 
 enum { OLDEST = 80 }; /* compute capability, times ten: bf16 and mma.sync */
 

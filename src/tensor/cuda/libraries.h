@@ -7,7 +7,7 @@
 #ifndef TENSOR_CUDA_LIBRARIES_H
 #define TENSOR_CUDA_LIBRARIES_H
 
-#include "core/ctx.h"
+#include "core/shared_object.h"
 #include "tensor/cuda/vendor.h"
 
 /* clang-format off */
@@ -28,13 +28,11 @@
     X(cudnnBackendFinalize) X(cudnnBackendGetAttribute) X(cudnnBackendSetAttribute)
 /* clang-format on */
 
-#define LIBRARY_MEMBER(name) __typeof__(&name) name;
 typedef struct cuda_libraries {
-    CUBLASLT_FUNCTIONS(LIBRARY_MEMBER)
-    CUBLAS_FUNCTIONS(LIBRARY_MEMBER)
-    CUDNN_FUNCTIONS(LIBRARY_MEMBER)
+    CUBLASLT_FUNCTIONS(SHARED_MEMBER)
+    CUBLAS_FUNCTIONS(SHARED_MEMBER)
+    CUDNN_FUNCTIONS(SHARED_MEMBER)
 } cuda_libraries;
-#undef LIBRARY_MEMBER
 
 /* Written once by the first load that succeeds, read-only afterwards. */
 extern cuda_libraries cuda_lib;

@@ -14,7 +14,8 @@ runs, refused = [], []
 for path in sorted((pathlib.Path(open_clip.__file__).parent / "model_configs").glob("*.json")):
     r = subprocess.run([cloob, "info", str(path), "--json"], capture_output=True, text=True)
     if r.returncode == 0:
-        runs.append(json.loads(r.stdout))
+        named = subprocess.run([cloob, "info", path.stem, "--json"], capture_output=True, text=True)  # QuickGELU for OpenAI's own sizes
+        runs.append(json.loads(named.stdout if named.returncode == 0 else r.stdout))
     elif r.returncode == 1 and len(r.stderr.strip().splitlines()) == 1:
         refused.append((path.stem, r.stderr.strip().split(".json: ", 1)[1]))
     else:
@@ -25,6 +26,11 @@ print(f"""# Models
 Names for `--model`, `cloob info NAME` and `--config`, and what becomes of each of the {len(runs) + len(refused)} configurations that
 open_clip {open_clip.__version__} ships: {len(runs)} run, {len(refused)} are refused by name. Made by `tests/ref/make/make_models_table.py`. Besides these there are
 `tiny`, `tiny-rn` and `tiny-vit` for demos and tests. A `.json` file of open_clip or Hugging Face can stand wherever a name can.
+These are architectures; published weights have [names of their own](../how-to/models-by-name.md), which `cloob pull` fetches.
+
+A Hugging Face folder of one tower (`CLIPVisionModel`, `CLIPTextModel`, both with and without projection, MetaCLIP 2's and SigLIP's
+alike) embeds its side; for the other side the error says that the model has none. rinna's Japanese CLIP and CLOOB (transformers' ViT
+and a RoBERTa) embed images and token ids; their tokenizer is not built in.
 
 OpenAI's own sizes (`RN50` to `RN50x64`, `ViT-B-32`, `ViT-B-16`, `ViT-L-14`, `ViT-L-14-336`) have QuickGELU under their plain names, as
 OpenAI's weights do; open_clip's files of the same names have GELU and are read so. `NAME-quickgelu` asks for QuickGELU of any model.
@@ -33,10 +39,11 @@ OpenAI's weights do; open_clip's files of the same names have GELU and are read 
 
 | configuration | image tower | px | patch | embedding | text tower | context | vocabulary | million parameters |
 |---|---|---:|---:|---:|---|---:|---:|---:|""")
-for m in runs:
-    print(f"| {m['model']} | {m['image_layers']} x {m['image_width']}, {m['image_activation']} | {m['image_size']} | {m['patch_size'] or ''} "
-          f"| {m['embed_dim']} | {m['text_layers']} x {m['text_width']}, {m['text_activation']} | {m['context_length']} | {m['vocab_size']} "
-          f"| {m['parameters'] / 1e6:.1f} |")
+for line in dict.fromkeys(  # open_clip's NAME and NAME-quickgelu are one row where they are one model
+    f"| {m['model']} | {m['image_layers']} x {m['image_width']}, {m['image_activation']} | {m['image_size']} | {m['patch_size'] or ''} "
+    f"| {m['embed_dim']} | {m['text_layers']} x {m['text_width']}, {m['text_activation']} | {m['context_length']} | {m['vocab_size']} "
+    f"| {m['parameters'] / 1e6:.1f} |" for m in runs):
+    print(line)
 print("""
 ## Those that are refused
 

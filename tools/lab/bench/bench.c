@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "core/limits.h"
+#include "lab/bench/profile.h"
 #include "data/view/device_view.h"
 #include "core/rng.h"
 #include "model/encoder.h"
@@ -166,12 +167,14 @@ cloob_status step_timing(cloob_ctx *ctx, const bench_options *o, bench_result *o
     *out = (bench_result){ 0 };
     step_options_init(&so);
     CLOOB_TRY(check(ctx, o, true, &p));
+    out->precision = p.name;
     so.compute = p.compute, so.fp8 = p.fp8 ? OP_FP8_FASTER : OP_FP8_NEVER;
     CLOOB_TRY(model_config_load(ctx, o->model, &so.model));
     so.batch = o->batch, so.accum = o->accum;
     so.method = o->method;
     so.grad.checkpoint = o->grad_checkpointing;
     so.pack_texts = o->pack_texts;
+    so.eager = o->profile != NULL; /* a captured step has no calls to time */
     cloob_status status = device_open(ctx, o->device ? o->device : "auto", &d);
     if (status == CLOOB_OK) status = plan_step(ctx, o->fit_memory, &so, d);
     if (status == CLOOB_OK) status = step_create(ctx, &so, d, NULL, &t.s);
@@ -179,7 +182,10 @@ cloob_status step_timing(cloob_ctx *ctx, const bench_options *o, bench_result *o
     if (status == CLOOB_OK) status = make_inputs(ctx, d, &so.model, o->batch * o->accum, o, &t.in);
     if (status == CLOOB_OK) {
         out->planned_bytes = (int64_t)step_memory_of(t.s).total_bytes;
-        status = take_times(ctx, d, o->repeats, o->batch * o->accum, train_once, &t, out);
+        if (o->profile) status = train_once(ctx, &t); /* chooses the text tower */
+        if (o->profile && status == CLOOB_OK) profile_attach(ctx, o->profile, t.s, d);
+        if (status == CLOOB_OK) status = take_times(ctx, d, o->repeats, o->batch * o->accum, train_once, &t, out);
+        if (o->profile && status == CLOOB_OK) status = profile_finish(o->profile, t.s, o->repeats + 1, out->ms);
         out->loss = t.last.loss;
         release_inputs(&t.in);
     }
@@ -216,11 +222,13 @@ cloob_status embed_timing(cloob_ctx *ctx, const bench_options *o, bench_result *
     *out = (bench_result){ 0 };
     encoder_options_init(&eo);
     CLOOB_TRY(check(ctx, o, false, &compute));
-    eo.compute = compute.compute, eo.int8 = compute.int8, eo.fp8 = compute.fp8_rows;
     CLOOB_TRY(model_config_load(ctx, o->model, &c));
+    CLOOB_TRY(device_open(ctx, o->device ? o->device : "auto", &d));
+    precision_settle(ctx, d, &compute);
+    out->precision = compute.name;
+    eo.compute = compute.compute, eo.int8 = compute.int8, eo.fp8 = compute.fp8_rows;
     eo.invariant = o->invariant, eo.batch = o->batch;
-    cloob_status status = device_open(ctx, o->device ? o->device : "auto", &d);
-    if (status == CLOOB_OK) status = params_create(ctx, &c, d, eo.compute, PARAMS_INFER, &p);
+    cloob_status status = params_create(ctx, &c, d, eo.compute, PARAMS_INFER, &p);
     if (status == CLOOB_OK) status = params_init(ctx, p, o->seed);
     if (status == CLOOB_OK) status = encoder_create_on(ctx, p, &eo, &b.e);
     if (status == CLOOB_OK) status = make_inputs(ctx, d, &c, o->batch, o, &b.in);
@@ -258,13 +266,15 @@ cloob_status device_describe(cloob_ctx *ctx, int index, device_facts *out)
     char name[32];
     device *d;
     size_t total = 0, available = 0;
-    *out = (device_facts){ 0 };
+    *out = (device_facts){ .automatic = "", .why = "" };
     snprintf(name, sizeof name, "cuda:%d", index - 1);
     CLOOB_TRY(device_open(ctx, index ? name : "cpu", &d));
     d->memory(d, &total, &available);
     snprintf(out->name, sizeof out->name, "%s", d->name);
     snprintf(out->runs, sizeof out->runs, "%s", d->runs);
     if (index) describe_decoder(ctx, d, out);
+    precision_choice is = precision_of_device(d);
+    out->automatic = is.name, out->why = is.why;
     out->total_bytes = (int64_t)total, out->free_bytes = (int64_t)available;
     device_close(d);
     return CLOOB_OK;

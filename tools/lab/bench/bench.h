@@ -4,6 +4,7 @@
 
 #include "cloob/objective.h"
 #include "cloob/types.h"
+#include "cloob/data.h"
 
 typedef struct bench_options {
     const char *model;              /* a name, or a .json file */
@@ -16,8 +17,9 @@ typedef struct bench_options {
     const char *fit_memory;  /* training: choose what is recomputed to stay within this size, as 80G; NULL: no limit */
     bool pack_texts;         /* training: the text tower works on the tokens up to the end tokens only */
     int64_t text_length; /* mean tokens of a text, spread from half to three halves of it; 0: from 4 to the context */
-    bool text;           /* embedding: texts instead of images */
-    bool invariant;      /* embedding: a row has the same bytes in any batch */
+    struct profile *profile; /* training: filled with the time of every op; NULL: not wanted */
+    bool text;               /* embedding: texts instead of images */
+    bool invariant;          /* embedding: a row has the same bytes in any batch */
 } bench_options;
 
 void bench_options_init(bench_options *o); /* RN50, batch 32, 5 repeats, CLOOB */
@@ -30,6 +32,7 @@ typedef struct bench_result {
     int64_t planned_bytes; /* training: what the plan takes on the device */
     int64_t peak_bytes;    /* of the process; on a GPU, of its memory in use */
     double loss;           /* training: of the last step */
+    const char *precision; /* that was used: what "auto" became */
     char device[128];
 } bench_result;
 
@@ -43,12 +46,44 @@ cloob_status embed_timing(cloob_ctx *ctx, const bench_options *o, bench_result *
 typedef struct device_facts {
     char name[128];
     int64_t total_bytes, free_bytes; /* 0: unknown */
-    char runs[160];    /* a GPU: its compute capability, and which kernels run on it; empty for the processor */
-    char decoder[256]; /* a GPU: what decodes images on it, or why nothing does */
+    char runs[160]; /* a GPU: its compute capability, and which kernels run on it; empty for the processor */
+    const char *automatic, *why; /* what precision "auto" stands for on it, and the reason */
+    char decoder[256];           /* a GPU: what decodes images on it, or why nothing does */
 } device_facts;
 
 /* The processor is number 0, GPUs follow. */
 int device_count(void);
 cloob_status device_describe(cloob_ctx *ctx, int index, device_facts *out);
+
+/* ---- reading data, and search --------------------------------------------------------------------- */
+
+typedef struct data_bench_options {
+    int64_t batch, size, context; /* 64 images of 224 px, 77 tokens */
+    int workers, ahead;           /* 0 workers: in the calling thread */
+    int64_t batches;              /* to time, after one that is not counted; 0: whole epochs */
+    int64_t epochs;               /* with batches 0; 1 */
+    uint64_t seed;
+    bool eval;                 /* evaluation views in order instead of training crops */
+    const char *vocab;         /* merges file to tokenize captions with; NULL: images only */
+    const char *image_decoder; /* "gpu": the first GPU makes the training crops of JPEGs; NULL: the CPU */
+} data_bench_options;
+
+typedef struct data_bench_result {
+    double items_per_s, ms; /* ms: median per batch */
+    double wait_share;      /* of the time spent waiting for the loader: near 1, as nothing else is done */
+    int64_t items, bad, batches;
+    int64_t peak_bytes;          /* of the process */
+    int64_t buffer_bytes;        /* of the loader's batches */
+    int64_t cpu_views;           /* with "gpu": views that the CPU had to make */
+    char decoder[96];            /* who made the others: "CPU", "nvJPEG 13.2, hardware decoders" */
+    int64_t rss_first, rss_last; /* resident bytes after the first and the last epoch (or batch, without epochs) */
+} data_bench_result;
+
+void data_bench_options_init(data_bench_options *o);
+cloob_status data_bench(cloob_ctx *ctx, const cloob_dataset *d, const data_bench_options *o, data_bench_result *out);
+
+/* Times `repeats` searches over n random unit rows; *ms is the median of one. Writes and removes a file at
+ * path. */
+cloob_status search_bench(cloob_ctx *ctx, const char *path, int64_t n, int64_t dim, int repeats, double *ms);
 
 #endif

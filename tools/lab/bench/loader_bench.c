@@ -9,7 +9,7 @@
 #include "core/needs.h"
 #include "core/limits.h"
 #include "data/load/loader_parts.h"
-#include "lab/bench/data_bench.h"
+#include "lab/bench/bench.h"
 
 static int64_t resident_bytes(void)
 {

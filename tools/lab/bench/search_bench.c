@@ -8,7 +8,7 @@
 #include "core/needs.h"
 #include "core/rng.h"
 #include "infer/search_index.h"
-#include "lab/bench/data_bench.h"
+#include "lab/bench/bench.h"
 
 static void random_unit(float *row, int64_t D, uint64_t key)
 {

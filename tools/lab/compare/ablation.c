@@ -1,5 +1,4 @@
 /* Gathering values of runs and testing them. */
-#include "lab/compare/ablation.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,67 +15,15 @@ ablation_aim ablation_aim_of(const char *name)
     return AIM_HIGH;
 }
 
-bool ablation_is_metric(const char *key)
-{
-    static const char *const no[] = { "epoch", "num_samples", "n", "bad", "seed", "steps", "seconds" };
-    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
-        if (strcmp(key, no[i]) == 0) return false;
-    return true;
-}
-
-static ablation_metric *find(arena *a, ablation *t, const char *name)
-{
-    for (int64_t i = 0; i < t->count; i++)
-        if (strcmp(t->metric[i].name, name) == 0) return &t->metric[i];
-    ablation_metric *all = arena_grow(a, t->metric, t->count, &t->room, 32, sizeof *all);
-    if (!all) return NULL;
-    t->metric = all;
-    ablation_metric *m = &t->metric[t->count];
-    *m = (ablation_metric){ .name = arena_string(a, name), .aim = ablation_aim_of(name), .best = -1 };
-    for (int k = 0; k < t->methods; k++) {
-        m->value[k] = arena_push(a, (size_t)(t->seeds + 1) * sizeof(double));
-        if (!m->value[k]) return NULL;
-    }
-    if (!m->name) return NULL;
-    t->count++;
-    return m;
-}
-
-static cloob_status add_object(cloob_ctx *ctx, arena *a, ablation *t, int method, const json *object,
-                               const char *prefix)
-{
-    for (const json *j = object->child; j; j = j->next) {
-        sbuf name = { 0 };
-        cloob_status status = CLOOB_OK;
-        sbuf_printf(&name, "%s%s%s", prefix, *prefix ? "/" : "", j->key);
-        if (name.failed) status = ctx_no_memory(ctx, 64, "a metric");
-        else if (j->kind == JSON_OBJECT) status = add_object(ctx, a, t, method, j, name.data);
-        else if (j->kind == JSON_NUMBER && isfinite(j->number) && ablation_is_metric(j->key)) {
-            ablation_metric *m = find(a, t, name.data);
-            if (!m) status = ctx_no_memory(ctx, sizeof *m, "a metric");
-            else if (m->n[method] < t->seeds) m->value[method][m->n[method]++] = j->number;
-        }
-        sbuf_release(&name);
-        CLOOB_TRY(status);
-    }
-    return CLOOB_OK;
-}
-
 cloob_status ablation_add(cloob_ctx *ctx, arena *a, ablation *t, int method, const json *object)
 {
-    return add_object(ctx, a, t, method, object, "");
+    t->g.memory = a;
+    for (int k = (int)t->g.count; k < t->methods; k++) /* in the order of the methods */
+        if (groups_at(&t->g, t->method[k]) < 0) return ctx_no_memory(ctx, 64, "a metric");
+    return groups_add(ctx, &t->g, t->method[method], object);
 }
 
 /* ---- statistics ---------------------------------------------------------------------------------- */
-
-static void describe(ablation_metric *m, int k)
-{
-    double sum = 0, square = 0, n = (double)m->n[k];
-    for (int64_t i = 0; i < m->n[k]; i++) sum += m->value[k][i];
-    m->mean[k] = m->n[k] ? sum / n : NAN;
-    for (int64_t i = 0; i < m->n[k]; i++) square += (m->value[k][i] - m->mean[k]) * (m->value[k][i] - m->mean[k]);
-    m->deviation[k] = m->n[k] > 1 ? sqrt(square / (n - 1)) : 0;
-}
 
 static cloob_status compare_pairs(cloob_ctx *ctx, const ablation *t, ablation_metric *m)
 {
@@ -84,8 +31,9 @@ static cloob_status compare_pairs(cloob_ctx *ctx, const ablation *t, ablation_me
         for (int b = 0; b < t->methods; b++) {
             rank_sum r;
             m->p[a][b] = a == b ? 1 : NAN;
-            if (a == b || !m->n[a] || !m->n[b]) continue;
-            CLOOB_TRY(ranksum_test(ctx, &r, m->value[a], m->n[a], m->value[b], m->n[b], RANK_SUM_AUTO));
+            const group_values *x = &m->of[a], *y = &m->of[b];
+            if (a == b || !x->n || !y->n) continue;
+            CLOOB_TRY(ranksum_test(ctx, &r, x->value, x->n, y->value, y->n, RANK_SUM_AUTO));
             m->p[a][b] = r.two_sided;
         }
     return CLOOB_OK;
@@ -99,7 +47,7 @@ static void find_best(const ablation *t, ablation_metric *m)
     m->significant = false;
     if (m->aim == AIM_NONE) return;
     for (int k = 0; k < t->methods; k++)
-        if (m->n[k] && (m->best < 0 || sign * m->mean[k] > sign * m->mean[m->best])) m->best = k;
+        if (m->of[k].n && (m->best < 0 || sign * m->mean[k] > sign * m->mean[m->best])) m->best = k;
     for (int k = 0; m->best >= 0 && k < t->methods; k++)
         if (k != m->best) m->p_best = fmax(m->p_best, m->p[m->best][k]); /* fmax passes over NaN */
     m->significant = m->p_best < t->alpha;
@@ -107,10 +55,20 @@ static void find_best(const ablation *t, ablation_metric *m)
 
 cloob_status ablation_test(cloob_ctx *ctx, ablation *t)
 {
+    t->count = t->g.metrics;
+    t->metric = t->count ? arena_push(t->g.memory, (size_t)t->count * sizeof *t->metric) : NULL;
+    if (t->count && !t->metric) return ctx_no_memory(ctx, (size_t)t->count * sizeof *t->metric, "a table");
     for (int64_t i = 0; i < t->count; i++) {
-        for (int k = 0; k < t->methods; k++) describe(&t->metric[i], k);
-        CLOOB_TRY(compare_pairs(ctx, t, &t->metric[i]));
-        find_best(t, &t->metric[i]);
+        const group_metric *from = &t->g.metric[i];
+        ablation_metric *m = &t->metric[i];
+        *m = (ablation_metric){ .name = from->name, .aim = ablation_aim_of(from->name) };
+        for (int k = 0; k < t->methods; k++) {
+            m->of[k] = group_values_of(from, k);
+            group_mean mean = group_mean_of(&m->of[k]);
+            m->mean[k] = mean.mean, m->deviation[k] = mean.deviation;
+        }
+        CLOOB_TRY(compare_pairs(ctx, t, m));
+        find_best(t, m);
     }
     return CLOOB_OK;
 }
@@ -146,7 +104,7 @@ static int row_decimals(const ablation_metric *m, int methods)
 {
     int most = -1;
     for (int k = 0; k < methods; k++) {
-        int d = m->n[k] && m->deviation[k] > 0 ? ablation_decimals(m->deviation[k], m->mean[k]) : -1;
+        int d = m->of[k].n && m->deviation[k] > 0 ? ablation_decimals(m->deviation[k], m->mean[k]) : -1;
         if (d > most) most = d;
     }
     return most;
@@ -156,7 +114,7 @@ static int row_decimals(const ablation_metric *m, int methods)
 static void put_rounded(sbuf *out, const ablation_metric *m, int k, int of_row)
 {
     int d = ablation_decimals_in_row(m->deviation[k], m->mean[k], of_row);
-    if (m->n[k]) sbuf_printf(out, "%.*f ± %.*f", d, m->mean[k], d, m->deviation[k]);
+    if (m->of[k].n) sbuf_printf(out, "%.*f ± %.*f", d, m->mean[k], d, m->deviation[k]);
     else sbuf_puts(out, "–");
 }
 
@@ -197,11 +155,10 @@ static void put_method(const ablation *t, const ablation_metric *m, int k, json_
     sbuf text = { 0 };
     put_rounded(&text, m, k, row_decimals(m, t->methods));
     json_begin(w, t->method[k], '{');
-    json_put_text(w, "text", text.data);
-    json_put_number(w, "mean", m->mean[k]);
-    json_put_number(w, "deviation", m->deviation[k]);
+    json_members(w, J_TEXT("text", text.data), J_NUMBER("mean", m->mean[k], 0),
+                 J_NUMBER("deviation", m->deviation[k], 0));
     json_begin(w, "values", '[');
-    for (int64_t i = 0; i < m->n[k]; i++) json_put_number(w, NULL, m->value[k][i]);
+    for (int64_t i = 0; i < m->of[k].n; i++) json_put_number(w, NULL, m->of[k].value[i]);
     json_end(w);
     json_begin(w, "p", '{');
     for (int other = 0; other < t->methods; other++)
@@ -216,10 +173,8 @@ static void put_metric(const ablation *t, const ablation_metric *m, json_out *w)
 {
     static const char *const aim[] = { "high", "low", "none" };
     json_begin(w, m->name, '{');
-    json_put_text(w, "better", aim[m->aim]);
-    json_put_text(w, "best", m->best >= 0 ? t->method[m->best] : NULL);
-    json_put_number(w, "p", m->p_best);
-    json_put_bool(w, "significant", m->significant);
+    json_members(w, J_TEXT("better", aim[m->aim]), J_TEXT("best", m->best >= 0 ? t->method[m->best] : NULL),
+                 J_NUMBER("p", m->p_best, 0), J_OF(m, significant));
     json_begin(w, "methods", '{');
     for (int k = 0; k < t->methods; k++) put_method(t, m, k, w);
     json_end(w);
@@ -230,8 +185,7 @@ void ablation_json(const ablation *t, sbuf *out)
 {
     json_out w = { .spaced = true };
     json_begin(&w, NULL, '{');
-    json_put_int(&w, "seeds", t->seeds);
-    json_put_number(&w, "alpha", t->alpha);
+    json_members(&w, J_OF(t, seeds), J_NUMBER("alpha", t->alpha, 0));
     json_begin(&w, "metrics", '{');
     for (int64_t i = 0; i < t->count; i++) put_metric(t, &t->metric[i], &w);
     json_end(&w);

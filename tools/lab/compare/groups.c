@@ -6,30 +6,16 @@
 #include <string.h>
 
 #include "core/rng.h"
-#include "lab/compare/ablation.h"
 
 /* ---- gathering ----------------------------------------------------------------------------------- */
 
-/* Room for one more element of an array in an arena; old ones are copied. */
-static void *grow(arena *a, void *old, int64_t count, int64_t *room, size_t each)
-{
-    if (count < *room) return old;
-    int64_t more = *room ? 2 * *room : 8;
-    char *fresh = arena_push(a, (size_t)more * each);
-    if (!fresh) return NULL;
-    if (count) memcpy(fresh, old, (size_t)count * each);
-    memset(fresh + (size_t)count * each, 0, (size_t)(more - count) * each);
-    *room = more;
-    return fresh;
-}
-
-static int64_t group_at(groups *g, const char *name)
+int64_t groups_at(groups *g, const char *name)
 {
     for (int64_t i = 0; i < g->count; i++)
         if (strcmp(g->name[i], name) == 0) return i;
     int64_t room = g->room;
-    const char **names = grow(g->memory, g->name, g->count, &room, sizeof *names);
-    int64_t *runs = grow(g->memory, g->runs, g->count, &g->room, sizeof *runs);
+    const char **names = arena_grow(g->memory, g->name, g->count, &room, 8, sizeof *names);
+    int64_t *runs = arena_grow(g->memory, g->runs, g->count, &g->room, 8, sizeof *runs);
     if (!names || !runs || !(names[g->count] = arena_string(g->memory, name))) return -1;
     g->name = names, g->runs = runs;
     return g->count++;
@@ -39,7 +25,7 @@ static group_metric *metric_at(groups *g, const char *name)
 {
     for (int64_t i = 0; i < g->metrics; i++)
         if (strcmp(g->metric[i].name, name) == 0) return &g->metric[i];
-    group_metric *more = grow(g->memory, g->metric, g->metrics, &g->metric_room, sizeof *more);
+    group_metric *more = arena_grow(g->memory, g->metric, g->metrics, &g->metric_room, 8, sizeof *more);
     if (!more || !(more[g->metrics].name = arena_string(g->memory, name))) return NULL;
     g->metric = more;
     return &g->metric[g->metrics++];
@@ -50,16 +36,25 @@ static bool add_value(groups *g, int64_t group, const char *name, double x)
     group_metric *m = metric_at(g, name);
     while (m && group >= m->groups) { /* groups come up as runs are read */
         int64_t room = m->groups;
-        group_values *of = grow(g->memory, m->of, m->groups, &room, sizeof *of);
+        group_values *of = arena_grow(g->memory, m->of, m->groups, &room, 8, sizeof *of);
         if (!of) return false;
         m->of = of, m->groups = room;
     }
     if (!m) return false;
     group_values *v = &m->of[group];
-    double *value = grow(g->memory, v->value, v->n, &v->room, sizeof *value);
+    double *value = arena_grow(g->memory, v->value, v->n, &v->room, 8, sizeof *value);
     if (!value) return false;
     v->value = value;
     v->value[v->n++] = x;
+    return true;
+}
+
+/* Counts, times and seeds are none. */
+static bool is_metric(const char *key)
+{
+    static const char *const no[] = { "epoch", "num_samples", "n", "bad", "seed", "steps", "seconds" };
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        if (strcmp(key, no[i]) == 0) return false;
     return true;
 }
 
@@ -71,7 +66,8 @@ static bool add_object(groups *g, int64_t group, const json *object, const char 
         sbuf_printf(&name, "%s%s%s", prefix, *prefix ? "/" : "", j->key);
         if (name.failed) ok = false;
         else if (j->kind == JSON_OBJECT) ok = add_object(g, group, j, name.data);
-        else if (j->kind == JSON_NUMBER && isfinite(j->number) && ablation_is_metric(j->key))
+        else if (j->kind == JSON_NULL || (j->kind == JSON_NUMBER && !isfinite(j->number))) g->skipped++;
+        else if (j->kind == JSON_NUMBER && (g->all || is_metric(j->key)))
             ok = add_value(g, group, name.data, j->number);
         sbuf_release(&name);
     }
@@ -80,10 +76,15 @@ static bool add_object(groups *g, int64_t group, const json *object, const char 
 
 cloob_status groups_add(cloob_ctx *ctx, groups *g, const char *group, const json *object)
 {
-    int64_t at = group_at(g, group);
+    int64_t at = groups_at(g, group);
     if (at < 0 || !add_object(g, at, object, "")) return ctx_no_memory(ctx, 4096, "metrics");
     g->runs[at]++;
     return CLOOB_OK;
+}
+
+group_values group_values_of(const group_metric *m, int64_t group)
+{
+    return group < m->groups ? m->of[group] : (group_values){ 0 };
 }
 
 /* ---- statistics ---------------------------------------------------------------------------------- */
@@ -147,13 +148,20 @@ cloob_status bootstrap_mean(cloob_ctx *ctx, const double *x, int64_t n, int64_t 
 
 /* ---- the result ---------------------------------------------------------------------------------- */
 
+group_mean group_mean_of(const group_values *v)
+{
+    group_mean g = { .n = v->n, .mean = v->n ? 0 : NAN };
+    double square = 0;
+    for (int64_t i = 0; i < v->n; i++) g.mean += v->value[i] / (double)v->n;
+    for (int64_t i = 0; i < v->n; i++) square += (v->value[i] - g.mean) * (v->value[i] - g.mean);
+    g.deviation = v->n > 1 ? sqrt(square / (double)(v->n - 1)) : 0;
+    return g;
+}
+
 static cloob_status describe(cloob_ctx *ctx, const group_values *v, const compare_options *o, group_stats *out)
 {
-    double square = 0;
-    *out = (group_stats){ .n = v->n, .mean = v->n ? 0 : NAN, .low = NAN, .high = NAN };
-    for (int64_t i = 0; i < v->n; i++) out->mean += v->value[i] / (double)v->n;
-    for (int64_t i = 0; i < v->n; i++) square += (v->value[i] - out->mean) * (v->value[i] - out->mean);
-    out->deviation = v->n > 1 ? sqrt(square / (double)(v->n - 1)) : 0;
+    group_mean g = group_mean_of(v);
+    *out = (group_stats){ .n = v->n, .mean = g.mean, .deviation = g.deviation, .low = NAN, .high = NAN };
     if (v->n < 2) return CLOOB_OK;
     return bootstrap_mean(ctx, v->value, v->n, o->resamples, o->seed, 0.95, &out->low, &out->high);
 }
@@ -201,7 +209,7 @@ cloob_status groups_finish(cloob_ctx *ctx, const groups *g, const compare_option
         group_values *v = arena_push(g->memory, (size_t)n * sizeof *v);
         if (!m->group || !m->pair || !v) return ctx_no_memory(ctx, (size_t)n * sizeof *v, "a comparison");
         for (int64_t k = 0; k < n; k++) {
-            v[k] = k < g->metric[i].groups ? g->metric[i].of[k] : (group_values){ 0 };
+            v[k] = group_values_of(&g->metric[i], k);
             CLOOB_TRY(describe(ctx, &v[k], o, &m->group[k]));
         }
         CLOOB_TRY(test_pairs(ctx, v, o, m, holm, n));

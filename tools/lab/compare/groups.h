@@ -10,6 +10,7 @@
 #include "core/arena.h"
 #include "core/ctx.h"
 #include "core/json.h"
+#include "core/sbuf.h"
 
 /* ---- significance -------------------------------------------------------------------------------- */
 
@@ -58,9 +59,10 @@ typedef struct compare_options {
     const char *by;           /* the setting that makes groups, as params.txt names it; "method" */
     const char *const *where; /* (wheres) "key=value": only runs with it */
     int64_t wheres;
-    double alpha;      /* 0.05 */
-    int64_t resamples; /* of the bootstrap; 10,000 */
-    uint64_t seed;     /* of the bootstrap */
+    const char *metrics; /* "A,B": these alone, in this order; NULL: all */
+    double alpha;        /* 0.05 */
+    int64_t resamples;   /* of the bootstrap; 10,000 */
+    uint64_t seed;       /* of the bootstrap */
 } compare_options;
 
 void compare_options_init(compare_options *o);
@@ -103,6 +105,21 @@ cloob_status compare_runs(cloob_ctx *ctx, groups_result *out, const char *const 
 void groups_release(groups_result *g);
 /* format: "text" (NULL), "markdown", "latex", "csv", "json". */
 char *groups_text(const groups_result *g, const char *format);
+/* One table for a page: a row for each group, a column for each metric, the best mean in bold. Other formats than text,
+ * markdown and latex are as groups_text. */
+char *groups_main_table(const groups_result *g, const char *format);
+
+/* A file with a line per run; a sweep's results.jsonl says of each its name, its stage and its settings. */
+typedef struct run_lines {
+    json **line; /* (count); the caller frees the array */
+    int64_t count, room;
+    bool has_final; /* some are final runs of a sweep: those of its search are only compared when asked for */
+} run_lines;
+
+cloob_status run_lines_read(cloob_ctx *ctx, arena *memory, const char *path, run_lines *out);
+
+/* The last line of a run's checkpoints/results.jsonl; *out NULL: the run was never validated. */
+cloob_status last_result_read(cloob_ctx *ctx, arena *memory, const char *dir, json **out);
 
 /* ---- the steps ------------------------------------------------------------------------------------- */
 
@@ -124,9 +141,15 @@ typedef struct groups {
     int64_t count, room;
     group_metric *metric;
     int64_t metrics, metric_room;
+    bool all;        /* every number is a metric; false: counts, times and seeds are none */
+    int64_t skipped; /* numbers that are not finite, which JSON has as null */
 } groups;
 
-/* Every number of the object, nested ones by "outer/inner", as one run's values. Counts and times are no metrics. */
+int64_t groups_at(groups *g, const char *name); /* the group of this name, new where there is none; -1: no memory */
+group_values group_values_of(const group_metric *m, int64_t group);
+group_mean group_mean_of(const group_values *v); /* the mean of none is NaN */
+
+/* Every number of the object, nested ones by "outer/inner", as one run's values. */
 cloob_status groups_add(cloob_ctx *ctx, groups *g, const char *group, const json *object);
 
 /* Means with bootstrap intervals, and a test of every pair of groups. out points into g's memory. */
@@ -143,5 +166,50 @@ cloob_status bootstrap_mean(cloob_ctx *ctx, const double *x, int64_t n, int64_t 
 /* EXACT with ties is refused. Values must be finite, both samples non-empty. */
 cloob_status ranksum_test(cloob_ctx *ctx, rank_sum *out, const double *a, int64_t na, const double *b, int64_t nb,
                           rank_sum_method method);
+
+/* Tables of an ablation: metrics by method, each with a value per seed; mean, spread, and who wins
+ * significantly. */
+
+enum { ABLATION_METHODS = 8 };
+
+typedef enum ablation_aim { AIM_HIGH, AIM_LOW, AIM_NONE } ablation_aim; /* NONE: methods are not comparable by it */
+
+typedef struct ablation_metric {
+    const char *name;
+    ablation_aim aim;
+    group_values of[ABLATION_METHODS];
+    double mean[ABLATION_METHODS], deviation[ABLATION_METHODS]; /* sample standard deviation, 0 of one value */
+    double p[ABLATION_METHODS][ABLATION_METHODS]; /* two-sided rank-sum p-values; NaN where a side has no values */
+    int best;                                     /* by mean; -1: none */
+    double p_best;                                /* the largest of its p-values against the others; NaN: no others */
+    bool significant;                             /* p_best < alpha: better than each of the others */
+} ablation_metric;
+
+typedef struct ablation {
+    const char *method[ABLATION_METHODS];
+    int methods;
+    int64_t seeds;
+    double alpha;
+    groups g;                /* filled by ablation_add */
+    ablation_metric *metric; /* (count) by ablation_test */
+    int64_t count;
+} ablation;
+
+/* How many decimals of a mean are worth printing: two digits of the spread decide, five of the mean at most. */
+int ablation_decimals(double deviation, double mean);
+/* The same, but where the spread is 0 as many as `of_row`, the most of the other cells of a row; -1: there are none. */
+int ablation_decimals_in_row(double deviation, double mean, int of_row);
+
+/* Which way a metric of that name is better. */
+ablation_aim ablation_aim_of(const char *name);
+
+/* Every number in object, nested ones by "outer/inner", as one run's value of `method`. Counts and times
+ * (epoch, n, ...) are no metrics. All memory is in the arena. */
+cloob_status ablation_add(cloob_ctx *ctx, arena *a, ablation *t, int method, const json *object);
+
+cloob_status ablation_test(cloob_ctx *ctx, ablation *t);
+
+void ablation_markdown(const ablation *t, sbuf *out);
+void ablation_json(const ablation *t, sbuf *out);
 
 #endif

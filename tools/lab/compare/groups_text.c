@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "core/text.h"
-#include "lab/compare/ablation.h"
 #include "lab/compare/groups.h"
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
@@ -13,13 +12,8 @@ static void json_groups(const groups_result *g, const group_row *m, json_out *w)
     json_begin(w, "groups", '{');
     for (int64_t k = 0; k < g->groups; k++) {
         const group_stats *v = &m->group[k];
-        json_begin(w, g->name[k], '{');
-        json_put_int(w, "n", v->n);
-        json_put_number(w, "mean", v->mean);
-        json_put_number(w, "spread", v->deviation);
-        json_put_number(w, "low", v->low);
-        json_put_number(w, "high", v->high);
-        json_end(w);
+        json_object(w, g->name[k], J_OF(v, n), J_NUMBER("mean", v->mean, 0), J_NUMBER("spread", v->deviation, 0),
+                    J_NUMBER("low", v->low, 0), J_NUMBER("high", v->high, 0));
     }
     json_end(w);
 }
@@ -29,15 +23,9 @@ static void json_pairs(const groups_result *g, const group_row *m, json_out *w)
     json_begin(w, "pairs", '[');
     for (int64_t i = 0; i < g->pairs; i++) {
         const pair_test *t = &m->pair[i];
-        json_begin(w, NULL, '{');
-        json_put_text(w, "a", g->name[t->a]);
-        json_put_text(w, "b", g->name[t->b]);
-        json_put_number(w, "difference", t->difference);
-        json_put_number(w, "p", t->p);
-        json_put_number(w, "p_holm", t->p_holm);
-        json_put_number(w, "cliffs_delta", t->delta);
-        json_put_bool(w, "significant", t->significant);
-        json_end(w);
+        json_object(w, NULL, J_TEXT("a", g->name[t->a]), J_TEXT("b", g->name[t->b]),
+                    J_NUMBER("difference", t->difference, 0), J_NUMBER("p", t->p, 0), J_NUMBER("p_holm", t->p_holm, 0),
+                    J_NUMBER("cliffs_delta", t->delta, 0), J_OF(t, significant));
     }
     json_end(w);
 }
@@ -245,6 +233,103 @@ static void put_plain(const groups_result *g, sbuf *s)
     put_aligned(&tests, s);
     sbuf_putc(s, '\n');
     sbuf_printf(s, note, g->alpha);
+}
+
+/* ---- the table of main results ------------------------------------------------------------------- */
+
+/* The group with the best mean; -1: the metric has no better end, or one group alone has values. */
+static int64_t best_of(const groups_result *g, const group_row *m)
+{
+    ablation_aim aim = ablation_aim_of(m->metric);
+    int64_t best = -1, with_values = 0;
+    for (int64_t k = 0; k < g->groups; k++) {
+        if (!m->group[k].n) continue;
+        with_values++;
+        double now = m->group[k].mean, top = best < 0 ? NAN : m->group[best].mean;
+        if (best < 0 || (aim == AIM_LOW ? now < top : now > top)) best = k;
+    }
+    return aim == AIM_NONE || with_values < 2 ? -1 : best;
+}
+
+/* Better than each of the others, by the corrected tests. */
+static bool is_alone(const groups_result *g, const group_row *m, int64_t best)
+{
+    for (int64_t i = 0; i < g->pairs; i++) {
+        const pair_test *t = &m->pair[i];
+        if ((t->a == best || t->b == best) && !isnan(t->p) && !t->significant) return false;
+    }
+    return true;
+}
+
+static void put_main_cell(const groups_result *g, const group_row *m, int64_t k, const style *y, const char *bold[2],
+                          sbuf *s)
+{
+    const group_stats *v = &m->group[k];
+    int64_t best = best_of(g, m);
+    int d = ablation_decimals_in_row(v->deviation, v->mean, v->n > 1 ? row_decimals(m->group, g->groups) : -1);
+    sbuf_puts(s, y->between);
+    if (!v->n) sbuf_puts(s, y->none);
+    else {
+        sbuf_printf(s, "%s%.*f%s", k == best ? bold[0] : "", d, v->mean, k == best ? bold[1] : "");
+        if (v->n > 1) sbuf_printf(s, y->latex ? " $\\pm$ %.*f" : " ± %.*f", d, v->deviation);
+        if (k == best && is_alone(g, m, best)) sbuf_puts(s, y->latex ? "$^*$" : "*");
+    }
+}
+
+static void put_main_rows(const groups_result *g, const style *y, const char *bold[2], const char *rule, sbuf *s)
+{
+    sbuf_puts(s, y->begin);
+    for (int64_t i = 0; i < g->metrics; i++) sbuf_puts(s, y->between), put_word(s, y, g->metric[i].metric);
+    sbuf_puts(s, y->end);
+    sbuf_puts(s, rule);
+    for (int64_t k = 0; k < g->groups; k++) {
+        sbuf_puts(s, y->begin);
+        put_word(s, y, g->name[k]);
+        sbuf_printf(s, " (%lld)", (long long)g->runs[k]);
+        for (int64_t i = 0; i < g->metrics; i++) put_main_cell(g, &g->metric[i], k, y, bold, s);
+        sbuf_puts(s, y->end);
+    }
+}
+
+static void put_main_markdown(const groups_result *g, sbuf *s)
+{
+    static const style y = { "| ", " | ", " |\n", "–", false };
+    const char *bold[2] = { "**", "**" };
+    sbuf rule = { 0 };
+    for (int64_t i = 0; i <= g->metrics; i++) sbuf_puts(&rule, i ? "---|" : "|---|");
+    sbuf_putc(&rule, '\n');
+    put_main_rows(g, &y, bold, rule.data ? rule.data : "", s);
+    sbuf_release(&rule);
+}
+
+static void put_main_latex(const groups_result *g, sbuf *s)
+{
+    static const style y = { "", " & ", " \\\\\n", "--", true };
+    const char *bold[2] = { "\\textbf{", "}" };
+    sbuf_puts(s, "\\begin{tabular}{l");
+    for (int64_t i = 0; i < g->metrics; i++) sbuf_putc(s, 'r');
+    sbuf_puts(s, "}\n\\hline\n");
+    put_main_rows(g, &y, bold, "\\hline\n", s);
+    sbuf_puts(s, "\\hline\n\\end{tabular}\n");
+}
+
+char *groups_main_table(const groups_result *g, const char *format)
+{
+    static const style plain = { "", "\t", "\n", "-", false };
+    const char *none[2] = { "", "" };
+    sbuf s = { 0 }, table = { 0 };
+    if (format && (strcmp(format, "json") == 0 || strcmp(format, "csv") == 0)) return groups_text(g, format);
+    if (format && strcmp(format, "latex") == 0) put_main_latex(g, &s);
+    else if (format && strcmp(format, "markdown") == 0) put_main_markdown(g, &s);
+    else {
+        put_main_rows(g, &plain, none, "", &table);
+        put_aligned(&table, &s);
+    }
+    sbuf_printf(&s,
+                "\nMean and standard deviation; in brackets the number of runs. *: better than each other row by the\n"
+                "two-sided rank-sum test, corrected by Holm, below %g.\n",
+                g->alpha);
+    return sbuf_detach(&s);
 }
 
 char *groups_text(const groups_result *g, const char *format)

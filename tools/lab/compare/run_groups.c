@@ -34,13 +34,6 @@ static void plain_name(const char *name, size_t n, char *out, size_t size)
         if (*c == '-') *c = '_';
 }
 
-/* A file with a line per run; a sweep's results.jsonl says of each its name, its stage and its settings. */
-typedef struct run_lines {
-    json **line;
-    int64_t count, room;
-    bool has_final; /* some are final runs of a sweep: those of its search are only compared when asked for */
-} run_lines;
-
 /* A run: its metrics, and a way to ask for its settings. */
 typedef struct run_seen {
     const json *metrics;
@@ -101,7 +94,7 @@ static cloob_status add_run(cloob_ctx *ctx, reader *r, const run_seen *run, cons
 
 /* ---- lines --------------------------------------------------------------------------------------- */
 
-static cloob_status read_lines(cloob_ctx *ctx, reader *r, const char *path, run_lines *out)
+cloob_status run_lines_read(cloob_ctx *ctx, arena *memory, const char *path, run_lines *out)
 {
     file_bytes b;
     cloob_status status = CLOOB_OK;
@@ -114,7 +107,7 @@ static cloob_status read_lines(cloob_ctx *ctx, reader *r, const char *path, run_
         snprintf(name, sizeof name, "%.1000s, line %lld", path, (long long)number);
         if (strspn(b.data + at, " \t\r") < n) {
             if (!heap_grow(&out->line, out->count, &out->room, sizeof *out->line)) status = ctx_no_memory(ctx, n, path);
-            else status = json_parse(ctx, r->g.memory, b.data + at, n, name, &out->line[out->count]);
+            else status = json_parse(ctx, memory, b.data + at, n, name, &out->line[out->count]);
             const char *stage = status == CLOOB_OK ? json_string(json_get(out->line[out->count++], "stage")) : NULL;
             out->has_final = out->has_final || (stage && strcmp(stage, "final") == 0);
         }
@@ -128,7 +121,7 @@ static cloob_status read_lines(cloob_ctx *ctx, reader *r, const char *path, run_
 static cloob_status add_lines(cloob_ctx *ctx, reader *r, const char *path)
 {
     run_lines lines;
-    CLOOB_TRY(read_lines(ctx, r, path, &lines));
+    CLOOB_TRY(run_lines_read(ctx, r->g.memory, path, &lines));
     cloob_status status = CLOOB_OK;
     for (int64_t i = 0; i < lines.count && status == CLOOB_OK; i++) {
         char name[1200];
@@ -173,28 +166,19 @@ static cloob_status is_finished(cloob_ctx *ctx, const run_seen *run, const char 
     return CLOOB_OK;
 }
 
-/* The last line of a text. */
-static size_t last_line(const file_bytes *b, size_t *n)
-{
-    size_t end = b->size, from;
-    while (end > 0 && strchr("\r\n ", b->data[end - 1])) end--;
-    for (from = end; from > 0 && b->data[from - 1] != '\n';) from--;
-    *n = end - from;
-    return from;
-}
-
-/* The last line of checkpoints/results.jsonl; NULL: the run was never validated. */
-static cloob_status last_result(cloob_ctx *ctx, reader *r, const char *dir, json **metrics)
+cloob_status last_result_read(cloob_ctx *ctx, arena *memory, const char *dir, json **out)
 {
     char path[1200];
-    file_bytes results;
-    size_t n;
+    file_bytes b;
+    *out = NULL;
     snprintf(path, sizeof path, "%.1100s/checkpoints/results.jsonl", dir);
     if (!file_exists(path)) return CLOOB_OK;
-    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &results));
-    size_t from = last_line(&results, &n);
-    cloob_status status = json_parse(ctx, r->g.memory, results.data + from, n, path, metrics);
-    file_bytes_release(&results);
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &b));
+    size_t end = b.size, from;
+    while (end > 0 && strchr("\r\n ", b.data[end - 1])) end--;
+    for (from = end; from > 0 && b.data[from - 1] != '\n';) from--;
+    cloob_status status = json_parse(ctx, memory, b.data + from, end - from, path, out);
+    file_bytes_release(&b);
     return status;
 }
 
@@ -207,11 +191,11 @@ static cloob_status add_finished(cloob_ctx *ctx, reader *r, run_seen *run, const
     snprintf(path, sizeof path, "%.1100s/summary.json", dir);
     if (file_exists(path)) CLOOB_TRY(json_read_file(ctx, r->g.memory, path, &metrics));
     else if (of_many) return leave_out(ctx, r, dir, "not finished (it has no summary.json)");
-    else CLOOB_TRY(last_result(ctx, r, dir, &metrics));
+    else CLOOB_TRY(last_result_read(ctx, r->g.memory, dir, &metrics));
     run->metrics = metrics;
+    if (!metrics) return leave_out(ctx, r, dir, "it was never validated; train with `val_data` or `zeroshot_data`");
     if (!file_exists(path)) CLOOB_TRY(is_finished(ctx, run, dir, &finished));
     if (!finished) return leave_out(ctx, r, dir, "not finished; `resume` continues it");
-    if (!metrics) return leave_out(ctx, r, dir, "it has no validation (`val_data`)");
     if (json_get(metrics, "failed")) return leave_out(ctx, r, dir, "it failed");
     return add_run(ctx, r, run, dir);
 }
@@ -244,7 +228,7 @@ static cloob_status read_folder(cloob_ctx *ctx, reader *r, const char *dir, run_
     snprintf(path, sizeof path, "%.1100s/settings.txt", dir);
     *of_many = file_exists(path);
     snprintf(path, sizeof path, "%.1100s/results.jsonl", dir);
-    return file_exists(path) ? read_lines(ctx, r, path, lines) : CLOOB_OK;
+    return file_exists(path) ? run_lines_read(ctx, r->g.memory, path, lines) : CLOOB_OK;
 }
 
 /* A run that is named by its own folder. */
@@ -301,6 +285,39 @@ static cloob_status add_path(cloob_ctx *ctx, reader *r, const char *path)
     return file_exists(params) ? add_one(ctx, r, path) : add_inside(ctx, r, path);
 }
 
+static cloob_status refuse_few(cloob_ctx *ctx, const reader *r)
+{
+    if (!r->runs)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "nothing to compare: %lld run%s left out; give finished runs with validation results",
+                        (long long)r->left_out, r->left_out == 1 ? " was" : "s were");
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                    "nothing to compare: %lld run%s with the same `%s` (%lld left out); `by` groups them by another "
+                    "setting",
+                    (long long)r->runs, r->runs == 1 ? "" : "s, all", r->by, (long long)r->left_out);
+}
+
+/* Leaves the metrics that `names` lists, in its order. */
+static cloob_status choose_metrics(cloob_ctx *ctx, groups_result *g, const char *names, arena *memory)
+{
+    group_row *chosen = arena_push(memory, (strlen(names) + 1) * sizeof *chosen);
+    int64_t count = 0;
+    if (!chosen) return ctx_no_memory(ctx, strlen(names) * sizeof *chosen, "metrics");
+    for (const char *at = names; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
+        size_t n = strcspn(at, ",");
+        int64_t i = 0;
+        while (i < g->metrics && (strncmp(g->metric[i].metric, at, n) != 0 || g->metric[i].metric[n])) i++;
+        if (i == g->metrics)
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`metrics` %.*s: no run has it; the first of them have %s and %s",
+                            (int)n, at, g->metrics > 0 ? g->metric[0].metric : "none",
+                            g->metrics > 1 ? g->metric[1].metric : "no other");
+        chosen[count++] = g->metric[i];
+    }
+    g->metric = chosen;
+    g->metrics = count;
+    return CLOOB_OK;
+}
+
 cloob_status compare_runs(cloob_ctx *ctx, groups_result *out, const char *const *path, int64_t paths,
                           const compare_options *o)
 {
@@ -319,11 +336,9 @@ cloob_status compare_runs(cloob_ctx *ctx, groups_result *out, const char *const 
                 "%lld runs of a search are left out, %lld final runs compared; `where` stage=search "
                 "compares the search",
                 (long long)r.searches, (long long)r.runs);
-    if (status == CLOOB_OK && r.g.count < 2)
-        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                          "%lld runs, all with one `%s`: there is nothing to compare (%lld others were left out)",
-                          (long long)r.runs, r.by, (long long)r.left_out);
+    if (status == CLOOB_OK && r.g.count < 2) status = refuse_few(ctx, &r);
     if (status == CLOOB_OK) status = groups_finish(ctx, &r.g, o, out);
+    if (status == CLOOB_OK && o->metrics) status = choose_metrics(ctx, out, o->metrics, memory);
     out->memory = memory;
     if (status != CLOOB_OK) groups_release(out);
     return status;

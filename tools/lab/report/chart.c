@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lab/report/html.h"
+#include "lab/report/page.h"
 
 chart_series *chart_add(arena *a, chart *c, const char *name, int color, int64_t n)
 {

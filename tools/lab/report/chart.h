@@ -1,5 +1,5 @@
-/* A chart of lines or bars: an SVG image in a page, and SVG and PDF files. cairo draws it while the program runs; in a
- * build without cairo a page lists the first, last, smallest and largest values instead (cairo_absent.c). */
+/* A chart of lines or bars: an SVG image in a page, and SVG and PDF files. cairo draws it while the program runs;
+ * without cairo a page lists the first, last, smallest and largest values instead (cairo_absent.c). */
 #ifndef LAB_REPORT_CHART_H
 #define LAB_REPORT_CHART_H
 
@@ -53,7 +53,12 @@ typedef enum chart_frame {
     CHART_ALONE    /* on white, the title above */
 } chart_frame;
 
-/* Appends the image; at least one series has a point. False, with nothing done, in a build without cairo.
+/* What a caller reports where a drawing function returns false. */
+#define CHART_NO_CAIRO                                                                                                 \
+    "cairo is missing, which draws plots: install libcairo2, or build again with libcairo2-dev where the build has "   \
+    "none"
+
+/* Appends the image; at least one series has a point. False, with nothing done, where cairo is missing.
  */
 bool chart_draw(sbuf *svg, const chart *c, chart_frame frame);
 /* The same, alone, as a PDF of one page. */
@@ -73,6 +78,8 @@ typedef struct chart_axis {
 /* low <= high, finite; above 0 where log. At most about `wanted` ticks, at 1, 2 or 5 times a power of ten
  * (log: at powers of ten). */
 void chart_axis_init(chart_axis *a, double low, double high, bool log, int wanted);
+/* The axes of a chart with points; bars and filled curves include 0. */
+void chart_range(const chart *c, chart_axis *x, chart_axis *y);
 /* 0 at low, 1 at high. */
 double chart_axis_at(const chart_axis *a, double value);
 void chart_axis_label(const chart_axis *a, int tick, char *text, size_t bytes);

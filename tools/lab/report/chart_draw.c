@@ -1,12 +1,11 @@
 /* Charts drawn by cairo. */
 #include "lab/report/chart.h"
 
-#include <cairo-pdf.h>
-#include <cairo-svg.h>
-#include <cairo.h>
 #include <math.h>
 #include <string.h>
 #include <stdio.h>
+
+#include "lab/cairo_library.h"
 
 enum {
     WIDTH = 560,
@@ -31,7 +30,7 @@ static const double palette[8][3] = { { .16, .44, .86 }, { .85, .28, .06 }, { .0
 static void use_color(cairo_t *cr, int color, double alpha)
 {
     const double *c = palette[color % 8];
-    cairo_set_source_rgba(cr, c[0], c[1], c[2], alpha);
+    cairo.set_source_rgba(cr, c[0], c[1], c[2], alpha);
 }
 
 static double px(const drawing *d, double x) { return LEFT + chart_axis_at(&d->x, x) * (WIDTH - LEFT - RIGHT); }
@@ -44,9 +43,9 @@ static double py(const drawing *d, double y)
 static void put_words(cairo_t *cr, double x, double y, double across, const char *text)
 {
     cairo_text_extents_t e;
-    cairo_text_extents(cr, text, &e);
-    cairo_move_to(cr, x - across * e.x_advance, y);
-    cairo_show_text(cr, text);
+    cairo.text_extents(cr, text, &e);
+    cairo.move_to(cr, x - across * e.x_advance, y);
+    cairo.show_text(cr, text);
 }
 
 /* Names below the middle of each category, every second one lower where they would meet. */
@@ -54,10 +53,10 @@ static void draw_categories(const drawing *d, const chart *c)
 {
     double room = (WIDTH - LEFT - RIGHT) / (double)c->categories;
     bool tight = false;
-    cairo_set_source_rgb(d->cr, .36, .40, .47);
+    cairo.set_source_rgb(d->cr, .36, .40, .47);
     for (int64_t i = 0; i < c->categories; i++) {
         cairo_text_extents_t e;
-        cairo_text_extents(d->cr, c->category[i], &e);
+        cairo.text_extents(d->cr, c->category[i], &e);
         tight |= e.x_advance > room - 6;
     }
     for (int64_t i = 0; i < c->categories; i++)
@@ -68,50 +67,50 @@ static void draw_grid(drawing *d, const chart *c)
 {
     char text[40];
     if (c->category) d->x.ticks = 0;
-    cairo_set_line_width(d->cr, 1);
+    cairo.set_line_width(d->cr, 1);
     for (int i = 0; i < d->x.ticks + d->y.ticks; i++) {
         bool across = i >= d->x.ticks;
         int k = across ? i - d->x.ticks : i;
         double at = across ? py(d, d->y.tick[k]) : px(d, d->x.tick[k]);
-        cairo_set_source_rgb(d->cr, .80, .83, .87);
-        cairo_move_to(d->cr, across ? LEFT : at, across ? at : TOP);
-        cairo_line_to(d->cr, across ? WIDTH - RIGHT : at, across ? at : HEIGHT - BOTTOM);
-        cairo_stroke(d->cr);
-        cairo_set_source_rgb(d->cr, .36, .40, .47);
+        cairo.set_source_rgb(d->cr, .80, .83, .87);
+        cairo.move_to(d->cr, across ? LEFT : at, across ? at : TOP);
+        cairo.line_to(d->cr, across ? WIDTH - RIGHT : at, across ? at : HEIGHT - BOTTOM);
+        cairo.stroke(d->cr);
+        cairo.set_source_rgb(d->cr, .36, .40, .47);
         chart_axis_label(across ? &d->y : &d->x, k, text, sizeof text);
         put_words(d->cr, across ? LEFT - 6 : at, across ? at + 4 : HEIGHT - BOTTOM + 16, across ? 1 : 0.5, text);
     }
     if (c->category) draw_categories(d, c);
     put_words(d->cr, (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 5, 0.5, c->x_label);
-    cairo_save(d->cr);
-    cairo_translate(d->cr, 13, (TOP + HEIGHT - BOTTOM) / 2.0);
-    cairo_rotate(d->cr, -M_PI / 2);
+    cairo.save(d->cr);
+    cairo.translate(d->cr, 13, (TOP + HEIGHT - BOTTOM) / 2.0);
+    cairo.rotate(d->cr, -M_PI / 2);
     put_words(d->cr, 0, 0, 0.5, c->y_label);
-    cairo_restore(d->cr);
+    cairo.restore(d->cr);
 }
 
 static void draw_band(drawing *d, const chart_series *s)
 {
-    cairo_new_path(d->cr);
-    for (int64_t i = 0; i < s->n; i++) cairo_line_to(d->cr, px(d, s->x[i]), py(d, s->high[i]));
-    for (int64_t i = s->n - 1; i >= 0; i--) cairo_line_to(d->cr, px(d, s->x[i]), py(d, s->low[i]));
-    cairo_close_path(d->cr);
+    cairo.new_path(d->cr);
+    for (int64_t i = 0; i < s->n; i++) cairo.line_to(d->cr, px(d, s->x[i]), py(d, s->high[i]));
+    for (int64_t i = s->n - 1; i >= 0; i--) cairo.line_to(d->cr, px(d, s->x[i]), py(d, s->low[i]));
+    cairo.close_path(d->cr);
     use_color(d->cr, s->color, 0.18);
-    cairo_fill(d->cr);
+    cairo.fill(d->cr);
 }
 
 static void draw_whisker(drawing *d, double x, double low, double high)
 {
-    cairo_set_source_rgb(d->cr, .11, .14, .19);
-    cairo_set_line_width(d->cr, 1.1);
+    cairo.set_source_rgb(d->cr, .11, .14, .19);
+    cairo.set_line_width(d->cr, 1.1);
     for (int end = 0; end < 2; end++) {
         double y = py(d, end ? high : low);
-        cairo_move_to(d->cr, x - 3, y);
-        cairo_line_to(d->cr, x + 3, y);
+        cairo.move_to(d->cr, x - 3, y);
+        cairo.line_to(d->cr, x + 3, y);
     }
-    cairo_move_to(d->cr, x, py(d, low));
-    cairo_line_to(d->cr, x, py(d, high));
-    cairo_stroke(d->cr);
+    cairo.move_to(d->cr, x, py(d, low));
+    cairo.line_to(d->cr, x, py(d, high));
+    cairo.stroke(d->cr);
 }
 
 /* Series k of n: its bar in every category, next to those of the others. */
@@ -120,9 +119,9 @@ static void draw_bars(drawing *d, const chart_series *s, int64_t k, int64_t n)
     double width = 0.8 / (double)n, from = py(d, fmax(0, d->y.low));
     for (int64_t i = 0; i < s->n; i++) {
         double left = px(d, s->x[i] - 0.4 + width * (double)k), right = px(d, s->x[i] - 0.4 + width * (double)(k + 1));
-        cairo_rectangle(d->cr, left + 1, fmin(from, py(d, s->y[i])), right - left - 2, fabs(py(d, s->y[i]) - from));
+        cairo.rectangle(d->cr, left + 1, fmin(from, py(d, s->y[i])), right - left - 2, fabs(py(d, s->y[i]) - from));
         use_color(d->cr, s->color, 1);
-        cairo_fill(d->cr);
+        cairo.fill(d->cr);
         if (s->low && s->high) draw_whisker(d, (left + right) / 2, s->low[i], s->high[i]);
     }
 }
@@ -130,24 +129,24 @@ static void draw_bars(drawing *d, const chart_series *s, int64_t k, int64_t n)
 static void draw_series(drawing *d, const chart *c, const chart_series *s)
 {
     if (s->low && s->high) draw_band(d, s);
-    cairo_new_path(d->cr); /* text before it left a point behind */
-    for (int64_t i = 0; i < s->n; i++) cairo_line_to(d->cr, px(d, s->x[i]), py(d, s->y[i]));
+    cairo.new_path(d->cr); /* text before it left a point behind */
+    for (int64_t i = 0; i < s->n; i++) cairo.line_to(d->cr, px(d, s->x[i]), py(d, s->y[i]));
     use_color(d->cr, s->color, 1);
-    cairo_set_line_width(d->cr, 1.8);
+    cairo.set_line_width(d->cr, 1.8);
     if (c->fill) {
-        cairo_stroke_preserve(d->cr);
-        cairo_line_to(d->cr, px(d, s->x[s->n - 1]), HEIGHT - BOTTOM);
-        cairo_line_to(d->cr, px(d, s->x[0]), HEIGHT - BOTTOM);
+        cairo.stroke_preserve(d->cr);
+        cairo.line_to(d->cr, px(d, s->x[s->n - 1]), HEIGHT - BOTTOM);
+        cairo.line_to(d->cr, px(d, s->x[0]), HEIGHT - BOTTOM);
         use_color(d->cr, s->color, 0.2);
-        cairo_fill(d->cr);
+        cairo.fill(d->cr);
     } else {
-        cairo_stroke(d->cr);
+        cairo.stroke(d->cr);
     }
     use_color(d->cr, s->color, 1);
-    cairo_new_path(d->cr);
+    cairo.new_path(d->cr);
     for (int64_t i = 0; s->n <= 40 && i < s->n; i++) { /* few points: each is shown, a single one is seen at all */
-        cairo_arc(d->cr, px(d, s->x[i]), py(d, s->y[i]), 2.4, 0, 2 * M_PI);
-        cairo_fill(d->cr);
+        cairo.arc(d->cr, px(d, s->x[i]), py(d, s->y[i]), 2.4, 0, 2 * M_PI);
+        cairo.fill(d->cr);
     }
 }
 
@@ -175,7 +174,7 @@ static size_t line_bytes(cairo_t *cr, const char *text, double room)
         if (((unsigned char)text[n] & 0xC0) == 0x80) continue; /* inside a character */
         memcpy(piece, text, n);
         piece[n] = '\0';
-        cairo_text_extents(cr, piece, &e);
+        cairo.text_extents(cr, piece, &e);
         if (fits && e.x_advance > room) return 2 * broken > fits ? broken : fits;
         fits = n;
         if (strchr(" _-,/:;", text[n - 1])) broken = n;
@@ -204,7 +203,7 @@ static int legend_columns(cairo_t *cr, const chart *c)
 {
     for (int64_t i = 0; i < c->count; i++) {
         cairo_text_extents_t e;
-        cairo_text_extents(cr, entry_of(c, i), &e);
+        cairo.text_extents(cr, entry_of(c, i), &e);
         if (LEGEND_MARK + e.x_advance + 8 > (WIDTH - LEFT - RIGHT) / 2) return 1;
     }
     return 2;
@@ -221,9 +220,9 @@ static double put_legend(cairo_t *cr, const chart *c, bool paint)
         double x = LEFT + wide * (double)column, y = HEIGHT + LEGEND_ROW * (double)row + 12;
         if (paint) {
             use_color(cr, c->series[i].color, 1);
-            cairo_rectangle(cr, x, y - 6, 16, 3);
-            cairo_fill(cr);
-            cairo_set_source_rgb(cr, .11, .14, .19);
+            cairo.rectangle(cr, x, y - 6, 16, 3);
+            cairo.fill(cr);
+            cairo.set_source_rgb(cr, .11, .14, .19);
         }
         int64_t lines = put_lines(cr, x + LEGEND_MARK, y, wide - LEGEND_MARK, entry_of(c, i), paint);
         column = (column + 1) % columns;
@@ -241,7 +240,7 @@ static bool whole_numbers(const chart *c)
     return true;
 }
 
-static void find_range(const chart *c, drawing *d)
+void chart_range(const chart *c, chart_axis *x, chart_axis *y)
 {
     double low[2] = { INFINITY, INFINITY }, high[2] = { -INFINITY, -INFINITY };
     for (int64_t i = 0; i < c->count; i++)
@@ -251,10 +250,10 @@ static void find_range(const chart *c, drawing *d)
             if (!c->series[i].low || !c->series[i].high) continue;
             low[1] = fmin(low[1], c->series[i].low[k]), high[1] = fmax(high[1], c->series[i].high[k]);
         }
-    chart_axis_init(&d->x, low[0], high[0], false, whole_numbers(c) ? (int)fmin(7, fmax(1, high[0] - low[0])) : 7);
-    if (c->category) d->x = (chart_axis){ .low = -0.5, .high = (double)c->categories - 0.5 };
+    chart_axis_init(x, low[0], high[0], false, whole_numbers(c) ? (int)fmin(7, fmax(1, high[0] - low[0])) : 7);
+    if (c->category) *x = (chart_axis){ .low = -0.5, .high = (double)c->categories - 0.5 };
     if (c->bars) high[1] = fmax(high[1], 0);
-    chart_axis_init(&d->y, c->fill || c->from_zero || c->bars ? fmin(low[1], 0) : low[1], high[1], c->log_y, 6);
+    chart_axis_init(y, c->fill || c->from_zero || c->bars ? fmin(low[1], 0) : low[1], high[1], c->log_y, 6);
 }
 
 static cairo_status_t collect(void *user, const unsigned char *bytes, unsigned n)
@@ -265,43 +264,43 @@ static cairo_status_t collect(void *user, const unsigned char *bytes, unsigned n
 
 static void use_font(cairo_t *cr, double size)
 {
-    cairo_select_font_face(cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
-    cairo_set_font_size(cr, size);
+    cairo.select_font_face(cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
+    cairo.set_font_size(cr, size);
 }
 
 /* White paper and the title on it, smaller where it would not fit; what follows is drawn below. */
 static void draw_heading(cairo_t *cr, const chart *c)
 {
     cairo_text_extents_t e;
-    cairo_set_source_rgb(cr, 1, 1, 1);
-    cairo_paint(cr);
-    cairo_set_source_rgb(cr, .11, .14, .19);
+    cairo.set_source_rgb(cr, 1, 1, 1);
+    cairo.paint(cr);
+    cairo.set_source_rgb(cr, .11, .14, .19);
     use_font(cr, 14);
-    cairo_text_extents(cr, c->title, &e);
+    cairo.text_extents(cr, c->title, &e);
     if (e.x_advance > WIDTH - 2 * RIGHT) use_font(cr, 14 * (WIDTH - 2 * RIGHT) / e.x_advance);
     put_words(cr, WIDTH / 2.0, HEADING - 8, 0.5, c->title);
-    cairo_translate(cr, 0, HEADING);
+    cairo.translate(cr, 0, HEADING);
 }
 
 /* A file's size is fixed before anything is drawn in it: the legend is measured on a surface of its own. */
 static double height_of(const chart *c, chart_frame frame)
 {
-    cairo_surface_t *nowhere = cairo_recording_surface_create(CAIRO_CONTENT_COLOR, NULL);
-    cairo_t *cr = cairo_create(nowhere);
+    cairo_surface_t *nowhere = cairo.recording_surface_create(CAIRO_CONTENT_COLOR, NULL);
+    cairo_t *cr = cairo.create(nowhere);
     use_font(cr, 12);
     double legend = put_legend(cr, c, false);
-    cairo_destroy(cr);
-    cairo_surface_destroy(nowhere);
+    cairo.destroy(cr);
+    cairo.surface_destroy(nowhere);
     return HEIGHT + legend + 4 + (frame == CHART_ALONE ? HEADING : 0);
 }
 
 /* Draws and takes the surface. */
 static void draw_on(cairo_surface_t *surface, sbuf *out, const chart *c, chart_frame frame)
 {
-    drawing d = { .cr = cairo_create(surface) };
+    drawing d = { .cr = cairo.create(surface) };
     if (frame == CHART_ALONE) draw_heading(d.cr, c);
     use_font(d.cr, 12);
-    find_range(c, &d);
+    chart_range(c, &d.x, &d.y);
     draw_grid(&d, c);
     for (int64_t i = 0; i < c->count; i++) {
         if (!c->series[i].n) continue;
@@ -309,22 +308,24 @@ static void draw_on(cairo_surface_t *surface, sbuf *out, const chart *c, chart_f
         else draw_series(&d, c, &c->series[i]);
     }
     put_legend(d.cr, c, true);
-    cairo_destroy(d.cr);
-    cairo_surface_finish(surface);
-    if (cairo_surface_status(surface) != CAIRO_STATUS_SUCCESS) out->failed = true;
-    cairo_surface_destroy(surface);
+    cairo.destroy(d.cr);
+    cairo.surface_finish(surface);
+    if (cairo.surface_status(surface) != CAIRO_STATUS_SUCCESS) out->failed = true;
+    cairo.surface_destroy(surface);
 }
 
 bool chart_draw(sbuf *svg, const chart *c, chart_frame frame)
 {
-    draw_on(cairo_svg_surface_create_for_stream(collect, svg, WIDTH, height_of(c, frame)), svg, c, frame);
+    if (!cairo_is_there()) return false;
+    draw_on(cairo.svg_surface_create_for_stream(collect, svg, WIDTH, height_of(c, frame)), svg, c, frame);
     return true;
 }
 
 bool chart_draw_pdf(sbuf *pdf, const chart *c)
 {
+    if (!cairo_is_there()) return false;
     double height = height_of(c, CHART_ALONE);
-    draw_on(cairo_pdf_surface_create_for_stream(collect, pdf, WIDTH, height), pdf, c, CHART_ALONE);
+    draw_on(cairo.pdf_surface_create_for_stream(collect, pdf, WIDTH, height), pdf, c, CHART_ALONE);
     return true;
 }
 

@@ -15,12 +15,13 @@ typedef struct example_guess {
 
 typedef struct example {
     const char *title; /* its class, else its name */
+    int64_t rank;      /* of the right label among all, from 1; 0: unknown */
     image pixels;      /* rgb NULL: could not be read */
     example_guess guess[EXAMPLE_GUESSES];
     int guesses;
 } example;
 
-/* Appends the figure, as PDF or SVG. False, with nothing done, in a build without cairo. */
+/* Appends the figure, as PDF or SVG. False, with nothing done, where cairo is missing. */
 bool examples_draw(sbuf *out, const example *e, int64_t n, bool pdf);
 
 #endif

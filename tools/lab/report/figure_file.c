@@ -103,7 +103,7 @@ static cloob_status draw_file(cloob_ctx *ctx, const char *path, export_files *e)
         status = bad(&r, "\"name\" is a file name, not a path");
     if (status == CLOOB_OK) status = read_chart(&r, root, &c);
     if (status == CLOOB_OK && !export_chart_as(e, text_of(root, "name"), &c, NULL) && e->status == CLOOB_OK)
-        status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "this build cannot draw: it has no cairo");
+        status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, CHART_NO_CAIRO);
     arena_release(&a);
     return status == CLOOB_OK ? e->status : status;
 }

@@ -6,9 +6,10 @@
 
 #include "lab/report/chart.h"
 #include "lab/report/export.h"
-#include "lab/report/html.h"
 #include "lab/report/run_files.h"
 #include "core/json.h"
+#include "core/ctx.h"
+#include "core/text.h"
 
 typedef struct page {
     cloob_ctx *ctx;
@@ -72,5 +73,18 @@ void page_result_charts(page *p, const char *title, const char *y_label, const c
 
 extern const unsigned char asset_page_css[];
 extern const size_t asset_page_css_bytes;
+
+/* ---- texts and files inside an HTML page ---------------------------------------------------------- */
+
+void html_number(sbuf *s, double value); /* four digits for reading */
+
+/* A page's beginning, with the style that all pages share and the title as its first heading; and its end. */
+void html_page_begin(sbuf *s, const char *title);
+void html_page_end(sbuf *s);
+
+/* Stylesheets that are compiled in (cmake/embed.cmake): tokens.css, which all pages share, and sheet.css of the search
+ * sheet. Not zero-terminated. */
+extern const unsigned char asset_tokens_css[], asset_sheet_css[];
+extern const size_t asset_tokens_css_bytes, asset_sheet_css_bytes;
 
 #endif

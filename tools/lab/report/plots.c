@@ -36,9 +36,7 @@ static cloob_status finish(plot *p, const char *folder, const char *name)
     bool drawn = !p->failed && chart_draw(&svg, &p->c, CHART_ALONE) && chart_draw_pdf(&pdf, &p->c);
     if (p->failed || svg.failed || pdf.failed) status = ctx_no_memory(p->ctx, 4096, name);
     else if (drawn) status = write_image(p->ctx, folder, name, "svg", &svg);
-    else
-        status = ctx_fail(p->ctx, CLOOB_ERR_UNSUPPORTED,
-                          "this build draws no plots; install cairo (libcairo2-dev) and build again");
+    else status = ctx_fail(p->ctx, CLOOB_ERR_UNSUPPORTED, CHART_NO_CAIRO);
     if (status == CLOOB_OK) status = write_image(p->ctx, folder, name, "pdf", &pdf);
     sbuf_release(&svg), sbuf_release(&pdf);
     arena_release(&p->memory);
@@ -144,9 +142,7 @@ cloob_status calibration_plot(cloob_ctx *ctx, const calibration *m, const char *
     if (failed || !diagonal) status = ctx_no_memory(ctx, 4096, path);
     else if (chart_draw(&svg, &c, CHART_ALONE))
         status = svg.failed ? ctx_no_memory(ctx, svg.len, path) : file_write(ctx, path, svg.data, svg.len);
-    else
-        status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                          "this build draws no plots; install cairo (libcairo2-dev) and build again");
+    else status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, CHART_NO_CAIRO);
     sbuf_release(&svg);
     arena_release(&a);
     return status;

@@ -9,7 +9,7 @@
 #include "lab/report/page.h"
 #include "lab/report/samples.h"
 #include "lab/synth/world_truth.h"
-#include "train/resume.h"
+#include "train/checkpoint.h"
 #include "core/option.h"
 #include "data/sets/dataset.h"
 
@@ -170,8 +170,8 @@ static void data_options_of(const run_files *r, dataset_options *o)
     const option_desc *option = data_option_table(&n);
     dataset_options_init(o);
     for (int64_t i = 0; i < n; i++) {
-        const char *value = run_param_get(r, option[i].name);
-        if (*value && strcmp(value, "None") != 0) option_set(&option[i], o, value);
+        const char *text = run_param_get(r, option[i].name);
+        if (*text && strcmp(text, "None") != 0) option_set(&option[i], o, text);
     }
     o->resampled = false, o->upsampling = NULL; /* of training data alone */
 }

@@ -280,9 +280,3 @@ const json *samples_list(const json *object, const char *key)
     const json *v = json_get(object, key);
     return v && v->kind == JSON_ARRAY && v->count ? v : NULL;
 }
-
-double samples_number(const json *object, const char *key)
-{
-    const json *v = json_get(object, key);
-    return v && v->kind == JSON_NUMBER ? v->number : NAN;
-}

@@ -39,7 +39,6 @@ cloob_status samples_file_read(cloob_ctx *ctx, arena *a, const char *dir, sample
 const json *samples_image(const samples_file *f, const json *number);
 /* A member that is an array with elements; NULL otherwise. */
 const json *samples_list(const json *object, const char *key);
-double samples_number(const json *object, const char *key); /* NaN: there is none */
 
 typedef struct run_param {
     const char *key, *value;

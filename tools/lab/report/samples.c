@@ -9,7 +9,7 @@
 #include "core/json.h"
 #include "infer/embed_data.h"
 #include "infer/zeroshot_run.h"
-#include "io/image/image_write_jpeg.h"
+#include "io/image/image.h"
 #include "tensor/cpu/gemm.h"
 
 enum { THUMB = 160, THUMB_QUALITY = 85, HITS = 6, SEARCHES = 5, NEIGHBORS = 4, NEAR = 5, MATRIX = 8, TEMPLATES = 12 };
@@ -42,8 +42,7 @@ int64_t samples_use(samples *s, int64_t row)
         base64_put(&url, jpeg.data, jpeg.len);
     }
     json_begin(&s->thumbs, NULL, '{');
-    json_put_text(&s->thumbs, "src", url.data ? url.data : "");
-    json_put_text(&s->thumbs, "caption", s->caption[row]);
+    json_members(&s->thumbs, J_TEXT("src", url.data ? url.data : ""), J_TEXT("caption", s->caption[row]));
     if (s->truth.F && world_never_seen(s->index[row])) json_put_bool(&s->thumbs, "never_seen", true);
     json_end(&s->thumbs);
     s->thumbs.failed |= url.failed || status == CLOOB_ERR_MEMORY;
@@ -68,10 +67,8 @@ static void put_hits(samples *s, const char *key, const samples_hit *hit, int64_
 {
     json_begin(&s->out, key, '[');
     for (int64_t k = 0; k < n; k++) {
-        json_begin(&s->out, NULL, '{');
-        json_put_int(&s->out, "image", samples_use(s, hit[k].row));
-        json_put_digits(&s->out, "score", (double)hit[k].score, SAMPLES_DIGITS);
-        json_end(&s->out);
+        json_object(&s->out, NULL, J_INT("image", samples_use(s, hit[k].row)),
+                    J_NUMBER("score", (double)hit[k].score, SAMPLES_DIGITS));
     }
     json_end(&s->out);
 }
@@ -280,9 +277,7 @@ cloob_status samples_json(cloob_ctx *ctx, model *m, const dataset *d, const samp
     if (status == CLOOB_OK) {
         json_begin(&s->thumbs, NULL, '[');
         json_begin(&s->out, NULL, '{');
-        json_put_text(&s->out, "checkpoint", o->checkpoint);
-        json_put_text(&s->out, "data", o->data);
-        json_put_int(&s->out, "pairs", s->n);
+        json_members(&s->out, J_OF(o, checkpoint), J_OF(o, data), J_INT("pairs", s->n));
         status = put_members(s);
         json_end(&s->out);
         json_out_append(&s->out, out);

@@ -11,9 +11,9 @@ enum { GALLERY = 24, CAPTIONS = 3 };
 /* ---- the gallery --------------------------------------------------------------------------------- */
 
 /* Softmax of the cosines at the model's inverse temperature; returns the likeliest class. */
-static int64_t likeliest(const samples *s, int64_t factor, int64_t row, double *p)
+static int64_t likeliest(const samples *s, int64_t k, int64_t row, double *p)
 {
-    const zeroshot *z = &s->z[factor];
+    const zeroshot *z = &s->z[k];
     double inv_tau = s->m->inv_tau > 0 ? s->m->inv_tau : CLOOB_DEFAULT_INV_TAU, best = -INFINITY, sum = 0,
            value[SAMPLES_CLASSES];
     int64_t at = 0;
@@ -33,12 +33,9 @@ static void put_factors(samples *s, int64_t row)
     for (int64_t k = 0; k < s->truth.F; k++) {
         double p;
         int64_t c = likeliest(s, k, row, &p), truth = s->truth.label[k][s->index[row]];
-        json_begin(&s->out, NULL, '{');
-        json_put_text(&s->out, "factor", s->truth.name[k]);
-        json_put_text(&s->out, "label", s->truth.set[k]->classes[c].item[0]);
-        json_put_text(&s->out, "truth", s->truth.set[k]->classes[truth].item[0]);
-        json_put_digits(&s->out, "p", p, SAMPLES_DIGITS);
-        json_end(&s->out);
+        json_object(&s->out, NULL, J_TEXT("factor", s->truth.name[k]),
+                    J_TEXT("label", s->truth.set[k]->classes[c].item[0]),
+                    J_TEXT("truth", s->truth.set[k]->classes[truth].item[0]), J_NUMBER("p", p, SAMPLES_DIGITS));
     }
     json_end(&s->out);
 }
@@ -52,11 +49,8 @@ static void put_captions(samples *s, int64_t row)
     json_put_int(&s->out, "rank", rank);
     json_begin(&s->out, "captions", '[');
     for (int64_t k = 0; k < found; k++) {
-        json_begin(&s->out, NULL, '{');
-        json_put_text(&s->out, "text", s->caption[hit[k].row]);
-        json_put_digits(&s->out, "score", (double)hit[k].score, SAMPLES_DIGITS);
-        json_put_bool(&s->out, "own", hit[k].row == row);
-        json_end(&s->out);
+        json_object(&s->out, NULL, J_TEXT("text", s->caption[hit[k].row]),
+                    J_NUMBER("score", (double)hit[k].score, SAMPLES_DIGITS), J_BOOL("own", hit[k].row == row));
     }
     json_end(&s->out);
 }
@@ -98,10 +92,9 @@ static void put_set(samples *s, int64_t k)
         max = max64(max, total);
     }
     json_begin(&s->out, NULL, '{');
-    json_put_text(&s->out, "name", s->truth.name[k]);
-    json_put_int(&s->out, "n", n);
-    json_put_digits(&s->out, "top1", n ? (double)right / (double)n : 0, 5);
-    json_put_digits(&s->out, "chance", n ? (double)max / (double)n : 0, 5);
+    json_members(&s->out, J_TEXT("name", s->truth.name[k]), J_INT("n", n),
+                 J_NUMBER("top1", n ? (double)right / (double)n : 0, 5),
+                 J_NUMBER("chance", n ? (double)max / (double)n : 0, 5));
     json_begin(&s->out, "labels", '[');
     for (int64_t c = 0; c < C; c++) json_put_text(&s->out, NULL, set->classes[c].item[0]);
     json_end(&s->out);

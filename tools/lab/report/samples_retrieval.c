@@ -49,16 +49,15 @@ static void put_query(samples *s, way w, const query *q)
     const float *score = scores_of(s, w, q->row, &stride);
     int64_t found = samples_top(score, s->n, stride, -1, hit, HITS);
     json_begin(&s->out, NULL, '{');
-    json_put_int(&s->out, "image", samples_use(s, q->row));
-    json_put_int(&s->out, "rank", q->rank);
-    json_put_digits(&s->out, "score", (double)score[q->row * stride], SAMPLES_DIGITS);
+    json_members(&s->out, J_INT("image", samples_use(s, q->row)), J_OF(q, rank),
+                 J_NUMBER("score", (double)score[q->row * stride], SAMPLES_DIGITS));
     json_begin(&s->out, "hits", '[');
     for (int64_t k = 0; k < found; k++) {
         json_begin(&s->out, NULL, '{');
         if (w == TEXT_TO_IMAGE) json_put_int(&s->out, "image", samples_use(s, hit[k].row));
         else json_put_text(&s->out, "text", s->caption[hit[k].row]);
-        json_put_digits(&s->out, "score", (double)hit[k].score, SAMPLES_DIGITS);
-        json_put_bool(&s->out, "own", hit[k].row == q->row);
+        json_members(&s->out, J_NUMBER("score", (double)hit[k].score, SAMPLES_DIGITS),
+                     J_BOOL("own", hit[k].row == q->row));
         json_end(&s->out);
     }
     json_end(&s->out);

@@ -4,10 +4,10 @@
 #include "cloob/search.h"
 #include "core/text.h"
 #include "core/file.h"
-#include "lab/report/html.h"
+#include "io/image/image.h"
+#include "lab/report/page.h"
 #include "core/needs.h"
 #include "data/view/transform.h"
-#include "io/image/image_write_jpeg.h"
 #include "lab/report/report.h"
 
 enum { THUMB = 256, THUMB_QUALITY = 82 };

@@ -3,7 +3,7 @@
 
 #include "lab/suite/suite.h"
 #include "core/file.h"
-#include "lab/report/html.h"
+#include "lab/report/page.h"
 
 static void put_cell(sbuf *s, const bench_row *row, int64_t m, double best)
 {

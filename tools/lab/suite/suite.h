@@ -15,6 +15,7 @@
 #include "data/text/prompts.h"
 #include "eval/zeroshot.h"
 #include "infer/model_file.h"
+#include "core/ctx.h"
 
 /* ---- DataComp's evaluation sets ------------------------------------------------------------------ */
 
@@ -120,5 +121,34 @@ typedef struct bench_table {
 /* datacomp: its sets first, in its order, all of them; then means over groups of them; then whatever else was
  * evaluated. Everything is in the arena; false: memory is out. */
 bool bench_table_make(arena *a, const benchmark_result *r, int64_t n, bool datacomp, bench_table *out);
+
+/* The published table of WinoGAViL: a CSV file with the columns cue, candidates and associations; the last two hold
+ * JSON lists of image names.
+ *
+ *     winogavil_table t = { 0 };
+ *     cloob_status status = winogavil_read(ctx, path, e.name, e.rows, &t);
+ *     ...
+ *     winogavil_release(&t);
+ */
+
+enum { WINOGAVIL_CANDIDATES = 64 }; /* the most of one row */
+
+typedef struct winogavil_row {
+    char *text;             /* "A cue" */
+    int candidates, belong; /* 0 < belong <= candidates */
+    int64_t image[WINOGAVIL_CANDIDATES];
+    bool right[WINOGAVIL_CANDIDATES];
+} winogavil_row;
+
+typedef struct winogavil_table {
+    winogavil_row *row;
+    int64_t n, capacity;
+    arena memory;
+} winogavil_table;
+
+/* `image` names the readable images; a row's image[k] is an index into them. Refuses a table without rows, a row that
+ * is incomplete, and one with an image that is not there. Release t in any case. */
+cloob_status winogavil_read(cloob_ctx *ctx, const char *path, char *const *image, int64_t images, winogavil_table *t);
+void winogavil_release(winogavil_table *t);
 
 #endif

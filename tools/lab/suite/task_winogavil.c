@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "lab/suite/suite.h"
-#include "lab/suite/winogavil_table.h"
 #include "core/file.h"
 #include "model/encoder.h"
 #include "infer/embed_source.h"

@@ -1,4 +1,4 @@
-#include "lab/suite/winogavil_table.h"
+#include "lab/suite/suite.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -111,9 +111,9 @@ static cloob_status read_rows(const reader *r, csv_reader *in, csv_row *row)
     return r->t->n ? CLOOB_OK : ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: has no rows", r->path);
 }
 
-cloob_status winogavil_read(cloob_ctx *ctx, const char *path, char *const *image, int64_t images, winogavil_table *t)
+cloob_status winogavil_read(cloob_ctx *ctx, const char *path, char *const *name, int64_t images, winogavil_table *t)
 {
-    const reader r = { ctx, path, image, images, t };
+    const reader r = { ctx, path, name, images, t };
     file_bytes f;
     csv_row row = { 0 };
     csv_reader *in = malloc(sizeof *in);

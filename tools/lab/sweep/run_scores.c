@@ -53,10 +53,8 @@ static cloob_status put_zeroshot(cloob_ctx *ctx, const sweep_run *r, cloob_model
     cloob_dataset_close(d);
     CLOOB_TRY(status);
     json_begin(&text, NULL, '{');
-    json_put_digits(&text, "top1", found.top1, 10);
-    json_put_digits(&text, "top5", found.top5, 10);
-    json_put_digits(&text, "mean_per_class", found.mean_per_class, 10);
-    json_put_int(&text, "n", found.n);
+    json_members(&text, J_NUMBER("top1", found.top1, 10), J_NUMBER("top5", found.top5, 10),
+                 J_NUMBER("mean_per_class", found.mean_per_class, 10), J_OF(&found, n));
     *sum += found.top1;
     snprintf(key, sizeof key, "zeroshot/%s", set);
     json_put_number(out, key, found.top1);
@@ -130,12 +128,11 @@ static cloob_status put_analysis(cloob_ctx *ctx, const embed_result *e, const cl
     cloob_status status = cloob_analyze(ctx, &a, x, &y, 0.99);
     free(own);
     CLOOB_TRY(status);
-    json_put_number(out, "image_ajne", a.x.ajne);
-    json_put_number(out, "text_ajne", a.y.ajne);
-    json_put_number(out, "image_effective_eigenvalues", (double)a.x.effective);
-    json_put_number(out, "text_effective_eigenvalues", (double)a.y.effective);
-    json_put_number(out, "matched_similarity", a.similarity.matched.mean);
-    json_put_number(out, "top10_unmatched_similarity", a.similarity.unmatched[TOP_10].mean);
+    json_members(out, J_NUMBER("image_ajne", a.x.ajne, 0), J_NUMBER("text_ajne", a.y.ajne, 0),
+                 J_NUMBER("image_effective_eigenvalues", (double)a.x.effective, 0),
+                 J_NUMBER("text_effective_eigenvalues", (double)a.y.effective, 0),
+                 J_NUMBER("matched_similarity", a.similarity.matched.mean, 0),
+                 J_NUMBER("top10_unmatched_similarity", a.similarity.unmatched[TOP_10].mean, 0));
     cloob_analysis_release(&a);
     return CLOOB_OK;
 }

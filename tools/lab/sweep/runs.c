@@ -10,6 +10,7 @@
 #include "train/settings.h"
 #include "core/json.h"
 #include "core/option.h"
+#include "lab/compare/groups.h"
 
 /* ---- settings ------------------------------------------------------------------------------------ */
 
@@ -94,6 +95,9 @@ static cloob_status apply_settings(cloob_ctx *ctx, const sweep_run *r, cloob_tra
         if (!option || !option_set(option, t, r->setting[i].value))
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`%s` cannot be %s", r->setting[i].name, r->setting[i].value);
     }
+    if (run_setting_value(r, "lr_scheduler"))
+        settings_drop_restarts(t, run_setting_value(r, "restart_epochs") != NULL,
+                               run_setting_value(r, "restart_cycles") != NULL);
     return CLOOB_OK;
 }
 
@@ -121,22 +125,12 @@ static cloob_status train(cloob_ctx *ctx, const sweep_options *o, const char *fo
 /* The numbers of the last line of results.jsonl; epoch is left alone when there is none. */
 static cloob_status put_last_result(cloob_ctx *ctx, const char *dir, int64_t *epoch, json_out *out)
 {
-    char path[SWEEP_PATH + 64];
-    file_bytes bytes;
     arena a = { 0 };
     json *root;
-    snprintf(path, sizeof path, "%s/checkpoints/results.jsonl", dir);
-    if (!file_exists(path)) return CLOOB_OK; /* no --val-data */
-    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
-    size_t end = bytes.size;
-    while (end > 0 && bytes.data[end - 1] == '\n') end--;
-    size_t from = end;
-    while (from > 0 && bytes.data[from - 1] != '\n') from--;
-    cloob_status status = json_parse(ctx, &a, bytes.data + from, end - from, path, &root);
-    for (const json *j = status == CLOOB_OK ? root->child : NULL; j; j = j->next)
+    cloob_status status = last_result_read(ctx, &a, dir, &root);
+    for (const json *j = root ? root->child : NULL; j; j = j->next)
         if (j->kind == JSON_NUMBER) json_put_number(out, j->key, j->number);
-    if (status == CLOOB_OK) json_int(json_get(root, "epoch"), epoch);
-    file_bytes_release(&bytes);
+    if (root) json_int(json_get(root, "epoch"), epoch);
     arena_release(&a);
     return status;
 }
@@ -178,10 +172,8 @@ static cloob_status write_summary(cloob_ctx *ctx, const sweep_options *o, const 
     int64_t epoch = s->epochs;
     json_out out = { .spaced = true };
     json_begin(&out, NULL, '{');
-    json_put_text(&out, "method", method ? method : s->method);
-    json_put_int(&out, "seed", r->seed);
-    json_put_int(&out, "steps", s->steps);
-    json_put_digits(&out, "seconds", s->seconds, 6);
+    json_members(&out, J_TEXT("method", method ? method : s->method), J_OF(r, seed), J_OF(s, steps),
+                 J_NUMBER("seconds", s->seconds, 6));
     cloob_status status = put_last_result(ctx, r->dir, &epoch, &out);
     if (status == CLOOB_OK) status = put_similarities(ctx, r->dir, epoch, &out);
     if (status == CLOOB_OK) status = put_validation(ctx, o, r, &out);
@@ -225,8 +217,7 @@ static cloob_status write_failure(cloob_ctx *ctx, const sweep_run *r, const char
 {
     json_out out = { .spaced = true };
     json_begin(&out, NULL, '{');
-    json_put_int(&out, "seed", r->seed);
-    json_put_text(&out, "failed", cloob_error(ctx));
+    json_members(&out, J_OF(r, seed), J_TEXT("failed", cloob_error(ctx)));
     ctx_log(ctx, CLOOB_LOG_WARN, "%s: %s; counted as failed", r->name, cloob_error(ctx));
     count->trained++;
     return run_write_object(ctx, CLOOB_OK, &out, path);

@@ -15,7 +15,7 @@
 #include "core/needs.h"
 #include "core/option.h"
 #include "dist/comm.h"
-#include "lab/compare/ablation.h"
+#include "lab/compare/groups.h"
 #include "train/settings.h"
 
 static const option_desc table[] = {

@@ -8,7 +8,7 @@
 
 #include "lab/sweep/runs.h"
 #include "core/file.h"
-#include "lab/compare/ablation.h"
+#include "lab/compare/groups.h"
 
 static cloob_status write_in(cloob_ctx *ctx, const sweep *s, const char *name, sbuf *text)
 {
@@ -46,11 +46,7 @@ static cloob_status put_stage(cloob_ctx *ctx, const sweep *s, const sweep_stage 
         const point *p = &s->points.item[stage->point[i]];
         json_out w = { .spaced = true };
         json_begin(&w, NULL, '{');
-        json_put_text(&w, "stage", name);
-        json_put_text(&w, "run", r->name);
-        json_put_text(&w, "group", p->group);
-        json_put_bool(&w, "chosen", p->chosen);
-        json_put_int(&w, "seed", r->seed);
+        json_members(&w, J_TEXT("stage", name), J_TEXT("run", r->name), J_OF(p, group), J_OF(p, chosen), J_OF(r, seed));
         json_begin(&w, "settings", '{');
         for (int64_t k = 0; k < r->settings; k++) json_put_text(&w, r->setting[k].name, r->setting[k].value);
         json_end(&w);
@@ -170,8 +166,7 @@ static void put_axis(const sweep *s, int64_t k, json_out *out)
     const sweep_axis *axis = &s->o->axis[k];
     const sweep_axis *by = s->points.by >= 0 && s->points.by != k ? &s->o->axis[s->points.by] : NULL;
     json_begin(out, NULL, '{');
-    json_put_text(out, "name", axis->name);
-    json_put_number(out, "importance", importance(s, k));
+    json_members(out, J_OF(axis, name), J_NUMBER("importance", importance(s, k), 0));
     json_begin(out, "values", '[');
     for (int64_t v = 0; v < axis->values; v++) {
         json_begin(out, NULL, '{');

@@ -5,11 +5,11 @@ static const paint_rgb white = { 1, 1, 1 };
 
 static void vertical(cairo_t *cr, double y0, paint_rgb top, double y1, paint_rgb bottom)
 {
-    cairo_pattern_t *p = cairo_pattern_create_linear(0, y0, 0, y1);
-    cairo_pattern_add_color_stop_rgb(p, 0, top.r, top.g, top.b);
-    cairo_pattern_add_color_stop_rgb(p, 1, bottom.r, bottom.g, bottom.b);
-    cairo_set_source(cr, p);
-    cairo_pattern_destroy(p);
+    cairo_pattern_t *p = cairo.pattern_create_linear(0, y0, 0, y1);
+    cairo.pattern_add_color_stop_rgb(p, 0, top.r, top.g, top.b);
+    cairo.pattern_add_color_stop_rgb(p, 1, bottom.r, bottom.g, bottom.b);
+    cairo.set_source(cr, p);
+    cairo.pattern_destroy(p);
 }
 
 /* Fills the current path as ground: pale at y0, far away, full colour at the bottom. */
@@ -17,18 +17,18 @@ static void fill_ground(cairo_t *cr, int light, double y0, paint_rgb c)
 {
     vertical(cr, y0, light_far(light, paint_mix(c, white, 0.12)), 1,
              paint_mix(light_far(light, c), light_near(light, c), 0.45));
-    cairo_fill(cr);
+    cairo.fill(cr);
 }
 
 static void draw_halo(cairo_t *cr, double x, double y, double r, paint_rgb c, double alpha)
 {
-    cairo_pattern_t *p = cairo_pattern_create_radial(x, y, r, x, y, r * 4);
-    cairo_pattern_add_color_stop_rgba(p, 0, c.r, c.g, c.b, alpha);
-    cairo_pattern_add_color_stop_rgba(p, 1, c.r, c.g, c.b, 0);
-    cairo_set_source(cr, p);
-    cairo_pattern_destroy(p);
+    cairo_pattern_t *p = cairo.pattern_create_radial(x, y, r, x, y, r * 4);
+    cairo.pattern_add_color_stop_rgba(p, 0, c.r, c.g, c.b, alpha);
+    cairo.pattern_add_color_stop_rgba(p, 1, c.r, c.g, c.b, 0);
+    cairo.set_source(cr, p);
+    cairo.pattern_destroy(p);
     path_ellipse(cr, x, y, r * 4, r * 4);
-    cairo_fill(cr);
+    cairo.fill(cr);
 }
 
 static void draw_sun(cairo_t *cr, double x, double y, double r, paint_rgb c)
@@ -36,7 +36,7 @@ static void draw_sun(cairo_t *cr, double x, double y, double r, paint_rgb c)
     draw_halo(cr, x, y, r, c, 0.5);
     path_ellipse(cr, x, y, r, r);
     paint_source(cr, c, 1);
-    cairo_fill(cr);
+    cairo.fill(cr);
 }
 
 /* A crescent: the outer edge of one circle, back along the edge of another. */
@@ -44,11 +44,11 @@ static void draw_moon(cairo_t *cr, double x, double y, double r)
 {
     const paint_rgb c = { 0.96, 0.95, 0.85 };
     draw_halo(cr, x, y, r, c, 0.16);
-    cairo_arc(cr, x, y, r, 0.7, 5.0);
-    cairo_curve_to(cr, x - 0.55 * r, y - 0.75 * r, x - 0.25 * r, y + 0.85 * r, x + r * 0.765, y + r * 0.644);
-    cairo_close_path(cr);
+    cairo.arc(cr, x, y, r, 0.7, 5.0);
+    cairo.curve_to(cr, x - 0.55 * r, y - 0.75 * r, x - 0.25 * r, y + 0.85 * r, x + r * 0.765, y + r * 0.644);
+    cairo.close_path(cr);
     paint_source(cr, c, 1);
-    cairo_fill(cr);
+    cairo.fill(cr);
 }
 
 static void draw_cloud(cairo_t *cr, double x, double y, double w, paint_rgb c, double alpha)
@@ -57,7 +57,7 @@ static void draw_cloud(cairo_t *cr, double x, double y, double w, paint_rgb c, d
     path_ellipse(cr, x, y, 0.50 * w, 0.13 * w);
     path_ellipse(cr, x - 0.18 * w, y - 0.09 * w, 0.20 * w, 0.15 * w);
     path_ellipse(cr, x + 0.12 * w, y - 0.13 * w, 0.25 * w, 0.19 * w);
-    cairo_fill(cr);
+    cairo.fill(cr);
 }
 
 static void draw_stars(cairo_t *cr, double horizon, rnd *d)
@@ -67,13 +67,13 @@ static void draw_stars(cairo_t *cr, double horizon, rnd *d)
         path_ellipse(cr, rnd_range(d, 0, 1), rnd_range(d, 0, horizon * 0.9), r, r);
     }
     paint_source(cr, white, 0.85);
-    cairo_fill(cr);
+    cairo.fill(cr);
 }
 
 void draw_sky(cairo_t *cr, int light, double horizon, rnd *d)
 {
     vertical(cr, 0, light_sky_top(light), horizon, light_sky_horizon(light));
-    cairo_paint(cr);
+    cairo.paint(cr);
     double x = rnd_range(d, 0.08, 0.92);
     if (light == SYNTH_DAY) draw_sun(cr, x, rnd_range(d, 0.08, 0.16), 0.055, (paint_rgb){ 1, 0.95, 0.65 });
     if (light == SYNTH_DUSK) draw_sun(cr, x, horizon - rnd_range(d, 0.02, 0.08), 0.075, (paint_rgb){ 1, 0.75, 0.35 });
@@ -93,13 +93,13 @@ void draw_sky(cairo_t *cr, int light, double horizon, rnd *d)
 static void draw_tufts(cairo_t *cr, paint_rgb c, double from, int n, double height, rnd *d)
 {
     paint_source(cr, c, 0.7);
-    cairo_set_line_width(cr, 0.008);
+    cairo.set_line_width(cr, 0.008);
     for (int i = 0; i < n; i++) {
         double x = rnd_range(d, 0, 1), y = rnd_range(d, from, 1), near = 0.4 + (y - from) / (1 - from);
-        cairo_move_to(cr, x, y);
-        cairo_line_to(cr, x + rnd_range(d, -0.012, 0.012), y - height * near - 0.003);
+        cairo.move_to(cr, x, y);
+        cairo.line_to(cr, x + rnd_range(d, -0.012, 0.012), y - height * near - 0.003);
     }
-    cairo_stroke(cr);
+    cairo.stroke(cr);
 }
 
 static void draw_specks(cairo_t *cr, paint_rgb c, double alpha, double from, int n, double size, rnd *d)
@@ -109,7 +109,7 @@ static void draw_specks(cairo_t *cr, paint_rgb c, double alpha, double from, int
         double x = rnd_range(d, 0, 1), y = rnd_range(d, from, 1), r = size * (0.4 + (y - from) / (1 - from));
         path_ellipse(cr, x, y, r, 0.7 * r);
     }
-    cairo_fill(cr);
+    cairo.fill(cr);
 }
 
 void draw_meadow(cairo_t *cr, int light, double horizon, rnd *d)
@@ -130,20 +130,20 @@ void draw_beach(cairo_t *cr, int light, double horizon, rnd *d)
     draw_sky(cr, light, horizon, d);
     vertical(cr, horizon, light_far(light, (paint_rgb){ 0.20, 0.52, 0.72 }), shore,
              light_far(light, (paint_rgb){ 0.32, 0.78, 0.80 }));
-    cairo_rectangle(cr, 0, horizon, 1, 1 - horizon);
-    cairo_fill(cr);
+    cairo.rectangle(cr, 0, horizon, 1, 1 - horizon);
+    cairo.fill(cr);
     paint_source(cr, light_far(light, white), 0.6);
-    cairo_set_line_width(cr, 0.006);
+    cairo.set_line_width(cr, 0.006);
     for (int i = 0; i < 9; i++) { /* crests */
         double x = rnd_range(d, -0.1, 1), y = rnd_range(d, horizon + 0.02, shore), w = rnd_range(d, 0.05, 0.16);
-        cairo_move_to(cr, x, y);
-        cairo_curve_to(cr, x + 0.3 * w, y - 0.010, x + 0.7 * w, y - 0.010, x + w, y);
+        cairo.move_to(cr, x, y);
+        cairo.curve_to(cr, x + 0.3 * w, y - 0.010, x + 0.7 * w, y - 0.010, x + w, y);
     }
-    cairo_stroke(cr);
+    cairo.stroke(cr);
     rnd surf = *d; /* the foam follows the edge of the sand */
     path_hills(cr, shore - 0.016, 0.014, 4, &surf);
     paint_source(cr, light_far(light, white), 0.85);
-    cairo_fill(cr);
+    cairo.fill(cr);
     path_hills(cr, shore, 0.014, 4, d);
     fill_ground(cr, light, shore, (paint_rgb){ 0.93, 0.83, 0.60 });
     draw_specks(cr, light_far(light, (paint_rgb){ 0.66, 0.54, 0.34 }), 0.55, shore + 0.03, 60, 0.005, d);
@@ -152,21 +152,21 @@ void draw_beach(cairo_t *cr, int light, double horizon, rnd *d)
 
 static void draw_cactus(cairo_t *cr, double x, double y, double h, paint_rgb c)
 {
-    cairo_set_line_cap(cr, CAIRO_LINE_CAP_ROUND);
-    cairo_set_line_width(cr, 0.20 * h);
+    cairo.set_line_cap(cr, CAIRO_LINE_CAP_ROUND);
+    cairo.set_line_width(cr, 0.20 * h);
     paint_source(cr, c, 1);
-    cairo_move_to(cr, x, y);
-    cairo_line_to(cr, x, y - h);
-    cairo_stroke(cr);
-    cairo_set_line_width(cr, 0.13 * h);
-    cairo_move_to(cr, x, y - 0.35 * h);
-    cairo_line_to(cr, x - 0.3 * h, y - 0.40 * h);
-    cairo_line_to(cr, x - 0.3 * h, y - 0.72 * h);
-    cairo_move_to(cr, x, y - 0.5 * h);
-    cairo_line_to(cr, x + 0.28 * h, y - 0.55 * h);
-    cairo_line_to(cr, x + 0.28 * h, y - 0.85 * h);
-    cairo_stroke(cr);
-    cairo_set_line_cap(cr, CAIRO_LINE_CAP_BUTT);
+    cairo.move_to(cr, x, y);
+    cairo.line_to(cr, x, y - h);
+    cairo.stroke(cr);
+    cairo.set_line_width(cr, 0.13 * h);
+    cairo.move_to(cr, x, y - 0.35 * h);
+    cairo.line_to(cr, x - 0.3 * h, y - 0.40 * h);
+    cairo.line_to(cr, x - 0.3 * h, y - 0.72 * h);
+    cairo.move_to(cr, x, y - 0.5 * h);
+    cairo.line_to(cr, x + 0.28 * h, y - 0.55 * h);
+    cairo.line_to(cr, x + 0.28 * h, y - 0.85 * h);
+    cairo.stroke(cr);
+    cairo.set_line_cap(cr, CAIRO_LINE_CAP_BUTT);
 }
 
 void draw_desert(cairo_t *cr, int light, double horizon, rnd *d)
@@ -181,13 +181,13 @@ void draw_desert(cairo_t *cr, int light, double horizon, rnd *d)
     path_hills(cr, horizon + 0.05, 0.035, 2, d);
     fill_ground(cr, light, horizon, (paint_rgb){ 0.90, 0.62, 0.36 });
     paint_source(cr, light_far(light, (paint_rgb){ 0.70, 0.42, 0.22 }), 0.55);
-    cairo_set_line_width(cr, 0.007);
+    cairo.set_line_width(cr, 0.007);
     for (int i = 0; i < 13; i++) { /* ripples */
         double x = rnd_range(d, -0.1, 0.9), y = rnd_range(d, horizon + 0.12, 1), w = rnd_range(d, 0.1, 0.35);
-        cairo_move_to(cr, x, y);
-        cairo_curve_to(cr, x + 0.3 * w, y - 0.022, x + 0.6 * w, y + 0.014, x + w, y - 0.004);
+        cairo.move_to(cr, x, y);
+        cairo.curve_to(cr, x + 0.3 * w, y - 0.022, x + 0.6 * w, y + 0.014, x + w, y - 0.004);
     }
-    cairo_stroke(cr);
+    cairo.stroke(cr);
 }
 
 static void draw_peak(cairo_t *cr, int light, double x, double base, double w, double h)
@@ -198,10 +198,10 @@ static void draw_peak(cairo_t *cr, int light, double x, double base, double w, d
                               { x - 0.04 * w, base - 0.58 * h }, { x - 0.16 * w, base - 0.70 * h } };
     path_polygon(cr, all, 3);
     paint_source(cr, light_far(light, (paint_rgb){ 0.50, 0.58, 0.72 }), 1);
-    cairo_fill(cr);
+    cairo.fill(cr);
     path_polygon(cr, cap, 6);
     paint_source(cr, light_far(light, (paint_rgb){ 0.96, 0.97, 1 }), 1);
-    cairo_fill(cr);
+    cairo.fill(cr);
 }
 
 void draw_snow(cairo_t *cr, int light, double horizon, rnd *d)
@@ -219,5 +219,5 @@ void draw_snow(cairo_t *cr, int light, double horizon, rnd *d)
         double r = rnd_range(d, 0.004, 0.010);
         path_ellipse(cr, rnd_range(d, 0, 1), rnd_range(d, 0, 1), r, r);
     }
-    cairo_fill(cr);
+    cairo.fill(cr);
 }

@@ -3,20 +3,20 @@
 
 static void fill_rect(cairo_t *cr, double x, double y, double w, double h, paint_rgb c)
 {
-    cairo_rectangle(cr, x, y, w, h);
+    cairo.rectangle(cr, x, y, w, h);
     paint_source(cr, c, 1);
-    cairo_fill(cr);
+    cairo.fill(cr);
 }
 
 static void fill_down(cairo_t *cr, double y, paint_rgb top, paint_rgb bottom)
 {
-    cairo_pattern_t *p = cairo_pattern_create_linear(0, y, 0, 1);
-    cairo_pattern_add_color_stop_rgb(p, 0, top.r, top.g, top.b);
-    cairo_pattern_add_color_stop_rgb(p, 1, bottom.r, bottom.g, bottom.b);
-    cairo_set_source(cr, p);
-    cairo_pattern_destroy(p);
-    cairo_rectangle(cr, 0, y, 1, 1 - y);
-    cairo_fill(cr);
+    cairo_pattern_t *p = cairo.pattern_create_linear(0, y, 0, 1);
+    cairo.pattern_add_color_stop_rgb(p, 0, top.r, top.g, top.b);
+    cairo.pattern_add_color_stop_rgb(p, 1, bottom.r, bottom.g, bottom.b);
+    cairo.set_source(cr, p);
+    cairo.pattern_destroy(p);
+    cairo.rectangle(cr, 0, y, 1, 1 - y);
+    cairo.fill(cr);
 }
 
 /* ---- forest -------------------------------------------------------------------------------------- */
@@ -31,7 +31,7 @@ static void draw_trunks(cairo_t *cr, int light, int n, double base, double width
         const double trunk[][2] = { { x - 0.4 * w, 0 }, { x + 0.4 * w, 0 }, { x + 0.5 * w, y }, { x - 0.5 * w, y } };
         path_polygon(cr, trunk, 4);
         paint_source(cr, c, 1);
-        cairo_fill(cr);
+        cairo.fill(cr);
         fill_rect(cr, x + 0.15 * w, 0, 0.25 * w, y - 0.01, paint_scale(c, 0.75)); /* the shaded side */
     }
 }
@@ -43,14 +43,14 @@ static void draw_leaves(cairo_t *cr, paint_rgb c, double alpha, double y0, doubl
         double r = size * rnd_range(d, 0.6, 1.3);
         path_ellipse(cr, rnd_range(d, 0, 1), rnd_range(d, y0, y1), r, 0.6 * r);
     }
-    cairo_fill(cr);
+    cairo.fill(cr);
 }
 
 void draw_forest(cairo_t *cr, int light, double horizon, rnd *d)
 {
     paint_rgb haze = light_far(light, (paint_rgb){ 0.50, 0.68, 0.44 });
     paint_source(cr, paint_mix(light_sky_horizon(light), haze, 0.75), 1);
-    cairo_paint(cr);
+    cairo.paint(cr);
     draw_trunks(cr, light, 9, horizon + 0.01, 0.035, 0, d);
     fill_down(cr, horizon, light_far(light, (paint_rgb){ 0.34, 0.42, 0.20 }),
               light_far(light, (paint_rgb){ 0.42, 0.34, 0.18 }));
@@ -67,13 +67,13 @@ static void draw_window(cairo_t *cr, int light, double x, double y, rnd *d)
 {
     const double w = 0.27, h = 0.27;
     fill_rect(cr, x - 0.02, y - 0.02, w + 0.04, h + 0.04, light_near(light, (paint_rgb){ 0.97, 0.96, 0.93 }));
-    cairo_save(cr);
-    cairo_rectangle(cr, x, y, w, h);
-    cairo_clip(cr);
-    cairo_translate(cr, x, y);
-    cairo_scale(cr, w, h);
+    cairo.save(cr);
+    cairo.rectangle(cr, x, y, w, h);
+    cairo.clip(cr);
+    cairo.translate(cr, x, y);
+    cairo.scale(cr, w, h);
     draw_sky(cr, light, 1, d);
-    cairo_restore(cr);
+    cairo.restore(cr);
     paint_rgb bar = light_near(light, (paint_rgb){ 0.97, 0.96, 0.93 });
     fill_rect(cr, x + w / 2 - 0.009, y, 0.018, h, bar);
     fill_rect(cr, x, y + h / 2 - 0.009, w, 0.018, bar);
@@ -92,12 +92,12 @@ static void draw_frame(cairo_t *cr, int light, double x, double y, rnd *d)
 static void draw_boards(cairo_t *cr, int light, double floor, double vanish)
 {
     paint_source(cr, light_near(light, (paint_rgb){ 0.38, 0.24, 0.14 }), 0.7);
-    cairo_set_line_width(cr, 0.006);
+    cairo.set_line_width(cr, 0.006);
     for (int i = -8; i <= 8; i++) {
-        cairo_move_to(cr, vanish + 0.09 * i, floor);
-        cairo_line_to(cr, vanish + 0.28 * i, 1);
+        cairo.move_to(cr, vanish + 0.09 * i, floor);
+        cairo.line_to(cr, vanish + 0.28 * i, 1);
     }
-    cairo_stroke(cr);
+    cairo.stroke(cr);
 }
 
 void draw_room(cairo_t *cr, int light, double horizon, rnd *d)
@@ -110,14 +110,14 @@ void draw_room(cairo_t *cr, int light, double horizon, rnd *d)
     /* Indoors the light is never quite that of the sky: a lamp is on. */
     paint_rgb shown = paint_mix(light_far(light, wall), light_near(light, wall), 0.6);
     paint_source(cr, shown, 1);
-    cairo_paint(cr);
-    cairo_set_line_width(cr, 0.012);
+    cairo.paint(cr);
+    cairo.set_line_width(cr, 0.012);
     paint_source(cr, paint_scale(shown, 0.93), 1);
     for (double at = 0.05; at < 1; at += 0.1) {
-        cairo_move_to(cr, at, 0);
-        cairo_line_to(cr, at, floor);
+        cairo.move_to(cr, at, 0);
+        cairo.line_to(cr, at, floor);
     }
-    cairo_stroke(cr);
+    cairo.stroke(cr);
     draw_window(cr, light, x, rnd_range(d, 0.08, 0.13), d);
     draw_frame(cr, light, x < 0.4 ? rnd_range(d, 0.55, 0.75) : rnd_range(d, 0.08, 0.25), rnd_range(d, 0.12, 0.2), d);
     paint_rgb wood = { 0.66, 0.46, 0.29 };

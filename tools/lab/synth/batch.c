@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/pool.h"
-#include "io/image/image_write_jpeg.h"
+#include "io/image/image.h"
 
 enum { JPEG_QUALITY = 92, GRAIN = 4 };
 

@@ -1,5 +1,5 @@
 /* Every factor on its own, from the same rows. */
-#include "lab/synth/factor_scores.h"
+#include "lab/synth/world_truth.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -15,19 +15,19 @@ void draw_ball(const brush *b)
 void draw_bottle(const brush *b)
 {
     cairo_t *cr = b->cr;
-    cairo_move_to(cr, -0.085, -0.94);
-    cairo_line_to(cr, -0.085, -0.72);
-    cairo_curve_to(cr, -0.08, -0.60, -0.26, -0.60, -0.26, -0.46);
-    cairo_line_to(cr, -0.26, -0.05);
-    cairo_curve_to(cr, -0.26, 0, -0.24, 0, -0.19, 0);
-    cairo_line_to(cr, 0.19, 0);
-    cairo_curve_to(cr, 0.24, 0, 0.26, 0, 0.26, -0.05);
-    cairo_line_to(cr, 0.26, -0.46);
-    cairo_curve_to(cr, 0.26, -0.60, 0.08, -0.60, 0.085, -0.72);
-    cairo_line_to(cr, 0.085, -0.94);
-    cairo_close_path(cr);
+    cairo.move_to(cr, -0.085, -0.94);
+    cairo.line_to(cr, -0.085, -0.72);
+    cairo.curve_to(cr, -0.08, -0.60, -0.26, -0.60, -0.26, -0.46);
+    cairo.line_to(cr, -0.26, -0.05);
+    cairo.curve_to(cr, -0.26, 0, -0.24, 0, -0.19, 0);
+    cairo.line_to(cr, 0.19, 0);
+    cairo.curve_to(cr, 0.24, 0, 0.26, 0, 0.26, -0.05);
+    cairo.line_to(cr, 0.26, -0.46);
+    cairo.curve_to(cr, 0.26, -0.60, 0.08, -0.60, 0.085, -0.72);
+    cairo.line_to(cr, 0.085, -0.94);
+    cairo.close_path(cr);
     brush_fill(b, 1, SHADE_FLAT);
-    cairo_rectangle(cr, -0.105, -1, 0.21, 0.10);
+    cairo.rectangle(cr, -0.105, -1, 0.21, 0.10);
     brush_plain(b, (paint_rgb){ 0.30, 0.22, 0.18 });
 }
 
@@ -35,12 +35,12 @@ void draw_bottle(const brush *b)
 static void wings(const brush *b, double side)
 {
     cairo_t *cr = b->cr;
-    cairo_move_to(cr, 0, -0.48);
-    cairo_curve_to(cr, side * 0.10, -0.86, side * 0.40, -1.02, side * 0.50, -0.86);
-    cairo_curve_to(cr, side * 0.56, -0.66, side * 0.40, -0.50, side * 0.22, -0.46);
-    cairo_curve_to(cr, side * 0.46, -0.42, side * 0.44, -0.12, side * 0.28, -0.10);
-    cairo_curve_to(cr, side * 0.14, -0.09, side * 0.06, -0.26, 0, -0.42);
-    cairo_close_path(cr);
+    cairo.move_to(cr, 0, -0.48);
+    cairo.curve_to(cr, side * 0.10, -0.86, side * 0.40, -1.02, side * 0.50, -0.86);
+    cairo.curve_to(cr, side * 0.56, -0.66, side * 0.40, -0.50, side * 0.22, -0.46);
+    cairo.curve_to(cr, side * 0.46, -0.42, side * 0.44, -0.12, side * 0.28, -0.10);
+    cairo.curve_to(cr, side * 0.14, -0.09, side * 0.06, -0.26, 0, -0.42);
+    cairo.close_path(cr);
     brush_fill(b, side < 0 ? 1.06 : 0.94, SHADE_FLAT);
 }
 
@@ -53,12 +53,12 @@ void draw_butterfly(const brush *b)
     path_ellipse(b->cr, 0, -0.74, 0.055, 0.055);
     brush_plain(b, body);
     for (int side = -1; side <= 1; side += 2) {
-        cairo_move_to(b->cr, 0, -0.76);
-        cairo_curve_to(b->cr, side * 0.03, -0.88, side * 0.08, -0.94, side * 0.15, -0.96);
+        cairo.move_to(b->cr, 0, -0.76);
+        cairo.curve_to(b->cr, side * 0.03, -0.88, side * 0.08, -0.94, side * 0.15, -0.96);
     }
-    cairo_set_line_width(b->cr, 0.025);
+    cairo.set_line_width(b->cr, 0.025);
     paint_source(b->cr, light_near(b->light, body), 1);
-    cairo_stroke(b->cr);
+    cairo.stroke(b->cr);
 }
 
 void draw_cube(const brush *b)
@@ -78,14 +78,14 @@ void draw_cube(const brush *b)
 void draw_cup(const brush *b)
 {
     cairo_t *cr = b->cr;
-    cairo_new_sub_path(cr);
-    cairo_arc(cr, 0.20, -0.50, 0.24, -0.5 * PI, 0.5 * PI);
+    cairo.new_sub_path(cr);
+    cairo.arc(cr, 0.20, -0.50, 0.24, -0.5 * PI, 0.5 * PI);
     brush_stroke(b, 0.085, 0.85);
-    cairo_move_to(cr, -0.46, -0.88);
-    cairo_line_to(cr, -0.32, -0.06);
-    cairo_curve_to(cr, -0.22, 0.02, 0.00, 0.02, 0.10, -0.06);
-    cairo_line_to(cr, 0.24, -0.88);
-    cairo_close_path(cr);
+    cairo.move_to(cr, -0.46, -0.88);
+    cairo.line_to(cr, -0.32, -0.06);
+    cairo.curve_to(cr, -0.22, 0.02, 0.00, 0.02, 0.10, -0.06);
+    cairo.line_to(cr, 0.24, -0.88);
+    cairo.close_path(cr);
     brush_fill(b, 1, SHADE_FLAT);
     path_ellipse(cr, -0.11, -0.88, 0.35, 0.12);
     brush_fill(b, 1.15, SHADE_FLAT);
@@ -96,28 +96,28 @@ void draw_cup(const brush *b)
 void draw_mushroom(const brush *b)
 {
     cairo_t *cr = b->cr;
-    cairo_move_to(cr, -0.13, -0.52);
-    cairo_curve_to(cr, -0.09, -0.30, -0.15, -0.12, -0.20, -0.03);
-    cairo_curve_to(cr, -0.08, 0.02, 0.08, 0.02, 0.20, -0.03);
-    cairo_curve_to(cr, 0.15, -0.12, 0.09, -0.30, 0.13, -0.52);
-    cairo_close_path(cr);
+    cairo.move_to(cr, -0.13, -0.52);
+    cairo.curve_to(cr, -0.09, -0.30, -0.15, -0.12, -0.20, -0.03);
+    cairo.curve_to(cr, -0.08, 0.02, 0.08, 0.02, 0.20, -0.03);
+    cairo.curve_to(cr, 0.15, -0.12, 0.09, -0.30, 0.13, -0.52);
+    cairo.close_path(cr);
     brush_plain(b, (paint_rgb){ 0.93, 0.88, 0.76 });
-    cairo_move_to(cr, -0.50, -0.46);
-    cairo_curve_to(cr, -0.48, -0.84, -0.22, -0.98, 0, -0.98);
-    cairo_curve_to(cr, 0.22, -0.98, 0.48, -0.84, 0.50, -0.46);
-    cairo_curve_to(cr, 0.30, -0.38, -0.30, -0.38, -0.50, -0.46);
-    cairo_close_path(cr);
+    cairo.move_to(cr, -0.50, -0.46);
+    cairo.curve_to(cr, -0.48, -0.84, -0.22, -0.98, 0, -0.98);
+    cairo.curve_to(cr, 0.22, -0.98, 0.48, -0.84, 0.50, -0.46);
+    cairo.curve_to(cr, 0.30, -0.38, -0.30, -0.38, -0.50, -0.46);
+    cairo.close_path(cr);
     brush_fill(b, 1, SHADE_ROUND);
 }
 
 void draw_star(const brush *b)
 {
-    cairo_new_sub_path(b->cr);
+    cairo.new_sub_path(b->cr);
     for (int i = 0; i < 10; i++) {
         double r = i % 2 ? 0.195 : 0.54, angle = PI * (i / 5.0 - 0.5);
-        cairo_line_to(b->cr, r * cos(angle), -0.45 + r * sin(angle));
+        cairo.line_to(b->cr, r * cos(angle), -0.45 + r * sin(angle));
     }
-    cairo_close_path(b->cr);
-    cairo_set_line_join(b->cr, CAIRO_LINE_JOIN_ROUND);
+    cairo.close_path(b->cr);
+    cairo.set_line_join(b->cr, CAIRO_LINE_JOIN_ROUND);
     brush_fill(b, 1, SHADE_ROUND);
 }

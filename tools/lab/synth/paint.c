@@ -19,7 +19,7 @@ paint_rgb paint_scale(paint_rgb a, double by)
     return (paint_rgb){ clamp01(a.r * by), clamp01(a.g * by), clamp01(a.b * by) };
 }
 
-void paint_source(cairo_t *cr, paint_rgb c, double alpha) { cairo_set_source_rgba(cr, c.r, c.g, c.b, alpha); }
+void paint_source(cairo_t *cr, paint_rgb c, double alpha) { cairo.set_source_rgba(cr, c.r, c.g, c.b, alpha); }
 
 /* What a white surface looks like, and how much of the air's colour is added to it. */
 typedef struct light_row {
@@ -102,12 +102,12 @@ typedef struct box {
 static void paint_stripes(cairo_t *cr, box e, rnd *d)
 {
     double from = e.x0 - (e.y1 - e.y0) + rnd_range(d, 0, 0.25);
-    cairo_set_line_width(cr, 0.12);
+    cairo.set_line_width(cr, 0.12);
     for (double x = from; x < e.x1 + 0.2; x += 0.25) {
-        cairo_move_to(cr, x, e.y1 + 0.05);
-        cairo_line_to(cr, x + 0.55 * (e.y1 - e.y0 + 0.1), e.y0 - 0.05);
+        cairo.move_to(cr, x, e.y1 + 0.05);
+        cairo.line_to(cr, x + 0.55 * (e.y1 - e.y0 + 0.1), e.y0 - 0.05);
     }
-    cairo_stroke(cr);
+    cairo.stroke(cr);
 }
 
 static void paint_dots(cairo_t *cr, box e, rnd *d)
@@ -117,7 +117,7 @@ static void paint_dots(cairo_t *cr, box e, rnd *d)
     for (double y = e.y0 - oy; y < e.y1 + 0.1; y += 0.19, row++)
         for (double x = e.x0 - ox + (row % 2 ? 0.12 : 0); x < e.x1 + 0.1; x += 0.24)
             path_ellipse(cr, x, y, 0.068, 0.068);
-    cairo_fill(cr);
+    cairo.fill(cr);
 }
 
 static void paint_checks(cairo_t *cr, box e, rnd *d)
@@ -127,8 +127,8 @@ static void paint_checks(cairo_t *cr, box e, rnd *d)
     int row = 0;
     for (double y = e.y0 - oy; y < e.y1; y += side, row++)
         for (double x = e.x0 - ox + (row % 2 ? side : 0); x < e.x1; x += 2 * side)
-            cairo_rectangle(cr, x, y, side, side);
-    cairo_fill(cr);
+            cairo.rectangle(cr, x, y, side, side);
+    cairo.fill(cr);
 }
 
 /* Grain: long wavy lines, with a knot that they lead around. */
@@ -137,15 +137,15 @@ static void paint_grain(cairo_t *cr, box e, paint_rgb dark, rnd *d)
     double kx = rnd_range(d, e.x0, e.x1), ky = rnd_range(d, e.y0, e.y1);
     for (double y = e.y0 - 0.04; y < e.y1 + 0.08; y += 0.10) {
         double bend = 0.05 * exp(-12 * (y - ky) * (y - ky)) * (y < ky ? -1 : 1);
-        cairo_set_line_width(cr, rnd_range(d, 0.020, 0.042));
+        cairo.set_line_width(cr, rnd_range(d, 0.020, 0.042));
         paint_source(cr, dark, rnd_range(d, 0.5, 0.9));
-        cairo_move_to(cr, e.x0 - 0.1, y + rnd_range(d, -0.02, 0.02));
-        cairo_curve_to(cr, kx - 0.12, y + bend, kx + 0.12, y + bend, e.x1 + 0.1, y + rnd_range(d, -0.03, 0.03));
-        cairo_stroke(cr);
+        cairo.move_to(cr, e.x0 - 0.1, y + rnd_range(d, -0.02, 0.02));
+        cairo.curve_to(cr, kx - 0.12, y + bend, kx + 0.12, y + bend, e.x1 + 0.1, y + rnd_range(d, -0.03, 0.03));
+        cairo.stroke(cr);
     }
     paint_source(cr, dark, 0.8);
     path_ellipse(cr, kx, ky, 0.05, 0.028);
-    cairo_fill(cr);
+    cairo.fill(cr);
 }
 
 static void paint_material(const brush *b, double tone, box e)
@@ -154,7 +154,7 @@ static void paint_material(const brush *b, double tone, box e)
     rnd d = rnd_from(b->key, "texture");
     paint_rgb base = b->material == SYNTH_WOODEN ? paint_mix(b->colour, brown, 0.16) : b->colour;
     paint_source(cr, light_near(b->light, paint_scale(base, tone)), 1);
-    cairo_paint(cr);
+    cairo.paint(cr);
     paint_source(cr, light_near(b->light, paint_scale(b->accent, tone)), 1);
     switch (b->material) {
     case SYNTH_STRIPED: paint_stripes(cr, e, &d); break;
@@ -169,24 +169,25 @@ static void paint_material(const brush *b, double tone, box e)
 
 static void stop(cairo_pattern_t *p, double at, paint_rgb c, double alpha)
 {
-    cairo_pattern_add_color_stop_rgba(p, at, c.r, c.g, c.b, alpha);
+    cairo.pattern_add_color_stop_rgba(p, at, c.r, c.g, c.b, alpha);
 }
 
 static void paint_pattern(cairo_t *cr, cairo_pattern_t *p)
 {
-    cairo_set_source(cr, p);
-    cairo_paint(cr);
-    cairo_pattern_destroy(p);
+    cairo.set_source(cr, p);
+    cairo.paint(cr);
+    cairo.pattern_destroy(p);
 }
 
 /* Light from the upper left. A shiny thing has a dark band, a bright rim and a white spot; the others fall
  * off gently. */
 static void paint_shade(const brush *b, box e, brush_shade shade)
 {
-    double w = e.x1 - e.x0, h = e.y1 - e.y0, r = 0.5 * hypot(w, h), strong = b->material == SYNTH_SHINY ? 1.6 : 1;
-    cairo_pattern_t *p = shade == SHADE_ROUND ? cairo_pattern_create_radial(e.x0 + 0.34 * w, e.y0 + 0.28 * h, 0.05 * r,
+    double w = e.x1 - e.x0, h = e.y1 - e.y0, r = 0.5 * sqrt(w * w + h * h),
+           strong = b->material == SYNTH_SHINY ? 1.6 : 1;
+    cairo_pattern_t *p = shade == SHADE_ROUND ? cairo.pattern_create_radial(e.x0 + 0.34 * w, e.y0 + 0.28 * h, 0.05 * r,
                                                                             e.x0 + 0.45 * w, e.y0 + 0.42 * h, 1.05 * r)
-                                              : cairo_pattern_create_linear(e.x0, e.y0, e.x0 + w, e.y0 + 0.5 * h);
+                                              : cairo.pattern_create_linear(e.x0, e.y0, e.x0 + w, e.y0 + 0.5 * h);
     stop(p, 0, white, 0.22 * strong);
     stop(p, 0.4, white, 0);
     stop(p, 0.55, black, 0);
@@ -197,7 +198,7 @@ static void paint_shade(const brush *b, box e, brush_shade shade)
 static void paint_gloss(const brush *b, box e)
 {
     double w = e.x1 - e.x0, h = e.y1 - e.y0, r = 0.24 * (w < h ? w : h) + 0.03;
-    cairo_pattern_t *band = cairo_pattern_create_linear(e.x0 + 0.15 * w, e.y0, e.x1, e.y1);
+    cairo_pattern_t *band = cairo.pattern_create_linear(e.x0 + 0.15 * w, e.y0, e.x1, e.y1);
     stop(band, 0.30, white, 0);
     stop(band, 0.40, white, 0.55);
     stop(band, 0.46, white, 0.50);
@@ -206,7 +207,7 @@ static void paint_gloss(const brush *b, box e)
     stop(band, 1, white, 0.35);
     paint_pattern(b->cr, band);
     double x = e.x0 + 0.30 * w, y = e.y0 + 0.26 * h;
-    cairo_pattern_t *spot = cairo_pattern_create_radial(x, y, 0, x, y, r);
+    cairo_pattern_t *spot = cairo.pattern_create_radial(x, y, 0, x, y, r);
     stop(spot, 0, white, 1);
     stop(spot, 0.45, white, 0.85);
     stop(spot, 1, white, 0);
@@ -215,86 +216,86 @@ static void paint_gloss(const brush *b, box e)
 
 static void outline(const brush *b, const cairo_path_t *path, paint_rgb c)
 {
-    cairo_append_path(b->cr, path);
-    cairo_set_line_width(b->cr, 0.028);
+    cairo.append_path(b->cr, path);
+    cairo.set_line_width(b->cr, 0.028);
     paint_source(b->cr, light_near(b->light, paint_mix(c, black, 0.68)), 0.9);
-    cairo_stroke(b->cr);
+    cairo.stroke(b->cr);
 }
 
 void brush_fill(const brush *b, double tone, brush_shade shade)
 {
-    cairo_path_t *path = cairo_copy_path(b->cr);
+    cairo_path_t *path = cairo.copy_path(b->cr);
     box e;
-    cairo_path_extents(b->cr, &e.x0, &e.y0, &e.x1, &e.y1);
-    cairo_save(b->cr);
-    cairo_clip(b->cr);
+    cairo.path_extents(b->cr, &e.x0, &e.y0, &e.x1, &e.y1);
+    cairo.save(b->cr);
+    cairo.clip(b->cr);
     paint_material(b, tone, e);
     paint_shade(b, e, shade);
     if (b->material == SYNTH_SHINY) paint_gloss(b, e);
-    cairo_restore(b->cr);
+    cairo.restore(b->cr);
     outline(b, path, b->colour);
-    cairo_path_destroy(path);
+    cairo.path_destroy(path);
 }
 
 void brush_plain(const brush *b, paint_rgb c)
 {
     paint_source(b->cr, light_near(b->light, c), 1);
-    cairo_fill_preserve(b->cr);
-    cairo_set_line_width(b->cr, 0.016);
+    cairo.fill_preserve(b->cr);
+    cairo.set_line_width(b->cr, 0.016);
     paint_source(b->cr, light_near(b->light, paint_mix(c, black, 0.6)), 0.6);
-    cairo_stroke(b->cr);
+    cairo.stroke(b->cr);
 }
 
 void brush_glow(const brush *b, paint_rgb c)
 {
     if (b->light != SYNTH_NIGHT && b->light != SYNTH_DUSK) c = (paint_rgb){ 0.62, 0.78, 0.88 }; /* glass by day */
     paint_source(b->cr, c, 1);
-    cairo_fill_preserve(b->cr);
-    cairo_set_line_width(b->cr, 0.018);
+    cairo.fill_preserve(b->cr);
+    cairo.set_line_width(b->cr, 0.018);
     paint_source(b->cr, light_near(b->light, (paint_rgb){ 0.15, 0.13, 0.13 }), 0.8);
-    cairo_stroke(b->cr);
+    cairo.stroke(b->cr);
 }
 
 void brush_stroke(const brush *b, double width, double tone)
 {
-    cairo_set_line_width(b->cr, width + 0.036);
+    cairo.set_line_width(b->cr, width + 0.036);
     paint_source(b->cr, light_near(b->light, paint_mix(b->colour, black, 0.62)), 0.75);
-    cairo_stroke_preserve(b->cr);
-    cairo_set_line_width(b->cr, width);
+    cairo.stroke_preserve(b->cr);
+    cairo.set_line_width(b->cr, width);
     paint_source(b->cr, light_near(b->light, paint_scale(b->colour, tone)), 1);
-    cairo_stroke(b->cr);
+    cairo.stroke(b->cr);
 }
 
 /* ---- shapes -------------------------------------------------------------------------------------- */
 
 void path_ellipse(cairo_t *cr, double x, double y, double rx, double ry)
 {
-    cairo_save(cr);
-    cairo_translate(cr, x, y);
-    cairo_scale(cr, rx, ry);
-    cairo_new_sub_path(cr);
-    cairo_arc(cr, 0, 0, 1, 0, TAU);
-    cairo_close_path(cr);
-    cairo_restore(cr);
+    cairo.save(cr);
+    cairo.translate(cr, x, y);
+    cairo.scale(cr, rx, ry);
+    cairo.new_sub_path(cr);
+    cairo.arc(cr, 0, 0, 1, 0, TAU);
+    cairo.close_path(cr);
+    cairo.restore(cr);
 }
 
 void path_polygon(cairo_t *cr, const double (*point)[2], int n)
 {
-    cairo_new_sub_path(cr);
-    for (int i = 0; i < n; i++) cairo_line_to(cr, point[i][0], point[i][1]);
-    cairo_close_path(cr);
+    cairo.new_sub_path(cr);
+    for (int i = 0; i < n; i++) cairo.line_to(cr, point[i][0], point[i][1]);
+    cairo.close_path(cr);
 }
 
 void path_hills(cairo_t *cr, double y, double height, int waves, rnd *d)
 {
     double step = 1.2 / waves, x = -0.1, last = y + rnd_range(d, -height, height);
-    cairo_move_to(cr, x, last);
+    cairo.move_to(cr, x, last);
     for (int i = 0; i < waves; i++, x += step) {
         double next = y + rnd_range(d, -height, height);
-        cairo_curve_to(cr, x + step / 2, last, x + step / 2, next, x + step, next);
+        cairo.curve_to(cr, x + step / 2, last, x + step / 2, next, x + step, next);
         last = next;
     }
-    cairo_line_to(cr, 1.1, 1.1);
-    cairo_line_to(cr, -0.1, 1.1);
-    cairo_close_path(cr);
+    cairo.line_to(cr, 1.1, 1.1);
+    cairo.line_to(cr, -0.1, 1.1);
+    cairo.close_path(cr);
 }

@@ -6,8 +6,7 @@
 #ifndef SYNTH_PAINT_H
 #define SYNTH_PAINT_H
 
-#include <cairo.h>
-
+#include "lab/cairo_library.h"
 #include "lab/synth/synth.h"
 
 typedef struct paint_rgb {

@@ -81,47 +81,47 @@ static int arrange(const synth_scene *s, place *out)
 static void draw_shadow(cairo_t *cr, int light, int object, place at)
 {
     double dark = light == SYNTH_FOG ? 0.30 : light == SYNTH_DAY ? 0.48 : 0.42;
-    cairo_save(cr);
-    cairo_translate(cr, at.x + 0.05 * at.scale, at.y);
-    cairo_scale(cr, 1.25 * stance[object].shadow * at.scale, 0.24 * stance[object].shadow * at.scale);
-    cairo_pattern_t *p = cairo_pattern_create_radial(0, 0, 0.15, 0, 0, 1);
-    cairo_pattern_add_color_stop_rgba(p, 0, 0, 0, 0.02, dark);
-    cairo_pattern_add_color_stop_rgba(p, 0.6, 0, 0, 0.02, 0.6 * dark);
-    cairo_pattern_add_color_stop_rgba(p, 1, 0, 0, 0.02, 0);
-    cairo_set_source(cr, p);
-    cairo_pattern_destroy(p);
-    cairo_arc(cr, 0, 0, 1, 0, 6.283185307179586);
-    cairo_fill(cr);
-    cairo_restore(cr);
+    cairo.save(cr);
+    cairo.translate(cr, at.x + 0.05 * at.scale, at.y);
+    cairo.scale(cr, 1.25 * stance[object].shadow * at.scale, 0.24 * stance[object].shadow * at.scale);
+    cairo_pattern_t *p = cairo.pattern_create_radial(0, 0, 0.15, 0, 0, 1);
+    cairo.pattern_add_color_stop_rgba(p, 0, 0, 0, 0.02, dark);
+    cairo.pattern_add_color_stop_rgba(p, 0.6, 0, 0, 0.02, 0.6 * dark);
+    cairo.pattern_add_color_stop_rgba(p, 1, 0, 0, 0.02, 0);
+    cairo.set_source(cr, p);
+    cairo.pattern_destroy(p);
+    cairo.arc(cr, 0, 0, 1, 0, 6.283185307179586);
+    cairo.fill(cr);
+    cairo.restore(cr);
 }
 
 static void draw_object(cairo_t *cr, const synth_scene *s, const brush *b, place at, rnd *d)
 {
     int object = s->value[SYNTH_OBJECT];
     draw_shadow(cr, b->light, object, at);
-    cairo_save(cr);
-    cairo_translate(cr, at.x, at.y - stance[object].lift * at.scale);
-    cairo_scale(cr, (rnd_chance(d, 0.5) ? -1 : 1) * at.scale, at.scale);
-    cairo_rotate(cr, rnd_range(d, -0.05, 0.05));
+    cairo.save(cr);
+    cairo.translate(cr, at.x, at.y - stance[object].lift * at.scale);
+    cairo.scale(cr, (rnd_chance(d, 0.5) ? -1 : 1) * at.scale, at.scale);
+    cairo.rotate(cr, rnd_range(d, -0.05, 0.05));
     objects[object](b);
-    cairo_restore(cr);
+    cairo.restore(cr);
 }
 
 /* The air between the backdrop and the objects, so that these stand out. */
 static void draw_haze(cairo_t *cr, int light)
 {
     paint_source(cr, light_sky_horizon(light), 0.20);
-    cairo_paint(cr);
+    cairo.paint(cr);
 }
 
 static void draw_vignette(cairo_t *cr)
 {
-    cairo_pattern_t *p = cairo_pattern_create_radial(0.5, 0.5, 0.45, 0.5, 0.5, 0.78);
-    cairo_pattern_add_color_stop_rgba(p, 0, 0, 0, 0, 0);
-    cairo_pattern_add_color_stop_rgba(p, 1, 0, 0, 0, 0.22);
-    cairo_set_source(cr, p);
-    cairo_paint(cr);
-    cairo_pattern_destroy(p);
+    cairo_pattern_t *p = cairo.pattern_create_radial(0.5, 0.5, 0.45, 0.5, 0.5, 0.78);
+    cairo.pattern_add_color_stop_rgba(p, 0, 0, 0, 0, 0);
+    cairo.pattern_add_color_stop_rgba(p, 1, 0, 0, 0, 0.22);
+    cairo.set_source(cr, p);
+    cairo.paint(cr);
+    cairo.pattern_destroy(p);
 }
 
 static void draw_scene(cairo_t *cr, const synth_scene *s)
@@ -133,7 +133,7 @@ static void draw_scene(cairo_t *cr, const synth_scene *s)
     draw_haze(cr, light);
     brush b = brush_make(cr, light, s->value[SYNTH_MATERIAL], s->value[SYNTH_COLOUR], &d);
     int n = arrange(s, at);
-    cairo_set_line_join(cr, CAIRO_LINE_JOIN_ROUND);
+    cairo.set_line_join(cr, CAIRO_LINE_JOIN_ROUND);
     for (int i = 0; i < n; i++) {
         b.key = rng_subkey(b.key, (uint64_t)i); /* every piece has its own grain */
         draw_object(cr, s, &b, at[i], &d);
@@ -143,8 +143,8 @@ static void draw_scene(cairo_t *cr, const synth_scene *s)
 
 static void unpack(cairo_surface_t *surface, int64_t size, uint8_t *rgb)
 {
-    const unsigned char *data = cairo_image_surface_get_data(surface);
-    int64_t stride = cairo_image_surface_get_stride(surface);
+    const unsigned char *data = cairo.image_surface_get_data(surface);
+    int64_t stride = cairo.image_surface_get_stride(surface);
     for (int64_t y = 0; y < size; y++) {
         const uint32_t *row = (const uint32_t *)(const void *)(data + y * stride);
         for (int64_t x = 0; x < size; x++, rgb += 3) {
@@ -160,32 +160,33 @@ cloob_status synth_render(cloob_ctx *ctx, const synth_scene *s, int64_t size, ui
     if (size < SYNTH_MIN_SIZE || size > SYNTH_MAX_SIZE)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "images of %lld pixels: between %d and %d can be drawn",
                         (long long)size, SYNTH_MIN_SIZE, SYNTH_MAX_SIZE);
-    cairo_surface_t *surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)size, (int)size);
-    cairo_t *cr = cairo_create(surface);
-    cairo_scale(cr, (double)size, (double)size);
+    CLOOB_TRY(cairo_use(ctx));
+    cairo_surface_t *surface = cairo.image_surface_create(CAIRO_FORMAT_RGB24, (int)size, (int)size);
+    cairo_t *cr = cairo.create(surface);
+    cairo.scale(cr, (double)size, (double)size);
     draw_scene(cr, s);
-    cairo_status_t drawn = cairo_status(cr);
-    cairo_surface_flush(surface);
+    cairo_status_t drawn = cairo.status(cr);
+    cairo.surface_flush(surface);
     if (drawn == CAIRO_STATUS_SUCCESS) unpack(surface, size, rgb);
-    cairo_destroy(cr);
-    cairo_surface_destroy(surface);
+    cairo.destroy(cr);
+    cairo.surface_destroy(surface);
     if (drawn == CAIRO_STATUS_SUCCESS) return CLOOB_OK;
     return ctx_fail(ctx, drawn == CAIRO_STATUS_NO_MEMORY ? CLOOB_ERR_MEMORY : CLOOB_ERR_UNSUPPORTED,
-                    "cannot draw an image of %lld pixels: %s", (long long)size, cairo_status_to_string(drawn));
+                    "cannot draw an image of %lld pixels: %s", (long long)size, cairo.status_to_string(drawn));
 }
 
 /* ---- PNG, for builds without libjpeg ------------------------------------------------------------- */
 
 cairo_surface_t *paint_surface(const uint8_t *rgb, int64_t size)
 {
-    cairo_surface_t *surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)size, (int)size);
-    unsigned char *data = cairo_image_surface_get_data(surface);
+    cairo_surface_t *surface = cairo.image_surface_create(CAIRO_FORMAT_RGB24, (int)size, (int)size);
+    unsigned char *data = cairo.image_surface_get_data(surface);
     for (int64_t i = 0; data && i < size * size; i++) { /* rows of 32-bit pixels have no padding */
         const uint8_t *p = rgb + 3 * i;
         uint32_t pixel = (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
         memcpy(data + 4 * i, &pixel, 4);
     }
-    if (data) cairo_surface_mark_dirty(surface);
+    if (data) cairo.surface_mark_dirty(surface);
     return surface;
 }
 
@@ -198,9 +199,10 @@ static cairo_status_t append(void *closure, const unsigned char *data, unsigned 
 
 cloob_status synth_encode_png(cloob_ctx *ctx, const uint8_t *rgb, int64_t size, sbuf *out)
 {
+    CLOOB_TRY(cairo_use(ctx));
     cairo_surface_t *surface = paint_surface(rgb, size);
-    cairo_status_t written = cairo_surface_write_to_png_stream(surface, append, out);
-    cairo_surface_destroy(surface);
+    cairo_status_t written = cairo.surface_write_to_png_stream(surface, append, out);
+    cairo.surface_destroy(surface);
     if (written == CAIRO_STATUS_SUCCESS) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "cannot encode a PNG: %s", cairo_status_to_string(written));
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "cannot encode a PNG: %s", cairo.status_to_string(written));
 }

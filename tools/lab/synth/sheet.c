@@ -20,9 +20,9 @@ static cloob_status put_image(sheet *s, const synth_scene *scene, double x, doub
 {
     CLOOB_TRY(synth_render(s->ctx, scene, s->size, s->rgb));
     cairo_surface_t *surface = paint_surface(s->rgb, s->size);
-    cairo_set_source_surface(s->cr, surface, x, y);
-    cairo_paint(s->cr);
-    cairo_surface_destroy(surface);
+    cairo.set_source_surface(s->cr, surface, x, y);
+    cairo.paint(s->cr);
+    cairo.surface_destroy(surface);
     return CLOOB_OK;
 }
 
@@ -31,24 +31,24 @@ static void put_text(sheet *s, const char *text, double x, double y)
 {
     char line[512] = "";
     int lines = 0;
-    cairo_set_source_rgb(s->cr, 0.1, 0.1, 0.12);
+    cairo.set_source_rgb(s->cr, 0.1, 0.1, 0.12);
     while (*text && lines < LINES) {
         size_t word = strcspn(text, " "), had = strlen(line);
         if (had + word + 2 > sizeof line) break;
         snprintf(line + had, sizeof line - had, "%s%.*s", had ? " " : "", (int)word, text);
         cairo_text_extents_t e;
-        cairo_text_extents(s->cr, line, &e);
+        cairo.text_extents(s->cr, line, &e);
         if (e.x_advance > (double)s->size && had) {
             line[had] = '\0';
-            cairo_move_to(s->cr, x, y + line_height(s) * (lines++ + 0.8));
-            cairo_show_text(s->cr, line);
+            cairo.move_to(s->cr, x, y + line_height(s) * (lines++ + 0.8));
+            cairo.show_text(s->cr, line);
             line[0] = '\0';
             continue;
         }
         text += word + strspn(text + word, " ");
     }
-    cairo_move_to(s->cr, x, y + line_height(s) * (lines + 0.8));
-    if (lines < LINES) cairo_show_text(s->cr, line);
+    cairo.move_to(s->cr, x, y + line_height(s) * (lines + 0.8));
+    if (lines < LINES) cairo.show_text(s->cr, line);
 }
 
 static cloob_status put_samples(sheet *s, const synth_world *w, int rows, int columns)
@@ -105,10 +105,10 @@ static cloob_status put_factors(sheet *s, const synth_world *w)
 
 static cloob_status draw_sheet(sheet *s, const synth_world *w, int rows, int columns)
 {
-    cairo_set_source_rgb(s->cr, 1, 1, 1);
-    cairo_paint(s->cr);
-    cairo_select_font_face(s->cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
-    cairo_set_font_size(s->cr, 0.82 * line_height(s));
+    cairo.set_source_rgb(s->cr, 1, 1, 1);
+    cairo.paint(s->cr);
+    cairo.select_font_face(s->cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
+    cairo.set_font_size(s->cr, 0.82 * line_height(s));
     return rows == 0 ? put_factors(s, w) : put_samples(s, w, rows, columns);
 }
 
@@ -121,15 +121,16 @@ cloob_status synth_sheet(cloob_ctx *ctx, const synth_world *w, int rows, int col
     if (width > MAX_SIDE || height > MAX_SIDE)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a sheet of %.0f x %.0f pixels: at most %d a side", width, height,
                         MAX_SIDE);
+    CLOOB_TRY(cairo_use(ctx));
     s.rgb = malloc((size_t)(size * size * 3));
     if (!s.rgb) return ctx_no_memory(ctx, (size_t)(size * size * 3), "an image");
-    cairo_surface_t *surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)width, (int)height);
-    s.cr = cairo_create(surface);
+    cairo_surface_t *surface = cairo.image_surface_create(CAIRO_FORMAT_RGB24, (int)width, (int)height);
+    s.cr = cairo.create(surface);
     cloob_status status = draw_sheet(&s, w, rows, columns);
-    if (status == CLOOB_OK && cairo_surface_write_to_png(surface, path) != CAIRO_STATUS_SUCCESS)
+    if (status == CLOOB_OK && cairo.surface_write_to_png(surface, path) != CAIRO_STATUS_SUCCESS)
         status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write the sheet there", path);
-    cairo_destroy(s.cr);
-    cairo_surface_destroy(surface);
+    cairo.destroy(s.cr);
+    cairo.surface_destroy(surface);
     free(s.rgb);
     return status;
 }

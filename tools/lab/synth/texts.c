@@ -144,12 +144,9 @@ static void put_options(json_out *w, const synth_options *o)
     int bytes = snprintf(seed, sizeof seed, "%llu", (unsigned long long)o->seed);
     json_put_int(w, "cloob_synth", 1);
     json_put_raw(w, "seed", seed, (size_t)bytes);
-    json_put_int(w, "count", o->count);
-    json_put_int(w, "val_count", synth_val_count(o));
-    json_put_int(w, "per_class", synth_per_class(o));
-    json_put_int(w, "size", o->size);
-    json_put_text(w, "format", o->format == SYNTH_CSV ? "csv" : "webdataset");
-    json_put_number(w, "strength", o->strength);
+    json_members(w, J_OF(o, count), J_INT("val_count", synth_val_count(o)), J_INT("per_class", synth_per_class(o)),
+                 J_OF(o, size), J_TEXT("format", o->format == SYNTH_CSV ? "csv" : "webdataset"),
+                 J_NUMBER("strength", o->strength, 0));
 }
 
 void synth_put_mark(sbuf *s, const synth_options *o)

@@ -9,7 +9,6 @@
 #include "core/json.h"
 #include "infer/embed_data.h"
 #include "infer/model_file.h"
-#include "lab/synth/factor_scores.h"
 #include "infer/zeroshot_run.h"
 
 static cloob_status read_header(cloob_ctx *ctx, world_truth *w, char *line, const char *path)
@@ -233,24 +232,13 @@ char *factors_json(const factors_result *f)
     if (!f) return NULL;
     json_out w = { .spaced = true };
     json_begin(&w, NULL, '{');
-    json_put_int(&w, "factors", f->count);
-    json_put_int(&w, "trained", f->trained);
-    json_put_int(&w, "tested", f->tested);
-    json_put_int(&w, "bad", f->bad);
-    json_put_number(&w, "kept", f->kept);
-    json_put_number(&w, "zeroshot", f->zeroshot);
-    json_put_number(&w, "probe", f->probe);
+    json_members(&w, J_INT("factors", f->count), J_OF(f, trained), J_OF(f, tested), J_OF(f, bad),
+                 J_NUMBER("kept", f->kept, 0), J_NUMBER("zeroshot", f->zeroshot, 0), J_NUMBER("probe", f->probe, 0));
     json_begin(&w, "rows", '[');
     for (int64_t i = 0; i < f->count; i++) {
         const factor_result *r = &f->row[i];
-        json_begin(&w, NULL, '{');
-        json_put_text(&w, "name", r->name);
-        json_put_int(&w, "values", r->values);
-        json_put_number(&w, "chance", r->chance);
-        json_put_number(&w, "zeroshot", r->zeroshot);
-        json_put_number(&w, "probe", r->probe);
-        json_put_number(&w, "kept", r->kept);
-        json_end(&w);
+        json_object(&w, NULL, J_OF(r, name), J_OF(r, values), J_NUMBER("chance", r->chance, 0),
+                    J_NUMBER("zeroshot", r->zeroshot, 0), J_NUMBER("probe", r->probe, 0), J_NUMBER("kept", r->kept, 0));
     }
     json_end(&w);
     json_end(&w);

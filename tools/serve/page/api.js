@@ -9,10 +9,13 @@ function headers(extra) {
   return key ? { ...extra, Authorization: "Bearer " + key } : extra;
 }
 
-// Asks for a key in place, then continues when one was given.
-function askKey() {
+// Asks for a key in place, then continues when one was given. wrong: the server refused the last one.
+function askKey(wrong) {
   const form = $("key-form");
   form.hidden = false;
+  $("key-wrong").hidden = !wrong;
+  $("key").setAttribute("aria-invalid", wrong);
+  $("key").select();
   $("key").focus();
   return new Promise((resolve) => {
     form.addEventListener("submit", (event) => {
@@ -37,9 +40,10 @@ async function reason(response) {
 let asking = null;
 
 export async function get(path, options = {}) {
+  const used = key;
   const response = await fetch(path, { ...options, headers: headers(options.headers || {}) });
   if (response.status === 401) {
-    asking = asking || askKey().finally(() => { asking = null; });
+    if (used === key) asking = asking || askKey(used !== "").finally(() => { asking = null; });
     await asking;
     return get(path, options);
   }
@@ -87,11 +91,11 @@ const asDataUrl = (blob) => new Promise((resolve, reject) => {
 
 const SMALL_BYTES = 400000, LONG_SIDE = 1024;
 
-// A file of the user as a data URL. Small files go as they are; large ones are made smaller first, far above
-// what a model looks at.
-export async function fileData(blob) {
-  if (blob.size <= SMALL_BYTES && /^image\/(png|jpeg|webp)$/.test(blob.type)) return asDataUrl(blob);
+// A file of the user as a data URL; fails where the browser cannot decode it. Small files are sent as they are; large ones are
+// made smaller first, far above what a model looks at.
+async function fileData(blob) {
   const bitmap = await createImageBitmap(blob, { imageOrientation: "from-image" });
+  if (blob.size <= SMALL_BYTES && /^image\/(png|jpeg|webp)$/.test(blob.type)) return asDataUrl(blob);
   const scale = Math.min(1, LONG_SIDE / Math.max(bitmap.width, bitmap.height));
   const canvas = document.createElement("canvas");
   canvas.width = Math.max(1, Math.round(bitmap.width * scale));
@@ -102,6 +106,16 @@ export async function fileData(blob) {
   c.imageSmoothingQuality = "high";
   c.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
   return canvas.toDataURL("image/jpeg", 0.95);
+}
+
+// Files of the user: { read: [{ name, data }], failed: [name] }.
+export async function readFiles(files) {
+  const names = files.map((f) => f.name || "pasted image");
+  const done = await Promise.allSettled(files.map(fileData));
+  return {
+    read: done.flatMap((d, i) => (d.status === "fulfilled" ? [{ name: names[i], data: d.value }] : [])),
+    failed: names.filter((_, i) => done[i].status === "rejected"),
+  };
 }
 
 export async function indexedData(index, path) {

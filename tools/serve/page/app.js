@@ -1,16 +1,15 @@
-// The page: one state, kept in the address bar; views that show it; keys.
+// The page: one state, stored in the address bar; views that show it; keys.
 import { $, el, count } from "./dom.js";
 import { get } from "./api.js";
 import { read, address } from "./state.js";
 import { searchInit, searchShow, searchKey, fillFolders } from "./search.js";
-import { classifyInit, classifyShow } from "./classify.js";
 import { compareInit, compareShow } from "./compare.js";
 import { mapInit, mapShow, mapHide } from "./map.js";
 import { runsInit, runsShow, runsHide } from "./runs.js";
 
 const VIEWS = {
   search: { title: "Search", show: searchShow },
-  classify: { title: "Classify", show: classifyShow },
+  classify: { title: "Classify", show: compareShow },
   compare: { title: "Compare", show: compareShow },
   map: { title: "Map", show: mapShow, hide: mapHide },
   runs: { title: "Runs", show: runsShow, hide: runsHide },
@@ -39,6 +38,12 @@ const app = {
     showIndexes();
     render();
   },
+  // Names files that cannot be read; what the others give is shown.
+  unreadable(names) {
+    const shown = names.length > 3 ? names.slice(0, 3).join(", ") + " and " + (names.length - 3) + " more" : names.join(", ");
+    $("unreadable").hidden = !names.length;
+    $("unreadable").textContent = shown + (names.length > 1 ? " are not images" : " is not an image") + " that can be read.";
+  },
   fail(message) {
     $("failure").hidden = !message;
     $("failure").textContent = message;
@@ -52,6 +57,7 @@ function render() {
   if (tab !== shown) {
     VIEWS[shown]?.hide?.();
     app.fail("");
+    app.unreadable([]);
     for (const name of Object.keys(VIEWS)) $("view-" + name).hidden = name !== tab;
     for (const a of document.querySelectorAll("nav a")) a.toggleAttribute("aria-current", a.dataset.tab === tab);
     document.querySelector("nav a[aria-current]").setAttribute("aria-current", "page");
@@ -68,7 +74,9 @@ function typing(e) {
 function onKey(e) {
   if (e.ctrlKey || e.metaKey || e.altKey || $("viewer").open) return;
   const field = shown === "map" ? $("map-text") : $("text");
-  if (e.key === "/" && !typing(e)) {
+  if (e.key === "?" && !typing(e)) showKeys($("keys").hidden);
+  else if (e.key === "Escape" && !$("keys").hidden) showKeys(false);
+  else if (e.key === "/" && !typing(e)) {
     e.preventDefault();
     if (shown !== "map") app.go({ tab: "search" });
     field.focus();
@@ -79,7 +87,13 @@ function onKey(e) {
   } else if (shown === "search") searchKey(e);
 }
 
+function showKeys(on) {
+  $("keys").hidden = !on;
+  $("keys-toggle").setAttribute("aria-expanded", on);
+}
+
 function wire() {
+  $("keys-toggle").onclick = () => showKeys($("keys").hidden);
   document.addEventListener("keydown", onKey);
   addEventListener("popstate", () => { app.state = read(); render(); });
   document.querySelectorAll("[data-tab]").forEach((a) => a.addEventListener("click", (e) => {
@@ -114,7 +128,6 @@ function showIndexes() {
 
 async function start() {
   searchInit(app);
-  classifyInit(app);
   compareInit(app);
   mapInit(app);
   runsInit(app);

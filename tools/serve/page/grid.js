@@ -1,8 +1,7 @@
 // Thousands of images in one scroll: only the rows in sight are in the document. Pages of results are asked for as they come
 // into sight; a place without its result yet is a grey cell, so nothing jumps.
-import { el, cosine, count } from "./dom.js";
-import { thumbUrl, show } from "./api.js";
-import { PATH_TYPE } from "./drop.js";
+import { $, el, cosine, count, PATH_TYPE } from "./dom.js";
+import { imageUrl, thumbUrl, show } from "./api.js";
 
 const GAP = 12, CAPTION = 28, OVERSCAN = 2, PAGE = 120;
 
@@ -148,8 +147,53 @@ export class Grid {
     const inside = this.node.contains(document.activeElement);
     if (!inside && !["ArrowDown", "ArrowRight"].includes(e.key)) return false;
     e.preventDefault();
-    if (inside && e.key === "ArrowUp" && this.current < this.columns) { document.getElementById("text").focus(); return true; }
+    if (inside && e.key === "ArrowUp" && this.current < this.columns) { $("text").focus(); return true; }
     this.focus(inside ? this.current + steps[e.key] : this.current);
     return true;
   }
+}
+
+// ---- one image large, with what is known about it ---------------------------------------------------------
+
+const dialog = $("viewer");
+let on = {};
+
+// on: { like(path, weight), step(by), close() }
+export function viewerInit(handlers) {
+  on = handlers;
+  $("viewer-like").onclick = () => on.like(dialog.path, 1);
+  $("viewer-less").onclick = () => on.like(dialog.path, -1);
+  $("viewer-prev").onclick = () => on.step(-1);
+  $("viewer-next").onclick = () => on.step(1);
+  $("viewer-close").onclick = () => on.close();
+  dialog.addEventListener("cancel", (e) => { e.preventDefault(); on.close(); });
+  dialog.addEventListener("keydown", (e) => {
+    if (e.key === "ArrowRight") on.step(1);
+    else if (e.key === "ArrowLeft") on.step(-1);
+    else if (e.key === "m") on.like(dialog.path, 1);
+  });
+}
+
+export function viewerShow(index, r) {
+  const image = $("viewer-image");
+  dialog.path = r.path;
+  $("viewer-name").textContent = r.path;
+  image.alt = r.path;
+  show(image, r.thumb || thumbUrl(index, r.path, 320)); // at once; the full image replaces it
+  const full = new Image();
+  full.onload = () => { if (dialog.path === r.path) image.src = full.src; };
+  show(full, r.image || imageUrl(index, r.path));
+  $("viewer-full").href = r.image || imageUrl(index, r.path);
+  const facts = [];
+  if (typeof r.score === "number") facts.push(["similarity", cosine(r.score)]);
+  if (r.width) facts.push(["size", r.width + " × " + r.height]);
+  const when = r.taken || r.date; // the camera's, else the file's
+  if (when) facts.push([r.taken ? "taken" : "file date", when.replace("T", " ").slice(0, 16)]);
+  $("viewer-facts").replaceChildren(...facts.flatMap(([k, v]) => [el("dt", {}, k), el("dd", {}, v)]));
+  if (!dialog.open) dialog.showModal();
+}
+
+export function viewerHide() {
+  if (dialog.open) dialog.close();
+  dialog.path = "";
 }

@@ -1,9 +1,9 @@
 // All images of an index as points: neighbours are similar. Words light up their neighbourhood, a lasso selects, hovering
-// shows the image, and where there is room images stand in for points.
+// shows the image, and images replace points where they fit.
 import { $, el, count, plural, debounce, token, downloadList } from "./dom.js";
 import { get, latest, thumbUrl, show } from "./api.js";
 import { Points } from "./points.js";
-import { viewerShow } from "./viewer.js";
+import { viewerShow } from "./grid.js";
 
 const NEAR = 14, CELL = 84, THUMB = 56, LIT = 1000, LOADING = 8, SHOWN = 120;
 const box = $("map-box"), over = $("map-over"), tip = $("map-tip");
@@ -70,7 +70,7 @@ function take(answer) {
   bins();
   fit();
   paint();
-  tell();
+  showNote();
 }
 
 // Points by square, to find the nearest one without looking at all.
@@ -238,7 +238,7 @@ function thumb(i) {
 async function light() {
   const text = $("map-text").value.trim();
   if (!data) return;
-  if (!text) { lit = null; paint(); tell(); soon(); return; }
+  if (!text) { lit = null; paint(); showNote(); soon(); return; }
   try {
     const answer = await ask("/v1/search", { index, text, limit: Math.min(LIT, data.n), offset: 0 });
     if (!answer) return;
@@ -252,14 +252,14 @@ async function light() {
       if (i !== undefined) lit[i] = Math.max(0, (r.score - low) / (high - low || 1)) ** 1.3;
     });
     paint();
-    tell(text);
+    showNote(text);
     soon();
   } catch (e) {
     app.fail(e.message);
   }
 }
 
-function tell(text) {
+function showNote(text) {
   const folders = data && data.names.length > 1 && !text ? `, coloured by ${plural(data.names.length, "folder")}` : "";
   $("map-note").textContent = data ? plural(data.n, "image") + folders + (text ? `, the ones nearest to “${text}” are bright` : "") : "";
 }

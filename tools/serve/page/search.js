@@ -1,13 +1,12 @@
 // The search view: the query as terms, its filters, the grid of results.
-import { $, el, count, plural, debounce, downloadList } from "./dom.js";
-import { latest, post, thumbUrl, fileData, show } from "./api.js";
-import { dropZone, onPaste, chooser } from "./drop.js";
-import { request, keepImage, keptImage } from "./state.js";
-import { Grid } from "./grid.js";
-import { viewerInit, viewerShow, viewerHide } from "./viewer.js";
+import { $, el, count, plural, debounce, downloadList, dropZone, onPaste, chooser } from "./dom.js";
+import { latest, post, thumbUrl, readFiles, show } from "./api.js";
+import { request, storeImage, imageData } from "./state.js";
+import { Grid, viewerInit, viewerShow, viewerHide } from "./grid.js";
 
 const ask = latest();
 let app, grid, sent = "", again = 0;
+let excluding = false; // the words being typed are to be excluded: they do not change the query until Enter
 
 export function searchInit(a) {
   app = a;
@@ -15,39 +14,70 @@ export function searchInit(a) {
   viewerInit({ like: more, step, close: () => (app.state.open && history.state?.opened ? history.back() : app.go({ open: "" })) });
   wireQuery();
   wireFilters();
-  const files = (list) => Promise.all(list.map(fileData)).then((all) => addTerms(all.map((d) => ({ kind: "image", value: keepImage(d), weight: 1 }))));
+  const files = async (list) => {
+    const { read, failed } = await readFiles(list);
+    if (read.length) addTerms(read.map((i) => ({ kind: "image", value: storeImage(i.data), weight: 1 })));
+    app.unreadable(failed);
+  };
   dropZone(document.body, { onfiles: (f) => (app.state.tab === "search" ? files(f) : null), onpath: (p) => (app.state.tab === "search" ? more(p, 1) : null) });
   onPaste(() => app.state.tab === "search", files);
   chooser($("pick"), $("file"), files);
   $("csv").onclick = () => save("csv");
   $("json").onclick = () => save("json");
-  $("unchoose").onclick = () => { grid.chosen.clear(); grid.repaint(); tellChosen(); };
+  $("unchoose").onclick = () => { grid.chosen.clear(); grid.repaint(); showChosen(); };
 }
 
 function wireQuery() {
-  const text = $("text"), type = debounce(() => app.go({ text: text.value }, "replace"), 130);
-  text.addEventListener("input", type);
-  $("query").addEventListener("submit", (e) => { e.preventDefault(); app.go({ text: text.value }); });
+  const text = $("text"), type = debounce(() => { if (!excluding) app.go({ text: text.value }, "replace"); }, 130);
+  text.addEventListener("input", () => { offerExclude(); type(); });
+  $("query").addEventListener("submit", (e) => { e.preventDefault(); excluding ? wordsToTerm(-1) : app.go({ text: text.value }); });
   text.addEventListener("keydown", (e) => {
     if (e.key === "Backspace" && !text.value && app.state.terms.length) app.go({ terms: app.state.terms.slice(0, -1) });
+    if (e.key === "Escape" && excluding) { e.stopPropagation(); setExcluding(false); }
   });
   $("plus").onclick = () => wordsToTerm(1);
-  $("minus").onclick = () => wordsToTerm(-1);
-  $("clear").onclick = () => app.go({ text: "", terms: [], min: 0, folder: "", after: "", before: "" });
+  $("minus").onclick = exclude;
+  $("clear").onclick = () => { setExcluding(false); app.go({ text: "", terms: [], min: 0, folder: "", after: "", before: "" }); };
 }
 
 function wireFilters() {
   const min = $("min");
   const change = debounce(() => app.go({ min: Number(min.value) }, "replace"), 80);
-  min.addEventListener("input", () => { tellMin(); change(); });
+  min.addEventListener("input", () => { showMin(); change(); });
   for (const name of ["folder", "after", "before"]) $(name).addEventListener("change", () => app.go({ [name]: $(name).value }));
   const toggle = $("filters-toggle");
   toggle.onclick = () => toggle.setAttribute("aria-expanded", toggle.getAttribute("aria-expanded") !== "true");
 }
 
+const hasQuery = () => app.state.terms.some((t) => t.weight > 0);
+
+// Exclude: words next to a query are excluded from it; words alone are the query, which stays, and the next words are excluded.
+function exclude() {
+  const words = $("text").value.trim();
+  if (words && hasQuery()) return wordsToTerm(-1);
+  if (excluding) return setExcluding(false);
+  setExcluding(true);
+  if (words) addTerms([{ kind: "text", value: words, weight: 1 }], "");
+}
+
+function setExcluding(on) {
+  const text = $("text");
+  excluding = on;
+  text.value = on ? "" : app.state.text;
+  text.placeholder = on ? "Words to exclude" : "Describe an image, or drop one here";
+  text.setAttribute("aria-label", on ? "Words to exclude" : "Describe an image");
+  $("minus").setAttribute("aria-pressed", on);
+  text.focus();
+  offerExclude();
+}
+
+function offerExclude() { $("minus").disabled = !excluding && !hasQuery() && !$("text").value.trim(); }
+
 function wordsToTerm(weight) {
   const value = $("text").value.trim();
-  $("text").focus();
+  $("text").value = "";
+  setExcluding(false);
+  $("text").value = "";
   if (value) addTerms([{ kind: "text", value, weight }], "");
 }
 
@@ -71,7 +101,7 @@ function chip(term, i) {
   let image = null;
   if (term.kind !== "text") {
     image = el("img", { alt: "" });
-    if (term.kind === "image") image.src = keptImage(term.value);
+    if (term.kind === "image") image.src = imageData(term.value);
     else show(image, thumbUrl(app.index(), term.value, 64));
   }
   const size = Math.abs(term.weight), sign = term.weight < 0 ? "−" : "+";
@@ -90,13 +120,14 @@ function chip(term, i) {
   return el("span", { class: term.weight < 0 ? "chip less" : "chip" }, toggle, remove);
 }
 
-function tellMin() { $("min-value").textContent = Number($("min").value) > 0 ? Number($("min").value).toFixed(2) : "any"; }
+function showMin() { $("min-value").textContent = Number($("min").value) > 0 ? Number($("min").value).toFixed(2) : "any"; }
 
 function showControls(s) {
   $("chips").replaceChildren(...s.terms.map(chip));
-  if ($("text").value.trim() !== s.text.trim()) $("text").value = s.text;
+  if (!excluding && $("text").value.trim() !== s.text.trim()) $("text").value = s.text;
+  offerExclude();
   $("min").value = s.min;
-  tellMin();
+  showMin();
   $("after").value = s.after;
   $("before").value = s.before;
   const filters = [s.min, s.folder, s.after, s.before].filter(Boolean).length;
@@ -133,7 +164,7 @@ async function search(body) {
     if (!answer) return;
     app.fail("");
     grid.reset(app.index(), answer.total, scored(answer.results, body));
-    tellFound(answer, body);
+    showFound(answer, body);
   } catch (e) {
     sent = "";
     grid.reset(app.index(), 0, []);
@@ -162,7 +193,7 @@ async function page(offset, limit) {
 
 const asks = (b) => b.text || b.terms;
 
-function tellFound(answer, body) {
+function showFound(answer, body) {
   const filtered = body.threshold || body.folder || body.after || body.before;
   $("found").textContent = plural(answer.total, "image") + (asks(body) && typeof answer.took_ms === "number" ? `, ${answer.took_ms < 10 ? answer.took_ms.toFixed(1) : Math.round(answer.took_ms)} ms` : "");
   const empty = $("nothing");
@@ -172,7 +203,7 @@ function tellFound(answer, body) {
       : filtered ? "No image passes the filters. Take a longer span of time or all folders." : "The index holds no images.";
     empty.replaceChildren(why);
   }
-  tellChosen();
+  showChosen();
 }
 
 function noIndex() {
@@ -209,10 +240,10 @@ function choose(i) {
   if (!r) return;
   if (!grid.chosen.delete(r.path)) grid.chosen.set(r.path, r);
   grid.repaint();
-  tellChosen();
+  showChosen();
 }
 
-function tellChosen() {
+function showChosen() {
   const n = grid.chosen.size;
   $("chosen").textContent = n ? plural(n, "image") + " selected" : "";
   $("unchoose").hidden = !n;

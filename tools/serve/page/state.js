@@ -1,11 +1,11 @@
 // What the address bar holds: the tab, the index, and the query. Dropped images are too long for an address, which names
 // them by a number; their bytes are in the session's storage.
-const kept = new Map();
+const images = new Map();
 let next = Number(sessionStorage.getItem("cloob-images") || 0);
 
-export function keepImage(data) {
+export function storeImage(data) {
   const id = String(++next);
-  kept.set(id, data);
+  images.set(id, data);
   try {
     sessionStorage.setItem("cloob-images", id);
     sessionStorage.setItem("cloob-image-" + id, data);
@@ -13,7 +13,7 @@ export function keepImage(data) {
   return id;
 }
 
-export const keptImage = (id) => kept.get(id) ?? sessionStorage.getItem("cloob-image-" + id);
+export const imageData = (id) => images.get(id) ?? sessionStorage.getItem("cloob-image-" + id);
 
 const TERM = /^([+-])(\d*\.?\d*)(text|like|image):(.*)$/s;
 
@@ -23,7 +23,7 @@ const termText = (t) => (t.weight < 0 ? "-" : "+") + (Math.abs(t.weight) === 1 ?
 function termOf(text) {
   const m = TERM.exec(text);
   if (!m) return null;
-  if (m[3] === "image" && !keptImage(m[4])) return null;
+  if (m[3] === "image" && !imageData(m[4])) return null;
   return { kind: m[3], value: m[4], weight: (m[1] === "-" ? -1 : 1) * (m[2] ? Number(m[2]) : 1) };
 }
 
@@ -52,7 +52,7 @@ export function address(s) {
 
 // What the server is asked. Terms of weight 0 would say nothing.
 export function request(s, index) {
-  const terms = s.terms.map((t) => (t.kind === "image" ? { image: keptImage(t.value), weight: t.weight } : { [t.kind]: t.value, weight: t.weight }));
+  const terms = s.terms.map((t) => (t.kind === "image" ? { image: imageData(t.value), weight: t.weight } : { [t.kind]: t.value, weight: t.weight }));
   const body = { index };
   if (s.text.trim()) body.text = s.text.trim();
   if (terms.length) body.terms = terms;

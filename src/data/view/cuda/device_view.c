@@ -19,7 +19,7 @@ struct device_decoder {
 
 struct device_view {
     device_decoder *d;
-    int size, bicubic;
+    int size, filter;
     nvjpeg_handle handle; /* calls with one handle take turns inside nvJPEG, so every thread has its own */
     nvjpeg_state state;
     int state_images; /* how many the state is made ready for */
@@ -102,7 +102,7 @@ cloob_status device_view_create(cloob_ctx *ctx, device_decoder *d, const transfo
     device_view *v = calloc(1, sizeof *v);
     *out = NULL;
     if (!v) return ctx_no_memory(ctx, sizeof *v, "the image decoder");
-    *v = (device_view){ .d = d, .size = (int)o->size, .bicubic = o->filter == RESIZE_BICUBIC };
+    *v = (device_view){ .d = d, .size = (int)o->size, .filter = (int)o->how.filter };
     cuda_use(d->dev);
     cloob_status status = make_parts(ctx, v);
     if (status == CLOOB_OK) *out = v;
@@ -159,7 +159,7 @@ static size_t describe(const device_view *v, const view_job *job, view_image *im
     im->axis[0].in = (int32_t)job->box.width;
     im->axis[1].in = (int32_t)job->box.height;
     size_t used = place_planes(&im->planes, &job->layout, base);
-    return used + view_image_carve(im, v->size, v->bicubic, base + used);
+    return used + view_image_carve(im, v->size, v->filter, base + used);
 }
 
 /* As many jobs as the scratch holds. */
@@ -217,7 +217,7 @@ cloob_status device_view_run(cloob_ctx *ctx, device_view *v, view_job *jobs, int
         if (kept) {
             CLOOB_TRY(checked(ctx, cudaMemcpyAsync(v->images, v->described, (size_t)kept * sizeof *v->images,
                                                    cudaMemcpyHostToDevice, v->stream)));
-            CLOOB_TRY(checked(ctx, view_images_run(v->images, kept, v->size, v->bicubic, v->stream)));
+            CLOOB_TRY(checked(ctx, view_images_run(v->images, kept, v->size, v->filter, v->stream)));
         }
         CLOOB_TRY(wait(ctx, v));
         jobs += some;

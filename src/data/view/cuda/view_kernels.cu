@@ -10,10 +10,10 @@ enum { THREADS = 256, BLOCKS = 64 }; /* blocks per image, each of which takes ev
 #define FOR_EACH(i, n)                                                                                                 \
     for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < (n); i += (int)(gridDim.x * blockDim.x))
 
-static __global__ void weights_kernel(const view_image *images, int size, int bicubic)
+static __global__ void weights_kernel(const view_image *images, int size, int filter)
 {
     const view_axis *a = &images[blockIdx.y].axis[blockIdx.z];
-    resize_span s = resize_span_of(bicubic, a->in, 0.0f, (float)a->in, size);
+    resize_span s = resize_span_of(filter, a->in, 0.0f, (float)a->in, size);
     FOR_EACH(i, size)
     {
         int64_t lo, hi;
@@ -80,12 +80,12 @@ static size_t carve(uint8_t *base, size_t *used, size_t bytes, void **out)
     return *used;
 }
 
-size_t view_image_carve(view_image *v, int size, int bicubic, uint8_t *base)
+size_t view_image_carve(view_image *v, int size, int filter, uint8_t *base)
 {
     size_t used = 0, n = (size_t)size, width = (size_t)v->axis[0].in, height = (size_t)v->axis[1].in;
     for (int d = 0; d < 2; d++) {
         view_axis *a = &v->axis[d];
-        resize_span s = resize_span_of(bicubic, a->in, 0.0f, (float)a->in, size);
+        resize_span s = resize_span_of(filter, a->in, 0.0f, (float)a->in, size);
         a->taps = (int32_t)resize_taps(&s);
         carve(base, &used, n * 4, (void **)&a->first);
         carve(base, &used, n * 4, (void **)&a->count);
@@ -95,10 +95,10 @@ size_t view_image_carve(view_image *v, int size, int bicubic, uint8_t *base)
     return carve(base, &used, height * n * sizeof(uchar4), (void **)&v->mid);
 }
 
-cudaError_t view_images_run(const view_image *images, int n, int size, int bicubic, cudaStream_t stream)
+cudaError_t view_images_run(const view_image *images, int n, int size, int filter, cudaStream_t stream)
 {
     dim3 grid(BLOCKS, (unsigned)n), axes((unsigned)((size + THREADS - 1) / THREADS), (unsigned)n, 2);
-    weights_kernel<<<axes, THREADS, 0, stream>>>(images, size, bicubic);
+    weights_kernel<<<axes, THREADS, 0, stream>>>(images, size, filter);
     rgb_kernel<<<grid, THREADS, 0, stream>>>(images);
     across_kernel<<<grid, THREADS, 0, stream>>>(images, size);
     down_kernel<<<grid, THREADS, 0, stream>>>(images, size);

@@ -29,10 +29,10 @@ typedef struct view_image {
 
 /* Bytes of scratch, and the position of each part: sets the pointers of axes, rgb and mid, counted from `base`, which
  * is aligned to 256 as every part is. `in` of the axes is set. */
-size_t view_image_carve(view_image *v, int size, int bicubic, uint8_t *base);
+size_t view_image_carve(view_image *v, int size, int filter, uint8_t *base);
 
 /* Queues the views of n images; `images` is device memory. */
-cudaError_t view_images_run(const view_image *images, int n, int size, int bicubic, cudaStream_t stream);
+cudaError_t view_images_run(const view_image *images, int n, int size, int filter, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

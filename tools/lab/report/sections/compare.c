@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lab/compare/ablation.h"
 #include "lab/compare/groups.h"
 #include "lab/report/page.h"
 
@@ -165,12 +164,6 @@ void page_compare(page *p)
 
 /* ---- the table of an ablation, from ablation.json next to the page ----------------------------------- */
 
-static double number(const json *object, const char *key)
-{
-    const json *v = json_get(object, key);
-    return v && v->kind == JSON_NUMBER ? v->number : NAN;
-}
-
 static void put_ablation_cell(page *p, const json *cell, bool bold)
 {
     const char *text = json_string(json_get(cell, "text"));
@@ -191,7 +184,7 @@ static void put_ablation_row(page *p, const json *metric)
     for (const json *m = methods ? methods->child : NULL; m; m = m->next)
         put_ablation_cell(p, m, winner && best && strcmp(best, m->key) == 0);
     sbuf_puts(&p->html, "<td>");
-    html_number(&p->html, number(metric, "p"));
+    html_number(&p->html, json_get_number(metric, "p"));
     sbuf_puts(&p->html, "</td></tr>\n");
 }
 

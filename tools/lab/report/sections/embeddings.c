@@ -9,17 +9,23 @@ enum { SHOWN_EPOCHS = 6, SHOWN_RUNS = 8 };
 
 /* ---- spectra ------------------------------------------------------------------------------------- */
 
-static void add_spectrum(page *p, chart *c, int64_t run, const run_analysis *it, const char *column, const char *name,
-                         int color)
+static chart_series *spectrum_series(page *p, chart *c, const run_analysis *it, const char *column, const char *name,
+                                     int color)
 {
     const table *t = &it->eigenvalues;
     int64_t x = table_find(t, "index"), y = table_find(t, column);
-    if (x < 0 || y < 0) return;
-    chart_series *s = page_series(p, c, name, color, t->rows);
-    page_join(p, run, s);
+    chart_series *s = x < 0 || y < 0 ? NULL : page_series(p, c, name, color, t->rows);
     for (int64_t i = 0; s && i < t->rows;
          i++) /* a covariance of few rows has zeros, which rounding scatters around 1e-17 */
         if (table_at(t, i, y) > 1e-12) chart_point(c, s, table_at(t, i, x), table_at(t, i, y));
+    return s;
+}
+
+static void add_spectrum(page *p, chart *c, int64_t run, const run_analysis *it, const char *column, const char *name,
+                         int color)
+{
+    chart_series *s = spectrum_series(p, c, it, column, name, color);
+    if (s) page_join(p, run, s);
 }
 
 /* One run: some of its epochs, first and last among them. Several: the last epoch of each. */
@@ -41,6 +47,32 @@ static void spectrum_chart(page *p, const char *title, const char *column)
             if (p->run[i].analyses)
                 add_spectrum(p, &c, i, &p->run[i].analysis[p->run[i].analyses - 1], column, p->run[i].name,
                              page_color(p, i));
+    }
+    page_chart(p, &c);
+}
+
+/* Several methods: the first run of each, at its first and last epoch and, where there is room, epochs between. */
+static void spectra_by_method(page *p, const char *title, const char *column)
+{
+    enum { METHODS = 4, LINES = 8 };
+    int64_t run[METHODS], methods = 0;
+    chart c = { .title = title, .x_label = "rank", .y_label = "eigenvalue", .log_y = true };
+    c.note = "The first run of each method.";
+    for (int64_t i = 0; i < p->runs && methods < METHODS; i++) {
+        bool repeated = p->run[i].analyses < 2;
+        for (int64_t k = 0; k < methods; k++) repeated |= strcmp(p->run[run[k]].method, p->run[i].method) == 0;
+        if (!repeated) run[methods++] = i;
+    }
+    if (methods < 2) return;
+    for (int64_t m = 0; m < methods; m++) {
+        const run_files *r = &p->run[run[m]];
+        int64_t shown = r->analyses < LINES / methods ? r->analyses : LINES / methods;
+        for (int64_t i = 0; i < shown; i++) {
+            const run_analysis *it = &r->analysis[i * (r->analyses - 1) / (shown - 1)];
+            char name[80];
+            snprintf(name, sizeof name, "%.40s, epoch %lld", r->method, (long long)it->epoch);
+            spectrum_series(p, &c, it, column, name, (int)c.count);
+        }
     }
     page_chart(p, &c);
 }
@@ -132,6 +164,8 @@ void page_embeddings(page *p)
     sbuf_puts(&p->html, "<div class=\"charts\">\n");
     spectrum_chart(p, "Spectrum, images", "x");
     spectrum_chart(p, "Spectrum, texts", "y");
+    spectra_by_method(p, "Spectra by method and epoch, images", "x");
+    spectra_by_method(p, "Spectra by method and epoch, texts", "y");
     page_result_charts(p, "Effective eigenvalues", "number", count, label, 2);
     page_result_charts(p, "Uniformity", "Ajne's statistic", ajne, label, 2);
     page_bars(p);

@@ -52,7 +52,7 @@ static void put_says(page *p, const json *says)
                 (long long)right, (long long)count);
     for (const json *s = says->child; s; s = s->next) {
         const char *label = json_string(json_get(s, "label")), *truth = json_string(json_get(s, "truth"));
-        double share = samples_number(s, "p");
+        double share = json_get_number(s, "p");
         char text[32], both[200];
         if (!label || !truth || !isfinite(share)) continue;
         bool good = strcmp(label, truth) == 0;
@@ -65,7 +65,7 @@ static void put_says(page *p, const json *says)
 /* The captions of the set that fit best. */
 static void put_captions(page *p, const json *entry)
 {
-    double rank = samples_number(entry, "rank");
+    double rank = json_get_number(entry, "rank");
     if (rank == 1) sbuf_puts(&p->html, "<span class=\"badge ok\">own caption first</span></p>\n");
     else sbuf_printf(&p->html, "<span class=\"badge warm\">own caption at place %.0f</span></p>\n", rank);
     page_texts(p, samples_list(entry, "captions"));
@@ -134,7 +134,7 @@ void page_hits(page *p, const samples_file *f, const json *hits)
         if (!image) continue;
         sbuf_printf(&p->html, "<figure%s>", own && own->boolean ? " class=\"own\"" : "");
         page_image(p, image);
-        sbuf_printf(&p->html, "<figcaption>%.2f</figcaption></figure>", samples_number(h, "score"));
+        sbuf_printf(&p->html, "<figcaption>%.2f</figcaption></figure>", json_get_number(h, "score"));
     }
     sbuf_puts(&p->html, "</div>\n");
 }

@@ -14,7 +14,7 @@ static void put_accuracy(page *p, const json *sets)
     sbuf_puts(&p->html, "<div class=\"card factors\">\n");
     for (const json *s = sets->child; s; s = s->next) {
         const char *name = json_string(json_get(s, "name"));
-        double top1 = samples_number(s, "top1"), chance = samples_number(s, "chance");
+        double top1 = json_get_number(s, "top1"), chance = json_get_number(s, "chance");
         const json *labels = samples_list(s, "labels");
         if (!name || !isfinite(top1) || !isfinite(chance)) continue;
         sbuf_puts(&p->html, "<div class=\"bar win\"><span>");
@@ -26,7 +26,7 @@ static void put_accuracy(page *p, const json *sets)
             100 * top1, 100 * chance, 100 * chance, 100 * top1);
         char cell[4][32];
         snprintf(cell[0], sizeof cell[0], "%lld", (long long)(labels ? labels->count : 0));
-        snprintf(cell[1], sizeof cell[1], "%.0f", samples_number(s, "n"));
+        snprintf(cell[1], sizeof cell[1], "%.0f", json_get_number(s, "n"));
         snprintf(cell[2], sizeof cell[2], "%.3f", top1);
         snprintf(cell[3], sizeof cell[3], "%.3f", chance);
         export_table_row(&t, (const char *[]){ name, cell[0], cell[1], cell[2], cell[3] }, 5);
@@ -138,7 +138,7 @@ void page_texts(page *p, const json *hits)
         const json *own = json_get(h, "own");
         const char *text = json_string(json_get(h, "text"));
         sbuf_printf(&p->html, "<li%s><b>%.2f</b> ", own && own->boolean ? " class=\"own\"" : "",
-                    samples_number(h, "score"));
+                    json_get_number(h, "score"));
         html_text(&p->html, text ? text : "");
         sbuf_puts(&p->html, "</li>");
     }
@@ -152,14 +152,14 @@ static void put_queries(page *p, const samples_file *f, const json *list, bool t
     for (const json *q = list->child; q; q = q->next) {
         const json *image = samples_image(f, json_get(q, "image"));
         const char *caption = image ? json_string(json_get(image, "caption")) : NULL;
-        double rank = samples_number(q, "rank");
+        double rank = json_get_number(q, "rank");
         if (!image) continue;
         sbuf_puts(&p->html, "<div class=\"query\">");
         if (texts) page_image(p, image);
         sbuf_puts(&p->html, "<div><p class=\"name\">");
         html_text(&p->html, caption ? caption : "");
         sbuf_printf(&p->html, "</p><p class=\"badges\"><span class=\"badge %s\">place %.0f, cosine %.2f</span></p>",
-                    rank == 1 ? "ok" : "warm", rank, samples_number(q, "score"));
+                    rank == 1 ? "ok" : "warm", rank, json_get_number(q, "score"));
         if (texts) page_texts(p, samples_list(q, "hits"));
         else page_hits(p, f, samples_list(q, "hits"));
         sbuf_puts(&p->html, "</div></div>\n");

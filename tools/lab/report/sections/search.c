@@ -4,12 +4,6 @@
 
 #include "lab/report/page.h"
 
-static double number(const json *object, const char *key)
-{
-    const json *v = json_get(object, key);
-    return v && v->kind == JSON_NUMBER ? v->number : NAN;
-}
-
 static int64_t count(const json *array)
 {
     int64_t n = 0;
@@ -37,9 +31,10 @@ static void add_group(page *p, chart *c, const json *values, const char *group, 
     int64_t i = 0;
     for (const json *v = values->child; s && v; v = v->next, i++) {
         const json *g = json_get(json_get(v, "groups"), group);
-        double mean = number(g, "mean");
+        double mean = json_get_number(g, "mean");
         if (!isfinite(mean)) continue;
-        chart_band_point(p->memory, c, s, c->categories, (double)i, mean, number(g, "lowest"), number(g, "highest"));
+        chart_band_point(p->memory, c, s, c->categories, (double)i, mean, json_get_number(g, "lowest"),
+                         json_get_number(g, "highest"));
         if (!s->low || !s->high) p->failed = true;
     }
 }
@@ -85,7 +80,7 @@ static void importances(page *p, const json *axes)
     for (const json *a = axes->child; s && a; a = a->next, i++) {
         name[i] = json_string(json_get(a, "name"));
         if (!name[i]) return;
-        chart_point(&c, s, (double)i, 100 * number(a, "importance"));
+        chart_point(&c, s, (double)i, 100 * json_get_number(a, "importance"));
     }
     page_chart(p, &c);
 }

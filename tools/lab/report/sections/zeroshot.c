@@ -20,11 +20,26 @@ static void read_guesses(const json *top, const char *truth, example *e)
     }
 }
 
+/* The place of the right label among all of them, from 1; 0: unknown. Files without it show it where the label is
+ * among the likeliest. */
+static int64_t rank_of(const json *one, const char *truth)
+{
+    int64_t rank = 0, place = 0;
+    if (!truth) return 0;
+    if (json_int(json_get(one, "rank"), &rank) && rank > 0) return rank;
+    for (const json *g = json_get(one, "top")->child; g; g = g->next) {
+        const char *label = json_string(json_get(g, "label"));
+        place++;
+        if (label && strcmp(label, truth) == 0) return place;
+    }
+    return 0;
+}
+
 static void read_example(page *p, const json *from, const char *truth, example *e)
 {
     const image_limits limits = { .max_pixels = 1 << 20, .photo = true }; /* a figure is small */
     const char *path = json_string(json_get(from, "image")), *slash = path ? strrchr(path, '/') : NULL;
-    *e = (example){ .title = truth ? truth : slash ? slash + 1 : path ? path : "" };
+    *e = (example){ .title = truth ? truth : slash ? slash + 1 : path ? path : "", .rank = rank_of(from, truth) };
     if (path && image_read(p->ctx, path, &limits, &e->pixels) != CLOOB_OK) e->pixels = (image){ 0 };
     read_guesses(json_get(from, "top"), truth, e);
 }
@@ -32,23 +47,24 @@ static void read_example(page *p, const json *from, const char *truth, example *
 static void put_rows(export_table *t, const example *e)
 {
     for (int k = 0; k < e->guesses; k++) {
-        char share[32];
+        char share[32], rank[32] = "";
         snprintf(share, sizeof share, "%.4f", e->guess[k].share);
-        const char *cell[] = { e->title, e->guess[k].label, share };
-        export_table_row(t, cell, 3);
+        if (e->rank) snprintf(rank, sizeof rank, "%lld", (long long)e->rank);
+        const char *cell[] = { e->title, e->guess[k].label, share, rank };
+        export_table_row(t, cell, 4);
     }
 }
 
 static void export_examples(page *p, const json *const *list, const char *const *truth, int64_t n)
 {
-    static const char *const head[] = { "image", "label", "probability" }, name[] = "zero-shot-examples";
+    static const char *const head[] = { "image", "label", "probability", "rank" }, name[] = "zero-shot-examples";
     example e[EXAMPLES_MAX];
     sbuf svg = { 0 }, pdf = { 0 };
     export_table t;
     if (!p->files.dir || !n) return;
     if (n > EXAMPLES_MAX) n = EXAMPLES_MAX;
     export_table_begin(&t, name);
-    export_table_row(&t, head, 3);
+    export_table_row(&t, head, 4);
     for (int64_t i = 0; i < n; i++) {
         read_example(p, list[i], truth[i], &e[i]);
         put_rows(&t, &e[i]);
@@ -66,12 +82,6 @@ enum { EXAMPLES = 24, BARS = 5, IMAGE_BYTES = 512 << 10 };
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
-static double number(const json *object, const char *key)
-{
-    const json *v = json_get(object, key);
-    return v && v->kind == JSON_NUMBER ? v->number : NAN;
-}
-
 static void put_share(sbuf *html, double share)
 {
     sbuf_puts(html, "<td class=\"meter\">");
@@ -87,7 +97,7 @@ static void export_score(export_table *t, const char *set, const char *run, cons
     char text[4][32];
     const char *cell[6] = { set, run };
     for (int i = 0; i < 4; i++) {
-        double v = number(scores, key[i]);
+        double v = json_get_number(scores, key[i]);
         snprintf(text[i], sizeof text[i], isfinite(v) ? "%.6g" : "", v);
         cell[i + 2] = text[i];
     }
@@ -102,11 +112,11 @@ static void put_score(page *p, export_table *t, const char *set, const char *run
     sbuf_puts(&p->html, "</td>");
     if (p->runs > 1) sbuf_puts(&p->html, "<td class=\"text\">"), html_text(&p->html, run), sbuf_puts(&p->html, "</td>");
     sbuf_puts(&p->html, "<td>");
-    html_number(&p->html, number(scores, "n"));
+    html_number(&p->html, json_get_number(scores, "n"));
     sbuf_puts(&p->html, "</td>");
-    put_share(&p->html, number(scores, "top1"));
-    put_share(&p->html, number(scores, "top5"));
-    put_share(&p->html, number(scores, "mean_per_class"));
+    put_share(&p->html, json_get_number(scores, "top1"));
+    put_share(&p->html, json_get_number(scores, "top5"));
+    put_share(&p->html, json_get_number(scores, "mean_per_class"));
     sbuf_puts(&p->html, "</tr>\n");
 }
 
@@ -165,7 +175,7 @@ static void put_image(page *p, const char *path)
 static void put_guess(page *p, const json *guess, const char *truth, bool first)
 {
     const char *label = json_string(json_get(guess, "label"));
-    double share = number(guess, "p");
+    double share = json_get_number(guess, "p");
     if (!label || !isfinite(share)) return;
     bool right = truth && strcmp(truth, label) == 0;
     sbuf_printf(&p->html, "<div class=\"guess%s%s\"><span>", first ? " top" : "", right ? " right" : "");
@@ -200,6 +210,7 @@ static bool put_example(page *p, const json *one)
     const char *slash = strrchr(path, '/');
     sbuf_puts(&p->html, "<p class=\"name\">");
     html_text(&p->html, truth ? truth : slash ? slash + 1 : path);
+    if (rank_of(one, truth)) sbuf_printf(&p->html, ", rank %lld", (long long)rank_of(one, truth));
     sbuf_puts(&p->html, "</p>\n");
     for (const json *g = top->child; g && shown < BARS; g = g->next, shown++) put_guess(p, g, truth, shown == 0);
     sbuf_puts(&p->html, "</div>\n");
@@ -218,7 +229,7 @@ static void put_examples(page *p)
     const char *truth[EXAMPLES_MAX];
     int64_t left = EXAMPLES, n = 0;
     sbuf_puts(&p->html, "<h3>Examples</h3><p class=\"lead\">The five likeliest labels of an image. Green: "
-                        "the right one, where it is known.</p>"
+                        "the right one, where it is known; its rank is its place among all labels.</p>"
                         "<div class=\"examples\">\n");
     for (int64_t i = 0; i < p->scores.count; i++) {
         const json *list = examples_in(p->scores.file[i].root);

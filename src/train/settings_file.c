@@ -1,0 +1,319 @@
+/* Settings in files: params.txt, lines of "key: value" as open_clip writes them, and settings.json, which
+ * `cloob train --settings` takes. Neither can name a command to run. */
+#include <ctype.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/arena.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "core/needs.h"
+#include "core/text.h"
+#include "data/sets/dataset.h"
+#include "train/checkpoint.h"
+#include "train/settings.h"
+
+struct run_settings {
+    cloob_train_options o;
+    arena a; /* strings and lists */
+    bool own_loss;
+};
+
+static const option_desc *find_option(const char *name)
+{
+    int64_t count;
+    const option_desc *table = train_option_table(&count);
+    return option_find(table, count, name);
+}
+
+/* ---- params.txt ---------------------------------------------------------------------------------- */
+
+void settings_put(sbuf *out, const cloob_train_options *o, settings_part part)
+{
+    int64_t count;
+    const option_desc *table = train_option_table(&count);
+    for (int64_t i = 0; i < count; i++) {
+        if (part == SETTINGS_LEARNING && !table[i].learns) continue;
+        if (part == SETTINGS_ALL && table[i].offset == offsetof(cloob_train_options, max_steps)) continue;
+        char *text = option_get(&table[i], o);
+        sbuf_printf(out, "%s: %s\n", table[i].name, text ? text : "");
+        if (!text) out->failed = true;
+        free(text);
+    }
+}
+
+enum { MAX_ITEMS = 64 }; /* of a list */
+
+/* "scale=(0.5, 1.0) flip_prob=0.5": an item begins where a word with an equals sign does. */
+static bool begins_item(const char *at)
+{
+    size_t n = 0;
+    while (isalnum((unsigned char)at[n]) || at[n] == '_') n++;
+    return n > 0 && at[n] == '=';
+}
+
+static cloob_status set_list(cloob_ctx *ctx, const option_desc *o, run_settings *s, char *text)
+{
+    int64_t count = 0;
+    const char **item = arena_push(&s->a, MAX_ITEMS * sizeof *item);
+    if (!item) return ctx_no_memory(ctx, MAX_ITEMS * sizeof *item, o->name);
+    for (char *at = text; *at && count < MAX_ITEMS; at++)
+        if (at == text || (at[-1] == ' ' && begins_item(at))) {
+            if (at > text) at[-1] = '\0';
+            item[count++] = at;
+        }
+    struct {
+        const char *const *item;
+        int64_t count;
+    } list = { item, count };
+    memcpy((char *)&s->o + o->offset, &list, sizeof list);
+    return CLOOB_OK;
+}
+
+static cloob_status set_line(cloob_ctx *ctx, const char *path, char *line, run_settings *s)
+{
+    char *colon = strstr(line, ": ");
+    if (!colon) return CLOOB_OK;
+    s->own_loss |= strcmp(line, SETTINGS_OWN_LOSS) == 0;
+    *colon = '\0';
+    char *text = colon + 2;
+    /* In files from before schedule_steps existed, max_steps meant both. */
+    const char *key = strcmp(line, "max_steps") == 0 ? "schedule_steps" : line;
+    const option_desc *option = find_option(key);
+    if (!option || strcmp(text, "None") == 0) return CLOOB_OK; /* a fact about the run; or nothing was set */
+    if (option->type == OPTION_LIST) return set_list(ctx, option, s, text);
+    if (option->type == OPTION_STRING && dataset_runs_commands(ctx, text)) text = SETTINGS_COMMAND;
+    if (option_set(option, &s->o, text)) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s cannot be %s", path, line, text);
+}
+
+/* Defaults, except that strings are NULL: None in the file must not become a default. */
+static void begin(cloob_train_options *o)
+{
+    int64_t count;
+    const option_desc *table = train_option_table(&count);
+    cloob_train_options_init(o);
+    for (int64_t i = 0; i < count; i++)
+        if (table[i].type == OPTION_STRING) *(const char **)(void *)((char *)o + table[i].offset) = NULL;
+}
+
+static cloob_status fill(cloob_ctx *ctx, const char *path, run_settings *s)
+{
+    file_bytes bytes;
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
+    char *rest = arena_string(&s->a, bytes.data); /* file_read adds a zero byte */
+    file_bytes_release(&bytes);
+    if (!rest) return ctx_no_memory(ctx, 1, path);
+    begin(&s->o);
+    for (char *line; (line = strsep(&rest, "\n"));) CLOOB_TRY(set_line(ctx, path, line, s));
+    return CLOOB_OK;
+}
+
+cloob_status settings_read(cloob_ctx *ctx, const char *path, run_settings **out)
+{
+    run_settings *s = calloc(1, sizeof *s);
+    if (!s) return ctx_no_memory(ctx, sizeof *s, path);
+    cloob_status status = fill(ctx, path, s);
+    if (status == CLOOB_OK) *out = s;
+    else run_settings_close(s);
+    return status;
+}
+
+const cloob_train_options *run_settings_options(const run_settings *s) { return s ? &s->o : NULL; }
+
+bool run_settings_has_own_loss(const run_settings *s) { return s->own_loss; }
+
+void run_settings_close(run_settings *s)
+{
+    if (!s) return;
+    arena_release(&s->a);
+    free(s);
+}
+
+/* ---- settings.json ------------------------------------------------------------------------------- */
+
+static void put_words(json_out *w, const option_desc *d, const void *at)
+{
+    const char *const *item = *(const char *const *const *)at;
+    int64_t count = *(const int64_t *)((const char *)at + sizeof item);
+    json_begin(w, d->name, '[');
+    for (int64_t i = 0; i < count; i++) json_put_text(w, NULL, item[i]);
+    json_end(w);
+}
+
+static void put_value(json_out *w, const option_desc *d, const cloob_train_options *o)
+{
+    const void *at = (const char *)o + d->offset;
+    int numbers = d->type == OPTION_NUMBERS_3 ? 3 : 4;
+    char one[2] = { d->type == OPTION_CHAR ? *(const char *)at : '\0' };
+    switch (d->type) {
+    case OPTION_FLAG: json_put_bool(w, d->name, *(const bool *)at); break;
+    case OPTION_INT: json_put_int(w, d->name, *(const int64_t *)at); break;
+    case OPTION_NUMBER: json_put_number(w, d->name, *(const double *)at); break;
+    case OPTION_AUTO:
+        if (*(const double *)at < 0) json_put_text(w, d->name, "auto");
+        else json_put_number(w, d->name, *(const double *)at);
+        break;
+    case OPTION_AUTO_INT:
+        if (*(const int64_t *)at < 0) json_put_text(w, d->name, "auto");
+        else json_put_int(w, d->name, *(const int64_t *)at);
+        break;
+    case OPTION_NUMBERS_3:
+    case OPTION_NUMBERS_4:
+        json_begin(w, d->name, '[');
+        for (int i = 0; i < numbers; i++) json_put_number(w, NULL, ((const double *)at)[i]);
+        json_end(w);
+        break;
+    case OPTION_CHAR: json_put_text(w, d->name, one); break;
+    case OPTION_STRING: json_put_text(w, d->name, *(const char *const *)at); break;
+    case OPTION_LIST: put_words(w, d, at); break;
+    }
+}
+
+/* Of one session, not of the run: another run with these settings has its own. */
+static bool is_of_session(const option_desc *d)
+{
+    return d->offset == offsetof(cloob_train_options, name) || d->offset == offsetof(cloob_train_options, resume) ||
+           d->offset == offsetof(cloob_train_options, max_steps);
+}
+
+void settings_put_json(json_out *w, const char *key, const cloob_train_options *o)
+{
+    int64_t count;
+    const option_desc *table = train_option_table(&count);
+    json_begin(w, key, '{');
+    for (int64_t i = 0; i < count; i++)
+        if (!is_of_session(&table[i])) put_value(w, &table[i], o);
+    json_end(w);
+}
+
+/* The text that option_set takes; NULL: no such value, or no memory. */
+static const char *text_of(run_settings *s, const json *v)
+{
+    sbuf joined = { 0 };
+    bool flag;
+    if (json_bool(v, &flag)) return flag ? "True" : "False";
+    if (v->kind == JSON_NUMBER || v->kind == JSON_STRING) return arena_string(&s->a, v->text);
+    for (const json *e = json_first(v); e; e = json_next(e))
+        sbuf_printf(&joined, "%s%s", joined.len ? " " : "", e->kind == JSON_NUMBER ? e->text : "?");
+    const char *text = joined.data && !joined.failed ? arena_string(&s->a, joined.data) : NULL;
+    sbuf_release(&joined);
+    return v->kind == JSON_ARRAY ? text : NULL;
+}
+
+static cloob_status set_words(cloob_ctx *ctx, const option_desc *d, run_settings *s, const json *v,
+                              cloob_train_options *o)
+{
+    struct {
+        const char *const *item;
+        int64_t count;
+    } list = { 0 };
+    const char **item = arena_push(&s->a, (size_t)(json_count(v) + 1) * sizeof *item);
+    if (!item) return ctx_no_memory(ctx, 1, d->name);
+    for (const json *e = json_first(v); e; e = json_next(e)) {
+        item[list.count] = json_string(e) ? arena_string(&s->a, json_string(e)) : NULL;
+        if (!item[list.count++])
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "`%s` in the file of settings must be a list of texts", d->name);
+    }
+    list.item = item;
+    memcpy((char *)o + d->offset, &list, sizeof list);
+    return CLOOB_OK;
+}
+
+static cloob_status set_member(cloob_ctx *ctx, const char *path, run_settings *s, const json *v, cloob_train_options *o)
+{
+    char must[256];
+    const option_desc *d = find_option(json_key(v));
+    if (!d)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is no setting of training; `cloob help train` lists them", path,
+                        json_key(v));
+    if (v->kind == JSON_NULL) return CLOOB_OK;
+    if (d->type == OPTION_LIST && v->kind == JSON_ARRAY) return set_words(ctx, d, s, v, o);
+    const char *text = text_of(s, v);
+    if (text && d->type == OPTION_STRING && dataset_runs_commands(ctx, text)) text = SETTINGS_COMMAND;
+    if (text && option_set(d, o, text)) return CLOOB_OK;
+    option_rule(d, must, sizeof must);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s %s", path, d->name, must);
+}
+
+static cloob_status load(cloob_ctx *ctx, const char *path, run_settings *s, cloob_train_options *o)
+{
+    json *root;
+    CLOOB_TRY(json_read_file(ctx, &s->a, path, &root));
+    if (root->kind != JSON_OBJECT)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: must be a JSON object of settings, as {\"lr\": 1e-3}", path);
+    const char *preset = json_string(json_get(root, "preset"));
+    if (preset) CLOOB_TRY(preset_apply(ctx, preset, o));
+    for (const json *v = json_first(root); v; v = json_next(v))
+        if (!preset || strcmp(json_key(v), "preset") != 0) CLOOB_TRY(set_member(ctx, path, s, v, o));
+    return CLOOB_OK;
+}
+
+cloob_status settings_load(cloob_ctx *ctx, const char *path, cloob_train_options *o, run_settings **keep)
+{
+    run_settings *s = calloc(1, sizeof *s);
+    if (!s) return ctx_no_memory(ctx, sizeof *s, path);
+    cloob_status status = load(ctx, path, s, o);
+    if (status == CLOOB_OK) *keep = s;
+    else run_settings_close(s);
+    return status;
+}
+
+/* ---- a run by its name --------------------------------------------------------------------------- */
+
+/* The folder that `resume` names: LOGS/NAME, or a path. */
+static bool find_run(const char *logs, const char *resume, char folder[RESUME_PATH])
+{
+    snprintf(folder, RESUME_PATH, "%s%s%s", logs, text_ends_with(logs, "/") ? "" : "/", resume);
+    if (!strchr(resume, '/') && file_is_dir(folder)) return true;
+    snprintf(folder, RESUME_PATH, "%s", resume);
+    for (size_t n = strlen(folder); n > 1 && folder[n - 1] == '/';) folder[--n] = '\0';
+    return file_is_dir(folder);
+}
+
+static cloob_status no_run(cloob_ctx *ctx, const char *logs, const char *resume)
+{
+    if (strchr(resume, '/') || file_exists(resume)) return CLOOB_OK; /* a checkpoint */
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s%s%s: no such run to resume; check `logs`, or give a checkpoint's path", logs,
+                    text_ends_with(logs, "/") ? "" : "/", resume);
+}
+
+static bool ends_in_dots(const char *folder)
+{
+    const char *slash = strrchr(folder, '/'), *last = slash ? slash + 1 : folder;
+    return strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
+}
+
+/* Sets the options that resume the run: weights and model come from the checkpoint; the device may differ. */
+static cloob_status set_resume(cloob_ctx *ctx, const char *folder, run_settings *s)
+{
+    char real[PATH_MAX];
+    if (ends_in_dots(folder) && realpath(folder, real)) folder = real; /* a real name, not . or .. */
+    char *logs = arena_string(&s->a, folder), *slash = logs ? strrchr(logs, '/') : NULL;
+    if (!logs) return ctx_no_memory(ctx, strlen(folder), folder);
+    if (slash) *slash = '\0';
+    s->o.logs = slash ? logs : ".";
+    s->o.name = slash ? slash + 1 : logs;
+    s->o.resume = "latest";
+    s->o.pretrained = NULL;
+    s->o.model = "auto";
+    if (s->o.device && strncmp(s->o.device, "cuda", 4) == 0) s->o.device = "auto";
+    return CLOOB_OK;
+}
+
+cloob_status run_settings_open(cloob_ctx *ctx, const char *logs, const char *resume, run_settings **out)
+{
+    char folder[RESUME_PATH], path[RESUME_PATH + 16];
+    API_NEEDS(ctx, logs && resume && out);
+    *out = NULL;
+    if (strcmp(resume, "latest") == 0) return CLOOB_OK;
+    if (!find_run(logs, resume, folder)) return no_run(ctx, logs, resume);
+    snprintf(path, sizeof path, "%s/params.txt", folder);
+    if (!file_exists(path))
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such file, so %s is no run that could be resumed", path, folder);
+    CLOOB_TRY(settings_read(ctx, path, out));
+    return set_resume(ctx, folder, *out);
+}
