@@ -21,7 +21,8 @@ for n in 1 2; do
     CLOOB_BUILD=$build SOURCE_DATE_EPOCH=1700000000 "$python" "$source/python/builder.py" "$work/$n" >/dev/null || fail "no wheel"
 done
 cmp "$work"/1/*.whl "$work"/2/*.whl || fail "two builds of the wheel differ"
-[ "$(stat -c %s "$work"/1/*.whl)" -lt 45000000 ] || [ -n "$(nm -D "$build/libcloob.so" | grep -i cuda)" ] || fail "the wheel has 45 MB or more"
+# The limit holds without CUDA kernels, which are about 100 MB.
+readelf -SW "$build/libcloob.so" | grep -q nv_fatbin || [ "$(stat -c %s "$work"/1/*.whl)" -lt 45000000 ] || fail "the wheel has 45 MB or more"
 
 "$python" -m zipfile -e "$work"/1/*.whl "$work/site" || fail "not a zip file"
 chmod +x "$work/site/cloob/bin/cloob"
