@@ -33,12 +33,12 @@ __device__ __forceinline__ void add_queries(float (&dk)[32], float (&dv)[32], ch
     float s[W / 2], dp[W / 2], scale = z.scale * LOG2E;
     unsigned pa[W / 16][4], da[W / 16][4];
     corner at = first_element();
-    settle(s), settle(dp);
+    fence_registers(s), fence_registers(dp);
     wgmma_fence();
     begin_scores(s, m.k + key * ROW, m.q + first * ROW);
     begin_scores(dp, m.v + key * ROW, m.dy + first * ROW);
     wgmma_wait<1>();
-    settle(s);
+    fence_registers(s);
     bool seen[2] = { key + at.row < z.T, key + at.row + 8 < z.T };
 #pragma unroll
     for (int i = 0; i < W / 2; i += 2) {
@@ -52,27 +52,27 @@ __device__ __forceinline__ void add_queries(float (&dk)[32], float (&dv)[32], ch
             if (key + at.row + i / 2 % 2 * 8 > first + at.column + i / 4 * 8 + i % 2) s[i] = 0.0f;
     }
     wgmma_wait<0>();
-    settle(dp);
+    fence_registers(dp);
 #pragma unroll
     for (int i = 0; i < W / 2; i += 2) {
         float2 along = *reinterpret_cast<const float2 *>(m.along + first + i / 4 * 8 + at.column);
         dp[i] = s[i] * (dp[i] - along.x);
         dp[i + 1] = s[i + 1] * (dp[i + 1] - along.y);
     }
-    uint64_t by = descriptor_turned(m.dy + first * ROW), bq = descriptor_turned(m.q + first * ROW);
+    uint64_t by = descriptor_transposed(m.dy + first * ROW), bq = descriptor_transposed(m.q + first * ROW);
 #pragma unroll
     for (int k = 0; k < W / 16; k++) pack_columns(pa[k], s + 8 * k, 1.0f), pack_columns(da[k], dp + 8 * k, 1.0f);
-    settle(dv), settle(dk);
+    fence_registers(dv), fence_registers(dk);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < W / 16; k++) wgmma_rows_turned(dv, pa[k], by + k * DOWN);
+    for (int k = 0; k < W / 16; k++) wgmma_rows_transposed(dv, pa[k], by + k * DOWN);
 #pragma unroll
-    for (int k = 0; k < W / 16; k++) wgmma_rows_turned(dk, da[k], bq + k * DOWN);
+    for (int k = 0; k < W / 16; k++) wgmma_rows_transposed(dk, da[k], bq + k * DOWN);
     wgmma_commit();
 #pragma unroll
     for (int k = 0; k < W / 16; k++) put_columns(to, at.row / 16 * 16, first % WIDTH + 16 * k, da[k]);
     wgmma_wait<0>();
-    settle(dv), settle(dk);
+    fence_registers(dv), fence_registers(dk);
 }
 
 /* c (64 x 64) += ds^T k over up to KT tiles of 64 keys, of `keys` keys in all. */
@@ -82,14 +82,14 @@ __device__ __forceinline__ void multiply_tiles(float (&c)[32], const char *ds, c
 #pragma unroll
     for (int tile = 0; tile < KT; tile++) {
         if (tile > 0 && tile * WIDTH >= keys) break;
-        uint64_t a = descriptor_turned(ds + tile * TILE), b = descriptor_turned(k + tile * TILE);
-        settle(c);
+        uint64_t a = descriptor_transposed(ds + tile * TILE), b = descriptor_transposed(k + tile * TILE);
+        fence_registers(c);
         wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < WIDTH / 16; i++) wgmma_turned_k16(c, a + i * DOWN, b + i * DOWN);
+        for (int i = 0; i < WIDTH / 16; i++) wgmma_transposed_k16(c, a + i * DOWN, b + i * DOWN);
         wgmma_commit();
         wgmma_wait<0>();
-        settle(c);
+        fence_registers(c);
     }
 }
 

@@ -67,22 +67,22 @@ __device__ __forceinline__ void go_over_keys(running &w, const char *q, const ch
     int end = z.causal ? min(own + WIDTH, z.T) : z.T;
     for (int first = 0; first < end; first += WIDTH) {
         float s[32];
-        settle(s);
+        fence_registers(s);
         wgmma_fence();
         begin_scores(s, q, k + first * ROW);
         wgmma_wait<0>();
-        settle(s);
+        fence_registers(s);
         soften(s, w, z, first, own);
-        uint64_t b = descriptor_turned(v + first * ROW);
+        uint64_t b = descriptor_transposed(v + first * ROW);
 #pragma unroll
         for (int i = 0; i < WIDTH / 16; i++) pack_columns(p[i], s + 8 * i, 1.0f);
-        settle(w.o);
+        fence_registers(w.o);
         wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < WIDTH / 16; i++) wgmma_rows_turned(w.o, p[i], b + i * DOWN);
+        for (int i = 0; i < WIDTH / 16; i++) wgmma_rows_transposed(w.o, p[i], b + i * DOWN);
         wgmma_commit();
         wgmma_wait<0>();
-        settle(w.o);
+        fence_registers(w.o);
     }
 }
 

@@ -4,7 +4,7 @@
 #define NN_CUDA_LINEAR_ACT_FINISH_CUH
 
 #include "nn/cuda/activations.cuh"
-#include "nn/cuda/linear/act_gemm_teams.cuh"
+#include "nn/cuda/linear/act_gemm_consumers.cuh"
 
 namespace {
 
@@ -159,7 +159,7 @@ __device__ __forceinline__ void take_box(uint4 (&v)[LANE_ROWS], const char *box,
     barrier_wait(filled, parity);
 #pragma unroll
     for (int k = 0; k < LANE_ROWS; k++)
-        v[k] = load_shared(shared_address(box + chunk_place(4 * k + lane / 8, lane % 8)));
+        v[k] = load_shared(shared_address(box + chunk_offset(4 * k + lane / 8, lane % 8)));
     __syncwarp();
     if (elected()) barrier_arrive(taken);
 }

@@ -185,7 +185,7 @@ cloob_status small_plan_better(cloob_ctx *ctx, device *d, const dnn_shape *shape
     *out = NULL;
     if (asked == FUSED_GEMM_NEVER) return CLOOB_OK;
     if (asked != FUSED_GEMM_AUTO) /* another kernel for each number of teams, as far as there are several */
-        return small_plan_nth(ctx, d, shape, c, with, asked == FUSED_GEMM_2_TEAMS ? 1 : 0, out);
+        return small_plan_nth(ctx, d, shape, c, with, asked == FUSED_GEMM_2_CONSUMERS ? 1 : 0, out);
     CLOOB_TRY(small_plan_create(ctx, d, shape, c, with, out));
     if (!*out) return CLOOB_OK;
     ctx_log(ctx, CLOOB_LOG_DEBUG, "small convolution %lld->%lld with %d: %.4f ms, one after the other %.4f",

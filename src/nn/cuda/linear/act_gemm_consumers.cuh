@@ -1,7 +1,7 @@
 /* How the blocks of a GEMM with an activation inside (act_gemm.cu) share out tiles, and what their multiplying warps
  * do: multiply, and have the copy engine bring what comes next. Those that apply the activation: act_finish.cuh. */
-#ifndef NN_CUDA_LINEAR_ACT_GEMM_TEAMS_CUH
-#define NN_CUDA_LINEAR_ACT_GEMM_TEAMS_CUH
+#ifndef NN_CUDA_LINEAR_ACT_GEMM_CONSUMERS_CUH
+#define NN_CUDA_LINEAR_ACT_GEMM_CONSUMERS_CUH
 
 #include "nn/cuda/gemm_epilogues.cuh"
 #include "nn/cuda/linear/act_gemm.h"
@@ -118,16 +118,16 @@ __device__ __forceinline__ void multiply(float (&c)[128], ring &r, int depth, in
                                          feeder<BACKWARD> &f, const maps *t)
 {
     int before = 0, parity = 0;
-    settle(c);
+    fence_registers(c);
     for (int s = 0; s < depth; s++) {
         barrier_wait(&r.full[r.at], r.parity);
         const char *b_at = r.here() + A_BYTES;
         uint64_t a = descriptor(r.here() + team * 64 * ROW),
-                 b = BACKWARD ? descriptor_turned(b_at, BOX) : descriptor(b_at);
+                 b = BACKWARD ? descriptor_transposed(b_at, BOX) : descriptor(b_at);
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < DEPTH / 16; k++)
-            if constexpr (BACKWARD) wgmma_right_turned_k16(c, a + 2 * k, b + (16 * ROW >> 4) * k, s > 0 || k > 0);
+            if constexpr (BACKWARD) wgmma_b_transposed_k16(c, a + 2 * k, b + (16 * ROW >> 4) * k, s > 0 || k > 0);
             else wgmma_k16(c, a + 2 * k, b + 2 * k, s > 0 || k > 0);
         wgmma_commit();
         if (s > 0) {
@@ -139,7 +139,7 @@ __device__ __forceinline__ void multiply(float (&c)[128], ring &r, int depth, in
         r.next();
     }
     wgmma_wait<0>();
-    settle(c);
+    fence_registers(c);
     give_back(r, before, parity, feeds, f, t);
 }
 
