@@ -1,5 +1,5 @@
-/* How the blocks of a GEMM with an activation inside (act_gemm.cu) share out tiles, and what their multiplying warps
- * do: multiply, and have the copy engine bring what comes next. Those that apply the activation: act_finish.cuh. */
+/* Tile scheduling and consumer warps of a GEMM with an activation (act_gemm.cu): they multiply and issue the copies of
+ * the next stages. act_epilogue.cuh has the warps that apply the activation. */
 #ifndef NN_CUDA_LINEAR_ACT_GEMM_CONSUMERS_CUH
 #define NN_CUDA_LINEAR_ACT_GEMM_CONSUMERS_CUH
 
@@ -9,44 +9,45 @@
 namespace {
 
 enum {
-    TEAMS = 2, /* warpgroups that multiply, 64 rows each */
-    ROWS = TEAMS * 64,
+    CONSUMERS = 2, /* consumer warpgroups, 64 rows each */
+    ROWS = CONSUMERS * 64,
     COLUMNS = 256,
-    STRIPS = COLUMNS / 64, /* of a tile, a box and a finishing warp each */
+    STRIPS = COLUMNS / 64, /* of 64 columns: one box and one epilogue warp each */
     STAGES = 4,
     ROW = DEPTH * 2, /* bytes of a row in a stage */
     A_BYTES = ROWS * ROW,
     B_BYTES = COLUMNS * ROW,
     STAGE_BYTES = A_BYTES + B_BYTES,
-    THREADS = TEAMS * 128 + STRIPS * 32,
+    THREADS = CONSUMERS * 128 + STRIPS * 32,
     SHARED_BYTES = 1024 + STAGES * STAGE_BYTES + STRIPS * BOX,
-    LANE_ROWS = 16, /* of a finishing lane in a box: every fourth */
-    BATCH = 4       /* of these that are finished before the first is written, forward */
+    LANE_ROWS = 16, /* rows of a box per epilogue lane: every fourth */
+    BATCH = 4       /* rows computed before the first is written, forward */
 };
 
 struct maps {
     CUtensorMap a, b;
 };
 
-/* Barriers. full, empty: of a stage, for the copies to it and for the multiplying warps. filled, taken: of a strip's
- * box, per team that writes to it: its four warps have written it; it was read. never: nobody arrives. */
+/* full, empty: of a stage: copied; released by the consumer warps. filled, read_done: of a strip's box, per consumer:
+ * its four warps have written it; the epilogue has read it. never: no thread arrives. */
 struct barriers {
-    uint64_t full[STAGES], empty[STAGES], filled[TEAMS][STRIPS], taken[TEAMS][STRIPS], never;
+    uint64_t full[STAGES], empty[STAGES], filled[CONSUMERS][STRIPS], read_done[CONSUMERS][STRIPS], never;
 
     __device__ __forceinline__ void make()
     {
-        for (int s = 0; s < STAGES; s++) barrier_init(&full[s], 1), barrier_init(&empty[s], TEAMS * 4);
-        for (int i = 0; i < TEAMS * STRIPS; i++) barrier_init(&filled[0][0] + i, 4), barrier_init(&taken[0][0] + i, 1);
+        for (int s = 0; s < STAGES; s++) barrier_init(&full[s], 1), barrier_init(&empty[s], CONSUMERS * 4);
+        for (int i = 0; i < CONSUMERS * STRIPS; i++)
+            barrier_init(&filled[0][0] + i, 4), barrier_init(&read_done[0][0] + i, 1);
         barrier_init(&never, 1);
         barrier_publish();
     }
 };
 
-/* A block's tiles: every gridDim.x-th, along the columns first, so that a few rows of a and all of b are read by all
- * blocks at about the same time and come from the L2 cache. row, column: of the tile it stands at. */
-struct walk {
-    int row, column, left; /* left: tiles from here on, this one included */
-    int rows, columns, n;  /* from a tile to the next; columns in all */
+/* The tiles of a block: every gridDim.x-th, along the columns first, so that all blocks read a few rows of a and all of
+ * b at about the same time, from the L2 cache. row, column: of the current tile. */
+struct tile_iterator {
+    int row, column, left; /* left: remaining tiles, including this one */
+    int rows, columns, n;  /* step from a tile to the next; number of columns */
 
     __device__ __forceinline__ void next()
     {
@@ -55,7 +56,7 @@ struct walk {
     }
 };
 
-__device__ __forceinline__ walk walk_of(const act_gemm &g)
+__device__ __forceinline__ tile_iterator tile_iterator_of(const act_gemm &g)
 {
     int across = (int)g.n / COLUMNS, tiles = (int)((g.m + ROWS - 1) / ROWS) * across;
     int at = (int)blockIdx.x, step = (int)gridDim.x;
@@ -65,11 +66,11 @@ __device__ __forceinline__ walk walk_of(const act_gemm &g)
 
 /* ---- copying ------------------------------------------------------------------------------------- */
 
-/* What is copied next: stages in the order in which they are multiplied. By one thread of the second team, which is the
- * last to have multiplied a stage: a warp for it alone would wait for the same. */
+/* The next copies: stages in the order of use. Issued by one thread of the second consumer, which is the last to
+ * multiply a stage; a separate producer warp would wait for the same event. */
 template <bool BACKWARD>
-struct feeder {
-    walk w;
+struct producer {
+    tile_iterator w;
     int depth, s;
 
     __device__ __forceinline__ void fill(const ring &r, int at, const maps *t)
@@ -84,7 +85,7 @@ struct feeder {
         } else copy_box(b, &t->b, s * DEPTH, w.column, full);
         if (++s == depth) s = 0, w.next();
     }
-    /* A stage that is free when the phase `parity` of its barrier is over. */
+    /* Fills a stage when the phase `parity` of its empty barrier is complete. */
     __device__ __forceinline__ void refill(const ring &r, int at, int parity, const maps *t)
     {
         if (w.left == 0) return;
@@ -95,34 +96,33 @@ struct feeder {
 
 /* ---- multiplying --------------------------------------------------------------------------------- */
 
-/* The second team begins once the first is a stage ahead, so that they come to the end of a tile one after the other.
- */
+/* The second consumer starts when the first is one stage ahead, so that they finish a tile one after the other. */
 __device__ __forceinline__ void wait_for_start() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 __device__ __forceinline__ void allow_start() { asm volatile("bar.arrive 1, 256;" ::: "memory"); }
 
-/* A stage that this warp has multiplied. */
+/* Called when this warp has multiplied a stage. */
 template <bool BACKWARD>
-__device__ __forceinline__ void give_back(const ring &r, int at, int parity, bool feeds, feeder<BACKWARD> &f,
-                                          const maps *t)
+__device__ __forceinline__ void release_stage(const ring &r, int at, int parity, bool produces, producer<BACKWARD> &f,
+                                              const maps *t)
 {
     if (elected()) {
         barrier_arrive(&r.empty[at]);
-        if (feeds) f.refill(r, at, parity, t);
+        if (produces) f.refill(r, at, parity, t);
     }
     __syncwarp();
 }
 
-/* c = a tile's 64 rows and 256 columns; each stage is given back once the GEMM of the next has begun. */
+/* c = 64 rows and 256 columns of a tile; a stage is released when the next multiplication has been issued. */
 template <bool BACKWARD>
-__device__ __forceinline__ void multiply(float (&c)[128], ring &r, int depth, int team, bool first, bool feeds,
-                                         feeder<BACKWARD> &f, const maps *t)
+__device__ __forceinline__ void multiply(float (&c)[128], ring &r, int depth, int consumer, bool first, bool produces,
+                                         producer<BACKWARD> &f, const maps *t)
 {
     int before = 0, parity = 0;
     fence_registers(c);
     for (int s = 0; s < depth; s++) {
         barrier_wait(&r.full[r.at], r.parity);
         const char *b_at = r.here() + A_BYTES;
-        uint64_t a = descriptor(r.here() + team * 64 * ROW),
+        uint64_t a = descriptor(r.here() + consumer * 64 * ROW),
                  b = BACKWARD ? descriptor_transposed(b_at, BOX) : descriptor(b_at);
         wgmma_fence();
 #pragma unroll
@@ -132,24 +132,24 @@ __device__ __forceinline__ void multiply(float (&c)[128], ring &r, int depth, in
         wgmma_commit();
         if (s > 0) {
             wgmma_wait<1>();
-            give_back(r, before, parity, feeds, f, t);
+            release_stage(r, before, parity, produces, f, t);
         }
-        if (first && team == 0 && s == (depth > 1)) allow_start();
+        if (first && consumer == 0 && s == (depth > 1)) allow_start();
         before = r.at, parity = r.parity;
         r.next();
     }
     wgmma_wait<0>();
     fence_registers(c);
-    give_back(r, before, parity, feeds, f, t);
+    release_stage(r, before, parity, produces, f, t);
 }
 
-/* The tile, rounded, to the strips' boxes. The other team's boxes must have been read. */
-__device__ __forceinline__ void hand_over(const float (&c)[128], char *boxes, uint64_t *taken, int parity,
-                                          uint64_t *filled)
+/* Writes the rounded tile to the strips' boxes, after the other consumer's data has been read from them. */
+__device__ __forceinline__ void write_boxes(const float (&c)[128], char *boxes, uint64_t *read_done, int parity,
+                                            uint64_t *filled)
 {
 #pragma unroll
     for (int strip = 0; strip < STRIPS; strip++) {
-        barrier_wait(&taken[strip], parity);
+        barrier_wait(&read_done[strip], parity);
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             float f[8];
@@ -164,21 +164,21 @@ __device__ __forceinline__ void hand_over(const float (&c)[128], char *boxes, ui
     }
 }
 
-/* A team's life. */
+/* Main loop of a consumer. */
 template <bool BACKWARD>
-__device__ void work(ring r, walk w, const maps *t, int depth, int warp, char *boxes, barriers *s)
+__device__ void multiply_tiles(ring r, tile_iterator w, const maps *t, int depth, int warp, char *boxes, barriers *s)
 {
     float c[128];
-    feeder<BACKWARD> f = { w, depth, 0 };
-    int team = warp / 4;
-    bool feeds = warp == 4;
-    if (feeds && elected())
+    producer<BACKWARD> f = { w, depth, 0 };
+    int consumer = warp / 4;
+    bool produces = warp == 4;
+    if (produces && elected())
         for (int at = 0; at < STAGES && f.w.left; at++) f.fill(r, at, t);
     __syncwarp();
-    if (team == 1) wait_for_start();
+    if (consumer == 1) wait_for_start();
     for (int i = 0; i < w.left; i++) {
-        multiply<BACKWARD>(c, r, depth, team, i == 0, feeds, f, t);
-        hand_over(c, boxes, s->taken[1 - team], (team == 0) ^ i % 2, s->filled[team]);
+        multiply<BACKWARD>(c, r, depth, consumer, i == 0, produces, f, t);
+        write_boxes(c, boxes, s->read_done[1 - consumer], (consumer == 0) ^ i % 2, s->filled[consumer]);
     }
 }
 
