@@ -250,7 +250,7 @@ static inline double op_rope_angle(const op_attr *attr, int64_t t, int64_t p, in
 /* N sequences one after the other: of T rows each, or packed, by a table of their first rows. */
 typedef struct op_sequences {
     int64_t N, T;         /* packed: T is the most of one */
-    int64_t rows;         /* in all; packed: those behind the last sequence are dead */
+    int64_t rows;         /* in all; packed: rows after the last sequence are padding */
     const int32_t *start; /* packed: (N + 1); NULL: not, or while planning */
 } op_sequences;
 

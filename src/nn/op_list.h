@@ -20,7 +20,7 @@ OP(TEXT_POSITION, "text_position", shape_eot_index, NULL)
 OP(PACK_TEXTS, "pack_texts", shape_pack_texts, NULL)
 /* index (N) I32, tokens (N,T) (for its shape) -> start (N+1) I32, row (R) I32, last (N) I32, first (N) I32 {rows}: text
  * n up to its end token takes rows start[n] = first[n] .. start[n+1] - 1 = last[n] of R = rows, and row r holds token
- * row[r] of all N T. Rows from start[N] on are dead: they hold token 0, attention gives them 0 and nothing reads them.
+ * row[r] of all N T. Rows from start[N] on are padding: they hold token 0, attention writes 0, and nothing reads them.
  * Texts beyond R rows are cut off: the caller counts first */
 OP(TAKE_ROWS, "take_rows", shape_take_rows, grad_take_rows)
 /* x (N,T,C), [index (N) I32] -> y (N,C): row index[n] of x[n], row 0 without it; of packed x (R,C): row index[n], no
@@ -133,7 +133,7 @@ OP(ROPE, "rope", shape_rope, grad_rope)
 OP(MASK_QUERIES, "mask_queries", shape_mask_queries, grad_mask_queries)
 /* x (N,T,3C), index (N) I32 -> y: queries of the tokens behind index[n] are 0, so that they see all tokens alike */
 
-/* attention; packed: sequence n is rows start[n] .. start[n+1] - 1, at most `tokens` of them, and dead rows give 0 */
+/* attention; packed: sequence n is rows start[n] .. start[n+1] - 1, at most `tokens` of them, and padding rows are 0 */
 OP(ATTENTION, "attention", shape_attention, grad_attention)
 /* qkv (N,T,3C) -> y (N,T,C), lse' (N,H,T) F32 {heads, causal}; scores are divided by sqrt(C / heads). Packed:
  * qkv (R,3C), start (N+1) I32 -> y (R,C), lse' (H,R) F32 {heads, causal, tokens} */

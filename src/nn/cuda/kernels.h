@@ -89,8 +89,8 @@ cloob_status attention_wide(const op_env *env, const op_args *a);
 bool attention_bwd_wide_takes(const op_env *env, const op_args *a);
 cloob_status attention_bwd_wide(const op_env *env, const op_args *a, float *sums);
 /* Packed rows of x behind the last sequence, and of lse (H, rows) where given: 0. */
-cloob_status zero_dead_cuda(const op_env *env, const char *op, const op_sequences *s, const tensor *x,
-                            const tensor *lse);
+cloob_status zero_padding_cuda(const op_env *env, const char *op, const op_sequences *s, const tensor *x,
+                               const tensor *lse);
 
 static inline size_t cuda_align(size_t bytes) { return (bytes + 255) / 256 * 256; }
 

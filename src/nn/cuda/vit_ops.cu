@@ -62,7 +62,7 @@ static __global__ void mean_bwd_kernel(T *dx, const T *dy, const int32_t *start,
     if (i >= items) return;
     int64_t row = i / C, n = row / tokens, first = n * tokens, rows = tokens;
     if (start) {
-        int64_t low = 0, high = N; /* the sequence of a row by bisection; N: a dead row */
+        int64_t low = 0, high = N; /* the sequence of a row by bisection; N: a padding row */
         while (low < high) {
             int64_t middle = (low + high) / 2;
             if (start[middle + 1] <= row) low = middle + 1;

@@ -70,7 +70,7 @@ cloob_status mean_rows_bwd_ref(const op_env *env, const op_args *a)
     op_sequences s = op_sequences_of(&a->attr, dx, &a->in[2]);
     int64_t C = tensor_cols(dx), skip = a->attr.rows;
     (void)env;
-    fill_zero(dx); /* rows left out, and dead ones */
+    fill_zero(dx); /* rows left out, and padding */
     for (int64_t n = 0; n < s.N; n++)
         for (int64_t t = skip, rows = op_row_count(&s, n); t < rows; t++)
             for (int64_t c = 0; c < C; c++)
