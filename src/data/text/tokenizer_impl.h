@@ -107,7 +107,7 @@ void pieces_map(const pieces *p, const char *text, size_t bytes, sbuf *out);
 /* Appends the text of one id of SentencePiece's kind. */
 void pieces_put(const pieces *p, int32_t id, sbuf *out);
 
-/* ---- the tokenizer ------------------------------------------------------------------------------------------------ */
+/* ---- the tokenizer ------------------------------------------------------------------------------------ */
 
 typedef enum step_kind {
     STEP_NFC,
@@ -189,7 +189,7 @@ cloob_status tokenizer_create(cloob_ctx *ctx, tokenizer_form form, tokenizer **o
 /* Closes *t and sets it to NULL unless status is CLOOB_OK; returns status. */
 cloob_status tokenizer_or_close(cloob_status status, tokenizer **t);
 
-/* ---- steps.c ------------------------------------------------------------------------------------------------------ */
+/* ---- steps.c ------------------------------------------------------------------------------------------ */
 
 /* False: there are too many. */
 bool steps_add(tokenizer *t, step s);
@@ -220,7 +220,7 @@ typedef struct clip_word {
  * transformers, else of open_clip: only the latter has <start_of_text> and <end_of_text>. */
 bool words_next(bool hf, const char *text, size_t bytes, size_t *pos, clip_word *w);
 
-/* ---- tokenizer_merges.c ------------------------------------------------------------------------------------------- */
+/* ---- tokenizer_merges.c ------------------------------------------------------------------------------- */
 
 /* A tokenizer of at most `most` merges, with its bytes; a merge of two of its tokens, *id the new one; after the last
  * merge. Ids are those of the header tokenizer.h. */
@@ -232,7 +232,7 @@ void merges_set_steps(tokenizer *t);
 cloob_status merges_read(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out);
 void merges_save(const tokenizer *t, sbuf *out);
 
-/* ---- pieces_file.c ------------------------------------------------------------------------------------------------ */
+/* ---- pieces_file.c ------------------------------------------------------------------------------------ */
 
 /* A .model file's bytes; cloob's text form. */
 bool pieces_is_model(const void *data, size_t size);
@@ -244,7 +244,7 @@ cloob_status pieces_set_siglip(cloob_ctx *ctx, tokenizer *t);
 void pieces_save(const tokenizer *t, sbuf *out);
 void pieces_save_model(const tokenizer *t, sbuf *out); /* the bytes of a .model file */
 
-/* ---- tokenizer_json.c --------------------------------------------------------------------------------------------- */
+/* ---- tokenizer_json.c --------------------------------------------------------------------------------- */
 
 /* What a folder says besides tokenizer.json; NULL and 0 where it says nothing. */
 typedef struct tokenizer_config {

@@ -1,5 +1,5 @@
-/* Reads and stores tokenizer.json: added tokens, normalizers, pre-tokenizers, a model and a template. Untrusted: every id
- * is checked, every kind that is not known is refused by name. */
+/* Reads and stores tokenizer.json: added tokens, normalizers, pre-tokenizers, a model and a template. Untrusted: every
+ * id is checked, every kind that is not known is refused by name. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
