@@ -37,7 +37,7 @@ typedef enum op_act { OP_ACT_NONE, OP_ACT_QUICKGELU, OP_ACT_GELU, OP_ACT_GELU_TA
 
 /* Every op's settings in one struct; an op reads the fields its line in op_list.h names. */
 typedef struct op_attr {
-    int64_t stride, pad;   /* conv2d */
+    int64_t stride, pad;   /* conv2d; dwconv: stride */
     int64_t heads;         /* attention and its kin */
     int64_t channels;      /* image_input: channels of the output, 3 or more; the rest is 0 */
     int64_t patch;         /* image_input: side of the windows that become rows; 0: none do */

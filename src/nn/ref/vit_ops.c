@@ -162,6 +162,32 @@ cloob_status gate_bwd_ref(const op_env *env, const op_args *a)
     return CLOOB_OK;
 }
 
+cloob_status excite_ref(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0], *g = &a->in[1], *y = &a->out[0];
+    int64_t C = x->dim[3], image = x->dim[1] * x->dim[2] * C;
+    (void)env;
+    for (int64_t i = 0; i < tensor_count(x); i++) st(y, i, ld(x, i) * sigmoid(ld(g, i / image * C + i % C)));
+    return CLOOB_OK;
+}
+
+cloob_status excite_bwd_ref(const op_env *env, const op_args *a)
+{
+    const tensor *dy = &a->in[0], *x = &a->in[1], *g = &a->in[2], *dx = &a->out[0], *dg = &a->out[1];
+    int64_t C = x->dim[3], P = x->dim[1] * x->dim[2];
+    (void)env;
+    for (int64_t i = 0; i < tensor_count(g); i++) {
+        double s = sigmoid(ld(g, i)), sum = 0.0;
+        for (int64_t p = 0; p < P; p++) {
+            int64_t at = (i / C * P + p) * C + i % C;
+            if (has(dx)) st(dx, at, ld(dy, at) * s);
+            sum += ld(dy, at) * ld(x, at);
+        }
+        if (has(dg)) st(dg, i, sum * s * (1.0 - s));
+    }
+    return CLOOB_OK;
+}
+
 cloob_status rope_ref(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0], *y = &a->out[0];
