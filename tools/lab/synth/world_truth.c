@@ -156,14 +156,15 @@ static cloob_status run_zeroshot(cloob_ctx *ctx, double *accuracy, const probe_d
 
 static cloob_status run_probe(cloob_ctx *ctx, double *accuracy, const halves *h, double lambda)
 {
-    probe_options o = { .max_iterations = 1000 };
+    probe_options o;
     probe_model m;
     probe_fit fit;
     accuracy_counts t;
+    probe_options_init(&o);
     CLOOB_TRY(probe_train(ctx, &m, &fit, &h->train, 1, lambda, NULL, &o));
     cloob_status status = accuracy_init(ctx, &t, m.C, false);
     if (status == CLOOB_OK) {
-        status = probe_score(ctx, &t, &m, &h->test);
+        status = probe_score(ctx, &t, &m, &h->test, NULL);
         *accuracy = accuracy_finish(&t).top1;
         accuracy_release(&t);
     }
