@@ -194,7 +194,7 @@ cloob_status tokenizer_or_close(cloob_status status, tokenizer **t);
 /* False: there are too many. */
 bool steps_add(tokenizer *t, step s);
 void steps_normalise(const tokenizer *t, sbuf *text);
-/* Appends the ids of normalised text: words by the pre-tokenizers, pieces by the vocabulary. first: it begins a text. */
+/* Appends the ids of normalised text, cut into words and pieces. first: it begins a text. */
 cloob_status steps_cut(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, bool first, sbuf *ids);
 
 /* Unicode's white space, as Rust has it: without U+001C .. U+001F. */

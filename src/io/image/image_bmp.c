@@ -87,6 +87,4 @@ static cloob_status bmp_load(cloob_ctx *ctx, image_reader *r)
     return CLOOB_OK;
 }
 
-static void bmp_close(image_reader *r) { (void)r; }
-
-const image_codec image_bmp = { "BMP", match, bmp_open, bmp_load, bmp_close };
+const image_codec image_bmp = { "BMP", match, bmp_open, bmp_load, NULL };

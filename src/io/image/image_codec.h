@@ -12,7 +12,7 @@ typedef struct image_codec {
     cloob_status (*open)(cloob_ctx *ctx, image_reader *r);
     /* Decodes at least r->want (which is inside), fills r->rgb, r->have, r->kind and r->extra. */
     cloob_status (*load)(cloob_ctx *ctx, image_reader *r);
-    /* Frees r->state[slot]; r may be used again. */
+    /* Frees r->state[slot]; r may be used again. NULL: there is none. */
     void (*close)(image_reader *r);
 } image_codec;
 

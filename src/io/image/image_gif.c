@@ -105,6 +105,4 @@ static cloob_status gif_load(cloob_ctx *ctx, image_reader *r)
     return read ? CLOOB_OK : image_damaged(ctx, r, "its first frame cannot be decoded");
 }
 
-static void gif_close(image_reader *r) { (void)r; }
-
-const image_codec image_gif = { "GIF", match, gif_open, gif_load, gif_close };
+const image_codec image_gif = { "GIF", match, gif_open, gif_load, NULL };
