@@ -1,18 +1,11 @@
 /* The build without cairo: pages list numbers in place of charts; scenes and captions work, images do not. */
 #include "lab/report/chart.h"
-#include "lab/report/examples.h"
 #include "lab/synth/synth.h"
 #include "lab/synth/write.h"
 
-bool chart_draw(sbuf *svg, const chart *c, chart_frame frame)
+bool chart_draw(sbuf *out, const chart *c, chart_frame frame)
 {
-    (void)svg, (void)c, (void)frame;
-    return false;
-}
-
-bool chart_draw_pdf(sbuf *pdf, const chart *c)
-{
-    (void)pdf, (void)c;
+    (void)out, (void)c, (void)frame;
     return false;
 }
 
