@@ -193,7 +193,7 @@ static cloob_status check_stages(cloob_ctx *ctx, const model_config *c)
         if (c->layers[4] < 0 || c->layers[4] > 1 << 10)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "stage 5 has %lld blocks; 0 to 1024 are possible",
                             (long long)c->layers[4]);
-        CLOOB_TRY(check_divides(ctx, "stem width", c->width, "FastViT's eight", 8));
+        CLOOB_TRY(check_divides(ctx, "stem width", c->width, "FastViT's unit", fastvit_layer_norms(c) ? 4 : 8));
         return check_divides(ctx, "image size", c->image_size, "FastViT's cells", (int64_t)2 << fastvit_stages(c));
     }
     CLOOB_TRY(check_divides(ctx, "ResNet stem width", c->width, "the two halves of the stem", 2));

@@ -368,7 +368,8 @@ static cloob_status read_timm(const config_reader *r, const json *v, const char 
     c->image_size = size;
     if (pool && pool[0] && c->family == MODEL_VIT && strcmp(pool, pools[c->image_pool]) != 0)
         return reader_bad(r, "timm_pool", pools[c->image_pool]);
-    if (pool && pool[0] && c->family == MODEL_FASTVIT && strcmp(pool, "avg") != 0) return reader_bad(r, "timm_pool", "avg");
+    if (pool && pool[0] && c->family == MODEL_FASTVIT && strcmp(pool, "avg") != 0)
+        return reader_bad(r, "timm_pool", "avg");
     if (!model_config_set_timm_projection(c, projection))
         return reader_bad(r, "timm_proj", "linear, mlp, none or null");
     return reader_number(r, v, "patch_dropout", &c->patch_dropout);

@@ -72,7 +72,8 @@ static void add_branch(fold *f, const char *prefix, const char *conv, const char
         return;
     }
     snprintf(name, sizeof name, "%s%s", prefix, conv);
-    int64_t at = source_find(f->s, name), side = at < 0 || f->s->entry[at].t.ndim != 4 ? f->k : f->s->entry[at].t.dim[2];
+    int64_t at = source_find(f->s, name),
+            side = at < 0 || f->s->entry[at].t.ndim != 4 ? f->k : f->s->entry[at].t.dim[2];
     if (side > f->k || side < 1) side = f->k;
     const float *w = numbers(f, f->O * f->I * side * side, name, "");
     for (int64_t i = 0, S = side * side, off = (f->k - side) / 2; w && i < f->O * f->I * S; i++) {
@@ -252,8 +253,8 @@ cloob_status fold_row(cloob_ctx *ctx, source *s, weights *w, const st_entry *row
     tensor to = row->t;
     to.data = arena_push(&w->a, tensor_bytes(&to));
     if (!to.data) return ctx_no_memory(ctx, tensor_bytes(&to), row->name);
-    cloob_status status = positions ? take_positions(&f, t, to.data)
-                                    : take_layer(&f, r, p, &w->config, &row->t, bias, to.data);
+    cloob_status status =
+        positions ? take_positions(&f, t, to.data) : take_layer(&f, r, p, &w->config, &row->t, bias, to.data);
     arena_release(&f.a);
     if (status != CLOOB_OK || result->missing[0]) return status;
     return weights_add(ctx, w, row->name, &to);

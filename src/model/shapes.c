@@ -247,8 +247,7 @@ static void add_fastvit(list *l, const model_config *c)
         if (stage >= 2 && !norms) add_excite(l, p, w, w / 4);
         for (int64_t i = 0; i < c->layers[stage]; i++) {
             snprintf(p, sizeof p, "visual.stages.%d.blocks.%lld.", stage, (long long)i);
-            add_fastvit_block(l, p, w, model_blocks_inner(&c->image, c->width) << stage, fastvit_attends(stage),
-                              norms);
+            add_fastvit_block(l, p, w, model_blocks_inner(&c->image, c->width) << stage, fastvit_attends(stage), norms);
         }
     }
     int64_t features = model_config_image_features(c);
@@ -330,7 +329,9 @@ static int resnet_group(const char *rest)
 {
     if (begins(rest, "layer")) return atoi(rest + strlen("layer"));
     if (begins(rest, "stages.")) return 1 + atoi(rest + strlen("stages."));
-    return begins(rest, "attnpool") || begins(rest, "head") || begins(rest, "proj") || begins(rest, "final") ? ATTENTION_POOL : STEM;
+    return begins(rest, "attnpool") || begins(rest, "head") || begins(rest, "proj") || begins(rest, "final")
+               ? ATTENTION_POOL
+               : STEM;
 }
 
 /* rest: behind "visual." of an image tower. */

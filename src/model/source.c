@@ -276,8 +276,9 @@ static const foreign_name foreign_names[] = {
     { "visual.trunk.rope", "an EVA model from timm; its sizes need open_clip_config.json next to it" },
     { "visual.trunk.cls_token",
       "a model with timm's EVA or ViT image tower; its sizes need open_clip_config.json next to it" },
-    { "visual.trunk.stages.", "a model with timm's ConvNeXt, FastViT or hybrid image tower; ConvNeXt and MobileCLIP's FastViT are "
-                              "built in and need open_clip_config.json next to it" },
+    { "visual.trunk.stages.",
+      "a model with timm's ConvNeXt, FastViT or hybrid image tower; ConvNeXt and MobileCLIP's FastViT are "
+      "built in and need open_clip_config.json next to it" },
     { "visual.trunk.layers.", "a model with timm's Swin image tower, which is not built in" },
     { "visual.trunk.", "a model with an image tower from timm; its sizes need open_clip_config.json next to it" },
     { "text.transformer.embeddings.",

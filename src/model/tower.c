@@ -8,7 +8,8 @@
 static bool patches_as_rows(const build *b)
 {
     const model_config *c = &b->p->config;
-    return b->o->gpu_input && c->family == MODEL_VIT && !c->patch_stem && c->image_size % c->patch == 0 && c->patch % 8 == 0;
+    return b->o->gpu_input && c->family == MODEL_VIT && !c->patch_stem && c->image_size % c->patch == 0 &&
+           c->patch % 8 == 0;
 }
 
 /* Patches as tokens with their positions, and the class token in front where there is one. */
