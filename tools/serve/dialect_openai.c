@@ -138,7 +138,8 @@ void handle_models(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *
         json_put_int(&w, "dimensions", f.embed);
         json_put_int(&w, "image_size", f.image_size);
         json_put_int(&w, "context", f.context);
-        json_put_bool(&w, "text", f.has_tokenizer);
+        json_put_bool(&w, "image", f.image_size > 0);
+        json_put_bool(&w, "text", f.has_tokenizer && f.context > 0);
         json_put_text(&w, "state", t.error[0] ? "failed" : "ready");
         if (t.error[0]) json_put_text(&w, "error", t.error);
         json_end(&w);

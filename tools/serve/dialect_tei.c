@@ -271,6 +271,8 @@ void handle_info(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     json_put_text(&w, "pooling", "last_token");
     json_end(&w);
     json_end(&w);
+    json_put_bool(&w, "image", f.image_size > 0);
+    json_put_bool(&w, "text", f.has_tokenizer && f.context > 0);
     json_put_int(&w, "max_concurrent_requests", s->o->workers + s->o->max_queue);
     json_put_int(&w, "max_input_length", f.context);
     json_put_int(&w, "max_batch_tokens", f.context * s->o->max_batch);
