@@ -43,7 +43,7 @@ static void visit(void *arg, const tile *t)
     }
 }
 
-cloob_status uniformity_run(cloob_ctx *ctx, uniformity *out, const unit_rows *x)
+cloob_status uniformity_run(cloob_ctx *ctx, cloob_coverage *out, const unit_rows *x)
 {
     int threads = tiles_threads(ctx, x);
     double N = (double)x->src.N, arc = 0, potential = 0;
@@ -54,7 +54,7 @@ cloob_status uniformity_run(cloob_ctx *ctx, uniformity *out, const unit_rows *x)
     for (int k = 0; k < threads; k++) arc += part[k].arc, potential += part[k].potential;
     free(part);
     out->ajne = 0.25 + arc / (M_PI * N);
-    out->potential = log(potential / (0.5 * N * (N - 1)));
+    out->uniformity = log(potential / (0.5 * N * (N - 1)));
     return status;
 }
 
@@ -154,53 +154,41 @@ static void add_to_covariance(cloob_ctx *ctx, moments *m, const unit_rows *x)
     }
 }
 
-cloob_status spectrum_run(cloob_ctx *ctx, spectrum *out, const unit_rows *x, double share)
+/* Eigenvalues of the covariance (divided by N - 1) of the unit rows, and how many of them matter: a low effective number
+ * means that few features carry all the variance ("explaining away"). Formed in double by blocks in two passes, mean
+ * first. Needs two rows and D^2 doubles. share: 0.99 in the paper. */
+static cloob_status spectrum_run(cloob_ctx *ctx, cloob_coverage *out, const unit_rows *x, double share)
 {
     int64_t D = x->src.D;
     moments m;
-    memset(out, 0, sizeof *out);
     if (x->src.N < 2) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a covariance needs two rows", x->src.name);
     bool room = moments_init(&m, D);
-    out->value = malloc((size_t)D * sizeof *out->value);
+    out->eigenvalue = malloc((size_t)D * sizeof *out->eigenvalue);
     cloob_status status = ctx_no_memory(ctx, (size_t)(D * D) * sizeof(double), "a covariance");
-    if (room && out->value) {
+    if (room && out->eigenvalue) {
         add_to_mean(&m, x);
         add_to_covariance(ctx, &m, x);
-        status = linalg_eigenvalues(ctx, out->value, m.C, D);
+        status = linalg_eigenvalues(ctx, out->eigenvalue, m.C, D);
     }
     moments_release(&m);
-    if (status != CLOOB_OK) {
-        spectrum_release(out);
-        return status;
-    }
-    out->D = D;
+    CLOOB_TRY(status);
+    out->dimensions = D;
     for (int64_t k = 0; k < D; k++) {
-        if (out->value[k] < 0) out->value[k] = 0;
-        out->total += out->value[k];
+        if (out->eigenvalue[k] < 0) out->eigenvalue[k] = 0; /* rounding */
+        out->variance += out->eigenvalue[k];
     }
-    out->effective = spectrum_effective(out->value, D, share);
+    out->effective = spectrum_effective(out->eigenvalue, D, share);
     return CLOOB_OK;
-}
-
-void spectrum_release(spectrum *s)
-{
-    free(s->value);
-    s->value = NULL;
 }
 
 /* ---- the whole analysis ---------------------------------------------------------------------- */
 
 static cloob_status run_spread(cloob_ctx *ctx, cloob_coverage *out, const unit_rows *x, double share)
 {
-    spectrum s;
-    uniformity u;
     ctx_log(ctx, CLOOB_LOG_INFO, "%s: %lld x %lld: covariance and %.3g pairs", x->src.name, (long long)x->src.N,
             (long long)x->src.D, 0.5 * (double)x->src.N * (double)(x->src.N - 1));
-    CLOOB_TRY(spectrum_run(ctx, &s, x, share));
-    out->eigenvalue = s.value, out->dimensions = s.D, out->effective = s.effective, out->variance = s.total;
-    CLOOB_TRY(uniformity_run(ctx, &u, x));
-    out->ajne = u.ajne, out->uniformity = u.potential;
-    return CLOOB_OK;
+    CLOOB_TRY(spectrum_run(ctx, out, x, share));
+    return uniformity_run(ctx, out, x);
 }
 
 static cloob_status run_pair(cloob_ctx *ctx, cloob_analysis *out, const unit_rows *x, const unit_rows *y)

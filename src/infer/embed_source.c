@@ -152,7 +152,7 @@ typedef struct flow { /* one run */
 static char *copy_text(const char *text) { return strdup(text ? text : ""); }
 
 /* Names of a batch's images, and captions where there is one each. */
-static cloob_status name_batch(cloob_ctx *ctx, flow *f, const embed_batch *b)
+static cloob_status name_batch(cloob_ctx *ctx, flow *f, const embedded *b)
 {
     const sample_names *n = &f->s->names;
     embed_result *e = f->e;
@@ -169,7 +169,7 @@ static cloob_status name_batch(cloob_ctx *ctx, flow *f, const embed_batch *b)
     return CLOOB_OK;
 }
 
-static cloob_status put_batch(cloob_ctx *ctx, void *user, const embed_batch *b)
+static cloob_status put_batch(cloob_ctx *ctx, void *user, const embedded *b)
 {
     flow *f = user;
     CLOOB_TRY(f->put(ctx, f->user, EMBED_ROW, b->index, b->rows));

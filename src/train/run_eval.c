@@ -17,67 +17,37 @@
 #include "train/checkpoint.h"
 #include "train/run_loop.h"
 
-typedef struct pairs {
-    float *image, *text; /* (n, D) unit rows */
-    int64_t n, D;
-} pairs;
-
-static cloob_status embed_batches(cloob_ctx *ctx, run *r, loader *l, encoder *e, pairs *p, int64_t capacity)
+/* Both sides of the validation pairs, as unit rows of one width. */
+static cloob_status embed_pairs(cloob_ctx *ctx, run *r, encoder *e, embedded *out)
 {
-    for (;;) {
-        batch b;
-        comm_answer(r->c); /* the other ranks are waiting */
-        CLOOB_TRY(loader_next(ctx, l, &b));
-        if (b.end) return CLOOB_OK;
-        int64_t n = b.rows < capacity - p->n ? b.rows : capacity - p->n;
-        CLOOB_TRY(encoder_images(ctx, e, b.images, n, CLOOB_UNIT, p->image + p->n * p->D));
-        CLOOB_TRY(encoder_texts(ctx, e, b.tokens, n, CLOOB_UNIT, p->text + p->n * p->D));
-        p->n += n;
-    }
-}
-
-static cloob_status embed_pairs(cloob_ctx *ctx, run *r, encoder *e, pairs *p)
-{
-    loader_options lo;
-    loader *l;
-    int64_t capacity = dataset_epoch_samples(r->val);
-    size_t bytes = (size_t)(capacity * p->D) * sizeof(float);
-    p->image = malloc(bytes);
-    p->text = malloc(bytes);
-    if (!p->image || !p->text) return ctx_no_memory(ctx, 2 * bytes, "validation embeddings");
-    loader_options_init(&lo);
-    lo.batch = r->o->batch_size_eval;
-    lo.ranks = 1;
-    lo.workers = (int)r->o->workers;
-    lo.bad_share = run_bad_share(r);
-    lo.context = r->so.model.context;
-    loader_feeds(&lo, r->dev);
-    transform_options_init(&lo.view, r->so.model.image_size);
-    lo.view.how = r->so.model.view;
-    CLOOB_TRY(loader_create(ctx, r->val, r->tok, &lo, &l));
-    cloob_status status = embed_batches(ctx, r, l, e, p, capacity);
-    loader_destroy(l);
-    return status;
+    embed_options o = { .what = CLOOB_UNIT,
+                        .batch = r->o->batch_size_eval,
+                        .workers = (int)r->o->workers,
+                        .texts = true,
+                        .bad_share = run_bad_share(r) };
+    if (!dataset_has_captions(r->val))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no captions to validate with", r->o->val_data);
+    return embed_data(ctx, e, r->tok, r->val, &o, out);
 }
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
 
 /* A loss of the caller's own, in batches of the training's size: what it allocates may grow with their square. */
-static cloob_status own_loss_of(cloob_ctx *ctx, const run *r, const pairs *p, double *out)
+static cloob_status own_loss_of(cloob_ctx *ctx, const run *r, const embedded *p, double *out)
 {
     int64_t most = r->o->batch_size * r->o->accum_freq * comm_size(r->c), n = 0;
     double inv_tau =
         r->so.learn_inv_tau ? loss_scale_value(step_get_state(r->s).scalars.inv_tau.value) : r->o->init_inv_tau;
     *out = 0;
-    for (int64_t first = 0; first < p->n; first += most) {
-        int64_t count = min64(most, p->n - first);
+    for (int64_t first = 0; first < p->rows; first += most) {
+        int64_t count = min64(most, p->rows - first);
         if (count < 2 && first > 0) break; /* most losses need another pair */
         cloob_loss_call call = { .size = sizeof call,
                                  .step = r->at.updates,
                                  .n = count,
-                                 .d = p->D,
-                                 .x = p->image + first * p->D,
-                                 .y = p->text + first * p->D,
+                                 .d = p->image_width,
+                                 .x = p->image + first * p->image_width,
+                                 .y = p->text + first * p->image_width,
                                  .inv_tau = inv_tau };
         if (!r->o->loss(r->o->loss_user, &call))
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`loss`: the function failed in validation");
@@ -88,12 +58,12 @@ static cloob_status own_loss_of(cloob_ctx *ctx, const run *r, const pairs *p, do
     return CLOOB_OK;
 }
 
-static cloob_status loss_of(cloob_ctx *ctx, const run *r, const pairs *p, cloob_method method, double *out)
+static cloob_status loss_of(cloob_ctx *ctx, const run *r, const embedded *p, cloob_method method, double *out)
 {
     loss_options o;
     loss_plan *plan;
     loss_result result;
-    loss_shape shape = { .rows = p->n, .dim = p->D, .dtype = CLOOB_F32 };
+    loss_shape shape = { .rows = p->rows, .dim = p->image_width, .dtype = CLOOB_F32 };
     loss_inputs in = { .x = p->image, .y = p->text };
     loss_outputs none = { 0 };
     loss_options_init(&o);
@@ -217,11 +187,12 @@ static cloob_status save_embeddings(cloob_ctx *ctx, const run *r, const tensor *
 }
 
 /* Appends the metrics of the pairs to the line of results. */
-static cloob_status measure(cloob_ctx *ctx, run *r, const pairs *p, int64_t epoch, json_out *line)
+static cloob_status measure(cloob_ctx *ctx, run *r, const embedded *p, int64_t epoch, json_out *line)
 {
     rows images, texts;
     double loss, clip;
-    tensor x = TENSOR(CLOOB_F32, p->image, p->n, p->D), y = TENSOR(CLOOB_F32, p->text, p->n, p->D);
+    tensor x = TENSOR(CLOOB_F32, p->image, p->rows, p->image_width),
+           y = TENSOR(CLOOB_F32, p->text, p->rows, p->image_width);
     CLOOB_TRY(r->o->loss ? own_loss_of(ctx, r, p, &loss) : loss_of(ctx, r, p, r->so.method, &loss));
     CLOOB_TRY(loss_of(ctx, r, p, CLOOB_METHOD_CLIP, &clip));
     CLOOB_TRY(rows_of(ctx, &images, &x, "validation images"));
@@ -233,18 +204,17 @@ static cloob_status measure(cloob_ctx *ctx, run *r, const pairs *p, int64_t epoc
     journal_put(r->log, line, epoch, "clip_val_loss",
                 clip * r->o->init_inv_tau / 2); /* InfoNCE as open_clip prints it */
     journal_line(ctx, r->log, "epoch %lld: validation loss %.5f over %lld pairs", (long long)epoch, loss,
-                 (long long)p->n);
+                 (long long)p->rows);
     return CLOOB_OK;
 }
 
 static cloob_status validate_pairs(cloob_ctx *ctx, run *r, encoder *e, int64_t epoch, json_out *line)
 {
-    pairs p = { .D = r->so.model.embed };
-    cloob_status status = embed_pairs(ctx, r, e, &p);
-    if (status == CLOOB_OK && p.n > 1) status = measure(ctx, r, &p, epoch, line);
-    if (status == CLOOB_OK) json_put_int(line, "num_samples", p.n);
-    free(p.image);
-    free(p.text);
+    embedded p;
+    CLOOB_TRY(embed_pairs(ctx, r, e, &p));
+    cloob_status status = p.rows > 1 ? measure(ctx, r, &p, epoch, line) : CLOOB_OK;
+    json_put_int(line, "num_samples", p.rows);
+    embedded_release(&p);
     return status;
 }
 
