@@ -41,6 +41,9 @@ cloob_status sample_names_read(cloob_ctx *ctx, const dataset *d, int64_t samples
                                sample_names *out);
 void sample_names_release(sample_names *n);
 
+/* Frees n strings and their list, which may be NULL. */
+void free_list(char **list, int64_t n);
+
 typedef struct embed_result {
     int64_t rows; /* of image and label, or of text where there are texts alone */
     int64_t text_rows;
