@@ -207,7 +207,10 @@ static cloob_status pass_init(cloob_ctx *ctx, rank_pass *p, void **block, int64_
 static cloob_status run_pass(cloob_ctx *ctx, device *gpu, const rank_pass *p)
 {
     CLOOB_TRY(ranks_match(ctx, p));
-    return gpu ? ranks_gpu(ctx, gpu, p) : ranks_cpu(ctx, p);
+    cloob_status status = gpu ? ranks_gpu(ctx, gpu, p) : CLOOB_OK;
+    if (gpu && status != CLOOB_ERR_MEMORY) return status;
+    if (gpu) ctx_log(ctx, CLOOB_LOG_WARN, "%s; ranks are computed on the CPU", cloob_error(ctx));
+    return ranks_cpu(ctx, p);
 }
 
 static void finish(const rank_pass *p, int which, cloob_retrieval_side *side)

@@ -247,37 +247,16 @@ void journal_tee_end(cloob_ctx *ctx, journal_tee *t)
     pthread_mutex_destroy(&t->lock);
 }
 
-static void put_line(cloob_ctx *ctx, journal *j, cloob_log_level level, const char *format, va_list args)
+void journal_put_line(cloob_ctx *ctx, journal *j, cloob_log_level level, const char *format, ...)
 {
     char text[1024];
+    va_list args;
     if (!j->writes) return;
+    va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
+    va_end(args);
     if (ctx) ctx_log(ctx, level, "%s", text);
     else log_line(j->log, NULL, level, text);
-}
-
-void journal_note(journal *j, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    put_line(NULL, j, CLOOB_LOG_INFO, format, args);
-    va_end(args);
-}
-
-void journal_line(cloob_ctx *ctx, journal *j, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    put_line(ctx, j, CLOOB_LOG_INFO, format, args);
-    va_end(args);
-}
-
-void journal_warn(cloob_ctx *ctx, journal *j, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    put_line(ctx, j, CLOOB_LOG_WARN, format, args);
-    va_end(args);
 }
 
 /* ---- settings and results ---------------------------------------------------------------------------------- */
@@ -293,19 +272,20 @@ static cloob_status append_line(cloob_ctx *ctx, const char *path, const char *li
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* Commands of pipe: sources often contain keys and tokens: then only the owner can read the file. */
-static cloob_status write_settings(cloob_ctx *ctx, const char *path, const char *text)
+static cloob_status write_settings(cloob_ctx *ctx, const journal *j, const char *name, const char *text)
 {
+    char *path = file_join(j->dir, name);
     size_t bytes = strlen(text);
-    return strstr(text, "pipe:") ? file_write_private(ctx, path, text, bytes) : file_write(ctx, path, text, bytes);
+    cloob_status status = !path                   ? ctx_no_memory(ctx, bytes, name)
+                          : strstr(text, "pipe:") ? file_write_private(ctx, path, text, bytes)
+                                                  : file_write(ctx, path, text, bytes);
+    free(path);
+    return status;
 }
 
 cloob_status journal_settings(cloob_ctx *ctx, journal *j, const char *text)
 {
-    if (!j->writes) return CLOOB_OK;
-    char *path = file_join(j->dir, "settings.json");
-    cloob_status status = path ? write_settings(ctx, path, text) : ctx_no_memory(ctx, 1024, "settings.json");
-    free(path);
-    return status;
+    return j->writes ? write_settings(ctx, j, "settings.json", text) : CLOOB_OK;
 }
 
 cloob_status journal_provenance(cloob_ctx *ctx, journal *j, const char *line)
@@ -322,7 +302,7 @@ cloob_status journal_provenance(cloob_ctx *ctx, journal *j, const char *line)
 cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text)
 {
     if (!j->writes) return CLOOB_OK;
-    char *copy = strdup(text), *line[256], *rest = copy, *path = file_join(j->dir, "params.txt");
+    char *copy = strdup(text), *line[256], *rest = copy;
     size_t n = 0;
     sbuf out = { 0 };
     for (char *l; copy && n < 256 && (l = strsep(&rest, "\n"));)
@@ -330,10 +310,9 @@ cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text)
     qsort(line, n, sizeof *line, by_text);
     for (size_t i = 0; i < n; i++) sbuf_printf(&out, "%s\n", line[i]);
     cloob_status status =
-        copy && path && !out.failed ? write_settings(ctx, path, out.data) : ctx_no_memory(ctx, 1024, "params.txt");
+        copy && !out.failed ? write_settings(ctx, j, "params.txt", out.data) : ctx_no_memory(ctx, 1024, "params.txt");
     sbuf_release(&out);
     free(copy);
-    free(path);
     return status;
 }
 

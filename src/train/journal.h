@@ -45,14 +45,13 @@ void journal_tee_begin(cloob_ctx *ctx, journal_tee *t);
 void journal_tee_open(journal *j, journal_tee *t);
 void journal_tee_end(cloob_ctx *ctx, journal_tee *t); /* does nothing where it is not begun */
 
-/* One line to the context's log, and by journal_tee to out.log. */
-void journal_line(cloob_ctx *ctx, journal *j, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-/* Only to out.log: for text that the caller prints itself. */
-void journal_note(journal *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* journal_line, as a warning. */
-void journal_warn(cloob_ctx *ctx, journal *j, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* One line to the context's log, and by journal_tee to out.log; ctx NULL: only to out.log, for text that the caller prints
+ * itself. */
+void journal_put_line(cloob_ctx *ctx, journal *j, cloob_log_level level, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+#define journal_line(ctx, j, ...) journal_put_line(ctx, j, CLOOB_LOG_INFO, __VA_ARGS__)
+#define journal_warn(ctx, j, ...) journal_put_line(ctx, j, CLOOB_LOG_WARN, __VA_ARGS__)
+#define journal_note(j, ...)      journal_put_line(NULL, j, CLOOB_LOG_INFO, __VA_ARGS__)
 
 /* params.txt: sorted "key: value" lines; text holds them unsorted. */
 cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text);

@@ -9,7 +9,6 @@
 #include "core/file.h"
 #include "eval/analysis.h"
 #include "eval/metrics.h"
-#include "eval/retrieval.h"
 #include "infer/embed_data.h"
 #include "infer/zeroshot_run.h"
 #include "io/safetensors.h"
@@ -112,20 +111,12 @@ static void check_chance(cloob_ctx *ctx, run *r, int64_t n, const cloob_retrieva
         best, chance);
 }
 
-static cloob_status put_retrieval(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, const rows *images,
-                                  const rows *texts)
+static cloob_status put_retrieval(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, const cloob_matrix *images,
+                                  const cloob_matrix *texts)
 {
-    unit_rows x, y;
     cloob_retrieval found;
-    CLOOB_TRY(unit_rows_init(ctx, &x, images));
-    cloob_status status = unit_rows_init(ctx, &y, texts);
-    if (status == CLOOB_OK) {
-        status = retrieval_run(ctx, &found, &x, &y, 0, NULL);
-        unit_rows_release(&y);
-    }
-    unit_rows_release(&x);
-    CLOOB_TRY(status);
-    check_chance(ctx, r, images->N, &found);
+    CLOOB_TRY(cloob_retrieve(ctx, &found, images, texts, NULL));
+    check_chance(ctx, r, images->rows, &found);
     put_side(r, line, epoch, "image_to_text", &found.image_to_text);
     put_side(r, line, epoch, "text_to_image", &found.text_to_image);
     journal_line(ctx, r->log, "epoch %lld: image to text R@1 %.3f, R@5 %.3f, R@10 %.3f; text to image %.3f, %.3f, %.3f",
@@ -145,12 +136,12 @@ static void put_change(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, co
     journal_put(r->log, line, epoch, name, now / first - 1);
 }
 
-static cloob_status put_analysis(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, const rows *images,
-                                 const rows *texts)
+static cloob_status put_analysis(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, const cloob_matrix *images,
+                                 const cloob_matrix *texts)
 {
     cloob_analysis a;
     char folder[1200];
-    cloob_status status = analysis_run(ctx, &a, images, texts, 0.99);
+    cloob_status status = cloob_analyze(ctx, &a, images, texts, 0.99);
     if (status == CLOOB_OK) {
         journal_put(r->log, line, epoch, "image_ajne", a.x.ajne);
         journal_put(r->log, line, epoch, "text_ajne", a.y.ajne);
@@ -176,10 +167,11 @@ static bool ends_cycle(const run *r)
 }
 
 /* As cloob embed writes them. */
-static cloob_status save_embeddings(cloob_ctx *ctx, const run *r, const tensor *x, const tensor *y, int64_t epoch)
+static cloob_status save_embeddings(cloob_ctx *ctx, const run *r, const embedded *p, int64_t epoch)
 {
     char path[1200];
-    st_entry entry[] = { { "image", *x }, { "text", *y } };
+    st_entry entry[] = { { "image", TENSOR(CLOOB_F32, p->image, p->rows, p->image_width) },
+                         { "text", TENSOR(CLOOB_F32, p->text, p->rows, p->text_width) } };
     snprintf(path, sizeof path, "%s/embeddings", journal_dir(r->log));
     CLOOB_TRY(file_make_dirs(ctx, path));
     snprintf(path, sizeof path, "%s/embeddings/epoch_%lld.safetensors", journal_dir(r->log), (long long)epoch);
@@ -189,16 +181,13 @@ static cloob_status save_embeddings(cloob_ctx *ctx, const run *r, const tensor *
 /* Appends the metrics of the pairs to the line of results. */
 static cloob_status measure(cloob_ctx *ctx, run *r, const embedded *p, int64_t epoch, json_out *line)
 {
-    rows images, texts;
+    cloob_matrix images = { p->image, CLOOB_F32, p->rows, p->image_width, "validation images" },
+                 texts = { p->text, CLOOB_F32, p->rows, p->text_width, "validation texts" };
     double loss, clip;
-    tensor x = TENSOR(CLOOB_F32, p->image, p->rows, p->image_width),
-           y = TENSOR(CLOOB_F32, p->text, p->rows, p->image_width);
     CLOOB_TRY(r->o->loss ? own_loss_of(ctx, r, p, &loss) : loss_of(ctx, r, p, r->so.method, &loss));
     CLOOB_TRY(loss_of(ctx, r, p, CLOOB_METHOD_CLIP, &clip));
-    CLOOB_TRY(rows_of(ctx, &images, &x, "validation images"));
-    CLOOB_TRY(rows_of(ctx, &texts, &y, "validation texts"));
     CLOOB_TRY(put_retrieval(ctx, r, line, epoch, &images, &texts));
-    if (r->o->save_embeddings) CLOOB_TRY(save_embeddings(ctx, r, &x, &y, epoch));
+    if (r->o->save_embeddings) CLOOB_TRY(save_embeddings(ctx, r, p, epoch));
     if (r->o->analyze) CLOOB_TRY(put_analysis(ctx, r, line, epoch, &images, &texts));
     journal_put(r->log, line, epoch, "val_loss", loss);
     journal_put(r->log, line, epoch, "clip_val_loss",

@@ -258,13 +258,12 @@ void index_error(serve *s, const served_index *x, char out[512])
 
 cloob_status index_need(serve *s, cloob_ctx *ctx, served_index *x, index_view **v)
 {
-    char why[512], text[600];
+    char why[512];
     *v = index_acquire(s, x);
     if (*v) return CLOOB_OK;
     index_error(s, x, why);
     if (!*why) return ctx_fail(ctx, CLOOB_ERR_BUSY, "the index is being made; try again later");
-    snprintf(text, sizeof text, "the index could not be made: %s", why);
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s", text);
+    return ctx_fail(ctx, CLOOB_ERR_IO, "the index could not be made: %s", why);
 }
 
 /* ---- where its images are ------------------------------------------------------------------------ */
