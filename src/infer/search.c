@@ -58,9 +58,7 @@ void cloob_search_hits_release(cloob_search_hit *hit, int64_t n)
     }
 }
 
-const float *search_index_rows(const cloob_search *s) { return s ? s->row : NULL; }
 const char *cloob_search_root(const cloob_search *s) { return s ? s->root : ""; }
-int64_t search_index_mtime_ns(const cloob_search *s, int64_t i) { return s ? s->good.mtime[i] : 0; }
 
 const char *search_index_name(const cloob_search *s, int64_t i, size_t *bytes)
 {

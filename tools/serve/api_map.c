@@ -27,7 +27,7 @@ static void *compute(void *arg)
     float *xy = malloc((size_t)(2 * N + 1) * sizeof *xy);
     map_options_init(&o);
     o.progress = report, o.user = j;
-    m = (cloob_matrix){ search_index_rows(j->v->search), CLOOB_F32, N, cloob_search_width(j->v->search), "the index" };
+    m = (cloob_matrix){ j->v->search->row, CLOOB_F32, N, cloob_search_width(j->v->search), "the index" };
     bool ok = ctx && xy && map_make(ctx, xy, &m, &o) == CLOOB_OK;
     if (ok) j->v->map_xy = xy;
     else free(xy);
