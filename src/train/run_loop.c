@@ -451,6 +451,7 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
 {
     API_NEEDS(ctx, o);
     OPTIONS_READ(ctx, cloob_train_options, o);
+    OPTIONS_ROOM(ctx, cloob_train_options, o, data);
     run r;
     cloob_status status = run_open(ctx, &r, o);
     bool nothing_left = status == CLOOB_OK && o->resume && r.at.updates >= r.plan.stop_at && !run_ends_unfinished(&r);

@@ -23,7 +23,7 @@ static void *compute(void *arg)
     map_options o;
     cloob_matrix m = { 0 };
     int64_t N = cloob_search_count(j->v->search);
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     float *xy = malloc((size_t)(2 * N + 1) * sizeof *xy);
     map_options_init(&o);
     o.progress = report, o.user = j;

@@ -11,7 +11,7 @@ extern "C" {
 
 /* ---- the probe ----------------------------------------------------------------------------------- */
 
-/* softmax_loss on the device, in float: z (n, C) logits without bias become p - onehot(y); loss, uncertain: (n). */
+/* softmax_loss_f on the device: z (n, C) logits without bias become p - onehot(y); loss, uncertain: (n). */
 cloob_status eval_softmax_loss(cloob_ctx *ctx, cudaStream_t stream, float *z, int64_t ld, const float *bias,
                                double *loss, float *uncertain, const int32_t *y, int64_t n, int64_t C);
 
@@ -22,6 +22,18 @@ cloob_status eval_column_sums(cloob_ctx *ctx, cudaStream_t stream, double *part,
 
 /* *to = sum of n numbers, in one order */
 cloob_status eval_sum(cloob_ctx *ctx, cudaStream_t stream, double *to, const double *from, int64_t n);
+
+/* out (n, ldo): row s is sqrt(u[s u_step]) times (x[s x_step], 1), zeros behind. x: (.., D) */
+cloob_status eval_weighted_rows(cloob_ctx *ctx, cudaStream_t stream, float *out, int64_t ldo, const float *x,
+                                int64_t ldx, int64_t x_step, const float *u, int64_t u_step, int64_t n, int64_t D);
+
+/* A (n, n) = -A^-1 of a symmetric positive definite A, by n sweeps; column: (n) of scratch. *bad becomes 1
+ * where a pivot is not positive. */
+cloob_status eval_sweep(cloob_ctx *ctx, cudaStream_t stream, double *A, double *column, int *bad, int64_t n);
+
+/* out (n, ldo) = factor A (n, n) in float */
+cloob_status eval_narrow(cloob_ctx *ctx, cudaStream_t stream, float *out, int64_t ldo, const double *A, double factor,
+                         int64_t n);
 
 /* ---- retrieval ----------------------------------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
 #include "core/arith.h"
 #include "core/pool.h"
 #include "eval/cuda/kernels.h"
+#include "eval/probe/probe_objective.h"
 #include "tensor/async_copy.h"
 
 enum { LOGIT_BYTES = 256 << 20, SEND_BYTES = 64 << 20 };
@@ -25,22 +26,25 @@ struct probe_gpu {
     int parts;
     rows key[2]; /* the rows stored in x, where resident */
     int keys;
-    int64_t N, D, C, ldx, ldz; /* distances between rows: D and C, rounded up to 16 bytes */
+    int64_t N, D, C, ldx, ldz, ldk; /* distances between rows: D, C and D + 1, rounded up to 16 bytes */
     int64_t block, send_rows;
     bool resident;
-    float *x;          /* (N or block, ldx) */
-    int32_t *y;        /* (N) */
-    float *z;          /* (block, ldz) */
-    float *w, *G;      /* (C, ldx) */
-    float *bias;       /* (C) */
-    float *uncertain;  /* (N) */
-    double *loss;      /* (N), then their sum */
-    double *bias_part; /* (COLUMN_SLICES, C) */
+    float *x;                   /* (N or block, ldx) */
+    int32_t *y;                 /* (N) */
+    float *z;                   /* (block, ldz) */
+    float *w, *G;               /* (C, ldx) */
+    float *bias;                /* (C) */
+    float *uncertain;           /* (N) */
+    double *loss;               /* (N), then their sum */
+    double *bias_part;          /* (COLUMN_SLICES, C) */
+    float *sample, *M, *v, *Mv; /* (SAMPLE_BLOCK, ldk), (ldk, ldk), (C, ldk) twice */
+    double *wide, *column;      /* (D+1, D+1), (D+1) */
+    int *bad;
     void *workspace;
     size_t workspace_bytes, bytes, limit;
-    float *staging;                 /* on the host: send_rows of features, or parameters */
-    double *home;                   /* on the host: bias_part */
-    product logits[2], gradient[2]; /* [1]: the last block, where it is shorter */
+    float *staging;                                /* on the host: send_rows of features, or parameters */
+    double *home;                                  /* on the host: bias_part */
+    product logits[2], gradient[2], square, apply; /* [1]: the last block, where it is shorter */
 };
 
 static int64_t up(int64_t n) { return (n + 3) / 4 * 4; }
@@ -64,9 +68,12 @@ static void release(probe_gpu *g, void *pointer)
 
 static void unload(probe_gpu *g)
 {
-    product *made[] = { &g->logits[0], &g->logits[1], &g->gradient[0], &g->gradient[1] };
+    product *made[] = { &g->logits[0], &g->logits[1], &g->gradient[0], &g->gradient[1], &g->square, &g->apply };
     release(g, &g->x), release(g, &g->y), release(g, &g->z), release(g, &g->w), release(g, &g->G), release(g, &g->bias);
-    release(g, &g->uncertain), release(g, &g->loss), release(g, &g->bias_part), release(g, &g->workspace);
+    release(g, &g->uncertain), release(g, &g->loss), release(g, &g->bias_part), release(g, &g->sample),
+        release(g, &g->M);
+    release(g, &g->v), release(g, &g->Mv), release(g, &g->wide), release(g, &g->column), release(g, &g->bad);
+    release(g, &g->workspace);
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
         gemm_plan_destroy(made[i]->plan);
         made[i]->plan = NULL;
@@ -75,6 +82,8 @@ static void unload(probe_gpu *g)
     free(g->home);
     g->staging = NULL, g->home = NULL, g->keys = 0, g->bytes = 0;
 }
+
+device *probe_gpu_device(probe_gpu *g) { return g->d; }
 
 void probe_gpu_destroy(probe_gpu *g)
 {
@@ -93,17 +102,18 @@ static cloob_status take(probe_gpu *g, void *pointer, int64_t count, size_t size
 static void choose_sizes(probe_gpu *g)
 {
     size_t total, available;
-    g->ldx = up(g->D), g->ldz = up(g->C);
+    int64_t K = g->D + 1;
+    g->ldx = up(g->D), g->ldz = up(g->C), g->ldk = up(K);
     g->block = min64(g->N, max64(1024, LOGIT_BYTES / (int64_t)sizeof(float) / g->ldz / 1024 * 1024));
     g->send_rows = min64(g->block, max64(1, SEND_BYTES / (int64_t)sizeof(float) / g->ldx));
     g->d->memory(g->d, &total, &available);
-    int64_t others = g->block * g->ldz * 4 + g->N * 16 + 2 * g->C * g->ldx * 4 + ((int64_t)64 << 20);
+    int64_t others = g->block * g->ldz * 4 + g->N * 16 + 4 * g->C * g->ldk * 4 + K * K * 12 + ((int64_t)64 << 20);
     g->resident = g->N * g->ldx * (int64_t)sizeof(float) + others <= (int64_t)(g->limit ? g->limit : available / 4 * 3);
 }
 
 static cloob_status allocate(probe_gpu *g)
 {
-    int64_t staged = max64(g->send_rows, g->C) * g->ldx;
+    int64_t K = g->D + 1, staged = max64(max64(g->send_rows * g->ldx, g->C * g->ldk), g->ldk * g->ldk);
     CLOOB_TRY(take(g, &g->x, (g->resident ? g->N : g->block) * g->ldx, sizeof(float), "features"));
     CLOOB_TRY(take(g, &g->y, g->N, sizeof(int32_t), "labels"));
     CLOOB_TRY(take(g, &g->z, g->block * g->ldz, sizeof(float), "logits"));
@@ -113,6 +123,13 @@ static cloob_status allocate(probe_gpu *g)
     CLOOB_TRY(take(g, &g->uncertain, g->N, sizeof(float), "probabilities"));
     CLOOB_TRY(take(g, &g->loss, g->N + 1, sizeof(double), "losses"));
     CLOOB_TRY(take(g, &g->bias_part, COLUMN_SLICES * g->C, sizeof(double), "the bias"));
+    CLOOB_TRY(take(g, &g->sample, SAMPLE_BLOCK * g->ldk, sizeof(float), "the preconditioner"));
+    CLOOB_TRY(take(g, &g->M, g->ldk * g->ldk, sizeof(float), "the preconditioner"));
+    CLOOB_TRY(take(g, &g->v, g->C * g->ldk, sizeof(float), "a direction"));
+    CLOOB_TRY(take(g, &g->Mv, g->C * g->ldk, sizeof(float), "a direction"));
+    CLOOB_TRY(take(g, &g->wide, K * K, sizeof(double), "the preconditioner"));
+    CLOOB_TRY(take(g, &g->column, K, sizeof(double), "the preconditioner"));
+    CLOOB_TRY(take(g, &g->bad, 1, sizeof(int), "the preconditioner"));
     g->staging = async_copy_host_alloc(g->d, (size_t)staged * sizeof(float));
     g->home = malloc((size_t)(COLUMN_SLICES * g->C) * sizeof *g->home);
     return g->staging && g->home ? CLOOB_OK
@@ -148,6 +165,9 @@ static cloob_status plan_products(probe_gpu *g)
     g->workspace_bytes = 0;
     CLOOB_TRY(plan_block(g, 0, g->block));
     if (rest) CLOOB_TRY(plan_block(g, 1, rest));
+    CLOOB_TRY(
+        plan_one(g, &g->square, (gemm_shape){ .m = g->ldk, .n = g->ldk, .k = SAMPLE_BLOCK, .ta = true, .add = true }));
+    CLOOB_TRY(plan_one(g, &g->apply, (gemm_shape){ .m = g->C, .n = g->ldk, .k = g->ldk }));
     return take(g, &g->workspace, (int64_t)g->workspace_bytes, 1, "products");
 }
 
@@ -160,7 +180,7 @@ static cloob_status multiply(probe_gpu *g, const product *p, float *D, const flo
 
 typedef struct reading {
     const probe_gpu *g;
-    int64_t first;
+    int64_t first, step;
 } reading;
 
 /* Row `at` over all parts into staging's row i. */
@@ -177,15 +197,15 @@ static void read_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const reading *r = arg;
     (void)thread;
-    for (int64_t i = begin; i < end; i++) read_row(r->g, r->first + i, r->g->staging + i * r->g->ldx);
+    for (int64_t i = begin; i < end; i++) read_row(r->g, r->first + i * r->step, r->g->staging + i * r->g->ldx);
 }
 
-/* Rows [first, first + n) into `to`. */
-static cloob_status send_rows(probe_gpu *g, float *to, int64_t first, int64_t n)
+/* Rows first, first + step, ... (n of them) into `to`, one after the other. */
+static cloob_status send_rows(probe_gpu *g, float *to, int64_t first, int64_t step, int64_t n)
 {
     for (int64_t at = 0, part; at < n; at += part) {
         part = min64(g->send_rows, n - at);
-        pool_for(g->ctx, part, 16, read_range, &(reading){ g, first + at });
+        pool_for(g->ctx, part, 16, read_range, &(reading){ g, first + at * step, step });
         CLOOB_TRY(g->d->to_device(g->ctx, g->d, to + at * g->ldx, g->staging, (size_t)(part * g->ldx) * sizeof *to));
     }
     return CLOOB_OK;
@@ -219,7 +239,7 @@ cloob_status probe_gpu_load(probe_gpu *g, const probe_data *part, int parts, con
         CLOOB_TRY(allocate(g));
         CLOOB_TRY(plan_products(g));
         log_plan(g);
-        if (g->resident) CLOOB_TRY(send_rows(g, g->x, 0, g->N));
+        if (g->resident) CLOOB_TRY(send_rows(g, g->x, 0, 1, g->N));
         for (g->keys = 0; g->keys < parts; g->keys++) g->key[g->keys] = part[g->keys].x;
     }
     return g->d->to_device(g->ctx, g->d, g->y, y, (size_t)g->N * sizeof *y);
@@ -258,7 +278,7 @@ static cloob_status one_block(probe_gpu *g, int64_t at, int64_t n)
 {
     int which = n != g->block;
     float *x = g->resident ? g->x + at * g->ldx : g->x;
-    if (!g->resident) CLOOB_TRY(send_rows(g, x, at, n));
+    if (!g->resident) CLOOB_TRY(send_rows(g, x, at, 1, n));
     CLOOB_TRY(multiply(g, &g->logits[which], g->z, x, g->w));
     CLOOB_TRY(eval_softmax_loss(g->ctx, g->d->stream, g->z, g->ldz, g->bias, g->loss + at, g->uncertain + at, g->y + at,
                                 n, g->C));
@@ -278,7 +298,59 @@ cloob_status probe_gpu_evaluate(probe_gpu *g, double *loss, double *gradient, co
     return g->d->to_host(g->ctx, g->d, loss, g->loss + g->N, sizeof *loss);
 }
 
-cloob_status probe_gpu_uncertain(probe_gpu *g, float *out)
+/* ---- the preconditioner -------------------------------------------------------------------------- */
+
+/* Sampled rows from the s-th on; rows behind the last are zeros and add nothing. */
+static cloob_status add_sample(probe_gpu *g, int64_t s, int64_t n, int64_t stride)
 {
-    return g->d->to_host(g->ctx, g->d, out, g->uncertain, (size_t)g->N * sizeof *out);
+    const float *x = g->x + s * stride * g->ldx;
+    if (n < SAMPLE_BLOCK)
+        CLOOB_TRY(g->d->zero(g->ctx, g->d, g->sample, (size_t)(SAMPLE_BLOCK * g->ldk) * sizeof *g->sample));
+    if (!g->resident) CLOOB_TRY(send_rows(g, g->x, s * stride, stride, n));
+    CLOOB_TRY(eval_weighted_rows(g->ctx, g->d->stream, g->sample, g->ldk, g->resident ? x : g->x, g->ldx,
+                                 g->resident ? stride : 1, g->uncertain + s * stride, stride, n, g->D));
+    return multiply(g, &g->square, g->M, g->sample, g->sample);
+}
+
+cloob_status probe_gpu_hessian(probe_gpu *g, float *sum, int64_t stride, int64_t *used)
+{
+    int64_t K = g->D + 1;
+    cuda_use(g->d);
+    *used = (g->N + stride - 1) / stride;
+    CLOOB_TRY(g->d->zero(g->ctx, g->d, g->M, (size_t)(g->ldk * g->ldk) * sizeof *g->M));
+    for (int64_t s = 0; s < *used; s += SAMPLE_BLOCK)
+        CLOOB_TRY(add_sample(g, s, min64(SAMPLE_BLOCK, *used - s), stride));
+    CLOOB_TRY(g->d->to_host(g->ctx, g->d, g->staging, g->M, (size_t)(g->ldk * g->ldk) * sizeof *g->M));
+    for (int64_t i = 0; i < K; i++) memcpy(sum + i * K, g->staging + i * g->ldk, (size_t)K * sizeof *sum);
+    return CLOOB_OK;
+}
+
+cloob_status probe_gpu_invert(probe_gpu *g, const double *M)
+{
+    int64_t K = g->D + 1;
+    int bad = 0;
+    cuda_use(g->d);
+    CLOOB_TRY(g->d->to_device(g->ctx, g->d, g->wide, M, (size_t)(K * K) * sizeof *M));
+    CLOOB_TRY(g->d->zero(g->ctx, g->d, g->bad, sizeof *g->bad));
+    CLOOB_TRY(g->d->zero(g->ctx, g->d, g->M, (size_t)(g->ldk * g->ldk) * sizeof *g->M));
+    CLOOB_TRY(eval_sweep(g->ctx, g->d->stream, g->wide, g->column, g->bad, K));
+    CLOOB_TRY(eval_narrow(g->ctx, g->d->stream, g->M, g->ldk, g->wide, -1, K));
+    CLOOB_TRY(g->d->to_host(g->ctx, g->d, &bad, g->bad, sizeof bad));
+    return bad ? ctx_fail(g->ctx, CLOOB_ERR_NUMERIC, "the probe's averaged Hessian is not positive definite")
+               : CLOOB_OK;
+}
+
+cloob_status probe_gpu_precondition(probe_gpu *g, double *out, const double *v)
+{
+    int64_t K = g->D + 1;
+    size_t bytes = (size_t)(g->C * g->ldk) * sizeof *g->v;
+    cuda_use(g->d);
+    for (int64_t c = 0; c < g->C; c++)
+        for (int64_t i = 0; i < g->ldk; i++) g->staging[c * g->ldk + i] = i < K ? (float)v[c * K + i] : 0.0f;
+    CLOOB_TRY(g->d->to_device(g->ctx, g->d, g->v, g->staging, bytes));
+    CLOOB_TRY(multiply(g, &g->apply, g->Mv, g->v, g->M));
+    CLOOB_TRY(g->d->to_host(g->ctx, g->d, g->staging, g->Mv, bytes));
+    for (int64_t c = 0; c < g->C; c++)
+        for (int64_t i = 0; i < K; i++) out[c * K + i] = g->staging[c * g->ldk + i];
+    return CLOOB_OK;
 }

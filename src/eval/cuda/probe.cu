@@ -1,4 +1,5 @@
-/* Between the probe's products: softmax and loss of rows of logits, and sums. */
+/* Between the probe's products: softmax and loss of rows of logits, sums, weighted rows, and the inverse of a
+ * symmetric matrix. */
 #include "eval/cuda/kernels.h"
 
 enum { WARPS = 8 };
@@ -28,7 +29,7 @@ static __device__ void row_top(const float *z, const float *bias, int C, float *
     *high = max, *top = at;
 }
 
-/* As in softmax_row of probe_objective.c: the largest logit stays out of the sum, so that a confident row keeps its
+/* As in softmax_loss_real.h: the largest logit stays out of the sum, so that a confident row keeps its
  * digits. */
 static __global__ void softmax_loss_kernel(float *z, int64_t ld, const float *bias, double *loss, float *uncertain,
                                            const int32_t *y, int64_t n, int C)
@@ -107,4 +108,68 @@ cloob_status eval_sum(cloob_ctx *ctx, cudaStream_t stream, double *to, const dou
 {
     sum_kernel<<<1, 1024, 0, stream>>>(to, from, n);
     return cuda_launched(ctx, "probe: loss");
+}
+
+/* ---- the preconditioner -------------------------------------------------------------------------- */
+
+static __global__ void weighted_rows_kernel(float *out, int64_t ldo, const float *x, int64_t ldx, int64_t x_step,
+                                            const float *u, int64_t u_step, int64_t D)
+{
+    int64_t s = blockIdx.x;
+    const float *row = x + s * x_step * ldx;
+    float root = sqrtf(u[s * u_step]);
+    for (int64_t k = threadIdx.x; k < ldo; k += blockDim.x)
+        out[s * ldo + k] = k < D ? root * row[k] : k == D ? root : 0.0f;
+}
+
+cloob_status eval_weighted_rows(cloob_ctx *ctx, cudaStream_t stream, float *out, int64_t ldo, const float *x,
+                                int64_t ldx, int64_t x_step, const float *u, int64_t u_step, int64_t n, int64_t D)
+{
+    weighted_rows_kernel<<<(unsigned)n, 256, 0, stream>>>(out, ldo, x, ldx, x_step, u, u_step, D);
+    return cuda_launched(ctx, "probe: rows of the preconditioner");
+}
+
+/* One sweep: with p = A_kk and c = A's column k,
+ *     A_ij -= c_i c_j / p,   A_ik = A_ki = c_i / p,   A_kk = -1 / p.
+ * After all of them A holds -A^-1; symmetry stays throughout, and of a positive definite A every pivot is
+ * positive. */
+static __global__ void take_column_kernel(double *column, int *bad, const double *A, int64_t k, int64_t n)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    column[i] = A[k * n + i];
+    if (i == k && !(column[i] > 0)) *bad = 1;
+}
+
+static __global__ void sweep_kernel(double *A, const double *column, int64_t k, int64_t n)
+{
+    int64_t j = (int64_t)blockIdx.x * 32 + threadIdx.x, i = (int64_t)blockIdx.y * 8 + threadIdx.y;
+    if (i >= n || j >= n) return;
+    double p = column[k], *a = A + i * n + j;
+    if (i == k) *a = j == k ? -1 / p : column[j] / p;
+    else if (j == k) *a = column[i] / p;
+    else *a -= column[i] * (column[j] / p);
+}
+
+cloob_status eval_sweep(cloob_ctx *ctx, cudaStream_t stream, double *A, double *column, int *bad, int64_t n)
+{
+    dim3 grid((unsigned)((n + 31) / 32), (unsigned)((n + 7) / 8));
+    for (int64_t k = 0; k < n; k++) {
+        take_column_kernel<<<(unsigned)((n + 255) / 256), 256, 0, stream>>>(column, bad, A, k, n);
+        sweep_kernel<<<grid, dim3(32, 8), 0, stream>>>(A, column, k, n);
+    }
+    return cuda_launched(ctx, "probe: inverse");
+}
+
+static __global__ void narrow_kernel(float *out, int64_t ldo, const double *A, double factor, int64_t n)
+{
+    int64_t j = (int64_t)blockIdx.x * 256 + threadIdx.x, i = blockIdx.y;
+    if (j < n) out[i * ldo + j] = (float)(factor * A[i * n + j]);
+}
+
+cloob_status eval_narrow(cloob_ctx *ctx, cudaStream_t stream, float *out, int64_t ldo, const double *A, double factor,
+                         int64_t n)
+{
+    narrow_kernel<<<dim3((unsigned)((n + 255) / 256), (unsigned)n), 256, 0, stream>>>(out, ldo, A, factor, n);
+    return cuda_launched(ctx, "probe: inverse");
 }

@@ -1,4 +1,3 @@
-/* The two-loop recursion (Nocedal and Wright, algorithm 7.4) with H0 = gamma M^-1, and a line search by bisection. */
 #include "eval/probe/lbfgs.h"
 
 #include <math.h>
@@ -7,44 +6,223 @@
 
 #include "core/pool.h"
 
-enum { HISTORY = LBFGS_HISTORY, GRAIN = 1 << 14, MAX_PARTS = 256, LINE_STEPS = 50 };
+/* ---- the search along a direction: safeguarded interpolation between two points -------------- */
+
+static const double DECREASE = 1e-3, CURVATURE = 0.9,
+                    NARROW = 0.1; /* NARROW: width of an interval not worth splitting */
+static const double FARTHEST = 1e10;
+
+line_step line_step_begin(double f, double slope, double step, double slack)
+{
+    line_point start = { 0, f, slope };
+    return (line_step){ .step = step,
+                        .f0 = f,
+                        .slope0 = slope,
+                        .slack = slack,
+                        .best = start,
+                        .other = start,
+                        .low = 0,
+                        .high = 5 * step,
+                        .width = FARTHEST,
+                        .width_before = 2 * FARTHEST };
+}
+
+/* ---- interpolation ------------------------------------------------------------------------------- */
+
+/* Minimiser of the cubic through a and b; root is the discriminant's, with the sign of b - a. */
+static double cubic(const line_point *a, const line_point *b, double theta, double root)
+{
+    double p = (root - a->slope) + theta, q = ((root - a->slope) + root) + b->slope;
+    return a->at + p / q * (b->at - a->at);
+}
+
+static double theta_of(const line_point *a, const line_point *b)
+{
+    return 3 * (a->f - b->f) / (b->at - a->at) + a->slope + b->slope;
+}
+
+static double largest(double a, double b, double c) { return fmax(fabs(a), fmax(fabs(b), fabs(c))); }
+
+static double root_of(double theta, double slope_a, double slope_b)
+{
+    double scale = largest(theta, slope_a, slope_b), t = theta / scale;
+    return scale * sqrt(fmax(0, t * t - slope_a / scale * (slope_b / scale)));
+}
+
+static double secant(const line_point *a, const line_point *b)
+{
+    return b->at + b->slope / (b->slope - a->slope) * (a->at - b->at);
+}
+
+static bool nearer(double a, double b, double to) { return fabs(a - to) < fabs(b - to); }
+
+/* b is higher: a minimum is between. */
+static double step_when_higher(const line_point *a, const line_point *b)
+{
+    double theta = theta_of(a, b), root = root_of(theta, a->slope, b->slope);
+    double c = cubic(a, b, theta, b->at < a->at ? -root : root);
+    double q = a->at + a->slope / ((a->f - b->f) / (b->at - a->at) + a->slope) / 2 * (b->at - a->at);
+    return nearer(c, q, a->at) ? c : c + (q - c) / 2;
+}
+
+/* b is lower and its slope points back. */
+static double step_when_turned(const line_point *a, const line_point *b)
+{
+    double theta = theta_of(a, b), root = root_of(theta, a->slope, b->slope);
+    double c = cubic(b, a, theta, b->at > a->at ? -root : root), q = secant(a, b);
+    return nearer(c, q, b->at) ? q : c;
+}
+
+/* b is lower, its slope points on but is flatter. The cubic may have no minimum beyond b. */
+static double step_when_flatter(const line_step *s, const line_point *a, const line_point *b)
+{
+    double theta = theta_of(a, b), root = root_of(theta, a->slope, b->slope), q = secant(a, b);
+    if (b->at > a->at) root = -root;
+    double up = (root - b->slope) + theta, down = (root + (a->slope - b->slope)) + root, r = up / down, c;
+    if (r < 0 && root != 0) c = b->at + r * (a->at - b->at);
+    else c = b->at > a->at ? s->high : s->low;
+    if (!s->bracketed) return fmax(s->low, fmin(s->high, nearer(c, q, b->at) ? q : c));
+    double step = nearer(c, q, b->at) ? c : q, bound = b->at + 0.66 * (s->other.at - b->at);
+    return b->at > a->at ? fmin(bound, step) : fmax(bound, step);
+}
+
+/* b is lower and falls as steeply: on to the far end, or between it and b. */
+static double step_when_steep(const line_step *s, const line_point *a, const line_point *b)
+{
+    const line_point *o = &s->other;
+    if (!s->bracketed) return b->at > a->at ? s->high : s->low;
+    double theta = theta_of(b, o), root = root_of(theta, o->slope, b->slope);
+    return cubic(b, o, theta, b->at > o->at ? -root : root);
+}
+
+/* Chooses the next step and moves the interval's ends; b is the point just seen. */
+static double next_step(line_step *s, line_point b)
+{
+    line_point a = s->best;
+    bool turned = b.slope * (a.slope / fabs(a.slope)) < 0;
+    double step;
+    if (b.f > a.f) {
+        step = step_when_higher(&a, &b);
+        s->bracketed = true, s->other = b;
+        return step;
+    }
+    if (turned) {
+        step = step_when_turned(&a, &b);
+        s->bracketed = true, s->other = a;
+    } else if (fabs(b.slope) < fabs(a.slope)) step = step_when_flatter(s, &a, &b);
+    else step = step_when_steep(s, &a, &b);
+    s->best = b;
+    return step;
+}
+
+/* ---- the search ---------------------------------------------------------------------------------- */
+
+/* In the first stage the ends are compared by what they gain beyond the least decrease asked for. */
+static double auxiliary_step(line_step *s, line_point b)
+{
+    double min = DECREASE * s->slope0;
+    line_point *end[2] = { &s->best, &s->other };
+    for (int k = 0; k < 2; k++) end[k]->f -= end[k]->at * min, end[k]->slope -= min;
+    b.f -= b.at * min, b.slope -= min;
+    double step = next_step(s, b);
+    for (int k = 0; k < 2; k++) end[k]->f += end[k]->at * min, end[k]->slope += min;
+    return step;
+}
+
+static void set_bounds(line_step *s)
+{
+    double a = s->best.at, b = s->other.at;
+    if (s->bracketed) {
+        if (fabs(b - a) >= 0.66 * s->width_before) s->step = a + 0.5 * (b - a);
+        s->width_before = s->width, s->width = fabs(b - a);
+        s->low = fmin(a, b), s->high = fmax(a, b);
+    } else s->low = s->step + 1.1 * (s->step - a), s->high = s->step + 4 * (s->step - a);
+    s->step = fmax(0, fmin(FARTHEST, s->step));
+    if (s->bracketed && (s->step <= s->low || s->step >= s->high || s->high - s->low <= NARROW * s->high)) s->step = a;
+}
+
+line_verdict line_step_next(line_step *s, double f, double slope)
+{
+    line_point b = { s->step, f, slope };
+    double wanted = s->f0 + s->step * DECREASE * s->slope0 + s->slack;
+    bool low_enough = f <= wanted;
+    if (low_enough && slope >= 0) s->past_auxiliary = true;
+    if (low_enough && fabs(slope) <= -CURVATURE * s->slope0) return LINE_DONE;
+    if (s->bracketed && (s->step <= s->low || s->step >= s->high || s->high - s->low <= NARROW * s->high))
+        return LINE_STUCK;
+    s->step = !s->past_auxiliary && f <= s->best.f && !low_enough ? auxiliary_step(s, b) : next_step(s, b);
+    set_bounds(s);
+    return LINE_GO_ON;
+}
+
+enum { GRAIN = 1 << 14, LANES = 8, CHUNK = 1024, LINE_STEPS = 30, MAX_PARTS = 256, MAX_PAIRS = 64 };
 
 /* ---- vectors ------------------------------------------------------------------------------------- */
 
+/* Several vectors against one, in a single pass: what counts here is memory, and threads that wait for each
+ * other. */
 typedef struct vectors {
-    const double *a;
-    double *b, factor, part[MAX_PARTS];
+    const double *const *a; /* (count) of n each */
+    int count;
+    double *y;
+    const double *factor;      /* (count) */
+    double (*part)[MAX_PAIRS]; /* per range */
 } vectors;
 
-static void dot_range(void *arg, int64_t begin, int64_t end, int thread)
+static double dot_chunk(const double *a, const double *b, int64_t n)
+{
+    double lane[LANES] = { 0 }, sum = 0; /* independent sums, so that the compiler may use vectors */
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) lane[k] += a[i + k] * b[i + k];
+    for (; i < n; i++) sum += a[i] * b[i];
+    for (int k = 0; k < LANES; k++) sum += lane[k];
+    return sum;
+}
+
+static void dots_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     vectors *v = arg;
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = begin; i < end; i++) sum += v->a[i] * v->b[i];
-    v->part[thread] = sum;
+    double *sum = v->part[thread];
+    memset(sum, 0, sizeof v->part[thread]);
+    for (int64_t at = begin; at < end; at += CHUNK)
+        for (int k = 0; k < v->count; k++)
+            sum[k] += dot_chunk(v->a[k] + at, v->y + at, end - at < CHUNK ? end - at : CHUNK);
+}
+
+/* out[k] = a[k] . b */
+static void dots(cloob_ctx *ctx, double *out, const double *const *a, int count, const double *b, int64_t n)
+{
+    double part[MAX_PARTS][MAX_PAIRS];
+    vectors v = { a, count, (double *)(uintptr_t)b, NULL, part };
+    pool_for(ctx, n, GRAIN, dots_range, &v);
+    memset(out, 0, (size_t)count * sizeof *out);
+    for (int r = 0; r < pool_ranges(ctx, n, GRAIN); r++)
+        for (int k = 0; k < count; k++) out[k] += part[r][k];
 }
 
 static double dot(cloob_ctx *ctx, const double *a, const double *b, int64_t n)
 {
-    vectors v = { .a = a, .b = (double *)(uintptr_t)b };
-    double sum = 0;
-    pool_for(ctx, n, GRAIN, dot_range, &v);
-    for (int k = 0; k < pool_ranges(ctx, n, GRAIN); k++) sum += v.part[k];
-    return sum;
+    double out;
+    dots(ctx, &out, &a, 1, b, n);
+    return out;
 }
 
 static void add_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     vectors *v = arg;
     (void)thread;
-    for (int64_t i = begin; i < end; i++) v->b[i] += v->factor * v->a[i];
+    for (int64_t at = begin; at < end; at += CHUNK) {
+        int64_t stop = end - at < CHUNK ? end : at + CHUNK;
+        for (int k = 0; k < v->count; k++)
+            for (int64_t i = at; i < stop; i++) v->y[i] += v->factor[k] * v->a[k][i];
+    }
 }
 
-/* y += factor x */
-static void add(cloob_ctx *ctx, double *y, double factor, const double *x, int64_t n)
+/* y += sum of factor[k] a[k] */
+static void add(cloob_ctx *ctx, double *y, const double *factor, const double *const *a, int count, int64_t n)
 {
-    vectors v = { .a = x, .b = y, .factor = factor };
+    vectors v = { a, count, y, factor, NULL };
     pool_for(ctx, n, GRAIN, add_range, &v);
 }
 
@@ -54,31 +232,36 @@ typedef struct state {
     cloob_ctx *ctx;
     const lbfgs_problem *p;
     int64_t n;
-    int held, newest; /* pairs in use, and where the last one is */
+    int m, held, newest; /* pairs in use, and where the last one is */
     double *block;
-    double *g, *d, *w2, *g2, *q; /* gradient; direction H g, along which w falls; trial point, its gradient; scratch */
-    double *s, *y, sy[HISTORY];  /* (HISTORY, n) steps, what the gradient changed by, and their products */
-    double f, f2, slope;         /* slope: of f along -d */
+    double *g, *d, *w2, *g2, *q;     /* gradient, direction, trial point and its gradient, scratch */
+    double *s, *y;                   /* (m, n) steps and what the gradient changed by */
+    double sy[MAX_PAIRS][MAX_PAIRS]; /* s_i . y_j, by places */
+    double f, f2, slope;
     int evaluations;
 } state;
 
-static cloob_status state_init(state *t, cloob_ctx *ctx, const lbfgs_problem *p)
+void lbfgs_options_init(lbfgs_options *o) { *o = (lbfgs_options){ 10, 1000, 1e-8, 0 }; }
+
+static cloob_status state_init(state *t, cloob_ctx *ctx, const lbfgs_problem *p, int m)
 {
-    size_t bytes = (size_t)LBFGS_VECTORS * (size_t)p->n * sizeof(double);
-    *t = (state){ .ctx = ctx, .p = p, .n = p->n, .newest = -1, .block = malloc(bytes) };
-    if (!t->block) return ctx_no_memory(ctx, bytes, "the minimiser");
+    size_t count = (size_t)(5 + 2 * m) * (size_t)p->n;
+    *t = (state){ .ctx = ctx, .p = p, .n = p->n, .m = m, .newest = -1 };
+    t->block = malloc(count * sizeof *t->block);
+    if (!t->block) return ctx_no_memory(ctx, count * sizeof *t->block, "the minimiser");
     t->g = t->block, t->d = t->g + t->n, t->w2 = t->d + t->n, t->g2 = t->w2 + t->n, t->q = t->g2 + t->n;
-    t->s = t->q + t->n, t->y = t->s + HISTORY * t->n;
+    t->s = t->q + t->n, t->y = t->s + m * t->n;
     return CLOOB_OK;
 }
 
 static cloob_status evaluate(state *t, const double *w, double *f, double *g)
 {
     t->evaluations++;
-    return t->p->evaluate(t->p->arg, f, g, w);
+    CLOOB_TRY(t->p->evaluate(t->p->arg, f, g, w));
+    if (isfinite(*f)) return CLOOB_OK;
+    *f = INFINITY; /* too far: the line search comes back */
+    return CLOOB_OK;
 }
-
-/* ---- direction ----------------------------------------------------------------------------------- */
 
 static cloob_status precondition(state *t, double *out, const double *v)
 {
@@ -87,34 +270,60 @@ static cloob_status precondition(state *t, double *out, const double *v)
     return CLOOB_OK;
 }
 
-/* d *= gamma, which stretches H0 = gamma M^-1 to agree with the newest pair: s.y / y.M^-1 y. Uses w2. */
-static cloob_status stretch(state *t)
+/* ---- direction ----------------------------------------------------------------------------------- */
+
+/* Places of the pairs, newest first, and their vectors in that order. */
+typedef struct pairs {
+    int count, place[MAX_PAIRS];
+    const double *s[MAX_PAIRS], *y[MAX_PAIRS];
+} pairs;
+
+static pairs pairs_of(const state *t)
+{
+    pairs p = { .count = t->held };
+    for (int k = 0; k < t->held; k++) {
+        p.place[k] = (t->newest - k + t->m) % t->m;
+        p.s[k] = t->s + p.place[k] * t->n, p.y[k] = t->y + p.place[k] * t->n;
+    }
+    return p;
+}
+
+/* How much H0 = gamma M^-1 must be stretched to agree with the newest pair: s.y / y.M^-1 y. */
+static cloob_status gamma_of(state *t, double *gamma)
 {
     const double *y = t->y + t->newest * t->n;
+    *gamma = 1;
     if (!t->held) return CLOOB_OK;
-    CLOOB_TRY(precondition(t, t->w2, y));
-    double curve = dot(t->ctx, y, t->w2, t->n);
-    for (int64_t i = 0; i < t->n && curve > 0; i++) t->d[i] *= t->sy[t->newest] / curve;
+    CLOOB_TRY(precondition(t, t->q, y));
+    double curve = dot(t->ctx, y, t->q, t->n);
+    if (curve > 0) *gamma = t->sy[t->newest][t->newest] / curve;
     return CLOOB_OK;
 }
 
+/* d = -H g: the two loops, with the products s.q and y.d taken before them, since q and d change by known
+ * vectors whose products are in sy. */
 static cloob_status direction(state *t)
 {
-    double alpha[HISTORY];
+    double alpha[MAX_PAIRS], minus[MAX_PAIRS], beta[MAX_PAIRS], gamma;
+    pairs p = pairs_of(t);
+    CLOOB_TRY(gamma_of(t, &gamma));
+    dots(t->ctx, alpha, p.s, p.count, t->g, t->n);
+    for (int k = 0; k < p.count; k++) {
+        const double *row = t->sy[p.place[k]];
+        for (int j = 0; j < k; j++) alpha[k] -= alpha[j] * row[p.place[j]];
+        alpha[k] /= row[p.place[k]], minus[k] = -alpha[k];
+    }
     memcpy(t->q, t->g, (size_t)t->n * sizeof *t->q);
-    for (int k = 0; k < t->held; k++) { /* the newest first */
-        int i = (t->newest - k + HISTORY) % HISTORY;
-        alpha[i] = dot(t->ctx, t->s + i * t->n, t->q, t->n) / t->sy[i];
-        add(t->ctx, t->q, -alpha[i], t->y + i * t->n, t->n);
-    }
+    add(t->ctx, t->q, minus, p.y, p.count, t->n);
     CLOOB_TRY(precondition(t, t->d, t->q));
-    CLOOB_TRY(stretch(t));
-    for (int k = t->held - 1; k >= 0; k--) {
-        int i = (t->newest - k + HISTORY) % HISTORY;
-        double beta = dot(t->ctx, t->y + i * t->n, t->d, t->n) / t->sy[i];
-        add(t->ctx, t->d, alpha[i] - beta, t->s + i * t->n, t->n);
+    for (int64_t i = 0; i < t->n; i++) t->d[i] *= -gamma; /* d is -H g from here on */
+    dots(t->ctx, beta, p.y, p.count, t->d, t->n);
+    for (int k = p.count - 1; k >= 0; k--) {
+        for (int j = k + 1; j < p.count; j++) beta[k] += minus[j] * t->sy[p.place[j]][p.place[k]];
+        minus[k] = -(alpha[k] + beta[k] / t->sy[p.place[k]][p.place[k]]);
     }
-    t->slope = -dot(t->ctx, t->g, t->d, t->n);
+    add(t->ctx, t->d, minus, p.s, p.count, t->n);
+    t->slope = dot(t->ctx, t->g, t->d, t->n);
     return CLOOB_OK;
 }
 
@@ -129,40 +338,45 @@ static cloob_status safe_direction(state *t)
 
 /* ---- step ---------------------------------------------------------------------------------------- */
 
-/* Halves the interval between a step that is too short and one that is too long, until both Wolfe conditions hold:
- *
- *     f(t) <= f(0) + 1e-4 t f'(0) + rounding      and      f'(t) >= 0.9 f'(0)
- *
- * While no step is too long it doubles. Leaves the last point in w2, g2, f2; *found is false when f does not fall. */
-static cloob_status line_search(state *t, const double *w, bool *found)
+static cloob_status evaluate_at(state *t, const double *w, double step, double *slope)
 {
-    double low = 0, high = INFINITY, rounding = t->p->noise * fabs(t->f);
-    double step = t->p->precondition || t->held ? 1 : fmin(1, 1 / sqrt(-t->slope));
-    *found = false;
-    for (int k = 0; k < LINE_STEPS && !*found; k++) {
-        memcpy(t->w2, w, (size_t)t->n * sizeof *w);
-        add(t->ctx, t->w2, -step, t->d, t->n);
-        CLOOB_TRY(evaluate(t, t->w2, &t->f2, t->g2));
-        double slope = isfinite(t->f2) ? -dot(t->ctx, t->g2, t->d, t->n) : NAN;
-        if (!isfinite(slope) || t->f2 > t->f + 1e-4 * step * t->slope + rounding) high = step;
-        else if (slope < 0.9 * t->slope) low = step;
-        else *found = true;
-        step = isinf(high) ? 2 * step : 0.5 * (low + high);
-    }
-    *found = *found || t->f2 < t->f;
+    const double *d = t->d;
+    memcpy(t->w2, w, (size_t)t->n * sizeof *w);
+    add(t->ctx, t->w2, &step, &d, 1, t->n);
+    CLOOB_TRY(evaluate(t, t->w2, &t->f2, t->g2));
+    *slope = isfinite(t->f2) ? dot(t->ctx, t->g2, t->d, t->n) : 0;
     return CLOOB_OK;
 }
 
-/* The new pair takes the place of the oldest, unless its curvature is lost in rounding. */
+/* Leaves the accepted point in w2, g2, f2. *found is false when none decreases f. */
+static cloob_status line_search(state *t, const double *w, bool *found)
+{
+    double first = !t->p->precondition && !t->held ? fmin(1, 1 / sqrt(-t->slope)) : 1, slope;
+    line_step s = line_step_begin(t->f, t->slope, first, t->p->noise * fabs(t->f));
+    line_verdict verdict = LINE_GO_ON;
+    for (int k = 0; k < LINE_STEPS && verdict == LINE_GO_ON; k++) {
+        CLOOB_TRY(evaluate_at(t, w, s.step, &slope));
+        if (isfinite(t->f2) && isfinite(slope)) verdict = line_step_next(&s, t->f2, slope);
+        else s.step = 0.1 * s.step + 0.9 * s.best.at; /* too far: back towards what is known */
+    }
+    *found = verdict == LINE_DONE || t->f2 < t->f;
+    return CLOOB_OK;
+}
+
+/* The new pair takes the place of the oldest, with its products with all others. */
 static void remember(state *t, const double *w)
 {
-    int i = (t->newest + 1) % HISTORY;
-    double *s = t->s + i * t->n, *y = t->y + i * t->n;
+    int i = (t->newest + 1) % t->m;
+    double *s = t->s + i * t->n, *y = t->y + i * t->n, rows_[MAX_PAIRS], columns[MAX_PAIRS];
     for (int64_t k = 0; k < t->n; k++) s[k] = t->w2[k] - w[k], y[k] = t->g2[k] - t->g[k];
-    t->sy[i] = dot(t->ctx, s, y, t->n);
-    if (!(t->sy[i] > 1e-16 * dot(t->ctx, y, y, t->n))) return;
+    if (!(dot(t->ctx, s, y, t->n) > 1e-16 * dot(t->ctx, y, y, t->n)))
+        return; /* no believable curvature along this step */
     t->newest = i;
-    if (t->held < HISTORY) t->held++;
+    if (t->held < t->m) t->held++;
+    pairs p = pairs_of(t);
+    dots(t->ctx, rows_, p.y, p.count, s, t->n);
+    dots(t->ctx, columns, p.s, p.count, y, t->n);
+    for (int k = 0; k < p.count; k++) t->sy[i][p.place[k]] = rows_[k], t->sy[p.place[k]][i] = columns[k];
 }
 
 static void accept(state *t, double *w)
@@ -174,9 +388,14 @@ static void accept(state *t, double *w)
     t->f = t->f2;
 }
 
+static bool little_gained(const state *t, double gain)
+{
+    return t->f - t->f2 <= gain * fmax(fmax(fabs(t->f), fabs(t->f2)), 1);
+}
+
 static cloob_status iterate(state *t, const lbfgs_options *o, double *w, lbfgs_result *out)
 {
-    for (out->iterations = 0; out->iterations < o->max_iterations; out->iterations++) {
+    for (out->iterations = 0; out->iterations < o->max_iterations && !out->converged; out->iterations++) {
         bool found, forget = false;
         if (t->p->prepare) CLOOB_TRY(t->p->prepare(t->p->arg, out->iterations, t->f, w, &forget));
         if (forget) t->held = 0;
@@ -185,6 +404,7 @@ static cloob_status iterate(state *t, const lbfgs_options *o, double *w, lbfgs_r
         if (out->converged) return CLOOB_OK;
         CLOOB_TRY(line_search(t, w, &found));
         if (!found && !t->held) return CLOOB_OK;
+        out->converged = found && o->gain > 0 && little_gained(t, o->gain);
         if (found) accept(t, w);
         else t->held = 0; /* once more, without memory */
     }
@@ -195,8 +415,9 @@ cloob_status lbfgs_minimize(cloob_ctx *ctx, const lbfgs_problem *p, const lbfgs_
                             lbfgs_result *out)
 {
     state t;
+    int m = o->history < 1 ? 1 : o->history > MAX_PAIRS ? MAX_PAIRS : o->history;
     *out = (lbfgs_result){ 0 };
-    CLOOB_TRY(state_init(&t, ctx, p));
+    CLOOB_TRY(state_init(&t, ctx, p, m));
     cloob_status status = evaluate(&t, w, &t.f, t.g);
     if (status == CLOOB_OK && !isfinite(t.f))
         status = ctx_fail(ctx, CLOOB_ERR_NUMERIC, "the function to minimise is not finite where it starts");

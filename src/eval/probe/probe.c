@@ -5,14 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/arith.h"
+#include "eval/probe/probe_gpu.h"
 #include "eval/probe/probe_objective.h"
 #include "tensor/cpu/gemm.h"
 
-static const double EXACT = 1e-12; /* tolerance of small problems */
-static const double ENOUGH = 1e-3; /* and of others: the objective to 0.4 % */
+enum { PLAIN = 100 };                                  /* iterations of plain L-BFGS for a small problem */
+static const double SCIPY_GAIN = 2.220446049250313e-9; /* its ftol: 1e7 times the rounding of a double */
+static const double EXACT = 1e-12;                     /* tolerance of Newton steps: they double their digits */
+static const double ENOUGH = 1e-3;                     /* and of L-BFGS in float: the objective to 0.4 % */
 
-enum { SCORE_BYTES = 4 << 20 };
+enum { HISTORY = 10, SCORE_BYTES = 4 << 20, GPU_SCORE_BYTES = 64 << 20 };
+
+void probe_options_init(probe_options *o) { *o = (probe_options){ 1000, 0, NULL }; }
 
 void probe_model_release(probe_model *m)
 {
@@ -21,13 +25,13 @@ void probe_model_release(probe_model *m)
     m->w = NULL;
 }
 
-probe_plan probe_plan_make(const probe_data *train, int64_t classes)
+probe_plan probe_plan_make(const probe_data *train, int64_t classes, int threads, bool gpu)
 {
     const rows *x = &train->x;
     probe_plan p = { .N = x->N, .D = x->D, .C = classes };
-    size_t bytes = objective_bytes(x->N, x->D, classes, &p.block_rows);
+    size_t bytes = objective_bytes(x->N, x->D, classes, threads, gpu, &p.wide, &p.block_rows);
     p.blocks = (x->N + p.block_rows - 1) / p.block_rows;
-    p.memory_bytes = (int64_t)bytes + (LBFGS_VECTORS + 1) * classes * (x->D + 1) * (int64_t)sizeof(double) +
+    p.memory_bytes = (int64_t)bytes + (5 + 2 * HISTORY + 1) * classes * (x->D + 1) * (int64_t)sizeof(double) +
                      x->N * (int64_t)sizeof(int32_t);
     p.feature_bytes = x->N * x->D * (int64_t)dtype_size(x->dtype);
     p.flops = 4.0 * (double)x->N * (double)x->D * (double)classes;
@@ -78,6 +82,23 @@ static void describe(probe_fit *fit, const probe_model *m, double lambda, const 
     *fit = (probe_fit){ lambda, r->f, sqrt(square), r->iterations, r->evaluations, r->converged };
 }
 
+/* A small problem: plain L-BFGS, ending as SciPy's does, is done with all that is well conditioned. What is
+ * not by then continues with Newton steps (the preconditioner is the whole Hessian) to the minimum. */
+static cloob_status minimize_small(cloob_ctx *ctx, const lbfgs_problem *whole, int max_iterations, double *w,
+                                   lbfgs_result *result)
+{
+    lbfgs_problem plain = *whole;
+    lbfgs_options first = { HISTORY, max_iterations < PLAIN ? max_iterations : PLAIN, 0, SCIPY_GAIN };
+    lbfgs_options second = { HISTORY, max_iterations - first.max_iterations, EXACT, 0 };
+    plain.precondition = NULL, plain.prepare = NULL;
+    CLOOB_TRY(lbfgs_minimize(ctx, &plain, &first, w, result));
+    lbfgs_result before = *result;
+    if (before.converged || second.max_iterations < 1) return CLOOB_OK;
+    CLOOB_TRY(lbfgs_minimize(ctx, whole, &second, w, result));
+    result->iterations += before.iterations, result->evaluations += before.evaluations;
+    return CLOOB_OK;
+}
+
 static cloob_status minimize(cloob_ctx *ctx, probe_model *m, probe_fit *fit, const probe_data *part, int parts,
                              const int32_t *y, double lambda, const probe_options *o)
 {
@@ -85,9 +106,11 @@ static cloob_status minimize(cloob_ctx *ctx, probe_model *m, probe_fit *fit, con
     lbfgs_result result;
     CLOOB_TRY(objective_create(ctx, &f, part, parts, y, m->C, lambda, o->gpu));
     lbfgs_problem problem = objective_problem(f);
-    double default_tolerance = probe_is_small(f->N, f->D, f->C) ? EXACT : ENOUGH;
-    lbfgs_options lo = { o->max_iterations, o->tolerance > 0 ? o->tolerance : default_tolerance };
-    cloob_status status = lbfgs_minimize(ctx, &problem, &lo, m->w, &result);
+    double tolerance = o->tolerance > 0 ? o->tolerance : f->wide ? EXACT : ENOUGH;
+    lbfgs_options lo = { HISTORY, o->max_iterations, tolerance, 0 };
+    cloob_status status = f->exact && !(o->tolerance > 0)
+                              ? minimize_small(ctx, &problem, o->max_iterations, m->w, &result)
+                              : lbfgs_minimize(ctx, &problem, &lo, m->w, &result);
     objective_destroy(f);
     if (status == CLOOB_OK) describe(fit, m, lambda, &result);
     return status;
@@ -119,43 +142,52 @@ typedef struct scoring {
     float *x, *w, *z;
     int64_t *label;
     int64_t block;
+    score_gpu *gpu; /* NULL: w is used instead */
 } scoring;
 
-static void score_block(cloob_ctx *ctx, scoring *s, accuracy_counts *t, const probe_model *m, const probe_data *data,
-                        int64_t at, int64_t n)
+static cloob_status score_block(cloob_ctx *ctx, scoring *s, accuracy_counts *t, const probe_model *m,
+                                const probe_data *data, int64_t at, int64_t n)
 {
     int64_t C = m->C, D = m->D, K = D + 1;
     const float *x = rows_read(&data->x, at, n, s->x);
     for (int64_t i = 0; i < n; i++) s->label[i] = label_set_find(&m->classes, data->y[at + i]);
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t c = 0; c < C; c++) s->z[i * C + c] = s->w[c * K + D];
-    cpu_sgemm(ctx, false, true, n, C, D, 1, x, D, s->w, K, 1, s->z, C);
+    if (s->gpu) CLOOB_TRY(score_gpu_logits(s->gpu, s->z, x, n));
+    else {
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t c = 0; c < C; c++) s->z[i * C + c] = s->w[c * K + D];
+        cpu_sgemm(ctx, false, true, n, C, D, 1, x, D, s->w, K, 1, s->z, C);
+    }
     accuracy_add(t, s->z, s->label, n);
+    return CLOOB_OK;
 }
 
-static cloob_status scoring_init(cloob_ctx *ctx, scoring *s, const probe_model *m, const rows *x)
+static cloob_status scoring_init(cloob_ctx *ctx, scoring *s, const probe_model *m, const rows *x, probe_gpu *gpu)
 {
     int64_t C = m->C, K = m->D + 1;
-    *s = (scoring){ .block = rows_block(x, SCORE_BYTES) };
+    *s = (scoring){ .block = rows_block(x, gpu ? GPU_SCORE_BYTES : SCORE_BYTES) };
     s->x = malloc((size_t)(s->block * m->D) * sizeof *s->x);
     s->w = malloc((size_t)(C * K) * sizeof *s->w);
     s->z = malloc((size_t)(s->block * C) * sizeof *s->z);
     s->label = malloc((size_t)s->block * sizeof *s->label);
     if (!s->x || !s->w || !s->z || !s->label) return ctx_no_memory(ctx, (size_t)(s->block * (m->D + C)) * 4, "scores");
     for (int64_t i = 0; i < C * K; i++) s->w[i] = (float)m->w[i];
-    return CLOOB_OK;
+    return gpu ? score_gpu_create(ctx, probe_gpu_device(gpu), &s->gpu, m->w, C, m->D, s->block) : CLOOB_OK;
 }
 
-cloob_status probe_score(cloob_ctx *ctx, accuracy_counts *t, const probe_model *m, const probe_data *data)
+cloob_status probe_score(cloob_ctx *ctx, accuracy_counts *t, const probe_model *m, const probe_data *data,
+                         probe_gpu *gpu)
 {
     scoring s;
     if (data->x.D != m->D)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s has %lld dimensions, the probe was trained on %lld", data->x.name,
                         (long long)data->x.D, (long long)m->D);
     CLOOB_TRY(rows_check(ctx, &data->x));
-    cloob_status status = scoring_init(ctx, &s, m, &data->x);
-    for (int64_t at = 0; status == CLOOB_OK && at < data->x.N; at += s.block)
-        score_block(ctx, &s, t, m, data, at, min64(s.block, data->x.N - at));
+    cloob_status status = scoring_init(ctx, &s, m, &data->x, gpu);
+    for (int64_t at = 0, n; status == CLOOB_OK && at < data->x.N; at += n) {
+        n = at + s.block < data->x.N ? s.block : data->x.N - at;
+        status = score_block(ctx, &s, t, m, data, at, n);
+    }
+    score_gpu_destroy(s.gpu);
     free(s.x), free(s.w), free(s.z), free(s.label);
     return status;
 }

@@ -3,8 +3,8 @@
  *     objective(W, b) = sum_n -ln softmax(W x_n + b)_{y_n} + lambda/2 |W|^2        (the bias b is not penalised)
  *
  * Minimised by L-BFGS (eval/probe/lbfgs.h). Features stay where they are (a mapped file) and are read in blocks;
- * logits exist for one block at a time. Computed in double; on a GPU in float, with losses summed and parameters kept in
- * double. */
+ * logits exist for one block at a time. Small problems are computed in double; large ones in float, with
+ * losses summed and parameters kept in double. */
 #ifndef EVAL_PROBE_PROBE_H
 #define EVAL_PROBE_PROBE_H
 
@@ -22,11 +22,11 @@ typedef struct probe_gpu probe_gpu; /* eval/probe/probe_gpu.h */
 
 typedef struct probe_options {
     int max_iterations; /* 1000 */
-    double tolerance;   /* see lbfgs_options; 0: 1e-3, for small problems 1e-12 */
-    probe_gpu *gpu;     /* NULL: the CPU. Small problems are computed on the CPU in any case */
+    double tolerance;   /* see lbfgs_options; 0: 1e-3, for small problems see docs/reference/evaluation.md */
+    probe_gpu *gpu;     /* NULL: the CPU. Small problems are computed in double on the CPU in any case */
 } probe_options;
 
-bool probe_is_small(int64_t N, int64_t D, int64_t C);
+void probe_options_init(probe_options *o);
 
 typedef struct probe_fit {
     double lambda, objective;
@@ -48,12 +48,14 @@ void probe_model_release(probe_model *m);
 typedef struct probe_plan {
     int64_t N, D, C;
     int64_t block_rows, blocks;
-    int64_t memory_bytes;  /* everything allocated during training, on the host */
+    bool wide;             /* computed in double */
+    int64_t memory_bytes;  /* everything allocated during training */
     int64_t feature_bytes; /* mapped, not allocated */
     double flops;          /* of one evaluation of the objective and its gradient */
 } probe_plan;
 
-probe_plan probe_plan_make(const probe_data *train, int64_t classes);
+/* gpu: training will use one; memory_bytes is then the host's part. */
+probe_plan probe_plan_make(const probe_data *train, int64_t classes, int threads, bool gpu);
 
 /* Checks features (finite) and labels (two classes at least) and trains. Several splits are trained on as if
  * they were one. start: parameters to begin from (C, D + 1) of the same classes, or NULL for zeros. On
@@ -62,8 +64,9 @@ cloob_status probe_train(cloob_ctx *ctx, probe_model *m, probe_fit *fit, const p
                          double lambda, const double *start, const probe_options *o);
 
 /* Answers on a split. Rows of classes that training never saw are counted as wrong (accuracy.unknown). t is
- * made by accuracy_init with m->C classes; adds. */
-cloob_status probe_score(cloob_ctx *ctx, accuracy_counts *t, const probe_model *m, const probe_data *data);
+ * made by accuracy_init with m->C classes; adds. gpu: the device that multiplies, or NULL. */
+cloob_status probe_score(cloob_ctx *ctx, accuracy_counts *t, const probe_model *m, const probe_data *data,
+                         probe_gpu *gpu);
 
 /* The strength of the probe's regularisation by CLIP's parametric binary search: lambda = 1e-6, 1e-4, ...,
  * 1e6 on the validation rows, then a step to both sides of the best, halved from one decade to an eighth.

@@ -1,10 +1,21 @@
-/* The probe's objective and its preconditioner, for the minimiser. Computed in double, by blocks of rows; on a GPU value
- * and gradient are computed in float. */
+/* The probe's objective and its preconditioners; for probe*.c only. */
 #ifndef EVAL_PROBE_PROBE_OBJECTIVE_H
 #define EVAL_PROBE_PROBE_OBJECTIVE_H
 
+#include "core/arena.h"
 #include "eval/probe/lbfgs.h"
 #include "eval/probe/probe.h"
+
+enum {
+    SAMPLE_BLOCK = 1024,     /* rows of a preconditioner's block */
+    MIN_SAMPLE = 4096,       /* rows of the sample: at least this many, or */
+    SAMPLE_PER_DIMENSION = 4 /* this many per dimension */
+};
+
+static inline int64_t objective_sample_rows(int64_t D)
+{
+    return SAMPLE_PER_DIMENSION * (D + 1) < MIN_SAMPLE ? MIN_SAMPLE : SAMPLE_PER_DIMENSION * (D + 1);
+}
 
 typedef struct objective {
     cloob_ctx *ctx;
@@ -13,19 +24,26 @@ typedef struct objective {
     const int32_t *y;
     int64_t N, D, C, block;
     double lambda;
-    probe_gpu *gpu;   /* NULL: the CPU */
-    bool newton;      /* M is the whole Hessian, (C(D+1), C(D+1)); otherwise its average over classes, (D+1, D+1) */
-    void *memory;     /* behind what follows */
-    float *read;      /* (block, D) rows as they are stored */
-    double *x, *z;    /* (block, D), (block, C) a block's rows and logits */
-    double *weighted; /* (block, D+1) rows that are summed into M */
-    double *M;        /* its inverse after `prepare` */
-    float *uncertain; /* (N) 1 - sum p^2 at the last evaluation */
-    double last_f;    /* when M was made */
-    int since;        /* iterations since then */
+    probe_gpu *gpu; /* NULL: the CPU */
+    bool wide;      /* computed in double, block by block */
+    bool exact;     /* preconditioned by the whole Hessian: M is (C(D+1))^2 */
+    int threads;    /* that work in float; each has its block of features and logits and its gradient */
+    arena memory;
+    float *x, *z, *w, *G;          /* (threads, block, D), (threads, block, C); (C, D+1) weights; (threads, C, D+1) */
+    double *xd, *zd, *Gd;          /* the same in double, once, where wide */
+    float *uncertain;              /* (N) 1 - sum p^2 at the last evaluation */
+    float *sample, *Minv, *v, *Mv; /* (SAMPLE_BLOCK, D+1), (D+1, D+1), (C, D+1) twice; not where exact */
+    int64_t *row;                  /* (sample rows + 1) which rows are in the sample, and the root of their weight */
+    float *root;
+    int64_t sampled;
+    double *M, *bias_sum; /* (D+1, D+1) or (C(D+1), C(D+1)); (threads, C) */
+    double *loss;         /* (threads) */
+    double *weighted;     /* (block, D+1) where exact */
+    double last_f;        /* when M was made */
+    int since;            /* iterations since then */
 } objective;
 
-/* gpu may be NULL; a small problem (probe_is_small) does not use it. */
+/* gpu may be NULL; a small problem does not use it. */
 cloob_status objective_create(cloob_ctx *ctx, objective **out, const probe_data *part, int parts, const int32_t *y,
                               int64_t C, double lambda, probe_gpu *gpu);
 void objective_destroy(objective *o);
@@ -33,12 +51,31 @@ void objective_destroy(objective *o);
 /* The problem for lbfgs_minimize; valid while o is. */
 lbfgs_problem objective_problem(objective *o);
 
-/* Bytes on the host that objective_create takes, and how many rows it computes at a time. */
-size_t objective_bytes(int64_t N, int64_t D, int64_t C, int64_t *block_rows);
+/* Bytes on the host that objective_create takes, and how it will compute. */
+size_t objective_bytes(int64_t N, int64_t D, int64_t C, int threads, bool gpu, bool *wide, int64_t *block_rows);
 
-/* Softmax cross entropy of rows of logits, on the context's threads. z: (n, C) logits on entry, the gradient
- * p - onehot(y) on return. uncertain: (n) 1 - sum p^2 of each row, or NULL. Returns the sum of -ln p_y; the order of
- * summation depends on n and the threads only. */
-double softmax_loss(cloob_ctx *ctx, double *z, float *uncertain, const int32_t *y, int64_t n, int64_t C);
+/* probe_blocks.c: the sum of cross entropies over all rows, and its gradient (C, D+1), overwritten. */
+double objective_blocks_float(objective *o, double *g, const double *w);
+double objective_blocks_double(objective *o, double *g, const double *w);
+/* Logits of one block in double, bias included: zd (n, C) = x w' + b; leaves x in xd. */
+void objective_logits_double(objective *o, const float *x, const double *w, int64_t n);
+
+/* probe_precondition.c: chooses row, root and sampled by `uncertain`; Minv (D+1, D+1) = sum of root^2 x x' over
+ * them. */
+void objective_sample(objective *o, int64_t wanted);
+void objective_sample_square(objective *o);
+
+/* probe_precondition.c: lbfgs_problem's prepare and precondition. */
+cloob_status objective_prepare(void *arg, int iteration, double f, const double *w, bool *forget);
+cloob_status objective_precondition(void *arg, double *out, const double *v);
+
+/* Softmax cross entropy over a block of rows, on the context's threads, in float or double.
+ *
+ * z: (n, C) logits on entry, gradient p - onehot(y) on return. y: (n) in 0..C-1. uncertain: (n) 1 - sum p^2
+ * of each row, or NULL. Return the sum of -ln p_y; the order of summation depends on n and the threads only.
+ */
+
+double softmax_loss_f(cloob_ctx *ctx, float *z, float *uncertain, const int32_t *y, int64_t n, int64_t C);
+double softmax_loss_d(cloob_ctx *ctx, double *z, float *uncertain, const int32_t *y, int64_t n, int64_t C);
 
 #endif

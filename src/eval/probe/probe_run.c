@@ -22,15 +22,12 @@ typedef struct search {
     const probe_options *o;
 } search;
 
-/* Accuracies on a split; unknown_labels may be NULL. */
-static cloob_status score(cloob_ctx *ctx, const probe_model *m, const probe_data *d, accuracy_result *out,
-                          int64_t *unknown_labels)
+static cloob_status measure_accuracy(search *s, const probe_model *m, double *acc)
 {
     accuracy_counts t;
-    CLOOB_TRY(accuracy_init(ctx, &t, m->C, false));
-    cloob_status status = probe_score(ctx, &t, m, d);
-    *out = accuracy_finish(&t);
-    if (unknown_labels) *unknown_labels = t.unknown;
+    CLOOB_TRY(accuracy_init(s->ctx, &t, m->C, false));
+    cloob_status status = probe_score(s->ctx, &t, m, s->val, s->o->gpu);
+    *acc = accuracy_finish(&t).top1;
     accuracy_release(&t);
     return status;
 }
@@ -61,13 +58,11 @@ static cloob_status try_lambda(search *s, double exponent, const double *start, 
     cloob_probe_trial *t = &s->out->trial[s->out->trials];
     CLOOB_TRY(probe_train(s->ctx, &m, &fit, s->train, s->parts, pow(10, exponent), start, s->o));
     *t = (cloob_probe_trial){ fit.lambda, fit.objective, 0, fit.iterations, fit.converged };
-    accuracy_result val;
-    cloob_status status = score(s->ctx, &m, s->val, &val, NULL);
+    cloob_status status = measure_accuracy(s, &m, &t->val_acc);
     if (status != CLOOB_OK) {
         probe_model_release(&m);
         return status;
     }
-    t->val_acc = val.top1;
     ctx_log(s->ctx, CLOOB_LOG_INFO, "lambda %-10.4g validation %.4f  objective %.6g  %d iterations%s", t->lambda,
             t->val_acc, t->objective, t->iterations, t->converged ? "" : " (not converged)");
     if (next_start) memcpy(next_start, m.w, (size_t)(m.C * (m.D + 1)) * sizeof *m.w);
@@ -188,6 +183,20 @@ static double mean_of_ties(const probe_search *s)
 
 /* ---- scores -------------------------------------------------------------------------------------- */
 
+static cloob_status score(run *r, const probe_model *m, const probe_data *d, double *acc, accuracy_result *all,
+                          int64_t *unknown_labels)
+{
+    accuracy_counts t;
+    CLOOB_TRY(accuracy_init(r->ctx, &t, m->C, false));
+    cloob_status status = probe_score(r->ctx, &t, m, d, r->training.gpu);
+    accuracy_result result = accuracy_finish(&t);
+    *acc = result.top1;
+    if (all) *all = result;
+    if (unknown_labels) *unknown_labels = t.unknown;
+    accuracy_release(&t);
+    return status;
+}
+
 /* Classes of the rows that the probe was not trained on: they count as wrong in the mean over classes, as their rows do
  * in the accuracy. */
 static cloob_status count_unknown_classes(run *r, const probe_model *m, const probe_data *d, accuracy_result *a)
@@ -204,19 +213,18 @@ static cloob_status count_unknown_classes(run *r, const probe_model *m, const pr
 static cloob_status score_final(run *r, const probe_model *m)
 {
     cloob_probe_result *out = r->out;
-    accuracy_result train, test, val;
-    CLOOB_TRY(score(r->ctx, m, r->train, &train, NULL));
-    CLOOB_TRY(score(r->ctx, m, r->test, &test, &out->unknown_labels));
+    accuracy_result test;
+    CLOOB_TRY(score(r, m, r->train, &out->train_acc, NULL, NULL));
+    CLOOB_TRY(score(r, m, r->test, &out->test_acc, &test, &out->unknown_labels));
     if (out->unknown_labels) CLOOB_TRY(count_unknown_classes(r, m, r->test, &test));
-    out->train_acc = train.top1, out->test_acc = test.top1;
     out->test_mean_per_class = test.mean_per_class, out->test_acc5 = test.top5;
     out->test_rows = r->test->x.N;
     if (out->unknown_labels)
         ctx_log(r->ctx, CLOOB_LOG_WARN, "%lld of %lld test rows are of classes without training rows: counted as wrong",
                 (long long)out->unknown_labels, (long long)r->test->x.N);
     if (r->val && !r->o->search) {
-        CLOOB_TRY(score(r->ctx, m, r->val, &val, NULL));
-        out->has_val = true, out->val_acc = val.top1;
+        out->has_val = true;
+        CLOOB_TRY(score(r, m, r->val, &out->val_acc, NULL, NULL));
     }
     return CLOOB_OK;
 }
@@ -228,9 +236,10 @@ static void log_plan(run *r, const probe_plan *p)
     ctx_log(r->ctx, CLOOB_LOG_INFO,
             "plan: %lld x %lld features stay mapped (%.1f MiB), %lld classes, %lld blocks of %lld rows, %.1f "
             "MiB in memory, "
-            "%.3g GFLOP an evaluation",
+            "%.3g GFLOP an evaluation, in %s",
             (long long)p->N, (long long)p->D, (double)p->feature_bytes / 1048576.0, (long long)p->C,
-            (long long)p->blocks, (long long)p->block_rows, (double)p->memory_bytes / 1048576.0, p->flops * 1e-9);
+            (long long)p->blocks, (long long)p->block_rows, (double)p->memory_bytes / 1048576.0, p->flops * 1e-9,
+            p->wide ? "double" : "float");
 }
 
 enum { EVALUATIONS = 50 }; /* that a training takes, or so */
@@ -239,10 +248,12 @@ static cloob_status plan(run *r, const char *device_name)
 {
     label_set set;
     CLOOB_TRY(label_set_init(r->ctx, &set, r->train->y, r->train->x.N));
-    probe_plan p = probe_plan_make(r->train, set.C);
-    bool small = probe_is_small(p.N, p.D, p.C);
-    cloob_status status = eval_device_open(r->ctx, device_name, small ? 0 : p.flops * EVALUATIONS, &r->gpu);
-    if (status == CLOOB_OK && r->gpu && !small) status = probe_gpu_create(r->ctx, r->gpu, 0, &r->training.gpu);
+    probe_plan p = probe_plan_make(r->train, set.C, r->ctx->threads, false);
+    cloob_status status = eval_device_open(r->ctx, device_name, p.wide ? 0 : p.flops * EVALUATIONS, &r->gpu);
+    if (status == CLOOB_OK && r->gpu && !p.wide) {
+        p = probe_plan_make(r->train, set.C, r->ctx->threads, true);
+        status = probe_gpu_create(r->ctx, r->gpu, 0, &r->training.gpu);
+    }
     if (status == CLOOB_OK) log_plan(r, &p);
     r->out->class_gaps = set.gaps;
     if (set.gaps)
@@ -295,9 +306,7 @@ static cloob_status search_then_train(run *r)
     if (r->o->ties_mean) best.lambda = mean_of_ties(&s);
     memcpy(r->out->trial, s.trial, sizeof s.trial);
     r->out->trials = s.trials, r->out->val_acc = best.val_acc, r->out->has_val = true;
-    accuracy_result test = { 0 };
-    status = score(r->ctx, &s.model, r->test, &test, NULL);
-    r->out->searched_test_acc = test.top1;
+    status = score(r, &s.model, r->test, &r->out->searched_test_acc, NULL, NULL);
     probe_data both[2] = { *r->train, r->val ? *r->val : *r->train };
     int parts = r->val && r->o->refit_all ? 2 : 1;
     if (status == CLOOB_OK) status = train_final(r, both, parts, best.lambda, &s.model);
