@@ -154,9 +154,9 @@ static void add_to_covariance(cloob_ctx *ctx, moments *m, const unit_rows *x)
     }
 }
 
-/* Eigenvalues of the covariance (divided by N - 1) of the unit rows, and how many of them matter: a low effective number
- * means that few features carry all the variance ("explaining away"). Formed in double by blocks in two passes, mean
- * first. Needs two rows and D^2 doubles. share: 0.99 in the paper. */
+/* Eigenvalues of the covariance (divided by N - 1) of the unit rows, and how many of them matter: a low effective
+ * number means that few features carry all the variance ("explaining away"). Formed in double by blocks in two passes,
+ * mean first. Needs two rows and D^2 doubles. share: 0.99 in the paper. */
 static cloob_status spectrum_run(cloob_ctx *ctx, cloob_coverage *out, const unit_rows *x, double share)
 {
     int64_t D = x->src.D;

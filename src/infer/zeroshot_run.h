@@ -83,12 +83,8 @@ void zeroshot_run_options_init(zeroshot_run_options *o);
 cloob_status zeroshot_weights(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const prompt_set *set,
                               const zeroshot_run_options *o, zeroshot *z);
 
-/* Adds the images of d to z, whose classes are those of `set` (class_match.c). *bad: images that
- * cannot be read, left out. */
-cloob_status zeroshot_images(cloob_ctx *ctx, encoder *enc, const dataset *d, const prompt_set *set,
-                             const zeroshot_run_options *o, zeroshot *z, int64_t *bad);
-
-/* Both. */
+/* The class weights, and the counts of all images of d (class_match.c finds their classes). *bad: images that cannot be
+ * read, left out. */
 cloob_status zeroshot_run(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d, const prompt_set *set,
                           const zeroshot_run_options *o, zeroshot *z, int64_t *bad);
 

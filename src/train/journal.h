@@ -45,8 +45,8 @@ void journal_tee_begin(cloob_ctx *ctx, journal_tee *t);
 void journal_tee_open(journal *j, journal_tee *t);
 void journal_tee_end(cloob_ctx *ctx, journal_tee *t); /* does nothing where it is not begun */
 
-/* One line to the context's log, and by journal_tee to out.log; ctx NULL: only to out.log, for text that the caller prints
- * itself. */
+/* One line to the context's log, and by journal_tee to out.log; ctx NULL: only to out.log, for text that the caller
+ * prints itself. */
 void journal_put_line(cloob_ctx *ctx, journal *j, cloob_log_level level, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 #define journal_line(ctx, j, ...) journal_put_line(ctx, j, CLOOB_LOG_INFO, __VA_ARGS__)

@@ -197,7 +197,7 @@ static cloob_status decode_one(cloob_ctx *ctx, const tokenizer *t, token_call *c
     return status;
 }
 
-/* One value gives a list of one, as in text-embeddings-inference; ids are a value when they are not lists themselves. */
+/* One value gives a list of one, as in text-embeddings-inference. Ids are one value unless they are lists. */
 static cloob_status each_value(cloob_ctx *ctx, const tokenizer *t, void *user)
 {
     token_call *c = user;
