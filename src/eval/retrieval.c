@@ -135,7 +135,10 @@ cloob_status ranks_match(cloob_ctx *ctx, const rank_pass *p)
     return CLOOB_OK;
 }
 
-cloob_status ranks_best(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, const int64_t *owner, int64_t *partner)
+/* The largest of row i's similarities to the rows of b that it owns, for rank_pass: partner (rows of a) gets
+ * the first of the most similar rows j with owner[j] == i, -1 where there is none. */
+static cloob_status ranks_best(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, const int64_t *owner,
+                               int64_t *partner)
 {
     ranks r;
     rank_pass p = { .a = a, .b = b };

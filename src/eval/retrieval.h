@@ -57,10 +57,6 @@ typedef struct rank_pass {
 /* Which candidate is query k's. */
 static inline int64_t rank_partner(const rank_pass *p, int64_t k) { return p->partner ? p->partner[k] : k * p->step; }
 
-/* The largest of row i's similarities to the rows of b that it owns, for rank_pass: partner (rows of a) gets
- * the first of the most similar rows j with owner[j] == i, -1 where there is none. */
-cloob_status ranks_best(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, const int64_t *owner, int64_t *partner);
-
 /* Fills `matched`; needed before either of the two below. */
 cloob_status ranks_match(cloob_ctx *ctx, const rank_pass *p);
 

@@ -57,16 +57,11 @@ cloob_status embed_loader(cloob_ctx *ctx, const encoder *enc, const tokenizer *t
 
 /* ---- in batches ---------------------------------------------------------------------------------- */
 
-bool embed_has_texts(const tokenizer *tok, const dataset *d, const embed_options *o)
-{
-    return o->texts && tok && dataset_has_captions(d);
-}
-
 /* Room for n rows. */
 static cloob_status make_room(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d,
                               const embed_options *o, int64_t n, embedded *e)
 {
-    bool texts = embed_has_texts(tok, d, o), labels = dataset_class_count(d) > 0;
+    bool texts = o->texts && tok && dataset_has_captions(d), labels = dataset_class_count(d) > 0;
     *e = (embedded){ .image_width = encoder_width(enc, o->what, false),
                      .text_width = encoder_width(enc, o->what, true) };
     e->image = malloc((size_t)(n * e->image_width) * sizeof *e->image);

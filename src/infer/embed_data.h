@@ -43,9 +43,6 @@ typedef cloob_status embed_visitor(cloob_ctx *ctx, void *user, const embedded *b
 cloob_status embed_data_each(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d,
                              const embed_options *o, embed_visitor *visit, void *user, int64_t *bad);
 
-/* Whether there will be texts. */
-bool embed_has_texts(const tokenizer *tok, const dataset *d, const embed_options *o);
-
 /* Lets a loader keep its batches where the device's copies read them at full speed; the device outlives the
  * loader. */
 void loader_feeds(loader_options *o, device *dev);

@@ -1,4 +1,4 @@
-/* What is done with embeddings: retrieval from stored rows, and files; from memory, or as they come. */
+/* Embeddings into a file as they come, or into memory; rows may retrieve from stored ones first. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,15 +70,6 @@ static cloob_status out_put(cloob_ctx *ctx, void *user, embed_part part, void *r
     return rows_file_put(ctx, &o->f, o->part[part], rows, n);
 }
 
-static cloob_status put_all(cloob_ctx *ctx, out_file *o, const embed_result *e)
-{
-    if (e->label) CLOOB_TRY(out_put(ctx, o, EMBED_LABEL, e->label, e->rows));
-    if (e->row) CLOOB_TRY(out_put(ctx, o, EMBED_ROW, e->row, e->rows));
-    if (e->text_image) CLOOB_TRY(out_put(ctx, o, EMBED_OWNER, e->text_image, e->text_rows));
-    if (e->image) CLOOB_TRY(out_put(ctx, o, EMBED_IMAGE, e->image, e->rows));
-    return e->text ? out_put(ctx, o, EMBED_TEXT, e->text, e->text_rows) : CLOOB_OK;
-}
-
 /* A .npy file has no room for names: they stand in E.npy.txt, one per row. */
 static cloob_status write_beside(cloob_ctx *ctx, const char *path, const embed_result *e)
 {
@@ -91,24 +82,6 @@ static cloob_status write_beside(cloob_ctx *ctx, const char *path, const embed_r
     text.failed = text.failed || beside.failed;
     cloob_status status = file_write_text(ctx, beside.failed ? path : beside.data, &text);
     sbuf_release(&beside);
-    return status;
-}
-
-cloob_status embed_result_write(cloob_ctx *ctx, const embed_result *e, const char *path)
-{
-    API_NEEDS(ctx, e && path);
-    int64_t max_rows[EMBED_PARTS] = { e->label ? e->rows : 0, e->row ? e->rows : 0, e->text_image ? e->text_rows : 0,
-                                      e->rows, e->text_rows },
-            width[EMBED_PARTS] = { 0, 0, 0, e->image ? e->image_width : 0, e->text ? e->text_width : 0 };
-    out_file o = { 0 };
-    lists l;
-    cloob_status status = lists_make(ctx, e, &l);
-    if (status == CLOOB_OK) status = out_begin(ctx, path, max_rows, width, &l, &o);
-    if (status == CLOOB_OK) status = put_all(ctx, &o, e);
-    if (status == CLOOB_OK) status = rows_file_end(ctx, &o.f, l.meta, l.count);
-    if (status == CLOOB_OK) status = write_beside(ctx, path, e);
-    rows_file_abort(&o.f);
-    lists_release(&l);
     return status;
 }
 

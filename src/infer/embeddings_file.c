@@ -43,9 +43,9 @@ void embeddings_close(embeddings_file *e)
     free(e);
 }
 
-cloob_status matrix_floats(cloob_ctx *ctx, const cloob_matrix *m, float **out)
+/* All of it as floats; free(*out) is the caller's. */
+static cloob_status matrix_floats(cloob_ctx *ctx, const cloob_matrix *m, float **out)
 {
-    API_NEEDS(ctx, m && out);
     size_t bytes = (size_t)(m->rows * m->columns) * sizeof **out;
     *out = malloc(bytes ? bytes : 1);
     if (!*out) return ctx_no_memory(ctx, bytes, m->name);

@@ -14,8 +14,6 @@ void embeddings_close(embeddings_file *e);
 
 /* The first tensor that exists of "image|x"; valid until the file is closed. */
 cloob_status embeddings_matrix(cloob_ctx *ctx, embeddings_file *e, const char *names, cloob_matrix *out);
-/* All of it as floats; free(*out) is the caller's. */
-cloob_status matrix_floats(cloob_ctx *ctx, const cloob_matrix *m, float **out);
 bool embeddings_has(const embeddings_file *e, const char *names);
 /* Class labels, one per row: integers, or floats that are whole numbers; valid until the file is closed. */
 cloob_status embeddings_labels(cloob_ctx *ctx, embeddings_file *e, const char *names, int64_t rows,

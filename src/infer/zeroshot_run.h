@@ -29,9 +29,6 @@ typedef enum class_match_by { MATCH_NAMES, MATCH_ORDER, MATCH_NUMBERS } class_ma
 cloob_status class_match(cloob_ctx *ctx, const dataset *d, const prompt_set *set, int64_t *class_of,
                          class_match_by *by);
 
-/* The class with that name; -1: none, -2: several (ImageNet has two cranes). */
-int64_t class_find(const prompt_set *set, const char *name);
-
 /* A set out of the data set's own class names ("_" becomes a space) and the template "a photo of a {}.", in
  * a's memory. */
 cloob_status class_names_as_prompts(cloob_ctx *ctx, const dataset *d, arena *a, prompt_set *out);

@@ -55,6 +55,13 @@ static bool is_better(const char *metric, double a, double b)
     return falls ? a < b : a > b;
 }
 
+/* The best value of a metric among the lines of results. */
+typedef struct best_metric {
+    double value;
+    int64_t epoch, evaluations;
+    int64_t since; /* evaluations after the best */
+} best_metric;
+
 /* Calls visit for every complete line of a results.jsonl, until it returns false. Without the file there is none. */
 typedef bool result_visitor(const json *line, const char *metric, void *user);
 
@@ -89,7 +96,7 @@ static bool count_line(const json *line, const char *metric, void *user)
     return true;
 }
 
-cloob_status best_metric_find(cloob_ctx *ctx, const char *results, const char *metric, best_metric *out)
+static cloob_status best_metric_find(cloob_ctx *ctx, const char *results, const char *metric, best_metric *out)
 {
     *out = (best_metric){ 0 };
     return each_result(ctx, results, count_line, metric, out);

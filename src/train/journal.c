@@ -445,7 +445,12 @@ cloob_status layer_norms_after(cloob_ctx *ctx, layer_norms *l)
     return copy(ctx, l->p, l->p->grad, l->grad);
 }
 
-layer_norm layer_norm_of(const layer_norms *l, int row)
+/* Euclidean norms of one parameter. */
+typedef struct layer_norm {
+    double weight, gradient, update; /* after the step; of the loss; after minus before */
+} layer_norm;
+
+static layer_norm layer_norm_of(const layer_norms *l, int row)
 {
     const param *r = &l->p->row[row];
     double weight = 0, gradient = 0, update = 0;

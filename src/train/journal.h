@@ -116,18 +116,12 @@ void tensorboard_scalar(tensorboard *t, const char *tag, int64_t step, double va
 
 typedef struct layer_norms layer_norms;
 
-/* Euclidean norms of one parameter. */
-typedef struct layer_norm {
-    double weight, gradient, update; /* after the step; of the loss; after minus before */
-} layer_norm;
-
 /* p outlives it. */
 cloob_status layer_norms_create(cloob_ctx *ctx, params *p, layer_norms **out);
 void layer_norms_destroy(layer_norms *l); /* NULL is valid */
 
 cloob_status layer_norms_before(cloob_ctx *ctx, layer_norms *l);
 cloob_status layer_norms_after(cloob_ctx *ctx, layer_norms *l);
-layer_norm layer_norm_of(const layer_norms *l, int row);
 
 /* Appends a line for every trained parameter: step, name, norms of weights, gradient (times factor) and update. */
 #define LAYER_NORMS_HEAD "step\tparameter\tweight\tgradient\tupdate\n"

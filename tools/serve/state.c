@@ -26,7 +26,8 @@ void serve_log(serve *s, const char *format, ...)
     fprintf(stderr, "%s\n", text);
 }
 
-bool watched_read(const char *path, watched *out)
+/* false: not there */
+static bool watched_read(const char *path, watched *out)
 {
     struct stat st;
     if (stat(path, &st) != 0) return false;
@@ -35,7 +36,7 @@ bool watched_read(const char *path, watched *out)
     return true;
 }
 
-bool watched_same(const watched *a, const watched *b)
+static bool watched_same(const watched *a, const watched *b)
 {
     return a->inode == b->inode && a->size == b->size && a->mtime_ns == b->mtime_ns;
 }

@@ -11,6 +11,17 @@
 
 /* ---- the search for lambda ------------------------------------------------------------------- */
 
+/* The strength of the probe's regularisation by CLIP's parametric binary search: lambda = 1e-6, 1e-4, ...,
+ * 1e6 on the validation rows, then a step to both sides of the best, halved from one decade to an eighth.
+ * Among equal accuracies the strongest lambda wins. */
+
+typedef struct probe_search {
+    cloob_probe_trial trial[CLOOB_PROBE_TRIALS]; /* in the order tried */
+    int trials;
+    int best;          /* index of the winner */
+    probe_model model; /* the winner's, trained on `train` only; owned */
+} probe_search;
+
 enum { COARSE_FIRST = 6, COARSE_LAST = -6, COARSE_STEP = 2 }; /* decades, strongest first */
 static const double FINEST = 0.125;
 
@@ -100,18 +111,17 @@ static cloob_status refine(search *s)
     return CLOOB_OK;
 }
 
-cloob_status probe_search_run(cloob_ctx *ctx, probe_search *out, const probe_data *train, int parts,
-                              const probe_data *val, const probe_options *o)
+/* Each training starts from the parameters of the last one, so that fifteen cost little more than a few. */
+static cloob_status probe_search_run(cloob_ctx *ctx, probe_search *out, const probe_data *train, int parts,
+                                     const probe_data *val, const probe_options *o)
 {
     search s = { ctx, out, train, val, parts, o };
     memset(out, 0, sizeof *out);
     cloob_status status = coarse(&s);
     if (status == CLOOB_OK) status = refine(&s);
-    if (status != CLOOB_OK) probe_search_release(out);
+    if (status != CLOOB_OK) probe_model_release(&out->model);
     return status;
 }
-
-void probe_search_release(probe_search *s) { probe_model_release(&s->model); }
 
 /* ---- the whole probe ------------------------------------------------------------------------- */
 
@@ -123,6 +133,30 @@ typedef struct run {
     const probe_data *train, *val, *test; /* val may be NULL */
     device *gpu;                          /* NULL: none */
 } run;
+
+/* Copies of chosen rows of a split, as float. */
+typedef struct probe_rows {
+    float *x; /* (n, D) */
+    int64_t *y;
+    probe_data data;
+} probe_rows;
+
+static void probe_rows_release(probe_rows *g) { free(g->x), free(g->y); }
+
+static cloob_status probe_rows_init(cloob_ctx *ctx, probe_rows *g, const probe_data *from, const int64_t *chosen,
+                                    int64_t n)
+{
+    int64_t D = from->x.D;
+    *g = (probe_rows){ .x = malloc((size_t)(n * D) * sizeof *g->x), .y = malloc((size_t)n * sizeof *g->y) };
+    if (!g->x || !g->y) return ctx_no_memory(ctx, (size_t)(n * D) * sizeof *g->x, "rows of a probe");
+    for (int64_t i = 0; i < n; i++) {
+        const float *row = rows_read(&from->x, chosen[i], 1, g->x + i * D);
+        if (row != g->x + i * D) memcpy(g->x + i * D, row, (size_t)D * sizeof *row);
+        g->y[i] = from->y[chosen[i]];
+    }
+    g->data = (probe_data){ { g->x, CLOOB_F32, n, D, 1, from->x.name }, g->y };
+    return CLOOB_OK;
+}
 
 /* The half that validates when there is no validation split: every other row, so that rows sorted by class are shared
  * out evenly; or a random half. */
@@ -310,7 +344,7 @@ static cloob_status search_then_train(run *r)
     probe_data both[2] = { *r->train, r->val ? *r->val : *r->train };
     int parts = r->val && r->o->refit_all ? 2 : 1;
     if (status == CLOOB_OK) status = train_final(r, both, parts, best.lambda, &s.model);
-    probe_search_release(&s);
+    probe_model_release(&s.model);
     halves_release(&h);
     return status;
 }
@@ -366,22 +400,6 @@ cloob_status few_shot_choose(cloob_ctx *ctx, const probe_data *train, int64_t sh
     free(row);
     label_set_release(&set);
     return status;
-}
-
-void probe_rows_release(probe_rows *g) { free(g->x), free(g->y); }
-
-cloob_status probe_rows_init(cloob_ctx *ctx, probe_rows *g, const probe_data *from, const int64_t *chosen, int64_t n)
-{
-    int64_t D = from->x.D;
-    *g = (probe_rows){ .x = malloc((size_t)(n * D) * sizeof *g->x), .y = malloc((size_t)n * sizeof *g->y) };
-    if (!g->x || !g->y) return ctx_no_memory(ctx, (size_t)(n * D) * sizeof *g->x, "rows of a probe");
-    for (int64_t i = 0; i < n; i++) {
-        const float *row = rows_read(&from->x, chosen[i], 1, g->x + i * D);
-        if (row != g->x + i * D) memcpy(g->x + i * D, row, (size_t)D * sizeof *row);
-        g->y[i] = from->y[chosen[i]];
-    }
-    g->data = (probe_data){ { g->x, CLOOB_F32, n, D, 1, from->x.name }, g->y };
-    return CLOOB_OK;
 }
 
 static cloob_status gather(cloob_ctx *ctx, const probe_data *from, int64_t shots, uint64_t seed, probe_rows *g)
