@@ -268,7 +268,7 @@ cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
     cloob_status status = s->openapi && s->thumbs ? run(&v) : ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     free(v.worker);
     if (v.closing >= 0) close(v.closing);
-    if (atomic_load(&s->indexing)) return status; /* a thread still uses it; the process ends soon */
+    if (atomic_load(&s->background)) return status; /* a thread still uses it; the process ends soon */
     serve_close_state(s);
     free(s);
     return status;

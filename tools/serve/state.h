@@ -128,12 +128,16 @@ struct serve {
     _Atomic int64_t open_connections, requests_waiting, requests_running, refused;
     atomic_bool warned_immich; /* that faces and text recognition need --immich-upstream */
     budget memory;             /* of all requests */
-    atomic_int indexing;       /* threads that index folders */
+    atomic_int background;     /* threads that index folders or compute maps */
     double started_at;
     struct thumb_cache *thumbs;
     gate images;     /* requests whose images are decoded and embedded: some workers are always left for texts */
     gate thumbnails; /* made at the same time, each with a whole image in memory */
 };
+
+/* Calls work(s, object) on a thread of its own. false: none can be started. */
+typedef void background_fn(serve *s, void *object);
+bool serve_in_background(serve *s, background_fn *work, void *object);
 
 void serve_log(serve *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
