@@ -4,7 +4,7 @@
 
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
-#include "train/objective_file.h"
+#include "infer/embeddings_file.h"
 
 static struct {
     const char *input, *method, *grad, *report;
