@@ -280,7 +280,11 @@ static cloob_status take_all(reader *r)
     int64_t count;
     cloob_status status = model_shapes(r->ctx, &a, &r->w->config, &row, &count);
     for (int64_t i = 0; status == CLOOB_OK && i < count; i++) {
-        status = take(r, &row[i]);
+        fold_result fold = { 0 };
+        if (model_config_is_folded(&r->w->config) && !r->s.native)
+            status = fold_row(r->ctx, &r->s, r->w, row, i, &fold);
+        if (status == CLOOB_OK && fold.missing[0]) status = note(r, KEY_MISSING, fold.missing);
+        if (status == CLOOB_OK && !fold.folded) status = take(r, &row[i]);
         if (status == CLOOB_OK && text_ends_with(row[i].name, ".running_var")) status = take_count(r, row[i].name);
     }
     if (status == CLOOB_OK) status = take_scalar(r, "logit_scale");

@@ -238,6 +238,11 @@ cloob_status interchange_write(cloob_ctx *ctx, const char *path, weight_format f
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                         "%s: this format has no models of one tower; %s can be written as cloob or hf", path,
                         w->config.name);
+    if (model_config_is_folded(&w->config))
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "%s: the image tower of %s is folded for inference, and its branches and batch norms cannot be "
+                        "written again; it can be written as cloob",
+                        path, w->config.name);
     CLOOB_TRY(int8_expand(ctx, w));
     writer o = { .ctx = ctx, .w = w, .names = NAMES_OPENAI, .prefix = "" };
     if (format == FORMAT_HF || format == FORMAT_OPEN_CLIP) o.names = names_for(&w->config, format == FORMAT_HF);

@@ -4,7 +4,6 @@
 #include "cli/commands.h"
 #include "cli/json_out.h"
 #include "lab/bench/bench.h"
-#include "lab/bench/profile.h"
 
 static struct {
     const char *model, *method, *fit_memory;

@@ -56,6 +56,22 @@ cloob_status image_reserve_whole(cloob_ctx *ctx, image_reader *r)
     return image_buffer_reserve(ctx, &r->rgb, (size_t)(r->width * r->height * 3));
 }
 
+void image_set_palette(image_reader *r, int colours)
+{
+    r->kind = IMAGE_RGB;
+    for (int i = 0; i < colours; i++)
+        for (int c = 0; c < 3; c++)
+            if (r->palette.rgb[i][c] != i) r->kind = IMAGE_INDEXED;
+    memset(r->palette.rgb[colours], 0, sizeof r->palette.rgb[0] * (size_t)(256 - colours));
+}
+
+void image_set_bilevel(image_reader *r)
+{
+    r->kind = IMAGE_INDEXED;
+    memset(&r->palette, 255, sizeof r->palette);
+    memset(r->palette.rgb[0], 0, 3);
+}
+
 /* --- readers ----------------------------------------------------------------------------------------- */
 
 cloob_status image_reader_create(cloob_ctx *ctx, image_reader **out)
@@ -157,13 +173,10 @@ cloob_status image_reader_load(cloob_ctx *ctx, image_reader *r, const image_box 
         CLOOB_TRY(r->codec->load(ctx, r));
     }
     int64_t step = extra_bytes(r);
-    image_part all = { r->rgb.data,
-                       step ? r->extra.data : NULL,
-                       r->have.width * 3,
-                       r->have.width * step,
-                       r->have.width,
-                       r->have.height,
-                       r->kind };
+    image_part all = { r->rgb.data,       step ? r->extra.data : NULL,
+                       r->have.width * 3, r->have.width * step,
+                       r->have.width,     r->have.height,
+                       r->kind,           &r->palette };
     image_box inner = { r->want.top - r->have.top, r->want.left - r->have.left, r->want.height, r->want.width };
     *out = image_window(&all, &inner);
     return CLOOB_OK;
@@ -172,7 +185,7 @@ cloob_status image_reader_load(cloob_ctx *ctx, image_reader *r, const image_box 
 image_part image_whole(const image *im)
 {
     return (image_part){ im->rgb,   im->extra,  im->width * 3, im->width * extra_step(im->kind),
-                         im->width, im->height, im->kind };
+                         im->width, im->height, im->kind,      &im->palette };
 }
 
 image_part image_window(const image_part *p, const image_box *box)
@@ -207,6 +220,7 @@ cloob_status image_decode(cloob_ctx *ctx, const void *bytes, size_t size, const 
     CLOOB_TRY_GOTO(image_reader_load(ctx, &r, NULL, &part), done);
     out->rgb = r.rgb.data; /* the reader's buffers become the image's */
     out->kind = r.kind;
+    out->palette = r.palette;
     r.rgb.data = NULL;
     if (part.extra) {
         out->extra = r.extra.data;

@@ -121,6 +121,25 @@ cloob_status run_lines_read(cloob_ctx *ctx, arena *memory, const char *path, run
 /* The last line of a run's checkpoints/results.jsonl; *out NULL: the run was never validated. */
 cloob_status last_result_read(cloob_ctx *ctx, arena *memory, const char *dir, json **out);
 
+/* ---- published results ----------------------------------------------------------------------------- */
+
+/* A row of data_sets.def. */
+typedef struct data_set {
+    const char *name, *other, *title; /* name: letters and digits; other: further names, between blanks */
+    int64_t classes, train, test;     /* images; 0: not known */
+    const char *metric;               /* "accuracy", "mean_per_class", "roc_auc" */
+    bool same;                        /* every copy has these test images */
+    bool in_paper;                    /* named in a table of the paper */
+} data_set;
+
+/* By a name ("Stanford-Cars"), or by a folder or file ("sets/wds_cars_test", "cars/test"). NULL: not a known one. */
+const data_set *data_set_find(const char *name);
+
+/* The tables of the paper with the means of our results on the same data sets. path: folders and files of eval suite,
+ * files of eval zeroshot --json, training runs with ImageNet; none: the published tables alone. format: "text",
+ * "markdown" or "json". The caller frees *text. */
+cloob_status compare_paper(cloob_ctx *ctx, const char *const *path, int64_t paths, const char *format, char **text);
+
 /* ---- the steps ------------------------------------------------------------------------------------- */
 
 typedef struct group_values {

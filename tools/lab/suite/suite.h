@@ -102,26 +102,6 @@ cloob_status bench_by_group(cloob_ctx *ctx, bench *b, const bench_features *f, c
 cloob_status bench_prompts(cloob_ctx *ctx, const bench *b, prompts *p);
 cloob_status bench_weights(cloob_ctx *ctx, const bench *b, const prompt_set *set, zeroshot *z);
 
-/* ---- results as a table: a row per data set and task, a column per model, the main metric in the cells --- */
-
-typedef struct bench_row {
-    const char *name, *metric; /* metric "": the set has no main metric, or is not there */
-    const double *value;       /* (models) NaN: not evaluated */
-    bool there;                /* some model was evaluated */
-} bench_row;
-
-typedef struct bench_table {
-    const char **model; /* (models) names that distinguish them */
-    int64_t models;
-    bench_row *row;
-    int64_t rows;
-    int64_t missing; /* of DataComp's sets that count */
-} bench_table;
-
-/* datacomp: its sets first, in its order, all of them; then means over groups of them; then whatever else was
- * evaluated. Everything is in the arena; false: memory is out. */
-bool bench_table_make(arena *a, const benchmark_result *r, int64_t n, bool datacomp, bench_table *out);
-
 /* The published table of WinoGAViL: a CSV file with the columns cue, candidates and associations; the last two hold
  * JSON lists of image names.
  *

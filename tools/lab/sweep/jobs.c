@@ -65,8 +65,11 @@ static void do_one(jobs *j, const sweep_run *r)
     named_log log = { j, r->name };
     sweep_summary count = { 0 };
     sweep_options o = *j->o;
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){
-        .threads = j->threads, .log = log_named, .log_user = &log, .log_level = j->ctx->log_level });
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options),
+                                                            .threads = j->threads,
+                                                            .log = log_named,
+                                                            .log_user = &log,
+                                                            .log_level = j->ctx->log_level });
     if (ctx) ctx->kernels = j->ctx->kernels;
     o.train.should_stop = stop_all;
     o.train.stop_user = j;

@@ -115,6 +115,7 @@ static cloob_status train(cloob_ctx *ctx, const sweep_options *o, const char *fo
     if (resume) t.pretrained = NULL; /* the checkpoint already contains its weights */
     if (!resume && file_exists(r->dir)) CLOOB_TRY(set_aside(ctx, r->dir));
     ctx_log(ctx, CLOOB_LOG_INFO, "%s: %s", r->name, resume ? "resuming from its checkpoint" : "training");
+    t.size = sizeof t;
     CLOOB_TRY(cloob_train(ctx, &t, s));
     *(resume ? &count->resumed : &count->trained) += 1;
     return CLOOB_OK;
