@@ -31,47 +31,14 @@ static const opt_row rows[] = {
     OPT_END,
 };
 
-static void print_group(const group_mean *g)
-{
-    if (g->n) printf("  %12.6g +- %-10.4g (%lld)", g->mean, g->deviation, (long long)g->n);
-    else printf("  %12s    %-10s (0)", "-", "");
-}
-
-static void print_text(const comparison *c)
-{
-    int width = 6;
-    for (int64_t i = 0; i < c->metrics; i++)
-        if ((int)strlen(c->row[i].metric) > width) width = (int)strlen(c->row[i].metric);
-    printf("%-*s  %-31s %-31s p (two-sided)\n", width, "metric", "  A: mean +- spread (n)", "  B: mean +- spread (n)");
-    for (int64_t i = 0; i < c->metrics; i++) {
-        const compared_metric *m = &c->row[i];
-        printf("%-*s", width, m->metric);
-        print_group(&m->a);
-        print_group(&m->b);
-        if (m->tested)
-            printf("  %.4g (%s)%s", m->test.two_sided, m->test.exact ? "exact" : "normal",
-                   !m->significant         ? ""
-                   : m->a.mean > m->b.mean ? "  A is higher"
-                                           : "  B is higher");
-        putchar('\n');
-    }
-}
-
-static cloob_status print_result(cloob_ctx *ctx, const comparison *c)
-{
-    if (c->skipped) cli_print("warning: ", "%lld values are not finite and were skipped", (long long)c->skipped);
-    if (common.json) return cli_put_text(ctx, comparison_json(c));
-    print_text(c);
-    return CLOOB_OK;
-}
-
 static cloob_status two_files(cloob_ctx *ctx, const opt_list *file)
 {
-    comparison c;
-    cloob_status status = compare_files(ctx, &c, file->item[0], file->item[1], o.epoch, o.alpha);
+    groups_result g;
+    cloob_status status = compare_files(ctx, &g, file->item[0], file->item[1], o.epoch, o.alpha);
     if (status != CLOOB_OK) return status;
-    status = print_result(ctx, &c);
-    comparison_release(&c);
+    if (g.skipped) cli_print("warning: ", "%lld values are not finite and were skipped", (long long)g.skipped);
+    status = cli_put_text(ctx, groups_two(&g, common.json));
+    groups_release(&g);
     return status;
 }
 

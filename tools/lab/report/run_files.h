@@ -4,9 +4,9 @@
 
 #include "core/json.h"
 #include "core/arena.h"
+#include "cloob/data.h"
+#include "cloob/model.h"
 #include "core/ctx.h"
-#include "data/sets/dataset.h"
-#include "infer/model_file.h"
 
 /* Numbers in columns, from the tab-separated files a run leaves behind (metrics.tsv, eigenvalues.tsv,
  * similarities.tsv). */
@@ -49,7 +49,7 @@ typedef struct samples_options {
 } samples_options;
 
 /* d: a set with captions; the model has a tokenizer. Appends one JSON object. */
-cloob_status samples_json(cloob_ctx *ctx, model *m, const dataset *d, const samples_options *o, sbuf *out);
+cloob_status samples_json(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const samples_options *o, sbuf *out);
 
 typedef struct samples_file {
     const json *root;   /* NULL: there is none */

@@ -193,18 +193,18 @@ static bool is_complete(const sweep_options *o, const json *summary)
     return true;
 }
 
-cloob_status run_read_summary(cloob_ctx *ctx, arena *a, const sweep_run *r, json **summary)
+cloob_status run_read(cloob_ctx *ctx, arena *a, const sweep_run *r, const char *name, json **out)
 {
     char path[SWEEP_PATH + 64];
-    snprintf(path, sizeof path, "%s/summary.json", r->dir);
-    return json_read_file(ctx, a, path, summary);
+    snprintf(path, sizeof path, "%s/%s", r->dir, name);
+    return json_read_file(ctx, a, path, out);
 }
 
 static cloob_status find_finished(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r, bool *found)
 {
     arena a = { 0 };
     json *summary;
-    cloob_status status = run_read_summary(ctx, &a, r, &summary);
+    cloob_status status = run_read(ctx, &a, r, "summary.json", &summary);
     *found = status == CLOOB_OK && is_complete(o, summary);
     arena_release(&a);
     return status;
@@ -252,11 +252,4 @@ bool run_is_done(const sweep_run *r)
     char path[SWEEP_PATH + 64];
     snprintf(path, sizeof path, "%s/%s", r->dir, r->test ? "test.json" : "summary.json");
     return file_exists(path);
-}
-
-cloob_status run_read_test(cloob_ctx *ctx, arena *a, const sweep_run *r, json **test)
-{
-    char path[SWEEP_PATH + 64];
-    snprintf(path, sizeof path, "%s/test.json", r->dir);
-    return json_read_file(ctx, a, path, test);
 }

@@ -43,9 +43,8 @@ cloob_status sweep_do_runs(cloob_ctx *ctx, const sweep_options *o, const char *f
 
 bool run_is_done(const sweep_run *r); /* it has summary.json, and test.json where it is tested */
 
-/* What summary.json and test.json hold, in the arena. */
-cloob_status run_read_test(cloob_ctx *ctx, arena *a, const sweep_run *r, json **test);
-cloob_status run_read_summary(cloob_ctx *ctx, arena *a, const sweep_run *r, json **summary);
+/* A file of the run's folder, summary.json or test.json, in the arena. */
+cloob_status run_read(cloob_ctx *ctx, arena *a, const sweep_run *r, const char *name, json **out);
 
 /* What a trained run scores on class folders and on pairs, as members of a JSON object. */
 
