@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/json_out.h"
-#include "cli/shared_opts.h"
+#include "cli/cli.h"
+#include "core/file.h"
 #include "infer/predictions.h"
 #include "lab/compare/groups.h"
 #include "lab/report/report.h"
@@ -63,7 +63,7 @@ static cloob_status many_runs(cloob_ctx *ctx, const opt_list *path)
 static bool are_two_files(const opt_list *path)
 {
     if (path->count != 2 || o.by || o.metrics || o.where.count || opt_given("format")) return false;
-    return !cli_is_folder(path->item[0]) && !cli_is_folder(path->item[1]);
+    return !file_is_dir(path->item[0]) && !file_is_dir(path->item[1]);
 }
 
 /* ---- predictions: models on the same images ---- */
@@ -217,7 +217,7 @@ static int check(const command *self)
     if (o.predictions.count) return check_predictions(self);
     if (o.reliability) return cli_usage(self, "--reliability needs --predictions");
     if (!opt_words.count) return cli_usage(self, "needs folders of runs, two files, or --predictions");
-    if (opt_words.count == 1 && !cli_is_folder(opt_words.item[0]) && !o.by)
+    if (opt_words.count == 1 && !file_is_dir(opt_words.item[0]) && !o.by)
         return cli_usage(self, "needs two files, got 1, or --by");
     if (o.alpha >= 1) return cli_usage(self, "--alpha %g: needs a number below 1", o.alpha);
     return -1;

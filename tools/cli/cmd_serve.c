@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "core/ctx.h"
 #include "serve/serve.h"
 #include "infer/model_file.h"

@@ -1,8 +1,7 @@
 /* Shell completion from the option tables. */
 #include <string.h>
 
-#include "cli/commands.h"
-#include "core/option.h"
+#include "cli/cli.h"
 
 static bool is_shown(const opt_entry *e) { return !(e->flags & OPT_HIDDEN); }
 

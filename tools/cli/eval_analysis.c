@@ -3,10 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/shared_opts.h"
+#include "cli/cli.h"
 #include "eval/metrics.h"
 #include "infer/embeddings_file.h"
-#include "core/json.h"
 #include "eval/analysis.h"
 #include "lab/synth/world_truth.h"
 #include "lab/report/report.h"

@@ -6,9 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/commands.h"
-#include "cli/json_out.h"
-#include "cli/shared_opts.h"
+#include "cli/cli.h"
 #include "infer/model_file.h"
 #include "core/ctx.h"
 #include "core/file.h"

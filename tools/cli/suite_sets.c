@@ -1,4 +1,5 @@
-#include "cli/commands.h"
+#include "cli/cli.h"
+#include "core/file.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -7,8 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "cli/shared_opts.h"
 
 /* A shard, or the table of WinoGAViL. */
 static bool is_set(const char *folder, const char *split)
@@ -116,7 +115,7 @@ static bool add_list(suite_sets *s, const char *list, const char *split)
 
 bool suite_sets_add(suite_sets *s, const char *item, const char *split)
 {
-    if (!cli_is_folder(item)) return add_list(s, item, split);
+    if (!file_is_dir(item)) return add_list(s, item, split);
     if (is_set(item, split)) return add(s, item);
     if (add_inside(s, item, split) || s->failed) return !s->failed;
     cli_error(&eval_suite,

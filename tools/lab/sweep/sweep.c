@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/sweep/points.h"
+#include "lab/sweep/runs.h"
 #include "lab/report/report.h"
 #include "core/arith.h"
 #include "core/file.h"

@@ -1,6 +1,4 @@
 /* A line per run, the search as a table, what each setting does, and the chosen settings side by side. */
-#include "lab/sweep/points.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
