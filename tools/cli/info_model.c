@@ -1,5 +1,5 @@
-/* cloob info MODEL: a known model or a configuration file, without weights. cloob info FILE: weights in any known format,
- * or a file of embeddings. */
+/* cloob info MODEL: a known model or a configuration file, without weights. cloob info FILE: weights in any known
+ * format, or a file of embeddings. */
 #include <stdio.h>
 #include <string.h>
 

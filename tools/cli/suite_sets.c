@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "core/arena.h"
 #include "core/file.h"
 
 #include <dirent.h>
@@ -32,12 +33,7 @@ static bool add(suite_sets *s, const char *folder)
 {
     for (int64_t i = 0; i < s->n; i++)
         if (strcmp(s->folder[i], folder) == 0) return true;
-    if (s->n == s->capacity) {
-        int64_t capacity = s->capacity ? 2 * s->capacity : 64;
-        char **more = realloc(s->folder, (size_t)capacity * sizeof *more);
-        if (!more) return no_memory(s);
-        s->folder = more, s->capacity = capacity;
-    }
+    if (!heap_grow(&s->folder, s->n, &s->capacity, sizeof *s->folder)) return no_memory(s);
     char *copy = strdup(folder);
     if (!copy) return no_memory(s);
     s->folder[s->n++] = copy;

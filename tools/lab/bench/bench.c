@@ -129,9 +129,10 @@ static cloob_status check(cloob_ctx *ctx, const bench_options *o, bool training,
     return CLOOB_OK;
 }
 
-/* ---- the time of a training step, op by op. The executors report every call before it starts. The device is synchronised
- * there, so that a call's time is its own: a profiled step is slower than a timed one, most of all on a GPU, where calls no
- * longer overlap ------------------------------------------------------------------------------------- */
+/* ---- a step, op by op ---------------------------------------------------------------------------- */
+
+/* The executors report every call before it starts. The device is synchronised there, so that a call's time is its own:
+ * a profiled step is slower than a timed one, most of all on a GPU, where calls no longer overlap. */
 
 static profile_row *row_of(profile *p, const char *name)
 {

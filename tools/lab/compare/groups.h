@@ -85,8 +85,8 @@ typedef struct groups_result {
  * unless `where` names a stage. Release the result. */
 cloob_status compare_runs(cloob_ctx *ctx, groups_result *out, const char *const *path, int64_t paths,
                           const compare_options *o);
-/* Two JSONL files, one object per run, as the groups "a" and "b"; every number in it is a metric. epoch: take only lines
- * with that "epoch"; -1: all lines. Release the result. */
+/* Two JSONL files, one object per run, as the groups "a" and "b"; every number in it is a metric. epoch: take only
+ * lines with that "epoch"; -1: all lines. Release the result. */
 cloob_status compare_files(cloob_ctx *ctx, groups_result *out, const char *path_a, const char *path_b, int64_t epoch,
                            double alpha);
 void groups_release(groups_result *g);
@@ -100,21 +100,12 @@ char *groups_text(const groups_result *g, const char *format);
 char *groups_main_table(const groups_result *g, const char *format);
 /* Two groups of compare_files: means and the test, as text or JSON. */
 char *groups_two(const groups_result *g, bool as_json);
-/* The table of an ablation, whose groups are methods: metrics down, methods across, the winner in bold; and the same with
- * every value as JSON, which the report reads. */
+/* The table of an ablation, whose groups are methods: metrics down, methods across, the winner in bold; and the same
+ * with every value as JSON, which the report reads. */
 void ablation_markdown(const groups_result *g, int64_t seeds, sbuf *out);
 void ablation_json(const groups_result *g, int64_t seeds, sbuf *out);
 /* How many decimals of a mean are worth printing: two digits of the spread decide, five of the mean at most. */
 int mean_decimals(double deviation, double mean);
-
-/* A file with a line per run; a sweep's results.jsonl says of each its name, its stage and its settings. */
-typedef struct run_lines {
-    json **line; /* (count); the caller frees the array */
-    int64_t count, room;
-    bool has_final; /* some are final runs of a sweep: those of its search are only compared when asked for */
-} run_lines;
-
-cloob_status run_lines_read(cloob_ctx *ctx, arena *memory, const char *path, run_lines *out);
 
 /* The last line of a run's checkpoints/results.jsonl; *out NULL: the run was never validated. */
 cloob_status last_result_read(cloob_ctx *ctx, arena *memory, const char *dir, json **out);

@@ -17,9 +17,6 @@ typedef struct table {
     int64_t damaged; /* lines left out: too few columns, or not numbers */
 } table;
 
-/* Everything is in the arena. A file without a header is an error; damaged lines are counted. */
-cloob_status table_read(cloob_ctx *ctx, arena *a, const char *path, table *out);
-
 int64_t table_find(const table *t, const char *name); /* the column, or -1 */
 
 static inline double table_at(const table *t, int64_t row, int64_t column)

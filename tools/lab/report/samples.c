@@ -43,6 +43,10 @@ typedef struct samples_hit {
     float score;
 } samples_hit;
 
+/* Of the validation images, even ones are drawn like training data; odd ones are combinations that training never
+ * shows. */
+static bool world_never_seen(int64_t index) { return index % 2 == 1; }
+
 /* ---- images -------------------------------------------------------------------------------------- */
 
 static cloob_status put_thumb(samples *s, int64_t row, sbuf *jpeg)

@@ -82,7 +82,8 @@ static cloob_status set_aside(cloob_ctx *ctx, const char *dir)
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: ended before its first checkpoint and cannot be renamed; remove it", dir);
 }
 
-const char *run_setting_value(const sweep_run *r, const char *name)
+/* NULL: the run does not set it. */
+static const char *setting_value(const sweep_run *r, const char *name)
 {
     for (int64_t i = 0; i < r->settings; i++)
         if (strcmp(r->setting[i].name, name) == 0) return r->setting[i].value;
@@ -98,9 +99,9 @@ static cloob_status apply_settings(cloob_ctx *ctx, const sweep_run *r, cloob_tra
         if (!option || !option_set(option, t, r->setting[i].value))
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`%s` cannot be %s", r->setting[i].name, r->setting[i].value);
     }
-    if (run_setting_value(r, "lr_scheduler"))
-        settings_drop_restarts(t, run_setting_value(r, "restart_epochs") != NULL,
-                               run_setting_value(r, "restart_cycles") != NULL);
+    if (setting_value(r, "lr_scheduler"))
+        settings_drop_restarts(t, setting_value(r, "restart_epochs") != NULL,
+                               setting_value(r, "restart_cycles") != NULL);
     return CLOOB_OK;
 }
 
@@ -171,7 +172,7 @@ static cloob_status put_validation(cloob_ctx *ctx, const sweep_options *o, const
 static cloob_status write_summary(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r,
                                   const cloob_train_summary *s, const char *path)
 {
-    const char *method = run_setting_value(r, "method");
+    const char *method = setting_value(r, "method");
     int64_t epoch = s->epochs;
     json_out out = { .spaced = true };
     json_begin(&out, NULL, '{');

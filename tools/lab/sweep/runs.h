@@ -28,9 +28,6 @@ typedef struct sweep_run {
     char name[192], dir[SWEEP_PATH]; /* NAME-seedN, LOGS/FOLDER/NAME-seedN */
 } sweep_run;
 
-/* The value of a setting; NULL: the run does not set it. */
-const char *run_setting_value(const sweep_run *r, const char *name);
-
 /* Writes settings.txt in the folder the first time; refuses if it contains other settings. */
 cloob_status sweep_check_settings(cloob_ctx *ctx, const sweep_options *o, const char *folder);
 
