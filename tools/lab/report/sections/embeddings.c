@@ -148,8 +148,8 @@ static void histograms(page *p)
 
 /* ---- the paper's bars ------------------------------------------------------------------------------ */
 
-/* How effective eigenvalues change with training, and Ajne's statistic at two epochs: a group for every method, the mean
- * over seeds with one standard deviation. */
+/* How effective eigenvalues change with training, and Ajne's statistic at two epochs: a group for every method, the
+ * mean over seeds with one standard deviation. */
 
 enum { MAX_GROUPS = 12 };
 
