@@ -162,7 +162,7 @@ static void report(const job *j, const sweep_run *r, cloob_status status, const 
 
 static void do_job(job *j)
 {
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     sweep_summary count = { 0 };
     run_setting method = { "method", j->o.train.method };
     sweep_run r = { .setting = &method, .settings = 1, .seed = j->o.train.seed };

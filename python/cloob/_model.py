@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Optional, Sequence, Union, overl
 import numpy as np
 
 from ._inputs import (ArrayIn, ImageIn, Images, as_numpy, check_errors, float_images, is_one_image, name_input, pointer)
-from ._library import (ArgumentError, Context, DeviceError, Error, PathIn, integer, lib, members, optional, output_code,
+from ._library import (ArgumentError, Context, DeviceError, Error, PathIn, defaults, integer, lib, members, optional, output_code,
                        path_bytes, preload_cuda, shared_context, string_array, text_bytes)
 from ._structs import IMAGE, TEXT, ModelFacts, ModelOptions
 
@@ -59,8 +59,7 @@ class Model:
                  photos: bool = False) -> None:
         self._context = Context(threads)
         self._classifiers: OrderedDict[Any, c.c_void_p] = OrderedDict()
-        o, handle = ModelOptions(), c.c_void_p()
-        lib.cloob_model_options_init(c.byref(o))
+        o, handle = defaults(ModelOptions), c.c_void_p()
         o.device, o.precision = text_bytes(device, "device"), text_bytes(precision, "precision")
         o.vocab, o.config = optional(vocab), optional(config)
         o.invariant, o.batch, o.photos = bool(invariant), integer(batch, "batch", 1, 2**31 - 1), bool(photos)

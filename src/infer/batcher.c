@@ -14,13 +14,13 @@
 
 /* ---- life cycle ---------------------------------------------------------------------------------- */
 
-void cloob_batcher_options_init(cloob_batcher_options *o)
+void cloob_batcher_options_init_size(cloob_batcher_options *o, size_t size)
 {
-    if (!o) return;
-    *o = (cloob_batcher_options){
-        .size = sizeof *o, .max_batch = 32, .max_wait_us = 2000, .max_queue = 4096, .max_pixels = IMAGE_MAX_PIXELS
+    cloob_batcher_options d = {
+        .max_batch = 32, .max_wait_us = 2000, .max_queue = 4096, .max_pixels = IMAGE_MAX_PIXELS
     };
-    cloob_model_options_init(&o->model);
+    cloob_model_options_init(&d.model);
+    options_write(o, size, &d, sizeof d);
 }
 
 static cloob_status check_options(cloob_ctx *ctx, const cloob_batcher_options *o)
@@ -75,7 +75,8 @@ static void release(batcher *b)
 
 static cloob_status fill(cloob_ctx *ctx, batcher *b, const char *path, const cloob_batcher_options *o)
 {
-    cloob_ctx_options c = { .threads = ctx->threads,
+    cloob_ctx_options c = { .size = sizeof c,
+                            .threads = ctx->threads,
                             .log = ctx->log,
                             .log_user = ctx->log_user,
                             .log_level = ctx->log_level,
@@ -114,6 +115,7 @@ cloob_status cloob_batcher_create(cloob_ctx *ctx, const char *path, const cloob_
     API_NEEDS(ctx, path && out);
     *out = NULL;
     OPTIONS_READ(ctx, cloob_batcher_options, o);
+    OPTIONS_ROOM(ctx, cloob_batcher_options, o, model);
     CLOOB_TRY(check_options(ctx, o));
     batcher *b = calloc(1, sizeof *b);
     if (!b) return ctx_no_memory(ctx, sizeof *b, "a batching encoder");

@@ -335,11 +335,11 @@ static const option_desc model_table[] = {
 
 const option_desc *model_option_table(int64_t *count) { return OPTION_TABLE(model_table, count); }
 
-void cloob_model_options_init(cloob_model_options *o)
+void cloob_model_options_init_size(cloob_model_options *o, size_t size)
 {
-    if (!o) return;
-    *o = (cloob_model_options){ .size = sizeof *o, .max_pixels = CLOOB_DEFAULT_MAX_PIXELS };
-    OPTION_DEFAULTS(model_table, o);
+    cloob_model_options d = { .max_pixels = CLOOB_DEFAULT_MAX_PIXELS };
+    OPTION_DEFAULTS(model_table, &d);
+    options_write(o, size, &d, sizeof d);
 }
 
 static const option_desc eval_table[] = {

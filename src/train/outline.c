@@ -14,7 +14,7 @@ static void put_sizes(const model_config *c, model_outline *o)
     o->image_activation = c->family == MODEL_RESNET ? "relu" : model_act_name(c->image.act);
     o->text_activation = model_act_name(c->text.act);
     o->embed = c->embed, o->image_size = c->image_size, o->image_width = c->width, o->image_heads = c->image_heads;
-    for (int i = 0; i < 4; i++) o->image_layers += c->layers[i];
+    for (int i = 0; i < 5; i++) o->image_layers += c->layers[i];
     o->image_tokens = model_config_image_tokens(c), o->patch = c->patch;
     o->context = c->context, o->vocab = c->vocab;
     o->text_width = c->text_width, o->text_layers = c->text_layers, o->text_heads = c->text_heads;

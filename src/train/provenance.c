@@ -62,9 +62,7 @@ static void put_place(json_out *w)
     struct tm tm;
     gethostname(host, sizeof host - 1);
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &tm));
-    json_put_text(w, "started", when);
-    json_put_text(w, "host", host);
-    json_put_text(w, "folder", folder);
+    json_members(w, J_TEXT("started", when), J_TEXT("host", host), J_TEXT("folder", folder));
     free(folder);
 }
 
@@ -87,17 +85,14 @@ void provenance_put(cloob_ctx *ctx, const run *r, json_out *w, const char *key)
 {
     char digest[PROVENANCE_DIGEST];
     json_begin(w, key, '{');
-    json_put_text(w, "version", cloob_version());
-    json_put_text(w, "commit", CLOOB_SOURCE_COMMIT);
+    json_members(w, J_TEXT("version", cloob_version()), J_TEXT("commit", CLOOB_SOURCE_COMMIT));
     put_command(w);
     put_place(w);
     provenance_digest(ctx, r->train, digest);
     json_put_text(w, "train_data_digest", digest);
     if (r->val) provenance_digest(ctx, r->val, digest);
     if (r->val) json_put_text(w, "val_data_digest", digest);
-    json_put_int(w, "ranks", comm_size(r->c));
-    json_put_int(w, "threads", ctx->threads);
-    json_put_text(w, "device", r->dev->name);
+    json_members(w, J_INT("ranks", comm_size(r->c)), J_OF(ctx, threads), J_TEXT("device", r->dev->name));
     put_machine(w, r->dev);
     json_end(w);
 }

@@ -20,28 +20,34 @@ enum { ROWS = sizeof table / sizeof *table };
 
 const option_desc *train_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
 
-void cloob_train_options_init(cloob_train_options *o)
+void cloob_train_options_init_size(cloob_train_options *o, size_t size)
 {
-    if (!o) return;
-    *o = (cloob_train_options){ .size = sizeof *o, .data.size = sizeof o->data };
-    option_defaults(table, ROWS, o);
+    cloob_train_options d = { .data.size = sizeof d.data };
+    option_defaults(table, ROWS, &d);
+    options_write(o, size, &d, sizeof d);
 }
 
 cloob_status cloob_train_options_set(cloob_ctx *ctx, cloob_train_options *o, const char *name, const char *value)
 {
     char must[256];
     API_NEEDS(ctx, o && name && value);
-    if (strcmp(name, "preset") == 0) return preset_apply(ctx, value, o);
+    cloob_train_options set;
+    cloob_train_options_init(&set);
+    CLOOB_TRY(options_read(ctx, "cloob_train_options", &set, sizeof set, o));
+    set.size = o->size;
     const option_desc *d = option_find(table, ROWS, name);
-    if (!d)
+    if (strcmp(name, "preset") == 0) CLOOB_TRY(preset_apply(ctx, value, &set));
+    else if (!d)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: no such setting of training; the tables *_options.def list them",
                         name);
-    cloob_train_options set = *o;
-    if (!option_set(d, &set, value)) {
+    else if (option_end(d) > set.size)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`%s` is newer than the program's headers: compile it again",
+                        d->field);
+    else if (!option_set(d, &set, value)) {
         option_rule(d, must, sizeof must);
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`%s` %s: %s", d->field, value, must);
     }
-    option_copy(d, &set, o);
+    memcpy(o, &set, set.size < sizeof set ? set.size : sizeof set);
     return CLOOB_OK;
 }
 

@@ -135,7 +135,7 @@ static void *encode_alone(void *arg)
     uint8_t rgb[64 * 64 * 3];
     for (size_t i = 0; i < sizeof rgb; i++) rgb[i] = (uint8_t)(i * 7 % 251);
     for (int round = 0; round < 2; round++) {
-        cloob_ctx *own = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+        cloob_ctx *own = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
         cloob_model *m = NULL;
         w->status = cloob_model_open(own, weights_file, NULL, &m);
         if (w->status == CLOOB_OK) w->status = cloob_encode_images(own, m, rgb, 1, CLOOB_UNIT, w->row);

@@ -103,7 +103,8 @@ static void features_that_are_sent(void)
 
 static cloob_probe_result train(const sample *s, const char *where, int iterations)
 {
-    cloob_probe_options o = { .search = false,
+    cloob_probe_options o = { .size = sizeof o,
+                              .search = false,
                               .lambda = 0.5,
                               .max_iterations = iterations,
                               .tolerance = 1e-4,
@@ -199,9 +200,13 @@ static void no_gpu_is_told(void)
     float x[4] = { 1, 0, 0, 1 };
     int64_t y[2] = { 0, 1 };
     probe_data part = { rows_in(x, 2, 2), y };
-    cloob_probe_options o = {
-        .search = false, .lambda = 1, .max_iterations = 10, .tolerance = 0, .refit_all = true, .device = "cuda"
-    };
+    cloob_probe_options o = { .size = sizeof o,
+                              .search = false,
+                              .lambda = 1,
+                              .max_iterations = 10,
+                              .tolerance = 0,
+                              .refit_all = true,
+                              .device = "cuda" };
     cloob_probe_result r;
     CHECK(probe_run(ctx, &r, &o, &part, NULL, &part) == CLOOB_ERR_UNSUPPORTED &&
           strstr(cloob_error(ctx), "`device` cpu"));

@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     arena a = { 0 };
     run_files r = { 0 };
     double value;
-    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     if (!folder || size < 1) return 0;
     const char *name = names[data[0] % 4];
     snprintf(path, sizeof path, "%s/checkpoints", folder);

@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static cloob_ctx *ctx;
     const char *folder = scratch_folder();
     char path[256];
-    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     if (!folder || size < 1) return 0;
     const char *name = data[0] % 4 == 3 ? "factors.tsv" : "input.jsonl";
     if (!scratch_write(name, data + 1, size - 1)) return 0;

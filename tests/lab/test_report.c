@@ -48,19 +48,19 @@ static const char *metrics = "step\tepoch\tloss\timage_term\ttext_term\tlr\tgrad
 static void make_run(const char *name)
 {
     char path[256];
-#define IN(file) (snprintf(path, sizeof path, "%s/%s", name, file), path)
-    put(IN("params.txt"), "lr: 0.001\nmethod: cloob\nnote: <b>&\"</script>\n");
-    put(IN("metrics.tsv"), metrics);
-    put(IN("checkpoints/results.jsonl"),
+#define FILE_OF(file) (snprintf(path, sizeof path, "%s/%s", name, file), path)
+    put(FILE_OF("params.txt"), "lr: 0.001\nmethod: cloob\nnote: <b>&\"</script>\n");
+    put(FILE_OF("metrics.tsv"), metrics);
+    put(FILE_OF("checkpoints/results.jsonl"),
         "{\"val_loss\": 0.75, \"image_to_text_R@1\": 0.25, \"epoch\": 1}\n"
         "{\"val_loss\": 0.625, \"image_to_text_R@1\": 0.5, \"image_ajne\": 3.5, \"epoch\": 2}\n");
-    put(IN("analysis/epoch_1/eigenvalues.tsv"), "index\tx\ty\n1\t0.5\t0.25\n2\t0.125\t1e-17\n");
-    put(IN("analysis/epoch_2/eigenvalues.tsv"), "index\tx\ty\n1\t0.4\t0.2\n2\t0.1\t0.1\n");
-    put(IN("analysis/epoch_2/similarities.tsv"),
+    put(FILE_OF("analysis/epoch_1/eigenvalues.tsv"), "index\tx\ty\n1\t0.5\t0.25\n2\t0.125\t1e-17\n");
+    put(FILE_OF("analysis/epoch_2/eigenvalues.tsv"), "index\tx\ty\n1\t0.4\t0.2\n2\t0.1\t0.1\n");
+    put(FILE_OF("analysis/epoch_2/similarities.tsv"),
         "from\tto\tmatched\ttop10_unmatched\ttop100_unmatched\ttop1000_unmatched\n-0.01\t0\t0\t2\t2\t2\n0\t0."
         "01\t4\t2\t2\t2\n");
-    put(IN("zeroshot-object.json"), "{\"top1\": 0.5, \"top5\": 0.9, \"mean_per_class\": 0.4, \"n\": 20}\n");
-#undef IN
+    put(FILE_OF("zeroshot-object.json"), "{\"top1\": 0.5, \"top5\": 0.9, \"mean_per_class\": 0.4, \"n\": 20}\n");
+#undef FILE_OF
 }
 
 static char *page_of(const char *const *runs, int64_t n, report_summary *s)

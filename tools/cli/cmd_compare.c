@@ -14,6 +14,7 @@ static struct {
     int64_t epoch, bins;
     const char *format, *reliability;
     opt_list where, predictions;
+    bool paper;
 } o;
 
 static const opt_row rows[] = {
@@ -23,6 +24,8 @@ static const opt_row rows[] = {
     { "where", OPT_LIST, &o.where, NULL, "KEY=VALUE", "use only runs with this setting", 0 },
     { "metrics", OPT_STRING, &o.how.metrics, NULL, "A,B", "one table of main results: these metrics by group", 0 },
     { "format", OPT_STRING, &o.format, "text", "text|markdown|latex|csv", "format of the tables", 0 },
+    { "paper", OPT_FLAG, &o.paper, NULL, NULL, "the tables of the CLOOB paper, next to results on the same data sets",
+      0 },
     { "predictions", OPT_LIST, &o.predictions, NULL, "FILE",
       "instead of runs: predictions that cloob eval zeroshot wrote, of models on the same images", 0 },
     { "bins", OPT_INT, &o.bins, "15", "N", "calibration bins for --predictions", OPT_POSITIVE },
@@ -199,6 +202,13 @@ static cloob_status compare_predictions(cloob_ctx *ctx)
 
 /* ---- the command ---- */
 
+static cloob_status with_paper(cloob_ctx *ctx)
+{
+    char *text;
+    cloob_status status = compare_paper(ctx, opt_words.item, opt_words.count, common.json ? "json" : o.format, &text);
+    return status == CLOOB_OK ? cli_put_text(ctx, text) : status;
+}
+
 static int check_predictions(const command *self)
 {
     if (opt_words.count) return cli_usage(self, "%s: give runs or --predictions", opt_words.item[0]);
@@ -209,6 +219,12 @@ static int check_predictions(const command *self)
 
 static int check(const command *self)
 {
+    if (o.paper && (o.predictions.count || o.how.by || o.how.metrics || o.where.count))
+        return cli_usage(
+            self, "--paper is for results of cloob eval alone: leave out --predictions, --by, --metrics, --where");
+    if (o.paper && strcmp(o.format, "text") != 0 && strcmp(o.format, "markdown") != 0)
+        return cli_usage(self, "--format %s: --paper has text and markdown; --json is for programs", o.format);
+    if (o.paper) return -1;
     if (o.predictions.count) return check_predictions(self);
     if (o.reliability) return cli_usage(self, "--reliability needs --predictions");
     if (!opt_words.count) return cli_usage(self, "needs folders of runs, two files, or --predictions");
@@ -220,6 +236,7 @@ static int check(const command *self)
 
 static int run(const command *self, cloob_ctx *ctx)
 {
+    if (o.paper) return cli_exit(self, ctx, with_paper(ctx));
     if (o.predictions.count) return cli_exit(self, ctx, compare_predictions(ctx));
     return cli_exit(self, ctx, are_two_files(&opt_words) ? two_files(ctx, &opt_words) : many_runs(ctx, &opt_words));
 }
@@ -231,7 +248,7 @@ const command cmd_compare = {
     .help = "compare groups of runs, with corrected significance tests",
     .options = rows,
     .uses = USES_SEED,
-    .usage = "A.jsonl B.jsonl | RUN... [--by NAME] | --predictions A.csv B.csv...",
+    .usage = "A.jsonl B.jsonl | RUN... [--by NAME] | --predictions A.csv B.csv... | --paper [RESULTS...]",
     .details =
         "Groups runs by a setting (--by; default: the method) and prints means with bootstrap intervals, rank-sum "
         "tests of all pairs corrected by Holm, and Cliff's delta. RUN is the folder of a run, an ablation or a sweep, "
@@ -248,7 +265,12 @@ const command cmd_compare = {
         "two\n"
         "models on the same images bootstrap intervals of their accuracies and McNemar's paired test.\n"
         "\n"
+        "--paper prints the published tables of CLOOB and CLIP, in per cent, with the mean of the results that are\n"
+        "given: folders of cloob eval suite, files of cloob eval zeroshot --json, training runs with --imagenet-val.\n"
+        "Data sets are matched by name. Give the runs of one method at a time; five seeds become one mean.\n"
+        "\n"
         "  cloob compare clip.jsonl cloob.jsonl\n"
+        "  cloob compare --paper benchmark\n"
         "  cloob compare --predictions clip.csv cloob.csv --reliability reliability.svg\n"
         "  cloob compare logs/ablation --format latex\n"
         "  cloob compare logs/ablation --metrics val_loss,text_to_image_R@1 --format markdown\n"

@@ -19,12 +19,11 @@ static void print_models(void)
         json_out_close();
         return;
     }
-    printf("%-18s %5s  %-50s  %s\n", "model", "MB", "good at", "licence");
+    printf("%-18s %5s  %-36s  %s\n", "model", "MB", "good at", "licence");
     for (int64_t i = 0; i < n; i++)
-        printf("%-18s %5d  %-50s  %s\n", m[i].name, m[i].megabytes, m[i].good_at, m[i].licence);
-    printf(
-        "\ncloob pull NAME fetches one. So do open_clip's names (ViT-B-32/laion2b_s34b_b79k), and hf:ORG/NAME for any\n"
-        "model of Hugging Face.\n");
+        printf("%-18s %5d  %-36s  %s\n", m[i].name, m[i].megabytes, m[i].good_at, m[i].licence);
+    printf("\ncloob pull NAME downloads one of these. open_clip's names, such as\n"
+           "ViT-B-32/laion2b_s34b_b79k, and hf:ORG/NAME work as well.\n");
 }
 
 /* A name that the cache has is looked up again: the hub may have a newer version. */

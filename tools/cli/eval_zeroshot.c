@@ -1,5 +1,4 @@
 /* cloob eval zeroshot: accuracy on images whose classes are named in words. */
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include "core/text.h"
 #include "cli/cli.h"
 #include "infer/model_file.h"
+#include "lab/compare/groups.h"
 #include "core/file.h"
 #include "eval/metrics.h"
 #include "data/text/prompts.h"
@@ -107,43 +107,20 @@ static cloob_status run_source(session *s, const char *source, cloob_zeroshot_re
 
 /* ---- known sets ---------------------------------------------------------------------------------- */
 
-/* The test parts of published sets, by the name of the prompt set or the folder; images 0: copies differ. Counts are
- * those of the publishers (docs/reference/benchmarks.md). */
-static const struct known_set {
-    const char *name; /* letters and digits */
-    int64_t classes, images;
-} known[] = {
-    { "birdsnap", 500, 0 }, { "country211", 211, 21100 },  { "flowers102", 102, 6149 }, { "gtsrb", 43, 12630 },
-    { "ucf101", 101, 0 },   { "stanfordcars", 196, 8041 }, { "cifar10", 10, 10000 },    { "cifar100", 100, 10000 },
-};
-
-/* Equal but for case and for what is neither letter nor digit: "Stanford-Cars" is stanfordcars. */
-static bool is_named(const char *name, const char *plain)
-{
-    for (;; name++, plain++) {
-        while (*name && !isalnum((unsigned char)*name)) name++;
-        if (tolower((unsigned char)*name) != *plain) return false;
-        if (!*plain) return true;
-    }
-}
-
-/* Accuracies of a part of a published set, or of other classes, are not comparable with published ones. */
+/* Accuracies of a part of a published set, or of other classes, are not comparable with published ones. ImageNet's
+ * prompts serve other sets too, so that one is known by its folder alone. */
 static void compare_counts(const session *s, const char *source, const cloob_zeroshot_result *r)
 {
-    char folder[256];
-    const char *name[] = { last_part(source, folder), s->prompts.count ? s->prompts.set[s->z.set].name : "" };
+    const data_set *k = data_set_find(source);
+    if (!k && s->prompts.count) k = data_set_find(s->prompts.set[s->z.set].name);
+    if (!k || common.quiet || o.class_map || (strcmp(k->name, "imagenet") == 0 && data_set_find(source) != k)) return;
     int64_t images = r->n + r->bad;
-    for (size_t i = 0; i < sizeof known / sizeof *known && !common.quiet; i++) {
-        const struct known_set *k = &known[i];
-        if (!is_named(name[0], k->name) && !is_named(name[1], k->name)) continue;
-        if (r->classes != k->classes && !o.class_map)
-            cli_print("warning: ", "%s: %lld classes; the published set %s has %lld", source, (long long)r->classes,
-                      k->name, (long long)k->classes);
-        if (k->images && images != k->images && !o.model.data.num_samples && !o.class_map)
-            cli_print("warning: ", "%s: %lld images; the test part of %s has %lld", source, (long long)images, k->name,
-                      (long long)k->images);
-        return;
-    }
+    if (r->classes != k->classes)
+        cli_print("warning: ", "%s: %lld classes; the published set %s has %lld", source, (long long)r->classes,
+                  k->title, (long long)k->classes);
+    if (k->same && images != k->test && !o.model.data.num_samples)
+        cli_print("warning: ", "%s: %lld images; the test part of %s has %lld", source, (long long)images, k->title,
+                  (long long)k->test);
 }
 
 /* ---- averages ------------------------------------------------------------------------------------ */
@@ -297,6 +274,7 @@ static void print_json(const session *s)
     json_out_open(NULL, '{');
     put_scores(&mean);
     if (o.data.count == 1) {
+        json_out_text("data", o.data.item[0]);
         if (s->calibrated) put_calibration(&s->calibrated[0]);
         put_classes(&s->result[0]);
     } else {
@@ -368,7 +346,8 @@ const command eval_zeroshot = {
         "Sets with the name of a published one (GTSRB, CIFAR-10 and others) are compared with its numbers of classes "
         "and\n"
         "images; a warning names what differs.\n"
-        "JSON: top1, top5, mean_per_class, n, bad, metric, classes. With several sources these are means, and sets "
+        "JSON: top1, top5, mean_per_class, n, bad, data, metric, classes. With several sources these are means, and "
+        "sets "
         "has\n"
         "the values of each source.\n"
         "\n"

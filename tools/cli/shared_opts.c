@@ -47,6 +47,7 @@ const option_desc *cli_model_table(int64_t *count)
 
 const cloob_data_options *cli_data_ready(cloob_data_options *o)
 {
+    o->size = sizeof *o;
     o->seed = (uint64_t)common.seed;
     return o;
 }
@@ -110,6 +111,7 @@ int cli_loss_precision(const command *self, cloob_dtype *out)
 cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *from, cloob_model **out)
 {
     cloob_model_options o = from->open;
+    o.size = sizeof o;
     o.device = common.device;
     o.precision = common.precision;
     o.max_pixels = from->data.max_pixels;

@@ -23,7 +23,7 @@ static void *compute(void *arg)
     map_options o;
     cloob_matrix m = { 0 };
     int64_t N = cloob_search_count(j->v->search);
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     float *xy = malloc((size_t)(2 * N + 1) * sizeof *xy);
     map_options_init(&o);
     o.progress = report, o.user = j;
@@ -81,8 +81,11 @@ void handle_map(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
         start(s, v);
         map_state state = atomic_load(&v->map);
         json_begin(&w, NULL, '{');
-        json_put_text(&w, "state", state == POINTS_READY ? "ready" : state == POINTS_FAILED ? "failed" : "computing");
-        json_put_number(&w, "progress", state == POINTS_READY ? 1 : atomic_load(&v->map_progress));
+        json_members(&w,
+                     J_TEXT("state", state == POINTS_READY    ? "ready"
+                                     : state == POINTS_FAILED ? "failed"
+                                                              : "computing"),
+                     J_NUMBER("progress", state == POINTS_READY ? 1 : atomic_load(&v->map_progress), 0));
         put_points(&w, v, state == POINTS_READY ? cloob_search_count(v->search) : 0);
         json_end(&w);
         http_json(r, 200, &w);

@@ -14,11 +14,10 @@ static cloob_status read_settings(cloob_ctx *ctx, const json *object, embed_call
 {
     bool truncate = false, normalize = true;
     const char *direction = "right";
-    cloob_status status = field_bool(ctx, object, "truncate", &truncate);
-    if (status == CLOOB_OK) status = field_bool(ctx, object, "normalize", &normalize);
-    if (status == CLOOB_OK) status = field_int(ctx, object, "dimensions", 1, INT64_MAX, &e->dimensions);
-    if (status == CLOOB_OK) status = field_text(ctx, object, "truncation_direction", &direction);
-    if (status != CLOOB_OK) return status;
+    CLOOB_TRY(field_bool(ctx, object, "truncate", &truncate));
+    CLOOB_TRY(field_bool(ctx, object, "normalize", &normalize));
+    CLOOB_TRY(field_int(ctx, object, "dimensions", 1, INT64_MAX, &e->dimensions));
+    CLOOB_TRY(field_text(ctx, object, "truncation_direction", &direction));
     if (strcasecmp(direction, "right") != 0) return refuse(ctx, "truncation_direction: only right is supported");
     if (!field_absent(object, "prompt_name")) return refuse(ctx, "prompt_name: the model has no prompts");
     e->refuse_long = !truncate, e->raw = !normalize;
@@ -74,8 +73,7 @@ static bool compares(const embed_call *e) { return sentences_of(e) != NULL; }
 
 static cloob_status root_read(cloob_ctx *ctx, embed_call *e)
 {
-    cloob_status status = call_body(ctx, e);
-    if (status != CLOOB_OK) return status;
+    CLOOB_TRY(call_body(ctx, e));
     return compares(e) ? similarity_read(ctx, e) : embed_read(ctx, e);
 }
 
@@ -150,9 +148,7 @@ static cloob_status put_token(cloob_ctx *ctx, const tokenizer *t, json_out *w, i
     if (special) sbuf_puts(&text, id == start ? "<|startoftext|>" : start >= 0 ? "<|endoftext|>" : "</s>");
     else status = tokenizer_decode(ctx, t, &id, 1, &text);
     json_begin(w, NULL, '{');
-    json_put_int(w, "id", id);
-    json_put_text(w, "text", text.data ? text.data : "");
-    json_put_bool(w, "special", special);
+    json_members(w, J_INT("id", id), J_TEXT("text", text.data ? text.data : ""), J_BOOL("special", special));
     json_put_null(w, "start");
     json_put_null(w, "stop");
     json_end(w);
@@ -267,18 +263,13 @@ void handle_info(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     json_put_null(&w, "model_sha");
     json_put_text(&w, "model_dtype", type);
     json_begin(&w, "model_type", '{');
-    json_begin(&w, "embedding", '{');
-    json_put_text(&w, "pooling", "last_token");
+    json_object(&w, "embedding", J_TEXT("pooling", "last_token"));
     json_end(&w);
-    json_end(&w);
-    json_put_int(&w, "max_concurrent_requests", s->o->workers + s->o->max_queue);
-    json_put_int(&w, "max_input_length", f.context);
-    json_put_int(&w, "max_batch_tokens", f.context * s->o->max_batch);
-    json_put_int(&w, "max_batch_requests", s->o->max_batch);
-    json_put_int(&w, "max_client_batch_size", s->o->max_inputs);
-    json_put_bool(&w, "auto_truncate", false);
-    json_put_int(&w, "tokenization_workers", s->o->workers);
-    json_put_text(&w, "version", cloob_version());
+    json_members(&w, J_INT("max_concurrent_requests", s->o->workers + s->o->max_queue),
+                 J_INT("max_input_length", f.context), J_INT("max_batch_tokens", f.context * s->o->max_batch),
+                 J_INT("max_batch_requests", s->o->max_batch), J_INT("max_client_batch_size", s->o->max_inputs),
+                 J_BOOL("auto_truncate", false), J_INT("tokenization_workers", s->o->workers),
+                 J_TEXT("version", cloob_version()));
     json_end(&w);
     http_json(r, 200, &w);
 }

@@ -116,12 +116,8 @@ static void put_parameter(json_out *w, const char *name, size_t bytes, const cha
     char text[64];
     snprintf(text, sizeof text, "%.*s", (int)bytes, name);
     json_begin(w, NULL, '{');
-    json_put_text(w, "name", text);
-    json_put_text(w, "in", where);
-    json_put_bool(w, "required", needed);
-    json_begin(w, "schema", '{');
-    json_put_text(w, "type", type);
-    json_end(w);
+    json_members(w, J_TEXT("name", text), J_TEXT("in", where), J_BOOL("required", needed));
+    json_object(w, "schema", J_TEXT("type", type));
     json_end(w);
 }
 
@@ -199,8 +195,7 @@ static void put_operation(json_out *w, const route *r)
     if (n) id[n] = 0;
     for (int i = 0; r->method[i] && i < 7; i++) method[i] = (char)(r->method[i] + ('a' - 'A'));
     json_begin(w, method, '{');
-    json_put_text(w, "operationId", id);
-    json_put_text(w, "summary", r->doc);
+    json_members(w, J_TEXT("operationId", id), J_TEXT("summary", r->doc));
     put_parameters(w, r);
     put_request(w, r);
     put_answers(w, r);
@@ -214,10 +209,7 @@ char *route_openapi(size_t *bytes)
     json_out w = { 0 };
     json_begin(&w, NULL, '{');
     json_put_text(&w, "openapi", "3.1.0");
-    json_begin(&w, "info", '{');
-    json_put_text(&w, "title", "cloob serve");
-    json_put_text(&w, "version", cloob_version());
-    json_end(&w);
+    json_object(&w, "info", J_TEXT("title", "cloob serve"), J_TEXT("version", cloob_version()));
     json_begin(&w, "paths", '{');
     for (const route *r = routes; r->method; r++) {
         if (r->flags & ROUTE_HIDDEN) continue;

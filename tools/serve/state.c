@@ -319,11 +319,13 @@ static void *index_folder(void *arg)
     index_job *j = arg;
     cloob_model *m = NULL;
     cloob_search_update u;
-    const cloob_model_options *o = &j->s->o->model;
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1, .copy_files = true });
-    cloob_status status = ctx ? cloob_model_open(ctx, j->x->model->path, o, &m) : CLOOB_ERR_MEMORY;
+    cloob_model_options o = j->s->o->model;
+    o.size = sizeof o;
+    cloob_ctx *ctx =
+        cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1, .copy_files = true });
+    cloob_status status = ctx ? cloob_model_open(ctx, j->x->model->path, &o, &m) : CLOOB_ERR_MEMORY;
     if (status == CLOOB_OK)
-        status = cloob_search_index(ctx, m, j->x->folder, j->x->path, j->x->model->path, o->vocab, &u);
+        status = cloob_search_index(ctx, m, j->x->folder, j->x->path, j->x->model->path, o.vocab, &u);
     if (status == CLOOB_OK)
         serve_log(j->s, "index %s: %lld images (%lld new or changed)", j->x->name, (long long)u.images,
                   (long long)u.embedded);
@@ -372,7 +374,8 @@ cloob_status serve_open_indexes(serve *s)
     cloob_status status = CLOOB_OK;
     if (!s->o->indexes) return CLOOB_OK;
     s->index = calloc((size_t)s->o->indexes, sizeof *s->index);
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1, .copy_files = true });
+    cloob_ctx *ctx =
+        cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1, .copy_files = true });
     if (!s->index || !ctx) status = ctx_fail(s->ctx, CLOOB_ERR_MEMORY, "out of memory");
     for (; s->indexes < s->o->indexes && status == CLOOB_OK; s->indexes++) {
         status = open_index(s, ctx, s->o->index[s->indexes], &s->index[s->indexes]);
@@ -418,7 +421,8 @@ static void watch_index(serve *s, cloob_ctx *ctx, served_index *x)
 void *serve_watch(void *arg)
 {
     serve *s = arg;
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1, .copy_files = true });
+    cloob_ctx *ctx =
+        cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1, .copy_files = true });
     while (ctx && !atomic_load(&s->draining)) {
         for (int i = 0; i < 10 && !atomic_load(&s->draining); i++) usleep(100000);
         for (int64_t i = 0; i < s->models && !atomic_load(&s->draining); i++) watch_model(s, ctx, &s->model[i]);

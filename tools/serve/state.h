@@ -90,13 +90,18 @@ void file_view_close(file_view *v);
 
 typedef struct thumb_cache thumb_cache;
 
+/* A version of a file, and the size of its thumbnail. */
+typedef struct thumb_key {
+    int64_t device, inode, seconds, nanoseconds, size;
+} thumb_key;
+
 /* Images are decoded within the budget. NULL when memory is out. */
 thumb_cache *thumb_cache_create(budget *memory);
 void thumb_cache_destroy(thumb_cache *c);
 
-/* A JPEG of at most size x size pixels of the file behind fd, upright; cached under `key` (path, time and size). The
- * caller frees *data. CLOOB_ERR_BUSY when other requests hold the memory for too long. */
-cloob_status thumb_get(cloob_ctx *ctx, thumb_cache *c, const char *key, int fd, int64_t in_file, int64_t size,
+/* A JPEG of at most size x size pixels of the file behind fd, upright; cached under `key`. The caller frees *data.
+ * CLOOB_ERR_BUSY when other requests hold the memory for too long. */
+cloob_status thumb_get(cloob_ctx *ctx, thumb_cache *c, const thumb_key *key, int fd, int64_t in_file, int64_t size,
                        int64_t max_pixels, char **data, size_t *bytes);
 
 /* ---- gates: limits on workers doing the same work ------------------------------------------------- */

@@ -357,17 +357,17 @@ const option_desc *data_option_table(int64_t *count) { return OPTION_TABLE(table
 
 void dataset_options_init(dataset_options *o)
 {
-    *o = (dataset_options){ .num_samples = 0 };
+    *o = (dataset_options){ .size = sizeof *o };
     OPTION_DEFAULTS(table, o);
 }
 
 /* ---- the public interface ---------------------------------------------------------------------------- */
 
-void cloob_data_options_init(cloob_data_options *o)
+void cloob_data_options_init_size(cloob_data_options *o, size_t size)
 {
-    if (!o) return;
-    dataset_options_init(o);
-    o->size = sizeof *o;
+    cloob_data_options d;
+    dataset_options_init(&d);
+    options_write(o, size, &d, sizeof d);
 }
 
 cloob_status cloob_dataset_open(cloob_ctx *ctx, const char *source, const cloob_data_options *o, cloob_dataset **out)

@@ -11,10 +11,10 @@
 #include "io/image/exif.h"
 #include "io/image/image_list.h"
 
-void cloob_view_options_init(cloob_view_options *o, int64_t side)
+void cloob_view_options_init_size(cloob_view_options *o, size_t size)
 {
-    if (!o) return;
-    *o = (cloob_view_options){ .size = sizeof *o, .side = side, .max_pixels = IMAGE_MAX_PIXELS };
+    cloob_view_options d = { .max_pixels = IMAGE_MAX_PIXELS };
+    options_write(o, size, &d, sizeof d);
 }
 
 static cloob_status to_transform(cloob_ctx *ctx, const cloob_view_options *v, transform_options *o)

@@ -273,15 +273,14 @@ group_aim group_aim_of(const char *name)
     return AIM_HIGH;
 }
 
-static cloob_status describe(cloob_ctx *ctx, const group_values *v, const compare_options *o, group_stats *out)
+group_stats group_describe(const group_values *v)
 {
+    group_stats g = { .n = v->n, .value = v->value, .mean = v->n ? 0 : NAN, .low = NAN, .high = NAN };
     double square = 0;
-    *out = (group_stats){ .n = v->n, .value = v->value, .mean = v->n ? 0 : NAN, .low = NAN, .high = NAN };
-    for (int64_t i = 0; i < v->n; i++) out->mean += v->value[i] / (double)v->n;
-    for (int64_t i = 0; i < v->n; i++) square += (v->value[i] - out->mean) * (v->value[i] - out->mean);
-    if (v->n > 1) out->deviation = sqrt(square / (double)(v->n - 1));
-    if (v->n < 2 || !o->resamples) return CLOOB_OK;
-    return bootstrap_mean(ctx, v->value, v->n, o->resamples, o->seed, 0.95, &out->low, &out->high);
+    for (int64_t i = 0; i < v->n; i++) g.mean += v->value[i] / (double)v->n;
+    for (int64_t i = 0; i < v->n; i++) square += (v->value[i] - g.mean) * (v->value[i] - g.mean);
+    if (v->n > 1) g.deviation = sqrt(square / (double)(v->n - 1));
+    return g;
 }
 
 static cloob_status test_pairs(cloob_ctx *ctx, const compare_options *o, group_row *m, double *holm,
@@ -349,8 +348,12 @@ cloob_status groups_finish(cloob_ctx *ctx, const groups *g, const compare_option
                           .group = arena_push(g->memory, (size_t)n * sizeof *m->group),
                           .pair = arena_push(g->memory, ((size_t)pairs + 1) * sizeof *m->pair) };
         if (!m->group || !m->pair) return ctx_no_memory(ctx, (size_t)n * sizeof *m->group, "a comparison");
-        for (int64_t k = 0; k < n; k++)
-            CLOOB_TRY(describe(ctx, k < from->groups ? &from->of[k] : &(group_values){ 0 }, o, &m->group[k]));
+        for (int64_t k = 0; k < n; k++) {
+            group_stats *v = &m->group[k];
+            *v = group_describe(k < from->groups ? &from->of[k] : &(group_values){ 0 });
+            if (v->n < 2 || !o->resamples) continue;
+            CLOOB_TRY(bootstrap_mean(ctx, v->value, v->n, o->resamples, o->seed, 0.95, &v->low, &v->high));
+        }
         CLOOB_TRY(test_pairs(ctx, o, m, holm, n));
         find_best(out, m);
     }

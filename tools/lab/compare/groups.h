@@ -107,8 +107,36 @@ void ablation_json(const groups_result *g, int64_t seeds, sbuf *out);
 /* How many decimals of a mean are worth printing: two digits of the spread decide, five of the mean at most. */
 int mean_decimals(double deviation, double mean);
 
+/* A file with a line per run; a sweep's results.jsonl says of each its name, its stage and its settings. */
+typedef struct run_lines {
+    json **line; /* (count); the caller frees the array */
+    int64_t count, room;
+    bool has_final; /* some are final runs of a sweep: those of its search are only compared when asked for */
+} run_lines;
+
+cloob_status run_lines_read(cloob_ctx *ctx, arena *memory, const char *path, run_lines *out);
+
 /* The last line of a run's checkpoints/results.jsonl; *out NULL: the run was never validated. */
 cloob_status last_result_read(cloob_ctx *ctx, arena *memory, const char *dir, json **out);
+
+/* ---- published results ----------------------------------------------------------------------------- */
+
+/* A row of data_sets.def. */
+typedef struct data_set {
+    const char *name, *other, *title; /* name: letters and digits; other: further names, between blanks */
+    int64_t classes, train, test;     /* images; 0: not known */
+    const char *metric;               /* "accuracy", "mean_per_class", "roc_auc" */
+    bool same;                        /* every copy has these test images */
+    bool in_paper;                    /* named in a table of the paper */
+} data_set;
+
+/* By a name ("Stanford-Cars"), or by a folder or file ("sets/wds_cars_test", "cars/test"). NULL: not a known one. */
+const data_set *data_set_find(const char *name);
+
+/* The tables of the paper with the means of our results on the same data sets. path: folders and files of eval suite,
+ * files of eval zeroshot --json, training runs with ImageNet; none: the published tables alone. format: "text",
+ * "markdown" or "json". The caller frees *text. */
+cloob_status compare_paper(cloob_ctx *ctx, const char *const *path, int64_t paths, const char *format, char **text);
 
 /* ---- the steps ------------------------------------------------------------------------------------- */
 
@@ -135,6 +163,8 @@ typedef struct groups {
 } groups;
 
 int64_t groups_at(groups *g, const char *name); /* the group of this name, new where there is none; -1: no memory */
+
+group_stats group_describe(const group_values *v); /* without an interval */
 
 /* Every number of the object, nested ones by "outer/inner", as one run's values. */
 cloob_status groups_add(cloob_ctx *ctx, groups *g, const char *group, const json *object);

@@ -9,13 +9,6 @@
 #include "io/safetensors.h"
 #include "core/json.h"
 
-/* A file with a line per run; a sweep's results.jsonl says of each its name, its stage and its settings. */
-typedef struct run_lines {
-    json **line; /* (count); the caller frees the array */
-    int64_t count, room;
-    bool has_final; /* some are final runs of a sweep: those of its search are only compared when asked for */
-} run_lines;
-
 typedef struct reader {
     groups g;
     const compare_options *o;
@@ -99,7 +92,7 @@ static cloob_status add_run(cloob_ctx *ctx, reader *r, const run_seen *run, cons
 
 /* ---- lines --------------------------------------------------------------------------------------- */
 
-static cloob_status run_lines_read(cloob_ctx *ctx, arena *memory, const char *path, run_lines *out)
+cloob_status run_lines_read(cloob_ctx *ctx, arena *memory, const char *path, run_lines *out)
 {
     file_bytes b;
     cloob_status status = CLOOB_OK;

@@ -119,6 +119,7 @@ static cloob_status train_run(cloob_ctx *ctx, const sweep_options *o, const char
     if (resume) t.pretrained = NULL; /* the checkpoint already contains its weights */
     if (!resume && file_exists(r->dir)) CLOOB_TRY(set_aside(ctx, r->dir));
     ctx_log(ctx, CLOOB_LOG_INFO, "%s: %s", r->name, resume ? "resuming from its checkpoint" : "training");
+    t.size = sizeof t;
     CLOOB_TRY(cloob_train(ctx, &t, s));
     *(resume ? &count->resumed : &count->trained) += 1;
     return CLOOB_OK;
@@ -318,8 +319,11 @@ static void do_one(jobs *j, const sweep_run *r)
     named_log log = { j, r->name };
     sweep_summary count = { 0 };
     sweep_options o = *j->o;
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){
-        .threads = j->threads, .log = log_named, .log_user = &log, .log_level = j->ctx->log_level });
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options),
+                                                            .threads = j->threads,
+                                                            .log = log_named,
+                                                            .log_user = &log,
+                                                            .log_level = j->ctx->log_level });
     if (ctx) ctx->kernels = j->ctx->kernels;
     o.train.should_stop = stop_all;
     o.train.stop_user = j;

@@ -1,16 +1,16 @@
-/* Reads and stores tokenizer.json. Untrusted: every id is checked, every kind that is not known is refused by name. */
+/* Reads and stores tokenizer.json: added tokens, normalizers, pre-tokenizers, a model and a template. Untrusted: every
+ * id is checked, every kind that is not known is refused by name. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/text.h"
-#include "data/text/pipeline.h"
 #include "data/text/tokenizer_impl.h"
 
 typedef struct reader {
     cloob_ctx *ctx;
     const char *name;
-    pipeline *t;
+    tokenizer *t;
 } reader;
 
 static cloob_status bad(const reader *r, const char *what)
@@ -37,12 +37,16 @@ static bool flag(const json *v, const char *key, bool absent)
 
 static cloob_status add_step(const reader *r, step s, const char *from, const char *to)
 {
-    pipeline *t = r->t;
-    if (t->steps == PIPELINE_STEPS) return bad(r, "more normalizers and pre-tokenizers than any tokenizer has");
-    s.from = from ? strdup(from) : NULL;
-    s.to = to ? strdup(to) : NULL;
-    t->step[t->steps++] = s;
-    return (from && !s.from) || (to && !s.to) ? ctx_no_memory(r->ctx, 64, r->name) : CLOOB_OK;
+    s.from = from ? arena_string(&r->t->a, from) : NULL;
+    s.to = to ? arena_string(&r->t->a, to) : NULL;
+    if ((from && !s.from) || (to && !s.to)) return ctx_no_memory(r->ctx, 64, r->name);
+    return steps_add(r->t, s) ? CLOOB_OK : bad(r, "more normalizers and pre-tokenizers than any tokenizer has");
+}
+
+/* A step without texts. */
+static cloob_status add_plain(const reader *r, step_kind kind)
+{
+    return add_step(r, (step){ .kind = kind }, NULL, NULL);
 }
 
 static cloob_status add_replace(const reader *r, const json *v)
@@ -59,13 +63,13 @@ static cloob_status add_replace(const reader *r, const json *v)
 static cloob_status add_bert(const reader *r, const json *v)
 {
     bool lower = flag(v, "lowercase", true), accents = flag(v, "strip_accents", lower);
-    if (flag(v, "clean_text", true)) CLOOB_TRY(add_step(r, (step){ .kind = STEP_BERT_CLEAN }, NULL, NULL));
-    if (flag(v, "handle_chinese_chars", true)) CLOOB_TRY(add_step(r, (step){ .kind = STEP_BERT_CHINESE }, NULL, NULL));
+    if (flag(v, "clean_text", true)) CLOOB_TRY(add_plain(r, STEP_BERT_CLEAN));
+    if (flag(v, "handle_chinese_chars", true)) CLOOB_TRY(add_plain(r, STEP_BERT_CHINESE));
     if (accents) {
-        CLOOB_TRY(add_step(r, (step){ .kind = STEP_NFD }, NULL, NULL));
-        CLOOB_TRY(add_step(r, (step){ .kind = STEP_ACCENTS }, NULL, NULL));
+        CLOOB_TRY(add_plain(r, STEP_NFD));
+        CLOOB_TRY(add_plain(r, STEP_ACCENTS));
     }
-    return lower ? add_step(r, (step){ .kind = STEP_LOWER }, NULL, NULL) : CLOOB_OK;
+    return lower ? add_plain(r, STEP_LOWER) : CLOOB_OK;
 }
 
 static cloob_status add_charsmap(const reader *r, const json *v)
@@ -77,7 +81,7 @@ static cloob_status add_charsmap(const reader *r, const json *v)
         return bad(r, "its precompiled_charsmap is not base64");
     sbuf_add(&r->t->p.charsmap, (const char *)data, bytes);
     free(data);
-    return add_step(r, (step){ .kind = STEP_CHARSMAP }, NULL, NULL);
+    return add_plain(r, STEP_CHARSMAP);
 }
 
 static cloob_status read_normalizer(const reader *r, const json *v)
@@ -132,8 +136,8 @@ static cloob_status read_splitter(const reader *r, const json *v)
             CLOOB_TRY(read_splitter(r, e));
         return CLOOB_OK;
     }
-    if (is(type, "WhitespaceSplit")) return add_step(r, (step){ .kind = STEP_SPLIT_SPACES }, NULL, NULL);
-    if (is(type, "BertPreTokenizer")) return add_step(r, (step){ .kind = STEP_SPLIT_BERT }, NULL, NULL);
+    if (is(type, "WhitespaceSplit")) return add_plain(r, STEP_SPLIT_SPACES);
+    if (is(type, "BertPreTokenizer")) return add_plain(r, STEP_SPLIT_BERT);
     if (is(type, "Metaspace")) return add_metaspace(r, v);
     if (is(type, "Split")) return add_split(r, v);
     if (!is(type, "ByteLevel")) return unknown_kind(r, "pre-tokenizer", type);
@@ -143,18 +147,6 @@ static cloob_status read_splitter(const reader *r, const json *v)
     return add_step(r, s, NULL, NULL);
 }
 
-/* GPT-2's characters for bytes: printable ones are themselves, the others follow from U+0100 on. */
-static void set_byte_texts(pipeline *t)
-{
-    uint32_t next = 256;
-    for (int b = 0; b < 256; b++) {
-        bool printable = (b > ' ' && b < 0x7F) || (b > 0xA0 && b != 0xAD);
-        char utf8[4];
-        int n = utf8_encode(printable ? (uint32_t)b : next++, utf8);
-        memcpy(t->byte_text[b], utf8, (size_t)n);
-    }
-}
-
 /* ---- vocabulary ---------------------------------------------------------------------------------- */
 
 typedef struct vocab_row {
@@ -162,12 +154,12 @@ typedef struct vocab_row {
     double score;
 } vocab_row;
 
-typedef struct vocab {
+typedef struct vocab_rows {
     vocab_row *row; /* by id; text NULL: no such piece */
     int64_t count, capacity;
-} vocab;
+} vocab_rows;
 
-static cloob_status set_row(const reader *r, vocab *v, int64_t id, const char *text, double score)
+static cloob_status set_row(const reader *r, vocab_rows *v, int64_t id, const char *text, double score)
 {
     if (id < 0 || id >= VOCAB_LIMIT) return bad(r, "an id of its vocabulary is out of range");
     while (id >= v->capacity) {
@@ -183,7 +175,7 @@ static cloob_status set_row(const reader *r, vocab *v, int64_t id, const char *t
     return CLOOB_OK;
 }
 
-static cloob_status gather(const reader *r, const json *root, const json *model, vocab *v)
+static cloob_status gather(const reader *r, const json *root, const json *model, vocab_rows *v)
 {
     const json *list = json_get(model, "vocab");
     int64_t id = 0;
@@ -209,7 +201,7 @@ static bool is_byte(const char *text) { return strlen(text) == 6 && strncmp(text
 static cloob_status fill_pieces(const reader *r, const json *root, const json *model, int64_t unk)
 {
     pieces *p = &r->t->p;
-    vocab v = { 0 };
+    vocab_rows v = { 0 };
     const char *unk_text = json_string(json_get(model, "unk_token"));
     cloob_status status = gather(r, root, model, &v);
     for (int64_t i = 0; status == CLOOB_OK && i < v.count; i++) {
@@ -259,25 +251,24 @@ static cloob_status read_model(const reader *r, const json *root)
     const char *type = json_string(json_get(model, "type")), *prefix, *suffix;
     pieces *p = &r->t->p;
     int64_t unk = -1, limit = 100;
+    bool words = is(type, "WordPiece"), bpe = is(type, "BPE");
+    if (!words && !bpe && !is(type, "Unigram")) return unknown_kind(r, "model", type);
+    p->model = words ? PIECES_WORDS : bpe ? PIECES_MERGES : PIECES_UNIGRAM;
     p->byte_fallback = flag(model, "byte_fallback", false);
     p->wide = true;
-    p->word_pieces = is(type, "WordPiece");
-    p->bpe = p->ranked = is(type, "BPE");
-    if (!p->word_pieces && !p->bpe && !is(type, "Unigram")) return unknown_kind(r, "model", type);
     prefix = json_string(json_get(model, "continuing_subword_prefix"));
     suffix = json_string(json_get(model, "end_of_word_suffix"));
-    if (p->word_pieces && prefix && !is(prefix, "##")) return unknown_kind(r, "continuing_subword_prefix", prefix);
-    if (p->bpe && prefix && *prefix) return unknown_kind(r, "continuing_subword_prefix", prefix);
-    if (p->bpe && suffix && *suffix) return unknown_kind(r, "end_of_word_suffix", suffix);
-    if (p->bpe && flag(model, "ignore_merges", false)) return unknown_kind(r, "BPE model", "ignore_merges");
+    if (words && prefix && !is(prefix, "##")) return unknown_kind(r, "continuing_subword_prefix", prefix);
+    if (bpe && prefix && *prefix) return unknown_kind(r, "continuing_subword_prefix", prefix);
+    if (bpe && suffix && *suffix) return unknown_kind(r, "end_of_word_suffix", suffix);
+    if (bpe && flag(model, "ignore_merges", false)) return unknown_kind(r, "BPE model", "ignore_merges");
     json_int(json_get(model, "max_input_chars_per_word"), &limit);
     p->word_limit = limit > 0 && limit < 1 << 20 ? (int32_t)limit : 100;
-    if (!p->bpe && !p->word_pieces && !json_int(json_get(model, "unk_id"), &unk))
-        return bad(r, "a unigram model without unk_id");
+    if (!bpe && !words && !json_int(json_get(model, "unk_id"), &unk)) return bad(r, "a unigram model without unk_id");
     CLOOB_TRY(fill_pieces(r, root, model, unk));
-    p->no_unknown = p->bpe; /* without an unknown piece, what is unknown is dropped */
+    p->no_unknown = bpe; /* without an unknown piece, what is unknown is dropped */
     CLOOB_TRY(pieces_finish(r->ctx, p, r->name));
-    return p->bpe ? read_merges(r, model) : CLOOB_OK;
+    return bpe ? read_merges(r, model) : CLOOB_OK;
 }
 
 /* ---- added tokens and the template --------------------------------------------------------------- */
@@ -285,14 +276,14 @@ static cloob_status read_model(const reader *r, const json *root)
 static cloob_status read_added(const reader *r, const json *root)
 {
     const json *list = json_get(root, "added_tokens");
-    pipeline *t = r->t;
+    tokenizer *t = r->t;
     t->added = calloc((size_t)json_count(list) + 1, sizeof *t->added);
     if (!t->added) return ctx_no_memory(r->ctx, 64, r->name);
     for (const json *e = json_first(list); e; e = json_next(e)) {
         int64_t id = 0;
         json_int(json_get(e, "id"), &id); /* checked with the vocabulary */
         added_token *a = &t->added[t->added_count];
-        *a = (added_token){ .text = strdup(json_string(json_get(e, "content"))),
+        *a = (added_token){ .text = arena_string(&t->a, json_string(json_get(e, "content"))),
                             .id = (int32_t)id,
                             .lstrip = flag(e, "lstrip", false),
                             .rstrip = flag(e, "rstrip", false),
@@ -305,7 +296,7 @@ static cloob_status read_added(const reader *r, const json *root)
     return CLOOB_OK;
 }
 
-static int32_t id_of(const pipeline *t, const char *text)
+static int32_t id_of(const tokenizer *t, const char *text)
 {
     for (int64_t i = 0; text && i < t->added_count; i++)
         if (strcmp(t->added[i].text, text) == 0) return t->added[i].id;
@@ -314,9 +305,9 @@ static int32_t id_of(const pipeline *t, const char *text)
 
 static cloob_status add_special(const reader *r, int64_t id, bool suffix)
 {
-    pipeline *t = r->t;
+    tokenizer *t = r->t;
     int *n = suffix ? &t->suffixes : &t->prefixes;
-    if (id < 0 || id >= t->p.count || *n == PIPELINE_SPECIALS) return bad(r, "its template has an impossible token");
+    if (id < 0 || id >= t->p.count || *n == TOKENIZER_SPECIALS) return bad(r, "its template has an impossible token");
     (suffix ? t->suffix : t->prefix)[(*n)++] = (int32_t)id;
     return CLOOB_OK;
 }
@@ -359,9 +350,9 @@ static cloob_status read_post(const reader *r, const json *v)
 }
 
 /* What tokenizer_config.json changes, as transformers applies it. */
-static cloob_status apply_config(const reader *r, const json *root, const pipeline_config *c)
+static cloob_status apply_config(const reader *r, const json *root, const tokenizer_config *c)
 {
-    pipeline *t = r->t;
+    tokenizer *t = r->t;
     static const char *const pads[] = { "<pad>", "[PAD]", "</s>", "<eos>" }, *const seps[] = { "[SEP]", "</s>" };
     const char *padding = json_string(json_get(json_get(root, "padding"), "direction"));
     t->pad = c->pad ? id_of(t, c->pad) : -1;
@@ -369,15 +360,77 @@ static cloob_status apply_config(const reader *r, const json *root, const pipeli
     if (t->pad < 0) t->pad = 0;
     t->pad_left =
         c->pad_side ? c->pad_left : is(padding, "Left") || (!padding && is(c->class_name, "Siglip2Tokenizer"));
-    t->strip_sep = -1;
     for (int i = 0; c->strip_sep && t->strip_sep < 0 && i < 2; i++) t->strip_sep = id_of(t, seps[i]);
-    t->clean = c->clean;
+    t->prepare = c->prepare;
     snprintf(t->class_name, sizeof t->class_name, "%s", c->class_name ? c->class_name : "");
     snprintf(t->pad_text, sizeof t->pad_text, "%s", c->pad ? c->pad : "");
     if (!c->add_bos && !c->add_eos) return CLOOB_OK;
     t->prefixes = t->suffixes = 0;
     if (c->add_bos > 0) CLOOB_TRY(add_special(r, id_of(t, c->bos ? c->bos : "<bos>"), false));
     return c->add_eos > 0 ? add_special(r, id_of(t, c->eos ? c->eos : "<eos>"), true) : CLOOB_OK;
+}
+
+/* ---- CLIP's ---------------------------------------------------------------------------------------- */
+
+/* One merge as a line of a merges file: "a b", or ["a", "b"] in newer files. */
+static bool put_merge(const json *e, sbuf *out)
+{
+    const char *one = json_string(e);
+    if (!one && e->kind == JSON_ARRAY && e->count == 2) {
+        const char *left = json_string(e->child), *right = json_string(e->child->next);
+        if (!left || !right) return false;
+        sbuf_printf(out, "%s %s\n", left, right);
+        return true;
+    }
+    if (!one) return false;
+    sbuf_printf(out, "%s\n", one);
+    return true;
+}
+
+/* CLIP's ids follow from the merges; a vocabulary that numbers them otherwise is another kind. */
+static cloob_status check_ids(cloob_ctx *ctx, const tokenizer *t, const json *vocab, const char *name)
+{
+    int64_t size = 0, id;
+    for (const json *e = vocab->child; e; e = e->next, size++)
+        if (!json_int(e, &id) || pieces_find(&t->p, e->key, strlen(e->key)) != id) break;
+    if (size == t->p.count && size == vocab->count) return CLOOB_OK;
+    return ctx_fail(
+        ctx, CLOOB_ERR_UNSUPPORTED,
+        "%s: a BPE vocabulary that is not numbered as CLIP's (bytes, bytes at a word's end, merges, start, end)", name);
+}
+
+static cloob_status read_clip(cloob_ctx *ctx, const json *model, const char *name, const tokenizer_config *c,
+                              tokenizer **out)
+{
+    const json *merges = json_get(model, "merges"), *vocab = json_get(model, "vocab");
+    sbuf text = { 0 };
+    if (!merges || merges->kind != JSON_ARRAY || !vocab || vocab->kind != JSON_OBJECT)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a BPE model without merges and vocab", name);
+    sbuf_puts(&text, "#version: 0.2\n");
+    bool good = true;
+    for (const json *e = merges->child; e && good; e = e->next) good = put_merge(e, &text);
+    cloob_status status = !good || text.failed
+                              ? ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a merge that is not two symbols", name)
+                              : merges_read(ctx, text.data, text.len, name, out);
+    sbuf_release(&text);
+    CLOOB_TRY(status);
+    CLOOB_TRY(tokenizer_or_close(check_ids(ctx, *out, vocab, name), out));
+    int64_t pad = tokenizer_end_id(*out);
+    if (c->pad) json_int(json_get(vocab, c->pad), &pad);
+    (*out)->pad = pad >= 0 && pad < tokenizer_vocab_size(*out) ? (int32_t)pad : tokenizer_end_id(*out);
+    (*out)->pad_special = (*out)->pad != tokenizer_end_id(*out);
+    tokenizer_set_clean(*out, CLEAN_HF);
+    return CLOOB_OK;
+}
+
+/* Words end in "</w>", or the start token has CLIP's name. */
+static bool is_clip(const json *model)
+{
+    const char *type = json_string(json_get(model, "type")),
+               *suffix = json_string(json_get(model, "end_of_word_suffix"));
+    if (!type || strcmp(type, "BPE") != 0) return false;
+    return suffix && *suffix ? strcmp(suffix, "</w>") == 0
+                             : json_get(json_get(model, "vocab"), "<|startoftext|>") != NULL;
 }
 
 /* ---- entry --------------------------------------------------------------------------------------- */
@@ -394,12 +447,12 @@ static void put_dense(const char *text, size_t n, sbuf *out)
     }
 }
 
-static cloob_status read_root(const reader *r, const json *root, const pipeline_config *c)
+static cloob_status read_root(const reader *r, const json *root, const tokenizer_config *c)
 {
     if (is(c->class_name, "Siglip2Tokenizer")) { /* transformers adds it to what the file has */
         const json *n = json_get(root, "normalizer"), *e = json_first(json_get(n, "normalizers"));
         const char *type = json_string(json_get(e ? e : n, "type"));
-        if (!is(type, "Lowercase")) CLOOB_TRY(add_step(r, (step){ .kind = STEP_LOWER }, NULL, NULL));
+        if (!is(type, "Lowercase")) CLOOB_TRY(add_plain(r, STEP_LOWER));
     }
     CLOOB_TRY(read_normalizer(r, json_get(root, "normalizer")));
     CLOOB_TRY(read_splitter(r, json_get(root, "pre_tokenizer")));
@@ -409,35 +462,28 @@ static cloob_status read_root(const reader *r, const json *root, const pipeline_
     return apply_config(r, root, c);
 }
 
-cloob_status pipeline_read(cloob_ctx *ctx, const char *text, size_t size, const char *name,
-                           const pipeline_config *config, pipeline **out)
+static cloob_status read_any(cloob_ctx *ctx, const json *root, const char *text, size_t size, const char *name,
+                             const tokenizer_config *c, tokenizer **out)
 {
-    static const pipeline_config none = { 0 };
+    if (is_clip(json_get(root, "model"))) return read_clip(ctx, json_get(root, "model"), name, c, out);
+    CLOOB_TRY(tokenizer_create(ctx, FORM_JSON, out));
+    cloob_status status = read_root(&(reader){ ctx, name, *out }, root, c);
+    if (status == CLOOB_OK) put_dense(text, size, &(*out)->source);
+    if (status == CLOOB_OK && (*out)->source.failed) status = ctx_no_memory(ctx, size, name);
+    return tokenizer_or_close(status, out);
+}
+
+cloob_status tokenizer_read_json(cloob_ctx *ctx, const char *text, size_t size, const char *name,
+                                 const tokenizer_config *config, tokenizer **out)
+{
+    static const tokenizer_config none = { 0 };
     arena a = { 0 };
     json *root;
     *out = NULL;
-    reader r = { ctx, name, calloc(1, sizeof *r.t) };
-    if (!r.t) return ctx_no_memory(ctx, sizeof *r.t, name);
-    set_byte_texts(r.t);
     cloob_status status = json_parse(ctx, &a, text, size, name, &root);
-    if (status == CLOOB_OK) status = read_root(&r, root, config ? config : &none);
-    if (status == CLOOB_OK) put_dense(text, size, &r.t->source);
-    if (status == CLOOB_OK && r.t->source.failed) status = ctx_no_memory(ctx, size, name);
+    if (status == CLOOB_OK) status = read_any(ctx, root, text, size, name, config ? config : &none, out);
     arena_release(&a);
-    if (status == CLOOB_OK) *out = r.t;
-    else pipeline_close(r.t);
     return status;
-}
-
-void pipeline_close(pipeline *t)
-{
-    if (!t) return;
-    for (int i = 0; i < t->steps; i++) free(t->step[i].from), free(t->step[i].to);
-    for (int64_t i = 0; i < t->added_count; i++) free(t->added[i].text);
-    free(t->added);
-    pieces_release(&t->p);
-    sbuf_release(&t->source);
-    free(t);
 }
 
 /* ---- the form of checkpoints --------------------------------------------------------------------- */
@@ -445,22 +491,18 @@ void pipeline_close(pipeline *t)
 #define MARK_KEY "cloob_tokenizer"
 static const char MARK[] = "{\"" MARK_KEY "\":1,";
 
-bool pipeline_is_text(const char *text, size_t size)
+bool json_form_is_text(const char *text, size_t size)
 {
     return size > sizeof MARK && memcmp(text, MARK, sizeof MARK - 1) == 0;
 }
 
 /* The template is stored as it is applied: the configuration has been read. */
-void pipeline_save(const pipeline *t, sbuf *out)
+void json_form_save(const tokenizer *t, sbuf *out)
 {
     json_out w = json_out_on(out);
     json_begin(&w, NULL, '{');
-    json_put_int(&w, MARK_KEY, 1);
-    json_put_text(&w, "class", t->class_name);
-    json_put_text(&w, "pad", t->pad_text);
-    json_put_bool(&w, "pad_left", t->pad_left);
-    json_put_int(&w, "clean", t->clean);
-    json_put_bool(&w, "strip_sep", t->strip_sep >= 0);
+    json_members(&w, J_INT(MARK_KEY, 1), J_TEXT("class", t->class_name), J_TEXT("pad", t->pad_text), J_OF(t, pad_left),
+                 J_INT("clean", t->prepare), J_BOOL("strip_sep", t->strip_sep >= 0));
     for (int k = 0; k < 2; k++) {
         json_begin(&w, k ? "suffix" : "prefix", '[');
         for (int i = 0; i < (k ? t->suffixes : t->prefixes); i++)
@@ -472,48 +514,48 @@ void pipeline_save(const pipeline *t, sbuf *out)
     json_out_back(&w, out);
 }
 
-cloob_status pipeline_read_text(cloob_ctx *ctx, const char *text, size_t size, const char *name, pipeline **out)
+static cloob_status read_form(cloob_ctx *ctx, const json *root, const char *text, size_t size, const char *name,
+                              tokenizer **out)
+{
+    static const char key[] = ",\"tokenizer\":"; /* of the first level: what is before it has no such text */
+    const char *at = memmem(text, size, key, strlen(key)), *pad = json_string(json_get(root, "pad"));
+    int64_t prepare = 0, id;
+    if (!at || !json_get(root, "tokenizer")) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: damaged", name);
+    json_int(json_get(root, "clean"), &prepare);
+    tokenizer_config c = { .class_name = json_string(json_get(root, "class")),
+                           .pad = pad && *pad ? pad : NULL,
+                           .pad_side = true,
+                           .pad_left = flag(root, "pad_left", false),
+                           .strip_sep = flag(root, "strip_sep", false) };
+    if (prepare > 0 && prepare <= PREPARE_CANONICAL) c.prepare = (preparation)prepare;
+    size_t from = (size_t)(at - text) + strlen(key);
+    while (size > from && strchr(" \r\n\t", text[size - 1])) size--;
+    CLOOB_TRY(tokenizer_read_json(ctx, text + from, size - from - 1, name, &c, out));
+    if ((*out)->form != FORM_JSON) return CLOOB_OK;
+    reader r = { ctx, name, *out };
+    (*out)->prefixes = (*out)->suffixes = 0;
+    for (int k = 0; k < 2; k++)
+        for (const json *e = json_first(json_get(root, k ? "suffix" : "prefix")); e; e = json_next(e))
+            CLOOB_TRY(json_int(e, &id) ? add_special(&r, id, k) : bad(&r, "damaged"));
+    return CLOOB_OK;
+}
+
+cloob_status json_form_read(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out)
 {
     arena a = { 0 };
     json *root;
-    int64_t clean = 0, id;
-    static const char key[] = ",\"tokenizer\":"; /* of the first level: what is before it has no such text */
-    const char *at = memmem(text, size, key, strlen(key));
     *out = NULL;
-    CLOOB_TRY(json_parse(ctx, &a, text, size, name, &root));
-    json_int(json_get(root, "clean"), &clean);
-    pipeline_config c = { .class_name = json_string(json_get(root, "class")),
-                          .pad = json_string(json_get(root, "pad")),
-                          .pad_side = true,
-                          .pad_left = flag(root, "pad_left", false),
-                          .strip_sep = flag(root, "strip_sep", false),
-                          .clean = clean > 0 && clean <= PIPELINE_CANONICAL ? (pipeline_clean)clean : PIPELINE_AS_IS };
-    if (c.pad && !*c.pad) c.pad = NULL;
-    cloob_status status =
-        at && json_get(root, "tokenizer") ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: damaged", name);
-    size_t from = at ? (size_t)(at - text) + strlen(key) : 0;
-    while (size > from && strchr(" \r\n\t", text[size - 1])) size--;
-    if (status == CLOOB_OK) status = pipeline_read(ctx, text + from, size - from - 1, name, &c, out);
-    reader r = { ctx, name, *out };
-    if (status == CLOOB_OK) (*out)->prefixes = (*out)->suffixes = 0;
-    for (int k = 0; k < 2; k++)
-        for (const json *e = json_first(json_get(root, k ? "suffix" : "prefix")); e && status == CLOOB_OK;
-             e = json_next(e))
-            status = json_int(e, &id) ? add_special(&r, id, k) : bad(&r, "damaged");
+    cloob_status status = json_parse(ctx, &a, text, size, name, &root);
+    if (status == CLOOB_OK) status = read_form(ctx, root, text, size, name, out);
     arena_release(&a);
-    if (status != CLOOB_OK) pipeline_close(*out), *out = NULL;
-    return status;
+    return tokenizer_or_close(status, out);
 }
 
 /* ---- older folders ------------------------------------------------------------------------------- */
 
 static void put_special(json_out *w, const char *name, int64_t id)
 {
-    json_begin(w, NULL, '{');
-    json_put_int(w, "id", id);
-    json_put_text(w, "content", name);
-    json_put_bool(w, "special", true);
-    json_end(w);
+    json_object(w, NULL, J_INT("id", id), J_TEXT("content", name), J_BOOL("special", true));
 }
 
 static void put_typed(json_out *w, const char *key, const char *type)
@@ -522,25 +564,34 @@ static void put_typed(json_out *w, const char *key, const char *type)
     json_put_text(w, "type", type);
 }
 
+/* The template of BERT and RoBERTa: a token before every text and one behind it. */
+static void put_template(json_out *w, const char *type, const char *const names[2], const int64_t ids[2])
+{
+    put_typed(w, "post_processor", type);
+    for (int k = 1; k >= 0; k--) {
+        json_begin(w, k ? "sep" : "cls", '[');
+        json_put_text(w, NULL, names[k]);
+        json_put_int(w, NULL, ids[k]);
+        json_end(w);
+    }
+    json_end(w);
+}
+
 /* One piece per line; the line is the id. */
-void pipeline_from_vocab_txt(const char *vocab_text, size_t size, bool lower, sbuf *out)
+void json_from_vocab_txt(const char *vocab_text, size_t size, bool lower, sbuf *out)
 {
     static const char *const names[] = { "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]" };
     int64_t special[5] = { -1, -1, -1, -1, -1 }, id = 0;
     json_out w = json_out_on(out), vocab_out = { 0 };
+    const char *line;
+    size_t n;
     json_begin(&vocab_out, NULL, '{');
-    for (const char *at = vocab_text, *end = vocab_text + size; at < end; id++) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        char line[512];
-        size_t n = (size_t)((stop ? stop : end) - at);
-        if (n && at[n - 1] == '\r') n--;
-        if (n >= sizeof line) n = sizeof line - 1;
-        memcpy(line, at, n);
-        line[n] = '\0';
+    for (const char *at = vocab_text; text_line(&at, vocab_text + size, &line, &n); id++) {
+        char piece[512];
+        snprintf(piece, sizeof piece, "%.*s", (int)(n < sizeof piece ? n : sizeof piece - 1), line);
         for (int k = 0; k < 5; k++)
-            if (strcmp(line, names[k]) == 0) special[k] = id;
-        json_put_int(&vocab_out, line, id);
-        at = stop ? stop + 1 : end;
+            if (strcmp(piece, names[k]) == 0) special[k] = id;
+        json_put_int(&vocab_out, piece, id);
     }
     json_end(&vocab_out);
     json_begin(&w, NULL, '{');
@@ -548,19 +599,9 @@ void pipeline_from_vocab_txt(const char *vocab_text, size_t size, bool lower, sb
     for (int k = 0; k < 5; k++)
         if (special[k] >= 0) put_special(&w, names[k], special[k]);
     json_end(&w);
-    put_typed(&w, "normalizer", "BertNormalizer");
-    json_put_bool(&w, "lowercase", lower);
-    json_end(&w);
-    put_typed(&w, "pre_tokenizer", "BertPreTokenizer");
-    json_end(&w);
-    put_typed(&w, "post_processor", "BertProcessing");
-    for (int k = 3; k >= 2; k--) {
-        json_begin(&w, k == 3 ? "sep" : "cls", '[');
-        json_put_text(&w, NULL, names[k]);
-        json_put_int(&w, NULL, special[k]);
-        json_end(&w);
-    }
-    json_end(&w);
+    json_object(&w, "normalizer", J_TEXT("type", "BertNormalizer"), J_BOOL("lowercase", lower));
+    json_object(&w, "pre_tokenizer", J_TEXT("type", "BertPreTokenizer"));
+    put_template(&w, "BertProcessing", names + 2, special + 2);
     put_typed(&w, "model", "WordPiece");
     json_put_text(&w, "unk_token", "[UNK]");
     json_put_raw(&w, "vocab", vocab_out.data, vocab_out.len);
@@ -571,41 +612,27 @@ void pipeline_from_vocab_txt(const char *vocab_text, size_t size, bool lower, sb
     json_out_back(&w, out);
 }
 
-void pipeline_from_merges(bool clip, const char *vocab_text, size_t vocab_size, const char *merges, size_t size,
-                          sbuf *out)
+void json_from_merges(bool clip, const char *vocab_text, size_t vocab_size, const char *merges, size_t size, sbuf *out)
 {
-    static const char *const names[] = { "<s>", "<pad>", "</s>", "<unk>" };
+    static const char *const names[] = { "<s>", "<pad>", "</s>", "<unk>" }, *const ends[] = { "<s>", "</s>" };
     json_out w = json_out_on(out);
+    const char *line;
+    size_t n;
     json_begin(&w, NULL, '{');
     json_begin(&w, "added_tokens", '[');
     for (int k = 0; k < 4 && !clip; k++) put_special(&w, names[k], k);
     json_end(&w);
-    put_typed(&w, "pre_tokenizer", "ByteLevel");
-    json_put_bool(&w, "add_prefix_space", false);
-    json_end(&w);
-    put_typed(&w, "post_processor", "RobertaProcessing");
-    for (int k = 2; k >= 0; k -= 2) {
-        json_begin(&w, k ? "sep" : "cls", '[');
-        json_put_text(&w, NULL, names[k]);
-        json_put_int(&w, NULL, k);
-        json_end(&w);
-    }
-    json_end(&w);
+    json_object(&w, "pre_tokenizer", J_TEXT("type", "ByteLevel"), J_BOOL("add_prefix_space", false));
+    put_template(&w, "RobertaProcessing", ends, (const int64_t[]){ 0, 2 });
     put_typed(&w, "model", "BPE");
     if (clip) json_put_text(&w, "end_of_word_suffix", "</w>");
     json_put_raw(&w, "vocab", vocab_text, vocab_size);
     json_begin(&w, "merges", '[');
-    for (const char *at = merges, *end = merges + size; at < end;) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        char line[1024];
-        size_t n = (size_t)((stop ? stop : end) - at);
-        if (n && at[n - 1] == '\r') n--;
-        if (n && n < sizeof line && strncmp(at, "#version", 8) != 0) {
-            memcpy(line, at, n);
-            line[n] = '\0';
-            json_put_text(&w, NULL, line);
-        }
-        at = stop ? stop + 1 : end;
+    for (const char *at = merges; text_line(&at, merges + size, &line, &n);) {
+        char merge[1024];
+        if (!n || n >= sizeof merge || strncmp(line, "#version", 8) == 0) continue;
+        snprintf(merge, sizeof merge, "%.*s", (int)n, line);
+        json_put_text(&w, NULL, merge);
     }
     json_end(&w);
     json_end(&w);

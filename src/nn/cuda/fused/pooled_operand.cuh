@@ -1,18 +1,15 @@
-/* The left factor of tiles that are parts of images, and the factor behind a 2 x 2 average pool: a thread makes the
- * four rows that a pooled one is the average of. */
-#ifndef NN_CUDA_FUSED_POOLED_FACTOR_CUH
-#define NN_CUDA_FUSED_POOLED_FACTOR_CUH
+/* The transformed operand a for tiles of image positions, and its 2 x 2 average pool: a thread transforms the four rows
+ * of which a pooled row is the average. */
+#ifndef NN_CUDA_FUSED_POOLED_OPERAND_CUH
+#define NN_CUDA_FUSED_POOLED_OPERAND_CUH
 
 #include "nn/cuda/fused/prologues.cuh"
 
 namespace {
 
-enum { POOLED_PLACES = 3 }; /* one is written while the copy engine may still read the other two */
+enum { POOLED_BUFFERS = 3 }; /* one is written while bulk stores may still read the other two */
 
-/* 16 bytes of a row in a stage, swizzled by the row's last three bits. */
-__device__ __forceinline__ int stage_place(int row, int chunk) { return row * ROW + ((chunk ^ (row % 8)) << 4); }
-
-/* The averages of four rows, eight channels each. */
+/* The average of four rows, eight channels. */
 __device__ __forceinline__ uint4 average(const uint4 (&v)[4])
 {
     uint4 out;
@@ -30,10 +27,10 @@ __device__ __forceinline__ uint4 average(const uint4 (&v)[4])
     return out;
 }
 
-/* Four rows in place of x, and their average. at: the rows. */
+/* Transforms four rows of x in place and writes their average. at: offsets of the rows. */
 template <class P>
-__device__ __forceinline__ void make_four(char *x, const char *other, const int (&at)[4], char *pooled,
-                                          const channel_numbers &n)
+__device__ __forceinline__ void transform_four(char *x, const char *other, const int (&at)[4], char *pooled,
+                                               const channel_coefficients &n)
 {
     uint4 a[4], b[4];
 #pragma unroll
@@ -49,34 +46,35 @@ __device__ __forceinline__ void make_four(char *x, const char *other, const int 
     *reinterpret_cast<uint4 *>(pooled) = average(a);
 }
 
-/* As make_factor. places: room for what is pooled, POOLED_PLACES stages of a fourth of the rows. A stage's two copies
- * leave together; before the makers meet in the next one, those of the stage before it have left. */
+/* As transform_stages, with pooling. buffers: POOLED_BUFFERS stages of a quarter of the rows. The two stores of a stage
+ * are issued together; before the barrier of the next stage, the stores of the stage before have read their data. */
 template <class P, int HEIGHT>
-__device__ void make_pooled_factor(ring x, ring other, const share &w, const layout &l, const float *channels,
-                                   uint64_t *ready, const maps &t, char *places, bool writes)
+__device__ void transform_pooled_stages(ring x, ring other, const block_tiles &w, const layout &l,
+                                        const float *channels, uint64_t *ready, const maps &t, char *out_buffers,
+                                        bool writes)
 {
     int thread = threadIdx.x % 128, chunk = thread % 8, position = thread / 8, half = l.tile_width / 2, before = -1;
     int row = position / half * 2 * l.tile_width + position % half * 2, at[4], turn = 0;
 #pragma unroll
-    for (int i = 0; i < 4; i++) at[i] = stage_place(row + i % 2 + i / 2 * l.tile_width, chunk);
+    for (int i = 0; i < 4; i++) at[i] = chunk_offset(row + i % 2 + i / 2 * l.tile_width, chunk);
     for (int tile = w.part; tile < w.tiles; tile += w.parts)
         for (int s = 0; s < w.depth; s++) {
-            channel_numbers n;
-            char *pooled = places + turn * (HEIGHT / 4 * ROW);
+            channel_coefficients n;
+            char *pooled = out_buffers + turn * (HEIGHT / 4 * ROW);
             n.read(channels + s * DEPTH + chunk * 8, w.depth * DEPTH);
             barrier_wait(&x.full[x.at], x.parity);
             barrier_wait(&other.full[other.at], other.parity);
 #pragma unroll
-            for (int y = 0; y < HEIGHT; y += 64) /* whole lines, and 16 pooled rows */
-                make_four<P>(x.here() + y * ROW, other.here() + y * ROW, at,
-                             pooled + stage_place(y / 4 + position, chunk), n);
+            for (int y = 0; y < HEIGHT; y += 64) /* whole lines: 64 rows, 16 pooled rows */
+                transform_four<P>(x.here() + y * ROW, other.here() + y * ROW, at,
+                                  pooled + chunk_offset(y / 4 + position, chunk), n);
             shared_publish();
-            makers_barrier();
+            transform_barrier();
             if (thread == 0) {
                 barrier_arrive(&ready[x.at]);
                 barrier_arrive(&other.empty[other.at]);
                 if (writes) {
-                    tile_place to = place_of(l, tile, w.height);
+                    tile_position to = position_of(l, tile, w.height);
                     store_tile(&t.side, x.here(), s * DEPTH, to.x, to.line);
                     store_tile(&t.pooled, pooled, s * DEPTH, to.x / 2, to.line / 2);
                     if (before >= 0) {
@@ -86,7 +84,7 @@ __device__ void make_pooled_factor(ring x, ring other, const share &w, const lay
                     before = x.at;
                 }
             }
-            turn = turn + 1 < POOLED_PLACES ? turn + 1 : 0;
+            turn = turn + 1 < POOLED_BUFFERS ? turn + 1 : 0;
             x.next();
             other.next();
         }
