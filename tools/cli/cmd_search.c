@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/json_out.h"
-#include "cli/shared_opts.h"
+#include "cli/cli.h"
+#include "core/file.h"
 #include "infer/search_index.h"
 #include "lab/report/report.h"
 
@@ -98,7 +98,7 @@ static void warn_about_missing(const cloob_search *s, const cloob_search_hit *hi
     int64_t missing = 0;
     for (int64_t i = 0; i < n; i++) missing += stat(hit[i].path, &st) != 0;
     if (!missing) return;
-    if (cli_is_folder(root))
+    if (file_is_dir(root))
         cli_print("warning: ", "%lld of these %lld images are gone; cloob search index %s brings the index up to date",
                   (long long)missing, (long long)n, root);
     else
