@@ -52,8 +52,8 @@ cloob_status comm_watch_enter(cloob_ctx *ctx, comm_watch *w);
 void comm_watch_leave(comm_watch *w);
 bool comm_watch_end(comm_watch *w); /* whether stop was called */
 
-/* The error of a communicator that is stuck. Its ranks meet once more in host memory, so that those that do not come can
- * be named: within a minute, or base's timeout where that is less. */
+/* The error of a communicator that is stuck. Its ranks meet once more in host memory, so that those that do not come
+ * can be named: within a minute, or base's timeout where that is less. */
 cloob_status comm_name_stuck(cloob_ctx *ctx, comm *base);
 
 /* Defined in nccl.c or nccl_absent.c. */

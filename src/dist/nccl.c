@@ -1,7 +1,7 @@
 /* Ranks over NCCL, in device memory. MPI (the base communicator) carries the identifier at the start.
  * NCCL has no collectives with uneven parts, so those are groups of broadcasts or reductions, one per rank;
- * inside a group they run together. A rank that does not come leaves the GPUs of the others in a kernel that never ends,
- * and their hosts behind it: watch.c stops that kernel at the deadline (ncclCommAbort). */
+ * inside a group they run together. A rank that does not come leaves the GPUs of the others in a kernel that never
+ * ends, and their hosts behind it: watch.c stops that kernel at the deadline (ncclCommAbort). */
 #include <stdlib.h>
 
 #pragma GCC diagnostic push

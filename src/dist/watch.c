@@ -1,8 +1,8 @@
-/* The deadline of exchanges that the host does not wait for (comm_impl.h): a thread looks at them, since the thread that
- * began them may be blocked behind them in a call of the GPU's driver, where nothing of ours runs.
+/* The deadline of exchanges that the host does not wait for (comm_impl.h). A thread checks them, since the thread that
+ * began them may be blocked behind them in a call of the GPU's driver.
  *
- * The thread looks every quarter of a second, or four times in a shorter deadline. What is under way counts from the last
- * exchange begun: as long as the host begins new ones it is not blocked, and what it waits for in the end is the last. */
+ * It checks every quarter of a second, or four times in a shorter deadline. Time counts from the last exchange begun:
+ * as long as the host begins new ones it is not blocked, and the last one is what it waits for in the end. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>

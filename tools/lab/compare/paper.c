@@ -224,7 +224,7 @@ static const paper_row *cell_of(const paper_tables *p, const paper_row *column, 
     return NULL;
 }
 
-/* The rows of `table` that have a result of ours; all of them when nothing was given. */
+/* The rows of `table` that have a result of cloob; all of them when no result was given. */
 static const paper_row *next_row(const paper_tables *p, const scores *s, const char *table, const paper_row *after,
                                  bool of_column)
 {
