@@ -169,6 +169,7 @@ void batcher_get_digest(batcher *b, char out[DIGEST_TEXT])
 
 static cloob_status need_tokenizer(cloob_ctx *ctx, const batcher *b)
 {
+    CLOOB_TRY(model_config_need(ctx, &b->shape, true));
     if (b->tok) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                     "%s holds no tokenizer, so it embeds only images; give its merges as a vocabulary", b->path);
@@ -282,6 +283,7 @@ static cloob_status prepare(cloob_ctx *ctx, batcher *b, const cloob_batch_input 
     if (!it) return ctx_no_memory(ctx, sizeof *it, "an input");
     *out = it;
     it->what = o->what;
+    CLOOB_TRY(model_config_need(ctx, &b->shape, is_text(in)));
     double begin = clock_seconds();
     cloob_status status = is_text(in) ? prepare_text(ctx, b, in, o, it) : prepare_image(ctx, b, in, it, rows);
     double took = clock_seconds() - begin;

@@ -48,8 +48,9 @@ static cloob_status adopt(batcher *b, model *m)
 static bool same_shape(const batcher *b, const model *m)
 {
     const model_config *c = encoder_config(m->enc);
-    return c->embed == b->facts.embed && c->image_size == b->facts.image_size && c->context == b->facts.context &&
-           c->vocab == b->facts.vocab;
+    return c->embed == b->shape.embed && c->image_size == b->shape.image_size && c->context == b->shape.context &&
+           c->vocab == b->shape.vocab && c->no_image_tower == b->shape.no_image_tower &&
+           c->no_text_tower == b->shape.no_text_tower;
 }
 
 /* With lock held. Without weights inputs are refused until a reload succeeds: the file is wrong, not the input. After

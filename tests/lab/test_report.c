@@ -184,22 +184,6 @@ static void resumed_steps_count_once(void)
     arena_release(&a);
 }
 
-/* Runs of before metrics.tsv: the log has the numbers, rounded. */
-static void the_log_stands_in_for_metrics(void)
-{
-    arena a = { 0 };
-    run_files r;
-    put("old/out.log", "2026-01-01,00:00:00 | INFO | tiny, cloob\n"
-                       "2026-01-01,00:00:01 | INFO | epoch 2 [3/10] loss -0.25000 (image 1.5, text 2.5), lr "
-                       "1.000e-03, norm 0.5, 80.0 pairs/s, data wait 25.0 %\n");
-    CHECK_OK(ctx, run_files_read(ctx, &a, at("old"), &r));
-    CHECK(r.metrics.rows == 1 && r.results == 0);
-    CHECK_NEAR(table_at(&r.metrics, 0, table_find(&r.metrics, "step")), 13, 0);
-    CHECK_NEAR(table_at(&r.metrics, 0, table_find(&r.metrics, "loss")), -0.25, 1e-12);
-    CHECK_NEAR(table_at(&r.metrics, 0, table_find(&r.metrics, "wait")), 0.25, 1e-12);
-    arena_release(&a);
-}
-
 /* An image that is there is carried; the folder's name tells the right label; one that is gone keeps its
  * bars. */
 static void examples_have_bars(void)
@@ -510,7 +494,6 @@ int main(void)
     RUN(several_runs_share_charts);
     RUN(runs_stand_side_by_side);
     RUN(resumed_steps_count_once);
-    RUN(the_log_stands_in_for_metrics);
     RUN(examples_have_bars);
 #ifdef CLOOB_HAVE_CAIRO
     RUN(bars_begin_at_zero);

@@ -4,9 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/info.h"
-#include "cli/json_out.h"
-#include "cli/opt.h"
+#include "cli/cli.h"
 #include "lab/bench/bench.h"
 
 /* ---- the self-test -------------------------------------------------------------------------------- */

@@ -2,8 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/commands.h"
-#include "cli/json_out.h"
+#include "cli/cli.h"
 #include "lab/synth/write.h"
 
 static synth_options o;

@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "core/text.h"
-#include "cli/json_out.h"
-#include "cli/shared_opts.h"
+#include "cli/cli.h"
 #include "infer/model_file.h"
 #include "lab/compare/groups.h"
 #include "core/file.h"
@@ -165,73 +164,47 @@ static cloob_status calibrate_all(session *s)
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-static void put_prediction_json(const cloob_zeroshot_result *r, const cloob_zeroshot_prediction *s)
+static void put_prediction(sbuf *s, const cloob_zeroshot_result *r, const cloob_zeroshot_prediction *p, bool lines)
 {
-    json_out_object(NULL, J_OF(s, image), J_TEXT("label", r->row[s->label].name),
-                    J_TEXT("predicted", r->row[s->predicted].name), J_NUMBER("p", s->p, 6),
-                    J_BOOL("correct", s->label == s->predicted), J_OF(s, rank));
-}
-
-static void put_prediction_csv(FILE *f, const cloob_zeroshot_result *r, const cloob_zeroshot_prediction *s)
-{
-    const char *text[] = { s->image, r->row[s->label].name, r->row[s->predicted].name };
-    for (int k = 0; k < 3; k++) {
-        if (k) fputc(',', f);
-        csv_write(f, text[k]);
+    const char *label = r->row[p->label].name, *predicted = r->row[p->predicted].name;
+    if (lines) {
+        json_out w = { .spaced = true };
+        json_object(&w, NULL, J_OF(p, image), J_TEXT("label", label), J_TEXT("predicted", predicted),
+                    J_NUMBER("p", p->p, 6), J_BOOL("correct", p->label == p->predicted), J_OF(p, rank));
+        json_out_append(&w, s);
+        return;
     }
-    fprintf(f, ",%.6g,%d,%lld\n", s->p, s->label == s->predicted, (long long)s->rank);
+    csv_put(s, p->image), sbuf_putc(s, ',');
+    csv_put(s, label), sbuf_putc(s, ',');
+    csv_put(s, predicted);
+    sbuf_printf(s, ",%.6g,%d,%lld\n", p->p, p->label == p->predicted, (long long)p->rank);
 }
 
-static void put_predictions(FILE *f, const cloob_zeroshot_result *r, bool lines)
+static cloob_status write_predictions(const session *s)
 {
-    if (lines) json_out_to(f);
-    for (int64_t i = 0; i < r->n; i++)
-        if (lines) put_prediction_json(r, &r->prediction[i]);
-        else put_prediction_csv(f, r, &r->prediction[i]);
-    json_out_to(NULL);
+    bool lines = text_ends_with(o.predictions, ".jsonl");
+    sbuf out = { 0 };
+    if (!lines) sbuf_puts(&out, "image,label,predicted,p,correct,rank\n");
+    for (int i = 0; i < o.data.count; i++)
+        for (int64_t k = 0; k < s->result[i].n; k++)
+            put_prediction(&out, &s->result[i], &s->result[i].prediction[k], lines);
+    return file_write_text(s->ctx, o.predictions, &out);
 }
 
-/* Writes what f, a stream into *text, received to the file. */
-static int write_file(const command *self, const session *s, const char *path, FILE *f, char **text, const size_t *size)
+static cloob_status write_confusion(const session *s)
 {
-    bool whole = f && fflush(f) == 0 && !ferror(f);
-    if (f) fclose(f);
-    cloob_status status = whole ? file_write(s->ctx, path, *text, *size) : CLOOB_ERR_MEMORY;
-    free(*text);
-    if (!whole) return cli_error(self, "%s: out of memory", path);
-    return status == CLOOB_OK ? 0 : cli_fail(self, s->ctx, status);
-}
-
-static int write_predictions(const command *self, const session *s)
-{
-    size_t n = strlen(o.predictions), size = 0;
-    bool lines = n > 6 && strcmp(o.predictions + n - 6, ".jsonl") == 0;
-    char *text = NULL;
-    FILE *f = open_memstream(&text, &size);
-    if (f && !lines) fputs("image,label,predicted,p,correct,rank\n", f);
-    for (int i = 0; f && i < o.data.count; i++) put_predictions(f, &s->result[i], lines);
-    return write_file(self, s, o.predictions, f, &text, &size);
-}
-
-static void put_confusion(FILE *f, const cloob_zeroshot_result *r)
-{
-    fputs("label", f);
-    for (int64_t c = 0; c < r->classes; c++) fputc(',', f), csv_write(f, r->row[c].name);
-    fputc('\n', f);
+    const cloob_zeroshot_result *r = &s->result[0];
+    sbuf out = { 0 };
+    sbuf_puts(&out, "label");
+    for (int64_t c = 0; c < r->classes; c++) sbuf_putc(&out, ','), csv_put(&out, r->row[c].name);
+    sbuf_putc(&out, '\n');
     for (int64_t c = 0; c < r->classes; c++) {
-        csv_write(f, r->row[c].name);
-        for (int64_t k = 0; k < r->classes; k++) fprintf(f, ",%lld", (long long)r->confusion[c * r->classes + k]);
-        fputc('\n', f);
+        csv_put(&out, r->row[c].name);
+        for (int64_t k = 0; k < r->classes; k++)
+            sbuf_printf(&out, ",%lld", (long long)r->confusion[c * r->classes + k]);
+        sbuf_putc(&out, '\n');
     }
-}
-
-static int write_confusion(const command *self, const session *s)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&text, &size);
-    if (f) put_confusion(f, &s->result[0]);
-    return write_file(self, s, o.confusion, f, &text, &size);
+    return file_write_text(s->ctx, o.confusion, &out);
 }
 
 /* ---- output -------------------------------------------------------------------------------------- */
@@ -331,7 +304,6 @@ static int check(const command *self)
 static int run(const command *self, cloob_ctx *ctx)
 {
     session s = { .ctx = ctx };
-    int code;
     cloob_zeroshot_options_init(&s.z);
     s.z.class_map = o.class_map;
     s.z.predictions = o.predictions || o.calibration, s.z.confusion = o.confusion != NULL;
@@ -344,11 +316,10 @@ static int run(const command *self, cloob_ctx *ctx)
         if (status == CLOOB_OK) compare_counts(&s, o.data.item[i], &s.result[i]);
     }
     if (status == CLOOB_OK) status = calibrate_all(&s);
-    if (status != CLOOB_OK) code = cli_fail(self, s.ctx, status);
-    else if (common.json) print_json(&s), code = 0;
-    else print_text(&s), code = 0;
-    if (!code && o.predictions) code = write_predictions(self, &s);
-    if (!code && o.confusion) code = write_confusion(self, &s);
+    if (status == CLOOB_OK) (common.json ? print_json : print_text)(&s);
+    if (status == CLOOB_OK && o.predictions) status = write_predictions(&s);
+    if (status == CLOOB_OK && o.confusion) status = write_confusion(&s);
+    int code = cli_exit(self, ctx, status);
     close_all(&s);
     return code;
 }

@@ -1,5 +1,5 @@
-/* Tables of cells in five forms: aligned text for a terminal, Markdown, LaTeX, CSV and HTML. Cells follow each other row
- * by row; the first row is the heading.
+/* Tables of cells in five forms: aligned text for a terminal, Markdown, LaTeX, CSV and HTML. Cells follow each other
+ * row by row; the first row is the heading.
  *
  *     grid g = { .columns = 3 };
  *     grid_texts(&g, "set", "images", "top-1");
@@ -45,7 +45,8 @@ void grid_row(grid *g, const char *const *text, size_t n);
 void grid_put(const grid *g, grid_form form, sbuf *out);
 void grid_release(grid *g);
 
-/* A template of HTML: the text of %s is escaped (NULL: empty); %d, %lld, %f, %g, also with a precision, are as printf. */
+/* A template of HTML: the text of %s is escaped (NULL: empty); %d, %lld, %f and %g, also with a precision, are those of
+ * printf. */
 void html_put(sbuf *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* A number with four digits, for reading; a dash where it is not finite. For the length of a block: NUMBER(x). */

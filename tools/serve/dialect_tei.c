@@ -260,7 +260,8 @@ void handle_info(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     json_begin(&w, "model_type", '{');
     json_object(&w, "embedding", J_TEXT("pooling", "last_token"));
     json_end(&w);
-    json_members(&w, J_INT("max_concurrent_requests", s->o->workers + s->o->max_queue),
+    json_members(&w, J_BOOL("image", f.image_size > 0), J_BOOL("text", f.has_tokenizer && f.context > 0),
+                 J_INT("max_concurrent_requests", s->o->workers + s->o->max_queue),
                  J_INT("max_input_length", f.context), J_INT("max_batch_tokens", f.context * s->o->max_batch),
                  J_INT("max_batch_requests", s->o->max_batch), J_INT("max_client_batch_size", s->o->max_inputs),
                  J_BOOL("auto_truncate", false), J_INT("tokenization_workers", s->o->workers),

@@ -41,7 +41,7 @@ static const struct {
              "\"embedding\":{\"anyOf\":[" REF("Row") "," TEXT "]}")) ","
              "\"model\":" TEXT ",\"usage\":" OBJECT("\"prompt_tokens\",\"total_tokens\"", "\"prompt_tokens\":" INT ",\"total_tokens\":" INT)) },
     { "Models", OBJECT("\"object\",\"data\"", "\"object\":{\"const\":\"list\"},\"data\":" LIST(OBJECT("\"id\",\"object\"",
-             "\"id\":" TEXT ",\"object\":{\"const\":\"model\"},\"dimensions\":" INT ",\"state\":{\"enum\":[\"ready\",\"failed\"]},\"error\":" TEXT))) },
+             "\"id\":" TEXT ",\"object\":{\"const\":\"model\"},\"dimensions\":" INT ",\"image\":" BOOL ",\"text\":" BOOL ",\"state\":{\"enum\":[\"ready\",\"failed\"]},\"error\":" TEXT))) },
     { "EmbedRequest", OBJECT("\"inputs\"", "\"inputs\":{\"anyOf\":[" REF("Input") ",{\"type\":\"array\",\"minItems\":1,\"items\":" REF("Input") "}]},"
              "\"normalize\":" BOOL ",\"truncate\":" BOOL ",\"dimensions\":" COUNT) },
     { "Predict", OBJECT("\"entries\"", "\"entries\":" TEXT ",\"image\":{\"type\":\"string\",\"format\":\"binary\"},\"text\":" TEXT) },

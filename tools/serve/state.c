@@ -68,13 +68,15 @@ static cloob_status open_model(serve *s, const char *word, served_model *m)
     return cloob_batcher_create(s->ctx, m->path, &o, &m->batcher);
 }
 
-static void warn_without_tokenizer(serve *s, const served_model *m)
+static void warn_what_is_missing(serve *s, const served_model *m)
 {
     cloob_model_facts facts;
     cloob_batcher_get_facts(m->batcher, &facts);
-    if (!facts.has_tokenizer)
-        serve_log(s, "%s holds no tokenizer: images are embedded, texts refused; give its merges with --vocab FILE",
-                  m->path);
+    if (!facts.context) serve_log(s, "%s is an image tower alone: images are embedded, texts refused", m->path);
+    else if (!facts.image_size) serve_log(s, "%s is a text tower alone: texts are embedded, images refused", m->path);
+    if (facts.context && !facts.has_tokenizer)
+        serve_log(s, "%s holds no tokenizer: %s, texts refused; give its merges with --vocab FILE", m->path,
+                  facts.image_size ? "images are embedded" : "only rows of tokens are embedded");
 }
 
 cloob_status serve_open_models(serve *s)
@@ -88,7 +90,7 @@ cloob_status serve_open_models(serve *s)
     for (; s->models < s->o->checkpoints; s->models++) {
         cloob_status status = open_model(s, s->o->checkpoint[s->models], &s->model[s->models]);
         if (status != CLOOB_OK) return status;
-        warn_without_tokenizer(s, &s->model[s->models]);
+        warn_what_is_missing(s, &s->model[s->models]);
     }
     return CLOOB_OK;
 }
@@ -99,7 +101,7 @@ bool serve_memory_limited(void)
     return getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur != RLIM_INFINITY;
 }
 
-/* Texts as tokens, which need no tokenizer, and images, a full batch of each. Twice: the second run packs weights. */
+/* Texts as tokens, which need no tokenizer, and images, a full batch for each tower that there is. Twice: the second run packs weights. */
 static cloob_status embed_a_batch(serve *s, const served_model *m)
 {
     cloob_model_facts f;
@@ -115,7 +117,8 @@ static cloob_status embed_a_batch(serve *s, const served_model *m)
         in[i] = i < n ? (cloob_batch_input){ .kind = CLOOB_BATCH_TOKENS, .ids = &token, .count = 1 }
                       : (cloob_batch_input){ .kind = CLOOB_BATCH_IMAGE_RGB, .data = rgb, .bytes = bytes };
     for (int k = 0; k < 2 && status == CLOOB_OK; k++) {
-        status = cloob_batcher_encode(s->ctx, m->batcher, in, 2 * n, NULL, &rows);
+        status = cloob_batcher_encode(s->ctx, m->batcher, f.context ? in : in + n,
+                                      f.context && f.image_size ? 2 * n : n, NULL, &rows);
         cloob_batch_rows_release(&rows);
     }
     free(rgb), free(in);
@@ -190,6 +193,7 @@ static cloob_status find_maker(serve *s, cloob_ctx *ctx, const cloob_search *sea
         char digest[DIGEST_TEXT];
         cloob_batcher_get_facts(s->model[i].batcher, &facts);
         batcher_get_digest(s->model[i].batcher, digest);
+        if (!facts.image_size) continue;
         if (facts.embed == search->D && search_index_has_digest(search, digest)) {
             *out = &s->model[i];
             break;

@@ -96,12 +96,12 @@ static cloob_status make_inputs(cloob_ctx *ctx, device *d, const model_config *c
 
 typedef cloob_status once_fn(cloob_ctx *ctx, void *user);
 
-static cloob_status take_times(cloob_ctx *ctx, device *d, int repeats, int64_t items, once_fn *once, void *user,
+static cloob_status take_times(cloob_ctx *ctx, device *d, int64_t repeats, int64_t items, once_fn *once, void *user,
                                bench_result *out)
 {
     double *ms = calloc((size_t)repeats + 1, sizeof *ms), cpu = 0;
     cloob_status status = ms ? CLOOB_OK : ctx_no_memory(ctx, (size_t)repeats * sizeof *ms, "times");
-    for (int i = 0; i <= repeats && status == CLOOB_OK; i++) {
+    for (int64_t i = 0; i <= repeats && status == CLOOB_OK; i++) {
         double from = now_ms();
         if (i == 1) cpu = cpu_ms();
         status = once(ctx, user);
@@ -110,7 +110,7 @@ static cloob_status take_times(cloob_ctx *ctx, device *d, int repeats, int64_t i
     }
     if (status == CLOOB_OK) {
         out->first_ms = ms[0];
-        out->cpu_ms = (cpu_ms() - cpu) / repeats;
+        out->cpu_ms = (cpu_ms() - cpu) / (double)repeats;
         out->ms = median(ms + 1, repeats);
         out->items_per_s = 1e3 * (double)items / out->ms;
         out->peak_bytes = memory_used(d);
@@ -124,14 +124,15 @@ static cloob_status check(cloob_ctx *ctx, const bench_options *o, bool training,
 {
     CLOOB_TRY(precision_find(ctx, o->precision, training, p));
     if (o->batch < 1 || o->repeats < 1 || o->accum < 1)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch %lld, accum %lld, repeats %d: all must be above 0",
-                        (long long)o->batch, (long long)o->accum, o->repeats);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch %lld, accum %lld, repeats %lld: all must be above 0",
+                        (long long)o->batch, (long long)o->accum, (long long)o->repeats);
     return CLOOB_OK;
 }
 
-/* ---- the time of a training step, op by op. The executors report every call before it starts. The device is synchronised
- * there, so that a call's time is its own: a profiled step is slower than a timed one, most of all on a GPU, where calls no
- * longer overlap ------------------------------------------------------------------------------------- */
+/* ---- a step, op by op ---------------------------------------------------------------------------- */
+
+/* The executors report every call before it starts. The device is synchronised there, so that a call's time is its own:
+ * a profiled step is slower than a timed one, most of all on a GPU, where calls no longer overlap. */
 
 static profile_row *row_of(profile *p, const char *name)
 {
@@ -170,12 +171,12 @@ static int slowest_first(const void *a, const void *b)
 }
 
 /* Sorts the rows and divides them by the number of runs. */
-static cloob_status profile_finish(profile *p, step *s, int runs, double step_ms)
+static cloob_status profile_finish(profile *p, step *s, int64_t runs, double step_ms)
 {
     double towers = 0;
     for (int text = 0; text < 2; text++) exec_on_call(step_tower(s, text), NULL, NULL);
     for (int i = 0; i < p->rows; i++) {
-        p->row[i].ms /= runs;
+        p->row[i].ms /= (double)runs;
         p->row[i].calls /= runs;
         towers += p->row[i].ms;
     }

@@ -32,7 +32,7 @@ typedef struct bench_options {
     const char *model;              /* a name, or a .json file */
     const char *device, *precision; /* NULL: auto, fp32 */
     int64_t batch, accum;           /* accum: micro-batches of a training step */
-    int repeats;                    /* timed runs, after one that is not */
+    int64_t repeats;                /* timed runs, after one that is not */
     uint64_t seed;
     cloob_method method;     /* training */
     bool grad_checkpointing; /* training */
@@ -81,7 +81,7 @@ cloob_status device_describe(cloob_ctx *ctx, int index, device_facts *out);
 
 typedef struct data_bench_options {
     int64_t batch, size, context; /* 64 images of 224 px, 77 tokens */
-    int workers, ahead;           /* 0 workers: in the calling thread */
+    int64_t workers, ahead;       /* 0 workers: in the calling thread */
     int64_t batches;              /* to time, after one that is not counted; 0: whole epochs */
     int64_t epochs;               /* with batches 0; 1 */
     uint64_t seed;

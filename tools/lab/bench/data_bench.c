@@ -67,8 +67,8 @@ static loader_options to_loader(const data_bench_options *o)
     loader_options lo;
     loader_options_init(&lo);
     lo.batch = o->batch;
-    lo.workers = o->workers;
-    lo.ahead = o->ahead;
+    lo.workers = (int)o->workers;
+    lo.ahead = (int)o->ahead;
     lo.seed = o->seed;
     lo.train = !o->eval;
     lo.context = o->context;

@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "lab/compare/groups.h"
+#include "lab/grid.h"
 
 /* ---- data sets ----------------------------------------------------------------------------------- */
 
@@ -234,37 +235,34 @@ static const paper_row *next_row(const paper_tables *p, const scores *s, const c
     return NULL;
 }
 
-static void put_value(sbuf *out, bool markdown, double mean, double deviation, int64_t n)
+static void add_value(grid *g, double mean, double deviation, int64_t n)
 {
-    char text[64] = "-", spread[24] = "", count[24] = "";
+    char spread[24] = "", count[24] = "";
     if (isfinite(deviation)) snprintf(spread, sizeof spread, " +- %.2f", deviation);
     if (n > 1) snprintf(count, sizeof count, " (%lld)", (long long)n);
-    if (isfinite(mean)) snprintf(text, sizeof text, "%.2f%s%s", mean, spread, count);
-    sbuf_printf(out, markdown ? " %s |" : "  %20s", text);
+    if (isfinite(mean)) grid_printf(g, "%.2f%s%s", mean, spread, count);
+    else grid_text(g, "-");
 }
 
 static void put_table(sbuf *out, const paper_tables *p, const scores *s, int t, bool markdown)
 {
-    const char *table = p->name[t], *cell = markdown ? " %s |" : "  %20s", *mark = markdown ? "| " : "";
-    sbuf_printf(out, "%s%s%s: %s%s\n", out->len ? "\n" : "", markdown ? "**" : "", table, p->title[t],
-                markdown ? "**\n" : "");
-    sbuf_printf(out, markdown ? "| %s | metric |" : "%-14s  %-14s", "data set", "metric");
-    if (s->found) sbuf_printf(out, cell, "ours");
-    int columns = 2 + (s->found > 0);
-    for (const paper_row *c = NULL; (c = next_row(p, s, table, c, true)); columns++) sbuf_printf(out, cell, c->column);
-    sbuf_putc(out, '\n');
-    for (int i = 0; markdown && i < columns; i++) sbuf_puts(out, i + 1 < columns ? "|---" : "|---|\n");
+    const char *table = p->name[t];
+    grid g = { .columns = 2 + (s->found > 0) };
+    sbuf_printf(out, markdown ? "%s**%s: %s**\n\n" : "%s%s: %s\n", out->len ? "\n" : "", table, p->title[t]);
+    grid_texts(&g, "data set", "metric");
+    if (s->found) grid_text(&g, "ours");
+    for (const paper_row *c = NULL; (c = next_row(p, s, table, c, true)); g.columns++) grid_text(&g, c->column);
     for (const paper_row *r = NULL; (r = next_row(p, s, table, r, false));) {
-        sbuf_printf(out, markdown ? "%s%s | %s |" : "%s%-14s  %-14s", mark, r->set->title, r->set->metric);
-        const group_values *v = &s->of[r->set - known][r->task];
-        group_mean m = group_mean_of(v);
-        if (s->found) put_value(out, markdown, m.mean, v->n > 1 ? m.deviation : NAN, v->n);
+        group_stats v = group_describe(&s->of[r->set - known][r->task]);
+        grid_texts(&g, r->set->title, r->set->metric);
+        if (s->found) add_value(&g, v.mean, v.n > 1 ? v.deviation : NAN, v.n);
         for (const paper_row *c = NULL; (c = next_row(p, s, table, c, true));) {
             const paper_row *q = cell_of(p, c, r->set);
-            put_value(out, markdown, q ? q->mean : NAN, q ? q->deviation : NAN, 0);
+            add_value(&g, q ? q->mean : NAN, q ? q->deviation : NAN, 0);
         }
-        sbuf_putc(out, '\n');
     }
+    grid_put(&g, markdown ? GRID_MARKDOWN : GRID_PLAIN, out);
+    grid_release(&g);
 }
 
 static void put_json(json_out *w, const paper_tables *p, const scores *s, int t)
@@ -274,13 +272,12 @@ static void put_json(json_out *w, const paper_tables *p, const scores *s, int t)
     json_members(w, J_TEXT("table", table), J_TEXT("title", p->title[t]));
     json_begin(w, "rows", '[');
     for (const paper_row *r = NULL; (r = next_row(p, s, table, r, false));) {
-        const group_values *v = &s->of[r->set - known][r->task];
-        group_mean m = group_mean_of(v);
+        group_stats v = group_describe(&s->of[r->set - known][r->task]);
         json_begin(w, NULL, '{');
         json_members(w, J_TEXT("dataset", r->set->name), J_TEXT("task", task_name[r->task]),
                      J_TEXT("metric", r->set->metric));
-        json_object(w, "ours", J_INT("n", v->n), J_NUMBER("mean", m.mean, 10),
-                    J_NUMBER("deviation", v->n > 1 ? m.deviation : NAN, 10));
+        json_object(w, "ours", J_OF(&v, n), J_NUMBER("mean", v.mean, 10),
+                    J_NUMBER("deviation", v.n > 1 ? v.deviation : NAN, 10));
         json_begin(w, "paper", '[');
         for (const paper_row *c = NULL; (c = next_row(p, s, table, c, true));) {
             const paper_row *q = cell_of(p, c, r->set);

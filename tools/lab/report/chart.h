@@ -95,13 +95,7 @@ typedef struct chart_axis {
     double tick[AXIS_TICKS];
 } chart_axis;
 
-/* low <= high, finite; above 0 where log. At most about `wanted` ticks, at 1, 2 or 5 times a power of ten
- * (log: at powers of ten). */
-void chart_axis_init(chart_axis *a, double low, double high, bool log, int wanted);
 /* The axes of a chart with points; bars and filled curves include 0. */
 void chart_range(const chart *c, chart_axis *x, chart_axis *y);
-/* 0 at low, 1 at high. */
-double chart_axis_at(const chart_axis *a, double value);
-void chart_axis_label(const chart_axis *a, int tick, char *text, size_t bytes);
 
 #endif

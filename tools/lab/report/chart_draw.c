@@ -33,11 +33,63 @@ static void use_color(cairo_t *cr, int color, double alpha)
     cairo.set_source_rgba(cr, c[0], c[1], c[2], alpha);
 }
 
-static double px(const drawing *d, double x) { return LEFT + chart_axis_at(&d->x, x) * (WIDTH - LEFT - RIGHT); }
-static double py(const drawing *d, double y)
+/* ---- ticks at round numbers ---- */
+
+/* The smallest of 1, 2, 5 times a power of ten that is not below x. */
+static double round_step(double x)
 {
-    return HEIGHT - BOTTOM - chart_axis_at(&d->y, y) * (HEIGHT - BOTTOM - TOP);
+    double power = pow(10, floor(log10(x))), part = x / power;
+    return power * (part <= 1 + 1e-9 ? 1 : part <= 2 + 1e-9 ? 2 : part <= 5 + 1e-9 ? 5 : 10);
 }
+
+static void init_log(chart_axis *a, int wanted)
+{
+    int from = (int)floor(log10(a->low)), to = (int)ceil(log10(a->high));
+    if (to == from) to++;
+    int step = (to - from + wanted - 1) / wanted;
+    for (int e = from; e <= to && a->ticks < AXIS_TICKS; e += step) a->tick[a->ticks++] = pow(10, e);
+    a->low = pow(10, from);
+    a->high = pow(10, to);
+}
+
+/* low <= high, finite; above 0 where log. At most about `wanted` ticks, at 1, 2 or 5 times a power of ten
+ * (log: at powers of ten). */
+static void axis_init(chart_axis *a, double low, double high, bool log, int wanted)
+{
+    *a = (chart_axis){ .low = low, .high = high, .log = log };
+    if (log) {
+        init_log(a, wanted);
+        return;
+    }
+    if (!(high - low > 1e-12 * fmax(fabs(low), fabs(high)))) { /* one value: widen the axis a little */
+        double room = low != 0 ? 0.1 * fabs(low) : 1;
+        a->low = low - room, a->high = high + room;
+    }
+    double step = round_step((a->high - a->low) / wanted), first = floor(a->low / step + 1e-9);
+    a->low = first * step;
+    a->high = ceil(a->high / step - 1e-9) * step;
+    for (int i = 0; i < AXIS_TICKS && (first + i) * step <= a->high + 0.5 * step; i++)
+        a->tick[a->ticks++] = (first + i) * step;
+}
+
+/* 0 at low, 1 at high. */
+static double axis_at(const chart_axis *a, double value)
+{
+    if (a->log) return log(value / a->low) / log(a->high / a->low);
+    return (value - a->low) / (a->high - a->low);
+}
+
+static void axis_label(const chart_axis *a, int tick, char *text, size_t bytes)
+{
+    double v = a->tick[tick];
+    if (!a->log && fabs(v) < 1e-9 * (a->high - a->low)) v = 0;
+    snprintf(text, bytes, "%.4g", v);
+}
+
+/* ---- drawing --------------------------------------------------------------------------------------- */
+
+static double px(const drawing *d, double x) { return LEFT + axis_at(&d->x, x) * (WIDTH - LEFT - RIGHT); }
+static double py(const drawing *d, double y) { return HEIGHT - BOTTOM - axis_at(&d->y, y) * (HEIGHT - BOTTOM - TOP); }
 
 /* across: 0 puts the text's left edge at x, 0.5 its middle, 1 its right edge. */
 static void put_words(cairo_t *cr, double x, double y, double across, const char *text)
@@ -77,7 +129,7 @@ static void draw_grid(drawing *d, const chart *c)
         cairo.line_to(d->cr, across ? WIDTH - RIGHT : at, across ? at : HEIGHT - BOTTOM);
         cairo.stroke(d->cr);
         cairo.set_source_rgb(d->cr, .36, .40, .47);
-        chart_axis_label(across ? &d->y : &d->x, k, text, sizeof text);
+        axis_label(across ? &d->y : &d->x, k, text, sizeof text);
         put_words(d->cr, across ? LEFT - 6 : at, across ? at + 4 : HEIGHT - BOTTOM + 16, across ? 1 : 0.5, text);
     }
     if (c->category) draw_categories(d, c);
@@ -250,10 +302,10 @@ void chart_range(const chart *c, chart_axis *x, chart_axis *y)
             if (!c->series[i].low || !c->series[i].high) continue;
             low[1] = fmin(low[1], c->series[i].low[k]), high[1] = fmax(high[1], c->series[i].high[k]);
         }
-    chart_axis_init(x, low[0], high[0], false, whole_numbers(c) ? (int)fmin(7, fmax(1, high[0] - low[0])) : 7);
+    axis_init(x, low[0], high[0], false, whole_numbers(c) ? (int)fmin(7, fmax(1, high[0] - low[0])) : 7);
     if (c->category) *x = (chart_axis){ .low = -0.5, .high = (double)c->categories - 0.5 };
     if (c->bars) high[1] = fmax(high[1], 0);
-    chart_axis_init(y, c->fill || c->from_zero || c->bars ? fmin(low[1], 0) : low[1], high[1], c->log_y, 6);
+    axis_init(y, c->fill || c->from_zero || c->bars ? fmin(low[1], 0) : low[1], high[1], c->log_y, 6);
 }
 
 static cairo_status_t collect(void *user, const unsigned char *bytes, unsigned n)
@@ -325,56 +377,6 @@ bool chart_draw(sbuf *out, const chart *c, chart_frame frame)
     if (!cairo_is_there()) return false;
     draw_on(surface_to(out, frame == CHART_PDF, WIDTH, height_of(c, frame)), out, c, frame);
     return true;
-}
-
-/* ---- ticks at round numbers ---- */
-
-/* The smallest of 1, 2, 5 times a power of ten that is not below x. */
-static double round_step(double x)
-{
-    double power = pow(10, floor(log10(x))), part = x / power;
-    return power * (part <= 1 + 1e-9 ? 1 : part <= 2 + 1e-9 ? 2 : part <= 5 + 1e-9 ? 5 : 10);
-}
-
-static void init_log(chart_axis *a, int wanted)
-{
-    int from = (int)floor(log10(a->low)), to = (int)ceil(log10(a->high));
-    if (to == from) to++;
-    int step = (to - from + wanted - 1) / wanted;
-    for (int e = from; e <= to && a->ticks < AXIS_TICKS; e += step) a->tick[a->ticks++] = pow(10, e);
-    a->low = pow(10, from);
-    a->high = pow(10, to);
-}
-
-void chart_axis_init(chart_axis *a, double low, double high, bool log, int wanted)
-{
-    *a = (chart_axis){ .low = low, .high = high, .log = log };
-    if (log) {
-        init_log(a, wanted);
-        return;
-    }
-    if (!(high - low > 1e-12 * fmax(fabs(low), fabs(high)))) { /* one value: widen the axis a little */
-        double room = low != 0 ? 0.1 * fabs(low) : 1;
-        a->low = low - room, a->high = high + room;
-    }
-    double step = round_step((a->high - a->low) / wanted), first = floor(a->low / step + 1e-9);
-    a->low = first * step;
-    a->high = ceil(a->high / step - 1e-9) * step;
-    for (int i = 0; i < AXIS_TICKS && (first + i) * step <= a->high + 0.5 * step; i++)
-        a->tick[a->ticks++] = (first + i) * step;
-}
-
-double chart_axis_at(const chart_axis *a, double value)
-{
-    if (a->log) return log(value / a->low) / log(a->high / a->low);
-    return (value - a->low) / (a->high - a->low);
-}
-
-void chart_axis_label(const chart_axis *a, int tick, char *text, size_t bytes)
-{
-    double v = a->tick[tick];
-    if (!a->log && fabs(v) < 1e-9 * (a->high - a->low)) v = 0;
-    snprintf(text, bytes, "%.4g", v);
 }
 
 /* ---- examples ---------------------------------------------------------------------------------------- */

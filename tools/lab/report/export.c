@@ -101,14 +101,8 @@ static void put_link(const export_files *e, const char *name, const char *ending
     html_put(links, "<a href=\"%s%s.%s\">%s</a> ", e->href, name, ending, text);
 }
 
-void export_chart(export_files *e, const chart *c, sbuf *links)
-{
-    char name[96];
-    name_of(c->title, name);
-    export_chart_as(e, name, c, links);
-}
-
-bool export_chart_as(export_files *e, const char *name, const chart *c, sbuf *links)
+/* links may be NULL. False: the build has no cairo, only the CSV is written. */
+static bool export_chart_as(export_files *e, const char *name, const chart *c, sbuf *links)
 {
     static const struct {
         chart_frame frame;
@@ -135,6 +129,13 @@ bool export_chart_as(export_files *e, const char *name, const chart *c, sbuf *li
     put_link(e, name, "csv", "CSV", links);
     sbuf_release(&csv);
     return drawn;
+}
+
+void export_chart(export_files *e, const chart *c, sbuf *links)
+{
+    char name[96];
+    name_of(c->title, name);
+    export_chart_as(e, name, c, links);
 }
 
 void export_grid(export_files *e, const char *name, const grid *g)
@@ -264,7 +265,7 @@ cloob_status figure_file_write(cloob_ctx *ctx, const char *path, const char *dir
     return status;
 }
 
-/* ---- the paper's two figures of embeddings: the spectrum of the covariance, and similarities of pairs -------------- */
+/* ---- the paper's figures of embeddings: the spectrum of the covariance, similarities of pairs ------- */
 
 typedef struct plot {
     cloob_ctx *ctx;

@@ -24,8 +24,6 @@ void export_file(export_files *e, const char *name, const char *ending, const sb
 /* NAME.svg and NAME.pdf (where the build has cairo) and NAME.csv, NAME made from the title; links gets an element for
  * each. */
 void export_chart(export_files *e, const chart *c, sbuf *links);
-/* The same under a name of the caller's; links may be NULL. False: the build has no cairo, only the CSV is written. */
-bool export_chart_as(export_files *e, const char *name, const chart *c, sbuf *links);
 
 /* NAME.csv, NAME.tex and NAME.md of a table that has rows. */
 void export_grid(export_files *e, const char *name, const grid *g);

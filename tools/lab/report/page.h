@@ -68,8 +68,8 @@ void page_result_charts(page *p, const char *title, const char *y_label, const c
 void html_page_begin(sbuf *s, const char *title);
 void html_page_end(sbuf *s);
 
-/* Stylesheets that are compiled in (cmake/embed.cmake): tokens.css, which all pages share, page.css, and sheet.css of the
- * search sheet. Not zero-terminated. */
+/* Stylesheets that are compiled in (cmake/embed.cmake): tokens.css, which all pages share, page.css, and sheet.css of
+ * the search sheet. Not zero-terminated. */
 extern const unsigned char asset_tokens_css[], asset_page_css[], asset_sheet_css[];
 extern const size_t asset_tokens_css_bytes, asset_page_css_bytes, asset_sheet_css_bytes;
 

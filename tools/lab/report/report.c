@@ -11,6 +11,7 @@
 #include "train/checkpoint.h"
 #include "core/option.h"
 #include "data/sets/dataset.h"
+#include "infer/model_file.h"
 
 /* ---- gathering ----------------------------------------------------------------------------------- */
 

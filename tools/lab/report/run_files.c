@@ -60,7 +60,8 @@ static cloob_status read_lines(cloob_ctx *ctx, arena *a, char *text, const char 
     return CLOOB_OK;
 }
 
-cloob_status table_read(cloob_ctx *ctx, arena *a, const char *path, table *out)
+/* A file without a header is an error; damaged lines are counted. */
+static cloob_status table_read(cloob_ctx *ctx, arena *a, const char *path, table *out)
 {
     file_bytes bytes;
     *out = (table){ 0 };
@@ -129,50 +130,12 @@ static void drop_repeated(table *t)
     t->rows = kept;
 }
 
-static bool parse_log_line(const char *line, double *v)
-{
-    const char *at = strstr(line, "| epoch ");
-    long long epoch, k, steps;
-    if (!at || sscanf(at,
-                      "| epoch %lld [%lld/%lld] loss %lf (image %lf, text %lf), lr %lf, norm %lf, %lf "
-                      "pairs/s, data wait %lf",
-                      &epoch, &k, &steps, v + 2, v + 3, v + 4, v + 5, v + 6, v + 7, v + 8) != 10)
-        return false;
-    v[0] = (double)((epoch - 1) * steps + k);
-    v[1] = (double)epoch;
-    v[8] /= 100; /* per cent in the log */
-    return true;
-}
-
-/* Runs without metrics.tsv: the same numbers, rounded, out of the log. */
-static cloob_status read_log(cloob_ctx *ctx, arena *a, const char *path, table *t)
-{
-    static char *const names[] = { "step", "epoch",     "loss",        "image_term", "text_term",
-                                   "lr",   "grad_norm", "pairs_per_s", "wait" };
-    enum { COLUMNS = sizeof names / sizeof *names };
-    file_bytes bytes;
-    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
-    int64_t lines = count_of(bytes.data, '\n') + 1;
-    t->value = arena_push(a, (size_t)(lines * COLUMNS) * sizeof *t->value);
-    t->name = arena_push(a, sizeof names);
-    bool ok = t->value && t->name;
-    if (ok) {
-        char *rest = bytes.data;
-        memcpy(t->name, names, sizeof names);
-        t->columns = COLUMNS;
-        for (char *line; (line = strsep(&rest, "\n"));) t->rows += parse_log_line(line, t->value + t->rows * COLUMNS);
-    }
-    file_bytes_release(&bytes);
-    return ok ? CLOOB_OK : ctx_no_memory(ctx, (size_t)lines * COLUMNS * sizeof *t->value, path);
-}
-
 static cloob_status read_metrics(cloob_ctx *ctx, arena *a, run_files *r)
 {
-    char *path = path_in(a, r->dir, "metrics.tsv"), *log = path_in(a, r->dir, "out.log");
-    if (!path || !log) return ctx_no_memory(ctx, 64, "metrics.tsv");
-    cloob_status status = CLOOB_OK;
-    if (file_exists(path)) status = table_read(ctx, a, path, &r->metrics);
-    else if (file_exists(log)) status = read_log(ctx, a, log, &r->metrics);
+    char *path = path_in(a, r->dir, "metrics.tsv");
+    if (!path) return ctx_no_memory(ctx, 64, "metrics.tsv");
+    if (!file_exists(path)) return CLOOB_OK;
+    cloob_status status = table_read(ctx, a, path, &r->metrics);
     if (status == CLOOB_ERR_FORMAT) { /* an empty file: a run that is just starting */
         ctx_log(ctx, CLOOB_LOG_WARN, "%s; left out", cloob_error(ctx));
         return CLOOB_OK;
@@ -307,9 +270,9 @@ cloob_status run_files_read(cloob_ctx *ctx, arena *a, const char *dir, run_files
     CLOOB_TRY(read_analyses(ctx, a, out));
     out->method = run_param_get(out, "method");
     if (!out->params && !out->metrics.rows && !out->results && !out->analyses)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                        "%s: holds nothing of a run (params.txt, out.log, checkpoints/results.jsonl); give LOGS/NAME",
-                        dir);
+        return ctx_fail(
+            ctx, CLOOB_ERR_FORMAT,
+            "%s: holds nothing of a run (params.txt, metrics.tsv, checkpoints/results.jsonl); give LOGS/NAME", dir);
     if (!out->results)
         ctx_log(ctx, CLOOB_LOG_WARN, "%s: no validation results; train with validation data to have them", dir);
     return CLOOB_OK;

@@ -4,9 +4,9 @@
 
 #include "core/json.h"
 #include "core/arena.h"
+#include "cloob/data.h"
+#include "cloob/model.h"
 #include "core/ctx.h"
-#include "data/sets/dataset.h"
-#include "infer/model_file.h"
 
 /* Numbers in columns, from the tab-separated files a run leaves behind (metrics.tsv, eigenvalues.tsv,
  * similarities.tsv). */
@@ -16,9 +16,6 @@ typedef struct table {
     double *value;   /* (rows, columns) */
     int64_t damaged; /* lines left out: too few columns, or not numbers */
 } table;
-
-/* Everything is in the arena. A file without a header is an error; damaged lines are counted. */
-cloob_status table_read(cloob_ctx *ctx, arena *a, const char *path, table *out);
 
 int64_t table_find(const table *t, const char *name); /* the column, or -1 */
 
@@ -49,7 +46,7 @@ typedef struct samples_options {
 } samples_options;
 
 /* d: a set with captions; the model has a tokenizer. Appends one JSON object. */
-cloob_status samples_json(cloob_ctx *ctx, model *m, const dataset *d, const samples_options *o, sbuf *out);
+cloob_status samples_json(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const samples_options *o, sbuf *out);
 
 typedef struct samples_file {
     const json *root;   /* NULL: there is none */

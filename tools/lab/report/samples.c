@@ -8,6 +8,9 @@
 #include "core/arith.h"
 #include "core/text.h"
 #include "core/json.h"
+#include "data/sets/dataset.h"
+#include "infer/model_file.h"
+#include "eval/zeroshot.h"
 #include "infer/embed_data.h"
 #include "infer/zeroshot_run.h"
 #include "io/image/image.h"
@@ -39,6 +42,10 @@ typedef struct samples_hit {
     int64_t row;
     float score;
 } samples_hit;
+
+/* Of the validation images, even ones are drawn like training data; odd ones are combinations that training never
+ * shows. */
+static bool world_never_seen(int64_t index) { return index % 2 == 1; }
 
 /* ---- images -------------------------------------------------------------------------------------- */
 
@@ -483,7 +490,7 @@ static cloob_status put_members(samples *s)
     return s->out.failed || s->thumbs.failed ? ctx_no_memory(s->ctx, s->out.len, "samples") : CLOOB_OK;
 }
 
-cloob_status samples_json(cloob_ctx *ctx, model *m, const dataset *d, const samples_options *o, sbuf *out)
+cloob_status samples_json(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const samples_options *o, sbuf *out)
 {
     if (!m->tok) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no tokenizer", m->path);
     if (!dataset_has_captions(d)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no captions", o->data);

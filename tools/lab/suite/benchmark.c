@@ -80,7 +80,8 @@ static bool spells(const char *name, size_t n, const char *key)
     return true;
 }
 
-const datacomp_set *datacomp_find(const char *name)
+/* By the name of a folder: "wds_vtab-cifar100_test", "vtab-cifar100", "cifar100". NULL: not one of them. */
+static const datacomp_set *datacomp_find(const char *name)
 {
     size_t n;
     if (strncmp(name, "wds_", 4) == 0) name += 4;

@@ -56,8 +56,10 @@ static void put_group(bench *b, const char *name, const char *const *field, int 
     bench_score_of(b, (double)count, "count_%s", group);
 }
 
-cloob_status bench_by_group(cloob_ctx *ctx, bench *b, const bench_features *f, const unsigned char *right,
-                            const char *name, const int *column, const char *const *field, int fields)
+/* NAME_avg, NAME_FIELD:VALUE and count_FIELD:VALUE of every group that has rows, NAME_wg; the groups are those of
+ * `fields` columns of the targets, the last of them first in the name, as WILDS writes it. */
+static cloob_status by_group(cloob_ctx *ctx, bench *b, const bench_features *f, const unsigned char *right,
+                             const char *name, const int *column, const char *const *field, int fields)
 {
     grouping g;
     int64_t n = f->e.rows, sum = 0;
@@ -82,7 +84,7 @@ cloob_status bench_by_group(cloob_ctx *ctx, bench *b, const bench_features *f, c
 static cloob_status by_one(cloob_ctx *ctx, bench *b, const bench_features *f, const unsigned char *right,
                            const char *name, int column, const char *field)
 {
-    return bench_by_group(ctx, b, f, right, name, &column, &field, 1);
+    return by_group(ctx, b, f, right, name, &column, &field, 1);
 }
 
 static cloob_status over_classes(cloob_ctx *ctx, bench *b, const bench_answers *a, int64_t C)
@@ -129,8 +131,10 @@ cloob_status task_groups(cloob_ctx *ctx, bench *b, bench_features *f, const benc
     }
 }
 
-/* ---- faces: four classifiers over the same images, whose classes and templates begin with their name and a colon
- * ("race:", "gender:", "age:", "toxic:"). Metadata: age, gender, race, and whether the race is not the first ---------- */
+/* ---- faces --------------------------------------------------------------------------------------- */
+
+/* FairFace and UTKFace: four classifiers over the same faces, whose classes and templates begin with their name and a
+ * colon ("race:", "gender:", "age:", "toxic:"). Metadata: age, gender, race, and whether the race is not the first. */
 
 enum { RACE, GENDER, AGE, TOXIC, OBJECTIVES };
 enum { META_AGE, META_GENDER, META_RACE, META_RACE_BINARY };
@@ -196,7 +200,7 @@ static cloob_status measure(cloob_ctx *ctx, bench *b, const bench_features *f, i
     CLOOB_TRY(by_one(ctx, b, f, right, "acc_race", META_RACE_BINARY, "race_binary"));
     for (int64_t i = 0; i < n; i++) right[i] = (double)said[GENDER][i] == meta(f, i, META_GENDER);
     CLOOB_TRY(by_one(ctx, b, f, right, "acc_gender", META_RACE_BINARY, "race_binary"));
-    CLOOB_TRY(bench_by_group(ctx, b, f, right, "acc_gender_x", both, both_names, 2));
+    CLOOB_TRY(by_group(ctx, b, f, right, "acc_gender_x", both, both_names, 2));
     for (int64_t i = 0; i < n; i++) right[i] = (double)said[AGE][i] == meta(f, i, META_AGE);
     CLOOB_TRY(by_one(ctx, b, f, right, "acc_age", META_RACE_BINARY, "race_binary"));
     for (int64_t i = 0; i < n; i++) right[i] = said[TOXIC][i] >= CRIMINAL;

@@ -184,7 +184,7 @@ static cloob_status rank_classes(cloob_ctx *ctx, bench *b, zeroshot *z, const be
     return status;
 }
 
-cloob_status task_multilabel(cloob_ctx *ctx, bench *b, const bench_features *f)
+static cloob_status task_multilabel(cloob_ctx *ctx, bench *b, const bench_features *f)
 {
     prompts p;
     zeroshot z;
@@ -270,9 +270,11 @@ cloob_status task_retrieval(cloob_ctx *ctx, bench *b)
     return status;
 }
 
-/* ---- the linear probe: unit features of the image tower, trained on train, tested on test. The penalty is chosen on the
- * validation split, which is then trained on as well; without one on every other training row. It is minimised by L-BFGS,
- * where CLIP_benchmark takes ten epochs of AdamW: the penalty is lambda, not weight decay ---------------------------- */
+/* ---- the linear probe ---------------------------------------------------------------------------- */
+
+/* Unit features of the image tower, trained on train, tested on test. The penalty is chosen on the validation split,
+ * which is then trained on as well; without one on every other training row. It is minimised by L-BFGS, where
+ * CLIP_benchmark takes ten epochs of AdamW: the penalty is lambda, not weight decay. */
 
 static cloob_split split_of(const bench_features *f, const char *name)
 {

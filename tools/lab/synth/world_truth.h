@@ -50,10 +50,6 @@ typedef struct world_truth {
     arena memory; /* owns the names and labels */
 } world_truth;
 
-/* Of the validation images, even ones are drawn like training data; odd ones are combinations that training never
- * shows. */
-static inline bool world_never_seen(int64_t index) { return index % 2 == 1; }
-
 /* *out: whether a folder has the two files. */
 cloob_status world_truth_find(cloob_ctx *ctx, const char *dir, bool *out);
 /* Release the truth, also after a failure. */

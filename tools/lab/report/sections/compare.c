@@ -49,13 +49,6 @@ static cloob_status gather(page *p, groups *g)
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
-static const pair_test *pair_of(const groups_result *g, const group_row *m, int64_t group)
-{
-    for (int64_t i = 0; i < g->pairs; i++)
-        if (m->pair[i].a == 0 && m->pair[i].b == group) return &m->pair[i];
-    return NULL;
-}
-
 static void put_head(page *p, const groups_result *g)
 {
     sbuf_puts(&p->html, "<tr><th scope=\"col\">last validation</th>");
@@ -85,11 +78,11 @@ static void put_row(page *p, const groups_result *g, const group_row *m)
     html_put(&p->html, "<tr><th scope=\"row\">%s</th>", m->metric);
     for (int64_t k = 0; k < g->groups; k++) {
         const group_stats *v = &m->group[k];
-        int d = ablation_decimals(v->deviation, v->mean); /* as every table of means rounds */
+        int d = mean_decimals(v->deviation, v->mean); /* as every table of means rounds */
         if (v->n > 1)
             html_put(&p->html, "<td>%.*f <span class=\"dim\">± %.*f</span></td>", d, v->mean, d, v->deviation);
         else html_put(&p->html, "<td>%s</td>", NUMBER(v->mean));
-        if (k) put_difference(p, g, pair_of(g, m, k), k);
+        if (k) put_difference(p, g, groups_pair(g, m, 0, k), k);
     }
     sbuf_puts(&p->html, "</tr>\n");
 }
@@ -103,7 +96,7 @@ static void export_groups(page *p, const groups_result *g)
         for (int64_t k = 0; k < g->groups; k++) {
             const group_row *m = &g->metric[i];
             const pair_test none = { .difference = NAN, .p = NAN, .p_holm = NAN, .delta = NAN },
-                            *test = k ? pair_of(g, m, k) : NULL;
+                            *test = k ? groups_pair(g, m, 0, k) : NULL;
             if (!test) test = &none;
             grid_texts(&t, m->metric, g->name[k]);
             grid_number(&t, (double)m->group[k].n);

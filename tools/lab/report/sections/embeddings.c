@@ -146,8 +146,10 @@ static void histograms(page *p)
     }
 }
 
-/* ---- the paper's bars: effective eigenvalues' change with training, and Ajne's statistic at two epochs, a group for every
- * method, the mean over seeds with one standard deviation --------------------------------------------- */
+/* ---- the paper's bars ------------------------------------------------------------------------------ */
+
+/* How effective eigenvalues change with training, and Ajne's statistic at two epochs: a group for every method, the
+ * mean over seeds with one standard deviation. */
 
 enum { MAX_GROUPS = 12 };
 
@@ -186,13 +188,12 @@ static spread spread_of(const page *p, int64_t group, const char *key, shown wha
 {
     spread s = { 0 };
     double value, squares = 0;
-    for (int64_t i = 0; i < p->runs; i++)
-        if (page_first_repeat(p, i) == group && value_of(&p->run[i], key, what, &value)) s.mean += value, s.n++;
-    if (!s.n) return s;
-    s.mean /= (double)s.n;
-    for (int64_t i = 0; i < p->runs; i++)
-        if (page_first_repeat(p, i) == group && value_of(&p->run[i], key, what, &value))
-            squares += (value - s.mean) * (value - s.mean);
+    for (int64_t i = 0; i < p->runs; i++) {
+        if (page_first_repeat(p, i) != group || !value_of(&p->run[i], key, what, &value)) continue;
+        double off = value - s.mean;
+        s.mean += off / (double)++s.n;
+        squares += off * (value - s.mean);
+    }
     s.deviation = s.n > 1 ? sqrt(squares / (double)(s.n - 1)) : 0;
     return s;
 }

@@ -1,5 +1,5 @@
-/* Images with what the model says: the gallery, searches, accuracy by factor, the similarity matrix, the best and worst of
- * retrieval. All of it is in samples.json (run_files.h). */
+/* Images with what the model says: the gallery, searches, accuracy by factor, the similarity matrix, the best and worst
+ * of retrieval. All of it is in samples.json (run_files.h). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
