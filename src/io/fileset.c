@@ -274,8 +274,7 @@ cloob_status fileset_add(cloob_ctx *ctx, fileset *fs, const char *spec, int *fil
     return CLOOB_OK;
 }
 
-/* ---- opening: where the plain bytes are ----------------------------------------------------------------
- */
+/* ---- opening: where the plain bytes are --------------------------------------------------------- */
 
 static int64_t mtime_ns(const struct stat *st)
 {

@@ -362,8 +362,7 @@ cloob_status tar_cache_save(cloob_ctx *ctx, const char *path, const char *source
     return file_writer_commit(ctx, &w);
 }
 
-/* ---- through the cache ----------------------------------------------------------------------------------
- */
+/* ---- through the cache -------------------------------------------------------------------------- */
 
 typedef struct source {
     cloob_ctx *ctx;

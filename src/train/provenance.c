@@ -15,15 +15,17 @@
 
 /* ---- data ---------------------------------------------------------------------------------------- */
 
+enum { DIGEST_TEXT_BYTES = 17 };
+
 static uint64_t add_bytes(uint64_t key, const void *data, size_t bytes)
 {
     key = hash64(key, &bytes, sizeof bytes);
     return bytes ? hash64(key, data, bytes) : key;
 }
 
-/* Captions of up to 1,024 samples and the stored bytes of up to 64 images, evenly spaced: other data is noticed without
+/* 16 hexadecimal digits: captions of up to 1,024 samples and the stored bytes of up to 64 images, evenly spaced: other data is noticed without
  * reading all of it. A sample that cannot be read counts as empty. */
-void provenance_digest(cloob_ctx *ctx, const dataset *d, char text[PROVENANCE_DIGEST])
+static void provenance_digest(cloob_ctx *ctx, const dataset *d, char text[DIGEST_TEXT_BYTES])
 {
     enum { CAPTIONS = 1024, IMAGES = 64 };
     int64_t n = dataset_count(d), looked = min64(n, CAPTIONS), every = looked > IMAGES ? looked / IMAGES : 1;
@@ -38,7 +40,7 @@ void provenance_digest(cloob_ctx *ctx, const dataset *d, char text[PROVENANCE_DI
         key = add_bytes(key, s.data, read && pixels ? s.size : 0);
     }
     stored_sample_release(&s);
-    snprintf(text, PROVENANCE_DIGEST, "%016llx", (unsigned long long)key);
+    snprintf(text, DIGEST_TEXT_BYTES, "%016llx", (unsigned long long)key);
 }
 
 /* ---- program and machine ------------------------------------------------------------------------- */
@@ -83,7 +85,7 @@ static void put_machine(json_out *w, device *dev)
 
 void provenance_put(cloob_ctx *ctx, const run *r, json_out *w, const char *key)
 {
-    char digest[PROVENANCE_DIGEST];
+    char digest[DIGEST_TEXT_BYTES];
     json_begin(w, key, '{');
     json_members(w, J_TEXT("version", cloob_version()), J_TEXT("commit", CLOOB_SOURCE_COMMIT));
     put_command(w);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "train/objective_file.h"
+#include "infer/embeddings_file.h"
 
 static struct {
     const char *input, *method, *grad, *report;

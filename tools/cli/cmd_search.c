@@ -43,11 +43,12 @@ static void print_update(const char *path, const cloob_search_update *u)
     }
 }
 
-static bool has_tokenizer(const cloob_model *m)
+/* Both towers, but no words. */
+static bool lacks_tokenizer(const cloob_model *m)
 {
     cloob_model_facts facts;
     cloob_model_get_facts(m, &facts);
-    return facts.has_tokenizer;
+    return facts.context && facts.image_size && !facts.has_tokenizer;
 }
 
 static int run_index(const command *self, cloob_ctx *ctx, const char *folder)
@@ -57,7 +58,7 @@ static int run_index(const command *self, cloob_ctx *ctx, const char *folder)
     if (!o.model.checkpoint) return cli_usage(self, "index needs --checkpoint");
     char *path = search_index_file(o.out ? o.out : folder);
     cloob_status status = path ? cli_model_open(ctx, &o.model, &m) : CLOOB_ERR_MEMORY;
-    if (status == CLOOB_OK && !has_tokenizer(m)) {
+    if (status == CLOOB_OK && lacks_tokenizer(m)) {
         cli_error(&cmd_search,
                   "%s holds no tokenizer, so words could not be searched; give its merges with --vocab FILE",
                   o.model.checkpoint);

@@ -149,10 +149,12 @@ static const char *former_words(int argc, char **argv)
 
 enum { MAX_NAME = 4 }; /* words that replace a former name */
 
-/* Space for the words of a command line; options point to the words, so they are never freed. */
+/* Space for the words of a command line, for help and for a former name. Options point to the words, so they are kept
+ * until the process ends. */
 static char **new_line(int count)
 {
-    char **line = calloc((size_t)count + 1, sizeof *line);
+    static char **made[2];
+    char **line = made[made[0] != NULL] = calloc((size_t)count + 1, sizeof *line);
     if (line) return line;
     cli_error(NULL, "out of memory");
     _Exit(1);

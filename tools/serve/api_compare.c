@@ -202,8 +202,7 @@ static cloob_status retrieve(cloob_ctx *ctx, serve *s, const json *hopfield, clo
     json_number(json_get(hopfield, "scale"), &beta);
     cloob_hopfield_options_init(&o);
     o.unit = true;
-    cloob_hopfield h = { search_index_rows(v->search), cloob_search_count(v->search), cloob_search_width(v->search),
-                         beta };
+    cloob_hopfield h = { v->search->row, cloob_search_count(v->search), cloob_search_width(v->search), beta };
     if (!(beta > 0 && beta <= 1e4)) status = refuse(ctx, "hopfield: a scale above 0, at most 10000");
     else if (h.dim != rows->width) status = refuse(ctx, "hopfield: the index is of another model");
     if (status == CLOOB_OK) status = cloob_hopfield_retrieve(ctx, &h, &o, rows->data, rows->n, rows->data, NULL);

@@ -22,8 +22,8 @@ static bool run_file(const serve *s, const char *name, const char *file, char pa
     return n > 0 && n < PATH_MAX;
 }
 
-/* The complete lines of a file in a new string, or only the last one, if that is within the last LAST_LINE bytes. A line
- * that the run is still writing is left for the next time. NULL: there is none. */
+/* The complete lines of a file in a new string, or only the last one, if that is within the last LAST_LINE bytes. A
+ * line that the run is still writing is left for the next time. NULL: there is none. */
 static char *read_lines(const serve *s, const char *name, const char *file, bool last)
 {
     char path[PATH_MAX];

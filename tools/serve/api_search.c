@@ -11,6 +11,7 @@
 #include "io/image/exif.h"
 #include "infer/search_index.h"
 #include "core/ctx.h"
+#include "core/sbuf.h"
 
 /* ---- which entries ------------------------------------------------------------------------------- */
 
@@ -28,7 +29,7 @@ static bool passes(const cloob_search *s, int64_t i, const void *user)
     const filter *f = user;
     size_t bytes;
     const char *name = search_index_name(s, i, &bytes);
-    int64_t when = search_index_mtime_ns(s, i);
+    int64_t when = s->good.mtime[i];
     if (f->folder && (bytes < f->folder_bytes || memcmp(name, f->folder, f->folder_bytes) != 0)) return false;
     if (f->folder_bytes && f->folder[f->folder_bytes - 1] != '/' && bytes > f->folder_bytes &&
         name[f->folder_bytes] != '/')
@@ -204,8 +205,7 @@ static cloob_status sum_terms(cloob_ctx *ctx, const search_request *a, const clo
     float *sum = calloc((size_t)D, sizeof *sum);
     if (!sum) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     for (int64_t i = 0; i < a->terms; i++) {
-        const float *row =
-            a->term[i].entry >= 0 ? search_index_rows(s) + a->term[i].entry * D : rows->data + a->term[i].input * D;
+        const float *row = a->term[i].entry >= 0 ? s->row + a->term[i].entry * D : rows->data + a->term[i].input * D;
         for (int64_t k = 0; k < D; k++) sum[k] += (float)a->term[i].weight * row[k];
     }
     unit_row(sum, D);
@@ -216,26 +216,25 @@ static cloob_status sum_terms(cloob_ctx *ctx, const search_request *a, const clo
 /* ---- the answer ---------------------------------------------------------------------------------- */
 
 /* A query parameter, with everything but letters, digits and -._~/ escaped. */
-static void put_escaped(char *out, size_t cap, const char *text)
+static void put_escaped(sbuf *out, const char *text)
 {
-    size_t n = strlen(out);
-    for (; *text && n + 4 < cap; text++) {
+    for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
         bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("-._~/", c);
-        n += (size_t)snprintf(out + n, cap - n, plain ? "%c" : "%%%02X", c);
+        sbuf_printf(out, plain ? "%c" : "%%%02X", c);
     }
 }
 
-static void put_links(json_out *w, const char *index, const char *path)
+static void put_link(json_out *w, const char *key, const char *url, const char *index, const char *path)
 {
-    char url[8192] = "/v1/thumb?size=256&index=", whole[8192] = "/v1/image?index=";
-    put_escaped(url, sizeof url, index);
-    strncat(url, "&path=", sizeof url - strlen(url) - 1);
-    put_escaped(url, sizeof url, path);
-    put_escaped(whole, sizeof whole, index);
-    strncat(whole, "&path=", sizeof whole - strlen(whole) - 1);
-    put_escaped(whole, sizeof whole, path);
-    json_members(w, J_TEXT("thumb", url), J_TEXT("image", whole));
+    sbuf s = { 0 };
+    sbuf_puts(&s, url);
+    put_escaped(&s, index);
+    sbuf_puts(&s, "&path=");
+    put_escaped(&s, path);
+    json_put_text(w, key, s.data);
+    w->failed = w->failed || s.failed;
+    sbuf_release(&s);
 }
 
 /* Size and capture date from the first `bytes` of a file. false: they do not hold the size. */
@@ -271,9 +270,10 @@ static void put_hit(cloob_ctx *ctx, json_out *w, const served_index *x, const cl
     json_begin(w, NULL, '{');
     json_members(w, J_TEXT("path", path), J_NUMBER("score", scored ? round(1e6 * (double)f->score) / 1e6 : 0, 0));
     if (path) put_facts(ctx, w, x, s, path);
-    date_print(search_index_mtime_ns(s, f->entry), date);
+    date_print(s->good.mtime[f->entry], date);
     json_put_text(w, "date", date);
-    if (path) put_links(w, x->name, path);
+    if (path) put_link(w, "thumb", "/v1/thumb?size=256&index=", x->name, path);
+    if (path) put_link(w, "image", "/v1/image?index=", x->name, path);
     json_end(w);
     w->failed = w->failed || !path;
     free(path);

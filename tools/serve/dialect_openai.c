@@ -128,7 +128,8 @@ void handle_models(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *
         json_members(&w, J_TEXT("id", s->model[i].name), J_TEXT("object", "model"),
                      J_INT("created", s->model[i].seen.mtime_ns / INT64_C(1000000000)), J_TEXT("owned_by", "cloob"),
                      J_TEXT("architecture", f.name), J_INT("dimensions", f.embed), J_OF(&f, image_size),
-                     J_OF(&f, context), J_BOOL("text", f.has_tokenizer),
+                     J_OF(&f, context), J_BOOL("image", f.image_size > 0),
+                     J_BOOL("text", f.has_tokenizer && f.context > 0),
                      J_TEXT("state", t.error[0] ? "failed" : "ready"));
         if (t.error[0]) json_put_text(&w, "error", t.error);
         json_end(&w);

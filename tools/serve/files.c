@@ -115,6 +115,11 @@ void file_view_close(file_view *v)
 enum { THUMBS = 4096, WAIT_S = 20 };
 #define CACHE_BYTES ((size_t)64 << 20)
 
+/* A version of a file, and the size of its thumbnail. */
+typedef struct thumb_key {
+    int64_t device, inode, seconds, nanoseconds, size;
+} thumb_key;
+
 typedef struct thumb {
     thumb_key key;
     char *data;
@@ -184,8 +189,10 @@ static cloob_status reserve_pixels(cloob_ctx *ctx, account *a, const file_view *
     return account_wait(ctx, a, 6 * (w <= max_pixels / h ? w * h : 0), WAIT_S); /* a larger one is refused */
 }
 
-cloob_status thumb_get(cloob_ctx *ctx, thumb_cache *c, const thumb_key *key, int fd, int64_t in_file, int64_t size,
-                       int64_t max_pixels, char **data, size_t *bytes)
+/* A JPEG of at most size x size pixels of the file behind fd, upright; cached under `key`. The caller frees *data.
+ * CLOOB_ERR_BUSY when other requests hold the memory for too long. */
+static cloob_status thumb_get(cloob_ctx *ctx, thumb_cache *c, const thumb_key *key, int fd, int64_t in_file,
+                              int64_t size, int64_t max_pixels, char **data, size_t *bytes)
 {
     file_view v;
     void *jpeg = NULL;

@@ -115,7 +115,7 @@ typedef struct gathering {
     int64_t every; /* of the set's samples one in so many */
 } gathering;
 
-static cloob_status gather(cloob_ctx *ctx, void *user, const embed_batch *b)
+static cloob_status gather(cloob_ctx *ctx, void *user, const embedded *b)
 {
     gathering *g = user;
     samples *s = g->s;
