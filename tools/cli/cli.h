@@ -39,9 +39,9 @@ typedef enum opt_kind {
     OPT_LIST    /* opt_list: the option may be repeated, or take several words up to the next --option */
 } opt_kind;
 
-typedef struct opt_list {
+typedef struct opt_list { /* laid out as a LIST in a struct of the library */
     const char **item;
-    int count;
+    int64_t count;
 } opt_list;
 
 bool opt_list_add(opt_list *l, const char *word); /* false: out of memory */

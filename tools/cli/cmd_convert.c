@@ -74,7 +74,7 @@ static int run_average(const command *self, cloob_ctx *ctx)
         status = cloob_average(ctx, opt_words.item, opt_words.count, opt_given("alpha") ? o.alpha : -1, o.out);
     if (status == CLOOB_OK && common.json) {
         json_out_object(NULL, J_OF(&o, out), J_INT("models", opt_words.count));
-    } else if (status == CLOOB_OK) printf("%s: average of %d models\n", o.out, opt_words.count);
+    } else if (status == CLOOB_OK) printf("%s: average of %lld models\n", o.out, (long long)opt_words.count);
     return cli_exit(self, ctx, status);
 }
 
@@ -83,7 +83,7 @@ static int check(const command *self)
     if (o.average) return check_average(self);
     if (opt_given("alpha") || o.out) return cli_usage(self, "--alpha and --out need --average");
     if (opt_words.count == 2) return -1;
-    return cli_usage(self, "needs an input and an output, got %d", opt_words.count);
+    return cli_usage(self, "needs an input and an output, got %lld", (long long)opt_words.count);
 }
 
 static int run(const command *self, cloob_ctx *ctx)

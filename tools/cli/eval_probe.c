@@ -341,7 +341,7 @@ static int run_split(const command *self, cloob_ctx *ctx, const cloob_probe_opti
 
 static int run(const command *self, cloob_ctx *ctx)
 {
-    int splits = o.datas.count ? o.datas.count : o.trains.count, code = 0;
+    int splits = (int)(o.datas.count ? o.datas.count : o.trains.count), code = 0;
     cloob_probe_options p;
     fill(&p);
     split_result *result = calloc((size_t)splits, sizeof *result);

@@ -126,10 +126,11 @@ static void compare_counts(const session *s, const char *source, const cloob_zer
 /* ---- averages ------------------------------------------------------------------------------------ */
 
 /* The unweighted mean over sources, as the paper averages data sets; counts are sums. */
-static cloob_zeroshot_result average(const cloob_zeroshot_result *r, int n)
+static cloob_zeroshot_result average(const cloob_zeroshot_result *r, int64_t count)
 {
     cloob_zeroshot_result mean = { 0 };
-    for (int i = 0; i < n; i++) {
+    double n = (double)count;
+    for (int64_t i = 0; i < count; i++) {
         mean.top1 += r[i].top1 / n, mean.top5 += r[i].top5 / n, mean.mean_per_class += r[i].mean_per_class / n;
         mean.n += r[i].n, mean.bad += r[i].bad;
     }

@@ -69,10 +69,9 @@ void synth_item_release(synth_item *item)
 static cloob_status write_file(cloob_ctx *ctx, const char *path, const sbuf *bytes)
 {
     FILE *f = fopen(path, "wb");
-    bool good = f && fwrite(bytes->data, 1, bytes->len, f) == bytes->len;
-    int cause = errno;
-    if (f && fclose(f) != 0 && good) good = false, cause = errno;
-    return good ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path, strerror(cause));
+    if (!f) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
+    fwrite(bytes->data, 1, bytes->len, f);
+    return synth_close(ctx, path, &f);
 }
 
 static cloob_status make_item(cloob_ctx *ctx, int64_t size, uint8_t *rgb, synth_item *item)
@@ -155,16 +154,6 @@ static cloob_status open_text(run *r, const char *name, FILE **f)
         *f ? CLOOB_OK : ctx_fail(r->ctx, CLOOB_ERR_IO, "%s: cannot create: %s", name, strerror(errno));
     free(path);
     return status;
-}
-
-static cloob_status close_text(run *r, const char *name, FILE **f)
-{
-    if (!*f) return CLOOB_OK;
-    bool bad = fflush(*f) != 0 || ferror(*f);
-    int cause = errno;
-    if (fclose(*f) != 0 && !bad) bad = true, cause = errno;
-    *f = NULL;
-    return bad ? ctx_fail(r->ctx, CLOOB_ERR_IO, "%s: cannot write: %s", name, strerror(cause)) : CLOOB_OK;
 }
 
 static cloob_status make_folder(run *r, const char *name)
@@ -289,7 +278,7 @@ static cloob_status write_pairs(run *r, synth_split split, int64_t count)
     for (int64_t i = 0; i < count; i += r->chunk)
         CLOOB_TRY(write_pair_chunk(r, split, i, i + r->chunk < count ? i + r->chunk : count, count));
     CLOOB_TRY(synth_tar_close(r->ctx, &r->tar));
-    return close_text(r, list, &r->pairs);
+    return synth_close(r->ctx, list, &r->pairs);
 }
 
 /* ---- the test of one factor ---------------------------------------------------------------------- */
@@ -363,8 +352,8 @@ static cloob_status write_all(run *r)
     CLOOB_TRY(write_pairs(r, SYNTH_TRAIN, r->r->train));
     CLOOB_TRY(write_pairs(r, SYNTH_VAL, r->r->val));
     for (int f = 0; f < SYNTH_FACTORS; f++) CLOOB_TRY(write_test(r, (synth_factor)f));
-    CLOOB_TRY(close_text(r, "factors.tsv", &r->factors));
-    CLOOB_TRY(close_text(r, "naming.tsv", &r->naming));
+    CLOOB_TRY(synth_close(r->ctx, "factors.tsv", &r->factors));
+    CLOOB_TRY(synth_close(r->ctx, "naming.tsv", &r->naming));
     return write_descriptions(r);
 }
 

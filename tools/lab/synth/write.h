@@ -11,6 +11,8 @@
 #ifndef LAB_SYNTH_WRITE_H
 #define LAB_SYNTH_WRITE_H
 
+#include <stdio.h>
+
 #include "core/ctx.h"
 #include "lab/synth/synth.h"
 
@@ -64,11 +66,14 @@ void synth_put_prompts(sbuf *s);
 /* What the set is: its settings, naming rates, favourites and held-out pairs. */
 void synth_put_mark(sbuf *s, const synth_options *o);
 
+/* Closes a stream and sets it to NULL; a write that failed before is an error, too. Safe to call on a closed one. */
+cloob_status synth_close(cloob_ctx *ctx, const char *name, FILE **f);
+
 /* Plain tar files, written member by member (ustar; no dates or owners, so the same content is the same
  * bytes). */
 
 typedef struct synth_tar {
-    void *stream; /* FILE */
+    FILE *stream;
     char *path;
 } synth_tar;
 
