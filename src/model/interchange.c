@@ -79,19 +79,13 @@ static const char *const folder_files[] = { "open_clip_model.safetensors",
                                             "pytorch_model.bin.index.json",
                                             "checkpoints/latest.safetensors" };
 
-static cloob_status pick_file(cloob_ctx *ctx, const char *path, char **out)
+static cloob_status pick_file(cloob_ctx *ctx, const char *path, char out[FILE_PATH])
 {
-    if (!file_is_dir(path)) {
-        *out = strdup(path);
-        return *out ? CLOOB_OK : ctx_no_memory(ctx, strlen(path), path);
-    }
+    if (!file_is_dir(path)) return file_in(ctx, "", path, out);
     for (size_t i = 0; i < sizeof folder_files / sizeof folder_files[0]; i++) {
-        *out = file_join(path, folder_files[i]);
-        if (!*out) return ctx_no_memory(ctx, strlen(path), path);
-        if (file_exists(*out)) return CLOOB_OK;
-        free(*out);
+        CLOOB_TRY(file_in(ctx, path, folder_files[i], out));
+        if (file_exists(out)) return CLOOB_OK;
     }
-    *out = NULL;
     return ctx_fail(ctx, CLOOB_ERR_IO,
                     "%s: a folder without model.safetensors, open_clip_model.safetensors, their .bin forms, or a run's "
                     "checkpoints/latest.safetensors",
@@ -131,9 +125,8 @@ static cloob_status open_file(reader *r, const char *path)
                         "%s: not a model, but %s; give a .safetensors, .pt or .bin file, or a folder with one", path,
                         kind);
     r->report->container = "safetensors";
-    bool arrays = arrays_looks_like(first, have);
-    if (!torch && !arrays) return open_safetensors(r->ctx, path, &r->w->st);
-    CLOOB_TRY(arrays ? arrays_open(r->ctx, path, &r->w->torch) : torch_open(r->ctx, path, &r->w->torch));
+    if (!torch && !arrays_looks_like(first, have)) return open_safetensors(r->ctx, path, &r->w->st);
+    CLOOB_TRY(torch_open(r->ctx, path, &r->w->torch));
     r->report->container = layout[r->w->torch.layout];
     return CLOOB_OK;
 }
@@ -372,13 +365,12 @@ cloob_status interchange_read(cloob_ctx *ctx, const char *path, const interchang
                               interchange_report *report)
 {
     static const interchange_options defaults = { 0 };
-    char *file = NULL;
+    char file[FILE_PATH];
     *report = (interchange_report){ 0 };
     weights_init(w);
     reader r = { .ctx = ctx, .o = options ? options : &defaults, .w = w, .report = report };
-    cloob_status status = pick_file(ctx, path, &file);
+    cloob_status status = pick_file(ctx, path, file);
     if (status == CLOOB_OK) status = read_all(&r, file);
     if (status != CLOOB_OK) weights_release(w);
-    free(file);
     return status;
 }

@@ -156,10 +156,9 @@ static cloob_status write_jku(writer *o, const char *path)
 
 static cloob_status write_tensors_in(writer *o, const char *dir, const char *name)
 {
-    char *path = file_join(dir, name);
-    cloob_status status = path ? write_safetensors(o, path) : ctx_no_memory(o->ctx, strlen(dir), name);
-    free(path);
-    return status;
+    char path[FILE_PATH];
+    CLOOB_TRY(file_in(o->ctx, dir, name, path));
+    return write_safetensors(o, path);
 }
 
 /* Texts first: where the weights are, everything is. */

@@ -335,10 +335,9 @@ static cloob_status find_root(cloob_ctx *ctx, const dataset_part *p, const char 
     cloob_status status = read_row(ctx, p, 0, &row);
     if (status == CLOOB_OK) {
         const char *first = csv_field(&row, c->image_column);
-        char *beside = file_join(c->root, first);
-        if (!beside) status = ctx_no_memory(ctx, strlen(first), "a file name");
-        else if (!file_exists(beside) && file_exists(first)) c->root[0] = '\0';
-        free(beside);
+        char beside[FILE_PATH];
+        status = file_in(ctx, c->root, first, beside);
+        if (status == CLOOB_OK && !file_exists(beside) && file_exists(first)) c->root[0] = '\0';
     }
     csv_row_release(&row);
     return status;
@@ -390,11 +389,9 @@ static void close_csv(dataset_part *p)
 static cloob_status fetch_image(cloob_ctx *ctx, const csv_set *c, const char *path, stored_sample *s)
 {
     if (c->tar_files) return csv_read_tar(ctx, c, path, s);
-    char *full = file_join(c->root, path);
-    if (!full) return ctx_no_memory(ctx, strlen(path), "a file name");
-    cloob_status status = stored_read_path(ctx, full, s);
-    free(full);
-    return status;
+    char full[FILE_PATH];
+    CLOOB_TRY(file_in(ctx, c->root, path, full));
+    return stored_read_path(ctx, full, s);
 }
 
 static cloob_status fetch_csv(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what,

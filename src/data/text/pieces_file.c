@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text.h"
 #include "data/text/tokenizer_impl.h"
 
 /* ---- protobuf: enough of it for a ModelProto ------------------------------------------------------ */
@@ -160,25 +161,6 @@ cloob_status pieces_read_model(cloob_ctx *ctx, const void *data, size_t size, co
     return tokenizer_or_close(read_proto(ctx, w, name, *out), out);
 }
 
-static void put_varint(sbuf *out, uint64_t v)
-{
-    for (; v > 127; v >>= 7) sbuf_putc(out, (char)(v | 128));
-    sbuf_putc(out, (char)v);
-}
-
-static void put_field(sbuf *out, int number, uint64_t value)
-{
-    put_varint(out, (uint64_t)number << 3);
-    put_varint(out, value);
-}
-
-static void put_bytes(sbuf *out, int number, const char *data, size_t n)
-{
-    put_varint(out, (uint64_t)number << 3 | 2);
-    put_varint(out, n);
-    if (n) sbuf_add(out, data, n);
-}
-
 void pieces_save_model(const tokenizer *t, sbuf *out)
 {
     const pieces *p = &t->p;
@@ -186,31 +168,23 @@ void pieces_save_model(const tokenizer *t, sbuf *out)
     sbuf part = { 0 };
     for (int32_t i = 0; i < p->count; i++) {
         const piece_row *e = &p->piece[i];
-        char score[4];
-        memcpy(score, &e->score, sizeof score); /* little endian, as every machine that we build for */
-        part.len = 0;
-        put_bytes(&part, 1, p->text.data + e->at, e->bytes);
-        put_varint(&part, 2 << 3 | 5);
-        sbuf_add(&part, score, sizeof score);
-        put_field(&part, 3, e->type);
-        put_bytes(out, 1, part.data, part.len);
+        proto_bytes(&part, 1, p->text.data + e->at, e->bytes);
+        proto_float(&part, 2, e->score);
+        proto_int(&part, 3, e->type);
+        proto_message(out, 1, &part);
     }
-    part.len = 0;
-    put_field(&part, 3, p->model == PIECES_BPE ? 2 : 1);
-    put_field(&part, 35, p->byte_fallback);
-    put_field(&part, 40, (uint64_t)p->unknown);
-    put_field(&part, 41, UINT64_MAX); /* no start */
-    put_field(&part, 42, (uint64_t)end);
-    put_field(&part, 43, t->pad == end ? UINT64_MAX : (uint64_t)t->pad);
-    put_bytes(out, 2, part.data, part.len);
-    part.len = 0;
-    put_bytes(&part, 1, "cloob", 5);
-    put_bytes(&part, 2, p->charsmap.data, p->charsmap.len);
-    put_field(&part, 3, p->prefix);
-    put_field(&part, 4, p->fold_spaces);
-    put_bytes(out, 3, part.data, part.len);
-    out->failed |= part.failed;
-    sbuf_release(&part);
+    proto_int(&part, 3, p->model == PIECES_BPE ? 2 : 1);
+    proto_int(&part, 35, p->byte_fallback);
+    proto_int(&part, 40, p->unknown);
+    proto_int(&part, 41, -1); /* no start */
+    proto_int(&part, 42, end);
+    proto_int(&part, 43, t->pad == end ? -1 : t->pad);
+    proto_message(out, 2, &part);
+    proto_text(&part, 1, "cloob");
+    proto_bytes(&part, 2, p->charsmap.data ? p->charsmap.data : "", p->charsmap.len);
+    proto_int(&part, 3, p->prefix);
+    proto_int(&part, 4, p->fold_spaces);
+    proto_message(out, 3, &part);
 }
 
 /* The special tokens are found in the original text, and the text between them is cleaned. */

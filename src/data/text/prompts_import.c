@@ -441,11 +441,10 @@ cloob_status prompts_import_text(cloob_ctx *ctx, const char *text, size_t size, 
 static cloob_status read_lines(cloob_ctx *ctx, const char *folder, const char *name, arena *a, prompt_list *l)
 {
     file_bytes f;
-    char *path = file_join(folder, name);
-    if (!path) return ctx_no_memory(ctx, strlen(folder), folder);
-    cloob_status status = file_read(ctx, path, FILE_TEXT_LIMIT, &f);
-    free(path);
-    CLOOB_TRY(status);
+    char path[FILE_PATH];
+    CLOOB_TRY(file_in(ctx, folder, name, path));
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &f));
+    cloob_status status = CLOOB_OK;
     const char *line;
     size_t n;
     for (const char *at = f.data; status == CLOOB_OK && text_line(&at, f.data + f.size, &line, &n);) {

@@ -29,21 +29,18 @@ static const char *token_text(const json *v)
 
 static bool in_folder(const char *folder, const char *name)
 {
-    char *path = file_join(folder, name);
-    bool there = path && file_exists(path);
-    free(path);
-    return there;
+    char path[FILE_PATH];
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < FILE_PATH && file_exists(path);
 }
 
 /* *root stays NULL when there is no such file. */
 static cloob_status read_json(cloob_ctx *ctx, const char *folder, const char *name, arena *a, json **root)
 {
+    char path[FILE_PATH];
     *root = NULL;
     if (!in_folder(folder, name)) return CLOOB_OK;
-    char *path = file_join(folder, name);
-    cloob_status status = path ? json_read_file(ctx, a, path, root) : ctx_no_memory(ctx, 64, name);
-    free(path);
-    return status;
+    CLOOB_TRY(file_in(ctx, folder, name, path));
+    return json_read_file(ctx, a, path, root);
 }
 
 static void read_tokenizer_config(const json *root, folder_config *f)
@@ -153,19 +150,20 @@ static cloob_status open_file(cloob_ctx *ctx, const char *path, const tokenizer_
 /* vocab.json with merges.txt, or vocab.txt: written as a tokenizer.json first. */
 static cloob_status open_old(cloob_ctx *ctx, const char *folder, const folder_config *f, bool merges, tokenizer **out)
 {
-    char *path[2] = { file_join(folder, merges ? "vocab.json" : "vocab.txt"), file_join(folder, "merges.txt") };
+    char path[2][FILE_PATH];
     file_bytes file[2] = { { 0 } };
     sbuf text = { 0 };
     bool roberta = f->c.class_name && strncmp(f->c.class_name, "Roberta", 7) == 0;
-    cloob_status status = path[0] && path[1] ? CLOOB_OK : ctx_no_memory(ctx, 64, folder);
+    CLOOB_TRY(file_in(ctx, folder, merges ? "vocab.json" : "vocab.txt", path[0]));
+    CLOOB_TRY(file_in(ctx, folder, "merges.txt", path[1]));
+    cloob_status status = CLOOB_OK;
     for (int i = 0; i < 1 + merges && status == CLOOB_OK; i++) status = file_read(ctx, path[i], FILE_LIMIT, &file[i]);
     if (status == CLOOB_OK && merges)
-        json_from_merges(!roberta, (const char *)file[0].data, file[0].size, (const char *)file[1].data, file[1].size,
-                         &text);
-    else if (status == CLOOB_OK) json_from_vocab_txt((const char *)file[0].data, file[0].size, !f->cased, &text);
+        json_from_merges(!roberta, file[0].data, file[0].size, file[1].data, file[1].size, &text);
+    else if (status == CLOOB_OK) json_from_vocab_txt(file[0].data, file[0].size, !f->cased, &text);
     if (status == CLOOB_OK && text.failed) status = ctx_no_memory(ctx, text.len, path[0]);
     if (status == CLOOB_OK) status = tokenizer_read_json(ctx, text.data, text.len, path[0], &f->c, out);
-    for (int i = 0; i < 2; i++) file_bytes_release(&file[i]), free(path[i]);
+    for (int i = 0; i < 2; i++) file_bytes_release(&file[i]);
     sbuf_release(&text);
     return status;
 }
@@ -175,10 +173,9 @@ static cloob_status open_in(cloob_ctx *ctx, const char *folder, const folder_con
     static const char *const files[] = { "spiece.model", "tokenizer.json", "tokenizer.model" };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         if (!in_folder(folder, files[i])) continue;
-        char *path = file_join(folder, files[i]);
-        cloob_status status = path ? open_file(ctx, path, &f->c, out) : ctx_no_memory(ctx, 64, folder);
-        free(path);
-        return status;
+        char path[FILE_PATH];
+        CLOOB_TRY(file_in(ctx, folder, files[i], path));
+        return open_file(ctx, path, &f->c, out);
     }
     if (in_folder(folder, "vocab.json") && in_folder(folder, "merges.txt")) return open_old(ctx, folder, f, true, out);
     return in_folder(folder, "vocab.txt") ? open_old(ctx, folder, f, false, out) : CLOOB_OK;

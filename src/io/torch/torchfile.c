@@ -389,7 +389,8 @@ cloob_status torch_open(cloob_ctx *ctx, const char *path, torch_file *f)
     file_map map;
     *f = (torch_file){ 0 };
     CLOOB_TRY(file_map_open(ctx, path, &map));
-    cloob_status status = torch_open_bytes(ctx, map.data, map.size, path, f);
+    bool arrays = arrays_looks_like(map.data, map.size);
+    cloob_status status = (arrays ? arrays_open_bytes : torch_open_bytes)(ctx, map.data, map.size, path, f);
     if (status == CLOOB_OK) f->map = map;
     else file_map_close(&map);
     return status;
