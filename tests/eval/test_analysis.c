@@ -85,7 +85,7 @@ static void results_do_not_depend_on_threads_or_tiles(void)
     enum { N = 1300, D = 10 };
     static float x[N * D];
     cloob_analysis one = { 0 }, three = { 0 };
-    cloob_ctx_options o1 = { .size = sizeof o1, .threads = 1 }, o3 = { .threads = 3 };
+    cloob_ctx_options o1 = { .size = sizeof o1, .threads = 1 }, o3 = { .size = sizeof o3, .threads = 3 };
     cloob_ctx *c1 = cloob_ctx_create(&o1), *c3 = cloob_ctx_create(&o3);
     for (int64_t i = 0; i < N * D; i++) x[i] = (float)rng_normal(9, (uint64_t)i);
     rows r = rows_in(x, N, D);
