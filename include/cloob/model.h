@@ -48,11 +48,11 @@ CLOOB_API void cloob_model_close(cloob_model *m);
 
 typedef struct cloob_model_facts {
     char name[64];
-    const char *family;     /* "ResNet" or "ViT" */
-    const char *activation; /* "quickgelu" or "gelu" */
-    int64_t embed;          /* D */
-    int64_t image_size, context, vocab;
-    int64_t image_features, text_features; /* widths before the projection */
+    const char *family;                    /* "ResNet" or "ViT" */
+    const char *activation;                /* "quickgelu" or "gelu" */
+    int64_t embed;                         /* D */
+    int64_t image_size, context, vocab;    /* image_size 0: no image tower; context and vocab 0: no text tower */
+    int64_t image_features, text_features; /* widths before the projection; 0: no such tower */
     int64_t parameters;
     cloob_dtype stored;             /* type of the weights in the file */
     const char *method, *run;       /* from training; "": unknown */

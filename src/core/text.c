@@ -1,9 +1,18 @@
-/* UTF-8, base64, CSV, HTML. */
-#include <stdint.h>
+/* Lines, UTF-8, base64, CSV, HTML. */
+#include "core/text.h"
+
 #include <stdlib.h>
 
-#include "core/text.h"
-#include <string.h>
+bool text_line(const char **at, const char *end, const char **line, size_t *bytes)
+{
+    if (*at >= end) return false;
+    const char *stop = memchr(*at, '\n', (size_t)(end - *at));
+    *line = *at;
+    *bytes = (size_t)((stop ? stop : end) - *at);
+    *at = stop ? stop + 1 : end;
+    if (*bytes && (*line)[*bytes - 1] == '\r') --*bytes;
+    return true;
+}
 
 int utf8_decode(const char *text, size_t n, uint32_t *code)
 {

@@ -1,4 +1,4 @@
-/* Strings: CSV and HTML escaping, UTF-8 and base64. */
+/* Strings: lines, CSV and HTML escaping, UTF-8 and base64. */
 #ifndef CORE_TEXT_H
 #define CORE_TEXT_H
 
@@ -15,6 +15,9 @@ static inline bool text_ends_with(const char *text, const char *end)
     size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
 }
+
+/* The next line of [*at, end) without its line end (LF or CR LF), which *at moves behind; false: there is none. */
+bool text_line(const char **at, const char *end, const char **line, size_t *bytes);
 
 /* A field of a CSV file: in quotes if needed. */
 void csv_put(sbuf *s, const char *text);

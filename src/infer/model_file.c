@@ -137,14 +137,15 @@ void model_close(model *m)
 void model_get_facts(const model *m, cloob_model_facts *out)
 {
     const model_config *c = encoder_config(m->enc);
+    bool images = !c->no_image_tower, texts = !c->no_text_tower;
     *out = (cloob_model_facts){ .family = model_family_name(c->family),
                                 .activation = model_act_name(c->text.act),
                                 .embed = c->embed,
-                                .image_size = c->image_size,
-                                .context = c->context,
-                                .vocab = c->vocab,
-                                .image_features = encoder_width(m->enc, CLOOB_FEATURES, false),
-                                .text_features = encoder_width(m->enc, CLOOB_FEATURES, true),
+                                .image_size = images ? c->image_size : 0,
+                                .context = texts ? c->context : 0,
+                                .vocab = texts ? c->vocab : 0,
+                                .image_features = images ? encoder_width(m->enc, CLOOB_FEATURES, false) : 0,
+                                .text_features = texts ? encoder_width(m->enc, CLOOB_FEATURES, true) : 0,
                                 .parameters = m->parameters,
                                 .stored = m->stored,
                                 .method = m->method,
@@ -302,6 +303,7 @@ static cloob_status image_rows(cloob_ctx *ctx, model *m, const cloob_image_input
 {
     int64_t width = row_width(m, what), limit = n < IMAGES_AT_ONCE ? n : IMAGES_AT_ONCE;
     size_t bytes = (size_t)(limit * m->view.size * m->view.size * 3);
+    CLOOB_TRY(model_config_need(ctx, encoder_config(m->enc), false));
     view_job *j = calloc(1, sizeof *j);
     cloob_status status = CLOOB_OK;
     if (!j || !(j->rgb = malloc(bytes ? bytes : 1))) status = ctx_no_memory(ctx, bytes, "images");

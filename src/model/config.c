@@ -88,8 +88,26 @@ int64_t model_config_patches_kept(const model_config *c)
 
 const char *model_family_name(model_family f)
 {
-    static const char *const names[] = { "ResNet", "ViT", "ConvNeXt" };
+    static const char *const names[] = { "ResNet", "ViT", "ConvNeXt", "FastViT" };
     return names[f];
+}
+
+int fastvit_stages(const model_config *c) { return c->layers[4] ? 5 : 4; }
+
+bool fastvit_attends(int stage) { return stage >= 3; }
+
+bool fastvit_layer_norms(const model_config *c) { return fastvit_stages(c) == 5; }
+
+bool model_config_is_folded(const model_config *c) { return c->family == MODEL_FASTVIT || c->patch_stem; }
+
+int64_t model_config_image_features(const model_config *c)
+{
+    switch (c->family) {
+    case MODEL_RESNET: return 32 * c->width;
+    case MODEL_CONVNEXT: return 8 * c->width;
+    case MODEL_FASTVIT: return c->width << fastvit_stages(c);
+    default: return c->width;
+    }
 }
 
 int64_t model_blocks_inner(const model_blocks *b, int64_t width) { return b->inner ? b->inner : 4 * width; }
@@ -171,6 +189,13 @@ static cloob_status check_stages(cloob_ctx *ctx, const model_config *c)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "stage %d has %lld blocks; each stage needs 1 to 1024", i + 1,
                             (long long)c->layers[i]);
     if (c->family == MODEL_CONVNEXT) return check_divides(ctx, "image size", c->image_size, "ConvNeXt's cells", 32);
+    if (c->family == MODEL_FASTVIT) {
+        if (c->layers[4] < 0 || c->layers[4] > 1 << 10)
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "stage 5 has %lld blocks; 0 to 1024 are possible",
+                            (long long)c->layers[4]);
+        CLOOB_TRY(check_divides(ctx, "stem width", c->width, "FastViT's unit", fastvit_layer_norms(c) ? 4 : 8));
+        return check_divides(ctx, "image size", c->image_size, "FastViT's cells", (int64_t)2 << fastvit_stages(c));
+    }
     CLOOB_TRY(check_divides(ctx, "ResNet stem width", c->width, "the two halves of the stem", 2));
     return check_resnet_size(ctx, c->image_size);
 }
@@ -182,6 +207,8 @@ static cloob_status check_vit(cloob_ctx *ctx, const model_config *c)
     int64_t heads = c->pool_heads ? c->pool_heads : c->image_heads;
     if (c->image_pool == IMAGE_POOL_MAP) CLOOB_TRY(check_divides(ctx, "image width", c->width, "pool heads", heads));
     if (b->rope_grid) CLOOB_TRY(check_divides(ctx, "image width", c->width, "heads of pairs", 4 * c->image_heads));
+    if (c->patch_stem) CLOOB_TRY(check_divides(ctx, "image width", c->width, "the stem's share", 4));
+    if (c->patch_stem) CLOOB_TRY(check_divides(ctx, "patch size", c->patch, "the stem's steps", 4));
     if (!(b->rope_grid >= 0 && b->rope_grid < 1e4 && b->rope_offset > -1e4 && b->rope_offset < 1e4) ||
         (b->rope_grid && c->patch_dropout > 0))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "rotary positions on a grid of %g, offset %g, patch dropout %g",
@@ -200,7 +227,7 @@ static cloob_status check_blocks(cloob_ctx *ctx, const char *which, const model_
 /* Where nothing is projected, the widths must be the embedding's. */
 static cloob_status check_projections(cloob_ctx *ctx, const model_config *c)
 {
-    int64_t image = c->no_image_projection ? (c->family == MODEL_CONVNEXT ? 8 : 1) * c->width : c->embed,
+    int64_t image = c->no_image_projection ? model_config_image_features(c) : c->embed,
             text = c->no_text_projection ? c->text_width : c->embed;
     if (image == c->embed && text == c->embed) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
@@ -238,7 +265,7 @@ cloob_status model_config_check(cloob_ctx *ctx, const model_config *c)
     if (c->text_pool == TEXT_POOL_EOS && (c->eos < 1 || c->eos >= c->vocab))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "end-of-text id %lld of a vocabulary of %lld", (long long)c->eos,
                         (long long)c->vocab);
-    if (c->family != MODEL_CONVNEXT)
+    if (c->family == MODEL_RESNET || c->family == MODEL_VIT)
         CLOOB_TRY(check_divides(ctx, "image attention width", model_config_image_attention_width(c), "image heads",
                                 c->image_heads));
     CLOOB_TRY(check_divides(ctx, "text width", c->text_width, "text heads", c->text_heads));

@@ -13,7 +13,7 @@
 #include "core/json.h"
 #include "io/image/image_view.h"
 
-typedef enum model_family { MODEL_RESNET, MODEL_VIT, MODEL_CONVNEXT } model_family;
+typedef enum model_family { MODEL_RESNET, MODEL_VIT, MODEL_CONVNEXT, MODEL_FASTVIT } model_family;
 typedef enum model_act { ACT_QUICKGELU, ACT_GELU, ACT_GELU_TANH } model_act;
 /* What becomes of a ViT's tokens: the class token, the mean of the patches, or SigLIP's pooling by attention. */
 typedef enum model_image_pool { IMAGE_POOL_CLASS, IMAGE_POOL_MEAN, IMAGE_POOL_MAP } model_image_pool;
@@ -60,16 +60,17 @@ typedef struct model_config {
     int64_t embed; /* D: joint embedding */
     model_family family;
     int64_t image_size;
-    int64_t layers[4];   /* ResNet, ConvNeXt: blocks per stage; ViT: layers[0] */
-    int64_t width;       /* ResNet, ConvNeXt: stem width; ViT: token width */
+    int64_t layers[5];   /* ViT: layers[0]; others: blocks per stage, of which FastViT alone may have five */
+    int64_t width;       /* ViT: token width; others: stem width */
     int64_t patch;       /* ViT, ConvNeXt */
     int64_t image_heads; /* ResNet: width * 32 / head; ViT: width / head */
     int64_t context;     /* tokens per text */
     int64_t vocab;
     int64_t text_width, text_heads, text_layers;
-    model_blocks image, text; /* image: ViT and ConvNeXt */
+    model_blocks image, text; /* image: not ResNet; FastViT: `inner` is that of the first stage */
     bool no_class_token;      /* ViT: patches alone; SigLIP */
     bool patch_bias;          /* ViT: of the patches' embedding */
+    bool patch_stem;          /* ViT: two convolutions with GELU in front of it (MobileCLIP-B) */
     bool no_ln_post;          /* ViT: no layer norm behind the blocks */
     bool no_ln_pre;           /* ViT: no layer norm before the blocks */
     model_image_pool image_pool;
@@ -164,7 +165,17 @@ int64_t model_config_patches_kept(const model_config *c);
 void model_config_set_siglip(model_config *c, model_act act);
 /* Name "", CLIP's choices with QuickGELU, its image mean and standard deviation; sizes 0. */
 void model_config_init(model_config *c);
-/* What reports call the image tower: "ViT", "ResNet", "ConvNeXt". */
+/* FastViT: stages; whether one has attention, in heads of FASTVIT_HEAD, with a table of positions in front; whether
+ * those blocks have layer norms, and the steps between stages no squeeze and excitation (MCi3, MCi4). */
+enum { FASTVIT_HEAD = 32 };
+int fastvit_stages(const model_config *c);
+bool fastvit_attends(int stage);
+bool fastvit_layer_norms(const model_config *c);
+/* The image tower is folded from what timm trains (model/fold.c): there is no way back to that, and no initialisation. */
+bool model_config_is_folded(const model_config *c);
+/* Columns of what the image tower's projection reads. */
+int64_t model_config_image_features(const model_config *c);
+/* What reports call the image tower: "ViT", "ResNet", "ConvNeXt", "FastViT". */
 const char *model_family_name(model_family f);
 /* Width the image attention works on: 32 * width for a ResNet's pool, width for a ViT. */
 int64_t model_config_image_attention_width(const model_config *c);

@@ -231,7 +231,8 @@ static cloob_status take_layers(const config_reader *r, const json *object, cons
         return json_int(v, &r->c->layers[0]) ? CLOOB_OK : reader_bad(r, key, "a number, or four for a ResNet");
     }
     r->c->family = MODEL_RESNET;
-    if (v->count != 4) return reader_bad(r, key, "a number, or four for a ResNet");
+    if (v->count != (json_get(object, "fastvit") && v->count == 5 ? 5 : 4))
+        return reader_bad(r, key, "a number, or four for a ResNet");
     for (const json *e = v->child; e; e = e->next)
         if (!json_int(e, &r->c->layers[n++])) return reader_bad(r, key, "a number, or four for a ResNet");
     return CLOOB_OK;
@@ -281,7 +282,8 @@ static const known_key vision_keys[] = {
     { "timm", NULL }, { "patch_bias", NULL }, { "no_ln_post", NULL }, { "block_norm", NULL }, { "swiglu", NULL },
     { "inner_norms", NULL }, { "no_key_bias", NULL }, { "rope_grid", NULL }, { "rope_offset", NULL },
     { "rope_swapped", NULL }, { "proj_bias", NULL }, { "proj_hidden", NULL }, { "pool_heads", NULL },
-    { "pool_intermediate_size", NULL }, { "convnext", NULL }, { NULL, NULL } };
+    { "pool_intermediate_size", NULL }, { "convnext", NULL }, { "fastvit", NULL }, { "patch_stem", NULL },
+    { NULL, NULL } };
 static const known_key timm_keys[] = {
     { "image_size", NULL }, { "timm_model_name", NULL }, { "timm_model_pretrained", NULL }, { "timm_pool", NULL },
     { "timm_proj", NULL }, { "timm_drop", NULL }, { "timm_drop_path", NULL }, { "patch_dropout", NULL },
@@ -355,17 +357,19 @@ static cloob_status read_timm(const config_reader *r, const json *v, const char 
     if (!model_config_from_timm(name, c))
         return ctx_fail(
             r->ctx, CLOOB_ERR_UNSUPPORTED,
-            "%s: its image tower is timm's %.80s; of timm's towers ConvNeXt, EVA, PE-Core, SigLIP's and plain "
-            "ViTs are built in, others would need their own graph",
+            "%s: its image tower is timm's %.80s; of timm's towers ConvNeXt, EVA, PE-Core, MobileCLIP's, SigLIP's and "
+            "plain ViTs are built in, others would need their own graph",
             r->source, name);
     int64_t size = c->image_size;
     CLOOB_TRY(refuse_unknown(r, v, "vision_cfg: ", timm_keys));
     CLOOB_TRY(take_image_size(r, v, "image_size", &size));
-    if (size != c->image_size && c->family != MODEL_CONVNEXT)
+    if (size != c->image_size && c->family == MODEL_VIT)
         return reader_bad(r, "image_size", "the size in timm_model_name");
     c->image_size = size;
     if (pool && pool[0] && c->family == MODEL_VIT && strcmp(pool, pools[c->image_pool]) != 0)
         return reader_bad(r, "timm_pool", pools[c->image_pool]);
+    if (pool && pool[0] && c->family == MODEL_FASTVIT && strcmp(pool, "avg") != 0)
+        return reader_bad(r, "timm_pool", "avg");
     if (!model_config_set_timm_projection(c, projection))
         return reader_bad(r, "timm_proj", "linear, mlp, none or null");
     return reader_number(r, v, "patch_dropout", &c->patch_dropout);
@@ -437,7 +441,7 @@ static cloob_status read_vision(const config_reader *r, const json *v)
     model_config *c = r->c;
     const char *timm = json_string(json_get(v, "timm_model_name"));
     const json *pooler = json_get(v, "attentional_pool");
-    bool convnext = false;
+    bool convnext = false, fastvit = false;
     if (timm) return read_timm(r, v, timm);
     if (pooler && (pooler->kind != JSON_BOOL || pooler->boolean) && pooler->kind != JSON_NULL)
         return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
@@ -449,7 +453,10 @@ static cloob_status read_vision(const config_reader *r, const json *v)
     CLOOB_TRY(reader_need_int(r, v, "width", &c->width));
     CLOOB_TRY(reader_int(r, v, "patch_size", &c->patch));
     CLOOB_TRY(reader_bool(r, v, "convnext", &convnext));
-    if (convnext && c->family == MODEL_RESNET) c->family = MODEL_CONVNEXT, c->image_heads = 1;
+    CLOOB_TRY(reader_bool(r, v, "fastvit", &fastvit));
+    CLOOB_TRY(reader_bool(r, v, "patch_stem", &c->patch_stem));
+    if ((convnext || fastvit) && c->family == MODEL_RESNET)
+        c->family = convnext ? MODEL_CONVNEXT : MODEL_FASTVIT, c->image_heads = 1;
     else CLOOB_TRY(read_heads(r, v));
     const char *own = json_string(json_get(v, "timm")); /* next to the sizes, in cloob's files */
     if (own) snprintf(c->timm, sizeof c->timm, "%s", own);
@@ -459,7 +466,7 @@ static cloob_status read_vision(const config_reader *r, const json *v)
     }
     CLOOB_TRY(read_blocks(r, v, c->width, &c->image));
     CLOOB_TRY(read_projection(r, v));
-    return c->family == MODEL_CONVNEXT ? CLOOB_OK : read_pool(r, v);
+    return c->family == MODEL_VIT ? read_pool(r, v) : CLOOB_OK;
 }
 
 static cloob_status read_text_end(const config_reader *r, const json *t)

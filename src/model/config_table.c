@@ -135,7 +135,7 @@ static void from_builtin(const builtin *b, model_config *c)
     c->family = b->layers[1] ? MODEL_RESNET : MODEL_VIT;
     c->embed = b->embed;
     c->image_size = b->image_size;
-    memcpy(c->layers, b->layers, sizeof c->layers);
+    memcpy(c->layers, b->layers, sizeof b->layers);
     c->width = b->width;
     c->patch = b->patch;
     c->image_heads = model_config_image_attention_width(c) / b->head;
@@ -303,7 +303,7 @@ bool model_config_bert_by_name(const char *name, model_config *c)
 static bool same_sizes(const model_config *c, const model_config *b)
 {
     return c->family == b->family && c->embed == b->embed && c->image_size == b->image_size && c->width == b->width &&
-           memcmp(c->layers, b->layers, sizeof c->layers) == 0 && c->patch == b->patch && c->context == b->context &&
+           memcmp(c->layers, b->layers, sizeof b->layers) == 0 && c->patch == b->patch && c->context == b->context &&
            c->vocab == b->vocab && c->text_width == b->text_width && c->text_layers == b->text_layers &&
            c->image.inner == b->image.inner && c->text.inner == b->text.inner;
 }

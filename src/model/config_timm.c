@@ -65,13 +65,15 @@ enum {
     PRE_NORM = 16, /* a layer norm in front of the blocks instead of the patches' bias */
     PE = 32,       /* PRE_NORM, rotary positions on the tower's own grid, pooling by attention of 8 heads */
     NO_CLASS = 64, /* without class token; PE's places then count from 0 */
-    EPS_5 = 128    /* layer norms with 1e-5 instead of 1e-6 */
+    EPS_5 = 128,   /* layer norms with 1e-5 instead of 1e-6 */
+    FASTVIT = 256,
+    STEM = 512 /* convolutions in front of the patches */
 };
 
 typedef struct timm_row {
     const char *name;
     unsigned kind;
-    int64_t layers[4], width, heads, inner, patch, image_size; /* inner 0: four times the width */
+    int64_t layers[5], width, heads, inner, patch, image_size; /* inner 0: four times the width */
 } timm_row;
 
 /* clang-format off */
@@ -92,6 +94,12 @@ static const timm_row rows[] = {
     { "vit_pe_core_base_patch16_224", PE, { 12 }, 768, 12, 0, 16, 224 },
     { "vit_pe_core_large_patch14_336", PE, { 24 }, 1024, 16, 0, 14, 336 },
     { "vit_pe_core_gigantic_patch14_448", PE | NO_CLASS, { 50 }, 1536, 16, 8960, 14, 448 },
+    { "fastvit_mci0", FASTVIT | EPS_5, { 2, 6, 10, 2 }, 64, 1, 192, 0, 256 },
+    { "fastvit_mci1", FASTVIT | EPS_5, { 4, 12, 20, 4 }, 64, 1, 192, 0, 256 },
+    { "fastvit_mci2", FASTVIT | EPS_5, { 4, 12, 24, 4 }, 80, 1, 240, 0, 256 },
+    { "fastvit_mci3", FASTVIT | EPS_5, { 2, 12, 24, 4, 2 }, 96, 1, 0, 0, 256 },
+    { "fastvit_mci4", FASTVIT | EPS_5, { 2, 12, 24, 4, 4 }, 128, 1, 0, 0, 256 },
+    { "vit_base_mci_224", STEM, { 12 }, 768, 12, 0, 16, 224 },
     { "vit_small_patch16_224", 0, { 12 }, 384, 6, 0, 16, 224 },
     { "vit_base_patch16_224", 0, { 12 }, 768, 12, 0, 16, 224 },
     { "vit_base_patch32_224", 0, { 12 }, 768, 12, 0, 32, 224 },
@@ -111,6 +119,8 @@ static void set_kind(model_config *c, unsigned kind)
     c->image.no_key_bias = kind & EVA;
     c->image.norm = kind & BRANCH ? NORM_BRANCH : NORM_BEFORE;
     if (kind & ROTARY) c->image.rope_grid = 16, c->image.swiglu = c->image.inner_norms = true;
+    c->patch_stem = kind & STEM;
+    if (kind & FASTVIT) c->family = MODEL_FASTVIT, c->no_ln_pre = c->patch_bias = false;
     if (kind & CONVNEXT) c->family = MODEL_CONVNEXT, c->image.layer_scale = 1e-6, c->no_ln_pre = c->patch_bias = false;
     c->no_class_token = kind & NO_CLASS;
     if (!pe) return;
@@ -179,7 +189,15 @@ static const timm_model models[] = {
     { "convnext_xlarge", "convnext_xlarge", "linear", 1024, 256, 77, 1024, 16, 20 },
     { "convnext_xxlarge", "convnext_xxlarge", "linear", 1024, 256, 77, 1024, 16, 24 },
     { "convnext_xxlarge_320", "convnext_xxlarge", "linear", 1024, 320, 77, 1024, 16, 24 },
-    { "MobileCLIP2-L-14", "vit_large_patch14_clip_224", NULL, 768, 224, 77, 768, 12, 12 }, /* texts without a mask */
+    { "MobileCLIP-B", "vit_base_mci_224", NULL, 512, 224, 77, 512, 8, 12 },
+    { "MobileCLIP-S1", "fastvit_mci1", NULL, 512, 256, 77, 512, 8, 12 },
+    { "MobileCLIP-S2", "fastvit_mci2", NULL, 512, 256, 77, 512, 8, 12 },
+    { "MobileCLIP2-B", "vit_base_mci_224", NULL, 512, 224, 77, 512, 8, 12 },
+    { "MobileCLIP2-L-14", "vit_large_patch14_clip_224", NULL, 768, 224, 77, 768, 12, 12 },
+    { "MobileCLIP2-S0", "fastvit_mci0", NULL, 512, 256, 77, 512, 8, 12 },
+    { "MobileCLIP2-S2", "fastvit_mci2", NULL, 512, 256, 77, 512, 8, 12 },
+    { "MobileCLIP2-S3", "fastvit_mci3", NULL, 768, 256, 77, 768, 12, 12 },
+    { "MobileCLIP2-S4", "fastvit_mci4", NULL, 768, 256, 77, 768, 12, 12 },
 };
 /* clang-format on */
 
@@ -194,7 +212,7 @@ bool model_config_timm_model(int i, const char **name, model_config *c)
     model_config_set_act(c, ACT_GELU);
     c->embed = m->embed, c->context = m->context, c->vocab = 49408;
     c->text_width = m->text_width, c->text_heads = m->text_heads, c->text_layers = m->text_layers;
-    c->no_causal_mask = strncmp(m->name, "MobileCLIP", 10) == 0;
+    c->no_causal_mask = strncmp(m->name, "MobileCLIP", 10) == 0 && strcmp(m->timm, "vit_base_mci_224") != 0;
     model_config_from_timm(m->timm, c);
     model_config_set_timm_projection(c, m->projection);
     c->image_size = m->image_size;

@@ -60,14 +60,14 @@ static void put_vision(json_out *w, const model_config *c)
     if (c->family == MODEL_VIT) json_put_int(w, "layers", c->layers[0]);
     else {
         json_begin(w, "layers", '[');
-        for (int i = 0; i < 4; i++) json_put_int(w, NULL, c->layers[i]);
+        for (int i = 0; i < 4 + (c->layers[4] > 0); i++) json_put_int(w, NULL, c->layers[i]);
         json_end(w);
     }
     json_put_int(w, "width", c->width);
-    if (c->family != MODEL_CONVNEXT)
+    if (c->family == MODEL_RESNET || c->family == MODEL_VIT)
         json_put_int(w, "head_width", model_config_image_attention_width(c) / c->image_heads);
     if (c->family != MODEL_RESNET) {
-        json_put_int(w, "patch_size", c->patch);
+        if (c->patch) json_put_int(w, "patch_size", c->patch);
         put_blocks(w, c, &c->image, c->width);
         put_extras(w, c);
     }
@@ -90,6 +90,8 @@ static void put_extras(json_out *w, const model_config *c)
     const model_blocks *b = &c->image;
     if (c->timm[0]) json_put_text(w, "timm", c->timm);
     put_flag(w, "convnext", c->family == MODEL_CONVNEXT);
+    put_flag(w, "fastvit", c->family == MODEL_FASTVIT);
+    put_flag(w, "patch_stem", c->patch_stem);
     put_flag(w, "proj_bias", c->image_projection_bias);
     if (c->image_projection_hidden) json_put_int(w, "proj_hidden", c->image_projection_hidden);
     if (c->family != MODEL_VIT) return;

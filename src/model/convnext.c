@@ -23,8 +23,7 @@ static value_id block(build *b, value_id x, const char *prefix)
     const model_blocks *m = &b->p->config.image;
     char norm[96];
     value_id w = build_param(b, "%s.conv_dw.weight", prefix), bias = build_param(b, "%s.conv_dw.bias", prefix);
-    value_id h = graph_op(b->g, OP_DWCONV, (op_attr){ 0 }, 2, (value_id[]){ x, w });
-    h = graph_op(b->g, OP_BIAS, (op_attr){ 0 }, 2, (value_id[]){ h, bias });
+    value_id h = graph_op(b->g, OP_DWCONV, (op_attr){ .stride = 1 }, 3, (value_id[]){ x, w, bias });
     snprintf(norm, sizeof norm, "%s.norm", prefix);
     h = linear(b, build_layernorm(b, h, norm, m->eps), prefix, "mlp.fc1");
     h = graph_op(b->g, OP_ACT, (op_attr){ .act = OP_ACT_GELU }, 1, &h);

@@ -174,7 +174,7 @@ int64_t encoder_rows_run(const encoder *e) { return e->rows_run; }
 int64_t encoder_width(const encoder *e, cloob_output what, bool text)
 {
     if (what != CLOOB_FEATURES) return e->p->config.embed;
-    return text ? e->p->config.text_width : tower_image_features(&e->p->config);
+    return text ? e->p->config.text_width : model_config_image_features(&e->p->config);
 }
 
 static cloob_status make_graph(cloob_ctx *ctx, const params *p, bool fp8, int64_t batch, int kind, graph *g)

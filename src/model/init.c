@@ -93,7 +93,8 @@ static rule rule_of(const params *p, const param *r)
     const char *name = r->name;
     lora_part part = lora_part_of(name);
     if (part != LORA_NONE) return adapter_rule(p, r, part);
-    if (c->family == MODEL_CONVNEXT && strncmp(name, "visual.", 7) == 0) return convnext_rule(c, r);
+    if ((c->family == MODEL_CONVNEXT || c->family == MODEL_FASTVIT) && strncmp(name, "visual.", 7) == 0)
+        return convnext_rule(c, r);
     if (has(name, "embedding")) return embedding_rule(c, name);
     if (r->file.ndim == 1) return vector_rule(c, name);
     if (has(name, "attnpool")) return (rule){ NORMAL, 1.0 / sqrt(32.0 * (double)c->width) };

@@ -25,14 +25,9 @@ typedef struct reader {
 static cloob_status note(reader *r, key_fate fate, const char *text)
 {
     interchange_report *p = r->report;
-    if (p->count[fate] == p->capacity[fate]) {
-        int64_t capacity = p->capacity[fate] ? 2 * p->capacity[fate] : 64;
-        const char **bigger = arena_push(&p->a, (size_t)capacity * sizeof *bigger);
-        if (!bigger) return ctx_no_memory(r->ctx, (size_t)capacity * sizeof *bigger, "the report");
-        if (p->count[fate]) memcpy(bigger, p->key[fate], (size_t)p->count[fate] * sizeof *bigger);
-        p->key[fate] = bigger;
-        p->capacity[fate] = capacity;
-    }
+    const char **key = arena_grow(&p->a, p->key[fate], p->count[fate], &p->capacity[fate], 64, sizeof *key);
+    if (!key) return ctx_no_memory(r->ctx, sizeof *key, "the report");
+    p->key[fate] = key;
     char *copy = arena_string(&p->a, text);
     if (!copy) return ctx_no_memory(r->ctx, strlen(text), "the report");
     p->key[fate][p->count[fate]++] = copy;
@@ -70,12 +65,6 @@ static cloob_status verdict(reader *r)
                                    r->w->config.name, p->config, s.data ? s.data : "", remedy);
     sbuf_release(&s);
     return status;
-}
-
-static bool ends(const char *name, const char *tail)
-{
-    size_t n = strlen(name), m = strlen(tail);
-    return n >= m && strcmp(name + n - m, tail) == 0;
 }
 
 /* ---- opening ------------------------------------------------------------------------------------- */
@@ -130,10 +119,11 @@ static cloob_status open_file(reader *r, const char *path)
         return CLOOB_OK;
     }
     CLOOB_TRY(file_read_beginning(r->ctx, path, first, sizeof first, &have));
-    size_t n = strlen(path);
-    const char *other = have > 4 && memcmp(first, "GGUF", 4) == 0 ? "GGUF" : ends(path, ".onnx") ? "ONNX" : NULL;
+    const char *other = have > 4 && memcmp(first, "GGUF", 4) == 0 ? "GGUF"
+                        : text_ends_with(path, ".onnx")           ? "ONNX"
+                                                                  : NULL;
     const char *kind = file_kind(first, have);
-    bool torch = torch_looks_like(first, have) || (n > 3 && strcmp(path + n - 3, ".pt") == 0);
+    bool torch = torch_looks_like(first, have) || text_ends_with(path, ".pt");
     if (other)
         return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
                         "%s: a file of %s, which is not read; give the weights it was made from", path, other);
@@ -291,8 +281,12 @@ static cloob_status take_all(reader *r)
     int64_t count;
     cloob_status status = model_shapes(r->ctx, &a, &r->w->config, &row, &count);
     for (int64_t i = 0; status == CLOOB_OK && i < count; i++) {
-        status = take(r, &row[i]);
-        if (status == CLOOB_OK && ends(row[i].name, ".running_var")) status = take_count(r, row[i].name);
+        fold_result fold = { 0 };
+        if (model_config_is_folded(&r->w->config) && !r->s.native)
+            status = fold_row(r->ctx, &r->s, r->w, row, i, &fold);
+        if (status == CLOOB_OK && fold.missing[0]) status = note(r, KEY_MISSING, fold.missing);
+        if (status == CLOOB_OK && !fold.folded) status = take(r, &row[i]);
+        if (status == CLOOB_OK && text_ends_with(row[i].name, ".running_var")) status = take_count(r, row[i].name);
     }
     if (status == CLOOB_OK) status = take_scalar(r, "logit_scale");
     if (status == CLOOB_OK) status = take_scalar(r, "logit_bias");
@@ -307,7 +301,7 @@ static bool harmless(const char *name)
     static const char *const tails[] = { "attn_mask", "position_ids", "input_resolution", "context_length",
                                          "vocab_size" };
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++)
-        if (ends(name, tails[i])) return true;
+        if (text_ends_with(name, tails[i])) return true;
     return false;
 }
 

@@ -132,6 +132,15 @@ cloob_status source_index(cloob_ctx *ctx, const char *path, weights *w, source *
 /* The entry called by its foreign name; -1 when absent. */
 int64_t source_find(const source *s, const char *name);
 
+/* What became of a row of a tower that is folded while it is read (MobileCLIP's, model/fold.c). */
+typedef struct fold_result {
+    bool folded;                  /* false: the row is not computed from others; nothing was done */
+    char missing[2 * NAME_BYTES]; /* the first tensor of the source that is missing, or has another size; "": none */
+} fold_result;
+/* Computes rows[i] of model_shapes from timm's layers, with branches or after reparameterize_model, and adds it to w,
+ * unless something is missing. w->config is that of the model. */
+cloob_status fold_row(cloob_ctx *ctx, source *s, weights *w, const st_entry *rows, int64_t i, fold_result *result);
+
 /* Sizes from shapes; fails with the name of what is missing or does not follow from shapes. */
 cloob_status source_infer(cloob_ctx *ctx, const source *s, model_config *c);
 

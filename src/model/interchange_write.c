@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text.h"
 #include "model/interchange.h"
 #include "model/params.h"
 
@@ -125,12 +126,6 @@ static cloob_status gather(writer *o)
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-static bool ends(const char *name, const char *tail)
-{
-    size_t n = strlen(name), m = strlen(tail);
-    return n >= m && strcmp(name + n - m, tail) == 0;
-}
-
 static void drop_entry(void *user, const st_entry *e) { weights_drop_pages(user, &e->t); }
 
 /* "format": "pt" is what transformers asks of a safetensors file; the configuration helps us read it back. */
@@ -148,7 +143,7 @@ static cloob_status write_safetensors(writer *o, const char *path)
 
 static cloob_status write_openai(writer *o, const char *path)
 {
-    if (ends(path, ".safetensors")) return write_safetensors(o, path);
+    if (text_ends_with(path, ".safetensors")) return write_safetensors(o, path);
     return torch_write(o->ctx, path, o->entry, o->count, NULL);
 }
 
@@ -157,15 +152,6 @@ static cloob_status write_jku(writer *o, const char *path)
     const char *epoch = weights_get_meta(o->w, "epoch"), *run = weights_get_meta(o->w, "run");
     torch_wrapper wrapper = { epoch ? strtoll(epoch, NULL, 10) : 0, run ? run : o->w->config.name };
     return torch_write(o->ctx, path, o->entry, o->count, &wrapper);
-}
-
-static cloob_status write_text(writer *o, const char *dir, const char *name, const sbuf *text)
-{
-    char *path = file_join(dir, name);
-    cloob_status status = !path || text->failed ? ctx_no_memory(o->ctx, text->len, name)
-                                                : file_write(o->ctx, path, text->data, text->len);
-    free(path);
-    return status;
 }
 
 static cloob_status write_tensors_in(writer *o, const char *dir, const char *name)
@@ -183,9 +169,9 @@ static cloob_status write_hf(writer *o, const char *dir)
     cloob_status status = model_config_to_hf(o->ctx, &o->w->config, dir, &config);
     if (status == CLOOB_OK) status = model_config_to_hf_preprocessor(o->ctx, &o->w->config, dir, &pre);
     if (status == CLOOB_OK) status = file_make_dirs(o->ctx, dir);
-    if (status == CLOOB_OK) status = write_text(o, dir, "config.json", &config);
+    if (status == CLOOB_OK) status = file_write_in(o->ctx, dir, "config.json", &config);
     if (status == CLOOB_OK && !o->w->config.no_image_tower)
-        status = write_text(o, dir, "preprocessor_config.json", &pre);
+        status = file_write_in(o->ctx, dir, "preprocessor_config.json", &pre);
     if (status == CLOOB_OK) status = write_tensors_in(o, dir, "model.safetensors");
     sbuf_release(&config);
     sbuf_release(&pre);
@@ -209,7 +195,7 @@ static cloob_status write_open_clip(writer *o, const char *dir)
     cloob_status status =
         model_config_to_open_clip(o->ctx, &o->w->config, dir, interchange_own_tokenizer(o->w), &config);
     if (status == CLOOB_OK) status = file_make_dirs(o->ctx, dir);
-    if (status == CLOOB_OK) status = write_text(o, dir, "open_clip_config.json", &config);
+    if (status == CLOOB_OK) status = file_write_in(o->ctx, dir, "open_clip_config.json", &config);
     if (status == CLOOB_OK) status = write_tensors_in(o, dir, "open_clip_model.safetensors");
     sbuf_release(&config);
     return status;
@@ -252,6 +238,11 @@ cloob_status interchange_write(cloob_ctx *ctx, const char *path, weight_format f
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                         "%s: this format has no models of one tower; %s can be written as cloob or hf", path,
                         w->config.name);
+    if (model_config_is_folded(&w->config))
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "%s: the image tower of %s is folded for inference, and its branches and batch norms cannot be "
+                        "written again; it can be written as cloob",
+                        path, w->config.name);
     CLOOB_TRY(int8_expand(ctx, w));
     writer o = { .ctx = ctx, .w = w, .names = NAMES_OPENAI, .prefix = "" };
     if (format == FORMAT_HF || format == FORMAT_OPEN_CLIP) o.names = names_for(&w->config, format == FORMAT_HF);

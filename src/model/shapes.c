@@ -200,13 +200,75 @@ static void add_convnext(list *l, const model_config *c)
     add_image_projection(l, c, c->width << 3);
 }
 
+/* Folded: timm's names of the layers, each a weight and a bias. */
+static void add_depthwise(list *l, const char *p, const char *name, int64_t out, int64_t k)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s%s", p, name);
+    add4(l, path, ".weight", out, 1, k);
+    add1(l, path, ".bias", out);
+}
+
+static void add_excite(list *l, const char *p, int64_t w, int64_t reduced)
+{
+    add_linear(l, p, "se.fc1", reduced, w);
+    add_linear(l, p, "se.fc2", w, reduced);
+}
+
+static void add_fastvit_block(list *l, const char *p, int64_t w, int64_t inner, bool attends, bool norms)
+{
+    char norm[96];
+    snprintf(norm, sizeof norm, "%snorm", p);
+    if (attends && norms) add_norm(l, norm, w);
+    if (attends && norms) add2(l, p, "token_mixer.qkv.weight", 3 * w, w);
+    else if (attends) add_linear(l, p, "token_mixer.qkv", 3 * w, w);
+    if (attends) add_linear(l, p, "token_mixer.proj", w, w);
+    else add_depthwise(l, p, "token_mixer", w, 3);
+    add_depthwise(l, p, "mlp.conv", w, 7);
+    add_linear(l, p, "mlp.fc1", inner, w);
+    add_linear(l, p, "mlp.fc2", w, inner);
+}
+
+static void add_fastvit(list *l, const model_config *c)
+{
+    char p[96];
+    bool norms = fastvit_layer_norms(c);
+    add4(l, "visual.stem.0", ".weight", c->width, 3, 3);
+    add1(l, "visual.stem.0", ".bias", c->width);
+    add_depthwise(l, "visual.", "stem.1", c->width, 3);
+    add_linear(l, "visual.", "stem.2", c->width, c->width);
+    for (int stage = 0; stage < fastvit_stages(c); stage++) {
+        int64_t w = c->width << stage;
+        snprintf(p, sizeof p, "visual.stages.%d.", stage);
+        if (stage) add_depthwise(l, p, "downsample.proj.0", w, 7);
+        if (stage) add_linear(l, p, "downsample.proj.1", w, w);
+        if (fastvit_attends(stage)) add_depthwise(l, p, "pos_emb", w, 7);
+        snprintf(p, sizeof p, "visual.stages.%d.downsample.proj.0.", stage);
+        if (stage >= 2 && !norms) add_excite(l, p, w, w / 4);
+        for (int64_t i = 0; i < c->layers[stage]; i++) {
+            snprintf(p, sizeof p, "visual.stages.%d.blocks.%lld.", stage, (long long)i);
+            add_fastvit_block(l, p, w, model_blocks_inner(&c->image, c->width) << stage, fastvit_attends(stage), norms);
+        }
+    }
+    int64_t features = model_config_image_features(c);
+    add_depthwise(l, "visual.", "final_conv", features, 3);
+    add_excite(l, "visual.final_conv.", features, features / 16);
+    add_image_projection(l, c, features);
+}
+
 static void add_vit(list *l, const model_config *c)
 {
     int64_t w = c->width;
     if (!c->no_class_token) add1(l, "visual.", "class_embedding", w);
     add2(l, "visual.", "positional_embedding", model_config_image_tokens(c), w);
     add_image_projection(l, c, w);
-    add4(l, "visual.", "conv1.weight", w, 3, c->patch);
+    for (int i = 0; i < 2 && c->patch_stem; i++) {
+        char p[32];
+        snprintf(p, sizeof p, "visual.stem.%d", i);
+        add4(l, p, ".weight", w / 4, i ? w / 4 : 3, i ? 2 : c->patch / 4);
+        add1(l, p, ".bias", w / 4);
+    }
+    add4(l, "visual.", "conv1.weight", w, c->patch_stem ? w / 4 : 3, c->patch_stem ? 2 : c->patch);
     if (c->patch_bias) add1(l, "visual.", "conv1.bias", w);
     if (!c->no_ln_pre) add_norm(l, "visual.ln_pre", w);
     add_transformer(l, "visual.transformer", c->layers[0], w, &c->image);
@@ -236,6 +298,7 @@ static void add_all(list *l, const model_config *c)
     if (c->no_image_tower) return;
     if (c->family == MODEL_RESNET) add_resnet(l, c);
     else if (c->family == MODEL_CONVNEXT) add_convnext(l, c);
+    else if (c->family == MODEL_FASTVIT) add_fastvit(l, c);
     else add_vit(l, c);
     if (!c->no_text_tower) add_text(l, c);
 }
@@ -261,12 +324,14 @@ static bool begins(const char *name, const char *with) { return strncmp(name, wi
 
 enum { STEM, ATTENTION_POOL = 5, RESNET_GROUPS };
 
-/* A ConvNeXt's are the same: stem, four stages, and what reads the pooled row. */
+/* A ConvNeXt's and a FastViT's are the same: stem, four stages, and what follows; there a fifth stage as well. */
 static int resnet_group(const char *rest)
 {
     if (begins(rest, "layer")) return atoi(rest + strlen("layer"));
     if (begins(rest, "stages.")) return 1 + atoi(rest + strlen("stages."));
-    return begins(rest, "attnpool") || begins(rest, "head") || begins(rest, "proj") ? ATTENTION_POOL : STEM;
+    return begins(rest, "attnpool") || begins(rest, "head") || begins(rest, "proj") || begins(rest, "final")
+               ? ATTENTION_POOL
+               : STEM;
 }
 
 /* rest: behind "visual." of an image tower. */

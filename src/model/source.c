@@ -50,6 +50,8 @@ static weight_names whose(const source *s)
                                      { "visual.trunk.blocks.0.attn.q_proj.weight", IMAGE_NAMES_EVA },
                                      { "visual.trunk.patch_embed.proj.weight", IMAGE_NAMES_TIMM },
                                      { "visual.trunk.stem.0.weight", IMAGE_NAMES_TIMM },
+                                     { "visual.trunk.final_conv.se.fc1.weight", IMAGE_NAMES_TIMM },
+                                     { "visual.trunk.patch_embed.backbone.0.conv.weight", IMAGE_NAMES_TIMM },
                                      { "vi_t_image_encoder/embed.w", IMAGE_NAMES_HAIKU },
                                      { "visual.conv1.weight", IMAGE_NAMES_OPENAI },
                                      { "text_model.head.weight", IMAGE_NAMES_HF_SIGLIP },
@@ -274,8 +276,9 @@ static const foreign_name foreign_names[] = {
     { "visual.trunk.rope", "an EVA model from timm; its sizes need open_clip_config.json next to it" },
     { "visual.trunk.cls_token",
       "a model with timm's EVA or ViT image tower; its sizes need open_clip_config.json next to it" },
-    { "visual.trunk.stages.", "a model with timm's ConvNeXt or hybrid image tower; ConvNeXt is built in and needs "
-                              "open_clip_config.json next to it" },
+    { "visual.trunk.stages.",
+      "a model with timm's ConvNeXt, FastViT or hybrid image tower; ConvNeXt and MobileCLIP's FastViT are "
+      "built in and need open_clip_config.json next to it" },
     { "visual.trunk.layers.", "a model with timm's Swin image tower, which is not built in" },
     { "visual.trunk.", "a model with an image tower from timm; its sizes need open_clip_config.json next to it" },
     { "text.transformer.embeddings.",

@@ -8,7 +8,8 @@
 static bool patches_as_rows(const build *b)
 {
     const model_config *c = &b->p->config;
-    return b->o->gpu_input && c->family == MODEL_VIT && c->image_size % c->patch == 0 && c->patch % 8 == 0;
+    return b->o->gpu_input && c->family == MODEL_VIT && !c->patch_stem && c->image_size % c->patch == 0 &&
+           c->patch % 8 == 0;
 }
 
 /* Patches as tokens with their positions, and the class token in front where there is one. */
@@ -16,7 +17,8 @@ static value_id embed_patches(build *b, value_id images)
 {
     const model_config *c = &b->p->config;
     bool rows = patches_as_rows(b);
-    op_attr conv = { .stride = rows ? 1 : c->patch }, none = { 0 };
+    op_attr conv = { .stride = rows ? 1 : c->patch_stem ? 2 : c->patch }, none = { 0 };
+    if (c->patch_stem) images = build_patch_stem(b, images);
     value_id w = rows ? build_param_point(b, "visual.conv1.weight") : build_param(b, "visual.conv1.weight");
     value_id x = graph_op(b->g, OP_CONV2D, conv, 2, (value_id[]){ images, w });
     value_id pos = build_param(b, "visual.positional_embedding");
@@ -89,17 +91,14 @@ cloob_status tower_image(cloob_ctx *ctx, const params *p, const tower_options *o
                            build_param(&b, "visual.attnpool.c_proj.bias"));
     } else {
         const model_config *c = &p->config;
-        features = c->family == MODEL_CONVNEXT ? build_convnext(&b, x) : build_vit(&b, x);
+        features = c->family == MODEL_CONVNEXT  ? build_convnext(&b, x)
+                   : c->family == MODEL_FASTVIT ? build_fastvit(&b, x)
+                                                : build_vit(&b, x);
         raw = c->no_image_projection
                   ? features
                   : build_projection(&b, features, "visual.proj", c->image_projection_hidden, c->image_projection_bias);
     }
     return build_finish(&b, features, raw);
-}
-
-int64_t tower_image_features(const model_config *c)
-{
-    return c->width * (c->family == MODEL_RESNET ? 32 : c->family == MODEL_CONVNEXT ? 8 : 1);
 }
 
 int64_t tower_text_length(const model_config *c, const int32_t *token, int64_t T)

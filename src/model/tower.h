@@ -42,7 +42,4 @@ cloob_status tower_text(cloob_ctx *ctx, const params *p, const tower_options *o,
 /* Tokens up to and with the end token; all T of a model that reads others (model_config_text_ends). */
 int64_t tower_text_length(const model_config *c, const int32_t *token, int64_t T);
 
-/* Width of the features before the projection. */
-int64_t tower_image_features(const model_config *c);
-
 #endif

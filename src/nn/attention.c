@@ -10,15 +10,16 @@ static cloob_status check_heads(cloob_ctx *ctx, op_id op, int64_t C, int64_t hea
 cloob_status shape_attention(cloob_ctx *ctx, op_args *a)
 {
     const tensor *x = &a->in[0], *start = &a->in[1];
-    CLOOB_TRY(rule_sequences(ctx, OP_ATTENTION, a, 0, start));
+    if (x->ndim != 4 || op_has(start)) CLOOB_TRY(rule_sequences(ctx, OP_ATTENTION, a, 0, start));
     int64_t C = tensor_cols(x) / 3, H = a->attr.heads;
     CLOOB_TRY(check_heads(ctx, OP_ATTENTION, C, H));
     if (op_has(start)) {
         RULE_OUT(a, 0, x->dtype, x->dim[0], C);
         RULE_OUT(a, 1, CLOOB_F32, H, x->dim[0]);
     } else {
-        RULE_OUT(a, 0, x->dtype, x->dim[0], x->dim[1], C);
-        RULE_OUT(a, 1, CLOOB_F32, x->dim[0], H, x->dim[1]);
+        rule_like(a, 0, x);
+        a->out[0].dim[x->ndim - 1] = C;
+        RULE_OUT(a, 1, CLOOB_F32, x->dim[0], H, tensor_rows(x) / x->dim[0]);
     }
     return CLOOB_OK;
 }

@@ -51,18 +51,20 @@ cloob_status shape_dwconv(cloob_ctx *ctx, op_args *a)
     char xs[SHAPE_TEXT], ws[SHAPE_TEXT];
     CLOOB_TRY(rule_dims(ctx, OP_DWCONV, a, 0, 4));
     CLOOB_TRY(rule_dims(ctx, OP_DWCONV, a, 1, 4));
-    if (w->dim[0] != x->dim[3] || w->dim[3] != 1 || w->dim[1] != w->dim[2] || w->dim[1] % 2 == 0 ||
-        w->dtype != x->dtype)
+    if (w->dim[0] % x->dim[3] || w->dim[3] != 1 || w->dim[1] != w->dim[2] || w->dim[1] % 2 == 0 ||
+        w->dtype != x->dtype || a->attr.stride < 1)
         return op_refuse(ctx, OP_DWCONV, "image %s and weight %s do not fit", tensor_shape_text(x, xs),
                          tensor_shape_text(w, ws));
-    rule_like(a, 0, x);
+    CLOOB_TRY(rule_vector(ctx, OP_DWCONV, a, 2, w->dim[0]));
+    RULE_OUT(a, 0, x->dtype, x->dim[0], (x->dim[1] - 1) / a->attr.stride + 1, (x->dim[2] - 1) / a->attr.stride + 1,
+             w->dim[0]);
     return CLOOB_OK;
 }
 
 int grad_dwconv(const op_attr *attr, unsigned inputs, op_step *s)
 {
-    (void)inputs;
-    STEP(&s[0], OP_DWCONV_DX, attr, (G(0), IN(1)), (D(0)));
+    STEP(&s[0], OP_DWCONV_DX, attr, (G(0), IN(1), IN(0)), (D(0)));
     STEP(&s[1], OP_DWCONV_DW, attr, (G(0), IN(0), IN(1)), (D(1)));
-    return 2;
+    if (inputs & 4) STEP(&s[2], OP_BIAS_BWD, attr, (G(0), IN(2)), (D(2)));
+    return inputs & 4 ? 3 : 2;
 }

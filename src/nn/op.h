@@ -37,7 +37,7 @@ typedef enum op_act { OP_ACT_NONE, OP_ACT_QUICKGELU, OP_ACT_GELU, OP_ACT_GELU_TA
 
 /* Every op's settings in one struct; an op reads the fields its line in op_list.h names. */
 typedef struct op_attr {
-    int64_t stride, pad;   /* conv2d */
+    int64_t stride, pad;   /* conv2d; dwconv: stride */
     int64_t heads;         /* attention and its kin */
     int64_t channels;      /* image_input: channels of the output, 3 or more; the rest is 0 */
     int64_t patch;         /* image_input: side of the windows that become rows; 0: none do */
@@ -250,7 +250,7 @@ static inline double op_rope_angle(const op_attr *attr, int64_t t, int64_t p, in
 /* N sequences one after the other: of T rows each, or packed, by a table of their first rows. */
 typedef struct op_sequences {
     int64_t N, T;         /* packed: T is the most of one */
-    int64_t rows;         /* in all; packed: those behind the last sequence are dead */
+    int64_t rows;         /* in all; packed: rows after the last sequence are padding */
     const int32_t *start; /* packed: (N + 1); NULL: not, or while planning */
 } op_sequences;
 

@@ -20,7 +20,7 @@ OP(TEXT_POSITION, "text_position", shape_eot_index, NULL)
 OP(PACK_TEXTS, "pack_texts", shape_pack_texts, NULL)
 /* index (N) I32, tokens (N,T) (for its shape) -> start (N+1) I32, row (R) I32, last (N) I32, first (N) I32 {rows}: text
  * n up to its end token takes rows start[n] = first[n] .. start[n+1] - 1 = last[n] of R = rows, and row r holds token
- * row[r] of all N T. Rows from start[N] on are dead: they hold token 0, attention gives them 0 and nothing reads them.
+ * row[r] of all N T. Rows from start[N] on are padding: they hold token 0, attention writes 0, and nothing reads them.
  * Texts beyond R rows are cut off: the caller counts first */
 OP(TAKE_ROWS, "take_rows", shape_take_rows, grad_take_rows)
 /* x (N,T,C), [index (N) I32] -> y (N,C): row index[n] of x[n], row 0 without it; of packed x (R,C): row index[n], no
@@ -58,11 +58,12 @@ OP(CONV2D_DX, "conv2d_dx", shape_conv2d_dx, NULL)
 OP(CONV2D_DW, "conv2d_dw", shape_conv2d_dw, NULL)
 /* dy, x, w (for its shape) -> dw F32 {stride, pad} */
 OP(DWCONV, "dwconv", shape_dwconv, grad_dwconv)
-/* x (N,H,W,C), w (C,k,k,1) -> y (N,H,W,C): each channel by its own kernel of odd k, padded by 0; ConvNeXt */
-OP(DWCONV_DX, "dwconv_dx", shape_same, NULL)
-/* dy, w -> dx */
+/* x (N,H,W,C), w (mC,k,k,1), [bias (mC) F32] -> y (N,H',W',mC) {stride}: y's channel o is x's channel o / m by its own
+ * kernel of odd k, padded by 0; H' = (H - 1) / stride + 1; ConvNeXt, FastViT */
+OP(DWCONV_DX, "dwconv_dx", shape_conv2d_dx, NULL)
+/* dy, w, x (for its shape) -> dx {stride} */
 OP(DWCONV_DW, "dwconv_dw", shape_conv2d_dw, NULL)
-/* dy, x, w (for its shape) -> dw F32 */
+/* dy, x, w (for its shape) -> dw F32 {stride} */
 OP(BN_STATS, "bn_stats", shape_bn_stats, NULL)
 /* x, run_mean (C), run_var (C) -> mean' (C), rstd' (C) {eps, momentum, keep_stats}; running variance is unbiased */
 OP(BN_RUNNING, "bn_running", shape_bn_running, NULL)
@@ -125,6 +126,10 @@ OP(GATE, "gate", shape_gate, grad_gate)
 /* x (...,2C) -> y (...,C): a sigmoid(a) b of its halves a and b; SwiGLU */
 OP(GATE_BWD, "gate_bwd", shape_gate_bwd, NULL)
 /* dy (...,C), x -> dx */
+OP(EXCITE, "excite", shape_excite, grad_excite)
+/* x (N,h,w,C), g (N,C) -> y: x sigmoid(g), the same for all positions of an image; squeeze and excitation */
+OP(EXCITE_BWD, "excite_bwd", shape_like_two, NULL)
+/* dy, x, g -> dx, dg */
 OP(ROPE, "rope", shape_rope, grad_rope)
 /* x (N,T,3C) queries, keys and values -> y {heads, rows, tokens, scale, offset, swapped, inverse}: queries and keys of
  * the patches, behind `rows` tokens, turned by their place in a grid of `tokens` columns. Of a head's e columns, pairs
@@ -133,10 +138,10 @@ OP(ROPE, "rope", shape_rope, grad_rope)
 OP(MASK_QUERIES, "mask_queries", shape_mask_queries, grad_mask_queries)
 /* x (N,T,3C), index (N) I32 -> y: queries of the tokens behind index[n] are 0, so that they see all tokens alike */
 
-/* attention; packed: sequence n is rows start[n] .. start[n+1] - 1, at most `tokens` of them, and dead rows give 0 */
+/* attention; packed: sequence n is rows start[n] .. start[n+1] - 1, at most `tokens` of them, and padding rows are 0 */
 OP(ATTENTION, "attention", shape_attention, grad_attention)
-/* qkv (N,T,3C) -> y (N,T,C), lse' (N,H,T) F32 {heads, causal}; scores are divided by sqrt(C / heads). Packed:
- * qkv (R,3C), start (N+1) I32 -> y (R,C), lse' (H,R) F32 {heads, causal, tokens} */
+/* qkv (N,T,3C) -> y (N,T,C), lse' (N,H,T) F32 {heads, causal}; scores are divided by sqrt(C / heads). Positions may be
+ * a grid, T = h w: qkv (N,h,w,3C) -> y (N,h,w,C). Packed: qkv (R,3C), start (N+1) I32 -> y (R,C), lse' (H,R) F32 {heads, causal, tokens} */
 OP(ATTENTION_BWD, "attention_bwd", shape_attention_bwd, NULL)
 /* dy, qkv, y, lse, [start] -> dqkv, [sums (3C) F32] {heads, causal, tokens, sums}: sums of dqkv over its rows */
 OP(ATTENTION_ONE, "attention_one", shape_attention_one, grad_attention_one)

@@ -15,6 +15,7 @@ bool op_lends_shape(op_id op, int k)
     switch (op) {
     case OP_CONV2D_DX:
     case OP_CONV2D_DW:
+    case OP_DWCONV_DX:
     case OP_DWCONV_DW:
     case OP_LINEAR_DX:
     case OP_LINEAR_DW:

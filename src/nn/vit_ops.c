@@ -107,6 +107,19 @@ cloob_status shape_gate_bwd(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
+cloob_status shape_excite(cloob_ctx *ctx, op_args *a)
+{
+    const tensor *x = &a->in[0], *g = &a->in[1];
+    CLOOB_TRY(rule_dims(ctx, OP_EXCITE, a, 0, 4));
+    CLOOB_TRY(rule_dims(ctx, OP_EXCITE, a, 1, 2));
+    if (g->dim[0] != x->dim[0] || g->dim[1] != x->dim[3] || g->dtype != x->dtype)
+        return op_refuse(ctx, OP_EXCITE, "needs one gate for each image and channel");
+    rule_like(a, 0, x);
+    return CLOOB_OK;
+}
+
+GRAD_STEP(grad_excite, OP_EXCITE_BWD, (G(0), IN(0), IN(1)), (D(0), D(1)))
+
 cloob_status shape_rope(cloob_ctx *ctx, op_args *a)
 {
     const tensor *x = &a->in[0];

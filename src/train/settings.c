@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/ctx.h"
 #include "core/needs.h"
+#include "core/sbuf.h"
 #include "train/hopfield_memory.h"
 
 static const option_desc table[] = {
@@ -251,4 +253,64 @@ cloob_status settings_check(cloob_ctx *ctx, const cloob_train_options *o)
     if (!open) CLOOB_TRY(settings_check_report_loss(ctx, o));
     CLOOB_TRY(check_metrics(ctx, o));
     return check_together(ctx, o);
+}
+
+/* ---- presets, from presets.def ---------------------------------------------------------------------- */
+
+static const train_preset presets[] = {
+#define PRESET(name, like, help) { #name, like, help },
+#define SET(preset, setting, value, source)
+#include "train/presets.def"
+};
+
+static const train_preset_row preset_values[] = {
+#define PRESET(name, like, help)
+#define SET(preset, setting, value, source) { #preset, #setting, value, source },
+#include "train/presets.def"
+};
+
+const train_preset *preset_table(int64_t *count)
+{
+    if (count) *count = sizeof presets / sizeof *presets;
+    return presets;
+}
+
+const train_preset_row *preset_rows(int64_t *count)
+{
+    if (count) *count = sizeof preset_values / sizeof *preset_values;
+    return preset_values;
+}
+
+static const train_preset *find_preset(const char *name)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (strcmp(presets[i].name, name) == 0) return &presets[i];
+    return NULL;
+}
+
+static cloob_status refuse_preset(cloob_ctx *ctx, const char *name)
+{
+    sbuf names = { 0 };
+    size_t n = sizeof presets / sizeof *presets;
+    for (size_t i = 0; i < n; i++)
+        sbuf_printf(&names, "%s%s", i == 0 ? "" : i + 1 == n ? " or " : ", ", presets[i].name);
+    ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "preset %s: choose %s", name, names.data ? names.data : "another");
+    sbuf_release(&names);
+    return CLOOB_ERR_ARGUMENT;
+}
+
+cloob_status preset_apply(cloob_ctx *ctx, const char *name, cloob_train_options *o)
+{
+    API_NEEDS(ctx, name && o);
+    const train_preset *p = find_preset(name);
+    if (!p) return refuse_preset(ctx, name);
+    if (p->like) CLOOB_TRY(preset_apply(ctx, p->like, o));
+    for (size_t i = 0; i < sizeof preset_values / sizeof *preset_values; i++) {
+        if (strcmp(preset_values[i].preset, name) != 0) continue;
+        const option_desc *option = option_find(table, ROWS, preset_values[i].setting);
+        if (!option || !option_set(option, o, preset_values[i].value))
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "preset %s: %s cannot be %s", name, preset_values[i].setting,
+                            preset_values[i].value);
+    }
+    return CLOOB_OK;
 }

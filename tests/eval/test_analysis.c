@@ -68,12 +68,12 @@ static void known_uniformity(void)
     static float x[N * 2];
     rows r = rows_in(x, N, 2);
     unit_rows u;
-    uniformity got;
+    cloob_coverage got;
     for (int64_t i = 0; i < N; i++) x[2 * i] = 1;
     CHECK_OK(ctx, unit_rows_init(ctx, &u, &r));
     CHECK_OK(ctx, uniformity_run(ctx, &got, &u));
     CHECK_NEAR(got.ajne, N / 4.0, 1e-7);
-    CHECK_NEAR(got.potential, 0, 1e-7);
+    CHECK_NEAR(got.uniformity, 0, 1e-7);
     for (int64_t i = 0; i < N; i += 2) x[2 * i] = -1;
     CHECK_OK(ctx, uniformity_run(ctx, &got, &u));
     CHECK_NEAR(got.ajne, 0, 1e-6); /* an even number of antipodal points is as uniform as it gets */

@@ -9,10 +9,11 @@
 
 static void compare(cloob_ctx *ctx, const char *path)
 {
-    comparison c;
-    if (compare_files(ctx, &c, path, path, -1, 0.05) != CLOOB_OK) return;
-    free(comparison_json(&c));
-    comparison_release(&c);
+    groups_result g;
+    if (compare_files(ctx, &g, path, path, -1, 0.05) != CLOOB_OK) return;
+    free(groups_two(&g, true));
+    free(groups_two(&g, false));
+    groups_release(&g);
 }
 
 static void runs(cloob_ctx *ctx, const char *path)

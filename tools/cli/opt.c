@@ -1,13 +1,11 @@
 /* The options of a command as one list, and the command line that sets them. */
-#include "cli/opt.h"
+#include "cli/cli.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands.h"
-#include "core/option.h"
 #include "hub/hub.h"
 #include "train/settings.h"
 

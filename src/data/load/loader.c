@@ -15,8 +15,7 @@ void loader_options_init(loader_options *o)
     transform_options_init(&o->view, 224);
 }
 
-/* ---- which rows -------------------------------------------------------------------------------------------
- */
+/* ---- which rows --------------------------------------------------------------------------------- */
 
 static int64_t count_batches(const loader *l)
 {
@@ -37,8 +36,7 @@ static void advance(const loader *l, place *p)
     p->epoch++;
 }
 
-/* ---- filling, under the lock ------------------------------------------------------------------------------
- */
+/* ---- filling, under the lock -------------------------------------------------------------------- */
 
 /* The slot with rows that no worker has started; NULL when all batches ahead are in progress. */
 static slot *open_slot(loader *l)
@@ -106,8 +104,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* ---- taking -----------------------------------------------------------------------------------------------
- */
+/* ---- taking ------------------------------------------------------------------------------------- */
 
 /* Closes the gaps that unreadable samples left. */
 static void compact(const loader *l, slot *s)
@@ -220,8 +217,7 @@ cloob_status loader_seek(cloob_ctx *ctx, loader *l, int64_t epoch, int64_t step)
     return CLOOB_OK;
 }
 
-/* ---- statistics -------------------------------------------------------------------------------------------
- */
+/* ---- statistics --------------------------------------------------------------------------------- */
 
 int64_t loader_batches(const loader *l) { return l->batches; }
 size_t loader_buffer_bytes(const loader *l) { return (size_t)l->slots * l->slot_bytes; }
@@ -267,8 +263,7 @@ void loader_log_bottleneck(cloob_ctx *ctx, const loader *l, const loader_stats *
             s->wait_seconds, s->wall_seconds, 100 * s->wait_seconds / s->wall_seconds, l->workers);
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------
- */
+/* ---- life --------------------------------------------------------------------------------------- */
 
 static cloob_status check(cloob_ctx *ctx, const loader *l)
 {

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "core/arena.h"
-#include "core/sbuf.h"
+#include "core/file.h"
+#include "core/text.h"
 
 enum { MAX_DEPTH = 32 };
 
@@ -26,6 +27,26 @@ void name_list_release(name_list *list)
     for (int64_t i = 0; i < list->count; i++) free(list->name[i]);
     free(list->name);
     *list = (name_list){ 0 };
+}
+
+cloob_status name_list_read(cloob_ctx *ctx, name_list *list, const char *path)
+{
+    file_bytes f;
+    const char *line;
+    size_t n;
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &f));
+    cloob_status status = CLOOB_OK;
+    for (const char *at = f.data; status == CLOOB_OK && text_line(&at, f.data + f.size, &line, &n);)
+        if (n) status = name_list_add(ctx, list, line, n);
+    file_bytes_release(&f);
+    return status;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+void name_list_sort(name_list *list)
+{
+    if (list->count) qsort(list->name, (size_t)list->count, sizeof *list->name, by_name);
 }
 
 static cloob_status expand(cloob_ctx *ctx, const char *prefix, const char *pattern, int depth, name_list *out);
@@ -48,8 +69,7 @@ static cloob_status with_choice(cloob_ctx *ctx, const char *prefix, const char *
     return status;
 }
 
-/* ---- ranges ---------------------------------------------------------------------------------------------
- */
+/* ---- ranges ------------------------------------------------------------------------------------- */
 
 typedef struct range {
     long from, to, step;
@@ -122,8 +142,7 @@ static cloob_status expand_range(cloob_ctx *ctx, const char *prefix, const range
     return CLOOB_OK;
 }
 
-/* ---- lists ----------------------------------------------------------------------------------------------
- */
+/* ---- lists -------------------------------------------------------------------------------------- */
 
 /* The brace that closes the one at `open`, or NULL; *commas: separators of its own level. */
 static const char *closing(const char *open, int *commas)
@@ -152,8 +171,7 @@ static cloob_status expand_list(cloob_ctx *ctx, const char *prefix, const char *
     return CLOOB_OK;
 }
 
-/* ---- a pattern ------------------------------------------------------------------------------------------
- */
+/* ---- a pattern ---------------------------------------------------------------------------------- */
 
 static cloob_status finish(cloob_ctx *ctx, const char *name, name_list *out)
 {

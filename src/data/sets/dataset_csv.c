@@ -78,8 +78,7 @@ static cloob_status csv_read_tar(cloob_ctx *ctx, const csv_set *c, const char *p
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
-/* ---- reading the file in order --------------------------------------------------------------------------
- */
+/* ---- reading the file in order ------------------------------------------------------------------ */
 
 typedef struct stream {
     cloob_ctx *ctx;
@@ -116,8 +115,7 @@ static cloob_status add_row(cloob_ctx *ctx, csv_set *c, const csv_row *row)
     return CLOOB_OK;
 }
 
-/* ---- the header -------------------------------------------------------------------------------------------
- */
+/* ---- the header --------------------------------------------------------------------------------- */
 
 /* Tried when the option has its default and there is no such column. */
 static const char *const image_names[] = { "filepath", "image", "path", "file_name", "filename", "image_path", NULL };
@@ -228,8 +226,7 @@ static cloob_status take_header(cloob_ctx *ctx, dataset_part *p, const dataset_o
     return CLOOB_OK;
 }
 
-/* ---- all rows ---------------------------------------------------------------------------------------------
- */
+/* ---- all rows ----------------------------------------------------------------------------------- */
 
 /* A list of millions takes a while: every so many rows. */
 static void report_rows(cloob_ctx *ctx, const dataset_part *p, const stream *s, int64_t rows)
@@ -258,8 +255,7 @@ static cloob_status scan_rows(cloob_ctx *ctx, dataset_part *p, const dataset_opt
     return status;
 }
 
-/* ---- one sample per image -------------------------------------------------------------------------------
- */
+/* ---- one sample per image ----------------------------------------------------------------------- */
 
 typedef struct hashed_row {
     uint64_t hash;

@@ -35,8 +35,7 @@ typedef struct look {
     char error[CTX_ERROR_BYTES];
 } look;
 
-/* ---- one sample -------------------------------------------------------------------------------------------
- */
+/* ---- one sample --------------------------------------------------------------------------------- */
 
 static caption_facts caption_look(const char *text, size_t n)
 {
@@ -110,8 +109,7 @@ static void look_range(void *arg, int64_t begin, int64_t end, int thread)
     cloob_ctx_destroy(ctx);
 }
 
-/* ---- figures ----------------------------------------------------------------------------------------------
- */
+/* ---- figures ------------------------------------------------------------------------------------ */
 
 static int by_value(const void *a, const void *b)
 {

@@ -159,7 +159,8 @@ static resize_plan eval_plan(const transform_options *o, int64_t width, int64_t 
     return p;
 }
 
-/* Pads a smaller result to the square: the odd pixel goes right and below. open_clip pads before it converts to RGB. */
+/* Pads a smaller result to the square: the odd pixel goes right and below. open_clip pads before it converts to RGB:
+ * the fill of an image with a palette is a number of it. */
 static cloob_status eval_padded(cloob_ctx *ctx, view_scratch *s, const image_part *part, const transform_options *o,
                                 const resize_plan *p, uint8_t *out)
 {
@@ -169,6 +170,7 @@ static cloob_status eval_padded(cloob_ctx *ctx, view_scratch *s, const image_par
     uint8_t *small = s->small.data;
     CLOOB_TRY(resize_part(ctx, s, part, p, small));
     if (part->kind == IMAGE_CMYK) image_cmyk_to_rgb(fill, rgb);
+    if (part->kind == IMAGE_INDEXED) memcpy(rgb, part->palette->rgb[o->how.fill], 3);
     for (int64_t i = 0; i < o->size * o->size; i++) memcpy(out + 3 * i, rgb, 3);
     for (int64_t y = 0; y < p->height; y++)
         memcpy(out + ((top + y) * o->size + left) * 3, small + y * p->width * 3, (size_t)(p->width * 3));

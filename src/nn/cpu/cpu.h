@@ -50,7 +50,7 @@ cpu_run image_input_cpu, embed_cpu, embed_bwd_cpu, take_rows_cpu, take_rows_bwd_
     pool_attention_cpu, pool_attention_bwd_cpu, conv2d_cpu, conv2d_dx_cpu, conv2d_dw_cpu, fold_bn_cpu, class_tokens_cpu,
     class_tokens_bwd_cpu, attention_one_cpu, attention_one_bwd_cpu, grid_tokens_cpu, grid_tokens_bwd_cpu, mean_rows_cpu,
     mean_rows_bwd_cpu, repeat_row_cpu, repeat_row_bwd_cpu, scale_cpu, scale_bwd_cpu, bias_cpu, bias_bwd_cpu, gate_cpu,
-    gate_bwd_cpu, rope_cpu, mask_queries_cpu, dwconv_cpu, dwconv_dx_cpu, dwconv_dw_cpu;
+    gate_bwd_cpu, rope_cpu, mask_queries_cpu, dwconv_cpu, dwconv_dx_cpu, dwconv_dw_cpu, excite_cpu, excite_bwd_cpu;
 cpu_prepare bn_sums_prepare, layernorm_bwd_prepare, attention_prepare, attention_bwd_prepare,
     pool_attention_bwd_prepare, conv2d_prepare, conv2d_dx_prepare, conv2d_dw_prepare, bn_bwd_sums_prepare,
     bn_apply_prepare, bn_bwd_apply_prepare, linear_prepare, linear_dx_prepare, linear_dw_prepare, heads_project_prepare,

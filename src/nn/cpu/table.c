@@ -25,6 +25,8 @@ const op_kernel op_kernels_cpu[OP_COUNT] = {
     [OP_GATE_BWD] = { .run = gate_bwd_cpu },
     [OP_ROPE] = { .run = rope_cpu, .prepare = rope_prepare },
     [OP_MASK_QUERIES] = { .run = mask_queries_cpu },
+    [OP_EXCITE] = { .run = excite_cpu },
+    [OP_EXCITE_BWD] = { .run = excite_bwd_cpu },
     [OP_DWCONV] = { .run = dwconv_cpu, .prepare = dwconv_prepare },
     [OP_DWCONV_DX] = { .run = dwconv_dx_cpu, .prepare = dwconv_prepare },
     [OP_DWCONV_DW] = { .run = dwconv_dw_cpu },

@@ -115,6 +115,16 @@ cloob_status gate_bwd_cpu(const op_env *env, const op_args *a)
     return cpu_over(env, a, tensor_rows(&a->in[0]), 4, CPU_PICK(a->out[0], gate_bwd_range));
 }
 
+cloob_status excite_cpu(const op_env *env, const op_args *a)
+{
+    return cpu_over(env, a, op_live_places(env, &a->out[0]), 1, CPU_PICK(a->out[0], excite_range));
+}
+
+cloob_status excite_bwd_cpu(const op_env *env, const op_args *a)
+{
+    return cpu_over(env, a, a->in[0].dim[0], 1, CPU_PICK(a->in[0], excite_bwd_range));
+}
+
 cloob_status rope_prepare(const op_env *env, op_args *a)
 {
     (void)env;

@@ -131,6 +131,48 @@ CPU_CLONES static void NAME(gate_bwd_range)(void *arg, int64_t begin, int64_t en
     }
 }
 
+/* A range of images; channels are taken LANES at a time, with the gates of all positions computed once. */
+CPU_CLONES static void NAME(excite_range)(void *arg, int64_t begin, int64_t end, int thread)
+{
+    enum { LANES = 64 };
+    const op_args *a = arg;
+    int64_t C = a->in[0].dim[3], P = a->in[0].dim[1] * a->in[0].dim[2];
+    (void)thread;
+    for (int64_t n = begin; n < end; n++)
+        for (int64_t c0 = 0; c0 < C; c0 += LANES) {
+            int64_t width = C - c0 < LANES ? C - c0 : LANES;
+            const REAL *x = (const REAL *)a->in[0].data + n * P * C + c0, *g = (const REAL *)a->in[1].data + n * C + c0;
+            REAL *y = (REAL *)a->out[0].data + n * P * C + c0;
+            float s[LANES];
+            for (int64_t c = 0; c < width; c++) s[c] = 1.0f / (1.0f + vmath_exp(-GET(g[c])));
+            for (int64_t p = 0; p < P; p++)
+                for (int64_t c = 0; c < width; c++) y[p * C + c] = PUT(GET(x[p * C + c]) * s[c]);
+        }
+}
+
+CPU_CLONES static void NAME(excite_bwd_range)(void *arg, int64_t begin, int64_t end, int thread)
+{
+    enum { LANES = 64 };
+    const op_args *a = arg;
+    int64_t C = a->in[1].dim[3], P = a->in[1].dim[1] * a->in[1].dim[2];
+    REAL *dx = a->out[0].data, *dg = a->out[1].data;
+    (void)thread;
+    for (int64_t n = begin; n < end; n++)
+        for (int64_t c0 = 0; c0 < C; c0 += LANES) {
+            int64_t width = C - c0 < LANES ? C - c0 : LANES, at = n * P * C + c0;
+            const REAL *dy = (const REAL *)a->in[0].data + at, *x = (const REAL *)a->in[1].data + at,
+                       *g = (const REAL *)a->in[2].data + n * C + c0;
+            float s[LANES], sum[LANES] = { 0 };
+            for (int64_t c = 0; c < width; c++) s[c] = 1.0f / (1.0f + vmath_exp(-GET(g[c])));
+            for (int64_t p = 0; p < P * C; p += C)
+                for (int64_t c = 0; c < width; c++) {
+                    sum[c] += GET(dy[p + c]) * GET(x[p + c]);
+                    if (dx) dx[at + p + c] = PUT(GET(dy[p + c]) * s[c]);
+                }
+            for (int64_t c = 0; dg && c < width; c++) dg[n * C + c0 + c] = PUT(sum[c] * s[c] * (1.0f - s[c]));
+        }
+}
+
 /* scratch: cosines and sines (T, e/2, 2). */
 CPU_CLONES static void NAME(rope_range)(void *arg, int64_t begin, int64_t end, int thread)
 {

@@ -98,6 +98,8 @@ const op_kernel op_kernels_cuda[OP_COUNT] = {
     [OP_GATE_BWD] = { .run = gate_bwd_cuda },
     [OP_ROPE] = { .run = rope_cuda },
     [OP_MASK_QUERIES] = { .run = mask_queries_cuda },
+    [OP_EXCITE] = { .run = excite_cuda },
+    [OP_EXCITE_BWD] = { .run = excite_bwd_cuda },
     [OP_DWCONV] = { .run = dwconv_cuda },
     [OP_DWCONV_DX] = { .run = dwconv_dx_cuda },
     [OP_DWCONV_DW] = { .run = dwconv_dw_cuda },

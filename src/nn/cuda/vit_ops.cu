@@ -62,7 +62,7 @@ static __global__ void mean_bwd_kernel(T *dx, const T *dy, const int32_t *start,
     if (i >= items) return;
     int64_t row = i / C, n = row / tokens, first = n * tokens, rows = tokens;
     if (start) {
-        int64_t low = 0, high = N; /* the sequence of a row by bisection; N: a dead row */
+        int64_t low = 0, high = N; /* the sequence of a row by bisection; N: a padding row */
         while (low < high) {
             int64_t middle = (low + high) / 2;
             if (start[middle + 1] <= row) low = middle + 1;
@@ -114,6 +114,29 @@ static __global__ void gate_bwd_kernel(T *dx, const T *dy, const T *x, int64_t i
     float g = to_float(x[at]), s = 1.0f / (1.0f + expf(-g)), d = to_float(dy[i]);
     dx[at] = from_float<T>(d * to_float(x[at + C]) * (s + g * s * (1.0f - s)));
     dx[at + C] = from_float<T>(d * g * s);
+}
+
+template <typename T>
+static __global__ void excite_kernel(T *y, const T *x, const T *g, int64_t items, int64_t C, int64_t image)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < items) y[i] = from_float<T>(to_float(x[i]) / (1.0f + expf(-to_float(g[i / image * C + i % C]))));
+}
+
+/* A thread per image and channel; neighbours read neighbouring channels. */
+template <typename T>
+static __global__ void excite_bwd_kernel(T *dx, T *dg, const T *dy, const T *x, const T *g, int64_t items, int64_t C,
+                                         int64_t P)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, first = i / C * P * C + i % C;
+    if (i >= items) return;
+    float s = 1.0f / (1.0f + expf(-to_float(g[i]))), sum = 0.0f;
+    for (int64_t at = first; at < first + P * C; at += C) {
+        float d = to_float(dy[at]);
+        sum += d * to_float(x[at]);
+        if (dx) dx[at] = from_float<T>(d * s);
+    }
+    if (dg) dg[i] = from_float<T>(sum * s * (1.0f - s));
 }
 
 /* A thread per pair of columns. */
@@ -297,6 +320,27 @@ extern "C" cloob_status gate_bwd_cuda(const op_env *env, const op_args *a)
               <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)a->out[0].data, (const T *)dy->data,
                                                               (const T *)a->in[1].data, items, tensor_cols(dy)));
     return cuda_launched(env->ctx, "gate_bwd");
+}
+
+extern "C" cloob_status excite_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0];
+    int64_t items = tensor_count(x), C = x->dim[3];
+    WITH_TYPE(x->dtype,
+              excite_kernel<T><<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)a->out[0].data, (const T *)x->data,
+                                                                              (const T *)a->in[1].data, items, C,
+                                                                              x->dim[1] * x->dim[2] * C));
+    return cuda_launched(env->ctx, "excite");
+}
+
+extern "C" cloob_status excite_bwd_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *dy = &a->in[0], *x = &a->in[1], *g = &a->in[2];
+    int64_t items = tensor_count(g);
+    WITH_TYPE(x->dtype, excite_bwd_kernel<T><<<blocks_for(items), 256, 0, stream_of(env)>>>(
+                            (T *)a->out[0].data, (T *)a->out[1].data, (const T *)dy->data, (const T *)x->data,
+                            (const T *)g->data, items, x->dim[3], x->dim[1] * x->dim[2]));
+    return cuda_launched(env->ctx, "excite_bwd");
 }
 
 extern "C" cloob_status rope_cuda(const op_env *env, const op_args *a)

@@ -97,48 +97,67 @@ cloob_status conv2d_dw_ref(const op_env *env, const op_args *a)
 
 /* ---- each channel by its own kernel -------------------------------------------------------------- */
 
-/* out[n,i,j,c] = sum over (u,v) of x[n, i + u - k/2, j + v - k/2, c] w[c,u,v], or with `turned` of w[c,k-1-u,k-1-v]. */
-static void dwconv(const tensor *out, const tensor *x, const tensor *w, bool turned)
+/* y[n,i,j,o] = bias[o] + sum over (u,v) of x[n, i s + u - k/2, j s + v - k/2, o / m] w[o,u,v]. */
+static sizes dw_sizes(const tensor *x, const tensor *w, const tensor *y, const op_attr *at)
 {
-    int64_t H = x->dim[1], W = x->dim[2], C = x->dim[3], k = w->dim[1];
-    for (int64_t at = 0; at < tensor_count(out); at++) {
-        int64_t c = at % C, j = at / C % W, i = at / C / W % H, n = at / C / W / H;
-        double sum = 0.0;
-        for (int64_t u = 0; u < k; u++)
-            for (int64_t v = 0; v < k; v++) {
-                int64_t h = i + u - k / 2, l = j + v - k / 2, wi = c * k * k + u * k + v;
-                if (h < 0 || h >= H || l < 0 || l >= W) continue;
-                sum += ld(x, ((n * H + h) * W + l) * C + c) * ld(w, turned ? c * k * k + k * k - 1 - u * k - v : wi);
-            }
-        st(out, at, sum);
-    }
+    sizes z = sizes_of(x, w, y, at);
+    z.p = z.K / 2;
+    return z;
 }
 
 cloob_status dwconv_ref(const op_env *env, const op_args *a)
 {
+    const tensor *x = &a->in[0], *w = &a->in[1], *bias = &a->in[2], *y = &a->out[0];
+    sizes z = dw_sizes(x, w, y, &a->attr);
     (void)env;
-    dwconv(&a->out[0], &a->in[0], &a->in[1], false);
+    for (int64_t at = 0, K = z.K * z.K; at < tensor_count(y); at++) {
+        int64_t o = at % z.O, j = at / z.O % z.Wo, i = at / z.O / z.Wo % z.Ho, n = at / z.O / z.Wo / z.Ho;
+        double sum = has(bias) ? ld(bias, o) : 0.0;
+        for (int64_t k = 0; k < K; k++) {
+            int64_t xi = seen(&z, n, i, j, k / z.K, k % z.K);
+            if (xi >= 0) sum += ld(x, xi + o / (z.O / z.C)) * ld(w, o * K + k);
+        }
+        st(y, at, sum);
+    }
     return CLOOB_OK;
+}
+
+/* The row i of y that reads row h of x by row u of the kernel; -1: none. */
+static int64_t reads(int64_t h, int64_t u, int64_t rows, const sizes *z)
+{
+    int64_t i = h + z->p - u;
+    return i < 0 || i % z->s || i / z->s >= rows ? -1 : i / z->s;
 }
 
 cloob_status dwconv_dx_ref(const op_env *env, const op_args *a)
 {
+    const tensor *dy = &a->in[0], *w = &a->in[1], *dx = &a->out[0];
+    sizes z = dw_sizes(dx, w, dy, &a->attr);
     (void)env;
-    dwconv(&a->out[0], &a->in[0], &a->in[1], true);
+    for (int64_t at = 0, K = z.K * z.K, m = z.O / z.C; at < tensor_count(dx); at++) {
+        int64_t c = at % z.C, l = at / z.C % z.W, h = at / z.C / z.W % z.H, n = at / z.C / z.W / z.H;
+        double sum = 0.0;
+        for (int64_t k = 0; k < K; k++) {
+            int64_t i = reads(h, k / z.K, z.Ho, &z), j = reads(l, k % z.K, z.Wo, &z);
+            for (int64_t o = c * m; i >= 0 && j >= 0 && o < (c + 1) * m; o++)
+                sum += ld(dy, ((n * z.Ho + i) * z.Wo + j) * z.O + o) * ld(w, o * K + k);
+        }
+        st(dx, at, sum);
+    }
     return CLOOB_OK;
 }
 
 cloob_status dwconv_dw_ref(const op_env *env, const op_args *a)
 {
     const tensor *dy = &a->in[0], *x = &a->in[1], *dw = &a->out[0];
-    int64_t H = x->dim[1], W = x->dim[2], C = x->dim[3], k = dw->dim[1];
+    sizes z = dw_sizes(x, dw, dy, &a->attr);
     (void)env;
-    for (int64_t at = 0; at < tensor_count(dw); at++) {
-        int64_t c = at / (k * k), u = at / k % k, v = at % k;
+    for (int64_t at = 0, K = z.K * z.K; at < tensor_count(dw); at++) {
+        int64_t o = at / K, k = at % K;
         double sum = 0.0;
-        for (int64_t p = 0; p < tensor_count(dy) / C; p++) {
-            int64_t h = p / W % H + u - k / 2, l = p % W + v - k / 2, n = p / W / H;
-            if (h >= 0 && h < H && l >= 0 && l < W) sum += ld(dy, p * C + c) * ld(x, ((n * H + h) * W + l) * C + c);
+        for (int64_t p = 0; p < tensor_count(dy) / z.O; p++) {
+            int64_t xi = seen(&z, p / z.Wo / z.Ho, p / z.Wo % z.Ho, p % z.Wo, k / z.K, k % z.K);
+            if (xi >= 0) sum += ld(dy, p * z.O + o) * ld(x, xi + o / (z.O / z.C));
         }
         st(dw, at, sum);
     }

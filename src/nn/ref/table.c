@@ -62,6 +62,8 @@ const op_kernel op_kernels_ref[OP_COUNT] = {
     [OP_GATE_BWD] = { .run = gate_bwd_ref },
     [OP_ROPE] = { .run = rope_ref },
     [OP_MASK_QUERIES] = { .run = mask_queries_ref },
+    [OP_EXCITE] = { .run = excite_ref },
+    [OP_EXCITE_BWD] = { .run = excite_bwd_ref },
     [OP_DWCONV] = { .run = dwconv_ref },
     [OP_DWCONV_DX] = { .run = dwconv_dx_ref },
     [OP_DWCONV_DW] = { .run = dwconv_dw_ref },

@@ -70,7 +70,7 @@ cloob_status mean_rows_bwd_ref(const op_env *env, const op_args *a)
     op_sequences s = op_sequences_of(&a->attr, dx, &a->in[2]);
     int64_t C = tensor_cols(dx), skip = a->attr.rows;
     (void)env;
-    fill_zero(dx); /* rows left out, and dead ones */
+    fill_zero(dx); /* rows left out, and padding */
     for (int64_t n = 0; n < s.N; n++)
         for (int64_t t = skip, rows = op_row_count(&s, n); t < rows; t++)
             for (int64_t c = 0; c < C; c++)
@@ -158,6 +158,32 @@ cloob_status gate_bwd_ref(const op_env *env, const op_args *a)
         double g = ld(x, at), s = sigmoid(g), d = ld(dy, i);
         st(dx, at, d * ld(x, at + C) * (s + g * s * (1.0 - s)));
         st(dx, at + C, d * g * s);
+    }
+    return CLOOB_OK;
+}
+
+cloob_status excite_ref(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0], *g = &a->in[1], *y = &a->out[0];
+    int64_t C = x->dim[3], image = x->dim[1] * x->dim[2] * C;
+    (void)env;
+    for (int64_t i = 0; i < tensor_count(x); i++) st(y, i, ld(x, i) * sigmoid(ld(g, i / image * C + i % C)));
+    return CLOOB_OK;
+}
+
+cloob_status excite_bwd_ref(const op_env *env, const op_args *a)
+{
+    const tensor *dy = &a->in[0], *x = &a->in[1], *g = &a->in[2], *dx = &a->out[0], *dg = &a->out[1];
+    int64_t C = x->dim[3], P = x->dim[1] * x->dim[2];
+    (void)env;
+    for (int64_t i = 0; i < tensor_count(g); i++) {
+        double s = sigmoid(ld(g, i)), sum = 0.0;
+        for (int64_t p = 0; p < P; p++) {
+            int64_t at = (i / C * P + p) * C + i % C;
+            if (has(dx)) st(dx, at, ld(dy, at) * s);
+            sum += ld(dy, at) * ld(x, at);
+        }
+        if (has(dg)) st(dg, i, sum * s * (1.0 - s));
     }
     return CLOOB_OK;
 }

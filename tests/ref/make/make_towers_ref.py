@@ -35,16 +35,23 @@ def jitter(model):
                 p.add_(torch.randn_like(p) * 0.2)
             elif p.std() < 0.1:
                 p.mul_(0.2 / (p.std() + 1e-9)) if p.std() > 0 else p.normal_(0, 0.2)
+        for name, b in model.named_buffers():
+            if name.endswith("running_mean"):
+                b.normal_(0, 0.2)
+            if name.endswith("running_var"):
+                b.uniform_(0.5, 1.5)
     return model.eval()
 
 
-def freeze(name, model, save, image, text, images, tokens, spell=lambda k: k):
-    """save(folder) writes the model; spell: its names of parameters; image and text are functions of the inputs in double precision."""
+def freeze(name, model, save, image, text, images, tokens, spell=lambda k: k, fold=lambda m: None):
+    """save(folder) writes the model; fold(model) changes it afterwards, then gradients are those of what it left; spell: its names of parameters; image and text are functions of the inputs in double precision."""
     folder = to / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     save(folder)
     model.double()
+    fold(model)
+    model.requires_grad_()
     model.zero_grad()
     sides = {k: f(v) for k, f, v in (("image", image, images.double()), ("text", text, tokens)) if f}
     slopes = {"d" + k: torch.randn_like(v) for k, v in sides.items()}
@@ -170,7 +177,7 @@ TOWERS = dict(clip_vision=("CLIP", "Vision", "pooler_output", VISION_SIZES),
               siglip_vision=("Siglip", "Vision", "pooler_output", VISION_SIZES), siglip_text=("Siglip", "Text", "pooler_output", TEXT_SIZES))
 
 
-def timm_model(name, kind, projection, pool, own, text=CLIP_TEXT, **kwargs):
+def timm_model(name, kind, projection, pool, own, text=CLIP_TEXT, folded={}, **kwargs):
     """A tower of one of timm's classes with sizes of its own, under a name that is registered for this run."""
     import timm
     import timm.models as m
@@ -194,7 +201,7 @@ def timm_model(name, kind, projection, pool, own, text=CLIP_TEXT, **kwargs):
         save_file({k: v.contiguous().clone() for k, v in model.state_dict().items()}, folder / "open_clip_model.safetensors")
         (folder / "open_clip_config.json").write_text(json.dumps(dict(model_cfg=shown, preprocess_cfg={}), indent=1) + "\n")
 
-    freeze(name, model, save, model.encode_image, model.encode_text, torch.randn(ROWS, 3, size, size), clip_tokens(8, 40))
+    freeze(name, model, save, model.encode_image, model.encode_text, torch.randn(ROWS, 3, size, size), clip_tokens(8, 40), **folded)
 
 
 def convnext(name="convnext", projection="linear", more={}):
@@ -256,6 +263,97 @@ def pe_core_bare():
 def timm_vit():
     from timm.models.vision_transformer import VisionTransformer
     timm_model("timm_vit", VisionTransformer, "linear", "", dict(OWN, **EPS, no_ln_pre=True, patch_bias=True, mlp_ratio=2), mlp_ratio=2, **ROPE)
+
+
+def fused(conv, bn):
+    """A convolution with a bias instead of one and its batch norm."""
+    gain = bn.weight / (bn.running_var + bn.eps).sqrt()
+    to = torch.nn.Conv2d(conv.in_channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, groups=conv.groups).double()
+    to.weight.data = (conv.weight * gain[:, None, None, None]).detach()
+    to.bias.data = (bn.bias - bn.running_mean * gain).detach()
+    return to
+
+
+def fold_fastvit(model):
+    """What cloob trains: no branches, batch norms or layer scale. timm folds the branches; the rest is done here."""
+    from timm.models.fastvit import AttentionBlock, RepMixerBlock
+    for m in model.modules():
+        if hasattr(m, "reparameterize"):
+            m.reparameterize()
+    none = torch.nn.Identity()
+    for m in model.modules():
+        if not isinstance(m, (AttentionBlock, RepMixerBlock)):
+            continue
+        m.mlp.conv = fused(m.mlp.conv.conv, m.mlp.conv.bn)
+        ends = [("layer_scale", m.mlp.fc2)] if isinstance(m, RepMixerBlock) else [("layer_scale_1", m.token_mixer.proj), ("layer_scale_2", m.mlp.fc2)]
+        for scale, layer in ends:
+            gain = getattr(m, scale).gamma.detach().flatten()
+            layer.weight.data *= gain.reshape(-1, *[1] * (layer.weight.ndim - 1))
+            layer.bias.data *= gain
+            setattr(m, scale, none)
+        if isinstance(m, AttentionBlock) and isinstance(m.norm, torch.nn.BatchNorm2d):
+            gain = (m.norm.weight / (m.norm.running_var + m.norm.eps).sqrt()).detach()
+            qkv = torch.nn.Linear(gain.numel(), 3 * gain.numel()).double()
+            qkv.weight.data = m.token_mixer.qkv.weight.detach() * gain
+            qkv.bias.data = m.token_mixer.qkv.weight.detach() @ (m.norm.bias - m.norm.running_mean * gain).detach()
+            m.token_mixer.qkv, m.norm = qkv, none
+
+
+def own_name(k):
+    """cloob's name of a folded parameter."""
+    for old, new in ("visual.trunk.", "visual."), (".reparam_conv", ""), ("visual.head.fc", "visual.proj"), ("text.", ""):
+        k = k.replace(old, new, 1) if old != "text." or k.startswith(old) else k
+    return k
+
+
+def fastvit(name="fastvit", layers=(1, 2, 1, 1), width=8, **kwargs):
+    from timm.models.fastvit import FastVit, RepConditionalPosEnc
+    n = len(layers)
+    timm_model(name, FastVit, None, "avg", dict(fastvit=True, image_size=64, layers=layers, width=width, mlp_ratio=1, proj_bias=True), layers=layers,
+               embed_dims=[width << i for i in range(n)], mlp_ratios=[1] * n, pos_embs=[None] * 3 + [RepConditionalPosEnc] * (n - 3),
+               token_mixers=["repmixer"] * 3 + ["attention"] * (n - 3), downsamples=[False] + [True] * (n - 1), lkc_use_act=True,
+               folded=dict(fold=fold_fastvit, spell=own_name), **kwargs)
+
+
+def fastvit_four():
+    fastvit(se_downsamples=(False, False, True, True))
+
+
+def fastvit_five():
+    from functools import partial
+    from timm.layers import LayerNorm2d
+    fastvit("fastvit_five", (1, 1, 1, 1, 1), 4, se_downsamples=[False] * 5, norm_layer=partial(LayerNorm2d, eps=1e-5), stem_use_scale_branch=False)
+
+
+def vit_stem():
+    from functools import partial
+    from timm.models.vision_transformer import VisionTransformer
+    from timm.models.vision_transformer_hybrid import ConvStem, HybridEmbed
+    stem = ConvStem(channels=(4, 4, 16), stride=(4, 2, 2), kernel_size=(4, 2, 2), padding=0, act_layer=torch.nn.GELU)
+
+    def fold(model):
+        embed = model.visual.trunk.patch_embed.backbone
+        for i in range(2):
+            setattr(embed, str(i), torch.nn.Sequential(fused(embed[i].conv, embed[i].bn), torch.nn.GELU()))
+        old = model.visual.trunk.pos_embed
+        model.visual.trunk.no_embed_class = False
+        model.visual.trunk.pos_embed = torch.nn.Parameter(torch.cat([torch.zeros_like(old[:, :1]), old], 1).detach())
+
+    import re
+    rows = {"cls_token": "class_embedding", "pos_embed": "positional_embedding", r"patch_embed\.backbone\.2\.conv": "conv1",
+            r"patch_embed\.backbone\.(\d)\.0": r"stem.\1", r"^visual\.norm": "visual.ln_post", r"^visual\.head": "visual.proj",
+            r"^visual\.blocks": "visual.transformer.resblocks", r"\.norm(\d)": r".ln_\1", r"attn\.qkv\.": "attn.in_proj_", r"attn\.proj": "attn.out_proj",
+            "fc1": "c_fc", "fc2": "c_proj"}
+
+    def spell(k):
+        k = own_name(k)
+        for old, new in rows.items() if k.startswith("visual.") else ():
+            k = re.sub(old, new, k)
+        return k
+
+    timm_model("vit_stem", VisionTransformer, None, "token", dict(OWN, **EPS, patch_size=16, patch_stem=True, no_ln_pre=True, patch_bias=True, mlp_ratio=2,
+               proj_bias=True), mlp_ratio=2, no_embed_class=True, embed_layer=partial(HybridEmbed, backbone=stem, proj=False),
+               folded=dict(fold=fold, spell=spell), **dict(ROPE, patch_size=1))
 
 
 def jax_pickle(path, params):
@@ -359,7 +457,8 @@ def crowson():
 
 MODELS = dict(roberta=roberta, bert=bert, chinese_clip=chinese_clip, convnext=convnext, convnext_mlp=convnext_mlp, eva02=eva02,
               eva_giant=eva_giant, eva_enormous=eva_enormous, pe_core=pe_core, pe_core_bare=pe_core_bare, timm_vit=timm_vit,
-              crowson=crowson, rinna=rinna, **{name: (lambda name=name: tower(name, *TOWERS[name])) for name in TOWERS})
+              crowson=crowson, rinna=rinna, **{name: (lambda name=name: tower(name, *TOWERS[name])) for name in TOWERS},
+              fastvit=fastvit_four, fastvit_five=fastvit_five, vit_stem=vit_stem)
 for name in sys.argv[1:] or MODELS:
     torch.manual_seed(list(MODELS).index(name))
     MODELS[name]()

@@ -1,11 +1,9 @@
-/* Groups of runs from their folders, or from a file with a line per run (cloob/eval.h). */
+/* Groups of runs from their folders, or from files with a line per run. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cloob/eval.h"
-#include "core/arena.h"
 #include "core/file.h"
 #include "lab/compare/groups.h"
 #include "io/safetensors.h"
@@ -169,17 +167,14 @@ static cloob_status is_finished(cloob_ctx *ctx, const run_seen *run, const char 
 cloob_status last_result_read(cloob_ctx *ctx, arena *memory, const char *dir, json **out)
 {
     char path[1200];
-    file_bytes b;
+    run_lines lines;
     *out = NULL;
     snprintf(path, sizeof path, "%.1100s/checkpoints/results.jsonl", dir);
     if (!file_exists(path)) return CLOOB_OK;
-    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &b));
-    size_t end = b.size, from;
-    while (end > 0 && strchr("\r\n ", b.data[end - 1])) end--;
-    for (from = end; from > 0 && b.data[from - 1] != '\n';) from--;
-    cloob_status status = json_parse(ctx, memory, b.data + from, end - from, path, out);
-    file_bytes_release(&b);
-    return status;
+    CLOOB_TRY(run_lines_read(ctx, memory, path, &lines));
+    if (lines.count) *out = lines.line[lines.count - 1];
+    free(lines.line);
+    return CLOOB_OK;
 }
 
 /* summary.json, which an ablation or a sweep writes when a run is finished; else the last validation. */
@@ -341,6 +336,80 @@ cloob_status compare_runs(cloob_ctx *ctx, groups_result *out, const char *const 
     if (status == CLOOB_OK && o->metrics) status = choose_metrics(ctx, out, o->metrics, memory);
     out->memory = memory;
     if (status != CLOOB_OK) groups_release(out);
+    return status;
+}
+
+/* ---- two files with a JSON object per run --------------------------------------------------------- */
+
+typedef struct two_files {
+    groups g;               /* "a" and "b" */
+    int64_t epoch;          /* of the lines that count; -1: all */
+    int64_t first_epoch[2]; /* -1: none seen */
+    bool epochs_differ[2];
+    int64_t searches; /* lines of a sweep's search, left out beside final runs */
+} two_files;
+
+static cloob_status add_line(cloob_ctx *ctx, two_files *r, int side, const json *line, const char *name)
+{
+    int64_t epoch = -1;
+    if (line->kind != JSON_OBJECT)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: needs an object with the metrics of one run", name);
+    bool has = json_int(json_get(line, "epoch"), &epoch);
+    if (r->epoch >= 0 && !(has && epoch == r->epoch)) return CLOOB_OK;
+    if (has && r->first_epoch[side] < 0) r->first_epoch[side] = epoch;
+    r->epochs_differ[side] |= has && r->first_epoch[side] != epoch;
+    return groups_add(ctx, &r->g, side ? "b" : "a", line);
+}
+
+static cloob_status add_file(cloob_ctx *ctx, two_files *r, int side, const char *path)
+{
+    run_lines lines;
+    CLOOB_TRY(run_lines_read(ctx, r->g.memory, path, &lines));
+    cloob_status status = CLOOB_OK;
+    for (int64_t i = 0; i < lines.count && status == CLOOB_OK; i++) {
+        char name[1200];
+        const char *stage = json_string(json_get(lines.line[i], "stage"));
+        snprintf(name, sizeof name, "%.1000s, run %lld", path, (long long)i + 1);
+        if (lines.has_final && stage && strcmp(stage, "final") != 0) r->searches++;
+        else status = add_line(ctx, r, side, lines.line[i], name);
+    }
+    free(lines.line);
+    if (status != CLOOB_OK || r->g.count > side) return status;
+    if (r->epoch >= 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no line has epoch %lld", path, (long long)r->epoch);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds no run; needs one JSON object per line", path);
+}
+
+static void warn(cloob_ctx *ctx, const two_files *r, const char *const *path)
+{
+    for (int side = 0; side < 2; side++)
+        if (r->epochs_differ[side])
+            ctx_log(ctx, CLOOB_LOG_WARN,
+                    "%s: lines of different epochs: evaluations of one run are no sample of runs; choose one epoch",
+                    path[side]);
+    if (r->searches)
+        ctx_log(ctx, CLOOB_LOG_INFO,
+                "%lld runs of a search are left out, final runs compared; `where` stage=search compares the search",
+                (long long)r->searches);
+}
+
+cloob_status compare_files(cloob_ctx *ctx, groups_result *out, const char *path_a, const char *path_b, int64_t epoch,
+                           double alpha)
+{
+    arena *memory = calloc(1, sizeof *memory);
+    *out = (groups_result){ 0 };
+    if (!memory) return ctx_no_memory(ctx, sizeof *memory, "a comparison");
+    two_files r = { .g = { .memory = memory, .all = true }, .epoch = epoch, .first_epoch = { -1, -1 } };
+    cloob_status status = add_file(ctx, &r, 0, path_a);
+    if (status == CLOOB_OK) status = add_file(ctx, &r, 1, path_b);
+    if (status == CLOOB_OK) status = groups_finish(ctx, &r.g, &(compare_options){ .alpha = alpha }, out);
+    out->memory = memory;
+    if (status == CLOOB_OK) warn(ctx, &r, (const char *const[]){ path_a, path_b });
+    else groups_release(out);
+    for (int64_t i = 0, all = out->metrics; i < all; i++) /* the epoch says when, not how well */
+        if (strcmp(out->metric[i].metric, "epoch") == 0) {
+            memmove(&out->metric[i], &out->metric[i + 1], (size_t)(--out->metrics - i) * sizeof *out->metric);
+            break;
+        }
     return status;
 }
 

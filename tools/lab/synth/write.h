@@ -49,12 +49,11 @@ int64_t synth_per_class(const synth_options *o);
 
 /* ---- texts: each appends to s -------------------------------------------------------------------- */
 
-/* "filepath<TAB>split<TAB>object..." and "filepath<TAB>split<TAB>held_out<TAB>object...": the columns of
- * factors.tsv (values) and naming.tsv (1 where the caption names the factor). */
-void synth_put_factor_header(sbuf *s);
-void synth_put_naming_header(sbuf *s);
-void synth_put_factor_row(sbuf *s, const char *file, const char *split, const synth_scene *scene);
-void synth_put_naming_row(sbuf *s, const char *file, const char *split, const synth_scene *scene);
+/* The two lists of ground truth: factors.tsv (filepath, split, a value per factor) and naming.tsv (filepath, split,
+ * held_out, and 1 where the caption names the factor). */
+typedef enum synth_list { SYNTH_VALUES, SYNTH_NAMING } synth_list;
+void synth_put_header(sbuf *s, synth_list list);
+void synth_put_row(sbuf *s, synth_list list, const char *file, const char *split, const synth_scene *scene);
 
 /* {"object": "ball", ..., "named": ["object", ...], "held_out": false} */
 void synth_put_truth(sbuf *s, const synth_scene *scene);
