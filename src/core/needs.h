@@ -16,7 +16,7 @@
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: invalid argument: requires %s", __func__, #condition);       \
     } while (0)
 
-/* Option structs begin with their size (CLOOB_OPTIONS_INIT in cloob/types.h), so that members can be added at their end.
+/* Option structs begin with their size (CLOOB_OPTIONS_INIT in cloob/types.h), so that members can be added at the end.
  * OPTIONS_READ makes `o` point to a copy that has every member that this library knows: those that the caller's struct
  * lacks have their defaults. `o` may be NULL: defaults.
  *

@@ -5,8 +5,9 @@
  *     file_version   of the layout; a file of a later version is refused
  *
  * Names, types, shapes and bytes count; the order in the file does not. Every reader of the weights checks
- * digest.model. A mapped model file of the same inode, size and times as when it was last found intact is not read again
- * for it; a server, a resumed run and `cloob info` read every file, the last two with digest.train. Files written before 0.2 have a `checksum` over the tensors alone, or nothing; both are read. */
+ * digest.model. A mapped file with the inode, size and times that it had when it was last found intact is not read
+ * again for it; a server, a resumed run and `cloob info` read every file, the last two with digest.train. Files written
+ * before 0.2 have a `checksum` over the tensors alone, or nothing; both are read. */
 #ifndef MODEL_DIGEST_H
 #define MODEL_DIGEST_H
 

@@ -98,7 +98,8 @@ static cloob_status open_safetensors(cloob_ctx *ctx, const char *path, st_file *
     CLOOB_TRY(st_open(ctx, path, f));
     const char *format = st_meta_get(f, "format");
     if (!format || strcmp(format, "cloob") != 0) return CLOOB_OK;
-    return digest_check_model_once(ctx, path, &(digest_input){ f->entry, f->count, f->meta, f->meta_count, NULL, NULL });
+    return digest_check_model_once(ctx, path,
+                                   &(digest_input){ f->entry, f->count, f->meta, f->meta_count, NULL, NULL });
 }
 
 static cloob_status open_file(reader *r, const char *path)

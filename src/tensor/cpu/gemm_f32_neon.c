@@ -38,7 +38,7 @@ static void transpose_rows(const float *from, int64_t ld, int rows, int64_t K, f
 
 /* ---- multiplying --------------------------------------------------------------------------------- */
 
-/* rows is a constant where it is called, so that the sums stay in registers. sum: (rows, COLUMNS), ld elements apart. */
+/* rows is a constant where it is called, so that the sums stay in registers. sum: (rows, COLUMNS), ld apart. */
 static inline __attribute__((always_inline)) void rows_by_panel(const gemm_block *b, float *sum, int64_t ld,
                                                                 const int rows)
 {
