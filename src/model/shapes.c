@@ -204,9 +204,11 @@ static void add_vit(list *l, const model_config *c)
 {
     int64_t w = c->width;
     if (!c->no_class_token) add1(l, "visual.", "class_embedding", w);
-    add2(l, "visual.", "positional_embedding", model_config_image_tokens(c), w);
+    int64_t side = c->position_side;
+    add2(l, "visual.", "positional_embedding", side ? side * side : model_config_image_tokens(c), w);
     add_image_projection(l, c, w);
-    add4(l, "visual.", "conv1.weight", w, 3, c->patch);
+    if (side) add2(l, "visual.", "conv1.weight", w, 3 * c->patch * c->patch); /* rows of (patch, patch, 3) */
+    else add4(l, "visual.", "conv1.weight", w, 3, c->patch);
     if (c->patch_bias) add1(l, "visual.", "conv1.bias", w);
     if (!c->no_ln_pre) add_norm(l, "visual.ln_pre", w);
     add_transformer(l, "visual.transformer", c->layers[0], w, &c->image);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const char *const mode_names[RESIZE_MODES] = { "shortest", "longest", "squash", "none" };
+static const char *const mode_names[RESIZE_MODES] = { "shortest", "longest", "squash", "none", "patches" };
 static const char *const filter_names[RESIZE_FILTERS] = {
     "bicubic", "bilinear", "lanczos", "box", "hamming", "nearest"
 };
