@@ -7,7 +7,8 @@
  * where torchvision rounds to the nearest.
  *
  * RESIZE_PATCHES gives no square but a record of as many bytes: the image (h patch, w patch, 3), whose sides are whole
- * numbers of patches and h w at most `patches`, zeros, and in the last four bytes h and w, 16 bits each, little-endian. */
+ * numbers of patches and h w at most `patches`, zeros, and in the last four bytes h and w, 16 bits each,
+ * little-endian. */
 #ifndef IO_IMAGE_IMAGE_VIEW_H
 #define IO_IMAGE_IMAGE_VIEW_H
 
