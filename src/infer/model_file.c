@@ -304,6 +304,8 @@ static cloob_status image_rows(cloob_ctx *ctx, model *m, const cloob_image_input
     int64_t width = row_width(m, what), limit = n < IMAGES_AT_ONCE ? n : IMAGES_AT_ONCE;
     size_t bytes = (size_t)(limit * m->view.size * m->view.size * 3);
     CLOOB_TRY(model_config_need(ctx, encoder_config(m->enc), false));
+    if (!what && m->view.how.mode == RESIZE_PATCHES)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "NaFlex images have no one size; embed them, or their files");
     view_job *j = calloc(1, sizeof *j);
     cloob_status status = CLOOB_OK;
     if (!j || !(j->rgb = malloc(bytes ? bytes : 1))) status = ctx_no_memory(ctx, bytes, "images");
@@ -386,7 +388,11 @@ cloob_status cloob_encode_images(cloob_ctx *ctx, cloob_model *m, const uint8_t *
                                  float *out)
 {
     API_NEEDS(ctx, m && n >= 0 && (n == 0 || (rgb && out)));
-    return encoder_images(ctx, m->enc, rgb, n, what, out);
+    int64_t S = m->view.size, width = encoder_width(m->enc, what, false);
+    if (m->view.how.mode != RESIZE_PATCHES) return encoder_images(ctx, m->enc, rgb, n, what, out);
+    for (int64_t i = 0; i < n; i++) /* NaFlex sees them resized to whole patches */
+        CLOOB_TRY(cloob_encode_image(ctx, m, rgb + i * S * S * 3, S, S, what, out + i * width));
+    return CLOOB_OK;
 }
 
 cloob_status cloob_encode_image(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t width, int64_t height,

@@ -315,7 +315,7 @@ static bool same_parts(const model_config *c, const model_config *b)
            (c->image_pool == IMAGE_POOL_MAP) == (b->image_pool == IMAGE_POOL_MAP) &&
            c->no_text_projection == b->no_text_projection && !c->image.layer_scale == !b->image.layer_scale &&
            c->bert.positions == b->bert.positions && strcmp(c->timm, b->timm) == 0 && c->patch_bias == b->patch_bias &&
-           c->text_projection_hidden == b->text_projection_hidden;
+           c->position_side == b->position_side && c->text_projection_hidden == b->text_projection_hidden;
 }
 
 bool model_config_match(const model_config *c, model_config *known)

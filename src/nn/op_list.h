@@ -35,6 +35,13 @@ OP(GRID_TOKENS, "grid_tokens", shape_grid_tokens, grad_grid_tokens)
 /* x (N,h,w,C), [bias (C) F32], pos (hw,C) F32 -> y (N,hw,C): patches with a bias and their positions */
 OP(GRID_TOKENS_BWD, "grid_tokens_bwd", shape_like_three, NULL)
 /* dy, x, bias, pos -> dx, dbias, dpos */
+OP(PATCH_ROWS, "patch_rows", shape_patch_rows, NULL)
+/* x (N,S,S,3) U8, each a record of io/image/image_view.h -> y (N rows,3 P P), start (N+1) I32, grid (N,2) I32 {rows,
+ * patch P, mean, std, dtype}: the h w <= rows patches of image n, normalised, are rows start[n] .. start[n+1] - 1, and
+ * grid[n] is h, w. Rows from start[N] on are 0. A record without a possible h and w is a square of patches */
+OP(GRID_POSITIONS, "grid_positions", shape_grid_positions, NULL)
+/* x (R,C), pos (G G,C) F32, start (N+1) I32, grid (N,2) I32 -> y (R,C): x plus the table of a G x G grid, resampled to
+ * the grid of each image, bilinear and antialiased (torch's interpolate); rows from start[N] on are x */
 OP(MEAN_ROWS, "mean_rows", shape_mean_rows, grad_mean_rows)
 /* x (N,T,C) or (N,h,w,C) -> y (N,C) {rows}: the mean of rows `rows` .. T - 1. Packed: x (R,C), start (N+1) I32
  * {tokens} */

@@ -101,7 +101,8 @@ bool serve_memory_limited(void)
     return getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur != RLIM_INFINITY;
 }
 
-/* Texts as tokens, which need no tokenizer, and images, a full batch for each tower that there is. Twice: the second run packs weights. */
+/* Texts as tokens, which need no tokenizer, and images, a full batch for each tower that there is. Twice: the second
+ * run packs weights. */
 static cloob_status embed_a_batch(serve *s, const served_model *m)
 {
     cloob_model_facts f;

@@ -118,6 +118,29 @@ static cloob_status resize_part(cloob_ctx *ctx, view_scratch *s, const image_par
 /* Pillow's and torchvision's int(round(x)): halves go to the even number. */
 static int64_t round_even(double x) { return (int64_t)nearbyint(x); }
 
+static int64_t whole_patches(double scale, int64_t edge, int64_t patch)
+{
+    int64_t n = (int64_t)ceil((double)edge * scale / (double)patch);
+    return n > 1 ? n : 1;
+}
+
+/* transformers' search for the largest scale: the same steps, so that rounding decides alike. */
+static void patch_grid(const image_view *v, int64_t width, int64_t height, int64_t *across, int64_t *down)
+{
+    const double eps = 1e-5;
+    double low = eps / 10, high = 100;
+    while (high - low >= eps) {
+        double scale = (low + high) / 2;
+        bool fits = whole_patches(scale, height, v->patch) * whole_patches(scale, width, v->patch) <= v->patches;
+        if (fits) low = scale;
+        else high = scale;
+    }
+    *across = whole_patches(low, width, v->patch);
+    *down = whole_patches(low, height, v->patch);
+    if (*across > v->patches) *across = v->patches; /* an image so long that one row of patches is too much */
+    if (*down > v->patches / *across) *down = v->patches / *across;
+}
+
 /* The size of the image before the crop. The edge that follows from the other is cut, as torchvision does. */
 static void eval_size(const transform_options *o, int64_t width, int64_t height, int64_t *out_width,
                       int64_t *out_height)
@@ -126,6 +149,10 @@ static void eval_size(const transform_options *o, int64_t width, int64_t height,
     *out_width = o->how.width && o->how.mode == RESIZE_SQUASH ? o->how.width : edge;
     *out_height = edge;
     if (o->how.mode == RESIZE_NONE) *out_width = width, *out_height = height;
+    if (o->how.mode == RESIZE_PATCHES) {
+        patch_grid(&o->how, width, height, out_width, out_height);
+        *out_width *= o->how.patch, *out_height *= o->how.patch;
+    }
     if (o->how.mode == RESIZE_SHORTEST) {
         if (width <= height) *out_height = (int64_t)((double)(edge * height) / (double)width);
         else *out_width = (int64_t)((double)(edge * width) / (double)height);
@@ -153,6 +180,7 @@ static resize_plan eval_plan(const transform_options *o, int64_t width, int64_t 
     resize_plan p = resize_plan_whole(width, height, w, h, o->how.filter);
     p.torch =
         o->how.hf && o->how.filter != RESIZE_BOX && o->how.filter != RESIZE_HAMMING; /* torch does not have them */
+    if (o->how.mode == RESIZE_PATCHES) return p;
     p.left = crop_at(o, w);
     p.top = crop_at(o, h);
     p.width = w < o->size ? w : o->size;
@@ -203,10 +231,24 @@ static cloob_status flatten(cloob_ctx *ctx, view_scratch *s, image_part *part)
     return CLOOB_OK;
 }
 
+/* The record of io/image/image_view.h. */
+static cloob_status eval_patches(cloob_ctx *ctx, view_scratch *s, const image_part *part, const transform_options *o,
+                                 const resize_plan *p, uint8_t *out)
+{
+    size_t used = (size_t)(p->width * p->height * 3), bytes = (size_t)(o->size * o->size * 3);
+    int64_t h = p->height / o->how.patch, w = p->width / o->how.patch;
+    uint8_t grid[4] = { (uint8_t)h, (uint8_t)(h >> 8), (uint8_t)w, (uint8_t)(w >> 8) };
+    CLOOB_TRY(resize_part(ctx, s, part, p, out));
+    memset(out + used, 0, bytes - used);
+    memcpy(out + bytes - 4, grid, 4);
+    return CLOOB_OK;
+}
+
 static cloob_status eval_part(cloob_ctx *ctx, view_scratch *s, image_part *part, const transform_options *o,
                               const resize_plan *p, uint8_t *out)
 {
     if (o->how.hf) CLOOB_TRY(flatten(ctx, s, part));
+    if (o->how.mode == RESIZE_PATCHES) return eval_patches(ctx, s, part, o, p, out);
     if (p->width < o->size || p->height < o->size) return eval_padded(ctx, s, part, o, p, out);
     return resize_part(ctx, s, part, p, out);
 }

@@ -18,6 +18,9 @@ cloob_status transform_options_check(cloob_ctx *ctx, const transform_options *o)
 {
     if (o->size < 1 || o->size > 16384)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "image size %lld: 1 to 16384 can be had", (long long)o->size);
+    if (o->how.mode == RESIZE_PATCHES && (o->how.patch < 1 || o->how.patches < 1 ||
+                                          o->size * o->size * 3 < o->how.patch * o->how.patch * 3 * o->how.patches + 4))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "resize mode patches belongs to NaFlex models");
     if (!(o->scale_min > 0 && o->scale_min <= o->scale_max && o->scale_max <= 1))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "crop scale %g to %g: shares of the area, 0 < min <= max <= 1",
                         o->scale_min, o->scale_max);

@@ -261,7 +261,7 @@ void image_release(image *im)
 
 /* --- names and numbers of the ways to resize ----------------------------------------------------------- */
 
-static const char *const mode_names[RESIZE_MODES] = { "shortest", "longest", "squash", "none" };
+static const char *const mode_names[RESIZE_MODES] = { "shortest", "longest", "squash", "none", "patches" };
 static const char *const filter_names[RESIZE_FILTERS] = {
     "bicubic", "bilinear", "lanczos", "box", "hamming", "nearest"
 };

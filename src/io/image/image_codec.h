@@ -53,8 +53,8 @@ cloob_status image_check_size(cloob_ctx *ctx, const image_reader *r, int64_t wid
 /* "NAME: FORMAT image cannot be read: WHY" */
 cloob_status image_damaged(cloob_ctx *ctx, const image_reader *r, const char *why);
 
-/* Sets r->kind, and completes r->palette, whose first `colours` entries are set. As in Pillow, entry i = (i, i, i) for all i is
- * a grey image. */
+/* Sets r->kind, and completes r->palette, whose first `colours` entries are set. As in Pillow, entry i = (i, i, i) for
+ * all i is a grey image. */
 void image_set_palette(image_reader *r, int colours);
 void image_set_bilevel(image_reader *r); /* black and white */
 
