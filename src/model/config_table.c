@@ -135,7 +135,7 @@ static void from_builtin(const builtin *b, model_config *c)
     c->family = b->layers[1] ? MODEL_RESNET : MODEL_VIT;
     c->embed = b->embed;
     c->image_size = b->image_size;
-    memcpy(c->layers, b->layers, sizeof c->layers);
+    memcpy(c->layers, b->layers, sizeof b->layers);
     c->width = b->width;
     c->patch = b->patch;
     c->image_heads = model_config_image_attention_width(c) / b->head;
