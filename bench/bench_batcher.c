@@ -36,7 +36,7 @@ static double now(void)
 static void *work(void *arg)
 {
     worker *w = arg;
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     while (now() < w->l->end) {
         cloob_batch_rows rows;
         double begin = now();

@@ -104,9 +104,13 @@ static void bench_probe(int64_t n)
                test = { make(&x[1], &y[1], n / 5, 1024, 100, n, 11, 2.5), NULL };
     train.y = y[0], test.y = y[1];
     for (int k = 0; k < 2; k++) {
-        cloob_probe_options o = {
-            .search = false, .lambda = 1, .max_iterations = 1000, .tolerance = 0, .refit_all = true, .device = where
-        };
+        cloob_probe_options o = { .size = sizeof o,
+                                  .search = false,
+                                  .lambda = 1,
+                                  .max_iterations = 1000,
+                                  .tolerance = 0,
+                                  .refit_all = true,
+                                  .device = where };
         cloob_probe_result r;
         double begin = clock_seconds();
         need(probe_run(ctx, &r, &o, &train, NULL, &test));
@@ -228,7 +232,7 @@ int main(int argc, char **argv)
     int64_t rows_asked = argc > 3 ? atoll(argv[3]) : 0;
     if (argc > 1) where = argv[1];
     setvbuf(stdout, NULL, _IOLBF, 0);
-    cloob_ctx_options o = { .log = log_line, .log_level = CLOOB_LOG_INFO };
+    cloob_ctx_options o = { .size = sizeof o, .log = log_line, .log_level = CLOOB_LOG_INFO };
     ctx = cloob_ctx_create(&o);
     for (uint64_t i = 0; i < TABLE; i++) table[i] = noise_at(8, i);
     if (strcmp(what, "imagenet") == 0) bench_imagenet(rows_asked ? rows_asked : 1281167);

@@ -254,7 +254,8 @@ static void embed(int argc, char **argv)
 {
     static const int64_t shapes[][2] = { { 2304, 768 }, { 768, 768 }, { 3072, 768 }, { 768, 3072 }, { 2048, 512 } };
     int64_t M = argc > 3 ? atoll(argv[3]) : 1600;
-    ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = argc > 2 ? atoi(argv[2]) : 1 });
+    ctx = cloob_ctx_create(
+        &(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = argc > 2 ? atoi(argv[2]) : 1 });
     printf("billions of operations a second of CPU time (threads spin while they wait: use 1 on a busy machine)\n");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) embed_shape(M, shapes[i][0], shapes[i][1]);
     embed_shape(50, 3072, 768);

@@ -239,8 +239,8 @@ static operands make_operands(const shape *s)
 {
     operands o = { 0 };
     bool dx = s->prologue == PROLOGUE_DX;
-    tensor *rows[] = { &o.x, &o.side, &o.side2 }, *numbers[] = { &o.mean, &o.gain, &o.bias };
-    for (int i = 0; i < 3; i++) *rows[i] = rows_of(s->batch, s->side, s->k), *numbers[i] = vector_of(s->k, 0);
+    tensor *rows[] = { &o.x, &o.side, &o.side2 }, *coefficients[] = { &o.mean, &o.gain, &o.bias };
+    for (int i = 0; i < 3; i++) *rows[i] = rows_of(s->batch, s->side, s->k), *coefficients[i] = vector_of(s->k, 0);
     o.other = s->prologue == PROLOGUE_APPLY ? ABSENT : rows_of(s->batch, s->side, s->k);
     o.y = rows_of(s->batch, s->side, s->n), o.y2 = rows_of(s->batch, s->side, s->n);
     o.w = dx ? make(CLOOB_BF16, 4, (int64_t[]){ s->k, 1, 1, s->n }, 0)

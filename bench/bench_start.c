@@ -42,7 +42,8 @@ int main(int argc, char **argv)
     if (argc < 3) return fprintf(stderr, "usage: bench_start MODEL BATCH [packed] [log]\n"), 2;
     begin = clock_seconds();
     all_lines = strcmp(argv[argc - 1], "log") == 0;
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .log = log_line, .log_level = CLOOB_LOG_DEBUG });
+    cloob_ctx *ctx = cloob_ctx_create(
+        &(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .log = log_line, .log_level = CLOOB_LOG_DEBUG });
     step_options_init(&o);
     o.compute = CLOOB_BF16, o.batch = atoll(argv[2]), o.pack_texts = argc > 3 && strcmp(argv[3], "packed") == 0;
     need(ctx, model_config_load(ctx, argv[1], &o.model), "configuration");

@@ -41,14 +41,14 @@ static struct {
     const char *out, *logs;
     double from;
     double seconds;
-} sweep = { .logs = "sweep-logs", .seconds = 1e9 };
+} work = { .logs = "sweep-logs", .seconds = 1e9 };
 
-static double elapsed(void) { return clock_seconds() - sweep.from; }
+static double elapsed(void) { return clock_seconds() - work.from; }
 
 static bool too_late(void *user)
 {
     (void)user;
-    return elapsed() > sweep.seconds;
+    return elapsed() > work.seconds;
 }
 
 static void complain(const char *name, const char *word, const char *why)
@@ -125,11 +125,11 @@ static void read_jobs(const char *path, char **shared, int n)
     char line[4096];
     FILE *f = fopen(path, "r");
     if (!f) complain(path, "", "cannot be read");
-    sweep.job = calloc(MAX_JOBS, sizeof *sweep.job);
-    while (sweep.job && sweep.jobs < MAX_JOBS && fgets(line, sizeof line, f)) {
+    work.job = calloc(MAX_JOBS, sizeof *work.job);
+    while (work.job && work.jobs < MAX_JOBS && fgets(line, sizeof line, f)) {
         line[strcspn(line, "#\n")] = '\0';
         if (strspn(line, " \t") == strlen(line)) continue;
-        read_job(&sweep.job[sweep.jobs++], strdup(line), shared, n);
+        read_job(&work.job[work.jobs++], strdup(line), shared, n);
     }
     fclose(f);
 }
@@ -143,7 +143,7 @@ static void report(const job *j, const sweep_run *r, cloob_status status, const 
     char path[SWEEP_PATH + 64], summary[16384] = "";
     sbuf s = { 0 };
     snprintf(path, sizeof path, "%s/summary.json", r->dir);
-    FILE *f = status == CLOOB_OK ? fopen(path, "r") : NULL, *out = fopen(sweep.out, "a");
+    FILE *f = status == CLOOB_OK ? fopen(path, "r") : NULL, *out = fopen(work.out, "a");
     if (f) {
         summary[fread(summary, 1, sizeof summary - 1, f)] = '\0';
         fclose(f);
@@ -162,14 +162,14 @@ static void report(const job *j, const sweep_run *r, cloob_status status, const 
 
 static void do_job(job *j)
 {
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     sweep_summary count = { 0 };
     run_setting method = { "method", j->o.train.method };
     sweep_run r = { .setting = &method, .settings = 1, .seed = j->o.train.seed };
     double from = elapsed();
     snprintf(r.name, sizeof r.name, "%s", j->name);
-    snprintf(r.dir, sizeof r.dir, "%s/%s", sweep.logs, j->name);
-    cloob_status status = sweep_do_run(ctx, &j->o, sweep.logs, &r, &count);
+    snprintf(r.dir, sizeof r.dir, "%s/%s", work.logs, j->name);
+    cloob_status status = sweep_do_run(ctx, &j->o, work.logs, &r, &count);
     report(j, &r, status, cloob_error(ctx), elapsed() - from);
     cloob_ctx_destroy(ctx);
 }
@@ -177,7 +177,7 @@ static void do_job(job *j)
 static void *worker(void *user)
 {
     (void)user;
-    for (int i; (i = atomic_fetch_add(&sweep.next, 1)) < sweep.jobs && !too_late(NULL);) do_job(&sweep.job[i]);
+    for (int i; (i = atomic_fetch_add(&work.next, 1)) < work.jobs && !too_late(NULL);) do_job(&work.job[i]);
     return NULL;
 }
 
@@ -195,14 +195,14 @@ int main(int argc, char **argv)
     if (argc < 3) complain("usage", "JOBS RESULTS.jsonl", "[--parallel N] [--seconds S] [--logs DIR] [KEY=VALUE ...]");
     for (; at + 1 < argc && strncmp(argv[at], "--", 2) == 0; at += 2) {
         if (strcmp(argv[at], "--parallel") == 0) parallel = atoi(argv[at + 1]);
-        else if (strcmp(argv[at], "--seconds") == 0) sweep.seconds = atof(argv[at + 1]);
-        else if (strcmp(argv[at], "--logs") == 0) sweep.logs = argv[at + 1];
+        else if (strcmp(argv[at], "--seconds") == 0) work.seconds = atof(argv[at + 1]);
+        else if (strcmp(argv[at], "--logs") == 0) work.logs = argv[at + 1];
         else complain("usage", argv[at], "unknown");
     }
     if (parallel < 1 || parallel > MAX_PARALLEL) complain("usage", "--parallel", "1 to 64");
     read_jobs(argv[1], argv + at, argc - at);
-    sweep.out = argv[2];
-    sweep.from = clock_seconds();
+    work.out = argv[2];
+    work.from = clock_seconds();
     do_jobs(parallel);
     return 0;
 }

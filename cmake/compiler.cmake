@@ -33,9 +33,19 @@ elseif(CLOOB_SANITIZE)
     set(CLOOB_SANITIZERS -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=undefined,float-cast-overflow)
 endif()
 
+# GCC 12 for AArch64 ends with an internal error where it vectorises a reduction by fmax. Programs and tests have no loop that must be
+# fast; the one file of the library with such a loop is named in src/tensor/CMakeLists.txt.
+set(CLOOB_PROGRAM_FLAGS)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64" AND CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_C_COMPILER_VERSION VERSION_LESS 13)
+    set(CLOOB_PROGRAM_FLAGS -fno-tree-loop-vectorize)
+endif()
+
 function(cloob_target target)
+    get_target_property(kind ${target} TYPE)
+    if(kind STREQUAL EXECUTABLE)
+        target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C>:${CLOOB_PROGRAM_FLAGS}>")
+    endif()
     if(CLOOB_HARDEN)
-        get_target_property(kind ${target} TYPE)
         target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C>:${CLOOB_HARDENING}>")
         target_link_options(${target} PRIVATE -Wl,-z,relro,-z,now,-z,noexecstack)
         if(kind STREQUAL EXECUTABLE) # libraries are position-independent as they are

@@ -121,7 +121,9 @@ cloob_install_completion(fish fish/vendor_completions.d cloob.fish)
 
 # What is installed, without tests and benchmarks.
 add_custom_target(cloob_installed)
-add_dependencies(cloob_installed cloob cloob_shared cloob_public_archive)
-if(TARGET cloob_mpi)
-    add_dependencies(cloob_installed cloob_mpi)
-endif()
+add_dependencies(cloob_installed cloob cloob_shared)
+foreach(target cloob_public_archive cloob_mpi) # neither is in every build
+    if(TARGET ${target})
+        add_dependencies(cloob_installed ${target})
+    endif()
+endforeach()

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A relocatable tree with the libraries inside: build-tarball.sh [BUILD_DIR] [OUT]. Unpack it anywhere and run bin/cloob; nothing
-# is written outside. Needs glibc of the machine it was built on or later. MPI, cairo, libheif and libcurl are taken from the
-# system where they are installed; docs/packaging.md says why.
+# is written outside. Needs glibc of the machine it was built on or later. MPI, cairo and libheif are taken from the
+# system where they are installed, and so is libcurl.so.4, which gets security updates there; docs/packaging.md says why.
 set -euo pipefail
 source=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "${1:-$source/build}" && pwd)
@@ -15,8 +15,8 @@ name=cloob-$version-linux-$(uname -m)
 tree=$work/$name
 cmake --install "$build" --prefix "$tree" --strip >/dev/null
 lib=$(dirname "$(find "$tree" -name libcloob.so.0)")
-bundled="libgomp.so.1 libopenblas.so.0 libdnnl.so.2 libtiff.so.6 libmicrohttpd.so.12" # loaded on first use
-system='^(ld-linux.*|lib(c|m|dl|rt|pthread|mpi|curl|nss.*|resolv)\.so\..*|libcloob.*)$'
+bundled="libgomp.so.1 libopenblas.so.0 libdnnl.so.2 libtiff.so.6 libmicrohttpd.so.12 libcurl-gnutls.so.4" # loaded on first use
+system='^(ld-linux.*|lib(c|m|dl|rt|pthread|mpi|nss.*|resolv)\.so\..*|libcloob.*)$'
 
 declare -A taken=()
 known=$(ldconfig -p)
@@ -41,6 +41,8 @@ needs() { for n in $(readelf -W -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p
 needs "$tree/bin/cloob"
 needs "$lib/libcloob.so.0"
 for n in $bundled; do add "$n"; done
+cat /usr/share/ca-certificates/mozilla/*.crt >"$lib/ca-certificates.crt" # not /etc/ssl/certs, which may have this machine's own
+cp /usr/share/doc/ca-certificates/copyright "$tree/licenses/ca-certificates"
 cp "$source/LICENSE" "$tree/licenses/cloob"
 cp -r "$source/examples" "$tree/examples"
 python3 "$source/packaging/sbom.py" "$build" "$tree/bin/cloob" "$lib"/*.so.* >"$tree/cloob.spdx.json"

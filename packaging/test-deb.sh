@@ -1,7 +1,7 @@
 #!/bin/bash
 # Tries what dist/ has in fresh Debian roots: test-deb.sh [DIST] [WORK]. The Debian packages are installed, used, upgraded and
-# removed; the tarball runs in a root without any of cloob's libraries; the container files' own lines run in a third root. Needs
-# root, debootstrap, curl and python3. Nothing is downloaded but Debian's packages, from DEBIAN_MIRROR, or debootstrap's default.
+# removed; the tarball and the wheel run in roots without any of cloob's libraries, where they download a model from a hub on loopback; the
+# container files' own lines run in another root. Needs root, debootstrap, curl, openssl and python3. Nothing is downloaded but Debian's packages, from DEBIAN_MIRROR, or debootstrap's default.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dist=$(cd "${1:-dist}" && pwd)
@@ -39,6 +39,23 @@ answers() { # PORT LOG KEY PROGRAM ARG...: starts a server, asks it for the embe
     wait "$server" || true
     server=
     echo "  /v1/embeddings answers $n numbers"
+}
+
+downloads() { # FOLDER PROGRAM: pulls a model by https and embeds with it; FOLDER has the authorities, as the root has none
+    local url name=hf:org/tiny
+    mkdir -p "$work/hub" && cp "$work/model.safetensors" "$work/hub/model.safetensors"
+    [ -s "$work/hub.pem" ] || PYTHONPATH=$here/../tests/hub python3 -c 'import hub_server, sys; hub_server.make_certificate(sys.argv[1])' "$work/hub.pem"
+    coproc HUB { exec python3 "$here/../tests/hub/hub_server.py" org/tiny "$work/hub" "$work/hub.pem"; }
+    server=$HUB_PID
+    read -r url <&"${HUB[0]}"
+    ! inside env HF_ENDPOINT="$url" "$2" pull $name 2>"$work/pull.log" || fail "a certificate that nobody signed was accepted"
+    sed 's/^/  /' "$work/pull.log"
+    sed '/PRIVATE/,$d' "$work/hub.pem" >>"$root$1/ca-certificates.crt"
+    inside env HF_ENDPOINT="$url" "$2" pull $name >/dev/null || fail "pull"
+    inside sh -c "cd /root && echo 'a red ball' >texts && $2 embed --checkpoint $name --texts texts --out rows.npy --quiet" >/dev/null
+    echo "  pulled by https and used: $(stat -c %s "$root/root/rows.npy") bytes of rows"
+    kill "$server" && wait "$server" 2>/dev/null || true
+    server=
 }
 
 step "a fresh root"
@@ -134,5 +151,20 @@ if [ -n "$tarball" ]; then
     inside "$program" --version
     inside "$program" doctor | sed -n '/^libraries loaded/,$p'
     answers 18432 "$work/tarball.log" "" "$program" serve --checkpoint /opt/model.safetensors --port 18432
+    downloads "$(inside sh -c 'dirname /opt/*/lib*/libcurl-gnutls.so.4 /opt/*/lib/*/libcurl-gnutls.so.4 2>/dev/null' | grep cloob- | tail -1)" "$program"
+    rm -rf "$root/opt/$(basename "$tarball" .tar.xz)"
+fi
+
+wheel=$(ls "$dist"/cloob-*.whl 2>/dev/null | tail -1) || true
+if [ -n "$wheel" ]; then
+    step "the wheel in a root with Python and NumPy alone"
+    new_root wheel
+    inside apt-get update -qq
+    apt_install python3-venv python3-numpy
+    cp "$wheel" "$work/model.safetensors" "$root/root/"
+    inside sh -c 'cd /root && python3 -m venv --system-site-packages venv && venv/bin/pip install -q --no-index --no-deps cloob-*.whl && venv/bin/cloob --version &&
+        venv/bin/python -c "import cloob; print(\"python:\", cloob.__version__, cloob.load(\"model.safetensors\").encode_text([\"a red ball\"]).shape)"'
+    downloads "$(inside sh -c 'echo /root/venv/lib/python3*/site-packages/cloob/libs')" /root/venv/bin/cloob
+    inside sh -c 'cd /root && venv/bin/pip uninstall -q -y cloob && ! ls venv/lib/python3*/site-packages | grep cloob' || fail "pip uninstall left files"
 fi
 echo "all packages of $(basename "$dist") work"

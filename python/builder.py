@@ -84,6 +84,7 @@ def _bundled(info: str) -> tuple[dict[str, bytes], str]:
         copies = bundle.bundle(built, Path(work))
         files = {place: path.read_bytes() for place, path in copies.items()}
         tag = bundle.platform_tag(list(copies.values()))
+    files[f"{bundle.LIBRARIES}/ca-certificates.crt"] = bundle.certificates()
     files[f"cloob-{version()}.data/scripts/cloob"] = SCRIPT
     files.update({f"{info}/{name}": data for name, data in bundle.licence_files(version(), list(built.values())).items()})
     return {**_package(), **files}, tag

@@ -21,9 +21,10 @@ from pathlib import Path
 # What every Linux with glibc has; the platform tag says which glibc. (PEP 600; libstdc++ and libgcc must be the process's own.)
 SYSTEM = re.compile(r"^(ld-linux.*|libc|libm|libdl|libpthread|librt|libresolv|libutil|libgcc_s|libstdc\+\+)\.so\.\d+$")
 LIBRARIES = "cloob/libs"
-# Opened on first use by these names (core/shared_object.h). Others (libcurl, libheif, cairo, MPI, CUDA) are the system's, where it
-# has them.
-LOADED = ("libgomp.so.1", "libopenblas.so.0", "libdnnl.so.2", "libtiff.so.6", "libmicrohttpd.so.12")
+# Opened on first use by these names (core/shared_object.h). Others (libheif, cairo, MPI, CUDA) are the system's, where it has them.
+# The system's libcurl.so.4 is preferred, because it gets security updates; libcurl-gnutls.so.4 is for a machine without it.
+LOADED = ("libgomp.so.1", "libopenblas.so.0", "libdnnl.so.2", "libtiff.so.6", "libmicrohttpd.so.12", "libcurl-gnutls.so.4")
+AUTHORITIES = Path("/usr/share/ca-certificates/mozilla")  # not /etc/ssl/certs, which may have this machine's own
 
 
 def _run(*command: object) -> str:
@@ -64,6 +65,14 @@ def all_needed(files: list[Path]) -> dict[str, Path]:
     for path in [*files, *opened.values()]:
         found.update({name: p for name, p in needed(path).items() if name not in opened})
     return found
+
+
+def certificates() -> bytes:
+    """Mozilla's certification authorities, for a machine that has none."""
+    files = sorted(AUTHORITIES.glob("*.crt"))
+    if not files:
+        raise SystemExit(f"{AUTHORITIES}: no certificates; scripts/install-deps.sh installs ca-certificates")
+    return b"".join(f.read_bytes() for f in files)
 
 
 def glibc(paths: list[Path]) -> tuple[int, int]:
@@ -173,7 +182,7 @@ def _licence_names(text: bytes) -> list[str]:
 
 def licence_files(version: str, files: list[Path]) -> dict[str, bytes]:
     """By name: licences/PACKAGE/copyright of every package that the files need, and sbom.cdx.json."""
-    parts = packages(sorted(set(all_needed(files).values())))
+    parts = packages([*sorted(set(all_needed(files).values())), next(iter(sorted(AUTHORITIES.glob("*.crt"))))])
     out = {f"licenses/{p.name}/copyright": p.copyright for p in parts}
     out["sboms/cloob.cdx.json"] = sbom(version, parts)
     return out

@@ -19,10 +19,10 @@ libcairo2-dev libutf8proc-dev zlib1g-dev libopenmpi-dev openmpi-bin libmicrohttp
 wanted="$build $parts"
 for group in "$@"; do
     case $group in
-    test) wanted="$wanted python3 python3-numpy patchelf" ;;
+    test) wanted="$wanted python3 python3-numpy patchelf libcurl3-gnutls ca-certificates" ;;
     lint) wanted="$wanted git python3 clang-format clang-tidy cppcheck" ;;
     coverage) wanted="$wanted python3 python3-numpy gcovr" ;;
-    package) wanted="$wanted git dpkg-dev debhelper dh-python fakeroot python3-all lintian patchelf xz-utils" ;;
+    package) wanted="$wanted git dpkg-dev debhelper dh-python fakeroot python3-all lintian patchelf xz-utils libcurl3-gnutls ca-certificates" ;;
     page) wanted="$wanted python3 python3-selenium chromium chromium-driver" ;;
     aarch64) wanted="$wanted gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user" ;;
     *) echo "usage: install-deps.sh [test] [lint] [coverage] [package] [page] [aarch64]" >&2; exit 2 ;;

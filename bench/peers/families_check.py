@@ -28,7 +28,8 @@ a.add_argument("--stored", default="fp32", choices=["fp32", "bf16"], help="type 
 a.add_argument("--layers", type=int, default=0, help="of both towers of a full-size open_clip model, all else as it is: a check of its widths in little time")
 a.add_argument("--fp32-only", action="store_true", help="leave bf16 out")
 a.add_argument("--count", action="store_true", help="print how many of open_clip's configurations run, and end")
-a.add_argument("--speed", action="store_true", help="images and texts per second of the peer and of `cloob bench embed`, both in fp32 on all cores")
+a.add_argument("--speed", action="store_true", help="images and texts per second of cloob's Python package and of the peer, fp32, in one process")
+a.add_argument("--threads", type=int, default=2, help="of both, with --speed")
 a.add_argument("names", nargs="*")
 args = a.parse_args()
 work = pathlib.Path(tempfile.mkdtemp(prefix="families-"))
@@ -68,22 +69,43 @@ def count_configurations():
     print(f"{len(runs)} of open_clip {open_clip.__version__}'s {len(files)} configurations run, {len(files) - len(runs)} are refused")
 
 
+def rates(pairs, rows):
+    """Rows per second of each of the functions, which take turns: the median of three passes after one."""
+    import time
+    seconds = {who: [] for who in pairs}
+    for _ in range(4):
+        for who, f in pairs.items():
+            begin = time.perf_counter()
+            f()
+            seconds[who].append(time.perf_counter() - begin)
+    return {who: rows / sorted(s[1:])[1] for who, s in seconds.items()}
+
+
 @torch.no_grad()
 def compare_speed(name):
-    """Median of three passes over the rows, after one."""
-    import time
-    model = jitter(open_clip.create_model(name, pretrained=None, pretrained_hf=False))
-    config = open_clip.get_model_config(name)
-    t = peer_tokens(config["text_cfg"])
-    cells = []
-    for what, f, v in ("images", model.encode_image, images(config["vision_cfg"]["image_size"])), ("texts", model.encode_text, t):
-        seconds = []
-        for _ in range(4):
-            begin = time.perf_counter()
-            f(v)
-            seconds.append(time.perf_counter() - begin)
-        cells.append("%s/s: peer %.2f" % (what, len(v) / sorted(seconds[1:])[1]))
-    print(f"{name}: {', '.join(cells)}", flush=True)
+    """Images and texts per second, the same inputs for both in one process; of hf:naflex images of three shapes, with their preprocessing."""
+    sys.path.insert(0, str(root / "python"))
+    import cloob, numpy as np
+    torch.set_num_threads(args.threads)
+    folder = work / "speed"
+    folder.mkdir()
+    if name == "hf:naflex":
+        from transformers import Siglip2Config, Siglip2ImageProcessor, Siglip2Model
+        model, view = jitter(Siglip2Model(Siglip2Config())), Siglip2ImageProcessor(do_convert_rgb=True)
+        model.save_pretrained(folder), view.save_pretrained(folder)
+        x = [np.random.randint(0, 256, (s, 640 - s // 2, 3), np.uint8) for i in range(args.rows) for s in [(320, 480, 640)[i % 3]]]
+        t = tokens(64, 32000)
+        image, text = lambda: model.get_image_features(**view(list(map(torch.from_numpy, (i.transpose(2, 0, 1).copy() for i in x))), return_tensors="pt")), lambda: model.get_text_features(t)
+    else:
+        model, config = jitter(open_clip.create_model(name, pretrained=None, pretrained_hf=False)), open_clip.get_model_config(name)
+        save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "open_clip_model.safetensors")
+        (folder / "open_clip_config.json").write_text(json.dumps(dict(model_cfg=config, preprocess_cfg=dict(mean=[0.5] * 3, std=[0.5] * 3))))
+        x, t = images(config["vision_cfg"]["image_size"]).numpy(), peer_tokens(config["text_cfg"])
+        image, text = lambda: model.encode_image(torch.from_numpy(x)), lambda: model.encode_text(t)
+    with cloob.load(folder, device="cpu", precision="fp32", threads=args.threads, batch=args.rows) as m:
+        cells = [rates(dict(cloob=lambda: m.encode_image(x, output="raw"), peer=image), args.rows), rates(dict(cloob=lambda: m.encode_text(t.numpy(), output="raw"), peer=text), args.rows)]
+    print("| " + name + " | " + " | ".join("%.1f | %.1f" % (c["cloob"], c["peer"]) for c in cells) + " |", flush=True)
+    shutil.rmtree(folder)
 
 
 def peer_tokens(text):

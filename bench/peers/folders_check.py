@@ -82,9 +82,13 @@ def write_clip(out, captions, processor=None, image=64, **vision):
     CLIPProcessor(CLIPImageProcessor(**(processor or dict(size={"shortest_edge": image}, crop_size={"height": image, "width": image}))), tok).save_pretrained(out)
 
 
-def siglip_model(out, vocab):
+def siglip_model(out, vocab, naflex=False):
     from transformers import SiglipConfig, SiglipModel
     part = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=128)
+    if naflex:
+        from transformers import Siglip2Config, Siglip2Model
+        c = Siglip2Config(text_config=dict(vocab_size=vocab, max_position_embeddings=32, projection_size=64, **part), vision_config=dict(patch_size=16, num_patches=256, **part))
+        return shake(Siglip2Model(c)).save_pretrained(out)
     c = SiglipConfig(text_config=dict(vocab_size=vocab, max_position_embeddings=32, projection_size=64, **part), vision_config=dict(image_size=64, patch_size=16, **part))
     shake(SiglipModel(c)).save_pretrained(out)
 
@@ -109,14 +113,15 @@ def train_bpe(captions):
     return m["vocab"], [tuple(x) if isinstance(x, list) else tuple(x.split(" ")) for x in m["merges"]]
 
 
-def write_siglip2(out, captions):
-    from transformers import SiglipImageProcessor, SiglipProcessor
+def write_siglip2(out, captions, patches=0):
+    from transformers import Siglip2ImageProcessor, SiglipImageProcessor
     from transformers.models.siglip2.tokenization_siglip2 import Siglip2Tokenizer
     os.makedirs(out, exist_ok=True)
     vocab, merges = train_bpe(captions)
     tok = Siglip2Tokenizer(vocab=vocab, merges=merges, add_bos_token=False, add_eos_token=True, padding_side="right")
-    siglip_model(out, len(tok))
-    SiglipImageProcessor(size={"height": 64, "width": 64}, resample=2).save_pretrained(out)
+    siglip_model(out, len(tok), patches > 0)
+    if patches: Siglip2ImageProcessor(patch_size=16, max_num_patches=patches, do_convert_rgb=True).save_pretrained(out)
+    else: SiglipImageProcessor(size={"height": 64, "width": 64}, resample=2).save_pretrained(out)
     tok.save_pretrained(out)
 
 
@@ -177,12 +182,15 @@ FOLDERS = {  # name: (writer, library, function, arguments)
     "CLIP, crop without resize, not normalised": ("transformers 5", "transformers", write_clip, {"processor": dict(do_resize=False, crop_size={"height": 64, "width": 64}, do_normalize=False)}),
     "SigLIP, sentencepiece": ("transformers 5", "transformers", write_siglip, {}),
     "SigLIP 2, Gemma's kind of BPE": ("transformers 5", "transformers", write_siglip2, {}),
+    "SigLIP 2 NaFlex, 256 patches": ("transformers 5", "transformers", write_siglip2, {"patches": 256}),
+    "SigLIP 2 NaFlex, 100 patches": ("transformers 5", "transformers", write_siglip2, {"patches": 100}),
     "MetaCLIP 2, unigram": ("transformers 5", "transformers", write_metaclip2, {}),
     "CLIP, vocab.json and merges.txt": ("transformers 4", "transformers", write_clip, {}),
     "SigLIP, spiece.model": ("transformers 4", "transformers", write_siglip, {}),
     "exported CLIP": (EXPORT, "AutoProcessor", write_clip, {}),
     "exported CLIP, lanczos, crop 64 of 80": (EXPORT, "AutoProcessor", write_clip, {"processor": dict(size={"shortest_edge": 80}, crop_size={"height": 64, "width": 64}, resample=1)}),
     "exported SigLIP, sentencepiece": (EXPORT, "AutoProcessor", write_siglip, {}),
+    "exported SigLIP 2 NaFlex": (EXPORT, "AutoProcessor", write_siglip2, {"patches": 256}),
     "exported SigLIP 2, Gemma's kind of BPE": (EXPORT, "AutoProcessor", write_siglip2, {}),
 }
 
@@ -220,7 +228,7 @@ def peer(folder, library, photos, texts):
                 both = AutoProcessor.from_pretrained(folder)
                 view, tok = both.image_processor, both.tokenizer
             length = model.config.text_config.max_position_embeddings
-            for p in photos: image.append(unit(model.get_image_features(pixel_values=view(Image.open(p), return_tensors="pt")["pixel_values"].float())))
+            for p in photos: image.append(unit(model.get_image_features(**view(Image.open(p), return_tensors="pt"))))
             for i in range(0, len(texts), 100):
                 ids = tok(texts[i:i + 100], padding="max_length", max_length=length, truncation=True, return_tensors="pt")["input_ids"]
                 text.append(unit(model.get_text_features(input_ids=ids)))

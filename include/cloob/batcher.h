@@ -28,17 +28,17 @@ extern "C" {
 typedef struct cloob_batcher cloob_batcher;
 
 typedef struct cloob_batcher_options {
-    size_t size;               /* of this struct; set by cloob_batcher_options_init */
-    cloob_model_options model; /* strings are copied */
-    int64_t max_batch;         /* largest number of rows per batch; default: 32 */
-    int64_t max_wait_us;       /* time that a partial batch waits for inputs in preparation; default: 2000 */
-    int64_t max_queue;         /* capacity of the queue in inputs; default: 4096 */
-    int decoders;              /* images decoded concurrently; 0: one per CPU thread */
-    int64_t max_pixels;        /* larger images are refused; default: 25,000,000 */
-    double idle_unload_s;      /* free weights unused for this long and reload them on demand; 0: never */
+    size_t size;                                           /* of this struct; set by cloob_batcher_options_init */
+    CLOOB_OPTIONS_INSIDE(cloob_model_options, model, 256); /* strings are copied */
+    int64_t max_batch;                                     /* largest number of rows per batch; default: 32 */
+    int64_t max_wait_us;  /* time that a partial batch waits for inputs in preparation; default: 2000 */
+    int64_t max_queue;    /* capacity of the queue in inputs; default: 4096 */
+    int decoders;         /* images decoded concurrently; 0: one per CPU thread */
+    int64_t max_pixels;   /* larger images are refused; default: 25,000,000 */
+    double idle_unload_s; /* free weights unused for this long and reload them on demand; 0: never */
 } cloob_batcher_options;
 
-CLOOB_API void cloob_batcher_options_init(cloob_batcher_options *o);
+CLOOB_OPTIONS_INIT(cloob_batcher_options)
 
 /* Opens the model; fails as cloob_model_open does. o may be NULL. The encoder thread copies the thread count and log
  * callback of ctx, which need not outlive the call. */

@@ -42,7 +42,7 @@ typedef struct cloob_convert_options {
     bool drop_unexpected; /* ignore unexpected tensors instead of refusing the file */
 } cloob_convert_options;
 
-CLOOB_API void cloob_convert_options_init(cloob_convert_options *o);
+CLOOB_OPTIONS_INIT(cloob_convert_options)
 
 /* Why a key of the file or of the model was not converted. */
 typedef enum cloob_key_fate {

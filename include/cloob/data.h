@@ -23,14 +23,14 @@ extern "C" {
 
 /* Every setting, with its default and meaning, is a row of data_options.def. */
 typedef struct cloob_data_options {
-    size_t size; /* of this struct; set by cloob_data_options_init */
-#define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
-#include "cloob/data_options.def"
+    size_t size;         /* of this struct; set by cloob_data_options_init */
     int64_t num_samples; /* samples per epoch; 0: all */
     uint64_t seed;       /* for the type synthetic */
+#define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
+#include "cloob/data_options.def"
 } cloob_data_options;
 
-CLOOB_API void cloob_data_options_init(cloob_data_options *o);
+CLOOB_OPTIONS_INIT(cloob_data_options)
 
 typedef struct cloob_dataset cloob_dataset;
 

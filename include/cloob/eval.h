@@ -123,7 +123,7 @@ typedef struct cloob_probe_options {
     bool ties_mean; /* among lambdas with equal accuracy choose the geometric mean, instead of the largest */
 } cloob_probe_options;
 
-CLOOB_API void cloob_probe_options_init(cloob_probe_options *o); /* search, 1000, 0, refit_all, auto */
+CLOOB_OPTIONS_INIT(cloob_probe_options) /* search, 1000, 0, refit_all, auto */
 
 typedef struct cloob_probe_trial {
     double lambda, objective, val_acc;

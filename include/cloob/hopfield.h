@@ -28,7 +28,7 @@ typedef struct cloob_hopfield_options {
 } cloob_hopfield_options;
 
 /* Sets the defaults: one update, not normalised. */
-CLOOB_API void cloob_hopfield_options_init(cloob_hopfield_options *o);
+CLOOB_OPTIONS_INIT(cloob_hopfield_options)
 
 /* Updates states (n, dim) and writes them to out (n, dim), which may be `states`. updates (n) receives the number of
  * updates of each state; it may be NULL. Fails if a state is not finite or, with `unit`, if a result has length 0; the

@@ -41,7 +41,12 @@ typedef struct cloob_view_options {
     bool photo;         /* apply the EXIF orientation; decode a JPEG above max_pixels at a reduced scale */
 } cloob_view_options;
 
-CLOOB_API void cloob_view_options_init(cloob_view_options *o, int64_t side);
+CLOOB_API void cloob_view_options_init_size(cloob_view_options *o, size_t size);
+static inline void cloob_view_options_init(cloob_view_options *o, int64_t side)
+{
+    cloob_view_options_init_size(o, sizeof *o);
+    if (o) o->side = side;
+}
 
 /* Reads an image file and computes its view. The caller releases *out; on failure *out is empty. */
 CLOOB_API cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const cloob_view_options *o, cloob_image *out);

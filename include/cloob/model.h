@@ -29,17 +29,17 @@ typedef struct cloob_model_options {
     const char *device;    /* "auto" (NULL), "cpu", "cuda", "cuda:1", "ref" */
     const char *precision; /* "fp32" (NULL), "bf16", "amp_bf16", "int8" (CPU), "fp8" (GPU), or "auto": the fastest
                               here that keeps a mean cosine of 0.999 with fp32 (cloob_model_facts names it) */
+    int64_t max_pixels;    /* larger images are refused; 0: no limit; default: CLOOB_DEFAULT_MAX_PIXELS */
+    /* Treat image files as photos: apply the EXIF orientation, and decode a JPEG above max_pixels at a reduced scale.
+     * false: the same pixels as torchvision's loaders. */
+    bool photos;
 /* vocab, config, invariant (a row has the same bytes alone or in any batch) and batch: model_options.def has a row for
  * each. */
 #define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
 #include "cloob/model_options.def"
-    int64_t max_pixels; /* larger images are refused; 0: no limit; default: CLOOB_DEFAULT_MAX_PIXELS */
-    /* Treat image files as photos: apply the EXIF orientation, and decode a JPEG above max_pixels at a reduced scale.
-     * false: the same pixels as torchvision's loaders. */
-    bool photos;
 } cloob_model_options;
 
-CLOOB_API void cloob_model_options_init(cloob_model_options *o);
+CLOOB_OPTIONS_INIT(cloob_model_options)
 
 /* Opens a model file or folder; o may be NULL for defaults. The caller closes *out. On failure *out is NULL. */
 CLOOB_API cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_model_options *o,
@@ -48,11 +48,11 @@ CLOOB_API void cloob_model_close(cloob_model *m);
 
 typedef struct cloob_model_facts {
     char name[64];
-    const char *family;     /* "ResNet" or "ViT" */
-    const char *activation; /* "quickgelu" or "gelu" */
-    int64_t embed;          /* D */
-    int64_t image_size, context, vocab;
-    int64_t image_features, text_features; /* widths before the projection */
+    const char *family;                    /* "ResNet" or "ViT" */
+    const char *activation;                /* "quickgelu" or "gelu" */
+    int64_t embed;                         /* D */
+    int64_t image_size, context, vocab;    /* image_size 0: no image tower; context and vocab 0: no text tower */
+    int64_t image_features, text_features; /* widths before the projection; 0: no such tower */
     int64_t parameters;
     cloob_dtype stored;             /* type of the weights in the file */
     const char *method, *run;       /* from training; "": unknown */

@@ -41,7 +41,7 @@ typedef struct cloob_objective_options {
 } cloob_objective_options;
 
 /* Sets the paper's values: cloob, inv_tau 30, scale_hopfield 8; device auto, F32. */
-CLOOB_API void cloob_objective_options_init(cloob_objective_options *o);
+CLOOB_OPTIONS_INIT(cloob_objective_options)
 
 /* Unit rows in host memory, row-major f32; owned by the caller. u, v: stored patterns; NULL: the batch itself. */
 typedef struct cloob_pairs {

@@ -55,9 +55,6 @@ typedef struct cloob_train_epoch {
 /* Every setting, with its default and meaning, is a row of train_options.def. A NULL string means the default. */
 typedef struct cloob_train_options {
     size_t size; /* of this struct; set by cloob_train_options_init */
-#define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
-#include "cloob/train_options.def"
-    cloob_data_options data; /* how the sources are read */
     /* Called between steps. If it returns true, the run is saved and the call returns CLOOB_ERR_STOPPED. */
     bool (*should_stop)(void *user);
     void *stop_user;
@@ -74,9 +71,12 @@ typedef struct cloob_train_options {
      * "event" names which. Rank 0 only. `cloob train --log-to` writes the same objects. */
     void (*on_log)(void *user, const char *json);
     void *log_user;
+    CLOOB_OPTIONS_INSIDE(cloob_data_options, data, 1024); /* how the sources are read */
+#define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
+#include "cloob/train_options.def"
 } cloob_train_options;
 
-CLOOB_API void cloob_train_options_init(cloob_train_options *o);
+CLOOB_OPTIONS_INIT(cloob_train_options)
 
 /* Sets one setting of train_options.def or data_options.def by name, from the text that its flag accepts:
  * ("batch-size", "128"), ("lock_image", "True"). A string value is stored as a pointer and must outlive its use.

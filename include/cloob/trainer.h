@@ -36,7 +36,7 @@ typedef struct cloob_trainer_options {
     uint64_t seed;                  /* of the initial weights */
 } cloob_trainer_options;
 
-CLOOB_API void cloob_trainer_options_init(cloob_trainer_options *o);
+CLOOB_OPTIONS_INIT(cloob_trainer_options)
 
 typedef struct cloob_trainer cloob_trainer; /* one thread at a time */
 

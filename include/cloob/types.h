@@ -86,11 +86,23 @@ typedef struct cloob_ctx_options {
     bool copy_files;
 } cloob_ctx_options;
 
-/* Sets the defaults: all cores, silent, level INFO. */
-CLOOB_API void cloob_ctx_options_init(cloob_ctx_options *o);
+/* Option structs begin with their size, so that a program and a library of different versions work together. Declares
+ * TYPE_init, which sets the size and the defaults, and the function behind it for other languages: it writes the first
+ * `size` bytes and leaves zeros in what it does not know. A call that gets a smaller struct than its own uses defaults
+ * for what is missing. It refuses a larger one if a member that it does not know is set, and one without a size. */
+#define CLOOB_OPTIONS_INIT(type)                                                                                       \
+    CLOOB_API void type##_init_size(type *o, size_t size);                                                             \
+    static inline void type##_init(type *o) { type##_init_size(o, sizeof *o); }
 
-/* Creates a context; o may be NULL for defaults. Returns NULL when out of memory, or when o->size is larger than this
- * library's struct. */
+/* A struct inside an option struct, with room to grow: what follows it keeps its place. */
+#define CLOOB_OPTIONS_INSIDE(type, name, bytes)                                                                        \
+    type name;                                                                                                         \
+    char name##_room[(bytes) - sizeof(type)]
+
+/* Defaults: all cores, silent, level INFO. */
+CLOOB_OPTIONS_INIT(cloob_ctx_options)
+
+/* Creates a context; o may be NULL for defaults. Returns NULL when out of memory, or when o is refused (above). */
 CLOOB_API cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o);
 CLOOB_API void cloob_ctx_destroy(cloob_ctx *ctx);
 

@@ -47,7 +47,8 @@ typedef struct cloob_zeroshot_options {
     size_t size;                  /* of this struct; set by cloob_zeroshot_options_init */
     const cloob_prompts *prompts; /* NULL: the class names of the data and "a photo of a {}." */
     int64_t set;                  /* index of the prompt set */
-    cloob_eval_options eval;      /* with `retrieve`, prompts and images are replaced by their retrievals */
+    CLOOB_OPTIONS_INSIDE(cloob_eval_options, eval,
+                         128); /* with `retrieve`, prompts and images are replaced by their retrievals */
     /* File that maps folders to classes of the prompts. Each line is FOLDER, tab or comma, CLASS; CLASS|CLASS accepts
      * any of them. Only these classes compete, as for ImageNet-R, -A, -Sketch, -V2 and ObjectNet. NULL: folders match
      * classes by name, number or order. */
@@ -55,7 +56,7 @@ typedef struct cloob_zeroshot_options {
     bool predictions, confusion; /* fill these members of the result */
 } cloob_zeroshot_options;
 
-CLOOB_API void cloob_zeroshot_options_init(cloob_zeroshot_options *o);
+CLOOB_OPTIONS_INIT(cloob_zeroshot_options)
 
 typedef struct cloob_zeroshot_class {
     char *name;

@@ -159,6 +159,13 @@ def library_path() -> str:
     return _path
 
 
+def defaults(kind: type[c.Structure]) -> Any:
+    """A struct of options with its size and the library's defaults."""
+    o = kind()
+    getattr(lib, f"{kind.__name__}_init_size")(c.byref(o), c.sizeof(o))
+    return o
+
+
 # ---- contexts
 
 _logger = logging.getLogger("cloob")
@@ -176,8 +183,7 @@ class Context:
     """A context of the library, which serves one call at a time. Log lines go to the logger "cloob"."""
 
     def __init__(self, threads: int = 0) -> None:
-        o = CtxOptions()
-        lib.cloob_ctx_options_init(c.byref(o))
+        o = defaults(CtxOptions)
         o.threads, o.log = integer(threads, "threads", 0, 2**31 - 1), _log
         self._handle: Optional[int] = lib.cloob_ctx_create(c.byref(o))
         self.lock = threading.RLock()

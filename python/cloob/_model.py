@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Optional, Sequence, Union, overl
 import numpy as np
 
 from ._inputs import (ArrayIn, ImageIn, Images, as_numpy, check_errors, float_images, is_one_image, name_input, pointer)
-from ._library import (ArgumentError, Context, DeviceError, Error, PathIn, integer, lib, members, optional, output_code,
-                       path_bytes, preload_cuda, shared_context, string_array, text_bytes)
+from ._library import (ArgumentError, Context, DeviceError, Error, PathIn, defaults, integer, lib, members, optional, output_code,
+                       path_bytes, preload_cuda, shared_context, string_array, text_bytes, UnsupportedError)
 from ._structs import IMAGE, TEXT, ModelFacts, ModelOptions
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ class Model:
                  photos: bool = False) -> None:
         self._context = Context(threads)
         self._classifiers: OrderedDict[Any, c.c_void_p] = OrderedDict()
-        o, handle = ModelOptions(), c.c_void_p()
-        lib.cloob_model_options_init(c.byref(o))
+        o, handle = defaults(ModelOptions), c.c_void_p()
         o.device, o.precision = text_bytes(device, "device"), text_bytes(precision, "precision")
         o.vocab, o.config = optional(vocab), optional(config)
         o.invariant, o.batch, o.photos = bool(invariant), integer(batch, "batch", 1, 2**31 - 1), bool(photos)
@@ -123,6 +122,11 @@ class Model:
                               "multiprocessing.get_context('spawn'), or load the model in the child only")
         return self._handle
 
+    def _need(self, side: int) -> None:
+        if not (self.facts.context if side == TEXT else self.facts.image_size):
+            name = "text" if side == TEXT else "image"
+            raise UnsupportedError(f"{self.path} has no {name} tower; load a model with both towers")
+
     def _rows(self, n: int, output: str, side: int) -> Floats:
         with self._context.lock:
             return np.zeros((n, lib.cloob_model_width(self._open_handle(), output_code(output), side)), np.float32)
@@ -157,6 +161,7 @@ class Model:
         return self._encode_tokens(as_numpy(texts), output)
 
     def _encode_tokens(self, tokens: AnyArray, output: str) -> Floats:
+        self._need(TEXT)
         if tokens.dtype.kind not in "iu" or tokens.ndim != 2 or tokens.shape[1] != self.facts.context:
             raise ArgumentError(f"tokens are {tokens.dtype} {tokens.shape}; integers of (n, {self.facts.context}) are wanted")
         narrow = np.ascontiguousarray(tokens, np.int32)
@@ -204,6 +209,7 @@ class Model:
         return (rows[0], ok[0]) if one else (rows, ok)
 
     def _encode_images(self, images: Any, output: str, skip: bool) -> tuple[Floats, Bools]:
+        self._need(IMAGE)
         ok = np.ones(len(images), np.bool_)
         if isinstance(images, np.ndarray) and images.dtype.kind == "f":
             return self._encode_floats(images, output, ok, skip), ok
@@ -253,6 +259,7 @@ class Model:
 
         encode_image gives the same rows for the result as for the images, up to rounding.
         """
+        self._need(IMAGE)
         one = is_one_image(images) or not isinstance(images, (list, tuple)) and as_numpy(images).ndim == 3
         list_: Any = [images] if one else images
         out = np.empty((len(list_), 3, self.facts.image_size, self.facts.image_size), np.float32)

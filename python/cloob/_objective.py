@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _structs as S
 from ._inputs import ArrayIn, as_numpy, pointer, rows
-from ._library import ArgumentError, integer, lib, per_thread, shared_context
+from ._library import ArgumentError, defaults, integer, lib, per_thread, shared_context
 
 if TYPE_CHECKING:
     from ._inputs import AnyArray, Floats
@@ -39,8 +39,7 @@ def hopfield(states: ArrayIn, stored: ArrayIn, beta: float = 8.0, *, updates: in
     [[1.0, 0.0]]
     """
     net, keep, x = _network(stored, states, beta)
-    o = S.HopfieldOptions()
-    lib.cloob_hopfield_options_init(c.byref(o))
+    o = defaults(S.HopfieldOptions)
     o.updates, o.tolerance, o.unit = integer(updates, "updates", 1, 2**31 - 1), tolerance, bool(unit)
     out = np.empty_like(x)
     shared_context().call(lib.cloob_hopfield_retrieve, c.byref(net), c.byref(o), pointer(x), x.shape[0], pointer(out), None)
@@ -85,8 +84,7 @@ class Plan:
     def __init__(self, method: str, device: str, shape: c.Structure, inv_tau: float, scale: float) -> None:
         if method not in METHODS:
             raise ArgumentError(f"method {method!r}: one of {', '.join(METHODS)}")
-        o = S.ObjectiveOptions()
-        lib.cloob_objective_options_init(c.byref(o))
+        o = defaults(S.ObjectiveOptions)
         o.method, o.inv_tau, o.scale_hopfield, o.device = METHODS.index(method), inv_tau, scale, device.encode()
         self._context = shared_context()
         self._handle = c.c_void_p()

@@ -31,8 +31,8 @@ CtxOptions = _struct(
     "cloob_ctx_options", ("size", _Z), ("threads", _N), ("log", LogFn), ("log_user", _P), ("log_level", _N), ("progress", _P),
     ("progress_user", _P), ("should_stop", StopFn), ("stop_user", _P), ("copy_files", _B))
 ModelOptions = _struct(
-    "cloob_model_options", ("size", _Z), ("device", _S), ("precision", _S), ("vocab", _S), ("config", _S), ("invariant", _B),
-    ("batch", _I), ("max_pixels", _I), ("photos", _B))
+    "cloob_model_options", ("size", _Z), ("device", _S), ("precision", _S), ("max_pixels", _I), ("photos", _B),
+    ("vocab", _S), ("config", _S), ("invariant", _B), ("batch", _I))
 ModelFacts = _struct(
     "cloob_model_facts", ("name", c.c_char * 64), ("family", _S), ("activation", _S), ("embed", _I), ("image_size", _I),
     ("context", _I), ("vocab", _I), ("image_features", _I), ("text_features", _I), ("parameters", _I), ("stored", _N),
@@ -69,9 +69,9 @@ TrainSummary = _struct(
 
 
 class TrainCallbacks(c.Structure):
-    """The last members of cloob_train_options. Settings before them are set by name (cloob_train_options_set)."""
+    """The first members of cloob_train_options. Settings after them are set by name (cloob_train_options_set)."""
 
-    _fields_ = [("should_stop", StopFn), ("stop_user", _P), ("loss", LossFn), ("loss_user", _P), ("on_step", CallbackFn),
+    _fields_ = [("size", _Z), ("should_stop", StopFn), ("stop_user", _P), ("loss", LossFn), ("loss_user", _P), ("on_step", CallbackFn),
                 ("step_user", _P), ("on_epoch", CallbackFn), ("epoch_user", _P), ("on_log", CallbackFn), ("log_user", _P)]
 
 
@@ -93,7 +93,7 @@ ProbeResult = _struct(
     ("label", c.POINTER(_I)))
 EvalOptions = _struct("cloob_eval_options", ("workers", _I), ("retrieve", _S), ("retrieve_from", _S), ("scale_hopfield", _D))
 ZeroshotOptions = _struct("cloob_zeroshot_options", ("size", _Z), ("prompts", _P), ("set", _I), ("eval", EvalOptions),
-                          ("class_map", _S), ("predictions", _B), ("confusion", _B))
+                          ("eval_room", c.c_char * (128 - c.sizeof(EvalOptions))), ("class_map", _S), ("predictions", _B), ("confusion", _B))
 ZeroshotClass = _struct("cloob_zeroshot_class", ("name", _S), ("n", _I), ("hit1", _I), ("hit5", _I))
 ZeroshotPrediction = _struct("cloob_zeroshot_prediction", ("image", _S), ("label", _I), ("predicted", _I), ("p", _D), ("rank", _I))
 ZeroshotResult = _struct(
@@ -106,11 +106,11 @@ ZeroshotResult = _struct(
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "cloob_version": (_S, []),
     "cloob_error": (_S, [_P]),
-    "cloob_ctx_options_init": (None, [_P]),
+    "cloob_ctx_options_init_size": (None, [_P, _Z]),
     "cloob_ctx_create": (_P, [_P]),
     "cloob_ctx_destroy": (None, [_P]),
     "cloob_hub_path": (_N, [_P, _S, _B, _P, _Z]),
-    "cloob_model_options_init": (None, [_P]),
+    "cloob_model_options_init_size": (None, [_P, _Z]),
     "cloob_model_open": (_N, [_P, _S, _P, _P]),
     "cloob_model_close": (None, [_P]),
     "cloob_model_get_facts": (None, [_P, _P]),
@@ -145,26 +145,26 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "cloob_search_check": (_N, [_P, _P, _P]),
     "cloob_search_query": (_N, [_P, _P, _P, _I, _I, _P, _P]),
     "cloob_search_hits_release": (None, [_P, _I]),
-    "cloob_hopfield_options_init": (None, [_P]),
+    "cloob_hopfield_options_init_size": (None, [_P, _Z]),
     "cloob_hopfield_retrieve": (_N, [_P, _P, _P, _P, _I, _P, _P]),
     "cloob_hopfield_energy": (_N, [_P, _P, _P, _I, _P]),
-    "cloob_objective_options_init": (None, [_P]),
+    "cloob_objective_options_init_size": (None, [_P, _Z]),
     "cloob_objective_plan_create": (_N, [_P, _P, _P, _P]),
     "cloob_objective_plan_scales": (_N, [_P, _P, _D, _D]),
     "cloob_objective_plan_run": (_N, [_P, _P, _P, _P]),
     "cloob_objective_plan_destroy": (None, [_P]),
-    "cloob_train_options_init": (None, [_P]),
+    "cloob_train_options_init_size": (None, [_P, _Z]),
     "cloob_train_options_set": (_N, [_P, _P, _S, _S]),
     "cloob_train": (_N, [_P, _P, _P]),
     "cloob_dataset_open": (_N, [_P, _S, _P, _P]),
     "cloob_dataset_close": (None, [_P]),
     "cloob_prompts_parse": (_N, [_P, _S, _Z, _P]),
     "cloob_prompts_close": (None, [_P]),
-    "cloob_zeroshot_options_init": (None, [_P]),
+    "cloob_zeroshot_options_init_size": (None, [_P, _Z]),
     "cloob_zeroshot": (_N, [_P, _P, _P, _P, _P]),
     "cloob_zeroshot_release": (None, [_P]),
     "cloob_retrieve": (_N, [_P, _P, _P, _P, _P]),
-    "cloob_probe_options_init": (None, [_P]),
+    "cloob_probe_options_init_size": (None, [_P, _Z]),
     "cloob_probe": (_N, [_P, _P, _P, _P, _P, _P]),
     "cloob_probe_release": (None, [_P]),
 }

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     LossFunction = Callable[["Floats", "Floats"], "tuple[float, AnyArray, AnyArray]"]
 
-_OPTIONS_BYTES = 1 << 16  # more than cloob_train_options has; its first member says how much
+_OPTIONS_BYTES = 1 << 14  # more than cloob_train_options has; the rest stays zero
 
 
 @dataclass(frozen=True)
@@ -147,14 +147,14 @@ def train(train_data: PathIn, *, loss: Optional[LossFunction] = None, on_step: O
     True
     """
     context, buffer = Context(threads), c.create_string_buffer(_OPTIONS_BYTES)
-    lib.cloob_train_options_init(buffer)
-    size = c.c_size_t.from_buffer(buffer).value
+    lib.cloob_train_options_init_size(buffer, len(buffer))
     settings = ([("preset", preset)] if preset is not None else []) + [("train_data", train_data), *options.items()]
     kept = [(text_bytes(k), _text(v)) for k, v in settings if v is not None]
     for name, value in kept:
         context.call(lib.cloob_train_options_set, buffer, name, value)
     callbacks, summary = _Callbacks(loss, on_step, on_epoch), TrainSummary()
-    c.memmove(c.addressof(buffer) + size - c.sizeof(TrainCallbacks), c.byref(callbacks.functions), c.sizeof(TrainCallbacks))
+    callbacks.functions.size = len(buffer)
+    c.memmove(buffer, c.byref(callbacks.functions), c.sizeof(TrainCallbacks))
     try:
         context.call(lib.cloob_train, buffer, c.byref(summary))
     except Error:

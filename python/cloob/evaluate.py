@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _structs as S
 from ._inputs import ArrayIn, ImageIn, as_numpy, pointer, rows
-from ._library import ArgumentError, PathIn, integer, lib, path_bytes, shared_context
+from ._library import ArgumentError, PathIn, defaults, integer, lib, path_bytes, shared_context
 from ._model import Model
 
 if TYPE_CHECKING:
@@ -45,9 +45,8 @@ def zero_shot(model: Model, data: PathIn, prompts: Union[PathIn, Mapping[str, An
     >>> cloob.evaluate.zero_shot(model, "classes").n
     4
     """
-    o, d, p, result = S.ZeroshotOptions(), c.c_void_p(), c.c_void_p(), S.ZeroshotResult()
+    o, d, p, result = defaults(S.ZeroshotOptions), c.c_void_p(), c.c_void_p(), S.ZeroshotResult()
     context = shared_context()
-    lib.cloob_zeroshot_options_init(c.byref(o))
     o.eval.workers = integer(workers, "workers", 0, 1024)
     chosen = _prompt_set(prompts, set, data, templates)
     try:
@@ -181,8 +180,7 @@ def probe(train: tuple[ArrayIn, ArrayIn], test: tuple[ArrayIn, ArrayIn], val: Op
         kept.extend((x, y))
         return S.Split(_matrix(x, name), pointer(y), None, 0)
 
-    o, r = S.ProbeOptions(), S.ProbeResult()
-    lib.cloob_probe_options_init(c.byref(o))
+    o, r = defaults(S.ProbeOptions), S.ProbeResult()
     o.search, o.max_iterations, o.device = l2 == "search", integer(max_iterations, "max_iterations", 1, 2**31 - 1), device.encode()
     if not o.search:
         setattr(o, "lambda", float(l2))

@@ -11,10 +11,10 @@
 #include "core/needs.h"
 #include "core/pool.h"
 
-void cloob_ctx_options_init(cloob_ctx_options *o)
+void cloob_ctx_options_init_size(cloob_ctx_options *o, size_t size)
 {
-    if (!o) return;
-    *o = (cloob_ctx_options){ .size = sizeof *o, .log_level = CLOOB_LOG_INFO };
+    cloob_ctx_options d = { .log_level = CLOOB_LOG_INFO };
+    options_write(o, size, &d, sizeof d);
 }
 
 static int core_count(void)
@@ -63,7 +63,8 @@ void cloob_ctx_destroy(cloob_ctx *ctx)
 
 cloob_ctx *ctx_worker(const cloob_ctx *parent)
 {
-    cloob_ctx_options o = { .threads = 1,
+    cloob_ctx_options o = { .size = sizeof o,
+                            .threads = 1,
                             .log = parent->log,
                             .log_user = parent->log_user,
                             .log_level = parent->log_level,
@@ -104,21 +105,6 @@ cloob_status ctx_fail(cloob_ctx *ctx, cloob_status s, const char *format, ...)
     one_line(text);
     memcpy(ctx->error, text, sizeof text);
     return s;
-}
-
-cloob_status options_read(cloob_ctx *ctx, const char *name, void *into, size_t known, const void *from)
-{
-    size_t size;
-    memcpy(&size, from, sizeof size);
-    if (size > known || (size && size < sizeof size))
-        return ctx_fail(
-            ctx, CLOOB_ERR_ARGUMENT,
-            "%s: size is %zu, but this library knows %zu bytes of it; call %s_init, and link the library of "
-            "the header",
-            name, size, known, name);
-    memcpy(into, from, size ? size : known);
-    memcpy(into, &known, sizeof known);
-    return CLOOB_OK;
 }
 
 cloob_status ctx_no_memory(cloob_ctx *ctx, size_t bytes, const char *what)

@@ -20,8 +20,8 @@ typedef enum ctx_slot { CTX_SLOT_CPU, CTX_SLOTS } ctx_slot;
 typedef enum fused_gemm_choice {
     FUSED_GEMM_AUTO,
     FUSED_GEMM_NEVER,
-    FUSED_GEMM_2_TEAMS, /* of warps in a block */
-    FUSED_GEMM_4_TEAMS
+    FUSED_GEMM_2_CONSUMERS, /* consumer warpgroups per block */
+    FUSED_GEMM_4_CONSUMERS
 } fused_gemm_choice;
 
 typedef enum attention_backward_choice {

@@ -265,6 +265,14 @@ char *file_join(const char *dir, const char *name)
     return out;
 }
 
+cloob_status file_in(cloob_ctx *ctx, const char *dir, const char *name, char path[FILE_PATH])
+{
+    bool alone = name[0] == '/' || !dir[0];
+    const char *gap = alone || dir[strlen(dir) - 1] == '/' ? "" : "/";
+    if (snprintf(path, FILE_PATH, "%s%s%s", alone ? "" : dir, gap, name) < FILE_PATH) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%.200s...: a path of more than %d bytes", path, FILE_PATH - 1);
+}
+
 char *file_folder(const char *path)
 {
     const char *slash = strrchr(path, '/');

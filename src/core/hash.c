@@ -2,13 +2,8 @@
  * bytes, words big-endian, the length in bits at the end. */
 #include "core/hash.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#if defined(__x86_64__)
-#    include <cpuid.h>
-#    include <immintrin.h>
-#endif
 
 /* ---- XXH64 ---------------------------------------------------------------------------------------- */
 
@@ -128,59 +123,16 @@ static void sha256_block(uint32_t h[8], const unsigned char *p)
     for (int i = 0; i < 8; i++) h[i] += v[i];
 }
 
-/* The same with the processor's own instructions, four rounds at a time: about eight times faster. */
-#if defined(__x86_64__)
-__attribute__((target("sha,sse4.1"))) static void sha256_block_x86(uint32_t h[8], const unsigned char *p)
-{
-    const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
-    __m128i w[4], abcd = _mm_loadu_si128((const __m128i *)(void *)h);
-    __m128i efgh = _mm_loadu_si128((const __m128i *)(void *)(h + 4));
-    abcd = _mm_shuffle_epi32(abcd, 0xb1), efgh = _mm_shuffle_epi32(efgh, 0x1b);
-    const __m128i abef_0 = _mm_alignr_epi8(abcd, efgh, 8), cdgh_0 = _mm_blend_epi16(efgh, abcd, 0xf0);
-    __m128i abef = abef_0, cdgh = cdgh_0;
-    for (int i = 0; i < 16; i++) {
-        __m128i *now = &w[i & 3], next = w[(i + 1) & 3], third = w[(i + 2) & 3], last = w[(i + 3) & 3];
-        if (i < 4) *now = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)(p + 16 * i)), big_endian);
-        else
-            *now =
-                _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(*now, next), _mm_alignr_epi8(last, third, 4)),
-                                     last);
-        __m128i kw = _mm_add_epi32(*now, _mm_loadu_si128((const __m128i *)(const void *)(K + 4 * i)));
-        cdgh = _mm_sha256rnds2_epu32(cdgh, abef, kw);
-        abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(kw, 0x0e));
-    }
-    abef = _mm_shuffle_epi32(_mm_add_epi32(abef, abef_0), 0x1b);
-    cdgh = _mm_shuffle_epi32(_mm_add_epi32(cdgh, cdgh_0), 0xb1);
-    _mm_storeu_si128((__m128i *)(void *)h, _mm_blend_epi16(abef, cdgh, 0xf0));
-    _mm_storeu_si128((__m128i *)(void *)(h + 4), _mm_alignr_epi8(cdgh, abef, 8));
-}
-
-static bool has_instructions(void)
-{
-    unsigned a, b = 0, c, d;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 29 & 1);
-}
-#else
-#    define sha256_block_x86 sha256_block
-static bool has_instructions(void) { return false; }
-#endif
-
 /* ---- any number of bytes ------------------------------------------------------------------------- */
 
 static const uint32_t first_sha1[8] = { 0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0 };
 static const uint32_t first_sha256[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                           0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
 
-void sha_begin_plain(sha *s, sha_kind kind)
+void sha_begin(sha *s, sha_kind kind)
 {
     *s = (sha){ .kind = kind, .block = kind == SHA_1 ? sha1_block : sha256_block };
     memcpy(s->h, kind == SHA_1 ? first_sha1 : first_sha256, sizeof s->h);
-}
-
-void sha_begin(sha *s, sha_kind kind)
-{
-    sha_begin_plain(s, kind);
-    if (kind == SHA_256 && has_instructions()) s->block = sha256_block_x86;
 }
 
 void sha_add(sha *s, const void *data, size_t size)

@@ -28,8 +28,6 @@ typedef struct sha {
 } sha;
 
 void sha_begin(sha *s, sha_kind kind);
-void sha_begin_plain(sha *s,
-                     sha_kind kind); /* without the processor's instructions for it: the definition, for tests */
 void sha_add(sha *s, const void *data, size_t size);
 void sha_end(sha *s, char hex[SHA_HEX]);
 

@@ -1,4 +1,4 @@
-/* A recursive-descent reader with bounded depth, and the two writers that need care. */
+/* A recursive-descent reader with bounded depth, and the one writer of JSON. */
 #include "core/json.h"
 
 #include <math.h>
@@ -421,4 +421,131 @@ size_t json_print_float(float value, char *text)
         *o++ = i < n ? digit[i] : '0';
     }
     return (size_t)(o - text);
+}
+
+/* ---- the writer ---------------------------------------------------------------------------------- */
+
+static void put_line_end(json_out *w) { sbuf_printf(&w->text, "\n%*s", 2 * w->depth, ""); }
+
+/* What is in front of a value: a comma, a line end, a key. */
+static sbuf *start(json_out *w, const char *key)
+{
+    bool line = w->depth && w->depth <= w->lines;
+    if (w->more) sbuf_puts(&w->text, w->spaced && !line ? ", " : ",");
+    if (line) put_line_end(w);
+    if (key) json_print_string(&w->text, key), sbuf_puts(&w->text, w->spaced ? ": " : ":");
+    w->more = true;
+    return &w->text;
+}
+
+void json_begin(json_out *w, const char *key, char open)
+{
+    if (!w) return;
+    sbuf_putc(start(w, key), open);
+    if (w->depth < (int)sizeof w->close) w->close[w->depth] = open == '{' ? '}' : ']';
+    else w->failed = true;
+    w->depth++;
+    w->more = false;
+}
+
+void json_end(json_out *w)
+{
+    if (!w) return;
+    if (w->depth > 0 && --w->depth < (int)sizeof w->close) {
+        if (w->depth < w->lines) put_line_end(w);
+        sbuf_putc(&w->text, w->close[w->depth]);
+    }
+    w->more = true;
+}
+
+void json_put_raw(json_out *w, const char *key, const char *text, size_t bytes)
+{
+    if (w) sbuf_add(start(w, key), text, bytes);
+}
+
+void json_put_null(json_out *w, const char *key) { json_put_raw(w, key, "null", 4); }
+
+void json_put_bool(json_out *w, const char *key, bool value)
+{
+    json_put_raw(w, key, value ? "true" : "false", value ? 4 : 5);
+}
+
+void json_put_text(json_out *w, const char *key, const char *text)
+{
+    if (!text) json_put_null(w, key);
+    else if (w) json_print_string(start(w, key), text);
+}
+
+void json_put_number(json_out *w, const char *key, double value)
+{
+    if (w) json_print_number(start(w, key), value);
+}
+
+void json_put_digits(json_out *w, const char *key, double value, int digits)
+{
+    if (!isfinite(value)) json_put_null(w, key);
+    else if (w) sbuf_printf(start(w, key), "%.*g", digits, value);
+}
+
+void json_put_int(json_out *w, const char *key, int64_t value)
+{
+    if (w) sbuf_printf(start(w, key), "%lld", (long long)value);
+}
+
+void json_put_floats(json_out *w, const char *key, const float *row, int64_t n)
+{
+    if (!w) return;
+    sbuf *s = start(w, key);
+    sbuf_putc(s, '[');
+    for (int64_t i = 0; i < n; i++) {
+        char text[32];
+        if (i) sbuf_putc(s, ',');
+        sbuf_add(s, text, json_print_float(row[i], text));
+    }
+    sbuf_putc(s, ']');
+}
+
+void json_put_members(json_out *w, const json_member *member, size_t count)
+{
+    for (const json_member *m = member; m < member + count; m++) {
+        switch (m->kind) {
+        case JSON_MEMBER_TEXT: json_put_text(w, m->key, m->text); break;
+        case JSON_MEMBER_INT: json_put_int(w, m->key, m->whole); break;
+        case JSON_MEMBER_BOOL: json_put_bool(w, m->key, m->whole != 0); break;
+        case JSON_MEMBER_NUMBER:
+            if (m->digits) json_put_digits(w, m->key, m->number, m->digits);
+            else json_put_number(w, m->key, m->number);
+            break;
+        }
+    }
+}
+
+json_out json_out_on(sbuf *s)
+{
+    json_out w = { .text = *s };
+    *s = (sbuf){ 0 };
+    return w;
+}
+
+void json_out_back(json_out *w, sbuf *s)
+{
+    *s = w->text;
+    *w = (json_out){ 0 };
+}
+
+char *json_out_line(json_out *w)
+{
+    sbuf s = w->text;
+    sbuf_putc(&s, '\n');
+    *w = (json_out){ 0 };
+    return sbuf_detach(&s);
+}
+
+void json_out_append(json_out *w, sbuf *out)
+{
+    if (w->data) sbuf_add(out, w->data, w->len);
+    sbuf_putc(out, '\n');
+    out->failed |= w->failed;
+    free(w->data);
+    *w = (json_out){ 0 };
 }

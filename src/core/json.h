@@ -67,11 +67,17 @@ bool json_bool(const json *v, bool *out);                    /* false unless tru
 /* Zero-initialised is empty. Commas are added automatically; the caller frees data, which is zero-terminated. When
  * memory is out `failed` is set and the rest is dropped: check it once at the end. */
 typedef struct json_out {
-    char *data;
-    size_t len, cap;
-    bool failed, more; /* more: a comma is due before the next value */
-    bool spaced;       /* set it for blanks behind commas and colons */
-    int lines;         /* set it for members on lines of their own, down to this depth */
+    union {
+        sbuf text;
+        struct { /* the same, as members of the writer */
+            char *data;
+            size_t len, cap;
+            bool failed;
+        };
+    };
+    bool more;   /* a comma is due before the next value */
+    bool spaced; /* set it for blanks behind commas and colons */
+    int lines;   /* set it for members on lines of their own, down to this depth */
     int depth;
     char close[64]; /* closing brackets of what is open */
 } json_out;

@@ -16,17 +16,23 @@
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: invalid argument: requires %s", __func__, #condition);       \
     } while (0)
 
-/* Option structs begin with their size, so that fields can be added at their end: a struct of an older header has the
- * defaults in the fields it lacks, one of a newer header is refused. A size of 0, of a struct that its init did not
- * fill, counts as the library's own. `o` becomes a copy; `type`_init fills the defaults.
+/* Option structs begin with their size (CLOOB_OPTIONS_INIT in cloob/types.h), so that members can be added at the end.
+ * OPTIONS_READ makes `o` point to a copy that has every member that this library knows: those that the caller's struct
+ * lacks have their defaults. `o` may be NULL: defaults.
  *
- *     OPTIONS_READ(ctx, cloob_model_options, o);      o may be NULL: defaults */
+ *     OPTIONS_READ(ctx, cloob_model_options, o);
+ *     OPTIONS_ROOM(ctx, cloob_batcher_options, o, model);      with CLOOB_OPTIONS_INSIDE: nothing is set in the room */
 #define OPTIONS_READ(ctx, type, o)                                                                                     \
     type o##_read;                                                                                                     \
     type##_init(&o##_read);                                                                                            \
     if (o) CLOOB_TRY(options_read(ctx, #type, &o##_read, sizeof o##_read, o));                                         \
     (o) = &o##_read
+#define OPTIONS_ROOM(ctx, type, o, inside)                                                                             \
+    CLOOB_TRY(options_unset(ctx, #type, (o)->inside##_room, sizeof(o)->inside##_room))
 
 cloob_status options_read(cloob_ctx *ctx, const char *name, void *into, size_t known, const void *from);
+cloob_status options_unset(cloob_ctx *ctx, const char *name, const char *bytes, size_t count);
+/* For TYPE_init_size: writes `defaults` of `known` bytes to a caller's struct of `size`. `to` may be NULL. */
+void options_write(void *to, size_t size, const void *defaults, size_t known);
 
 #endif

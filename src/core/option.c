@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/needs.h"
 #include "core/option.h"
 #include "core/sbuf.h"
 
@@ -214,6 +215,8 @@ static size_t size_of(const option_desc *o)
     }
 }
 
+size_t option_end(const option_desc *o) { return o->offset + size_of(o); }
+
 void option_copy(const option_desc *o, const void *from, void *to)
 {
     if (!o || !from || !to) return;
@@ -227,6 +230,38 @@ void option_defaults(const option_desc *table, int64_t count, void *options)
         memset((char *)options + table[i].offset, 0, size_of(&table[i]));
         if (table[i].fallback) parse(&table[i], table[i].fallback, (char *)options + table[i].offset);
     }
+}
+
+/* ---- structs of other versions ------------------------------------------------------------------- */
+
+void options_write(void *to, size_t size, const void *defaults, size_t known)
+{
+    if (!to || size < sizeof size) return;
+    memset(to, 0, size);
+    memcpy(to, defaults, size < known ? size : known);
+    memcpy(to, &size, sizeof size);
+}
+
+cloob_status options_unset(cloob_ctx *ctx, const char *name, const char *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (bytes[i])
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                            "%s: a member is set that this library (%s) does not know; update the library", name,
+                            cloob_version());
+    return CLOOB_OK;
+}
+
+cloob_status options_read(cloob_ctx *ctx, const char *name, void *into, size_t known, const void *from)
+{
+    size_t size;
+    memcpy(&size, from, sizeof size);
+    if (size < sizeof size)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: its size is not set; call %s_init first", name, name);
+    if (size > known) CLOOB_TRY(options_unset(ctx, name, (const char *)from + known, size - known));
+    memcpy(into, from, size < known ? size : known);
+    memcpy(into, &known, sizeof known);
+    return CLOOB_OK;
 }
 
 /* ---- to text ------------------------------------------------------------------------------------- */

@@ -64,6 +64,9 @@ char *option_get(const option_desc *o, const void *options);
 /* Takes one member over from another struct of the same kind; strings and lists by address. */
 void option_copy(const option_desc *o, const void *from, void *to);
 
+/* The bytes of the struct up to the end of the member. */
+size_t option_end(const option_desc *o);
+
 /* "must be a whole number of 1 or more", for an error. */
 void option_rule(const option_desc *o, char *out, size_t size);
 

@@ -1,4 +1,4 @@
-/* Strings: CSV and HTML escaping, UTF-8 and base64. */
+/* Strings: lines, CSV and HTML escaping, UTF-8 and base64. */
 #ifndef CORE_TEXT_H
 #define CORE_TEXT_H
 
@@ -15,6 +15,9 @@ static inline bool text_ends_with(const char *text, const char *end)
     size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
 }
+
+/* The next line of [*at, end) without its line end (LF or CR LF), which *at moves behind; false: there is none. */
+bool text_line(const char **at, const char *end, const char **line, size_t *bytes);
 
 /* A field of a CSV file: in quotes if needed. */
 void csv_put(sbuf *s, const char *text);
@@ -36,5 +39,15 @@ void base64_put(sbuf *s, const void *bytes, size_t n);
 /* The reverse, also of the URL-safe form, with or without padding; white space is skipped. The caller frees *out, which
  * is zero-terminated beyond *bytes. false: not base64, or memory is out. */
 bool base64_decode(const char *text, size_t n, unsigned char **out, size_t *bytes);
+
+/* Protocol buffers, written: the part of the wire format that ONNX and sentencepiece need. Messages are built inside out: the content of
+ * one in a string, then the string as a field of the next. */
+
+void proto_int(sbuf *m, int field, int64_t v);
+void proto_float(sbuf *m, int field, float v);
+void proto_bytes(sbuf *m, int field, const void *data, size_t n);
+void proto_text(sbuf *m, int field, const char *text);
+/* Takes `inner` over: it is empty afterwards. */
+void proto_message(sbuf *m, int field, sbuf *inner);
 
 #endif

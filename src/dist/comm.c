@@ -122,6 +122,7 @@ cloob_status comm_reduce_scatter(cloob_ctx *ctx, comm *c, void *send, void *recv
 
 cloob_status comm_all_reduce(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype)
 {
+    if (c && __atomic_load_n(&c->stuck, __ATOMIC_ACQUIRE)) return comm_name_stuck(ctx, c);
     return alone(c) ? CLOOB_OK : c->ops->all_reduce(ctx, c, data, count, dtype);
 }
 
@@ -155,6 +156,21 @@ void comm_answer(comm *c)
 {
     comm *host = host_side(c);
     if (!alone(host) && host->ops->answer) host->ops->answer(host);
+}
+
+cloob_status comm_name_stuck(cloob_ctx *ctx, comm *base)
+{
+    double timeout = base->timeout, patience = timeout > 60 || timeout <= 0 ? 60 : timeout;
+    if (base->lost) return CLOOB_ERR_PEER; /* the first error text is kept */
+    __atomic_store_n(&base->stuck, false, __ATOMIC_RELAXED);
+    base->timeout = patience;
+    cloob_status status = alone(base) ? CLOOB_OK : base->ops->barrier(ctx, base);
+    base->timeout = timeout, base->lost = true;
+    if (status != CLOOB_OK) return status;
+    return ctx_fail(ctx, CLOOB_ERR_PEER,
+                    "rank %d of %d: an exchange between GPUs failed or did not end in %g s, though every rank answers; "
+                    "`collective_timeout` sets how long ranks wait",
+                    base->rank, base->size, timeout);
 }
 
 bool comm_has_lost(const comm *c) { return c && (c->lost || (c->base && c->base->lost)); }

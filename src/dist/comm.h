@@ -47,7 +47,9 @@ void comm_destroy(comm *c); /* NULL is valid; the communicator that started MPI 
 /* How many seconds the ranks wait in an exchange for a rank that does not answer: it is stopped, hangs, or its machine
  * is down. Then the exchange fails on the others with CLOOB_ERR_PEER and names it. 0: no limit; the default is 600. A
  * rank answers while it waits, or by comm_answer, which a rank that the others wait for calls regularly, from the
- * thread that exchanges. Exchanges in GPU memory have no deadline. */
+ * thread that exchanges. Exchanges in GPU memory are stopped after that time, since a rank that is blocked behind them
+ * cannot answer: the next call, or the next sum in host memory, fails and names the ranks that do not answer. Creating
+ * the communicator itself has no deadline. */
 void comm_set_timeout(comm *c, double seconds);
 void comm_answer(comm *c);
 bool comm_has_lost(const comm *c); /* an exchange failed that way: no other will work, comm_abort ends the ranks */

@@ -1,6 +1,7 @@
 /* Ranks over NCCL, in device memory. MPI (the base communicator) carries the identifier at the start.
  * NCCL has no collectives with uneven parts, so those are groups of broadcasts or reductions, one per rank;
- * inside a group they run together. */
+ * inside a group they run together. A rank that does not come leaves the GPUs of the others in a kernel that never
+ * ends, and their hosts behind it: watch.c stops that kernel at the deadline (ncclCommAbort). */
 #include <stdlib.h>
 
 #pragma GCC diagnostic push
@@ -34,6 +35,9 @@ typedef struct nccl_state {
     ncclComm_t comm;
     cudaStream_t stream; /* of everything here; high priority, so that buckets overtake the backward pass */
     cudaEvent_t mark;    /* a waiting stream notes where it stood when asked, so one serves all */
+    cudaEvent_t last;    /* the end of the last exchange begun */
+    int device;
+    comm_watch *watch; /* NULL: one rank */
 } nccl_state;
 
 static nccl_state *state(comm *c) { return c->state; }
@@ -86,13 +90,29 @@ static cloob_status check_peers(cloob_ctx *ctx, comm *c, const char *what)
     return nccl_check(ctx, c, asynchronous, what);
 }
 
-static cloob_status enter(cloob_ctx *ctx, comm *c, const char *what)
+/* Before and after the calls that begin an exchange. */
+static cloob_status begin_after(cloob_ctx *ctx, comm *c, void *stream, const char *what)
 {
+    CLOOB_TRY(comm_watch_enter(ctx, state(c)->watch));
     CLOOB_TRY(check_peers(ctx, c, what));
-    return order(ctx, c, (cudaStream_t)c->stream, state(c)->stream);
+    return order(ctx, c, (cudaStream_t)stream, state(c)->stream);
 }
 
-static cloob_status leave(cloob_ctx *ctx, comm *c) { return order(ctx, c, state(c)->stream, (cudaStream_t)c->stream); }
+static cloob_status begun(cloob_ctx *ctx, comm *c)
+{
+    if (!state(c)->watch) return CLOOB_OK;
+    cudaError_t code = cudaEventRecord(state(c)->last, state(c)->stream);
+    comm_watch_leave(state(c)->watch);
+    return cuda_check(ctx, c, code, "marking the end of an exchange");
+}
+
+static cloob_status enter(cloob_ctx *ctx, comm *c, const char *what) { return begin_after(ctx, c, c->stream, what); }
+
+static cloob_status leave(cloob_ctx *ctx, comm *c)
+{
+    CLOOB_TRY(begun(ctx, c));
+    return order(ctx, c, state(c)->stream, (cudaStream_t)c->stream);
+}
 
 static cloob_status all_gather(cloob_ctx *ctx, comm *c, const void *send, void *recv, const int64_t *count,
                                cloob_dtype dtype)
@@ -144,9 +164,9 @@ static cloob_status all_reduce(cloob_ctx *ctx, comm *c, void *data, int64_t coun
 static cloob_status begin(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, void *after,
                           comm_request *request)
 {
-    CLOOB_TRY(check_peers(ctx, c, "all-reduce"));
-    CLOOB_TRY(order(ctx, c, (cudaStream_t)after, state(c)->stream));
+    CLOOB_TRY(begin_after(ctx, c, after, "all-reduce"));
     CLOOB_TRY(enqueue_sum(ctx, c, data, count, dtype));
+    CLOOB_TRY(begun(ctx, c));
     request->handle = state(c); /* any mark that is not NULL: the stream keeps the order */
     return CLOOB_OK;
 }
@@ -171,17 +191,40 @@ static cloob_status barrier(cloob_ctx *ctx, comm *c)
 {
     CLOOB_TRY(cuda_check(ctx, c, cudaStreamSynchronize((cudaStream_t)c->stream), "barrier"));
     CLOOB_TRY(cuda_check(ctx, c, cudaStreamSynchronize(state(c)->stream), "barrier"));
+    CLOOB_TRY(comm_watch_enter(ctx, state(c)->watch));
+    comm_watch_leave(state(c)->watch);
     CLOOB_TRY(check_peers(ctx, c, "barrier"));
     return comm_barrier(ctx, c->base);
 }
 
 static void abort_all(comm *c) { nccl.ncclCommAbort(state(c)->comm); }
 
+/* ---- the deadline --------------------------------------------------------------------------------- */
+
+static comm_progress look(void *user)
+{
+    nccl_state *s = user;
+    ncclResult_t asynchronous = ncclSuccess;
+    if (nccl.ncclCommGetAsyncError(s->comm, &asynchronous) != ncclSuccess ||
+        (asynchronous != ncclSuccess && asynchronous != ncclInProgress))
+        return COMM_FAILED;
+    cudaSetDevice(s->device); /* of this thread */
+    return cudaEventQuery(s->last) == cudaErrorNotReady ? COMM_RUNS : COMM_ENDED;
+}
+
+static void stop(void *user)
+{
+    nccl_state *s = user;
+    nccl.ncclCommAbort(s->comm);
+}
+
 static void destroy(comm *c)
 {
+    bool stopped = comm_watch_end(state(c)->watch);
     cudaStreamSynchronize(state(c)->stream);
-    nccl.ncclCommDestroy(state(c)->comm);
+    if (!stopped) nccl.ncclCommDestroy(state(c)->comm);
     cudaEventDestroy(state(c)->mark);
+    cudaEventDestroy(state(c)->last);
     cudaStreamDestroy(state(c)->stream);
     free(c->state);
 }
@@ -205,7 +248,10 @@ static cloob_status connect(cloob_ctx *ctx, comm *c, nccl_state *s)
     CLOOB_TRY(cuda_check(ctx, c, cudaDeviceGetStreamPriorityRange(&low, &high), "stream"));
     CLOOB_TRY(cuda_check(ctx, c, cudaStreamCreateWithPriority(&s->stream, cudaStreamNonBlocking, high), "stream"));
     CLOOB_TRY(cuda_check(ctx, c, cudaEventCreateWithFlags(&s->mark, cudaEventDisableTiming), "event"));
-    return nccl_check(ctx, c, nccl.ncclCommInitRank(&s->comm, c->size, id, c->rank), "start");
+    CLOOB_TRY(cuda_check(ctx, c, cudaEventCreateWithFlags(&s->last, cudaEventDisableTiming), "event"));
+    CLOOB_TRY(cuda_check(ctx, c, cudaGetDevice(&s->device), "device"));
+    CLOOB_TRY(nccl_check(ctx, c, nccl.ncclCommInitRank(&s->comm, c->size, id, c->rank), "start"));
+    return c->size > 1 ? comm_watch_start(ctx, c->base, look, stop, s, &s->watch) : CLOOB_OK;
 }
 
 cloob_status comm_nccl_open(cloob_ctx *ctx, comm *c)
@@ -215,7 +261,9 @@ cloob_status comm_nccl_open(cloob_ctx *ctx, comm *c)
     if (!s) return ctx_no_memory(ctx, sizeof *s, "a communicator");
     cloob_status status = connect(ctx, c, s);
     if (status != CLOOB_OK) {
+        if (s->comm) nccl.ncclCommAbort(s->comm);
         if (s->mark) cudaEventDestroy(s->mark);
+        if (s->last) cudaEventDestroy(s->last);
         if (s->stream) cudaStreamDestroy(s->stream);
         free(s);
         return status;

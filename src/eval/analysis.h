@@ -8,14 +8,6 @@
 /* text may be NULL. out is released by cloob_analysis_release, also after a failure. */
 cloob_status analysis_run(cloob_ctx *ctx, cloob_analysis *out, const rows *image, const rows *text, double share);
 
-/* Similarities of matched pairs, and of the most similar unmatched ones: for each image, its K most similar
- * texts other than its own. An objective that overfits pushes matched pairs up and drags the top-10 unmatched
- * along. */
-
-/* x, y: the same N and D, N at least 2. Streams x y^T; memory is 2 x 1000 values per row of a tile and
- * thread. */
-cloob_status similarity_run(cloob_ctx *ctx, cloob_similarity *out, const unit_rows *x, const unit_rows *y);
-
 /* Leaves the k largest of value (n) in front, in no order. */
 void select_largest(float *value, int64_t n, int64_t k);
 
@@ -28,12 +20,8 @@ void select_largest(float *value, int64_t n, int64_t k);
  * Small means even. The second form of Ajne's statistic is the one summed: the first is a difference of two
  * numbers of size N/4. */
 
-typedef struct uniformity {
-    double ajne, potential; /* potential: Wang and Isola's logarithm */
-} uniformity;
-
-/* Streams the upper half of x x^T. Needs two rows. */
-cloob_status uniformity_run(cloob_ctx *ctx, uniformity *out, const unit_rows *x);
+/* Writes `ajne` and `uniformity`. Streams the upper half of x x^T. Needs two rows. */
+cloob_status uniformity_run(cloob_ctx *ctx, cloob_coverage *out, const unit_rows *x);
 
 /* How many rows a Hopfield network of all N rows stores with scale beta: those whose distance to the most similar other
  * row, in inner products, is at least 2 / (beta N) + ln(2 (N - 1) N beta) / beta (well separated, for unit rows). */
@@ -46,21 +34,6 @@ typedef struct separation {
 
 cloob_status separation_run(cloob_ctx *ctx, separation *out, const unit_rows *x, double beta);
 cloob_status separation_of(cloob_ctx *ctx, separation *out, const cloob_matrix *m, double beta);
-
-/* Eigenvalues of the covariance of embeddings, and how many of them matter: a low effective number means that
- * few features carry all the variance ("explaining away"). */
-
-typedef struct spectrum {
-    double *value; /* (D), largest first, negative rounding cut to 0; owned */
-    int64_t D;
-    int64_t effective; /* how many of the largest make up `share` of the sum */
-    double total;      /* the sum: the variance */
-} spectrum;
-
-/* Covariance (divided by N - 1) of the unit rows, formed in double by blocks in two passes, mean first. Needs
- * two rows and D^2 doubles. share: 0.99 in the paper. */
-cloob_status spectrum_run(cloob_ctx *ctx, spectrum *out, const unit_rows *x, double share);
-void spectrum_release(spectrum *s);
 
 /* 1 + how many leading partial sums stay below share of the whole; 0 when their sum is (1e-12 or less). */
 int64_t spectrum_effective(const double *value, int64_t n, double share);

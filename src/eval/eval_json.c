@@ -46,8 +46,7 @@ char *retrieval_json(const cloob_retrieval *r)
 {
     if (!r) return NULL;
     writer w = begin();
-    json_put_int(&w, "num_samples", r->pairs);
-    json_put_int(&w, "queries", r->queries);
+    json_members(&w, J_INT("num_samples", r->pairs), J_OF(r, queries));
     if (r->images != r->texts) json_put_int(&w, "images", r->images), json_put_int(&w, "texts", r->texts);
     put_side(&w, "image_to_text", &r->image_to_text);
     put_side(&w, "text_to_image", &r->text_to_image);
@@ -98,13 +97,13 @@ static double change(double now, double then) { return now / then - 1; }
 static void put_change(writer *w, const cloob_analysis *a, const cloob_analysis *r)
 {
     json_begin(w, "relative_change", '{');
-    json_put_number(w, "ajne_x", change(a->x.ajne, r->x.ajne));
-    json_put_number(w, "effective_x", change((double)a->x.effective, (double)r->x.effective));
+    json_members(w, J_NUMBER("ajne_x", change(a->x.ajne, r->x.ajne), 0),
+                 J_NUMBER("effective_x", change((double)a->x.effective, (double)r->x.effective), 0));
     if (a->paired && r->paired) {
-        json_put_number(w, "ajne_y", change(a->y.ajne, r->y.ajne));
-        json_put_number(w, "effective_y", change((double)a->y.effective, (double)r->y.effective));
-        json_put_number(w, "matched_mean", change(a->similarity.matched.mean, r->similarity.matched.mean));
-        json_put_number(w, "alignment", change(a->similarity.alignment, r->similarity.alignment));
+        json_members(w, J_NUMBER("ajne_y", change(a->y.ajne, r->y.ajne), 0),
+                     J_NUMBER("effective_y", change((double)a->y.effective, (double)r->y.effective), 0),
+                     J_NUMBER("matched_mean", change(a->similarity.matched.mean, r->similarity.matched.mean), 0),
+                     J_NUMBER("alignment", change(a->similarity.alignment, r->similarity.alignment), 0));
     }
     json_end(w);
 }
@@ -113,10 +112,8 @@ char *analysis_json(const cloob_analysis *a, const cloob_analysis *reference)
 {
     if (!a) return NULL;
     writer w = begin();
-    json_put_int(&w, "num_samples", a->rows);
-    json_put_int(&w, "dimensions", a->x.dimensions);
-    json_put_number(&w, "share", a->share);
-    json_put_int(&w, "rows_scaled", a->scaled);
+    json_members(&w, J_INT("num_samples", a->rows), J_OF(&a->x, dimensions), J_NUMBER("share", a->share, 0),
+                 J_INT("rows_scaled", a->scaled));
     put_spread(&w, "_x", &a->x);
     if (a->paired) {
         put_spread(&w, "_y", &a->y);
@@ -133,13 +130,8 @@ static void put_trials(writer *w, const cloob_probe_result *r)
     json_begin(w, "search", '[');
     for (int i = 0; i < r->trials; i++) {
         const cloob_probe_trial *t = &r->trial[i];
-        json_begin(w, NULL, '{');
-        json_put_number(w, "lambda", t->lambda);
-        json_put_number(w, "val_acc", t->val_acc);
-        json_put_number(w, "objective", t->objective);
-        json_put_int(w, "iterations", t->iterations);
-        json_put_bool(w, "converged", t->converged);
-        json_end(w);
+        json_object(w, NULL, J_NUMBER("lambda", t->lambda, 0), J_NUMBER("val_acc", t->val_acc, 0),
+                    J_NUMBER("objective", t->objective, 0), J_OF(t, iterations), J_OF(t, converged));
     }
     json_end(w);
 }
@@ -148,22 +140,13 @@ char *probe_json(const cloob_probe_result *r)
 {
     if (!r) return NULL;
     writer w = begin();
-    json_put_number(&w, "lambda", r->lambda);
-    json_put_number(&w, "objective", r->objective);
-    json_put_number(&w, "coef_norm", r->coef_norm);
-    json_put_number(&w, "train_acc", r->train_acc);
+    json_members(&w, J_NUMBER("lambda", r->lambda, 0), J_NUMBER("objective", r->objective, 0),
+                 J_NUMBER("coef_norm", r->coef_norm, 0), J_NUMBER("train_acc", r->train_acc, 0));
     if (r->has_val) json_put_number(&w, "val_acc", r->val_acc);
-    json_put_number(&w, "test_acc", r->test_acc);
-    json_put_number(&w, "test_mean_per_class", r->test_mean_per_class);
-    json_put_int(&w, "classes", r->classes);
-    json_put_int(&w, "dimensions", r->dimensions);
-    json_put_int(&w, "trained_rows", r->trained_rows);
-    json_put_int(&w, "test_rows", r->test_rows);
-    json_put_int(&w, "unknown_labels", r->unknown_labels);
-    json_put_int(&w, "class_gaps", r->class_gaps);
-    json_put_int(&w, "iterations", r->iterations);
-    json_put_int(&w, "evaluations", r->evaluations);
-    json_put_bool(&w, "converged", r->converged);
+    json_members(&w, J_NUMBER("test_acc", r->test_acc, 0), J_NUMBER("test_mean_per_class", r->test_mean_per_class, 0),
+                 J_OF(r, classes), J_OF(r, dimensions), J_OF(r, trained_rows), J_OF(r, test_rows),
+                 J_OF(r, unknown_labels), J_OF(r, class_gaps), J_OF(r, iterations), J_OF(r, evaluations),
+                 J_OF(r, converged));
     if (r->trials) {
         json_put_number(&w, "test_acc_without_val", r->searched_test_acc);
         put_trials(&w, r);

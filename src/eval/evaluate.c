@@ -81,12 +81,10 @@ cloob_status cloob_analyze(cloob_ctx *ctx, cloob_analysis *out, const cloob_matr
 
 /* ---- probe --------------------------------------------------------------------------------------- */
 
-void cloob_probe_options_init(cloob_probe_options *o)
+void cloob_probe_options_init_size(cloob_probe_options *o, size_t size)
 {
-    if (!o) return;
-    *o = (cloob_probe_options){
-        .size = sizeof *o, .search = true, .max_iterations = 1000, .refit_all = true, .device = "auto"
-    };
+    cloob_probe_options d = { .search = true, .max_iterations = 1000, .refit_all = true, .device = "auto" };
+    options_write(o, size, &d, sizeof d);
 }
 
 enum { TRAIN, VAL, TEST, SPLITS };
@@ -164,9 +162,12 @@ cloob_status cloob_few_shot(cloob_ctx *ctx, cloob_few_shot_result *out, const cl
                             const cloob_split *train, const cloob_split *val, const cloob_split *test)
 {
     API_NEEDS(ctx, out && o && o->shots && train && test);
+    const cloob_probe_options *probe = &o->probe;
+    OPTIONS_READ(ctx, cloob_probe_options, probe);
+    cloob_few_shot_options own = { o->shots, o->shots_count, o->seeds, o->seed, *probe };
     splits s;
     CLOOB_TRY(splits_init(ctx, &s, train, val, test));
-    cloob_status status = few_shot_run(ctx, out, o, &s.data[TRAIN], s.val, &s.data[TEST]);
+    cloob_status status = few_shot_run(ctx, out, &own, &s.data[TRAIN], s.val, &s.data[TEST]);
     splits_release(&s);
     return status;
 }

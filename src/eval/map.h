@@ -5,8 +5,8 @@
  *     float *xy = malloc(2 * (size_t)m.rows * sizeof *xy);
  *     map_make(ctx, xy, &m, &o);
  *
- * Principal components first, then a neighbour embedding in the manner of UMAP: a graph of exact nearest neighbours
- * whose edges attract and random pairs that repel. The same rows, options and build give the same points, with any
+ * A neighbour embedding in the manner of UMAP: it starts at the two principal components, edges of a graph of exact
+ * nearest neighbours attract, and random pairs repel. The same rows, options and build give the same points, with any
  * number of threads. */
 #ifndef EVAL_MAP_H
 #define EVAL_MAP_H
@@ -17,11 +17,12 @@
 /* Called between pieces of work from the thread that made the call; share grows from 0 to 1. False cancels. */
 typedef bool map_progress_fn(void *user, double share);
 
+enum { MAP_NEIGHBORS = 64 }; /* of a row, at most */
+
 typedef struct map_options {
-    int64_t components; /* kept of the principal components; 48 */
-    int64_t neighbors;  /* of each row in the graph; 15 */
-    int64_t epochs;     /* of the layout; 0: 500 for up to 10,000 rows, 200 beyond */
-    int64_t negatives;  /* random pairs for each edge; 5 */
+    int64_t neighbors; /* of each row in the graph; 15, at most MAP_NEIGHBORS */
+    int64_t epochs;    /* of the layout; 0: 500 for up to 10,000 rows, 200 beyond */
+    int64_t negatives; /* random pairs for each edge; 5 */
     uint64_t seed;
     map_progress_fn *progress; /* NULL: none */
     void *user;
@@ -30,25 +31,9 @@ typedef struct map_options {
 void map_options_init(map_options *o);
 
 /* xy: (rows, 2), written: centred, the largest coordinate is 1. Rows are taken at unit length. Memory: about
- * 4 (components + 3 neighbors) bytes a row, twice. Fails with CLOOB_ERR_NUMERIC for a value that is not finite or a row
+ * 48 neighbors bytes a row. Fails with CLOOB_ERR_NUMERIC for a value that is not finite or a row
  * of zeros (named), CLOOB_ERR_ARGUMENT for options outside their range, CLOOB_ERR_STOPPED when progress said so: xy
  * is then undefined. */
 cloob_status map_make(cloob_ctx *ctx, float *xy, const cloob_matrix *m, const map_options *o);
-
-/* Which part of the whole a step is, for its caller's progress. */
-typedef struct map_progress {
-    map_progress_fn *fn; /* may be NULL */
-    void *user;
-    double from, to;
-} map_progress;
-
-/* The first K principal components of the rows, largest first: y (N, K), K <= D, is written. */
-cloob_status map_components(cloob_ctx *ctx, float *y, const unit_rows *x, int64_t K, uint64_t seed,
-                            const map_progress *p);
-
-/* The k nearest rows by Euclidean distance, without the row itself, nearest first, ties by index:
- * index and distance (N, k), 1 <= k < N. */
-cloob_status map_neighbors(cloob_ctx *ctx, int32_t *index, float *distance, const float *y, int64_t N, int64_t K,
-                           int64_t k, const map_progress *p);
 
 #endif

@@ -135,7 +135,10 @@ cloob_status ranks_match(cloob_ctx *ctx, const rank_pass *p)
     return CLOOB_OK;
 }
 
-cloob_status ranks_best(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, const int64_t *owner, int64_t *partner)
+/* The largest of row i's similarities to the rows of b that it owns, for rank_pass: partner (rows of a) gets
+ * the first of the most similar rows j with owner[j] == i, -1 where there is none. */
+static cloob_status ranks_best(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, const int64_t *owner,
+                               int64_t *partner)
 {
     ranks r;
     rank_pass p = { .a = a, .b = b };
@@ -207,7 +210,10 @@ static cloob_status pass_init(cloob_ctx *ctx, rank_pass *p, void **block, int64_
 static cloob_status run_pass(cloob_ctx *ctx, device *gpu, const rank_pass *p)
 {
     CLOOB_TRY(ranks_match(ctx, p));
-    return gpu ? ranks_gpu(ctx, gpu, p) : ranks_cpu(ctx, p);
+    cloob_status status = gpu ? ranks_gpu(ctx, gpu, p) : CLOOB_OK;
+    if (gpu && status != CLOOB_ERR_MEMORY) return status;
+    if (gpu) ctx_log(ctx, CLOOB_LOG_WARN, "%s; ranks are computed on the CPU", cloob_error(ctx));
+    return ranks_cpu(ctx, p);
 }
 
 static void finish(const rank_pass *p, int which, cloob_retrieval_side *side)

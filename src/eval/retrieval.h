@@ -51,23 +51,18 @@ typedef struct rank_pass {
     double *matched;        /* (rows of a) similarity of query and partner */
     int64_t *above[2];      /* (rows of a), zeros on entry: candidates before the partner; [1] where both */
     unsigned char *tied[2]; /* 1 where another candidate is exactly as similar */
-    size_t gpu_limit;       /* bytes to take on a GPU; 0: three quarters of what is free */
     const int64_t *partner; /* (rows of a) rows of b, on the CPU; -1: no query. NULL: k * step */
 } rank_pass;
 
 /* Which candidate is query k's. */
 static inline int64_t rank_partner(const rank_pass *p, int64_t k) { return p->partner ? p->partner[k] : k * p->step; }
 
-/* The largest of row i's similarities to the rows of b that it owns, for rank_pass: partner (rows of a) gets
- * the first of the most similar rows j with owner[j] == i, -1 where there is none. */
-cloob_status ranks_best(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, const int64_t *owner, int64_t *partner);
-
 /* Fills `matched`; needed before either of the two below. */
 cloob_status ranks_match(cloob_ctx *ctx, const rank_pass *p);
 
 cloob_status ranks_cpu(cloob_ctx *ctx, const rank_pass *p);
-/* Rows of both stay on the device where they fit, else they are sent in panels. Logs which. In a
- * build without CUDA: CLOOB_ERR_UNSUPPORTED. */
+/* CLOOB_ERR_MEMORY when the rows of both do not fit on the device; nothing is written then. In a build without CUDA:
+ * CLOOB_ERR_UNSUPPORTED. */
 cloob_status ranks_gpu(cloob_ctx *ctx, device *d, const rank_pass *p);
 
 #ifdef __cplusplus

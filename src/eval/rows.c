@@ -276,6 +276,37 @@ cloob_status tiles_run(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, t
     return CLOOB_OK;
 }
 
+/* ---- nearest rows ---------------------------------------------------------------------------- */
+
+typedef struct nearest_search {
+    bool same;
+    int64_t k;
+    near_row *best; /* (rows, k); rows that are not found yet have a similarity of -infinity */
+} nearest_search;
+
+/* A block sees the candidates in order, so equal similarities keep the smaller index. */
+static void keep_nearest(void *arg, const tile *t)
+{
+    nearest_search *s = arg;
+    for (int64_t i = 0; i < t->ni; i++) {
+        near_row *best = s->best + (t->i0 + i) * s->k;
+        for (int64_t j = 0; j < t->nj; j++) {
+            float similarity = t->s[i * t->nj + j];
+            int64_t at = s->k - 1;
+            if (!(similarity > best[at].similarity) || (s->same && t->j0 + j == t->i0 + i)) continue;
+            for (; at > 0 && similarity > best[at - 1].similarity; at--) best[at] = best[at - 1];
+            best[at] = (near_row){ similarity, t->j0 + j };
+        }
+    }
+}
+
+cloob_status nearest_rows(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, int64_t k, near_row *best)
+{
+    nearest_search s = { a == b, k, best };
+    for (int64_t i = 0; i < a->src.N * k; i++) best[i] = (near_row){ -INFINITY, 0 };
+    return tiles_run(ctx, a, b, TILES_ALL, &(tile_visitor){ keep_nearest, NULL, &s });
+}
+
 /* ---- the device ------------------------------------------------------------------------------ */
 
 static const double WORTH_A_GPU = 2e11; /* a second of two cores; a GPU takes as long to start */

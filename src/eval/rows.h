@@ -84,6 +84,17 @@ int tiles_threads(const cloob_ctx *ctx, const unit_rows *a);
 /* Fails only for lack of memory: about 1 MiB + 2 x 512 x D floats per thread. a and b have the same D. */
 cloob_status tiles_run(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, tile_part part, const tile_visitor *v);
 
+/* ---- nearest rows ----------------------------------------------------------------------------------- */
+
+typedef struct near_row {
+    float similarity;
+    int64_t row;
+} near_row;
+
+/* The k rows of b that are most similar to each row of a, most similar first, equal ones by index: best (rows of a, k).
+ * Where a is b a row is not its own neighbour. k is at most the number of candidates. */
+cloob_status nearest_rows(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, int64_t k, near_row *best);
+
 /* ---- device -------------------------------------------------------------------------------------- */
 
 /* *out is a GPU, or NULL for the CPU. name: NULL, "cpu" and "ref" are the CPU; "auto" takes a GPU where there

@@ -1,7 +1,12 @@
 /* libcurl, by the names that distributions give it. */
 #include "hub/curl.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "core/shared_object.h"
 
@@ -16,7 +21,31 @@ SHARED_LISTED(library)
 
 /* libcurl is initialised once, by the first thread that uses it. */
 static CURLcode initialised;
-static void initialise(void) { initialised = curl_lib.curl_global_init(CURL_GLOBAL_DEFAULT); }
+static char certificates[1024]; /* file of certification authorities; "": the library's own choice */
+
+/* The library that a wheel or a tarball contains was built for one distribution; others have their file elsewhere. A
+ * machine without any uses the copy next to the library. */
+static void find_certificates(void)
+{
+    static const char *const place[] = {
+        "/etc/ssl/certs/ca-certificates.crt", /* Debian, Ubuntu, Arch, Alpine */
+        "/etc/pki/tls/certs/ca-bundle.crt",   /* Fedora, RHEL */
+        "/etc/ssl/ca-bundle.pem",             /* openSUSE */
+    };
+    Dl_info at;
+    for (size_t i = 0; i < sizeof place / sizeof *place && !certificates[0]; i++)
+        if (access(place[i], R_OK) == 0) snprintf(certificates, sizeof certificates, "%s", place[i]);
+    if (certificates[0] || !dladdr((void *)curl_lib.curl_easy_init, &at) || !strrchr(at.dli_fname, '/')) return;
+    snprintf(certificates, sizeof certificates, "%.*s/ca-certificates.crt",
+             (int)(strrchr(at.dli_fname, '/') - at.dli_fname), at.dli_fname);
+    if (access(certificates, R_OK) != 0) certificates[0] = '\0';
+}
+
+static void initialise(void)
+{
+    initialised = curl_lib.curl_global_init(CURL_GLOBAL_DEFAULT);
+    find_certificates();
+}
 
 cloob_status curl_load(cloob_ctx *ctx)
 {
@@ -29,6 +58,10 @@ cloob_status curl_load(cloob_ctx *ctx)
 
 void curl_set_up(CURL *c, const char *url)
 {
+    const char *authorities = getenv("SSL_CERT_FILE");
+    if (!authorities || !*authorities) authorities = getenv("REQUESTS_CA_BUNDLE");
+    if (!authorities || !*authorities) authorities = certificates;
+    if (*authorities) curl_lib.curl_easy_setopt(c, CURLOPT_CAINFO, authorities);
     curl_lib.curl_easy_setopt(c, CURLOPT_URL, url);
     curl_lib.curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_lib.curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);

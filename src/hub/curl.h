@@ -39,7 +39,8 @@ extern curl_functions curl_lib;
 /* Opens the library once for the process; from any thread. Fails with one line that names the missing library. */
 cloob_status curl_load(cloob_ctx *ctx);
 
-/* What every transfer has: http and https alone, redirects by hand, no signals, no passwords from ~/.netrc. */
+/* What every transfer has: http and https alone, redirects by hand, no signals, no passwords from ~/.netrc, and the
+ * authorities of SSL_CERT_FILE, REQUESTS_CA_BUNDLE or the system. */
 void curl_set_up(CURL *c, const char *url);
 
 #endif

@@ -54,12 +54,7 @@ static bool read_entry(const json *v, hub_file *f)
 
 bool hub_listing_put(hub_listing *l, const hub_file *f)
 {
-    if (l->count == l->cap) {
-        int64_t cap = l->cap ? 2 * l->cap : 32;
-        hub_file *more = realloc(l->file, (size_t)cap * sizeof *more);
-        if (!more) return false;
-        l->file = more, l->cap = cap;
-    }
+    if (!heap_grow(&l->file, l->count, &l->cap, sizeof *l->file)) return false;
     l->file[l->count++] = *f;
     return true;
 }

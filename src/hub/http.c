@@ -190,8 +190,6 @@ static void set_options(transfer *t, const char *url, int64_t from, struct curl_
 {
     CURL *c = t->s->curl;
     char range[32];
-    const char *authorities = getenv("SSL_CERT_FILE");
-    if (!authorities || !*authorities) authorities = getenv("REQUESTS_CA_BUNDLE");
     curl_lib.curl_easy_reset(c);
     curl_set_up(c, url);
     curl_lib.curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, 15L);
@@ -209,7 +207,6 @@ static void set_options(transfer *t, const char *url, int64_t from, struct curl_
     if (!t->sink) curl_lib.curl_easy_setopt(c, CURLOPT_NOBODY, 1L);
     snprintf(range, sizeof range, "%lld-", (long long)from);
     if (from > 0) curl_lib.curl_easy_setopt(c, CURLOPT_RANGE, range);
-    if (authorities && *authorities) curl_lib.curl_easy_setopt(c, CURLOPT_CAINFO, authorities);
 }
 
 /* One hop; *next is where a redirect leads, or NULL. The caller frees it. */

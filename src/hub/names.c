@@ -10,19 +10,15 @@
 
 static const hub_model models[] = {
     { "laion-vit-b-32", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K", 605, "a first model: photo search on a CPU", "MIT" },
-    { "clip-vit-b-32", "openai/clip-vit-base-patch32", 605, "results that compare with OpenAI's CLIP", "MIT" },
-    { "datacomp-vit-b-16", "laion/CLIP-ViT-B-16-DataComp.XL-s13B-b90K", 598,
-      "better classes and search, 4 times slower", "MIT" },
+    { "clip-vit-b-32", "openai/clip-vit-base-patch32", 605, "comparable with OpenAI's CLIP", "MIT" },
+    { "datacomp-vit-b-16", "laion/CLIP-ViT-B-16-DataComp.XL-s13B-b90K", 598, "more accurate, 4 times slower", "MIT" },
     { "siglip2-b-16", "google/siglip2-base-patch16-224", 1501, "search in many languages", "Apache-2.0" },
-    { "clip-vit-l-14", "openai/clip-vit-large-patch14", 1710, "results that compare with OpenAI's CLIP", "MIT" },
-    { "datacomp-vit-l-14", "laion/CLIP-ViT-L-14-DataComp.XL-s13B-b90K", 1710, "better classes and search; a GPU helps",
+    { "clip-vit-l-14", "openai/clip-vit-large-patch14", 1710, "comparable with OpenAI's CLIP", "MIT" },
+    { "datacomp-vit-l-14", "laion/CLIP-ViT-L-14-DataComp.XL-s13B-b90K", 1710, "more accurate still; a GPU helps",
       "MIT" },
-    { "siglip-so400m", "google/siglip-so400m-patch14-384", 3512, "small things and text in photos; English; a GPU",
-      "Apache-2.0" },
-    { "laion-vit-h-14", "laion/CLIP-ViT-H-14-laion2B-s32B-b79K", 3944, "the guide of many image generators; a GPU",
-      "MIT" },
-    { "siglip2-so400m", "google/siglip2-so400m-patch14-384", 4544,
-      "small things, text in photos; many languages; a GPU", "Apache-2.0" },
+    { "siglip-so400m", "google/siglip-so400m-patch14-384", 3512, "fine detail, text in photos; a GPU", "Apache-2.0" },
+    { "laion-vit-h-14", "laion/CLIP-ViT-H-14-laion2B-s32B-b79K", 3944, "used by image generators; a GPU", "MIT" },
+    { "siglip2-so400m", "google/siglip2-so400m-patch14-384", 4544, "the same in many languages; a GPU", "Apache-2.0" },
 };
 
 const hub_model *hub_models(int64_t *count)

@@ -14,13 +14,13 @@
 
 /* ---- life cycle ---------------------------------------------------------------------------------- */
 
-void cloob_batcher_options_init(cloob_batcher_options *o)
+void cloob_batcher_options_init_size(cloob_batcher_options *o, size_t size)
 {
-    if (!o) return;
-    *o = (cloob_batcher_options){
-        .size = sizeof *o, .max_batch = 32, .max_wait_us = 2000, .max_queue = 4096, .max_pixels = IMAGE_MAX_PIXELS
+    cloob_batcher_options d = {
+        .max_batch = 32, .max_wait_us = 2000, .max_queue = 4096, .max_pixels = IMAGE_MAX_PIXELS
     };
-    cloob_model_options_init(&o->model);
+    cloob_model_options_init(&d.model);
+    options_write(o, size, &d, sizeof d);
 }
 
 static cloob_status check_options(cloob_ctx *ctx, const cloob_batcher_options *o)
@@ -65,7 +65,7 @@ static void release(batcher *b)
     tokenizer_close(b->tok);
     arena_release(&b->strings);
     free(b->path), free(b->device), free(b->precision), free(b->vocab), free(b->config);
-    free(b->stage), free(b->rows);
+    free(b->batch), free(b->stage), free(b->rows);
     cloob_ctx_destroy(b->ctx);
     pthread_cond_destroy(&b->work), pthread_cond_destroy(&b->scratch_free), pthread_cond_destroy(&b->reloaded);
     pthread_mutex_destroy(&b->lock);
@@ -75,7 +75,8 @@ static void release(batcher *b)
 
 static cloob_status fill(cloob_ctx *ctx, batcher *b, const char *path, const cloob_batcher_options *o)
 {
-    cloob_ctx_options c = { .threads = ctx->threads,
+    cloob_ctx_options c = { .size = sizeof c,
+                            .threads = ctx->threads,
                             .log = ctx->log,
                             .log_user = ctx->log_user,
                             .log_level = ctx->log_level,
@@ -86,7 +87,8 @@ static cloob_status fill(cloob_ctx *ctx, batcher *b, const char *path, const clo
     b->ctx = cloob_ctx_create(&c);
     if (b->ctx) b->ctx->kernels = ctx->kernels;
     b->scratch = calloc((size_t)b->o.decoders, sizeof *b->scratch);
-    bool ok = b->ctx && b->scratch && copy_text(&b->path, path) && copy_text(&b->device, m->device) &&
+    b->batch = calloc((size_t)o->max_batch, sizeof *b->batch);
+    bool ok = b->ctx && b->scratch && b->batch && copy_text(&b->path, path) && copy_text(&b->device, m->device) &&
               copy_text(&b->precision, m->precision) && copy_text(&b->vocab, m->vocab) &&
               copy_text(&b->config, m->config);
     if (!ok) return ctx_no_memory(ctx, sizeof *b, "a batching encoder");
@@ -114,6 +116,7 @@ cloob_status cloob_batcher_create(cloob_ctx *ctx, const char *path, const cloob_
     API_NEEDS(ctx, path && out);
     *out = NULL;
     OPTIONS_READ(ctx, cloob_batcher_options, o);
+    OPTIONS_ROOM(ctx, cloob_batcher_options, o, model);
     CLOOB_TRY(check_options(ctx, o));
     batcher *b = calloc(1, sizeof *b);
     if (!b) return ctx_no_memory(ctx, sizeof *b, "a batching encoder");
@@ -166,6 +169,7 @@ void batcher_get_digest(batcher *b, char out[DIGEST_TEXT])
 
 static cloob_status need_tokenizer(cloob_ctx *ctx, const batcher *b)
 {
+    CLOOB_TRY(model_config_need(ctx, &b->shape, true));
     if (b->tok) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                     "%s holds no tokenizer, so it embeds only images; give its merges as a vocabulary", b->path);
@@ -279,6 +283,7 @@ static cloob_status prepare(cloob_ctx *ctx, batcher *b, const cloob_batch_input 
     if (!it) return ctx_no_memory(ctx, sizeof *it, "an input");
     *out = it;
     it->what = o->what;
+    CLOOB_TRY(model_config_need(ctx, &b->shape, is_text(in)));
     double begin = clock_seconds();
     cloob_status status = is_text(in) ? prepare_text(ctx, b, in, o, it) : prepare_image(ctx, b, in, it, rows);
     double took = clock_seconds() - begin;

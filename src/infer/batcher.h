@@ -65,10 +65,11 @@ struct cloob_batcher {
     int scratch_count;
 
     pthread_t thread;
-    cloob_ctx *ctx; /* the encoder's */
-    model *m;       /* NULL while unloaded */
-    void *stage;    /* inputs of a batch, contiguous */
-    float *rows;    /* results of a batch */
+    cloob_ctx *ctx;     /* the encoder's */
+    model *m;           /* NULL while unloaded */
+    batch_item **batch; /* (max_batch) the items of a batch */
+    void *stage;        /* inputs of a batch, contiguous */
+    float *rows;        /* results of a batch */
     size_t stage_bytes, rows_bytes;
 };
 
@@ -88,12 +89,7 @@ cloob_status batcher_use_tokenizer(cloob_ctx *ctx, batcher *b,
 cloob_status batcher_encode_tokens(cloob_ctx *ctx, batcher *b, const cloob_batch_input *in,
                                    const cloob_batch_options *o, cloob_batch_rows *out);
 
-/* Ends an item with its result; called with lock held, which is released while a callback runs. */
-void batcher_item_end(batcher *b, batch_item *it, cloob_status status, const char *error);
 void batch_item_free(batch_item *it);
-
-/* Takes over the model's tokenizer, view and facts; model_lock is held for writing, or no other thread runs yet. */
-cloob_status batcher_adopt(batcher *b, model *m);
 
 /* Upper bound of bucket i in seconds; the last is infinity. */
 double latency_bound(int i);

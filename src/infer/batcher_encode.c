@@ -23,7 +23,8 @@ static cloob_status copy_facts(batcher *b, const model *m, cloob_model_facts *f)
     return CLOOB_OK;
 }
 
-cloob_status batcher_adopt(batcher *b, model *m)
+/* Takes over the model's tokenizer, view and facts; model_lock is held for writing. */
+static cloob_status adopt(batcher *b, model *m)
 {
     cloob_model_facts facts;
     CLOOB_TRY(copy_facts(b, m, &facts));
@@ -47,8 +48,9 @@ cloob_status batcher_adopt(batcher *b, model *m)
 static bool same_shape(const batcher *b, const model *m)
 {
     const model_config *c = encoder_config(m->enc);
-    return c->embed == b->facts.embed && c->image_size == b->facts.image_size && c->context == b->facts.context &&
-           c->vocab == b->facts.vocab;
+    return c->embed == b->shape.embed && c->image_size == b->shape.image_size && c->context == b->shape.context &&
+           c->vocab == b->shape.vocab && c->no_image_tower == b->shape.no_image_tower &&
+           c->no_text_tower == b->shape.no_text_tower;
 }
 
 /* With lock held. Without weights inputs are refused until a reload succeeds: the file is wrong, not the input. After
@@ -173,7 +175,8 @@ void batch_item_free(batch_item *it)
     free(it);
 }
 
-void batcher_item_end(batcher *b, batch_item *it, cloob_status status, const char *error)
+/* Ends an item with its result; with lock held, which is released while a callback runs. */
+static void item_end(batcher *b, batch_item *it, cloob_status status, const char *error)
 {
     it->state = BATCH_DONE;
     it->status = status;
@@ -190,8 +193,9 @@ void batcher_item_end(batcher *b, batch_item *it, cloob_status status, const cha
 }
 
 /* With lock held; released while the model works. */
-static void run_batch(batcher *b, batch_item **batch)
+static void run_batch(batcher *b)
 {
+    batch_item **batch = b->batch;
     cloob_status status = b->m ? CLOOB_OK : reload_model(b);
     int64_t n = take_batch(b, batch);
     double begin = clock_seconds();
@@ -203,7 +207,7 @@ static void run_batch(batcher *b, batch_item **batch)
     pthread_mutex_lock(&b->lock);
     count_batch(b, text, n, end - begin);
     for (int64_t i = 0; i < n; i++) latency_add(&b->stats.wait[text], begin - batch[i]->queued_at);
-    for (int64_t i = 0; i < n; i++) batcher_item_end(b, batch[i], status, cloob_error(b->ctx));
+    for (int64_t i = 0; i < n; i++) item_end(b, batch[i], status, cloob_error(b->ctx));
     b->stats.running = 0;
 }
 
@@ -224,8 +228,8 @@ static void wait_for_more_inputs(batcher *b)
         wait_until(b, until);
 }
 
-/* Everything queued is encoded with the old model, while new inputs wait outside. */
-static void replace_model(batcher *b, batch_item **batch)
+/* Opens the model, or replaces it: everything queued is encoded with the old one, while new inputs wait outside. */
+static void replace_model(batcher *b)
 {
     model *fresh = NULL;
     b->reload = false;
@@ -234,8 +238,8 @@ static void replace_model(batcher *b, batch_item **batch)
     bool opened = status == CLOOB_OK;
     if (opened) pthread_rwlock_wrlock(&b->model_lock);
     pthread_mutex_lock(&b->lock);
-    while (opened && b->head) run_batch(b, batch);
-    if (opened) status = batcher_adopt(b, fresh);
+    while (opened && b->head) run_batch(b);
+    if (opened) status = adopt(b, fresh);
     b->reload_status = status;
     snprintf(b->reload_error, sizeof b->reload_error, "%s", status == CLOOB_OK ? "" : cloob_error(b->ctx));
     if (status == CLOOB_OK) {
@@ -273,28 +277,20 @@ void *batcher_main(void *arg)
     /* This thread's helpers start now: OpenMP ends the process when one cannot be started, and by the first batch other
      * threads may have taken what a memory limit leaves. */
     if (b->ctx->threads > 1) pool_for(b->ctx, b->ctx->threads, 1, nothing, NULL);
-    batch_item **batch = malloc((size_t)b->o.max_batch * sizeof *batch);
     double used = clock_seconds();
     pthread_mutex_lock(&b->lock);
-    b->reload_status = batch ? model_open(b->ctx, b->path, &b->o.model, &b->m) : ctx_no_memory(b->ctx, 64, "a batch");
-    if (b->reload_status == CLOOB_OK) b->reload_status = batcher_adopt(b, b->m);
-    if (b->reload_status != CLOOB_OK) model_close(b->m), b->m = NULL;
-    snprintf(b->reload_error, sizeof b->reload_error, "%s", b->reload_status == CLOOB_OK ? "" : cloob_error(b->ctx));
-    b->stats.loaded = b->m != NULL, b->stats.loads = b->m != NULL;
-    b->stop = b->m == NULL;
-    b->reloading = false;
-    pthread_cond_broadcast(&b->reloaded);
+    replace_model(b);
+    b->stop = !b->m;
     while (b->head || !b->stop) {
-        if (b->reload) replace_model(b, batch);
+        if (b->reload) replace_model(b);
         else if (!b->head) idle(b, used);
         else {
             wait_for_more_inputs(b);
-            if (b->head) run_batch(b, batch);
+            if (b->head) run_batch(b);
             used = clock_seconds();
         }
     }
     pthread_mutex_unlock(&b->lock);
     model_close(b->m);
-    free(batch);
     return NULL;
 }

@@ -18,7 +18,8 @@ static bool same_name(const char *a, const char *b)
     }
 }
 
-int64_t class_find(const prompt_set *set, const char *name)
+/* The class with that name; -1: none, -2: several (ImageNet has two cranes). */
+static int64_t class_find(const prompt_set *set, const char *name)
 {
     int64_t found = -1;
     for (int64_t c = 0; c < set->class_count; c++)

@@ -113,11 +113,11 @@ void cloob_prompts_close(cloob_prompts *p)
 
 /* ---- accuracy ------------------------------------------------------------------------------------ */
 
-void cloob_zeroshot_options_init(cloob_zeroshot_options *o)
+void cloob_zeroshot_options_init_size(cloob_zeroshot_options *o, size_t size)
 {
-    if (!o) return;
-    *o = (cloob_zeroshot_options){ .size = sizeof *o };
-    eval_options_init(&o->eval);
+    cloob_zeroshot_options d = { .size = 0 };
+    eval_options_init(&d.eval);
+    options_write(o, size, &d, sizeof d);
 }
 
 void cloob_zeroshot_release(cloob_zeroshot_result *r)
@@ -244,6 +244,7 @@ cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *m, const cloob_dataset 
     cloob_zeroshot_options_init(&o);
     *out = (cloob_zeroshot_result){ 0 };
     if (given) CLOOB_TRY(options_read(ctx, "cloob_zeroshot_options", &o, sizeof o, given));
+    OPTIONS_ROOM(ctx, cloob_zeroshot_options, &o, eval);
     cloob_status status = CLOOB_OK;
     if (o.eval.retrieve) {
         status = stored_rows_open(ctx, &o.eval, m->scale_hopfield, true, &stored);

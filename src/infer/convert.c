@@ -11,10 +11,10 @@
 #include "core/needs.h"
 #include "model/params.h"
 
-void cloob_convert_options_init(cloob_convert_options *o)
+void cloob_convert_options_init_size(cloob_convert_options *o, size_t size)
 {
-    if (!o) return;
-    *o = (cloob_convert_options){ .size = sizeof *o };
+    cloob_convert_options d = { .size = 0 };
+    options_write(o, size, &d, sizeof d);
 }
 
 static bool ends(const char *name, const char *tail)

@@ -47,6 +47,7 @@ cloob_status embed_loader(cloob_ctx *ctx, const encoder *enc, const tokenizer *t
     lo.batch = o->batch;
     lo.workers = o->workers;
     lo.train = false;
+    lo.bad_share = o->bad_share;
     lo.context = encoder_config(enc)->context;
     loader_feeds(&lo, encoder_device(enc));
     transform_options_init(&lo.view, encoder_config(enc)->image_size);
@@ -56,84 +57,13 @@ cloob_status embed_loader(cloob_ctx *ctx, const encoder *enc, const tokenizer *t
 
 /* ---- in batches ---------------------------------------------------------------------------------- */
 
-bool embed_has_texts(const tokenizer *tok, const dataset *d, const embed_options *o)
+/* Room for n rows. */
+static cloob_status make_room(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d,
+                              const embed_options *o, int64_t n, embedded *e)
 {
-    return o->texts && tok && dataset_has_captions(d);
-}
-
-typedef struct pass {
-    encoder *enc;
-    cloob_output what;
-    embed_batch room; /* for one batch */
-    embed_visitor *visit;
-    void *user;
-} pass;
-
-static cloob_status pass_room(cloob_ctx *ctx, pass *p, int64_t n, bool texts, bool labels)
-{
-    size_t image_bytes = (size_t)(n * encoder_width(p->enc, p->what, false)) * sizeof(float),
-           text_bytes = (size_t)(n * encoder_width(p->enc, p->what, true)) * sizeof(float);
-    p->room.image = malloc(image_bytes);
-    p->room.index = malloc((size_t)n * sizeof *p->room.index);
-    if (texts) p->room.text = malloc(text_bytes);
-    if (labels) p->room.label = malloc((size_t)n * sizeof *p->room.label);
-    if (p->room.image && p->room.index && (!texts || p->room.text) && (!labels || p->room.label)) return CLOOB_OK;
-    return ctx_no_memory(ctx, image_bytes + text_bytes, "a batch of embeddings");
-}
-
-static void pass_release(pass *p) { free(p->room.image), free(p->room.text), free(p->room.label), free(p->room.index); }
-
-static cloob_status take_batch(cloob_ctx *ctx, pass *p, const batch *b)
-{
-    embed_batch *to = &p->room;
-    CLOOB_TRY(encoder_images(ctx, p->enc, b->images, b->rows, p->what, to->image));
-    if (to->text) CLOOB_TRY(encoder_texts(ctx, p->enc, b->tokens, b->rows, p->what, to->text));
-    for (int64_t i = 0; i < b->rows; i++) {
-        to->index[i] = b->index[i];
-        if (to->label) to->label[i] = b->label[i];
-    }
-    to->rows = b->rows;
-    return p->visit(ctx, p->user, to);
-}
-
-static cloob_status run(cloob_ctx *ctx, pass *p, loader *l, int64_t n, int64_t *bad)
-{
-    batch b;
-    int64_t rows = 0;
-    ctx_progress(ctx, "embed", 0, n, "samples");
-    for (;;) {
-        CLOOB_TRY(loader_next(ctx, l, &b));
-        if (b.end) break;
-        CLOOB_TRY(take_batch(ctx, p, &b));
-        rows += b.rows;
-        ctx_progress(ctx, "embed", rows, n, "samples");
-    }
-    *bad = loader_stats_take(l).bad_samples;
-    if (rows) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "none of the %lld samples can be read", (long long)*bad);
-}
-
-cloob_status embed_data_each(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d,
-                             const embed_options *o, embed_visitor *visit, void *user, int64_t *bad)
-{
-    embed_options full = *o;
-    bool texts = embed_has_texts(tok, d, o);
-    pass p = { .enc = enc, .what = o->what, .visit = visit, .user = user };
-    loader *l = NULL;
-    *bad = 0;
-    full.batch = embed_rows_at_once(enc, o->batch);
-    cloob_status status = pass_room(ctx, &p, full.batch, texts, dataset_class_count(d) > 0);
-    if (status == CLOOB_OK) status = embed_loader(ctx, enc, texts ? tok : NULL, d, &full, &l);
-    if (status == CLOOB_OK) status = run(ctx, &p, l, dataset_epoch_samples(d), bad);
-    loader_destroy(l);
-    pass_release(&p);
-    return status;
-}
-
-/* ---- all in memory ------------------------------------------------------------------------------- */
-
-static cloob_status make_room(cloob_ctx *ctx, embedded *e, int64_t n, bool texts, bool labels)
-{
+    bool texts = o->texts && tok && dataset_has_captions(d), labels = dataset_class_count(d) > 0;
+    *e = (embedded){ .image_width = encoder_width(enc, o->what, false),
+                     .text_width = encoder_width(enc, o->what, true) };
     e->image = malloc((size_t)(n * e->image_width) * sizeof *e->image);
     e->index = malloc((size_t)n * sizeof *e->index);
     if (texts) e->text = malloc((size_t)(n * e->text_width) * sizeof *e->text);
@@ -142,7 +72,48 @@ static cloob_status make_room(cloob_ctx *ctx, embedded *e, int64_t n, bool texts
     return ctx_no_memory(ctx, (size_t)(n * (e->image_width + e->text_width)) * sizeof(float), "embeddings");
 }
 
-static cloob_status keep_batch(cloob_ctx *ctx, void *user, const embed_batch *b)
+static cloob_status run(cloob_ctx *ctx, encoder *enc, cloob_output what, loader *l, int64_t n, embedded *e,
+                        embed_visitor *visit, void *user)
+{
+    batch b;
+    int64_t rows = 0;
+    ctx_progress(ctx, "embed", 0, n, "samples");
+    for (;;) {
+        CLOOB_TRY(loader_next(ctx, l, &b));
+        if (b.end) break;
+        CLOOB_TRY(encoder_images(ctx, enc, b.images, b.rows, what, e->image));
+        if (e->text) CLOOB_TRY(encoder_texts(ctx, enc, b.tokens, b.rows, what, e->text));
+        for (int64_t i = 0; i < b.rows; i++) e->index[i] = b.index[i];
+        for (int64_t i = 0; i < b.rows && e->label; i++) e->label[i] = b.label[i];
+        e->rows = b.rows;
+        CLOOB_TRY(visit(ctx, user, e));
+        rows += b.rows;
+        ctx_progress(ctx, "embed", rows, n, "samples");
+    }
+    e->bad = loader_stats_take(l).bad_samples;
+    if (rows) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "none of the %lld samples can be read", (long long)e->bad);
+}
+
+cloob_status embed_data_each(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d,
+                             const embed_options *o, embed_visitor *visit, void *user, int64_t *bad)
+{
+    embed_options full = *o;
+    embedded e;
+    loader *l = NULL;
+    full.batch = embed_rows_at_once(enc, o->batch);
+    cloob_status status = make_room(ctx, enc, tok, d, o, full.batch, &e);
+    if (status == CLOOB_OK) status = embed_loader(ctx, enc, e.text ? tok : NULL, d, &full, &l);
+    if (status == CLOOB_OK) status = run(ctx, enc, o->what, l, dataset_epoch_samples(d), &e, visit, user);
+    *bad = e.bad;
+    loader_destroy(l);
+    embedded_release(&e);
+    return status;
+}
+
+/* ---- all in memory ------------------------------------------------------------------------------- */
+
+static cloob_status keep_batch(cloob_ctx *ctx, void *user, const embedded *b)
 {
     embedded *e = user;
     size_t n = (size_t)b->rows;
@@ -158,10 +129,7 @@ static cloob_status keep_batch(cloob_ctx *ctx, void *user, const embed_batch *b)
 cloob_status embed_data(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d, const embed_options *o,
                         embedded *e)
 {
-    *e = (embedded){ .image_width = encoder_width(enc, o->what, false),
-                     .text_width = encoder_width(enc, o->what, true) };
-    cloob_status status =
-        make_room(ctx, e, dataset_epoch_samples(d), embed_has_texts(tok, d, o), dataset_class_count(d) > 0);
+    cloob_status status = make_room(ctx, enc, tok, d, o, dataset_epoch_samples(d), e);
     if (status == CLOOB_OK) status = embed_data_each(ctx, enc, tok, d, o, keep_batch, e, &e->bad);
     if (status != CLOOB_OK) embedded_release(e);
     return status;

@@ -1,5 +1,6 @@
-/* What is done with embeddings: retrieval from stored rows, and files; from memory, or as they come. */
+/* Embeddings into a file as they come, or into memory; rows may retrieve from stored ones first. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "infer/embed_source.h"
 #include "infer/embeddings_file.h"
@@ -7,6 +8,7 @@
 #include "core/text.h"
 #include "io/rows_file.h"
 #include "core/needs.h"
+#include "infer/model_file.h"
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
@@ -68,15 +70,6 @@ static cloob_status out_put(cloob_ctx *ctx, void *user, embed_part part, void *r
     return rows_file_put(ctx, &o->f, o->part[part], rows, n);
 }
 
-static cloob_status put_all(cloob_ctx *ctx, out_file *o, const embed_result *e)
-{
-    if (e->label) CLOOB_TRY(out_put(ctx, o, EMBED_LABEL, e->label, e->rows));
-    if (e->row) CLOOB_TRY(out_put(ctx, o, EMBED_ROW, e->row, e->rows));
-    if (e->text_image) CLOOB_TRY(out_put(ctx, o, EMBED_OWNER, e->text_image, e->text_rows));
-    if (e->image) CLOOB_TRY(out_put(ctx, o, EMBED_IMAGE, e->image, e->rows));
-    return e->text ? out_put(ctx, o, EMBED_TEXT, e->text, e->text_rows) : CLOOB_OK;
-}
-
 /* A .npy file has no room for names: they stand in E.npy.txt, one per row. */
 static cloob_status write_beside(cloob_ctx *ctx, const char *path, const embed_result *e)
 {
@@ -89,24 +82,6 @@ static cloob_status write_beside(cloob_ctx *ctx, const char *path, const embed_r
     text.failed = text.failed || beside.failed;
     cloob_status status = file_write_text(ctx, beside.failed ? path : beside.data, &text);
     sbuf_release(&beside);
-    return status;
-}
-
-cloob_status embed_result_write(cloob_ctx *ctx, const embed_result *e, const char *path)
-{
-    API_NEEDS(ctx, e && path);
-    int64_t max_rows[EMBED_PARTS] = { e->label ? e->rows : 0, e->row ? e->rows : 0, e->text_image ? e->text_rows : 0,
-                                      e->rows, e->text_rows },
-            width[EMBED_PARTS] = { 0, 0, 0, e->image ? e->image_width : 0, e->text ? e->text_width : 0 };
-    out_file o = { 0 };
-    lists l;
-    cloob_status status = lists_make(ctx, e, &l);
-    if (status == CLOOB_OK) status = out_begin(ctx, path, max_rows, width, &l, &o);
-    if (status == CLOOB_OK) status = put_all(ctx, &o, e);
-    if (status == CLOOB_OK) status = rows_file_end(ctx, &o.f, l.meta, l.count);
-    if (status == CLOOB_OK) status = write_beside(ctx, path, e);
-    rows_file_abort(&o.f);
-    lists_release(&l);
     return status;
 }
 
@@ -173,4 +148,115 @@ cloob_status embed_to_file(cloob_ctx *ctx, cloob_model *m, const embed_job *job,
     embed_source_close(&s);
     if (status != CLOOB_OK) embed_result_release(e);
     return status;
+}
+
+/* ---- in memory -------------------------------------------------------------------------------------- */
+
+void embed_result_release(embed_result *e)
+{
+    if (!e) return;
+    free(e->image), free(e->text), free(e->label), free(e->row), free(e->text_image);
+    free_list(e->name, e->rows);
+    free_list(e->caption, e->text_rows);
+    free_list(e->class_name, e->classes);
+    *e = (embed_result){ 0 };
+}
+
+void embed_job_init(embed_job *job)
+{
+    if (!job) return;
+    *job = (embed_job){ .what = CLOOB_UNIT };
+    eval_options_init(&job->eval);
+}
+
+static void *room(cloob_ctx *ctx, int64_t n, size_t each, cloob_status *status)
+{
+    size_t bytes = (size_t)n * each;
+    void *p = malloc(bytes ? bytes : 1);
+    if (!p) *status = ctx_no_memory(ctx, bytes, "embeddings");
+    return p;
+}
+
+static cloob_status make_room(cloob_ctx *ctx, const embed_source *s, embed_result *e)
+{
+    cloob_status status = CLOOB_OK;
+    size_t image_row = (size_t)s->width[EMBED_IMAGE] * sizeof(float),
+           text_row = (size_t)s->width[EMBED_TEXT] * sizeof(float);
+    if (image_row) e->image = room(ctx, s->max_rows[EMBED_IMAGE], image_row, &status);
+    if (text_row) e->text = room(ctx, s->max_rows[EMBED_TEXT], text_row, &status);
+    if (s->max_rows[EMBED_LABEL]) e->label = room(ctx, s->max_rows[EMBED_LABEL], sizeof *e->label, &status);
+    if (s->max_rows[EMBED_ROW]) e->row = room(ctx, s->max_rows[EMBED_ROW], sizeof *e->row, &status);
+    if (s->max_rows[EMBED_OWNER]) e->text_image = room(ctx, s->max_rows[EMBED_OWNER], sizeof *e->text_image, &status);
+    return status;
+}
+
+typedef struct shelf { /* where the next rows go */
+    embed_result *e;
+    int64_t rows[EMBED_PARTS];
+} shelf;
+
+static cloob_status keep(cloob_ctx *ctx, void *user, embed_part part, void *rows, int64_t n)
+{
+    shelf *s = user;
+    embed_result *e = s->e;
+    int64_t at = s->rows[part];
+    (void)ctx;
+    if (part == EMBED_LABEL) memcpy(e->label + at, rows, (size_t)n * sizeof *e->label);
+    if (part == EMBED_ROW) memcpy(e->row + at, rows, (size_t)n * sizeof *e->row);
+    if (part == EMBED_OWNER) memcpy(e->text_image + at, rows, (size_t)n * sizeof *e->text_image);
+    if (part == EMBED_IMAGE)
+        memcpy(e->image + at * e->image_width, rows, (size_t)(n * e->image_width) * sizeof *e->image);
+    if (part == EMBED_TEXT) memcpy(e->text + at * e->text_width, rows, (size_t)(n * e->text_width) * sizeof *e->text);
+    s->rows[part] += n;
+    return CLOOB_OK;
+}
+
+static cloob_status check_free(cloob_ctx *ctx, const void *taken, int64_t width, const char *what)
+{
+    if (!taken || !width) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "there are embeddings of %s already; give one source of them", what);
+}
+
+/* What got holds goes to e, which had nothing of it. */
+static void merge(embed_result *e, const embed_result *got)
+{
+    if (got->image) {
+        e->rows = got->rows, e->image = got->image, e->image_width = got->image_width;
+        e->label = got->label, e->name = got->name, e->row = got->row;
+        e->class_name = got->class_name, e->classes = got->classes;
+    }
+    if (got->text) {
+        e->text_rows = got->text_rows, e->text = got->text, e->text_width = got->text_width;
+        e->caption = got->caption, e->text_image = got->text_image;
+    }
+    e->bad += got->bad;
+}
+
+cloob_status embed_to_memory(cloob_ctx *ctx, cloob_model *m, const embed_job *job, embed_result *e)
+{
+    embed_source s;
+    embed_result got = { 0 };
+    CLOOB_TRY(embed_source_open(ctx, m, job, &s));
+    cloob_status status = check_free(ctx, e->image, s.width[EMBED_IMAGE], "images");
+    if (status == CLOOB_OK) status = check_free(ctx, e->text, s.width[EMBED_TEXT], "texts");
+    if (status == CLOOB_OK) status = make_room(ctx, &s, &got);
+    if (status == CLOOB_OK) status = embed_source_run(ctx, &s, keep, &(shelf){ .e = &got }, &got);
+    embed_source_close(&s);
+    if (status == CLOOB_OK) merge(e, &got);
+    else embed_result_release(&got);
+    return status;
+}
+
+cloob_status embed_dataset(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, cloob_output what, int workers,
+                           embed_result *e)
+{
+    API_NEEDS(ctx, m && d && e);
+    return embed_to_memory(ctx, m, &(embed_job){ .what = what, .data = d, .eval = { .workers = workers } }, e);
+}
+
+cloob_status embed_image_files(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n, cloob_output what,
+                               embed_result *e)
+{
+    API_NEEDS(ctx, m && path && e && n >= 0);
+    return embed_to_memory(ctx, m, &(embed_job){ .what = what, .images = path, .images_count = n }, e);
 }

@@ -17,13 +17,7 @@
 #include "data/sets/dataset.h"
 
 /* What the samples of a data set are called and say, read before their images: so that every row of a file of
- * embeddings can be traced to its image and caption.
- *
- *     sample_names n;
- *     CLOOB_TRY(sample_names_read(ctx, set, samples, true, false, &n));
- *     ... n.name[i], n.caption[n.first[i]] ...
- *     sample_names_release(&n);
- */
+ * embeddings can be traced to its image and caption. */
 
 /* Names and captions stand in the header of a file, which the format limits to 100 MB. */
 enum { SAMPLE_NAMES_LIMIT = 64 << 20 };
@@ -35,11 +29,8 @@ typedef struct sample_names {
     int64_t *first; /* (samples + 1) sample i has captions first[i] to first[i + 1] - 1 */
 } sample_names;
 
-/* captions: the first of each sample; with all, every one. A sample that cannot be read has an empty name and no
- * caption. On failure out is empty. */
-cloob_status sample_names_read(cloob_ctx *ctx, const dataset *d, int64_t samples, bool captions, bool all,
-                               sample_names *out);
-void sample_names_release(sample_names *n);
+/* Frees n strings and their list, which may be NULL. */
+void free_list(char **list, int64_t n);
 
 typedef struct embed_result {
     int64_t rows; /* of image and label, or of text where there are texts alone */
@@ -84,15 +75,12 @@ typedef struct embed_job {
 
 void embed_job_init(embed_job *job); /* unit rows, no source */
 
-/* Rows go to the file as they come, so that memory does not grow with their number; the file is that of
- * embed_result_write. Its space is taken at the beginning; a kill leaves nothing under its name. *e is
- * overwritten with counts, widths, names, captions and classes; all else stays NULL. */
-cloob_status embed_to_file(cloob_ctx *ctx, cloob_model *m, const embed_job *job, const char *path, embed_result *e);
-
 /* Writes `image`, `text`, `label`, `row`, `text_image` and, in the metadata, `names`, `captions` and `classes` as JSON
- * lists; or, when the path ends in .npy, the one matrix there is, and PATH.txt with a name per row. Written
- * atomically. */
-cloob_status embed_result_write(cloob_ctx *ctx, const embed_result *e, const char *path);
+ * lists; or, when the path ends in .npy, the one matrix there is, and PATH.txt with a name per row. Rows go to the file
+ * as they come, so that memory does not grow with their number. Its space is taken at the beginning; it is written
+ * atomically, so that a kill leaves nothing under its name. *e is overwritten with counts, widths, names, captions and
+ * classes; all else stays NULL. */
+cloob_status embed_to_file(cloob_ctx *ctx, cloob_model *m, const embed_job *job, const char *path, embed_result *e);
 
 /* In the order of a file: the widest elements first, as the format has no padding and readers map it. */
 typedef enum embed_part {

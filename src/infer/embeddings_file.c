@@ -43,9 +43,9 @@ void embeddings_close(embeddings_file *e)
     free(e);
 }
 
-cloob_status matrix_floats(cloob_ctx *ctx, const cloob_matrix *m, float **out)
+/* All of it as floats; free(*out) is the caller's. */
+static cloob_status matrix_floats(cloob_ctx *ctx, const cloob_matrix *m, float **out)
 {
-    API_NEEDS(ctx, m && out);
     size_t bytes = (size_t)(m->rows * m->columns) * sizeof **out;
     *out = malloc(bytes ? bytes : 1);
     if (!*out) return ctx_no_memory(ctx, bytes, m->name);
@@ -145,6 +145,71 @@ cloob_status probe_save(cloob_ctx *ctx, const cloob_probe_result *r, const char 
                          { "label", TENSOR(CLOOB_I64, r->label, C) } };
     cloob_status status = st_write(ctx, path, entry, 3, NULL, 0);
     free(w);
+    return status;
+}
+
+/* ---- the objective of a file ---------------------------------------------------------------------- */
+
+enum { X, Y, U, V, MATRICES };
+
+typedef struct pair_sets {
+    float *rows[MATRICES], *g[MATRICES]; /* NULL: not in the file */
+    int64_t n[MATRICES], d;
+} pair_sets;
+
+static cloob_status read_set(cloob_ctx *ctx, embeddings_file *f, int which, pair_sets *p)
+{
+    static const char *const names[MATRICES] = { "x|image", "y|text", "U", "V" };
+    cloob_matrix m;
+    if (which >= U && !embeddings_has(f, names[which])) return CLOOB_OK;
+    CLOOB_TRY(embeddings_matrix(ctx, f, names[which], &m));
+    if (which == X) p->d = m.columns;
+    if (m.columns != p->d)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s has rows of %lld, but x has width %lld", m.name,
+                        (long long)m.columns, (long long)p->d);
+    p->n[which] = m.rows;
+    p->g[which] = malloc((size_t)(m.rows * m.columns) * sizeof(float));
+    if (!p->g[which]) return ctx_no_memory(ctx, (size_t)(m.rows * m.columns) * sizeof(float), m.name);
+    return matrix_floats(ctx, &m, &p->rows[which]);
+}
+
+static cloob_status read_sets(cloob_ctx *ctx, const char *path, pair_sets *p)
+{
+    embeddings_file *f;
+    CLOOB_TRY(embeddings_open(ctx, path, &f));
+    cloob_status status = CLOOB_OK;
+    for (int i = 0; i < MATRICES && status == CLOOB_OK; i++) status = read_set(ctx, f, i, p);
+    if (status == CLOOB_OK && p->n[Y] != p->n[X])
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: x has %lld rows and y %lld; pairs need as many of both", path,
+                          (long long)p->n[X], (long long)p->n[Y]);
+    embeddings_close(f);
+    return status;
+}
+
+static cloob_status write_gradients(cloob_ctx *ctx, const char *path, const pair_sets *p)
+{
+    static const char *const names[MATRICES] = { "dx", "dy", "dU", "dV" };
+    st_entry entry[MATRICES];
+    int64_t count = 0;
+    for (int i = 0; i < MATRICES; i++)
+        if (p->rows[i]) entry[count++] = (st_entry){ names[i], TENSOR(CLOOB_F32, p->g[i], p->n[i], p->d) };
+    return st_write(ctx, path, entry, count, NULL, 0);
+}
+
+cloob_status objective_file(cloob_ctx *ctx, const cloob_objective_options *o, const char *input, const char *gradients,
+                            cloob_objective_result *r)
+{
+    API_NEEDS(ctx, o && input && r);
+    pair_sets p = { 0 };
+    cloob_status status = read_sets(ctx, input, &p);
+    if (status == CLOOB_OK) {
+        cloob_pairs e = { p.rows[X], p.rows[Y], p.n[X], p.d, p.rows[U], p.rows[V], p.n[U], p.n[V] };
+        cloob_gradients g = { p.g[X], p.g[Y], p.g[U], p.g[V] };
+        status = cloob_objective(ctx, o, &e, &g, r);
+        if (status != CLOOB_OK) ctx_wrap(ctx, status, "%s", input);
+    }
+    if (status == CLOOB_OK && gradients) status = write_gradients(ctx, gradients, &p);
+    for (int i = 0; i < MATRICES; i++) free(p.rows[i]), free(p.g[i]);
     return status;
 }
 

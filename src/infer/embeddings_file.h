@@ -5,6 +5,7 @@
 #include "cloob/eval.h"
 #include "cloob/hopfield.h"
 #include "cloob/model.h"
+#include "cloob/objective.h"
 
 typedef struct embeddings_file embeddings_file; /* an open safetensors file */
 
@@ -13,8 +14,6 @@ void embeddings_close(embeddings_file *e);
 
 /* The first tensor that exists of "image|x"; valid until the file is closed. */
 cloob_status embeddings_matrix(cloob_ctx *ctx, embeddings_file *e, const char *names, cloob_matrix *out);
-/* All of it as floats; free(*out) is the caller's. */
-cloob_status matrix_floats(cloob_ctx *ctx, const cloob_matrix *m, float **out);
 bool embeddings_has(const embeddings_file *e, const char *names);
 /* Class labels, one per row: integers, or floats that are whole numbers; valid until the file is closed. */
 cloob_status embeddings_labels(cloob_ctx *ctx, embeddings_file *e, const char *names, int64_t rows,
@@ -25,6 +24,11 @@ cloob_status embeddings_classes(cloob_ctx *ctx, embeddings_file *e, const char *
 /* The trained classifier as safetensors: `weight` (classes, dimensions), `bias` (classes), `label` (classes).
  */
 cloob_status probe_save(cloob_ctx *ctx, const cloob_probe_result *r, const char *path);
+
+/* The loss of a file with x, y (or image, text) and perhaps U, V. gradients: a file to write dx, dy (and dU, dV) to, or
+ * NULL. */
+cloob_status objective_file(cloob_ctx *ctx, const cloob_objective_options *o, const char *input, const char *gradients,
+                            cloob_objective_result *r);
 
 /* The rows of a file that embeddings retrieve from: Hopfield retrieval between a model and what is done with its rows.
  *

@@ -137,14 +137,15 @@ void model_close(model *m)
 void model_get_facts(const model *m, cloob_model_facts *out)
 {
     const model_config *c = encoder_config(m->enc);
+    bool images = !c->no_image_tower, texts = !c->no_text_tower;
     *out = (cloob_model_facts){ .family = model_family_name(c->family),
                                 .activation = model_act_name(c->text.act),
                                 .embed = c->embed,
-                                .image_size = c->image_size,
-                                .context = c->context,
-                                .vocab = c->vocab,
-                                .image_features = encoder_width(m->enc, CLOOB_FEATURES, false),
-                                .text_features = encoder_width(m->enc, CLOOB_FEATURES, true),
+                                .image_size = images ? c->image_size : 0,
+                                .context = texts ? c->context : 0,
+                                .vocab = texts ? c->vocab : 0,
+                                .image_features = images ? encoder_width(m->enc, CLOOB_FEATURES, false) : 0,
+                                .text_features = texts ? encoder_width(m->enc, CLOOB_FEATURES, true) : 0,
                                 .parameters = m->parameters,
                                 .stored = m->stored,
                                 .method = m->method,
@@ -302,6 +303,9 @@ static cloob_status image_rows(cloob_ctx *ctx, model *m, const cloob_image_input
 {
     int64_t width = row_width(m, what), limit = n < IMAGES_AT_ONCE ? n : IMAGES_AT_ONCE;
     size_t bytes = (size_t)(limit * m->view.size * m->view.size * 3);
+    CLOOB_TRY(model_config_need(ctx, encoder_config(m->enc), false));
+    if (!what && m->view.how.mode == RESIZE_PATCHES)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "NaFlex images have no one size; embed them, or their files");
     view_job *j = calloc(1, sizeof *j);
     cloob_status status = CLOOB_OK;
     if (!j || !(j->rgb = malloc(bytes ? bytes : 1))) status = ctx_no_memory(ctx, bytes, "images");
@@ -335,11 +339,11 @@ static const option_desc model_table[] = {
 
 const option_desc *model_option_table(int64_t *count) { return OPTION_TABLE(model_table, count); }
 
-void cloob_model_options_init(cloob_model_options *o)
+void cloob_model_options_init_size(cloob_model_options *o, size_t size)
 {
-    if (!o) return;
-    *o = (cloob_model_options){ .size = sizeof *o, .max_pixels = CLOOB_DEFAULT_MAX_PIXELS };
-    OPTION_DEFAULTS(model_table, o);
+    cloob_model_options d = { .max_pixels = CLOOB_DEFAULT_MAX_PIXELS };
+    OPTION_DEFAULTS(model_table, &d);
+    options_write(o, size, &d, sizeof d);
 }
 
 static const option_desc eval_table[] = {
@@ -384,7 +388,11 @@ cloob_status cloob_encode_images(cloob_ctx *ctx, cloob_model *m, const uint8_t *
                                  float *out)
 {
     API_NEEDS(ctx, m && n >= 0 && (n == 0 || (rgb && out)));
-    return encoder_images(ctx, m->enc, rgb, n, what, out);
+    int64_t S = m->view.size, width = encoder_width(m->enc, what, false);
+    if (m->view.how.mode != RESIZE_PATCHES) return encoder_images(ctx, m->enc, rgb, n, what, out);
+    for (int64_t i = 0; i < n; i++) /* NaFlex sees them resized to whole patches */
+        CLOOB_TRY(cloob_encode_image(ctx, m, rgb + i * S * S * 3, S, S, what, out + i * width));
+    return CLOOB_OK;
 }
 
 cloob_status cloob_encode_image(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t width, int64_t height,

@@ -117,55 +117,48 @@ static cloob_status count_all(cloob_ctx *ctx, encoder *enc, loader *l, const int
     return status;
 }
 
-cloob_status zeroshot_images(cloob_ctx *ctx, encoder *enc, const dataset *d, const prompt_set *set,
-                             const zeroshot_run_options *o, zeroshot *z, int64_t *bad)
+static cloob_status add_images(cloob_ctx *ctx, encoder *enc, const dataset *d, const int64_t *class_of,
+                               const zeroshot_run_options *o, zeroshot *z, int64_t *bad)
 {
-    static const char *const how[] = { "name", "order", "number" };
     zeroshot_run_options full = *o;
     full.batch = embed_rows_at_once(enc, o->batch);
     embed_options eo = { .what = CLOOB_UNIT, .batch = full.batch, .workers = o->workers };
     loader *l = NULL;
-    class_match_by by;
+    CLOOB_TRY(embed_loader(ctx, enc, NULL, d, &eo, &l));
+    cloob_status status = count_all(ctx, enc, l, class_of, dataset_count(d), &full, z);
+    if (status == CLOOB_OK) *bad = loader_stats_take(l).bad_samples;
+    if (status == CLOOB_OK && z->count.N == 0)
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "none of the %lld images can be read", (long long)*bad);
+    loader_destroy(l);
+    return status;
+}
+
+/* class_of (classes of the data): the answer of each folder, by the map, or by its name, number or order. */
+static cloob_status find_classes(cloob_ctx *ctx, const dataset *d, const prompt_set *set, const class_map *map,
+                                 int64_t *class_of)
+{
+    static const char *const how[] = { "name", "order", "number" };
+    class_match_by by = MATCH_NAMES;
+    if (map) memcpy(class_of, map->class_of, (size_t)dataset_class_count(d) * sizeof *class_of);
+    else CLOOB_TRY(class_match(ctx, d, set, class_of, &by));
+    if (by != MATCH_NAMES)
+        ctx_log(ctx, CLOOB_LOG_INFO, "classes go to prompts by %s: \"%s\" is \"%s\"", how[by], dataset_class_name(d, 0),
+                set->classes[class_of[0]].item[0]);
+    return CLOOB_OK;
+}
+
+/* Prompts of a thousand classes take minutes: whether classes and prompts fit is found out before. */
+cloob_status zeroshot_run(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d, const prompt_set *set,
+                          const zeroshot_run_options *o, zeroshot *z, int64_t *bad)
+{
     int64_t classes = dataset_class_count(d);
     *bad = 0;
     if (!classes) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the data has no classes; zero-shot accuracy needs them");
     int64_t *class_of = malloc((size_t)classes * sizeof *class_of);
     if (!class_of) return ctx_no_memory(ctx, (size_t)classes * sizeof *class_of, "classes");
-    cloob_status status = CLOOB_OK;
-    if (o->map) by = MATCH_NAMES, memcpy(class_of, o->map->class_of, (size_t)classes * sizeof *class_of);
-    else status = class_match(ctx, d, set, class_of, &by);
-    if (status == CLOOB_OK && by != MATCH_NAMES)
-        ctx_log(ctx, CLOOB_LOG_INFO, "classes go to prompts by %s: \"%s\" is \"%s\"", how[by], dataset_class_name(d, 0),
-                set->classes[class_of[0]].item[0]);
-    if (status == CLOOB_OK) status = embed_loader(ctx, enc, NULL, d, &eo, &l);
-    if (status == CLOOB_OK) status = count_all(ctx, enc, l, class_of, dataset_count(d), &full, z);
-    if (status == CLOOB_OK) *bad = loader_stats_take(l).bad_samples;
-    if (status == CLOOB_OK && z->count.N == 0)
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "none of the %lld images can be read", (long long)*bad);
-    loader_destroy(l);
+    cloob_status status = find_classes(ctx, d, set, o->map, class_of);
+    if (status == CLOOB_OK) status = zeroshot_weights(ctx, enc, tok, set, o, z);
+    if (status == CLOOB_OK && (status = add_images(ctx, enc, d, class_of, o, z, bad)) != CLOOB_OK) zeroshot_release(z);
     free(class_of);
-    return status;
-}
-
-/* Prompts of a thousand classes take minutes: whether classes and prompts fit is found out before. */
-static cloob_status check_classes(cloob_ctx *ctx, const dataset *d, const prompt_set *set)
-{
-    class_match_by by;
-    int64_t classes = dataset_class_count(d);
-    if (!classes) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the data has no classes; zero-shot accuracy needs them");
-    int64_t *class_of = malloc((size_t)classes * sizeof *class_of);
-    if (!class_of) return ctx_no_memory(ctx, (size_t)classes * sizeof *class_of, "classes");
-    cloob_status status = class_match(ctx, d, set, class_of, &by);
-    free(class_of);
-    return status;
-}
-
-cloob_status zeroshot_run(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d, const prompt_set *set,
-                          const zeroshot_run_options *o, zeroshot *z, int64_t *bad)
-{
-    if (!o->map) CLOOB_TRY(check_classes(ctx, d, set)); /* a map says what every folder is, whatever its name */
-    CLOOB_TRY(zeroshot_weights(ctx, enc, tok, set, o, z));
-    cloob_status status = zeroshot_images(ctx, enc, d, set, o, z, bad);
-    if (status != CLOOB_OK) zeroshot_release(z);
     return status;
 }

@@ -29,9 +29,6 @@ typedef enum class_match_by { MATCH_NAMES, MATCH_ORDER, MATCH_NUMBERS } class_ma
 cloob_status class_match(cloob_ctx *ctx, const dataset *d, const prompt_set *set, int64_t *class_of,
                          class_match_by *by);
 
-/* The class with that name; -1: none, -2: several (ImageNet has two cranes). */
-int64_t class_find(const prompt_set *set, const char *name);
-
 /* A set out of the data set's own class names ("_" becomes a space) and the template "a photo of a {}.", in
  * a's memory. */
 cloob_status class_names_as_prompts(cloob_ctx *ctx, const dataset *d, arena *a, prompt_set *out);
@@ -83,12 +80,8 @@ void zeroshot_run_options_init(zeroshot_run_options *o);
 cloob_status zeroshot_weights(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const prompt_set *set,
                               const zeroshot_run_options *o, zeroshot *z);
 
-/* Adds the images of d to z, whose classes are those of `set` (class_match.c). *bad: images that
- * cannot be read, left out. */
-cloob_status zeroshot_images(cloob_ctx *ctx, encoder *enc, const dataset *d, const prompt_set *set,
-                             const zeroshot_run_options *o, zeroshot *z, int64_t *bad);
-
-/* Both. */
+/* The class weights, and the counts of all images of d (class_match.c finds their classes). *bad: images that cannot be
+ * read, left out. */
 cloob_status zeroshot_run(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d, const prompt_set *set,
                           const zeroshot_run_options *o, zeroshot *z, int64_t *bad);
 

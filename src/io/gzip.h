@@ -12,6 +12,8 @@
 #include "core/file.h"
 #include "core/sbuf.h"
 
+enum { GZIP_RATIO = 300, GZIP_GRACE = 64 << 20 }; /* captions reach 30; zeros 1030 */
+
 /* Takes the next bytes; a status other than CLOOB_OK ends the copy and is passed on. */
 typedef cloob_status gzip_sink(void *arg, const void *bytes, size_t n);
 
@@ -25,13 +27,5 @@ cloob_status gzip_expand(cloob_ctx *ctx, const void *bytes, size_t size, size_t 
 /* Does the regular file begin with gzip's two bytes? False when it cannot be read, and for pipes, whose bytes come
  * once. */
 bool gzip_is_file(const char *path);
-
-/* ---- for gzip.c: the part that needs zlib ---------------------------------------------------------- */
-
-enum { GZIP_CHUNK = 1 << 16, GZIP_RATIO = 300, GZIP_GRACE = 64 << 20 }; /* captions reach 30; zeros 1030 */
-
-/* The stream begins with the n bytes of `first` and continues in `in`. */
-cloob_status gzip_inflate(cloob_ctx *ctx, unsigned char *first, size_t n, FILE *in, const char *name, gzip_sink *sink,
-                          void *arg);
 
 #endif

@@ -114,10 +114,10 @@ static cloob_status nearest(cloob_ctx *ctx, const float *a, int64_t n, const flo
 
 /* ---- the public header ---- */
 
-void cloob_hopfield_options_init(cloob_hopfield_options *o)
+void cloob_hopfield_options_init_size(cloob_hopfield_options *o, size_t size)
 {
-    if (!o) return;
-    *o = (cloob_hopfield_options){ .size = sizeof *o, .updates = 1 };
+    cloob_hopfield_options d = { .updates = 1 };
+    options_write(o, size, &d, sizeof d);
 }
 
 static cloob_status check_rows(cloob_ctx *ctx, const char *what, const float *x, int64_t n, int64_t d)

@@ -16,16 +16,15 @@ bool cloob_method_from_name(const char *name, cloob_method *out)
     return name && out && loss_method_from_name(name, out);
 }
 
-void cloob_objective_options_init(cloob_objective_options *o)
+void cloob_objective_options_init_size(cloob_objective_options *o, size_t size)
 {
-    if (!o) return;
-    *o = (cloob_objective_options){ .size = sizeof *o,
-                                    .method = CLOOB_METHOD_CLOOB,
-                                    .inv_tau = CLOOB_DEFAULT_INV_TAU,
-                                    .scale_hopfield = CLOOB_DEFAULT_SCALE_HOPFIELD,
-                                    .device = "auto",
-                                    .compute = CLOOB_F32,
-                                    .logit_bias = CLOOB_DEFAULT_LOGIT_BIAS };
+    cloob_objective_options d = { .method = CLOOB_METHOD_CLOOB,
+                                  .inv_tau = CLOOB_DEFAULT_INV_TAU,
+                                  .scale_hopfield = CLOOB_DEFAULT_SCALE_HOPFIELD,
+                                  .device = "auto",
+                                  .compute = CLOOB_F32,
+                                  .logit_bias = CLOOB_DEFAULT_LOGIT_BIAS };
+    options_write(o, size, &d, sizeof d);
 }
 
 static void fill_options(const cloob_objective_options *o, const device *dev, bool gradients, loss_options *out)

@@ -328,15 +328,21 @@ value_id build_transformer(build *b, value_id x, const char *prefix, int64_t lay
     return s->whole || (layers && !whole) ? x : take(b, x, s->index);
 }
 
-value_id build_map_pool(build *b, value_id x, const char *prefix, int64_t heads, const model_blocks *blocks)
+value_id build_map_pool(build *b, value_id x, const char *prefix, int64_t heads, const build_sequences *s)
 {
     value_id latent = build_param(b, "%s.latent", prefix);
     op_attr attr = { .rows = b->o->batch, .dtype = b->p->compute };
     value_id query = graph_op(b->g, OP_REPEAT_ROW, attr, 1, &latent);
-    one_query o = { .query = query, .x = x, .index = NO_VALUE, .seen = NO_VALUE, .start = NO_VALUE, .heads = heads };
+    one_query o = { .query = query,
+                    .x = x,
+                    .index = NO_VALUE,
+                    .seen = NO_VALUE,
+                    .start = s->start,
+                    .heads = heads,
+                    .tokens = s->tokens };
     value_id y = attend_one(b, prefix, &o);
     y = build_adapted(b, y, prefix, "attn.out_proj.weight", "attn.out_proj.bias", NO_VALUE);
-    model_blocks plain = { .act = blocks->act, .eps = blocks->eps };
+    model_blocks plain = { .act = s->blocks->act, .eps = s->blocks->eps };
     return mlp(b, y, prefix, &plain);
 }
 

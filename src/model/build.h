@@ -48,8 +48,9 @@ typedef struct build_sequences {
 /* `layers` blocks over x (B, T, C), or packed (R, C). Returns x's shape where it is wanted whole; else (B, C),
  * and the last block is computed for one token of each sequence. */
 value_id build_transformer(build *b, value_id x, const char *prefix, int64_t layers, const build_sequences *s);
-/* Attention of one learned query over all tokens x (B, T, C), then an MLP: (B, C). SigLIP's pooling. */
-value_id build_map_pool(build *b, value_id x, const char *prefix, int64_t heads, const model_blocks *blocks);
+/* Attention of one learned query over all tokens x (B, T, C), or packed (R, C), then an MLP: (B, C). SigLIP's
+ * pooling. */
+value_id build_map_pool(build *b, value_id x, const char *prefix, int64_t heads, const build_sequences *s);
 
 /* The embedding of `features`: by the matrix `name`, by one with a bias, or by an MLP. */
 value_id build_projection(build *b, value_id features, const char *name, int64_t hidden, bool bias);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/text.h"
+#include "nn/op.h"
 
 void model_config_init(model_config *c)
 {
@@ -42,6 +43,23 @@ void model_config_set_siglip(model_config *c, model_act act)
     c->view.mode = RESIZE_SQUASH;
 }
 
+/* The smallest square of whole patches with bytes for all of them and the record's grid. */
+static int64_t record_side(const model_config *c)
+{
+    int64_t side = 1;
+    while (side * side <= c->view.patches && side < 1 << 14) side++;
+    return side * c->patch;
+}
+
+void model_config_set_naflex(model_config *c, int64_t side, int64_t patches)
+{
+    c->position_side = side;
+    c->view.mode = RESIZE_PATCHES;
+    c->view.patch = c->patch, c->view.patches = patches;
+    c->view.height = c->view.width = 0;
+    c->image_size = record_side(c);
+}
+
 void model_config_set_crowson(model_config *c)
 {
     c->family = MODEL_VIT;
@@ -74,6 +92,7 @@ cloob_status model_config_need(cloob_ctx *ctx, const model_config *c, bool text)
 
 int64_t model_config_image_tokens(const model_config *c)
 {
+    if (c->position_side) return c->view.patches;
     int64_t grid = c->family == MODEL_VIT ? c->image_size / c->patch : c->image_size / 32;
     return grid * grid + !c->no_class_token;
 }
@@ -217,6 +236,23 @@ static cloob_status check_vit(cloob_ctx *ctx, const model_config *c)
     return check_divides(ctx, "image size", c->image_size, "a patch size", c->patch);
 }
 
+static cloob_status check_naflex(cloob_ctx *ctx, const model_config *c)
+{
+    const image_view *v = &c->view;
+    if (!c->position_side && v->mode != RESIZE_PATCHES) return CLOOB_OK;
+    bool sizes = c->position_side >= 1 && c->position_side <= OP_GRID_SIDE && v->patches >= 1 &&
+                 v->patches <= 1 << 14 && v->patch == c->patch && c->image_size == record_side(c);
+    bool parts = c->family == MODEL_VIT && c->no_class_token && c->patch_bias && c->image_pool == IMAGE_POOL_MAP &&
+                 !c->image.rope_grid && c->patch_dropout == 0;
+    if (sizes && parts && v->mode == RESIZE_PATCHES) return CLOOB_OK;
+    return ctx_fail(
+        ctx, CLOOB_ERR_ARGUMENT,
+        "resize mode %s, at most %lld patches of %lld, positions of %lld x %lld: patches belong to SigLIP 2 "
+        "NaFlex, which pools by attention and has one size of record",
+        resize_mode_name(v->mode), (long long)v->patches, (long long)v->patch, (long long)c->position_side,
+        (long long)c->position_side);
+}
+
 static cloob_status check_blocks(cloob_ctx *ctx, const char *which, const model_blocks *b)
 {
     if (b->eps > 0 && b->eps < 1 && b->layer_scale >= 0 && b->layer_scale < 1e6) return CLOOB_OK;
@@ -258,6 +294,7 @@ cloob_status model_config_check(cloob_ctx *ctx, const model_config *c)
     else CLOOB_TRY(check_vit(ctx, c));
     if (!(c->patch_dropout >= 0 && c->patch_dropout < 1))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "patch dropout %g is not between 0 and 1", c->patch_dropout);
+    if (!c->no_image_tower) CLOOB_TRY(check_naflex(ctx, c));
     CLOOB_TRY(check_blocks(ctx, "image", &c->image));
     CLOOB_TRY(check_blocks(ctx, "text", &c->text));
     CLOOB_TRY(check_projections(ctx, c));

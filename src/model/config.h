@@ -68,11 +68,14 @@ typedef struct model_config {
     int64_t vocab;
     int64_t text_width, text_heads, text_layers;
     model_blocks image, text; /* image: not ResNet; FastViT: `inner` is that of the first stage */
-    bool no_class_token;      /* ViT: patches alone; SigLIP */
-    bool patch_bias;          /* ViT: of the patches' embedding */
-    bool patch_stem;          /* ViT: two convolutions with GELU in front of it (MobileCLIP-B) */
-    bool no_ln_post;          /* ViT: no layer norm behind the blocks */
-    bool no_ln_pre;           /* ViT: no layer norm before the blocks */
+    int64_t position_side; /* SigLIP 2 NaFlex: side of the grid of positions, which are resampled for every image; the
+                            * most patches of an image are view.patches, and image_size is the side of the record of
+                            * RESIZE_PATCHES; 0: a square of image_size */
+    bool no_class_token;   /* ViT: patches alone; SigLIP */
+    bool patch_bias;       /* ViT: of the patches' embedding */
+    bool patch_stem;       /* ViT: two convolutions with GELU in front of it (MobileCLIP-B) */
+    bool no_ln_post;       /* ViT: no layer norm behind the blocks */
+    bool no_ln_pre;        /* ViT: no layer norm before the blocks */
     model_image_pool image_pool;
     bool norm_after_pool;     /* ViT: the last layer norm sees the pooled row instead of every token */
     int64_t pool_heads;       /* ViT, pooling by attention: 0: those of the blocks */
@@ -163,6 +166,8 @@ int64_t model_config_patches_kept(const model_config *c);
 /* SigLIP's choices: map pooling, no class token, eps 1e-6, texts without a mask read at the last token, a logit
  * bias. */
 void model_config_set_siglip(model_config *c, model_act act);
+/* NaFlex with c->patch, positions of a grid of `side`, images of at most `patches` patches. */
+void model_config_set_naflex(model_config *c, int64_t side, int64_t patches);
 /* Name "", CLIP's choices with QuickGELU, its image mean and standard deviation; sizes 0. */
 void model_config_init(model_config *c);
 /* FastViT: stages; whether one has attention, in heads of FASTVIT_HEAD, with a table of positions in front; whether

@@ -19,11 +19,6 @@ static const char *model_type(const json *root)
 
 static cloob_status refuse_type(const config_reader *r, const char *type)
 {
-    if (strcmp(type, "siglip2") == 0)
-        return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: a SigLIP 2 NaFlex model (images of any shape); those of one fixed size are built in "
-                        "(model_type siglip)",
-                        r->source);
     return ctx_fail(
         r->ctx, CLOOB_ERR_UNSUPPORTED,
         "%s: a model of type %.60s; of transformers' models CLIP, MetaCLIP 2, SigLIP and Chinese-CLIP are built in",
@@ -109,6 +104,19 @@ static cloob_status read_siglip(const config_reader *r, const json *v, const jso
     return reader_int(r, t, "projection_size", &c->embed);
 }
 
+/* SigLIP 2 NaFlex: num_patches is the number of positions; how many patches an image has is its processor's choice. */
+static cloob_status read_naflex(const config_reader *r, const json *v)
+{
+    enum { PATCHES = 256 }; /* of both, where the file has none */
+    int64_t positions = PATCHES, side = 1;
+    CLOOB_TRY(reader_int(r, v, "num_patches", &positions));
+    while (side * side < positions && side < 1 << 10) side++;
+    if (side * side != positions) return reader_bad(r, "num_patches", "a square number");
+    model_config_set_naflex(r->c, side, PATCHES);
+    r->c->view.filter = RESIZE_BILINEAR;
+    return CLOOB_OK;
+}
+
 /* A part of files from 2022 is in a second object, which transformers applies over the first. */
 static const json *hf_part(const json *root, const char *key, const char *dict)
 {
@@ -170,17 +178,17 @@ static cloob_status read_hf_tower(const config_reader *r, const json *root, cons
     const json *v = text ? NULL : root, *t = text ? root : NULL;
     model_config *c = r->c;
     c->no_image_tower = text, c->no_text_tower = !text;
-    if (strncmp(type, "siglip_", 7) != 0) return read_clip(r, root, v, t, strncmp(type, "metaclip_2_", 11) == 0);
+    if (strncmp(type, "siglip", 6) != 0) return read_clip(r, root, v, t, strncmp(type, "metaclip_2_", 11) == 0);
     CLOOB_TRY(read_siglip(r, v, t));
     if (!text) c->embed = c->width;
-    return CLOOB_OK;
+    return !text && strncmp(type, "siglip2_", 8) == 0 ? read_naflex(r, v) : CLOOB_OK;
 }
 
 static bool is_hf_tower(const char *type)
 {
-    static const char *const kinds[] = { "clip", "metaclip_2", "siglip" };
+    static const char *const kinds[] = { "clip", "metaclip_2", "siglip", "siglip2" };
     char name[64];
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 8; i++) {
         snprintf(name, sizeof name, "%s_%s_model", kinds[i / 2], i % 2 ? "text" : "vision");
         if (strcmp(type, name) == 0) return true;
     }
@@ -195,12 +203,17 @@ static cloob_status config_read_hf(const config_reader *r, const json *root)
     if (is_hf_tower(type)) return read_hf_tower(r, root, type);
     bool metaclip = strcmp(type, "metaclip_2") == 0, chinese = strcmp(type, "chinese_clip") == 0;
     bool rinna = strcmp(type, "cloob") == 0 || (strcmp(type, "clip") == 0 && v && strcmp(model_type(v), "vit") == 0);
-    if (strcmp(type, "siglip") != 0 && strcmp(type, "clip") != 0 && !metaclip && !chinese && !rinna)
+    bool naflex = strcmp(type, "siglip2") == 0;
+    if (strcmp(type, "siglip") != 0 && strcmp(type, "clip") != 0 && !naflex && !metaclip && !chinese && !rinna)
         return refuse_type(r, type);
     if (!v || v->kind != JSON_OBJECT) return reader_bad(r, "vision_config", "an object");
     if (!t || t->kind != JSON_OBJECT) return reader_bad(r, "text_config", "an object");
     if (rinna) return read_rinna(r, root, v, t);
     if (chinese) return read_chinese(r, root, v, t);
+    if (naflex) {
+        CLOOB_TRY(read_siglip(r, v, t));
+        return read_naflex(r, v);
+    }
     return strcmp(type, "siglip") == 0 ? read_siglip(r, v, t) : read_clip(r, root, v, t, metaclip);
 }
 
@@ -283,7 +296,7 @@ static const known_key vision_keys[] = {
     { "inner_norms", NULL }, { "no_key_bias", NULL }, { "rope_grid", NULL }, { "rope_offset", NULL },
     { "rope_swapped", NULL }, { "proj_bias", NULL }, { "proj_hidden", NULL }, { "pool_heads", NULL },
     { "pool_intermediate_size", NULL }, { "convnext", NULL }, { "fastvit", NULL }, { "patch_stem", NULL },
-    { NULL, NULL } };
+    { "position_side", NULL }, { "max_patches", NULL }, { NULL, NULL } };
 static const known_key timm_keys[] = {
     { "image_size", NULL }, { "timm_model_name", NULL }, { "timm_model_pretrained", NULL }, { "timm_pool", NULL },
     { "timm_proj", NULL }, { "timm_drop", NULL }, { "timm_drop_path", NULL }, { "patch_dropout", NULL },
@@ -433,6 +446,9 @@ static cloob_status read_projection(const config_reader *r, const json *v)
     CLOOB_TRY(reader_number(r, v, "rope_offset", &b->rope_offset));
     CLOOB_TRY(reader_bool(r, v, "rope_swapped", &b->rope_swapped));
     CLOOB_TRY(reader_int(r, v, "pool_heads", &c->pool_heads));
+    CLOOB_TRY(reader_int(r, v, "position_side", &c->position_side));
+    CLOOB_TRY(reader_int(r, v, "max_patches", &c->view.patches));
+    if (c->position_side) model_config_set_naflex(c, c->position_side, c->view.patches);
     return reader_int(r, v, "pool_intermediate_size", &c->pool_inner);
 }
 

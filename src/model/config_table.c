@@ -303,7 +303,7 @@ bool model_config_bert_by_name(const char *name, model_config *c)
 static bool same_sizes(const model_config *c, const model_config *b)
 {
     return c->family == b->family && c->embed == b->embed && c->image_size == b->image_size && c->width == b->width &&
-           memcmp(c->layers, b->layers, sizeof c->layers) == 0 && c->patch == b->patch && c->context == b->context &&
+           memcmp(c->layers, b->layers, sizeof b->layers) == 0 && c->patch == b->patch && c->context == b->context &&
            c->vocab == b->vocab && c->text_width == b->text_width && c->text_layers == b->text_layers &&
            c->image.inner == b->image.inner && c->text.inner == b->text.inner;
 }
@@ -315,7 +315,7 @@ static bool same_parts(const model_config *c, const model_config *b)
            (c->image_pool == IMAGE_POOL_MAP) == (b->image_pool == IMAGE_POOL_MAP) &&
            c->no_text_projection == b->no_text_projection && !c->image.layer_scale == !b->image.layer_scale &&
            c->bert.positions == b->bert.positions && strcmp(c->timm, b->timm) == 0 && c->patch_bias == b->patch_bias &&
-           c->text_projection_hidden == b->text_projection_hidden;
+           c->position_side == b->position_side && c->text_projection_hidden == b->text_projection_hidden;
 }
 
 bool model_config_match(const model_config *c, model_config *known)

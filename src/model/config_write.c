@@ -68,6 +68,10 @@ static void put_vision(json_out *w, const model_config *c)
         json_put_int(w, "head_width", model_config_image_attention_width(c) / c->image_heads);
     if (c->family != MODEL_RESNET) {
         if (c->patch) json_put_int(w, "patch_size", c->patch);
+        if (c->position_side) {
+            json_put_int(w, "position_side", c->position_side);
+            json_put_int(w, "max_patches", c->view.patches);
+        }
         put_blocks(w, c, &c->image, c->width);
         put_extras(w, c);
     }
@@ -219,6 +223,9 @@ cloob_status model_config_to_open_clip(cloob_ctx *ctx, const model_config *c, co
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                         "%s: open_clip takes the image tower %s from timm, which has it for images of another size",
                         path, c->timm);
+    if (c->position_side)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "%s: a SigLIP 2 NaFlex model can be written as hf, not as open_clip", path);
     if (siglip && (c->image_pool != IMAGE_POOL_MAP || !model_config_timm_name(c, timm, sizeof timm)))
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                         "%s: open_clip takes SigLIP's image tower from timm, which has none of these sizes (%s)", path,
@@ -269,7 +276,8 @@ static void put_hf_vision(json_out *w, const model_config *c)
 {
     put_hf_blocks(w, &c->image, c->width, c->image_heads, c->layers[0]);
     if (!c->no_image_projection) json_put_int(w, "projection_dim", c->embed);
-    json_put_int(w, "image_size", c->image_size);
+    if (c->position_side) json_put_int(w, "num_patches", c->position_side * c->position_side);
+    else json_put_int(w, "image_size", c->image_size);
     json_put_int(w, "patch_size", c->patch);
 }
 
@@ -302,6 +310,7 @@ typedef struct hf_kind {
 static hf_kind hf_kind_of(const model_config *c)
 {
     bool metaclip = c->text_pool == TEXT_POOL_EOS && c->eos == 2; /* CLIPModel takes 2 for "the largest id" */
+    if (c->position_side) return (hf_kind){ "Siglip2", "siglip2" };
     if (model_config_is_siglip(c)) return (hf_kind){ "Siglip", "siglip" };
     if (c->bert.positions) return (hf_kind){ "ChineseCLIP", "chinese_clip" };
     return metaclip ? (hf_kind){ "MetaClip2", "metaclip_2" } : (hf_kind){ "CLIP", "clip" };

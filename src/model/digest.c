@@ -4,9 +4,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
+#include "core/file.h"
 #include "core/hash.h"
 #include "core/pool.h"
+#include "io/fileset.h"
 
 enum { PIECE = 1 << 20 }; /* hashed by one thread; part of the definition */
 
@@ -137,6 +141,52 @@ cloob_status digest_check_model(cloob_ctx *ctx, const char *path, const digest_i
     if (!want) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: damaged or edited: its checksum is missing", path);
     CLOOB_TRY(digest_model(ctx, in, have));
     return compare(ctx, path, "weights and metadata", have, want);
+}
+
+/* ---- files found intact before --------------------------------------------------------------------- */
+
+enum { WORTH_BYTES = 16 << 20, SETTLED_S = 2 };
+
+typedef struct file_state {
+    int64_t device, inode, size, mtime_ns, ctime_ns;
+    char digest[DIGEST_TEXT];
+} file_state;
+
+/* False where it need not be remembered: small files, and files that changed so recently that another change would
+ * leave the same time. */
+static bool read_state(const char *path, const char *digest, file_state *s)
+{
+    struct stat st;
+    memset(s, 0, sizeof *s);
+    if (stat(path, &st) != 0 || st.st_size < WORTH_BYTES || st.st_ctime > time(NULL) - SETTLED_S) return false;
+    s->device = (int64_t)st.st_dev, s->inode = (int64_t)st.st_ino, s->size = st.st_size;
+    s->mtime_ns = st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    s->ctime_ns = st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
+    snprintf(s->digest, sizeof s->digest, "%s", digest);
+    return true;
+}
+
+static bool is_remembered(const char *note, const file_state *s)
+{
+    file_state then;
+    FILE *f = fopen(note, "rb");
+    bool same = f && fread(&then, sizeof then, 1, f) == 1 && memcmp(&then, s, sizeof then) == 0;
+    if (f) fclose(f);
+    return same;
+}
+
+cloob_status digest_check_model_once(cloob_ctx *ctx, const char *path, const digest_input *in)
+{
+    file_state now;
+    const char *digest = meta_of(in, "digest.model");
+    char *dir = digest && !ctx->copy_files && read_state(path, digest, &now) ? cache_folder() : NULL;
+    char *note = dir ? cache_path(dir, path, "intact") : NULL;
+    bool before = note && is_remembered(note, &now);
+    cloob_status status = before ? check_version(ctx, path, in) : digest_check_model(ctx, path, in);
+    if (status == CLOOB_OK && note && !before && file_make_dirs(ctx, dir) == CLOOB_OK)
+        (void)file_write_private(ctx, note, &now, sizeof now); /* otherwise the next one reads the file again */
+    free(note), free(dir);
+    return status;
 }
 
 /* FNV-1a over 8-byte words and the tail, as files of before 0.2 have it. */

@@ -5,8 +5,9 @@
  *     file_version   of the layout; a file of a later version is refused
  *
  * Names, types, shapes and bytes count; the order in the file does not. Every reader of the weights checks
- * digest.model, which costs little compared with reading them; a resumed run and `cloob info` check digest.train as
- * well. Files written before 0.2 have a `checksum` over the tensors alone, or nothing; both are read. */
+ * digest.model. A mapped file with the inode, size and times that it had when it was last found intact is not read
+ * again for it; a server, a resumed run and `cloob info` read every file, the last two with digest.train. Files written
+ * before 0.2 have a `checksum` over the tensors alone, or nothing; both are read. */
 #ifndef MODEL_DIGEST_H
 #define MODEL_DIGEST_H
 
@@ -32,6 +33,9 @@ cloob_status digest_model(cloob_ctx *ctx, const digest_input *in, char text[DIGE
 
 /* Version and digest.model of a file that has them. */
 cloob_status digest_check_model(cloob_ctx *ctx, const char *path, const digest_input *in);
+
+/* The same, remembered in the cache folder for a large file that is mapped, until its inode, size or times change. */
+cloob_status digest_check_model_once(cloob_ctx *ctx, const char *path, const digest_input *in);
 
 /* digest.train, or the checksum of an older file: together with the above, every byte. *stored: whether there was
  * one. */

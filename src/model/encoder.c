@@ -337,6 +337,18 @@ static cloob_status get_rows(cloob_ctx *ctx, encoder *e, const tensor *result, i
     return CLOOB_OK;
 }
 
+/* Patches of n records (io/image/image_view.h). */
+static int64_t count_patches(const model_config *c, const uint8_t *records, int64_t n)
+{
+    int64_t bytes = 3 * c->image_size * c->image_size, sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t grid[2];
+        op_record_grid(records + i * bytes, bytes, c->view.patches, grid);
+        sum += (int64_t)grid[0] * grid[1];
+    }
+    return sum;
+}
+
 /* Which of the executor's sequences, and of its packed rows, the n inputs take. */
 static void set_part(const encoder *e, exec *x, int kind, const tensor *in, const void *rows, int64_t n)
 {
@@ -347,6 +359,8 @@ static void set_part(const encoder *e, exec *x, int kind, const tensor *in, cons
         for (int64_t i = 0; i < n; i++)
             packed.live += tower_text_length(&e->p->config, (const int32_t *)rows + i * T, T);
     }
+    if (kind < TOKENS && e->p->config.position_side)
+        packed = (op_live){ in->dim[0] * e->p->config.view.patches, count_patches(&e->p->config, rows, n) };
     exec_set_part(x, sequences, packed);
 }
 

@@ -25,14 +25,9 @@ typedef struct reader {
 static cloob_status note(reader *r, key_fate fate, const char *text)
 {
     interchange_report *p = r->report;
-    if (p->count[fate] == p->capacity[fate]) {
-        int64_t capacity = p->capacity[fate] ? 2 * p->capacity[fate] : 64;
-        const char **bigger = arena_push(&p->a, (size_t)capacity * sizeof *bigger);
-        if (!bigger) return ctx_no_memory(r->ctx, (size_t)capacity * sizeof *bigger, "the report");
-        if (p->count[fate]) memcpy(bigger, p->key[fate], (size_t)p->count[fate] * sizeof *bigger);
-        p->key[fate] = bigger;
-        p->capacity[fate] = capacity;
-    }
+    const char **key = arena_grow(&p->a, p->key[fate], p->count[fate], &p->capacity[fate], 64, sizeof *key);
+    if (!key) return ctx_no_memory(r->ctx, sizeof *key, "the report");
+    p->key[fate] = key;
     char *copy = arena_string(&p->a, text);
     if (!copy) return ctx_no_memory(r->ctx, strlen(text), "the report");
     p->key[fate][p->count[fate]++] = copy;
@@ -72,12 +67,6 @@ static cloob_status verdict(reader *r)
     return status;
 }
 
-static bool ends(const char *name, const char *tail)
-{
-    size_t n = strlen(name), m = strlen(tail);
-    return n >= m && strcmp(name + n - m, tail) == 0;
-}
-
 /* ---- opening ------------------------------------------------------------------------------------- */
 
 /* What a folder may hold, in order of preference; the last is a training run's. */
@@ -90,19 +79,13 @@ static const char *const folder_files[] = { "open_clip_model.safetensors",
                                             "pytorch_model.bin.index.json",
                                             "checkpoints/latest.safetensors" };
 
-static cloob_status pick_file(cloob_ctx *ctx, const char *path, char **out)
+static cloob_status pick_file(cloob_ctx *ctx, const char *path, char out[FILE_PATH])
 {
-    if (!file_is_dir(path)) {
-        *out = strdup(path);
-        return *out ? CLOOB_OK : ctx_no_memory(ctx, strlen(path), path);
-    }
+    if (!file_is_dir(path)) return file_in(ctx, "", path, out);
     for (size_t i = 0; i < sizeof folder_files / sizeof folder_files[0]; i++) {
-        *out = file_join(path, folder_files[i]);
-        if (!*out) return ctx_no_memory(ctx, strlen(path), path);
-        if (file_exists(*out)) return CLOOB_OK;
-        free(*out);
+        CLOOB_TRY(file_in(ctx, path, folder_files[i], out));
+        if (file_exists(out)) return CLOOB_OK;
     }
-    *out = NULL;
     return ctx_fail(ctx, CLOOB_ERR_IO,
                     "%s: a folder without model.safetensors, open_clip_model.safetensors, their .bin forms, or a run's "
                     "checkpoints/latest.safetensors",
@@ -115,7 +98,8 @@ static cloob_status open_safetensors(cloob_ctx *ctx, const char *path, st_file *
     CLOOB_TRY(st_open(ctx, path, f));
     const char *format = st_meta_get(f, "format");
     if (!format || strcmp(format, "cloob") != 0) return CLOOB_OK;
-    return digest_check_model(ctx, path, &(digest_input){ f->entry, f->count, f->meta, f->meta_count, NULL, NULL });
+    return digest_check_model_once(ctx, path,
+                                   &(digest_input){ f->entry, f->count, f->meta, f->meta_count, NULL, NULL });
 }
 
 static cloob_status open_file(reader *r, const char *path)
@@ -129,10 +113,11 @@ static cloob_status open_file(reader *r, const char *path)
         return CLOOB_OK;
     }
     CLOOB_TRY(file_read_beginning(r->ctx, path, first, sizeof first, &have));
-    size_t n = strlen(path);
-    const char *other = have > 4 && memcmp(first, "GGUF", 4) == 0 ? "GGUF" : ends(path, ".onnx") ? "ONNX" : NULL;
+    const char *other = have > 4 && memcmp(first, "GGUF", 4) == 0 ? "GGUF"
+                        : text_ends_with(path, ".onnx")           ? "ONNX"
+                                                                  : NULL;
     const char *kind = file_kind(first, have);
-    bool torch = torch_looks_like(first, have) || (n > 3 && strcmp(path + n - 3, ".pt") == 0);
+    bool torch = torch_looks_like(first, have) || text_ends_with(path, ".pt");
     if (other)
         return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
                         "%s: a file of %s, which is not read; give the weights it was made from", path, other);
@@ -141,9 +126,8 @@ static cloob_status open_file(reader *r, const char *path)
                         "%s: not a model, but %s; give a .safetensors, .pt or .bin file, or a folder with one", path,
                         kind);
     r->report->container = "safetensors";
-    bool arrays = arrays_looks_like(first, have);
-    if (!torch && !arrays) return open_safetensors(r->ctx, path, &r->w->st);
-    CLOOB_TRY(arrays ? arrays_open(r->ctx, path, &r->w->torch) : torch_open(r->ctx, path, &r->w->torch));
+    if (!torch && !arrays_looks_like(first, have)) return open_safetensors(r->ctx, path, &r->w->st);
+    CLOOB_TRY(torch_open(r->ctx, path, &r->w->torch));
     r->report->container = layout[r->w->torch.layout];
     return CLOOB_OK;
 }
@@ -295,7 +279,7 @@ static cloob_status take_all(reader *r)
             status = fold_row(r->ctx, &r->s, r->w, row, i, &fold);
         if (status == CLOOB_OK && fold.missing[0]) status = note(r, KEY_MISSING, fold.missing);
         if (status == CLOOB_OK && !fold.folded) status = take(r, &row[i]);
-        if (status == CLOOB_OK && ends(row[i].name, ".running_var")) status = take_count(r, row[i].name);
+        if (status == CLOOB_OK && text_ends_with(row[i].name, ".running_var")) status = take_count(r, row[i].name);
     }
     if (status == CLOOB_OK) status = take_scalar(r, "logit_scale");
     if (status == CLOOB_OK) status = take_scalar(r, "logit_bias");
@@ -310,7 +294,7 @@ static bool harmless(const char *name)
     static const char *const tails[] = { "attn_mask", "position_ids", "input_resolution", "context_length",
                                          "vocab_size" };
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++)
-        if (ends(name, tails[i])) return true;
+        if (text_ends_with(name, tails[i])) return true;
     return false;
 }
 
@@ -382,13 +366,12 @@ cloob_status interchange_read(cloob_ctx *ctx, const char *path, const interchang
                               interchange_report *report)
 {
     static const interchange_options defaults = { 0 };
-    char *file = NULL;
+    char file[FILE_PATH];
     *report = (interchange_report){ 0 };
     weights_init(w);
     reader r = { .ctx = ctx, .o = options ? options : &defaults, .w = w, .report = report };
-    cloob_status status = pick_file(ctx, path, &file);
+    cloob_status status = pick_file(ctx, path, file);
     if (status == CLOOB_OK) status = read_all(&r, file);
     if (status != CLOOB_OK) weights_release(w);
-    free(file);
     return status;
 }

@@ -24,15 +24,14 @@ static cloob_status config_from_text(finder *r, const char *text)
     return status;
 }
 
-/* "DIR/name" for the folder of the weights, which the caller frees; NULL when there is no such file. */
-static cloob_status path_next_to(const finder *r, const char *name, char **out)
+/* "DIR/name" for the folder of the weights; "" when there is no such file. */
+static cloob_status path_next_to(const finder *r, const char *name, char path[FILE_PATH])
 {
-    char *dir = strdup(r->s->path), *slash = dir ? strrchr(dir, '/') : NULL;
-    if (slash) slash[1] = '\0';
-    *out = dir ? file_join(slash ? dir : "", name) : NULL;
-    free(dir);
-    if (!*out) return ctx_no_memory(r->ctx, strlen(r->s->path), name);
-    if (!file_exists(*out)) free(*out), *out = NULL;
+    const char *slash = strrchr(r->s->path, '/');
+    int n = slash ? (int)(slash + 1 - r->s->path) : 0;
+    if (snprintf(path, FILE_PATH, "%.*s%s", n, r->s->path, name) >= FILE_PATH)
+        return ctx_fail(r->ctx, CLOOB_ERR_IO, "%.200s...: a path that is too long", path);
+    if (!file_exists(path)) path[0] = '\0';
     return CLOOB_OK;
 }
 
@@ -41,10 +40,10 @@ static cloob_status read_preprocessor_in(finder *r, const char *name, const char
 {
     arena a = { 0 };
     json *root;
-    char *path;
-    CLOOB_TRY(path_next_to(r, name, &path));
+    char path[FILE_PATH];
+    CLOOB_TRY(path_next_to(r, name, path));
     *found = false;
-    if (!path) return CLOOB_OK;
+    if (!path[0]) return CLOOB_OK;
     cloob_status status = json_read_file(r->ctx, &a, path, &root);
     const json *inner = status != CLOOB_OK ? NULL : part ? json_get(root, part) : root;
     *found = inner && inner->kind == JSON_OBJECT;
@@ -53,7 +52,6 @@ static cloob_status read_preprocessor_in(finder *r, const char *name, const char
         status = model_config_check(r->ctx, &r->w->config);
         if (status != CLOOB_OK) status = ctx_wrap(r->ctx, status, "%s", path);
     }
-    free(path);
     arena_release(&a);
     return status;
 }
@@ -90,14 +88,12 @@ static cloob_status find_projection(finder *r)
 static cloob_status config_from_neighbour(finder *r, bool *found)
 {
     const char *name = names_is_hf(r->s->names) ? "config.json" : "open_clip_config.json";
-    char *path = NULL;
-    if (r->s->names.text != TEXT_NAMES_JKU) CLOOB_TRY(path_next_to(r, name, &path));
-    *found = path != NULL;
-    if (!path) return CLOOB_OK;
+    char path[FILE_PATH] = "";
+    if (r->s->names.text != TEXT_NAMES_JKU) CLOOB_TRY(path_next_to(r, name, path));
+    *found = path[0] != '\0';
+    if (!*found) return CLOOB_OK;
     *r->from = name;
-    cloob_status status = model_config_load(r->ctx, path, &r->w->config);
-    free(path);
-    if (status != CLOOB_OK) return status;
+    CLOOB_TRY(model_config_load(r->ctx, path, &r->w->config));
     rename_known(&r->w->config);
     CLOOB_TRY(find_projection(r));
     bool rinna = r->s->names.image == IMAGE_NAMES_HF_VIT; /* whose preprocessing is torchvision's, and in no file */
@@ -110,9 +106,9 @@ static cloob_status refuse_other_types(finder *r)
     arena a = { 0 };
     json *root;
     model_config ignored;
-    char *path;
-    CLOOB_TRY(path_next_to(r, "config.json", &path));
-    if (!path) return CLOOB_OK;
+    char path[FILE_PATH];
+    CLOOB_TRY(path_next_to(r, "config.json", path));
+    if (!path[0]) return CLOOB_OK;
     cloob_status status = json_read_file(r->ctx, &a, path, &root);
     const char *type = status == CLOOB_OK ? json_string(json_get(root, "model_type")) : NULL;
     bool known = !type || strcmp(type, "clip") == 0 || strcmp(type, "siglip") == 0 || strcmp(type, "metaclip_2") == 0;
@@ -125,7 +121,6 @@ static cloob_status refuse_other_types(finder *r)
                 "MetaCLIP 2 and SigLIP are built in",
                 path, type);
     }
-    free(path);
     arena_release(&a);
     return status;
 }

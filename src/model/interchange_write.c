@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text.h"
 #include "model/interchange.h"
 #include "model/params.h"
 
@@ -125,12 +126,6 @@ static cloob_status gather(writer *o)
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-static bool ends(const char *name, const char *tail)
-{
-    size_t n = strlen(name), m = strlen(tail);
-    return n >= m && strcmp(name + n - m, tail) == 0;
-}
-
 static void drop_entry(void *user, const st_entry *e) { weights_drop_pages(user, &e->t); }
 
 /* "format": "pt" is what transformers asks of a safetensors file; the configuration helps us read it back. */
@@ -148,7 +143,7 @@ static cloob_status write_safetensors(writer *o, const char *path)
 
 static cloob_status write_openai(writer *o, const char *path)
 {
-    if (ends(path, ".safetensors")) return write_safetensors(o, path);
+    if (text_ends_with(path, ".safetensors")) return write_safetensors(o, path);
     return torch_write(o->ctx, path, o->entry, o->count, NULL);
 }
 
@@ -159,21 +154,11 @@ static cloob_status write_jku(writer *o, const char *path)
     return torch_write(o->ctx, path, o->entry, o->count, &wrapper);
 }
 
-static cloob_status write_text(writer *o, const char *dir, const char *name, const sbuf *text)
-{
-    char *path = file_join(dir, name);
-    cloob_status status = !path || text->failed ? ctx_no_memory(o->ctx, text->len, name)
-                                                : file_write(o->ctx, path, text->data, text->len);
-    free(path);
-    return status;
-}
-
 static cloob_status write_tensors_in(writer *o, const char *dir, const char *name)
 {
-    char *path = file_join(dir, name);
-    cloob_status status = path ? write_safetensors(o, path) : ctx_no_memory(o->ctx, strlen(dir), name);
-    free(path);
-    return status;
+    char path[FILE_PATH];
+    CLOOB_TRY(file_in(o->ctx, dir, name, path));
+    return write_safetensors(o, path);
 }
 
 /* Texts first: where the weights are, everything is. */
@@ -183,9 +168,9 @@ static cloob_status write_hf(writer *o, const char *dir)
     cloob_status status = model_config_to_hf(o->ctx, &o->w->config, dir, &config);
     if (status == CLOOB_OK) status = model_config_to_hf_preprocessor(o->ctx, &o->w->config, dir, &pre);
     if (status == CLOOB_OK) status = file_make_dirs(o->ctx, dir);
-    if (status == CLOOB_OK) status = write_text(o, dir, "config.json", &config);
+    if (status == CLOOB_OK) status = file_write_in(o->ctx, dir, "config.json", &config);
     if (status == CLOOB_OK && !o->w->config.no_image_tower)
-        status = write_text(o, dir, "preprocessor_config.json", &pre);
+        status = file_write_in(o->ctx, dir, "preprocessor_config.json", &pre);
     if (status == CLOOB_OK) status = write_tensors_in(o, dir, "model.safetensors");
     sbuf_release(&config);
     sbuf_release(&pre);
@@ -209,7 +194,7 @@ static cloob_status write_open_clip(writer *o, const char *dir)
     cloob_status status =
         model_config_to_open_clip(o->ctx, &o->w->config, dir, interchange_own_tokenizer(o->w), &config);
     if (status == CLOOB_OK) status = file_make_dirs(o->ctx, dir);
-    if (status == CLOOB_OK) status = write_text(o, dir, "open_clip_config.json", &config);
+    if (status == CLOOB_OK) status = file_write_in(o->ctx, dir, "open_clip_config.json", &config);
     if (status == CLOOB_OK) status = write_tensors_in(o, dir, "open_clip_model.safetensors");
     sbuf_release(&config);
     return status;

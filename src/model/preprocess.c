@@ -100,6 +100,7 @@ typedef struct processor_class {
 
 static const processor_class classes[] = { { "CLIP", false, true, true, RESIZE_BICUBIC },
                                            { "ChineseCLIP", false, true, true, RESIZE_BICUBIC },
+                                           { "Siglip2", true, false, false, RESIZE_BILINEAR },
                                            { "Siglip", true, false, false, RESIZE_BICUBIC },
                                            { "ViT", true, false, false, RESIZE_BILINEAR } };
 
@@ -108,18 +109,21 @@ static cloob_status find_class(const config_reader *r, const json *root, const p
     static const char *const keys[] = { "image_processor_type", "feature_extractor_type" };
     const char *name = NULL;
     for (int i = 0; i < 2 && !name; i++) name = json_string(json_get(root, keys[i]));
-    *out = &classes[model_config_is_siglip(r->c) ? 2 : 0];
+    *out = &classes[r->c->position_side ? 2 : model_config_is_siglip(r->c) ? 3 : 0];
     if (!name) return CLOOB_OK;
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
         size_t n = strlen(classes[i].name);
         if (strncmp(name, classes[i].name, n) != 0) continue;
         if (strncmp(name + n, "ImageProcessor", 14) != 0 && strcmp(name + n, "FeatureExtractor") != 0) continue;
+        if ((i == 2) != (r->c->position_side > 0))
+            return refuse(r, name, "is not the image processor of this type of model");
         *out = &classes[i];
         return CLOOB_OK;
     }
-    return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
-                    "%s: an image processor of type %.80s; CLIP's, Chinese-CLIP's, SigLIP's and ViT's are known",
-                    r->source, name);
+    return ctx_fail(
+        r->ctx, CLOOB_ERR_UNSUPPORTED,
+        "%s: an image processor of type %.80s; CLIP's, Chinese-CLIP's, SigLIP's, SigLIP 2's and ViT's are known",
+        r->source, name);
 }
 
 /* Fields without an effect on the pixels of one image, and those that are read; others must be off. */
@@ -155,7 +159,8 @@ static cloob_status check_fields(const config_reader *r, const json *root)
     for (const json *v = root->child; v; v = v->next) {
         int i = 0;
         while (known[i] && strcmp(known[i], v->key) != 0) i++;
-        bool off = v->kind == JSON_NULL || (v->kind == JSON_BOOL && !v->boolean);
+        bool naflex = strcmp(v->key, "patch_size") == 0 || strcmp(v->key, "max_num_patches") == 0;
+        bool off = (naflex && r->c->position_side) || v->kind == JSON_NULL || (v->kind == JSON_BOOL && !v->boolean);
         if (!known[i] && !off) return refuse(r, v->key, "is not applied by cloob's image preprocessing");
     }
     return CLOOB_OK;
@@ -234,6 +239,19 @@ static cloob_status set_view(const config_reader *r, const processor *p)
     return CLOOB_OK;
 }
 
+/* NaFlex. */
+static cloob_status set_patches(const config_reader *r, const json *root, const processor *p)
+{
+    int64_t patch = 16, patches = 256;
+    CLOOB_TRY(reader_int(r, root, "patch_size", &patch));
+    CLOOB_TRY(reader_int(r, root, "max_num_patches", &patches));
+    if (patch != r->c->patch) return reader_bad(r, "patch_size", "the model's");
+    if (!p->do_resize || p->do_crop)
+        return refuse(r, p->do_crop ? "do_center_crop" : "do_resize", "is not as NaFlex needs it");
+    model_config_set_naflex(r->c, r->c->position_side, patches);
+    return CLOOB_OK;
+}
+
 /* (p factor - mean) / std as (p / 255 - mean') / std'. */
 static cloob_status set_scale(const config_reader *r, const processor *p)
 {
@@ -255,7 +273,7 @@ cloob_status preprocess_read_hf(const config_reader *r, const json *root)
     CLOOB_TRY(find_class(r, root, &k));
     CLOOB_TRY(check_fields(r, root));
     CLOOB_TRY(read_fields(r, root, k, &p));
-    CLOOB_TRY(set_view(r, &p));
+    CLOOB_TRY(r->c->position_side ? set_patches(r, root, &p) : set_view(r, &p));
     return set_scale(r, &p);
 }
 
@@ -336,13 +354,21 @@ cloob_status model_config_to_hf_preprocessor(cloob_ctx *ctx, const model_config 
     if (v->mode == RESIZE_LONGEST)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: CLIP's image processor cannot resize by the longest edge",
                         path);
+    bool naflex = c->position_side > 0;
     json_begin(&w, NULL, '{');
-    json_put_text(&w, "image_processor_type", siglip ? "SiglipImageProcessor" : "CLIPImageProcessor");
-    json_put_text(&w, "processor_class", siglip ? "SiglipProcessor" : "CLIPProcessor");
+    json_put_text(&w, "image_processor_type",
+                  naflex   ? "Siglip2ImageProcessor"
+                  : siglip ? "SiglipImageProcessor"
+                           : "CLIPImageProcessor");
+    json_put_text(&w, "processor_class", naflex ? "Siglip2Processor" : siglip ? "SiglipProcessor" : "CLIPProcessor");
     json_put_bool(&w, "do_convert_rgb", true);
     json_put_bool(&w, "do_resize", v->mode != RESIZE_NONE);
-    put_hf_size(&w, "size", v->mode == RESIZE_SHORTEST, height, width);
+    if (naflex) {
+        json_put_int(&w, "patch_size", v->patch);
+        json_put_int(&w, "max_num_patches", v->patches);
+    } else put_hf_size(&w, "size", v->mode == RESIZE_SHORTEST, height, width);
     json_put_int(&w, "resample", resize_filter_to_pillow(v->filter));
+    crop = crop && !naflex;
     json_put_bool(&w, "do_center_crop", crop);
     if (crop) put_hf_size(&w, "crop_size", false, c->image_size, c->image_size);
     json_put_bool(&w, "do_rescale", true);

@@ -260,7 +260,8 @@ static void add_vit(list *l, const model_config *c)
 {
     int64_t w = c->width;
     if (!c->no_class_token) add1(l, "visual.", "class_embedding", w);
-    add2(l, "visual.", "positional_embedding", model_config_image_tokens(c), w);
+    int64_t side = c->position_side;
+    add2(l, "visual.", "positional_embedding", side ? side * side : model_config_image_tokens(c), w);
     add_image_projection(l, c, w);
     for (int i = 0; i < 2 && c->patch_stem; i++) {
         char p[32];
@@ -268,7 +269,8 @@ static void add_vit(list *l, const model_config *c)
         add4(l, p, ".weight", w / 4, i ? w / 4 : 3, i ? 2 : c->patch / 4);
         add1(l, p, ".bias", w / 4);
     }
-    add4(l, "visual.", "conv1.weight", w, c->patch_stem ? w / 4 : 3, c->patch_stem ? 2 : c->patch);
+    if (side) add2(l, "visual.", "conv1.weight", w, 3 * c->patch * c->patch); /* rows of (patch, patch, 3) */
+    else add4(l, "visual.", "conv1.weight", w, c->patch_stem ? w / 4 : 3, c->patch_stem ? 2 : c->patch);
     if (c->patch_bias) add1(l, "visual.", "conv1.bias", w);
     if (!c->no_ln_pre) add_norm(l, "visual.ln_pre", w);
     add_transformer(l, "visual.transformer", c->layers[0], w, &c->image);

@@ -28,6 +28,25 @@ static value_id embed_patches(build *b, value_id images)
     return graph_op(b->g, OP_CLASS_TOKENS, none, 3, (value_id[]){ x, build_param(b, "visual.class_embedding"), pos });
 }
 
+static void set_channels(const model_config *c, op_attr *attr)
+{
+    for (int i = 0; i < 3; i++) attr->mean[i] = (float)c->image_mean[i], attr->std[i] = (float)c->image_std[i];
+}
+
+/* NaFlex: the patches of all images, packed, with positions resampled to the grid of each. */
+static value_id embed_records(build *b, value_id records, build_sequences *s)
+{
+    const model_config *c = &b->p->config;
+    op_attr attr = { .rows = c->view.patches, .patch = c->patch, .dtype = b->p->compute };
+    set_channels(c, &attr);
+    value_id x = graph_op(b->g, OP_PATCH_ROWS, attr, 1, &records), grid = graph_output(b->g, x, 2);
+    s->start = graph_output(b->g, x, 1);
+    s->tokens = c->view.patches;
+    x = build_linear(b, x, build_param(b, "visual.conv1.weight"), build_param(b, "visual.conv1.bias"));
+    value_id pos = build_param(b, "visual.positional_embedding");
+    return graph_op(b->g, OP_GRID_POSITIONS, (op_attr){ 0 }, 4, (value_id[]){ x, pos, s->start, grid });
+}
+
 /* The mean of the patches: the class token does not count. */
 static value_id mean_patches(build *b, value_id x)
 {
@@ -47,8 +66,6 @@ static value_id drop_patches(build *b, value_id x)
 value_id build_vit(build *b, value_id images)
 {
     const model_config *c = &b->p->config;
-    value_id x = drop_patches(b, embed_patches(b, images));
-    if (!c->no_ln_pre) x = build_layernorm(b, x, "visual.ln_pre", c->image.eps);
     build_sequences rows = { .blocks = &c->image,
                              .heads = c->image_heads,
                              .side = c->image_size / c->patch,
@@ -57,12 +74,14 @@ value_id build_vit(build *b, value_id images)
                              .index = NO_VALUE,
                              .mask = NO_VALUE,
                              .start = NO_VALUE };
+    value_id x = c->position_side ? embed_records(b, images, &rows) : drop_patches(b, embed_patches(b, images));
+    if (!c->no_ln_pre) x = build_layernorm(b, x, "visual.ln_pre", c->image.eps);
     x = build_transformer(b, x, "visual.transformer", c->layers[0], &rows);
     if (c->image_pool == IMAGE_POOL_MEAN && c->norm_after_pool) x = mean_patches(b, x);
     if (!c->no_ln_post) x = build_layernorm(b, x, "visual.ln_post", c->image.eps);
     if (c->image_pool == IMAGE_POOL_MEAN && !c->norm_after_pool) x = mean_patches(b, x);
     if (c->image_pool == IMAGE_POOL_MAP)
-        x = build_map_pool(b, x, "visual.attn_pool", c->pool_heads ? c->pool_heads : c->image_heads, &c->image);
+        x = build_map_pool(b, x, "visual.attn_pool", c->pool_heads ? c->pool_heads : c->image_heads, &rows);
     return x;
 }
 
@@ -73,9 +92,10 @@ static value_id image_input(build *b)
     op_attr attr = { .channels = b->o->gpu_input && c->family == MODEL_RESNET ? 8 : 3,
                      .patch = patches_as_rows(b) ? c->patch : 0,
                      .dtype = b->p->compute };
-    for (int i = 0; i < 3; i++) attr.mean[i] = (float)c->image_mean[i], attr.std[i] = (float)c->image_std[i];
+    set_channels(c, &attr);
     tensor bytes = TENSOR(CLOOB_U8, NULL, B, S, S, 3), floats = TENSOR(CLOOB_F32, NULL, B, 3, S, S);
     value_id x = graph_input(b->g, b->o->float_images ? floats : bytes, "images");
+    if (c->position_side) return x; /* patch_rows reads the bytes */
     return graph_op(b->g, OP_IMAGE_INPUT, attr, 1, &x);
 }
 
@@ -84,6 +104,10 @@ cloob_status tower_image(cloob_ctx *ctx, const params *p, const tower_options *o
     build b = { g, p, o };
     graph_init(ctx, g);
     CLOOB_TRY(model_config_need(ctx, &p->config, false));
+    if (p->config.position_side && (o->train || o->backward || o->float_images))
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s is a SigLIP 2 NaFlex model: %s", p->config.name,
+                        o->float_images ? "its images have no one size, so normalised pixels are not taken; give images"
+                                        : "it embeds, but cannot be trained");
     value_id x = image_input(&b), features, raw;
     if (p->config.family == MODEL_RESNET) {
         features = build_resnet(&b, x);

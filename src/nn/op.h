@@ -40,8 +40,9 @@ typedef struct op_attr {
     int64_t stride, pad;   /* conv2d; dwconv: stride */
     int64_t heads;         /* attention and its kin */
     int64_t channels;      /* image_input: channels of the output, 3 or more; the rest is 0 */
-    int64_t patch;         /* image_input: side of the windows that become rows; 0: none do */
-    int64_t rows;          /* pack_texts, repeat_row: of the result; mean_rows, rope: left out in front */
+    int64_t patch;         /* image_input: side of the windows that become rows; 0: none do; patch_rows */
+    int64_t rows;          /* pack_texts, repeat_row: of the result; mean_rows, rope: left out in front; patch_rows: the
+                            * most of one image */
     int64_t tokens;        /* packed attention: the most of one sequence; text_position: the place; rope: columns */
     int64_t token;         /* text_position: the id that is looked for; 0: none, the place is `tokens` */
     bool swapped, inverse; /* rope */
@@ -225,6 +226,20 @@ static inline int64_t op_live_rows(const op_env *env, const tensor *t)
     return t->ndim > 1 && t->dim[0] ? tensor_rows(t) / t->dim[0] * op_live_places(env, t) : tensor_rows(t);
 }
 
+/* patch_rows: h and w of a record, or the largest square of at most `most` patches. */
+static inline void op_record_grid(const uint8_t *record, int64_t bytes, int64_t most, int32_t grid[2])
+{
+    const uint8_t *end = record + bytes - 4;
+    grid[0] = end[0] | end[1] << 8;
+    grid[1] = end[2] | end[3] << 8;
+    if (grid[0] > 0 && grid[1] > 0 && (int64_t)grid[0] * grid[1] <= most) return;
+    grid[0] = 1;
+    while ((int64_t)(grid[0] + 1) * (grid[0] + 1) <= most) grid[0]++;
+    grid[1] = grid[0];
+}
+
+enum { OP_GRID_SIDE = 128 }; /* grid_positions: the largest G */
+
 /* image_input: the side of its windows, 1 where every position is its own. */
 static inline int64_t image_patch(const op_attr *attr) { return attr->patch > 1 ? attr->patch : 1; }
 
@@ -250,7 +265,7 @@ static inline double op_rope_angle(const op_attr *attr, int64_t t, int64_t p, in
 /* N sequences one after the other: of T rows each, or packed, by a table of their first rows. */
 typedef struct op_sequences {
     int64_t N, T;         /* packed: T is the most of one */
-    int64_t rows;         /* in all; packed: those behind the last sequence are dead */
+    int64_t rows;         /* in all; packed: rows after the last sequence are padding */
     const int32_t *start; /* packed: (N + 1); NULL: not, or while planning */
 } op_sequences;
 

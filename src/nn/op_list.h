@@ -20,7 +20,7 @@ OP(TEXT_POSITION, "text_position", shape_eot_index, NULL)
 OP(PACK_TEXTS, "pack_texts", shape_pack_texts, NULL)
 /* index (N) I32, tokens (N,T) (for its shape) -> start (N+1) I32, row (R) I32, last (N) I32, first (N) I32 {rows}: text
  * n up to its end token takes rows start[n] = first[n] .. start[n+1] - 1 = last[n] of R = rows, and row r holds token
- * row[r] of all N T. Rows from start[N] on are dead: they hold token 0, attention gives them 0 and nothing reads them.
+ * row[r] of all N T. Rows from start[N] on are padding: they hold token 0, attention writes 0, and nothing reads them.
  * Texts beyond R rows are cut off: the caller counts first */
 OP(TAKE_ROWS, "take_rows", shape_take_rows, grad_take_rows)
 /* x (N,T,C), [index (N) I32] -> y (N,C): row index[n] of x[n], row 0 without it; of packed x (R,C): row index[n], no
@@ -35,6 +35,13 @@ OP(GRID_TOKENS, "grid_tokens", shape_grid_tokens, grad_grid_tokens)
 /* x (N,h,w,C), [bias (C) F32], pos (hw,C) F32 -> y (N,hw,C): patches with a bias and their positions */
 OP(GRID_TOKENS_BWD, "grid_tokens_bwd", shape_like_three, NULL)
 /* dy, x, bias, pos -> dx, dbias, dpos */
+OP(PATCH_ROWS, "patch_rows", shape_patch_rows, NULL)
+/* x (N,S,S,3) U8, each a record of io/image/image_view.h -> y (N rows,3 P P), start (N+1) I32, grid (N,2) I32 {rows,
+ * patch P, mean, std, dtype}: the h w <= rows patches of image n, normalised, are rows start[n] .. start[n+1] - 1, and
+ * grid[n] is h, w. Rows from start[N] on are 0. A record without a possible h and w is a square of patches */
+OP(GRID_POSITIONS, "grid_positions", shape_grid_positions, NULL)
+/* x (R,C), pos (G G,C) F32, start (N+1) I32, grid (N,2) I32 -> y (R,C): x plus the table of a G x G grid, resampled to
+ * the grid of each image, bilinear and antialiased (torch's interpolate); rows from start[N] on are x */
 OP(MEAN_ROWS, "mean_rows", shape_mean_rows, grad_mean_rows)
 /* x (N,T,C) or (N,h,w,C) -> y (N,C) {rows}: the mean of rows `rows` .. T - 1. Packed: x (R,C), start (N+1) I32
  * {tokens} */
@@ -138,7 +145,7 @@ OP(ROPE, "rope", shape_rope, grad_rope)
 OP(MASK_QUERIES, "mask_queries", shape_mask_queries, grad_mask_queries)
 /* x (N,T,3C), index (N) I32 -> y: queries of the tokens behind index[n] are 0, so that they see all tokens alike */
 
-/* attention; packed: sequence n is rows start[n] .. start[n+1] - 1, at most `tokens` of them, and dead rows give 0 */
+/* attention; packed: sequence n is rows start[n] .. start[n+1] - 1, at most `tokens` of them, and padding rows are 0 */
 OP(ATTENTION, "attention", shape_attention, grad_attention)
 /* qkv (N,T,3C) -> y (N,T,C), lse' (N,H,T) F32 {heads, causal}; scores are divided by sqrt(C / heads). Positions may be
  * a grid, T = h w: qkv (N,h,w,3C) -> y (N,h,w,C). Packed: qkv (R,3C), start (N+1) I32 -> y (R,C), lse' (H,R) F32 {heads, causal, tokens} */

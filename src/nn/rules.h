@@ -13,9 +13,9 @@ op_shape_fn shape_image_input, shape_embed, shape_embed_bwd, shape_eot_index, sh
     shape_fold_bn, shape_same, shape_act, shape_add, shape_avgpool2, shape_avgpool2_bwd, shape_linear, shape_linear_dx,
     shape_linear_dw, shape_layernorm, shape_layernorm_bwd, shape_l2norm, shape_l2norm_bwd, shape_attention,
     shape_attention_bwd, shape_attention_one, shape_heads_project, shape_heads_collect, shape_heads_dw,
-    shape_pool_attention, shape_grid_tokens, shape_mean_rows, shape_mean_rows_bwd, shape_repeat_row,
-    shape_repeat_row_bwd, shape_scale, shape_bias, shape_bias_bwd, shape_dwconv, shape_gate, shape_gate_bwd, shape_rope,
-    shape_mask_queries, shape_excite;
+    shape_pool_attention, shape_grid_tokens, shape_patch_rows, shape_grid_positions, shape_mean_rows,
+    shape_mean_rows_bwd, shape_repeat_row, shape_repeat_row_bwd, shape_scale, shape_bias, shape_bias_bwd, shape_dwconv,
+    shape_gate, shape_gate_bwd, shape_rope, shape_mask_queries, shape_excite;
 
 op_grad_fn grad_embed, grad_take_rows, grad_class_tokens, grad_mean_tokens, grad_conv2d, grad_bn_apply, grad_relu,
     grad_add, grad_avgpool2, grad_linear, grad_act, grad_layernorm, grad_l2norm, grad_attention, grad_attention_one,

@@ -18,6 +18,37 @@ cloob_status shape_grid_tokens(cloob_ctx *ctx, op_args *a)
 GRAD_STEP(grad_grid_tokens, OP_GRID_TOKENS_BWD, (G(0), IN(0), inputs & 2 ? IN(1) : REF_NONE, IN(2)),
           (D(0), inputs & 2 ? D(1) : REF_NONE, D(2)))
 
+cloob_status shape_patch_rows(cloob_ctx *ctx, op_args *a)
+{
+    const tensor *x = &a->in[0];
+    int64_t row = 3 * a->attr.patch * a->attr.patch;
+    CLOOB_TRY(rule_dims(ctx, OP_PATCH_ROWS, a, 0, 4));
+    if (x->dtype != CLOOB_U8 || a->attr.patch < 1 || a->attr.rows < 1 ||
+        x->dim[1] * x->dim[2] * x->dim[3] < a->attr.rows * row + 4)
+        return op_refuse(ctx, OP_PATCH_ROWS, "records too short for %lld patches of %lld", (long long)a->attr.rows,
+                         (long long)a->attr.patch);
+    RULE_OUT(a, 0, a->attr.dtype, x->dim[0] * a->attr.rows, row);
+    RULE_OUT(a, 1, CLOOB_I32, x->dim[0] + 1);
+    RULE_OUT(a, 2, CLOOB_I32, x->dim[0], 2);
+    return CLOOB_OK;
+}
+
+cloob_status shape_grid_positions(cloob_ctx *ctx, op_args *a)
+{
+    const tensor *x = &a->in[0], *pos = &a->in[1];
+    int64_t side = 1;
+    for (int i = 0; i < 2; i++) CLOOB_TRY(rule_dims(ctx, OP_GRID_POSITIONS, a, i, 2));
+    CLOOB_TRY(rule_dims(ctx, OP_GRID_POSITIONS, a, 2, 1));
+    CLOOB_TRY(rule_dims(ctx, OP_GRID_POSITIONS, a, 3, 2));
+    while (side * side < pos->dim[0]) side++;
+    if (side * side != pos->dim[0] || side > OP_GRID_SIDE || pos->dim[1] != x->dim[1] || a->in[3].dim[1] != 2 ||
+        a->in[2].dim[0] != a->in[3].dim[0] + 1)
+        return op_refuse(ctx, OP_GRID_POSITIONS, "%lld positions of %lld for rows of %lld", (long long)pos->dim[0],
+                         (long long)pos->dim[1], (long long)x->dim[1]);
+    rule_like(a, 0, x);
+    return CLOOB_OK;
+}
+
 cloob_status shape_mean_rows(cloob_ctx *ctx, op_args *a)
 {
     const tensor *x = &a->in[0], *start = &a->in[1];

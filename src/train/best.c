@@ -55,50 +55,71 @@ static bool is_better(const char *metric, double a, double b)
     return falls ? a < b : a > b;
 }
 
-static void count_line(cloob_ctx *ctx, const char *line, const char *metric, best_metric *best)
-{
-    arena a = { 0 };
-    json *root;
-    double now, epoch = 0;
-    bool whole = json_parse(ctx, &a, line, strlen(line), "results.jsonl", &root) == CLOOB_OK;
-    if (whole && json_number(json_get(root, metric), &now)) {
-        json_number(json_get(root, "epoch"), &epoch);
-        bool first = best->evaluations++ == 0;
-        best->since++;
-        if (first || is_better(metric, now, best->value))
-            best->value = now, best->epoch = (int64_t)epoch, best->since = 0;
-    }
-    arena_release(&a);
-}
+/* The best value of a metric among the lines of results. */
+typedef struct best_metric {
+    double value;
+    int64_t epoch, evaluations;
+    int64_t since; /* evaluations after the best */
+} best_metric;
 
-cloob_status best_metric_find(cloob_ctx *ctx, const char *results, const char *metric, best_metric *out)
+/* Calls visit for every complete line of a results.jsonl, until it returns false. Without the file there is none. */
+typedef bool result_visitor(const json *line, const char *metric, void *user);
+
+static cloob_status each_result(cloob_ctx *ctx, const char *results, result_visitor *visit, const char *metric,
+                                void *user)
 {
     file_bytes all;
-    *out = (best_metric){ 0 };
+    bool more = true;
     if (!results || !file_exists(results)) return CLOOB_OK;
     CLOOB_TRY(file_read(ctx, results, FILE_TEXT_LIMIT, &all));
     char *rest = all.data;
-    for (char *line; (line = strsep(&rest, "\n"));)
-        if (*line) count_line(ctx, line, metric, out);
+    for (char *line; more && (line = strsep(&rest, "\n"));) {
+        arena a = { 0 };
+        json *root;
+        if (*line && json_parse(ctx, &a, line, strlen(line), results, &root) == CLOOB_OK)
+            more = visit(root, metric, user);
+        arena_release(&a);
+    }
     file_bytes_release(&all);
     return CLOOB_OK;
 }
 
+static bool count_line(const json *line, const char *metric, void *user)
+{
+    best_metric *best = user;
+    double now, epoch = 0;
+    if (!json_number(json_get(line, metric), &now)) return true;
+    json_number(json_get(line, "epoch"), &epoch);
+    bool first = best->evaluations++ == 0;
+    best->since++;
+    if (first || is_better(metric, now, best->value)) best->value = now, best->epoch = (int64_t)epoch, best->since = 0;
+    return true;
+}
+
+static cloob_status best_metric_find(cloob_ctx *ctx, const char *results, const char *metric, best_metric *out)
+{
+    *out = (best_metric){ 0 };
+    return each_result(ctx, results, count_line, metric, out);
+}
+
+typedef struct cycle_end {
+    double value;
+    bool found;
+} cycle_end;
+
+static bool find_cycle_end(const json *line, const char *metric, void *user)
+{
+    cycle_end *c = user;
+    bool ends = false;
+    c->found = json_bool(json_get(line, "cycle_end"), &ends) && ends && json_number(json_get(line, metric), &c->value);
+    return !c->found;
+}
+
 bool first_cycle_end(cloob_ctx *ctx, const char *results, const char *metric, double *out)
 {
-    file_bytes all;
-    bool found = false;
-    if (!results || !file_exists(results) || file_read(ctx, results, FILE_TEXT_LIMIT, &all) != CLOOB_OK) return false;
-    char *rest = all.data;
-    for (char *line; !found && (line = strsep(&rest, "\n"));) {
-        arena a = { 0 };
-        json *root;
-        bool ends = false;
-        if (*line && json_parse(ctx, &a, line, strlen(line), results, &root) == CLOOB_OK)
-            found = json_bool(json_get(root, "cycle_end"), &ends) && ends && json_number(json_get(root, metric), out);
-        arena_release(&a);
-    }
-    file_bytes_release(&all);
+    cycle_end c = { 0 };
+    bool found = each_result(ctx, results, find_cycle_end, metric, &c) == CLOOB_OK && c.found;
+    if (found) *out = c.value;
     return found;
 }
 

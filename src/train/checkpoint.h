@@ -53,7 +53,7 @@ cloob_status checkpoint_read(cloob_ctx *ctx, const char *path, step *s, run_posi
 /* Checks the checksum of the training state, if the file has one; reading checks the rest. */
 cloob_status checkpoint_verify(cloob_ctx *ctx, const char *path, const weights *w);
 
-/* ---- the checkpoint that a resumed run starts from, resume.c ---- */
+/* ---- the checkpoint that a resumed run starts from ---- */
 
 /* Which checkpoint a resumed run starts from. */
 

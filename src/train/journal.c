@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,37 +247,16 @@ void journal_tee_end(cloob_ctx *ctx, journal_tee *t)
     pthread_mutex_destroy(&t->lock);
 }
 
-static void put_line(cloob_ctx *ctx, journal *j, cloob_log_level level, const char *format, va_list args)
+void journal_put_line(cloob_ctx *ctx, journal *j, cloob_log_level level, const char *format, ...)
 {
     char text[1024];
+    va_list args;
     if (!j->writes) return;
+    va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
+    va_end(args);
     if (ctx) ctx_log(ctx, level, "%s", text);
     else log_line(j->log, NULL, level, text);
-}
-
-void journal_note(journal *j, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    put_line(NULL, j, CLOOB_LOG_INFO, format, args);
-    va_end(args);
-}
-
-void journal_line(cloob_ctx *ctx, journal *j, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    put_line(ctx, j, CLOOB_LOG_INFO, format, args);
-    va_end(args);
-}
-
-void journal_warn(cloob_ctx *ctx, journal *j, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    put_line(ctx, j, CLOOB_LOG_WARN, format, args);
-    va_end(args);
 }
 
 /* ---- settings and results ---------------------------------------------------------------------------------- */
@@ -292,19 +272,20 @@ static cloob_status append_line(cloob_ctx *ctx, const char *path, const char *li
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* Commands of pipe: sources often contain keys and tokens: then only the owner can read the file. */
-static cloob_status write_settings(cloob_ctx *ctx, const char *path, const char *text)
+static cloob_status write_settings(cloob_ctx *ctx, const journal *j, const char *name, const char *text)
 {
+    char *path = file_join(j->dir, name);
     size_t bytes = strlen(text);
-    return strstr(text, "pipe:") ? file_write_private(ctx, path, text, bytes) : file_write(ctx, path, text, bytes);
+    cloob_status status = !path                   ? ctx_no_memory(ctx, bytes, name)
+                          : strstr(text, "pipe:") ? file_write_private(ctx, path, text, bytes)
+                                                  : file_write(ctx, path, text, bytes);
+    free(path);
+    return status;
 }
 
 cloob_status journal_settings(cloob_ctx *ctx, journal *j, const char *text)
 {
-    if (!j->writes) return CLOOB_OK;
-    char *path = file_join(j->dir, "settings.json");
-    cloob_status status = path ? write_settings(ctx, path, text) : ctx_no_memory(ctx, 1024, "settings.json");
-    free(path);
-    return status;
+    return j->writes ? write_settings(ctx, j, "settings.json", text) : CLOOB_OK;
 }
 
 cloob_status journal_provenance(cloob_ctx *ctx, journal *j, const char *line)
@@ -321,7 +302,7 @@ cloob_status journal_provenance(cloob_ctx *ctx, journal *j, const char *line)
 cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text)
 {
     if (!j->writes) return CLOOB_OK;
-    char *copy = strdup(text), *line[256], *rest = copy, *path = file_join(j->dir, "params.txt");
+    char *copy = strdup(text), *line[256], *rest = copy;
     size_t n = 0;
     sbuf out = { 0 };
     for (char *l; copy && n < 256 && (l = strsep(&rest, "\n"));)
@@ -329,10 +310,9 @@ cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text)
     qsort(line, n, sizeof *line, by_text);
     for (size_t i = 0; i < n; i++) sbuf_printf(&out, "%s\n", line[i]);
     cloob_status status =
-        copy && path && !out.failed ? write_settings(ctx, path, out.data) : ctx_no_memory(ctx, 1024, "params.txt");
+        copy && !out.failed ? write_settings(ctx, j, "params.txt", out.data) : ctx_no_memory(ctx, 1024, "params.txt");
     sbuf_release(&out);
     free(copy);
-    free(path);
     return status;
 }
 
@@ -422,4 +402,74 @@ void journal_put(journal *j, json_out *line, int64_t epoch, const char *name, do
     json_put_number(line, name, value);
     snprintf(tag, sizeof tag, "val/%s", name);
     journal_scalar(j, tag, epoch, value);
+}
+
+/* ---- norms of every parameter's weights, gradient and update, in layers.tsv ------------------------- */
+
+struct layer_norms {
+    params *p;
+    float *before, *after, *grad; /* (trainable) host memory */
+};
+
+cloob_status layer_norms_create(cloob_ctx *ctx, params *p, layer_norms **out)
+{
+    layer_norms *l = calloc(1, sizeof *l);
+    size_t bytes = (size_t)p->trainable * sizeof(float);
+    if (!l) return ctx_no_memory(ctx, sizeof *l, "norms of layers");
+    *l = (layer_norms){ p, malloc(bytes), malloc(bytes), malloc(bytes) };
+    if (l->before && l->after && l->grad) {
+        *out = l;
+        return CLOOB_OK;
+    }
+    layer_norms_destroy(l);
+    return ctx_no_memory(ctx, 3 * bytes, "norms of layers");
+}
+
+void layer_norms_destroy(layer_norms *l)
+{
+    if (!l) return;
+    free(l->before), free(l->after), free(l->grad);
+    free(l);
+}
+
+static cloob_status copy(cloob_ctx *ctx, const params *p, const float *from, float *to)
+{
+    return p->dev->to_host(ctx, p->dev, to, from, (size_t)p->trainable * sizeof(float));
+}
+
+cloob_status layer_norms_before(cloob_ctx *ctx, layer_norms *l) { return copy(ctx, l->p, l->p->master, l->before); }
+
+cloob_status layer_norms_after(cloob_ctx *ctx, layer_norms *l)
+{
+    CLOOB_TRY(copy(ctx, l->p, l->p->master, l->after));
+    return copy(ctx, l->p, l->p->grad, l->grad);
+}
+
+/* Euclidean norms of one parameter. */
+typedef struct layer_norm {
+    double weight, gradient, update; /* after the step; of the loss; after minus before */
+} layer_norm;
+
+static layer_norm layer_norm_of(const layer_norms *l, int row)
+{
+    const param *r = &l->p->row[row];
+    double weight = 0, gradient = 0, update = 0;
+    for (int64_t i = r->offset; i < r->offset + r->count; i++) {
+        double moved = (double)l->after[i] - (double)l->before[i];
+        weight += (double)l->after[i] * (double)l->after[i];
+        gradient += (double)l->grad[i] * (double)l->grad[i];
+        update += moved * moved;
+    }
+    return (layer_norm){ sqrt(weight), sqrt(gradient), sqrt(update) };
+}
+
+void layer_norms_put(const layer_norms *l, int64_t number, double factor, FILE *out)
+{
+    for (int i = 0; i < l->p->count; i++) {
+        if (l->p->row[i].buffer || l->p->row[i].frozen) continue;
+        layer_norm n = layer_norm_of(l, i);
+        fprintf(out, "%lld\t%s\t%.9g\t%.9g\t%.9g\n", (long long)number, l->p->row[i].name, n.weight,
+                factor * n.gradient, n.update);
+    }
+    fflush(out);
 }

@@ -45,14 +45,13 @@ void journal_tee_begin(cloob_ctx *ctx, journal_tee *t);
 void journal_tee_open(journal *j, journal_tee *t);
 void journal_tee_end(cloob_ctx *ctx, journal_tee *t); /* does nothing where it is not begun */
 
-/* One line to the context's log, and by journal_tee to out.log. */
-void journal_line(cloob_ctx *ctx, journal *j, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-/* Only to out.log: for text that the caller prints itself. */
-void journal_note(journal *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* journal_line, as a warning. */
-void journal_warn(cloob_ctx *ctx, journal *j, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* One line to the context's log, and by journal_tee to out.log; ctx NULL: only to out.log, for text that the caller
+ * prints itself. */
+void journal_put_line(cloob_ctx *ctx, journal *j, cloob_log_level level, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+#define journal_line(ctx, j, ...) journal_put_line(ctx, j, CLOOB_LOG_INFO, __VA_ARGS__)
+#define journal_warn(ctx, j, ...) journal_put_line(ctx, j, CLOOB_LOG_WARN, __VA_ARGS__)
+#define journal_note(j, ...)      journal_put_line(NULL, j, CLOOB_LOG_INFO, __VA_ARGS__)
 
 /* params.txt: sorted "key: value" lines; text holds them unsorted. */
 cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text);
@@ -117,18 +116,12 @@ void tensorboard_scalar(tensorboard *t, const char *tag, int64_t step, double va
 
 typedef struct layer_norms layer_norms;
 
-/* Euclidean norms of one parameter. */
-typedef struct layer_norm {
-    double weight, gradient, update; /* after the step; of the loss; after minus before */
-} layer_norm;
-
 /* p outlives it. */
 cloob_status layer_norms_create(cloob_ctx *ctx, params *p, layer_norms **out);
 void layer_norms_destroy(layer_norms *l); /* NULL is valid */
 
 cloob_status layer_norms_before(cloob_ctx *ctx, layer_norms *l);
 cloob_status layer_norms_after(cloob_ctx *ctx, layer_norms *l);
-layer_norm layer_norm_of(const layer_norms *l, int row);
 
 /* Appends a line for every trained parameter: step, name, norms of weights, gradient (times factor) and update. */
 #define LAYER_NORMS_HEAD "step\tparameter\tweight\tgradient\tupdate\n"

@@ -46,7 +46,7 @@ cloob_status memory_fit(cloob_ctx *ctx, const memory_case *c, step_options *o, s
 enum { MEMORY_TEXT = 320 };
 const char *memory_text(const memory_need *n, char text[MEMORY_TEXT]);
 
-/* ---- a model without weights, outline.c ---- */
+/* ---- a model without weights ---- */
 
 /* A model without weights: sizes, parameters, and the memory that a step would take. */
 

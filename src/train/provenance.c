@@ -15,15 +15,17 @@
 
 /* ---- data ---------------------------------------------------------------------------------------- */
 
+enum { DIGEST_TEXT_BYTES = 17 };
+
 static uint64_t add_bytes(uint64_t key, const void *data, size_t bytes)
 {
     key = hash64(key, &bytes, sizeof bytes);
     return bytes ? hash64(key, data, bytes) : key;
 }
 
-/* Captions of up to 1,024 samples and the stored bytes of up to 64 images, evenly spaced: other data is noticed without
+/* 16 hexadecimal digits: captions of up to 1,024 samples and the stored bytes of up to 64 images, evenly spaced: other data is noticed without
  * reading all of it. A sample that cannot be read counts as empty. */
-void provenance_digest(cloob_ctx *ctx, const dataset *d, char text[PROVENANCE_DIGEST])
+static void provenance_digest(cloob_ctx *ctx, const dataset *d, char text[DIGEST_TEXT_BYTES])
 {
     enum { CAPTIONS = 1024, IMAGES = 64 };
     int64_t n = dataset_count(d), looked = min64(n, CAPTIONS), every = looked > IMAGES ? looked / IMAGES : 1;
@@ -38,7 +40,7 @@ void provenance_digest(cloob_ctx *ctx, const dataset *d, char text[PROVENANCE_DI
         key = add_bytes(key, s.data, read && pixels ? s.size : 0);
     }
     stored_sample_release(&s);
-    snprintf(text, PROVENANCE_DIGEST, "%016llx", (unsigned long long)key);
+    snprintf(text, DIGEST_TEXT_BYTES, "%016llx", (unsigned long long)key);
 }
 
 /* ---- program and machine ------------------------------------------------------------------------- */
@@ -62,9 +64,7 @@ static void put_place(json_out *w)
     struct tm tm;
     gethostname(host, sizeof host - 1);
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &tm));
-    json_put_text(w, "started", when);
-    json_put_text(w, "host", host);
-    json_put_text(w, "folder", folder);
+    json_members(w, J_TEXT("started", when), J_TEXT("host", host), J_TEXT("folder", folder));
     free(folder);
 }
 
@@ -85,19 +85,16 @@ static void put_machine(json_out *w, device *dev)
 
 void provenance_put(cloob_ctx *ctx, const run *r, json_out *w, const char *key)
 {
-    char digest[PROVENANCE_DIGEST];
+    char digest[DIGEST_TEXT_BYTES];
     json_begin(w, key, '{');
-    json_put_text(w, "version", cloob_version());
-    json_put_text(w, "commit", CLOOB_SOURCE_COMMIT);
+    json_members(w, J_TEXT("version", cloob_version()), J_TEXT("commit", CLOOB_SOURCE_COMMIT));
     put_command(w);
     put_place(w);
     provenance_digest(ctx, r->train, digest);
     json_put_text(w, "train_data_digest", digest);
     if (r->val) provenance_digest(ctx, r->val, digest);
     if (r->val) json_put_text(w, "val_data_digest", digest);
-    json_put_int(w, "ranks", comm_size(r->c));
-    json_put_int(w, "threads", ctx->threads);
-    json_put_text(w, "device", r->dev->name);
+    json_members(w, J_INT("ranks", comm_size(r->c)), J_OF(ctx, threads), J_TEXT("device", r->dev->name));
     put_machine(w, r->dev);
     json_end(w);
 }

@@ -9,7 +9,6 @@
 #include "core/file.h"
 #include "eval/analysis.h"
 #include "eval/metrics.h"
-#include "eval/retrieval.h"
 #include "infer/embed_data.h"
 #include "infer/zeroshot_run.h"
 #include "io/safetensors.h"
@@ -17,67 +16,37 @@
 #include "train/checkpoint.h"
 #include "train/run_loop.h"
 
-typedef struct pairs {
-    float *image, *text; /* (n, D) unit rows */
-    int64_t n, D;
-} pairs;
-
-static cloob_status embed_batches(cloob_ctx *ctx, run *r, loader *l, encoder *e, pairs *p, int64_t capacity)
+/* Both sides of the validation pairs, as unit rows of one width. */
+static cloob_status embed_pairs(cloob_ctx *ctx, run *r, encoder *e, embedded *out)
 {
-    for (;;) {
-        batch b;
-        comm_answer(r->c); /* the other ranks are waiting */
-        CLOOB_TRY(loader_next(ctx, l, &b));
-        if (b.end) return CLOOB_OK;
-        int64_t n = b.rows < capacity - p->n ? b.rows : capacity - p->n;
-        CLOOB_TRY(encoder_images(ctx, e, b.images, n, CLOOB_UNIT, p->image + p->n * p->D));
-        CLOOB_TRY(encoder_texts(ctx, e, b.tokens, n, CLOOB_UNIT, p->text + p->n * p->D));
-        p->n += n;
-    }
-}
-
-static cloob_status embed_pairs(cloob_ctx *ctx, run *r, encoder *e, pairs *p)
-{
-    loader_options lo;
-    loader *l;
-    int64_t capacity = dataset_epoch_samples(r->val);
-    size_t bytes = (size_t)(capacity * p->D) * sizeof(float);
-    p->image = malloc(bytes);
-    p->text = malloc(bytes);
-    if (!p->image || !p->text) return ctx_no_memory(ctx, 2 * bytes, "validation embeddings");
-    loader_options_init(&lo);
-    lo.batch = r->o->batch_size_eval;
-    lo.ranks = 1;
-    lo.workers = (int)r->o->workers;
-    lo.bad_share = run_bad_share(r);
-    lo.context = r->so.model.context;
-    loader_feeds(&lo, r->dev);
-    transform_options_init(&lo.view, r->so.model.image_size);
-    lo.view.how = r->so.model.view;
-    CLOOB_TRY(loader_create(ctx, r->val, r->tok, &lo, &l));
-    cloob_status status = embed_batches(ctx, r, l, e, p, capacity);
-    loader_destroy(l);
-    return status;
+    embed_options o = { .what = CLOOB_UNIT,
+                        .batch = r->o->batch_size_eval,
+                        .workers = (int)r->o->workers,
+                        .texts = true,
+                        .bad_share = run_bad_share(r) };
+    if (!dataset_has_captions(r->val))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no captions to validate with", r->o->val_data);
+    return embed_data(ctx, e, r->tok, r->val, &o, out);
 }
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
 
 /* A loss of the caller's own, in batches of the training's size: what it allocates may grow with their square. */
-static cloob_status own_loss_of(cloob_ctx *ctx, const run *r, const pairs *p, double *out)
+static cloob_status own_loss_of(cloob_ctx *ctx, const run *r, const embedded *p, double *out)
 {
     int64_t most = r->o->batch_size * r->o->accum_freq * comm_size(r->c), n = 0;
     double inv_tau =
         r->so.learn_inv_tau ? loss_scale_value(step_get_state(r->s).scalars.inv_tau.value) : r->o->init_inv_tau;
     *out = 0;
-    for (int64_t first = 0; first < p->n; first += most) {
-        int64_t count = min64(most, p->n - first);
+    for (int64_t first = 0; first < p->rows; first += most) {
+        int64_t count = min64(most, p->rows - first);
         if (count < 2 && first > 0) break; /* most losses need another pair */
         cloob_loss_call call = { .size = sizeof call,
                                  .step = r->at.updates,
                                  .n = count,
-                                 .d = p->D,
-                                 .x = p->image + first * p->D,
-                                 .y = p->text + first * p->D,
+                                 .d = p->image_width,
+                                 .x = p->image + first * p->image_width,
+                                 .y = p->text + first * p->image_width,
                                  .inv_tau = inv_tau };
         if (!r->o->loss(r->o->loss_user, &call))
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`loss`: the function failed in validation");
@@ -88,12 +57,12 @@ static cloob_status own_loss_of(cloob_ctx *ctx, const run *r, const pairs *p, do
     return CLOOB_OK;
 }
 
-static cloob_status loss_of(cloob_ctx *ctx, const run *r, const pairs *p, cloob_method method, double *out)
+static cloob_status loss_of(cloob_ctx *ctx, const run *r, const embedded *p, cloob_method method, double *out)
 {
     loss_options o;
     loss_plan *plan;
     loss_result result;
-    loss_shape shape = { .rows = p->n, .dim = p->D, .dtype = CLOOB_F32 };
+    loss_shape shape = { .rows = p->rows, .dim = p->image_width, .dtype = CLOOB_F32 };
     loss_inputs in = { .x = p->image, .y = p->text };
     loss_outputs none = { 0 };
     loss_options_init(&o);
@@ -142,20 +111,12 @@ static void check_chance(cloob_ctx *ctx, run *r, int64_t n, const cloob_retrieva
         best, chance);
 }
 
-static cloob_status put_retrieval(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, const rows *images,
-                                  const rows *texts)
+static cloob_status put_retrieval(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, const cloob_matrix *images,
+                                  const cloob_matrix *texts)
 {
-    unit_rows x, y;
     cloob_retrieval found;
-    CLOOB_TRY(unit_rows_init(ctx, &x, images));
-    cloob_status status = unit_rows_init(ctx, &y, texts);
-    if (status == CLOOB_OK) {
-        status = retrieval_run(ctx, &found, &x, &y, 0, NULL);
-        unit_rows_release(&y);
-    }
-    unit_rows_release(&x);
-    CLOOB_TRY(status);
-    check_chance(ctx, r, images->N, &found);
+    CLOOB_TRY(cloob_retrieve(ctx, &found, images, texts, NULL));
+    check_chance(ctx, r, images->rows, &found);
     put_side(r, line, epoch, "image_to_text", &found.image_to_text);
     put_side(r, line, epoch, "text_to_image", &found.text_to_image);
     journal_line(ctx, r->log, "epoch %lld: image to text R@1 %.3f, R@5 %.3f, R@10 %.3f; text to image %.3f, %.3f, %.3f",
@@ -175,12 +136,12 @@ static void put_change(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, co
     journal_put(r->log, line, epoch, name, now / first - 1);
 }
 
-static cloob_status put_analysis(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, const rows *images,
-                                 const rows *texts)
+static cloob_status put_analysis(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, const cloob_matrix *images,
+                                 const cloob_matrix *texts)
 {
     cloob_analysis a;
     char folder[1200];
-    cloob_status status = analysis_run(ctx, &a, images, texts, 0.99);
+    cloob_status status = cloob_analyze(ctx, &a, images, texts, 0.99);
     if (status == CLOOB_OK) {
         journal_put(r->log, line, epoch, "image_ajne", a.x.ajne);
         journal_put(r->log, line, epoch, "text_ajne", a.y.ajne);
@@ -206,10 +167,11 @@ static bool ends_cycle(const run *r)
 }
 
 /* As cloob embed writes them. */
-static cloob_status save_embeddings(cloob_ctx *ctx, const run *r, const tensor *x, const tensor *y, int64_t epoch)
+static cloob_status save_embeddings(cloob_ctx *ctx, const run *r, const embedded *p, int64_t epoch)
 {
     char path[1200];
-    st_entry entry[] = { { "image", *x }, { "text", *y } };
+    st_entry entry[] = { { "image", TENSOR(CLOOB_F32, p->image, p->rows, p->image_width) },
+                         { "text", TENSOR(CLOOB_F32, p->text, p->rows, p->text_width) } };
     snprintf(path, sizeof path, "%s/embeddings", journal_dir(r->log));
     CLOOB_TRY(file_make_dirs(ctx, path));
     snprintf(path, sizeof path, "%s/embeddings/epoch_%lld.safetensors", journal_dir(r->log), (long long)epoch);
@@ -217,34 +179,31 @@ static cloob_status save_embeddings(cloob_ctx *ctx, const run *r, const tensor *
 }
 
 /* Appends the metrics of the pairs to the line of results. */
-static cloob_status measure(cloob_ctx *ctx, run *r, const pairs *p, int64_t epoch, json_out *line)
+static cloob_status measure(cloob_ctx *ctx, run *r, const embedded *p, int64_t epoch, json_out *line)
 {
-    rows images, texts;
+    cloob_matrix images = { p->image, CLOOB_F32, p->rows, p->image_width, "validation images" },
+                 texts = { p->text, CLOOB_F32, p->rows, p->text_width, "validation texts" };
     double loss, clip;
-    tensor x = TENSOR(CLOOB_F32, p->image, p->n, p->D), y = TENSOR(CLOOB_F32, p->text, p->n, p->D);
     CLOOB_TRY(r->o->loss ? own_loss_of(ctx, r, p, &loss) : loss_of(ctx, r, p, r->so.method, &loss));
     CLOOB_TRY(loss_of(ctx, r, p, CLOOB_METHOD_CLIP, &clip));
-    CLOOB_TRY(rows_of(ctx, &images, &x, "validation images"));
-    CLOOB_TRY(rows_of(ctx, &texts, &y, "validation texts"));
     CLOOB_TRY(put_retrieval(ctx, r, line, epoch, &images, &texts));
-    if (r->o->save_embeddings) CLOOB_TRY(save_embeddings(ctx, r, &x, &y, epoch));
+    if (r->o->save_embeddings) CLOOB_TRY(save_embeddings(ctx, r, p, epoch));
     if (r->o->analyze) CLOOB_TRY(put_analysis(ctx, r, line, epoch, &images, &texts));
     journal_put(r->log, line, epoch, "val_loss", loss);
     journal_put(r->log, line, epoch, "clip_val_loss",
                 clip * r->o->init_inv_tau / 2); /* InfoNCE as open_clip prints it */
     journal_line(ctx, r->log, "epoch %lld: validation loss %.5f over %lld pairs", (long long)epoch, loss,
-                 (long long)p->n);
+                 (long long)p->rows);
     return CLOOB_OK;
 }
 
 static cloob_status validate_pairs(cloob_ctx *ctx, run *r, encoder *e, int64_t epoch, json_out *line)
 {
-    pairs p = { .D = r->so.model.embed };
-    cloob_status status = embed_pairs(ctx, r, e, &p);
-    if (status == CLOOB_OK && p.n > 1) status = measure(ctx, r, &p, epoch, line);
-    if (status == CLOOB_OK) json_put_int(line, "num_samples", p.n);
-    free(p.image);
-    free(p.text);
+    embedded p;
+    CLOOB_TRY(embed_pairs(ctx, r, e, &p));
+    cloob_status status = p.rows > 1 ? measure(ctx, r, &p, epoch, line) : CLOOB_OK;
+    json_put_int(line, "num_samples", p.rows);
+    embedded_release(&p);
     return status;
 }
 

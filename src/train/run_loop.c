@@ -117,9 +117,7 @@ json_out run_event_begin(const run *r, const char *name, int64_t epoch)
 {
     json_out w = { .spaced = true };
     json_begin(&w, NULL, '{');
-    json_put_text(&w, "event", name);
-    json_put_int(&w, "step", r->at.updates);
-    json_put_int(&w, "epoch", epoch);
+    json_members(&w, J_TEXT("event", name), J_INT("step", r->at.updates), J_INT("epoch", epoch));
     return w;
 }
 
@@ -133,14 +131,10 @@ void run_event_end(const run *r, json_out *event)
 static void report_logged_step(const run *r, const journal_row *row)
 {
     json_out w = run_event_begin(r, "step", row->epoch);
-    json_put_number(&w, "loss", row->loss);
-    json_put_number(&w, "image_term", row->image_term);
-    json_put_number(&w, "text_term", row->text_term);
-    json_put_number(&w, "lr", row->lr);
-    json_put_number(&w, "grad_norm", row->grad_norm);
-    json_put_number(&w, "inv_tau", row->inv_tau);
-    json_put_number(&w, "pairs_per_s", row->pairs_per_s);
-    json_put_number(&w, "wait", row->wait);
+    json_members(&w, J_NUMBER("loss", row->loss, 0), J_NUMBER("image_term", row->image_term, 0),
+                 J_NUMBER("text_term", row->text_term, 0), J_NUMBER("lr", row->lr, 0),
+                 J_NUMBER("grad_norm", row->grad_norm, 0), J_NUMBER("inv_tau", row->inv_tau, 0),
+                 J_NUMBER("pairs_per_s", row->pairs_per_s, 0), J_NUMBER("wait", row->wait, 0));
     run_event_end(r, &w);
 }
 
@@ -449,8 +443,7 @@ static void report_end(const cloob_ctx *ctx, const run *r, cloob_status status)
     json_out w = run_event_begin(r, "end", r->at.epoch);
     json_put_text(&w, "status", status == CLOOB_OK ? "done" : status == CLOOB_ERR_STOPPED ? "stopped" : "failed");
     if (status != CLOOB_OK) json_put_text(&w, "error", cloob_error(ctx));
-    json_put_text(&w, "checkpoint", r->sum.checkpoint);
-    json_put_number(&w, "seconds", r->sum.seconds);
+    json_members(&w, J_OF(&r->sum, checkpoint), J_NUMBER("seconds", r->sum.seconds, 0));
     run_event_end(r, &w);
 }
 
@@ -458,6 +451,7 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
 {
     API_NEEDS(ctx, o);
     OPTIONS_READ(ctx, cloob_train_options, o);
+    OPTIONS_ROOM(ctx, cloob_train_options, o, data);
     run r;
     cloob_status status = run_open(ctx, &r, o);
     bool nothing_left = status == CLOOB_OK && o->resume && r.at.updates >= r.plan.stop_at && !run_ends_unfinished(&r);

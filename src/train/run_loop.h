@@ -72,15 +72,6 @@ cloob_status run_finish_pending_eval(cloob_ctx *ctx, run *r);
 
 /* ---- the best evaluation, best.c ---- */
 
-/* The best value of a metric among the lines of results. */
-typedef struct best_metric {
-    double value;
-    int64_t epoch, evaluations;
-    int64_t since; /* evaluations after the best */
-} best_metric;
-/* results: a results.jsonl; without the file nothing is found. */
-cloob_status best_metric_find(cloob_ctx *ctx, const char *results, const char *metric, best_metric *out);
-
 /* The metric in the first line of results that ends a cycle of the learning rate; false: there is none. */
 bool first_cycle_end(cloob_ctx *ctx, const char *results, const char *metric, double *out);
 

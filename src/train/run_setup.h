@@ -99,9 +99,6 @@ double run_bad_share(const run *r);
 
 /* ---- where the run comes from, provenance.c ---- */
 
-enum { PROVENANCE_DIGEST = 17 };
-/* 16 hexadecimal digits that change with the number of samples, captions or images. */
-void provenance_digest(cloob_ctx *ctx, const dataset *d, char text[PROVENANCE_DIGEST]);
 /* An object: version and commit, command line, data digests, host, libraries, device. */
 void provenance_put(cloob_ctx *ctx, const run *r, json_out *w, const char *key);
 

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/ctx.h"
 #include "core/needs.h"
+#include "core/sbuf.h"
 #include "train/hopfield_memory.h"
 
 static const option_desc table[] = {
@@ -20,28 +22,34 @@ enum { ROWS = sizeof table / sizeof *table };
 
 const option_desc *train_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
 
-void cloob_train_options_init(cloob_train_options *o)
+void cloob_train_options_init_size(cloob_train_options *o, size_t size)
 {
-    if (!o) return;
-    *o = (cloob_train_options){ .size = sizeof *o, .data.size = sizeof o->data };
-    option_defaults(table, ROWS, o);
+    cloob_train_options d = { .data.size = sizeof d.data };
+    option_defaults(table, ROWS, &d);
+    options_write(o, size, &d, sizeof d);
 }
 
 cloob_status cloob_train_options_set(cloob_ctx *ctx, cloob_train_options *o, const char *name, const char *value)
 {
     char must[256];
     API_NEEDS(ctx, o && name && value);
-    if (strcmp(name, "preset") == 0) return preset_apply(ctx, value, o);
+    cloob_train_options set;
+    cloob_train_options_init(&set);
+    CLOOB_TRY(options_read(ctx, "cloob_train_options", &set, sizeof set, o));
+    set.size = o->size;
     const option_desc *d = option_find(table, ROWS, name);
-    if (!d)
+    if (strcmp(name, "preset") == 0) CLOOB_TRY(preset_apply(ctx, value, &set));
+    else if (!d)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: no such setting of training; the tables *_options.def list them",
                         name);
-    cloob_train_options set = *o;
-    if (!option_set(d, &set, value)) {
+    else if (option_end(d) > set.size)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`%s` is newer than the program's headers: compile it again",
+                        d->field);
+    else if (!option_set(d, &set, value)) {
         option_rule(d, must, sizeof must);
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`%s` %s: %s", d->field, value, must);
     }
-    option_copy(d, &set, o);
+    memcpy(o, &set, set.size < sizeof set ? set.size : sizeof set);
     return CLOOB_OK;
 }
 
@@ -245,4 +253,64 @@ cloob_status settings_check(cloob_ctx *ctx, const cloob_train_options *o)
     if (!open) CLOOB_TRY(settings_check_report_loss(ctx, o));
     CLOOB_TRY(check_metrics(ctx, o));
     return check_together(ctx, o);
+}
+
+/* ---- presets, from presets.def ---------------------------------------------------------------------- */
+
+static const train_preset presets[] = {
+#define PRESET(name, like, help) { #name, like, help },
+#define SET(preset, setting, value, source)
+#include "train/presets.def"
+};
+
+static const train_preset_row preset_values[] = {
+#define PRESET(name, like, help)
+#define SET(preset, setting, value, source) { #preset, #setting, value, source },
+#include "train/presets.def"
+};
+
+const train_preset *preset_table(int64_t *count)
+{
+    if (count) *count = sizeof presets / sizeof *presets;
+    return presets;
+}
+
+const train_preset_row *preset_rows(int64_t *count)
+{
+    if (count) *count = sizeof preset_values / sizeof *preset_values;
+    return preset_values;
+}
+
+static const train_preset *find_preset(const char *name)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (strcmp(presets[i].name, name) == 0) return &presets[i];
+    return NULL;
+}
+
+static cloob_status refuse_preset(cloob_ctx *ctx, const char *name)
+{
+    sbuf names = { 0 };
+    size_t n = sizeof presets / sizeof *presets;
+    for (size_t i = 0; i < n; i++)
+        sbuf_printf(&names, "%s%s", i == 0 ? "" : i + 1 == n ? " or " : ", ", presets[i].name);
+    ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "preset %s: choose %s", name, names.data ? names.data : "another");
+    sbuf_release(&names);
+    return CLOOB_ERR_ARGUMENT;
+}
+
+cloob_status preset_apply(cloob_ctx *ctx, const char *name, cloob_train_options *o)
+{
+    API_NEEDS(ctx, name && o);
+    const train_preset *p = find_preset(name);
+    if (!p) return refuse_preset(ctx, name);
+    if (p->like) CLOOB_TRY(preset_apply(ctx, p->like, o));
+    for (size_t i = 0; i < sizeof preset_values / sizeof *preset_values; i++) {
+        if (strcmp(preset_values[i].preset, name) != 0) continue;
+        const option_desc *option = option_find(table, ROWS, preset_values[i].setting);
+        if (!option || !option_set(option, o, preset_values[i].value))
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "preset %s: %s cannot be %s", name, preset_values[i].setting,
+                            preset_values[i].value);
+    }
+    return CLOOB_OK;
 }

@@ -44,7 +44,7 @@ cloob_status batch_upload_take(cloob_ctx *ctx, batch_upload *st, int64_t micro);
 /* Waits until the copies that were started no longer read host memory. */
 cloob_status batch_upload_wait(cloob_ctx *ctx, batch_upload *st);
 
-/* ---- the towers as graphs, towers.c ---- */
+/* ---- the towers as graphs ---- */
 
 /* The towers of a step as graphs, for step.c and memory_budget.c.
  *

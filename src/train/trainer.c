@@ -16,19 +16,18 @@ struct cloob_trainer {
     char *merges; /* the tokenizer's text, or NULL */
 };
 
-void cloob_trainer_options_init(cloob_trainer_options *o)
+void cloob_trainer_options_init_size(cloob_trainer_options *o, size_t size)
 {
-    if (!o) return;
-    *o = (cloob_trainer_options){ .size = sizeof *o,
-                                  .model = "tiny",
-                                  .batch = 64,
-                                  .method = CLOOB_METHOD_CLOOB,
-                                  .inv_tau = CLOOB_DEFAULT_INV_TAU,
-                                  .scale_hopfield = CLOOB_DEFAULT_SCALE_HOPFIELD,
-                                  .beta1 = 0.9,
-                                  .beta2 = 0.999,
-                                  .eps = 1e-8,
-                                  .wd = CLOOB_DEFAULT_WD };
+    cloob_trainer_options d = { .model = "tiny",
+                                .batch = 64,
+                                .method = CLOOB_METHOD_CLOOB,
+                                .inv_tau = CLOOB_DEFAULT_INV_TAU,
+                                .scale_hopfield = CLOOB_DEFAULT_SCALE_HOPFIELD,
+                                .beta1 = 0.9,
+                                .beta2 = 0.999,
+                                .eps = 1e-8,
+                                .wd = CLOOB_DEFAULT_WD };
+    options_write(o, size, &d, sizeof d);
 }
 
 static cloob_status configure(cloob_ctx *ctx, const cloob_trainer_options *o, cloob_trainer *t)

@@ -68,7 +68,7 @@ typedef struct crowd {
 static void *one_of_many(void *arg)
 {
     crowd c = *(crowd *)arg;
-    cloob_ctx *own = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    cloob_ctx *own = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     for (int i = 0; i < EACH; i++) {
         int k = (c.seed * 5 + i * 7) % KINDS;
         cloob_batch_rows rows;

@@ -151,7 +151,7 @@ static void the_others_give_nothing(void)
     cloob_probe_options_init(NULL);
     cloob_probe_release(NULL);
     cloob_hopfield_options_init(NULL);
-    cloob_view_options_init(NULL, 0);
+    cloob_view_options_init(NULL, 0), cloob_view_options_init_size(NULL, 0);
     cloob_image_release(NULL);
     cloob_model_options_init(NULL);
     cloob_model_close(NULL);
@@ -193,28 +193,72 @@ static void the_line_names_the_function(void)
     REFUSED(cloob_convert(ctx, "in.safetensors", NULL, NULL, NULL));
 }
 
-/* A field that the caller's header does not have keeps its default; a larger struct is refused. */
-static void option_structs_of_other_versions(void)
+/* An older program: its struct ends before logit_bias, and other memory follows. */
+static void option_structs_of_older_programs(void)
 {
-    cloob_objective_options o;
-    cloob_objective_options_init(&o);
-    CHECK(o.size == sizeof o);
+    union {
+        cloob_objective_options o;
+        unsigned char byte[sizeof(cloob_objective_options)];
+    } u;
+    enum { OLDER = offsetof(cloob_objective_options, logit_bias) };
     float x[4] = { 1, 0, 0, 1 };
     cloob_pairs e = { .x = x, .y = x, .n = 2, .d = 2 };
     cloob_objective_result r, older;
-    o.method = CLOOB_METHOD_SIGLIP, o.device = "cpu";
-    CHECK_OK(ctx, cloob_objective(ctx, &o, &e, NULL, &r));
-    o.logit_bias = 3;
-    o.size = offsetof(cloob_objective_options, logit_bias);
-    CHECK_OK(ctx, cloob_objective(ctx, &o, &e, NULL, &older));
+    cloob_objective_options_init(&u.o);
+    CHECK(u.o.size == sizeof u.o && u.o.logit_bias == CLOOB_DEFAULT_LOGIT_BIAS);
+    u.o.method = CLOOB_METHOD_SIGLIP, u.o.device = "cpu";
+    CHECK_OK(ctx, cloob_objective(ctx, &u.o, &e, NULL, &r));
+    memset(u.byte, 0x5a, sizeof u.byte);
+    cloob_objective_options_init_size(&u.o, OLDER);
+    for (size_t i = OLDER; i < sizeof u.byte; i++) CHECK(u.byte[i] == 0x5a);
+    CHECK(u.o.size == OLDER && u.o.inv_tau == CLOOB_DEFAULT_INV_TAU);
+    u.o.method = CLOOB_METHOD_SIGLIP, u.o.device = "cpu";
+    CHECK_OK(ctx, cloob_objective(ctx, &u.o, &e, NULL, &older));
     CHECK(older.loss == r.loss);
-    o.size = sizeof o + 8;
-    REFUSED(cloob_objective(ctx, &o, &e, NULL, &r));
-    CHECK(strstr(cloob_error(ctx), "cloob_objective_options"));
-    cloob_ctx_options c;
-    cloob_ctx_options_init(&c);
-    c.size++;
-    CHECK(!cloob_ctx_create(&c));
+}
+
+/* Settings by name stay inside the program's struct. */
+static void training_settings_of_older_programs(void)
+{
+    union {
+        cloob_train_options o;
+        unsigned char byte[sizeof(cloob_train_options)];
+    } u;
+    const size_t older = offsetof(cloob_train_options, epochs) + sizeof u.o.epochs;
+    memset(u.byte, 0x5a, sizeof u.byte);
+    cloob_train_options_init_size(&u.o, older);
+    CHECK_OK(ctx, cloob_train_options_set(ctx, &u.o, "epochs", "7"));
+    CHECK(u.o.epochs == 7 && u.o.size == older);
+    REFUSED(cloob_train_options_set(ctx, &u.o, "seed", "1"));
+    CHECK(strstr(cloob_error(ctx), "compile it again"));
+    CHECK_OK(ctx, cloob_train_options_set(ctx, &u.o, "preset", "cc"));
+    for (size_t i = older; i < sizeof u.byte; i++) CHECK(u.byte[i] == 0x5a);
+}
+
+/* A newer program: what this library does not know must be unset. */
+static void option_structs_of_newer_programs(void)
+{
+    struct {
+        cloob_objective_options o;
+        double newer;
+    } n;
+    float x[4] = { 1, 0, 0, 1 };
+    cloob_pairs e = { .x = x, .y = x, .n = 2, .d = 2 };
+    cloob_objective_result r;
+    n.newer = 7;
+    cloob_objective_options_init_size(&n.o, sizeof n);
+    CHECK(n.newer == 0);
+    CHECK_OK(ctx, cloob_objective(ctx, &n.o, &e, NULL, &r));
+    n.newer = 7;
+    REFUSED(cloob_objective(ctx, &n.o, &e, NULL, &r));
+    CHECK(strstr(cloob_error(ctx), "cloob_objective_options") && strstr(cloob_error(ctx), "does not know"));
+    CHECK(!cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 }));
+    cloob_batcher_options b;
+    cloob_batcher *out;
+    cloob_batcher_options_init(&b);
+    b.model_room[0] = 1;
+    REFUSED(cloob_batcher_create(ctx, "m.safetensors", &b, &out));
+    CHECK(strstr(cloob_error(ctx), "cloob_batcher_options"));
 }
 
 int main(void)
@@ -223,7 +267,9 @@ int main(void)
     RUN(functions_with_a_status_refuse_null);
     RUN(the_others_give_nothing);
     RUN(the_line_names_the_function);
-    RUN(option_structs_of_other_versions);
+    RUN(option_structs_of_older_programs);
+    RUN(training_settings_of_older_programs);
+    RUN(option_structs_of_newer_programs);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -60,8 +60,7 @@ static void converted_weights_give_the_frozen_outputs(const char *path, bool con
     mo.device = "cpu";
     write_inputs(config, 6);
     CHECK_OK(ctx, cloob_model_open(ctx, convert ? weights_file : path, &mo, &m));
-    CHECK_OK(ctx, embed_to_memory(ctx, m, &(embed_job){ .what = CLOOB_RAW, .tensors = inputs_file }, &e));
-    CHECK_OK(ctx, embed_result_write(ctx, &e, out_file));
+    CHECK_OK(ctx, embed_to_file(ctx, m, &(embed_job){ .what = CLOOB_RAW, .tensors = inputs_file }, out_file, &e));
     CHECK_OK(ctx, st_open(ctx, out_file, &got));
     CHECK_OK(ctx, st_open(ctx, TESTS_DIR "/ref/foreign/mini-rn.safetensors", &want));
     compare(&got, &want, "image", "eval.image");
@@ -135,7 +134,7 @@ static void *encode_alone(void *arg)
     uint8_t rgb[64 * 64 * 3];
     for (size_t i = 0; i < sizeof rgb; i++) rgb[i] = (uint8_t)(i * 7 % 251);
     for (int round = 0; round < 2; round++) {
-        cloob_ctx *own = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+        cloob_ctx *own = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
         cloob_model *m = NULL;
         w->status = cloob_model_open(own, weights_file, NULL, &m);
         if (w->status == CLOOB_OK) w->status = cloob_encode_images(own, m, rgb, 1, CLOOB_UNIT, w->row);
@@ -187,7 +186,7 @@ static void bad_input_is_told(void)
     CHECK(embed_image_files(ctx, m, files, 1, CLOOB_UNIT, &e) != CLOOB_OK);
     embed_result_release(&e);
     CHECK(embed_to_memory(ctx, m, &(embed_job){ .what = CLOOB_UNIT, .tensors = weights_file }, &e) == CLOOB_ERR_FORMAT);
-    CHECK(embed_result_write(ctx, &e, out_file) == CLOOB_ERR_ARGUMENT);
+    CHECK(embed_to_file(ctx, m, &(embed_job){ .what = CLOOB_UNIT }, out_file, &e) == CLOOB_ERR_ARGUMENT);
     write_inputs("tiny-vit", 1); /* other sizes than this model's */
     CHECK(embed_to_memory(ctx, m, &(embed_job){ .what = CLOOB_UNIT, .tensors = inputs_file }, &e) == CLOOB_ERR_FORMAT);
     CHECK(strstr(cloob_error(ctx), "wants") != NULL);

@@ -414,7 +414,7 @@ static void entries_are_added_and_replaced(void)
     cloob_search_close(s);
     CHECK_OK(ctx, cloob_search_open(ctx, index_file, &s));
     CHECK(cloob_search_count(s) == 3 && entry_of(s, "a") == 0 && entry_of(s, "b") == 1 && entry_of(s, "d") == 2);
-    CHECK(search_index_rows(s)[2 * D + 1] == 1 && search_index_rows(s)[0 * D + 2] == 1);
+    CHECK(s->row[2 * D + 1] == 1 && s->row[0 * D + 2] == 1);
     cloob_search_close(s);
     remove(index_file);
 }

@@ -38,6 +38,8 @@ static void nonsense_is_refused(void)
     cloob_view_options_init(&o, 21);
     o.interpolation = "cubist";
     CHECK(view(&o, &p) == CLOOB_ERR_ARGUMENT && !p.rgb);
+    cloob_view_options_init_size(&o, sizeof o); /* without a side, as another language calls it */
+    CHECK(o.size == sizeof o && o.side == 0 && o.max_pixels > 0);
     cloob_view_options_init(&o, -1);
     CHECK(view(&o, &p) == CLOOB_ERR_ARGUMENT && !p.rgb);
     cloob_view_options_init(&o, 21);

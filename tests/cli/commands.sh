@@ -20,9 +20,6 @@ is_png() { [ "$(head -c 4 "$1" | tail -c 3)" = PNG ] || fail "$1 is no PNG"; }
 
 must "synth" '"train"' synth --out world --count 64 --size 32 --val-count 40 --per-class 2 --json
 must "synth --format webdataset" '"train"' synth --out shards --count 20 --size 32 --format webdataset --shard-samples 8 --json
-must "synth --sheet" '' synth --sheet sheet.png --sheet-rows 1 --sheet-columns 2
-must "synth --sheet-kind factors" '' synth --sheet factors.png --sheet-kind factors
-is_png sheet.png && is_png factors.png
 must "train" '' train --train-data world/train.tsv --val-data world/val.tsv --model tiny --force-image-size 32 --vocab-size 600 \
     --batch-size 16 --epochs 1 --workers 0 --device cpu --logs logs --name run --zeroshot-frequency 1 \
     --zeroshot-data world/classes/colour --zeroshot-prompts world/prompts.json --zeroshot-set colour

@@ -104,7 +104,7 @@ printf 'GGUF\3\0\0\0' > "$err.gguf"; "$cloob" info "$err.gguf" > /dev/null 2> "$
 "$cloob" info RN51 > /dev/null 2> "$err"; [ $? = 1 ] && grep -q 'RN50' "$err" || fail "info RN51: $(cat "$err")"
 "$cloob" info ViT-B-32 | grep -v '^config' | awk 'length($0) > 80 { bad = 1 } END { exit bad }' || fail "info MODEL is wider than 80 columns"
 
-"$cloob" doctor > /dev/null 2> "$err" && [ ! -s "$err" ] || fail "doctor says on stderr: $(cat "$err")"
+"$cloob" doctor > /dev/null 2> "$err" && ! tr '\r' '\n' < "$err" | grep -qv 'checks/s$' || fail "doctor says on stderr: $(cat "$err")"
 "$cloob" doctor | sed -n '/^self-test/,$p' | awk 'length($0) > 80 { bad = 1 } END { exit bad }' || fail "doctor's self-test is wider than 80 columns"
 facts() { sed -e '/^self-test/,$d' -e 's/[0-9.]* GiB free//' | grep .; } # free memory changes
 diff <("$cloob" info device | facts) <("$cloob" doctor --quiet | facts) || fail "cloob info device lists other facts than cloob doctor"

@@ -20,7 +20,7 @@ awk -F, 'NR > 1 && ($NF == 1) != ($(NF - 1) == 1) || (NR > 1 && $NF < 1) { bad =
 # A set that is called like a published one is compared with its counts; --quiet and other names are not.
 ln -s object world/classes/GTS-RB
 "$cloob" zeroshot --checkpoint model.safetensors --data world/classes/GTS-RB --prompts world/prompts.json --set object > /dev/null 2> e.txt || fail "zeroshot of gtsrb"
-grep -q "classes; the published set gtsrb has 43" e.txt && grep -q "^warning: .*GTS-RB: $n images; the test part of gtsrb has 12630" e.txt || fail "counts of gtsrb: $(cat e.txt)"
+grep -q "classes; the published set GTSRB has 43" e.txt && grep -q "^warning: .*GTS-RB: $n images; the test part of GTSRB has 12630" e.txt || fail "counts of gtsrb: $(cat e.txt)"
 "$cloob" zeroshot --checkpoint model.safetensors --data world/classes/object --prompts world/prompts.json --set object > /dev/null 2> e.txt || fail "zeroshot of object"
 grep -q published e.txt && fail "counts of an unknown set: $(cat e.txt)"
 rm world/classes/GTS-RB

@@ -120,7 +120,8 @@ static void share_range(void *arg, int64_t begin, int64_t end, int thread)
 static void a_thread_that_is_held_up_holds_up_nobody(void)
 {
     for (int threads = 1; threads <= 2; threads++) {
-        cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = threads });
+        cloob_ctx *ctx =
+            cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = threads });
         shared s = { .begins = true };
         pool_share(ctx, SHARED, PIECE, share_range, &s);
         CHECK(s.begins && !s.late);

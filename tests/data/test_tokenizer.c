@@ -297,13 +297,11 @@ static void lines_and_tables_learn_the_same(void)
 
 /* ---- transformers' file ---------------------------------------------------------------------------- */
 
-static void put_quoted(sbuf *s, const tokenizer *t, int32_t id)
+static void put_quoted(sbuf *s, const char *text, size_t n)
 {
-    sbuf spelled = { 0 };
-    token_put_symbols(t, id, &spelled);
-    sbuf_putc(&spelled, '\0');
-    json_print_string(s, spelled.data);
-    sbuf_release(&spelled);
+    char symbol[64];
+    snprintf(symbol, sizeof symbol, "%.*s", (int)n, text);
+    json_print_string(s, symbol);
 }
 
 /* The tiny vocabulary as a tokenizer.json. */
@@ -311,15 +309,21 @@ static tokenizer *open_tiny_json(const tokenizer *t)
 {
     sbuf s = { 0 };
     tokenizer *out = NULL;
+    const char *line = strchr(tiny, '\n') + 1;
     sbuf_puts(&s, "{\"model\":{\"type\":\"BPE\",\"merges\":[");
-    for (int32_t i = 0; i < t->merges; i++) {
-        sbuf_puts(&s, i ? ",[" : "[");
-        put_quoted(&s, t, t->part[i][0]), sbuf_putc(&s, ',');
-        put_quoted(&s, t, t->part[i][1]), sbuf_putc(&s, ']');
+    for (const char *end, *gap; *line; line = end + 1) {
+        end = strchr(line, '\n'), gap = strchr(line, ' ');
+        sbuf_puts(&s, s.data[s.len - 1] == ']' ? ",[" : "[");
+        put_quoted(&s, line, (size_t)(gap - line)), sbuf_putc(&s, ',');
+        put_quoted(&s, gap + 1, (size_t)(end - gap - 1)), sbuf_putc(&s, ']');
     }
     sbuf_puts(&s, "],\"vocab\":{");
-    for (int32_t id = 0; id < tokenizer_start_id(t); id++) put_quoted(&s, t, id), sbuf_printf(&s, ":%d,", id);
-    sbuf_printf(&s, "\"<|startoftext|>\":%d,\"<|endoftext|>\":%d}}}", tokenizer_start_id(t), tokenizer_end_id(t));
+    for (int32_t id = 0; id < t->p.count; id++) {
+        const piece_row *e = &t->p.piece[id];
+        sbuf_puts(&s, id ? "," : "");
+        put_quoted(&s, t->p.text.data + e->at, e->bytes), sbuf_printf(&s, ":%d", id);
+    }
+    sbuf_puts(&s, "}}}");
     CHECK_OK(ctx, tokenizer_read_json(ctx, s.data, s.len, "tokenizer.json", NULL, &out));
     sbuf_release(&s);
     return out;

@@ -71,6 +71,7 @@ static void make(const json *e, const image *im, uint8_t *out)
     transform_options_init(&o, number(e, "size"));
     if (json_get(e, "filter")) CHECK_OK(ctx, transform_options_set(ctx, &o, "interpolation", text(e, "filter")));
     if (json_get(e, "mode")) CHECK_OK(ctx, transform_options_set(ctx, &o, "resize_mode", text(e, "mode")));
+    o.how.fill = (uint8_t)number(e, "fill");
     box_of(e, "box", box);
     if (!strcmp(what, "eval")) {
         CHECK_OK(ctx, transform_eval(ctx, im, &o, out));

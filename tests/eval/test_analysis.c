@@ -68,12 +68,12 @@ static void known_uniformity(void)
     static float x[N * 2];
     rows r = rows_in(x, N, 2);
     unit_rows u;
-    uniformity got;
+    cloob_coverage got;
     for (int64_t i = 0; i < N; i++) x[2 * i] = 1;
     CHECK_OK(ctx, unit_rows_init(ctx, &u, &r));
     CHECK_OK(ctx, uniformity_run(ctx, &got, &u));
     CHECK_NEAR(got.ajne, N / 4.0, 1e-7);
-    CHECK_NEAR(got.potential, 0, 1e-7);
+    CHECK_NEAR(got.uniformity, 0, 1e-7);
     for (int64_t i = 0; i < N; i += 2) x[2 * i] = -1;
     CHECK_OK(ctx, uniformity_run(ctx, &got, &u));
     CHECK_NEAR(got.ajne, 0, 1e-6); /* an even number of antipodal points is as uniform as it gets */
@@ -85,7 +85,7 @@ static void results_do_not_depend_on_threads_or_tiles(void)
     enum { N = 1300, D = 10 };
     static float x[N * D];
     cloob_analysis one = { 0 }, three = { 0 };
-    cloob_ctx_options o1 = { .threads = 1 }, o3 = { .threads = 3 };
+    cloob_ctx_options o1 = { .size = sizeof o1, .threads = 1 }, o3 = { .size = sizeof o3, .threads = 3 };
     cloob_ctx *c1 = cloob_ctx_create(&o1), *c3 = cloob_ctx_create(&o3);
     for (int64_t i = 0; i < N * D; i++) x[i] = (float)rng_normal(9, (uint64_t)i);
     rows r = rows_in(x, N, D);

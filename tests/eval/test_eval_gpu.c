@@ -103,7 +103,8 @@ static void features_that_are_sent(void)
 
 static cloob_probe_result train(const sample *s, const char *where, int iterations)
 {
-    cloob_probe_options o = { .search = false,
+    cloob_probe_options o = { .size = sizeof o,
+                              .search = false,
                               .lambda = 0.5,
                               .max_iterations = iterations,
                               .tolerance = 1e-4,
@@ -151,7 +152,7 @@ static void make(float *x, float *y, int64_t n, int64_t d, kind what)
 }
 
 /* Every rank and every tie is the CPU's. */
-static void ranks_agree(int64_t n, int64_t d, kind what, int64_t step, size_t limit)
+static void ranks_agree(int64_t n, int64_t d, kind what, int64_t step)
 {
     float *x = calloc((size_t)(n * d), sizeof *x), *y = calloc((size_t)(n * d), sizeof *y);
     rows rx = rows_in(x, n, d), ry = rows_in(y, n, d), some = rows_every(&rx, step, 0);
@@ -169,8 +170,7 @@ static void ranks_agree(int64_t n, int64_t d, kind what, int64_t step, size_t li
                         .both = step == 1,
                         .matched = matched,
                         .above = { above + k * 2 * m, above + k * 2 * m + m },
-                        .tied = { tied + k * 2 * m, tied + k * 2 * m + m },
-                        .gpu_limit = limit };
+                        .tied = { tied + k * 2 * m, tied + k * 2 * m + m } };
         CHECK_OK(ctx, ranks_match(ctx, &p));
         CHECK_OK(ctx, k ? ranks_gpu(ctx, gpu, &p) : ranks_cpu(ctx, &p));
     }
@@ -183,14 +183,13 @@ static void ranks_agree(int64_t n, int64_t d, kind what, int64_t step, size_t li
 static void ranks_are_the_same(void)
 {
     NEEDS_GPU();
-    ranks_agree(1, 3, NOISY, 1, 0);
-    ranks_agree(33, 7, NOISY, 1, 0);
-    ranks_agree(9001, 50, NOISY, 1, 0); /* two tiles a side, the last one short */
-    ranks_agree(9001, 50, DUPLICATES, 1, 0);
-    ranks_agree(9001, 16, NOISY, 1, 1); /* rows sent in panels */
-    ranks_agree(9001, 16, NOISY, 7, 0); /* every seventh asks */
-    ranks_agree(9001, 16, DUPLICATES, 3, 1);
-    ranks_agree(8192, 8, COLLAPSED, 1, 0);
+    ranks_agree(1, 3, NOISY, 1);
+    ranks_agree(33, 7, NOISY, 1);
+    ranks_agree(9001, 50, NOISY, 1); /* two tiles a side, the last one short */
+    ranks_agree(9001, 50, DUPLICATES, 1);
+    ranks_agree(9001, 16, NOISY, 7); /* every seventh asks */
+    ranks_agree(9001, 16, DUPLICATES, 3);
+    ranks_agree(8192, 8, COLLAPSED, 1);
 }
 
 static void no_gpu_is_told(void)
@@ -199,9 +198,13 @@ static void no_gpu_is_told(void)
     float x[4] = { 1, 0, 0, 1 };
     int64_t y[2] = { 0, 1 };
     probe_data part = { rows_in(x, 2, 2), y };
-    cloob_probe_options o = {
-        .search = false, .lambda = 1, .max_iterations = 10, .tolerance = 0, .refit_all = true, .device = "cuda"
-    };
+    cloob_probe_options o = { .size = sizeof o,
+                              .search = false,
+                              .lambda = 1,
+                              .max_iterations = 10,
+                              .tolerance = 0,
+                              .refit_all = true,
+                              .device = "cuda" };
     cloob_probe_result r;
     CHECK(probe_run(ctx, &r, &o, &part, NULL, &part) == CLOOB_ERR_UNSUPPORTED &&
           strstr(cloob_error(ctx), "`device` cpu"));

@@ -210,10 +210,10 @@ static void the_search_of_a_sweep_is_left_out(void)
         expect_runs(file ? line_file : root, "chosen=true", 2, 2);
     }
     CHECK(left_out == 3); /* the folder's three times */
-    comparison c;
-    CHECK_OK(ctx, compare_files(ctx, &c, line_file, line_file, -1, 0.05));
-    CHECK(c.runs_a == 4 && c.runs_b == 4);
-    comparison_release(&c);
+    groups_result two;
+    CHECK_OK(ctx, compare_files(ctx, &two, line_file, line_file, -1, 0.05));
+    CHECK(two.runs[0] == 4 && two.runs[1] == 4);
+    groups_release(&two);
     snprintf(path, sizeof path, "rm -rf '%s'", root);
     CHECK(system(path) == 0);
     sbuf_release(&lines);

@@ -146,23 +146,29 @@ static void equal_rows_do_not_fall_apart(void)
     free(xy);
 }
 
-/* Against the definition: sort all distances. */
+/* Against the definition: no other row is more similar. */
 static void neighbours_are_the_nearest(void)
 {
     enum { N = 530, D = 9, K = 7 };
-    float *x = clusters(N, D, 1), distances[N * K];
-    int32_t index[N * K];
-    map_progress none = { 0 };
-    CHECK_OK(ctx, map_neighbors(ctx, index, distances, x, N, D, K, &none));
+    float *x = clusters(N, D, 1);
+    rows r;
+    unit_rows u;
+    near_row *near = malloc(N * K * sizeof *near);
+    tensor t = TENSOR(CLOOB_F32, x, N, D);
+    CHECK_OK(ctx, rows_of(ctx, &r, &t, "rows"));
+    CHECK_OK(ctx, unit_rows_init(ctx, &u, &r));
+    CHECK_OK(ctx, nearest_rows(ctx, &u, &u, K, near));
+    unit_rows_read(&u, 0, N, x); /* the rows at unit length, for the comparison */
     for (int64_t i = 0; i < N; i += 13)
         for (int64_t k = 0; k < K; k++) {
             int64_t closer = 0;
-            double d = distance(x, D, i, index[i * K + k]);
+            double d = distance(x, D, i, near[i * K + k].row);
             for (int64_t j = 0; j < N; j++) closer += j != i && distance(x, D, i, j) < d * (1 - 1e-4);
-            CHECK(closer <= k && index[i * K + k] != i);
-            CHECK_NEAR(distances[i * K + k], sqrt(d), 1e-3); /* by the difference of squares, in float */
+            CHECK(closer <= k && near[i * K + k].row != i);
+            CHECK_NEAR(near[i * K + k].similarity, 1 - d / 2, 1e-5);
         }
-    free(x);
+    unit_rows_release(&u);
+    free(x), free(near);
 }
 
 static void bad_values_are_refused(void)

@@ -39,7 +39,8 @@ static void close_splits(splits *s)
 
 static cloob_probe_result fixed(const splits *s, double lambda, double tolerance)
 {
-    cloob_probe_options o = { .search = false,
+    cloob_probe_options o = { .size = sizeof o,
+                              .search = false,
                               .lambda = lambda,
                               .max_iterations = 1000,
                               .tolerance = tolerance,
@@ -79,9 +80,13 @@ static void the_search_takes_the_strongest_of_equals(void)
 {
     char path[1024];
     splits s;
-    cloob_probe_options o = {
-        .search = true, .lambda = 0, .max_iterations = 1000, .tolerance = 0, .refit_all = true, .device = NULL
-    };
+    cloob_probe_options o = { .size = sizeof o,
+                              .search = true,
+                              .lambda = 0,
+                              .max_iterations = 1000,
+                              .tolerance = 0,
+                              .refit_all = true,
+                              .device = NULL };
     cloob_probe_result r;
     open_splits(&s, ref_path("eval_probe.safetensors", path));
     CHECK_OK(ctx, probe_run(ctx, &r, &o, &s.part[0], &s.part[1], &s.part[2]));
@@ -106,7 +111,7 @@ static void random_halves_and_ties(void)
 {
     char path[1024];
     splits s;
-    cloob_probe_options o = { .search = true, .max_iterations = 1000, .random_half = true };
+    cloob_probe_options o = { .size = sizeof o, .search = true, .max_iterations = 1000, .random_half = true };
     cloob_probe_result r[3], tied;
     open_splits(&s, ref_path("eval_probe.safetensors", path));
     for (int i = 0; i < 3; i++) {
@@ -294,9 +299,13 @@ static void steps_satisfy_both_conditions(void)
 static cloob_status train_on(float *x, int64_t *y, int64_t n, int64_t test_label)
 {
     probe_data train = { rows_in(x, n, 2), y }, test = { rows_in(x, 1, 2), &test_label };
-    cloob_probe_options o = {
-        .search = false, .lambda = 1, .max_iterations = 100, .tolerance = 0, .refit_all = true, .device = NULL
-    };
+    cloob_probe_options o = { .size = sizeof o,
+                              .search = false,
+                              .lambda = 1,
+                              .max_iterations = 100,
+                              .tolerance = 0,
+                              .refit_all = true,
+                              .device = NULL };
     cloob_probe_result r;
     cloob_status status = probe_run(ctx, &r, &o, &train, NULL, &test);
     if (status == CLOOB_OK) {

@@ -65,7 +65,7 @@ static void bad_samples_are_refused(void)
 
 static const char *const FILE_A = "test_compare_a.tmp", *const FILE_B = "test_compare_b.tmp";
 
-static cloob_status compare_texts(comparison *c, const char *a, const char *b, int64_t epoch)
+static cloob_status compare_texts(groups_result *c, const char *a, const char *b, int64_t epoch)
 {
     CHECK_OK(ctx, file_write(ctx, FILE_A, a, strlen(a)));
     CHECK_OK(ctx, file_write(ctx, FILE_B, b, strlen(b)));
@@ -76,39 +76,39 @@ static cloob_status compare_texts(comparison *c, const char *a, const char *b, i
 
 static void groups_of_runs(void)
 {
-    comparison c;
+    groups_result c;
     CHECK_OK(ctx, compare_texts(&c,
                                 "{\"top1\": 20.33, \"name\": \"a\", \"deep\": {\"x\": 1}}\n{\"top1\": 20.1}\n\n"
                                 "{\"top1\": 20.6}\n{\"top1\": 20.5}\r\n{\"top1\": 20.2, \"lost\": null}",
                                 "{\"top1\": 23.97}\n{\"top1\": 24.1}\n{\"top1\": 23.8, \"deep\": {\"x\": 1}}\n"
                                 "{\"top1\": 24.0}\n{\"top1\": 23.9, \"only_b\": 3}\n",
                                 -1));
-    CHECK(c.runs_a == 5 && c.runs_b == 5 && c.metrics == 3 && c.skipped == 1);
-    CHECK_STR(c.row[0].metric, "top1");
-    CHECK_NEAR(c.row[0].a.mean, 20.346, 1e-12);
-    CHECK_NEAR(c.row[0].a.deviation, 0.20634921855921837, 1e-9);
-    CHECK_NEAR(c.row[0].test.two_sided, 0.007936507936507936, 1e-12);
-    CHECK(c.row[0].test.exact && c.row[0].significant);
-    CHECK_STR(c.row[1].metric, "deep/x");
-    CHECK(c.row[1].a.n == 1 && c.row[1].tested && !c.row[1].significant);
-    CHECK_STR(c.row[2].metric, "only_b");
-    CHECK(!c.row[2].tested && c.row[2].a.n == 0);
-    comparison_release(&c);
+    CHECK(c.runs[0] == 5 && c.runs[1] == 5 && c.metrics == 3 && c.skipped == 1);
+    CHECK_STR(c.metric[0].metric, "top1");
+    CHECK_NEAR(c.metric[0].group[0].mean, 20.346, 1e-12);
+    CHECK_NEAR(c.metric[0].group[0].deviation, 0.20634921855921837, 1e-9);
+    CHECK_NEAR(c.metric[0].pair[0].p, 0.007936507936507936, 1e-12);
+    CHECK(c.metric[0].pair[0].test.exact && c.metric[0].pair[0].significant);
+    CHECK_STR(c.metric[1].metric, "deep/x");
+    CHECK(c.metric[1].group[0].n == 1 && c.metric[1].pair[0].p > 0 && !c.metric[1].pair[0].significant);
+    CHECK_STR(c.metric[2].metric, "only_b");
+    CHECK(isnan(c.metric[2].pair[0].p) && c.metric[2].group[0].n == 0);
+    groups_release(&c);
 }
 
 static void one_epoch_of_many(void)
 {
-    comparison c;
+    groups_result c;
     const char *a = "{\"epoch\": 1, \"m\": 1}\n{\"epoch\": 2, \"m\": 5}\n", *b = "{\"epoch\": 2, \"m\": 6}\n";
     CHECK_OK(ctx, compare_texts(&c, a, b, 2));
-    CHECK(c.metrics == 1 && c.runs_a == 1 && c.row[0].a.mean == 5);
-    comparison_release(&c);
+    CHECK(c.metrics == 1 && c.runs[0] == 1 && c.metric[0].group[0].mean == 5);
+    groups_release(&c);
     CHECK(compare_texts(&c, a, b, 7) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "epoch 7"));
 }
 
 static void bad_lines_are_named(void)
 {
-    comparison c;
+    groups_result c;
     CHECK(compare_texts(&c, "{\"m\": 1}\n{\"m\": }\n", "{\"m\": 1}", -1) == CLOOB_ERR_FORMAT);
     CHECK(strstr(cloob_error(ctx), "line 2"));
     CHECK(compare_texts(&c, "{\"m\": 1}\n[1]\n", "{\"m\": 1}", -1) == CLOOB_ERR_FORMAT);

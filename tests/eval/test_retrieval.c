@@ -82,7 +82,7 @@ static void check_against_sorting(const float *x, const float *y, int64_t N, int
     cloob_retrieval_side forth = slow(x, y, N, D, 1, N), back = slow(y, x, N, D, 1, N);
     cloob_retrieval_side forth_some = slow(x, y, N, D, N / some, some), back_some = slow(y, x, N, D, N / some, some);
     for (int threads = 1; threads <= 3; threads++) {
-        cloob_ctx_options o = { .threads = threads };
+        cloob_ctx_options o = { .size = sizeof o, .threads = threads };
         cloob_ctx *c = cloob_ctx_create(&o);
         rows rx = rows_in(x, N, D), ry = rows_in(y, N, D);
         cloob_retrieval r = run(c, &rx, &ry);

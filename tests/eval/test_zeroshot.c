@@ -78,17 +78,16 @@ static void a_kept_and_a_lost_factor(void)
     }
     for (int64_t c = 0; c < C; c++) weight[c * D + c] = 1;
     factor f[2] = { { "kept", kept, C, weight }, { "lost", lost, 2, NULL } };
-    factor_score s[2];
-    factor_summary sum;
+    factors_result s;
     rows r = rows_in(x, N, D);
-    CHECK_OK(ctx, factors_run(ctx, s, &sum, &r, f, 2, 1));
-    CHECK(s[0].zeroshot > 0.97 && s[0].probe > 0.97 && s[0].kept > 0.95);
-    CHECK(s[1].zeroshot == -1 && s[1].kept < 0.15);
-    CHECK(sum.kept > 0.95 && sum.kept < 1.15 && sum.zeroshot == s[0].zeroshot);
+    CHECK_OK(ctx, factors_run(ctx, &s, &r, f, 2, 1));
+    CHECK(s.row[0].zeroshot > 0.97 && s.row[0].probe > 0.97 && s.row[0].kept > 0.95);
+    CHECK(s.row[1].zeroshot == -1 && s.row[1].kept < 0.15);
+    CHECK(s.kept > 0.95 && s.kept < 1.15 && s.zeroshot == s.row[0].zeroshot);
     lost[5] = 2;
-    CHECK(factors_run(ctx, s, &sum, &r, f, 2, 1) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "factor lost"));
+    CHECK(factors_run(ctx, &s, &r, f, 2, 1) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "factor lost"));
     for (int64_t i = 0; i < N; i++) lost[i] = 1;
-    CHECK(factors_run(ctx, s, &sum, &r, f, 2, 1) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "factor lost"));
+    CHECK(factors_run(ctx, &s, &r, f, 2, 1) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "factor lost"));
 }
 
 /* Some of the classes, several of them one answer, against NumPy. */

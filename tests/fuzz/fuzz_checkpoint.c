@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char path[64];
     weights w;
     bool stored;
-    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     if (!memory_file(data, size, path)) return 0;
     if (weights_read_native(ctx, path, &w) != CLOOB_OK) return 0;
     (void)weights_verify(ctx, path, &w, &stored);

@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     json *root;
     model_config c, again;
     sbuf text = { 0 };
-    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     if (json_parse(ctx, &a, (const char *)data, size, "fuzz", &root) == CLOOB_OK &&
         model_config_from_json(ctx, root, "fuzz", &c) == CLOOB_OK && model_config_check(ctx, &c) == CLOOB_OK) {
         model_config_to_json(&c, &text);

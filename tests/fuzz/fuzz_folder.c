@@ -81,7 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     weights w;
     interchange_report report;
     int k = 0;
-    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     if (size < 1 || size > MOST || !scratch_folder()) return 0;
     p[0].data = (const char *)data + 1;
     for (size_t i = 1; i < size; i++) {

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     cloob_search *s;
     cloob_search_hit hit[4];
     int64_t found = 0;
-    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     if (!memory_file(data, size, path) || cloob_search_open(ctx, path, &s) != CLOOB_OK) return 0;
     float *query = calloc((size_t)cloob_search_width(s) + 1, sizeof *query);
     if (query) query[0] = 1;

@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static cloob_ctx *ctx;
     sbuf s = { 0 };
     prompts p = { 0 };
-    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     sbuf_printf(&s, "{\"cells\": [");
     for (size_t at = 0; at < size;) {
         size_t end = at;

@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     model_config c;
     weights w;
     char path[128];
-    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     if (!scratch_folder()) return 0;
     snprintf(path, sizeof path, "%s/tower.onnx", scratch_path);
     weights_init(&w);

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!text) return 0;
     if (size) memcpy(text, data, size);
     text[size] = '\0';
-    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     cloob_train_options_init(&o);
     for (char *line; (line = strsep(&rest, "\n"));) {
         char *rhs = strstr(line, ": ");

@@ -138,7 +138,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static cloob_ctx *ctx;
     static unsigned char program[1 << 17];
     size_t n = 2;
-    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     memcpy(program, "\x80\x02", 2);
     for (size_t i = 0; i < size && n + 256 < sizeof program; i++) {
         const fragment *f = &fragments[data[i] % FRAGMENTS];

@@ -6,10 +6,10 @@
 #include "data/text/tokenizer_impl.h"
 #include "fuzz.h"
 
-static void try_pieces(cloob_ctx *ctx, pieces *p, const char *text, size_t size)
+static void try_pieces(cloob_ctx *ctx, const pieces *p, const char *text, size_t size)
 {
     sbuf ids = { 0 }, out = { 0 };
-    if (pieces_encode(ctx, p, text, size, &ids) != CLOOB_OK) abort();
+    if (pieces_encode(ctx, p, text, size, false, &ids) != CLOOB_OK) abort();
     for (size_t i = 0; i < ids.len / 4; i++) {
         int32_t id = ((const int32_t *)(const void *)ids.data)[i];
         if (id < 0 || id >= p->count) abort();
@@ -20,7 +20,7 @@ static void try_pieces(cloob_ctx *ctx, pieces *p, const char *text, size_t size)
 }
 
 /* What reads must encode within its vocabulary, be stored and read back, and be the same tokenizer then. */
-static void try_json(cloob_ctx *ctx, const char *data, size_t size, const pipeline_config *config)
+static void try_json(cloob_ctx *ctx, const char *data, size_t size, const tokenizer_config *config)
 {
     tokenizer *t = NULL, *again;
     int32_t row[9], same[9];
@@ -44,8 +44,8 @@ static void try_json(cloob_ctx *ctx, const char *data, size_t size, const pipeli
 static void try_old(cloob_ctx *ctx, int kind, const char *data, size_t size)
 {
     sbuf text = { 0 };
-    if (kind == 2) pipeline_from_vocab_txt(data, size, true, &text);
-    else pipeline_from_merges(kind == 1, data, size / 2, data + size / 2, size - size / 2, &text);
+    if (kind == 2) json_from_vocab_txt(data, size, true, &text);
+    else json_from_merges(kind == 1, data, size / 2, data + size / 2, size - size / 2, &text);
     if (!text.failed) try_json(ctx, text.data, text.len, NULL);
     sbuf_release(&text);
 }
@@ -53,20 +53,20 @@ static void try_old(cloob_ctx *ctx, int kind, const char *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static cloob_ctx *ctx;
-    pieces p;
+    tokenizer *t = NULL;
     if (!ctx) ctx = cloob_ctx_create(NULL);
     if (size < 1) return 0;
     const char *rest = (const char *)data + 1;
     if (data[0] & 1) {
-        pipeline_config config = { .class_name = data[0] & 8 ? "Siglip2Tokenizer" : NULL,
-                                   .clean = (pipeline_clean)(data[0] >> 1 & 3),
-                                   .strip_sep = data[0] & 8,
-                                   .add_eos = data[0] & 16 ? 1 : 0 };
+        tokenizer_config config = { .class_name = data[0] & 8 ? "Siglip2Tokenizer" : NULL,
+                                    .prepare = (preparation)(data[0] >> 1 & 3),
+                                    .strip_sep = data[0] & 8,
+                                    .add_eos = data[0] & 16 ? 1 : 0 };
         if (data[0] & 32) try_old(ctx, data[0] >> 6, rest, size - 1);
         else try_json(ctx, rest, size - 1, &config);
         return 0;
     }
-    if (pieces_read_model(ctx, rest, size - 1, "fuzz", &p) == CLOOB_OK) try_pieces(ctx, &p, rest, size - 1);
-    pieces_release(&p);
+    if (pieces_read_model(ctx, rest, size - 1, "fuzz", &t) == CLOOB_OK) try_pieces(ctx, &t->p, rest, size - 1);
+    tokenizer_close(t);
     return 0;
 }

@@ -5,17 +5,9 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "cli/commands.h"
-#include "cli/shared_opts.h"
+#include "cli/cli.h"
 #include "fuzz.h"
 #include "scratch_folder.h"
-
-/* As in tools/cli/shared_opts.c, which would bring the whole command line along. */
-bool cli_is_folder(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
 
 /* As in tools/cli/opt.c: lines on stderr. */
 const command eval_suite = { .name = "eval suite" };

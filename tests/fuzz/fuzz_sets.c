@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static cloob_ctx *ctx;
     const char *folder = scratch_folder();
     char path[256];
-    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     if (!folder || size < 2) return 0;
     setenv("CLOOB_CACHE", folder, 1);
     const kind *k = &kinds[data[0] % (sizeof kinds / sizeof *kinds)];

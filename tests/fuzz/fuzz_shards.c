@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static bool ready;
     char path[256];
     weights w;
-    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     if (!scratch_folder()) return 0;
     if (!ready && !(write_shard("a.safetensors", "one") && write_shard("b.safetensors", "two"))) return 0;
     ready = true;

@@ -9,10 +9,11 @@
 
 static void compare(cloob_ctx *ctx, const char *path)
 {
-    comparison c;
-    if (compare_files(ctx, &c, path, path, -1, 0.05) != CLOOB_OK) return;
-    free(comparison_json(&c));
-    comparison_release(&c);
+    groups_result g;
+    if (compare_files(ctx, &g, path, path, -1, 0.05) != CLOOB_OK) return;
+    free(groups_two(&g, true));
+    free(groups_two(&g, false));
+    groups_release(&g);
 }
 
 static void runs(cloob_ctx *ctx, const char *path)
@@ -70,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static cloob_ctx *ctx;
     const char *folder = scratch_folder();
     char path[256];
-    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     if (!folder || size < 1) return 0;
     const char *name = data[0] % 4 == 3 ? "factors.tsv" : "input.jsonl";
     if (!scratch_write(name, data + 1, size - 1)) return 0;

@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char path[64];
     st_file f;
     weights w;
-    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     if (size > 2000) return 0;
     sbuf s = make(data, size);
     if (!s.failed && st_open_bytes(ctx, s.data, s.len, "fuzz", &f) == CLOOB_OK) {

@@ -87,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     part p[PARTS] = { 0 };
     web_kind kind;
     prompts all;
-    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     if (!folder || size < 1 || size > MOST) return 0;
     int head = data[0], k = 0;
     p[0] = (part){ data + 1, 0 };

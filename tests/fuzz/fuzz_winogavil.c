@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static char cat[] = "images/cat.jpg", dog[] = "images/dog.png", bare[] = "sun", dots[] = "images/a.b.jpg";
     char *images[] = { cat, dog, bare, dots }, path[256];
     winogavil_table t = { 0 };
-    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     if (!scratch_folder() || !scratch_write("winogavil.csv", data, size)) return 0;
     snprintf(path, sizeof path, "%s/winogavil.csv", scratch_path);
     if (winogavil_read(ctx, path, images, 4, &t) == CLOOB_OK)

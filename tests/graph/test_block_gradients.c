@@ -206,8 +206,8 @@ static void compare(const subject *of, const char *name, const kernel_choices *k
 }
 
 static const kernel_choices all[] = { { .fused_gemm = FUSED_GEMM_AUTO },
-                                      { .fused_gemm = FUSED_GEMM_4_TEAMS },
-                                      { .fused_gemm = FUSED_GEMM_2_TEAMS },
+                                      { .fused_gemm = FUSED_GEMM_4_CONSUMERS },
+                                      { .fused_gemm = FUSED_GEMM_2_CONSUMERS },
                                       { .fused_gemm = FUSED_GEMM_NEVER } };
 
 /* By definition, one after the other: to the bit. The MLP's bias moves from the GEMM to the activation, which is

@@ -1,11 +1,16 @@
 """A hub of models on loopback, for tests: the tree API, HEAD and GET of files, redirects of large files to a second
-port, and faults on demand. Python's standard library alone."""
+port, and faults on demand. Python's standard library alone.
+
+    hub_server.py NAME FOLDER [CERTIFICATE]    serves FOLDER as NAME, prints the address, and ends with its input"""
 import hashlib
 import http.server
 import json
 import os
 import re
 import socket
+import ssl
+import subprocess
+import sys
 import threading
 import time
 import urllib.parse
@@ -58,21 +63,25 @@ class Faults:
 
 
 class Hub:
-    """with Hub([Repo(...)]) as hub: hub.url is HF_ENDPOINT."""
+    """with Hub([Repo(...)]) as hub: hub.url is HF_ENDPOINT. certificate: a file with a key, for https."""
 
-    def __init__(self, repos):
+    def __init__(self, repos, certificate=None):
+        self.certificate = certificate
         self.repos = {r.name: r for r in repos}
         self.faults = Faults()
         self.lock = threading.Lock()
         self.log = []  # (method, path, token, range) of every request, in order; the store's paths begin with /store
         self.sent = 0  # bytes of bodies that the store sent
         self.front, self.store = self.listen(Front), self.listen(Store)
-        self.url = "http://127.0.0.1:%d" % self.front.server_address[1]
-        self.store_url = "http://127.0.0.1:%d" % self.store.server_address[1]
+        self.url, self.store_url = (f"http{'s' if certificate else ''}://127.0.0.1:{s.server_address[1]}" for s in (self.front, self.store))
 
     def listen(self, handler):
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         server.hub, server.daemon_threads = self, True
+        if self.certificate:
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            tls.load_cert_chain(self.certificate)
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         server.handle_error = lambda *_: None  # clients that were killed
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         return server
@@ -228,3 +237,22 @@ def read_folder(path):
             with open(os.path.join(path, name), "rb") as f:
                 out[name] = f.read()
     return out
+
+
+def make_certificate(path):
+    """A key and a certificate for 127.0.0.1, signed by itself; False without openssl."""
+    try:
+        made = subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext",
+                               "subjectAltName=IP:127.0.0.1", "-keyout", path + ".key", "-out", path], capture_output=True, text=True)
+    except FileNotFoundError:
+        return False
+    assert made.returncode == 0, made.stderr
+    with open(path + ".key") as key, open(path, "a") as out:
+        out.write(key.read())
+    return True
+
+
+if __name__ == "__main__":
+    with Hub([Repo(sys.argv[1], read_folder(sys.argv[2]))], *sys.argv[3:]) as served:
+        print(served.url, flush=True)
+        sys.stdin.read()

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 
-from hub_server import Hub, Repo, git_sha1
+from hub_server import Hub, Repo, git_sha1, make_certificate
 from place import Place, check_cache, files_below, read
 
 DATA = random.Random(1).randbytes(300_000)
@@ -40,6 +40,21 @@ def case_layout():
         hub.log.clear()
         assert place.run("info", "hf:org/model", code=1).err and not hub.log
         assert json.loads(place.run("pull", "hf:org/model", "--json").out) == {"name": "hf:org/model", "path": path}
+
+
+def case_certificates():
+    """https: an authority that is not known is refused, one that SSL_CERT_FILE or REQUESTS_CA_BUNDLE names is accepted."""
+    place = Place()
+    file = os.path.join(place.home, "authority.pem")
+    if not make_certificate(file):
+        return print("certificates: skipped, no openssl")
+    with Hub([Repo("org/model", {"model.safetensors": DATA})], file) as hub:
+        place.env["HF_ENDPOINT"] = hub.url
+        refused = place.pull("hf:org/model", code=1)
+        assert "certificate" in refused.lower() and "\n" not in refused, refused
+        assert "snapshots" in place.pull("hf:org/model", SSL_CERT_FILE=file)
+        place.env.update(HF_HUB_CACHE=os.path.join(place.home, "other"), SSL_CERT_FILE="", REQUESTS_CA_BUNDLE=file)
+        assert "snapshots" in place.pull("hf:org/model")
 
 
 def case_roots():

@@ -265,7 +265,10 @@ static void threads_do_not_change_a_byte(void)
     enum { ITEMS = 64 };
     static synth_item item[3][ITEMS];
     for (int t = 0; t < 3; t++) {
-        cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = t == 0 ? 1 : t == 1 ? 3 : 8 });
+        cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options),
+                                                                .threads = t == 0   ? 1
+                                                                           : t == 1 ? 3
+                                                                                    : 8 });
         for (int64_t i = 0; i < ITEMS; i++) synth_draw(&world, SYNTH_TRAIN, i, &item[t][i].scene);
         if (can_draw(ctx)) CHECK_OK(ctx, synth_batch(ctx, 48, item[t], ITEMS));
         cloob_ctx_destroy(ctx);

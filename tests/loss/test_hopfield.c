@@ -133,7 +133,7 @@ static void updates_stop_when_a_state_rests(void)
 {
     problem p = random_problem(5, 30, 64, 50, 0);
     cloob_hopfield h = { p.u, p.mu, p.d, 40 };
-    cloob_hopfield_options o = { .updates = 200, .tolerance = 1e-5, .unit = false };
+    cloob_hopfield_options o = { .size = sizeof o, .updates = 200, .tolerance = 1e-5, .unit = false };
     float out[30 * 64], again[30 * 64];
     int updates[30];
     CHECK_OK(ctx, cloob_hopfield_retrieve(ctx, &h, &o, p.x, p.n, out, updates));
@@ -152,7 +152,7 @@ static void bad_networks_are_refused(void)
     float u[4] = { 1, 0, -1, 0 }, x[2] = { 0, NAN }, out[2];
     double e;
     cloob_hopfield h = { u, 2, 2, -1 };
-    cloob_hopfield_options o = { .updates = 1, .unit = true };
+    cloob_hopfield_options o = { .size = sizeof o, .updates = 1, .unit = true };
     CHECK(cloob_hopfield_retrieve(ctx, &h, &o, x, 1, out, NULL) == CLOOB_ERR_ARGUMENT);
     CHECK(strstr(cloob_error(ctx), "-1") != NULL);
     h.beta = 0;

@@ -6,7 +6,7 @@
 #include "cloob/cloob.h"
 #include "io/safetensors.h"
 #include "objective.h"
-#include "train/objective_file.h"
+#include "infer/embeddings_file.h"
 #include "loss/loss.h"
 
 static cloob_ctx *ctx;

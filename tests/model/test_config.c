@@ -171,8 +171,11 @@ static void siglip_forms(void)
     CHECK(same(&c, &b16));
     CHECK_OK(ctx, model_config_by_name(ctx, "ViT-SO400M-14-SigLIP-384", &c));
     CHECK(model_config_image_tokens(&c) == 27 * 27);
-    CHECK(parse("{\"model_type\":\"siglip2\",\"text_config\":{},\"vision_config\":{}}", &c) == CLOOB_ERR_UNSUPPORTED);
-    CHECK(strstr(cloob_error(ctx), "NaFlex"));
+    CHECK_OK(ctx, parse("{\"model_type\":\"siglip2\",\"text_config\":{},\"vision_config\":{}}", &c));
+    CHECK(c.position_side == 16 && c.view.mode == RESIZE_PATCHES && c.view.patches == 256 && c.view.patch == 16);
+    CHECK(model_config_image_tokens(&c) == 256 && c.image_size == 17 * 16);
+    CHECK(parse("{\"model_type\":\"siglip2\",\"text_config\":{},\"vision_config\":{\"num_patches\":250}}", &c) !=
+          CLOOB_OK);
 }
 
 /* One line that holds the offending thing. */

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cloob/convert.h"
+#include "core/ctx.h"
 #include "core/hash.h"
 #include "model/digest.h"
 #include "model/interchange.h"
@@ -171,6 +172,45 @@ static void old_files_are_read(void)
     weights_release(&w);
 }
 
+static cloob_status check_copy(const st_file *f, const st_entry *damaged)
+{
+    return digest_check_model_once(ctx, path, &(digest_input){ damaged, 1, f->meta, f->meta_count, NULL, NULL });
+}
+
+/* A large file that was found intact is not read again until it changes. */
+static void an_intact_file_is_remembered(void)
+{
+    enum { BYTES = 16 << 20 };
+    char cache[300], digest[DIGEST_TEXT];
+    st_file f;
+    st_entry e = { .name = "x", .t = TENSOR(CLOOB_U8, calloc(1, BYTES), BYTES) };
+    st_meta meta[] = { { "file_version", "1" }, { "digest.model", digest } };
+    snprintf(cache, sizeof cache, "%s.cache", path);
+    setenv("CLOOB_CACHE", cache, 1);
+    CHECK_OK(ctx, digest_model(ctx, &(digest_input){ &e, 1, meta, 1, NULL, NULL }, digest));
+    CHECK_OK(ctx, st_write(ctx, path, &e, 1, meta, 2));
+    CHECK_OK(ctx, st_open(ctx, path, &f));
+    ((char *)e.t.data)[12345] = 1; /* a damaged copy in memory */
+    CHECK(check_copy(&f, &e) == CLOOB_ERR_FORMAT);
+    CHECK_OK(ctx, check_copy(&f, f.entry));
+    CHECK(check_copy(&f, &e) == CLOOB_ERR_FORMAT); /* changed too recently to be remembered */
+    usleep(3100000);
+    CHECK(check_copy(&f, &e) == CLOOB_ERR_FORMAT); /* damage is not remembered as intact */
+    CHECK_OK(ctx, check_copy(&f, f.entry));
+    CHECK_OK(ctx, check_copy(&f, &e)); /* not read */
+    ctx->copy_files = true;
+    CHECK(check_copy(&f, &e) == CLOOB_ERR_FORMAT);
+    ctx->copy_files = false;
+    st_close(&f);
+    flip("x", 77);
+    CHECK_OK(ctx, st_open(ctx, path, &f));
+    CHECK(check_copy(&f, f.entry) == CLOOB_ERR_FORMAT);
+    st_close(&f);
+    free(e.t.data);
+    snprintf(cache, sizeof cache, "rm -rf '%s.cache'", path);
+    CHECK(system(cache) == 0);
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -183,6 +223,7 @@ int main(void)
     RUN(a_flipped_bit_of_the_state_is_found_on_demand);
     RUN(a_file_from_the_future_says_so);
     RUN(old_files_are_read);
+    RUN(an_intact_file_is_remembered);
     unlink(path);
     cloob_ctx_destroy(ctx);
     return check_summary();

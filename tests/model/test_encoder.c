@@ -56,7 +56,8 @@ static void threads_change_no_byte(void)
     float *images = malloc(N * each * sizeof *images);
     procedural_images(images, N, c.image_size);
     for (int run = 0; run < 3; run++) {
-        cloob_ctx *own = cloob_ctx_create(&(cloob_ctx_options){ .threads = run ? 3 : 1 });
+        cloob_ctx *own =
+            cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = run ? 3 : 1 });
         device *dev;
         params *p;
         encoder *e;

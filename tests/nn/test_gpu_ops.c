@@ -64,8 +64,8 @@ static void compare(op_id first, op_id last, cloob_dtype type, double tolerance,
     device_close(dev);
 }
 
-static const kernel_choices fused[] = { { .fused_gemm = FUSED_GEMM_4_TEAMS },
-                                        { .fused_gemm = FUSED_GEMM_2_TEAMS },
+static const kernel_choices fused[] = { { .fused_gemm = FUSED_GEMM_4_CONSUMERS },
+                                        { .fused_gemm = FUSED_GEMM_2_CONSUMERS },
                                         { .fused_gemm = FUSED_GEMM_NEVER } };
 
 static void compare_group(device *dev, const group_case *c, cloob_dtype type, double tolerance, int ways, int *used)

@@ -304,7 +304,7 @@ int main(int argc, char **argv)
     bool all = argc < 2 || strcmp(argv[1], "cuda") != 0;
     if (argc > 2) CHECK(sscanf(argv[2], "%d/%d", &part, &parts) == 2 && part >= 0 && parts > 0);
     ctx = cloob_ctx_create(NULL);
-    ctx->kernels.fused_gemm = FUSED_GEMM_4_TEAMS; /* groups by one GEMM, whatever timing says */
+    ctx->kernels.fused_gemm = FUSED_GEMM_4_CONSUMERS; /* groups by one GEMM, whatever timing says */
     if (all) RUN(ref_has_every_op);
     if (all) RUN(products_in_8_bits_round_their_factors);
     if (all) RUN(rows_in_8_bits_have_scales_of_their_own);

@@ -6,11 +6,9 @@
 
 #define STRUCT(s)   printf("%s %zu\n", #s, sizeof(s))
 #define FIELD(s, f) printf("%s.%s %zu %zu\n", #s, #f, offsetof(s, f), sizeof(((s *)0)->f))
-/* The members at the end of the training options, from the first callback on. */
+/* The members at the start of the training options, up to the last callback. */
 #define CALLBACK(f)                                                                                                    \
-    printf("TrainCallbacks.%s %zu %zu\n", #f,                                                                          \
-           offsetof(cloob_train_options, f) - offsetof(cloob_train_options, should_stop),                              \
-           sizeof(((cloob_train_options *)0)->f))
+    printf("TrainCallbacks.%s %zu %zu\n", #f, offsetof(cloob_train_options, f), sizeof(((cloob_train_options *)0)->f))
 
 static void models(void)
 {
@@ -104,8 +102,8 @@ static void training(void)
     FIELD(cloob_train_summary, pairs_per_s), FIELD(cloob_train_summary, wait_share);
     FIELD(cloob_train_summary, other_share), FIELD(cloob_train_summary, method), FIELD(cloob_train_summary, rank);
     FIELD(cloob_train_summary, ranks);
-    printf("TrainCallbacks %zu\n", sizeof(cloob_train_options) - offsetof(cloob_train_options, should_stop));
-    CALLBACK(should_stop), CALLBACK(stop_user), CALLBACK(loss), CALLBACK(loss_user);
+    printf("TrainCallbacks %zu\n", offsetof(cloob_train_options, data));
+    CALLBACK(size), CALLBACK(should_stop), CALLBACK(stop_user), CALLBACK(loss), CALLBACK(loss_user);
     CALLBACK(on_step), CALLBACK(step_user), CALLBACK(on_epoch), CALLBACK(epoch_user);
     CALLBACK(on_log), CALLBACK(log_user);
 }
@@ -159,7 +157,8 @@ static void zeroshots(void)
     FIELD(cloob_eval_options, retrieve_from), FIELD(cloob_eval_options, scale_hopfield);
     STRUCT(cloob_zeroshot_options);
     FIELD(cloob_zeroshot_options, size), FIELD(cloob_zeroshot_options, prompts), FIELD(cloob_zeroshot_options, set);
-    FIELD(cloob_zeroshot_options, eval), FIELD(cloob_zeroshot_options, class_map);
+    FIELD(cloob_zeroshot_options, eval), FIELD(cloob_zeroshot_options, eval_room);
+    FIELD(cloob_zeroshot_options, class_map);
     FIELD(cloob_zeroshot_options, predictions), FIELD(cloob_zeroshot_options, confusion);
     STRUCT(cloob_zeroshot_class);
     FIELD(cloob_zeroshot_class, name), FIELD(cloob_zeroshot_class, n), FIELD(cloob_zeroshot_class, hit1);

@@ -42,6 +42,26 @@ class WithModel(unittest.TestCase):
         cls.world.close()
 
 
+class Towers(WithModel):
+    """A tower alone encodes its side; the other side is refused by name."""
+    def test_image_tower(self) -> None:
+        with cloob.load(fx.REF / "towers/clip_vision_projection", device="cpu") as m:
+            self.assertEqual((m.facts.image_size, m.facts.context, m.facts.text_features), (16, 0, 0))
+            self.assertEqual(m.encode_image(self.world.images).shape, (2, 12))
+            for call in (lambda: m.encode_text(["a dog"]), lambda: m.encode_text([[1, 2]]), lambda: m.tokenize("a dog"),
+                         lambda: m.classify(self.world.images, ["a", "b"])):
+                self.assertRaisesRegex(cloob.Error, "no text tower", call)
+
+    def test_text_tower(self) -> None:
+        with cloob.load(fx.REF / "towers/clip_text_projection", device="cpu") as m:
+            self.assertEqual((m.facts.image_size, m.facts.context, m.facts.image_features), (0, 8, 0))
+            self.assertEqual(m.encode_text(np.array([[38, 4, 39, 0, 0, 0, 0, 0]])).shape, (1, 12))
+            for images in (self.world.images, [self.world.images[0].read_bytes()], np.zeros((2, 16, 16, 3), np.uint8),
+                           np.zeros((1, 3, 16, 16), np.float32)):
+                self.assertRaisesRegex(cloob.Error, "no image tower", m.encode_image, images)
+            self.assertRaisesRegex(cloob.Error, "no image tower", m.preprocess, self.world.images)
+
+
 class Images(WithModel):
     def test_encoded_bytes_are_the_file(self) -> None:
         want = self.model.encode_image(self.world.images)

@@ -1,6 +1,7 @@
 """Files of a running server: hostile indexes, rewritten images and models, models and indexes that fail, unknown keys,
 decoding that must not hold texts. usage: test_state.py CLOOB"""
 import atexit
+import base64
 import http.client
 import json
 import os
@@ -328,12 +329,43 @@ def memory_limits(w):
             assert p.returncode in (1, 2, 127) and err.count("\n") == 0 and ("memory" in err or p.returncode == 127), (kb, err)
 
 
+def one_tower(w):
+    """An image tower and a text tower alone: one encodes, the other's inputs are refused; search without texts."""
+    ref = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../ref/towers")
+    kept = w.model
+    w.run("search", "index", "w/images", "--checkpoint", f"{ref}/clip_vision_projection", "--out", "tower.safetensors")
+    hit = json.loads(w.run("search", "query", "--index", "tower.safetensors", "--image", os.path.join(w.images, w.files[0]), "--n", "1", "--json").stdout)
+    assert w.files[0] in json.dumps(hit), hit
+    p = w.run("search", "query", "--index", "tower.safetensors", "a red circle", fails=True)
+    assert p.returncode != 0 and "no text tower" in p.stderr, p.stderr
+    p = w.run("search", "index", "w/images", "--checkpoint", f"{ref}/clip_text_projection", "--out", "no.safetensors", fails=True)
+    assert p.returncode != 0 and "no image tower" in p.stderr and not os.path.exists(w.path("no.safetensors")), p.stderr
+    for side, other in (("vision", "text"), ("text", "image")):
+        w.model = f"{side}={ref}/clip_{side}_projection"
+        s = Server(w, *(["--index", "tower.safetensors"] if side == "vision" else []))
+        inputs = {"text": {"input": [[38, 4, 39]]}, "image": {"input": [{"image": "data:image/jpeg;base64," + base64.b64encode(w.image()).decode()}]}}
+        facts, info = s.json("/v1/models")["data"][0], s.json("/info")
+        assert facts["image"] == info["image"] == (side == "vision") and not facts["text"] and not info["text"]
+        assert (facts["image_size"] > 0) == (side == "vision") and (facts["context"] > 0) == (side == "text")
+        for key, body in inputs.items():
+            status, _, data = s.post("/v1/embeddings", body)
+            assert status == (400 if key == other else 200), (side, key, status, data)
+            assert key != other or f"no {other} tower" in json.loads(data)["error"]["message"], data
+        if side == "vision":
+            assert w.files[3] in json.dumps(s.json("/v1/search", {"image": base64.b64encode(w.image(3)).decode(), "limit": 1}))
+            assert "no text tower" in json.dumps(s.json("/v1/search", {"text": "a dog"}, code=400))
+            assert s.post("/embed", {"inputs": "a dog"})[0] >= 400 and s.post("/tokenize", {"inputs": "a dog"})[0] >= 400
+        code, err = s.stop()
+        assert code == 0 and "tower alone" in err, err
+    w.model = kept
+
+
 def main():
     w = World(sys.argv[1])
     w.run("search", "index", "w/images", "--checkpoint", w.model, "--out", "photos.safetensors")
     os.makedirs(w.path("elsewhere"))
     parts = {"hostile_index": hostile_index, "rewritten_images": rewritten_images, "rewritten_model": rewritten_model,
-             "damaged_model": damaged_model, "failed_index": failed_index, "other_model": other_model, "precisions": precisions, "memory_limits": memory_limits}
+             "damaged_model": damaged_model, "failed_index": failed_index, "other_model": other_model, "precisions": precisions, "one_tower": one_tower, "memory_limits": memory_limits}
     only = sys.argv[2:]
     for name, part in parts.items():
         if not only or name in only:

@@ -42,7 +42,7 @@ static void every_transposition_and_odd_size(void)
     static const int64_t size[][3] = { { 1, 1, 1 },    { 5, 3, 7 },       { 33, 129, 65 }, { 1, 200, 300 },
                                        { 257, 1, 31 }, { 130, 140, 270 }, { 4, 4, 0 },     { 300, 16, 513 } };
     for (int threads = 1; threads <= 4; threads++) {
-        cloob_ctx_options o = { .threads = threads };
+        cloob_ctx_options o = { .size = sizeof o, .threads = threads };
         cloob_ctx *ctx = cloob_ctx_create(&o);
         for (size_t s = 0; s < sizeof size / sizeof *size; s++)
             for (int t = 0; t < 4; t++) {

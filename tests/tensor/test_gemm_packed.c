@@ -625,7 +625,7 @@ static void conversions_equal_the_definition(void)
 
 int main(void)
 {
-    ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 3 });
+    ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 3 });
     RUN(conversions_equal_the_definition);
     RUN(f32);
     RUN(bf16);

@@ -77,7 +77,7 @@ static cloob_status train_on(cloob_ctx *ctx, training *t, device *d)
 static void *train(void *user)
 {
     training *t = user;
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 2 });
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 2 });
     device *d = NULL;
     t->status = device_open(ctx, t->device, &d);
     if (t->status == CLOOB_OK) t->status = train_on(ctx, t, d);

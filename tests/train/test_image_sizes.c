@@ -152,7 +152,7 @@ static void what_cannot_be_is_refused_at_once(void)
 
 int main(void)
 {
-    ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 2 });
+    ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 2 });
     snprintf(logs, sizeof logs, "%s/cloob-test-sizes-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(logs)) return 1;
     RUN(lists_are_read);

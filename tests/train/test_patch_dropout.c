@@ -55,7 +55,7 @@ static void draws_are_even(void)
     CHECK(same < 10);                                               /* one in 12,870 by chance */
     patch_dropout_draw(ctx, &o.model, 3, 7, 110, MANY - 10, again); /* rows are rows of the whole batch */
     CHECK(memcmp(kept + 10 * K, again, (MANY - 10) * K * sizeof *kept) == 0);
-    cloob_ctx *single = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    cloob_ctx *single = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     patch_dropout_draw(single, &o.model, 3, 7, 100, MANY, again); /* and threads change no byte */
     CHECK(memcmp(kept, again, sizeof kept) == 0);
     cloob_ctx_destroy(single);
@@ -97,7 +97,7 @@ static void gradients_are_slopes(void)
 /* Gradients of step 3 with so many threads and micro-batches, on a device. */
 static float *gradients(const char *where, int threads, int64_t accum, double share, double *loss, int64_t *n)
 {
-    cloob_ctx *own = cloob_ctx_create(&(cloob_ctx_options){ .threads = threads });
+    cloob_ctx *own = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = threads });
     step_options o;
     setup u;
     step_result r;
@@ -233,7 +233,7 @@ static void resumed_runs_end_alike(void)
 
 int main(void)
 {
-    ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 2 });
+    ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 2 });
     snprintf(logs, sizeof logs, "%s/cloob-test-patches-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(logs)) return 1;
     RUN(as_many_stay_as_in_open_clip);

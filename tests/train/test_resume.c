@@ -32,7 +32,8 @@ static cloob_status train(plan *p)
 {
     cloob_train_options o;
     cloob_train_summary s;
-    cloob_ctx *own = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1, .log = log_or_die, .log_user = p });
+    cloob_ctx *own = cloob_ctx_create(
+        &(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1, .log = log_or_die, .log_user = p });
     cloob_train_options_init(&o);
     o.data.type = "synthetic";
     o.train_num_samples = 48;

@@ -45,7 +45,7 @@ static cloob_status train(plan *p)
 {
     cloob_train_options o;
     cloob_train_summary s;
-    cloob_ctx *own = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    cloob_ctx *own = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     cloob_train_options_init(&o);
     o.data.type = "synthetic";
     o.train_num_samples = 8 * PER_EPOCH;

@@ -76,7 +76,8 @@ static cloob_status train(const life *l, orders *do_)
 {
     cloob_train_options o;
     char model[300];
-    cloob_ctx *own = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1, .log = on_line, .log_user = do_ });
+    cloob_ctx *own = cloob_ctx_create(
+        &(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1, .log = on_line, .log_user = do_ });
     snprintf(model, sizeof model, "%s/small.json", logs);
     cloob_train_options_init(&o);
     o.data.type = "synthetic";

@@ -191,7 +191,8 @@ static void infonce_on_every_rank(void)
 
 int main(void)
 {
-    ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 }); /* ranks share the cores */
+    ctx = cloob_ctx_create(
+        &(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 }); /* ranks share the cores */
     if (comm_create(ctx, COMM_AUTO, &all) != CLOOB_OK) {
         printf("%s\n", cloob_error(ctx));
         return 1;

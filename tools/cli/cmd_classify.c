@@ -1,15 +1,17 @@
 /* cloob classify: which of the given words fits an image. */
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "cli/commands.h"
-#include "cli/opt.h"
+#include "cli/cli.h"
+#include "core/file.h"
 #include "core/text.h"
-#include "cli/json_out.h"
-#include "cli/shared_opts.h"
 #include "io/image/image_list.h"
 
 static struct {
@@ -80,6 +82,123 @@ static int read_words(const command *self, const char *path, words *w)
     if (!split(cli_read_file(path, NULL), '\n', w))
         return cli_error(self, "%s: cannot open: %s", path, strerror(errno ? errno : ENOMEM));
     return w->count ? -1 : cli_usage(self, "%s: holds no lines", path);
+}
+
+/* ---- links or copies of images in folders that are named after labels ------------------------------- */
+
+enum { MAX_NAMES = 10000 };
+
+static bool complain(const char *path)
+{
+    cli_error(&cmd_classify, "%s: %s", path, strerror(errno));
+    return false;
+}
+
+static bool make_folder(const char *path) { return mkdir(path, 0777) == 0 || errno == EEXIST; }
+
+/* NAME.jpg, then NAME-2.jpg, NAME-3.jpg, ... */
+static void numbered(char out[PATH_MAX], const char *folder, const char *name, int number)
+{
+    const char *dot = strrchr(name, '.');
+    int stem = dot && dot != name ? (int)(dot - name) : (int)strlen(name);
+    if (number == 1) snprintf(out, PATH_MAX, "%s/%s", folder, name);
+    else snprintf(out, PATH_MAX, "%s/%.*s-%d%s", folder, stem, name, number, name + stem);
+}
+
+/* 1: done; 0: another file has the name; -1: failed. A kill leaves no part of a copy. */
+static int copy_to(cloob_ctx *ctx, const char *source, const char *target)
+{
+    struct stat st;
+    file_map from;
+    if (lstat(target, &st) == 0) return 0;
+    if (file_map_open(ctx, source, &from) != CLOOB_OK) return -1;
+    cloob_status status = file_write(ctx, target, from.data, from.size);
+    file_map_close(&from);
+    return status == CLOOB_OK ? 1 : -1;
+}
+
+static int link_to(const char *source, const char *target)
+{
+    char there[PATH_MAX];
+    if (symlink(source, target) == 0) return 1;
+    if (errno != EEXIST) return -1;
+    ssize_t n = readlink(target, there, sizeof there - 1);
+    if (n < 0) return 0;
+    there[n] = '\0';
+    return strcmp(there, source) == 0;
+}
+
+/* The name of a label's folder. */
+static const char *folder_name(const char *label, char out[256])
+{
+    snprintf(out, 256, "%s", label[0] == '.' ? label + 1 : label);
+    for (char *c = out; *c; c++)
+        if (*c == '/') *c = '-';
+    return out;
+}
+
+/* Puts a symbolic link to the file (or a copy) into DIR/LABEL, which is made when absent. Slashes in a label become
+ * dashes. If another file has the name, a number is added; an identical link is kept. False: the reason is on
+ * stderr. */
+static bool sort_into(cloob_ctx *ctx, const char *path, const char *dir, const char *label, bool copy)
+{
+    char folder[PATH_MAX], source[PATH_MAX], target[PATH_MAX], clean[256];
+    snprintf(folder, sizeof folder, "%s/%s", dir, folder_name(label, clean));
+    if (!realpath(path, source)) return complain(path);
+    if (!make_folder(dir) || !make_folder(folder)) return complain(folder);
+    const char *slash = strrchr(path, '/');
+    for (int i = 1; i <= MAX_NAMES; i++) {
+        numbered(target, folder, slash ? slash + 1 : path, i);
+        int made = copy ? copy_to(ctx, source, target) : link_to(source, target);
+        if (made > 0) return true;
+        if (made < 0 && copy) return cli_error(&cmd_classify, "%s", cloob_error(ctx)), false;
+        if (made < 0) return complain(target);
+    }
+    errno = EEXIST;
+    return complain(target);
+}
+
+/* ---- what an earlier run left -------------------------------------------------------------------- */
+
+/* Counts the links in a folder, and removes them and the empty folder if asked to. */
+static int64_t count_links(const char *folder, bool clear)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    int64_t n = 0;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        bool link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+        n += link && (!clear || unlink(path) == 0);
+    }
+    if (d) closedir(d);
+    if (clear) rmdir(folder); /* stays where it has other files */
+    return n;
+}
+
+static bool is_label(const char *name, const char *const *label, int64_t labels)
+{
+    char clean[256];
+    for (int64_t i = 0; i < labels; i++)
+        if (strcmp(folder_name(label[i], clean), name) == 0) return true;
+    return false;
+}
+
+/* The number of links in DIR's folders that are not named after one of the labels; with `clear` they are removed, and
+ * the folders that are then empty. Other files stay. No labels: all folders. */
+static int64_t sort_earlier(const char *dir, const char *const *label, int64_t labels, bool clear)
+{
+    char folder[PATH_MAX];
+    int64_t n = 0;
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        snprintf(folder, sizeof folder, "%s/%s", dir, e->d_name);
+        if (e->d_name[0] != '.' && file_is_dir(folder) && !is_label(e->d_name, label, labels))
+            n += count_links(folder, clear);
+    }
+    if (d) closedir(d);
+    return n;
 }
 
 /* ---- results ------------------------------------------------------------------------------------- */
@@ -153,7 +272,7 @@ static void print_csv(const char *path, const results *r, const float *p)
 }
 
 /* One image: its labels in order, then the requested output. */
-static void take_image(const char *path, results *r, const float *p)
+static void take_image(cloob_ctx *ctx, const char *path, results *r, const float *p)
 {
     int n = (int)r->labels->count, shown = (int)(o.top < n ? o.top : n);
     for (int i = 0; i < n; i++) r->order[i] = i;
@@ -166,7 +285,7 @@ static void take_image(const char *path, results *r, const float *p)
     else print_text(path, r, p, shown);
     r->shown++;
     if (o.sort_into && !o.dry_run && !r->sorting_failed) /* stop sorting after the first failure */
-        r->sorting_failed = !sort_into(path, o.sort_into, best, o.copy);
+        r->sorting_failed = !sort_into(ctx, path, o.sort_into, best, o.copy);
 }
 
 enum { IMAGES_AT_ONCE = 64 };
@@ -186,7 +305,7 @@ static cloob_status classify_block(cloob_ctx *ctx, cloob_model *m, const cloob_c
         good[left++] = path[i];
     }
     if (status == CLOOB_OK && left) status = cloob_classify(ctx, c, scratch, left, p);
-    for (int64_t i = 0; i < left && status == CLOOB_OK; i++) take_image(good[i], r, p + i * r->labels->count);
+    for (int64_t i = 0; i < left && status == CLOOB_OK; i++) take_image(ctx, good[i], r, p + i * r->labels->count);
     r->bad += n - left;
     return status;
 }

@@ -3,90 +3,55 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/json_out.h"
-#include "cli/shared_opts.h"
+#include "cli/cli.h"
+#include "core/file.h"
 #include "infer/predictions.h"
 #include "lab/compare/groups.h"
 #include "lab/report/report.h"
 
 static struct {
-    int64_t epoch, resamples, bins;
-    double alpha;
-    const char *by, *format, *reliability, *metrics;
+    compare_options how;
+    int64_t epoch, bins;
+    const char *format, *reliability;
     opt_list where, predictions;
+    bool paper;
 } o;
 
 static const opt_row rows[] = {
     { "epoch", OPT_INT, &o.epoch, "-1", "N", "use only lines of this epoch; -1: every line is a run", 0 },
-    { "alpha", OPT_DOUBLE, &o.alpha, "0.05", "X", "significance level", OPT_POSITIVE },
-    { "by", OPT_STRING, &o.by, NULL, "NAME", "setting to group runs by; default: the method", 0 },
+    { "alpha", OPT_DOUBLE, &o.how.alpha, "0.05", "X", "significance level", OPT_POSITIVE },
+    { "by", OPT_STRING, &o.how.by, NULL, "NAME", "setting to group runs by; default: the method", 0 },
     { "where", OPT_LIST, &o.where, NULL, "KEY=VALUE", "use only runs with this setting", 0 },
-    { "metrics", OPT_STRING, &o.metrics, NULL, "A,B", "one table of main results: these metrics by group", 0 },
+    { "metrics", OPT_STRING, &o.how.metrics, NULL, "A,B", "one table of main results: these metrics by group", 0 },
     { "format", OPT_STRING, &o.format, "text", "text|markdown|latex|csv", "format of the tables", 0 },
+    { "paper", OPT_FLAG, &o.paper, NULL, NULL, "the tables of the CLOOB paper, next to results on the same data sets",
+      0 },
     { "predictions", OPT_LIST, &o.predictions, NULL, "FILE",
       "instead of runs: predictions that cloob eval zeroshot wrote, of models on the same images", 0 },
     { "bins", OPT_INT, &o.bins, "15", "N", "calibration bins for --predictions", OPT_POSITIVE },
     { "reliability", OPT_STRING, &o.reliability, NULL, "FILE.svg", "the reliability plot of --predictions", 0 },
-    { "resamples", OPT_INT, &o.resamples, "10000", "N", "bootstrap resamples", OPT_POSITIVE },
+    { "resamples", OPT_INT, &o.how.resamples, "10000", "N", "bootstrap resamples", OPT_POSITIVE },
     OPT_END,
 };
 
-static void print_group(const group_mean *g)
-{
-    if (g->n) printf("  %12.6g +- %-10.4g (%lld)", g->mean, g->deviation, (long long)g->n);
-    else printf("  %12s    %-10s (0)", "-", "");
-}
-
-static void print_text(const comparison *c)
-{
-    int width = 6;
-    for (int64_t i = 0; i < c->metrics; i++)
-        if ((int)strlen(c->row[i].metric) > width) width = (int)strlen(c->row[i].metric);
-    printf("%-*s  %-31s %-31s p (two-sided)\n", width, "metric", "  A: mean +- spread (n)", "  B: mean +- spread (n)");
-    for (int64_t i = 0; i < c->metrics; i++) {
-        const compared_metric *m = &c->row[i];
-        printf("%-*s", width, m->metric);
-        print_group(&m->a);
-        print_group(&m->b);
-        if (m->tested)
-            printf("  %.4g (%s)%s", m->test.two_sided, m->test.exact ? "exact" : "normal",
-                   !m->significant         ? ""
-                   : m->a.mean > m->b.mean ? "  A is higher"
-                                           : "  B is higher");
-        putchar('\n');
-    }
-}
-
-static cloob_status print_result(cloob_ctx *ctx, const comparison *c)
-{
-    if (c->skipped) cli_print("warning: ", "%lld values are not finite and were skipped", (long long)c->skipped);
-    if (common.json) return cli_put_text(ctx, comparison_json(c));
-    print_text(c);
-    return CLOOB_OK;
-}
-
 static cloob_status two_files(cloob_ctx *ctx, const opt_list *file)
 {
-    comparison c;
-    cloob_status status = compare_files(ctx, &c, file->item[0], file->item[1], o.epoch, o.alpha);
+    groups_result g;
+    cloob_status status = compare_files(ctx, &g, file->item[0], file->item[1], o.epoch, o.how.alpha);
     if (status != CLOOB_OK) return status;
-    status = print_result(ctx, &c);
-    comparison_release(&c);
+    if (g.skipped) cli_print("warning: ", "%lld values are not finite and were skipped", (long long)g.skipped);
+    status = cli_put_text(ctx, groups_two(&g, common.json));
+    groups_release(&g);
     return status;
 }
 
 static cloob_status many_runs(cloob_ctx *ctx, const opt_list *path)
 {
     groups_result g;
-    compare_options how;
-    compare_options_init(&how);
-    if (o.by) how.by = o.by;
-    how.metrics = o.metrics;
-    how.where = o.where.item, how.wheres = o.where.count;
-    how.alpha = o.alpha, how.resamples = o.resamples, how.seed = (uint64_t)common.seed;
-    cloob_status status = compare_runs(ctx, &g, path->item, path->count, &how);
+    o.how.where = o.where.item, o.how.wheres = o.where.count, o.how.seed = (uint64_t)common.seed;
+    cloob_status status = compare_runs(ctx, &g, path->item, path->count, &o.how);
     if (status != CLOOB_OK) return status;
-    char *(*table)(const groups_result *, const char *) = o.metrics ? groups_main_table : groups_text;
+    char *(*table)(const groups_result *, const char *) = o.how.metrics ? groups_main_table : groups_text;
     status = cli_put_text(ctx, table(&g, common.json ? "json" : o.format));
     groups_release(&g);
     return status;
@@ -95,8 +60,8 @@ static cloob_status many_runs(cloob_ctx *ctx, const opt_list *path)
 /* Two files without --by: each file is a group, each line a run. */
 static bool are_two_files(const opt_list *path)
 {
-    if (path->count != 2 || o.by || o.metrics || o.where.count || opt_given("format")) return false;
-    return !cli_is_folder(path->item[0]) && !cli_is_folder(path->item[1]);
+    if (path->count != 2 || o.how.by || o.how.metrics || o.where.count || opt_given("format")) return false;
+    return !file_is_dir(path->item[0]) && !file_is_dir(path->item[1]);
 }
 
 /* ---- predictions: models on the same images ---- */
@@ -192,13 +157,13 @@ static cloob_status every_pair(cloob_ctx *ctx, const file *f)
 {
     paired_options how;
     paired_options_init(&how);
-    how.resamples = o.resamples, how.seed = (uint64_t)common.seed;
+    how.resamples = o.how.resamples, how.seed = (uint64_t)common.seed;
     for (int i = 0; i < o.predictions.count; i++)
         for (int k = i + 1; k < o.predictions.count; k++) {
             paired_result r;
             cloob_status status = predictions_compare(ctx, f[i].p, f[k].p, &how, &r);
             if (status != CLOOB_OK) return status;
-            (common.json ? put_pair : print_pair)(o.predictions.item[i], o.predictions.item[k], &r, o.alpha);
+            (common.json ? put_pair : print_pair)(o.predictions.item[i], o.predictions.item[k], &r, o.how.alpha);
         }
     return CLOOB_OK;
 }
@@ -237,6 +202,13 @@ static cloob_status compare_predictions(cloob_ctx *ctx)
 
 /* ---- the command ---- */
 
+static cloob_status with_paper(cloob_ctx *ctx)
+{
+    char *text;
+    cloob_status status = compare_paper(ctx, opt_words.item, opt_words.count, common.json ? "json" : o.format, &text);
+    return status == CLOOB_OK ? cli_put_text(ctx, text) : status;
+}
+
 static int check_predictions(const command *self)
 {
     if (opt_words.count) return cli_usage(self, "%s: give runs or --predictions", opt_words.item[0]);
@@ -247,17 +219,24 @@ static int check_predictions(const command *self)
 
 static int check(const command *self)
 {
+    if (o.paper && (o.predictions.count || o.how.by || o.how.metrics || o.where.count))
+        return cli_usage(
+            self, "--paper is for results of cloob eval alone: leave out --predictions, --by, --metrics, --where");
+    if (o.paper && strcmp(o.format, "text") != 0 && strcmp(o.format, "markdown") != 0)
+        return cli_usage(self, "--format %s: --paper has text and markdown; --json is for programs", o.format);
+    if (o.paper) return -1;
     if (o.predictions.count) return check_predictions(self);
     if (o.reliability) return cli_usage(self, "--reliability needs --predictions");
     if (!opt_words.count) return cli_usage(self, "needs folders of runs, two files, or --predictions");
-    if (opt_words.count == 1 && !cli_is_folder(opt_words.item[0]) && !o.by)
+    if (opt_words.count == 1 && !file_is_dir(opt_words.item[0]) && !o.how.by)
         return cli_usage(self, "needs two files, got 1, or --by");
-    if (o.alpha >= 1) return cli_usage(self, "--alpha %g: needs a number below 1", o.alpha);
+    if (o.how.alpha >= 1) return cli_usage(self, "--alpha %g: needs a number below 1", o.how.alpha);
     return -1;
 }
 
 static int run(const command *self, cloob_ctx *ctx)
 {
+    if (o.paper) return cli_exit(self, ctx, with_paper(ctx));
     if (o.predictions.count) return cli_exit(self, ctx, compare_predictions(ctx));
     return cli_exit(self, ctx, are_two_files(&opt_words) ? two_files(ctx, &opt_words) : many_runs(ctx, &opt_words));
 }
@@ -269,7 +248,7 @@ const command cmd_compare = {
     .help = "compare groups of runs, with corrected significance tests",
     .options = rows,
     .uses = USES_SEED,
-    .usage = "A.jsonl B.jsonl | RUN... [--by NAME] | --predictions A.csv B.csv...",
+    .usage = "A.jsonl B.jsonl | RUN... [--by NAME] | --predictions A.csv B.csv... | --paper [RESULTS...]",
     .details =
         "Groups runs by a setting (--by; default: the method) and prints means with bootstrap intervals, rank-sum "
         "tests of all pairs corrected by Holm, and Cliff's delta. RUN is the folder of a run, an ablation or a sweep, "
@@ -286,7 +265,12 @@ const command cmd_compare = {
         "two\n"
         "models on the same images bootstrap intervals of their accuracies and McNemar's paired test.\n"
         "\n"
+        "--paper prints the published tables of CLOOB and CLIP, in per cent, with the mean of the results that are\n"
+        "given: folders of cloob eval suite, files of cloob eval zeroshot --json, training runs with --imagenet-val.\n"
+        "Data sets are matched by name. Give the runs of one method at a time; five seeds become one mean.\n"
+        "\n"
         "  cloob compare clip.jsonl cloob.jsonl\n"
+        "  cloob compare --paper benchmark\n"
         "  cloob compare --predictions clip.csv cloob.csv --reliability reliability.svg\n"
         "  cloob compare logs/ablation --format latex\n"
         "  cloob compare logs/ablation --metrics val_loss,text_to_image_R@1 --format markdown\n"

@@ -2,14 +2,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/commands.h"
-#include "cli/json_out.h"
+#include "cli/cli.h"
 #include "infer/model_file.h"
 
 static struct {
-    int64_t context;
-    const char *to, *activation, *vocab, *dtype;
-    bool drop_unexpected, average;
+    cloob_convert_options how;
+    const char *to;
+    bool average;
     double alpha;
     const char *out; /* of an average */
     cloob_model_options model;
@@ -75,7 +74,7 @@ static int run_average(const command *self, cloob_ctx *ctx)
         status = cloob_average(ctx, opt_words.item, opt_words.count, opt_given("alpha") ? o.alpha : -1, o.out);
     if (status == CLOOB_OK && common.json) {
         json_out_object(NULL, J_OF(&o, out), J_INT("models", opt_words.count));
-    } else if (status == CLOOB_OK) printf("%s: average of %d models\n", o.out, opt_words.count);
+    } else if (status == CLOOB_OK) printf("%s: average of %lld models\n", o.out, (long long)opt_words.count);
     return cli_exit(self, ctx, status);
 }
 
@@ -84,25 +83,17 @@ static int check(const command *self)
     if (o.average) return check_average(self);
     if (opt_given("alpha") || o.out) return cli_usage(self, "--alpha and --out need --average");
     if (opt_words.count == 2) return -1;
-    return cli_usage(self, "needs an input and an output, got %d", opt_words.count);
+    return cli_usage(self, "needs an input and an output, got %lld", (long long)opt_words.count);
 }
 
 static int run(const command *self, cloob_ctx *ctx)
 {
     if (o.average) return run_average(self, ctx);
     const char *in = opt_words.item[0], *out = opt_words.item[1];
-    cloob_convert_options options;
-    cloob_convert_options_init(&options);
-    options.to = parse_format(o.to);
-    options.config = o.model.config;
-    options.activation = o.activation;
-    options.vocab = o.vocab;
-    options.dtype = o.dtype;
-    options.context = o.context;
-    options.drop_unexpected = o.drop_unexpected;
     cloob_convert_report report = { 0 };
+    o.how.size = sizeof o.how, o.how.to = parse_format(o.to), o.how.config = o.model.config;
     cloob_status status = opt_model_path(ctx, &in);
-    if (status == CLOOB_OK) status = cloob_convert(ctx, in, out, &options, &report);
+    if (status == CLOOB_OK) status = cloob_convert(ctx, in, out, &o.how, &report);
     if (common.json) print_json(in, out, &report, status == CLOOB_OK ? NULL : cloob_error(ctx));
     else if (status == CLOOB_OK) print_text(in, out, &report);
     cloob_convert_report_release(&report);
@@ -112,14 +103,15 @@ static int run(const command *self, cloob_ctx *ctx)
 static const opt_row rows[] = {
     { "to", OPT_STRING, &o.to, NULL, "native|openai|jku|hf|open_clip|onnx",
       "format to write; without it openai when OUT ends in .pt, .pth or .bin, onnx for .onnx, else native", 0 },
-    { "activation", OPT_STRING, &o.activation, NULL, "quickgelu|gelu", "activation, if the file does not name it", 0 },
-    { "dtype", OPT_STRING, &o.dtype, NULL, "f32|bf16|f16|int8",
+    { "activation", OPT_STRING, &o.how.activation, NULL, "quickgelu|gelu", "activation, if the file does not name it",
+      0 },
+    { "dtype", OPT_STRING, &o.how.dtype, NULL, "f32|bf16|f16|int8",
       "data type of the matrices; bf16 halves the file, int8 (native format only, a scale per row) quarters it", 0 },
-    { "context-length", OPT_INT, &o.context, "0", "N",
+    { "context-length", OPT_INT, &o.how.context, "0", "N",
       "stretch the position embeddings to N tokens, except the first 20 (Long-CLIP uses 248)", OPT_NOT_NEGATIVE },
-    { "vocab", OPT_STRING, &o.vocab, NULL, "FILE",
+    { "vocab", OPT_STRING, &o.how.vocab, NULL, "FILE",
       "tokenizer to store with the weights: BPE merges, tokenizer.json, a .model, or a folder", 0 },
-    { "drop-unexpected", OPT_FLAG, &o.drop_unexpected, NULL, NULL,
+    { "drop-unexpected", OPT_FLAG, &o.how.drop_unexpected, NULL, NULL,
       "ignore unexpected tensors instead of refusing the file", 0 },
     { "average", OPT_FLAG, &o.average, NULL, NULL, "average the weights of all files but the last, which is written",
       0 },

@@ -4,9 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/info.h"
-#include "cli/json_out.h"
-#include "cli/opt.h"
+#include "cli/cli.h"
 #include "lab/bench/bench.h"
 
 /* ---- the self-test -------------------------------------------------------------------------------- */
@@ -51,7 +49,7 @@ static cloob_status check_objective(cloob_ctx *ctx, char *text, size_t size)
     return worst < 1e-3 ? CLOOB_OK : CLOOB_ERR_NUMERIC;
 }
 
-static cloob_status check_bench(cloob_ctx *ctx, bool step, char *text, size_t size)
+static cloob_status check_bench(cloob_ctx *ctx, bool training, char *text, size_t size)
 {
     bench_options o;
     bench_result r;
@@ -60,10 +58,10 @@ static cloob_status check_bench(cloob_ctx *ctx, bool step, char *text, size_t si
     o.device = common.device;
     o.batch = 16;
     o.repeats = 3;
-    cloob_status status = step ? step_timing(ctx, &o, &r) : embed_timing(ctx, &o, &r);
+    cloob_status status = training ? step_timing(ctx, &o, &r) : embed_timing(ctx, &o, &r);
     if (status != CLOOB_OK) return status;
-    snprintf(text, size, "%.0f %s per second with the model tiny", r.items_per_s, step ? "pairs" : "images");
-    return !step || isfinite(r.loss) ? CLOOB_OK : CLOOB_ERR_NUMERIC;
+    snprintf(text, size, "%.0f %s per second with the model tiny", r.items_per_s, training ? "pairs" : "images");
+    return !training || isfinite(r.loss) ? CLOOB_OK : CLOOB_ERR_NUMERIC;
 }
 
 static cloob_status check_embed(cloob_ctx *ctx, char *text, size_t size) { return check_bench(ctx, false, text, size); }

@@ -2,8 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/json_out.h"
-#include "cli/shared_opts.h"
+#include "cli/cli.h"
 #include "infer/model_file.h"
 #include "infer/embed_source.h"
 

@@ -4,10 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/commands.h"
-#include "cli/info.h"
-#include "cli/json_out.h"
+#include "cli/cli.h"
 #include "data/sets/dataset.h"
+#include "io/image/image.h"
 #include "train/memory_budget.h"
 #include "hub/hub.h"
 #include "model/config.h"
@@ -35,10 +34,64 @@ static const opt_row rows[] = {
 };
 static const opt_set sets[] = { { .table = data_option_table, .into = &o.data }, OPT_SETS_END };
 
+/* ---- --view: what a model sees of an image, before normalisation ------------------------------------- */
+
+static bool parse_crop(const char *text, cloob_view_options *v)
+{
+    long long top, left, height, width;
+    int end = 0;
+    if (sscanf(text, "%lld,%lld,%lld,%lld%n", &top, &left, &height, &width, &end) != 4 || text[end]) return false;
+    v->kind = CLOOB_VIEW_CROP;
+    v->top = top, v->left = left, v->height = height, v->width = width;
+    return true;
+}
+
+static cloob_status write_view(cloob_ctx *ctx, const char *in, const char *out, const cloob_view_options *v)
+{
+    cloob_image p;
+    cloob_status s = cloob_view_file(ctx, in, v, &p);
+    if (s != CLOOB_OK) return s;
+    s = image_write_png(ctx, out, p.rgb, p.width, p.height);
+    cloob_image_release(&p);
+    return s;
+}
+
+static int check_view(const command *self)
+{
+    cloob_view_options v;
+    if (!*o.view && opt_words.count) o.view = opt_words.item[--opt_words.count]; /* the former `preprocess IMAGE OUT` */
+    if (opt_words.count != 1) return cli_usage(self, "--view needs an image and the PNG file to write");
+    if (o.crop && o.train) return cli_usage(self, "--crop and --train exclude each other");
+    if (o.crop && !parse_crop(o.crop, &v)) return cli_usage(self, "--crop %s: top,left,height,width in pixels", o.crop);
+    if (o.aug.count && !o.train) return cli_usage(self, "--aug-cfg needs --train");
+    return -1;
+}
+
+static int run_view(const command *self, cloob_ctx *ctx, const char *path)
+{
+    cloob_view_options v;
+    cloob_view_options_init(&v, o.size);
+    if (o.crop) parse_crop(o.crop, &v);
+    if (o.train) v.kind = CLOOB_VIEW_TRAIN;
+    v.interpolation = o.interpolation;
+    v.resize_mode = o.resize_mode;
+    v.max_pixels = o.data.max_pixels;
+    v.seed = (uint64_t)common.seed;
+    const char **aug = calloc((size_t)o.aug.count + 1, sizeof *aug);
+    if (aug && o.aug.count) memcpy(aug, o.aug.item, (size_t)o.aug.count * sizeof *aug);
+    v.aug = aug;
+    cloob_status status = write_view(ctx, path, o.view, &v);
+    if (status == CLOOB_OK && common.json) json_out_object(NULL, J_INT("width", v.side), J_INT("height", v.side));
+    free(aug);
+    return cli_exit(self, ctx, status);
+}
+
+/* ---- the command ------------------------------------------------------------------------------------- */
+
 static int check(const command *self)
 {
     static const char *const of_view[] = { "size", "crop", "train", "aug-cfg", "interpolation", "resize-mode" };
-    if (o.view) return info_view_check(self, &o);
+    if (o.view) return check_view(self);
     for (size_t i = 0; i < sizeof of_view / sizeof *of_view; i++)
         if (opt_given(of_view[i])) return cli_usage(self, "--%s needs --view", of_view[i]);
     return opt_words.count == 1
@@ -65,7 +118,7 @@ static int report_unknown(const command *self, cloob_ctx *ctx, const char *what)
 
 static int run(const command *self, cloob_ctx *ctx)
 {
-    if (o.view) return info_view(self, ctx, opt_words.item[0], &o);
+    if (o.view) return run_view(self, ctx, opt_words.item[0]);
     bool named = hub_name_is_meant(opt_words.item[0]) && access(opt_words.item[0], F_OK) != 0;
     cloob_status status = named ? opt_model_path(ctx, &opt_words.item[0]) : CLOOB_OK;
     if (status != CLOOB_OK) return cli_fail(self, ctx, status);

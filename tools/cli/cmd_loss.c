@@ -2,9 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/json_out.h"
-#include "cli/shared_opts.h"
-#include "train/objective_file.h"
+#include "cli/cli.h"
+#include "infer/embeddings_file.h"
 
 static struct {
     const char *input, *method, *grad, *report;

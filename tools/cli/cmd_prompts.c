@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands.h"
-#include "cli/json_out.h"
+#include "cli/cli.h"
 #include "data/text/prompts.h"
 
 static struct {

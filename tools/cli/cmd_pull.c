@@ -2,8 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/json_out.h"
-#include "cli/shared_opts.h"
+#include "cli/cli.h"
 #include "core/file.h"
 #include "hub/hub.h"
 
@@ -13,24 +12,18 @@ static void print_models(void)
     const hub_model *m = hub_models(&n);
     if (common.json) {
         json_out_open(NULL, '[');
-        for (int64_t i = 0; i < n; i++) {
-            json_out_open(NULL, '{');
-            json_out_text("name", m[i].name);
-            json_out_text("repository", m[i].repo);
-            json_out_int("megabytes", m[i].megabytes);
-            json_out_text("good_at", m[i].good_at);
-            json_out_text("licence", m[i].licence);
-            json_out_close();
-        }
+        for (int64_t i = 0; i < n; i++)
+            json_out_object(NULL, J_TEXT("name", m[i].name), J_TEXT("repository", m[i].repo),
+                            J_INT("megabytes", m[i].megabytes), J_TEXT("good_at", m[i].good_at),
+                            J_TEXT("licence", m[i].licence));
         json_out_close();
         return;
     }
-    printf("%-18s %5s  %-50s  %s\n", "model", "MB", "good at", "licence");
+    printf("%-18s %5s  %-36s  %s\n", "model", "MB", "good at", "licence");
     for (int64_t i = 0; i < n; i++)
-        printf("%-18s %5d  %-50s  %s\n", m[i].name, m[i].megabytes, m[i].good_at, m[i].licence);
-    printf(
-        "\ncloob pull NAME fetches one. So do open_clip's names (ViT-B-32/laion2b_s34b_b79k), and hf:ORG/NAME for any\n"
-        "model of Hugging Face.\n");
+        printf("%-18s %5d  %-36s  %s\n", m[i].name, m[i].megabytes, m[i].good_at, m[i].licence);
+    printf("\ncloob pull NAME downloads one of these. open_clip's names, such as\n"
+           "ViT-B-32/laion2b_s34b_b79k, and hf:ORG/NAME work as well.\n");
 }
 
 /* A name that the cache has is looked up again: the hub may have a newer version. */
@@ -41,12 +34,8 @@ static cloob_status pull(cloob_ctx *ctx, const char *name)
     cloob_status status = hub_name_parse(name, &n) ? hub_resolve(ctx, name, true, true, path)
                                                    : cloob_hub_path(ctx, name, true, path, sizeof path);
     if (status != CLOOB_OK) return status;
-    if (common.json) {
-        json_out_open(NULL, '{');
-        json_out_text("name", name);
-        json_out_text("path", path);
-        json_out_close();
-    } else printf("%s\n", path);
+    if (common.json) json_out_object(NULL, J_TEXT("name", name), J_TEXT("path", path));
+    else printf("%s\n", path);
     return CLOOB_OK;
 }
 

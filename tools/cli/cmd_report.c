@@ -1,8 +1,7 @@
 /* cloob report. */
 #include <stdio.h>
 
-#include "cli/commands.h"
-#include "cli/json_out.h"
+#include "cli/cli.h"
 #include "lab/report/report.h"
 
 static struct {

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/json_out.h"
-#include "cli/shared_opts.h"
+#include "cli/cli.h"
+#include "core/file.h"
 #include "infer/search_index.h"
 #include "lab/report/report.h"
 
@@ -43,11 +43,12 @@ static void print_update(const char *path, const cloob_search_update *u)
     }
 }
 
-static bool has_tokenizer(const cloob_model *m)
+/* Both towers, but no words. */
+static bool lacks_tokenizer(const cloob_model *m)
 {
     cloob_model_facts facts;
     cloob_model_get_facts(m, &facts);
-    return facts.has_tokenizer;
+    return facts.context && facts.image_size && !facts.has_tokenizer;
 }
 
 static int run_index(const command *self, cloob_ctx *ctx, const char *folder)
@@ -57,7 +58,7 @@ static int run_index(const command *self, cloob_ctx *ctx, const char *folder)
     if (!o.model.checkpoint) return cli_usage(self, "index needs --checkpoint");
     char *path = search_index_file(o.out ? o.out : folder);
     cloob_status status = path ? cli_model_open(ctx, &o.model, &m) : CLOOB_ERR_MEMORY;
-    if (status == CLOOB_OK && !has_tokenizer(m)) {
+    if (status == CLOOB_OK && lacks_tokenizer(m)) {
         cli_error(&cmd_search,
                   "%s holds no tokenizer, so words could not be searched; give its merges with --vocab FILE",
                   o.model.checkpoint);
@@ -97,7 +98,7 @@ static void warn_about_missing(const cloob_search *s, const cloob_search_hit *hi
     int64_t missing = 0;
     for (int64_t i = 0; i < n; i++) missing += stat(hit[i].path, &st) != 0;
     if (!missing) return;
-    if (cli_is_folder(root))
+    if (file_is_dir(root))
         cli_print("warning: ", "%lld of these %lld images are gone; cloob search index %s brings the index up to date",
                   (long long)missing, (long long)n, root);
     else

@@ -2,12 +2,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "core/ctx.h"
 #include "serve/serve.h"
 #include "infer/model_file.h"
+#include "train/memory_budget.h"
 
 static struct {
     serve_options s;
@@ -70,27 +70,13 @@ static bool parse_time(const char *text, double *seconds)
     return true;
 }
 
-/* "1GiB", "512M", or bytes; 1024 to the next unit. */
-static bool parse_size(const char *text, int64_t *bytes)
-{
-    static const char units[] = "KMGT";
-    char unit[4] = "", more = 0;
-    double size;
-    int n = sscanf(text, "%lf%3[A-Za-z]%c", &size, unit, &more);
-    const char *at = unit[0] ? strchr(units, unit[0] & ~32) : NULL;
-    if (n < 1 || more || (unit[0] && !at)) return false;
-    if (unit[0] && unit[1] && strcasecmp(unit + 1, "iB") != 0 && strcasecmp(unit + 1, "B") != 0) return false;
-    for (; at && at >= units; at--) size *= 1024;
-    if (!(size >= 16 << 20 && size < 1e18)) return false;
-    *bytes = (int64_t)size;
-    return true;
-}
-
 static int check(const command *self)
 {
-    if (!parse_size(o.memory_limit, &o.s.memory_limit))
+    size_t limit;
+    if (!memory_parse(o.memory_limit, &limit) || limit < 16 << 20 || limit > (size_t)1e18)
         return cli_usage(self, "--memory-limit %s: needs a size such as 512MiB or 2GiB, at least 16MiB",
                          o.memory_limit);
+    o.s.memory_limit = (int64_t)limit;
     if (o.idle_unload && !parse_time(o.idle_unload, &o.s.idle_unload_s))
         return cli_usage(self, "--idle-unload %s: needs a time such as 300s or 5m", o.idle_unload);
     return -1;

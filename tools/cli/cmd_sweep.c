@@ -3,9 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands.h"
-#include "cli/json_out.h"
-#include "cli/shared_opts.h"
+#include "cli/cli.h"
 #include "lab/sweep/sweep.h"
 
 enum { MAX_AXES = 16, MAX_VALUES = 64 };

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/json_out.h"
-#include "cli/shared_opts.h"
+#include "cli/cli.h"
 #include "dist/comm.h"
 #include "train/settings.h"
 
@@ -83,6 +82,7 @@ static int run(const command *self, cloob_ctx *ctx)
     int code = cli_train_fill(self, ctx, preset, settings, &o);
     if (code < 0) code = open_sink(self, ctx);
     if (code >= 0) return code;
+    o.size = sizeof o;
     cloob_status status = cloob_train(ctx, &o, &s);
     close_sink();
     bool report = status == CLOOB_OK && s.rank == 0; /* rank 0 reports for all */

@@ -1,12 +1,11 @@
 /* Shell completion from the option tables. */
 #include <string.h>
 
-#include "cli/commands.h"
-#include "core/option.h"
-
-static bool is_shown(const opt_entry *e) { return !(e->flags & OPT_HIDDEN); }
+#include "cli/cli.h"
 
 static bool takes_value(const opt_entry *e) { return e->o.type != OPTION_FLAG; }
+
+static bool has_choices(const opt_entry *e) { return takes_value(e) && option_has_choices(&e->o); }
 
 /* "a|b|c" as "a b c" */
 static void put_choices(FILE *out, const option_desc *o)
@@ -24,35 +23,31 @@ static void put_help(FILE *out, const char *text, const char *escaped)
     }
 }
 
-/* Calls f for a command, or for each of its parts. */
-static void each_part(FILE *out, const command *c, void (*f)(FILE *out, const command *top, const command *c))
+/* Calls put for every option that help lists, of a command and of its parts. */
+static void each_option(FILE *out, const command *top, void (*put)(FILE *out, const command *top, const opt_entry *e))
 {
-    f(out, c, c);
-    for (int i = 0; c->parts && c->parts[i]; i++) f(out, c, c->parts[i]);
+    for (int i = -1; i < 0 || (top->parts && top->parts[i]); i++) {
+        int n;
+        const opt_entry *e = opt_entries(i < 0 ? top : top->parts[i], &n);
+        for (int k = 0; k < n; k++)
+            if (!(e[k].flags & OPT_HIDDEN)) put(out, top, &e[k]);
+    }
 }
 
 /* ---- bash ---------------------------------------------------------------------------------------- */
 
-static void bash_flags(FILE *out, const command *top, const command *c)
+static void bash_flag(FILE *out, const command *top, const opt_entry *e)
 {
-    int n;
-    const opt_entry *e = opt_entries(c, &n);
     (void)top;
-    if (c != top) fprintf(out, " %s", c->name + strlen(top->name) + 1);
-    for (int i = 0; i < n; i++)
-        if (is_shown(&e[i])) fprintf(out, " --%s", e[i].flag);
+    fprintf(out, " --%s", e->flag);
 }
 
-static void bash_choices(FILE *out, const command *top, const command *c)
+static void bash_choices(FILE *out, const command *top, const opt_entry *e)
 {
-    int n;
-    const opt_entry *e = opt_entries(c, &n);
-    for (int i = 0; i < n; i++) {
-        if (!takes_value(&e[i]) || !option_has_choices(&e[i].o)) continue;
-        fprintf(out, "    %s:--%s) words='", top->name, e[i].flag);
-        put_choices(out, &e[i].o);
-        fputs("' ;;\n", out);
-    }
+    if (!has_choices(e)) return;
+    fprintf(out, "    %s:--%s) words='", top->name, e->flag);
+    put_choices(out, &e->o);
+    fputs("' ;;\n", out);
 }
 
 static void write_bash(FILE *out)
@@ -65,11 +60,13 @@ static void write_bash(FILE *out)
     fputs("'\n  elif [ \"$command\" = help ] && [ \"$COMP_CWORD\" = 2 ]; then words='", out);
     for (int i = 0; commands[i]; i++) fprintf(out, "%s%s", i ? " " : "", commands[i]->name);
     fputs("'\n  else case $command:$before in\n", out);
-    for (int i = 0; commands[i]; i++) each_part(out, commands[i], bash_choices);
+    for (int i = 0; commands[i]; i++) each_option(out, commands[i], bash_choices);
     fputs("    *) [[ $word == -* || $COMP_CWORD = 2 ]] && case $command in\n", out);
     for (int i = 0; commands[i]; i++) {
         fprintf(out, "      %s) words='", commands[i]->name);
-        each_part(out, commands[i], bash_flags);
+        for (int p = 0; commands[i]->parts && commands[i]->parts[p]; p++)
+            fprintf(out, " %s", commands[i]->parts[p]->name + strlen(commands[i]->name) + 1);
+        each_option(out, commands[i], bash_flag);
         fputs("' ;;\n", out);
     }
     fputs("    esac ;;\n  esac; fi\n  [ -n \"$words\" ] && COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
@@ -79,23 +76,18 @@ static void write_bash(FILE *out)
 
 /* ---- zsh ----------------------------------------------------------------------------------------- */
 
-static void zsh_arguments(FILE *out, const command *top, const command *c)
+static void zsh_argument(FILE *out, const command *top, const opt_entry *e)
 {
-    int n;
-    const opt_entry *e = opt_entries(c, &n);
     (void)top;
-    for (int i = 0; i < n; i++) {
-        if (!is_shown(&e[i])) continue;
-        fprintf(out, " \\\n      '%s--%s[", e[i].o.type == OPTION_LIST ? "*" : "", e[i].flag);
-        put_help(out, e[i].o.help, "[]:\\");
-        fputc(']', out);
-        if (takes_value(&e[i]) && option_has_choices(&e[i].o)) {
-            fputs(":value:(", out);
-            put_choices(out, &e[i].o);
-            fputc(')', out);
-        } else if (takes_value(&e[i])) fputs(":value:_files", out);
-        fputc('\'', out);
-    }
+    fprintf(out, " \\\n      '%s--%s[", e->o.type == OPTION_LIST ? "*" : "", e->flag);
+    put_help(out, e->o.help, "[]:\\");
+    fputc(']', out);
+    if (has_choices(e)) {
+        fputs(":value:(", out);
+        put_choices(out, &e->o);
+        fputc(')', out);
+    } else if (takes_value(e)) fputs(":value:_files", out);
+    fputc('\'', out);
 }
 
 static void write_zsh(FILE *out)
@@ -109,7 +101,7 @@ static void write_zsh(FILE *out)
     fputs("  )\n  if (( CURRENT == 2 )); then _describe command commands; return; fi\n  case $words[2] in\n", out);
     for (int i = 0; commands[i]; i++) {
         fprintf(out, "    %s) _arguments", commands[i]->name);
-        each_part(out, commands[i], zsh_arguments);
+        each_option(out, commands[i], zsh_argument);
         fputs(" \\\n      '*:file:_files' ;;\n", out);
     }
     fputs("    help) _describe command commands ;;\n  esac\n}\n_cloob \"$@\"\n", out);
@@ -117,22 +109,17 @@ static void write_zsh(FILE *out)
 
 /* ---- fish ---------------------------------------------------------------------------------------- */
 
-static void fish_options(FILE *out, const command *top, const command *c)
+static void fish_option(FILE *out, const command *top, const opt_entry *e)
 {
-    int n;
-    const opt_entry *e = opt_entries(c, &n);
-    for (int i = 0; i < n; i++) {
-        if (!is_shown(&e[i])) continue;
-        fprintf(out, "complete -c cloob -n '__fish_seen_subcommand_from %s' -l %s -d '", top->name, e[i].flag);
-        put_help(out, e[i].o.help, "\\");
+    fprintf(out, "complete -c cloob -n '__fish_seen_subcommand_from %s' -l %s -d '", top->name, e->flag);
+    put_help(out, e->o.help, "\\");
+    fputc('\'', out);
+    if (has_choices(e)) {
+        fputs(" -x -a '", out);
+        put_choices(out, &e->o);
         fputc('\'', out);
-        if (takes_value(&e[i]) && option_has_choices(&e[i].o)) {
-            fputs(" -x -a '", out);
-            put_choices(out, &e[i].o);
-            fputc('\'', out);
-        } else if (takes_value(&e[i])) fputs(" -r", out);
-        fputc('\n', out);
-    }
+    } else if (takes_value(e)) fputs(" -r", out);
+    fputc('\n', out);
 }
 
 static void write_fish(FILE *out)
@@ -143,7 +130,7 @@ static void write_fish(FILE *out)
         put_help(out, commands[i]->help, "\\");
         fputs("'\n", out);
     }
-    for (int i = 0; commands[i]; i++) each_part(out, commands[i], fish_options);
+    for (int i = 0; commands[i]; i++) each_option(out, commands[i], fish_option);
 }
 
 bool completion_write(FILE *out, const char *shell)

@@ -3,10 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/shared_opts.h"
+#include "cli/cli.h"
 #include "eval/metrics.h"
 #include "infer/embeddings_file.h"
-#include "core/json.h"
 #include "eval/analysis.h"
 #include "lab/synth/world_truth.h"
 #include "lab/report/report.h"
@@ -154,13 +153,9 @@ static cloob_status print_json(cloob_ctx *ctx, char *analysis)
     json_begin(&w, NULL, '{');
     for (int i = 0; i < 2 && status == CLOOB_OK; i++) {
         if (!found[i]) continue;
-        json_begin(&w, row_names[i], '{');
-        json_put_number(&w, "scale_hopfield", o.beta);
-        json_put_int(&w, "rows", s[i].rows);
-        json_put_number(&w, "needed", s[i].needed);
-        json_put_number(&w, "smallest", s[i].smallest);
-        json_put_number(&w, "mean", s[i].mean);
-        json_end(&w);
+        json_object(&w, row_names[i], J_NUMBER("scale_hopfield", o.beta, 0), J_OF(&s[i], rows),
+                    J_NUMBER("needed", s[i].needed, 0), J_NUMBER("smallest", s[i].smallest, 0),
+                    J_NUMBER("mean", s[i].mean, 0));
     }
     json_end(&w);
     while (n && analysis[n - 1] != '}') n--;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/json_out.h"
-#include "cli/shared_opts.h"
+#include "cli/cli.h"
+#include "core/file.h"
 #include "eval/metrics.h"
 #include "infer/model_file.h"
 #include "infer/embed_source.h"
@@ -123,8 +123,8 @@ static cloob_status find_parts(cloob_ctx *ctx, cloob_data_options d[2], char pat
     *two = true;
     snprintf(path[0], 4096, "%s/train", o.data);
     snprintf(path[1], 4096, "%s/test", o.data);
-    if (!cli_is_folder(path[1])) snprintf(path[1], 4096, "%s/val", o.data);
-    if (cli_is_folder(path[0]) && cli_is_folder(path[1])) return CLOOB_OK;
+    if (!file_is_dir(path[1])) snprintf(path[1], 4096, "%s/val", o.data);
+    if (file_is_dir(path[0]) && file_is_dir(path[1])) return CLOOB_OK;
     snprintf(path[0], 4096, "%s", o.data);
     snprintf(path[1], 4096, "%s", o.data);
     cloob_status status = cloob_dataset_open(ctx, o.data, &d[0], &set);
@@ -341,7 +341,7 @@ static int run_split(const command *self, cloob_ctx *ctx, const cloob_probe_opti
 
 static int run(const command *self, cloob_ctx *ctx)
 {
-    int splits = o.datas.count ? o.datas.count : o.trains.count, code = 0;
+    int splits = (int)(o.datas.count ? o.datas.count : o.trains.count), code = 0;
     cloob_probe_options p;
     fill(&p);
     split_result *result = calloc((size_t)splits, sizeof *result);

@@ -1,7 +1,7 @@
 /* cloob eval retrieval: ranks of matching pairs. */
 #include <stdio.h>
 
-#include "cli/shared_opts.h"
+#include "cli/cli.h"
 #include "eval/metrics.h"
 #include "infer/embeddings_file.h"
 

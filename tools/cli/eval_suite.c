@@ -6,10 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/commands.h"
-#include "cli/json_out.h"
-#include "cli/shared_opts.h"
+#include "cli/cli.h"
 #include "infer/model_file.h"
+#include "core/arena.h"
 #include "core/ctx.h"
 #include "core/file.h"
 #include "lab/suite/benchmark.h"
@@ -132,18 +131,6 @@ static int finish(const session *s)
 
 /* ---- running ------------------------------------------------------------------------------------- */
 
-static bool keep(session *s, benchmark_result *r)
-{
-    if (s->n == s->capacity) {
-        int64_t capacity = s->capacity ? 2 * s->capacity : 64;
-        benchmark_result *more = realloc(s->result, (size_t)capacity * sizeof *more);
-        if (!more) return false;
-        s->result = more, s->capacity = capacity;
-    }
-    s->result[s->n++] = *r;
-    return true;
-}
-
 /* Reuses a finished result of the same weights, but not of a file that has changed since. */
 static bool take_finished(session *s, const char *path, const benchmark_result *wanted, benchmark_result *out)
 {
@@ -185,9 +172,9 @@ static cloob_status evaluate(session *s, cloob_model *m, const char *folder, con
     if (status != CLOOB_OK) return status;
     print_result(&r);
     fflush(stdout);
-    if (keep(s, &r)) return CLOOB_OK;
-    benchmark_release(&r);
-    return no_memory(s);
+    if (!heap_grow(&s->result, s->n, &s->capacity, sizeof *s->result)) return benchmark_release(&r), no_memory(s);
+    s->result[s->n++] = r;
+    return CLOOB_OK;
 }
 
 /* A data set that fails is named, and the others continue. */

@@ -1,14 +1,13 @@
 /* cloob eval zeroshot: accuracy on images whose classes are named in words. */
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/text.h"
-#include "cli/json_out.h"
-#include "cli/shared_opts.h"
+#include "cli/cli.h"
 #include "infer/model_file.h"
+#include "lab/compare/groups.h"
 #include "core/file.h"
 #include "eval/metrics.h"
 #include "data/text/prompts.h"
@@ -108,52 +107,30 @@ static cloob_status run_source(session *s, const char *source, cloob_zeroshot_re
 
 /* ---- known sets ---------------------------------------------------------------------------------- */
 
-/* The test parts of published sets, by the name of the prompt set or the folder; images 0: copies differ. Counts are
- * those of the publishers (docs/reference/benchmarks.md). */
-static const struct known_set {
-    const char *name; /* letters and digits */
-    int64_t classes, images;
-} known[] = {
-    { "birdsnap", 500, 0 }, { "country211", 211, 21100 },  { "flowers102", 102, 6149 }, { "gtsrb", 43, 12630 },
-    { "ucf101", 101, 0 },   { "stanfordcars", 196, 8041 }, { "cifar10", 10, 10000 },    { "cifar100", 100, 10000 },
-};
-
-/* Equal but for case and for what is neither letter nor digit: "Stanford-Cars" is stanfordcars. */
-static bool is_named(const char *name, const char *plain)
-{
-    for (;; name++, plain++) {
-        while (*name && !isalnum((unsigned char)*name)) name++;
-        if (tolower((unsigned char)*name) != *plain) return false;
-        if (!*plain) return true;
-    }
-}
-
-/* Accuracies of a part of a published set, or of other classes, are not comparable with published ones. */
+/* Accuracies of a part of a published set, or of other classes, are not comparable with published ones. ImageNet's
+ * prompts serve other sets too, so that one is known by its folder alone. */
 static void compare_counts(const session *s, const char *source, const cloob_zeroshot_result *r)
 {
-    char folder[256];
-    const char *name[] = { last_part(source, folder), s->prompts.count ? s->prompts.set[s->z.set].name : "" };
+    const data_set *k = data_set_find(source);
+    if (!k && s->prompts.count) k = data_set_find(s->prompts.set[s->z.set].name);
+    if (!k || common.quiet || o.class_map || (strcmp(k->name, "imagenet") == 0 && data_set_find(source) != k)) return;
     int64_t images = r->n + r->bad;
-    for (size_t i = 0; i < sizeof known / sizeof *known && !common.quiet; i++) {
-        const struct known_set *k = &known[i];
-        if (!is_named(name[0], k->name) && !is_named(name[1], k->name)) continue;
-        if (r->classes != k->classes && !o.class_map)
-            cli_print("warning: ", "%s: %lld classes; the published set %s has %lld", source, (long long)r->classes,
-                      k->name, (long long)k->classes);
-        if (k->images && images != k->images && !o.model.data.num_samples && !o.class_map)
-            cli_print("warning: ", "%s: %lld images; the test part of %s has %lld", source, (long long)images, k->name,
-                      (long long)k->images);
-        return;
-    }
+    if (r->classes != k->classes)
+        cli_print("warning: ", "%s: %lld classes; the published set %s has %lld", source, (long long)r->classes,
+                  k->title, (long long)k->classes);
+    if (k->same && images != k->test && !o.model.data.num_samples)
+        cli_print("warning: ", "%s: %lld images; the test part of %s has %lld", source, (long long)images, k->title,
+                  (long long)k->test);
 }
 
 /* ---- averages ------------------------------------------------------------------------------------ */
 
 /* The unweighted mean over sources, as the paper averages data sets; counts are sums. */
-static cloob_zeroshot_result average(const cloob_zeroshot_result *r, int n)
+static cloob_zeroshot_result average(const cloob_zeroshot_result *r, int64_t count)
 {
     cloob_zeroshot_result mean = { 0 };
-    for (int i = 0; i < n; i++) {
+    double n = (double)count;
+    for (int64_t i = 0; i < count; i++) {
         mean.top1 += r[i].top1 / n, mean.top5 += r[i].top5 / n, mean.mean_per_class += r[i].mean_per_class / n;
         mean.n += r[i].n, mean.bad += r[i].bad;
     }
@@ -188,73 +165,47 @@ static cloob_status calibrate_all(session *s)
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-static void put_prediction_json(const cloob_zeroshot_result *r, const cloob_zeroshot_prediction *s)
+static void put_prediction(sbuf *s, const cloob_zeroshot_result *r, const cloob_zeroshot_prediction *p, bool lines)
 {
-    json_out_object(NULL, J_OF(s, image), J_TEXT("label", r->row[s->label].name),
-                    J_TEXT("predicted", r->row[s->predicted].name), J_NUMBER("p", s->p, 6),
-                    J_BOOL("correct", s->label == s->predicted), J_OF(s, rank));
-}
-
-static void put_prediction_csv(FILE *f, const cloob_zeroshot_result *r, const cloob_zeroshot_prediction *s)
-{
-    const char *text[] = { s->image, r->row[s->label].name, r->row[s->predicted].name };
-    for (int k = 0; k < 3; k++) {
-        if (k) fputc(',', f);
-        csv_write(f, text[k]);
+    const char *label = r->row[p->label].name, *predicted = r->row[p->predicted].name;
+    if (lines) {
+        json_out w = { .spaced = true };
+        json_object(&w, NULL, J_OF(p, image), J_TEXT("label", label), J_TEXT("predicted", predicted),
+                    J_NUMBER("p", p->p, 6), J_BOOL("correct", p->label == p->predicted), J_OF(p, rank));
+        json_out_append(&w, s);
+        return;
     }
-    fprintf(f, ",%.6g,%d,%lld\n", s->p, s->label == s->predicted, (long long)s->rank);
+    csv_put(s, p->image), sbuf_putc(s, ',');
+    csv_put(s, label), sbuf_putc(s, ',');
+    csv_put(s, predicted);
+    sbuf_printf(s, ",%.6g,%d,%lld\n", p->p, p->label == p->predicted, (long long)p->rank);
 }
 
-static void put_predictions(FILE *f, const cloob_zeroshot_result *r, bool lines)
+static cloob_status write_predictions(const session *s)
 {
-    if (lines) json_out_to(f);
-    for (int64_t i = 0; i < r->n; i++)
-        if (lines) put_prediction_json(r, &r->prediction[i]);
-        else put_prediction_csv(f, r, &r->prediction[i]);
-    json_out_to(NULL);
+    bool lines = text_ends_with(o.predictions, ".jsonl");
+    sbuf out = { 0 };
+    if (!lines) sbuf_puts(&out, "image,label,predicted,p,correct,rank\n");
+    for (int i = 0; i < o.data.count; i++)
+        for (int64_t k = 0; k < s->result[i].n; k++)
+            put_prediction(&out, &s->result[i], &s->result[i].prediction[k], lines);
+    return file_write_text(s->ctx, o.predictions, &out);
 }
 
-/* Writes what f, a stream into *text, received to the file. */
-static int write_file(const command *self, const session *s, const char *path, FILE *f, char **text, const size_t *size)
+static cloob_status write_confusion(const session *s)
 {
-    bool whole = f && fflush(f) == 0 && !ferror(f);
-    if (f) fclose(f);
-    cloob_status status = whole ? file_write(s->ctx, path, *text, *size) : CLOOB_ERR_MEMORY;
-    free(*text);
-    if (!whole) return cli_error(self, "%s: out of memory", path);
-    return status == CLOOB_OK ? 0 : cli_fail(self, s->ctx, status);
-}
-
-static int write_predictions(const command *self, const session *s)
-{
-    size_t n = strlen(o.predictions), size = 0;
-    bool lines = n > 6 && strcmp(o.predictions + n - 6, ".jsonl") == 0;
-    char *text = NULL;
-    FILE *f = open_memstream(&text, &size);
-    if (f && !lines) fputs("image,label,predicted,p,correct,rank\n", f);
-    for (int i = 0; f && i < o.data.count; i++) put_predictions(f, &s->result[i], lines);
-    return write_file(self, s, o.predictions, f, &text, &size);
-}
-
-static void put_confusion(FILE *f, const cloob_zeroshot_result *r)
-{
-    fputs("label", f);
-    for (int64_t c = 0; c < r->classes; c++) fputc(',', f), csv_write(f, r->row[c].name);
-    fputc('\n', f);
+    const cloob_zeroshot_result *r = &s->result[0];
+    sbuf out = { 0 };
+    sbuf_puts(&out, "label");
+    for (int64_t c = 0; c < r->classes; c++) sbuf_putc(&out, ','), csv_put(&out, r->row[c].name);
+    sbuf_putc(&out, '\n');
     for (int64_t c = 0; c < r->classes; c++) {
-        csv_write(f, r->row[c].name);
-        for (int64_t k = 0; k < r->classes; k++) fprintf(f, ",%lld", (long long)r->confusion[c * r->classes + k]);
-        fputc('\n', f);
+        csv_put(&out, r->row[c].name);
+        for (int64_t k = 0; k < r->classes; k++)
+            sbuf_printf(&out, ",%lld", (long long)r->confusion[c * r->classes + k]);
+        sbuf_putc(&out, '\n');
     }
-}
-
-static int write_confusion(const command *self, const session *s)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&text, &size);
-    if (f) put_confusion(f, &s->result[0]);
-    return write_file(self, s, o.confusion, f, &text, &size);
+    return file_write_text(s->ctx, o.confusion, &out);
 }
 
 /* ---- output -------------------------------------------------------------------------------------- */
@@ -324,6 +275,7 @@ static void print_json(const session *s)
     json_out_open(NULL, '{');
     put_scores(&mean);
     if (o.data.count == 1) {
+        json_out_text("data", o.data.item[0]);
         if (s->calibrated) put_calibration(&s->calibrated[0]);
         put_classes(&s->result[0]);
     } else {
@@ -353,7 +305,6 @@ static int check(const command *self)
 static int run(const command *self, cloob_ctx *ctx)
 {
     session s = { .ctx = ctx };
-    int code;
     cloob_zeroshot_options_init(&s.z);
     s.z.class_map = o.class_map;
     s.z.predictions = o.predictions || o.calibration, s.z.confusion = o.confusion != NULL;
@@ -366,11 +317,10 @@ static int run(const command *self, cloob_ctx *ctx)
         if (status == CLOOB_OK) compare_counts(&s, o.data.item[i], &s.result[i]);
     }
     if (status == CLOOB_OK) status = calibrate_all(&s);
-    if (status != CLOOB_OK) code = cli_fail(self, s.ctx, status);
-    else if (common.json) print_json(&s), code = 0;
-    else print_text(&s), code = 0;
-    if (!code && o.predictions) code = write_predictions(self, &s);
-    if (!code && o.confusion) code = write_confusion(self, &s);
+    if (status == CLOOB_OK) (common.json ? print_json : print_text)(&s);
+    if (status == CLOOB_OK && o.predictions) status = write_predictions(&s);
+    if (status == CLOOB_OK && o.confusion) status = write_confusion(&s);
+    int code = cli_exit(self, ctx, status);
     close_all(&s);
     return code;
 }
@@ -397,7 +347,8 @@ const command eval_zeroshot = {
         "Sets with the name of a published one (GTSRB, CIFAR-10 and others) are compared with its numbers of classes "
         "and\n"
         "images; a warning names what differs.\n"
-        "JSON: top1, top5, mean_per_class, n, bad, metric, classes. With several sources these are means, and sets "
+        "JSON: top1, top5, mean_per_class, n, bad, data, metric, classes. With several sources these are means, and "
+        "sets "
         "has\n"
         "the values of each source.\n"
         "\n"

@@ -1,6 +1,5 @@
 /* Help from the option tables. */
-#include "cli/commands.h"
-#include "core/option.h"
+#include "cli/cli.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -3,8 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/info.h"
-#include "cli/json_out.h"
+#include "cli/cli.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "io/image/image_list.h"
@@ -96,7 +95,7 @@ static bool is_foreign(cloob_ctx *ctx, const char *what)
 {
     char why[4096];
     image_paths images = { 0 };
-    if (!cli_is_folder(what)) return false;
+    if (!file_is_dir(what)) return false;
     snprintf(why, sizeof why, "%s", cloob_error(ctx));
     bool foreign = image_paths_find(ctx, &what, 1, &images) == CLOOB_OK && images.count == 0;
     image_paths_release(&images);

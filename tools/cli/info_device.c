@@ -4,8 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/info.h"
-#include "cli/json_out.h"
+#include "cli/cli.h"
 #include "core/limits.h"
 #include "core/shared_object.h"
 #include "io/fileset.h"

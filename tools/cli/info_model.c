@@ -1,21 +1,22 @@
-/* cloob info MODEL: a known model, or a configuration file, without weights. */
+/* cloob info MODEL: a known model or a configuration file, without weights. cloob info FILE: weights in any known
+ * format, or a file of embeddings. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "cli/info.h"
-#include "cli/json_out.h"
-#include "train/memory_budget.h"
+#include "cli/cli.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "infer/embeddings_file.h"
 #include "model/config.h"
+#include "train/memory_budget.h"
 
-static bool is_json(const char *what)
-{
-    size_t n = strlen(what);
-    return n > 5 && strcmp(what + n - 5, ".json") == 0 && access(what, R_OK) == 0;
-}
+/* ---- models without weights -------------------------------------------------------------------------- */
 
 /* A file or folder of that name comes first. */
-static bool matches(const char *what) { return is_json(what) || (access(what, F_OK) != 0 && model_config_known(what)); }
+static bool matches_model(const char *what)
+{
+    return (text_ends_with(what, ".json") && file_exists(what)) || (!file_exists(what) && model_config_known(what));
+}
 
 static double gib(int64_t bytes) { return (double)bytes / 1073741824.0; }
 
@@ -25,7 +26,7 @@ static void print_tower(int64_t layers, int64_t width, int64_t heads, const char
            (long long)width, (long long)heads, activation, (double)parameters / 1e6);
 }
 
-static void print_text(const model_outline *m)
+static void print_text_model(const model_outline *m)
 {
     printf("%s: %s, embeddings of %lld, %.1f million parameters in %lld tensors\n", m->name, m->family,
            (long long)m->embed, (double)m->parameters / 1e6, (long long)m->tensors);
@@ -43,7 +44,7 @@ static void print_text(const model_outline *m)
     printf("config  %s\n", m->config);
 }
 
-static void print_json(const model_outline *m)
+static void print_json_model(const model_outline *m)
 {
     const struct {
         const char *key;
@@ -82,15 +83,135 @@ static void print_json(const model_outline *m)
     json_out_close();
 }
 
-static int describe(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
+static int describe_model(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
 {
     model_outline m;
     cloob_status status = model_describe(ctx, what, o->batch, common.precision, &m);
-    if (status == CLOOB_OK && common.json) print_json(&m);
-    else if (status == CLOOB_OK) print_text(&m);
+    if (status == CLOOB_OK && common.json) print_json_model(&m);
+    else if (status == CLOOB_OK) print_text_model(&m);
     int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
     model_outline_release(&m);
     return code;
 }
 
-const info_kind info_model = { matches, describe };
+const info_kind info_model = { matches_model, describe_model };
+
+/* ---- files ------------------------------------------------------------------------------------------- */
+
+/* A folder is recognised by the configuration in it. */
+static bool holds(const char *dir, const char *name)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return file_exists(path);
+}
+
+static const char in_run[] = "checkpoints/latest.safetensors"; /* a folder of cloob train */
+
+/* Some data sets are .bin files too; torch's begin as a zip file or as a pickle of protocol 2. */
+static bool begins_as_torch(const char *path)
+{
+    unsigned char head[4] = { 0 };
+    FILE *f = fopen(path, "rb");
+    size_t n = f ? fread(head, 1, sizeof head, f) : 0;
+    if (f) fclose(f);
+    return n == sizeof head && (memcmp(head, "PK\3\4", 4) == 0 || memcmp(head, "\x80\x02\x8a\x0a", 4) == 0);
+}
+
+static bool matches(const char *what)
+{
+    return text_ends_with(what, ".safetensors") || text_ends_with(what, ".pt") || text_ends_with(what, ".pth") ||
+           text_ends_with(what, ".pkl") || text_ends_with(what, ".gguf") || text_ends_with(what, ".onnx") ||
+           (text_ends_with(what, ".bin") && begins_as_torch(what)) || holds(what, "open_clip_config.json") ||
+           holds(what, "config.json") || holds(what, in_run);
+}
+
+/* ---- embeddings ------------------------------------------------------------------------------------ */
+
+static void print_matrix(cloob_ctx *ctx, embeddings_file *e, const char *name)
+{
+    cloob_matrix m;
+    if (!embeddings_has(e, name) || embeddings_matrix(ctx, e, name, &m) != CLOOB_OK) return;
+    if (!common.json) {
+        printf("%-11s %lld rows of width %lld\n", name, (long long)m.rows, (long long)m.columns);
+        return;
+    }
+    json_out_open(name, '[');
+    json_out_int(NULL, m.rows), json_out_int(NULL, m.columns);
+    json_out_close();
+}
+
+/* A safetensors file with the matrices that cloob embed writes; false: it is something else. */
+static bool print_embeddings(cloob_ctx *ctx, const char *what)
+{
+    static const char *const names[] = { "image", "text", "x", "y", "U", "V" };
+    embeddings_file *e = NULL;
+    bool known = text_ends_with(what, ".safetensors") && embeddings_open(ctx, what, &e) == CLOOB_OK &&
+                 embeddings_has(e, "image|text|x");
+    if (known && common.json)
+        json_out_open(NULL, '{'), json_out_text("file", what), json_out_text("kind", "embeddings");
+    else if (known) printf("%s: embeddings, for cloob eval retrieval, analysis and probe, and cloob loss\n", what);
+    for (size_t i = 0; known && i < sizeof names / sizeof *names; i++) print_matrix(ctx, e, names[i]);
+    if (known && common.json) json_out_close();
+    embeddings_close(e);
+    return known;
+}
+
+/* ---- weights --------------------------------------------------------------------------------------- */
+
+/* "ok", or "none" for files without one; a damaged file has failed earlier. */
+static const char *checksum_word;
+
+static void print_text(const char *what, const cloob_convert_report *r)
+{
+    printf("%s: %s with %s names\n", what, r->container, r->names);
+    printf("model       %s, %.1f million parameters in %lld tensors, %.1f MB\n", r->model, (double)r->parameters / 1e6,
+           (long long)r->tensors, (double)r->bytes / 1e6);
+    printf("config      %s\n", r->config ? r->config : "");
+    printf("            from %s\n", r->config_from);
+    printf("metadata    %s\n", r->metadata ? r->metadata : "");
+    printf("tokenizer   %s\n",
+           r->has_tokenizer ? "stored with it" : "not stored with it (CLIP's, if it has 49408 tokens)");
+    printf("checksum    %s\n", checksum_word);
+    for (int64_t i = 0; i < r->count[CLOOB_KEY_UNEXPECTED]; i++)
+        printf("unexpected  %s\n", r->key[CLOOB_KEY_UNEXPECTED][i]);
+}
+
+static void print_json(const char *what, const cloob_convert_report *r)
+{
+    json_out_open(NULL, '{');
+    json_out_members(J_TEXT("file", what), J_TEXT("kind", "weights"), J_OF(r, container), J_OF(r, names),
+                     J_OF(r, model), J_OF(r, config_from), J_TEXT("checksum", checksum_word), J_OF(r, tensors),
+                     J_OF(r, parameters), J_OF(r, bytes), J_OF(r, has_tokenizer));
+    json_out_raw("config", r->config);
+    json_out_raw("metadata", r->metadata);
+    json_out_open("unexpected", '[');
+    for (int64_t i = 0; i < r->count[CLOOB_KEY_UNEXPECTED]; i++) json_out_text(NULL, r->key[CLOOB_KEY_UNEXPECTED][i]);
+    json_out_close();
+    json_out_close();
+}
+
+static int describe(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
+{
+    cloob_convert_options options;
+    cloob_convert_report r;
+    char path[4096];
+    (void)o;
+    if (print_embeddings(ctx, what)) return 0;
+    /* our own weights, in the folder of a run or under the name that a hub expects */
+    bool run = holds(what, in_run), own = !run && holds(what, "model.safetensors") && !holds(what, "config.json");
+    snprintf(path, sizeof path, "%s/%s", what, run ? in_run : "model.safetensors");
+    if (run || own) what = path;
+    cloob_convert_options_init(&options);
+    options.drop_unexpected = true; /* they are listed */
+    cloob_status status = cloob_weights_describe(ctx, what, &options, &r);
+    bool stored = false;
+    if (status == CLOOB_OK && strcmp(r.names, "cloob") == 0) status = cloob_weights_verify(ctx, what, &stored);
+    checksum_word = stored ? "ok" : "none";
+    if (status == CLOOB_OK && common.json) print_json(what, &r);
+    else if (status == CLOOB_OK) print_text(what, &r);
+    cloob_convert_report_release(&r);
+    return status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+}
+
+const info_kind info_weights = { matches, describe };

@@ -1,12 +1,11 @@
-/* Man pages from the option tables. */
-#include "cli/commands.h"
-#include "core/option.h"
+/* Man pages from the option tables, and the presets as tables of Markdown. */
+#include "cli/cli.h"
+#include "core/file.h"
+#include "train/settings.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* Backslashes, dashes, and dots or quotes at the beginning of a line mean something to man. */
 static void put(FILE *out, const char *text)
@@ -136,18 +135,6 @@ static void write_overview(FILE *out)
     for (int i = 0; commands[i]; i++) put_part(out, commands[i]);
 }
 
-/* Like mkdir -p. */
-static void make_folders(const char *path)
-{
-    char part[4096];
-    for (size_t i = 1; i <= strlen(path) && i < sizeof part; i++) {
-        if (path[i] != '/' && path[i] != '\0') continue;
-        memcpy(part, path, i);
-        part[i] = '\0';
-        mkdir(part, 0777);
-    }
-}
-
 static bool write_page(const char *folder, const command *c)
 {
     char page[64], path[4096];
@@ -167,12 +154,71 @@ static bool write_page(const char *folder, const command *c)
 
 int man_write_all(const char *folder)
 {
-    make_folders(folder);
-    bool ok = write_page(folder, NULL);
+    cloob_ctx *ctx = cli_context(CLOOB_LOG_WARN);
+    bool ok = file_make_dirs(ctx, folder) == CLOOB_OK;
+    if (!ok) cli_error(NULL, "%s", cloob_error(ctx));
+    cloob_ctx_destroy(ctx);
+    ok = ok && write_page(folder, NULL);
     for (int i = 0; ok && commands[i]; i++) {
         ok = write_page(folder, commands[i]);
         for (int p = 0; ok && commands[i]->parts && commands[i]->parts[p]; p++)
             ok = write_page(folder, commands[i]->parts[p]);
     }
     return ok ? 0 : 1;
+}
+
+/* ---- the presets: docs/reference/presets.md has this output --------------------------------------------- */
+
+static const train_preset *find_preset(const char *name)
+{
+    int64_t n;
+    const train_preset *p = preset_table(&n);
+    for (int64_t i = 0; i < n; i++)
+        if (strcmp(p[i].name, name) == 0) return &p[i];
+    return NULL;
+}
+
+/* The row of a setting in a preset or the preset it begins with; NULL: none. */
+static const train_preset_row *row_of(const train_preset *p, const char *setting)
+{
+    int64_t n;
+    const train_preset_row *row = preset_rows(&n);
+    for (; p; p = p->like ? find_preset(p->like) : NULL)
+        for (int64_t i = 0; i < n; i++)
+            if (strcmp(row[i].preset, p->name) == 0 && strcmp(row[i].setting, setting) == 0) return &row[i];
+    return NULL;
+}
+
+static void put_flag(FILE *out, const char *setting, const char *value)
+{
+    bool off = strcmp(value, "False") == 0;
+    fputs(off ? "`--no-" : "`--", out);
+    for (; *setting; setting++) fputc(*setting == '_' ? '-' : *setting, out);
+    if (!off && strcmp(value, "True") != 0) fprintf(out, " %s", value);
+    fputc('`', out);
+}
+
+static void put_preset(FILE *out, const train_preset *p)
+{
+    int64_t n;
+    const option_desc *option = train_option_table(&n);
+    fprintf(out, "## %s\n\n%s%s.", p->name, strncmp(p->help, "the", 3) == 0 ? "T" : "",
+            p->help + (strncmp(p->help, "the", 3) == 0));
+    if (p->like) fprintf(out, " Begins with `%s`.", p->like);
+    fprintf(out, "\n\n| source | the preset sets |\n|---|---|\n");
+    for (int64_t i = 0; i < n; i++) {
+        const train_preset_row *row = row_of(p, option[i].name);
+        if (!row) continue;
+        fprintf(out, "| %s | ", row->source);
+        put_flag(out, row->setting, row->value);
+        fputs(" |\n", out);
+    }
+    fputc('\n', out);
+}
+
+void presets_write(FILE *out)
+{
+    int64_t n;
+    const train_preset *p = preset_table(&n);
+    for (int64_t i = 0; i < n; i++) put_preset(out, &p[i]);
 }

@@ -1,13 +1,11 @@
 /* The options of a command as one list, and the command line that sets them. */
-#include "cli/opt.h"
+#include "cli/cli.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands.h"
-#include "core/option.h"
 #include "hub/hub.h"
 #include "train/settings.h"
 
@@ -211,20 +209,6 @@ bool opt_list_add(opt_list *l, const char *word)
     return true;
 }
 
-/* A LIST in a struct of the library: the items, followed by their count. */
-static bool add_to_struct(const opt_entry *e, const char *word)
-{
-    struct {
-        const char **item;
-        int64_t count;
-    } *list = (void *)((char *)e->into + e->o.offset);
-    const char **item = realloc((void *)list->item, (size_t)(list->count + 1) * sizeof *item);
-    if (!item) return false;
-    list->item = item;
-    list->item[list->count++] = word;
-    return true;
-}
-
 /* Names that other programs use. Instead of fp16, cloob has bf16, which needs no loss scaling. */
 static const struct {
     const char *word, *meant;
@@ -270,7 +254,9 @@ static int assign(const command *c, const opt_entry *e, const char *text)
 {
     char must[256];
     if (e->o.type == OPTION_LIST)
-        return (e->list ? opt_list_add(e->list, text) : add_to_struct(e, text)) ? -1 : cli_usage(c, "out of memory");
+        return opt_list_add(e->list ? e->list : (void *)((char *)e->into + e->o.offset), text)
+                   ? -1
+                   : cli_usage(c, "out of memory");
     if (option_set(&e->o, e->into, text)) return -1;
     option_rule(&e->o, must, sizeof must);
     const char *hint = meant_value(e, text);

@@ -1,5 +1,5 @@
 /* One line, redrawn at most ten times a second. */
-#include "cli/opt.h"
+#include "cli/cli.h"
 
 #include <limits.h>
 #include <pthread.h>

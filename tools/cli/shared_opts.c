@@ -1,6 +1,5 @@
 /* Options that several commands share: data sets, models, training. */
-#include "cli/shared_opts.h"
-#include "core/option.h"
+#include "cli/cli.h"
 #include "train/settings.h"
 #include "data/sets/dataset.h"
 #include "data/text/tokenizer.h"
@@ -48,14 +47,9 @@ const option_desc *cli_model_table(int64_t *count)
 
 const cloob_data_options *cli_data_ready(cloob_data_options *o)
 {
+    o->size = sizeof *o;
     o->seed = (uint64_t)common.seed;
     return o;
-}
-
-bool cli_is_folder(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 static char *read_stream(FILE *in, size_t *size)
@@ -117,6 +111,7 @@ int cli_loss_precision(const command *self, cloob_dtype *out)
 cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *from, cloob_model **out)
 {
     cloob_model_options o = from->open;
+    o.size = sizeof o;
     o.device = common.device;
     o.precision = common.precision;
     o.max_pixels = from->data.max_pixels;
@@ -241,4 +236,44 @@ int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cons
     o->should_stop = cli_should_stop;
     cli_stop_on_signals();
     return -1;
+}
+
+/* ---- JSON on stdout: file names and messages are escaped -------------------------------------------- */
+
+static json_out stdout_json = { .spaced = true };
+
+/* Writes the text so far; a root value ends with a new line. */
+static void flush_json(void)
+{
+    if (stdout_json.failed) {
+        cli_error(NULL, "out of memory");
+        _Exit(1);
+    }
+    if (stdout_json.len) fwrite(stdout_json.data, 1, stdout_json.len, stdout);
+    stdout_json.len = 0;
+    if (stdout_json.depth) return;
+    putchar('\n');
+    free(stdout_json.data);
+    stdout_json = (json_out){ .spaced = true };
+}
+
+void json_out_open(const char *key, char bracket) { json_begin(&stdout_json, key, bracket), flush_json(); }
+void json_out_close(void) { json_end(&stdout_json), flush_json(); }
+void json_out_text(const char *key, const char *value) { json_put_text(&stdout_json, key, value), flush_json(); }
+void json_out_int(const char *key, int64_t value) { json_put_int(&stdout_json, key, value), flush_json(); }
+void json_out_bool(const char *key, bool value) { json_put_bool(&stdout_json, key, value), flush_json(); }
+
+void json_out_number(const char *key, double value, int digits)
+{
+    json_put_digits(&stdout_json, key, value, digits), flush_json();
+}
+
+void json_out_put(const json_member *member, size_t count)
+{
+    json_put_members(&stdout_json, member, count), flush_json();
+}
+
+void json_out_raw(const char *key, const char *text)
+{
+    json_put_raw(&stdout_json, key, text ? text : "null", strlen(text ? text : "null")), flush_json();
 }

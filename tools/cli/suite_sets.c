@@ -1,4 +1,6 @@
-#include "cli/commands.h"
+#include "cli/cli.h"
+#include "core/arena.h"
+#include "core/file.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -7,8 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "cli/shared_opts.h"
 
 /* A shard, or the table of WinoGAViL. */
 static bool is_set(const char *folder, const char *split)
@@ -33,12 +33,7 @@ static bool add(suite_sets *s, const char *folder)
 {
     for (int64_t i = 0; i < s->n; i++)
         if (strcmp(s->folder[i], folder) == 0) return true;
-    if (s->n == s->capacity) {
-        int64_t capacity = s->capacity ? 2 * s->capacity : 64;
-        char **more = realloc(s->folder, (size_t)capacity * sizeof *more);
-        if (!more) return no_memory(s);
-        s->folder = more, s->capacity = capacity;
-    }
+    if (!heap_grow(&s->folder, s->n, &s->capacity, sizeof *s->folder)) return no_memory(s);
     char *copy = strdup(folder);
     if (!copy) return no_memory(s);
     s->folder[s->n++] = copy;
@@ -116,7 +111,7 @@ static bool add_list(suite_sets *s, const char *list, const char *split)
 
 bool suite_sets_add(suite_sets *s, const char *item, const char *split)
 {
-    if (!cli_is_folder(item)) return add_list(s, item, split);
+    if (!file_is_dir(item)) return add_list(s, item, split);
     if (is_set(item, split)) return add(s, item);
     if (add_inside(s, item, split) || s->failed) return !s->failed;
     cli_error(&eval_suite,

@@ -108,10 +108,7 @@ static void put_top(json_out *w, const json *labels, const double *p, int64_t cl
     json_begin(w, NULL, '{');
     json_begin(w, "top", '[');
     for (int64_t c = 0; c < classes && c < top; c++) {
-        json_begin(w, NULL, '{');
-        json_put_text(w, "label", label_at(labels, list[c].label));
-        json_put_number(w, "p", list[c].p);
-        json_end(w);
+        json_object(w, NULL, J_TEXT("label", label_at(labels, list[c].label)), J_NUMBER("p", list[c].p, 0));
     }
     json_end(w);
     json_end(w);
@@ -133,16 +130,14 @@ static int64_t classes_bytes(const json *root, int64_t images)
 
 static cloob_status classify_read(cloob_ctx *ctx, embed_call *e)
 {
-    cloob_status status = call_body(ctx, e);
-    if (status == CLOOB_OK) status = known_keys(ctx, e->root, "images labels templates top model errors");
-    if (status == CLOOB_OK) status = field_text(ctx, e->root, "model", &e->model);
-    if (status == CLOOB_OK) status = call_errors(ctx, e);
-    if (status == CLOOB_OK) status = inputs_list(ctx, &e->in, e->root, "images", true);
+    CLOOB_TRY(call_body(ctx, e));
+    CLOOB_TRY(known_keys(ctx, e->root, "images labels templates top model errors"));
+    CLOOB_TRY(field_text(ctx, e->root, "model", &e->model));
+    CLOOB_TRY(call_errors(ctx, e));
+    CLOOB_TRY(inputs_list(ctx, &e->in, e->root, "images", true));
     e->images = e->in.n;
-    if (status == CLOOB_OK && !e->images) return refuse(ctx, "images: one or more");
-    if (status == CLOOB_OK)
-        status = add_prompts(ctx, json_get(e->root, "labels"), json_get(e->root, "templates"), &e->in, &e->per_label);
-    return status;
+    if (!e->images) return refuse(ctx, "images: one or more");
+    return add_prompts(ctx, json_get(e->root, "labels"), json_get(e->root, "templates"), &e->in, &e->per_label);
 }
 
 static cloob_status classify_write(cloob_ctx *ctx, const embed_call *e, const served_model *m, cloob_batch_rows *rows,
@@ -207,8 +202,7 @@ static cloob_status retrieve(cloob_ctx *ctx, serve *s, const json *hopfield, clo
     json_number(json_get(hopfield, "scale"), &beta);
     cloob_hopfield_options_init(&o);
     o.unit = true;
-    cloob_hopfield h = { search_index_rows(v->search), cloob_search_count(v->search), cloob_search_width(v->search),
-                         beta };
+    cloob_hopfield h = { v->search->row, cloob_search_count(v->search), cloob_search_width(v->search), beta };
     if (!(beta > 0 && beta <= 1e4)) status = refuse(ctx, "hopfield: a scale above 0, at most 10000");
     else if (h.dim != rows->width) status = refuse(ctx, "hopfield: the index is of another model");
     if (status == CLOOB_OK) status = cloob_hopfield_retrieve(ctx, &h, &o, rows->data, rows->n, rows->data, NULL);
@@ -218,17 +212,16 @@ static cloob_status retrieve(cloob_ctx *ctx, serve *s, const json *hopfield, clo
 
 static cloob_status compare_read(cloob_ctx *ctx, embed_call *e)
 {
-    cloob_status status = call_body(ctx, e);
-    if (status == CLOOB_OK) status = known_keys(ctx, e->root, "images texts model hopfield errors");
-    if (status == CLOOB_OK) status = known_keys(ctx, json_get(e->root, "hopfield"), "scale index");
-    if (status == CLOOB_OK) status = field_text(ctx, e->root, "model", &e->model);
-    if (status == CLOOB_OK) status = call_errors(ctx, e);
-    if (status == CLOOB_OK) status = inputs_list(ctx, &e->in, e->root, "images", true);
+    CLOOB_TRY(call_body(ctx, e));
+    CLOOB_TRY(known_keys(ctx, e->root, "images texts model hopfield errors"));
+    CLOOB_TRY(known_keys(ctx, json_get(e->root, "hopfield"), "scale index"));
+    CLOOB_TRY(field_text(ctx, e->root, "model", &e->model));
+    CLOOB_TRY(call_errors(ctx, e));
+    CLOOB_TRY(inputs_list(ctx, &e->in, e->root, "images", true));
     e->images = e->in.n;
-    if (status == CLOOB_OK) status = inputs_list(ctx, &e->in, e->root, "texts", false);
-    if (status == CLOOB_OK && (!e->images || e->in.n == e->images))
-        return refuse(ctx, "images and texts: one or more of each");
-    return status;
+    CLOOB_TRY(inputs_list(ctx, &e->in, e->root, "texts", false));
+    if (!e->images || e->in.n == e->images) return refuse(ctx, "images and texts: one or more of each");
+    return CLOOB_OK;
 }
 
 static cloob_status compare_write(cloob_ctx *ctx, const embed_call *e, const served_model *m, cloob_batch_rows *rows,
@@ -242,8 +235,7 @@ static cloob_status compare_write(cloob_ctx *ctx, const embed_call *e, const ser
     if (status != CLOOB_OK) return status;
     json_begin(w, NULL, '{');
     put_matrix(w, "similarity", e, rows);
-    json_put_int(w, "images", images);
-    json_put_int(w, "texts", texts);
+    json_members(w, J_INT("images", images), J_INT("texts", texts));
     put_errors(w, e);
     if (json_kind_of(hopfield) == JSON_OBJECT) {
         status = retrieve(ctx, e->s, hopfield, rows);

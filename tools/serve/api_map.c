@@ -17,44 +17,32 @@ static bool report(void *arg, double share)
     return !atomic_load(&j->s->draining);
 }
 
-static void *compute(void *arg)
+static void compute(serve *s, void *object)
 {
-    map_job *j = arg;
+    index_view *v = object;
+    map_job j = { s, v };
     map_options o;
-    cloob_matrix m = { 0 };
-    int64_t N = cloob_search_count(j->v->search);
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    int64_t N = cloob_search_count(v->search);
+    cloob_matrix m = { v->search->row, CLOOB_F32, N, cloob_search_width(v->search), "the index" };
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     float *xy = malloc((size_t)(2 * N + 1) * sizeof *xy);
     map_options_init(&o);
-    o.progress = report, o.user = j;
-    m = (cloob_matrix){ search_index_rows(j->v->search), CLOOB_F32, N, cloob_search_width(j->v->search), "the index" };
+    o.progress = report, o.user = &j;
     bool ok = ctx && xy && map_make(ctx, xy, &m, &o) == CLOOB_OK;
-    if (ok) j->v->map_xy = xy;
+    if (ok) v->map_xy = xy;
     else free(xy);
-    atomic_store(&j->v->map, ok ? POINTS_READY : POINTS_FAILED);
+    atomic_store(&v->map, ok ? POINTS_READY : POINTS_FAILED);
     cloob_ctx_destroy(ctx);
-    index_release(j->v);
-    atomic_fetch_sub(&j->s->indexing, 1);
-    free(j);
-    return NULL;
+    index_release(v);
 }
 
 /* The view is the thread's until it ends. */
 static void start(serve *s, index_view *v)
 {
     map_state none = POINTS_NONE;
-    pthread_t thread;
     if (!atomic_compare_exchange_strong(&v->map, &none, POINTS_COMPUTING)) return;
-    map_job *j = malloc(sizeof *j);
-    if (j) *j = (map_job){ s, v };
     atomic_fetch_add(&v->users, 1);
-    atomic_fetch_add(&s->indexing, 1);
-    if (j && pthread_create(&thread, NULL, compute, j) == 0) {
-        pthread_detach(thread);
-        return;
-    }
-    free(j);
-    atomic_fetch_sub(&s->indexing, 1);
+    if (serve_in_background(s, compute, v)) return;
     index_release(v);
     atomic_store(&v->map, POINTS_NONE);
 }
@@ -81,8 +69,11 @@ void handle_map(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
         start(s, v);
         map_state state = atomic_load(&v->map);
         json_begin(&w, NULL, '{');
-        json_put_text(&w, "state", state == POINTS_READY ? "ready" : state == POINTS_FAILED ? "failed" : "computing");
-        json_put_number(&w, "progress", state == POINTS_READY ? 1 : atomic_load(&v->map_progress));
+        json_members(&w,
+                     J_TEXT("state", state == POINTS_READY    ? "ready"
+                                     : state == POINTS_FAILED ? "failed"
+                                                              : "computing"),
+                     J_NUMBER("progress", state == POINTS_READY ? 1 : atomic_load(&v->map_progress), 0));
         put_points(&w, v, state == POINTS_READY ? cloob_search_count(v->search) : 0);
         json_end(&w);
         http_json(r, 200, &w);

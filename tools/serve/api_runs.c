@@ -7,10 +7,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/arena.h"
 #include "serve/handlers.h"
 #include "serve/text.h"
 
-enum { MAX_COLUMNS = 32, MAX_POINTS = 4000, MAX_LINE = 4096, LAST_LINE = 64 << 10, LIVE_SECONDS = 120 };
+enum { MAX_COLUMNS = 32, MAX_POINTS = 4000, LAST_LINE = 64 << 10, LIVE_SECONDS = 120 };
 #define MAX_FILE_BYTES ((int64_t)64 << 20)
 
 /* A run is a folder right below the logs; its name has no slash and does not begin with a dot. */
@@ -21,26 +22,23 @@ static bool run_file(const serve *s, const char *name, const char *file, char pa
     return n > 0 && n < PATH_MAX;
 }
 
-static FILE *open_run(const serve *s, const char *name, const char *file)
+/* The complete lines of a file in a new string, or only the last one, if that is within the last LAST_LINE bytes. A
+ * line that the run is still writing is left for the next time. NULL: there is none. */
+static char *read_lines(const serve *s, const char *name, const char *file, bool last)
 {
     char path[PATH_MAX];
     struct stat st;
     if (!run_file(s, name, file, path) || stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > MAX_FILE_BYTES)
         return NULL;
-    return fopen(path, "r");
-}
-
-/* The last line that is complete, in a new string with its end of line; NULL: none within the last LAST_LINE bytes. */
-static char *read_last_line(FILE *f)
-{
-    char *text = malloc(LAST_LINE + 1), *line = NULL;
-    if (text && (fseek(f, -LAST_LINE, SEEK_END) == 0 || fseek(f, 0, SEEK_SET) == 0)) {
-        size_t n = fread(text, 1, LAST_LINE, f);
-        while (n && text[n - 1] != '\n') n--;
-        size_t begin = n ? n - 1 : 0;
-        while (begin && text[begin - 1] != '\n') begin--;
-        if (n) line = strndup(text + begin, n - begin);
-    }
+    size_t from = last && st.st_size > LAST_LINE ? (size_t)st.st_size - LAST_LINE : 0, n = (size_t)st.st_size - from;
+    FILE *f = fopen(path, "r");
+    char *text = malloc(n + 1), *line = NULL;
+    n = f && text && fseek(f, (long)from, SEEK_SET) == 0 ? fread(text, 1, n, f) : 0;
+    if (f) fclose(f);
+    while (n && text[n - 1] != '\n') n--;
+    size_t begin = last && n ? n - 1 : 0;
+    while (begin && text[begin - 1] != '\n') begin--;
+    if (n) line = strndup(text + begin, n - begin);
     free(text);
     return line;
 }
@@ -48,40 +46,28 @@ static char *read_last_line(FILE *f)
 /* ---- metrics.tsv --------------------------------------------------------------------------------- */
 
 typedef struct table {
+    char *text; /* the file; names point into it */
     char *name[MAX_COLUMNS];
     int columns, step, epoch;
     double *value; /* (rows, columns) */
-    int64_t rows, cap;
+    int64_t rows, room;
 } table;
 
-static void table_release(table *t)
-{
-    for (int i = 0; i < t->columns; i++) free(t->name[i]);
-    free(t->value);
-}
+static void table_release(table *t) { free(t->text), free(t->value); }
 
 static void read_head(table *t, char *line)
 {
-    t->step = t->epoch = -1;
-    for (char *save, *word = strtok_r(line, "\t\n", &save); word && t->columns < MAX_COLUMNS;
-         word = strtok_r(NULL, "\t\n", &save)) {
+    for (char *word; (word = strsep(&line, "\t")) && t->columns < MAX_COLUMNS; t->columns++) {
         if (strcmp(word, "step") == 0) t->step = t->columns;
         if (strcmp(word, "epoch") == 0) t->epoch = t->columns;
-        t->name[t->columns] = strdup(word);
-        if (t->name[t->columns]) t->columns++;
+        t->name[t->columns] = word;
     }
 }
 
-/* A line that a run is still writing is left for the next time. */
+/* A line with fewer numbers than columns is left out. */
 static bool read_row(table *t, char *line)
 {
-    if (!strchr(line, '\n')) return true;
-    if (t->rows == t->cap) {
-        int64_t cap = t->cap ? 2 * t->cap : 1024;
-        double *more = realloc(t->value, (size_t)(cap * t->columns) * sizeof *more);
-        if (!more) return false;
-        t->value = more, t->cap = cap;
-    }
+    if (!heap_grow(&t->value, t->rows, &t->room, (size_t)t->columns * sizeof *t->value)) return false;
     double *row = t->value + t->rows * t->columns;
     for (int i = 0; i < t->columns; i++) {
         char *end;
@@ -95,26 +81,11 @@ static bool read_row(table *t, char *line)
 
 static void read_table(const serve *s, const char *name, table *t)
 {
-    char line[MAX_LINE];
-    FILE *f = open_run(s, name, "metrics.tsv");
-    *t = (table){ .step = -1, .epoch = -1 };
-    if (!f) return;
-    if (fgets(line, sizeof line, f)) read_head(t, line);
-    while (t->columns && fgets(line, sizeof line, f))
+    *t = (table){ .step = -1, .epoch = -1, .text = read_lines(s, name, "metrics.tsv", false) };
+    char *rest = t->text;
+    if (rest) read_head(t, strsep(&rest, "\n"));
+    for (char *line; t->columns && (line = strsep(&rest, "\n"));)
         if (!read_row(t, line)) break;
-    fclose(f);
-}
-
-/* Reads only the header and the last row. */
-static void read_last_row(const serve *s, const char *name, table *t)
-{
-    char head[MAX_LINE], *line = NULL;
-    FILE *f = open_run(s, name, "metrics.tsv");
-    *t = (table){ .step = -1, .epoch = -1 };
-    if (f && fgets(head, sizeof head, f)) read_head(t, head);
-    if (t->columns && (line = read_last_line(f))) read_row(t, line);
-    free(line);
-    if (f) fclose(f);
 }
 
 static void put_column(json_out *w, const table *t, int column)
@@ -137,7 +108,7 @@ static void put_column(json_out *w, const table *t, int column)
 
 typedef struct results {
     json_doc **doc;
-    int64_t n, cap;
+    int64_t n, room;
 } results;
 
 static void results_release(results *r)
@@ -146,42 +117,16 @@ static void results_release(results *r)
     free(r->doc);
 }
 
-/* The last results; NULL: none. */
-static json_doc *read_last_results(cloob_ctx *ctx, const serve *s, const char *name)
+/* The lines of the run's results, or only the last. */
+static void read_results(cloob_ctx *ctx, const serve *s, const char *name, bool last, results *r)
 {
-    FILE *f = open_run(s, name, "checkpoints/results.jsonl");
-    char *line = f ? read_last_line(f) : NULL;
-    json_doc *doc = NULL;
-    if (line) json_doc_parse(ctx, line, strlen(line), "results.jsonl", 10000, &doc);
-    free(line);
-    if (f) fclose(f);
-    return doc;
-}
-
-static void read_results(cloob_ctx *ctx, const serve *s, const char *name, results *r)
-{
-    FILE *f = open_run(s, name, "checkpoints/results.jsonl");
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t n;
+    char *text = read_lines(s, name, "checkpoints/results.jsonl", last), *rest = text;
     *r = (results){ 0 };
-    while (f && (n = getline(&line, &cap, f)) > 0 && r->n < MAX_POINTS) {
-        json_doc *doc;
-        if (line[n - 1] != '\n' || json_doc_parse(ctx, line, (size_t)n, "results.jsonl", 10000, &doc) != CLOOB_OK)
-            continue;
-        if (r->n == r->cap) {
-            int64_t more = r->cap ? 2 * r->cap : 64;
-            json_doc **bigger = realloc(r->doc, (size_t)more * sizeof *bigger);
-            if (!bigger) {
-                json_doc_close(doc);
-                break;
-            }
-            r->doc = bigger, r->cap = more;
-        }
-        r->doc[r->n++] = doc;
-    }
-    free(line);
-    if (f) fclose(f);
+    for (char *line; r->n < MAX_POINTS && (line = strsep(&rest, "\n"));)
+        if (heap_grow(&r->doc, r->n, &r->room, sizeof *r->doc) &&
+            json_doc_parse(ctx, line, strlen(line), "results.jsonl", 10000, &r->doc[r->n]) == CLOOB_OK)
+            r->n++;
+    free(text);
 }
 
 /* Numbers of the results by epoch: every key of the last line that is a number becomes a series. */
@@ -233,18 +178,16 @@ static void put_results(json_out *w, const results *r)
 
 static void put_params(json_out *w, const serve *s, const char *name)
 {
-    char line[MAX_LINE];
-    FILE *f = open_run(s, name, "params.txt");
+    char *text = read_lines(s, name, "params.txt", false), *rest = text;
     json_begin(w, "params", '{');
-    while (f && fgets(line, sizeof line, f)) {
+    for (char *line; (line = strsep(&rest, "\n"));) {
         char *colon = strstr(line, ": ");
-        line[strcspn(line, "\n")] = 0;
         if (!colon) continue;
         *colon = 0;
         json_put_text(w, line, colon + 2);
     }
     json_end(w);
-    if (f) fclose(f);
+    free(text);
 }
 
 /* At most what reading a run takes: numbers of the table, values of the results, the answer. */
@@ -275,7 +218,7 @@ void handle_run(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     }
     if (!http_reserve(r, q, ctx, run_memory(s, q->tail))) return;
     read_table(s, q->tail, &t);
-    read_results(ctx, s, q->tail, &res);
+    read_results(ctx, s, q->tail, false, &res);
     json_begin(&w, NULL, '{');
     json_put_text(&w, "name", q->tail);
     json_begin(&w, "series", '{');
@@ -324,25 +267,21 @@ static int64_t list_runs(const serve *s, listed *list, int64_t limit)
 
 static void put_run(cloob_ctx *ctx, json_out *w, const serve *s, const listed *l)
 {
-    table t;
-    char date[32];
-    json_doc *doc = read_last_results(ctx, s, l->name);
-    read_last_row(s, l->name, &t);
+    results r;
+    char date[32], *row = read_lines(s, l->name, "metrics.tsv", true);
+    double value;
+    read_results(ctx, s, l->name, true, &r);
     date_print((int64_t)l->updated * INT64_C(1000000000), date);
     json_begin(w, NULL, '{');
-    json_put_text(w, "name", l->name);
-    json_put_text(w, "updated", date);
-    json_put_bool(w, "live", time(NULL) - l->updated < LIVE_SECONDS);
-    if (t.rows && t.epoch >= 0) json_put_int(w, "epoch", (int64_t)t.value[(t.rows - 1) * t.columns + t.epoch]);
+    json_members(w, J_OF(l, name), J_TEXT("updated", date), J_BOOL("live", time(NULL) - l->updated < LIVE_SECONDS));
+    if (row && sscanf(row, "%*f %lf", &value) == 1) json_put_int(w, "epoch", (int64_t)value); /* the second column */
     json_begin(w, "metrics", '{');
-    for (const json *m = json_first(json_doc_root(doc)); m; m = json_next(m)) {
-        double value;
+    for (const json *m = r.n ? json_first(json_doc_root(r.doc[0])) : NULL; m; m = json_next(m))
         if (json_number(m, &value)) json_put_number(w, json_key(m), value);
-    }
     json_end(w);
     json_end(w);
-    json_doc_close(doc);
-    table_release(&t);
+    results_release(&r);
+    free(row);
 }
 
 void handle_runs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)

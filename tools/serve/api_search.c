@@ -11,6 +11,7 @@
 #include "io/image/exif.h"
 #include "infer/search_index.h"
 #include "core/ctx.h"
+#include "core/sbuf.h"
 
 /* ---- which entries ------------------------------------------------------------------------------- */
 
@@ -28,7 +29,7 @@ static bool passes(const cloob_search *s, int64_t i, const void *user)
     const filter *f = user;
     size_t bytes;
     const char *name = search_index_name(s, i, &bytes);
-    int64_t when = search_index_mtime_ns(s, i);
+    int64_t when = s->good.mtime[i];
     if (f->folder && (bytes < f->folder_bytes || memcmp(name, f->folder, f->folder_bytes) != 0)) return false;
     if (f->folder_bytes && f->folder[f->folder_bytes - 1] != '/' && bytes > f->folder_bytes &&
         name[f->folder_bytes] != '/')
@@ -49,8 +50,7 @@ cloob_status find_entries(cloob_ctx *ctx, account *memory, const cloob_search *s
     *out = NULL, *found = *total = 0;
     q->D = s->D;
     if (q->max_hits > s->N) q->max_hits = s->N;
-    cloob_status status = account_reserve(ctx, memory, (s->N + q->max_hits) * (int64_t)sizeof **out);
-    if (status != CLOOB_OK) return status;
+    CLOOB_TRY(account_reserve(ctx, memory, (s->N + q->max_hits) * (int64_t)sizeof **out));
     *out = malloc((size_t)(q->max_hits + 1) * sizeof **out);
     return *out ? search_index_query(ctx, s, q, *out, found, total) : ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
 }
@@ -137,14 +137,13 @@ static cloob_status read_filter(cloob_ctx *ctx, search_request *a, const json *r
 {
     filter *f = &a->filter;
     double min = 0;
-    cloob_status status = field_text(ctx, root, "folder", &f->folder);
-    if (status == CLOOB_OK) status = field_text(ctx, root, "name", &f->name);
-    if (status == CLOOB_OK) status = read_date(ctx, root, "after", &f->after);
-    if (status == CLOOB_OK) status = read_date(ctx, root, "before", &f->before);
-    if (status == CLOOB_OK) status = field_int(ctx, root, "limit", 1, 1000, &a->limit);
-    if (status == CLOOB_OK) status = field_int(ctx, root, "offset", 0, INT64_C(1) << 40, &a->offset);
-    if (status == CLOOB_OK) status = field_number(ctx, root, "threshold", &min);
-    if (status != CLOOB_OK) return status;
+    CLOOB_TRY(field_text(ctx, root, "folder", &f->folder));
+    CLOOB_TRY(field_text(ctx, root, "name", &f->name));
+    CLOOB_TRY(read_date(ctx, root, "after", &f->after));
+    CLOOB_TRY(read_date(ctx, root, "before", &f->before));
+    CLOOB_TRY(field_int(ctx, root, "limit", 1, 1000, &a->limit));
+    CLOOB_TRY(field_int(ctx, root, "offset", 0, INT64_C(1) << 40, &a->offset));
+    CLOOB_TRY(field_number(ctx, root, "threshold", &min));
     f->threshold = (float)min, f->has_threshold = !field_absent(root, "threshold");
     f->folder_bytes = f->folder ? strlen(f->folder) : 0;
     if (!f->folder_bytes) f->folder = NULL;
@@ -206,8 +205,7 @@ static cloob_status sum_terms(cloob_ctx *ctx, const search_request *a, const clo
     float *sum = calloc((size_t)D, sizeof *sum);
     if (!sum) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     for (int64_t i = 0; i < a->terms; i++) {
-        const float *row =
-            a->term[i].entry >= 0 ? search_index_rows(s) + a->term[i].entry * D : rows->data + a->term[i].input * D;
+        const float *row = a->term[i].entry >= 0 ? s->row + a->term[i].entry * D : rows->data + a->term[i].input * D;
         for (int64_t k = 0; k < D; k++) sum[k] += (float)a->term[i].weight * row[k];
     }
     unit_row(sum, D);
@@ -218,27 +216,25 @@ static cloob_status sum_terms(cloob_ctx *ctx, const search_request *a, const clo
 /* ---- the answer ---------------------------------------------------------------------------------- */
 
 /* A query parameter, with everything but letters, digits and -._~/ escaped. */
-static void put_escaped(char *out, size_t cap, const char *text)
+static void put_escaped(sbuf *out, const char *text)
 {
-    size_t n = strlen(out);
-    for (; *text && n + 4 < cap; text++) {
+    for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
         bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("-._~/", c);
-        n += (size_t)snprintf(out + n, cap - n, plain ? "%c" : "%%%02X", c);
+        sbuf_printf(out, plain ? "%c" : "%%%02X", c);
     }
 }
 
-static void put_links(json_out *w, const char *index, const char *path)
+static void put_link(json_out *w, const char *key, const char *url, const char *index, const char *path)
 {
-    char url[8192] = "/v1/thumb?size=256&index=", whole[8192] = "/v1/image?index=";
-    put_escaped(url, sizeof url, index);
-    strncat(url, "&path=", sizeof url - strlen(url) - 1);
-    put_escaped(url, sizeof url, path);
-    put_escaped(whole, sizeof whole, index);
-    strncat(whole, "&path=", sizeof whole - strlen(whole) - 1);
-    put_escaped(whole, sizeof whole, path);
-    json_put_text(w, "thumb", url);
-    json_put_text(w, "image", whole);
+    sbuf s = { 0 };
+    sbuf_puts(&s, url);
+    put_escaped(&s, index);
+    sbuf_puts(&s, "&path=");
+    put_escaped(&s, path);
+    json_put_text(w, key, s.data);
+    w->failed = w->failed || s.failed;
+    sbuf_release(&s);
 }
 
 /* Size and capture date from the first `bytes` of a file. false: they do not hold the size. */
@@ -250,8 +246,7 @@ static bool put_facts_of(cloob_ctx *ctx, json_out *w, int fd, int64_t bytes)
     if (!file_view_open(fd, bytes, &v)) return false;
     bool ok = image_upright_size(ctx, v.data, v.bytes, "the image", &width, &height) == CLOOB_OK;
     if (ok) {
-        json_put_int(w, "width", width);
-        json_put_int(w, "height", height);
+        json_members(w, J_INT("width", width), J_INT("height", height));
         if (exif_date(v.data, v.bytes, taken)) json_put_text(w, "taken", taken);
     }
     file_view_close(&v);
@@ -273,12 +268,12 @@ static void put_hit(cloob_ctx *ctx, json_out *w, const served_index *x, const cl
 {
     char date[32], *path = entry_name(s, f->entry);
     json_begin(w, NULL, '{');
-    json_put_text(w, "path", path);
-    json_put_number(w, "score", scored ? round(1e6 * (double)f->score) / 1e6 : 0);
+    json_members(w, J_TEXT("path", path), J_NUMBER("score", scored ? round(1e6 * (double)f->score) / 1e6 : 0, 0));
     if (path) put_facts(ctx, w, x, s, path);
-    date_print(search_index_mtime_ns(s, f->entry), date);
+    date_print(s->good.mtime[f->entry], date);
     json_put_text(w, "date", date);
-    if (path) put_links(w, x->name, path);
+    if (path) put_link(w, "thumb", "/v1/thumb?size=256&index=", x->name, path);
+    if (path) put_link(w, "image", "/v1/image?index=", x->name, path);
     json_end(w);
     w->failed = w->failed || !path;
     free(path);
@@ -289,8 +284,7 @@ static void put_found(cloob_ctx *ctx, http_reply *r, const search_request *a, co
 {
     json_out w = { 0 };
     json_begin(&w, NULL, '{');
-    json_put_text(&w, "index", x->name);
-    json_put_int(&w, "total", total);
+    json_members(&w, J_TEXT("index", x->name), J_INT("total", total));
     json_begin(&w, "results", '[');
     for (int64_t i = a->offset; i < found; i++) put_hit(ctx, &w, x, s, &hit[i], a->terms > 0);
     json_end(&w);
@@ -301,12 +295,11 @@ static void put_found(cloob_ctx *ctx, http_reply *r, const search_request *a, co
 
 static cloob_status read_body(cloob_ctx *ctx, const http_request *q, search_request *a)
 {
-    cloob_status status = body_object(ctx, q, &a->doc);
+    CLOOB_TRY(body_object(ctx, q, &a->doc));
     const json *root = json_doc_root(a->doc);
-    if (status == CLOOB_OK)
-        status = known_keys(ctx, root, "text image terms index limit offset threshold folder name after before");
-    if (status == CLOOB_OK) status = read_filter(ctx, a, root);
-    return status == CLOOB_OK ? field_text(ctx, root, "index", &a->index) : status;
+    CLOOB_TRY(known_keys(ctx, root, "text image terms index limit offset threshold folder name after before"));
+    CLOOB_TRY(read_filter(ctx, a, root));
+    return field_text(ctx, root, "index", &a->index);
 }
 
 /* Embeds the terms and scans the index. */
@@ -386,8 +379,10 @@ void handle_indexes(serve *s, cloob_ctx *ctx, const http_request *q, http_reply 
         char error[512];
         index_error(s, &s->index[i], error);
         json_begin(&w, NULL, '{');
-        json_put_text(&w, "name", s->index[i].name);
-        json_put_text(&w, "state", v ? "ready" : *error ? "failed" : "indexing");
+        json_members(&w, J_TEXT("name", s->index[i].name),
+                     J_TEXT("state", v        ? "ready"
+                                     : *error ? "failed"
+                                              : "indexing"));
         if (*error) json_put_text(&w, "error", error);
         json_put_int(&w, "images", v ? cloob_search_count(v->search) : 0);
         if (v) put_folders(&w, v->search);

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "core/limits.h"
@@ -58,14 +57,11 @@ bool account_set(account *a, int64_t bytes) { return change(a, bytes, NULL); }
 
 static cloob_status reserve(cloob_ctx *ctx, account *a, int64_t bytes, const struct timespec *until)
 {
-    char text[200];
-    if (a->of && bytes > a->of->limit / 2 - a->held) {
-        snprintf(text, sizeof text,
-                 "the request needs more than half of the server's memory limit of %lld MiB; send less in one "
-                 "request, or raise --memory-limit",
-                 (long long)(a->of->limit >> 20));
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s", text);
-    }
+    if (a->of && bytes > a->of->limit / 2 - a->held)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "the request needs more than half of the server's memory limit of %lld MiB; send less in one "
+                        "request, or raise --memory-limit",
+                        (long long)(a->of->limit >> 20));
     if (change(a, a->held + bytes, until)) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_BUSY, "other requests use the server's memory (--memory-limit); try again later");
 }

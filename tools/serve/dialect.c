@@ -74,9 +74,9 @@ bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
 
 cloob_status call_body(cloob_ctx *ctx, embed_call *e)
 {
-    cloob_status status = body_object(ctx, e->q, &e->doc);
+    CLOOB_TRY(body_object(ctx, e->q, &e->doc));
     e->root = json_doc_root(e->doc);
-    return status;
+    return CLOOB_OK;
 }
 
 cloob_status call_errors(cloob_ctx *ctx, embed_call *e)

@@ -55,8 +55,7 @@ static void put_results(http_reply *r, const cloob_search *s, const search_hit *
     for (int64_t i = 0; i < n; i++) {
         json_begin(&w, NULL, '{');
         if (i < images) put_metadata(&w, s, hit[i].entry);
-        json_put_int(&w, "id", hit[i].entry);
-        json_put_number(&w, "similarity", (double)hit[i].score);
+        json_members(&w, J_INT("id", hit[i].entry), J_NUMBER("similarity", (double)hit[i].score, 0));
         json_end(&w);
     }
     json_end(&w);

@@ -35,9 +35,8 @@ static cloob_status read_clip(cloob_ctx *ctx, embed_call *e, const prediction *p
     const json *entry = visual ? visual : textual;
     const char *language = NULL;
     if (!visual == !textual) return refuse(ctx, "clip must be {\"visual\" or \"textual\": {\"modelName\": ..}}");
-    cloob_status status = field_text(ctx, entry, "modelName", &e->model);
-    if (status == CLOOB_OK) status = field_text(ctx, json_get(entry, "options"), "language", &language);
-    if (status != CLOOB_OK) return status;
+    CLOOB_TRY(field_text(ctx, entry, "modelName", &e->model));
+    CLOOB_TRY(field_text(ctx, json_get(entry, "options"), "language", &language));
     e->images = visual != NULL;
     if (visual)
         return p->image ? inputs_bytes(ctx, &e->in, p->image->data, p->image->bytes)
@@ -79,8 +78,7 @@ static cloob_status answer_empty(cloob_ctx *ctx, embed_call *e, const prediction
                   task);
     json_begin(&w, NULL, '{');
     json_put_raw(&w, task, faces ? "[]" : no_text, faces ? 2 : sizeof no_text - 1);
-    json_put_int(&w, "imageHeight", height);
-    json_put_int(&w, "imageWidth", width);
+    json_members(&w, J_INT("imageHeight", height), J_INT("imageWidth", width));
     json_end(&w);
     http_json(e->r, 200, &w);
     return CLOOB_OK;
@@ -90,8 +88,7 @@ static cloob_status answer_empty(cloob_ctx *ctx, embed_call *e, const prediction
 
 static cloob_status read_entries(cloob_ctx *ctx, embed_call *e, const prediction *p)
 {
-    cloob_status status = json_doc_parse(ctx, p->entries->data, p->entries->bytes, "entries", 1000, &e->doc);
-    if (status != CLOOB_OK) return status;
+    CLOOB_TRY(json_doc_parse(ctx, p->entries->data, p->entries->bytes, "entries", 1000, &e->doc));
     e->root = json_doc_root(e->doc);
     const json *clip = json_get(e->root, "clip"), *task = json_first(e->root);
     if (json_kind_of(e->root) != JSON_OBJECT || json_count(e->root) != 1)
@@ -104,9 +101,9 @@ static cloob_status immich_read(cloob_ctx *ctx, embed_call *e)
 {
     prediction p = { 0 };
     form_part *part = calloc(PART_MAX, sizeof *part);
-    cloob_status status = inputs_own(ctx, &e->in, part);
-    if (status == CLOOB_OK) status = read_form(ctx, e->q, part, &p);
-    return status == CLOOB_OK ? read_entries(ctx, e, &p) : status;
+    CLOOB_TRY(inputs_own(ctx, &e->in, part));
+    CLOOB_TRY(read_form(ctx, e->q, part, &p));
+    return read_entries(ctx, e, &p);
 }
 
 /* immich expects the embedding as JSON inside a string, and the image's size. */

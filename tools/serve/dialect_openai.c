@@ -34,16 +34,15 @@ static cloob_status read_word(cloob_ctx *ctx, const json *root, const char *key,
 static cloob_status read_json(cloob_ctx *ctx, embed_call *e)
 {
     bool images = false, normalized = true;
-    cloob_status status = call_body(ctx, e);
+    CLOOB_TRY(call_body(ctx, e));
     const json *root = e->root, *messages = json_get(root, "messages");
-    if (status == CLOOB_OK) status = read_word(ctx, root, "modality", "text", "image", &images);
-    if (status == CLOOB_OK) status = read_word(ctx, root, "embedding_type", "float", "base64", &e->base64);
-    if (status == CLOOB_OK) status = read_word(ctx, root, "encoding_format", "float", "base64", &e->base64);
-    if (status == CLOOB_OK) status = field_int(ctx, root, "dimensions", 1, INT64_MAX, &e->dimensions);
-    if (status == CLOOB_OK) status = field_bool(ctx, root, "normalized", &normalized);
-    if (status == CLOOB_OK) status = field_text(ctx, root, "model", &e->model);
+    CLOOB_TRY(read_word(ctx, root, "modality", "text", "image", &images));
+    CLOOB_TRY(read_word(ctx, root, "embedding_type", "float", "base64", &e->base64));
+    CLOOB_TRY(read_word(ctx, root, "encoding_format", "float", "base64", &e->base64));
+    CLOOB_TRY(field_int(ctx, root, "dimensions", 1, INT64_MAX, &e->dimensions));
+    CLOOB_TRY(field_bool(ctx, root, "normalized", &normalized));
+    CLOOB_TRY(field_text(ctx, root, "model", &e->model));
     e->raw = !normalized;
-    if (status != CLOOB_OK) return status;
     if (json_kind_of(messages) == JSON_ARRAY) return read_messages(ctx, e, messages);
     if (field_absent(root, "input")) return refuse(ctx, "input is missing");
     return inputs_any(ctx, &e->in, json_get(root, "input"), images);
@@ -100,17 +99,13 @@ static cloob_status openai_write(cloob_ctx *ctx, const embed_call *e, const serv
     json_begin(w, "data", '[');
     for (int64_t i = 0; i < rows->n; i++) {
         json_begin(w, NULL, '{');
-        json_put_text(w, "object", "embedding");
-        json_put_int(w, "index", i);
+        json_members(w, J_TEXT("object", "embedding"), J_INT("index", i));
         put_embedding(w, rows->data + i * rows->width, rows->width, e->base64);
         json_end(w);
     }
     json_end(w);
     json_put_text(w, "model", m->name);
-    json_begin(w, "usage", '{');
-    json_put_int(w, "prompt_tokens", rows->tokens);
-    json_put_int(w, "total_tokens", rows->tokens);
-    json_end(w);
+    json_object(w, "usage", J_INT("prompt_tokens", rows->tokens), J_INT("total_tokens", rows->tokens));
     json_end(w);
     return CLOOB_OK;
 }
@@ -130,16 +125,12 @@ void handle_models(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *
         cloob_batcher_get_facts(s->model[i].batcher, &f);
         cloob_batcher_get_stats(s->model[i].batcher, &t);
         json_begin(&w, NULL, '{');
-        json_put_text(&w, "id", s->model[i].name);
-        json_put_text(&w, "object", "model");
-        json_put_int(&w, "created", s->model[i].seen.mtime_ns / INT64_C(1000000000));
-        json_put_text(&w, "owned_by", "cloob");
-        json_put_text(&w, "architecture", f.name);
-        json_put_int(&w, "dimensions", f.embed);
-        json_put_int(&w, "image_size", f.image_size);
-        json_put_int(&w, "context", f.context);
-        json_put_bool(&w, "text", f.has_tokenizer);
-        json_put_text(&w, "state", t.error[0] ? "failed" : "ready");
+        json_members(&w, J_TEXT("id", s->model[i].name), J_TEXT("object", "model"),
+                     J_INT("created", s->model[i].seen.mtime_ns / INT64_C(1000000000)), J_TEXT("owned_by", "cloob"),
+                     J_TEXT("architecture", f.name), J_INT("dimensions", f.embed), J_OF(&f, image_size),
+                     J_OF(&f, context), J_BOOL("image", f.image_size > 0),
+                     J_BOOL("text", f.has_tokenizer && f.context > 0),
+                     J_TEXT("state", t.error[0] ? "failed" : "ready"));
         if (t.error[0]) json_put_text(&w, "error", t.error);
         json_end(&w);
     }

@@ -14,11 +14,10 @@ static cloob_status read_settings(cloob_ctx *ctx, const json *object, embed_call
 {
     bool truncate = false, normalize = true;
     const char *direction = "right";
-    cloob_status status = field_bool(ctx, object, "truncate", &truncate);
-    if (status == CLOOB_OK) status = field_bool(ctx, object, "normalize", &normalize);
-    if (status == CLOOB_OK) status = field_int(ctx, object, "dimensions", 1, INT64_MAX, &e->dimensions);
-    if (status == CLOOB_OK) status = field_text(ctx, object, "truncation_direction", &direction);
-    if (status != CLOOB_OK) return status;
+    CLOOB_TRY(field_bool(ctx, object, "truncate", &truncate));
+    CLOOB_TRY(field_bool(ctx, object, "normalize", &normalize));
+    CLOOB_TRY(field_int(ctx, object, "dimensions", 1, INT64_MAX, &e->dimensions));
+    CLOOB_TRY(field_text(ctx, object, "truncation_direction", &direction));
     if (strcasecmp(direction, "right") != 0) return refuse(ctx, "truncation_direction: only right is supported");
     if (!field_absent(object, "prompt_name")) return refuse(ctx, "prompt_name: the model has no prompts");
     e->refuse_long = !truncate, e->raw = !normalize;
@@ -74,8 +73,7 @@ static bool compares(const embed_call *e) { return sentences_of(e) != NULL; }
 
 static cloob_status root_read(cloob_ctx *ctx, embed_call *e)
 {
-    cloob_status status = call_body(ctx, e);
-    if (status != CLOOB_OK) return status;
+    CLOOB_TRY(call_body(ctx, e));
     return compares(e) ? similarity_read(ctx, e) : embed_read(ctx, e);
 }
 
@@ -132,12 +130,16 @@ void handle_embed_all(serve *s, cloob_ctx *ctx, const http_request *q, http_repl
 
 /* ---- tokens -------------------------------------------------------------------------------------- */
 
-typedef struct token_call {
+typedef struct token_call token_call;
+typedef cloob_status token_fn(cloob_ctx *ctx, const tokenizer *t, token_call *c, const json *v);
+
+struct token_call {
     const http_request *q;
+    token_fn *one;    /* writes the answer for one value */
     const json *list; /* a value, or a list of values */
     bool special;     /* start and end of a text are written */
     json_out w;
-} token_call;
+};
 
 /* start and stop are null, which the protocol allows: the tokenizer cleans a text before it splits it, so it has no
  * offsets into the text as it was sent. */
@@ -150,9 +152,7 @@ static cloob_status put_token(cloob_ctx *ctx, const tokenizer *t, json_out *w, i
     if (special) sbuf_puts(&text, id == start ? "<|startoftext|>" : start >= 0 ? "<|endoftext|>" : "</s>");
     else status = tokenizer_decode(ctx, t, &id, 1, &text);
     json_begin(w, NULL, '{');
-    json_put_int(w, "id", id);
-    json_put_text(w, "text", text.data ? text.data : "");
-    json_put_bool(w, "special", special);
+    json_members(w, J_INT("id", id), J_TEXT("text", text.data ? text.data : ""), J_BOOL("special", special));
     json_put_null(w, "start");
     json_put_null(w, "stop");
     json_end(w);
@@ -197,33 +197,24 @@ static cloob_status decode_one(cloob_ctx *ctx, const tokenizer *t, token_call *c
     return status;
 }
 
-/* One value gives a list of one, as in text-embeddings-inference. */
-static cloob_status tokenize_all(cloob_ctx *ctx, const tokenizer *t, void *user)
+/* One value gives a list of one, as in text-embeddings-inference. Ids are one value unless they are lists. */
+static cloob_status each_value(cloob_ctx *ctx, const tokenizer *t, void *user)
 {
     token_call *c = user;
-    bool many = json_kind_of(c->list) == JSON_ARRAY;
+    const json *inner = c->one == decode_one ? json_first(c->list) : c->list;
+    bool many = json_kind_of(inner) == JSON_ARRAY;
     cloob_status status = CLOOB_OK;
     for (const json *v = many ? json_first(c->list) : c->list; v && status == CLOOB_OK; v = many ? json_next(v) : NULL)
-        status = tokenize_one(ctx, t, c, v);
-    return status;
-}
-
-static cloob_status decode_all(cloob_ctx *ctx, const tokenizer *t, void *user)
-{
-    token_call *c = user;
-    bool many = json_kind_of(json_first(c->list)) == JSON_ARRAY;
-    cloob_status status = CLOOB_OK;
-    for (const json *v = many ? json_first(c->list) : c->list; v && status == CLOOB_OK; v = many ? json_next(v) : NULL)
-        status = decode_one(ctx, t, c, v);
+        status = c->one(ctx, t, c, v);
     return status;
 }
 
 /* The values of object[key], through the first model's tokenizer. */
 static void answer_tokens(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, const char *key,
-                          cloob_status (*all)(cloob_ctx *ctx, const tokenizer *t, void *user))
+                          token_fn *one)
 {
     json_doc *doc;
-    token_call c = { .q = q, .special = true };
+    token_call c = { .q = q, .one = one, .special = true };
     cloob_status status = body_object(ctx, q, &doc);
     const json *root = json_doc_root(doc);
     c.list = json_get(root, key);
@@ -233,7 +224,7 @@ static void answer_tokens(serve *s, cloob_ctx *ctx, const http_request *q, http_
         json_kind_of(json_first(c.list)) != JSON_NUMBER)
         status = refuse(ctx, "more than %lld texts in one request", (long long)s->o->max_inputs);
     json_begin(&c.w, NULL, '[');
-    if (status == CLOOB_OK) status = batcher_use_tokenizer(ctx, s->model[0].batcher, all, &c);
+    if (status == CLOOB_OK) status = batcher_use_tokenizer(ctx, s->model[0].batcher, each_value, &c);
     json_end(&c.w);
     if (status == CLOOB_OK) http_json(r, 200, &c.w);
     else free(c.w.data), http_fail(r, q, ctx, status);
@@ -242,12 +233,12 @@ static void answer_tokens(serve *s, cloob_ctx *ctx, const http_request *q, http_
 
 void handle_tokenize(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
-    answer_tokens(s, ctx, q, r, "inputs", tokenize_all);
+    answer_tokens(s, ctx, q, r, "inputs", tokenize_one);
 }
 
 void handle_decode(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
-    answer_tokens(s, ctx, q, r, "ids", decode_all);
+    answer_tokens(s, ctx, q, r, "ids", decode_one);
 }
 
 /* ---- /info --------------------------------------------------------------------------------------- */
@@ -267,18 +258,14 @@ void handle_info(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     json_put_null(&w, "model_sha");
     json_put_text(&w, "model_dtype", type);
     json_begin(&w, "model_type", '{');
-    json_begin(&w, "embedding", '{');
-    json_put_text(&w, "pooling", "last_token");
+    json_object(&w, "embedding", J_TEXT("pooling", "last_token"));
     json_end(&w);
-    json_end(&w);
-    json_put_int(&w, "max_concurrent_requests", s->o->workers + s->o->max_queue);
-    json_put_int(&w, "max_input_length", f.context);
-    json_put_int(&w, "max_batch_tokens", f.context * s->o->max_batch);
-    json_put_int(&w, "max_batch_requests", s->o->max_batch);
-    json_put_int(&w, "max_client_batch_size", s->o->max_inputs);
-    json_put_bool(&w, "auto_truncate", false);
-    json_put_int(&w, "tokenization_workers", s->o->workers);
-    json_put_text(&w, "version", cloob_version());
+    json_members(&w, J_BOOL("image", f.image_size > 0), J_BOOL("text", f.has_tokenizer && f.context > 0),
+                 J_INT("max_concurrent_requests", s->o->workers + s->o->max_queue),
+                 J_INT("max_input_length", f.context), J_INT("max_batch_tokens", f.context * s->o->max_batch),
+                 J_INT("max_batch_requests", s->o->max_batch), J_INT("max_client_batch_size", s->o->max_inputs),
+                 J_BOOL("auto_truncate", false), J_INT("tokenization_workers", s->o->workers),
+                 J_TEXT("version", cloob_version()));
     json_end(&w);
     http_json(r, 200, &w);
 }

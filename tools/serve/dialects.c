@@ -18,15 +18,15 @@
 static cloob_status ollama_read(cloob_ctx *ctx, embed_call *e)
 {
     bool truncate = true;
-    cloob_status status = call_body(ctx, e);
-    if (status == CLOOB_OK) status = field_text(ctx, e->root, "model", &e->model);
-    if (status == CLOOB_OK) status = field_bool(ctx, e->root, "truncate", &truncate);
-    if (status == CLOOB_OK) status = field_int(ctx, e->root, "dimensions", 0, INT64_MAX, &e->dimensions);
+    CLOOB_TRY(call_body(ctx, e));
+    CLOOB_TRY(field_text(ctx, e->root, "model", &e->model));
+    CLOOB_TRY(field_bool(ctx, e->root, "truncate", &truncate));
+    CLOOB_TRY(field_int(ctx, e->root, "dimensions", 0, INT64_MAX, &e->dimensions));
     e->refuse_long = !truncate, e->may_be_empty = true;
     const json *input = json_get(e->root, "input");
     bool none = field_absent(e->root, "input") || (json_string(input) && !*json_string(input));
-    if (status == CLOOB_OK && !none) status = inputs_any(ctx, &e->in, input, false);
-    return status == CLOOB_OK ? inputs_list(ctx, &e->in, e->root, "images", true) : status;
+    if (!none) CLOOB_TRY(inputs_any(ctx, &e->in, input, false));
+    return inputs_list(ctx, &e->in, e->root, "images", true);
 }
 
 static int64_t nanoseconds(double seconds) { return (int64_t)(1e9 * seconds); }
@@ -38,9 +38,8 @@ static cloob_status ollama_write(cloob_ctx *ctx, const embed_call *e, const serv
     json_begin(w, NULL, '{');
     json_put_text(w, "model", e->model ? e->model : m->name);
     put_rows(w, "embeddings", rows->data, rows->n, rows->width);
-    json_put_int(w, "total_duration", nanoseconds(clock_seconds() - e->q->received_at));
-    json_put_int(w, "load_duration", 0);
-    json_put_int(w, "prompt_eval_count", rows->tokens);
+    json_members(w, J_INT("total_duration", nanoseconds(clock_seconds() - e->q->received_at)),
+                 J_INT("load_duration", 0), J_INT("prompt_eval_count", rows->tokens));
     json_end(w);
     return CLOOB_OK;
 }
@@ -49,14 +48,14 @@ static cloob_status ollama_write(cloob_ctx *ctx, const embed_call *e, const serv
 static cloob_status prompt_read(cloob_ctx *ctx, embed_call *e)
 {
     const char *prompt = NULL;
-    cloob_status status = call_body(ctx, e);
-    if (status == CLOOB_OK) status = field_text(ctx, e->root, "model", &e->model);
-    if (status == CLOOB_OK) status = field_text(ctx, e->root, "prompt", &prompt);
-    if (status == CLOOB_OK && prompt && *prompt) status = inputs_text(ctx, &e->in, prompt);
-    if (status == CLOOB_OK) status = inputs_list(ctx, &e->in, e->root, "images", true);
+    CLOOB_TRY(call_body(ctx, e));
+    CLOOB_TRY(field_text(ctx, e->root, "model", &e->model));
+    CLOOB_TRY(field_text(ctx, e->root, "prompt", &prompt));
+    if (prompt && *prompt) CLOOB_TRY(inputs_text(ctx, &e->in, prompt));
+    CLOOB_TRY(inputs_list(ctx, &e->in, e->root, "images", true));
     e->may_be_empty = true;
-    if (status == CLOOB_OK && e->in.n > 1) return refuse(ctx, "one prompt or one image; /api/embed takes several");
-    return status;
+    if (e->in.n > 1) return refuse(ctx, "one prompt or one image; /api/embed takes several");
+    return CLOOB_OK;
 }
 
 static cloob_status prompt_write(cloob_ctx *ctx, const embed_call *e, const served_model *m, cloob_batch_rows *rows,
@@ -86,20 +85,14 @@ void handle_tags(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
         batcher_get_digest(m->batcher, digest);
         date_print(m->seen.mtime_ns, date);
         json_begin(&w, NULL, '{');
-        json_put_text(&w, "name", m->name);
-        json_put_text(&w, "model", m->name);
-        json_put_text(&w, "modified_at", date);
-        json_put_int(&w, "size", m->seen.size);
-        json_put_text(&w, "digest", digest);
+        json_members(&w, J_OF(m, name), J_TEXT("model", m->name), J_TEXT("modified_at", date), J_OF(&m->seen, size),
+                     J_TEXT("digest", digest));
         json_begin(&w, "details", '{');
-        json_put_text(&w, "parent_model", "");
-        json_put_text(&w, "format", "safetensors");
-        json_put_text(&w, "family", "clip");
+        json_members(&w, J_TEXT("parent_model", ""), J_TEXT("format", "safetensors"), J_TEXT("family", "clip"));
         json_begin(&w, "families", '[');
         json_put_text(&w, NULL, "clip");
         json_end(&w);
-        json_put_text(&w, "parameter_size", f.name);
-        json_put_text(&w, "quantization_level", f.precision);
+        json_members(&w, J_TEXT("parameter_size", f.name), J_TEXT("quantization_level", f.precision));
         json_end(&w);
         json_end(&w);
     }
@@ -112,9 +105,7 @@ void handle_version(serve *s, cloob_ctx *ctx, const http_request *q, http_reply 
 {
     json_out w = { 0 };
     (void)s, (void)ctx, (void)q;
-    json_begin(&w, NULL, '{');
-    json_put_text(&w, "version", cloob_version());
-    json_end(&w);
+    json_object(&w, NULL, J_TEXT("version", cloob_version()));
     http_json(r, 200, &w);
 }
 
@@ -140,8 +131,7 @@ static cloob_status read_types(cloob_ctx *ctx, embed_call *e)
 static cloob_status read_truncate(cloob_ctx *ctx, embed_call *e)
 {
     const char *cut = "END";
-    cloob_status status = field_text(ctx, e->root, "truncate", &cut);
-    if (status != CLOOB_OK) return status;
+    CLOOB_TRY(field_text(ctx, e->root, "truncate", &cut));
     e->refuse_long = strcmp(cut, "NONE") == 0;
     return e->refuse_long || strcmp(cut, "END") == 0 ? CLOOB_OK : refuse(ctx, "truncate: END or NONE");
 }
@@ -198,8 +188,7 @@ static cloob_status cohere_write(cloob_ctx *ctx, const embed_call *e, const serv
 {
     (void)ctx, (void)m;
     json_begin(w, NULL, '{');
-    json_put_text(w, "id", "cloob");
-    json_put_text(w, "response_type", "embeddings_by_type");
+    json_members(w, J_TEXT("id", "cloob"), J_TEXT("response_type", "embeddings_by_type"));
     json_begin(w, "embeddings", '{');
     for (unsigned k = 0; k < 4; k++) {
         if (!(e->types & 1u << k)) continue;
@@ -213,13 +202,8 @@ static cloob_status cohere_write(cloob_ctx *ctx, const embed_call *e, const serv
         json_put_text(w, NULL, json_string(t));
     json_end(w);
     json_begin(w, "meta", '{');
-    json_begin(w, "api_version", '{');
-    json_put_text(w, "version", "2");
-    json_end(w);
-    json_begin(w, "billed_units", '{');
-    json_put_int(w, "input_tokens", rows->tokens);
-    json_put_int(w, "images", e->images);
-    json_end(w);
+    json_object(w, "api_version", J_TEXT("version", "2"));
+    json_object(w, "billed_units", J_INT("input_tokens", rows->tokens), J_OF(e, images));
     json_end(w);
     json_end(w);
     return CLOOB_OK;
@@ -232,10 +216,10 @@ const dialect dialect_cohere = { cohere_read, cohere_write };
 /* multi2vec-clip: {"texts": [..], "images": [..]}. */
 static cloob_status vectorize_read(cloob_ctx *ctx, embed_call *e)
 {
-    cloob_status status = call_body(ctx, e);
-    if (status == CLOOB_OK) status = inputs_list(ctx, &e->in, e->root, "images", true);
+    CLOOB_TRY(call_body(ctx, e));
+    CLOOB_TRY(inputs_list(ctx, &e->in, e->root, "images", true));
     e->images = e->in.n, e->may_be_empty = true;
-    return status == CLOOB_OK ? inputs_list(ctx, &e->in, e->root, "texts", false) : status;
+    return inputs_list(ctx, &e->in, e->root, "texts", false);
 }
 
 static cloob_status vectorize_write(cloob_ctx *ctx, const embed_call *e, const served_model *m, cloob_batch_rows *rows,
@@ -253,9 +237,8 @@ static cloob_status vectorize_write(cloob_ctx *ctx, const embed_call *e, const s
 static cloob_status vectors_read(cloob_ctx *ctx, embed_call *e)
 {
     const char *text = NULL;
-    cloob_status status = call_body(ctx, e);
-    if (status == CLOOB_OK) status = field_text(ctx, e->root, "text", &text);
-    if (status != CLOOB_OK) return status;
+    CLOOB_TRY(call_body(ctx, e));
+    CLOOB_TRY(field_text(ctx, e->root, "text", &text));
     return text ? inputs_text(ctx, &e->in, text) : refuse(ctx, "text is missing");
 }
 
@@ -280,11 +263,8 @@ void handle_meta(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     cloob_model_facts f;
     (void)ctx, (void)q;
     cloob_batcher_get_facts(s->model[0].batcher, &f);
-    json_begin(&w, NULL, '{');
-    json_put_text(&w, "model", s->model[0].name);
-    json_put_text(&w, "architecture", f.name);
-    json_put_int(&w, "dimensions", f.embed);
-    json_end(&w);
+    json_object(&w, NULL, J_TEXT("model", s->model[0].name), J_TEXT("architecture", f.name),
+                J_INT("dimensions", f.embed));
     http_json(r, 200, &w);
 }
 

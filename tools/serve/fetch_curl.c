@@ -107,9 +107,7 @@ static void set_up(CURL *c, const char *url, long timeout_s, download *d)
 
 static cloob_status refuse_url(cloob_ctx *ctx, const char *why)
 {
-    char text[300];
-    snprintf(text, sizeof text, "the URL is not fetched: %s", why);
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s", text);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the URL is not fetched: %s", why);
 }
 
 /* One hop; *next is where a redirect leads, to be freed by curl_free, or NULL. */

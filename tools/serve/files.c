@@ -110,25 +110,31 @@ void file_view_close(file_view *v)
     *v = (file_view){ 0 };
 }
 
-/* ---- thumbnails: a hash table of JPEGs within CACHE_BYTES; the oldest are dropped first -------------- */
+/* ---- thumbnails: the newest JPEGs within CACHE_BYTES, in the order in which they were made ------------------ */
 
-enum { BUCKETS = 4096, WAIT_S = 20 };
+enum { THUMBS = 4096, WAIT_S = 20 };
 #define CACHE_BYTES ((size_t)64 << 20)
 
-typedef struct thumb thumb;
-struct thumb {
-    thumb *chain;         /* of its bucket */
-    thumb *older, *newer; /* by age */
-    char *key, *data;
+/* A version of a file, and the size of its thumbnail. */
+typedef struct thumb_key {
+    int64_t device, inode, seconds, nanoseconds, size;
+} thumb_key;
+
+typedef struct thumb {
+    thumb_key key;
+    char *data;
     size_t bytes;
-};
+} thumb;
 
 struct thumb_cache {
     pthread_mutex_t lock;
-    thumb *bucket[BUCKETS], *oldest, *newest;
+    thumb ring[THUMBS];
+    int64_t first, count; /* the oldest, and how many there are from it on */
     size_t bytes;
     budget *memory;
 };
+
+static thumb *thumb_at(thumb_cache *c, int64_t i) { return &c->ring[(c->first + i) % THUMBS]; }
 
 thumb_cache *thumb_cache_create(budget *memory)
 {
@@ -137,41 +143,22 @@ thumb_cache *thumb_cache_create(budget *memory)
     return c;
 }
 
-static unsigned bucket_of(const char *key)
-{
-    uint32_t h = 2166136261u;
-    for (; *key; key++) h = (h ^ (unsigned char)*key) * 16777619u;
-    return h % BUCKETS;
-}
-
-static void drop_oldest(thumb_cache *c)
-{
-    thumb *t = c->oldest, **link = &c->bucket[bucket_of(t->key)];
-    while (*link != t) link = &(*link)->chain;
-    *link = t->chain;
-    c->oldest = t->newer;
-    if (c->oldest) c->oldest->older = NULL;
-    else c->newest = NULL;
-    c->bytes -= t->bytes;
-    free(t->key), free(t->data), free(t);
-}
-
 void thumb_cache_destroy(thumb_cache *c)
 {
     if (!c) return;
-    while (c->oldest) drop_oldest(c);
+    for (int64_t i = 0; i < c->count; i++) free(thumb_at(c, i)->data);
     pthread_mutex_destroy(&c->lock);
     free(c);
 }
 
 /* A copy of the cached thumbnail; NULL: none. */
-static char *cache_find(thumb_cache *c, const char *key, size_t *bytes)
+static char *cache_find(thumb_cache *c, const thumb_key *key, size_t *bytes)
 {
     char *copy = NULL;
     pthread_mutex_lock(&c->lock);
-    thumb *t = c->bucket[bucket_of(key)];
-    while (t && strcmp(t->key, key) != 0) t = t->chain;
-    if (t && (copy = malloc(t->bytes))) {
+    for (int64_t i = 0; i < c->count && !copy; i++) {
+        const thumb *t = thumb_at(c, i);
+        if (memcmp(&t->key, key, sizeof *key) != 0 || !(copy = malloc(t->bytes))) continue;
         memcpy(copy, t->data, t->bytes);
         *bytes = t->bytes;
     }
@@ -179,25 +166,18 @@ static char *cache_find(thumb_cache *c, const char *key, size_t *bytes)
     return copy;
 }
 
-static void cache_add(thumb_cache *c, const char *key, const char *data, size_t bytes)
+static void cache_add(thumb_cache *c, const thumb_key *key, const char *data, size_t bytes)
 {
-    thumb *t = calloc(1, sizeof *t);
-    if (t) t->key = strdup(key), t->data = malloc(bytes), t->bytes = bytes;
-    if (!t || !t->key || !t->data) {
-        if (t) free(t->key), free(t->data);
-        free(t);
-        return;
-    }
-    memcpy(t->data, data, bytes);
+    char *copy = malloc(bytes);
+    if (!copy) return;
+    memcpy(copy, data, bytes);
     pthread_mutex_lock(&c->lock);
-    thumb **head = &c->bucket[bucket_of(key)];
-    t->chain = *head, *head = t;
-    t->older = c->newest;
-    if (c->newest) c->newest->newer = t;
-    else c->oldest = t;
-    c->newest = t;
-    c->bytes += bytes;
-    while (c->bytes > CACHE_BYTES && c->oldest) drop_oldest(c);
+    for (c->bytes += bytes; c->count == THUMBS || (c->count && c->bytes > CACHE_BYTES); c->count--) {
+        c->bytes -= thumb_at(c, 0)->bytes;
+        free(thumb_at(c, 0)->data);
+        c->first = (c->first + 1) % THUMBS;
+    }
+    *thumb_at(c, c->count++) = (thumb){ *key, copy, bytes };
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -205,13 +185,14 @@ static void cache_add(thumb_cache *c, const char *key, const char *data, size_t 
 static cloob_status reserve_pixels(cloob_ctx *ctx, account *a, const file_view *v, int64_t max_pixels)
 {
     int64_t w, h;
-    cloob_status status = image_upright_size(ctx, v->data, v->bytes, "the image", &w, &h);
-    if (status != CLOOB_OK) return status;
+    CLOOB_TRY(image_upright_size(ctx, v->data, v->bytes, "the image", &w, &h));
     return account_wait(ctx, a, 6 * (w <= max_pixels / h ? w * h : 0), WAIT_S); /* a larger one is refused */
 }
 
-cloob_status thumb_get(cloob_ctx *ctx, thumb_cache *c, const char *key, int fd, int64_t in_file, int64_t size,
-                       int64_t max_pixels, char **data, size_t *bytes)
+/* A JPEG of at most size x size pixels of the file behind fd, upright; cached under `key`. The caller frees *data.
+ * CLOOB_ERR_BUSY when other requests hold the memory for too long. */
+static cloob_status thumb_get(cloob_ctx *ctx, thumb_cache *c, const thumb_key *key, int fd, int64_t in_file,
+                              int64_t size, int64_t max_pixels, char **data, size_t *bytes)
 {
     file_view v;
     void *jpeg = NULL;
@@ -261,7 +242,6 @@ void handle_thumb(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
 {
     int64_t bytes = 0, size = 256;
     const char *wanted = http_query(q, "size");
-    char key[PATH_MAX + 128];
     struct stat st;
     if (wanted) size = strtoll(wanted, NULL, 10);
     if (size < 16 || size > 1024) {
@@ -273,9 +253,8 @@ void handle_thumb(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r
     if (fd >= 0 && fstat(fd, &st) == 0) {
         char *data = NULL;
         size_t n = 0;
-        snprintf(key, sizeof key, "%lld:%lld:%lld:%lld:%lld", (long long)st.st_dev, (long long)st.st_ino,
-                 (long long)st.st_mtim.tv_sec, (long long)st.st_mtim.tv_nsec, (long long)size);
-        cloob_status status = thumb_get(ctx, s->thumbs, key, fd, bytes, size, s->o->max_pixels, &data, &n);
+        thumb_key key = { (int64_t)st.st_dev, (int64_t)st.st_ino, st.st_mtim.tv_sec, st.st_mtim.tv_nsec, size };
+        cloob_status status = thumb_get(ctx, s->thumbs, &key, fd, bytes, size, s->o->max_pixels, &data, &n);
         if (status == CLOOB_OK)
             *r = (http_reply){
                 .code = 200, .type = "image/jpeg", .data = data, .bytes = n, .fd = -1, .cache = "private, max-age=300"

@@ -86,8 +86,7 @@ static void put_error(json_out *w, error_format format, int code, const char *te
         if (format == ERROR_TEI) json_put_text(w, "error_type", tei_type(code));
     } else {
         json_begin(w, "error", '{');
-        json_put_text(w, "message", text);
-        json_put_text(w, "type", openai_type(code));
+        json_members(w, J_TEXT("message", text), J_TEXT("type", openai_type(code)));
         json_put_null(w, "param");
         json_put_int(w, "code", code);
         json_end(w);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "core/arena.h"
 #include "core/text.h"
 #include "serve/state.h"
 #include "serve/text.h"
@@ -109,13 +110,10 @@ void inputs_release(inputs *i)
 
 cloob_status inputs_own(cloob_ctx *ctx, inputs *i, void *memory)
 {
-    if (memory && i->owned_count == i->owned_cap) {
-        int64_t cap = i->owned_cap ? 2 * i->owned_cap : 8;
-        void **more = realloc(i->owned, (size_t)cap * sizeof *more);
-        if (more) i->owned = more, i->owned_cap = cap;
-        else free(memory), memory = NULL;
+    if (!memory || !heap_grow(&i->owned, i->owned_count, &i->owned_cap, sizeof *i->owned)) {
+        free(memory);
+        return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     }
-    if (!memory) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     i->owned[i->owned_count++] = memory;
     return CLOOB_OK;
 }
@@ -125,12 +123,7 @@ static cloob_status add(cloob_ctx *ctx, inputs *i, cloob_batch_input in)
     if (i->n == i->limit)
         return refuse(ctx, "more than %lld texts and images in one request; send fewer, or raise --max-inputs",
                       (long long)i->limit);
-    if (i->n == i->cap) {
-        int64_t cap = i->cap ? 2 * i->cap : 8;
-        cloob_batch_input *more = realloc(i->in, (size_t)cap * sizeof *more);
-        if (!more) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
-        i->in = more, i->cap = cap;
-    }
+    if (!heap_grow(&i->in, i->n, &i->cap, sizeof *i->in)) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     i->in[i->n++] = in;
     return CLOOB_OK;
 }
@@ -142,8 +135,8 @@ cloob_status inputs_text(cloob_ctx *ctx, inputs *i, const char *text)
 
 cloob_status inputs_own_text(cloob_ctx *ctx, inputs *i, char *text)
 {
-    cloob_status status = inputs_own(ctx, i, text);
-    return status == CLOOB_OK ? inputs_text(ctx, i, text) : status;
+    CLOOB_TRY(inputs_own(ctx, i, text));
+    return inputs_text(ctx, i, text);
 }
 
 cloob_status inputs_bytes(cloob_ctx *ctx, inputs *i, const void *data, size_t bytes)
@@ -176,8 +169,7 @@ cloob_status inputs_tokens(cloob_ctx *ctx, inputs *i, const json *list)
 {
     int64_t n = json_count(list), at = 0;
     int32_t *ids = malloc((size_t)(n + 1) * sizeof *ids);
-    cloob_status status = inputs_own(ctx, i, ids);
-    if (status != CLOOB_OK) return status;
+    CLOOB_TRY(inputs_own(ctx, i, ids));
     for (const json *v = json_first(list); v; v = json_next(v)) {
         int64_t id;
         if (!json_int(v, &id) || id < 0 || id > INT32_MAX) return refuse(ctx, "token ids are integers, at least 0");

@@ -41,7 +41,7 @@ static const struct {
              "\"embedding\":{\"anyOf\":[" REF("Row") "," TEXT "]}")) ","
              "\"model\":" TEXT ",\"usage\":" OBJECT("\"prompt_tokens\",\"total_tokens\"", "\"prompt_tokens\":" INT ",\"total_tokens\":" INT)) },
     { "Models", OBJECT("\"object\",\"data\"", "\"object\":{\"const\":\"list\"},\"data\":" LIST(OBJECT("\"id\",\"object\"",
-             "\"id\":" TEXT ",\"object\":{\"const\":\"model\"},\"dimensions\":" INT ",\"state\":{\"enum\":[\"ready\",\"failed\"]},\"error\":" TEXT))) },
+             "\"id\":" TEXT ",\"object\":{\"const\":\"model\"},\"dimensions\":" INT ",\"image\":" BOOL ",\"text\":" BOOL ",\"state\":{\"enum\":[\"ready\",\"failed\"]},\"error\":" TEXT))) },
     { "EmbedRequest", OBJECT("\"inputs\"", "\"inputs\":{\"anyOf\":[" REF("Input") ",{\"type\":\"array\",\"minItems\":1,\"items\":" REF("Input") "}]},"
              "\"normalize\":" BOOL ",\"truncate\":" BOOL ",\"dimensions\":" COUNT) },
     { "Predict", OBJECT("\"entries\"", "\"entries\":" TEXT ",\"image\":{\"type\":\"string\",\"format\":\"binary\"},\"text\":" TEXT) },
@@ -97,17 +97,13 @@ static const struct {
 };
 /* clang-format on */
 
-static void put_schema(json_out *w, const char *schema) { json_put_raw(w, "schema", schema, strlen(schema)); }
-
-/* "content": {TYPE: {"schema": ...}}, several types with the same one. */
-static void put_content(json_out *w, const char *const *type, const char *schema)
+/* "content": {TYPE: {"schema": ...}} */
+static void put_content(json_out *w, const char *type, const char *schema)
 {
     json_begin(w, "content", '{');
-    for (int i = 0; type[i]; i++) {
-        json_begin(w, type[i], '{');
-        put_schema(w, schema);
-        json_end(w);
-    }
+    json_begin(w, type, '{');
+    json_put_raw(w, "schema", schema, strlen(schema));
+    json_end(w);
     json_end(w);
 }
 
@@ -116,12 +112,8 @@ static void put_parameter(json_out *w, const char *name, size_t bytes, const cha
     char text[64];
     snprintf(text, sizeof text, "%.*s", (int)bytes, name);
     json_begin(w, NULL, '{');
-    json_put_text(w, "name", text);
-    json_put_text(w, "in", where);
-    json_put_bool(w, "required", needed);
-    json_begin(w, "schema", '{');
-    json_put_text(w, "type", type);
-    json_end(w);
+    json_members(w, J_TEXT("name", text), J_TEXT("in", where), J_BOOL("required", needed));
+    json_object(w, "schema", J_TEXT("type", type));
     json_end(w);
 }
 
@@ -145,21 +137,18 @@ static void put_parameters(json_out *w, const route *r)
 
 static void put_request(json_out *w, const route *r)
 {
-    static const char *const json_type[] = { "application/json", NULL }, *const form[] = { "multipart/form-data",
-                                                                                           NULL };
     if (!r->request) return;
     json_begin(w, "requestBody", '{');
     json_put_bool(w, "required", true);
-    put_content(w, r->flags & ROUTE_FORM ? form : json_type, r->request);
+    put_content(w, r->flags & ROUTE_FORM ? "multipart/form-data" : "application/json", r->request);
     json_end(w);
 }
 
 static void put_answer(json_out *w, const char *code, const char *what, const char *type, const char *schema)
 {
-    const char *const types[] = { type, NULL };
     json_begin(w, code, '{');
     json_put_text(w, "description", what);
-    put_content(w, types, schema);
+    put_content(w, type, schema);
     json_end(w);
 }
 
@@ -199,8 +188,7 @@ static void put_operation(json_out *w, const route *r)
     if (n) id[n] = 0;
     for (int i = 0; r->method[i] && i < 7; i++) method[i] = (char)(r->method[i] + ('a' - 'A'));
     json_begin(w, method, '{');
-    json_put_text(w, "operationId", id);
-    json_put_text(w, "summary", r->doc);
+    json_members(w, J_TEXT("operationId", id), J_TEXT("summary", r->doc));
     put_parameters(w, r);
     put_request(w, r);
     put_answers(w, r);
@@ -214,10 +202,7 @@ char *route_openapi(size_t *bytes)
     json_out w = { 0 };
     json_begin(&w, NULL, '{');
     json_put_text(&w, "openapi", "3.1.0");
-    json_begin(&w, "info", '{');
-    json_put_text(&w, "title", "cloob serve");
-    json_put_text(&w, "version", cloob_version());
-    json_end(&w);
+    json_object(&w, "info", J_TEXT("title", "cloob serve"), J_TEXT("version", cloob_version()));
     json_begin(&w, "paths", '{');
     for (const route *r = routes; r->method; r++) {
         if (r->flags & ROUTE_HIDDEN) continue;

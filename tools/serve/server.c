@@ -5,7 +5,6 @@
 #include <netdb.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "serve/connection.h"
+#include "serve/handlers.h"
 #include "serve/text.h"
 #include "core/ctx.h"
 
@@ -34,17 +34,6 @@ static void on_signal(int number)
     stop_signals = stop_signals + 1;
 }
 
-static cloob_status fail(serve *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static cloob_status fail(serve *s, const char *format, ...)
-{
-    char text[600];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return ctx_fail(s->ctx, CLOOB_ERR_ARGUMENT, "%s", text);
-}
-
 /* A socket that listens, so that a busy port is reported with its cause. */
 static cloob_status listen_on(serve *s, int *out, int *port)
 {
@@ -52,7 +41,7 @@ static cloob_status listen_on(serve *s, int *out, int *port)
     struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV }, *a = NULL;
     snprintf(service, sizeof service, "%lld", (long long)s->o->port);
     int error = getaddrinfo(s->o->host, service, &hints, &a);
-    if (error) return fail(s, "host %s: %s", s->o->host, gai_strerror(error));
+    if (error) return refuse(s->ctx, "host %s: %s", s->o->host, gai_strerror(error));
     int on = 1, fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     bool ok = fd >= 0 && bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 1024) == 0;
@@ -61,8 +50,9 @@ static cloob_status listen_on(serve *s, int *out, int *port)
     if (!ok) {
         if (fd >= 0) close(fd);
         if (cause == EADDRINUSE)
-            return fail(s, "port %lld of %s is in use; choose another with --port", (long long)s->o->port, s->o->host);
-        return fail(s, "cannot listen on %s, port %lld: %s", s->o->host, (long long)s->o->port, strerror(cause));
+            return refuse(s->ctx, "port %lld of %s is in use; choose another with --port", (long long)s->o->port,
+                          s->o->host);
+        return refuse(s->ctx, "cannot listen on %s, port %lld: %s", s->o->host, (long long)s->o->port, strerror(cause));
     }
     struct sockaddr_storage bound;
     socklen_t bytes = sizeof bound;
@@ -87,12 +77,12 @@ static cloob_status read_key(serve *s)
     size_t bytes;
     if (!s->o->api_key_file) return CLOOB_OK;
     s->key = read_small_file(s->o->api_key_file, &bytes);
-    if (!s->key) return fail(s, "%s: %s", s->o->api_key_file, strerror(errno));
+    if (!s->key) return refuse(s->ctx, "%s: %s", s->o->api_key_file, strerror(errno));
     if (strlen(s->key) != bytes)
-        return fail(s, "%s: the key file contains a zero byte; write the key as text", s->o->api_key_file);
+        return refuse(s->ctx, "%s: the key file contains a zero byte; write the key as text", s->o->api_key_file);
     s->key[strcspn(s->key, "\r\n")] = 0;
     if (strlen(s->key) < 8)
-        return fail(s, "%s: the first line must hold a key of 8 characters or more", s->o->api_key_file);
+        return refuse(s->ctx, "%s: the first line must hold a key of 8 characters or more", s->o->api_key_file);
     return CLOOB_OK;
 }
 
@@ -100,7 +90,7 @@ static cloob_status check_exposure(serve *s)
 {
     host_port h;
     if ((host_parse(s->o->host, &h) && host_is_loopback(&h)) || s->key || s->o->insecure) return CLOOB_OK;
-    return fail(s, "%s is not loopback: give --api-key-file FILE, or --insecure to serve everyone", s->o->host);
+    return refuse(s->ctx, "%s is not loopback: give --api-key-file FILE, or --insecure to serve everyone", s->o->host);
 }
 
 /* One thread handles about ten thousand small requests a second, and fewer large ones: a GPU needs more threads. */
@@ -129,9 +119,9 @@ static cloob_status start_daemon(server *v, int fd)
     bool secure = s->o->tls_cert || s->o->tls_key;
     cloob_status status = CLOOB_OK;
     if (secure && (!cert || !key))
-        status = fail(s, "TLS needs both files, --tls-cert and --tls-key, and they must be readable");
+        status = refuse(s->ctx, "TLS needs both files, --tls-cert and --tls-key, and they must be readable");
     else if (secure && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
-        status = fail(s, "this libmicrohttpd has no TLS");
+        status = refuse(s->ctx, "this libmicrohttpd has no TLS");
     if (status == CLOOB_OK)
         v->daemon =
             MHD_start_daemon(flags | (secure ? (unsigned)MHD_USE_TLS : 0u), 0, NULL, NULL, receive_request, v,
@@ -142,11 +132,12 @@ static cloob_status start_daemon(server *v, int fd)
                              receive_completed, v, MHD_OPTION_NOTIFY_CONNECTION, client_changed, v, MHD_OPTION_ARRAY,
                              secure ? tls : none, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
     if (status == CLOOB_OK && !v->daemon)
-        status = secure ? fail(s, "the server did not start: are %s and %s a certificate and its key?", s->o->tls_cert,
-                               s->o->tls_key)
-                        : fail(s, "the server did not start: %s%s", strerror(errno),
-                               serve_memory_limited() ? "; raise the memory limit (ulimit -v), or give fewer --workers"
-                                                      : "");
+        status =
+            secure
+                ? refuse(s->ctx, "the server did not start: are %s and %s a certificate and its key?", s->o->tls_cert,
+                         s->o->tls_key)
+                : refuse(s->ctx, "the server did not start: %s%s", strerror(errno),
+                         serve_memory_limited() ? "; raise the memory limit (ulimit -v), or give fewer --workers" : "");
     free(cert), free(key);
     return status;
 }
@@ -160,7 +151,7 @@ static cloob_status start_workers(server *v)
     for (; v->worker && v->workers < v->s->o->workers; v->workers++)
         if (pthread_create(&v->worker[v->workers], &small, workers_main, v) != 0) break;
     pthread_attr_destroy(&small);
-    return v->workers ? CLOOB_OK : fail(v->s, "no worker thread can be started");
+    return v->workers ? CLOOB_OK : refuse(v->s->ctx, "no worker thread can be started");
 }
 
 static void end_workers(server *v)
@@ -226,7 +217,7 @@ static cloob_status run(server *v)
     take_signals();
     if (status == CLOOB_OK) status = start_workers(v);
     if (status == CLOOB_OK && (v->closing = epoll_create1(EPOLL_CLOEXEC)) < 0)
-        status = fail(s, "epoll: %s", strerror(errno));
+        status = refuse(s->ctx, "epoll: %s", strerror(errno));
     if (status == CLOOB_OK) status = serve_take_memory(s);
     if (status == CLOOB_OK) status = start_daemon(v, fd);
     if (status != CLOOB_OK) {
@@ -277,7 +268,7 @@ cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
     cloob_status status = s->openapi && s->thumbs ? run(&v) : ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     free(v.worker);
     if (v.closing >= 0) close(v.closing);
-    if (atomic_load(&s->indexing)) return status; /* a thread still uses it; the process ends soon */
+    if (atomic_load(&s->background)) return status; /* a thread still uses it; the process ends soon */
     serve_close_state(s);
     free(s);
     return status;

@@ -26,7 +26,8 @@ void serve_log(serve *s, const char *format, ...)
     fprintf(stderr, "%s\n", text);
 }
 
-bool watched_read(const char *path, watched *out)
+/* false: not there */
+static bool watched_read(const char *path, watched *out)
 {
     struct stat st;
     if (stat(path, &st) != 0) return false;
@@ -35,7 +36,7 @@ bool watched_read(const char *path, watched *out)
     return true;
 }
 
-bool watched_same(const watched *a, const watched *b)
+static bool watched_same(const watched *a, const watched *b)
 {
     return a->inode == b->inode && a->size == b->size && a->mtime_ns == b->mtime_ns;
 }
@@ -67,13 +68,15 @@ static cloob_status open_model(serve *s, const char *word, served_model *m)
     return cloob_batcher_create(s->ctx, m->path, &o, &m->batcher);
 }
 
-static void warn_without_tokenizer(serve *s, const served_model *m)
+static void warn_what_is_missing(serve *s, const served_model *m)
 {
     cloob_model_facts facts;
     cloob_batcher_get_facts(m->batcher, &facts);
-    if (!facts.has_tokenizer)
-        serve_log(s, "%s holds no tokenizer: images are embedded, texts refused; give its merges with --vocab FILE",
-                  m->path);
+    if (!facts.context) serve_log(s, "%s is an image tower alone: images are embedded, texts refused", m->path);
+    else if (!facts.image_size) serve_log(s, "%s is a text tower alone: texts are embedded, images refused", m->path);
+    if (facts.context && !facts.has_tokenizer)
+        serve_log(s, "%s holds no tokenizer: %s, texts refused; give its merges with --vocab FILE", m->path,
+                  facts.image_size ? "images are embedded" : "only rows of tokens are embedded");
 }
 
 cloob_status serve_open_models(serve *s)
@@ -87,7 +90,7 @@ cloob_status serve_open_models(serve *s)
     for (; s->models < s->o->checkpoints; s->models++) {
         cloob_status status = open_model(s, s->o->checkpoint[s->models], &s->model[s->models]);
         if (status != CLOOB_OK) return status;
-        warn_without_tokenizer(s, &s->model[s->models]);
+        warn_what_is_missing(s, &s->model[s->models]);
     }
     return CLOOB_OK;
 }
@@ -98,7 +101,8 @@ bool serve_memory_limited(void)
     return getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur != RLIM_INFINITY;
 }
 
-/* Texts as tokens, which need no tokenizer, and images, a full batch of each. Twice: the second run packs weights. */
+/* Texts as tokens, which need no tokenizer, and images, a full batch for each tower that there is. Twice: the second
+ * run packs weights. */
 static cloob_status embed_a_batch(serve *s, const served_model *m)
 {
     cloob_model_facts f;
@@ -114,7 +118,8 @@ static cloob_status embed_a_batch(serve *s, const served_model *m)
         in[i] = i < n ? (cloob_batch_input){ .kind = CLOOB_BATCH_TOKENS, .ids = &token, .count = 1 }
                       : (cloob_batch_input){ .kind = CLOOB_BATCH_IMAGE_RGB, .data = rgb, .bytes = bytes };
     for (int k = 0; k < 2 && status == CLOOB_OK; k++) {
-        status = cloob_batcher_encode(s->ctx, m->batcher, in, 2 * n, NULL, &rows);
+        status = cloob_batcher_encode(s->ctx, m->batcher, f.context ? in : in + n,
+                                      f.context && f.image_size ? 2 * n : n, NULL, &rows);
         cloob_batch_rows_release(&rows);
     }
     free(rgb), free(in);
@@ -189,6 +194,7 @@ static cloob_status find_maker(serve *s, cloob_ctx *ctx, const cloob_search *sea
         char digest[DIGEST_TEXT];
         cloob_batcher_get_facts(s->model[i].batcher, &facts);
         batcher_get_digest(s->model[i].batcher, digest);
+        if (!facts.image_size) continue;
         if (facts.embed == search->D && search_index_has_digest(search, digest)) {
             *out = &s->model[i];
             break;
@@ -258,13 +264,12 @@ void index_error(serve *s, const served_index *x, char out[512])
 
 cloob_status index_need(serve *s, cloob_ctx *ctx, served_index *x, index_view **v)
 {
-    char why[512], text[600];
+    char why[512];
     *v = index_acquire(s, x);
     if (*v) return CLOOB_OK;
     index_error(s, x, why);
     if (!*why) return ctx_fail(ctx, CLOOB_ERR_BUSY, "the index is being made; try again later");
-    snprintf(text, sizeof text, "the index could not be made: %s", why);
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s", text);
+    return ctx_fail(ctx, CLOOB_ERR_IO, "the index could not be made: %s", why);
 }
 
 /* ---- where its images are ------------------------------------------------------------------------ */
@@ -308,46 +313,51 @@ static cloob_status find_root(serve *s, cloob_ctx *ctx, served_index *x)
 
 /* ---- making it ----------------------------------------------------------------------------------- */
 
-/* Indexes a folder while the server runs; the watching thread picks up what it writes. */
-typedef struct index_job {
+typedef struct background_job {
     serve *s;
-    served_index *x;
-} index_job;
+    background_fn *work;
+    void *object;
+} background_job;
 
-static void *index_folder(void *arg)
+static void *background_main(void *arg)
 {
-    index_job *j = arg;
-    cloob_model *m = NULL;
-    cloob_search_update u;
-    const cloob_model_options *o = &j->s->o->model;
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1, .copy_files = true });
-    cloob_status status = ctx ? cloob_model_open(ctx, j->x->model->path, o, &m) : CLOOB_ERR_MEMORY;
-    if (status == CLOOB_OK)
-        status = cloob_search_index(ctx, m, j->x->folder, j->x->path, j->x->model->path, o->vocab, &u);
-    if (status == CLOOB_OK)
-        serve_log(j->s, "index %s: %lld images (%lld new or changed)", j->x->name, (long long)u.images,
-                  (long long)u.embedded);
-    else index_failed(j->s, j->x, ctx ? cloob_error(ctx) : "out of memory");
-    cloob_model_close(m);
-    cloob_ctx_destroy(ctx);
-    atomic_fetch_sub(&j->s->indexing, 1);
-    free(j);
+    background_job j = *(background_job *)arg;
+    free(arg);
+    j.work(j.s, j.object);
+    atomic_fetch_sub(&j.s->background, 1);
     return NULL;
 }
 
-static void start_indexing(serve *s, served_index *x)
+bool serve_in_background(serve *s, background_fn *work, void *object)
 {
     pthread_t thread;
-    index_job *j = malloc(sizeof *j);
-    if (j) *j = (index_job){ s, x };
-    atomic_fetch_add(&s->indexing, 1);
-    if (j && pthread_create(&thread, NULL, index_folder, j) == 0) {
-        pthread_detach(thread);
-        return;
-    }
-    atomic_fetch_sub(&s->indexing, 1);
+    background_job *j = malloc(sizeof *j);
+    if (j) *j = (background_job){ s, work, object };
+    atomic_fetch_add(&s->background, 1);
+    if (j && pthread_create(&thread, NULL, background_main, j) == 0) return pthread_detach(thread) == 0;
+    atomic_fetch_sub(&s->background, 1);
     free(j);
-    index_failed(s, x, "no thread can be started to make it");
+    return false;
+}
+
+/* Indexes a folder while the server runs; the watching thread picks up what it writes. */
+static void index_folder(serve *s, void *object)
+{
+    served_index *x = object;
+    cloob_model *m = NULL;
+    cloob_search_update u;
+    cloob_model_options o = s->o->model;
+    o.size = sizeof o;
+    cloob_ctx *ctx =
+        cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1, .copy_files = true });
+    cloob_status status = ctx ? cloob_model_open(ctx, x->model->path, &o, &m) : CLOOB_ERR_MEMORY;
+    if (status == CLOOB_OK) status = cloob_search_index(ctx, m, x->folder, x->path, x->model->path, o.vocab, &u);
+    if (status == CLOOB_OK)
+        serve_log(s, "index %s: %lld images (%lld new or changed)", x->name, (long long)u.images,
+                  (long long)u.embedded);
+    else index_failed(s, x, ctx ? cloob_error(ctx) : "out of memory");
+    cloob_model_close(m);
+    cloob_ctx_destroy(ctx);
 }
 
 static cloob_status open_index(serve *s, cloob_ctx *ctx, const char *word, served_index *x)
@@ -363,7 +373,8 @@ static cloob_status open_index(serve *s, cloob_ctx *ctx, const char *word, serve
     cloob_status status = CLOOB_OK;
     if (!folder || access(x->path, F_OK) == 0) status = open_view(s, ctx, x);
     if (status == CLOOB_OK) status = find_root(s, ctx, x);
-    if (status == CLOOB_OK && folder) start_indexing(s, x);
+    if (status == CLOOB_OK && folder && !serve_in_background(s, index_folder, x))
+        index_failed(s, x, "no thread can be started to make it");
     return status;
 }
 
@@ -372,7 +383,8 @@ cloob_status serve_open_indexes(serve *s)
     cloob_status status = CLOOB_OK;
     if (!s->o->indexes) return CLOOB_OK;
     s->index = calloc((size_t)s->o->indexes, sizeof *s->index);
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1, .copy_files = true });
+    cloob_ctx *ctx =
+        cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1, .copy_files = true });
     if (!s->index || !ctx) status = ctx_fail(s->ctx, CLOOB_ERR_MEMORY, "out of memory");
     for (; s->indexes < s->o->indexes && status == CLOOB_OK; s->indexes++) {
         status = open_index(s, ctx, s->o->index[s->indexes], &s->index[s->indexes]);
@@ -418,7 +430,8 @@ static void watch_index(serve *s, cloob_ctx *ctx, served_index *x)
 void *serve_watch(void *arg)
 {
     serve *s = arg;
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1, .copy_files = true });
+    cloob_ctx *ctx =
+        cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1, .copy_files = true });
     while (ctx && !atomic_load(&s->draining)) {
         for (int i = 0; i < 10 && !atomic_load(&s->draining); i++) usleep(100000);
         for (int64_t i = 0; i < s->models && !atomic_load(&s->draining); i++) watch_model(s, ctx, &s->model[i]);

@@ -16,9 +16,6 @@ typedef struct watched {
     int64_t size, mtime_ns;
 } watched;
 
-bool watched_read(const char *path, watched *out); /* false: not there */
-bool watched_same(const watched *a, const watched *b);
-
 /* ---- models -------------------------------------------------------------------------------------- */
 
 typedef struct served_model {
@@ -94,11 +91,6 @@ typedef struct thumb_cache thumb_cache;
 thumb_cache *thumb_cache_create(budget *memory);
 void thumb_cache_destroy(thumb_cache *c);
 
-/* A JPEG of at most size x size pixels of the file behind fd, upright; cached under `key` (path, time and size). The
- * caller frees *data. CLOOB_ERR_BUSY when other requests hold the memory for too long. */
-cloob_status thumb_get(cloob_ctx *ctx, thumb_cache *c, const char *key, int fd, int64_t in_file, int64_t size,
-                       int64_t max_pixels, char **data, size_t *bytes);
-
 /* ---- gates: limits on workers doing the same work ------------------------------------------------- */
 
 typedef struct gate {
@@ -136,12 +128,16 @@ struct serve {
     _Atomic int64_t open_connections, requests_waiting, requests_running, refused;
     atomic_bool warned_immich; /* that faces and text recognition need --immich-upstream */
     budget memory;             /* of all requests */
-    atomic_int indexing;       /* threads that index folders */
+    atomic_int background;     /* threads that index folders or compute maps */
     double started_at;
     struct thumb_cache *thumbs;
     gate images;     /* requests whose images are decoded and embedded: some workers are always left for texts */
     gate thumbnails; /* made at the same time, each with a whole image in memory */
 };
+
+/* Calls work(s, object) on a thread of its own. false: none can be started. */
+typedef void background_fn(serve *s, void *object);
+bool serve_in_background(serve *s, background_fn *work, void *object);
 
 void serve_log(serve *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -65,9 +65,6 @@ struct loader {
     int warned;
 };
 
-/* How many rows decide whether the data set is readable. */
-int64_t loader_judged_rows(const loader *l);
-
 /* Fills row r of a slot: a sample, its view and its tokens. A sample that cannot be read is replaced
  * (training) or leaves ok[r] false (evaluation). Anything but CLOOB_OK ends the run. */
 cloob_status loader_fill_row(worker *w, slot *s, int64_t r);

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "core/arena.h"
-#include "core/sbuf.h"
+#include "core/file.h"
+#include "core/text.h"
 
 enum { MAX_DEPTH = 32 };
 
@@ -28,28 +29,27 @@ void name_list_release(name_list *list)
     *list = (name_list){ 0 };
 }
 
-static cloob_status expand(cloob_ctx *ctx, const char *prefix, const char *pattern, int depth, name_list *out);
-
-static cloob_status too_many(cloob_ctx *ctx, const char *pattern)
+cloob_status name_list_read(cloob_ctx *ctx, name_list *list, const char *path)
 {
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: more than %d names", pattern, BRACES_LIMIT);
-}
-
-/* prefix + choice + rest, where the choice may have braces of its own. */
-static cloob_status with_choice(cloob_ctx *ctx, const char *prefix, const char *choice, size_t n, const char *rest,
-                                int depth, name_list *out)
-{
-    sbuf tail = { 0 };
-    sbuf_add(&tail, choice, n);
-    sbuf_puts(&tail, rest);
-    cloob_status status =
-        tail.failed ? ctx_no_memory(ctx, n, "a name") : expand(ctx, prefix, tail.data ? tail.data : "", depth + 1, out);
-    sbuf_release(&tail);
+    file_bytes f;
+    const char *line;
+    size_t n;
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &f));
+    cloob_status status = CLOOB_OK;
+    for (const char *at = f.data; status == CLOOB_OK && text_line(&at, f.data + f.size, &line, &n);)
+        if (n) status = name_list_add(ctx, list, line, n);
+    file_bytes_release(&f);
     return status;
 }
 
-/* ---- ranges ---------------------------------------------------------------------------------------------
- */
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+void name_list_sort(name_list *list)
+{
+    if (list->count) qsort(list->name, (size_t)list->count, sizeof *list->name, by_name);
+}
+
+/* ---- ranges ------------------------------------------------------------------------------------- */
 
 typedef struct range {
     long from, to, step;
@@ -107,23 +107,7 @@ static bool parse_range(const char *at, const char *stop, range *r)
     return at == stop;
 }
 
-static cloob_status expand_range(cloob_ctx *ctx, const char *prefix, const range *r, const char *rest, int depth,
-                                 name_list *out)
-{
-    long count = labs(r->to - r->from) / r->step + 1, sign = r->to < r->from ? -1 : 1;
-    if (count > BRACES_LIMIT) return too_many(ctx, rest);
-    for (long i = 0; i < count; i++) {
-        char text[32];
-        long value = r->from + sign * i * r->step;
-        if (r->letters) snprintf(text, sizeof text, "%c", (int)value);
-        else snprintf(text, sizeof text, "%0*ld", r->width, value);
-        CLOOB_TRY(with_choice(ctx, prefix, text, strlen(text), rest, depth, out));
-    }
-    return CLOOB_OK;
-}
-
-/* ---- lists ----------------------------------------------------------------------------------------------
- */
+/* ---- patterns --------------------------------------------------------------------------------------- */
 
 /* The brace that closes the one at `open`, or NULL; *commas: separators of its own level. */
 static const char *closing(const char *open, int *commas)
@@ -138,63 +122,75 @@ static const char *closing(const char *open, int *commas)
     return NULL;
 }
 
-static cloob_status expand_list(cloob_ctx *ctx, const char *prefix, const char *at, const char *stop, int depth,
+static cloob_status expand(cloob_ctx *ctx, const char *pattern, size_t at, int depth, name_list *out);
+
+/* The pattern with [head, rest) replaced by a choice, which may have braces of its own. */
+static cloob_status with_choice(cloob_ctx *ctx, const char *pattern, size_t head, const char *choice, size_t n,
+                                const char *rest, int depth, name_list *out)
+{
+    sbuf name = { 0 };
+    sbuf_add(&name, pattern, head);
+    sbuf_add(&name, choice, n);
+    sbuf_puts(&name, rest);
+    cloob_status status =
+        name.failed ? ctx_no_memory(ctx, n, "a name") : expand(ctx, name.data ? name.data : "", head, depth + 1, out);
+    sbuf_release(&name);
+    return status;
+}
+
+static cloob_status too_many(cloob_ctx *ctx, const char *pattern)
+{
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: more than %d names", pattern, BRACES_LIMIT);
+}
+
+static cloob_status expand_range(cloob_ctx *ctx, const char *pattern, size_t head, const range *r, const char *rest,
+                                 int depth, name_list *out)
+{
+    long count = labs(r->to - r->from) / r->step + 1, sign = r->to < r->from ? -1 : 1;
+    if (count > BRACES_LIMIT) return too_many(ctx, pattern);
+    for (long i = 0; i < count; i++) {
+        char text[32];
+        long value = r->from + sign * i * r->step;
+        if (r->letters) snprintf(text, sizeof text, "%c", (int)value);
+        else snprintf(text, sizeof text, "%0*ld", r->width, value);
+        CLOOB_TRY(with_choice(ctx, pattern, head, text, strlen(text), rest, depth, out));
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status expand_list(cloob_ctx *ctx, const char *pattern, const char *open, const char *close, int depth,
                                 name_list *out)
 {
     int level = 0;
-    for (const char *from = at, *c = at; c <= stop; c++) {
-        if (c < stop && *c == '{') level++;
-        if (c < stop && *c == '}') level--;
-        if (c < stop && !(*c == ',' && level == 0)) continue;
-        CLOOB_TRY(with_choice(ctx, prefix, from, (size_t)(c - from), stop + 1, depth, out));
+    for (const char *from = open + 1, *c = from; c <= close; c++) {
+        if (*c == '{') level++;
+        if (*c == '}' && c < close) level--;
+        if (c < close && !(*c == ',' && level == 0)) continue;
+        CLOOB_TRY(with_choice(ctx, pattern, (size_t)(open - pattern), from, (size_t)(c - from), close + 1, depth, out));
         from = c + 1;
     }
     return CLOOB_OK;
 }
 
-/* ---- a pattern ------------------------------------------------------------------------------------------
- */
-
-static cloob_status finish(cloob_ctx *ctx, const char *name, name_list *out)
-{
-    if (out->count >= BRACES_LIMIT) return too_many(ctx, name);
-    return name_list_add(ctx, out, name, strlen(name));
-}
-
-static cloob_status open_brace(cloob_ctx *ctx, const char *prefix, const char *open, int depth, name_list *out)
+/* Opens the first brace from `at` on; one that is neither a list nor a range is part of the name. */
+static cloob_status expand(cloob_ctx *ctx, const char *pattern, size_t at, int depth, name_list *out)
 {
     int commas;
     range r;
+    const char *open = strchr(pattern + at, '{');
+    if (!open)
+        return out->count >= BRACES_LIMIT ? too_many(ctx, pattern) : name_list_add(ctx, out, pattern, strlen(pattern));
     const char *close = closing(open, &commas);
+    size_t head = (size_t)(open - pattern);
     if (!close || depth > MAX_DEPTH)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s%s: a brace without its partner, or too many inside each other",
-                        prefix, open);
-    if (commas) return expand_list(ctx, prefix, open + 1, close, depth, out);
-    if (parse_range(open + 1, close, &r)) return expand_range(ctx, prefix, &r, close + 1, depth, out);
-    sbuf longer = { 0 }; /* neither: the brace is part of the name */
-    sbuf_puts(&longer, prefix);
-    sbuf_putc(&longer, '{');
-    cloob_status status =
-        longer.failed ? ctx_no_memory(ctx, 1, "a name") : expand(ctx, longer.data, open + 1, depth + 1, out);
-    sbuf_release(&longer);
-    return status;
-}
-
-static cloob_status expand(cloob_ctx *ctx, const char *prefix, const char *pattern, int depth, name_list *out)
-{
-    const char *open = strchr(pattern, '{');
-    sbuf longer = { 0 };
-    sbuf_puts(&longer, prefix);
-    sbuf_add(&longer, pattern, open ? (size_t)(open - pattern) : strlen(pattern));
-    cloob_status status;
-    if (longer.failed) status = ctx_no_memory(ctx, strlen(pattern), "a name");
-    else if (open) status = open_brace(ctx, longer.data ? longer.data : "", open, depth, out);
-    else status = finish(ctx, longer.data ? longer.data : "", out);
-    sbuf_release(&longer);
-    return status;
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: a brace without its partner, or too many inside each other",
+                        pattern);
+    if (commas) return expand_list(ctx, pattern, open, close, depth, out);
+    if (parse_range(open + 1, close, &r)) return expand_range(ctx, pattern, head, &r, close + 1, depth, out);
+    return expand(ctx, pattern, head + 1, depth + 1, out);
 }
 
 cloob_status braces_expand(cloob_ctx *ctx, const char *pattern, name_list *out)
 {
-    return expand(ctx, "", pattern, 0, out);
+    return expand(ctx, pattern, 0, 0, out);
 }

@@ -209,8 +209,7 @@ void csv_row_release(csv_row *row)
     *row = (csv_row){ 0 };
 }
 
-/* ---- from memory ----------------------------------------------------------------------------------------
- */
+/* ---- from memory -------------------------------------------------------------------------------- */
 
 cloob_status csv_read_bytes(void *arg, void *out, size_t n, size_t *got)
 {

@@ -19,8 +19,7 @@ struct cloob_dataset {
     double total_weight;
 };
 
-/* ---- one source -------------------------------------------------------------------------------------------
- */
+/* ---- one source --------------------------------------------------------------------------------- */
 
 static cloob_status find_kind(cloob_ctx *ctx, const char *source, const dataset_options *o, const dataset_ops **ops)
 {
@@ -78,8 +77,7 @@ static void close_part(dataset_part *p)
     name_list_release(&p->classes);
 }
 
-/* ---- joining ----------------------------------------------------------------------------------------------
- */
+/* ---- joining ------------------------------------------------------------------------------------ */
 
 static cloob_status split_sources(cloob_ctx *ctx, const char *source, name_list *out)
 {
@@ -190,8 +188,7 @@ void dataset_close(dataset *d)
     free(d);
 }
 
-/* ---- queries ----------------------------------------------------------------------------------------------
- */
+/* ---- queries ------------------------------------------------------------------------------------ */
 
 int64_t dataset_count(const dataset *d) { return d->begin[d->parts]; }
 
@@ -240,8 +237,7 @@ int64_t dataset_draw(const dataset *d, uint64_t key, int64_t position)
     return d->begin[k] + (int64_t)rng_below(key, 2 * (uint64_t)position + 1, (uint64_t)d->part[k].count);
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------------------------------ */
 
 static int find_part(const dataset *d, int64_t i)
 {
@@ -357,17 +353,17 @@ const option_desc *data_option_table(int64_t *count) { return OPTION_TABLE(table
 
 void dataset_options_init(dataset_options *o)
 {
-    *o = (dataset_options){ .num_samples = 0 };
+    *o = (dataset_options){ .size = sizeof *o };
     OPTION_DEFAULTS(table, o);
 }
 
 /* ---- the public interface ---------------------------------------------------------------------------- */
 
-void cloob_data_options_init(cloob_data_options *o)
+void cloob_data_options_init_size(cloob_data_options *o, size_t size)
 {
-    if (!o) return;
-    dataset_options_init(o);
-    o->size = sizeof *o;
+    cloob_data_options d;
+    dataset_options_init(&d);
+    options_write(o, size, &d, sizeof d);
 }
 
 cloob_status cloob_dataset_open(cloob_ctx *ctx, const char *source, const cloob_data_options *o, cloob_dataset **out)

@@ -78,8 +78,7 @@ static cloob_status csv_read_tar(cloob_ctx *ctx, const csv_set *c, const char *p
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
-/* ---- reading the file in order --------------------------------------------------------------------------
- */
+/* ---- reading the file in order ------------------------------------------------------------------ */
 
 typedef struct stream {
     cloob_ctx *ctx;
@@ -116,8 +115,7 @@ static cloob_status add_row(cloob_ctx *ctx, csv_set *c, const csv_row *row)
     return CLOOB_OK;
 }
 
-/* ---- the header -------------------------------------------------------------------------------------------
- */
+/* ---- the header --------------------------------------------------------------------------------- */
 
 /* Tried when the option has its default and there is no such column. */
 static const char *const image_names[] = { "filepath", "image", "path", "file_name", "filename", "image_path", NULL };
@@ -228,8 +226,7 @@ static cloob_status take_header(cloob_ctx *ctx, dataset_part *p, const dataset_o
     return CLOOB_OK;
 }
 
-/* ---- all rows ---------------------------------------------------------------------------------------------
- */
+/* ---- all rows ----------------------------------------------------------------------------------- */
 
 /* A list of millions takes a while: every so many rows. */
 static void report_rows(cloob_ctx *ctx, const dataset_part *p, const stream *s, int64_t rows)
@@ -258,8 +255,7 @@ static cloob_status scan_rows(cloob_ctx *ctx, dataset_part *p, const dataset_opt
     return status;
 }
 
-/* ---- one sample per image -------------------------------------------------------------------------------
- */
+/* ---- one sample per image ----------------------------------------------------------------------- */
 
 typedef struct hashed_row {
     uint64_t hash;
@@ -339,10 +335,9 @@ static cloob_status find_root(cloob_ctx *ctx, const dataset_part *p, const char 
     cloob_status status = read_row(ctx, p, 0, &row);
     if (status == CLOOB_OK) {
         const char *first = csv_field(&row, c->image_column);
-        char *beside = file_join(c->root, first);
-        if (!beside) status = ctx_no_memory(ctx, strlen(first), "a file name");
-        else if (!file_exists(beside) && file_exists(first)) c->root[0] = '\0';
-        free(beside);
+        char beside[FILE_PATH];
+        status = file_in(ctx, c->root, first, beside);
+        if (status == CLOOB_OK && !file_exists(beside) && file_exists(first)) c->root[0] = '\0';
     }
     csv_row_release(&row);
     return status;
@@ -394,11 +389,9 @@ static void close_csv(dataset_part *p)
 static cloob_status fetch_image(cloob_ctx *ctx, const csv_set *c, const char *path, stored_sample *s)
 {
     if (c->tar_files) return csv_read_tar(ctx, c, path, s);
-    char *full = file_join(c->root, path);
-    if (!full) return ctx_no_memory(ctx, strlen(path), "a file name");
-    cloob_status status = stored_read_path(ctx, full, s);
-    free(full);
-    return status;
+    char full[FILE_PATH];
+    CLOOB_TRY(file_in(ctx, c->root, path, full));
+    return stored_read_path(ctx, full, s);
 }
 
 static cloob_status fetch_csv(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what,

@@ -1,8 +1,10 @@
-/* Class folders: DIR/CLASS/.../image.jpg, classes and images in the order of their names. A folder of images without
- * class folders is a set without classes. Text files next to the images (image.txt for image.jpg) are the captions. */
+/* Images in class folders, on disk or in a tar, in order of class and name.
+ *
+ * On disk, DIR/CLASS/.../image.jpg: a folder of images without class folders is a set without classes, and text files
+ * next to the images (image.txt for image.jpg) are the captions. In a tar, plain or gzip, the class is the folder that
+ * an image is in. */
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,26 +14,57 @@
 
 enum { MAX_DEPTH = 16 }; /* of folders: links may form rings */
 
-typedef struct image_file {
-    char *path; /* below the root */
-    int64_t label;
-} image_file;
+typedef struct class_image {
+    const char *name;      /* below the folder, or in the tar */
+    int64_t label, member; /* member: of the tar */
+} class_image;
 
-typedef struct folder_set {
-    char *root;
-    image_file *file;
+typedef struct class_set {
+    char root[FILE_PATH];
+    tar_index tar;
+    class_image *image;
     int64_t count, capacity;
-} folder_set;
+    arena names;
+} class_set;
 
-static cloob_status add_image(cloob_ctx *ctx, folder_set *f, const char *path, int64_t label)
+static cloob_status create(cloob_ctx *ctx, const char *source, dataset_part *p)
 {
-    if (!heap_grow(&f->file, f->count, &f->capacity, sizeof *f->file))
-        return ctx_no_memory(ctx, (size_t)f->count * sizeof *f->file, "a list of images");
-    image_file p = { strdup(path), label };
-    if (!p.path) return ctx_no_memory(ctx, strlen(path), "a file name");
-    f->file[f->count++] = p;
+    class_set *s = p->self = calloc(1, sizeof *s);
+    return s ? file_in(ctx, "", source, s->root) : ctx_no_memory(ctx, sizeof *s, source);
+}
+
+static void close_classes(dataset_part *p)
+{
+    class_set *s = p->self;
+    if (!s) return;
+    tar_release(&s->tar);
+    arena_release(&s->names);
+    free(s->image);
+    free(s);
+}
+
+static cloob_status add_image(cloob_ctx *ctx, class_set *s, const char *name, int64_t label, int64_t member)
+{
+    if (!name || !heap_grow(&s->image, s->count, &s->capacity, sizeof *s->image))
+        return ctx_no_memory(ctx, (size_t)s->count * sizeof *s->image, "a list of images");
+    s->image[s->count++] = (class_image){ name, label, member };
     return CLOOB_OK;
 }
+
+static int by_label_and_name(const void *a, const void *b)
+{
+    const class_image *p = a, *q = b;
+    if (p->label != q->label) return p->label < q->label ? -1 : 1;
+    return strcmp(p->name, q->name);
+}
+
+static void sort_images(class_set *s, dataset_part *p)
+{
+    if (s->count) qsort(s->image, (size_t)s->count, sizeof *s->image, by_label_and_name);
+    p->count = s->count;
+}
+
+/* ---- on disk --------------------------------------------------------------------------------------- */
 
 static bool entry_is_dir(const char *path, const struct dirent *e)
 {
@@ -39,141 +72,182 @@ static bool entry_is_dir(const char *path, const struct dirent *e)
     return e->d_type != DT_REG && file_is_dir(path); /* links, and file systems without d_type */
 }
 
-/* Everything in a folder, once: names of folders to `dirs`, images below to the set (if label is not negative). */
-static cloob_status list(cloob_ctx *ctx, folder_set *f, const char *below, const char *keys, int64_t label, int depth,
+/* Everything in a folder: images to the set, names of folders to `dirs`, or without it what is in them. */
+static cloob_status list(cloob_ctx *ctx, class_set *s, const char *below, const char *keys, int64_t label, int depth,
                          name_list *dirs)
 {
-    char *full = file_join(f->root, below);
-    DIR *d = full ? opendir(full) : NULL;
+    char full[FILE_PATH], inner[FILE_PATH], path[FILE_PATH];
+    CLOOB_TRY(file_in(ctx, s->root, below, full));
+    DIR *d = opendir(full);
+    if (!d) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", full, strerror(errno));
     cloob_status status = CLOOB_OK;
-    if (!d) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s/%s: cannot open: %s", f->root, below, strerror(errno));
     for (struct dirent *e; status == CLOOB_OK && (e = readdir(d));) {
         if (e->d_name[0] == '.') continue;
-        char *inner = file_join(below, e->d_name), *path = file_join(full, e->d_name);
-        if (!inner || !path) status = ctx_no_memory(ctx, strlen(e->d_name), "a file name");
-        else if (entry_is_dir(path, e)) {
-            if (dirs) status = name_list_add(ctx, dirs, e->d_name, strlen(e->d_name));
-            else if (depth < MAX_DEPTH) status = list(ctx, f, inner, keys, label, depth + 1, NULL);
-        } else if (name_has_suffix(e->d_name, keys)) status = add_image(ctx, f, inner, label);
-        free(inner);
-        free(path);
+        status = file_in(ctx, below, e->d_name, inner);
+        if (status == CLOOB_OK) status = file_in(ctx, full, e->d_name, path);
+        if (status != CLOOB_OK) break;
+        if (!entry_is_dir(path, e)) {
+            if (name_has_suffix(e->d_name, keys)) status = add_image(ctx, s, arena_string(&s->names, inner), label, -1);
+        } else if (dirs) status = name_list_add(ctx, dirs, e->d_name, strlen(e->d_name));
+        else if (depth < MAX_DEPTH) status = list(ctx, s, inner, keys, label, depth + 1, NULL);
     }
-    if (d) closedir(d);
-    free(full);
+    closedir(d);
     return status;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
-static int by_label_and_path(const void *a, const void *b)
+/* "a/b.jpg" to "ROOT/a/b.txt". */
+static cloob_status text_path(cloob_ctx *ctx, const class_set *s, const char *name, char path[FILE_PATH])
 {
-    const image_file *p = a, *q = b;
-    if (p->label != q->label) return p->label < q->label ? -1 : 1;
-    return strcmp(p->path, q->path);
-}
-
-static void drop_images(folder_set *f)
-{
-    for (int64_t i = 0; i < f->count; i++) free(f->file[i].path);
-    f->count = 0;
-}
-
-static cloob_status list_classes(cloob_ctx *ctx, folder_set *f, const char *keys, dataset_part *p)
-{
-    name_list *c = &p->classes;
-    qsort(c->name, (size_t)c->count, sizeof *c->name, by_name);
-    for (int64_t i = 0; i < c->count; i++) CLOOB_TRY(list(ctx, f, c->name[i], keys, i, 1, NULL));
+    CLOOB_TRY(file_in(ctx, s->root, name, path));
+    char *dot = strrchr(path, '.');
+    if (dot - path + 5 > FILE_PATH) return ctx_fail(ctx, CLOOB_ERR_IO, "%.200s...: a path that is too long", path);
+    memcpy(dot, ".txt", 5);
     return CLOOB_OK;
 }
 
-/* ---- captions next to the images ------------------------------------------------------------------ */
-
-/* "a/b.jpg" to "ROOT/a/b.txt"; the caller frees. */
-static char *text_path(const folder_set *f, const char *name)
+static cloob_status has_text(cloob_ctx *ctx, const class_set *s, int64_t i, bool *out)
 {
-    char *path = file_join(f->root, name), *dot = path ? strrchr(path, '.') : NULL;
-    size_t stem = dot ? (size_t)(dot - path) : 0;
-    char *text = dot ? malloc(stem + 5) : NULL;
-    if (text) memcpy(text, path, stem), memcpy(text + stem, ".txt", 5);
-    free(path);
-    return text;
-}
-
-static cloob_status has_text(cloob_ctx *ctx, const folder_set *f, int64_t i, bool *out)
-{
-    char *path = text_path(f, f->file[i].path);
-    *out = path && file_exists(path);
-    free(path);
-    return path ? CLOOB_OK : ctx_no_memory(ctx, 64, "a file name");
+    char path[FILE_PATH];
+    CLOOB_TRY(text_path(ctx, s, s->image[i].name, path));
+    *out = file_exists(path);
+    return CLOOB_OK;
 }
 
 /* A look at the first images decides; those without a text are then left out. */
-static cloob_status take_texts(cloob_ctx *ctx, folder_set *f, dataset_part *p)
+static cloob_status take_texts(cloob_ctx *ctx, class_set *s, dataset_part *p)
 {
     enum { LOOKS = 16 };
-    int64_t kept = 0, all = f->count;
-    for (int64_t i = 0; i < all && i < LOOKS && !p->captions; i++) CLOOB_TRY(has_text(ctx, f, i, &p->captions));
-    cloob_status status = CLOOB_OK;
-    for (int64_t i = 0; i < all && p->captions; i++) {
-        bool there = true;
-        if (status == CLOOB_OK) status = has_text(ctx, f, i, &there);
-        if (there || status != CLOOB_OK) f->file[kept++] = f->file[i];
-        else free(f->file[i].path), p->skipped++;
+    int64_t kept = 0;
+    for (int64_t i = 0; i < s->count && i < LOOKS && !p->captions; i++) CLOOB_TRY(has_text(ctx, s, i, &p->captions));
+    if (!p->captions) return CLOOB_OK;
+    for (int64_t i = 0; i < s->count; i++) {
+        bool there;
+        CLOOB_TRY(has_text(ctx, s, i, &there));
+        if (there) s->image[kept++] = s->image[i];
+        else p->skipped++;
     }
-    if (p->captions) f->count = kept;
-    return status;
-}
-
-static cloob_status fetch_text(cloob_ctx *ctx, const folder_set *f, int64_t i, stored_sample *s)
-{
-    file_bytes bytes;
-    char *path = text_path(f, f->file[i].path);
-    cloob_status status = path ? file_read(ctx, path, FILE_TEXT_LIMIT, &bytes) : ctx_no_memory(ctx, 64, "a file name");
-    free(path);
-    CLOOB_TRY(status);
-    status = stored_caption(ctx, bytes.data, bytes.size, s);
-    file_bytes_release(&bytes);
-    return status;
+    p->count = s->count = kept;
+    return CLOOB_OK;
 }
 
 static cloob_status open_folder(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p)
 {
-    folder_set *f = p->self = calloc(1, sizeof *f);
-    if (!f || !(f->root = strdup(source))) return ctx_no_memory(ctx, sizeof *f, source);
-    CLOOB_TRY(list(ctx, f, "", o->image_key, -1, 0, &p->classes));
-    int64_t loose = f->count;
-    if (p->classes.count) CLOOB_TRY(list_classes(ctx, f, o->image_key, p));
-    if (f->count == loose) name_list_release(&p->classes); /* folders without images are not classes */
-    else if (loose) {
-        drop_images(f); /* with class folders, images outside them do not count */
-        CLOOB_TRY(list_classes(ctx, f, o->image_key, p));
+    name_list *c = &p->classes;
+    CLOOB_TRY(create(ctx, source, p));
+    class_set *s = p->self;
+    CLOOB_TRY(list(ctx, s, "", o->image_key, -1, 0, c));
+    int64_t loose = s->count;
+    name_list_sort(c);
+    for (int64_t i = 0; i < c->count; i++) CLOOB_TRY(list(ctx, s, c->name[i], o->image_key, i, 1, NULL));
+    if (s->count == loose) name_list_release(c); /* folders without images are not classes */
+    else if (loose) { /* with class folders, images outside them do not count */ s->count -= loose;
+        memmove(s->image, s->image + loose, (size_t)s->count * sizeof *s->image);
     }
-    if (f->count) qsort(f->file, (size_t)f->count, sizeof *f->file, by_label_and_path);
-    CLOOB_TRY(take_texts(ctx, f, p));
-    p->count = f->count;
-    return CLOOB_OK;
+    sort_images(s, p);
+    return take_texts(ctx, s, p);
 }
 
-static void close_folder(dataset_part *p)
+static cloob_status fetch_text(cloob_ctx *ctx, const class_set *f, int64_t i, stored_sample *s)
 {
-    folder_set *f = p->self;
-    if (!f) return;
-    drop_images(f);
-    free(f->file);
-    free(f->root);
-    free(f);
+    file_bytes bytes;
+    char path[FILE_PATH];
+    CLOOB_TRY(text_path(ctx, f, f->image[i].name, path));
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
+    cloob_status status = stored_caption(ctx, bytes.data, bytes.size, s);
+    file_bytes_release(&bytes);
+    return status;
 }
 
 static cloob_status fetch_folder(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what,
                                  stored_sample *s)
 {
-    const folder_set *f = p->self;
+    const class_set *f = p->self;
     (void)pick;
-    s->label = f->file[i].label;
-    sbuf_printf(&s->name, "%s/%s", f->root, f->file[i].path);
-    if (s->name.failed) return ctx_no_memory(ctx, strlen(f->file[i].path), "a file name");
+    s->label = f->image[i].label;
+    sbuf_printf(&s->name, "%s/%s", f->root, f->image[i].name);
+    if (s->name.failed) return ctx_no_memory(ctx, strlen(f->image[i].name), "a file name");
     if (p->captions && (what & FETCH_CAPTION)) CLOOB_TRY(fetch_text(ctx, f, i, s));
     return what & FETCH_IMAGE ? stored_read_path(ctx, s->name.data, s) : CLOOB_OK;
 }
 
-const dataset_ops dataset_folder = { "folder", open_folder, close_folder, fetch_folder };
+const dataset_ops dataset_folder = { "folder", open_folder, close_classes, fetch_folder };
+
+/* ---- in a tar -------------------------------------------------------------------------------------- */
+
+/* "a/sea/1.jpg": "sea" and 3. Length 0 for an image outside folders. */
+static const char *folder_of(const char *name, size_t *n)
+{
+    const char *base = name_base(name), *from = base > name ? base - 1 : name;
+    const char *end = from;
+    while (from > name && from[-1] != '/') from--;
+    *n = (size_t)(end - from);
+    return from;
+}
+
+/* The distinct folder names of images, sorted. */
+static cloob_status find_classes(cloob_ctx *ctx, const tar_index *t, const char *keys, name_list *classes)
+{
+    size_t n;
+    for (int64_t i = 0; i < t->count; i++) {
+        const char *folder = folder_of(tar_name(t, i), &n);
+        if (!n || !name_has_suffix(tar_name(t, i), keys)) continue;
+        const char *last = classes->count ? classes->name[classes->count - 1] : NULL; /* mostly the one before */
+        if (last && strlen(last) == n && memcmp(last, folder, n) == 0) continue;
+        CLOOB_TRY(name_list_add(ctx, classes, folder, n));
+    }
+    name_list_sort(classes);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < classes->count; i++) {
+        if (kept && strcmp(classes->name[i], classes->name[kept - 1]) == 0) free(classes->name[i]);
+        else classes->name[kept++] = classes->name[i];
+    }
+    classes->count = kept;
+    return CLOOB_OK;
+}
+
+static int64_t find_class(const name_list *classes, const char *folder, size_t n)
+{
+    for (int64_t low = 0, high = classes->count; low < high;) {
+        int64_t middle = (low + high) / 2;
+        int order = strncmp(classes->name[middle], folder, n);
+        if (order == 0 && classes->name[middle][n]) order = 1;
+        if (order == 0) return middle;
+        if (order < 0) low = middle + 1;
+        else high = middle;
+    }
+    return -1;
+}
+
+static cloob_status open_tarfolder(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p)
+{
+    CLOOB_TRY(create(ctx, source, p));
+    class_set *s = p->self;
+    CLOOB_TRY(open_single(ctx, source, o->cache, &p->files));
+    CLOOB_TRY(tar_open(ctx, p->files, 0, &s->tar));
+    p->skipped = s->tar.skipped;
+    CLOOB_TRY(find_classes(ctx, &s->tar, o->image_key, &p->classes));
+    for (int64_t i = 0; i < s->tar.count; i++) {
+        size_t n;
+        const char *name = tar_name(&s->tar, i), *folder = folder_of(name, &n);
+        if (!name_has_suffix(name, o->image_key) || name_base(name)[0] == '.') continue;
+        int64_t label = n ? find_class(&p->classes, folder, n) : -1;
+        if (label < 0 && p->classes.count) p->skipped++; /* outside the class folders */
+        else CLOOB_TRY(add_image(ctx, s, name, label, i));
+    }
+    sort_images(s, p);
+    return CLOOB_OK;
+}
+
+static cloob_status fetch_tarfolder(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what,
+                                    stored_sample *s)
+{
+    const class_set *set = p->self;
+    const class_image *at = &set->image[i];
+    const tar_member *m = &set->tar.member[at->member];
+    (void)pick;
+    s->label = at->label;
+    sbuf_printf(&s->name, "%s: %s", fileset_name(p->files, 0), at->name);
+    return what & FETCH_IMAGE ? stored_read(ctx, p->files, 0, m->offset, m->size, s) : CLOOB_OK;
+}
+
+const dataset_ops dataset_tarfolder = { "tarfolder", open_tarfolder, close_classes, fetch_tarfolder };

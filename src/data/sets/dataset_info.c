@@ -35,8 +35,7 @@ typedef struct look {
     char error[CTX_ERROR_BYTES];
 } look;
 
-/* ---- one sample -------------------------------------------------------------------------------------------
- */
+/* ---- one sample --------------------------------------------------------------------------------- */
 
 static caption_facts caption_look(const char *text, size_t n)
 {
@@ -110,8 +109,7 @@ static void look_range(void *arg, int64_t begin, int64_t end, int thread)
     cloob_ctx_destroy(ctx);
 }
 
-/* ---- figures ----------------------------------------------------------------------------------------------
- */
+/* ---- figures ------------------------------------------------------------------------------------ */
 
 static int by_value(const void *a, const void *b)
 {
@@ -131,21 +129,27 @@ static cloob_spread spread(double *value, int64_t n)
     return s;
 }
 
-typedef double pick_fn(const row *r, int k);
-static double pick_width(const row *r, int k) { return (void)k, r->width; }
-static double pick_height(const row *r, int k) { return (void)k, r->height; }
-static double pick_bytes(const row *r, int k) { return (void)k, (double)r->bytes; }
-static double pick_words(const row *r, int k) { return r->caption[k].words; }
-static double pick_chars(const row *r, int k) { return r->caption[k].chars; }
+/* The figures that are computed from all good samples, or from all captions of them. */
+typedef enum figure { WIDTH, HEIGHT, IMAGE_BYTES, WORDS, CHARS } figure;
 
-/* One value per good image, or per caption of one. */
-static cloob_spread gather(const look *l, pick_fn *pick, bool per_caption, double *value)
+static double figure_of(const row *r, figure f, int k)
+{
+    switch (f) {
+    case WIDTH: return r->width;
+    case HEIGHT: return r->height;
+    case IMAGE_BYTES: return (double)r->bytes;
+    case WORDS: return r->caption[k].words;
+    default: return r->caption[k].chars;
+    }
+}
+
+static cloob_spread gather(const look *l, figure f, double *value)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < l->examine; i++) {
         const row *r = &l->rows[i];
-        int times = !r->good ? 0 : per_caption ? r->captions : 1;
-        for (int k = 0; k < times; k++) value[n++] = pick(r, k);
+        int times = !r->good ? 0 : f >= WORDS ? r->captions : 1;
+        for (int k = 0; k < times; k++) value[n++] = figure_of(r, f, k);
     }
     return spread(value, n);
 }
@@ -166,30 +170,23 @@ static int64_t count_distinct(const look *l, uint64_t *hash)
     return distinct;
 }
 
-static void count_rows(const look *l, cloob_data_info *out)
+static cloob_status summarise(cloob_ctx *ctx, const look *l, cloob_data_info *out)
 {
     out->examined = l->examine;
     for (int64_t i = 0; i < l->examine; i++) {
         const row *r = &l->rows[i];
         if (r->good) out->captions += r->captions;
-        else if (out->bad++ < CLOOB_INFO_REASONS && r->reason) {
-            char *to = out->reason[out->bad - 1];
-            strncpy(to, r->reason, sizeof out->reason[0] - 1);
-        }
+        else if (out->bad++ < CLOOB_INFO_REASONS && r->reason)
+            strncpy(out->reason[out->bad - 1], r->reason, sizeof out->reason[0] - 1);
     }
-}
-
-static cloob_status summarise(cloob_ctx *ctx, const look *l, cloob_data_info *out)
-{
-    count_rows(l, out);
     size_t n = (size_t)(out->captions > l->examine ? out->captions : l->examine);
     double *value = malloc((n + 1) * sizeof *value);
     if (!value) return ctx_no_memory(ctx, n * sizeof *value, "the figures of a data set");
-    out->width = gather(l, pick_width, false, value);
-    out->height = gather(l, pick_height, false, value);
-    out->image_bytes = gather(l, pick_bytes, false, value);
-    out->caption_words = gather(l, pick_words, true, value);
-    out->caption_chars = gather(l, pick_chars, true, value);
+    out->width = gather(l, WIDTH, value);
+    out->height = gather(l, HEIGHT, value);
+    out->image_bytes = gather(l, IMAGE_BYTES, value);
+    out->caption_words = gather(l, WORDS, value);
+    out->caption_chars = gather(l, CHARS, value);
     out->distinct_captions = count_distinct(l, (uint64_t *)(void *)value);
     free(value);
     return CLOOB_OK;

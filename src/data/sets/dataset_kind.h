@@ -26,7 +26,10 @@ typedef struct name_list {
 cloob_status braces_expand(cloob_ctx *ctx, const char *pattern, name_list *out);
 
 cloob_status name_list_add(cloob_ctx *ctx, name_list *list, const char *name, size_t bytes);
+void name_list_sort(name_list *list);
 void name_list_release(name_list *list);
+/* Adds the lines of a text file, without the empty ones. */
+cloob_status name_list_read(cloob_ctx *ctx, name_list *list, const char *path);
 
 /* One source of a data set; what a kind fills in when it opens. */
 typedef struct dataset_part dataset_part;
@@ -53,7 +56,7 @@ struct dataset_part {
 extern const dataset_ops dataset_csv, dataset_web, dataset_folder, dataset_tarfolder, dataset_cifar, dataset_stl10,
     dataset_mnist, dataset_random;
 
-/* ---- what several kinds share (dataset_util.c) --------------------------------------------------- */
+/* ---- what several kinds share (dataset_kind.c) --------------------------------------------------- */
 
 /* The kind for a source when the type is "auto"; an error lists the known kinds. */
 cloob_status dataset_detect(cloob_ctx *ctx, const char *source, const dataset_options *o, const dataset_ops **ops);
@@ -78,28 +81,11 @@ bool name_has_suffix(const char *name, const char *keys);
 /* Where the last folder and the base name begin in a member's name: "a/b/c.jpg" gives "b", 1 and "c.jpg". */
 const char *name_base(const char *name);
 
+/* "a.tar", "a.tgz", "a.tar.gz". */
+bool name_is_tar(const char *path);
+
 /* One fileset with one opened file, or a failure. */
 cloob_status open_single(cloob_ctx *ctx, const char *path, const char *cache, fileset **files);
-
-/* ---- raw_files (dir_or_tar.c): the files of CIFAR, STL-10 and MNIST in a folder, a tar, or alone ---- */
-
-typedef struct raw_file {
-    int file;
-    int64_t offset, size;
-} raw_file;
-
-typedef struct raw_files raw_files;
-
-/* path: a folder, a tar (plain or gzip), or one of the files itself. */
-cloob_status raw_files_open(cloob_ctx *ctx, const char *path, const char *cache, raw_files **out);
-void raw_files_close(raw_files *b);
-fileset *raw_files_set(raw_files *b);
-/* By base name, with or without ".gz". False when it is not there. */
-bool raw_files_find(const raw_files *b, const char *name, const char **found);
-/* Opens the file behind a name that was found. */
-cloob_status raw_files_get(cloob_ctx *ctx, raw_files *b, const char *name, raw_file *out);
-/* All of a small file, zero-terminated; the caller frees. */
-cloob_status raw_files_text(cloob_ctx *ctx, raw_files *b, const char *name, size_t limit, char **text, size_t *size);
 
 /* Shuffles that are pure functions of (key, position): nothing is stored, any place can be asked for. */
 

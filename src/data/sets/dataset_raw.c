@@ -1,9 +1,162 @@
 /* CIFAR-10/100, STL-10 and MNIST: images are fixed-size records of raw planes, read in place. */
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
+#include "core/file.h"
 #include "data/sets/dataset_kind.h"
+
+/* ---- the files, by name, in a folder or in a tar ------------------------------------------------------ */
+
+typedef struct raw_file {
+    int file;
+    int64_t offset, size;
+} raw_file;
+
+typedef struct item {
+    char *name, *path; /* path: NULL inside a tar */
+    raw_file at;       /* file -1: not opened yet */
+} item;
+
+typedef struct raw_files {
+    fileset *files;
+    item *item;
+    int64_t count, capacity;
+} raw_files;
+
+static cloob_status add(cloob_ctx *ctx, raw_files *b, const char *name, char *path, raw_file at)
+{
+    if (!heap_grow(&b->item, b->count, &b->capacity, sizeof *b->item)) {
+        free(path);
+        return ctx_no_memory(ctx, (size_t)b->count * sizeof *b->item, "a list of files");
+    }
+    item i = { strdup(name), path, at };
+    b->item[b->count++] = i;
+    return i.name ? CLOOB_OK : ctx_no_memory(ctx, strlen(name), "a file name");
+}
+
+static cloob_status list_folder(cloob_ctx *ctx, raw_files *b, const char *path)
+{
+    cloob_status status = CLOOB_OK;
+    DIR *dir = opendir(path);
+    if (!dir) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+    for (struct dirent *e; status == CLOOB_OK && (e = readdir(dir));) {
+        if (e->d_name[0] == '.') continue;
+        char *full = file_join(path, e->d_name);
+        status = full ? add(ctx, b, e->d_name, full, (raw_file){ -1, 0, 0 }) : ctx_no_memory(ctx, 1, path);
+    }
+    closedir(dir);
+    return status;
+}
+
+static cloob_status list_tar(cloob_ctx *ctx, raw_files *b, const char *path)
+{
+    tar_index t;
+    int file;
+    CLOOB_TRY(fileset_add(ctx, b->files, path, &file));
+    CLOOB_TRY(fileset_open(ctx, b->files, file));
+    CLOOB_TRY(tar_open(ctx, b->files, file, &t));
+    cloob_status status = CLOOB_OK;
+    for (int64_t i = 0; i < t.count && status == CLOOB_OK; i++)
+        status =
+            add(ctx, b, name_base(tar_name(&t, i)), NULL, (raw_file){ file, t.member[i].offset, t.member[i].size });
+    tar_release(&t);
+    return status;
+}
+
+static cloob_status list_beside(cloob_ctx *ctx, raw_files *b, const char *path)
+{
+    const char *base = name_base(path);
+    char *dir = base == path ? strdup(".") : strndup(path, (size_t)(base - path));
+    cloob_status status = dir ? list_folder(ctx, b, dir) : ctx_no_memory(ctx, strlen(path), "a file name");
+    free(dir);
+    return status;
+}
+
+static void raw_files_close(raw_files *b)
+{
+    if (!b) return;
+    for (int64_t i = 0; i < b->count; i++) {
+        free(b->item[i].name);
+        free(b->item[i].path);
+    }
+    fileset_destroy(b->files);
+    free(b->item);
+    free(b);
+}
+
+/* path: a folder, a tar (plain or gzip), or one of the files itself. */
+static cloob_status raw_files_open(cloob_ctx *ctx, const char *path, const char *cache, raw_files **out)
+{
+    raw_files *b = *out = calloc(1, sizeof *b);
+    if (!b) return ctx_no_memory(ctx, sizeof *b, "a list of files");
+    cloob_status status = fileset_create(ctx, cache, &b->files);
+    if (status == CLOOB_OK) {
+        if (file_is_dir(path)) status = list_folder(ctx, b, path);
+        else if (name_is_tar(path)) status = list_tar(ctx, b, path);
+        else status = list_beside(ctx, b, path);
+    }
+    if (status != CLOOB_OK) {
+        raw_files_close(b);
+        *out = NULL;
+    }
+    return status;
+}
+
+static bool same_name(const char *have, const char *want)
+{
+    size_t n = strlen(want);
+    return strncmp(have, want, n) == 0 && (have[n] == '\0' || strcmp(have + n, ".gz") == 0);
+}
+
+/* By base name, with or without ".gz". */
+static bool raw_files_find(const raw_files *b, const char *name)
+{
+    for (int64_t i = 0; i < b->count; i++) {
+        if (same_name(b->item[i].name, name)) return true;
+    }
+    return false;
+}
+
+static cloob_status raw_files_get(cloob_ctx *ctx, raw_files *b, const char *name, raw_file *out)
+{
+    for (int64_t i = 0; i < b->count; i++) {
+        item *it = &b->item[i];
+        if (!same_name(it->name, name)) continue;
+        if (it->at.file < 0) {
+            int file;
+            CLOOB_TRY(fileset_add(ctx, b->files, it->path, &file));
+            CLOOB_TRY(fileset_open(ctx, b->files, file));
+            it->at = (raw_file){ file, 0, fileset_size(b->files, file) };
+        }
+        *out = it->at;
+        return CLOOB_OK;
+    }
+    return ctx_fail(ctx, CLOOB_ERR_IO, "no such file: %s", name);
+}
+
+/* All of a small file, zero-terminated; the caller frees. */
+static cloob_status raw_files_text(cloob_ctx *ctx, raw_files *b, const char *name, size_t limit, char **text,
+                                   size_t *size)
+{
+    raw_file at = { 0 };
+    CLOOB_TRY(raw_files_get(ctx, b, name, &at));
+    if ((uint64_t)at.size > limit)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes, more than the %zu it could have", name,
+                        (long long)at.size, limit);
+    *text = malloc((size_t)at.size + 1);
+    if (!*text) return ctx_no_memory(ctx, (size_t)at.size, name);
+    (*text)[at.size] = '\0';
+    *size = (size_t)at.size;
+    cloob_status status = fileset_read(ctx, b->files, at.file, at.offset, *text, (size_t)at.size);
+    if (status != CLOOB_OK) free(*text);
+    return status;
+}
+
+/* ---- runs of records ------------------------------------------------------------------------------- */
 
 enum { RAW_RUNS = 16 };
 
@@ -40,7 +193,7 @@ static cloob_status raw_open(cloob_ctx *ctx, const char *source, const dataset_o
     CLOOB_TRY(raw_create(ctx, source, o, p));
     raw_set *r = p->self;
     CLOOB_TRY(fill(ctx, source, o, p));
-    p->files = raw_files_set(r->files);
+    p->files = r->files->files;
     for (int i = 0; i < r->runs; i++) p->count += r->run[i].count;
     return CLOOB_OK;
 }
@@ -188,7 +341,7 @@ static cloob_status cifar_fill(cloob_ctx *ctx, const char *source, const dataset
     raw_set *r = p->self;
     for (size_t i = 0; i < sizeof cifar_files / sizeof *cifar_files; i++) {
         const cifar_file *f = &cifar_files[i];
-        if (raw_files_find(r->files, f->name, NULL) && raw_wants(o, source, f->name, f->is_test))
+        if (raw_files_find(r->files, f->name) && raw_wants(o, source, f->name, f->is_test))
             CLOOB_TRY(cifar_add(ctx, p, f));
     }
     if (!r->runs)
@@ -197,7 +350,7 @@ static cloob_status cifar_fill(cloob_ctx *ctx, const char *source, const dataset
                         source, o->split ? o->split : "test");
     bool hundred = r->run[0].label_at == 1;
     const char *names = hundred ? "fine_label_names.txt" : "batches.meta.txt";
-    if (!raw_files_find(r->files, names, NULL))
+    if (!raw_files_find(r->files, names))
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s with the class names is missing", source, names);
     return raw_class_lines(ctx, p, names);
 }
@@ -252,11 +405,10 @@ static cloob_status stl10_fill(cloob_ctx *ctx, const char *source, const dataset
         strcmp(name_base(source), "unlabeled_X.bin") == 0 || (o->split && strcmp(o->split, "unlabeled") == 0);
     bool test = !unlabeled && raw_wants(o, source, "test_X.bin", true);
     const char *images = unlabeled ? "unlabeled_X.bin" : test ? "test_X.bin" : "train_X.bin";
-    if (!raw_files_find(r->files, images, NULL))
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is missing", source, images);
+    if (!raw_files_find(r->files, images)) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is missing", source, images);
     CLOOB_TRY(stl10_add(ctx, p, images, unlabeled ? NULL : test ? "test_y.bin" : "train_y.bin"));
     if (unlabeled) return CLOOB_OK;
-    if (!raw_files_find(r->files, "class_names.txt", NULL))
+    if (!raw_files_find(r->files, "class_names.txt"))
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: class_names.txt is missing", source);
     return raw_class_lines(ctx, p, "class_names.txt");
 }
@@ -283,7 +435,7 @@ static cloob_status idx_header(cloob_ctx *ctx, dataset_part *p, const char *name
     int64_t bytes = 4 + 4 * dims, total = 1;
     CLOOB_TRY(raw_files_get(ctx, r->files, name, at));
     if (at->size < bytes) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: too short for an idx file", name);
-    CLOOB_TRY(fileset_read(ctx, raw_files_set(r->files), at->file, at->offset, head, (size_t)bytes));
+    CLOOB_TRY(fileset_read(ctx, r->files->files, at->file, at->offset, head, (size_t)bytes));
     if (head[0] || head[1] || head[2] != IDX_BYTES || head[3] != dims)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not an idx file of bytes with %d dimensions", name, dims);
     for (int i = 0; i < dims; i++) {
@@ -306,8 +458,7 @@ static cloob_status mnist_labels(cloob_ctx *ctx, dataset_part *p, const char *na
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld labels for %lld images", name, (long long)n, (long long)count);
     *labels = malloc((size_t)n + 1);
     if (!*labels) return ctx_no_memory(ctx, (size_t)n, name);
-    cloob_status status =
-        fileset_read(ctx, raw_files_set(r->files), at.file, at.offset + LABELS_HEADER, *labels, (size_t)n);
+    cloob_status status = fileset_read(ctx, r->files->files, at.file, at.offset + LABELS_HEADER, *labels, (size_t)n);
     if (status != CLOOB_OK) free(*labels), *labels = NULL;
     return status;
 }
@@ -335,8 +486,7 @@ static cloob_status mnist_fill(cloob_ctx *ctx, const char *source, const dataset
     const char *labels = train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte";
     raw_run run = { .header = IMAGES_HEADER, .planes = 1, .label_at = -1 };
     int64_t size[3] = { 0 };
-    if (!raw_files_find(r->files, images, NULL))
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is missing", source, images);
+    if (!raw_files_find(r->files, images)) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is missing", source, images);
     CLOOB_TRY(idx_header(ctx, p, images, 3, &run.at, size));
     if (size[1] != size[2] || size[1] < 1) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: images are not square", images);
     run.count = size[0];

@@ -3,7 +3,11 @@
  * exactly; 32 bytes per sample stay in memory. */
 #include "data/sets/dataset_web.h"
 
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -12,6 +16,14 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/pool.h"
+#include "core/text.h"
+
+typedef struct web_set {
+    web_keys keys;
+    web_sample *sample;
+    bool labels;  /* a sample's text is the number of its class (`cls`), not a caption */
+    bool targets; /* it is an array of numbers (`npy`), which FETCH_TARGETS reads as it is */
+} web_set;
 
 /* ---- names of members ---------------------------------------------------------------------------- */
 
@@ -38,8 +50,7 @@ static int suffix_rank(const char *suffix, const char *keys)
     return -1;
 }
 
-/* ---- one shard -------------------------------------------------------------------------------------------
- */
+/* ---- one shard ---------------------------------------------------------------------------------- */
 
 typedef struct group {
     const tar_member *image, *text;
@@ -167,11 +178,12 @@ static cloob_status join(cloob_ctx *ctx, dataset_part *p, web_shard *shard, int6
 /* sizes.json has the number of samples of each shard. The samples were counted, so it is only compared. */
 static void compare_sizes(cloob_ctx *ctx, const fileset *files, const web_shard *shard)
 {
-    const char *first = fileset_name(files, 0), *base = name_base(first);
-    char *dir = strndup(first, (size_t)(base - first)), *path = dir ? file_join(dir, "sizes.json") : NULL;
+    const char *first = fileset_name(files, 0);
+    char path[FILE_PATH];
     arena a = { 0 };
     json *root;
-    if (path && strncmp(first, "pipe:", 5) != 0 && file_exists(path) &&
+    int n = snprintf(path, sizeof path, "%.*ssizes.json", (int)(name_base(first) - first), first);
+    if (n < FILE_PATH && strncmp(first, "pipe:", 5) != 0 && file_exists(path) &&
         json_read_file(ctx, &a, path, &root) == CLOOB_OK)
         for (int i = 0; i < fileset_count(files); i++) {
             int64_t promised;
@@ -181,8 +193,6 @@ static void compare_sizes(cloob_ctx *ctx, const fileset *files, const web_shard 
                         fileset_name(files, i), (long long)shard[i].count);
         }
     arena_release(&a);
-    free(path);
-    free(dir);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------- */
@@ -216,6 +226,209 @@ static cloob_status add_names(cloob_ctx *ctx, const name_list *names, const data
     return CLOOB_OK;
 }
 
+/* ---- captions ------------------------------------------------------------------------------------ */
+
+/* Entry `rank` of "txt;json:title": its suffix and the text after a colon (NULL: none). */
+static void key_entry(const char *keys, int rank, const char **entry, size_t *n, const char **mode, size_t *mode_n)
+{
+    for (; rank > 0 && *keys; rank--) {
+        keys += strcspn(keys, ";");
+        keys += *keys == ';';
+    }
+    *entry = keys;
+    *n = strcspn(keys, ";:");
+    *mode = keys[*n] == ':' ? keys + *n + 1 : NULL;
+    *mode_n = *mode ? strcspn(*mode, ";") : 0;
+}
+
+static bool blank_line(const char *line, size_t n)
+{
+    while (n && strchr(" \t\r\v\f", line[n - 1])) n--;
+    return n == 0;
+}
+
+static cloob_status pick_line(cloob_ctx *ctx, const char *text, size_t size, uint64_t pick, stored_sample *s)
+{
+    s->captions = 0;
+    for (int pass = 0; pass < 2; pass++) { /* count, then take */
+        int64_t wanted = pass ? (int64_t)(pick % (uint64_t)s->captions) : -1, seen = 0;
+        const char *line;
+        size_t n;
+        for (const char *at = text; text_line(&at, text + size, &line, &n);)
+            if (!blank_line(line, n) && seen++ == wanted) return stored_caption(ctx, line, n, s);
+        s->captions = seen;
+        if (!seen) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: empty caption", s->name.data);
+    }
+    return CLOOB_OK;
+}
+
+static const json *caption_value(const json *root, const char *field)
+{
+    static const char *const usual[] = { "caption", "captions", "text" };
+    if (root->kind == JSON_ARRAY || root->kind == JSON_STRING) return field ? NULL : root;
+    if (field) return json_get(root, field);
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (json_get(root, usual[i])) return json_get(root, usual[i]);
+    return NULL;
+}
+
+static cloob_status take_value(cloob_ctx *ctx, const json *value, const char *field, uint64_t pick, stored_sample *s)
+{
+    if (value && value->kind == JSON_ARRAY && value->count > 0) {
+        s->captions = value->count;
+        uint64_t at = pick % (uint64_t)value->count;
+        value = value->child;
+        while (at-- > 0) value = value->next;
+    }
+    const char *text = json_string(value);
+    if (!text)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: its JSON has no text under \"%s\"", s->name.data,
+                        field ? field : "caption");
+    return stored_caption(ctx, text, strlen(text), s);
+}
+
+static cloob_status pick_json(cloob_ctx *ctx, const char *text, size_t size, const char *field, uint64_t pick,
+                              stored_sample *s)
+{
+    arena a = { 0 };
+    json *root;
+    cloob_status status = json_parse(ctx, &a, text, size, s->name.data, &root);
+    if (status == CLOOB_OK) status = take_value(ctx, caption_value(root, field), field, pick, s);
+    arena_release(&a);
+    return status;
+}
+
+static cloob_status web_caption(cloob_ctx *ctx, const web_keys *keys, int rank, const char *text, size_t size,
+                                uint64_t pick, stored_sample *s)
+{
+    const char *entry, *mode;
+    size_t n, mode_n;
+    key_entry(keys->text, rank, &entry, &n, &mode, &mode_n);
+    if (n == 4 && strncmp(entry, "json", 4) == 0) {
+        char *field = mode ? strndup(mode, mode_n) : NULL;
+        if (mode && !field) return ctx_no_memory(ctx, mode_n, "a field");
+        cloob_status status = pick_json(ctx, text, size, field, pick, s);
+        free(field);
+        return status;
+    }
+    if (mode && mode_n == 5 && strncmp(mode, "lines", 5) == 0) return pick_line(ctx, text, size, pick, s);
+    return stored_caption(ctx, text, size, s);
+}
+
+/* The shards a source names: braces, or every .tar of a folder in order. */
+static cloob_status web_names(cloob_ctx *ctx, const char *source, name_list *names)
+{
+    char path[FILE_PATH];
+    if (!file_is_dir(source)) return braces_expand(ctx, source, names);
+    cloob_status status = CLOOB_OK;
+    DIR *d = opendir(source);
+    if (!d) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", source, strerror(errno));
+    for (struct dirent *e; status == CLOOB_OK && (e = readdir(d));) {
+        if (!name_is_tar(e->d_name)) continue;
+        status = file_in(ctx, source, e->d_name, path);
+        if (status == CLOOB_OK) status = name_list_add(ctx, names, path, strlen(path));
+    }
+    closedir(d);
+    if (status == CLOOB_OK && !names->count) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no .tar files in it", source);
+    name_list_sort(names);
+    return status;
+}
+
+/* ---- CLIP_benchmark's folders: SPLIT/nshards.txt, SPLIT/0.tar, ...; classnames.txt, dataset_type.txt ------- */
+
+static const char *split_or_test(const char *split) { return split && *split ? split : "test"; }
+
+bool web_is_benchmark(const char *folder, const char *split)
+{
+    char first[FILE_PATH];
+    int n = snprintf(first, sizeof first, "%s/%s/0.tar", folder, split_or_test(split));
+    return n < FILE_PATH && file_exists(first);
+}
+
+/* The first word of a small text file; empty when there is no such file. */
+static cloob_status first_word(cloob_ctx *ctx, const char *folder, const char *name, char word[32])
+{
+    enum { LIMIT = 4096 };
+    file_bytes f;
+    char path[FILE_PATH];
+    size_t n = 0;
+    word[0] = '\0';
+    CLOOB_TRY(file_in(ctx, folder, name, path));
+    if (!file_exists(path)) return CLOOB_OK;
+    CLOOB_TRY(file_read(ctx, path, LIMIT, &f));
+    const char *at = f.data + strspn(f.data, " \t\r\n");
+    for (; *at && !isspace((unsigned char)*at) && n < 31; at++) word[n++] = (char)tolower((unsigned char)*at);
+    word[n] = '\0';
+    file_bytes_release(&f);
+    return CLOOB_OK;
+}
+
+/* 0.tar, 1.tar, ... the number in nshards.txt; without it every .tar of the folder. */
+static cloob_status shard_names(cloob_ctx *ctx, const char *inside, name_list *names)
+{
+    char word[32], *end, name[32], path[FILE_PATH];
+    CLOOB_TRY(first_word(ctx, inside, "nshards.txt", word));
+    if (!word[0]) return web_names(ctx, inside, names);
+    long long n = strtoll(word, &end, 10);
+    if (*end || n < 1 || n > 10000000)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s/nshards.txt: \"%s\" is no number of shards", inside, word);
+    for (long long i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "%lld.tar", i);
+        CLOOB_TRY(file_in(ctx, inside, name, path));
+        if (!file_exists(path))
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: nshards.txt says %lld shards, and it is not there", path, n);
+        CLOOB_TRY(name_list_add(ctx, names, path, strlen(path)));
+    }
+    return CLOOB_OK;
+}
+
+cloob_status web_benchmark_kind(cloob_ctx *ctx, const char *folder, web_kind *out)
+{
+    char word[32], classes[FILE_PATH];
+    CLOOB_TRY(file_in(ctx, folder, "classnames.txt", classes));
+    *out = file_exists(classes) ? WEB_CLASSES : WEB_CAPTIONS;
+    CLOOB_TRY(first_word(ctx, folder, "dataset_type.txt", word));
+    if (strcmp(word, "retrieval") == 0) *out = WEB_CAPTIONS;
+    else if (strcmp(word, "multilabel") == 0) *out = WEB_TARGETS;
+    else if (word[0] && strcmp(word, "classification") != 0)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                        "%s/dataset_type.txt: \"%s\"; known are classification, multilabel and retrieval", folder,
+                        word);
+    return CLOOB_OK;
+}
+
+/* Opens such a folder: its shards, its classes, and what images have: `cls`, `npy` (dataset_type.txt is multilabel, or
+ * the text key is npy) or `txt`, a caption per line. */
+static cloob_status open_benchmark(cloob_ctx *ctx, const char *folder, const dataset_options *o, dataset_part *p,
+                                   name_list *names)
+{
+    web_set *w = p->self;
+    web_kind kind;
+    char path[FILE_PATH];
+    CLOOB_TRY(web_benchmark_kind(ctx, folder, &kind));
+    w->targets = kind == WEB_TARGETS || strcmp(o->text_key, "npy") == 0;
+    w->labels = kind == WEB_CLASSES && !w->targets;
+    CLOOB_TRY(file_in(ctx, folder, "classnames.txt", path));
+    if (kind != WEB_CAPTIONS) CLOOB_TRY(name_list_read(ctx, &p->classes, path));
+    free(w->keys.text);
+    w->keys.text = strdup(w->targets ? "npy" : w->labels ? "cls" : "txt:lines");
+    if (!w->keys.text) return ctx_no_memory(ctx, 4, folder);
+    CLOOB_TRY(file_in(ctx, folder, split_or_test(o->split), path));
+    return shard_names(ctx, path, names);
+}
+
+/* The class that a `cls` member names by its number. */
+static cloob_status web_label(cloob_ctx *ctx, const dataset_part *p, const char *text, stored_sample *s)
+{
+    char *end;
+    long long label = strtoll(text, &end, 10);
+    if (end == text || label < 0 || label >= p->classes.count)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: class %.20s of %lld", s->name.data, text,
+                        (long long)p->classes.count);
+    s->label = label;
+    return CLOOB_OK;
+}
+
 /* ---- opening one set ------------------------------------------------------------------------------ */
 
 static cloob_status open_web(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p)
@@ -226,7 +439,7 @@ static cloob_status open_web(cloob_ctx *ctx, const char *source, const dataset_o
     w->keys = (web_keys){ strdup(o->image_key), strdup(o->text_key) };
     if (!w->keys.image || !w->keys.text) return ctx_no_memory(ctx, strlen(source), source);
     bool benchmark = file_is_dir(source) && web_is_benchmark(source, o->split);
-    cloob_status status = benchmark ? web_benchmark(ctx, source, o, p, &names) : web_names(ctx, source, &names);
+    cloob_status status = benchmark ? open_benchmark(ctx, source, o, p, &names) : web_names(ctx, source, &names);
     if (status == CLOOB_OK) status = add_names(ctx, &names, o, p);
     name_list_release(&names);
     if (status == CLOOB_OK) status = scan_all(ctx, p);
@@ -245,8 +458,7 @@ static void close_web(dataset_part *p)
     free(w);
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------------------------------ */
 
 /* The member's name is in its header, one block before the content. */
 static void name_sample(cloob_ctx *ctx, const dataset_part *p, const web_sample *w, stored_sample *s)

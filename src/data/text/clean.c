@@ -82,7 +82,7 @@ static size_t broken_length(const unsigned char *t, size_t n)
     return k;
 }
 
-static void decode(const char *text, size_t bytes, codes *out)
+void codes_decode(const char *text, size_t bytes, codes *out)
 {
     for (size_t i = 0; i < bytes;) {
         uint32_t c;
@@ -117,23 +117,23 @@ static void fold_space(codes *text)
     text->n = n;
 }
 
-static void put_utf8(const codes *text, sbuf *out)
+void codes_encode(const codes *text, sbuf *out)
 {
     char bytes[256];
     size_t n = 0;
-    for (size_t i = 0; i < text->n; i++) {
+    for (size_t i = 0; i < text->n && !text->failed; i++) {
         n += (size_t)utf8_encode(text->at[i], bytes + n);
         if (n > sizeof bytes - 4) sbuf_add(out, bytes, n), n = 0;
     }
     sbuf_add(out, bytes, n);
+    out->failed |= text->failed;
 }
 
 void text_put_valid(const char *text, size_t bytes, sbuf *out)
 {
     codes t = { 0 };
-    decode(text, bytes, &t);
-    put_utf8(&t, out);
-    out->failed |= t.failed;
+    codes_decode(text, bytes, &t);
+    codes_encode(&t, out);
     codes_release(&t);
 }
 
@@ -150,10 +150,9 @@ static void lower_each(const codes *text, codes *out)
 
 static cloob_status finish(cloob_ctx *ctx, codes *t, size_t bytes, sbuf *out)
 {
-    bool failed = t->failed;
-    if (!failed) put_utf8(t, out);
+    codes_encode(t, out);
     codes_release(t);
-    return failed || out->failed ? ctx_no_memory(ctx, bytes * 8, "a caption") : CLOOB_OK;
+    return out->failed ? ctx_no_memory(ctx, bytes * 8, "a caption") : CLOOB_OK;
 }
 
 /* Marks that came after Unicode 9, and the second half of the one pair that did. */
@@ -197,7 +196,7 @@ void text_nfc_of_unicode_9(codes *text)
 
 static void clean(clean_mode mode, const char *text, size_t bytes, codes *t)
 {
-    decode(text, bytes, t);
+    codes_decode(text, bytes, t);
     if (mode == CLEAN_FULL) text_repair(t);
     if (mode == CLEAN_HF) text_nfc_of_unicode_9(t);
     else {
@@ -217,7 +216,7 @@ cloob_status text_clean_cased(cloob_ctx *ctx, clean_mode mode, const char *text,
 cloob_status text_lower(cloob_ctx *ctx, sbuf *text)
 {
     codes t = { 0 }, low = { 0 };
-    decode(text->data ? text->data : "", text->len, &t);
+    codes_decode(text->data ? text->data : "", text->len, &t);
     uni_lower(t.at, t.n, &low);
     low.failed |= t.failed;
     codes_release(&t);
@@ -225,24 +224,41 @@ cloob_status text_lower(cloob_ctx *ctx, sbuf *text)
     return finish(ctx, &low, text->cap, text);
 }
 
-void text_drop_punctuation(sbuf *text)
+bool text_is_punctuation(char c)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < text->len; i++) {
-        unsigned char c = (unsigned char)text->data[i];
-        bool drop = (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
-        if (!drop) text->data[n++] = (char)c;
-    }
-    text->len = n;
+    return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
 }
 
-cloob_status text_fold_space(cloob_ctx *ctx, sbuf *text)
+void text_plain_words(sbuf *text)
 {
-    codes t = { 0 };
-    decode(text->data ? text->data : "", text->len, &t);
-    fold_space(&t);
+    codes t = { 0 }, low = { 0 };
+    size_t n = 0;
+    codes_decode(text->data ? text->data : "", text->len, &t);
+    uni_lower(t.at, t.n, &low);
+    low.failed |= t.failed;
+    codes_release(&t);
+    for (size_t i = 0; i < low.n; i++)
+        if (low.at[i] >= 0x80 || !text_is_punctuation((char)low.at[i])) low.at[n++] = low.at[i];
+    low.n = n;
+    fold_space(&low);
     text->len = 0;
-    return finish(ctx, &t, text->cap, text);
+    codes_encode(&low, text);
+    codes_release(&low);
+}
+
+void text_canonicalize(sbuf *text)
+{
+    size_t n = 0;
+    bool space = true;
+    for (size_t i = 0; i < text->len; i++) {
+        char c = text->data[i];
+        bool gap = c == ' ' || c == '_' || (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x1f);
+        if ((text_is_punctuation(c) && !gap) || (gap && space)) continue;
+        text->data[n++] = gap ? ' ' : c;
+        space = gap;
+    }
+    if (n && text->data[n - 1] == ' ') n--;
+    text->len = n;
 }
 
 cloob_status text_clean(cloob_ctx *ctx, clean_mode mode, const char *text, size_t bytes, sbuf *out)

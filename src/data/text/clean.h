@@ -29,9 +29,17 @@ cloob_status text_lower(cloob_ctx *ctx, sbuf *text);
 /* The same for a reader that skips white space: it may be left as it was, which makes plain ASCII cheap. */
 cloob_status text_clean_words(cloob_ctx *ctx, clean_mode mode, const char *text, size_t bytes, sbuf *out);
 
-/* In place: ASCII punctuation is dropped; one space between words and none at the ends. */
-void text_drop_punctuation(sbuf *text);
-cloob_status text_fold_space(cloob_ctx *ctx, sbuf *text);
+bool text_is_punctuation(char c); /* ASCII's */
+/* In place, as transformers' SiglipTokenizer: lower case, no ASCII punctuation, one space between words and none at the
+ * ends. */
+void text_plain_words(sbuf *text);
+/* In place of open_clip's canonicalize_text, on text that is clean: "_" is a space, punctuation is dropped, one space
+ * between words and none at the ends. */
+void text_canonicalize(sbuf *text);
+
+/* UTF-8 to code points and back, appended; what is not UTF-8 is U+FFFD. */
+void codes_decode(const char *text, size_t bytes, codes *out);
+void codes_encode(const codes *text, sbuf *out);
 
 /* Normal form C as transformers' tokenizers have it, in place. */
 void text_nfc_of_unicode_9(codes *text);

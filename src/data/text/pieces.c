@@ -1,18 +1,15 @@
-/* Cutting a text into pieces: normalisation, the best path, the best merges. */
-#include "data/text/pieces.h"
-
+/* The vocabulary: its tables, SentencePiece's normalisation, and the four ways to cut a word into pieces. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/arena.h"
 #include "core/text.h"
-#include "data/text/unicode.h"
+#include "data/text/tokenizer_impl.h"
 
 static const char SPACE[] = "\xe2\x96\x81"; /* U+2581 */
-enum { SPACE_BYTES = 3 };
+enum { SPACE_BYTES = 3, WORD_END_BYTES = 4 };
 
-/* ---- the table of pieces and their beginnings ---------------------------------------------------- */
+/* ---- the table of pieces; for models that look for the longest one, of their beginnings too ------- */
 
 static uint64_t hash_byte(uint64_t h, unsigned char b) { return (h ^ b) * 0x100000001B3ull; }
 enum { NO_PIECE = -1, EMPTY = -2 };
@@ -25,17 +22,41 @@ static piece_slot *slot_of(const pieces *p, uint64_t hash)
     return &p->slot[i];
 }
 
+static bool make_slots(pieces *p, uint64_t least)
+{
+    uint64_t size = 64;
+    while (size < least) size *= 2;
+    p->slot = malloc(size * sizeof *p->slot);
+    for (uint64_t i = 0; p->slot && i < size; i++) p->slot[i] = (piece_slot){ 0, EMPTY };
+    p->mask = size - 1;
+    return p->slot != NULL;
+}
+
 static void enter(pieces *p, int32_t id)
 {
     const unsigned char *text = (const unsigned char *)p->text.data + p->piece[id].at;
     uint64_t h = HASH_START;
     for (uint32_t i = 0; i < p->piece[id].bytes; i++) {
-        h = hash_byte(h, text[i]);
-        piece_slot *s = slot_of(p, h);
         bool whole = i + 1 == p->piece[id].bytes;
+        h = hash_byte(h, text[i]);
+        if (!whole && p->model == PIECES_MERGES) continue;
+        piece_slot *s = slot_of(p, h);
         if (s->id == EMPTY) *s = (piece_slot){ h, whole ? id : NO_PIECE };
         else if (whole && s->id == NO_PIECE) s->id = id;
     }
+}
+
+static bool is_piece(const pieces *p, int32_t id, const char *text, size_t bytes)
+{
+    return id >= 0 && p->piece[id].bytes == bytes && memcmp(p->text.data + p->piece[id].at, text, bytes) == 0;
+}
+
+int32_t pieces_find(const pieces *p, const char *text, size_t bytes)
+{
+    uint64_t h = HASH_START;
+    for (size_t i = 0; i < bytes; i++) h = hash_byte(h, (unsigned char)text[i]);
+    int32_t id = slot_of(p, h)->id;
+    return is_piece(p, id, text, bytes) ? id : NO_PIECE;
 }
 
 /* A walk over the beginnings of a text: steps byte by byte until no piece begins so. */
@@ -48,22 +69,9 @@ typedef struct walk {
 static bool walk_step(const pieces *p, walk *w, const char *text, int32_t *id)
 {
     w->hash = hash_byte(w->hash, (unsigned char)text[w->bytes++]);
-    const piece_slot *s = slot_of(p, w->hash);
-    *id = NO_PIECE;
-    if (s->id == EMPTY) return false;
-    if (s->id >= 0 && p->piece[s->id].bytes == w->bytes &&
-        memcmp(p->text.data + p->piece[s->id].at, text, w->bytes) == 0)
-        *id = s->id;
-    return true;
-}
-
-int32_t pieces_find(const pieces *p, const char *text, size_t bytes)
-{
-    walk w = { HASH_START, 0 };
-    int32_t id = NO_PIECE;
-    while (w.bytes < bytes)
-        if (!walk_step(p, &w, text, &id)) return NO_PIECE;
-    return id;
+    int32_t found = slot_of(p, w->hash)->id;
+    *id = is_piece(p, found, text, w->bytes) ? found : NO_PIECE;
+    return found != EMPTY;
 }
 
 /* The longest user-defined piece at the beginning of a text; 0: none. */
@@ -84,9 +92,12 @@ bool pieces_add(pieces *p, const char *text, size_t bytes, float score, piece_ty
         if (!more) return false;
         p->piece = more;
     }
-    p->piece[p->count++] = (piece_row){ (uint32_t)p->text.len, (uint32_t)bytes, score, (uint8_t)type };
+    p->piece[p->count] = (piece_row){ (uint32_t)p->text.len, (uint32_t)bytes, score, (uint8_t)type, false };
     sbuf_add(&p->text, text, bytes);
-    return !p->text.failed;
+    if (p->text.failed) return false;
+    p->count++;
+    if (p->slot) enter(p, p->count - 1);
+    return true;
 }
 
 void pieces_release(pieces *p)
@@ -101,7 +112,8 @@ void pieces_release(pieces *p)
 
 static void find_special(pieces *p)
 {
-    for (int b = 0; b < 256; b++) p->byte_id[b] = -1;
+    for (int b = 0; b < BYTES; b++) p->byte_id[b] = -1;
+    p->unknown = -1;
     p->min_score = INFINITY, p->max_score = -INFINITY;
     for (int32_t i = 0; i < p->count; i++) {
         const char *text = p->text.data + p->piece[i].at;
@@ -116,21 +128,22 @@ static void find_special(pieces *p)
 
 cloob_status pieces_finish(cloob_ctx *ctx, pieces *p, const char *name)
 {
-    uint64_t size = 64;
-    p->unknown = -1;
+    uint64_t least = p->model == PIECES_MERGES ? 2 * (uint64_t)p->count : 3 * (uint64_t)p->text.len;
     if (p->count < 3) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a vocabulary of %d pieces", name, p->count);
-    while (size < 3 * (uint64_t)p->text.len + 64) size *= 2;
-    p->slot = malloc(size * sizeof *p->slot);
-    if (!p->slot) return ctx_no_memory(ctx, size * sizeof *p->slot, name);
-    for (uint64_t i = 0; i < size; i++) p->slot[i] = (piece_slot){ 0, EMPTY };
-    p->mask = size - 1;
+    if (!make_slots(p, least + 64)) return ctx_no_memory(ctx, least * sizeof *p->slot, name);
     find_special(p);
     for (int32_t i = 0; i < p->count; i++)
         if (p->piece[i].type == PIECE_NORMAL || p->piece[i].type == PIECE_USER) enter(p, i);
     if (p->unknown < 0 && !p->no_unknown) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no unknown piece in it", name);
-    for (int b = 0; p->byte_fallback && b < 256; b++)
+    for (int b = 0; p->byte_fallback && b < BYTES; b++)
         if (p->byte_id[b] < 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no piece for byte %d", name, b);
     return CLOOB_OK;
+}
+
+bool pieces_reserve(pieces *p, int64_t n)
+{
+    p->unknown = -1;
+    return make_slots(p, 2 * (uint64_t)n + 64) && pieces_reserve_pairs(p, n);
 }
 
 static uint64_t pair_at(const pieces *p, int32_t left, int32_t right)
@@ -238,16 +251,10 @@ static size_t next_piece_of_text(const pieces *p, const char *text, size_t bytes
 
 void pieces_map(const pieces *p, const char *text, size_t bytes, sbuf *out)
 {
-    for (size_t i = 0; i < bytes;) {
-        const char *to = text + i;
-        size_t used = map_grapheme(p, text + i, bytes - i, &to), n = used;
-        if (used) n = strnlen(to, (size_t)(p->charsmap.data + p->charsmap.len - to));
-        else { /* it stays */ uint32_t code;
-            int one = utf8_decode(text + i, bytes - i, &code);
-            n = used = one > 0 ? (size_t)one : 1;
-        }
+    for (size_t i = 0, n; i < bytes;) {
+        const char *to;
+        i += next_piece_of_text(p, text + i, bytes - i, &to, &n);
         sbuf_add(out, to, n);
-        i += used;
     }
 }
 
@@ -357,7 +364,7 @@ static cloob_status unigram(cloob_ctx *ctx, const pieces *p, const char *text, s
 typedef struct symbol {
     int32_t prev, next;
     uint32_t at, bytes; /* bytes 0: merged into the one before */
-    int32_t id;         /* of a list of merges; below 0: unknown */
+    int32_t id;         /* PIECES_MERGES; below 0: unknown */
     bool frozen;        /* user-defined: takes part in no merge */
 } symbol;
 
@@ -407,7 +414,7 @@ static void consider(const pieces *p, heap *h, const symbol *s, const char *text
 {
     if (left < 0 || right < 0 || s[left].frozen || s[right].frozen) return;
     uint32_t bytes = s[left].bytes + s[right].bytes;
-    if (p->ranked) {
+    if (p->model == PIECES_MERGES) {
         const piece_pair *e = s[left].id < 0 || s[right].id < 0 ? NULL : &p->pair[pair_at(p, s[left].id, s[right].id)];
         if (e && e->left >= 0) heap_push(h, (merge){ -(float)e->rank, left, right, bytes, e->id });
         return;
@@ -416,33 +423,23 @@ static void consider(const pieces *p, heap *h, const symbol *s, const char *text
     if (id >= 0) heap_push(h, (merge){ p->piece[id].score, left, right, bytes, id });
 }
 
-/* Symbols of a list of merges: a character that is no piece is its bytes, where all of them are pieces. */
-static int32_t split_ranked(const pieces *p, const char *text, size_t n, symbol *s)
-{
-    int32_t count = 0;
-    for (size_t i = 0; i < n;) {
-        size_t one = char_bytes((unsigned char)text[i]);
-        if (one > n - i) one = n - i;
-        int32_t id = pieces_find(p, text + i, one);
-        size_t step = id < 0 && p->byte_fallback ? 1 : one;
-        for (size_t end = i + one; i < end; i += step, count++) {
-            if (id < 0 || step < one) id = p->byte_fallback ? p->byte_id[(unsigned char)text[i]] : -1;
-            s[count] = (symbol){ count - 1, count + 1, (uint32_t)i, (uint32_t)step, id, false };
-        }
-    }
-    if (count) s[count - 1].next = -1;
-    return count;
-}
-
+/* Into characters and user-defined pieces. Of a list of merges, a character that is no piece is its bytes where all of
+ * them are pieces, and the last one takes the mark of a word's end. */
 static int32_t split(const pieces *p, const char *text, size_t n, symbol *s)
 {
+    bool merges = p->model == PIECES_MERGES;
     int32_t count = 0;
     for (size_t i = 0; i < n;) {
-        size_t user = user_bytes(p, text + i, n - i), one = user ? user : char_bytes((unsigned char)text[i]);
+        size_t user = merges ? 0 : user_bytes(p, text + i, n - i);
+        size_t one = user ? user : char_bytes((unsigned char)text[i]);
+        if (p->word_ends && i + one + WORD_END_BYTES == n) one += WORD_END_BYTES;
         if (one > n - i) one = n - i;
-        s[count] = (symbol){ count - 1, count + 1, (uint32_t)i, (uint32_t)one, -1, user > 0 };
-        count++;
-        i += one;
+        int32_t id = merges ? pieces_find(p, text + i, one) : -1;
+        size_t part = merges && id < 0 && p->byte_fallback ? 1 : one;
+        for (size_t end = i + one; i < end; i += part, count++) {
+            if (part < one || (merges && id < 0)) id = p->byte_fallback ? p->byte_id[(unsigned char)text[i]] : -1;
+            s[count] = (symbol){ count - 1, count + 1, (uint32_t)i, (uint32_t)part, id, user > 0 };
+        }
     }
     if (count) s[count - 1].next = -1;
     return count;
@@ -469,12 +466,12 @@ static cloob_status bpe(cloob_ctx *ctx, const pieces *p, const char *text, size_
     heap h = { 0 };
     symbol *s = malloc((n + 1) * sizeof *s);
     if (!s) return ctx_no_memory(ctx, (n + 1) * sizeof *s, "encoding a text");
-    int32_t count = (p->ranked ? split_ranked : split)(p, text, n, s);
+    int32_t count = split(p, text, n, s);
     for (int32_t i = 0; i + 1 < count; i++) consider(p, &h, s, text, i, i + 1);
     merge_all(p, &h, s, text);
     bool after_unknown = false;
     for (int32_t i = count ? 0 : -1; i >= 0; i = s[i].next) {
-        int32_t id = p->ranked ? s[i].id : pieces_find(p, text + s[i].at, s[i].bytes);
+        int32_t id = p->model == PIECES_MERGES ? s[i].id : pieces_find(p, text + s[i].at, s[i].bytes);
         if (id < 0) add_unknown(p, text + s[i].at, s[i].bytes, after_unknown, ids);
         else add_id(ids, id);
         after_unknown = id < 0;
@@ -523,42 +520,46 @@ static cloob_status words(cloob_ctx *ctx, const pieces *p, const char *word, siz
 cloob_status pieces_cut(cloob_ctx *ctx, const pieces *p, const char *word, size_t bytes, sbuf *ids)
 {
     if (!bytes) return CLOOB_OK;
-    if (p->word_pieces) return words(ctx, p, word, bytes, ids);
-    return p->bpe ? bpe(ctx, p, word, bytes, ids) : unigram(ctx, p, word, bytes, ids);
+    int32_t id = p->word_ends ? pieces_find(p, word, bytes) : NO_PIECE;
+    if (id >= 0 && p->piece[id].whole) {
+        add_id(ids, id);
+        return CLOOB_OK;
+    }
+    if (p->model == PIECES_WORDS) return words(ctx, p, word, bytes, ids);
+    return (p->model == PIECES_UNIGRAM ? unigram : bpe)(ctx, p, word, bytes, ids);
 }
 
 /* ---- all of it ----------------------------------------------------------------------------------- */
 
-cloob_status pieces_encode(cloob_ctx *ctx, const pieces *p, const char *text, size_t bytes, sbuf *ids)
+static cloob_status encode_plain(cloob_ctx *ctx, const pieces *p, const char *text, size_t bytes, sbuf *ids)
 {
     sbuf clean = { 0 };
     normalise(p, text, bytes, &clean);
     cloob_status status = clean.failed ? ctx_no_memory(ctx, bytes, "encoding a text") : CLOOB_OK;
     if (status == CLOOB_OK && clean.len) status = pieces_cut(ctx, p, clean.data, clean.len, ids);
-    if (status == CLOOB_OK && ids->failed) status = ctx_no_memory(ctx, bytes * 4, "ids");
     sbuf_release(&clean);
     return status;
 }
 
-/* transformers encodes "<unk>" in front of every text and drops its pieces, so that no space is put there; the text
- * itself begins with U+2581. */
-cloob_status pieces_encode_hf(cloob_ctx *ctx, const pieces *p, const char *text, size_t bytes, sbuf *ids)
+cloob_status pieces_encode(cloob_ctx *ctx, const pieces *p, const char *text, size_t bytes, bool behind, sbuf *ids)
 {
     static const char unknown[] = "<unk>";
     sbuf all = { 0 }, alone = { 0 }, both = { 0 };
     pieces plain = *p;
+    if (!behind) return encode_plain(ctx, p, text, bytes, ids);
     plain.prefix = false;
     sbuf_puts(&all, unknown);
     sbuf_add(&all, text, bytes);
     cloob_status status = all.failed ? ctx_no_memory(ctx, bytes, "encoding a text") : CLOOB_OK;
-    if (status == CLOOB_OK) status = pieces_encode(ctx, &plain, unknown, strlen(unknown), &alone);
-    if (status == CLOOB_OK) status = pieces_encode(ctx, &plain, all.data, all.len, &both);
+    if (status == CLOOB_OK) status = encode_plain(ctx, &plain, unknown, strlen(unknown), &alone);
+    if (status == CLOOB_OK) status = encode_plain(ctx, &plain, all.data, all.len, &both);
     size_t from = both.len >= alone.len ? alone.len : 0;
     if (status == CLOOB_OK && both.len > from) sbuf_add(ids, both.data + from, both.len - from);
+    ids->failed |= both.failed || alone.failed;
     sbuf_release(&all);
     sbuf_release(&alone);
     sbuf_release(&both);
-    return status == CLOOB_OK && ids->failed ? ctx_no_memory(ctx, bytes * 4, "ids") : status;
+    return status;
 }
 
 void pieces_put(const pieces *p, int32_t id, sbuf *out)
@@ -577,22 +578,4 @@ void pieces_put(const pieces *p, int32_t id, sbuf *out)
         else if (out->len) sbuf_putc(out, ' ');
         i += space ? SPACE_BYTES : 1;
     }
-}
-
-void pieces_canonicalize(sbuf *text)
-{
-    size_t n = 0;
-    bool space = true;
-    for (size_t i = 0; i < text->len; i++) {
-        unsigned char c = (unsigned char)text->data[i];
-        bool gap = c == ' ' || c == '_' || (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x1f);
-        bool punctuation =
-            (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
-        if (punctuation && !gap) continue;
-        if (gap && space) continue;
-        text->data[n++] = gap ? ' ' : (char)c;
-        space = gap;
-    }
-    if (n && text->data[n - 1] == ' ') n--;
-    text->len = n;
 }

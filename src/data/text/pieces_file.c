@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/text.h"
-#include "data/text/pieces.h"
+#include "data/text/tokenizer_impl.h"
 
 /* ---- protobuf: enough of it for a ModelProto ------------------------------------------------------ */
 
@@ -120,86 +120,84 @@ bool pieces_is_model(const void *data, size_t size)
     return next_field(&f.body, &inner, &bad) && inner.number == 1 && inner.bytes;
 }
 
-/* Where a vocabulary of Gemma's kind ends in </s> too, it is filled up with <pad>; T5's with </s>, as SigLIP has it. */
-static cloob_status set_ends(cloob_ctx *ctx, pieces *p, const char *name, int64_t end, int64_t pad)
+/* SigLIP's rows: ids, end, and the padding of the vocabulary; no start. */
+static cloob_status set_ends(cloob_ctx *ctx, tokenizer *t, const char *name, int64_t end, int64_t pad)
 {
-    if (end < 0 || end >= p->count) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no end-of-text piece in it", name);
-    p->end = (int32_t)end;
-    p->pad = p->byte_fallback && pad >= 0 && pad < p->count ? (int32_t)pad : p->end;
-    return CLOOB_OK;
+    if (end < 0 || end >= t->p.count || pad < 0 || pad >= t->p.count)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no end-of-text piece in it", name);
+    t->suffix[0] = (int32_t)end, t->suffixes = 1;
+    t->pad = (int32_t)pad;
+    t->p.sentencepiece = true;
+    return pieces_finish(ctx, &t->p, name);
 }
 
-cloob_status pieces_read_model(cloob_ctx *ctx, const void *data, size_t size, const char *name, pieces *p)
+/* Where a vocabulary of Gemma's kind ends in </s> too, it is filled up with <pad>; T5's with </s>, as SigLIP has it. */
+static cloob_status read_proto(cloob_ctx *ctx, wire w, const char *name, tokenizer *t)
 {
-    wire w = { data, (const unsigned char *)data + size };
-    trainer t = { 1, 2, -1 };
+    pieces *p = &t->p;
+    trainer r = { 1, 2, -1 };
     field f;
     bool bad = false;
-    *p = (pieces){ .prefix = true, .fold_spaces = true, .canonicalize = true };
     while (next_field(&w, &f, &bad)) {
         if (f.number == 1 && f.bytes && !read_piece(f.body, p, &bad)) bad = true;
-        if (f.number == 2 && f.bytes) read_trainer(f.body, p, &t, &bad);
+        if (f.number == 2 && f.bytes) read_trainer(f.body, p, &r, &bad);
         if (f.number == 3 && f.bytes) read_normalizer(f.body, p, &bad);
     }
     if (bad || p->charsmap.failed)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not a sentencepiece model, or cut short", name);
-    if (t.kind != 1 && t.kind != 2)
+    if (r.kind != 1 && r.kind != 2)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: a sentencepiece model of type %llu; unigram and BPE are known",
-                        name, (unsigned long long)t.kind);
-    p->bpe = t.kind == 2;
-    CLOOB_TRY(set_ends(ctx, p, name, t.end, t.pad));
-    return pieces_finish(ctx, p, name);
+                        name, (unsigned long long)r.kind);
+    p->model = r.kind == 2 ? PIECES_BPE : PIECES_UNIGRAM;
+    return set_ends(ctx, t, name, r.end, p->byte_fallback && r.pad >= 0 && r.pad < p->count ? r.pad : r.end);
 }
 
-static void put_varint(sbuf *out, uint64_t v)
+cloob_status pieces_read_model(cloob_ctx *ctx, const void *data, size_t size, const char *name, tokenizer **out)
 {
-    for (; v > 127; v >>= 7) sbuf_putc(out, (char)(v | 128));
-    sbuf_putc(out, (char)v);
+    wire w = { data, (const unsigned char *)data + size };
+    CLOOB_TRY(tokenizer_create(ctx, FORM_PIECES, out));
+    (*out)->p.prefix = (*out)->p.fold_spaces = true;
+    (*out)->prepare = PREPARE_CANONICAL;
+    return tokenizer_or_close(read_proto(ctx, w, name, *out), out);
 }
 
-static void put_field(sbuf *out, int number, uint64_t value)
+void pieces_save_model(const tokenizer *t, sbuf *out)
 {
-    put_varint(out, (uint64_t)number << 3);
-    put_varint(out, value);
-}
-
-static void put_bytes(sbuf *out, int number, const char *data, size_t n)
-{
-    put_varint(out, (uint64_t)number << 3 | 2);
-    put_varint(out, n);
-    if (n) sbuf_add(out, data, n);
-}
-
-void pieces_save_model(const pieces *p, sbuf *out)
-{
+    const pieces *p = &t->p;
+    int32_t end = t->suffix[0];
     sbuf part = { 0 };
     for (int32_t i = 0; i < p->count; i++) {
         const piece_row *e = &p->piece[i];
-        char score[4];
-        memcpy(score, &e->score, sizeof score); /* little endian, as every machine that we build for */
-        part.len = 0;
-        put_bytes(&part, 1, p->text.data + e->at, e->bytes);
-        put_varint(&part, 2 << 3 | 5);
-        sbuf_add(&part, score, sizeof score);
-        put_field(&part, 3, e->type);
-        put_bytes(out, 1, part.data, part.len);
+        proto_bytes(&part, 1, p->text.data + e->at, e->bytes);
+        proto_float(&part, 2, e->score);
+        proto_int(&part, 3, e->type);
+        proto_message(out, 1, &part);
     }
-    part.len = 0;
-    put_field(&part, 3, p->bpe ? 2 : 1);
-    put_field(&part, 35, p->byte_fallback);
-    put_field(&part, 40, (uint64_t)p->unknown);
-    put_field(&part, 41, UINT64_MAX); /* no start */
-    put_field(&part, 42, (uint64_t)p->end);
-    put_field(&part, 43, p->pad == p->end ? UINT64_MAX : (uint64_t)p->pad);
-    put_bytes(out, 2, part.data, part.len);
-    part.len = 0;
-    put_bytes(&part, 1, "cloob", 5);
-    put_bytes(&part, 2, p->charsmap.data, p->charsmap.len);
-    put_field(&part, 3, p->prefix);
-    put_field(&part, 4, p->fold_spaces);
-    put_bytes(out, 3, part.data, part.len);
-    out->failed |= part.failed;
-    sbuf_release(&part);
+    proto_int(&part, 3, p->model == PIECES_BPE ? 2 : 1);
+    proto_int(&part, 35, p->byte_fallback);
+    proto_int(&part, 40, p->unknown);
+    proto_int(&part, 41, -1); /* no start */
+    proto_int(&part, 42, end);
+    proto_int(&part, 43, t->pad == end ? -1 : t->pad);
+    proto_message(out, 2, &part);
+    proto_text(&part, 1, "cloob");
+    proto_bytes(&part, 2, p->charsmap.data ? p->charsmap.data : "", p->charsmap.len);
+    proto_int(&part, 3, p->prefix);
+    proto_int(&part, 4, p->fold_spaces);
+    proto_message(out, 3, &part);
+}
+
+/* The special tokens are found in the original text, and the text between them is cleaned. */
+cloob_status pieces_set_siglip(cloob_ctx *ctx, tokenizer *t)
+{
+    t->added = calloc(2, sizeof *t->added);
+    if (!t->added) return ctx_no_memory(ctx, 2 * sizeof *t->added, "a tokenizer");
+    t->added[0] = (added_token){ .text = "</s>", .bytes = 4, .id = t->suffix[0] };
+    t->added[1] = (added_token){ .text = "<unk>", .bytes = 5, .id = t->p.unknown };
+    t->added_count = 2;
+    t->prepare = PREPARE_SIGLIP;
+    steps_add(t, (step){ .kind = STEP_SIGLIP });
+    return CLOOB_OK;
 }
 
 /* ---- cloob's text form ------------------------------------------------------------------------------------ */
@@ -229,23 +227,18 @@ static void put_pieces(json_out *w, const pieces *p)
     json_end(w);
 }
 
-void pieces_save(const pieces *p, sbuf *out)
+void pieces_save(const tokenizer *t, sbuf *out)
 {
+    const pieces *p = &t->p;
     json_out w = json_out_on(out);
     sbuf hex = { 0 };
     for (size_t i = 0; i < p->charsmap.len; i++) sbuf_printf(&hex, "%02x", (unsigned char)p->charsmap.data[i]);
     json_begin(&w, NULL, '{');
-    json_put_int(&w, MARK_KEY, 1);
-    json_put_int(&w, "bpe", p->bpe);
-    json_put_int(&w, "byte_fallback", p->byte_fallback);
-    json_put_int(&w, "prefix", p->prefix);
-    json_put_int(&w, "fold_spaces", p->fold_spaces);
-    json_put_int(&w, "wide", p->wide);
-    json_put_int(&w, "canonicalize", p->canonicalize);
-    if (p->hf) json_put_int(&w, "hf", 1);
-    json_put_int(&w, "end", p->end);
-    json_put_int(&w, "pad", p->pad);
-    json_put_text(&w, "charsmap", hex.data ? hex.data : "");
+    json_members(&w, J_INT(MARK_KEY, 1), J_INT("bpe", p->model == PIECES_BPE), J_INT("byte_fallback", p->byte_fallback),
+                 J_INT("prefix", p->prefix), J_INT("fold_spaces", p->fold_spaces), J_INT("wide", p->wide),
+                 J_INT("canonicalize", t->prepare == PREPARE_CANONICAL));
+    if (t->prepare == PREPARE_SIGLIP) json_put_int(&w, "hf", 1);
+    json_members(&w, J_INT("end", t->suffix[0]), J_INT("pad", t->pad), J_TEXT("charsmap", hex.data ? hex.data : ""));
     put_pieces(&w, p);
     json_end(&w);
     w.failed |= hex.failed;
@@ -270,18 +263,18 @@ static bool add_hex(sbuf *out, const char *text)
     return !*text;
 }
 
-static cloob_status read_saved(cloob_ctx *ctx, const json *root, const char *name, pieces *p)
+static cloob_status read_saved(cloob_ctx *ctx, const json *root, const char *name, tokenizer *t)
 {
     const json *list = json_get(root, "pieces");
     const char *map = json_string(json_get(root, "charsmap"));
     int64_t end = -1, pad = -1;
-    *p = (pieces){ .bpe = flag(root, "bpe"),
+    pieces *p = &t->p;
+    *p = (pieces){ .model = flag(root, "bpe") ? PIECES_BPE : PIECES_UNIGRAM,
                    .byte_fallback = flag(root, "byte_fallback"),
                    .prefix = flag(root, "prefix"),
                    .fold_spaces = flag(root, "fold_spaces"),
-                   .wide = flag(root, "wide"),
-                   .canonicalize = flag(root, "canonicalize"),
-                   .hf = flag(root, "hf") };
+                   .wide = flag(root, "wide") };
+    t->prepare = flag(root, "canonicalize") ? PREPARE_CANONICAL : PREPARE_NOTHING;
     bool good = map && add_hex(&p->charsmap, map) && list && list->kind == JSON_ARRAY &&
                 json_int(json_get(root, "end"), &end) && json_int(json_get(root, "pad"), &pad);
     for (const json *e = good ? list->child : NULL; e && good; e = e->next) {
@@ -291,19 +284,18 @@ static cloob_status read_saved(cloob_ctx *ctx, const json *root, const char *nam
                type >= PIECE_NORMAL && type <= PIECE_BYTE &&
                pieces_add(p, text, strlen(text), (float)e->child->next->number, (piece_type)type);
     }
-    if (!good || end < 0 || end >= p->count || pad < 0 || pad >= p->count)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a damaged list of pieces", name);
-    p->end = (int32_t)end, p->pad = (int32_t)pad;
-    return pieces_finish(ctx, p, name);
+    if (!good) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a damaged list of pieces", name);
+    CLOOB_TRY(set_ends(ctx, t, name, end, pad));
+    return flag(root, "hf") ? pieces_set_siglip(ctx, t) : CLOOB_OK;
 }
 
-cloob_status pieces_read_text(cloob_ctx *ctx, const char *text, size_t size, const char *name, pieces *p)
+cloob_status pieces_read_text(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out)
 {
     arena a = { 0 };
     json *root;
-    *p = (pieces){ 0 };
+    CLOOB_TRY(tokenizer_create(ctx, FORM_PIECES, out));
     cloob_status status = json_parse(ctx, &a, text, size, name, &root);
-    if (status == CLOOB_OK) status = read_saved(ctx, root, name, p);
+    if (status == CLOOB_OK) status = read_saved(ctx, root, name, *out);
     arena_release(&a);
-    return status;
+    return tokenizer_or_close(status, out);
 }

@@ -85,13 +85,9 @@ static cloob_status check_set(cloob_ctx *ctx, const prompts *p, const char *wher
 cloob_status prompts_add(cloob_ctx *ctx, prompts *out, const char *where, const prompt_set *set)
 {
     CLOOB_TRY(check_set(ctx, out, where, set));
-    if ((out->count & (out->count - 1)) == 0) {
-        size_t bytes = (size_t)(out->count ? 2 * out->count : 1) * sizeof *out->set;
-        prompt_set *grown = arena_push(&out->memory, bytes);
-        if (!grown) return ctx_no_memory(ctx, bytes, "prompt sets");
-        if (out->count) memcpy(grown, out->set, (size_t)out->count * sizeof *grown);
-        out->set = grown;
-    }
+    prompt_set *grown = arena_grow(&out->memory, out->set, out->count, &out->room, 16, sizeof *out->set);
+    if (!grown) return ctx_no_memory(ctx, sizeof *grown, "prompt sets");
+    out->set = grown;
     out->set[out->count++] = *set;
     return CLOOB_OK;
 }

@@ -33,7 +33,7 @@ typedef struct prompt_set {
 
 typedef struct cloob_prompts { /* cloob_zeroshot takes it, too */
     prompt_set *set;
-    int64_t count;
+    int64_t count, room;
     arena memory; /* what everything above points into */
 } prompts;
 
@@ -66,28 +66,5 @@ void prompt_fill(const char *template, const char *class_name, sbuf *out);
 cloob_status prompts_add(cloob_ctx *ctx, prompts *out, const char *where, const prompt_set *set);
 /* Adds a string to a list whose array grows in the arena. False: memory is out. */
 bool prompt_list_add(arena *a, prompt_list *l, const char *text);
-
-/* Lists of strings from Python source, in which published prompts are written. */
-
-/* One assignment `name = [...]` or `(...)`. An entry is a string, a list or tuple of strings, or a function `lambda c:
- * f'a photo of a {c}.'` for 'a photo of a {}.'. */
-typedef struct python_list {
-    const char *name;   /* in the arena */
-    prompt_list *entry; /* (count) */
-    int64_t count;
-} python_list;
-
-typedef struct python_source {
-    cloob_ctx *ctx;
-    arena *memory;
-    const char *where; /* for messages */
-    const char *at, *end;
-    int64_t line; /* of at, counted from 1 */
-} python_source;
-
-/* The next assignment whose name ends in classes, classnames or templates (in any case) and whose value is a list of
- * them. found->name is NULL at the end. Anything else is skipped; an incomplete list or one with other content is an
- * error with its line. */
-cloob_status python_next(python_source *s, python_list *found);
 
 #endif

@@ -1,4 +1,5 @@
-/* Published prompts: finds the Python in Markdown and notebooks, and pairs the lists up into sets. */
+/* Published prompts: finds the Python in Markdown and notebooks, reads its lists of strings, and pairs them up into
+ * sets. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +10,225 @@
 #include "core/text.h"
 #include "data/text/prompts.h"
 
+/* ---- lists of strings in Python ----------------------------------------------------------------------- */
+
+/* One assignment `name = [...]` or `(...)`. An entry is a string, a list or tuple of strings, or a function `lambda c:
+ * f'a photo of a {c}.'` for 'a photo of a {}.'. */
+typedef struct list {
+    const char *name; /* in the arena */
+    prompt_list *entry;
+    int64_t count, room;
+} list;
+
+typedef struct python {
+    cloob_ctx *ctx;
+    arena *memory;
+    const char *where; /* for messages */
+    const char *at, *end;
+    int64_t line; /* of at, counted from 1 */
+} python;
+
+static cloob_status bad(const python *s, const char *why)
+{
+    return ctx_fail(s->ctx, CLOOB_ERR_FORMAT, "%s: line %lld: %s", s->where, (long long)s->line, why);
+}
+
+static bool is_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
+static char peek(const python *s, size_t k) { return (size_t)(s->end - s->at) > k ? s->at[k] : '\0'; }
+
+static void advance(python *s, size_t n)
+{
+    for (; n && s->at < s->end; n--) s->line += *s->at++ == '\n';
+}
+
+static void skip_line(python *s)
+{
+    while (s->at < s->end && *s->at != '\n') s->at++;
+}
+
+/* White space, comments and continued lines. */
+static void skip_blank(python *s)
+{
+    for (; s->at < s->end; advance(s, 1)) {
+        if (*s->at == '#') skip_line(s);
+        if (s->at >= s->end || !strchr(" \t\r\n\f\\", *s->at) || !*s->at) return;
+    }
+}
+
+static bool at_string(const python *s)
+{
+    char c = peek(s, 0), first = c && strchr("fFuU", c) ? peek(s, 1) : c;
+    return first == '\'' || first == '"';
+}
+
+/* The escape after a backslash. What Python does not know stays as written, backslash and all. */
+static cloob_status read_escape(python *s, sbuf *out)
+{
+    char c = peek(s, 0);
+    if (s->at >= s->end) return bad(s, "a string that does not end");
+    if (isdigit((unsigned char)c) || (c && strchr("xuUN", c)))
+        return bad(s, "an escape with the code of a character; write the character itself");
+    advance(s, 1);
+    if (c == '\n') return CLOOB_OK;
+    if (!c || !strchr("nt\\'\"", c)) sbuf_putc(out, '\\');
+    sbuf_putc(out, c == 'n' ? '\n' : c == 't' ? '\t' : c);
+    return CLOOB_OK;
+}
+
+/* A hole {name} of a formatted string becomes {}; doubled braces become single. */
+static cloob_status read_brace(python *s, const char *argument, sbuf *out)
+{
+    size_t n = strlen(argument);
+    char c = peek(s, 0);
+    bool hole = c == '{' && n && (size_t)(s->end - s->at) > n + 1 && strncmp(s->at + 1, argument, n) == 0 &&
+                s->at[n + 1] == '}';
+    if (peek(s, 1) == c) sbuf_putc(out, c);
+    else if (hole) sbuf_puts(out, "{}");
+    else return bad(s, "a formatted string with something else than the class name in braces");
+    advance(s, peek(s, 1) == c ? 2 : n + 2);
+    return CLOOB_OK;
+}
+
+/* One string literal, appended. argument: what a formatted one may hold in braces; "": nothing. */
+static cloob_status read_string(python *s, const char *argument, sbuf *out)
+{
+    bool formatted = (peek(s, 0) | 32) == 'f';
+    if (is_name(peek(s, 0))) advance(s, 1);
+    char quote = peek(s, 0);
+    for (advance(s, 1); peek(s, 0) != quote;) {
+        char c = peek(s, 0);
+        if (s->at >= s->end || c == '\n') return bad(s, "a string that does not end");
+        if (!c) return bad(s, "a zero byte in a string");
+        if (formatted && (c == '{' || c == '}')) {
+            CLOOB_TRY(read_brace(s, argument, out));
+            continue;
+        }
+        advance(s, 1);
+        if (c == '\\') CLOOB_TRY(read_escape(s, out));
+        else sbuf_putc(out, c);
+    }
+    advance(s, 1);
+    return CLOOB_OK;
+}
+
+/* Neighbouring literals are one text. */
+static cloob_status read_text(python *s, const char *argument, prompt_list *out)
+{
+    sbuf text = { 0 };
+    cloob_status status = CLOOB_OK;
+    sbuf_puts(&text, "");
+    for (; status == CLOOB_OK && at_string(s); skip_blank(s)) status = read_string(s, argument, &text);
+    if (status == CLOOB_OK &&
+        (text.failed || !prompt_list_add(s->memory, out, arena_string_n(s->memory, text.data, text.len))))
+        status = ctx_no_memory(s->ctx, text.len, "a prompt");
+    sbuf_release(&text);
+    return status;
+}
+
+/* lambda c: f'...{c}...' */
+static cloob_status read_lambda(python *s, prompt_list *out)
+{
+    char argument[64];
+    size_t n = 0;
+    advance(s, strlen("lambda"));
+    skip_blank(s);
+    while (is_name(peek(s, n)) && n < sizeof argument - 1) argument[n] = peek(s, n), n++;
+    argument[n] = '\0';
+    advance(s, n);
+    skip_blank(s);
+    if (!n || peek(s, 0) != ':') return bad(s, "a function of something else than one class name");
+    advance(s, 1);
+    skip_blank(s);
+    return at_string(s) ? read_text(s, argument, out) : bad(s, "a function that is not a formatted string");
+}
+
+static bool at_lambda(const python *s)
+{
+    return s->end - s->at > 6 && memcmp(s->at, "lambda", 6) == 0 && !is_name(s->at[6]);
+}
+
+/* Items from the opening bracket to the closing one: entries of a list, or the names of one entry. */
+static cloob_status read_items(python *s, list *entries, prompt_list *names)
+{
+    char close = peek(s, 0) == '[' ? ']' : ')';
+    for (advance(s, 1);;) {
+        skip_blank(s);
+        if (peek(s, 0) == close) break;
+        if (entries) {
+            prompt_list *grown =
+                arena_grow(s->memory, entries->entry, entries->count, &entries->room, 64, sizeof *entries->entry);
+            if (!grown) return ctx_no_memory(s->ctx, sizeof *grown, "prompts");
+            entries->entry = grown;
+            names = &grown[entries->count++];
+            *names = (prompt_list){ 0 };
+        }
+        if (at_string(s)) CLOOB_TRY(read_text(s, "", names));
+        else if (entries && at_lambda(s)) CLOOB_TRY(read_lambda(s, names));
+        else if (entries && (peek(s, 0) == '[' || peek(s, 0) == '(')) CLOOB_TRY(read_items(s, NULL, names));
+        else return bad(s, s->at < s->end ? "something else than a string in a list" : "a list that does not end");
+        skip_blank(s);
+        if (peek(s, 0) == ',') advance(s, 1);
+        else if (peek(s, 0) != close)
+            return bad(s, s->at < s->end ? "no comma after an item" : "a list that does not end");
+    }
+    advance(s, 1);
+    return CLOOB_OK;
+}
+
+static const char *const tails[] = { "templates", "class_names", "classnames", "classes" };
+
+/* Bytes of a variable's name before one of the tails; false: it has none. */
+static bool before_tail(const char *name, size_t n, size_t *stem)
+{
+    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
+        size_t k = strlen(tails[i]);
+        if (n < k || strncasecmp(name + n - k, tails[i], k) != 0) continue;
+        *stem = n - k;
+        return true;
+    }
+    return false;
+}
+
+/* `name = [` at the beginning of a line: leaves at on the bracket. */
+static bool at_assignment(python *s, const char **name, size_t *n)
+{
+    python ahead = *s;
+    size_t stem;
+    for (*name = ahead.at, *n = 0; is_name(peek(&ahead, 0)); ahead.at++) ++*n;
+    if (!before_tail(*name, *n, &stem)) return false;
+    while (peek(&ahead, 0) == ' ' || peek(&ahead, 0) == '\t') ahead.at++;
+    if (peek(&ahead, 0) != '=' || peek(&ahead, 1) == '=') return false;
+    ahead.at++;
+    skip_blank(&ahead);
+    if (peek(&ahead, 0) != '[' && peek(&ahead, 0) != '(') return false;
+    *s = ahead;
+    return true;
+}
+
+/* The next assignment whose name ends in one of the tails and whose value is a list. found->name is NULL at the end.
+ * Anything else is skipped; an incomplete list or one with other content is an error with its line. */
+static cloob_status next_list(python *s, list *found)
+{
+    const char *name;
+    size_t n;
+    *found = (list){ 0 };
+    while (s->at < s->end) {
+        if (at_assignment(s, &name, &n)) {
+            found->name = arena_string_n(s->memory, name, n);
+            return found->name ? read_items(s, found, NULL) : ctx_no_memory(s->ctx, n, "prompts");
+        }
+        skip_line(s); /* whatever it is */
+        advance(s, 1);
+    }
+    return CLOOB_OK;
+}
+
+/* ---- lists to sets --------------------------------------------------------------------------------- */
+
 /* A set whose lists have not all been seen yet. */
 typedef struct draft {
     const char *name;
-    python_list classes, templates;
+    list classes, templates;
     struct draft *next;
 } draft;
 
@@ -22,8 +238,6 @@ typedef struct importer {
     prompts *out;
     draft *first, *last;
 } importer;
-
-/* ---- names and scores ------------------------------------------------------------------------------ */
 
 /* The data sets whose score is the mean over classes, as CLIP and the paper report them; accuracy for all
  * others. */
@@ -35,31 +249,16 @@ static prompt_metric metric_of(const char *name)
     return PROMPT_ACCURACY;
 }
 
-static bool is_templates(const char *variable)
-{
-    size_t n = strlen(variable);
-    return n >= 9 && strcasecmp(variable + n - 9, "templates") == 0;
-}
-
-/* "imagenet_classes" belongs to imagenet, plain "classes" to the heading above it; NULL when memory is out.
- */
+/* "imagenet_classes" belongs to imagenet, plain "classes" to the heading above it; NULL when memory is out. */
 static const char *set_name(importer *im, const char *variable, const char *heading)
 {
-    static const char *const tails[] = { "templates", "class_names", "classnames", "classes" };
     size_t n = strlen(variable);
-    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
-        size_t k = strlen(tails[i]);
-        if (n < k || strcasecmp(variable + n - k, tails[i]) != 0) continue;
-        n -= k;
-        break;
-    }
+    before_tail(variable, n, &n);
     while (n && variable[n - 1] == '_') n--;
     if (n > 7 && strncasecmp(variable, "openai_", 7) == 0) variable += 7, n -= 7;
     if (n == 8 && strncasecmp(variable, "imagenet", 8) == 0) return "ImageNet";
     return n ? arena_string_n(&im->out->memory, variable, n) : heading;
 }
-
-/* ---- lists to sets --------------------------------------------------------------------------------- */
 
 static cloob_status draft_of(importer *im, const char *name, draft **out)
 {
@@ -74,31 +273,32 @@ static cloob_status draft_of(importer *im, const char *name, draft **out)
     return CLOOB_OK;
 }
 
-static cloob_status take_list(importer *im, const python_list *list, const char *heading, int64_t line)
+static cloob_status take_list(importer *im, const list *found, const char *heading, int64_t line)
 {
-    const char *name = set_name(im, list->name, heading);
+    const char *name = set_name(im, found->name, heading);
     draft *d;
     if (!name)
         return ctx_fail(im->ctx, CLOOB_ERR_FORMAT,
                         "%s: before line %lld: a list `%s` with no heading or prefix that names its set", im->where,
-                        (long long)line, list->name);
+                        (long long)line, found->name);
     CLOOB_TRY(draft_of(im, name, &d));
-    python_list *place = is_templates(list->name) ? &d->templates : &d->classes;
+    size_t n = strlen(found->name), k = strlen("templates");
+    bool templates = n >= k && strcasecmp(found->name + n - k, "templates") == 0;
+    list *place = templates ? &d->templates : &d->classes;
     if (place->name)
         return ctx_fail(im->ctx, CLOOB_ERR_FORMAT, "%s: prompt set %s: a second list `%s` before line %lld", im->where,
-                        name, list->name, (long long)line);
-    *place = *list;
+                        name, found->name, (long long)line);
+    *place = *found;
     return CLOOB_OK;
 }
 
 static cloob_status import_python(importer *im, const char *text, size_t size, const char *heading, int64_t line)
 {
-    python_source s = { im->ctx, &im->out->memory, im->where, text, text + size, line };
-    python_list list;
-    for (;;) {
-        CLOOB_TRY(python_next(&s, &list));
-        if (!list.name) return CLOOB_OK;
-        CLOOB_TRY(take_list(im, &list, heading, s.line));
+    python s = { im->ctx, &im->out->memory, im->where, text, text + size, line };
+    for (list found;;) {
+        CLOOB_TRY(next_list(&s, &found));
+        if (!found.name) return CLOOB_OK;
+        CLOOB_TRY(take_list(im, &found, heading, s.line));
     }
 }
 
@@ -241,20 +441,18 @@ cloob_status prompts_import_text(cloob_ctx *ctx, const char *text, size_t size, 
 static cloob_status read_lines(cloob_ctx *ctx, const char *folder, const char *name, arena *a, prompt_list *l)
 {
     file_bytes f;
-    char *path = file_join(folder, name);
-    if (!path) return ctx_no_memory(ctx, strlen(folder), folder);
-    cloob_status status = file_read(ctx, path, FILE_TEXT_LIMIT, &f);
-    free(path);
-    CLOOB_TRY(status);
-    for (char *at = f.data, *end = at + f.size; at < end && status == CLOOB_OK;) {
-        char *line = memchr(at, '\n', (size_t)(end - at)), *stop = line ? line : end, *text;
-        while (at < stop && isspace((unsigned char)*at)) at++;
-        size_t n = (size_t)(stop - at);
-        while (n && isspace((unsigned char)at[n - 1])) n--;
-        text = arena_string_n(a, at, n);
+    char path[FILE_PATH];
+    CLOOB_TRY(file_in(ctx, folder, name, path));
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &f));
+    cloob_status status = CLOOB_OK;
+    const char *line;
+    size_t n;
+    for (const char *at = f.data; status == CLOOB_OK && text_line(&at, f.data + f.size, &line, &n);) {
+        while (n && isspace((unsigned char)*line)) line++, n--;
+        while (n && isspace((unsigned char)line[n - 1])) n--;
+        char *text = arena_string_n(a, line, n);
         for (char *c; text && (c = strstr(text, "{c}"));) memmove(c + 1, c + 2, strlen(c + 2) + 1);
         if (!text || (*text && !prompt_list_add(a, l, text))) status = ctx_no_memory(ctx, n, folder);
-        at = stop + 1;
     }
     file_bytes_release(&f);
     return status;

@@ -1,308 +1,226 @@
-/* Encoding and decoding with a finished vocabulary. */
+/* Texts to ids and rows, and ids to texts. */
 #include "data/text/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/pool.h"
-#include "data/text/tokenizer_impl.h"
 #include "core/file.h"
 #include "core/needs.h"
+#include "core/pool.h"
+#include "data/text/tokenizer_impl.h"
 
 enum { TEXT_LIMIT = 1 << 30 }; /* bytes of one text: positions are 32 bits wide */
+
+static const char MARK[] = "\xe2\x96\x81"; /* U+2581 */
+
+/* ---- life ---------------------------------------------------------------------------------------- */
+
+cloob_status tokenizer_create(cloob_ctx *ctx, tokenizer_form form, tokenizer **out)
+{
+    tokenizer *t = *out = calloc(1, sizeof *t);
+    if (!t) return ctx_no_memory(ctx, sizeof *t, "a tokenizer");
+    t->form = form;
+    t->strip_sep = -1;
+    return CLOOB_OK;
+}
 
 void tokenizer_close(tokenizer *t)
 {
     if (!t) return;
-    free(t->part);
-    free(t->text_at);
-    free(t->ends);
-    free(t->pairs);
-    free(t->words.slot);
-    if (t->pieces) pieces_release(t->pieces);
-    free(t->pieces);
-    pipeline_close(t->pipe);
-    sbuf_release(&t->text);
+    free(t->added);
+    pieces_release(&t->p);
+    sbuf_release(&t->source);
+    arena_release(&t->a);
     free(t);
 }
 
-void tokenizer_set_clean(tokenizer *t, clean_mode mode) { t->clean = mode; }
+cloob_status tokenizer_or_close(cloob_status status, tokenizer **t)
+{
+    if (status == CLOOB_OK) return status;
+    tokenizer_close(*t);
+    *t = NULL;
+    return status;
+}
+
+/* A tokenizer.json has its own way. */
+void tokenizer_set_clean(tokenizer *t, clean_mode mode)
+{
+    t->clean = t->form == FORM_JSON ? CLEAN_FULL : mode;
+    if (t->form == FORM_MERGES) merges_set_steps(t);
+}
+
 clean_mode tokenizer_clean(const tokenizer *t) { return t->clean; }
-
-int32_t tokenizer_vocab_size(const tokenizer *t)
-{
-    return t->pieces ? t->pieces->count : t->pipe ? t->pipe->p.count : FIRST_MERGE + t->merges + 2;
-}
-
-int32_t tokenizer_start_id(const tokenizer *t)
-{
-    if (t->pipe) return t->pipe->prefixes ? t->pipe->prefix[0] : -1;
-    return t->pieces ? -1 : FIRST_MERGE + t->merges;
-}
-
-int32_t tokenizer_end_id(const tokenizer *t)
-{
-    if (t->pipe) return t->pipe->suffixes ? t->pipe->suffix[0] : -1;
-    return t->pieces ? t->pieces->end : FIRST_MERGE + t->merges + 1;
-}
+int32_t tokenizer_vocab_size(const tokenizer *t) { return t->p.count; }
+int32_t tokenizer_start_id(const tokenizer *t) { return t->prefixes ? t->prefix[0] : -1; }
+int32_t tokenizer_end_id(const tokenizer *t) { return t->suffixes ? t->suffix[0] : -1; }
 
 bool tokenizer_fits(const tokenizer *t, int64_t vocab)
 {
-    bool fewer = t->pieces || t->pipe || t->smaller || t->clean == CLEAN_HF;
+    bool fewer = t->form != FORM_MERGES || t->smaller || t->clean == CLEAN_HF;
     return tokenizer_vocab_size(t) == vocab || (fewer && tokenizer_vocab_size(t) < vocab);
 }
 
-cloob_status tokenizer_of_pipeline(cloob_ctx *ctx, pipeline *p, tokenizer **out)
+/* ---- added tokens -------------------------------------------------------------------------------- */
+
+/* One text on its way to ids. */
+typedef struct encoder {
+    cloob_ctx *ctx;
+    const tokenizer *t;
+    sbuf *ids;
+} encoder;
+
+static bool is_word(const char *text, size_t n, size_t at, bool before)
 {
-    tokenizer *t = *out = calloc(1, sizeof *t);
-    if (t) {
-        t->pipe = p;
-        return CLOOB_OK;
-    }
-    pipeline_close(p);
-    return ctx_no_memory(ctx, sizeof *t, "a tokenizer");
+    size_t used;
+    if (before ? at == 0 : at >= n) return false;
+    if (before)
+        for (at--; at && ((unsigned char)text[at] & 0xC0) == 0x80;) at--;
+    uint32_t c = steps_code_at(text + at, n - at, &used);
+    return c == '_' || uni_is_letter(c) || uni_is_number(c);
 }
 
-cloob_status tokenizer_of_pieces(cloob_ctx *ctx, pieces *p, tokenizer **out)
+/* The longest added token at text[i]. */
+static const added_token *added_at(const tokenizer *t, const char *text, size_t n, size_t i, bool normalized)
 {
-    tokenizer *t = calloc(1, sizeof *t);
-    pieces *kept = malloc(sizeof *kept);
-    *out = t;
-    if (!t || !kept) {
-        free(t), free(kept), pieces_release(p);
-        *out = NULL;
-        return ctx_no_memory(ctx, sizeof *t, "a tokenizer");
+    const added_token *best = NULL;
+    for (int64_t k = 0; k < t->added_count; k++) {
+        const added_token *a = &t->added[k];
+        if (a->normalized != normalized || a->bytes > n - i || a->text[0] != text[i] ||
+            memcmp(text + i, a->text, a->bytes) != 0 || (best && best->bytes >= a->bytes))
+            continue;
+        if (a->single_word && (is_word(text, n, i, true) || is_word(text, n, i + a->bytes, false))) continue;
+        best = a;
     }
-    *kept = *p;
-    t->pieces = kept;
-    return CLOOB_OK;
+    return best;
 }
 
-/* ---- encoding -------------------------------------------------------------------------------------- */
+static cloob_status encode_part(const encoder *e, const char *text, size_t n, bool normalized, bool first);
+
+/* Splits at the added tokens that are looked for in this form of the text. */
+static cloob_status encode_split(const encoder *e, const char *text, size_t n, bool normalized, bool first)
+{
+    const tokenizer *t = e->t;
+    size_t begin = 0;
+    bool starts[256] = { false };
+    for (int64_t k = 0; k < t->added_count; k++)
+        if (t->added[k].normalized == normalized) starts[(unsigned char)t->added[k].text[0]] = true;
+    for (size_t i = 0; i < n && t->added_count;) {
+        const added_token *a = starts[(unsigned char)text[i]] ? added_at(t, text, n, i, normalized) : NULL;
+        if (!a) {
+            i++;
+            continue;
+        }
+        size_t end = i + a->bytes, used, from = i;
+        for (size_t k = i; a->lstrip && k > begin;) {
+            for (k--; k > begin && ((unsigned char)text[k] & 0xC0) == 0x80;) k--;
+            if (!steps_is_space(steps_code_at(text + k, n - k, &used))) break;
+            from = k;
+        }
+        while (a->rstrip && end < n && steps_is_space(steps_code_at(text + end, n - end, &used))) end += used;
+        bool empty = t->prepare == PREPARE_SIGLIP && !begin && from == strlen(MARK); /* the mark alone is dropped */
+        if (from > begin && !empty) CLOOB_TRY(encode_part(e, text + begin, from - begin, normalized, first && !begin));
+        sbuf_add(e->ids, &a->id, sizeof a->id);
+        begin = i = end;
+    }
+    return n > begin ? encode_part(e, text + begin, n - begin, normalized, first && !begin) : CLOOB_OK;
+}
+
+/* Text between added tokens: raw text is normalised and searched again, normalised text is cut. */
+static cloob_status encode_part(const encoder *e, const char *text, size_t n, bool normalized, bool first)
+{
+    sbuf clean = { 0 };
+    if (normalized) return steps_cut(e->ctx, e->t, text, n, first, e->ids);
+    if (!e->t->normalizers) return encode_split(e, text, n, true, first);
+    sbuf_add(&clean, text, n);
+    steps_normalise(e->t, &clean);
+    cloob_status status = clean.failed ? ctx_no_memory(e->ctx, n, "encoding a text") : CLOOB_OK;
+    if (status == CLOOB_OK && clean.len) status = encode_split(e, clean.data, clean.len, true, first);
+    sbuf_release(&clean);
+    return status;
+}
+
+/* ---- texts and rows ------------------------------------------------------------------------------ */
+
+static void put_marked(const char *text, size_t bytes, sbuf *out)
+{
+    sbuf valid = { 0 };
+    text_put_valid(text, bytes, &valid);
+    sbuf_puts(out, MARK);
+    for (size_t i = 0; i < valid.len; i++) {
+        bool mark = valid.len - i >= strlen(MARK) && memcmp(valid.data + i, MARK, strlen(MARK)) == 0;
+        sbuf_putc(out, mark ? ' ' : valid.data[i]);
+        if (mark) i += strlen(MARK) - 1;
+    }
+    out->failed |= valid.failed;
+    sbuf_release(&valid);
+}
+
+static cloob_status prepare(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, sbuf *out)
+{
+    switch (t->prepare) {
+    case PREPARE_NOTHING: text_put_valid(text, bytes, out); break;
+    case PREPARE_SIGLIP: put_marked(text, bytes, out); break;
+    case PREPARE_WORDS: CLOOB_TRY(text_clean_words(ctx, t->clean, text, bytes, out)); break;
+    default:
+        CLOOB_TRY(text_clean_cased(ctx, t->clean, text, bytes, out));
+        if (t->prepare == PREPARE_CANONICAL) text_canonicalize(out);
+        if (t->prepare != PREPARE_WHITESPACE) CLOOB_TRY(text_lower(ctx, out));
+    }
+    return out->failed ? ctx_no_memory(ctx, bytes, "encoding a text") : CLOOB_OK;
+}
 
 /* What one thread needs from text to text; zero-initialised is empty. */
 typedef struct scratch {
-    sbuf text;
-    int32_t *symbol;
-    size_t symbol_cap;
+    sbuf text, ids;
 } scratch;
 
 static void scratch_release(scratch *s)
 {
     sbuf_release(&s->text);
-    free(s->symbol);
+    sbuf_release(&s->ids);
 }
 
-/* Where ids go: a row of the caller's that is full at cap, or a list that grows. */
-typedef struct id_list {
-    int32_t *at;
-    int64_t n, cap;
-    bool row, failed;
-} id_list;
-
-static bool add_ids(id_list *l, const int32_t *id, int64_t n)
+/* The ids of a text into s->ids. */
+static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s)
 {
-    if (l->n + n > l->cap && l->row) n = l->cap - l->n;
-    if (l->n + n > l->cap) {
-        int64_t cap = 2 * l->cap + n + 16;
-        int32_t *at = realloc(l->at, (size_t)cap * sizeof *at);
-        if (!at) return !(l->failed = true);
-        l->at = at;
-        l->cap = cap;
-    }
-    memcpy(l->at + l->n, id, (size_t)n * sizeof *id);
-    l->n += n;
-    return true;
-}
-
-static bool add_id(id_list *l, int32_t id)
-{
-    if (l->n == l->cap) return add_ids(l, &id, 1);
-    l->at[l->n++] = id;
-    return true;
-}
-
-static bool is_full(const id_list *l) { return l->failed || (l->row && l->n == l->cap); }
-
-/* A word that is not one token: its bytes, merged. */
-static bool add_pieces(const tokenizer *t, const word *w, scratch *s, id_list *out)
-{
-    int64_t n = (int64_t)w->bytes;
-    if (w->bytes > s->symbol_cap) {
-        size_t cap = 2 * w->bytes + 64;
-        int32_t *symbol = realloc(s->symbol, cap * sizeof *symbol);
-        if (!symbol) return false;
-        s->symbol = symbol;
-        s->symbol_cap = cap;
-    }
-    for (int64_t i = 0; i < n; i++) s->symbol[i] = t->byte_id[(unsigned char)w->at[i]];
-    s->symbol[n - 1] += BYTES;
-    return bpe_merge(t, s->symbol, &n) && add_ids(out, s->symbol, n);
-}
-
-static bool add_words(const tokenizer *t, const char *text, size_t bytes, scratch *s, id_list *out)
-{
-    word w;
-    for (size_t pos = 0; !is_full(out) && words_next(t->clean, text, bytes, &pos, &w);) {
-        int32_t id = w.kind == WORD_START ? tokenizer_start_id(t) : w.kind == WORD_END ? tokenizer_end_id(t) : -1;
-        if (id < 0) id = text_table_find(&t->words, t, w.at, w.bytes);
-        if (id >= 0 ? !add_id(out, id) : !add_pieces(t, &w, s, out)) return false;
-    }
-    return !out->failed;
-}
-
-/* A part of a text as transformers cleans it for SigLIP: lower case, no punctuation, one space. */
-static cloob_status siglip_part(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, sbuf *clean,
-                                sbuf *ids)
-{
-    clean->len = 0;
-    if (!bytes) return CLOOB_OK;
-    sbuf_add(clean, text, bytes);
-    CLOOB_TRY(text_lower(ctx, clean));
-    text_drop_punctuation(clean);
-    CLOOB_TRY(text_fold_space(ctx, clean));
-    return pieces_encode_hf(ctx, t->pieces, clean->data ? clean->data : "", clean->len, ids);
-}
-
-/* U+2581 in front and nowhere else; the special tokens take the white space around them. */
-static cloob_status siglip_text(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, sbuf *clean,
-                                sbuf *ids)
-{
-    static const char mark[] = "\xe2\x96\x81", *const names[] = { "</s>", "<unk>" };
-    sbuf valid = { 0 }, all = { 0 };
-    size_t begin = 0;
-    cloob_status status = CLOOB_OK;
-    text_put_valid(text, bytes, &valid);
-    sbuf_puts(&all, mark);
-    for (size_t i = 0; i < valid.len; i++) {
-        bool space = valid.len - i >= 3 && memcmp(valid.data + i, mark, 3) == 0;
-        sbuf_putc(&all, space ? ' ' : valid.data[i]);
-        if (space) i += 2;
-    }
-    if (all.failed || valid.failed) status = ctx_no_memory(ctx, bytes, "encoding a text");
-    for (size_t i = 0; i < all.len && status == CLOOB_OK; i++)
-        for (int k = 0; k < 2; k++) {
-            size_t n = strlen(names[k]);
-            if (all.len - i < n || memcmp(all.data + i, names[k], n) != 0) continue;
-            int32_t id = k ? t->pieces->unknown : t->pieces->end;
-            bool empty = begin == 0 && i == strlen(mark); /* the mark alone is dropped */
-            if (!empty) status = siglip_part(ctx, t, all.data + begin, i - begin, clean, ids);
-            sbuf_add(ids, (const char *)&id, sizeof id);
-            begin = i + n, i = begin - 1;
-            break;
-        }
-    if (status == CLOOB_OK && all.len > begin)
-        status = siglip_part(ctx, t, all.data + begin, all.len - begin, clean, ids);
-    sbuf_release(&valid);
-    sbuf_release(&all);
-    return status;
-}
-
-/* SentencePiece: the whole text at once, since its path is one. */
-static cloob_status encode_pieces(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s,
-                                  id_list *out)
-{
-    sbuf ids = { 0 };
-    cloob_status status = CLOOB_OK;
-    s->text.len = 0;
-    if (t->pipe) status = pipeline_encode(ctx, t->pipe, text, bytes, &ids);
-    else if (t->pieces->hf) status = siglip_text(ctx, t, text, bytes, &s->text, &ids);
-    else {
-        if (t->pieces->canonicalize) {
-            status = text_clean_cased(ctx, t->clean, text, bytes, &s->text);
-            pieces_canonicalize(&s->text);
-            if (status == CLOOB_OK) status = text_lower(ctx, &s->text);
-        } else text_put_valid(text, bytes, &s->text);
-        if (status == CLOOB_OK && s->text.failed) status = ctx_no_memory(ctx, bytes, "encoding a text");
-        if (status == CLOOB_OK)
-            status = pieces_encode(ctx, t->pieces, s->text.data ? s->text.data : "", s->text.len, &ids);
-    }
-    if (status == CLOOB_OK && ids.len && !add_ids(out, (const int32_t *)(const void *)ids.data, (int64_t)(ids.len / 4)))
-        status = ctx_no_memory(ctx, ids.len, "ids");
-    sbuf_release(&ids);
-    return status;
-}
-
-static cloob_status encode_part(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s,
-                                id_list *out)
-{
-    s->text.len = 0;
-    CLOOB_TRY(text_clean_words(ctx, t->clean, text, bytes, &s->text));
-    if (s->text.failed || (s->text.len && !add_words(t, s->text.data, s->text.len, s, out)))
-        return ctx_no_memory(ctx, bytes * 32, "encoding a text");
-    return CLOOB_OK;
-}
-
-/* transformers finds its special names in the original text, and cleans the text between them. */
-static cloob_status encode_hf(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s,
-                              id_list *out)
-{
-    const char padding[2] = { t->pad_special && t->pad < BYTES ? t->text.data[t->text_at[t->pad]] : '\0', '\0' };
-    const char *const names[] = { "<|startoftext|>", "<|endoftext|>", padding };
-    const int32_t special[] = { tokenizer_start_id(t), tokenizer_end_id(t), t->pad };
-    size_t begin = 0;
-    for (size_t i = 0; i < bytes && !is_full(out); i++)
-        for (int k = 0; k < 3; k++) {
-            size_t n = strlen(names[k]);
-            if (!n || bytes - i < n || memcmp(text + i, names[k], n) != 0) continue;
-            CLOOB_TRY(encode_part(ctx, t, text + begin, i - begin, s, out));
-            if (!is_full(out) && !add_id(out, special[k])) return ctx_no_memory(ctx, bytes, "ids");
-            begin = i + n, i = begin - 1;
-            break;
-        }
-    return is_full(out) ? CLOOB_OK : encode_part(ctx, t, text + begin, bytes - begin, s, out);
-}
-
-static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s, id_list *out)
-{
-    if (bytes <= TEXT_LIMIT && (t->pieces || t->pipe)) return encode_pieces(ctx, t, text, bytes, s, out);
+    encoder e = { ctx, t, &s->ids };
     if (bytes > TEXT_LIMIT) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a text of %zu bytes; the limit is 1 GiB", bytes);
-    return (t->clean == CLEAN_HF ? encode_hf : encode_part)(ctx, t, text, bytes, s, out);
+    s->text.len = s->ids.len = 0;
+    CLOOB_TRY(prepare(ctx, t, text, bytes, &s->text));
+    if (s->text.len) CLOOB_TRY(encode_split(&e, s->text.data, s->text.len, false, true));
+    return s->ids.failed ? ctx_no_memory(ctx, 4 * bytes, "ids") : CLOOB_OK;
 }
 
 cloob_status tokenizer_encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int32_t **ids,
                               int64_t *count)
 {
     scratch s = { 0 };
-    id_list list = { .at = malloc(64 * sizeof(int32_t)), .cap = 64 };
     *ids = NULL;
     *count = 0;
-    if (!list.at) return ctx_no_memory(ctx, 64 * sizeof(int32_t), "ids");
-    cloob_status status = encode(ctx, t, text, bytes, &s, &list);
+    cloob_status status = encode(ctx, t, text, bytes, &s);
+    size_t n = s.ids.len;
+    if (status == CLOOB_OK && !(*ids = malloc(n + sizeof **ids))) status = ctx_no_memory(ctx, n, "ids");
+    if (status == CLOOB_OK && n) memcpy(*ids, s.ids.data, n);
+    if (status == CLOOB_OK) *count = (int64_t)(n / sizeof **ids);
     scratch_release(&s);
-    if (status != CLOOB_OK) {
-        free(list.at);
-        return status;
-    }
-    *ids = list.at;
-    *count = list.n;
-    return CLOOB_OK;
+    return status;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------ */
-
-/* SigLIP's: ids, end, and the padding of its vocabulary; no start. */
-static cloob_status pieces_row(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int64_t length,
-                               scratch *s, int32_t *row)
-{
-    id_list list = { .at = row, .cap = length - 1, .row = true };
-    CLOOB_TRY(encode(ctx, t, text, bytes, s, &list));
-    row[list.n] = t->pieces->end;
-    for (int64_t i = list.n + 1; i < length; i++) row[i] = t->pieces->pad;
-    return CLOOB_OK;
-}
-
+/* Where a row has no space for all of it, the suffix comes first, then the prefix. */
 static cloob_status encode_row(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int64_t length,
                                scratch *s, int32_t *row)
 {
-    if (t->pipe && bytes <= TEXT_LIMIT) return pipeline_row(ctx, t->pipe, text, bytes, length, row);
-    if (t->pieces) return pieces_row(ctx, t, text, bytes, length, s, row);
-    id_list list = { .at = row + 1, .cap = length > 2 ? length - 2 : 0, .row = true };
-    row[0] = tokenizer_start_id(t);
-    if (list.cap) CLOOB_TRY(encode(ctx, t, text, bytes, s, &list));
-    int64_t end = length > 1 ? list.n + 1 : 0;
-    row[end] = tokenizer_end_id(t);
-    for (int64_t i = end + 1; i < length; i++) row[i] = t->pad;
+    CLOOB_TRY(encode(ctx, t, text, bytes, s));
+    int64_t suffixes = t->suffixes < length ? t->suffixes : length, left = length - suffixes;
+    int64_t prefixes = t->prefixes < left ? t->prefixes : left, at = 0, n = (int64_t)(s->ids.len / sizeof *row);
+    if (n > left - prefixes) n = left - prefixes;
+    for (int64_t pads = left - prefixes - n; t->pad_left && at < pads;) row[at++] = t->pad;
+    for (int64_t i = 0; i < prefixes; i++) row[at++] = t->prefix[i];
+    if (n) memcpy(row + at, s->ids.data, (size_t)n * sizeof *row), at += n;
+    for (int64_t i = 0; i < suffixes; i++) row[at++] = t->suffix[i];
+    while (at < length) row[at++] = t->pad;
+    for (int64_t i = 0; t->strip_sep >= 0 && i < length; i++)
+        if (row[i] == t->strip_sep) row[i] = 0;
     return CLOOB_OK;
 }
 
@@ -371,6 +289,31 @@ cloob_status tokenizer_encode_rows(cloob_ctx *ctx, const tokenizer *t, const cha
 
 /* ---- decoding -------------------------------------------------------------------------------------- */
 
+static bool is_added(const tokenizer *t, int32_t id)
+{
+    for (int64_t i = 0; i < t->added_count; i++)
+        if (t->added[i].id == id) return true;
+    return false;
+}
+
+/* Words of WordPiece are put together; characters for bytes become the bytes; a word's end becomes a space. */
+static void put_id(const tokenizer *t, int32_t id, sbuf *out)
+{
+    const piece_row *e = &t->p.piece[id];
+    const char *text = t->p.text.data + e->at;
+    size_t n = e->bytes;
+    if (e->type == PIECE_CONTROL || (t->form == FORM_JSON && is_added(t, id))) return;
+    if (t->p.model == PIECES_WORDS) {
+        bool inside = n > 2 && memcmp(text, "##", 2) == 0;
+        if (out->len && !inside) sbuf_putc(out, ' ');
+        sbuf_add(out, text + (inside ? 2 : 0), n - (inside ? 2 : 0));
+    } else if (t->steps && t->step[t->steps - 1].kind == STEP_SPLIT_BYTES) {
+        bool ends = t->p.word_ends && n > 4 && memcmp(text + n - 4, "</w>", 4) == 0;
+        byte_unspell(text, ends ? n - 4 : n, out);
+        if (ends) sbuf_putc(out, ' ');
+    } else pieces_put(&t->p, id, out);
+}
+
 cloob_status tokenizer_decode(cloob_ctx *ctx, const tokenizer *t, const int32_t *ids, int64_t count, sbuf *out)
 {
     sbuf raw = { 0 };
@@ -380,20 +323,29 @@ cloob_status tokenizer_decode(cloob_ctx *ctx, const tokenizer *t, const int32_t 
             sbuf_release(&raw);
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "id %d is outside the vocabulary of %d", ids[i], size);
         }
-        if (t->pieces || t->pipe) {
-            if (t->pipe) pipeline_put(t->pipe, ids[i], &raw);
-            else pieces_put(t->pieces, ids[i], &raw);
-            continue;
-        }
-        if (ids[i] >= FIRST_MERGE + t->merges) continue;
-        sbuf_add(&raw, t->text.data + t->text_at[ids[i]], t->text_at[ids[i] + 1] - t->text_at[ids[i]]);
-        if (t->ends[ids[i]]) sbuf_putc(&raw, ' ');
+        put_id(t, ids[i], &raw);
     }
     if (raw.len && raw.data[raw.len - 1] == ' ') raw.len--;
     if (raw.len) text_put_valid(raw.data, raw.len, out);
     out->failed |= raw.failed;
     sbuf_release(&raw);
     return out->failed ? ctx_no_memory(ctx, (size_t)count * 8, "the text of ids") : CLOOB_OK;
+}
+
+/* ---- stored forms ---------------------------------------------------------------------------------- */
+
+cloob_status tokenizer_open_text(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out)
+{
+    *out = NULL;
+    if (pieces_is_text(text, size)) return pieces_read_text(ctx, text, size, name, out);
+    if (json_form_is_text(text, size)) return json_form_read(ctx, text, size, name, out);
+    return merges_read(ctx, text, size, name, out);
+}
+
+void tokenizer_save(const tokenizer *t, sbuf *out)
+{
+    static void (*const save[])(const tokenizer *t, sbuf *out) = { merges_save, pieces_save, json_form_save };
+    save[t->form](t, out);
 }
 
 /* ---- the public interface ---------------------------------------------------------------------------- */

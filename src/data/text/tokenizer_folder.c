@@ -1,12 +1,11 @@
-/* Tokenizers of model folders: which file, whose cleaning; tokenizer.json of CLIP; CLIP's merges from Python's
- * packages; the files that transformers reads. */
+/* Tokenizers of model folders: which file, whose cleaning; CLIP's merges from Python's packages; the files that
+ * transformers reads. */
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/file.h"
-#include "core/text.h"
 #include "data/text/tokenizer_impl.h"
 #include "io/gzip.h"
 
@@ -16,7 +15,7 @@ enum { FILE_LIMIT = 1 << 27 }; /* bytes of a vocabulary; XLM-V's has 50 MB */
 
 typedef struct folder_config {
     arena a;
-    pipeline_config c;
+    tokenizer_config c;
     bool open_clip;  /* its texts are cleaned as open_clip does it */
     bool hf_in_clip; /* open_clip's HFTokenizer */
     bool cased;      /* do_lower_case is false */
@@ -30,21 +29,18 @@ static const char *token_text(const json *v)
 
 static bool in_folder(const char *folder, const char *name)
 {
-    char *path = file_join(folder, name);
-    bool there = path && file_exists(path);
-    free(path);
-    return there;
+    char path[FILE_PATH];
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < FILE_PATH && file_exists(path);
 }
 
 /* *root stays NULL when there is no such file. */
 static cloob_status read_json(cloob_ctx *ctx, const char *folder, const char *name, arena *a, json **root)
 {
+    char path[FILE_PATH];
     *root = NULL;
     if (!in_folder(folder, name)) return CLOOB_OK;
-    char *path = file_join(folder, name);
-    cloob_status status = path ? json_read_file(ctx, a, path, root) : ctx_no_memory(ctx, 64, name);
-    free(path);
-    return status;
+    CLOOB_TRY(file_in(ctx, folder, name, path));
+    return json_read_file(ctx, a, path, root);
 }
 
 static void read_tokenizer_config(const json *root, folder_config *f)
@@ -71,7 +67,7 @@ static cloob_status read_text_cfg(cloob_ctx *ctx, const json *text, const char *
     const char *name = json_string(json_get(text, "hf_tokenizer_name")),
                *mode = json_string(json_get(text, "tokenizer_mode"));
     f->hf_in_clip = name && *name;
-    f->c.clean = f->hf_in_clip ? PIPELINE_WHITESPACE : PIPELINE_LOWER;
+    f->c.prepare = f->hf_in_clip ? PREPARE_WHITESPACE : PREPARE_LOWER;
     if (mode && *mode)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: tokenizer_mode \"%.60s\" is not supported", folder, mode);
     for (const json *e = json_first(kwargs); e; e = json_next(e)) {
@@ -79,7 +75,7 @@ static cloob_status read_text_cfg(cloob_ctx *ctx, const json *text, const char *
         int way = -1;
         for (int i = 0; value && strcmp(e->key, "clean") == 0 && i < 3; i++)
             if (strcmp(value, ways[i]) == 0) way = i;
-        if (way >= 0) f->c.clean = (pipeline_clean)(PIPELINE_WHITESPACE + way);
+        if (way >= 0) f->c.prepare = (preparation)(PREPARE_WHITESPACE + way);
         else if (strcmp(e->key, "strip_sep_token") == 0) json_bool(e, &f->c.strip_sep);
         else
             return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: \"%.60s\" in tokenizer_kwargs is not supported", folder,
@@ -122,117 +118,15 @@ static cloob_status read_config(cloob_ctx *ctx, const char *folder, folder_confi
     return read_text_cfg(ctx, json_get(json_get(clip, "model_cfg"), "text_cfg"), folder, f);
 }
 
-/* ---- CLIP's tokenizer.json --------------------------------------------------------------------------- */
-
-/* One merge as a line of a merges file: "a b", or ["a", "b"] in newer files. */
-static bool put_merge(const json *e, sbuf *out)
-{
-    const char *one = json_string(e);
-    if (!one && e->kind == JSON_ARRAY && e->count == 2) {
-        const char *left = json_string(e->child), *right = json_string(e->child->next);
-        if (!left || !right) return false;
-        sbuf_printf(out, "%s %s\n", left, right);
-        return true;
-    }
-    if (!one) return false;
-    sbuf_printf(out, "%s\n", one);
-    return true;
-}
-
-/* CLIP's ids follow from the merges; a vocabulary that numbers them otherwise is another kind. */
-static cloob_status check_ids(cloob_ctx *ctx, const tokenizer *t, const json *vocab, const char *name)
-{
-    int64_t size = 0, start = -1, end = -1, id;
-    sbuf spelled = { 0 };
-    for (const json *e = vocab->child; e && !spelled.failed; e = e->next, size++) {
-        if (!json_int(e, &id) || id < 0 || id >= tokenizer_vocab_size(t)) break;
-        if (strcmp(e->key, "<|startoftext|>") == 0) start = id;
-        if (strcmp(e->key, "<|endoftext|>") == 0) end = id;
-        if (id >= tokenizer_start_id(t)) continue;
-        spelled.len = 0;
-        token_put_symbols(t, (int32_t)id, &spelled);
-        if (!spelled.data || strlen(e->key) != spelled.len || memcmp(spelled.data, e->key, spelled.len) != 0) break;
-    }
-    bool failed = spelled.failed;
-    sbuf_release(&spelled);
-    if (failed) return ctx_no_memory(ctx, 64, name);
-    if (size == tokenizer_vocab_size(t) && size == vocab->count && start == tokenizer_start_id(t) &&
-        end == tokenizer_end_id(t))
-        return CLOOB_OK;
-    return ctx_fail(
-        ctx, CLOOB_ERR_UNSUPPORTED,
-        "%s: a BPE vocabulary that is not numbered as CLIP's (bytes, bytes at a word's end, merges, start, end)", name);
-}
-
-static cloob_status read_clip(cloob_ctx *ctx, const json *model, const char *name, const pipeline_config *c,
-                              tokenizer **out)
-{
-    const json *merges = json_get(model, "merges"), *vocab = json_get(model, "vocab");
-    sbuf text = { 0 };
-    if (!merges || merges->kind != JSON_ARRAY || !vocab || vocab->kind != JSON_OBJECT)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a BPE model without merges and vocab", name);
-    sbuf_puts(&text, "#version: 0.2\n");
-    bool good = true;
-    for (const json *e = merges->child; e && good; e = e->next) good = put_merge(e, &text);
-    cloob_status status = !good || text.failed
-                              ? ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a merge that is not two symbols", name)
-                              : tokenizer_open_text(ctx, text.data, text.len, name, out);
-    sbuf_release(&text);
-    if (status == CLOOB_OK) status = check_ids(ctx, *out, vocab, name);
-    if (status != CLOOB_OK) {
-        tokenizer_close(*out), *out = NULL;
-        return status;
-    }
-    tokenizer_set_clean(*out, CLEAN_HF);
-    int64_t pad = tokenizer_end_id(*out);
-    if (c && c->pad) json_int(json_get(vocab, c->pad), &pad);
-    (*out)->pad = pad >= 0 && pad < tokenizer_vocab_size(*out) ? (int32_t)pad : tokenizer_end_id(*out);
-    (*out)->pad_special = (*out)->pad != tokenizer_end_id(*out);
-    return CLOOB_OK;
-}
-
-/* Words end in "</w>", or the start token has CLIP's name. */
-static bool is_clip(const json *model)
-{
-    const char *type = json_string(json_get(model, "type")),
-               *suffix = json_string(json_get(model, "end_of_word_suffix"));
-    if (!type || strcmp(type, "BPE") != 0) return false;
-    return suffix && *suffix ? strcmp(suffix, "</w>") == 0
-                             : json_get(json_get(model, "vocab"), "<|startoftext|>") != NULL;
-}
-
-cloob_status tokenizer_read_json(cloob_ctx *ctx, const char *text, size_t size, const char *name,
-                                 const pipeline_config *config, tokenizer **out)
-{
-    arena a = { 0 };
-    json *root;
-    pipeline *pipe;
-    *out = NULL;
-    cloob_status status = json_parse(ctx, &a, text, size, name, &root);
-    const json *model = status == CLOOB_OK ? json_get(root, "model") : NULL;
-    bool clip = is_clip(model);
-    if (clip) status = read_clip(ctx, model, name, config, out);
-    arena_release(&a);
-    if (clip || status != CLOOB_OK) return status;
-    CLOOB_TRY(pipeline_read(ctx, text, size, name, config, &pipe));
-    return tokenizer_of_pipeline(ctx, pipe, out);
-}
-
 /* ---- files ------------------------------------------------------------------------------------------- */
 
-static cloob_status open_bytes(cloob_ctx *ctx, const file_bytes *file, const char *path, const pipeline_config *c,
+static cloob_status open_bytes(cloob_ctx *ctx, const file_bytes *file, const char *path, const tokenizer_config *c,
                                tokenizer **out)
 {
     sbuf plain = { 0 };
-    pieces p;
     const char *text = (const char *)file->data;
-    if (pieces_is_model(file->data, file->size)) {
-        cloob_status status = pieces_read_model(ctx, file->data, file->size, path, &p);
-        if (status == CLOOB_OK) return tokenizer_of_pieces(ctx, &p, out);
-        pieces_release(&p);
-        return status;
-    }
-    bool own = pieces_is_text(text, file->size) || pipeline_is_text(text, file->size);
+    if (pieces_is_model(file->data, file->size)) return pieces_read_model(ctx, file->data, file->size, path, out);
+    bool own = pieces_is_text(text, file->size) || json_form_is_text(text, file->size);
     if (file->size && text[0] == '{' && !own) return tokenizer_read_json(ctx, text, file->size, path, c, out);
     if (!gzip_is(file->data, file->size)) return tokenizer_open_text(ctx, text, file->size, path, out);
     cloob_status status = gzip_expand(ctx, file->data, file->size, FILE_LIMIT, path, &plain);
@@ -241,7 +135,7 @@ static cloob_status open_bytes(cloob_ctx *ctx, const file_bytes *file, const cha
     return status;
 }
 
-static cloob_status open_file(cloob_ctx *ctx, const char *path, const pipeline_config *c, tokenizer **out)
+static cloob_status open_file(cloob_ctx *ctx, const char *path, const tokenizer_config *c, tokenizer **out)
 {
     file_bytes file;
     *out = NULL;
@@ -256,19 +150,20 @@ static cloob_status open_file(cloob_ctx *ctx, const char *path, const pipeline_c
 /* vocab.json with merges.txt, or vocab.txt: written as a tokenizer.json first. */
 static cloob_status open_old(cloob_ctx *ctx, const char *folder, const folder_config *f, bool merges, tokenizer **out)
 {
-    char *path[2] = { file_join(folder, merges ? "vocab.json" : "vocab.txt"), file_join(folder, "merges.txt") };
+    char path[2][FILE_PATH];
     file_bytes file[2] = { { 0 } };
     sbuf text = { 0 };
     bool roberta = f->c.class_name && strncmp(f->c.class_name, "Roberta", 7) == 0;
-    cloob_status status = path[0] && path[1] ? CLOOB_OK : ctx_no_memory(ctx, 64, folder);
+    CLOOB_TRY(file_in(ctx, folder, merges ? "vocab.json" : "vocab.txt", path[0]));
+    CLOOB_TRY(file_in(ctx, folder, "merges.txt", path[1]));
+    cloob_status status = CLOOB_OK;
     for (int i = 0; i < 1 + merges && status == CLOOB_OK; i++) status = file_read(ctx, path[i], FILE_LIMIT, &file[i]);
     if (status == CLOOB_OK && merges)
-        pipeline_from_merges(!roberta, (const char *)file[0].data, file[0].size, (const char *)file[1].data,
-                             file[1].size, &text);
-    else if (status == CLOOB_OK) pipeline_from_vocab_txt((const char *)file[0].data, file[0].size, !f->cased, &text);
+        json_from_merges(!roberta, file[0].data, file[0].size, file[1].data, file[1].size, &text);
+    else if (status == CLOOB_OK) json_from_vocab_txt(file[0].data, file[0].size, !f->cased, &text);
     if (status == CLOOB_OK && text.failed) status = ctx_no_memory(ctx, text.len, path[0]);
     if (status == CLOOB_OK) status = tokenizer_read_json(ctx, text.data, text.len, path[0], &f->c, out);
-    for (int i = 0; i < 2; i++) file_bytes_release(&file[i]), free(path[i]);
+    for (int i = 0; i < 2; i++) file_bytes_release(&file[i]);
     sbuf_release(&text);
     return status;
 }
@@ -278,23 +173,23 @@ static cloob_status open_in(cloob_ctx *ctx, const char *folder, const folder_con
     static const char *const files[] = { "spiece.model", "tokenizer.json", "tokenizer.model" };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         if (!in_folder(folder, files[i])) continue;
-        char *path = file_join(folder, files[i]);
-        cloob_status status = path ? open_file(ctx, path, &f->c, out) : ctx_no_memory(ctx, 64, folder);
-        free(path);
-        return status;
+        char path[FILE_PATH];
+        CLOOB_TRY(file_in(ctx, folder, files[i], path));
+        return open_file(ctx, path, &f->c, out);
     }
     if (in_folder(folder, "vocab.json") && in_folder(folder, "merges.txt")) return open_old(ctx, folder, f, true, out);
     return in_folder(folder, "vocab.txt") ? open_old(ctx, folder, f, false, out) : CLOOB_OK;
 }
 
 /* Whose cleaning: merges of an open_clip folder are read by its SimpleTokenizer, unless it names transformers'. */
-static void set_origin(const folder_config *f, tokenizer *t)
+static cloob_status set_origin(cloob_ctx *ctx, const folder_config *f, tokenizer *t)
 {
-    if (t->pieces && !f->open_clip && !t->pieces->bpe) t->pieces->hf = true, t->pieces->canonicalize = false;
-    if (t->pieces || t->pipe || !f->open_clip || f->hf_in_clip) return;
-    tokenizer_set_clean(t, CLEAN_FULL);
+    if (t->form == FORM_PIECES && !f->open_clip && t->p.model == PIECES_UNIGRAM) return pieces_set_siglip(ctx, t);
+    if (t->form != FORM_MERGES || !f->open_clip || f->hf_in_clip) return CLOOB_OK;
     t->pad = 0;
     t->pad_special = false;
+    tokenizer_set_clean(t, CLEAN_FULL);
+    return CLOOB_OK;
 }
 
 static cloob_status open_dir(cloob_ctx *ctx, const char *folder, tokenizer **out)
@@ -302,7 +197,7 @@ static cloob_status open_dir(cloob_ctx *ctx, const char *folder, tokenizer **out
     folder_config f;
     cloob_status status = read_config(ctx, folder, &f);
     if (status == CLOOB_OK) status = open_in(ctx, folder, &f, out);
-    if (status == CLOOB_OK && *out) set_origin(&f, *out);
+    if (status == CLOOB_OK && *out) status = tokenizer_or_close(set_origin(ctx, &f, *out), out);
     arena_release(&f.a);
     return status;
 }
@@ -387,7 +282,7 @@ cloob_status tokenizer_find_clip(cloob_ctx *ctx, tokenizer **out, char *path, si
         if (!find_place(i, path, size)) continue;
         cloob_status status = open_file(ctx, path, NULL, out);
         if (status == CLOOB_ERR_MEMORY) return status;
-        if (status == CLOOB_OK && !(*out)->pieces && !(*out)->pipe && (*out)->merges == CLIP_MERGES) return CLOOB_OK;
+        if (status == CLOOB_OK && (*out)->form == FORM_MERGES && (*out)->p.count == CLIP_VOCAB) return CLOOB_OK;
         tokenizer_close(*out);
         *out = NULL;
     }
@@ -403,55 +298,36 @@ static cloob_status write_part(cloob_ctx *ctx, const char *folder, const char *n
     return status;
 }
 
-static void put_vocab(const tokenizer *t, sbuf *out)
+static void put_vocab(const pieces *p, sbuf *out)
 {
-    static const char *const specials[] = { "<|startoftext|>", "<|endoftext|>" };
     json_out w = json_out_on(out);
     json_begin(&w, NULL, '{');
-    for (int32_t id = 0; id < tokenizer_vocab_size(t); id++) {
-        sbuf spelled = { 0 };
-        if (id < tokenizer_start_id(t)) token_put_symbols(t, id, &spelled);
-        else sbuf_puts(&spelled, specials[id - tokenizer_start_id(t)]);
-        sbuf_putc(&spelled, '\0');
-        json_put_int(&w, spelled.failed ? "" : spelled.data, id);
-        w.failed |= spelled.failed;
-        sbuf_release(&spelled);
+    for (int32_t id = 0; id < p->count; id++) {
+        char key[2048];
+        snprintf(key, sizeof key, "%.*s", (int)p->piece[id].bytes, p->text.data + p->piece[id].at);
+        json_put_int(&w, key, id);
     }
     json_end(&w);
     json_out_back(&w, out);
 }
 
-static void put_merges(const tokenizer *t, sbuf *out)
-{
-    sbuf_puts(out, "#version: 0.2\n");
-    for (int32_t m = 0; m < t->merges; m++) {
-        token_put_symbols(t, t->part[m][0], out);
-        sbuf_putc(out, ' ');
-        token_put_symbols(t, t->part[m][1], out);
-        sbuf_putc(out, '\n');
-    }
-}
-
 static void put_config(const tokenizer *t, int64_t length, sbuf *out)
 {
+    static const char *const classes[] = { "CLIPTokenizer", "SiglipTokenizer" };
     json_out w = { 0 };
-    const char *class_name = t->pipe ? t->pipe->class_name : t->pieces ? "SiglipTokenizer" : "CLIPTokenizer";
+    const char *class_name = t->form == FORM_JSON ? t->class_name : classes[t->form];
     json_begin(&w, NULL, '{');
     if (*class_name) json_put_text(&w, "tokenizer_class", class_name);
     json_put_int(&w, "model_max_length", length);
-    if (!t->pieces && !t->pipe) {
-        json_put_text(&w, "bos_token", "<|startoftext|>");
-        json_put_text(&w, "eos_token", "<|endoftext|>");
-        json_put_text(&w, "unk_token", "<|endoftext|>");
-        json_put_text(&w, "pad_token", t->pad ? "<|endoftext|>" : "!");
-    } else if (t->pieces) {
-        json_put_text(&w, "eos_token", "</s>");
-        json_put_text(&w, "unk_token", "<unk>");
-        json_put_text(&w, "pad_token", "</s>");
-        json_put_bool(&w, "do_lower_case", true);
-    } else {
-        if (*t->pipe->pad_text) json_put_text(&w, "pad_token", t->pipe->pad_text);
-        json_put_text(&w, "padding_side", t->pipe->pad_left ? "left" : "right");
+    if (t->form == FORM_MERGES)
+        json_members(&w, J_TEXT("bos_token", "<|startoftext|>"), J_TEXT("eos_token", "<|endoftext|>"),
+                     J_TEXT("unk_token", "<|endoftext|>"), J_TEXT("pad_token", t->pad ? "<|endoftext|>" : "!"));
+    else if (t->form == FORM_PIECES)
+        json_members(&w, J_TEXT("eos_token", "</s>"), J_TEXT("unk_token", "<unk>"), J_TEXT("pad_token", "</s>"),
+                     J_BOOL("do_lower_case", true));
+    else {
+        if (*t->pad_text) json_put_text(&w, "pad_token", t->pad_text);
+        json_put_text(&w, "padding_side", t->pad_left ? "left" : "right");
     }
     json_end(&w);
     json_out_append(&w, out);
@@ -462,16 +338,17 @@ cloob_status tokenizer_export(cloob_ctx *ctx, const tokenizer *t, const char *fo
     sbuf text = { 0 }, config = { 0 }, merges = { 0 };
     put_config(t, length, &config);
     CLOOB_TRY(write_part(ctx, folder, "tokenizer_config.json", &config));
-    if (t->pipe) {
-        sbuf_add(&text, t->pipe->source.data, t->pipe->source.len);
+    if (t->form == FORM_JSON) {
+        sbuf_add(&text, t->source.data, t->source.len);
         return write_part(ctx, folder, "tokenizer.json", &text);
     }
-    if (t->pieces) {
-        pieces_save_model(t->pieces, &text);
-        return write_part(ctx, folder, t->pieces->bpe ? "tokenizer.model" : "spiece.model", &text);
+    if (t->form == FORM_PIECES) {
+        pieces_save_model(t, &text);
+        return write_part(ctx, folder, t->p.model == PIECES_BPE ? "tokenizer.model" : "spiece.model", &text);
     }
-    put_vocab(t, &text);
+    put_vocab(&t->p, &text);
     CLOOB_TRY(write_part(ctx, folder, "vocab.json", &text));
-    put_merges(t, &merges);
+    sbuf_puts(&merges, "#version: 0.2\n");
+    if (t->source.len) sbuf_add(&merges, t->source.data, t->source.len), sbuf_putc(&merges, '\n');
     return write_part(ctx, folder, "merges.txt", &merges);
 }

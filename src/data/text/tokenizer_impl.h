@@ -1,133 +1,272 @@
-/* The inside of a tokenizer, shared by the files that read, apply, write and learn merges. */
+/* The inside of a tokenizer, for the files of this folder and their tests.
+ *
+ * CLIP's BPE, SentencePiece's models and those of a tokenizer.json are configurations of one tokenizer. A text is
+ * cleaned, split at the added tokens, normalised and split into words by the steps, and every word is cut into pieces
+ * of the vocabulary; a row is the ids between a prefix and a suffix, and padding.
+ *
+ *     tokenizer.c         texts to ids and rows, ids to texts
+ *     steps.c             normalizers and pre-tokenizers
+ *     pieces.c            the vocabulary: unigram, BPE and WordPiece
+ *     tokenizer_merges.c  merges files, CLIP's and cloob's
+ *     pieces_file.c       sentencepiece's .model, and what checkpoints store of it
+ *     tokenizer_json.c    tokenizer.json, and what checkpoints store of it
+ *     tokenizer_folder.c  which file of a folder, CLIP's merges on this machine, files for transformers
+ *     tokenizer_train.c   learns merges */
 #ifndef DATA_TEXT_TOKENIZER_IMPL_H
 #define DATA_TEXT_TOKENIZER_IMPL_H
 
+#include "core/arena.h"
 #include "core/ctx.h"
+#include "core/json.h"
 #include "data/text/clean.h"
-#include "data/text/pieces.h"
-#include "data/text/pipeline.h"
 #include "data/text/tokenizer.h"
 
 enum {
-    BYTES = 256,                   /* ids 0 .. 255: a byte; 256 .. 511: a byte that ends a word */
+    BYTES = 256,                   /* ids 0 .. 255 of merges: a byte; 256 .. 511: a byte that ends a word */
     FIRST_MERGE = 2 * BYTES,       /* then one id per merge, then start and end of text */
     CLIP_MERGES = 49152 - 256 - 2, /* how many lines of its longer file CLIP uses */
-    VOCAB_LIMIT = 1 << 20,         /* more ids than any vocabulary has */
-    TOKEN_LIMIT = 1024             /* bytes of one token */
+    VOCAB_LIMIT = 1 << 20          /* more ids than any vocabulary has */
 };
 
-/* ---- hash tables, read-only once built; size is a power of two ------------------------------------- */
+/* ---- the vocabulary (pieces.c) ----------------------------------------------------------------------------------- */
 
-typedef struct pair_slot {
-    int32_t left, right; /* left < 0: empty */
-    int32_t merged;      /* lower means earlier: the id is the rank */
-} pair_slot;
+typedef enum piece_type {
+    PIECE_NORMAL = 1,
+    PIECE_UNKNOWN,
+    PIECE_CONTROL,
+    PIECE_USER,
+    PIECE_UNUSED,
+    PIECE_BYTE
+} piece_type;
 
-/* Texts to ids. A key of up to eight bytes is kept in the slot, of a longer one the hash. */
-typedef struct text_slot {
-    uint64_t key;
-    uint32_t length; /* 0: empty */
+typedef struct piece_row {
+    uint32_t at, bytes; /* in pieces.text */
+    float score;
+    uint8_t type;
+    bool whole; /* merging its characters gives this piece: the short cut for whole words */
+} piece_row;
+
+typedef struct piece_slot {
+    uint64_t hash;
+    int32_t id; /* -1: a beginning of pieces, itself none; -2: an empty slot */
+} piece_slot;
+
+/* Two ids that a list of merges joins; rank: its line. */
+typedef struct piece_pair {
+    int32_t left, right, rank, id; /* left < 0: an empty slot */
+} piece_pair;
+
+/* How a word is cut: along the path with the highest sum of scores; by merging the neighbours whose join has the
+ * highest score; by a list of merges; or the longest piece first, where pieces inside a word begin with "##". */
+typedef enum piece_model { PIECES_UNIGRAM, PIECES_BPE, PIECES_MERGES, PIECES_WORDS } piece_model;
+
+typedef struct pieces {
+    piece_model model;
+    bool byte_fallback; /* what no piece covers is its bytes, else the unknown piece */
+    bool word_ends;     /* PIECES_MERGES: the last character of a word ends in "</w>" */
+    int32_t word_limit; /* PIECES_WORDS: characters of a word; longer ones are unknown */
+    bool no_unknown;    /* there may be no unknown piece: what is unknown is dropped */
+    bool wide;          /* as tokenizers does it: scores are summed in double, characters replaced as a whole */
+    /* SentencePiece's own normalisation of whole texts, where `sentencepiece` is set */
+    bool sentencepiece;
+    bool prefix;      /* a space in front of every text */
+    bool fold_spaces; /* none at the ends, one between words */
+    int32_t unknown, count;
+    piece_row *piece;
+    sbuf text;
+    sbuf charsmap; /* sentencepiece's: a double array and the strings it names; empty: characters stay */
+    float min_score, max_score;
+    piece_slot *slot;
+    uint64_t mask;
+    piece_pair *pair;
+    uint64_t pair_mask;
+    int32_t byte_id[BYTES];
+} pieces;
+
+/* Adds a piece; the order is that of the ids. False: memory is out. */
+bool pieces_add(pieces *p, const char *text, size_t bytes, float score, piece_type type);
+/* After the last piece: tables, special ids. Refuses a vocabulary that cannot be used, by name. */
+cloob_status pieces_finish(cloob_ctx *ctx, pieces *p, const char *name);
+void pieces_release(pieces *p);
+/* Space for n pieces and as many merges, before the first piece of PIECES_MERGES: pieces are found from then on. False:
+ * memory is out. */
+bool pieces_reserve(pieces *p, int64_t n);
+bool pieces_reserve_pairs(pieces *p, int64_t n); /* for the merges alone */
+void pieces_add_pair(pieces *p, int32_t left, int32_t right, int32_t rank, int32_t id);
+/* The id of a piece; below 0: none. */
+int32_t pieces_find(const pieces *p, const char *text, size_t bytes);
+
+/* Appends the ids (int32_t) of one word, without normalising it. Time is near linear in the word. */
+cloob_status pieces_cut(cloob_ctx *ctx, const pieces *p, const char *word, size_t bytes, sbuf *ids);
+/* Appends the ids of a text as libsentencepiece does it: normalised by the character map, spaces as U+2581. behind: as
+ * transformers' SiglipTokenizer does it, which encodes "<unk>" in front of every text and drops its pieces, so that no
+ * space is put there. */
+cloob_status pieces_encode(cloob_ctx *ctx, const pieces *p, const char *text, size_t bytes, bool behind, sbuf *ids);
+/* Appends a text as the character map has it, grapheme by grapheme as tokenizers does it. */
+void pieces_map(const pieces *p, const char *text, size_t bytes, sbuf *out);
+/* Appends the text of one id of SentencePiece's kind. */
+void pieces_put(const pieces *p, int32_t id, sbuf *out);
+
+/* ---- the tokenizer ------------------------------------------------------------------------------------ */
+
+typedef enum step_kind {
+    STEP_NFC,
+    STEP_NFD,
+    STEP_NFKC,
+    STEP_NFKD,
+    STEP_LOWER,
+    STEP_STRIP,
+    STEP_ACCENTS, /* marks (Mn) are dropped */
+    STEP_REPLACE,
+    STEP_REPLACE_SPACES, /* runs of white space, or of `least` and more spaces */
+    STEP_PREPEND,
+    STEP_CHARSMAP,
+    STEP_BERT_CLEAN,
+    STEP_BERT_CHINESE,
+    STEP_SIGLIP,       /* lower case of the whole text, no ASCII punctuation, single spaces */
+    STEP_SPLIT_SPACES, /* from here on: pre-tokenizers */
+    STEP_SPLIT_METASPACE,
+    STEP_SPLIT_BERT,
+    STEP_SPLIT_BYTES,
+    STEP_SPLIT_CLIP, /* CLIP's words; left: as transformers has them, else as open_clip */
+    STEP_SPLIT_AFTER_SPACE
+} step_kind;
+
+typedef struct step {
+    step_kind kind;
+    bool left, right; /* STRIP; BYTES: left is a space in front, right the regular expression */
+    bool first;       /* METASPACE: U+2581 only in front of the first word of a text; left: in front at all */
+    int64_t least;
+    const char *from, *to; /* in the tokenizer's arena */
+} step;
+
+typedef struct added_token {
+    const char *text; /* in the tokenizer's arena, or constant */
+    size_t bytes;
     int32_t id;
-} text_slot;
+    bool lstrip, rstrip, normalized, single_word;
+} added_token;
 
-typedef struct text_table {
-    text_slot *slot;
-    uint32_t mask, used;
-} text_table;
+/* What is done to a text before all of it. The first four are stored by number. */
+typedef enum preparation {
+    PREPARE_NOTHING, /* bytes that are not UTF-8 become U+FFFD */
+    PREPARE_WHITESPACE,
+    PREPARE_LOWER,
+    PREPARE_CANONICAL, /* open_clip's for SigLIP: "_" is a space, punctuation goes, lower case, one space */
+    PREPARE_WORDS,     /* as LOWER, for steps that skip white space */
+    PREPARE_SIGLIP     /* U+2581 in front and nowhere else */
+} preparation;
+
+/* What the tokenizer was read from, which is how it is stored. */
+typedef enum tokenizer_form { FORM_MERGES, FORM_PIECES, FORM_JSON } tokenizer_form;
+
+enum { TOKENIZER_STEPS = 24, TOKENIZER_SPECIALS = 4 };
 
 struct cloob_tokenizer {
-    clean_mode clean;
-    int32_t merges, merge_cap;
-    int32_t (*part)[2]; /* (merges): left and right */
-    sbuf text;          /* all tokens' bytes, one after the other */
-    uint32_t *text_at;  /* (FIRST_MERGE + merges + 1): where each begins */
-    bool *ends;         /* whether the token ends a word */
-    int32_t byte_id[BYTES];
-    pair_slot *pairs;
-    uint32_t pair_mask;
-    text_table words; /* whole words that are one token; the encoder's short cut */
-    pieces *pieces;   /* a SentencePiece vocabulary instead of merges; NULL: merges */
-    pipeline *pipe;   /* or a tokenizer.json of another kind than CLIP's */
-    int32_t pad;      /* of rows of merges */
-    bool pad_special; /* its text is a special token, as transformers has it */
-    bool smaller;     /* the model's vocabulary is larger, as its folder has it */
+    tokenizer_form form;
+    pieces p;
+    clean_mode clean; /* for `prepare` */
+    preparation prepare;
+    step step[TOKENIZER_STEPS]; /* normalizers before pre-tokenizers */
+    int steps, normalizers;
+    added_token *added;
+    int64_t added_count;
+    int32_t prefix[TOKENIZER_SPECIALS], suffix[TOKENIZER_SPECIALS]; /* around every text */
+    int prefixes, suffixes;
+    int32_t pad;
+    bool pad_left;
+    int32_t strip_sep; /* this id becomes 0 in rows; below 0: none */
+    bool pad_special;  /* merges: the padding's text is a special token, as transformers has it */
+    bool smaller;      /* the model's vocabulary is larger, as its folder has it */
+    sbuf source;       /* the lines of merges, or tokenizer.json without blanks */
+    char pad_name[2];
+    char class_name[48]; /* tokenizer_class of tokenizer_config.json, or "" */
+    char pad_text[32];   /* as in tokenizer_config.json */
+    arena a;
 };
 
-/* Takes the pieces over, also on failure. */
-cloob_status tokenizer_of_pieces(cloob_ctx *ctx, pieces *p, tokenizer **out);
+cloob_status tokenizer_create(cloob_ctx *ctx, tokenizer_form form, tokenizer **out);
+/* Closes *t and sets it to NULL unless status is CLOOB_OK; returns status. */
+cloob_status tokenizer_or_close(cloob_status status, tokenizer **t);
 
-cloob_status tokenizer_of_pipeline(cloob_ctx *ctx, pipeline *p, tokenizer **out);
+/* ---- steps.c ------------------------------------------------------------------------------------------ */
 
-/* ---- tokenizer_folder.c ------------------------------------------------------------------------------- */
+/* False: there are too many. */
+bool steps_add(tokenizer *t, step s);
+void steps_normalise(const tokenizer *t, sbuf *text);
+/* Appends the ids of normalised text, cut into words and pieces. first: it begins a text. */
+cloob_status steps_cut(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, bool first, sbuf *ids);
 
-/* config: of the folder; NULL: none. */
-cloob_status tokenizer_read_json(cloob_ctx *ctx, const char *text, size_t size, const char *name,
-                                 const pipeline_config *config, tokenizer **out);
+/* Unicode's white space, as Rust has it: without U+001C .. U+001F. */
+bool steps_is_space(uint32_t c);
+/* The code point at text[0] and its bytes; text is UTF-8. */
+uint32_t steps_code_at(const char *text, size_t n, size_t *used);
 
-/* ---- tokenizer_table.c: tokens and their tables ---------------------------------------------------- */
-
-cloob_status token_create(cloob_ctx *ctx, tokenizer **out); /* with the 512 byte tokens */
-/* Adds the merge of two known tokens; *id is the new token's. */
-cloob_status token_merge(cloob_ctx *ctx, tokenizer *t, int32_t left, int32_t right, int32_t *id);
-/* After the last merge: builds what encoding needs. */
-cloob_status token_finish(cloob_ctx *ctx, tokenizer *t);
-int32_t token_pair(const tokenizer *t, int32_t left, int32_t right); /* the merged id, -1 when there is none */
-void token_put_symbols(const tokenizer *t, int32_t id, sbuf *out);   /* as a merges file spells it */
-
-/* The table of byte strings: keys live elsewhere; find compares through the tokenizer's texts. */
-uint64_t text_key(const char *text, size_t bytes);
-bool text_table_add(text_table *h, const char *text, size_t bytes, int32_t id); /* false: memory is out */
-int32_t text_table_find(const text_table *h, const tokenizer *t, const char *text, size_t bytes);
-
-/* ---- tokenizer_bpe.c -------------------------------------------------------------------------------- */
-
-/* Merges symbols in place, best pair first, and sets *n to how many are left. False: memory is out. */
-bool bpe_merge(const tokenizer *t, int32_t *symbol, int64_t *n);
-
-/* ---- tokenizer_bpe.c: words ------------------------------------------------------------------------------ */
+/* GPT-2's characters for bytes: printable ones are themselves, the others follow from U+0100 on. UTF-8, two bytes at
+ * most; returns how many. */
+int byte_spell(unsigned char byte, char out[2]);
+/* Appends the bytes that the characters of a text stand for; others are dropped. */
+void byte_unspell(const char *text, size_t n, sbuf *out);
 
 typedef enum word_kind { WORD_PLAIN, WORD_START, WORD_END } word_kind;
 
-typedef struct word {
+typedef struct clip_word {
     const char *at;
     size_t bytes;
     word_kind kind; /* WORD_START, WORD_END: the names of the two special tokens, spelled out */
-} word;
+} clip_word;
 
-/* The next word of cleaned text from *pos on; false at the end. Words of CLEAN_HF are those of its regular
- * expression, others of open_clip's: only the latter has <start_of_text> and <end_of_text>. */
-bool words_next(clean_mode mode, const char *text, size_t bytes, size_t *pos, word *w);
+/* The next word of cleaned text from *pos on, by CLIP's rule; false at the end. hf: by the regular expression of
+ * transformers, else of open_clip: only the latter has <start_of_text> and <end_of_text>. */
+bool words_next(bool hf, const char *text, size_t bytes, size_t *pos, clip_word *w);
 
-/* The words of many captions and how often each occurs: all that learning a vocabulary needs to see. */
+/* ---- tokenizer_merges.c ------------------------------------------------------------------------------- */
 
-enum { COUNT_WORD_LIMIT = 256 }; /* longer words are skipped: they are rare and costly */
+/* A tokenizer of at most `most` merges, with its bytes; a merge of two of its tokens, *id the new one; after the last
+ * merge. Ids are those of the header tokenizer.h. */
+cloob_status merges_begin(cloob_ctx *ctx, int64_t most, tokenizer **out);
+cloob_status merges_add(cloob_ctx *ctx, tokenizer *t, int32_t left, int32_t right, int32_t *id);
+cloob_status merges_end(cloob_ctx *ctx, tokenizer *t);
+/* The steps that follow from clean and pad. */
+void merges_set_steps(tokenizer *t);
+cloob_status merges_read(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out);
+void merges_save(const tokenizer *t, sbuf *out);
 
-typedef struct caption {
-    const char *at;
-    size_t bytes;
-} caption;
+/* ---- pieces_file.c ------------------------------------------------------------------------------------ */
 
-typedef struct word_count {
-    const char *at;
-    uint32_t bytes;
-    int64_t count;
-} word_count;
+/* A .model file's bytes; cloob's text form. */
+bool pieces_is_model(const void *data, size_t size);
+bool pieces_is_text(const char *text, size_t size);
+cloob_status pieces_read_model(cloob_ctx *ctx, const void *data, size_t size, const char *name, tokenizer **out);
+cloob_status pieces_read_text(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out);
+/* Cleaning as transformers' SiglipTokenizer has it, instead of open_clip's. */
+cloob_status pieces_set_siglip(cloob_ctx *ctx, tokenizer *t);
+void pieces_save(const tokenizer *t, sbuf *out);
+void pieces_save_model(const tokenizer *t, sbuf *out); /* the bytes of a .model file */
 
-typedef struct word_counts {
-    word_count *item; /* sorted by their bytes */
-    int64_t n;
-    char *text; /* what item points into */
-} word_counts;
+/* ---- tokenizer_json.c --------------------------------------------------------------------------------- */
 
-/* Cleans the captions in full and counts their words, on all threads; the result does not depend on how many.
- */
-cloob_status words_count(cloob_ctx *ctx, const caption *captions, int64_t n, word_counts *out);
-void word_counts_release(word_counts *w);
+/* What a folder says besides tokenizer.json; NULL and 0 where it says nothing. */
+typedef struct tokenizer_config {
+    const char *class_name, *pad, *bos, *eos;
+    int add_bos, add_eos; /* 1: yes, -1: no */
+    bool pad_left, pad_side;
+    preparation prepare;
+    bool strip_sep;
+} tokenizer_config;
 
-/* Where the file of captions and the learning of merges meet. */
+/* text: of a tokenizer.json, CLIP's too. config may be NULL. */
+cloob_status tokenizer_read_json(cloob_ctx *ctx, const char *text, size_t size, const char *name,
+                                 const tokenizer_config *config, tokenizer **out);
+/* The form that checkpoints store, and whether a text has it. */
+bool json_form_is_text(const char *text, size_t size);
+cloob_status json_form_read(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out);
+void json_form_save(const tokenizer *t, sbuf *out);
 
-/* A vocabulary of `size` ids. name is for messages. */
-cloob_status tokenizer_learn(cloob_ctx *ctx, const caption *captions, int64_t n, int32_t size, const char *name,
-                             tokenizer **out);
+/* tokenizer.json's text from the files of older folders: WordPiece's vocab.txt; vocab.json and merges.txt of RoBERTa,
+ * or of CLIP. */
+void json_from_vocab_txt(const char *vocab, size_t size, bool lower, sbuf *json_text);
+void json_from_merges(bool clip, const char *vocab, size_t vocab_size, const char *merges, size_t merges_size,
+                      sbuf *json_text);
 
 #endif

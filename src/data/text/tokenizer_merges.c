@@ -1,4 +1,4 @@
-/* Reads and writes merges files.
+/* CLIP's BPE: reads and writes merges files.
  *
  * A merges file has CLIP's form: a first line with "#version", then two symbols per line, in which a byte is a
  * printable character and "</w>" ends a word. CLIP uses the first 48,894 lines of its longer file; cloob does the same
@@ -8,16 +8,129 @@
 #include <string.h>
 
 #include "core/text.h"
-#include "data/text/unicode.h"
 #include "data/text/tokenizer_impl.h"
-#include "data/text/tokenizer.h"
+
+enum { TOKEN_LIMIT = 1024 }; /* bytes of one token, as it is spelled */
+
+static const char MARK[] = "</w>", *const names[] = { "<|startoftext|>", "<|endoftext|>" };
+enum { MARK_BYTES = sizeof MARK - 1 };
+
+static bool ends_word(const char *symbol, size_t n)
+{
+    return n > MARK_BYTES && memcmp(symbol + n - MARK_BYTES, MARK, MARK_BYTES) == 0;
+}
+
+/* ---- building ------------------------------------------------------------------------------------ */
+
+/* Printable bytes by value, then the others by value: the spelling of the former is a byte's own. */
+static bool add_bytes(pieces *p, bool ends)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (int b = 0; b < BYTES; b++) {
+            char text[2 + MARK_BYTES];
+            uint32_t code;
+            size_t n = (size_t)byte_spell((unsigned char)b, text);
+            utf8_decode(text, n, &code);
+            if ((code < BYTES) != (pass == 0)) continue;
+            if (ends) memcpy(text + n, MARK, MARK_BYTES), n += MARK_BYTES;
+            if (!pieces_add(p, text, n, 0, PIECE_NORMAL)) return false;
+        }
+    return true;
+}
+
+cloob_status merges_begin(cloob_ctx *ctx, int64_t most, tokenizer **out)
+{
+    CLOOB_TRY(tokenizer_create(ctx, FORM_MERGES, out));
+    tokenizer *t = *out;
+    t->p = (pieces){ .model = PIECES_MERGES, .word_ends = true, .no_unknown = true };
+    t->added = calloc(3, sizeof *t->added);
+    if (t->added && pieces_reserve(&t->p, FIRST_MERGE + most + 2) && add_bytes(&t->p, false) && add_bytes(&t->p, true))
+        return CLOOB_OK;
+    return tokenizer_or_close(ctx_no_memory(ctx, (size_t)most * sizeof(piece_pair), "a vocabulary"), out);
+}
+
+cloob_status merges_add(cloob_ctx *ctx, tokenizer *t, int32_t left, int32_t right, int32_t *id)
+{
+    pieces *p = &t->p;
+    char text[TOKEN_LIMIT];
+    const piece_row *a = &p->piece[left], *b = &p->piece[right];
+    size_t n = a->bytes + b->bytes;
+    int32_t rank = p->count - FIRST_MERGE;
+    if (n > TOKEN_LIMIT)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "merge %d makes a token of %zu bytes; the limit is %d", rank + 1, n,
+                        TOKEN_LIMIT);
+    memcpy(text, p->text.data + a->at, a->bytes);
+    memcpy(text + a->bytes, p->text.data + b->at, b->bytes);
+    if (pieces_find(p, text, n) >= 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "a token that an earlier line makes");
+    if (rank) sbuf_putc(&t->source, '\n');
+    sbuf_add(&t->source, text, a->bytes);
+    sbuf_putc(&t->source, ' ');
+    sbuf_add(&t->source, text + a->bytes, b->bytes);
+    *id = p->count;
+    if (t->source.failed || !pieces_add(p, text, n, 0, PIECE_NORMAL))
+        return ctx_no_memory(ctx, p->text.len, "the texts of a vocabulary");
+    pieces_add_pair(p, left, right, rank, *id);
+    return CLOOB_OK;
+}
+
+/* Words that are one token: merging their characters ends in it. */
+static cloob_status mark_words(cloob_ctx *ctx, pieces *p)
+{
+    sbuf ids = { 0 };
+    cloob_status status = CLOOB_OK;
+    for (int32_t id = 0; id < p->count && status == CLOOB_OK; id++) {
+        const piece_row *e = &p->piece[id];
+        const char *text = p->text.data + e->at;
+        if (e->type != PIECE_NORMAL || !ends_word(text, e->bytes)) continue;
+        ids.len = 0;
+        status = pieces_cut(ctx, p, text, e->bytes, &ids);
+        p->piece[id].whole = ids.len == sizeof id && memcmp(ids.data, &id, sizeof id) == 0;
+    }
+    if (ids.failed) status = ctx_no_memory(ctx, sizeof(int32_t), "the words of a vocabulary");
+    sbuf_release(&ids);
+    return status;
+}
+
+cloob_status merges_end(cloob_ctx *ctx, tokenizer *t)
+{
+    t->prefix[0] = t->p.count, t->suffix[0] = t->p.count + 1;
+    t->prefixes = t->suffixes = 1;
+    for (int i = 0; i < 2; i++)
+        if (!pieces_add(&t->p, names[i], strlen(names[i]), 0, PIECE_CONTROL))
+            return ctx_no_memory(ctx, t->p.text.len, "the texts of a vocabulary");
+    merges_set_steps(t);
+    return mark_words(ctx, &t->p);
+}
+
+/* transformers finds its special names in the original text, and normalises the text between them. */
+void merges_set_steps(tokenizer *t)
+{
+    bool hf = t->clean == CLEAN_HF;
+    t->steps = t->normalizers = 0;
+    t->added_count = 0;
+    t->prepare = hf ? PREPARE_NOTHING : PREPARE_WORDS;
+    if (hf) {
+        steps_add(t, (step){ .kind = STEP_NFC });
+        steps_add(t, (step){ .kind = STEP_LOWER });
+        for (int i = 0; i < 2; i++)
+            t->added[t->added_count++] =
+                (added_token){ .text = names[i], .bytes = strlen(names[i]), .id = i ? t->suffix[0] : t->prefix[0] };
+    }
+    if (hf && t->pad_special && t->pad < BYTES && t->p.piece[t->pad].bytes == 1) {
+        t->pad_name[0] = t->p.text.data[t->p.piece[t->pad].at];
+        t->added[t->added_count++] = (added_token){ .text = t->pad_name, .bytes = 1, .id = t->pad };
+    }
+    steps_add(t, (step){ .kind = STEP_SPLIT_CLIP, .left = hf });
+    steps_add(t, (step){ .kind = STEP_SPLIT_BYTES });
+}
+
+/* ---- reading ------------------------------------------------------------------------------------- */
 
 typedef struct reader {
     cloob_ctx *ctx;
     const char *name, *at, *end;
     int64_t line;
     tokenizer *t;
-    text_table stem, whole; /* tokens inside a word, and at its end */
 } reader;
 
 static cloob_status bad(reader *r, const char *why)
@@ -25,69 +138,23 @@ static cloob_status bad(reader *r, const char *why)
     return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: line %lld: %s", r->name, (long long)r->line, why);
 }
 
-/* ---- symbols --------------------------------------------------------------------------------------- */
-
-/* The byte that a character of a merges file encodes; -1: none. */
-static int byte_of_code(const tokenizer *t, uint32_t code)
-{
-    for (int b = 0; code >= BYTES && b < BYTES; b++)
-        if ((uint32_t)(BYTES + t->byte_id[b] - t->byte_id[0]) == code && t->byte_id[b] >= t->byte_id[0]) return b;
-    return code < BYTES && t->byte_id[code] < t->byte_id[0] ? (int)code : -1;
-}
-
-static cloob_status read_symbol(reader *r, const char *text, size_t n, int32_t *id)
-{
-    char raw[TOKEN_LIMIT];
-    size_t bytes = 0;
-    bool ends = n > 4 && memcmp(text + n - 4, "</w>", 4) == 0;
-    for (size_t i = 0, end = ends ? n - 4 : n; i < end;) {
-        uint32_t code;
-        int used = utf8_decode(text + i, end - i, &code), byte = used ? byte_of_code(r->t, code) : -1;
-        if (byte < 0) return bad(r, "a character that encodes no byte");
-        if (bytes == sizeof raw) return bad(r, "a symbol that is too long");
-        raw[bytes++] = (char)byte;
-        i += (size_t)used;
-    }
-    *id = text_table_find(ends ? &r->whole : &r->stem, r->t, raw, bytes);
-    return *id >= 0 ? CLOOB_OK : bad(r, "a symbol that no earlier line makes");
-}
-
-static cloob_status add_token(reader *r, int32_t id)
-{
-    const char *text = r->t->text.data + r->t->text_at[id];
-    size_t bytes = r->t->text_at[id + 1] - r->t->text_at[id];
-    text_table *table = r->t->ends[id] ? &r->whole : &r->stem;
-    if (id >= FIRST_MERGE && text_table_find(table, r->t, text, bytes) >= 0)
-        return bad(r, "a token that an earlier line makes");
-    return text_table_add(table, text, bytes, id) ? CLOOB_OK : ctx_no_memory(r->ctx, bytes, "a vocabulary");
-}
-
-/* ---- lines ----------------------------------------------------------------------------------------- */
-
 static bool next_line(reader *r, const char **line, size_t *n)
 {
-    if (r->at >= r->end) return false;
-    const char *stop = memchr(r->at, '\n', (size_t)(r->end - r->at));
-    *line = r->at;
-    *n = (size_t)((stop ? stop : r->end) - r->at);
-    r->at = stop ? stop + 1 : r->end;
-    if (*n && (*line)[*n - 1] == '\r') --*n;
     r->line++;
-    return true;
+    return text_line(&r->at, r->end, line, n);
 }
 
 static cloob_status read_merge(reader *r, const char *line, size_t n)
 {
-    const char *gap = memchr(line, ' ', n);
-    int32_t left, right, id;
-    if (!gap || gap == line || gap == line + n - 1 || memchr(gap + 1, ' ', n - (size_t)(gap + 1 - line)))
-        return bad(r, "not two symbols with a space between");
-    CLOOB_TRY(read_symbol(r, line, (size_t)(gap - line), &left));
-    CLOOB_TRY(read_symbol(r, gap + 1, n - (size_t)(gap + 1 - line), &right));
-    if (r->t->ends[left]) return bad(r, "the first symbol ends a word, so nothing can follow it");
-    cloob_status s = token_merge(r->ctx, r->t, left, right, &id);
-    if (s != CLOOB_OK) return ctx_wrap(r->ctx, s, "%s: line %lld", r->name, (long long)r->line);
-    return add_token(r, id);
+    const char *gap = memchr(line, ' ', n), *second = gap ? gap + 1 : NULL;
+    size_t first = gap ? (size_t)(gap - line) : 0, rest = gap ? n - first - 1 : 0;
+    if (!first || !rest || memchr(second, ' ', rest)) return bad(r, "not two symbols with a space between");
+    int32_t left = pieces_find(&r->t->p, line, first), right = pieces_find(&r->t->p, second, rest), id;
+    if (left < 0 || right < 0)
+        return bad(r, "a symbol that no earlier line makes, or with a character that encodes no byte");
+    if (ends_word(line, first)) return bad(r, "the first symbol ends a word, so nothing can follow it");
+    cloob_status s = merges_add(r->ctx, r->t, left, right, &id);
+    return s == CLOOB_OK ? s : ctx_wrap(r->ctx, s, "%s: line %lld", r->name, (long long)r->line);
 }
 
 /* FNV-1a of everything after the first line. */
@@ -135,79 +202,52 @@ static cloob_status read_header(reader *r, header *h)
     return CLOOB_OK;
 }
 
-static cloob_status read_merges(reader *r)
+static int64_t count_lines(const char *at, const char *end)
+{
+    int64_t n = 1;
+    for (; at < end && (at = memchr(at, '\n', (size_t)(end - at))); at++) n++;
+    return n;
+}
+
+static cloob_status read_lines(reader *r, const header *h, int64_t limit)
 {
     const char *line;
     size_t n;
-    header h;
-    CLOOB_TRY(read_header(r, &h));
-    r->t->clean = h.clean;
-    r->t->pad = (int32_t)h.pad;
-    r->t->smaller = h.smaller;
-    r->t->pad_special = h.pad_special;
-    int64_t limit = h.merges >= 0 ? h.merges : CLIP_MERGES;
-    for (int32_t id = 0; id < FIRST_MERGE; id++) CLOOB_TRY(add_token(r, id));
-    while (r->t->merges < limit && next_line(r, &line, &n)) {
+    int64_t merges = 0, want = h->merges >= 0 ? h->merges : h->clip ? CLIP_MERGES : -1;
+    for (; merges < limit && next_line(r, &line, &n); merges++) {
         if (n == 0 && r->at == r->end) break; /* a last empty line */
         CLOOB_TRY(read_merge(r, line, n));
     }
-    int64_t want = h.clip ? CLIP_MERGES : h.merges;
-    if (want >= 0 && r->t->merges < want)
-        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: cut short: %d of %lld merges; get the file again", r->name,
-                        r->t->merges, (long long)want);
-    if (h.merges >= 0 && r->at != r->end) return bad(r, "text after the last merge");
-    return token_finish(r->ctx, r->t);
+    if (want >= 0 && merges < want)
+        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: cut short: %lld of %lld merges; get the file again", r->name,
+                        (long long)merges, (long long)want);
+    if (h->merges >= 0 && r->at != r->end) return bad(r, "text after the last merge");
+    r->t->clean = h->clean;
+    r->t->pad = (int32_t)h->pad;
+    r->t->smaller = h->smaller;
+    r->t->pad_special = h->pad_special;
+    return merges_end(r->ctx, r->t);
 }
 
-/* ---- the interface --------------------------------------------------------------------------------- */
-
-cloob_status tokenizer_open_text(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out)
+cloob_status merges_read(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out)
 {
     reader r = { .ctx = ctx, .name = name, .at = text, .end = text + size };
-    *out = NULL;
-    if (pieces_is_text(text, size)) {
-        pieces p;
-        cloob_status read = pieces_read_text(ctx, text, size, name, &p);
-        if (read == CLOOB_OK) return tokenizer_of_pieces(ctx, &p, out);
-        pieces_release(&p);
-        return read;
-    }
-    if (pipeline_is_text(text, size)) {
-        pipeline *pipe;
-        CLOOB_TRY(pipeline_read_text(ctx, text, size, name, &pipe));
-        return tokenizer_of_pipeline(ctx, pipe, out);
-    }
-    CLOOB_TRY(token_create(ctx, &r.t));
-    cloob_status status = read_merges(&r);
-    free(r.stem.slot);
-    free(r.whole.slot);
-    if (status != CLOOB_OK) tokenizer_close(r.t);
-    else *out = r.t;
-    return status;
+    header h;
+    CLOOB_TRY(read_header(&r, &h));
+    int64_t lines = count_lines(r.at, r.end), limit = h.merges >= 0 ? h.merges : CLIP_MERGES;
+    CLOOB_TRY(merges_begin(ctx, lines < limit ? lines : limit, out));
+    r.t = *out;
+    return tokenizer_or_close(read_lines(&r, &h, limit), out);
 }
 
-void tokenizer_save(const tokenizer *t, sbuf *out)
+/* ---- writing ------------------------------------------------------------------------------------- */
+
+void merges_save(const tokenizer *t, sbuf *out)
 {
-    sbuf body = { 0 };
-    if (t->pieces) {
-        pieces_save(t->pieces, out);
-        return;
-    }
-    if (t->pipe) {
-        pipeline_save(t->pipe, out);
-        return;
-    }
-    for (int32_t m = 0; m < t->merges; m++) {
-        if (m) sbuf_putc(&body, '\n');
-        token_put_symbols(t, t->part[m][0], &body);
-        sbuf_putc(&body, ' ');
-        token_put_symbols(t, t->part[m][1], &body);
-    }
-    sbuf_printf(out, "#version: 0.2 cloob merges=%d clean=%s hash=%016llx", t->merges, text_clean_name(t->clean),
-                (unsigned long long)body_hash(body.data, body.len));
+    const char *body = t->source.data ? t->source.data : "";
+    sbuf_printf(out, "#version: 0.2 cloob merges=%d clean=%s hash=%016llx", t->p.count - FIRST_MERGE - 2,
+                text_clean_name(t->clean), (unsigned long long)body_hash(body, t->source.len));
     if (t->pad || t->pad_special) sbuf_printf(out, " pad=%d%s", t->pad, t->pad_special ? " special" : "");
     sbuf_puts(out, t->smaller ? " smaller\n" : "\n");
-    if (body.len) sbuf_add(out, body.data, body.len);
-    out->failed |= body.failed;
-    sbuf_release(&body);
+    sbuf_add(out, body, t->source.len);
 }

@@ -6,8 +6,178 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/arena.h"
+#include "core/file.h"
+#include "core/pool.h"
+#include "core/text.h"
 #include "data/text/tokenizer_impl.h"
+#include "io/gzip.h"
+
+/* ---- counting words: one table per thread, merged and sorted at the end ---------------------------- */
+
+enum { COUNT_WORD_LIMIT = 256 }; /* longer words are skipped: they are rare and costly */
+
+typedef struct caption {
+    const char *at;
+    size_t bytes;
+} caption;
+
+typedef struct word_count {
+    const char *at;
+    uint32_t bytes;
+    int64_t count;
+} word_count;
+
+typedef struct word_counts {
+    word_count *item; /* sorted by their bytes */
+    int64_t n;
+    char *text; /* what item points into */
+} word_counts;
+
+static void word_counts_release(word_counts *w)
+{
+    free(w->item);
+    free(w->text);
+    *w = (word_counts){ 0 };
+}
+
+typedef struct slot {
+    uint64_t hash;
+    size_t at;      /* in text */
+    uint32_t bytes; /* 0: empty */
+    int64_t count;
+} slot;
+
+typedef struct table {
+    slot *slot;
+    size_t mask, used;
+    sbuf text;
+} table;
+
+static uint64_t hash_bytes(const char *text, size_t bytes)
+{
+    uint64_t h = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < bytes; i++) h = (h ^ (unsigned char)text[i]) * 0x100000001B3u;
+    return h ^ h >> 32;
+}
+
+static bool table_grow(table *h)
+{
+    size_t size = h->slot ? 2 * (h->mask + 1) : 4096;
+    slot *bigger = calloc(size, sizeof *bigger);
+    if (!bigger) return false;
+    for (size_t i = 0; h->slot && i <= h->mask; i++) {
+        if (!h->slot[i].bytes) continue;
+        size_t s = h->slot[i].hash & (size - 1);
+        while (bigger[s].bytes) s = (s + 1) & (size - 1);
+        bigger[s] = h->slot[i];
+    }
+    free(h->slot);
+    h->slot = bigger;
+    h->mask = size - 1;
+    return true;
+}
+
+static bool table_add(table *h, const char *text, size_t bytes, int64_t count)
+{
+    if ((!h->slot || 2 * h->used > h->mask) && !table_grow(h)) return false;
+    uint64_t hash = hash_bytes(text, bytes);
+    size_t s = hash & h->mask;
+    for (; h->slot[s].bytes; s = (s + 1) & h->mask) {
+        slot *x = &h->slot[s];
+        if (x->hash != hash || x->bytes != bytes || memcmp(h->text.data + x->at, text, bytes) != 0) continue;
+        x->count += count;
+        return true;
+    }
+    h->slot[s] = (slot){ hash, h->text.len, (uint32_t)bytes, count };
+    h->used++;
+    sbuf_add(&h->text, text, bytes);
+    return !h->text.failed;
+}
+
+static bool table_join(table *into, const table *from)
+{
+    for (size_t i = 0; from->slot && i <= from->mask; i++) {
+        const slot *x = &from->slot[i];
+        if (x->bytes && !table_add(into, from->text.data + x->at, x->bytes, x->count)) return false;
+    }
+    return true;
+}
+
+static void table_release(table *h)
+{
+    free(h->slot);
+    sbuf_release(&h->text);
+}
+
+typedef struct count_job {
+    const cloob_ctx *ctx;
+    const caption *captions;
+    table *tables;
+    bool *failed;
+} count_job;
+
+static bool count_caption(cloob_ctx *ctx, table *h, const caption *c, sbuf *clean)
+{
+    clip_word w;
+    clean->len = 0;
+    if (text_clean_words(ctx, CLEAN_FULL, c->at, c->bytes, clean) != CLOOB_OK) return false;
+    for (size_t pos = 0; clean->len && words_next(false, clean->data, clean->len, &pos, &w);)
+        if (w.kind == WORD_PLAIN && w.bytes <= COUNT_WORD_LIMIT && !table_add(h, w.at, w.bytes, 1)) return false;
+    return true;
+}
+
+static void count_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    count_job *j = arg;
+    sbuf clean = { 0 };
+    cloob_ctx *ctx = ctx_worker(j->ctx);
+    bool ok = ctx != NULL;
+    for (int64_t i = begin; i < end && ok; i++) ok = count_caption(ctx, &j->tables[thread], &j->captions[i], &clean);
+    j->failed[thread] = !ok;
+    sbuf_release(&clean);
+    cloob_ctx_destroy(ctx);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const word_count *x = a, *y = b;
+    int c = memcmp(x->at, y->at, x->bytes < y->bytes ? x->bytes : y->bytes);
+    return c ? c : (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+/* Takes the table's text over. */
+static bool list_words(table *h, word_counts *out)
+{
+    *out = (word_counts){ .item = malloc((h->used + 1) * sizeof *out->item), .text = h->text.data };
+    h->text = (sbuf){ 0 };
+    if (!out->item) return false;
+    for (size_t i = 0; h->slot && i <= h->mask; i++)
+        if (h->slot[i].bytes)
+            out->item[out->n++] = (word_count){ out->text + h->slot[i].at, h->slot[i].bytes, h->slot[i].count };
+    qsort(out->item, (size_t)out->n, sizeof *out->item, by_bytes);
+    return true;
+}
+
+/* Cleans the captions in full and counts their words, on all threads; the result does not depend on how many. */
+static cloob_status words_count(cloob_ctx *ctx, const caption *captions, int64_t n, word_counts *out)
+{
+    enum { GRAIN = 1024 };
+    int ranges = pool_ranges(ctx, n, GRAIN);
+    count_job j = { ctx, captions, calloc((size_t)ranges, sizeof(table)), calloc((size_t)ranges, sizeof(bool)) };
+    bool ok = j.tables && j.failed;
+    *out = (word_counts){ 0 };
+    if (ok) pool_for(ctx, n, GRAIN, count_range, &j);
+    for (int i = 0; ok && i < ranges; i++) ok = !j.failed[i] && (i == 0 || table_join(&j.tables[0], &j.tables[i]));
+    if (ok) ok = list_words(&j.tables[0], out);
+    for (int i = 0; j.tables && i < ranges; i++) table_release(&j.tables[i]);
+    free(j.tables);
+    free(j.failed);
+    if (ok) return CLOOB_OK;
+    word_counts_release(out);
+    return ctx_no_memory(ctx, (size_t)n * 32, "counting words");
+}
+
+/* ---- learning ------------------------------------------------------------------------------------ */
 
 typedef struct pair {
     int32_t left, right;
@@ -24,6 +194,7 @@ typedef struct candidate {
 typedef struct learner {
     cloob_ctx *ctx;
     tokenizer *t;
+    int32_t merges;
     const word_count *word;
     int64_t words;
     int32_t *symbol; /* all words' symbols */
@@ -184,12 +355,12 @@ static bool best_pair(learner *l, candidate *best)
 static cloob_status learn_merges(learner *l, int32_t merges)
 {
     candidate best;
-    while (l->t->merges < merges && best_pair(l, &best)) {
+    while (l->merges < merges && best_pair(l, &best)) {
         int32_t id;
-        CLOOB_TRY(token_merge(l->ctx, l->t, best.left, best.right, &id));
+        CLOOB_TRY(merges_add(l->ctx, l->t, best.left, best.right, &id));
         merge_everywhere(l, &best, id);
         if (l->failed) break;
-        if (l->t->merges % 64 == 0) ctx_progress(l->ctx, "vocabulary", l->t->merges, merges, "merges");
+        if (++l->merges % 64 == 0) ctx_progress(l->ctx, "vocabulary", l->merges, merges, "merges");
     }
     ctx_progress(l->ctx, "vocabulary", merges, merges, "merges"); /* fewer where nothing repeats: it has ended */
     return l->failed ? ctx_no_memory(l->ctx, (size_t)l->pairs * sizeof(pair), "learning merges") : CLOOB_OK;
@@ -201,6 +372,11 @@ static cloob_status spread_symbols(learner *l)
 {
     int64_t total = 0;
     for (int64_t w = 0; w < l->words; w++) total += l->word[w].bytes;
+    int32_t byte_id[BYTES];
+    for (int b = 0; b < BYTES; b++) {
+        char text[2];
+        byte_id[b] = pieces_find(&l->t->p, text, (size_t)byte_spell((unsigned char)b, text));
+    }
     l->symbol = malloc(((size_t)total + 1) * sizeof *l->symbol);
     l->start = malloc(((size_t)l->words + 1) * sizeof *l->start);
     l->length = malloc(((size_t)l->words + 1) * sizeof *l->length);
@@ -209,8 +385,7 @@ static cloob_status spread_symbols(learner *l)
     for (int64_t w = 0; w < l->words; w++) {
         l->start[w] = total;
         l->length[w] = (int32_t)l->word[w].bytes;
-        for (uint32_t i = 0; i < l->word[w].bytes; i++)
-            l->symbol[total++] = l->t->byte_id[(unsigned char)l->word[w].at[i]];
+        for (uint32_t i = 0; i < l->word[w].bytes; i++) l->symbol[total++] = byte_id[(unsigned char)l->word[w].at[i]];
         l->symbol[total - 1] += BYTES;
     }
     return CLOOB_OK;
@@ -246,17 +421,18 @@ static cloob_status learn(cloob_ctx *ctx, const word_counts *words, int32_t size
     }
     learner_release(&l);
     CLOOB_TRY(status);
+    CLOOB_TRY(merges_end(ctx, t));
     if (tokenizer_vocab_size(t) < size - size / 4)
         ctx_log(
             ctx, CLOOB_LOG_WARN,
             "the captions support a vocabulary of %d ids, not %d: no other pair of symbols occurs twice in them; more "
             "captions allow a larger one",
             tokenizer_vocab_size(t), size);
-    return token_finish(ctx, t);
+    return CLOOB_OK;
 }
 
-cloob_status tokenizer_learn(cloob_ctx *ctx, const caption *captions, int64_t n, int32_t size, const char *name,
-                             tokenizer **out)
+static cloob_status learn_captions(cloob_ctx *ctx, const caption *captions, int64_t n, int32_t size, const char *name,
+                                   tokenizer **out)
 {
     word_counts words;
     *out = NULL;
@@ -268,12 +444,121 @@ cloob_status tokenizer_learn(cloob_ctx *ctx, const caption *captions, int64_t n,
     cloob_status status =
         words.n ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no words to learn a vocabulary from", name);
     if (words.n > INT32_MAX) status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: more than 2^31 different words", name);
-    if (status == CLOOB_OK) status = token_create(ctx, out);
-    if (status == CLOOB_OK) status = learn(ctx, &words, size, *out);
-    if (status != CLOOB_OK) {
-        tokenizer_close(*out);
-        *out = NULL;
-    }
+    if (status == CLOOB_OK) status = merges_begin(ctx, size - FIRST_MERGE - 2, out);
+    if (status == CLOOB_OK) status = tokenizer_or_close(learn(ctx, &words, size, *out), out);
     word_counts_release(&words);
+    return status;
+}
+
+/* ---- files of captions: a caption per line, or the `title` column of a table with tabs --------- */
+
+typedef struct captions {
+    caption *item;
+    int64_t n, cap;
+} captions;
+
+static cloob_status add(cloob_ctx *ctx, captions *c, const char *at, size_t bytes)
+{
+    if (!heap_grow(&c->item, c->n, &c->cap, sizeof *c->item))
+        return ctx_no_memory(ctx, (size_t)c->n * sizeof *c->item, "the list of captions");
+    c->item[c->n++] = (caption){ at, bytes };
+    return CLOOB_OK;
+}
+
+/* One field from *at on, up to a tab or the line's end; quotes hide both, as spreadsheets write them. The field is
+ * without its outer quotes (a doubled quote inside stays doubled, which does not change words). Moves *at after it;
+ * *last: the row ends here. */
+static caption next_field(const char **at, const char *end, bool *last)
+{
+    const char *p = *at, *begin = p, *stop;
+    if (p < end && *p == '"') {
+        for (begin = ++p; p < end && (*p != '"' || (p + 1 < end && p[1] == '"')); p++) p += *p == '"';
+        stop = p < end ? p : end;
+        while (p < end && *p != '\t' && *p != '\n') p++;
+    } else {
+        while (p < end && *p != '\t' && *p != '\n') p++;
+        stop = p;
+    }
+    *last = p >= end || *p == '\n';
+    *at = p < end ? p + 1 : end;
+    if (stop > begin && stop[-1] == '\r') stop--;
+    return (caption){ begin, (size_t)(stop - begin) };
+}
+
+/* The column `title` of the first row; -1: the file is not a table. */
+static int title_column(const char *text, const char *end)
+{
+    const char *newline = memchr(text, '\n', (size_t)(end - text));
+    const char *at = text, *stop = newline ? newline : end;
+    bool last = text == end;
+    if (!memchr(text, '\t', (size_t)(stop - text))) return -1;
+    for (int column = 0; !last; column++) {
+        caption field = next_field(&at, stop, &last);
+        if (field.bytes == 5 && memcmp(field.at, "title", 5) == 0) return column;
+    }
+    return -1;
+}
+
+static cloob_status read_table(cloob_ctx *ctx, const char *text, const char *end, int column, captions *out)
+{
+    bool last = false;
+    while (!last) next_field(&text, end, &last); /* the header */
+    while (text < end) {
+        last = false;
+        for (int i = 0; !last; i++) {
+            caption field = next_field(&text, end, &last);
+            if (i == column) CLOOB_TRY(add(ctx, out, field.at, field.bytes));
+        }
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status read_lines(cloob_ctx *ctx, const char *text, const char *end, captions *out)
+{
+    const char *line;
+    size_t n;
+    while (text_line(&text, end, &line, &n)) CLOOB_TRY(add(ctx, out, line, n));
+    return CLOOB_OK;
+}
+
+static cloob_status learn_text(cloob_ctx *ctx, const char *text, size_t bytes, int32_t size, const char *name,
+                               tokenizer **out)
+{
+    captions c = { 0 };
+    const char *end = text + bytes;
+    int column = bytes ? title_column(text, end) : -1;
+    cloob_status status = column >= 0 ? read_table(ctx, text, end, column, &c) : read_lines(ctx, text, end, &c);
+    if (status == CLOOB_OK) status = learn_captions(ctx, c.item, c.n, size, name, out);
+    free(c.item);
+    return status;
+}
+
+cloob_status tokenizer_train(cloob_ctx *ctx, const char *path, int32_t size, tokenizer **out)
+{
+    file_map map;
+    sbuf plain = { 0 };
+    *out = NULL;
+    CLOOB_TRY(file_map_open(ctx, path, &map));
+    const char *text = (const char *)map.data;
+    size_t bytes = map.size;
+    cloob_status status = CLOOB_OK;
+    if (gzip_is(map.data, map.size)) {
+        status = gzip_expand(ctx, map.data, map.size, (size_t)1 << 36, path, &plain);
+        text = plain.data ? plain.data : "", bytes = plain.len;
+    }
+    if (status == CLOOB_OK) status = learn_text(ctx, text, bytes, size, path, out);
+    sbuf_release(&plain);
+    file_map_close(&map);
+    return status;
+}
+
+cloob_status tokenizer_train_texts(cloob_ctx *ctx, const char *const *text, int64_t n, int32_t size, tokenizer **out)
+{
+    captions c = { 0 };
+    cloob_status status = CLOOB_OK;
+    *out = NULL;
+    for (int64_t i = 0; i < n && status == CLOOB_OK; i++) status = add(ctx, &c, text[i], strlen(text[i]));
+    if (status == CLOOB_OK) status = learn_captions(ctx, c.item, c.n, size, "the captions", out);
+    free(c.item);
     return status;
 }

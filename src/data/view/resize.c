@@ -27,9 +27,8 @@ static void across_row(uint8_t *out, const uint8_t *row, const resize_axis *x, i
     }
 }
 
-static void across_plain(uint8_t *const *out, const uint8_t *const *row, const resize_axis *x, int channels, void *work)
+static void across_plain(uint8_t *const *out, const uint8_t *const *row, const resize_axis *x, int channels)
 {
-    (void)work;
     across_row(out[0], row[0], x, channels);
 }
 
@@ -57,7 +56,7 @@ static bool nothing(resize_axis *a)
 const resize_kernels resize_plain = { "plain", always, nothing, 1, across_plain, down_plain };
 
 #ifdef __x86_64__
-const resize_kernels *const resize_all_kernels[] = { &resize_vnni, &resize_avx2, &resize_plain, NULL };
+const resize_kernels *const resize_all_kernels[] = { &resize_avx2, &resize_plain, NULL };
 #else
 const resize_kernels *const resize_all_kernels[] = { &resize_plain, NULL };
 #endif
@@ -125,7 +124,7 @@ static int torch_bits(const resize_span *s, int64_t out)
 static cloob_status axis_carve(cloob_ctx *ctx, resize_axis *a, resize_buffer *b, int64_t n, int64_t taps, double **w)
 {
     size_t rows = (size_t)n, weights = rows * (size_t)taps;
-    size_t ints = 2 * rows + 2 * weights + (weights / 4 + rows) * 3, bytes = (size_t)taps * sizeof(double) + ints * 4;
+    size_t ints = 2 * rows + 2 * weights, bytes = (size_t)taps * sizeof(double) + ints * 4;
     CLOOB_TRY(resize_reserve(ctx, b, bytes));
     *w = b->data;
     a->n = n;
@@ -135,7 +134,6 @@ static cloob_status axis_carve(cloob_ctx *ctx, resize_axis *a, resize_buffer *b,
     a->first = a->k + weights;
     a->count = a->first + rows;
     a->half = a->count + rows;
-    a->digit = a->half + weights;
     memset(a->k, 0, weights * 4);
     return CLOOB_OK;
 }
@@ -159,7 +157,6 @@ void resize_scratch_release(resize_scratch *s)
     resize_buffer_release(&s->axis[1]);
     resize_buffer_release(&s->mid);
     resize_buffer_release(&s->row);
-    resize_buffer_release(&s->work);
 }
 
 /* --- passes ------------------------------------------------------------------------------------------ */
@@ -197,20 +194,13 @@ static const uint8_t *padded_row(resize_scratch *s, const resize_source *src, in
     return memcpy((uint8_t *)s->row.data + (size_t)slot * (bytes + RESIZE_SLACK), row, bytes);
 }
 
-/* Room for the last rows, and for a kernel's own arrangement of its rows: whole groups of four columns. */
-static cloob_status reserve_rows(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s, const resize_source *src)
-{
-    int64_t columns = columns_read(&s->x), row_bytes = columns * src->channels + RESIZE_SLACK;
-    CLOOB_TRY(resize_reserve(ctx, &s->row, (size_t)(last_rows(src) * row_bytes)));
-    return resize_reserve(ctx, &s->work, (size_t)((columns / 4 + 2) * 4 * src->channels * k->rows));
-}
-
 /* Rows [top, top + n) of the source resized to the window's columns, into out (packed). */
 static cloob_status rows_across(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s, const resize_source *src,
                                 const resize_plan *p, int64_t top, int64_t n, uint8_t *out)
 {
     int64_t bytes = p->width * src->channels;
-    CLOOB_TRY(reserve_rows(ctx, k, s, src));
+    int64_t row_bytes = columns_read(&s->x) * src->channels + RESIZE_SLACK;
+    CLOOB_TRY(resize_reserve(ctx, &s->row, (size_t)(last_rows(src) * row_bytes)));
     for (int64_t y = 0; y < n; y += k->rows) {
         uint8_t *to[RESIZE_ROWS];
         const uint8_t *from[RESIZE_ROWS];
@@ -218,7 +208,7 @@ static cloob_status rows_across(cloob_ctx *ctx, const resize_kernels *k, resize_
             to[r] = y + r < n ? out + (y + r) * bytes : to[r - 1];
             from[r] = y + r < n ? padded_row(s, src, top + y + r) : from[r - 1];
         }
-        k->across(to, from, &s->x, src->channels, s->work.data);
+        k->across(to, from, &s->x, src->channels);
     }
     return CLOOB_OK;
 }

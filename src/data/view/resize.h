@@ -21,7 +21,6 @@ typedef struct resize_axis {
     int64_t origin;         /* the input that first counts from */
     int32_t *first, *count; /* (n) */
     int32_t *k;             /* (n, taps) */
-    int32_t *digit;         /* (n, taps / 4 + 1, 3): a base-256 digit of four weights each; see resize_vnni.c */
     int32_t *half;          /* (n, taps / 2, 2): the low or high part of two weights each; see resize_avx2.c */
 } resize_axis;
 
@@ -48,7 +47,7 @@ typedef struct resize_buffer {
 
 typedef struct resize_scratch {
     resize_axis x, y;
-    resize_buffer axis[2], mid, row, work;
+    resize_buffer axis[2], mid, row;
 } resize_scratch;
 
 void resize_scratch_release(resize_scratch *s);
@@ -77,21 +76,20 @@ cloob_status resize_nearest(cloob_ctx *ctx, resize_scratch *s, const resize_sour
 typedef struct resize_kernels {
     const char *name;
     bool (*usable)(void); /* on this processor */
-    /* Makes digit or half from k. False: these weights are beyond the kernels, take the plain ones. */
+    /* Makes half from k. False: these weights are beyond the kernels, take the plain ones. */
     bool (*prepare)(resize_axis *a);
     int rows; /* how many rows across does at once, up to RESIZE_ROWS */
-    /* `rows` rows across. Reads up to RESIZE_SLACK bytes past a row; work: scratch memory for them in columns, aligned
-     * to 64. */
-    void (*across)(uint8_t *const *out, const uint8_t *const *row, const resize_axis *x, int channels, void *work);
+    /* `rows` rows across. Reads up to RESIZE_SLACK bytes past a row. */
+    void (*across)(uint8_t *const *out, const uint8_t *const *row, const resize_axis *x, int channels);
     /* Output i of the axis down: n bytes, from `rows` rows `stride` apart. */
     void (*down)(uint8_t *out, const uint8_t *src, int64_t stride, int64_t rows, const resize_axis *y, int64_t i,
                  int64_t n);
 } resize_kernels;
 
-enum { RESIZE_SLACK = 64, RESIZE_ROWS = 16 };
+enum { RESIZE_SLACK = 64, RESIZE_ROWS = 2 };
 
 extern const resize_kernels resize_plain;
-extern const resize_kernels resize_vnni, resize_avx2; /* in x86-64 builds */
+extern const resize_kernels resize_avx2; /* in x86-64 builds */
 
 /* Fastest first, ending with the plain one; NULL ends. */
 extern const resize_kernels *const resize_all_kernels[];

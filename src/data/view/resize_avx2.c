@@ -104,9 +104,8 @@ AVX2 static inline void across_two(uint8_t *const *out, const uint8_t *const *ro
     }
 }
 
-AVX2 static void across(uint8_t *const *out, const uint8_t *const *row, const resize_axis *x, int channels, void *work)
+AVX2 static void across(uint8_t *const *out, const uint8_t *const *row, const resize_axis *x, int channels)
 {
-    (void)work;
     if (channels == 3) across_two(out, row, x, 3);
     else across_two(out, row, x, 4);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/rng.h"
+#include "data/view/device_view.h"
 
 struct view_scratch {
     image_reader *reader;
@@ -117,6 +118,29 @@ static cloob_status resize_part(cloob_ctx *ctx, view_scratch *s, const image_par
 /* Pillow's and torchvision's int(round(x)): halves go to the even number. */
 static int64_t round_even(double x) { return (int64_t)nearbyint(x); }
 
+static int64_t whole_patches(double scale, int64_t edge, int64_t patch)
+{
+    int64_t n = (int64_t)ceil((double)edge * scale / (double)patch);
+    return n > 1 ? n : 1;
+}
+
+/* transformers' search for the largest scale: the same steps, so that rounding decides alike. */
+static void patch_grid(const image_view *v, int64_t width, int64_t height, int64_t *across, int64_t *down)
+{
+    const double eps = 1e-5;
+    double low = eps / 10, high = 100;
+    while (high - low >= eps) {
+        double scale = (low + high) / 2;
+        bool fits = whole_patches(scale, height, v->patch) * whole_patches(scale, width, v->patch) <= v->patches;
+        if (fits) low = scale;
+        else high = scale;
+    }
+    *across = whole_patches(low, width, v->patch);
+    *down = whole_patches(low, height, v->patch);
+    if (*across > v->patches) *across = v->patches; /* an image so long that one row of patches is too much */
+    if (*down > v->patches / *across) *down = v->patches / *across;
+}
+
 /* The size of the image before the crop. The edge that follows from the other is cut, as torchvision does. */
 static void eval_size(const transform_options *o, int64_t width, int64_t height, int64_t *out_width,
                       int64_t *out_height)
@@ -125,6 +149,10 @@ static void eval_size(const transform_options *o, int64_t width, int64_t height,
     *out_width = o->how.width && o->how.mode == RESIZE_SQUASH ? o->how.width : edge;
     *out_height = edge;
     if (o->how.mode == RESIZE_NONE) *out_width = width, *out_height = height;
+    if (o->how.mode == RESIZE_PATCHES) {
+        patch_grid(&o->how, width, height, out_width, out_height);
+        *out_width *= o->how.patch, *out_height *= o->how.patch;
+    }
     if (o->how.mode == RESIZE_SHORTEST) {
         if (width <= height) *out_height = (int64_t)((double)(edge * height) / (double)width);
         else *out_width = (int64_t)((double)(edge * width) / (double)height);
@@ -152,6 +180,7 @@ static resize_plan eval_plan(const transform_options *o, int64_t width, int64_t 
     resize_plan p = resize_plan_whole(width, height, w, h, o->how.filter);
     p.torch =
         o->how.hf && o->how.filter != RESIZE_BOX && o->how.filter != RESIZE_HAMMING; /* torch does not have them */
+    if (o->how.mode == RESIZE_PATCHES) return p;
     p.left = crop_at(o, w);
     p.top = crop_at(o, h);
     p.width = w < o->size ? w : o->size;
@@ -159,7 +188,8 @@ static resize_plan eval_plan(const transform_options *o, int64_t width, int64_t 
     return p;
 }
 
-/* Pads a smaller result to the square: the odd pixel goes right and below. open_clip pads before it converts to RGB. */
+/* Pads a smaller result to the square: the odd pixel goes right and below. open_clip pads before it converts to RGB:
+ * the fill of an image with a palette is a number of it. */
 static cloob_status eval_padded(cloob_ctx *ctx, view_scratch *s, const image_part *part, const transform_options *o,
                                 const resize_plan *p, uint8_t *out)
 {
@@ -169,6 +199,7 @@ static cloob_status eval_padded(cloob_ctx *ctx, view_scratch *s, const image_par
     uint8_t *small = s->small.data;
     CLOOB_TRY(resize_part(ctx, s, part, p, small));
     if (part->kind == IMAGE_CMYK) image_cmyk_to_rgb(fill, rgb);
+    if (part->kind == IMAGE_INDEXED) memcpy(rgb, part->palette->rgb[o->how.fill], 3);
     for (int64_t i = 0; i < o->size * o->size; i++) memcpy(out + 3 * i, rgb, 3);
     for (int64_t y = 0; y < p->height; y++)
         memcpy(out + ((top + y) * o->size + left) * 3, small + y * p->width * 3, (size_t)(p->width * 3));
@@ -200,10 +231,24 @@ static cloob_status flatten(cloob_ctx *ctx, view_scratch *s, image_part *part)
     return CLOOB_OK;
 }
 
+/* The record of io/image/image_view.h. */
+static cloob_status eval_patches(cloob_ctx *ctx, view_scratch *s, const image_part *part, const transform_options *o,
+                                 const resize_plan *p, uint8_t *out)
+{
+    size_t used = (size_t)(p->width * p->height * 3), bytes = (size_t)(o->size * o->size * 3);
+    int64_t h = p->height / o->how.patch, w = p->width / o->how.patch;
+    uint8_t grid[4] = { (uint8_t)h, (uint8_t)(h >> 8), (uint8_t)w, (uint8_t)(w >> 8) };
+    CLOOB_TRY(resize_part(ctx, s, part, p, out));
+    memset(out + used, 0, bytes - used);
+    memcpy(out + bytes - 4, grid, 4);
+    return CLOOB_OK;
+}
+
 static cloob_status eval_part(cloob_ctx *ctx, view_scratch *s, image_part *part, const transform_options *o,
                               const resize_plan *p, uint8_t *out)
 {
     if (o->how.hf) CLOOB_TRY(flatten(ctx, s, part));
+    if (o->how.mode == RESIZE_PATCHES) return eval_patches(ctx, s, part, o, p, out);
     if (p->width < o->size || p->height < o->size) return eval_padded(ctx, s, part, o, p, out);
     return resize_part(ctx, s, part, p, out);
 }
@@ -426,5 +471,44 @@ cloob_status transform_crop_resize(cloob_ctx *ctx, const image *im, int64_t top,
     resize_plan p = resize_plan_whole(crop_width, crop_height, width, height, filter);
     cloob_status status = resize_part(ctx, &s, &part, &p, out);
     scratch_release(&s);
+    return status;
+}
+
+/* --- which files a GPU decodes, and its views in plain C ------------------------------------------------ */
+
+/* Planes, the box in RGB and half resized; weights and alignment are small in comparison. */
+static bool fits(const view_job *job, int64_t size)
+{
+    int64_t pixels = (int64_t)job->layout.width * job->layout.height, box = job->box.width * job->box.height;
+    return 3 * (pixels + 64 * (job->layout.width + job->layout.height)) + 4 * box + 4 * job->box.height * size <
+           (int64_t)DEVICE_VIEW_BYTES * 15 / 16;
+}
+
+bool view_job_plan(const void *bytes, size_t size, const image_limits *limits, const transform_options *o, uint64_t key,
+                   view_job *job)
+{
+    *job = (view_job){ .bytes = bytes };
+    const jpeg_layout *l = &job->layout;
+    if (!jpeg_layout_read(bytes, size, &job->layout)) return false;
+    if (limits->max_pixels > 0 && (int64_t)l->width * l->height > limits->max_pixels) return false;
+    if ((limits->photo && l->exif) || transform_draw_colours(o, key)) return false;
+    if (o->how.filter > RESIZE_BILINEAR) return false; /* the kernels' sine is not the host's */
+    job->box = transform_draw_crop(o, key, l->width, l->height);
+    job->flip = transform_draw_flip(o, key);
+    return fits(job, o->size);
+}
+
+cloob_status view_job_define(cloob_ctx *ctx, const ycc_planes *planes, const view_job *job, const transform_options *o,
+                             uint8_t *out)
+{
+    int64_t width = job->box.width, height = job->box.height;
+    image im = { .width = width, .height = height, .rgb = malloc((size_t)(width * height * 3)) };
+    if (!im.rgb) return ctx_no_memory(ctx, (size_t)(width * height * 3), "a view");
+    for (int64_t y = 0; y < height; y++)
+        for (int64_t x = 0; x < width; x++)
+            ycc_pixel(planes, (int)(job->box.left + x), (int)(job->box.top + y), im.rgb + (y * width + x) * 3);
+    cloob_status status = transform_crop_resize(ctx, &im, 0, 0, height, width, o->size, o->size, o->how.filter, out);
+    if (job->flip) augment_flip(out, o->size, o->size);
+    image_release(&im);
     return status;
 }

@@ -37,7 +37,7 @@ cloob_status transform_options_parse(cloob_ctx *ctx, transform_options *o, const
 
 /* --- one image ------------------------------------------------------------------------------------- */
 
-/* Resized by o->how, centre crop or padding. out: (size, size, 3). */
+/* Resized by o->how, centre crop or padding. out: (size, size, 3); of RESIZE_PATCHES a record of that many bytes. */
 cloob_status transform_eval(cloob_ctx *ctx, const image *im, const transform_options *o, uint8_t *out);
 /* Random resized crop and augmentations drawn from key. out: (size, size, 3). */
 cloob_status transform_train(cloob_ctx *ctx, const image *im, const transform_options *o, uint64_t key, uint8_t *out);

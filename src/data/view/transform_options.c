@@ -1,6 +1,7 @@
 /* The settings of a view: defaults, open_clip's names for them, and what makes no sense. */
 #include <errno.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,9 @@ cloob_status transform_options_check(cloob_ctx *ctx, const transform_options *o)
 {
     if (o->size < 1 || o->size > 16384)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "image size %lld: 1 to 16384 can be had", (long long)o->size);
+    if (o->how.mode == RESIZE_PATCHES && (o->how.patch < 1 || o->how.patches < 1 ||
+                                          o->size * o->size * 3 < o->how.patch * o->how.patch * 3 * o->how.patches + 4))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "resize mode patches belongs to NaFlex models");
     if (!(o->scale_min > 0 && o->scale_min <= o->scale_max && o->scale_max <= 1))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "crop scale %g to %g: shares of the area, 0 < min <= max <= 1",
                         o->scale_min, o->scale_max);
@@ -52,15 +56,6 @@ static cloob_status bad_value(cloob_ctx *ctx, const char *key, const char *value
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s=%s: takes %s", key, value, wanted);
 }
 
-static cloob_status set_range(cloob_ctx *ctx, const char *key, const char *value, double *lo, double *hi)
-{
-    double v[2];
-    if (numbers(value, v, 2) != 2) return bad_value(ctx, key, value, "two numbers, like 0.5,1");
-    *lo = v[0];
-    *hi = v[1];
-    return CLOOB_OK;
-}
-
 /* One number is brightness, contrast and saturation alike; three leave the hue alone. */
 static cloob_status set_jitter(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
 {
@@ -73,53 +68,53 @@ static cloob_status set_jitter(cloob_ctx *ctx, transform_options *o, const char 
     return CLOOB_OK;
 }
 
-static cloob_status set_probability(cloob_ctx *ctx, const char *key, const char *value, double *out)
-{
-    if (numbers(value, out, 1) != 1 || !(*out >= 0 && *out <= 1))
-        return bad_value(ctx, key, value, "a number from 0 to 1");
-    return CLOOB_OK;
-}
+/* A number or two in a row of the struct, each from 0 to `most`. */
+typedef struct number_row {
+    const char *key, *wanted;
+    size_t offset;
+    int count;
+    double most;
+} number_row;
 
-static cloob_status set_filter(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
-{
-    if (resize_filter_from_name(value, &o->how.filter)) return CLOOB_OK;
-    return bad_value(ctx, key, value, "bicubic, bilinear, lanczos, box, hamming or nearest");
-}
-
-static cloob_status set_mode(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
-{
-    if (resize_mode_from_name(value, &o->how.mode)) return CLOOB_OK;
-    return bad_value(ctx, key, value, "shortest, longest, squash or none");
-}
-
-static cloob_status set_fill(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
-{
-    double v;
-    if (numbers(value, &v, 1) != 1 || !(v >= 0 && v <= 255))
-        return bad_value(ctx, key, value, "a number from 0 to 255");
-    o->how.fill = (uint8_t)v;
-    return CLOOB_OK;
-}
-
-static cloob_status set_shrink(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
-{
-    if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0) return bad_value(ctx, key, value, "0 or 1");
-    o->jpeg_shrink = value[0] == '1';
-    return CLOOB_OK;
-}
+static const number_row rows[] = {
+    { "scale", "two numbers, like 0.5,1", offsetof(transform_options, scale_min), 2, INFINITY },
+    { "ratio", "two numbers, like 0.5,1", offsetof(transform_options, ratio_min), 2, INFINITY },
+    { "color_jitter_prob", "a number from 0 to 1", offsetof(transform_options, jitter_prob), 1, 1 },
+    { "gray_scale_prob", "a number from 0 to 1", offsetof(transform_options, gray_prob), 1, 1 },
+    { "flip_prob", "a number from 0 to 1", offsetof(transform_options, flip_prob), 1, 1 },
+};
 
 cloob_status transform_options_set(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
 {
-    if (!strcmp(key, "scale")) return set_range(ctx, key, value, &o->scale_min, &o->scale_max);
-    if (!strcmp(key, "ratio")) return set_range(ctx, key, value, &o->ratio_min, &o->ratio_max);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const number_row *r = &rows[i];
+        double v[2] = { 0 };
+        if (strcmp(key, r->key) != 0) continue;
+        if (numbers(value, v, r->count) != r->count || (r->count == 1 && !(v[0] >= 0 && v[0] <= r->most)))
+            return bad_value(ctx, key, value, r->wanted);
+        memcpy((char *)o + r->offset, v, (size_t)r->count * sizeof *v);
+        return CLOOB_OK;
+    }
     if (!strcmp(key, "color_jitter")) return set_jitter(ctx, o, key, value);
-    if (!strcmp(key, "color_jitter_prob")) return set_probability(ctx, key, value, &o->jitter_prob);
-    if (!strcmp(key, "gray_scale_prob")) return set_probability(ctx, key, value, &o->gray_prob);
-    if (!strcmp(key, "jpeg_shrink")) return set_shrink(ctx, o, key, value);
-    if (!strcmp(key, "flip_prob")) return set_probability(ctx, key, value, &o->flip_prob);
-    if (!strcmp(key, "interpolation")) return set_filter(ctx, o, key, value);
-    if (!strcmp(key, "resize_mode")) return set_mode(ctx, o, key, value);
-    if (!strcmp(key, "fill_color")) return set_fill(ctx, o, key, value);
+    if (!strcmp(key, "jpeg_shrink")) {
+        o->jpeg_shrink = strcmp(value, "1") == 0;
+        return o->jpeg_shrink || !strcmp(value, "0") ? CLOOB_OK : bad_value(ctx, key, value, "0 or 1");
+    }
+    if (!strcmp(key, "interpolation"))
+        return resize_filter_from_name(value, &o->how.filter)
+                   ? CLOOB_OK
+                   : bad_value(ctx, key, value, "bicubic, bilinear, lanczos, box, hamming or nearest");
+    if (!strcmp(key, "resize_mode"))
+        return resize_mode_from_name(value, &o->how.mode)
+                   ? CLOOB_OK
+                   : bad_value(ctx, key, value, "shortest, longest, squash or none");
+    if (!strcmp(key, "fill_color")) {
+        double v;
+        if (numbers(value, &v, 1) != 1 || !(v >= 0 && v <= 255))
+            return bad_value(ctx, key, value, "a number from 0 to 255");
+        o->how.fill = (uint8_t)v;
+        return CLOOB_OK;
+    }
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                     "%s: no such setting of a view; known are scale, ratio, color_jitter, color_jitter_prob, "
                     "gray_scale_prob, flip_prob, jpeg_shrink, interpolation, resize_mode, fill_color",

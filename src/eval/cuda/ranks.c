@@ -14,20 +14,12 @@ enum { TILE = 8192, SEND_ROWS = 16384 }; /* a tile of 256 MiB: products at full 
 
 static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-/* Unit rows on the device: all of them, or the panel asked for last. */
-typedef struct panel {
-    const unit_rows *u;
-    float *data;
-    bool resident;
-    int64_t held; /* first row of the panel; -1: none */
-} panel;
-
 typedef struct gpu_ranks {
     cloob_ctx *ctx;
     device *d;
     const rank_pass *p;
     int64_t tile, D, ld;
-    panel a, b;
+    float *a, *b;       /* (rows, ld) on the device, up to a whole number of tiles */
     float *s, *staging; /* (tile, tile) on the device; (SEND_ROWS, ld) on the host */
     double *matched;
     unsigned long long *above[2];
@@ -41,7 +33,7 @@ typedef struct gpu_ranks {
 typedef struct reading {
     const unit_rows *u;
     float *to;
-    int64_t first, D, ld;
+    int64_t first, ld;
 } reading;
 
 static void read_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -51,23 +43,15 @@ static void read_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) unit_rows_read(r->u, r->first + i, 1, r->to + i * r->ld);
 }
 
-static cloob_status send(gpu_ranks *g, const unit_rows *u, int64_t first, int64_t n, float *to)
+static cloob_status send(gpu_ranks *g, const unit_rows *u, float *to)
 {
-    for (int64_t at = 0; at < n; at += SEND_ROWS) {
-        int64_t part = min64(SEND_ROWS, n - at);
-        reading r = { u, g->staging, first + at, g->D, g->ld };
+    for (int64_t at = 0; at < u->src.N; at += SEND_ROWS) {
+        int64_t part = min64(SEND_ROWS, u->src.N - at);
+        reading r = { u, g->staging, at, g->ld };
         pool_for(g->ctx, part, 64, read_range, &r);
         CLOOB_TRY(g->d->to_device(g->ctx, g->d, to + at * g->ld, g->staging, (size_t)(part * g->ld) * sizeof *to));
     }
     return CLOOB_OK;
-}
-
-static cloob_status panel_rows(gpu_ranks *g, panel *p, int64_t first, int64_t n, const float **out)
-{
-    *out = p->resident ? p->data + first * g->ld : p->data;
-    if (p->resident || p->held == first) return CLOOB_OK;
-    p->held = first;
-    return send(g, p->u, first, n, p->data);
 }
 
 /* ---- life cycle ---------------------------------------------------------------------------------- */
@@ -77,28 +61,9 @@ static cloob_status take(gpu_ranks *g, void **out, size_t bytes, const char *wha
     return g->d->alloc(g->ctx, g->d, bytes, what, out);
 }
 
-static size_t panel_bytes(const gpu_ranks *g, const unit_rows *u, bool resident)
+static size_t side_bytes(const gpu_ranks *g, const unit_rows *u)
 {
-    return (size_t)((resident ? up(u->src.N, g->tile) : g->tile) * g->ld) * sizeof(float);
-}
-
-/* Both stay there, the candidates alone, or neither, as memory allows. */
-static void choose_resident(gpu_ranks *g, size_t other_bytes)
-{
-    size_t total, available;
-    g->d->memory(g->d, &total, &available);
-    size_t limit = g->p->gpu_limit ? g->p->gpu_limit : available / 4 * 3,
-           room = limit > other_bytes ? limit - other_bytes : 0;
-    size_t a = panel_bytes(g, g->a.u, true), b = panel_bytes(g, g->b.u, true);
-    g->b.resident = b + panel_bytes(g, g->a.u, false) <= room;
-    g->a.resident = g->b.resident && a + b <= room;
-}
-
-static cloob_status make_panel(gpu_ranks *g, panel *p)
-{
-    p->held = -1;
-    CLOOB_TRY(take(g, (void **)&p->data, panel_bytes(g, p->u, p->resident), "embeddings"));
-    return p->resident ? send(g, p->u, 0, p->u->src.N, p->data) : CLOOB_OK;
+    return (size_t)(up(u->src.N, g->tile) * g->ld) * sizeof(float);
 }
 
 static cloob_status plan_product(gpu_ranks *g)
@@ -116,16 +81,6 @@ static cloob_status plan_product(gpu_ranks *g)
     return take(g, &g->workspace, gemm_plan_workspace(g->plan), "a product");
 }
 
-static void log_plan(const gpu_ranks *g, size_t bytes)
-{
-    const char *where = g->a.resident   ? "all rows stay there"
-                        : g->b.resident ? "candidates stay there"
-                                        : "rows are sent in panels";
-    ctx_log(g->ctx, CLOOB_LOG_INFO, "plan: %lld x %lld similarities in tiles of %lld x %lld on %s, %.2f GiB there; %s",
-            (long long)g->a.u->src.N, (long long)g->b.u->src.N, (long long)g->tile, (long long)g->tile, g->d->name,
-            (double)bytes / 1073741824.0, where);
-}
-
 static cloob_status create(gpu_ranks *g)
 {
     int64_t n = g->p->a->src.N;
@@ -134,9 +89,10 @@ static cloob_status create(gpu_ranks *g)
     g->staging = calloc(1, staging); /* what pads a row stays 0 */
     if (!g->staging) return ctx_no_memory(g->ctx, staging, "embeddings on their way");
     CLOOB_TRY(plan_product(g));
-    size_t others = tile_bytes + (size_t)n * 26;
-    choose_resident(g, others);
-    log_plan(g, others + panel_bytes(g, g->a.u, g->a.resident) + panel_bytes(g, g->b.u, g->b.resident));
+    size_t sides = side_bytes(g, g->p->a) + side_bytes(g, g->p->b);
+    ctx_log(g->ctx, CLOOB_LOG_INFO, "plan: %lld x %lld similarities in tiles of %lld x %lld on %s, %.2f GiB there",
+            (long long)n, (long long)g->p->b->src.N, (long long)g->tile, (long long)g->tile, g->d->name,
+            (double)(tile_bytes + (size_t)n * 26 + sides) / 1073741824.0);
     CLOOB_TRY(take(g, (void **)&g->s, tile_bytes, "similarities"));
     CLOOB_TRY(take(g, (void **)&g->matched, (size_t)n * sizeof *g->matched, "ranks"));
     for (int k = 0; k < 2; k++) {
@@ -144,14 +100,15 @@ static cloob_status create(gpu_ranks *g)
         CLOOB_TRY(take(g, (void **)&g->tied[k], (size_t)n, "ranks"));
     }
     CLOOB_TRY(g->d->to_device(g->ctx, g->d, g->matched, g->p->matched, (size_t)n * sizeof *g->matched));
-    CLOOB_TRY(make_panel(g, &g->a));
-    return make_panel(g, &g->b);
+    CLOOB_TRY(take(g, (void **)&g->a, side_bytes(g, g->p->a), "embeddings"));
+    CLOOB_TRY(take(g, (void **)&g->b, side_bytes(g, g->p->b), "embeddings"));
+    CLOOB_TRY(send(g, g->p->a, g->a));
+    return send(g, g->p->b, g->b);
 }
 
 static void destroy(gpu_ranks *g)
 {
-    void *held[] = { g->a.data,   g->b.data,  g->s,       g->matched,  g->above[0],
-                     g->above[1], g->tied[0], g->tied[1], g->workspace };
+    void *held[] = { g->a, g->b, g->s, g->matched, g->above[0], g->above[1], g->tied[0], g->tied[1], g->workspace };
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         if (held[i]) g->d->free(g->d, held[i]);
     gemm_plan_destroy(g->plan);
@@ -169,16 +126,16 @@ static cloob_status count_tile(gpu_ranks *g, rank_tile *t)
 
 static cloob_status count_all(gpu_ranks *g)
 {
-    int64_t na = g->a.u->src.N, nb = g->b.u->src.N;
+    int64_t na = g->p->a->src.N, nb = g->p->b->src.N;
     rank_tile t = { .s = g->s, .ld = g->tile, .ldx = g->ld, .D = g->D, .step = g->p->step, .matched = g->matched };
     memcpy(t.above, g->above, sizeof t.above);
     memcpy(t.tied, g->tied, sizeof t.tied);
     for (t.i0 = 0; t.i0 < na; t.i0 += g->tile) {
         t.ni = min64(g->tile, na - t.i0);
-        CLOOB_TRY(panel_rows(g, &g->a, t.i0, t.ni, &t.a));
+        t.a = g->a + t.i0 * g->ld;
         for (t.j0 = 0; t.j0 < nb; t.j0 += g->tile) {
             t.nj = min64(g->tile, nb - t.j0);
-            CLOOB_TRY(panel_rows(g, &g->b, t.j0, t.nj, &t.b));
+            t.b = g->b + t.j0 * g->ld;
             CLOOB_TRY(count_tile(g, &t));
         }
     }
@@ -198,14 +155,9 @@ static cloob_status bring_home(gpu_ranks *g)
 cloob_status ranks_gpu(cloob_ctx *ctx, device *d, const rank_pass *p)
 {
     int64_t D = p->a->src.D, largest = p->a->src.N > p->b->src.N ? p->a->src.N : p->b->src.N;
-    gpu_ranks g = { .ctx = ctx,
-                    .d = d,
-                    .p = p,
-                    .D = D,
-                    .ld = up(D, 4),
-                    .tile = min64(TILE, up(largest, RANK_STRETCH)),
-                    .a = { .u = p->a },
-                    .b = { .u = p->b } };
+    gpu_ranks g = {
+        .ctx = ctx, .d = d, .p = p, .D = D, .ld = up(D, 4), .tile = min64(TILE, up(largest, RANK_STRETCH))
+    };
     cloob_status status = create(&g);
     if (status == CLOOB_OK) status = count_all(&g);
     if (status == CLOOB_OK) status = bring_home(&g);

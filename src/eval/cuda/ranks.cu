@@ -1,4 +1,4 @@
-/* Counting in a tile of similarities, as retrieval_ranks.c does it on the CPU: what is clearly above the
+/* Counting in a tile of similarities, as retrieval.c does it on the CPU: what is clearly above the
  * partner's is counted, what is too near is recomputed in double, in the same order of additions, so that
  * ranks are the same. */
 #include "eval/cuda/kernels.h"
@@ -6,7 +6,7 @@
 
 enum { WARPS = 8 };
 
-/* rank_dot of retrieval_ranks.c by the lanes of a warp. */
+/* rank_dot of retrieval.c by the lanes of a warp. */
 static __device__ double warp_dot(const float *a, const float *b, int64_t n)
 {
     double sum = 0;

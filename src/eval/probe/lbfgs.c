@@ -155,74 +155,44 @@ line_verdict line_step_next(line_step *s, double f, double slope)
     return LINE_GO_ON;
 }
 
-enum { GRAIN = 1 << 14, LANES = 8, CHUNK = 1024, LINE_STEPS = 30, MAX_PARTS = 256, MAX_PAIRS = 64 };
+enum { GRAIN = 1 << 14, LINE_STEPS = 30, MAX_PARTS = 256, MAX_PAIRS = 64 };
 
 /* ---- vectors ------------------------------------------------------------------------------------- */
 
-/* Several vectors against one, in a single pass: what counts here is memory, and threads that wait for each
- * other. */
 typedef struct vectors {
-    const double *const *a; /* (count) of n each */
-    int count;
-    double *y;
-    const double *factor;      /* (count) */
-    double (*part)[MAX_PAIRS]; /* per range */
+    const double *a;
+    double *b, factor, part[MAX_PARTS];
 } vectors;
 
-static double dot_chunk(const double *a, const double *b, int64_t n)
-{
-    double lane[LANES] = { 0 }, sum = 0; /* independent sums, so that the compiler may use vectors */
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++) lane[k] += a[i + k] * b[i + k];
-    for (; i < n; i++) sum += a[i] * b[i];
-    for (int k = 0; k < LANES; k++) sum += lane[k];
-    return sum;
-}
-
-static void dots_range(void *arg, int64_t begin, int64_t end, int thread)
+static void dot_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     vectors *v = arg;
-    double *sum = v->part[thread];
-    memset(sum, 0, sizeof v->part[thread]);
-    for (int64_t at = begin; at < end; at += CHUNK)
-        for (int k = 0; k < v->count; k++)
-            sum[k] += dot_chunk(v->a[k] + at, v->y + at, end - at < CHUNK ? end - at : CHUNK);
-}
-
-/* out[k] = a[k] . b */
-static void dots(cloob_ctx *ctx, double *out, const double *const *a, int count, const double *b, int64_t n)
-{
-    double part[MAX_PARTS][MAX_PAIRS];
-    vectors v = { a, count, (double *)(uintptr_t)b, NULL, part };
-    pool_for(ctx, n, GRAIN, dots_range, &v);
-    memset(out, 0, (size_t)count * sizeof *out);
-    for (int r = 0; r < pool_ranges(ctx, n, GRAIN); r++)
-        for (int k = 0; k < count; k++) out[k] += part[r][k];
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = begin; i < end; i++) sum += v->a[i] * v->b[i];
+    v->part[thread] = sum;
 }
 
 static double dot(cloob_ctx *ctx, const double *a, const double *b, int64_t n)
 {
-    double out;
-    dots(ctx, &out, &a, 1, b, n);
-    return out;
+    vectors v = { .a = a, .b = (double *)(uintptr_t)b };
+    double sum = 0;
+    pool_for(ctx, n, GRAIN, dot_range, &v);
+    for (int k = 0; k < pool_ranges(ctx, n, GRAIN); k++) sum += v.part[k];
+    return sum;
 }
 
 static void add_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     vectors *v = arg;
     (void)thread;
-    for (int64_t at = begin; at < end; at += CHUNK) {
-        int64_t stop = end - at < CHUNK ? end : at + CHUNK;
-        for (int k = 0; k < v->count; k++)
-            for (int64_t i = at; i < stop; i++) v->y[i] += v->factor[k] * v->a[k][i];
-    }
+    for (int64_t i = begin; i < end; i++) v->b[i] += v->factor * v->a[i];
 }
 
-/* y += sum of factor[k] a[k] */
-static void add(cloob_ctx *ctx, double *y, const double *factor, const double *const *a, int count, int64_t n)
+/* y += factor x */
+static void add(cloob_ctx *ctx, double *y, double factor, const double *x, int64_t n)
 {
-    vectors v = { a, count, y, factor, NULL };
+    vectors v = { .a = x, .b = y, .factor = factor };
     pool_for(ctx, n, GRAIN, add_range, &v);
 }
 
@@ -234,9 +204,8 @@ typedef struct state {
     int64_t n;
     int m, held, newest; /* pairs in use, and where the last one is */
     double *block;
-    double *g, *d, *w2, *g2, *q;     /* gradient, direction, trial point and its gradient, scratch */
-    double *s, *y;                   /* (m, n) steps and what the gradient changed by */
-    double sy[MAX_PAIRS][MAX_PAIRS]; /* s_i . y_j, by places */
+    double *g, *d, *w2, *g2, *q;  /* gradient, direction, trial point and its gradient, scratch */
+    double *s, *y, sy[MAX_PAIRS]; /* (m, n) steps, what the gradient changed by, and their products */
     double f, f2, slope;
     int evaluations;
 } state;
@@ -272,57 +241,36 @@ static cloob_status precondition(state *t, double *out, const double *v)
 
 /* ---- direction ----------------------------------------------------------------------------------- */
 
-/* Places of the pairs, newest first, and their vectors in that order. */
-typedef struct pairs {
-    int count, place[MAX_PAIRS];
-    const double *s[MAX_PAIRS], *y[MAX_PAIRS];
-} pairs;
-
-static pairs pairs_of(const state *t)
-{
-    pairs p = { .count = t->held };
-    for (int k = 0; k < t->held; k++) {
-        p.place[k] = (t->newest - k + t->m) % t->m;
-        p.s[k] = t->s + p.place[k] * t->n, p.y[k] = t->y + p.place[k] * t->n;
-    }
-    return p;
-}
-
-/* How much H0 = gamma M^-1 must be stretched to agree with the newest pair: s.y / y.M^-1 y. */
+/* How much H0 = gamma M^-1 must be stretched to agree with the newest pair: s.y / y.M^-1 y. Uses d. */
 static cloob_status gamma_of(state *t, double *gamma)
 {
     const double *y = t->y + t->newest * t->n;
     *gamma = 1;
     if (!t->held) return CLOOB_OK;
-    CLOOB_TRY(precondition(t, t->q, y));
-    double curve = dot(t->ctx, y, t->q, t->n);
-    if (curve > 0) *gamma = t->sy[t->newest][t->newest] / curve;
+    CLOOB_TRY(precondition(t, t->d, y));
+    double curve = dot(t->ctx, y, t->d, t->n);
+    if (curve > 0) *gamma = t->sy[t->newest] / curve;
     return CLOOB_OK;
 }
 
-/* d = -H g: the two loops, with the products s.q and y.d taken before them, since q and d change by known
- * vectors whose products are in sy. */
+/* d = -H g by the two-loop recursion (Nocedal and Wright, algorithm 7.4). */
 static cloob_status direction(state *t)
 {
-    double alpha[MAX_PAIRS], minus[MAX_PAIRS], beta[MAX_PAIRS], gamma;
-    pairs p = pairs_of(t);
+    double alpha[MAX_PAIRS], gamma;
     CLOOB_TRY(gamma_of(t, &gamma));
-    dots(t->ctx, alpha, p.s, p.count, t->g, t->n);
-    for (int k = 0; k < p.count; k++) {
-        const double *row = t->sy[p.place[k]];
-        for (int j = 0; j < k; j++) alpha[k] -= alpha[j] * row[p.place[j]];
-        alpha[k] /= row[p.place[k]], minus[k] = -alpha[k];
-    }
     memcpy(t->q, t->g, (size_t)t->n * sizeof *t->q);
-    add(t->ctx, t->q, minus, p.y, p.count, t->n);
+    for (int k = 0; k < t->held; k++) { /* the newest first */
+        int i = (t->newest - k + t->m) % t->m;
+        alpha[i] = dot(t->ctx, t->s + i * t->n, t->q, t->n) / t->sy[i];
+        add(t->ctx, t->q, -alpha[i], t->y + i * t->n, t->n);
+    }
     CLOOB_TRY(precondition(t, t->d, t->q));
     for (int64_t i = 0; i < t->n; i++) t->d[i] *= -gamma; /* d is -H g from here on */
-    dots(t->ctx, beta, p.y, p.count, t->d, t->n);
-    for (int k = p.count - 1; k >= 0; k--) {
-        for (int j = k + 1; j < p.count; j++) beta[k] += minus[j] * t->sy[p.place[j]][p.place[k]];
-        minus[k] = -(alpha[k] + beta[k] / t->sy[p.place[k]][p.place[k]]);
+    for (int k = t->held - 1; k >= 0; k--) {
+        int i = (t->newest - k + t->m) % t->m;
+        double beta = dot(t->ctx, t->y + i * t->n, t->d, t->n) / t->sy[i];
+        add(t->ctx, t->d, -alpha[i] - beta, t->s + i * t->n, t->n);
     }
-    add(t->ctx, t->d, minus, p.s, p.count, t->n);
     t->slope = dot(t->ctx, t->g, t->d, t->n);
     return CLOOB_OK;
 }
@@ -340,9 +288,8 @@ static cloob_status safe_direction(state *t)
 
 static cloob_status evaluate_at(state *t, const double *w, double step, double *slope)
 {
-    const double *d = t->d;
     memcpy(t->w2, w, (size_t)t->n * sizeof *w);
-    add(t->ctx, t->w2, &step, &d, 1, t->n);
+    add(t->ctx, t->w2, step, t->d, t->n);
     CLOOB_TRY(evaluate(t, t->w2, &t->f2, t->g2));
     *slope = isfinite(t->f2) ? dot(t->ctx, t->g2, t->d, t->n) : 0;
     return CLOOB_OK;
@@ -363,20 +310,19 @@ static cloob_status line_search(state *t, const double *w, bool *found)
     return CLOOB_OK;
 }
 
-/* The new pair takes the place of the oldest, with its products with all others. */
+/* The new pair takes the place of the oldest; when its curvature is lost in rounding, both are dropped. */
 static void remember(state *t, const double *w)
 {
     int i = (t->newest + 1) % t->m;
-    double *s = t->s + i * t->n, *y = t->y + i * t->n, rows_[MAX_PAIRS], columns[MAX_PAIRS];
+    double *s = t->s + i * t->n, *y = t->y + i * t->n;
     for (int64_t k = 0; k < t->n; k++) s[k] = t->w2[k] - w[k], y[k] = t->g2[k] - t->g[k];
-    if (!(dot(t->ctx, s, y, t->n) > 1e-16 * dot(t->ctx, y, y, t->n)))
-        return; /* no believable curvature along this step */
-    t->newest = i;
+    double curve = dot(t->ctx, s, y, t->n);
+    if (!(curve > 1e-16 * dot(t->ctx, y, y, t->n))) {
+        if (t->held == t->m) t->held--;
+        return;
+    }
+    t->sy[i] = curve, t->newest = i;
     if (t->held < t->m) t->held++;
-    pairs p = pairs_of(t);
-    dots(t->ctx, rows_, p.y, p.count, s, t->n);
-    dots(t->ctx, columns, p.s, p.count, y, t->n);
-    for (int k = 0; k < p.count; k++) t->sy[i][p.place[k]] = rows_[k], t->sy[p.place[k]][i] = columns[k];
 }
 
 static void accept(state *t, double *w)

@@ -68,32 +68,7 @@ cloob_status probe_train(cloob_ctx *ctx, probe_model *m, probe_fit *fit, const p
 cloob_status probe_score(cloob_ctx *ctx, accuracy_counts *t, const probe_model *m, const probe_data *data,
                          probe_gpu *gpu);
 
-/* The strength of the probe's regularisation by CLIP's parametric binary search: lambda = 1e-6, 1e-4, ...,
- * 1e6 on the validation rows, then a step to both sides of the best, halved from one decade to an eighth.
- * Among equal accuracies the strongest lambda wins. */
-
-typedef struct probe_search {
-    cloob_probe_trial trial[CLOOB_PROBE_TRIALS]; /* in the order tried */
-    int trials;
-    int best;          /* index of the winner */
-    probe_model model; /* the winner's, trained on `train` only; owned */
-} probe_search;
-
-/* Each training starts from the parameters of the last one, so that fifteen cost little more than a few. */
-cloob_status probe_search_run(cloob_ctx *ctx, probe_search *s, const probe_data *train, int parts,
-                              const probe_data *val, const probe_options *o);
-void probe_search_release(probe_search *s);
-
 /* A whole linear probe: plan, search, final training, accuracies; types and meaning in cloob/eval.h. */
-
-/* Copies of chosen rows of a split, as float. */
-typedef struct probe_rows {
-    float *x; /* (n, D) */
-    int64_t *y;
-    probe_data data;
-} probe_rows;
-cloob_status probe_rows_init(cloob_ctx *ctx, probe_rows *g, const probe_data *from, const int64_t *chosen, int64_t n);
-void probe_rows_release(probe_rows *g);
 
 /* val may be NULL. out is released by cloob_probe_release, also after a failure. */
 cloob_status probe_run(cloob_ctx *ctx, cloob_probe_result *out, const cloob_probe_options *o, const probe_data *train,

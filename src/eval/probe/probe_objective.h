@@ -60,11 +60,6 @@ double objective_blocks_double(objective *o, double *g, const double *w);
 /* Logits of one block in double, bias included: zd (n, C) = x w' + b; leaves x in xd. */
 void objective_logits_double(objective *o, const float *x, const double *w, int64_t n);
 
-/* probe_precondition.c: chooses row, root and sampled by `uncertain`; Minv (D+1, D+1) = sum of root^2 x x' over
- * them. */
-void objective_sample(objective *o, int64_t wanted);
-void objective_sample_square(objective *o);
-
 /* probe_precondition.c: lbfgs_problem's prepare and precondition. */
 cloob_status objective_prepare(void *arg, int iteration, double f, const double *w, bool *forget);
 cloob_status objective_precondition(void *arg, double *out, const double *v);

@@ -7,7 +7,7 @@
  *
  * one (D+1)^2 matrix for all classes: exact at W = 0, and later still right about which directions of the
  * features are steep. It is renewed when the objective has fallen enough for u to have moved, from a sample
- * of rows (objective_sample), so that it costs a few evaluations at most.
+ * of rows (choose_sample), so that it costs a few evaluations at most.
  *
  * When all of the Hessian is small it is taken whole, at every iteration: these are Newton steps then, which
  * solve problems with a tiny lambda that would not converge in 1,000 iterations. */
@@ -29,7 +29,7 @@ enum { PANELS = 4 }; /* of columns: a symmetric product is made of those on and 
  * have come to one step, with its weight. So the sample has at most `wanted` rows, and the sum of
  * weights is kept. With equal weights that is every so-many-th row; once most rows are certain it is the
  * others. */
-void objective_sample(objective *o, int64_t wanted)
+static void choose_sample(objective *o, int64_t wanted)
 {
     double total = 0, step = 0, carried = 0;
     if (o->N > wanted) {
@@ -64,7 +64,8 @@ static int64_t gather(objective *o, int64_t first)
     return n;
 }
 
-void objective_sample_square(objective *o)
+/* Minv (D+1, D+1) = sum of root^2 x x' over the sample. */
+static void square_sample(objective *o)
 {
     int64_t K = o->D + 1, width = (K + PANELS - 1) / PANELS;
     memset(o->Minv, 0, (size_t)(K * K) * sizeof *o->Minv);
@@ -87,8 +88,8 @@ static cloob_status sum_of_squares(objective *o)
 {
     int64_t K = o->D + 1, wanted = objective_sample_rows(o->D), used;
     if (!o->gpu) {
-        objective_sample(o, wanted);
-        objective_sample_square(o);
+        choose_sample(o, wanted);
+        square_sample(o);
         return CLOOB_OK;
     }
     CLOOB_TRY(probe_gpu_hessian(o->gpu, o->Minv, o->N > wanted ? o->N / wanted : 1, &used));

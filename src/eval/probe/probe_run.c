@@ -11,6 +11,17 @@
 
 /* ---- the search for lambda ------------------------------------------------------------------- */
 
+/* The strength of the probe's regularisation by CLIP's parametric binary search: lambda = 1e-6, 1e-4, ...,
+ * 1e6 on the validation rows, then a step to both sides of the best, halved from one decade to an eighth.
+ * Among equal accuracies the strongest lambda wins. */
+
+typedef struct probe_search {
+    cloob_probe_trial trial[CLOOB_PROBE_TRIALS]; /* in the order tried */
+    int trials;
+    int best;          /* index of the winner */
+    probe_model model; /* the winner's, trained on `train` only; owned */
+} probe_search;
+
 enum { COARSE_FIRST = 6, COARSE_LAST = -6, COARSE_STEP = 2 }; /* decades, strongest first */
 static const double FINEST = 0.125;
 
@@ -100,18 +111,17 @@ static cloob_status refine(search *s)
     return CLOOB_OK;
 }
 
-cloob_status probe_search_run(cloob_ctx *ctx, probe_search *out, const probe_data *train, int parts,
-                              const probe_data *val, const probe_options *o)
+/* Each training starts from the parameters of the last one, so that fifteen cost little more than a few. */
+static cloob_status probe_search_run(cloob_ctx *ctx, probe_search *out, const probe_data *train, int parts,
+                                     const probe_data *val, const probe_options *o)
 {
     search s = { ctx, out, train, val, parts, o };
     memset(out, 0, sizeof *out);
     cloob_status status = coarse(&s);
     if (status == CLOOB_OK) status = refine(&s);
-    if (status != CLOOB_OK) probe_search_release(out);
+    if (status != CLOOB_OK) probe_model_release(&out->model);
     return status;
 }
-
-void probe_search_release(probe_search *s) { probe_model_release(&s->model); }
 
 /* ---- the whole probe ------------------------------------------------------------------------- */
 
@@ -123,6 +133,30 @@ typedef struct run {
     const probe_data *train, *val, *test; /* val may be NULL */
     device *gpu;                          /* NULL: none */
 } run;
+
+/* Copies of chosen rows of a split, as float. */
+typedef struct probe_rows {
+    float *x; /* (n, D) */
+    int64_t *y;
+    probe_data data;
+} probe_rows;
+
+static void probe_rows_release(probe_rows *g) { free(g->x), free(g->y); }
+
+static cloob_status probe_rows_init(cloob_ctx *ctx, probe_rows *g, const probe_data *from, const int64_t *chosen,
+                                    int64_t n)
+{
+    int64_t D = from->x.D;
+    *g = (probe_rows){ .x = malloc((size_t)(n * D) * sizeof *g->x), .y = malloc((size_t)n * sizeof *g->y) };
+    if (!g->x || !g->y) return ctx_no_memory(ctx, (size_t)(n * D) * sizeof *g->x, "rows of a probe");
+    for (int64_t i = 0; i < n; i++) {
+        const float *row = rows_read(&from->x, chosen[i], 1, g->x + i * D);
+        if (row != g->x + i * D) memcpy(g->x + i * D, row, (size_t)D * sizeof *row);
+        g->y[i] = from->y[chosen[i]];
+    }
+    g->data = (probe_data){ { g->x, CLOOB_F32, n, D, 1, from->x.name }, g->y };
+    return CLOOB_OK;
+}
 
 /* The half that validates when there is no validation split: every other row, so that rows sorted by class are shared
  * out evenly; or a random half. */
@@ -310,7 +344,7 @@ static cloob_status search_then_train(run *r)
     probe_data both[2] = { *r->train, r->val ? *r->val : *r->train };
     int parts = r->val && r->o->refit_all ? 2 : 1;
     if (status == CLOOB_OK) status = train_final(r, both, parts, best.lambda, &s.model);
-    probe_search_release(&s);
+    probe_model_release(&s.model);
     halves_release(&h);
     return status;
 }
@@ -332,4 +366,93 @@ void cloob_probe_release(cloob_probe_result *r)
     if (!r) return;
     free(r->weight), free(r->label);
     r->weight = NULL, r->label = NULL;
+}
+
+/* ---- few shots -------------------------------------------------------------------------------------- */
+
+/* Rows of one class in the order of the split: `row` holds all of them. */
+static int64_t rows_of_class(const probe_data *d, int64_t label, int64_t *row)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < d->x.N; i++)
+        if (d->y[i] == label) row[n++] = i;
+    return n;
+}
+
+cloob_status few_shot_choose(cloob_ctx *ctx, const probe_data *train, int64_t shots, uint64_t seed, int64_t *chosen,
+                             int64_t *n)
+{
+    label_set set;
+    *n = 0;
+    CLOOB_TRY(label_set_init(ctx, &set, train->y, train->x.N));
+    int64_t *row = malloc((size_t)train->x.N * sizeof *row);
+    cloob_status status = row ? CLOOB_OK : ctx_no_memory(ctx, (size_t)train->x.N * sizeof *row, "labels");
+    uint64_t key = rng_key(seed, "few-shot");
+    for (int64_t c = 0; c < set.C && status == CLOOB_OK; c++) {
+        int64_t have = rows_of_class(train, set.value[c], row);
+        uint64_t own = rng_subkey(key, (uint64_t)set.value[c]);
+        if (have < shots)
+            status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: class %lld has %lld rows, `shots` asks for %lld",
+                              train->x.name, (long long)set.value[c], (long long)have, (long long)shots);
+        for (int64_t k = 0; k < shots && status == CLOOB_OK; k++)
+            chosen[(*n)++] = row[rng_permute(own, (uint64_t)k, (uint64_t)have)];
+    }
+    free(row);
+    label_set_release(&set);
+    return status;
+}
+
+static cloob_status gather(cloob_ctx *ctx, const probe_data *from, int64_t shots, uint64_t seed, probe_rows *g)
+{
+    int64_t n, *chosen = malloc((size_t)from->x.N * sizeof *chosen);
+    *g = (probe_rows){ 0 };
+    if (!chosen) return ctx_no_memory(ctx, (size_t)from->x.N * sizeof *chosen, "few shots");
+    cloob_status status = few_shot_choose(ctx, from, shots, seed, chosen, &n);
+    if (status == CLOOB_OK) status = probe_rows_init(ctx, g, from, chosen, n);
+    free(chosen);
+    return status;
+}
+
+static cloob_status one_draw(cloob_ctx *ctx, const cloob_few_shot_options *o, const probe_data *train,
+                             const probe_data *val, const probe_data *test, int64_t shots, uint64_t seed,
+                             cloob_few_shot_draw *out)
+{
+    probe_rows g;
+    cloob_probe_result r = { 0 };
+    cloob_probe_options p = o->probe;
+    if (!val && p.search) p.search = false, p.lambda = CLOOB_FEW_SHOT_LAMBDA;
+    p.refit_all = false; /* the validation rows would be more shots */
+    cloob_status status = gather(ctx, train, shots, seed, &g);
+    if (status == CLOOB_OK) status = probe_run(ctx, &r, &p, &g.data, val, test);
+    *out = (cloob_few_shot_draw){ r.lambda, r.test_acc, r.test_acc5, r.test_mean_per_class };
+    cloob_probe_release(&r);
+    probe_rows_release(&g);
+    return status;
+}
+
+static void describe_draws(cloob_few_shot_row *row, int64_t n)
+{
+    double square = 0;
+    row->mean = 0, row->deviation = 0;
+    for (int64_t i = 0; i < n; i++) row->mean += row->draw[i].test_acc / (double)n;
+    for (int64_t i = 0; i < n; i++) square += (row->draw[i].test_acc - row->mean) * (row->draw[i].test_acc - row->mean);
+    if (n > 1) row->deviation = sqrt(square / (double)(n - 1));
+}
+
+cloob_status few_shot_run(cloob_ctx *ctx, cloob_few_shot_result *out, const cloob_few_shot_options *o,
+                          const probe_data *train, const probe_data *val, const probe_data *test)
+{
+    *out = (cloob_few_shot_result){ .rows = o->shots_count, .seeds = o->seeds };
+    if (o->shots_count < 1 || o->shots_count > CLOOB_FEW_SHOT_ROWS || o->seeds < 1 || o->seeds > CLOOB_FEW_SHOT_SEEDS)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`shots`: up to %d numbers, each drawn 1 to %d times (`seeds`)",
+                        CLOOB_FEW_SHOT_ROWS, CLOOB_FEW_SHOT_SEEDS);
+    for (int64_t k = 0; k < o->shots_count; k++) {
+        cloob_few_shot_row *row = &out->row[k];
+        row->shots = o->shots[k];
+        if (row->shots < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`shots`: %lld", (long long)row->shots);
+        for (int64_t s = 0; s < o->seeds; s++)
+            CLOOB_TRY(one_draw(ctx, o, train, val, test, row->shots, o->seed + (uint64_t)s, &row->draw[s]));
+        describe_draws(row, o->seeds);
+    }
+    return CLOOB_OK;
 }

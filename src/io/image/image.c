@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "io/image/exif.h"
 #include "io/image/image_codec.h"
+#include "io/image/image_view.h"
 
 static const image_codec *const codecs[] = { &image_jpeg, &image_png,  &image_webp, &image_gif,
                                              &image_tiff, &image_heif, &image_bmp };
@@ -55,6 +56,22 @@ cloob_status image_reserve_whole(cloob_ctx *ctx, image_reader *r)
     return image_buffer_reserve(ctx, &r->rgb, (size_t)(r->width * r->height * 3));
 }
 
+void image_set_palette(image_reader *r, int colours)
+{
+    r->kind = IMAGE_RGB;
+    for (int i = 0; i < colours; i++)
+        for (int c = 0; c < 3; c++)
+            if (r->palette.rgb[i][c] != i) r->kind = IMAGE_INDEXED;
+    memset(r->palette.rgb[colours], 0, sizeof r->palette.rgb[0] * (size_t)(256 - colours));
+}
+
+void image_set_bilevel(image_reader *r)
+{
+    r->kind = IMAGE_INDEXED;
+    memset(&r->palette, 255, sizeof r->palette);
+    memset(r->palette.rgb[0], 0, 3);
+}
+
 /* --- readers ----------------------------------------------------------------------------------------- */
 
 cloob_status image_reader_create(cloob_ctx *ctx, image_reader **out)
@@ -73,7 +90,8 @@ void image_reader_trim(image_reader *r)
 
 static void reader_release(image_reader *r)
 {
-    for (int i = 0; i < CODECS; i++) codecs[i]->close(r);
+    for (int i = 0; i < CODECS; i++)
+        if (codecs[i]->close) codecs[i]->close(r);
     image_reader_trim(r);
 }
 
@@ -155,13 +173,10 @@ cloob_status image_reader_load(cloob_ctx *ctx, image_reader *r, const image_box 
         CLOOB_TRY(r->codec->load(ctx, r));
     }
     int64_t step = extra_bytes(r);
-    image_part all = { r->rgb.data,
-                       step ? r->extra.data : NULL,
-                       r->have.width * 3,
-                       r->have.width * step,
-                       r->have.width,
-                       r->have.height,
-                       r->kind };
+    image_part all = { r->rgb.data,       step ? r->extra.data : NULL,
+                       r->have.width * 3, r->have.width * step,
+                       r->have.width,     r->have.height,
+                       r->kind,           &r->palette };
     image_box inner = { r->want.top - r->have.top, r->want.left - r->have.left, r->want.height, r->want.width };
     *out = image_window(&all, &inner);
     return CLOOB_OK;
@@ -170,7 +185,7 @@ cloob_status image_reader_load(cloob_ctx *ctx, image_reader *r, const image_box 
 image_part image_whole(const image *im)
 {
     return (image_part){ im->rgb,   im->extra,  im->width * 3, im->width * extra_step(im->kind),
-                         im->width, im->height, im->kind };
+                         im->width, im->height, im->kind,      &im->palette };
 }
 
 image_part image_window(const image_part *p, const image_box *box)
@@ -205,6 +220,7 @@ cloob_status image_decode(cloob_ctx *ctx, const void *bytes, size_t size, const 
     CLOOB_TRY_GOTO(image_reader_load(ctx, &r, NULL, &part), done);
     out->rgb = r.rgb.data; /* the reader's buffers become the image's */
     out->kind = r.kind;
+    out->palette = r.palette;
     r.rgb.data = NULL;
     if (part.extra) {
         out->extra = r.extra.data;
@@ -242,3 +258,46 @@ void image_release(image *im)
     free(im->extra);
     *im = (image){ 0 };
 }
+
+/* --- names and numbers of the ways to resize ----------------------------------------------------------- */
+
+static const char *const mode_names[RESIZE_MODES] = { "shortest", "longest", "squash", "none", "patches" };
+static const char *const filter_names[RESIZE_FILTERS] = {
+    "bicubic", "bilinear", "lanczos", "box", "hamming", "nearest"
+};
+static const int pillow_numbers[RESIZE_FILTERS] = { 3, 2, 1, 4, 5, 0 };
+
+static int find(const char *name, const char *const *names, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(name, names[i]) == 0) return i;
+    return -1;
+}
+
+bool resize_mode_from_name(const char *name, resize_mode *out)
+{
+    int i = find(name, mode_names, RESIZE_MODES);
+    if (i >= 0) *out = (resize_mode)i;
+    return i >= 0;
+}
+
+bool resize_filter_from_name(const char *name, resize_filter *out)
+{
+    int i = find(name, filter_names, RESIZE_FILTERS);
+    if (i >= 0) *out = (resize_filter)i;
+    return i >= 0;
+}
+
+bool resize_filter_from_pillow(int64_t number, resize_filter *out)
+{
+    for (int i = 0; i < RESIZE_FILTERS; i++)
+        if (pillow_numbers[i] == number) {
+            *out = (resize_filter)i;
+            return true;
+        }
+    return false;
+}
+
+const char *resize_mode_name(resize_mode m) { return mode_names[m]; }
+const char *resize_filter_name(resize_filter f) { return filter_names[f]; }
+int resize_filter_to_pillow(resize_filter f) { return pillow_numbers[f]; }

@@ -26,11 +26,17 @@ typedef enum image_kind {
     IMAGE_INDEXED  /* palette or 1 bit: resized by the nearest pixel */
 } image_kind;
 
+/* Colours by their number; black beyond the file's palette. 1 bit: 0 is black, every other number white. */
+typedef struct image_palette {
+    uint8_t rgb[256][3];
+} image_palette;
+
 typedef struct image {
     uint8_t *rgb; /* (height, width, 3); owned */
     int64_t width, height;
     image_kind kind;
     uint8_t *extra; /* owned, or NULL; of IMAGE_RGB and IMAGE_INDEXED: the alpha of colours that are transparent */
+    image_palette palette; /* of IMAGE_INDEXED */
 } image;
 
 typedef struct image_limits {
@@ -69,6 +75,7 @@ typedef struct image_part {
     int64_t stride, extra_stride;
     int64_t width, height;
     image_kind kind;
+    const image_palette *palette; /* of IMAGE_INDEXED; padding is given as a number of it */
 } image_part;
 
 image_part image_whole(const image *im);

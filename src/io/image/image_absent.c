@@ -4,8 +4,6 @@
 #include "io/image/image.h"
 #include "io/image/image_codec.h"
 
-__attribute__((unused)) static void nothing(image_reader *r) { (void)r; }
-
 __attribute__((unused)) static cloob_status absent(cloob_ctx *ctx, image_reader *r)
 {
     return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
@@ -15,7 +13,7 @@ __attribute__((unused)) static cloob_status absent(cloob_ctx *ctx, image_reader 
 
 #define ABSENT(id, format, condition)                                                                                  \
     static bool match_##id(const uint8_t *b, size_t n) { return condition; }                                           \
-    const image_codec image_##id = { format, match_##id, absent, absent, nothing };
+    const image_codec image_##id = { format, match_##id, absent, absent, NULL };
 
 #ifdef NO_JPEG
 bool image_jpeg_available(void) { return false; }

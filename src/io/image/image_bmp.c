@@ -51,13 +51,26 @@ static cloob_status bmp_open(cloob_ctx *ctx, image_reader *r)
     return CLOOB_OK;
 }
 
-static const uint8_t *colour(const image_reader *r, const bmp *h, const uint8_t *row, int64_t x)
+/* Two colours, black and white, are 1 bit to Pillow; other palettes of files below 24 bits stay palettes. */
+static void set_palette(image_reader *r, const bmp *h)
 {
-    static const uint8_t black[3] = { 0, 0, 0 };
-    if (h->bits >= 24) return row + x * (h->bits / 8);
+    static const uint8_t bilevel[7] = { 0, 0, 0, 0, 255, 255, 255 };
+    const uint8_t *from = r->bytes + h->palette;
+    for (int64_t i = 0; i < h->colours; i++)
+        memcpy(r->palette.rgb[i], (uint8_t[]){ from[4 * i + 2], from[4 * i + 1], from[4 * i] }, 3);
+    image_set_palette(r, (int)h->colours);
+    if (h->colours == 2 && memcmp(from, bilevel, 3) == 0 && memcmp(from + 4, bilevel + 4, 3) == 0) image_set_bilevel(r);
+}
+
+static void put_pixel(const image_reader *r, const bmp *h, const uint8_t *row, int64_t x, uint8_t to[3])
+{
+    if (h->bits >= 24) {
+        const uint8_t *c = row + x * (h->bits / 8);
+        to[0] = c[2], to[1] = c[1], to[2] = c[0];
+        return;
+    }
     int per_byte = 8 / h->bits, shift = (per_byte - 1 - (int)(x % per_byte)) * h->bits;
-    int index = row[x / per_byte] >> shift & ((1 << h->bits) - 1);
-    return index < h->colours ? r->bytes + h->palette + 4 * index : black;
+    memcpy(to, r->palette.rgb[row[x / per_byte] >> shift & ((1 << h->bits) - 1)], 3);
 }
 
 static cloob_status bmp_load(cloob_ctx *ctx, image_reader *r)
@@ -65,18 +78,13 @@ static cloob_status bmp_load(cloob_ctx *ctx, image_reader *r)
     bmp h;
     CLOOB_TRY(parse(ctx, r, &h));
     CLOOB_TRY(image_reserve_whole(ctx, r));
-    r->kind = h.bits <= 8 ? IMAGE_INDEXED : IMAGE_RGB;
+    if (h.bits <= 8) set_palette(r, &h);
     uint8_t *to = r->rgb.data;
     for (int64_t y = 0; y < h.height; y++) {
         const uint8_t *row = r->bytes + h.pixels + (h.top_down ? y : h.height - 1 - y) * h.stride;
-        for (int64_t x = 0; x < h.width; x++, to += 3) {
-            const uint8_t *c = colour(r, &h, row, x);
-            to[0] = c[2], to[1] = c[1], to[2] = c[0];
-        }
+        for (int64_t x = 0; x < h.width; x++, to += 3) put_pixel(r, &h, row, x, to);
     }
     return CLOOB_OK;
 }
 
-static void bmp_close(image_reader *r) { (void)r; }
-
-const image_codec image_bmp = { "BMP", match, bmp_open, bmp_load, bmp_close };
+const image_codec image_bmp = { "BMP", match, bmp_open, bmp_load, NULL };

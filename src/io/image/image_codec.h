@@ -12,7 +12,7 @@ typedef struct image_codec {
     cloob_status (*open)(cloob_ctx *ctx, image_reader *r);
     /* Decodes at least r->want (which is inside), fills r->rgb, r->have, r->kind and r->extra. */
     cloob_status (*load)(cloob_ctx *ctx, image_reader *r);
-    /* Frees r->state[slot]; r may be used again. */
+    /* Frees r->state[slot]; r may be used again. NULL: there is none. */
     void (*close)(image_reader *r);
 } image_codec;
 
@@ -34,7 +34,8 @@ struct image_reader {
     int64_t width, height; /* of the image as it will be decoded, before it is turned */
     image_box want, have;  /* have contains want */
     image_kind kind;
-    bool keyed; /* extra has the alpha of a palette or a key colour: kind is IMAGE_INDEXED or IMAGE_RGB */
+    image_palette palette; /* of IMAGE_INDEXED */
+    bool keyed;            /* extra has the alpha of a palette or a key colour: kind is IMAGE_INDEXED or IMAGE_RGB */
     image_buffer rgb, extra, row; /* (have.height, have.width, 3), as kind says, and a codec's scratch row */
     int orientation;              /* how the decoded image is turned before it is returned; 1: not at all */
     image_buffer turned;
@@ -51,6 +52,11 @@ cloob_status image_check_size(cloob_ctx *ctx, const image_reader *r, int64_t wid
 
 /* "NAME: FORMAT image cannot be read: WHY" */
 cloob_status image_damaged(cloob_ctx *ctx, const image_reader *r, const char *why);
+
+/* Sets r->kind, and completes r->palette, whose first `colours` entries are set. As in Pillow, entry i = (i, i, i) for
+ * all i is a grey image. */
+void image_set_palette(image_reader *r, int colours);
+void image_set_bilevel(image_reader *r); /* black and white */
 
 /* Sets have to the whole image and reserves r->rgb for it. */
 cloob_status image_reserve_whole(cloob_ctx *ctx, image_reader *r);

@@ -50,16 +50,24 @@ static bool find_frame(GifFileType *g, int *transparent)
     return false;
 }
 
-static void put_row(const image_reader *r, const GifImageDesc *f, const ColorMapObject *map, const uint8_t *index,
-                    int y, int transparent)
+static void put_row(const image_reader *r, const GifImageDesc *f, const uint8_t *index, int y, int transparent)
 {
     int64_t at = (int64_t)(f->Top + y) * r->width + f->Left;
     uint8_t *to = r->rgb.data + at * 3;
     for (int x = 0; x < f->Width; x++, to += 3) {
         if (r->keyed) r->extra.data[at + x] = index[x] == transparent ? 0 : 255;
-        GifColorType c = index[x] < map->ColorCount ? map->Colors[index[x]] : (GifColorType){ 0, 0, 0 };
-        to[0] = c.Red, to[1] = c.Green, to[2] = c.Blue;
+        memcpy(to, r->palette.rgb[index[x]], 3);
     }
+}
+
+static void set_palette(image_reader *r, const ColorMapObject *map)
+{
+    int n = map->ColorCount < 256 ? map->ColorCount : 256;
+    for (int i = 0; i < n; i++) {
+        GifColorType c = map->Colors[i];
+        memcpy(r->palette.rgb[i], (uint8_t[]){ c.Red, c.Green, c.Blue }, 3);
+    }
+    image_set_palette(r, n);
 }
 
 static bool read_frame(cloob_ctx *ctx, image_reader *r, GifFileType *g, int transparent)
@@ -70,10 +78,11 @@ static bool read_frame(cloob_ctx *ctx, image_reader *r, GifFileType *g, int tran
     if (!map || f->Left < 0 || f->Top < 0 || f->Width < 1 || f->Height < 1 || f->Left + f->Width > r->width ||
         f->Top + f->Height > r->height || image_buffer_reserve(ctx, &r->row, (size_t)f->Width) != CLOOB_OK)
         return false;
+    set_palette(r, map);
     for (int pass = f->Interlace ? 0 : 3; pass < 4; pass++)
         for (int y = f->Interlace ? first[pass] : 0; y < f->Height; y += f->Interlace ? step[pass] : 1) {
             if (DGifGetLine(g, r->row.data, f->Width) != GIF_OK) return false;
-            put_row(r, f, map, r->row.data, y, transparent);
+            put_row(r, f, r->row.data, y, transparent);
         }
     return true;
 }
@@ -93,10 +102,7 @@ static cloob_status gif_load(cloob_ctx *ctx, image_reader *r)
     if (read && r->keyed) memset(r->extra.data, 0, pixels); /* what the frame leaves out is transparent */
     read = read && read_frame(ctx, r, g, transparent);
     DGifCloseFile(g, &error);
-    r->kind = IMAGE_INDEXED;
     return read ? CLOOB_OK : image_damaged(ctx, r, "its first frame cannot be decoded");
 }
 
-static void gif_close(image_reader *r) { (void)r; }
-
-const image_codec image_gif = { "GIF", match, gif_open, gif_load, gif_close };
+const image_codec image_gif = { "GIF", match, gif_open, gif_load, NULL };

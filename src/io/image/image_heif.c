@@ -94,6 +94,4 @@ static cloob_status heif_load(cloob_ctx *ctx, image_reader *r)
     return status;
 }
 
-static void heif_close(image_reader *r) { (void)r; }
-
-const image_codec image_heif = { "HEIC", match, heif_open, heif_load, heif_close };
+const image_codec image_heif = { "HEIC", match, heif_open, heif_load, NULL };

@@ -55,9 +55,9 @@ static cloob_status add_folder(cloob_ctx *ctx, image_list *l, const char *path, 
     if (!d) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s", path, strerror(errno));
     for (struct dirent *e; status == CLOOB_OK && (e = readdir(d));) {
         if (e->d_name[0] == '.') continue;
-        char *inside = file_join(path, e->d_name);
-        status = inside ? add_found(ctx, l, inside, e->d_name, depth) : ctx_no_memory(ctx, strlen(path), "a path");
-        free(inside);
+        char inside[FILE_PATH];
+        status = file_in(ctx, path, e->d_name, inside);
+        if (status == CLOOB_OK) status = add_found(ctx, l, inside, e->d_name, depth);
     }
     closedir(d);
     return status;

@@ -86,25 +86,37 @@ static cloob_status png_open(cloob_ctx *ctx, image_reader *r)
     return image_check_size(ctx, r, r->width, r->height);
 }
 
+/* To Pillow a PNG with a palette is one whatever its colours. */
+static void set_palette(png_job *j, image_reader *r)
+{
+    png_colorp colours;
+    int n = 0;
+    png_get_PLTE(j->png, j->info, &colours, &n);
+    for (int i = 0; i < n; i++)
+        memcpy(r->palette.rgb[i], (uint8_t[]){ colours[i].red, colours[i].green, colours[i].blue }, 3);
+    image_set_palette(r, n);
+    r->kind = IMAGE_INDEXED;
+}
+
 /* Everything becomes RGB or RGBA with 8 bits, but for 16-bit grey, which becomes 16-bit grey. The high byte
  * is used of other 16-bit samples, as in Pillow. The transparency of a palette or of one colour (tRNS) is alpha that
- * only some views use: *keyed. */
-static image_kind set_transforms(png_job *j, bool *keyed)
+ * only some views use: r->keyed. */
+static void set_transforms(png_job *j, image_reader *r)
 {
     int type = png_get_color_type(j->png, j->info), bits = png_get_bit_depth(j->png, j->info);
     png_set_interlace_handling(j->png);
-    *keyed = bits < 16 && png_get_valid(j->png, j->info, PNG_INFO_tRNS);
-    if (*keyed) png_set_tRNS_to_alpha(j->png);
+    r->keyed = bits < 16 && png_get_valid(j->png, j->info, PNG_INFO_tRNS);
+    if (r->keyed) png_set_tRNS_to_alpha(j->png);
     if (type == PNG_COLOR_TYPE_PALETTE) {
+        set_palette(j, r);
         png_set_palette_to_rgb(j->png);
-        return IMAGE_INDEXED;
     }
-    if (type == PNG_COLOR_TYPE_GRAY && bits == 16) return IMAGE_RGB;
+    if (type == PNG_COLOR_TYPE_PALETTE || (type == PNG_COLOR_TYPE_GRAY && bits == 16)) return;
     if (bits == 16) png_set_strip_16(j->png);
     if (type == PNG_COLOR_TYPE_GRAY && bits < 8) png_set_expand_gray_1_2_4_to_8(j->png);
     if (type == PNG_COLOR_TYPE_GRAY || type == PNG_COLOR_TYPE_GRAY_ALPHA) png_set_gray_to_rgb(j->png);
-    if (type & PNG_COLOR_MASK_ALPHA) return IMAGE_ALPHA;
-    return bits == 1 ? IMAGE_INDEXED : IMAGE_RGB;
+    if (type & PNG_COLOR_MASK_ALPHA) r->kind = IMAGE_ALPHA;
+    else if (bits == 1) image_set_bilevel(r);
 }
 
 /* Decodes into rows of `stride` bytes from base on. May jump to the mark. */
@@ -141,7 +153,7 @@ static cloob_status png_load(cloob_ctx *ctx, image_reader *r)
     j->rows = malloc((size_t)r->height * sizeof *j->rows);
     if (!j->rows) return ctx_no_memory(ctx, (size_t)r->height * sizeof *j->rows, "PNG rows");
     if (setjmp(j->mark)) return image_damaged(ctx, r, j->why);
-    r->kind = set_transforms(j, &r->keyed);
+    set_transforms(j, r);
     png_read_update_info(j->png, j->info);
     int64_t step = (int64_t)png_get_rowbytes(j->png, j->info) / r->width;
     if (step == 3) {

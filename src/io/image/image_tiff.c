@@ -114,6 +114,5 @@ static cloob_status read_pixels(cloob_ctx *ctx, image_reader *r, TIFF *t)
 
 static cloob_status tiff_open(cloob_ctx *ctx, image_reader *r) { return with_file(ctx, r, measure); }
 static cloob_status tiff_load(cloob_ctx *ctx, image_reader *r) { return with_file(ctx, r, read_pixels); }
-static void tiff_close(image_reader *r) { (void)r; }
 
-const image_codec image_tiff = { "TIFF", match, tiff_open, tiff_load, tiff_close };
+const image_codec image_tiff = { "TIFF", match, tiff_open, tiff_load, NULL };

@@ -4,7 +4,11 @@
  * The image is resized by `mode` with `filter`, then the centre is cut out, or what is missing is padded with `fill`.
  * open_clip resizes in the mode of the file and converts to RGB afterwards; transformers (`hf`) converts to RGB first,
  * with transparency over white, rounds the weights of the filter as torch does, and rounds the offset of the crop down
- * where torchvision rounds to the nearest. */
+ * where torchvision rounds to the nearest.
+ *
+ * RESIZE_PATCHES gives no square but a record of as many bytes: the image (h patch, w patch, 3), whose sides are whole
+ * numbers of patches and h w at most `patches`, zeros, and in the last four bytes h and w, 16 bits each,
+ * little-endian. */
 #ifndef IO_IMAGE_IMAGE_VIEW_H
 #define IO_IMAGE_IMAGE_VIEW_H
 
@@ -16,6 +20,7 @@ typedef enum resize_mode {
     RESIZE_LONGEST,  /* the longer edge becomes `height` */
     RESIZE_SQUASH,   /* `height` x `width`, whatever the proportions */
     RESIZE_NONE,     /* the image keeps its size */
+    RESIZE_PATCHES,  /* NaFlex: as large as `patches` patches allow, with about its proportions; see below */
     RESIZE_MODES
 } resize_mode;
 
@@ -33,9 +38,10 @@ typedef enum resize_filter {
 typedef struct image_view {
     resize_mode mode;
     resize_filter filter;
-    int64_t height, width; /* what the resize makes; 0: the size of the view */
-    uint8_t fill;          /* of padding, all channels */
-    bool hf;               /* transformers' way instead of open_clip's */
+    int64_t height, width;  /* what the resize makes; 0: the size of the view */
+    uint8_t fill;           /* of padding, all channels */
+    int64_t patch, patches; /* RESIZE_PATCHES: the side of a patch, the most of them; 0 otherwise */
+    bool hf;                /* transformers' way instead of open_clip's */
 } image_view;
 
 /* "shortest", "longest", "squash", "none"; false: not one of them, *out is left alone. */

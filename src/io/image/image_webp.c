@@ -119,6 +119,4 @@ static cloob_status webp_load(cloob_ctx *ctx, image_reader *r)
     return CLOOB_OK;
 }
 
-static void webp_close(image_reader *r) { (void)r; }
-
-const image_codec image_webp = { "WebP", match, webp_open, webp_load, webp_close };
+const image_codec image_webp = { "WebP", match, webp_open, webp_load, NULL };

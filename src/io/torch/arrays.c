@@ -126,14 +126,3 @@ cloob_status arrays_open_bytes(cloob_ctx *ctx, const void *data, size_t size, co
     if (status != CLOOB_OK) torch_close(f);
     return status;
 }
-
-cloob_status arrays_open(cloob_ctx *ctx, const char *path, torch_file *f)
-{
-    file_map map;
-    *f = (torch_file){ 0 };
-    CLOOB_TRY(file_map_open(ctx, path, &map));
-    cloob_status status = arrays_open_bytes(ctx, map.data, map.size, path, f);
-    if (status == CLOOB_OK) f->map = map;
-    else file_map_close(&map);
-    return status;
-}

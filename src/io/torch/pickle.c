@@ -1,6 +1,7 @@
 /* The pickle stack machine: one function per opcode, one table. */
 #include "io/torch/pickle.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,7 +77,7 @@ static bool grow(void **array, int64_t *capacity, int64_t need, size_t item)
 
 /* ---- the stack ----------------------------------------------------------------------------------- */
 
-cloob_status pk_push(pk_machine *m, pk_value *v)
+static cloob_status push(pk_machine *m, pk_value *v)
 {
     if (!v) return pk_no_memory(m);
     if (m->depth >= m->stack_capacity && !grow((void **)&m->stack, &m->stack_capacity, m->depth, sizeof *m->stack))
@@ -114,6 +115,169 @@ static pk_value *gather(pk_machine *m, pk_kind kind, pk_value **from, int64_t co
     return v;
 }
 
+/* ---- arguments in the byte stream ---------------------------------------------------------------- */
+
+static bool take(pk_machine *m, size_t n, const unsigned char **bytes)
+{
+    if ((size_t)(m->end - m->at) < n) return false;
+    *bytes = m->at;
+    m->at += n;
+    return true;
+}
+
+/* Little-endian, up to 8 bytes. */
+static bool take_uint(pk_machine *m, int n, uint64_t *out)
+{
+    const unsigned char *p = NULL;
+    if (!take(m, (size_t)n, &p)) return false;
+    *out = 0;
+    for (int i = n - 1; i >= 0; i--) *out = *out << 8 | p[i];
+    return true;
+}
+
+/* A count of n bytes, then that many. */
+static cloob_status take_counted(pk_machine *m, int n, const unsigned char **bytes, size_t *count)
+{
+    uint64_t length;
+    if (!take_uint(m, n, &length) || length > (uint64_t)(m->end - m->at) || !take(m, (size_t)length, bytes))
+        return pk_fail(m, "cut short");
+    *count = (size_t)length;
+    return CLOOB_OK;
+}
+
+/* Up to the newline, which is taken and not counted. */
+static cloob_status take_line(pk_machine *m, const char **line, size_t *bytes)
+{
+    const unsigned char *nl = memchr(m->at, '\n', (size_t)(m->end - m->at));
+    if (!nl) return pk_fail(m, "line without an end");
+    *line = (const char *)m->at;
+    *bytes = (size_t)(nl - m->at);
+    m->at = nl + 1;
+    return CLOOB_OK;
+}
+
+/* ---- pushing ------------------------------------------------------------------------------------- */
+
+static cloob_status push_text(pk_machine *m, pk_kind kind, const void *text, size_t bytes)
+{
+    pk_value *v = pk_new(m, kind);
+    bool view = m->views && kind == PK_BYTES && bytes > 64;
+    const char *own = !v ? NULL : view ? text : arena_string_n(m->a, text, bytes);
+    if (!own) return pk_no_memory(m);
+    v->text = own;
+    v->integer = (int64_t)bytes;
+    return push(m, v);
+}
+
+static cloob_status push_int(pk_machine *m, int64_t n)
+{
+    pk_value *v = pk_new(m, PK_INT);
+    if (v) v->integer = n;
+    return push(m, v);
+}
+
+static cloob_status push_float(pk_machine *m, double x)
+{
+    pk_value *v = pk_new(m, PK_FLOAT);
+    if (v) v->real = x;
+    return push(m, v);
+}
+
+static cloob_status push_bool(pk_machine *m, bool yes)
+{
+    pk_value *v = pk_new(m, PK_BOOL);
+    if (v) v->integer = yes;
+    return push(m, v);
+}
+
+/* ---- numbers ------------------------------------------------------------------------------------- */
+
+/* Two's complement, little-endian; what does not fit 64 bits is kept as bytes. */
+static cloob_status push_long(pk_machine *m, const unsigned char *p, size_t n)
+{
+    if (n > 8) return push_text(m, PK_BYTES, p, n);
+    uint64_t v = n && p[n - 1] & 0x80 ? UINT64_MAX : 0;
+    for (size_t i = n; i-- > 0;) v = v << 8 | p[i];
+    return push_int(m, (int64_t)v);
+}
+
+static cloob_status push_decimal(pk_machine *m, bool may_be_bool)
+{
+    const char *line = NULL;
+    size_t n = 0;
+    char text[64], *end;
+    CLOOB_TRY(take_line(m, &line, &n));
+    if (may_be_bool && n == 2 && line[0] == '0' && (line[1] == '0' || line[1] == '1'))
+        return push_bool(m, line[1] == '1');
+    if (n && line[n - 1] == 'L') n--;
+    if (!n || n >= sizeof text) return pk_fail(m, "number of an impossible length");
+    memcpy(text, line, n);
+    text[n] = '\0';
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    if (*end || errno) return pk_fail(m, "not an integer that fits 64 bits");
+    return push_int(m, v);
+}
+
+static cloob_status push_decimal_float(pk_machine *m)
+{
+    const char *line = NULL;
+    size_t n = 0;
+    char text[64], *end;
+    CLOOB_TRY(take_line(m, &line, &n));
+    if (!n || n >= sizeof text) return pk_fail(m, "number of an impossible length");
+    memcpy(text, line, n);
+    text[n] = '\0';
+    double v = strtod(text, &end);
+    return *end ? pk_fail(m, "not a number") : push_float(m, v);
+}
+
+static cloob_status push_binary_float(pk_machine *m)
+{
+    const unsigned char *p = NULL;
+    uint64_t bits = 0;
+    double v;
+    if (!take(m, 8, &p)) return pk_fail(m, "cut short");
+    for (int i = 0; i < 8; i++) bits = bits << 8 | p[i];
+    memcpy(&v, &bits, sizeof v);
+    return push_float(m, v);
+}
+
+static cloob_status push_binary_int(pk_machine *m, int bytes)
+{
+    uint64_t v;
+    if (!take_uint(m, bytes, &v)) return pk_fail(m, "cut short");
+    return push_int(m, bytes == 4 ? (int32_t)(uint32_t)v : (int64_t)v);
+}
+
+static cloob_status push_counted(pk_machine *m, pk_kind kind, int count_bytes)
+{
+    const unsigned char *p = NULL;
+    size_t n = 0;
+    CLOOB_TRY(take_counted(m, count_bytes, &p, &n));
+    return push_text(m, kind, p, n);
+}
+
+static cloob_status push_counted_long(pk_machine *m, int count_bytes)
+{
+    const unsigned char *p = NULL;
+    size_t n = 0;
+    CLOOB_TRY(take_counted(m, count_bytes, &p, &n));
+    return push_long(m, p, n);
+}
+
+/* Protocol 0 texts. Escapes are kept as they are written: no name of a weight has any. */
+static cloob_status push_line(pk_machine *m, bool quoted)
+{
+    const char *line = NULL;
+    size_t n = 0;
+    CLOOB_TRY(take_line(m, &line, &n));
+    if (!quoted) return push_text(m, PK_STRING, line, n);
+    if (n < 2 || line[0] != line[n - 1] || (line[0] != '\'' && line[0] != '"'))
+        return pk_fail(m, "string without quotes");
+    return push_text(m, PK_STRING, line + 1, n - 2);
+}
+
 /* ---- memo ---------------------------------------------------------------------------------------- */
 
 static cloob_status memo_put(pk_machine *m, uint64_t index)
@@ -132,7 +296,7 @@ static cloob_status memo_put(pk_machine *m, uint64_t index)
 static cloob_status memo_get(pk_machine *m, uint64_t index)
 {
     if (index >= (uint64_t)m->memo_capacity || !m->memo[index]) return pk_fail(m, "nothing remembered there");
-    return pk_push(m, m->memo[index]);
+    return push(m, m->memo[index]);
 }
 
 static cloob_status memo_line(pk_machine *m, bool put)
@@ -140,7 +304,7 @@ static cloob_status memo_line(pk_machine *m, bool put)
     const char *line = NULL;
     size_t n = 0;
     uint64_t index = 0;
-    CLOOB_TRY(pk_take_line(m, &line, &n));
+    CLOOB_TRY(take_line(m, &line, &n));
     if (!n || n > 9) return pk_fail(m, "bad memo index");
     for (size_t i = 0; i < n; i++) {
         if (line[i] < '0' || line[i] > '9') return pk_fail(m, "bad memo index");
@@ -152,7 +316,7 @@ static cloob_status memo_line(pk_machine *m, bool put)
 static cloob_status memo_binary(pk_machine *m, int bytes, bool put)
 {
     uint64_t index;
-    if (!pk_take_uint(m, bytes, &index)) return pk_fail(m, "cut short");
+    if (!take_uint(m, bytes, &index)) return pk_fail(m, "cut short");
     return put ? memo_put(m, index) : memo_get(m, index);
 }
 
@@ -164,14 +328,14 @@ static cloob_status push_gathered(pk_machine *m, pk_kind kind)
     int64_t n;
     CLOOB_TRY(pop_to_mark(m, &from, &n));
     if (kind == PK_DICT && n % 2) return pk_fail(m, "key without a value");
-    return pk_push(m, gather(m, kind, from, n));
+    return push(m, gather(m, kind, from, n));
 }
 
 static cloob_status push_tuple(pk_machine *m, int64_t n)
 {
     if (above_mark(m) < n) return pk_fail(m, "stack too short for a tuple");
     m->depth -= n;
-    return pk_push(m, gather(m, PK_TUPLE, m->stack + m->depth, n));
+    return push(m, gather(m, PK_TUPLE, m->stack + m->depth, n));
 }
 
 static cloob_status append_to_top(pk_machine *m, pk_kind kind, pk_value **from, int64_t n)
@@ -211,13 +375,13 @@ static cloob_status push_mark(pk_machine *m)
 
 static cloob_status op_global(pk_machine *m)
 {
-    const char *module, *name;
-    size_t module_bytes, name_bytes;
+    const char *module = NULL, *name = NULL;
+    size_t module_bytes = 0, name_bytes = 0;
     pk_value *v;
-    CLOOB_TRY(pk_take_line(m, &module, &module_bytes));
-    CLOOB_TRY(pk_take_line(m, &name, &name_bytes));
+    CLOOB_TRY(take_line(m, &module, &module_bytes));
+    CLOOB_TRY(take_line(m, &name, &name_bytes));
     CLOOB_TRY(pk_global(m, module, module_bytes, name, name_bytes, &v));
-    return pk_push(m, v);
+    return push(m, v);
 }
 
 static cloob_status op_stack_global(pk_machine *m)
@@ -226,7 +390,7 @@ static cloob_status op_stack_global(pk_machine *m)
     if (!name || !module || name->kind != PK_STRING || module->kind != PK_STRING)
         return pk_fail(m, "a name that is no text");
     CLOOB_TRY(pk_global(m, module->text, (size_t)module->integer, name->text, (size_t)name->integer, &v));
-    return pk_push(m, v);
+    return push(m, v);
 }
 
 static cloob_status op_reduce(pk_machine *m)
@@ -234,7 +398,7 @@ static cloob_status op_reduce(pk_machine *m)
     pk_value *args = pop(m), *callee = pop(m), *v;
     if (!args || !callee || args->kind != PK_TUPLE) return pk_fail(m, "a call without its arguments");
     CLOOB_TRY(pk_call(m, callee, args, &v));
-    return pk_push(m, v);
+    return push(m, v);
 }
 
 static cloob_status op_newobj_ex(pk_machine *m)
@@ -256,7 +420,7 @@ static cloob_status op_inst(pk_machine *m, bool from_stack)
     pk_value *args = gather(m, PK_TUPLE, from_stack ? from + 1 : from, n - 1);
     if (!args) return pk_no_memory(m);
     CLOOB_TRY(pk_call(m, class_, args, &v));
-    return pk_push(m, v);
+    return push(m, v);
 }
 
 static cloob_status op_build(pk_machine *m)
@@ -273,7 +437,7 @@ static cloob_status op_persistent(pk_machine *m, bool line)
     pk_value *id = pop(m);
     if (!id) return pk_fail(m, "nothing on the stack");
     CLOOB_TRY(pk_persistent(m, id, &v));
-    return pk_push(m, v);
+    return push(m, v);
 }
 
 /* ---- dispatch ------------------------------------------------------------------------------------ */
@@ -281,7 +445,7 @@ static cloob_status op_persistent(pk_machine *m, bool line)
 static cloob_status op_protocol(pk_machine *m)
 {
     uint64_t v;
-    if (!pk_take_uint(m, 1, &v)) return pk_fail(m, "cut short");
+    if (!take_uint(m, 1, &v)) return pk_fail(m, "cut short");
     return v <= 5 ? CLOOB_OK : pk_fail(m, "protocol above 5");
 }
 
@@ -303,26 +467,51 @@ static cloob_status op_pop_mark(pk_machine *m)
 static cloob_status op_frame(pk_machine *m)
 {
     uint64_t bytes; /* frames only help readers of streams; the whole pickle is in memory */
-    return pk_take_uint(m, 8, &bytes) ? CLOOB_OK : pk_fail(m, "cut short");
+    return take_uint(m, 8, &bytes) ? CLOOB_OK : pk_fail(m, "cut short");
 }
 
 static cloob_status op_dup(pk_machine *m)
 {
     pk_value *v = top(m);
-    return v ? pk_push(m, v) : pk_fail(m, "nothing to double");
+    return v ? push(m, v) : pk_fail(m, "nothing to double");
 }
 
-static cloob_status op_container(pk_machine *m, unsigned char op, bool *known)
+static cloob_status step(pk_machine *m, unsigned char op)
 {
     switch (op) {
+    /* numbers and texts */
+    case 'N': return push(m, pk_new(m, PK_NONE));
+    case 0x88: return push_bool(m, true);
+    case 0x89: return push_bool(m, false);
+    case 'I': return push_decimal(m, true);
+    case 'L': return push_decimal(m, false);
+    case 'J': return push_binary_int(m, 4);
+    case 'K': return push_binary_int(m, 1);
+    case 'M': return push_binary_int(m, 2);
+    case 0x8a: return push_counted_long(m, 1);
+    case 0x8b: return push_counted_long(m, 4);
+    case 'F': return push_decimal_float(m);
+    case 'G': return push_binary_float(m);
+    case 'S': return push_line(m, true);
+    case 'V': return push_line(m, false);
+    case 'T':
+    case 'X': return push_counted(m, PK_STRING, 4);
+    case 'U':
+    case 0x8c: return push_counted(m, PK_STRING, 1);
+    case 0x8d: return push_counted(m, PK_STRING, 8);
+    case 'B': return push_counted(m, PK_BYTES, 4);
+    case 'C': return push_counted(m, PK_BYTES, 1);
+    case 0x8e:
+    case 0x96: return push_counted(m, PK_BYTES, 8);
+    /* the stack and containers */
     case '(': return push_mark(m);
     case '0': return op_pop(m);
     case '1': return op_pop_mark(m);
     case '2': return op_dup(m);
-    case ']': return pk_push(m, pk_new(m, PK_LIST));
-    case '}': return pk_push(m, pk_new(m, PK_DICT));
-    case ')': return pk_push(m, pk_new(m, PK_TUPLE));
-    case 0x8f: return pk_push(m, pk_new(m, PK_TUPLE));
+    case ']': return push(m, pk_new(m, PK_LIST));
+    case '}': return push(m, pk_new(m, PK_DICT));
+    case ')': return push(m, pk_new(m, PK_TUPLE));
+    case 0x8f: return push(m, pk_new(m, PK_TUPLE));
     case 'l': return push_gathered(m, PK_LIST);
     case 'd': return push_gathered(m, PK_DICT);
     case 't':
@@ -335,13 +524,7 @@ static cloob_status op_container(pk_machine *m, unsigned char op, bool *known)
     case 0x90: return append_marked(m, PK_TUPLE);
     case 's': return append_some(m, PK_DICT, 2);
     case 'u': return append_marked(m, PK_DICT);
-    default: *known = false; return CLOOB_OK;
-    }
-}
-
-static cloob_status op_other(pk_machine *m, unsigned char op, bool *known)
-{
-    switch (op) {
+    /* the memo, names and calls */
     case 0x80: return op_protocol(m);
     case 0x95: return op_frame(m);
     case 'p': return memo_line(m, true);
@@ -361,19 +544,8 @@ static cloob_status op_other(pk_machine *m, unsigned char op, bool *known)
     case 'b': return op_build(m);
     case 'P': return op_persistent(m, true);
     case 'Q': return op_persistent(m, false);
-    default: *known = false; return CLOOB_OK;
+    default: return pk_fail(m, "not an instruction that files of weights have");
     }
-}
-
-static cloob_status step(pk_machine *m, unsigned char op)
-{
-    bool scalar = true, container = true, other = true;
-    cloob_status status = pk_scalar(m, op, &scalar);
-    if (scalar) return status;
-    status = op_container(m, op, &container);
-    if (container) return status;
-    status = op_other(m, op, &other);
-    return other ? status : pk_fail(m, "not an instruction that files of weights have");
 }
 
 static cloob_status run(pk_machine *m, pk_value **root)

@@ -1,5 +1,4 @@
-/* What the parts of the pickle reader share: the stack machine (pickle.c), numbers and texts
- * (pickle_scalars.c) and the meaning of names (pickle_globals.c). Only these files include it. */
+/* What the stack machine (pickle.c) and the meaning of names (pickle_globals.c) share. Only these files include it. */
 #ifndef IO_TORCH_PICKLE_MACHINE_H
 #define IO_TORCH_PICKLE_MACHINE_H
 
@@ -25,13 +24,6 @@ cloob_status pk_fail(pk_machine *m, const char *what); /* "NAME: damaged pickle 
 pk_value *pk_new(pk_machine *m, pk_kind kind);
 cloob_status pk_no_memory(pk_machine *m);
 bool pk_append(pk_machine *m, pk_value *container, pk_value *item); /* list, tuple; dict: key, then value */
-
-cloob_status pk_push(pk_machine *m, pk_value *v);                           /* v NULL: memory is out */
-bool pk_take_uint(pk_machine *m, int bytes, uint64_t *out);                 /* little-endian, up to 8 bytes */
-cloob_status pk_take_line(pk_machine *m, const char **line, size_t *bytes); /* without its newline */
-
-/* Runs an instruction that pushes a number or a text; *known is set to false when op is none. */
-cloob_status pk_scalar(pk_machine *m, unsigned char op, bool *known);
 
 /* Looks the name up. An unknown name is an error. */
 cloob_status pk_global(pk_machine *m, const char *module, size_t module_bytes, const char *name, size_t name_bytes,

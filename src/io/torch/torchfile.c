@@ -276,14 +276,9 @@ static cloob_status add_entry(reader *r, const char *name, const pk_tensor *t)
     torch_file *f = r->f;
     if (!printable(name))
         return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: a tensor whose name cannot be printed", r->name);
-    if (f->count == r->capacity) {
-        int64_t capacity = r->capacity ? 2 * r->capacity : 512;
-        st_entry *bigger = arena_push(&f->a, (size_t)capacity * sizeof *bigger);
-        if (!bigger) return ctx_no_memory(r->ctx, (size_t)capacity * sizeof *bigger, r->name);
-        if (f->count) memcpy(bigger, f->entry, (size_t)f->count * sizeof *bigger);
-        f->entry = bigger;
-        r->capacity = capacity;
-    }
+    st_entry *grown = arena_grow(&f->a, f->entry, f->count, &r->capacity, 512, sizeof *grown);
+    if (!grown) return ctx_no_memory(r->ctx, sizeof *grown, r->name);
+    f->entry = grown;
     f->entry[f->count].name = name;
     CLOOB_TRY(resolve(r, t, name, &f->entry[f->count].t));
     f->count++;
@@ -394,7 +389,8 @@ cloob_status torch_open(cloob_ctx *ctx, const char *path, torch_file *f)
     file_map map;
     *f = (torch_file){ 0 };
     CLOOB_TRY(file_map_open(ctx, path, &map));
-    cloob_status status = torch_open_bytes(ctx, map.data, map.size, path, f);
+    bool arrays = arrays_looks_like(map.data, map.size);
+    cloob_status status = (arrays ? arrays_open_bytes : torch_open_bytes)(ctx, map.data, map.size, path, f);
     if (status == CLOOB_OK) f->map = map;
     else file_map_close(&map);
     return status;

@@ -31,7 +31,7 @@ typedef struct torch_file {
 /* The state dict is root["state_dict"] (a training checkpoint), root["model"] or root["model_state_dict"]
  * where these are dicts, else root itself; of a TorchScript archive, every tensor below the module, with
  * dotted names. A name twice, a name with control characters, or a file without any tensor is refused. */
-cloob_status torch_open(cloob_ctx *ctx, const char *path, torch_file *f);
+cloob_status torch_open(cloob_ctx *ctx, const char *path, torch_file *f); /* of arrays, too */
 /* The same over bytes that the caller keeps; name is for messages. */
 cloob_status torch_open_bytes(cloob_ctx *ctx, const void *data, size_t size, const char *name, torch_file *f);
 void torch_close(torch_file *f);
@@ -42,7 +42,6 @@ bool torch_looks_like(const unsigned char *data, size_t size);
 /* A pickle of numpy's or JAX's arrays as haiku nests them: root["params"], a tuple of dicts {module: {name: array}}.
  * Entries are called MODULE.NAME. It has no magic number: any pickle that is not torch's looks like one. */
 bool arrays_looks_like(const unsigned char *data, size_t size);
-cloob_status arrays_open(cloob_ctx *ctx, const char *path, torch_file *f);
 cloob_status arrays_open_bytes(cloob_ctx *ctx, const void *data, size_t size, const char *name, torch_file *f);
 
 /* Entries next to the state dict in a training checkpoint of CLOOB's original code. */

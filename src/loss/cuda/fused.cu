@@ -190,7 +190,7 @@ __device__ void produce(ring r, const maps &t, const job &j, int tiles, int row_
 /* c = or += the product of the group's rows and the tile's columns. */
 __device__ __forceinline__ void multiply(float (&c)[128], ring &r, const job &j, int group, bool keep)
 {
-    multiply_stages(c, r, j.d / DEPTH, keep, [&](int) -> stage_factors {
+    multiply_stages(c, r, j.d / DEPTH, keep, [&](int) -> stage_operands {
         return { r.here() + group * (A_BYTES / 2), r.here() + A_BYTES };
     });
 }

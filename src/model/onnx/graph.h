@@ -3,7 +3,7 @@
 #ifndef MODEL_ONNX_GRAPH_H
 #define MODEL_ONNX_GRAPH_H
 
-#include "core/sbuf.h"
+#include "core/text.h"
 #include "graph/graph.h"
 #include "model/params.h"
 
@@ -52,17 +52,5 @@ onnx_name onnx_param_transposed(onnx_graph *x, value_id v);
 
 /* Adds what a node of the tower does; an op that ONNX export does not know is CLOOB_ERR_UNSUPPORTED. */
 cloob_status onnx_op(onnx_graph *x, const node *n);
-
-/* ---- protocol buffers ---------------------------------------------------------------------------- */
-
-/* Protocol buffers, written: the part of the wire format that ONNX needs. Messages are built inside out: the content of
- * one in a string, then the string as a field of the next. */
-
-void proto_int(sbuf *m, int field, int64_t v);
-void proto_float(sbuf *m, int field, float v);
-void proto_bytes(sbuf *m, int field, const void *data, size_t n);
-void proto_text(sbuf *m, int field, const char *text);
-/* Takes `inner` over: it is empty afterwards. */
-void proto_message(sbuf *m, int field, sbuf *inner);
 
 #endif

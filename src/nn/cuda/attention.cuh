@@ -1,4 +1,4 @@
-/* What attention's kernels on tensor cores share: sequences, tiles in shared memory, products of tiles.
+/* Shared by the attention kernels on tensor cores: sequences, tiles in shared memory, multiplication of tiles.
  *
  * mma.sync m16n8k16: lane l holds rows l/4 and l/4 + 8, columns 2 (l%4) and + 1 of a 16 x 8 result. */
 #ifndef NN_CUDA_ATTENTION_CUH
@@ -10,27 +10,27 @@
 
 enum {
     MAX_WARPS = 8,
-    PASS = 64 /* rows in shared memory at a time where a head goes by in passes */
+    PASS = 64 /* rows in shared memory at a time in kernels that process a head in passes */
 };
 
 typedef struct attn_sizes {
     int T, Tp, C, H; /* Tp: T rounded up to whole tiles */
     int causal;
     float scale;
-    const int32_t *start; /* packed: where sequences begin among `rows`; T is the most of one */
+    const int32_t *start; /* packed: first rows of the sequences; T is the longest length */
     int64_t rows;
 } attn_sizes;
 
 __host__ __device__ __forceinline__ int whole_tiles(int T) { return (T + 15) / 16 * 16; }
 
-/* Where a block works: the first row of its sequence, and of its head's log-sum-exp. */
-typedef struct attn_place {
+/* First row of a block's sequence, and index of its head's log-sum-exp. */
+typedef struct attn_position {
     int64_t row, head;
-} attn_place;
+} attn_position;
 
-/* Of a packed sequence z takes on the length. */
+/* Sets z.T and z.Tp to the length of a packed sequence. */
 template <bool PACKED>
-__device__ __forceinline__ attn_place place_of(attn_sizes &z, int n, int h)
+__device__ __forceinline__ attn_position position_of(attn_sizes &z, int n, int h)
 {
     if constexpr (!PACKED) return { (int64_t)n * z.T, ((int64_t)n * z.H + h) * z.T };
     int first = z.start[n];
@@ -39,17 +39,17 @@ __device__ __forceinline__ attn_place place_of(attn_sizes &z, int n, int h)
     return { first, h * z.rows + first };
 }
 
-/* 16 or 4 bytes to shared memory without passing through registers; arrive() waits for all of a thread's. */
-__device__ __forceinline__ void send(bf16 *to, const bf16 *from)
+/* Asynchronous copies of 16 or 4 bytes to shared memory; copies_wait waits for all copies of the calling thread. */
+__device__ __forceinline__ void copy_async16(bf16 *to, const bf16 *from)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(smem_address(to)), "l"(from) : "memory");
 }
-__device__ __forceinline__ void send4(float *to, const float *from)
+__device__ __forceinline__ void copy_async4(float *to, const float *from)
 {
     unsigned address = (unsigned)__cvta_generic_to_shared(to);
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address), "l"(from) : "memory");
 }
-__device__ __forceinline__ void arrive() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 __device__ __forceinline__ float power2(float x)
 {
@@ -58,14 +58,14 @@ __device__ __forceinline__ float power2(float x)
     return y;
 }
 
-/* A 16 x 16 result, rounded, as a left operand. */
+/* Rounds a 16 x 16 result to a left operand. */
 __device__ __forceinline__ void pack_tile(unsigned a[4], const float p[2][4])
 {
     a[0] = pack2(p[0][0], p[0][1]), a[1] = pack2(p[0][2], p[0][3]);
     a[2] = pack2(p[1][0], p[1][1]), a[3] = pack2(p[1][2], p[1][3]);
 }
 
-/* Tiles in shared memory have rows of D + 8 elements: eight rows then fall on different banks. */
+/* Tiles in shared memory have rows of D + 8 elements, so that eight rows are on different banks. */
 template <int D>
 struct tile {
     enum { LD = D + 8, K = D / 16 };
@@ -75,12 +75,12 @@ struct tile {
     {
         for (int i = threadIdx.x; i < Tp * (D / 8); i += blockDim.x) {
             int row = i / (D / 8), c = i % (D / 8) * 8;
-            if (row < T) send(to + row * LD + c, from + row * step + c);
+            if (row < T) copy_async16(to + row * LD + c, from + row * step + c);
             else store<bf16, 8>(to + row * LD + c, pack<bf16, 8>{});
         }
     }
 
-    /* Rows row0.. as the left operand, D wide. */
+    /* Loads rows row0.. as the left operand, D wide. */
     __device__ static void left(unsigned a[K][4], const bf16 *s, int row0)
     {
         int lane = threadIdx.x & 31;
@@ -88,7 +88,7 @@ struct tile {
         for (int k = 0; k < K; k++) ldmatrix(a[k], s + (row0 + (lane & 15)) * LD + k * 16 + (lane >> 4) * 8);
     }
 
-    /* The same straight from memory, 0 from row T on. */
+    /* The same from global memory, 0 from row T on. */
     __device__ static void left(unsigned a[K][4], const bf16 *from, int64_t step, int row0, int T)
     {
         int lane = threadIdx.x & 31;
@@ -134,8 +134,8 @@ struct tile {
         add_product(acc, a, s, row0);
     }
 
-    /* Rows row0.. below T of the result to memory, by way of 16 rows of shared memory that are this warp's alone: whole
-     * rows leave 16 bytes at a time. */
+    /* Writes rows row0.. below T of the result to global memory, staged in 16 rows of shared memory of this warp, so
+     * that stores have 16 bytes. */
     __device__ static void write(bf16 *to, int64_t step, const float acc[D / 8][4], float scale, int row0, int T,
                                  bf16 *stage)
     {
@@ -151,7 +151,8 @@ struct tile {
         for (int i = lane; i < 16 * (D / 8); i += 32) {
             int row = i / (D / 8), c = i % (D / 8) * 8;
             if (row0 + row < T)
-                *reinterpret_cast<uint4 *>(to + (row0 + row) * step + c) = /* copied as a pack it leaves in fours */
+                *reinterpret_cast<uint4 *>(to + (row0 + row) * step +
+                                           c) = /* a copy of a pack would store 4 bytes at a time */
                     *reinterpret_cast<const uint4 *>(stage + row * LD + c);
         }
         __syncwarp();
@@ -162,7 +163,7 @@ struct tile {
 __device__ __forceinline__ int row_in_tile(int i) { return (threadIdx.x & 31) / 4 + 8 * (i / 2); }
 __device__ __forceinline__ int col_in_tile(int half, int i) { return 8 * half + (threadIdx.x & 3) * 2 + i % 2; }
 
-/* Of four lanes that share a row. */
+/* Over the four lanes that share a row. */
 __device__ __forceinline__ float row_max(float v)
 {
     v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
@@ -174,13 +175,13 @@ __device__ __forceinline__ float row_sum(float v)
     return v + __shfl_xor_sync(0xffffffffu, v, 2);
 }
 
-/* Where a head's rows go by in passes: a block has a tile for each of its warps, from `first` on, this warp tile `own`,
- * and there may be fewer tiles than that. */
-typedef struct attn_share {
+/* The tiles of a block in kernels that process a head in passes: one per warp from `first` on; this warp has tile
+ * `own`, which may not exist. */
+typedef struct attn_block {
     int n, h, first, own;
-} attn_share;
+} attn_block;
 
-__device__ __forceinline__ attn_share share_of(const attn_sizes &z, int groups)
+__device__ __forceinline__ attn_block block_of(const attn_sizes &z, int groups)
 {
     int head = (int)blockIdx.x / groups, warps = (int)blockDim.x / 32, first = (int)blockIdx.x % groups * warps;
     return { head / z.H, head % z.H, first, first + (int)threadIdx.x / 32 };
@@ -200,7 +201,7 @@ static inline unsigned threads_of(const attn_sizes &z)
     return 32u * (unsigned)(z.Tp / 16 < MAX_WARPS ? z.Tp / 16 : MAX_WARPS);
 }
 
-/* tiles: how many (T, D) matrices lie in shared memory. */
+/* tiles: number of (T, D) matrices in shared memory. */
 static inline size_t smem_of(const attn_sizes &z, int tiles, int D)
 {
     return (size_t)z.Tp * ((size_t)tiles * (D + 8) * sizeof(bf16) + 2 * sizeof(float));
@@ -213,14 +214,14 @@ static inline bool on_tensor_cores(const op_env *env, const tensor *y, const att
            smem_of(z, tiles, D) <= (size_t)((const cuda_state *)env->dev->state)->smem_bytes;
 }
 
-/* Tensor cores take any length in passes. */
-static inline bool passes_take(const tensor *y, const attn_sizes &z)
+/* In passes, any length runs on tensor cores. */
+static inline bool passes_support(const tensor *y, const attn_sizes &z)
 {
     int D = z.C / z.H;
     return y->dtype == CLOOB_BF16 && (D == 64 || D == 32);
 }
 
-/* How many blocks share the tiles of a head, of up to `most` warps each, and how many warps that leaves each. */
+/* How many blocks of up to `most` warps split the tiles of a head, and how many warps each needs. */
 typedef struct attn_split {
     int groups, warps;
 } attn_split;

@@ -1,6 +1,6 @@
-/* Attention's backward pass on tensor cores, three ways, of which timing chooses. No sum has more than one order.
+/* Attention's backward pass on tensor cores in three variants, chosen by timing. All sums have a fixed order.
  *
- * shared: a block per row of the batch and head. Scores are computed once, by the queries' warps, and lie in shared
+ * shared: a block per row of the batch and head. The queries' warps compute the scores once and store them in shared
  *         memory for the keys' sums.
  * wide:   by Hopper's warpgroups (attention_bwd_wide.cu).
  * passes: any length (attention_bwd_passes.cu). */
@@ -10,16 +10,16 @@
 #include "nn/cuda/attention_bwd.cuh"
 #include "tensor/cuda/tune.h"
 
-enum { MIDDLE_WARPS = 13, SHARED_WARPS = 20 }; /* 208 tokens, ViT-B-16's, and 320 */
+enum { MIDDLE_WARPS = 13, SHARED_WARPS = 20 }; /* 208 tokens (ViT-B-16) and 320 */
 
-/* What the scores become, in shared memory: p and ds of all queries and the keys of a chunk. */
+/* p and ds of all queries and the keys of a chunk, in shared memory. */
 typedef struct attn_scores {
     bf16 *p, *ds;
-    int ld;        /* an odd multiple of 8: eight rows fall on different banks */
+    int ld;        /* an odd multiple of 8: eight rows are on different banks */
     int from, end; /* key tiles of the chunk */
 } attn_scores;
 
-__device__ __forceinline__ void put_tile(bf16 *to, int ld, const unsigned a[4])
+__device__ __forceinline__ void store_tile(bf16 *to, int ld, const unsigned a[4])
 {
     int lane = threadIdx.x & 31;
 #pragma unroll
@@ -27,14 +27,14 @@ __device__ __forceinline__ void put_tile(bf16 *to, int ld, const unsigned a[4])
         *reinterpret_cast<unsigned *>(to + (lane / 4 + 8 * (i % 2)) * ld + 8 * (i / 2) + lane % 4 * 2) = a[i];
 }
 
-/* The transpose of a stored tile as a left operand. */
-__device__ __forceinline__ void turned_tile(unsigned a[4], const bf16 *from, int ld)
+/* Loads the transpose of a stored tile as a left operand. */
+__device__ __forceinline__ void load_transposed_tile(unsigned a[4], const bf16 *from, int ld)
 {
     int lane = threadIdx.x & 31;
     ldmatrix_trans(a, from + ((lane >> 4) * 8 + (lane & 7)) * ld + ((lane >> 3) & 1) * 8);
 }
 
-/* Query tile t against the chunk's keys: p and ds to shared memory, dq += ds k. */
+/* Query tile t and the chunk's keys: writes p and ds to shared memory, dq += ds k. */
 template <int D>
 __device__ static void score_tile(float dq[D / 8][4], const attn_scores &c, const attn_rows &m, const attn_sizes &z,
                                   int t)
@@ -45,7 +45,7 @@ __device__ static void score_tile(float dq[D / 8][4], const attn_scores &c, cons
     tl::left(a, m.q, t * 16);
     tl::left(g, m.dy, t * 16);
     float lse[2] = { m.lse[t * 16 + row_in_tile(0)], m.lse[t * 16 + row_in_tile(2)] };
-    float along[2] = { m.along[t * 16 + row_in_tile(0)], m.along[t * 16 + row_in_tile(2)] };
+    float dot_dy_y[2] = { m.dot_dy_y[t * 16 + row_in_tile(0)], m.dot_dy_y[t * 16 + row_in_tile(2)] };
     for (int j = c.from, last = z.causal && t + 1 < c.end ? t + 1 : c.end; j < last; j++) {
         int at = t * 16 * c.ld + (j - c.from) * 16, seen = z.T - j * 16; /* keys of the tile */
         tl::times_rows(s, a, m.k, j * 16);
@@ -60,16 +60,16 @@ __device__ static void score_tile(float dq[D / 8][4], const attn_scores &c, cons
             }
         }
 #pragma unroll
-        for (int i = 0; i < 8; i++) dp[i / 4][i % 4] = s[i / 4][i % 4] * (dp[i / 4][i % 4] - along[i % 4 / 2]);
+        for (int i = 0; i < 8; i++) dp[i / 4][i % 4] = s[i / 4][i % 4] * (dp[i / 4][i % 4] - dot_dy_y[i % 4 / 2]);
         pack_tile(packed, s);
-        put_tile(c.p + at, c.ld, packed);
+        store_tile(c.p + at, c.ld, packed);
         pack_tile(packed, dp);
-        put_tile(c.ds + at, c.ld, packed);
+        store_tile(c.ds + at, c.ld, packed);
         tl::add_product(dq, packed, m.k, j * 16);
     }
 }
 
-/* Of key tile t: to = scale (scores)^T rows, over all queries that see it. */
+/* For key tile t: to = scale (scores)^T rows, over all queries that attend to it. */
 template <int D>
 __device__ static void sum_tile(bf16 *to, float scale, const bf16 *scores, const bf16 *rows, bf16 *stage,
                                 const attn_scores &c, const attn_sizes &z, int t)
@@ -78,16 +78,16 @@ __device__ static void sum_tile(bf16 *to, float scale, const bf16 *scores, const
     unsigned a[4];
     float acc[D / 8][4] = {};
     for (int j = z.causal ? t : 0; j < z.Tp / 16; j++) {
-        turned_tile(a, scores + j * 16 * c.ld + (t - c.from) * 16, c.ld);
+        load_transposed_tile(a, scores + j * 16 * c.ld + (t - c.from) * 16, c.ld);
         tl::add_product(acc, a, rows, j * 16);
     }
     tl::write(to, 3 * z.C, acc, scale, t * 16, z.T, stage + t * 16 * tl::LD);
 }
 
-/* A warp for every tile of queries. Keys go by in chunks of `chunk` tiles: first every warp computes the scores of its
- * queries and adds to dq, then the chunk's dv and dk are shared out over the warps, dk from the last tile on, so that a
- * warp with much of a causal dv has little of dk. Rows of k and v are read in their own chunk alone, so that dk and dv
- * leave by way of them. sums: (N, 3 C), of each sequence, or NULL; round.to may be NULL, too. */
+/* One warp per tile of queries. Keys are processed in chunks of `chunk` tiles: first every warp computes the scores of
+ * its queries and adds to dq, then the warps split the chunk's dv and dk; dk in reverse order, so that a warp with much
+ * of a causal dv has little of dk. Rows of k and v are read in their own chunk only, so dk and dv are staged in them.
+ * sums: (N, 3 C), per sequence, or NULL; round.to may be NULL as well. */
 template <int D, bool PACKED, int WARPS>
 static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
     shared_kernel(bf16 *dqkv, float *sums, round_out round, const bf16 *dy, const bf16 *qkv, const bf16 *y,
@@ -96,17 +96,17 @@ static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
     extern __shared__ __align__(16) bf16 smem[];
     typedef tile<D> tl;
     int n = blockIdx.x / z.H, h = blockIdx.x % z.H, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    attn_place place = place_of<PACKED>(z, n, h);
+    attn_position position = position_of<PACKED>(z, n, h);
     int tiles = z.Tp / 16;
     bf16 *q = smem, *k = q + z.Tp * tl::LD, *v = k + z.Tp * tl::LD, *g = v + z.Tp * tl::LD, *p = g + z.Tp * tl::LD;
     attn_scores c = { p, p + z.Tp * (16 * chunk + 8), 16 * chunk + 8, 0, 0 };
-    float *lse2 = (float *)(c.ds + z.Tp * c.ld), *along = lse2 + z.Tp, dq[D / 8][4] = {};
-    int64_t at = place.row * 3 * z.C + h * D, out = place.row * z.C + h * D;
-    attn_rows m = { q, k, v, g, lse2, along, NULL };
-    take_rows<D, tl>(m, lse2, along, qkv + at, dy + out, y + out, lse + place.head, z);
+    float *lse2 = (float *)(c.ds + z.Tp * c.ld), *dot_dy_y = lse2 + z.Tp, dq[D / 8][4] = {};
+    int64_t at = position.row * 3 * z.C + h * D, out = position.row * z.C + h * D;
+    attn_rows m = { q, k, v, g, lse2, dot_dy_y, NULL };
+    load_rows<D, tl>(m, lse2, dot_dy_y, qkv + at, dy + out, y + out, lse + position.head, z);
     for (c.from = 0; c.from < tiles; c.from = c.end) {
         c.end = min(c.from + chunk, tiles);
-        __syncthreads(); /* the rows are there; the chunk before has been read */
+        __syncthreads(); /* the rows have been loaded; the previous chunk has been read */
         if (warp < tiles) score_tile<D>(dq, c, m, z, warp);
         __syncthreads();
         for (int task = warp, keys = c.end - c.from; task < 2 * keys; task += warps) {
@@ -124,7 +124,8 @@ static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
 
 /* ---- launchers ----------------------------------------------------------------------------------- */
 
-/* Key tiles of a chunk: as many as shared memory holds; 0: not even one, or more tiles than warps. */
+/* Key tiles of a chunk: the largest number that fits in shared memory; 0: none fits, or there are more tiles than
+ * warps. */
 static int chunk_for(const op_env *env, const attn_sizes &z, int D)
 {
     size_t limit = (size_t)((const cuda_state *)env->dev->state)->smem_bytes, rows = smem_of(z, 4, D);
@@ -158,50 +159,50 @@ static cloob_status launch_shared(const op_env *env, const op_args *a, const att
 
 /* ---- the choice ---------------------------------------------------------------------------------- */
 
-enum { SHARED, WIDE, PASSES, WAYS, PLAIN = WAYS };
+enum { SHARED, WIDE, PASSES, VARIANTS, PLAIN = VARIANTS };
 
 typedef struct attn_state {
-    rounding round;  /* first: what quantize.h reads of a state */
-    int way;         /* PLAIN: no kernel on tensor cores takes the call */
-    size_t along_at; /* PASSES: where in scratch */
+    rounding round;     /* must be first: quantize.h reads it */
+    int variant;        /* PLAIN: no tensor-core kernel supports the call */
+    size_t dot_dy_y_at; /* PASSES: offset in scratch */
 } attn_state;
 
-/* Whether the kernel leaves the sums of each sequence, and an 8-bit copy. */
-static bool leaves_more(int way) { return way == SHARED || way == WIDE; }
+/* Whether the kernel writes the sums of each sequence and an 8-bit copy. */
+static bool has_sums_and_copy(int variant) { return variant == SHARED || variant == WIDE; }
 
-static bool way_takes(const op_env *env, const op_args *a, int way)
+static bool variant_supports(const op_env *env, const op_args *a, int variant)
 {
     attn_sizes z = sizes_of(a, op_sequences_of(&a->attr, &a->in[1], &a->in[4]), &a->in[2]);
-    if (way == WIDE) return attention_bwd_wide_takes(env, a);
-    if (way == PASSES) return passes_take(&a->in[2], z);
+    if (variant == WIDE) return attention_bwd_wide_takes(env, a);
+    if (variant == PASSES) return passes_support(&a->in[2], z);
     return on_tensor_cores(env, &a->in[2], z, 4) && chunk_for(env, z, z.C / z.H) > 0;
 }
 
-static cloob_status launch_way(const op_env *env, const op_args *a, int way, float *along)
+static cloob_status launch_variant(const op_env *env, const op_args *a, int variant, float *dot_dy_y)
 {
     static launch_fn *const launch[2][2] = { { launch_shared<32, false>, launch_shared<64, false> },
                                              { launch_shared<32, true>, launch_shared<64, true> } };
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     attn_sizes z = sizes_of(a, s, &a->in[2]);
-    if (way == WIDE) return attention_bwd_wide(env, a, (float *)(a->out[1].data ? a->scratch : NULL));
-    if (way == PASSES) return attention_bwd_passes(env, a, along);
+    if (variant == WIDE) return attention_bwd_wide(env, a, (float *)(a->out[1].data ? a->scratch : NULL));
+    if (variant == PASSES) return attention_bwd_passes(env, a, dot_dy_y);
     return launch[s.start != NULL][z.C / z.H == 64](env, a, z, s.N);
 }
 
 typedef struct trial {
     const op_env *env;
     op_args call;
-    tensor along;
-    int way;
+    tensor dot_dy_y;
+    int variant;
 } trial;
 
 static cloob_status trial_run(void *user)
 {
     trial *t = (trial *)user;
-    return launch_way(t->env, &t->call, t->way, (float *)t->along.data);
+    return launch_variant(t->env, &t->call, t->variant, (float *)t->dot_dy_y.data);
 }
 
-static cloob_status trial_take(trial *t, tensor *x)
+static cloob_status trial_alloc(trial *t, tensor *x)
 {
     return cuda_trial_noise(t->env->ctx, t->env->dev, x->dtype, tensor_count(x), &x->data);
 }
@@ -214,7 +215,7 @@ static tensor shape3(cloob_dtype dtype, int64_t a, int64_t b, int64_t c)
     return t;
 }
 
-/* A call with rows of equal length, for packed ones of their mean. */
+/* A call with sequences of equal length; for packed sequences their mean length. */
 static op_args even_call(const op_args *a, const op_sequences &s)
 {
     int64_t N = s.N, T = op_has(&a->in[4]) ? (s.rows / s.N < 1 ? 1 : s.rows / s.N) : s.T, C = tensor_cols(&a->in[2]);
@@ -229,55 +230,58 @@ static op_args even_call(const op_args *a, const op_sequences &s)
     return e;
 }
 
-/* The fastest of the ways that take the call; ms of each, infinite of the others. */
-static int time_ways(const op_env *env, const op_args *a, const op_sequences &s, float ms[WAYS])
+/* Returns the fastest variant that supports the call; ms: time of each, infinite for the others. */
+static int time_variants(const op_env *env, const op_args *a, const op_sequences &s, float ms[VARIANTS])
 {
     cuda_state *state = cuda_use(env->dev);
     cudaStream_t own = state->stream;
     op_env there = *env;
     there.stream = own;
     trial t = { &there, even_call(a, s), {}, 0 };
-    tensor *operand[] = { &t.call.in[0], &t.call.in[1], &t.call.in[2], &t.call.in[3], &t.call.out[0], &t.along };
-    t.along = t.call.in[3];
-    bool room = true;
+    tensor *operand[] = { &t.call.in[0], &t.call.in[1], &t.call.in[2], &t.call.in[3], &t.call.out[0], &t.dot_dy_y };
+    t.dot_dy_y = t.call.in[3];
+    bool allocated = true;
     int best = -1;
-    for (tensor *x : operand) room = room && trial_take(&t, x) == CLOOB_OK;
-    for (t.way = 0; t.way < WAYS; t.way++) {
-        ms[t.way] = INFINITY;
-        if (!way_takes(env, a, t.way)) continue;
-        if (!room || cuda_time(env->ctx, env->dev, trial_run, &t, &ms[t.way]) != CLOOB_OK) ms[t.way] = INFINITY;
-        if (best < 0 || ms[t.way] < ms[best]) best = t.way;
+    for (tensor *x : operand) allocated = allocated && trial_alloc(&t, x) == CLOOB_OK;
+    for (t.variant = 0; t.variant < VARIANTS; t.variant++) {
+        ms[t.variant] = INFINITY;
+        if (!variant_supports(env, a, t.variant)) continue;
+        if (!allocated || cuda_time(env->ctx, env->dev, trial_run, &t, &ms[t.variant]) != CLOOB_OK)
+            ms[t.variant] = INFINITY;
+        if (best < 0 || ms[t.variant] < ms[best]) best = t.variant;
     }
     for (tensor *x : operand) cuda_trial_free(env->dev, x->data);
     return best;
 }
 
-static int choose_way(const op_env *env, const op_args *a)
+static int choose_variant(const op_env *env, const op_args *a)
 {
-    int asked = (int)env->ctx->kernels.attention_backward - ATTENTION_SHARED, takers = 0;
+    int asked = (int)env->ctx->kernels.attention_backward - ATTENTION_SHARED, supported = 0;
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     attn_sizes z = sizes_of(a, s, &a->in[2]);
     tune_cache *cache = cuda_use(env->dev)->tune;
-    float ms[WAYS];
+    float ms[VARIANTS];
     char key[TUNE_KEY];
-    int32_t way = PLAIN;
-    for (int w = 0; w < WAYS; w++)
-        if (way_takes(env, a, w)) takers++, way = w;
-    if (asked >= 0 && asked < WAYS && way_takes(env, a, asked)) return asked;
-    if (takers < 2) return way;
+    int32_t variant = PLAIN;
+    for (int w = 0; w < VARIANTS; w++)
+        if (variant_supports(env, a, w)) supported++, variant = w;
+    if (asked >= 0 && asked < VARIANTS && variant_supports(env, a, asked)) return asked;
+    if (supported < 2) return variant;
     snprintf(key, sizeof key, "attention-backward-%lld,%lld,%d,%d,%d-%d", (long long)s.N, (long long)s.rows, z.T, z.C,
              z.H, z.causal);
-    if (tune_get(cache, key, &way, sizeof way) && way >= 0 && way < WAYS && way_takes(env, a, way)) return way;
-    way = time_ways(env, a, s, ms);
-    tune_put(cache, key, &way, sizeof way);
+    if (tune_get(cache, key, &variant, sizeof variant) && variant >= 0 && variant < VARIANTS &&
+        variant_supports(env, a, variant))
+        return variant;
+    variant = time_variants(env, a, s, ms);
+    tune_put(cache, key, &variant, sizeof variant);
     ctx_log(env->ctx, CLOOB_LOG_DEBUG, "attention_bwd %s: shared %.4f ms, by warpgroups %.4f, in passes %.4f", key,
             (double)ms[SHARED], (double)ms[WIDE], (double)ms[PASSES]);
-    return way;
+    return variant;
 }
 
 /* ---- entry points -------------------------------------------------------------------------------- */
 
-/* What a sequence's sums take, one after the other; behind them the scratch of the pass that adds them. */
+/* Bytes of the sequences' sums; the scratch of the pass that adds them follows. */
 static size_t sums_bytes(const op_args *a, const op_sequences &s)
 {
     return cuda_align((size_t)(s.N * tensor_cols(&a->out[0])) * sizeof(float));
@@ -287,7 +291,7 @@ static cloob_status state_make(const op_env *env, op_args *a, attn_state **out)
 {
     a->state = *out = (attn_state *)calloc(1, sizeof **out);
     if (!*out) return ctx_no_memory(env->ctx, sizeof **out, "attention");
-    (*out)->way = PLAIN;
+    (*out)->variant = PLAIN;
     return op_has(&a->out[OP_ROUNDED_OUT]) ? rounding_open(env, &(*out)->round) : CLOOB_OK;
 }
 
@@ -297,29 +301,29 @@ extern "C" cloob_status attention_bwd_prepare_cuda(const op_env *env, op_args *a
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     int64_t C3 = tensor_cols(&a->out[0]);
     CLOOB_TRY(state_make(env, a, &state));
-    state->way = choose_way(env, a);
+    state->variant = choose_variant(env, a);
     if (a->attr.sums) {
         size_t few = colsum_scratch(env->dev, s.N, C3, CLOOB_F32),
                all = colsum_scratch(env->dev, s.rows, C3, a->out[0].dtype);
         a->scratch_bytes = sums_bytes(a, s) + (few > all ? few : all);
     }
-    state->along_at = cuda_align(a->scratch_bytes);
-    if (state->way == PASSES) a->scratch_bytes = state->along_at + tensor_bytes(&a->in[3]);
+    state->dot_dy_y_at = cuda_align(a->scratch_bytes);
+    if (state->variant == PASSES) a->scratch_bytes = state->dot_dy_y_at + tensor_bytes(&a->in[3]);
     return CLOOB_OK;
 }
 
-/* Bytes of dead rows in the copy are 0, too. */
-static cloob_status zero_dead_copy(const op_env *env, const op_args *a, const op_sequences &s)
+/* The 8-bit copy of padding rows is 0 as well. */
+static cloob_status zero_padding_copy(const op_env *env, const op_args *a, const op_sequences &s)
 {
     tensor bytes = {};
     bytes.data = a->out[OP_ROUNDED_OUT].data;
     bytes.dtype = CLOOB_U8, bytes.ndim = 2;
     bytes.dim[0] = s.rows, bytes.dim[1] = tensor_cols(&a->out[0]);
-    return zero_dead_cuda(env, "attention_bwd", &s, &bytes, NULL);
+    return zero_padding_cuda(env, "attention_bwd", &s, &bytes, NULL);
 }
 
-/* Of the sums that the kernel left of each sequence, or of all rows. One launch is enough for few sequences. */
-static cloob_status bias_sums(const op_env *env, const op_args *a, const op_sequences &s, int way)
+/* Adds the sums of each sequence, or of all rows. One launch is enough for few sequences. */
+static cloob_status bias_sums(const op_env *env, const op_args *a, const op_sequences &s, int variant)
 {
     enum { FEW = 256 };
     const tensor *dqkv = &a->out[0];
@@ -327,7 +331,8 @@ static cloob_status bias_sums(const op_env *env, const op_args *a, const op_sequ
     int64_t C3 = tensor_cols(dqkv);
     void *rest = (char *)a->scratch + sums_bytes(a, s);
     if (!sums) return CLOOB_OK;
-    if (!leaves_more(way)) return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, s.rows, C3, 0, rest);
+    if (!has_sums_and_copy(variant))
+        return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, s.rows, C3, 0, rest);
     if (s.N <= FEW) return colsum_finish(env, "attention_bwd", sums, (const float *)a->scratch, (int)s.N, C3);
     return colsum(env, "attention_bwd", sums, a->scratch, CLOOB_F32, s.N, C3, 0, rest);
 }
@@ -336,13 +341,13 @@ extern "C" cloob_status attention_bwd_cuda(const op_env *env, const op_args *a)
 {
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     const attn_state *state = (const attn_state *)a->state;
-    int way = state ? state->way : PLAIN;
-    bool copied = leaves_more(way) && rounding_is_fused(a);
-    float *along = way == PASSES ? (float *)((char *)a->scratch + state->along_at) : NULL;
-    if (s.start) CLOOB_TRY(zero_dead_cuda(env, "attention_bwd", &s, &a->out[0], NULL));
-    if (s.start && copied) CLOOB_TRY(zero_dead_copy(env, a, s));
-    CLOOB_TRY(way == PLAIN ? attention_bwd_plain(env, a) : launch_way(env, a, way, along));
-    CLOOB_TRY(bias_sums(env, a, s, way));
+    int variant = state ? state->variant : PLAIN;
+    bool copied = has_sums_and_copy(variant) && rounding_is_fused(a);
+    float *dot_dy_y = variant == PASSES ? (float *)((char *)a->scratch + state->dot_dy_y_at) : NULL;
+    if (s.start) CLOOB_TRY(zero_padding_cuda(env, "attention_bwd", &s, &a->out[0], NULL));
+    if (s.start && copied) CLOOB_TRY(zero_padding_copy(env, a, s));
+    CLOOB_TRY(variant == PLAIN ? attention_bwd_plain(env, a) : launch_variant(env, a, variant, dot_dy_y));
+    CLOOB_TRY(bias_sums(env, a, s, variant));
     return copied ? rounding_end(env, "attention_bwd", a, QUANT_E5M2)
                   : rounding_pass(env, "attention_bwd", a, QUANT_E5M2);
 }

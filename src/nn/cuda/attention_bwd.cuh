@@ -1,16 +1,16 @@
-/* What the ways of attention's backward pass share: how a head's rows come, and what is made of its results on their
- * way out. L says where element (row, c), c a multiple of 8, of a matrix lies in shared memory. */
+/* Shared by the variants of attention's backward pass: loading the rows of a head, and the column sums and 8-bit copy
+ * of its results. L::at(row, c), c a multiple of 8, is the index of an element of a matrix in shared memory. */
 #ifndef NN_CUDA_ATTENTION_BWD_CUH
 #define NN_CUDA_ATTENTION_BWD_CUH
 
 #include "nn/cuda/attention.cuh"
 #include "nn/cuda/linear/quantize.cuh"
 
-/* What both halves of backward need of a score tile. */
+/* The rows of a head in shared memory. */
 typedef struct attn_rows {
     const bf16 *q, *k, *v, *dy;
-    const float *lse, *along; /* per query: log2-sum-exp, and dy.y */
-    bf16 *stage;              /* 16 rows of this warp */
+    const float *lse, *dot_dy_y; /* per query: log2-sum-exp; dy.y */
+    bf16 *stage;                 /* 16 staging rows of this warp */
 } attn_rows;
 
 /* The sum of eight products of bf16. */
@@ -27,11 +27,11 @@ __device__ __forceinline__ float dot8(uint4 a, uint4 b)
     return sum;
 }
 
-/* Everything a block reads is asked for at once: q, k, v, dy and the log-sum-exp for shared memory, y for registers.
- * along = dy.y needs no barrier, since a thread meets the pieces of dy that it sent itself. lse is in powers of two,
- * and infinite behind the last query, so that p is 0 there. The block has 2 Tp threads or more. */
+/* Issues all loads of a block together: q, k, v, dy and the log-sum-exp to shared memory, y to registers. dy.y needs no
+ * barrier, because a thread reads the pieces of dy that it copied itself. lse2 is the log2-sum-exp, infinite after the
+ * last query, so that p is 0 there. The block has at least 2 Tp threads. */
 template <int D, class L>
-__device__ static void take_rows(const attn_rows &m, float *lse2, float *along, const bf16 *qkv, const bf16 *dy,
+__device__ static void load_rows(const attn_rows &m, float *lse2, float *dot_dy_y, const bf16 *qkv, const bf16 *dy,
                                  const bf16 *y, const float *lse, const attn_sizes &z)
 {
     enum { LANES = D / 8, ROUNDS = D / 16 };
@@ -44,27 +44,27 @@ __device__ static void take_rows(const attn_rows &m, float *lse2, float *along, 
         own[i] = make_uint4(0, 0, 0, 0);
         if (row < z.T) {
             const bf16 *from = qkv + (int64_t)row * 3 * z.C + c;
-            for (int k = 0; k < 3; k++) send(to[k] + at, from + k * z.C);
-            send(to[3] + at, dy + (int64_t)row * z.C + c);
+            for (int k = 0; k < 3; k++) copy_async16(to[k] + at, from + k * z.C);
+            copy_async16(to[3] + at, dy + (int64_t)row * z.C + c);
             own[i] = *reinterpret_cast<const uint4 *>(y + (int64_t)row * z.C + c);
         } else if (row < z.Tp) {
             for (int k = 0; k < 4; k++) *reinterpret_cast<uint4 *>(to[k] + at) = make_uint4(0, 0, 0, 0);
         }
     }
-    if (t < z.T) send4(lse2 + t, lse + t);
-    arrive();
+    if (t < z.T) copy_async4(lse2 + t, lse + t);
+    copies_wait();
 #pragma unroll
     for (int i = 0; i < ROUNDS; i++) {
         int row = first + i * down;
         float sum = row < z.Tp ? dot8(own[i], *reinterpret_cast<const uint4 *>(m.dy + L::at(row, c))) : 0.0f;
 #pragma unroll
         for (int k = LANES / 2; k; k >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, k);
-        if (c == 0 && row < z.Tp) along[row] = sum;
+        if (c == 0 && row < z.Tp) dot_dy_y[row] = sum;
     }
     if (t < z.Tp) lse2[t] = t < z.T ? lse2[t] * LOG2E : INFINITY;
 }
 
-/* to[c..c+15] = the sums of these columns over the first rows, as products with ones; by a warp. */
+/* to[c..c+15] = the sums of these columns over `rows` rows, as a multiplication by ones. Called by a warp. */
 template <class L>
 __device__ static void sum_16(float *to, const bf16 *from, int c, int rows)
 {
@@ -84,8 +84,8 @@ __device__ static void sum_16(float *to, const bf16 *from, int c, int rows)
         *reinterpret_cast<float2 *>(to + c + 8 * half + 2 * lane) = make_float2(sum[half][0], sum[half][1]);
 }
 
-/* The sums over rows of dq, dk and dv, which are still where they left by: 3 D numbers of one head. Rows behind the
- * last token are 0. */
+/* Sums over rows of dq, dk and dv, which are still in their staging rows: 3 D values of one head. Rows after the last
+ * token are 0. */
 template <int D, class L>
 __device__ static void sum_columns(float *to, const bf16 *q, const bf16 *k, const bf16 *v, const attn_sizes &z)
 {
@@ -95,7 +95,7 @@ __device__ static void sum_columns(float *to, const bf16 *q, const bf16 *k, cons
     }
 }
 
-/* The 8-bit copy of a head's dq, dk and dv from the same place; the largest element is noted. */
+/* Writes the 8-bit copy of a head's dq, dk and dv from the same rows, and records the largest element. */
 template <int D, class L>
 __device__ static void round_rows(const round_out &round, int64_t at, const bf16 *q, const bf16 *k, const bf16 *v,
                                   const attn_sizes &z)
@@ -111,8 +111,8 @@ __device__ static void round_rows(const round_out &round, int64_t at, const bf16
     note_largest(round.scale, max);
 }
 
-/* The backward pass of heads of 32 or 64 in bf16 and of any length (attention_bwd_passes.cu). along: room for as many
- * numbers as the log-sum-exp has. */
-cloob_status attention_bwd_passes(const op_env *env, const op_args *a, float *along);
+/* The backward pass of heads of width 32 or 64 in bf16, any length (attention_bwd_passes.cu). dot_dy_y: scratch of the
+ * size of the log-sum-exp. */
+cloob_status attention_bwd_passes(const op_env *env, const op_args *a, float *dot_dy_y);
 
 #endif

@@ -1,10 +1,10 @@
-/* Attention's backward pass by warpgroups, for heads of 64. A block per row of the batch and head; a warpgroup owns 64
- * keys and goes over the queries, 32 at a time. Scores stand turned, keys as rows: p and ds then are left factors of dv
- * and dk as they come out of the products, in registers. ds alone goes to shared memory, for dq, which is made of 64
- * queries at a time by the warpgroups in turn.
+/* Attention's backward pass by warpgroups, for heads of width 64. One block per row of the batch and head; a warpgroup
+ * owns 64 keys and processes the queries, 32 at a time. Scores are transposed, keys as rows, so that p and ds in
+ * registers are the left operands of dv and dk. Only ds is written to shared memory, for dq, which the warpgroups
+ * compute alternately for 64 queries at a time.
  *
- * Matrices in shared memory have rows of 64 bf16 in the 128-byte swizzle: k, v, q, dy. Results leave by way
- * of rows that nobody reads any more: dq by q's, dv by v's, dk by dy's. */
+ * Matrices in shared memory have rows of 64 bf16 in the 128-byte swizzle: k, v, q, dy. Results are staged in rows that
+ * are no longer read: dq in q, dv in v, dk in dy. */
 #include "nn/cuda/attention_bwd.cuh"
 #include "nn/cuda/attention_wide.cuh"
 
@@ -23,22 +23,22 @@ struct wide_call {
 
 struct head { /* in shared memory */
     char *k, *v, *q, *dy, *ds;
-    float *lse, *along;
+    float *lse, *dot_dy_y;
 };
 
-/* W queries from `first` on against a warpgroup's keys from `key` on: dv += p^T dy, dk += ds^T q, ds to `to`. */
+/* W queries from `first` on and a warpgroup's keys from `key` on: dv += p^T dy, dk += ds^T q; writes ds to `to`. */
 __device__ __forceinline__ void add_queries(float (&dk)[32], float (&dv)[32], char *to, const head &m,
                                             const attn_sizes &z, int key, int first)
 {
     float s[W / 2], dp[W / 2], scale = z.scale * LOG2E;
     unsigned pa[W / 16][4], da[W / 16][4];
     corner at = first_element();
-    settle(s), settle(dp);
+    fence_registers(s), fence_registers(dp);
     wgmma_fence();
     begin_scores(s, m.k + key * ROW, m.q + first * ROW);
     begin_scores(dp, m.v + key * ROW, m.dy + first * ROW);
     wgmma_wait<1>();
-    settle(s);
+    fence_registers(s);
     bool seen[2] = { key + at.row < z.T, key + at.row + 8 < z.T };
 #pragma unroll
     for (int i = 0; i < W / 2; i += 2) {
@@ -52,27 +52,27 @@ __device__ __forceinline__ void add_queries(float (&dk)[32], float (&dv)[32], ch
             if (key + at.row + i / 2 % 2 * 8 > first + at.column + i / 4 * 8 + i % 2) s[i] = 0.0f;
     }
     wgmma_wait<0>();
-    settle(dp);
+    fence_registers(dp);
 #pragma unroll
     for (int i = 0; i < W / 2; i += 2) {
-        float2 along = *reinterpret_cast<const float2 *>(m.along + first + i / 4 * 8 + at.column);
-        dp[i] = s[i] * (dp[i] - along.x);
-        dp[i + 1] = s[i + 1] * (dp[i + 1] - along.y);
+        float2 dot_dy_y = *reinterpret_cast<const float2 *>(m.dot_dy_y + first + i / 4 * 8 + at.column);
+        dp[i] = s[i] * (dp[i] - dot_dy_y.x);
+        dp[i + 1] = s[i + 1] * (dp[i + 1] - dot_dy_y.y);
     }
-    uint64_t by = descriptor_turned(m.dy + first * ROW), bq = descriptor_turned(m.q + first * ROW);
+    uint64_t by = descriptor_transposed(m.dy + first * ROW), bq = descriptor_transposed(m.q + first * ROW);
 #pragma unroll
     for (int k = 0; k < W / 16; k++) pack_columns(pa[k], s + 8 * k, 1.0f), pack_columns(da[k], dp + 8 * k, 1.0f);
-    settle(dv), settle(dk);
+    fence_registers(dv), fence_registers(dk);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < W / 16; k++) wgmma_rows_turned(dv, pa[k], by + k * DOWN);
+    for (int k = 0; k < W / 16; k++) wgmma_rows_transposed(dv, pa[k], by + k * DOWN);
 #pragma unroll
-    for (int k = 0; k < W / 16; k++) wgmma_rows_turned(dk, da[k], bq + k * DOWN);
+    for (int k = 0; k < W / 16; k++) wgmma_rows_transposed(dk, da[k], bq + k * DOWN);
     wgmma_commit();
 #pragma unroll
-    for (int k = 0; k < W / 16; k++) put_columns(to, at.row / 16 * 16, first % WIDTH + 16 * k, da[k]);
+    for (int k = 0; k < W / 16; k++) store_columns(to, at.row / 16 * 16, first % WIDTH + 16 * k, da[k]);
     wgmma_wait<0>();
-    settle(dv), settle(dk);
+    fence_registers(dv), fence_registers(dk);
 }
 
 /* c (64 x 64) += ds^T k over up to KT tiles of 64 keys, of `keys` keys in all. */
@@ -82,26 +82,26 @@ __device__ __forceinline__ void multiply_tiles(float (&c)[32], const char *ds, c
 #pragma unroll
     for (int tile = 0; tile < KT; tile++) {
         if (tile > 0 && tile * WIDTH >= keys) break;
-        uint64_t a = descriptor_turned(ds + tile * TILE), b = descriptor_turned(k + tile * TILE);
-        settle(c);
+        uint64_t a = descriptor_transposed(ds + tile * TILE), b = descriptor_transposed(k + tile * TILE);
+        fence_registers(c);
         wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < WIDTH / 16; i++) wgmma_turned_k16(c, a + i * DOWN, b + i * DOWN);
+        for (int i = 0; i < WIDTH / 16; i++) wgmma_transposed_k16(c, a + i * DOWN, b + i * DOWN);
         wgmma_commit();
         wgmma_wait<0>();
-        settle(c);
+        fence_registers(c);
     }
 }
 
 /* dq of 64 queries from `first` on: ds of `keys` keys times k. ds: a tile for every 64 keys. */
 template <int KT>
-__device__ __forceinline__ void finish_queries(bf16 *dq, const char *ds, const head &m, const attn_sizes &z, int first,
-                                               int keys)
+__device__ __forceinline__ void store_dq(bf16 *dq, const char *ds, const head &m, const attn_sizes &z, int first,
+                                         int keys)
 {
     float c[32] = {};
     multiply_tiles<KT>(c, ds, m.k, keys);
     int row0 = first + (int)threadIdx.x % 128 / 32 * 16;
-    if (row0 < z.Tp) leave(dq, 3 * z.C, c, z.scale, row0, z.T, m.q);
+    if (row0 < z.Tp) store_rows(dq, 3 * z.C, c, z.scale, row0, z.T, m.q);
 }
 
 template <int KT>
@@ -119,12 +119,12 @@ __global__ void __launch_bounds__(128 * KT, 4 / KT) wide_kernel(const __grid_con
     extern __shared__ char memory[];
     attn_sizes z = j.z;
     int n = blockIdx.x / z.H, h = blockIdx.x % z.H, own = KT == 1 ? 0 : warp_number() / 4;
-    attn_place place = place_of<PACKED>(z, n, h);
+    attn_position position = position_of<PACKED>(z, n, h);
     z.Tp = (z.T + WIDTH - 1) / WIDTH * WIDTH;
     head m = head_of<KT>(memory);
-    int64_t at = place.row * 3 * z.C + h * WIDTH, out = place.row * z.C + h * WIDTH;
-    attn_rows rows = { (bf16 *)m.q, (bf16 *)m.k, (bf16 *)m.v, (bf16 *)m.dy, m.lse, m.along, NULL };
-    take_rows<WIDTH, swizzled>(rows, m.lse, m.along, j.qkv + at, j.dy + out, j.y + out, j.lse + place.head, z);
+    int64_t at = position.row * 3 * z.C + h * WIDTH, out = position.row * z.C + h * WIDTH;
+    attn_rows rows = { (bf16 *)m.q, (bf16 *)m.k, (bf16 *)m.v, (bf16 *)m.dy, m.lse, m.dot_dy_y, NULL };
+    load_rows<WIDTH, swizzled>(rows, m.lse, m.dot_dy_y, j.qkv + at, j.dy + out, j.y + out, j.lse + position.head, z);
     z.Tp = whole_tiles(z.T);
     shared_publish();
     __syncthreads();
@@ -136,14 +136,14 @@ __global__ void __launch_bounds__(128 * KT, 4 / KT) wide_kernel(const __grid_con
             for (int i = first; i < first + WIDTH && i < z.T; i += W)
                 add_queries(dk, dv, ds + own * TILE, m, z, key, i);
         shared_publish();
-        __syncthreads(); /* ds is there; of these queries q and dy have been read */
+        __syncthreads(); /* ds is written; q and dy of these queries have been read */
         int keys = z.causal ? min(first + WIDTH, z.T) : z.T;
-        if (own == turn % KT) finish_queries<KT>(j.dqkv + at, ds, m, z, first, keys);
+        if (own == turn % KT) store_dq<KT>(j.dqkv + at, ds, m, z, first, keys);
     }
     int row0 = key + (int)threadIdx.x % 128 / 32 * 16;
     if (row0 < z.Tp) {
-        leave(j.dqkv + at + 2 * z.C, 3 * z.C, dv, 1.0f, row0, z.T, m.v);
-        leave(j.dqkv + at + z.C, 3 * z.C, dk, z.scale, row0, z.T, m.dy);
+        store_rows(j.dqkv + at + 2 * z.C, 3 * z.C, dv, 1.0f, row0, z.T, m.v);
+        store_rows(j.dqkv + at + z.C, 3 * z.C, dk, z.scale, row0, z.T, m.dy);
     }
     if (!j.sums && !j.round.to) return;
     __syncthreads();

@@ -1,6 +1,6 @@
-/* Attention without tensor cores: any head width, F32 included; and attention for one query per row. A warp
- * per query (or per key): first its lanes share the keys (scores), then the columns (weighted sums). Sums
- * have one order. */
+/* Attention without tensor cores: any head width, also F32; and attention for one query per row. One warp per query (or
+ * per key): its lanes split the keys for the scores, then the columns for the weighted sums. All sums have a fixed
+ * order. */
 #include "nn/cuda/common.cuh"
 
 enum { WARPS = 4 };
@@ -10,17 +10,17 @@ typedef struct sizes {
     int T, C, H, D; /* D = C / H */
     int causal;
     float scale;
-    const int32_t *start; /* packed: where sequences begin among `rows`; T is the most of one */
+    const int32_t *start; /* packed: first rows of the sequences; T is the longest length */
     int64_t rows;
 } sizes;
 
-/* A sequence of one head: its first row and length, and where its log-sum-exp begins. */
-typedef struct place {
+/* A sequence of one head: first row, index of its log-sum-exp, length. */
+typedef struct position {
     int64_t row, head;
     int T;
-} place;
+} position;
 
-__device__ __forceinline__ place place_of(const sizes &z, int64_t n, int h)
+__device__ __forceinline__ position position_of(const sizes &z, int64_t n, int h)
 {
     if (!z.start) return { n * z.T, (n * z.H + h) * z.T, z.T };
     int first = z.start[n];
@@ -74,7 +74,7 @@ static __global__ void __launch_bounds__(32 * WARPS) forward_kernel(T *y, float 
     int64_t id = (int64_t)blockIdx.x * WARPS + threadIdx.y, step = 3 * (int64_t)z.C;
     if (id >= z.N * z.H * z.T) return;
     int t = (int)(id % z.T), h = (int)(id / z.T % z.H);
-    place at = place_of(z, id / z.T / z.H, h);
+    position at = position_of(z, id / z.T / z.H, h);
     if (t >= at.T) return;
     const T *base = qkv + at.row * step + h * z.D;
     float l = query_forward<T, V>(y + (at.row + t) * z.C + h * z.D, smem + threadIdx.y * z.T, base + t * step,
@@ -91,15 +91,15 @@ static __global__ void __launch_bounds__(32 * WARPS)
     int64_t id = (int64_t)blockIdx.x * WARPS + threadIdx.y, step = 3 * (int64_t)z.C;
     if (id >= z.N * z.H * z.T) return;
     int t = (int)(id % z.T), h = (int)(id / z.T % z.H), lane = threadIdx.x;
-    place at = place_of(z, id / z.T / z.H, h);
+    position at = position_of(z, id / z.T / z.H, h);
     if (t >= at.T) return;
     int keys = z.causal ? t + 1 : at.T;
     int64_t row = (at.row + t) * z.C + h * z.D;
     const T *base = qkv + at.row * step + h * z.D;
-    float *ds = smem + threadIdx.y * z.T, along = dot<T, V>(dy + row, y + row, z.D);
+    float *ds = smem + threadIdx.y * z.T, dot_dy_y = dot<T, V>(dy + row, y + row, z.D);
     for (int j = lane; j < keys; j += 32) {
         float p = expf(dot<T, V>(base + t * step, base + z.C + j * step, z.D) * z.scale - lse[at.head + t]);
-        ds[j] = p * (dot<T, V>(dy + row, base + 2 * z.C + j * step, z.D) - along) * z.scale;
+        ds[j] = p * (dot<T, V>(dy + row, base + 2 * z.C + j * step, z.D) - dot_dy_y) * z.scale;
     }
     __syncwarp();
     for (int i = lane; i < z.D; i += 32) {
@@ -109,7 +109,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
     }
 }
 
-/* dk and dv of one key: over the queries that see it. */
+/* dk and dv of one key, over the queries that attend to it. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(32 * WARPS)
     key_kernel(T *dqkv, const T *dy, const T *qkv, const T *y, const float *lse, sizes z)
@@ -118,7 +118,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
     int64_t id = (int64_t)blockIdx.x * WARPS + threadIdx.y, step = 3 * (int64_t)z.C;
     if (id >= z.N * z.H * z.T) return;
     int j = (int)(id % z.T), h = (int)(id / z.T % z.H), lane = threadIdx.x, first = z.causal ? j : 0;
-    place at = place_of(z, id / z.T / z.H, h);
+    position at = position_of(z, id / z.T / z.H, h);
     if (j >= at.T) return;
     const T *base = qkv + at.row * step + h * z.D, *dy0 = dy + at.row * z.C + h * z.D, *y0 = y + at.row * z.C + h * z.D;
     float *p = smem + threadIdx.y * 2 * z.T, *ds = p + z.T;
@@ -156,7 +156,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
     int64_t id = (int64_t)blockIdx.x * WARPS + threadIdx.y, step = 2 * (int64_t)z.C;
     if (id >= z.N * z.H) return;
     int64_t n = id / z.H, at = n * z.C + id % z.H * z.D;
-    place own = place_of(z, n, 0);
+    position own = position_of(z, n, 0);
     const T *base = kv + own.row * step + id % z.H * z.D;
     float l = query_forward<T, V>(y + at, smem + threadIdx.y * z.T, q + at, base, base + z.C, step,
                                   keys_of(index, n, own.T), z.D, z.scale);
@@ -172,16 +172,16 @@ static __global__ void __launch_bounds__(32 * WARPS)
     int64_t id = (int64_t)blockIdx.x * WARPS + threadIdx.y, step = 2 * (int64_t)z.C;
     if (id >= z.N * z.H) return;
     int64_t n = id / z.H, at = n * z.C + id % z.H * z.D;
-    place own = place_of(z, n, 0);
+    position own = position_of(z, n, 0);
     int64_t first = own.row * step + id % z.H * z.D;
     const T *base = kv + first;
     int lane = threadIdx.x, keys = keys_of(index, n, own.T);
-    float *p = smem + threadIdx.y * 2 * z.T, *ds = p + z.T, along = dot<T, V>(dy + at, y + at, z.D);
+    float *p = smem + threadIdx.y * 2 * z.T, *ds = p + z.T, dot_dy_y = dot<T, V>(dy + at, y + at, z.D);
     for (int j = lane; j < own.T; j += 32) {
-        p[j] = ds[j] = 0.0f; /* keys the query does not see */
+        p[j] = ds[j] = 0.0f; /* keys that the query does not attend to */
         if (j >= keys) continue;
         p[j] = expf(dot<T, V>(q + at, base + j * step, z.D) * z.scale - lse[id]);
-        ds[j] = p[j] * (dot<T, V>(dy + at, base + z.C + j * step, z.D) - along) * z.scale;
+        ds[j] = p[j] * (dot<T, V>(dy + at, base + z.C + j * step, z.D) - dot_dy_y) * z.scale;
     }
     __syncwarp();
     for (int i = lane; i < z.D; i += 32) {
@@ -197,11 +197,11 @@ static __global__ void __launch_bounds__(32 * WARPS)
     }
 }
 
-/* ---- dead rows --------------------------------------------------------------------------------- */
+/* ---- padding ----------------------------------------------------------------------------------- */
 
-/* x (rows, bytes of a row) and lse (H, rows) behind the last packed sequence: 0. Blocks share the rows. */
+/* Zeroes x (rows, bytes of a row) and lse (H, rows) after the last packed sequence. Blocks split the rows. */
 static __global__ void __launch_bounds__(256)
-    dead_kernel(char *x, int64_t bytes, float *lse, int H, const int32_t *end, int64_t rows)
+    padding_kernel(char *x, int64_t bytes, float *lse, int H, const int32_t *end, int64_t rows)
 {
     for (int64_t r = *end + blockIdx.x; r < rows; r += gridDim.x) {
         if (bytes % 4 == 0)
@@ -222,7 +222,7 @@ static sizes sizes_of(const op_args *a, const tensor *x, const tensor *start, in
     return z;
 }
 
-static cloob_status check_room(const op_env *env, const char *op, const sizes &z)
+static cloob_status check_shared_memory(const op_env *env, const char *op, const sizes &z)
 {
     if ((size_t)WARPS * 2 * z.T * sizeof(float) <= 48u << 10) return CLOOB_OK;
     return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "%s: %d tokens are more than the GPU kernel holds", op, z.T);
@@ -232,13 +232,13 @@ static unsigned blocks_of(int64_t warps) { return (unsigned)((warps + WARPS - 1)
 
 /* ---- entry points -------------------------------------------------------------------------------- */
 
-extern "C" cloob_status zero_dead_cuda(const op_env *env, const char *op, const op_sequences *s, const tensor *x,
-                                       const tensor *lse)
+extern "C" cloob_status zero_padding_cuda(const op_env *env, const char *op, const op_sequences *s, const tensor *x,
+                                          const tensor *lse)
 {
     enum { BLOCKS = 256 };
-    dead_kernel<<<BLOCKS, 256, 0, stream_of(env)>>>((char *)x->data, tensor_cols(x) * (int64_t)dtype_size(x->dtype),
-                                                    lse ? (float *)lse->data : NULL, lse ? (int)lse->dim[0] : 0,
-                                                    s->start + s->N, s->rows);
+    padding_kernel<<<BLOCKS, 256, 0, stream_of(env)>>>((char *)x->data, tensor_cols(x) * (int64_t)dtype_size(x->dtype),
+                                                       lse ? (float *)lse->data : NULL, lse ? (int)lse->dim[0] : 0,
+                                                       s->start + s->N, s->rows);
     return cuda_launched(env->ctx, op);
 }
 
@@ -247,7 +247,7 @@ extern "C" cloob_status attention_plain(const op_env *env, const op_args *a)
     const tensor *x = &a->in[0], *y = &a->out[0];
     sizes z = sizes_of(a, x, &a->in[1], tensor_cols(y));
     size_t smem = (size_t)WARPS * z.T * sizeof(float);
-    CLOOB_TRY(check_room(env, "attention", z));
+    CLOOB_TRY(check_shared_memory(env, "attention", z));
     WITH_PACK(x->dtype, z.D,
               forward_kernel<T, V><<<blocks_of(z.N * z.H * z.T), dim3(32, WARPS), smem, stream_of(env)>>>(
                   (T *)y->data, (float *)a->out[1].data, (const T *)x->data, z));
@@ -263,7 +263,7 @@ extern "C" cloob_status attention_bwd_plain(const op_env *env, const op_args *a)
     unsigned blocks = blocks_of(z.N * z.H * z.T);
     cudaStream_t s = stream_of(env);
     const float *lse = (const float *)a->in[3].data;
-    CLOOB_TRY(check_room(env, "attention_bwd", z));
+    CLOOB_TRY(check_shared_memory(env, "attention_bwd", z));
     WITH_PACK(y->dtype, z.D,
               query_kernel<T, V><<<blocks, block, smem, s>>>((T *)a->out[0].data, (const T *)a->in[0].data,
                                                              (const T *)a->in[1].data, (const T *)y->data, lse, z));
@@ -279,7 +279,7 @@ extern "C" cloob_status attention_one_cuda(const op_env *env, const op_args *a)
     const tensor *q = &a->in[0], *kv = &a->in[1];
     sizes z = sizes_of(a, kv, &a->in[3], q->dim[1]);
     size_t smem = (size_t)WARPS * z.T * sizeof(float);
-    CLOOB_TRY(check_room(env, "attention_one", z));
+    CLOOB_TRY(check_shared_memory(env, "attention_one", z));
     WITH_PACK(q->dtype, z.D,
               one_kernel<T, V>
               <<<blocks_of(z.N * z.H), dim3(32, WARPS), smem, stream_of(env)>>>((T *)a->out[0].data,
@@ -295,8 +295,8 @@ extern "C" cloob_status attention_one_bwd_cuda(const op_env *env, const op_args 
     op_sequences s = op_sequences_of(&a->attr, kv, &a->in[6]);
     sizes z = sizes_of(a, kv, &a->in[6], q->dim[1]);
     size_t smem = (size_t)WARPS * 2 * z.T * sizeof(float);
-    CLOOB_TRY(check_room(env, "attention_one_bwd", z));
-    if (s.start && a->out[1].data) CLOOB_TRY(zero_dead_cuda(env, "attention_one_bwd", &s, &a->out[1], NULL));
+    CLOOB_TRY(check_shared_memory(env, "attention_one_bwd", z));
+    if (s.start && a->out[1].data) CLOOB_TRY(zero_padding_cuda(env, "attention_one_bwd", &s, &a->out[1], NULL));
     WITH_PACK(q->dtype, z.D,
               one_bwd_kernel<T, V><<<blocks_of(z.N * z.H), dim3(32, WARPS), smem, stream_of(env)>>>(
                   (T *)a->out[0].data, (T *)a->out[1].data, (const T *)a->in[0].data, (const T *)q->data,

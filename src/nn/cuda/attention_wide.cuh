@@ -1,5 +1,5 @@
-/* What attention's kernels by warpgroups share, for heads of 64: matrices in shared memory with rows of 64 bf16 in the
- * 128-byte swizzle, and their products. */
+/* Shared by the attention kernels with warpgroups, for heads of width 64: matrices in shared memory with rows of 64
+ * bf16 in the 128-byte swizzle, and their multiplication. */
 #ifndef NN_CUDA_ATTENTION_WIDE_CUH
 #define NN_CUDA_ATTENTION_WIDE_CUH
 
@@ -9,10 +9,10 @@
 namespace {
 
 enum {
-    WIDTH = 64, /* of a head; keys of a warpgroup */
+    WIDTH = 64, /* of a head; keys per warpgroup */
     ROW = 2 * WIDTH,
     TILE = WIDTH * ROW,  /* bytes */
-    DOWN = 16 * ROW >> 4 /* 16 rows further, in a descriptor */
+    DOWN = 16 * ROW >> 4 /* 16 rows, in units of a descriptor */
 };
 
 struct swizzled {
@@ -29,7 +29,8 @@ __device__ __forceinline__ void begin_scores(float (&c)[N], const char *a, const
     wgmma_commit();
 }
 
-/* Element i of a thread's part of a 64 x n result: row 8 (i / 2 % 2), column 8 (i / 4) + i % 2 from its first. */
+/* Position of a thread's first element in a 64 x n result; element i is 8 (i / 2 % 2) rows and 8 (i / 4) + i % 2
+ * columns further. */
 struct corner {
     int row, column;
 };
@@ -39,30 +40,30 @@ __device__ __forceinline__ corner first_element()
     return { (int)threadIdx.x % 128 / 32 * 16 + lane / 4, 2 * (lane % 4) };
 }
 
-/* 16 columns of a result, rounded, as left factors of a product. */
+/* Rounds 16 columns of a result to a left operand. */
 __device__ __forceinline__ void pack_columns(unsigned (&a)[4], const float *c, float scale)
 {
 #pragma unroll
     for (int i = 0; i < 4; i++) a[i] = pack_pair(c[2 * i] * scale, c[2 * i + 1] * scale);
 }
 
-/* To rows row0.. (of this warp) and columns c.. of a matrix in shared memory. */
-__device__ __forceinline__ void put_columns(char *to, int row0, int c, const unsigned (&a)[4])
+/* Stores them to rows row0.. (of this warp) and columns c.. of a matrix in shared memory. */
+__device__ __forceinline__ void store_columns(char *to, int row0, int c, const unsigned (&a)[4])
 {
     int lane = threadIdx.x % 32, row = row0 + lane / 8 % 2 * 8 + lane % 8;
     stmatrix(shared_address(to) + 2 * swizzled::at(row, c + lane / 16 * 8), a[0], a[1], a[2], a[3]);
 }
 
-/* 16 rows of a warp, by way of rows row0.. of a matrix in shared memory that are its own; those below T leave. */
-__device__ __forceinline__ void leave(bf16 *to, int64_t step, const float (&c)[32], float scale, int row0, int T,
-                                      char *stage)
+/* Writes 16 rows of a warp to global memory, rows below T only, staged in rows row0.. of a matrix in shared memory. */
+__device__ __forceinline__ void store_rows(bf16 *to, int64_t step, const float (&c)[32], float scale, int row0, int T,
+                                           char *stage)
 {
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         unsigned a[4];
         pack_columns(a, c + 8 * k, scale);
-        put_columns(stage, row0, 16 * k, a);
+        store_columns(stage, row0, 16 * k, a);
     }
     __syncwarp();
 #pragma unroll

@@ -299,6 +299,6 @@ cloob_status pool_attention_bwd_cuda(const op_env *env, const op_args *a)
 {
     const pool_state *s = a->state;
     op_sequences q = op_sequences_of(&a->attr, &a->in[1], &a->in[5]);
-    if (q.start && a->out[0].data) CLOOB_TRY(zero_dead_cuda(env, "pool_attention_bwd", &q, &a->out[0], NULL));
+    if (q.start && a->out[0].data) CLOOB_TRY(zero_padding_cuda(env, "pool_attention_bwd", &q, &a->out[0], NULL));
     return s->warps ? pool_kernel_bwd(env, a, s->warps) : pool_bwd_by_parts(env, a);
 }

@@ -9,7 +9,7 @@
 #include "tensor/cuda/tune.h"
 
 typedef struct fused_state {
-    int teams;                          /* of the GEMM */
+    int consumers;                      /* of the GEMM */
     size_t weight, partial, dw_partial; /* offsets in scratch: the transposed weight, partial sums */
 } fused_state;
 
@@ -57,69 +57,69 @@ static void trial_close(trial *t)
     for (int i = 0; i < BUFFERS; i++) cuda_trial_free(t->d, t->buffer[i]);
 }
 
-typedef struct team_choice {
+typedef struct consumer_choice {
     float ms;
-    int32_t teams;
-} team_choice;
+    int32_t consumers;
+} consumer_choice;
 
-static void try_teams(trial *t, int teams, team_choice *best)
+static void try_consumers(trial *t, int consumers, consumer_choice *best)
 {
     const fused_gemm *p = &t->p;
     float ms;
-    t->p.teams = teams;
+    t->p.consumers = consumers;
     if (fused_gemm_parts(p, t->sms) == 0 || cuda_time_against(t->ctx, t->d, trial_run, t, best->ms, &ms) != CLOOB_OK)
         return;
     ctx_log(t->ctx, CLOOB_LOG_DEBUG, "fused GEMM of %lld x %lld, arrangement %d: %.4f ms", (long long)p->n,
-            (long long)p->k, teams, (double)ms);
-    if (ms < best->ms) *best = (team_choice){ ms, teams };
+            (long long)p->k, consumers, (double)ms);
+    if (ms < best->ms) *best = (consumer_choice){ ms, consumers };
 }
 
 /* How fast a fused GEMM is, from the cache or by trials; ms large when it cannot be tried. */
-static team_choice fused_time(const op_env *env, const fused_gemm *p)
+static consumer_choice fused_time(const op_env *env, const fused_gemm *p)
 {
     char key[TUNE_KEY];
-    team_choice best = { 1e30f, 0 };
+    consumer_choice best = { 1e30f, 0 };
     tune_cache *cache = cuda_use(env->dev)->tune;
     snprintf(key, sizeof key, "fused3-%d%s%s%lld-%lldx%lldx%lld", (int)p->epilogue, p->dw ? "dw" : "",
              p->pools ? "p" : "", (long long)p->line, (long long)p->m, (long long)p->n, (long long)p->k);
     if (tune_get(cache, key, &best, sizeof best)) return best;
     trial t = { .ctx = env->ctx, .d = env->dev, .p = *p, .sms = cuda_sms(env) };
-    bool room = trial_open(&t) == CLOOB_OK;
-    for (int i = 2; i <= 4 && room; i++) try_teams(&t, i, &best);
+    bool opened = trial_open(&t) == CLOOB_OK;
+    for (int i = 2; i <= 4 && opened; i++) try_consumers(&t, i, &best);
     trial_close(&t);
-    if (room) tune_put(cache, key, &best, sizeof best);
+    if (opened) tune_put(cache, key, &best, sizeof best);
     return best;
 }
 
 /* ---- what both share ----------------------------------------------------------------------------- */
 
-/* How many teams, or 0 where the GEMM does not help. *ms: first of the calls without it, then of what was chosen. */
-static int teams_for(const op_env *env, const fused_gemm *p, float *ms)
+/* Number of consumers, or 0 if the fused GEMM does not help. *ms: in: the time of separate calls; out: of the choice. */
+static int consumers_for(const op_env *env, const fused_gemm *p, float *ms)
 {
     float separate_ms = *ms;
     fused_gemm_choice asked = env->ctx->kernels.fused_gemm;
     if (asked == FUSED_GEMM_NEVER || !cuda_has_hopper(env->dev) || !fused_gemm_takes(p->n, p->k)) return 0;
     if (asked != FUSED_GEMM_AUTO) {
         fused_gemm wanted = *p;
-        wanted.teams = asked == FUSED_GEMM_4_TEAMS ? 4 : p->n % 256 ? FUSED_GEMM_NARROW : 2; /* so all run */
-        return fused_gemm_parts(&wanted, cuda_sms(env)) ? wanted.teams : 0;
+        wanted.consumers = asked == FUSED_GEMM_4_CONSUMERS ? 4 : p->n % 256 ? FUSED_GEMM_NARROW : 2; /* so all run */
+        return fused_gemm_parts(&wanted, cuda_sms(env)) ? wanted.consumers : 0;
     }
-    team_choice c = fused_time(env, p);
+    consumer_choice c = fused_time(env, p);
     ctx_log(env->ctx, CLOOB_LOG_DEBUG,
-            "fused GEMM %d%s, %lld x %lld x %lld: %.4f ms by %d teams, one after the other %.4f", (int)p->epilogue,
-            p->dw ? " and dw" : "", (long long)p->m, (long long)p->n, (long long)p->k, (double)c.ms, c.teams,
+            "fused GEMM %d%s, %lld x %lld x %lld: %.4f ms with %d consumers, separate calls %.4f", (int)p->epilogue,
+            p->dw ? " and dw" : "", (long long)p->m, (long long)p->n, (long long)p->k, (double)c.ms, c.consumers,
             (double)separate_ms);
     if (c.ms < separate_ms) *ms = c.ms;
-    return c.ms < separate_ms ? c.teams : 0;
+    return c.ms < separate_ms ? c.consumers : 0;
 }
 
 /* Claims the group where the GEMM helps, and lays out scratch: numbers for the end of batch norm's sums, the weight,
  * the sums. */
 static cloob_status claim(const op_env *env, op_group *g, fused_gemm p, bool *claims)
 {
-    fused_state s = { .teams = teams_for(env, &p, &g->ms) };
-    if (!s.teams) return CLOOB_OK;
-    p.teams = s.teams;
+    fused_state s = { .consumers = consumers_for(env, &p, &g->ms) };
+    if (!s.consumers) return CLOOB_OK;
+    p.consumers = s.consumers;
     size_t parts = (size_t)fused_gemm_parts(&p, cuda_sms(env));
     s.weight = cuda_align(3 * (size_t)p.n * sizeof(float));
     s.partial = s.weight + cuda_align((size_t)(p.n * p.k) * 2);
@@ -160,7 +160,7 @@ cloob_status conv_stats_cuda(const op_env *env, const op_group *g)
     const fused_state *s = g->state;
     op_args stats = group_call(g, OP_BN_STATS);
     fused_gemm p = stats_gemm(g);
-    p.teams = s->teams, p.partial = group_scratch(g, s->partial);
+    p.consumers = s->consumers, p.partial = group_scratch(g, s->partial);
     CLOOB_TRY(run_fused(env, g, &p));
     return bn_stats_finish(env, &stats, p.partial, fused_gemm_parts(&p, cuda_sms(env)), p.column);
 }
@@ -207,7 +207,7 @@ cloob_status conv_dx_reduce_cuda(const op_env *env, const op_group *g)
     const fused_state *s = g->state;
     op_args reduce = group_call(g, OP_BN_BWD_REDUCE);
     fused_gemm p = reduce_gemm(g);
-    p.teams = s->teams;
+    p.consumers = s->consumers;
     p.b = group_scratch(g, s->weight), p.partial = group_scratch(g, s->partial);
     if (p.dw) p.dw_partial = group_scratch(g, s->dw_partial);
     int parts = fused_gemm_parts(&p, cuda_sms(env));

@@ -1,6 +1,5 @@
-/* What becomes of a fused GEMM's results while they are in registers: one epilogue per kind (fused_gemm_kernels.h), how
- * 8 x 8 matrices travel between registers and boxes of 64 x 64 in shared memory, and how blocks share out tiles and
- * send boxes. */
+/* Epilogues (fused_gemm_kernels.h): they process a GEMM's result in registers. Also the moves of 8 x 8 matrices between
+ * registers and boxes of 64 x 64 in shared memory, the tiles of a block, and bulk stores. */
 #ifndef NN_CUDA_GEMM_EPILOGUES_CUH
 #define NN_CUDA_GEMM_EPILOGUES_CUH
 
@@ -10,25 +9,29 @@
 
 namespace {
 
-enum { BOX = 64 * DEPTH * 2 }; /* bytes of a box, as wide as a stage is deep */
+enum { BOX = 64 * DEPTH * 2 }; /* bytes of a box of 64 x 64 bf16 */
 
-/* What a block works on: columns from `strip` on; tiles of `height` rows, every parts-th from `part` on. */
-struct share {
-    int strip, width, part, parts, depth, tiles, height;
+/* The tiles of a block: `width` columns from first_column on; of the tiles of `height` rows, every parts-th from `part`
+ * on; each `depth` stages deep. */
+struct block_tiles {
+    int first_column, width, part, parts, depth, tiles, height;
 };
 
-/* Teams are warpgroups; named barrier 1 and so on is theirs. */
-__device__ __forceinline__ void team_barrier(int team) { asm volatile("bar.sync %0, 128;" ::"r"(team + 1) : "memory"); }
+/* A consumer is a warpgroup; consumer i uses named barrier i + 1. */
+__device__ __forceinline__ void consumer_barrier(int consumer)
+{
+    asm volatile("bar.sync %0, 128;" ::"r"(consumer + 1) : "memory");
+}
 __device__ __forceinline__ bool is_leader() { return threadIdx.x % 128 == 0; }
 
-/* Until the copy engine has read all results handed to it; known to the leader alone, to the others after the next
+/* Waits until all issued bulk stores have read their data. Only the leader waits; the other threads know after the next
  * barrier. */
-__device__ __forceinline__ void wait_sent()
+__device__ __forceinline__ void wait_stores()
 {
     if (is_leader()) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-/* Results of one box: handed to the copy engine once the whole team has written them. */
+/* Bulk store of a box, after all threads of the consumer have written it. */
 __device__ __forceinline__ void store_box(const CUtensorMap *map, const char *from, int column, int row)
 {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
@@ -37,7 +40,7 @@ __device__ __forceinline__ void store_box(const CUtensorMap *map, const char *fr
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* The same where rows are positions of images. */
+/* The same for rows that are image positions. */
 __device__ __forceinline__ void store_tile(const CUtensorMap *map, const char *from, int column, int x, int line)
 {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
@@ -47,13 +50,13 @@ __device__ __forceinline__ void store_tile(const CUtensorMap *map, const char *f
 }
 
 /* Four 8 x 8 matrices of a box: rows 16 w + 0..7 and 8..15 of columns 16 k .. 16 k + 7, then of 16 k + 8 ..
- * 16 k + 15. A lane names a row of one of them, and has in v[i] two neighbours of row lane / 4, columns 2
- * (lane % 4) of matrix i. */
+ * 16 k + 15. A lane addresses a row of one of them; its v[i] holds two neighbours of row lane / 4, columns 2
+ * (lane % 4), of matrix i. */
 __device__ __forceinline__ int matrix_row(int k)
 {
     int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 8 + 8 * (lane / 8 % 2),
         chunk = 2 * k + lane / 16;
-    return row * (DEPTH * 2) + ((chunk ^ (lane % 8)) << 4); /* swizzled by the row's last three bits */
+    return row * (DEPTH * 2) + ((chunk ^ (lane % 8)) << 4); /* swizzled by the low three bits of the row */
 }
 
 __device__ __forceinline__ void split(float (&out)[8], const uint32_t (&v)[4])
@@ -70,27 +73,26 @@ __device__ __forceinline__ void join(uint32_t (&v)[4], const float (&f)[8])
     for (int i = 0; i < 4; i++) v[i] = pack_pair(f[2 * i], f[2 * i + 1]);
 }
 
-/* Tiles of rows that are positions of images, for which an input is behind a 2 x 2 pool: so many positions of a line
- * and so many lines, both even. */
+/* Tiles of image positions, used if an input is a 2 x 2 pool: `width` positions of `height` lines, both even. */
 struct image_tiles {
-    int rows; /* of a tile: all its positions, at most 64 */
+    int rows; /* positions of a tile, at most 64 */
     int width, height;
-    int beside; /* tiles of a line; 0: rows are rows, 64 a tile */
+    int tiles_per_line; /* 0: plain rows, 64 per tile */
 };
 
-/* Of a tile's row, the place among its rows behind the pool. */
-__device__ __forceinline__ int pooled_place(const image_tiles &l, int row)
+/* The pooled row of a tile's row. */
+__device__ __forceinline__ int pooled_row(const image_tiles &l, int row)
 {
     return row / (2 * l.width) * (l.width / 2) + row % l.width / 2;
 }
 
-/* 16 bytes of a box's row. */
-__device__ __forceinline__ int chunk_place(int row, int chunk)
+/* Offset of 16 bytes in a row of a box, swizzled by the low three bits of the row. */
+__device__ __forceinline__ int chunk_offset(int row, int chunk)
 {
     return row * (DEPTH * 2) + ((chunk ^ (row % 8)) << 4);
 }
 
-/* A box behind the pool: the averages of four rows each, by a warpgroup. */
+/* Pools a box: each result is the average of four rows. Called by a warpgroup. */
 __device__ __forceinline__ void pool_box(char *to, const char *from, const image_tiles &l)
 {
     int thread = threadIdx.x % 128, place = thread / 8, half = l.width / 2;
@@ -99,7 +101,7 @@ __device__ __forceinline__ void pool_box(char *to, const char *from, const image
     uint32_t v[4][4], out[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        uint4 q = *reinterpret_cast<const uint4 *>(from + chunk_place(row + i / 2 * l.width + i % 2, thread % 8));
+        uint4 q = *reinterpret_cast<const uint4 *>(from + chunk_offset(row + i / 2 * l.width + i % 2, thread % 8));
         v[i][0] = q.x, v[i][1] = q.y, v[i][2] = q.z, v[i][3] = q.w;
     }
 #pragma unroll
@@ -107,10 +109,10 @@ __device__ __forceinline__ void pool_box(char *to, const char *from, const image
         float2 a = unpack_pair(v[0][k]), b = unpack_pair(v[1][k]), c = unpack_pair(v[2][k]), d = unpack_pair(v[3][k]);
         out[k] = pack_pair(0.25f * (a.x + b.x + c.x + d.x), 0.25f * (a.y + b.y + c.y + d.y));
     }
-    *reinterpret_cast<uint4 *>(to + chunk_place(place, thread % 8)) = make_uint4(out[0], out[1], out[2], out[3]);
+    *reinterpret_cast<uint4 *>(to + chunk_offset(place, thread % 8)) = make_uint4(out[0], out[1], out[2], out[3]);
 }
 
-/* The numbers of a lane's four columns, in the order of `split`: both rows of a matrix pair have the same. */
+/* Loads the values of a lane's four columns in the order of `split`; both rows of a matrix pair get the same. */
 __device__ __forceinline__ void columns(float (&out)[8], const float *vector, int k)
 {
 #pragma unroll
@@ -120,11 +122,10 @@ __device__ __forceinline__ void columns(float (&out)[8], const float *vector, in
     }
 }
 
-/* Two sums per column over the rows a thread has seen; columns 16 k + 8 i + 2 (lane % 4) + e at 4 k + 2 i +
- * e. */
+/* Two sums per column over a thread's rows; column 16 k + 8 i + 2 (lane % 4) + e is at 4 k + 2 i + e. */
 template <int N>
 struct column_sums {
-    float s1[N / 2], s2[N / 2]; /* N accumulators are two rows */
+    float s1[N / 2], s2[N / 2]; /* N accumulators cover two rows */
     __device__ __forceinline__ void clear()
     {
 #pragma unroll
@@ -138,9 +139,9 @@ struct column_sums {
     }
 };
 
-/* An epilogue takes four matrices at a time: f, the result; in: boxes, one tensor after the other; out: the
- * result's box; row: a lane's in them; vector: the team's column numbers; k: which 16 of its columns; counts:
- * whether rows (of the first and second half) are there. */
+/* An epilogue processes four matrices per call. f: the result; in: boxes of the inputs, one after the other; out: the
+ * box of the output; row: the lane's offset in a box; vector: one value per column; k: which 16 of the consumer's
+ * columns; counts: whether the lane's rows exist. */
 template <int N>
 struct stats_epilogue {
     static constexpr int inputs = 0;
@@ -164,29 +165,29 @@ struct stats_epilogue {
     }
 };
 
-/* SPREAD: other is behind a 2 x 2 pool, and each of its rows is a fourth of what four rows get. */
+/* SPREAD: other is the gradient of a 2 x 2 average pool: each of its rows adds a quarter to four rows. */
 template <int N, bool SPREAD>
 struct reducing_epilogue {
-    static constexpr int inputs = 3; /* x, other, mask: zeros past the last row */
+    static constexpr int inputs = 3; /* x, other, mask: 0 past the last row */
     static constexpr bool tiled = SPREAD;
     column_sums<N> total;
-    int pooled; /* the row of other that belongs to the lane's matrix row */
+    int pooled; /* the row of other for the lane's matrix row */
     __device__ __forceinline__ void begin(const image_tiles &l)
     {
         int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 16;
         total.clear();
-        pooled = SPREAD ? pooled_place(l, row < l.rows ? row : 0) : 0;
+        pooled = SPREAD ? pooled_row(l, row < l.rows ? row : 0) : 0;
     }
     __device__ __forceinline__ int other_row(int row, int k) const
     {
-        return SPREAD ? chunk_place(pooled, 2 * (k % 4) + threadIdx.x % 32 / 16) : row;
+        return SPREAD ? chunk_offset(pooled, 2 * (k % 4) + threadIdx.x % 32 / 16) : row;
     }
     __device__ __forceinline__ void take(float (&f)[8], const char *in, char *out, int row, const float *vector, int k,
                                          const bool (&)[2])
     {
         uint32_t v[4];
         float mean[8], q[8];
-        join(v, f); /* rounded, as a GEMM on its own would */
+        join(v, f); /* rounded, as by a separate GEMM */
         split(f, v);
         ldmatrix(v, shared_address(in + BOX + other_row(row, k)));
         split(q, v);

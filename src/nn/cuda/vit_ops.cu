@@ -25,6 +25,87 @@ static __global__ void grid_tokens_kernel(T *y, const T *x, const float *bias, c
     if (i < items) y[i] = from_float<T>(to_float(x[i]) + (bias ? bias[i % C] : 0.0f) + pos[i % TC]);
 }
 
+/* ---- NaFlex ---- */
+
+/* Which sequence row r belongs to; N: none. */
+static __device__ int64_t sequence_of(const int32_t *start, int64_t N, int64_t r)
+{
+    int64_t low = 0, high = N; /* start[low] <= r < start[high], if r is of any */
+    if (r >= start[N]) return N;
+    while (high - low > 1) {
+        int64_t middle = (low + high) / 2;
+        if (start[middle] <= r) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+/* One thread: there are few images. */
+static __global__ void record_grids_kernel(int32_t *start, int32_t *grid, const uint8_t *x, int64_t N, int64_t bytes,
+                                           int64_t most)
+{
+    int32_t r = 0;
+    for (int64_t n = 0; n < N; n++) {
+        const uint8_t *end = x + (n + 1) * bytes - 4;
+        int32_t h = end[0] | end[1] << 8, w = end[2] | end[3] << 8;
+        if (h < 1 || w < 1 || (int64_t)h * w > most) {
+            for (h = 1; (int64_t)(h + 1) * (h + 1) <= most;) h++;
+            w = h;
+        }
+        start[n] = r, grid[2 * n] = h, grid[2 * n + 1] = w;
+        r += h * w;
+    }
+    start[N] = r;
+}
+
+struct channel_scale {
+    float mean[3], std[3];
+};
+
+template <typename T>
+static __global__ void patch_rows_kernel(T *y, const uint8_t *x, const int32_t *start, const int32_t *grid,
+                                         int64_t items, int64_t N, int64_t bytes, int64_t P, channel_scale s)
+{
+    int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, row = 3 * P * P;
+    if (e >= items) return;
+    int64_t r = e / row, k = e % row, c = k % 3, n = sequence_of(start, N, r);
+    if (n == N) {
+        y[e] = from_float<T>(0.0f);
+        return;
+    }
+    int64_t t = r - start[n], w = grid[2 * n + 1], i = t / w * P + k / 3 / P, j = t % w * P + k / 3 % P;
+    y[e] = from_float<T>((x[n * bytes + (i * w * P + j) * 3 + c] / 255.0f - s.mean[c]) / s.std[c]);
+}
+
+/* The share of place j of a grid in the place whose centre is there, before they are scaled to sum to 1. */
+static __device__ float grid_share(int64_t j, float centre, float wide)
+{
+    return fmaxf(0.0f, 1.0f - fabsf((float)j + 0.5f - centre) / wide);
+}
+
+template <typename T>
+static __global__ void grid_positions_kernel(T *y, const T *x, const float *pos, const int32_t *start,
+                                             const int32_t *grid, int64_t items, int64_t N, int64_t C, int64_t G)
+{
+    int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (e >= items) return;
+    int64_t r = e / C, c = e % C, n = sequence_of(start, N, r);
+    float v = to_float(x[e]), sum = 0.0f, all = 0.0f;
+    if (n < N) {
+        int64_t h = max(grid[2 * n], 1), w = max(grid[2 * n + 1], 1), t = r - start[n], top = min(t / w, h - 1);
+        float sy = (float)G / (float)h, sx = (float)G / (float)w, wy = fmaxf(sy, 1.0f), wx = fmaxf(sx, 1.0f);
+        float cy = ((float)top + 0.5f) * sy, cx = ((float)(t % w) + 0.5f) * sx;
+        for (int64_t i = max((int64_t)(cy - wy), (int64_t)0); i < G && (float)i < cy + wy; i++)
+            for (int64_t j = max((int64_t)(cx - wx), (int64_t)0); j < G && (float)j < cx + wx; j++) {
+                float share = grid_share(i, cy, wy) * grid_share(j, cx, wx);
+                sum += share * pos[(i * G + j) * C + c];
+                all += share;
+            }
+        v += sum / all;
+    }
+    y[e] = from_float<T>(v);
+}
+
 /* out[c] = sum over R rows of a, or of a b: 32 columns a block, 8 threads share the rows; always in the same order. */
 template <typename T>
 static __global__ void column_kernel(float *out, const T *a, const T *b, int64_t R, int64_t C)
@@ -62,7 +143,7 @@ static __global__ void mean_bwd_kernel(T *dx, const T *dy, const int32_t *start,
     if (i >= items) return;
     int64_t row = i / C, n = row / tokens, first = n * tokens, rows = tokens;
     if (start) {
-        int64_t low = 0, high = N; /* the sequence of a row by bisection; N: a dead row */
+        int64_t low = 0, high = N; /* the sequence of a row by bisection; N: a padding row */
         while (low < high) {
             int64_t middle = (low + high) / 2;
             if (start[middle + 1] <= row) low = middle + 1;
@@ -199,6 +280,34 @@ extern "C" cloob_status text_position_cuda(const op_env *env, const op_args *a)
                                                                        (int32_t)a->attr.token, (int32_t)a->attr.tokens,
                                                                        a->attr.unlike);
     return cuda_launched(env->ctx, "text_position");
+}
+
+extern "C" cloob_status patch_rows_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0], *y = &a->out[0];
+    int64_t N = x->dim[0], bytes = tensor_count(x) / N, items = tensor_count(y);
+    const uint8_t *from = (const uint8_t *)x->data;
+    int32_t *start = (int32_t *)a->out[1].data, *grid = (int32_t *)a->out[2].data;
+    channel_scale s;
+    for (int c = 0; c < 3; c++) s.mean[c] = a->attr.mean[c], s.std[c] = a->attr.std[c];
+    record_grids_kernel<<<1, 1, 0, stream_of(env)>>>(start, grid, from, N, bytes, a->attr.rows);
+    CLOOB_TRY(cuda_launched(env->ctx, "patch_rows"));
+    WITH_TYPE(y->dtype,
+              patch_rows_kernel<T><<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)y->data, from, start, grid,
+                                                                                  items, N, bytes, a->attr.patch, s));
+    return cuda_launched(env->ctx, "patch_rows");
+}
+
+extern "C" cloob_status grid_positions_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *y = &a->out[0];
+    int64_t items = tensor_count(y), C = tensor_cols(y), G = 1;
+    while (G * G < a->in[1].dim[0]) G++;
+    WITH_TYPE(y->dtype,
+              grid_positions_kernel<T><<<blocks_for(items), 256, 0, stream_of(env)>>>(
+                  (T *)y->data, (const T *)a->in[0].data, (const float *)a->in[1].data, (const int32_t *)a->in[2].data,
+                  (const int32_t *)a->in[3].data, items, a->in[3].dim[0], C, G));
+    return cuda_launched(env->ctx, "grid_positions");
 }
 
 extern "C" cloob_status grid_tokens_cuda(const op_env *env, const op_args *a)

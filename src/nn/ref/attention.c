@@ -87,7 +87,7 @@ cloob_status attention_ref(const op_env *env, const op_args *a)
     op_sequences s = op_sequences_of(&a->attr, qkv, &a->in[1]);
     int64_t C = tensor_cols(y), H = a->attr.heads;
     (void)env;
-    fill_zero(y); /* dead rows */
+    fill_zero(y); /* padding rows */
     if (has(lse)) fill_zero(lse);
     for (int64_t n = 0; n < s.N; n++)
         for (int64_t h = 0; h < H; h++)
@@ -128,7 +128,7 @@ cloob_status attention_bwd_ref(const op_env *env, const op_args *a)
     op_sequences s = op_sequences_of(&a->attr, qkv, &a->in[4]);
     int64_t C = tensor_cols(y), H = a->attr.heads;
     (void)env;
-    fill_zero(dqkv); /* dead rows */
+    fill_zero(dqkv); /* padding rows */
     for (int64_t n = 0; n < s.N; n++)
         for (int64_t h = 0; h < H; h++)
             for (int64_t t = 0; t < op_row_count(&s, n); t++) {

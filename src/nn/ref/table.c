@@ -9,6 +9,8 @@ const op_kernel op_kernels_ref[OP_COUNT] = {
     [OP_PACK_TEXTS] = { .run = pack_texts_ref },
     [OP_TAKE_ROWS] = { .run = take_rows_ref },
     [OP_TAKE_ROWS_BWD] = { .run = take_rows_bwd_ref },
+    [OP_PATCH_ROWS] = { .run = patch_rows_ref },
+    [OP_GRID_POSITIONS] = { .run = grid_positions_ref },
     [OP_CLASS_TOKENS] = { .run = class_tokens_ref },
     [OP_CLASS_TOKENS_BWD] = { .run = class_tokens_bwd_ref },
     [OP_MEAN_TOKENS] = { .run = mean_tokens_ref },

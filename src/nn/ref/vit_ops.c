@@ -70,7 +70,7 @@ cloob_status mean_rows_bwd_ref(const op_env *env, const op_args *a)
     op_sequences s = op_sequences_of(&a->attr, dx, &a->in[2]);
     int64_t C = tensor_cols(dx), skip = a->attr.rows;
     (void)env;
-    fill_zero(dx); /* rows left out, and dead ones */
+    fill_zero(dx); /* rows left out, and padding */
     for (int64_t n = 0; n < s.N; n++)
         for (int64_t t = skip, rows = op_row_count(&s, n); t < rows; t++)
             for (int64_t c = 0; c < C; c++)
@@ -213,5 +213,75 @@ cloob_status mask_queries_ref(const op_env *env, const op_args *a)
         int64_t c = i % (3 * C), t = i / (3 * C) % T;
         st(y, i, c < C && t > index[i / (3 * C) / T] ? 0.0 : ld(x, i));
     }
+    return CLOOB_OK;
+}
+
+/* Of a part of a batch, the records behind it have no rows. */
+cloob_status patch_rows_ref(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0], *y = &a->out[0];
+    int32_t *start = a->out[1].data, *grid = a->out[2].data;
+    int64_t N = x->dim[0], live = op_live_places(env, x), bytes = tensor_count(x) / N, P = a->attr.patch, r = 0;
+    for (int64_t n = 0; n < N; n++) {
+        const uint8_t *record = (const uint8_t *)x->data + n * bytes;
+        start[n] = (int32_t)r;
+        grid[2 * n] = grid[2 * n + 1] = 1;
+        if (n >= live) continue;
+        op_record_grid(record, bytes, a->attr.rows, grid + 2 * n);
+        int64_t w = grid[2 * n + 1];
+        for (int64_t t = 0; t < grid[2 * n] * w; t++, r++)
+            for (int64_t k = 0; k < 3 * P * P; k++) {
+                int64_t i = t / w * P + k / 3 / P, j = t % w * P + k / 3 % P, c = k % 3;
+                double v = record[(i * w * P + j) * 3 + c] / 255.0;
+                st(y, r * 3 * P * P + k, (v - (double)a->attr.mean[c]) / (double)a->attr.std[c]);
+            }
+    }
+    start[N] = (int32_t)r;
+    for (int64_t i = r * 3 * P * P; i < tensor_count(y) && live == N; i++) st(y, i, 0.0);
+    return CLOOB_OK;
+}
+
+/* The shares of places *first, *first + 1, ... of `from` in place i of `to`: a triangle as wide as two steps of the
+ * coarser grid, cut off at the edges; returns their number. */
+static int64_t grid_shares(int64_t from, int64_t to, int64_t i, int64_t *first, double share[OP_GRID_SIDE])
+{
+    double scale = (double)from / (double)to, wide = scale > 1 ? scale : 1, centre = ((double)i + 0.5) * scale, sum = 0;
+    int64_t n = 0;
+    *first = 0;
+    for (int64_t j = 0; j < from; j++) {
+        double v = 1 - fabs((double)j + 0.5 - centre) / wide;
+        if (v <= 0) continue;
+        if (n == 0) *first = j;
+        share[n++] = v;
+        sum += v;
+    }
+    for (int64_t k = 0; k < n; k++) share[k] /= sum;
+    return n;
+}
+
+/* y[r] = x[r] plus place t of an h x w grid. */
+static void add_position(const tensor *y, const tensor *x, const tensor *pos, int64_t G, int64_t r, int64_t t,
+                         const int32_t *grid)
+{
+    int64_t C = tensor_cols(x), h = grid[0] > 0 ? grid[0] : 1, w = grid[1] > 0 ? grid[1] : 1, top, left;
+    double down[OP_GRID_SIDE], across[OP_GRID_SIDE];
+    int64_t rows = grid_shares(G, h, t / w < h ? t / w : h - 1, &top, down),
+            cols = grid_shares(G, w, t % w, &left, across);
+    for (int64_t c = 0; c < C; c++) {
+        double sum = ld(x, r * C + c);
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = 0; j < cols; j++) sum += down[i] * across[j] * ld(pos, ((top + i) * G + left + j) * C + c);
+        st(y, r * C + c, sum);
+    }
+}
+
+cloob_status grid_positions_ref(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0], *pos = &a->in[1], *y = &a->out[0];
+    const int32_t *start = a->in[2].data, *grid = a->in[3].data;
+    int64_t N = a->in[3].dim[0], C = tensor_cols(x), G = (int64_t)lround(sqrt((double)pos->dim[0]));
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t r = start[n]; r < start[n + 1]; r++) add_position(y, x, pos, G, r, r - start[n], grid + 2 * n);
+    for (int64_t i = start[N] * C; i < op_live_rows(env, x) * C; i++) st(y, i, ld(x, i));
     return CLOOB_OK;
 }

@@ -1,22 +1,22 @@
-/* A ring of stages in shared memory: one thread has the copy engine fill them, warpgroups multiply what is in
- * them and give them back. */
+/* A ring of stages in shared memory: a producer thread fills them by bulk copies (TMA); consumer warpgroups multiply
+ * and release them. */
 #ifndef TENSOR_CUDA_RING_CUH
 #define TENSOR_CUDA_RING_CUH
 
 #include "tensor/cuda/hopper.cuh"
 
-enum { DEPTH = 64 }; /* bf16 in a swizzled row: the depth of a stage */
+enum { DEPTH = 64 }; /* of a stage: bf16 elements in a swizzled row */
 
 struct ring {
     char *stage;
-    uint64_t *full, *empty; /* a barrier of each kind per stage; empty counts the multiplying warps */
+    uint64_t *full, *empty; /* one barrier each per stage; empty counts the consumers' warps */
     int bytes, count, at, parity;
     __device__ __forceinline__ char *here() const { return stage + at * bytes; }
     __device__ __forceinline__ void next()
     {
         if (++at == count) at = 0, parity ^= 1;
     }
-    /* The copying thread waits until the stage is free; copies of `copied` in all, or of `bytes`, must follow. */
+    /* The producer waits until the stage is free; copies of `copied` (or `bytes`) bytes in all must follow. */
     __device__ __forceinline__ void begin_fill(int copied)
     {
         barrier_wait(&empty[at], parity ^ 1);
@@ -25,20 +25,20 @@ struct ring {
     __device__ __forceinline__ void begin_fill() { begin_fill(bytes); }
 };
 
-struct stage_factors { /* rows of 64 bf16, 128-byte swizzle */
+struct stage_operands { /* rows of 64 bf16, 128-byte swizzle */
     const char *a, *b;
 };
 
-/* c = or, with keep, += a b^T over `depth` stages; factors_of(s) says where those of stage s lie. Each stage is given
- * back once the product after it has begun. */
+/* c = a b^T over `depth` stages, or c += with keep; operands_of(s) returns the addresses for stage s. A stage is
+ * released when the next multiplication has been issued. */
 template <int N, class F>
-__device__ __forceinline__ void multiply_stages(float (&c)[N], ring &r, int depth, bool keep, F factors_of)
+__device__ __forceinline__ void multiply_stages(float (&c)[N], ring &r, int depth, bool keep, F operands_of)
 {
     int before = 0;
-    settle(c);
+    fence_registers(c);
     for (int s = 0; s < depth; s++) {
         barrier_wait(&r.full[r.at], r.parity);
-        stage_factors f = factors_of(s);
+        stage_operands f = operands_of(s);
         uint64_t a = descriptor(f.a), b = descriptor(f.b);
         wgmma_fence();
 #pragma unroll
@@ -52,7 +52,7 @@ __device__ __forceinline__ void multiply_stages(float (&c)[N], ring &r, int dept
         r.next();
     }
     wgmma_wait<0>();
-    settle(c);
+    fence_registers(c);
     if (elected()) barrier_arrive(&r.empty[before]);
 }
 

@@ -116,6 +116,17 @@ def add_modes(file):
     add(file, "eval", pad, size=22, filter="bicubic", mode="longest")
 
 
+def add_padded(file):
+    """open_clip's resize_mode longest, which pads before it converts to RGB."""
+    im = load(file)
+    w, h = im.size
+    ratio = max(h / 22, w / 22)
+    r = across_down(im, (max(1, round(w / ratio)), max(1, round(h / ratio))), Image.BICUBIC)
+    for fill in (0, 1, 5, 127):
+        x, y = 22 - r.size[0], 22 - r.size[1]
+        add(file, "eval", F.pad(r, [x // 2, y // 2, (x + 1) // 2, (y + 1) // 2], fill=fill).convert("RGB"), size=22, filter="bicubic", mode="longest", fill=fill)
+
+
 def add_boxes(file):
     im = load(file).convert("RGB")
     w, h = im.size
@@ -231,6 +242,20 @@ if len(sys.argv) > 2:
 add_modes("rgb_444.jpg"), add_modes("exif.jpg"), add_modes("row.jpg")
 add_colours("rgb.png")
 add_boxes("rgb.png")
+s = scene(29, 22, 3, 8)
+add_all(save("palette.gif", Image.fromarray(s).quantize(40)))
+add_all(save("palette.bmp", Image.fromarray(s).quantize(40)))
+add_all(save("gray.bmp", Image.fromarray(s[..., 0])))
+add_all(save("black_white.bmp", Image.fromarray(s[..., 0] > 128)))
+ramp = Image.fromarray(s[..., 0] >> 2).convert("P")
+ramp.putpalette([i for i in range(64) for _ in range(3)])
+add_all(save("gray_ramp.png", ramp))
+ramp = bytearray(open(os.path.join(out, "palette.gif"), "rb").read())
+ramp[13 : 13 + 192] = [i for i in range(64) for _ in range(3)]
+open(os.path.join(out, "gray_ramp.gif"), "wb").write(ramp)
+add_all("gray_ramp.gif")
+for name in ("palette.png", "palette1.png", "palette_trns.png", "gray1.png", "gray4.png", "cmyk.jpg", "rgba.png", "palette.gif", "palette.bmp", "gray.bmp", "black_white.bmp", "gray_ramp.gif"):
+    add_padded(name)
 with open(os.path.join(out, "expected.bin"), "wb") as f:
     f.write(blob)
 with open(os.path.join(out, "index.json"), "w") as f:

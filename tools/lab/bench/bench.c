@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include "core/limits.h"
-#include "lab/bench/profile.h"
 #include "data/view/device_view.h"
 #include "core/rng.h"
 #include "model/encoder.h"
@@ -38,6 +37,13 @@ static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return x < y ? -1 : x > y;
+}
+
+double median(double *x, int64_t n)
+{
+    if (!n) return 0;
+    qsort(x, (size_t)n, sizeof *x, by_value);
+    return (x[(n - 1) / 2] + x[n / 2]) / 2;
 }
 
 /* ---- inputs -------------------------------------------------------------------------------------- */
@@ -90,12 +96,12 @@ static cloob_status make_inputs(cloob_ctx *ctx, device *d, const model_config *c
 
 typedef cloob_status once_fn(cloob_ctx *ctx, void *user);
 
-static cloob_status take_times(cloob_ctx *ctx, device *d, int repeats, int64_t items, once_fn *once, void *user,
+static cloob_status take_times(cloob_ctx *ctx, device *d, int64_t repeats, int64_t items, once_fn *once, void *user,
                                bench_result *out)
 {
     double *ms = calloc((size_t)repeats + 1, sizeof *ms), cpu = 0;
     cloob_status status = ms ? CLOOB_OK : ctx_no_memory(ctx, (size_t)repeats * sizeof *ms, "times");
-    for (int i = 0; i <= repeats && status == CLOOB_OK; i++) {
+    for (int64_t i = 0; i <= repeats && status == CLOOB_OK; i++) {
         double from = now_ms();
         if (i == 1) cpu = cpu_ms();
         status = once(ctx, user);
@@ -104,9 +110,8 @@ static cloob_status take_times(cloob_ctx *ctx, device *d, int repeats, int64_t i
     }
     if (status == CLOOB_OK) {
         out->first_ms = ms[0];
-        out->cpu_ms = (cpu_ms() - cpu) / repeats;
-        qsort(ms + 1, (size_t)repeats, sizeof *ms, by_value);
-        out->ms = (ms[1 + (repeats - 1) / 2] + ms[1 + repeats / 2]) / 2;
+        out->cpu_ms = (cpu_ms() - cpu) / (double)repeats;
+        out->ms = median(ms + 1, repeats);
         out->items_per_s = 1e3 * (double)items / out->ms;
         out->peak_bytes = memory_used(d);
         snprintf(out->device, sizeof out->device, "%s", d->name);
@@ -119,9 +124,66 @@ static cloob_status check(cloob_ctx *ctx, const bench_options *o, bool training,
 {
     CLOOB_TRY(precision_find(ctx, o->precision, training, p));
     if (o->batch < 1 || o->repeats < 1 || o->accum < 1)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch %lld, accum %lld, repeats %d: all must be above 0",
-                        (long long)o->batch, (long long)o->accum, o->repeats);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch %lld, accum %lld, repeats %lld: all must be above 0",
+                        (long long)o->batch, (long long)o->accum, (long long)o->repeats);
     return CLOOB_OK;
+}
+
+/* ---- a step, op by op ---------------------------------------------------------------------------- */
+
+/* The executors report every call before it starts. The device is synchronised there, so that a call's time is its own:
+ * a profiled step is slower than a timed one, most of all on a GPU, where calls no longer overlap. */
+
+static profile_row *row_of(profile *p, const char *name)
+{
+    for (int i = 0; i < p->rows; i++)
+        if (strcmp(p->row[i].name, name) == 0) return &p->row[i];
+    if (p->rows == PROFILE_ROWS - 1) name = "other ops";
+    p->row[p->rows] = (profile_row){ .name = name };
+    return &p->row[p->rows++];
+}
+
+static void on_call(void *user, const char *name, const op_group *call)
+{
+    profile *p = user;
+    (void)call;
+    if (p->status == CLOOB_OK) p->status = p->dev->sync(p->ctx, p->dev);
+    double now = clock_seconds();
+    if (p->now) {
+        profile_row *r = row_of(p, p->now);
+        r->calls++;
+        r->ms += 1e3 * (now - p->since);
+    }
+    p->now = name;
+    p->since = now;
+}
+
+static void profile_attach(cloob_ctx *ctx, profile *p, step *s, device *dev)
+{
+    *p = (profile){ .ctx = ctx, .dev = dev };
+    for (int text = 0; text < 2; text++) exec_on_call(step_tower(s, text), on_call, p);
+}
+
+static int slowest_first(const void *a, const void *b)
+{
+    const profile_row *x = a, *y = b;
+    return x->ms != y->ms ? (x->ms < y->ms ? 1 : -1) : strcmp(x->name, y->name);
+}
+
+/* Sorts the rows and divides them by the number of runs. */
+static cloob_status profile_finish(profile *p, step *s, int64_t runs, double step_ms)
+{
+    double towers = 0;
+    for (int text = 0; text < 2; text++) exec_on_call(step_tower(s, text), NULL, NULL);
+    for (int i = 0; i < p->rows; i++) {
+        p->row[i].ms /= (double)runs;
+        p->row[i].calls /= runs;
+        towers += p->row[i].ms;
+    }
+    qsort(p->row, (size_t)p->rows, sizeof *p->row, slowest_first);
+    p->step_ms = step_ms;
+    p->rest_ms = step_ms > towers ? step_ms - towers : 0;
+    return p->status;
 }
 
 /* ---- training ------------------------------------------------------------------------------------ */

@@ -5,21 +5,43 @@
 #include "cloob/objective.h"
 #include "cloob/types.h"
 #include "cloob/data.h"
+#include "train/step.h"
+
+/* The time of a training step, op by op. */
+enum { PROFILE_ROWS = 256 };
+
+typedef struct profile_row {
+    const char *name; /* of an op, or of the kernel that computes several */
+    int64_t calls;    /* of one step */
+    double ms;        /* of all calls of a step together */
+} profile_row;
+
+typedef struct profile {
+    profile_row row[PROFILE_ROWS]; /* the slowest first, after profile_finish */
+    int rows;
+    double step_ms, rest_ms; /* rest: the objective, the optimizer and copies */
+    /* while it runs */
+    cloob_ctx *ctx;
+    device *dev;
+    const char *now;
+    double since;
+    cloob_status status;
+} profile;
 
 typedef struct bench_options {
     const char *model;              /* a name, or a .json file */
     const char *device, *precision; /* NULL: auto, fp32 */
     int64_t batch, accum;           /* accum: micro-batches of a training step */
-    int repeats;                    /* timed runs, after one that is not */
+    int64_t repeats;                /* timed runs, after one that is not */
     uint64_t seed;
     cloob_method method;     /* training */
     bool grad_checkpointing; /* training */
     const char *fit_memory;  /* training: choose what is recomputed to stay within this size, as 80G; NULL: no limit */
     bool pack_texts;         /* training: the text tower works on the tokens up to the end tokens only */
     int64_t text_length; /* mean tokens of a text, spread from half to three halves of it; 0: from 4 to the context */
-    struct profile *profile; /* training: filled with the time of every op; NULL: not wanted */
-    bool text;               /* embedding: texts instead of images */
-    bool invariant;          /* embedding: a row has the same bytes in any batch */
+    profile *profile;    /* training: filled with the time of every op; NULL: not wanted */
+    bool text;           /* embedding: texts instead of images */
+    bool invariant;      /* embedding: a row has the same bytes in any batch */
 } bench_options;
 
 void bench_options_init(bench_options *o); /* RN50, batch 32, 5 repeats, CLOOB */
@@ -59,7 +81,7 @@ cloob_status device_describe(cloob_ctx *ctx, int index, device_facts *out);
 
 typedef struct data_bench_options {
     int64_t batch, size, context; /* 64 images of 224 px, 77 tokens */
-    int workers, ahead;           /* 0 workers: in the calling thread */
+    int64_t workers, ahead;       /* 0 workers: in the calling thread */
     int64_t batches;              /* to time, after one that is not counted; 0: whole epochs */
     int64_t epochs;               /* with batches 0; 1 */
     uint64_t seed;
@@ -81,6 +103,9 @@ typedef struct data_bench_result {
 
 void data_bench_options_init(data_bench_options *o);
 cloob_status data_bench(cloob_ctx *ctx, const cloob_dataset *d, const data_bench_options *o, data_bench_result *out);
+
+/* Sorts the values; the mean of the two in the middle of an even number, 0 of none. */
+double median(double *x, int64_t n);
 
 /* Times `repeats` searches over n random unit rows; *ms is the median of one. Writes and removes a file at
  * path. */

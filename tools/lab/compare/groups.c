@@ -1,4 +1,4 @@
-/* Values by metric and group, then means, intervals and tests. */
+/* Values by metric and group, then means, intervals, tests and winners. */
 #include "lab/compare/groups.h"
 
 #include <math.h>
@@ -82,12 +82,127 @@ cloob_status groups_add(cloob_ctx *ctx, groups *g, const char *group, const json
     return CLOOB_OK;
 }
 
-group_values group_values_of(const group_metric *m, int64_t group)
+/* ---- the rank-sum test: ranks, the exact distribution of U, and its normal limit ------------------- */
+
+enum { EXACT_SMALLER = 8, EXACT_LARGER = 2000 };
+
+typedef struct ranked {
+    double x;
+    bool from_a;
+} ranked;
+
+static int by_size(const void *p, const void *q)
 {
-    return group < m->groups ? m->of[group] : (group_values){ 0 };
+    double x = ((const ranked *)p)->x, y = ((const ranked *)q)->x;
+    return (x > y) - (x < y);
 }
 
-/* ---- statistics ---------------------------------------------------------------------------------- */
+/* Sum of a's ranks (equal values share the mean of their ranks), and sum of t^3 - t over groups of t equal
+ * ones. */
+static double rank_total(ranked *v, int64_t n, double *ties)
+{
+    double total = 0;
+    *ties = 0;
+    qsort(v, (size_t)n, sizeof *v, by_size);
+    for (int64_t i = 0, j; i < n; i = j) {
+        for (j = i + 1; j < n && v[j].x == v[i].x; j++) {}
+        double t = (double)(j - i), rank = 0.5 * (double)(i + 1 + j);
+        *ties += t * t * t - t;
+        for (int64_t k = i; k < j; k++) total += v[k].from_a ? rank : 0;
+    }
+    return total;
+}
+
+/* P(U >= u) for samples of m <= 8 and n values without ties: of all ways to choose m of the places 0..m+n-1,
+ * those whose sum reaches u + m(m-1)/2. ways[k][s]: k places with sum s, counted place by place; only
+ * additions, so doubles keep their digits. */
+static cloob_status upper_tail(cloob_ctx *ctx, double *p, int64_t m, int64_t n, double u)
+{
+    int64_t min = m * (m - 1) / 2, max = min + m * n, width = max + 1;
+    double *ways = calloc((size_t)((m + 1) * width), sizeof *ways), all = 0, reach = 0;
+    if (!ways) return ctx_no_memory(ctx, (size_t)((m + 1) * width) * sizeof *ways, "the rank-sum distribution");
+    ways[0] = 1;
+    for (int64_t place = 0; place < m + n; place++)
+        for (int64_t k = m; k > 0; k--)
+            for (int64_t s = max; s >= place; s--) ways[k * width + s] += ways[(k - 1) * width + s - place];
+    for (int64_t s = min; s <= max; s++) {
+        all += ways[m * width + s];
+        if ((double)(s - min) >= u - 1e-9) reach += ways[m * width + s];
+    }
+    free(ways);
+    *p = reach / all;
+    return CLOOB_OK;
+}
+
+static cloob_status exact(cloob_ctx *ctx, rank_sum *r, int64_t na, int64_t nb)
+{
+    int64_t m = na < nb ? na : nb, n = na < nb ? nb : na;
+    double other = (double)na * (double)nb - r->U, both; /* U of b; its distribution is the same */
+    CLOOB_TRY(upper_tail(ctx, &r->greater, m, n, r->U));
+    CLOOB_TRY(upper_tail(ctx, &r->less, m, n, other));
+    both = 2 * fmin(r->greater, r->less);
+    r->two_sided = both > 1 ? 1 : both;
+    return CLOOB_OK;
+}
+
+/* P(U >= u) in the limit, half a step of continuity correction. */
+static double normal_tail(double u, double mean, double deviation)
+{
+    if (deviation == 0) return 1; /* all values equal */
+    return 0.5 * erfc((u - mean - 0.5) / deviation / sqrt(2));
+}
+
+static void normal(rank_sum *r, double na, double nb, double ties)
+{
+    double n = na + nb, mean = 0.5 * na * nb;
+    double deviation = sqrt(fmax(0, na * nb / 12 * (n + 1 - ties / (n * (n - 1)))));
+    r->greater = normal_tail(r->U, mean, deviation);
+    r->less = normal_tail(na * nb - r->U, mean, deviation);
+    double both = 2 * normal_tail(fmax(r->U, na * nb - r->U), mean, deviation);
+    r->two_sided = both > 1 ? 1 : both;
+}
+
+static cloob_status gather_sample(cloob_ctx *ctx, ranked *v, const double *x, int64_t n, bool from_a)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(x[i]))
+            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "rank-sum test: value %lld is not a finite number", (long long)i);
+        v[i] = (ranked){ x[i], from_a };
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status test_ranks(cloob_ctx *ctx, rank_sum *out, ranked *v, const double *a, int64_t na, const double *b,
+                               int64_t nb, rank_sum_method method)
+{
+    double ties;
+    CLOOB_TRY(gather_sample(ctx, v, a, na, true));
+    CLOOB_TRY(gather_sample(ctx, v + na, b, nb, false));
+    out->U = rank_total(v, na + nb, &ties) - 0.5 * (double)na * (double)(na + 1);
+    bool small = (na < nb ? na : nb) <= EXACT_SMALLER && (na < nb ? nb : na) <= EXACT_LARGER;
+    if (method == RANK_SUM_EXACT && ties > 0)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "rank-sum test: there is no exact p-value with equal values");
+    if (method == RANK_SUM_EXACT && !small)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "rank-sum test: exact only up to %d and %d values", EXACT_SMALLER,
+                        EXACT_LARGER);
+    out->exact = method == RANK_SUM_EXACT || (method == RANK_SUM_AUTO && small && ties == 0);
+    if (out->exact) return exact(ctx, out, na, nb);
+    normal(out, (double)na, (double)nb, ties);
+    return CLOOB_OK;
+}
+
+cloob_status ranksum_test(cloob_ctx *ctx, rank_sum *out, const double *a, int64_t na, const double *b, int64_t nb,
+                          rank_sum_method method)
+{
+    if (na < 1 || nb < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "rank-sum test: a sample is empty");
+    ranked *v = malloc((size_t)(na + nb) * sizeof *v);
+    if (!v) return ctx_no_memory(ctx, (size_t)(na + nb) * sizeof *v, "ranks");
+    cloob_status status = test_ranks(ctx, out, v, a, na, b, nb, method);
+    free(v);
+    return status;
+}
+
+/* ---- corrections and intervals --------------------------------------------------------------------- */
 
 void holm_correct(double *p, int64_t n)
 {
@@ -148,38 +263,40 @@ cloob_status bootstrap_mean(cloob_ctx *ctx, const double *x, int64_t n, int64_t 
 
 /* ---- the result ---------------------------------------------------------------------------------- */
 
-group_mean group_mean_of(const group_values *v)
+/* Losses of different objectives are different quantities; only InfoNCE is taken of all methods. Mean
+ * similarities describe. */
+group_aim group_aim_of(const char *name)
 {
-    group_mean g = { .n = v->n, .mean = v->n ? 0 : NAN };
+    if (strcmp(name, "val_loss") == 0 || strcmp(name, "train_loss") == 0) return AIM_NONE;
+    if (strstr(name, "similarity")) return AIM_NONE;
+    if (strstr(name, "loss") || strstr(name, "rank") || strstr(name, "ajne")) return AIM_LOW;
+    return AIM_HIGH;
+}
+
+group_stats group_describe(const group_values *v)
+{
+    group_stats g = { .n = v->n, .value = v->value, .mean = v->n ? 0 : NAN, .low = NAN, .high = NAN };
     double square = 0;
     for (int64_t i = 0; i < v->n; i++) g.mean += v->value[i] / (double)v->n;
     for (int64_t i = 0; i < v->n; i++) square += (v->value[i] - g.mean) * (v->value[i] - g.mean);
-    g.deviation = v->n > 1 ? sqrt(square / (double)(v->n - 1)) : 0;
+    if (v->n > 1) g.deviation = sqrt(square / (double)(v->n - 1));
     return g;
 }
 
-static cloob_status describe(cloob_ctx *ctx, const group_values *v, const compare_options *o, group_stats *out)
-{
-    group_mean g = group_mean_of(v);
-    *out = (group_stats){ .n = v->n, .mean = g.mean, .deviation = g.deviation, .low = NAN, .high = NAN };
-    if (v->n < 2) return CLOOB_OK;
-    return bootstrap_mean(ctx, v->value, v->n, o->resamples, o->seed, 0.95, &out->low, &out->high);
-}
-
-static cloob_status test_pairs(cloob_ctx *ctx, const group_values *v, const compare_options *o, group_row *m,
-                               double *holm, int64_t groups_count)
+static cloob_status test_pairs(cloob_ctx *ctx, const compare_options *o, group_row *m, double *holm,
+                               int64_t groups_count)
 {
     int64_t n = 0;
     for (int64_t a = 0; a < groups_count; a++)
         for (int64_t b = a + 1; b < groups_count; b++, n++) {
+            const group_stats *x = &m->group[a], *y = &m->group[b];
             pair_test *t = &m->pair[n];
-            rank_sum r;
             *t = (pair_test){ a, b, .p = NAN, .delta = NAN, .difference = NAN };
-            if (v[a].n && v[b].n) {
-                CLOOB_TRY(ranksum_test(ctx, &r, v[a].value, v[a].n, v[b].value, v[b].n, RANK_SUM_AUTO));
-                t->p = r.two_sided;
-                t->delta = cliffs_delta(v[a].value, v[a].n, v[b].value, v[b].n);
-                t->difference = m->group[a].mean - m->group[b].mean;
+            if (x->n && y->n) {
+                CLOOB_TRY(ranksum_test(ctx, &t->test, x->value, x->n, y->value, y->n, RANK_SUM_AUTO));
+                t->p = t->test.two_sided;
+                t->delta = cliffs_delta(x->value, x->n, y->value, y->n);
+                t->difference = x->mean - y->mean;
             }
             holm[n] = t->p;
         }
@@ -191,28 +308,54 @@ static cloob_status test_pairs(cloob_ctx *ctx, const group_values *v, const comp
     return CLOOB_OK;
 }
 
+const pair_test *groups_pair(const groups_result *g, const group_row *m, int64_t a, int64_t b)
+{
+    for (int64_t i = 0; i < g->pairs; i++)
+        if ((m->pair[i].a == a && m->pair[i].b == b) || (m->pair[i].a == b && m->pair[i].b == a)) return &m->pair[i];
+    return NULL;
+}
+
+static void find_best(const groups_result *g, group_row *m)
+{
+    double sign = m->aim == AIM_LOW ? -1 : 1;
+    m->best = -1, m->p_best = NAN;
+    for (int64_t k = 0; k < g->groups && m->aim != AIM_NONE; k++)
+        if (m->group[k].n && (m->best < 0 || sign * m->group[k].mean > sign * m->group[m->best].mean)) m->best = k;
+    for (int64_t k = 0; m->best >= 0 && k < g->groups; k++)
+        if (k != m->best) m->p_best = fmax(m->p_best, groups_pair(g, m, m->best, k)->p); /* fmax passes over NaN */
+    m->won = m->p_best < g->alpha;
+}
+
 cloob_status groups_finish(cloob_ctx *ctx, const groups *g, const compare_options *o, groups_result *out)
 {
     int64_t n = g->count, pairs = n * (n - 1) / 2;
     size_t metrics = (size_t)g->metrics + 1;
-    *out = (groups_result){
-        .groups = n, .pairs = pairs, .metrics = g->metrics, .alpha = o->alpha, .name = g->name, .runs = g->runs
-    };
+    *out = (groups_result){ .groups = n,
+                            .pairs = pairs,
+                            .metrics = g->metrics,
+                            .skipped = g->skipped,
+                            .alpha = o->alpha,
+                            .name = g->name,
+                            .runs = g->runs };
     out->metric = arena_push(g->memory, metrics * sizeof *out->metric);
     double *holm = arena_push(g->memory, ((size_t)pairs + 1) * sizeof *holm);
     if (!out->metric || !holm) return ctx_no_memory(ctx, metrics * sizeof *out->metric, "a comparison");
     for (int64_t i = 0; i < g->metrics; i++) {
+        const group_metric *from = &g->metric[i];
         group_row *m = &out->metric[i];
-        *m = (group_row){ .metric = g->metric[i].name,
+        *m = (group_row){ .metric = from->name,
+                          .aim = group_aim_of(from->name),
                           .group = arena_push(g->memory, (size_t)n * sizeof *m->group),
                           .pair = arena_push(g->memory, ((size_t)pairs + 1) * sizeof *m->pair) };
-        group_values *v = arena_push(g->memory, (size_t)n * sizeof *v);
-        if (!m->group || !m->pair || !v) return ctx_no_memory(ctx, (size_t)n * sizeof *v, "a comparison");
+        if (!m->group || !m->pair) return ctx_no_memory(ctx, (size_t)n * sizeof *m->group, "a comparison");
         for (int64_t k = 0; k < n; k++) {
-            v[k] = group_values_of(&g->metric[i], k);
-            CLOOB_TRY(describe(ctx, &v[k], o, &m->group[k]));
+            group_stats *v = &m->group[k];
+            *v = group_describe(k < from->groups ? &from->of[k] : &(group_values){ 0 });
+            if (v->n < 2 || !o->resamples) continue;
+            CLOOB_TRY(bootstrap_mean(ctx, v->value, v->n, o->resamples, o->seed, 0.95, &v->low, &v->high));
         }
-        CLOOB_TRY(test_pairs(ctx, v, o, m, holm, n));
+        CLOOB_TRY(test_pairs(ctx, o, m, holm, n));
+        find_best(out, m);
     }
     return CLOOB_OK;
 }

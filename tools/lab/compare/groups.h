@@ -25,34 +25,6 @@ typedef struct rank_sum {
 
 typedef enum rank_sum_method { RANK_SUM_AUTO, RANK_SUM_EXACT, RANK_SUM_NORMAL } rank_sum_method;
 
-typedef struct group_mean {
-    int64_t n;
-    double mean, deviation; /* sample standard deviation; 0 for one value */
-} group_mean;
-
-typedef struct compared_metric {
-    const char *metric; /* owned by the comparison */
-    group_mean a, b;
-    bool tested; /* both groups have values */
-    rank_sum test;
-    bool significant; /* two-sided p below alpha */
-} compared_metric;
-
-typedef struct comparison {
-    int64_t runs_a, runs_b, metrics;
-    int64_t skipped; /* values that were not finite numbers and were left out */
-    double alpha;
-    compared_metric *row; /* (metrics), in order of first appearance; owned */
-    void *memory;         /* owned */
-} comparison;
-
-/* Two JSONL files, one object per run; every number in it is a metric, nested ones by "outer/inner". epoch:
- * take only lines with that "epoch"; -1: all lines. alpha: 0.05 in the paper. Release the result. */
-cloob_status compare_files(cloob_ctx *ctx, comparison *out, const char *path_a, const char *path_b, int64_t epoch,
-                           double alpha);
-void comparison_release(comparison *c);
-char *comparison_json(const comparison *c);
-
 /* ---- several groups of runs ---------------------------------------------------------------------- */
 
 typedef struct compare_options {
@@ -61,7 +33,7 @@ typedef struct compare_options {
     int64_t wheres;
     const char *metrics; /* "A,B": these alone, in this order; NULL: all */
     double alpha;        /* 0.05 */
-    int64_t resamples;   /* of the bootstrap; 10,000 */
+    int64_t resamples;   /* of the bootstrap; 10,000; groups_finish: 0: no intervals */
     uint64_t seed;       /* of the bootstrap */
 } compare_options;
 
@@ -69,8 +41,9 @@ void compare_options_init(compare_options *o);
 
 typedef struct group_stats {
     int64_t n;
-    double mean, deviation; /* as in group_mean; the mean of none is NaN */
-    double low, high;       /* 95 % bootstrap interval of the mean; NaN with fewer than two values */
+    const double *value;    /* (n) */
+    double mean, deviation; /* sample standard deviation, 0 of one value; the mean of none is NaN */
+    double low, high;       /* 95 % bootstrap interval of the mean; NaN with fewer than two values, or no resamples */
 } group_stats;
 
 typedef struct pair_test {
@@ -79,18 +52,28 @@ typedef struct pair_test {
     double p, p_holm;  /* two-sided rank-sum test; corrected by Holm over all pairs of the metric. NaN: no values */
     double delta;      /* Cliff's: 1 when all of a are above all of b, -1 when below, 0 when neither tends to be */
     bool significant;  /* p_holm below alpha */
+    rank_sum test;     /* where p is no NaN */
 } pair_test;
+
+/* Which way a metric is better; NONE: methods are not comparable by it. */
+typedef enum group_aim { AIM_HIGH, AIM_LOW, AIM_NONE } group_aim;
+group_aim group_aim_of(const char *metric);
 
 typedef struct group_row {
     const char *metric;
+    group_aim aim;
     group_stats *group; /* (groups) */
     pair_test *pair;    /* (pairs) */
+    int64_t best;       /* by mean; -1: none */
+    double p_best;      /* the largest of its p-values against the others, not corrected; NaN: no others */
+    bool won;           /* p_best below alpha: better than each of the others */
 } group_row;
 
 typedef struct groups_result {
     const char **name; /* (groups) in order of first appearance */
     int64_t *runs;     /* (groups) */
     int64_t groups, pairs, metrics;
+    int64_t skipped; /* values that were not finite numbers and were left out */
     double alpha;
     group_row *metric;
     void *memory; /* of all the above; owned */
@@ -102,12 +85,27 @@ typedef struct groups_result {
  * unless `where` names a stage. Release the result. */
 cloob_status compare_runs(cloob_ctx *ctx, groups_result *out, const char *const *path, int64_t paths,
                           const compare_options *o);
+/* Two JSONL files, one object per run, as the groups "a" and "b"; every number in it is a metric. epoch: take only
+ * lines with that "epoch"; -1: all lines. Release the result. */
+cloob_status compare_files(cloob_ctx *ctx, groups_result *out, const char *path_a, const char *path_b, int64_t epoch,
+                           double alpha);
 void groups_release(groups_result *g);
+/* The test of two groups; either order. */
+const pair_test *groups_pair(const groups_result *g, const group_row *m, int64_t a, int64_t b);
+
 /* format: "text" (NULL), "markdown", "latex", "csv", "json". */
 char *groups_text(const groups_result *g, const char *format);
 /* One table for a page: a row for each group, a column for each metric, the best mean in bold. Other formats than text,
  * markdown and latex are as groups_text. */
 char *groups_main_table(const groups_result *g, const char *format);
+/* Two groups of compare_files: means and the test, as text or JSON. */
+char *groups_two(const groups_result *g, bool as_json);
+/* The table of an ablation, whose groups are methods: metrics down, methods across, the winner in bold; and the same
+ * with every value as JSON, which the report reads. */
+void ablation_markdown(const groups_result *g, int64_t seeds, sbuf *out);
+void ablation_json(const groups_result *g, int64_t seeds, sbuf *out);
+/* How many decimals of a mean are worth printing: two digits of the spread decide, five of the mean at most. */
+int mean_decimals(double deviation, double mean);
 
 /* A file with a line per run; a sweep's results.jsonl says of each its name, its stage and its settings. */
 typedef struct run_lines {
@@ -120,6 +118,25 @@ cloob_status run_lines_read(cloob_ctx *ctx, arena *memory, const char *path, run
 
 /* The last line of a run's checkpoints/results.jsonl; *out NULL: the run was never validated. */
 cloob_status last_result_read(cloob_ctx *ctx, arena *memory, const char *dir, json **out);
+
+/* ---- published results ----------------------------------------------------------------------------- */
+
+/* A row of data_sets.def. */
+typedef struct data_set {
+    const char *name, *other, *title; /* name: letters and digits; other: further names, between blanks */
+    int64_t classes, train, test;     /* images; 0: not known */
+    const char *metric;               /* "accuracy", "mean_per_class", "roc_auc" */
+    bool same;                        /* every copy has these test images */
+    bool in_paper;                    /* named in a table of the paper */
+} data_set;
+
+/* By a name ("Stanford-Cars"), or by a folder or file ("sets/wds_cars_test", "cars/test"). NULL: not a known one. */
+const data_set *data_set_find(const char *name);
+
+/* The tables of the paper with the means of our results on the same data sets. path: folders and files of eval suite,
+ * files of eval zeroshot --json, training runs with ImageNet; none: the published tables alone. format: "text",
+ * "markdown" or "json". The caller frees *text. */
+cloob_status compare_paper(cloob_ctx *ctx, const char *const *path, int64_t paths, const char *format, char **text);
 
 /* ---- the steps ------------------------------------------------------------------------------------- */
 
@@ -146,8 +163,8 @@ typedef struct groups {
 } groups;
 
 int64_t groups_at(groups *g, const char *name); /* the group of this name, new where there is none; -1: no memory */
-group_values group_values_of(const group_metric *m, int64_t group);
-group_mean group_mean_of(const group_values *v); /* the mean of none is NaN */
+
+group_stats group_describe(const group_values *v); /* without an interval */
 
 /* Every number of the object, nested ones by "outer/inner", as one run's values. */
 cloob_status groups_add(cloob_ctx *ctx, groups *g, const char *group, const json *object);
@@ -166,50 +183,5 @@ cloob_status bootstrap_mean(cloob_ctx *ctx, const double *x, int64_t n, int64_t 
 /* EXACT with ties is refused. Values must be finite, both samples non-empty. */
 cloob_status ranksum_test(cloob_ctx *ctx, rank_sum *out, const double *a, int64_t na, const double *b, int64_t nb,
                           rank_sum_method method);
-
-/* Tables of an ablation: metrics by method, each with a value per seed; mean, spread, and who wins
- * significantly. */
-
-enum { ABLATION_METHODS = 8 };
-
-typedef enum ablation_aim { AIM_HIGH, AIM_LOW, AIM_NONE } ablation_aim; /* NONE: methods are not comparable by it */
-
-typedef struct ablation_metric {
-    const char *name;
-    ablation_aim aim;
-    group_values of[ABLATION_METHODS];
-    double mean[ABLATION_METHODS], deviation[ABLATION_METHODS]; /* sample standard deviation, 0 of one value */
-    double p[ABLATION_METHODS][ABLATION_METHODS]; /* two-sided rank-sum p-values; NaN where a side has no values */
-    int best;                                     /* by mean; -1: none */
-    double p_best;                                /* the largest of its p-values against the others; NaN: no others */
-    bool significant;                             /* p_best < alpha: better than each of the others */
-} ablation_metric;
-
-typedef struct ablation {
-    const char *method[ABLATION_METHODS];
-    int methods;
-    int64_t seeds;
-    double alpha;
-    groups g;                /* filled by ablation_add */
-    ablation_metric *metric; /* (count) by ablation_test */
-    int64_t count;
-} ablation;
-
-/* How many decimals of a mean are worth printing: two digits of the spread decide, five of the mean at most. */
-int ablation_decimals(double deviation, double mean);
-/* The same, but where the spread is 0 as many as `of_row`, the most of the other cells of a row; -1: there are none. */
-int ablation_decimals_in_row(double deviation, double mean, int of_row);
-
-/* Which way a metric of that name is better. */
-ablation_aim ablation_aim_of(const char *name);
-
-/* Every number in object, nested ones by "outer/inner", as one run's value of `method`. Counts and times
- * (epoch, n, ...) are no metrics. All memory is in the arena. */
-cloob_status ablation_add(cloob_ctx *ctx, arena *a, ablation *t, int method, const json *object);
-
-cloob_status ablation_test(cloob_ctx *ctx, ablation *t);
-
-void ablation_markdown(const ablation *t, sbuf *out);
-void ablation_json(const ablation *t, sbuf *out);
 
 #endif

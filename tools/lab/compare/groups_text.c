@@ -1,9 +1,10 @@
 /* Tables of groups: for a terminal, Markdown, LaTeX, CSV, JSON. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "core/text.h"
 #include "lab/compare/groups.h"
+#include "lab/grid.h"
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
@@ -52,279 +53,151 @@ static void put_json(const groups_result *g, sbuf *s)
 
 /* ---- CSV: a line per metric and pair ------------------------------------------------------------- */
 
-static void csv_number(sbuf *s, double x)
+static void add_stats(grid *t, const group_stats *v)
 {
-    if (isfinite(x)) sbuf_printf(s, ",%.9g", x);
-    else sbuf_putc(s, ',');
+    grid_number(t, (double)v->n);
+    grid_number(t, v->mean), grid_number(t, v->deviation), grid_number(t, v->low), grid_number(t, v->high);
 }
 
-static void csv_stats(sbuf *s, const group_stats *v)
+static grid pair_table(const groups_result *g)
 {
-    sbuf_printf(s, ",%lld", (long long)v->n);
-    csv_number(s, v->mean), csv_number(s, v->deviation), csv_number(s, v->low), csv_number(s, v->high);
-}
-
-static void put_csv(const groups_result *g, sbuf *s)
-{
-    sbuf_puts(s, "metric,a,b,n_a,mean_a,spread_a,low_a,high_a,n_b,mean_b,spread_b,low_b,high_b,difference,p,p_holm,"
-                 "cliffs_delta\n");
-    for (int64_t i = 0; i < g->metrics; i++)
-        for (int64_t k = 0; k < g->pairs; k++) {
-            const group_row *m = &g->metric[i];
-            const pair_test *t = &m->pair[k];
-            csv_put(s, m->metric), sbuf_putc(s, ',');
-            csv_put(s, g->name[t->a]), sbuf_putc(s, ',');
-            csv_put(s, g->name[t->b]);
-            csv_stats(s, &m->group[t->a]), csv_stats(s, &m->group[t->b]);
-            csv_number(s, t->difference), csv_number(s, t->p), csv_number(s, t->p_holm), csv_number(s, t->delta);
-            sbuf_putc(s, '\n');
+    grid table = { .columns = 17, .format = "%.9g" };
+    grid_texts(&table, "metric", "a", "b", "n_a", "mean_a", "spread_a", "low_a", "high_a", "n_b", "mean_b", "spread_b",
+               "low_b", "high_b", "difference", "p", "p_holm", "cliffs_delta");
+    for (const group_row *m = g->metric; m < g->metric + g->metrics; m++)
+        for (const pair_test *t = m->pair; t < m->pair + g->pairs; t++) {
+            grid_texts(&table, m->metric, g->name[t->a], g->name[t->b]);
+            add_stats(&table, &m->group[t->a]), add_stats(&table, &m->group[t->b]);
+            grid_number(&table, t->difference), grid_number(&table, t->p);
+            grid_number(&table, t->p_holm), grid_number(&table, t->delta);
         }
+    return table;
 }
 
 /* ---- tables for people --------------------------------------------------------------------------- */
 
-typedef struct style { /* of a table: the text around and between cells */
-    const char *begin, *between, *end, *none;
-    bool latex;
-} style;
-
-static void put_word(sbuf *s, const style *y, const char *text)
+int mean_decimals(double deviation, double mean)
 {
-    for (; *text; text++) {
-        if (y->latex && strchr("_%&#$", *text)) sbuf_putc(s, '\\');
-        sbuf_putc(s, *text);
-    }
+    double min = fabs(mean) / 1000, size = deviation > min ? deviation : min;
+    if (!(size > 0)) return 0;
+    int d = 1 - (int)floor(log10(size));
+    return d < 0 ? 0 : d > 8 ? 8 : d;
 }
 
-static int row_decimals(const group_stats *v, int64_t n)
+/* Decimals of a cell: where the spread is 0, the most of the other cells of its row whose runs differ. */
+static int cell_decimals(const groups_result *g, const group_row *m, const group_stats *v)
 {
     int most = -1;
-    for (int64_t k = 0; k < n; k++) {
-        int d = v[k].n > 1 && v[k].deviation > 0 ? ablation_decimals(v[k].deviation, v[k].mean) : -1;
+    for (int64_t k = 0; k < g->groups && v->n > 1 && !(v->deviation > 0); k++) {
+        const group_stats *o = &m->group[k];
+        int d = o->n > 1 && o->deviation > 0 ? mean_decimals(o->deviation, o->mean) : -1;
         if (d > most) most = d;
     }
-    return most;
+    return most < 0 ? mean_decimals(v->deviation, v->mean) : most;
 }
 
-static void put_cell(sbuf *s, const style *y, const group_stats *v, int of_row)
+static grid means_table(const groups_result *g)
 {
-    int d = ablation_decimals_in_row(v->deviation, v->mean, v->n > 1 ? of_row : -1);
-    sbuf_puts(s, y->between);
-    if (!v->n) sbuf_puts(s, y->none);
-    else if (v->n == 1) sbuf_printf(s, "%.*f", d, v->mean);
-    else
-        sbuf_printf(s, y->latex ? "$%.*f \\pm %.*f$ [%.*f, %.*f]" : "%.*f ± %.*f [%.*f, %.*f]", d, v->mean, d,
-                    v->deviation, d, v->low, d, v->high);
-}
-
-static void put_means(const groups_result *g, const style *y, sbuf *s)
-{
-    for (int64_t i = 0; i < g->metrics; i++) {
-        sbuf_puts(s, y->begin);
-        put_word(s, y, g->metric[i].metric);
-        int of_row = row_decimals(g->metric[i].group, g->groups);
-        for (int64_t k = 0; k < g->groups; k++) put_cell(s, y, &g->metric[i].group[k], of_row);
-        sbuf_puts(s, y->end);
-    }
-}
-
-static void put_tests(const groups_result *g, const style *y, sbuf *s)
-{
-    for (int64_t i = 0; i < g->metrics; i++)
-        for (int64_t k = 0; k < g->pairs; k++) {
-            const pair_test *t = &g->metric[i].pair[k];
-            if (isnan(t->p)) continue;
-            sbuf_puts(s, y->begin);
-            put_word(s, y, g->metric[i].metric), sbuf_puts(s, y->between);
-            put_word(s, y, g->name[t->a]), sbuf_puts(s, " - "), put_word(s, y, g->name[t->b]);
-            sbuf_printf(s, "%s%.4g%s%.2g%s%.2g%s%s%+.2f", y->between, t->difference, y->between, t->p, y->between,
-                        t->p_holm, t->significant ? "*" : "", y->between, t->delta);
-            sbuf_puts(s, y->end);
+    grid t = { .columns = g->groups + 1 };
+    grid_text(&t, "metric");
+    for (int64_t k = 0; k < g->groups; k++) grid_printf(&t, "%s (%lld)", g->name[k], (long long)g->runs[k]);
+    for (const group_row *m = g->metric; m < g->metric + g->metrics; m++) {
+        grid_text(&t, m->metric);
+        for (const group_stats *v = m->group; v < m->group + g->groups; v++) {
+            int d = cell_decimals(g, m, v);
+            if (!v->n) grid_text(&t, "–");
+            else if (v->n == 1) grid_printf(&t, "%.*f", d, v->mean);
+            else grid_printf(&t, "%.*f ± %.*f [%.*f, %.*f]", d, v->mean, d, v->deviation, d, v->low, d, v->high);
         }
-}
-
-static void put_heading(const groups_result *g, const style *y, const char *first, sbuf *s)
-{
-    sbuf_puts(s, y->begin);
-    sbuf_puts(s, first);
-    for (int64_t k = 0; k < g->groups; k++) {
-        sbuf_puts(s, y->between);
-        put_word(s, y, g->name[k]);
-        sbuf_printf(s, " (%lld)", (long long)g->runs[k]);
     }
-    sbuf_puts(s, y->end);
+    return t;
 }
 
-static const char note[] = "Mean, standard deviation and 95 %% bootstrap interval of the mean; in brackets the\n"
-                           "number of runs. Tests: two-sided Wilcoxon rank-sum, corrected by Holm over the\n"
-                           "pairs of groups of a metric; * below %g. Cliff's delta: 1 when all runs of the\n"
-                           "first are higher, -1 when all are lower.\n";
-
-static void put_markdown(const groups_result *g, sbuf *s)
+static grid tests_table(const groups_result *g)
 {
-    static const style y = { "| ", " | ", " |\n", "–", false };
-    put_heading(g, &y, "metric", s);
-    for (int64_t k = 0; k <= g->groups; k++) sbuf_puts(s, k ? "---|" : "|---|");
-    sbuf_putc(s, '\n');
-    put_means(g, &y, s);
-    sbuf_puts(s, "\n| metric | pair | difference | p | p, Holm | Cliff's delta |\n|---|---|---|---|---|---|\n");
-    put_tests(g, &y, s);
-    sbuf_putc(s, '\n');
-    sbuf_printf(s, note, g->alpha);
+    grid table = { .columns = 6 };
+    grid_texts(&table, "metric", "pair", "difference", "p", "p, Holm", "Cliff's delta");
+    for (const group_row *m = g->metric; m < g->metric + g->metrics; m++)
+        for (const pair_test *t = m->pair; t < m->pair + g->pairs; t++) {
+            if (isnan(t->p)) continue;
+            grid_text(&table, m->metric);
+            grid_printf(&table, "%s - %s", g->name[t->a], g->name[t->b]);
+            grid_printf(&table, "%.4g", t->difference), grid_printf(&table, "%.2g", t->p);
+            grid_printf(&table, "%.2g%s", t->p_holm, t->significant ? "*" : "");
+            grid_printf(&table, "%+.2f", t->delta);
+        }
+    return table;
 }
 
-static void put_latex(const groups_result *g, sbuf *s)
+static void put_table(grid t, grid_form form, sbuf *s)
 {
-    static const style y = { "", " & ", " \\\\\n", "--", true };
-    sbuf_puts(s, "\\begin{tabular}{l");
-    for (int64_t k = 0; k < g->groups; k++) sbuf_putc(s, 'r');
-    sbuf_puts(s, "}\n\\hline\n");
-    put_heading(g, &y, "metric", s);
-    sbuf_puts(s, "\\hline\n");
-    put_means(g, &y, s);
-    sbuf_puts(s, "\\hline\n\\end{tabular}\n\n\\begin{tabular}{llrrrr}\n\\hline\n"
-                 "metric & pair & difference & $p$ & $p$, Holm & Cliff's $\\delta$ \\\\\n\\hline\n");
-    put_tests(g, &y, s);
-    sbuf_puts(s, "\\hline\n\\end{tabular}\n");
+    grid_put(&t, form, s);
+    grid_release(&t);
 }
 
-enum { MAX_COLUMNS = 64 };
-
-/* The characters of n bytes of UTF-8. */
-static int characters(const char *text, size_t n)
+static grid_form form_of(const char *format)
 {
-    int count = 0;
-    for (size_t i = 0; i < n; i++) count += ((unsigned char)text[i] & 0xC0) != 0x80;
-    return count;
+    static const char *const name[] = { "text", "markdown", "latex", "csv" };
+    for (int i = 1; format && i < 4; i++)
+        if (strcmp(format, name[i]) == 0) return (grid_form)i;
+    return GRID_PLAIN;
 }
 
-/* Cells that end with a tab, or with the line, by column: their widths, or with `out` the table with them. */
-static void each_cell(const char *text, int width[MAX_COLUMNS], sbuf *out)
+char *groups_text(const groups_result *g, const char *format)
 {
-    for (int column = 0; *text; column++) {
-        size_t n = strcspn(text, "\t\n");
-        int k = column < MAX_COLUMNS ? column : MAX_COLUMNS - 1, wide = characters(text, n);
-        if (wide > width[k]) width[k] = wide;
-        if (out) sbuf_printf(out, "%.*s", (int)n, text);
-        if (text[n] == '\n') column = -1;
-        if (out && text[n] == '\t') sbuf_printf(out, "%*s", width[k] - wide + 2, "");
-        if (out && text[n] == '\n') sbuf_putc(out, '\n');
-        text += n + (text[n] != '\0');
+    sbuf s = { 0 };
+    grid_form form = form_of(format);
+    if (format && strcmp(format, "json") == 0) put_json(g, &s);
+    else if (form == GRID_CSV) put_table(pair_table(g), form, &s);
+    else {
+        put_table(means_table(g), form, &s);
+        sbuf_putc(&s, '\n');
+        put_table(tests_table(g), form, &s);
+        if (form != GRID_LATEX)
+            sbuf_printf(&s,
+                        "\nMean, standard deviation and 95 %% bootstrap interval of the mean; in brackets the\n"
+                        "number of runs. Tests: two-sided Wilcoxon rank-sum, corrected by Holm over the\n"
+                        "pairs of groups of a metric; * below %g. Cliff's delta: 1 when all runs of the\n"
+                        "first are higher, -1 when all are lower.\n",
+                        g->alpha);
     }
-}
-
-static void put_aligned(sbuf *table, sbuf *s)
-{
-    int width[MAX_COLUMNS] = { 0 };
-    if (table->failed || !table->data) s->failed = true;
-    else each_cell(table->data, width, NULL), each_cell(table->data, width, s);
-    sbuf_release(table);
-}
-
-static void put_plain(const groups_result *g, sbuf *s)
-{
-    static const style y = { "", "\t", "\n", "-", false };
-    sbuf means = { 0 }, tests = { 0 };
-    put_heading(g, &y, "metric", &means);
-    put_means(g, &y, &means);
-    put_aligned(&means, s);
-    sbuf_puts(&tests, "\nmetric\tpair\tdifference\tp\tp, Holm\tCliff's delta\n");
-    put_tests(g, &y, &tests);
-    put_aligned(&tests, s);
-    sbuf_putc(s, '\n');
-    sbuf_printf(s, note, g->alpha);
+    return sbuf_detach(&s);
 }
 
 /* ---- the table of main results ------------------------------------------------------------------- */
 
-/* The group with the best mean; -1: the metric has no better end, or one group alone has values. */
-static int64_t best_of(const groups_result *g, const group_row *m)
-{
-    ablation_aim aim = ablation_aim_of(m->metric);
-    int64_t best = -1, with_values = 0;
-    for (int64_t k = 0; k < g->groups; k++) {
-        if (!m->group[k].n) continue;
-        with_values++;
-        double now = m->group[k].mean, top = best < 0 ? NAN : m->group[best].mean;
-        if (best < 0 || (aim == AIM_LOW ? now < top : now > top)) best = k;
-    }
-    return aim == AIM_NONE || with_values < 2 ? -1 : best;
-}
-
 /* Better than each of the others, by the corrected tests. */
 static bool is_alone(const groups_result *g, const group_row *m, int64_t best)
 {
-    for (int64_t i = 0; i < g->pairs; i++) {
-        const pair_test *t = &m->pair[i];
+    for (const pair_test *t = m->pair; t < m->pair + g->pairs; t++)
         if ((t->a == best || t->b == best) && !isnan(t->p) && !t->significant) return false;
-    }
     return true;
 }
 
-static void put_main_cell(const groups_result *g, const group_row *m, int64_t k, const style *y, const char *bold[2],
-                          sbuf *s)
+static void add_main_cell(grid *t, const groups_result *g, const group_row *m, int64_t k)
 {
     const group_stats *v = &m->group[k];
-    int64_t best = best_of(g, m);
-    int d = ablation_decimals_in_row(v->deviation, v->mean, v->n > 1 ? row_decimals(m->group, g->groups) : -1);
-    sbuf_puts(s, y->between);
-    if (!v->n) sbuf_puts(s, y->none);
-    else {
-        sbuf_printf(s, "%s%.*f%s", k == best ? bold[0] : "", d, v->mean, k == best ? bold[1] : "");
-        if (v->n > 1) sbuf_printf(s, y->latex ? " $\\pm$ %.*f" : " ± %.*f", d, v->deviation);
-        if (k == best && is_alone(g, m, best)) sbuf_puts(s, y->latex ? "$^*$" : "*");
-    }
-}
-
-static void put_main_rows(const groups_result *g, const style *y, const char *bold[2], const char *rule, sbuf *s)
-{
-    sbuf_puts(s, y->begin);
-    for (int64_t i = 0; i < g->metrics; i++) sbuf_puts(s, y->between), put_word(s, y, g->metric[i].metric);
-    sbuf_puts(s, y->end);
-    sbuf_puts(s, rule);
-    for (int64_t k = 0; k < g->groups; k++) {
-        sbuf_puts(s, y->begin);
-        put_word(s, y, g->name[k]);
-        sbuf_printf(s, " (%lld)", (long long)g->runs[k]);
-        for (int64_t i = 0; i < g->metrics; i++) put_main_cell(g, &g->metric[i], k, y, bold, s);
-        sbuf_puts(s, y->end);
-    }
-}
-
-static void put_main_markdown(const groups_result *g, sbuf *s)
-{
-    static const style y = { "| ", " | ", " |\n", "–", false };
-    const char *bold[2] = { "**", "**" };
-    sbuf rule = { 0 };
-    for (int64_t i = 0; i <= g->metrics; i++) sbuf_puts(&rule, i ? "---|" : "|---|");
-    sbuf_putc(&rule, '\n');
-    put_main_rows(g, &y, bold, rule.data ? rule.data : "", s);
-    sbuf_release(&rule);
-}
-
-static void put_main_latex(const groups_result *g, sbuf *s)
-{
-    static const style y = { "", " & ", " \\\\\n", "--", true };
-    const char *bold[2] = { "\\textbf{", "}" };
-    sbuf_puts(s, "\\begin{tabular}{l");
-    for (int64_t i = 0; i < g->metrics; i++) sbuf_putc(s, 'r');
-    sbuf_puts(s, "}\n\\hline\n");
-    put_main_rows(g, &y, bold, "\\hline\n", s);
-    sbuf_puts(s, "\\hline\n\\end{tabular}\n");
+    int d = cell_decimals(g, m, v);
+    bool best = k == m->best && !isnan(m->p_best);
+    const char *star = best && is_alone(g, m, k) ? "*" : "";
+    if (!v->n) grid_text(t, "–");
+    else if (v->n == 1) grid_printf(t, "%.*f%s", d, v->mean, star);
+    else grid_printf(t, "%.*f ± %.*f%s", d, v->mean, d, v->deviation, star);
+    grid_bold(t, best);
 }
 
 char *groups_main_table(const groups_result *g, const char *format)
 {
-    static const style plain = { "", "\t", "\n", "-", false };
-    const char *none[2] = { "", "" };
-    sbuf s = { 0 }, table = { 0 };
+    sbuf s = { 0 };
+    grid t = { .columns = g->metrics + 1 };
     if (format && (strcmp(format, "json") == 0 || strcmp(format, "csv") == 0)) return groups_text(g, format);
-    if (format && strcmp(format, "latex") == 0) put_main_latex(g, &s);
-    else if (format && strcmp(format, "markdown") == 0) put_main_markdown(g, &s);
-    else {
-        put_main_rows(g, &plain, none, "", &table);
-        put_aligned(&table, &s);
+    grid_text(&t, "");
+    for (int64_t i = 0; i < g->metrics; i++) grid_text(&t, g->metric[i].metric);
+    for (int64_t k = 0; k < g->groups; k++) {
+        grid_printf(&t, "%s (%lld)", g->name[k], (long long)g->runs[k]);
+        for (int64_t i = 0; i < g->metrics; i++) add_main_cell(&t, g, &g->metric[i], k);
     }
+    put_table(t, form_of(format), &s);
     sbuf_printf(&s,
                 "\nMean and standard deviation; in brackets the number of runs. *: better than each other row by the\n"
                 "two-sided rank-sum test, corrected by Holm, below %g.\n",
@@ -332,14 +205,141 @@ char *groups_main_table(const groups_result *g, const char *format)
     return sbuf_detach(&s);
 }
 
-char *groups_text(const groups_result *g, const char *format)
+/* ---- two groups ---------------------------------------------------------------------------------- */
+
+static void put_two_json(const groups_result *g, sbuf *s)
+{
+    json_out w = { .spaced = true };
+    json_begin(&w, NULL, '{');
+    json_members(&w, J_INT("runs_a", g->runs[0]), J_INT("runs_b", g->runs[1]), J_NUMBER("alpha", g->alpha, 0),
+                 J_OF(g, skipped));
+    json_begin(&w, "metrics", '{');
+    for (const group_row *m = g->metric; m < g->metric + g->metrics; m++) {
+        const pair_test *t = &m->pair[0];
+        json_begin(&w, m->metric, '{');
+        for (int k = 0; k < 2; k++) {
+            const group_stats *v = &m->group[k];
+            json_begin(&w, g->name[k], '{');
+            json_put_int(&w, "n", v->n);
+            if (v->n) json_members(&w, J_NUMBER("mean", v->mean, 0), J_NUMBER("spread", v->deviation, 0));
+            json_end(&w);
+        }
+        if (!isnan(t->p))
+            json_members(&w, J_NUMBER("U", t->test.U, 0), J_NUMBER("p", t->p, 0), J_NUMBER("p_less", t->test.less, 0),
+                         J_NUMBER("p_greater", t->test.greater, 0),
+                         J_TEXT("method", t->test.exact ? "exact" : "normal"), J_OF(t, significant));
+        json_end(&w);
+    }
+    json_end(&w);
+    json_end(&w);
+    json_out_append(&w, s);
+}
+
+char *groups_two(const groups_result *g, bool as_json)
 {
     sbuf s = { 0 };
-    if (!format) format = "text";
-    if (strcmp(format, "json") == 0) put_json(g, &s);
-    else if (strcmp(format, "csv") == 0) put_csv(g, &s);
-    else if (strcmp(format, "latex") == 0) put_latex(g, &s);
-    else if (strcmp(format, "markdown") == 0) put_markdown(g, &s);
-    else put_plain(g, &s);
+    grid table = { .columns = 4 };
+    if (as_json) return put_two_json(g, &s), sbuf_detach(&s);
+    grid_texts(&table, "metric", "A: mean +- spread (n)", "B: mean +- spread (n)", "p (two-sided)");
+    for (const group_row *m = g->metric; m < g->metric + g->metrics; m++) {
+        const pair_test *t = &m->pair[0];
+        grid_text(&table, m->metric);
+        for (const group_stats *v = m->group; v < m->group + 2; v++)
+            if (v->n) grid_printf(&table, "%.6g +- %.4g (%lld)", v->mean, v->deviation, (long long)v->n);
+            else grid_text(&table, "- (0)");
+        if (isnan(t->p)) grid_text(&table, "");
+        else
+            grid_printf(&table, "%.4g (%s)%s", t->p, t->test.exact ? "exact" : "normal",
+                        !t->significant     ? ""
+                        : t->difference > 0 ? "  A is higher"
+                                            : "  B is higher");
+    }
+    put_table(table, GRID_PLAIN, &s);
     return sbuf_detach(&s);
+}
+
+/* ---- an ablation --------------------------------------------------------------------------------- */
+
+static const char *title_of(const char *method)
+{
+    static const char *const title[][2] = { { "clip", "InfoNCE (CLIP)" },
+                                            { "infoloob", "InfoLOOB" },
+                                            { "infonce-hopfield", "InfoNCE + Hopfield" },
+                                            { "cloob", "InfoLOOB + Hopfield (CLOOB)" } };
+    for (size_t i = 0; i < sizeof title / sizeof *title; i++)
+        if (strcmp(title[i][0], method) == 0) return title[i][1];
+    return method;
+}
+
+/* As every table shows it: a page takes it from the JSON. */
+static void put_rounded(const groups_result *g, const group_row *m, int64_t k, char out[64])
+{
+    const group_stats *v = &m->group[k];
+    int d = cell_decimals(g, m, v);
+    if (v->n) snprintf(out, 64, "%.*f ± %.*f", d, v->mean, d, v->deviation);
+    else snprintf(out, 64, "–");
+}
+
+void ablation_markdown(const groups_result *g, int64_t seeds, sbuf *out)
+{
+    static const char *const arrow[] = { " ↑", " ↓", "" };
+    grid t = { .columns = g->groups + 2 };
+    grid_text(&t, "");
+    for (int64_t k = 0; k < g->groups; k++) grid_text(&t, title_of(g->name[k]));
+    grid_text(&t, "p");
+    for (const group_row *m = g->metric; m < g->metric + g->metrics; m++) {
+        grid_printf(&t, "%s%s", m->metric, arrow[m->aim]);
+        for (int64_t k = 0; k < g->groups; k++) {
+            char text[64];
+            put_rounded(g, m, k, text);
+            grid_text(&t, text);
+            grid_bold(&t, m->won && m->best == k);
+        }
+        grid_printf(&t, isfinite(m->p_best) ? "%.2g" : "", m->p_best);
+    }
+    put_table(t, GRID_MARKDOWN, out);
+    sbuf_printf(
+        out,
+        "\nMean ± standard deviation over %lld seed%s. Arrows say which way is better; without one the "
+        "methods are not comparable by the number. Bold: better than each of the other methods by the two-sided "
+        "Wilcoxon rank-sum test (p < %g); p is the largest of those p-values.\n",
+        (long long)seeds, seeds == 1 ? "" : "s", g->alpha);
+}
+
+static void put_method(const groups_result *g, const group_row *m, int64_t k, json_out *w)
+{
+    const group_stats *v = &m->group[k];
+    char text[64];
+    put_rounded(g, m, k, text);
+    json_begin(w, g->name[k], '{');
+    json_members(w, J_TEXT("text", text), J_NUMBER("mean", v->mean, 0), J_NUMBER("deviation", v->deviation, 0));
+    json_begin(w, "values", '[');
+    for (int64_t i = 0; i < v->n; i++) json_put_number(w, NULL, v->value[i]);
+    json_end(w);
+    json_begin(w, "p", '{');
+    for (int64_t other = 0; other < g->groups; other++)
+        if (other != k) json_put_number(w, g->name[other], groups_pair(g, m, k, other)->p);
+    json_end(w);
+    json_end(w);
+}
+
+void ablation_json(const groups_result *g, int64_t seeds, sbuf *out)
+{
+    static const char *const aim[] = { "high", "low", "none" };
+    json_out w = { .spaced = true };
+    json_begin(&w, NULL, '{');
+    json_members(&w, J_INT("seeds", seeds), J_NUMBER("alpha", g->alpha, 0));
+    json_begin(&w, "metrics", '{');
+    for (const group_row *m = g->metric; m < g->metric + g->metrics; m++) {
+        json_begin(&w, m->metric, '{');
+        json_members(&w, J_TEXT("better", aim[m->aim]), J_TEXT("best", m->best >= 0 ? g->name[m->best] : NULL),
+                     J_NUMBER("p", m->p_best, 0), J_BOOL("significant", m->won));
+        json_begin(&w, "methods", '{');
+        for (int64_t k = 0; k < g->groups; k++) put_method(g, m, k, &w);
+        json_end(&w);
+        json_end(&w);
+    }
+    json_end(&w);
+    json_end(&w);
+    json_out_append(&w, out);
 }

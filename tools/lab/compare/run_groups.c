@@ -1,11 +1,9 @@
-/* Groups of runs from their folders, or from a file with a line per run (cloob/eval.h). */
+/* Groups of runs from their folders, or from files with a line per run. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cloob/eval.h"
-#include "core/arena.h"
 #include "core/file.h"
 #include "lab/compare/groups.h"
 #include "io/safetensors.h"
@@ -18,6 +16,10 @@ typedef struct reader {
     int64_t searches;       /* of these: runs of a search, whose sweep has final ones */
     bool by_stage;          /* `where` says which stage of a sweep is wanted */
     char by[64];
+    const char *group;   /* of two files: that of every line; NULL: by the setting `by` */
+    int64_t epoch;       /* of two files: of the lines that count; -1: all */
+    int64_t first_epoch; /* of the file; -1: none seen */
+    bool epochs_differ;
 } reader;
 
 void compare_options_init(compare_options *o)
@@ -77,6 +79,18 @@ static bool is_wanted(const reader *r, const run_seen *run)
     return true;
 }
 
+/* A line of one of two files. */
+static cloob_status add_line(cloob_ctx *ctx, reader *r, const json *line)
+{
+    int64_t epoch = -1;
+    bool has = json_int(json_get(line, "epoch"), &epoch);
+    if (r->epoch >= 0 && !(has && epoch == r->epoch)) return CLOOB_OK;
+    if (has && r->first_epoch < 0) r->first_epoch = epoch;
+    r->epochs_differ |= has && r->first_epoch != epoch;
+    r->runs++;
+    return groups_add(ctx, &r->g, r->group, line);
+}
+
 static cloob_status add_run(cloob_ctx *ctx, reader *r, const run_seen *run, const char *name)
 {
     char group[256], stage[64];
@@ -86,6 +100,7 @@ static cloob_status add_run(cloob_ctx *ctx, reader *r, const run_seen *run, cons
         r->left_out++, r->searches += searched;
         return CLOOB_OK;
     }
+    if (r->group) return add_line(ctx, r, run->metrics);
     if (!setting_of(run, r->by, group, sizeof group))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: does not say its `%s`; group by another setting", name, r->by);
     r->runs++;
@@ -126,7 +141,9 @@ static cloob_status add_lines(cloob_ctx *ctx, reader *r, const char *path)
     for (int64_t i = 0; i < lines.count && status == CLOOB_OK; i++) {
         char name[1200];
         snprintf(name, sizeof name, "%.1000s, run %lld", path, (long long)i + 1);
-        status = add_run(ctx, r, &(run_seen){ lines.line[i], lines.line[i], NULL, lines.has_final }, name);
+        if (lines.line[i]->kind != JSON_OBJECT)
+            status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: needs an object with the metrics of one run", name);
+        else status = add_run(ctx, r, &(run_seen){ lines.line[i], lines.line[i], NULL, lines.has_final }, name);
     }
     free(lines.line);
     return status;
@@ -169,17 +186,14 @@ static cloob_status is_finished(cloob_ctx *ctx, const run_seen *run, const char 
 cloob_status last_result_read(cloob_ctx *ctx, arena *memory, const char *dir, json **out)
 {
     char path[1200];
-    file_bytes b;
+    run_lines lines;
     *out = NULL;
     snprintf(path, sizeof path, "%.1100s/checkpoints/results.jsonl", dir);
     if (!file_exists(path)) return CLOOB_OK;
-    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &b));
-    size_t end = b.size, from;
-    while (end > 0 && strchr("\r\n ", b.data[end - 1])) end--;
-    for (from = end; from > 0 && b.data[from - 1] != '\n';) from--;
-    cloob_status status = json_parse(ctx, memory, b.data + from, end - from, path, out);
-    file_bytes_release(&b);
-    return status;
+    CLOOB_TRY(run_lines_read(ctx, memory, path, &lines));
+    if (lines.count) *out = lines.line[lines.count - 1];
+    free(lines.line);
+    return CLOOB_OK;
 }
 
 /* summary.json, which an ablation or a sweep writes when a run is finished; else the last validation. */
@@ -318,6 +332,15 @@ static cloob_status choose_metrics(cloob_ctx *ctx, groups_result *g, const char 
     return CLOOB_OK;
 }
 
+static void log_searches(cloob_ctx *ctx, const reader *r)
+{
+    if (r->searches)
+        ctx_log(
+            ctx, CLOOB_LOG_INFO,
+            "%lld runs of a search are left out, %lld final runs compared; `where` stage=search compares the search",
+            (long long)r->searches, (long long)r->runs);
+}
+
 cloob_status compare_runs(cloob_ctx *ctx, groups_result *out, const char *const *path, int64_t paths,
                           const compare_options *o)
 {
@@ -331,16 +354,51 @@ cloob_status compare_runs(cloob_ctx *ctx, groups_result *out, const char *const 
         status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`resamples` is 1 or more, `alpha` between 0 and 1");
     for (int64_t i = 0; i < o->wheres; i++) r.by_stage = r.by_stage || strncmp(o->where[i], "stage=", 6) == 0;
     for (int64_t i = 0; i < paths && status == CLOOB_OK; i++) status = add_path(ctx, &r, path[i]);
-    if (status == CLOOB_OK && r.searches)
-        ctx_log(ctx, CLOOB_LOG_INFO,
-                "%lld runs of a search are left out, %lld final runs compared; `where` stage=search "
-                "compares the search",
-                (long long)r.searches, (long long)r.runs);
+    if (status == CLOOB_OK) log_searches(ctx, &r);
     if (status == CLOOB_OK && r.g.count < 2) status = refuse_few(ctx, &r);
     if (status == CLOOB_OK) status = groups_finish(ctx, &r.g, o, out);
     if (status == CLOOB_OK && o->metrics) status = choose_metrics(ctx, out, o->metrics, memory);
     out->memory = memory;
     if (status != CLOOB_OK) groups_release(out);
+    return status;
+}
+
+/* ---- two files with a JSON object per run --------------------------------------------------------- */
+
+static cloob_status add_file(cloob_ctx *ctx, reader *r, const char *group, const char *path)
+{
+    int64_t before = r->runs;
+    r->group = group, r->first_epoch = -1, r->epochs_differ = false;
+    CLOOB_TRY(add_lines(ctx, r, path));
+    if (r->runs == before && r->epoch >= 0)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no line has epoch %lld", path, (long long)r->epoch);
+    if (r->runs == before)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds no run; needs one JSON object per line", path);
+    if (r->epochs_differ)
+        ctx_log(ctx, CLOOB_LOG_WARN,
+                "%s: lines of different epochs: evaluations of one run are no sample of runs; choose one epoch", path);
+    return CLOOB_OK;
+}
+
+cloob_status compare_files(cloob_ctx *ctx, groups_result *out, const char *path_a, const char *path_b, int64_t epoch,
+                           double alpha)
+{
+    arena *memory = calloc(1, sizeof *memory);
+    compare_options o = { .alpha = alpha };
+    reader r = { .g = { .memory = memory, .all = true }, .o = &o, .epoch = epoch };
+    *out = (groups_result){ 0 };
+    if (!memory) return ctx_no_memory(ctx, sizeof *memory, "a comparison");
+    cloob_status status = add_file(ctx, &r, "a", path_a);
+    if (status == CLOOB_OK) status = add_file(ctx, &r, "b", path_b);
+    if (status == CLOOB_OK) status = groups_finish(ctx, &r.g, &o, out);
+    if (status == CLOOB_OK) log_searches(ctx, &r);
+    out->memory = memory;
+    if (status != CLOOB_OK) groups_release(out);
+    for (int64_t i = 0; i < out->metrics; i++) /* the epoch says when, not how well */
+        if (strcmp(out->metric[i].metric, "epoch") == 0) {
+            memmove(&out->metric[i], &out->metric[i + 1], (size_t)(--out->metrics - i) * sizeof *out->metric);
+            break;
+        }
     return status;
 }
 

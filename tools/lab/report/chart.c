@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lab/report/page.h"
+#include "core/text.h"
+#include "lab/grid.h"
 
 chart_series *chart_add(arena *a, chart *c, const char *name, int color, int64_t n)
 {
@@ -43,14 +44,9 @@ void chart_band_point(arena *a, const chart *c, chart_series *s, int64_t room, d
 static void put_numbers(sbuf *html, const chart *c)
 {
     sbuf_puts(html, "<div class=\"numbers\">");
-    for (int64_t i = 0; i < c->count; i++) {
-        if (!c->series[i].n) continue;
-        sbuf_puts(html, "<div><b>");
-        html_number(html, c->series[i].y[0]);
-        sbuf_puts(html, "</b> <span>");
-        html_text(html, c->series[i].name);
-        sbuf_puts(html, "</span></div>");
-    }
+    for (int64_t i = 0; i < c->count; i++)
+        if (c->series[i].n)
+            html_put(html, "<div><b>%s</b> <span>%s</span></div>", NUMBER(c->series[i].y[0]), c->series[i].name);
     sbuf_puts(html, "</div>");
 }
 
@@ -61,67 +57,42 @@ int64_t chart_points(const chart *c)
     return longest;
 }
 
-static void put_row(sbuf *html, const chart_series *s)
-{
-    double low = s->y[0], high = s->y[0];
-    for (int64_t i = 1; i < s->n; i++) {
-        if (s->y[i] < low) low = s->y[i];
-        if (s->y[i] > high) high = s->y[i];
-    }
-    const double shown[] = { s->y[0], s->y[s->n - 1], low, high };
-    sbuf_puts(html, "<tr><td>");
-    html_text(html, s->name);
-    sbuf_puts(html, "</td>");
-    for (int i = 0; i < 4; i++) {
-        sbuf_puts(html, "<td>");
-        html_number(html, shown[i]);
-        sbuf_puts(html, "</td>");
-    }
-    sbuf_puts(html, "</tr>");
-}
-
+/* Without cairo: the ends and extremes of every series. */
 static void put_list(sbuf *html, const chart *c)
 {
-    sbuf_puts(html, "<div "
-                    "class=\"wide\"><table><tr><th></th><th>first</th><th>last</th><th>smallest</"
-                    "th><th>largest</th></tr>");
-    for (int64_t i = 0; i < c->count; i++)
-        if (c->series[i].n) put_row(html, &c->series[i]);
-    sbuf_puts(html, "</table></div>");
-}
-
-/* An image rather than inline SVG: cairo's names of glyphs would clash with those of the next chart. Dark mode inverts
- * it (page.css). */
-static void put_body(sbuf *html, const chart *c)
-{
-    sbuf svg = { 0 };
-    if (chart_draw(&svg, c, CHART_IN_PAGE)) {
-        sbuf_puts(html, "<img class=\"drawn\" alt=\"");
-        html_text(html, c->title);
-        sbuf_puts(html, "\" src=\"data:image/svg+xml;base64,");
-        base64_put(html, svg.data, svg.len);
-        sbuf_puts(html, "\">");
-        html->failed |= svg.failed;
-    } else put_list(html, c);
-    sbuf_release(&svg);
+    grid g = { .columns = 5 };
+    grid_texts(&g, "", "first", "last", "smallest", "largest");
+    for (const chart_series *s = c->series; s < c->series + c->count; s++) {
+        double low = INFINITY, high = -INFINITY;
+        if (!s->n) continue;
+        for (int64_t i = 0; i < s->n; i++) low = fmin(low, s->y[i]), high = fmax(high, s->y[i]);
+        grid_text(&g, s->name);
+        grid_number(&g, s->y[0]), grid_number(&g, s->y[s->n - 1]), grid_number(&g, low), grid_number(&g, high);
+    }
+    grid_put(&g, GRID_HTML, html);
+    grid_release(&g);
 }
 
 void chart_put(sbuf *html, const chart *c, const char *links)
 {
+    sbuf svg = { 0 };
     int64_t longest = chart_points(c);
     if (!longest) return;
-    sbuf_printf(html, "<figure class=\"chart%s\"><figcaption>", longest == 1 && !c->category ? " single" : "");
-    html_text(html, c->title);
-    sbuf_puts(html, "</figcaption>");
-    if (longest == 1 && !c->category) put_numbers(html, c);
-    else put_body(html, c);
-    if (c->note) {
-        sbuf_puts(html, "<p class=\"note\">");
-        html_text(html, c->note);
-        sbuf_puts(html, "</p>");
-    }
+    bool single = longest == 1 && !c->category;
+    html_put(html, "<figure class=\"chart%s\"><figcaption>%s</figcaption>", single ? " single" : "", c->title);
+    if (single) put_numbers(html, c);
+    else if (chart_draw(&svg, c, CHART_IN_PAGE)) {
+        /* an image rather than inline SVG: cairo's names of glyphs would clash with those of the next chart; dark mode
+         * inverts it (page.css) */
+        html_put(html, "<img class=\"drawn\" alt=\"%s\" src=\"data:image/svg+xml;base64,", c->title);
+        base64_put(html, svg.data, svg.len);
+        sbuf_puts(html, "\">");
+        html->failed |= svg.failed;
+    } else put_list(html, c);
+    if (c->note) html_put(html, "<p class=\"note\">%s</p>", c->note);
     if (links) sbuf_printf(html, "<p class=\"links\">%s</p>", links);
     sbuf_puts(html, "</figure>\n");
+    sbuf_release(&svg);
 }
 
 /* ---- repeats of a run as one line: the mean over seeds, with a band of one standard deviation ------ */

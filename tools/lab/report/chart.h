@@ -6,6 +6,7 @@
 #include "core/arena.h"
 #include "core/ctx.h"
 #include "core/sbuf.h"
+#include "io/image/image.h"
 
 typedef struct chart_series {
     const char *name;
@@ -49,8 +50,9 @@ bool chart_mean(arena *a, const chart *c, chart *out);
 void chart_put(sbuf *html, const chart *c, const char *links);
 
 typedef enum chart_frame {
-    CHART_IN_PAGE, /* transparent; the page says the title */
-    CHART_ALONE    /* on white, the title above */
+    CHART_IN_PAGE, /* SVG, transparent; the page has the title */
+    CHART_ALONE,   /* SVG on white, the title above */
+    CHART_PDF      /* the same as a PDF of one page */
 } chart_frame;
 
 /* What a caller reports where a drawing function returns false. */
@@ -58,13 +60,31 @@ typedef enum chart_frame {
     "cairo is missing, which draws plots: install libcairo2, or build again with libcairo2-dev where the build has "   \
     "none"
 
-/* Appends the image; at least one series has a point. False, with nothing done, where cairo is missing.
- */
-bool chart_draw(sbuf *svg, const chart *c, chart_frame frame);
-/* The same, alone, as a PDF of one page. */
-bool chart_draw_pdf(sbuf *pdf, const chart *c);
+/* Appends the image; at least one series has a point. False, with nothing done, where cairo is missing. */
+bool chart_draw(sbuf *out, const chart *c, chart_frame frame);
 
-/* Where the ticks of an axis are. */
+/* ---- zero-shot examples as one figure: images with bars of their likeliest labels, as the paper shows them --- */
+
+enum { EXAMPLE_GUESSES = 5 };
+
+typedef struct example_guess {
+    const char *label;
+    double share; /* 0 to 1 */
+    bool right;
+} example_guess;
+
+typedef struct example {
+    const char *title; /* its class, else its name */
+    int64_t rank;      /* of the right label among all, from 1; 0: unknown */
+    image pixels;      /* rgb NULL: could not be read */
+    example_guess guess[EXAMPLE_GUESSES];
+    int guesses;
+} example;
+
+/* Appends the figure, as PDF or SVG. False, with nothing done, where cairo is missing. */
+bool examples_draw(sbuf *out, const example *e, int64_t n, bool pdf);
+
+/* ---- where the ticks of an axis are ---------------------------------------------------------------- */
 
 enum { AXIS_TICKS = 24 };
 
@@ -75,13 +95,7 @@ typedef struct chart_axis {
     double tick[AXIS_TICKS];
 } chart_axis;
 
-/* low <= high, finite; above 0 where log. At most about `wanted` ticks, at 1, 2 or 5 times a power of ten
- * (log: at powers of ten). */
-void chart_axis_init(chart_axis *a, double low, double high, bool log, int wanted);
 /* The axes of a chart with points; bars and filled curves include 0. */
 void chart_range(const chart *c, chart_axis *x, chart_axis *y);
-/* 0 at low, 1 at high. */
-double chart_axis_at(const chart_axis *a, double value);
-void chart_axis_label(const chart_axis *a, int tick, char *text, size_t bytes);
 
 #endif

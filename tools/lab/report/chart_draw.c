@@ -1,4 +1,4 @@
-/* Charts drawn by cairo. */
+/* Charts and examples drawn by cairo. */
 #include "lab/report/chart.h"
 
 #include <math.h>
@@ -33,11 +33,63 @@ static void use_color(cairo_t *cr, int color, double alpha)
     cairo.set_source_rgba(cr, c[0], c[1], c[2], alpha);
 }
 
-static double px(const drawing *d, double x) { return LEFT + chart_axis_at(&d->x, x) * (WIDTH - LEFT - RIGHT); }
-static double py(const drawing *d, double y)
+/* ---- ticks at round numbers ---- */
+
+/* The smallest of 1, 2, 5 times a power of ten that is not below x. */
+static double round_step(double x)
 {
-    return HEIGHT - BOTTOM - chart_axis_at(&d->y, y) * (HEIGHT - BOTTOM - TOP);
+    double power = pow(10, floor(log10(x))), part = x / power;
+    return power * (part <= 1 + 1e-9 ? 1 : part <= 2 + 1e-9 ? 2 : part <= 5 + 1e-9 ? 5 : 10);
 }
+
+static void init_log(chart_axis *a, int wanted)
+{
+    int from = (int)floor(log10(a->low)), to = (int)ceil(log10(a->high));
+    if (to == from) to++;
+    int step = (to - from + wanted - 1) / wanted;
+    for (int e = from; e <= to && a->ticks < AXIS_TICKS; e += step) a->tick[a->ticks++] = pow(10, e);
+    a->low = pow(10, from);
+    a->high = pow(10, to);
+}
+
+/* low <= high, finite; above 0 where log. At most about `wanted` ticks, at 1, 2 or 5 times a power of ten
+ * (log: at powers of ten). */
+static void axis_init(chart_axis *a, double low, double high, bool log, int wanted)
+{
+    *a = (chart_axis){ .low = low, .high = high, .log = log };
+    if (log) {
+        init_log(a, wanted);
+        return;
+    }
+    if (!(high - low > 1e-12 * fmax(fabs(low), fabs(high)))) { /* one value: widen the axis a little */
+        double room = low != 0 ? 0.1 * fabs(low) : 1;
+        a->low = low - room, a->high = high + room;
+    }
+    double step = round_step((a->high - a->low) / wanted), first = floor(a->low / step + 1e-9);
+    a->low = first * step;
+    a->high = ceil(a->high / step - 1e-9) * step;
+    for (int i = 0; i < AXIS_TICKS && (first + i) * step <= a->high + 0.5 * step; i++)
+        a->tick[a->ticks++] = (first + i) * step;
+}
+
+/* 0 at low, 1 at high. */
+static double axis_at(const chart_axis *a, double value)
+{
+    if (a->log) return log(value / a->low) / log(a->high / a->low);
+    return (value - a->low) / (a->high - a->low);
+}
+
+static void axis_label(const chart_axis *a, int tick, char *text, size_t bytes)
+{
+    double v = a->tick[tick];
+    if (!a->log && fabs(v) < 1e-9 * (a->high - a->low)) v = 0;
+    snprintf(text, bytes, "%.4g", v);
+}
+
+/* ---- drawing --------------------------------------------------------------------------------------- */
+
+static double px(const drawing *d, double x) { return LEFT + axis_at(&d->x, x) * (WIDTH - LEFT - RIGHT); }
+static double py(const drawing *d, double y) { return HEIGHT - BOTTOM - axis_at(&d->y, y) * (HEIGHT - BOTTOM - TOP); }
 
 /* across: 0 puts the text's left edge at x, 0.5 its middle, 1 its right edge. */
 static void put_words(cairo_t *cr, double x, double y, double across, const char *text)
@@ -77,7 +129,7 @@ static void draw_grid(drawing *d, const chart *c)
         cairo.line_to(d->cr, across ? WIDTH - RIGHT : at, across ? at : HEIGHT - BOTTOM);
         cairo.stroke(d->cr);
         cairo.set_source_rgb(d->cr, .36, .40, .47);
-        chart_axis_label(across ? &d->y : &d->x, k, text, sizeof text);
+        axis_label(across ? &d->y : &d->x, k, text, sizeof text);
         put_words(d->cr, across ? LEFT - 6 : at, across ? at + 4 : HEIGHT - BOTTOM + 16, across ? 1 : 0.5, text);
     }
     if (c->category) draw_categories(d, c);
@@ -250,10 +302,10 @@ void chart_range(const chart *c, chart_axis *x, chart_axis *y)
             if (!c->series[i].low || !c->series[i].high) continue;
             low[1] = fmin(low[1], c->series[i].low[k]), high[1] = fmax(high[1], c->series[i].high[k]);
         }
-    chart_axis_init(x, low[0], high[0], false, whole_numbers(c) ? (int)fmin(7, fmax(1, high[0] - low[0])) : 7);
+    axis_init(x, low[0], high[0], false, whole_numbers(c) ? (int)fmin(7, fmax(1, high[0] - low[0])) : 7);
     if (c->category) *x = (chart_axis){ .low = -0.5, .high = (double)c->categories - 0.5 };
     if (c->bars) high[1] = fmax(high[1], 0);
-    chart_axis_init(y, c->fill || c->from_zero || c->bars ? fmin(low[1], 0) : low[1], high[1], c->log_y, 6);
+    axis_init(y, c->fill || c->from_zero || c->bars ? fmin(low[1], 0) : low[1], high[1], c->log_y, 6);
 }
 
 static cairo_status_t collect(void *user, const unsigned char *bytes, unsigned n)
@@ -291,14 +343,14 @@ static double height_of(const chart *c, chart_frame frame)
     double legend = put_legend(cr, c, false);
     cairo.destroy(cr);
     cairo.surface_destroy(nowhere);
-    return HEIGHT + legend + 4 + (frame == CHART_ALONE ? HEADING : 0);
+    return HEIGHT + legend + 4 + (frame == CHART_IN_PAGE ? 0 : HEADING);
 }
 
 /* Draws and takes the surface. */
 static void draw_on(cairo_surface_t *surface, sbuf *out, const chart *c, chart_frame frame)
 {
     drawing d = { .cr = cairo.create(surface) };
-    if (frame == CHART_ALONE) draw_heading(d.cr, c);
+    if (frame != CHART_IN_PAGE) draw_heading(d.cr, c);
     use_font(d.cr, 12);
     chart_range(c, &d.x, &d.y);
     draw_grid(&d, c);
@@ -314,67 +366,112 @@ static void draw_on(cairo_surface_t *surface, sbuf *out, const chart *c, chart_f
     cairo.surface_destroy(surface);
 }
 
-bool chart_draw(sbuf *svg, const chart *c, chart_frame frame)
+static cairo_surface_t *surface_to(sbuf *out, bool pdf, double width, double height)
+{
+    return pdf ? cairo.pdf_surface_create_for_stream(collect, out, width, height)
+               : cairo.svg_surface_create_for_stream(collect, out, width, height);
+}
+
+bool chart_draw(sbuf *out, const chart *c, chart_frame frame)
 {
     if (!cairo_is_there()) return false;
-    draw_on(cairo.svg_surface_create_for_stream(collect, svg, WIDTH, height_of(c, frame)), svg, c, frame);
+    draw_on(surface_to(out, frame == CHART_PDF, WIDTH, height_of(c, frame)), out, c, frame);
     return true;
 }
 
-bool chart_draw_pdf(sbuf *pdf, const chart *c)
+/* ---- examples ---------------------------------------------------------------------------------------- */
+
+enum { COLUMNS = 4, CELL = 190, SIDE = 130, TITLE = 22, ROW = 22, MARGIN = 12 };
+enum { CELL_HEIGHT = MARGIN + SIDE + TITLE + EXAMPLE_GUESSES * ROW + MARGIN };
+
+static cairo_surface_t *surface_of(const image *im)
+{
+    cairo_surface_t *s = cairo.image_surface_create(CAIRO_FORMAT_RGB24, (int)im->width, (int)im->height);
+    uint8_t *to = cairo.image_surface_get_data(s);
+    int stride = cairo.image_surface_get_stride(s);
+    for (int64_t y = 0; to && y < im->height; y++)
+        for (int64_t x = 0; x < im->width; x++) {
+            const uint8_t *rgb = im->rgb + 3 * (y * im->width + x);
+            uint32_t pixel = (uint32_t)rgb[0] << 16 | (uint32_t)rgb[1] << 8 | rgb[2];
+            memcpy(to + y * stride + 4 * x, &pixel, 4);
+        }
+    cairo.surface_mark_dirty(s);
+    return s;
+}
+
+/* Into a square at the top of a cell, its shape kept. */
+static void draw_pixels(cairo_t *cr, const image *im)
+{
+    double scale = SIDE / fmax((double)im->width, (double)im->height);
+    cairo_surface_t *s = surface_of(im);
+    cairo.save(cr);
+    cairo.translate(cr, MARGIN + (SIDE - scale * (double)im->width) / 2,
+                    MARGIN + (SIDE - scale * (double)im->height) / 2);
+    cairo.scale(cr, scale, scale);
+    cairo.set_source_surface(cr, s, 0, 0);
+    cairo.paint(cr);
+    cairo.restore(cr);
+    cairo.surface_destroy(s);
+}
+
+static void draw_guess(cairo_t *cr, const example_guess *g, double y)
+{
+    char share[32];
+    cairo_text_extents_t e;
+    double room = CELL - 2 * MARGIN;
+    snprintf(share, sizeof share, "%.1f %%", 100 * g->share);
+    cairo.set_source_rgb(cr, .11, .14, .19);
+    cairo.save(cr); /* a long label ends where its number begins */
+    cairo.rectangle(cr, MARGIN, y, room - 44, ROW);
+    cairo.clip(cr);
+    cairo.move_to(cr, MARGIN, y + 13);
+    cairo.show_text(cr, g->label);
+    cairo.restore(cr);
+    cairo.text_extents(cr, share, &e);
+    cairo.move_to(cr, MARGIN + room - e.x_advance, y + 13);
+    cairo.show_text(cr, share);
+    if (g->right) cairo.set_source_rgb(cr, .09, .50, .24);
+    else cairo.set_source_rgb(cr, .55, .60, .68);
+    cairo.rectangle(cr, MARGIN, y + 16, room * fmin(fmax(g->share, 0), 1), 4);
+    cairo.fill(cr);
+}
+
+static void draw_example(cairo_t *cr, const example *e)
+{
+    if (e->pixels.rgb && e->pixels.width > 0 && e->pixels.height > 0) draw_pixels(cr, &e->pixels);
+    cairo.set_source_rgb(cr, .11, .14, .19);
+    cairo.select_font_face(cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_BOLD);
+    cairo.set_font_size(cr, 12);
+    cairo.move_to(cr, MARGIN, MARGIN + SIDE + 15);
+    cairo.show_text(cr, e->title);
+    if (e->rank) {
+        char rank[32];
+        snprintf(rank, sizeof rank, "  rank %lld", (long long)e->rank);
+        cairo.show_text(cr, rank);
+    }
+    cairo.select_font_face(cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
+    cairo.set_font_size(cr, 11);
+    for (int k = 0; k < e->guesses; k++) draw_guess(cr, &e->guess[k], MARGIN + SIDE + TITLE + (double)(k * ROW));
+}
+
+bool examples_draw(sbuf *out, const example *e, int64_t n, bool pdf)
 {
     if (!cairo_is_there()) return false;
-    double height = height_of(c, CHART_ALONE);
-    draw_on(cairo.pdf_surface_create_for_stream(collect, pdf, WIDTH, height), pdf, c, CHART_ALONE);
+    int64_t columns = n < COLUMNS ? n : COLUMNS, rows = (n + COLUMNS - 1) / COLUMNS;
+    double width = (double)(columns * CELL), height = (double)(rows * CELL_HEIGHT);
+    cairo_surface_t *surface = surface_to(out, pdf, width, height);
+    cairo_t *cr = cairo.create(surface);
+    cairo.set_source_rgb(cr, 1, 1, 1);
+    cairo.paint(cr);
+    for (int64_t i = 0; i < n; i++) {
+        cairo.save(cr);
+        cairo.translate(cr, (double)(i % COLUMNS * CELL), (double)(i / COLUMNS * CELL_HEIGHT));
+        draw_example(cr, &e[i]);
+        cairo.restore(cr);
+    }
+    cairo.destroy(cr);
+    cairo.surface_finish(surface);
+    if (cairo.surface_status(surface) != CAIRO_STATUS_SUCCESS) out->failed = true;
+    cairo.surface_destroy(surface);
     return true;
-}
-
-/* ---- ticks at round numbers ---- */
-
-/* The smallest of 1, 2, 5 times a power of ten that is not below x. */
-static double round_step(double x)
-{
-    double power = pow(10, floor(log10(x))), part = x / power;
-    return power * (part <= 1 + 1e-9 ? 1 : part <= 2 + 1e-9 ? 2 : part <= 5 + 1e-9 ? 5 : 10);
-}
-
-static void init_log(chart_axis *a, int wanted)
-{
-    int from = (int)floor(log10(a->low)), to = (int)ceil(log10(a->high));
-    if (to == from) to++;
-    int step = (to - from + wanted - 1) / wanted;
-    for (int e = from; e <= to && a->ticks < AXIS_TICKS; e += step) a->tick[a->ticks++] = pow(10, e);
-    a->low = pow(10, from);
-    a->high = pow(10, to);
-}
-
-void chart_axis_init(chart_axis *a, double low, double high, bool log, int wanted)
-{
-    *a = (chart_axis){ .low = low, .high = high, .log = log };
-    if (log) {
-        init_log(a, wanted);
-        return;
-    }
-    if (!(high - low > 1e-12 * fmax(fabs(low), fabs(high)))) { /* one value: widen the axis a little */
-        double room = low != 0 ? 0.1 * fabs(low) : 1;
-        a->low = low - room, a->high = high + room;
-    }
-    double step = round_step((a->high - a->low) / wanted), first = floor(a->low / step + 1e-9);
-    a->low = first * step;
-    a->high = ceil(a->high / step - 1e-9) * step;
-    for (int i = 0; i < AXIS_TICKS && (first + i) * step <= a->high + 0.5 * step; i++)
-        a->tick[a->ticks++] = (first + i) * step;
-}
-
-double chart_axis_at(const chart_axis *a, double value)
-{
-    if (a->log) return log(value / a->low) / log(a->high / a->low);
-    return (value - a->low) / (a->high - a->low);
-}
-
-void chart_axis_label(const chart_axis *a, int tick, char *text, size_t bytes)
-{
-    double v = a->tick[tick];
-    if (!a->log && fabs(v) < 1e-9 * (a->high - a->low)) v = 0;
-    snprintf(text, bytes, "%.4g", v);
 }

@@ -3,6 +3,7 @@
 #ifndef REPORT_EXPORT_H
 #define REPORT_EXPORT_H
 
+#include "lab/grid.h"
 #include "lab/report/chart.h"
 
 typedef struct export_files {
@@ -23,18 +24,8 @@ void export_file(export_files *e, const char *name, const char *ending, const sb
 /* NAME.svg and NAME.pdf (where the build has cairo) and NAME.csv, NAME made from the title; links gets an element for
  * each. */
 void export_chart(export_files *e, const chart *c, sbuf *links);
-/* The same under a name of the caller's; links may be NULL. False: the build has no cairo, only the CSV is written. */
-bool export_chart_as(export_files *e, const char *name, const chart *c, sbuf *links);
 
-/* A table grows row by row; the first row is its heading. */
-typedef struct export_table {
-    const char *name;
-    sbuf csv, tex, md;
-    int64_t rows, columns;
-} export_table;
-
-void export_table_begin(export_table *t, const char *name);
-void export_table_row(export_table *t, const char *const *cell, int64_t n);
-void export_table_end(export_files *e, export_table *t); /* writes and releases */
+/* NAME.csv, NAME.tex and NAME.md of a table that has rows. */
+void export_grid(export_files *e, const char *name, const grid *g);
 
 #endif

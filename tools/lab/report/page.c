@@ -1,17 +1,23 @@
-/* What the sections share; numbers, beginning and end of every HTML page. */
+/* What the sections share; beginning and end of every HTML page; the page of a search. */
 #include "lab/report/page.h"
 
-#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "core/file.h"
+#include "core/needs.h"
+#include "data/view/transform.h"
+#include "io/image/image.h"
+#include "lab/report/report.h"
 
 enum { COLORS = 8 };
 
 void page_heading(page *p, const char *id, const char *title, const char *lead)
 {
-    sbuf_printf(&p->html, "<h2 id=\"%s\">%s</h2>\n", id, title);
-    if (lead) sbuf_printf(&p->html, "<p class=\"lead\">%s</p>\n", lead);
+    html_put(&p->html, "<h2 id=\"%s\">%s</h2>\n", id, title);
+    if (lead) html_put(&p->html, "<p class=\"lead\">%s</p>\n", lead);
 }
 
 void page_chart(page *p, const chart *c)
@@ -28,6 +34,12 @@ void page_chart(page *p, const chart *c)
     p->charts++;
     p->failed |= links.failed;
     sbuf_release(&links);
+}
+
+void page_grid(page *p, grid *g)
+{
+    grid_put(g, GRID_HTML, &p->html);
+    grid_release(g);
 }
 
 chart_series *page_series(page *p, chart *c, const char *name, int color, int64_t n)
@@ -124,51 +136,38 @@ static void add_results(page *p, chart *c, int64_t run, const char *key, const c
     }
 }
 
+/* One run has all keys in one chart; several runs have a chart per key. */
 void page_result_charts(page *p, const char *title, const char *y_label, const char *const *key,
                         const char *const *label, int64_t keys)
 {
-    if (p->runs == 1) {
-        chart c = { .title = title, .x_label = "epoch", .y_label = y_label, .from_zero = strcmp(y_label, "loss") != 0 };
-        for (int64_t k = 0; k < keys; k++) add_results(p, &c, 0, key[k], label[k], (int)k);
-        page_chart(p, &c);
-        return;
-    }
-    for (int64_t k = 0; k < keys; k++) {
+    int64_t charts = p->runs == 1 ? 1 : keys;
+    for (int64_t k = 0; k < charts; k++) {
         char both[160];
-        snprintf(both, sizeof both, "%s: %s", title, label[k]);
-        chart c = { .title = keys > 1 ? both : title,
-                    .x_label = "epoch",
-                    .y_label = y_label,
-                    .from_zero = strcmp(y_label, "loss") != 0 };
-        for (int64_t i = 0; i < p->runs; i++) add_results(p, &c, i, key[k], p->run[i].name, page_color(p, i));
+        snprintf(both, sizeof both, charts > 1 ? "%s: %s" : "%s", title, label[k]);
+        chart c = { .title = both, .x_label = "epoch", .y_label = y_label, .from_zero = strcmp(y_label, "loss") != 0 };
+        for (int64_t i = 0; p->runs == 1 && i < keys; i++) add_results(p, &c, 0, key[i], label[i], (int)i);
+        for (int64_t i = 0; p->runs > 1 && i < p->runs; i++)
+            add_results(p, &c, i, key[k], p->run[i].name, page_color(p, i));
         page_chart(p, &c);
     }
 }
 
 /* ---- HTML ---------------------------------------------------------------------------------------- */
 
-void html_number(sbuf *s, double value)
+static void begin(sbuf *s, const char *title, const unsigned char *style, size_t bytes)
 {
-    double size = fabs(value);
-    if (!isfinite(value)) sbuf_puts(s, "&ndash;");
-    else if (value == floor(value) && size < 1e9) sbuf_printf(s, "%.0f", value);
-    else if (size >= 1000) sbuf_printf(s, "%.0f", value);
-    else sbuf_printf(s, "%.4g", value);
+    html_put(
+        s,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+        "content=\"width=device-width, initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n<title>%s</title>\n"
+        "<style>\n",
+        title);
+    sbuf_add(s, asset_tokens_css, asset_tokens_css_bytes);
+    sbuf_add(s, style, bytes);
+    html_put(s, "</style>\n</head>\n<body>\n<main>\n<h1>%s</h1>\n", title);
 }
 
-void html_page_begin(sbuf *s, const char *title)
-{
-    sbuf_puts(s, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                 "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<link "
-                 "rel=\"icon\" href=\"data:,\">\n<title>");
-    html_text(s, title);
-    sbuf_puts(s, "</title>\n<style>\n");
-    sbuf_add(s, asset_tokens_css, asset_tokens_css_bytes);
-    sbuf_add(s, asset_page_css, asset_page_css_bytes);
-    sbuf_puts(s, "</style>\n</head>\n<body>\n<main>\n<h1>");
-    html_text(s, title);
-    sbuf_puts(s, "</h1>\n");
-}
+void html_page_begin(sbuf *s, const char *title) { begin(s, title, asset_page_css, asset_page_css_bytes); }
 
 void html_page_end(sbuf *s)
 {
@@ -176,6 +175,73 @@ void html_page_end(sbuf *s)
     time_t now = time(NULL);
     struct tm tm;
     strftime(when, sizeof when, "%Y-%m-%d %H:%M", localtime_r(&now, &tm));
-    sbuf_printf(s, "<footer>Written %s by cloob %s.</footer>\n</main>\n", when, cloob_version());
-    sbuf_puts(s, "</body>\n</html>\n");
+    html_put(s, "<footer>Written %s by cloob %s.</footer>\n</main>\n</body>\n</html>\n", when, cloob_version());
+}
+
+/* ---- the contact sheet: one page with thumbnails of the images that a search found ----------------- */
+
+enum { THUMB = 256, THUMB_QUALITY = 82 };
+
+/* A path in an address: what has a meaning there is escaped. */
+static void put_address(sbuf *s, const char *path)
+{
+    for (; *path; path++) {
+        unsigned char c = (unsigned char)*path;
+        bool plain = c == '/' || c == '-' || c == '_' || c == '.' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+                     (c >= 'A' && c <= 'Z');
+        sbuf_printf(s, plain ? "%c" : "%%%02X", c);
+    }
+}
+
+/* An image that has gone since, or a build without JPEG, leaves an empty frame with its name. */
+static void put_thumbnail(cloob_ctx *ctx, const char *path, uint8_t *rgb, sbuf *s)
+{
+    image im;
+    transform_options o;
+    sbuf jpeg = { 0 };
+    transform_options_init(&o, THUMB);
+    cloob_status status = image_read(ctx, path, &(image_limits){ IMAGE_MAX_PIXELS, 8, true }, &im);
+    s->failed |= status == CLOOB_ERR_MEMORY;
+    if (status != CLOOB_OK) {
+        sbuf_puts(s, "<i></i>");
+        return;
+    }
+    status = transform_eval(ctx, &im, &o, rgb);
+    if (status == CLOOB_OK) status = image_encode_jpeg(ctx, rgb, THUMB, THUMB, THUMB_QUALITY, &jpeg);
+    s->failed |= status == CLOOB_ERR_MEMORY;
+    if (status == CLOOB_OK) {
+        sbuf_puts(s, "<img loading=\"lazy\" alt=\"\" src=\"data:image/jpeg;base64,");
+        base64_put(s, jpeg.data, jpeg.len);
+        sbuf_puts(s, "\">");
+    }
+    sbuf_release(&jpeg);
+    image_release(&im);
+}
+
+/* A link to the file, so that a click opens the image itself. */
+static void put_hit(cloob_ctx *ctx, const cloob_search_hit *hit, uint8_t *rgb, sbuf *s)
+{
+    char *absolute = realpath(hit->path, NULL);
+    sbuf_puts(s, "<li><a href=\"file://");
+    put_address(s, absolute ? absolute : hit->path);
+    sbuf_puts(s, "\">");
+    put_thumbnail(ctx, hit->path, rgb, s);
+    html_put(s, "<span><b>%.2f</b> %s</span></a></li>\n", (double)hit->score, hit->path);
+    free(absolute);
+}
+
+cloob_status search_sheet(cloob_ctx *ctx, const char *path, const char *title, const cloob_search_hit *hit, int64_t n)
+{
+    API_NEEDS(ctx, path && n >= 0 && (n == 0 || hit));
+    sbuf s = { 0 };
+    uint8_t *rgb = malloc(THUMB * THUMB * 3);
+    if (!rgb) return ctx_no_memory(ctx, THUMB * THUMB * 3, "a thumbnail");
+    begin(&s, title ? title : "Search", asset_sheet_css, asset_sheet_css_bytes);
+    html_put(&s, "<p class=\"dim\">%s</p>\n<ul>\n",
+             n ? "Best first, with the cosine of image and query."
+               : "Nothing found. Try fewer or other words, or no filter.");
+    for (int64_t i = 0; i < n; i++) put_hit(ctx, &hit[i], rgb, &s);
+    sbuf_puts(&s, "</ul></main></body></html>\n");
+    free(rgb);
+    return file_write_text(ctx, path, &s);
 }

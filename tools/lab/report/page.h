@@ -10,6 +10,7 @@
 #include "core/json.h"
 #include "core/ctx.h"
 #include "core/text.h"
+#include "lab/grid.h"
 
 typedef struct page {
     cloob_ctx *ctx;
@@ -35,7 +36,6 @@ void page_summary(page *p);    /* tiles for one run, a table for several */
 void page_compare(page *p);    /* several runs: differences, and whether they are significant */
 void page_ablation(page *p);   /* the table of cloob ablate */
 void page_search(page *p);     /* a sweep's response curves and importance */
-void page_bars(page *p);       /* eigenvalues' change and Ajne's statistic as bars */
 void page_training(page *p);   /* loss, learning rate, norm, speed by step */
 void page_validation(page *p); /* loss and recall by epoch */
 void page_embeddings(page *p); /* spectra, Ajne's statistic, similarity histograms */
@@ -47,13 +47,8 @@ enum { EXAMPLES_MAX = 8 };
 /* ---- for the sections ---------------------------------------------------------------------------- */
 
 void page_heading(page *p, const char *id, const char *title, const char *lead);
-void page_chart(page *p, const chart *c);        /* counts what was put, and exports it */
-const samples_file *page_samples(const page *p); /* of the first run that has some, or NULL */
-void page_image(page *p, const json *image);     /* of a samples file; an empty frame when it was gone */
-/* Sentences with their scores, best first; hits: an array of {"text", "score", "own"}, or NULL. */
-void page_texts(page *p, const json *hits);
-/* Images in a row with their scores; hits: an array of {"image", "score", "own"}, or NULL. */
-void page_hits(page *p, const samples_file *f, const json *hits);
+void page_chart(page *p, const chart *c); /* counts what was put, and exports it */
+void page_grid(page *p, grid *g);         /* puts and releases it */
 chart_series *page_series(page *p, chart *c, const char *name, int color, int64_t n);
 /* Settings that change no result, and the seed: runs that differ in these alone are repeats of one. */
 bool page_is_incidental(const char *key);
@@ -69,22 +64,16 @@ void page_join(const page *p, int64_t run, chart_series *s);
 void page_result_charts(page *p, const char *title, const char *y_label, const char *const *key,
                         const char *const *label, int64_t keys);
 
-/* Files that the page carries, compiled in by cmake/embed.cmake. Not zero-terminated. */
-
-extern const unsigned char asset_page_css[];
-extern const size_t asset_page_css_bytes;
-
-/* ---- texts and files inside an HTML page ---------------------------------------------------------- */
-
-void html_number(sbuf *s, double value); /* four digits for reading */
-
 /* A page's beginning, with the style that all pages share and the title as its first heading; and its end. */
 void html_page_begin(sbuf *s, const char *title);
 void html_page_end(sbuf *s);
 
-/* Stylesheets that are compiled in (cmake/embed.cmake): tokens.css, which all pages share, and sheet.css of the search
- * sheet. Not zero-terminated. */
-extern const unsigned char asset_tokens_css[], asset_sheet_css[];
-extern const size_t asset_tokens_css_bytes, asset_sheet_css_bytes;
+/* Stylesheets that are compiled in (cmake/embed.cmake): tokens.css, which all pages share, page.css, and sheet.css of
+ * the search sheet. Not zero-terminated. */
+extern const unsigned char asset_tokens_css[], asset_page_css[], asset_sheet_css[];
+extern const size_t asset_tokens_css_bytes, asset_page_css_bytes, asset_sheet_css_bytes;
+
+/* The text under a key; NULL: none. */
+static inline const char *json_text(const json *object, const char *key) { return json_string(json_get(object, key)); }
 
 #endif

@@ -7,11 +7,11 @@
 
 #include "core/file.h"
 #include "lab/report/page.h"
-#include "lab/report/samples.h"
 #include "lab/synth/world_truth.h"
 #include "train/checkpoint.h"
 #include "core/option.h"
 #include "data/sets/dataset.h"
+#include "infer/model_file.h"
 
 /* ---- gathering ----------------------------------------------------------------------------------- */
 
@@ -157,12 +157,6 @@ static const char *title_of(arena *a, page *p, const report_options *o)
 
 /* ---- samples ------------------------------------------------------------------------------------- */
 
-static const char *folder_of(arena *a, const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? arena_string_n(a, path, (size_t)(slash - path)) : ".";
-}
-
 /* The data options that the run's params.txt holds. */
 static void data_options_of(const run_files *r, dataset_options *o)
 {
@@ -179,7 +173,7 @@ static void data_options_of(const run_files *r, dataset_options *o)
 static cloob_status write_samples(cloob_ctx *ctx, const run_files *r, const char *checkpoint, const char *out,
                                   const report_options *o, arena *a)
 {
-    const char *data = run_param_get(r, "val_data"), *world = folder_of(a, data);
+    const char *data = run_param_get(r, "val_data"), *world = parent_of(a, data);
     cloob_model_options mo;
     dataset_options d_options;
     dataset *d = NULL;

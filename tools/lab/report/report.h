@@ -3,7 +3,7 @@
  *     const char *runs[] = { "logs/first" };
  *     if (report_write(ctx, runs, 1, "report.html", NULL, NULL) != CLOOB_OK) puts(cloob_error(ctx));
  *
- * Reads what cloob_train left in the runs' folders: params.txt, metrics.tsv (or out.log), checkpoints/results.jsonl,
+ * Reads what cloob_train left in the runs' folders: params.txt, metrics.tsv, checkpoints/results.jsonl,
  * analysis/epoch_N; and zero-shot results, zeroshot*.json, examples*.json and classify*.json, inside the run's folder,
  * next to it, and next to the page. Images and the model's answers for them come from samples.json in the run's folder,
  * which is written first, with the run's last checkpoint and validation data. The page needs no network. */

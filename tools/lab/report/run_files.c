@@ -1,4 +1,4 @@
-/* Reading a run's folder. */
+/* Reading a run's folder, and zero-shot results next to it. */
 #include "lab/report/run_files.h"
 
 #include <dirent.h>
@@ -9,6 +9,74 @@
 
 #include "core/file.h"
 #include "core/json.h"
+
+/* ---- tab-separated numbers --------------------------------------------------------------------------- */
+
+static int64_t count_of(const char *text, char c)
+{
+    int64_t n = 0;
+    for (; *text; text++) n += *text == c;
+    return n;
+}
+
+static cloob_status read_header(cloob_ctx *ctx, arena *a, char *line, const char *path, table *t)
+{
+    if (!*line) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: is empty; needs a line of column names", path);
+    t->columns = count_of(line, '\t') + 1;
+    t->name = arena_push(a, (size_t)t->columns * sizeof *t->name);
+    if (!t->name) return ctx_no_memory(ctx, 64, path);
+    for (int64_t i = 0; i < t->columns; i++) {
+        t->name[i] = arena_string(a, strsep(&line, "\t"));
+        if (!t->name[i]) return ctx_no_memory(ctx, 64, path);
+    }
+    return CLOOB_OK;
+}
+
+/* "nan" and "inf" are numbers here: a loss may be one. */
+static bool read_row(char *line, double *value, int64_t columns)
+{
+    for (int64_t i = 0; i < columns; i++) {
+        char *field = strsep(&line, "\t"), *end;
+        if (!field || !*field) return false;
+        value[i] = strtod(field, &end);
+        if (*end) return false;
+    }
+    return line == NULL;
+}
+
+static cloob_status read_lines(cloob_ctx *ctx, arena *a, char *text, const char *path, table *t)
+{
+    int64_t room = count_of(text, '\n') + 1;
+    char *line = strsep(&text, "\n");
+    CLOOB_TRY(read_header(ctx, a, line, path, t));
+    size_t bytes = (size_t)(room * t->columns) * sizeof *t->value;
+    t->value = arena_push(a, bytes);
+    if (!t->value) return ctx_no_memory(ctx, bytes, path);
+    while ((line = strsep(&text, "\n"))) {
+        if (!*line) continue;
+        if (read_row(line, t->value + t->rows * t->columns, t->columns)) t->rows++;
+        else t->damaged++;
+    }
+    return CLOOB_OK;
+}
+
+/* A file without a header is an error; damaged lines are counted. */
+static cloob_status table_read(cloob_ctx *ctx, arena *a, const char *path, table *out)
+{
+    file_bytes bytes;
+    *out = (table){ 0 };
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
+    cloob_status status = read_lines(ctx, a, bytes.data, path, out);
+    file_bytes_release(&bytes);
+    return status;
+}
+
+int64_t table_find(const table *t, const char *name)
+{
+    for (int64_t i = 0; i < t->columns; i++)
+        if (strcmp(t->name[i], name) == 0) return i;
+    return -1;
+}
 
 static char *path_in(arena *a, const char *dir, const char *name)
 {
@@ -62,51 +130,12 @@ static void drop_repeated(table *t)
     t->rows = kept;
 }
 
-static bool parse_log_line(const char *line, double *v)
-{
-    const char *at = strstr(line, "| epoch ");
-    long long epoch, k, steps;
-    if (!at || sscanf(at,
-                      "| epoch %lld [%lld/%lld] loss %lf (image %lf, text %lf), lr %lf, norm %lf, %lf "
-                      "pairs/s, data wait %lf",
-                      &epoch, &k, &steps, v + 2, v + 3, v + 4, v + 5, v + 6, v + 7, v + 8) != 10)
-        return false;
-    v[0] = (double)((epoch - 1) * steps + k);
-    v[1] = (double)epoch;
-    v[8] /= 100; /* per cent in the log */
-    return true;
-}
-
-/* Runs without metrics.tsv: the same numbers, rounded, out of the log. */
-static cloob_status read_log(cloob_ctx *ctx, arena *a, const char *path, table *t)
-{
-    static char *const names[] = { "step", "epoch",     "loss",        "image_term", "text_term",
-                                   "lr",   "grad_norm", "pairs_per_s", "wait" };
-    enum { COLUMNS = sizeof names / sizeof *names };
-    file_bytes bytes;
-    int64_t lines = 1;
-    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
-    for (size_t i = 0; i < bytes.size; i++) lines += bytes.data[i] == '\n';
-    t->value = arena_push(a, (size_t)(lines * COLUMNS) * sizeof *t->value);
-    t->name = arena_push(a, sizeof names);
-    bool ok = t->value && t->name;
-    if (ok) {
-        char *rest = bytes.data;
-        memcpy(t->name, names, sizeof names);
-        t->columns = COLUMNS;
-        for (char *line; (line = strsep(&rest, "\n"));) t->rows += parse_log_line(line, t->value + t->rows * COLUMNS);
-    }
-    file_bytes_release(&bytes);
-    return ok ? CLOOB_OK : ctx_no_memory(ctx, (size_t)lines * COLUMNS * sizeof *t->value, path);
-}
-
 static cloob_status read_metrics(cloob_ctx *ctx, arena *a, run_files *r)
 {
-    char *path = path_in(a, r->dir, "metrics.tsv"), *log = path_in(a, r->dir, "out.log");
-    if (!path || !log) return ctx_no_memory(ctx, 64, "metrics.tsv");
-    cloob_status status = CLOOB_OK;
-    if (file_exists(path)) status = table_read(ctx, a, path, &r->metrics);
-    else if (file_exists(log)) status = read_log(ctx, a, log, &r->metrics);
+    char *path = path_in(a, r->dir, "metrics.tsv");
+    if (!path) return ctx_no_memory(ctx, 64, "metrics.tsv");
+    if (!file_exists(path)) return CLOOB_OK;
+    cloob_status status = table_read(ctx, a, path, &r->metrics);
     if (status == CLOOB_ERR_FORMAT) { /* an empty file: a run that is just starting */
         ctx_log(ctx, CLOOB_LOG_WARN, "%s; left out", cloob_error(ctx));
         return CLOOB_OK;
@@ -137,12 +166,12 @@ static void add_result(cloob_ctx *ctx, arena *a, run_files *r, const char *path,
 static cloob_status read_results(cloob_ctx *ctx, arena *a, run_files *r)
 {
     file_bytes bytes;
-    int64_t lines = 1, number = 1;
+    int64_t number = 1;
     char *path = path_in(a, r->dir, "checkpoints/results.jsonl");
     if (!path) return ctx_no_memory(ctx, 64, "results.jsonl");
     if (!file_exists(path)) return CLOOB_OK;
     CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
-    for (size_t i = 0; i < bytes.size; i++) lines += bytes.data[i] == '\n';
+    int64_t lines = count_of(bytes.data, '\n') + 1;
     r->result = arena_push(a, (size_t)lines * sizeof *r->result);
     char *rest = bytes.data;
     for (char *line; r->result && (line = strsep(&rest, "\n")); number++)
@@ -241,9 +270,9 @@ cloob_status run_files_read(cloob_ctx *ctx, arena *a, const char *dir, run_files
     CLOOB_TRY(read_analyses(ctx, a, out));
     out->method = run_param_get(out, "method");
     if (!out->params && !out->metrics.rows && !out->results && !out->analyses)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                        "%s: holds nothing of a run (params.txt, out.log, checkpoints/results.jsonl); give LOGS/NAME",
-                        dir);
+        return ctx_fail(
+            ctx, CLOOB_ERR_FORMAT,
+            "%s: holds nothing of a run (params.txt, metrics.tsv, checkpoints/results.jsonl); give LOGS/NAME", dir);
     if (!out->results)
         ctx_log(ctx, CLOOB_LOG_WARN, "%s: no validation results; train with validation data to have them", dir);
     return CLOOB_OK;
@@ -279,4 +308,91 @@ const json *samples_list(const json *object, const char *key)
 {
     const json *v = json_get(object, key);
     return v && v->kind == JSON_ARRAY && v->count ? v : NULL;
+}
+
+/* ---- zero-shot results --------------------------------------------------------------------------------- */
+
+static bool wanted(const char *name)
+{
+    size_t n = strlen(name);
+    bool known =
+        strncmp(name, "zeroshot", 8) == 0 || strncmp(name, "examples", 8) == 0 || strncmp(name, "classify", 8) == 0;
+    return known && n > 5 && strcmp(name + n - 5, ".json") == 0;
+}
+
+/* "zeroshot-shape.json" is of the set "shape". */
+static const char *set_of(arena *a, const char *name)
+{
+    const char *from = name + strcspn(name, "-_.");
+    if (*from && *from != '.') from++;
+    size_t n = strlen(from) - strlen(".json");
+    return n ? arena_string_n(a, from, n) : "zero-shot";
+}
+
+/* The run whose folder contains the checkpoint. */
+static const char *run_of(const json *root, const run_files *runs, int64_t n)
+{
+    const char *checkpoint = json_string(json_get(root, "checkpoint"));
+    for (int64_t i = 0; checkpoint && i < n; i++) {
+        const char *at = strstr(checkpoint, runs[i].name);
+        size_t len = strlen(runs[i].name);
+        for (; at; at = strstr(at + 1, runs[i].name))
+            if ((at == checkpoint || at[-1] == '/') && at[len] == '/') return runs[i].name;
+    }
+    return n == 1 ? runs[0].name : "";
+}
+
+static bool seen(const score_files *s, const char *path)
+{
+    for (int64_t i = 0; i < s->count; i++)
+        if (strcmp(s->file[i].path, path) == 0) return true;
+    return false;
+}
+
+static bool grow(arena *a, score_files *s)
+{
+    score_file *all = arena_grow(a, s->file, s->count, &s->room, 16, sizeof *all);
+    if (all) s->file = all;
+    return all != NULL;
+}
+
+static cloob_status add(cloob_ctx *ctx, arena *a, const char *path, const char *name, const run_files *run,
+                        const run_files *runs, int64_t n, score_files *s)
+{
+    json *root;
+    if (seen(s, path)) return CLOOB_OK;
+    if (json_read_file(ctx, a, path, &root) != CLOOB_OK) {
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s; left out", cloob_error(ctx));
+        s->damaged++;
+        return CLOOB_OK;
+    }
+    const char *kept = arena_string(a, path), *set = set_of(a, name);
+    if (!kept || !set || !grow(a, s)) return ctx_no_memory(ctx, 64, path);
+    s->file[s->count++] = (score_file){ kept, set, run ? run->name : run_of(root, runs, n), root };
+    return CLOOB_OK;
+}
+
+static int by_set(const void *a, const void *b)
+{
+    const score_file *x = a, *y = b;
+    int order = strcmp(x->set, y->set);
+    return order ? order : strcmp(x->run, y->run);
+}
+
+cloob_status score_files_scan(cloob_ctx *ctx, arena *a, const char *folder, const run_files *run, const run_files *runs,
+                              int64_t n, score_files *out)
+{
+    char *real = realpath(folder, NULL); /* so that one file reached in two ways is one */
+    DIR *d = real ? opendir(real) : NULL;
+    cloob_status status = CLOOB_OK;
+    for (struct dirent *e; d && status == CLOOB_OK && (e = readdir(d));) {
+        if (!wanted(e->d_name)) continue;
+        char *path = file_join(real, e->d_name);
+        status = path ? add(ctx, a, path, e->d_name, run, runs, n, out) : ctx_no_memory(ctx, 64, folder);
+        free(path);
+    }
+    if (d) closedir(d);
+    free(real);
+    if (out->count) qsort(out->file, (size_t)out->count, sizeof *out->file, by_set);
+    return status;
 }

@@ -4,6 +4,8 @@
 
 #include "core/json.h"
 #include "core/arena.h"
+#include "cloob/data.h"
+#include "cloob/model.h"
 #include "core/ctx.h"
 
 /* Numbers in columns, from the tab-separated files a run leaves behind (metrics.tsv, eigenvalues.tsv,
@@ -15,9 +17,6 @@ typedef struct table {
     int64_t damaged; /* lines left out: too few columns, or not numbers */
 } table;
 
-/* Everything is in the arena. A file without a header is an error; damaged lines are counted. */
-cloob_status table_read(cloob_ctx *ctx, arena *a, const char *path, table *out);
-
 int64_t table_find(const table *t, const char *name); /* the column, or -1 */
 
 static inline double table_at(const table *t, int64_t row, int64_t column)
@@ -25,7 +24,30 @@ static inline double table_at(const table *t, int64_t row, int64_t column)
     return t->value[row * t->columns + column];
 }
 
-/* samples.json of a run's folder: what the model says about its validation data; infer/samples.h describes it. */
+/* What a model says about a data set, with the images: the content of samples.json in a run's folder, which the report
+ * shows. Numbers are computed on up to MAX_SAMPLES pairs, evenly spread over the set.
+ *
+ *   images     [{"src": a data URL, "caption", "never_seen"}]; the others name images by their place here
+ *   gallery    [{"image", "says": [{"factor", "label", "truth", "p"}]}] with known factors, else
+ *              [{"image", "captions": [{"text", "score", "own"}], "rank"}]
+ *   searches   [{"text", "hits": [{"image", "score"}]}]
+ *   retrieval  {"image_to_text": {"best": [...], "worst": [...]}, "text_to_image": the same}
+ *   neighbors  [{"image", "near": [{"image", "score"}]}]
+ *   matrix     {"images": [...], "texts": [...], "cosine": [[...]]}
+ *   sets       [{"name", "labels", "n", "top1", "chance", "confusion"}] with known factors, over images never seen */
+
+enum { MAX_SAMPLES = 2000 };
+
+typedef struct samples_options {
+    const char *const *search; /* sentences to search for; none: captions of the set */
+    int64_t searches;
+    const char *world; /* a folder of cloob synth whose validation images d are; NULL: factors are not known */
+    const char *checkpoint, *data; /* named in the file */
+} samples_options;
+
+/* d: a set with captions; the model has a tokenizer. Appends one JSON object. */
+cloob_status samples_json(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const samples_options *o, sbuf *out);
+
 typedef struct samples_file {
     const json *root;   /* NULL: there is none */
     const json **image; /* (images) */

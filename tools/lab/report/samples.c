@@ -1,18 +1,51 @@
 /* Embeds, asks, writes. */
-#include "lab/report/samples.h"
+#include "lab/report/run_files.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/arith.h"
 #include "core/text.h"
 #include "core/json.h"
+#include "data/sets/dataset.h"
+#include "infer/model_file.h"
+#include "eval/zeroshot.h"
 #include "infer/embed_data.h"
 #include "infer/zeroshot_run.h"
 #include "io/image/image.h"
+#include "lab/synth/world_truth.h"
 #include "tensor/cpu/gemm.h"
 
 enum { THUMB = 160, THUMB_QUALITY = 85, HITS = 6, SEARCHES = 5, NEIGHBORS = 4, NEAR = 5, MATRIX = 8, TEMPLATES = 12 };
+enum { GALLERY = 24, CAPTIONS = 3, SHOWN = 4, QUERY_HITS = 4 };
+enum { CLASSES = 64 /* of one factor */, DIGITS = 4 /* of cosines and probabilities */ };
+
+typedef struct samples {
+    cloob_ctx *ctx;
+    model *m;
+    const dataset *d;
+    const samples_options *o;
+    int64_t n, D;
+    float *image, *text; /* (n, D) unit rows */
+    float *cosine;       /* (n, n): image i, text j */
+    int64_t *index;      /* (n) which sample of the set */
+    char **caption;      /* (n) */
+    int64_t *number;     /* (n) place among the images of the file, -1: not there */
+    int64_t images;
+    json_out thumbs, out; /* the list of images, and the object that it becomes the last member of */
+    world_truth truth;    /* F 0: none */
+    zeroshot z[WORLD_FACTORS];
+} samples;
+
+typedef struct samples_hit {
+    int64_t row;
+    float score;
+} samples_hit;
+
+/* Of the validation images, even ones are drawn like training data; odd ones are combinations that training never
+ * shows. */
+static bool world_never_seen(int64_t index) { return index % 2 == 1; }
 
 /* ---- images -------------------------------------------------------------------------------------- */
 
@@ -32,7 +65,8 @@ static cloob_status put_thumb(samples *s, int64_t row, sbuf *jpeg)
     return status;
 }
 
-int64_t samples_use(samples *s, int64_t row)
+/* The image's place in the file; writes its thumbnail on first use. */
+static int64_t use_image(samples *s, int64_t row)
 {
     sbuf jpeg = { 0 }, url = { 0 };
     if (s->number[row] >= 0) return s->number[row];
@@ -50,7 +84,8 @@ int64_t samples_use(samples *s, int64_t row)
     return s->number[row] = s->images++;
 }
 
-int64_t samples_top(const float *score, int64_t n, int64_t stride, int64_t without, samples_hit *hit, int64_t k)
+/* The k largest of score (n), best first, `without` (a row, or -1) left out. Returns how many. */
+static int64_t top_of(const float *score, int64_t n, int64_t stride, int64_t without, samples_hit *hit, int64_t k)
 {
     int64_t found = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -67,8 +102,8 @@ static void put_hits(samples *s, const char *key, const samples_hit *hit, int64_
 {
     json_begin(&s->out, key, '[');
     for (int64_t k = 0; k < n; k++) {
-        json_object(&s->out, NULL, J_INT("image", samples_use(s, hit[k].row)),
-                    J_NUMBER("score", (double)hit[k].score, SAMPLES_DIGITS));
+        json_object(&s->out, NULL, J_INT("image", use_image(s, hit[k].row)),
+                    J_NUMBER("score", (double)hit[k].score, DIGITS));
     }
     json_end(&s->out);
 }
@@ -80,7 +115,7 @@ typedef struct gathering {
     int64_t every; /* of the set's samples one in so many */
 } gathering;
 
-static cloob_status gather(cloob_ctx *ctx, void *user, const embed_batch *b)
+static cloob_status gather(cloob_ctx *ctx, void *user, const embedded *b)
 {
     gathering *g = user;
     samples *s = g->s;
@@ -134,15 +169,209 @@ static cloob_status read_world(samples *s)
         s->truth.F = 0;
     }
     for (int64_t k = 0; k < s->truth.F; k++)
-        if (s->truth.set[k]->class_count > SAMPLES_CLASSES)
+        if (s->truth.set[k]->class_count > CLASSES)
             return ctx_fail(s->ctx, CLOOB_ERR_FORMAT, "%s: %s has more than %d values", s->o->world, s->truth.name[k],
-                            SAMPLES_CLASSES);
+                            CLASSES);
     for (int64_t k = 0; k < s->truth.F; k++) {
         const char *item[TEMPLATES];
         prompt_set few = fewer_templates(s->truth.set[k], item);
         CLOOB_TRY(zeroshot_weights(s->ctx, s->m->enc, s->m->tok, &few, &o, &s->z[k]));
     }
     return CLOOB_OK;
+}
+
+/* ---- the gallery --------------------------------------------------------------------------------- */
+
+/* Softmax of the cosines at the model's inverse temperature; returns the likeliest class. */
+static int64_t likeliest(const samples *s, int64_t k, int64_t row, double *p)
+{
+    const zeroshot *z = &s->z[k];
+    double inv_tau = s->m->inv_tau > 0 ? s->m->inv_tau : CLOOB_DEFAULT_INV_TAU, best = -INFINITY, sum = 0,
+           value[CLASSES];
+    int64_t at = 0;
+    for (int64_t c = 0; c < z->C; c++) {
+        value[c] = 0;
+        for (int64_t d = 0; d < s->D; d++) value[c] += (double)s->image[row * s->D + d] * z->weight[c * s->D + d];
+        if (value[c] > best) best = value[c], at = c;
+    }
+    for (int64_t c = 0; c < z->C; c++) sum += exp(inv_tau * (value[c] - best));
+    *p = 1 / sum;
+    return at;
+}
+
+static void put_factors(samples *s, int64_t row)
+{
+    json_begin(&s->out, "says", '[');
+    for (int64_t k = 0; k < s->truth.F; k++) {
+        double p;
+        int64_t c = likeliest(s, k, row, &p), truth = s->truth.label[k][s->index[row]];
+        json_object(&s->out, NULL, J_TEXT("factor", s->truth.name[k]),
+                    J_TEXT("label", s->truth.set[k]->classes[c].item[0]),
+                    J_TEXT("truth", s->truth.set[k]->classes[truth].item[0]), J_NUMBER("p", p, DIGITS));
+    }
+    json_end(&s->out);
+}
+
+static void put_captions(samples *s, int64_t row)
+{
+    samples_hit hit[CAPTIONS];
+    const float *score = s->cosine + row * s->n;
+    int64_t found = top_of(score, s->n, 1, -1, hit, CAPTIONS), rank = 1;
+    for (int64_t j = 0; j < s->n; j++) rank += score[j] > score[row];
+    json_put_int(&s->out, "rank", rank);
+    json_begin(&s->out, "captions", '[');
+    for (int64_t k = 0; k < found; k++) {
+        json_object(&s->out, NULL, J_TEXT("text", s->caption[hit[k].row]),
+                    J_NUMBER("score", (double)hit[k].score, DIGITS), J_BOOL("own", hit[k].row == row));
+    }
+    json_end(&s->out);
+}
+
+/* Evenly spread, whatever the model says of them. Two in three of a world's were never seen in training. */
+static void put_gallery(samples *s)
+{
+    int64_t count = min64(GALLERY, s->n);
+    json_begin(&s->out, "gallery", '[');
+    for (int64_t k = 0; k < count; k++) {
+        int64_t row = k * s->n / count;
+        if (s->truth.F && k % 3 && row + 1 < s->n && !world_never_seen(s->index[row])) row++;
+        json_begin(&s->out, NULL, '{');
+        json_put_int(&s->out, "image", use_image(s, row));
+        if (s->truth.F) put_factors(s, row);
+        else put_captions(s, row);
+        json_end(&s->out);
+    }
+    json_end(&s->out);
+}
+
+/* ---- confusion ----------------------------------------------------------------------------------- */
+
+static void put_set(samples *s, int64_t k)
+{
+    const prompt_set *set = s->truth.set[k];
+    int64_t C = set->class_count, n = 0, right = 0, max = 0, *confusion = calloc((size_t)(C * C), sizeof *confusion);
+    for (int64_t row = 0; confusion && row < s->n; row++) {
+        double p;
+        if (!world_never_seen(s->index[row])) continue;
+        int64_t truth = s->truth.label[k][s->index[row]], prediction = likeliest(s, k, row, &p);
+        confusion[truth * C + prediction]++;
+        right += truth == prediction;
+        n++;
+    }
+    for (int64_t c = 0; confusion && c < C; c++) {
+        int64_t total = 0;
+        for (int64_t j = 0; j < C; j++) total += confusion[c * C + j];
+        max = max64(max, total);
+    }
+    json_begin(&s->out, NULL, '{');
+    json_members(&s->out, J_TEXT("name", s->truth.name[k]), J_INT("n", n),
+                 J_NUMBER("top1", n ? (double)right / (double)n : 0, 5),
+                 J_NUMBER("chance", n ? (double)max / (double)n : 0, 5));
+    json_begin(&s->out, "labels", '[');
+    for (int64_t c = 0; c < C; c++) json_put_text(&s->out, NULL, set->classes[c].item[0]);
+    json_end(&s->out);
+    json_begin(&s->out, "confusion", '[');
+    for (int64_t c = 0; confusion && c < C; c++) {
+        json_begin(&s->out, NULL, '[');
+        for (int64_t j = 0; j < C; j++) json_put_int(&s->out, NULL, confusion[c * C + j]);
+        json_end(&s->out);
+    }
+    json_end(&s->out);
+    json_end(&s->out);
+    s->out.failed |= !confusion;
+    free(confusion);
+}
+
+static void put_sets(samples *s)
+{
+    json_begin(&s->out, "sets", '[');
+    for (int64_t k = 0; k < s->truth.F; k++) put_set(s, k);
+    json_end(&s->out);
+}
+
+/* ---- the best and the worst of retrieval, both ways ------------------------------------------------ */
+
+typedef enum way { IMAGE_TO_TEXT, TEXT_TO_IMAGE } way;
+
+typedef struct asked {
+    int64_t row, rank;
+    float margin; /* the partner's similarity less that of the best other */
+} asked;
+
+static const float *scores_of(const samples *s, way w, int64_t row, int64_t *stride)
+{
+    *stride = w == IMAGE_TO_TEXT ? 1 : s->n;
+    return w == IMAGE_TO_TEXT ? s->cosine + row * s->n : s->cosine + row;
+}
+
+static asked ask(const samples *s, way w, int64_t row)
+{
+    int64_t stride;
+    const float *score = scores_of(s, w, row, &stride);
+    asked q = { row, 1, 0 };
+    float own = score[row * stride], other = -2;
+    for (int64_t j = 0; j < s->n; j++) {
+        if (j == row) continue;
+        q.rank += score[j * stride] > own;
+        if (score[j * stride] > other) other = score[j * stride];
+    }
+    q.margin = own - other;
+    return q;
+}
+
+static int by_margin(const void *a, const void *b)
+{
+    const asked *x = a, *y = b;
+    if (x->margin != y->margin) return x->margin > y->margin ? -1 : 1;
+    return x->row < y->row ? -1 : 1;
+}
+
+static void put_query(samples *s, way w, const asked *q)
+{
+    samples_hit hit[QUERY_HITS];
+    int64_t stride;
+    const float *score = scores_of(s, w, q->row, &stride);
+    int64_t found = top_of(score, s->n, stride, -1, hit, QUERY_HITS);
+    json_begin(&s->out, NULL, '{');
+    json_members(&s->out, J_INT("image", use_image(s, q->row)), J_OF(q, rank),
+                 J_NUMBER("score", (double)score[q->row * stride], DIGITS));
+    json_begin(&s->out, "hits", '[');
+    for (int64_t k = 0; k < found; k++) {
+        json_begin(&s->out, NULL, '{');
+        if (w == TEXT_TO_IMAGE) json_put_int(&s->out, "image", use_image(s, hit[k].row));
+        else json_put_text(&s->out, "text", s->caption[hit[k].row]);
+        json_members(&s->out, J_NUMBER("score", (double)hit[k].score, DIGITS), J_BOOL("own", hit[k].row == q->row));
+        json_end(&s->out);
+    }
+    json_end(&s->out);
+    json_end(&s->out);
+}
+
+static void put_way(samples *s, way w, const char *name)
+{
+    asked *q = malloc((size_t)s->n * sizeof *q);
+    int64_t shown = min64(SHOWN, s->n / 2);
+    s->out.failed |= !q;
+    if (!q) return;
+    for (int64_t i = 0; i < s->n; i++) q[i] = ask(s, w, i);
+    qsort(q, (size_t)s->n, sizeof *q, by_margin);
+    json_begin(&s->out, name, '{');
+    json_begin(&s->out, "best", '[');
+    for (int64_t k = 0; k < shown; k++) put_query(s, w, &q[k]);
+    json_end(&s->out);
+    json_begin(&s->out, "worst", '[');
+    for (int64_t k = 0; k < shown; k++) put_query(s, w, &q[s->n - 1 - k]);
+    json_end(&s->out);
+    json_end(&s->out);
+    free(q);
+}
+
+static void put_retrieval(samples *s)
+{
+    json_begin(&s->out, "retrieval", '{');
+    put_way(s, IMAGE_TO_TEXT, "image_to_text");
+    put_way(s, TEXT_TO_IMAGE, "text_to_image");
+    json_end(&s->out);
 }
 
 /* ---- the smaller members ------------------------------------------------------------------------- */
@@ -161,7 +390,7 @@ static cloob_status put_searches(samples *s)
         cpu_sgemm(s->ctx, false, true, s->n, 1, s->D, 1, s->image, s->D, query, s->D, 0, score, 1);
         json_begin(&s->out, NULL, '{');
         json_put_text(&s->out, "text", text);
-        put_hits(s, "hits", hit, samples_top(score, s->n, 1, -1, hit, HITS));
+        put_hits(s, "hits", hit, top_of(score, s->n, 1, -1, hit, HITS));
         json_end(&s->out);
     }
     json_end(&s->out);
@@ -179,8 +408,8 @@ static cloob_status put_neighbors(samples *s)
         samples_hit hit[NEAR];
         cpu_sgemm(s->ctx, false, true, s->n, 1, s->D, 1, s->image, s->D, s->image + row * s->D, s->D, 0, score, 1);
         json_begin(&s->out, NULL, '{');
-        json_put_int(&s->out, "image", samples_use(s, row));
-        put_hits(s, "near", hit, samples_top(score, s->n, 1, row, hit, NEAR));
+        json_put_int(&s->out, "image", use_image(s, row));
+        put_hits(s, "near", hit, top_of(score, s->n, 1, row, hit, NEAR));
         json_end(&s->out);
     }
     json_end(&s->out);
@@ -206,7 +435,7 @@ static void put_matrix(samples *s)
     int64_t row[MATRIX], n = pick_distinct(s, row, MATRIX);
     json_begin(&s->out, "matrix", '{');
     json_begin(&s->out, "images", '[');
-    for (int64_t i = 0; i < n; i++) json_put_int(&s->out, NULL, samples_use(s, row[i]));
+    for (int64_t i = 0; i < n; i++) json_put_int(&s->out, NULL, use_image(s, row[i]));
     json_end(&s->out);
     json_begin(&s->out, "texts", '[');
     for (int64_t i = 0; i < n; i++) json_put_text(&s->out, NULL, s->caption[row[i]]);
@@ -215,7 +444,7 @@ static void put_matrix(samples *s)
     for (int64_t i = 0; i < n; i++) {
         json_begin(&s->out, NULL, '[');
         for (int64_t j = 0; j < n; j++)
-            json_put_digits(&s->out, NULL, (double)s->cosine[row[i] * s->n + row[j]], SAMPLES_DIGITS);
+            json_put_digits(&s->out, NULL, (double)s->cosine[row[i] * s->n + row[j]], DIGITS);
         json_end(&s->out);
     }
     json_end(&s->out);
@@ -250,18 +479,18 @@ static void samples_release(samples *s)
 
 static cloob_status put_members(samples *s)
 {
-    samples_gallery(s);
+    put_gallery(s);
     CLOOB_TRY(put_searches(s));
-    samples_retrieval(s);
+    put_retrieval(s);
     CLOOB_TRY(put_neighbors(s));
     put_matrix(s);
-    samples_sets(s);
+    put_sets(s);
     json_end(&s->thumbs);
     if (!s->thumbs.failed) json_put_raw(&s->out, "images", s->thumbs.data, s->thumbs.len);
     return s->out.failed || s->thumbs.failed ? ctx_no_memory(s->ctx, s->out.len, "samples") : CLOOB_OK;
 }
 
-cloob_status samples_json(cloob_ctx *ctx, model *m, const dataset *d, const samples_options *o, sbuf *out)
+cloob_status samples_json(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const samples_options *o, sbuf *out)
 {
     if (!m->tok) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no tokenizer", m->path);
     if (!dataset_has_captions(d)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no captions", o->data);

@@ -1,11 +1,15 @@
-/* Results in and out: CLIP_benchmark's JSON and CSV, DataComp's lines. */
+/* Results in and out: CLIP_benchmark's JSON and CSV, DataComp's lines, tables and a page. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lab/suite/suite.h"
+#include "core/file.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "lab/grid.h"
+#include "lab/report/page.h"
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
@@ -156,4 +160,218 @@ char *datacomp_lines(const benchmark_result *r, int64_t n, const char *pretraine
     }
     if (!s.data) sbuf_puts(&s, "");
     return sbuf_detach(&s);
+}
+
+/* ---- results as a table: a row per data set and task, a column per model, the main metric in the cells --- */
+
+typedef struct bench_row {
+    const char *name, *metric; /* metric "": the set has no main metric, or is not there */
+    const double *value;       /* (models) NaN: not evaluated */
+    bool there;                /* some model was evaluated */
+} bench_row;
+
+typedef struct bench_table {
+    const char **model; /* (models) names that distinguish them */
+    int64_t models;
+    bench_row *row;
+    int64_t rows;
+    int64_t missing; /* of DataComp's sets that count */
+} bench_table;
+
+enum { SETS = 64, MEANS = 5 };
+
+static int64_t model_of(const benchmark_result *r, int64_t i)
+{
+    int64_t models = 0;
+    for (int64_t k = 0; k <= i; k++) {
+        bool first = true;
+        for (int64_t j = 0; j < k && first; j++) first = strcmp(r[j].pretrained, r[k].pretrained) != 0;
+        if (strcmp(r[k].pretrained, r[i].pretrained) == 0) return models;
+        models += first;
+    }
+    return models;
+}
+
+/* The file's name, or the whole path where two files have the same name. */
+static bool name_models(arena *a, const benchmark_result *r, int64_t n, bench_table *t)
+{
+    t->model = arena_push(a, (size_t)(n + 1) * sizeof *t->model);
+    if (!t->model) return false;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t m = model_of(r, i);
+        if (m < t->models) continue;
+        t->model[t->models++] = r[i].pretrained;
+    }
+    for (int64_t i = 0; i < t->models; i++) {
+        bool alone = true;
+        for (int64_t k = 0; k < t->models && alone; k++)
+            alone = k == i || strcmp(last_part(t->model[k]), last_part(t->model[i])) != 0 ||
+                    strcmp(t->model[k], last_part(t->model[k])) == 0;
+        if (alone) t->model[i] = last_part(t->model[i]);
+    }
+    return true;
+}
+
+static bench_row *add_row(arena *a, bench_table *t, const char *name, const char *metric, double **value)
+{
+    *value = arena_push(a, (size_t)(t->models + 1) * sizeof **value);
+    if (!*value) return NULL;
+    for (int64_t m = 0; m < t->models; m++) (*value)[m] = NAN;
+    bench_row *row = &t->row[t->rows++];
+    *row = (bench_row){ name, metric ? metric : "", *value, false };
+    return row;
+}
+
+static double main_value(const benchmark_result *r)
+{
+    return r->main_metric ? benchmark_metric(r, r->main_metric) : NAN;
+}
+
+static bool add_datacomp(arena *a, const benchmark_result *r, int64_t n, bench_table *t)
+{
+    double *value;
+    for (int k = 0; datacomp_at(k); k++) {
+        const datacomp_set *set = datacomp_at(k);
+        bench_row *row = add_row(a, t, set->title, set->main_metric, &value);
+        if (!row) return false;
+        for (int64_t i = 0; i < n; i++)
+            if (r[i].key && strcmp(r[i].key, set->key) == 0)
+                value[model_of(r, i)] = main_value(&r[i]), row->there = true;
+        t->missing += !row->there && set->main_metric;
+    }
+    return true;
+}
+
+/* DataComp's summary: ImageNet is a row of its own above; means are over the sets that are there. */
+static bool add_means(arena *a, bench_table *t)
+{
+    static const struct {
+        const char *name;
+        int group;
+    } means[MEANS] = { { "mean: ImageNet shifts", DATACOMP_SHIFT },
+                       { "mean: VTAB", DATACOMP_VTAB },
+                       { "mean: retrieval", DATACOMP_RETRIEVAL },
+                       { "mean: all", 0 } };
+    for (int k = 0; means[k].name; k++) {
+        double *value;
+        bench_row *row = add_row(a, t, means[k].name, "", &value);
+        if (!row) return false;
+        row->there = true;
+        for (int64_t m = 0; m < t->models; m++) {
+            double sum = 0;
+            int64_t count = 0;
+            for (int i = 0; datacomp_at(i); i++) {
+                double v = t->row[i].value[m];
+                bool counts = !means[k].group || (datacomp_at(i)->groups & means[k].group);
+                if (counts && isfinite(v)) sum += v, count++;
+            }
+            if (count) value[m] = sum / (double)count;
+        }
+    }
+    return true;
+}
+
+static bool add_others(arena *a, const benchmark_result *r, int64_t n, bool datacomp, bench_table *t)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double *value;
+        bool first = true;
+        if (datacomp && r[i].key) continue;
+        for (int64_t k = 0; k < i && first; k++)
+            first = strcmp(r[k].dataset, r[i].dataset) != 0 || strcmp(r[k].task, r[i].task) != 0 ||
+                    r[k].shots != r[i].shots;
+        if (!first) continue;
+        bench_row *row = add_row(a, t, r[i].dataset, r[i].main_metric, &value);
+        if (!row) return false;
+        row->there = true;
+        if (r[i].shots > 0) {
+            char name[512];
+            snprintf(name, sizeof name, "%s, %lld shots", r[i].dataset, (long long)r[i].shots);
+            if (!(row->name = arena_string(a, name))) return false;
+        }
+        for (int64_t k = i; k < n; k++)
+            if (strcmp(r[k].dataset, r[i].dataset) == 0 && strcmp(r[k].task, r[i].task) == 0 &&
+                r[k].shots == r[i].shots)
+                value[model_of(r, k)] = main_value(&r[k]);
+    }
+    return true;
+}
+
+/* datacomp: its sets first, in its order, all of them; then means over groups of them; then whatever else was
+ * evaluated. Everything is in the arena; false: memory is out. */
+static bool make_table(arena *a, const benchmark_result *r, int64_t n, bool datacomp, bench_table *out)
+{
+    *out = (bench_table){ 0 };
+    out->row = arena_push(a, (size_t)(n + SETS + MEANS) * sizeof *out->row);
+    if (!out->row || !name_models(a, r, n, out)) return false;
+    if (datacomp && (!add_datacomp(a, r, n, out) || !add_means(a, out))) return false;
+    return add_others(a, r, n, datacomp, out);
+}
+
+/* The best of several models in bold. */
+static grid main_table(const bench_table *t)
+{
+    grid g = { .columns = 2 + t->models, .format = "%.4f" };
+    grid_texts(&g, "data set", "metric");
+    grid_row(&g, t->model, (size_t)t->models);
+    for (const bench_row *row = t->row; row < t->row + t->rows; row++) {
+        double best = NAN;
+        for (int64_t m = 0; m < t->models && t->models > 1; m++)
+            if (isfinite(row->value[m]) && !(row->value[m] <= best)) best = row->value[m];
+        grid_texts(&g, row->name, row->metric);
+        for (int64_t m = 0; m < t->models; m++) {
+            if (isfinite(row->value[m])) grid_share(&g, row->value[m]);
+            else grid_text(&g, row->there ? "–" : "not there");
+            grid_bold(&g, row->value[m] == best);
+        }
+    }
+    return g;
+}
+
+char *benchmark_table(const benchmark_result *r, int64_t n, bool datacomp)
+{
+    arena a = { 0 };
+    bench_table t;
+    sbuf s = { 0 };
+    if ((!r && n) || !make_table(&a, r, n, datacomp, &t)) return arena_release(&a), NULL;
+    grid g = main_table(&t);
+    grid_put(&g, GRID_PLAIN, &s);
+    grid_release(&g);
+    arena_release(&a);
+    return sbuf_detach(&s);
+}
+
+static grid every_metric(const benchmark_result *r, int64_t n)
+{
+    grid g = { .columns = 7 };
+    grid_texts(&g, "data set", "task", "model", "weights", "images", "metric", "value");
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < r[i].scores; k++) {
+            grid_texts(&g, r[i].dataset, r[i].task, r[i].model, r[i].pretrained);
+            grid_number(&g, (double)r[i].n);
+            grid_text(&g, r[i].score[k].name);
+            grid_number(&g, r[i].score[k].value);
+        }
+    return g;
+}
+
+cloob_status benchmark_page(cloob_ctx *ctx, const benchmark_result *r, int64_t n, bool datacomp, const char *path)
+{
+    arena a = { 0 };
+    bench_table t;
+    sbuf s = { 0 };
+    if (!make_table(&a, r, n, datacomp, &t)) return arena_release(&a), ctx_no_memory(ctx, 4096, path);
+    grid shown = main_table(&t), all = every_metric(r, n);
+    html_page_begin(&s, "Benchmark");
+    sbuf_puts(&s, "<h2 id=\"main\">Main metrics</h2>\n");
+    grid_put(&shown, GRID_HTML, &s);
+    if (t.missing)
+        html_put(&s, "<p class=\"note\">%lld of DataComp's 38 sets are not there; means are over the others.</p>\n",
+                 (long long)t.missing);
+    sbuf_puts(&s, "<h2 id=\"all\">Every metric</h2>\n");
+    grid_put(&all, GRID_HTML, &s);
+    html_page_end(&s);
+    grid_release(&shown), grid_release(&all);
+    arena_release(&a);
+    return file_write_text(ctx, path, &s);
 }

@@ -40,8 +40,6 @@ typedef struct datacomp_set {
 } datacomp_set;
 
 const datacomp_set *datacomp_at(int i); /* NULL behind the last */
-/* By the name of a folder: "wds_vtab-cifar100_test", "vtab-cifar100", "cifar100". NULL: not one of them. */
-const datacomp_set *datacomp_find(const char *folder_name);
 
 /* ---- one data set -------------------------------------------------------------------------------- */
 
@@ -76,7 +74,6 @@ void result_know(benchmark_result *r); /* key, title and main metric, from the n
 
 /* Accuracy and, where the data has several labels per image, mean average precision. */
 cloob_status task_classes(cloob_ctx *ctx, bench *b);
-cloob_status task_multilabel(cloob_ctx *ctx, bench *b, const bench_features *f);
 cloob_status task_retrieval(cloob_ctx *ctx, bench *b);
 cloob_status task_probe(cloob_ctx *ctx, bench *b);
 cloob_status task_faces(cloob_ctx *ctx, bench *b);
@@ -93,34 +90,10 @@ typedef struct bench_answers {
 
 /* Further metrics of WILDS, Dollar Street and GeoDE. */
 cloob_status task_groups(cloob_ctx *ctx, bench *b, bench_features *f, const bench_answers *a);
-/* NAME_avg, NAME_FIELD:VALUE and count_FIELD:VALUE of every group that has rows, NAME_wg; the groups are those of
- * `fields` columns of the targets, the last of them first in the name, as WILDS writes it. */
-cloob_status bench_by_group(cloob_ctx *ctx, bench *b, const bench_features *f, const unsigned char *right,
-                            const char *name, const int *column, const char *const *field, int fields);
 
 /* The folder's classes and templates, and their class weights. */
 cloob_status bench_prompts(cloob_ctx *ctx, const bench *b, prompts *p);
 cloob_status bench_weights(cloob_ctx *ctx, const bench *b, const prompt_set *set, zeroshot *z);
-
-/* ---- results as a table: a row per data set and task, a column per model, the main metric in the cells --- */
-
-typedef struct bench_row {
-    const char *name, *metric; /* metric "": the set has no main metric, or is not there */
-    const double *value;       /* (models) NaN: not evaluated */
-    bool there;                /* some model was evaluated */
-} bench_row;
-
-typedef struct bench_table {
-    const char **model; /* (models) names that distinguish them */
-    int64_t models;
-    bench_row *row;
-    int64_t rows;
-    int64_t missing; /* of DataComp's sets that count */
-} bench_table;
-
-/* datacomp: its sets first, in its order, all of them; then means over groups of them; then whatever else was
- * evaluated. Everything is in the arena; false: memory is out. */
-bool bench_table_make(arena *a, const benchmark_result *r, int64_t n, bool datacomp, bench_table *out);
 
 /* The published table of WinoGAViL: a CSV file with the columns cue, candidates and associations; the last two hold
  * JSON lists of image names.

@@ -1,5 +1,5 @@
 /* Combinations of values. */
-#include "lab/sweep/points.h"
+#include "lab/sweep/runs.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -153,7 +153,7 @@ static cloob_status put_test_pairs(cloob_ctx *ctx, cloob_model *m, const sweep_o
 {
     cloob_dataset *d;
     embed_result e = { 0 };
-    CLOOB_TRY(cloob_dataset_open(ctx, source, &o->train.data, &d));
+    CLOOB_TRY(dataset_open(ctx, source, &o->train.data, &d));
     cloob_status status = embed_dataset(ctx, m, d, CLOOB_UNIT, 2, &e);
     cloob_dataset_close(d);
     if (status == CLOOB_OK && !e.text) status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no captions", source);

@@ -1,12 +1,15 @@
-/* One run of an ablation or a sweep. */
+/* The runs of an ablation or a sweep. */
 #include "lab/sweep/runs.h"
 
 #include <glob.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "core/file.h"
+#include "dist/comm.h"
 #include "train/settings.h"
 #include "core/json.h"
 #include "core/option.h"
@@ -79,7 +82,8 @@ static cloob_status set_aside(cloob_ctx *ctx, const char *dir)
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: ended before its first checkpoint and cannot be renamed; remove it", dir);
 }
 
-const char *run_setting_value(const sweep_run *r, const char *name)
+/* NULL: the run does not set it. */
+static const char *setting_value(const sweep_run *r, const char *name)
 {
     for (int64_t i = 0; i < r->settings; i++)
         if (strcmp(r->setting[i].name, name) == 0) return r->setting[i].value;
@@ -95,14 +99,14 @@ static cloob_status apply_settings(cloob_ctx *ctx, const sweep_run *r, cloob_tra
         if (!option || !option_set(option, t, r->setting[i].value))
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`%s` cannot be %s", r->setting[i].name, r->setting[i].value);
     }
-    if (run_setting_value(r, "lr_scheduler"))
-        settings_drop_restarts(t, run_setting_value(r, "restart_epochs") != NULL,
-                               run_setting_value(r, "restart_cycles") != NULL);
+    if (setting_value(r, "lr_scheduler"))
+        settings_drop_restarts(t, setting_value(r, "restart_epochs") != NULL,
+                               setting_value(r, "restart_cycles") != NULL);
     return CLOOB_OK;
 }
 
-static cloob_status train(cloob_ctx *ctx, const sweep_options *o, const char *folder, const sweep_run *r,
-                          sweep_summary *count, cloob_train_summary *s)
+static cloob_status train_run(cloob_ctx *ctx, const sweep_options *o, const char *folder, const sweep_run *r,
+                              sweep_summary *count, cloob_train_summary *s)
 {
     cloob_train_options t = o->train;
     bool resume = has_checkpoint(r->dir);
@@ -115,6 +119,7 @@ static cloob_status train(cloob_ctx *ctx, const sweep_options *o, const char *fo
     if (resume) t.pretrained = NULL; /* the checkpoint already contains its weights */
     if (!resume && file_exists(r->dir)) CLOOB_TRY(set_aside(ctx, r->dir));
     ctx_log(ctx, CLOOB_LOG_INFO, "%s: %s", r->name, resume ? "resuming from its checkpoint" : "training");
+    t.size = sizeof t;
     CLOOB_TRY(cloob_train(ctx, &t, s));
     *(resume ? &count->resumed : &count->trained) += 1;
     return CLOOB_OK;
@@ -168,7 +173,7 @@ static cloob_status put_validation(cloob_ctx *ctx, const sweep_options *o, const
 static cloob_status write_summary(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r,
                                   const cloob_train_summary *s, const char *path)
 {
-    const char *method = run_setting_value(r, "method");
+    const char *method = setting_value(r, "method");
     int64_t epoch = s->epochs;
     json_out out = { .spaced = true };
     json_begin(&out, NULL, '{');
@@ -193,18 +198,18 @@ static bool is_complete(const sweep_options *o, const json *summary)
     return true;
 }
 
-cloob_status run_read_summary(cloob_ctx *ctx, arena *a, const sweep_run *r, json **summary)
+cloob_status run_read(cloob_ctx *ctx, arena *a, const sweep_run *r, const char *name, json **out)
 {
     char path[SWEEP_PATH + 64];
-    snprintf(path, sizeof path, "%s/summary.json", r->dir);
-    return json_read_file(ctx, a, path, summary);
+    snprintf(path, sizeof path, "%s/%s", r->dir, name);
+    return json_read_file(ctx, a, path, out);
 }
 
 static cloob_status find_finished(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r, bool *found)
 {
     arena a = { 0 };
     json *summary;
-    cloob_status status = run_read_summary(ctx, &a, r, &summary);
+    cloob_status status = run_read(ctx, &a, r, "summary.json", &summary);
     *found = status == CLOOB_OK && is_complete(o, summary);
     arena_release(&a);
     return status;
@@ -235,7 +240,7 @@ static cloob_status do_training(cloob_ctx *ctx, const sweep_options *o, const ch
         count->found++;
         return CLOOB_OK;
     }
-    cloob_status status = train(ctx, o, folder, r, count, &s);
+    cloob_status status = train_run(ctx, o, folder, r, count, &s);
     if (status == CLOOB_ERR_NUMERIC && r->may_fail) return write_failure(ctx, r, path, count);
     return status == CLOOB_OK ? write_summary(ctx, o, r, &s, path) : status;
 }
@@ -254,9 +259,125 @@ bool run_is_done(const sweep_run *r)
     return file_exists(path);
 }
 
-cloob_status run_read_test(cloob_ctx *ctx, arena *a, const sweep_run *r, json **test)
+/* ---- several runs at a time: threads that take the next one, each with a context of its own --------- */
+
+enum { MAX_JOBS = 64 };
+
+typedef struct jobs {
+    const sweep_options *o;
+    const char *folder;
+    const sweep_run *run;
+    int64_t runs;
+    int threads;          /* of each */
+    pthread_mutex_t lock; /* of all that follows, and of the caller's log */
+    cloob_ctx *ctx;       /* the caller's */
+    sweep_summary *count;
+    int64_t next, done;
+    cloob_status status; /* of the first run that failed or was stopped */
+    char why[CTX_ERROR_BYTES];
+} jobs;
+
+typedef struct named_log { /* prefixes lines with the name of the run */
+    jobs *j;
+    const char *name;
+} named_log;
+
+static void log_named(void *user, cloob_log_level level, const char *line)
 {
-    char path[SWEEP_PATH + 64];
-    snprintf(path, sizeof path, "%s/test.json", r->dir);
-    return json_read_file(ctx, a, path, test);
+    const named_log *l = user;
+    pthread_mutex_lock(&l->j->lock);
+    ctx_log(l->j->ctx, level, "%s: %s", l->name, line);
+    pthread_mutex_unlock(&l->j->lock);
+}
+
+/* A run that fails ends the others, which save first. */
+static bool stop_all(void *user)
+{
+    jobs *j = user;
+    const cloob_train_options *t = &j->o->train;
+    pthread_mutex_lock(&j->lock);
+    bool stop = j->status != CLOOB_OK || (t->should_stop && t->should_stop(t->stop_user));
+    pthread_mutex_unlock(&j->lock);
+    return stop;
+}
+
+static void finish(jobs *j, const cloob_ctx *ctx, cloob_status status, const sweep_summary *count)
+{
+    pthread_mutex_lock(&j->lock);
+    j->count->found += count->found, j->count->trained += count->trained, j->count->resumed += count->resumed;
+    bool worse = status != CLOOB_OK && (j->status == CLOOB_OK || j->status == CLOOB_ERR_STOPPED);
+    if (worse) {
+        j->status = status;
+        snprintf(j->why, sizeof j->why, "%s", cloob_error(ctx));
+    }
+    ctx_progress(j->ctx, "runs", ++j->done, j->runs, "runs");
+    pthread_mutex_unlock(&j->lock);
+}
+
+static void do_one(jobs *j, const sweep_run *r)
+{
+    named_log log = { j, r->name };
+    sweep_summary count = { 0 };
+    sweep_options o = *j->o;
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options),
+                                                            .threads = j->threads,
+                                                            .log = log_named,
+                                                            .log_user = &log,
+                                                            .log_level = j->ctx->log_level });
+    if (ctx) ctx->kernels = j->ctx->kernels;
+    o.train.should_stop = stop_all;
+    o.train.stop_user = j;
+    cloob_status status = ctx ? sweep_do_run(ctx, &o, j->folder, r, &count) : CLOOB_ERR_MEMORY;
+    finish(j, ctx, status, &count);
+    cloob_ctx_destroy(ctx);
+}
+
+static const sweep_run *take(jobs *j)
+{
+    pthread_mutex_lock(&j->lock);
+    const sweep_run *r = j->next < j->runs && j->status == CLOOB_OK ? &j->run[j->next++] : NULL;
+    pthread_mutex_unlock(&j->lock);
+    return r;
+}
+
+static void *worker(void *user)
+{
+    for (const sweep_run *r; (r = take(user));) do_one(user, r);
+    return NULL;
+}
+
+static cloob_status side_by_side(jobs *j, int64_t width)
+{
+    pthread_t thread[MAX_JOBS];
+    int64_t started = 0;
+    pthread_mutex_init(&j->lock, NULL);
+    ctx_progress(j->ctx, "runs", 0, j->runs, "runs");
+    while (started < width && pthread_create(&thread[started], NULL, worker, j) == 0) started++;
+    for (int64_t i = 0; i < started; i++) pthread_join(thread[i], NULL);
+    pthread_mutex_destroy(&j->lock);
+    if (!started) return ctx_fail(j->ctx, CLOOB_ERR_MEMORY, "`jobs` %lld: no thread can be started", (long long)width);
+    return j->status == CLOOB_OK ? CLOOB_OK : ctx_fail(j->ctx, j->status, "%s", j->why);
+}
+
+static cloob_status one_by_one(const jobs *j)
+{
+    for (int64_t i = 0; i < j->runs; i++) CLOOB_TRY(sweep_do_run(j->ctx, j->o, j->folder, &j->run[i], j->count));
+    return CLOOB_OK;
+}
+
+cloob_status sweep_do_runs(cloob_ctx *ctx, const sweep_options *o, const char *folder, const sweep_run *run,
+                           int64_t runs, sweep_summary *count)
+{
+    comm_env env;
+    int64_t width = min64(o->jobs, runs);
+    jobs j = { .o = o, .folder = folder, .run = run, .runs = runs, .ctx = ctx, .count = count };
+    if (o->jobs < 1 || o->jobs > MAX_JOBS)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`jobs` %lld: needs 1 to %d", (long long)o->jobs, MAX_JOBS);
+    if (width == 1) return one_by_one(&j);
+    CLOOB_TRY(comm_env_read(ctx, &env));
+    if (env.size > 1)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`jobs` %lld: runs of %d ranks come one after the other; leave it out",
+                        (long long)o->jobs, env.size);
+    j.threads = (int)max64(1, ctx->threads / width);
+    return side_by_side(&j, width);
 }

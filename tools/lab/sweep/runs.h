@@ -3,6 +3,7 @@
 #define ABLATE_RUNS_H
 
 #include "lab/sweep/sweep.h"
+#include "core/arena.h"
 #include "core/json.h"
 #include "cloob/model.h"
 
@@ -27,9 +28,6 @@ typedef struct sweep_run {
     char name[192], dir[SWEEP_PATH]; /* NAME-seedN, LOGS/FOLDER/NAME-seedN */
 } sweep_run;
 
-/* The value of a setting; NULL: the run does not set it. */
-const char *run_setting_value(const sweep_run *r, const char *name);
-
 /* Writes settings.txt in the folder the first time; refuses if it contains other settings. */
 cloob_status sweep_check_settings(cloob_ctx *ctx, const sweep_options *o, const char *folder);
 
@@ -43,9 +41,8 @@ cloob_status sweep_do_runs(cloob_ctx *ctx, const sweep_options *o, const char *f
 
 bool run_is_done(const sweep_run *r); /* it has summary.json, and test.json where it is tested */
 
-/* What summary.json and test.json hold, in the arena. */
-cloob_status run_read_test(cloob_ctx *ctx, arena *a, const sweep_run *r, json **test);
-cloob_status run_read_summary(cloob_ctx *ctx, arena *a, const sweep_run *r, json **summary);
+/* A file of the run's folder, summary.json or test.json, in the arena. */
+cloob_status run_read(cloob_ctx *ctx, arena *a, const sweep_run *r, const char *name, json **out);
 
 /* What a trained run scores on class folders and on pairs, as members of a JSON object. */
 
@@ -66,5 +63,52 @@ cloob_status run_put_zeroshots(cloob_ctx *ctx, const sweep_options *o, const swe
 /* Evaluates the run on r->test and leaves test.json: zero-shot accuracies; retrieval both ways, by all captions of an
  * image; Ajne's statistic, effective eigenvalues and similarities. A run that has the file is not evaluated again. */
 cloob_status run_test_once(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r);
+
+/* ---- the settings that a sweep tries: combinations of its axes' values, and the runs that they make --- */
+
+typedef struct point {
+    const run_setting *setting; /* (axes) */
+    const char *group;          /* value of `by`; "" without */
+    double score;               /* mean of the number to choose by over its seeds; NaN: none */
+    bool alive;                 /* still in the search */
+    bool chosen;
+} point;
+
+typedef struct points {
+    const sweep_options *o;
+    point *item;
+    int64_t count;
+    int64_t by; /* which axis; -1: none */
+} points;
+
+/* All combinations, or o->random of them. Refuses unknown options and values, an axis that is listed twice, and more
+ * than a million combinations. Memory is in the arena. */
+cloob_status points_make(cloob_ctx *ctx, arena *a, const sweep_options *o, points *p);
+
+/* The run of a point: epochs 0: as trained; else so many, which is part of its name. */
+cloob_status point_run(cloob_ctx *ctx, arena *a, const points *p, const point *at, int64_t seed, int64_t epochs,
+                       const char *folder, sweep_run *r);
+
+enum { SWEEP_ROUNDS = 3 }; /* of successive halving */
+
+typedef struct sweep_stage { /* runs that are trained together */
+    sweep_run *run;          /* (runs) */
+    int64_t *point;          /* (runs) whose each is */
+    int64_t runs;
+} sweep_stage;
+
+typedef struct sweep {
+    const sweep_options *o;
+    arena *memory;
+    points points;
+    sweep_stage search[SWEEP_ROUNDS], final;
+    int rounds;
+    sweep_summary summary;
+} sweep;
+
+/* What was found, as files: results.jsonl, search.json, sweep.md, sweep.json; of an ablation ablation.md and
+ * ablation.json. Once every run has its summary. */
+cloob_status sweep_write_tables(cloob_ctx *ctx, sweep *s);
+cloob_status ablation_write_tables(cloob_ctx *ctx, sweep *s);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/sweep/points.h"
+#include "lab/sweep/runs.h"
 #include "lab/report/report.h"
 #include "core/arith.h"
 #include "core/file.h"
@@ -17,6 +17,8 @@
 #include "dist/comm.h"
 #include "lab/compare/groups.h"
 #include "train/settings.h"
+
+enum { MAX_METHODS = 8 }; /* of an ablation */
 
 static const option_desc table[] = {
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, , __VA_ARGS__)
@@ -76,8 +78,8 @@ static cloob_status check_search(cloob_ctx *ctx, const sweep_options *o)
 
 static cloob_status check_ablation(cloob_ctx *ctx, const sweep_options *o)
 {
-    if (o->methods_count < 2 || o->methods_count > ABLATION_METHODS)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`methods`: give 2 to %d", ABLATION_METHODS);
+    if (o->methods_count < 2 || o->methods_count > MAX_METHODS)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`methods`: give 2 to %d", MAX_METHODS);
     for (int64_t i = 0; i < o->methods_count; i++)
         for (int64_t k = 0; k < i; k++)
             if (strcmp(o->methods[i], o->methods[k]) == 0)
@@ -171,7 +173,7 @@ static cloob_status score_points(cloob_ctx *ctx, sweep *s, const sweep_stage *st
         if (p->item[i].alive) p->item[i].score = 0;
     for (int64_t i = 0; i < stage->runs; i++) {
         json *summary;
-        CLOOB_TRY(run_read_summary(ctx, s->memory, &stage->run[i], &summary));
+        CLOOB_TRY(run_read(ctx, s->memory, &stage->run[i], "summary.json", &summary));
         const json *v = json_get(summary, s->o->select);
         bool failed = json_get(summary, "failed") != NULL || (v && v->kind == JSON_NULL);
         if (!failed && (!v || v->kind != JSON_NUMBER)) return no_such_number(ctx, s->o->select, summary);
@@ -184,7 +186,7 @@ static cloob_status score_points(cloob_ctx *ctx, sweep *s, const sweep_stage *st
 /* Whether a comes before b; NaN last, then by position, so that the order is one. */
 static bool is_better(const sweep *s, int64_t a, int64_t b)
 {
-    double sign = ablation_aim_of(s->o->select) == AIM_LOW ? -1 : 1;
+    double sign = group_aim_of(s->o->select) == AIM_LOW ? -1 : 1;
     double x = sign * s->points.item[a].score, y = sign * s->points.item[b].score;
     if (isnan(x) || isnan(y)) return isnan(x) == isnan(y) ? a < b : isnan(y);
     return x != y ? x > y : a < b;

@@ -1,6 +1,4 @@
 /* A line per run, the search as a table, what each setting does, and the chosen settings side by side. */
-#include "lab/sweep/points.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +7,7 @@
 #include "lab/sweep/runs.h"
 #include "core/file.h"
 #include "lab/compare/groups.h"
+#include "lab/grid.h"
 
 static cloob_status write_in(cloob_ctx *ctx, const sweep *s, const char *name, sbuf *text)
 {
@@ -72,22 +71,25 @@ static cloob_status write_results(cloob_ctx *ctx, const sweep *s)
 
 /* ---- sweep.md ------------------------------------------------------------------------------------ */
 
+static void put_grid(grid *g, sbuf *out)
+{
+    grid_put(g, GRID_MARKDOWN, out);
+    grid_release(g);
+}
+
 static void put_search(const sweep *s, sbuf *out)
 {
     const sweep_options *o = s->o;
-    sbuf_puts(out, "|");
-    for (int64_t k = 0; k < o->axes; k++) sbuf_printf(out, " %s |", o->axis[k].name);
-    sbuf_printf(out, " %s |\n|", o->select);
-    for (int64_t k = 0; k <= o->axes; k++) sbuf_puts(out, "---|");
-    sbuf_putc(out, '\n');
-    for (int64_t i = 0; i < s->points.count; i++) {
-        const point *p = &s->points.item[i];
-        const char *bold = p->chosen ? "**" : "";
-        sbuf_puts(out, "|");
-        for (int64_t k = 0; k < o->axes; k++) sbuf_printf(out, " %s |", p->setting[k].value);
-        if (isnan(p->score)) sbuf_puts(out, " failed |\n");
-        else sbuf_printf(out, " %s%.5g%s%s |\n", bold, p->score, bold, p->alive ? "" : " (left out early)");
+    grid g = { .columns = o->axes + 1 };
+    for (int64_t k = 0; k < o->axes; k++) grid_text(&g, o->axis[k].name);
+    grid_text(&g, o->select);
+    for (const point *p = s->points.item; p < s->points.item + s->points.count; p++) {
+        for (int64_t k = 0; k < o->axes; k++) grid_text(&g, p->setting[k].value);
+        if (isnan(p->score)) grid_text(&g, "failed");
+        else grid_printf(&g, "%.5g%s", p->score, p->alive ? "" : " (left out early)");
+        grid_bold(&g, p->chosen);
     }
+    put_grid(&g, out);
 }
 
 typedef struct margin { /* of the points with one value of an axis */
@@ -110,7 +112,7 @@ static margin margin_in(const sweep *s, int64_t axis, const char *value, const c
         m.n++;
     }
     m.mean = m.n ? m.mean / (double)m.n : NAN;
-    if (m.n) m.best = ablation_aim_of(s->o->select) == AIM_LOW ? m.lowest : m.highest;
+    if (m.n) m.best = group_aim_of(s->o->select) == AIM_LOW ? m.lowest : m.highest;
     return m;
 }
 
@@ -133,19 +135,18 @@ static double importance(const sweep *s, int64_t axis)
 static void put_margins(const sweep *s, sbuf *out)
 {
     const sweep_options *o = s->o;
-    sbuf_puts(
-        out,
-        "\n## What each setting does\n\n| setting | value | settings tried | mean | best | share of the variance |\n"
-        "|---|---|---|---|---|---|\n");
+    grid g = { .columns = 6, .format = "%.5g" };
+    sbuf_puts(out, "\n## What each setting does\n\n");
+    grid_texts(&g, "setting", "value", "settings tried", "mean", "best", "share of the variance");
     for (int64_t k = 0; k < o->axes; k++)
         for (int64_t v = 0; v < o->axis[k].values; v++) {
             margin m = margin_of(s, k, o->axis[k].value[v]);
-            sbuf_printf(out, "| %s | %s | %lld |", o->axis[k].name, o->axis[k].value[v], (long long)m.n);
-            if (m.n) sbuf_printf(out, " %.5g | %.5g |", m.mean, m.best);
-            else sbuf_puts(out, " | |");
-            if (v == 0) sbuf_printf(out, " %.0f %% |\n", 100 * importance(s, k));
-            else sbuf_puts(out, " |\n");
+            grid_texts(&g, o->axis[k].name, o->axis[k].value[v]);
+            grid_number(&g, (double)m.n), grid_number(&g, m.mean), grid_number(&g, m.best);
+            if (v == 0) grid_printf(&g, "%.0f %%", 100 * importance(s, k));
+            else grid_text(&g, "");
         }
+    put_grid(&g, out);
 }
 
 /* ---- search.json, which the page draws ----------------------------------------------------------- */
@@ -198,35 +199,31 @@ static cloob_status write_search(cloob_ctx *ctx, const sweep *s)
 
 /* ---- the chosen ones ----------------------------------------------------------------------------- */
 
-static int group_of(ablation *t, const char *name)
+static cloob_status write_both(cloob_ctx *ctx, const sweep *s, const groups_result *g, int64_t seeds, const char *name,
+                               sbuf *markdown)
 {
-    for (int k = 0; k < t->methods; k++)
-        if (strcmp(t->method[k], name) == 0) return k;
-    if (t->methods == ABLATION_METHODS) return -1;
-    t->method[t->methods] = name;
-    return t->methods++;
+    sbuf numbers = { 0 };
+    ablation_markdown(g, seeds, markdown);
+    ablation_json(g, seeds, &numbers);
+    return write_in(ctx, s, name, &numbers);
 }
 
 static cloob_status put_chosen(cloob_ctx *ctx, sweep *s, sbuf *out)
 {
-    ablation t = { .seeds = s->o->final_seeds, .alpha = s->o->alpha };
+    groups g = { .memory = s->memory };
+    groups_result found;
+    const sweep_axis *by = s->points.by >= 0 ? &s->o->axis[s->points.by] : NULL;
     bool test = s->o->test_data || s->o->test_zeroshot_count;
-    for (int64_t k = 0; s->points.by >= 0 && k < s->o->axis[s->points.by].values; k++)
-        group_of(&t,
-                 s->o->axis[s->points.by].value[k]); /* columns in the order of the axis, whoever was chosen first */
+    for (int64_t k = 0; by && k < by->values; k++) /* columns in the order of the axis, whoever was chosen first */
+        if (groups_at(&g, by->value[k]) < 0) return ctx_no_memory(ctx, 64, "a metric");
     for (int64_t i = 0; i < s->final.runs; i++) {
         json *object;
-        int k = group_of(&t, s->points.item[s->final.point[i]].group);
-        if (test) CLOOB_TRY(run_read_test(ctx, s->memory, &s->final.run[i], &object));
-        else CLOOB_TRY(run_read_summary(ctx, s->memory, &s->final.run[i], &object));
-        if (k >= 0) CLOOB_TRY(ablation_add(ctx, s->memory, &t, k, object));
+        CLOOB_TRY(run_read(ctx, s->memory, &s->final.run[i], test ? "test.json" : "summary.json", &object));
+        CLOOB_TRY(groups_add(ctx, &g, s->points.item[s->final.point[i]].group, object));
     }
-    CLOOB_TRY(ablation_test(ctx, &t));
+    CLOOB_TRY(groups_finish(ctx, &g, &(compare_options){ .alpha = s->o->alpha }, &found));
     sbuf_printf(out, "\n## The chosen settings on fresh seeds, %s\n\n", test ? "test data" : "validation data");
-    ablation_markdown(&t, out);
-    sbuf json_text = { 0 };
-    ablation_json(&t, &json_text);
-    return write_in(ctx, s, "sweep.json", &json_text);
+    return write_both(ctx, s, &found, s->o->final_seeds, "sweep.json", out);
 }
 
 static void put_head(const sweep *s, sbuf *out)
@@ -235,7 +232,7 @@ static void put_head(const sweep *s, sbuf *out)
     sbuf_printf(out, "# %s\n\n%lld settings, %lld seed%s each%s. Chosen by `%s` on validation data, ",
                 o->train.name ? o->train.name : "sweep", (long long)s->points.count, (long long)o->seeds,
                 o->seeds == 1 ? "" : "s", o->halving ? ", successive halving" : "", o->select);
-    sbuf_puts(out, ablation_aim_of(o->select) == AIM_LOW ? "the lowest" : "the highest");
+    sbuf_puts(out, group_aim_of(o->select) == AIM_LOW ? "the lowest" : "the highest");
     if (s->points.by >= 0) sbuf_printf(out, " for each `%s`", o->axis[s->points.by].name);
     sbuf_printf(out, "; in bold. Seeds from %lld on", (long long)o->train.seed);
     if (o->final_seeds)
@@ -261,21 +258,21 @@ cloob_status sweep_write_tables(cloob_ctx *ctx, sweep *s)
 cloob_status ablation_write_tables(cloob_ctx *ctx, sweep *s)
 {
     const sweep_stage *stage = &s->search[0];
-    ablation t = { .methods = (int)s->points.count, .seeds = s->o->seeds, .alpha = s->o->alpha };
-    sbuf markdown = { 0 }, numbers = { 0 };
-    for (int k = 0; k < t.methods; k++) t.method[k] = s->o->methods[k];
+    groups g = { .memory = s->memory };
+    groups_result found;
+    sbuf markdown = { 0 };
+    for (int64_t k = 0; k < s->o->methods_count; k++)
+        if (groups_at(&g, s->o->methods[k]) < 0) return ctx_no_memory(ctx, 64, "a metric");
     for (int64_t i = 0; i < stage->runs; i++) {
         json *summary;
-        CLOOB_TRY(run_read_summary(ctx, s->memory, &stage->run[i], &summary));
-        CLOOB_TRY(ablation_add(ctx, s->memory, &t, (int)stage->point[i], summary));
+        CLOOB_TRY(run_read(ctx, s->memory, &stage->run[i], "summary.json", &summary));
+        CLOOB_TRY(groups_add(ctx, &g, s->o->methods[stage->point[i]], summary));
     }
-    CLOOB_TRY(ablation_test(ctx, &t));
-    s->summary.metrics = t.count;
-    for (int64_t i = 0; i < t.count; i++) s->summary.significant += t.metric[i].significant;
-    ablation_markdown(&t, &markdown);
-    ablation_json(&t, &numbers);
-    cloob_status status = write_in(ctx, s, "ablation.md", &markdown);
-    if (status == CLOOB_OK) return write_in(ctx, s, "ablation.json", &numbers);
-    sbuf_release(&numbers);
+    CLOOB_TRY(groups_finish(ctx, &g, &(compare_options){ .alpha = s->o->alpha }, &found));
+    s->summary.metrics = found.metrics;
+    for (int64_t i = 0; i < found.metrics; i++) s->summary.significant += found.metric[i].won;
+    cloob_status status = write_both(ctx, s, &found, s->o->seeds, "ablation.json", &markdown);
+    if (status == CLOOB_OK) return write_in(ctx, s, "ablation.md", &markdown);
+    sbuf_release(&markdown);
     return status;
 }

@@ -49,16 +49,11 @@ void brush_stroke(const brush *b, double width, double tone);
 
 /* ---- objects and backdrops ----------------------------------------------------------------------- */
 
-typedef void object_fn(const brush *b);
-object_fn draw_ball, draw_boat, draw_bottle, draw_butterfly, draw_car, draw_cube, draw_cup, draw_fish, draw_house,
-    draw_mushroom, draw_star, draw_tree;
+/* object: SYNTH_BALL, ... */
+void draw_object(const brush *b, int object);
 
 typedef void backdrop_fn(cairo_t *cr, int light, double horizon, rnd *d);
 backdrop_fn draw_beach, draw_desert, draw_forest, draw_meadow, draw_room, draw_snow, draw_street;
-backdrop_fn draw_sky; /* with sun, moon, stars and clouds; outdoor backdrops begin with it */
-
-/* A surface that holds rgb (size, size, 3); the caller destroys it. */
-cairo_surface_t *paint_surface(const uint8_t *rgb, int64_t size);
 
 /* Shapes that several of them use. */
 void path_ellipse(cairo_t *cr, double x, double y, double rx, double ry);

@@ -4,15 +4,6 @@
 #include <string.h>
 #include "lab/synth/write.h"
 
-static object_fn *const objects[SYNTH_OBJECTS] = {
-    [SYNTH_BALL] = draw_ball,     [SYNTH_BOAT] = draw_boat,
-    [SYNTH_BOTTLE] = draw_bottle, [SYNTH_BUTTERFLY] = draw_butterfly,
-    [SYNTH_CAR] = draw_car,       [SYNTH_CUBE] = draw_cube,
-    [SYNTH_CUP] = draw_cup,       [SYNTH_FISH] = draw_fish,
-    [SYNTH_HOUSE] = draw_house,   [SYNTH_MUSHROOM] = draw_mushroom,
-    [SYNTH_STAR] = draw_star,     [SYNTH_TREE] = draw_tree,
-};
-
 static backdrop_fn *const backdrops[SYNTH_BACKGROUNDS] = {
     [SYNTH_BEACH] = draw_beach,   [SYNTH_DESERT] = draw_desert, [SYNTH_FOREST] = draw_forest,
     [SYNTH_MEADOW] = draw_meadow, [SYNTH_ROOM] = draw_room,     [SYNTH_SNOW] = draw_snow,
@@ -95,7 +86,7 @@ static void draw_shadow(cairo_t *cr, int light, int object, place at)
     cairo.restore(cr);
 }
 
-static void draw_object(cairo_t *cr, const synth_scene *s, const brush *b, place at, rnd *d)
+static void put_object(cairo_t *cr, const synth_scene *s, const brush *b, place at, rnd *d)
 {
     int object = s->value[SYNTH_OBJECT];
     draw_shadow(cr, b->light, object, at);
@@ -103,7 +94,7 @@ static void draw_object(cairo_t *cr, const synth_scene *s, const brush *b, place
     cairo.translate(cr, at.x, at.y - stance[object].lift * at.scale);
     cairo.scale(cr, (rnd_chance(d, 0.5) ? -1 : 1) * at.scale, at.scale);
     cairo.rotate(cr, rnd_range(d, -0.05, 0.05));
-    objects[object](b);
+    draw_object(b, object);
     cairo.restore(cr);
 }
 
@@ -136,7 +127,7 @@ static void draw_scene(cairo_t *cr, const synth_scene *s)
     cairo.set_line_join(cr, CAIRO_LINE_JOIN_ROUND);
     for (int i = 0; i < n; i++) {
         b.key = rng_subkey(b.key, (uint64_t)i); /* every piece has its own grain */
-        draw_object(cr, s, &b, at[i], &d);
+        put_object(cr, s, &b, at[i], &d);
     }
     draw_vignette(cr);
 }
@@ -177,7 +168,7 @@ cloob_status synth_render(cloob_ctx *ctx, const synth_scene *s, int64_t size, ui
 
 /* ---- PNG, for builds without libjpeg ------------------------------------------------------------- */
 
-cairo_surface_t *paint_surface(const uint8_t *rgb, int64_t size)
+static cairo_surface_t *surface_of(const uint8_t *rgb, int64_t size)
 {
     cairo_surface_t *surface = cairo.image_surface_create(CAIRO_FORMAT_RGB24, (int)size, (int)size);
     unsigned char *data = cairo.image_surface_get_data(surface);
@@ -200,7 +191,7 @@ static cairo_status_t append(void *closure, const unsigned char *data, unsigned 
 cloob_status synth_encode_png(cloob_ctx *ctx, const uint8_t *rgb, int64_t size, sbuf *out)
 {
     CLOOB_TRY(cairo_use(ctx));
-    cairo_surface_t *surface = paint_surface(rgb, size);
+    cairo_surface_t *surface = surface_of(rgb, size);
     cairo_status_t written = cairo.surface_write_to_png_stream(surface, append, out);
     cairo.surface_destroy(surface);
     if (written == CAIRO_STATUS_SUCCESS) return CLOOB_OK;

@@ -202,6 +202,18 @@ void synth_stage_end(synth_stage *st)
     *st = (synth_stage){ 0 };
 }
 
+/* ---- streams ------------------------------------------------------------------------------------- */
+
+cloob_status synth_close(cloob_ctx *ctx, const char *name, FILE **f)
+{
+    if (!*f) return CLOOB_OK;
+    bool bad = fflush(*f) != 0 || ferror(*f);
+    int cause = errno;
+    if (fclose(*f) != 0 && !bad) bad = true, cause = errno;
+    *f = NULL;
+    return bad ? ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", name, strerror(cause)) : CLOOB_OK;
+}
+
 /* ---- tar files: 512-byte headers, content padded to 512, two empty blocks at the end ------------- */
 
 cloob_status synth_tar_open(cloob_ctx *ctx, const char *path, synth_tar *t)
@@ -242,11 +254,7 @@ cloob_status synth_tar_close(cloob_ctx *ctx, synth_tar *t)
     static const char zeros[1024];
     if (!t->stream) return CLOOB_OK;
     fwrite(zeros, 1, sizeof zeros, t->stream);
-    bool bad = fflush(t->stream) != 0 || ferror(t->stream);
-    int cause = errno;
-    if (fclose(t->stream) != 0 && !bad) bad = true, cause = errno;
-    cloob_status status =
-        bad ? ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", t->path, strerror(cause)) : CLOOB_OK;
+    cloob_status status = synth_close(ctx, t->path, &t->stream);
     free(t->path);
     *t = (synth_tar){ 0 };
     return status;

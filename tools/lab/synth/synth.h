@@ -136,10 +136,6 @@ enum { SYNTH_MIN_SIZE = 16, SYNTH_MAX_SIZE = 2048 };
 /* rgb: (size, size, 3), overwritten. Any number of threads, each with its own context. */
 cloob_status synth_render(cloob_ctx *ctx, const synth_scene *s, int64_t size, uint8_t *rgb);
 
-/* A PNG to look at: rows x columns training scenes at `size` pixels with their captions below; or, when rows
- * is 0, one row per factor with all its values. */
-cloob_status synth_sheet(cloob_ctx *ctx, const synth_world *w, int rows, int columns, int64_t size, const char *path);
-
 /* Random choices in a row: number n of a key, then n + 1, ... A pure function of the key, like rng.h, for
  * code that makes many small choices in a fixed order. */
 

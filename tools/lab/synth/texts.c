@@ -8,31 +8,20 @@
 
 static const char *value_name(int factor, int value) { return synth_factors[factor].value[value].name; }
 
-void synth_put_factor_header(sbuf *s)
+void synth_put_header(sbuf *s, synth_list list)
 {
-    sbuf_puts(s, "filepath\tsplit");
+    sbuf_puts(s, list == SYNTH_NAMING ? "filepath\tsplit\theld_out" : "filepath\tsplit");
     for (int f = 0; f < SYNTH_FACTORS; f++) sbuf_printf(s, "\t%s", synth_factors[f].name);
     sbuf_putc(s, '\n');
 }
 
-void synth_put_naming_header(sbuf *s)
-{
-    sbuf_puts(s, "filepath\tsplit\theld_out");
-    for (int f = 0; f < SYNTH_FACTORS; f++) sbuf_printf(s, "\t%s", synth_factors[f].name);
-    sbuf_putc(s, '\n');
-}
-
-void synth_put_factor_row(sbuf *s, const char *file, const char *split, const synth_scene *scene)
+void synth_put_row(sbuf *s, synth_list list, const char *file, const char *split, const synth_scene *scene)
 {
     sbuf_printf(s, "%s\t%s", file, split);
-    for (int f = 0; f < SYNTH_FACTORS; f++) sbuf_printf(s, "\t%s", value_name(f, scene->value[f]));
-    sbuf_putc(s, '\n');
-}
-
-void synth_put_naming_row(sbuf *s, const char *file, const char *split, const synth_scene *scene)
-{
-    sbuf_printf(s, "%s\t%s\t%d", file, split, scene->held_out);
-    for (int f = 0; f < SYNTH_FACTORS; f++) sbuf_printf(s, "\t%d", scene->named[f]);
+    if (list == SYNTH_NAMING) sbuf_printf(s, "\t%d", scene->held_out);
+    for (int f = 0; f < SYNTH_FACTORS; f++)
+        if (list == SYNTH_NAMING) sbuf_printf(s, "\t%d", scene->named[f]);
+        else sbuf_printf(s, "\t%s", value_name(f, scene->value[f]));
     sbuf_putc(s, '\n');
 }
 

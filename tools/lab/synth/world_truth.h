@@ -19,7 +19,7 @@ typedef struct factor_result {
     char name[64];
     int64_t values;
     double chance;   /* the share of the commonest value among the tested images */
-    double zeroshot; /* accuracy by the world's prompts */
+    double zeroshot; /* accuracy by the world's prompts; -1 without them */
     double probe;    /* accuracy of a linear probe */
     double kept;     /* (probe - chance) / (1 - chance), cut to 0..1: how much of it is linearly there */
 } factor_result;
@@ -50,19 +50,13 @@ typedef struct world_truth {
     arena memory; /* owns the names and labels */
 } world_truth;
 
-/* Of the validation images, even ones are drawn like training data; odd ones are combinations that training never
- * shows. */
-static inline bool world_never_seen(int64_t index) { return index % 2 == 1; }
-
 /* *out: whether a folder has the two files. */
 cloob_status world_truth_find(cloob_ctx *ctx, const char *dir, bool *out);
 /* Release the truth, also after a failure. */
 cloob_status world_truth_read(cloob_ctx *ctx, const char *dir, world_truth *w);
 void world_truth_release(world_truth *w);
 
-/* What an embedding keeps of a world whose factors are known (shape, colour, place, ...): for every factor,
- * can it be read off the embeddings, by prompts (zero-shot) and by a linear probe? An encoder that explains
- * factors away keeps the few that identify a caption and loses the others. */
+/* ---- one factor at a time -------------------------------------------------------------------------- */
 
 typedef struct factor {
     const char *name;
@@ -71,21 +65,8 @@ typedef struct factor {
     const float *weight; /* (C, D) unit class weights from prompts (eval/zeroshot.h), or NULL: no zero-shot */
 } factor;
 
-typedef struct factor_score {
-    double chance;   /* the share of the commonest value among the test rows */
-    double zeroshot; /* accuracy on the test rows; -1 without weights */
-    double probe;    /* accuracy on the test rows of a probe trained on the others */
-    double kept;     /* (probe - chance) / (1 - chance), cut to 0..1: how much of the factor is linearly there */
-} factor_score;
-
-typedef struct factor_summary {
-    double kept;            /* sum over factors: how many of them an embedding keeps */
-    double zeroshot, probe; /* means over factors; zeroshot over those with weights */
-} factor_summary;
-
-/* x: images. Rows 0, 2, 4, ... train, rows 1, 3, 5, ... test. lambda: of the probe, 1 is a fair choice for
- * unit rows. A factor with one value among the training rows is refused by name. score: (F), written. */
-cloob_status factors_run(cloob_ctx *ctx, factor_score *score, factor_summary *sum, const rows *x, const factor *f,
-                         int64_t F, double lambda);
+/* x: images. Rows 0, 2, 4, ... train the probe, rows 1, 3, 5, ... test. A factor with one value among the training rows
+ * is refused by name. */
+cloob_status factors_run(cloob_ctx *ctx, factors_result *out, const rows *x, const factor *f, int64_t F, double lambda);
 
 #endif

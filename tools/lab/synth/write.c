@@ -9,6 +9,8 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/limits.h"
+#include "core/pool.h"
+#include "io/image/image.h"
 
 #define MAX_COUNT INT64_C(10000000)
 
@@ -51,6 +53,79 @@ static cloob_status check_options(cloob_ctx *ctx, const synth_options *o)
     return CLOOB_OK;
 }
 
+/* ---- images: one range of items per thread, each with its own context, pixels and cairo surface ----- */
+
+enum { JPEG_QUALITY = 92, GRAIN = 4 };
+
+const char *synth_extension(void) { return image_jpeg_available() ? "jpg" : "png"; }
+
+void synth_item_release(synth_item *item)
+{
+    sbuf_release(&item->path);
+    sbuf_release(&item->encoded);
+}
+
+/* No flush to disk for each: the set counts only after its last file, and can be made again. */
+static cloob_status write_file(cloob_ctx *ctx, const char *path, const sbuf *bytes)
+{
+    FILE *f = fopen(path, "wb");
+    if (!f) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
+    fwrite(bytes->data, 1, bytes->len, f);
+    return synth_close(ctx, path, &f);
+}
+
+static cloob_status make_item(cloob_ctx *ctx, int64_t size, uint8_t *rgb, synth_item *item)
+{
+    if (item->path.failed) return ctx_no_memory(ctx, item->path.cap, "a path");
+    CLOOB_TRY(synth_render(ctx, &item->scene, size, rgb));
+    item->encoded.len = 0;
+    if (image_jpeg_available()) CLOOB_TRY(image_encode_jpeg(ctx, rgb, size, size, JPEG_QUALITY, &item->encoded));
+    else CLOOB_TRY(synth_encode_png(ctx, rgb, size, &item->encoded));
+    return item->path.len ? write_file(ctx, item->path.data, &item->encoded) : CLOOB_OK;
+}
+
+typedef struct worker {
+    cloob_ctx *ctx;
+    uint8_t *rgb;
+    cloob_status status;
+} worker;
+
+typedef struct batch {
+    int64_t size;
+    synth_item *item;
+    worker *workers;
+} batch;
+
+static void run_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const batch *b = arg;
+    worker *w = &b->workers[thread];
+    for (int64_t i = begin; i < end && w->status == CLOOB_OK; i++)
+        w->status = make_item(w->ctx, b->size, w->rgb, &b->item[i]);
+}
+
+cloob_status synth_batch(cloob_ctx *ctx, int64_t size, synth_item *item, int64_t n)
+{
+    int ranges = pool_ranges(ctx, n, GRAIN);
+    batch b = { size, item, calloc((size_t)ranges, sizeof(worker)) };
+    bool ready = b.workers != NULL;
+    for (int i = 0; ready && i < ranges; i++) {
+        b.workers[i].ctx = ctx_worker(ctx);
+        b.workers[i].rgb = malloc((size_t)(size * size * 3));
+        ready = b.workers[i].ctx && b.workers[i].rgb;
+    }
+    cloob_status status = ready ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(size * size * 3 * ranges), "images");
+    if (ready) pool_for(ctx, n, GRAIN, run_range, &b);
+    for (int i = 0; b.workers && i < ranges; i++) {
+        worker *w = &b.workers[i];
+        if (status == CLOOB_OK && w->status != CLOOB_OK) status = ctx_fail(ctx, w->status, "%s", cloob_error(w->ctx));
+        cloob_ctx_destroy(w->ctx);
+        free(w->rgb);
+    }
+    free(b.workers);
+    return status;
+}
+
 /* ---- the state of a run -------------------------------------------------------------------------- */
 
 typedef struct run {
@@ -81,16 +156,6 @@ static cloob_status open_text(run *r, const char *name, FILE **f)
     return status;
 }
 
-static cloob_status close_text(run *r, const char *name, FILE **f)
-{
-    if (!*f) return CLOOB_OK;
-    bool bad = fflush(*f) != 0 || ferror(*f);
-    int cause = errno;
-    if (fclose(*f) != 0 && !bad) bad = true, cause = errno;
-    *f = NULL;
-    return bad ? ctx_fail(r->ctx, CLOOB_ERR_IO, "%s: cannot write: %s", name, strerror(cause)) : CLOOB_OK;
-}
-
 static cloob_status make_folder(run *r, const char *name)
 {
     char *path = file_join(r->root, name);
@@ -108,9 +173,9 @@ static void flush_text(run *r, FILE *f)
 
 static void put_rows(run *r, const char *file, const char *split, const synth_scene *scene)
 {
-    synth_put_factor_row(&r->text, file, split, scene);
+    synth_put_row(&r->text, SYNTH_VALUES, file, split, scene);
     flush_text(r, r->factors);
-    synth_put_naming_row(&r->text, file, split, scene);
+    synth_put_row(&r->text, SYNTH_NAMING, file, split, scene);
     flush_text(r, r->naming);
 }
 
@@ -213,7 +278,7 @@ static cloob_status write_pairs(run *r, synth_split split, int64_t count)
     for (int64_t i = 0; i < count; i += r->chunk)
         CLOOB_TRY(write_pair_chunk(r, split, i, i + r->chunk < count ? i + r->chunk : count, count));
     CLOOB_TRY(synth_tar_close(r->ctx, &r->tar));
-    return close_text(r, list, &r->pairs);
+    return synth_close(r->ctx, list, &r->pairs);
 }
 
 /* ---- the test of one factor ---------------------------------------------------------------------- */
@@ -280,15 +345,15 @@ static cloob_status write_all(run *r)
     if (r->o->format == SYNTH_CSV) CLOOB_TRY(make_folder(r, "images"));
     CLOOB_TRY(open_text(r, "factors.tsv", &r->factors));
     CLOOB_TRY(open_text(r, "naming.tsv", &r->naming));
-    synth_put_factor_header(&r->text);
+    synth_put_header(&r->text, SYNTH_VALUES);
     flush_text(r, r->factors);
-    synth_put_naming_header(&r->text);
+    synth_put_header(&r->text, SYNTH_NAMING);
     flush_text(r, r->naming);
     CLOOB_TRY(write_pairs(r, SYNTH_TRAIN, r->r->train));
     CLOOB_TRY(write_pairs(r, SYNTH_VAL, r->r->val));
     for (int f = 0; f < SYNTH_FACTORS; f++) CLOOB_TRY(write_test(r, (synth_factor)f));
-    CLOOB_TRY(close_text(r, "factors.tsv", &r->factors));
-    CLOOB_TRY(close_text(r, "naming.tsv", &r->naming));
+    CLOOB_TRY(synth_close(r->ctx, "factors.tsv", &r->factors));
+    CLOOB_TRY(synth_close(r->ctx, "naming.tsv", &r->naming));
     return write_descriptions(r);
 }
 

@@ -11,6 +11,8 @@
 #ifndef LAB_SYNTH_WRITE_H
 #define LAB_SYNTH_WRITE_H
 
+#include <stdio.h>
+
 #include "core/ctx.h"
 #include "lab/synth/synth.h"
 
@@ -49,12 +51,11 @@ int64_t synth_per_class(const synth_options *o);
 
 /* ---- texts: each appends to s -------------------------------------------------------------------- */
 
-/* "filepath<TAB>split<TAB>object..." and "filepath<TAB>split<TAB>held_out<TAB>object...": the columns of
- * factors.tsv (values) and naming.tsv (1 where the caption names the factor). */
-void synth_put_factor_header(sbuf *s);
-void synth_put_naming_header(sbuf *s);
-void synth_put_factor_row(sbuf *s, const char *file, const char *split, const synth_scene *scene);
-void synth_put_naming_row(sbuf *s, const char *file, const char *split, const synth_scene *scene);
+/* The two lists of ground truth: factors.tsv (filepath, split, a value per factor) and naming.tsv (filepath, split,
+ * held_out, and 1 where the caption names the factor). */
+typedef enum synth_list { SYNTH_VALUES, SYNTH_NAMING } synth_list;
+void synth_put_header(sbuf *s, synth_list list);
+void synth_put_row(sbuf *s, synth_list list, const char *file, const char *split, const synth_scene *scene);
 
 /* {"object": "ball", ..., "named": ["object", ...], "held_out": false} */
 void synth_put_truth(sbuf *s, const synth_scene *scene);
@@ -65,11 +66,14 @@ void synth_put_prompts(sbuf *s);
 /* What the set is: its settings, naming rates, favourites and held-out pairs. */
 void synth_put_mark(sbuf *s, const synth_options *o);
 
+/* Closes a stream and sets it to NULL; a write that failed before is an error, too. Safe to call on a closed one. */
+cloob_status synth_close(cloob_ctx *ctx, const char *name, FILE **f);
+
 /* Plain tar files, written member by member (ustar; no dates or owners, so the same content is the same
  * bytes). */
 
 typedef struct synth_tar {
-    void *stream; /* FILE */
+    FILE *stream;
     char *path;
 } synth_tar;
 

@@ -1,13 +1,12 @@
-/* One persistent block per multiprocessor and strip of columns, which walks down the rows tile by tile. Four
- * warpgroups: one drives the copy engine; one makes the left factor out of what the copy engine brought, in place; two
- * teams multiply, 64 rows each (or the same 64 rows and half of the columns each), and end the tile.
+/* Persistent blocks, one per multiprocessor; each has a range of columns and processes tiles of rows. Four warpgroups:
+ * a producer issues bulk copies; a transformer computes operand a in place; two consumers multiply 64 rows each (or the
+ * same 64 rows and half of the columns each) and store the tile.
  *
- * Three rings of stages in shared memory, each as deep as a step of the GEMM (64): x, which becomes the factor and
- * is also written out from there; other, which is free again as soon as the factor is made; the strip of b, which stays
- * in shared memory instead where the variant says so.
+ * Three rings of stages in shared memory, 64 deep: x, which becomes a and may be stored from there; other, which is
+ * released when a is computed; b, unless the variant keeps all of b resident.
  *
- * TILED: tiles are parts of images, and the factor also leaves behind a 2 x 2 pool (pooled_factor.cuh). */
-#include "nn/cuda/fused/pooled_factor.cuh"
+ * TILED: tiles are image positions, and the 2 x 2 pool of a is stored as well (pooled_operand.cuh). */
+#include "nn/cuda/fused/pooled_operand.cuh"
 #include "nn/cuda/fused/tile_sums.cuh"
 #include "tensor/cuda/cuda.h"
 
@@ -15,8 +14,8 @@ namespace {
 
 /* ---- multiplying --------------------------------------------------------------------------------- */
 
-/* One instruction of 256 columns would not fit the registers that the kernel starts with: two of 128, and one of 64 for
- * strips of 320. */
+/* One instruction with 256 columns needs more registers than the kernel starts with: two of 128 columns, and one of 64
+ * more for 320 columns. */
 template <int N>
 __device__ __forceinline__ void multiply_k16(float (&c)[N], uint64_t a, uint64_t b, int keep)
 {
@@ -27,55 +26,56 @@ __device__ __forceinline__ void multiply_k16(float (&c)[N], uint64_t a, uint64_t
     } else wgmma_k16(c, a, b, keep);
 }
 
-/* A warp has multiplied these stages. */
-__device__ __forceinline__ void give_back(const ring &a, int a_at, const ring &b, int b_at, const layout &l)
+/* Called by a warp that has multiplied these stages. */
+__device__ __forceinline__ void release_stages(const ring &a, int a_at, const ring &b, int b_at, const layout &l)
 {
     barrier_arrive(&a.empty[a_at]);
-    if (!l.stays) barrier_arrive(&b.empty[b_at]);
+    if (!l.b_resident) barrier_arrive(&b.empty[b_at]);
 }
 
-/* c = a b^T over the tile's stages; each is given back once the product after it has begun. */
+/* c = a b^T over the tile's stages; a stage is released when the next multiplication has been issued. */
 template <int N>
-__device__ __forceinline__ void multiply(float (&c)[N], ring &a, ring &b, const share &w, const layout &l, int below,
-                                         int shift)
+__device__ __forceinline__ void multiply(float (&c)[N], ring &a, ring &b, const block_tiles &w, const layout &l,
+                                         int below, int shift)
 {
-    bool stays = l.stays;
+    bool b_resident = l.b_resident;
     int before = 0, b_before = 0;
-    settle(c);
+    fence_registers(c);
     for (int s = 0; s < w.depth; s++) {
         barrier_wait(&a.full[a.at], a.parity);
-        if (!stays) barrier_wait(&b.full[b.at], b.parity);
+        if (!b_resident) barrier_wait(&b.full[b.at], b.parity);
         uint64_t da = descriptor(a.here() + below * ROW),
-                 db = descriptor((stays ? b.stage + s * b.bytes : b.here()) + shift * ROW);
+                 db = descriptor((b_resident ? b.stage + s * b.bytes : b.here()) + shift * ROW);
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < DEPTH / 16; k++) multiply_k16(c, da + 2 * k, db + 2 * k, s > 0 || k > 0);
         wgmma_commit();
         if (s > 0) {
             wgmma_wait<1>();
-            if (elected()) give_back(a, before, b, b_before, l);
+            if (elected()) release_stages(a, before, b, b_before, l);
         }
         before = a.at, b_before = b.at;
         a.next();
-        if (!stays) b.next();
+        if (!b_resident) b.next();
     }
     wgmma_wait<0>();
-    settle(c);
-    if (elected()) give_back(a, before, b, b_before, l);
+    fence_registers(c);
+    if (elected()) release_stages(a, before, b, b_before, l);
 }
 
-/* Where a team's rows of a tile lie: the lane's two rows there are, and where they are sent. */
+/* The rows of a tile that belong to a consumer: which of the lane's two rows exist, and where they are stored. */
 template <bool TILED>
-struct team_rows {
+struct consumer_rows {
     bool counts[2];
     int row; /* the first */
-    tile_place at;
-    __device__ __forceinline__ team_rows(const prologue_gemm &j, const share &w, const layout &l, int tile, int below)
+    tile_position at;
+    __device__ __forceinline__ consumer_rows(const prologue_gemm &j, const block_tiles &w, const layout &l, int tile,
+                                             int below)
     {
         int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16 + lane / 4;
         if constexpr (TILED) {
             int64_t lines = j.m / j.line;
-            at = place_of(l, tile, w.height), at.line += below / l.tile_width;
+            at = position_of(l, tile, w.height), at.line += below / l.tile_width;
             for (int i = 0; i < 2; i++) counts[i] = at.line + (first + 8 * i) / l.tile_width < lines;
         } else {
             row = tile * w.height + below, first += row;
@@ -89,27 +89,27 @@ struct team_rows {
     }
 };
 
-/* A team's life. pivots: of its columns; results: its places; cells: the block's. */
+/* Main loop of a consumer. pivots: of its columns; results: its output buffers; cells: the block's sums. */
 template <int N, bool STATS, bool TILED>
-__device__ void work(ring a, ring b, const share &w, const CUtensorMap *out_map, const prologue_gemm &j,
-                     const layout &l, int team, const float *pivots, char *results, float *cells)
+__device__ void consume(ring a, ring b, const block_tiles &w, const CUtensorMap *out_map, const prologue_gemm &j,
+                        const layout &l, int consumer, const float *pivots, char *results, float *cells)
 {
     float c[N];
-    int warp = warp_number() - 8, below = team / l.across * ROWS, place = 0;
-    int shift = team % l.across * 2 * N;
+    int warp = warp_number() - 8, below = consumer / l.across * ROWS, place = 0;
+    int shift = consumer % l.across * 2 * N;
     float *cell = cells + warp * 4 * N;
     statistics<N> sums;
     sums.total.clear();
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
-        team_rows<TILED> rows(j, w, l, tile, below);
+        consumer_rows<TILED> rows(j, w, l, tile, below);
         multiply(c, a, b, w, l, below, shift);
 #pragma unroll
         for (int box = 0; box < N / 32; box++) {
             char *out = results + place * BOX;
-            if (w.strip + shift + 64 * box >= j.n) break;
-            if (l.places == 1) {
-                wait_sent();
-                team_barrier(team);
+            if (w.first_column + shift + 64 * box >= j.n) break;
+            if (l.out_buffers == 1) {
+                wait_stores();
+                consumer_barrier(consumer);
             }
 #pragma unroll
             for (int k = 0; k < 4; k++) {
@@ -125,11 +125,11 @@ __device__ void work(ring a, ring b, const share &w, const CUtensorMap *out_map,
                 }
             }
             if (STATS) sums.end_box(cell, box);
-            if (l.places == 2) wait_sent(); /* so the other place is free behind the barrier */
+            if (l.out_buffers == 2) wait_stores(); /* after the barrier the other buffer is free */
             shared_publish();
-            team_barrier(team);
-            if (is_leader()) rows.store(out_map, out, w.strip + shift + 64 * box);
-            place = l.places - 1 - place;
+            consumer_barrier(consumer);
+            if (is_leader()) rows.store(out_map, out, w.first_column + shift + 64 * box);
+            place = l.out_buffers - 1 - place;
         }
     }
     if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
@@ -138,12 +138,12 @@ __device__ void work(ring a, ring b, const share &w, const CUtensorMap *out_map,
     write_sums<N>(cells, j, w, l.across);
 }
 
-/* One of each kind for every stage. full: it was copied; ready: it is the factor; empty: it may be copied to again. */
+/* Barriers per stage. full: copied; ready: transformed; empty: released. */
 struct barriers {
     uint64_t x_full[MAX_STAGES], x_empty[MAX_STAGES], ready[MAX_STAGES], other_full[MAX_STAGES],
         other_empty[MAX_STAGES], b_full[B_STAGES], b_empty[B_STAGES];
 
-    /* The numbers of arrivals that end a phase. */
+    /* Arguments: arrivals that complete a phase. */
     __device__ __forceinline__ void make(int x_readers, int b_copies, int b_readers)
     {
         for (int s = 0; s < MAX_STAGES; s++) {
@@ -155,27 +155,27 @@ struct barriers {
     }
 };
 
-/* Registers of a thread that copies, makes the factor, multiplies; together at most what the kernel starts with. */
+/* Registers per thread of each role; their sum is at most what the kernel starts with. */
 template <int N>
 struct registers {
-    static constexpr int copies = N == 160   ? 24
-                                  : N == 128 ? 32
-                                             : 40,
-                         makes = N == 160   ? 72
-                                 : N == 128 ? 96
-                                            : 128,
-                         multiplies = N == 160   ? 208
-                                      : N == 128 ? 192
-                                                 : 168;
+    static constexpr int load_registers = N == 160   ? 24
+                                          : N == 128 ? 32
+                                                     : 40,
+                         transform_registers = N == 160   ? 72
+                                               : N == 128 ? 96
+                                                          : 128,
+                         multiply_registers = N == 160   ? 208
+                                              : N == 128 ? 192
+                                                         : 168;
 };
 
-/* The makers' life. pooled: room for what is pooled. */
+/* Main loop of the transforming warpgroup. pooled: buffers of pooled rows. */
 template <class P, int HEIGHT, bool TILED>
-__device__ __forceinline__ void make(ring x, ring other, const share &w, const layout &l, const float *channels,
+__device__ __forceinline__ void make(ring x, ring other, const block_tiles &w, const layout &l, const float *channels,
                                      uint64_t *ready, const maps &t, char *pooled, bool writes)
 {
-    if constexpr (TILED) make_pooled_factor<P, HEIGHT>(x, other, w, l, channels, ready, t, pooled, writes);
-    else make_factor<P, HEIGHT>(x, other, w, channels, ready, writes ? &t.side : nullptr);
+    if constexpr (TILED) transform_pooled_stages<P, HEIGHT>(x, other, w, l, channels, ready, t, pooled, writes);
+    else transform_stages<P, HEIGHT>(x, other, w, channels, ready, writes ? &t.side : nullptr);
 }
 
 template <int N, class P, bool STATS, bool TILED>
@@ -185,20 +185,20 @@ __global__ void __launch_bounds__(THREADS, 1)
 {
     extern __shared__ char memory[];
     __shared__ barriers s;
-    share w = share_of<N>(j, l);
+    block_tiles w = block_tiles_of<N>(j, l);
     int b_bytes = w.width * ROW, x_bytes = w.height * ROW, channels_count = w.depth * DEPTH;
     char *b_at = shared_begin(memory);
     char *x_at = b_at + l.b_stages * b_bytes, *other_at = x_at + l.x_stages * x_bytes;
-    char *results = other_at + l.other_stages * x_bytes, *pooled = results + TEAMS * l.places * BOX;
-    float *channels = (float *)(pooled + (TILED ? POOLED_PLACES * x_bytes / 4 : 0)),
-          *pivots = channels + CHANNEL_NUMBERS * channels_count;
+    char *results = other_at + l.other_stages * x_bytes, *pooled = results + CONSUMERS * l.out_buffers * BOX;
+    float *channels = (float *)(pooled + (TILED ? POOLED_BUFFERS * x_bytes / 4 : 0)),
+          *pivots = channels + CHANNEL_COEFFICIENTS * channels_count;
     float *cells = pivots + w.width;
     write_channels<P>(channels, channels_count, j);
     for (int i = threadIdx.x; STATS && i < w.width; i += THREADS)
-        pivots[i] = w.strip + i < j.n ? j.pivot[w.strip + i] : 0.0f;
-    for (int i = threadIdx.x; STATS && i < TEAMS * 4 * 4 * N; i += THREADS) cells[i] = 0.0f;
-    bool writes = j.side && w.strip == 0; /* of several strips the first writes the factor */
-    if (threadIdx.x == 0) s.make(TEAMS * 4 + writes, l.stays ? w.depth : 1, TEAMS * 4);
+        pivots[i] = w.first_column + i < j.n ? j.pivot[w.first_column + i] : 0.0f;
+    for (int i = threadIdx.x; STATS && i < CONSUMERS * 4 * 4 * N; i += THREADS) cells[i] = 0.0f;
+    bool writes = j.side && w.first_column == 0; /* of several column ranges the first stores a */
+    if (threadIdx.x == 0) s.make(CONSUMERS * 4 + writes, l.b_resident ? w.depth : 1, CONSUMERS * 4);
     __syncthreads();
     ring x = { x_at, s.x_full, s.x_empty, x_bytes, l.x_stages, 0, 0 };
     ring other = { other_at, s.other_full, s.other_empty, x_bytes, l.other_stages, 0, 0 };
@@ -206,22 +206,24 @@ __global__ void __launch_bounds__(THREADS, 1)
     using R = registers<N>;
     int warp = warp_number();
     if (warp < 4) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::copies));
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::load_registers));
         if (!elected()) return;
         if (warp == 0) TILED ? copy_tiles(x, w, l, &t.x) : copy_rows(x, w, &t.x);
         else if (warp == 1 && P::sources == 2)
             TILED ? copy_tiles(other, w, l, &t.other) : copy_rows(other, w, &t.other);
-        else if (warp == 2) copy_b(b, w, &t.b, l.stays);
+        else if (warp == 2) copy_b(b, w, &t.b, l.b_resident);
     } else if (warp < 8) {
-        if constexpr (R::makes < 128) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::makes));
+        if constexpr (R::transform_registers < 128)
+            asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::transform_registers));
         if (l.across == 1) make<P, 2 * ROWS, TILED>(x, other, w, l, channels, s.ready, t, pooled, writes);
         else make<P, ROWS, TILED>(x, other, w, l, channels, s.ready, t, pooled, writes);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R::multiplies));
-        int team = warp / 4 - 2, shift = team % l.across * 2 * N;
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R::multiply_registers));
+        int consumer = warp / 4 - 2, shift = consumer % l.across * 2 * N;
         ring factor = { x_at, s.ready, s.x_empty, x_bytes, l.x_stages, 0, 0 };
-        if (l.stays) barrier_wait(&s.b_full[0], 0);
-        work<N, STATS, TILED>(factor, b, w, &t.out, j, l, team, pivots + shift, results + team * l.places * BOX, cells);
+        if (l.b_resident) barrier_wait(&s.b_full[0], 0);
+        consume<N, STATS, TILED>(factor, b, w, &t.out, j, l, consumer, pivots + shift,
+                                 results + consumer * l.out_buffers * BOX, cells);
     }
 }
 
@@ -231,55 +233,56 @@ struct choice {
     int N;
     layout l;
     int width() const { return 2 * N * l.across; }
-    int height() const { return TEAMS / l.across * ROWS; }
+    int height() const { return CONSUMERS / l.across * ROWS; }
 };
 
-/* What a variant is, as bench_prologue lists them. */
+/* The variants that bench_prologue lists. */
 struct variant {
     int across;
-    bool stays;
-    int most;   /* columns of a strip */
-    int places; /* for results, at first */
+    bool b_resident;
+    int most;        /* largest number of columns per block */
+    int out_buffers; /* output buffers per consumer, if they fit */
 };
 const variant variants[PROLOGUE_VARIANTS] = { { 1, true, 256, 2 },  { 1, false, 256, 2 }, { 2, true, 256, 2 },
                                               { 2, false, 256, 2 }, { 1, false, 256, 1 }, { 1, false, 320, 1 } };
 
-/* Whether the variant may be tried: the widest strip where one of them does and one of the others does not. */
+/* Whether to try the variant: the widest one only if its columns are enough and 256 are not. */
 bool suits(const prologue_gemm *p, const variant &v)
 {
-    if (p->prologue == PROLOGUE_DX && p->n > v.most) return false; /* the factor may lie where other does: one strip */
+    if (p->prologue == PROLOGUE_DX && p->n > v.most)
+        return false; /* side may be the memory of other: one column range */
     return v.most == 256 || (p->prologue != PROLOGUE_APPLY && p->n > 256 && p->n <= v.most);
 }
 
-/* Lays out tiles for a pool; false: lines of this length have none. */
+/* Chooses tiles of image positions; false: no tile fits this line length. */
 bool lay_out_tiles(const prologue_gemm *p, layout *l)
 {
     enum { WIDEST = 16 };
     if (!p->pools) return true;
     if (p->prologue != PROLOGUE_ADD || p->line < 2) return false;
     for (l->tile_width = WIDEST; l->tile_width > 1 && p->line % l->tile_width; l->tile_width /= 2) {}
-    l->beside = l->tile_width > 1 ? (int)p->line / l->tile_width : 0;
-    return l->beside > 0;
+    l->tiles_per_line = l->tile_width > 1 ? (int)p->line / l->tile_width : 0;
+    return l->tiles_per_line > 0;
 }
 
-/* Fills shared memory with stages; x_stages 0: does not fit. */
+/* Fills shared memory with stages; x_stages is 0 if it does not fit. */
 choice choose(const prologue_gemm *p)
 {
     choice c = {};
     layout &l = c.l;
     const variant &v = variants[p->variant];
     l.across = v.across;
-    l.stays = v.stays;
+    l.b_resident = v.b_resident;
     int64_t columns = ((p->n < v.most ? p->n : v.most) + l.across - 1) / l.across;
     c.N = columns <= 64 ? 32 : columns <= 128 ? 64 : columns <= 256 ? 128 : 160;
     if (!suits(p, v) || !lay_out_tiles(p, &l) || (p->pools && c.N == 160)) return c;
     if (p->n % 8 || p->k % 8 || p->n < 32 || p->k < 32 || (l.across == 2 && p->n <= 64)) return c;
     int sources = p->prologue == PROLOGUE_APPLY ? 1 : 2, depth = (int)((p->k + DEPTH - 1) / DEPTH);
-    int numbers = CHANNEL_NUMBERS * depth * DEPTH + (p->stats ? c.width() + TEAMS * 4 * 4 * c.N : 0);
-    int fixed = 1024 + numbers * (int)sizeof(float) + (p->pools ? POOLED_PLACES * c.height() * ROW / 4 : 0);
-    l.b_stages = l.stays ? depth : B_STAGES;
-    for (l.places = v.places; l.places; l.places--) {
-        int left = SHARED_BYTES - fixed - l.b_stages * c.width() * ROW - TEAMS * l.places * BOX,
+    int coefficients = CHANNEL_COEFFICIENTS * depth * DEPTH + (p->stats ? c.width() + CONSUMERS * 4 * 4 * c.N : 0);
+    int fixed = 1024 + coefficients * (int)sizeof(float) + (p->pools ? POOLED_BUFFERS * c.height() * ROW / 4 : 0);
+    l.b_stages = l.b_resident ? depth : B_STAGES;
+    for (l.out_buffers = v.out_buffers; l.out_buffers; l.out_buffers--) {
+        int left = SHARED_BYTES - fixed - l.b_stages * c.width() * ROW - CONSUMERS * l.out_buffers * BOX,
             boxes = left / (c.height() * ROW);
         if (left < 0) boxes = 0;
         l.other_stages = sources == 2 ? boxes / 2 : 0;
@@ -288,14 +291,14 @@ choice choose(const prologue_gemm *p)
         if (l.x_stages > MAX_STAGES) l.x_stages = MAX_STAGES;
         if (l.x_stages >= 3) return c;
     }
-    l.places = 1;
+    l.out_buffers = 1;
     if (l.x_stages < 2 || (sources == 2 && l.other_stages < 1)) l.x_stages = 0;
     return c;
 }
 
-int strips_of(const prologue_gemm *p, const choice &c) { return (int)((p->n + c.width() - 1) / c.width()); }
+int column_blocks_of(const prologue_gemm *p, const choice &c) { return (int)((p->n + c.width() - 1) / c.width()); }
 
-/* Rows (m, d) in tiles of so many, parts of images; by 2: those behind the pool. */
+/* Tensor map of rows (m, d) in tiles of image positions of `height` rows; by 2: of the pooled rows. */
 cudaError_t map_tiles(CUtensorMap *map, const void *rows, const prologue_gemm *p, int64_t d, const layout &l,
                       int height, int by)
 {
@@ -336,7 +339,7 @@ cudaError_t launch(cudaStream_t stream, const prologue_gemm *p, const choice &c,
                                  SHARED_BYTES);
     if (e != cudaSuccess) return e;
     prologue_gemm_kernel<N, P, STATS, TILED>
-        <<<prologue_gemm_parts(p, sms) * strips_of(p, c), THREADS, SHARED_BYTES, stream>>>(t, *p, c.l);
+        <<<prologue_gemm_parts(p, sms) * column_blocks_of(p, c), THREADS, SHARED_BYTES, stream>>>(t, *p, c.l);
     return cudaGetLastError();
 }
 
@@ -371,7 +374,7 @@ int prologue_gemm_parts(const prologue_gemm *p, int sms)
     if (p->dw) return gradients_gemm_parts(p, sms);
     choice c = choose(p);
     if (c.l.x_stages == 0) return 0;
-    int64_t tiles = count_tiles(*p, c.l, c.height()), parts = sms / strips_of(p, c);
+    int64_t tiles = count_tiles(*p, c.l, c.height()), parts = sms / column_blocks_of(p, c);
     if (parts > tiles) parts = tiles;
     return parts < 1 ? 1 : (int)parts;
 }

@@ -36,12 +36,12 @@ static cloob_status trial_open(trial *t, bool side)
 {
     prologue_gemm *p = &t->p;
     int64_t sums = p->dw ? p->k : 2; /* for each of n, from each part */
-    int64_t rows = p->m * p->k, numbers = p->k > p->n ? p->k : p->n;
+    int64_t rows = p->m * p->k, per_channel = p->k > p->n ? p->k : p->n;
     int64_t count[BUFFERS] = { rows,
                                p->prologue == PROLOGUE_APPLY ? 0 : rows,
                                p->dw ? p->m * p->n : 0,
                                p->n * p->k,
-                               4 * numbers,
+                               4 * per_channel,
                                side ? rows : 0,
                                p->m * p->n,
                                2 * sums * p->n * (t->sms + 1),
@@ -115,7 +115,7 @@ static variant_choice fused_time(const op_env *env, const prologue_gemm *p, bool
 static int asked_variant(const op_env *env, prologue_gemm p)
 {
     static const int order[2][PROLOGUE_VARIANTS] = { { 5, 0, 3, 1, 2, 4 }, { 2, 4, 3, 1, 0, 5 } };
-    const int *o = order[env->ctx->kernels.fused_gemm == FUSED_GEMM_2_TEAMS];
+    const int *o = order[env->ctx->kernels.fused_gemm == FUSED_GEMM_2_CONSUMERS];
     for (int i = 0; i < PROLOGUE_VARIANTS; i++) {
         p.variant = o[i];
         if (prologue_gemm_parts(&p, cuda_sms(env))) return o[i];

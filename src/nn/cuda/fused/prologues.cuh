@@ -1,51 +1,53 @@
-/* What becomes of a GEMM's left factor while it lies in shared memory: one prologue per kind (prologue_gemm.h). A
- * thread has eight neighbouring channels of a row; three numbers for each channel lie in shared memory. */
+/* Prologues (prologue_gemm.h): transformations of operand a in shared memory. A thread transforms eight neighbouring
+ * channels of a row with three coefficients per channel, which are in shared memory. */
 #ifndef NN_CUDA_FUSED_PROLOGUES_CUH
 #define NN_CUDA_FUSED_PROLOGUES_CUH
 
-#include "nn/cuda/fused/walk.cuh"
+#include "nn/cuda/fused/prologue_tiles.cuh"
 
 namespace {
 
-enum { CHANNEL_NUMBERS = 3 };
+enum { CHANNEL_COEFFICIENTS = 3 };
 
-/* Of eight channels: mean, slope, bias of batch norm's apply; factors of other and of x and what is left, of its
- * backward pass. */
-struct channel_numbers {
-    float v[CHANNEL_NUMBERS][8];
-    /* from: (CHANNEL_NUMBERS, stride), at the first of the channels */
+/* Coefficients of eight channels. Apply: mean, slope, bias. Backward apply: the factors of other and of x, and a
+ * constant. */
+struct channel_coefficients {
+    float v[CHANNEL_COEFFICIENTS][8];
+    /* from: (CHANNEL_COEFFICIENTS, stride), at the first channel */
     __device__ __forceinline__ void read(const float *from, int stride)
     {
 #pragma unroll
-        for (int i = 0; i < CHANNEL_NUMBERS; i++) load_floats<8>(v[i], from + i * stride);
+        for (int i = 0; i < CHANNEL_COEFFICIENTS; i++) load_floats<8>(v[i], from + i * stride);
     }
 };
 
-/* As bn_value of bn_common.cuh: the backward pass finds relu's mask by the same instructions. */
+/* The same instructions as bn_value of bn_common.cuh, so that the backward pass computes the same ReLU mask. */
 template <bool ADD>
 struct apply_prologue {
     static constexpr int sources = ADD ? 2 : 1;
-    static __device__ __forceinline__ void numbers(float (&out)[CHANNEL_NUMBERS], const prologue_gemm &j, int c)
+    static __device__ __forceinline__ void coefficients(float (&out)[CHANNEL_COEFFICIENTS], const prologue_gemm &j,
+                                                        int c)
     {
         out[0] = j.mean[c], out[1] = j.rstd[c] * j.gain[c], out[2] = j.bias[c];
     }
-    static __device__ __forceinline__ float value(const channel_numbers &n, int i, float x, float other)
+    static __device__ __forceinline__ float value(const channel_coefficients &n, int i, float x, float other)
     {
         float y = fmaf(x - n.v[0][i], n.v[1][i], n.v[2][i]);
         return fmaxf(ADD ? y + other : y, 0.0f);
     }
 };
 
-/* Two factors and one number for the rest. */
+/* Two batch norms, added: two factors and one constant. */
 struct both_prologue {
     static constexpr int sources = 2;
-    static __device__ __forceinline__ void numbers(float (&out)[CHANNEL_NUMBERS], const prologue_gemm &j, int c)
+    static __device__ __forceinline__ void coefficients(float (&out)[CHANNEL_COEFFICIENTS], const prologue_gemm &j,
+                                                        int c)
     {
         float slope = j.rstd[c] * j.gain[c], slope2 = j.rstd2[c] * j.gain2[c];
         out[0] = slope2, out[1] = slope;
         out[2] = fmaf(-j.mean[c], slope, j.bias[c]) + fmaf(-j.mean2[c], slope2, j.bias2[c]);
     }
-    static __device__ __forceinline__ float value(const channel_numbers &n, int i, float x, float other)
+    static __device__ __forceinline__ float value(const channel_coefficients &n, int i, float x, float other)
     {
         return fmaxf(fmaf(n.v[0][i], other, fmaf(n.v[1][i], x, n.v[2][i])), 0.0f);
     }
@@ -53,32 +55,34 @@ struct both_prologue {
 
 struct dx_prologue {
     static constexpr int sources = 2;
-    static __device__ __forceinline__ void numbers(float (&out)[CHANNEL_NUMBERS], const prologue_gemm &j, int c)
+    static __device__ __forceinline__ void coefficients(float (&out)[CHANNEL_COEFFICIENTS], const prologue_gemm &j,
+                                                        int c)
     {
         float slope = j.rstd[c] * j.gain[c], m1 = j.sums[c] / j.count,
               m2 = j.sums[j.k + c] / j.count * j.rstd[c] * slope;
         out[0] = slope, out[1] = -m2, out[2] = j.mean[c] * m2 - slope * m1;
     }
-    static __device__ __forceinline__ float value(const channel_numbers &n, int i, float x, float other)
+    static __device__ __forceinline__ float value(const channel_coefficients &n, int i, float x, float other)
     {
         return fmaf(n.v[0][i], other, fmaf(n.v[1][i], x, n.v[2][i]));
     }
 };
 
-/* The numbers of all channels, by the whole block: (CHANNEL_NUMBERS, count); 0 past the last. */
+/* Writes the coefficients of all channels: (CHANNEL_COEFFICIENTS, count), 0 past the last channel. Called by the whole
+ * block. */
 template <class P>
 __device__ void write_channels(float *to, int count, const prologue_gemm &j)
 {
     for (int c = threadIdx.x; c < count; c += THREADS) {
-        float v[CHANNEL_NUMBERS] = {};
-        if (c < j.k) P::numbers(v, j, c);
-        for (int i = 0; i < CHANNEL_NUMBERS; i++) to[i * count + c] = v[i];
+        float v[CHANNEL_COEFFICIENTS] = {};
+        if (c < j.k) P::coefficients(v, j, c);
+        for (int i = 0; i < CHANNEL_COEFFICIENTS; i++) to[i * count + c] = v[i];
     }
 }
 
-/* Eight neighbours of a row, as 16 bytes. */
+/* Eight neighbouring channels of a row: 16 bytes. */
 template <class P>
-__device__ __forceinline__ uint4 transformed(const channel_numbers &n, const uint4 &x, const uint4 &other)
+__device__ __forceinline__ uint4 transformed(const channel_coefficients &n, const uint4 &x, const uint4 &other)
 {
     const uint32_t *p = &x.x, *q = &other.x;
     uint4 out;
@@ -91,10 +95,10 @@ __device__ __forceinline__ uint4 transformed(const channel_numbers &n, const uin
     return out;
 }
 
-/* Every 16th of HEIGHT rows, in place of x. Four are read before the first is written: the compiler does not know that
- * what is written is not what is read next, and would wait for each. */
+/* Transforms every 16th of HEIGHT rows of x in place. Four rows are read before the first is written: the compiler
+ * cannot prove that reads and writes do not overlap, and would serialise them. */
 template <class P, int HEIGHT>
-__device__ __forceinline__ void make_rows(char *to, const char *from, const channel_numbers &n)
+__device__ __forceinline__ void transform_rows(char *to, const char *from, const channel_coefficients &n)
 {
     constexpr int BATCH = 4;
 #pragma unroll
@@ -111,23 +115,23 @@ __device__ __forceinline__ void make_rows(char *to, const char *from, const chan
     }
 }
 
-/* A warpgroup's life: stages of x become the factor. ready: the factor is there. A stage that is written out as well
- * is given back by the leader when the copy engine has read it. */
+/* Main loop of the transforming warpgroup: turns stages of x into stages of a and signals `ready`. If a is also stored
+ * (side), the leader releases a stage after its store has read it. */
 template <class P, int HEIGHT>
-__device__ void make_factor(ring x, ring other, const share &w, const float *channels, uint64_t *ready,
-                            const CUtensorMap *side)
+__device__ void transform_stages(ring x, ring other, const block_tiles &w, const float *channels, uint64_t *ready,
+                                 const CUtensorMap *side)
 {
     int thread = threadIdx.x % 128, chunk = thread % 8, first = thread / 8, before = -1;
-    int offset = first * ROW + ((chunk ^ (first % 8)) << 4); /* swizzled by the row's last three bits */
+    int offset = first * ROW + ((chunk ^ (first % 8)) << 4); /* swizzled by the low three bits of the row */
     for (int tile = w.part; tile < w.tiles; tile += w.parts)
         for (int s = 0; s < w.depth; s++) {
-            channel_numbers n;
+            channel_coefficients n;
             n.read(channels + s * DEPTH + chunk * 8, w.depth * DEPTH);
             barrier_wait(&x.full[x.at], x.parity);
             if (P::sources == 2) barrier_wait(&other.full[other.at], other.parity);
-            make_rows<P, HEIGHT>(x.here() + offset, other.here() + offset, n);
+            transform_rows<P, HEIGHT>(x.here() + offset, other.here() + offset, n);
             shared_publish();
-            makers_barrier();
+            transform_barrier();
             if (thread == 0) {
                 barrier_arrive(&ready[x.at]);
                 if (P::sources == 2) barrier_arrive(&other.empty[other.at]);

@@ -1,13 +1,13 @@
-/* Sums over the rows of a GEMM's result while it is in registers: those of batch norm's statistics. */
+/* Column sums of a GEMM's result while it is in registers: the statistics of batch norm. */
 #ifndef NN_CUDA_FUSED_TILE_SUMS_CUH
 #define NN_CUDA_FUSED_TILE_SUMS_CUH
 
-#include "nn/cuda/fused/walk.cuh"
+#include "nn/cuda/fused/prologue_tiles.cuh"
 
 namespace {
 
-/* Numbers of eight lanes that have other rows, so many times eight of them: afterwards a lane has in v[k][0] the sum of
- * number 4 b4 + 2 b3 + b2 of v[k], by the bits of its own number. */
+/* Sums v[k][i] over the eight lanes that hold different rows: afterwards v[k][0] of a lane is the sum of element
+ * 4 b4 + 2 b3 + b2 of v[k], where b4, b3, b2 are bits of the lane's index. */
 template <int HALF = 4, int COUNT>
 __device__ __forceinline__ void scatter_sums(float (&v)[COUNT][8])
 {
@@ -22,15 +22,15 @@ __device__ __forceinline__ void scatter_sums(float (&v)[COUNT][8])
     if constexpr (HALF > 1) scatter_sums<HALF / 2>(v);
 }
 
-/* Sums of y - pivot and of its square over the rows of a warp: in registers where there is room for them, else added to
- * the warp's cells (2, 2 N) box by box. */
+/* Sums of y - pivot and of its square over the rows of a warp: in registers if N is small enough, else added to the
+ * warp's cells (2, 2 N) box by box. */
 template <int N>
 struct statistics {
     static constexpr bool stay = N <= 64;
     column_sums<stay ? N : 2> total;
     float v[stay ? 1 : 4][8];
 
-    /* Four 8 x 8 matrices of the result (gemm_epilogues.cuh), rounded; k: which 16 of the team's columns. */
+    /* Four 8 x 8 matrices of the result (gemm_epilogues.cuh), rounded; k: which 16 of the consumer's columns. */
     __device__ __forceinline__ void take(const float (&f)[8], const float *pivots, int k, const bool (&counts)[2])
     {
         float pivot[8], d[8];
@@ -42,14 +42,14 @@ struct statistics {
             for (int i = 0; i < 8; i++) total.add(k, i, d[i], d[i], d[i]);
         } else {
 #pragma unroll
-            for (int i = 0; i < 4; i++) { /* columns 2 (lane % 4) + i % 2, from i = 2 on eight further */
+            for (int i = 0; i < 4; i++) { /* columns 2 (lane % 4) + i % 2; i >= 2: plus eight */
                 float a = d[i / 2 * 4 + i % 2], b = d[i / 2 * 4 + i % 2 + 2];
                 v[k % 4][i] = a + b, v[k % 4][4 + i] = fmaf(a, a, b * b);
             }
         }
     }
 
-    /* After the four takes of a box. */
+    /* Called after the four calls of take for a box. */
     __device__ __forceinline__ void end_box(float *cell, int box)
     {
         if constexpr (!stay) {
@@ -61,7 +61,7 @@ struct statistics {
         }
     }
 
-    /* After the last tile. */
+    /* Called after the last tile. */
     __device__ __forceinline__ void end(float *cell)
     {
         if constexpr (stay) {
@@ -78,16 +78,16 @@ struct statistics {
     }
 };
 
-/* The warps' sums, added in a fixed order over the teams that have the same columns. cells: (warps, 2, 2 N). */
+/* Adds the warps' sums in a fixed order over the consumers with the same columns. cells: (warps, 2, 2 N). */
 template <int N>
-__device__ void write_sums(const float *cells, const prologue_gemm &j, const share &w, int across)
+__device__ void write_sums(const float *cells, const prologue_gemm &j, const block_tiles &w, int across)
 {
-    teams_barrier();
-    int thread = threadIdx.x - 256, team = thread / 128, width = 2 * N, column = w.strip + team * width;
-    for (int i = thread % 128; i < 2 * width && team < across; i += 128) {
+    consumers_barrier();
+    int thread = threadIdx.x - 256, consumer = thread / 128, width = 2 * N, column = w.first_column + consumer * width;
+    for (int i = thread % 128; i < 2 * width && consumer < across; i += 128) {
         int which = i / width, at = i % width;
         float sum = 0.0f;
-        for (int u = team; u < TEAMS; u += across)
+        for (int u = consumer; u < CONSUMERS; u += across)
             for (int v = 4 * u; v < 4 * u + 4; v++) sum += cells[(2 * v + which) * width + at];
         if (column + at < j.n) j.partial[((int64_t)w.part * 2 + which) * j.n + column + at] = sum;
     }

@@ -1,5 +1,5 @@
-/* A weight's gradient beside a GEMM: the products of factors that lie in shared memory anyway, 64 x 64 sums at a time,
- * in registers over a block's whole walk down the rows. */
+/* The gradient of a weight, computed next to a GEMM from operands that are in shared memory anyway: 64 x 64 sums at a
+ * time, in registers over all tiles of a block. */
 #ifndef NN_CUDA_FUSED_WEIGHT_SUMS_CUH
 #define NN_CUDA_FUSED_WEIGHT_SUMS_CUH
 
@@ -7,14 +7,15 @@
 
 namespace {
 
-enum { TURNED_STEP = 16 * DEPTH * 2 >> 4 }; /* 16 rows further, in a descriptor */
+enum { TRANSPOSED_STEP = 16 * DEPTH * 2 >> 4 }; /* 16 rows, in units of a descriptor */
 
-/* c = a b^T over STAGES stages, which stay with the team; they are where `stage` says. b: b_step bytes to the next. */
+/* c = a b^T over STAGES stages, which are not released; stage[s] returns their addresses. b_step: bytes from one stage
+ * of b to the next. */
 template <int STAGES, int N>
-__device__ __forceinline__ void multiply_held(float (&c)[N], ring a, const char *b, int b_step,
-                                              const char *(&stage)[STAGES])
+__device__ __forceinline__ void multiply_resident(float (&c)[N], ring a, const char *b, int b_step,
+                                                  const char *(&stage)[STAGES])
 {
-    settle(c);
+    fence_registers(c);
 #pragma unroll
     for (int s = 0; s < STAGES; s++) {
         barrier_wait(&a.full[a.at], a.parity);
@@ -27,24 +28,25 @@ __device__ __forceinline__ void multiply_held(float (&c)[N], ring a, const char 
         a.next();
     }
     wgmma_wait<0>();
-    settle(c);
+    fence_registers(c);
 }
 
-/* sums += a^T b over ROWS_DEEP rows of 64 channels each, in the copy engine's swizzle; begins, and does not wait. */
+/* sums += a^T b over ROWS_DEEP rows of 64 channels in the 128-byte swizzle. Issued without waiting. */
 template <int ROWS_DEEP>
 __device__ __forceinline__ void add_products(float (&sums)[32], const char *a, const char *b)
 {
-    uint64_t da = descriptor_turned(a), db = descriptor_turned(b);
+    uint64_t da = descriptor_transposed(a), db = descriptor_transposed(b);
 #pragma unroll
-    for (int k = 0; k < ROWS_DEEP / 16; k++) wgmma_turned_k16(sums, da + k * TURNED_STEP, db + k * TURNED_STEP);
+    for (int k = 0; k < ROWS_DEEP / 16; k++)
+        wgmma_transposed_k16(sums, da + k * TRANSPOSED_STEP, db + k * TRANSPOSED_STEP);
 }
 
-/* The same of several a, between them and the rest that a warpgroup does with b. */
+/* The same for several a; the warpgroup may do other work between begin and end. */
 template <int ROWS_DEEP, int COUNT>
 __device__ __forceinline__ void begin_products(float (&sums)[COUNT][32], const char *const (&a)[COUNT], const char *b)
 {
 #pragma unroll
-    for (int i = 0; i < COUNT; i++) settle(sums[i]);
+    for (int i = 0; i < COUNT; i++) fence_registers(sums[i]);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < COUNT; i++) add_products<ROWS_DEEP>(sums[i], a[i], b);
@@ -55,20 +57,21 @@ __device__ __forceinline__ void end_products(float (&sums)[COUNT][32])
 {
     wgmma_wait<0>();
 #pragma unroll
-    for (int i = 0; i < COUNT; i++) settle(sums[i]);
+    for (int i = 0; i < COUNT; i++) fence_registers(sums[i]);
 }
 
-/* The same of b's 16 columns in the 32-byte swizzle. */
+/* The same for 16 columns of b in the 32-byte swizzle. */
 template <int ROWS_DEEP>
 __device__ __forceinline__ void add_products(float (&sums)[8], const char *a, const char *b)
 {
-    uint64_t da = descriptor_turned(a), db = descriptor_turned_16(b);
+    uint64_t da = descriptor_transposed(a), db = descriptor_transposed_16(b);
 #pragma unroll
-    for (int k = 0; k < ROWS_DEEP / 16; k++) wgmma_turned_k16(sums, da + k * TURNED_STEP, db + k * TURNED_STEP / 4);
+    for (int k = 0; k < ROWS_DEEP / 16; k++)
+        wgmma_transposed_k16(sums, da + k * TRANSPOSED_STEP, db + k * TRANSPOSED_STEP / 4);
 }
 
-/* A warpgroup's sums to rows from `row` on, columns from `column` on, of to (rows, columns); columns even (hopper.cuh
- * says who has what). */
+/* Writes a warpgroup's sums to `to` (rows, columns) from (row, column) on; columns is even. hopper.cuh has the layout
+ * of the accumulators. */
 template <int N>
 __device__ __forceinline__ void write_products(float *to, const float (&sums)[N], int row, int column, int64_t rows,
                                                int64_t columns)

@@ -1,23 +1,23 @@
-/* A GEMM with an activation inside whose factors both come through shared memory in stages. One persistent block per
- * multiprocessor, which walks over tiles of 128 rows and 256 columns. Two kinds of warps, each at its own pace:
+/* A GEMM with an activation in its epilogue; both operands are staged in shared memory. Persistent blocks, one per
+ * multiprocessor, process tiles of 128 rows and 256 columns. Two kinds of warps run concurrently:
  *
- *   multiplying  two warpgroups (teams) of 64 rows each and all 256 columns, 128 accumulators a thread. A finished tile
- *                is rounded to bf16 into four boxes of 64 columns, and the next one begins. The second team is a little
- *                behind the first, so that one of them always multiplies; one of its threads has the copy engine bring
- *                a's and b's stages.
- *   finishing    four warps, one for each box: they read it to registers, apply the activation, and write to memory in
- *                whole rows of 128 bytes; backward, x comes straight to their registers, half a box ahead. They have as
- *                long as the GEMM of a tile takes.
+ *   consumers    two warpgroups of 64 rows each and all 256 columns, 128 accumulators per thread. A finished tile is
+ *                rounded to bf16 into four boxes of 64 columns, and the next one begins. The second consumer runs a
+ *                little behind the first, so that one of them always multiplies; one of its threads issues the bulk
+ *                copies of a and b.
+ *   epilogue     four warps, one per box: they read it to registers, apply the activation, and write rows of 128 bytes
+ *                to global memory. Backward, x is loaded to their registers half a box ahead. They have as much time as
+ *                the multiplication of a tile takes.
  *
- * The protocol, for stage s of the ring (full: 1 arrival and its bytes; empty: every multiplying warp):
- *   multiplying:  wait full[s]; wgmma; when it is over arrive at empty[s]
- *   copying:      wait empty[s]; expect 48 KB at full[s]; copy, which counts at full[s]
- * and for the box of strip j, which the teams fill in turns (filled: 4 warps; taken: 1 warp):
- *   team 0, tile t:   wait taken[1][j] of tile t - 1; write; arrive at filled[0][j]
- *   team 1, tile t:   wait taken[0][j] of tile t; write; arrive at filled[1][j]
- *   finishing, for each tile and team: wait filled[team][j]; read to registers; arrive at taken[team][j]
- * No wait is ever two phases behind: each follows a wait for the phase before on the same barrier. */
-#include "nn/cuda/linear/act_finish.cuh"
+ * The protocol for stage s of the ring (full: 1 arrival and its bytes; empty: every consumer warp):
+ *   consumer:  wait full[s]; wgmma; when it has completed, arrive at empty[s]
+ *   producer:  wait empty[s]; expect 48 KB at full[s]; copy, which counts at full[s]
+ * and for the box of strip j, which the consumers fill alternately (filled: 4 warps; read_done: 1 warp):
+ *   consumer 0, tile t:   wait read_done[1][j] of tile t - 1; write; arrive at filled[0][j]
+ *   consumer 1, tile t:   wait read_done[0][j] of tile t; write; arrive at filled[1][j]
+ *   epilogue, for each tile and consumer c: wait filled[c][j]; read to registers; arrive at read_done[c][j]
+ * No wait is two phases behind: each follows a wait for the previous phase of the same barrier. */
+#include "nn/cuda/linear/act_epilogue.cuh"
 
 namespace {
 
@@ -28,20 +28,20 @@ __global__ void __launch_bounds__(THREADS, 1)
     extern __shared__ char memory[];
     __shared__ barriers s;
     char *stages = shared_begin(memory), *boxes = stages + STAGES * STAGE_BYTES;
-    walk w = walk_of(g);
+    tile_iterator w = tile_iterator_of(g);
     int warp = warp_number();
     if (threadIdx.x == 0) s.make();
     __syncthreads();
-    if (warp < TEAMS * 4) {
+    if (warp < CONSUMERS * 4) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 160;");
         ring r = { stages, s.full, s.empty, STAGE_BYTES, STAGES, 0, 0 };
-        work<BACKWARD>(r, w, &t, (int)g.k / DEPTH, warp, boxes, &s);
+        multiply_tiles<BACKWARD>(r, w, &t, (int)g.k / DEPTH, warp, boxes, &s);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 184;"); /* what the teams gave away */
-        int strip = warp - TEAMS * 4;
-        if constexpr (!BACKWARD) finish_forward<A>(w, g, strip, boxes + strip * BOX, &s);
-        else if (g.recomputed) finish_backward<A, true>(w, g, strip, boxes + strip * BOX, &s);
-        else finish_backward<A, false>(w, g, strip, boxes + strip * BOX, &s);
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 184;"); /* the registers that the consumers released */
+        int strip = warp - CONSUMERS * 4;
+        if constexpr (!BACKWARD) apply_forward<A>(w, g, strip, boxes + strip * BOX, &s);
+        else if (g.recomputed) apply_backward<A, true>(w, g, strip, boxes + strip * BOX, &s);
+        else apply_backward<A, false>(w, g, strip, boxes + strip * BOX, &s);
     }
 }
 

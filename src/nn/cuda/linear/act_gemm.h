@@ -1,5 +1,5 @@
-/* A GEMM of a transformer's MLP with its activation inside (Hopper): forward x = a b^T and y = act(x + bias); backward
- * y = (a b) act'(x + bias), with the sums of y's columns, and act(x + bias) once more where the graph recomputes it. */
+/* A GEMM of a transformer's MLP with the activation in its epilogue (Hopper). Forward: x = a b^T and y = act(x + bias).
+ * Backward: y = (a b) act'(x + bias), the column sums of y, and act(x + bias) if the graph recomputes it. */
 #ifndef NN_CUDA_LINEAR_ACT_GEMM_H
 #define NN_CUDA_LINEAR_ACT_GEMM_H
 
@@ -14,15 +14,15 @@ typedef struct act_gemm {
     bool backward;
     int act;          /* as in op_attr */
     const void *a;    /* (m, k) bf16 */
-    const void *b;    /* bf16; forward (n, k), backward (k, n), the last contiguous: the weight as it lies */
+    const void *b;    /* bf16; forward (n, k), backward (k, n), the weight as it is stored */
     const void *bias; /* (n) bf16; NULL: none */
-    void *x;          /* (m, n) bf16: written forward (NULL: not wanted), read backward */
+    void *x;          /* (m, n) bf16: written forward (NULL: not written), read backward */
     void *y;          /* (m, n) bf16 */
-    void *recomputed; /* backward: (m, n) bf16, act(x + bias); NULL: not wanted */
-    float *partial;   /* backward: (parts, n) F32, sums of y over the rows of each part, to be added in order; NULL */
+    void *recomputed; /* backward: (m, n) bf16, act(x + bias); NULL: not written */
+    float *partial;   /* backward: (parts, n) F32, sums of y over the rows of each part, added in order; or NULL */
 } act_gemm;
 
-/* Rows of partial; 0: this shape cannot be done. */
+/* Rows of partial; 0: unsupported shape. */
 int act_gemm_parts(const act_gemm *g, int sms);
 int act_gemm_run(void *stream, const act_gemm *g, int sms); /* a cudaError_t */
 

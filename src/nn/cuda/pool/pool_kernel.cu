@@ -229,7 +229,7 @@ struct quad {
 };
 
 /* sum (the first `tiles` of M tiles of 16 rows, 32 channels) += a (from shared memory, M x 16) x (16, 32 channels). */
-template <int M, bool TURNED>
+template <int M, bool TRANSPOSED>
 static __device__ __forceinline__ void mix(float sum[M][4][4], const bf16 *a, int ld, const quad &x, int tiles)
 {
     int lane = threadIdx.x & 31;
@@ -240,7 +240,7 @@ static __device__ __forceinline__ void mix(float sum[M][4][4], const bf16 *a, in
     for (int m = 0; m < M; m++) {
         unsigned left[4];
         if (m >= tiles) continue;
-        if (TURNED) ldmatrix_trans(left, a + ((lane >> 4) * 8 + (lane & 7)) * ld + m * 16 + (lane >> 3 & 1) * 8);
+        if (TRANSPOSED) ldmatrix_trans(left, a + ((lane >> 4) * 8 + (lane & 7)) * ld + m * 16 + (lane >> 3 & 1) * 8);
         else ldmatrix(left, a + (m * 16 + (lane & 15)) * ld + (lane >> 4) * 8);
 #pragma unroll
         for (int i = 0; i < 4; i++) mma(sum[m][i], left, b[i][0], b[i][1]);

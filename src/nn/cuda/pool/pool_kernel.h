@@ -21,7 +21,7 @@ bool pool_kernel_fits(const device *d, int warps, cloob_dtype dtype, int64_t T, 
  * they do not fit. 0: no number fits. */
 int pool_kernel_warps(const device *d, int wanted, cloob_dtype dtype, int64_t N, int64_t T, int64_t C, int64_t H);
 
-/* The ops of op_list.h, without dead rows; p of the first may be absent, either result of the second. */
+/* The ops of op_list.h, without padding rows; p of the first may be absent, and either result of the second. */
 cloob_status pool_kernel(const op_env *env, const op_args *a, int warps);
 cloob_status pool_kernel_bwd(const op_env *env, const op_args *a, int warps);
 
@@ -45,7 +45,7 @@ cloob_status pool_packed_score(const op_env *env, float *score, const void *a, c
 /* y (N, H, C) = p t, with p (N, H, ld). */
 cloob_status pool_packed_mix(const op_env *env, void *y, const void *p, const tensor *t, const pool_seen *seen,
                              int64_t N, int64_t ld);
-/* dt (R, C) = p^T ds + dz^T u; dead rows are left out. */
+/* dt (R, C) = p^T ds + dz^T u; padding rows are skipped. */
 cloob_status pool_packed_back(const op_env *env, const tensor *dt, const void *p, const void *ds, const void *dz,
                               const void *u, const pool_seen *seen, int64_t N, int64_t ld);
 

@@ -1,4 +1,4 @@
-/* Which of our kernels for small convolutions takes a shape, and which is fastest there. */
+/* Chooses the fastest kernel for a small convolution. */
 #include "nn/cuda/stem/conv_small.h"
 
 #include <stdio.h>
@@ -18,11 +18,11 @@ struct small_plan {
 };
 
 typedef struct choice {
-    int32_t index; /* -1: none runs */
+    int32_t index; /* -1: no kernel */
     float ms;
 } choice;
 
-/* Rows of bytes are copied as they are stored: the copy engine requires multiples of 16. */
+/* Bulk copies of bytes require rows of a multiple of 16 bytes. */
 static bool takes(const small_kernel *k, const dnn_shape *s, int64_t c, int with)
 {
     return s->dtype == CLOOB_BF16 && s->K == 3 && s->pad == 1 && k->kind == s->kind && k->with == with &&
@@ -30,7 +30,7 @@ static bool takes(const small_kernel *k, const dnn_shape *s, int64_t c, int with
            (!(with & SMALL_BYTES) || (c == 3 && s->W % 16 == 0));
 }
 
-/* Tiles are counted by int, and a copy's coordinates are int, too. */
+/* Tile counts and coordinates of copies are int. */
 static bool countable(const dnn_shape *s)
 {
     return s->H < 1 << 20 && s->W < 1 << 20 && s->N * ((s->H + 3) / 4) * ((s->W + 3) / 4) < INT32_MAX;
@@ -46,9 +46,9 @@ static const small_kernel *nth_kernel(const device *d, const dnn_shape *s, int64
     return NULL;
 }
 
-static int64_t tiles_of(const dnn_shape *s, int high)
+static int64_t tiles_of(const dnn_shape *s, int tile_rows)
 {
-    return s->N * ((s->Ho + high - 1) / high) * ((s->Wo + SMALL_TILE - 1) / SMALL_TILE);
+    return s->N * ((s->Ho + tile_rows - 1) / tile_rows) * ((s->Wo + SMALL_TILE - 1) / SMALL_TILE);
 }
 
 cloob_status small_plan_nth(cloob_ctx *ctx, device *d, const dnn_shape *shape, int64_t c, int with, int i,
@@ -63,7 +63,7 @@ cloob_status small_plan_nth(cloob_ctx *ctx, device *d, const dnn_shape *shape, i
     if (per_sm < 1) return ctx_fail(ctx, CLOOB_ERR_DEVICE, "%s: no block fits a multiprocessor", k->name);
     small_plan *p = malloc(sizeof *p);
     if (!p) return ctx_no_memory(ctx, sizeof *p, "a convolution's plan");
-    int64_t tiles = tiles_of(shape, k->high);
+    int64_t tiles = tiles_of(shape, k->tile_rows);
     int blocks = tiles < per_sm * s->sms ? (int)tiles : per_sm * s->sms;
     *p = (small_plan){ k, *shape, c, blocks, (size_t)blocks * k->block_bytes, 0.0f };
     *out = p;
@@ -139,7 +139,7 @@ static cloob_status try_kernel(trial *t, float *ms)
     return status;
 }
 
-/* A kernel that fails here is left out; that there is none is no error. */
+/* A kernel that fails here is skipped; finding none is not an error. */
 static choice choose(cloob_ctx *ctx, device *d, const dnn_shape *s, int64_t c, int with)
 {
     trial t = { .ctx = ctx, .d = d };
@@ -184,8 +184,8 @@ cloob_status small_plan_better(cloob_ctx *ctx, device *d, const dnn_shape *shape
     fused_gemm_choice asked = ctx->kernels.fused_gemm;
     *out = NULL;
     if (asked == FUSED_GEMM_NEVER) return CLOOB_OK;
-    if (asked != FUSED_GEMM_AUTO) /* another kernel for each number of teams, as far as there are several */
-        return small_plan_nth(ctx, d, shape, c, with, asked == FUSED_GEMM_2_TEAMS ? 1 : 0, out);
+    if (asked != FUSED_GEMM_AUTO) /* a different kernel for each choice, if there are several */
+        return small_plan_nth(ctx, d, shape, c, with, asked == FUSED_GEMM_2_CONSUMERS ? 1 : 0, out);
     CLOOB_TRY(small_plan_create(ctx, d, shape, c, with, out));
     if (!*out) return CLOOB_OK;
     ctx_log(ctx, CLOOB_LOG_DEBUG, "small convolution %lld->%lld with %d: %.4f ms, one after the other %.4f",

@@ -1,5 +1,5 @@
-/* What the kernels of conv_small.h share: boxes of images in shared memory, the copies that fill them, and
- * the walk over tiles. */
+/* Shared by the kernels of conv_small.h: boxes of images in shared memory, the copies that fill them, and the grid of
+ * tiles. */
 #ifndef NN_CUDA_STEM_CONV_SMALL_CUH
 #define NN_CUDA_STEM_CONV_SMALL_CUH
 
@@ -9,47 +9,47 @@
 
 enum { TILE = SMALL_TILE, TAPS = 9, SMEM_ALIGN = 1024 };
 
-/* Tiles of TILE columns and some rows over N images of H x W outputs; the column runs fastest, so that
- * blocks at work together share their borders in the L2 cache. */
-typedef struct tile_walk {
+/* Tiles of TILE columns and some rows over N images of H x W outputs. The column index varies fastest, so that blocks
+ * that run at the same time share their borders in the L2 cache. */
+typedef struct tile_grid {
     int H, W, across, down, count;
-} tile_walk;
+} tile_grid;
 
-typedef struct tile_place {
+typedef struct tile_position {
     int n, y, x; /* image, first row, first column */
-} tile_place;
+} tile_position;
 
-__device__ __forceinline__ tile_place place_of(const tile_walk &t, int tile, int rows)
+__device__ __forceinline__ tile_position position_of(const tile_grid &t, int tile, int rows)
 {
     int x = tile % t.across, q = tile / t.across;
-    tile_place p = { q / t.down, q % t.down * rows, x * TILE };
+    tile_position p = { q / t.down, q % t.down * rows, x * TILE };
     return p;
 }
 
-static inline tile_walk walk_of(int64_t N, int64_t H, int64_t W, int rows)
+static inline tile_grid tile_grid_of(int64_t N, int64_t H, int64_t W, int rows)
 {
-    tile_walk t = { (int)H, (int)W, (int)((W + TILE - 1) / TILE), (int)((H + rows - 1) / rows), 0 };
+    tile_grid t = { (int)H, (int)W, (int)((W + TILE - 1) / TILE), (int)((H + rows - 1) / rows), 0 };
     t.count = (int)N * t.across * t.down;
     return t;
 }
 
-/* A box of ROWS x COLS positions, C channels, in shared memory as the copy engine leaves it. Channels come in
- * chunks of 16 bytes; eight neighbouring positions of a chunk lie on different banks, by the engine's swizzle
- * or because a position is an odd number of chunks (80 channels: on half as many). */
+/* A box of ROWS x COLS positions and C channels in shared memory, as a bulk copy writes it. Channels come in chunks of
+ * 16 bytes; eight neighbouring positions of a chunk are on different banks, by the swizzle or because a position has an
+ * odd number of chunks (80 channels: on half as many banks). */
 template <int C, int ROWS, int COLS, bool WHOLE = true>
 struct box {
-    /* RUN: a position ends inside a sector, so a row of the box is copied as one run of 8-byte words, where the box is
-     * all of the image's channels (WHOLE). */
+    /* RUN: a position ends inside a sector, so a row of the box is copied as one run of 8-byte words; only if the box
+     * has all channels of the image (WHOLE). */
     enum {
-        FULL = ROWS * COLS * C * 2, /* what the barrier waits for */
+        FULL = ROWS * COLS * C * 2, /* bytes that the barrier waits for */
         BYTES = (FULL + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN,
         POSITIONS = ROWS * COLS,
         RUN = C == 40 && WHOLE,
-        MADE = 0 /* used as it is copied */
+        CONVERTED = 0 /* bytes after conversion; 0: used as copied */
     };
     static_assert(C == 32 || C == 64 || C == 40 || C == 80, "banks");
 
-    /* Bytes from the box's begin to the chunk of position row * COLS + column. */
+    /* Offset of a chunk of position row * COLS + column. */
     __device__ __forceinline__ static unsigned at(int position, int chunk)
     {
         if constexpr (C == 32) return position * 64 + ((chunk ^ (position >> 1 & 3)) << 4);
@@ -57,15 +57,15 @@ struct box {
         else return position * (C * 2) + chunk * 16;
     }
 
-    /* By one thread, channels from c on. Positions outside the image come as zeros. */
-    __device__ __forceinline__ static void copy(char *to, const CUtensorMap *map, tile_place p, int border, int c,
+    /* Called by one thread; channels from c on. Positions outside the image are 0. */
+    __device__ __forceinline__ static void copy(char *to, const CUtensorMap *map, tile_position p, int border, int c,
                                                 uint64_t *barrier)
     {
         if constexpr (RUN) copy_box3(to, map, (p.x - border) * (C / 4), p.y - border, p.n, barrier);
         else copy_box4(to, map, c, p.x - border, p.y - border, p.n, barrier);
     }
 
-    /* x (N,H,W,channels); a run takes all channels. */
+    /* x (N,H,W,channels); with RUN the box has all channels. */
     static cudaError_t map(CUtensorMap *m, const void *x, int64_t N, int64_t H, int64_t W, int64_t channels);
 };
 
@@ -88,20 +88,7 @@ cudaError_t box<C, ROWS, COLS, WHOLE>::map(CUtensorMap *m, const void *x, int64_
                                        : CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
-/* Lines of 32 channels of a position, in the 64-byte swizzle: what warpgroups multiply. */
-enum { CHUNK = 32, LINE = CHUNK * 2 };
-
-/* x (N,H,W,C) in boxes of such lines. */
-static inline cudaError_t chunk_map(CUtensorMap *m, const void *x, int64_t N, int64_t H, int64_t W, int64_t C, int high,
-                                    int wide)
-{
-    cuuint64_t c = (cuuint64_t)C, w = (cuuint64_t)W, h = (cuuint64_t)H, n = (cuuint64_t)N;
-    cuuint64_t size[4] = { c, w, h, n }, stride[3] = { 2 * c, 2 * c * w, 2 * c * w * h };
-    cuuint32_t part[4] = { CHUNK, (cuuint32_t)wide, (cuuint32_t)high, 1 };
-    return tensor_map_encode(m, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, x, 4, size, stride, part, CU_TENSOR_MAP_SWIZZLE_64B);
-}
-
-/* How bytes become numbers, (byte / 255 - mean) / std, and the size of the images they are of. */
+/* Conversion of bytes, (byte / 255 - mean) / std, and the size of the images. */
 typedef struct pixels {
     float slope[3], bias[3];
     int H, W;
@@ -117,7 +104,7 @@ static inline pixels pixels_of(const small_call *c)
     return p;
 }
 
-/* How many blocks of a kernel with this much shared memory fit on a multiprocessor. */
+/* Loads a kernel; returns how many blocks with this much shared memory fit on a multiprocessor. */
 template <typename F>
 static cudaError_t kernel_ready(F *kernel, int threads, size_t smem, int *blocks_per_sm)
 {
@@ -126,13 +113,13 @@ static cudaError_t kernel_ready(F *kernel, int threads, size_t smem, int *blocks
     return e;
 }
 
-/* Batch norm's statistics of what a lane writes, always the same eight channels of y: sums of y less a pivot, and of
- * its square, y as it is rounded. */
-struct kept_sums {
+/* Statistics of batch norm over a lane's outputs, which always have the same eight channels: sums of y - pivot and of
+ * its square, y rounded. */
+struct channel_sums {
     enum { WITH = SMALL_STATS, LANE_BYTES = 16 * sizeof(float) };
     float pivot[8], s1[8], s2[8];
 
-    __device__ __forceinline__ kept_sums(const float *of, int chunk)
+    __device__ __forceinline__ channel_sums(const float *of, int chunk)
     {
 #pragma unroll
         for (int i = 0; i < 8; i++) pivot[i] = of[chunk * 8 + i], s1[i] = s2[i] = 0.0f;
@@ -157,13 +144,12 @@ struct no_sums {
     __device__ __forceinline__ void add(uint4) {}
 };
 
-/* Rows of 16 outputs on their way from a warp's products to global memory: written as 16 x 8 results, read as
- * runs of whole lines, EACH positions at a time, so that a lane has the same chunk of all. LINES rows lie there in
- * turn. */
+/* Staging of rows of 16 outputs from a warp's accumulators to global memory: written as 16 x 8 results, read as whole
+ * positions, EACH at a time, so that a lane always has the same chunk. LINES rows alternate. */
 template <int NT, int LINES>
 struct row_out {
     enum {
-        LD = NT * 16 + (NT % 2 ? 0 : 16), /* odd number of chunks */
+        LD = NT * 16 + (NT % 2 ? 0 : 16), /* an odd number of chunks */
         ROW = TILE * LD,
         BYTES = LINES * ROW,
         EACH = 32 / NT
@@ -178,7 +164,7 @@ struct row_out {
     {
         int lane = threadIdx.x & 31;
         unsigned to = smem + row % LINES * ROW;
-        if (LINES == 1) __syncwarp(); /* the row before has been read */
+        if (LINES == 1) __syncwarp(); /* the previous row has been read */
 #pragma unroll
         for (int t = 0; t < NT; t += 2) {
             unsigned at = to + (lane & 15) * LD + (t + (lane >> 4)) * 16;
@@ -198,10 +184,10 @@ struct row_out {
         }
     }
 
-    /* A block's sums to partial (2, 8 NT), its warps and their lanes in order, by way of shared memory that nobody else
-     * uses any more: LANE_BYTES for each thread. */
+    /* Adds a block's sums over warps and lanes in order and writes them to partial (2, 8 NT). smem: shared memory that
+     * is no longer used, LANE_BYTES per thread. */
     template <int WARPS>
-    __device__ __forceinline__ static void write_sums(float *partial, float *smem, const kept_sums &sums)
+    __device__ __forceinline__ static void write_sums(float *partial, float *smem, const channel_sums &sums)
     {
         const int threads = 32 * WARPS;
         __syncthreads();
@@ -227,8 +213,8 @@ struct row_out {
     }
 };
 
-/* Sums of the blocks in order, for the weight gradients: out[i] = sum over b of partial[b][i], by blocks of
- * (32 slots, 8 slices). True for the thread that has it. */
+/* Adds the sums of all blocks in order, for the weight gradients: sum over b of partial[b][slot], by blocks of (32
+ * slots, 8 slices). Returns true in the thread that has the result. */
 __device__ static bool add_blocks(float &sum, const float *partial, int blocks, int slot, int slots)
 {
     __shared__ float part[8][33];

@@ -1,8 +1,8 @@
 /* The gradient of w with stride 1: dw[o,u,v,c] = sum over positions of dy[i,j,o] x[i+u-1,j+v-1,c].
  *
- * A warp owns one column v of the kernel, 16 MT channels of dy and 8 NT of x, in R rows of the tile; it loads each row
- * of x once for the three rows u of the kernel and keeps the last three rows of dy. What lies outside an image comes as
- * zeros from the copy engine. The walk over tiles is that of conv_small_dw.cuh. */
+ * A warp owns one column v of the kernel, 16 MT channels of dy and 8 NT of x, in R rows of the tile. It loads each row
+ * of x once for the three rows u of the kernel and keeps the last three rows of dy. Positions outside an image are
+ * copied as 0. conv_small_dw.cuh has the loop over tiles. */
 #include "nn/cuda/stem/conv_small_dw.cuh"
 
 namespace {
@@ -14,11 +14,11 @@ typedef struct dw_part {
 
 constexpr int parts_of(int channels, int each) { return (channels + each - 1) / each; }
 
-/* ROWS groups of warps share the rows of a tile. CIN: channels of x that a block has, of CIN times SHARES. */
-template <int CIN_, int COUT_, int MT_, int NT_, int R_, int ROWS_, int STAGES_, int SHARES_>
-struct dw_shape
-    : dw_sizes<box<CIN_, R_ * ROWS_ + 2, TILE + 2, SHARES_ == 1>, box<COUT_, R_ * ROWS_, TILE>,
-               3 * parts_of(COUT_, 16 * MT_) * (CIN_ / (8 * NT_)), ROWS_, R_, 3 * MT_ * NT_ * 4, STAGES_, 0, SHARES_> {
+/* ROWS groups of warps split the rows of a tile. CIN: channels of x per block; x has CIN * CHANNEL_SPLITS. */
+template <int CIN_, int COUT_, int MT_, int NT_, int R_, int ROWS_, int STAGES_, int CHANNEL_SPLITS_>
+struct dw_shape : dw_sizes<box<CIN_, R_ * ROWS_ + 2, TILE + 2, CHANNEL_SPLITS_ == 1>, box<COUT_, R_ * ROWS_, TILE>,
+                           3 * parts_of(COUT_, 16 * MT_) * (CIN_ / (8 * NT_)), ROWS_, R_, 3 * MT_ * NT_ * 4, STAGES_, 0,
+                           CHANNEL_SPLITS_> {
     enum {
         CIN = CIN_,
         NORM_CHANNELS = 1,
@@ -29,10 +29,10 @@ struct dw_shape
         PER_SM = 1,
         M_PARTS = parts_of(COUT, 16 * MT),
         N_PARTS = CIN / (8 * NT),
-        GROUP_WARPS = 3 * M_PARTS * N_PARTS /* that make one whole dw */
+        GROUP_WARPS = 3 * M_PARTS * N_PARTS /* that compute one whole dw */
     };
     static_assert(CIN % (8 * NT) == 0, "channels of x");
-    typedef box<CIN, R_ * ROWS_ + 2, TILE + 2, SHARES_ == 1> x_box;
+    typedef box<CIN, R_ * ROWS_ + 2, TILE + 2, CHANNEL_SPLITS_ == 1> x_box;
     typedef box<COUT, R_ * ROWS_, TILE> dy_box;
     struct worker;
 
@@ -43,21 +43,21 @@ struct dw_shape
         return p;
     }
 
-    __device__ __forceinline__ static void bring_x(char *to, const CUtensorMap *map, tile_place p, int share,
-                                                   uint64_t *barrier)
+    __device__ __forceinline__ static void copy_x(char *to, const CUtensorMap *map, tile_position p, int split,
+                                                  uint64_t *barrier)
     {
-        x_box::copy(to, map, p, 1, share * CIN, barrier);
+        x_box::copy(to, map, p, 1, split * CIN, barrier);
     }
 
     static cudaError_t map_x(CUtensorMap *m, const void *x, const dnn_shape *s)
     {
-        return x_box::map(m, x, s->N, s->H, s->W, SHARES_ * CIN);
+        return x_box::map(m, x, s->N, s->H, s->W, CHANNEL_SPLITS_ * CIN);
     }
 
     __device__ __forceinline__ static int element(int warp, int i, int lane, int c)
     {
         dw_part p = part_of(warp);
-        int from = warp / GROUP_WARPS * CIN; /* here the shares' first groups are counted on */
+        int from = warp / GROUP_WARPS * CIN; /* the warp index continues over the channel splits */
         int n = i / 4 % NT, m = i / 4 / NT % MT, u = i / 4 / NT / MT;
         int o = p.m * 8 + m * 16 + (i >> 1 & 1) * 8 + lane / 4, channel = from + (p.n + n) * 8 + lane % 4 * 2 + (i & 1);
         return o < COUT && channel < c ? ((o * 3 + u) * 3 + p.v) * c + channel : -1;
@@ -72,7 +72,7 @@ __device__ __forceinline__ void load_dy(unsigned a[S::MT][4], unsigned dy, int r
 #pragma unroll
     for (int t = 0; t < S::MT; t++) {
         int chunk = m + 2 * t + (lane >> 3 & 1);
-        if (S::COUT % 16) chunk = min(chunk, S::COUT / 8 - 1); /* channels past the end are not kept */
+        if (S::COUT % 16) chunk = min(chunk, S::COUT / 8 - 1); /* results of channels past the end are dropped */
         ldmatrix_trans(a[t], dy + S::dy_box::at(position, chunk));
     }
 }
@@ -92,9 +92,9 @@ __device__ __forceinline__ void load_x(unsigned b[S::NT][2], unsigned x, int row
     }
 }
 
-template <int CIN, int COUT, int MT, int NT, int R, int ROWS, int STAGES, int SHARES>
-struct dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES, SHARES>::worker {
-    typedef dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES, SHARES> S;
+template <int CIN, int COUT, int MT, int NT, int R, int ROWS, int STAGES, int CHANNEL_SPLITS>
+struct dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES, CHANNEL_SPLITS>::worker {
+    typedef dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES, CHANNEL_SPLITS> S;
     dw_part p;
     __device__ __forceinline__ worker(int thread) : p(S::part_of(thread / 32)) {}
 
@@ -120,12 +120,15 @@ struct dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES, SHARES>::worker {
     }
 };
 
-/* Channels in, out, tiles of 16 dy and of 8 x of a warp, its rows, groups, stages, shares of the channels in. */
-template <int CIN, int COUT, int MT, int NT, int R, int ROWS, int STAGES, int SHARES = 1>
+/* Channels in and out; per warp: tiles of 16 channels of dy, tiles of 8 of x, rows; groups, stages, splits of the input
+ * channels. */
+template <int CIN, int COUT, int MT, int NT, int R, int ROWS, int STAGES, int CHANNEL_SPLITS = 1>
 constexpr small_kernel row(const char *name)
 {
-    typedef dw_shape<CIN / SHARES, COUT, MT, NT, R, ROWS, STAGES, SHARES> S;
-    return { name, DNN_DW, 0, CIN, COUT, 1, S::HIGH, dw_ready<S>, SHARES * S::SLOTS * sizeof(float), dw_run<S> };
+    typedef dw_shape<CIN / CHANNEL_SPLITS, COUT, MT, NT, R, ROWS, STAGES, CHANNEL_SPLITS> S;
+    return {
+        name, DNN_DW, 0, CIN, COUT, 1, S::HIGH, dw_ready<S>, CHANNEL_SPLITS * S::SLOTS * sizeof(float), dw_run<S>
+    };
 }
 
 } // namespace

@@ -1,26 +1,26 @@
-/* The walk that every gradient of w shares (conv_small_dw.cu, conv_small_first.cu).
+/* The loop over tiles that all gradients of w share (conv_small_dw.cu, conv_small_first.cu).
  *
- * A block keeps all of dw in the registers of its warps over a long walk of tiles and writes it once; a second launch
- * adds the blocks in order. A shape S gives the boxes of x and dy and their copies (bring), how many warps make one
- * whole dw (GROUP) and how many such groups share the rows of a tile (ROWS), the accumulators of a thread (ACC), a
- * warp's part of the work (worker), and which element of dw a slot of the sums is (element; -1: none). A box of x that
- * is not used as it is copied (MADE bytes) makes what is used of it (make). Where dw is too large for one block, SHARES
- * blocks have a share of x's channels each. NORM: with
- * SMALL_BWD batch norm's backward apply first rewrites dy; beside dy then lies what batch norm read. */
+ * A block accumulates all of dw in the registers of its warps over many tiles and writes it once; a second launch adds
+ * the blocks in order. A shape S defines the boxes of x and dy and their copies (copy_x), how many warps compute one
+ * whole dw (GROUP), how many such groups split the rows of a tile (ROWS), the accumulators of a thread (ACC), the part
+ * of a warp (worker), and the element of dw of each slot of the sums (element; -1: none). If a box of x is not used as
+ * copied (CONVERTED bytes), convert computes what is used. If dw is too large for one block, CHANNEL_SPLITS blocks have
+ * a part of x's channels each. NORM with SMALL_BWD: batch norm's backward apply first rewrites dy; the input of batch
+ * norm is stored after dy. */
 #ifndef NN_CUDA_STEM_CONV_SMALL_DW_CUH
 #define NN_CUDA_STEM_CONV_SMALL_DW_CUH
 
 #include "nn/cuda/stem/conv_small_norm.cuh"
 
 typedef struct dw_job {
-    tile_walk tiles;
+    tile_grid tiles;
     float *partial; /* (blocks, SLOTS) */
-    pixels image;   /* for an x that is made of bytes */
+    pixels image;   /* if x is bytes */
     norm_in norm;   /* with batch norm */
 } dw_job;
 
-/* What follows from a shape's numbers. */
-template <class X, class DY, int GROUP_, int ROWS_, int R, int ACC_, int STAGES_, int NORM_, int SHARES_ = 1>
+/* Sizes derived from a shape. */
+template <class X, class DY, int GROUP_, int ROWS_, int R, int ACC_, int STAGES_, int NORM_, int CHANNEL_SPLITS_ = 1>
 struct dw_sizes {
     typedef X x_box;
     typedef DY dy_box;
@@ -30,22 +30,22 @@ struct dw_sizes {
         ACC = ACC_,
         STAGES = STAGES_,
         NORM = NORM_,
-        SHARES = SHARES_,
-        BOTH = NORM & SMALL_BWD ? 2 : 1, /* boxes of y's size */
+        CHANNEL_SPLITS = CHANNEL_SPLITS_,
+        DY_BOXES = NORM & SMALL_BWD ? 2 : 1, /* boxes of the size of dy */
         THREADS = 32 * GROUP * ROWS,
         HIGH = R * ROWS,
         SLOTS = GROUP * ACC * 32,
-        STAGE = X::BYTES + BOTH * DY::BYTES,
-        FULL = X::FULL + BOTH * DY::FULL,
-        MEET = (ROWS - 1) * SLOTS * 4, /* the groups' sums at the end */
-        MADE_AT = STAGES * STAGE,
-        SMEM = SMEM_ALIGN + (MADE_AT + X::MADE > MEET ? MADE_AT + X::MADE : MEET)
+        STAGE = X::BYTES + DY_BOXES * DY::BYTES,
+        FULL = X::FULL + DY_BOXES * DY::FULL,
+        REDUCE_BYTES = (ROWS - 1) * SLOTS * 4, /* sums of the groups, at the end */
+        CONVERTED_AT = STAGES * STAGE,
+        SMEM = SMEM_ALIGN + (CONVERTED_AT + X::CONVERTED > REDUCE_BYTES ? CONVERTED_AT + X::CONVERTED : REDUCE_BYTES)
     };
 };
 
-/* The sums of all groups, by the warps of the first, in order; slots: [warp of the group][accumulator][lane]. */
+/* Adds the sums of all groups in order, by the warps of the first; slots: [warp of the group][accumulator][lane]. */
 template <class S>
-__device__ __forceinline__ void dw_meet(float *partial, float *smem, const float acc[S::ACC])
+__device__ __forceinline__ void dw_reduce(float *partial, float *smem, const float acc[S::ACC])
 {
     int warp = threadIdx.x / 32, lane = threadIdx.x & 31, at = warp % S::GROUP * S::ACC * 32 + lane;
     if (warp >= S::GROUP)
@@ -71,20 +71,22 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     __shared__ uint64_t full[S::STAGES];
     __shared__ __align__(16) float affine[S::NORM ? AFFINE_BWD * S::NORM_CHANNELS : 1];
     char *stages = shared_begin(raw);
-    int share = blockIdx.x % S::SHARES, begin = blockIdx.x / S::SHARES, step = gridDim.x / S::SHARES;
-    auto bring = [&](int stage, int tile) {
+    int split = blockIdx.x % S::CHANNEL_SPLITS, begin = blockIdx.x / S::CHANNEL_SPLITS,
+        step = gridDim.x / S::CHANNEL_SPLITS;
+    auto load_tile = [&](int stage, int tile) {
         if (tile >= j.tiles.count) return;
         char *to = stages + stage * S::STAGE;
-        tile_place p = place_of(j.tiles, tile, S::HIGH);
+        tile_position p = position_of(j.tiles, tile, S::HIGH);
         barrier_expect(&full[stage], S::FULL);
-        S::bring_x(to, &x_map, p, share, &full[stage]);
+        S::copy_x(to, &x_map, p, split, &full[stage]);
         S::dy_box::copy(to + S::x_box::BYTES, &dy_map, p, 0, 0, &full[stage]);
-        if (S::BOTH == 2) S::dy_box::copy(to + S::x_box::BYTES + S::dy_box::BYTES, &before_map, p, 0, 0, &full[stage]);
+        if (S::DY_BOXES == 2)
+            S::dy_box::copy(to + S::x_box::BYTES + S::dy_box::BYTES, &before_map, p, 0, 0, &full[stage]);
     };
     if (threadIdx.x == 0) {
         for (int s = 0; s < S::STAGES; s++) barrier_init(&full[s], 1);
         barrier_publish();
-        for (int s = 0; s < S::STAGES; s++) bring(s, begin + s * step);
+        for (int s = 0; s < S::STAGES; s++) load_tile(s, begin + s * step);
     }
     if (S::NORM & SMALL_BWD) affine_bwd_load<S::NORM_CHANNELS>(affine, j.norm);
     __syncthreads();
@@ -96,30 +98,30 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     for (int tile = begin; tile < j.tiles.count; tile += step) {
         unsigned x = shared_address(stages + stage * S::STAGE), dy = x + S::x_box::BYTES;
         barrier_wait(&full[stage], parity);
-        if constexpr (S::x_box::MADE != 0) {
-            S::x_box::template make<S::THREADS / 32>(stages + S::MADE_AT, stages + stage * S::STAGE,
-                                                     place_of(j.tiles, tile, S::HIGH), j.image);
-            x = shared_address(stages + S::MADE_AT);
+        if constexpr (S::x_box::CONVERTED != 0) {
+            S::x_box::template convert<S::THREADS / 32>(stages + S::CONVERTED_AT, stages + stage * S::STAGE,
+                                                        position_of(j.tiles, tile, S::HIGH), j.image);
+            x = shared_address(stages + S::CONVERTED_AT);
         }
-        tile_place p = place_of(j.tiles, tile, S::HIGH);
+        tile_position p = position_of(j.tiles, tile, S::HIGH);
         if constexpr ((S::NORM & SMALL_BWD) != 0)
             backward_box<typename S::dy_box, S::NORM_CHANNELS, S::THREADS>(dy, dy + S::dy_box::BYTES, p, j.tiles,
                                                                            shared_address(affine));
-        if (S::x_box::MADE || S::NORM) __syncthreads();
+        if (S::x_box::CONVERTED || S::NORM) __syncthreads();
         worker.multiply(acc, x, dy);
         __syncthreads(); /* all have read the stage */
-        if (threadIdx.x == 0) bring(stage, tile + S::STAGES * step);
+        if (threadIdx.x == 0) load_tile(stage, tile + S::STAGES * step);
         if (++stage == S::STAGES) stage = 0, parity ^= 1;
     }
-    dw_meet<S>(j.partial + (int64_t)blockIdx.x * S::SLOTS, reinterpret_cast<float *>(stages), acc);
+    dw_reduce<S>(j.partial + (int64_t)blockIdx.x * S::SLOTS, reinterpret_cast<float *>(stages), acc);
 }
 
 template <class S>
 __global__ void __launch_bounds__(256) dw_add_kernel(float *dw, const float *partial, int blocks, int c)
 {
-    int slot = blockIdx.x * 32 + threadIdx.x; /* of all shares, which lie beside each other */
+    int slot = blockIdx.x * 32 + threadIdx.x; /* slots of all channel splits, one after the other */
     float sum;
-    if (!add_blocks(sum, partial, blocks / S::SHARES, slot, S::SHARES * S::SLOTS)) return;
+    if (!add_blocks(sum, partial, blocks / S::CHANNEL_SPLITS, slot, S::CHANNEL_SPLITS * S::SLOTS)) return;
     int at = S::element(slot / 32 / S::ACC, slot / 32 % S::ACC, slot % 32, c);
     if (at >= 0) dw[at] = sum;
 }
@@ -135,16 +137,18 @@ cudaError_t dw_run(const small_call *c)
 {
     const dnn_shape *s = &c->shape;
     CUtensorMap x_map, dy_map, before_map;
-    dw_job j = { walk_of(s->N, s->Ho, s->Wo, S::HIGH), (float *)c->data.workspace, pixels_of(c), norm_of(c) };
+    dw_job j = { tile_grid_of(s->N, s->Ho, s->Wo, S::HIGH), (float *)c->data.workspace, pixels_of(c), norm_of(c) };
     cudaError_t e = S::map_x(&x_map, c->data.x, s);
     if (e == cudaSuccess) e = S::dy_box::map(&dy_map, c->data.y, s->N, s->Ho, s->Wo, S::COUT);
     before_map = dy_map;
-    if (e == cudaSuccess && S::BOTH == 2) e = S::dy_box::map(&before_map, c->data.before, s->N, s->Ho, s->Wo, S::COUT);
+    if (e == cudaSuccess && S::DY_BOXES == 2)
+        e = S::dy_box::map(&before_map, c->data.before, s->N, s->Ho, s->Wo, S::COUT);
     if (e != cudaSuccess) return e;
-    int blocks = c->blocks < S::SHARES ? (int)S::SHARES : c->blocks / S::SHARES * S::SHARES;
+    int blocks =
+        c->blocks < S::CHANNEL_SPLITS ? (int)S::CHANNEL_SPLITS : c->blocks / S::CHANNEL_SPLITS * S::CHANNEL_SPLITS;
     dw_kernel<S><<<blocks, S::THREADS, S::SMEM, c->stream>>>(x_map, dy_map, before_map, j);
-    dw_add_kernel<S>
-        <<<S::SHARES * S::SLOTS / 32, dim3(32, 8), 0, c->stream>>>((float *)c->data.w, j.partial, blocks, (int)c->c);
+    dw_add_kernel<S><<<S::CHANNEL_SPLITS * S::SLOTS / 32, dim3(32, 8), 0, c->stream>>>((float *)c->data.w, j.partial,
+                                                                                       blocks, (int)c->c);
     return cudaGetLastError();
 }
 

@@ -1,9 +1,9 @@
-/* The first convolution: images of three channels, stored as eight, stride 2. The eight channels of a
- * position are one chunk of 16 bytes, so a product of depth 16 takes two taps at a time: five for nine, the
- * last half zeros. There is no gradient of x.
+/* The first convolution: images of three channels, stored as eight, stride 2. The eight channels of a position are one
+ * chunk of 16 bytes, so an mma of depth 16 covers two taps: five for nine taps, the last half zeros. There is no
+ * gradient of x.
  *
- * In training the images come as bytes: then a box of bytes is copied, a quarter of a chunk for each position, and the
- * block's warps make chunks of it in shared memory. */
+ * In training the images are bytes: a box of bytes is copied, and the block's warps convert it to chunks in shared
+ * memory. */
 #include "nn/cuda/stem/conv_small_dw.cuh"
 
 namespace {
@@ -12,8 +12,8 @@ enum { PAIRS = 5, COLUMNS = 2 * TILE + 1, CHANNELS = 8 };
 
 constexpr int whole(int bytes) { return (bytes + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN; }
 
-/* The positions that `rows` rows of outputs see, 16 bytes each. STEP: bytes from the corner of an output to that of the
- * next. */
+/* The positions that HIGH rows of outputs read, 16 bytes each. STEP: bytes from the corner of an output to the corner
+ * of the next. */
 template <int HIGH>
 struct chunk_box {
     enum {
@@ -23,13 +23,13 @@ struct chunk_box {
         ROW_BYTES = COLUMNS * 16,
         FULL = ROWS * ROW_BYTES,
         BYTES = whole(FULL),
-        MADE = 0
+        CONVERTED = 0
     };
 
-    /* Bytes from an output's corner to what column v of the kernel sees. */
+    /* Bytes from an output's corner to column v of the kernel. */
     __device__ __forceinline__ static int column(int v) { return v * 16; }
 
-    __device__ __forceinline__ static void copy(char *to, const CUtensorMap *map, tile_place p, uint64_t *barrier)
+    __device__ __forceinline__ static void copy(char *to, const CUtensorMap *map, tile_position p, uint64_t *barrier)
     {
         copy_box3(to, map, (2 * p.x - 1) * 4, 2 * p.y - 1, p.n, barrier);
     }
@@ -45,9 +45,9 @@ struct chunk_box {
     }
 };
 
-/* The same from bytes. Of a row of the box are copied the 16 bytes before the first output's centre, whose last three
- * are the column left of it, and 32 columns more. What is made of it has even and odd columns apart: an instruction
- * reads every other column, and they lie on different banks. */
+/* The same from bytes. A row of the box has the 16 bytes before the first output's centre, of which the last three are
+ * the column left of it, and 32 columns. After conversion, even and odd columns are separate: an instruction reads
+ * every other column, and they must be on different banks. */
 template <int HIGH>
 struct byte_box {
     enum {
@@ -58,15 +58,15 @@ struct byte_box {
         FULL = ROWS * RAW,
         BYTES = whole(FULL),
         STEP = 16,
-        ODD = 320, /* where a row's odd columns begin: half of all banks further on than its even ones */
+        ODD = 320, /* offset of a row's odd columns: half of all banks after the even ones */
         ROW_BYTES = ODD + TILE * 16,
-        MADE = whole(ROWS * ROW_BYTES)
+        CONVERTED = whole(ROWS * ROW_BYTES)
     };
     static_assert(RAW % 16 == 0 && ODD >= (TILE + 1) * 16, "a row");
 
     __device__ __forceinline__ static int column(int v) { return (v & 1) * ODD + (v >> 1) * 16; }
 
-    __device__ __forceinline__ static void copy(char *to, const CUtensorMap *map, tile_place p, uint64_t *barrier)
+    __device__ __forceinline__ static void copy(char *to, const CUtensorMap *map, tile_position p, uint64_t *barrier)
     {
         copy_box3(to, map, 6 * p.x - FRONT, 2 * p.y - 1, p.n, barrier);
     }
@@ -81,9 +81,9 @@ struct byte_box {
                                  CU_TENSOR_MAP_SWIZZLE_NONE);
     }
 
-    /* Column c of row r. Outside the image are zeros, not what a byte of 0 would be. */
-    __device__ __forceinline__ static void make_one(char *to, const char *from, int r, int c, bool inside,
-                                                    const pixels &image)
+    /* Converts column c of row r. Positions outside the image are 0, not the value of a byte of 0. */
+    __device__ __forceinline__ static void convert_one(char *to, const char *from, int r, int c, bool inside,
+                                                       const pixels &image)
     {
         const uint8_t *byte = reinterpret_cast<const uint8_t *>(from) + r * RAW + FRONT - 3 + 3 * c;
         float v[3];
@@ -93,17 +93,17 @@ struct byte_box {
             make_uint4(pack2(v[0], v[1]), pack2(v[2], 0.0f), 0, 0);
     }
 
-    /* By all warps of the block: a row each, a lane for each column but the first. */
+    /* Called by all warps of the block: one row each, one lane per column except the first. */
     template <int WARPS>
-    __device__ __forceinline__ static void make(char *to, const char *from, tile_place p, const pixels &image)
+    __device__ __forceinline__ static void convert(char *to, const char *from, tile_position p, const pixels &image)
     {
         int lane = threadIdx.x & 31, top = 2 * p.y - 1;
         bool wide = 2 * p.x + lane < image.W;
 #pragma unroll 4
         for (int r = threadIdx.x / 32; r < ROWS; r += WARPS)
-            make_one(to, from, r, lane + 1, wide && top + r >= 0 && top + r < image.H, image);
+            convert_one(to, from, r, lane + 1, wide && top + r >= 0 && top + r < image.H, image);
         for (int r = threadIdx.x; r < ROWS; r += 32 * WARPS)
-            make_one(to, from, r, 0, p.x > 0 && top + r >= 0 && top + r < image.H, image);
+            convert_one(to, from, r, 0, p.x > 0 && top + r >= 0 && top + r < image.H, image);
     }
 };
 
@@ -111,18 +111,18 @@ struct byte_box {
 template <class X>
 __device__ __forceinline__ int tap_offset(int tap)
 {
-    tap = min(tap, TAPS - 1); /* a tenth has weights 0, or its gradient is not kept */
+    tap = min(tap, TAPS - 1); /* the tenth has weights 0, or its gradient is dropped */
     return tap / 3 * X::ROW_BYTES + X::column(tap % 3);
 }
 
 /* ---- forward ------------------------------------------------------------------------------------- */
 
 typedef struct first_job {
-    tile_walk tiles;
+    tile_grid tiles;
     bf16 *y;
     const bf16 *w;
     int c;
-    pixels image; /* for an x of bytes */
+    pixels image; /* if x is bytes */
     const float *pivot;
     float *partial; /* (blocks, 2, COUT), with statistics */
 } first_job;
@@ -142,19 +142,19 @@ struct first_shape {
     typedef X<HIGH> input;
     typedef row_out<NT, 2> output;
     enum {
-        MADE_AT = STAGES * input::BYTES,
-        OUT = MADE_AT + input::MADE,
+        CONVERTED_AT = STAGES * input::BYTES,
+        OUT = CONVERTED_AT + input::CONVERTED,
         SMEM = SMEM_ALIGN + OUT + ROWS * output::BYTES
     };
 };
 
-/* Two channels of a tap's weights, for output channel o. */
+/* Weights of two channels of a tap, for output channel o. */
 __device__ __forceinline__ unsigned weight_pair(const first_job &j, int o, int tap, int channel)
 {
     const bf16 *w = j.w + (o * TAPS + tap) * j.c;
     float low = tap < TAPS && channel < j.c ? to_float(w[channel]) : 0.0f,
-          high = tap < TAPS && channel + 1 < j.c ? to_float(w[channel + 1]) : 0.0f;
-    return pack2(low, high);
+          tile_rows = tap < TAPS && channel + 1 < j.c ? to_float(w[channel + 1]) : 0.0f;
+    return pack2(low, tile_rows);
 }
 
 template <class S>
@@ -173,7 +173,7 @@ __device__ __forceinline__ void first_row(float acc[S::NT][4], unsigned corner, 
 }
 
 template <class S, class SUMS>
-__device__ __forceinline__ void first_tile(const first_job &j, tile_place p, unsigned x, unsigned out,
+__device__ __forceinline__ void first_tile(const first_job &j, tile_position p, unsigned x, unsigned out,
                                            const int offset[PAIRS], const unsigned b[PAIRS][S::NT][2], SUMS &sums)
 {
     int lane = threadIdx.x & 31, row = threadIdx.x / 32 * S::R;
@@ -194,15 +194,15 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     extern __shared__ char raw[];
     __shared__ uint64_t full[S::STAGES];
     char *stages = shared_begin(raw);
-    auto bring = [&](int stage, int tile) {
+    auto load_tile = [&](int stage, int tile) {
         if (tile >= j.tiles.count) return;
         barrier_expect(&full[stage], S::input::FULL);
-        S::input::copy(stages + stage * S::input::BYTES, &map, place_of(j.tiles, tile, S::HIGH), &full[stage]);
+        S::input::copy(stages + stage * S::input::BYTES, &map, position_of(j.tiles, tile, S::HIGH), &full[stage]);
     };
     if (threadIdx.x == 0) {
         for (int s = 0; s < S::STAGES; s++) barrier_init(&full[s], 1);
         barrier_publish();
-        for (int s = 0; s < S::STAGES; s++) bring(s, blockIdx.x + s * gridDim.x);
+        for (int s = 0; s < S::STAGES; s++) load_tile(s, blockIdx.x + s * gridDim.x);
     }
     int lane = threadIdx.x & 31, offset[PAIRS];
     unsigned b[PAIRS][S::NT][2];
@@ -219,18 +219,18 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     __syncthreads();
     int stage = 0, parity = 0;
     for (int tile = blockIdx.x; tile < j.tiles.count; tile += gridDim.x) {
-        tile_place p = place_of(j.tiles, tile, S::HIGH);
+        tile_position p = position_of(j.tiles, tile, S::HIGH);
         char *x = stages + stage * S::input::BYTES;
         barrier_wait(&full[stage], parity);
-        if constexpr (S::input::MADE != 0) {
-            S::input::template make<S::ROWS>(stages + S::MADE_AT, x, p, j.image);
+        if constexpr (S::input::CONVERTED != 0) {
+            S::input::template convert<S::ROWS>(stages + S::CONVERTED_AT, x, p, j.image);
             __syncthreads(); /* all have read the stage */
-            if (threadIdx.x == 0) bring(stage, tile + S::STAGES * gridDim.x);
-            x = stages + S::MADE_AT;
+            if (threadIdx.x == 0) load_tile(stage, tile + S::STAGES * gridDim.x);
+            x = stages + S::CONVERTED_AT;
         }
         first_tile<S>(j, p, shared_address(x), out, offset, b, sums);
-        __syncthreads(); /* and what they multiply */
-        if (S::input::MADE == 0 && threadIdx.x == 0) bring(stage, tile + S::STAGES * gridDim.x);
+        __syncthreads(); /* and the converted box */
+        if (S::input::CONVERTED == 0 && threadIdx.x == 0) load_tile(stage, tile + S::STAGES * gridDim.x);
         if (++stage == S::STAGES) stage = 0, parity ^= 1;
     }
     static_assert(S::THREADS * SUMS::LANE_BYTES <= S::OUT, "sums where the stages were");
@@ -250,7 +250,7 @@ cudaError_t first_run(const small_call *c)
     const dnn_shape *s = &c->shape;
     const small_data *d = &c->data;
     CUtensorMap map;
-    first_job j = { walk_of(s->N, s->Ho, s->Wo, S::HIGH),
+    first_job j = { tile_grid_of(s->N, s->Ho, s->Wo, S::HIGH),
                     (bf16 *)d->y,
                     (const bf16 *)d->w,
                     (int)c->c,
@@ -272,8 +272,8 @@ struct first_dw_shape : dw_sizes<X<R_ * ROWS_>, box<COUT_, R_ * ROWS_, TILE>, 1,
     typedef X<R_ * ROWS_> x_box;
     typedef box<COUT, R_ * ROWS_, TILE> dy_box;
 
-    __device__ __forceinline__ static void bring_x(char *to, const CUtensorMap *map, tile_place p, int,
-                                                   uint64_t *barrier)
+    __device__ __forceinline__ static void copy_x(char *to, const CUtensorMap *map, tile_position p, int,
+                                                  uint64_t *barrier)
     {
         x_box::copy(to, map, p, barrier);
     }
@@ -323,8 +323,8 @@ struct first_dw_shape : dw_sizes<X<R_ * ROWS_>, box<COUT_, R_ * ROWS_, TILE>, 1,
     };
 };
 
-/* Chunks or bytes, with sums or without; NT tiles of 8 channels out, R rows of a warp, warps, stages, blocks per
- * multiprocessor. */
+/* Input as chunks or bytes, with or without sums; NT tiles of 8 output channels, R rows per warp, warps, stages, blocks
+ * per multiprocessor. */
 template <template <int> class X, class SUMS, int NT, int R, int ROWS, int STAGES, int PER_SM>
 constexpr small_kernel row(const char *name)
 {
@@ -340,8 +340,8 @@ constexpr small_kernel row(const char *name)
              SUMS::WITH ? 2 * S::COUT * sizeof(float) : 0,
              first_run<S, SUMS> };
 }
-#define CHUNKS(name, ...) row<chunk_box, no_sums, __VA_ARGS__>(name), row<chunk_box, kept_sums, __VA_ARGS__>(name)
-#define BYTES(name, ...)  row<byte_box, kept_sums, __VA_ARGS__>(name)
+#define CHUNKS(name, ...) row<chunk_box, no_sums, __VA_ARGS__>(name), row<chunk_box, channel_sums, __VA_ARGS__>(name)
+#define BYTES(name, ...)  row<byte_box, channel_sums, __VA_ARGS__>(name)
 
 template <template <int> class X, int NORM, int COUT, int R, int ROWS, int STAGES, int PER_SM>
 constexpr small_kernel dw_row(const char *name)

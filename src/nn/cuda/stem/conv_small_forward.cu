@@ -1,16 +1,15 @@
-/* Forward with stride 1, and the gradient of x, which is the same with the weights turned around.
+/* Forward with stride 1, and the gradient of x, which is the same with flipped weights.
  *
- * A block walks over tiles, 32 or 40 input channels at a time: while one box is multiplied, the copy engine
- * brings the next. A warp owns R rows of 16 outputs and all their channels. It loads each input row once per
- * column v of the kernel and uses it for the three outputs that see it in rows u of the kernel. Products are
- * those of a warpgroup, rows from registers, weights from shared memory. With batch norm before the convolution a group
- * first rewrites its box in place. */
+ * A block processes tiles, 32 or 40 input channels at a time: while one box is multiplied, the next one is copied. A
+ * warp owns R rows of 16 outputs and all their channels. It loads each input row once per column v of the kernel and
+ * uses it for the three outputs that read it with rows u of the kernel. wgmma reads image rows from registers and
+ * weights from shared memory. With batch norm before the convolution, a group first rewrites its box in place. */
 #include "nn/cuda/stem/conv_small_norm.cuh"
 
 namespace {
 
 typedef struct forward_job {
-    tile_walk tiles;
+    tile_grid tiles;
     bf16 *y;
     const bf16 *w;
     int c;     /* channels of w */
@@ -20,8 +19,8 @@ typedef struct forward_job {
     norm_in norm;   /* with batch norm first */
 } forward_job;
 
-/* A tile is the work of a group of four warps, R rows for each. GROUPS groups of a block share the weights
- * and the stages, and take tiles in turn. */
+/* A group of four warps processes a tile, R rows per warp. The GROUPS groups of a block share the weights and the
+ * stages and process tiles alternately. */
 template <int CIN_, int PLANE_, int NT_, int R_, int GROUPS_, int STAGES_, int PER_SM_>
 struct forward_shape {
     enum {
@@ -36,13 +35,13 @@ struct forward_shape {
         THREADS = 128 * GROUPS,
         HIGH = 4 * R, /* rows of a tile */
         PLANES = CIN / PLANE,
-        STEPS = (PLANE + 15) / 16, /* products per tap and plane; the last may be half zeros */
+        STEPS = (PLANE + 15) / 16, /* wgmma steps per tap and plane; the last may be half zeros */
         K = PLANES * STEPS * 16,
         CORE = 64 /* elements: 8 rows of 16 bytes */
     };
     static_assert(CIN % PLANE == 0, "planes");
-    /* A barrier tells one phase from the next, no more: nobody may wait two ahead. So a stage belongs to one
-     * group, which takes its phases in order. */
+    /* A barrier distinguishes only a phase and the next: no thread may wait two phases ahead. Therefore a stage belongs
+     * to one group, which waits for its phases in order. */
     static_assert(STAGES % (GROUPS * PLANES) == 0 || GROUPS == 1, "stages");
     typedef box<PLANE, HIGH + 2, TILE + 2> input;
     typedef row_out<NT, (R > 4 ? 1 : 2)> output;
@@ -52,8 +51,8 @@ struct forward_shape {
         SMEM = SMEM_ALIGN + OUT + THREADS / 32 * output::BYTES
     };
 
-    /* Where the weight of output n and place k lies: per tap and 16 places the cores that a product reads,
-     * two for every 8 outputs. */
+    /* Index of the weight of output n and depth k: per tap and 16 elements of the depth the core matrices that wgmma
+     * reads, two for every 8 outputs. */
     __device__ __forceinline__ static int weight_at(int tap, int n, int k)
     {
         return ((tap * (K / 16) + k / 16) * (COUT / 8) + n / 8) * 2 * CORE + (k >> 3 & 1) * CORE + (n & 7) * 8 +
@@ -61,13 +60,13 @@ struct forward_shape {
     }
 };
 
-/* (9, COUT, K) in shared memory. Place k stands for a channel of a plane, or for none. */
+/* Loads the weights, (9, COUT, K), to shared memory. k is a channel of a plane, or padding. */
 template <class S>
 __device__ void load_weights(bf16 *to, const forward_job &j)
 {
 #pragma unroll 8
     for (int i = threadIdx.x; i < TAPS * S::COUT * S::K; i += S::THREADS) {
-        int n, k, tap; /* what lies together in global memory runs fastest */
+        int n, k, tap; /* the contiguous dimension varies fastest */
         if (j.flip) n = i % S::COUT, tap = i / S::COUT % TAPS, k = i / S::COUT / TAPS;
         else k = i % S::K, tap = i / S::K % TAPS, n = i / S::K / TAPS;
         int in_plane = k % (S::STEPS * 16), channel = k / (S::STEPS * 16) * S::PLANE + in_plane;
@@ -77,7 +76,7 @@ __device__ void load_weights(bf16 *to, const forward_job &j)
     }
 }
 
-/* The box of a tile goes through batch norm in place, by the group's four warps. */
+/* Applies batch norm to the box of a tile in place, by the group's four warps. */
 struct apply_first {
     enum { WITH = SMALL_APPLY };
     template <class S>
@@ -86,7 +85,7 @@ struct apply_first {
         affine_load<S::CIN>(affine, j.norm);
     }
     template <class S>
-    __device__ __forceinline__ static void make(unsigned x, tile_place p, unsigned affine, const forward_job &j)
+    __device__ __forceinline__ static void convert(unsigned x, tile_position p, unsigned affine, const forward_job &j)
     {
         apply_box<typename S::input, S::CIN, 128>(x, p, j.tiles, affine, threadIdx.x % 128);
     }
@@ -100,8 +99,8 @@ struct no_apply {
     }
 };
 
-/* acc += the plane in x, seen through the weights of its channels; the first plane overwrites acc. By the
- * four warps of a group together; rows for the next products are loaded while these run. */
+/* acc += the convolution of the plane x with the weights of its channels; the first plane overwrites acc. Called by the
+ * four warps of a group; rows for the next wgmma are loaded while the last one runs. */
 template <class S>
 __device__ __forceinline__ void multiply(float (&acc)[S::R][S::NT][4], unsigned x, unsigned w, int plane)
 {
@@ -123,21 +122,21 @@ __device__ __forceinline__ void multiply(float (&acc)[S::R][S::NT][4], unsigned 
             for (int r = 0; r < S::R; r++) wgmma_rows<S::NT>(acc[r], a[step & 1][r + u], b, plane || step || u);
         }
         wgmma_commit();
-        if (step + 1 < 3 * S::STEPS) wgmma_wait<1>(); /* the other half of a is free */
+        if (step + 1 < 3 * S::STEPS) wgmma_wait<1>(); /* the other half of a may be overwritten */
     }
     wgmma_wait<0>();
 }
 
-/* What acc was is not needed: without this the compiler keeps it through all that comes between two tiles. */
+/* Discards acc: otherwise the compiler keeps its registers live between two tiles. */
 template <class S>
-__device__ __forceinline__ void forget(float (&acc)[S::R][S::NT][4])
+__device__ __forceinline__ void discard(float (&acc)[S::R][S::NT][4])
 {
 #pragma unroll
     for (int i = 0; i < S::R * S::NT * 4; i++) acc[i / (S::NT * 4)][i / 4 % S::NT][i % 4] = 0.0f;
 }
 
 template <class S, class SUMS>
-__device__ __forceinline__ void store_tile(const forward_job &j, tile_place p, unsigned out,
+__device__ __forceinline__ void store_tile(const forward_job &j, tile_position p, unsigned out,
                                            const float acc[S::R][S::NT][4], SUMS &sums)
 {
 #pragma unroll
@@ -148,8 +147,11 @@ __device__ __forceinline__ void store_tile(const forward_job &j, tile_place p, u
     }
 }
 
-/* Waits for the four warps of a group. */
-__device__ __forceinline__ void meet_group(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
+/* Barrier of the four warps of a group. */
+__device__ __forceinline__ void group_barrier(int group)
+{
+    asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+}
 
 template <class S, class SUMS, class APPLY>
 __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
@@ -161,21 +163,21 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     char *smem = shared_begin(raw);
     unsigned w = shared_address(smem + S::W), out = shared_address(smem + S::OUT) + threadIdx.x / 32 * S::output::BYTES;
     /* item: a plane of one of this block's tiles */
-    auto bring = [&](int item) {
+    auto load_tile = [&](int item) {
         int tile = blockIdx.x + item / S::PLANES * gridDim.x, stage = item % S::STAGES;
         if (tile >= j.tiles.count) return;
         barrier_expect(&full[stage], S::input::FULL);
-        S::input::copy(smem + stage * S::input::BYTES, &map, place_of(j.tiles, tile, S::HIGH), 1,
+        S::input::copy(smem + stage * S::input::BYTES, &map, position_of(j.tiles, tile, S::HIGH), 1,
                        item % S::PLANES * S::PLANE, &full[stage]);
     };
     if (threadIdx.x == 0) {
         for (int s = 0; s < S::STAGES; s++) barrier_init(&full[s], 1);
         barrier_publish();
-        for (int s = 0; s < S::STAGES; s++) bring(s);
+        for (int s = 0; s < S::STAGES; s++) load_tile(s);
     }
     load_weights<S>(reinterpret_cast<bf16 *>(smem + S::W), j);
     APPLY::template load<S>(affine, j);
-    shared_publish(); /* the products read them */
+    shared_publish(); /* wgmma reads them */
     __syncthreads();
     SUMS sums(j.pivot, S::output::chunk_of_lane());
     int group = S::GROUPS > 1 ? warp_number() / 4 : 0;
@@ -189,18 +191,18 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
             barrier_wait(&full[stage], item / S::STAGES & 1);
             if constexpr (APPLY::WITH != 0) {
                 static_assert(S::PLANES == 1, "all channels at once");
-                int again = tile; /* its place is not kept until the tile is stored */
+                int again = tile; /* recompute its position instead of keeping it in registers */
                 asm volatile("" : "+r"(again));
-                APPLY::template make<S>(shared_address(smem + stage * S::input::BYTES),
-                                        place_of(j.tiles, again, S::HIGH), shared_address(affine), j);
-                meet_group(group);
-                forget<S>(acc);
+                APPLY::template convert<S>(shared_address(smem + stage * S::input::BYTES),
+                                           position_of(j.tiles, again, S::HIGH), shared_address(affine), j);
+                group_barrier(group);
+                discard<S>(acc);
             }
             multiply<S>(acc, shared_address(smem + stage * S::input::BYTES), w, plane);
-            meet_group(group); /* all have read the stage */
-            if (threadIdx.x % 128 == 0) bring(item + S::STAGES);
+            group_barrier(group); /* all have read the stage */
+            if (threadIdx.x % 128 == 0) load_tile(item + S::STAGES);
         }
-        store_tile<S>(j, place_of(j.tiles, tile, S::HIGH), out, acc, sums);
+        store_tile<S>(j, position_of(j.tiles, tile, S::HIGH), out, acc, sums);
     }
     static_assert(S::THREADS * SUMS::LANE_BYTES <= S::W, "sums where the stages were");
     S::output::template write_sums<S::THREADS / 32>(j.partial + blockIdx.x * 2 * S::COUT,
@@ -220,7 +222,7 @@ cudaError_t run(const small_call *c)
     const small_data *d = &c->data;
     bool flip = s->kind == DNN_DX; /* stride 1: x and y have one size */
     CUtensorMap map;
-    forward_job j = { walk_of(s->N, s->H, s->W, S::HIGH),
+    forward_job j = { tile_grid_of(s->N, s->H, s->W, S::HIGH),
                       (bf16 *)(flip ? d->x : d->y),
                       (const bf16 *)d->w,
                       (int)c->c,
@@ -234,8 +236,8 @@ cudaError_t run(const small_call *c)
     return cudaGetLastError();
 }
 
-/* With sums and batch norm or without; CIN channels in, PLANE of a stage, NT tiles of 8 out, R rows of a warp, groups,
- * stages, blocks per multiprocessor. */
+/* With or without sums and batch norm; CIN input channels, PLANE per stage, NT tiles of 8 output channels, R rows per
+ * warp, groups, stages, blocks per multiprocessor. */
 template <class SUMS, class APPLY, int CIN, int PLANE, int NT, int R, int GROUPS, int STAGES, int PER_SM>
 constexpr small_kernel row(const char *name, dnn_kind kind)
 {
@@ -251,10 +253,10 @@ constexpr small_kernel row(const char *name, dnn_kind kind)
              SUMS::WITH ? 2 * S::COUT * sizeof(float) : 0,
              run<S, SUMS, APPLY> };
 }
-#define DX(name, ...)     row<no_sums, no_apply, __VA_ARGS__>(name, DNN_DX)
-#define BEHIND(name, ...) row<kept_sums, apply_first, __VA_ARGS__>(name, DNN_FORWARD)
+#define DX(name, ...)         row<no_sums, no_apply, __VA_ARGS__>(name, DNN_DX)
+#define NORMALIZED(name, ...) row<channel_sums, apply_first, __VA_ARGS__>(name, DNN_FORWARD)
 #define FORWARD(name, ...)                                                                                             \
-    row<no_sums, no_apply, __VA_ARGS__>(name, DNN_FORWARD), row<kept_sums, no_apply, __VA_ARGS__>(name, DNN_FORWARD)
+    row<no_sums, no_apply, __VA_ARGS__>(name, DNN_FORWARD), row<channel_sums, no_apply, __VA_ARGS__>(name, DNN_FORWARD)
 
 } // namespace
 
@@ -266,12 +268,12 @@ extern "C" const small_kernel small_forward_kernels[] = {
     FORWARD("4 rows, 3 groups", 40, 40, 5, 4, 3, 6, 1),
     FORWARD("4 rows, 2 groups", 40, 40, 10, 4, 2, 4, 1),
     FORWARD("2 rows, 2 groups", 80, 80, 10, 2, 2, 2, 1),
-    BEHIND("4 rows, 3 groups", 32, 32, 4, 4, 3, 6, 1),
-    BEHIND("4 rows, 2 groups", 32, 32, 8, 4, 2, 4, 1),
-    BEHIND("4 rows, 2 groups", 40, 40, 5, 4, 2, 4, 1),
-    BEHIND("4 rows, 2 groups", 40, 40, 10, 4, 2, 4, 1),
-    BEHIND("2 rows, 3 groups", 64, 64, 8, 2, 3, 3, 1),
-    BEHIND("2 rows, 2 groups", 80, 80, 10, 2, 2, 2, 1),
+    NORMALIZED("4 rows, 3 groups", 32, 32, 4, 4, 3, 6, 1),
+    NORMALIZED("4 rows, 2 groups", 32, 32, 8, 4, 2, 4, 1),
+    NORMALIZED("4 rows, 2 groups", 40, 40, 5, 4, 2, 4, 1),
+    NORMALIZED("4 rows, 2 groups", 40, 40, 10, 4, 2, 4, 1),
+    NORMALIZED("2 rows, 3 groups", 64, 64, 8, 2, 3, 3, 1),
+    NORMALIZED("2 rows, 2 groups", 80, 80, 10, 2, 2, 2, 1),
     DX("4 rows", 32, 32, 4, 4, 1, 2, 3),
     DX("4 rows, 3 groups", 32, 32, 4, 4, 3, 6, 1),
     DX("7 rows, 2 groups", 64, 64, 4, 7, 2, 2, 1),

@@ -1,6 +1,6 @@
-/* Batch norm on boxes that lie in shared memory, in place: its apply with relu, before a convolution reads the
- * box, and its backward apply, before a weight gradient reads it as dy. Numbers are those of
- * bn_apply and bn_bwd_apply, instruction by instruction, so that all passes agree on relu's mask. */
+/* Batch norm in place on boxes in shared memory: apply with ReLU before a convolution reads the box, and backward apply
+ * before a weight gradient reads it as dy. The instructions are the same as in bn_apply and bn_bwd_apply, so that all
+ * passes compute the same ReLU mask. */
 #ifndef NN_CUDA_STEM_CONV_SMALL_NORM_CUH
 #define NN_CUDA_STEM_CONV_SMALL_NORM_CUH
 
@@ -9,7 +9,7 @@
 
 typedef struct norm_in {
     const float *mean, *rstd, *gain, *bias, *sums; /* (C); sums (2, C), for backward */
-    float count;                                   /* rows that the sums are over */
+    float count;                                   /* rows of the sums */
 } norm_in;
 
 static inline norm_in norm_of(const small_call *c)
@@ -19,8 +19,8 @@ static inline norm_in norm_of(const small_call *c)
     return n;
 }
 
-/* What a thread needs of each channel is read again for every tile from (AFFINE, C) floats of shared memory: there are
- * no registers to keep it in. Mean, slope, bias; backward two factors more. */
+/* Coefficients per channel, (AFFINE, C) floats in shared memory, which are read for every tile because registers are
+ * short: mean, slope, bias; backward two more factors. */
 enum { AFFINE = 3, AFFINE_BWD = 5 };
 
 template <int C>
@@ -59,14 +59,15 @@ __device__ __forceinline__ uint4 apply_chunk(uint4 v, const bn_affine<8> &k)
     return make_uint4(pair[0], pair[1], pair[2], pair[3]);
 }
 
-/* The box at x, C channels, one position wider than the tile at p on every side, by THREADS threads, a chunk of the
- * channels each. What lies outside the image stays 0. */
+/* Applies batch norm and ReLU to the box at x: C channels, one position wider than the tile at p on every side. Called
+ * by THREADS threads, each with one chunk of the channels. Positions outside the image stay 0. */
 template <class BOX, int C, int THREADS>
-__device__ __forceinline__ void apply_box(unsigned x, tile_place p, const tile_walk &image, unsigned affine, int thread)
+__device__ __forceinline__ void apply_box(unsigned x, tile_position p, const tile_grid &image, unsigned affine,
+                                          int thread)
 {
     const int CHUNKS = C / 8, EACH = THREADS / CHUNKS, BATCH = 4, POSITIONS = BOX::POSITIONS, COLS = TILE + 2;
     int chunk = thread % CHUNKS, first = thread / CHUNKS;
-    asm volatile("" : "+r"(chunk), "+r"(first)); /* or places are worked out once for all tiles, and kept */
+    asm volatile("" : "+r"(chunk), "+r"(first)); /* or the compiler keeps the offsets of all tiles in registers */
     bn_affine<8> k;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -88,10 +89,10 @@ __device__ __forceinline__ void apply_box(unsigned x, tile_place p, const tile_w
         for (int b = 0; b < BATCH; b++)
             if (inside[b]) store_shared(x + BOX::at(from + b * EACH, chunk), apply_chunk(v[b], k));
     }
-    shared_publish(); /* the copy engine writes here next */
+    shared_publish(); /* a bulk copy writes here next */
 }
 
-/* Half a chunk of dy, masked by relu where x says so, through batch norm's backward apply. */
+/* Backward apply of batch norm for half a chunk of dy, masked by ReLU of x. */
 struct backward_four {
     float mean[4], slope[4], bias[4], m1[4], m2[4];
 
@@ -118,10 +119,10 @@ struct backward_four {
     }
 };
 
-/* The box of dy at the tile p, C channels, and that of x beside it; dy is overwritten. What lies outside the image
- * stays 0. */
+/* Backward apply of the box of dy at tile p, C channels, in place; x: the box of batch norm's input. Positions outside
+ * the image stay 0. */
 template <class BOX, int C, int THREADS>
-__device__ __forceinline__ void backward_box(unsigned dy, unsigned x, tile_place p, const tile_walk &image,
+__device__ __forceinline__ void backward_box(unsigned dy, unsigned x, tile_position p, const tile_grid &image,
                                              unsigned affine)
 {
     const int HALVES = C / 4, EACH = THREADS / HALVES, BATCH = 4, POSITIONS = BOX::POSITIONS;
@@ -144,7 +145,7 @@ __device__ __forceinline__ void backward_box(unsigned dy, unsigned x, tile_place
         for (int i = 0; i < BATCH; i++)
             if (inside[i]) store_shared8(dy + BOX::at(from + i * EACH, half / 2) + half % 2 * 8, k(a[i], b[i]));
     }
-    shared_publish(); /* the copy engine writes here next */
+    shared_publish(); /* a bulk copy writes here next */
 }
 
 #endif

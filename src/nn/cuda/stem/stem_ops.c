@@ -1,6 +1,6 @@
-/* Groups of a 3 x 3 convolution with few channels, or its weight gradient, and what comes before and behind it: by a
- * kernel that does the rest while the image is in shared memory (conv_small.h), where that was faster when the plan was
- * made. Before: image_input, bn_apply, bn_bwd_apply; behind: bn_stats. */
+/* Groups of a 3 x 3 convolution with few channels, or its weight gradient, and the ops before it (image_input,
+ * bn_apply, bn_bwd_apply) and after it (bn_stats): one kernel computes all while the image is in shared memory
+ * (conv_small.h), if that was faster when the plan was made. */
 #include "nn/cuda/groups.h"
 #include "nn/cuda/stem/conv_small.h"
 
@@ -15,14 +15,14 @@ void stem_release_cuda(const op_env *env, op_group *g)
     group_release_cuda(env, g);
 }
 
-/* What the kernel does beside the convolution. */
+/* What the kernel computes in addition to the convolution. */
 static int work_of(const op_group *g)
 {
     return (group_find(g, OP_BN_STATS) ? SMALL_STATS : 0) | (group_find(g, OP_IMAGE_INPUT) ? SMALL_BYTES : 0) |
            (group_find(g, OP_BN_APPLY) ? SMALL_APPLY : 0) | (group_find(g, OP_BN_BWD_APPLY) ? SMALL_BWD : 0);
 }
 
-/* Whether the kernels do exactly what these members do, and nobody else reads what they do not write. */
+/* Whether the kernels compute exactly these members, and no other op reads the values that they do not write. */
 static bool takes(const op_group *g)
 {
     const op_args *image = group_find(g, OP_IMAGE_INPUT), *apply = group_find(g, OP_BN_APPLY),
@@ -40,7 +40,7 @@ cloob_status stem_prepare_cuda(const op_env *env, op_group *g, bool *claims)
     const tensor *x = conv ? &conv->in[0] : &dw->in[1], *w = conv ? &conv->in[1] : &dw->in[2];
     dnn_shape shape = conv ? conv_shape(DNN_FORWARD, x, w, &conv->out[0], &conv->attr)
                            : conv_shape(DNN_DW, x, w, &dw->in[0], &dw->attr);
-    stem_state s = { .partial = conv ? cuda_align(3 * (size_t)shape.O * sizeof(float)) : 0 }; /* bn_stats_finish's */
+    stem_state s = { .partial = conv ? cuda_align(3 * (size_t)shape.O * sizeof(float)) : 0 }; /* of bn_stats_finish */
     if (w->dim[1] != 3 || !takes(g)) return CLOOB_OK;
     CLOOB_TRY(small_plan_better(env->ctx, env->dev, &shape, w->dim[3], work_of(g), &g->ms, &s.small));
     if (!s.small) return CLOOB_OK;

@@ -1,5 +1,5 @@
 /* Several runs side by side: what differs, by how much, and whether it is significant. Runs that differ in their
- * seed alone are one group. */
+ * seed alone are one group. Then the tables that an ablation or a sweep left next to the page. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,25 +49,13 @@ static cloob_status gather(page *p, groups *g)
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
-static const pair_test *pair_of(const groups_result *g, const group_row *m, int64_t group)
-{
-    for (int64_t i = 0; i < g->pairs; i++)
-        if (m->pair[i].a == 0 && m->pair[i].b == group) return &m->pair[i];
-    return NULL;
-}
-
 static void put_head(page *p, const groups_result *g)
 {
     sbuf_puts(&p->html, "<tr><th scope=\"col\">last validation</th>");
     for (int64_t k = 0; k < g->groups; k++) {
-        sbuf_puts(&p->html, "<th scope=\"col\">");
-        html_text(&p->html, g->name[k]);
-        sbuf_printf(&p->html, "<br><span class=\"dim\">%lld run%s</span></th>", (long long)g->runs[k],
-                    g->runs[k] == 1 ? "" : "s");
-        if (!k) continue;
-        sbuf_puts(&p->html, "<th scope=\"col\" class=\"text\">minus ");
-        html_text(&p->html, g->name[0]);
-        sbuf_puts(&p->html, "</th>");
+        html_put(&p->html, "<th scope=\"col\">%s<br><span class=\"dim\">%lld run%s</span></th>", g->name[k],
+                 (long long)g->runs[k], g->runs[k] == 1 ? "" : "s");
+        if (k) html_put(&p->html, "<th scope=\"col\" class=\"text\">minus %s</th>", g->name[0]);
     }
     sbuf_puts(&p->html, "</tr>\n");
 }
@@ -77,55 +65,48 @@ static void put_difference(page *p, const groups_result *g, const pair_test *t, 
 {
     sbuf_puts(&p->html, "<td class=\"text\">");
     if (t && isfinite(t->difference)) {
-        sbuf_puts(&p->html, t->difference > 0 ? "−" : "+");
-        html_number(&p->html, fabs(t->difference));
+        html_put(&p->html, "%s%s", t->difference > 0 ? "−" : "+", NUMBER(fabs(t->difference)));
         if (g->runs[0] > 1 && g->runs[group] > 1 && isfinite(t->p_holm))
-            sbuf_printf(&p->html, " <span class=\"badge%s\">p&nbsp;%.2g%s</span>", t->significant ? " ok" : "",
-                        t->p_holm, t->significant ? ", significant" : "");
+            html_put(&p->html, " <span class=\"badge%s\">p&nbsp;%.2g%s</span>", t->significant ? " ok" : "", t->p_holm,
+                     t->significant ? ", significant" : "");
     }
     sbuf_puts(&p->html, "</td>");
 }
 
 static void put_row(page *p, const groups_result *g, const group_row *m)
 {
-    sbuf_puts(&p->html, "<tr><th scope=\"row\">");
-    html_text(&p->html, m->metric);
-    sbuf_puts(&p->html, "</th>");
+    html_put(&p->html, "<tr><th scope=\"row\">%s</th>", m->metric);
     for (int64_t k = 0; k < g->groups; k++) {
         const group_stats *v = &m->group[k];
-        int d = ablation_decimals(v->deviation, v->mean); /* as every table of means rounds */
-        sbuf_puts(&p->html, "<td>");
-        if (v->n > 1) sbuf_printf(&p->html, "%.*f <span class=\"dim\">± %.*f</span>", d, v->mean, d, v->deviation);
-        else html_number(&p->html, v->mean);
-        sbuf_puts(&p->html, "</td>");
-        if (k) put_difference(p, g, pair_of(g, m, k), k);
+        int d = mean_decimals(v->deviation, v->mean); /* as every table of means rounds */
+        if (v->n > 1)
+            html_put(&p->html, "<td>%.*f <span class=\"dim\">± %.*f</span></td>", d, v->mean, d, v->deviation);
+        else html_put(&p->html, "<td>%s</td>", NUMBER(v->mean));
+        if (k) put_difference(p, g, groups_pair(g, m, 0, k), k);
     }
     sbuf_puts(&p->html, "</tr>\n");
 }
 
 static void export_groups(page *p, const groups_result *g)
 {
-    static const char *const head[] = { "metric",     "group", "runs",   "mean",         "deviation",
-                                        "difference", "p",     "p_holm", "cliffs_delta", "against" };
-    export_table t;
-    export_table_begin(&t, "differences");
-    export_table_row(&t, head, 10);
+    grid t = { .columns = 10 };
+    grid_texts(&t, "metric", "group", "runs", "mean", "deviation", "difference", "p", "p_holm", "cliffs_delta",
+               "against");
     for (int64_t i = 0; i < g->metrics; i++)
         for (int64_t k = 0; k < g->groups; k++) {
             const group_row *m = &g->metric[i];
-            const pair_test *test = k ? pair_of(g, m, k) : NULL;
-            double value[] = { m->group[k].mean,     m->group[k].deviation,     test ? -test->difference : NAN,
-                               test ? test->p : NAN, test ? test->p_holm : NAN, test ? -test->delta : NAN };
-            char cell[7][32];
-            snprintf(cell[0], sizeof cell[0], "%lld", (long long)m->group[k].n);
-            for (int c = 0; c < 6; c++)
-                snprintf(cell[c + 1], sizeof cell[0], isfinite(value[c]) ? "%.6g" : "", value[c]);
-            export_table_row(&t,
-                             (const char *[]){ m->metric, g->name[k], cell[0], cell[1], cell[2], cell[3], cell[4],
-                                               cell[5], cell[6], k ? g->name[0] : "" },
-                             10);
+            const pair_test none = { .difference = NAN, .p = NAN, .p_holm = NAN, .delta = NAN },
+                            *test = k ? groups_pair(g, m, 0, k) : NULL;
+            if (!test) test = &none;
+            grid_texts(&t, m->metric, g->name[k]);
+            grid_number(&t, (double)m->group[k].n);
+            grid_number(&t, m->group[k].mean), grid_number(&t, m->group[k].deviation);
+            grid_number(&t, -test->difference), grid_number(&t, test->p), grid_number(&t, test->p_holm);
+            grid_number(&t, -test->delta);
+            grid_text(&t, k ? g->name[0] : "");
         }
-    export_table_end(&p->files, &t);
+    export_grid(&p->files, "differences", &t);
+    grid_release(&t);
 }
 
 static void put_groups(page *p, const groups_result *g)
@@ -164,28 +145,20 @@ void page_compare(page *p)
 
 /* ---- the table of an ablation, from ablation.json next to the page ----------------------------------- */
 
-static void put_ablation_cell(page *p, const json *cell, bool bold)
+static void add_ablation_row(grid *g, const json *metric)
 {
-    const char *text = json_string(json_get(cell, "text"));
-    sbuf_puts(&p->html, bold ? "<td><strong>" : "<td>");
-    html_text(&p->html, text ? text : "");
-    sbuf_puts(&p->html, bold ? "</strong></td>" : "</td>");
-}
-
-static void put_ablation_row(page *p, const json *metric)
-{
-    const json *significant = json_get(metric, "significant"), *methods = json_get(metric, "methods");
-    const char *best = json_string(json_get(metric, "best")), *better = json_string(json_get(metric, "better"));
-    bool winner = significant && significant->kind == JSON_BOOL && significant->boolean;
-    sbuf_puts(&p->html, "<tr><td>");
-    html_text(&p->html, metric->key);
-    if (better && strcmp(better, "none") != 0) sbuf_puts(&p->html, strcmp(better, "low") == 0 ? " &darr;" : " &uarr;");
-    sbuf_puts(&p->html, "</td>");
-    for (const json *m = methods ? methods->child : NULL; m; m = m->next)
-        put_ablation_cell(p, m, winner && best && strcmp(best, m->key) == 0);
-    sbuf_puts(&p->html, "<td>");
-    html_number(&p->html, json_get_number(metric, "p"));
-    sbuf_puts(&p->html, "</td></tr>\n");
+    bool winner = false;
+    const char *best = json_text(metric, "best"), *better = json_text(metric, "better");
+    json_bool(json_get(metric, "significant"), &winner);
+    grid_printf(g, "%s%s", metric->key,
+                !better || strcmp(better, "none") == 0 ? ""
+                : strcmp(better, "low") == 0           ? " ↓"
+                                                       : " ↑");
+    for (const json *m = json_first(json_get(metric, "methods")); m; m = m->next) {
+        grid_text(g, json_text(m, "text"));
+        grid_bold(g, winner && best && strcmp(best, m->key) == 0);
+    }
+    grid_number(g, json_get_number(metric, "p"));
 }
 
 void page_ablation(page *p)
@@ -194,13 +167,103 @@ void page_ablation(page *p)
     const json *methods = first ? json_get(first, "methods") : NULL;
     if (!methods || metrics->kind != JSON_OBJECT || methods->kind != JSON_OBJECT) return;
     page_heading(p, "ablation", "Ablation",
-                 "Mean &plusmn; standard deviation over the seeds. Bold: better than each of the other methods by the "
+                 "Mean ± standard deviation over the seeds. Bold: better than each of the other methods by the "
                  "two-sided Wilcoxon rank-sum test; p is the largest of those p-values. Without an arrow methods are "
                  "not comparable by the number.");
-    sbuf_puts(&p->html, "<div class=\"wide\" tabindex=\"0\"><table><tr><th></th>");
-    for (const json *m = methods->child; m; m = m->next)
-        sbuf_puts(&p->html, "<th>"), html_text(&p->html, m->key), sbuf_puts(&p->html, "</th>");
-    sbuf_puts(&p->html, "<th>p</th></tr>\n");
-    for (const json *m = first; m; m = m->next) put_ablation_row(p, m);
-    sbuf_puts(&p->html, "</table></div>\n");
+    grid g = { .columns = methods->count + 2 };
+    grid_text(&g, "");
+    for (const json *m = methods->child; m; m = m->next) grid_text(&g, m->key);
+    grid_text(&g, "p");
+    for (const json *m = first; m; m = m->next) add_ablation_row(&g, m);
+    page_grid(p, &g);
+}
+
+/* ---- what a sweep's search found: the response to each setting, and how much each matters ----------- */
+
+/* The values of an axis as categories. */
+static const char **names_of(page *p, const json *values, int64_t n)
+{
+    const char **name = arena_push(p->memory, (size_t)(n + 1) * sizeof *name);
+    int64_t i = 0;
+    if (!name) p->failed = true;
+    for (const json *v = values->child; name && v; v = v->next) {
+        name[i] = json_string(json_get(v, "value"));
+        if (!name[i++]) return NULL;
+    }
+    return name;
+}
+
+/* One line per group: the mean over the settings with this value, the band from the worst to the best of them. */
+static void add_group(page *p, chart *c, const json *values, const char *group, int color)
+{
+    chart_series *s = page_series(p, c, *group ? group : "all", color, c->categories);
+    int64_t i = 0;
+    for (const json *v = values->child; s && v; v = v->next, i++) {
+        const json *g = json_get(json_get(v, "groups"), group);
+        double mean = json_get_number(g, "mean");
+        if (!isfinite(mean)) continue;
+        chart_band_point(p->memory, c, s, c->categories, (double)i, mean, json_get_number(g, "lowest"),
+                         json_get_number(g, "highest"));
+        if (!s->low || !s->high) p->failed = true;
+    }
+}
+
+static void response(page *p, const json *axis, const char *select)
+{
+    char title[200];
+    const char *name = json_string(json_get(axis, "name"));
+    const json *values = json_get(axis, "values");
+    int64_t n = json_count(values);
+    const char **category = name && n > 1 ? names_of(p, values, n) : NULL;
+    const json *by = category ? json_get(values->child, "groups") : NULL;
+    if (!by) return;
+    snprintf(title, sizeof title, "Response to %.100s", name);
+    chart c = { .title = title,
+                .x_label = name,
+                .y_label = select,
+                .note = "Mean over the settings with this value, which differ in all others; the band goes from the "
+                        "worst of them to the best.",
+                .category = category,
+                .categories = n };
+    int color = 0;
+    for (const json *g = by->child; g; g = g->next) add_group(p, &c, values, g->key, color++);
+    page_chart(p, &c);
+}
+
+static void importances(page *p, const json *axes)
+{
+    int64_t n = json_count(axes), i = 0;
+    const char **name = arena_push(p->memory, (size_t)(n + 1) * sizeof *name);
+    if (!name) {
+        p->failed = true;
+        return;
+    }
+    chart c = { .title = "Importance of the settings",
+                .x_label = "",
+                .y_label = "share of the variance, %",
+                .note = "The share of the scores' variance that lies between the values of one setting.",
+                .bars = true,
+                .category = name,
+                .categories = n };
+    chart_series *s = page_series(p, &c, "all", 0, n);
+    for (const json *a = axes->child; s && a; a = a->next, i++) {
+        name[i] = json_string(json_get(a, "name"));
+        if (!name[i]) return;
+        chart_point(&c, s, (double)i, 100 * json_get_number(a, "importance"));
+    }
+    page_chart(p, &c);
+}
+
+void page_search(page *p)
+{
+    const json *axes = json_get(p->search, "axes");
+    const char *select = json_string(json_get(p->search, "select"));
+    if (!axes || axes->kind != JSON_ARRAY || !axes->child || !select) return;
+    page_heading(
+        p, "search", "Settings tried",
+        "Every setting was trained and compared on validation data; the best of each group was trained again.");
+    sbuf_puts(&p->html, "<div class=\"charts\">\n");
+    for (const json *a = axes->child; a; a = a->next) response(p, a, select);
+    importances(p, axes);
+    sbuf_puts(&p->html, "</div>\n");
 }

@@ -1,6 +1,5 @@
-/* The numbers one looks for first, and the settings. */
+/* The numbers one looks for first, the settings, and curves by step and by epoch. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "lab/report/page.h"
@@ -42,71 +41,40 @@ static void put_tiles(page *p)
 {
     double value;
     sbuf_puts(&p->html, "<div class=\"tiles\">\n");
-    for (int i = 0; i < FIGURES; i++) {
-        if (!value_of(&p->run[0], &figures[i], &value)) continue;
-        sbuf_puts(&p->html, "<div class=\"tile\"><b>");
-        html_number(&p->html, value);
-        sbuf_printf(&p->html, "</b><span>%s</span></div>\n", figures[i].label);
-    }
+    for (int i = 0; i < FIGURES; i++)
+        if (value_of(&p->run[0], &figures[i], &value))
+            html_put(&p->html, "<div class=\"tile\"><b>%s</b><span>%s</span></div>\n", NUMBER(value), figures[i].label);
     sbuf_puts(&p->html, "</div>\n");
 }
 
-static void put_table(page *p)
+/* A row per run. used_only: without the numbers that no run has. */
+static grid table_of(const page *p, bool used_only)
 {
+    grid g = { .columns = 2 };
     bool used[FIGURES] = { 0 };
     double value;
-    for (int i = 0; i < FIGURES; i++)
+    grid_texts(&g, "run", "method");
+    for (int i = 0; i < FIGURES; i++) {
+        used[i] = !used_only;
         for (int64_t k = 0; k < p->runs; k++) used[i] |= value_of(&p->run[k], &figures[i], &value);
-    sbuf_puts(&p->html, "<div class=\"wide\" tabindex=\"0\"><table><tr><th>run</th><th class=\"text\">method</th>");
-    for (int i = 0; i < FIGURES; i++)
-        if (used[i]) sbuf_printf(&p->html, "<th>%s</th>", figures[i].label);
-    sbuf_puts(&p->html, "</tr>\n");
-    for (int64_t k = 0; k < p->runs; k++) {
-        sbuf_puts(&p->html, "<tr><td>");
-        html_text(&p->html, p->run[k].name);
-        sbuf_puts(&p->html, "</td><td class=\"text\">");
-        html_text(&p->html, p->run[k].method);
-        sbuf_puts(&p->html, "</td>");
-        for (int i = 0; i < FIGURES; i++) {
-            if (!used[i]) continue;
-            sbuf_puts(&p->html, "<td>");
-            html_number(&p->html, value_of(&p->run[k], &figures[i], &value) ? value : NAN);
-            sbuf_puts(&p->html, "</td>");
-        }
-        sbuf_puts(&p->html, "</tr>\n");
+        if (used[i]) grid_text(&g, figures[i].label), g.columns++;
     }
-    sbuf_puts(&p->html, "</table></div>\n");
-}
-
-/* A row per run, whether the page shows tiles or a table. */
-static void export_summary(page *p)
-{
-    export_table t;
-    const char *cell[FIGURES + 2];
-    char text[FIGURES][32];
-    double value;
-    export_table_begin(&t, "summary");
-    cell[0] = "run", cell[1] = "method";
-    for (int i = 0; i < FIGURES; i++) cell[i + 2] = figures[i].label;
-    export_table_row(&t, cell, FIGURES + 2);
     for (int64_t k = 0; k < p->runs; k++) {
-        cell[0] = p->run[k].name, cell[1] = p->run[k].method;
-        for (int i = 0; i < FIGURES; i++) {
-            bool there = value_of(&p->run[k], &figures[i], &value);
-            snprintf(text[i], sizeof text[i], there ? "%.6g" : "", value);
-            cell[i + 2] = text[i];
-        }
-        export_table_row(&t, cell, FIGURES + 2);
+        grid_texts(&g, p->run[k].name, p->run[k].method);
+        for (int i = 0; i < FIGURES; i++)
+            if (used[i]) grid_number(&g, value_of(&p->run[k], &figures[i], &value) ? value : NAN);
     }
-    export_table_end(&p->files, &t);
+    return g;
 }
 
 void page_summary(page *p)
 {
-    export_summary(p);
+    grid all = table_of(p, false), shown = table_of(p, true);
+    export_grid(&p->files, "summary", &all);
     page_heading(p, "summary", "Summary", "Values at the last step and of the last validation.");
     if (p->runs == 1) put_tiles(p);
-    else put_table(p);
+    else grid_put(&shown, GRID_HTML, &p->html);
+    grid_release(&all), grid_release(&shown);
 }
 
 /* ---- settings ------------------------------------------------------------------------------------ */
@@ -121,40 +89,27 @@ static bool differs(const page *p, const char *key)
 static void put_different(page *p)
 {
     const run_files *first = &p->run[0];
-    sbuf_puts(&p->html, "<div class=\"wide\" tabindex=\"0\"><table><tr><th>run</th>");
+    grid g = { .columns = 1 };
+    grid_text(&g, "run");
     for (int64_t k = 0; k < first->params; k++)
-        if (differs(p, first->param[k].key))
-            sbuf_puts(&p->html, "<th class=\"text\">"), html_text(&p->html, first->param[k].key),
-                sbuf_puts(&p->html, "</th>");
-    sbuf_puts(&p->html, "</tr>\n");
+        if (differs(p, first->param[k].key)) grid_text(&g, first->param[k].key), g.columns++;
     for (int64_t i = 0; i < p->runs; i++) {
-        sbuf_puts(&p->html, "<tr><td>");
-        html_text(&p->html, p->run[i].name);
-        sbuf_puts(&p->html, "</td>");
-        for (int64_t k = 0; k < first->params; k++) {
-            if (!differs(p, first->param[k].key)) continue;
-            sbuf_puts(&p->html, "<td class=\"text\">");
-            html_text(&p->html, run_param_get(&p->run[i], first->param[k].key));
-            sbuf_puts(&p->html, "</td>");
-        }
-        sbuf_puts(&p->html, "</tr>\n");
+        grid_text(&g, p->run[i].name);
+        for (int64_t k = 0; k < first->params; k++)
+            if (differs(p, first->param[k].key)) grid_text(&g, run_param_get(&p->run[i], first->param[k].key));
     }
-    sbuf_puts(&p->html, "</table></div>\n");
+    page_grid(p, &g);
 }
 
 static void put_common(page *p)
 {
     const run_files *first = &p->run[0];
-    sbuf_printf(&p->html, "<details><summary>%s</summary><div class=\"wide\" tabindex=\"0\"><table>\n",
-                p->runs == 1 ? "Settings of the run" : "The same in all runs");
-    for (int64_t k = 0; k < first->params; k++) {
-        if (differs(p, first->param[k].key)) continue;
-        sbuf_puts(&p->html, "<tr><td>");
-        html_text(&p->html, first->param[k].key);
-        sbuf_puts(&p->html, "</td><td class=\"path\">");
-        html_text(&p->html, first->param[k].value);
-        sbuf_puts(&p->html, "</td></tr>\n");
-    }
+    html_put(&p->html, "<details><summary>%s</summary><div class=\"wide\" tabindex=\"0\"><table>\n",
+             p->runs == 1 ? "Settings of the run" : "The same in all runs");
+    for (int64_t k = 0; k < first->params; k++)
+        if (!differs(p, first->param[k].key))
+            html_put(&p->html, "<tr><td>%s</td><td class=\"path\">%s</td></tr>\n", first->param[k].key,
+                     first->param[k].value);
     sbuf_puts(&p->html, "</table></div></details>\n");
 }
 
@@ -164,4 +119,76 @@ void page_settings(page *p)
     page_heading(p, "settings", "Settings", NULL);
     if (p->runs > 1) put_different(p);
     put_common(p);
+}
+
+/* ---- curves by step and by epoch ------------------------------------------------------------------- */
+
+static void add_metric(page *p, chart *c, int64_t run, const char *column, const char *name, int color, double scale)
+{
+    const table *t = &p->run[run].metrics;
+    int64_t x = table_find(t, "step"), y = table_find(t, column);
+    if (x < 0 || y < 0) return;
+    chart_series *s = page_series(p, c, name, color, t->rows);
+    page_join(p, run, s);
+    for (int64_t i = 0; s && i < t->rows; i++) chart_point(c, s, table_at(t, i, x), scale * table_at(t, i, y));
+}
+
+static void metric_chart(page *p, const char *title, const char *y_label, const char *column, bool log_y, double scale)
+{
+    chart c = { .title = title,
+                .x_label = "step",
+                .y_label = y_label,
+                .log_y = log_y,
+                .from_zero = !log_y && strcmp(column, "loss") != 0 };
+    for (int64_t i = 0; i < p->runs; i++) add_metric(p, &c, i, column, p->run[i].name, page_color(p, i), scale);
+    page_chart(p, &c);
+}
+
+static void terms_chart(page *p)
+{
+    chart c = { .title = "Terms of the loss", .x_label = "step", .y_label = "term" };
+    add_metric(p, &c, 0, "image_term", "image anchors", 0, 1);
+    add_metric(p, &c, 0, "text_term", "text anchors", 1, 1);
+    page_chart(p, &c);
+}
+
+void page_training(page *p)
+{
+    int64_t rows = 0;
+    for (int64_t i = 0; i < p->runs; i++) rows += p->run[i].metrics.rows;
+    if (!rows) return;
+    page_heading(p, "training", "Training",
+                 "Loss is the temperature times the sum of the two terms; InfoLOOB may be negative.");
+    sbuf_puts(&p->html, "<div class=\"charts\">\n");
+    metric_chart(p, "Training loss", "loss", "loss", false, 1);
+    if (p->runs == 1) terms_chart(p);
+    metric_chart(p, "Learning rate", "learning rate", "lr", false, 1);
+    metric_chart(p, "Norm of the gradient", "norm", "grad_norm", true, 1);
+    metric_chart(p, "Speed", "pairs per second", "pairs_per_s", false, 1);
+    metric_chart(p, "Time spent waiting for data", "per cent", "wait", false, 100);
+    sbuf_puts(&p->html, "</div>\n");
+}
+
+void page_validation(page *p)
+{
+    static const char *const loss[] = { "val_loss" }, *const clip[] = { "clip_val_loss" },
+                             *const loss_label[] = { "validation loss" };
+    static const char *const to_text[] = { "image_to_text_R@1", "image_to_text_R@5", "image_to_text_R@10" };
+    static const char *const to_image[] = { "text_to_image_R@1", "text_to_image_R@5", "text_to_image_R@10" };
+    static const char *const at[] = { "R@1", "R@5", "R@10" };
+    static const char *const shot[] = { "imagenet-zeroshot-val-top1", "imagenetv2-zeroshot-val-top1",
+                                        "zeroshot-val-top1" };
+    static const char *const shot_label[] = { "ImageNet", "ImageNet V2", "class folders" };
+    int64_t results = 0;
+    for (int64_t i = 0; i < p->runs; i++) results += p->run[i].results;
+    if (!results) return;
+    page_heading(p, "validation", "Validation",
+                 "Recall is the share of queries whose partner is among the first 1, 5 or 10.");
+    sbuf_puts(&p->html, "<div class=\"charts\">\n");
+    page_result_charts(p, "Recall, image to text", "recall", to_text, at, 3);
+    page_result_charts(p, "Recall, text to image", "recall", to_image, at, 3);
+    page_result_charts(p, "Validation loss", "loss", loss, loss_label, 1);
+    page_result_charts(p, "Validation loss, InfoNCE", "loss", clip, loss_label, 1);
+    page_result_charts(p, "Zero-shot accuracy", "top-1", shot, shot_label, 3);
+    sbuf_puts(&p->html, "</div>\n");
 }

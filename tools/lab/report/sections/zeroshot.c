@@ -6,7 +6,6 @@
 #include "core/text.h"
 #include "core/file.h"
 #include "lab/report/page.h"
-#include "lab/report/examples.h"
 
 /* ---- examples as a figure ------------------------------------------------------------------------ */
 
@@ -14,7 +13,7 @@ static void read_guesses(const json *top, const char *truth, example *e)
 {
     for (const json *g = top->child; g && e->guesses < EXAMPLE_GUESSES; g = g->next) {
         const json *share = json_get(g, "p");
-        const char *label = json_string(json_get(g, "label"));
+        const char *label = json_text(g, "label");
         if (!label || !share || share->kind != JSON_NUMBER) continue;
         e->guess[e->guesses++] = (example_guess){ label, share->number, truth && strcmp(truth, label) == 0 };
     }
@@ -28,7 +27,7 @@ static int64_t rank_of(const json *one, const char *truth)
     if (!truth) return 0;
     if (json_int(json_get(one, "rank"), &rank) && rank > 0) return rank;
     for (const json *g = json_get(one, "top")->child; g; g = g->next) {
-        const char *label = json_string(json_get(g, "label"));
+        const char *label = json_text(g, "label");
         place++;
         if (label && strcmp(label, truth) == 0) return place;
     }
@@ -38,42 +37,39 @@ static int64_t rank_of(const json *one, const char *truth)
 static void read_example(page *p, const json *from, const char *truth, example *e)
 {
     const image_limits limits = { .max_pixels = 1 << 20, .photo = true }; /* a figure is small */
-    const char *path = json_string(json_get(from, "image")), *slash = path ? strrchr(path, '/') : NULL;
+    const char *path = json_text(from, "image"), *slash = path ? strrchr(path, '/') : NULL;
     *e = (example){ .title = truth ? truth : slash ? slash + 1 : path ? path : "", .rank = rank_of(from, truth) };
     if (path && image_read(p->ctx, path, &limits, &e->pixels) != CLOOB_OK) e->pixels = (image){ 0 };
     read_guesses(json_get(from, "top"), truth, e);
 }
 
-static void put_rows(export_table *t, const example *e)
+static void put_rows(grid *g, const example *e)
 {
     for (int k = 0; k < e->guesses; k++) {
-        char share[32], rank[32] = "";
-        snprintf(share, sizeof share, "%.4f", e->guess[k].share);
-        if (e->rank) snprintf(rank, sizeof rank, "%lld", (long long)e->rank);
-        const char *cell[] = { e->title, e->guess[k].label, share, rank };
-        export_table_row(t, cell, 4);
+        grid_texts(g, e->title, e->guess[k].label);
+        grid_printf(g, "%.4f", e->guess[k].share);
+        grid_number(g, e->rank ? (double)e->rank : NAN);
     }
 }
 
 static void export_examples(page *p, const json *const *list, const char *const *truth, int64_t n)
 {
-    static const char *const head[] = { "image", "label", "probability", "rank" }, name[] = "zero-shot-examples";
+    static const char name[] = "zero-shot-examples";
     example e[EXAMPLES_MAX];
     sbuf svg = { 0 }, pdf = { 0 };
-    export_table t;
+    grid g = { .columns = 4 };
     if (!p->files.dir || !n) return;
     if (n > EXAMPLES_MAX) n = EXAMPLES_MAX;
-    export_table_begin(&t, name);
-    export_table_row(&t, head, 4);
+    grid_texts(&g, "image", "label", "probability", "rank");
     for (int64_t i = 0; i < n; i++) {
         read_example(p, list[i], truth[i], &e[i]);
-        put_rows(&t, &e[i]);
+        put_rows(&g, &e[i]);
     }
     if (examples_draw(&svg, e, n, false)) export_file(&p->files, name, "svg", &svg);
     if (examples_draw(&pdf, e, n, true)) export_file(&p->files, name, "pdf", &pdf);
-    export_table_end(&p->files, &t);
+    export_grid(&p->files, name, &g);
     for (int64_t i = 0; i < n; i++) image_release(&e[i].pixels);
-    sbuf_release(&svg), sbuf_release(&pdf);
+    sbuf_release(&svg), sbuf_release(&pdf), grid_release(&g);
 }
 
 /* ---- the section --------------------------------------------------------------------------------- */
@@ -82,69 +78,43 @@ enum { EXAMPLES = 24, BARS = 5, IMAGE_BYTES = 512 << 10 };
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
-static void put_share(sbuf *html, double share)
+static void add_score(const page *p, grid *g, const char *set, const char *run, const json *scores, bool exported)
 {
-    sbuf_puts(html, "<td class=\"meter\">");
-    if (isfinite(share))
-        sbuf_printf(html, "%.1f&nbsp;%%<i style=\"width:%.1f%%\"></i>", 100 * share, 100 * fmin(fmax(share, 0), 1));
-    else sbuf_puts(html, "&ndash;");
-    sbuf_puts(html, "</td>");
+    grid_text(g, set);
+    if (exported || p->runs > 1) grid_text(g, run);
+    grid_number(g, json_get_number(scores, "n"));
+    grid_share(g, json_get_number(scores, "top1"));
+    grid_share(g, json_get_number(scores, "top5"));
+    grid_share(g, json_get_number(scores, "mean_per_class"));
 }
 
-static void export_score(export_table *t, const char *set, const char *run, const json *scores)
+/* The page names the runs where there are several, the exported table always. A file about several sources has their
+ * mean on top and each under "sets". */
+static grid table_of(const page *p, bool exported)
 {
-    static const char *const key[] = { "n", "top1", "top5", "mean_per_class" };
-    char text[4][32];
-    const char *cell[6] = { set, run };
-    for (int i = 0; i < 4; i++) {
-        double v = json_get_number(scores, key[i]);
-        snprintf(text[i], sizeof text[i], isfinite(v) ? "%.6g" : "", v);
-        cell[i + 2] = text[i];
+    bool runs = exported || p->runs > 1;
+    grid g = { .columns = runs ? 6 : 5 };
+    grid_text(&g, "set");
+    if (runs) grid_text(&g, "run");
+    grid_texts(&g, "images", "top-1", "top-5", "mean per class");
+    for (const score_file *f = p->scores.file; f < p->scores.file + p->scores.count; f++) {
+        const json *sets = json_get(f->root, "sets");
+        if (!json_get(f->root, "top1")) continue;
+        for (const json *s = json_first(sets); s; s = s->next) {
+            const char *data = json_text(s, "data"), *slash = data ? strrchr(data, '/') : NULL;
+            add_score(p, &g, slash && slash[1] ? slash + 1 : data, f->run, s, exported);
+        }
+        add_score(p, &g, sets ? "average" : f->set, f->run, f->root, exported);
     }
-    export_table_row(t, cell, 6);
-}
-
-static void put_score(page *p, export_table *t, const char *set, const char *run, const json *scores)
-{
-    export_score(t, set, run, scores);
-    sbuf_puts(&p->html, "<tr><td>");
-    html_text(&p->html, set);
-    sbuf_puts(&p->html, "</td>");
-    if (p->runs > 1) sbuf_puts(&p->html, "<td class=\"text\">"), html_text(&p->html, run), sbuf_puts(&p->html, "</td>");
-    sbuf_puts(&p->html, "<td>");
-    html_number(&p->html, json_get_number(scores, "n"));
-    sbuf_puts(&p->html, "</td>");
-    put_share(&p->html, json_get_number(scores, "top1"));
-    put_share(&p->html, json_get_number(scores, "top5"));
-    put_share(&p->html, json_get_number(scores, "mean_per_class"));
-    sbuf_puts(&p->html, "</tr>\n");
-}
-
-/* A file about several sources has their mean on top and each under "sets". */
-static void put_file(page *p, export_table *t, const score_file *f)
-{
-    const json *sets = json_get(f->root, "sets");
-    for (const json *s = sets ? sets->child : NULL; s; s = s->next) {
-        const char *data = json_string(json_get(s, "data")), *slash = data ? strrchr(data, '/') : NULL;
-        put_score(p, t, slash && slash[1] ? slash + 1 : data ? data : "", f->run, s);
-    }
-    put_score(p, t, sets ? "average" : f->set, f->run, f->root);
+    return g;
 }
 
 static void put_scores(page *p)
 {
-    export_table t;
-    export_table_begin(&t, "zero-shot");
-    export_table_row(&t, (const char *[]){ "set", "run", "images", "top-1", "top-5", "mean per class" }, 6);
-    sbuf_printf(
-        &p->html,
-        "<div class=\"wide\" tabindex=\"0\"><table><tr><th>set</th>%s<th>images</th><th class=\"meter\">top-1</th>"
-        "<th class=\"meter\">top-5</th><th class=\"meter\">mean per class</th></tr>\n",
-        p->runs > 1 ? "<th class=\"text\">run</th>" : "");
-    for (int64_t i = 0; i < p->scores.count; i++)
-        if (json_get(p->scores.file[i].root, "top1")) put_file(p, &t, &p->scores.file[i]);
-    sbuf_puts(&p->html, "</table></div>\n");
-    export_table_end(&p->files, &t);
+    grid shown = table_of(p, false), all = table_of(p, true);
+    export_grid(&p->files, "zero-shot", &all);
+    grid_release(&all);
+    page_grid(p, &shown);
 }
 
 /* ---- examples ------------------------------------------------------------------------------------ */
@@ -174,25 +144,24 @@ static void put_image(page *p, const char *path)
 
 static void put_guess(page *p, const json *guess, const char *truth, bool first)
 {
-    const char *label = json_string(json_get(guess, "label"));
+    const char *label = json_text(guess, "label");
     double share = json_get_number(guess, "p");
     if (!label || !isfinite(share)) return;
-    bool right = truth && strcmp(truth, label) == 0;
-    sbuf_printf(&p->html, "<div class=\"guess%s%s\"><span>", first ? " top" : "", right ? " right" : "");
-    html_text(&p->html, label);
-    sbuf_printf(&p->html, "</span><span>%.1f&nbsp;%%</span><i style=\"width:%.1f%%\"></i></div>\n", 100 * share,
-                100 * fmin(fmax(share, 0), 1));
+    html_put(&p->html,
+             "<div class=\"guess%s%s\"><span>%s</span><span>%.1f&nbsp;%%</span><i style=\"width:%.1f%%\"></i></div>\n",
+             first ? " top" : "", truth && strcmp(truth, label) == 0 ? " right" : "", label, 100 * share,
+             100 * fmin(fmax(share, 0), 1));
 }
 
 /* An image in a folder that is called like one of the labels is of that class. */
 static const char *truth_of(page *p, const json *one, const char *path)
 {
-    const char *truth = json_string(json_get(one, "truth")), *slash = strrchr(path, '/'), *from = slash;
+    const char *truth = json_text(one, "truth"), *slash = strrchr(path, '/'), *from = slash;
     if (truth || !slash) return truth;
     while (from > path && from[-1] != '/') from--;
     char *folder = arena_string_n(p->memory, from, (size_t)(slash - from));
     for (const json *g = json_get(one, "top")->child; folder && g; g = g->next) {
-        const char *label = json_string(json_get(g, "label"));
+        const char *label = json_text(g, "label");
         if (label && strcmp(label, folder) == 0) return folder;
     }
     return NULL;
@@ -201,16 +170,14 @@ static const char *truth_of(page *p, const json *one, const char *path)
 static bool put_example(page *p, const json *one)
 {
     const json *top = json_get(one, "top");
-    const char *path = json_string(json_get(one, "image")), *truth;
+    const char *path = json_text(one, "image");
     int shown = 0;
     if (!top || top->kind != JSON_ARRAY || !path) return false;
-    truth = truth_of(p, one, path);
+    const char *truth = truth_of(p, one, path), *slash = strrchr(path, '/');
     sbuf_puts(&p->html, "<div class=\"example\">");
     put_image(p, path);
-    const char *slash = strrchr(path, '/');
-    sbuf_puts(&p->html, "<p class=\"name\">");
-    html_text(&p->html, truth ? truth : slash ? slash + 1 : path);
-    if (rank_of(one, truth)) sbuf_printf(&p->html, ", rank %lld", (long long)rank_of(one, truth));
+    html_put(&p->html, "<p class=\"name\">%s", truth ? truth : slash ? slash + 1 : path);
+    if (rank_of(one, truth)) html_put(&p->html, ", rank %lld", (long long)rank_of(one, truth));
     sbuf_puts(&p->html, "</p>\n");
     for (const json *g = top->child; g && shown < BARS; g = g->next, shown++) put_guess(p, g, truth, shown == 0);
     sbuf_puts(&p->html, "</div>\n");

@@ -1,0 +1,189 @@
+/* Reading data and searching against the clock. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/file.h"
+#include "core/limits.h"
+#include "core/needs.h"
+#include "core/rng.h"
+#include "data/load/loader.h"
+#include "data/load/loader_parts.h"
+#include "infer/search_index.h"
+#include "lab/bench/bench.h"
+
+/* ---- the loader: takes batches as fast as they come and keeps the time of each --------------------- */
+
+static int64_t resident_bytes(void)
+{
+    long long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f) return 0;
+    if (fscanf(f, "%*s %lld", &pages) != 1) pages = 0;
+    fclose(f);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+typedef struct timing {
+    double *ms;
+    int64_t count, capacity;
+    double begin, end; /* of what is counted */
+    int64_t items;
+} timing;
+
+/* The first batch is not counted: it waits for files to be opened and buffers to grow. */
+static void note(timing *t, const batch *b, double from)
+{
+    double now = clock_seconds();
+    if (t->begin == 0) t->begin = now;
+    else {
+        if (t->count < t->capacity) t->ms[t->count++] = 1e3 * (now - from);
+        t->items += b->rows;
+        t->end = now;
+    }
+}
+
+static cloob_status take_batches(cloob_ctx *ctx, loader *l, int64_t batches, timing *t, data_bench_result *out)
+{
+    for (int64_t i = 0; i <= batches;) {
+        batch b;
+        double from = clock_seconds();
+        CLOOB_TRY(loader_next(ctx, l, &b));
+        if (b.end || i == batches) {
+            if (!out->rss_first) out->rss_first = resident_bytes();
+            out->rss_last = resident_bytes();
+        }
+        if (b.end) continue;
+        note(t, &b, from);
+        i++;
+    }
+    return CLOOB_OK;
+}
+
+static loader_options to_loader(const data_bench_options *o)
+{
+    loader_options lo;
+    loader_options_init(&lo);
+    lo.batch = o->batch;
+    lo.workers = (int)o->workers;
+    lo.ahead = (int)o->ahead;
+    lo.seed = o->seed;
+    lo.train = !o->eval;
+    lo.context = o->context;
+    transform_options_init(&lo.view, o->size);
+    return lo;
+}
+
+static cloob_status time_loader(cloob_ctx *ctx, loader *l, const data_bench_options *o, data_bench_result *out)
+{
+    int64_t batches = o->batches > 0 ? o->batches : loader_batches(l) * (o->epochs > 0 ? o->epochs : 1) - 1;
+    if (batches < 1) batches = 1;
+    timing t = { .capacity = batches, .ms = malloc((size_t)batches * sizeof(double)) };
+    if (!t.ms) return ctx_no_memory(ctx, (size_t)batches * sizeof(double), "the times of the batches");
+    cloob_status status = take_batches(ctx, l, batches, &t, out);
+    loader_stats s = loader_stats_take(l);
+    double seconds = t.end - t.begin;
+    out->items = t.items;
+    out->batches = t.count;
+    out->items_per_s = seconds > 0 ? (double)t.items / seconds : 0;
+    out->ms = median(t.ms, t.count);
+    out->wait_share = s.wall_seconds > 0 ? s.wait_seconds / s.wall_seconds : 0;
+    out->bad = s.bad_samples;
+    out->cpu_views = s.cpu_views;
+    snprintf(out->decoder, sizeof out->decoder, "%s", l->o.decoder ? device_decoder_name(l->o.decoder) : "CPU");
+    out->buffer_bytes = (int64_t)loader_buffer_bytes(l);
+    out->peak_bytes = peak_bytes();
+    free(t.ms);
+    return status;
+}
+
+void data_bench_options_init(data_bench_options *o)
+{
+    if (!o) return;
+    *o = (data_bench_options){ .batch = 64, .size = 224, .context = 77, .workers = 4, .ahead = 2, .epochs = 1 };
+}
+
+cloob_status data_bench(cloob_ctx *ctx, const cloob_dataset *d, const data_bench_options *o, data_bench_result *out)
+{
+    API_NEEDS(ctx, d && o && out);
+    bool gpu = o->image_decoder && strcmp(o->image_decoder, "gpu") == 0;
+    device *dev = NULL;
+    tokenizer *tok = NULL;
+    loader *l = NULL;
+    loader_options lo = to_loader(o);
+    *out = (data_bench_result){ 0 };
+    cloob_status status = o->vocab ? tokenizer_open(ctx, o->vocab, &tok) : CLOOB_OK;
+    if (status == CLOOB_OK && gpu && !device_cuda_count())
+        status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "`image_decoder` gpu: there is no GPU to use; use cpu");
+    if (status == CLOOB_OK && gpu) status = device_open(ctx, "cuda", &dev);
+    if (status == CLOOB_OK && gpu) status = device_decoder_create(ctx, dev, &lo.decoder);
+    if (status == CLOOB_OK) status = loader_create(ctx, d, tok, &lo, &l);
+    if (status == CLOOB_OK) status = time_loader(ctx, l, o, out);
+    loader_destroy(l);
+    device_decoder_destroy(lo.decoder);
+    device_close(dev);
+    if (tok) tokenizer_close(tok);
+    return status;
+}
+
+/* ---- a query of an index of random rows --------------------------------------------------------------- */
+
+static void random_unit(float *row, int64_t D, uint64_t key)
+{
+    double square = 0;
+    for (int64_t k = 0; k < D; k++) {
+        row[k] = (float)rng_uniform(key, (uint64_t)k) - 0.5f; /* a direction; its law does not matter here */
+        square += (double)row[k] * row[k];
+    }
+    for (int64_t k = 0; k < D; k++) row[k] = (float)((double)row[k] / sqrt(square));
+}
+
+static cloob_status write_random(cloob_ctx *ctx, const char *path, int64_t n, int64_t D)
+{
+    float *row = malloc((size_t)((n + 1) * D) * sizeof *row);
+    const char **name = malloc((size_t)n * sizeof *name);
+    int64_t *zero = calloc((size_t)n, sizeof *zero);
+    cloob_status status = row && name && zero ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(n * D) * 4, "random rows");
+    for (int64_t i = 0; i <= n && status == CLOOB_OK; i++) random_unit(row + i * D, D, rng_subkey(1, (uint64_t)i));
+    for (int64_t i = 0; i < n && status == CLOOB_OK; i++) name[i] = "image.jpg";
+    if (status == CLOOB_OK)
+        status = search_index_write(ctx, path, &(search_origin){ "", "", "", "" }, row, row + n * D, D,
+                                    &(search_names){ n, name, zero, zero }, NULL);
+    free(row), free(name), free(zero);
+    return status;
+}
+
+static cloob_status time_queries(cloob_ctx *ctx, const cloob_search *s, int repeats, double *ms)
+{
+    float *query = malloc((size_t)s->D * sizeof *query);
+    double *took = malloc((size_t)repeats * sizeof *took);
+    cloob_status status = query && took ? CLOOB_OK : ctx_no_memory(ctx, (size_t)s->D * 4, "a row");
+    for (int r = 0; r < repeats && status == CLOOB_OK; r++) {
+        cloob_search_hit hit[10];
+        int64_t found;
+        random_unit(query, s->D, rng_subkey(2, (uint64_t)r));
+        double from = clock_seconds();
+        status = cloob_search_query(ctx, s, query, cloob_search_width(s), 10, hit, &found);
+        took[r] = 1e3 * (clock_seconds() - from);
+        cloob_search_hits_release(hit, found);
+    }
+    if (status == CLOOB_OK) *ms = median(took, repeats);
+    free(query), free(took);
+    return status;
+}
+
+cloob_status search_bench(cloob_ctx *ctx, const char *path, int64_t n, int64_t dim, int repeats, double *ms)
+{
+    API_NEEDS(ctx, path && ms && n >= 0);
+    cloob_search *s;
+    if (n < 1 || dim < 1 || repeats < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "n, dim and repeats must be above 0");
+    if (file_exists(path)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: is there already", path);
+    CLOOB_TRY(write_random(ctx, path, n, dim));
+    cloob_status status = cloob_search_open(ctx, path, &s);
+    if (status == CLOOB_OK) status = time_queries(ctx, s, repeats, ms);
+    cloob_search_close(s);
+    remove(path);
+    return status;
+}
