@@ -83,7 +83,10 @@ static void put_timm_vision(json_out *w, const model_config *c, const char *name
     static const char *const pools[] = { "token", "avg", "map" };
     json_put_text(w, "timm_model_name", name);
     json_put_bool(w, "timm_model_pretrained", false);
-    json_put_text(w, "timm_pool", c->family == MODEL_CONVNEXT ? "" : pools[c->image_pool]);
+    json_put_text(w, "timm_pool",
+                  c->family == MODEL_CONVNEXT  ? ""
+                  : c->family == MODEL_FASTVIT ? "avg"
+                                               : pools[c->image_pool]);
     if (c->image_projection_bias) json_put_null(w, "timm_proj");
     else json_put_text(w, "timm_proj", c->no_image_projection ? "none" : c->image_projection_hidden ? "mlp" : "linear");
 }
@@ -206,7 +209,7 @@ static bool timm_has(const model_config *c)
 {
     model_config known;
     model_config_init(&known);
-    return c->family == MODEL_CONVNEXT || !model_config_from_timm(c->timm, &known) || known.image_size == c->image_size;
+    return c->family != MODEL_VIT || !model_config_from_timm(c->timm, &known) || known.image_size == c->image_size;
 }
 
 cloob_status model_config_to_open_clip(cloob_ctx *ctx, const model_config *c, const char *path, const char *clean,

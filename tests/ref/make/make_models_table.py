@@ -32,6 +32,11 @@ A Hugging Face folder of one tower (`CLIPVisionModel`, `CLIPTextModel`, both wit
 alike) embeds its side; for the other side the error says that the model has none. rinna's Japanese CLIP and CLOOB (transformers' ViT
 and a RoBERTa) embed images and token ids; their tokenizer is not built in.
 
+MobileCLIP's image towers (FastViT, and a ViT with convolutions in front) are folded while they are read: branches, batch norms and
+layer scale become one convolution or matrix each. They can be fine-tuned (`--pretrained`), but not trained from random weights, and
+`convert --to` cannot write the unfolded form again. MobileCLIP-S0 of the first version has a hybrid text tower, which open_clip and
+cloob do not have.
+
 OpenAI's own sizes (`RN50` to `RN50x64`, `ViT-B-32`, `ViT-B-16`, `ViT-L-14`, `ViT-L-14-336`) have QuickGELU under their plain names, as
 OpenAI's weights do; open_clip's files of the same names have GELU and are read so. `NAME-quickgelu` asks for QuickGELU of any model.
 
