@@ -148,7 +148,8 @@ OP(MASK_QUERIES, "mask_queries", shape_mask_queries, grad_mask_queries)
 /* attention; packed: sequence n is rows start[n] .. start[n+1] - 1, at most `tokens` of them, and padding rows are 0 */
 OP(ATTENTION, "attention", shape_attention, grad_attention)
 /* qkv (N,T,3C) -> y (N,T,C), lse' (N,H,T) F32 {heads, causal}; scores are divided by sqrt(C / heads). Positions may be
- * a grid, T = h w: qkv (N,h,w,3C) -> y (N,h,w,C). Packed: qkv (R,3C), start (N+1) I32 -> y (R,C), lse' (H,R) F32 {heads, causal, tokens} */
+ * a grid, T = h w: qkv (N,h,w,3C) -> y (N,h,w,C). Packed: qkv (R,3C), start (N+1) I32 -> y (R,C), lse' (H,R) F32
+ * {heads, causal, tokens} */
 OP(ATTENTION_BWD, "attention_bwd", shape_attention_bwd, NULL)
 /* dy, qkv, y, lse, [start] -> dqkv, [sums (3C) F32] {heads, causal, tokens, sums}: sums of dqkv over its rows */
 OP(ATTENTION_ONE, "attention_one", shape_attention_one, grad_attention_one)

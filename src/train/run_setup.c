@@ -129,8 +129,8 @@ static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *
     if (stored) *c = *stored;
     if (!stored && model_config_is_folded(c))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "`model`: the image tower of %s is folded for inference and is not trained from random weights; "
-                        "give `pretrained` to fine-tune one",
+                        "`model`: the image tower of %s is folded for inference and is not trained from random "
+                        "weights; give `pretrained` to fine-tune one",
                         c->name);
     if (r->o->force_patch_dropout >= 0) c->patch_dropout = r->o->force_patch_dropout;
     if (c->patch_dropout > 0 && c->family != MODEL_VIT)
