@@ -78,7 +78,8 @@ static gemm_view source_of(const gemm_view *a)
 size_t gemm_u8_rounded_bytes(const gemm_view *a)
 {
     gemm_view v = source_of(a);
-    return a->patches && v.cols % U8_GROUP ? 0 : (size_t)(v.rows * groups_of(v.cols)) * sizeof(u8_group);
+    if (a->patches && (v.cols % U8_GROUP || v.ld != v.cols)) return 0;
+    return (size_t)(v.rows * groups_of(v.cols)) * sizeof(u8_group);
 }
 
 typedef struct round_job {
@@ -117,7 +118,7 @@ static const u8_group *rounded_at(const gemm_call *x, int64_t index, const row *
     if (!p) return all + index * groups_of(x->a.cols) + s->col / U8_GROUP;
     const uint16_t *from = pixel(p, r, s->u, s->v);
     if (!from) return &zeros;
-    return all + (from - (const uint16_t *)x->a.data) / p->pixel * groups_of(p->C) + s->c / U8_GROUP;
+    return all + (from + s->c - (const uint16_t *)x->a.data) / U8_GROUP;
 }
 
 void gemm_u8_pack_a(const gemm_kernel *k, const gemm_call *x, const gemm_part *part, int64_t next, void *out)
