@@ -23,8 +23,8 @@ static uint64_t add_bytes(uint64_t key, const void *data, size_t bytes)
     return bytes ? hash64(key, data, bytes) : key;
 }
 
-/* 16 hexadecimal digits: captions of up to 1,024 samples and the stored bytes of up to 64 images, evenly spaced: other data is noticed without
- * reading all of it. A sample that cannot be read counts as empty. */
+/* 16 hexadecimal digits: captions of up to 1,024 samples and the stored bytes of up to 64 images, evenly spaced: other
+ * data is noticed without reading all of it. A sample that cannot be read counts as empty. */
 static void provenance_digest(cloob_ctx *ctx, const dataset *d, char text[DIGEST_TEXT_BYTES])
 {
     enum { CAPTIONS = 1024, IMAGES = 64 };

@@ -93,7 +93,8 @@ static consumer_choice fused_time(const op_env *env, const fused_gemm *p)
 
 /* ---- what both share ----------------------------------------------------------------------------- */
 
-/* Number of consumers, or 0 if the fused GEMM does not help. *ms: in: the time of separate calls; out: of the choice. */
+/* Number of consumers, or 0 if the fused GEMM does not help. *ms: in: the time of separate calls; out: of the
+ * choice. */
 static int consumers_for(const op_env *env, const fused_gemm *p, float *ms)
 {
     float separate_ms = *ms;

@@ -170,8 +170,8 @@ TARGET static void transpose(uint32_t *to, const uint32_t *from)
 
 static bool usable(void) { return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw"); }
 
-/* 8 steps where factors are packed on the way: two blocks of columns of B are 16 KiB, half of the first cache. A step of
- * A is a row of pointers, and space for a copy. */
+/* 8 steps where factors are packed on the way: two blocks of columns of B are 16 KiB, half of the first cache. A step
+ * of A is a row of pointers, and space for a copy. */
 const gemm_kernel gemm_bf16_avx512 = { .name = "bf16_avx512",
                                        .kind = GEMM_BF16,
                                        .usable = usable,
