@@ -49,7 +49,7 @@ static void fold_relu(graph *g, node *relu)
 static void fold_pool(graph *g, node *pool)
 {
     node *host = sole(g, pool->in[0], OP_BN_APPLY);
-    if (!host || host->attr.pool || host->in[5] != NO_VALUE) return;
+    if (g->plain_pools || !host || host->attr.pool || host->in[5] != NO_VALUE) return;
     absorb(host, pool);
     pool->attr.pool = true;
 }

@@ -54,6 +54,7 @@ typedef struct graph {
     int forward_nodes; /* nodes before this index are the forward pass; set by graph_differentiate */
     int segment;       /* given to new nodes */
     int groups;        /* the last group's number */
+    bool plain_pools;  /* inference on a CPU: an average pool is an op of its own, so that batch norm before it folds */
 } graph;
 
 void graph_init(cloob_ctx *ctx, graph *g);

@@ -368,6 +368,7 @@ cloob_status build_finish(build *b, value_id features, value_id raw)
     graph_keep(g, raw, "raw");
     graph_keep(g, output, "output");
     if (b->o->features && features != raw) graph_keep(g, features, "features"); /* without a projection they are raw */
+    g->plain_pools = !b->o->train && b->p->dev->backend == BACKEND_CPU;
     graph_fuse(g);
     if (!b->o->train) graph_fold_batchnorm(g);
     if (b->o->backward) graph_differentiate(g, output, &b->o->grad);

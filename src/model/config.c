@@ -43,10 +43,11 @@ void model_config_set_siglip(model_config *c, model_act act)
     c->view.mode = RESIZE_SQUASH;
 }
 
-/* The smallest square of whole patches with bytes for all of them and the record's grid. */
+/* The smallest square of whole patches with bytes for all of them and the record's grid; 0: no possible patch. */
 static int64_t record_side(const model_config *c)
 {
     int64_t side = 1;
+    if (c->patch < 1 || c->patch > 1 << 14) return 0;
     while (side * side <= c->view.patches && side < 1 << 14) side++;
     return side * c->patch;
 }

@@ -227,15 +227,15 @@ static inline int64_t op_live_rows(const op_env *env, const tensor *t)
 }
 
 /* patch_rows: h and w of a record, or the largest square of at most `most` patches. */
-static inline void op_record_grid(const uint8_t *record, int64_t bytes, int64_t most, int32_t side[2])
+static inline void op_record_grid(const uint8_t *record, int64_t bytes, int64_t most, int32_t cells[2])
 {
     const uint8_t *end = record + bytes - 4;
-    side[0] = end[0] | end[1] << 8;
-    side[1] = end[2] | end[3] << 8;
-    if (side[0] > 0 && side[1] > 0 && (int64_t)side[0] * side[1] <= most) return;
-    side[0] = 1;
-    while ((int64_t)(side[0] + 1) * (side[0] + 1) <= most) side[0]++;
-    side[1] = side[0];
+    cells[0] = end[0] | end[1] << 8;
+    cells[1] = end[2] | end[3] << 8;
+    if (cells[0] > 0 && cells[1] > 0 && (int64_t)cells[0] * cells[1] <= most) return;
+    cells[0] = 1;
+    while ((int64_t)(cells[0] + 1) * (cells[0] + 1) <= most) cells[0]++;
+    cells[1] = cells[0];
 }
 
 enum { OP_GRID_SIDE = 128 }; /* grid_positions: the largest G */

@@ -31,8 +31,9 @@ static void pack_keys_and_values(const gemm_kernel *kernel, const attention_head
 {
     gemm_call keys = { .N = h->T, .K = h->e, .b = gemm_matrix(h->k.at, h->T, h->e, h->k.ld), .tb = true };
     gemm_call values = { .N = h->e, .K = h->T, .b = gemm_matrix(h->v.at, h->T, h->e, h->v.ld) };
-    kernel->pack_b(kernel, &keys, &(gemm_part){ 0, h->T, 0, h->e }, kernel->b_step * h->e, h->room + l->keys);
-    kernel->pack_b(kernel, &values, &(gemm_part){ 0, h->e, 0, h->T }, kernel->b_step * h->T, h->room + l->values);
+    gemm_part all_keys = { 0, h->T, 0, h->e, kernel->cols }, all_values = { 0, h->e, 0, h->T, kernel->cols };
+    kernel->pack_b(kernel, &keys, &all_keys, kernel->b_step * h->e, h->room + l->keys);
+    kernel->pack_b(kernel, &values, &all_values, kernel->b_step * h->T, h->room + l->values);
 }
 
 CPU_CLONES static void scale_rows(floats from, int64_t first, int64_t n, int64_t e, float scale, float *rows)

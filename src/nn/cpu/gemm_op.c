@@ -42,7 +42,8 @@ cloob_status gemm_bf16_prepare(const op_env *env, op_args *a, const gemm_call *x
         a->scratch_bytes = gemm_scratch(env->ctx, kernel, x, weight) + packed;
     }
     if (in_8_bits(env, x, weight))
-        a->scratch_bytes = largest(a->scratch_bytes, gemm_scratch(env->ctx, gemm_best(GEMM_U8), x, true));
+        a->scratch_bytes = largest(a->scratch_bytes, round_up(gemm_u8_rounded_bytes(&x->a)) +
+                                                         gemm_scratch(env->ctx, gemm_best(GEMM_U8), x, true));
     return CLOOB_OK;
 }
 
@@ -58,6 +59,12 @@ void gemm_bf16_run(const op_env *env, const op_args *a, gemm_call *x, bool weigh
         gemm_pack(env->ctx, kernel, x, scratch);
         x->packed = scratch;
         scratch += round_up(gemm_packed_bytes(kernel, x->N, x->K));
+    }
+    size_t rounded = kernel->kind == GEMM_U8 ? gemm_u8_rounded_bytes(&x->a) : 0;
+    if (rounded) {
+        gemm_u8_round(env->ctx, kernel, &x->a, scratch);
+        x->rounded = scratch;
+        scratch += round_up(rounded);
     }
     gemm_packed_run(env->ctx, kernel, x, scratch);
 }

@@ -91,6 +91,53 @@ void gemm_bf16_pack_b(const gemm_kernel *k, const gemm_call *x, const gemm_part 
     else pack_down_rows(k, &x->b, false, k->cols, part, next, out);
 }
 
+/* Row (t, step) where it is, or copied. A pixel's channels are found once. */
+CPU_INLINE void point_block(const gemm_kernel *k, const gemm_view *v, const row *r, int rows, const gemm_part *part,
+                            void *block)
+{
+    int64_t steps = (part->ks + BF16_STEP - 1) / BF16_STEP;
+    uint16_t *room = (uint16_t *)(void *)gemm_points(k, block, steps);
+    const void **at = gemm_points(k, block, 0);
+    for (int64_t i = 0; i < steps; i++, at += k->rows) {
+        piece s = piece_of(v, part->k0 + i * BF16_STEP, BF16_STEP);
+        if (s.whole && !v->patches)
+            for (int t = 0; t < rows; t++) at[t] = r[t].at + s.col;
+        else if (s.whole && i > 0 && s.c >= BF16_STEP) /* behind the piece before */
+            for (int t = 0; t < rows; t++) {
+                const uint16_t *before = at[t - k->rows];
+                at[t] = before == gemm_zeros ? before : before + BF16_STEP;
+            }
+        else
+            for (int t = 0; t < rows; t++) at[t] = read_row(v, &r[t], &s, room + (i * k->rows + t) * BF16_STEP);
+    }
+}
+
+CPU_CLONES static void point_along_rows(const gemm_kernel *k, const gemm_view *v, const gemm_part *part, int64_t next,
+                                        char *out)
+{
+    row r[BF16_EDGE];
+    for (int64_t e = 0; e < part->edges; e += part->each, out += next) {
+        int rows = (int)min64(part->each, part->edges - e);
+        find_rows(v, part->edge0 + e, rows, r);
+        point_block(k, v, r, rows, part, out);
+    }
+}
+
+void gemm_bf16_point_a(const gemm_kernel *k, const gemm_call *x, const gemm_part *part, int64_t next, void *out)
+{
+    int64_t steps = (part->ks + BF16_STEP - 1) / BF16_STEP;
+    if (!x->ta) {
+        point_along_rows(k, &x->a, part, next, out);
+        return;
+    }
+    pack_down_rows(k, &x->a, true, k->rows, part, next, gemm_points(k, out, steps));
+    for (int64_t e = 0; e < part->edges; e += k->rows) {
+        char *block = (char *)out + e / k->rows * next;
+        const uint16_t *room = (const uint16_t *)(const void *)gemm_points(k, block, steps);
+        for (int64_t i = 0; i < steps * k->rows; i++) gemm_points(k, block, 0)[i] = room + i * BF16_STEP;
+    }
+}
+
 /* ---- plain C --------------------------------------------------------------------------------------- */
 
 /* c[16][16], rows ld apart, += a[16][32] b[16][16][2] */

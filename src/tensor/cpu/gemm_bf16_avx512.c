@@ -1,68 +1,139 @@
-/* bf16 by bf16 with vdpbf16ps: 8 rows by 32 columns of C in 16 registers; a pair of k is one broadcast of 32 bits. */
+/* bf16 by bf16 with vdpbf16ps: up to 12 rows by 32 columns of C in 24 registers; a pair of k is one broadcast of 32
+ * bits from A, which is read where it is. And the epilogue for a C in bf16, for all kernels of AVX-512. */
 #include <immintrin.h>
 
 #include "tensor/cpu/gemm_kernels.h"
 
+#define INLINE static inline __attribute__((always_inline))
+#define WIDE   __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 
-enum { ROWS = 8 };
+enum { ROWS = 12, HALF = 8, STEP_BYTES = 2 * BF16_TILE * (int)sizeof(uint16_t) };
 
-TARGET static inline __m512bh pair(const uint16_t *a)
+TARGET INLINE __m512bh pair(const char *a)
 {
     int two;
     __builtin_memcpy(&two, a, sizeof two);
     return (__m512bh)_mm512_set1_epi32(two);
 }
 
-TARGET static inline __m512bh line(const uint16_t *b) { return (__m512bh)_mm512_loadu_si512(b); }
+TARGET INLINE __m512bh line(const uint16_t *b) { return (__m512bh)_mm512_loadu_si512(b); }
 
-/* ROWS rows by 32 columns of sums, ld apart. a: the first of the rows, 64 bytes apart. */
-TARGET static void two_tiles(float *c, int64_t ld, const uint16_t *a, const uint16_t *b, int64_t steps, bool first)
+/* Rows r0 .. r0 + rows by 32 columns of sums. rows is a constant where it is called, so that sums stay in registers. */
+TARGET INLINE void some_rows(const gemm_block *x, const int r0, const int rows)
 {
     __m512 left[ROWS], right[ROWS];
-    for (int r = 0; r < ROWS; r++) {
-        left[r] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(c + r * ld);
-        right[r] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(c + r * ld + BF16_EDGE);
+    float *c = (float *)x->sum + r0 * x->ld;
+    const char *const *table = (const char *const *)x->a + r0;
+    const uint16_t *b = x->b;
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++) {
+        left[r] = x->first ? _mm512_setzero_ps() : _mm512_loadu_ps(c + r * x->ld);
+        right[r] = x->first ? _mm512_setzero_ps() : _mm512_loadu_ps(c + r * x->ld + BF16_EDGE);
     }
-    for (int64_t s = 0; s < steps; s++, a += BF16_TILE, b += 2 * BF16_TILE)
+    for (int64_t s = 0; s < x->steps; s++, table += BF16_EDGE, b += 2 * BF16_TILE) {
+        const char *a[ROWS];
+#pragma GCC unroll 12
+        for (int r = 0; r < rows; r++) a[r] = table[r];
+        if (r0 == 0) gemm_fetch(x, s, STEP_BYTES);
+#pragma GCC unroll 4
         for (int p = 0; p < BF16_EDGE; p++) {
             __m512bh l = line(b + p * BF16_STEP), m = line(b + BF16_TILE + p * BF16_STEP);
-#pragma GCC unroll 8
-            for (int r = 0; r < ROWS; r++) {
-                __m512bh x = pair(a + r * BF16_STEP + 2 * p);
-                left[r] = _mm512_dpbf16_ps(left[r], x, l);
-                right[r] = _mm512_dpbf16_ps(right[r], x, m);
+#pragma GCC unroll 12
+            for (int r = 0; r < rows; r++) {
+                __m512bh two = pair(a[r] + 4 * p);
+                left[r] = _mm512_dpbf16_ps(left[r], two, l);
+                right[r] = _mm512_dpbf16_ps(right[r], two, m);
             }
         }
-    for (int r = 0; r < ROWS; r++) {
-        _mm512_storeu_ps(c + r * ld, left[r]);
-        _mm512_storeu_ps(c + r * ld + BF16_EDGE, right[r]);
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++) {
+        _mm512_storeu_ps(c + r * x->ld, left[r]);
+        _mm512_storeu_ps(c + r * x->ld + BF16_EDGE, right[r]);
     }
 }
 
-/* Twice the rows by 16 columns. */
-TARGET static void one_tile(float *c, int64_t ld, const uint16_t *a, const uint16_t *b, int64_t steps, bool first)
-{
-    __m512 sum[2 * ROWS];
-    for (int r = 0; r < 2 * ROWS; r++) sum[r] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(c + r * ld);
-    for (int64_t s = 0; s < steps; s++, a += BF16_TILE, b += 2 * BF16_TILE)
-        for (int p = 0; p < BF16_EDGE; p++) {
-            __m512bh l = line(b + p * BF16_STEP);
-#pragma GCC unroll 16
-            for (int r = 0; r < 2 * ROWS; r++) sum[r] = _mm512_dpbf16_ps(sum[r], pair(a + r * BF16_STEP + 2 * p), l);
-        }
-    for (int r = 0; r < 2 * ROWS; r++) _mm512_storeu_ps(c + r * ld, sum[r]);
-}
+#define CASE(n)                                                                                                        \
+    case n: some_rows(x, 0, n); break
 
 TARGET static void multiply(const gemm_block *x)
 {
-    const uint16_t *a = x->a;
-    float *c = x->sum;
-    if (x->cols <= BF16_EDGE) one_tile(c, x->ld, a, x->b, x->steps, x->first);
-    else
-        for (int r = 0; r < x->rows; r += ROWS)
-            two_tiles(c + r * x->ld, x->ld, a + r * BF16_STEP, x->b, x->steps, x->first);
+    switch (x->rows) {
+        CASE(1);
+        CASE(2);
+        CASE(3);
+        CASE(4);
+        CASE(5);
+        CASE(6);
+        CASE(7);
+        CASE(8);
+        CASE(9);
+        CASE(10);
+        CASE(11);
+        CASE(12);
+    default: /* up to 16 of a transposed A: there are rows beyond the last one */
+        some_rows(x, 0, HALF);
+        some_rows(x, HALF, HALF);
+    }
 }
+
+/* ---- the epilogue ---------------------------------------------------------------------------------- */
+
+/* bf16_down of every lane. */
+WIDE INLINE __m256i round_down(__m512 v)
+{
+    __m512i u = _mm512_castps_si512(v), high = _mm512_srli_epi32(u, 16);
+    __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+    __m512i sum = _mm512_add_epi32(_mm512_add_epi32(u, odd), _mm512_set1_epi32(0x7FFF));
+    __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    sum = _mm512_mask_or_epi32(_mm512_srli_epi32(sum, 16), nan, high, _mm512_set1_epi32(0x40));
+    return _mm512_cvtepi32_epi16(sum);
+}
+
+/* 16 columns of a row, from element `at` of C on. more: with a residual or relu. */
+WIDE INLINE void finish_line(const gemm_call *x, __m512 v, int64_t at, __mmask16 there, const bool more)
+{
+    if (more && x->res) {
+        __m256i half = _mm256_maskz_loadu_epi16(there, (const uint16_t *)x->res + at);
+        v = _mm512_add_ps(v, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16)));
+    }
+    if (more && x->relu) /* a NaN stays one */
+        v = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NLT_UQ), v);
+    _mm256_mask_storeu_epi16((uint16_t *)x->c + at, there, round_down(v));
+}
+
+WIDE INLINE void finish_rows(const gemm_finish *f, const float *sum, int64_t ld, int64_t m, int rows, int64_t n,
+                             int cols, const bool more)
+{
+    const gemm_call *x = f->x;
+    float alpha = x->alpha != 0 ? x->alpha : 1;
+    __mmask16 there[2] = { cols < 16 ? (__mmask16)((1u << cols) - 1) : 0xFFFF,
+                           cols < 16 ? 0 : (__mmask16)((1u << (cols - 16)) - 1) };
+    __m512 bias[2], columns[2];
+    for (int h = 0; h < 2; h++) { /* -0 is what changes no number that it is added to */
+        bias[h] = x->bias ? _mm512_maskz_loadu_ps(there[h], x->bias + n + 16 * h) : _mm512_set1_ps(-0.0f);
+        columns[h] = f->columns ? _mm512_loadu_ps(f->columns + 16 * h) : _mm512_set1_ps(1);
+    }
+    for (int r = 0; r < rows; r++, sum += ld) {
+        __m512 row = _mm512_set1_ps(f->rows ? f->rows[r] : alpha);
+        int64_t at = (m + r) * x->ldc + n;
+        for (int h = 0; h < 2; h++) {
+            __m512 v = _mm512_fmadd_ps(_mm512_loadu_ps(sum + 16 * h), _mm512_mul_ps(row, columns[h]), bias[h]);
+            if (there[h]) finish_line(x, v, at + 16 * h, there[h], more);
+        }
+    }
+}
+
+/* cols is at most 32. */
+WIDE void gemm_finish_avx512(const gemm_finish *f, const float *sum, int64_t ld, int64_t m, int rows, int64_t n,
+                             int cols)
+{
+    if (f->x->res || f->x->relu) finish_rows(f, sum, ld, m, rows, n, cols, true);
+    else finish_rows(f, sum, ld, m, rows, n, cols, false);
+}
+
+/* ---- transposition --------------------------------------------------------------------------------- */
 
 /* Pairs of elements, then of pairs within 128 bits, then of 128-bit lanes. */
 TARGET static void transpose(uint32_t *to, const uint32_t *from)
@@ -99,6 +170,23 @@ TARGET static void transpose(uint32_t *to, const uint32_t *from)
 
 static bool usable(void) { return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw"); }
 
-/* 8 steps: two blocks of columns of B are 16 KiB, half of the first cache. */
-const gemm_kernel gemm_bf16_avx512 = { GEMM_BF16_KERNEL("bf16_avx512", BF16_EDGE, 8, transpose), .usable = usable,
-                                       .multiply = multiply };
+/* 8 steps where factors are packed on the way: two blocks of columns of B are 16 KiB, half of the first cache. A step of
+ * A is a row of pointers, and space for a copy. */
+const gemm_kernel gemm_bf16_avx512 = { .name = "bf16_avx512",
+                                       .kind = GEMM_BF16,
+                                       .usable = usable,
+                                       .rows = BF16_EDGE,
+                                       .even = ROWS,
+                                       .points = true,
+                                       .cols = BF16_COLS,
+                                       .step = BF16_STEP,
+                                       .a_step = BF16_EDGE * (int)sizeof(void *) + BF16_TILE * (int)sizeof(uint16_t),
+                                       .b_step = STEP_BYTES,
+                                       .chunk = 128,
+                                       .panels = 16,
+                                       .depth = 8,
+                                       .pack_a = gemm_bf16_point_a,
+                                       .pack_b = gemm_bf16_pack_b,
+                                       .transpose_pairs = transpose,
+                                       .multiply = multiply,
+                                       .finish = gemm_finish_avx512 };

@@ -10,7 +10,7 @@
 #include "tensor/cpu/gemm_packed.h"
 
 typedef struct group_block group_block; /* below */
-typedef struct u8_block u8_block;
+typedef struct u8_group u8_group;
 
 /* `rows` rows of packed A by a packed panel of B, over `steps` steps of K. */
 typedef struct gemm_block {
@@ -27,18 +27,32 @@ typedef struct gemm_block {
 /* A part of a factor. `edge` is the side that is not K: rows of op(A), columns of op(B). */
 typedef struct gemm_part {
     int64_t edge0, edges, k0, ks;
+    int64_t each; /* edges of a block of rows or of a panel */
 } gemm_part;
 
-/* Packs a part: block i of rows, or panel i, goes to out + i next. edge0 is a multiple of the kernel's rows or cols, k0
- * of its step. What is beyond the edges and the end of K becomes 0. */
+/* Packs a part: block i of rows, or panel i, goes to out + i next. edge0 is a multiple of `each`, k0 of the kernel's
+ * step. What is beyond the edges and the end of K becomes 0. */
 typedef void gemm_pack_fn(const gemm_kernel *kernel, const gemm_call *x, const gemm_part *part, int64_t next,
                           void *out);
+
+/* How a block of sums becomes C: times the scales, plus bias and residual, then relu. */
+typedef struct gemm_finish {
+    const gemm_call *x;
+    const float *rows, *columns; /* scales, or NULL */
+    bool whole;                  /* sums are int32_t */
+} gemm_finish;
+
+/* sum: (rows, ld) becomes rows m .. and columns n .. of C. Sums and scales beyond the edge are there. */
+typedef void gemm_finish_fn(const gemm_finish *f, const float *sum, int64_t ld, int64_t m, int rows, int64_t n,
+                            int cols);
 
 struct gemm_kernel {
     const char *name;
     gemm_kind kind;
     bool (*usable)(void); /* NULL: always */
     int rows, cols, step; /* of a block, of a panel, elements of K per step */
+    int even;             /* not 0: blocks of an A that is not transposed have even heights, at most this */
+    bool points;          /* packed A is a table of pointers (gemm_points) */
     int a_step, b_step;   /* packed bytes of a block, and of a panel, per step */
     int a_head, b_head;   /* bytes before them: a scale (float) for each row, for each column */
     int b_shared;         /* packed bytes per step in front of all panels, filled by pack_shared */
@@ -52,7 +66,8 @@ struct gemm_kernel {
     gemm_pack_fn *pack_a, *pack_b;
     void (*pack_shared)(const gemm_kernel *kernel, const gemm_call *x, int64_t step, void *packed);
     void (*multiply)(const gemm_block *b);
-    union { /* what the packing functions of a kind need of an instruction set */
+    gemm_finish_fn *finish; /* of a C in bf16; NULL: the frame's */
+    union {                 /* what the packing functions of a kind need of an instruction set */
         /* f32: to[k ld_to + r] = from[r ld + k] for r < rows, at most half a panel's columns or a block's rows. With
          * zeros for up to half a panel of r where ld_to has the space. */
         void (*transpose_f32)(const float *from, int64_t ld, int rows, int64_t K, float *to, int64_t ld_to);
@@ -60,8 +75,8 @@ struct gemm_kernel {
         void (*transpose_pairs)(uint32_t *to, const uint32_t *from);
         /* int8 in groups: x (groups, 32) becomes row r of blocks; limit: (groups) */
         void (*round_groups)(const float *x, int64_t groups, const float *limit, int r, group_block *to);
-        /* u8: groups x[r] (64) become rows of a block */
-        void (*round_u8)(const uint16_t *const *x, int rows, u8_block *to);
+        /* u8: x (groups, 64) */
+        void (*round_u8)(const uint16_t *x, int64_t groups, u8_group *to);
     };
 };
 
@@ -75,6 +90,25 @@ extern const gemm_kernel gemm_f32_avx512, gemm_f32_avx2, gemm_bf16_amx, gemm_bf1
 #elif defined(__aarch64__)
 extern const gemm_kernel gemm_f32_neon;
 #endif
+
+/* A block of packed A as a table: `rows` pointers per step, to what the rows hold in this step. Where A has it in one
+ * place the pointer leads there and nothing is copied, neither a matrix nor the pixels that a convolution reads; else
+ * the block has space for it behind the table. */
+static inline const void **gemm_points(const gemm_kernel *k, void *block, int64_t step)
+{
+    return (const void **)block + step * k->rows;
+}
+
+/* A block's share of these steps of the next panel, `bytes` per step, for the second cache. */
+static inline __attribute__((always_inline)) void gemm_fetch(const gemm_block *b, int64_t step, int bytes)
+{
+    if (!b->next) return;
+    const char *next = (const char *)b->next + step * bytes;
+    for (int at = bytes / 64 * b->index / b->count, end = bytes / 64 * (b->index + 1) / b->count; at < end; at++)
+        __builtin_prefetch(next + 64 * at, 0, 2);
+}
+
+gemm_finish_fn gemm_finish_avx512; /* gemm_bf16_avx512.c */
 
 /* ---- f32 ------------------------------------------------------------------------------------------- */
 
@@ -93,7 +127,7 @@ gemm_pack_fn gemm_f32_pack_a, gemm_f32_pack_b;
  * of B: 32 columns. */
 enum { BF16_EDGE = 16, BF16_STEP = 32, BF16_COLS = 32, BF16_TILE = 512 /* elements */ };
 
-gemm_pack_fn gemm_bf16_pack_a, gemm_bf16_pack_b;
+gemm_pack_fn gemm_bf16_pack_a, gemm_bf16_point_a, gemm_bf16_pack_b;
 void gemm_bf16_transpose_plain(uint32_t *to, const uint32_t *from);
 
 /* Tasks of 128 x 512: their C, A and B fit the second cache. */
@@ -172,11 +206,11 @@ float gemm_group_inverse(float scale);
 
 enum { U8_GROUP = 64, U8_ROWS = 6, U8_COLS = 32, U8_ZERO = 128 };
 
-/* A block of rows, per group: elements plus zero, which is 0, or U8_ZERO where there are negative elements. */
-struct u8_block {
-    uint8_t x[U8_ROWS][U8_GROUP];
-    float scale[U8_ROWS];
-    int32_t zero[U8_ROWS];
+/* A group of a row: elements plus zero, which is 0, or U8_ZERO where there are negative elements. */
+struct u8_group {
+    uint8_t x[U8_GROUP];
+    float scale;
+    int32_t zero;
 };
 
 /* A panel, per group. */
@@ -200,10 +234,11 @@ static inline float gemm_u8_scale(uint32_t top, bool negative, float *inverse)
     return finite ? largest.f * (negative ? 1 / 127.0f : 1 / 255.0f) : nan.f;
 }
 
-/* 8 groups of a panel, 17 KB, stay in the first cache; tasks of 120 x 512. */
+/* Tasks of 120 x 512. */
 #define GEMM_U8_KERNEL(name_, round_)                                                                                  \
-    .name = name_, .kind = GEMM_U8, .rows = U8_ROWS, .cols = U8_COLS, .step = U8_GROUP,                                \
-    .a_step = (int)sizeof(u8_block), .b_step = (int)sizeof(u8_panel), .b_head = U8_COLS * (int)sizeof(float),          \
-    .chunk = 120, .depth = 8, .panels = 16, .pack_a = gemm_u8_pack_a, .pack_b = gemm_u8_pack_b, .round_u8 = round_
+    .name = name_, .kind = GEMM_U8, .rows = U8_ROWS, .cols = U8_COLS, .step = U8_GROUP, .points = true,                \
+    .a_step = U8_ROWS * (int)(sizeof(void *) + sizeof(u8_group)), .b_step = (int)sizeof(u8_panel),                     \
+    .b_head = U8_COLS * (int)sizeof(float), .chunk = 120, .panels = 16, .pack_a = gemm_u8_pack_a,                      \
+    .pack_b = gemm_u8_pack_b, .round_u8 = round_
 
 #endif

@@ -20,7 +20,7 @@ enum {
 };
 
 typedef struct layout {
-    int64_t blocks, panels, steps;             /* of the GEMM */
+    int64_t rows, blocks, panels, steps;       /* rows of a block; of the GEMM */
     int64_t task_blocks, task_panels;          /* of a task */
     int64_t row_tasks, col_tasks, parts;       /* the grid, and the parts of K */
     int64_t stretch, part_steps;               /* steps at a time, and per part */
@@ -44,13 +44,22 @@ static int64_t parts_of(const layout *l, bool summed)
     return min64(ceil_div(WANTED_TASKS, tasks), stretches / MIN_STRETCHES);
 }
 
+/* Rows of a block at most. */
+static int64_t most_rows(const gemm_kernel *k, const gemm_call *x) { return k->even && !x->ta ? k->even : k->rows; }
+
+/* Steps of a stretch at most. A table of pointers takes no space in the caches, so there K is summed in one go. */
+static int64_t most_steps(const gemm_kernel *k, const gemm_call *x, bool packed)
+{
+    return !k->depth || (k->points && packed && !x->ta) ? steps_of(k, x->K) : k->depth;
+}
+
 /* The blocks of rows and panels of a task at most. Where tasks pack both A and B, a square one packs least. */
 static void largest_task(const gemm_kernel *k, const gemm_call *x, bool packed, int64_t *blocks, int64_t *panels)
 {
     bool square = !k->a_whole && !packed, once = !k->depth || steps_of(k, x->K) <= k->depth;
     int64_t rows = square ? 2 * k->chunk : k->chunk;
     if (k->chunk_bytes) rows = min64(rows, k->chunk_bytes * k->rows / a_block(k, x->K));
-    *blocks = rows < k->rows ? 1 : rows / k->rows;
+    *blocks = rows < k->rows ? 1 : rows / most_rows(k, x);
     *panels = k->a_whole && once ? 1 : square ? k->panels / 2 : k->panels;
 }
 
@@ -66,13 +75,16 @@ static void share_panels(layout *l, int threads)
 static layout layout_of(const cloob_ctx *ctx, const gemm_kernel *k, const gemm_call *x, bool packed)
 {
     int64_t most_blocks, most_panels;
-    layout l = { .blocks = ceil_div(x->M, k->rows), .panels = ceil_div(x->N, k->cols), .steps = steps_of(k, x->K) };
+    layout l = { .rows = k->even && !x->ta ? even_piece(x->M, k->even) : k->rows,
+                 .panels = ceil_div(x->N, k->cols),
+                 .steps = steps_of(k, x->K) };
+    l.blocks = ceil_div(x->M, l.rows);
     largest_task(k, x, packed, &most_blocks, &most_panels);
     l.task_blocks = even_piece(l.blocks, most_blocks);
     l.task_panels = even_piece(l.panels, most_panels);
     l.row_tasks = ceil_div(l.blocks, l.task_blocks);
     l.col_tasks = ceil_div(l.panels, l.task_panels);
-    l.stretch = even_piece(l.steps, k->depth ? k->depth : l.steps);
+    l.stretch = even_piece(l.steps, most_steps(k, x, packed));
     /* parts are for a C of floats without an epilogue, from bf16 */
     l.parts = parts_of(&l, k->kind == GEMM_BF16 && !x->c_bf16 && !x->bias && !x->res && !x->relu);
     l.part_steps = ceil_div(ceil_div(l.steps, l.parts), l.stretch) * l.stretch;
@@ -115,12 +127,6 @@ CPU_INLINE void round_lanes(const lanes *from, half_lanes *to)
     *to = __builtin_convertvector((nan & is_nan) | (rounded & ~is_nan), half_lanes);
 }
 
-typedef struct finish {
-    const gemm_call *x;
-    const float *rows, *columns; /* scales, or NULL */
-    bool whole;                  /* sums are int32_t */
-} finish;
-
 /* Elements of a row of C from element `at` on. whole, bf16 and more (a residual or relu) are constants where it is
  * called, and so is count, but at the edge. */
 CPU_INLINE void finish_lanes(const gemm_call *x, const float *sum, const lanes *scale, const lanes *bias, int64_t at,
@@ -146,7 +152,7 @@ CPU_INLINE void finish_lanes(const gemm_call *x, const float *sum, const lanes *
 }
 
 /* Columns n .. n + count of a block. -0 is what changes no number that it is added to. */
-CPU_INLINE void finish_columns(const finish *f, const float *sum, int64_t ld, int64_t m, int rows, int64_t n,
+CPU_INLINE void finish_columns(const gemm_finish *f, const float *sum, int64_t ld, int64_t m, int rows, int64_t n,
                                const size_t count, const bool whole, const bool bf16, const bool more)
 {
     const gemm_call *x = f->x;
@@ -160,11 +166,10 @@ CPU_INLINE void finish_columns(const finish *f, const float *sum, int64_t ld, in
     }
 }
 
-/* sum: (rows, ld) becomes rows m .. and columns n .. of C. Sums and scales beyond the edge are there. */
-CPU_CLONES static void finish_block(const finish *block, const float *sum, int64_t ld, int64_t m, int rows, int64_t n,
-                                    int cols)
+CPU_CLONES static void finish_block(const gemm_finish *block, const float *sum, int64_t ld, int64_t m, int rows,
+                                    int64_t n, int cols)
 {
-    finish f = *block;
+    gemm_finish f = *block;
     bool more = f.x->res || f.x->relu;
     for (int j = 0; j < cols; j += LANES, n += LANES, sum += LANES) {
         if (cols - j < LANES) finish_columns(&f, sum, ld, m, rows, n, (size_t)(cols - j), f.whole, f.x->c_bf16, more);
@@ -207,7 +212,8 @@ static void pack_stretch(const job *j, stretch *s, char *room)
     char *b = room + j->l.a_bytes;
     s->c = (float *)(void *)(b + j->l.b_bytes);
     if (!k->a_whole) {
-        gemm_part rows = { s->i0 * k->rows, min64(x->M - s->i0 * k->rows, s->blocks * k->rows), k0, ks };
+        int64_t each = j->l.rows, m = s->i0 * each;
+        gemm_part rows = { m, min64(x->M - m, s->blocks * each), k0, ks, each };
         s->a = room, s->a_next = s->steps * k->a_step;
         k->pack_a(k, x, &rows, s->a_next, s->a);
     } else {
@@ -218,7 +224,7 @@ static void pack_stretch(const job *j, stretch *s, char *room)
         s->b_next = b_panel(k, x->K);
         s->b = (char *)(uintptr_t)gemm_packed_panel(k, x->packed, x->K, s->p0) + k->b_head + s->s0 * k->b_step;
     } else {
-        gemm_part cols = { s->p0 * k->cols, min64(x->N - s->p0 * k->cols, s->panels * k->cols), k0, ks };
+        gemm_part cols = { s->p0 * k->cols, min64(x->N - s->p0 * k->cols, s->panels * k->cols), k0, ks, k->cols };
         s->b = b, s->b_next = s->steps * k->b_step;
         k->pack_b(k, x, &cols, s->b_next, s->b);
     }
@@ -241,8 +247,8 @@ static void multiply_panel(const job *j, const stretch *s, int64_t p)
     const gemm_call *x = s->x;
     const char *b = s->b + p * s->b_next;
     int64_t n = (s->p0 + p) * k->cols, size = k->rows * k->cols;
-    finish f = { x, NULL, k->b_head ? (const float *)(const void *)(b - s->s0 * k->b_step - k->b_head) : NULL,
-                 k->kind == GEMM_I8 };
+    gemm_finish f = { x, NULL, k->b_head ? (const float *)(const void *)(b - s->s0 * k->b_step - k->b_head) : NULL,
+                      k->kind == GEMM_I8 };
     gemm_block block = { .b = b,
                          .steps = s->steps,
                          .cols = (int)min64(k->cols, x->N - n),
@@ -251,16 +257,16 @@ static void multiply_panel(const job *j, const stretch *s, int64_t p)
                          .ld = k->cols };
     if (x->packed) block.next = s->p0 + p + 1 < j->l.panels ? b + s->b_next : b;
     for (int64_t i = 0; i < s->blocks; i++) {
-        int64_t m = (s->i0 + i) * k->rows;
+        int64_t m = (s->i0 + i) * j->l.rows;
         block.a = s->a + i * s->a_next;
-        block.rows = (int)min64(k->rows, x->M - m);
+        block.rows = (int)min64(j->l.rows, x->M - m);
         block.index = (int)i;
         block.sum = s->first && s->last ? s->c : s->c + (p * s->blocks + i) * size;
         if (s->last) fetch_block(x, m, block.rows, n, block.cols);
         k->multiply(&block);
         if (!s->last) continue;
         if (k->a_head) f.rows = (const float *)(const void *)((const char *)block.a - s->s0 * k->a_step - k->a_head);
-        finish_block(&f, block.sum, k->cols, m, block.rows, n, block.cols);
+        (x->c_bf16 && k->finish ? k->finish : finish_block)(&f, block.sum, k->cols, m, block.rows, n, block.cols);
     }
 }
 
@@ -299,7 +305,7 @@ static void pack_blocks(void *arg, int64_t begin, int64_t end, int thread)
     const job *j = arg;
     const gemm_kernel *k = j->kernel;
     int64_t next = a_block(k, j->x->K);
-    gemm_part part = { begin * k->rows, min64(j->x->M, end * k->rows) - begin * k->rows, 0, j->x->K };
+    gemm_part part = { begin * k->rows, min64(j->x->M, end * k->rows) - begin * k->rows, 0, j->x->K, k->rows };
     (void)thread;
     k->pack_a(k, j->x, &part, next, j->a + begin * next);
 }
@@ -357,7 +363,7 @@ static void pack_panels(void *arg, int64_t begin, int64_t end, int thread)
     const pack_job *j = arg;
     const gemm_kernel *k = j->kernel;
     int64_t K = j->x->K, next = b_panel(k, K);
-    gemm_part part = { begin * k->cols, min64(j->x->N, end * k->cols) - begin * k->cols, 0, K };
+    gemm_part part = { begin * k->cols, min64(j->x->N, end * k->cols) - begin * k->cols, 0, K, k->cols };
     (void)thread;
     k->pack_b(k, j->x, &part, next, j->out + shared_bytes(k, K) + begin * next);
 }

@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "core/pool.h"
 #include "tensor/cpu/bf16.h"
 #include "tensor/cpu/gemm_kernels.h"
 #include "tensor/cpu/gemm_rows.h"
@@ -45,7 +46,7 @@ void gemm_u8_pack_b(const gemm_kernel *k, const gemm_call *x, const gemm_part *p
 
 /* ---- activations ----------------------------------------------------------------------------------- */
 
-static void round_row(const uint16_t *x, int r, u8_block *to)
+static void round_group(const uint16_t *x, u8_group *to)
 {
     uint32_t top = 0, sign = 0;
     float inverse;
@@ -54,31 +55,88 @@ static void round_row(const uint16_t *x, int r, u8_block *to)
         top = size > top ? size : top;
         sign |= size ? bits : 0;
     }
-    to->scale[r] = gemm_u8_scale(top, sign >> 31, &inverse);
-    to->zero[r] = sign >> 31 ? U8_ZERO : 0;
+    to->scale = gemm_u8_scale(top, sign >> 31, &inverse);
+    to->zero = sign >> 31 ? U8_ZERO : 0;
     for (int k = 0; k < U8_GROUP; k++)
-        to->x[r][k] = (uint8_t)(to->zero[r] + (inverse > 0 ? (int32_t)rintf(bf16_up(x[k]) * inverse) : 0));
+        to->x[k] = (uint8_t)(to->zero + (inverse > 0 ? (int32_t)rintf(bf16_up(x[k]) * inverse) : 0));
 }
 
-static void round_plain(const uint16_t *const *x, int rows, u8_block *to)
+static void round_plain(const uint16_t *x, int64_t groups, u8_group *to)
 {
-    for (int r = 0; r < rows; r++) round_row(x[r], r, to);
+    for (int64_t g = 0; g < groups; g++) round_group(x + g * U8_GROUP, to + g);
+}
+
+static int64_t groups_of(int64_t elements) { return (elements + U8_GROUP - 1) / U8_GROUP; }
+
+/* Rows of a matrix, or the pixels of images, each a number of groups. */
+static gemm_view source_of(const gemm_view *a)
+{
+    const gemm_patches *p = a->patches;
+    return p ? gemm_matrix(a->data, a->rows / (p->Gh * p->Gw) * p->H * p->W, p->C, p->pixel) : *a;
+}
+
+size_t gemm_u8_rounded_bytes(const gemm_view *a)
+{
+    gemm_view v = source_of(a);
+    return a->patches && v.cols % U8_GROUP ? 0 : (size_t)(v.rows * groups_of(v.cols)) * sizeof(u8_group);
+}
+
+typedef struct round_job {
+    const gemm_kernel *kernel;
+    gemm_view v;
+    u8_group *to;
+} round_job;
+
+static void round_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const round_job *j = arg;
+    int64_t whole = j->v.cols / U8_GROUP, all = groups_of(j->v.cols);
+    uint16_t room[U8_GROUP];
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        row r;
+        piece s = piece_of(&j->v, whole * U8_GROUP, U8_GROUP);
+        find_rows(&j->v, i, 1, &r);
+        j->kernel->round_u8(r.at, whole, j->to + i * all);
+        if (whole < all) j->kernel->round_u8(read_row(&j->v, &r, &s, room), 1, j->to + i * all + whole);
+    }
+}
+
+void gemm_u8_round(cloob_ctx *ctx, const gemm_kernel *kernel, const gemm_view *a, void *out)
+{
+    round_job j = { kernel, source_of(a), out };
+    pool_share(ctx, j.v.rows, 1 + (1 << 15) / j.v.cols, round_range, &j);
+}
+
+/* The rounded group of row r that a piece is. */
+static const u8_group *rounded_at(const gemm_call *x, int64_t index, const row *r, const piece *s)
+{
+    static const u8_group zeros;
+    const gemm_patches *p = x->a.patches;
+    const u8_group *all = x->rounded;
+    if (!p) return all + index * groups_of(x->a.cols) + s->col / U8_GROUP;
+    const uint16_t *from = pixel(p, r, s->u, s->v);
+    if (!from) return &zeros;
+    return all + (from - (const uint16_t *)x->a.data) / p->pixel * groups_of(p->C) + s->c / U8_GROUP;
 }
 
 void gemm_u8_pack_a(const gemm_kernel *k, const gemm_call *x, const gemm_part *part, int64_t next, void *out)
 {
-    uint16_t room[U8_ROWS][U8_GROUP];
-    const uint16_t *group[U8_ROWS];
+    uint16_t room[U8_GROUP];
     row r[U8_ROWS];
+    int64_t steps = groups_of(part->ks);
     assert(!x->ta);
     for (int64_t e = 0; e < part->edges; e += U8_ROWS) {
-        u8_block *to = (u8_block *)(void *)((char *)out + e / U8_ROWS * next);
+        char *block = (char *)out + e / U8_ROWS * next;
+        u8_group *to = (u8_group *)(void *)gemm_points(k, block, steps);
         int rows = (int)min64(U8_ROWS, part->edges - e);
         find_rows(&x->a, part->edge0 + e, rows, r);
-        for (int64_t at = 0; at < part->ks; at += U8_GROUP, to++) {
-            piece s = piece_of(&x->a, part->k0 + at, U8_GROUP);
-            for (int i = 0; i < rows; i++) group[i] = read_row(&x->a, &r[i], &s, room[i]);
-            k->round_u8(group, rows, to);
+        for (int64_t g = 0; g < steps; g++) {
+            piece s = piece_of(&x->a, part->k0 + g * U8_GROUP, U8_GROUP);
+            for (int i = 0; i < rows; i++, to++) {
+                if (!x->rounded) k->round_u8(read_row(&x->a, &r[i], &s, room), 1, to);
+                gemm_points(k, block, g)[i] = x->rounded ? rounded_at(x, part->edge0 + e + i, &r[i], &s) : to;
+            }
         }
     }
 }
@@ -87,15 +145,15 @@ void gemm_u8_pack_a(const gemm_kernel *k, const gemm_call *x, const gemm_part *p
 
 static void multiply(const gemm_block *b)
 {
-    const u8_block *a = b->a;
+    const u8_group *const *a = b->a;
     const u8_panel *panel = b->b;
-    for (int64_t g = 0; g < b->steps; g++, a++, panel++)
+    for (int64_t g = 0; g < b->steps; g++, a += U8_ROWS, panel++)
         for (int r = 0; r < b->rows; r++)
             for (int n = 0; n < U8_COLS; n++) {
                 float *to = (float *)b->sum + r * b->ld + n, before = b->first && g == 0 ? 0 : *to;
-                int32_t sum = a->zero[r] ? panel->shift[n] : 0;
-                for (int k = 0; k < U8_GROUP; k++) sum += a->x[r][k] * panel->w[k / 4][n][k % 4];
-                *to = fmaf((float)sum, a->scale[r], before);
+                int32_t sum = a[r]->zero ? panel->shift[n] : 0;
+                for (int k = 0; k < U8_GROUP; k++) sum += a[r]->x[k] * panel->w[k / 4][n][k % 4];
+                *to = fmaf((float)sum, a[r]->scale, before);
             }
 }
 

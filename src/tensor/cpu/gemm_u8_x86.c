@@ -21,14 +21,6 @@ INLINE int32_t quad_of(const uint8_t *x)
     return four;
 }
 
-/* A block's share of the next panel comes into the second cache. */
-INLINE void fetch(const gemm_block *b)
-{
-    int64_t bytes = b->next ? b->steps * (int64_t)sizeof(u8_panel) : 0, end = bytes * (b->index + 1) / b->count;
-    for (int64_t at = bytes * b->index / b->count / 64 * 64; at < end; at += 64)
-        __builtin_prefetch((const char *)b->next + at, 0, 2);
-}
-
 /* sum += x w, by quads. As an instruction of its own: of the intrinsic gcc makes copies of sums. */
 #define DOT(sum, x, w) __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w))
 
@@ -37,7 +29,7 @@ INLINE void fetch(const gemm_block *b)
 /* rows is a constant where it is called, so that the sums stay in registers. */
 AVX512 INLINE void avx512_rows(const gemm_block *b, const int rows)
 {
-    const u8_block *a = b->a;
+    const u8_group *const *table = b->a;
     const u8_panel *panel = b->b;
     float *sum = b->sum;
     __m512 left[U8_ROWS], right[U8_ROWS];
@@ -46,11 +38,14 @@ AVX512 INLINE void avx512_rows(const gemm_block *b, const int rows)
         left[r] = b->first ? _mm512_setzero_ps() : _mm512_loadu_ps(sum + r * b->ld);
         right[r] = b->first ? _mm512_setzero_ps() : _mm512_loadu_ps(sum + r * b->ld + 16);
     }
-    for (int64_t g = 0; g < b->steps; g++, a++, panel++) {
+    for (int64_t g = 0; g < b->steps; g++, table += U8_ROWS, panel++) {
         __m512i l[U8_ROWS], m[U8_ROWS];
+        const u8_group *a[U8_ROWS];
+        gemm_fetch(b, g, (int)sizeof *panel);
 #pragma GCC unroll 6
         for (int r = 0; r < rows; r++) {
-            const int32_t *begin = a->zero[r] ? panel->shift : none;
+            a[r] = table[r];
+            const int32_t *begin = a[r]->zero ? panel->shift : none;
             l[r] = _mm512_loadu_si512(begin), m[r] = _mm512_loadu_si512(begin + 16);
         }
 #pragma GCC unroll 4
@@ -58,14 +53,14 @@ AVX512 INLINE void avx512_rows(const gemm_block *b, const int rows)
             __m512i near = _mm512_loadu_si512(panel->w[q]), far = _mm512_loadu_si512(panel->w[q][16]);
 #pragma GCC unroll 6
             for (int r = 0; r < rows; r++) {
-                __m512i x = _mm512_set1_epi32(quad_of(a->x[r] + 4 * q));
+                __m512i x = _mm512_set1_epi32(quad_of(a[r]->x + 4 * q));
                 DOT(l[r], x, near);
                 DOT(m[r], x, far);
             }
         }
 #pragma GCC unroll 6
         for (int r = 0; r < rows; r++) {
-            __m512 scale = _mm512_set1_ps(a->scale[r]);
+            __m512 scale = _mm512_set1_ps(a[r]->scale);
             left[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(l[r]), scale, left[r]);
             right[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(m[r]), scale, right[r]);
         }
@@ -79,7 +74,6 @@ AVX512 INLINE void avx512_rows(const gemm_block *b, const int rows)
 
 AVX512 static void multiply_avx512(const gemm_block *b)
 {
-    fetch(b);
     switch (b->rows) {
     case 1: avx512_rows(b, 1); break;
     case 2: avx512_rows(b, 2); break;
@@ -90,7 +84,7 @@ AVX512 static void multiply_avx512(const gemm_block *b)
     }
 }
 
-AVX512 INLINE void round_row_avx512(const uint16_t *x, int r, u8_block *to)
+AVX512 INLINE void round_group_avx512(const uint16_t *x, u8_group *to)
 {
     __m512i v[4], top = _mm512_setzero_si512(), sign = _mm512_setzero_si512();
     const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
@@ -103,33 +97,36 @@ AVX512 INLINE void round_row_avx512(const uint16_t *x, int r, u8_block *to)
         sign = _mm512_or_si512(sign, _mm512_maskz_mov_epi32(_mm512_test_epi32_mask(size, size), v[i]));
     }
     bool negative = _mm512_movepi32_mask(sign) != 0;
-    to->scale[r] = gemm_u8_scale(_mm512_reduce_max_epu32(top), negative, &inverse);
-    to->zero[r] = negative ? U8_ZERO : 0;
+    to->scale = gemm_u8_scale(_mm512_reduce_max_epu32(top), negative, &inverse);
+    to->zero = negative ? U8_ZERO : 0;
     __m512 factor = _mm512_set1_ps(inverse);
-    __m512i zero = _mm512_set1_epi32(to->zero[r]);
+    __m512i zero = _mm512_set1_epi32(to->zero);
     __mmask16 any = inverse > 0 ? 0xFFFF : 0; /* without an inverse x may be anything */
     for (int i = 0; i < 4; i++) {
         __m512i whole = _mm512_maskz_cvtps_epi32(any, _mm512_mul_ps((__m512)v[i], factor));
-        _mm_storeu_si128((__m128i *)(void *)(to->x[r] + 16 * i), _mm512_cvtepi32_epi8(_mm512_add_epi32(whole, zero)));
+        _mm_storeu_si128((__m128i *)(void *)(to->x + 16 * i), _mm512_cvtepi32_epi8(_mm512_add_epi32(whole, zero)));
     }
 }
 
-AVX512 static void round_avx512(const uint16_t *const *x, int rows, u8_block *to)
+AVX512 static void round_avx512(const uint16_t *x, int64_t groups, u8_group *to)
 {
-    for (int r = 0; r < rows; r++) round_row_avx512(x[r], r, to);
+    for (int64_t g = 0; g < groups; g++) round_group_avx512(x + g * U8_GROUP, to + g);
 }
 
 /* ---- AVX-VNNI -------------------------------------------------------------------------------------- */
 
 VNNI INLINE void vnni_half(const gemm_block *b, const int half, const int rows)
 {
-    const u8_block *a = b->a;
+    const u8_group *const *table = b->a;
     const u8_panel *panel = b->b;
-    for (int64_t g = 0; g < b->steps; g++, a++, panel++) {
+    for (int64_t g = 0; g < b->steps; g++, table += U8_ROWS, panel++) {
         __m256i l[U8_ROWS], m[U8_ROWS];
+        const u8_group *a[U8_ROWS];
+        if (half == 0) gemm_fetch(b, g, (int)sizeof *panel);
 #pragma GCC unroll 6
         for (int r = 0; r < rows; r++) {
-            const __m256i *begin = (const __m256i *)(const void *)((a->zero[r] ? panel->shift : none) + 16 * half);
+            a[r] = table[r];
+            const __m256i *begin = (const __m256i *)(const void *)((a[r]->zero ? panel->shift : none) + 16 * half);
             l[r] = _mm256_loadu_si256(begin), m[r] = _mm256_loadu_si256(begin + 1);
         }
         for (int q = 0; q < QUADS; q++) {
@@ -137,7 +134,7 @@ VNNI INLINE void vnni_half(const gemm_block *b, const int half, const int rows)
             __m256i near = _mm256_loadu_si256(w), far = _mm256_loadu_si256(w + 1);
 #pragma GCC unroll 6
             for (int r = 0; r < rows; r++) {
-                __m256i x = _mm256_set1_epi32(quad_of(a->x[r] + 4 * q));
+                __m256i x = _mm256_set1_epi32(quad_of(a[r]->x + 4 * q));
                 l[r] = _mm256_dpbusd_avx_epi32(l[r], x, near);
                 m[r] = _mm256_dpbusd_avx_epi32(m[r], x, far);
             }
@@ -145,7 +142,7 @@ VNNI INLINE void vnni_half(const gemm_block *b, const int half, const int rows)
 #pragma GCC unroll 6
         for (int r = 0; r < rows; r++) {
             float *sum = (float *)b->sum + r * b->ld + 16 * half;
-            __m256 scale = _mm256_set1_ps(a->scale[r]), zero = _mm256_setzero_ps();
+            __m256 scale = _mm256_set1_ps(a[r]->scale), zero = _mm256_setzero_ps();
             bool first = b->first && g == 0;
             __m256 left = first ? zero : _mm256_loadu_ps(sum), right = first ? zero : _mm256_loadu_ps(sum + 8);
             _mm256_storeu_ps(sum, _mm256_fmadd_ps(_mm256_cvtepi32_ps(l[r]), scale, left));
@@ -156,7 +153,6 @@ VNNI INLINE void vnni_half(const gemm_block *b, const int half, const int rows)
 
 VNNI static void multiply_vnni(const gemm_block *b)
 {
-    fetch(b);
     for (int half = 0; half < 2 && 16 * half < b->cols; half++) switch (b->rows) {
         case 1: vnni_half(b, half, 1); break;
         case 2: vnni_half(b, half, 2); break;
@@ -167,7 +163,7 @@ VNNI static void multiply_vnni(const gemm_block *b)
         }
 }
 
-VNNI INLINE void round_row_vnni(const uint16_t *x, int r, u8_block *to)
+VNNI INLINE void round_group_vnni(const uint16_t *x, u8_group *to)
 {
     __m256i v[8], top = _mm256_setzero_si256(), sign = _mm256_setzero_si256();
     const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF), order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
@@ -183,23 +179,23 @@ VNNI INLINE void round_row_vnni(const uint16_t *x, int r, u8_block *to)
     _mm256_storeu_si256((__m256i *)(void *)tops, top);
     for (int i = 0; i < 8; i++) most = tops[i] > most ? tops[i] : most;
     bool negative = _mm256_movemask_ps((__m256)sign) != 0;
-    to->scale[r] = gemm_u8_scale(most, negative, &inverse);
-    to->zero[r] = negative ? U8_ZERO : 0;
+    to->scale = gemm_u8_scale(most, negative, &inverse);
+    to->zero = negative ? U8_ZERO : 0;
     __m256 factor = _mm256_set1_ps(inverse);
-    __m256i there = _mm256_set1_epi32(inverse > 0 ? -1 : 0), zero = _mm256_set1_epi32(to->zero[r]);
+    __m256i there = _mm256_set1_epi32(inverse > 0 ? -1 : 0), zero = _mm256_set1_epi32(to->zero);
     for (int i = 0; i < 8; i++) {
         __m256i whole = _mm256_and_si256(_mm256_cvtps_epi32(_mm256_mul_ps((__m256)v[i], factor)), there);
         v[i] = _mm256_add_epi32(whole, zero);
     }
     for (int i = 0; i < 8; i += 4) {
         __m256i all = _mm256_packus_epi16(_mm256_packus_epi32(v[i], v[i + 1]), _mm256_packus_epi32(v[i + 2], v[i + 3]));
-        _mm256_storeu_si256((__m256i *)(void *)(to->x[r] + 8 * i), _mm256_permutevar8x32_epi32(all, order));
+        _mm256_storeu_si256((__m256i *)(void *)(to->x + 8 * i), _mm256_permutevar8x32_epi32(all, order));
     }
 }
 
-VNNI static void round_vnni(const uint16_t *const *x, int rows, u8_block *to)
+VNNI static void round_vnni(const uint16_t *x, int64_t groups, u8_group *to)
 {
-    for (int r = 0; r < rows; r++) round_row_vnni(x[r], r, to);
+    for (int64_t g = 0; g < groups; g++) round_group_vnni(x + g * U8_GROUP, to + g);
 }
 
 /* ---- the kernels ----------------------------------------------------------------------------------- */
@@ -219,6 +215,6 @@ static bool has_avx_vnni(void)
 }
 
 const gemm_kernel gemm_u8_avx512_vnni = { GEMM_U8_KERNEL("u8_avx512_vnni", round_avx512), .usable = has_avx512_vnni,
-                                          .multiply = multiply_avx512 };
+                                          .multiply = multiply_avx512, .finish = gemm_finish_avx512 };
 const gemm_kernel gemm_u8_avx_vnni = { GEMM_U8_KERNEL("u8_avx_vnni", round_vnni), .usable = has_avx_vnni,
                                        .multiply = multiply_vnni };

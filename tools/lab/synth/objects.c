@@ -73,6 +73,7 @@ typedef struct part {
     double width;     /* LINES, HANDLE */
 } part;
 
+/* clang-format off */
 #define DARK   { 0.13, 0.13, 0.15 }
 #define BARK   { 0.40, 0.26, 0.15 }
 #define LAMP   { 1.0, 0.86, 0.45 }
@@ -82,7 +83,6 @@ typedef struct part {
     "C .14 -.09 .06 -.26 0 -.42 Z"
 #define FEELER "M 0 -.76 C .03 -.88 .08 -.94 .15 -.96"
 
-/* clang-format off */
 /* The boat is a long hull with raised ends and a square sail: nothing like the triangles of the tree. The cup is a tall
  * beaker with a large ear, so that it is not one more block. The tree's lowest tier comes first. */
 enum { PARTS = 9 };
