@@ -58,8 +58,7 @@ value_id build_projection(build *b, value_id features, const char *name, int64_t
 value_id build_resnet(build *b, value_id images);
 value_id build_convnext(build *b, value_id images);
 value_id build_fastvit(build *b, value_id images);
-/* The convolutions in front of a ViT's patches (patch_stem): (N, h, w, 3) to (N, 8 h / patch, 8 w / patch, width /
- * 4). */
+/* The convolutions in front of a ViT's patches (patch_stem): (N, h, w, 3) to (N, 2h / patch, 2w / patch, width / 4). */
 value_id build_patch_stem(build *b, value_id images);
 value_id build_vit(build *b, value_id images);
 

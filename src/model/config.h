@@ -176,8 +176,7 @@ enum { FASTVIT_HEAD = 32 };
 int fastvit_stages(const model_config *c);
 bool fastvit_attends(int stage);
 bool fastvit_layer_norms(const model_config *c);
-/* The image tower is folded from what timm trains (model/fold.c): there is no way back to that, and no
- * initialisation. */
+/* The image tower is folded from what timm trains (model/fold.c): no way leads back, and there is no initialisation. */
 bool model_config_is_folded(const model_config *c);
 /* Columns of what the image tower's projection reads. */
 int64_t model_config_image_features(const model_config *c);

@@ -1,6 +1,5 @@
-/* timm's FastViT, the image towers of MobileCLIP: depthwise convolutions and MLPs, attention in the last stage (of
- * four) or the last two (of five), folded (model/fold.c): no branches, no batch norms, no layer scale. Positions are
- * rows. */
+/* timm's FastViT, the image towers of MobileCLIP: depthwise convolutions and MLPs, attention in the last stage of four
+ * or the last two of five, folded (model/fold.c): no branches, no batch norms, no layer scale. Positions are rows. */
 #include <stdio.h>
 
 #include "model/build.h"
