@@ -161,7 +161,7 @@ static cloob_status read_set(cloob_ctx *ctx, embeddings_file *f, int which, pair
 {
     static const char *const names[MATRICES] = { "x|image", "y|text", "U", "V" };
     cloob_matrix m;
-    if (which >= U && !embeddings_has(f, names[which])) return CLOOB_OK;
+    if ((which == U || which == V) && !embeddings_has(f, names[which])) return CLOOB_OK;
     CLOOB_TRY(embeddings_matrix(ctx, f, names[which], &m));
     if (which == X) p->d = m.columns;
     if (m.columns != p->d)

@@ -149,8 +149,9 @@ enum { WORTH_BYTES = 16 << 20, SETTLED_S = 2 };
 
 typedef struct file_state {
     int64_t device, inode, size, mtime_ns, ctime_ns;
-    char digest[DIGEST_TEXT];
+    char digest[24]; /* no padding: states are compared as bytes */
 } file_state;
+_Static_assert(DIGEST_TEXT <= 24, "a digest fits");
 
 /* False where it need not be remembered: small files, and files that changed so recently that another change would
  * leave the same time. */

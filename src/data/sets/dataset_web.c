@@ -251,7 +251,7 @@ static cloob_status pick_line(cloob_ctx *ctx, const char *text, size_t size, uin
 {
     s->captions = 0;
     for (int pass = 0; pass < 2; pass++) { /* count, then take */
-        int64_t wanted = pass ? (int64_t)(pick % (uint64_t)s->captions) : -1, seen = 0;
+        int64_t wanted = s->captions ? (int64_t)(pick % (uint64_t)s->captions) : -1, seen = 0;
         const char *line;
         size_t n;
         for (const char *at = text; text_line(&at, text + size, &line, &n);)
