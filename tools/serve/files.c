@@ -158,7 +158,9 @@ static char *cache_find(thumb_cache *c, const thumb_key *key, size_t *bytes)
     pthread_mutex_lock(&c->lock);
     for (int64_t i = 0; i < c->count && !copy; i++) {
         const thumb *t = thumb_at(c, i);
-        if (memcmp(&t->key, key, sizeof *key) != 0 || !(copy = malloc(t->bytes))) continue;
+        if (memcmp(&t->key, key, sizeof *key) != 0) continue;
+        copy = malloc(t->bytes);
+        if (!copy) break;
         memcpy(copy, t->data, t->bytes);
         *bytes = t->bytes;
     }

@@ -214,7 +214,7 @@ static void put_factors(samples *s, int64_t row)
 
 static void put_captions(samples *s, int64_t row)
 {
-    samples_hit hit[CAPTIONS];
+    samples_hit hit[CAPTIONS] = { 0 };
     const float *score = s->cosine + row * s->n;
     int64_t found = top_of(score, s->n, 1, -1, hit, CAPTIONS), rank = 1;
     for (int64_t j = 0; j < s->n; j++) rank += score[j] > score[row];
@@ -328,7 +328,7 @@ static int by_margin(const void *a, const void *b)
 
 static void put_query(samples *s, way w, const asked *q)
 {
-    samples_hit hit[QUERY_HITS];
+    samples_hit hit[QUERY_HITS] = { 0 };
     int64_t stride;
     const float *score = scores_of(s, w, q->row, &stride);
     int64_t found = top_of(score, s->n, stride, -1, hit, QUERY_HITS);
@@ -383,7 +383,7 @@ static cloob_status put_searches(samples *s)
     cloob_status status = query ? CLOOB_OK : ctx_no_memory(s->ctx, (size_t)(s->D + s->n) * 4, "a search");
     json_begin(&s->out, "searches", '[');
     for (int64_t q = 0; q < count && status == CLOOB_OK; q++) {
-        samples_hit hit[HITS];
+        samples_hit hit[HITS] = { 0 };
         const char *text = s->o->searches ? s->o->search[q] : s->caption[q * s->n / count];
         status = model_texts(s->ctx, s->m, &text, 1, CLOOB_UNIT, query);
         if (status != CLOOB_OK) break;
@@ -405,7 +405,7 @@ static cloob_status put_neighbors(samples *s)
     json_begin(&s->out, "neighbors", '[');
     for (int64_t k = 0; k < min64(NEIGHBORS, s->n); k++) {
         int64_t row = (2 * k + 1) * s->n / (2 * min64(NEIGHBORS, s->n));
-        samples_hit hit[NEAR];
+        samples_hit hit[NEAR] = { 0 };
         cpu_sgemm(s->ctx, false, true, s->n, 1, s->D, 1, s->image, s->D, s->image + row * s->D, s->D, 0, score, 1);
         json_begin(&s->out, NULL, '{');
         json_put_int(&s->out, "image", use_image(s, row));

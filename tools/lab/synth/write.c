@@ -70,8 +70,9 @@ static cloob_status write_file(cloob_ctx *ctx, const char *path, const sbuf *byt
 {
     FILE *f = fopen(path, "wb");
     if (!f) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
-    fwrite(bytes->data, 1, bytes->len, f);
-    return synth_close(ctx, path, &f);
+    bool written = fwrite(bytes->data, 1, bytes->len, f) == bytes->len;
+    if (fclose(f) == 0 && written) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
 }
 
 static cloob_status make_item(cloob_ctx *ctx, int64_t size, uint8_t *rgb, synth_item *item)
