@@ -108,8 +108,8 @@ WIDE INLINE void finish_rows(const gemm_finish *f, const float *sum, int64_t ld,
 {
     const gemm_call *x = f->x;
     float alpha = x->alpha != 0 ? x->alpha : 1;
-    __mmask16 there[2] = { cols < 16 ? (__mmask16)((1u << cols) - 1) : 0xFFFF,
-                           cols < 16 ? 0 : (__mmask16)((1u << (cols - 16)) - 1) };
+    unsigned all = (unsigned)((UINT64_C(1) << cols) - 1); /* a bit per column, 32 at most */
+    __mmask16 there[2] = { (__mmask16)(all & 0xFFFF), (__mmask16)(all >> 16) };
     __m512 bias[2], columns[2];
     for (int h = 0; h < 2; h++) { /* -0 is what changes no number that it is added to */
         bias[h] = x->bias ? _mm512_maskz_loadu_ps(there[h], x->bias + n + 16 * h) : _mm512_set1_ps(-0.0f);
