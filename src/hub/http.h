@@ -26,7 +26,7 @@ typedef struct http_session {
 cloob_status http_open(cloob_ctx *ctx, const hub_site *site, const atomic_bool *stop, http_session *out);
 void http_close(http_session *s);
 
-/* What the headers say. Those of the hub come before a redirect, those of the content after it. */
+/* From the headers: the hub sends its own before a redirect, and those of the content follow it. */
 typedef struct http_answer {
     CURLcode result;
     long code;

@@ -83,13 +83,13 @@ typedef struct pieces {
     int32_t byte_id[BYTES];
 } pieces;
 
-/* Adds a piece; the order is that of the ids. False: memory is out. */
+/* Adds a piece; pieces are added in the order of their ids. False: out of memory. */
 bool pieces_add(pieces *p, const char *text, size_t bytes, float score, piece_type type);
 /* After the last piece: tables, special ids. Refuses a vocabulary that cannot be used, by name. */
 cloob_status pieces_finish(cloob_ctx *ctx, pieces *p, const char *name);
 void pieces_release(pieces *p);
 /* Space for n pieces and as many merges, before the first piece of PIECES_MERGES: pieces are found from then on. False:
- * memory is out. */
+ * out of memory. */
 bool pieces_reserve(pieces *p, int64_t n);
 bool pieces_reserve_pairs(pieces *p, int64_t n); /* for the merges alone */
 void pieces_add_pair(pieces *p, int32_t left, int32_t right, int32_t rank, int32_t id);

@@ -207,7 +207,7 @@ typedef struct learner {
     uint32_t index_mask;
     candidate *heap;
     int64_t heap_n, heap_cap;
-    bool failed; /* memory is out */
+    bool failed; /* out of memory */
 } learner;
 
 /* ---- the heap: largest count first, then smallest ids ---------------------------------------------- */
@@ -268,7 +268,7 @@ static bool index_grow(learner *l)
     return true;
 }
 
-/* The pair's number, made if it is new; -1 when memory is out. */
+/* The pair's number, made if it is new; -1 when out of memory. */
 static int32_t pair_number(learner *l, int32_t left, int32_t right)
 {
     if ((!l->index || 2u * (uint32_t)l->pairs > l->index_mask) && !index_grow(l)) return -1;

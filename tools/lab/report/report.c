@@ -70,6 +70,9 @@ static cloob_status read_runs(page *p, const char *const *run, int64_t runs)
     for (; p->runs < runs; p->runs++) {
         run_files *r = &p->run[p->runs];
         CLOOB_TRY(run_files_read(p->ctx, p->memory, run[p->runs], r));
+        if (!r->results)
+            ctx_log(p->ctx, CLOOB_LOG_WARN, "%s: no validation results; train with validation data to have them",
+                    run[p->runs]);
         CLOOB_TRY(samples_file_read(p->ctx, p->memory, r->dir, &r->samples, &r->damaged));
     }
     return CLOOB_OK;

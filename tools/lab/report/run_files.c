@@ -273,8 +273,6 @@ cloob_status run_files_read(cloob_ctx *ctx, arena *a, const char *dir, run_files
         return ctx_fail(
             ctx, CLOOB_ERR_FORMAT,
             "%s: holds nothing of a run (params.txt, metrics.tsv, checkpoints/results.jsonl); give LOGS/NAME", dir);
-    if (!out->results)
-        ctx_log(ctx, CLOOB_LOG_WARN, "%s: no validation results; train with validation data to have them", dir);
     return CLOOB_OK;
 }
 
