@@ -28,7 +28,7 @@ if [ "$what" = all ] || [ "$what" = time ]; then
     done
     run 60 $b/bench_loss_cuda 131072 1024 2 bf16 0 | tee -a "$out/ours.jsonl"
     run 60 $b/bench_loss_cuda 16384 1024 1 f32 0 | tee -a "$out/ours.jsonl"
-    PYTHONUNBUFFERED=1 run 100 python3 bench/loss_peer.py --device cuda --precision bf16 --dim 1024 --repeats 10 \
+    PYTHONUNBUFFERED=1 run 100 python3 bench/peers/loss_torch.py --device cuda --precision bf16 --dim 1024 --repeats 10 \
         --n 4096 16384 32768 | tee "$out/peer.jsonl"
 fi
 if [ "$what" = all ] || [ "$what" = tune ]; then

@@ -22,9 +22,9 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 import numpy as np
-from embed_peer import cosine, make_weights, towers
+from embed_torch import cosine, make_weights, towers
 
 LIMITS = {"avx512": {"CLOOB_CPU_LIMIT": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"},
           "avx2": {"CLOOB_CPU_LIMIT": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}}

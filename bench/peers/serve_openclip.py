@@ -1,6 +1,6 @@
 """open_clip behind FastAPI with a batcher: what people write for themselves, for load.c and load.py to measure.
 
-usage: python bench/serve/openclip_peer.py PORT fp32|bf16 [WEIGHTS.pt|.safetensors]    needs open_clip_torch, fastapi, uvicorn
+usage: python bench/peers/serve_openclip.py PORT fp32|bf16 [WEIGHTS.pt|.safetensors]    needs open_clip_torch, fastapi, uvicorn
 
 A request's texts and images go into a queue; one thread takes what waits, up to 32, and embeds it at once. Images are decoded
 by a pool of two threads. Answers have OpenAI's form. Without a file the weights are random."""

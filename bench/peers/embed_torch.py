@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Embedding one image and one text: cloob beside open_clip (PyTorch) and onnxruntime, taking turns in one run.
 
-    PYTHONPATH=python bench/embed_peer.py [--models RN50,ViT-B-32] [--precision fp32|bf16] [--int8] [--channels-last] [--repeats 30] [--json]
+    PYTHONPATH=python bench/peers/embed_torch.py [--models RN50,ViT-B-32] [--precision fp32|bf16] [--int8] [--channels-last] [--repeats 30] [--json]
 
 Needs torch, open_clip_torch, onnx and onnxruntime; downloads nothing. All three get the same random weights, the same
 inputs and as many threads. Each runs in a process of its own, so that the waiting threads of one do not take the cores of

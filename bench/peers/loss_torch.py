@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The objective in PyTorch, timed beside ours in the same run.
 
-    python3 bench/loss_peer.py --device cpu --n 4096 --dim 512 --cloob build/cloob
-    python3 bench/loss_peer.py --device cuda --precision bf16 --n 4096 16384 32768 --dim 1024
+    python3 bench/peers/loss_torch.py --device cpu --n 4096 --dim 512 --cloob build/cloob
+    python3 bench/peers/loss_torch.py --device cuda --precision bf16 --n 4096 16384 32768 --dim 1024
 
 The `objective` of bench/peers/cloob_ref.py is timed: loss and both gradients, median of the repeats. With --cloob our
 program runs between the repeats on the CPU, so that both see the same machine. Memory is what the process (CPU: peak
@@ -17,7 +17,7 @@ p.add_argument("--dim", type=int, default=512)
 p.add_argument("--repeats", type=int, default=5)
 p.add_argument("--cloob")
 a = p.parse_args()
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "peers"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import torch
 import cloob_ref
 

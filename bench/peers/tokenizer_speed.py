@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares cloob's tokenizer with open_clip's, text by text and in speed, in one run.
 
-    bench/tokenizer_peer.py --vocab FILE [--captions FILE...] [--lib build/libcloob.so] [--seconds 3] [--show N]
+    bench/peers/tokenizer_speed.py --vocab FILE [--captions FILE...] [--lib build/libcloob.so] [--seconds 3] [--show N]
 
 FILE is CLIP's merges file (bpe_simple_vocab_16e6.txt.gz); captions are TSV files with a column "title" (or .gz), or shards
 (.tar, .tar.gz) with .txt members. Needs open_clip (which brings ftfy). Prints one line per corpus: texts, how many have equal ids, how many come back equal
@@ -223,7 +223,7 @@ def speed(texts, ours, theirs, seconds, length=77):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--lib", default=os.path.join(HERE, "..", "build", "libcloob.so"))
+    parser.add_argument("--lib", default=os.path.join(HERE, "..", "..", "build", "libcloob.so"))
     parser.add_argument("--vocab", required=True)
     parser.add_argument("--captions", nargs="*", default=[])
     parser.add_argument("--seconds", type=float, default=3)
@@ -232,7 +232,7 @@ def main():
     parser.add_argument("--all-code-points", action="store_true")
     a = parser.parse_args()
     ours, theirs = Cloob(a.lib, a.vocab), SimpleTokenizer(a.vocab)
-    with open(os.path.join(HERE, "..", "tests", "ref", "tokenizer.json")) as f:
+    with open(os.path.join(HERE, "..", "..", "tests", "ref", "tokenizer.json")) as f:
         cases = [c["text"] for c in json.load(f)["cases"]]
     captions = real(a.captions) or cases
     good = compare("tests/ref", cases, ours, theirs, a.show, True)

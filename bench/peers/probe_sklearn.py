@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The linear probe against scikit-learn, in one run on the same data, alternating.
 
-    python3 bench/probe_sklearn.py --cloob build/cloob [--rows 20000 --dim 1024 --classes 100 --repeat 3]
+    python3 bench/peers/probe_sklearn.py --cloob build/cloob [--rows 20000 --dim 1024 --classes 100 --repeat 3]
 
 Features are made up to look like an encoder's: rectified, correlated, with a decaying spectrum. Both sides get the
 same safetensors file (float32), the same lambda and 1,000 iterations at most. cloob's time is its whole process;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training crops per second: `cloob bench data` beside a PyTorch DataLoader with Pillow and torchvision.
 
-    bench/loader_vs_torch.py --cloob build/cloob --workers 2
+    bench/peers/loader_torch.py --cloob build/cloob --workers 2
 
 Both read the same generated 500x375 JPEGs through a TSV and make 224 px random resized crops (scale 0.9..1, bicubic) and,
 with --vocab, CLIP's tokens. The two take turns, several rounds, and medians are compared. The DataLoader is timed twice: as

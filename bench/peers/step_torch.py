@@ -1,6 +1,6 @@
 """A training step and embeddings beside PyTorch in one run, on this machine's CPU.
 
-    python bench/step_peer.py [--cloob build/cloob] [--model RN50] [--batch 32] [--embed 1 32] [--repeats 5] [--only step|embed]
+    python bench/peers/step_torch.py [--cloob build/cloob] [--model RN50] [--batch 32] [--embed 1 32] [--repeats 5] [--only step|embed]
                               [--precision fp32|bf16] [--torch-bf16] [--channels-last]
 
 The peer is open_clip's model of the same name with CLOOB's objective written in PyTorch and torch.optim.AdamW, in fp32 whatever
