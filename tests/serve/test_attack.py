@@ -63,6 +63,7 @@ def framing(w):
                        ("unknown encoding", post + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + chunk + hidden),
                        ("two encodings", post + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n" + chunk + hidden),
                        ("two hosts", b"GET /v1/models HTTP/1.1\r\n" + HEAD + b"Host: evil.example\r\n\r\n" + hidden),
+                       ("two origins", b"GET /v1/models HTTP/1.1\r\n" + HEAD + b"Origin: http://localhost\r\nOrigin: http://evil.example\r\n\r\n" + hidden),
                        ("a name with a space", post + b"Content-Length : %d\r\n\r\n" % len(body) + body + hidden),
                        ("no host", b"GET /v1/models HTTP/1.1\r\n\r\n" + hidden),
                        ("a negative length", post + b"Content-Length: -1\r\n\r\n" + hidden),

@@ -49,7 +49,7 @@ static bool from_another_site(const serve *s, const request *x)
 
 typedef struct framing {
     const char *length, *encoding;
-    int hosts, encodings;
+    int hosts, origins, encodings;
     bool lengths_differ, odd_name;
 } framing;
 
@@ -60,6 +60,7 @@ static enum MHD_Result read_framing(void *arg, enum MHD_ValueKind kind, const ch
     if (!value) value = "";
     f->odd_name = f->odd_name || !*key || key[strcspn(key, " \t")]; /* "Content-Length : 5" */
     if (strcasecmp(key, "Host") == 0) f->hosts++;
+    if (strcasecmp(key, "Origin") == 0) f->origins++;
     if (strcasecmp(key, "Transfer-Encoding") == 0) f->encodings++, f->encoding = value;
     if (strcasecmp(key, "Content-Length") != 0) return MHD_YES;
     f->lengths_differ = f->lengths_differ || (f->length && strcmp(f->length, value) != 0);
@@ -73,7 +74,7 @@ static const char *ambiguous(const request *x, const char *version)
     framing f = { 0 };
     MHD_get_connection_values(x->connection, MHD_HEADER_KIND, read_framing, &f);
     if (f.odd_name) return "a header name with a space";
-    if (f.hosts > 1) return "more than one Host header";
+    if (f.hosts > 1 || f.origins > 1) return "more than one Host or Origin header";
     if (!f.hosts && strcmp(version, "HTTP/1.0") != 0) return "the Host header is missing";
     if (f.lengths_differ) return "Content-Length headers that differ";
     if (f.length && f.encodings) return "Content-Length together with Transfer-Encoding";
