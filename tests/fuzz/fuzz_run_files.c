@@ -1,5 +1,5 @@
 /* A run's folder as reports, comparisons and resumed runs read it. The first byte chooses the file that the others
- * become: params.txt, metrics.tsv, results.jsonl, samples.json. */
+ * become: params.txt, metrics.tsv, results.jsonl, examples-validation.json. */
 #include <sys/stat.h>
 
 #include "cloob/train.h"
@@ -8,7 +8,8 @@
 #include "scratch_folder.h"
 #include "train/settings.h"
 
-static const char *const names[] = { "params.txt", "metrics.tsv", "checkpoints/results.jsonl", "samples.json" };
+static const char *const names[] = { "params.txt", "metrics.tsv", "checkpoints/results.jsonl",
+                                     "examples-validation.json" };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -17,6 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char path[256];
     arena a = { 0 };
     run_files r = { 0 };
+    score_files scores = { 0 };
     double value;
     if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     if (!folder || size < 1) return 0;
@@ -27,6 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (run_files_read(ctx, &a, folder, &r) == CLOOB_OK) {
         run_param_get(&r, "batch_size");
         run_last_result(&r, "val_loss", &value);
+        score_files_scan(ctx, &a, folder, &r, &r, 1, &scores);
     }
     arena_release(&a);
     snprintf(path, sizeof path, "%s/%s", folder, name);

@@ -222,41 +222,27 @@ static void examples_have_bars(void)
 /* ---- images -------------------------------------------------------------------------------------- */
 
 static const char *samples =
-    "{\"pairs\": 2, \"images\": [{\"src\": \"data:image/jpeg;base64,AAAA\", \"caption\": \"a <red> ball\", "
-    "\"never_seen\": "
-    "true}, {\"src\": \"javascript:alert(1)\", \"caption\": \"a fish\"}],"
-    "\"gallery\": [{\"image\": 0, \"says\": [{\"factor\": \"object\", \"label\": \"ball\", \"truth\": \"ball\", \"p\": "
-    "0.9},"
-    "{\"factor\": \"colour\", \"label\": \"pink\", \"truth\": \"red\", \"p\": 0.4}]}, {\"image\": 7, \"says\": []}],"
-    "\"searches\": [{\"text\": \"two balls\", \"hits\": [{\"image\": 0, \"score\": 0.625}]}],"
-    "\"retrieval\": {\"image_to_text\": {\"best\": [{\"image\": 0, \"rank\": 1, \"score\": 0.5, \"hits\": [{\"text\": "
-    "\"a <red> "
-    "ball\", \"score\": 0.5, \"own\": true}]}], \"worst\": []}, \"text_to_image\": {\"best\": [], \"worst\": []}},"
-    "\"matrix\": {\"images\": [0, 1], \"texts\": [\"t1\", \"t2\"], \"cosine\": [[0.5, 0.1], [0.2, 0.1]]},"
-    "\"sets\": [{\"name\": \"object\", \"n\": 4, \"top1\": 0.75, \"chance\": 0.5, \"labels\": [\"ball\", \"fish\"], "
-    "\"confusion\": [[2, 0], [1, 1]]}]}";
+    "{\"examples\": [{\"image\": \"data:image/jpeg;base64,AAAA\", \"truth\": \"a <red> ball\", \"rank\": 2, \"top\": "
+    "[{\"label\": \"a fish\", \"p\": 0.75}, {\"label\": \"a <red> ball\", \"p\": 0.25}]},"
+    "{\"image\": \"javascript:alert(1)\", \"truth\": \"a fish\", \"top\": []},"
+    "{\"image\": \"data:image/jpeg;base64,\\\" onload=\\\"\", \"truth\": \"b\", \"top\": []}, {\"image\": 7}]}";
 
 static void images_come_first(void)
 {
     make_run("seen");
-    put("seen/samples.json", samples);
+    put("seen/examples-validation.json", samples);
     const char *runs[] = { at("seen") };
     char *page = page_of(runs, 1, NULL);
-    CHECK(strstr(page, "id=\"gallery\"") && strstr(page, "id=\"gallery\"") < strstr(page, "id=\"summary\""));
-    CHECK(strstr(page, "src=\"data:image/jpeg;base64,AAAA\"") && strstr(page, "alt=\"a &lt;red&gt; ball\""));
-    CHECK(!strstr(page, "javascript:alert"));
-    CHECK(strstr(page, "never seen in training</span>") && strstr(page, "1 of 2 right"));
-    CHECK(strstr(page, "class=\"bar right\"") && strstr(page, "pink, not red"));
-    CHECK(strstr(page, "two balls") && strstr(page, "<figcaption>0.62</figcaption>"));
-    CHECK(strstr(page, "left:50.0%") && strstr(page, "<b>75&nbsp;%</b>")); /* chance is marked */
-    CHECK(strstr(page, "class=\"own best\" style=\"--v:50\">0.50</td>"));
-    CHECK(strstr(page, "<td class=\"miss\" style=\"--v:20\">1</td>")); /* half of 40 */
+    CHECK(strstr(page, "id=\"zeroshot\"") && strstr(page, "id=\"zeroshot\"") < strstr(page, "id=\"summary\""));
+    CHECK(strstr(page, "src=\"data:image/jpeg;base64,AAAA\"") && strstr(page, "a &lt;red&gt; ball, rank 2"));
+    CHECK(!strstr(page, "javascript:alert") && !strstr(page, "\" onload="));
+    CHECK(strstr(page, "<div class=\"guess right\"><span>a &lt;red&gt; ball</span>"));
     free(page);
-    put("seen/samples.json", "{\"images\": [");
+    put("seen/examples-validation.json", "{\"examples\": [");
     report_summary s;
     runs[0] = at("seen");
     free(page_of(runs, 1, &s));
-    CHECK(s.damaged == 1 && strstr(said, "samples.json"));
+    CHECK(s.damaged == 1 && strstr(said, "examples-validation.json"));
 }
 
 static void one_point_is_a_number(void)
@@ -275,20 +261,21 @@ static void figures_and_tables_can_be_taken_out(void)
     report_options o;
     report_summary s;
     make_run("out_run");
-    put("out_run/samples.json", samples);
+    put("out_run/zeroshot-object.json", "{\"top1\": 0.75, \"n\": 4}");
+    put("out_run/examples-validation.json", samples);
     put("out_run/params.txt", "method: 50%_of & |x|\n");
     const char *runs[1] = { at("out_run") };
     report_options_init(&o);
     o.export_dir = at("figures");
     CHECK_OK(ctx, report_write(ctx, runs, 1, at("page.html"), &o, &s));
     CHECK(s.exported > 10);
-    char *csv = exported("figures/training-loss.csv"), *factors = exported("figures/accuracy-by-factor.csv"),
+    char *csv = exported("figures/training-loss.csv"), *scores = exported("figures/zero-shot.csv"),
          *tex = exported("figures/summary.tex"), *md = exported("figures/summary.md");
     CHECK_STR(csv, "series,step,loss\nout_run,1,0.5\nout_run,2,0.4\nout_run,3,0.3\n");
-    CHECK_STR(factors, "factor,values,images,right,chance\nobject,2,4,0.750,0.500\n");
+    CHECK(strstr(scores, "object,out_run,4,0.75,"));
     CHECK(strstr(tex, "\\begin{tabular}{lr") && strstr(tex, "out\\_run & 50\\%\\_of \\& |x|"));
     CHECK(strstr(md, "| run | method |") && strstr(md, "\\|x\\|"));
-    free(csv), free(factors), free(tex), free(md);
+    free(csv), free(scores), free(tex), free(md);
     char *page = exported("page.html"); /* every figure links to its files, seen from the page */
     CHECK(strstr(page, "<a href=\"figures/training-loss.csv\">CSV</a>"));
     free(page);

@@ -7,7 +7,7 @@
 static struct {
     const char *out, *title;
     const char *export;
-    opt_list scores, search, figure;
+    opt_list scores, figure;
     bool no_samples;
 } o;
 
@@ -15,8 +15,7 @@ static const opt_row rows[] = {
     { "out", OPT_STRING, &o.out, "report.html", "FILE", "output file", 0 },
     { "title", OPT_STRING, &o.title, NULL, "TEXT", "heading of the page; default: the names of the runs", 0 },
     { "scores", OPT_LIST, &o.scores, NULL, "DIR", "additional folders with zeroshot*.json, examples*.json", 0 },
-    { "search", OPT_LIST, &o.search, NULL, "TEXT", "sentences to search the validation images with", 0 },
-    { "no-samples", OPT_FLAG, &o.no_samples, NULL, NULL, "do not run the model; show existing samples", 0 },
+    { "no-samples", OPT_FLAG, &o.no_samples, NULL, NULL, "do not run the model; show existing examples", 0 },
     { "export", OPT_STRING, &o.export, NULL, "DIR",
       "also write each chart as SVG, PDF and CSV, each table as CSV, LaTeX and Markdown", 0 },
     { "figure", OPT_LIST, &o.figure, NULL, "FILE.json",
@@ -56,8 +55,7 @@ static int run(const command *self, cloob_ctx *ctx)
     report_options ro;
     report_options_init(&ro);
     ro.title = o.title, ro.score_folder = o.scores.item, ro.score_folders = o.scores.count;
-    ro.samples = !o.no_samples, ro.search = o.search.item, ro.searches = o.search.count;
-    ro.device = common.device, ro.export_dir = o.export;
+    ro.samples = !o.no_samples, ro.device = common.device, ro.export_dir = o.export;
     cloob_status status = report_write(ctx, opt_words.item, opt_words.count, o.out, &ro, &s);
     if (status == CLOOB_OK) print_result(&s);
     return cli_exit(self, ctx, status);
@@ -77,10 +75,9 @@ const command cmd_report = {
         "--json,\n"
         "classify*.json of cloob classify --json) are found in the run's folder, its parent folder and the folder of "
         "the page.\n"
-        "Images come from the run's validation data; the model's predictions for them are first written to "
-        "RUN/samples.json.\n"
+        "Examples from the run's validation data are first written to RUN/examples-validation.json.\n"
         "\n"
-        "  cloob report logs/first --out report.html --search \"a blue fish in the snow\"\n"
+        "  cloob report logs/first --out report.html\n"
         "  cloob report logs/first --out report.html --export figures\n"
         "  cloob report logs/clip logs/cloob --out both.html --title \"CLIP and CLOOB\"\n"
         "  cloob report --figure mine.json --export figures",

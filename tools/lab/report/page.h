@@ -27,11 +27,6 @@ typedef struct page {
     bool failed; /* memory was out */
 } page;
 
-void page_gallery(page *p);    /* images with what the model says of them */
-void page_searches(page *p);   /* sentences with the images that fit */
-void page_factors(page *p);    /* accuracy by factor with chance, and confusion */
-void page_matrix(page *p);     /* images against captions */
-void page_retrieval(page *p);  /* the best and the worst pairs, neighbours */
 void page_summary(page *p);    /* tiles for one run, a table for several */
 void page_compare(page *p);    /* several runs: differences, and whether they are significant */
 void page_ablation(page *p);   /* the table of cloob ablate */

@@ -7,7 +7,6 @@
 
 #include "core/file.h"
 #include "lab/report/page.h"
-#include "lab/synth/world_truth.h"
 #include "train/checkpoint.h"
 #include "core/option.h"
 #include "data/sets/dataset.h"
@@ -73,7 +72,6 @@ static cloob_status read_runs(page *p, const char *const *run, int64_t runs)
         if (!r->results)
             ctx_log(p->ctx, CLOOB_LOG_WARN, "%s: no validation results; train with validation data to have them",
                     run[p->runs]);
-        CLOOB_TRY(samples_file_read(p->ctx, p->memory, r->dir, &r->samples, &r->damaged));
     }
     return CLOOB_OK;
 }
@@ -84,11 +82,9 @@ static cloob_status read_runs(page *p, const char *const *run, int64_t runs)
 static void put_nav(page *p, const char *body)
 {
     static const char *const section[][2] = {
-        { "gallery", "Images" },        { "searches", "Search" },          { "factors", "By factor" },
-        { "matrix", "Matrix" },         { "retrieval", "Best and worst" }, { "summary", "Summary" },
-        { "compare", "Side by side" },  { "ablation", "Ablation" },        { "search", "Settings tried" },
-        { "zeroshot", "Zero-shot" },    { "training", "Training" },        { "validation", "Validation" },
-        { "embeddings", "Embeddings" }, { "settings", "Settings" },
+        { "zeroshot", "Zero-shot" },    { "summary", "Summary" },       { "compare", "Side by side" },
+        { "ablation", "Ablation" },     { "search", "Settings tried" }, { "training", "Training" },
+        { "validation", "Validation" }, { "embeddings", "Embeddings" }, { "settings", "Settings" },
     };
     sbuf_puts(&p->html, "<nav aria-label=\"Sections\">");
     for (size_t i = 0; i < sizeof section / sizeof *section; i++) {
@@ -116,16 +112,11 @@ static void put_foot(page *p)
 
 static void put_sections(page *p)
 {
-    page_gallery(p);
-    page_searches(p);
-    page_factors(p);
-    page_matrix(p);
-    page_retrieval(p);
+    page_zeroshot(p); /* images first */
     page_summary(p);
     page_compare(p);
     page_ablation(p);
     page_search(p);
-    page_zeroshot(p);
     page_training(p);
     page_validation(p);
     page_embeddings(p);
@@ -158,7 +149,7 @@ static const char *title_of(arena *a, page *p, const report_options *o)
     return kept ? kept : "";
 }
 
-/* ---- samples ------------------------------------------------------------------------------------- */
+/* ---- examples of the validation data ------------------------------------------------------------- */
 
 /* The data options that the run's params.txt holds. */
 static void data_options_of(const run_files *r, dataset_options *o)
@@ -174,24 +165,21 @@ static void data_options_of(const run_files *r, dataset_options *o)
 }
 
 static cloob_status write_samples(cloob_ctx *ctx, const run_files *r, const char *checkpoint, const char *out,
-                                  const report_options *o, arena *a)
+                                  const char *device_name)
 {
-    const char *data = run_param_get(r, "val_data"), *world = parent_of(a, data);
+    const char *data = run_param_get(r, "val_data");
     cloob_model_options mo;
     dataset_options d_options;
     dataset *d = NULL;
     model *m = NULL;
     sbuf text = { 0 };
     cloob_model_options_init(&mo);
-    mo.device = o->device;
+    mo.device = device_name;
     mo.invariant = false, mo.batch = 64;
     data_options_of(r, &d_options);
-    bool truth = false;
-    cloob_status status = world ? world_truth_find(ctx, world, &truth) : ctx_no_memory(ctx, strlen(data), data);
-    samples_options so = { o->search, o->searches, truth ? world : NULL, checkpoint, data };
-    if (status == CLOOB_OK) status = dataset_open(ctx, data, &d_options, &d);
+    cloob_status status = dataset_open(ctx, data, &d_options, &d);
     if (status == CLOOB_OK) status = model_open(ctx, checkpoint, &mo, &m);
-    if (status == CLOOB_OK) status = samples_json(ctx, m, d, &so, &text);
+    if (status == CLOOB_OK) status = samples_json(ctx, m, d, checkpoint, &text);
     if (status == CLOOB_OK) status = file_write(ctx, out, text.data, text.len);
     model_close(m);
     if (d) dataset_close(d);
@@ -205,10 +193,11 @@ static bool is_newer(const char *path, const char *than)
     return stat(path, &a) == 0 && stat(than, &b) == 0 && a.st_mtime >= b.st_mtime;
 }
 
-static cloob_status refresh(cloob_ctx *ctx, arena *a, const char *dir, const report_options *o)
+static cloob_status refresh(cloob_ctx *ctx, arena *a, const char *dir, const char *device_name)
 {
     run_files r;
-    char checkpoint[RESUME_PATH], *out = file_join(dir, "samples.json"), *folder = file_join(dir, "checkpoints");
+    char checkpoint[RESUME_PATH], *out = file_join(dir, "examples-validation.json"),
+                                  *folder = file_join(dir, "checkpoints");
     cloob_status status = out && folder ? run_files_read(ctx, a, dir, &r) : ctx_no_memory(ctx, 64, dir);
     const char *data = status == CLOOB_OK ? run_param_get(&r, "val_data") : "";
     if (status != CLOOB_ERR_MEMORY) status = CLOOB_OK; /* a folder that is no run: the page says so */
@@ -217,18 +206,18 @@ static cloob_status refresh(cloob_ctx *ctx, arena *a, const char *dir, const rep
         status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "its val_data is a command (pipe:), which is not run out of a file");
     else if (stored) {
         status = resume_find(ctx, folder, checkpoint);
-        bool fresh = status == CLOOB_OK && !o->searches && is_newer(out, checkpoint);
-        if (status == CLOOB_OK && !fresh) status = write_samples(ctx, &r, checkpoint, out, o, a);
+        if (status == CLOOB_OK && !is_newer(out, checkpoint))
+            status = write_samples(ctx, &r, checkpoint, out, device_name);
     }
     free(out), free(folder);
     return status;
 }
 
 /* A run whose weights or images are gone keeps the samples it has; the page is made without where it has none. */
-static void refresh_samples(cloob_ctx *ctx, const char *dir, const report_options *o)
+static void refresh_samples(cloob_ctx *ctx, const char *dir, const char *device_name)
 {
     arena a = { 0 };
-    if (refresh(ctx, &a, dir, o) != CLOOB_OK)
+    if (refresh(ctx, &a, dir, device_name) != CLOOB_OK)
         ctx_log(ctx, CLOOB_LOG_WARN, "%s: no new images: %s", dir, cloob_error(ctx));
     arena_release(&a);
 }
@@ -276,6 +265,6 @@ cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, 
     report_options defaults;
     report_options_init(&defaults);
     if (!o) o = &defaults;
-    for (int64_t i = 0; o->samples && i < runs && i < REPORT_SAMPLED; i++) refresh_samples(ctx, run[i], o);
+    for (int64_t i = 0; o->samples && i < runs && i < REPORT_SAMPLED; i++) refresh_samples(ctx, run[i], o->device);
     return write_page(ctx, run, runs, out, o, summary);
 }

@@ -5,8 +5,8 @@
  *
  * Reads what cloob_train left in the runs' folders: params.txt, metrics.tsv, checkpoints/results.jsonl,
  * analysis/epoch_N; and zero-shot results, zeroshot*.json, examples*.json and classify*.json, inside the run's folder,
- * next to it, and next to the page. Images and the model's answers for them come from samples.json in the run's folder,
- * which is written first, with the run's last checkpoint and validation data. The page needs no network. */
+ * next to it, and next to the page. Zero-shot examples of the validation data, examples-validation.json in the run's
+ * folder, are written first, with the run's last checkpoint. The page needs no network. */
 #ifndef LAB_REPORT_REPORT_H
 #define LAB_REPORT_REPORT_H
 
@@ -19,9 +19,7 @@ typedef struct report_options {
     const char *title;               /* NULL: the runs' names */
     const char *const *score_folder; /* further folders with zero-shot results; may be NULL */
     int64_t score_folders;
-    bool samples;              /* bring samples.json up to date; false: show what is there */
-    const char *const *search; /* sentences to search the validation images for; none: some of their captions */
-    int64_t searches;
+    bool samples;       /* bring examples-validation.json up to date; false: show what is there */
     const char *device; /* for the samples, as cloob_model_open takes it */
     const char
         *export_dir; /* a folder for every chart as SVG, PDF and CSV, every table as CSV, LaTeX and Markdown; or NULL */
@@ -29,7 +27,7 @@ typedef struct report_options {
 
 void report_options_init(report_options *o); /* samples, nothing else */
 
-enum { REPORT_SAMPLED = 4 }; /* samples are brought up to date for so many runs */
+enum { REPORT_SAMPLED = 1 }; /* examples are brought up to date for so many runs */
 
 typedef struct report_summary {
     int64_t runs, charts;

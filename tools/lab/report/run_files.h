@@ -24,43 +24,14 @@ static inline double table_at(const table *t, int64_t row, int64_t column)
     return t->value[row * t->columns + column];
 }
 
-/* What a model says about a data set, with the images: the content of samples.json in a run's folder, which the report
- * shows. Numbers are computed on up to MAX_SAMPLES pairs, evenly spread over the set.
- *
- *   images     [{"src": a data URL, "caption", "never_seen"}]; the others name images by their place here
- *   gallery    [{"image", "says": [{"factor", "label", "truth", "p"}]}] with known factors, else
- *              [{"image", "captions": [{"text", "score", "own"}], "rank"}]
- *   searches   [{"text", "hits": [{"image", "score"}]}]
- *   retrieval  {"image_to_text": {"best": [...], "worst": [...]}, "text_to_image": the same}
- *   neighbors  [{"image", "near": [{"image", "score"}]}]
- *   matrix     {"images": [...], "texts": [...], "cosine": [[...]]}
- *   sets       [{"name", "labels", "n", "top1", "chance", "confusion"}] with known factors, over images never seen */
+/* Zero-shot examples of a run, which the report writes to examples-validation.json in the run's folder and shows with
+ * those of cloob classify: {"checkpoint", "examples": [{"image": a data URL, "truth": its caption, "rank" of that,
+ * "top": [{"label": a caption, "p"}]}]}. Up to MAX_SAMPLES captions compete, evenly spread over the set. */
 
 enum { MAX_SAMPLES = 2000 };
 
-typedef struct samples_options {
-    const char *const *search; /* sentences to search for; none: captions of the set */
-    int64_t searches;
-    const char *world; /* a folder of cloob synth whose validation images d are; NULL: factors are not known */
-    const char *checkpoint, *data; /* named in the file */
-} samples_options;
-
 /* d: a set with captions; the model has a tokenizer. Appends one JSON object. */
-cloob_status samples_json(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const samples_options *o, sbuf *out);
-
-typedef struct samples_file {
-    const json *root;   /* NULL: there is none */
-    const json **image; /* (images) */
-    int64_t images;
-} samples_file;
-
-/* A file that is absent is fine; one that is damaged is logged and counted in *damaged. Everything is in the arena. */
-cloob_status samples_file_read(cloob_ctx *ctx, arena *a, const char *dir, samples_file *out, int64_t *damaged);
-
-/* The image that a member names; NULL: none. */
-const json *samples_image(const samples_file *f, const json *number);
-/* A member that is an array with elements; NULL otherwise. */
-const json *samples_list(const json *object, const char *key);
+cloob_status samples_json(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const char *checkpoint, sbuf *out);
 
 typedef struct run_param {
     const char *key, *value;
@@ -82,7 +53,6 @@ typedef struct run_files {
     int64_t results;
     run_analysis *analysis; /* in order of epoch */
     int64_t analyses;
-    samples_file samples;
     int64_t damaged; /* lines left out of all files */
 } run_files;
 

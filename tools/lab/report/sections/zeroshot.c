@@ -1,11 +1,14 @@
 /* Zero-shot: a table of sets, and images with the five likeliest labels. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/text.h"
 #include "core/file.h"
 #include "lab/report/page.h"
+
+#define DATA_URL "data:image/jpeg;base64,"
 
 /* ---- examples as a figure ------------------------------------------------------------------------ */
 
@@ -34,12 +37,25 @@ static int64_t rank_of(const json *one, const char *truth)
     return 0;
 }
 
+/* path: a file, or a data URL of a JPEG. */
+static cloob_status read_pixels(cloob_ctx *ctx, const char *path, const image_limits *limits, image *out)
+{
+    unsigned char *bytes;
+    size_t n;
+    if (strncmp(path, DATA_URL, sizeof DATA_URL - 1) != 0) return image_read(ctx, path, limits, out);
+    path += sizeof DATA_URL - 1;
+    if (!base64_decode(path, strlen(path), &bytes, &n)) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "not a data URL");
+    cloob_status status = image_decode(ctx, bytes, n, "an example", limits, out);
+    free(bytes);
+    return status;
+}
+
 static void read_example(page *p, const json *from, const char *truth, example *e)
 {
     const image_limits limits = { .max_pixels = 1 << 20, .photo = true }; /* a figure is small */
     const char *path = json_text(from, "image"), *slash = path ? strrchr(path, '/') : NULL;
     *e = (example){ .title = truth ? truth : slash ? slash + 1 : path ? path : "", .rank = rank_of(from, truth) };
-    if (path && image_read(p->ctx, path, &limits, &e->pixels) != CLOOB_OK) e->pixels = (image){ 0 };
+    if (!path || read_pixels(p->ctx, path, &limits, &e->pixels) != CLOOB_OK) e->pixels = (image){ 0 };
     read_guesses(json_get(from, "top"), truth, e);
 }
 
@@ -74,7 +90,7 @@ static void export_examples(page *p, const json *const *list, const char *const 
 
 /* ---- the section --------------------------------------------------------------------------------- */
 
-enum { EXAMPLES = 24, BARS = 5, IMAGE_BYTES = 512 << 10 };
+enum { EXAMPLES = 36, BARS = 5, IMAGE_BYTES = 512 << 10 };
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
@@ -132,6 +148,10 @@ static const char *type_of(const file_bytes *b)
 static void put_image(page *p, const char *path)
 {
     file_bytes bytes;
+    if (strncmp(path, DATA_URL, sizeof DATA_URL - 1) == 0) {
+        html_put(&p->html, "<img alt=\"\" src=\"%s\">", path);
+        return;
+    }
     if (!file_exists(path) || file_is_dir(path) || file_read(p->ctx, path, IMAGE_BYTES, &bytes) != CLOOB_OK) return;
     const char *type = type_of(&bytes);
     if (type) {
@@ -221,7 +241,8 @@ void page_zeroshot(page *p)
     }
     if (!scores && !examples) return;
     page_heading(p, "zeroshot", "Zero-shot",
-                 "Images sorted into classes by their names alone, without training on them.");
+                 "Images with the texts that the model finds likeliest for them: names of classes, or captions of the "
+                 "validation data.");
     if (scores) put_scores(p);
     if (examples) put_examples(p);
 }
