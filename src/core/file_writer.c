@@ -17,15 +17,6 @@ static cloob_status fail(cloob_ctx *ctx, const char *path, const char *what)
 
 /* ---- names --------------------------------------------------------------------------------------- */
 
-/* The folder of a path, in a new string; "." when it has none. */
-static char *folder_of(const char *path)
-{
-    char *dir = strdup(path), *slash = dir ? strrchr(dir, '/') : NULL;
-    if (slash) slash[slash == dir ? 1 : 0] = '\0';
-    else if (dir) free(dir), dir = strdup(".");
-    return dir;
-}
-
 /* The target of a dangling link; NULL when path is not a link. */
 static char *dangling_target(const char *path)
 {
@@ -33,7 +24,7 @@ static char *dangling_target(const char *path)
     ssize_t n = readlink(path, text, sizeof text - 1);
     if (n <= 0) return NULL;
     text[n] = '\0';
-    char *dir = folder_of(path), *joined = dir ? file_join(dir, text) : NULL;
+    char *dir = file_folder(path), *joined = dir ? file_join(dir, text) : NULL;
     free(dir);
     return joined;
 }
@@ -122,7 +113,7 @@ static int create_nameless(const char *path)
 {
     int fd = -1;
 #if defined(O_TMPFILE)
-    char *dir = folder_of(path);
+    char *dir = file_folder(path);
     fd = dir && access("/proc/self/fd", X_OK) == 0 ? open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666) : -1;
     free(dir);
 #else
@@ -200,7 +191,7 @@ static bool give_name(file_writer *w)
 
 static void sync_directory(const char *path)
 {
-    char *dir = folder_of(path);
+    char *dir = file_folder(path);
     int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (fd >= 0) {
         (void)fsync(fd); /* some file systems refuse this; the rename is atomic all the same */

@@ -8,6 +8,14 @@
 /* XXH64 (its public specification): about 10 GB/s on one core, far faster than a disk; not cryptographic. */
 uint64_t hash64(uint64_t seed, const void *data, size_t size);
 
+/* FNV-1a of some bytes, continued from h: for tables and short texts. */
+#define FNV_START UINT64_C(0xCBF29CE484222325)
+static inline uint64_t fnv_add(uint64_t h, const void *data, size_t size)
+{
+    for (size_t i = 0; i < size; i++) h = (h ^ ((const unsigned char *)data)[i]) * 0x100000001B3u;
+    return h;
+}
+
 /* SHA-1 names Git's blobs, SHA-256 the large files of Hugging Face.
  *
  *     sha s;

@@ -2,6 +2,9 @@
 #include "core/rng.h"
 
 #include <math.h>
+#include <string.h>
+
+#include "core/hash.h"
 
 uint64_t rng_splitmix64(uint64_t x)
 {
@@ -11,12 +14,7 @@ uint64_t rng_splitmix64(uint64_t x)
     return x ^ (x >> 31);
 }
 
-uint64_t rng_hash(const char *name)
-{
-    uint64_t h = 0xCBF29CE484222325u;
-    for (const unsigned char *c = (const unsigned char *)name; *c; c++) h = (h ^ *c) * 0x100000001B3u;
-    return h;
-}
+uint64_t rng_hash(const char *name) { return fnv_add(FNV_START, name, strlen(name)); }
 
 uint64_t rng_key(uint64_t seed, const char *name) { return rng_splitmix64(rng_hash(name) ^ rng_splitmix64(seed)); }
 

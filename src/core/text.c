@@ -123,28 +123,15 @@ bool base64_decode(const char *text, size_t n, unsigned char **out, size_t *byte
 
 /* ---- CSV and HTML -------------------------------------------------------------------------------- */
 
-static bool needs_quotes(const char *text) { return strpbrk(text, ",\"\n\r") != NULL; }
-
 void csv_put(sbuf *s, const char *text)
 {
-    const char *quote = needs_quotes(text) ? "\"" : "";
+    const char *quote = strpbrk(text, ",\"\n\r") ? "\"" : "";
     sbuf_puts(s, quote);
     for (; *text; text++) {
         if (*text == '"') sbuf_putc(s, '"');
         sbuf_putc(s, *text);
     }
     sbuf_puts(s, quote);
-}
-
-void csv_write(FILE *f, const char *text)
-{
-    const char *quote = needs_quotes(text) ? "\"" : "";
-    fputs(quote, f);
-    for (; *text; text++) {
-        if (*text == '"') fputc('"', f);
-        fputc(*text, f);
-    }
-    fputs(quote, f);
 }
 
 void html_text(sbuf *s, const char *text)

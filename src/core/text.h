@@ -21,7 +21,6 @@ bool text_line(const char **at, const char *end, const char **line, size_t *byte
 
 /* A field of a CSV file: in quotes if needed. */
 void csv_put(sbuf *s, const char *text);
-void csv_write(FILE *f, const char *text); /* the same without allocating */
 /* Text of an HTML page: & < > " escaped. */
 void html_text(sbuf *s, const char *text);
 

@@ -366,11 +366,7 @@ cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_mode
     return model_open(ctx, path, o, out);
 }
 
-void cloob_model_close(cloob_model *m)
-{
-    if (!m) return;
-    model_close(m);
-}
+void cloob_model_close(cloob_model *m) { model_close(m); }
 
 void cloob_model_get_facts(const cloob_model *m, cloob_model_facts *out)
 {

@@ -6,6 +6,7 @@
 
 #include "core/arena.h"
 #include "core/file.h"
+#include "core/hash.h"
 
 enum {
     BLOCK = 512,
@@ -275,18 +276,11 @@ typedef struct head {
 
 static const char magic[8] = { 'c', 'l', 'o', 'o', 'b', 't', 'i', '1' };
 
-static uint64_t hash_add(uint64_t h, const void *data, size_t n)
-{
-    const unsigned char *p = data;
-    for (size_t i = 0; i < n; i++) h = (h ^ p[i]) * 0x100000001B3u;
-    return h;
-}
-
 static uint64_t hash_all(const char *source, const tar_index *t)
 {
-    uint64_t h = hash_add(0xCBF29CE484222325u, source, strlen(source));
-    h = hash_add(h, t->member, (size_t)t->count * sizeof *t->member);
-    return hash_add(h, t->names.data, t->names.len);
+    uint64_t h = fnv_add(FNV_START, source, strlen(source));
+    h = fnv_add(h, t->member, (size_t)t->count * sizeof *t->member);
+    return fnv_add(h, t->names.data, t->names.len);
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------ */

@@ -6,7 +6,7 @@ static void pickle_only(cloob_ctx *ctx, const uint8_t *data, size_t size)
 {
     arena a = { 0 };
     pk_result r;
-    (void)!pickle_read(ctx, &a, data, size, "fuzz", &r);
+    (void)!pickle_read(ctx, &a, data, size, "fuzz", false, &r);
     arena_release(&a);
 }
 

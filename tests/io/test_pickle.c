@@ -11,7 +11,7 @@ static pk_result got;
 static bool reads_n(const void *bytes, size_t n)
 {
     arena_release(&a);
-    return pickle_read(ctx, &a, bytes, n, "test", &got) == CLOOB_OK;
+    return pickle_read(ctx, &a, bytes, n, "test", false, &got) == CLOOB_OK;
 }
 #define READS(literal) reads_n(literal, sizeof(literal) - 1)
 

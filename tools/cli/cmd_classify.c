@@ -264,11 +264,12 @@ static void print_text(const char *path, const results *r, const float *p, int s
 
 static void print_csv(const char *path, const results *r, const float *p)
 {
-    if (!r->shown) printf("image,label,p\n");
-    csv_write(stdout, path);
-    putchar(',');
-    csv_write(stdout, r->labels->item[r->order[0]]);
-    printf(",%.6f\n", (double)p[r->order[0]]);
+    sbuf line = { 0 };
+    csv_put(&line, path);
+    sbuf_putc(&line, ',');
+    csv_put(&line, r->labels->item[r->order[0]]);
+    printf("%s%s,%.6f\n", r->shown ? "" : "image,label,p\n", line.data ? line.data : "", (double)p[r->order[0]]);
+    sbuf_release(&line);
 }
 
 /* One image: its labels in order, then the requested output. */

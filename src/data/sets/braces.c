@@ -2,6 +2,8 @@
 #include "data/sets/dataset_kind.h"
 
 #include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +41,18 @@ cloob_status name_list_read(cloob_ctx *ctx, name_list *list, const char *path)
     for (const char *at = f.data; status == CLOOB_OK && text_line(&at, f.data + f.size, &line, &n);)
         if (n) status = name_list_add(ctx, list, line, n);
     file_bytes_release(&f);
+    return status;
+}
+
+cloob_status name_list_folder(cloob_ctx *ctx, name_list *list, const char *path)
+{
+    cloob_status status = CLOOB_OK;
+    DIR *d = opendir(path);
+    if (!d) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+    for (struct dirent *e; status == CLOOB_OK && (e = readdir(d));)
+        if (e->d_name[0] != '.') status = name_list_add(ctx, list, e->d_name, strlen(e->d_name));
+    closedir(d);
+    name_list_sort(list);
     return status;
 }
 

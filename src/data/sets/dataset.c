@@ -374,11 +374,7 @@ cloob_status cloob_dataset_open(cloob_ctx *ctx, const char *source, const cloob_
     return dataset_open(ctx, source, o, out);
 }
 
-void cloob_dataset_close(cloob_dataset *d)
-{
-    if (!d) return;
-    dataset_close(d);
-}
+void cloob_dataset_close(cloob_dataset *d) { dataset_close(d); }
 
 int64_t cloob_dataset_count(const cloob_dataset *d) { return d ? dataset_count(d) : 0; }
 int64_t cloob_dataset_class_count(const cloob_dataset *d) { return d ? dataset_class_count(d) : 0; }

@@ -76,8 +76,6 @@ static cloob_status csv_read_tar(cloob_ctx *ctx, const csv_set *c, const char *p
     return stored_read(ctx, c->tar_files, 0, c->tar.member[at].offset, c->tar.member[at].size, s);
 }
 
-/* ---- the table --------------------------------------------------------------------------------- */
-
 /* ---- reading the file in order ------------------------------------------------------------------ */
 
 typedef struct stream {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/hash.h"
 #include "core/needs.h"
 #include "core/pool.h"
 #include "core/text.h"
@@ -39,7 +40,7 @@ typedef struct look {
 
 static caption_facts caption_look(const char *text, size_t n)
 {
-    caption_facts f = { .hash = 0xCBF29CE484222325u };
+    caption_facts f = { .hash = FNV_START };
     bool inside = false;
     for (size_t at = 0; at < n;) {
         uint32_t code;
@@ -48,7 +49,7 @@ static caption_facts caption_look(const char *text, size_t n)
         if (!space && !inside) f.words++;
         inside = !space;
         f.chars++;
-        for (int k = 0; k < bytes; k++) f.hash = (f.hash ^ (unsigned char)text[at + (size_t)k]) * 0x100000001B3u;
+        f.hash = fnv_add(f.hash, text + at, (size_t)bytes);
         at += (size_t)(bytes > 0 ? bytes : 1);
     }
     return f;

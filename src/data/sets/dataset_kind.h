@@ -28,6 +28,8 @@ cloob_status braces_expand(cloob_ctx *ctx, const char *pattern, name_list *out);
 cloob_status name_list_add(cloob_ctx *ctx, name_list *list, const char *name, size_t bytes);
 void name_list_sort(name_list *list);
 void name_list_release(name_list *list);
+/* Adds the names in a folder, without the hidden ones, sorted. */
+cloob_status name_list_folder(cloob_ctx *ctx, name_list *list, const char *path);
 /* Adds the lines of a text file, without the empty ones. */
 cloob_status name_list_read(cloob_ctx *ctx, name_list *list, const char *path);
 

@@ -1,6 +1,4 @@
 /* CIFAR-10/100, STL-10 and MNIST: images are fixed-size records of raw planes, read in place. */
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,15 +38,13 @@ static cloob_status add(cloob_ctx *ctx, raw_files *b, const char *name, char *pa
 
 static cloob_status list_folder(cloob_ctx *ctx, raw_files *b, const char *path)
 {
-    cloob_status status = CLOOB_OK;
-    DIR *dir = opendir(path);
-    if (!dir) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
-    for (struct dirent *e; status == CLOOB_OK && (e = readdir(dir));) {
-        if (e->d_name[0] == '.') continue;
-        char *full = file_join(path, e->d_name);
-        status = full ? add(ctx, b, e->d_name, full, (raw_file){ -1, 0, 0 }) : ctx_no_memory(ctx, 1, path);
+    name_list names = { 0 };
+    cloob_status status = name_list_folder(ctx, &names, path);
+    for (int64_t i = 0; status == CLOOB_OK && i < names.count; i++) {
+        char *full = file_join(path, names.name[i]);
+        status = full ? add(ctx, b, names.name[i], full, (raw_file){ -1, 0, 0 }) : ctx_no_memory(ctx, 1, path);
     }
-    closedir(dir);
+    name_list_release(&names);
     return status;
 }
 
@@ -69,8 +65,7 @@ static cloob_status list_tar(cloob_ctx *ctx, raw_files *b, const char *path)
 
 static cloob_status list_beside(cloob_ctx *ctx, raw_files *b, const char *path)
 {
-    const char *base = name_base(path);
-    char *dir = base == path ? strdup(".") : strndup(path, (size_t)(base - path));
+    char *dir = file_folder(path);
     cloob_status status = dir ? list_folder(ctx, b, dir) : ctx_no_memory(ctx, strlen(path), "a file name");
     free(dir);
     return status;
@@ -112,30 +107,26 @@ static bool same_name(const char *have, const char *want)
     return strncmp(have, want, n) == 0 && (have[n] == '\0' || strcmp(have + n, ".gz") == 0);
 }
 
-/* By base name, with or without ".gz". */
-static bool raw_files_find(const raw_files *b, const char *name)
+/* By base name, with or without ".gz"; NULL: there is none. */
+static item *raw_files_find(const raw_files *b, const char *name)
 {
-    for (int64_t i = 0; i < b->count; i++) {
-        if (same_name(b->item[i].name, name)) return true;
-    }
-    return false;
+    for (int64_t i = 0; i < b->count; i++)
+        if (same_name(b->item[i].name, name)) return &b->item[i];
+    return NULL;
 }
 
 static cloob_status raw_files_get(cloob_ctx *ctx, raw_files *b, const char *name, raw_file *out)
 {
-    for (int64_t i = 0; i < b->count; i++) {
-        item *it = &b->item[i];
-        if (!same_name(it->name, name)) continue;
-        if (it->at.file < 0) {
-            int file;
-            CLOOB_TRY(fileset_add(ctx, b->files, it->path, &file));
-            CLOOB_TRY(fileset_open(ctx, b->files, file));
-            it->at = (raw_file){ file, 0, fileset_size(b->files, file) };
-        }
-        *out = it->at;
-        return CLOOB_OK;
+    item *it = raw_files_find(b, name);
+    if (!it) return ctx_fail(ctx, CLOOB_ERR_IO, "no such file: %s", name);
+    if (it->at.file < 0) {
+        int file;
+        CLOOB_TRY(fileset_add(ctx, b->files, it->path, &file));
+        CLOOB_TRY(fileset_open(ctx, b->files, file));
+        it->at = (raw_file){ file, 0, fileset_size(b->files, file) };
     }
-    return ctx_fail(ctx, CLOOB_ERR_IO, "no such file: %s", name);
+    *out = it->at;
+    return CLOOB_OK;
 }
 
 /* All of a small file, zero-terminated; the caller frees. */
@@ -180,18 +171,12 @@ typedef struct raw_set {
 /* Adds runs and classes to p, whose self is a raw_set with its raw_files opened. */
 typedef cloob_status raw_fill(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p);
 
-static cloob_status raw_create(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p)
-{
-    raw_set *r = p->self = calloc(1, sizeof *r);
-    if (!r) return ctx_no_memory(ctx, sizeof *r, source);
-    return raw_files_open(ctx, source, o->cache, &r->files);
-}
-
 static cloob_status raw_open(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p,
                              raw_fill *fill)
 {
-    CLOOB_TRY(raw_create(ctx, source, o, p));
-    raw_set *r = p->self;
+    raw_set *r = p->self = calloc(1, sizeof *r);
+    if (!r) return ctx_no_memory(ctx, sizeof *r, source);
+    CLOOB_TRY(raw_files_open(ctx, source, o->cache, &r->files));
     CLOOB_TRY(fill(ctx, source, o, p));
     p->files = r->files->files;
     for (int i = 0; i < r->runs; i++) p->count += r->run[i].count;

@@ -4,8 +4,6 @@
 #include "data/sets/dataset_web.h"
 
 #include <ctype.h>
-#include <dirent.h>
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -319,18 +317,16 @@ static cloob_status web_caption(cloob_ctx *ctx, const web_keys *keys, int rank, 
 static cloob_status web_names(cloob_ctx *ctx, const char *source, name_list *names)
 {
     char path[FILE_PATH];
+    name_list inside = { 0 };
     if (!file_is_dir(source)) return braces_expand(ctx, source, names);
-    cloob_status status = CLOOB_OK;
-    DIR *d = opendir(source);
-    if (!d) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", source, strerror(errno));
-    for (struct dirent *e; status == CLOOB_OK && (e = readdir(d));) {
-        if (!name_is_tar(e->d_name)) continue;
-        status = file_in(ctx, source, e->d_name, path);
+    cloob_status status = name_list_folder(ctx, &inside, source);
+    for (int64_t i = 0; i < inside.count && status == CLOOB_OK; i++) {
+        if (!name_is_tar(inside.name[i])) continue;
+        status = file_in(ctx, source, inside.name[i], path);
         if (status == CLOOB_OK) status = name_list_add(ctx, names, path, strlen(path));
     }
-    closedir(d);
+    name_list_release(&inside);
     if (status == CLOOB_OK && !names->count) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no .tar files in it", source);
-    name_list_sort(names);
     return status;
 }
 
@@ -491,10 +487,10 @@ static cloob_status fetch_caption(cloob_ctx *ctx, const dataset_part *p, const w
 static cloob_status fetch_web(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what,
                               stored_sample *s)
 {
-    const web_sample *w = &((const web_set *)p->self)->sample[i];
+    const web_set *set = p->self;
+    const web_sample *w = &set->sample[i];
     cloob_status status = CLOOB_OK;
     name_sample(ctx, p, w, s);
-    const web_set *set = p->self;
     if (set->targets && (what & FETCH_TARGETS))
         return w->text < 0 ? ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has no npy member", s->name.data)
                            : stored_read(ctx, p->files, w->shard, w->text, w->text_size, s);

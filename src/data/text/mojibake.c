@@ -6,6 +6,8 @@
 #include <string.h>
 #include <uchar.h>
 
+#include "core/text.h"
+
 /* The characters that result when UTF-8 is read in a single-byte encoding: their classes, their bytes, and whether a
  * text looks like that. The classes and the neighbours that count as wrong are ftfy 6.3's. */
 enum {
@@ -267,21 +269,6 @@ static void replace_lost(bytes *b, unsigned char *scratch)
 
 /* ---- bytes as UTF-8 -------------------------------------------------------------------------------- */
 
-/* The character at t and its bytes, strictly; 0: none. */
-static size_t character(const unsigned char *t, size_t n, uint32_t *out)
-{
-    static const uint32_t min[] = { 0, 0, 0x80, 0x800, 0x10000 };
-    unsigned char a = t[0];
-    size_t length = a < 0x80 ? 1 : in(a, 0xC2, 0xDF) ? 2 : in(a, 0xE0, 0xEF) ? 3 : in(a, 0xF0, 0xF4) ? 4 : 0;
-    if (!length || length > n) return 0;
-    *out = length == 1 ? a : a & (0x7Fu >> length);
-    for (size_t k = 1; k < length; k++) {
-        if (!is_tail(t[k])) return 0;
-        *out = *out << 6 | (t[k] & 0x3Fu);
-    }
-    return *out >= min[length] && *out <= 0x10FFFF && !in(*out, 0xD800, 0xDFFF) ? length : 0;
-}
-
 /* A pair of surrogates, each written as if it were a character; Java's zero. */
 static size_t variant(const unsigned char *t, size_t n, uint32_t *out)
 {
@@ -298,7 +285,7 @@ static bool from_utf8(const bytes *b, codes *out)
     for (size_t i = 0; i < b->n;) {
         uint32_t c;
         size_t length = variant(b->at + i, b->n - i, &c);
-        if (!length) length = character(b->at + i, b->n - i, &c);
+        if (!length) length = (size_t)utf8_decode((const char *)b->at + i, b->n - i, &c);
         if (!length) return false;
         codes_add(out, c);
         i += length;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/hash.h"
 #include "core/text.h"
 #include "data/text/tokenizer_impl.h"
 
@@ -11,9 +12,7 @@ enum { SPACE_BYTES = 3, WORD_END_BYTES = 4 };
 
 /* ---- the table of pieces; for models that look for the longest one, of their beginnings too ------- */
 
-static uint64_t hash_byte(uint64_t h, unsigned char b) { return (h ^ b) * 0x100000001B3ull; }
 enum { NO_PIECE = -1, EMPTY = -2 };
-static const uint64_t HASH_START = 0xCBF29CE484222325ull;
 
 static piece_slot *slot_of(const pieces *p, uint64_t hash)
 {
@@ -35,10 +34,10 @@ static bool make_slots(pieces *p, uint64_t least)
 static void enter(pieces *p, int32_t id)
 {
     const unsigned char *text = (const unsigned char *)p->text.data + p->piece[id].at;
-    uint64_t h = HASH_START;
+    uint64_t h = FNV_START;
     for (uint32_t i = 0; i < p->piece[id].bytes; i++) {
         bool whole = i + 1 == p->piece[id].bytes;
-        h = hash_byte(h, text[i]);
+        h = fnv_add(h, &text[i], 1);
         if (!whole && p->model == PIECES_MERGES) continue;
         piece_slot *s = slot_of(p, h);
         if (s->id == EMPTY) *s = (piece_slot){ h, whole ? id : NO_PIECE };
@@ -53,9 +52,7 @@ static bool is_piece(const pieces *p, int32_t id, const char *text, size_t bytes
 
 int32_t pieces_find(const pieces *p, const char *text, size_t bytes)
 {
-    uint64_t h = HASH_START;
-    for (size_t i = 0; i < bytes; i++) h = hash_byte(h, (unsigned char)text[i]);
-    int32_t id = slot_of(p, h)->id;
+    int32_t id = slot_of(p, fnv_add(FNV_START, text, bytes))->id;
     return is_piece(p, id, text, bytes) ? id : NO_PIECE;
 }
 
@@ -68,7 +65,7 @@ typedef struct walk {
 /* False: no piece begins with these bytes. *id: the piece they are, or NO_PIECE. */
 static bool walk_step(const pieces *p, walk *w, const char *text, int32_t *id)
 {
-    w->hash = hash_byte(w->hash, (unsigned char)text[w->bytes++]);
+    w->hash = fnv_add(w->hash, &text[w->bytes++], 1);
     int32_t found = slot_of(p, w->hash)->id;
     *id = is_piece(p, found, text, w->bytes) ? found : NO_PIECE;
     return found != EMPTY;
@@ -77,7 +74,7 @@ static bool walk_step(const pieces *p, walk *w, const char *text, int32_t *id)
 /* The longest user-defined piece at the beginning of a text; 0: none. */
 static size_t user_bytes(const pieces *p, const char *text, size_t bytes)
 {
-    walk w = { HASH_START, 0 };
+    walk w = { FNV_START, 0 };
     size_t longest = 0;
     int32_t id;
     while (w.bytes < bytes && walk_step(p, &w, text, &id))
@@ -321,7 +318,7 @@ static void all_paths(const pieces *p, const char *text, size_t n, path_node *no
     for (size_t i = 0; i < n;) {
         size_t one = char_bytes((unsigned char)text[i]);
         bool single = false;
-        walk w = { HASH_START, 0 };
+        walk w = { FNV_START, 0 };
         int32_t id;
         if (one > n - i) one = n - i;
         while (w.bytes < n - i && walk_step(p, &w, text + i, &id)) {
@@ -486,7 +483,7 @@ static cloob_status bpe(cloob_ctx *ctx, const pieces *p, const char *text, size_
 
 static size_t longest_piece(const pieces *p, const char *text, size_t n, size_t from, int32_t *id)
 {
-    walk w = { HASH_START, 0 };
+    walk w = { FNV_START, 0 };
     size_t longest = 0;
     int32_t here;
     while (w.bytes < n && walk_step(p, &w, text, &here))

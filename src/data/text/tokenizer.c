@@ -370,11 +370,7 @@ cloob_status cloob_tokenizer_save(cloob_ctx *ctx, const cloob_tokenizer *t, cons
     return file_write_text(ctx, path, &text);
 }
 
-void cloob_tokenizer_close(cloob_tokenizer *t)
-{
-    if (!t) return;
-    tokenizer_close(t);
-}
+void cloob_tokenizer_close(cloob_tokenizer *t) { tokenizer_close(t); }
 
 int32_t cloob_tokenizer_vocab_size(const cloob_tokenizer *t) { return t ? tokenizer_vocab_size(t) : 0; }
 int32_t cloob_tokenizer_start_id(const cloob_tokenizer *t) { return t ? tokenizer_start_id(t) : 0; }

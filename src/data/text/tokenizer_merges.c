@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/hash.h"
 #include "core/text.h"
 #include "data/text/tokenizer_impl.h"
 
@@ -157,14 +158,6 @@ static cloob_status read_merge(reader *r, const char *line, size_t n)
     return s == CLOOB_OK ? s : ctx_wrap(r->ctx, s, "%s: line %lld", r->name, (long long)r->line);
 }
 
-/* FNV-1a of everything after the first line. */
-static uint64_t body_hash(const char *text, size_t n)
-{
-    uint64_t h = 0xCBF29CE484222325u;
-    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)text[i]) * 0x100000001B3u;
-    return h;
-}
-
 typedef struct header {
     bool clip;      /* OpenAI's file, which has more lines than are used */
     int64_t merges; /* -1: not said */
@@ -196,7 +189,7 @@ static cloob_status read_header(reader *r, header *h)
     h->smaller = strstr(ours, " smaller") != NULL;
     if (h->pad < 0 || h->pad >= FIRST_MERGE + h->merges + 2) return bad(r, "a padding token out of range");
     const char *hash = strstr(ours, " hash=");
-    if (hash && strtoull(hash + strlen(" hash="), NULL, 16) != body_hash(r->at, (size_t)(r->end - r->at)))
+    if (hash && strtoull(hash + strlen(" hash="), NULL, 16) != fnv_add(FNV_START, r->at, (size_t)(r->end - r->at)))
         return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: damaged or cut short: its hash is not the one in the first line",
                         r->name);
     return CLOOB_OK;
@@ -246,7 +239,7 @@ void merges_save(const tokenizer *t, sbuf *out)
 {
     const char *body = t->source.data ? t->source.data : "";
     sbuf_printf(out, "#version: 0.2 cloob merges=%d clean=%s hash=%016llx", t->p.count - FIRST_MERGE - 2,
-                text_clean_name(t->clean), (unsigned long long)body_hash(body, t->source.len));
+                text_clean_name(t->clean), (unsigned long long)fnv_add(FNV_START, body, t->source.len));
     if (t->pad || t->pad_special) sbuf_printf(out, " pad=%d%s", t->pad, t->pad_special ? " special" : "");
     sbuf_puts(out, t->smaller ? " smaller\n" : "\n");
     sbuf_add(out, body, t->source.len);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "core/hash.h"
 #include "core/pool.h"
 #include "core/text.h"
 #include "data/text/tokenizer_impl.h"
@@ -55,8 +56,7 @@ typedef struct table {
 
 static uint64_t hash_bytes(const char *text, size_t bytes)
 {
-    uint64_t h = 0xCBF29CE484222325u;
-    for (size_t i = 0; i < bytes; i++) h = (h ^ (unsigned char)text[i]) * 0x100000001B3u;
+    uint64_t h = fnv_add(FNV_START, text, bytes);
     return h ^ h >> 32;
 }
 

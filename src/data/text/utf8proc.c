@@ -10,7 +10,7 @@ bool uni_complete(void) { return true; }
 
 static utf8proc_category_t category(uint32_t c) { return utf8proc_category((utf8proc_int32_t)c); }
 
-static bool is_young(const uint32_t range[][2], size_t n, uint32_t c)
+static bool in_ranges(const uint32_t range[][2], size_t n, uint32_t c)
 {
     size_t from = 0, to = n;
     while (from < to) {
@@ -22,17 +22,19 @@ static bool is_young(const uint32_t range[][2], size_t n, uint32_t c)
     return false;
 }
 
+#define IN(table, c) in_ranges(table, sizeof table / sizeof *table, c)
+
 bool uni_is_letter(uint32_t c)
 {
     utf8proc_category_t k = category(c);
-    if (k == UTF8PROC_CATEGORY_CN) return is_young(young_letters, sizeof young_letters / sizeof *young_letters, c);
+    if (k == UTF8PROC_CATEGORY_CN) return IN(young_letters, c);
     return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
 }
 
 bool uni_is_number(uint32_t c)
 {
     utf8proc_category_t k = category(c);
-    if (k == UTF8PROC_CATEGORY_CN) return is_young(young_numbers, sizeof young_numbers / sizeof *young_numbers, c);
+    if (k == UTF8PROC_CATEGORY_CN) return IN(young_numbers, c);
     return k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO;
 }
 
@@ -54,23 +56,10 @@ uint32_t uni_upper(uint32_t c) { return (uint32_t)utf8proc_toupper((utf8proc_int
 
 /* ---- lower case ---------------------------------------------------------------------------------- */
 
-typedef struct range {
-    uint32_t first, last;
-} range;
-
-static bool in_ranges(const range *r, size_t n, uint32_t c)
-{
-    for (size_t i = 0; i < n; i++)
-        if (c >= r[i].first && c <= r[i].last) return true;
-    return false;
-}
-
-#define IN(table, c) in_ranges(table, sizeof table / sizeof *table, c)
-
 /* Letters with case, and the signs Unicode counts with them (Other_Lowercase, Other_Uppercase). */
 static bool is_cased(uint32_t c)
 {
-    static const range other[] = {
+    static const uint32_t other[][2] = {
         { 0xAA, 0xAA },       { 0xBA, 0xBA },       { 0x2B0, 0x2B8 },     { 0x2C0, 0x2C1 },     { 0x2E0, 0x2E4 },
         { 0x345, 0x345 },     { 0x37A, 0x37A },     { 0x1D2C, 0x1D6A },   { 0x1D78, 0x1D78 },   { 0x1D9B, 0x1DBF },
         { 0x2071, 0x2071 },   { 0x207F, 0x207F },   { 0x2090, 0x209C },   { 0x2160, 0x217F },   { 0x24B6, 0x24E9 },
@@ -86,7 +75,7 @@ static bool is_cased(uint32_t c)
  */
 static bool is_case_ignorable(uint32_t c)
 {
-    static const range middle[] = {
+    static const uint32_t middle[][2] = {
         { 0x27, 0x27 },     { 0x2E, 0x2E },     { 0x3A, 0x3A },     { 0xB7, 0xB7 },
         { 0x387, 0x387 },   { 0x55F, 0x55F },   { 0x5F4, 0x5F4 },   { 0x2018, 0x2019 },
         { 0x2024, 0x2024 }, { 0x2027, 0x2027 }, { 0xFE13, 0xFE13 }, { 0xFE52, 0xFE52 },
@@ -126,16 +115,18 @@ void uni_lower(const uint32_t *in, size_t n, codes *out)
 
 static int combining_class(uint32_t c) { return utf8proc_get_property((utf8proc_int32_t)c)->combining_class; }
 
-void uni_width(uint32_t c, codes *out)
+/* Appends what a character is made of; itself where it is not. */
+static void add_parts(uint32_t c, bool compatible, codes *out)
 {
     utf8proc_int32_t part[16];
     int boundclass = 0;
-    utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)c, part, 16,
-                                                 UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, &boundclass);
+    utf8proc_option_t how = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0);
+    utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)c, part, 16, how, &boundclass);
     if (n < 1 || n > 16) codes_add(out, c);
-    else
-        for (utf8proc_ssize_t k = 0; k < n; k++) codes_add(out, (uint32_t)part[k]);
+    else codes_add_all(out, (const uint32_t *)part, (size_t)n);
 }
+
+void uni_width(uint32_t c, codes *out) { add_parts(c, true, out); }
 
 size_t uni_grapheme(const uint32_t *in, size_t n)
 {
@@ -148,17 +139,7 @@ size_t uni_grapheme(const uint32_t *in, size_t n)
 
 static void decompose(const codes *text, bool compatible, codes *out)
 {
-    for (size_t i = 0; i < text->n; i++) {
-        utf8proc_int32_t part[16];
-        int boundclass = 0;
-        utf8proc_ssize_t n =
-            utf8proc_decompose_char((utf8proc_int32_t)text->at[i], part, 16,
-                                    UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0),
-                                    &boundclass);
-        if (n < 1 || n > 16) codes_add(out, text->at[i]);
-        else
-            for (utf8proc_ssize_t k = 0; k < n; k++) codes_add(out, (uint32_t)part[k]);
-    }
+    for (size_t i = 0; i < text->n; i++) add_parts(text->at[i], compatible, out);
 }
 
 /* Stable counting sort of one run of marks by class: linear, however long the run. */

@@ -104,7 +104,7 @@ bool arrays_looks_like(const unsigned char *data, size_t size)
 static cloob_status read_all(reader *r, const unsigned char *data, size_t size)
 {
     pk_result pickle;
-    CLOOB_TRY(pickle_read_arrays(r->ctx, &r->f->a, data, size, r->name, &pickle));
+    CLOOB_TRY(pickle_read(r->ctx, &r->f->a, data, size, r->name, true, &pickle));
     const pk_value *params = pk_get(pickle.root, "params");
     bool several = params && (params->kind == PK_TUPLE || params->kind == PK_LIST);
     r->f->root = pickle.root;

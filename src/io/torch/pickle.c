@@ -563,8 +563,8 @@ static cloob_status run(pk_machine *m, pk_value **root)
     return pk_fail(m, "cut short");
 }
 
-static cloob_status read_one(cloob_ctx *ctx, arena *a, const unsigned char *data, size_t size, const char *name,
-                             bool views, pk_result *out)
+cloob_status pickle_read(cloob_ctx *ctx, arena *a, const unsigned char *data, size_t size, const char *name, bool views,
+                         pk_result *out)
 {
     pk_machine m = { .ctx = ctx, .a = a, .name = name, .begin = data, .at = data, .views = views };
     m.end = data + (size < PICKLE_LIMIT || views ? size : PICKLE_LIMIT);
@@ -576,18 +576,6 @@ static cloob_status read_one(cloob_ctx *ctx, arena *a, const unsigned char *data
     free(m.memo);
     free(m.mark);
     return status;
-}
-
-cloob_status pickle_read(cloob_ctx *ctx, arena *a, const unsigned char *data, size_t size, const char *name,
-                         pk_result *out)
-{
-    return read_one(ctx, a, data, size, name, false, out);
-}
-
-cloob_status pickle_read_arrays(cloob_ctx *ctx, arena *a, const unsigned char *data, size_t size, const char *name,
-                                pk_result *out)
-{
-    return read_one(ctx, a, data, size, name, true, out);
 }
 
 /* ---- queries ------------------------------------------------------------------------------------- */

@@ -77,13 +77,10 @@ typedef struct pk_result {
     size_t used;                /* bytes */
 } pk_result;
 
-/* Reads one pickle from the front of data. name is for messages. */
-cloob_status pickle_read(cloob_ctx *ctx, arena *a, const unsigned char *data, size_t size, const char *name,
+/* Reads one pickle from the front of data. name is for messages. views: for a pickle of any length with arrays inside,
+ * long bytes are views of data, and are not followed by 0. */
+cloob_status pickle_read(cloob_ctx *ctx, arena *a, const unsigned char *data, size_t size, const char *name, bool views,
                          pk_result *out);
-
-/* The same for a pickle of any length with arrays inside: long bytes are views of data, and are not followed by 0. */
-cloob_status pickle_read_arrays(cloob_ctx *ctx, arena *a, const unsigned char *data, size_t size, const char *name,
-                                pk_result *out);
 
 /* The value of a text key; NULL when absent or not a dict. The last of equal keys, as in Python. */
 const pk_value *pk_get(const pk_value *dict, const char *key);

@@ -93,7 +93,7 @@ static cloob_status open_zip(reader *r, pk_result *pickle)
     r->swap = order && order->data && order->size == 3 && memcmp(order->data, "big", 3) == 0;
     CLOOB_TRY(member_name(r, "constants.pkl", name));
     r->f->layout = zip_find(&r->zip, name) ? TORCH_SCRIPT : TORCH_ZIP;
-    return pickle_read(r->ctx, &r->f->a, m->data, m->size, r->name, pickle);
+    return pickle_read(r->ctx, &r->f->a, m->data, m->size, r->name, false, pickle);
 }
 
 /* ---- stream files (torch before 1.6): five pickles, then the storages ---------------------------- */
@@ -156,7 +156,7 @@ static cloob_status open_stream(reader *r, pk_result *pickle)
     size_t at = 0;
     r->f->layout = TORCH_LEGACY;
     for (int i = 0; i < 5; i++) { /* magic, version, system, what was saved, keys in file order */
-        CLOOB_TRY(pickle_read(r->ctx, &r->f->a, r->data + at, r->size - at, r->name, &part));
+        CLOOB_TRY(pickle_read(r->ctx, &r->f->a, r->data + at, r->size - at, r->name, false, &part));
         at += part.used;
         if (i == 3) *pickle = part;
     }
