@@ -243,6 +243,7 @@ def main():
     if o.write:
         return write(o.write[0], o.write[1], o.captions)
     from safetensors.torch import load_file
+    os.environ.setdefault("VIRTUAL_ENV", sys.prefix)  # where cloob finds the merges of open_clip's package
     root = o.keep or tempfile.mkdtemp()
     os.makedirs(f"{root}/photos", exist_ok=True)
     photos = make_photos(o.photos, f"{root}/photos", o.count)
