@@ -1,5 +1,5 @@
-/* Resize kernels with NEON, which every AArch64 processor has: the definition's 32-bit sums, four in a register, so that
- * every weight is possible and nothing is prepared. */
+/* Resize kernels with NEON, which every AArch64 processor has: the definition's 32-bit sums, four in a register, so
+ * that every weight is possible and nothing is prepared. */
 #include <arm_neon.h>
 #include <string.h>
 
