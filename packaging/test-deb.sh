@@ -41,11 +41,11 @@ answers() { # PORT LOG KEY PROGRAM ARG...: starts a server, asks it for the embe
     echo "  /v1/embeddings answers $n numbers"
 }
 
-downloads() { # FOLDER PROGRAM: pulls a model by https and embeds with it; FOLDER has the authorities, as the root has none
-    local url name=hf:org/tiny
+downloads() { # FOLDER PROGRAM [readme]: pulls a model by https and embeds with it; FOLDER has the authorities, as the root has none; then runs readme.sh
+    local url name=hf:laion/CLIP-ViT-B-32-laion2B-s34B-b79K # the model of README's first commands, here a tiny one
     mkdir -p "$work/hub" && cp "$work/model.safetensors" "$work/hub/model.safetensors"
     [ -s "$work/hub.pem" ] || PYTHONPATH=$here/../tests/hub python3 -c 'import hub_server, sys; hub_server.make_certificate(sys.argv[1])' "$work/hub.pem"
-    coproc HUB { exec python3 "$here/../tests/hub/hub_server.py" org/tiny "$work/hub" "$work/hub.pem"; }
+    coproc HUB { exec python3 "$here/../tests/hub/hub_server.py" "${name#hf:}" "$work/hub" "$work/hub.pem"; }
     server=$HUB_PID
     read -r url <&"${HUB[0]}"
     ! inside env HF_ENDPOINT="$url" "$2" pull $name 2>"$work/pull.log" || fail "a certificate that nobody signed was accepted"
@@ -54,6 +54,7 @@ downloads() { # FOLDER PROGRAM: pulls a model by https and embeds with it; FOLDE
     inside env HF_ENDPOINT="$url" "$2" pull $name >/dev/null || fail "pull"
     inside sh -c "cd /root && echo 'a red ball' >texts && $2 embed --checkpoint $name --texts texts --out rows.npy --quiet" >/dev/null
     echo "  pulled by https and used: $(stat -c %s "$root/root/rows.npy") bytes of rows"
+    [ $# = 2 ] || inside sh -c "cd /root && PATH=$(dirname "$2"):\$PATH HF_ENDPOINT=$url sh -eu readme.sh" || fail "README's first commands"
     kill "$server" && wait "$server" 2>/dev/null || true
     server=
 }
@@ -164,7 +165,11 @@ if [ -n "$wheel" ]; then
     cp "$wheel" "$work/model.safetensors" "$root/root/"
     inside sh -c 'cd /root && python3 -m venv --system-site-packages venv && venv/bin/pip install -q --no-index --no-deps cloob-*.whl && venv/bin/cloob --version &&
         venv/bin/python -c "import cloob; print(\"python:\", cloob.__version__, cloob.load(\"model.safetensors\").encode_text([\"a red ball\"]).shape)"'
-    downloads "$(inside sh -c 'echo /root/venv/lib/python3*/site-packages/cloob/libs')" /root/venv/bin/cloob
+    sed -n '/^```sh$/,/^```$/{ /^```/d; p }; /^## Install/q' "$here/../README.md" >"$root/root/readme.sh"
+    cp -r "$work/deb/root/world/images" "$root/root/photos" && rm -f "$root/root/photos"/.cloob-index*
+    rm -r "$root/etc/ssl/certs" # python3-venv brings ca-certificates, which cloob prefers to the wheel's
+    downloads "$(inside sh -c 'echo /root/venv/lib/python3*/site-packages/cloob/libs')" /root/venv/bin/cloob readme
+    [ -s "$root/root/sheet.html" ] || fail "README's first commands wrote no sheet.html"
     inside sh -c 'cd /root && venv/bin/pip uninstall -q -y cloob && ! ls venv/lib/python3*/site-packages | grep cloob' || fail "pip uninstall left files"
 fi
 echo "all packages of $(basename "$dist") work"

@@ -57,6 +57,8 @@ const resize_kernels resize_plain = { "plain", always, nothing, 1, across_plain,
 
 #ifdef __x86_64__
 const resize_kernels *const resize_all_kernels[] = { &resize_avx2, &resize_plain, NULL };
+#elif defined(__aarch64__)
+const resize_kernels *const resize_all_kernels[] = { &resize_neon, &resize_plain, NULL };
 #else
 const resize_kernels *const resize_all_kernels[] = { &resize_plain, NULL };
 #endif

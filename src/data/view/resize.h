@@ -90,6 +90,7 @@ enum { RESIZE_SLACK = 64, RESIZE_ROWS = 2 };
 
 extern const resize_kernels resize_plain;
 extern const resize_kernels resize_avx2; /* in x86-64 builds */
+extern const resize_kernels resize_neon; /* in AArch64 builds */
 
 /* Fastest first, ending with the plain one; NULL ends. */
 extern const resize_kernels *const resize_all_kernels[];
