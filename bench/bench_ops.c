@@ -270,35 +270,28 @@ static void text(void)
     bench("text ends", "512 x 77", 1, OP_TAKE_ROWS_BWD, (op_args){ .in = { q, index, y, y }, .attr = at }, 0, 1);
 }
 
-/* Attention by itself, its backward pass in every way there is, with a bias's gradient. */
-static void attention_ways(const char *name, int layers, int64_t rows, int64_t T, int64_t H, bool causal)
+/* Attention by itself, its backward pass without and with a bias's gradient. */
+static void attention_alone(const char *name, int layers, int64_t rows, int64_t T, int64_t H, bool causal)
 {
-    static const char *const way[] = { "timed", "shared", "warpgroups", "passes" };
-    char s[64];
     int64_t C = 64 * H;
     op_attr at = { .heads = H, .causal = causal };
     tensor qkv = B(rows, T, 3 * C), y = B(rows, T, C), lse = F(rows, H, T);
     bench(name, name, layers, OP_ATTENTION, (op_args){ .in = { qkv }, .attr = at }, 0, 3);
     bench(name, name, layers, OP_ATTENTION_BWD, (op_args){ .in = { y, qkv, y, lse }, .attr = at }, 0, 1);
     at.sums = true;
-    for (int w = 0; w < 4; w++) {
-        snprintf(s, sizeof s, "%s, sums, %s", name, way[w]);
-        ctx->kernels.attention_backward = (attention_backward_choice)w;
-        bench(way[w], s, layers, OP_ATTENTION_BWD, (op_args){ .in = { y, qkv, y, lse }, .attr = at }, 0, 3);
-    }
-    ctx->kernels.attention_backward = ATTENTION_AUTO;
+    bench(name, name, layers, OP_ATTENTION_BWD, (op_args){ .in = { y, qkv, y, lse }, .attr = at }, 0, 3);
 }
 
 static void attention(void)
 {
-    attention_ways("512 x 77", 11, 512, 77, 8, true);
-    attention_ways("1024 x 77", 11, 1024, 77, 8, true);
-    attention_ways("1024 x 50", 12, 1024, 50, 12, false);
-    attention_ways("128 x 197", 12, 128, 197, 12, false);
-    attention_ways("64 x 257", 24, 64, 257, 16, false);
-    attention_ways("16 x 577", 24, 16, 577, 16, false);
-    attention_ways("8 x 1025", 24, 8, 1025, 16, false);
-    attention_ways("512 x 14", 11, 512, 14, 8, true);
+    attention_alone("512 x 77", 11, 512, 77, 8, true);
+    attention_alone("1024 x 77", 11, 1024, 77, 8, true);
+    attention_alone("1024 x 50", 12, 1024, 50, 12, false);
+    attention_alone("128 x 197", 12, 128, 197, 12, false);
+    attention_alone("64 x 257", 24, 64, 257, 16, false);
+    attention_alone("16 x 577", 24, 16, 577, 16, false);
+    attention_alone("8 x 1025", 24, 8, 1025, 16, false);
+    attention_alone("512 x 14", 11, 512, 14, 8, true);
 }
 
 typedef struct pool_call {
