@@ -38,16 +38,8 @@ int act_gemm_run(void *stream, const act_gemm *g, int sms)
 }
 
 bool attention_wide_takes(const op_env *env, const op_args *a) { return (void)env, (void)a, false; }
-bool attention_bwd_wide_takes(const op_env *env, const op_args *a) { return (void)env, (void)a, false; }
 
-static cloob_status no_warpgroups(const op_env *env)
+cloob_status attention_wide(const op_env *env, const op_args *a)
 {
-    return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "attention by warpgroups: this build has no kernels for Hopper");
-}
-
-cloob_status attention_wide(const op_env *env, const op_args *a) { return (void)a, no_warpgroups(env); }
-
-cloob_status attention_bwd_wide(const op_env *env, const op_args *a, float *sums)
-{
-    return (void)a, (void)sums, no_warpgroups(env);
+    return (void)a, ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "attention: this build has no kernels for Hopper");
 }
