@@ -81,10 +81,6 @@ cloob_status conv_dw_plain(const op_env *env, const op_args *a, const tensor *x,
 /* Attention without tensor cores, for any width and F32. */
 cloob_status attention_plain(const op_env *env, const op_args *a);
 cloob_status attention_bwd_plain(const op_env *env, const op_args *a);
-/* By Hopper's warpgroups, for heads of 64 in bf16 and more than 128 tokens (attention_wide.cu): whether it supports the
- * call. */
-bool attention_wide_takes(const op_env *env, const op_args *a);
-cloob_status attention_wide(const op_env *env, const op_args *a);
 /* Packed rows of x behind the last sequence, and of lse (H, rows) where given: 0. */
 cloob_status zero_padding_cuda(const op_env *env, const char *op, const op_sequences *s, const tensor *x,
                                const tensor *lse);
