@@ -124,12 +124,6 @@ const group_case gpu_group_cases[] = {
     { "bn_bwd_conv_dx dw wide", BWD_DX, 2, 57, 57, 104, 456, DW | APPLY },
     { "bn_bwd_conv_dx dw kept", BWD_DX, 3, 37, 37, 64, 256, DW | APPLY | READ },
     { "bn_bwd_conv_dx reduce few", BWD_DX, 1, 9, 11, 64, 256, DW | APPLY | REDUCE },
-    { "bn_bwd_conv_dx reduce long", BWD_DX, 8, 47, 47, 40, 136, DW | APPLY | REDUCE },
-    { "bn_bwd_conv_dx reduce narrow", BWD_DX, 3, 37, 37, 40, 232, DW | APPLY | REDUCE },
-    { "bn_bwd_conv_dx reduce of 80 few", BWD_DX, 1, 9, 11, 80, 320, DW | APPLY | REDUCE },
-    { "bn_bwd_conv_dx reduce of 72", BWD_DX, 3, 37, 37, 72, 296, DW | APPLY | REDUCE },
-    { "bn_bwd_conv_dx reduce wide few", BWD_DX, 1, 9, 11, 128, 512, DW | APPLY | REDUCE },
-    { "bn_bwd_conv_dx reduce wide", BWD_DX, 2, 57, 57, 104, 456, DW | APPLY | REDUCE },
     { "bn_bwd_conv_dx reduce kept", BWD_DX, 3, 37, 37, 64, 256, DW | APPLY | REDUCE | READ },
     { "linear_act 512", LINEAR_ACT, 231, 1, 1, 512, 512, BIAS | READ | QUICK }, /* the text tower's MLP */
     { "linear_act 768", LINEAR_ACT, 150, 1, 1, 768, 512, BIAS | READ | GELU },

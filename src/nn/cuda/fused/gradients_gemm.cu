@@ -5,10 +5,7 @@
  *
  * Persistent blocks with 64 or 80 columns each, tiles of 128 rows. a of a tile has one stage per 64 channels. Each of
  * two consumers multiplies its 64 rows of all stages by b, and the transpose of all 128 rows of every second stage by
- * a2. The partial sums of the blocks are added in order afterwards.
- *
- * With reduce, the backward reduction of a2's batch norm is computed when dx is stored: x2 is copied once more into the
- * output buffer, read from there, and overwritten by dx. */
+ * a2. The partial sums of the blocks are added in order afterwards. */
 #include "nn/cuda/fused/gradient_consumers.cuh"
 #include "tensor/cuda/cuda.h"
 
@@ -39,8 +36,7 @@ struct gradient_maps {
 /* full: copied; ready: transformed; empty: released. */
 struct gradient_barriers {
     uint64_t x_full[MAX_STAGES], x_ready[MAX_STAGES], x_empty[MAX_STAGES], other_full[MAX_STAGES],
-        other_empty[MAX_STAGES], second_full[MAX_STAGES], second_ready[MAX_STAGES], second_empty[MAX_STAGES], b_full,
-        x2_again_full, x2_again_empty; /* output buffer: x2 was copied; the store has read it */
+        other_empty[MAX_STAGES], second_full[MAX_STAGES], second_ready[MAX_STAGES], second_empty[MAX_STAGES], b_full;
 
     /* Arrivals that complete a phase: one copy; the transforming warps; the consumers' warps. */
     __device__ __forceinline__ void make()
@@ -50,7 +46,7 @@ struct gradient_barriers {
             barrier_init(&x_ready[s], 4), barrier_init(&second_ready[s], 4), barrier_init(&other_empty[s], 4);
             barrier_init(&x_empty[s], CONSUMERS * 4), barrier_init(&second_empty[s], CONSUMERS * 4);
         }
-        barrier_init(&b_full, 1), barrier_init(&x2_again_full, 1), barrier_init(&x2_again_empty, CONSUMERS);
+        barrier_init(&b_full, 1);
         barrier_publish();
     }
 };
@@ -153,16 +149,6 @@ __device__ void copy_all_b(char *to, uint64_t *full, const CUtensorMap *map, con
     for (int step = 0; step < w.depth; step++) copy_box(to + step * bytes, map, step * DEPTH, w.first_column, full);
 }
 
-/* Copies x2 once more, into the output buffer of dx. */
-__device__ void copy_x2_again(ring r, const block_tiles &w, const CUtensorMap *map)
-{
-    for (int tile = w.part; tile < w.tiles; tile += w.parts) {
-        r.begin_fill();
-        copy_box(r.here(), map, w.first_column, tile * HEIGHT, &r.full[0]);
-        r.next();
-    }
-}
-
 /* One stage per tile. */
 template <class F>
 __device__ void copy_second(ring r, const block_tiles &w, const gradient_maps &t)
@@ -208,7 +194,6 @@ __global__ void __launch_bounds__(THREADS, 1)
     ring x = { x_at, s.x_full, s.x_empty, STAGE, r.x, 0, 0 };
     ring other = { other_at, s.other_full, s.other_empty, STAGE, r.other, 0, 0 };
     ring second = { second_at, s.second_full, s.second_empty, F::second, r.second, 0, 0 };
-    ring place = { results, &s.x2_again_full, &s.x2_again_empty, STAGE, 1, 0, 0 };
     using R = gradient_registers<F>;
     int warp = warp_number();
     if (warp < 4) {
@@ -217,10 +202,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         if (warp == 0) copy_rows(x, w, &t.x);
         else if (warp == 1) copy_rows(other, w, &t.other);
         else if (warp == 2) copy_second<F>(second, w, t);
-        else {
-            copy_all_b(b, &s.b_full, &t.b, w, F::b_stage);
-            if (F::reduces) copy_x2_again(place, w, &t.x2);
-        }
+        else copy_all_b(b, &s.b_full, &t.b, w, F::b_stage);
     } else if (warp < 8) {
         if constexpr (R::transform_registers < 128)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::transform_registers));
@@ -230,8 +212,8 @@ __global__ void __launch_bounds__(THREADS, 1)
         ring a = { x_at, s.x_ready, s.x_empty, STAGE, r.x, 0, 0 };
         ring a2 = { second_at, j.plain ? s.second_full : s.second_ready, s.second_empty, F::second, r.second, 0, 0 };
         barrier_wait(&s.b_full, 0);
-        if (warp < 12) consume<0, F>(a, a2, place, b, w, &t.out, j, second_channels);
-        else consume<1, F>(a, a2, place, b, w, &t.out, j, second_channels);
+        if (warp < 12) consume<0, F>(a, a2, results, b, w, &t.out, j);
+        else consume<1, F>(a, a2, results, b, w, &t.out, j);
     }
 }
 
@@ -260,14 +242,6 @@ cudaError_t launch(cudaStream_t stream, const prologue_gemm *p, const ring_stage
     return cudaGetLastError();
 }
 
-template <bool REDUCE>
-cudaError_t launch_form(cudaStream_t stream, const prologue_gemm *p, const ring_stages &r, int blocks)
-{
-    return r.steps == 4   ? launch<form<4, 64, REDUCE>>(stream, p, r, blocks)
-           : r.steps == 5 ? launch<form<5, 80, REDUCE>>(stream, p, r, blocks)
-                          : launch<form<8, 64, REDUCE>>(stream, p, r, blocks);
-}
-
 int column_blocks_of(const prologue_gemm *p, const ring_stages &r) { return (int)((p->n + r.columns - 1) / r.columns); }
 
 } // namespace
@@ -292,7 +266,9 @@ cudaError_t gradients_gemm_run(cudaStream_t stream, const prologue_gemm *p, int 
     if (parts == 0) return cudaErrorInvalidConfiguration;
     const ring_stages &r = ring_variants[p->variant];
     int blocks = parts * column_blocks_of(p, r);
-    return p->reduce ? launch_form<true>(stream, p, r, blocks) : launch_form<false>(stream, p, r, blocks);
+    return r.steps == 4   ? launch<form<4, 64>>(stream, p, r, blocks)
+           : r.steps == 5 ? launch<form<5, 80>>(stream, p, r, blocks)
+                          : launch<form<8, 64>>(stream, p, r, blocks);
 }
 
 } // extern "C"
