@@ -168,16 +168,6 @@ static void fuse_shortcut(graph *g, int i)
     if (!shortcut->attr.relu && !shortcut->attr.pool && shortcut->in[5] == NO_VALUE) fuse_before(g, i, at);
 }
 
-/* The pool of what was applied, for a downsampling block's shortcut, in the same pass. */
-static void fuse_applied_pool(graph *g, int i)
-{
-    value_id applied = g->node[i].out[0];
-    const tensor *y = &g->value[applied].t;
-    if (g->node[i].in[5] == NO_VALUE || first_of(g, i) != i || y->dim[1] % 2 || y->dim[2] % 2) return;
-    int at = reader(g, i, OP_AVGPOOL2, applied);
-    if (at >= 0 && same_pass(g, at, i)) fuse_behind(g, i, at);
-}
-
 /* Batch norm's apply and the 1 x 1 convolution that reads its result, at the apply's place: weights are ready
  * anyway. */
 static bool fuse_apply(graph *g, int i)
@@ -186,7 +176,6 @@ static bool fuse_apply(graph *g, int i)
     if (at < 0 || g->node[at].op != OP_BN_APPLY || last_of(g, at) != at || !same_pass(g, at, i)) return false;
     if (!g->node[at].attr.relu || g->node[at].attr.pool || !is_point(g, &g->node[i])) return false;
     fuse_behind(g, at, i);
-    fuse_applied_pool(g, at);
     return true;
 }
 

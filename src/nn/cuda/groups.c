@@ -123,7 +123,6 @@ static const group_kernel kernels[] = {
     { .name = "image_conv_stats", GROUP_PATTERN(OP_IMAGE_INPUT, OP_CONV2D, OP_BN_STATS), STEM },
     { .name = "apply_stem_stats", GROUP_PATTERN(OP_BN_APPLY, OP_CONV2D, OP_BN_STATS), STEM },
     { .name = "apply_conv_stats", GROUP_PATTERN(GROUP_MAYBE(OP_BN_APPLY), OP_BN_APPLY, OP_CONV2D, OP_BN_STATS), APPLY },
-    { .name = "apply_pool_conv_stats", GROUP_PATTERN(OP_BN_APPLY, OP_AVGPOOL2, OP_CONV2D, OP_BN_STATS), APPLY },
     { .name = "conv_dx_reduce",
       GROUP_PATTERN(GROUP_MAYBE(OP_AVGPOOL2), GROUP_MAYBE(OP_AVGPOOL2_BWD), OP_CONV2D_DX, OP_BN_BWD_REDUCE),
       DX_RED },

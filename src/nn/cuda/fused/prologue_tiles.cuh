@@ -18,7 +18,7 @@ enum {
 };
 
 struct maps {
-    CUtensorMap x, other, b, side, out, pooled;
+    CUtensorMap x, other, b, side, out;
 };
 
 struct
@@ -27,17 +27,7 @@ struct
     int across;      /* consumers that split the columns; the others split the rows */
     bool b_resident; /* all of b is loaded once, instead of in stages */
     int x_stages, other_stages, b_stages, out_buffers;
-    int tile_width, tiles_per_line; /* tiles of image positions: width of a tile (a power of two) and tiles per
-                                       image line; 0: tiles of rows */
 };
-
-/* Number of tiles of `height` rows. */
-__host__ __device__ inline int64_t count_tiles(const prologue_gemm &j, const layout &l, int height)
-{
-    if (!l.tiles_per_line) return (j.m + height - 1) / height;
-    int64_t lines = j.m / j.line, each = height / l.tile_width;
-    return (lines + each - 1) / each * l.tiles_per_line;
-}
 
 template <int N>
 __device__ __forceinline__ block_tiles block_tiles_of(const prologue_gemm &j, const layout &l)
@@ -49,7 +39,7 @@ __device__ __forceinline__ block_tiles block_tiles_of(const prologue_gemm &j, co
              (int)blockIdx.x / column_blocks,
              (int)gridDim.x / column_blocks,
              (int)(j.k + DEPTH - 1) / DEPTH,
-             (int)count_tiles(j, l, height),
+             (int)((j.m + height - 1) / height),
              height };
 }
 
@@ -61,26 +51,6 @@ __device__ void copy_rows(ring r, const block_tiles &w, const CUtensorMap *map)
         for (int s = 0; s < w.depth; s++) {
             r.begin_fill();
             copy_box(r.here(), map, s * DEPTH, tile * w.height, &r.full[r.at]);
-            r.next();
-        }
-}
-
-/* First position of a tile of image positions. */
-struct tile_position {
-    int x, line;
-};
-__device__ __forceinline__ tile_position position_of(const layout &l, int tile, int height)
-{
-    return { tile % l.tiles_per_line * l.tile_width, tile / l.tiles_per_line * (height / l.tile_width) };
-}
-
-__device__ void copy_tiles(ring r, const block_tiles &w, const layout &l, const CUtensorMap *map)
-{
-    for (int tile = w.part; tile < w.tiles; tile += w.parts)
-        for (int s = 0; s < w.depth; s++) {
-            tile_position at = position_of(l, tile, w.height);
-            r.begin_fill();
-            copy_box3(r.here(), map, s * DEPTH, at.x, at.line, &r.full[r.at]);
             r.next();
         }
 }
