@@ -267,18 +267,6 @@ static void fuse_bwd_apply(graph *g, int i)
     fuse_last_dw(g, i);
 }
 
-/* The first convolution's weight gradient: images in bytes, and batch norm's backward apply whose result it alone
- * reads. */
-static void fuse_conv_dw(graph *g, int i)
-{
-    if (!fuse_image(g, i)) return;
-    int at = graph_producer(g, g->node[i].in[0]);
-    if (!is_free(g, at, OP_BN_BWD_APPLY)) return;
-    const node *apply = &g->node[at];
-    if (apply->attr.relu && !apply->attr.pool && apply->in[7] == NO_VALUE && has_one_reader(g, at))
-        fuse_before(g, first_of(g, i), at);
-}
-
 void graph_fuse_gemm(graph *g)
 {
     for (int i = 0; i < g->nodes && g->status == CLOOB_OK; i++) {
@@ -299,7 +287,7 @@ void graph_fuse_gemm(graph *g)
         if (g->node[i].group) continue;
         switch (g->node[i].op) {
         case OP_BN_BWD_APPLY: fuse_bwd_apply(g, i); break;
-        case OP_CONV2D_DW: fuse_conv_dw(g, i); break;
+        case OP_CONV2D_DW: fuse_image(g, i); break;
         case OP_LINEAR: fuse_linear_act(g, i); break;
         case OP_ACT_BWD: fuse_dx_act(g, i); break;
         default: break;

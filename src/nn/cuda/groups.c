@@ -139,7 +139,6 @@ static const group_kernel kernels[] = {
       .prepare = apply_reduce_prepare,
       .run = apply_reduce },
     { .name = "image_conv_dw", GROUP_PATTERN(OP_IMAGE_INPUT, OP_CONV2D_DW), STEM },
-    { .name = "bn_bwd_image_dw", GROUP_PATTERN(OP_BN_BWD_APPLY, OP_IMAGE_INPUT, OP_CONV2D_DW), STEM },
     { .name = "linear_act",
       GROUP_PATTERN(OP_LINEAR, OP_ACT),
       .prepare = linear_act_prepare_cuda,

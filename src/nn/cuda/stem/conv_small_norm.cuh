@@ -1,6 +1,5 @@
-/* Batch norm in place on boxes in shared memory: apply with ReLU before a convolution reads the box, and backward apply
- * before a weight gradient reads it as dy. The instructions are the same as in bn_apply and bn_bwd_apply, so that all
- * passes compute the same ReLU mask. */
+/* Batch norm and ReLU in place on a box in shared memory, before a convolution reads it. The instructions are the same as
+ * in bn_apply, so that all passes compute the same ReLU mask. */
 #ifndef NN_CUDA_STEM_CONV_SMALL_NORM_CUH
 #define NN_CUDA_STEM_CONV_SMALL_NORM_CUH
 
@@ -8,36 +7,25 @@
 #include "nn/cuda/stem/conv_small.cuh"
 
 typedef struct norm_in {
-    const float *mean, *rstd, *gain, *bias, *sums; /* (C); sums (2, C), for backward */
-    float count;                                   /* rows of the sums */
+    const float *mean, *rstd, *gain, *bias; /* (C) */
 } norm_in;
 
 static inline norm_in norm_of(const small_call *c)
 {
     const float *const *v = c->data.norm;
-    norm_in n = { v[0], v[1], v[2], v[3], c->data.sums, c->data.count };
+    norm_in n = { v[0], v[1], v[2], v[3] };
     return n;
 }
 
 /* Coefficients per channel, (AFFINE, C) floats in shared memory, which are read for every tile because registers are
- * short: mean, slope, bias; backward two more factors. */
-enum { AFFINE = 3, AFFINE_BWD = 5 };
+ * short: mean, slope, bias. */
+enum { AFFINE = 3 };
 
 template <int C>
 __device__ __forceinline__ void affine_load(float *affine, const norm_in &n)
 {
     int c = threadIdx.x;
     if (c < C) affine[c] = n.mean[c], affine[C + c] = n.rstd[c] * n.gain[c], affine[2 * C + c] = n.bias[c];
-}
-
-template <int C>
-__device__ __forceinline__ void affine_bwd_load(float *affine, const norm_in &n)
-{
-    int c = threadIdx.x;
-    affine_load<C>(affine, n);
-    if (c >= C) return;
-    affine[3 * C + c] = n.sums[c] / n.count;
-    affine[4 * C + c] = n.sums[C + c] / n.count * n.rstd[c] * (n.rstd[c] * n.gain[c]);
 }
 
 __device__ __forceinline__ void load_four(float v[4], unsigned address)
@@ -88,62 +76,6 @@ __device__ __forceinline__ void apply_box(unsigned x, tile_position p, const til
 #pragma unroll
         for (int b = 0; b < BATCH; b++)
             if (inside[b]) store_shared(x + BOX::at(from + b * EACH, chunk), apply_chunk(v[b], k));
-    }
-    shared_publish(); /* a bulk copy writes here next */
-}
-
-/* Backward apply of batch norm for half a chunk of dy, masked by ReLU of x. */
-struct backward_four {
-    float mean[4], slope[4], bias[4], m1[4], m2[4];
-
-    template <int C>
-    __device__ __forceinline__ void load(unsigned affine, int half)
-    {
-        load_four(mean, affine + half * 16);
-        load_four(slope, affine + 4 * C + half * 16);
-        load_four(bias, affine + 8 * C + half * 16);
-        load_four(m1, affine + 12 * C + half * 16);
-        load_four(m2, affine + 16 * C + half * 16);
-    }
-
-    __device__ __forceinline__ float one(float dy, float x, int i) const
-    {
-        float g = fmaf(x - mean[i], slope[i], bias[i]) > 0.0f ? dy : 0.0f;
-        return slope[i] * (g - m1[i]) - (x - mean[i]) * m2[i];
-    }
-
-    __device__ __forceinline__ uint2 operator()(uint2 dy, uint2 x) const
-    {
-        return make_uint2(pack2(one(bf16_low(dy.x), bf16_low(x.x), 0), one(bf16_high(dy.x), bf16_high(x.x), 1)),
-                          pack2(one(bf16_low(dy.y), bf16_low(x.y), 2), one(bf16_high(dy.y), bf16_high(x.y), 3)));
-    }
-};
-
-/* Backward apply of the box of dy at tile p, C channels, in place; x: the box of batch norm's input. Positions outside
- * the image stay 0. */
-template <class BOX, int C, int THREADS>
-__device__ __forceinline__ void backward_box(unsigned dy, unsigned x, tile_position p, const tile_grid &image,
-                                             unsigned affine)
-{
-    const int HALVES = C / 4, EACH = THREADS / HALVES, BATCH = 4, POSITIONS = BOX::POSITIONS;
-    int half = threadIdx.x % HALVES, first = threadIdx.x / HALVES;
-    asm volatile("" : "+r"(half), "+r"(first));
-    backward_four k;
-    k.load<C>(affine, half);
-#pragma unroll 1
-    for (int from = first; from < POSITIONS && first < EACH; from += BATCH * EACH) {
-        uint2 a[BATCH], b[BATCH];
-        bool inside[BATCH];
-#pragma unroll
-        for (int i = 0; i < BATCH; i++) {
-            int q = from + i * EACH;
-            inside[i] = q < POSITIONS && p.y + q / TILE < image.H && p.x + q % TILE < image.W;
-            unsigned at = BOX::at(q, half / 2) + half % 2 * 8;
-            if (inside[i]) a[i] = load_shared8(dy + at), b[i] = load_shared8(x + at);
-        }
-#pragma unroll
-        for (int i = 0; i < BATCH; i++)
-            if (inside[i]) store_shared8(dy + BOX::at(from + i * EACH, half / 2) + half % 2 * 8, k(a[i], b[i]));
     }
     shared_publish(); /* a bulk copy writes here next */
 }
