@@ -4,13 +4,11 @@
 
 #include "nn/cuda/kernels.h"
 #include "nn/cuda/linear/fp8_gemm.h"
-#include "nn/cuda/linear/fp8_rows.h"
 #include "tensor/cuda/gemm.h"
 
 typedef struct linear_state {
     gemm_plan *plan;
     fp8_gemm *eight;   /* in its place; NULL: 16 or 32 bits */
-    fp8_rows *rows;    /* the same, every row under its own scale */
     size_t bias, sums; /* offsets in scratch, behind the workspace */
     bool fused_sum;    /* linear_dw: the GEMM also sums dy */
 } linear_state;
@@ -26,7 +24,6 @@ void linear_release_cuda(const op_env *env, op_args *a)
     linear_state *s = a->state;
     if (s) gemm_plan_destroy(s->plan);
     if (s) fp8_gemm_destroy(env, s->eight);
-    if (s) fp8_rows_destroy(env, s->rows);
     free(s);
     a->state = NULL;
 }
@@ -36,7 +33,6 @@ static cloob_status plan_make(const op_env *env, op_args *a, const gemm_shape *g
 {
     bool given = op_has(&a->in[OP_ROUNDED_IN]);
     CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, g, &s->plan));
-    if (op_fp8_by_rows(a->attr.fp8)) return fp8_rows_create(env, g, a->attr.fp8, gemm_plan_ms(s->plan), &s->rows);
     CLOOB_TRY(fp8_gemm_create(env, g, gradient, given, a->attr.fp8, gemm_plan_ms(s->plan), &s->eight));
     if (!s->eight) a->in[OP_ROUNDED_IN] = ABSENT;
     return CLOOB_OK;
@@ -44,7 +40,6 @@ static cloob_status plan_make(const op_env *env, op_args *a, const gemm_shape *g
 
 static size_t plan_scratch(const linear_state *s)
 {
-    if (s->rows) return fp8_rows_scratch(s->rows);
     return s->eight ? fp8_gemm_scratch(s->eight) : gemm_plan_workspace(s->plan);
 }
 
@@ -52,7 +47,6 @@ static cloob_status plan_run(const op_env *env, const op_args *a, const char *op
 {
     const linear_state *s = a->state;
     void *D = a->out[0].data, *A = a->in[0].data, *B = a->in[1].data, *C = a->in[3].data;
-    if (s->rows) return fp8_rows_run(env, op, s->rows, D, A, B, C, vector, a->scratch);
     if (s->eight) return fp8_gemm_run(env, op, s->eight, D, A, &a->in[OP_ROUNDED_IN], B, C, vector, a->scratch);
     return gemm_run(env->ctx, env->dev, s->plan, env->stream, D, A, B, C, vector, a->scratch);
 }
