@@ -67,8 +67,6 @@ static inline int cuda_sms(const op_env *env) { return ((const cuda_state *)env-
 
 /* Milliseconds that the timed plan of a convolution takes, after prepare; large where nothing was timed. */
 float conv_plan_ms(const op_args *a);
-/* The same of linear and linear_dx. */
-float linear_plan_ms(const op_args *a);
 
 /* Milliseconds for a pass over memory at a bandwidth we reach, and its launches. */
 static inline float cuda_pass_ms(double bytes) { return (float)(bytes / 4.0e9) + 0.006f; }

@@ -59,8 +59,6 @@ cloob_status linear_history_cuda(const op_env *env, const op_args *a, float valu
     return CLOOB_OK;
 }
 
-float linear_plan_ms(const op_args *a) { return gemm_plan_ms(((const linear_state *)a->state)->plan); }
-
 static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + offset; }
 
 /* ---- forward ------------------------------------------------------------------------------------- */
