@@ -196,11 +196,6 @@ static inline attn_sizes sizes_of(const op_args *a, const op_sequences &s, const
     return z;
 }
 
-static inline unsigned threads_of(const attn_sizes &z)
-{
-    return 32u * (unsigned)(z.Tp / 16 < MAX_WARPS ? z.Tp / 16 : MAX_WARPS);
-}
-
 /* tiles: number of (T, D) matrices in shared memory. */
 static inline size_t smem_of(const attn_sizes &z, int tiles, int D)
 {

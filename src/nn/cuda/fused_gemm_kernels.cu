@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(128 + CONSUMERS * 128, 1)
     char *b = shared_begin(memory), *slots = b + l.b_bytes;
     char *results = slots + CONSUMERS * l.slots * l.slot_bytes,
          *stages = results + CONSUMERS * l.out_buffers * l.out_buffer_bytes;
-    block_tiles w = block_tiles_of<CONSUMERS, N>(j, l);
+    block_tiles w = block_tiles_of(j.n, j.k, l.across * 2 * N, CONSUMERS / l.across * l.tiles.rows, l.count);
     for (int i = threadIdx.x; i < w.width; i += blockDim.x)
         column[i] = j.column && w.first_column + i < j.n ? j.column[w.first_column + i] : 0.0f;
     if (threadIdx.x == 0) {

@@ -59,7 +59,7 @@ cloob_status bn_stats_finish(const op_env *env, const op_args *stats, const floa
                              const float *pivot);
 cloob_status bn_reduce_finish(const op_env *env, const op_args *reduce, const float *partial, int parts);
 
-/* bn_apply of a call whose residual is bn_apply of `shortcut`, which is not written. */
+/* bn_apply of a call whose residual is bn_apply of `shortcut`, which is not written; NULL: an ordinary call. */
 cloob_status bn_apply_both_cuda(const op_env *env, const op_args *a, const op_args *shortcut);
 
 static inline int cuda_sms(const op_env *env) { return ((const cuda_state *)env->dev->state)->sms; }

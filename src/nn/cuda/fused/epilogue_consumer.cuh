@@ -42,20 +42,6 @@ __device__ void clear_shared(char *from, const char *end)
 
 /* ---- the GEMM ------------------------------------------------------------------------------------- */
 
-template <int CONSUMERS, int N>
-__device__ __forceinline__ block_tiles block_tiles_of(const fused_gemm &j, const layout &l)
-{
-    int width = l.across * 2 * N, column_blocks = (int)((j.n + width - 1) / width),
-        height = CONSUMERS / l.across * l.tiles.rows;
-    return { (int)blockIdx.x % column_blocks * width,
-             width,
-             (int)blockIdx.x / column_blocks,
-             (int)gridDim.x / column_blocks,
-             (int)(j.k + DEPTH - 1) / DEPTH,
-             l.count,
-             height };
-}
-
 /* Rows of a in a stage, including rows that stay zero. */
 __device__ __forceinline__ int stage_rows(const block_tiles &w) { return w.height < ROWS ? ROWS : w.height; }
 
@@ -105,31 +91,6 @@ __device__ void copy_inputs(ring r, const block_tiles &w, const maps &t, const i
                                  tile * w.height + row, &r.full[r.at]);
             r.next();
         }
-}
-
-/* Adds the warps' sums in a fixed order over the consumers with the same columns. cell: (warps, 2, 2 N), shared
- * memory. */
-template <int CONSUMERS, int N>
-__device__ void write_sums(column_sums<N> &total, float *cell, const fused_gemm &j, const block_tiles &w, int across)
-{
-    int thread = threadIdx.x + CONSUMERS * 128 - blockDim.x, warp = thread / 32, lane = thread % 32, width = 2 * N;
-#pragma unroll
-    for (int i = 0; i < N / 2; i++) {
-        float a = total.s1[i], b = total.s2[i];
-#pragma unroll
-        for (int k = 4; k < 32; k *= 2) a += __shfl_xor_sync(~0u, a, k), b += __shfl_xor_sync(~0u, b, k);
-        int at = 16 * (i / 4) + 8 * (i / 2 % 2) + 2 * (lane % 4) + i % 2;
-        if (lane / 4 == 0) cell[(2 * warp) * width + at] = a, cell[(2 * warp + 1) * width + at] = b;
-    }
-    asm volatile("bar.sync 15, %0;" ::"n"(CONSUMERS * 128) : "memory");
-    int consumer = thread / 128, column = w.first_column + consumer * width;
-    for (int i = thread % 128; i < 2 * width && consumer < across; i += 128) {
-        int which = i / width, at = i % width;
-        float sum = 0.0f;
-        for (int u = consumer; u < CONSUMERS; u += across)
-            for (int v = 4 * u; v < 4 * u + 4; v++) sum += cell[(2 * v + which) * width + at];
-        if (column + at < j.n) j.partial[((int64_t)w.part * 2 + which) * j.n + column + at] = sum;
-    }
 }
 
 /* Stores one box of results, and its pooled rows. */
@@ -206,7 +167,9 @@ __device__ void consume(ring factors, ring inputs, const block_tiles &w, const m
         int s = i / (N / 32), box = i % (N / 32);
         write_products(j.dw_partial + w.part * j.k * j.n, dw[box][s], 64 * s, column + 64 * box, j.k, j.n);
     }
-    write_sums<CONSUMERS, N>(epilogue.total, cell, j, w, l.across);
+    write_warp_sums(epilogue.total, cell + (threadIdx.x / 32 + CONSUMERS * 4 - blockDim.x / 32) * 4 * N);
+    asm volatile("bar.sync 15, %0;" ::"n"(CONSUMERS * 128) : "memory");
+    add_warp_sums<CONSUMERS, N>(j.partial, cell, w, j.n, l.across);
 }
 
 /* ---- launching ----------------------------------------------------------------------------------- */

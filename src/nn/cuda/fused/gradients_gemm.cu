@@ -163,26 +163,13 @@ __device__ void copy_second(ring r, const block_tiles &w, const gradient_maps &t
 }
 
 template <class F>
-__device__ __forceinline__ block_tiles gradient_block_tiles(const prologue_gemm &j)
-{
-    int column_blocks = (int)((j.n + F::columns - 1) / F::columns), tiles = (int)((j.m + HEIGHT - 1) / HEIGHT);
-    return { (int)blockIdx.x % column_blocks * F::columns,
-             F::columns,
-             (int)blockIdx.x / column_blocks,
-             (int)gridDim.x / column_blocks,
-             F::steps,
-             tiles,
-             HEIGHT };
-}
-
-template <class F>
 __global__ void __launch_bounds__(THREADS, 1)
     gradients_gemm_kernel(const __grid_constant__ gradient_maps t, const __grid_constant__ prologue_gemm j,
                           const __grid_constant__ ring_stages r)
 {
     extern __shared__ char memory[];
     __shared__ gradient_barriers s;
-    block_tiles w = gradient_block_tiles<F>(j);
+    block_tiles w = block_tiles_of(j.n, F::steps * DEPTH, F::columns, HEIGHT, (j.m + HEIGHT - 1) / HEIGHT);
     char *b = shared_begin(memory), *x_at = b + F::steps * F::b_stage, *other_at = x_at + r.x * STAGE,
          *second_at = other_at + r.other * STAGE, *results = second_at + r.second * F::second;
     float *channels = (float *)(results + CONSUMERS * BOX),

@@ -108,7 +108,8 @@ __device__ void consume(ring a, ring b, const block_tiles &w, const CUtensorMap 
     if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     if (!STATS) return;
     sums.end(cell);
-    write_sums<N>(cells, j, w, l.across);
+    consumers_barrier();
+    add_warp_sums<CONSUMERS, N>(j.partial, cells, w, j.n, l.across);
 }
 
 /* Barriers per stage. full: copied; ready: transformed; empty: released. */
@@ -149,7 +150,8 @@ __global__ void __launch_bounds__(THREADS, 1)
 {
     extern __shared__ char memory[];
     __shared__ barriers s;
-    block_tiles w = block_tiles_of<N>(j, l);
+    int rows = CONSUMERS / l.across * ROWS;
+    block_tiles w = block_tiles_of(j.n, j.k, l.across * 2 * N, rows, (j.m + rows - 1) / rows);
     int b_bytes = w.width * ROW, x_bytes = w.height * ROW, channels_count = w.depth * DEPTH;
     char *b_at = shared_begin(memory);
     char *x_at = b_at + l.b_stages * b_bytes, *other_at = x_at + l.x_stages * x_bytes;

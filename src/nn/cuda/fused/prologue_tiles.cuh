@@ -29,20 +29,6 @@ struct
     int x_stages, other_stages, b_stages, out_buffers;
 };
 
-template <int N>
-__device__ __forceinline__ block_tiles block_tiles_of(const prologue_gemm &j, const layout &l)
-{
-    int width = l.across * 2 * N, column_blocks = (int)((j.n + width - 1) / width),
-        height = CONSUMERS / l.across * ROWS;
-    return { (int)blockIdx.x % column_blocks * width,
-             width,
-             (int)blockIdx.x / column_blocks,
-             (int)gridDim.x / column_blocks,
-             (int)(j.k + DEPTH - 1) / DEPTH,
-             (int)((j.m + height - 1) / height),
-             height };
-}
-
 /* ---- copying ------------------------------------------------------------------------------------- */
 
 __device__ void copy_rows(ring r, const block_tiles &w, const CUtensorMap *map)

@@ -64,34 +64,9 @@ struct statistics {
     /* Called after the last tile. */
     __device__ __forceinline__ void end(float *cell)
     {
-        if constexpr (stay) {
-            int lane = threadIdx.x % 32;
-#pragma unroll
-            for (int i = 0; i < N / 2; i++) {
-                float a = total.s1[i], b = total.s2[i];
-#pragma unroll
-                for (int k = 4; k < 32; k *= 2) a += __shfl_xor_sync(~0u, a, k), b += __shfl_xor_sync(~0u, b, k);
-                int at = 16 * (i / 4) + 8 * (i / 2 % 2) + 2 * (lane % 4) + i % 2;
-                if (lane / 4 == 0) cell[at] = a, cell[2 * N + at] = b;
-            }
-        }
+        if constexpr (stay) write_warp_sums(total, cell);
     }
 };
-
-/* Adds the warps' sums in a fixed order over the consumers with the same columns. cells: (warps, 2, 2 N). */
-template <int N>
-__device__ void write_sums(const float *cells, const prologue_gemm &j, const block_tiles &w, int across)
-{
-    consumers_barrier();
-    int thread = threadIdx.x - 256, consumer = thread / 128, width = 2 * N, column = w.first_column + consumer * width;
-    for (int i = thread % 128; i < 2 * width && consumer < across; i += 128) {
-        int which = i / width, at = i % width;
-        float sum = 0.0f;
-        for (int u = consumer; u < CONSUMERS; u += across)
-            for (int v = 4 * u; v < 4 * u + 4; v++) sum += cells[(2 * v + which) * width + at];
-        if (column + at < j.n) j.partial[((int64_t)w.part * 2 + which) * j.n + column + at] = sum;
-    }
-}
 
 } // namespace
 
