@@ -1,4 +1,5 @@
-/* A build without kernels for Hopper: scores are stored in memory (tile.c, contrast.c), so fused_scores is never called. */
+/* A build without kernels for Hopper: scores are stored in memory (tile.c, contrast.c), so fused_scores is never
+ * called. */
 #include "loss/cuda/fused.h"
 
 bool fused_takes(int64_t d) { return (void)d, false; }

@@ -1,6 +1,7 @@
-/* Activations with the bias of the layer before them, and their backward pass, which also sums what it writes over the
- * rows: the bias gradient. A thread owns columns and processes rows; blocks write partial sums, a second launch adds them
- * in order. Both directions can write an 8-bit copy of their result for the GEMM that reads it (linear/quantize.h). */
+/* Activations with the bias of the layer before them, and their backward pass, which also sums what it writes over
+ * the rows: the bias gradient. A thread owns columns and processes rows; blocks write partial sums, a second launch
+ * adds them in order. Both directions can write an 8-bit copy of their result for the GEMM that reads it
+ * (linear/quantize.h). */
 #include "nn/cuda/activations.cuh"
 #include "nn/cuda/linear/quantize.cuh"
 

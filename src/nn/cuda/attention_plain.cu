@@ -1,5 +1,5 @@
-/* Attention without tensor cores: any head width, also F32. One warp per query (or per key): its lanes split the keys for
- * the scores, then the columns for the weighted sums. All sums have a fixed order. */
+/* Attention without tensor cores: any head width, also F32. One warp per query (or per key): its lanes split the
+ * keys for the scores, then the columns for the weighted sums. All sums have a fixed order. */
 #include "nn/cuda/common.cuh"
 
 enum { WARPS = 4 };

@@ -103,9 +103,9 @@ __device__ __forceinline__ pack<T, V> sum_of(pack<T, V> a, const pack<T, V> &b)
     return a;
 }
 
-/* Packed, the rows that are read are too few to look for, and of several of a sequence each would be looked for by all
- * threads: a copy, then dy[r] is added to the row that index[r] names (the first without index), inside its sequence, or
- * packed (tokens 0), of all. Where dx is stored in place of the other gradient, nothing is copied. */
+/* Packed, the rows that are read are too few to look for, and of several of a sequence each would be looked for by
+ * all threads: a copy, then dy[r] is added to the row that index[r] names (the first without index), inside its
+ * sequence, or packed (tokens 0), of all. Where dx is stored in place of the other gradient, nothing is copied. */
 static cloob_status take_many_bwd(const op_env *env, const op_args *a)
 {
     const tensor *in = &a->in[0], *out = &a->out[0];

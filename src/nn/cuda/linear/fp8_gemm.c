@@ -1,5 +1,5 @@
-/* GEMMs of bf16 matrices by way of 8-bit copies in scratch: in training with a scale per matrix, in inference with one per
- * row. */
+/* GEMMs of bf16 matrices by way of 8-bit copies in scratch: in training with a scale per matrix, in inference with
+ * one per row. */
 #include "nn/cuda/linear/fp8_gemm.h"
 
 #include <stdlib.h>

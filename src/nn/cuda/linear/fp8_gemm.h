@@ -1,7 +1,7 @@
 /* A GEMM of bf16 matrices by way of 8-bit copies in scratch, each under its own scale (quantize.h).
  *
- * In inference (op_fp8_by_rows) every row of A and of B^T has a scale, which brings its largest element to the largest of
- * e4m3, so that a row's result does not depend on the other rows; B is rounded once. */
+ * In inference (op_fp8_by_rows) every row of A and of B^T has a scale, which brings its largest element to the
+ * largest of e4m3, so that a row's result does not depend on the other rows; B is rounded once. */
 #ifndef NN_CUDA_LINEAR_FP8_GEMM_H
 #define NN_CUDA_LINEAR_FP8_GEMM_H
 

@@ -1,6 +1,6 @@
-/* Groups of a 3 x 3 convolution with few channels, or its weight gradient, and the ops before it (image_input, bn_apply)
- * and after it (bn_stats): one kernel computes all while the image is in shared memory (conv_small.h), if that was faster
- * when the plan was made. */
+/* Groups of a 3 x 3 convolution with few channels, or its weight gradient, and the ops before it (image_input,
+ * bn_apply) and after it (bn_stats): one kernel computes all while the image is in shared memory (conv_small.h), if
+ * that was faster when the plan was made. */
 #include "nn/cuda/groups.h"
 #include "nn/cuda/stem/conv_small.h"
 
