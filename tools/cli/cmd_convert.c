@@ -72,9 +72,7 @@ static int run_average(const command *self, cloob_ctx *ctx)
     for (int i = 0; i < opt_words.count && status == CLOOB_OK; i++) status = opt_model_path(ctx, &opt_words.item[i]);
     if (status == CLOOB_OK)
         status = cloob_average(ctx, opt_words.item, opt_words.count, opt_given("alpha") ? o.alpha : -1, o.out);
-    if (status == CLOOB_OK && common.json) {
-        json_out_object(NULL, J_OF(&o, out), J_INT("models", opt_words.count));
-    } else if (status == CLOOB_OK) printf("%s: average of %lld models\n", o.out, (long long)opt_words.count);
+    if (status == CLOOB_OK) cli_result(J_OF(&o, out), J_INT("models", opt_words.count));
     return cli_exit(self, ctx, status);
 }
 
@@ -134,7 +132,7 @@ const command cmd_convert = {
         "IN is a torch .pt file (zip, the stream format before 1.6, TorchScript), a safetensors file, a folder of "
         "open_clip or Hugging Face, or a model's name (cloob pull lists some). Code inside a .pt file is never "
         "executed. The architecture is inferred from the shapes; heads are 64 wide unless the sizes match a built-in "
-        "model or --config sets another width. hf and open_clip write OUT as a folder;\n"
+        "model or --config sets another width. hf and open_clip write OUT as a folder; "
         "NAME.onnx becomes NAME.image.onnx and NAME.text.onnx, the towers for onnxruntime.\n"
         "\n"
         "--average writes (1 - alpha) A + alpha mean(B...), tensor by tensor; all models must have the same shapes. "

@@ -2,21 +2,16 @@
 #include "cli/cli.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { LEFT = 36, NARROWEST = 60, WIDEST = 118 };
 
-/* The last column to use: of the terminal, else of COLUMNS, else of 80. */
+/* The last column to use. */
 static int right_edge(void)
 {
-    struct winsize w;
-    const char *asked = getenv("COLUMNS");
-    int columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : asked ? atoi(asked) : 0;
-    if (columns <= 0) columns = 80;
+    int columns = progress_columns(STDOUT_FILENO);
     return columns <= NARROWEST ? NARROWEST : columns > WIDEST ? WIDEST : columns - 1;
 }
 

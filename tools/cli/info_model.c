@@ -46,39 +46,17 @@ static void print_text_model(const model_outline *m)
 
 static void print_json_model(const model_outline *m)
 {
-    const struct {
-        const char *key;
-        int64_t value;
-    } number[] = {
-        { "embed_dim", m->embed },
-        { "image_size", m->image_size },
-        { "patch_size", m->patch },
-        { "image_tokens", m->image_tokens },
-        { "image_width", m->image_width },
-        { "image_layers", m->image_layers },
-        { "image_heads", m->image_heads },
-        { "context_length", m->context },
-        { "vocab_size", m->vocab },
-        { "text_width", m->text_width },
-        { "text_layers", m->text_layers },
-        { "text_heads", m->text_heads },
-        { "tensors", m->tensors },
-        { "parameters", m->parameters },
-        { "image_parameters", m->image_parameters },
-        { "text_parameters", m->text_parameters },
-        { "batch_size", m->batch },
-        { "step_bytes", m->step_bytes },
-        { "params_bytes", m->step_params },
-        { "optimizer_bytes", m->step_optimizer },
-        { "image_bytes", m->step_image },
-        { "text_bytes", m->step_text },
-        { "objective_bytes", m->step_objective },
-        { "embed_bytes", m->embed_bytes },
-    };
     json_out_open(NULL, '{');
     json_out_members(J_TEXT("kind", "model"), J_TEXT("model", m->name), J_OF(m, family), J_OF(m, image_activation),
-                     J_OF(m, text_activation));
-    for (size_t i = 0; i < sizeof number / sizeof *number; i++) json_out_int(number[i].key, number[i].value);
+                     J_OF(m, text_activation), J_INT("embed_dim", m->embed), J_OF(m, image_size),
+                     J_INT("patch_size", m->patch), J_OF(m, image_tokens), J_OF(m, image_width), J_OF(m, image_layers),
+                     J_OF(m, image_heads), J_INT("context_length", m->context), J_INT("vocab_size", m->vocab),
+                     J_OF(m, text_width), J_OF(m, text_layers), J_OF(m, text_heads), J_OF(m, tensors),
+                     J_OF(m, parameters), J_OF(m, image_parameters), J_OF(m, text_parameters),
+                     J_INT("batch_size", m->batch), J_OF(m, step_bytes), J_INT("params_bytes", m->step_params),
+                     J_INT("optimizer_bytes", m->step_optimizer), J_INT("image_bytes", m->step_image),
+                     J_INT("text_bytes", m->step_text), J_INT("objective_bytes", m->step_objective),
+                     J_OF(m, embed_bytes));
     json_out_raw("config", m->config);
     json_out_close();
 }
@@ -87,11 +65,9 @@ static int describe_model(const command *self, cloob_ctx *ctx, const char *what,
 {
     model_outline m;
     cloob_status status = model_describe(ctx, what, o->batch, common.precision, &m);
-    if (status == CLOOB_OK && common.json) print_json_model(&m);
-    else if (status == CLOOB_OK) print_text_model(&m);
-    int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    if (status == CLOOB_OK) (common.json ? print_json_model : print_text_model)(&m);
     model_outline_release(&m);
-    return code;
+    return cli_exit(self, ctx, status);
 }
 
 const info_kind info_model = { matches_model, describe_model };
@@ -120,8 +96,8 @@ static bool begins_as_torch(const char *path)
 
 static bool matches(const char *what)
 {
-    return text_ends_with(what, ".safetensors") || text_ends_with(what, ".pt") || text_ends_with(what, ".pth") ||
-           text_ends_with(what, ".pkl") || text_ends_with(what, ".gguf") || text_ends_with(what, ".onnx") ||
+    const char *dot = strrchr(what, '.');
+    return (dot && opt_names(".safetensors .pt .pth .pkl .gguf .onnx", dot)) ||
            (text_ends_with(what, ".bin") && begins_as_torch(what)) || holds(what, "open_clip_config.json") ||
            holds(what, "config.json") || holds(what, in_run);
 }
@@ -208,10 +184,9 @@ static int describe(const command *self, cloob_ctx *ctx, const char *what, const
     bool stored = false;
     if (status == CLOOB_OK && strcmp(r.names, "cloob") == 0) status = cloob_weights_verify(ctx, what, &stored);
     checksum_word = stored ? "ok" : "none";
-    if (status == CLOOB_OK && common.json) print_json(what, &r);
-    else if (status == CLOOB_OK) print_text(what, &r);
+    if (status == CLOOB_OK) (common.json ? print_json : print_text)(what, &r);
     cloob_convert_report_release(&r);
-    return status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    return cli_exit(self, ctx, status);
 }
 
 const info_kind info_weights = { matches, describe };
