@@ -136,12 +136,16 @@ const command cmd_info = {
     .uses = USES_SEED,
     .usage = "MODEL|FILE|DIR|device | IMAGE --view OUT.png [--size N]",
     .details =
-        "For the name of a model, or a .json configuration: sizes, parameters, memory of a training step.\n"
-        "For weights (cloob's, torch, open_clip, Hugging Face, the folder of a run): the model, its configuration and "
-        "metadata. For embeddings: their sizes.\n"
-        "For device: the devices, the parts of this build and the cache folder, as cloob doctor lists them.\n"
-        "For a data set: its type, the number of samples, files and classes, the sizes of images and captions, "
-        "and how many of the examined samples are unusable and why.\n"
+        "A model's name or a .json configuration: sizes, parameters, memory of a training step.\n"
+        "\n"
+        "Weights (cloob's, torch, open_clip, Hugging Face, the folder of a run): the model, its configuration and "
+        "metadata. Embeddings: their sizes.\n"
+        "\n"
+        "A data set: its type, the number of samples, files and classes, the sizes of images and captions, and how "
+        "many of the examined samples are unusable and why.\n"
+        "\n"
+        "device: the devices, the parts of this build and the cache folder, as cloob doctor lists them.\n"
+        "\n"
         "--view writes the evaluation view of an image as a PNG: shortest edge to N, centre crop, with Pillow's "
         "antialiased filter to the bit. --crop resizes a box of the image instead, --train shows a random crop.\n"
         "\n"

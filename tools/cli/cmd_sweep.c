@@ -140,7 +140,8 @@ const command cmd_sweep = {
     .sets = sets,
     .brief = "grid part methods preset select by seeds final-seeds random halving test-zeroshot jobs zeroshot prompts "
              "train-data val-data model name logs json",
-    .usage = "--train-data SOURCE --by method | --grid NAME=V,V... [--select METRIC [--final-seeds 5]] [OPTIONS]",
+    .usage = "--train-data SOURCE --by method [OPTIONS] | --train-data SOURCE --grid NAME=V,V... [--select METRIC] "
+             "[OPTIONS]",
     .details =
         "--by method trains InfoNCE, InfoLOOB, InfoNCE with Hopfield retrieval, and CLOOB with everything else equal, "
         "five seeds each, and tests the differences with the rank-sum test. --grid does the same for the values of "

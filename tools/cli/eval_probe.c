@@ -207,14 +207,8 @@ static cloob_status neighbours(cloob_ctx *ctx, const input *in)
 {
     cloob_knn_result r;
     CLOOB_TRY(cloob_knn(ctx, &r, o.knn, &in[0].split, &in[2].split));
-    if (!common.json) {
-        printf("%lld nearest of %lld training rows: test %.4f  mean per class %.4f  (%lld rows)\n", (long long)r.k,
-               (long long)r.train_rows, r.test_acc, r.test_mean_per_class, (long long)r.test_rows);
-        return CLOOB_OK;
-    }
-    json_out_object(NULL, J_OF(&r, k), J_NUMBER("test_acc", r.test_acc, 10),
-                    J_NUMBER("test_mean_per_class", r.test_mean_per_class, 10), J_OF(&r, train_rows),
-                    J_OF(&r, test_rows));
+    cli_result(J_OF(&r, k), J_NUMBER("test_acc", r.test_acc, 10),
+               J_NUMBER("test_mean_per_class", r.test_mean_per_class, 10), J_OF(&r, train_rows), J_OF(&r, test_rows));
     return CLOOB_OK;
 }
 
@@ -348,6 +342,7 @@ const command eval_probe = {
         "equals. As in CLIP, the final training then includes the validation rows (--refit train leaves them out). A "
         "file may hold all splits as train.x, train.y, val.x and so on. Features stay in the mapped file. Classes of "
         "two splits are matched by name, or by number in files without class names.\n"
+        "\n"
         "--data embeds first, features before the projection: the folders train and test (or val) of SOURCE, the two "
         "parts of CIFAR, STL-10 and MNIST, or the images of one set of classes, in turn for training and testing.\n"
         "\n"

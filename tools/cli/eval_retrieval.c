@@ -71,6 +71,7 @@ const command eval_retrieval = {
         "Row i of image belongs to row i of text. Ranks count from 1; candidates of exactly equal similarity rank by "
         "index. Similarities are computed in tiles, so 780,000 pairs need no more memory than 7,000. --queries N ranks "
         "N evenly spaced pairs among all candidates: an estimate of the same metrics for less work.\n"
+        "\n"
         "If E has `text_image`, the image of each text, images may have any number of captions, as in Flickr30k and "
         "COCO: an image's rank is the rank of its best caption, a text's rank is the rank of its image.\n"
         "\n"

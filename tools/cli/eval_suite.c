@@ -40,7 +40,9 @@ static const opt_row rows[] = {
     { "again", OPT_FLAG, &o.again, NULL, NULL, "evaluate again what is already in the folder", 0 },
     OPT_END
 };
-static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model },
+static const opt_set sets[] = { { .table = cli_model_table,
+                                  .into = &o.model,
+                                  .shown = "vocab config invariant batch_size split max_image_pixels data_cache" },
                                 { .table = eval_option_table, .into = &o.eval, .only = "workers" },
                                 OPT_SETS_END };
 
@@ -55,23 +57,11 @@ typedef struct session {
 
 /* ---- output -------------------------------------------------------------------------------------- */
 
-static void print_json(const benchmark_result *r)
-{
-    json_out_open(NULL, '{');
-    json_out_members(J_OF(r, dataset), J_OF(r, model), J_OF(r, pretrained), J_OF(r, task), J_OF(r, language),
-                     J_OF(r, n), J_OF(r, bad));
-    json_out_open("metrics", '{');
-    for (int64_t i = 0; i < r->scores; i++) json_out_number(r->score[i].name, r->score[i].value, 17);
-    json_out_close();
-    json_out_text("main_metric", r->main_metric);
-    json_out_close();
-}
-
 static void print_result(const benchmark_result *r)
 {
     enum { SHOWN = 8 };
     if (common.json) {
-        print_json(r);
+        cli_put_text(benchmark_json(r));
         return;
     }
     printf("%-28s %-24s %7lld", r->dataset, r->task, (long long)r->n);
@@ -81,14 +71,12 @@ static void print_result(const benchmark_result *r)
     if (r->bad) cli_print("", "%s: %lld images cannot be read and were left out", r->dataset, (long long)r->bad);
 }
 
-/* Writes the text, with a new line at its end, to a file of the folder, and frees it. */
+/* Writes the text to a file of the folder, and frees it. */
 static bool write_text(const session *s, const char *name, char *text)
 {
     char path[FILE_PATH];
-    size_t n = strlen(must(text));
-    if (n && text[n - 1] != '\n') text[n++] = '\n'; /* in place of the closing zero */
     cloob_status status = file_in(s->ctx, o.out, name, path);
-    if (status == CLOOB_OK) status = file_write(s->ctx, path, text, n);
+    if (status == CLOOB_OK) status = file_write(s->ctx, path, text, strlen(must(text)));
     free(text);
     if (status != CLOOB_OK) cli_fail(&eval_suite, s->ctx, status);
     return status == CLOOB_OK;
@@ -162,7 +150,7 @@ static cloob_status evaluate(session *s, cloob_model *m, const char *folder, con
     free(name);
     if (status != CLOOB_OK) return status;
     print_result(&r);
-    json_out_flush(), fflush(stdout);
+    fflush(stdout);
     s->result = must(realloc(s->result, (size_t)(s->n + 1) * sizeof r));
     s->result[s->n++] = r;
     return CLOOB_OK;
@@ -239,7 +227,9 @@ const command eval_suite = {
         "zeroshot_classification_templates.txt it is a classification task: acc1, acc5, mean_per_class_recall; if "
         "dataset_type.txt contains multilabel, mean_average_precision. Captions in .txt members make a retrieval task "
         "(image_retrieval_recall@k, text_retrieval_recall@k). --task linear_probe trains on train/ and tests on "
-        "test/. Sets of DataComp are known by their names; WILDS, Dollar Street, GeoDE, FairFace, UTKFace and "
+        "test/.\n"
+        "\n"
+        "Sets of DataComp are known by their names; WILDS, Dollar Street, GeoDE, FairFace, UTKFace and "
         "WinoGAViL get their own metrics. Run the same command again to continue with what is unfinished.\n"
         "\n"
         "  cloob eval suite --checkpoint M --datasets wds/cifar10 wds/flickr8k --out results\n"

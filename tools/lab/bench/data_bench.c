@@ -130,7 +130,7 @@ cloob_status data_bench(cloob_ctx *ctx, const cloob_dataset *d, const data_bench
 
 /* ---- a query of an index of random rows --------------------------------------------------------------- */
 
-static void random_unit(float *row, int64_t D, uint64_t key)
+void random_unit(float *row, int64_t D, uint64_t key)
 {
     double square = 0;
     for (int64_t k = 0; k < D; k++) {

@@ -24,15 +24,14 @@ static void put_metrics(json_out *w, const benchmark_result *r)
 char *benchmark_json(const benchmark_result *r)
 {
     json_out w = { .spaced = true };
-    sbuf s;
     json_begin(&w, NULL, '{');
     json_members(&w, J_OF(r, dataset), J_OF(r, model), J_OF(r, pretrained), J_OF(r, task));
     put_metrics(&w, r);
     json_end(&w);
-    json_members(&w, J_OF(r, language), J_TEXT("weights", r->stamp), J_OF(r, n), J_OF(r, bad), J_OF(r, shots));
+    json_members(&w, J_OF(r, language), J_TEXT("weights", r->stamp), J_OF(r, n), J_OF(r, bad), J_OF(r, shots),
+                 J_OF(r, main_metric));
     json_end(&w);
-    json_out_back(&w, &s);
-    return sbuf_detach(&s);
+    return json_out_line(&w);
 }
 
 static const char *last_part(const char *path)
