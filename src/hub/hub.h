@@ -11,8 +11,6 @@
 #ifndef HUB_HUB_H
 #define HUB_HUB_H
 
-#include <stdatomic.h>
-
 #include "cloob/hub.h"
 #include "core/ctx.h"
 #include "core/hash.h"
@@ -117,9 +115,9 @@ bool hub_snapshot_has(const hub_repo *r, const char *commit, const char *name);
 /* Remembers that the commit has no such file. */
 void hub_note_absent(cloob_ctx *ctx, const hub_repo *r, const char *commit, const char *name);
 
-/* The lock of a blob, waited for until `stop`. *fd is -1 where the file system has no locks: then two processes may
+/* The lock of a blob, waited for until the context asks to stop. *fd is -1 where the file system has no locks: then two processes may
  * download the same file, and either result is whole. */
-cloob_status hub_lock(cloob_ctx *ctx, const hub_repo *r, const char *etag, const atomic_bool *stop, int *fd);
+cloob_status hub_lock(cloob_ctx *ctx, const hub_repo *r, const char *etag, int *fd);
 void hub_unlock(int fd);
 cloob_status hub_blob_path(cloob_ctx *ctx, const hub_repo *r, const char *etag, const char *ending,
                            char path[HUB_PATH]);

@@ -44,13 +44,10 @@ static cloob_status read_descriptor(cloob_ctx *ctx, int fd, const char *path, st
     if (st.st_size == 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: empty", path);
     if (st.st_size > IMAGE_LIMIT) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes", path, (long long)st.st_size);
     CLOOB_TRY(stored_reserve(ctx, s, (size_t)st.st_size));
-    while (s->size < (size_t)st.st_size) {
-        ssize_t got = read(fd, s->data + s->size, (size_t)st.st_size - s->size);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0)
-            return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read: %s", path, got ? strerror(errno) : "cut off");
-        s->size += (size_t)got;
-    }
+    ssize_t got = file_read_at(fd, s->data, (size_t)st.st_size, 0);
+    if (got < st.st_size)
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read: %s", path, got < 0 ? strerror(errno) : "cut off");
+    s->size = (size_t)got;
     return CLOOB_OK;
 }
 

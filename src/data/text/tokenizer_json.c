@@ -225,7 +225,6 @@ static cloob_status read_merges(const reader *r, const json *model)
     sbuf both = { 0 };
     int32_t rank = 0;
     bool good = list && list->kind == JSON_ARRAY;
-    if (!pieces_reserve_pairs(p, good ? list->count : 0)) return ctx_no_memory(r->ctx, 1 << 20, r->name);
     for (const json *e = good ? list->child : NULL; e && good; e = e->next, rank++) {
         const char *left = json_string(e), *gap = left ? strchr(left, ' ') : NULL, *right = gap ? gap + 1 : NULL;
         size_t n = gap ? (size_t)(gap - left) : 0;
@@ -239,7 +238,10 @@ static cloob_status read_merges(const reader *r, const json *model)
                 b = a >= 0 ? pieces_find(p, right, strlen(right)) : -1;
         int32_t id = b >= 0 && !both.failed ? pieces_find(p, both.data, both.len) : -1;
         good = id >= 0;
-        if (good) pieces_add_pair(p, a, b, rank, id);
+        if (good && !pieces_add_pair(p, a, b, rank, id)) {
+            sbuf_release(&both);
+            return ctx_no_memory(r->ctx, 1 << 20, r->name);
+        }
     }
     sbuf_release(&both);
     return good ? CLOOB_OK : bad(r, "a merge that is not two pieces of its vocabulary which make a third");
