@@ -166,12 +166,12 @@ static bool is_whole(const hub_repo *r, const char *commit, const char *folder)
 static bool has_shards(cloob_ctx *ctx, const char *folder, const char *index)
 {
     char path[HUB_PATH];
-    hub_names shards;
+    hub_listing shards;
     if (hub_put(ctx, path, "%s/%s", folder, index) != CLOOB_OK || hub_index_shards(ctx, path, &shards) != CLOOB_OK)
         return false;
     bool all = true;
-    for (int64_t i = 0; i < shards.count && all; i++) all = in_folder(folder, shards.name[i]);
-    hub_names_release(&shards);
+    for (int64_t i = 0; i < shards.count && all; i++) all = in_folder(folder, shards.file[i].name);
+    hub_listing_release(&shards);
     return all;
 }
 

@@ -344,7 +344,7 @@ static cloob_status fetch_small(http_session *s, download *d, const hub_listing 
 static cloob_status fetch_weights(http_session *s, download *d, const hub_listing *l, const hub_file *weights)
 {
     char path[HUB_PATH];
-    hub_names shards = { 0 };
+    hub_listing shards = { 0 };
     if (!hub_is_index(weights->name)) {
         want(d, weights);
         return fetch_all(s, d);
@@ -352,12 +352,12 @@ static cloob_status fetch_weights(http_session *s, download *d, const hub_listin
     CLOOB_TRY(hub_put(s->ctx, path, "%s/snapshots/%s/%s", d->r->folder, d->commit, weights->name));
     cloob_status status = hub_index_shards(s->ctx, path, &shards);
     for (int64_t i = 0; i < shards.count && status == CLOOB_OK; i++) {
-        const hub_file *f = hub_listing_find(l, shards.name[i]);
+        const hub_file *f = hub_listing_find(l, shards.file[i].name);
         if (!f || !want(d, f))
             status = ctx_fail(s->ctx, CLOOB_ERR_FORMAT, "%s: it has no %s, which its %s lists", d->r->name.repo,
-                              shards.name[i], weights->name);
+                              shards.file[i].name, weights->name);
     }
-    hub_names_release(&shards);
+    hub_listing_release(&shards);
     return status == CLOOB_OK ? fetch_all(s, d) : status;
 }
 

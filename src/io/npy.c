@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
+
 enum { HEADER = 128 - 10 };
 
 void npy_put_beginning(sbuf *s, int64_t rows, int64_t columns)
@@ -31,8 +33,7 @@ typedef struct npy_head {
 static bool find_head(const unsigned char *at, size_t size, npy_head *h)
 {
     if (size < 12 || memcmp(at, "\x93NUMPY", 6) != 0 || at[6] < 1 || at[6] > 3) return false;
-    size_t field = at[6] == 1 ? 2 : 4, length = 0;
-    for (size_t i = field; i-- > 0;) length = length << 8 | at[8 + i];
+    size_t field = at[6] == 1 ? 2 : 4, length = (size_t)load_le(at + 8, (int)field);
     if (length > size - 8 - field) return false;
     h->text = (const char *)at + 8 + field, h->size = length;
     h->numbers = at + 8 + field + length, h->bytes = size - 8 - field - length;
@@ -91,8 +92,7 @@ static bool type_of(const npy_head *h, npy_type *t)
 
 static double number_at(const unsigned char *at, npy_type t)
 {
-    uint64_t bits = 0;
-    for (int i = t.bytes; i-- > 0;) bits = bits << 8 | at[i];
+    uint64_t bits = load_le(at, t.bytes);
     if (t.kind == 'f' && t.bytes == 4) {
         float f;
         uint32_t half = (uint32_t)bits;

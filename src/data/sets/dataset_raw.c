@@ -1,9 +1,11 @@
-/* CIFAR-10/100, STL-10 and MNIST: images are fixed-size records of raw planes, read in place. */
+/* Raw pixels: CIFAR-10/100, STL-10 and MNIST, whose images are fixed-size records of planes, read in place; and random
+ * images. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/file.h"
+#include "core/rng.h"
 #include "data/sets/dataset_kind.h"
 
 /* One file of images. The planes are the last bytes of a record. */
@@ -208,13 +210,24 @@ static cloob_status number_classes(cloob_ctx *ctx, dataset_part *p, const raw_ru
     return CLOOB_OK;
 }
 
-/* Whether the source names this file, packed or not; of other sources the split decides, which is test by default. */
-static bool wants(const raw_kind *k, const char *source, const dataset_options *o)
+/* Packed by gzip or not. */
+static bool is_called(const raw_kind *k, const char *name)
 {
     size_t n = strlen(k->images);
-    const char *base = name_base(source);
-    bool one_file = !file_is_dir(source) && !name_is_tar(source);
-    if (one_file) return strncmp(base, k->images, n) == 0 && (!base[n] || strcmp(base + n, ".gz") == 0);
+    return strncmp(name, k->images, n) == 0 && (!name[n] || strcmp(name + n, ".gz") == 0);
+}
+
+const dataset_ops *raw_set_of(const char *name)
+{
+    for (const raw_kind *k = kinds; k < kinds + KINDS; k++)
+        if (is_called(k, name)) return k->set;
+    return NULL;
+}
+
+/* Whether the source names this file; of folders and tars the split decides, which is test by default. */
+static bool wants(const raw_kind *k, const char *source, const dataset_options *o)
+{
+    if (!file_is_dir(source) && !name_is_tar(source)) return is_called(k, name_base(source));
     return strcmp(k->split, o->split ? o->split : "test") == 0;
 }
 
@@ -299,3 +312,53 @@ static cloob_status fetch_raw(cloob_ctx *ctx, const dataset_part *p, int64_t i, 
 const dataset_ops dataset_cifar = { "cifar", open_raw, close_raw, fetch_raw };
 const dataset_ops dataset_stl10 = { "stl10", open_raw, close_raw, fetch_raw };
 const dataset_ops dataset_mnist = { "mnist", open_raw, close_raw, fetch_raw };
+
+/* ---- random images with random captions, for benchmarks and a first run without data: sample i is a pure function of
+ * (seed, i) */
+
+enum { SIDE = 224, DEFAULT_COUNT = 100, WORDS = 8 };
+
+static cloob_status open_random(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p)
+{
+    uint64_t *key = p->self = malloc(sizeof *key);
+    if (!key) return ctx_no_memory(ctx, sizeof *key, source);
+    *key = rng_key(o->seed, "data/synthetic");
+    p->count = o->num_samples > 0 ? o->num_samples : DEFAULT_COUNT;
+    p->captions = true;
+    return CLOOB_OK;
+}
+
+static void close_random(dataset_part *p) { free(p->self); }
+
+static cloob_status put_caption(cloob_ctx *ctx, uint64_t key, stored_sample *s)
+{
+    static const char *const word[] = { "red",  "green", "small", "large",  "two", "old",   "house", "tree",
+                                        "bird", "boat",  "river", "street", "at",  "under", "near",  "morning" };
+    char text[128] = "";
+    for (int i = 0; i < WORDS; i++) {
+        if (i) strcat(text, " ");
+        strcat(text, word[rng_below(key, (uint64_t)i, sizeof word / sizeof *word)]);
+    }
+    return stored_caption(ctx, text, strlen(text), s);
+}
+
+static cloob_status fetch_random(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what,
+                                 stored_sample *s)
+{
+    uint64_t key = rng_subkey(*(const uint64_t *)p->self, (uint64_t)i);
+    size_t bytes = (size_t)SIDE * SIDE * 3;
+    (void)pick;
+    sbuf_printf(&s->name, "synthetic sample %lld", (long long)i);
+    if (what & FETCH_CAPTION) CLOOB_TRY(put_caption(ctx, key, s));
+    if (!(what & FETCH_IMAGE)) return CLOOB_OK;
+    CLOOB_TRY(stored_reserve(ctx, s, bytes));
+    for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+        uint64_t eight = rng_u64(key, at + WORDS);
+        memcpy(s->data + at, &eight, sizeof eight);
+    }
+    s->size = bytes;
+    s->width = s->height = SIDE;
+    return CLOOB_OK;
+}
+
+const dataset_ops dataset_random = { "synthetic", open_random, close_random, fetch_random };

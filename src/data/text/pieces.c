@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "core/hash.h"
 #include "core/text.h"
 #include "data/text/tokenizer_impl.h"
@@ -139,8 +140,7 @@ bool pieces_add_pair(pieces *p, int32_t left, int32_t right, int32_t rank, int32
 
 static uint32_t unit_at(const pieces *p, size_t i, size_t units)
 {
-    const unsigned char *b = (const unsigned char *)p->charsmap.data + 4 + 4 * i;
-    return i < units ? (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24 : 0;
+    return i < units ? (uint32_t)load_le(p->charsmap.data + 4 + 4 * i, 4) : 0;
 }
 
 static size_t unit_offset(uint32_t u) { return (size_t)(u >> 10) << ((u & 1u << 9) >> 6); }
@@ -149,9 +149,8 @@ static size_t unit_offset(uint32_t u) { return (size_t)(u >> 10) << ((u & 1u << 
 static size_t map_prefix(const pieces *p, const char *text, size_t bytes, bool shortest, const char **to)
 {
     size_t longest = 0, units, at, all = p->charsmap.len;
-    const unsigned char *head = (const unsigned char *)p->charsmap.data;
     if (all < 8) return 0;
-    units = ((size_t)head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24) / 4;
+    units = load_le(p->charsmap.data, 4) / 4;
     if (units > (all - 4) / 4) return 0;
     at = unit_offset(unit_at(p, 0, units));
     for (size_t i = 0; i < bytes; i++) {

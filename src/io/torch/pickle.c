@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "io/torch/pickle_machine.h"
 
 enum { SLAB_VALUES = 512, VALUE_LIMIT = 4 << 20 };
@@ -128,8 +129,7 @@ static bool take_uint(pk_machine *m, int n, uint64_t *out)
 {
     const unsigned char *p = NULL;
     if (!take(m, (size_t)n, &p)) return false;
-    *out = 0;
-    for (int i = n - 1; i >= 0; i--) *out = *out << 8 | p[i];
+    *out = load_le(p, n);
     return true;
 }
 
