@@ -62,13 +62,6 @@ bool tokenizer_fits(const tokenizer *t, int64_t vocab)
 
 /* ---- added tokens -------------------------------------------------------------------------------- */
 
-/* One text on its way to ids. */
-typedef struct encoder {
-    cloob_ctx *ctx;
-    const tokenizer *t;
-    sbuf *ids;
-} encoder;
-
 static bool is_word(const char *text, size_t n, size_t at, bool before)
 {
     size_t used;
@@ -129,7 +122,7 @@ static cloob_status encode_split(const encoder *e, const char *text, size_t n, b
 static cloob_status encode_part(const encoder *e, const char *text, size_t n, bool normalized, bool first)
 {
     sbuf clean = { 0 };
-    if (normalized) return steps_cut(e->ctx, e->t, text, n, first, e->ids);
+    if (normalized) return steps_cut(e, text, n, first);
     if (!e->t->normalizers) return encode_split(e, text, n, true, first);
     sbuf_add(&clean, text, n);
     steps_normalise(e->t, &clean);

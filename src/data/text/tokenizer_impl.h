@@ -183,8 +183,15 @@ cloob_status tokenizer_or_close(cloob_status status, tokenizer **t);
 /* False: there are too many. */
 bool steps_add(tokenizer *t, step s);
 void steps_normalise(const tokenizer *t, sbuf *text);
-/* Appends the ids of normalised text, cut into words and pieces. first: it begins a text. */
-cloob_status steps_cut(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, bool first, sbuf *ids);
+/* One text on its way to ids, which are appended. */
+typedef struct encoder {
+    cloob_ctx *ctx;
+    const tokenizer *t;
+    sbuf *ids;
+} encoder;
+
+/* Cuts normalised text into words and pieces. first: it begins a text. */
+cloob_status steps_cut(const encoder *e, const char *text, size_t bytes, bool first);
 
 /* Unicode's white space, as Rust has it: without U+001C .. U+001F. */
 bool steps_is_space(uint32_t c);
