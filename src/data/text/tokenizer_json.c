@@ -629,7 +629,7 @@ void json_from_merges(bool clip, const char *vocab_text, size_t vocab_size, cons
     json_begin(&w, "merges", '[');
     for (const char *at = merges; text_line(&at, merges + size, &line, &n);) {
         char merge[1024];
-        if (!n || n >= sizeof merge || strncmp(line, "#version", 8) == 0) continue;
+        if (!n || n >= sizeof merge || (n >= 8 && memcmp(line, "#version", 8) == 0)) continue;
         snprintf(merge, sizeof merge, "%.*s", (int)n, line);
         json_put_text(&w, NULL, merge);
     }
