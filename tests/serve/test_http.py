@@ -85,11 +85,13 @@ def refusals(w, s):
     status, headers, _ = s.ask("PUT", "/embed", "{}")
     assert status == 405 and headers["allow"] == "POST"
     for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "[::1].evil.example", "127.0.0.1:80.evil.example",
-                 "localhost:80x", "localhost:", "localhost:99999", "[::1", "user@localhost", "localhost/x", "localhost evil.example", "127.evil.example"):
+                 "localhost:80x", "localhost:", "localhost:99999", "[::1", "user@localhost", "localhost/x", "localhost evil.example", "127.evil.example",
+                 "localhost.", "[::1%25lo]", "[::ffff:127.0.0.1]", "127.1", "0177.0.0.1", ""):
         assert s.get("/v1/models", {"Host": host})[0] == 403, host
     for host in ("localhost", "LOCALHOST:8080", "127.0.0.1", "127.9.9.9:1", "[::1]", "[::1]:8080"):
         assert s.get("/v1/models", {"Host": host})[0] == 200, host
-    assert s.get("/v1/models", {"Origin": "http://evil.example"})[0] == 403
+    for origin in ("http://evil.example", "null", "", f"file://127.0.0.1:{s.port}", f"http://127.0.0.1:{s.port}@evil.example", f"x://y://127.0.0.1:{s.port}"):
+        assert s.get("/v1/models", {"Origin": origin})[0] == 403, origin
     assert s.get("/v1/models", {"Origin": f"http://127.0.0.1:{s.port}.evil.example"})[0] == 403
     assert s.get("/v1/models", {"Origin": f"http://127.0.0.1:{s.port}"})[0] == 200
 

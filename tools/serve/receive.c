@@ -41,8 +41,8 @@ static bool from_another_site(const serve *s, const request *x)
     bool own_name = host_parse(s->o->host, &own) && strcmp(own.name, wanted.name) == 0;
     if (!own_name && !host_is_loopback(&wanted)) return true;
     if (!origin) return false;
-    const char *site = strstr(origin, "://");
-    return !site || strcasecmp(site + 3, host) != 0;
+    size_t scheme = strncasecmp(origin, "https://", 8) == 0 ? 8 : strncasecmp(origin, "http://", 7) == 0 ? 7 : 0;
+    return !scheme || strcasecmp(origin + scheme, host) != 0;
 }
 
 /* ---- framing ------------------------------------------------------------------------------------- */
@@ -55,10 +55,11 @@ typedef struct framing {
 
 static enum MHD_Result read_framing(void *arg, enum MHD_ValueKind kind, const char *key, const char *value)
 {
+    static const char token[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     framing *f = arg;
     (void)kind;
     if (!value) value = "";
-    f->odd_name = f->odd_name || !*key || key[strcspn(key, " \t")]; /* "Content-Length : 5" */
+    f->odd_name = f->odd_name || !*key || key[strspn(key, token)]; /* "Content-Length : 5" */
     if (strcasecmp(key, "Host") == 0) f->hosts++;
     if (strcasecmp(key, "Origin") == 0) f->origins++;
     if (strcasecmp(key, "Transfer-Encoding") == 0) f->encodings++, f->encoding = value;
@@ -73,10 +74,11 @@ static const char *ambiguous(const request *x, const char *version)
 {
     framing f = { 0 };
     MHD_get_connection_values(x->connection, MHD_HEADER_KIND, read_framing, &f);
-    if (f.odd_name) return "a header name with a space";
+    if (f.odd_name) return "a header name with a space or a control character";
     if (f.hosts > 1 || f.origins > 1) return "more than one Host or Origin header";
     if (!f.hosts && strcmp(version, "HTTP/1.0") != 0) return "the Host header is missing";
     if (f.lengths_differ) return "Content-Length headers that differ";
+    if (f.encodings && strcmp(version, "HTTP/1.1") != 0) return "Transfer-Encoding in another version than HTTP/1.1";
     if (f.length && f.encodings) return "Content-Length together with Transfer-Encoding";
     if (f.encodings && (f.encodings > 1 || strcasecmp(f.encoding, "chunked") != 0))
         return "Transfer-Encoding other than chunked";
