@@ -349,6 +349,22 @@ def uploads(w):
     return grown
 
 
+def entries(w):
+    """Small requests for many entries: what they unfold to is bounded as bodies are."""
+    s = Server(w, "--index", w.images, *LIMIT)
+    assert [e["id"] for e in s.json("/metadata", {"ids": [1, 0, 1]})] == [1, 0, 1]
+    assert len(s.json("/metadata", {"ids": [0] * 10000})) == 10000 and s.post("/metadata", {"ids": [0] * 10001})[0] == 400  # as the schema says
+    before, got = s.memory(), []
+    body = b'{"ids": [' + b"1," * 9000 + b"1]}"
+    threads = [threading.Thread(target=lambda: [got.append(s.post("/metadata", body)[0]) for _ in range(3)]) for _ in range(40)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert set(got) <= {200, 429} and 200 in got, got
+    grown = bounded(s, before)
+    assert s.stop()[0] == 0
+    return grown
+
+
 def thumbnails(w):
     """Thumbnails of large images at every size, together with the list of runs."""
     os.makedirs(w.path("large"), exist_ok=True)
@@ -426,7 +442,7 @@ def main():
     w = World(sys.argv[1])
     w.run("search", "index", "w/images", "--checkpoint", w.model)
     names = [a for a in sys.argv[2:] if a != "--old"]
-    for test in (framing, fuzz, fuzz_bodies, aborted_uploads, unread_answers, downloads, uploads, thumbnails, drains):
+    for test in (framing, fuzz, fuzz_bodies, aborted_uploads, unread_answers, downloads, uploads, entries, thumbnails, drains):
         if names and test.__name__ not in names:
             continue
         begin = time.time()

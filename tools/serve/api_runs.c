@@ -193,10 +193,10 @@ static void put_params(json_out *w, const serve *s, const char *name)
 /* At most what reading a run takes: numbers of the table, values of the results, the answer. */
 static int64_t run_memory(const serve *s, const char *name)
 {
-    static const char *const file[] = { "metrics.tsv", "checkpoints/results.jsonl" };
-    static const int64_t times[] = { 6, 20 };
+    static const char *const file[] = { "metrics.tsv", "checkpoints/results.jsonl", "params.txt" };
+    static const int64_t times[] = { 6, 20, 4 };
     int64_t bytes = 0;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         char path[PATH_MAX];
         struct stat st;
         if (run_file(s, name, file[i], path) && stat(path, &st) == 0 && st.st_size <= MAX_FILE_BYTES)

@@ -15,6 +15,14 @@ void handle_indices_list(serve *s, cloob_ctx *ctx, const http_request *q, http_r
     http_json(r, 200, &w);
 }
 
+/* Bytes of an entry in an answer: its name, of which few bytes are escaped, and numbers. */
+static int64_t entry_bytes(const cloob_search *s, int64_t entry)
+{
+    size_t bytes;
+    search_index_name(s, entry, &bytes);
+    return 96 + 2 * (int64_t)bytes;
+}
+
 static void put_metadata(json_out *w, const cloob_search *s, int64_t entry)
 {
     char *name = entry_name(s, entry);
@@ -48,9 +56,13 @@ static cloob_status read_query(cloob_ctx *ctx, const json *root, inputs *in)
     return refuse(ctx, "one of text, image, image_url and embedding_input is needed");
 }
 
-static void put_results(http_reply *r, const cloob_search *s, const search_hit *hit, int64_t n, int64_t images)
+static void put_results(cloob_ctx *ctx, const http_request *q, http_reply *r, const cloob_search *s,
+                        const search_hit *hit, int64_t n, int64_t images)
 {
     json_out w = { 0 };
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < n; i++) bytes += entry_bytes(s, hit[i].entry);
+    if (!http_reserve(r, q, ctx, bytes)) return;
     json_begin(&w, NULL, '[');
     for (int64_t i = 0; i < n; i++) {
         json_begin(&w, NULL, '{');
@@ -106,7 +118,7 @@ void handle_knn(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
         if (ids < images) ids = images;
         search_query sq = { .row = query, .max_hits = ids > 0 ? ids : 0 };
         status = find_entries(ctx, q->memory, v->search, &sq, &hit, &found, &total);
-        if (status == CLOOB_OK) put_results(r, v->search, hit, found, images);
+        if (status == CLOOB_OK) put_results(ctx, q, r, v->search, hit, found, images);
         else http_fail(r, q, ctx, status);
     }
     free(query), free(hit);
@@ -116,14 +128,17 @@ void handle_knn(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 
 /* ---- /metadata ----------------------------------------------------------------------------------- */
 
-static cloob_status put_entries(cloob_ctx *ctx, json_out *w, const cloob_search *s, const json *ids)
+static cloob_status put_entries(cloob_ctx *ctx, account *memory, json_out *w, const cloob_search *s, const json *ids)
 {
-    if (json_kind_of(ids) != JSON_ARRAY) return refuse(ctx, "ids: a list of numbers");
+    enum { MAX_IDS = 10000 }; /* as the schema says (openapi.c) */
+    if (json_kind_of(ids) != JSON_ARRAY || json_count(ids) > MAX_IDS)
+        return refuse(ctx, "ids: a list of at most %d numbers", MAX_IDS);
     json_begin(w, NULL, '[');
     for (const json *e = json_first(ids); e; e = json_next(e)) {
         int64_t id;
         if (!json_int(e, &id) || id < 0 || id >= cloob_search_count(s))
             return refuse(ctx, "ids: numbers from 0 to %lld", (long long)cloob_search_count(s) - 1);
+        CLOOB_TRY(account_reserve(ctx, memory, entry_bytes(s, id)));
         json_begin(w, NULL, '{');
         json_put_int(w, "id", id);
         json_begin(w, "metadata", '{');
@@ -144,7 +159,7 @@ void handle_metadata(serve *s, cloob_ctx *ctx, const http_request *q, http_reply
     cloob_status status = body_object(ctx, q, &doc);
     const json *root = json_doc_root(doc);
     if (status == CLOOB_OK && find_index(s, ctx, q, r, json_string(json_get(root, "indice_name")), &x, &v)) {
-        status = put_entries(ctx, &w, v->search, json_get(root, "ids"));
+        status = put_entries(ctx, q->memory, &w, v->search, json_get(root, "ids"));
         if (status == CLOOB_OK) http_json(r, 200, &w);
         else free(w.data);
     }
