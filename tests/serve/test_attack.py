@@ -261,7 +261,7 @@ def read_answer(c):
 
 SMALL_LIMIT = 32  # MiB, of the tests of memory
 LIMIT = ("--memory-limit", f"{SMALL_LIMIT}MiB") if "--old" not in sys.argv else ()  # --old: a binary without the flag, to see a test fail
-SLACK = 48  # MiB: thumbnails, stacks, what malloc has not returned; a sanitizer's shadow makes it useless
+SLACK = 48  # MiB: stacks, images being decoded, what malloc has not returned; a sanitizer's shadow makes it useless
 
 
 def bounded(s, before):
@@ -360,6 +360,21 @@ def entries(w):
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert set(got) <= {200, 429} and 200 in got, got
+    bounded(s, before)
+    assert s.stop()[0] == 0
+    # files whose size is not in their first bytes are read whole, within the same limit
+    os.makedirs(w.path("padded"), exist_ok=True)
+    for i in range(2):
+        with open(w.path(f"padded/{i}.jpg"), "wb") as f:
+            f.write(w.image()[:2] + (b"\xff\xef\xff\xff" + bytes(65533)) * 120 + w.image()[2:])
+    w.run("search", "index", "padded", "--checkpoint", w.model)
+    s = Server(w, "--index", "padded", *LIMIT)
+    assert [e["width"] for e in s.json("/v1/search", {})["results"]] == [32, 32]
+    before, got = max(before, s.memory()), []
+    threads = [threading.Thread(target=lambda: [got.append(s.post("/v1/search", {})[0]) for _ in range(4)]) for _ in range(40)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert set(got) == {200}, got
     grown = bounded(s, before)
     assert s.stop()[0] == 0
     return grown

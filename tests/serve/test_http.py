@@ -2,6 +2,7 @@
 import base64
 import json
 import os
+import re
 import shutil
 import socket
 import struct
@@ -213,10 +214,15 @@ def operation(w, s):
     assert status == 200 and b"cloob_batch_rows_bucket" in data and b'le="+Inf"' in data
     doc = s.json("/openapi.json")
     assert doc["openapi"].startswith("3.1") and "/v1/embeddings" in doc["paths"]
-    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "reference", "http.md")
-    with open(page) as f:
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+    with open(os.path.join(root, "tools/serve/routes.c")) as f:
+        routes = {(m.lower(), p) for m, p in re.findall(r'\{ "(GET|POST)", +"([^"]+)",', f.read())}
+    described = {(m, p) for p in doc["paths"] for m in doc["paths"][p]}
+    assert routes - described == {("get", "/"), ("get", "/docs"), ("get", "/page/{name}"), ("post", "/vectors/")} and described < routes, routes ^ described
+    assert doc["info"]["version"] == s.json("/api/version")["version"]
+    with open(os.path.join(root, "docs/reference/http.md")) as f:
         documented = {(m.split("|")[1].strip().lower(), m.split("`")[1]) for m in f if m.startswith(("| GET |", "| POST |"))}
-    assert documented == {(m, p) for p in doc["paths"] for m in doc["paths"][p]}, "docs/reference/http.md and the table of routes differ"
+    assert documented == described, "docs/reference/http.md and page/openapi.json differ"
     status, headers, data = s.get("/")
     assert status == 200 and headers["content-type"].startswith("text/html")
     policy = headers["content-security-policy"]

@@ -20,7 +20,7 @@ static cloob_status open_split(cloob_ctx *ctx, const bench *b, const char *split
 {
     cloob_data_options o;
     if (dataset_runs_commands(ctx, b->folder))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: its name is a command (pipe:), which is not run; rename the folder",
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: its name is a command (pipe:), which is not run; rename it",
                         b->folder);
     cloob_data_options_init(&o);
     if (b->o.data) o = *b->o.data;
