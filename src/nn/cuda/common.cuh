@@ -183,4 +183,25 @@ static inline unsigned blocks_for(int64_t items) { return (unsigned)((items + 25
 
 static inline cudaStream_t stream_of(const op_env *env) { return (cudaStream_t)env->stream; }
 
+template <typename T>
+static inline T *data_of(const tensor *t)
+{
+    return (T *)t->data;
+}
+
+/* f(i) for every i below `items`, a thread each. */
+template <typename F>
+static __global__ void __launch_bounds__(256) each_kernel(int64_t items, F f)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < items) f(i);
+}
+
+template <typename F>
+static cloob_status for_each(const op_env *env, const char *op, int64_t items, F f)
+{
+    if (items > 0) each_kernel<<<blocks_for(items), 256, 0, stream_of(env)>>>(items, f);
+    return cuda_launched(env->ctx, op);
+}
+
 #endif

@@ -5,7 +5,6 @@
 
 #include "nn/cuda/stem/conv_small.h"
 #include "nn/cuda/kernels.h"
-#include "nn/cuda/patches.h"
 #include "tensor/cuda/dnn.h"
 #include "tensor/cuda/gemm.h"
 

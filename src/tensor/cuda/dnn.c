@@ -301,7 +301,7 @@ static choice choose(cloob_ctx *ctx, device *d, dnn_plan *p)
 }
 
 /* Makes the chosen plan; false when the list no longer says what the choice says. */
-static bool fence_registers(device *d, dnn_plan *p)
+static bool remake_plan(device *d, dnn_plan *p)
 {
     const choice *c = &p->choice;
     engine_list l;
@@ -330,7 +330,7 @@ static bool choose_by_timing(cloob_ctx *ctx, device *d, dnn_plan *p)
     choice own = p->choice = choose(ctx, d, p);
     tune_put(s->tune, p->key, &p->choice, sizeof p->choice);
     if (memcmp(&own, &p->choice, sizeof own) != 0) drop(&p->plan); /* another process has chosen */
-    return !p->choice.none && (p->plan || fence_registers(d, p));
+    return !p->choice.none && (p->plan || remake_plan(d, p));
 }
 
 cloob_status dnn_plan_create(cloob_ctx *ctx, device *d, const dnn_shape *shape, dnn_plan **out)
@@ -355,7 +355,7 @@ bool dnn_plan_ready(cloob_ctx *ctx, device *d, dnn_plan *p)
 {
     if (p->plan) return true;
     if (!p->graph && !make_graph(p, cuda_use(d)->dnn)) return false;
-    return fence_registers(d, p) || choose_by_timing(ctx, d, p);
+    return remake_plan(d, p) || choose_by_timing(ctx, d, p);
 }
 
 void dnn_plan_destroy(dnn_plan *p)
