@@ -84,6 +84,8 @@ must "bench data" '' bench data --data world/train.tsv --batch-size 8 --batches 
 must "ablate" '' ablate --train-data world/train.tsv --val-data world/val.tsv --model tiny --force-image-size 32 --vocab-size 600 \
     --batch-size 16 --epochs 1 --max-steps 1 --workers 0 --device cpu --methods clip cloob --seeds 2 --logs logs --name two
 [ -s logs/two/ablation.md ] || fail "ablate"
+must "sweep without --select" '5e-4, cloob' sweep --grid lr=1e-3,5e-4 --grid method=cloob --train-data world/train.tsv --val-data world/val.tsv --model tiny \
+    --force-image-size 32 --vocab-size 600 --batch-size 16 --epochs 1 --max-steps 1 --workers 0 --device cpu --logs logs --name rates
 must "bench search" '' bench search --n 1000 --dim 16 --repeats 1 --json
 must "zeroshot" '"top1"' zeroshot --checkpoint "$model" --data world/classes/colour --prompts world/prompts.json --set colour --device cpu --json
 must "report" '' report logs/run --out report.html
