@@ -302,7 +302,7 @@ static cloob_status classify_block(cloob_ctx *ctx, cloob_model *m, const cloob_c
 }
 
 static cloob_status classify(cloob_ctx *ctx, cloob_model *m, const words *labels, const words *templates,
-                             const image_paths *images, results *r)
+                             const image_list *images, results *r)
 {
     cloob_classifier *c = NULL;
     int64_t D = cloob_model_width(m, CLOOB_UNIT, CLOOB_IMAGE), C = labels->count;
@@ -315,7 +315,9 @@ static cloob_status classify(cloob_ctx *ctx, cloob_model *m, const words *labels
         int64_t n = images->count - i < IMAGES_AT_ONCE ? images->count - i : IMAGES_AT_ONCE;
         cloob_progress p = { "classify", "images", i, images->count, 1, NULL, NULL };
         progress_show(NULL, &p);
-        status = classify_block(ctx, m, c, images->path + i, n, scratch, r);
+        const char *path[IMAGES_AT_ONCE];
+        for (int64_t k = 0; k < n; k++) path[k] = images->item[i + k].path;
+        status = classify_block(ctx, m, c, path, n, scratch, r);
     }
     progress_end();
     if (listed) json_out_close();
@@ -374,18 +376,18 @@ static int run(const command *self, cloob_ctx *ctx)
 {
     words labels = { 0 }, templates = { 0 };
     cloob_model *m = NULL;
-    image_paths images = { 0 };
+    image_list images = { 0 };
     results r = { 0 };
     int code = read_labels(self, ctx, &labels, &templates);
     o.model.open.photos = true;
     if (code < 0) {
-        cloob_status status = image_paths_find(ctx, opt_words.item, opt_words.count, &images);
+        cloob_status status = image_list_find(ctx, &images, opt_words.item, opt_words.count);
         if (status == CLOOB_OK) status = cli_model_open(ctx, &o.model, &m);
         if (status == CLOOB_OK && o.sort_into) treat_earlier(&labels);
         if (status == CLOOB_OK) status = classify(ctx, m, &labels, &templates, &images, &r);
         code = status == CLOOB_OK ? conclude(self, &r, images.count) : cli_fail(self, ctx, status);
         cloob_model_close(m);
-        image_paths_release(&images);
+        image_list_release(&images);
     }
     words_release(&labels), words_release(&templates);
     return code;

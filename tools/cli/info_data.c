@@ -92,11 +92,11 @@ static void print_json(const char *what, const cloob_dataset *d, const cloob_dat
 static bool is_foreign(cloob_ctx *ctx, const char *what)
 {
     char why[4096];
-    image_paths images = { 0 };
+    image_list images = { 0 };
     if (!file_is_dir(what)) return false;
     snprintf(why, sizeof why, "%s", cloob_error(ctx));
-    bool foreign = image_paths_find(ctx, &what, 1, &images) == CLOOB_OK && images.count == 0;
-    image_paths_release(&images);
+    bool foreign = image_list_find(ctx, &images, &what, 1) == CLOOB_OK && images.count == 0;
+    image_list_release(&images);
     if (!foreign) ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s", why); /* the data set's reason */
     return foreign;
 }

@@ -192,11 +192,12 @@ void html_put(sbuf *s, const char *format, ...)
     va_list args;
     va_start(args, format);
     while (*format) {
-        size_t plain = strcspn(format, "%"), n = strspn(format + plain + 1, "+.*0123456789l") + 2;
+        size_t plain = strcspn(format, "%");
         const char *at = format + plain;
         char spec[24];
         sbuf_add(s, format, plain);
         if (!*at) break;
+        size_t n = strspn(at + 1, "+.*0123456789l") + 2;
         snprintf(spec, sizeof spec, "%.*s", (int)n, at);
         int digits = strchr(spec, '*') ? va_arg(args, int) : -1;
         switch (at[n - 1]) {

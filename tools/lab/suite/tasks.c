@@ -16,9 +16,13 @@
 
 enum { MAX_TARGETS = 1 << 16 }; /* numbers of one npy member: far more than any set has classes */
 
+/* The folder's name may come from a list or from an archive: nothing in it is run. */
 static cloob_status open_split(cloob_ctx *ctx, const bench *b, const char *split, const char *text_key, dataset **d)
 {
     cloob_data_options o;
+    if (dataset_runs_commands(ctx, b->folder))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: its name is a command (pipe:), which is not run; rename it",
+                        b->folder);
     cloob_data_options_init(&o);
     if (b->o.data) o = *b->o.data;
     o.type = "webdataset", o.split = split;
