@@ -74,7 +74,7 @@ printf '\357\273\277objects\r\n# sets\nwds/vtab/pets\n' > all/list.txt # as a Wi
 b --checkpoint "$model" copy.safetensors --datasets all --out two --quiet > two.txt || fail "two models"
 [ "$(grep -c '^objects' two.txt)" = 3 ] && grep -q 'copy.safetensors' two.txt || fail "a row for each, and the table: $(cat two.txt)"
 b --checkpoint "$model" --datasets all/list.txt --out two --quiet 2> err.txt > /dev/null || fail "a list"
-grep -q '^warning: wds/vtab/pets: not there' err.txt || fail "a set of the list that is not there: $(cat err.txt)"
+grep -q '^warning: wds/vtab/pets: no such data set' err.txt || fail "a set of the list that is not there: $(cat err.txt)"
 
 # several labels per image: targets that say what classes say rank like them
 cp -r all/objects several && echo multilabel > several/dataset_type.txt

@@ -119,7 +119,7 @@ has beta-on 'init_inv_tau: 11'
 has beta-on 'scale_hopfield: 5'
 has beta-on 'learnable_inv_tau: False'
 "$cloob" convert logs/clip openai.pt --to openai --quiet > out 2> err || fail "convert: $(cat err)"
-"$cloob" info logs/clip/checkpoints/latest.safetensors | sed -n 's/^config *//p' > config.json
+"$cloob" info logs/clip/checkpoints/latest.safetensors | sed -n 's/^config *{/{/p' > config.json
 "$cloob" convert openai.pt openai.safetensors --config config.json --quiet > out 2> err || fail "convert back: $(cat err)"
 "$cloob" train --preset finetune --pretrained openai.safetensors --vocab-size 540 "${tune[@]}" --name published > out 2> err || fail "published weights: $(cat err)"
 has published 'method: clip'

@@ -36,7 +36,7 @@ static const opt_row step_rows[] = {
       "skip padding: the text tower computes tokens up to each end token only", 0 },
     { "text-length", OPT_INT, &model.text_length, "0", "L",
       "mean tokens per text, uniform from L/2 to 3L/2; 0: from 4 to the context length", OPT_NOT_NEGATIVE },
-    { "profile", OPT_FLAG, &profiled, NULL, NULL, "also print the time of every op; such a step is slower", 0 },
+    { "profile", OPT_FLAG, &profiled, NULL, NULL, "also print the time of every op; a profiled step is slower", 0 },
     OPT_END
 };
 

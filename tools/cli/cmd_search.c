@@ -59,7 +59,7 @@ static int run_index(const command *self, cloob_ctx *ctx, const char *folder)
     cloob_status status = cli_model_open(ctx, &o.model, &m);
     if (status == CLOOB_OK && lacks_tokenizer(m))
         status = ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                          "%s holds no tokenizer, so words could not be searched; give its merges with `vocab` FILE",
+                          "%s contains no tokenizer, so words cannot be searched; give its merges with `vocab` FILE",
                           o.model.checkpoint);
     cli_stop_on_signals();
     if (status == CLOOB_OK)

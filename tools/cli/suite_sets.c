@@ -92,13 +92,13 @@ static bool add_list(suite_sets *s, const char *list, const char *split)
         for (char *c = line; *c; c++)
             if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?'; /* it may be any file */
         if (s->missing++ - missing < PRINTED)
-            cli_print("warning: ", "%s: not there (line of %s); left out", line, list);
+            cli_print("warning: ", "%s: no such data set (line of %s); left out", line, list);
     }
     fclose(f);
     if (s->missing - missing > PRINTED)
-        cli_print("warning: ", "%s: %lld more data sets are not there; left out", list,
+        cli_print("warning: ", "%s: %lld more data sets do not exist; left out", list,
                   (long long)(s->missing - missing - PRINTED));
-    if (s->n == first) cli_error(&eval_suite, "%s: none of its data sets is there", list);
+    if (s->n == first) cli_error(&eval_suite, "%s: none of its data sets exists", list);
     return s->n > first;
 }
 

@@ -177,7 +177,7 @@ cloob_status search_bench(cloob_ctx *ctx, const char *path, int64_t n, int64_t d
     API_NEEDS(ctx, path && ms && n >= 0);
     cloob_search *s;
     if (n < 1 || dim < 1 || repeats < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "n, dim and repeats must be above 0");
-    if (file_exists(path)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: is there already", path);
+    if (file_exists(path)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: already exists", path);
     CLOOB_TRY(write_random(ctx, path, n, dim));
     cloob_status status = cloob_search_open(ctx, path, &s);
     if (status == CLOOB_OK) status = time_queries(ctx, s, repeats, ms);

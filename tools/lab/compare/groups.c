@@ -1,6 +1,7 @@
 /* Values by metric and group, then means, intervals, tests and winners. */
 #include "lab/compare/groups.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,43 +151,20 @@ static void normal(rank_sum *r, double na, double nb, double ties)
     r->two_sided = fmin(1, 2 * normal_tail(fmax(r->U, na * nb - r->U), mean, deviation));
 }
 
-static cloob_status gather_sample(cloob_ctx *ctx, ranked *v, const double *x, int64_t n, bool from_a)
+rank_sum ranksum_test(const double *a, int64_t na, const double *b, int64_t nb, bool always_normal)
 {
-    for (int64_t i = 0; i < n; i++) {
-        if (!isfinite(x[i]))
-            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "rank-sum test: value %lld is not a finite number", (long long)i);
-        v[i] = (ranked){ x[i], from_a };
-    }
-    return CLOOB_OK;
-}
-
-static cloob_status test_ranks(cloob_ctx *ctx, rank_sum *out, ranked *v, const double *a, int64_t na, const double *b,
-                               int64_t nb, rank_sum_method method)
-{
+    rank_sum r;
     double ties;
-    CLOOB_TRY(gather_sample(ctx, v, a, na, true));
-    CLOOB_TRY(gather_sample(ctx, v + na, b, nb, false));
-    out->U = rank_total(v, na + nb, &ties) - 0.5 * (double)na * (double)(na + 1);
-    bool small = (na < nb ? na : nb) <= EXACT_SMALLER && (na < nb ? nb : na) <= EXACT_LARGER;
-    if (method == RANK_SUM_EXACT && ties > 0)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "rank-sum test: there is no exact p-value with equal values");
-    if (method == RANK_SUM_EXACT && !small)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "rank-sum test: exact only up to %d and %d values", EXACT_SMALLER,
-                        EXACT_LARGER);
-    out->exact = method == RANK_SUM_EXACT || (method == RANK_SUM_AUTO && small && ties == 0);
-    if (out->exact) exact(out, na, nb);
-    else normal(out, (double)na, (double)nb, ties);
-    return CLOOB_OK;
-}
-
-cloob_status ranksum_test(cloob_ctx *ctx, rank_sum *out, const double *a, int64_t na, const double *b, int64_t nb,
-                          rank_sum_method method)
-{
-    if (na < 1 || nb < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "rank-sum test: a sample is empty");
     ranked *v = must(malloc((size_t)(na + nb) * sizeof *v));
-    cloob_status status = test_ranks(ctx, out, v, a, na, b, nb, method);
+    assert(na > 0 && nb > 0);
+    for (int64_t i = 0; i < na + nb; i++) v[i] = (ranked){ i < na ? a[i] : b[i - na], i < na };
+    r.U = rank_total(v, na + nb, &ties) - 0.5 * (double)na * (double)(na + 1);
     free(v);
-    return status;
+    bool small = (na < nb ? na : nb) <= EXACT_SMALLER && (na < nb ? nb : na) <= EXACT_LARGER;
+    r.exact = small && ties == 0 && !always_normal;
+    if (r.exact) exact(&r, na, nb);
+    else normal(&r, (double)na, (double)nb, ties);
+    return r;
 }
 
 /* ---- corrections and intervals --------------------------------------------------------------------- */
@@ -268,8 +246,7 @@ group_stats group_describe(const group_values *v)
     return g;
 }
 
-static cloob_status test_pairs(cloob_ctx *ctx, const compare_options *o, group_row *m, double *holm,
-                               int64_t groups_count)
+static void test_pairs(const compare_options *o, group_row *m, double *holm, int64_t groups_count)
 {
     int64_t n = 0;
     for (int64_t a = 0; a < groups_count; a++)
@@ -278,7 +255,7 @@ static cloob_status test_pairs(cloob_ctx *ctx, const compare_options *o, group_r
             pair_test *t = &m->pair[n];
             *t = (pair_test){ a, b, .p = NAN, .delta = NAN, .difference = NAN };
             if (x->n && y->n) {
-                CLOOB_TRY(ranksum_test(ctx, &t->test, x->value, x->n, y->value, y->n, RANK_SUM_AUTO));
+                t->test = ranksum_test(x->value, x->n, y->value, y->n, false);
                 t->p = t->test.two_sided;
                 t->delta = cliffs_delta(x->value, x->n, y->value, y->n);
                 t->difference = x->mean - y->mean;
@@ -290,7 +267,6 @@ static cloob_status test_pairs(cloob_ctx *ctx, const compare_options *o, group_r
         m->pair[i].p_holm = holm[i];
         m->pair[i].significant = holm[i] < o->alpha;
     }
-    return CLOOB_OK;
 }
 
 const pair_test *groups_pair(const groups_result *g, const group_row *m, int64_t a, int64_t b)
@@ -311,7 +287,7 @@ static void find_best(const groups_result *g, group_row *m)
     m->won = m->p_best < g->alpha;
 }
 
-cloob_status groups_finish(cloob_ctx *ctx, const groups *g, const compare_options *o, groups_result *out)
+void groups_finish(const groups *g, const compare_options *o, groups_result *out)
 {
     int64_t n = g->count, pairs = n * (n - 1) / 2;
     size_t metrics = (size_t)g->metrics + 1;
@@ -337,8 +313,7 @@ cloob_status groups_finish(cloob_ctx *ctx, const groups *g, const compare_option
             if (v->n < 2 || !o->resamples) continue;
             bootstrap_mean(v->value, v->n, o->resamples, o->seed, 0.95, &v->low, &v->high);
         }
-        CLOOB_TRY(test_pairs(ctx, o, m, holm, n));
+        test_pairs(o, m, holm, n);
         find_best(out, m);
     }
-    return CLOOB_OK;
 }

@@ -2,7 +2,7 @@
  *
  *     groups g = { .memory = a };
  *     for each run: groups_add(&g, "clip", object);
- *     CLOOB_TRY(groups_finish(ctx, &g, &options, &out));
+ *     groups_finish(&g, &options, &out);
  */
 #ifndef LAB_COMPARE_GROUPS_H
 #define LAB_COMPARE_GROUPS_H
@@ -22,8 +22,6 @@ typedef struct rank_sum {
     double two_sided, less, greater; /* p-values; less: a tends to be smaller */
     bool exact;
 } rank_sum;
-
-typedef enum rank_sum_method { RANK_SUM_AUTO, RANK_SUM_EXACT, RANK_SUM_NORMAL } rank_sum_method;
 
 /* ---- several groups of runs ---------------------------------------------------------------------- */
 
@@ -172,7 +170,7 @@ group_stats group_describe(const group_values *v); /* without an interval */
 void groups_add(groups *g, const char *group, const json *object);
 
 /* Means with bootstrap intervals, and a test of every pair of groups. out points into g's memory. */
-cloob_status groups_finish(cloob_ctx *ctx, const groups *g, const compare_options *o, groups_result *out);
+void groups_finish(const groups *g, const compare_options *o, groups_result *out);
 
 /* Holm's step-down correction of n p-values, in place; NaN stays and does not count. */
 void holm_correct(double *p, int64_t n);
@@ -182,8 +180,7 @@ double cliffs_delta(const double *a, int64_t na, const double *b, int64_t nb);
 void bootstrap_mean(const double *x, int64_t n, int64_t resamples, uint64_t seed, double level, double *low,
                     double *high);
 
-/* EXACT with ties is refused. Values must be finite, both samples non-empty. */
-cloob_status ranksum_test(cloob_ctx *ctx, rank_sum *out, const double *a, int64_t na, const double *b, int64_t nb,
-                          rank_sum_method method);
+/* Values are finite, both samples non-empty. always_normal: the normal limit in any case. */
+rank_sum ranksum_test(const double *a, int64_t na, const double *b, int64_t nb, bool always_normal);
 
 #endif

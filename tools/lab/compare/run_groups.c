@@ -271,7 +271,7 @@ static cloob_status add_inside(cloob_ctx *ctx, reader *r, const char *dir)
     }
     free(inside);
     if (status == CLOOB_OK && r->runs + r->left_out == before)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: is no run and holds none (no params.txt)", dir);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: is not a run and contains none (no params.txt)", dir);
     return status;
 }
 
@@ -338,7 +338,7 @@ cloob_status compare_runs(cloob_ctx *ctx, groups_result *out, const char *const 
     for (int64_t i = 0; i < paths && status == CLOOB_OK; i++) status = add_path(ctx, &r, path[i]);
     if (status == CLOOB_OK) log_searches(ctx, &r);
     if (status == CLOOB_OK && r.g.count < 2) status = refuse_few(ctx, &r);
-    if (status == CLOOB_OK) status = groups_finish(ctx, &r.g, o, out);
+    if (status == CLOOB_OK) groups_finish(&r.g, o, out);
     if (status == CLOOB_OK && o->metrics) status = choose_metrics(ctx, out, o->metrics, memory);
     out->memory = memory;
     if (status != CLOOB_OK) groups_release(out);
@@ -355,7 +355,7 @@ static cloob_status add_file(cloob_ctx *ctx, reader *r, const char *group, const
     if (r->runs == before && r->epoch >= 0)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no line has epoch %lld", path, (long long)r->epoch);
     if (r->runs == before)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds no run; needs one JSON object per line", path);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: contains no run; needs one JSON object per line", path);
     if (r->epochs_differ)
         ctx_log(ctx, CLOOB_LOG_WARN,
                 "%s: lines of different epochs: evaluations of one run are no sample of runs; choose one epoch", path);
@@ -371,7 +371,7 @@ cloob_status compare_files(cloob_ctx *ctx, groups_result *out, const char *path_
     *out = (groups_result){ 0 };
     cloob_status status = add_file(ctx, &r, "a", path_a);
     if (status == CLOOB_OK) status = add_file(ctx, &r, "b", path_b);
-    if (status == CLOOB_OK) status = groups_finish(ctx, &r.g, &o, out);
+    if (status == CLOOB_OK) groups_finish(&r.g, &o, out);
     if (status == CLOOB_OK) log_searches(ctx, &r);
     out->memory = memory;
     if (status != CLOOB_OK) groups_release(out);

@@ -324,7 +324,8 @@ cloob_status benchmark_page(cloob_ctx *ctx, const benchmark_result *r, int64_t n
     sbuf_puts(&s, "<h2 id=\"main\">Main metrics</h2>\n");
     grid_put(&shown, GRID_HTML, &s);
     if (missing)
-        html_put(&s, "<p class=\"note\">%lld of DataComp's 38 sets are not there; means are over the others.</p>\n",
+        html_put(&s,
+                 "<p class=\"note\">%lld of DataComp's 38 sets were not evaluated; means are over the others.</p>\n",
                  (long long)missing);
     sbuf_puts(&s, "<h2 id=\"all\">Every metric</h2>\n");
     grid_put(&all, GRID_HTML, &s);

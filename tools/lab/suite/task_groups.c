@@ -28,8 +28,8 @@ static cloob_status make_groups(cloob_ctx *ctx, const bench *b, const bench_feat
         for (int64_t i = 0; i < f->e.rows; i++) {
             double v = f->target[i * f->targets + column[k]];
             if (!(v >= 0 && v < MAX_GROUPS && v == floor(v)))
-                return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: image %lld has %g where a group's number is due", b->folder,
-                                (long long)i, v);
+                return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: image %lld has %g, which is not the number of a group",
+                                b->folder, (long long)i, v);
             if ((int64_t)v >= g->size[k]) g->size[k] = (int64_t)v + 1;
         }
     }

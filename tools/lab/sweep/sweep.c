@@ -69,7 +69,7 @@ static cloob_status check(cloob_ctx *ctx, const sweep_options *o)
         if (rules[i].broken) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s", rules[i].rule);
     if (!o->select && o->seeds < 4)
         ctx_log(ctx, CLOOB_LOG_WARN,
-                "%lld seeds: the exact rank-sum test of so few cannot fall below 5 %%; four or more can be "
+                "%lld seeds: the exact rank-sum test of so few runs cannot fall below 5 %%; four or more seeds can be "
                 "significant",
                 (long long)o->seeds);
     return CLOOB_OK;

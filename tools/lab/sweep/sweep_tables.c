@@ -220,7 +220,7 @@ static cloob_status write_comparison(cloob_ctx *ctx, sweep *s, const sweep_stage
         CLOOB_TRY(run_read(ctx, s->memory, &stage->run[i], file, &object));
         groups_add(&g, group_of(s, &s->points.item[stage->point[i]]), object);
     }
-    CLOOB_TRY(groups_finish(ctx, &g, &(compare_options){ .alpha = s->o->alpha }, &found));
+    groups_finish(&g, &(compare_options){ .alpha = s->o->alpha }, &found);
     s->summary.metrics = found.metrics;
     for (int64_t i = 0; i < found.metrics; i++) s->summary.significant += found.metric[i].won;
     ablation_markdown(&found, seeds, markdown);

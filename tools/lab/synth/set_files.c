@@ -95,17 +95,17 @@ static cloob_status clear_staging(cloob_ctx *ctx, synth_stage *st, const char *n
 
 static cloob_status refuse_other(cloob_ctx *ctx, synth_stage *st, const char *name)
 {
-    return ctx_fail(ctx, CLOOB_ERR_IO,
-                    "%s is not empty (%s) and holds no set of cloob synth: give another `out`, or `force` to add to it",
-                    st->out, name);
+    return ctx_fail(
+        ctx, CLOOB_ERR_IO,
+        "%s is not empty (%s) and contains no set of cloob synth: give another `out`, or `force` to add to it", st->out,
+        name);
 }
 
 static cloob_status refuse_owned(cloob_ctx *ctx, synth_stage *st, const char *name)
 {
     if (!is_owned(name)) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_IO,
-                    "%s/%s is in the way and was not made by cloob synth: move it or give another `out`", st->out,
-                    name);
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s/%s exists and was not made by cloob synth: move it or give another `out`",
+                    st->out, name);
 }
 
 /* ---- life cycle ---------------------------------------------------------------------------------- */
@@ -141,7 +141,7 @@ static cloob_status move_name(cloob_ctx *ctx, synth_stage *st, const char *name)
     CLOOB_TRY(file_in(ctx, st->path, name, from));
     CLOOB_TRY(file_in(ctx, st->out, name, to));
     if (!file_exists(from) || rename(from, to) == 0) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot put it in place: %s", to, strerror(errno));
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot move the new file there: %s", to, strerror(errno));
 }
 
 static cloob_status remove_shard(cloob_ctx *ctx, synth_stage *st, const char *name)

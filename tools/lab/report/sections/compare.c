@@ -129,7 +129,8 @@ void page_compare(page *p)
     compare_options_init(&o);
     gather(p, &g);
     if (g.count < 1 || g.count > MAX_GROUPS) return;
-    if (groups_finish(p->ctx, &g, &o, &found) == CLOOB_OK && found.metrics) put_groups(p, &found);
+    groups_finish(&g, &o, &found);
+    if (found.metrics) put_groups(p, &found);
 }
 
 /* ---- the table of an ablation, from ablation.json next to the page ----------------------------------- */
@@ -224,7 +225,7 @@ static void importances(page *p, const json *axes)
     chart c = { .title = "Importance of the settings",
                 .x_label = "",
                 .y_label = "share of the variance, %",
-                .note = "The share of the scores' variance that lies between the values of one setting.",
+                .note = "The share of the scores' variance between the values of one setting.",
                 .bars = true,
                 .category = name,
                 .categories = n };
