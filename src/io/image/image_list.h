@@ -31,8 +31,8 @@ cloob_status image_list_add(cloob_ctx *ctx, image_list *l, const char *path, boo
 void image_list_release(image_list *l);
 
 /* Adds files, folders (with the folders in them) and glob patterns: what is named is taken as it is, folders give files
- * with the endings of known formats, in order. A single path that is not there is an error that names it; one of several
- * is listed, and whoever reads it leaves it out. */
+ * with the endings of known formats, in order. A single path that is not there is an error that names it; one of
+ * several is listed, and whoever reads it leaves it out. */
 cloob_status image_list_find(cloob_ctx *ctx, image_list *l, const char *const *what, int64_t n);
 
 #endif
