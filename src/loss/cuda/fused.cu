@@ -107,7 +107,7 @@ __device__ __forceinline__ int own_column(const fused_call &j, int row)
     return at >= 0 && at < j.n ? (int)at : -1;
 }
 
-/* Maximum and sum of the scores of one row, the positive and what lies past the end left out. */
+/* Maximum and sum of the scores of one row, without the positive and columns past the end. */
 __device__ __forceinline__ void row_lse(const float (&c)[128], int half, const fused_call &j, place at, int column_tile)
 {
     int row = at.row + 8 * half, own = own_column(j, row);

@@ -220,7 +220,7 @@ static cloob_status pool_plan(const op_env *env, op_args *a, const tensor *t, co
     s->half = cuda_align(work);
     s->dz = s->half + rows;
     s->dp = s->dz + (backward ? rows : 0);
-    a->scratch_bytes = s->dp + (size_t)(q.N * H * q.T) * sizeof(float); /* dp; forward: p, when nobody keeps it */
+    a->scratch_bytes = s->dp + (size_t)(q.N * H * q.T) * sizeof(float); /* dp; forward: p, if it is not an output */
     return CLOOB_OK;
 }
 

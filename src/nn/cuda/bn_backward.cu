@@ -1,7 +1,7 @@
 /* Batch norm backward in two passes.
  *
- * reduce: g = (dy + dy2) through pool and relu; sums of g and g (x - mean) per channel; g written where
- * somebody wants it. apply: dx = gain rstd (g - mean(g) - xhat mean(g xhat)). relu's mask: y > 0 where y is
+ * reduce: g = (dy + dy2) through pool and relu; sums of g and g (x - mean) per channel; g is written if it
+ * is an output. apply: dx = gain rstd (g - mean(g) - xhat mean(g xhat)). relu's mask: y > 0 where y is
  * given, else computed from x. Sums are added in a fixed order. */
 #include "nn/cuda/bn_common.cuh"
 
@@ -22,7 +22,7 @@ typedef struct bwd_in {
 template <typename T, int V>
 struct bwd_row {
     pack<T, V> dy, dy2, x, y;
-    bool dropped; /* pooled by nobody */
+    bool dropped; /* in no 2 x 2 window */
 };
 
 template <typename T, int V, int MASK, bool DY2, bool POOL>

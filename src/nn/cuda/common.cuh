@@ -126,7 +126,7 @@ static inline int pack_width(cloob_dtype d, int64_t width)
     return width % v == 0 ? v : 1;
 }
 
-/* Rows of `packs` packs over a grid: a thread keeps its column of packs and walks down the rows, so that what
+/* Rows of `packs` packs over a grid: a thread owns a column of packs and processes rows, so that what
  * belongs to a channel stays in registers. block.x columns (at most 64), block.y rows; grid.x blocks share
  * the rows, grid.y the columns. The grid fills the chip once. */
 typedef struct row_grid {

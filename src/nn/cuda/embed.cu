@@ -3,7 +3,7 @@
  * The gradient of the table adds rows of dy by token id. To add in a fixed order without atomics, positions
  * are first sorted by id (each block owns a range of ids and collects their positions in rising order); then
  * every block sums a stretch of the sorted list, run by run; runs that cross stretches are put together by a
- * last small launch. Packed rows say by `row` which of all tokens they hold; the gradient of the positions is
+ * last small launch. `row` is the token index of each packed row; the gradient of the positions is
  * then taken the same way, with positions for ids. */
 #include "nn/cuda/common.cuh"
 

@@ -60,7 +60,7 @@ static float call_ms(const op_args *a)
 
 /* ---- batch norms together ------------------------------------------------------------------------ */
 
-/* The residual of an apply is an apply itself, and nobody else reads it. */
+/* The residual of an apply is an apply itself, and no other op reads it. */
 static cloob_status apply_both_prepare(const op_env *env, op_group *g, bool *claims)
 {
     const op_args *shortcut = g->member[0], *apply = g->member[1];

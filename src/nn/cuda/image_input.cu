@@ -37,7 +37,7 @@ __device__ __forceinline__ patch_place place_of(unsigned at, const patch_sizes &
 }
 
 /* Windows as rows: a thread per pack of an image, for every gridDim.y-th image. The 3 x 256 values that bytes become
- * lie in a table. */
+ * are in a table. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(256) byte_patches_kernel(T *y, const uint8_t *x, image_norm m, patch_sizes z)
 {

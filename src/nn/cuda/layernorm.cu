@@ -1,6 +1,6 @@
 /* Layer norm and unit length: a warp per row, the row kept in registers.
  *
- * Backward walks many rows with one warp, so that the gain's and bias's gradients add up in registers; blocks
+ * Backward, a warp processes many rows, so that the gain's and bias's gradients add up in registers; blocks
  * write partial sums and a second launch adds them in a fixed order. */
 #include "nn/cuda/layernorm.cuh"
 #include "nn/cuda/linear/quantize.cuh"

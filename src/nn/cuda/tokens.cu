@@ -227,7 +227,7 @@ extern "C" cloob_status class_tokens_bwd_cuda(const op_env *env, const op_args *
     return grid_bwd(env, "class_tokens_bwd", &a->in[0], &a->out[0], &a->out[1], &a->out[2], false, a->scratch);
 }
 
-/* A thread per row and pack walks the grid. */
+/* A thread per row and pack; it processes all tokens of the grid. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(256)
     mean_kernel(T *__restrict__ y, const T *__restrict__ x, const float *__restrict__ pos, int64_t items,

@@ -31,7 +31,7 @@ static cloob_status trial_run(void *user)
     return cuda_check(t->ctx, prologue_gemm_run(t->d->stream, &t->p, t->sms), "timing a fused GEMM");
 }
 
-/* Noise for everything the GEMM reads, and room for what it writes. side: the factor is written out. */
+/* Noise for everything the GEMM reads, and memory for what it writes. side: the factor is written out. */
 static cloob_status trial_open(trial *t, bool side)
 {
     prologue_gemm *p = &t->p;
@@ -118,8 +118,8 @@ static int asked_variant(const op_env *env, prologue_gemm p)
     return -1;
 }
 
-/* Which variant, or -1 when one after the other is better. *ms: in, of that; out, of what was chosen. extra_ms: what
- * the GEMM needs beside itself. */
+/* Which variant, or -1 when one after the other is better. *ms: in, of that; out, of what was chosen. extra_ms: time
+ * needed in addition to the GEMM. */
 static int variant_for(const op_env *env, const prologue_gemm *p, bool side, float *ms, float extra_ms)
 {
     float separate_ms = *ms;
@@ -136,7 +136,7 @@ static int variant_for(const op_env *env, const prologue_gemm *p, bool side, flo
 }
 
 /* Claims the group where the GEMM helps, and lays out scratch: numbers for the end of batch norm's sums, the weight,
- * the sums. side: the factor is written out; extra_ms: what the GEMM needs beside itself. */
+ * the sums. side: the factor is written out; extra_ms: time needed in addition to the GEMM. */
 static cloob_status claim(const op_env *env, op_group *g, prologue_gemm p, bool side, float extra_ms, bool *claims)
 {
     prologue_state s = { .variant = variant_for(env, &p, side, &g->ms, extra_ms) };

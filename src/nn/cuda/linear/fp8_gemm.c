@@ -125,7 +125,7 @@ static cloob_status run_rows(const op_env *env, const char *op, fp8_gemm *p, voi
     return gemm_run(env->ctx, env->dev, p->plan, env->stream, D, left, p->weights, C, vector, scratch);
 }
 
-/* The left factor's bytes and where their inverse scale lies. */
+/* The left factor's bytes and the address of their inverse scale. */
 static cloob_status left_factor(const op_env *env, const char *op, fp8_gemm *p, const void *A, const tensor *rounded,
                                 void *scratch, const void **left)
 {
