@@ -288,7 +288,8 @@ def unknown_keys(s):
 
 def texts_pass(w, s):
     """Many large images at once do not hold a text."""
-    image, done, count = png(3000, 3000), [], 120
+    sanitized = b"__asan_init" in open(w.cloob, "rb").read()  # too slow for 120 within the client's minute on a busy machine
+    image, done, count = png(3000, 3000), [], 40 if sanitized else 120
 
     def one():
         done.append(s.post("/v1/embeddings", image, {"Content-Type": "image/png"})[0])
