@@ -192,38 +192,29 @@ static cloob_status reduce_scatter(cloob_ctx *ctx, comm *c, void *send, void *re
     return CLOOB_OK;
 }
 
-static cloob_status all_reduce(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype)
-{
-    CLOOB_TRY(check_summable(ctx, dtype));
-    for (int64_t at = 0; at < count; at += PIECE) {
-        MPI_Request r;
-        int code = MPI_Iallreduce(MPI_IN_PLACE, (char *)data + (size_t)at * dtype_size(dtype), piece(count - at),
-                                  type_of(dtype), MPI_SUM, world(c), &r);
-        CLOOB_TRY(complete(ctx, c, code, &r, "sum"));
-    }
-    return CLOOB_OK;
-}
-
-static cloob_status begin(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, void *after,
-                          comm_request *request)
-{
-    (void)after;
-    CLOOB_TRY(check_summable(ctx, dtype));
-    if (count > PIECE) return all_reduce(ctx, c, data, count, dtype);
-    MPI_Request *r = malloc(sizeof *r);
-    if (!r) return ctx_no_memory(ctx, sizeof *r, "an all-reduce");
-    int code = MPI_Iallreduce(MPI_IN_PLACE, data, (int)count, type_of(dtype), MPI_SUM, world(c), r);
-    if (code != MPI_SUCCESS) free(r);
-    else request->handle = r;
-    return mpi_check(ctx, c, code, "all-reduce");
-}
-
 static cloob_status wait(cloob_ctx *ctx, comm *c, comm_request *request)
 {
     cloob_status status = finish(ctx, c, request->handle, "sum");
     free(request->handle);
     request->handle = NULL;
     return status;
+}
+
+/* Waits for all pieces but the last. */
+static cloob_status begin(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, void *after,
+                          comm_request *request)
+{
+    CLOOB_TRY(check_summable(ctx, dtype));
+    for (; count > PIECE; count -= PIECE, data = (char *)data + PIECE * dtype_size(dtype)) {
+        CLOOB_TRY(begin(ctx, c, data, PIECE, dtype, after, request));
+        CLOOB_TRY(wait(ctx, c, request));
+    }
+    MPI_Request *r = malloc(sizeof *r);
+    if (!r) return ctx_no_memory(ctx, sizeof *r, "a sum");
+    int code = MPI_Iallreduce(MPI_IN_PLACE, data, (int)count, type_of(dtype), MPI_SUM, world(c), r);
+    if (code != MPI_SUCCESS) free(r);
+    else request->handle = r;
+    return mpi_check(ctx, c, code, "sum");
 }
 
 static cloob_status barrier(cloob_ctx *ctx, comm *c)
@@ -255,7 +246,6 @@ static void end_mpi(void)
 
 static const comm_ops ops = { .all_gather = all_gather,
                               .reduce_scatter = reduce_scatter,
-                              .all_reduce = all_reduce,
                               .begin = begin,
                               .wait = wait,
                               .broadcast = broadcast,

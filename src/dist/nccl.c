@@ -146,28 +146,16 @@ static cloob_status reduce_scatter(cloob_ctx *ctx, comm *c, void *send, void *re
     return leave(ctx, c);
 }
 
-static cloob_status enqueue_sum(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype)
-{
-    return nccl_check(ctx, c,
-                      nccl.ncclAllReduce(data, data, elements(count, dtype), type_of(dtype), ncclSum, state(c)->comm,
-                                         state(c)->stream),
-                      "all-reduce");
-}
-
-static cloob_status all_reduce(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype)
-{
-    CLOOB_TRY(enter(ctx, c, "all-reduce"));
-    CLOOB_TRY(enqueue_sum(ctx, c, data, count, dtype));
-    return leave(ctx, c);
-}
-
 static cloob_status begin(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, void *after,
                           comm_request *request)
 {
     CLOOB_TRY(begin_after(ctx, c, after, "all-reduce"));
-    CLOOB_TRY(enqueue_sum(ctx, c, data, count, dtype));
+    CLOOB_TRY(nccl_check(ctx, c,
+                         nccl.ncclAllReduce(data, data, elements(count, dtype), type_of(dtype), ncclSum, state(c)->comm,
+                                            state(c)->stream),
+                         "all-reduce"));
     CLOOB_TRY(begun(ctx, c));
-    request->handle = state(c); /* any mark that is not NULL: the stream keeps the order */
+    request->handle = state(c); /* not NULL; the stream keeps the order */
     return CLOOB_OK;
 }
 
@@ -231,7 +219,6 @@ static void destroy(comm *c)
 
 static const comm_ops ops = { .all_gather = all_gather,
                               .reduce_scatter = reduce_scatter,
-                              .all_reduce = all_reduce,
                               .begin = begin,
                               .wait = wait,
                               .broadcast = broadcast,
