@@ -1,513 +1,596 @@
-#include "infer/embed_source.h"
+/* Sources of embeddings, and the file or memory that their rows go to. */
+#include "infer/embed_job.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/arena.h"
 #include "core/arith.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "core/needs.h"
+#include "core/text.h"
 #include "infer/embed_data.h"
+#include "infer/embeddings_file.h"
+#include "io/image/image_list.h"
+#include "io/rows_file.h"
 
-/* Rows of images, texts or tensors that are made at a time, a multiple of the encoder's batch. */
-enum { AT_ONCE = 256 };
+enum {
+    AT_ONCE = 256,         /* rows computed at a time */
+    NAMES_LIMIT = 64 << 20 /* bytes of names and captions: they go into a file's header, limited to 100 MB */
+};
 
-/* ---- names and captions: one pass over a set without its images ------------------------------------- */
+/* In the order of a file: the widest elements first, because the format has no padding and readers map it. */
+typedef enum embed_part {
+    EMBED_LABEL,
+    EMBED_ROW,   /* sample of the data set */
+    EMBED_OWNER, /* of a text: its image row */
+    EMBED_IMAGE,
+    EMBED_TEXT,
+    EMBED_PARTS
+} embed_part;
+
+typedef struct embed_run {
+    model *m;
+    const embed_job *job;
+    embed_result *e;
+    int64_t max_rows[EMBED_PARTS]; /* 0: none of this part */
+    int64_t width[EMBED_PARTS];    /* 0 for integers, and without the part */
+
+    const char **name, **caption; /* if every input is readable; NULL: unknown, or beyond the limit */
+    int64_t names, captions;
+    int64_t *first; /* (samples + 1) sample i of the data set has captions first[i] to first[i + 1] - 1 */
+    st_file tensors;
+    const st_entry *images, *tokens; /* in tensors; NULL: not there */
+    image_paths files;
+    file_bytes text;
+
+    arena memory;
+    int64_t at_once;
+    float *rows; /* (at_once, the larger width) */
+    bool *bad;   /* (at_once) */
+
+    rows_file *file;           /* NULL: to memory */
+    int place[EMBED_PARTS];    /* in the file; -1: not there */
+    void *to[EMBED_PARTS];     /* in memory */
+    int64_t done[EMBED_PARTS]; /* rows in memory */
+    stored_rows stored;        /* rows retrieve from it; without rows: nothing does */
+} embed_run;
+
+/* ---- names and captions of a data set: one pass without its images ----------------------------------- */
 
 typedef struct names_pass {
-    const dataset *d;
-    sample_names *out;
     stored_sample s;
     int64_t room;  /* of captions */
     int64_t bytes; /* of all texts so far */
-    bool keep;     /* false: longer than the limit; only counted from there on */
-    bool texts, all;
+    bool keep;     /* false: beyond the limit; captions are only counted */
 } names_pass;
 
-void free_list(char **list, int64_t n)
+static bool is_unreadable(cloob_status status) { return status == CLOOB_ERR_FORMAT || status == CLOOB_ERR_IO; }
+
+/* Stores a text in *to unless the limit is exceeded, which drops all texts. */
+static cloob_status keep_text(cloob_ctx *ctx, embed_run *r, names_pass *p, const sbuf *text, const char **to)
 {
-    for (int64_t i = 0; list && i < n; i++) free(list[i]);
-    free(list);
-}
-
-static void sample_names_release(sample_names *n)
-{
-    free_list(n->name, n->samples);
-    if (n->first) free_list(n->caption, n->first[n->samples]);
-    free(n->first);
-    *n = (sample_names){ 0 };
-}
-
-static void drop_texts(cloob_ctx *ctx, names_pass *p, int64_t captions)
-{
-    ctx_log(ctx, CLOOB_LOG_WARN,
-            "names and captions are longer than %d MiB together and are left out; `row` says which sample a row is",
-            SAMPLE_NAMES_LIMIT >> 20);
-    free_list(p->out->name, p->out->samples);
-    free_list(p->out->caption, captions);
-    p->out->name = p->out->caption = NULL;
-    p->keep = false;
-}
-
-static cloob_status keep_caption(cloob_ctx *ctx, names_pass *p, int64_t at)
-{
-    if (!heap_grow(&p->out->caption, at, &p->room, sizeof *p->out->caption))
-        return ctx_no_memory(ctx, (size_t)at * sizeof *p->out->caption, "captions");
-    p->out->caption[at] = strdup(p->s.caption.data);
-    return p->out->caption[at] ? CLOOB_OK : ctx_no_memory(ctx, p->s.caption.len, "a caption");
-}
-
-/* Texts in quotes, with a few marks escaped. */
-static int64_t cost(const sbuf *text) { return (int64_t)text->len + 8; }
-
-static cloob_status take_caption(cloob_ctx *ctx, names_pass *p, int64_t i)
-{
-    int64_t at = p->out->first[i + 1];
-    p->bytes += cost(&p->s.caption);
-    if (p->keep && p->bytes > SAMPLE_NAMES_LIMIT) drop_texts(ctx, p, at);
-    if (p->keep) CLOOB_TRY(keep_caption(ctx, p, at));
-    p->out->first[i + 1]++;
-    return CLOOB_OK;
-}
-
-static bool passes_over(cloob_status status) { return status == CLOOB_ERR_FORMAT || status == CLOOB_ERR_IO; }
-
-static cloob_status take_sample(cloob_ctx *ctx, names_pass *p, int64_t i)
-{
-    int what = p->texts ? FETCH_CAPTION : 0;
-    p->out->first[i + 1] = p->out->first[i];
-    cloob_status status = dataset_fetch(ctx, p->d, i, 0, what, &p->s);
-    if (status != CLOOB_OK && !passes_over(status)) return status;
-    if (p->keep) p->out->name[i] = strdup(p->s.name.len ? p->s.name.data : "");
-    if (p->keep && !p->out->name[i]) return ctx_no_memory(ctx, p->s.name.len, "names");
-    p->bytes += cost(&p->s.name);
-    int64_t captions = p->all ? p->s.captions : 1;
-    for (int64_t k = 0; p->texts && k < captions; k++) {
-        if (k) status = dataset_fetch(ctx, p->d, i, (uint64_t)k, what, &p->s);
-        if (status == CLOOB_OK && p->s.caption.len) CLOOB_TRY(take_caption(ctx, p, i));
-        else if (status != CLOOB_OK && !passes_over(status)) return status;
+    p->bytes += (int64_t)text->len + 8; /* quotes, and a few characters escaped */
+    if (!p->keep) return CLOOB_OK;
+    if (p->bytes > NAMES_LIMIT) {
+        ctx_log(ctx, CLOOB_LOG_WARN, "names and captions exceed %d MiB and are left out; `row` has the sample of a row",
+                NAMES_LIMIT >> 20);
+        arena_release(&r->e->strings);
+        r->name = r->caption = NULL, p->keep = false;
+        return CLOOB_OK;
     }
+    *to = arena_string(&r->e->strings, text->len ? text->data : "");
+    return *to ? CLOOB_OK : ctx_no_memory(ctx, text->len, "names");
+}
+
+static cloob_status take_caption(cloob_ctx *ctx, embed_run *r, names_pass *p)
+{
+    const char *text = NULL;
+    CLOOB_TRY(keep_text(ctx, r, p, &p->s.caption, &text));
+    if (text) {
+        r->caption = arena_grow(&r->e->strings, r->caption, r->captions, &p->room, 1024, sizeof *r->caption);
+        if (!r->caption) return ctx_no_memory(ctx, (size_t)r->captions * sizeof *r->caption, "captions");
+        r->caption[r->captions] = text;
+    }
+    r->captions++;
     return CLOOB_OK;
 }
 
-/* captions: the first of each sample; with all, every one. A sample that cannot be read has an empty name and no
- * caption. On failure out is empty. */
-static cloob_status sample_names_read(cloob_ctx *ctx, const dataset *d, int64_t samples, bool captions, bool all,
-                                      sample_names *out)
+/* A sample that cannot be read has an empty name and no caption. */
+static cloob_status take_sample(cloob_ctx *ctx, embed_run *r, names_pass *p, int64_t i, bool texts)
 {
-    *out = (sample_names){ 0 };
-    names_pass p = { .d = d, .out = out, .keep = true, .texts = captions, .all = all };
-    out->first = calloc((size_t)samples + 1, sizeof *out->first);
-    out->name = calloc((size_t)samples + 1, sizeof *out->name);
+    const dataset *d = r->job->data;
+    int what = texts ? FETCH_CAPTION : 0;
+    const char *name = NULL;
+    cloob_status status = dataset_fetch(ctx, d, i, 0, what, &p->s);
+    if (status != CLOOB_OK && !is_unreadable(status)) return status;
+    CLOOB_TRY(keep_text(ctx, r, p, &p->s.name, &name));
+    if (name) r->name[i] = name;
+    int64_t captions = !texts ? 0 : r->job->all_captions ? p->s.captions : 1;
+    for (int64_t k = 0; k < captions; k++) {
+        if (k) status = dataset_fetch(ctx, d, i, (uint64_t)k, what, &p->s);
+        if (status == CLOOB_OK && p->s.caption.len) CLOOB_TRY(take_caption(ctx, r, p));
+        else if (status != CLOOB_OK && !is_unreadable(status)) return status;
+    }
+    r->first[i + 1] = r->captions;
+    return CLOOB_OK;
+}
+
+static cloob_status read_names(cloob_ctx *ctx, embed_run *r, int64_t samples, bool texts)
+{
+    names_pass p = { .keep = true };
     cloob_status status = CLOOB_OK;
-    if (!out->first || !out->name) status = ctx_no_memory(ctx, (size_t)samples * sizeof *out->name, "names");
-    for (int64_t i = 0; i < samples && status == CLOOB_OK; i++) {
-        out->samples = i + 1;
-        status = take_sample(ctx, &p, i);
-    }
+    r->names = samples;
+    r->first = arena_push(&r->memory, (size_t)(samples + 1) * sizeof *r->first);
+    r->name = arena_push(&r->e->strings, (size_t)(samples + 1) * sizeof *r->name);
+    if (!r->first || !r->name) return ctx_no_memory(ctx, (size_t)samples * sizeof *r->name, "names");
+    for (int64_t i = 0; i < samples && status == CLOOB_OK; i++) status = take_sample(ctx, r, &p, i, texts);
     stored_sample_release(&p.s);
-    if (status != CLOOB_OK) sample_names_release(out);
     return status;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------- */
+/* ---- opening: finds every fault of a job but unreadable images ----------------------------------------- */
 
-static cloob_status announce(cloob_ctx *ctx, embed_source *s, embed_part part, int64_t rows)
+static cloob_status announce(cloob_ctx *ctx, embed_run *r, embed_part part, int64_t rows)
 {
-    if (s->width[part])
+    if (r->width[part])
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s come from two sources; give one of them",
                         part == EMBED_TEXT ? "texts" : "images");
-    s->max_rows[part] = rows;
-    s->width[part] = encoder_width(s->m->enc, s->job.what, part == EMBED_TEXT);
+    r->max_rows[part] = rows;
+    r->width[part] = encoder_width(r->m->enc, r->job->what, part == EMBED_TEXT);
     return CLOOB_OK;
 }
 
-static cloob_status open_data(cloob_ctx *ctx, embed_source *s)
+static cloob_status copy_classes(cloob_ctx *ctx, embed_run *r)
 {
-    const dataset *set = s->job.data;
+    embed_result *e = r->e;
+    int64_t n = dataset_class_count(r->job->data);
+    if (!n) return CLOOB_OK;
+    r->max_rows[EMBED_LABEL] = r->names;
+    e->class_name = arena_push(&e->strings, (size_t)n * sizeof *e->class_name);
+    for (; e->class_name && e->classes < n; e->classes++)
+        if (!(e->class_name[e->classes] = arena_string(&e->strings, dataset_class_name(r->job->data, e->classes))))
+            break;
+    return e->classes == n ? CLOOB_OK : ctx_no_memory(ctx, (size_t)n * sizeof *e->class_name, "class names");
+}
+
+static cloob_status open_data(cloob_ctx *ctx, embed_run *r)
+{
+    const dataset *set = r->job->data;
     int64_t n = dataset_epoch_samples(set);
-    if (dataset_has_captions(set) && !s->m->tok)
+    if (dataset_has_captions(set) && !r->m->tok)
         ctx_log(ctx, CLOOB_LOG_WARN, "the weights hold no tokenizer: images alone; `vocab` FILE adds the captions");
-    bool texts = dataset_has_captions(set) && s->m->tok;
-    CLOOB_TRY(announce(ctx, s, EMBED_IMAGE, n));
-    CLOOB_TRY(sample_names_read(ctx, set, n, texts, s->job.all_captions, &s->names));
-    s->max_rows[EMBED_ROW] = n;
-    if (dataset_class_count(set)) s->max_rows[EMBED_LABEL] = n;
+    bool texts = dataset_has_captions(set) && r->m->tok;
+    CLOOB_TRY(announce(ctx, r, EMBED_IMAGE, n));
+    CLOOB_TRY(read_names(ctx, r, n, texts));
+    CLOOB_TRY(copy_classes(ctx, r));
+    r->max_rows[EMBED_ROW] = n;
     if (!texts) return CLOOB_OK;
-    if (s->job.all_captions) s->max_rows[EMBED_OWNER] = s->names.first[n];
-    return announce(ctx, s, EMBED_TEXT, s->job.all_captions ? s->names.first[n] : n);
+    if (r->job->all_captions) r->max_rows[EMBED_OWNER] = r->captions;
+    return announce(ctx, r, EMBED_TEXT, r->job->all_captions ? r->captions : n);
 }
 
-static cloob_status check_images(cloob_ctx *ctx, const embed_source *s)
+static cloob_status open_images(cloob_ctx *ctx, embed_run *r)
 {
-    const tensor *t = &s->images->t;
-    int64_t S = s->m->view.size;
+    const tensor *t = &r->images->t;
+    int64_t S = r->m->view.size;
     char shape[SHAPE_TEXT];
-    if (t->dtype == CLOOB_F32 && t->ndim == 4 && t->dim[1] == 3 && t->dim[2] == S && t->dim[3] == S) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: images is %s %s, the model wants F32 (N, 3, %lld, %lld)",
-                    s->job.tensors, dtype_name(t->dtype), tensor_shape_text(t, shape), (long long)S, (long long)S);
+    if (t->dtype != CLOOB_F32 || t->ndim != 4 || t->dim[1] != 3 || t->dim[2] != S || t->dim[3] != S)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: images is %s %s, the model wants F32 (N, 3, %lld, %lld)",
+                        r->job->tensors, dtype_name(t->dtype), tensor_shape_text(t, shape), (long long)S, (long long)S);
+    return announce(ctx, r, EMBED_IMAGE, t->dim[0]);
 }
 
-static cloob_status check_tokens(cloob_ctx *ctx, const embed_source *s)
+static cloob_status open_tokens(cloob_ctx *ctx, embed_run *r)
 {
-    const tensor *t = &s->tokens->t;
-    int64_t T = encoder_config(s->m->enc)->context;
+    const tensor *t = &r->tokens->t;
+    int64_t T = encoder_config(r->m->enc)->context;
     char shape[SHAPE_TEXT];
-    if ((t->dtype == CLOOB_I32 || t->dtype == CLOOB_I64) && t->ndim == 2 && t->dim[1] == T) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: tokens is %s %s, the model wants I32 or I64 (N, %lld)", s->job.tensors,
-                    dtype_name(t->dtype), tensor_shape_text(t, shape), (long long)T);
+    if ((t->dtype != CLOOB_I32 && t->dtype != CLOOB_I64) || t->ndim != 2 || t->dim[1] != T)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: tokens is %s %s, the model wants I32 or I64 (N, %lld)",
+                        r->job->tensors, dtype_name(t->dtype), tensor_shape_text(t, shape), (long long)T);
+    return announce(ctx, r, EMBED_TEXT, t->dim[0]);
 }
 
-static cloob_status open_tensors(cloob_ctx *ctx, embed_source *s)
+static cloob_status open_tensors(cloob_ctx *ctx, embed_run *r)
 {
-    CLOOB_TRY(st_open(ctx, s->job.tensors, &s->tensors));
-    s->images = st_find(&s->tensors, "images");
-    s->tokens = st_find(&s->tensors, "tokens");
-    if (!s->images && !s->tokens)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has neither images nor tokens", s->job.tensors);
-    if (s->images) {
-        CLOOB_TRY(check_images(ctx, s));
-        CLOOB_TRY(announce(ctx, s, EMBED_IMAGE, s->images->t.dim[0]));
-    }
-    if (!s->tokens) return CLOOB_OK;
-    CLOOB_TRY(check_tokens(ctx, s));
-    return announce(ctx, s, EMBED_TEXT, s->tokens->t.dim[0]);
+    CLOOB_TRY(st_open(ctx, r->job->tensors, &r->tensors));
+    r->images = st_find(&r->tensors, "images");
+    r->tokens = st_find(&r->tensors, "tokens");
+    if (!r->images && !r->tokens)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has neither images nor tokens", r->job->tensors);
+    if (r->images) CLOOB_TRY(open_images(ctx, r));
+    return r->tokens ? open_tokens(ctx, r) : CLOOB_OK;
 }
 
-static cloob_status open_image_files(cloob_ctx *ctx, embed_source *s)
+static cloob_status open_image_files(cloob_ctx *ctx, embed_run *r)
 {
-    int64_t n = s->job.images_count;
-    for (int64_t i = 0; i < n; i++) CLOOB_TRY(image_list_add(ctx, &s->files, s->job.images[i], n == 1));
-    if (!s->files.count)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: holds no images", n == 1 ? s->job.images[0] : "these folders");
-    return announce(ctx, s, EMBED_IMAGE, s->files.count);
+    const embed_job *job = r->job;
+    CLOOB_TRY(image_paths_find(ctx, job->images, job->images_count, &r->files));
+    if (!r->files.count)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: holds no images",
+                        job->images_count == 1 ? job->images[0] : "these folders");
+    CLOOB_TRY(announce(ctx, r, EMBED_IMAGE, r->files.count));
+    r->name = r->files.path, r->names = r->files.count;
+    return CLOOB_OK;
 }
 
-/* Cuts the text into lines in place; a last line without an end counts, an empty one is refused. */
-static cloob_status split_lines(cloob_ctx *ctx, const char *path, char *text, const char ***out, int64_t *n)
+/* Cuts the file into lines in place; a last line without an end counts, an empty one is refused. */
+static cloob_status open_texts(cloob_ctx *ctx, embed_run *r)
 {
-    int64_t capacity = 0;
-    for (char *at = text; *at;) {
+    const char *path = r->job->texts;
+    int64_t room = 0, n = 0;
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &r->text));
+    for (char *at = r->text.data; *at;) {
         char *end = at + strcspn(at, "\n"), *next = *end ? end + 1 : end;
         *end = '\0';
         if (end > at && end[-1] == '\r') end[-1] = '\0';
-        if (!*at) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld is empty", path, (long long)*n + 1);
-        if (!heap_grow(out, *n, &capacity, sizeof **out)) return ctx_no_memory(ctx, (size_t)*n * sizeof **out, path);
-        (*out)[(*n)++] = at;
+        if (!*at) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld is empty", path, (long long)n + 1);
+        r->caption = arena_grow(&r->memory, r->caption, n, &room, 1024, sizeof *r->caption);
+        if (!r->caption) return ctx_no_memory(ctx, (size_t)n * sizeof *r->caption, path);
+        r->caption[n++] = at;
         at = next;
     }
-    return *n ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds no texts", path);
+    r->captions = n;
+    return n ? announce(ctx, r, EMBED_TEXT, n) : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds no texts", path);
 }
 
-static cloob_status open_texts(cloob_ctx *ctx, embed_source *s)
+static cloob_status open_stored(cloob_ctx *ctx, embed_run *r)
 {
-    int64_t n = 0;
-    CLOOB_TRY(file_read(ctx, s->job.texts, FILE_TEXT_LIMIT, &s->text));
-    CLOOB_TRY(split_lines(ctx, s->job.texts, s->text.data, &s->line, &n));
-    return announce(ctx, s, EMBED_TEXT, n);
+    const cloob_eval_options *o = &r->job->eval;
+    if (!o->retrieve) return CLOOB_OK;
+    CLOOB_TRY(stored_rows_open(ctx, o, r->m->scale_hopfield, r->job->what == CLOOB_UNIT, &r->stored));
+    CLOOB_TRY(stored_rows_check(ctx, &r->stored, r->width[EMBED_IMAGE]));
+    return stored_rows_check(ctx, &r->stored, r->width[EMBED_TEXT]);
 }
 
-static cloob_status make_room(cloob_ctx *ctx, embed_source *s)
+/* One batch of rows; names of all rows. */
+static cloob_status make_room(cloob_ctx *ctx, embed_run *r)
 {
-    int64_t width = s->width[EMBED_IMAGE] > s->width[EMBED_TEXT] ? s->width[EMBED_IMAGE] : s->width[EMBED_TEXT];
-    size_t bytes = (size_t)(embed_rows_at_once(s->m->enc, AT_ONCE) * width) * sizeof *s->rows;
-    s->rows = malloc(bytes ? bytes : 1);
-    s->bad = calloc((size_t)embed_rows_at_once(s->m->enc, AT_ONCE), sizeof *s->bad);
-    return s->rows && s->bad ? CLOOB_OK : ctx_no_memory(ctx, bytes, "a batch of embeddings");
+    embed_result *e = r->e;
+    e->image_width = r->width[EMBED_IMAGE], e->text_width = r->width[EMBED_TEXT];
+    r->at_once = embed_rows_at_once(r->m->enc, AT_ONCE);
+    r->rows = arena_push(&r->memory, (size_t)(r->at_once * max64(e->image_width, e->text_width) + 1) * sizeof *r->rows);
+    r->bad = arena_push(&r->memory, (size_t)r->at_once);
+    if (r->text.size >= NAMES_LIMIT) r->captions = 0;
+    if (r->name) e->name = arena_push(&e->strings, (size_t)(r->names + 1) * sizeof *e->name);
+    if (r->caption && r->captions)
+        e->caption = arena_push(&e->strings, (size_t)(r->max_rows[EMBED_TEXT] + 1) * sizeof *e->caption);
+    if (r->rows && r->bad && (!r->name || e->name) && (!r->caption || !r->captions || e->caption)) return CLOOB_OK;
+    return ctx_no_memory(ctx, (size_t)(r->names + r->captions) * sizeof(char *), "a batch of embeddings");
 }
 
-cloob_status embed_source_open(cloob_ctx *ctx, cloob_model *m, const embed_job *job, embed_source *s)
+static cloob_status open_sources(cloob_ctx *ctx, embed_run *r)
 {
-    cloob_status status = CLOOB_OK;
-    *s = (embed_source){ .m = m, .job = *job };
-    if (job->data) status = open_data(ctx, s);
-    if (status == CLOOB_OK && job->tensors) status = open_tensors(ctx, s);
-    if (status == CLOOB_OK && job->images_count) status = open_image_files(ctx, s);
-    if (status == CLOOB_OK && job->texts) status = open_texts(ctx, s);
-    if (status == CLOOB_OK) status = make_room(ctx, s);
-    if (status != CLOOB_OK) embed_source_close(s);
-    return status;
+    if (r->job->data) CLOOB_TRY(open_data(ctx, r));
+    if (r->job->tensors) CLOOB_TRY(open_tensors(ctx, r));
+    if (r->job->images_count) CLOOB_TRY(open_image_files(ctx, r));
+    if (r->job->texts) CLOOB_TRY(open_texts(ctx, r));
+    CLOOB_TRY(open_stored(ctx, r));
+    return make_room(ctx, r);
 }
 
-void embed_source_close(embed_source *s)
+static void close_sources(embed_run *r)
 {
-    st_close(&s->tensors);
-    sample_names_release(&s->names);
-    image_list_release(&s->files);
-    file_bytes_release(&s->text);
-    free(s->line), free(s->rows), free(s->bad);
-    *s = (embed_source){ 0 };
+    st_close(&r->tensors);
+    image_paths_release(&r->files);
+    file_bytes_release(&r->text);
+    stored_rows_release(&r->stored);
+    arena_release(&r->memory);
+}
+
+/* ---- where rows go ----------------------------------------------------------------------------------- */
+
+static size_t row_bytes(const embed_run *r, embed_part part)
+{
+    return part < EMBED_IMAGE ? sizeof(int64_t) : (size_t)r->width[part] * sizeof(float);
+}
+
+/* The next n rows of a part. Retrieval changes them in place. */
+static cloob_status put(cloob_ctx *ctx, embed_run *r, embed_part part, void *rows, int64_t n)
+{
+    size_t bytes = row_bytes(r, part);
+    if (r->stored.rows && part >= EMBED_IMAGE) CLOOB_TRY(stored_rows_retrieve(ctx, &r->stored, rows, n));
+    if (r->file) return r->place[part] < 0 ? CLOOB_OK : rows_file_put(ctx, r->file, r->place[part], rows, n);
+    memcpy((char *)r->to[part] + (size_t)r->done[part] * bytes, rows, (size_t)n * bytes);
+    r->done[part] += n;
+    return CLOOB_OK;
 }
 
 /* ---- running ------------------------------------------------------------------------------------- */
 
-typedef struct flow { /* one run */
-    embed_source *s;
-    embed_put *put;
-    void *user;
-    embed_result *e;
-    int64_t *index; /* (images) which sample each is, where every caption is embedded */
-} flow;
-
-static char *copy_text(const char *text) { return strdup(text ? text : ""); }
-
-/* Names of a batch's images, and captions where there is one each. */
-static cloob_status name_batch(cloob_ctx *ctx, flow *f, const embedded *b)
+/* Texts and their rows; `kept` says whether their captions outlive the run. */
+static cloob_status put_texts(cloob_ctx *ctx, embed_run *r, const char *const *text, int64_t n)
 {
-    const sample_names *n = &f->s->names;
-    embed_result *e = f->e;
+    embed_result *e = r->e;
+    for (int64_t i = 0; i < n; i += r->at_once) {
+        int64_t count = min64(r->at_once, n - i);
+        CLOOB_TRY(model_texts(ctx, r->m, text + i, count, r->job->what, r->rows));
+        CLOOB_TRY(put(ctx, r, EMBED_TEXT, r->rows, count));
+        for (int64_t k = 0; k < count; k++, e->text_rows++)
+            if (e->caption && !(e->caption[e->text_rows] = arena_string(&e->strings, text[i + k])))
+                return ctx_no_memory(ctx, 64, "captions");
+        if (r->job->texts) ctx_progress(ctx, "embed texts", i + count, n, "texts");
+    }
+    return CLOOB_OK;
+}
+
+/* Every caption of a batch's images. They are read again, because long ones were only counted before. */
+static cloob_status put_captions(cloob_ctx *ctx, embed_run *r, const embedded *b)
+{
+    arena a = { 0 };
+    stored_sample s = { 0 };
+    int64_t n = 0, most = 0;
+    for (int64_t i = 0; i < b->rows; i++) most += r->first[b->index[i] + 1] - r->first[b->index[i]];
+    const char **text = arena_push(&a, (size_t)(most + 1) * sizeof *text);
+    int64_t *owner = arena_push(&a, (size_t)(most + 1) * sizeof *owner);
+    cloob_status status = text && owner ? CLOOB_OK : ctx_no_memory(ctx, (size_t)most * sizeof *text, "captions");
     for (int64_t i = 0; i < b->rows; i++) {
+        int64_t captions = 1;
+        for (int64_t k = 0; k < captions && n < most && status == CLOOB_OK; k++) {
+            status = dataset_fetch(ctx, r->job->data, b->index[i], (uint64_t)k, FETCH_CAPTION, &s);
+            captions = s.captions;
+            bool usable = status == CLOOB_OK && s.caption.len;
+            if (is_unreadable(status)) status = CLOOB_OK;
+            if (!usable) continue;
+            owner[n] = r->e->rows + i;
+            if (!(text[n++] = arena_string(&a, s.caption.data)))
+                status = ctx_no_memory(ctx, s.caption.len, "a caption");
+        }
+    }
+    if (status == CLOOB_OK) status = put_texts(ctx, r, text, n);
+    if (status == CLOOB_OK) status = put(ctx, r, EMBED_OWNER, owner, n);
+    stored_sample_release(&s);
+    arena_release(&a);
+    return status;
+}
+
+static cloob_status put_batch(cloob_ctx *ctx, void *user, const embedded *b)
+{
+    embed_run *r = user;
+    embed_result *e = r->e;
+    CLOOB_TRY(put(ctx, r, EMBED_ROW, b->index, b->rows));
+    CLOOB_TRY(put(ctx, r, EMBED_IMAGE, b->image, b->rows));
+    if (b->text) CLOOB_TRY(put(ctx, r, EMBED_TEXT, b->text, b->rows));
+    if (b->label) CLOOB_TRY(put(ctx, r, EMBED_LABEL, b->label, b->rows));
+    if (r->max_rows[EMBED_OWNER]) CLOOB_TRY(put_captions(ctx, r, b));
+    for (int64_t i = 0; i < b->rows; i++, e->rows++) {
         int64_t at = b->index[i];
-        if (n->name && !(e->name[e->rows] = copy_text(n->name[at]))) return ctx_no_memory(ctx, 64, "names");
-        e->rows++;
+        if (e->name) e->name[e->rows] = r->name[at];
         if (!b->text) continue;
-        bool has = n->first[at + 1] > n->first[at];
-        if (n->caption && !(e->caption[e->text_rows] = copy_text(has ? n->caption[n->first[at]] : NULL)))
-            return ctx_no_memory(ctx, 64, "captions");
+        if (e->caption) e->caption[e->text_rows] = r->first[at + 1] > r->first[at] ? r->caption[r->first[at]] : "";
         e->text_rows++;
     }
     return CLOOB_OK;
 }
 
-static cloob_status put_batch(cloob_ctx *ctx, void *user, const embedded *b)
+static cloob_status run_data(cloob_ctx *ctx, embed_run *r)
 {
-    flow *f = user;
-    CLOOB_TRY(f->put(ctx, f->user, EMBED_ROW, b->index, b->rows));
-    CLOOB_TRY(f->put(ctx, f->user, EMBED_IMAGE, b->image, b->rows));
-    if (b->text) CLOOB_TRY(f->put(ctx, f->user, EMBED_TEXT, b->text, b->rows));
-    if (b->label) CLOOB_TRY(f->put(ctx, f->user, EMBED_LABEL, b->label, b->rows));
-    if (f->index) memcpy(f->index + f->e->rows, b->index, (size_t)b->rows * sizeof *f->index);
-    return name_batch(ctx, f, b);
-}
-
-/* ---- every caption of an image ------------------------------------------------------------------- */
-
-typedef struct caption_batch {
-    char *text[AT_ONCE];
-    int64_t owner[AT_ONCE];
-    int64_t n;
-} caption_batch;
-
-static void drop_captions(caption_batch *b)
-{
-    while (b->n > 0) free(b->text[--b->n]);
-}
-
-static cloob_status put_captions(cloob_ctx *ctx, flow *f, caption_batch *b)
-{
-    embed_source *s = f->s;
-    embed_result *e = f->e;
-    CLOOB_TRY(model_texts(ctx, s->m, (const char *const *)b->text, b->n, s->job.what, s->rows));
-    CLOOB_TRY(f->put(ctx, f->user, EMBED_TEXT, s->rows, b->n));
-    CLOOB_TRY(f->put(ctx, f->user, EMBED_OWNER, b->owner, b->n));
-    for (int64_t i = 0; i < b->n; i++, e->text_rows++)
-        if (e->caption && !(e->caption[e->text_rows] = strdup(b->text[i]))) return ctx_no_memory(ctx, 64, "captions");
-    drop_captions(b);
-    return CLOOB_OK;
-}
-
-static cloob_status add_captions(cloob_ctx *ctx, flow *f, int64_t row, caption_batch *b)
-{
-    stored_sample s = { 0 };
-    cloob_status status = CLOOB_OK;
-    int64_t captions = 1;
-    for (int64_t k = 0; k < captions && status == CLOOB_OK; k++) {
-        status = dataset_fetch(ctx, f->s->job.data, f->index[row], (uint64_t)k, FETCH_CAPTION, &s);
-        captions = s.captions;
-        bool unreadable = status == CLOOB_ERR_FORMAT || status == CLOOB_ERR_IO;
-        if (unreadable) status = CLOOB_OK; /* as when the names were read */
-        if (unreadable || status != CLOOB_OK || !s.caption.len) continue;
-        b->owner[b->n] = row;
-        if (!(b->text[b->n] = strdup(s.caption.data))) status = ctx_no_memory(ctx, s.caption.len, "a caption");
-        else b->n++;
-        if (status == CLOOB_OK && b->n == AT_ONCE) status = put_captions(ctx, f, b);
-    }
-    stored_sample_release(&s);
-    return status;
-}
-
-static cloob_status run_captions(cloob_ctx *ctx, flow *f)
-{
-    caption_batch *b = calloc(1, sizeof *b);
-    cloob_status status = b ? CLOOB_OK : ctx_no_memory(ctx, sizeof *b, "captions");
-    for (int64_t i = 0; i < f->e->rows && status == CLOOB_OK; i++) status = add_captions(ctx, f, i, b);
-    if (status == CLOOB_OK && b->n) status = put_captions(ctx, f, b);
-    if (b) drop_captions(b);
-    free(b);
-    return status;
-}
-
-/* ---- a data set ---------------------------------------------------------------------------------- */
-
-static cloob_status copy_classes(cloob_ctx *ctx, const dataset *d, embed_result *e)
-{
-    int64_t n = dataset_class_count(d);
-    if (!n) return CLOOB_OK;
-    e->class_name = calloc((size_t)n, sizeof *e->class_name);
-    if (!e->class_name) return ctx_no_memory(ctx, (size_t)n * sizeof *e->class_name, "class names");
-    for (e->classes = 0; e->classes < n; e->classes++)
-        if (!(e->class_name[e->classes] = strdup(dataset_class_name(d, e->classes))))
-            return ctx_no_memory(ctx, 64, "class names");
-    return CLOOB_OK;
-}
-
-static cloob_status name_room(cloob_ctx *ctx, flow *f)
-{
-    const embed_source *s = f->s;
-    size_t images = (size_t)s->max_rows[EMBED_IMAGE] + 1, texts = (size_t)s->max_rows[EMBED_TEXT] + 1;
-    bool names = s->names.name != NULL, captions = s->names.caption != NULL, all = s->max_rows[EMBED_OWNER] > 0;
-    if (names) f->e->name = calloc(images, sizeof *f->e->name);
-    if (captions) f->e->caption = calloc(texts, sizeof *f->e->caption);
-    if (all) f->index = malloc(images * sizeof *f->index);
-    if ((!names || f->e->name) && (!captions || f->e->caption) && (!all || f->index)) return CLOOB_OK;
-    return ctx_no_memory(ctx, (images + texts) * sizeof(char *), "names");
-}
-
-static cloob_status run_data(cloob_ctx *ctx, flow *f)
-{
-    const dataset *set = f->s->job.data;
-    model *m = f->s->m;
     embed_options o;
-    bool all = f->s->max_rows[EMBED_OWNER] > 0;
     embed_options_init(&o);
-    o.what = f->s->job.what, o.workers = (int)f->s->job.eval.workers;
-    CLOOB_TRY(name_room(ctx, f));
-    CLOOB_TRY(embed_data_each(ctx, m->enc, all ? NULL : m->tok, set, &o, put_batch, f, &f->e->bad));
-    if (all) CLOOB_TRY(run_captions(ctx, f));
-    return copy_classes(ctx, set, f->e);
+    o.what = r->job->what, o.workers = (int)r->job->eval.workers;
+    return embed_data_each(ctx, r->m->enc, r->max_rows[EMBED_OWNER] ? NULL : r->m->tok, r->job->data, &o, put_batch, r,
+                           &r->e->bad);
 }
 
 /* Tokens [first, first + n) as the encoder takes them. */
-static cloob_status narrow_tokens(cloob_ctx *ctx, const embed_source *s, int64_t first, int64_t n, int32_t *out)
+static cloob_status narrow_tokens(cloob_ctx *ctx, const embed_run *r, int64_t first, int64_t n, int32_t *out)
 {
-    const tensor *t = &s->tokens->t;
+    const tensor *t = &r->tokens->t;
     int64_t T = t->dim[1];
     if (t->dtype == CLOOB_I32) memcpy(out, (const int32_t *)t->data + first * T, (size_t)(n * T) * sizeof *out);
     for (int64_t i = 0; i < n * T && t->dtype == CLOOB_I64; i++) {
         int64_t id;
         memcpy(&id, (const char *)t->data + 8 * (first * T + i), 8);
         if (id < 0 || id > INT32_MAX)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: tokens holds %lld", s->job.tensors, (long long)id);
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: tokens holds %lld", r->job->tensors, (long long)id);
         out[i] = (int32_t)id;
     }
     return CLOOB_OK;
 }
 
-static cloob_status run_tokens(cloob_ctx *ctx, flow *f)
+static cloob_status run_tokens(cloob_ctx *ctx, embed_run *r)
 {
-    embed_source *s = f->s;
-    int64_t at_once = embed_rows_at_once(s->m->enc, AT_ONCE), T = s->tokens->t.dim[1];
-    int32_t *ids = malloc((size_t)(at_once * T) * sizeof *ids);
-    cloob_status status = ids ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(at_once * T) * sizeof *ids, "tokens");
-    for (int64_t i = 0; i < s->tokens->t.dim[0] && status == CLOOB_OK; i += at_once) {
-        int64_t n = min64(at_once, s->tokens->t.dim[0] - i);
-        status = narrow_tokens(ctx, s, i, n, ids);
-        if (status == CLOOB_OK) status = encoder_texts(ctx, s->m->enc, ids, n, s->job.what, s->rows);
-        if (status == CLOOB_OK) status = f->put(ctx, f->user, EMBED_TEXT, s->rows, n);
-        if (status == CLOOB_OK) f->e->text_rows += n;
+    int64_t N = r->tokens->t.dim[0];
+    int32_t *ids = arena_push(&r->memory, (size_t)(r->at_once * r->tokens->t.dim[1]) * sizeof *ids);
+    if (!ids) return ctx_no_memory(ctx, (size_t)(r->at_once * r->tokens->t.dim[1]) * sizeof *ids, "tokens");
+    for (int64_t i = 0; i < N; i += r->at_once) {
+        int64_t n = min64(r->at_once, N - i);
+        CLOOB_TRY(narrow_tokens(ctx, r, i, n, ids));
+        CLOOB_TRY(encoder_texts(ctx, r->m->enc, ids, n, r->job->what, r->rows));
+        CLOOB_TRY(put(ctx, r, EMBED_TEXT, r->rows, n));
+        r->e->text_rows += n;
     }
-    free(ids);
-    return status;
+    return CLOOB_OK;
 }
 
-/* The images lie in the file, at whatever address the length of its header leaves them: a copy where floats may not. */
-static cloob_status run_images(cloob_ctx *ctx, flow *f)
+/* Images in the file may not be aligned as floats must be: they are copied then. */
+static cloob_status run_images(cloob_ctx *ctx, embed_run *r)
 {
-    embed_source *s = f->s;
-    const tensor *t = &s->images->t;
-    int64_t at_once = min64(embed_rows_at_once(s->m->enc, AT_ONCE), t->dim[0]),
-            each = t->dim[1] * t->dim[2] * t->dim[3];
-    size_t row = (size_t)each * sizeof(float), room = (size_t)at_once * row;
+    const tensor *t = &r->images->t;
+    int64_t at_once = min64(r->at_once, t->dim[0]);
+    size_t row = (size_t)(t->dim[1] * t->dim[2] * t->dim[3]) * sizeof(float), bytes = (size_t)at_once * row;
     bool aligned = (uintptr_t)t->data % sizeof(float) == 0;
-    float *copy = aligned ? NULL : malloc(room + 1);
-    cloob_status status = aligned || copy ? CLOOB_OK : ctx_no_memory(ctx, room, "images");
-    for (int64_t i = 0; i < t->dim[0] && status == CLOOB_OK; i += at_once) {
+    void *copy = aligned ? NULL : arena_push(&r->memory, bytes);
+    if (!aligned && !copy) return ctx_no_memory(ctx, bytes, "images");
+    for (int64_t i = 0; i < t->dim[0]; i += at_once) {
         int64_t n = min64(at_once, t->dim[0] - i);
-        const void *rows = (const char *)t->data + (size_t)i * row;
-        if (copy) rows = memcpy(copy, rows, (size_t)n * row);
-        status = encoder_float_images(ctx, s->m->enc, rows, n, s->job.what, s->rows);
-        if (status == CLOOB_OK) status = f->put(ctx, f->user, EMBED_IMAGE, s->rows, n);
-        if (status == CLOOB_OK) f->e->rows += n;
-    }
-    free(copy);
-    return status;
-}
-
-/* Moves the readable rows of a batch together and notes their names; *kept of them. */
-static cloob_status keep_readable(cloob_ctx *ctx, flow *f, const image_entry *item, int64_t n, int64_t *kept)
-{
-    embed_source *s = f->s;
-    int64_t width = s->width[EMBED_IMAGE];
-    *kept = 0;
-    for (int64_t i = 0; i < n; i++) {
-        f->e->bad += s->bad[i]; /* its message has gone to the log */
-        if (s->bad[i]) continue;
-        if (!(f->e->name[f->e->rows] = strdup(item[i].path))) return ctx_no_memory(ctx, 64, "names");
-        memmove(s->rows + *kept * width, s->rows + i * width, (size_t)width * sizeof *s->rows);
-        f->e->rows++, ++*kept;
+        const void *images = (const char *)t->data + (size_t)i * row;
+        if (copy) images = memcpy(copy, images, (size_t)n * row);
+        CLOOB_TRY(encoder_float_images(ctx, r->m->enc, images, n, r->job->what, r->rows));
+        CLOOB_TRY(put(ctx, r, EMBED_IMAGE, r->rows, n));
+        r->e->rows += n;
     }
     return CLOOB_OK;
 }
 
-static cloob_status image_batch(cloob_ctx *ctx, flow *f, const image_entry *item, int64_t n)
+static cloob_status run_image_files(cloob_ctx *ctx, embed_run *r)
 {
-    embed_source *s = f->s;
-    const char *path[AT_ONCE];
-    int64_t kept;
-    for (int64_t i = 0; i < n; i++) path[i] = item[i].path;
-    CLOOB_TRY(model_image_files(ctx, s->m, path, n, s->job.what, s->rows, s->bad));
-    CLOOB_TRY(keep_readable(ctx, f, item, n, &kept));
-    return f->put(ctx, f->user, EMBED_IMAGE, s->rows, kept);
-}
-
-static cloob_status run_image_files(cloob_ctx *ctx, flow *f)
-{
-    const image_list *l = &f->s->files;
-    f->e->name = calloc((size_t)(l->count + 1), sizeof *f->e->name);
-    if (!f->e->name) return ctx_no_memory(ctx, (size_t)l->count * sizeof *f->e->name, "names");
-    for (int64_t i = 0; i < l->count; i += AT_ONCE) {
-        int64_t n = min64(AT_ONCE, l->count - i);
-        ctx_progress(ctx, "embed", i, l->count, "images");
-        CLOOB_TRY(image_batch(ctx, f, l->item + i, n));
-        ctx_progress(ctx, "embed", i + n, l->count, "images");
+    embed_result *e = r->e;
+    int64_t width = r->width[EMBED_IMAGE];
+    for (int64_t i = 0; i < r->names; i += AT_ONCE) {
+        int64_t n = min64(AT_ONCE, r->names - i), kept = 0;
+        ctx_progress(ctx, "embed", i, r->names, "images");
+        CLOOB_TRY(model_image_files(ctx, r->m, r->name + i, n, r->job->what, r->rows, r->bad));
+        for (int64_t k = 0; k < n; k++) {
+            e->bad += r->bad[k]; /* already logged */
+            if (r->bad[k]) continue;
+            if (!(e->name[e->rows++] = arena_string(&e->strings, r->name[i + k])))
+                return ctx_no_memory(ctx, 64, "names");
+            memmove(r->rows + kept++ * width, r->rows + k * width, (size_t)width * sizeof *r->rows);
+        }
+        CLOOB_TRY(put(ctx, r, EMBED_IMAGE, r->rows, kept));
+        ctx_progress(ctx, "embed", i + n, r->names, "images");
     }
-    if (f->e->rows) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "there is no readable image among the %lld files", (long long)l->count);
+    if (e->rows) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "there is no readable image among the %lld files", (long long)r->names);
 }
 
-static cloob_status run_texts(cloob_ctx *ctx, flow *f)
+static cloob_status run_sources(cloob_ctx *ctx, embed_run *r)
 {
-    embed_source *s = f->s;
-    int64_t at_once = embed_rows_at_once(s->m->enc, AT_ONCE), all = s->max_rows[EMBED_TEXT];
-    bool keep = s->text.size < SAMPLE_NAMES_LIMIT;
-    if (keep && !(f->e->caption = calloc((size_t)all + 1, sizeof *f->e->caption)))
-        return ctx_no_memory(ctx, (size_t)all * sizeof *f->e->caption, "captions");
-    for (int64_t i = 0; i < all; i += at_once) {
-        int64_t n = min64(at_once, all - i);
-        CLOOB_TRY(model_texts(ctx, s->m, s->line + i, n, s->job.what, s->rows));
-        CLOOB_TRY(f->put(ctx, f->user, EMBED_TEXT, s->rows, n));
-        for (int64_t k = 0; k < n; k++, f->e->text_rows++)
-            if (keep && !(f->e->caption[i + k] = strdup(s->line[i + k]))) return ctx_no_memory(ctx, 64, "captions");
-        ctx_progress(ctx, "embed texts", i + n, all, "texts");
+    if (r->job->data) CLOOB_TRY(run_data(ctx, r));
+    if (r->images) CLOOB_TRY(run_images(ctx, r));
+    if (r->tokens) CLOOB_TRY(run_tokens(ctx, r));
+    if (r->job->images_count) CLOOB_TRY(run_image_files(ctx, r));
+    return r->job->texts ? put_texts(ctx, r, r->caption, r->max_rows[EMBED_TEXT]) : CLOOB_OK;
+}
+
+/* ---- into a file ----------------------------------------------------------------------------------- */
+
+typedef struct lists { /* the metadata */
+    sbuf text[3];
+    st_meta meta[3];
+    int64_t count;
+} lists;
+
+static void add_list(lists *l, const char *key, const char *const *item, int64_t n)
+{
+    sbuf *s = &l->text[l->count];
+    json_out w = { .spaced = true };
+    if (!item || !n) return;
+    json_begin(&w, NULL, '[');
+    for (int64_t i = 0; i < n; i++) json_put_text(&w, NULL, item[i]);
+    json_end(&w);
+    json_out_back(&w, s);
+    l->meta[l->count++] = (st_meta){ key, s->data };
+}
+
+static cloob_status lists_make(cloob_ctx *ctx, lists *l, const char **name, int64_t names, const char **caption,
+                               int64_t captions, const embed_result *e)
+{
+    *l = (lists){ 0 };
+    add_list(l, "names", name, names);
+    add_list(l, "captions", caption, captions);
+    add_list(l, "classes", e->class_name, e->classes);
+    if (!l->text[0].failed && !l->text[1].failed && !l->text[2].failed) return CLOOB_OK;
+    return ctx_no_memory(ctx, l->text[0].len + l->text[1].len + l->text[2].len, "names");
+}
+
+static void lists_release(lists *l)
+{
+    for (int i = 0; i < 3; i++) sbuf_release(&l->text[i]);
+}
+
+/* Reserves the space of all rows, and of the metadata as it is if every input is readable. */
+static cloob_status file_begin(cloob_ctx *ctx, embed_run *r, const char *path)
+{
+    static const char *const name[EMBED_PARTS] = { "label", "row", "text_image", "image", "text" };
+    rows_part part[EMBED_PARTS];
+    lists l;
+    int parts = 0;
+    for (int i = 0; i < EMBED_PARTS; i++) {
+        bool integers = i < EMBED_IMAGE, there = integers ? r->max_rows[i] > 0 : r->width[i] > 0;
+        if (i == EMBED_ROW && text_ends_with(path, ".npy")) there = false; /* it holds one matrix */
+        r->place[i] = there ? parts : -1;
+        if (there)
+            part[parts++] = (rows_part){ name[i], integers ? CLOOB_I64 : CLOOB_F32, r->max_rows[i], r->width[i] };
     }
-    return CLOOB_OK;
-}
-
-static cloob_status run_all(cloob_ctx *ctx, flow *f)
-{
-    const embed_source *s = f->s;
-    embed_result *e = f->e;
-    if (s->width[EMBED_IMAGE]) e->image_width = s->width[EMBED_IMAGE];
-    if (s->width[EMBED_TEXT]) e->text_width = s->width[EMBED_TEXT];
-    if (s->job.data) CLOOB_TRY(run_data(ctx, f));
-    if (s->images) CLOOB_TRY(run_images(ctx, f));
-    if (s->tokens) CLOOB_TRY(run_tokens(ctx, f));
-    if (s->job.images_count) CLOOB_TRY(run_image_files(ctx, f));
-    return s->job.texts ? run_texts(ctx, f) : CLOOB_OK;
-}
-
-cloob_status embed_source_run(cloob_ctx *ctx, embed_source *s, embed_put *put, void *user, embed_result *e)
-{
-    flow f = { s, put, user, e, NULL };
-    cloob_status status = run_all(ctx, &f);
-    free(f.index);
+    if (!parts) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: nothing to write", path);
+    cloob_status status = lists_make(ctx, &l, r->name, r->names, r->caption, r->captions, r->e);
+    if (status == CLOOB_OK) status = rows_file_begin(ctx, path, part, parts, l.meta, l.count, r->file);
+    lists_release(&l);
     return status;
+}
+
+/* A .npy file has no metadata: names are in PATH.txt, one per row. */
+static cloob_status write_npy_names(cloob_ctx *ctx, const char *path, const embed_result *e)
+{
+    const char **item = e->name ? e->name : e->caption;
+    int64_t n = e->name ? e->rows : e->text_rows;
+    sbuf text = { 0 }, names_path = { 0 };
+    if (!item || !text_ends_with(path, ".npy")) return CLOOB_OK;
+    for (int64_t i = 0; i < n; i++) sbuf_printf(&text, "%s\n", item[i]);
+    sbuf_printf(&names_path, "%s.txt", path);
+    text.failed = text.failed || names_path.failed;
+    cloob_status status = file_write_text(ctx, names_path.failed ? path : names_path.data, &text);
+    sbuf_release(&names_path);
+    return status;
+}
+
+static cloob_status file_end(cloob_ctx *ctx, embed_run *r, const char *path)
+{
+    const embed_result *e = r->e;
+    lists l;
+    cloob_status status = lists_make(ctx, &l, e->name, e->rows, e->caption, e->text_rows, e);
+    if (status == CLOOB_OK) status = rows_file_end(ctx, r->file, l.meta, l.count);
+    if (status == CLOOB_OK) status = write_npy_names(ctx, path, e);
+    lists_release(&l);
+    return status;
+}
+
+cloob_status embed_to_file(cloob_ctx *ctx, cloob_model *m, const embed_job *job, const char *path, embed_result *e)
+{
+    API_NEEDS(ctx, m && job && path && e);
+    rows_file file = { 0 };
+    embed_run r = { .m = m, .job = job, .e = e, .file = &file };
+    *e = (embed_result){ 0 };
+    cloob_status status = open_sources(ctx, &r);
+    if (status == CLOOB_OK) status = file_begin(ctx, &r, path);
+    if (status == CLOOB_OK) status = run_sources(ctx, &r);
+    if (status == CLOOB_OK) status = file_end(ctx, &r, path);
+    rows_file_abort(&file);
+    close_sources(&r);
+    if (status != CLOOB_OK) embed_result_release(e);
+    return status;
+}
+
+/* ---- into memory ------------------------------------------------------------------------------------- */
+
+void embed_result_release(embed_result *e)
+{
+    if (!e) return;
+    free(e->image), free(e->text), free(e->label), free(e->row), free(e->text_image);
+    arena_release(&e->strings);
+    *e = (embed_result){ 0 };
+}
+
+void embed_job_init(embed_job *job)
+{
+    if (!job) return;
+    *job = (embed_job){ .what = CLOOB_UNIT };
+    eval_options_init(&job->eval);
+}
+
+cloob_status embed_to_memory(cloob_ctx *ctx, cloob_model *m, const embed_job *job, embed_result *e)
+{
+    API_NEEDS(ctx, m && job && e);
+    embed_run r = { .m = m, .job = job, .e = e };
+    *e = (embed_result){ 0 };
+    cloob_status status = open_sources(ctx, &r);
+    for (int i = 0; i < EMBED_PARTS && status == CLOOB_OK; i++) {
+        size_t bytes = (size_t)r.max_rows[i] * row_bytes(&r, i);
+        if (bytes && !(r.to[i] = malloc(bytes))) status = ctx_no_memory(ctx, bytes, "embeddings");
+    }
+    e->label = r.to[EMBED_LABEL], e->row = r.to[EMBED_ROW], e->text_image = r.to[EMBED_OWNER];
+    e->image = r.to[EMBED_IMAGE], e->text = r.to[EMBED_TEXT];
+    if (status == CLOOB_OK) status = run_sources(ctx, &r);
+    close_sources(&r);
+    if (status != CLOOB_OK) embed_result_release(e);
+    return status;
+}
+
+cloob_status embed_dataset(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, cloob_output what, int workers,
+                           embed_result *e)
+{
+    return embed_to_memory(ctx, m, &(embed_job){ .what = what, .data = d, .eval = { .workers = workers } }, e);
 }

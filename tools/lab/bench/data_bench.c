@@ -143,15 +143,14 @@ static void random_unit(float *row, int64_t D, uint64_t key)
 static cloob_status write_random(cloob_ctx *ctx, const char *path, int64_t n, int64_t D)
 {
     float *row = malloc((size_t)((n + 1) * D) * sizeof *row);
-    const char **name = malloc((size_t)n * sizeof *name);
-    int64_t *zero = calloc((size_t)n, sizeof *zero);
-    cloob_status status = row && name && zero ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(n * D) * 4, "random rows");
+    search_entry *e = calloc((size_t)n + 1, sizeof *e);
+    cloob_status status = row && e ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(n * D) * 4, "random rows");
     for (int64_t i = 0; i <= n && status == CLOOB_OK; i++) random_unit(row + i * D, D, rng_subkey(1, (uint64_t)i));
-    for (int64_t i = 0; i < n && status == CLOOB_OK; i++) name[i] = "image.jpg";
+    for (int64_t i = 0; i < n && status == CLOOB_OK; i++)
+        e[i] = (search_entry){ .name = "image.jpg", .row = row + i * D };
     if (status == CLOOB_OK)
-        status = search_index_write(ctx, path, &(search_origin){ "", "", "", "" }, row, row + n * D, D,
-                                    &(search_names){ n, name, zero, zero }, NULL);
-    free(row), free(name), free(zero);
+        status = search_index_write(ctx, path, &(search_origin){ "", "", "", "" }, row + n * D, D, e, n);
+    free(row), free(e);
     return status;
 }
 

@@ -8,7 +8,7 @@
 #include "core/arith.h"
 #include "data/sets/dataset.h"
 #include "eval/metrics.h"
-#include "infer/embed_source.h"
+#include "infer/embed_job.h"
 #include "infer/zeroshot_run.h"
 #include "io/rows_file.h"
 #include "lab/suite/suite.h"
