@@ -206,7 +206,7 @@ void accuracy_add(accuracy_counts *t, const float *score, const int64_t *label, 
 
 accuracy_result accuracy_finish(const accuracy_counts *t)
 {
-    accuracy_result r = { .n = t->N, .classes = t->C };
+    accuracy_result r = { .n = t->N, .classes = t->C, .unknown = t->unknown };
     int64_t hit1 = 0, hit5 = 0;
     double sum = 0;
     for (int64_t k = 0; k < t->C; k++) {

@@ -59,6 +59,7 @@ typedef struct accuracy_result {
     double top1, top5;         /* shares of N; with at most five classes top5 is the share of known classes */
     double mean_per_class;     /* mean over classes that have rows; of unknown labels nothing is known here */
     int64_t n, classes, empty; /* rows; classes; those without rows */
+    int64_t unknown;           /* rows of unknown labels */
 } accuracy_result;
 
 accuracy_result accuracy_finish(const accuracy_counts *t);
