@@ -37,38 +37,22 @@ static cloob_status open_ranks(cloob_ctx *ctx, comm *c)
     return ctx_wrap(ctx, status, "started by %s as rank %d of %d", env.launcher, env.rank, env.size);
 }
 
-static comm *comm_new(void)
+/* base NULL: the ranks of the environment. */
+static cloob_status create(cloob_ctx *ctx, comm *base, comm **out)
 {
     comm *c = calloc(1, sizeof *c);
-    if (c) c->size = 1, c->timeout = 600;
-    return c;
-}
-
-cloob_status comm_create_nccl(cloob_ctx *ctx, comm *base, comm **out)
-{
-    comm *c = comm_new();
     *out = NULL;
     if (!c) return ctx_no_memory(ctx, sizeof *c, "a communicator");
-    c->base = base;
-    c->rank = base->rank;
-    c->size = base->size;
-    c->local_rank = base->local_rank;
-    cloob_status status = comm_nccl_open(ctx, c);
+    c->size = 1, c->timeout = 600;
+    if (base) c->base = base, c->rank = base->rank, c->size = base->size, c->local_rank = base->local_rank;
+    cloob_status status = base ? comm_nccl_open(ctx, c) : open_ranks(ctx, c);
     if (status != CLOOB_OK) free(c);
     else *out = c;
     return status;
 }
 
-cloob_status comm_create(cloob_ctx *ctx, comm **out)
-{
-    comm *c = comm_new();
-    *out = NULL;
-    if (!c) return ctx_no_memory(ctx, sizeof *c, "a communicator");
-    cloob_status status = open_ranks(ctx, c);
-    if (status != CLOOB_OK) free(c);
-    else *out = c;
-    return status;
-}
+cloob_status comm_create(cloob_ctx *ctx, comm **out) { return create(ctx, NULL, out); }
+cloob_status comm_create_nccl(cloob_ctx *ctx, comm *base, comm **out) { return create(ctx, base, out); }
 
 void comm_destroy(comm *c)
 {

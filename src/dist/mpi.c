@@ -49,7 +49,7 @@ static void send_byte(comm *c, int rank, int tag)
         MPI_Request_free(&r);
 }
 
-/* Receives such a message: its sender; -1: none. */
+/* Receives a message of send_byte and returns its sender; -1: none. */
 static int take_byte(comm *c, int tag)
 {
     MPI_Comm life = ((mpi_state *)c->state)->life;
@@ -76,26 +76,22 @@ static void ask(comm *c)
     }
 }
 
-/* The ranks that did not answer; false: all did. */
-static bool silent(const comm *c, sbuf *names)
+/* Names the ranks that did not answer; CLOOB_OK: all did. */
+static cloob_status check_silent(cloob_ctx *ctx, comm *c, const char *what)
 {
     const mpi_state *s = c->state;
-    int n = 0;
+    sbuf names = { 0 };
     for (int r = 0; r < c->size; r++)
-        if (!s->heard[r]) sbuf_printf(names, "%s%d", n++ ? ", " : "", r);
-    return n > 0;
-}
-
-static cloob_status report_silent(cloob_ctx *ctx, comm *c, const char *what, sbuf *names)
-{
+        if (!s->heard[r]) sbuf_printf(&names, "%s%d", names.len ? ", " : "", r);
+    if (!names.len) return CLOOB_OK;
     c->lost = true;
-    cloob_status status = ctx_fail(
+    ctx_fail(
         ctx, CLOOB_ERR_PEER,
-        "rank %s of %d gave no sign of life while the others waited %g s in a %s: stopped, hanging, or without "
-        "its network; `collective_timeout` sets how long they wait",
-        names->data ? names->data : "?", c->size, c->timeout, what);
-    sbuf_release(names);
-    return status;
+        "rank %s of %d gave no sign of life while the others waited %g s in a %s: stopped, hanging, or without its "
+        "network; `collective_timeout` sets how long they wait",
+        names.data, c->size, c->timeout, what);
+    sbuf_release(&names);
+    return CLOOB_ERR_PEER;
 }
 
 /* The end of an exchange that was begun. */
@@ -117,8 +113,7 @@ static cloob_status finish(cloob_ctx *ctx, comm *c, MPI_Request *request, const 
         if (!asked && waited > c->timeout / 2) ask(c), asked = true;
         for (int r; asked && (r = take_byte(c, TAG_ANSWER)) >= 0;) ((mpi_state *)c->state)->heard[r] = true;
         if (waited <= c->timeout) continue;
-        sbuf names = { 0 };
-        if (silent(c, &names)) return report_silent(ctx, c, what, &names);
+        CLOOB_TRY(check_silent(ctx, c, what));
         begun = clock_seconds(), asked = false;
     }
 }

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/limits.h"
 #include "core/needs.h"
@@ -107,7 +106,7 @@ void cloob_batcher_get_stats(cloob_batcher *b, cloob_batcher_stats *out)
 /* Copies the strings, which outlive the model. */
 static cloob_status copy_facts(batcher *b, const model *m, cloob_model_facts *f)
 {
-    model_get_facts(m, f);
+    cloob_model_get_facts(m, f);
     const char **const text[] = { &f->method, &f->run, &f->container, &f->names, &f->device };
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
         *text[i] = arena_string(&b->strings, *text[i] ? *text[i] : "");
@@ -160,10 +159,10 @@ static cloob_status reload_model(batcher *b)
 {
     model *m = NULL;
     pthread_mutex_unlock(&b->lock);
-    cloob_status status = model_open(b->ctx, b->path, &b->o.model, &m);
+    cloob_status status = cloob_model_open(b->ctx, b->path, &b->o.model, &m);
     if (status == CLOOB_OK && !same_shape(b, m)) {
         status = ctx_fail(b->ctx, CLOOB_ERR_BUSY, "%s was replaced by another architecture; reload it", b->path);
-        model_close(m), m = NULL;
+        cloob_model_close(m), m = NULL;
     }
     pthread_mutex_lock(&b->lock);
     b->m = m;
@@ -178,7 +177,7 @@ static void unload(batcher *b)
     b->m = NULL;
     b->stats.loaded = false;
     pthread_mutex_unlock(&b->lock);
-    model_close(m);
+    cloob_model_close(m);
     pthread_mutex_lock(&b->lock);
 }
 
@@ -292,20 +291,13 @@ static void run_batch(batcher *b)
 
 /* ---- the thread ---------------------------------------------------------------------------------- */
 
-/* False: the time has come. */
-static bool wait_until(batcher *b, pthread_cond_t *c, double when)
-{
-    struct timespec t = { (time_t)floor(when), (long)((when - floor(when)) * 1e9) };
-    return pthread_cond_timedwait(c, &b->lock, &t) == 0;
-}
-
 /* A batch that is not full waits up to max_wait_us, but only while a thread prepares an input. */
 static void wait_for_more_inputs(batcher *b)
 {
     double until = b->head->queued_at + 1e-6 * (double)b->o.max_wait_us;
     while (b->head && !b->stop && b->preparing > 0 && count_like(b, b->head) < b->o.max_batch &&
            clock_seconds() < until)
-        wait_until(b, &b->work, until);
+        clock_cond_wait(&b->work, &b->lock, until);
 }
 
 /* Opens the model, or replaces it: everything queued is encoded with the old one, while new inputs wait outside. */
@@ -314,7 +306,7 @@ static void replace_model(batcher *b)
     model *fresh = NULL;
     b->reload = false;
     pthread_mutex_unlock(&b->lock);
-    cloob_status status = model_open(b->ctx, b->path, &b->o.model, &fresh);
+    cloob_status status = cloob_model_open(b->ctx, b->path, &b->o.model, &fresh);
     bool opened = status == CLOOB_OK;
     if (opened) pthread_rwlock_wrlock(&b->model_lock);
     pthread_mutex_lock(&b->lock);
@@ -327,7 +319,7 @@ static void replace_model(batcher *b)
         b->m = fresh, b->stats.loaded = true, b->stats.loads++;
         b->stats.error[0] = 0;
     } else {
-        model_close(fresh);
+        cloob_model_close(fresh);
         note_failure(b, status);
     }
     if (opened) pthread_rwlock_unlock(&b->model_lock);
@@ -343,7 +335,7 @@ static void idle(batcher *b, double since)
         return;
     }
     if (clock_seconds() >= since + limit) unload(b);
-    else wait_until(b, &b->work, since + limit);
+    else clock_cond_wait(&b->work, &b->lock, since + limit);
 }
 
 static void nothing(void *arg, int64_t begin, int64_t end, int thread)
@@ -372,7 +364,7 @@ static void *encoder_main(void *arg)
         }
     }
     pthread_mutex_unlock(&b->lock);
-    model_close(b->m);
+    cloob_model_close(b->m);
     return NULL;
 }
 
@@ -402,19 +394,10 @@ static cloob_status check_options(cloob_ctx *ctx, const cloob_batcher_options *o
 /* NULL stays NULL. */
 static bool copy_text(batcher *b, const char **text) { return !*text || (*text = arena_string(&b->strings, *text)); }
 
-static void init_monotonic(pthread_cond_t *c)
-{
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(c, &clock);
-    pthread_condattr_destroy(&clock);
-}
-
 static void init_locks(batcher *b)
 {
     pthread_rwlockattr_t writer_first;
-    init_monotonic(&b->work), init_monotonic(&b->scratch_free), init_monotonic(&b->reloaded);
+    clock_cond_init(&b->work), clock_cond_init(&b->scratch_free), clock_cond_init(&b->reloaded);
     pthread_mutex_init(&b->lock, NULL);
     pthread_rwlockattr_init(&writer_first);
     pthread_rwlockattr_setkind_np(&writer_first, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
@@ -710,7 +693,7 @@ static void await(batcher *b, batch_call *call, double until)
     pthread_mutex_lock(&b->lock);
     while (call->left > 0) {
         if (until <= 0) pthread_cond_wait(&call->ended, &b->lock);
-        else if (!wait_until(b, &call->ended, until) && call->left > 0)
+        else if (!clock_cond_wait(&call->ended, &b->lock, until) && call->left > 0)
             give_up(b, call), until = 0; /* running inputs are awaited */
     }
     pthread_mutex_unlock(&b->lock);
@@ -764,7 +747,7 @@ static cloob_status encode_piece(cloob_ctx *ctx, batcher *b, piece *p, const clo
 {
     for (int64_t i = 0; i < p->n; i++) p->item[i] = (batch_item){ 0 };
     p->call = (batch_call){ .status = CLOOB_OK };
-    init_monotonic(&p->call.ended);
+    clock_cond_init(&p->call.ended);
     pthread_rwlock_rdlock(&b->model_lock);
     cloob_status status = begin_piece(ctx, b, p, generation, rows);
     if (status == CLOOB_OK) status = prepare_piece(ctx, b, p, o, rows);
@@ -781,7 +764,7 @@ static cloob_status encode_piece(cloob_ctx *ctx, batcher *b, piece *p, const clo
     return status;
 }
 
-/* How many inputs from `first` on go together: texts are small, images are not. */
+/* Number of inputs of the next piece: texts are small, images are not. */
 static int64_t piece_of(const cloob_batch_input *in, int64_t left)
 {
     int64_t n = 0, images = 0;
