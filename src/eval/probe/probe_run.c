@@ -201,11 +201,11 @@ static cloob_status plan(run *r, const char *device_name)
 {
     label_set set;
     CLOOB_TRY(label_set_init(r->ctx, &set, r->train->y, r->train->x.N));
-    probe_plan p = probe_plan_make(r->train, set.C, r->ctx->threads, false);
+    probe_plan p = probe_plan_make(r->train, set.C, r->ctx->threads, NULL);
     cloob_status status = eval_device_open(r->ctx, device_name, p.wide ? 0 : p.flops * EVALUATIONS, &r->gpu);
     if (status == CLOOB_OK && r->gpu && !p.wide) {
-        p = probe_plan_make(r->train, set.C, r->ctx->threads, true);
         status = probe_gpu_create(r->ctx, r->gpu, 0, &r->training.gpu);
+        p = probe_plan_make(r->train, set.C, r->ctx->threads, r->training.gpu);
     }
     if (status == CLOOB_OK) log_plan(r, &p);
     r->out->class_gaps = set.gaps;
