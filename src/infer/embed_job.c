@@ -305,7 +305,7 @@ static cloob_status put_texts(cloob_ctx *ctx, embed_run *r, const char *const *t
     embed_result *e = r->e;
     for (int64_t i = 0; i < n; i += r->at_once) {
         int64_t count = min64(r->at_once, n - i);
-        CLOOB_TRY(model_texts(ctx, r->m, text + i, count, r->job->what, r->rows));
+        CLOOB_TRY(cloob_encode_texts(ctx, r->m, text + i, count, r->job->what, r->rows));
         CLOOB_TRY(put(ctx, r, EMBED_TEXT, r->rows, count));
         for (int64_t k = 0; k < count; k++, e->text_rows++)
             if (e->caption && !(e->caption[e->text_rows] = arena_string(&e->strings, text[i + k])))
@@ -431,7 +431,7 @@ static cloob_status run_image_files(cloob_ctx *ctx, embed_run *r)
     for (int64_t i = 0; i < r->names; i += AT_ONCE) {
         int64_t n = min64(AT_ONCE, r->names - i), kept = 0;
         ctx_progress(ctx, "embed", i, r->names, "images");
-        CLOOB_TRY(model_image_files(ctx, r->m, r->name + i, n, r->job->what, r->rows, r->bad));
+        CLOOB_TRY(cloob_encode_files(ctx, r->m, r->name + i, n, r->job->what, r->rows, r->bad));
         for (int64_t k = 0; k < n; k++) {
             e->bad += r->bad[k]; /* already logged */
             if (r->bad[k]) continue;

@@ -270,34 +270,6 @@ cloob_status search_index_write(cloob_ctx *ctx, const char *path, const search_o
 
 /* ---- queries ------------------------------------------------------------------------------------- */
 
-/* A heap of the best, the worst of them on top; equal scores: the later entry is the worse. */
-static bool worse(search_hit a, search_hit b) { return a.score < b.score || (a.score == b.score && a.entry > b.entry); }
-
-static void sift_down(search_hit *h, int64_t n, int64_t i)
-{
-    for (;;) {
-        int64_t smallest = i, left = 2 * i + 1, right = left + 1;
-        if (left < n && worse(h[left], h[smallest])) smallest = left;
-        if (right < n && worse(h[right], h[smallest])) smallest = right;
-        if (smallest == i) return;
-        search_hit swap = h[i];
-        h[i] = h[smallest], h[smallest] = swap;
-        i = smallest;
-    }
-}
-
-static void heap_offer(search_hit *h, int64_t *n, int64_t max_hits, search_hit x)
-{
-    if (*n < max_hits) {
-        h[(*n)++] = x;
-        if (*n == max_hits)
-            for (int64_t i = max_hits / 2; i-- > 0;) sift_down(h, max_hits, i);
-    } else if (worse(h[0], x)) {
-        h[0] = x;
-        sift_down(h, max_hits, 0);
-    }
-}
-
 /* 8-bit integers times 16-bit integers: compilers turn this into multiply-and-add-pairs. */
 static int32_t coarse_dot(const int8_t *row, const int16_t *query, int64_t D)
 {
@@ -341,15 +313,9 @@ static void scan_range(void *arg, int64_t begin, int64_t end, int thread)
         float score = scan_score(s, i);
         if (q->min_score && score < *q->min_score) continue;
         passed++;
-        if (s->kept) heap_offer(s->hit + thread * s->kept, &n, s->kept, (search_hit){ i, score });
+        if (s->kept) best_offer(s->hit + thread * s->kept, &n, s->kept, i, score);
     }
     s->found[thread] = n, s->passed[thread] = passed;
-}
-
-static int best_first(const void *a, const void *b)
-{
-    const search_hit *x = a, *y = b;
-    return worse(*y, *x) ? -1 : worse(*x, *y) ? 1 : 0;
 }
 
 /* The best of all ranges, with exact scores. */
@@ -448,8 +414,8 @@ static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, c
     CLOOB_TRY(cloob_search_check(ctx, s, m));
     float *query = malloc((size_t)s->D * sizeof *query);
     if (!query) return ctx_no_memory(ctx, (size_t)s->D * sizeof *query, "a row");
-    cloob_status status = text ? model_texts(ctx, m, &text, 1, CLOOB_UNIT, query)
-                               : model_image_files(ctx, m, &path, 1, CLOOB_UNIT, query, NULL);
+    cloob_status status = text ? cloob_encode_texts(ctx, m, &text, 1, CLOOB_UNIT, query)
+                               : cloob_encode_files(ctx, m, &path, 1, CLOOB_UNIT, query, NULL);
     if (status == CLOOB_OK) status = cloob_search_query(ctx, s, query, s->D, max_hits, hit, found);
     free(query);
     return status;

@@ -29,6 +29,7 @@
 #define INFER_SEARCH_INDEX_H
 
 #include "cloob/search.h"
+#include "eval/nearest.h"
 #include "io/safetensors.h"
 
 /* Files by name, size and time. */
@@ -61,10 +62,7 @@ char *search_files_path(const char *root, const search_files *f, int64_t i);
 /* The name of file i: *bytes of the mapped file, without a final zero. */
 const char *search_files_name(const search_files *f, int64_t i, size_t *bytes);
 
-typedef struct search_hit {
-    int64_t entry;
-    float score; /* cosine */
-} search_hit;
+typedef near_row search_hit; /* an entry and its cosine */
 
 typedef struct search_query {
     const float *row; /* unit embedding (D); NULL: every score is 0, so entries come in the order of the index */

@@ -172,7 +172,7 @@ static cloob_status embed_some(cloob_ctx *ctx, update *u, int64_t most, int64_t 
     if (!n) return CLOOB_OK;
     float *row = malloc((size_t)(n * D) * sizeof *row);
     if (!row) return ctx_no_memory(ctx, (size_t)(n * D) * sizeof *row, "embeddings");
-    cloob_status status = model_image_files(ctx, u->m, path, n, CLOOB_UNIT, row, bad);
+    cloob_status status = cloob_encode_files(ctx, u->m, path, n, CLOOB_UNIT, row, bad);
     for (int64_t i = 0; i < n && status == CLOOB_OK; i++) {
         if (bad[i]) {
             u->bad[at[i]] = true;

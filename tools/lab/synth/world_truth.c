@@ -242,7 +242,6 @@ static cloob_status embed_images(cloob_ctx *ctx, world *w, encoder *enc)
     embed_options o;
     dataset_options_init(&options);
     embed_options_init(&o);
-    o.texts = false;
     char *source = source_of(w);
     if (!source) return ctx_no_memory(ctx, 64, w->dir);
     cloob_status status = dataset_open(ctx, source, &options, &d);
@@ -275,9 +274,7 @@ static int64_t keep_whole_pairs(world *w)
 
 static cloob_status make_weights(cloob_ctx *ctx, world *w, encoder *enc, const tokenizer *tok)
 {
-    zeroshot_run_options o;
-    zeroshot_run_options_init(&o);
-    for (int64_t k = 0; k < w->truth.F; k++) CLOOB_TRY(zeroshot_weights(ctx, enc, tok, w->truth.set[k], &o, &w->z[k]));
+    for (int64_t k = 0; k < w->truth.F; k++) CLOOB_TRY(zeroshot_weights(ctx, enc, tok, w->truth.set[k], NULL, &w->z[k]));
     return CLOOB_OK;
 }
 
