@@ -108,8 +108,8 @@ static bool same_classes(const cloob_split *a, const cloob_split *b)
     return same;
 }
 
-/* place (classes of s) = where each class is in `all` (*count names), to which new names are added. Refused: a name that
- * s has twice, and no name in common with the training rows, which come first. */
+/* place (classes of s) = where each class is in `all` (*count names), to which new names are added. Refused: a name
+ * that s has twice, and no name in common with the training rows, which come first. */
 static cloob_status find_places(cloob_ctx *ctx, const char **all, int64_t *count, const cloob_split *s, int64_t *place)
 {
     int64_t before = *count, fresh = 0;

@@ -41,7 +41,7 @@ typedef struct embed_run {
     int64_t *first; /* (samples + 1) sample i of the data set has captions first[i] to first[i + 1] - 1 */
     st_file tensors;
     const st_entry *images, *tokens; /* in tensors; NULL: not there */
-    image_paths files;
+    image_list files;
     file_bytes text;
 
     arena memory;
@@ -206,12 +206,14 @@ static cloob_status open_tensors(cloob_ctx *ctx, embed_run *r)
 static cloob_status open_image_files(cloob_ctx *ctx, embed_run *r)
 {
     const embed_job *job = r->job;
-    CLOOB_TRY(image_paths_find(ctx, job->images, job->images_count, &r->files));
+    CLOOB_TRY(image_list_find(ctx, &r->files, job->images, job->images_count));
     if (!r->files.count)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: holds no images",
                         job->images_count == 1 ? job->images[0] : "these folders");
     CLOOB_TRY(announce(ctx, r, EMBED_IMAGE, r->files.count));
-    r->name = r->files.path, r->names = r->files.count;
+    r->name = arena_push(&r->memory, (size_t)r->files.count * sizeof *r->name);
+    if (!r->name) return ctx_no_memory(ctx, (size_t)r->files.count * sizeof *r->name, "names");
+    for (; r->names < r->files.count; r->names++) r->name[r->names] = r->files.item[r->names].path;
     return CLOOB_OK;
 }
 
@@ -273,7 +275,7 @@ static cloob_status open_sources(cloob_ctx *ctx, embed_run *r)
 static void close_sources(embed_run *r)
 {
     st_close(&r->tensors);
-    image_paths_release(&r->files);
+    image_list_release(&r->files);
     file_bytes_release(&r->text);
     stored_rows_release(&r->stored);
     arena_release(&r->memory);
