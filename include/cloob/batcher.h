@@ -44,7 +44,7 @@ CLOOB_OPTIONS_INIT(cloob_batcher_options)
  * callback of ctx, which need not outlive the call. */
 CLOOB_API cloob_status cloob_batcher_create(cloob_ctx *ctx, const char *path, const cloob_batcher_options *o,
                                             cloob_batcher **out);
-/* Processes the queued inputs, then frees b. No other thread may use b during or after the call. b may be NULL. */
+/* Frees b. No other thread may use b during or after the call. b may be NULL. */
 CLOOB_API void cloob_batcher_destroy(cloob_batcher *b);
 
 /* Reopens the file, processes the inputs queued so far, then replaces the model; returns when this is done. On failure
@@ -93,15 +93,6 @@ CLOOB_API void cloob_batch_rows_release(cloob_batch_rows *r);
  * on failure *out is empty. */
 CLOOB_API cloob_status cloob_batcher_encode(cloob_ctx *ctx, cloob_batcher *b, const cloob_batch_input *in, int64_t n,
                                             const cloob_batch_options *o, cloob_batch_rows *out);
-
-/* Receives a row. Called once, on the encoder thread; it should return quickly. row (width) is valid during the call,
- * and NULL unless status is CLOOB_OK. */
-typedef void cloob_batch_done_fn(void *user, cloob_status status, const char *error, const float *row, int64_t width);
-
-/* Encodes one input asynchronously: prepares it, queues it and returns; `done` is called later. If the call fails,
- * `done` is never called. timeout_ms is ignored. */
-CLOOB_API cloob_status cloob_batcher_submit(cloob_ctx *ctx, cloob_batcher *b, const cloob_batch_input *in,
-                                            const cloob_batch_options *o, cloob_batch_done_fn *done, void *user);
 
 /* ---- statistics ---------------------------------------------------------------------------------- */
 

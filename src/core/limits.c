@@ -102,6 +102,22 @@ double clock_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+void clock_cond_init(pthread_cond_t *c)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+bool clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *lock, double until)
+{
+    int64_t seconds = (int64_t)until;
+    struct timespec t = { (time_t)seconds, (long)((until - (double)seconds) * 1e9) };
+    return pthread_cond_timedwait(c, lock, &t) == 0;
+}
+
 /* ---- this build and this processor; the parts are listed by cmake/parts.cmake --------------------- */
 
 static const build_part parts[] = {

@@ -2,6 +2,7 @@
 #ifndef CORE_LIMITS_H
 #define CORE_LIMITS_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,6 +34,9 @@ void peak_reset(void);
 
 /* Seconds of the monotonic clock, from an arbitrary start. */
 double clock_seconds(void);
+/* A condition whose waits end by that clock: false when `until` has come. */
+void clock_cond_init(pthread_cond_t *c);
+bool clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *lock, double until);
 
 /* ---- this build and this processor ---------------------------------------------------------------- */
 

@@ -22,78 +22,42 @@ static shared_object mpi_library = { .file = { "libcloob-mpi.so", CLOOB_MPI_PATH
                                                 "machine (docs/packaging.md)" };
 SHARED_LISTED(mpi_library)
 
-/* A launcher that starts one process, such as srun, does not need MPI. */
-static cloob_status open_mpi(cloob_ctx *ctx, const comm_env *env, comm *c)
-{
-    if (env->size == 1 && !shared_object_is_there(&mpi_library)) return CLOOB_OK;
-    cloob_status status = shared_object_use(ctx, &mpi_library);
-    if (status == CLOOB_OK) return mpi_open(ctx, CLOOB_VERSION, env, c);
-    return ctx_wrap(ctx, status, "started by %s as rank %d of %d", env->launcher, env->rank, env->size);
-}
-
-static cloob_status open_kind(cloob_ctx *ctx, comm_kind kind, comm *c)
+static cloob_status open_ranks(cloob_ctx *ctx, comm *c)
 {
     comm_env env;
-    if (kind == COMM_SELF) return CLOOB_OK;
     CLOOB_TRY(comm_env_read(ctx, &env));
     c->local_rank = env.local_rank;
-    if (kind == COMM_AUTO && env.size == 1) return CLOOB_OK;
-    if (strcmp(env.launcher, "torchrun") == 0 && env.size > 1)
+    if (env.size == 1) return CLOOB_OK;
+    if (strcmp(env.launcher, "torchrun") == 0)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                         "started by torchrun as rank %d of %d: torchrun starts no MPI; use mpirun or srun", env.rank,
                         env.size);
-    return open_mpi(ctx, &env, c);
+    cloob_status status = shared_object_use(ctx, &mpi_library);
+    if (status == CLOOB_OK) return mpi_open(ctx, CLOOB_VERSION, &env, c);
+    return ctx_wrap(ctx, status, "started by %s as rank %d of %d", env.launcher, env.rank, env.size);
 }
 
-static comm *comm_new(void)
+/* base NULL: the ranks of the environment. */
+static cloob_status create(cloob_ctx *ctx, comm *base, comm **out)
 {
     comm *c = calloc(1, sizeof *c);
-    if (c) c->size = 1, c->timeout = 600;
-    return c;
-}
-
-cloob_status comm_create_nccl(cloob_ctx *ctx, comm *base, comm **out)
-{
-    comm *c = comm_new();
     *out = NULL;
     if (!c) return ctx_no_memory(ctx, sizeof *c, "a communicator");
-    c->base = base;
-    c->rank = base->rank;
-    c->size = base->size;
-    c->local_rank = base->local_rank;
-    cloob_status status = comm_nccl_open(ctx, c);
+    c->size = 1, c->timeout = 600;
+    if (base) c->base = base, c->rank = base->rank, c->size = base->size, c->local_rank = base->local_rank;
+    cloob_status status = base ? comm_nccl_open(ctx, c) : open_ranks(ctx, c);
     if (status != CLOOB_OK) free(c);
     else *out = c;
     return status;
 }
 
-static cloob_status create_both(cloob_ctx *ctx, comm **out)
-{
-    comm *base;
-    CLOOB_TRY(comm_create(ctx, COMM_AUTO, &base));
-    cloob_status status = comm_create_nccl(ctx, base, out);
-    if (status != CLOOB_OK) comm_destroy(base);
-    else (*out)->owns_base = true;
-    return status;
-}
-
-cloob_status comm_create(cloob_ctx *ctx, comm_kind kind, comm **out)
-{
-    *out = NULL;
-    if (kind == COMM_NCCL) return create_both(ctx, out);
-    comm *c = comm_new();
-    if (!c) return ctx_no_memory(ctx, sizeof *c, "a communicator");
-    cloob_status status = open_kind(ctx, kind, c);
-    if (status != CLOOB_OK) free(c);
-    else *out = c;
-    return status;
-}
+cloob_status comm_create(cloob_ctx *ctx, comm **out) { return create(ctx, NULL, out); }
+cloob_status comm_create_nccl(cloob_ctx *ctx, comm *base, comm **out) { return create(ctx, base, out); }
 
 void comm_destroy(comm *c)
 {
     if (!c) return;
     if (c->ops) c->ops->destroy(c);
-    if (c->owns_base) comm_destroy(c->base);
     free(c);
 }
 
@@ -123,7 +87,9 @@ cloob_status comm_reduce_scatter(cloob_ctx *ctx, comm *c, void *send, void *recv
 cloob_status comm_all_reduce(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype)
 {
     if (c && __atomic_load_n(&c->stuck, __ATOMIC_ACQUIRE)) return comm_name_stuck(ctx, c);
-    return alone(c) ? CLOOB_OK : c->ops->all_reduce(ctx, c, data, count, dtype);
+    comm_request request;
+    CLOOB_TRY(comm_all_reduce_begin(ctx, c, data, count, dtype, c ? c->stream : NULL, &request));
+    return comm_all_reduce_wait(ctx, c, &request);
 }
 
 cloob_status comm_all_reduce_begin(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, void *after,

@@ -1,15 +1,16 @@
 /* Communication between the ranks of a run, behind one interface: one process, MPI between CPUs, NCCL between GPUs.
  *
  * Every function but rank and size queries is collective: all ranks call it, in the same order, with matching counts. A
- * communicator of size one copies where the others exchange, so there is one code path. With COMM_NCCL the buffers of
- * data calls are device memory; with the others host memory. The order of sums depends only on the number of ranks.
+ * communicator of size one copies where the others exchange, so there is one code path. With NCCL (comm_create_nccl)
+ * the buffers of data calls are device memory; with the others host memory. The order of sums depends only on the
+ * number of ranks.
  *
- * Data calls of COMM_NCCL are queued and return: they follow the work that the stream of comm_set_stream
+ * Data calls of NCCL are queued and return: they follow the work that the stream of comm_set_stream
  * holds so far, and that stream waits for them. The host never does, but in comm_barrier; so they can be part
  * of a captured graph once the communicator exists.
  *
  *     comm *c;
- *     CLOOB_TRY(comm_create(ctx, COMM_AUTO, &c));
+ *     CLOOB_TRY(comm_create(ctx, &c));
  *     CLOOB_TRY(comm_all_reduce(ctx, c, sums, 4, CLOOB_F64));
  *     comm_destroy(c);
  */
@@ -19,13 +20,6 @@
 #include "core/ctx.h"
 
 typedef struct comm comm;
-
-typedef enum comm_kind {
-    COMM_AUTO, /* by the launcher's environment: one process, or MPI */
-    COMM_SELF, /* one process, whatever the environment */
-    COMM_MPI,
-    COMM_NCCL /* started by MPI (or alone); binds to the CUDA device that is current in this thread */
-} comm_kind;
 
 /* The launcher's environment variables; see comm_env_read. */
 typedef struct comm_env {
@@ -38,9 +32,11 @@ typedef struct comm_env {
  * do not fit each other. Not collective. */
 cloob_status comm_env_read(cloob_ctx *ctx, comm_env *env);
 
-/* On failure *out is NULL. Several ranks without a build that has MPI is CLOOB_ERR_UNSUPPORTED. */
-cloob_status comm_create(cloob_ctx *ctx, comm_kind kind, comm **out);
-/* A second communicator over the same ranks that moves device memory; base outlives it. */
+/* The ranks of the launcher's environment over MPI, or this process alone. On failure *out is NULL. Several ranks
+ * without a build that has MPI is CLOOB_ERR_UNSUPPORTED. */
+cloob_status comm_create(cloob_ctx *ctx, comm **out);
+/* A second communicator over the same ranks that moves device memory, bound to the CUDA device that is current in this
+ * thread; base outlives it. */
 cloob_status comm_create_nccl(cloob_ctx *ctx, comm *base, comm **out);
 void comm_destroy(comm *c); /* NULL is valid; the communicator that started MPI ends it */
 

@@ -8,7 +8,6 @@
 typedef struct comm_ops {
     cloob_status (*all_gather)(cloob_ctx *, comm *, const void *, void *, const int64_t *, cloob_dtype);
     cloob_status (*reduce_scatter)(cloob_ctx *, comm *, void *, void *, const int64_t *, cloob_dtype);
-    cloob_status (*all_reduce)(cloob_ctx *, comm *, void *, int64_t, cloob_dtype);
     cloob_status (*begin)(cloob_ctx *, comm *, void *, int64_t, cloob_dtype, void *, comm_request *);
     cloob_status (*wait)(cloob_ctx *, comm *, comm_request *);
     cloob_status (*broadcast)(cloob_ctx *, comm *, void *, int64_t, cloob_dtype, int);
@@ -24,10 +23,9 @@ struct comm {
     double timeout; /* seconds without an answer from a rank that the others wait for; 0: no limit */
     bool lost;      /* a rank did not answer in that time */
     bool stuck;     /* an exchange in GPU memory was stopped by its deadline; read and written atomically */
-    comm *base;     /* NCCL: the host communicator of the same ranks; not owned unless owns_base */
-    bool owns_base;
-    void *stream; /* NCCL: what data calls belong to */
-    void *state;  /* of the ops */
+    comm *base;     /* NCCL: the host communicator of the same ranks; not owned */
+    void *stream;   /* NCCL: what data calls belong to */
+    void *state;    /* of the ops */
 };
 
 /* MPI has no binary interface that its implementations share, so mpi.c is a library of its own, libcloob-mpi.so, linked

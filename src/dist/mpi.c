@@ -49,7 +49,7 @@ static void send_byte(comm *c, int rank, int tag)
         MPI_Request_free(&r);
 }
 
-/* Receives such a message: its sender; -1: none. */
+/* Receives a message of send_byte and returns its sender; -1: none. */
 static int take_byte(comm *c, int tag)
 {
     MPI_Comm life = ((mpi_state *)c->state)->life;
@@ -76,26 +76,22 @@ static void ask(comm *c)
     }
 }
 
-/* The ranks that did not answer; false: all did. */
-static bool silent(const comm *c, sbuf *names)
+/* Names the ranks that did not answer; CLOOB_OK: all did. */
+static cloob_status check_silent(cloob_ctx *ctx, comm *c, const char *what)
 {
     const mpi_state *s = c->state;
-    int n = 0;
+    sbuf names = { 0 };
     for (int r = 0; r < c->size; r++)
-        if (!s->heard[r]) sbuf_printf(names, "%s%d", n++ ? ", " : "", r);
-    return n > 0;
-}
-
-static cloob_status report_silent(cloob_ctx *ctx, comm *c, const char *what, sbuf *names)
-{
+        if (!s->heard[r]) sbuf_printf(&names, "%s%d", names.len ? ", " : "", r);
+    if (!names.len) return CLOOB_OK;
     c->lost = true;
-    cloob_status status = ctx_fail(
+    ctx_fail(
         ctx, CLOOB_ERR_PEER,
-        "rank %s of %d gave no sign of life while the others waited %g s in a %s: stopped, hanging, or without "
-        "its network; `collective_timeout` sets how long they wait",
-        names->data ? names->data : "?", c->size, c->timeout, what);
-    sbuf_release(names);
-    return status;
+        "rank %s of %d gave no sign of life while the others waited %g s in a %s: stopped, hanging, or without its "
+        "network; `collective_timeout` sets how long they wait",
+        names.data, c->size, c->timeout, what);
+    sbuf_release(&names);
+    return CLOOB_ERR_PEER;
 }
 
 /* The end of an exchange that was begun. */
@@ -117,8 +113,7 @@ static cloob_status finish(cloob_ctx *ctx, comm *c, MPI_Request *request, const 
         if (!asked && waited > c->timeout / 2) ask(c), asked = true;
         for (int r; asked && (r = take_byte(c, TAG_ANSWER)) >= 0;) ((mpi_state *)c->state)->heard[r] = true;
         if (waited <= c->timeout) continue;
-        sbuf names = { 0 };
-        if (silent(c, &names)) return report_silent(ctx, c, what, &names);
+        CLOOB_TRY(check_silent(ctx, c, what));
         begun = clock_seconds(), asked = false;
     }
 }
@@ -192,38 +187,29 @@ static cloob_status reduce_scatter(cloob_ctx *ctx, comm *c, void *send, void *re
     return CLOOB_OK;
 }
 
-static cloob_status all_reduce(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype)
-{
-    CLOOB_TRY(check_summable(ctx, dtype));
-    for (int64_t at = 0; at < count; at += PIECE) {
-        MPI_Request r;
-        int code = MPI_Iallreduce(MPI_IN_PLACE, (char *)data + (size_t)at * dtype_size(dtype), piece(count - at),
-                                  type_of(dtype), MPI_SUM, world(c), &r);
-        CLOOB_TRY(complete(ctx, c, code, &r, "sum"));
-    }
-    return CLOOB_OK;
-}
-
-static cloob_status begin(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, void *after,
-                          comm_request *request)
-{
-    (void)after;
-    CLOOB_TRY(check_summable(ctx, dtype));
-    if (count > PIECE) return all_reduce(ctx, c, data, count, dtype);
-    MPI_Request *r = malloc(sizeof *r);
-    if (!r) return ctx_no_memory(ctx, sizeof *r, "an all-reduce");
-    int code = MPI_Iallreduce(MPI_IN_PLACE, data, (int)count, type_of(dtype), MPI_SUM, world(c), r);
-    if (code != MPI_SUCCESS) free(r);
-    else request->handle = r;
-    return mpi_check(ctx, c, code, "all-reduce");
-}
-
 static cloob_status wait(cloob_ctx *ctx, comm *c, comm_request *request)
 {
     cloob_status status = finish(ctx, c, request->handle, "sum");
     free(request->handle);
     request->handle = NULL;
     return status;
+}
+
+/* Waits for all pieces but the last. */
+static cloob_status begin(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, void *after,
+                          comm_request *request)
+{
+    CLOOB_TRY(check_summable(ctx, dtype));
+    for (; count > PIECE; count -= PIECE, data = (char *)data + PIECE * dtype_size(dtype)) {
+        CLOOB_TRY(begin(ctx, c, data, PIECE, dtype, after, request));
+        CLOOB_TRY(wait(ctx, c, request));
+    }
+    MPI_Request *r = malloc(sizeof *r);
+    if (!r) return ctx_no_memory(ctx, sizeof *r, "a sum");
+    int code = MPI_Iallreduce(MPI_IN_PLACE, data, (int)count, type_of(dtype), MPI_SUM, world(c), r);
+    if (code != MPI_SUCCESS) free(r);
+    else request->handle = r;
+    return mpi_check(ctx, c, code, "sum");
 }
 
 static cloob_status barrier(cloob_ctx *ctx, comm *c)
@@ -255,7 +241,6 @@ static void end_mpi(void)
 
 static const comm_ops ops = { .all_gather = all_gather,
                               .reduce_scatter = reduce_scatter,
-                              .all_reduce = all_reduce,
                               .begin = begin,
                               .wait = wait,
                               .broadcast = broadcast,

@@ -114,60 +114,50 @@ static cloob_status leave(cloob_ctx *ctx, comm *c)
     return order(ctx, c, state(c)->stream, (cudaStream_t)c->stream);
 }
 
+/* The parts one after the other: part r is broadcast by rank r, or summed by it. */
+static cloob_status exchange_parts(cloob_ctx *ctx, comm *c, const void *send, void *recv, const int64_t *count,
+                                   cloob_dtype dtype, bool sum)
+{
+    const char *what = sum ? "reduce-scatter" : "all-gather";
+    nccl_state *s = state(c);
+    size_t offset = 0;
+    CLOOB_TRY(enter(ctx, c, what));
+    CLOOB_TRY(nccl_check(ctx, c, nccl.ncclGroupStart(), what));
+    for (int r = 0; r < c->size; offset += (size_t)count[r] * dtype_size(dtype), r++) {
+        size_t n = elements(count[r], dtype);
+        if (!n) continue;
+        char *to = sum ? recv : (char *)recv + offset;
+        const void *from = sum ? (const char *)send + offset : r == c->rank ? send : to;
+        ncclResult_t code = sum ? nccl.ncclReduce(from, to, n, type_of(dtype), ncclSum, r, s->comm, s->stream)
+                                : nccl.ncclBroadcast(from, to, n, type_of(dtype), r, s->comm, s->stream);
+        CLOOB_TRY(nccl_check(ctx, c, code, what));
+    }
+    CLOOB_TRY(nccl_check(ctx, c, nccl.ncclGroupEnd(), what));
+    return leave(ctx, c);
+}
+
 static cloob_status all_gather(cloob_ctx *ctx, comm *c, const void *send, void *recv, const int64_t *count,
                                cloob_dtype dtype)
 {
-    char *at = recv;
-    CLOOB_TRY(enter(ctx, c, "all-gather"));
-    CLOOB_TRY(nccl_check(ctx, c, nccl.ncclGroupStart(), "all-gather"));
-    for (int r = 0; r < c->size; at += (size_t)count[r] * dtype_size(dtype), r++)
-        if (count[r] > 0)
-            CLOOB_TRY(nccl_check(ctx, c,
-                                 nccl.ncclBroadcast(r == c->rank ? send : at, at, elements(count[r], dtype),
-                                                    type_of(dtype), r, state(c)->comm, state(c)->stream),
-                                 "all-gather"));
-    CLOOB_TRY(nccl_check(ctx, c, nccl.ncclGroupEnd(), "all-gather"));
-    return leave(ctx, c);
+    return exchange_parts(ctx, c, send, recv, count, dtype, false);
 }
 
 static cloob_status reduce_scatter(cloob_ctx *ctx, comm *c, void *send, void *recv, const int64_t *count,
                                    cloob_dtype dtype)
 {
-    char *at = send;
-    CLOOB_TRY(enter(ctx, c, "reduce-scatter"));
-    CLOOB_TRY(nccl_check(ctx, c, nccl.ncclGroupStart(), "reduce-scatter"));
-    for (int r = 0; r < c->size; at += (size_t)count[r] * dtype_size(dtype), r++)
-        if (count[r] > 0)
-            CLOOB_TRY(nccl_check(ctx, c,
-                                 nccl.ncclReduce(at, recv, elements(count[r], dtype), type_of(dtype), ncclSum, r,
-                                                 state(c)->comm, state(c)->stream),
-                                 "reduce-scatter"));
-    CLOOB_TRY(nccl_check(ctx, c, nccl.ncclGroupEnd(), "reduce-scatter"));
-    return leave(ctx, c);
-}
-
-static cloob_status enqueue_sum(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype)
-{
-    return nccl_check(ctx, c,
-                      nccl.ncclAllReduce(data, data, elements(count, dtype), type_of(dtype), ncclSum, state(c)->comm,
-                                         state(c)->stream),
-                      "all-reduce");
-}
-
-static cloob_status all_reduce(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype)
-{
-    CLOOB_TRY(enter(ctx, c, "all-reduce"));
-    CLOOB_TRY(enqueue_sum(ctx, c, data, count, dtype));
-    return leave(ctx, c);
+    return exchange_parts(ctx, c, send, recv, count, dtype, true);
 }
 
 static cloob_status begin(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, void *after,
                           comm_request *request)
 {
     CLOOB_TRY(begin_after(ctx, c, after, "all-reduce"));
-    CLOOB_TRY(enqueue_sum(ctx, c, data, count, dtype));
+    CLOOB_TRY(nccl_check(ctx, c,
+                         nccl.ncclAllReduce(data, data, elements(count, dtype), type_of(dtype), ncclSum, state(c)->comm,
+                                            state(c)->stream),
+                         "all-reduce"));
     CLOOB_TRY(begun(ctx, c));
-    request->handle = state(c); /* any mark that is not NULL: the stream keeps the order */
+    request->handle = state(c); /* not NULL; the stream keeps the order */
     return CLOOB_OK;
 }
 
@@ -231,7 +221,6 @@ static void destroy(comm *c)
 
 static const comm_ops ops = { .all_gather = all_gather,
                               .reduce_scatter = reduce_scatter,
-                              .all_reduce = all_reduce,
                               .begin = begin,
                               .wait = wait,
                               .broadcast = broadcast,

@@ -5,7 +5,6 @@
  * as long as the host begins new ones it is not blocked, and the last one is what it waits for in the end. */
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "core/limits.h"
 #include "dist/comm_impl.h"
@@ -24,15 +23,6 @@ struct comm_watch {
     double since, timeout; /* when the last one was begun; of the base at that time */
 };
 
-static struct timespec until(double seconds)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_nsec += (long)(seconds * 1e9);
-    t.tv_sec += t.tv_nsec / 1000000000, t.tv_nsec %= 1000000000;
-    return t;
-}
-
 /* Whether the exchanges under way have to be stopped. */
 static bool is_over(comm_watch *w)
 {
@@ -49,8 +39,7 @@ static void *watch(void *argument)
     pthread_mutex_lock(&w->lock);
     while (!w->quit && !w->expired) {
         double pause = w->timeout > 0 && w->timeout < 1 ? w->timeout / 4 : 0.25;
-        struct timespec t = until(pause);
-        pthread_cond_timedwait(&w->changed, &w->lock, &t);
+        clock_cond_wait(&w->changed, &w->lock, clock_seconds() + pause);
         w->expired = !w->quit && is_over(w);
     }
     bool stop = w->expired;
@@ -63,16 +52,12 @@ static void *watch(void *argument)
 cloob_status comm_watch_start(cloob_ctx *ctx, comm *base, comm_progress (*look)(void *), void (*stop)(void *),
                               void *user, comm_watch **out)
 {
-    pthread_condattr_t monotonic;
     comm_watch *w = calloc(1, sizeof *w);
     *out = NULL;
     if (!w) return ctx_no_memory(ctx, sizeof *w, "a communicator");
     w->base = base, w->look = look, w->stop = stop, w->user = user, w->timeout = base->timeout;
     pthread_mutex_init(&w->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_cond_init(&w->changed);
     if (pthread_create(&w->thread, NULL, watch, w) == 0) {
         *out = w;
         return CLOOB_OK;

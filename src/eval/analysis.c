@@ -183,83 +183,29 @@ static cloob_status spectrum_run(cloob_ctx *ctx, cloob_coverage *out, const unit
 
 /* ---- similarities of matched pairs, and of the most similar unmatched ones -------------------------- */
 
-/* For each image, its K most similar texts other than its own. An objective that overfits pushes matched pairs up and
- * drags the top-10 unmatched along.
- *
- * A bounded buffer per row keeps the largest similarities seen so far: whatever is not above the row's
- * threshold is passed over; when the buffer is full its K largest stay and the least of them is the new
- * threshold. */
+/* For each image, its 10, 100 and 1000 most similar texts other than its own. An objective that overfits raises the
+ * similarities of matched pairs together with those of the top-10 unmatched. */
 static const int64_t sizes[CLOOB_UNMATCHED_SETS] = { 10, 100, 1000 };
-enum { KEEP = 1000, BUFFER = 2 * KEEP };
-
-static void swap_floats(float *a, float *b)
-{
-    float t = *a;
-    *a = *b, *b = t;
-}
-
-/* Quickselect with the middle of three as pivot; equal values go to both sides, so equal data stays linear.
- */
-void select_largest(float *value, int64_t n, int64_t k)
-{
-    int64_t low = 0, high = n - 1;
-    while (k > 0 && k < n && low < high) {
-        int64_t middle = low + (high - low) / 2, i = low, j = high;
-        if (value[middle] > value[low]) swap_floats(&value[middle], &value[low]);
-        if (value[high] > value[low]) swap_floats(&value[high], &value[low]);
-        if (value[high] > value[middle]) swap_floats(&value[high], &value[middle]);
-        float pivot = value[middle];
-        while (i <= j) {
-            while (value[i] > pivot) i++;
-            while (value[j] < pivot) j--;
-            if (i <= j) swap_floats(&value[i++], &value[j--]);
-        }
-        if (k - 1 <= j) high = j;
-        else if (k - 1 >= i) low = i;
-        else return;
-    }
-}
-
-/* ---- one thread's rows --------------------------------------------------------------------------- */
+enum { KEEP = 1000 };
 
 typedef struct set_sums {
     double sum, square;
     int64_t bin[CLOOB_SIMILARITY_BINS];
 } set_sums;
 
-typedef struct worker {
-    float *buffer;              /* (TILE_ROWS, BUFFER) */
-    float threshold[TILE_ROWS]; /* values at or below it cannot be among the K largest */
+typedef struct worker { /* one thread's rows */
+    near_row *best;     /* (TILE_ROWS + 1, KEEP): a heap for each row, then scratch */
     int64_t held[TILE_ROWS];
     set_sums unmatched[CLOOB_UNMATCHED_SETS];
 } worker;
 
-static float smallest(const float *value, int64_t n)
-{
-    float min = value[0];
-    for (int64_t i = 1; i < n; i++) min = value[i] < min ? value[i] : min;
-    return min;
-}
-
-static void offer(worker *w, int64_t row, const float *s, int64_t n, int64_t own)
-{
-    float *buffer = w->buffer + row * BUFFER, threshold = w->threshold[row];
-    int64_t held = w->held[row];
-    for (int64_t j = 0; j < n; j++) {
-        if (s[j] <= threshold || j == own) continue;
-        buffer[held++] = s[j];
-        if (held < BUFFER) continue;
-        select_largest(buffer, held, KEEP);
-        held = KEEP;
-        threshold = smallest(buffer, KEEP);
-    }
-    w->held[row] = held, w->threshold[row] = threshold;
-}
-
 static void visit_similarities(void *arg, const tile *t)
 {
     worker *w = (worker *)arg + t->thread;
-    for (int64_t i = 0; i < t->ni; i++) offer(w, i, t->s + i * t->nj, t->nj, t->i0 + i - t->j0);
+    for (int64_t i = 0; i < t->ni; i++)
+        for (int64_t j = 0; j < t->nj; j++)
+            if (t->j0 + j != t->i0 + i)
+                best_offer(w->best + i * KEEP, &w->held[i], KEEP, t->j0 + j, t->s[i * t->nj + j]);
 }
 
 static int bin_of(double s)
@@ -275,27 +221,24 @@ static void add_value(set_sums *sums, double s)
     sums->bin[bin_of(s)]++;
 }
 
-static void reset_rows(worker *w)
-{
-    for (int64_t i = 0; i < TILE_ROWS; i++) w->threshold[i] = -INFINITY, w->held[i] = 0;
-}
-
 /* The 10 largest are among the 100 largest, and those among the 1000. */
 static void rows_done(void *arg, int64_t i0, int64_t ni, int thread)
 {
     worker *w = (worker *)arg + thread;
+    near_row *scratch = w->best + TILE_ROWS * KEEP;
     (void)i0;
     for (int64_t i = 0; i < ni; i++) {
-        float *buffer = w->buffer + i * BUFFER;
+        near_row *row = w->best + i * KEEP;
         int64_t n = w->held[i];
         for (int set = CLOOB_UNMATCHED_SETS - 1; set >= 0; set--) {
-            int64_t k = sizes[set] < n ? sizes[set] : n;
-            select_largest(buffer, n, k);
-            for (int64_t j = 0; j < k; j++) add_value(&w->unmatched[set], buffer[j]);
-            n = k;
+            int64_t kept = 0;
+            for (int64_t j = 0; j < n; j++) best_offer(scratch, &kept, sizes[set], row[j].entry, row[j].score);
+            n = kept;
+            memcpy(row, scratch, (size_t)n * sizeof *row);
+            for (int64_t j = 0; j < n; j++) add_value(&w->unmatched[set], row[j].score);
         }
+        w->held[i] = 0;
     }
-    reset_rows(w);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------- */
@@ -343,23 +286,20 @@ static void merge_threads(cloob_similarity *out, const worker *w, int threads, i
 static cloob_status run_unmatched(cloob_ctx *ctx, cloob_similarity *out, const unit_rows *x, const unit_rows *y)
 {
     int threads = tiles_threads(ctx, x);
-    size_t each = (size_t)TILE_ROWS * BUFFER * sizeof(float);
+    size_t each = (size_t)(TILE_ROWS + 1) * KEEP;
     worker *w = calloc((size_t)threads, sizeof *w);
-    float *buffer = malloc((size_t)threads * each);
-    cloob_status status = ctx_no_memory(ctx, (size_t)threads * each, "the largest similarities");
-    if (w && buffer) {
-        for (int t = 0; t < threads; t++) {
-            w[t].buffer = buffer + (size_t)t * TILE_ROWS * BUFFER;
-            reset_rows(&w[t]);
-        }
+    near_row *best = malloc((size_t)threads * each * sizeof *best);
+    cloob_status status = ctx_no_memory(ctx, (size_t)threads * each * sizeof *best, "the largest similarities");
+    if (w && best) {
+        for (int t = 0; t < threads; t++) w[t].best = best + (size_t)t * each;
         status = tiles_run(ctx, x, y, TILES_ALL, &(tile_visitor){ visit_similarities, rows_done, w });
         if (status == CLOOB_OK) merge_threads(out, w, threads, x->src.N);
     }
-    free(w), free(buffer);
+    free(w), free(best);
     return status;
 }
 
-/* x, y: the same N and D, N at least 2. Streams x y^T; memory is 2 x 1000 values per row of a tile and thread. */
+/* x, y: the same N and D, N at least 2. Streams x y^T; memory is 1000 candidates per row of a tile and thread. */
 static cloob_status similarity_run(cloob_ctx *ctx, cloob_similarity *out, const unit_rows *x, const unit_rows *y)
 {
     memset(out, 0, sizeof *out);

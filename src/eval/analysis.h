@@ -8,9 +8,6 @@
 /* text may be NULL. out is released by cloob_analysis_release, also after a failure. */
 cloob_status analysis_run(cloob_ctx *ctx, cloob_analysis *out, const rows *image, const rows *text, double share);
 
-/* Leaves the k largest of value (n) in front, in no order. */
-void select_largest(float *value, int64_t n, int64_t k);
-
 /* How evenly unit rows cover the sphere: Ajne's statistic as the paper extends it, and the logarithm of the
  * mean Gaussian potential (Wang and Isola's uniformity).
  *

@@ -108,23 +108,73 @@ static bool same_classes(const cloob_split *a, const cloob_split *b)
     return same;
 }
 
+/* place (classes of s) = where each class is in `all` (*count names), to which new names are added. Refused: a name
+ * that s has twice, and no name in common with the training rows, which come first. */
+static cloob_status find_places(cloob_ctx *ctx, const char **all, int64_t *count, const cloob_split *s, int64_t *place)
+{
+    int64_t before = *count, fresh = 0;
+    const char *first = NULL;
+    for (int64_t c = 0; c < s->classes; c++) {
+        const char *name = s->class_name[c];
+        for (int64_t k = 0; k < c; k++)
+            if (strcmp(name, s->class_name[k]) == 0)
+                return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                                "%s: two classes are called \"%s\"; classes of two splits are matched by name",
+                                s->x.name, name);
+        for (place[c] = 0; place[c] < *count && strcmp(all[place[c]], name) != 0;) place[c]++;
+        if (place[c] < *count) continue;
+        if (!fresh++) first = name;
+        all[(*count)++] = name;
+    }
+    if (before && fresh == s->classes)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "%s: none of its %lld classes (\"%s\", ...) is among those of the training rows (\"%s\", ...)",
+                        s->x.name, (long long)s->classes, first, all[0]);
+    if (before && fresh)
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: %lld of its %lld classes are not among those of the training rows: \"%s\"%s",
+                s->x.name, (long long)fresh, (long long)s->classes, first, fresh > 1 ? ", ..." : "");
+    return CLOOB_OK;
+}
+
+/* *out (x.rows) = place of each row's label; owned by the caller. */
+static cloob_status move_labels(cloob_ctx *ctx, const cloob_split *s, const int64_t *place, int64_t **out)
+{
+    int64_t *y = *out = malloc((size_t)(s->x.rows + 1) * sizeof *y);
+    if (!y) return ctx_no_memory(ctx, (size_t)s->x.rows * sizeof *y, "labels");
+    for (int64_t i = 0; i < s->x.rows; i++) {
+        if (s->y[i] >= s->classes)
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: row %lld has the label %lld, and %lld classes have names",
+                            s->x.name, (long long)i, (long long)s->y[i], (long long)s->classes);
+        y[i] = place[s->y[i]];
+    }
+    return CLOOB_OK;
+}
+
 /* Where every split names its classes and the lists differ, names decide; otherwise the numbers do. */
 static cloob_status match_classes(cloob_ctx *ctx, splits *s, const cloob_split *const from[SPLITS])
 {
     bool named = true, same = true, some = false;
+    int64_t classes = 0, count = 0;
     for (int k = 0; k < SPLITS; k++) {
         if (!from[k]) continue;
         if (from[k]->class_name) some = true;
         else named = false;
+        classes += from[k]->classes;
     }
     for (int k = VAL; k < SPLITS && named; k++) same = same && (!from[k] || same_classes(from[TRAIN], from[k]));
     if (some && !named)
         ctx_log(ctx, CLOOB_LOG_WARN, "not all of the splits name their classes: they are matched by number");
-    class_names all = { 0 };
-    cloob_status status = CLOOB_OK;
-    for (int k = 0; k < SPLITS && named && !same && status == CLOOB_OK; k++)
-        if (from[k] && (status = labels_by_name(ctx, &all, from[k], &s->y[k])) == CLOOB_OK) s->data[k].y = s->y[k];
-    class_names_release(&all);
+    if (!named || same) return CLOOB_OK;
+    const char **all = malloc((size_t)classes * sizeof *all);
+    int64_t *place = malloc((size_t)classes * sizeof *place);
+    cloob_status status = all && place ? CLOOB_OK : ctx_no_memory(ctx, (size_t)classes * 16, "class names");
+    for (int k = 0; k < SPLITS && status == CLOOB_OK; k++) {
+        if (!from[k]) continue;
+        status = find_places(ctx, all, &count, from[k], place);
+        if (status == CLOOB_OK) status = move_labels(ctx, from[k], place, &s->y[k]);
+        s->data[k].y = s->y[k];
+    }
+    free(all), free(place);
     return status;
 }
 

@@ -72,78 +72,6 @@ int64_t label_set_find(const label_set *s, int64_t label)
     return at ? at - s->value : -1;
 }
 
-/* ---- by name --------------------------------------------------------------------------------------- */
-
-static int64_t name_find(const class_names *all, int64_t count, const char *name)
-{
-    for (int64_t i = 0; i < count; i++)
-        if (strcmp(all->name[i], name) == 0) return i;
-    return -1;
-}
-
-static bool name_add(class_names *all, const char *name)
-{
-    if (all->count == all->capacity) {
-        int64_t capacity = 2 * all->capacity + 16;
-        const char **grown = realloc(all->name, (size_t)capacity * sizeof *grown);
-        if (!grown) return false;
-        all->name = grown, all->capacity = capacity;
-    }
-    all->name[all->count++] = name;
-    return true;
-}
-
-/* Where each class of the split is in `all`: (classes). */
-static cloob_status places(cloob_ctx *ctx, class_names *all, const cloob_split *s, int64_t *place)
-{
-    int64_t before = all->count, fresh = 0, known = 0;
-    const char *first = NULL;
-    for (int64_t c = 0; c < s->classes; c++) {
-        const char *name = s->class_name[c];
-        place[c] = name_find(all, all->count, name);
-        for (int64_t k = 0; k < c; k++)
-            if (place[k] == place[c] && place[c] >= 0)
-                return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                                "%s: two classes are called \"%s\"; classes of two splits are matched by name",
-                                s->x.name, name);
-        known += place[c] >= 0;
-        if (place[c] >= 0) continue;
-        place[c] = all->count;
-        if (!fresh++) first = name;
-        if (!name_add(all, name)) return ctx_no_memory(ctx, 64, "class names");
-    }
-    if (before && !known)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "%s: none of its %lld classes (\"%s\", ...) is among those of the training rows (\"%s\", ...)",
-                        s->x.name, (long long)s->classes, first, all->name[0]);
-    if (before && fresh)
-        ctx_log(ctx, CLOOB_LOG_WARN, "%s: %lld of its %lld classes are not among those of the training rows: \"%s\"%s",
-                s->x.name, (long long)fresh, (long long)s->classes, first, fresh > 1 ? ", ..." : "");
-    return CLOOB_OK;
-}
-
-cloob_status labels_by_name(cloob_ctx *ctx, class_names *all, const cloob_split *s, int64_t **out)
-{
-    int64_t N = s->x.rows;
-    int64_t *place = malloc((size_t)(s->classes + 1) * sizeof *place), *y = malloc((size_t)(N + 1) * sizeof *y);
-    cloob_status status = place && y ? places(ctx, all, s, place) : ctx_no_memory(ctx, (size_t)N * sizeof *y, "labels");
-    for (int64_t i = 0; i < N && status == CLOOB_OK; i++)
-        if (s->y[i] < s->classes) y[i] = place[s->y[i]];
-        else
-            status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: row %lld has the label %lld, and %lld classes have names",
-                              s->x.name, (long long)i, (long long)s->y[i], (long long)s->classes);
-    free(place);
-    *out = status == CLOOB_OK ? y : NULL;
-    if (status != CLOOB_OK) free(y);
-    return status;
-}
-
-void class_names_release(class_names *all)
-{
-    free(all->name);
-    *all = (class_names){ 0 };
-}
-
 /* ---- accuracy -------------------------------------------------------------------------------- */
 
 enum { CONFUSION_LIMIT = 4096 };
@@ -206,7 +134,7 @@ void accuracy_add(accuracy_counts *t, const float *score, const int64_t *label, 
 
 accuracy_result accuracy_finish(const accuracy_counts *t)
 {
-    accuracy_result r = { .n = t->N, .classes = t->C };
+    accuracy_result r = { .n = t->N, .classes = t->C, .unknown = t->unknown };
     int64_t hit1 = 0, hit5 = 0;
     double sum = 0;
     for (int64_t k = 0; k < t->C; k++) {

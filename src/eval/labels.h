@@ -1,6 +1,6 @@
 /* Class labels: checked integers, and the classes that occur.
  *
- * Labels may be any non-negative integers with gaps; training knows classes by position 0..C-1 among those
+ * Labels may be any non-negative integers with gaps; training numbers classes 0..C-1 in the order of those
  * that occur. A class without rows would have no finite optimum (its bias runs to minus infinity), so it is
  * no class. */
 #ifndef EVAL_LABELS_H
@@ -22,18 +22,6 @@ typedef struct label_set {
 cloob_status label_set_init(cloob_ctx *ctx, label_set *s, const int64_t *label, int64_t N);
 void label_set_release(label_set *s);
 int64_t label_set_find(const label_set *s, int64_t label); /* position, or -1 */
-
-/* The classes of several splits, each named once. Names are borrowed. */
-typedef struct class_names {
-    const char **name;
-    int64_t count, capacity;
-} class_names;
-
-/* The labels of a split as places in `all`, to which the names that it lacks are added; *out (x.rows) is the caller's.
- * Refused: a name that the split has twice, a label without a name; when `all` has names already, a split without any
- * of them. Classes that were not there are reported as a warning. */
-cloob_status labels_by_name(cloob_ctx *ctx, class_names *all, const cloob_split *s, int64_t **out);
-void class_names_release(class_names *all);
 
 /* ---- accuracy ------------------------------------------------------------------------------------ */
 
@@ -59,6 +47,7 @@ typedef struct accuracy_result {
     double top1, top5;         /* shares of N; with at most five classes top5 is the share of known classes */
     double mean_per_class;     /* mean over classes that have rows; of unknown labels nothing is known here */
     int64_t n, classes, empty; /* rows; classes; those without rows */
+    int64_t unknown;           /* rows of unknown labels */
 } accuracy_result;
 
 accuracy_result accuracy_finish(const accuracy_counts *t);

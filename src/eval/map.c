@@ -103,7 +103,7 @@ typedef struct map_graph {
 /* Distances of unit rows, from 0 for the nearest: d_j - d_0. */
 static void distances(const near_row *near, int64_t k, double *d)
 {
-    for (int64_t j = 0; j < k; j++) d[j] = sqrt(fmax(2 - 2 * (double)near[j].similarity, 0));
+    for (int64_t j = 0; j < k; j++) d[j] = sqrt(fmax(2 - 2 * (double)near[j].score, 0));
     for (int64_t j = k - 1; j >= 0; j--) d[j] -= d[0];
 }
 
@@ -130,14 +130,14 @@ static void directed_weights(near_row *near, int64_t N, int64_t k)
     for (int64_t i = 0; i < N; i++, near += k) {
         distances(near, k, d);
         double sigma = find_sigma(d, k);
-        for (int64_t j = 0; j < k; j++) near[j].similarity = (float)exp(-d[j] / sigma);
+        for (int64_t j = 0; j < k; j++) near[j].score = (float)exp(-d[j] / sigma);
     }
 }
 
 static float weight_to(const near_row *near, int64_t k, int64_t from, int64_t to)
 {
     for (int64_t j = from * k; j < (from + 1) * k; j++)
-        if (near[j].row == to) return near[j].similarity;
+        if (near[j].entry == to) return near[j].score;
     return 0;
 }
 
@@ -146,8 +146,8 @@ static float weight_to(const near_row *near, int64_t k, int64_t from, int64_t to
 static void put_edges(map_graph *g, int64_t *fill, const near_row *near, int64_t k, bool count)
 {
     for (int64_t e = 0; e < g->N * k; e++) {
-        int64_t end[2] = { e / k, near[e].row };
-        float a = near[e].similarity, b = weight_to(near, k, end[1], end[0]);
+        int64_t end[2] = { e / k, near[e].entry };
+        float a = near[e].score, b = weight_to(near, k, end[1], end[0]);
         for (int side = 0; side < (b == 0 ? 2 : 1); side++) {
             int64_t at = fill[end[side]]++;
             if (count) continue;

@@ -204,15 +204,15 @@ cloob_status paired_compare(cloob_ctx *ctx, const unsigned char *right_a, const 
 
 static int64_t vote(const near_row *best, int64_t n, const int64_t *label)
 {
-    int64_t winner = label[best[0].row], max = 0;
+    int64_t winner = label[best[0].entry], max = 0;
     double weight = 0;
     for (int64_t i = 0; i < n; i++) {
         int64_t votes = 0;
         double sum = 0;
         for (int64_t j = 0; j < n; j++)
-            if (label[best[j].row] == label[best[i].row]) votes++, sum += (double)best[j].similarity;
+            if (label[best[j].entry] == label[best[i].entry]) votes++, sum += (double)best[j].score;
         if (votes < max || (votes == max && sum <= weight)) continue;
-        winner = label[best[i].row], max = votes, weight = sum;
+        winner = label[best[i].entry], max = votes, weight = sum;
     }
     return winner;
 }

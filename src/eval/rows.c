@@ -278,33 +278,69 @@ cloob_status tiles_run(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, t
 
 /* ---- nearest rows ---------------------------------------------------------------------------- */
 
+static bool worse(near_row a, near_row b) { return a.score < b.score || (a.score == b.score && a.entry > b.entry); }
+
+static void sift_down(near_row *h, int64_t n, int64_t i)
+{
+    for (;;) {
+        int64_t worst = i, left = 2 * i + 1, right = left + 1;
+        if (left < n && worse(h[left], h[worst])) worst = left;
+        if (right < n && worse(h[right], h[worst])) worst = right;
+        if (worst == i) return;
+        near_row swap = h[i];
+        h[i] = h[worst], h[worst] = swap;
+        i = worst;
+    }
+}
+
+void best_take(near_row *heap, int64_t *n, int64_t k, near_row x)
+{
+    if (*n < k) {
+        heap[(*n)++] = x;
+        if (*n == k)
+            for (int64_t i = k / 2; i-- > 0;) sift_down(heap, k, i);
+    } else if (worse(heap[0], x)) {
+        heap[0] = x;
+        sift_down(heap, k, 0);
+    }
+}
+
+int best_first(const void *a, const void *b)
+{
+    const near_row *x = a, *y = b;
+    return worse(*y, *x) ? -1 : worse(*x, *y) ? 1 : 0;
+}
+
 typedef struct nearest_search {
     bool same;
     int64_t k;
-    near_row *best; /* (rows, k); rows that are not found yet have a similarity of -infinity */
+    near_row *best; /* (rows, k) a heap for each row */
+    int64_t *found; /* (rows) */
 } nearest_search;
 
-/* A block sees the candidates in order, so equal similarities keep the smaller index. */
-static void keep_nearest(void *arg, const tile *t)
+static void offer_tile(void *arg, const tile *t)
 {
     nearest_search *s = arg;
-    for (int64_t i = 0; i < t->ni; i++) {
-        near_row *best = s->best + (t->i0 + i) * s->k;
-        for (int64_t j = 0; j < t->nj; j++) {
-            float similarity = t->s[i * t->nj + j];
-            int64_t at = s->k - 1;
-            if (!(similarity > best[at].similarity) || (s->same && t->j0 + j == t->i0 + i)) continue;
-            for (; at > 0 && similarity > best[at - 1].similarity; at--) best[at] = best[at - 1];
-            best[at] = (near_row){ similarity, t->j0 + j };
-        }
-    }
+    for (int64_t i = t->i0; i < t->i0 + t->ni; i++)
+        for (int64_t j = t->j0; j < t->j0 + t->nj; j++)
+            if (!s->same || i != j)
+                best_offer(s->best + i * s->k, &s->found[i], s->k, j, t->s[(i - t->i0) * t->nj + (j - t->j0)]);
+}
+
+static void sort_rows(void *arg, int64_t i0, int64_t ni, int thread)
+{
+    nearest_search *s = arg;
+    (void)thread;
+    for (int64_t i = i0; i < i0 + ni; i++) qsort(s->best + i * s->k, (size_t)s->k, sizeof *s->best, best_first);
 }
 
 cloob_status nearest_rows(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, int64_t k, near_row *best)
 {
-    nearest_search s = { a == b, k, best };
-    for (int64_t i = 0; i < a->src.N * k; i++) best[i] = (near_row){ -INFINITY, 0 };
-    return tiles_run(ctx, a, b, TILES_ALL, &(tile_visitor){ keep_nearest, NULL, &s });
+    nearest_search s = { a == b, k, best, calloc((size_t)a->src.N, sizeof *s.found) };
+    if (!s.found) return ctx_no_memory(ctx, (size_t)a->src.N * sizeof *s.found, "neighbours");
+    cloob_status status = tiles_run(ctx, a, b, TILES_ALL, &(tile_visitor){ offer_tile, sort_rows, &s });
+    free(s.found);
+    return status;
 }
 
 /* ---- the device ------------------------------------------------------------------------------ */

@@ -11,6 +11,7 @@
 #ifndef EVAL_ROWS_H
 #define EVAL_ROWS_H
 
+#include "eval/nearest.h"
 #include "tensor/device.h"
 #include "tensor/tensor.h"
 
@@ -85,11 +86,6 @@ int tiles_threads(const cloob_ctx *ctx, const unit_rows *a);
 cloob_status tiles_run(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, tile_part part, const tile_visitor *v);
 
 /* ---- nearest rows ----------------------------------------------------------------------------------- */
-
-typedef struct near_row {
-    float similarity;
-    int64_t row;
-} near_row;
 
 /* The k rows of b that are most similar to each row of a, most similar first, equal ones by index: best (rows of a, k).
  * Where a is b a row is not its own neighbour. k is at most the number of candidates. */

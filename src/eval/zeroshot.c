@@ -16,15 +16,14 @@ cloob_status zeroshot_init(cloob_ctx *ctx, zeroshot *z, int64_t C, int64_t D, bo
     z->C = z->answers = C, z->D = D;
     CLOOB_TRY(accuracy_init(ctx, &z->count, C, with_confusion));
     z->weight = calloc((size_t)(C * D), sizeof *z->weight);
-    z->has = calloc((size_t)C, sizeof *z->has);
-    if (z->weight && z->has) return CLOOB_OK;
+    if (z->weight) return CLOOB_OK;
     zeroshot_release(z);
     return ctx_no_memory(ctx, (size_t)(C * D) * sizeof *z->weight, "class weights");
 }
 
 void zeroshot_release(zeroshot *z)
 {
-    free(z->weight), free(z->has), free(z->score), free(z->group);
+    free(z->weight), free(z->score), free(z->group);
     accuracy_release(&z->count);
     memset(z, 0, sizeof *z);
 }
@@ -58,7 +57,6 @@ cloob_status zeroshot_prompts(cloob_ctx *ctx, zeroshot *z, int64_t c, const floa
     if (status == CLOOB_OK && sqrt(square) < 1e-6 * (double)T)
         status = ctx_fail(ctx, CLOOB_ERR_NUMERIC, "class %lld: its prompts cancel out", (long long)c);
     for (int64_t i = 0; i < D && status == CLOOB_OK; i++) w[i] = (float)(mean[i] / sqrt(square));
-    if (status == CLOOB_OK) z->has[c] = true;
     free(mean);
     return status;
 }
@@ -117,8 +115,6 @@ void zeroshot_scores(cloob_ctx *ctx, const zeroshot *z, const float *image, int6
 cloob_status zeroshot_add(cloob_ctx *ctx, zeroshot *z, const float *image, const int64_t *label, int64_t n,
                           int64_t first)
 {
-    for (int64_t c = 0; c < z->C; c++)
-        if (!z->has[c]) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "class %lld has no prompts", (long long)c);
     CLOOB_TRY(check_batch(ctx, z, image, label, n, first));
     if (n > z->room) {
         float *more = realloc(z->score, (size_t)(n * z->C) * sizeof *more);

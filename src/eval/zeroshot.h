@@ -16,7 +16,6 @@
 typedef struct zeroshot {
     int64_t C, D;
     float *weight;   /* (C, D) unit rows; owned */
-    bool *has;       /* (C) prompts were given; owned */
     float *score;    /* scratch for one batch; owned */
     int64_t room;    /* rows it holds */
     int64_t *group;  /* (C) the answer that each class is; owned; NULL: every class is one */
@@ -39,9 +38,9 @@ cloob_status zeroshot_group(cloob_ctx *ctx, zeroshot *z, const int64_t *group, i
 /* The cosines of n images of unit length with every class: score (n, C). */
 void zeroshot_scores(cloob_ctx *ctx, const zeroshot *z, const float *image, int64_t n, float *score);
 
-/* Counts n images (n, D), any length, with labels from 0 to answers - 1; `score` has (n, answers) afterwards. A class
- * without prompts, a label out of range, or a row that is zero or not finite is refused, naming it (rows counted from
- * `first`), and nothing of the batch is counted. */
+/* Counts n images (n, D), any length, with labels from 0 to answers - 1; `score` has (n, answers) afterwards. A label
+ * out of range or a row that is zero or not finite is refused, naming it (rows counted from `first`), and nothing of
+ * the batch is counted. */
 cloob_status zeroshot_add(cloob_ctx *ctx, zeroshot *z, const float *image, const int64_t *label, int64_t n,
                           int64_t first);
 

@@ -8,19 +8,13 @@
 #include "core/limits.h"
 #include "graph/graph.h"
 
-/* What runs at one time: a call by its op's kernel, or members of a group by one of theirs. */
-typedef struct call {
-    op_group of;
-    bool once; /* depends on weights only: run once when they are frozen */
-} call;
-
 struct exec {
     op_env env;
     op_args *args; /* of each op */
     int *group;    /* by op: the number of its group; 0: none */
     int *grads;    /* by op and output: the parameter whose gradient this completes; -1 */
     int ops;
-    call *call;
+    op_group *call; /* what runs at one time: an op by its kernel, or members of a group by one of theirs */
     int calls, forward_ops, forward_calls;
     value *value; /* with device pointers */
     int values;
@@ -40,6 +34,9 @@ static const op_kernel *kernel_of(const exec *e, const op_args *a)
 {
     return op_find_kernel(e->env.dev->backend, a->op);
 }
+
+/* It depends on weights only: it runs once when they are frozen. */
+static bool runs_once(const op_group *g) { return g->member[0]->op == OP_FOLD_BN; }
 
 static const char *name_of(const op_group *g) { return g->kernel ? g->kernel->name : op_table[g->member[0]->op].name; }
 
@@ -158,11 +155,6 @@ static int group_end(const exec *e, int from)
     return to;
 }
 
-static void add_call(exec *e, const op_group *g)
-{
-    e->call[e->calls++] = (call){ .of = *g, .once = g->member[0]->op == OP_FOLD_BN };
-}
-
 /* Logs how long ops took to prepare. */
 static void log_preparation(const exec *e, const double *seconds)
 {
@@ -230,7 +222,7 @@ static cloob_status prepare_group(exec *e, int from, int to)
     CLOOB_TRY(group_plan(&e->env, group_table_of(e->env.dev->backend), &e->args[from], to - from, read, part, &parts));
     for (int i = 0; i < parts; i++) {
         group_mark_inner(&part[i], (void *)(intptr_t)NO_VALUE); /* they get no memory */
-        add_call(e, &part[i]);
+        e->call[e->calls++] = part[i];
     }
     return CLOOB_OK;
 }
@@ -248,7 +240,7 @@ static cloob_status prepare_calls(exec *e)
         if (i == e->forward_ops) e->forward_calls = e->calls;
         to = group_end(e, i);
         if (to - i > 1) CLOOB_TRY(prepare_group(e, i, to));
-        else add_call(e, &(op_group){ .member = { &e->args[i] }, .members = 1 });
+        else e->call[e->calls++] = (op_group){ .member = { &e->args[i] }, .members = 1 };
         if (to - i > 1) seconds[OP_COUNT] += clock_seconds() - from;
     }
     log_preparation(e, seconds);
@@ -267,7 +259,7 @@ static void bound_calls(exec *e)
             if (bytes > g.scratch_bytes) g.scratch_bytes = bytes;
             g.member[g.members++] = &e->args[k];
         }
-        add_call(e, &g);
+        e->call[e->calls++] = g;
     }
 }
 
@@ -280,9 +272,9 @@ static void touch(plan_item *it, int at)
 }
 
 /* Scratch of a call: a group's kernel has its own. */
-static size_t scratch_of(const call *c)
+static size_t scratch_of(const op_group *c)
 {
-    return c->of.scratch_bytes ? c->of.scratch_bytes : c->of.kernel ? 0 : c->of.member[0]->scratch_bytes;
+    return c->scratch_bytes ? c->scratch_bytes : c->kernel ? 0 : c->member[0]->scratch_bytes;
 }
 
 /* Items: values first, then one scratch per call. What is derived from frozen weights lives from beginning to end. */
@@ -293,14 +285,14 @@ static void find_lifetimes(const exec *e, plan_item *item)
                                .first = -1,
                                .last = -1 };
     for (int i = 0; i < e->calls; i++) {
-        const call *c = &e->call[i];
-        for (int n = 0; n < c->of.members * OPERANDS; n++) {
-            op_args *a = c->of.member[n / OPERANDS];
+        const op_group *c = &e->call[i];
+        for (int n = 0; n < c->members * OPERANDS; n++) {
+            op_args *a = c->member[n / OPERANDS];
             int k = n % OPERANDS;
             value_id v = value_in(operand_of(a, k));
             if (v == NO_VALUE || (k < OP_INPUTS && op_lends_shape(a->op, k))) continue;
             touch(&item[v], i);
-            if (c->once && k >= OP_INPUTS) touch(&item[v], 0), touch(&item[v], e->calls);
+            if (runs_once(c) && k >= OP_INPUTS) touch(&item[v], 0), touch(&item[v], e->calls);
         }
         item[e->values + i] = (plan_item){ .bytes = scratch_of(c), .first = i, .last = i };
     }
@@ -311,24 +303,24 @@ static void find_lifetimes(const exec *e, plan_item *item)
 }
 
 /* Whether a call reads a value by another operand than input k of its member a. */
-static bool reads_twice(const call *c, const op_args *a, int k)
+static bool reads_twice(const op_group *c, const op_args *a, int k)
 {
-    for (int i = 0; i < c->of.members; i++)
+    for (int i = 0; i < c->members; i++)
         for (int other = 0; other < OP_INPUTS; other++)
-            if ((c->of.member[i] != a || other != k) && value_in(&c->of.member[i]->in[other]) == value_in(&a->in[k]))
+            if ((c->member[i] != a || other != k) && value_in(&c->member[i]->in[other]) == value_in(&a->in[k]))
                 return true;
     return false;
 }
 
 /* The values of which the second may be stored where the first is; false: none. */
-static bool replaces(const exec *e, const call *c, const op_args *a, value_id *from, value_id *to)
+static bool replaces(const exec *e, const op_group *c, const op_args *a, value_id *from, value_id *to)
 {
     const op_kernel *kernel = kernel_of(e, a);
     int k = kernel->in_place ? 0 : kernel->adds_in_place ? OP_RESIDUAL : -1;
-    if (k < 0 || (c->of.kernel && !c->of.kernel->in_place)) return false;
+    if (k < 0 || (c->kernel && !c->kernel->in_place)) return false;
     *from = value_in(&a->in[k]), *to = value_in(&a->out[kernel->in_place_out]);
     if (*from == NO_VALUE || *to == NO_VALUE) return false;
-    return (k == 0 && c->of.members == 1 && !kernel->in_place_out) || !reads_twice(c, a, k);
+    return (k == 0 && c->members == 1 && !kernel->in_place_out) || !reads_twice(c, a, k);
 }
 
 /* A result takes the place of an operand that dies with its making, where the kernel allows it. */
@@ -336,9 +328,9 @@ static void share_places(exec *e, plan_item *item)
 {
     for (int v = 0; v < e->values; v++) e->storage_of[v] = v;
     for (int i = 0; i < e->calls; i++)
-        for (int n = 0; n < e->call[i].of.members; n++) {
+        for (int n = 0; n < e->call[i].members; n++) {
             value_id from, to;
-            if (!replaces(e, &e->call[i], e->call[i].of.member[n], &from, &to)) continue;
+            if (!replaces(e, &e->call[i], e->call[i].member[n], &from, &to)) continue;
             plan_item *place = &item[e->storage_of[from]];
             bool temporary = e->value[from].kind == VALUE_TEMP && e->value[to].kind == VALUE_TEMP;
             if (!temporary || item[from].last != i || item[to].first != i || item[to].bytes == 0 ||
@@ -401,7 +393,7 @@ static void assign_addresses(exec *e, const exec_bindings *b)
         else if (t->ndim >= 0) *t = e->value[value_in(t)].t;
     }
     for (int i = 0; i < e->calls; i++) {
-        op_group *g = &e->call[i].of;
+        op_group *g = &e->call[i];
         void *scratch = scratch_of(&e->call[i]) ? (char *)e->arena + item[e->values + i].offset : NULL;
         if (g->kernel) g->scratch = scratch;
         else g->member[0]->scratch = scratch;
@@ -496,7 +488,7 @@ void exec_destroy(exec *e)
 {
     if (!e) return;
     for (int i = 0; i < e->calls; i++) {
-        op_group *g = &e->call[i].of;
+        op_group *g = &e->call[i];
         if (g->kernel && g->kernel->release) g->kernel->release(&e->env, g);
     }
     for (int i = 0; i < e->ops; i++)
@@ -535,8 +527,8 @@ static cloob_status name_op(cloob_ctx *ctx, cloob_status status, const char *op)
 static cloob_status run_range(exec *e, int from, int to)
 {
     for (int i = from; i < to; i++) {
-        const op_group *g = &e->call[i].of;
-        if (e->call[i].once && e->env.frozen_weights && e->ran_once) continue;
+        const op_group *g = &e->call[i];
+        if (runs_once(g) && e->env.frozen_weights && e->ran_once) continue;
         if (e->on_call) e->on_call(e->call_user, name_of(g), g);
         cloob_status status = run_call(e, g);
         if (status != CLOOB_OK) return name_op(e->env.ctx, status, name_of(g));

@@ -99,9 +99,6 @@ void graph_differentiate(graph *g, value_id output, const graph_grad_options *o)
  * (fuse_gemm.c). */
 void graph_fuse_gemm(graph *g);
 
-/* After graph_differentiate's own steps, for what it recomputes from node `from` on (recompute.c). */
-void graph_fuse_recompute(graph *g, int from);
-
 /* ---- for passes ---------------------------------------------------------------------------------- */
 
 value_id graph_value(graph *g, tensor t, value_kind kind);
@@ -126,21 +123,5 @@ cloob_status plan_offsets(cloob_ctx *ctx, plan_item *item, int count, size_t *ar
 
 /* The least any plan could need: the most bytes alive at one node. */
 size_t plan_lower_bound(const plan_item *item, int count, int nodes);
-
-/* What graph_fuse_gemm's rules share, and the rules of linear layers (fuse_linear.c). A rule leaves node i as it is
- * where it does not fit. */
-
-int fuse_readers(const graph *g, value_id v); /* ops that read v's content, not its shape alone */
-
-/* Node `at`, or the group that it is in, becomes part of node host's group, moved right before or behind it. Returns
- * the index at which it begins then. */
-int fuse_before(graph *g, int host, int at);
-int fuse_behind(graph *g, int host, int at);
-
-void fuse_bias_sums(graph *g, int i);  /* node i: a linear_dw */
-void fuse_act_bias(graph *g, int i);   /* an act */
-void fuse_rounding(graph *g, int i);   /* a linear or a linear_dx */
-void fuse_linear_act(graph *g, int i); /* a linear */
-void fuse_dx_act(graph *g, int i);     /* an act_bwd */
 
 #endif

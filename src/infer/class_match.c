@@ -1,4 +1,4 @@
-/* Names against names, then order. */
+/* Which prompt class each class of a data set is: by name, number, order, or a map in a file. */
 #include "core/file.h"
 #include "infer/zeroshot_run.h"
 
@@ -41,15 +41,21 @@ static int64_t as_number(const char *name, int64_t C)
     return !*end && v >= 0 && v < C ? v : -1;
 }
 
+/* An earlier class of the data that is the same class of the prompts as class i; -1: none. */
+static int64_t twin_of(const int64_t *class_of, int64_t i)
+{
+    for (int64_t k = 0; k < i; k++)
+        if (class_of[k] == class_of[i]) return k;
+    return -1;
+}
+
 static bool all_numbers(const dataset *d, int64_t C, int64_t *class_of)
 {
-    bool taken_twice = false;
     for (int64_t i = 0; i < dataset_class_count(d); i++) {
         class_of[i] = as_number(dataset_class_name(d, i), C);
-        if (class_of[i] < 0) return false;
-        for (int64_t k = 0; k < i; k++) taken_twice |= class_of[k] == class_of[i];
+        if (class_of[i] < 0 || twin_of(class_of, i) >= 0) return false;
     }
-    return !taken_twice;
+    return true;
 }
 
 static cloob_status refuse_names(cloob_ctx *ctx, const dataset *d, const prompt_set *set, int64_t unknown,
@@ -68,21 +74,15 @@ static cloob_status refuse_names(cloob_ctx *ctx, const dataset *d, const prompt_
                     set->classes[0].item[0]);
 }
 
-static cloob_status check_distinct(cloob_ctx *ctx, const dataset *d, const int64_t *class_of, int64_t C)
+static cloob_status check_distinct(cloob_ctx *ctx, const dataset *d, const int64_t *class_of)
 {
-    int64_t *first = malloc((size_t)C * sizeof *first), n = dataset_class_count(d);
-    if (!first) return ctx_no_memory(ctx, (size_t)C * sizeof *first, "classes");
-    cloob_status status = CLOOB_OK;
-    for (int64_t c = 0; c < C; c++) first[c] = -1;
-    for (int64_t i = 0; i < n && status == CLOOB_OK; i++) {
-        int64_t *f = &first[class_of[i]];
-        if (*f >= 0)
-            status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "\"%s\" and \"%s\" are the same class of the prompts",
-                              dataset_class_name(d, *f), dataset_class_name(d, i));
-        *f = i;
+    for (int64_t i = 0; i < dataset_class_count(d); i++) {
+        int64_t twin = twin_of(class_of, i);
+        if (twin >= 0)
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "\"%s\" and \"%s\" are the same class of the prompts",
+                            dataset_class_name(d, twin), dataset_class_name(d, i));
     }
-    free(first);
-    return status;
+    return CLOOB_OK;
 }
 
 cloob_status class_match(cloob_ctx *ctx, const dataset *d, const prompt_set *set, int64_t *class_of, class_match_by *by)
@@ -96,7 +96,7 @@ cloob_status class_match(cloob_ctx *ctx, const dataset *d, const prompt_set *set
         else known++, in_order += class_of[i] == i;
     }
     *by = MATCH_NAMES;
-    if (known == n) return check_distinct(ctx, d, class_of, set->class_count);
+    if (known == n) return check_distinct(ctx, d, class_of);
     *by = MATCH_NUMBERS;
     if (!known && all_numbers(d, set->class_count, class_of)) return CLOOB_OK;
     *by = MATCH_ORDER;
@@ -105,22 +105,36 @@ cloob_status class_match(cloob_ctx *ctx, const dataset *d, const prompt_set *set
     return CLOOB_OK;
 }
 
+cloob_status names_as_prompts(cloob_ctx *ctx, arena *a, const char *title, const char *const *name, int64_t names,
+                              const char *const *templates, int64_t template_count, prompt_set *set)
+{
+    *set = (prompt_set){ .name = title, .class_count = names };
+    set->classes = arena_push(a, (size_t)names * sizeof *set->classes); /* zeroed */
+    bool ok = set->classes != NULL;
+    for (int64_t i = 0; i < names && ok; i++) ok = prompt_list_add(a, &set->classes[i], name[i]);
+    for (int64_t i = 0; i < template_count && ok; i++) {
+        if (!strstr(templates[i], "{}"))
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "template \"%s\": needs {} where the label goes", templates[i]);
+        ok = prompt_list_add(a, &set->templates, templates[i]);
+    }
+    if (ok && !template_count) ok = prompt_list_add(a, &set->templates, "a photo of a {}.");
+    return ok ? CLOOB_OK : ctx_no_memory(ctx, (size_t)names * sizeof *set->classes, "prompts");
+}
+
 cloob_status class_names_as_prompts(cloob_ctx *ctx, const dataset *d, arena *a, prompt_set *out)
 {
     int64_t n = dataset_class_count(d);
-    *out = (prompt_set){ .name = "class names", .class_count = n };
     if (!n) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the data has no classes; zero-shot accuracy needs them");
-    out->classes = arena_push(a, (size_t)n * sizeof *out->classes);
-    if (!out->classes) return ctx_no_memory(ctx, (size_t)n * sizeof *out->classes, "class names");
+    const char **name = arena_push(a, (size_t)n * sizeof *name);
+    if (!name) return ctx_no_memory(ctx, (size_t)n * sizeof *name, "class names");
     for (int64_t i = 0; i < n; i++) {
-        char *name = arena_string(a, dataset_class_name(d, i));
-        out->classes[i] = (prompt_list){ 0 };
-        if (!name) return ctx_no_memory(ctx, 64, "class names");
-        for (char *c = name; *c; c++)
+        char *copy = arena_string(a, dataset_class_name(d, i));
+        if (!copy) return ctx_no_memory(ctx, 64, "class names");
+        for (char *c = copy; *c; c++)
             if (*c == '_') *c = ' ';
-        if (!prompt_list_add(a, &out->classes[i], name)) return ctx_no_memory(ctx, 64, "class names");
+        name[i] = copy;
     }
-    return prompt_list_add(a, &out->templates, "a photo of a {}.") ? CLOOB_OK : ctx_no_memory(ctx, 64, "a template");
+    return names_as_prompts(ctx, a, "class names", name, n, NULL, 0, out);
 }
 
 /* ---- a map from folders to classes ----------------------------------------------------------------- */
@@ -145,17 +159,15 @@ static int64_t find_folder(const dataset *d, const char *name)
 
 static cloob_status find_class(const map_reader *r, const char *name, int64_t line, int64_t *out)
 {
-    char *end;
-    long long number = strtoll(name, &end, 10);
-    *out = class_find(r->all, name);
-    if (*out < 0 && isdigit((unsigned char)*name) && !*end && number < r->all->class_count) *out = number;
+    int64_t found = class_find(r->all, name);
+    *out = found >= 0 ? found : as_number(name, r->all->class_count);
     if (*out >= 0) return CLOOB_OK;
     return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s, line %lld: \"%s\" %s the %lld classes of \"%s\"", r->path,
-                    (long long)line, name, *out == -2 ? "is the name of two of" : "is not among",
+                    (long long)line, name, found == -2 ? "is the name of two of" : "is not among",
                     (long long)r->all->class_count, r->all->name);
 }
 
-/* A class that another folder has already: all of both must be the same, which the count tells in the end. */
+/* Two folders that share a class must have the same classes; check_folders compares their number. */
 static cloob_status claim(map_reader *r, int64_t folder, const char *list, int64_t line)
 {
     char *copy = arena_string(r->memory, list);

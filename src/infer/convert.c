@@ -1,11 +1,12 @@
-/* cloob_convert: read with interchange, write with interchange, tell what happened. */
+/* cloob_convert: reads with interchange, changes, writes with interchange, and reports. */
 #include "cloob/convert.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/text/tokenizer.h"
+#include "core/text.h"
+#include "infer/model_file.h"
 #include "model/interchange.h"
 #include "model/onnx/onnx.h"
 #include "core/needs.h"
@@ -17,28 +18,24 @@ void cloob_convert_options_init_size(cloob_convert_options *o, size_t size)
     options_write(o, size, &d, sizeof d);
 }
 
-static bool ends(const char *name, const char *tail)
-{
-    size_t n = strlen(name), m = strlen(tail);
-    return n >= m && strcmp(name + n - m, tail) == 0;
-}
-
 static cloob_weight_format resolve_format(cloob_weight_format to, const char *out)
 {
     if (to != CLOOB_WEIGHTS_AUTO) return to;
-    if (ends(out, ".onnx")) return CLOOB_WEIGHTS_ONNX;
-    return ends(out, ".pt") || ends(out, ".pth") || ends(out, ".bin") ? CLOOB_WEIGHTS_OPENAI : CLOOB_WEIGHTS_NATIVE;
+    if (text_ends_with(out, ".onnx")) return CLOOB_WEIGHTS_ONNX;
+    return text_ends_with(out, ".pt") || text_ends_with(out, ".pth") || text_ends_with(out, ".bin")
+               ? CLOOB_WEIGHTS_OPENAI
+               : CLOOB_WEIGHTS_NATIVE;
 }
 
-/* A file that ends so would be taken for what it is not. */
+/* Other programs would take a file with such an ending for their own format. */
 static cloob_status refuse_ending(cloob_ctx *ctx, cloob_weight_format to, const char *out)
 {
     static const char *const endings[] = { ".gguf", ".ggml",   ".engine",  ".plan",     ".pb",
                                            ".h5",   ".tflite", ".mlmodel", ".mlpackage" };
-    if (ends(out, ".onnx") != (to == CLOOB_WEIGHTS_ONNX))
+    if (text_ends_with(out, ".onnx") != (to == CLOOB_WEIGHTS_ONNX))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: ONNX files end in .onnx, and no others do", out);
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
-        if (ends(out, endings[i]))
+        if (text_ends_with(out, endings[i]))
             return ctx_fail(
                 ctx, CLOOB_ERR_UNSUPPORTED,
                 "%s: %s files are not written; there are .safetensors (ours), .pt (OpenAI's and the authors' "
@@ -133,7 +130,7 @@ void cloob_convert_report_release(cloob_convert_report *r)
 
 /* ---- the vocabulary ------------------------------------------------------------------------------ */
 
-/* The vocabulary goes into the metadata as text, so that the file needs no other beside it. */
+/* Stores the vocabulary in the metadata as text, so that the file is complete. */
 static cloob_status keep_vocab(cloob_ctx *ctx, const tokenizer *t, const char *path, weights *w)
 {
     sbuf text = { 0 };
@@ -144,36 +141,13 @@ static cloob_status keep_vocab(cloob_ctx *ctx, const tokenizer *t, const char *p
     return status;
 }
 
-/* Given, stored with the weights, in their folder, or CLIP's from this machine; *out NULL: nowhere. */
-static cloob_status find_vocab(cloob_ctx *ctx, const char *in, const char *vocab, const weights *w, tokenizer **out)
-{
-    const char *stored = weights_get_meta(w, "tokenizer");
-    char path[1024];
-    *out = NULL;
-    if (vocab) {
-        CLOOB_TRY(tokenizer_open(ctx, vocab, out));
-        if (tokenizer_fits(*out, w->config.vocab)) return CLOOB_OK;
-        cloob_status status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %d tokens, the model has %lld", vocab,
-                                       (int)tokenizer_vocab_size(*out), (long long)w->config.vocab);
-        tokenizer_close(*out);
-        *out = NULL;
-        return status;
-    }
-    if (stored) return tokenizer_open_text(ctx, stored, strlen(stored), "the stored tokenizer", out);
-    CLOOB_TRY(tokenizer_open_folder(ctx, in, w->config.vocab, out));
-    if (*out || w->config.vocab != CLIP_VOCAB) return CLOOB_OK;
-    CLOOB_TRY(tokenizer_find_clip(ctx, out, path, sizeof path));
-    if (*out) ctx_log(ctx, CLOOB_LOG_INFO, "CLIP's merges are stored with the weights, from %s", path);
-    return CLOOB_OK;
-}
-
-/* The tokenizer travels with the weights where the format has a place for it. */
+/* Stores the tokenizer with the weights if the format has a place for it. */
 static cloob_status store_vocab(cloob_ctx *ctx, const char *in, const char *out, const char *vocab,
                                 cloob_weight_format to, weights *w, tokenizer **t)
 {
     *t = NULL;
     if (to != CLOOB_WEIGHTS_NATIVE && to != CLOOB_WEIGHTS_HF && to != CLOOB_WEIGHTS_OPEN_CLIP) return CLOOB_OK;
-    CLOOB_TRY(find_vocab(ctx, in, vocab, w, t));
+    CLOOB_TRY(model_tokenizer(ctx, in, vocab, w, t));
     if (*t) return keep_vocab(ctx, *t, out, w);
     if (w->config.no_text_tower) return CLOOB_OK;
     ctx_log(ctx, CLOOB_LOG_WARN,
@@ -199,7 +173,7 @@ static cloob_status parse_dtype(cloob_ctx *ctx, const char *name, cloob_dtype *o
     return CLOOB_OK;
 }
 
-/* Vectors are a thousandth of a model and the ones that scale everything else: they stay as they are. */
+/* Vectors are a thousandth of a model and scale everything else: they keep their type. */
 static cloob_status change_dtype(cloob_ctx *ctx, const char *name, weights *w)
 {
     cloob_dtype type = CLOOB_F32;

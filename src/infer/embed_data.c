@@ -6,10 +6,7 @@
 
 #include "tensor/async_copy.h"
 
-void embed_options_init(embed_options *o)
-{
-    *o = (embed_options){ .what = CLOOB_UNIT, .batch = 64, .workers = 2, .texts = true };
-}
+void embed_options_init(embed_options *o) { *o = (embed_options){ .what = CLOOB_UNIT, .batch = 64, .workers = 2 }; }
 
 void embedded_release(embedded *e)
 {
@@ -17,7 +14,7 @@ void embedded_release(embedded *e)
     *e = (embedded){ 0 };
 }
 
-/* Batches lie where the device can read them by itself. */
+/* Batches are in pinned memory, which the device copies at full speed. */
 static void *batch_alloc(void *dev, size_t bytes) { return async_copy_host_alloc(dev, bytes); }
 
 static void batch_release(void *dev, void *memory, size_t bytes)
@@ -39,8 +36,9 @@ int64_t embed_rows_at_once(const encoder *enc, int64_t wanted)
     return (wanted + each - 1) / each * each;
 }
 
-cloob_status embed_loader(cloob_ctx *ctx, const encoder *enc, const tokenizer *tok, const dataset *d,
-                          const embed_options *o, loader **out)
+/* A loader of evaluation views and tokens as the encoder takes them. */
+static cloob_status embed_loader(cloob_ctx *ctx, const encoder *enc, const tokenizer *tok, const dataset *d,
+                                 const embed_options *o, loader **out)
 {
     loader_options lo;
     loader_options_init(&lo);
@@ -61,7 +59,7 @@ cloob_status embed_loader(cloob_ctx *ctx, const encoder *enc, const tokenizer *t
 static cloob_status make_room(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d,
                               const embed_options *o, int64_t n, embedded *e)
 {
-    bool texts = o->texts && tok && dataset_has_captions(d), labels = dataset_class_count(d) > 0;
+    bool texts = tok && dataset_has_captions(d), labels = dataset_class_count(d) > 0;
     *e = (embedded){ .image_width = encoder_width(enc, o->what, false),
                      .text_width = encoder_width(enc, o->what, true) };
     e->image = malloc((size_t)(n * e->image_width) * sizeof *e->image);

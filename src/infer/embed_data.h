@@ -15,11 +15,10 @@ typedef struct embed_options {
     cloob_output what;
     int64_t batch;    /* images read at a time */
     int workers;      /* threads that decode; 0: the calling one */
-    bool texts;       /* captions too, where the set has them and there is a tokenizer */
     double bad_share; /* of the first samples that may be unreadable; 0: any */
 } embed_options;
 
-void embed_options_init(embed_options *o); /* unit rows, 64, 2, texts */
+void embed_options_init(embed_options *o); /* unit rows, 64, 2 */
 
 /* Embeddings of a data set, or of a batch of it. */
 typedef struct embedded {
@@ -43,15 +42,10 @@ typedef cloob_status embed_visitor(cloob_ctx *ctx, void *user, const embedded *b
 cloob_status embed_data_each(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d,
                              const embed_options *o, embed_visitor *visit, void *user, int64_t *bad);
 
-/* Lets a loader keep its batches where the device's copies read them at full speed; the device outlives the
- * loader. */
+/* Makes a loader store its batches in memory that the device copies at full speed; the device outlives the loader. */
 void loader_feeds(loader_options *o, device *dev);
 
 /* At least `wanted` rows, and none that would leave places of the encoder's batches empty. */
 int64_t embed_rows_at_once(const encoder *enc, int64_t wanted);
-
-/* A loader of evaluation views and tokens as the encoder takes them. */
-cloob_status embed_loader(cloob_ctx *ctx, const encoder *enc, const tokenizer *tok, const dataset *d,
-                          const embed_options *o, loader **out);
 
 #endif

@@ -15,25 +15,30 @@
 
 /* ---- opening ------------------------------------------------------------------------------------- */
 
-static cloob_status open_tokenizer(cloob_ctx *ctx, model *m, const weights *w, const char *vocab)
+static cloob_status check_fit(cloob_ctx *ctx, const char *path, const weights *w, const char *from, const tokenizer *t)
 {
-    const char *stored = weights_get_meta(w, "tokenizer");
+    if (tokenizer_fits(t, w->config.vocab)) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %d tokens, the model of %s has %lld", from, tokenizer_vocab_size(t),
+                    path, (long long)w->config.vocab);
+}
+
+cloob_status model_tokenizer(cloob_ctx *ctx, const char *path, const char *vocab, const weights *w, tokenizer **out)
+{
+    const char *stored = weights_get_meta(w, "tokenizer"), *from = vocab ? vocab : "the stored tokenizer";
     char found[1024];
-    if (!vocab && !stored) {
-        CLOOB_TRY(tokenizer_open_folder(ctx, m->path, w->config.vocab, &m->tok));
-        if (m->tok || w->config.vocab != CLIP_VOCAB) return CLOOB_OK;
-        CLOOB_TRY(tokenizer_find_clip(ctx, &m->tok, found, sizeof found));
-        if (m->tok)
-            ctx_log(ctx, CLOOB_LOG_INFO, "%s holds no tokenizer; CLIP's merges are read from %s", m->path, found);
-        return CLOOB_OK;
+    *out = NULL;
+    if (vocab || stored) {
+        CLOOB_TRY(vocab ? tokenizer_open(ctx, vocab, out)
+                        : tokenizer_open_text(ctx, stored, strlen(stored), from, out));
+        cloob_status status = check_fit(ctx, path, w, from, *out);
+        if (status != CLOOB_OK) tokenizer_close(*out), *out = NULL;
+        return status;
     }
-    if (vocab) CLOOB_TRY(tokenizer_open(ctx, vocab, &m->tok));
-    else if (stored) CLOOB_TRY(tokenizer_open_text(ctx, stored, strlen(stored), "the stored tokenizer", &m->tok));
-    else return CLOOB_OK;
-    if (tokenizer_fits(m->tok, w->config.vocab)) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %d tokens, the model of %s has %lld",
-                    vocab ? vocab : "the stored tokenizer", tokenizer_vocab_size(m->tok), m->path,
-                    (long long)w->config.vocab);
+    CLOOB_TRY(tokenizer_open_folder(ctx, path, w->config.vocab, out));
+    if (*out || w->config.vocab != CLIP_VOCAB) return CLOOB_OK;
+    CLOOB_TRY(tokenizer_find_clip(ctx, out, found, sizeof found));
+    if (*out) ctx_log(ctx, CLOOB_LOG_INFO, "%s holds no tokenizer; CLIP's merges are read from %s", path, found);
+    return CLOOB_OK;
 }
 
 /* A scale is stored as its logarithm under `name`, or plainly in the metadata. */
@@ -102,7 +107,7 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const cloob
         forget_training_state(&w);
         if (!m->path || !m->method || !m->run || !m->names || !m->container)
             status = ctx_no_memory(ctx, strlen(path), "the model's names");
-        if (status == CLOOB_OK) status = open_tokenizer(ctx, m, &w, o->vocab);
+        if (status == CLOOB_OK) status = model_tokenizer(ctx, path, o->vocab, &w, &m->tok);
         transform_options_init(&m->view, w.config.image_size);
         m->view.how = w.config.view;
         m->limits = (image_limits){ o->max_pixels, 8, o->photos };
@@ -113,18 +118,20 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const cloob
     return status;
 }
 
-cloob_status model_open(cloob_ctx *ctx, const char *path, const cloob_model_options *o, model **out)
+cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_model_options *o, cloob_model **out)
 {
-    model *m = calloc(1, sizeof *m);
+    API_NEEDS(ctx, path && out);
     *out = NULL;
+    OPTIONS_READ(ctx, cloob_model_options, o);
+    model *m = calloc(1, sizeof *m);
     if (!m) return ctx_no_memory(ctx, sizeof *m, path);
     cloob_status status = load(ctx, m, path, o);
     if (status == CLOOB_OK) *out = m;
-    else model_close(m);
+    else cloob_model_close(m);
     return status;
 }
 
-void model_close(model *m)
+void cloob_model_close(cloob_model *m)
 {
     if (!m) return;
     encoder_destroy(m->enc);
@@ -134,8 +141,9 @@ void model_close(model *m)
     free(m);
 }
 
-void model_get_facts(const model *m, cloob_model_facts *out)
+void cloob_model_get_facts(const cloob_model *m, cloob_model_facts *out)
 {
+    if (!m || !out) return;
     const model_config *c = encoder_config(m->enc);
     bool images = !c->no_image_tower, texts = !c->no_text_tower;
     *out = (cloob_model_facts){ .family = model_family_name(c->family),
@@ -185,11 +193,6 @@ cloob_status encode_texts(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, co
     }
     free(row);
     return status;
-}
-
-cloob_status model_texts(cloob_ctx *ctx, model *m, const char *const *text, int64_t n, cloob_output what, float *out)
-{
-    return encode_texts(ctx, m->enc, m->tok, text, n, what, out);
 }
 
 /* ---- images ------------------------------------------------------------------------------------ */
@@ -319,17 +322,6 @@ static cloob_status image_rows(cloob_ctx *ctx, model *m, const cloob_image_input
     return status;
 }
 
-cloob_status model_image_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, cloob_output what,
-                               float *out, bool *bad)
-{
-    cloob_image_input *in = calloc((size_t)n + 1, sizeof *in);
-    if (!in) return ctx_no_memory(ctx, (size_t)n * sizeof *in, "images");
-    for (int64_t i = 0; i < n; i++) in[i].path = path[i];
-    cloob_status status = image_rows(ctx, m, in, n, &what, out, bad);
-    free(in);
-    return status;
-}
-
 /* ---- the public interface ---------------------------------------------------------------------------- */
 
 static const option_desc model_table[] = {
@@ -356,22 +348,6 @@ const option_desc *eval_option_table(int64_t *count) { return OPTION_TABLE(eval_
 void eval_options_init(cloob_eval_options *o)
 {
     if (o) OPTION_DEFAULTS(eval_table, o);
-}
-
-cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_model_options *o, cloob_model **out)
-{
-    API_NEEDS(ctx, path && out);
-    *out = NULL;
-    OPTIONS_READ(ctx, cloob_model_options, o);
-    return model_open(ctx, path, o, out);
-}
-
-void cloob_model_close(cloob_model *m) { model_close(m); }
-
-void cloob_model_get_facts(const cloob_model *m, cloob_model_facts *out)
-{
-    if (!m || !out) return;
-    model_get_facts(m, out);
 }
 
 int64_t cloob_model_width(const cloob_model *m, cloob_output what, cloob_side side)
@@ -405,7 +381,12 @@ cloob_status cloob_encode_files(cloob_ctx *ctx, cloob_model *m, const char *cons
                                 float *out, bool *bad)
 {
     API_NEEDS(ctx, m && n >= 0 && (n == 0 || (path && out)));
-    return model_image_files(ctx, m, path, n, what, out, bad);
+    cloob_image_input *in = calloc((size_t)n + 1, sizeof *in);
+    if (!in) return ctx_no_memory(ctx, (size_t)n * sizeof *in, "images");
+    for (int64_t i = 0; i < n; i++) in[i].path = path[i];
+    cloob_status status = image_rows(ctx, m, in, n, &what, out, bad);
+    free(in);
+    return status;
 }
 
 cloob_status cloob_encode_inputs(cloob_ctx *ctx, cloob_model *m, const cloob_image_input *in, int64_t n,
@@ -426,7 +407,7 @@ cloob_status cloob_encode_texts(cloob_ctx *ctx, cloob_model *m, const char *cons
                                 float *out)
 {
     API_NEEDS(ctx, m && n >= 0 && (n == 0 || (text && out)));
-    return model_texts(ctx, m, text, n, what, out);
+    return encode_texts(ctx, m->enc, m->tok, text, n, what, out);
 }
 
 cloob_status cloob_model_tokenize(cloob_ctx *ctx, const cloob_model *m, const char *const *text, int64_t n,

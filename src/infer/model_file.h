@@ -1,12 +1,5 @@
-/* A model ready for use: the encoder, the tokenizer and the view of an image that belong to one file of
- * weights.
- *
- *     model *m;
- *     CLOOB_TRY(model_open(ctx, "RN50.safetensors", &options, &m));     options: cloob_model_options
- *     CLOOB_TRY(model_texts(ctx, m, text, n, CLOOB_UNIT, out));          out: (n, D)
- *     model_close(m);
- *
- * One thread at a time per model; different models may be used in different threads. */
+/* A model ready for use (cloob/model.h): the encoder, the tokenizer and the view of an image that belong to one file of
+ * weights. One thread at a time per model; different models may be used in different threads. */
 #ifndef INFER_MODEL_FILE_H
 #define INFER_MODEL_FILE_H
 
@@ -15,6 +8,7 @@
 #include "data/view/transform.h"
 #include "model/digest.h"
 #include "model/encoder.h"
+#include "model/weights.h"
 #include "core/option.h"
 
 struct cloob_model {
@@ -34,22 +28,12 @@ struct cloob_model {
 };
 typedef struct cloob_model model;
 
-/* Any file or folder that model/interchange.h reads. A vocabulary of another size than the model's is
- * refused. */
-cloob_status model_open(cloob_ctx *ctx, const char *path, const cloob_model_options *o, model **out);
-void model_close(model *m); /* NULL is fine */
+/* The tokenizer of weights read from `path`: `vocab` (NULL: not given), or the one stored with them, or one in their
+ * folder, or CLIP's merges on this machine if they have CLIP's vocabulary size. *out NULL: none was found. A tokenizer
+ * of another size than the model's is refused. */
+cloob_status model_tokenizer(cloob_ctx *ctx, const char *path, const char *vocab, const weights *w, tokenizer **out);
 
-/* What it is; strings belong to the model. */
-void model_get_facts(const model *m, cloob_model_facts *out);
-
-/* n images in files, decoded on all threads. out: (n, width). An image that cannot be read fails the call
- * when bad is NULL; otherwise bad[i] is set, a warning names it and its row is zero. */
-cloob_status model_image_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, cloob_output what,
-                               float *out, bool *bad);
-
-/* n zero-terminated texts. out: (n, width). */
-cloob_status model_texts(cloob_ctx *ctx, model *m, const char *const *text, int64_t n, cloob_output what, float *out);
-/* The same with an encoder and a tokenizer that come from elsewhere. tok NULL is refused; the error names
+/* cloob_encode_texts with an encoder and a tokenizer that come from elsewhere. tok NULL is refused; the error names
  * --vocab. */
 cloob_status encode_texts(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const char *const *text, int64_t n,
                           cloob_output what, float *out);

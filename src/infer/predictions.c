@@ -40,32 +40,32 @@ static cloob_status add_row(cloob_ctx *ctx, predictions *l, const char *image, c
 
 /* ---- one row ------------------------------------------------------------------------------------- */
 
-/* The columns of one line as texts; NULL where it has none. */
-typedef struct cells {
-    const char *image, *label, *predicted, *p, *correct;
-} cells;
+enum { IMAGE, LABEL, PREDICTED, P, CORRECT, COLUMNS };
+static const char *const column[COLUMNS] = { "image", "label", "predicted", "p", "correct" };
 
 static bool is_true(const char *text) { return strcmp(text, "1") == 0 || strcmp(text, "true") == 0; }
 static bool is_false(const char *text) { return strcmp(text, "0") == 0 || strcmp(text, "false") == 0; }
 
-static cloob_status take_cells(cloob_ctx *ctx, predictions *l, const cells *c, int64_t line)
+/* cell: the columns of one line as texts; NULL: missing. */
+static cloob_status take_cells(cloob_ctx *ctx, predictions *l, const char *const cell[COLUMNS], int64_t line)
 {
     char *end = NULL;
-    double p = c->p && *c->p ? strtod(c->p, &end) : NAN;
-    if (!c->image || !*c->image)
+    double p = cell[P] && *cell[P] ? strtod(cell[P], &end) : NAN;
+    if (!cell[IMAGE] || !*cell[IMAGE])
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld names no image", l->path, (long long)line);
     if (end && (*end || !(p >= 0 && p <= 1)))
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld: \"%.40s\" is no probability", l->path, (long long)line,
-                        c->p);
-    bool stated = c->correct && *c->correct;
-    if (stated && !is_true(c->correct) && !is_false(c->correct))
+                        cell[P]);
+    bool stated = cell[CORRECT] && *cell[CORRECT];
+    if (stated && !is_true(cell[CORRECT]) && !is_false(cell[CORRECT]))
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld: correct is \"%.40s\", neither 0 nor 1", l->path,
-                        (long long)line, c->correct);
-    if (!stated && (!c->label || !c->predicted))
+                        (long long)line, cell[CORRECT]);
+    if (!stated && (!cell[LABEL] || !cell[PREDICTED]))
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld has neither correct nor label and predicted", l->path,
                         (long long)line);
     if (isnan(p)) l->has_p = false;
-    return add_row(ctx, l, c->image, c->label, p, stated ? is_true(c->correct) : strcmp(c->label, c->predicted) == 0);
+    return add_row(ctx, l, cell[IMAGE], cell[LABEL], p,
+                   stated ? is_true(cell[CORRECT]) : strcmp(cell[LABEL], cell[PREDICTED]) == 0);
 }
 
 /* ---- CSV ----------------------------------------------------------------------------------------- */
@@ -79,18 +79,17 @@ static cloob_status read_csv(cloob_ctx *ctx, predictions *l, const file_bytes *f
     csv_init(r, ',', csv_read_bytes, &bytes, l->path);
     cloob_status status = csv_next(ctx, r, &row);
     if (status != CLOOB_OK) row.count = 0; /* half a header */
-    int image = csv_find(&row, "image"), label = csv_find(&row, "label"), predicted = csv_find(&row, "predicted"),
-        p = csv_find(&row, "p"), correct = csv_find(&row, "correct");
-    if (status == CLOOB_OK && (image < 0 || (correct < 0 && (label < 0 || predicted < 0))))
+    int at[COLUMNS];
+    for (int k = 0; k < COLUMNS; k++) at[k] = csv_find(&row, column[k]);
+    if (status == CLOOB_OK && (at[IMAGE] < 0 || (at[CORRECT] < 0 && (at[LABEL] < 0 || at[PREDICTED] < 0))))
         status = ctx_fail(ctx, CLOOB_ERR_FORMAT,
                           "%s: its first line must name the columns image,label,predicted,p,correct, as the "
                           "predictions of cloob eval zeroshot do",
                           l->path);
     while (status == CLOOB_OK && (status = csv_next(ctx, r, &row)) == CLOOB_OK && row.count) {
-        cells c = { csv_field(&row, image), label < 0 ? NULL : csv_field(&row, label),
-                    predicted < 0 ? NULL : csv_field(&row, predicted), p < 0 ? NULL : csv_field(&row, p),
-                    correct < 0 ? NULL : csv_field(&row, correct) };
-        status = take_cells(ctx, l, &c, row.line);
+        const char *cell[COLUMNS];
+        for (int k = 0; k < COLUMNS; k++) cell[k] = at[k] < 0 ? NULL : csv_field(&row, at[k]);
+        status = take_cells(ctx, l, cell, row.line);
     }
     csv_row_release(&row);
     free(r);
@@ -108,24 +107,18 @@ static const char *cell_of(const json *object, const char *key)
 
 static cloob_status read_lines(cloob_ctx *ctx, predictions *l, const file_bytes *f)
 {
+    const char *at = f->data, *text;
+    size_t n;
     cloob_status status = CLOOB_OK;
-    int64_t line = 1;
-    for (const char *at = f->data, *end = at + f->size; at < end && status == CLOOB_OK; line++) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        size_t n = (size_t)((stop ? stop : end) - at);
+    for (int64_t line = 1; status == CLOOB_OK && text_line(&at, f->data + f->size, &text, &n); line++) {
+        const char *cell[COLUMNS];
         arena a = { 0 };
         json *root;
-        if (n && !(n == 1 && *at == '\r')) {
-            status = json_parse(ctx, &a, at, n, l->path, &root);
-            if (status == CLOOB_OK)
-                status =
-                    take_cells(ctx, l,
-                               &(cells){ cell_of(root, "image"), cell_of(root, "label"), cell_of(root, "predicted"),
-                                         cell_of(root, "p"), cell_of(root, "correct") },
-                               line);
-        }
+        if (!n) continue;
+        status = json_parse(ctx, &a, text, n, l->path, &root);
+        for (int k = 0; k < COLUMNS && status == CLOOB_OK; k++) cell[k] = cell_of(root, column[k]);
+        if (status == CLOOB_OK) status = take_cells(ctx, l, cell, line);
         arena_release(&a);
-        at += n + 1;
     }
     return status;
 }

@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
 #include "core/file.h"
+#include "core/needs.h"
 #include "core/pool.h"
+#include "infer/model_file.h"
 
 /* ---- reading ------------------------------------------------------------------------------------- */
 
@@ -117,34 +120,49 @@ char *search_index_file(const char *path)
     return file_is_dir(path) ? file_join(path, SEARCH_INDEX_NAME) : strdup(path);
 }
 
-cloob_status search_index_open(cloob_ctx *ctx, const char *path, search_index *ix)
+cloob_status cloob_search_open(cloob_ctx *ctx, const char *path, cloob_search **out)
 {
-    *ix = (search_index){ 0 };
-    CLOOB_TRY(st_open(ctx, path, &ix->file));
-    cloob_status status = read_all(ctx, path, ix);
+    API_NEEDS(ctx, path && out);
+    *out = NULL;
+    search_index *ix = calloc(1, sizeof *ix);
+    if (!ix) return ctx_no_memory(ctx, sizeof *ix, path);
+    cloob_status status = st_open(ctx, path, &ix->file);
+    if (status == CLOOB_OK) status = read_all(ctx, path, ix);
     if (status == CLOOB_OK && !(ix->root = find_root(ix, path))) status = ctx_no_memory(ctx, strlen(path), "a path");
-    if (status != CLOOB_OK) search_index_close(ix);
+    if (status == CLOOB_OK) *out = ix;
+    else cloob_search_close(ix);
     return status;
 }
 
-void search_index_close(search_index *ix)
+void cloob_search_close(cloob_search *s)
 {
-    st_close(&ix->file);
-    free(ix->root);
-    *ix = (search_index){ 0 };
+    if (!s) return;
+    st_close(&s->file);
+    free(s->root);
+    free(s);
+}
+
+int64_t cloob_search_count(const cloob_search *s) { return s ? s->N : 0; }
+int64_t cloob_search_width(const cloob_search *s) { return s ? s->D : 0; }
+const char *cloob_search_checkpoint(const cloob_search *s) { return s ? s->checkpoint : NULL; }
+const char *cloob_search_vocab(const cloob_search *s) { return s ? s->vocab : NULL; }
+const char *cloob_search_root(const cloob_search *s) { return s ? s->root : ""; }
+
+const char *search_files_name(const search_files *f, int64_t i, size_t *bytes)
+{
+    int64_t begin = i ? f->name_end[i - 1] : 0;
+    *bytes = (size_t)(f->name_end[i] - begin);
+    return f->name + begin;
 }
 
 char *search_files_path(const char *root, const search_files *f, int64_t i)
 {
-    int64_t begin = i ? f->name_end[i - 1] : 0;
-    size_t before = strlen(root), n = (size_t)(f->name_end[i] - begin);
-    char *path = malloc(before + n + 2);
-    if (!path) return NULL;
-    memcpy(path, root, before);
-    path[before] = '/';
-    memcpy(path + before + 1, f->name + begin, n);
-    path[before + 1 + n] = '\0';
-    return path;
+    size_t bytes;
+    const char *name = search_files_name(f, i, &bytes);
+    sbuf path = { 0 };
+    sbuf_printf(&path, "%s/", root);
+    sbuf_add(&path, name, bytes);
+    return sbuf_detach(&path);
 }
 
 char *search_index_path(const search_index *ix, int64_t i) { return search_files_path(ix->root, &ix->good, i); }
@@ -160,49 +178,30 @@ static float quantise(const float *row, int64_t D, int8_t *out)
     return scale;
 }
 
-/* Concatenated names, and where each ends. */
-typedef struct name_column {
-    char *name;
-    int64_t *end, bytes;
-} name_column;
-
-static cloob_status join_names(cloob_ctx *ctx, const search_names *s, name_column *j)
-{
-    *j = (name_column){ 0 };
-    for (int64_t i = 0; i < s->n; i++) j->bytes += (int64_t)strlen(s->name[i]);
-    j->name = malloc((size_t)j->bytes + 1);
-    j->end = malloc((size_t)(s->n + 1) * sizeof *j->end);
-    if (!j->name || !j->end) return ctx_no_memory(ctx, (size_t)j->bytes, "an index");
-    int64_t end = 0;
-    for (int64_t i = 0; i < s->n; i++) {
-        size_t bytes = strlen(s->name[i]);
-        memcpy(j->name + end, s->name[i], bytes);
-        j->end[i] = end += (int64_t)bytes;
-    }
-    return CLOOB_OK;
-}
-
+/* The columns of the readable or of the unreadable entries. */
 typedef struct columns {
-    int8_t *coarse;
-    float *scale;
-    name_column good, bad;
+    int64_t n, bytes; /* bytes of all names */
+    int64_t *size, *mtime, *end;
+    char *name;
 } columns;
 
-static void columns_release(columns *c)
+static cloob_status make_columns(cloob_ctx *ctx, arena *a, const search_entry *e, int64_t n, bool readable, columns *c)
 {
-    free(c->coarse), free(c->scale);
-    free(c->good.name), free(c->good.end), free(c->bad.name), free(c->bad.end);
-}
-
-static cloob_status make_columns(cloob_ctx *ctx, const float *rows, int64_t D, const search_names *good,
-                                 const search_names *bad, columns *c)
-{
-    int64_t n = good->n;
-    *c = (columns){ .coarse = malloc((size_t)(n * D) + 1), .scale = malloc((size_t)(n + 1) * sizeof *c->scale) };
-    if (!c->coarse || !c->scale) return ctx_no_memory(ctx, (size_t)(n * D), "an index");
-    for (int64_t i = 0; i < n; i++) c->scale[i] = quantise(rows + i * D, D, c->coarse + i * D);
-    CLOOB_TRY(join_names(ctx, good, &c->good));
-    return join_names(ctx, bad, &c->bad);
+    int64_t at = 0, k = 0;
+    *c = (columns){ 0 };
+    for (int64_t i = 0; i < n; i++)
+        if ((e[i].row != NULL) == readable) c->n++, c->bytes += (int64_t)strlen(e[i].name);
+    c->name = arena_push(a, (size_t)c->bytes + 1);
+    c->size = arena_push(a, (size_t)(3 * c->n + 1) * sizeof *c->size);
+    if (!c->name || !c->size) return ctx_no_memory(ctx, (size_t)(c->bytes + 24 * c->n), "an index");
+    c->mtime = c->size + c->n, c->end = c->mtime + c->n;
+    for (int64_t i = 0; i < n; i++) {
+        if ((e[i].row != NULL) != readable) continue;
+        size_t bytes = strlen(e[i].name);
+        memcpy(c->name + at, e[i].name, bytes);
+        c->size[k] = e[i].size, c->mtime[k] = e[i].mtime, c->end[k++] = at += (int64_t)bytes;
+    }
+    return CLOOB_OK;
 }
 
 /* The way from the folder of an index file to the indexed folder: one ".." for each folder between them; "" when the
@@ -219,74 +218,57 @@ static cloob_status root_from_index(cloob_ctx *ctx, const char *path, const char
     return out->failed ? ctx_no_memory(ctx, strlen(path), "a path") : CLOOB_OK;
 }
 
-static tensor numbers(const int64_t *data, int64_t n) { return TENSOR(CLOOB_I64, (void *)(uintptr_t)data, n); }
+static tensor numbers(int64_t *data, int64_t n) { return TENSOR(CLOOB_I64, data, n); }
 
-cloob_status search_index_write(cloob_ctx *ctx, const char *path, const search_origin *from, const float *rows,
-                                const float *probe, int64_t D, const search_names *good, const search_names *bad)
+static cloob_status write_index(cloob_ctx *ctx, arena *a, const char *path, const search_origin *from,
+                                const char *root_from_here, const float *probe, int64_t D, const search_entry *entry,
+                                int64_t n)
 {
-    const search_names none = { 0 };
-    columns c;
-    sbuf relative = { 0 };
-    if (!bad) bad = &none;
-    cloob_status status = make_columns(ctx, rows, D, good, bad, &c);
-    if (status == CLOOB_OK) status = root_from_index(ctx, path, from->root, &relative);
-    if (status == CLOOB_OK) {
-        int64_t n = good->n;
-        /* widest first: the format has no padding, and every column must stay aligned */
-        st_entry e[] = { { "size", numbers(good->size, n) },
-                         { "mtime", numbers(good->mtime, n) },
-                         { "name_end", numbers(c.good.end, n) },
-                         { "bad_size", numbers(bad->size, bad->n) },
-                         { "bad_mtime", numbers(bad->mtime, bad->n) },
-                         { "bad_name_end", numbers(c.bad.end, bad->n) },
-                         { "row", TENSOR(CLOOB_F32, (void *)(uintptr_t)rows, n, D) },
-                         { "scale", TENSOR(CLOOB_F32, c.scale, n) },
-                         { "probe", TENSOR(CLOOB_F32, (void *)(uintptr_t)probe, D) },
-                         { "coarse", TENSOR(CLOOB_I8, c.coarse, n, D) },
-                         { "name", TENSOR(CLOOB_U8, c.good.name, c.good.bytes) },
-                         { "bad_name", TENSOR(CLOOB_U8, c.bad.name, c.bad.bytes) } };
-        st_meta m[] = { { "format", "cloob-index" },
-                        { "root", from->root },
-                        { "root_from_index", relative.len ? relative.data : "" },
-                        { "checkpoint", from->checkpoint },
-                        { "vocab", from->vocab },
-                        { "model_digest", from->digest } };
-        status = st_write(ctx, path, e, sizeof e / sizeof *e, m, sizeof m / sizeof *m);
+    columns good, bad;
+    CLOOB_TRY(make_columns(ctx, a, entry, n, true, &good));
+    CLOOB_TRY(make_columns(ctx, a, entry, n, false, &bad));
+    float *row = arena_push(a, (size_t)(good.n * D + 1) * sizeof *row);
+    float *scale = arena_push(a, (size_t)(good.n + 1) * sizeof *scale);
+    int8_t *coarse = arena_push(a, (size_t)(good.n * D + 1));
+    if (!row || !scale || !coarse) return ctx_no_memory(ctx, (size_t)(good.n * D) * 5, "an index");
+    for (int64_t i = 0, k = 0; i < n; i++) {
+        if (!entry[i].row) continue;
+        memcpy(row + k * D, entry[i].row, (size_t)D * sizeof *row);
+        scale[k] = quantise(row + k * D, D, coarse + k * D);
+        k++;
     }
-    columns_release(&c);
+    /* widest first: the format has no padding, and every column must stay aligned */
+    st_entry e[] = { { "size", numbers(good.size, good.n) },
+                     { "mtime", numbers(good.mtime, good.n) },
+                     { "name_end", numbers(good.end, good.n) },
+                     { "bad_size", numbers(bad.size, bad.n) },
+                     { "bad_mtime", numbers(bad.mtime, bad.n) },
+                     { "bad_name_end", numbers(bad.end, bad.n) },
+                     { "row", TENSOR(CLOOB_F32, row, good.n, D) },
+                     { "scale", TENSOR(CLOOB_F32, scale, good.n) },
+                     { "probe", TENSOR(CLOOB_F32, (void *)(uintptr_t)probe, D) },
+                     { "coarse", TENSOR(CLOOB_I8, coarse, good.n, D) },
+                     { "name", TENSOR(CLOOB_U8, good.name, good.bytes) },
+                     { "bad_name", TENSOR(CLOOB_U8, bad.name, bad.bytes) } };
+    st_meta m[] = { { "format", "cloob-index" },        { "root", from->root },   { "root_from_index", root_from_here },
+                    { "checkpoint", from->checkpoint }, { "vocab", from->vocab }, { "model_digest", from->digest } };
+    return st_write(ctx, path, e, sizeof e / sizeof *e, m, sizeof m / sizeof *m);
+}
+
+cloob_status search_index_write(cloob_ctx *ctx, const char *path, const search_origin *from, const float *probe,
+                                int64_t D, const search_entry *entry, int64_t n)
+{
+    arena a = { 0 };
+    sbuf relative = { 0 };
+    cloob_status status = root_from_index(ctx, path, from->root, &relative);
+    if (status == CLOOB_OK)
+        status = write_index(ctx, &a, path, from, relative.len ? relative.data : "", probe, D, entry, n);
+    arena_release(&a);
     sbuf_release(&relative);
     return status;
 }
 
 /* ---- queries ------------------------------------------------------------------------------------- */
-
-/* A heap of the best, the worst of them on top; equal scores: the later entry is the worse. */
-static bool worse(search_hit a, search_hit b) { return a.score < b.score || (a.score == b.score && a.entry > b.entry); }
-
-static void sift_down(search_hit *h, int64_t n, int64_t i)
-{
-    for (;;) {
-        int64_t smallest = i, left = 2 * i + 1, right = left + 1;
-        if (left < n && worse(h[left], h[smallest])) smallest = left;
-        if (right < n && worse(h[right], h[smallest])) smallest = right;
-        if (smallest == i) return;
-        search_hit swap = h[i];
-        h[i] = h[smallest], h[smallest] = swap;
-        i = smallest;
-    }
-}
-
-static void heap_offer(search_hit *h, int64_t *n, int64_t max_hits, search_hit x)
-{
-    if (*n < max_hits) {
-        h[(*n)++] = x;
-        if (*n == max_hits)
-            for (int64_t i = max_hits / 2; i-- > 0;) sift_down(h, max_hits, i);
-    } else if (worse(h[0], x)) {
-        h[0] = x;
-        sift_down(h, max_hits, 0);
-    }
-}
 
 /* 8-bit integers times 16-bit integers: compilers turn this into multiply-and-add-pairs. */
 static int32_t coarse_dot(const int8_t *row, const int16_t *query, int64_t D)
@@ -331,15 +313,9 @@ static void scan_range(void *arg, int64_t begin, int64_t end, int thread)
         float score = scan_score(s, i);
         if (q->min_score && score < *q->min_score) continue;
         passed++;
-        if (s->kept) heap_offer(s->hit + thread * s->kept, &n, s->kept, (search_hit){ i, score });
+        if (s->kept) best_offer(s->hit + thread * s->kept, &n, s->kept, i, score);
     }
     s->found[thread] = n, s->passed[thread] = passed;
-}
-
-static int best_first(const void *a, const void *b)
-{
-    const search_hit *x = a, *y = b;
-    return worse(*y, *x) ? -1 : worse(*x, *y) ? 1 : 0;
 }
 
 /* The best of all ranges, with exact scores. */
@@ -394,4 +370,67 @@ cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const se
     }
     free(row), free(s.hit), free(s.found), free(s.passed);
     return ok ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(ranges * s.kept) * sizeof *s.hit, "a search");
+}
+
+/* ---- hits with paths ----------------------------------------------------------------------------------- */
+
+void cloob_search_hits_release(cloob_search_hit *hit, int64_t n)
+{
+    for (int64_t i = 0; hit && i < n; i++) {
+        free(hit[i].path);
+        hit[i].path = NULL;
+    }
+}
+
+cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const float *query, int64_t D, int64_t max_hits,
+                                cloob_search_hit *hit, int64_t *found)
+{
+    API_NEEDS(ctx, s && query && found && max_hits >= 0 && (max_hits == 0 || hit));
+    *found = 0;
+    if (max_hits < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld results wanted: one or more", (long long)max_hits);
+    if (max_hits > s->N) max_hits = s->N;
+    search_hit *inner = malloc((size_t)(max_hits + 1) * sizeof *inner);
+    if (!inner) return ctx_no_memory(ctx, (size_t)max_hits * sizeof *inner, "results");
+    int64_t total;
+    search_query q = { .row = query, .D = D, .max_hits = max_hits };
+    cloob_status status = search_index_query(ctx, s, &q, inner, found, &total);
+    for (int64_t i = 0; i < *found; i++) {
+        hit[i] = (cloob_search_hit){ search_index_path(s, inner[i].entry), inner[i].score };
+        if (!hit[i].path) status = ctx_no_memory(ctx, 64, "a path");
+    }
+    if (status != CLOOB_OK) {
+        cloob_search_hits_release(hit, *found);
+        *found = 0;
+    }
+    free(inner);
+    return status;
+}
+
+/* A text, or the image at path when text is NULL, embedded by the model that made the index. */
+static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *text, const char *path,
+                        int64_t max_hits, cloob_search_hit *hit, int64_t *found)
+{
+    *found = 0;
+    CLOOB_TRY(cloob_search_check(ctx, s, m));
+    float *query = malloc((size_t)s->D * sizeof *query);
+    if (!query) return ctx_no_memory(ctx, (size_t)s->D * sizeof *query, "a row");
+    cloob_status status = text ? cloob_encode_texts(ctx, m, &text, 1, CLOOB_UNIT, query)
+                               : cloob_encode_files(ctx, m, &path, 1, CLOOB_UNIT, query, NULL);
+    if (status == CLOOB_OK) status = cloob_search_query(ctx, s, query, s->D, max_hits, hit, found);
+    free(query);
+    return status;
+}
+
+cloob_status cloob_search_text(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *text,
+                               int64_t max_hits, cloob_search_hit *hit, int64_t *found)
+{
+    API_NEEDS(ctx, s && m && text && found && max_hits >= 0 && (max_hits == 0 || hit));
+    return ask(ctx, s, m, text, NULL, max_hits, hit, found);
+}
+
+cloob_status cloob_search_image(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *path,
+                                int64_t max_hits, cloob_search_hit *hit, int64_t *found)
+{
+    API_NEEDS(ctx, s && m && path && found && max_hits >= 0 && (max_hits == 0 || hit));
+    return ask(ctx, s, m, NULL, path, max_hits, hit, found);
 }

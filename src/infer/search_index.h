@@ -29,6 +29,7 @@
 #define INFER_SEARCH_INDEX_H
 
 #include "cloob/search.h"
+#include "eval/nearest.h"
 #include "io/safetensors.h"
 
 /* Files by name, size and time. */
@@ -54,24 +55,14 @@ typedef struct cloob_search {
 #define SEARCH_INDEX_NAME ".cloob-index.safetensors"
 char *search_index_file(const char *path);
 
-cloob_status search_index_open(cloob_ctx *ctx, const char *path, search_index *ix);
-void search_index_close(search_index *ix);
-
 /* The path of entry i: root/name, in a new string. NULL when memory is out. */
 char *search_index_path(const search_index *ix, int64_t i);
 /* The same for a list of files below some folder. */
 char *search_files_path(const char *root, const search_files *f, int64_t i);
+/* The name of file i: *bytes of the mapped file, without a final zero. */
+const char *search_files_name(const search_files *f, int64_t i, size_t *bytes);
 
-/* Brings the index of a folder up to date, or makes it. checkpoint and vocab are stored for queries. An index of a
- * missing folder is used for this folder when some of its files are here. When the context's should_stop
- * returns true, what was embedded is written and CLOOB_ERR_STOPPED returned; the next call continues. */
-cloob_status search_index_update(cloob_ctx *ctx, cloob_model *m, const char *folder, const char *path,
-                                 const char *checkpoint, const char *vocab, cloob_search_update *out);
-
-typedef struct search_hit {
-    int64_t entry;
-    float score; /* cosine */
-} search_hit;
+typedef near_row search_hit; /* an entry and its cosine */
 
 typedef struct search_query {
     const float *row; /* unit embedding (D); NULL: every score is 0, so entries come in the order of the index */
@@ -87,39 +78,28 @@ typedef struct search_query {
 cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const search_query *q, search_hit *hit,
                                 int64_t *found, int64_t *total);
 
-/* The fixed image whose embedding identifies a model, rgb (S, S, 3), and whether two embeddings of it are of one
- * model. */
-void search_probe_image(int64_t S, uint8_t *rgb);
-cloob_status search_probe_embed(cloob_ctx *ctx, cloob_model *m, float *out);
-bool search_same_direction(const float *a, const float *b, int64_t D);
-
 /* Whether a model with this digest is known to have made the index; false: compare the probe. */
 bool search_index_has_digest(const search_index *ix, const char *digest);
-/* Refuses a model that did not make the index. */
-cloob_status search_index_check(cloob_ctx *ctx, const search_index *ix, cloob_model *m);
+/* The probe: a fixed image, rgb (S, S, 3). */
+void search_probe_image(int64_t S, uint8_t *rgb);
+/* Whether `row` (D), a model's unit embedding of the probe, is that of the model that made the index. */
+bool search_index_made_by(const search_index *ix, const float *row, int64_t D);
 
-/* Files to write: n strings with size and time. */
-typedef struct search_names {
-    int64_t n;
-    const char *const *name;
-    const int64_t *size, *mtime;
-} search_names;
+/* A file to write. */
+typedef struct search_entry {
+    const char *name;
+    const float *row; /* (D); NULL: the file is unreadable */
+    int64_t size, mtime;
+    int64_t order; /* of entries with the same name, the one with the largest order is kept */
+} search_entry;
 
 /* The metadata of the same names. */
 typedef struct search_origin {
     const char *root, *checkpoint, *vocab, *digest;
 } search_origin;
 
-/* Writes an index of rows (good->n, D). bad may be NULL. */
-cloob_status search_index_write(cloob_ctx *ctx, const char *path, const search_origin *from, const float *rows,
-                                const float *probe, int64_t D, const search_names *good, const search_names *bad);
-
-/* ---- an open index, beyond cloob/search.h --------------------------------------------------------- */
-
-/* The path of an entry below that folder: *bytes of it, without a zero, in the mapped file. */
-const char *search_index_name(const cloob_search *s, int64_t i, size_t *bytes);
-
-/* Whether `row` (D), a model's unit embedding of search_probe_image, is that of the model that made the index. */
-bool search_index_made_by(const cloob_search *s, const float *row, int64_t D);
+/* Writes an index of n entries with different names. */
+cloob_status search_index_write(cloob_ctx *ctx, const char *path, const search_origin *from, const float *probe,
+                                int64_t D, const search_entry *entry, int64_t n);
 
 #endif

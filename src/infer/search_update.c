@@ -1,11 +1,16 @@
-/* Updates an index: rows of files with the same name, size and time are kept, other files are embedded. */
+/* Updates an index: rows of files with the same name, size and time are kept, other files are embedded; or adds entries
+ * that the caller embedded. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/arena.h"
 #include "core/file.h"
 #include "core/limits.h"
+#include "core/needs.h"
 #include "infer/model_file.h"
 #include "infer/search_index.h"
 #include "io/image/image_list.h"
@@ -27,7 +32,7 @@ void search_probe_image(int64_t S, uint8_t *rgb)
     }
 }
 
-cloob_status search_probe_embed(cloob_ctx *ctx, model *m, float *out)
+static cloob_status embed_probe(cloob_ctx *ctx, model *m, float *out)
 {
     int64_t S = m->view.size;
     uint8_t *rgb = malloc((size_t)(S * S * 3));
@@ -38,7 +43,7 @@ cloob_status search_probe_embed(cloob_ctx *ctx, model *m, float *out)
     return status;
 }
 
-bool search_same_direction(const float *a, const float *b, int64_t D)
+static bool same_direction(const float *a, const float *b, int64_t D)
 {
     double dot = 0;
     for (int64_t k = 0; k < D; k++) dot += (double)a[k] * b[k];
@@ -50,14 +55,20 @@ bool search_index_has_digest(const search_index *ix, const char *digest)
     return *digest && strcmp(digest, ix->digest) == 0;
 }
 
-cloob_status search_index_check(cloob_ctx *ctx, const search_index *ix, model *m)
+bool search_index_made_by(const search_index *ix, const float *row, int64_t D)
 {
+    return D == ix->D && same_direction(row, ix->probe, D);
+}
+
+cloob_status cloob_search_check(cloob_ctx *ctx, const cloob_search *ix, cloob_model *m)
+{
+    API_NEEDS(ctx, ix && m);
     int64_t D = encoder_config(m->enc)->embed;
     if (D == ix->D && search_index_has_digest(ix, m->digest)) return CLOOB_OK;
     float *probe = malloc((size_t)D * sizeof *probe);
     if (!probe) return ctx_no_memory(ctx, (size_t)D * sizeof *probe, "a row");
-    cloob_status status = search_probe_embed(ctx, m, probe);
-    if (status == CLOOB_OK && (D != ix->D || !search_same_direction(probe, ix->probe, D)))
+    cloob_status status = embed_probe(ctx, m, probe);
+    if (status == CLOOB_OK && !search_index_made_by(ix, probe, D))
         status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                           "the index was made with another model than %s; index the folder again", m->path);
     free(probe);
@@ -78,69 +89,34 @@ typedef struct update {
     bool outdated; /* the metadata names another root or digest than the folder and the model have now */
 } update;
 
-typedef struct files {
-    const char **name;
-    int64_t *size, *mtime, n;
-} files;
-
-static bool files_init(files *f, int64_t limit)
-{
-    size_t n = (size_t)limit;
-    *f = (files){ malloc(n * sizeof *f->name), malloc(n * sizeof *f->size), malloc(n * sizeof *f->mtime), 0 };
-    return f->name && f->size && f->mtime;
-}
-
-static void files_release(files *f) { free(f->name), free(f->size), free(f->mtime); }
-
-static void files_add(files *f, const char *name, const image_entry *p)
-{
-    f->name[f->n] = name, f->size[f->n] = p->size, f->mtime[f->n] = p->mtime_ns;
-    f->n++;
-}
-
+/* Writes what is embedded or unreadable so far. */
 static cloob_status update_write(cloob_ctx *ctx, const update *u)
 {
-    int64_t limit = u->l.count + 1, D = u->D;
     size_t skip = strlen(u->root) + 1;
-    files good, bad;
-    bool ok = files_init(&good, limit);
-    ok = files_init(&bad, limit) && ok;
-    float *row = malloc((size_t)(limit * D) * sizeof *row);
-    cloob_status status = ok && row ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(limit * D) * 4, "an index");
-    for (int64_t i = 0; i < u->l.count && status == CLOOB_OK; i++) {
+    int64_t n = 0;
+    search_entry *e = malloc((size_t)(u->l.count + 1) * sizeof *e);
+    if (!e) return ctx_no_memory(ctx, (size_t)u->l.count * sizeof *e, "an index");
+    for (int64_t i = 0; i < u->l.count; i++) {
         const image_entry *p = &u->l.item[i];
-        if (u->have[i]) memcpy(row + good.n * D, u->row + i * D, (size_t)D * sizeof *row);
-        if (u->have[i]) files_add(&good, p->path + skip, p);
-        if (u->bad[i]) files_add(&bad, p->path + skip, p);
+        if (u->have[i] || u->bad[i])
+            e[n++] = (search_entry){ p->path + skip, u->have[i] ? u->row + i * u->D : NULL, p->size, p->mtime_ns, 0 };
     }
-    search_names g = { good.n, good.name, good.size, good.mtime }, b = { bad.n, bad.name, bad.size, bad.mtime };
-    if (status == CLOOB_OK) status = search_index_write(ctx, u->path, &u->from, row, u->probe, D, &g, &b);
-    files_release(&good), files_release(&bad), free(row);
+    cloob_status status = search_index_write(ctx, u->path, &u->from, u->probe, u->D, e, n);
+    free(e);
     return status;
 }
 
-static int64_t find_image(const image_list *l, const char *path)
-{
-    int64_t low = 0, high = l->count;
-    while (low < high) {
-        int64_t middle = (low + high) / 2;
-        int order = strcmp(l->item[middle].path, path);
-        if (order == 0) return middle;
-        if (order < 0) low = middle + 1;
-        else high = middle;
-    }
-    return -1;
-}
+static int by_path(const void *path, const void *entry) { return strcmp(path, ((const image_entry *)entry)->path); }
 
 /* Where file i of an old list is in the folder now: -1 gone, -2 changed. */
 static int64_t find_unchanged(const update *u, const search_files *f, int64_t i, bool *no_memory)
 {
     char *path = search_files_path(u->root, f, i);
     *no_memory = !path;
-    int64_t at = path ? find_image(&u->l, path) : -1;
+    const image_entry *now = path ? bsearch(path, u->l.item, (size_t)u->l.count, sizeof *u->l.item, by_path) : NULL;
     free(path);
-    if (at < 0) return -1;
-    return u->l.item[at].size == f->size[i] && u->l.item[at].mtime_ns == f->mtime[i] ? at : -2;
+    if (!now) return -1;
+    return now->size == f->size[i] && now->mtime_ns == f->mtime[i] ? now - u->l.item : -2;
 }
 
 static cloob_status keep_files(cloob_ctx *ctx, update *u, const search_index *ix, cloob_search_update *out)
@@ -165,23 +141,23 @@ static cloob_status keep_files(cloob_ctx *ctx, update *u, const search_index *ix
 
 static cloob_status keep_old(cloob_ctx *ctx, update *u, cloob_search_update *out)
 {
-    search_index ix;
+    search_index *ix;
     cloob_status status = CLOOB_OK;
     if (!file_exists(u->path)) return CLOOB_OK;
-    CLOOB_TRY(search_index_open(ctx, u->path, &ix)); /* a file that is no index is never overwritten */
-    const char *stored = st_meta_get(&ix.file, "root");
-    u->outdated = !stored || strcmp(stored, u->root) != 0 || !st_meta_get(&ix.file, "root_from_index") ||
-                  strcmp(ix.digest, u->m->digest) != 0;
-    bool other_root = strcmp(ix.root, u->root) != 0;
-    if (other_root && file_is_dir(ix.root))
-        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s is the index of %s; choose another `out`", u->path, ix.root);
-    else if (ix.D != u->D || !search_same_direction(ix.probe, u->probe, u->D))
+    CLOOB_TRY(cloob_search_open(ctx, u->path, &ix)); /* a file that is no index is never overwritten */
+    const char *stored = st_meta_get(&ix->file, "root");
+    u->outdated = !stored || strcmp(stored, u->root) != 0 || !st_meta_get(&ix->file, "root_from_index") ||
+                  strcmp(ix->digest, u->m->digest) != 0;
+    bool other_root = strcmp(ix->root, u->root) != 0;
+    if (other_root && file_is_dir(ix->root))
+        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s is the index of %s; choose another `out`", u->path, ix->root);
+    else if (!search_index_made_by(ix, u->probe, u->D))
         ctx_log(ctx, CLOOB_LOG_INFO, "%s was made with another model: everything is embedded again", u->path);
-    else if ((status = keep_files(ctx, u, &ix, out)) == CLOOB_OK && other_root && !out->kept)
+    else if ((status = keep_files(ctx, u, ix, out)) == CLOOB_OK && other_root && !out->kept)
         status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                           "%s is the index of %s, which is gone, and %s holds none of its images; choose another `out`",
-                          u->path, ix.root, u->root);
-    search_index_close(&ix);
+                          u->path, ix->root, u->root);
+    cloob_search_close(ix);
     return status;
 }
 
@@ -196,7 +172,7 @@ static cloob_status embed_some(cloob_ctx *ctx, update *u, int64_t most, int64_t 
     if (!n) return CLOOB_OK;
     float *row = malloc((size_t)(n * D) * sizeof *row);
     if (!row) return ctx_no_memory(ctx, (size_t)(n * D) * sizeof *row, "embeddings");
-    cloob_status status = model_image_files(ctx, u->m, path, n, CLOOB_UNIT, row, bad);
+    cloob_status status = cloob_encode_files(ctx, u->m, path, n, CLOOB_UNIT, row, bad);
     for (int64_t i = 0; i < n && status == CLOOB_OK; i++) {
         if (bad[i]) {
             u->bad[at[i]] = true;
@@ -255,7 +231,7 @@ static cloob_status run(cloob_ctx *ctx, update *u, cloob_search_update *out)
     u->probe = malloc((size_t)u->D * sizeof *u->probe);
     if (!u->row || !u->have || !u->bad || !u->probe)
         return ctx_no_memory(ctx, rows * (size_t)u->D * sizeof *u->row, "an index");
-    CLOOB_TRY(search_probe_embed(ctx, u->m, u->probe));
+    CLOOB_TRY(embed_probe(ctx, u->m, u->probe));
     CLOOB_TRY(keep_old(ctx, u, out));
     CLOOB_TRY(embed_missing(ctx, u, out));
     out->images = out->kept + out->embedded;
@@ -265,7 +241,7 @@ static cloob_status run(cloob_ctx *ctx, update *u, cloob_search_update *out)
     return update_write(ctx, u);
 }
 
-static char *full_path(const char *path) { return *path ? realpath(path, NULL) : strdup(""); }
+static char *full_path(const char *path) { return path && *path ? realpath(path, NULL) : strdup(""); }
 
 /* Before anything is embedded: whether the folder of the index can be written to. */
 static cloob_status check_writable(cloob_ctx *ctx, const char *path)
@@ -279,9 +255,10 @@ static cloob_status check_writable(cloob_ctx *ctx, const char *path)
                    : CLOOB_OK;
 }
 
-cloob_status search_index_update(cloob_ctx *ctx, model *m, const char *folder, const char *path, const char *checkpoint,
-                                 const char *vocab, cloob_search_update *out)
+cloob_status cloob_search_index(cloob_ctx *ctx, cloob_model *m, const char *folder, const char *path,
+                                const char *checkpoint, const char *vocab, cloob_search_update *out)
 {
+    API_NEEDS(ctx, m && folder && path && out);
     char *root = realpath(folder, NULL), *weights_path = full_path(checkpoint), *vocab_path = full_path(vocab);
     update u = { .m = m, .path = path, .root = root, .from = { root, weights_path, vocab_path, m->digest } };
     *out = (cloob_search_update){ 0 };
@@ -293,4 +270,109 @@ cloob_status search_index_update(cloob_ctx *ctx, model *m, const char *folder, c
     image_list_release(&u.l);
     free(root), free(weights_path), free(vocab_path);
     return status;
+}
+
+/* ---- entries that the caller embedded ---------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+    const search_entry *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : x->order < y->order ? -1 : x->order > y->order;
+}
+
+static cloob_status check_rows(cloob_ctx *ctx, const cloob_search_entries *e)
+{
+    for (int64_t i = 0; i < e->n; i++) {
+        double square = 0;
+        if (!e->name[i] || !*e->name[i])
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "entry %lld: has no name", (long long)i);
+        for (int64_t k = 0; k < e->D; k++) square += (double)e->row[i * e->D + k] * e->row[i * e->D + k];
+        if (!(fabs(square - 1) < 1e-3))
+            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "entry %lld (%s): its row has length %g; unit length is needed",
+                            (long long)i, e->name[i], sqrt(square));
+    }
+    return CLOOB_OK;
+}
+
+/* An entry that names a file has its size and time, so that an update of the folder keeps it. */
+static cloob_status new_entry(cloob_ctx *ctx, const cloob_search_entries *more, const char *root, int64_t i,
+                              search_entry *out)
+{
+    struct stat st;
+    char *path = file_join(root, more->name[i]);
+    if (!path) return ctx_no_memory(ctx, strlen(more->name[i]), "a path");
+    *out = (search_entry){ .name = more->name[i], .row = more->row + i * more->D };
+    if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
+        out->size = (int64_t)st.st_size;
+        out->mtime = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    }
+    free(path);
+    return CLOOB_OK;
+}
+
+/* The entries of s, then those of `more`, sorted by name; of equal names the last. */
+static cloob_status merge(cloob_ctx *ctx, arena *a, const cloob_search *s, const cloob_search_entries *more,
+                          const char *root, search_entry **out, int64_t *n)
+{
+    int64_t old = s ? s->N : 0, count = old + more->n;
+    search_entry *e = *out = arena_push(a, (size_t)(count + 1) * sizeof *e);
+    if (!e) return ctx_no_memory(ctx, (size_t)count * sizeof *e, "an index");
+    for (int64_t i = 0; i < count; i++) {
+        size_t bytes;
+        if (i >= old) CLOOB_TRY(new_entry(ctx, more, root, i - old, &e[i]));
+        else {
+            const char *name = search_files_name(&s->good, i, &bytes);
+            e[i] = (search_entry){ arena_string_n(a, name, bytes), s->row + i * s->D, s->good.size[i], s->good.mtime[i],
+                                   0 };
+            if (!e[i].name) return ctx_no_memory(ctx, bytes, "a name");
+        }
+        e[i].order = i;
+    }
+    qsort(e, (size_t)count, sizeof *e, by_name);
+    for (int64_t i = 0; i < count; i++)
+        if (i + 1 == count || strcmp(e[i].name, e[i + 1].name) != 0) e[(*n)++] = e[i];
+    return CLOOB_OK;
+}
+
+static cloob_status save(cloob_ctx *ctx, const cloob_search *s, const cloob_search_entries *more, const char *path,
+                         const search_origin *from, const float *probe)
+{
+    arena a = { 0 };
+    search_entry *e;
+    int64_t n = 0;
+    cloob_status status = merge(ctx, &a, s, more, from->root, &e, &n);
+    if (status == CLOOB_OK) status = search_index_write(ctx, path, from, probe, more->D, e, n);
+    arena_release(&a);
+    return status;
+}
+
+static cloob_status save_new(cloob_ctx *ctx, const cloob_search_entries *more, const char *path)
+{
+    char *root = realpath(more->root ? more->root : ".", NULL);
+    float *probe = malloc((size_t)(more->D + 1) * sizeof *probe);
+    search_origin from = { root, more->checkpoint ? more->checkpoint : "", more->vocab ? more->vocab : "",
+                           more->model->digest };
+    cloob_status status = CLOOB_OK;
+    if (!root) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a folder that can be read", more->root ? more->root : ".");
+    else if (!probe) status = ctx_no_memory(ctx, (size_t)more->D * sizeof *probe, "a row");
+    else if ((status = embed_probe(ctx, more->model, probe)) == CLOOB_OK)
+        status = save(ctx, NULL, more, path, &from, probe);
+    free(root), free(probe);
+    return status;
+}
+
+cloob_status cloob_search_save(cloob_ctx *ctx, const cloob_search *s, const cloob_search_entries *more,
+                               const char *path)
+{
+    API_NEEDS(ctx, more && path && more->n >= 0 && (more->n == 0 || (more->name && more->row)) && (s || more->model));
+    int64_t D = s ? s->D : encoder_config(more->model->enc)->embed;
+    if (more->n && more->D != D)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the new rows have %lld elements, the index %lld", (long long)more->D,
+                        (long long)D);
+    CLOOB_TRY(check_rows(ctx, more));
+    cloob_search_entries e = *more;
+    e.D = D;
+    if (!s) return save_new(ctx, &e, path);
+    return save(ctx, s, &e, path, &(search_origin){ s->root, s->checkpoint, s->vocab, s->digest }, s->probe);
 }

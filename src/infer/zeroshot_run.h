@@ -1,8 +1,7 @@
 /* Zero-shot accuracy of a model on a data set with classes, from prompts to the table.
  *
  *     zeroshot z;
- *     zeroshot_run_options o;
- *     zeroshot_run_options_init(&o);
+ *     zeroshot_run_options o = { .workers = 2 };
  *     CLOOB_TRY(zeroshot_run(ctx, enc, tok, set, prompts, &o, &z, &bad));
  *     accuracy_result r = accuracy_finish(&z.count);
  *     zeroshot_release(&z);
@@ -10,10 +9,12 @@
 #ifndef INFER_ZEROSHOT_RUN_H
 #define INFER_ZEROSHOT_RUN_H
 
+#include "cloob/zeroshot.h"
 #include "data/sets/dataset.h"
 #include "data/text/prompts.h"
 #include "data/text/tokenizer.h"
 #include "eval/zeroshot.h"
+#include "infer/embeddings_file.h"
 #include "model/encoder.h"
 
 /* Which prompt class a class of a data set is.
@@ -29,6 +30,10 @@ typedef enum class_match_by { MATCH_NAMES, MATCH_ORDER, MATCH_NUMBERS } class_ma
 cloob_status class_match(cloob_ctx *ctx, const dataset *d, const prompt_set *set, int64_t *class_of,
                          class_match_by *by);
 
+/* A set of names, one per class, and templates, each with {} for the name; without templates: "a photo of a {}.". All
+ * memory is in a. */
+cloob_status names_as_prompts(cloob_ctx *ctx, arena *a, const char *title, const char *const *name, int64_t names,
+                              const char *const *templates, int64_t template_count, prompt_set *set);
 /* A set out of the data set's own class names ("_" becomes a space) and the template "a photo of a {}.", in
  * a's memory. */
 cloob_status class_names_as_prompts(cloob_ctx *ctx, const dataset *d, arena *a, prompt_set *out);
@@ -54,28 +59,21 @@ typedef struct class_map {
 cloob_status class_map_read(cloob_ctx *ctx, arena *a, const char *path, const dataset *d, const prompt_set *all,
                             class_map *out);
 
-/* Changes rows (n, D) in place between encoder and comparison: Hopfield retrieval, for one. */
-typedef cloob_status rows_hook(cloob_ctx *ctx, void *user, float *rows, int64_t n, int64_t D);
-
-/* What the model says of one image: the sample, its class, the one that was chosen and its probability. */
-typedef cloob_status prediction_visitor(cloob_ctx *ctx, void *user, int64_t sample, int64_t label, int64_t predicted,
-                                        int64_t rank, double p);
+typedef struct zeroshot_predictions { /* in the order of the data; the caller frees item and its names */
+    cloob_zeroshot_prediction *item;
+    int64_t n, room;
+} zeroshot_predictions;
 
 typedef struct zeroshot_run_options {
-    int64_t batch;   /* images at a time; 64 */
-    int workers;     /* threads that decode; 2 */
-    rows_hook *hook; /* NULL: none */
-    void *hook_user;
-    const class_map *map; /* of the data's folders to the classes of the prompts; NULL: by name, number or order */
-    bool confusion;       /* count (classes, classes) */
-    prediction_visitor *predicted; /* NULL: none */
-    void *predicted_user;
-    double inv_tau; /* of the probabilities */
+    int workers;                       /* decoding threads */
+    const stored_rows *stored;         /* prompts and images retrieve from it; NULL: they do not */
+    const class_map *map;              /* of the data's folders to classes; NULL: by name, number or order */
+    bool confusion;                    /* count (classes, classes) */
+    zeroshot_predictions *predictions; /* appended to; NULL: not wanted */
+    double inv_tau;                    /* of the probabilities of predictions */
 } zeroshot_run_options;
 
-void zeroshot_run_options_init(zeroshot_run_options *o);
-
-/* The class weights of a prompt set: every template with every name of a class. z is initialised here;
+/* The class weights of a prompt set: every template with every name of a class. o may be NULL. z is initialised here;
  * release it in any case but failure. */
 cloob_status zeroshot_weights(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const prompt_set *set,
                               const zeroshot_run_options *o, zeroshot *z);

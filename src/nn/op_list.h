@@ -104,7 +104,7 @@ OP(LINEAR_DW, "linear_dw", shape_linear_dw, NULL)
 /* dy, x, w (for its shape) -> dw F32, [dbias (O) F32] {transposed} */
 OP(ACT, "act", shape_act, grad_act)
 /* x, [bias (C) of x's type] -> y {act}: QuickGELU x sigmoid(1.702 x), GELU x Phi(x), or its tanh form
- * x sigmoid(1.5957691 (x + 0.044715 x^3)), of x + bias where there is one (fuse_linear.c: it has no gradient here) */
+ * x sigmoid(1.5957691 (x + 0.044715 x^3)), of x + bias where there is one (fuse_gemm.c: it has no gradient here) */
 OP(ACT_BWD, "act_bwd", shape_act_bwd, NULL)
 /* dy, x, [bias] -> dx, [recomputed], [sums (C) F32] {act, sums}: recomputed is act of x + bias; sums are those of dx
  * over its rows */

@@ -19,11 +19,9 @@
 /* Both sides of the validation pairs, as unit rows of one width. */
 static cloob_status embed_pairs(cloob_ctx *ctx, run *r, encoder *e, embedded *out)
 {
-    embed_options o = { .what = CLOOB_UNIT,
-                        .batch = r->o->batch_size_eval,
-                        .workers = (int)r->o->workers,
-                        .texts = true,
-                        .bad_share = run_bad_share(r) };
+    embed_options o = {
+        .what = CLOOB_UNIT, .batch = r->o->batch_size_eval, .workers = (int)r->o->workers, .bad_share = run_bad_share(r)
+    };
     if (!dataset_has_captions(r->val))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no captions to validate with", r->o->val_data);
     return embed_data(ctx, e, r->tok, r->val, &o, out);
@@ -233,14 +231,12 @@ static cloob_status choose_prompts(cloob_ctx *ctx, const run *r, const source *s
 static cloob_status measure_accuracy(cloob_ctx *ctx, run *r, encoder *e, const source *s, const dataset *d,
                                      accuracy_result *out)
 {
-    zeroshot_run_options o;
+    zeroshot_run_options o = { .workers = (int)r->o->workers };
     zeroshot z;
     prompts p = { 0 };
     arena a = { 0 };
     prompt_set set;
     int64_t bad;
-    zeroshot_run_options_init(&o);
-    o.workers = (int)r->o->workers;
     cloob_status status = choose_prompts(ctx, r, s, d, &p, &a, &set);
     if (status == CLOOB_OK) status = zeroshot_run(ctx, e, r->tok, d, &set, &o, &z, &bad);
     if (status == CLOOB_OK) {

@@ -495,7 +495,7 @@ static void show_and_answer(void *user, const cloob_progress *p)
 
 static cloob_status open_device(cloob_ctx *ctx, run *r)
 {
-    CLOOB_TRY(comm_create(ctx, COMM_AUTO, &r->c));
+    CLOOB_TRY(comm_create(ctx, &r->c));
     if (comm_rank(r->c) == 0) journal_tee_begin(ctx, &r->tee);
     comm_set_timeout(r->c, r->o->collective_timeout);
     if (comm_size(r->c) > 1) {

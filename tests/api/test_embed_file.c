@@ -11,7 +11,7 @@
 #include "core/file.h"
 #include "core/limits.h"
 #include "io/safetensors.h"
-#include "infer/embed_source.h"
+#include "infer/embed_job.h"
 #include "io/image/image.h"
 
 enum { CLASSES = 2, EACH = 130, IMAGES = CLASSES * EACH }; /* more than are made at a time */
@@ -137,8 +137,7 @@ static void compare_images_and_texts(bool bad)
     embed_job_init(&job);
     job.images = path, job.images_count = 1, job.texts = texts;
     CHECK_OK(ctx, embed_to_file(ctx, m, &job, streamed, &e));
-    CHECK_OK(ctx, embed_image_files(ctx, m, path, 1, CLOOB_UNIT, &all));
-    CHECK_OK(ctx, embed_to_memory(ctx, m, &(embed_job){ .what = CLOOB_UNIT, .texts = texts }, &all));
+    CHECK_OK(ctx, embed_to_memory(ctx, m, &job, &all));
     CHECK(e.rows == all.rows && e.text_rows == 300 && e.bad == all.bad && !e.image && !e.text);
     CHECK(e.bad == (bad ? 6 : 0) && e.rows + e.bad == IMAGES);
     same_as_file(&all);

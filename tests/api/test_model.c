@@ -8,7 +8,7 @@
 #include "model/interchange.h"
 #include "model/procedural.h"
 #include "model/procedural_weights.h"
-#include "infer/embed_source.h"
+#include "infer/embed_job.h"
 
 static cloob_ctx *ctx;
 static const char *const weights_file = "test_model.tmp.safetensors",
@@ -183,8 +183,8 @@ static void bad_input_is_told(void)
     CHECK(strstr(cloob_error(ctx), "`vocab`") != NULL);
     CHECK(cloob_encode_files(ctx, m, files, 1, CLOOB_UNIT, out, NULL) != CLOOB_OK);
     CHECK(strstr(cloob_error(ctx), weights_file) != NULL);
-    CHECK(embed_image_files(ctx, m, files, 1, CLOOB_UNIT, &e) != CLOOB_OK);
-    embed_result_release(&e);
+    CHECK(embed_to_memory(ctx, m, &(embed_job){ .what = CLOOB_UNIT, .images = files, .images_count = 1 }, &e) !=
+          CLOOB_OK);
     CHECK(embed_to_memory(ctx, m, &(embed_job){ .what = CLOOB_UNIT, .tensors = weights_file }, &e) == CLOOB_ERR_FORMAT);
     CHECK(embed_to_file(ctx, m, &(embed_job){ .what = CLOOB_UNIT }, out_file, &e) == CLOOB_ERR_ARGUMENT);
     write_inputs("tiny-vit", 1); /* other sizes than this model's */

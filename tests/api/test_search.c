@@ -85,20 +85,21 @@ static void answers_are_exact(void)
 {
     enum { N = 5001, D = 33, MOST = 7 };
     float *row = malloc(sizeof(float) * N * D), probe[D] = { 1 }, query[D];
-    const char **name = malloc(sizeof *name * N);
-    int64_t *zero = calloc(N, sizeof *zero);
-    search_index ix;
-    for (int64_t i = 0; i < N; i++) random_row(row + i * D, D, (uint64_t)i), name[i] = "a.jpg";
+    search_entry *e = calloc(N, sizeof *e);
+    search_index *ix;
+    for (int64_t i = 0; i < N; i++) {
+        random_row(row + i * D, D, (uint64_t)i);
+        e[i] = (search_entry){ .name = "a.jpg", .row = row + i * D };
+    }
     memcpy(row + 40 * D, row + 4000 * D, D * sizeof *row); /* equal rows come in order */
-    CHECK_OK(ctx, search_index_write(ctx, index_file, &(search_origin){ "/r", "m", "", "" }, row, probe, D,
-                                     &(search_names){ N, name, zero, zero }, NULL));
-    CHECK_OK(ctx, search_index_open(ctx, index_file, &ix));
+    CHECK_OK(ctx, search_index_write(ctx, index_file, &(search_origin){ "/r", "m", "", "" }, probe, D, e, N));
+    CHECK_OK(ctx, cloob_search_open(ctx, index_file, &ix));
     for (int q = 0; q < 5; q++) {
         search_hit hit[MOST];
         int64_t found, total;
         random_row(query, D, 10000 + (uint64_t)q);
         if (q == 0) memcpy(query, row + 40 * D, sizeof query);
-        CHECK_OK(ctx, search_index_query(ctx, &ix, &(search_query){ .row = query, .D = D, .max_hits = MOST }, hit,
+        CHECK_OK(ctx, search_index_query(ctx, ix, &(search_query){ .row = query, .D = D, .max_hits = MOST }, hit,
                                          &found, &total));
         CHECK(found == MOST && total == N);
         for (int r = 0; r < MOST; r++) {
@@ -114,15 +115,15 @@ static void answers_are_exact(void)
     }
     search_hit none[1];
     int64_t found = 1, total = 1;
-    filters_equal_a_full_scan(&ix, query);
-    CHECK(search_index_query(ctx, &ix, &(search_query){ .row = query, .D = D - 1, .max_hits = 1 }, none, &found,
+    filters_equal_a_full_scan(ix, query);
+    CHECK(search_index_query(ctx, ix, &(search_query){ .row = query, .D = D - 1, .max_hits = 1 }, none, &found,
                              &total) == CLOOB_ERR_ARGUMENT &&
           found == 0);
-    char *path = search_index_path(&ix, 3);
+    char *path = search_index_path(ix, 3);
     CHECK_STR(path, "/r/a.jpg");
     free(path);
-    search_index_close(&ix);
-    free(row), free(name), free(zero);
+    cloob_search_close(ix);
+    free(row), free(e);
     remove(index_file);
 }
 
@@ -206,17 +207,17 @@ static void an_update_embeds_what_changed(void)
 static void the_digest_saves_the_probe(void)
 {
     cloob_model *m;
-    search_index ix;
+    search_index *ix;
     CHECK_OK(ctx, cloob_model_open(ctx, weights_file, NULL, &m));
-    CHECK_OK(ctx, search_index_open(ctx, index_file, &ix));
-    CHECK(*ix.digest);
-    CHECK_STR(ix.digest, m->digest);
-    CHECK_OK(ctx, search_index_check(ctx, &ix, m));
+    CHECK_OK(ctx, cloob_search_open(ctx, index_file, &ix));
+    CHECK(*ix->digest);
+    CHECK_STR(ix->digest, m->digest);
+    CHECK_OK(ctx, cloob_search_check(ctx, ix, m));
     CHECK(encoder_rows_run(m->enc) == 0);
-    ix.digest = ""; /* an index of an earlier version */
-    CHECK_OK(ctx, search_index_check(ctx, &ix, m));
+    ix->digest = ""; /* an index of an earlier version */
+    CHECK_OK(ctx, cloob_search_check(ctx, ix, m));
     CHECK(encoder_rows_run(m->enc) > 0);
-    search_index_close(&ix);
+    cloob_search_close(ix);
     cloob_model_close(m);
 }
 
@@ -370,13 +371,11 @@ static void the_folder_may_be_moved(void)
 static void an_old_index_is_found_after_a_move(void)
 {
     enum { D = 4 };
-    const char *moved = "test_search.moved.tmp.d", *inside = "test_search.moved.tmp.d/index", *name = "00.png";
+    const char *moved = "test_search.moved.tmp.d", *inside = "test_search.moved.tmp.d/index";
     float row[D] = { 1 };
-    int64_t zero = 0;
-    search_names one = { 1, &name, &zero, &zero };
+    search_entry one = { .name = "00.png", .row = row };
     /* root is not a parent of the index: root_from_index is "" */
-    CHECK_OK(ctx,
-             search_index_write(ctx, inside, &(search_origin){ "/gone/photos", "m", "", "" }, row, row, D, &one, NULL));
+    CHECK_OK(ctx, search_index_write(ctx, inside, &(search_origin){ "/gone/photos", "m", "", "" }, row, D, &one, 1));
     first_path_is_there(inside, moved);
     remove_many(moved), remove(index_file), remove(weights_file);
 }
@@ -386,7 +385,7 @@ static int64_t entry_of(const cloob_search *s, const char *name)
 {
     for (int64_t i = 0; i < cloob_search_count(s); i++) {
         size_t bytes;
-        const char *at = search_index_name(s, i, &bytes);
+        const char *at = search_files_name(&s->good, i, &bytes);
         if (bytes == strlen(name) && memcmp(at, name, bytes) == 0) return i;
     }
     return -1;
@@ -398,12 +397,10 @@ static void entries_are_added_and_replaced(void)
 {
     enum { D = 4 };
     float probe[D] = { 1 }, row[2][D] = { { 0, 1 }, { 0, 0, 1 } }, long_row[D] = { 2 };
-    const char *first[] = { "b", "d" }, *second[] = { "d", "a" };
-    int64_t zero[2] = { 0 };
+    const char *second[] = { "d", "a" };
     cloob_search *s;
-    search_names two = { 2, first, zero, zero };
-    CHECK_OK(ctx,
-             search_index_write(ctx, index_file, &(search_origin){ ".", "m", "", "" }, row[0], probe, D, &two, NULL));
+    search_entry two[] = { { .name = "b", .row = row[0] }, { .name = "d", .row = row[1] } };
+    CHECK_OK(ctx, search_index_write(ctx, index_file, &(search_origin){ ".", "m", "", "" }, probe, D, two, 2));
     CHECK_OK(ctx, cloob_search_open(ctx, index_file, &s));
     cloob_search_entries more = { .name = second, .row = row[0], .n = 2, .D = D };
     CHECK_OK(ctx, cloob_search_save(ctx, s, &more, index_file));

@@ -102,10 +102,8 @@ static void launchers_are_understood(void)
     CHECK(strstr(cloob_error(ctx), "WORLD_SIZE=4") != NULL);
     setenv("WORLD_SIZE", "6", 1);
     comm *c;
-    CHECK(comm_create(ctx, COMM_AUTO, &c) == CLOOB_ERR_UNSUPPORTED && c == NULL);
+    CHECK(comm_create(ctx, &c) == CLOOB_ERR_UNSUPPORTED && c == NULL);
     CHECK(strstr(cloob_error(ctx), "torchrun") != NULL);
-    CHECK_OK(ctx, comm_create(ctx, COMM_SELF, &c));
-    comm_destroy(c);
 }
 
 /* The others wait three times the deadline for rank 0, which answers meanwhile: nobody is lost. tests/train/ranks.sh
@@ -126,7 +124,7 @@ static void whoever_works_long_and_answers_is_waited_for(void)
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
-    if (comm_create(ctx, COMM_AUTO, &all) != CLOOB_OK) {
+    if (comm_create(ctx, &all) != CLOOB_OK) {
         printf("%s\n", cloob_error(ctx));
         return 1;
     }

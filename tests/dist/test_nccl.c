@@ -15,7 +15,7 @@ static bool open_all(void)
 {
     if (device_cuda_count() == 0) return false;
     CHECK_OK(ctx, device_open(ctx, "cuda", &dev));
-    CHECK_OK(ctx, comm_create(ctx, COMM_SELF, &base));
+    CHECK_OK(ctx, comm_create(ctx, &base));
     cloob_status status = comm_create_nccl(ctx, base, &c);
     if (status == CLOOB_ERR_UNSUPPORTED) return false;
     CHECK_OK(ctx, status);

@@ -62,7 +62,7 @@ static void rest(double seconds)
 static void open_with(double timeout)
 {
     gpu.stops = 0, gpu.at = COMM_ENDED;
-    CHECK_OK(ctx, comm_create(ctx, COMM_SELF, &base));
+    CHECK_OK(ctx, comm_create(ctx, &base));
     comm_set_timeout(base, timeout);
     CHECK_OK(ctx, comm_watch_start(ctx, base, look, stop, NULL, &w));
 }
@@ -146,7 +146,7 @@ static void no_limit_waits(void)
 static int stay_silent(void)
 {
     int64_t one = 1;
-    if (comm_create(ctx, COMM_MPI, &base) != CLOOB_OK || comm_size(base) < 2) return 77;
+    if (comm_create(ctx, &base) != CLOOB_OK || comm_size(base) < 2) return 77;
     comm_set_timeout(base, 2);
     if (comm_rank(base) == 1) {
         rest(60);

@@ -101,24 +101,21 @@ static void results_do_not_depend_on_threads_or_tiles(void)
     cloob_ctx_destroy(c1), cloob_ctx_destroy(c3);
 }
 
-static int descending(const void *a, const void *b)
-{
-    float x = *(const float *)a, y = *(const float *)b;
-    return x < y ? 1 : x > y ? -1 : 0;
-}
-
+/* The best k of a stream are the first k of all, sorted: equal scores by entry. */
 static void selection_equals_sorting(void)
 {
-    float value[300], sorted[300];
+    near_row all[300], best[300];
     for (uint64_t seed = 0; seed < 60; seed++) {
-        int64_t n = 1 + (int64_t)rng_below(seed, 0, 300), k = (int64_t)rng_below(seed, 1, (uint64_t)n + 1);
+        int64_t n = 1 + (int64_t)rng_below(seed, 0, 300), k = 1 + (int64_t)rng_below(seed, 1, (uint64_t)n), held = 0;
         uint64_t kinds = seed % 3 == 0 ? 4 : 1000000; /* a third of them full of equal values */
-        for (int64_t i = 0; i < n; i++) value[i] = (float)rng_below(seed, (uint64_t)i + 2, kinds);
-        memcpy(sorted, value, sizeof value);
-        qsort(sorted, (size_t)n, sizeof *sorted, descending);
-        select_largest(value, n, k);
-        qsort(value, (size_t)k, sizeof *value, descending);
-        CHECK(memcmp(value, sorted, (size_t)k * sizeof *value) == 0);
+        for (int64_t i = 0; i < n; i++) {
+            all[i] = (near_row){ i, (float)rng_below(seed, (uint64_t)i + 2, kinds) };
+            best_offer(best, &held, k, i, all[i].score);
+        }
+        qsort(all, (size_t)n, sizeof *all, best_first);
+        qsort(best, (size_t)k, sizeof *best, best_first);
+        CHECK(held == k);
+        for (int64_t i = 0; i < k; i++) CHECK(best[i].entry == all[i].entry && best[i].score == all[i].score);
     }
 }
 

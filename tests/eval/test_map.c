@@ -162,10 +162,10 @@ static void neighbours_are_the_nearest(void)
     for (int64_t i = 0; i < N; i += 13)
         for (int64_t k = 0; k < K; k++) {
             int64_t closer = 0;
-            double d = distance(x, D, i, near[i * K + k].row);
+            double d = distance(x, D, i, near[i * K + k].entry);
             for (int64_t j = 0; j < N; j++) closer += j != i && distance(x, D, i, j) < d * (1 - 1e-4);
-            CHECK(closer <= k && near[i * K + k].row != i);
-            CHECK_NEAR(near[i * K + k].similarity, 1 - d / 2, 1e-5);
+            CHECK(closer <= k && near[i * K + k].entry != i);
+            CHECK_NEAR(near[i * K + k].score, 1 - d / 2, 1e-5);
         }
     unit_rows_release(&u);
     free(x), free(near);

@@ -225,12 +225,12 @@ static void logits_of_any_size(void)
     float z[4] = { 1000, 0, -1000, 500 };
     double wide[4] = { 1000, 0, -1000, 500 };
     int32_t y = 1;
-    CHECK_NEAR(softmax_loss_f(ctx, z, NULL, &y, 1, 4), 1000, 1e-12);
-    CHECK_NEAR(softmax_loss_d(ctx, wide, NULL, &y, 1, 4), 1000, 1e-12);
+    CHECK_NEAR(softmax_loss_f(z, NULL, &y, 1, 4), 1000, 1e-12);
+    CHECK_NEAR(softmax_loss_d(wide, NULL, &y, 1, 4), 1000, 1e-12);
     CHECK(z[0] == 1 && z[1] == -1 && z[2] == 0 && z[3] == 0);
     float sure[2] = { 20, 0 }, u;
     y = 0;
-    CHECK_NEAR(softmax_loss_f(ctx, sure, &u, &y, 1, 2) / log1p(exp(-20)), 1, 1e-6); /* far below float's 1 + x */
+    CHECK_NEAR(softmax_loss_f(sure, &u, &y, 1, 2) / log1p(exp(-20)), 1, 1e-6); /* far below float's 1 + x */
     CHECK_NEAR(sure[0] / -exp(-20), 1, 1e-6);
 }
 
@@ -347,7 +347,7 @@ static void labels_that_are_none(void)
 static void imagenet_fits_the_plan(void)
 {
     probe_data train = { { NULL, CLOOB_F16, 1281167, 2048, 1, "imagenet" }, NULL };
-    probe_plan p = probe_plan_make(&train, 1000, 2, false);
+    probe_plan p = probe_plan_make(&train, 1000, 2, NULL);
     CHECK(!p.wide && p.memory_bytes < (int64_t)1 << 30 && p.blocks * p.block_rows >= p.N);
 }
 

@@ -6,8 +6,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static cloob_ctx *ctx;
-    static char cat[] = "images/cat.jpg", dog[] = "images/dog.png", bare[] = "sun", dots[] = "images/a.b.jpg";
-    char *images[] = { cat, dog, bare, dots }, path[256];
+    static const char *const images[] = { "images/cat.jpg", "images/dog.png", "sun", "images/a.b.jpg" };
+    char path[256];
     winogavil_table t = { 0 };
     if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     if (!scratch_folder() || !scratch_write("winogavil.csv", data, size)) return 0;

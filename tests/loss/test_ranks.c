@@ -119,7 +119,7 @@ static void a_bad_row_fails_all_ranks(void)
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
-    if (comm_create(ctx, COMM_AUTO, &all) != CLOOB_OK) {
+    if (comm_create(ctx, &all) != CLOOB_OK) {
         printf("%s\n", cloob_error(ctx));
         return 1;
     }

@@ -170,7 +170,7 @@ static const char small[] =
 int main(void)
 {
     ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
-    if (comm_create(ctx, COMM_AUTO, &all) != CLOOB_OK) return 1; /* a run inside does not end MPI */
+    if (comm_create(ctx, &all) != CLOOB_OK) return 1; /* a run inside does not end MPI */
     const char *where = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
     long key = (long)(comm_size(all) > 1 ? getppid() : getpid()); /* the ranks share one folder */
     snprintf(logs, sizeof logs, "%s/cloob-test-callbacks-%ld", where, key);

@@ -193,7 +193,7 @@ int main(void)
 {
     ctx = cloob_ctx_create(
         &(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 }); /* ranks share the cores */
-    if (comm_create(ctx, COMM_AUTO, &all) != CLOOB_OK) {
+    if (comm_create(ctx, &all) != CLOOB_OK) {
         printf("%s\n", cloob_error(ctx));
         return 1;
     }

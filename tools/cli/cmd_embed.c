@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 #include "infer/model_file.h"
-#include "infer/embed_source.h"
+#include "infer/embed_job.h"
 
 static struct {
     cli_model model;

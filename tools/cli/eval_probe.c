@@ -8,7 +8,7 @@
 #include "core/file.h"
 #include "eval/metrics.h"
 #include "infer/model_file.h"
-#include "infer/embed_source.h"
+#include "infer/embed_job.h"
 #include "infer/embeddings_file.h"
 
 static struct {

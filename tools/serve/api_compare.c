@@ -68,7 +68,7 @@ typedef struct ranked {
     int64_t label;
 } ranked;
 
-static int best_first(const void *a, const void *b)
+static int likeliest_first(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
     if (x->p != y->p) return x->p > y->p ? -1 : 1;
@@ -90,7 +90,7 @@ static void put_top(json_out *w, const json *labels, const double *p, int64_t cl
         return;
     }
     for (int64_t c = 0; c < classes; c++) list[c] = (ranked){ p[c], c };
-    qsort(list, (size_t)classes, sizeof *list, best_first);
+    qsort(list, (size_t)classes, sizeof *list, likeliest_first);
     json_begin(w, NULL, '{');
     json_begin(w, "top", '[');
     for (int64_t c = 0; c < classes && c < top; c++)

@@ -28,7 +28,7 @@ static bool passes(const cloob_search *s, int64_t i, const void *user)
 {
     const filter *f = user;
     size_t bytes;
-    const char *name = search_index_name(s, i, &bytes);
+    const char *name = search_files_name(&s->good, i, &bytes);
     int64_t when = s->good.mtime[i];
     if (f->folder && (bytes < f->folder_bytes || memcmp(name, f->folder, f->folder_bytes) != 0)) return false;
     if (f->folder_bytes && f->folder[f->folder_bytes - 1] != '/' && bytes > f->folder_bytes &&
@@ -58,7 +58,7 @@ cloob_status find_entries(call *c, search_query *q, search_hit **out, int64_t *f
 char *entry_name(const cloob_search *s, int64_t i)
 {
     size_t bytes;
-    const char *name = search_index_name(s, i, &bytes);
+    const char *name = search_files_name(&s->good, i, &bytes);
     return strndup(name, bytes);
 }
 
@@ -310,7 +310,7 @@ static void put_folders(json_out *w, const index_view *v)
     json_begin(w, "folders", '[');
     for (int64_t i = 0; v && i < cloob_search_count(v->search) && folders < MAX_FOLDERS; i++) {
         size_t bytes;
-        const char *name = search_index_name(v->search, i, &bytes), *slash = memchr(name, '/', bytes);
+        const char *name = search_files_name(&v->search->good, i, &bytes), *slash = memchr(name, '/', bytes);
         size_t n = slash ? (size_t)(slash - name) + 1 : 0;
         if (!n || (n == last_bytes && memcmp(name, last, n) == 0)) continue;
         char *text = strndup(name, n);

@@ -10,13 +10,9 @@
 
 void budget_init(budget *b, int64_t limit)
 {
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     *b = (budget){ .limit = limit };
     pthread_mutex_init(&b->lock, NULL);
-    pthread_cond_init(&b->freed, &clock);
-    pthread_condattr_destroy(&clock);
+    clock_cond_init(&b->freed);
 }
 
 void budget_get(budget *b, int64_t *used, int64_t *peak)

@@ -17,7 +17,7 @@ cloob_status handle_indices_list(call *c)
 static cloob_status reserve_entry(call *c, int64_t entry)
 {
     size_t bytes;
-    search_index_name(c->v->search, entry, &bytes);
+    search_files_name(&c->v->search->good, entry, &bytes);
     return account_reserve(c->ctx, c->q->memory, 96 + 2 * (int64_t)bytes);
 }
 

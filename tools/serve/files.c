@@ -31,7 +31,7 @@ int64_t entry_find(const cloob_search *s, const char *path)
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
         size_t bytes;
-        const char *name = search_index_name(s, middle, &bytes);
+        const char *name = search_files_name(&s->good, middle, &bytes);
         int order = memcmp(name, path, bytes < want ? bytes : want);
         if (order == 0 && bytes == want) return middle;
         if (order < 0 || (order == 0 && bytes < want)) low = middle + 1;

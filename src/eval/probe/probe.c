@@ -25,17 +25,20 @@ void probe_model_release(probe_model *m)
     m->w = NULL;
 }
 
-probe_plan probe_plan_make(const probe_data *train, int64_t classes, int threads, bool gpu)
+probe_plan probe_plan_make(const probe_data *train, int64_t classes, int threads, probe_gpu *gpu)
 {
     const rows *x = &train->x;
-    probe_plan p = { .N = x->N, .D = x->D, .C = classes };
-    size_t bytes = objective_bytes(x->N, x->D, classes, threads, gpu, &p.wide, &p.block_rows);
-    p.blocks = (x->N + p.block_rows - 1) / p.block_rows;
-    p.memory_bytes = (int64_t)bytes + (5 + 2 * HISTORY + 1) * classes * (x->D + 1) * (int64_t)sizeof(double) +
-                     x->N * (int64_t)sizeof(int32_t);
-    p.feature_bytes = x->N * x->D * (int64_t)dtype_size(x->dtype);
-    p.flops = 4.0 * (double)x->N * (double)x->D * (double)classes;
-    return p;
+    objective o = objective_sizes(x->N, x->D, classes, threads, gpu);
+    int64_t vectors = (5 + 2 * HISTORY + 1) * classes * (x->D + 1) * (int64_t)sizeof(double);
+    return (probe_plan){ .N = x->N,
+                         .D = x->D,
+                         .C = classes,
+                         .block_rows = o.block,
+                         .blocks = (x->N + o.block - 1) / o.block,
+                         .wide = o.wide,
+                         .memory_bytes = (int64_t)o.bytes + vectors + x->N * (int64_t)sizeof(int32_t),
+                         .feature_bytes = x->N * x->D * (int64_t)dtype_size(x->dtype),
+                         .flops = 4.0 * (double)x->N * (double)x->D * (double)classes };
 }
 
 /* ---- training ------------------------------------------------------------------------------------ */

@@ -54,8 +54,8 @@ typedef struct probe_plan {
     double flops;          /* of one evaluation of the objective and its gradient */
 } probe_plan;
 
-/* gpu: training will use one; memory_bytes is then the host's part. */
-probe_plan probe_plan_make(const probe_data *train, int64_t classes, int threads, bool gpu);
+/* With a GPU, memory_bytes is the host's part. */
+probe_plan probe_plan_make(const probe_data *train, int64_t classes, int threads, probe_gpu *gpu);
 
 /* Checks features (finite) and labels (two classes at least) and trains. Several splits are trained on as if
  * they were one. start: parameters to begin from (C, D + 1) of the same classes, or NULL for zeros. On

@@ -1,16 +1,20 @@
-/* The objective as the minimiser sees it: sizes, memory, the penalty, and who computes the rest. */
+/* The probe's objective: sizes and memory, then value and gradient by blocks of rows: Z = X W' + b, loss and P - Y in
+ * place of Z, G += (P - Y)' X. */
 #include "eval/probe/probe_objective.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/arith.h"
 #include "core/pool.h"
 #include "eval/probe/probe_gpu.h"
+#include "tensor/cpu/gemm.h"
+#include "tensor/cpu/vmath.h"
 
 enum {
     BLOCK_BYTES = 4 << 20, /* of features or logits per block: large enough for products at full speed */
-    MIN_BLOCK = 256,
-    MAX_THREADS = 256
+    MIN_BLOCK = 256
 };
 static const double SMALL = 2e8;           /* N (D+1) C up to which double costs less than a blink */
 static const double SMALL_HESSIAN = 4e9;   /* N (C(D+1))^2 up to which the whole Hessian does */
@@ -26,43 +30,25 @@ static int64_t choose_block(int64_t N, int64_t D, int64_t C, int threads)
     return n < MIN_BLOCK ? min64(N, MIN_BLOCK) : n;
 }
 
-static bool choose_wide(int64_t N, int64_t D, int64_t C) { return (double)N * (double)(D + 1) * (double)C <= SMALL; }
-
-static bool choose_exact(int64_t N, int64_t D, int64_t C)
+/* n elements of `size` bytes; while o only counts, any address that is not NULL. */
+static void *take(objective *o, int64_t n, size_t size)
 {
-    double n = (double)(C * (D + 1));
-    return choose_wide(N, D, C) && n <= (double)HESSIAN_LIMIT && (double)N * n * n <= SMALL_HESSIAN;
+    o->bytes += (size_t)n * size;
+    return o->counts ? (void *)o : arena_push(&o->memory, (size_t)n * size);
 }
 
-size_t objective_bytes(int64_t N, int64_t D, int64_t C, int threads, bool gpu, bool *wide, int64_t *block_rows)
-{
-    int64_t K = D + 1, n = choose_block(N, D, C, threads), narrow = 0, doubles_ = 0, T = threads;
-    *wide = choose_wide(N, D, C), *block_rows = n;
-    gpu = gpu && !*wide;
-    if (choose_exact(N, D, C)) doubles_ += C * K * C * K + n * K;
-    else
-        narrow += SAMPLE_BLOCK * K + K * K + 2 * C * K + objective_sample_rows(D),
-            doubles_ += K * K + objective_sample_rows(D);
-    narrow += N;
-    if (!gpu) doubles_ += T * (C + 1);
-    if (*wide) doubles_ += n * D + n * C + C * K, narrow += n * D;
-    else if (!gpu) narrow += T * (n * D + n * C + C * K) + C * K;
-    return (size_t)narrow * sizeof(float) + (size_t)doubles_ * sizeof(double);
-}
-
-static float *floats(objective *o, int64_t n) { return arena_push(&o->memory, (size_t)n * sizeof(float)); }
-static double *doubles(objective *o, int64_t n) { return arena_push(&o->memory, (size_t)n * sizeof(double)); }
+static float *floats(objective *o, int64_t n) { return take(o, n, sizeof(float)); }
+static double *doubles(objective *o, int64_t n) { return take(o, n, sizeof(double)); }
 
 static bool allocate_preconditioner(objective *o)
 {
-    int64_t K = o->D + 1, CK = o->C * K;
+    int64_t K = o->D + 1, CK = o->C * K, sample = objective_sample_rows(o->D) + 1;
     if (o->exact) {
         o->M = doubles(o, CK * CK), o->weighted = doubles(o, o->block * K);
         return o->M && o->weighted;
     }
     o->sample = floats(o, SAMPLE_BLOCK * K), o->Minv = floats(o, K * K), o->v = floats(o, CK), o->Mv = floats(o, CK);
-    o->M = doubles(o, K * K), o->root = floats(o, objective_sample_rows(o->D) + 1);
-    o->row = arena_push(&o->memory, (size_t)(objective_sample_rows(o->D) + 1) * sizeof *o->row);
+    o->M = doubles(o, K * K), o->root = floats(o, sample), o->row = take(o, sample, sizeof *o->row);
     return o->sample && o->Minv && o->v && o->Mv && o->M && o->root && o->row;
 }
 
@@ -82,27 +68,36 @@ static bool allocate(objective *o)
     return o->x && o->z && o->w && o->G;
 }
 
+static void choose_sizes(objective *o, int64_t N, int64_t D, int64_t C, int threads)
+{
+    o->N = N, o->D = D, o->C = C, o->threads = threads;
+    o->wide = (double)N * (double)(D + 1) * (double)C <= SMALL;
+    o->block = choose_block(N, D, C, threads);
+    double n = (double)(C * (D + 1));
+    o->exact = o->wide && n <= (double)HESSIAN_LIMIT && (double)N * n * n <= SMALL_HESSIAN;
+}
+
+objective objective_sizes(int64_t N, int64_t D, int64_t C, int threads, probe_gpu *gpu)
+{
+    objective o = { .counts = true };
+    choose_sizes(&o, N, D, C, threads);
+    o.gpu = o.wide ? NULL : gpu;
+    allocate(&o);
+    return o;
+}
+
 cloob_status objective_create(cloob_ctx *ctx, objective **out, const probe_data *part, int parts, const int32_t *y,
                               int64_t C, double lambda, probe_gpu *gpu)
 {
     objective *o = calloc(1, sizeof *o);
-    bool wide;
-    int64_t block;
+    int64_t N = 0;
     *out = o;
     if (!o) return ctx_no_memory(ctx, sizeof *o, "the probe");
-    *o = (objective){ .ctx = ctx,
-                      .part = part,
-                      .parts = parts,
-                      .y = y,
-                      .D = part[0].x.D,
-                      .C = C,
-                      .lambda = lambda,
-                      .threads = ctx->threads };
-    for (int k = 0; k < parts; k++) o->N += part[k].x.N;
-    size_t bytes = objective_bytes(o->N, o->D, C, o->threads, gpu != NULL, &wide, &block);
-    o->wide = wide, o->block = block, o->exact = choose_exact(o->N, o->D, C);
-    o->gpu = wide ? NULL : gpu;
-    cloob_status status = allocate(o) ? CLOOB_OK : ctx_no_memory(ctx, bytes, "the probe");
+    for (int k = 0; k < parts; k++) N += part[k].x.N;
+    *o = (objective){ .ctx = ctx, .part = part, .parts = parts, .y = y, .lambda = lambda };
+    choose_sizes(o, N, part[0].x.D, C, ctx->threads);
+    o->gpu = o->wide ? NULL : gpu;
+    cloob_status status = allocate(o) ? CLOOB_OK : ctx_no_memory(ctx, o->bytes, "the probe");
     if (status == CLOOB_OK && o->gpu) status = probe_gpu_load(o->gpu, part, parts, y, C);
     if (status == CLOOB_OK) return CLOOB_OK;
     objective_destroy(o);
@@ -117,34 +112,123 @@ void objective_destroy(objective *o)
     free(o);
 }
 
-/* ---- value and gradient -------------------------------------------------------------------------- */
+/* ---- cross entropy of a block; softmax_loss_real.h has the row ------------------------------- */
 
-typedef struct penalty {
-    double lambda, *g, part[MAX_THREADS];
-    const double *w;
-    int64_t K;
-} penalty;
+#define REAL   float
+#define EXP(x) vmath_exp_or_zero(x)
+#define NAME   softmax_loss_f
+#include "eval/probe/softmax_loss_real.h"
+#undef REAL
+#undef EXP
+#undef NAME
 
-/* g += lambda w; the bias, every class's last, is free. */
-static void penalise(void *arg, int64_t begin, int64_t end, int thread)
+#define REAL   double
+#define EXP(x) exp(x)
+#define NAME   softmax_loss_d
+#include "eval/probe/softmax_loss_real.h"
+
+/* ---- in float: every thread takes whole blocks, so that threads do not wait between GEMMs ---------- */
+
+static int64_t blocks_of(const objective *o, int part) { return (o->part[part].x.N + o->block - 1) / o->block; }
+
+/* Adds one block to the thread's gradient, bias sums and loss. x: (n, D); at: its first row over all parts.
+ */
+static void add_block(objective *o, const float *x, int64_t at, int64_t n, int thread)
 {
-    penalty *p = arg;
-    double square = 0;
-    for (int64_t c = begin; c < end; c++)
-        for (int64_t i = c * p->K; i < c * p->K + p->K - 1; i++)
-            p->g[i] += p->lambda * p->w[i], square += p->w[i] * p->w[i];
-    p->part[thread] = square;
+    int64_t D = o->D, K = D + 1, C = o->C;
+    float *z = o->z + thread * o->block * C;
+    double *bias = o->bias_sum + thread * C;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < C; c++) z[i * C + c] = o->w[c * K + D];
+    gemm_tile(false, true, n, C, D, 1, x, D, o->w, K, 1, z, C);
+    o->loss[thread] += softmax_loss_f(z, o->uncertain + at, o->y + at, n, C);
+    gemm_tile(true, false, C, D, n, 1, z, C, x, D, 1, o->G + thread * C * K, K);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < C; c++) bias[c] += z[i * C + c];
 }
+
+static void run_blocks(void *arg, int64_t begin, int64_t end, int thread)
+{
+    objective *o = arg;
+    int64_t CK = o->C * (o->D + 1);
+    o->loss[thread] = 0;
+    memset(o->bias_sum + thread * o->C, 0, (size_t)o->C * sizeof *o->bias_sum);
+    memset(o->G + thread * CK, 0, (size_t)CK * sizeof *o->G);
+    for (int64_t block = begin; block < end; block++) {
+        int64_t k = 0, local = block, before = 0; /* which part it is of, and the rows of earlier parts */
+        for (; local >= blocks_of(o, (int)k); k++) local -= blocks_of(o, (int)k), before += o->part[k].x.N;
+        const rows *r = &o->part[k].x;
+        int64_t at = local * o->block, n = min64(o->block, r->N - at);
+        add_block(o, rows_read(r, at, n, o->x + thread * o->block * o->D), before + at, n, thread);
+    }
+}
+
+/* The sum of cross entropies over all rows, and its gradient (C, D+1), overwritten. */
+static double blocks_float(objective *o, double *g, const double *w)
+{
+    int64_t D = o->D, K = D + 1, C = o->C, blocks = 0;
+    double loss = 0;
+    for (int k = 0; k < o->parts; k++) blocks += blocks_of(o, k);
+    for (int64_t i = 0; i < C * K; i++) o->w[i] = (float)w[i];
+    pool_for(o->ctx, blocks, 1, run_blocks, o);
+    memset(g, 0, (size_t)(C * K) * sizeof *g);
+    for (int t = 0; t < pool_ranges(o->ctx, blocks, 1); t++) {
+        for (int64_t i = 0; i < C * K; i++) g[i] += o->G[t * C * K + i];
+        for (int64_t c = 0; c < C; c++) g[c * K + D] += o->bias_sum[t * C + c]; /* G has no bias */
+        loss += o->loss[t];
+    }
+    return loss;
+}
+
+/* ---- in double: small problems --------------------------------------------------------------------- */
+
+void objective_logits_double(objective *o, const float *x, const double *w, int64_t n)
+{
+    int64_t D = o->D, K = D + 1, C = o->C;
+    for (int64_t i = 0; i < n * D; i++) o->xd[i] = x[i];
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < C; c++) o->zd[i * C + c] = w[c * K + D];
+    cpu_dgemm(o->ctx, false, true, n, C, D, 1, o->xd, D, w, K, 1, o->zd, C);
+}
+
+static double add_block_double(objective *o, const float *x, const double *w, int64_t at, int64_t n)
+{
+    int64_t D = o->D, K = D + 1, C = o->C;
+    objective_logits_double(o, x, w, n);
+    double loss = softmax_loss_d(o->zd, o->uncertain + at, o->y + at, n, C);
+    cpu_dgemm(o->ctx, true, false, C, D, n, 1, o->zd, C, o->xd, D, 1, o->Gd, K);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < C; c++) o->bias_sum[c] += o->zd[i * C + c];
+    return loss;
+}
+
+static double blocks_double(objective *o, double *g, const double *w)
+{
+    int64_t D = o->D, K = D + 1, C = o->C, before = 0;
+    double loss = 0;
+    memset(o->bias_sum, 0, (size_t)C * sizeof *o->bias_sum);
+    memset(o->Gd, 0, (size_t)(C * K) * sizeof *o->Gd);
+    for (int k = 0; k < o->parts; before += o->part[k++].x.N)
+        for (int64_t at = 0, n; at < o->part[k].x.N; at += n) {
+            n = min64(o->block, o->part[k].x.N - at);
+            loss += add_block_double(o, rows_read(&o->part[k].x, at, n, o->x), w, before + at, n);
+        }
+    memcpy(g, o->Gd, (size_t)(C * K) * sizeof *g);
+    for (int64_t c = 0; c < C; c++) g[c * K + D] = o->bias_sum[c];
+    return loss;
+}
+
+/* ---- for the minimiser --------------------------------------------------------------------------- */
 
 static cloob_status evaluate(void *arg, double *f, double *g, const double *w)
 {
     objective *o = arg;
-    penalty p = { .lambda = o->lambda, .g = g, .w = w, .K = o->D + 1 };
-    int64_t grain = (1 << 15) / p.K + 1;
+    double square = 0;
     if (o->gpu) CLOOB_TRY(probe_gpu_evaluate(o->gpu, f, g, w));
-    else *f = o->wide ? objective_blocks_double(o, g, w) : objective_blocks_float(o, g, w);
-    pool_for(o->ctx, o->C, grain, penalise, &p);
-    for (int k = 0; k < pool_ranges(o->ctx, o->C, grain); k++) *f += 0.5 * o->lambda * p.part[k];
+    else *f = o->wide ? blocks_double(o, g, w) : blocks_float(o, g, w);
+    for (int64_t c = 0; c < o->C; c++, w += o->D + 1, g += o->D + 1)
+        for (int64_t i = 0; i < o->D; i++) g[i] += o->lambda * w[i], square += w[i] * w[i]; /* not of the bias */
+    *f += 0.5 * o->lambda * square;
     return CLOOB_OK;
 }
 

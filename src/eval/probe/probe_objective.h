@@ -29,6 +29,8 @@ typedef struct objective {
     bool exact;     /* preconditioned by the whole Hessian: M is (C(D+1))^2 */
     int threads;    /* that work in float; each has its block of features and logits and its gradient */
     arena memory;
+    size_t bytes;                  /* taken from it */
+    bool counts;                   /* only counts bytes */
     float *x, *z, *w, *G;          /* (threads, block, D), (threads, block, C); (C, D+1) weights; (threads, C, D+1) */
     double *xd, *zd, *Gd;          /* the same in double, once, where wide */
     float *uncertain;              /* (N) 1 - sum p^2 at the last evaluation */
@@ -51,12 +53,9 @@ void objective_destroy(objective *o);
 /* The problem for lbfgs_minimize; valid while o is. */
 lbfgs_problem objective_problem(objective *o);
 
-/* Bytes on the host that objective_create takes, and how it will compute. */
-size_t objective_bytes(int64_t N, int64_t D, int64_t C, int threads, bool gpu, bool *wide, int64_t *block_rows);
+/* Sizes, `bytes` on the host and ways to compute of what objective_create would make; without data. */
+objective objective_sizes(int64_t N, int64_t D, int64_t C, int threads, probe_gpu *gpu);
 
-/* probe_blocks.c: the sum of cross entropies over all rows, and its gradient (C, D+1), overwritten. */
-double objective_blocks_float(objective *o, double *g, const double *w);
-double objective_blocks_double(objective *o, double *g, const double *w);
 /* Logits of one block in double, bias included: zd (n, C) = x w' + b; leaves x in xd. */
 void objective_logits_double(objective *o, const float *x, const double *w, int64_t n);
 
@@ -64,13 +63,9 @@ void objective_logits_double(objective *o, const float *x, const double *w, int6
 cloob_status objective_prepare(void *arg, int iteration, double f, const double *w, bool *forget);
 cloob_status objective_precondition(void *arg, double *out, const double *v);
 
-/* Softmax cross entropy over a block of rows, on the context's threads, in float or double.
- *
- * z: (n, C) logits on entry, gradient p - onehot(y) on return. y: (n) in 0..C-1. uncertain: (n) 1 - sum p^2
- * of each row, or NULL. Return the sum of -ln p_y; the order of summation depends on n and the threads only.
- */
-
-double softmax_loss_f(cloob_ctx *ctx, float *z, float *uncertain, const int32_t *y, int64_t n, int64_t C);
-double softmax_loss_d(cloob_ctx *ctx, double *z, float *uncertain, const int32_t *y, int64_t n, int64_t C);
+/* Softmax cross entropy over a block of rows. z: (n, C) logits on entry, gradient p - onehot(y) on return. y: (n) in
+ * 0..C-1. uncertain: (n) 1 - sum p^2 of each row, or NULL. Return the sum of -ln p_y. */
+double softmax_loss_f(float *z, float *uncertain, const int32_t *y, int64_t n, int64_t C);
+double softmax_loss_d(double *z, float *uncertain, const int32_t *y, int64_t n, int64_t C);
 
 #endif

@@ -134,7 +134,7 @@ static void add_pair(objective *o, int64_t a, int64_t b, int64_t n)
 /* Logits to probabilities: the loss leaves p - onehot(y). */
 static void probabilities(objective *o, int64_t at, int64_t n)
 {
-    softmax_loss_d(o->ctx, o->zd, NULL, o->y + at, n, o->C);
+    softmax_loss_d(o->zd, NULL, o->y + at, n, o->C);
     for (int64_t i = 0; i < n; i++) o->zd[i * o->C + o->y[at + i]] += 1;
 }
 

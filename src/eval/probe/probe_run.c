@@ -1,129 +1,12 @@
-/* The search for lambda, and the whole probe: search, train, score. */
-#include "core/rng.h"
+/* A linear probe from search to scores, and probes on a few rows of each class. */
 #include "eval/probe/probe.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "eval/rows.h"
+#include "core/rng.h"
 #include "eval/probe/probe_gpu.h"
-
-/* ---- the search for lambda ------------------------------------------------------------------- */
-
-/* The strength of the probe's regularisation by CLIP's parametric binary search: lambda = 1e-6, 1e-4, ...,
- * 1e6 on the validation rows, then a step to both sides of the best, halved from one decade to an eighth.
- * Among equal accuracies the strongest lambda wins. */
-
-typedef struct probe_search {
-    cloob_probe_trial trial[CLOOB_PROBE_TRIALS]; /* in the order tried */
-    int trials;
-    int best;          /* index of the winner */
-    probe_model model; /* the winner's, trained on `train` only; owned */
-} probe_search;
-
-enum { COARSE_FIRST = 6, COARSE_LAST = -6, COARSE_STEP = 2 }; /* decades, strongest first */
-static const double FINEST = 0.125;
-
-typedef struct search {
-    cloob_ctx *ctx;
-    probe_search *out;
-    const probe_data *train, *val;
-    int parts;
-    const probe_options *o;
-} search;
-
-static cloob_status measure_accuracy(search *s, const probe_model *m, double *acc)
-{
-    accuracy_counts t;
-    CLOOB_TRY(accuracy_init(s->ctx, &t, m->C, false));
-    cloob_status status = probe_score(s->ctx, &t, m, s->val, s->o->gpu);
-    *acc = accuracy_finish(&t).top1;
-    accuracy_release(&t);
-    return status;
-}
-
-static bool better(const cloob_probe_trial *a, const cloob_probe_trial *b)
-{
-    return a->val_acc > b->val_acc || (a->val_acc == b->val_acc && a->lambda > b->lambda);
-}
-
-/* Keeps the better model; the other one is dropped. */
-static void keep(search *s, probe_model *m)
-{
-    probe_search *out = s->out;
-    int i = out->trials - 1;
-    if (i > 0 && !better(&out->trial[i], &out->trial[out->best])) {
-        probe_model_release(m);
-        return;
-    }
-    probe_model_release(&out->model);
-    out->model = *m;
-    out->best = i;
-}
-
-static cloob_status try_lambda(search *s, double exponent, const double *start, double *next_start)
-{
-    probe_model m;
-    probe_fit fit;
-    cloob_probe_trial *t = &s->out->trial[s->out->trials];
-    CLOOB_TRY(probe_train(s->ctx, &m, &fit, s->train, s->parts, pow(10, exponent), start, s->o));
-    *t = (cloob_probe_trial){ fit.lambda, fit.objective, 0, fit.iterations, fit.converged };
-    cloob_status status = measure_accuracy(s, &m, &t->val_acc);
-    if (status != CLOOB_OK) {
-        probe_model_release(&m);
-        return status;
-    }
-    ctx_log(s->ctx, CLOOB_LOG_INFO, "lambda %-10.4g validation %.4f  objective %.6g  %d iterations%s", t->lambda,
-            t->val_acc, t->objective, t->iterations, t->converged ? "" : " (not converged)");
-    if (next_start) memcpy(next_start, m.w, (size_t)(m.C * (m.D + 1)) * sizeof *m.w);
-    s->out->trials++;
-    keep(s, &m);
-    return CLOOB_OK;
-}
-
-static cloob_status coarse(search *s)
-{
-    double *last = NULL; /* parameters of the trial before; their number is known after the first */
-    cloob_status status = CLOOB_OK;
-    for (int e = COARSE_FIRST; e >= COARSE_LAST && status == CLOOB_OK; e -= COARSE_STEP) {
-        status = try_lambda(s, e, last, last);
-        if (status == CLOOB_OK && !last) {
-            size_t bytes = (size_t)(s->out->model.C * (s->out->model.D + 1)) * sizeof *last;
-            last = malloc(bytes);
-            if (!last) return ctx_no_memory(s->ctx, bytes, "weights");
-            memcpy(last, s->out->model.w, bytes);
-        }
-    }
-    free(last);
-    return status;
-}
-
-static cloob_status refine(search *s)
-{
-    for (double step = 0.5 * COARSE_STEP; step >= FINEST; step *= 0.5) {
-        double at = log10(s->out->trial[s->out->best].lambda);
-        for (int side = 1; side >= -1; side -= 2) {
-            double e = at + side * step;
-            if (e <= COARSE_FIRST + 1e-9 && e >= COARSE_LAST - 1e-9) CLOOB_TRY(try_lambda(s, e, s->out->model.w, NULL));
-        }
-    }
-    return CLOOB_OK;
-}
-
-/* Each training starts from the parameters of the last one, so that fifteen cost little more than a few. */
-static cloob_status probe_search_run(cloob_ctx *ctx, probe_search *out, const probe_data *train, int parts,
-                                     const probe_data *val, const probe_options *o)
-{
-    search s = { ctx, out, train, val, parts, o };
-    memset(out, 0, sizeof *out);
-    cloob_status status = coarse(&s);
-    if (status == CLOOB_OK) status = refine(&s);
-    if (status != CLOOB_OK) probe_model_release(&out->model);
-    return status;
-}
-
-/* ---- the whole probe ------------------------------------------------------------------------- */
 
 typedef struct run {
     cloob_ctx *ctx;
@@ -132,101 +15,19 @@ typedef struct run {
     probe_options training;
     const probe_data *train, *val, *test; /* val may be NULL */
     device *gpu;                          /* NULL: none */
+    int best;                             /* trial of the search */
+    probe_model model;                    /* its classifier, trained without the validation rows; owned */
+    double *last;                         /* weights of the last trial; owned */
 } run;
-
-/* Copies of chosen rows of a split, as float. */
-typedef struct probe_rows {
-    float *x; /* (n, D) */
-    int64_t *y;
-    probe_data data;
-} probe_rows;
-
-static void probe_rows_release(probe_rows *g) { free(g->x), free(g->y); }
-
-static cloob_status probe_rows_init(cloob_ctx *ctx, probe_rows *g, const probe_data *from, const int64_t *chosen,
-                                    int64_t n)
-{
-    int64_t D = from->x.D;
-    *g = (probe_rows){ .x = malloc((size_t)(n * D) * sizeof *g->x), .y = malloc((size_t)n * sizeof *g->y) };
-    if (!g->x || !g->y) return ctx_no_memory(ctx, (size_t)(n * D) * sizeof *g->x, "rows of a probe");
-    for (int64_t i = 0; i < n; i++) {
-        const float *row = rows_read(&from->x, chosen[i], 1, g->x + i * D);
-        if (row != g->x + i * D) memcpy(g->x + i * D, row, (size_t)D * sizeof *row);
-        g->y[i] = from->y[chosen[i]];
-    }
-    g->data = (probe_data){ { g->x, CLOOB_F32, n, D, 1, from->x.name }, g->y };
-    return CLOOB_OK;
-}
-
-/* The half that validates when there is no validation split: every other row, so that rows sorted by class are shared
- * out evenly; or a random half. */
-typedef struct halves {
-    probe_data part[2];
-    int64_t *y[2]; /* owned */
-    probe_rows drawn[2];
-} halves;
-
-static cloob_status every_other(cloob_ctx *ctx, halves *h, const probe_data *d)
-{
-    for (int k = 0; k < 2; k++) {
-        h->part[k].x = rows_every(&d->x, 2, k);
-        h->y[k] = malloc((size_t)h->part[k].x.N * sizeof *h->y[k]);
-        if (!h->y[k]) return ctx_no_memory(ctx, (size_t)d->x.N * sizeof *h->y[k], "labels");
-        for (int64_t i = 0; i < h->part[k].x.N; i++) h->y[k][i] = d->y[2 * i + k];
-        h->part[k].y = h->y[k];
-    }
-    return CLOOB_OK;
-}
-
-static cloob_status draw_halves(cloob_ctx *ctx, halves *h, const probe_data *d, uint64_t seed)
-{
-    int64_t n = d->x.N, first = (n + 1) / 2, *order = malloc((size_t)n * sizeof *order);
-    uint64_t key = rng_key(seed, "probe/half");
-    if (!order) return ctx_no_memory(ctx, (size_t)n * sizeof *order, "labels");
-    for (int64_t i = 0; i < n; i++) order[i] = (int64_t)rng_permute(key, (uint64_t)i, (uint64_t)n);
-    cloob_status status = probe_rows_init(ctx, &h->drawn[0], d, order, first);
-    if (status == CLOOB_OK) status = probe_rows_init(ctx, &h->drawn[1], d, order + first, n - first);
-    for (int k = 0; k < 2; k++) h->part[k] = h->drawn[k].data;
-    free(order);
-    return status;
-}
-
-static cloob_status halves_init(cloob_ctx *ctx, halves *h, const probe_data *d, const cloob_probe_options *o)
-{
-    memset(h, 0, sizeof *h);
-    if (d->x.N < 4)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld rows cannot be halved for a search; give `lambda`", d->x.name,
-                        (long long)d->x.N);
-    return o->random_half ? draw_halves(ctx, h, d, o->seed) : every_other(ctx, h, d);
-}
-
-static void halves_release(halves *h)
-{
-    for (int k = 0; k < 2; k++) free(h->y[k]), probe_rows_release(&h->drawn[k]);
-}
-
-/* The geometric mean of the lambdas that are as good as the best. */
-static double mean_of_ties(const probe_search *s)
-{
-    double sum = 0;
-    int n = 0;
-    for (int i = 0; i < s->trials; i++)
-        if (s->trial[i].val_acc == s->trial[s->best].val_acc) sum += log(s->trial[i].lambda), n++;
-    return exp(sum / n);
-}
 
 /* ---- scores -------------------------------------------------------------------------------------- */
 
-static cloob_status score(run *r, const probe_model *m, const probe_data *d, double *acc, accuracy_result *all,
-                          int64_t *unknown_labels)
+static cloob_status score(run *r, const probe_model *m, const probe_data *d, accuracy_result *out)
 {
     accuracy_counts t;
     CLOOB_TRY(accuracy_init(r->ctx, &t, m->C, false));
     cloob_status status = probe_score(r->ctx, &t, m, d, r->training.gpu);
-    accuracy_result result = accuracy_finish(&t);
-    *acc = result.top1;
-    if (all) *all = result;
-    if (unknown_labels) *unknown_labels = t.unknown;
+    *out = accuracy_finish(&t);
     accuracy_release(&t);
     return status;
 }
@@ -247,20 +48,138 @@ static cloob_status count_unknown_classes(run *r, const probe_model *m, const pr
 static cloob_status score_final(run *r, const probe_model *m)
 {
     cloob_probe_result *out = r->out;
-    accuracy_result test;
-    CLOOB_TRY(score(r, m, r->train, &out->train_acc, NULL, NULL));
-    CLOOB_TRY(score(r, m, r->test, &out->test_acc, &test, &out->unknown_labels));
-    if (out->unknown_labels) CLOOB_TRY(count_unknown_classes(r, m, r->test, &test));
-    out->test_mean_per_class = test.mean_per_class, out->test_acc5 = test.top5;
-    out->test_rows = r->test->x.N;
-    if (out->unknown_labels)
+    accuracy_result train, test, val;
+    CLOOB_TRY(score(r, m, r->train, &train));
+    CLOOB_TRY(score(r, m, r->test, &test));
+    if (test.unknown) CLOOB_TRY(count_unknown_classes(r, m, r->test, &test));
+    if (test.unknown)
         ctx_log(r->ctx, CLOOB_LOG_WARN, "%lld of %lld test rows are of classes without training rows: counted as wrong",
-                (long long)out->unknown_labels, (long long)r->test->x.N);
-    if (r->val && !r->o->search) {
-        out->has_val = true;
-        CLOOB_TRY(score(r, m, r->val, &out->val_acc, NULL, NULL));
+                (long long)test.unknown, (long long)test.n);
+    out->train_acc = train.top1, out->unknown_labels = test.unknown, out->test_rows = test.n;
+    out->test_acc = test.top1, out->test_acc5 = test.top5, out->test_mean_per_class = test.mean_per_class;
+    if (!r->val || r->o->search) return CLOOB_OK;
+    CLOOB_TRY(score(r, m, r->val, &val));
+    out->has_val = true, out->val_acc = val.top1;
+    return CLOOB_OK;
+}
+
+/* ---- the search for lambda ------------------------------------------------------------------- */
+
+/* CLIP's parametric binary search: lambda = 1e6, 1e4, ..., 1e-6 on the validation rows, then a step to both sides of
+ * the best, halved from one decade to an eighth. Among equal accuracies the largest lambda wins. */
+
+enum { COARSE_FIRST = 6, COARSE_LAST = -6, COARSE_STEP = 2 }; /* decades */
+static const double FINEST = 0.125;
+
+static bool better(const cloob_probe_trial *a, const cloob_probe_trial *b)
+{
+    return a->val_acc > b->val_acc || (a->val_acc == b->val_acc && a->lambda > b->lambda);
+}
+
+/* Trains from `start` (NULL: zeros) and keeps the model if it is the best so far. */
+static cloob_status try_lambda(run *r, const probe_data *train, const probe_data *val, double exponent,
+                               const double *start)
+{
+    probe_model m;
+    probe_fit fit;
+    accuracy_result result;
+    cloob_probe_trial *t = &r->out->trial[r->out->trials];
+    CLOOB_TRY(probe_train(r->ctx, &m, &fit, train, 1, pow(10, exponent), start, &r->training));
+    size_t bytes = (size_t)(m.C * (m.D + 1)) * sizeof *m.w;
+    if (!r->last) r->last = malloc(bytes);
+    cloob_status status = r->last ? score(r, &m, val, &result) : ctx_no_memory(r->ctx, bytes, "weights");
+    if (status != CLOOB_OK) {
+        probe_model_release(&m);
+        return status;
+    }
+    *t = (cloob_probe_trial){ fit.lambda, fit.objective, result.top1, fit.iterations, fit.converged };
+    ctx_log(r->ctx, CLOOB_LOG_INFO, "lambda %-10.4g validation %.4f  objective %.6g  %d iterations%s", t->lambda,
+            t->val_acc, t->objective, t->iterations, t->converged ? "" : " (not converged)");
+    memcpy(r->last, m.w, bytes);
+    if (r->out->trials == 0 || better(t, &r->out->trial[r->best])) {
+        probe_model_release(&r->model);
+        r->model = m, r->best = r->out->trials;
+    } else probe_model_release(&m);
+    r->out->trials++;
+    return CLOOB_OK;
+}
+
+static cloob_status search(run *r, const probe_data *train, const probe_data *val)
+{
+    for (int e = COARSE_FIRST; e >= COARSE_LAST; e -= COARSE_STEP) CLOOB_TRY(try_lambda(r, train, val, e, r->last));
+    for (double step = 0.5 * COARSE_STEP; step >= FINEST; step *= 0.5) {
+        double at = log10(r->out->trial[r->best].lambda);
+        for (int side = 1; side >= -1; side -= 2) {
+            double e = at + side * step;
+            if (e <= COARSE_FIRST + 1e-9 && e >= COARSE_LAST - 1e-9)
+                CLOOB_TRY(try_lambda(r, train, val, e, r->model.w));
+        }
     }
     return CLOOB_OK;
+}
+
+/* The geometric mean of the lambdas that are as good as the best. */
+static double mean_of_ties(const run *r)
+{
+    const cloob_probe_trial *t = r->out->trial;
+    double sum = 0;
+    int n = 0;
+    for (int i = 0; i < r->out->trials; i++)
+        if (t[i].val_acc == t[r->best].val_acc) sum += log(t[i].lambda), n++;
+    return exp(sum / n);
+}
+
+/* ---- some rows of a split --------------------------------------------------------------------------- */
+
+typedef struct probe_rows {
+    float *x;   /* (n, D), or NULL: data.x is a view of the split */
+    int64_t *y; /* (n) */
+    probe_data data;
+} probe_rows;
+
+static void probe_rows_release(probe_rows *g) { free(g->x), free(g->y); }
+
+static cloob_status probe_rows_init(cloob_ctx *ctx, probe_rows *g, const probe_data *from, const int64_t *chosen,
+                                    int64_t n)
+{
+    int64_t D = from->x.D;
+    *g = (probe_rows){ .x = malloc((size_t)(n * D) * sizeof *g->x), .y = malloc((size_t)n * sizeof *g->y) };
+    if (!g->x || !g->y) return ctx_no_memory(ctx, (size_t)(n * D) * sizeof *g->x, "rows of a probe");
+    for (int64_t i = 0; i < n; i++) {
+        const float *row = rows_read(&from->x, chosen[i], 1, g->x + i * D);
+        if (row != g->x + i * D) memcpy(g->x + i * D, row, (size_t)D * sizeof *row);
+        g->y[i] = from->y[chosen[i]];
+    }
+    g->data = (probe_data){ { g->x, CLOOB_F32, n, D, 1, from->x.name }, g->y };
+    return CLOOB_OK;
+}
+
+/* The second half validates when there is no validation split. Every other row, so that rows sorted by class are shared
+ * out evenly; or a random half. */
+static cloob_status halve(cloob_ctx *ctx, probe_rows half[2], const probe_data *d, const cloob_probe_options *o)
+{
+    int64_t n = d->x.N, first = (n + 1) / 2;
+    uint64_t key = rng_key(o->seed, "probe/half");
+    if (n < 4)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld rows cannot be halved for a search; give `lambda`", d->x.name,
+                        (long long)n);
+    if (!o->random_half) {
+        for (int k = 0; k < 2; k++) {
+            rows x = rows_every(&d->x, 2, k);
+            int64_t *y = half[k].y = malloc((size_t)x.N * sizeof *y);
+            if (!y) return ctx_no_memory(ctx, (size_t)x.N * sizeof *y, "labels");
+            for (int64_t i = 0; i < x.N; i++) y[i] = d->y[2 * i + k];
+            half[k].data = (probe_data){ x, y };
+        }
+        return CLOOB_OK;
+    }
+    int64_t *order = malloc((size_t)n * sizeof *order);
+    if (!order) return ctx_no_memory(ctx, (size_t)n * sizeof *order, "labels");
+    for (int64_t i = 0; i < n; i++) order[i] = (int64_t)rng_permute(key, (uint64_t)i, (uint64_t)n);
+    cloob_status status = probe_rows_init(ctx, &half[0], d, order, first);
+    if (status == CLOOB_OK) status = probe_rows_init(ctx, &half[1], d, order + first, n - first);
+    free(order);
+    return status;
 }
 
 /* ---- training ------------------------------------------------------------------------------------ */
@@ -282,11 +201,11 @@ static cloob_status plan(run *r, const char *device_name)
 {
     label_set set;
     CLOOB_TRY(label_set_init(r->ctx, &set, r->train->y, r->train->x.N));
-    probe_plan p = probe_plan_make(r->train, set.C, r->ctx->threads, false);
+    probe_plan p = probe_plan_make(r->train, set.C, r->ctx->threads, NULL);
     cloob_status status = eval_device_open(r->ctx, device_name, p.wide ? 0 : p.flops * EVALUATIONS, &r->gpu);
     if (status == CLOOB_OK && r->gpu && !p.wide) {
-        p = probe_plan_make(r->train, set.C, r->ctx->threads, true);
         status = probe_gpu_create(r->ctx, r->gpu, 0, &r->training.gpu);
+        p = probe_plan_make(r->train, set.C, r->ctx->threads, r->training.gpu);
     }
     if (status == CLOOB_OK) log_plan(r, &p);
     r->out->class_gaps = set.gaps;
@@ -323,39 +242,35 @@ static cloob_status train_final(run *r, const probe_data *part, int parts, doubl
 
 static cloob_status search_then_train(run *r)
 {
-    probe_search s;
-    halves h = { 0 };
-    const probe_data *train = r->train, *val = r->val;
-    cloob_status status = CLOOB_OK;
-    if (!val) {
-        status = halves_init(r->ctx, &h, r->train, r->o);
-        train = &h.part[0], val = &h.part[1];
-    }
-    if (status == CLOOB_OK) status = probe_search_run(r->ctx, &s, train, 1, val, &r->training);
-    if (status != CLOOB_OK) {
-        halves_release(&h);
-        return status;
-    }
-    cloob_probe_trial best = s.trial[s.best];
-    if (r->o->ties_mean) best.lambda = mean_of_ties(&s);
-    memcpy(r->out->trial, s.trial, sizeof s.trial);
-    r->out->trials = s.trials, r->out->val_acc = best.val_acc, r->out->has_val = true;
-    status = score(r, &s.model, r->test, &r->out->searched_test_acc, NULL, NULL);
+    probe_rows half[2] = { { 0 }, { 0 } };
+    accuracy_result without_val;
+    cloob_status status = r->val ? CLOOB_OK : halve(r->ctx, half, r->train, r->o);
+    if (status == CLOOB_OK) status = r->val ? search(r, r->train, r->val) : search(r, &half[0].data, &half[1].data);
+    probe_rows_release(&half[0]), probe_rows_release(&half[1]);
+    CLOOB_TRY(status);
+    CLOOB_TRY(score(r, &r->model, r->test, &without_val));
+    r->out->searched_test_acc = without_val.top1;
+    r->out->val_acc = r->out->trial[r->best].val_acc, r->out->has_val = true;
     probe_data both[2] = { *r->train, r->val ? *r->val : *r->train };
-    int parts = r->val && r->o->refit_all ? 2 : 1;
-    if (status == CLOOB_OK) status = train_final(r, both, parts, best.lambda, &s.model);
-    probe_model_release(&s.model);
-    halves_release(&h);
-    return status;
+    double lambda = r->o->ties_mean ? mean_of_ties(r) : r->out->trial[r->best].lambda;
+    return train_final(r, both, r->val && r->o->refit_all ? 2 : 1, lambda, &r->model);
 }
 
 cloob_status probe_run(cloob_ctx *ctx, cloob_probe_result *out, const cloob_probe_options *o, const probe_data *train,
                        const probe_data *val, const probe_data *test)
 {
-    run r = { ctx, out, o, { o->max_iterations, o->tolerance, NULL }, train, val, test, NULL };
+    run r = { .ctx = ctx,
+              .out = out,
+              .o = o,
+              .training = { o->max_iterations, o->tolerance, NULL },
+              .train = train,
+              .val = val,
+              .test = test };
     memset(out, 0, sizeof *out);
     cloob_status status = plan(&r, o->device);
     if (status == CLOOB_OK) status = o->search ? search_then_train(&r) : train_final(&r, train, 1, o->lambda, NULL);
+    probe_model_release(&r.model);
+    free(r.last);
     probe_gpu_destroy(r.training.gpu);
     device_close(r.gpu);
     return status;

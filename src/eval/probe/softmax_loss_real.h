@@ -4,7 +4,7 @@
  * z: (n, C) logits, becomes p - onehot(y), the gradient. y: (n). uncertain: (n), 1 - sum p^2, or NULL.
  * Returns the sum of -ln p_y. The largest logit is kept out of the sum (S = 1 + rest), so that -ln p = ln(1 +
  * rest) and 1 - p = rest / S of a confident row keep their digits instead of being lost to rounding against 1. */
-static double NAME(REAL *z, float *uncertain, const int32_t *y, int64_t n, int64_t C)
+double NAME(REAL *z, float *uncertain, const int32_t *y, int64_t n, int64_t C)
 {
     double loss = 0;
     for (int64_t i = 0; i < n; i++, z += C) {

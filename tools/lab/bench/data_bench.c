@@ -143,13 +143,11 @@ void random_unit(float *row, int64_t D, uint64_t key)
 static cloob_status write_random(cloob_ctx *ctx, const char *path, int64_t n, int64_t D)
 {
     float *row = must(malloc((size_t)((n + 1) * D) * sizeof *row));
-    const char **name = must(malloc((size_t)n * sizeof *name));
-    int64_t *zero = must(calloc((size_t)n, sizeof *zero));
+    search_entry *e = must(calloc((size_t)n + 1, sizeof *e));
     for (int64_t i = 0; i <= n; i++) random_unit(row + i * D, D, rng_subkey(1, (uint64_t)i));
-    for (int64_t i = 0; i < n; i++) name[i] = "image.jpg";
-    cloob_status status = search_index_write(ctx, path, &(search_origin){ "", "", "", "" }, row, row + n * D, D,
-                                             &(search_names){ n, name, zero, zero }, NULL);
-    free(row), free(name), free(zero);
+    for (int64_t i = 0; i < n; i++) e[i] = (search_entry){ .name = "image.jpg", .row = row + i * D };
+    cloob_status status = search_index_write(ctx, path, &(search_origin){ "", "", "", "" }, row + n * D, D, e, n);
+    free(row), free(e);
     return status;
 }
 

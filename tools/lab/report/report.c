@@ -173,10 +173,10 @@ static cloob_status write_samples(cloob_ctx *ctx, const run_files *r, const char
     mo.invariant = false, mo.batch = 64;
     data_options_of(r, &d_options);
     cloob_status status = dataset_open(ctx, data, &d_options, &d);
-    if (status == CLOOB_OK) status = model_open(ctx, checkpoint, &mo, &m);
+    if (status == CLOOB_OK) status = cloob_model_open(ctx, checkpoint, &mo, &m);
     if (status == CLOOB_OK) status = samples_json(ctx, m, d, checkpoint, &text);
     if (status == CLOOB_OK) status = file_write(ctx, out, text.data, text.len);
-    model_close(m);
+    cloob_model_close(m);
     if (d) dataset_close(d);
     sbuf_release(&text);
     return status;

@@ -47,10 +47,9 @@ static cloob_status embed(samples *s)
     embed_options o;
     int64_t bad;
     embed_options_init(&o);
-    o.texts = false;
     CLOOB_TRY(embed_data_each(s->ctx, s->m->enc, NULL, s->d, &o, gather, s, &bad));
     for (int64_t i = 0; i < s->n; i++) CLOOB_TRY(dataset_caption(s->ctx, s->d, s->index[i], 0, &s->caption[i]));
-    return model_texts(s->ctx, s->m, (const char *const *)s->caption, s->n, CLOOB_UNIT, s->text);
+    return cloob_encode_texts(s->ctx, s->m, (const char *const *)s->caption, s->n, CLOOB_UNIT, s->text);
 }
 
 /* ---- one example --------------------------------------------------------------------------------- */

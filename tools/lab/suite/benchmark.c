@@ -206,7 +206,7 @@ cloob_status benchmark_name(cloob_ctx *ctx, const cloob_model *m, const char *fo
     if (riddles && o.task == BENCHMARK_LINEAR_PROBE)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: WinoGAViL has no classes for a linear probe", folder);
     if (!riddles) CLOOB_TRY(web_benchmark_kind(ctx, folder, &kind));
-    model_get_facts(m, &facts);
+    cloob_model_get_facts(m, &facts);
     out->dataset = must(base_name(folder));
     out->model = must(strdup(facts.name[0] ? facts.name : "model"));
     out->pretrained = must(strdup(m->path ? m->path : ""));

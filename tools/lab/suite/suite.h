@@ -11,7 +11,7 @@
 
 #include "core/arena.h"
 #include "lab/suite/benchmark.h"
-#include "infer/embed_source.h"
+#include "infer/embed_job.h"
 #include "data/text/prompts.h"
 #include "eval/zeroshot.h"
 #include "infer/model_file.h"
@@ -120,7 +120,8 @@ typedef struct winogavil_table {
 
 /* `image` names the readable images; a row's image[k] is an index into them. Refuses a table without rows, a row that
  * is incomplete, and one with an image that is not there. Release t in any case. */
-cloob_status winogavil_read(cloob_ctx *ctx, const char *path, char *const *image, int64_t images, winogavil_table *t);
+cloob_status winogavil_read(cloob_ctx *ctx, const char *path, const char *const *image, int64_t images,
+                            winogavil_table *t);
 void winogavil_release(winogavil_table *t);
 
 #endif

@@ -12,7 +12,7 @@
 #include "core/json.h"
 #include "data/sets/csv.h"
 #include "model/encoder.h"
-#include "infer/embed_source.h"
+#include "infer/embed_job.h"
 
 static void table_path(const char *folder, const char *split, char path[FILE_PATH])
 {
@@ -33,7 +33,7 @@ enum { TABLE_BYTES = 1 << 28 };
 typedef struct reader {
     cloob_ctx *ctx;
     const char *path;
-    char *const *image;
+    const char *const *image;
     int64_t images;
     winogavil_table *t;
 } reader;
@@ -127,7 +127,8 @@ static cloob_status read_rows(const reader *r, csv_reader *in, csv_row *row)
     return r->t->n ? CLOOB_OK : ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: has no rows", r->path);
 }
 
-cloob_status winogavil_read(cloob_ctx *ctx, const char *path, char *const *name, int64_t images, winogavil_table *t)
+cloob_status winogavil_read(cloob_ctx *ctx, const char *path, const char *const *name, int64_t images,
+                            winogavil_table *t)
 {
     const reader r = { ctx, path, name, images, t };
     file_bytes f;
@@ -225,7 +226,9 @@ cloob_status task_winogavil(cloob_ctx *ctx, bench *b)
     cloob_status status = file_in(ctx, b->folder, "images", images);
     if (status == CLOOB_OK && !b->m->tok)
         status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: the model has no tokenizer, and the cues are texts", b->folder);
-    if (status == CLOOB_OK) status = embed_image_files(ctx, b->m, &folder, 1, CLOOB_UNIT, &e);
+    if (status == CLOOB_OK)
+        status =
+            embed_to_memory(ctx, b->m, &(embed_job){ .what = CLOOB_UNIT, .images = &folder, .images_count = 1 }, &e);
     if (status == CLOOB_OK) status = winogavil_read(ctx, path, e.name, e.rows, &t);
     if (status == CLOOB_OK) status = score_all(ctx, b, &t, &e);
     b->out->n = t.n, b->out->bad = e.bad;

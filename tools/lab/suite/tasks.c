@@ -8,7 +8,7 @@
 #include "core/arith.h"
 #include "data/sets/dataset.h"
 #include "eval/metrics.h"
-#include "infer/embed_source.h"
+#include "infer/embed_job.h"
 #include "infer/zeroshot_run.h"
 #include "io/rows_file.h"
 #include "lab/memory.h"
@@ -103,9 +103,7 @@ cloob_status bench_prompts(cloob_ctx *ctx, const bench *b, prompts *p) { return 
 
 cloob_status bench_weights(cloob_ctx *ctx, const bench *b, const prompt_set *set, zeroshot *z)
 {
-    zeroshot_run_options o;
-    zeroshot_run_options_init(&o);
-    return zeroshot_weights(ctx, b->m->enc, b->m->tok, set, &o, z);
+    return zeroshot_weights(ctx, b->m->enc, b->m->tok, set, NULL, z);
 }
 
 /* ---- what a classifier said ------------------------------------------------------------------------ */

@@ -10,7 +10,7 @@
 #include "cloob/zeroshot.h"
 #include "core/file.h"
 #include "core/json.h"
-#include "infer/embed_source.h"
+#include "infer/embed_job.h"
 #include "lab/memory.h"
 
 /* ---- classes ------------------------------------------------------------------------------------- */
