@@ -19,10 +19,19 @@ static const char *model_type(const json *root)
 
 static cloob_status refuse_type(const config_reader *r, const char *type)
 {
-    return ctx_fail(
-        r->ctx, CLOOB_ERR_UNSUPPORTED,
-        "%s: a model of type %.60s; of transformers' models CLIP, MetaCLIP 2, SigLIP and Chinese-CLIP are built in",
-        r->source, type);
+    return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
+                    "%s: a model of type %.60s; of transformers' models CLIP, MetaCLIP 2, SigLIP, Chinese-CLIP and "
+                    "M-CLIP are built in",
+                    r->source, type);
+}
+
+static cloob_status read_bert_name(const config_reader *r, const char *name)
+{
+    if (model_config_bert_by_name(name, r->c)) return CLOOB_OK;
+    return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
+                    "%s: its text tower is transformers' %.80s; CLIP's and SigLIP's text transformers, BERT, RoBERTa "
+                    "and XLM-RoBERTa are built in, others would need their own graph and tokenizer",
+                    r->source, name);
 }
 
 static cloob_status hf_read_act(const config_reader *r, const json *part, model_act *act)
@@ -171,6 +180,19 @@ static cloob_status read_rinna(const config_reader *r, const json *root, const j
     return CLOOB_OK;
 }
 
+/* M-CLIP: a BERT by its name, the mean of its tokens and a matrix with a bias; no image tower. */
+static cloob_status read_mclip(const config_reader *r, const json *root)
+{
+    const char *base = json_string(json_get(root, "modelBase"));
+    model_config *c = r->c;
+    if (!base) return reader_bad(r, "modelBase", "the name of a BERT");
+    CLOOB_TRY(read_bert_name(r, base));
+    CLOOB_TRY(reader_need_int(r, root, "numDims", &c->embed));
+    c->context = c->bert.positions - c->bert.first;
+    c->text_pool = TEXT_POOL_MEAN, c->text_projection_bias = c->no_image_tower = true;
+    return CLOOB_OK;
+}
+
 /* The folder of one tower: its values are in the root. */
 static cloob_status read_hf_tower(const config_reader *r, const json *root, const char *type)
 {
@@ -201,6 +223,7 @@ static cloob_status config_read_hf(const config_reader *r, const json *root)
     const json *t = hf_part(root, "text_config", "text_config_dict");
     const char *type = model_type(root);
     if (is_hf_tower(type)) return read_hf_tower(r, root, type);
+    if (strcmp(type, "M-CLIP") == 0) return read_mclip(r, root);
     bool metaclip = strcmp(type, "metaclip_2") == 0, chinese = strcmp(type, "chinese_clip") == 0;
     bool rinna = strcmp(type, "cloob") == 0 || (strcmp(type, "clip") == 0 && v && strcmp(model_type(v), "vit") == 0);
     bool naflex = strcmp(type, "siglip2") == 0;
@@ -314,7 +337,7 @@ static const known_key bert_keys[] = {
     { "hf_pooler_type", NULL }, { "hf_proj_type", NULL }, { "context_length", NULL }, { "bert", NULL },
     { "vocab_size", NULL }, { "width", NULL }, { "heads", NULL }, { "layers", NULL }, { "mlp_ratio", NULL },
     { "intermediate_size", NULL }, { "norm_kwargs", NULL }, { "act_kwargs", NULL }, { "activation", NULL },
-    { "tokenizer_kwargs", NULL }, { "output_tokens", NULL }, { NULL, NULL } };
+    { "tokenizer_kwargs", NULL }, { "output_tokens", NULL }, { "proj_bias", NULL }, { NULL, NULL } };
 /* clang-format on */
 
 /* ---- a tower ------------------------------------------------------------------------------------- */
@@ -534,12 +557,7 @@ static cloob_status read_bert(const config_reader *r, const json *t, const char 
     CLOOB_TRY(refuse_unknown(r, t, "text_cfg: ", bert_keys));
     c->context = 77;
     if (sizes) CLOOB_TRY(read_bert_sizes(r, t, sizes));
-    else if (!model_config_bert_by_name(name, c))
-        return ctx_fail(
-            r->ctx, CLOOB_ERR_UNSUPPORTED,
-            "%s: its text tower is transformers' %.80s; CLIP's and SigLIP's text transformers, BERT, RoBERTa "
-            "and XLM-RoBERTa are built in, others would need their own graph and tokenizer",
-            r->source, name);
+    else CLOOB_TRY(read_bert_name(r, name));
     snprintf(c->bert.name, sizeof c->bert.name, "%s", name);
     CLOOB_TRY(reader_int(r, t, "context_length", &c->context));
     CLOOB_TRY(reader_choice(r, t, "hf_pooler_type", poolers, &pooler));
@@ -548,7 +566,7 @@ static cloob_status read_bert(const config_reader *r, const json *t, const char 
     c->bert.pooler = pooler == 1;
     c->no_text_projection = projects && projects->kind == JSON_NULL;
     c->text_projection_hidden = projection == 0 && !c->no_text_projection ? (c->text_width + c->embed) / 2 : 0;
-    return CLOOB_OK;
+    return reader_bool(r, t, "proj_bias", &c->text_projection_bias);
 }
 
 static cloob_status read_text(const config_reader *r, const json *t, model_act act)
@@ -638,7 +656,8 @@ static cloob_status read_form(const config_reader *r, const json *root)
         return preprocess_read_open_clip(r, json_get(root, "preprocess_cfg"));
     }
     if (json_get(root, "vision_cfg") || json_get(root, "text_cfg")) return read_nested(r, root);
-    if (json_get(root, "vision_config") || json_get(root, "text_config") || is_hf_tower(model_type(root)))
+    if (json_get(root, "vision_config") || json_get(root, "text_config") || json_get(root, "modelBase") ||
+        is_hf_tower(model_type(root)))
         return config_read_hf(r, root);
     if (json_get(root, "vision_layers")) return read_flat(r, root);
     return ctx_fail(r->ctx, CLOOB_ERR_FORMAT,

@@ -133,6 +133,7 @@ static void put_bert(json_out *w, const model_config *c, bool own)
     json_put_int(w, "heads", c->text_heads);
     json_put_int(w, "layers", c->text_layers);
     put_blocks(w, c, &c->text, c->text_width);
+    put_flag(w, "proj_bias", c->text_projection_bias);
     json_begin(w, "bert", '{');
     json_put_int(w, "positions", c->bert.positions);
     json_put_int(w, "first_position", c->bert.first);
@@ -373,7 +374,8 @@ static const char *beyond_clip(const model_config *c)
     if (c->image.layer_scale || c->text.layer_scale) return "layer scale";
     if (c->bert.positions) {
         bool chinese = c->text_pool == TEXT_POOL_FIRST && !c->bert.pooler && !c->text_projection_hidden &&
-                       !c->no_text_projection && c->bert.first == 0 && c->bert.positions == c->context;
+                       !c->text_projection_bias && !c->no_text_projection && c->bert.first == 0 &&
+                       c->bert.positions == c->context;
         return chinese ? NULL : "a BERT other than Chinese-CLIP's";
     }
     if (c->no_causal_mask) return "a text tower without a causal mask";

@@ -288,11 +288,16 @@ static cloob_status take_all(reader *r)
     return status;
 }
 
-/* Buffers that published files carry and that follow from the configuration. */
+/* Buffers that published files carry and that follow from the configuration, and a BERT's pooler that is not used. */
 static bool harmless(const char *name)
 {
-    static const char *const tails[] = { "attn_mask", "position_ids", "input_resolution", "context_length",
-                                         "vocab_size" };
+    static const char *const tails[] = { "attn_mask",
+                                         "position_ids",
+                                         "input_resolution",
+                                         "context_length",
+                                         "vocab_size",
+                                         "transformer.pooler.dense.weight",
+                                         "transformer.pooler.dense.bias" };
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++)
         if (text_ends_with(name, tails[i])) return true;
     return false;

@@ -43,7 +43,8 @@ typedef enum text_names {
     TEXT_NAMES_HF_SIGLIP, /* its SiglipModel */
     TEXT_NAMES_BERT,      /* a BERT below "text.transformer.": open_clip's */
     TEXT_NAMES_HAIKU,     /* crowsonkb's CLOOB */
-    TEXT_NAMES_HF_BERT    /* one below "text_model.": Hugging Face's ChineseCLIPModel */
+    TEXT_NAMES_HF_BERT,   /* one below "text_model.": Hugging Face's ChineseCLIPModel */
+    TEXT_NAMES_MCLIP      /* one below "transformer.": M-CLIP's text towers */
 } text_names;
 
 typedef struct weight_names {

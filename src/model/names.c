@@ -167,6 +167,11 @@ static const rename_row bert_projections[] = {
     { NULL, NULL, false, 0 },
 };
 
+static const rename_row mclip_projection[] = {
+    { "text_projection.", "LinearTransformation.", false, 0 },
+    { NULL, NULL, false, 0 },
+};
+
 /* ---- applying them ------------------------------------------------------------------------------- */
 
 static const char image_blocks[] = "visual.transformer.resblocks.", text_blocks[] = "transformer.resblocks.",
@@ -330,13 +335,14 @@ const char *names_whose(weight_names n)
     if (n.image == IMAGE_NAMES_HF_VIT) return "rinna's Japanese CLIP";
     if (n.text == TEXT_NAMES_HF_BERT) return "Hugging Face ChineseCLIP";
     if (n.text == TEXT_NAMES_BERT) return "open_clip with transformers";
+    if (n.text == TEXT_NAMES_MCLIP) return "M-CLIP";
     if (by_image[n.image]) return by_image[n.image];
     return n.text == TEXT_NAMES_JKU ? "JKU" : n.text == TEXT_NAMES_CUSTOM ? "open_clip custom text" : "OpenAI";
 }
 
 bool names_is_hf(weight_names n)
 {
-    return n.text == TEXT_NAMES_HF || n.text == TEXT_NAMES_HF_SIGLIP || n.text == TEXT_NAMES_HF_BERT;
+    return n.text == TEXT_NAMES_HF || n.text == TEXT_NAMES_HF_SIGLIP || n.text >= TEXT_NAMES_HF_BERT;
 }
 
 /* False: the name is the canonical one. */
@@ -353,6 +359,7 @@ static bool text_name(text_names n, const char *canonical, foreign *out)
 {
     if (n == TEXT_NAMES_BERT)
         return bert("text.transformer.", canonical, out) || apply(bert_projections, canonical, out);
+    if (n == TEXT_NAMES_MCLIP) return bert("transformer.", canonical, out) || apply(mclip_projection, canonical, out);
     if (n == TEXT_NAMES_HAIKU) return haiku("text_encoder", text_blocks, canonical, out);
     if (n == TEXT_NAMES_HF_BERT) return bert("text_model.", canonical, out) || hf(hf_rows, canonical, out);
     if (n == TEXT_NAMES_HF || n == TEXT_NAMES_HF_SIGLIP)

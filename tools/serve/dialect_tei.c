@@ -175,7 +175,8 @@ static cloob_status tokenize_one(cloob_ctx *ctx, const tokenizer *t, token_call 
     bool start = c->special && tokenizer_start_id(t) >= 0;
     if (status == CLOOB_OK && start) status = put_token(ctx, t, &c->w, tokenizer_start_id(t));
     for (int64_t i = 0; i < n && status == CLOOB_OK; i++) status = put_token(ctx, t, &c->w, ids[i]);
-    if (status == CLOOB_OK && c->special) status = put_token(ctx, t, &c->w, tokenizer_end_id(t));
+    bool end = c->special && tokenizer_end_id(t) >= 0;
+    if (status == CLOOB_OK && end) status = put_token(ctx, t, &c->w, tokenizer_end_id(t));
     json_end(&c->w);
     free(ids);
     return status;
