@@ -532,3 +532,13 @@ cloob_status model_config_from_json(cloob_ctx *ctx, const json *root, const char
     cloob_status status = model_config_check(ctx, c);
     return status == CLOOB_OK ? status : ctx_wrap(ctx, status, "%s", source);
 }
+
+cloob_status model_config_from_text(cloob_ctx *ctx, const char *text, const char *source, model_config *c)
+{
+    arena a = { 0 };
+    json *root;
+    cloob_status status = json_parse(ctx, &a, text, strlen(text), source, &root);
+    if (status == CLOOB_OK) status = model_config_from_json(ctx, root, source, c);
+    arena_release(&a);
+    return status;
+}

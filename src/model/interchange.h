@@ -73,6 +73,11 @@ bool names_is_hf(weight_names n);
 
 void names_foreign(weight_names n, const char *canonical, foreign *out);
 
+/* The shape that part i of a tensor with canonical shape `row` has in the foreign file. */
+tensor foreign_shape(const tensor *row, const foreign *f, int i);
+/* to (n, m) from (m, n). */
+void foreign_transpose(void *to, const void *from, int64_t n, int64_t m, size_t element);
+
 typedef enum weight_format {
     FORMAT_NATIVE,   /* cloob's safetensors file */
     FORMAT_OPENAI,   /* a state dict with OpenAI's names: safetensors or torch zip, by the path's ending */
