@@ -7,7 +7,6 @@
 
 #include "data/text/tokenizer.h"
 #include "model/interchange.h"
-#include "model/onnx/onnx.h"
 #include "core/needs.h"
 #include "model/params.h"
 
