@@ -537,14 +537,14 @@ static cloob_status row_of_ids(cloob_ctx *ctx, const batcher *b, const cloob_bat
     int32_t start = b->tok ? tokenizer_start_id(b->tok) : (int32_t)vocab - 2;
     int32_t end = b->tok ? tokenizer_end_id(b->tok) : (int32_t)vocab - 1;
     if (in->count < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a list of tokens is empty");
-    if (in->ids[0] != start) row[at++] = start;
+    if (start >= 0 && in->ids[0] != start) row[at++] = start;
     for (int64_t i = 0; i < in->count; i++) {
         if (in->ids[i] < 0 || in->ids[i] >= vocab)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "token %d is outside the vocabulary of %lld", in->ids[i],
                             (long long)vocab);
         if (at < T) row[at++] = in->ids[i];
     }
-    if (row[at - 1] != end) row[at < T ? at : T - 1] = end;
+    if (end >= 0 && row[at - 1] != end) row[at < T ? at : T - 1] = end;
     return CLOOB_OK;
 }
 

@@ -8,7 +8,6 @@
 #include "core/text.h"
 #include "infer/model_file.h"
 #include "model/interchange.h"
-#include "model/onnx/onnx.h"
 #include "core/needs.h"
 #include "model/params.h"
 

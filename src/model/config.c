@@ -280,7 +280,7 @@ static cloob_status check_bert(cloob_ctx *ctx, const model_config *c)
     if (!b->positions && norm && c->text_pool != TEXT_POOL_MEAN) return CLOOB_OK;
     bool fits = norm && b->positions <= 1 << 16 && b->first >= 0 && b->first <= b->positions - c->context &&
                 b->types >= 1 && b->types <= 1 << 10 && b->pad >= 0 && b->pad < c->vocab && c->no_causal_mask &&
-                !c->text_projection_bias && (c->text_pool == TEXT_POOL_FIRST || c->text_pool == TEXT_POOL_MEAN);
+                (c->text_pool == TEXT_POOL_FIRST || c->text_pool == TEXT_POOL_MEAN);
     if (fits && !(b->pooler && c->text_pool != TEXT_POOL_FIRST)) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                     "a BERT of %lld positions from %lld, %lld token types, padding %lld and %lld tokens is impossible",

@@ -113,6 +113,7 @@ cloob_status model_config_load(cloob_ctx *ctx, const char *name_or_path, model_c
  * Without an activation: QuickGELU in the flat form and Hugging Face's, GELU in open_clip's, as in
  * those programs. Keys of architectures that cloob does not have are refused. */
 cloob_status model_config_from_json(cloob_ctx *ctx, const json *root, const char *source, model_config *c);
+cloob_status model_config_from_text(cloob_ctx *ctx, const char *text, const char *source, model_config *c);
 /* cloob's form: nested, one line. */
 void model_config_to_json(const model_config *c, sbuf *out);
 /* Refuses sizes that cannot work together, naming them. Called by the loaders above. */

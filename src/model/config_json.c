@@ -1,353 +1,119 @@
-/* Reads configurations from JSON: nested as in open_clip and cloob, flat as in CLOOB's original code, or Hugging
- * Face's. */
-#include "model/config_reader.h"
-
+/* Configurations as JSON: open_clip's nested form and cloob's, which adds keys to it, read and written; the flat form of
+ * CLOOB's original code, read. Hugging Face's is in config_hf.c. */
+#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/text.h"
+#include "model/config_reader.h"
 
-/* ---- Hugging Face's config.json of CLIP, MetaCLIP 2 and SigLIP ------------------------------- */
+/* ---- keys ---------------------------------------------------------------------------------------- */
 
-/* "clip" where the file has none. */
-static const char *model_type(const json *root)
-{
-    const char *type = json_string(json_get(root, "model_type"));
-    return type ? type : "clip";
-}
-
-static cloob_status refuse_type(const config_reader *r, const char *type)
-{
-    return ctx_fail(
-        r->ctx, CLOOB_ERR_UNSUPPORTED,
-        "%s: a model of type %.60s; of transformers' models CLIP, MetaCLIP 2, SigLIP and Chinese-CLIP are built in",
-        r->source, type);
-}
-
-static cloob_status hf_read_act(const config_reader *r, const json *part, model_act *act)
-{
-    static const char *const names[] = { "quick_gelu", "gelu", "gelu_pytorch_tanh", "gelu_new", NULL };
-    int i = *act;
-    CLOOB_TRY(reader_choice(r, part, "hidden_act", names, &i));
-    *act = i > ACT_GELU_TANH ? ACT_GELU_TANH : (model_act)i;
-    return CLOOB_OK;
-}
-
-/* inner: the default of intermediate_size. */
-static cloob_status hf_read_blocks(const config_reader *r, const json *part, int64_t width, int64_t inner,
-                                   model_blocks *b)
-{
-    double dropout = 0;
-    CLOOB_TRY(reader_int(r, part, "intermediate_size", &inner));
-    if (inner < 1) return reader_bad(r, "intermediate_size", "above 0");
-    b->inner = inner == 4 * width ? 0 : inner;
-    CLOOB_TRY(reader_number(r, part, "layer_norm_eps", &b->eps));
-    CLOOB_TRY(reader_number(r, part, "attention_dropout", &dropout));
-    if (dropout != 0)
-        ctx_log(r->ctx, CLOOB_LOG_WARN,
-                "%s: attention_dropout of %g has no effect on embeddings, and training drops nothing", r->source,
-                dropout);
-    return hf_read_act(r, part, &b->act);
-}
-
-static cloob_status hf_read_vision(const config_reader *r, const json *v)
-{
-    model_config *c = r->c;
-    CLOOB_TRY(reader_int(r, v, "image_size", &c->image_size));
-    CLOOB_TRY(reader_int(r, v, "hidden_size", &c->width));
-    CLOOB_TRY(reader_int(r, v, "num_hidden_layers", &c->layers[0]));
-    CLOOB_TRY(reader_int(r, v, "patch_size", &c->patch));
-    CLOOB_TRY(reader_int(r, v, "num_attention_heads", &c->image_heads));
-    return hf_read_blocks(r, v, c->width, 3072, &c->image);
-}
-
-static cloob_status hf_read_text(const config_reader *r, const json *t, int64_t inner)
-{
-    model_config *c = r->c;
-    CLOOB_TRY(reader_int(r, t, "max_position_embeddings", &c->context));
-    CLOOB_TRY(reader_int(r, t, "vocab_size", &c->vocab));
-    CLOOB_TRY(reader_int(r, t, "hidden_size", &c->text_width));
-    CLOOB_TRY(reader_int(r, t, "num_attention_heads", &c->text_heads));
-    CLOOB_TRY(reader_int(r, t, "num_hidden_layers", &c->text_layers));
-    return hf_read_blocks(r, t, c->text_width, inner, &c->text);
-}
-
-/* CLIP reads the first end token; an id of 2 is an old file's, whose end token is the largest id. */
-static cloob_status read_clip(const config_reader *r, const json *root, const json *v, const json *t, bool metaclip)
-{
-    model_config *c = r->c;
-    int64_t eos = metaclip ? 2 : 49407;
-    c->family = MODEL_VIT, c->embed = 512, c->image_size = 224, c->width = 768, c->layers[0] = 12, c->patch = 32;
-    c->image_heads = 12, c->context = 77, c->vocab = 49408, c->text_width = 512, c->text_heads = 8, c->text_layers = 12;
-    CLOOB_TRY(reader_int(r, root, "projection_dim", &c->embed));
-    CLOOB_TRY(hf_read_vision(r, v));
-    CLOOB_TRY(hf_read_text(r, t, 2048));
-    CLOOB_TRY(reader_int(r, t, "eos_token_id", &eos));
-    bool largest = eos == c->vocab - 1 || (eos == 2 && !metaclip) || !json_get(t, "eos_token_id");
-    if (!largest || metaclip) c->text_pool = TEXT_POOL_EOS, c->eos = eos;
-    return CLOOB_OK;
-}
-
-static cloob_status read_siglip(const config_reader *r, const json *v, const json *t)
-{
-    model_config *c = r->c;
-    bool head = true;
-    model_config_set_siglip(c, ACT_GELU_TANH);
-    c->family = MODEL_VIT, c->image_size = 224, c->width = 768, c->layers[0] = 12, c->patch = 16, c->image_heads = 12;
-    c->context = 64, c->vocab = 32000, c->text_width = 768, c->text_heads = 12, c->text_layers = 12;
-    CLOOB_TRY(reader_bool(r, v, "vision_use_head", &head));
-    if (!head) return reader_bad(r, "vision_use_head", "true");
-    CLOOB_TRY(hf_read_vision(r, v));
-    CLOOB_TRY(hf_read_text(r, t, 3072));
-    c->embed = c->text_width;
-    return reader_int(r, t, "projection_size", &c->embed);
-}
-
-/* SigLIP 2 NaFlex: num_patches is the number of positions; how many patches an image has is its processor's choice. */
-static cloob_status read_naflex(const config_reader *r, const json *v)
-{
-    enum { PATCHES = 256 }; /* of both, where the file has none */
-    int64_t positions = PATCHES, side = 1;
-    CLOOB_TRY(reader_int(r, v, "num_patches", &positions));
-    while (side * side < positions && side < 1 << 10) side++;
-    if (side * side != positions) return reader_bad(r, "num_patches", "a square number");
-    model_config_set_naflex(r->c, side, PATCHES);
-    r->c->view.filter = RESIZE_BILINEAR;
-    return CLOOB_OK;
-}
-
-/* A part of files from 2022 is in a second object, which transformers applies over the first. */
-static const json *hf_part(const json *root, const char *key, const char *dict)
-{
-    return reader_value(root, dict) ? json_get(root, dict) : json_get(root, key);
-}
-
-static cloob_status read_hf_bert(const config_reader *r, const json *t)
-{
-    model_config *c = r->c;
-    c->context = 512, c->vocab = 30522, c->text_width = 768, c->text_heads = 12, c->text_layers = 12;
-    model_config_set_bert(c);
-    c->bert.types = 2;
-    CLOOB_TRY(hf_read_text(r, t, 3072));
-    CLOOB_TRY(reader_int(r, t, "type_vocab_size", &c->bert.types));
-    CLOOB_TRY(reader_int(r, t, "pad_token_id", &c->bert.pad));
-    c->bert.positions = c->context;
-    return CLOOB_OK;
-}
-
-/* Chinese-CLIP: CLIP's image tower and a BERT read at its first token. */
-static cloob_status read_chinese(const config_reader *r, const json *root, const json *v, const json *t)
-{
-    model_config *c = r->c;
-    c->family = MODEL_VIT, c->embed = 512, c->image_size = 224, c->width = 768, c->layers[0] = 12, c->patch = 32;
-    c->image_heads = 12;
-    CLOOB_TRY(reader_int(r, root, "projection_dim", &c->embed));
-    CLOOB_TRY(hf_read_vision(r, v));
-    return read_hf_bert(r, t);
-}
-
-/* rinna's Japanese CLIP and CLOOB: transformers' ViT and a RoBERTa, both read at the first token. Positions of texts
- * are counted from 0, and images are resized as by torchvision, bilinear. */
-static cloob_status read_rinna(const config_reader *r, const json *root, const json *v, const json *t)
-{
-    model_config *c = r->c;
-    enum { CONTEXT = 77 }; /* of rinna's tokenize() */
-    bool qkv_bias = true;
-    if (strcmp(model_type(v), "vit") != 0) return refuse_type(r, model_type(v));
-    if (strcmp(model_type(t), "roberta") != 0 && strcmp(model_type(t), "bert") != 0)
-        return refuse_type(r, model_type(t));
-    model_config_set_act(c, ACT_GELU);
-    c->family = MODEL_VIT, c->embed = 512, c->image_size = 224, c->width = 768, c->layers[0] = 12, c->patch = 16;
-    c->image_heads = 12, c->image.eps = 1e-12, c->no_ln_pre = c->patch_bias = true;
-    CLOOB_TRY(reader_int(r, root, "projection_dim", &c->embed));
-    CLOOB_TRY(reader_bool(r, v, "qkv_bias", &qkv_bias));
-    if (!qkv_bias) return reader_bad(r, "qkv_bias", "true");
-    CLOOB_TRY(hf_read_vision(r, v));
-    c->bert.pad = strcmp(model_type(t), "roberta") == 0;
-    CLOOB_TRY(read_hf_bert(r, t));
-    if (c->context > CONTEXT) c->context = CONTEXT;
-    c->view.filter = RESIZE_BILINEAR;
-    return CLOOB_OK;
-}
-
-/* The folder of one tower: its values are in the root. */
-static cloob_status read_hf_tower(const config_reader *r, const json *root, const char *type)
-{
-    bool text = text_ends_with(type, "_text_model");
-    const json *v = text ? NULL : root, *t = text ? root : NULL;
-    model_config *c = r->c;
-    c->no_image_tower = text, c->no_text_tower = !text;
-    if (strncmp(type, "siglip", 6) != 0) return read_clip(r, root, v, t, strncmp(type, "metaclip_2_", 11) == 0);
-    CLOOB_TRY(read_siglip(r, v, t));
-    if (!text) c->embed = c->width;
-    return !text && strncmp(type, "siglip2_", 8) == 0 ? read_naflex(r, v) : CLOOB_OK;
-}
-
-static bool is_hf_tower(const char *type)
-{
-    static const char *const kinds[] = { "clip", "metaclip_2", "siglip", "siglip2" };
-    char name[64];
-    for (int i = 0; i < 8; i++) {
-        snprintf(name, sizeof name, "%s_%s_model", kinds[i / 2], i % 2 ? "text" : "vision");
-        if (strcmp(type, name) == 0) return true;
-    }
-    return false;
-}
-
-static cloob_status config_read_hf(const config_reader *r, const json *root)
-{
-    const json *v = hf_part(root, "vision_config", "vision_config_dict");
-    const json *t = hf_part(root, "text_config", "text_config_dict");
-    const char *type = model_type(root);
-    if (is_hf_tower(type)) return read_hf_tower(r, root, type);
-    bool metaclip = strcmp(type, "metaclip_2") == 0, chinese = strcmp(type, "chinese_clip") == 0;
-    bool rinna = strcmp(type, "cloob") == 0 || (strcmp(type, "clip") == 0 && v && strcmp(model_type(v), "vit") == 0);
-    bool naflex = strcmp(type, "siglip2") == 0;
-    if (strcmp(type, "siglip") != 0 && strcmp(type, "clip") != 0 && !naflex && !metaclip && !chinese && !rinna)
-        return refuse_type(r, type);
-    if (!v || v->kind != JSON_OBJECT) return reader_bad(r, "vision_config", "an object");
-    if (!t || t->kind != JSON_OBJECT) return reader_bad(r, "text_config", "an object");
-    if (rinna) return read_rinna(r, root, v, t);
-    if (chinese) return read_chinese(r, root, v, t);
-    if (naflex) {
-        CLOOB_TRY(read_siglip(r, v, t));
-        return read_naflex(r, v);
-    }
-    return strcmp(type, "siglip") == 0 ? read_siglip(r, v, t) : read_clip(r, root, v, t, metaclip);
-}
-
-/* ---- open_clip's and cloob's configuration --------------------------------------------------- */
-
-/* ---- sizes --------------------------------------------------------------------------------------- */
-
-/* An edge, or open_clip's [height, width] of a square. */
-static cloob_status take_image_size(const config_reader *r, const json *object, const char *key, int64_t *out)
-{
-    const json *v = json_get(object, key);
-    if (!v || v->kind != JSON_ARRAY) return reader_int(r, object, key, out);
-    int64_t h, w;
-    if (v->count != 2 || !json_int(v->child, &h) || !json_int(v->child->next, &w) || h != w)
-        return reader_bad(r, key, "one edge length (images are square)");
-    *out = h;
-    return CLOOB_OK;
-}
-
-/* One number: a ViT's depth. Four: blocks per stage of a ResNet. */
-static cloob_status take_layers(const config_reader *r, const json *object, const char *key)
-{
-    const json *v = json_get(object, key);
-    int64_t n = 0;
-    if (!v) return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: \"%s\" is missing", r->source, key);
-    if (v->kind != JSON_ARRAY) {
-        r->c->family = MODEL_VIT;
-        return json_int(v, &r->c->layers[0]) ? CLOOB_OK : reader_bad(r, key, "a number, or four for a ResNet");
-    }
-    r->c->family = MODEL_RESNET;
-    if (v->count != (json_get(object, "fastvit") && v->count == 5 ? 5 : 4))
-        return reader_bad(r, key, "a number, or four for a ResNet");
-    for (const json *e = v->child; e; e = e->next)
-        if (!json_int(e, &r->c->layers[n++])) return reader_bad(r, key, "a number, or four for a ResNet");
-    return CLOOB_OK;
-}
-
-/* ---- what we do not have must not be passed over ------------------------------------------------- */
-
-/* Keys that are read, and keys whose one value means the architecture we have; NULL ends. */
-typedef struct known_key {
-    const char *key, *value; /* value NULL: read elsewhere, or without effect on the weights */
-} known_key;
-
-static bool harmless(const json *v, const known_key *known)
-{
-    for (; known->key; known++)
-        if (strcmp(known->key, v->key) == 0)
-            return !known->value || (v->text && (v->kind == JSON_NUMBER ? strtod(known->value, NULL) == v->number
-                                                                        : strcmp(known->value, v->text) == 0));
-    /* an unknown feature that is switched off */
-    return v->kind == JSON_NULL || (v->kind == JSON_BOOL && !v->boolean) || (v->kind == JSON_NUMBER && v->number == 0);
-}
-
-static cloob_status refuse_unknown(const config_reader *r, const json *object, const char *where,
-                                   const known_key *known)
-{
-    for (const json *v = object->child; v; v = v->next)
-        if (!harmless(v, known))
-            return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
-                            "%s: %s\"%.100s\" is not part of the ResNets, ViTs and text transformers we have",
-                            r->source, where, v->key);
-    return CLOOB_OK;
-}
+static const char *const image_pools[] = { "tok", "avg", "map", NULL };
+static const char *const text_pools[] = { "argmax", "eos", "last", "first", NULL };
+static const char *const projections[] = { "linear", "none", NULL };
+static const char *const norms[] = { "before", "after", "branch", NULL };
+static const char *const default_block[] = { "default", NULL }, *const learnable[] = { "learnable", NULL };
+static const char *const timm_pools[] = { "token", "avg", "map" };
+static const char *const act_names[] = { "quickgelu", "gelu", "gelu_tanh", NULL };
 
 /* clang-format off */
-static const known_key top_keys[] = {
-    { "name", NULL }, { "embed_dim", NULL }, { "vision_cfg", NULL }, { "text_cfg", NULL }, { "quick_gelu", NULL },
-    { "image_mean", NULL }, { "image_std", NULL }, { "custom_text", NULL }, { "init_logit_scale", NULL },
-    { "init_logit_bias", NULL }, { "preprocess_cfg", NULL }, { "resize_mode", NULL }, { "interpolation", NULL },
-    { "fill_color", NULL }, { "resize_size", NULL }, { "preprocess_of", NULL }, { NULL, NULL } };
-static const known_key vision_keys[] = {
-    { "image_size", NULL }, { "layers", NULL }, { "width", NULL }, { "patch_size", NULL }, { "head_width", NULL },
-    { "mlp_ratio", NULL }, { "intermediate_size", NULL }, { "ls_init_value", NULL }, { "patch_dropout", NULL },
-    { "pool_type", NULL }, { "no_ln_pre", NULL }, { "final_ln_after_pool", NULL }, { "act_kwargs", NULL },
-    { "norm_kwargs", NULL }, { "activation", NULL }, { "class_token", NULL }, { "proj_type", NULL },
-    { "output_tokens", NULL }, { "attn_pooler_queries", NULL }, { "attn_pooler_heads", NULL },
-    { "block_type", "default" }, { "pos_embed_type", "learnable" }, { "timm_model_pretrained", NULL },
-    { "timm", NULL }, { "patch_bias", NULL }, { "no_ln_post", NULL }, { "block_norm", NULL }, { "swiglu", NULL },
-    { "inner_norms", NULL }, { "no_key_bias", NULL }, { "rope_grid", NULL }, { "rope_offset", NULL },
-    { "rope_swapped", NULL }, { "proj_bias", NULL }, { "proj_hidden", NULL }, { "pool_heads", NULL },
-    { "pool_intermediate_size", NULL }, { "convnext", NULL }, { "fastvit", NULL }, { "patch_stem", NULL },
-    { "position_side", NULL }, { "max_patches", NULL }, { NULL, NULL } };
-static const known_key timm_keys[] = {
-    { "image_size", NULL }, { "timm_model_name", NULL }, { "timm_model_pretrained", NULL }, { "timm_pool", NULL },
-    { "timm_proj", NULL }, { "timm_drop", NULL }, { "timm_drop_path", NULL }, { "patch_dropout", NULL },
-    { NULL, NULL } };
-static const known_key text_keys[] = {
-    { "context_length", NULL }, { "vocab_size", NULL }, { "width", NULL }, { "heads", NULL }, { "layers", NULL },
-    { "mlp_ratio", NULL }, { "intermediate_size", NULL }, { "ls_init_value", NULL }, { "pool_type", NULL },
-    { "eos_id", NULL }, { "pad_id", NULL }, { "no_causal_mask", NULL }, { "proj_bias", NULL }, { "proj_type", NULL },
-    { "act_kwargs", NULL }, { "norm_kwargs", NULL }, { "activation", NULL }, { "output_tokens", NULL },
-    { "hf_tokenizer_name", NULL }, { "tokenizer_kwargs", NULL }, { "tokenizer_mode", NULL },
-    { "no_ln_final", NULL }, { "mask_queries", NULL },
-    { "block_type", "default" }, { NULL, NULL } };
-static const known_key bert_keys[] = {
-    { "hf_model_name", NULL }, { "hf_tokenizer_name", NULL }, { "hf_model_pretrained", NULL },
-    { "hf_pooler_type", NULL }, { "hf_proj_type", NULL }, { "context_length", NULL }, { "bert", NULL },
-    { "vocab_size", NULL }, { "width", NULL }, { "heads", NULL }, { "layers", NULL }, { "mlp_ratio", NULL },
-    { "intermediate_size", NULL }, { "norm_kwargs", NULL }, { "act_kwargs", NULL }, { "activation", NULL },
-    { "tokenizer_kwargs", NULL }, { "output_tokens", NULL }, { NULL, NULL } };
+static const config_field top_keys[] = {
+    FIELD_OTHER("name"), FIELD_OTHER("embed_dim"), FIELD_OTHER("vision_cfg"), FIELD_OTHER("text_cfg"),
+    FIELD_OTHER("quick_gelu"), FIELD_OTHER("image_mean"), FIELD_OTHER("image_std"), FIELD_OTHER("custom_text"),
+    FIELD_OTHER("init_logit_scale"), FIELD_OTHER("init_logit_bias"), FIELD_OTHER("preprocess_cfg"),
+    FIELD_OTHER("resize_mode"), FIELD_OTHER("interpolation"), FIELD_OTHER("fill_color"), FIELD_OTHER("resize_size"),
+    FIELD_OTHER("preprocess_of"), FIELD_END };
+
+/* Of all families; a ResNet's has no other. */
+static const config_field vision_sizes[] = {
+    FIELD("width", NEED, width), FIELD_OTHER("image_size"), FIELD_OTHER("layers"), FIELD_OTHER("head_width"),
+    FIELD_OTHER("mlp_ratio"), FIELD_OTHER("intermediate_size"), FIELD_OTHER("ls_init_value"),
+    FIELD_OTHER("act_kwargs"), FIELD_OTHER("norm_kwargs"), FIELD_OTHER("activation"), FIELD_OTHER("output_tokens"),
+    FIELD_OTHER("attn_pooler_queries"), FIELD_OTHER("attn_pooler_heads"), FIELD_OTHER("timm_model_pretrained"),
+    FIELD_OTHER("timm"), FIELD_OTHER("convnext"), FIELD_OTHER("fastvit"), FIELD_OTHER("patch_bias"),
+    { "block_type", FIELD_KNOWN, 0, default_block }, { "pos_embed_type", FIELD_KNOWN, 0, learnable }, FIELD_END };
+
+static const config_field vision_fields[] = {
+    FIELD("patch_size", INT, patch), FIELD("position_side", INT, position_side),
+    FIELD("max_patches", INT, view.patches), FIELD("patch_stem", BOOL, patch_stem),
+    FIELD("proj_bias", BOOL, image_projection_bias), FIELD("proj_hidden", INT, image_projection_hidden),
+    FIELD("no_ln_pre", BOOL, no_ln_pre), FIELD("no_ln_post", BOOL, no_ln_post),
+    FIELD_OF("block_norm", CHOICE, image.norm, norms), FIELD("swiglu", BOOL, image.swiglu),
+    FIELD("inner_norms", BOOL, image.inner_norms), FIELD("no_key_bias", BOOL, image.no_key_bias),
+    FIELD("rope_grid", NUMBER, image.rope_grid), FIELD("rope_offset", NUMBER, image.rope_offset),
+    FIELD("rope_swapped", BOOL, image.rope_swapped), FIELD("pool_heads", INT, pool_heads),
+    FIELD("pool_intermediate_size", INT, pool_inner), FIELD_OF("pool_type", CHOICE, image_pool, image_pools),
+    FIELD("class_token", NOT, no_class_token), FIELD_OF("proj_type", SECOND, no_image_projection, projections),
+    FIELD("final_ln_after_pool", BOOL, norm_after_pool), FIELD("patch_dropout", NUMBER, patch_dropout), FIELD_END };
+
+static const config_field timm_fields[] = {
+    FIELD("patch_dropout", NUMBER, patch_dropout), FIELD_OTHER("image_size"), FIELD_OTHER("timm_model_name"),
+    FIELD_OTHER("timm_model_pretrained"), FIELD_OTHER("timm_pool"), FIELD_OTHER("timm_proj"), FIELD_OTHER("timm_drop"),
+    FIELD_OTHER("timm_drop_path"), FIELD_END };
+
+/* Of CLIP's text towers and of BERTs. */
+static const config_field text_sizes[] = {
+    FIELD("vocab_size", SIZE, vocab), FIELD("width", SIZE, text_width), FIELD("heads", SIZE, text_heads),
+    FIELD("layers", SIZE, text_layers), FIELD("proj_bias", BOOL, text_projection_bias), FIELD_OTHER("context_length"),
+    FIELD_OTHER("mlp_ratio"), FIELD_OTHER("intermediate_size"), FIELD_OTHER("act_kwargs"), FIELD_OTHER("norm_kwargs"),
+    FIELD_OTHER("activation"), FIELD_OTHER("output_tokens"), FIELD_OTHER("hf_tokenizer_name"),
+    FIELD_OTHER("tokenizer_kwargs"), FIELD_END };
+
+static const config_field text_fields[] = {
+    FIELD("no_causal_mask", BOOL, no_causal_mask), FIELD("no_ln_final", BOOL, no_ln_final),
+    FIELD("mask_queries", BOOL, mask_queries), FIELD_OF("pool_type", CHOICE, text_pool, text_pools),
+    FIELD_OF("proj_type", SECOND, no_text_projection, projections), FIELD("eos_id", INT, eos),
+    FIELD_OTHER("ls_init_value"), FIELD_OTHER("pad_id"), FIELD_OTHER("tokenizer_mode"),
+    { "block_type", FIELD_KNOWN, 0, default_block }, FIELD_END };
+
+static const config_field bert_keys[] = {
+    FIELD_OTHER("hf_model_name"), FIELD_OTHER("hf_model_pretrained"), FIELD_OTHER("hf_pooler_type"),
+    FIELD_OTHER("hf_proj_type"), FIELD_OTHER("bert"), FIELD_END };
+
+static const config_field bert_fields[] = {
+    FIELD("positions", NEED, bert.positions), FIELD("first_position", SIZE, bert.first),
+    FIELD("token_types", NEED, bert.types), FIELD("pad_id", SIZE, bert.pad), FIELD_END };
+
+static const config_field flat_fields[] = {
+    FIELD("embed_dim", NEED, embed), FIELD("image_resolution", NEED, image_size), FIELD("vision_width", NEED, width),
+    FIELD("context_length", NEED, context), FIELD("vocab_size", NEED, vocab),
+    FIELD("transformer_width", NEED, text_width), FIELD("transformer_heads", NEED, text_heads),
+    FIELD("transformer_layers", NEED, text_layers), FIELD_END };
 /* clang-format on */
 
-/* ---- a tower ------------------------------------------------------------------------------------- */
+/* ---- blocks -------------------------------------------------------------------------------------- */
+
+/* Refuses an object with another key. */
+static cloob_status read_only_key(const config_reader *r, const json *object, const char *name, const char *key)
+{
+    for (const json *v = object ? object->child : NULL; v; v = v->next)
+        if (strcmp(v->key, key) != 0) {
+            char wanted[40];
+            snprintf(wanted, sizeof wanted, "\"%s\" alone", key);
+            return reader_bad(r, name, wanted);
+        }
+    return CLOOB_OK;
+}
 
 /* open_clip's {"approximate": "tanh"} of a GELU, or cloob's name for any of the three. */
 static cloob_status read_act(const config_reader *r, const json *tower, model_act *act)
 {
-    static const char *const words[] = { "none", "tanh", NULL }, *const names[] = { "quickgelu", "gelu", "gelu_tanh",
-                                                                                    NULL };
+    static const char *const words[] = { "none", "tanh", NULL };
     const json *kwargs = json_get(tower, "act_kwargs");
     int tanh = 0, own = *act;
     CLOOB_TRY(reader_choice(r, kwargs, "approximate", words, &tanh));
-    CLOOB_TRY(reader_choice(r, tower, "activation", names, &own));
-    *act = (model_act)own;
-    for (const json *v = kwargs ? kwargs->child : NULL; v; v = v->next)
-        if (strcmp(v->key, "approximate") != 0) return reader_bad(r, "act_kwargs", "\"approximate\" alone");
-    if (tanh && *act == ACT_QUICKGELU) return reader_bad(r, "act_kwargs", "absent with \"quick_gelu\"");
-    if (tanh) *act = ACT_GELU_TANH;
+    CLOOB_TRY(reader_choice(r, tower, "activation", act_names, &own));
+    CLOOB_TRY(read_only_key(r, kwargs, "act_kwargs", "approximate"));
+    if (tanh && own == ACT_QUICKGELU) return reader_bad(r, "act_kwargs", "absent with \"quick_gelu\"");
+    *act = tanh ? ACT_GELU_TANH : (model_act)own;
     return CLOOB_OK;
-}
-
-static cloob_status read_eps(const config_reader *r, const json *tower, double *eps)
-{
-    const json *kwargs = json_get(tower, "norm_kwargs");
-    for (const json *v = kwargs ? kwargs->child : NULL; v; v = v->next)
-        if (strcmp(v->key, "eps") != 0) return reader_bad(r, "norm_kwargs", "\"eps\" alone");
-    return reader_number(r, kwargs, "eps", eps);
 }
 
 /* The hidden layer is int(width * mlp_ratio) wide, as in Python. */
 static cloob_status read_blocks(const config_reader *r, const json *tower, int64_t width, model_blocks *b)
 {
     double ratio = 4.0;
+    const json *norm = json_get(tower, "norm_kwargs");
     CLOOB_TRY(reader_number(r, tower, "mlp_ratio", &ratio));
     if (!(ratio > 0 && ratio < 1e6) || width < 0 || width > 1 << 20) return reader_bad(r, "mlp_ratio", "above 0");
     b->inner = (int64_t)((double)width * ratio);
@@ -356,39 +122,62 @@ static cloob_status read_blocks(const config_reader *r, const json *tower, int64
     else if (b->inner < 1) return reader_bad(r, "intermediate_size", "above 0");
     CLOOB_TRY(reader_number(r, tower, "ls_init_value", &b->layer_scale));
     CLOOB_TRY(read_act(r, tower, &b->act));
-    return read_eps(r, tower, &b->eps);
+    CLOOB_TRY(read_only_key(r, norm, "norm_kwargs", "eps"));
+    return reader_number(r, norm, "eps", &b->eps);
 }
 
-/* ---- image towers of timm -------------------------------------------------------------------------- */
+/* The smallest ratio of four decimals whose product with the width, cut down to a whole number, is the hidden
+ * layer's. */
+static double mlp_ratio(int64_t width, int64_t inner) { return ceil((double)inner / (double)width * 1e4) / 1e4; }
 
-/* timm_pool is the tower's own pooling, by its own name; "" leaves it alone. */
-static cloob_status read_timm(const config_reader *r, const json *v, const char *name)
+static bool mixed_quick(const model_config *c)
 {
-    static const char *const pools[] = { "token", "avg", "map" };
-    model_config *c = r->c;
-    const char *pool = json_string(json_get(v, "timm_pool")), *projection = json_string(json_get(v, "timm_proj"));
-    if (!model_config_from_timm(name, c))
-        return ctx_fail(
-            r->ctx, CLOOB_ERR_UNSUPPORTED,
-            "%s: its image tower is timm's %.80s; of timm's towers ConvNeXt, EVA, PE-Core, MobileCLIP's, SigLIP's and "
-            "plain ViTs are built in, others would need their own graph",
-            r->source, name);
-    int64_t size = c->image_size;
-    CLOOB_TRY(refuse_unknown(r, v, "vision_cfg: ", timm_keys));
-    CLOOB_TRY(take_image_size(r, v, "image_size", &size));
-    if (size != c->image_size && c->family == MODEL_VIT)
-        return reader_bad(r, "image_size", "the size in timm_model_name");
-    c->image_size = size;
-    if (pool && pool[0] && c->family == MODEL_VIT && strcmp(pool, pools[c->image_pool]) != 0)
-        return reader_bad(r, "timm_pool", pools[c->image_pool]);
-    if (pool && pool[0] && c->family == MODEL_FASTVIT && strcmp(pool, "avg") != 0)
-        return reader_bad(r, "timm_pool", "avg");
-    if (!model_config_set_timm_projection(c, projection))
-        return reader_bad(r, "timm_proj", "linear, mlp, none or null");
-    return reader_number(r, v, "patch_dropout", &c->patch_dropout);
+    return c->family == MODEL_VIT && !c->bert.positions &&
+           (c->image.act == ACT_QUICKGELU) != (c->text.act == ACT_QUICKGELU);
 }
 
-/* ---- the nested form ----------------------------------------------------------------------------- */
+/* Nothing for CLIP's own way, so that a plain model's text stays as every reader knows it. */
+static void put_blocks(json_out *w, const model_config *c, const model_blocks *b, int64_t width)
+{
+    if (b->inner && (int64_t)((double)width * mlp_ratio(width, b->inner)) == b->inner)
+        json_put_number(w, "mlp_ratio", mlp_ratio(width, b->inner));
+    else if (b->inner) json_put_int(w, "intermediate_size", b->inner);
+    if (b->layer_scale) json_put_number(w, "ls_init_value", b->layer_scale);
+    if (mixed_quick(c)) json_put_text(w, "activation", model_act_name(b->act));
+    else if (b->act == ACT_GELU_TANH) json_object(w, "act_kwargs", J_TEXT("approximate", "tanh"));
+    if (b->eps == 1e-5) return;
+    json_begin(w, "norm_kwargs", '{');
+    json_put_number(w, "eps", b->eps);
+    json_end(w);
+}
+
+/* ---- image towers -------------------------------------------------------------------------------- */
+
+/* An edge, or open_clip's [height, width] of a square. */
+static cloob_status read_image_size(const config_reader *r, const json *vision)
+{
+    const json *v = json_get(vision, "image_size");
+    if (!v || v->kind != JSON_ARRAY) return reader_int(r, vision, "image_size", &r->c->image_size);
+    int64_t h, w;
+    if (v->count != 2 || !json_int(v->child, &h) || !json_int(v->child->next, &w) || h != w)
+        return reader_bad(r, "image_size", "one edge length (images are square)");
+    r->c->image_size = h;
+    return CLOOB_OK;
+}
+
+/* One number: a ViT's depth. Four, or a FastViT's five: blocks per stage. */
+static cloob_status read_layers(const config_reader *r, const json *object, const char *key, bool fastvit)
+{
+    const json *v = json_get(object, key);
+    bool stages = v && v->kind == JSON_ARRAY;
+    int64_t n = 0;
+    if (!v) return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: \"%s\" is missing", r->source, key);
+    r->c->family = stages ? MODEL_RESNET : MODEL_VIT;
+    bool good = stages ? v->count == 4 || (fastvit && v->count == 5) : json_int(v, &r->c->layers[0]);
+    for (const json *e = stages && good ? v->child : NULL; e && good; e = e->next)
+        good = json_int(e, &r->c->layers[n++]);
+    return good ? CLOOB_OK : reader_bad(r, key, "a number, or four for a ResNet");
+}
 
 static cloob_status read_heads(const config_reader *r, const json *v)
 {
@@ -404,150 +193,124 @@ static cloob_status read_heads(const config_reader *r, const json *v)
     return CLOOB_OK;
 }
 
-static cloob_status read_pool(const config_reader *r, const json *v)
+/* timm_pool is the tower's own pooling, by its own name; "" leaves it alone. */
+static cloob_status read_timm(const config_reader *r, const json *v, const char *name)
 {
-    static const char *const pools[] = { "tok", "avg", "map", NULL }, *const projections[] = { "linear", "none", NULL };
     model_config *c = r->c;
-    int pool = 0, projection = 0;
-    bool class_token = true;
-    CLOOB_TRY(reader_choice(r, v, "pool_type", pools, &pool));
-    CLOOB_TRY(reader_choice(r, v, "proj_type", projections, &projection));
-    CLOOB_TRY(reader_bool(r, v, "class_token", &class_token));
-    CLOOB_TRY(reader_bool(r, v, "no_ln_pre", &c->no_ln_pre));
-    CLOOB_TRY(reader_bool(r, v, "final_ln_after_pool", &c->norm_after_pool));
-    c->image_pool = (model_image_pool)pool;
-    c->no_image_projection = projection == 1;
-    c->no_class_token = !class_token;
-    c->patch_bias = !class_token;
-    CLOOB_TRY(reader_bool(r, v, "patch_bias", &c->patch_bias));
-    if (pool == IMAGE_POOL_CLASS && !class_token)
-        return reader_bad(r, "pool_type", "\"avg\" or \"map\" without a class token");
-    if (pool == IMAGE_POOL_MAP && c->norm_after_pool)
-        return reader_bad(r, "pool_type", "\"map\" without final_ln_after_pool");
-    return reader_number(r, v, "patch_dropout", &c->patch_dropout);
+    const char *pool = json_string(json_get(v, "timm_pool")), *projection = json_string(json_get(v, "timm_proj"));
+    if (!model_config_from_timm(name, c))
+        return ctx_fail(
+            r->ctx, CLOOB_ERR_UNSUPPORTED,
+            "%s: its image tower is timm's %.80s; of timm's towers ConvNeXt, EVA, PE-Core, MobileCLIP's, SigLIP's and "
+            "plain ViTs are built in, others would need their own graph",
+            r->source, name);
+    int64_t size = c->image_size;
+    const char *own = c->family == MODEL_FASTVIT ? "avg" : c->family == MODEL_VIT ? timm_pools[c->image_pool] : NULL;
+    CLOOB_TRY(reader_refuse_unknown(r, v, "vision_cfg: ", timm_fields, NULL));
+    CLOOB_TRY(read_image_size(r, v));
+    if (size != c->image_size && c->family == MODEL_VIT)
+        return reader_bad(r, "image_size", "the size in timm_model_name");
+    if (pool && pool[0] && own && strcmp(pool, own) != 0) return reader_bad(r, "timm_pool", own);
+    if (!model_config_set_timm_projection(c, projection))
+        return reader_bad(r, "timm_proj", "linear, mlp, none or null");
+    return reader_fields(r, v, timm_fields);
 }
 
-/* What only towers of timm have, under cloob's own keys. */
-static cloob_status read_projection(const config_reader *r, const json *v)
+static cloob_status read_pool(const config_reader *r, const json *v)
 {
-    static const char *const norms[] = { "before", "after", "branch", NULL };
     model_config *c = r->c;
-    model_blocks *b = &c->image;
-    int norm = b->norm;
-    CLOOB_TRY(reader_bool(r, v, "no_ln_post", &c->no_ln_post));
-    CLOOB_TRY(reader_bool(r, v, "proj_bias", &c->image_projection_bias));
-    CLOOB_TRY(reader_int(r, v, "proj_hidden", &c->image_projection_hidden));
-    CLOOB_TRY(reader_choice(r, v, "block_norm", norms, &norm));
-    b->norm = (model_norm)norm;
-    CLOOB_TRY(reader_bool(r, v, "swiglu", &b->swiglu));
-    CLOOB_TRY(reader_bool(r, v, "inner_norms", &b->inner_norms));
-    CLOOB_TRY(reader_bool(r, v, "no_key_bias", &b->no_key_bias));
-    CLOOB_TRY(reader_number(r, v, "rope_grid", &b->rope_grid));
-    CLOOB_TRY(reader_number(r, v, "rope_offset", &b->rope_offset));
-    CLOOB_TRY(reader_bool(r, v, "rope_swapped", &b->rope_swapped));
-    CLOOB_TRY(reader_int(r, v, "pool_heads", &c->pool_heads));
-    CLOOB_TRY(reader_int(r, v, "position_side", &c->position_side));
-    CLOOB_TRY(reader_int(r, v, "max_patches", &c->view.patches));
-    if (c->position_side) model_config_set_naflex(c, c->position_side, c->view.patches);
-    return reader_int(r, v, "pool_intermediate_size", &c->pool_inner);
+    c->patch_bias = c->no_class_token;
+    CLOOB_TRY(reader_bool(r, v, "patch_bias", &c->patch_bias));
+    if (c->image_pool == IMAGE_POOL_CLASS && c->no_class_token)
+        return reader_bad(r, "pool_type", "\"avg\" or \"map\" without a class token");
+    if (c->image_pool == IMAGE_POOL_MAP && c->norm_after_pool)
+        return reader_bad(r, "pool_type", "\"map\" without final_ln_after_pool");
+    return CLOOB_OK;
 }
 
 static cloob_status read_vision(const config_reader *r, const json *v)
 {
     model_config *c = r->c;
-    const char *timm = json_string(json_get(v, "timm_model_name"));
-    const json *pooler = json_get(v, "attentional_pool");
+    const char *timm = json_string(json_get(v, "timm_model_name")), *own = json_string(json_get(v, "timm"));
+    const json *pooler = reader_value(v, "attentional_pool");
     bool convnext = false, fastvit = false;
     if (timm) return read_timm(r, v, timm);
-    if (pooler && (pooler->kind != JSON_BOOL || pooler->boolean) && pooler->kind != JSON_NULL)
+    if (pooler && (pooler->kind != JSON_BOOL || pooler->boolean))
         return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
                         "%s: \"attentional_pool\" is CoCa's pooling; its image tower is not built in", r->source);
-    CLOOB_TRY(refuse_unknown(r, v, "vision_cfg: ", vision_keys));
+    CLOOB_TRY(reader_refuse_unknown(r, v, "vision_cfg: ", vision_sizes, vision_fields));
     c->image_size = 224;
-    CLOOB_TRY(take_image_size(r, v, "image_size", &c->image_size));
-    CLOOB_TRY(take_layers(r, v, "layers"));
-    CLOOB_TRY(reader_need_int(r, v, "width", &c->width));
-    CLOOB_TRY(reader_int(r, v, "patch_size", &c->patch));
+    CLOOB_TRY(read_image_size(r, v));
     CLOOB_TRY(reader_bool(r, v, "convnext", &convnext));
     CLOOB_TRY(reader_bool(r, v, "fastvit", &fastvit));
-    CLOOB_TRY(reader_bool(r, v, "patch_stem", &c->patch_stem));
+    CLOOB_TRY(read_layers(r, v, "layers", fastvit));
+    CLOOB_TRY(reader_fields(r, v, vision_sizes));
     if ((convnext || fastvit) && c->family == MODEL_RESNET)
         c->family = convnext ? MODEL_CONVNEXT : MODEL_FASTVIT, c->image_heads = 1;
     else CLOOB_TRY(read_heads(r, v));
-    const char *own = json_string(json_get(v, "timm")); /* next to the sizes, in cloob's files */
-    if (own) snprintf(c->timm, sizeof c->timm, "%s", own);
-    if (c->family == MODEL_RESNET) { /* open_clip writes null, or values it does not use */
-        c->patch = 0;
-        return CLOOB_OK;
-    }
+    if (own) snprintf(c->timm, sizeof c->timm, "%s", own); /* next to the sizes, in cloob's files */
+    if (c->family == MODEL_RESNET) return CLOOB_OK; /* open_clip writes values of the others that it does not use */
+    CLOOB_TRY(reader_fields(r, v, vision_fields));
     CLOOB_TRY(read_blocks(r, v, c->width, &c->image));
-    CLOOB_TRY(read_projection(r, v));
+    if (c->position_side) model_config_set_naflex(c, c->position_side, c->view.patches);
     return c->family == MODEL_VIT ? read_pool(r, v) : CLOOB_OK;
 }
 
-static cloob_status read_text_end(const config_reader *r, const json *t)
+static void put_vision(json_out *w, const model_config *c)
 {
-    static const char *const pools[] = { "argmax", "eos", "last", "first", NULL }, *const projections[] = { "linear",
-                                                                                                            "none",
-                                                                                                            NULL };
-    model_config *c = r->c;
-    int pool = 0, projection = 0;
-    c->no_causal_mask = c->text_projection_bias = false;
-    CLOOB_TRY(reader_bool(r, t, "no_causal_mask", &c->no_causal_mask));
-    CLOOB_TRY(reader_bool(r, t, "proj_bias", &c->text_projection_bias));
-    CLOOB_TRY(reader_choice(r, t, "pool_type", pools, &pool));
-    CLOOB_TRY(reader_choice(r, t, "proj_type", projections, &projection));
-    c->text_pool = (model_text_pool)pool;
-    c->no_text_projection = projection == 1;
-    if (c->no_text_projection) c->text_projection_bias = false;
-    c->eos = c->text_pool == TEXT_POOL_EOS ? 2 : 0;
-    return c->text_pool == TEXT_POOL_EOS ? reader_int(r, t, "eos_id", &c->eos) : CLOOB_OK;
+    if (c->family == MODEL_VIT) json_put_int(w, "layers", c->layers[0]);
+    else {
+        json_begin(w, "layers", '[');
+        for (int i = 0; i < 4 + (c->layers[4] > 0); i++) json_put_int(w, NULL, c->layers[i]);
+        json_end(w);
+    }
+    fields_put(w, c, vision_sizes);
+    if (c->family == MODEL_RESNET || c->family == MODEL_VIT)
+        json_put_int(w, "head_width", model_config_image_attention_width(c) / c->image_heads);
+    if (c->family == MODEL_RESNET) return;
+    if (c->timm[0]) json_put_text(w, "timm", c->timm);
+    if (c->family != MODEL_VIT) json_put_bool(w, c->family == MODEL_CONVNEXT ? "convnext" : "fastvit", true);
+    else if (c->patch_bias != c->no_class_token) json_put_bool(w, "patch_bias", c->patch_bias);
+    fields_put(w, c, vision_fields);
+    put_blocks(w, c, &c->image, c->width);
 }
 
-/* ---- a text tower of transformers ------------------------------------------------------------ */
-
-/* The sizes of a tower whose name is not known, or may not be: cloob's own files have them. */
-static cloob_status read_bert_sizes(const config_reader *r, const json *t, const json *sizes)
+static void put_timm_vision(json_out *w, const model_config *c, const char *name)
 {
-    model_config *c = r->c;
-    model_config_set_bert(c);
-    c->text.eps = 1e-5;
-    CLOOB_TRY(reader_int(r, t, "vocab_size", &c->vocab));
-    CLOOB_TRY(reader_int(r, t, "width", &c->text_width));
-    CLOOB_TRY(reader_int(r, t, "heads", &c->text_heads));
-    CLOOB_TRY(reader_int(r, t, "layers", &c->text_layers));
-    CLOOB_TRY(read_blocks(r, t, c->text_width, &c->text));
-    CLOOB_TRY(reader_need_int(r, sizes, "positions", &c->bert.positions));
-    CLOOB_TRY(reader_int(r, sizes, "first_position", &c->bert.first));
-    CLOOB_TRY(reader_need_int(r, sizes, "token_types", &c->bert.types));
-    CLOOB_TRY(reader_int(r, sizes, "pad_id", &c->bert.pad));
-    return c->bert.positions > 0 ? CLOOB_OK : reader_bad(r, "positions", "above 0");
+    json_members(w, J_TEXT("timm_model_name", name), J_BOOL("timm_model_pretrained", false),
+                 J_TEXT("timm_pool", c->family == MODEL_CONVNEXT  ? ""
+                                     : c->family == MODEL_FASTVIT ? "avg"
+                                                                  : timm_pools[c->image_pool]));
+    if (c->image_projection_bias) json_put_null(w, "timm_proj");
+    else json_put_text(w, "timm_proj", c->no_image_projection ? "none" : c->image_projection_hidden ? "mlp" : "linear");
 }
 
+/* ---- text towers --------------------------------------------------------------------------------- */
+
+/* own: the sizes, in cloob's files; those of transformers have names. */
 static cloob_status read_bert(const config_reader *r, const json *t, const char *name)
 {
     static const char *const poolers[] = { "mean_pooler", "cls_pooler", "cls_last_hidden_state_pooler", NULL },
-                             *const projections[] = { "mlp", "linear", NULL };
+                             *const kinds[] = { "mlp", "linear", NULL };
     model_config *c = r->c;
-    const json *sizes = json_get(t, "bert"), *projects = json_get(t, "hf_proj_type");
-    int pooler = 0, projection = 0;
-    CLOOB_TRY(refuse_unknown(r, t, "text_cfg: ", bert_keys));
-    c->context = 77;
-    if (sizes) CLOOB_TRY(read_bert_sizes(r, t, sizes));
-    else if (!model_config_bert_by_name(name, c))
-        return ctx_fail(
-            r->ctx, CLOOB_ERR_UNSUPPORTED,
-            "%s: its text tower is transformers' %.80s; CLIP's and SigLIP's text transformers, BERT, RoBERTa "
-            "and XLM-RoBERTa are built in, others would need their own graph and tokenizer",
-            r->source, name);
+    const json *own = json_get(t, "bert"), *projects = json_get(t, "hf_proj_type");
+    int pooler = 0, kind = 0;
+    CLOOB_TRY(reader_refuse_unknown(r, t, "text_cfg: ", bert_keys, text_sizes));
+    if (own) {
+        model_config_set_bert(c);
+        c->text.eps = 1e-5;
+        CLOOB_TRY(reader_fields(r, t, text_sizes));
+        CLOOB_TRY(read_blocks(r, t, c->text_width, &c->text));
+        CLOOB_TRY(reader_fields(r, own, bert_fields));
+        if (c->bert.positions < 1) return reader_bad(r, "positions", "above 0");
+    } else CLOOB_TRY(config_read_bert_name(r, name));
     snprintf(c->bert.name, sizeof c->bert.name, "%s", name);
-    CLOOB_TRY(reader_int(r, t, "context_length", &c->context));
     CLOOB_TRY(reader_choice(r, t, "hf_pooler_type", poolers, &pooler));
-    CLOOB_TRY(reader_choice(r, t, "hf_proj_type", projections, &projection));
+    CLOOB_TRY(reader_choice(r, t, "hf_proj_type", kinds, &kind));
     c->text_pool = pooler ? TEXT_POOL_FIRST : TEXT_POOL_MEAN;
     c->bert.pooler = pooler == 1;
     c->no_text_projection = projects && projects->kind == JSON_NULL;
-    c->text_projection_hidden = projection == 0 && !c->no_text_projection ? (c->text_width + c->embed) / 2 : 0;
+    c->text_projection_hidden = kind == 0 && !c->no_text_projection ? (c->text_width + c->embed) / 2 : 0;
     return CLOOB_OK;
 }
 
@@ -556,25 +319,52 @@ static cloob_status read_text(const config_reader *r, const json *t, model_act a
     model_config *c = r->c;
     const char *hf = json_string(json_get(t, "hf_model_name"));
     const json *cls = json_get(t, "embed_cls");
-    if (hf) return read_bert(r, t, hf);
     if (cls && cls->kind == JSON_BOOL && cls->boolean)
         return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
                         "%s: \"embed_cls\" is CoCa's text tower; its class token would need attention with a mask "
                         "for each text, which is not built in",
                         r->source);
-    CLOOB_TRY(refuse_unknown(r, t, "text_cfg: ", text_keys));
     c->context = 77, c->vocab = 49408, c->text_width = 512, c->text_heads = 8, c->text_layers = 12;
-    c->text = (model_blocks){ .act = act, .eps = 1e-5 };
+    c->text = (model_blocks){ .act = act, .eps = 1e-5 }; /* an image tower of timm may have set SigLIP's */
+    c->no_causal_mask = c->text_projection_bias = c->no_text_projection = false, c->text_pool = TEXT_POOL_ARGMAX;
     CLOOB_TRY(reader_int(r, t, "context_length", &c->context));
-    CLOOB_TRY(reader_int(r, t, "vocab_size", &c->vocab));
-    CLOOB_TRY(reader_int(r, t, "width", &c->text_width));
-    CLOOB_TRY(reader_int(r, t, "heads", &c->text_heads));
-    CLOOB_TRY(reader_int(r, t, "layers", &c->text_layers));
-    CLOOB_TRY(read_blocks(r, t, c->text_width, &c->text));
-    CLOOB_TRY(reader_bool(r, t, "no_ln_final", &c->no_ln_final));
-    CLOOB_TRY(reader_bool(r, t, "mask_queries", &c->mask_queries));
-    return read_text_end(r, t);
+    if (hf) return read_bert(r, t, hf);
+    CLOOB_TRY(reader_refuse_unknown(r, t, "text_cfg: ", text_sizes, text_fields));
+    CLOOB_TRY(reader_fields(r, t, text_sizes));
+    c->eos = 2; /* open_clip's default */
+    CLOOB_TRY(reader_fields(r, t, text_fields));
+    if (c->text_pool != TEXT_POOL_EOS) c->eos = 0;
+    if (c->no_text_projection) c->text_projection_bias = false;
+    return read_blocks(r, t, c->text_width, &c->text);
 }
+
+/* own: cloob's form, which has the sizes; open_clip's has the name alone. */
+static void put_bert(json_out *w, const model_config *c, bool own)
+{
+    json_members(w, J_TEXT("hf_model_name", c->bert.name), J_TEXT("hf_tokenizer_name", c->bert.name),
+                 J_TEXT("hf_pooler_type", c->text_pool == TEXT_POOL_MEAN ? "mean_pooler"
+                                          : c->bert.pooler               ? "cls_pooler"
+                                                                         : "cls_last_hidden_state_pooler"));
+    if (c->no_text_projection) json_put_null(w, "hf_proj_type");
+    else json_put_text(w, "hf_proj_type", c->text_projection_hidden ? "mlp" : "linear");
+    if (!own) return;
+    json_begin(w, "bert", '{');
+    fields_put(w, c, bert_fields);
+    json_end(w);
+}
+
+static void put_text(json_out *w, const model_config *c, bool own)
+{
+    bool bert = c->bert.positions > 0;
+    json_put_int(w, "context_length", c->context);
+    if (bert) put_bert(w, c, own);
+    if (bert && !own) return;
+    fields_put(w, c, text_sizes);
+    if (!bert) fields_put(w, c, text_fields);
+    put_blocks(w, c, &c->text, c->text_width);
+}
+
+/* ---- the nested form ----------------------------------------------------------------------------- */
 
 static cloob_status read_nested(const config_reader *r, const json *root)
 {
@@ -590,7 +380,7 @@ static cloob_status read_nested(const config_reader *r, const json *root)
     if (!r->c->no_image_tower && (!vision || vision->kind != JSON_OBJECT))
         return reader_bad(r, "vision_cfg", "an object");
     if (!r->c->no_text_tower && (!text || text->kind != JSON_OBJECT)) return reader_bad(r, "text_cfg", "an object");
-    CLOOB_TRY(refuse_unknown(r, root, "", top_keys));
+    CLOOB_TRY(reader_refuse_unknown(r, root, "", top_keys, NULL));
     CLOOB_TRY(reader_bool(r, root, "quick_gelu", &quick));
     model_config_set_act(r->c, quick ? ACT_QUICKGELU : ACT_GELU);
     CLOOB_TRY(reader_need_int(r, root, "embed_dim", &r->c->embed));
@@ -600,28 +390,97 @@ static cloob_status read_nested(const config_reader *r, const json *root)
     return preprocess_read_own(r, root);
 }
 
-/* ---- the flat form ------------------------------------------------------------------------------- */
-
-static cloob_status read_flat(const config_reader *r, const json *root)
+/* The common part of cloob's and open_clip's forms, without the braces. */
+static void put_nested(json_out *w, const model_config *c, const char *timm, bool own, const char *clean)
 {
-    model_config *c = r->c;
-    CLOOB_TRY(reader_need_int(r, root, "embed_dim", &c->embed));
-    CLOOB_TRY(reader_need_int(r, root, "image_resolution", &c->image_size));
-    CLOOB_TRY(take_layers(r, root, "vision_layers"));
-    CLOOB_TRY(reader_need_int(r, root, "vision_width", &c->width));
-    if (c->family == MODEL_VIT) CLOOB_TRY(reader_need_int(r, root, "vision_patch_size", &c->patch));
-    if (c->width > 0 && c->width < INT64_MAX / 32) c->image_heads = model_config_image_attention_width(c) / 64;
-    CLOOB_TRY(reader_need_int(r, root, "context_length", &c->context));
-    CLOOB_TRY(reader_need_int(r, root, "vocab_size", &c->vocab));
-    CLOOB_TRY(reader_need_int(r, root, "transformer_width", &c->text_width));
-    CLOOB_TRY(reader_need_int(r, root, "transformer_heads", &c->text_heads));
-    return reader_need_int(r, root, "transformer_layers", &c->text_layers);
+    const model_blocks *blocks = c->bert.positions ? &c->image : &c->text; /* a BERT's activation is not open_clip's */
+    json_put_int(w, "embed_dim", c->embed);
+    json_put_bool(w, "quick_gelu", blocks->act == ACT_QUICKGELU && !mixed_quick(c));
+    if (c->has_logit_bias) json_put_int(w, "init_logit_bias", -10);
+    if (timm && c->family != MODEL_CONVNEXT && !c->bert.positions) json_put_bool(w, "custom_text", true);
+    if (c->no_image_tower) json_put_null(w, "vision_cfg");
+    else {
+        json_begin(w, "vision_cfg", '{');
+        json_put_int(w, "image_size", c->image_size);
+        if (timm) put_timm_vision(w, c, timm);
+        else put_vision(w, c);
+        json_end(w);
+    }
+    if (c->no_text_tower) {
+        json_put_null(w, "text_cfg");
+        return;
+    }
+    json_begin(w, "text_cfg", '{');
+    put_text(w, c, own);
+    if (clean && !c->bert.positions)
+        json_put_text(w, "hf_tokenizer_name", c->name); /* open_clip reads the folder's files */
+    if (clean) json_object(w, "tokenizer_kwargs", J_TEXT("clean", clean));
+    json_end(w);
+}
+
+void model_config_to_json(const model_config *c, sbuf *s)
+{
+    json_out w = json_out_on(s);
+    json_begin(&w, NULL, '{');
+    json_put_text(&w, "name", c->name);
+    put_nested(&w, c, NULL, true, NULL);
+    preprocess_put_own(&w, c);
+    json_end(&w);
+    json_out_back(&w, s);
+}
+
+/* A ViT's positions are those of timm's size; names that are not in the table are not checked. */
+static bool timm_has(const model_config *c)
+{
+    model_config known;
+    model_config_init(&known);
+    return c->family != MODEL_VIT || !model_config_from_timm(c->timm, &known) || known.image_size == c->image_size;
+}
+
+/* What open_clip cannot express; NULL: nothing. timm: the image tower's name there, "" for open_clip's own. */
+static const char *beyond_open_clip(const model_config *c, char timm[64])
+{
+    snprintf(timm, 64, "%s", c->timm);
+    if (c->timm[0] && !timm_has(c)) return "has the image tower from timm, which has it for images of another size";
+    if (c->position_side) return "has no SigLIP 2 NaFlex models; hf has";
+    if (c->no_class_token && !c->timm[0] && (c->image_pool != IMAGE_POOL_MAP || !model_config_timm_name(c, timm, 64)))
+        return "takes SigLIP's image tower from timm, which has none of these sizes";
+    if (c->no_ln_post || c->no_ln_final) return "has no towers without norms at their ends, and no mask of queries";
+    if (c->bert.positions && !c->bert.name[0]) return "finds the sizes of a BERT by its name, which this one lacks";
+    return mixed_quick(c) ? "has one quick_gelu for both towers, and it is in one" : NULL;
+}
+
+cloob_status model_config_to_open_clip(cloob_ctx *ctx, const model_config *c, const char *path, const char *clean,
+                                       sbuf *s)
+{
+    json_out w = { 0 };
+    char timm[64];
+    const char *beyond = beyond_open_clip(c, timm);
+    if (beyond) return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: %s: open_clip %s", path, c->name, beyond);
+    json_begin(&w, NULL, '{');
+    json_begin(&w, "model_cfg", '{');
+    put_nested(&w, c, timm[0] ? timm : NULL, false, clean);
+    json_end(&w);
+    cloob_status status = preprocess_put_open_clip(ctx, &w, c, path);
+    json_end(&w);
+    json_out_append(&w, s);
+    return status;
 }
 
 /* ---- entry points -------------------------------------------------------------------------------- */
 
-/* The file's own word, else the file's name without folder and ending. */
-static void take_name(const json *root, const char *source, model_config *c)
+static cloob_status read_flat(const config_reader *r, const json *root)
+{
+    model_config *c = r->c;
+    CLOOB_TRY(reader_fields(r, root, flat_fields));
+    CLOOB_TRY(read_layers(r, root, "vision_layers", false));
+    if (c->family == MODEL_VIT) CLOOB_TRY(reader_need_int(r, root, "vision_patch_size", &c->patch));
+    if (c->width > 0 && c->width < INT64_MAX / 32) c->image_heads = model_config_image_attention_width(c) / 64;
+    return CLOOB_OK;
+}
+
+/* The name in the file, else the file's name without folder and ending. */
+static void read_name(const json *root, const char *source, model_config *c)
 {
     const char *name = json_string(json_get(root, "name")), *slash = strrchr(source, '/');
     if (!name) name = slash ? slash + 1 : source;
@@ -638,8 +497,7 @@ static cloob_status read_form(const config_reader *r, const json *root)
         return preprocess_read_open_clip(r, json_get(root, "preprocess_cfg"));
     }
     if (json_get(root, "vision_cfg") || json_get(root, "text_cfg")) return read_nested(r, root);
-    if (json_get(root, "vision_config") || json_get(root, "text_config") || is_hf_tower(model_type(root)))
-        return config_read_hf(r, root);
+    if (config_is_hf(root)) return config_read_hf(r, root);
     if (json_get(root, "vision_layers")) return read_flat(r, root);
     return ctx_fail(r->ctx, CLOOB_ERR_FORMAT,
                     "%s: not a model configuration (neither vision_cfg, vision_layers nor vision_config is in it)",
@@ -668,9 +526,19 @@ cloob_status model_config_from_json(cloob_ctx *ctx, const json *root, const char
 {
     config_reader r = { ctx, source, c };
     model_config_init(c);
-    take_name(root, source, c);
+    read_name(root, source, c);
     CLOOB_TRY(read_form(&r, root));
     fill_absent(c);
     cloob_status status = model_config_check(ctx, c);
     return status == CLOOB_OK ? status : ctx_wrap(ctx, status, "%s", source);
+}
+
+cloob_status model_config_from_text(cloob_ctx *ctx, const char *text, const char *source, model_config *c)
+{
+    arena a = { 0 };
+    json *root;
+    cloob_status status = json_parse(ctx, &a, text, strlen(text), source, &root);
+    if (status == CLOOB_OK) status = model_config_from_json(ctx, root, source, c);
+    arena_release(&a);
+    return status;
 }

@@ -275,6 +275,7 @@ static const bert_row berts[] = {
     { "bert-base-cased", 28996, 768, 12, false },
     { "bert-base-multilingual-cased", 119547, 768, 12, false },
     { "bert-base-chinese", 21128, 768, 12, false },
+    { "LaBSE", 501153, 768, 12, false },
     { "BiomedNLP-BiomedBERT-base-uncased-abstract", 30522, 768, 12, false },
     { "BiomedNLP-PubMedBERT-base-uncased-abstract", 30522, 768, 12, false },
     { "BiomedNLP-BiomedBERT-base-uncased-abstract-fulltext", 30522, 768, 12, false },

@@ -190,37 +190,12 @@ cloob_status digest_check_model_once(cloob_ctx *ctx, const char *path, const dig
     return status;
 }
 
-/* FNV-1a over 8-byte words and the tail, as files of before 0.2 have it. */
-static uint64_t hash_old(uint64_t h, const void *data, size_t n)
-{
-    const unsigned char *p = data;
-    for (; n >= 8; p += 8, n -= 8) {
-        uint64_t word;
-        memcpy(&word, p, 8);
-        h = (h ^ word) * 0x100000001B3u;
-        h ^= h >> 29;
-    }
-    for (; n; p++, n--) h = (h ^ *p) * 0x100000001B3u;
-    return h;
-}
-
-static void checksum_old(const digest_input *in, char text[DIGEST_TEXT])
-{
-    uint64_t h = 0xCBF29CE484222325u;
-    for (int64_t i = 0; i < in->count; i++) {
-        h = hash_old(h, in->entry[i].name, strlen(in->entry[i].name));
-        h = hash_old(h, in->entry[i].t.data, tensor_bytes(&in->entry[i].t));
-    }
-    put(text, h);
-}
-
 cloob_status digest_check_train(cloob_ctx *ctx, const char *path, const digest_input *in, bool *stored)
 {
     char have[DIGEST_TEXT];
-    const char *want = meta_of(in, "digest.train"), *old = meta_of(in, "checksum");
-    *stored = want || old;
-    if (!*stored) return CLOOB_OK;
-    if (want) CLOOB_TRY(digest_train(ctx, in, have));
-    else checksum_old(in, have);
-    return compare(ctx, path, want ? "the training state" : "the tensors", have, want ? want : old);
+    const char *want = meta_of(in, "digest.train");
+    *stored = want != NULL;
+    if (!want) return CLOOB_OK;
+    CLOOB_TRY(digest_train(ctx, in, have));
+    return compare(ctx, path, "the training state", have, want);
 }

@@ -7,7 +7,7 @@
  * Names, types, shapes and bytes count; the order in the file does not. Every reader of the weights checks
  * digest.model. A mapped file with the inode, size and times that it had when it was last found intact is not read
  * again for it; a server, a resumed run and `cloob info` read every file, the last two with digest.train. Files written
- * before 0.2 have a `checksum` over the tensors alone, or nothing; both are read. */
+ * before 0.2 have none of these; they are read unchecked. */
 #ifndef MODEL_DIGEST_H
 #define MODEL_DIGEST_H
 
@@ -37,8 +37,7 @@ cloob_status digest_check_model(cloob_ctx *ctx, const char *path, const digest_i
 /* The same, remembered in the cache folder for a large file that is mapped, until its inode, size or times change. */
 cloob_status digest_check_model_once(cloob_ctx *ctx, const char *path, const digest_input *in);
 
-/* digest.train, or the checksum of an older file: together with the above, every byte. *stored: whether there was
- * one. */
+/* digest.train: together with the above, every byte. *stored: whether there was one. */
 cloob_status digest_check_train(cloob_ctx *ctx, const char *path, const digest_input *in, bool *stored);
 
 #endif

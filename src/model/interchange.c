@@ -142,8 +142,7 @@ static cloob_status note_shape(reader *r, const char *name, const tensor *have, 
     return note(r, KEY_MISSHAPED, text);
 }
 
-/* to (n, m) from (m, n). */
-static void transpose(void *to, const void *from, int64_t n, int64_t m, size_t element)
+void foreign_transpose(void *to, const void *from, int64_t n, int64_t m, size_t element)
 {
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < m; j++)
@@ -161,8 +160,7 @@ static void channels_first(void *to, const void *from, const int64_t dim[4], siz
     }
 }
 
-/* The shape part i has in the source. */
-static tensor part_shape(const tensor *row, const foreign *f, int i)
+tensor foreign_shape(const tensor *row, const foreign *f, int i)
 {
     tensor t = *row;
     t.dim[0] = row->dim[0] * f->share[i] / 6;
@@ -200,7 +198,7 @@ static cloob_status find_parts(reader *r, const foreign *f, const tensor *row, c
 {
     *whole = true;
     for (int i = 0; i < f->parts; i++) {
-        tensor want = part_shape(row, f, i);
+        tensor want = foreign_shape(row, f, i);
         int64_t at = source_find(&r->s, f->name[i]);
         if (at >= 0) r->s.used[at] = true;
         part[i] = at >= 0 ? &r->s.entry[at].t : NULL;
@@ -234,7 +232,7 @@ static cloob_status take(reader *r, const st_entry *row)
     }
     for (int i = 0; copied && i < f.parts; at += tensor_bytes(part[i++])) {
         char *to = (char *)t.data + at;
-        if (f.transposed) transpose(to, part[i]->data, part[i]->dim[1], part[i]->dim[0], element);
+        if (f.transposed) foreign_transpose(to, part[i]->data, part[i]->dim[1], part[i]->dim[0], element);
         else if (f.last) channels_first(to, part[i]->data, t.dim, element);
         else memcpy(to, part[i]->data, tensor_bytes(part[i]));
         if (f.parts > 1) weights_drop_pages(r->w, part[i]);
@@ -288,11 +286,16 @@ static cloob_status take_all(reader *r)
     return status;
 }
 
-/* Buffers that published files carry and that follow from the configuration. */
+/* Buffers that published files carry and that follow from the configuration, and a BERT's pooler that is not used. */
 static bool harmless(const char *name)
 {
-    static const char *const tails[] = { "attn_mask", "position_ids", "input_resolution", "context_length",
-                                         "vocab_size" };
+    static const char *const tails[] = { "attn_mask",
+                                         "position_ids",
+                                         "input_resolution",
+                                         "context_length",
+                                         "vocab_size",
+                                         "transformer.pooler.dense.weight",
+                                         "transformer.pooler.dense.bias" };
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++)
         if (text_ends_with(name, tails[i])) return true;
     return false;

@@ -43,7 +43,8 @@ typedef enum text_names {
     TEXT_NAMES_HF_SIGLIP, /* its SiglipModel */
     TEXT_NAMES_BERT,      /* a BERT below "text.transformer.": open_clip's */
     TEXT_NAMES_HAIKU,     /* crowsonkb's CLOOB */
-    TEXT_NAMES_HF_BERT    /* one below "text_model.": Hugging Face's ChineseCLIPModel */
+    TEXT_NAMES_HF_BERT,   /* one below "text_model.": Hugging Face's ChineseCLIPModel */
+    TEXT_NAMES_MCLIP      /* one below "transformer.": M-CLIP's text towers */
 } text_names;
 
 typedef struct weight_names {
@@ -71,6 +72,11 @@ const char *names_whose(weight_names n);
 bool names_is_hf(weight_names n);
 
 void names_foreign(weight_names n, const char *canonical, foreign *out);
+
+/* The shape that part i of a tensor with canonical shape `row` has in the foreign file. */
+tensor foreign_shape(const tensor *row, const foreign *f, int i);
+/* to (n, m) from (m, n). */
+void foreign_transpose(void *to, const void *from, int64_t n, int64_t m, size_t element);
 
 typedef enum weight_format {
     FORMAT_NATIVE,   /* cloob's safetensors file */
@@ -105,6 +111,14 @@ void interchange_report_release(interchange_report *report);
 /* Hugging Face has no ResNet: refused. A missing logit_scale is written as CLIP's initial one, with a
  * warning. */
 cloob_status interchange_write(cloob_ctx *ctx, const char *path, weight_format format, weights *w);
+
+/* A tower as an ONNX file (opset 17, IR 8), for onnxruntime and others.
+ *
+ * Image tower: "images" (batch, 3, S, S) float, normalised by the metadata's "preprocess", to "image_embeddings"
+ * (batch, D), unit rows. Text tower: "tokens" (batch, T) int64, padded as the tokenizer does, to "text_embeddings". The
+ * batch is any. The graph is made from the tower's own ops, batch norm folded into the convolutions, weights in f32.
+ * Writes atomically. A tower above the 2 GB that a file of this kind may have is CLOOB_ERR_UNSUPPORTED. */
+cloob_status onnx_write(cloob_ctx *ctx, const char *path, const weights *w, bool text);
 
 /* How open_clip must clean texts for the tokenizer that the metadata store, "lower", "whitespace" or "canonicalize";
  * NULL: there is none, or it is CLIP's, which open_clip has. */

@@ -14,16 +14,6 @@ typedef struct finder {
     const char **from; /* the answer, for the report */
 } finder;
 
-static cloob_status config_from_text(finder *r, const char *text)
-{
-    arena a = { 0 };
-    json *root;
-    cloob_status status = json_parse(r->ctx, &a, text, strlen(text), r->s->path, &root);
-    if (status == CLOOB_OK) status = model_config_from_json(r->ctx, root, r->s->path, &r->w->config);
-    arena_release(&a);
-    return status;
-}
-
 /* "DIR/name" for the folder of the weights; "" when there is no such file. */
 static cloob_status path_next_to(const finder *r, const char *name, char path[FILE_PATH])
 {
@@ -154,7 +144,7 @@ cloob_status interchange_config(cloob_ctx *ctx, const interchange_options *o, co
         if (mine || (own && !found)) {
             found = true;
             *from = "its own metadata";
-            CLOOB_TRY(config_from_text(&r, own));
+            CLOOB_TRY(model_config_from_text(ctx, own, s->path, &w->config));
         }
     }
     if (!found) CLOOB_TRY(config_from_shapes(&r));

@@ -31,41 +31,22 @@ static cloob_status put(writer *o, const char *name, const tensor *t)
     return CLOOB_OK;
 }
 
-static cloob_status put_transposed(writer *o, const char *name, const tensor *t)
-{
-    int64_t n = t->dim[0], m = t->dim[1];
-    size_t element = dtype_size(t->dtype);
-    tensor turned = *t;
-    turned.dim[0] = m, turned.dim[1] = n;
-    char *to = turned.data = arena_push(&o->a, tensor_bytes(t));
-    if (!to) return ctx_no_memory(o->ctx, tensor_bytes(t), name);
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++)
-            memcpy(to + (size_t)(i * n + j) * element, (const char *)t->data + (size_t)(j * m + i) * element, element);
-    return put(o, name, &turned);
-}
-
-/* A view with dimensions of 1 in front. */
-static tensor with_lead(const tensor *t, int lead)
-{
-    tensor more = *t;
-    for (int k = t->ndim - 1; lead && k >= 0; k--) more.dim[k + lead] = t->dim[k];
-    for (int k = 0; k < lead; k++) more.dim[k] = 1;
-    more.ndim += lead;
-    return more;
-}
-
+/* Parts are views of consecutive rows. */
 static cloob_status put_foreign(writer *o, const char *canonical, const tensor *t)
 {
     foreign f;
     size_t at = 0;
     names_foreign(o->names, canonical, &f);
-    if (f.transposed) return put_transposed(o, f.name[0], t);
     for (int i = 0; i < f.parts; i++) {
-        tensor part = with_lead(t, f.lead);
-        if (f.parts > 1) part.dim[0] = t->dim[0] * f.share[i] / 6; /* views of consecutive rows */
+        tensor part = foreign_shape(t, &f, i);
         part.data = (char *)t->data + at;
         at += tensor_bytes(&part);
+        if (f.transposed) {
+            void *turned = arena_push(&o->a, tensor_bytes(&part));
+            if (!turned) return ctx_no_memory(o->ctx, tensor_bytes(&part), canonical);
+            foreign_transpose(turned, part.data, part.dim[0], part.dim[1], dtype_size(t->dtype));
+            part.data = turned;
+        }
         CLOOB_TRY(put(o, f.name[i], &part));
     }
     return CLOOB_OK;

@@ -207,7 +207,7 @@ static void turn_range(void *arg, int64_t begin, int64_t end, int thread)
 }
 
 /* The same order of elements in files and in the engine. */
-static bool lies_alike(const param *r)
+static bool same_order(const param *r)
 {
     return r->file.ndim != 4 || r->file.dim[2] * r->file.dim[3] == 1 || r->file.dim[1] == 1;
 }
@@ -215,7 +215,7 @@ static bool lies_alike(const param *r)
 /* (O, C, k, k) of files to (O, k, k, C) of the engine, or back. */
 static void relayout(cloob_ctx *ctx, const param *r, const float *from, float *to, bool to_engine)
 {
-    if (lies_alike(r)) {
+    if (same_order(r)) {
         memcpy(to, from, (size_t)r->count * sizeof *to);
         return;
     }
@@ -235,17 +235,25 @@ cloob_status params_get(cloob_ctx *ctx, const params *p, int row, bool gradient,
     return status;
 }
 
+/* `from` in the engine's order: itself, or a copy in *turned, which the caller frees. Only convolutions have another
+ * order in files; large tables are not copied. */
+static cloob_status engine_order(cloob_ctx *ctx, const param *r, const float **from, float **turned)
+{
+    *turned = NULL;
+    if (same_order(r)) return CLOOB_OK;
+    *turned = malloc((size_t)r->count * sizeof **turned);
+    if (!*turned) return ctx_no_memory(ctx, (size_t)r->count * sizeof **turned, r->name);
+    relayout(ctx, r, *from, *turned, true);
+    *from = *turned;
+    return CLOOB_OK;
+}
+
 cloob_status params_set(cloob_ctx *ctx, params *p, int row, const float *from)
 {
     const param *r = &p->row[row];
-    size_t bytes = (size_t)r->count * sizeof *from;
-    float *turned = NULL; /* only convolutions have another layout in files; large tables are not copied */
-    if (!lies_alike(r)) {
-        turned = malloc(bytes);
-        if (!turned) return ctx_no_memory(ctx, bytes, r->name);
-        relayout(ctx, r, from, turned, true);
-    }
-    cloob_status status = p->dev->to_device(ctx, p->dev, p->master + r->offset, turned ? turned : from, bytes);
+    float *turned;
+    CLOOB_TRY(engine_order(ctx, r, &from, &turned));
+    cloob_status status = p->dev->to_device(ctx, p->dev, p->master + r->offset, from, (size_t)r->count * sizeof *from);
     if (status == CLOOB_OK) status = p->dev->sync(ctx, p->dev); /* the copy may read host memory after returning */
     free(turned);
     return status;
@@ -264,13 +272,9 @@ typedef cloob_status set_row(cloob_ctx *ctx, params *p, int row, const float *fr
 static cloob_status set_half(cloob_ctx *ctx, params *p, int row, const float *from)
 {
     const param *r = &p->row[row];
-    float *turned = NULL;
-    if (!lies_alike(r)) {
-        turned = malloc((size_t)r->count * sizeof *turned);
-        if (!turned) return ctx_no_memory(ctx, (size_t)r->count * sizeof *turned, r->name);
-        relayout(ctx, r, from, turned, true);
-    }
-    bf16_round(p->shadow + r->offset, turned ? turned : from, r->count);
+    float *turned;
+    CLOOB_TRY(engine_order(ctx, r, &from, &turned));
+    bf16_round(p->shadow + r->offset, from, r->count);
     free(turned);
     return CLOOB_OK;
 }
@@ -304,7 +308,7 @@ cloob_status params_load(cloob_ctx *ctx, params *p, const weights *w)
 
 static bool can_view(const params *p, int row, const tensor *t)
 {
-    return p->dev->backend != BACKEND_CUDA && t->dtype == p->compute_view[row].dtype && lies_alike(&p->row[row]) &&
+    return p->dev->backend != BACKEND_CUDA && t->dtype == p->compute_view[row].dtype && same_order(&p->row[row]) &&
            (uintptr_t)t->data % dtype_size(t->dtype) == 0;
 }
 

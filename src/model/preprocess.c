@@ -10,6 +10,12 @@ static cloob_status refuse(const config_reader *r, const char *key, const char *
     return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED, "%s: \"%.100s\" %s", r->source, key, why);
 }
 
+static bool is_in(const char *key, const char *const *names)
+{
+    while (*names && strcmp(*names, key) != 0) names++;
+    return *names != NULL;
+}
+
 /* ---- open_clip and cloob ------------------------------------------------------------------------- */
 
 static cloob_status read_mode(const config_reader *r, const json *object)
@@ -37,13 +43,10 @@ cloob_status preprocess_read_open_clip(const config_reader *r, const json *cfg)
                                          "interpolation", "resize_mode", "fill_color", NULL };
     const char *mode = json_string(json_get(cfg, "mode"));
     int filter = (int)r->c->view.filter;
-    for (const json *v = cfg ? cfg->child : NULL; v; v = v->next) {
-        int i = 0;
-        while (known[i] && strcmp(known[i], v->key) != 0) i++;
-        if (!known[i])
+    for (const json *v = cfg ? cfg->child : NULL; v; v = v->next)
+        if (!is_in(v->key, known))
             ctx_log(r->ctx, CLOOB_LOG_WARN, "%s: \"%.100s\" of preprocess_cfg is no setting of open_clip's; not used",
                     r->source, v->key);
-    }
     if (mode && strcmp(mode, "RGB") != 0) return reader_bad(r, "mode", "\"RGB\"");
     CLOOB_TRY(reader_channels(r, cfg, "mean", r->c->image_mean));
     CLOOB_TRY(reader_channels(r, cfg, "std", r->c->image_std));
@@ -126,42 +129,23 @@ static cloob_status find_class(const config_reader *r, const json *root, const p
         r->source, name);
 }
 
-/* Fields without an effect on the pixels of one image, and those that are read; others must be off. */
+/* clang-format off */
+/* Fields that are read, and fields without an effect on the pixels of one image; others must be off. */
+static const char *const processor_keys[] = {
+    "image_processor_type", "feature_extractor_type", "processor_class", "_valid_processor_keys", "do_resize", "size",
+    "resample", "do_center_crop", "crop_size", "do_rescale", "rescale_factor", "do_normalize", "image_mean",
+    "image_std", "do_convert_rgb", "data_format", "input_data_format", "default_to_square", "device",
+    "disable_grouping", "return_tensors", "backend", "use_fast", "auto_map", "_processor_class",
+    "transformers_version", NULL };
+/* clang-format on */
+
 static cloob_status check_fields(const config_reader *r, const json *root)
 {
-    static const char *const known[] = { "image_processor_type",
-                                         "feature_extractor_type",
-                                         "processor_class",
-                                         "_valid_processor_keys",
-                                         "do_resize",
-                                         "size",
-                                         "resample",
-                                         "do_center_crop",
-                                         "crop_size",
-                                         "do_rescale",
-                                         "rescale_factor",
-                                         "do_normalize",
-                                         "image_mean",
-                                         "image_std",
-                                         "do_convert_rgb",
-                                         "data_format",
-                                         "input_data_format",
-                                         "default_to_square",
-                                         "device",
-                                         "disable_grouping",
-                                         "return_tensors",
-                                         "backend",
-                                         "use_fast",
-                                         "auto_map",
-                                         "_processor_class",
-                                         "transformers_version",
-                                         NULL };
     for (const json *v = root->child; v; v = v->next) {
-        int i = 0;
-        while (known[i] && strcmp(known[i], v->key) != 0) i++;
         bool naflex = strcmp(v->key, "patch_size") == 0 || strcmp(v->key, "max_num_patches") == 0;
         bool off = (naflex && r->c->position_side) || v->kind == JSON_NULL || (v->kind == JSON_BOOL && !v->boolean);
-        if (!known[i] && !off) return refuse(r, v->key, "is not applied by cloob's image preprocessing");
+        if (!off && !is_in(v->key, processor_keys))
+            return refuse(r, v->key, "is not applied by cloob's image preprocessing");
     }
     return CLOOB_OK;
 }

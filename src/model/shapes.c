@@ -13,52 +13,56 @@ typedef struct list {
     bool failed;
 } list;
 
-static void add(list *l, const char *prefix, const char *leaf, int ndim, const int64_t *dim)
+/* The name is put together from three parts. */
+static void add(list *l, const char *prefix, const char *name, const char *leaf, int ndim, const int64_t *dim)
 {
     int64_t i = l->count++;
     if (!l->row) return;
-    size_t bytes = strlen(prefix) + strlen(leaf) + 1;
-    char *name = arena_push(l->a, bytes);
-    l->failed |= !name;
-    if (name) snprintf(name, bytes, "%s%s", prefix, leaf);
-    l->row[i] = (st_entry){ name, tensor_make(CLOOB_F32, ndim, dim, NULL) };
+    size_t bytes = strlen(prefix) + strlen(name) + strlen(leaf) + 1;
+    char *full = arena_push(l->a, bytes);
+    l->failed |= !full;
+    if (full) snprintf(full, bytes, "%s%s%s", prefix, name, leaf);
+    l->row[i] = (st_entry){ full, tensor_make(CLOOB_F32, ndim, dim, NULL) };
 }
 
-static void add1(list *l, const char *prefix, const char *leaf, int64_t n) { add(l, prefix, leaf, 1, &n); }
+static void add1(list *l, const char *prefix, const char *name, int64_t n) { add(l, prefix, name, "", 1, &n); }
 
-static void add2(list *l, const char *prefix, const char *leaf, int64_t n, int64_t m)
+static void add2(list *l, const char *prefix, const char *name, int64_t n, int64_t m)
 {
-    add(l, prefix, leaf, 2, (int64_t[]){ n, m });
+    add(l, prefix, name, "", 2, (int64_t[]){ n, m });
 }
 
-static void add4(list *l, const char *prefix, const char *leaf, int64_t out, int64_t in, int64_t k)
+static void add4(list *l, const char *prefix, const char *name, int64_t out, int64_t in, int64_t k)
 {
-    add(l, prefix, leaf, 4, (int64_t[]){ out, in, k, k });
+    add(l, prefix, name, "", 4, (int64_t[]){ out, in, k, k });
 }
 
 /* ---- parts --------------------------------------------------------------------------------------- */
 
-static void add_norm(list *l, const char *prefix, int64_t n)
+static void add_norm(list *l, const char *prefix, const char *name, int64_t n)
 {
-    add1(l, prefix, ".weight", n);
-    add1(l, prefix, ".bias", n);
+    add(l, prefix, name, ".weight", 1, &n);
+    add(l, prefix, name, ".bias", 1, &n);
 }
 
 static void add_batch_norm(list *l, const char *prefix, const char *name, int64_t n)
 {
-    char path[96];
-    snprintf(path, sizeof path, "%s%s", prefix, name);
-    add_norm(l, path, n);
-    add1(l, path, ".running_mean", n);
-    add1(l, path, ".running_var", n);
+    add_norm(l, prefix, name, n);
+    add(l, prefix, name, ".running_mean", 1, &n);
+    add(l, prefix, name, ".running_var", 1, &n);
 }
 
 static void add_linear(list *l, const char *prefix, const char *name, int64_t out, int64_t in)
 {
-    char path[96];
-    snprintf(path, sizeof path, "%s%s", prefix, name);
-    add2(l, path, ".weight", out, in);
-    add1(l, path, ".bias", out);
+    add(l, prefix, name, ".weight", 2, (int64_t[]){ out, in });
+    add(l, prefix, name, ".bias", 1, &out);
+}
+
+/* With a bias; in 1: depthwise. */
+static void add_conv(list *l, const char *prefix, const char *name, int64_t out, int64_t in, int64_t k)
+{
+    add(l, prefix, name, ".weight", 4, (int64_t[]){ out, in, k, k });
+    add(l, prefix, name, ".bias", 1, &out);
 }
 
 /* What follows attention in a block, and in the pooling by attention. */
@@ -66,8 +70,7 @@ static void add_mlp(list *l, const char *p, int64_t w, int64_t inner, bool gated
 {
     add_linear(l, p, "mlp.c_fc", gated ? 2 * inner : inner, w);
     add_linear(l, p, "mlp.c_proj", w, inner);
-    add1(l, p, "ln_2.weight", w);
-    add1(l, p, "ln_2.bias", w);
+    add_norm(l, p, "ln_2", w);
 }
 
 static void add_attention(list *l, const char *p, int64_t w, bool no_key_bias)
@@ -84,14 +87,10 @@ static void add_transformer(list *l, const char *prefix, int64_t layers, int64_t
     for (int64_t i = 0; i < layers; i++) {
         snprintf(p, sizeof p, "%s.resblocks.%lld.", prefix, (long long)i);
         add_attention(l, p, w, b->no_key_bias);
-        add1(l, p, "ln_1.weight", w);
-        add1(l, p, "ln_1.bias", w);
+        add_norm(l, p, "ln_1", w);
         add_mlp(l, p, w, model_blocks_inner(b, w), b->swiglu);
-        for (int k = 0; k < 2 && b->inner_norms; k++) {
-            char norm[112];
-            snprintf(norm, sizeof norm, "%s%s", p, k ? "mlp.ln_inner" : "attn.ln_inner");
-            add_norm(l, norm, k ? model_blocks_inner(b, w) : w);
-        }
+        if (b->inner_norms) add_norm(l, p, "attn.ln_inner", w);
+        if (b->inner_norms) add_norm(l, p, "mlp.ln_inner", model_blocks_inner(b, w));
         if (b->layer_scale) add1(l, p, "ls_1.gamma", w);
         if (b->layer_scale) add1(l, p, "ls_2.gamma", w);
     }
@@ -166,11 +165,8 @@ static void add_image_projection(list *l, const model_config *c, int64_t in)
 /* timm's names behind "visual.": what is called so here is called so there. */
 static void add_convnext_block(list *l, const char *p, int64_t w, const model_blocks *b)
 {
-    char norm[96];
-    add4(l, p, "conv_dw.weight", w, 1, 7);
-    add1(l, p, "conv_dw.bias", w);
-    snprintf(norm, sizeof norm, "%snorm", p);
-    add_norm(l, norm, w);
+    add_conv(l, p, "conv_dw", w, 1, 7);
+    add_norm(l, p, "norm", w);
     add_linear(l, p, "mlp.fc1", 4 * w, w);
     add_linear(l, p, "mlp.fc2", w, 4 * w);
     if (b->layer_scale) add1(l, p, "gamma", w);
@@ -179,36 +175,23 @@ static void add_convnext_block(list *l, const char *p, int64_t w, const model_bl
 static void add_convnext(list *l, const model_config *c)
 {
     char p[96];
-    add4(l, "visual.stem.0.weight", "", c->width, 3, c->patch);
-    add1(l, "visual.stem.0.bias", "", c->width);
-    add_norm(l, "visual.stem.1", c->width);
+    add_conv(l, "visual.", "stem.0", c->width, 3, c->patch);
+    add_norm(l, "visual.", "stem.1", c->width);
     for (int stage = 0; stage < 4; stage++) {
         int64_t w = c->width << stage;
-        if (stage) {
-            snprintf(p, sizeof p, "visual.stages.%d.downsample.0", stage);
-            add_norm(l, p, w / 2);
-            snprintf(p, sizeof p, "visual.stages.%d.downsample.1", stage);
-            add4(l, p, ".weight", w, w / 2, 2);
-            add1(l, p, ".bias", w);
-        }
+        snprintf(p, sizeof p, "visual.stages.%d.", stage);
+        if (stage) add_norm(l, p, "downsample.0", w / 2);
+        if (stage) add_conv(l, p, "downsample.1", w, w / 2, 2);
         for (int64_t i = 0; i < c->layers[stage]; i++) {
             snprintf(p, sizeof p, "visual.stages.%d.blocks.%lld.", stage, (long long)i);
             add_convnext_block(l, p, w, &c->image);
         }
     }
-    add_norm(l, "visual.head.norm", c->width << 3);
+    add_norm(l, "visual.", "head.norm", c->width << 3);
     add_image_projection(l, c, c->width << 3);
 }
 
 /* Folded: timm's names of the layers, each a weight and a bias. */
-static void add_depthwise(list *l, const char *p, const char *name, int64_t out, int64_t k)
-{
-    char path[96];
-    snprintf(path, sizeof path, "%s%s", p, name);
-    add4(l, path, ".weight", out, 1, k);
-    add1(l, path, ".bias", out);
-}
-
 static void add_excite(list *l, const char *p, int64_t w, int64_t reduced)
 {
     add_linear(l, p, "se.fc1", reduced, w);
@@ -217,14 +200,12 @@ static void add_excite(list *l, const char *p, int64_t w, int64_t reduced)
 
 static void add_fastvit_block(list *l, const char *p, int64_t w, int64_t inner, bool attends, bool norms)
 {
-    char norm[96];
-    snprintf(norm, sizeof norm, "%snorm", p);
-    if (attends && norms) add_norm(l, norm, w);
+    if (attends && norms) add_norm(l, p, "norm", w);
     if (attends && norms) add2(l, p, "token_mixer.qkv.weight", 3 * w, w);
     else if (attends) add_linear(l, p, "token_mixer.qkv", 3 * w, w);
     if (attends) add_linear(l, p, "token_mixer.proj", w, w);
-    else add_depthwise(l, p, "token_mixer", w, 3);
-    add_depthwise(l, p, "mlp.conv", w, 7);
+    else add_conv(l, p, "token_mixer", w, 1, 3);
+    add_conv(l, p, "mlp.conv", w, 1, 7);
     add_linear(l, p, "mlp.fc1", inner, w);
     add_linear(l, p, "mlp.fc2", w, inner);
 }
@@ -233,16 +214,15 @@ static void add_fastvit(list *l, const model_config *c)
 {
     char p[96];
     bool norms = fastvit_layer_norms(c);
-    add4(l, "visual.stem.0", ".weight", c->width, 3, 3);
-    add1(l, "visual.stem.0", ".bias", c->width);
-    add_depthwise(l, "visual.", "stem.1", c->width, 3);
+    add_conv(l, "visual.", "stem.0", c->width, 3, 3);
+    add_conv(l, "visual.", "stem.1", c->width, 1, 3);
     add_linear(l, "visual.", "stem.2", c->width, c->width);
     for (int stage = 0; stage < fastvit_stages(c); stage++) {
         int64_t w = c->width << stage;
         snprintf(p, sizeof p, "visual.stages.%d.", stage);
-        if (stage) add_depthwise(l, p, "downsample.proj.0", w, 7);
+        if (stage) add_conv(l, p, "downsample.proj.0", w, 1, 7);
         if (stage) add_linear(l, p, "downsample.proj.1", w, w);
-        if (fastvit_attends(stage)) add_depthwise(l, p, "pos_emb", w, 7);
+        if (fastvit_attends(stage)) add_conv(l, p, "pos_emb", w, 1, 7);
         snprintf(p, sizeof p, "visual.stages.%d.downsample.proj.0.", stage);
         if (stage >= 2 && !norms) add_excite(l, p, w, w / 4);
         for (int64_t i = 0; i < c->layers[stage]; i++) {
@@ -251,7 +231,7 @@ static void add_fastvit(list *l, const model_config *c)
         }
     }
     int64_t features = model_config_image_features(c);
-    add_depthwise(l, "visual.", "final_conv", features, 3);
+    add_conv(l, "visual.", "final_conv", features, 1, 3);
     add_excite(l, "visual.final_conv.", features, features / 16);
     add_image_projection(l, c, features);
 }
@@ -263,18 +243,14 @@ static void add_vit(list *l, const model_config *c)
     int64_t side = c->position_side;
     add2(l, "visual.", "positional_embedding", side ? side * side : model_config_image_tokens(c), w);
     add_image_projection(l, c, w);
-    for (int i = 0; i < 2 && c->patch_stem; i++) {
-        char p[32];
-        snprintf(p, sizeof p, "visual.stem.%d", i);
-        add4(l, p, ".weight", w / 4, i ? w / 4 : 3, i ? 2 : c->patch / 4);
-        add1(l, p, ".bias", w / 4);
-    }
+    if (c->patch_stem) add_conv(l, "visual.", "stem.0", w / 4, 3, c->patch / 4);
+    if (c->patch_stem) add_conv(l, "visual.", "stem.1", w / 4, w / 4, 2);
     if (side) add2(l, "visual.", "conv1.weight", w, 3 * c->patch * c->patch); /* rows of (patch, patch, 3) */
     else add4(l, "visual.", "conv1.weight", w, c->patch_stem ? w / 4 : 3, c->patch_stem ? 2 : c->patch);
     if (c->patch_bias) add1(l, "visual.", "conv1.bias", w);
-    if (!c->no_ln_pre) add_norm(l, "visual.ln_pre", w);
+    if (!c->no_ln_pre) add_norm(l, "visual.", "ln_pre", w);
     add_transformer(l, "visual.transformer", c->layers[0], w, &c->image);
-    if (!c->no_ln_post) add_norm(l, "visual.ln_post", w);
+    if (!c->no_ln_post) add_norm(l, "visual.", "ln_post", w);
     if (c->image_pool != IMAGE_POOL_MAP) return;
     add1(l, "visual.attn_pool.", "latent", w);
     add_attention(l, "visual.attn_pool.", w, false);
@@ -288,7 +264,7 @@ static void add_text(list *l, const model_config *c)
     add2(l, "token_embedding.weight", "", c->vocab, t);
     add2(l, "positional_embedding", "", c->bert.positions ? c->bert.positions : c->context, t);
     if (c->bert.positions) add2(l, "token_type_embedding", "", c->bert.types, t);
-    if (!c->no_ln_final) add_norm(l, c->bert.positions ? "ln_pre" : "ln_final", t);
+    if (!c->no_ln_final) add_norm(l, "", c->bert.positions ? "ln_pre" : "ln_final", t);
     if (c->bert.pooler) add_linear(l, "pooler", "", t, t);
     if (c->no_text_projection) return;
     add_projection(l, "text_projection", c->embed, t, c->text_projection_hidden, c->text_projection_bias);

@@ -61,6 +61,7 @@ static weight_names whose(const source *s)
                                     { "text_model.embeddings.token_embedding.weight", TEXT_NAMES_HF },
                                     { "text_model.embeddings.word_embeddings.weight", TEXT_NAMES_HF_BERT },
                                     { "text.transformer.embeddings.word_embeddings.weight", TEXT_NAMES_BERT },
+                                    { "LinearTransformation.weight", TEXT_NAMES_MCLIP },
                                     { "transformer.token_embedding.weight", TEXT_NAMES_JKU },
                                     { "text.token_embedding.weight", TEXT_NAMES_CUSTOM },
                                     { "text_encoder/embed.embeddings", TEXT_NAMES_HAIKU },

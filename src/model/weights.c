@@ -21,26 +21,12 @@ void weights_release(weights *w)
 
 /* ---- tensors ------------------------------------------------------------------------------------- */
 
-/* Doubling in the arena: pointers into the old array go stale, names and data do not move. */
-static void *grown(arena *a, const void *old, int64_t count, int64_t *capacity, size_t item)
-{
-    int64_t wanted = *capacity ? 2 * *capacity : 512;
-    void *bigger = arena_push(a, (size_t)wanted * item);
-    if (!bigger) return NULL;
-    if (count) memcpy(bigger, old, (size_t)count * item);
-    *capacity = wanted;
-    return bigger;
-}
-
 cloob_status weights_add(cloob_ctx *ctx, weights *w, const char *name, const tensor *t)
 {
-    if (w->count == w->capacity) {
-        st_entry *bigger = grown(&w->a, w->entry, w->count, &w->capacity, sizeof *bigger);
-        if (!bigger) return ctx_no_memory(ctx, (size_t)w->capacity * sizeof *bigger, name);
-        w->entry = bigger;
-    }
+    st_entry *entry = arena_grow(&w->a, w->entry, w->count, &w->capacity, 512, sizeof *entry);
     char *copy = arena_string(&w->a, name);
-    if (!copy) return ctx_no_memory(ctx, strlen(name), name);
+    if (!entry || !copy) return ctx_no_memory(ctx, (size_t)w->capacity * sizeof *entry, name);
+    w->entry = entry;
     w->entry[w->count++] = (st_entry){ copy, *t };
     return CLOOB_OK;
 }
@@ -94,13 +80,10 @@ cloob_status weights_set_meta(cloob_ctx *ctx, weights *w, const char *key, const
         if (m) *m = w->meta[--w->meta_count];
         return CLOOB_OK;
     }
-    if (!m && w->meta_count == w->meta_capacity) {
-        st_meta *bigger = grown(&w->a, w->meta, w->meta_count, &w->meta_capacity, sizeof *bigger);
-        if (!bigger) return ctx_no_memory(ctx, strlen(value), key);
-        w->meta = bigger;
-    }
     st_meta copy = { arena_string(&w->a, key), arena_string(&w->a, value) };
-    if (!copy.key || !copy.value) return ctx_no_memory(ctx, strlen(value), key);
+    st_meta *meta = m ? w->meta : arena_grow(&w->a, w->meta, w->meta_count, &w->meta_capacity, 16, sizeof *meta);
+    if (!copy.key || !copy.value || !meta) return ctx_no_memory(ctx, strlen(value), key);
+    w->meta = meta;
     if (!m) m = &w->meta[w->meta_count++];
     *m = copy;
     return CLOOB_OK;
@@ -134,17 +117,6 @@ cloob_status weights_check(cloob_ctx *ctx, const weights *w, const char *path)
 
 /* ---- the native file ----------------------------------------------------------------------------- */
 
-static cloob_status read_config(cloob_ctx *ctx, const char *path, const char *text, model_config *c)
-{
-    arena a = { 0 };
-    json *root;
-    if (!text) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no configuration in its metadata", path);
-    cloob_status status = json_parse(ctx, &a, text, strlen(text), path, &root);
-    if (status == CLOOB_OK) status = model_config_from_json(ctx, root, path, c);
-    arena_release(&a);
-    return status;
-}
-
 static cloob_status read_native(cloob_ctx *ctx, const char *path, weights *w)
 {
     CLOOB_TRY(st_open(ctx, path, &w->st));
@@ -155,7 +127,9 @@ static cloob_status read_native(cloob_ctx *ctx, const char *path, weights *w)
     CLOOB_TRY(
         digest_check_model(ctx, path,
                            &(digest_input){ w->st.entry, w->st.count, w->st.meta, w->st.meta_count, NULL, NULL }));
-    CLOOB_TRY(read_config(ctx, path, st_meta_get(&w->st, "config"), &w->config));
+    const char *config = st_meta_get(&w->st, "config");
+    if (!config) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no configuration in its metadata", path);
+    CLOOB_TRY(model_config_from_text(ctx, config, path, &w->config));
     for (int64_t i = 0; i < w->st.meta_count; i++)
         CLOOB_TRY(weights_set_meta(ctx, w, w->st.meta[i].key, w->st.meta[i].value));
     for (int64_t i = 0; i < w->st.count; i++) CLOOB_TRY(weights_add(ctx, w, w->st.entry[i].name, &w->st.entry[i].t));

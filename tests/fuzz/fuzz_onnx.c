@@ -5,7 +5,7 @@
 #include "core/arena.h"
 #include "core/json.h"
 #include "fuzz.h"
-#include "model/onnx/onnx.h"
+#include "model/interchange.h"
 #include "model/params.h"
 #include "scratch_folder.h"
 

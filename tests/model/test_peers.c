@@ -31,16 +31,17 @@ static void read_weights(const char *path, const interchange_options *o, weights
     interchange_report_release(&report);
 }
 
-/* The model of a folder; a file of arrays says nothing of its heads, so that its configuration is next to it. */
+/* The model of a folder; where its own files do not have the sizes, they are in cloob.json. */
 static void read_model(const char *folder, weights *w)
 {
     char path[512], file[512];
     model_config c;
     path_of(folder, "cloob.json", path);
-    bool arrays = file_exists(path);
-    if (arrays) CHECK_OK(ctx, model_config_load(ctx, path, &c));
-    path_of(folder, arrays ? "model.pkl" : "", file);
-    read_weights(file, arrays ? &(interchange_options){ .config = &c } : NULL, w);
+    bool own = file_exists(path);
+    if (own) CHECK_OK(ctx, model_config_load(ctx, path, &c));
+    path_of(folder, "model.pkl", file);
+    if (!file_exists(file)) path_of(folder, "", file);
+    read_weights(file, own ? &(interchange_options){ .config = &c } : NULL, w);
 }
 
 static void open_peer(const char *folder, peer *p)
@@ -167,8 +168,8 @@ static void check_conversion(const char *name)
     path_of(name, "config.json", path);
     bool hf = file_exists(path);
     bool folded = model_config_is_folded(&w.config);
-    int count =
-        folded || w.config.mask_queries || strcmp(name, "rinna") == 0 ? 1 : 2; /* others are read, not written */
+    bool read_only = folded || w.config.mask_queries || strcmp(name, "rinna") == 0 || strcmp(name, "mclip") == 0;
+    int count = read_only ? 1 : 2;
     for (int i = 0; i < count && w.count; i++) {
         snprintf(folder, sizeof folder, "peers_%s%s", name, i ? "" : ".safetensors");
         CHECK_OK(ctx, interchange_write(ctx, folder, i ? formats[1 + hf] : FORMAT_NATIVE, &w));
@@ -199,7 +200,8 @@ static void every_peer(void)
                                          "crowson",       "rinna",
                                          "clip_vision",   "clip_vision_projection",
                                          "clip_text",     "clip_text_projection",
-                                         "siglip_vision", "siglip_text" };
+                                         "siglip_vision", "siglip_text",
+                                         "mclip" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         check_peer(names[i]);
         check_conversion(names[i]);

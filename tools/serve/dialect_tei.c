@@ -136,7 +136,7 @@ static cloob_status tokenize_one(const tokenizer *t, token_call *k, const json *
     json_begin(&c->w, NULL, '[');
     if (k->special && tokenizer_start_id(t) >= 0) CLOOB_TRY(put_token(c->ctx, t, &c->w, tokenizer_start_id(t)));
     for (int64_t i = 0; i < n; i++) CLOOB_TRY(put_token(c->ctx, t, &c->w, ids[i]));
-    if (k->special) CLOOB_TRY(put_token(c->ctx, t, &c->w, tokenizer_end_id(t)));
+    if (k->special && tokenizer_end_id(t) >= 0) CLOOB_TRY(put_token(c->ctx, t, &c->w, tokenizer_end_id(t)));
     json_end(&c->w);
     return CLOOB_OK;
 }

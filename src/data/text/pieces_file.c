@@ -201,6 +201,33 @@ cloob_status pieces_set_siglip(cloob_ctx *ctx, tokenizer *t)
     return CLOOB_OK;
 }
 
+static int32_t find_special(const pieces *p, const char *text)
+{
+    for (int32_t i = 0; i < p->count; i++)
+        if (p->piece[i].bytes == strlen(text) && memcmp(p->text.data + p->piece[i].at, text, strlen(text)) == 0)
+            return i;
+    return -1;
+}
+
+/* Special tokens are found in the original text, and the text between them is lower-cased. */
+cloob_status pieces_set_rinna(cloob_ctx *ctx, tokenizer *t, const char *name)
+{
+    static const char *const special[] = { "[CLS]", "[PAD]", "[SEP]", "[MASK]", "<s>", "</s>", "<unk>" };
+    enum { COUNT = sizeof special / sizeof *special };
+    t->added = calloc(COUNT, sizeof *t->added);
+    if (!t->added) return ctx_no_memory(ctx, COUNT * sizeof *t->added, "a tokenizer");
+    for (int i = 0; i < COUNT; i++) {
+        int32_t id = find_special(&t->p, special[i]);
+        if (id < 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no piece %s, which rinna's have", name, special[i]);
+        t->added[t->added_count++] = (added_token){ .text = special[i], .bytes = strlen(special[i]), .id = id };
+    }
+    t->prefix[0] = t->added[0].id, t->prefixes = 1, t->suffixes = 0;
+    t->pad = t->added[1].id;
+    t->prepare = PREPARE_NOTHING;
+    steps_add(t, (step){ .kind = STEP_LOWER });
+    return CLOOB_OK;
+}
+
 /* ---- cloob's text form ------------------------------------------------------------------------------------ */
 
 #define MARK_KEY "cloob_pieces"
@@ -239,6 +266,7 @@ void pieces_save(const tokenizer *t, sbuf *out)
                  J_INT("prefix", p->prefix), J_INT("fold_spaces", p->fold_spaces), J_INT("wide", p->wide),
                  J_INT("canonicalize", t->prepare == PREPARE_CANONICAL));
     if (t->prepare == PREPARE_SIGLIP) json_put_int(&w, "hf", 1);
+    if (t->prefixes) json_put_int(&w, "rinna", 1);
     json_members(&w, J_INT("end", t->suffix[0]), J_INT("pad", t->pad), J_TEXT("charsmap", hex.data ? hex.data : ""));
     put_pieces(&w, p);
     json_end(&w);
@@ -287,6 +315,7 @@ static cloob_status read_saved(cloob_ctx *ctx, const json *root, const char *nam
     }
     if (!good) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a damaged list of pieces", name);
     CLOOB_TRY(set_ends(ctx, t, name, end, pad));
+    if (flag(root, "rinna")) return pieces_set_rinna(ctx, t, name);
     return flag(root, "hf") ? pieces_set_siglip(ctx, t) : CLOOB_OK;
 }
 

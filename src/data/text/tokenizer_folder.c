@@ -19,6 +19,7 @@ typedef struct folder_config {
     bool open_clip;  /* its texts are cleaned as open_clip does it */
     bool hf_in_clip; /* open_clip's HFTokenizer */
     bool cased;      /* do_lower_case is false */
+    bool rinna;      /* a model of rinna's Japanese CLIP */
 } folder_config;
 
 /* "text", or {"content": "text"}. */
@@ -96,15 +97,18 @@ static bool is_open_clip(const char *folder)
 }
 
 /* The texts of rinna's models have a class token in front and no end token, which no file of the folder says. */
-static cloob_status refuse_rinna(cloob_ctx *ctx, const char *folder, folder_config *f)
+static cloob_status find_rinna(cloob_ctx *ctx, const char *folder, folder_config *f)
 {
     json *root;
     CLOOB_TRY(read_json(ctx, folder, "config.json", &f->a, &root));
     const char *type = json_string(json_get(json_get(root, "vision_config"), "model_type"));
-    if (!type || strcmp(type, "vit") != 0) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                    "%s: the tokenizer of rinna's Japanese CLIP is not built in; images and token ids can be embedded",
-                    folder);
+    f->rinna = type && strcmp(type, "vit") == 0;
+    if (f->rinna && !in_folder(folder, "spiece.model"))
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "%s: a model of rinna without spiece.model; copy the one of rinna/japanese-roberta-base into "
+                        "the folder",
+                        folder);
+    return CLOOB_OK;
 }
 
 static cloob_status read_config(cloob_ctx *ctx, const char *folder, folder_config *f)
@@ -113,7 +117,7 @@ static cloob_status read_config(cloob_ctx *ctx, const char *folder, folder_confi
     *f = (folder_config){ .open_clip = is_open_clip(folder) };
     CLOOB_TRY(read_json(ctx, folder, "tokenizer_config.json", &f->a, &own));
     if (own) read_tokenizer_config(own, f);
-    if (!f->open_clip) return refuse_rinna(ctx, folder, f);
+    if (!f->open_clip) return find_rinna(ctx, folder, f);
     CLOOB_TRY(read_json(ctx, folder, "open_clip_config.json", &f->a, &clip));
     return read_text_cfg(ctx, json_get(json_get(clip, "model_cfg"), "text_cfg"), folder, f);
 }
@@ -182,8 +186,9 @@ static cloob_status open_in(cloob_ctx *ctx, const char *folder, const folder_con
 }
 
 /* Whose cleaning: merges of an open_clip folder are read by its SimpleTokenizer, unless it names transformers'. */
-static cloob_status set_origin(cloob_ctx *ctx, const folder_config *f, tokenizer *t)
+static cloob_status set_origin(cloob_ctx *ctx, const char *folder, const folder_config *f, tokenizer *t)
 {
+    if (t->form == FORM_PIECES && f->rinna) return pieces_set_rinna(ctx, t, folder);
     if (t->form == FORM_PIECES && !f->open_clip && t->p.model == PIECES_UNIGRAM) return pieces_set_siglip(ctx, t);
     if (t->form != FORM_MERGES || !f->open_clip || f->hf_in_clip) return CLOOB_OK;
     t->pad = 0;
@@ -197,7 +202,7 @@ static cloob_status open_dir(cloob_ctx *ctx, const char *folder, tokenizer **out
     folder_config f;
     cloob_status status = read_config(ctx, folder, &f);
     if (status == CLOOB_OK) status = open_in(ctx, folder, &f, out);
-    if (status == CLOOB_OK && *out) status = tokenizer_or_close(set_origin(ctx, &f, *out), out);
+    if (status == CLOOB_OK && *out) status = tokenizer_or_close(set_origin(ctx, folder, &f, *out), out);
     arena_release(&f.a);
     return status;
 }

@@ -237,6 +237,8 @@ cloob_status pieces_read_model(cloob_ctx *ctx, const void *data, size_t size, co
 cloob_status pieces_read_text(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out);
 /* Cleaning as transformers' SiglipTokenizer has it, instead of open_clip's. */
 cloob_status pieces_set_siglip(cloob_ctx *ctx, tokenizer *t);
+/* Rows as rinna's tokenize() makes them: lower case, [CLS] in front, no end token, [PAD] behind. */
+cloob_status pieces_set_rinna(cloob_ctx *ctx, tokenizer *t, const char *name);
 void pieces_save(const tokenizer *t, sbuf *out);
 void pieces_save_model(const tokenizer *t, sbuf *out); /* the bytes of a .model file */
 

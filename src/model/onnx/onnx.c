@@ -1,5 +1,5 @@
 /* The model around a graph: inputs, outputs, metadata, file. */
-#include "model/onnx/onnx.h"
+#include "model/interchange.h"
 
 #include <stdlib.h>
 

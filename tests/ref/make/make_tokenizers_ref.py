@@ -3,7 +3,8 @@
 
     python3 tests/ref/make/make_tokenizers_ref.py tests/ref     (transformers 5, tokenizers, sentencepiece, open_clip)
 """
-import json, os, pathlib, shutil, sys
+import json, os, pathlib, re, shutil, sys
+import sentencepiece
 import sentencepiece.sentencepiece_model_pb2 as sp_pb
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer, BertTokenizer, CLIPTokenizer, RobertaTokenizer, SiglipTokenizer, XLMRobertaTokenizer
@@ -99,5 +100,24 @@ for name, folder, clean, strip in (("open_clip_bert", "bert", "lower", True), ("
         "hf_tokenizer_name": "here", "tokenizer_kwargs": {"clean": clean, **({"strip_sep_token": True} if strip else {})}}}}))
     tok = HFTokenizer(str(out / name), context_length=LENGTH, clean=clean, strip_sep_token=strip)
     rows["cases"].append({"folder": name, "rows": tok(texts).tolist()})
+# rinna: sentencepiece itself; T5Tokenizer of transformers 4 with do_lower_case changes the case letter by letter, and not in special tokens
+os.makedirs(out / "rinna")
+special = ["[PAD]", "[CLS]", "[SEP]", "[MASK]"]
+for piece in ["<s>"] + special:
+    proto.pieces.add(piece=piece, score=0.0, type=3)
+(out / "rinna" / "spiece.model").write_bytes(proto.SerializeToString())
+(out / "rinna" / "config.json").write_text(json.dumps({"model_type": "cloob", "text_config": {"model_type": "roberta"}, "vision_config": {"model_type": "vit"}}))
+sp = sentencepiece.SentencePieceProcessor(model_file=str(out / "rinna" / "spiece.model"))
+special = {t: sp.piece_to_id(t) for t in ["<s>", "</s>", "<unk>"] + special}
+
+
+def rinna_row(text):
+    ids = [special["[CLS]"]]
+    for part in re.split("(" + "|".join(map(re.escape, special)) + ")", text):
+        ids += [special[part]] if part in special else sp.encode("".join(c.lower() for c in part))
+    return (ids + LENGTH * [special["[PAD]"]])[:LENGTH]
+
+
+rows["cases"].append({"folder": "rinna", "rows": [rinna_row(t) for t in texts]})
 (out / "rows.json").write_text(json.dumps(rows))
 print([c["folder"] for c in rows["cases"]])

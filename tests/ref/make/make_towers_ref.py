@@ -158,6 +158,26 @@ def rinna():
            torch.randn(ROWS, 3, 16, 16), padded_tokens(14, 40, 3), spell)
 
 
+def mclip():
+    """M-CLIP's MultilingualCLIP: XLM-RoBERTa with its pooler, which is not used, the mean of the tokens, a linear layer."""
+    from transformers import XLMRobertaConfig, XLMRobertaModel
+    config = XLMRobertaConfig(**BERT, type_vocab_size=1, pad_token_id=1)
+    model = jitter(torch.nn.ModuleDict(dict(transformer=XLMRobertaModel(config), LinearTransformation=torch.nn.Linear(16, EMBED))))
+    own = dict(embed_dim=EMBED, vision_cfg=None, text_cfg=dict(bert_text("xlm-roberta-small", config, "mean_pooler", "linear", 10, 2)[1],
+               hf_pooler_type="mean_pooler", hf_proj_type="linear", proj_bias=True, context_length=10))
+
+    def save(folder):
+        save_file({k: v.contiguous().clone() for k, v in model.state_dict().items()}, folder / "model.safetensors")
+        (folder / "cloob.json").write_text(json.dumps(own, indent=1) + "\n")
+
+    def encode(t):
+        mask = (t != 1).double()
+        rows = model["transformer"](t, attention_mask=(t != 1).long()).last_hidden_state
+        return model["LinearTransformation"]((rows * mask[..., None]).sum(1) / mask.sum(1, keepdim=True))
+
+    freeze("mclip", model, save, None, encode, torch.zeros(1), padded_tokens(10, 40, 1))
+
+
 def tower(name, kind, part, pool, sizes):
     """One of transformers' towers alone; pool: what it calls the embedding."""
     import transformers
@@ -458,7 +478,7 @@ def crowson():
 MODELS = dict(roberta=roberta, bert=bert, chinese_clip=chinese_clip, convnext=convnext, convnext_mlp=convnext_mlp, eva02=eva02,
               eva_giant=eva_giant, eva_enormous=eva_enormous, pe_core=pe_core, pe_core_bare=pe_core_bare, timm_vit=timm_vit,
               crowson=crowson, rinna=rinna, **{name: (lambda name=name: tower(name, *TOWERS[name])) for name in TOWERS},
-              fastvit=fastvit_four, fastvit_five=fastvit_five, vit_stem=vit_stem)
+              fastvit=fastvit_four, fastvit_five=fastvit_five, vit_stem=vit_stem, mclip=mclip)
 for name in sys.argv[1:] or MODELS:
     torch.manual_seed(list(MODELS).index(name))
     MODELS[name]()

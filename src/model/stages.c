@@ -1,5 +1,8 @@
-/* timm's FastViT, the image towers of MobileCLIP: depthwise convolutions and MLPs, attention in the last stage of four
- * or the last two of five, folded (model/fold.c): no branches, no batch norms, no layer scale. Positions are rows. */
+/* timm's image towers of stages. Positions are rows: norms and MLPs are those of transformers.
+ *
+ * ConvNeXt: blocks of a depthwise convolution, layer norm over the channels and an MLP; between stages a layer norm and
+ * a convolution of 2 x 2. FastViT, the image towers of MobileCLIP: depthwise convolutions and MLPs, attention in the
+ * last stage of four or the last two of five, folded (model/fold.c): no branches, no batch norms, no layer scale. */
 #include <stdio.h>
 
 #include "model/build.h"
@@ -17,6 +20,60 @@ static value_id depthwise(build *b, value_id x, const char *prefix, const char *
 
 static value_id gelu(build *b, value_id x) { return graph_op(b->g, OP_ACT, (op_attr){ .act = OP_ACT_GELU }, 1, &x); }
 
+/* A convolution with a bias. */
+static value_id conv(build *b, value_id x, const char *prefix, const char *name, op_attr attr)
+{
+    value_id w = build_param(b, "%s%s.weight", prefix, name), bias = build_param(b, "%s%s.bias", prefix, name);
+    x = graph_op(b->g, OP_CONV2D, attr, 2, (value_id[]){ x, w });
+    return graph_op(b->g, OP_BIAS, (op_attr){ 0 }, 2, (value_id[]){ x, bias });
+}
+
+static value_id layernorm(build *b, value_id x, const char *prefix, const char *name)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s%s", prefix, name);
+    return build_layernorm(b, x, full, b->p->config.image.eps);
+}
+
+/* ---- ConvNeXt ------------------------------------------------------------------------------------ */
+
+static value_id convnext_block(build *b, value_id x, const char *prefix)
+{
+    value_id h = layernorm(b, depthwise(b, x, prefix, "conv_dw", 1), prefix, "norm");
+    h = linear(b, gelu(b, linear(b, h, prefix, "mlp.fc1")), prefix, "mlp.fc2");
+    if (b->p->config.image.layer_scale)
+        h = graph_op(b->g, OP_SCALE, (op_attr){ 0 }, 2, (value_id[]){ h, build_param(b, "%sgamma", prefix) });
+    return build_add(b, h, x);
+}
+
+/* The layer norm of the result sees the mean of all positions. */
+value_id build_convnext(build *b, value_id images)
+{
+    const model_config *c = &b->p->config;
+    char name[64];
+    graph_segment(b->g);
+    value_id x = conv(b, images, "visual.", "stem.0", (op_attr){ .stride = c->patch });
+    x = layernorm(b, x, "visual.", "stem.1");
+    for (int stage = 0; stage < 4; stage++) {
+        snprintf(name, sizeof name, "visual.stages.%d.", stage);
+        if (stage) {
+            graph_segment(b->g);
+            x = layernorm(b, x, name, "downsample.0");
+            x = conv(b, x, name, "downsample.1", (op_attr){ .stride = 2 });
+        }
+        for (int64_t i = 0; i < c->layers[stage]; i++) {
+            graph_segment(b->g);
+            snprintf(name, sizeof name, "visual.stages.%d.blocks.%d.", stage, (int)i);
+            x = convnext_block(b, x, name);
+        }
+    }
+    graph_segment(b->g);
+    x = graph_op(b->g, OP_MEAN_ROWS, (op_attr){ 0 }, 1, &x);
+    return layernorm(b, x, "visual.", "head.norm");
+}
+
+/* ---- FastViT ------------------------------------------------------------------------------------- */
+
 /* Squeeze and excitation: channels are scaled by what an MLP makes of their means. */
 static value_id excite(build *b, value_id x, const char *prefix)
 {
@@ -26,11 +83,9 @@ static value_id excite(build *b, value_id x, const char *prefix)
     return graph_op(b->g, OP_EXCITE, (op_attr){ 0 }, 2, (value_id[]){ x, h });
 }
 
-static value_id stem(build *b, value_id x)
+static value_id fastvit_stem(build *b, value_id x)
 {
-    x = graph_op(b->g, OP_CONV2D, (op_attr){ .stride = 2, .pad = 1 }, 2,
-                 (value_id[]){ x, build_param(b, "visual.stem.0.weight") });
-    x = graph_op(b->g, OP_BIAS, (op_attr){ 0 }, 2, (value_id[]){ x, build_param(b, "visual.stem.0.bias") });
+    x = conv(b, x, "visual.", "stem.0", (op_attr){ .stride = 2, .pad = 1 });
     x = gelu(b, depthwise(b, gelu(b, x), "visual.stem.1", "", 2));
     return gelu(b, linear(b, x, "visual.stem.2", ""));
 }
@@ -47,11 +102,9 @@ static value_id downsample(build *b, value_id x, const char *stage)
 
 static value_id attention(build *b, value_id x, const char *prefix)
 {
-    char norm[96];
     value_id h = x;
-    snprintf(norm, sizeof norm, "%snorm", prefix);
     if (fastvit_layer_norms(&b->p->config)) {
-        h = build_layernorm(b, x, norm, b->p->config.image.eps);
+        h = layernorm(b, x, prefix, "norm");
         h = build_linear(b, h, build_param(b, "%stoken_mixer.qkv.weight", prefix), NO_VALUE);
     } else h = linear(b, x, prefix, "token_mixer.qkv");
     op_attr heads = { .heads = tensor_cols(&b->g->value[x].t) / FASTVIT_HEAD };
@@ -59,7 +112,7 @@ static value_id attention(build *b, value_id x, const char *prefix)
     return build_add(b, linear(b, h, prefix, "token_mixer.proj"), x);
 }
 
-static value_id block(build *b, value_id x, const char *prefix, bool attends)
+static value_id fastvit_block(build *b, value_id x, const char *prefix, bool attends)
 {
     x = attends ? attention(b, x, prefix) : depthwise(b, x, prefix, "token_mixer", 1);
     value_id h = depthwise(b, x, prefix, "mlp.conv", 1);
@@ -72,7 +125,7 @@ value_id build_fastvit(build *b, value_id images)
     const model_config *c = &b->p->config;
     char name[64];
     graph_segment(b->g);
-    value_id x = stem(b, images);
+    value_id x = fastvit_stem(b, images);
     for (int stage = 0; stage < fastvit_stages(c) && x != NO_VALUE; stage++) {
         bool attends = fastvit_attends(stage);
         snprintf(name, sizeof name, "visual.stages.%d.", stage);
@@ -82,7 +135,7 @@ value_id build_fastvit(build *b, value_id images)
         for (int64_t i = 0; i < c->layers[stage] && x != NO_VALUE; i++) {
             graph_segment(b->g);
             snprintf(name, sizeof name, "visual.stages.%d.blocks.%d.", stage, (int)i);
-            x = block(b, x, name, attends);
+            x = fastvit_block(b, x, name, attends);
         }
     }
     graph_segment(b->g);
@@ -92,10 +145,6 @@ value_id build_fastvit(build *b, value_id images)
 
 value_id build_patch_stem(build *b, value_id x)
 {
-    for (int i = 0; i < 2; i++) {
-        value_id w = build_param(b, "visual.stem.%d.weight", i), bias = build_param(b, "visual.stem.%d.bias", i);
-        x = graph_op(b->g, OP_CONV2D, (op_attr){ .stride = i ? 2 : b->p->config.patch / 4 }, 2, (value_id[]){ x, w });
-        x = gelu(b, graph_op(b->g, OP_BIAS, (op_attr){ 0 }, 2, (value_id[]){ x, bias }));
-    }
-    return x;
+    x = gelu(b, conv(b, x, "visual.", "stem.0", (op_attr){ .stride = b->p->config.patch / 4 }));
+    return gelu(b, conv(b, x, "visual.", "stem.1", (op_attr){ .stride = 2 }));
 }
