@@ -14,9 +14,12 @@ const void *gemm_op_cached(const op_env *env, const gemm_kernel *kernel, const g
 /* Scratch for a call with a packed B and for one without. */
 size_t gemm_op_scratch(const op_env *env, const gemm_kernel *kernel, const gemm_call *x);
 
+/* The operands of a forward call that may be in 8 bits: input 0 and output 0. */
+void gemm_op_rounding(const op_args *a, gemm_call *x);
+
 /* In bf16. x holds sizes and kinds when the call is prepared; weight: x->b is one. */
 cloob_status gemm_bf16_prepare(const op_env *env, op_args *a, const gemm_call *x, bool weight);
-void gemm_bf16_run(const op_env *env, const op_args *a, gemm_call *x, bool weight);
+cloob_status gemm_bf16_run(const op_env *env, const op_args *a, gemm_call *x, bool weight);
 
 /* What linear.c calls: F32 GEMMs of inference, with weights that do not change, and GEMMs in bf16. */
 

@@ -63,9 +63,9 @@ cloob_status linear_prepare(const op_env *env, op_args *a)
 cloob_status linear_bf16(const op_env *env, const op_args *a)
 {
     gemm_call x = forward_call(a);
+    gemm_op_rounding(a, &x);
     x.M = x.a.rows = op_live_rows(env, &a->out[0]);
-    gemm_bf16_run(env, a, &x, true);
-    return CLOOB_OK;
+    return gemm_bf16_run(env, a, &x, true);
 }
 
 cloob_status linear_dx_prepare(const op_env *env, op_args *a)
@@ -77,8 +77,7 @@ cloob_status linear_dx_prepare(const op_env *env, op_args *a)
 cloob_status linear_dx_bf16(const op_env *env, const op_args *a)
 {
     gemm_call x = dx_call(a);
-    gemm_bf16_run(env, a, &x, true);
-    return CLOOB_OK;
+    return gemm_bf16_run(env, a, &x, true);
 }
 
 cloob_status linear_dw_prepare(const op_env *env, op_args *a)
@@ -91,8 +90,7 @@ cloob_status linear_dw_bf16(const op_env *env, const op_args *a)
 {
     gemm_call x = dw_call(a);
     cpu_sum_columns(env, &a->in[0], NULL, tensor_cols(&a->in[0]), a->out[1].data);
-    if (a->out[0].data) gemm_bf16_run(env, a, &x, false);
-    return CLOOB_OK;
+    return a->out[0].data ? gemm_bf16_run(env, a, &x, false) : CLOOB_OK;
 }
 
 /* ---- one GEMM per head --------------------------------------------------------------------------- */
@@ -162,20 +160,20 @@ static cloob_status heads_plan(const op_env *env, op_args *a, head_call *call)
     return gemm_bf16_prepare(env, a, &x, false);
 }
 
-static void heads_run(const op_env *env, const op_args *a, head_call *call, int64_t H)
+static cloob_status heads_run(const op_env *env, const op_args *a, head_call *call, int64_t H)
 {
     for (int64_t h = 0; h < H; h++) {
         gemm_call x = call(a, h);
-        gemm_bf16_run(env, a, &x, false);
+        CLOOB_TRY(gemm_bf16_run(env, a, &x, false));
     }
+    return CLOOB_OK;
 }
 
 cloob_status heads_project_prepare(const op_env *env, op_args *a) { return heads_plan(env, a, project_call); }
 
 cloob_status heads_project_bf16(const op_env *env, const op_args *a)
 {
-    heads_run(env, a, project_call, a->out[0].dim[1]);
-    return CLOOB_OK;
+    return heads_run(env, a, project_call, a->out[0].dim[1]);
 }
 
 cloob_status heads_collect_prepare(const op_env *env, op_args *a)
@@ -187,8 +185,7 @@ cloob_status heads_collect_prepare(const op_env *env, op_args *a)
 
 cloob_status heads_collect_bf16(const op_env *env, const op_args *a)
 {
-    heads_run(env, a, collect_call, a->in[0].dim[1]);
-    return CLOOB_OK;
+    return heads_run(env, a, collect_call, a->in[0].dim[1]);
 }
 
 cloob_status heads_dw_prepare(const op_env *env, op_args *a) { return heads_plan(env, a, heads_dw_call); }
@@ -196,6 +193,5 @@ cloob_status heads_dw_prepare(const op_env *env, op_args *a) { return heads_plan
 cloob_status heads_dw_bf16(const op_env *env, const op_args *a)
 {
     cpu_sum_columns(env, &a->in[0], NULL, a->in[2].dim[0], a->out[1].data);
-    if (a->out[0].data) heads_run(env, a, heads_dw_call, a->in[1].dim[1]);
-    return CLOOB_OK;
+    return a->out[0].data ? heads_run(env, a, heads_dw_call, a->in[1].dim[1]) : CLOOB_OK;
 }

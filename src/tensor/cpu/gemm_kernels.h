@@ -204,7 +204,7 @@ float gemm_group_inverse(float scale);
 
 /* ---- bytes by bytes, a scale per group ------------------------------------------------------------- */
 
-enum { U8_GROUP = 64, U8_ROWS = 6, U8_COLS = 32, U8_ZERO = 128 };
+enum { U8_GROUP = GEMM_U8_GROUP, U8_ROWS = 6, U8_COLS = 32, U8_ZERO = 128 };
 
 /* A group of a row: elements plus zero, which is 0, or U8_ZERO where there are negative elements. */
 struct u8_group {
