@@ -30,9 +30,9 @@ static bool is_cached(const op_env *env, bool weight) { return weight && env->fr
 enum { MANY_COLUMNS = 256 };
 
 /* 8-bit weights have a scale per output: a row of a weight (out, in). They are multiplied packed or not at all. */
-static bool in_8_bits(const op_env *env, const gemm_call *x, bool weight)
+static bool in_8_bits(const op_env *env, const op_args *a, const gemm_call *x, bool weight)
 {
-    return env->int8 && is_cached(env, weight) && x->tb && gemm_is_fast(GEMM_U8) &&
+    return env->int8 && a->op != OP_HEADS_COLLECT && is_cached(env, weight) && x->tb && gemm_is_fast(GEMM_U8) &&
            (x->N >= MANY_COLUMNS || gemm_u8_rounded_bytes(&x->a) > 0);
 }
 
@@ -46,7 +46,7 @@ cloob_status gemm_bf16_prepare(const op_env *env, op_args *a, const gemm_call *x
         size_t packed = weight ? round_up(gemm_packed_bytes(kernel, x->N, x->K)) : 0;
         a->scratch_bytes = gemm_scratch(env->ctx, kernel, x, weight) + packed;
     }
-    if (in_8_bits(env, x, weight))
+    if (in_8_bits(env, a, x, weight))
         a->scratch_bytes = largest(a->scratch_bytes, round_up(gemm_u8_rounded_bytes(&x->a)) +
                                                          gemm_scratch(env->ctx, gemm_best(GEMM_U8), x, true));
     return CLOOB_OK;
@@ -62,7 +62,7 @@ void gemm_op_rounding(const op_args *a, gemm_call *x)
 /* Without memory for a cached weight each run packs it on the way, in bf16, unless operands are in 8 bits. */
 cloob_status gemm_bf16_run(const op_env *env, const op_args *a, gemm_call *x, bool weight)
 {
-    const gemm_kernel *kernel = gemm_best(in_8_bits(env, x, weight) ? GEMM_U8 : GEMM_BF16);
+    const gemm_kernel *kernel = gemm_best(in_8_bits(env, a, x, weight) ? GEMM_U8 : GEMM_BF16);
     char *scratch = a->scratch;
     if (is_cached(env, weight)) {
         x->packed = gemm_op_cached(env, kernel, x);

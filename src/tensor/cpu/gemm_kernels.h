@@ -85,8 +85,8 @@ const void *gemm_packed_panel(const gemm_kernel *kernel, const void *packed, int
 
 extern const gemm_kernel gemm_f32_plain, gemm_bf16_plain, gemm_i8_plain, gemm_i8_groups_plain, gemm_u8_plain;
 #ifdef __x86_64__
-extern const gemm_kernel gemm_f32_avx512, gemm_f32_avx2, gemm_bf16_amx, gemm_bf16_avx512, gemm_bf16_avx2,
-    gemm_i8_avx512_vnni, gemm_i8_avx_vnni, gemm_i8_avx2, gemm_i8_groups_avx2, gemm_u8_avx512_vnni, gemm_u8_avx_vnni;
+extern const gemm_kernel gemm_f32_avx512, gemm_f32_avx2, gemm_bf16_amx, gemm_bf16_avx512, gemm_bf16_avx2, gemm_i8_avx2,
+    gemm_i8_groups_avx2, gemm_u8_avx512_vnni, gemm_u8_avx_vnni;
 #elif defined(__aarch64__)
 extern const gemm_kernel gemm_f32_neon;
 #endif

@@ -67,8 +67,6 @@ typedef struct gemm_call {
 /* The fastest kernel of a kind that this machine can run, and whether it is better than the plain one. */
 const gemm_kernel *gemm_best(gemm_kind kind);
 bool gemm_is_fast(gemm_kind kind);
-/* Whether GEMM_I8_GROUPS is the faster of the two int8 kinds: AVX2 without VNNI. */
-bool gemm_prefers_groups(void);
 /* Kernel i of the table, or NULL after the last; only kernels with gemm_usable may run. For tests and benchmarks. */
 const gemm_kernel *gemm_kernel_at(int i);
 bool gemm_usable(const gemm_kernel *kernel);
