@@ -18,80 +18,37 @@ static bool matches_model(const char *what)
     return (text_ends_with(what, ".json") && file_exists(what)) || (!file_exists(what) && model_config_known(what));
 }
 
-static double gib(int64_t bytes) { return (double)bytes / 1073741824.0; }
+static const char *model_json; /* of the model that is shown */
 
-static void print_tower(int64_t layers, int64_t width, int64_t heads, const char *activation, int64_t parameters)
+static void print_config(void)
 {
-    printf("        %lld layers of width %lld, %lld heads, %s, %.1f million parameters\n", (long long)layers,
-           (long long)width, (long long)heads, activation, (double)parameters / 1e6);
+    if (common.json) json_out_raw("config", model_json);
+    else printf("%-16s  %s\n", "config", model_json);
 }
 
-static void print_text_model(const model_outline *m)
+static void print_model(const model_outline *m)
 {
-    printf("%s: %s, embeddings of %lld, %.1f million parameters in %lld tensors\n", m->name, m->family,
-           (long long)m->embed, (double)m->parameters / 1e6, (long long)m->tensors);
-    printf("images  %lld px", (long long)m->image_size);
-    if (m->patch) printf(" in patches of %lld: %lld tokens", (long long)m->patch, (long long)m->image_tokens);
-    putchar('\n');
-    print_tower(m->image_layers, m->image_width, m->image_heads, m->image_activation, m->image_parameters);
-    printf("texts   %lld tokens, vocabulary of %lld\n", (long long)m->context, (long long)m->vocab);
-    print_tower(m->text_layers, m->text_width, m->text_heads, m->text_activation, m->text_parameters);
-    printf("memory  %.2f GiB for a training step of %lld pairs: parameters and gradients %.2f,\n"
-           "        optimizer %.2f, image tower %.2f, text tower %.2f, objective %.2f\n"
-           "        %.2f GiB for embedding %lld pairs\n",
-           gib(m->step_bytes), (long long)m->batch, gib(m->step_params), gib(m->step_optimizer), gib(m->step_image),
-           gib(m->step_text), gib(m->step_objective), gib(m->embed_bytes), (long long)m->batch);
-    printf("config  %s\n", m->config);
-}
-
-static void print_json_model(const model_outline *m)
-{
-    const struct {
-        const char *key;
-        int64_t value;
-    } number[] = {
-        { "embed_dim", m->embed },
-        { "image_size", m->image_size },
-        { "patch_size", m->patch },
-        { "image_tokens", m->image_tokens },
-        { "image_width", m->image_width },
-        { "image_layers", m->image_layers },
-        { "image_heads", m->image_heads },
-        { "context_length", m->context },
-        { "vocab_size", m->vocab },
-        { "text_width", m->text_width },
-        { "text_layers", m->text_layers },
-        { "text_heads", m->text_heads },
-        { "tensors", m->tensors },
-        { "parameters", m->parameters },
-        { "image_parameters", m->image_parameters },
-        { "text_parameters", m->text_parameters },
-        { "batch_size", m->batch },
-        { "step_bytes", m->step_bytes },
-        { "params_bytes", m->step_params },
-        { "optimizer_bytes", m->step_optimizer },
-        { "image_bytes", m->step_image },
-        { "text_bytes", m->step_text },
-        { "objective_bytes", m->step_objective },
-        { "embed_bytes", m->embed_bytes },
-    };
-    json_out_open(NULL, '{');
-    json_out_members(J_TEXT("kind", "model"), J_TEXT("model", m->name), J_OF(m, family), J_OF(m, image_activation),
-                     J_OF(m, text_activation));
-    for (size_t i = 0; i < sizeof number / sizeof *number; i++) json_out_int(number[i].key, number[i].value);
-    json_out_raw("config", m->config);
-    json_out_close();
+    model_json = m->config;
+    cli_show(JSON_MEMBERS(J_TEXT("kind", "model"), J_TEXT("model", m->name), J_OF(m, family), J_OF(m, image_activation),
+                          J_OF(m, text_activation), J_INT("embed_dim", m->embed), J_OF(m, image_size),
+                          J_INT("patch_size", m->patch), J_OF(m, image_tokens), J_OF(m, image_width),
+                          J_OF(m, image_layers), J_OF(m, image_heads), J_INT("context_length", m->context),
+                          J_INT("vocab_size", m->vocab), J_OF(m, text_width), J_OF(m, text_layers), J_OF(m, text_heads),
+                          J_OF(m, tensors), J_OF(m, parameters), J_OF(m, image_parameters), J_OF(m, text_parameters),
+                          J_INT("batch_size", m->batch), J_OF(m, step_bytes), J_INT("params_bytes", m->step_params),
+                          J_INT("optimizer_bytes", m->step_optimizer), J_INT("image_bytes", m->step_image),
+                          J_INT("text_bytes", m->step_text), J_INT("objective_bytes", m->step_objective),
+                          J_OF(m, embed_bytes)),
+             print_config);
 }
 
 static int describe_model(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
 {
     model_outline m;
     cloob_status status = model_describe(ctx, what, o->batch, common.precision, &m);
-    if (status == CLOOB_OK && common.json) print_json_model(&m);
-    else if (status == CLOOB_OK) print_text_model(&m);
-    int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    if (status == CLOOB_OK) print_model(&m);
     model_outline_release(&m);
-    return code;
+    return cli_exit(self, ctx, status);
 }
 
 const info_kind info_model = { matches_model, describe_model };
@@ -120,8 +77,8 @@ static bool begins_as_torch(const char *path)
 
 static bool matches(const char *what)
 {
-    return text_ends_with(what, ".safetensors") || text_ends_with(what, ".pt") || text_ends_with(what, ".pth") ||
-           text_ends_with(what, ".pkl") || text_ends_with(what, ".gguf") || text_ends_with(what, ".onnx") ||
+    const char *dot = strrchr(what, '.');
+    return (dot && opt_names(".safetensors .pt .pth .pkl .gguf .onnx", dot)) ||
            (text_ends_with(what, ".bin") && begins_as_torch(what)) || holds(what, "open_clip_config.json") ||
            holds(what, "config.json") || holds(what, in_run);
 }
@@ -159,59 +116,44 @@ static bool print_embeddings(cloob_ctx *ctx, const char *what)
 
 /* ---- weights --------------------------------------------------------------------------------------- */
 
-/* "ok", or "none" for files without one; a damaged file has failed earlier. */
-static const char *checksum_word;
+static cloob_convert_report described; /* weights */
 
-static void print_text(const char *what, const cloob_convert_report *r)
+static void print_more(void)
 {
-    printf("%s: %s with %s names\n", what, r->container, r->names);
-    printf("model       %s, %.1f million parameters in %lld tensors, %.1f MB\n", r->model, (double)r->parameters / 1e6,
-           (long long)r->tensors, (double)r->bytes / 1e6);
-    printf("config      %s\n", r->config ? r->config : "");
-    printf("            from %s\n", r->config_from);
-    printf("metadata    %s\n", r->metadata ? r->metadata : "");
-    printf("tokenizer   %s\n",
-           r->has_tokenizer ? "stored with it" : "not stored with it (CLIP's, if it has 49408 tokens)");
-    printf("checksum    %s\n", checksum_word);
-    for (int64_t i = 0; i < r->count[CLOOB_KEY_UNEXPECTED]; i++)
-        printf("unexpected  %s\n", r->key[CLOOB_KEY_UNEXPECTED][i]);
-}
-
-static void print_json(const char *what, const cloob_convert_report *r)
-{
-    json_out_open(NULL, '{');
-    json_out_members(J_TEXT("file", what), J_TEXT("kind", "weights"), J_OF(r, container), J_OF(r, names),
-                     J_OF(r, model), J_OF(r, config_from), J_TEXT("checksum", checksum_word), J_OF(r, tensors),
-                     J_OF(r, parameters), J_OF(r, bytes), J_OF(r, has_tokenizer));
-    json_out_raw("config", r->config);
-    json_out_raw("metadata", r->metadata);
-    json_out_open("unexpected", '[');
-    for (int64_t i = 0; i < r->count[CLOOB_KEY_UNEXPECTED]; i++) json_out_text(NULL, r->key[CLOOB_KEY_UNEXPECTED][i]);
-    json_out_close();
-    json_out_close();
+    const char *key[] = { "config", "metadata" }, *text[] = { described.config, described.metadata };
+    for (int i = 0; i < 2; i++)
+        if (common.json) json_out_raw(key[i], text[i]);
+        else printf("%-13s  %s\n", key[i], text[i] ? text[i] : "");
+    if (common.json) json_out_open("unexpected", '[');
+    for (int64_t i = 0; i < described.count[CLOOB_KEY_UNEXPECTED]; i++)
+        if (common.json) json_out_text(NULL, described.key[CLOOB_KEY_UNEXPECTED][i]);
+        else printf("%-13s  %s\n", "unexpected", described.key[CLOOB_KEY_UNEXPECTED][i]);
+    if (common.json) json_out_close();
 }
 
 static int describe(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
 {
     cloob_convert_options options;
-    cloob_convert_report r;
+    const cloob_convert_report *r = &described;
     char path[4096];
     (void)o;
     if (print_embeddings(ctx, what)) return 0;
-    /* our own weights, in the folder of a run or under the name that a hub expects */
+    /* weights in cloob's format, in the folder of a run or under the name that a hub expects */
     bool run = holds(what, in_run), own = !run && holds(what, "model.safetensors") && !holds(what, "config.json");
     snprintf(path, sizeof path, "%s/%s", what, run ? in_run : "model.safetensors");
     if (run || own) what = path;
     cloob_convert_options_init(&options);
     options.drop_unexpected = true; /* they are listed */
-    cloob_status status = cloob_weights_describe(ctx, what, &options, &r);
+    cloob_status status = cloob_weights_describe(ctx, what, &options, &described);
     bool stored = false;
-    if (status == CLOOB_OK && strcmp(r.names, "cloob") == 0) status = cloob_weights_verify(ctx, what, &stored);
-    checksum_word = stored ? "ok" : "none";
-    if (status == CLOOB_OK && common.json) print_json(what, &r);
-    else if (status == CLOOB_OK) print_text(what, &r);
-    cloob_convert_report_release(&r);
-    return status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    if (status == CLOOB_OK && strcmp(r->names, "cloob") == 0) status = cloob_weights_verify(ctx, what, &stored);
+    if (status == CLOOB_OK) /* a file whose checksum differs has failed */
+        cli_show(JSON_MEMBERS(J_TEXT("file", what), J_TEXT("kind", "weights"), J_OF(r, container), J_OF(r, names),
+                              J_OF(r, model), J_OF(r, config_from), J_TEXT("checksum", stored ? "ok" : "none"),
+                              J_OF(r, tensors), J_OF(r, parameters), J_OF(r, bytes), J_OF(r, has_tokenizer)),
+                 print_more);
+    cloob_convert_report_release(&described);
+    return cli_exit(self, ctx, status);
 }
 
 const info_kind info_weights = { matches, describe };
