@@ -47,6 +47,14 @@ static value_id value_in(const tensor *t) { return t->ndim < 0 ? NO_VALUE : (val
 enum { OPERANDS = OP_INPUTS + OP_OUTPUTS };
 static tensor *operand_of(op_args *a, int k) { return k < OP_INPUTS ? &a->in[k] : &a->out[k - OP_INPUTS]; }
 
+static void set_operand(const exec *e, tensor *t, value_id v)
+{
+    *t = ABSENT;
+    if (v == NO_VALUE) return;
+    *t = e->value[v].t;
+    t->data = (void *)(intptr_t)v;
+}
+
 /* ---- layout -------------------------------------------------------------------------------------- */
 
 enum { CHANNELS = 16 }; /* an image in blocks has a multiple of them, whatever the machine's blocks are */
@@ -107,15 +115,50 @@ static void choose_layout(exec *e)
     free(plain);
 }
 
-/* ---- building ------------------------------------------------------------------------------------ */
+/* ---- 8-bit factors ------------------------------------------------------------------------------- */
 
-static void set_operand(const exec *e, tensor *t, value_id v)
+/* How many calls read value v as an 8-bit factor; *others: whether something else reads it. mark: these calls read it
+ * in 8 bits from now on, from the value `copy` where there is one. */
+static int rounded_readers(exec *e, value_id v, bool *others, bool mark, value_id copy)
 {
-    *t = ABSENT;
-    if (v == NO_VALUE) return;
-    *t = e->value[v].t;
-    t->data = (void *)(intptr_t)v;
+    int readers = 0;
+    *others = e->value[v].keep;
+    for (int i = 0; i < e->ops * OP_INPUTS; i++) {
+        op_args *a = &e->args[i / OP_INPUTS];
+        int k = i % OP_INPUTS;
+        if (value_in(&a->in[k]) != v) continue;
+        bool reads = k == 0 && op_reads_rounded(&e->env, a);
+        readers += reads;
+        *others |= !reads;
+        if (!reads || !mark) continue;
+        a->attr.rounded_in = true;
+        if (copy != NO_VALUE) set_operand(e, &a->in[OP_ROUNDED_IN], copy);
+    }
+    return readers;
 }
+
+/* int8 inference on a CPU: the op that writes the left factor of GEMMs rounds it to 8 bits as well, or, where nothing
+ * else reads it, instead (OP_ROUNDED_IN). A result that may take a residual's place is never stored in 8 bits there:
+ * rows have another size. */
+static void choose_rounding(exec *e)
+{
+    for (int i = 0; i < e->ops; i++) {
+        op_args *a = &e->args[i];
+        value_id v = value_in(&a->out[0]), copy = NO_VALUE;
+        bool others;
+        if (v == NO_VALUE || e->value[v].kind != VALUE_TEMP || !op_writes_rounded(&e->env, a)) continue;
+        if (rounded_readers(e, v, &others, false, NO_VALUE) == 0) continue;
+        if (others || op_has(&a->in[OP_RESIDUAL])) {
+            copy = e->values++;
+            e->value[copy] = (value){ .t = TENSOR(CLOOB_U8, NULL, op_rounded_bytes(&a->out[0])), .kind = VALUE_TEMP };
+            set_operand(e, &a->out[OP_ROUNDED_OUT], copy);
+        }
+        a->attr.rounded_out = true;
+        rounded_readers(e, v, &others, true, copy);
+    }
+}
+
+/* ---- building ------------------------------------------------------------------------------------ */
 
 static cloob_status take_ops(exec *e, const graph *g)
 {
@@ -408,6 +451,7 @@ static cloob_status build(exec *e, const graph *g, const exec_bindings *b)
     CLOOB_TRY(take_ops(e, g));
     keep_last_writers(e);
     if (e->env.dev->backend == BACKEND_CPU) choose_layout(e);
+    if (e->env.dev->backend == BACKEND_CPU && e->env.int8) choose_rounding(e);
     if (b || e->env.dev->backend != BACKEND_CUDA) CLOOB_TRY(prepare_calls(e));
     else bound_calls(e);
     if (e->forward_ops == e->ops) e->forward_calls = e->calls;
@@ -435,8 +479,9 @@ static cloob_status make(cloob_ctx *ctx, const graph *g, device *dev, const exec
     if (!e) return ctx_no_memory(ctx, sizeof *e, "an executor");
     set_env(e, ctx, dev, b);
     e->values = g->values;
-    e->value = malloc((size_t)(g->values + 1) * sizeof *e->value);
-    e->storage_of = malloc((size_t)(g->values + 1) * sizeof *e->storage_of);
+    size_t values = (size_t)(g->values + g->nodes + 1); /* choose_rounding adds one per op at most */
+    e->value = malloc(values * sizeof *e->value);
+    e->storage_of = malloc(values * sizeof *e->storage_of);
     e->args = malloc((size_t)(g->nodes + 1) * sizeof *e->args);
     e->group = malloc((size_t)(g->nodes + 1) * sizeof *e->group);
     e->grads = malloc((size_t)(g->nodes + 1) * OP_OUTPUTS * sizeof *e->grads);

@@ -25,7 +25,11 @@ enum { OP_RESIDUAL = 3 }; /* input of conv2d that is added to output 0 */
 
 /* 8-bit copies that skip a pass (graph_fuse_gemm): output OP_ROUNDED_OUT of an op is output 0 in 8 bits, bytes of the
  * same order and behind them OP_ROUNDED_TAIL bytes for the scale; input OP_ROUNDED_IN of linear and linear_dx is such a
- * copy of input 0. Forward ops write e4m3, backward ops e5m2. The copy is what linear would have made itself. */
+ * copy of input 0. Forward ops write e4m3, backward ops e5m2. The copy is what linear would have made itself.
+ *
+ * int8 on a CPU (exec_create) has the same two operands, for linear and conv2d: op_rounded_bytes of groups with scales.
+ * attr.rounded_out and attr.rounded_in mark the op that writes them and those that read them. Where nobody reads output
+ * 0 in its own type there is no copy: the groups are stored in place of output 0. */
 enum { OP_ROUNDED_IN = 4, OP_ROUNDED_OUT = 5, OP_ROUNDED_TAIL = 16 };
 
 /* Factors rounded to 8 bits, where the backend has such GEMMs: never; where that was timed as faster; always. ROWS: in
@@ -51,7 +55,8 @@ typedef struct op_attr {
     bool relu, pool;       /* bn_apply, conv2d: clamp at 0; then average 2 x 2 */
     bool transposed;       /* linear: the weight is stored (in, out) */
     bool sums;             /* act_bwd, layernorm_bwd, attention_bwd: also the sums of dx over its rows */
-    bool keep_stats;       /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
+    bool rounded_in, rounded_out; /* 8-bit input 0, output 0 (OP_ROUNDED_IN) */
+    bool keep_stats;              /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
     op_act act;
     op_fp8 fp8;        /* linear: forward and dx; the CPU keeps 16 bits */
     cloob_dtype dtype; /* image_input, embed, repeat_row: element type of the output */
@@ -139,6 +144,12 @@ const op_kernel *op_find_kernel(backend_kind b, op_id op);
 /* Channels of a block of images on this CPU (tensor.block): as many as a vector register holds; 0: no kernel takes
  * blocks. */
 int64_t op_image_block(void);
+
+/* int8 on this CPU: whether a call reads input 0 in 8 bits, whether it can write output 0 in 8 bits, and the bytes of t
+ * in 8 bits, at most those of t itself. */
+bool op_reads_rounded(const op_env *env, const op_args *a);
+bool op_writes_rounded(const op_env *env, const op_args *a);
+int64_t op_rounded_bytes(const tensor *t);
 
 /* The most scratch the cuda kernel of an op asks for in prepare, from shapes alone. */
 size_t op_scratch_bound(op_id op, const op_args *a);

@@ -1,10 +1,13 @@
 /* Attention over all positions: one (row, head) at a time per thread. Heads in bf16 are converted to floats when they
  * are read and rounded when they are written: their GEMMs are a fortieth of a block's. */
+#include <string.h>
+
 #include "nn/cpu/attention.h"
 #include "tensor/cpu/gemm_packed.h"
 
 typedef struct job {
     tensor qkv, y, dy, dqkv;
+    void *rounded; /* y in 8 bits (op.h), or NULL */
     op_sequences s;
     const float *lse_in;
     float *lse, *scratch;
@@ -69,6 +72,18 @@ static void head_by_blas(const job *j, int64_t T, floats q, floats k, floats v, 
     gemm_tile(false, false, T, j->e, T, 1.0f, s, T, v.at, v.ld, 0.0f, y.at, y.ld);
 }
 
+/* The rows of a head from element `first` of y on in 8 bits, and, where y is there, in bf16. */
+static void round_head(const job *j, int64_t first, int64_t T, floats y)
+{
+    uint16_t group[GEMM_U8_GROUP];
+    for (int64_t i = 0; i < T * j->e; i += GEMM_U8_GROUP) {
+        int64_t at = first + i / j->e * j->C + i % j->e;
+        bf16_round(group, y.at + i, GEMM_U8_GROUP);
+        if (j->y.data) memcpy((uint16_t *)j->y.data + at, group, sizeof group);
+        gemm_u8_round_groups(group, 1, j->rounded, at / GEMM_U8_GROUP);
+    }
+}
+
 static void forward_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const job *j = arg;
@@ -82,7 +97,8 @@ static void forward_range(void *arg, int64_t begin, int64_t end, int thread)
         float *lse = j->lse ? j->lse + op_head_at(&j->s, j->H, n, h) : NULL;
         if (j->packed) attention_head_run(&(attention_head){ q, k, v, y, T, e, j->causal, j->scale, lse, s });
         else head_by_blas(j, T, q, k, v, y, s, lse);
-        floats_out(&j->y, at_y, C, T, e, y);
+        if (j->rounded) round_head(j, at_y, T, y);
+        else floats_out(&j->y, at_y, C, T, e, y);
     }
 }
 
@@ -90,13 +106,15 @@ cloob_status attention_cpu(const op_env *env, const op_args *a)
 {
     job j = job_of(a, &a->in[0], &a->in[1], forward, packs(env));
     j.y = a->out[0];
+    j.y.data = cpu_own_out(a);
+    j.rounded = cpu_rounded_out(a);
     j.lse = a->out[1].data;
     if (env->part[0].of == j.s.N) { /* the rest holds nothing that is read */
         pool_share(env->ctx, env->part[0].live * j.H, 1, forward_range, &j);
         return CLOOB_OK;
     }
     pool_share(env->ctx, j.s.N * j.H, 1, forward_range, &j);
-    zero_dead(&j.s, &a->out[0]);
+    if (!j.rounded) zero_dead(&j.s, &a->out[0]);
     for (int64_t h = 0; j.s.start && j.lse && h < j.H; h++)
         for (int64_t r = j.s.start[j.s.N]; r < j.s.rows; r++) j.lse[h * j.s.rows + r] = 0;
     return CLOOB_OK;

@@ -98,17 +98,16 @@ static cloob_status run_forward(const op_env *env, const op_args *a)
 {
     gemm_patches p;
     gemm_call x = forward_call(a, &p);
+    gemm_op_rounding(a, &x);
     x.M = x.a.rows = op_live_rows(env, &a->out[0]);
-    gemm_bf16_run(env, a, &x, true);
-    return CLOOB_OK;
+    return gemm_bf16_run(env, a, &x, true);
 }
 
 static cloob_status run_dw(const op_env *env, const op_args *a)
 {
     gemm_patches p;
     gemm_call x = dw_call(a, &p);
-    gemm_bf16_run(env, a, &x, false);
-    return CLOOB_OK;
+    return gemm_bf16_run(env, a, &x, false);
 }
 
 static cloob_status run_dx(const op_env *env, const op_args *a)
@@ -117,8 +116,7 @@ static cloob_status run_dx(const op_env *env, const op_args *a)
     gemm_call x = dx_call(a, &p);
     uint16_t *dx = a->out[0].data;
     for (int64_t i = 0; x.N < x.ldc && i < x.M * x.ldc; i++) dx[i] = 0; /* channels that the weight does not have */
-    gemm_bf16_run(env, a, &x, true);
-    return CLOOB_OK;
+    return gemm_bf16_run(env, a, &x, true);
 }
 
 const conv_loops conv_bf16 = { .prepare = prepare_forward,

@@ -35,6 +35,16 @@ static inline cloob_status cpu_over(const op_env *env, const op_args *a, int64_t
     return CLOOB_OK;
 }
 
+/* Where a call stores output 0 in 8 bits, and where in its own type; NULL: not there. */
+static inline void *cpu_rounded_out(const op_args *a)
+{
+    return !a->attr.rounded_out ? NULL : a->out[OP_ROUNDED_OUT].data ? a->out[OP_ROUNDED_OUT].data : a->out[0].data;
+}
+static inline void *cpu_own_out(const op_args *a)
+{
+    return a->attr.rounded_out && !a->out[OP_ROUNDED_OUT].data ? NULL : a->out[0].data;
+}
+
 /* out (C) = sums of a, or of a b, over their rows of C elements; NULL: not needed. Threads share the columns, so that
  * every sum is taken in the order of the rows. */
 void cpu_sum_columns(const op_env *env, const tensor *a, const tensor *b, int64_t C, float *out);

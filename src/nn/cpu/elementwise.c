@@ -1,16 +1,20 @@
 /* relu, add, pool and activations. */
+#include <string.h>
+
 #include "nn/cpu/cpu.h"
+#include "tensor/cpu/gemm_packed.h"
 
 typedef struct job {
     const void *a, *b;
     void *y;
     op_act act;
+    void *rounded; /* y in 8 bits (op.h), or NULL */
 } job;
 
 typedef struct pool_job {
     planes big;
     const void *from;
-    void *to;
+    void *to, *rounded;
 } pool_job;
 
 CPU_INLINE float sigmoid(float x) { return 1.0f / (1.0f + vmath_exp(-x)); }
@@ -20,12 +24,26 @@ CPU_INLINE float sigmoid(float x) { return 1.0f / (1.0f + vmath_exp(-x)); }
 #include "nn/cpu/real_bf16.h"
 #include "nn/cpu/elementwise_loops.h"
 
+/* Groups of an activation in 8 bits. */
+static void act_rounded_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const job *j = arg;
+    uint16_t group[GEMM_U8_GROUP];
+    for (int64_t g = begin; g < end; g++) {
+        job one = { (const uint16_t *)j->a + g * GEMM_U8_GROUP, NULL, group, j->act, NULL };
+        act_range_bf16(&one, 0, GEMM_U8_GROUP, thread);
+        if (j->y) memcpy((uint16_t *)j->y + g * GEMM_U8_GROUP, group, sizeof group);
+        gemm_u8_round_groups(group, 1, j->rounded, g);
+    }
+}
+
 static cloob_status each(const op_env *env, const op_args *a, pool_fn *fn)
 {
-    job j = { a->in[0].data, a->in[1].data, a->out[0].data, a->attr.act };
+    job j = { a->in[0].data, a->in[1].data, cpu_own_out(a), a->attr.act, cpu_rounded_out(a) };
     int64_t n = tensor_count(&a->out[0]), places = a->out[0].ndim > 0 ? a->out[0].dim[0] : 1;
     if (places) n = n / places * op_live_places(env, &a->out[0]);
-    pool_share(env->ctx, n, 1 << 14, fn, &j);
+    if (j.rounded) pool_share(env->ctx, n / GEMM_U8_GROUP, 1 << 8, act_rounded_range, &j);
+    else pool_share(env->ctx, n, 1 << 14, fn, &j);
     return CLOOB_OK;
 }
 
@@ -47,19 +65,19 @@ cloob_status act_bwd_cpu(const op_env *env, const op_args *a)
     return recomputed.out[0].data ? act_cpu(env, &recomputed) : CLOOB_OK;
 }
 
-static cloob_status each_plane(const op_env *env, const op_args *a, const tensor *big, pool_fn *fn)
+static cloob_status each_row(const op_env *env, const op_args *a, const tensor *big, int64_t rows, pool_fn *fn)
 {
-    pool_job j = { planes_of(big), a->in[0].data, a->out[0].data };
-    pool_for(env->ctx, j.big.N * j.big.blocks, 1, fn, &j);
+    pool_job j = { planes_of(big), a->in[0].data, cpu_own_out(a), cpu_rounded_out(a) };
+    pool_for(env->ctx, op_live_places(env, big) * j.big.blocks * rows, 1, fn, &j);
     return CLOOB_OK;
 }
 
 cloob_status avgpool2_cpu(const op_env *env, const op_args *a)
 {
-    return each_plane(env, a, &a->in[0], CPU_PICK(a->in[0], pool_range));
+    return each_row(env, a, &a->in[0], a->out[0].dim[1], CPU_PICK(a->in[0], pool_range));
 }
 
 cloob_status avgpool2_bwd_cpu(const op_env *env, const op_args *a)
 {
-    return each_plane(env, a, &a->out[0], CPU_PICK(a->in[0], unpool_range));
+    return each_row(env, a, &a->out[0], a->out[0].dim[1], CPU_PICK(a->in[0], unpool_range));
 }

@@ -67,32 +67,43 @@ CPU_CLONES static void NAME(act_bwd_range)(void *arg, int64_t begin, int64_t end
 
 /* ---- pool ---------------------------------------------------------------------------------------- */
 
+/* Of a window's four places. */
+CPU_INLINE void NAME(pool_place)(const REAL *top, const REAL *below, int64_t b, int64_t width, REAL *y)
+{
+    for (int64_t c = 0; c < width; c++)
+        y[c] = PUT(0.25f * (GET(top[c]) + GET(top[b + c]) + GET(below[c]) + GET(below[b + c])));
+}
+
+/* Rows of the result. */
 CPU_CLONES static void NAME(pool_range)(void *arg, int64_t begin, int64_t end, int thread)
 {
     const pool_job *j = arg;
     int64_t b = j->big.b, W = j->big.W, Ho = j->big.H / 2, Wo = W / 2;
     (void)thread;
-    for (int64_t i = begin; i < end; i++)
-        for (int64_t r = 0; r < Ho * Wo; r++) {
-            const REAL *top = (const REAL *)j->from + (i * j->big.HW + r / Wo * 2 * W + r % Wo * 2) * b,
-                       *below = top + W * b;
-            REAL *y = (REAL *)j->to + (i * Ho * Wo + r) * b;
-            for (int64_t c = 0; c < b; c++)
-                y[c] = PUT(0.25f * (GET(top[c]) + GET(top[b + c]) + GET(below[c]) + GET(below[b + c])));
+    for (int64_t p = begin * Wo; p < end * Wo; p++) {
+        int64_t i = p / Wo / Ho, h = p / Wo % Ho, w = p % Wo;
+        const REAL *top = (const REAL *)j->from + (i * j->big.HW + 2 * h * W + 2 * w) * b, *below = top + W * b;
+        if (!j->rounded) NAME(pool_place)(top, below, b, b, (REAL *)j->to + p * b);
+        for (int64_t c = 0; j->rounded && c < b; c += GEMM_U8_GROUP) {
+            REAL group[GEMM_U8_GROUP];
+            NAME(pool_place)(top + c, below + c, b, GEMM_U8_GROUP, group);
+            if (j->to) memcpy((REAL *)j->to + p * b + c, group, sizeof group);
+            gemm_u8_round_groups((const void *)group, 1, j->rounded, (p * b + c) / GEMM_U8_GROUP);
         }
+    }
 }
 
+/* Rows of the gradient. */
 CPU_CLONES static void NAME(unpool_range)(void *arg, int64_t begin, int64_t end, int thread)
 {
     const pool_job *j = arg;
-    int64_t b = j->big.b, W = j->big.W, Ho = j->big.H / 2, Wo = W / 2;
+    int64_t b = j->big.b, W = j->big.W, H = j->big.H, Ho = H / 2, Wo = W / 2;
     (void)thread;
-    for (int64_t i = begin; i < end; i++)
-        for (int64_t p = 0; p < j->big.HW; p++) {
-            int64_t h = p / W / 2, w = p % W / 2;
-            const REAL *dy = (const REAL *)j->from + (i * Ho * Wo + h * Wo + w) * b;
-            REAL *dx = (REAL *)j->to + (i * j->big.HW + p) * b;
-            bool pooled = h < Ho && w < Wo;
-            for (int64_t c = 0; c < b; c++) dx[c] = PUT(pooled ? 0.25f * GET(dy[c]) : 0.0f);
-        }
+    for (int64_t p = begin * W; p < end * W; p++) {
+        int64_t i = p / W / H, h = p / W % H / 2, w = p % W / 2;
+        const REAL *dy = (const REAL *)j->from + ((i * Ho + h) * Wo + w) * b;
+        REAL *dx = (REAL *)j->to + p * b;
+        bool pooled = h < Ho && w < Wo;
+        for (int64_t c = 0; c < b; c++) dx[c] = PUT(pooled ? 0.25f * GET(dy[c]) : 0.0f);
+    }
 }

@@ -14,16 +14,19 @@ const void *gemm_op_cached(const op_env *env, const gemm_kernel *kernel, const g
 /* Scratch for a call with a packed B and for one without. */
 size_t gemm_op_scratch(const op_env *env, const gemm_kernel *kernel, const gemm_call *x);
 
+/* The operands of a forward call that may be in 8 bits: input 0 and output 0. */
+void gemm_op_rounding(const op_args *a, gemm_call *x);
+
 /* In bf16. x holds sizes and kinds when the call is prepared; weight: x->b is one. */
 cloob_status gemm_bf16_prepare(const op_env *env, op_args *a, const gemm_call *x, bool weight);
-void gemm_bf16_run(const op_env *env, const op_args *a, gemm_call *x, bool weight);
+cloob_status gemm_bf16_run(const op_env *env, const op_args *a, gemm_call *x, bool weight);
 
-/* What linear.c calls: F32 GEMMs of inference, with weights that do not change, and GEMMs in bf16. */
+/* OP_LINEAR for so many rows (linear.c). */
+gemm_call linear_call(const op_args *a, int64_t rows);
 
+/* OP_LINEAR in F32 for inference, with weights that do not change (linear_frozen.c). */
 cloob_status linear_frozen_prepare(const op_env *env, op_args *a);
 /* False where it was not prepared for: the caller multiplies otherwise. */
 bool linear_frozen(const op_env *env, const op_args *a);
-
-cpu_run linear_bf16, linear_dx_bf16, linear_dw_bf16, heads_project_bf16, heads_collect_bf16, heads_dw_bf16;
 
 #endif

@@ -1,5 +1,6 @@
 /* Layer norm. Gain and bias gradients are summed over fixed chunks of rows and then in order. */
 #include "nn/cpu/cpu.h"
+#include "tensor/cpu/gemm_packed.h"
 
 enum { CHUNK = 64 };
 
@@ -7,6 +8,7 @@ typedef struct job {
     const void *dy, *x, *extra;
     const float *gain, *bias;
     void *y, *dx;
+    void *rounded; /* y in 8 bits (op.h), or NULL */
     float *mean, *rstd, *part;
     int64_t R, C;
     float eps;
@@ -22,7 +24,8 @@ cloob_status layernorm_cpu(const op_env *env, const op_args *a)
     job j = { .x = a->in[0].data,
               .gain = a->in[1].data,
               .bias = a->in[2].data,
-              .y = a->out[0].data,
+              .y = cpu_own_out(a),
+              .rounded = cpu_rounded_out(a),
               .mean = a->out[1].data,
               .rstd = a->out[2].data,
               .R = op_live_rows(env, &a->in[0]),

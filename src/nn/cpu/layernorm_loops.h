@@ -1,4 +1,18 @@
 /* layernorm.c's loops for one element type. */
+
+/* Row r in 8 bits, and, where y is there, in its own type. */
+CPU_INLINE void NAME(rounded_row)(const job *j, int64_t r, float mu, float s)
+{
+    for (int64_t c0 = 0; c0 < j->C; c0 += GEMM_U8_GROUP) {
+        const REAL *x = (const REAL *)j->x + r * j->C + c0;
+        REAL group[GEMM_U8_GROUP];
+        for (int64_t c = 0; c < GEMM_U8_GROUP; c++)
+            group[c] = PUT((GET(x[c]) - mu) * s * j->gain[c0 + c] + j->bias[c0 + c]);
+        if (j->y) memcpy((REAL *)j->y + r * j->C + c0, group, sizeof group);
+        gemm_u8_round_groups((const void *)group, 1, j->rounded, (r * j->C + c0) / GEMM_U8_GROUP);
+    }
+}
+
 CPU_CLONES static void NAME(forward_range)(void *arg, int64_t begin, int64_t end, int thread)
 {
     const job *j = arg;
@@ -6,7 +20,6 @@ CPU_CLONES static void NAME(forward_range)(void *arg, int64_t begin, int64_t end
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const REAL *x = (const REAL *)j->x + r * C;
-        REAL *y = (REAL *)j->y + r * C;
         float sum = 0, square = 0;
 #pragma omp simd reduction(+ : sum)
         for (int64_t c = 0; c < C; c++) sum += GET(x[c]);
@@ -14,7 +27,11 @@ CPU_CLONES static void NAME(forward_range)(void *arg, int64_t begin, int64_t end
 #pragma omp simd reduction(+ : square)
         for (int64_t c = 0; c < C; c++) square += (GET(x[c]) - mu) * (GET(x[c]) - mu);
         float s = 1.0f / sqrtf(square / (float)C + j->eps);
-        for (int64_t c = 0; c < C; c++) y[c] = PUT((GET(x[c]) - mu) * s * j->gain[c] + j->bias[c]);
+        if (j->rounded) NAME(rounded_row)(j, r, mu, s);
+        else {
+            REAL *y = (REAL *)j->y + r * C;
+            for (int64_t c = 0; c < C; c++) y[c] = PUT((GET(x[c]) - mu) * s * j->gain[c] + j->bias[c]);
+        }
         if (j->mean) j->mean[r] = mu;
         if (j->rstd) j->rstd[r] = s;
     }

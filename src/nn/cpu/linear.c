@@ -1,100 +1,241 @@
-/* GEMMs with bias and residual, and the attention pool's per-head ones: F32 by BLAS, bf16 in
- * linear_bf16.c. */
-#include <string.h>
-
-#include "nn/cpu/cpu.h"
+/* GEMMs with bias and residual, and the attention pool's GEMMs per head. An op is described by a gemm_call, whatever the
+ * element type: F32 is multiplied by BLAS, or in inference from packed weights (linear_frozen.c), bf16 by packed GEMMs
+ * (gemm_op.c). */
 #include "nn/cpu/gemm_op.h"
 #include "tensor/cpu/gemm.h"
 
-typedef struct bias_job {
-    const float *bias, *res;
-    float *y;
-    int64_t O;
-} bias_job;
+/* Element n of a tensor; NULL while planning. */
+static void *at(const tensor *t, int64_t n)
+{
+    return t->data ? (char *)t->data + (size_t)n * dtype_size(t->dtype) : NULL;
+}
 
-/* y starts as bias + residual; the GEMM is then added to it. */
+static bool is_bf16(const op_args *a) { return a->in[0].dtype == CLOOB_BF16; }
+
+/* ---- F32 by BLAS ----------------------------------------------------------------------------------- */
+
+/* C starts as bias + residual; the GEMM is then added to it. */
 CPU_CLONES static void start_range(void *arg, int64_t begin, int64_t end, int thread)
 {
-    const bias_job *j = arg;
+    const gemm_call *x = arg;
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
-        float *y = j->y + r * j->O;
-        const float *res = j->res ? j->res + r * j->O : NULL;
-        for (int64_t o = 0; o < j->O; o++) y[o] = (j->bias ? j->bias[o] : 0.0f) + (res ? res[o] : 0.0f);
+        float *y = (float *)x->c + r * x->ldc;
+        const float *res = x->res ? (const float *)x->res + r * x->ldc : NULL;
+        for (int64_t n = 0; n < x->N; n++) y[n] = (x->bias ? x->bias[n] : 0.0f) + (res ? res[n] : 0.0f);
     }
+}
+
+static cloob_status run(const op_env *env, const op_args *a, gemm_call *x, bool weight)
+{
+    if (is_bf16(a)) return gemm_bf16_run(env, a, x, weight);
+    bool start = x->bias || x->res;
+    if (start) pool_for(env->ctx, x->M, 1 + (1 << 14) / x->N, start_range, x);
+    cpu_sgemm(env->ctx, x->ta, x->tb, x->M, x->N, x->K, x->alpha != 0 ? x->alpha : 1.0f, x->a.data, x->a.ld, x->b.data,
+              x->b.ld, start ? 1.0f : 0.0f, x->c, x->ldc);
+    return CLOOB_OK;
+}
+
+/* F32 needs no plan: BLAS takes memory of its own. */
+static cloob_status plan(const op_env *env, op_args *a, const gemm_call *x, bool weight)
+{
+    return is_bf16(a) ? gemm_bf16_prepare(env, a, x, weight) : CLOOB_OK;
+}
+
+/* ---- linear ---------------------------------------------------------------------------------------- */
+
+/* A weight of O outputs and K inputs, stored (O, K) or transposed. */
+static gemm_view weight_of(const op_args *a, int64_t O, int64_t K)
+{
+    return a->attr.transposed ? gemm_matrix(a->in[1].data, K, O, O) : gemm_matrix(a->in[1].data, O, K, K);
+}
+
+gemm_call linear_call(const op_args *a, int64_t rows)
+{
+    int64_t O = tensor_cols(&a->out[0]), K = tensor_cols(&a->in[0]);
+    return (gemm_call){ .M = rows,
+                        .N = O,
+                        .K = K,
+                        .a = gemm_matrix(a->in[0].data, rows, K, K),
+                        .b = weight_of(a, O, K),
+                        .tb = !a->attr.transposed,
+                        .c = a->out[0].data,
+                        .c_bf16 = is_bf16(a),
+                        .ldc = O,
+                        .bias = a->in[2].data,
+                        .res = a->in[3].data };
+}
+
+static gemm_call dx_call(const op_args *a)
+{
+    int64_t R = tensor_rows(&a->in[0]), O = tensor_cols(&a->in[0]), K = tensor_cols(&a->out[0]);
+    return (gemm_call){ .M = R,
+                        .N = K,
+                        .K = O,
+                        .a = gemm_matrix(a->in[0].data, R, O, O),
+                        .b = weight_of(a, O, K),
+                        .tb = a->attr.transposed,
+                        .c = a->out[0].data,
+                        .c_bf16 = is_bf16(a),
+                        .ldc = K };
+}
+
+/* dw (O, K) = dy^T x, or (K, O) = x^T dy. */
+static gemm_call dw_call(const op_args *a)
+{
+    int64_t R = tensor_rows(&a->in[0]), O = tensor_cols(&a->in[0]), K = tensor_cols(&a->in[1]);
+    gemm_view dy = gemm_matrix(a->in[0].data, R, O, O), x = gemm_matrix(a->in[1].data, R, K, K);
+    bool transposed = a->attr.transposed;
+    return (gemm_call){ .M = transposed ? K : O,
+                        .N = transposed ? O : K,
+                        .K = R,
+                        .a = transposed ? x : dy,
+                        .ta = true,
+                        .b = transposed ? dy : x,
+                        .c = a->out[0].data,
+                        .ldc = transposed ? O : K };
+}
+
+/* On the CPU biases are F32. */
+static cloob_status check_bias(const op_env *env, const op_args *a, op_id op)
+{
+    bool bf16 = op_has(&a->in[2]) && a->in[2].dtype == CLOOB_BF16;
+    return bf16 ? op_refuse(env->ctx, op, "on the CPU the bias is F32") : CLOOB_OK;
+}
+
+cloob_status linear_prepare(const op_env *env, op_args *a)
+{
+    gemm_call x = linear_call(a, tensor_rows(&a->out[0]));
+    CLOOB_TRY(check_bias(env, a, OP_LINEAR));
+    return is_bf16(a) ? gemm_bf16_prepare(env, a, &x, true) : linear_frozen_prepare(env, a);
 }
 
 cloob_status linear_cpu(const op_env *env, const op_args *a)
 {
-    if (a->in[0].dtype == CLOOB_BF16) return linear_bf16(env, a);
-    if (linear_frozen(env, a)) return CLOOB_OK;
-    int64_t R = tensor_rows(&a->out[0]), O = tensor_cols(&a->out[0]), K = tensor_cols(&a->in[0]);
-    bias_job j = { a->in[2].data, a->in[3].data, a->out[0].data, O };
-    bool start = j.bias || j.res;
-    if (start) pool_for(env->ctx, R, 1 + (1 << 14) / O, start_range, &j);
-    cpu_sgemm(env->ctx, false, !a->attr.transposed, R, O, K, 1.0f, a->in[0].data, K, a->in[1].data,
-              a->attr.transposed ? O : K, start ? 1.0f : 0.0f, j.y, O);
-    return CLOOB_OK;
+    if (!is_bf16(a) && linear_frozen(env, a)) return CLOOB_OK;
+    gemm_call x = linear_call(a, is_bf16(a) ? op_live_rows(env, &a->out[0]) : tensor_rows(&a->out[0]));
+    gemm_op_rounding(a, &x);
+    return run(env, a, &x, true);
+}
+
+cloob_status linear_dx_prepare(const op_env *env, op_args *a)
+{
+    gemm_call x = dx_call(a);
+    return plan(env, a, &x, true);
 }
 
 cloob_status linear_dx_cpu(const op_env *env, const op_args *a)
 {
-    if (a->in[0].dtype == CLOOB_BF16) return linear_dx_bf16(env, a);
-    int64_t R = tensor_rows(&a->in[0]), O = tensor_cols(&a->in[0]), K = tensor_cols(&a->out[0]);
-    cpu_sgemm(env->ctx, false, a->attr.transposed, R, K, O, 1.0f, a->in[0].data, O, a->in[1].data,
-              a->attr.transposed ? O : K, 0.0f, a->out[0].data, K);
-    return CLOOB_OK;
+    gemm_call x = dx_call(a);
+    return run(env, a, &x, true);
+}
+
+cloob_status linear_dw_prepare(const op_env *env, op_args *a)
+{
+    gemm_call x = dw_call(a);
+    return op_has(&a->out[0]) ? plan(env, a, &x, false) : CLOOB_OK;
 }
 
 cloob_status linear_dw_cpu(const op_env *env, const op_args *a)
 {
-    if (a->in[0].dtype == CLOOB_BF16) return linear_dw_bf16(env, a);
-    const float *dy = a->in[0].data, *x = a->in[1].data;
-    int64_t R = tensor_rows(&a->in[0]), O = tensor_cols(&a->in[0]), K = tensor_cols(&a->in[1]);
-    cpu_sum_columns(env, &a->in[0], NULL, O, a->out[1].data);
-    if (!a->out[0].data) return CLOOB_OK;
-    if (a->attr.transposed) cpu_sgemm(env->ctx, true, false, K, O, R, 1.0f, x, K, dy, O, 0.0f, a->out[0].data, O);
-    else cpu_sgemm(env->ctx, true, false, O, K, R, 1.0f, dy, O, x, K, 0.0f, a->out[0].data, K);
-    return CLOOB_OK;
+    gemm_call x = dw_call(a);
+    cpu_sum_columns(env, &a->in[0], NULL, tensor_cols(&a->in[0]), a->out[1].data);
+    return a->out[0].data ? run(env, a, &x, false) : CLOOB_OK;
 }
 
 /* ---- one GEMM per head --------------------------------------------------------------------------- */
 
+typedef struct heads {
+    int64_t N, H, C, E;
+} heads;
+
+/* u[:, h] = scale x[:, h E ..] w[h E ..]. */
+static gemm_call project_call(const op_args *a, int64_t h)
+{
+    heads z = { a->out[0].dim[0], a->out[0].dim[1], a->out[0].dim[2], a->in[1].dim[0] / a->out[0].dim[1] };
+    return (gemm_call){ .M = z.N,
+                        .N = z.C,
+                        .K = z.E,
+                        .a = gemm_matrix(at(&a->in[0], h * z.E), z.N, z.E, z.H * z.E),
+                        .b = gemm_matrix(at(&a->in[1], h * z.E * z.C), z.E, z.C, z.C),
+                        .c = at(&a->out[0], h * z.C),
+                        .c_bf16 = is_bf16(a),
+                        .ldc = z.H * z.C,
+                        .alpha = a->attr.scale };
+}
+
+/* o[:, h E ..] = scale s[:, h] w[h E ..]^T + bias. */
+static gemm_call collect_call(const op_args *a, int64_t h)
+{
+    heads z = { a->in[0].dim[0], a->in[0].dim[1], a->in[0].dim[2], a->in[1].dim[0] / a->in[0].dim[1] };
+    return (gemm_call){ .M = z.N,
+                        .N = z.E,
+                        .K = z.C,
+                        .a = gemm_matrix(at(&a->in[0], h * z.C), z.N, z.C, z.H * z.C),
+                        .b = gemm_matrix(at(&a->in[1], h * z.E * z.C), z.E, z.C, z.C),
+                        .tb = true,
+                        .c = at(&a->out[0], h * z.E),
+                        .c_bf16 = is_bf16(a),
+                        .ldc = z.H * z.E,
+                        .alpha = a->attr.scale,
+                        .bias = at(&a->in[2], h * z.E) };
+}
+
+/* dw[h E ..] = scale x[:, h E ..]^T u[:, h]. */
+static gemm_call heads_dw_call(const op_args *a, int64_t h)
+{
+    heads z = { a->in[1].dim[0], a->in[1].dim[1], a->in[1].dim[2], a->in[2].dim[0] / a->in[1].dim[1] };
+    return (gemm_call){ .M = z.E,
+                        .N = z.C,
+                        .K = z.N,
+                        .a = gemm_matrix(at(&a->in[0], h * z.E), z.N, z.E, z.H * z.E),
+                        .ta = true,
+                        .b = gemm_matrix(at(&a->in[1], h * z.C), z.N, z.C, z.H * z.C),
+                        .c = at(&a->out[0], h * z.E * z.C),
+                        .ldc = z.C,
+                        .alpha = a->attr.scale };
+}
+
+typedef gemm_call head_call(const op_args *a, int64_t h);
+
+/* Heads take turns on the same scratch. Their weights are packed only where that lasts. */
+static cloob_status heads_plan(const op_env *env, op_args *a, head_call *call)
+{
+    gemm_call x = call(a, 0);
+    return plan(env, a, &x, env->frozen_weights && env->cache);
+}
+
+static cloob_status heads_run(const op_env *env, const op_args *a, head_call *call, int64_t H)
+{
+    for (int64_t h = 0; h < H; h++) {
+        gemm_call x = call(a, h);
+        CLOOB_TRY(run(env, a, &x, env->frozen_weights && env->cache));
+    }
+    return CLOOB_OK;
+}
+
+cloob_status heads_project_prepare(const op_env *env, op_args *a) { return heads_plan(env, a, project_call); }
+
 cloob_status heads_project_cpu(const op_env *env, const op_args *a)
 {
-    if (a->in[0].dtype == CLOOB_BF16) return heads_project_bf16(env, a);
-    const float *x = a->in[0].data, *w = a->in[1].data;
-    float *u = a->out[0].data;
-    int64_t N = a->out[0].dim[0], H = a->out[0].dim[1], C = a->out[0].dim[2], E = a->in[1].dim[0] / H;
-    for (int64_t h = 0; h < H; h++)
-        cpu_sgemm(env->ctx, false, false, N, C, E, a->attr.scale, x + h * E, H * E, w + h * E * C, C, 0.0f, u + h * C,
-                  H * C);
-    return CLOOB_OK;
+    return heads_run(env, a, project_call, a->out[0].dim[1]);
+}
+
+cloob_status heads_collect_prepare(const op_env *env, op_args *a)
+{
+    CLOOB_TRY(check_bias(env, a, OP_HEADS_COLLECT));
+    return heads_plan(env, a, collect_call);
 }
 
 cloob_status heads_collect_cpu(const op_env *env, const op_args *a)
 {
-    if (a->in[0].dtype == CLOOB_BF16) return heads_collect_bf16(env, a);
-    const float *s = a->in[0].data, *w = a->in[1].data;
-    float *o = a->out[0].data;
-    int64_t N = a->in[0].dim[0], H = a->in[0].dim[1], C = a->in[0].dim[2], E = a->in[1].dim[0] / H;
-    bias_job j = { a->in[2].data, NULL, o, H * E };
-    if (j.bias) pool_for(env->ctx, N, 16, start_range, &j);
-    for (int64_t h = 0; h < H; h++)
-        cpu_sgemm(env->ctx, false, true, N, E, C, a->attr.scale, s + h * C, H * C, w + h * E * C, C,
-                  j.bias ? 1.0f : 0.0f, o + h * E, H * E);
-    return CLOOB_OK;
+    return heads_run(env, a, collect_call, a->in[0].dim[1]);
 }
+
+cloob_status heads_dw_prepare(const op_env *env, op_args *a) { return heads_plan(env, a, heads_dw_call); }
 
 cloob_status heads_dw_cpu(const op_env *env, const op_args *a)
 {
-    if (a->in[0].dtype == CLOOB_BF16) return heads_dw_bf16(env, a);
-    const float *x = a->in[0].data, *u = a->in[1].data;
-    float *dw = a->out[0].data;
-    int64_t N = a->in[1].dim[0], H = a->in[1].dim[1], C = a->in[1].dim[2], E = a->in[2].dim[0] / H;
-    cpu_sum_columns(env, &a->in[0], NULL, H * E, a->out[1].data);
-    for (int64_t h = 0; h < H && dw; h++)
-        cpu_sgemm(env->ctx, true, false, E, C, N, a->attr.scale, x + h * E, H * E, u + h * C, H * C, 0.0f,
-                  dw + h * E * C, C);
-    return CLOOB_OK;
+    cpu_sum_columns(env, &a->in[0], NULL, a->in[2].dim[0], a->out[1].data);
+    return a->out[0].data ? heads_run(env, a, heads_dw_call, a->in[1].dim[1]) : CLOOB_OK;
 }

@@ -12,34 +12,18 @@ typedef struct frozen {
     bool ran;
 } frozen;
 
-static gemm_call call_of(const op_args *a, int64_t rows)
-{
-    int64_t N = tensor_cols(&a->out[0]), K = tensor_cols(&a->in[0]);
-    bool transposed = a->attr.transposed;
-    return (gemm_call){ .M = rows,
-                        .N = N,
-                        .K = K,
-                        .a = gemm_matrix(a->in[0].data, rows, K, K),
-                        .b = transposed ? gemm_matrix(a->in[1].data, K, N, N) : gemm_matrix(a->in[1].data, N, K, K),
-                        .tb = !transposed,
-                        .c = a->out[0].data,
-                        .ldc = N,
-                        .bias = a->in[2].data,
-                        .res = a->in[3].data };
-}
-
 /* 7 bits where that is faster. Of a text, which suffers more, square weights have 13: the projection behind attention
  * is a twelfth of a block's work, and 7 bits lose as much there as in either half of the MLP, four times as large. */
 static gemm_kind int8_kind(const op_env *env, const gemm_call *x)
 {
-    return (env->int8_fast || x->N != x->K) && gemm_prefers_groups() ? GEMM_I8_GROUPS : GEMM_I8;
+    return (env->int8_fast || x->N != x->K) && gemm_is_fast(GEMM_I8_GROUPS) ? GEMM_I8_GROUPS : GEMM_I8;
 }
 
 cloob_status linear_frozen_prepare(const op_env *env, op_args *a)
 {
     bool few = tensor_rows(&a->out[0]) < GEMM_FEW && !env->invariant;
     bool int8 = env->int8 && !a->attr.transposed; /* scales are per output: rows of a weight (out, in) */
-    gemm_call x = call_of(a, tensor_rows(&a->out[0]));
+    gemm_call x = linear_call(a, tensor_rows(&a->out[0]));
     if (!env->frozen_weights || !(few || int8 || gemm_is_fast(GEMM_F32))) return CLOOB_OK;
     frozen *f = calloc(1, sizeof *f);
     if (!f) return ctx_no_memory(env->ctx, sizeof *f, "a GEMM");
@@ -54,7 +38,7 @@ bool linear_frozen(const op_env *env, const op_args *a)
 {
     frozen *f = a->state;
     if (!f) return false;
-    gemm_call x = call_of(a, op_live_rows(env, &a->out[0]));
+    gemm_call x = linear_call(a, op_live_rows(env, &a->out[0]));
     if (!f->kernel) {
         gemm_f32_few(env->ctx, &x);
         return true;

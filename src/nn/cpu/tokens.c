@@ -18,7 +18,8 @@ typedef struct sum_job {
 
 cloob_status image_input_cpu(const op_env *env, const op_args *a)
 {
-    return cpu_over(env, a, op_live_places(env, &a->out[0]), 1, CPU_PICK(a->out[0], input_range));
+    if (image_patch(&a->attr) > 1) return op_kernels_ref[OP_IMAGE_INPUT].run(env, a); /* for GPUs: not used here */
+    return cpu_over(env, a, op_live_places(env, &a->out[0]) * a->out[0].dim[1], 8, CPU_PICK(a->out[0], input_range));
 }
 
 cloob_status embed_cpu(const op_env *env, const op_args *a)
@@ -77,7 +78,7 @@ static void batch_sum(const op_env *env, const tensor *dy, float *sum, int64_t c
 cloob_status mean_tokens_cpu(const op_env *env, const op_args *a)
 {
     planes z = planes_of(&a->in[0]);
-    return cpu_over(env, a, z.N * z.blocks, 1, CPU_PICK(a->in[0], mean_tokens_range));
+    return cpu_over(env, a, z.N * z.blocks * ((z.b + LANES - 1) / LANES), 1, CPU_PICK(a->in[0], mean_tokens_range));
 }
 
 cloob_status mean_tokens_bwd_cpu(const op_env *env, const op_args *a)

@@ -1,48 +1,26 @@
 /* tokens.c's loops for one element type. Tables, positions and their gradients are F32 whatever it is. */
-/* Windows of P x P as rows: a line of a window is a piece of a line of the image. */
-static void NAME(patches_range)(const op_args *a, int64_t begin, int64_t end)
-{
-    const tensor *x = &a->in[0], *y = &a->out[0];
-    int64_t P = image_patch(&a->attr), C = y->dim[3] / (P * P), W = y->dim[2] * P, HW = y->dim[1] * P * W;
-    REAL *out = (REAL *)y->data + begin * HW * C;
-    for (int64_t window = begin * y->dim[1] * y->dim[2]; window < end * y->dim[1] * y->dim[2]; window++)
-        for (int64_t k = 0; k < P * P * C; k++) {
-            int64_t n = window / (y->dim[1] * y->dim[2]), i = window / y->dim[2] % y->dim[1] * P + k / (P * C),
-                    j = window % y->dim[2] * P + k / C % P, c = k % C, p = i * W + j;
-            float v = 0;
-            if (c < 3 && x->dtype == CLOOB_U8)
-                v = (float)((const uint8_t *)x->data)[(n * HW + p) * 3 + c] * (1.0f / (255.0f * a->attr.std[c])) -
-                    a->attr.mean[c] / a->attr.std[c];
-            else if (c < 3) v = ((const float *)x->data)[(n * 3 + c) * HW + p];
-            *out++ = PUT(v);
-        }
-}
 
+/* Lines of images. */
 CPU_CLONES static void NAME(input_range)(void *arg, int64_t begin, int64_t end, int thread)
 {
     const op_args *a = arg;
     const tensor *x = &a->in[0], *y = &a->out[0];
-    int64_t P = image_patch(&a->attr), HW = y->dim[1] * y->dim[2] * P * P, C = y->dim[3] / (P * P);
+    int64_t H = y->dim[1], W = y->dim[2], C = y->dim[3];
     (void)thread;
-    if (P > 1) {
-        NAME(patches_range)(a, begin, end);
-        return;
-    }
-    for (int64_t n = begin; n < end; n++) {
-        REAL *out = (REAL *)y->data + n * HW * C;
+    for (int64_t i = begin; i < end; i++)
         for (int64_t c = 0; c < C; c++) {
-            const uint8_t *bytes = (const uint8_t *)x->data + n * HW * 3;
-            const float *floats = (const float *)x->data + (n * 3 + c) * HW;
+            REAL *out = (REAL *)y->data + i * W * C + c;
+            const uint8_t *bytes = (const uint8_t *)x->data + i * W * 3 + c;
+            const float *floats = (const float *)x->data + ((i / H * 3 + c) * H + i % H) * W;
             float scale = c < 3 ? 1.0f / (255.0f * a->attr.std[c]) : 0,
                   shift = c < 3 ? -a->attr.mean[c] / a->attr.std[c] : 0;
             if (c >= 3)
-                for (int64_t p = 0; p < HW; p++) out[p * C + c] = 0;
+                for (int64_t p = 0; p < W; p++) out[p * C] = 0;
             else if (x->dtype == CLOOB_U8)
-                for (int64_t p = 0; p < HW; p++) out[p * C + c] = PUT((float)bytes[p * 3 + c] * scale + shift);
+                for (int64_t p = 0; p < W; p++) out[p * C] = PUT((float)bytes[p * 3] * scale + shift);
             else
-                for (int64_t p = 0; p < HW; p++) out[p * C + c] = PUT(floats[p]);
+                for (int64_t p = 0; p < W; p++) out[p * C] = PUT(floats[p]);
         }
-    }
 }
 
 CPU_CLONES static void NAME(embed_range)(void *arg, int64_t begin, int64_t end, int thread)
@@ -88,27 +66,27 @@ static void NAME(add_row)(void *to, const void *from, int64_t n)
 
 /* ---- grid to tokens ------------------------------------------------------------------------------ */
 
+/* LANES channels of a block of an image. */
 CPU_CLONES static void NAME(mean_tokens_range)(void *arg, int64_t begin, int64_t end, int thread)
 {
     const op_args *a = arg;
     planes z = planes_of(&a->in[0]);
-    const float *pos = a->in[1].data;
+    int64_t pieces = (z.b + LANES - 1) / LANES, T = z.HW + 1;
     (void)thread;
-    for (int64_t i = begin; i < end; i++) { /* one block of channels of one image */
-        int64_t n = i / z.blocks, first = i % z.blocks * z.b, T = z.HW + 1;
-        const REAL *x = (const REAL *)a->in[0].data + i * z.HW * z.b;
+    for (int64_t piece = begin; piece < end; piece++) {
+        int64_t i = piece / pieces, c0 = piece % pieces * LANES, n = i / z.blocks, first = i % z.blocks * z.b + c0,
+                width = z.b - c0 < LANES ? z.b - c0 : LANES;
+        const REAL *x = (const REAL *)a->in[0].data + i * z.HW * z.b + c0;
+        const float *pos = (const float *)a->in[1].data + first;
         REAL *y = (REAL *)a->out[0].data + n * T * z.C + first;
-        for (int64_t c0 = 0; c0 < z.b; c0 += LANES) {
-            float sum[LANES] = { 0 };
-            int64_t width = z.b - c0 < LANES ? z.b - c0 : LANES;
-            for (int64_t p = 0; p < z.HW; p++)
-                for (int64_t c = 0; c < width; c++) {
-                    float v = GET(x[p * z.b + c0 + c]);
-                    sum[c] += v;
-                    y[(p + 1) * z.C + c0 + c] = PUT(v + pos[(p + 1) * z.C + first + c0 + c]);
-                }
-            for (int64_t c = 0; c < width; c++) y[c0 + c] = PUT(sum[c] / (float)z.HW + pos[first + c0 + c]);
-        }
+        float sum[LANES] = { 0 };
+        for (int64_t p = 0; p < z.HW; p++)
+            for (int64_t c = 0; c < width; c++) {
+                float v = GET(x[p * z.b + c]);
+                sum[c] += v;
+                y[(p + 1) * z.C + c] = PUT(v + pos[(p + 1) * z.C + c]);
+            }
+        for (int64_t c = 0; c < width; c++) y[c] = PUT(sum[c] / (float)z.HW + pos[c]);
     }
 }
 

@@ -51,11 +51,12 @@ CPU_CLONES static void pack_along_rows(const gemm_kernel *kernel, const gemm_vie
                                        const gemm_part *part, int64_t next, void *out)
 {
     row r[BF16_EDGE];
+    row_cursor at = rows_from(v, part->edge0);
     uint16_t tile[BF16_TILE];
     for (int64_t t = 0; t < tiles_of(part, edges); t++) {
-        find_rows(v, part->edge0 + t * BF16_EDGE, BF16_EDGE, r);
-        for (int64_t k = 0; k < part->ks; k += BF16_STEP) {
-            piece s = piece_of(v, part->k0 + k, BF16_STEP);
+        piece s = piece_of(v, part->k0, BF16_STEP);
+        find_rows(v, &at, BF16_EDGE, r);
+        for (int64_t k = 0; k < part->ks; k += BF16_STEP, piece_next(v, &s)) {
             uint16_t *to = tile_at(out, next, edges, t, k / BF16_STEP);
             tile_of_rows(v, r, &s, transpose ? tile : to);
             if (transpose) kernel->transpose_pairs((pair *)(void *)to, (const pair *)(const void *)tile);
@@ -67,11 +68,12 @@ CPU_CLONES static void pack_down_rows(const gemm_kernel *kernel, const gemm_view
                                       const gemm_part *part, int64_t next, void *out)
 {
     row r[BF16_STEP];
+    row_cursor at = rows_from(v, part->k0);
     pair tile[BF16_TILE / 2];
     for (int64_t k = 0; k < part->ks; k += BF16_STEP) {
-        find_rows(v, part->k0 + k, BF16_STEP, r);
-        for (int64_t t = 0; t < tiles_of(part, edges); t++) {
-            piece s = piece_of(v, part->edge0 + t * BF16_EDGE, BF16_EDGE);
+        piece s = piece_of(v, part->edge0, BF16_EDGE);
+        find_rows(v, &at, BF16_STEP, r);
+        for (int64_t t = 0; t < tiles_of(part, edges); t++, piece_next(v, &s)) {
             pair *to = (pair *)(void *)tile_at(out, next, edges, t, k / BF16_STEP);
             tile_of_pairs(v, r, &s, transpose ? tile : to);
             if (transpose) kernel->transpose_pairs(to, tile);
@@ -98,8 +100,8 @@ CPU_INLINE void point_block(const gemm_kernel *k, const gemm_view *v, const row 
     int64_t steps = (part->ks + BF16_STEP - 1) / BF16_STEP;
     uint16_t *room = (uint16_t *)(void *)gemm_points(k, block, steps);
     const void **at = gemm_points(k, block, 0);
-    for (int64_t i = 0; i < steps; i++, at += k->rows) {
-        piece s = piece_of(v, part->k0 + i * BF16_STEP, BF16_STEP);
+    piece s = piece_of(v, part->k0, BF16_STEP);
+    for (int64_t i = 0; i < steps; i++, at += k->rows, piece_next(v, &s)) {
         if (s.whole && !v->patches)
             for (int t = 0; t < rows; t++) at[t] = r[t].at + s.col;
         else if (s.whole && i > 0 && s.c >= BF16_STEP) /* behind the piece before */
@@ -116,9 +118,10 @@ CPU_CLONES static void point_along_rows(const gemm_kernel *k, const gemm_view *v
                                         char *out)
 {
     row r[BF16_EDGE];
+    row_cursor at = rows_from(v, part->edge0);
     for (int64_t e = 0; e < part->edges; e += part->each, out += next) {
         int rows = (int)min64(part->each, part->edges - e);
-        find_rows(v, part->edge0 + e, rows, r);
+        find_rows(v, &at, rows, r);
         point_block(k, v, r, rows, part, out);
     }
 }

@@ -80,9 +80,14 @@ TARGET static void multiply(const gemm_block *x)
 
 /* ---- the epilogue ---------------------------------------------------------------------------------- */
 
-/* bf16_down of every lane. */
-WIDE INLINE __m256i round_down(__m512 v)
+/* bf16_down of every lane. native: by AVX512-BF16's instruction, which makes zeros of numbers below 2^-126. */
+WIDE INLINE __m256i round_down(__m512 v, const bool native)
 {
+    __m256i half;
+    if (native) {
+        __asm__("vcvtneps2bf16 %1, %0" : "=v"(half) : "v"(v));
+        return half;
+    }
     __m512i u = _mm512_castps_si512(v), high = _mm512_srli_epi32(u, 16);
     __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
     __m512i sum = _mm512_add_epi32(_mm512_add_epi32(u, odd), _mm512_set1_epi32(0x7FFF));
@@ -92,7 +97,8 @@ WIDE INLINE __m256i round_down(__m512 v)
 }
 
 /* 16 columns of a row, from element `at` of C on. more: with a residual or relu. */
-WIDE INLINE void finish_line(const gemm_call *x, __m512 v, int64_t at, __mmask16 there, const bool more)
+WIDE INLINE void finish_line(const gemm_call *x, __m512 v, int64_t at, __mmask16 there, const bool more,
+                             const bool native)
 {
     if (more && x->res) {
         __m256i half = _mm256_maskz_loadu_epi16(there, (const uint16_t *)x->res + at);
@@ -100,11 +106,11 @@ WIDE INLINE void finish_line(const gemm_call *x, __m512 v, int64_t at, __mmask16
     }
     if (more && x->relu) /* a NaN stays one */
         v = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NLT_UQ), v);
-    _mm256_mask_storeu_epi16((uint16_t *)x->c + at, there, round_down(v));
+    _mm256_mask_storeu_epi16((uint16_t *)x->c + at, there, round_down(v, native));
 }
 
 WIDE INLINE void finish_rows(const gemm_finish *f, const float *sum, int64_t ld, int64_t m, int rows, int64_t n,
-                             int cols, const bool more)
+                             int cols, const bool more, const bool native)
 {
     const gemm_call *x = f->x;
     float alpha = x->alpha != 0 ? x->alpha : 1;
@@ -120,7 +126,7 @@ WIDE INLINE void finish_rows(const gemm_finish *f, const float *sum, int64_t ld,
         int64_t at = (m + r) * x->ldc + n;
         for (int h = 0; h < 2; h++) {
             __m512 v = _mm512_fmadd_ps(_mm512_loadu_ps(sum + 16 * h), _mm512_mul_ps(row, columns[h]), bias[h]);
-            if (there[h]) finish_line(x, v, at + 16 * h, there[h], more);
+            if (there[h]) finish_line(x, v, at + 16 * h, there[h], more, native);
         }
     }
 }
@@ -129,8 +135,10 @@ WIDE INLINE void finish_rows(const gemm_finish *f, const float *sum, int64_t ld,
 WIDE void gemm_finish_avx512(const gemm_finish *f, const float *sum, int64_t ld, int64_t m, int rows, int64_t n,
                              int cols)
 {
-    if (f->x->res || f->x->relu) finish_rows(f, sum, ld, m, rows, n, cols, true);
-    else finish_rows(f, sum, ld, m, rows, n, cols, false);
+    bool more = f->x->res || f->x->relu, native = __builtin_cpu_supports("avx512bf16");
+    if (more && native) finish_rows(f, sum, ld, m, rows, n, cols, true, true);
+    else if (native) finish_rows(f, sum, ld, m, rows, n, cols, false, true);
+    else finish_rows(f, sum, ld, m, rows, n, cols, more, false);
 }
 
 /* ---- transposition --------------------------------------------------------------------------------- */

@@ -7,13 +7,12 @@
 /* Of each kind the fastest first; the plain one runs everywhere. */
 static const gemm_kernel *const table[] = {
 #ifdef __x86_64__
-    &gemm_f32_avx512,     &gemm_f32_avx2,    &gemm_bf16_amx, &gemm_bf16_avx512,     &gemm_bf16_avx2,
-    &gemm_i8_avx512_vnni, &gemm_i8_avx_vnni, &gemm_i8_avx2,  &gemm_i8_groups_avx2,  &gemm_u8_avx512_vnni,
-    &gemm_u8_avx_vnni,
+    &gemm_f32_avx512, &gemm_f32_avx2,       &gemm_bf16_amx,       &gemm_bf16_avx512,     &gemm_bf16_avx2,
+    &gemm_i8_avx2,    &gemm_i8_groups_avx2, &gemm_u8_avx512_vnni, &gemm_u8_avx_vnni,
 #elif defined(__aarch64__)
     &gemm_f32_neon,
 #endif
-    &gemm_f32_plain,      &gemm_bf16_plain,  &gemm_i8_plain, &gemm_i8_groups_plain, &gemm_u8_plain
+    &gemm_f32_plain,  &gemm_bf16_plain,     &gemm_i8_plain,       &gemm_i8_groups_plain, &gemm_u8_plain
 };
 
 enum { KERNELS = sizeof table / sizeof *table };
@@ -50,12 +49,3 @@ const gemm_kernel *gemm_best(gemm_kind kind)
 }
 
 bool gemm_is_fast(gemm_kind kind) { return gemm_best(kind)->usable != NULL; }
-
-bool gemm_prefers_groups(void)
-{
-#ifdef __x86_64__
-    return gemm_best(GEMM_I8) == &gemm_i8_avx2 && gemm_is_fast(GEMM_I8_GROUPS);
-#else
-    return false;
-#endif
-}

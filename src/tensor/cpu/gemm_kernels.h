@@ -85,8 +85,8 @@ const void *gemm_packed_panel(const gemm_kernel *kernel, const void *packed, int
 
 extern const gemm_kernel gemm_f32_plain, gemm_bf16_plain, gemm_i8_plain, gemm_i8_groups_plain, gemm_u8_plain;
 #ifdef __x86_64__
-extern const gemm_kernel gemm_f32_avx512, gemm_f32_avx2, gemm_bf16_amx, gemm_bf16_avx512, gemm_bf16_avx2,
-    gemm_i8_avx512_vnni, gemm_i8_avx_vnni, gemm_i8_avx2, gemm_i8_groups_avx2, gemm_u8_avx512_vnni, gemm_u8_avx_vnni;
+extern const gemm_kernel gemm_f32_avx512, gemm_f32_avx2, gemm_bf16_amx, gemm_bf16_avx512, gemm_bf16_avx2, gemm_i8_avx2,
+    gemm_i8_groups_avx2, gemm_u8_avx512_vnni, gemm_u8_avx_vnni;
 #elif defined(__aarch64__)
 extern const gemm_kernel gemm_f32_neon;
 #endif
@@ -204,7 +204,7 @@ float gemm_group_inverse(float scale);
 
 /* ---- bytes by bytes, a scale per group ------------------------------------------------------------- */
 
-enum { U8_GROUP = 64, U8_ROWS = 6, U8_COLS = 32, U8_ZERO = 128 };
+enum { U8_GROUP = GEMM_U8_GROUP, U8_ROWS = 6, U8_COLS = 32, U8_ZERO = 128 };
 
 /* A group of a row: elements plus zero, which is 0, or U8_ZERO where there are negative elements. */
 struct u8_group {

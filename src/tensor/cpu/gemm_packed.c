@@ -72,6 +72,12 @@ static void share_panels(layout *l, int threads)
     l->col_tasks = ceil_div(l->panels, l->task_panels);
 }
 
+/* A C in 8 bits has groups of 64 columns, which are rounded as soon as they are complete. */
+static int64_t panels_at_once(const gemm_kernel *k, const gemm_call *x)
+{
+    return x->c_rounded ? U8_GROUP / k->cols : 1;
+}
+
 static layout layout_of(const cloob_ctx *ctx, const gemm_kernel *k, const gemm_call *x, bool packed)
 {
     int64_t most_blocks, most_panels;
@@ -90,6 +96,8 @@ static layout layout_of(const cloob_ctx *ctx, const gemm_kernel *k, const gemm_c
     l.part_steps = ceil_div(ceil_div(l.steps, l.parts), l.stretch) * l.stretch;
     l.parts = ceil_div(l.steps, l.part_steps);
     if (!k->a_whole && ctx->threads > 1) share_panels(&l, ctx->threads);
+    l.task_panels = ceil_div(l.task_panels, panels_at_once(k, x)) * panels_at_once(k, x);
+    l.col_tasks = ceil_div(l.panels, l.task_panels);
     /* Fewer rows never need more: a call may have fewer than were planned for. */
     int64_t blocks = min64(l.blocks, most_blocks), panels = min64(l.panels, most_panels);
     bool once = l.stretch == l.steps; /* sums of one block at a time */
@@ -236,37 +244,71 @@ static void fetch_block(const gemm_call *x, int64_t m, int rows, int64_t n, int 
     size_t element = x->c_bf16 ? sizeof(uint16_t) : sizeof(float), bytes = (size_t)cols * element;
     for (int r = 0; r < rows; r++)
         for (size_t at = (size_t)((m + r) * x->ldc + n) * element, end = at + bytes; at < end; at += ALIGN) {
-            __builtin_prefetch((const char *)x->c + at, 1);
+            if (x->c) __builtin_prefetch((const char *)x->c + at, 1);
             if (x->res) __builtin_prefetch((const char *)x->res + at);
         }
 }
 
-static void multiply_panel(const job *j, const stretch *s, int64_t p)
+/* Where the epilogue writes: C, or, where C is wanted in 8 bits alone, a block of 64 columns that is rounded next. */
+typedef struct target {
+    gemm_call x;
+    bool alone;
+    uint16_t block[U8_ROWS * U8_GROUP];
+} target;
+
+static void aim(target *t, const gemm_call *x, int64_t n)
+{
+    t->x = *x;
+    t->alone = x->c_rounded && !x->c;
+    if (!t->alone) return;
+    assert(!x->res);
+    t->x.c = t->block, t->x.ldc = U8_GROUP, t->x.bias = x->bias ? x->bias + n : NULL;
+}
+
+/* Rows m .. and the group that begins at column n. */
+static void round_block(const target *t, const gemm_call *x, int64_t m, int rows, int64_t n)
+{
+    for (int r = 0; r < rows; r++)
+        gemm_u8_round_groups(t->alone ? t->block + r * U8_GROUP : (const uint16_t *)x->c + (m + r) * x->ldc + n, 1,
+                             x->c_rounded, ((m + r) * x->N + n) / U8_GROUP);
+}
+
+/* Block `block->index` by panel p: sums, and with the last stretch what they become. */
+static void multiply_block(const job *j, const stretch *s, int64_t p, gemm_block *block, const target *t, int64_t n)
 {
     const gemm_kernel *k = j->kernel;
     const gemm_call *x = s->x;
     const char *b = s->b + p * s->b_next;
-    int64_t n = (s->p0 + p) * k->cols, size = k->rows * k->cols;
-    gemm_finish f = { x, NULL, k->b_head ? (const float *)(const void *)(b - s->s0 * k->b_step - k->b_head) : NULL,
-                      k->kind == GEMM_I8 };
-    gemm_block block = { .b = b,
-                         .steps = s->steps,
-                         .cols = (int)min64(k->cols, x->N - n),
-                         .count = (int)s->blocks,
-                         .first = s->first,
-                         .ld = k->cols };
-    if (x->packed) block.next = s->p0 + p + 1 < j->l.panels ? b + s->b_next : b;
+    int64_t m = (s->i0 + block->index) * j->l.rows, column = (s->p0 + p) * k->cols, at_once = panels_at_once(k, x);
+    block->b = b;
+    block->cols = (int)min64(k->cols, x->N - column);
+    if (x->packed) block->next = s->p0 + p + at_once < j->l.panels ? b + at_once * s->b_next : b;
+    block->sum = s->first && s->last ? s->c : s->c + (p * s->blocks + block->index) * k->rows * k->cols;
+    if (s->last) fetch_block(x, m, block->rows, column, block->cols);
+    k->multiply(block);
+    if (!s->last) return;
+    gemm_finish f = { .x = &t->x, .whole = k->kind == GEMM_I8 };
+    if (k->a_head) f.rows = (const float *)(const void *)((const char *)block->a - s->s0 * k->a_step - k->a_head);
+    if (k->b_head) f.columns = (const float *)(const void *)(b - s->s0 * k->b_step - k->b_head);
+    (x->c_bf16 && k->finish ? k->finish : finish_block)(&f, block->sum, k->cols, t->alone ? 0 : m, block->rows,
+                                                        t->alone ? column - n : column, block->cols);
+}
+
+/* Panels p .. p + panels_at_once of a stretch. */
+static void multiply_panels(const job *j, const stretch *s, int64_t p)
+{
+    const gemm_call *x = s->x;
+    int64_t n = (s->p0 + p) * j->kernel->cols, end = min64(s->panels, p + panels_at_once(j->kernel, x));
+    target t;
+    aim(&t, x, n);
+    gemm_block block = { .steps = s->steps, .count = (int)s->blocks, .first = s->first, .ld = j->kernel->cols };
     for (int64_t i = 0; i < s->blocks; i++) {
         int64_t m = (s->i0 + i) * j->l.rows;
         block.a = s->a + i * s->a_next;
         block.rows = (int)min64(j->l.rows, x->M - m);
         block.index = (int)i;
-        block.sum = s->first && s->last ? s->c : s->c + (p * s->blocks + i) * size;
-        if (s->last) fetch_block(x, m, block.rows, n, block.cols);
-        k->multiply(&block);
-        if (!s->last) continue;
-        if (k->a_head) f.rows = (const float *)(const void *)((const char *)block.a - s->s0 * k->a_step - k->a_head);
-        (x->c_bf16 && k->finish ? k->finish : finish_block)(&f, block.sum, k->cols, m, block.rows, n, block.cols);
+        for (int64_t q = p; q < end; q++) multiply_block(j, s, q, &block, &t, n);
+        if (x->c_rounded) round_block(&t, x, m, block.rows, n);
     }
 }
 
@@ -287,7 +329,7 @@ static void run_task(const job *j, int64_t task, char *room)
         s.first = s.s0 == from;
         s.last = s.s0 + l->stretch >= to;
         pack_stretch(j, &s, room);
-        for (int64_t p = 0; p < s.panels; p++) multiply_panel(j, &s, p);
+        for (int64_t p = 0; p < s.panels; p += panels_at_once(j->kernel, &x)) multiply_panels(j, &s, p);
     }
 }
 

@@ -52,9 +52,10 @@ typedef struct gemm_call {
     int64_t M, N, K;     /* K > 0 */
     gemm_view a, b;      /* (M, K), (K, N) */
     bool ta, tb;         /* a is (K, M), in bf16 alone; b is (N, K), as it must be for int8 */
-    const void *rounded; /* GEMM_U8: gemm_u8_round's output, a's data is not read; NULL: A is rounded by each task */
+    const void *rounded; /* GEMM_U8: A in 8 bits, its data is not read; NULL: A is rounded by each task */
     const void *packed;  /* gemm_pack's output: b is not read. NULL, not for int8: B is packed on the way */
     void *c;             /* bf16 with c_bf16, else float; must not overlap the factors; overwritten */
+    void *c_rounded;     /* GEMM_U8: C in 8 bits as well, or, with c and res NULL, alone; N is a multiple of 64 */
     bool c_bf16;
     int64_t ldc;
     float alpha;       /* 0 counts as 1; GEMM_I8 ignores it */
@@ -66,8 +67,6 @@ typedef struct gemm_call {
 /* The fastest kernel of a kind that this machine can run, and whether it is better than the plain one. */
 const gemm_kernel *gemm_best(gemm_kind kind);
 bool gemm_is_fast(gemm_kind kind);
-/* Whether GEMM_I8_GROUPS is the faster of the two int8 kinds: AVX2 without VNNI. */
-bool gemm_prefers_groups(void);
 /* Kernel i of the table, or NULL after the last; only kernels with gemm_usable may run. For tests and benchmarks. */
 const gemm_kernel *gemm_kernel_at(int i);
 bool gemm_usable(const gemm_kernel *kernel);
@@ -76,10 +75,14 @@ bool gemm_usable(const gemm_kernel *kernel);
 size_t gemm_packed_bytes(const gemm_kernel *kernel, int64_t N, int64_t K);
 void gemm_pack(cloob_ctx *ctx, const gemm_kernel *kernel, const gemm_call *x, void *out);
 
-/* GEMM_U8: rounds A once for a call that reads its elements many times, as a convolution does. Bytes: 0 where a group
- * of 64 would span pixels, which cannot be rounded before. The same bytes as without. out: 64-aligned. */
+enum { GEMM_U8_GROUP = 64 };
+
+/* GEMM_U8: A in 8 bits, rounded once for all calls that read it: rows of groups of 64 elements (the last one may have
+ * fewer). Bytes: 0 where a group would span pixels. A GEMM has the same bytes with it and without. out: 8-aligned. */
 size_t gemm_u8_rounded_bytes(const gemm_view *a);
 void gemm_u8_round(cloob_ctx *ctx, const gemm_kernel *kernel, const gemm_view *a, void *out);
+/* `groups` whole groups of bf16 on the calling thread. They become groups `first` .. of out. */
+void gemm_u8_round_groups(const uint16_t *x, int64_t groups, void *out, int64_t first);
 
 /* Bytes of scratch that gemm_packed_run needs, with a packed B or without; of x only sizes and flags are read. */
 size_t gemm_scratch(const cloob_ctx *ctx, const gemm_kernel *kernel, const gemm_call *x, bool packed);

@@ -18,23 +18,36 @@ typedef struct row {
     int64_t h, w; /* patches: what kernel element (0, 0) reads, before the division */
 } row;
 
-static inline void find_rows(const gemm_view *v, int64_t first, int64_t count, row *out)
+/* The next row to be found, and for patches its image and place on the grid. Rows are found one after the other, so
+ * that the divisions are made once. */
+typedef struct row_cursor {
+    int64_t r, n, i, j;
+} row_cursor;
+
+static inline row_cursor rows_from(const gemm_view *v, int64_t first)
 {
     const gemm_patches *p = v->patches;
-    int64_t j = p ? first % p->Gw : 0, i = p ? first / p->Gw % p->Gh : 0, n = p ? first / p->Gw / p->Gh : 0;
-    for (int64_t t = 0; t < count; t++) {
-        int64_t r = first + t;
-        out[t] = (row){ 0 };
-        if (r >= v->rows) continue;
-        if (!p) {
-            out[t].at =
-                (const uint16_t *)v->data + (v->inner ? r % v->inner * v->ld + r / v->inner * v->outer : r * v->ld);
+    if (!p) return (row_cursor){ .r = first };
+    return (row_cursor){ first, first / p->Gw / p->Gh, first / p->Gw % p->Gh, first % p->Gw };
+}
+
+CPU_INLINE void find_rows(const gemm_view *v, row_cursor *at, int64_t count, row *out)
+{
+    const gemm_patches *p = v->patches;
+    for (int64_t t = 0; t < count; t++, at->r++) {
+        if (at->r >= v->rows) {
+            out[t] = (row){ 0 };
             continue;
         }
-        out[t] =
-            (row){ (const uint16_t *)v->data + n * p->H * p->W * p->pixel, i * p->mul + p->off, j * p->mul + p->off };
-        if (++j == p->Gw) j = 0, i++;
-        if (i == p->Gh) i = 0, n++;
+        if (!p) {
+            int64_t r = at->r, from = v->inner ? r % v->inner * v->ld + r / v->inner * v->outer : r * v->ld;
+            out[t] = (row){ .at = (const uint16_t *)v->data + from };
+            continue;
+        }
+        out[t] = (row){ (const uint16_t *)v->data + at->n * p->H * p->W * p->pixel, at->i * p->mul + p->off,
+                        at->j * p->mul + p->off };
+        if (++at->j == p->Gw) at->j = 0, at->i++;
+        if (at->i == p->Gh) at->i = 0, at->n++;
     }
 }
 
@@ -50,13 +63,22 @@ CPU_INLINE const uint16_t *pixel(const gemm_patches *p, const row *r, int64_t u,
     return h < p->H && w < p->W ? r->at + (h * p->W + w) * p->pixel : NULL;
 }
 
-/* Columns col .. col + len of patches, piece by piece. */
-static inline void gather(const gemm_view *v, const row *r, int64_t col, int64_t len, uint16_t *to)
+/* Kernel elements from (u, v) on whose pixels are next to each other in memory: the rest of a row of the kernel where it
+ * is inside the image, else one. */
+CPU_INLINE int64_t neighbours(const gemm_patches *p, const row *r, int64_t v)
 {
-    const gemm_patches *p = v->patches;
+    bool next = p->sign == 1 && p->div == 1 && p->pixel == p->C;
+    return next && r->w + v >= 0 && r->w + p->k <= p->W ? p->k - v : 1;
+}
+
+/* Columns col .. col + len of patches, run by run. */
+static inline void gather(const gemm_view *view, const row *r, int64_t col, int64_t len, uint16_t *to)
+{
+    const gemm_patches *p = view->patches;
     for (int64_t done = 0, n; done < len; done += n, col += n) {
-        n = min64(len - done, col < v->cols ? p->C - col % p->C : len);
-        const uint16_t *from = col < v->cols ? pixel(p, r, col / p->C / p->k, col / p->C % p->k) : NULL;
+        int64_t u = col / p->C / p->k, v = col / p->C % p->k;
+        n = min64(len - done, col < view->cols ? neighbours(p, r, v) * p->C - col % p->C : len);
+        const uint16_t *from = col < view->cols ? pixel(p, r, u, v) : NULL;
         if (from) memcpy(to + done, from + col % p->C, (size_t)n * sizeof *to);
         else memset(to + done, 0, (size_t)n * sizeof *to);
     }
@@ -78,6 +100,18 @@ static inline piece piece_of(const gemm_view *v, int64_t col, int64_t len)
     s.v = col / p->C % p->k;
     s.whole = s.whole && s.c + len <= p->C;
     return s;
+}
+
+/* The piece behind s, of the same length. */
+CPU_INLINE void piece_next(const gemm_view *v, piece *s)
+{
+    const gemm_patches *p = v->patches;
+    s->col += s->len;
+    s->whole = s->col + s->len <= v->cols;
+    if (!p) return;
+    for (s->c += s->len; s->c >= p->C; s->c -= p->C)
+        if (++s->v == p->k) s->v = 0, s->u++;
+    s->whole = s->whole && s->c + s->len <= p->C;
 }
 
 /* The piece of row r: in place where it is contiguous in memory, else gathered in `room` (len elements). */

@@ -93,11 +93,12 @@ static void round_range(void *arg, int64_t begin, int64_t end, int thread)
     const round_job *j = arg;
     int64_t whole = j->v.cols / U8_GROUP, all = groups_of(j->v.cols);
     uint16_t room[U8_GROUP];
+    row_cursor at = rows_from(&j->v, begin);
+    piece s = piece_of(&j->v, whole * U8_GROUP, U8_GROUP);
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         row r;
-        piece s = piece_of(&j->v, whole * U8_GROUP, U8_GROUP);
-        find_rows(&j->v, i, 1, &r);
+        find_rows(&j->v, &at, 1, &r);
         j->kernel->round_u8(r.at, whole, j->to + i * all);
         if (whole < all) j->kernel->round_u8(read_row(&j->v, &r, &s, room), 1, j->to + i * all + whole);
     }
@@ -109,36 +110,59 @@ void gemm_u8_round(cloob_ctx *ctx, const gemm_kernel *kernel, const gemm_view *a
     pool_share(ctx, j.v.rows, 1 + (1 << 15) / j.v.cols, round_range, &j);
 }
 
-/* The rounded group of row r that a piece is. */
-static const u8_group *rounded_at(const gemm_call *x, int64_t index, const row *r, const piece *s)
+void gemm_u8_round_groups(const uint16_t *x, int64_t groups, void *out, int64_t first)
 {
-    static const u8_group zeros;
+    gemm_best(GEMM_U8)->round_u8(x, groups, (u8_group *)out + first);
+}
+
+static const u8_group zeros;
+
+/* The rounded group of row r, the index-th, that a piece is. */
+CPU_INLINE const u8_group *rounded_at(const gemm_call *x, int64_t index, const row *r, const piece *s)
+{
     const gemm_patches *p = x->a.patches;
     const u8_group *all = x->rounded;
     if (!p) return all + index * groups_of(x->a.cols) + s->col / U8_GROUP;
     const uint16_t *from = pixel(p, r, s->u, s->v);
-    if (!from) return &zeros;
-    return all + (from + s->c - (const uint16_t *)x->a.data) / U8_GROUP;
+    return from ? all + (from + s->c - (const uint16_t *)x->a.data) / U8_GROUP : &zeros;
+}
+
+/* Rows index .. of an A in 8 bits. Groups of a row, or of a pixel, are behind each other. */
+CPU_INLINE void point_block(const gemm_call *x, int64_t index, const row *r, int rows, int64_t steps, piece s,
+                            const void **at)
+{
+    for (int64_t g = 0; g < steps; g++, at += U8_ROWS, piece_next(&x->a, &s))
+        for (int i = 0; i < rows; i++) {
+            const u8_group *before = g > 0 && (!x->a.patches || s.c > 0) ? at[i - U8_ROWS] : NULL;
+            at[i] = !before ? rounded_at(x, index + i, &r[i], &s) : before == &zeros ? before : before + 1;
+        }
+}
+
+CPU_INLINE void round_block(const gemm_kernel *k, const gemm_call *x, const row *r, int rows, int64_t steps, piece s,
+                            const void **at)
+{
+    uint16_t room[U8_GROUP];
+    u8_group *to = (u8_group *)(void *)(at + steps * U8_ROWS);
+    for (int64_t g = 0; g < steps; g++, at += U8_ROWS, piece_next(&x->a, &s))
+        for (int i = 0; i < rows; i++, to++) {
+            k->round_u8(read_row(&x->a, &r[i], &s, room), 1, to);
+            at[i] = to;
+        }
 }
 
 void gemm_u8_pack_a(const gemm_kernel *k, const gemm_call *x, const gemm_part *part, int64_t next, void *out)
 {
-    uint16_t room[U8_GROUP];
     row r[U8_ROWS];
+    row_cursor at = rows_from(&x->a, part->edge0);
+    piece s = piece_of(&x->a, part->k0, U8_GROUP);
     int64_t steps = groups_of(part->ks);
     assert(!x->ta);
     for (int64_t e = 0; e < part->edges; e += U8_ROWS) {
-        char *block = (char *)out + e / U8_ROWS * next;
-        u8_group *to = (u8_group *)(void *)gemm_points(k, block, steps);
+        const void **block = gemm_points(k, (char *)out + e / U8_ROWS * next, 0);
         int rows = (int)min64(U8_ROWS, part->edges - e);
-        find_rows(&x->a, part->edge0 + e, rows, r);
-        for (int64_t g = 0; g < steps; g++) {
-            piece s = piece_of(&x->a, part->k0 + g * U8_GROUP, U8_GROUP);
-            for (int i = 0; i < rows; i++, to++) {
-                if (!x->rounded) k->round_u8(read_row(&x->a, &r[i], &s, room), 1, to);
-                gemm_points(k, block, g)[i] = x->rounded ? rounded_at(x, part->edge0 + e + i, &r[i], &s) : to;
-            }
-        }
+        find_rows(&x->a, &at, rows, r);
+        if (x->rounded) point_block(x, part->edge0 + e, r, rows, steps, s, block);
+        else round_block(k, x, r, rows, steps, s, block);
     }
 }
 

@@ -84,28 +84,40 @@ AVX512 static void multiply_avx512(const gemm_block *b)
     }
 }
 
+/* The largest of 32 numbers. */
+AVX512 INLINE uint32_t largest_of(__m512i x)
+{
+    __m256i half = _mm256_max_epu16(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
+    __m128i quarter = _mm_max_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    __m128i inverted = _mm_xor_si128(quarter, _mm_set1_epi16(-1)); /* there is an instruction for the smallest of 8 */
+    return 0xFFFFu & ~(uint32_t)_mm_cvtsi128_si32(_mm_minpos_epu16(inverted));
+}
+
+/* 32 elements, divided by the scale, rounded, plus zero, as 16 bits. Where the scale is NaN they are anything. */
+AVX512 INLINE __m512i round_half(__m512i x, __m512 inverse, __m512i zero)
+{
+    const __m512i low = _mm512_setzero_si512(); /* of a float whose upper half is a bf16 */
+    __m512 a = (__m512)_mm512_unpacklo_epi16(low, x), b = (__m512)_mm512_unpackhi_epi16(low, x);
+    __m512i both = _mm512_packs_epi32(_mm512_cvtps_epi32(_mm512_mul_ps(a, inverse)),
+                                      _mm512_cvtps_epi32(_mm512_mul_ps(b, inverse)));
+    return _mm512_add_epi16(both, zero);
+}
+
 AVX512 INLINE void round_group_avx512(const uint16_t *x, u8_group *to)
 {
-    __m512i v[4], top = _mm512_setzero_si512(), sign = _mm512_setzero_si512();
-    const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
+    const __m512i magnitude = _mm512_set1_epi16(0x7FFF), minus_zero = _mm512_set1_epi16((short)0x8000),
+                  order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    __m512i left = _mm512_loadu_si512(x), right = _mm512_loadu_si512(x + 32);
+    bool negative = (_mm512_cmpgt_epu16_mask(left, minus_zero) | _mm512_cmpgt_epu16_mask(right, minus_zero)) != 0;
     float inverse;
-    for (int i = 0; i < 4; i++) {
-        v[i] = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(x + 16 * i))),
-                                 16);
-        __m512i size = _mm512_and_si512(v[i], magnitude);
-        top = _mm512_max_epu32(top, size);
-        sign = _mm512_or_si512(sign, _mm512_maskz_mov_epi32(_mm512_test_epi32_mask(size, size), v[i]));
-    }
-    bool negative = _mm512_movepi32_mask(sign) != 0;
-    to->scale = gemm_u8_scale(_mm512_reduce_max_epu32(top), negative, &inverse);
+    to->scale = gemm_u8_scale(
+        largest_of(_mm512_max_epu16(_mm512_and_si512(left, magnitude), _mm512_and_si512(right, magnitude))) << 16,
+        negative, &inverse);
     to->zero = negative ? U8_ZERO : 0;
     __m512 factor = _mm512_set1_ps(inverse);
-    __m512i zero = _mm512_set1_epi32(to->zero);
-    __mmask16 any = inverse > 0 ? 0xFFFF : 0; /* without an inverse x may be anything */
-    for (int i = 0; i < 4; i++) {
-        __m512i whole = _mm512_maskz_cvtps_epi32(any, _mm512_mul_ps((__m512)v[i], factor));
-        _mm_storeu_si128((__m128i *)(void *)(to->x + 16 * i), _mm512_cvtepi32_epi8(_mm512_add_epi32(whole, zero)));
-    }
+    __m512i zero = _mm512_set1_epi16((short)to->zero);
+    __m512i all = _mm512_packus_epi16(round_half(left, factor, zero), round_half(right, factor, zero));
+    _mm512_storeu_si512(to->x, _mm512_permutexvar_epi64(order, all));
 }
 
 AVX512 static void round_avx512(const uint16_t *x, int64_t groups, u8_group *to)
