@@ -43,7 +43,7 @@ static inline size_t saturating_mul_size(size_t a, size_t b)
     return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
 }
 
-/* A little-endian number of up to 8 bytes, on machines that are little-endian themselves, as all that cloob supports. */
+/* A little-endian number of up to 8 bytes, on little-endian machines, as all that cloob supports. */
 static inline uint64_t load_le(const void *from, int bytes)
 {
     uint64_t v = 0;
