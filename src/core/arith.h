@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -42,12 +43,11 @@ static inline size_t saturating_mul_size(size_t a, size_t b)
     return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
 }
 
-/* A little-endian number of up to 8 bytes. */
+/* A little-endian number of up to 8 bytes, on little-endian machines, as all that cloob supports. */
 static inline uint64_t load_le(const void *from, int bytes)
 {
-    const unsigned char *p = (const unsigned char *)from;
     uint64_t v = 0;
-    for (int i = bytes - 1; i >= 0; i--) v = v << 8 | p[i];
+    memcpy(&v, from, (size_t)bytes);
     return v;
 }
 

@@ -9,6 +9,12 @@
 /* XXH64 (its public specification): about 10 GB/s on one core, far faster than a disk; not cryptographic. */
 uint64_t hash64(uint64_t seed, const void *data, size_t size);
 
+/* A hash of two numbers, different for every pair. */
+static inline uint64_t hash_pair(int32_t a, int32_t b)
+{
+    return ((uint64_t)(uint32_t)a << 32 | (uint32_t)b) * 0x9E3779B97F4A7C15u;
+}
+
 /* FNV-1a of some bytes, continued from h: for tables and short texts. */
 #define FNV_START UINT64_C(0xCBF29CE484222325)
 static inline uint64_t fnv_add(uint64_t h, const void *data, size_t size)
@@ -17,7 +23,7 @@ static inline uint64_t fnv_add(uint64_t h, const void *data, size_t size)
     return h;
 }
 
-/* A table from 64-bit keys, which may be hashes, to numbers from 0 on. Zero-initialised is empty.
+/* A table from 64-bit hashes to numbers from 0 on. Zero-initialised is empty.
  *
  *     int64_t *at = hash_map_put(&m, key);      NULL: out of memory
  *     if (*at < 0) *at = count++;          the key is new */
@@ -36,8 +42,8 @@ void hash_map_release(hash_map *m);
 
 static inline struct hash_map_entry *hash_map_entry_of(const hash_map *m, uint64_t key)
 {
-    uint64_t i = key * 0x9E3779B97F4A7C15u;
-    for (i = (i ^ i >> 32) & m->mask; m->entry[i].value >= 0 && m->entry[i].key != key;) i = (i + 1) & m->mask;
+    uint64_t i = (key ^ key >> 29) & m->mask;
+    for (; m->entry[i].value >= 0 && m->entry[i].key != key;) i = (i + 1) & m->mask;
     return &m->entry[i];
 }
 

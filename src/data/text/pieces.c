@@ -112,6 +112,9 @@ cloob_status pieces_finish(cloob_ctx *ctx, pieces *p, const char *name)
 {
     if (p->count < 3) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a vocabulary of %d pieces", name, p->count);
     find_special(p);
+    /* sparse, because most of the beginnings that are looked for are not in it */
+    uint64_t keys = p->model == PIECES_MERGES ? (uint64_t)p->count : 3 * (uint64_t)p->text.len / 2;
+    if (!hash_map_reserve(&p->index, keys)) return ctx_no_memory(ctx, p->text.len, name);
     for (int32_t i = 0; i < p->count; i++)
         if ((p->piece[i].type == PIECE_NORMAL || p->piece[i].type == PIECE_USER) && !enter(p, i))
             return ctx_no_memory(ctx, p->text.len, name);
@@ -127,11 +130,9 @@ bool pieces_reserve(pieces *p, int64_t n)
     return hash_map_reserve(&p->index, (uint64_t)n) && hash_map_reserve(&p->merges, (uint64_t)n);
 }
 
-static uint64_t pair_key(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
-
 bool pieces_add_pair(pieces *p, int32_t left, int32_t right, int32_t rank, int32_t id)
 {
-    int64_t *at = hash_map_put(&p->merges, pair_key(left, right));
+    int64_t *at = hash_map_put(&p->merges, hash_pair(left, right));
     if (at) *at = (int64_t)rank << 32 | id; /* of two lines the later one holds */
     return at != NULL;
 }
@@ -380,7 +381,7 @@ static void consider(const pieces *p, heap *h, const symbol *s, const char *text
     uint32_t bytes = s[left].bytes + s[right].bytes;
     if (p->model == PIECES_MERGES) {
         bool known = s[left].id >= 0 && s[right].id >= 0;
-        int64_t m = known ? hash_map_get(&p->merges, pair_key(s[left].id, s[right].id)) : -1; /* rank, id */
+        int64_t m = known ? hash_map_get(&p->merges, hash_pair(s[left].id, s[right].id)) : -1; /* rank, id */
         if (m >= 0) heap_push(h, (merge){ -(float)(m >> 32), left, right, bytes, (int32_t)m });
         return;
     }

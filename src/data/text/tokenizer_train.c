@@ -186,7 +186,7 @@ static candidate heap_pop(learner *l)
 /* The pair's number, made if it is new; -1 when out of memory. */
 static int32_t pair_number(learner *l, int32_t left, int32_t right)
 {
-    int64_t *at = hash_map_put(&l->index, (uint64_t)(uint32_t)left << 32 | (uint32_t)right);
+    int64_t *at = hash_map_put(&l->index, hash_pair(left, right));
     if (!at || !heap_grow(&l->pair, l->pairs, &l->pair_cap, sizeof *l->pair)) return -1;
     if (*at >= 0) return (int32_t)*at;
     *at = l->pairs;
