@@ -429,7 +429,7 @@ static cloob_status fill(cloob_ctx *ctx, batcher *b, const char *path, const clo
                             .copy_files = true };
     cloob_model_options *m = &b->o.model;
     b->o = *o, b->path = path;
-    m->batch = o->max_batch, m->max_pixels = o->max_pixels;
+    m->size = sizeof *m, m->batch = o->max_batch, m->max_pixels = o->max_pixels;
     if (b->o.decoders < 1) b->o.decoders = ctx->threads;
     b->ctx = cloob_ctx_create(&c);
     if (b->ctx) b->ctx->kernels = ctx->kernels;
