@@ -58,7 +58,7 @@ static cloob_status open_model(serve *s, const char *word, served_model *m)
 {
     cloob_batcher_options o;
     cloob_batcher_options_init(&o);
-    o.model = s->o->model;
+    o.model = s->o->model, o.model.size = sizeof o.model;
     o.max_batch = s->o->max_batch, o.max_wait_us = s->o->max_wait_us;
     o.max_queue = s->o->max_queue;
     o.max_pixels = s->o->max_pixels;
