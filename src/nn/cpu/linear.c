@@ -1,6 +1,6 @@
-/* GEMMs with bias and residual, and the attention pool's GEMMs per head. An op is described by a gemm_call, whatever the
- * element type: F32 is multiplied by BLAS, or in inference from packed weights (linear_frozen.c), bf16 by packed GEMMs
- * (gemm_op.c). */
+/* GEMMs with bias and residual, and the attention pool's GEMMs per head. An op is described by a gemm_call, whatever
+ * the element type: F32 is multiplied by BLAS, or in inference from packed weights (linear_frozen.c), bf16 by packed
+ * GEMMs (gemm_op.c). */
 #include "nn/cpu/gemm_op.h"
 #include "tensor/cpu/gemm.h"
 

@@ -1,5 +1,5 @@
-/* 13-bit activations by 8-bit weights in AVX2, which multiplies pairs and adds (pmaddwd, paddd): 6 rows by 16 columns of
- * 32-bit sums in 12 registers. Processors with VNNI multiply bytes (gemm_u8_x86.c). */
+/* 13-bit activations by 8-bit weights in AVX2, which multiplies pairs and adds (pmaddwd, paddd): 6 rows by 16 columns
+ * of 32-bit sums in 12 registers. Processors with VNNI multiply bytes (gemm_u8_x86.c). */
 #include <immintrin.h>
 #include <string.h>
 

@@ -63,8 +63,8 @@ CPU_INLINE const uint16_t *pixel(const gemm_patches *p, const row *r, int64_t u,
     return h < p->H && w < p->W ? r->at + (h * p->W + w) * p->pixel : NULL;
 }
 
-/* Kernel elements from (u, v) on whose pixels are next to each other in memory: the rest of a row of the kernel where it
- * is inside the image, else one. */
+/* Kernel elements from (u, v) on whose pixels are next to each other in memory: the rest of a row of the kernel where
+ * it is inside the image, else one. */
 CPU_INLINE int64_t neighbours(const gemm_patches *p, const row *r, int64_t v)
 {
     bool next = p->sign == 1 && p->div == 1 && p->pixel == p->C;
