@@ -18,7 +18,19 @@ static bool matches_model(const char *what)
     return (text_ends_with(what, ".json") && file_exists(what)) || (!file_exists(what) && model_config_known(what));
 }
 
-static double gib(int64_t bytes) { return (double)bytes / 1073741824.0; }
+static double gib(size_t bytes) { return (double)bytes / 1073741824.0; }
+
+static int64_t image_layers(const model_config *c)
+{
+    int64_t n = 0;
+    for (int i = 0; i < 5; i++) n += c->layers[i];
+    return n;
+}
+
+static const char *image_activation(const model_config *c)
+{
+    return c->family == MODEL_RESNET ? "relu" : model_act_name(c->image.act);
+}
 
 static void print_tower(int64_t layers, int64_t width, int64_t heads, const char *activation, int64_t parameters)
 {
@@ -26,72 +38,65 @@ static void print_tower(int64_t layers, int64_t width, int64_t heads, const char
            (long long)width, (long long)heads, activation, (double)parameters / 1e6);
 }
 
-static void print_text_model(const model_outline *m)
+static void print_text_model(const model_outline *m, int64_t batch, const char *config)
 {
-    printf("%s: %s, embeddings of %lld, %.1f million parameters in %lld tensors\n", m->name, m->family,
-           (long long)m->embed, (double)m->parameters / 1e6, (long long)m->tensors);
-    printf("images  %lld px", (long long)m->image_size);
-    if (m->patch) printf(" in patches of %lld: %lld tokens", (long long)m->patch, (long long)m->image_tokens);
+    const model_config *c = &m->config;
+    printf("%s: %s, embeddings of %lld, %.1f million parameters in %lld tensors\n", c->name,
+           model_family_name(c->family), (long long)c->embed, (double)m->parameters / 1e6, (long long)m->tensors);
+    printf("images  %lld px", (long long)c->image_size);
+    if (c->patch)
+        printf(" in patches of %lld: %lld tokens", (long long)c->patch, (long long)model_config_image_tokens(c));
     putchar('\n');
-    print_tower(m->image_layers, m->image_width, m->image_heads, m->image_activation, m->image_parameters);
-    printf("texts   %lld tokens, vocabulary of %lld\n", (long long)m->context, (long long)m->vocab);
-    print_tower(m->text_layers, m->text_width, m->text_heads, m->text_activation, m->text_parameters);
+    print_tower(image_layers(c), c->width, c->image_heads, image_activation(c), m->image_parameters);
+    printf("texts   %lld tokens, vocabulary of %lld\n", (long long)c->context, (long long)c->vocab);
+    print_tower(c->text_layers, c->text_width, c->text_heads, model_act_name(c->text.act),
+                m->parameters - m->image_parameters);
     printf("memory  %.2f GiB for a training step of %lld pairs: parameters and gradients %.2f,\n"
            "        optimizer %.2f, image tower %.2f, text tower %.2f, objective %.2f\n"
            "        %.2f GiB for embedding %lld pairs\n",
-           gib(m->step_bytes), (long long)m->batch, gib(m->step_params), gib(m->step_optimizer), gib(m->step_image),
-           gib(m->step_text), gib(m->step_objective), gib(m->embed_bytes), (long long)m->batch);
-    printf("config  %s\n", m->config);
+           gib(m->step.total_bytes), (long long)batch, gib(m->step.params_bytes), gib(m->step.optimizer_bytes),
+           gib(m->step.image_bytes), gib(m->step.text_bytes), gib(m->step.loss_bytes), gib(m->embed_bytes),
+           (long long)batch);
+    printf("config  %s\n", config);
 }
 
-static void print_json_model(const model_outline *m)
+static void print_json_model(const model_outline *m, int64_t batch, const char *config)
 {
-    const struct {
-        const char *key;
-        int64_t value;
-    } number[] = {
-        { "embed_dim", m->embed },
-        { "image_size", m->image_size },
-        { "patch_size", m->patch },
-        { "image_tokens", m->image_tokens },
-        { "image_width", m->image_width },
-        { "image_layers", m->image_layers },
-        { "image_heads", m->image_heads },
-        { "context_length", m->context },
-        { "vocab_size", m->vocab },
-        { "text_width", m->text_width },
-        { "text_layers", m->text_layers },
-        { "text_heads", m->text_heads },
-        { "tensors", m->tensors },
-        { "parameters", m->parameters },
-        { "image_parameters", m->image_parameters },
-        { "text_parameters", m->text_parameters },
-        { "batch_size", m->batch },
-        { "step_bytes", m->step_bytes },
-        { "params_bytes", m->step_params },
-        { "optimizer_bytes", m->step_optimizer },
-        { "image_bytes", m->step_image },
-        { "text_bytes", m->step_text },
-        { "objective_bytes", m->step_objective },
-        { "embed_bytes", m->embed_bytes },
-    };
+    const model_config *c = &m->config;
     json_out_open(NULL, '{');
-    json_out_members(J_TEXT("kind", "model"), J_TEXT("model", m->name), J_OF(m, family), J_OF(m, image_activation),
-                     J_OF(m, text_activation));
-    for (size_t i = 0; i < sizeof number / sizeof *number; i++) json_out_int(number[i].key, number[i].value);
-    json_out_raw("config", m->config);
+    json_out_members(J_TEXT("kind", "model"), J_TEXT("model", c->name), J_TEXT("family", model_family_name(c->family)),
+                     J_TEXT("image_activation", image_activation(c)),
+                     J_TEXT("text_activation", model_act_name(c->text.act)), J_INT("embed_dim", c->embed),
+                     J_INT("image_size", c->image_size), J_INT("patch_size", c->patch),
+                     J_INT("image_tokens", model_config_image_tokens(c)), J_INT("image_width", c->width),
+                     J_INT("image_layers", image_layers(c)), J_INT("image_heads", c->image_heads),
+                     J_INT("context_length", c->context), J_INT("vocab_size", c->vocab),
+                     J_INT("text_width", c->text_width), J_INT("text_layers", c->text_layers),
+                     J_INT("text_heads", c->text_heads), J_OF(m, tensors), J_OF(m, parameters),
+                     J_OF(m, image_parameters), J_INT("text_parameters", m->parameters - m->image_parameters));
+    json_out_members(J_INT("batch_size", batch), J_INT("step_bytes", (int64_t)m->step.total_bytes),
+                     J_INT("params_bytes", (int64_t)m->step.params_bytes),
+                     J_INT("optimizer_bytes", (int64_t)m->step.optimizer_bytes),
+                     J_INT("image_bytes", (int64_t)m->step.image_bytes),
+                     J_INT("text_bytes", (int64_t)m->step.text_bytes),
+                     J_INT("objective_bytes", (int64_t)m->step.loss_bytes),
+                     J_INT("embed_bytes", (int64_t)m->embed_bytes));
+    json_out_raw("config", config);
     json_out_close();
 }
 
 static int describe_model(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
 {
     model_outline m;
+    sbuf config = { 0 };
     cloob_status status = model_describe(ctx, what, o->batch, common.precision, &m);
-    if (status == CLOOB_OK && common.json) print_json_model(&m);
-    else if (status == CLOOB_OK) print_text_model(&m);
-    int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
-    model_outline_release(&m);
-    return code;
+    if (status != CLOOB_OK) return cli_fail(self, ctx, status);
+    model_config_to_json(&m.config, &config);
+    if (config.failed) return cli_fail(self, ctx, ctx_no_memory(ctx, config.len, "a configuration"));
+    if (common.json) print_json_model(&m, o->batch, config.data);
+    else print_text_model(&m, o->batch, config.data);
+    sbuf_release(&config);
+    return 0;
 }
 
 const info_kind info_model = { matches_model, describe_model };
