@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "core/rng.h"
-#include "nn/cuda/pool/pool_kernel.h"
 #include "nn/op.h"
 #include "optim/adamw.h"
 #include "tensor/cuda/cuda.h"
@@ -270,67 +269,28 @@ static void text(void)
     bench("text ends", "512 x 77", 1, OP_TAKE_ROWS_BWD, (op_args){ .in = { q, index, y, y }, .attr = at }, 0, 1);
 }
 
-/* Attention by itself, its backward pass in every way there is, with a bias's gradient. */
-static void attention_ways(const char *name, int layers, int64_t rows, int64_t T, int64_t H, bool causal)
+/* Attention by itself, its backward pass without and with a bias's gradient. */
+static void attention_alone(const char *name, int layers, int64_t rows, int64_t T, int64_t H, bool causal)
 {
-    static const char *const way[] = { "timed", "shared", "warpgroups", "passes" };
-    char s[64];
     int64_t C = 64 * H;
     op_attr at = { .heads = H, .causal = causal };
     tensor qkv = B(rows, T, 3 * C), y = B(rows, T, C), lse = F(rows, H, T);
     bench(name, name, layers, OP_ATTENTION, (op_args){ .in = { qkv }, .attr = at }, 0, 3);
     bench(name, name, layers, OP_ATTENTION_BWD, (op_args){ .in = { y, qkv, y, lse }, .attr = at }, 0, 1);
     at.sums = true;
-    for (int w = 0; w < 4; w++) {
-        snprintf(s, sizeof s, "%s, sums, %s", name, way[w]);
-        ctx->kernels.attention_backward = (attention_backward_choice)w;
-        bench(way[w], s, layers, OP_ATTENTION_BWD, (op_args){ .in = { y, qkv, y, lse }, .attr = at }, 0, 3);
-    }
-    ctx->kernels.attention_backward = ATTENTION_AUTO;
+    bench(name, name, layers, OP_ATTENTION_BWD, (op_args){ .in = { y, qkv, y, lse }, .attr = at }, 0, 3);
 }
 
 static void attention(void)
 {
-    attention_ways("512 x 77", 11, 512, 77, 8, true);
-    attention_ways("1024 x 77", 11, 1024, 77, 8, true);
-    attention_ways("1024 x 50", 12, 1024, 50, 12, false);
-    attention_ways("128 x 197", 12, 128, 197, 12, false);
-    attention_ways("64 x 257", 24, 64, 257, 16, false);
-    attention_ways("16 x 577", 24, 16, 577, 16, false);
-    attention_ways("8 x 1025", 24, 8, 1025, 16, false);
-    attention_ways("512 x 14", 11, 512, 14, 8, true);
-}
-
-typedef struct pool_call {
-    op_env env;
-    op_args args;
-    int warps;
-    bool backward;
-} pool_call;
-
-static cloob_status pool_call_run(void *user)
-{
-    pool_call *c = user;
-    return c->backward ? pool_kernel_bwd(&c->env, &c->args, c->warps) : pool_kernel(&c->env, &c->args, c->warps);
-}
-
-/* The attention pool's kernel by warps of a block. */
-static void pool_by_warps(tensor t, tensor u, tensor p)
-{
-    tensor s = u;
-    pool_call c = { .env = { .ctx = ctx, .dev = dev, .stream = dev->stream, .ranks = 1 } };
-    tensor dt = t, *all[] = { &t, &u, &p, &s, &dt };
-    for (int i = 0; i < 5; i++) fill(all[i]);
-    for (int way = 0; way < 6; way++) {
-        float ms = 0;
-        c.warps = 4 << way % 3, c.backward = way > 2;
-        c.args = c.backward ? (op_args){ .in = { u, t, u, p, ABSENT, ABSENT }, .out = { dt, s } }
-                            : (op_args){ .in = { t, u, ABSENT, ABSENT }, .out = { s, p } };
-        if (!pool_kernel_fits(dev, c.warps, t.dtype, t.dim[1], t.dim[2], u.dim[1])) continue;
-        if (cuda_time(ctx, dev, pool_call_run, &c, &ms) != CLOOB_OK) fail("attention pool");
-        printf("%-22s %d warps %8.4f ms\n", c.backward ? "pool_attention_bwd" : "pool_attention", c.warps, (double)ms);
-    }
-    for (int i = 0; i < 5; i++) dev->free(dev, all[i]->data);
+    attention_alone("512 x 77", 11, 512, 77, 8, true);
+    attention_alone("1024 x 77", 11, 1024, 77, 8, true);
+    attention_alone("1024 x 50", 12, 1024, 50, 12, false);
+    attention_alone("128 x 197", 12, 128, 197, 12, false);
+    attention_alone("64 x 257", 24, 64, 257, 16, false);
+    attention_alone("16 x 577", 24, 16, 577, 16, false);
+    attention_alone("8 x 1025", 24, 8, 1025, 16, false);
+    attention_alone("512 x 14", 11, 512, 14, 8, true);
 }
 
 /* A transformer's last block without keys and values, by its calls: sequences that are seen whole, and with index. */
@@ -348,7 +308,6 @@ static void last_block(const char *name, int64_t rows, int64_t T, int64_t H, boo
     bench("last block", name, 2, OP_HEADS_PROJECT, (op_args){ .in = { q, w }, .attr = at }, 0, 1);
     bench("last block", name, 2, OP_HEADS_COLLECT, (op_args){ .in = { u, w }, .attr = at }, 0, 1);
     bench("last block", name, 2, OP_HEADS_DW, (op_args){ .in = { q, u, w }, .attr = at }, 0, 1);
-    pool_by_warps(t, u, p);
 }
 
 static void last_blocks(void)
@@ -370,8 +329,6 @@ static void pool(void)
     bench("attention pool", "7x7x2048", 1, OP_MEAN_TOKENS_BWD, (op_args){ .in = { t, x, pos } }, 0, 3);
     bench("attention pool", "32 heads", 1, OP_POOL_ATTENTION, (op_args){ .in = { t, u } }, flops, 3);
     bench("attention pool", "32 heads", 1, OP_POOL_ATTENTION_BWD, (op_args){ .in = { u, t, u, p } }, 2 * flops, 3);
-    pool_by_warps(t, u, p);
-    pool_by_warps(B(128, 82, 2560), B(128, 40, 2560), F(128, 40, 82)); /* RN50x4 */
     bench("attention pool", "2048", 2, OP_HEADS_PROJECT, (op_args){ .in = { q, w }, .attr = at }, project, 1);
     bench("attention pool", "2048", 2, OP_HEADS_COLLECT, (op_args){ .in = { u, w, F(C) }, .attr = at }, project, 1);
     bench("attention pool", "2048", 2, OP_HEADS_DW, (op_args){ .in = { q, u, w }, .attr = at }, project, 3);

@@ -109,7 +109,8 @@ static void read_job(job *j, char *line, char **shared, int n)
 {
     j->line = strdup(line);
     j->name = strtok(line, " \t\n");
-    ablate_options_init(&j->o);
+    sweep_options_init(&j->o);
+    sweep_compare_objectives(&j->o);
     o = j->o.train;
     for (int i = 0; i < n; i++) set_word(j, strdup(shared[i]));
     for (char *word; (word = strtok(NULL, " \t\n"));) set_word(j, word);

@@ -5,7 +5,7 @@
 #
 # build     configure and build with all cores
 # test      test_ops, test_gpu_ops, test_conv_small and test_act_gemm, and the tests of the cache
-# ops       bench_ops: convolutions, batch norm, text tower, attention pool, AdamW; bench_conv_small: the stem
+# ops       bench_ops: convolutions, batch norm, text tower, attention pool, AdamW
 # vit       bench_ops: ViT-B-32 and ViT-B-16 layers
 # train     the optimizer, NCCL with one rank, and training: exactness, threads, resume, averages, memory, embeddings
 # run       a whole run by the program: training, resume, embedding, zero-shot (bench/gpu_run.sh)
@@ -54,8 +54,6 @@ for part in $parts; do
         ;;
     ops)
         timeout 280 stdbuf -oL "$build/bench_ops" log "$out/tuning.log" > "$out/ops.txt" 2>&1 || { bad=1; tail -5 "$out/ops.txt"; }
-        timeout 80 stdbuf -oL "$build/bench_conv_small" > "$out/conv_small.txt" 2>&1 || { bad=1; tail -5 "$out/conv_small.txt"; }
-        grep "^stem" "$out/conv_small.txt"
         head -1 "$out/ops.txt"
         sed -n '/^per step/,$p' "$out/ops.txt"
         ;;

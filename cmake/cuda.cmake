@@ -63,6 +63,7 @@ if(CMAKE_CUDA_COMPILER)
     if(CUDAToolkit_FOUND AND TARGET CUDA::cudart_static AND CUDNN_INCLUDE)
         set(CLOOB_HAVE_CUDA ON)
         set(CMAKE_CUDA_STANDARD 17)
+        string(APPEND CMAKE_CUDA_FLAGS " --extended-lambda") # for_each of src/nn/cuda/common.cuh
         set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
         string(REPLACE ";" " " CLOOB_WHAT_CUDA "NVIDIA GPUs, built for ${archs}")
         list(APPEND CLOOB_INCLUDES ${CUDNN_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})

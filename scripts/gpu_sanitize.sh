@@ -46,11 +46,9 @@ all_jobs() { # FACTOR: of the number of parts
     parts gpu_ops $((28 * $1)) CHECK_SMALL=1 test_gpu_ops '{}'
     parts loss_cuda 10 'CHECK_PART={}' test_loss_cuda
     job act_gemm test_act_gemm
-    words bench_act_gemm 'odd few'
-    words test_conv_small '32->32' '32->64' '64->64' '40->40' '40->80' '80->80' '160->160' '320->320' ' 8->' bytes
+    words test_conv_small '32->32' '32->64' '64->64' '40->40' '40->80' '80->80' ' 8->' bytes
     parts ops $((5 * $1)) test_ops cuda '{}'
     models
-    words bench_prologue 'few dx and dw' 'few dx, dw, reduction' 'few add'
     cases test_eval_gpu trainings_agree ranks_are_the_same features_that_stay features_that_are_sent
     cases test_packed_texts packed_is_padded_on_a_gpu trainings_are_alike_on_a_gpu
     for p in block_gradients.on_a_gpu tuning.a_gpu_trains patch_dropout.a_gpu_gives model_ref.both_on_cuda; do cases test_${p%.*} ${p#*.}; done

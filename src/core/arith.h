@@ -1,5 +1,5 @@
-/* The smaller and the larger of two sizes, and arithmetic on sizes from outside: a product or a sum that overflows is
- * reported, never wrapped.
+/* The smaller and the larger of two sizes, and numbers from outside: a product or a sum that overflows is reported,
+ * never wrapped.
  *
  *     int64_t rows;
  *     if (!checked_mul(batch, accum, &rows)) return ctx_fail(...);
@@ -40,6 +40,15 @@ static inline size_t saturating_mul_size(size_t a, size_t b)
 {
     size_t product;
     return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
+}
+
+/* A little-endian number of up to 8 bytes. */
+static inline uint64_t load_le(const void *from, int bytes)
+{
+    const unsigned char *p = (const unsigned char *)from;
+    uint64_t v = 0;
+    for (int i = bytes - 1; i >= 0; i--) v = v << 8 | p[i];
+    return v;
 }
 
 #endif

@@ -24,16 +24,8 @@ typedef enum fused_gemm_choice {
     FUSED_GEMM_4_CONSUMERS
 } fused_gemm_choice;
 
-typedef enum attention_backward_choice {
-    ATTENTION_AUTO,
-    ATTENTION_SHARED, /* by warps, scores in shared memory */
-    ATTENTION_WIDE,   /* by Hopper's warpgroups, where there is a kernel for the call */
-    ATTENTION_PASSES  /* by warps, queries and keys in passes: any length */
-} attention_backward_choice;
-
 typedef struct kernel_choices {
     fused_gemm_choice fused_gemm; /* convolutions with the batch norm sums behind them */
-    attention_backward_choice attention_backward;
     int gpu_generation; /* 80, 86 or 89: the kernels of that compute capability on a newer GPU; 0: the GPU's own. A new
                          * context takes it from the environment variable CLOOB_GPU_GENERATION */
 } kernel_choices;

@@ -114,22 +114,43 @@ void file_bytes_release(file_bytes *b)
     *b = (file_bytes){ 0 };
 }
 
+ssize_t file_read_at(int fd, void *out, size_t n, int64_t at)
+{
+    size_t have = 0;
+    while (have < n) {
+        ssize_t got = pread(fd, (char *)out + have, n - have, (off_t)at + (off_t)have);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return -1;
+        if (got == 0) break;
+        have += (size_t)got;
+    }
+    return (ssize_t)have;
+}
+
+bool file_write_at(int fd, const void *data, size_t n, int64_t at)
+{
+    for (const char *p = data; n > 0;) {
+        ssize_t done = pwrite(fd, p, n, (off_t)at);
+        if (done < 0 && errno == EINTR) continue;
+        if (done == 0) errno = ENOSPC;
+        if (done <= 0) return false;
+        p += done, at += done, n -= (size_t)done;
+    }
+    return true;
+}
+
 /* The first `size` bytes of fd in memory that file_map_close frees; a file that ends before that is refused. */
 static cloob_status copy_file(cloob_ctx *ctx, const char *path, int fd, size_t size, file_map *out)
 {
     unsigned char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return ctx_no_memory(ctx, size, path);
     madvise(p, size, MADV_HUGEPAGE);
-    size_t have = 0;
-    for (ssize_t n = 1; have < size && n != 0; have += n > 0 ? (size_t)n : 0) {
-        n = pread(fd, p + have, size - have, (off_t)have);
-        if (n < 0 && errno != EINTR) break;
-    }
+    ssize_t have = file_read_at(fd, p, size, 0);
     *out = (file_map){ p, size, true };
-    if (have == size) return CLOOB_OK;
+    if (have == (ssize_t)size) return CLOOB_OK;
     file_map_close(out);
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: ended after %zu of %zu bytes; it is being rewritten, or the disk fails",
-                    path, have, size);
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: ended after %zd of %zu bytes; it is being rewritten, or the disk fails",
+                    path, have < 0 ? 0 : have, size);
 }
 
 static cloob_status open_regular(cloob_ctx *ctx, const char *path, int *fd, size_t *size)

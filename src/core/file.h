@@ -31,6 +31,11 @@ void file_bytes_release(file_bytes *b);
 /* The first *have bytes, at most `bytes`, of a regular file. */
 cloob_status file_read_beginning(cloob_ctx *ctx, const char *path, void *data, size_t bytes, size_t *have);
 
+/* pread and pwrite of all n bytes. read: returns how many there are, fewer than n at the end of the file, -1 with errno;
+ * write: false with errno. */
+ssize_t file_read_at(int fd, void *out, size_t n, int64_t at);
+bool file_write_at(int fd, const void *data, size_t n, int64_t at);
+
 /* A read-only mapping of a whole regular file; an empty file maps to size 0. Where the context has copy_files, a copy
  * in memory. */
 typedef struct file_map {

@@ -3,6 +3,7 @@
 #include "core/hash.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- XXH64 ---------------------------------------------------------------------------------------- */
@@ -55,6 +56,38 @@ uint64_t hash64(uint64_t seed, const void *data, size_t size)
     h = (h ^ h >> 33) * P2;
     h = (h ^ h >> 29) * P3;
     return h ^ h >> 32;
+}
+
+/* ---- the table: open addressing, half full at most -------------------------------------------------- */
+
+bool hash_map_reserve(hash_map *m, uint64_t keys)
+{
+    hash_map bigger = { .mask = 63 };
+    while (bigger.mask < 2 * keys) bigger.mask = 2 * bigger.mask + 1;
+    if (m->entry && bigger.mask <= m->mask) return true;
+    bigger.entry = malloc((bigger.mask + 1) * sizeof *bigger.entry);
+    if (!bigger.entry) return false;
+    memset(bigger.entry, 0xFF, (bigger.mask + 1) * sizeof *bigger.entry);
+    for (uint64_t i = 0; m->entry && i <= m->mask; i++)
+        if (m->entry[i].value >= 0) *hash_map_entry_of(&bigger, m->entry[i].key) = m->entry[i];
+    bigger.used = m->used;
+    free(m->entry);
+    *m = bigger;
+    return true;
+}
+
+int64_t *hash_map_put(hash_map *m, uint64_t key)
+{
+    if ((!m->entry || 2 * m->used >= m->mask) && !hash_map_reserve(m, m->used + 1)) return NULL;
+    struct hash_map_entry *e = hash_map_entry_of(m, key);
+    if (e->value < 0) e->key = key, m->used++;
+    return &e->value;
+}
+
+void hash_map_release(hash_map *m)
+{
+    free(m->entry);
+    *m = (hash_map){ 0 };
 }
 
 /* ---- SHA ---------------------------------------------------------------------------------------- */

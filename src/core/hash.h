@@ -1,7 +1,8 @@
-/* Hashes: a fast one that detects damage and edits, and the two by which others name their files. */
+/* Hashes: a fast one that detects damage and edits, and the two by which others name their files; a hash table. */
 #ifndef CORE_HASH_H
 #define CORE_HASH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,36 @@ static inline uint64_t fnv_add(uint64_t h, const void *data, size_t size)
 {
     for (size_t i = 0; i < size; i++) h = (h ^ ((const unsigned char *)data)[i]) * 0x100000001B3u;
     return h;
+}
+
+/* A table from 64-bit keys, which may be hashes, to numbers from 0 on. Zero-initialised is empty.
+ *
+ *     int64_t *at = hash_map_put(&m, key);      NULL: out of memory
+ *     if (*at < 0) *at = count++;          the key is new */
+typedef struct hash_map {
+    struct hash_map_entry {
+        uint64_t key;
+        int64_t value; /* below 0: no entry */
+    } * entry;
+    uint64_t mask, used;
+} hash_map;
+
+bool hash_map_reserve(hash_map *m, uint64_t keys); /* space for so many; false: out of memory */
+int64_t *hash_map_put(hash_map *m,
+                      uint64_t key); /* its value, valid until the next call; a new key's is -1, and must be set */
+void hash_map_release(hash_map *m);
+
+static inline struct hash_map_entry *hash_map_entry_of(const hash_map *m, uint64_t key)
+{
+    uint64_t i = key * 0x9E3779B97F4A7C15u;
+    for (i = (i ^ i >> 32) & m->mask; m->entry[i].value >= 0 && m->entry[i].key != key;) i = (i + 1) & m->mask;
+    return &m->entry[i];
+}
+
+/* -1: the key is not in it. */
+static inline int64_t hash_map_get(const hash_map *m, uint64_t key)
+{
+    return m->entry ? hash_map_entry_of(m, key)->value : -1;
 }
 
 /* SHA-1 names Git's blobs, SHA-256 the large files of Hugging Face.

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json.h"
 #include "core/needs.h"
 #include "core/option.h"
 #include "core/sbuf.h"
@@ -266,17 +267,6 @@ cloob_status options_read(cloob_ctx *ctx, const char *name, void *into, size_t k
 
 /* ---- to text ------------------------------------------------------------------------------------- */
 
-/* The shortest text that reads back as the same number. */
-static void put_number(sbuf *out, double v)
-{
-    char text[40];
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if (strtod(text, NULL) == v) break;
-    }
-    sbuf_puts(out, text);
-}
-
 static void put_list(sbuf *out, const void *at)
 {
     const char *const *item = *(const char *const *const *)at;
@@ -296,7 +286,7 @@ char *option_get(const option_desc *o, const void *options)
     case OPTION_INT: sbuf_printf(&s, "%lld", (long long)*(const int64_t *)at); break;
     case OPTION_AUTO:
         if (*(const double *)at < 0) sbuf_puts(&s, "auto");
-        else put_number(&s, *(const double *)at);
+        else json_print_number(&s, *(const double *)at);
         break;
     case OPTION_AUTO_INT:
         if (*(const int64_t *)at < 0) sbuf_puts(&s, "auto");
@@ -305,7 +295,8 @@ char *option_get(const option_desc *o, const void *options)
     case OPTION_NUMBER:
     case OPTION_NUMBERS_3:
     case OPTION_NUMBERS_4:
-        for (int i = 0; i < numbers_of(o); i++) sbuf_puts(&s, i ? " " : ""), put_number(&s, ((const double *)at)[i]);
+        for (int i = 0; i < numbers_of(o); i++)
+            sbuf_puts(&s, i ? " " : ""), json_print_number(&s, ((const double *)at)[i]);
         break;
     case OPTION_CHAR:
         if (*(const char *)at == '\t') sbuf_puts(&s, "tab");

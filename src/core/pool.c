@@ -5,6 +5,7 @@
 #include "core/pool.h"
 
 #include <pthread.h>
+#include <string.h>
 
 #include "core/shared_object.h"
 
@@ -172,4 +173,36 @@ void pool_share(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg
     }
     share_start(&s);
     pool_for(ctx, s.ranges, 1, share_range, &s);
+}
+
+typedef struct trial {
+    cloob_ctx *ctx;
+    pool_try_fn *fn;
+    void *arg;
+    pthread_mutex_t lock; /* what follows: the first failure */
+    cloob_status status;
+    int range;
+    char error[CTX_ERROR_BYTES];
+} trial;
+
+static void try_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    trial *t = arg;
+    cloob_ctx *ctx = ctx_worker(t->ctx);
+    cloob_status status = ctx ? t->fn(ctx, t->arg, begin, end, thread) : CLOOB_ERR_MEMORY;
+    pthread_mutex_lock(&t->lock);
+    if (status != CLOOB_OK && (t->status == CLOOB_OK || thread < t->range)) {
+        t->status = status;
+        t->range = thread;
+        strcpy(t->error, ctx ? ctx->error : "out of memory: a context for a thread");
+    }
+    pthread_mutex_unlock(&t->lock);
+    cloob_ctx_destroy(ctx);
+}
+
+cloob_status pool_try(cloob_ctx *ctx, int64_t n, int64_t grain, pool_try_fn *fn, void *arg)
+{
+    trial t = { .ctx = ctx, .fn = fn, .arg = arg, .lock = PTHREAD_MUTEX_INITIALIZER };
+    pool_for(ctx, n, grain, try_range, &t);
+    return t.status == CLOOB_OK ? CLOOB_OK : ctx_fail(ctx, t.status, "%s", t.error);
 }

@@ -20,6 +20,11 @@ void pool_for(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg);
  * and their assignment to threads is not deterministic. */
 void pool_share(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg);
 
+/* pool_for for work that can fail: every range has a context of its own. Returns the failure of the first range that
+ * failed, with its text in ctx. */
+typedef cloob_status pool_try_fn(cloob_ctx *ctx, void *arg, int64_t begin, int64_t end, int thread);
+cloob_status pool_try(cloob_ctx *ctx, int64_t n, int64_t grain, pool_try_fn *fn, void *arg);
+
 /* Registers, once, what a fork needs: the child has none of its parent's threads, and the first parallel loop would
  * wait for them forever. So the forking thread's threads end before the fork; parent and child start new ones. */
 void pool_survive_forks(void);

@@ -168,16 +168,6 @@ static void fuse_shortcut(graph *g, int i)
     if (!shortcut->attr.relu && !shortcut->attr.pool && shortcut->in[5] == NO_VALUE) fuse_before(g, i, at);
 }
 
-/* The pool of what was applied, for a downsampling block's shortcut, in the same pass. */
-static void fuse_applied_pool(graph *g, int i)
-{
-    value_id applied = g->node[i].out[0];
-    const tensor *y = &g->value[applied].t;
-    if (g->node[i].in[5] == NO_VALUE || first_of(g, i) != i || y->dim[1] % 2 || y->dim[2] % 2) return;
-    int at = reader(g, i, OP_AVGPOOL2, applied);
-    if (at >= 0 && same_pass(g, at, i)) fuse_behind(g, i, at);
-}
-
 /* Batch norm's apply and the 1 x 1 convolution that reads its result, at the apply's place: weights are ready
  * anyway. */
 static bool fuse_apply(graph *g, int i)
@@ -186,7 +176,6 @@ static bool fuse_apply(graph *g, int i)
     if (at < 0 || g->node[at].op != OP_BN_APPLY || last_of(g, at) != at || !same_pass(g, at, i)) return false;
     if (!g->node[at].attr.relu || g->node[at].attr.pool || !is_point(g, &g->node[i])) return false;
     fuse_behind(g, at, i);
-    fuse_applied_pool(g, at);
     return true;
 }
 
@@ -278,18 +267,6 @@ static void fuse_bwd_apply(graph *g, int i)
     fuse_last_dw(g, i);
 }
 
-/* The first convolution's weight gradient: images in bytes, and batch norm's backward apply whose result it alone
- * reads. */
-static void fuse_conv_dw(graph *g, int i)
-{
-    if (!fuse_image(g, i)) return;
-    int at = graph_producer(g, g->node[i].in[0]);
-    if (!is_free(g, at, OP_BN_BWD_APPLY)) return;
-    const node *apply = &g->node[at];
-    if (apply->attr.relu && !apply->attr.pool && apply->in[7] == NO_VALUE && has_one_reader(g, at))
-        fuse_before(g, first_of(g, i), at);
-}
-
 void graph_fuse_gemm(graph *g)
 {
     for (int i = 0; i < g->nodes && g->status == CLOOB_OK; i++) {
@@ -310,7 +287,7 @@ void graph_fuse_gemm(graph *g)
         if (g->node[i].group) continue;
         switch (g->node[i].op) {
         case OP_BN_BWD_APPLY: fuse_bwd_apply(g, i); break;
-        case OP_CONV2D_DW: fuse_conv_dw(g, i); break;
+        case OP_CONV2D_DW: fuse_image(g, i); break;
         case OP_LINEAR: fuse_linear_act(g, i); break;
         case OP_ACT_BWD: fuse_dx_act(g, i); break;
         default: break;

@@ -120,35 +120,24 @@ cloob_status hub_ref_write(cloob_ctx *ctx, const hub_repo *r, const char *commit
 
 /* ---- snapshots ----------------------------------------------------------------------------------- */
 
-typedef struct snapshot {
-    char folder[HUB_PATH];
-} snapshot;
-
 static bool in_folder(const void *folder, const char *name)
 {
     char path[HUB_PATH];
     struct stat st;
-    int n = snprintf(path, sizeof path, "%s/%s", ((const snapshot *)folder)->folder, name);
+    int n = snprintf(path, sizeof path, "%s/%s", (const char *)folder, name);
     return n > 0 && n < HUB_PATH && stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-static cloob_status snapshot_of(cloob_ctx *ctx, const hub_repo *r, const char *commit, snapshot *s)
+static bool has_file(const hub_repo *r, const char *kind, const char *commit, const char *name)
 {
-    return hub_put(ctx, s->folder, "%s/snapshots/%s", r->folder, commit);
+    char folder[HUB_PATH];
+    int n = snprintf(folder, sizeof folder, "%s/%s/%s", r->folder, kind, commit);
+    return n > 0 && n < HUB_PATH && in_folder(folder, name);
 }
 
 bool hub_snapshot_has(const hub_repo *r, const char *commit, const char *name)
 {
-    snapshot s;
-    int n = snprintf(s.folder, sizeof s.folder, "%s/snapshots/%s", r->folder, commit);
-    return n > 0 && n < HUB_PATH && in_folder(&s, name);
-}
-
-static bool is_known_absent(const hub_repo *r, const char *commit, const char *name)
-{
-    snapshot s;
-    int n = snprintf(s.folder, sizeof s.folder, "%s/.no_exist/%s", r->folder, commit);
-    return n > 0 && n < HUB_PATH && in_folder(&s, name);
+    return has_file(r, "snapshots", commit, name);
 }
 
 void hub_note_absent(cloob_ctx *ctx, const hub_repo *r, const char *commit, const char *name)
@@ -162,39 +151,39 @@ void hub_note_absent(cloob_ctx *ctx, const hub_repo *r, const char *commit, cons
 
 /* A configuration and a tokenizer, or the knowledge that there is none: another program may have fetched the weights
  * alone. */
-static bool is_whole(const hub_repo *r, const char *commit, const snapshot *s)
+static bool is_whole(const hub_repo *r, const char *commit, const char *folder)
 {
     static const char *const tokenizers[] = { "tokenizer.json", "merges.txt",      "vocab.txt",
                                               "spiece.model",   "tokenizer.model", "sentencepiece.bpe.model" };
-    bool tokenizer = is_known_absent(r, commit, "tokenizer.json");
+    bool tokenizer = has_file(r, ".no_exist", commit, "tokenizer.json");
     for (size_t i = 0; i < sizeof tokenizers / sizeof *tokenizers && !tokenizer; i++)
-        tokenizer = in_folder(s, tokenizers[i]);
-    return tokenizer && (in_folder(s, "config.json") || in_folder(s, "open_clip_config.json") ||
-                         is_known_absent(r, commit, "config.json"));
+        tokenizer = in_folder(folder, tokenizers[i]);
+    return tokenizer && (in_folder(folder, "config.json") || in_folder(folder, "open_clip_config.json") ||
+                         has_file(r, ".no_exist", commit, "config.json"));
 }
 
 /* The shards of an index, all of them. */
-static bool has_shards(cloob_ctx *ctx, const snapshot *s, const char *index)
+static bool has_shards(cloob_ctx *ctx, const char *folder, const char *index)
 {
     char path[HUB_PATH];
-    hub_names shards;
-    if (hub_put(ctx, path, "%s/%s", s->folder, index) != CLOOB_OK || hub_index_shards(ctx, path, &shards) != CLOOB_OK)
+    hub_listing shards;
+    if (hub_put(ctx, path, "%s/%s", folder, index) != CLOOB_OK || hub_index_shards(ctx, path, &shards) != CLOOB_OK)
         return false;
     bool all = true;
-    for (int64_t i = 0; i < shards.count && all; i++) all = in_folder(s, shards.name[i]);
-    hub_names_release(&shards);
+    for (int64_t i = 0; i < shards.count && all; i++) all = in_folder(folder, shards.file[i].name);
+    hub_listing_release(&shards);
     return all;
 }
 
 /* The weights of a repository that names them in its own way: the only file of the snapshot that may hold some. */
-static bool find_only_weights(const snapshot *s, char name[256])
+static bool find_only_weights(const char *folder, char name[256])
 {
     hub_listing l = { 0 };
-    DIR *dir = opendir(s->folder);
+    DIR *dir = opendir(folder);
     for (struct dirent *e; dir && (e = readdir(dir));) {
         hub_file found = { 0 };
         snprintf(found.name, sizeof found.name, "%s", e->d_name);
-        if (in_folder(s, found.name) && !hub_listing_put(&l, &found)) break;
+        if (in_folder(folder, found.name) && !hub_listing_put(&l, &found)) break;
     }
     if (dir) closedir(dir);
     const hub_file *f = hub_only_weights(&l);
@@ -205,16 +194,15 @@ static bool find_only_weights(const snapshot *s, char name[256])
 
 bool hub_snapshot_find(cloob_ctx *ctx, const hub_repo *r, const char *commit, char path[HUB_PATH], bool *whole)
 {
-    snapshot s;
-    char weights[256];
-    if (snapshot_of(ctx, r, commit, &s) != CLOOB_OK) return false;
-    hub_choose_weights(in_folder, &s, weights);
-    *whole = is_whole(r, commit, &s);
+    char weights[256], folder[HUB_PATH];
+    if (hub_put(ctx, folder, "%s/snapshots/%s", r->folder, commit) != CLOOB_OK) return false;
+    hub_choose_weights(in_folder, folder, weights);
+    *whole = is_whole(r, commit, folder);
     if (weights[0]) {
-        memcpy(path, s.folder, sizeof s.folder);
-        return !hub_is_index(weights) || has_shards(ctx, &s, weights);
+        memcpy(path, folder, sizeof folder);
+        return !hub_is_index(weights) || has_shards(ctx, folder, weights);
     }
-    return find_only_weights(&s, weights) && hub_put(ctx, path, "%s/%s", s.folder, weights) == CLOOB_OK;
+    return find_only_weights(folder, weights) && hub_put(ctx, path, "%s/%s", folder, weights) == CLOOB_OK;
 }
 
 /* ---- adding a file ------------------------------------------------------------------------------- */
@@ -231,13 +219,13 @@ static bool is_linked(int fd)
     return fstat(fd, &st) == 0 && st.st_nlink > 0;
 }
 
-cloob_status hub_lock(cloob_ctx *ctx, const hub_repo *r, const char *etag, const atomic_bool *stop, int *fd)
+cloob_status hub_lock(cloob_ctx *ctx, const hub_repo *r, const char *etag, int *fd)
 {
     char path[HUB_PATH];
     *fd = -1;
     CLOOB_TRY(hub_put(ctx, path, "%s/%s.lock", r->locks, etag));
     CLOOB_TRY(make_folder_of(ctx, path));
-    for (int tries = 0; !atomic_load(stop); tries++) {
+    for (int tries = 0; !ctx_should_stop(ctx); tries++) {
         if (*fd < 0) *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0664);
         if (*fd < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
         bool got = flock(*fd, LOCK_EX | LOCK_NB) == 0, taken = !got && (errno == EWOULDBLOCK || errno == EINTR);

@@ -1,36 +1,26 @@
-/* Fetches what a snapshot lacks: two files side by side, continued after an interruption, verified before they get
- * their name. */
+/* Fetches what a snapshot lacks: file by file, continued after an interruption, verified before it gets its name. */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/file.h"
 #include "core/sbuf.h"
 #include "hub/http.h"
 
-enum { WORKERS = 2, MAX_PAGES = 100, MAX_PAGE_BYTES = 32 << 20 };
+enum { MAX_PAGES = 100, MAX_PAGE_BYTES = 32 << 20 };
 
 /* The files of one repository that are fetched together. */
 typedef struct download {
     const hub_repo *r;
-    const hub_site *site;
     const char *commit;
     const hub_file *file[HUB_MAX_FILES];
     int64_t count;
-    int64_t total; /* bytes of them */
-    atomic_llong have;
-    atomic_int next, running;
-    atomic_bool stop;
-    pthread_mutex_t lock; /* the two below: the first failure */
-    cloob_status status;
-    char error[CTX_ERROR_BYTES];
+    int64_t total, have; /* bytes of all of them, and so far */
 } download;
 
 /* ---- addresses ----------------------------------------------------------------------------------- */
@@ -144,7 +134,7 @@ static void restart(partial *p)
 {
     char head[64];
     bool large = strlen(p->f->etag) == 64;
-    atomic_fetch_sub(&p->d->have, p->bytes);
+    p->d->have -= p->bytes;
     p->bytes = 0;
     sha_begin(&p->hash, large ? SHA_256 : SHA_1);
     int n = snprintf(head, sizeof head, "blob %lld", (long long)p->f->bytes);
@@ -175,8 +165,8 @@ static cloob_status partial_open(partial *p)
     while (p->bytes <= p->f->bytes && (n = pread(p->fd, buffer, CHUNK, p->bytes)) > 0) {
         sha_add(&p->hash, buffer, (size_t)n);
         p->bytes += n;
-        atomic_fetch_add(&p->d->have, n);
-        if (atomic_load(&p->d->stop)) break;
+        p->d->have += n;
+        if (ctx_should_stop(p->ctx)) break;
     }
     free(buffer);
     if (n < 0 || p->bytes > p->f->bytes) restart(p); /* damaged */
@@ -209,14 +199,11 @@ static bool add_to_partial(void *user, const http_answer *a, const char *data, s
                              p->d->r->name.repo, (long long)p->f->bytes);
         return false;
     }
-    for (size_t at = 0; at < bytes;) {
-        ssize_t n = pwrite(p->fd, data + at, bytes - at, p->bytes + (int64_t)at);
-        if (n < 0 && errno != EINTR) return cannot_write(p) == CLOOB_OK;
-        if (n > 0) at += (size_t)n;
-    }
+    if (!file_write_at(p->fd, data, bytes, p->bytes)) return cannot_write(p) == CLOOB_OK;
     sha_add(&p->hash, data, bytes);
     p->bytes += (int64_t)bytes;
-    atomic_fetch_add(&p->d->have, (long long)bytes);
+    p->d->have += (int64_t)bytes;
+    ctx_progress(p->ctx, "download", p->d->have, p->d->total, "bytes");
     return true;
 }
 
@@ -226,7 +213,7 @@ static cloob_status transfer_all(http_session *s, partial *p)
     sbuf url;
     http_answer a;
     int tries = 0;
-    CLOOB_TRY(put_url(p->ctx, p->d->site, p->d->r->name.repo, p->d->commit, p->f->name, &url));
+    CLOOB_TRY(put_url(p->ctx, s->site, p->d->r->name.repo, p->d->commit, p->f->name, &url));
     cloob_status status = CLOOB_OK;
     while (status == CLOOB_OK && p->bytes < p->f->bytes) {
         int64_t before = p->bytes;
@@ -281,7 +268,7 @@ static cloob_status fetch_locked(http_session *s, download *d, const hub_file *f
     CLOOB_TRY(hub_blob_path(s->ctx, d->r, f->etag, "", blob));
     CLOOB_TRY(hub_blob_path(s->ctx, d->r, f->etag, ".cloob.incomplete", p.path));
     if (hub_snapshot_has(d->r, d->commit, f->name) || (stat(blob, &st) == 0 && st.st_size == f->bytes)) {
-        atomic_fetch_add(&d->have, f->bytes);
+        d->have += f->bytes;
     } else {
         cloob_status status = fetch_blob(s, &p, blob);
         if (p.fd >= 0) close(p.fd);
@@ -293,56 +280,13 @@ static cloob_status fetch_locked(http_session *s, download *d, const hub_file *f
 static cloob_status fetch_file(http_session *s, download *d, const hub_file *f)
 {
     int lock;
-    CLOOB_TRY(hub_lock(s->ctx, d->r, f->etag, &d->stop, &lock));
+    CLOOB_TRY(hub_lock(s->ctx, d->r, f->etag, &lock));
     cloob_status status = fetch_locked(s, d, f);
     hub_unlock(lock);
     return status;
 }
 
-/* ---- side by side -------------------------------------------------------------------------------- */
-
-static void keep_failure(download *d, cloob_status status, const char *text)
-{
-    pthread_mutex_lock(&d->lock);
-    if (d->status == CLOOB_OK || d->status == CLOOB_ERR_STOPPED) {
-        d->status = status;
-        snprintf(d->error, sizeof d->error, "%s", text);
-    }
-    pthread_mutex_unlock(&d->lock);
-    atomic_store(&d->stop, true);
-}
-
-typedef struct worker {
-    download *d;
-    cloob_ctx *ctx;
-    pthread_t thread;
-    bool started;
-} worker;
-
-static void *work(void *arg)
-{
-    worker *w = arg;
-    download *d = w->d;
-    http_session s;
-    cloob_status status = http_open(w->ctx, d->site, &d->stop, &s);
-    for (int64_t i; status == CLOOB_OK && !atomic_load(&d->stop) && (i = atomic_fetch_add(&d->next, 1)) < d->count;)
-        status = fetch_file(&s, d, d->file[i]);
-    if (status != CLOOB_OK) keep_failure(d, status, cloob_error(w->ctx));
-    http_close(&s);
-    atomic_fetch_sub(&d->running, 1);
-    return NULL;
-}
-
-/* Progress and the wish to stop belong to the thread of the caller. */
-static void watch(cloob_ctx *ctx, download *d)
-{
-    while (atomic_load(&d->running) > 0) {
-        ctx_progress(ctx, "download", atomic_load(&d->have), d->total, "bytes");
-        if (ctx_should_stop(ctx)) atomic_store(&d->stop, true);
-        nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
-    }
-    if (d->status == CLOOB_OK) ctx_progress(ctx, "download", d->total, d->total, "bytes");
-}
+/* ---- all files ------------------------------------------------------------------------------------ */
 
 static cloob_status check_space(cloob_ctx *ctx, const download *d)
 {
@@ -363,28 +307,15 @@ static cloob_status check_space(cloob_ctx *ctx, const download *d)
                     d->r->name.repo, need / 1e6, d->r->folder, room / 1e6);
 }
 
-/* Fetches all of d->file. */
-static cloob_status fetch_all(cloob_ctx *ctx, download *d)
+/* Fetches all of d->file, one after the other. */
+static cloob_status fetch_all(http_session *s, download *d)
 {
-    worker w[WORKERS] = { 0 };
     if (d->count == 0) return CLOOB_OK;
     for (int64_t i = 0; i < d->count; i++) d->total += d->file[i]->bytes;
-    CLOOB_TRY(check_space(ctx, d));
-    pthread_mutex_init(&d->lock, NULL);
-    atomic_store(&d->running, WORKERS);
-    for (int i = 0; i < WORKERS; i++) {
-        w[i] = (worker){ .d = d, .ctx = ctx_worker(ctx) };
-        w[i].started = w[i].ctx && pthread_create(&w[i].thread, NULL, work, &w[i]) == 0;
-        if (!w[i].started) atomic_fetch_sub(&d->running, 1);
-    }
-    if (!w[0].started && !w[1].started) keep_failure(d, CLOOB_ERR_MEMORY, "no thread can be started for a download");
-    watch(ctx, d);
-    for (int i = 0; i < WORKERS; i++) {
-        if (w[i].started) pthread_join(w[i].thread, NULL);
-        cloob_ctx_destroy(w[i].ctx);
-    }
-    pthread_mutex_destroy(&d->lock);
-    return d->status == CLOOB_OK ? CLOOB_OK : ctx_fail(ctx, d->status, "%s", d->error);
+    CLOOB_TRY(check_space(s->ctx, d));
+    for (int64_t i = 0; i < d->count; i++) CLOOB_TRY(fetch_file(s, d, d->file[i]));
+    ctx_progress(s->ctx, "download", d->total, d->total, "bytes");
+    return CLOOB_OK;
 }
 
 static bool want(download *d, const hub_file *f)
@@ -400,54 +331,53 @@ static bool want(download *d, const hub_file *f)
 static bool listed(const void *folder, const char *name) { return hub_listing_find(folder, name) != NULL; }
 
 /* The files beside the weights, and the index where there is one. */
-static cloob_status fetch_small(cloob_ctx *ctx, download *d, const hub_listing *l, const hub_file *index)
+static cloob_status fetch_small(http_session *s, download *d, const hub_listing *l, const hub_file *index)
 {
     for (int i = 0; hub_small_files[i]; i++) {
         const hub_file *f = hub_listing_find(l, hub_small_files[i]);
         if (f) want(d, f);
     }
     if (index) want(d, index);
-    return fetch_all(ctx, d);
+    return fetch_all(s, d);
 }
 
-static cloob_status fetch_weights(cloob_ctx *ctx, download *d, const hub_listing *l, const hub_file *weights)
+static cloob_status fetch_weights(http_session *s, download *d, const hub_listing *l, const hub_file *weights)
 {
     char path[HUB_PATH];
-    hub_names shards = { 0 };
+    hub_listing shards = { 0 };
     if (!hub_is_index(weights->name)) {
         want(d, weights);
-        return fetch_all(ctx, d);
+        return fetch_all(s, d);
     }
-    CLOOB_TRY(hub_put(ctx, path, "%s/snapshots/%s/%s", d->r->folder, d->commit, weights->name));
-    cloob_status status = hub_index_shards(ctx, path, &shards);
+    CLOOB_TRY(hub_put(s->ctx, path, "%s/snapshots/%s/%s", d->r->folder, d->commit, weights->name));
+    cloob_status status = hub_index_shards(s->ctx, path, &shards);
     for (int64_t i = 0; i < shards.count && status == CLOOB_OK; i++) {
-        const hub_file *f = hub_listing_find(l, shards.name[i]);
+        const hub_file *f = hub_listing_find(l, shards.file[i].name);
         if (!f || !want(d, f))
-            status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: it has no %s, which its %s lists", d->r->name.repo,
-                              shards.name[i], weights->name);
+            status = ctx_fail(s->ctx, CLOOB_ERR_FORMAT, "%s: it has no %s, which its %s lists", d->r->name.repo,
+                              shards.file[i].name, weights->name);
     }
-    hub_names_release(&shards);
-    return status == CLOOB_OK ? fetch_all(ctx, d) : status;
+    hub_listing_release(&shards);
+    return status == CLOOB_OK ? fetch_all(s, d) : status;
 }
 
 /* The weights come last: a snapshot that has them has all the rest. */
-static cloob_status fetch_model(cloob_ctx *ctx, const hub_repo *r, const hub_site *site, const char *commit,
-                                const hub_listing *l)
+static cloob_status fetch_model(http_session *s, const hub_repo *r, const char *commit, const hub_listing *l)
 {
     char name[256];
     hub_choose_weights(listed, l, name);
     const hub_file *weights = name[0] ? hub_listing_find(l, name) : hub_only_weights(l);
     if (!weights)
-        return ctx_fail(ctx, CLOOB_ERR_IO,
+        return ctx_fail(s->ctx, CLOOB_ERR_IO,
                         "%s: holds no weights under a name that is known, such as model.safetensors or "
                         "open_clip_model.safetensors",
                         r->name.repo);
-    download small = { .r = r, .site = site, .commit = commit }, large = { .r = r, .site = site, .commit = commit };
-    CLOOB_TRY(fetch_small(ctx, &small, l, hub_is_index(weights->name) ? weights : NULL));
-    CLOOB_TRY(fetch_weights(ctx, &large, l, weights));
+    download small = { .r = r, .commit = commit }, large = { .r = r, .commit = commit };
+    CLOOB_TRY(fetch_small(s, &small, l, hub_is_index(weights->name) ? weights : NULL));
+    CLOOB_TRY(fetch_weights(s, &large, l, weights));
     for (int i = 0; hub_small_files[i]; i++)
-        if (!hub_listing_find(l, hub_small_files[i])) hub_note_absent(ctx, r, commit, hub_small_files[i]);
-    return hub_ref_write(ctx, r, commit);
+        if (!hub_listing_find(l, hub_small_files[i])) hub_note_absent(s->ctx, r, commit, hub_small_files[i]);
+    return hub_ref_write(s->ctx, r, commit);
 }
 
 cloob_status hub_download(cloob_ctx *ctx, const hub_repo *r, char commit[HUB_COMMIT])
@@ -456,11 +386,11 @@ cloob_status hub_download(cloob_ctx *ctx, const hub_repo *r, char commit[HUB_COM
     http_session s;
     hub_listing l = { 0 };
     CLOOB_TRY(hub_site_init(ctx, &site));
-    cloob_status status = http_open(ctx, &site, NULL, &s);
+    cloob_status status = http_open(ctx, &site, &s);
     if (status == CLOOB_OK) status = ask_commit(&s, r, commit);
     if (status == CLOOB_OK) status = ask_listing(&s, r, commit, &l);
+    if (status == CLOOB_OK) status = fetch_model(&s, r, commit, &l);
     http_close(&s);
-    if (status == CLOOB_OK) status = fetch_model(ctx, r, &site, commit, &l);
     hub_listing_release(&l);
     return status;
 }

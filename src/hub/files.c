@@ -115,28 +115,11 @@ const hub_file *hub_only_weights(const hub_listing *l)
     return NULL;
 }
 
-static bool add_name(hub_names *n, const char *name)
-{
-    for (int64_t i = 0; i < n->count; i++)
-        if (strcmp(n->name[i], name) == 0) return true;
-    char(*more)[256] = realloc(n->name, (size_t)(n->count + 1) * sizeof *more);
-    if (!more) return false;
-    n->name = more;
-    memcpy(n->name[n->count++], name, strlen(name) + 1);
-    return true;
-}
-
-void hub_names_release(hub_names *n)
-{
-    free(n->name);
-    *n = (hub_names){ 0 };
-}
-
-cloob_status hub_index_shards(cloob_ctx *ctx, const char *path, hub_names *out)
+cloob_status hub_index_shards(cloob_ctx *ctx, const char *path, hub_listing *out)
 {
     arena a = { 0 };
     json *root;
-    *out = (hub_names){ 0 };
+    *out = (hub_listing){ 0 };
     cloob_status status = json_read_file(ctx, &a, path, &root);
     const json *v = status == CLOOB_OK ? json_first(json_get(root, "weight_map")) : NULL;
     if (status == CLOOB_OK && !v) status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not an index of shards", path);
@@ -145,9 +128,13 @@ cloob_status hub_index_shards(cloob_ctx *ctx, const char *path, hub_names *out)
         if (!name || strchr(name, '/') || !hub_path_is_safe(name) || out->count == HUB_MAX_FILES)
             status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: lists \"%.100s\", which is no shard in its folder", path,
                               name ? name : "");
-        else if (!add_name(out, name)) status = ctx_no_memory(ctx, sizeof *out->name, path);
+        else if (!hub_listing_find(out, name)) {
+            hub_file f = { 0 };
+            memcpy(f.name, name, strlen(name) + 1);
+            if (!hub_listing_put(out, &f)) status = ctx_no_memory(ctx, sizeof f, path);
+        }
     }
-    if (status != CLOOB_OK) hub_names_release(out);
+    if (status != CLOOB_OK) hub_listing_release(out);
     arena_release(&a);
     return status;
 }

@@ -61,9 +61,9 @@ cloob_status hub_site_init(cloob_ctx *ctx, hub_site *out)
 
 /* ---- sessions ------------------------------------------------------------------------------------ */
 
-cloob_status http_open(cloob_ctx *ctx, const hub_site *site, const atomic_bool *stop, http_session *out)
+cloob_status http_open(cloob_ctx *ctx, const hub_site *site, http_session *out)
 {
-    *out = (http_session){ .ctx = ctx, .site = site, .stop = stop };
+    *out = (http_session){ .ctx = ctx, .site = site };
     CLOOB_TRY(curl_load(ctx));
     out->curl = curl_lib.curl_easy_init();
     return out->curl ? CLOOB_OK : ctx_no_memory(ctx, 1, "a connection");
@@ -75,12 +75,10 @@ void http_close(http_session *s)
     s->curl = NULL;
 }
 
-static bool is_stopped(const http_session *s) { return s->stop ? atomic_load(s->stop) : ctx_should_stop(s->ctx); }
-
 static int on_progress(void *user, curl_off_t total, curl_off_t now, curl_off_t up, curl_off_t up_now)
 {
     (void)total, (void)now, (void)up, (void)up_now;
-    return is_stopped(user);
+    return ctx_should_stop(((const http_session *)user)->ctx);
 }
 
 /* Scheme, host and port: the token goes nowhere else. */
@@ -225,7 +223,7 @@ static cloob_status ask_once(transfer *t, const char *url, int64_t from, char **
     set_options(t, url, from, headers);
     t->a->result = curl_lib.curl_easy_perform(t->s->curl);
     curl_lib.curl_slist_free_all(headers);
-    if (is_stopped(t->s))
+    if (ctx_should_stop(t->s->ctx))
         return ctx_fail(t->s->ctx, CLOOB_ERR_STOPPED, "stopped; the same command continues the download");
     curl_lib.curl_easy_getinfo(t->s->curl, CURLINFO_RESPONSE_CODE, &t->a->code);
     if (t->a->result != CURLE_OK || t->a->code < 300 || t->a->code >= 400) return CLOOB_OK;
@@ -289,7 +287,7 @@ bool http_try_again(http_session *s, const http_answer *a, int *tries)
                 : a->code == 429      ? "too many requests"
                                       : "busy",
                 wait);
-    for (double end = clock_seconds() + wait; clock_seconds() < end && !is_stopped(s);)
+    for (double end = clock_seconds() + wait; clock_seconds() < end && !ctx_should_stop(s->ctx);)
         nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
     return true;
 }

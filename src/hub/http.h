@@ -15,15 +15,14 @@ typedef struct hub_site {
 /* From HF_ENDPOINT, HF_TOKEN or the token file, HF_HUB_DOWNLOAD_TIMEOUT. */
 cloob_status hub_site_init(cloob_ctx *ctx, hub_site *out);
 
-/* One thread's connection. */
+/* A connection; it ends when the context asks to stop. */
 typedef struct http_session {
     cloob_ctx *ctx;
     CURL *curl;
     const hub_site *site;
-    const atomic_bool *stop; /* NULL: the context's should_stop is asked */
 } http_session;
 
-cloob_status http_open(cloob_ctx *ctx, const hub_site *site, const atomic_bool *stop, http_session *out);
+cloob_status http_open(cloob_ctx *ctx, const hub_site *site, http_session *out);
 void http_close(http_session *s);
 
 /* From the headers: the hub sends its own before a redirect, and those of the content follow it. */

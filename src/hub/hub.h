@@ -11,8 +11,6 @@
 #ifndef HUB_HUB_H
 #define HUB_HUB_H
 
-#include <stdatomic.h>
-
 #include "cloob/hub.h"
 #include "core/ctx.h"
 #include "core/hash.h"
@@ -64,14 +62,6 @@ bool hub_listing_put(hub_listing *l, const hub_file *f); /* false: out of memory
 const hub_file *hub_listing_find(const hub_listing *l, const char *name);
 void hub_listing_release(hub_listing *l);
 
-/* Names of files, in the order of use. */
-typedef struct hub_names {
-    char (*name)[256];
-    int64_t count;
-} hub_names;
-
-void hub_names_release(hub_names *n);
-
 /* The files beside the weights that a model may need, in any repository; NULL ends the list. */
 extern const char *const hub_small_files[];
 
@@ -82,8 +72,8 @@ typedef bool hub_has_fn(const void *folder, const char *name);
  * "": there is none. */
 void hub_choose_weights(hub_has_fn *has, const void *folder, char name[256]);
 bool hub_is_index(const char *name);
-/* The shards that an index file lists: names in its own folder. */
-cloob_status hub_index_shards(cloob_ctx *ctx, const char *path, hub_names *out);
+/* The shards that an index file lists: names in its own folder, each once; sizes and hashes are not known. */
+cloob_status hub_index_shards(cloob_ctx *ctx, const char *path, hub_listing *out);
 /* The only file of the root that may hold weights under a name of its own, such as PE-Core-B16.pt; NULL: none, or
  * several. */
 const hub_file *hub_only_weights(const hub_listing *l);
@@ -117,9 +107,9 @@ bool hub_snapshot_has(const hub_repo *r, const char *commit, const char *name);
 /* Remembers that the commit has no such file. */
 void hub_note_absent(cloob_ctx *ctx, const hub_repo *r, const char *commit, const char *name);
 
-/* The lock of a blob, waited for until `stop`. *fd is -1 where the file system has no locks: then two processes may
- * download the same file, and either result is whole. */
-cloob_status hub_lock(cloob_ctx *ctx, const hub_repo *r, const char *etag, const atomic_bool *stop, int *fd);
+/* The lock of a blob, waited for until the context asks to stop. *fd is -1 where the file system has no locks: then two
+ * processes may download the same file, and either result is whole. */
+cloob_status hub_lock(cloob_ctx *ctx, const hub_repo *r, const char *etag, int *fd);
 void hub_unlock(int fd);
 cloob_status hub_blob_path(cloob_ctx *ctx, const hub_repo *r, const char *etag, const char *ending,
                            char path[HUB_PATH]);

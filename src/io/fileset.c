@@ -29,14 +29,12 @@ typedef struct entry {
 
 typedef struct slot {
     int fd, file, users;
-    uint64_t used; /* by the clock below */
 } slot;
 
 /* What reading changes, apart from the set itself, which stays read-only. */
 typedef struct descriptors {
     pthread_mutex_t lock;
     slot slot[SLOTS];
-    uint64_t clock;
 } descriptors;
 
 struct fileset {
@@ -88,17 +86,10 @@ typedef struct sink {
 static cloob_status write_all(void *arg, const void *bytes, size_t n)
 {
     sink *s = arg;
-    for (const char *p = bytes; n > 0;) {
-        ssize_t done = pwrite(s->fd, p, n, (off_t)s->at);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0)
-            return fail(s->ctx, s->name,
-                        "cannot write the unpacked copy (free some disk space, or set "
-                        "CLOOB_CACHE to a folder with more)");
-        p += done;
-        n -= (size_t)done;
-        s->at += done;
-    }
+    if (!file_write_at(s->fd, bytes, n, s->at))
+        return fail(s->ctx, s->name,
+                    "cannot write the unpacked copy (free some disk space, or set CLOOB_CACHE to a folder with more)");
+    s->at += (int64_t)n;
     return CLOOB_OK;
 }
 
@@ -343,89 +334,53 @@ static cloob_status open_now(cloob_ctx *ctx, const entry *e, int *fd)
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: changed since the data set was opened", e->path);
 }
 
-static slot *find_slot(descriptors *d, int file)
+/* The open descriptor of a file: the table's, which every file has one place in; where another file uses the place, a
+ * new one, and *s is NULL. */
+static cloob_status take_descriptor(cloob_ctx *ctx, const fileset *fs, int file, slot **s, int *fd)
 {
-    for (int i = 0; i < SLOTS; i++)
-        if (d->slot[i].file == file) return &d->slot[i];
-    return NULL;
-}
-
-/* An empty slot, or the one unused for the longest time; NULL when all are being read from. */
-static slot *free_slot(descriptors *d)
-{
-    slot *best = NULL;
-    for (int i = 0; i < SLOTS; i++) {
-        slot *s = &d->slot[i];
-        if (s->fd < 0) return s;
-        if (s->users == 0 && (!best || s->used < best->used)) best = s;
+    descriptors *d = fs->open;
+    *s = &d->slot[file % SLOTS];
+    pthread_mutex_lock(&d->lock);
+    bool here = (*s)->fd >= 0 && (*s)->file == file;
+    if (here) (*s)->users++, *fd = (*s)->fd;
+    pthread_mutex_unlock(&d->lock);
+    if (here) return CLOOB_OK;
+    CLOOB_TRY(open_now(ctx, &fs->entry[file], fd));
+    pthread_mutex_lock(&d->lock);
+    if ((*s)->users) *s = NULL;
+    else {
+        if ((*s)->fd >= 0) close((*s)->fd);
+        **s = (slot){ *fd, file, 1 };
     }
-    return best;
-}
-
-static slot *slot_take(descriptors *d, int file)
-{
-    slot *s = find_slot(d, file);
-    if (s) {
-        s->users++;
-        s->used = ++d->clock;
-    }
-    return s;
-}
-
-/* Puts a fresh descriptor into the table. False: the table is full; the caller keeps it. */
-static bool slot_insert(descriptors *d, int file, int *fd, slot **out)
-{
-    slot *s = slot_take(d, file); /* another thread may have been faster */
-    if (s) {
-        close(*fd);
-        *fd = s->fd;
-    } else if ((s = free_slot(d))) {
-        if (s->fd >= 0) close(s->fd);
-        *s = (slot){ *fd, file, 1, ++d->clock };
-    }
-    *out = s;
-    return s != NULL;
-}
-
-static cloob_status read_fully(cloob_ctx *ctx, const entry *e, int fd, int64_t offset, char *out, size_t n)
-{
-    while (n > 0) {
-        ssize_t got = pread(fd, out, n, (off_t)(e->base + offset));
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read: %s", e->spec, strerror(errno));
-        if (got == 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cut off while in use", e->spec);
-        out += got;
-        offset += got;
-        n -= (size_t)got;
-    }
+    pthread_mutex_unlock(&d->lock);
     return CLOOB_OK;
+}
+
+static void give_descriptor(const fileset *fs, slot *s, int fd)
+{
+    if (!s) {
+        close(fd);
+        return;
+    }
+    pthread_mutex_lock(&fs->open->lock);
+    s->users--;
+    pthread_mutex_unlock(&fs->open->lock);
 }
 
 cloob_status fileset_read(cloob_ctx *ctx, const fileset *fs, int file, int64_t offset, void *out, size_t n)
 {
     const entry *e = &fs->entry[file];
-    descriptors *d = fs->open;
+    slot *s = NULL;
+    int fd = fs->temporary;
     if (offset < 0 || offset > e->size || n > (uint64_t)(e->size - offset))
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: nothing at byte %lld", e->spec, (long long)offset);
-    if (!e->path) return read_fully(ctx, e, fs->temporary, offset, out, n);
-    pthread_mutex_lock(&d->lock);
-    slot *s = slot_take(d, file);
-    pthread_mutex_unlock(&d->lock);
-    int fd = s ? s->fd : -1;
-    if (!s) {
-        CLOOB_TRY(open_now(ctx, e, &fd));
-        pthread_mutex_lock(&d->lock);
-        slot_insert(d, file, &fd, &s);
-        pthread_mutex_unlock(&d->lock);
-    }
-    cloob_status status = read_fully(ctx, e, fd, offset, out, n);
-    if (!s) close(fd);
-    else {
-        pthread_mutex_lock(&d->lock);
-        s->users--;
-        pthread_mutex_unlock(&d->lock);
-    }
-    return status;
+    if (e->path) CLOOB_TRY(take_descriptor(ctx, fs, file, &s, &fd));
+    ssize_t got = file_read_at(fd, out, n, e->base + offset);
+    int error = errno;
+    if (e->path) give_descriptor(fs, s, fd);
+    if (got == (ssize_t)n) return CLOOB_OK;
+    if (got < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read: %s", e->spec, strerror(error));
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cut off while in use", e->spec);
 }
 
 /* ---- queries ------------------------------------------------------------------------------------------ */

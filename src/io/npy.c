@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
+
 enum { HEADER = 128 - 10 };
 
 void npy_put_beginning(sbuf *s, int64_t rows, int64_t columns)
@@ -21,9 +23,10 @@ void npy_put_beginning(sbuf *s, int64_t rows, int64_t columns)
 
 /* ---- reading ------------------------------------------------------------------------------------- */
 
+enum { DICTIONARY = 1024 }; /* longer ones are of arrays with many fields */
+
 typedef struct npy_head {
-    const char *text; /* the dictionary, not zero-terminated */
-    size_t size;
+    char text[DICTIONARY];
     const unsigned char *numbers;
     size_t bytes; /* of the numbers */
 } npy_head;
@@ -31,45 +34,32 @@ typedef struct npy_head {
 static bool find_head(const unsigned char *at, size_t size, npy_head *h)
 {
     if (size < 12 || memcmp(at, "\x93NUMPY", 6) != 0 || at[6] < 1 || at[6] > 3) return false;
-    size_t field = at[6] == 1 ? 2 : 4, length = 0;
-    for (size_t i = field; i-- > 0;) length = length << 8 | at[8 + i];
-    if (length > size - 8 - field) return false;
-    h->text = (const char *)at + 8 + field, h->size = length;
-    h->numbers = at + 8 + field + length, h->bytes = size - 8 - field - length;
+    size_t field = at[6] == 1 ? 2 : 4, length = (size_t)load_le(at + 8, (int)field);
+    if (length > size - 8 - field || length >= DICTIONARY) return false;
+    *h = (npy_head){ .numbers = at + 8 + field + length, .bytes = size - 8 - field - length };
+    memcpy(h->text, at + 8 + field, length);
     return true;
 }
 
-/* What follows 'key': in the dictionary, without leading spaces; NULL when it is not there. */
+/* What follows 'key': in the dictionary, without leading spaces; "" when it is not there. */
 static const char *value_of(const npy_head *h, const char *key)
 {
-    size_t n = strlen(key);
-    for (size_t i = 0; i + n + 3 < h->size; i++) {
-        const char *at = h->text + i, *end = h->text + h->size;
-        if ((*at != '\'' && *at != '"') || memcmp(at + 1, key, n) != 0 || at[n + 1] != *at) continue;
-        at += n + 2;
-        while (at < end && *at == ' ') at++;
-        if (at == end || *at++ != ':') return NULL;
-        while (at < end && *at == ' ') at++;
-        return at < end ? at : NULL;
-    }
-    return NULL;
+    char quoted[32];
+    int n = snprintf(quoted, sizeof quoted, "'%s':", key);
+    const char *at = strstr(h->text, quoted);
+    return at ? at + n + strspn(at + n, " ") : "";
 }
 
 /* "(12,)" is 12 numbers, "()" one; anything else -1. */
 static int64_t length_of(const npy_head *h)
 {
-    const char *at = value_of(h, "shape"), *end = h->text + h->size;
-    int64_t n = 0;
-    if (!at || *at++ != '(') return -1;
-    if (at < end && *at == ')') return 1;
-    if (at == end || !isdigit((unsigned char)*at)) return -1;
-    for (; at < end && isdigit((unsigned char)*at); at++) {
-        if (n > INT32_MAX / 10) return -1;
-        n = 10 * n + (*at - '0');
-    }
-    if (at < end && *at == ',') at++;
-    while (at < end && *at == ' ') at++;
-    return at < end && *at == ')' ? n : -1;
+    const char *at = value_of(h, "shape");
+    long long n = 1;
+    int end = 1;
+    if (at[0] != '(') return -1;
+    if (at[1] != ')' && (!isdigit((unsigned char)at[1]) || sscanf(at, "(%9lld%n", &n, &end) != 1)) return -1;
+    at += end;
+    return at[strspn(at, ", ")] == ')' ? n : -1;
 }
 
 typedef struct npy_type {
@@ -79,8 +69,8 @@ typedef struct npy_type {
 
 static bool type_of(const npy_head *h, npy_type *t)
 {
-    const char *at = value_of(h, "descr"), *end = h->text + h->size;
-    if (!at || end - at < 5 || (*at != '\'' && *at != '"') || at[4] != *at) return false;
+    const char *at = value_of(h, "descr");
+    if (strnlen(at, 5) < 5 || at[0] != '\'' || at[4] != '\'') return false;
     bool order = at[1] == '<' || at[1] == '|';
     *t = (npy_type){ at[2], at[3] - '0' };
     bool whole =
@@ -91,8 +81,7 @@ static bool type_of(const npy_head *h, npy_type *t)
 
 static double number_at(const unsigned char *at, npy_type t)
 {
-    uint64_t bits = 0;
-    for (int i = t.bytes; i-- > 0;) bits = bits << 8 | at[i];
+    uint64_t bits = load_le(at, t.bytes);
     if (t.kind == 'f' && t.bytes == 4) {
         float f;
         uint32_t half = (uint32_t)bits;

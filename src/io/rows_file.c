@@ -76,13 +76,7 @@ cloob_status rows_file_begin(cloob_ctx *ctx, const char *path, const rows_part *
 
 static cloob_status write_at(cloob_ctx *ctx, const rows_file *f, const char *data, int64_t n, int64_t at)
 {
-    while (n > 0) {
-        ssize_t done = pwrite(fileno(f->w.stream), data, (size_t)n, at);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return fail(ctx, f, done ? errno : ENOSPC);
-        data += done, at += done, n -= done;
-    }
-    return CLOOB_OK;
+    return file_write_at(fileno(f->w.stream), data, (size_t)n, at) ? CLOOB_OK : fail(ctx, f, errno);
 }
 
 cloob_status rows_file_put(cloob_ctx *ctx, rows_file *f, int part, const void *rows, int64_t n)
@@ -107,8 +101,7 @@ static cloob_status move_down(cloob_ctx *ctx, const rows_file *f, int64_t to, in
     char *piece = malloc(PIECE);
     cloob_status status = piece ? CLOOB_OK : ctx_no_memory(ctx, PIECE, f->w.path);
     while (n > 0 && status == CLOOB_OK) {
-        ssize_t got = pread(fileno(f->w.stream), piece, n < PIECE ? (size_t)n : PIECE, from);
-        if (got < 0 && errno == EINTR) continue;
+        ssize_t got = file_read_at(fileno(f->w.stream), piece, n < PIECE ? (size_t)n : PIECE, from);
         if (got <= 0) status = fail(ctx, f, got ? errno : EIO);
         else status = write_at(ctx, f, piece, got, to);
         to += got, from += got, n -= got;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "core/json.h"
 
 enum { HEADER_LIMIT = 100 << 20 }; /* the format's own limit */
@@ -15,13 +16,6 @@ typedef struct reader {
     const unsigned char *payload;
     uint64_t payload_bytes;
 } reader;
-
-static uint64_t load_u64(const unsigned char *p)
-{
-    uint64_t v = 0;
-    for (int i = 7; i >= 0; i--) v = v << 8 | p[i];
-    return v;
-}
 
 /* ---- one header entry ---------------------------------------------------------------------------- */
 
@@ -134,7 +128,7 @@ cloob_status st_open_bytes(cloob_ctx *ctx, const void *data, size_t size, const 
     *f = (st_file){ 0 };
     if (size < 8)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not a safetensors file (%zu bytes is too short)", name, size);
-    uint64_t header = load_u64(data);
+    uint64_t header = load_le(data, 8);
     const char *kind = header > HEADER_LIMIT ? file_kind(data, size) : NULL;
     if (kind) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not a safetensors file, but %s", name, kind);
     if (header > HEADER_LIMIT || header > size - 8)

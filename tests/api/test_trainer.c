@@ -8,7 +8,6 @@
 #include "cloob/cloob.h"
 #include "core/rng.h"
 #include "io/image/image.h"
-#include "lab/synth/world_truth.h"
 #include "data/text/prompts.h"
 
 enum { COLOURS = 4, BATCH = 4, STEPS = 80, EACH = 3 };
@@ -153,86 +152,6 @@ static void its_file_names_colours(void)
     remove(half_file);
 }
 
-enum { WORLD = 96, UNREADABLE = 7 };
-
-/* A world by hand: the square's colour, and a factor that no image shows. */
-static void write_world(const char *dir)
-{
-    uint8_t rgb[64 * 64 * 3];
-    char path[256];
-    mkdir(dir, 0777);
-    snprintf(path, sizeof path, "%s/prompts.json", dir);
-    FILE *f = fopen(path, "w");
-    fputs("{\"colour\": {\"classes\": [\"blue\", \"green\", \"red\", \"white\"], \"templates\": [\"a {} "
-          "square\"]}, "
-          "\"mood\": {\"classes\": [\"glad\", \"sad\"], \"templates\": [\"{}\"]}}",
-          f);
-    fclose(f);
-    snprintf(path, sizeof path, "%s/val.tsv", dir);
-    FILE *list = fopen(path, "w");
-    snprintf(path, sizeof path, "%s/factors.tsv", dir);
-    f = fopen(path, "w");
-    fputs("filepath\ttitle\n", list);
-    fputs("filepath\tsplit\tcolour\tmood\ntrain.png\ttrain\tblue\tglad\n", f);
-    for (int i = 0; i < WORLD; i++) {
-        uint64_t key = rng_subkey(3, (uint64_t)i);
-        int c = (int)rng_below(key, 5, COLOURS);
-        snprintf(path, sizeof path, "%s/%02d.png", dir, i);
-        draw(rgb, 64, c, key);
-        CHECK_OK(ctx, image_write_png(ctx, path, rgb, 64, 64));
-        fprintf(list, "%02d.png\ta square\n", i);
-        fprintf(f, "%02d.png\tval\t%s\t%s\n", i, name[c], rng_below(key, 6, 2) ? "glad" : "sad");
-    }
-    fclose(f), fclose(list);
-    snprintf(path, sizeof path, "%s/%02d.png", dir, UNREADABLE);
-    f = fopen(path, "w");
-    fputs("no image", f), fclose(f);
-}
-
-static void remove_world(const char *dir)
-{
-    static const char *const file[] = { "prompts.json", "val.tsv", "factors.tsv" };
-    char path[256];
-    for (int i = 0; i < WORLD + 3; i++) {
-        if (i < WORLD) snprintf(path, sizeof path, "%s/%02d.png", dir, i);
-        else snprintf(path, sizeof path, "%s/%s", dir, file[i - WORLD]);
-        remove(path);
-    }
-    rmdir(dir);
-}
-
-static void what_it_learned_is_kept(void)
-{
-    const char *const dir = "test_use.world.tmp.d";
-    factors_result got;
-    cloob_model *m;
-    write_world(dir);
-    CHECK_OK(ctx, cloob_model_open(ctx, weights_file, NULL, &m));
-    CHECK_OK(ctx, factors_measure(ctx, m, dir, 1, &got));
-    CHECK(got.count == 2 && got.bad == 1);
-    CHECK(got.tested == WORLD / 2 - 1 && got.trained == got.tested); /* its neighbour went with it */
-    CHECK_STR(got.row[0].name, "colour");
-    CHECK(got.row[0].values == COLOURS && got.row[0].zeroshot >= 0.9 && got.row[0].kept >= 0.8);
-    CHECK(got.row[1].values == 2 && got.row[1].kept <= 0.5);
-    CHECK_NEAR(got.kept, got.row[0].kept + got.row[1].kept, 1e-12);
-    char *text = factors_json(&got);
-    CHECK(text && strstr(text, "\"name\": \"mood\""));
-    free(text);
-    CHECK(factors_measure(ctx, m, dir, 0, &got) == CLOOB_ERR_ARGUMENT);
-    CHECK(factors_measure(ctx, m, "nowhere", 1, &got) == CLOOB_ERR_IO);
-    char path[256];
-    snprintf(path, sizeof path, "%s/factors.tsv", dir);
-    FILE *f = fopen(path, "w");
-    fputs("filepath\tsplit\tcolour\n00.png\tval\tmauve\n", f), fclose(f);
-    CHECK(factors_measure(ctx, m, dir, 1, &got) == CLOOB_ERR_FORMAT);
-    CHECK(strstr(cloob_error(ctx), "mauve") != NULL);
-    f = fopen(path, "w");
-    fputs("filepath\tsplit\tcolour\n00.png\tval\tred\n", f), fclose(f);
-    CHECK(factors_measure(ctx, m, dir, 1, &got) == CLOOB_ERR_FORMAT); /* 96 images, one row */
-    cloob_model_close(m);
-    remove_world(dir);
-}
-
 static void a_classifier_gives_shares(void)
 {
     cloob_model *m;
@@ -281,7 +200,6 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     RUN(a_trainer_learns_from_arrays);
     RUN(its_file_names_colours);
-    RUN(what_it_learned_is_kept);
     RUN(a_classifier_gives_shares);
     RUN(classes_find_their_prompts);
     cloob_ctx_destroy(ctx);

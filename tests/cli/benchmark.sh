@@ -57,6 +57,17 @@ touch -d '2001-01-01' copy.safetensors
 b --checkpoint copy.safetensors --datasets objects --out out --quiet 2> err.txt > /dev/null || fail "a copy again"
 grep -q "weights have changed" err.txt || fail "changed weights were not noticed: $(cat err.txt)"
 
+# a folder whose name is a command: from a list, or inside a folder of data sets
+mkdir -p "pipe:touch ran;" evil
+cp -r objects/* "pipe:touch ran;"
+cp -r objects evil/x && cp -r objects "evil/x::pipe:touch ran;"
+echo "pipe:touch ran;" > evil.txt
+for sets in evil.txt evil; do
+    b --checkpoint "$model" --datasets $sets --out evil.out --quiet > /dev/null 2> err.txt && fail "a data set called pipe: was read"
+    grep -q 'is a command' err.txt && [ ! -e ran ] || fail "$sets ran a command: $(cat err.txt; ls ran 2> /dev/null)"
+done
+rm -r "pipe:touch ran;" evil
+
 # several models, a folder of data sets, a list with a set that is not there; one table
 mkdir all && mv objects pairs all/
 printf '\357\273\277objects\r\n# sets\nwds/vtab/pets\n' > all/list.txt # as a Windows editor saves it

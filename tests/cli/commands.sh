@@ -39,7 +39,6 @@ must "retrieve as text" 'image to text' retrieve --input e.safetensors
 must "analyze" '"ajne' analyze --input e.safetensors --reference e.safetensors --out analysis --json
 must "analyze as text" 'alignment' analyze --input e.safetensors
 [ -s analysis/analysis.json ] && [ -s analysis/eigenvalues.tsv ] || fail "analyze --out"
-must "analyze --world" '"kept"' analyze --checkpoint "$model" --world world --device cpu --json
 must "classify" '"label' classify --checkpoint "$model" --labels 'a red ball,a green house' --device cpu --json "$image"
 must "classify --csv" "$(basename "$image")" classify --checkpoint "$model" --labels 'red,green' --csv --device cpu "$folder"
 must "classify --sort-into" '' classify --checkpoint "$model" --labels 'red,green' --sort-into sorted --device cpu "$folder"

@@ -34,11 +34,11 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 build=$(dirname "$1")
 files=0
-for f in "$build"/* "$build"/*/*.so; do
-    [ -f "$f" ] && [ "$(head -c 4 "$f" | tr -d '\0')" = $'\177ELF' ] || continue
+while IFS= read -r f; do
+    [ "$(head -c 4 "$f" | tr -d '\0')" = $'\177ELF' ] || continue
     files=$((files + 1))
     check_runpath "$f"
-done > "$work/found"
+done > "$work/found" < <(find "$build" -type f \( -perm -100 -o -name '*.so*' \) ! -path '*/CMakeFiles/*')
 [ $files -ge 2 ] || fail "$build: no programs to check"
 if command -v python3 > /dev/null; then
     (cd "$work" && CLOOB_BUILD=$build python3 "$3/python/builder.py" . > /dev/null && python3 -m zipfile -e ./*.whl wheel) ||

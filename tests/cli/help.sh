@@ -28,11 +28,10 @@ for c in $commands; do explains "$c"; done
 for group in bench eval; do
     for b in $("$cloob" help $group | awk -v g=$group '$1 == g && /^  / { print $2 }'); do explains $group "$b"; done
 done
-explains sweep --by method
 [ "$(wc -w <<< "$commands")" -ge 17 ] || fail "commands are missing: $commands"
 
 # The longest lists of options: help shows twenty of them and says how to see all; --match finds options by name and description.
-for c in train serve sweep "sweep --by method"; do
+for c in train serve sweep; do
     # shellcheck disable=SC2086
     n=$("$cloob" help $c | grep -c '^  --') all=$("$cloob" help $c --all | grep -c '^  --')
     [ "$n" = 20 ] && [ "$all" -gt 30 ] || fail "help $c shows $n options, --all $all"

@@ -151,7 +151,8 @@ static void broken_files_are_refused_with_a_line(void)
     check_import_refused("# A\n```\nclasses = ['a\n```\n", "line 3");
     check_import_refused("# A\n```\nclasses = ['a', 3]\n```\n", "something else");
     check_import_refused("# A\n```\nclasses = ['a' 'b' c]\n```\n", "no comma");
-    check_import_refused("# A\n```\nclasses = [\n'a',\n```\n", "does not end");
+    check_import_refused("# A\n```\nclasses = [\n'a',\n```\n", "something else");
+    check_import_refused("# A\n```\nclasses = [\n'a',\n", "does not end");
     check_import_refused("# A\n```\nclasses = ['\\ud800']\n```\n", "code of a character");
     check_import_refused("# A\n```\nclasses = ['\\x4']\n```\n", "code of a character");
     check_import_refused("# A\n```\nclasses = [b'a']\n```\n", "something else");
@@ -166,7 +167,7 @@ static void broken_files_are_refused_with_a_line(void)
                          "['a']\ntemplates = ['{}']\n```\n",
                          "was there before");
     check_import_refused("{\"a\": 1}", "not a notebook");
-    check_import_refused("{\"cells\": [{\"cell_type\": \"code\", \"source\": [\"x_classes = ['\"]}]}", "cell 1");
+    check_import_refused("{\"cells\": [{\"cell_type\": \"code\", \"source\": [\"x_classes = ['\"]}]}", "does not end");
 }
 
 int main(void)

@@ -3,7 +3,6 @@
 
 #include "core/rng.h"
 #include "eval/zeroshot.h"
-#include "lab/synth/world_truth.h"
 
 static cloob_ctx *ctx;
 
@@ -63,33 +62,6 @@ static void bad_input_is_refused(void)
     zeroshot_release(&z);
 }
 
-/* A world of two factors; the embedding holds the first in its leading dimensions and nothing of the second.
- */
-static void a_kept_and_a_lost_factor(void)
-{
-    enum { N = 800, D = 6, C = 3 };
-    static float x[N * D];
-    static int64_t kept[N], lost[N];
-    float weight[C * D] = { 0 };
-    for (int64_t i = 0; i < N; i++) {
-        kept[i] = (int64_t)rng_below(1, (uint64_t)i, C), lost[i] = (int64_t)rng_below(2, (uint64_t)i, 2);
-        for (int64_t k = 0; k < D; k++) x[i * D + k] = (float)(0.2 * rng_normal(3, (uint64_t)(i * D + k)));
-        x[i * D + kept[i]] += 1;
-    }
-    for (int64_t c = 0; c < C; c++) weight[c * D + c] = 1;
-    factor f[2] = { { "kept", kept, C, weight }, { "lost", lost, 2, NULL } };
-    factors_result s;
-    rows r = rows_in(x, N, D);
-    CHECK_OK(ctx, factors_run(ctx, &s, &r, f, 2, 1));
-    CHECK(s.row[0].zeroshot > 0.97 && s.row[0].probe > 0.97 && s.row[0].kept > 0.95);
-    CHECK(s.row[1].zeroshot == -1 && s.row[1].kept < 0.15);
-    CHECK(s.kept > 0.95 && s.kept < 1.15 && s.zeroshot == s.row[0].zeroshot);
-    lost[5] = 2;
-    CHECK(factors_run(ctx, &s, &r, f, 2, 1) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "factor lost"));
-    for (int64_t i = 0; i < N; i++) lost[i] = 1;
-    CHECK(factors_run(ctx, &s, &r, f, 2, 1) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "factor lost"));
-}
-
 /* Some of the classes, several of them one answer, against NumPy. */
 static void a_subset_is_scored_among_its_classes(void)
 {
@@ -123,7 +95,6 @@ int main(void)
     RUN(equal_scores_are_not_right);
     RUN(bad_input_is_refused);
     RUN(a_subset_is_scored_among_its_classes);
-    RUN(a_kept_and_a_lost_factor);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

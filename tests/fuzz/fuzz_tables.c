@@ -1,9 +1,8 @@
-/* Texts that evaluations read: groups of runs as JSON lines (two readers), lists of classes, the ground truth of a
- * world. The first byte chooses. */
+/* Texts that evaluations read: groups of runs as JSON lines (two readers), and lists of classes. The first byte
+ * chooses. */
 #include "cloob/eval.h"
 #include "fuzz.h"
 #include "infer/zeroshot_run.h"
-#include "lab/synth/world_truth.h"
 #include "scratch_folder.h"
 #include "lab/compare/groups.h"
 
@@ -55,17 +54,6 @@ static void classes(cloob_ctx *ctx, const char *path)
     arena_release(&a);
 }
 
-static void truth(cloob_ctx *ctx)
-{
-    world_truth w;
-    (void)scratch_write("prompts.json", "{\"object\":{\"classes\":[\"ball\",\"cup\"],\"templates\":[\"a {}.\"]}}", 59);
-    if (world_truth_read(ctx, scratch_folder(), &w) == CLOOB_OK)
-        for (int64_t k = 0; k < w.F; k++)
-            for (int64_t i = 0; i < w.N; i++)
-                if (w.label[k][i] < 0 || w.label[k][i] >= w.set[k]->class_count) abort();
-    world_truth_release(&w);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static cloob_ctx *ctx;
@@ -73,14 +61,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char path[256];
     if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     if (!folder || size < 1) return 0;
-    const char *name = data[0] % 4 == 3 ? "factors.tsv" : "input.jsonl";
-    if (!scratch_write(name, data + 1, size - 1)) return 0;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (!scratch_write("input.jsonl", data + 1, size - 1)) return 0;
+    snprintf(path, sizeof path, "%s/input.jsonl", folder);
     switch (data[0] % 4) {
     case 0: compare(ctx, path); break;
     case 1: runs(ctx, path); break;
-    case 2: classes(ctx, path); break;
-    default: truth(ctx);
+    default: classes(ctx, path);
     }
     unlink(path);
     return 0;

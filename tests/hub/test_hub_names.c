@@ -187,7 +187,7 @@ static void safetensors_come_first(void)
 static void shards_stay_in_their_folder(void)
 {
     char path[] = "/tmp/cloob-index-XXXXXX";
-    hub_names n;
+    hub_listing n;
     int fd = mkstemp(path);
     static const char good[] =
         "{\"weight_map\": {\"a\": \"1.safetensors\", \"b\": \"2.safetensors\", \"c\": \"1.safetensors\"}}";
@@ -200,11 +200,11 @@ static void shards_stay_in_their_folder(void)
     CHECK(fd >= 0);
     CHECK_OK(ctx, file_write(ctx, path, good, sizeof good - 1));
     CHECK_OK(ctx, hub_index_shards(ctx, path, &n));
-    CHECK(n.count == 2 && strcmp(n.name[1], "2.safetensors") == 0);
-    hub_names_release(&n);
+    CHECK(n.count == 2 && strcmp(n.file[1].name, "2.safetensors") == 0);
+    hub_listing_release(&n);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         CHECK_OK(ctx, file_write(ctx, path, bad[i], strlen(bad[i])));
-        CHECK(hub_index_shards(ctx, path, &n) == CLOOB_ERR_FORMAT && !n.name);
+        CHECK(hub_index_shards(ctx, path, &n) == CLOOB_ERR_FORMAT && !n.file);
     }
     close(fd);
     unlink(path);

@@ -1,4 +1,4 @@
-/* The pickle reader: values by hand in every protocol, and everything it must refuse. */
+/* The pickle reader: values by hand, and everything it must refuse. */
 #include "check.h"
 
 #include "core/sbuf.h"
@@ -25,10 +25,6 @@ static bool reads_n(const void *bytes, size_t n)
 
 static void numbers(void)
 {
-    CHECK(READS("I42\n.") && got.root->kind == PK_INT && got.root->integer == 42);
-    CHECK(READS("I01\n.") && got.root->kind == PK_BOOL && got.root->integer == 1);
-    CHECK(READS("L-9000000000L\n.") && got.root->integer == -9000000000);
-    CHECK(READS("F-1.5\n.") && got.root->kind == PK_FLOAT && got.root->real == -1.5);
     CHECK(READS("G\x3f\xf8\0\0\0\0\0\0.") && got.root->real == 1.5);
     CHECK(READS("J\xfe\xff\xff\xff.") && got.root->integer == -2);
     CHECK(READS("K\xfe.") && got.root->integer == 254);
@@ -42,8 +38,6 @@ static void numbers(void)
 
 static void texts(void)
 {
-    CHECK(READS("S'abc'\n.") && strcmp(pk_text(got.root), "abc") == 0);
-    CHECK(READS("Vabc\n.") && strcmp(pk_text(got.root), "abc") == 0);
     CHECK(READS("X\x03\0\0\0abc.") && strcmp(pk_text(got.root), "abc") == 0);
     CHECK(READS("U\x03"
                 "abc.") &&
@@ -58,24 +52,16 @@ static void texts(void)
 static void containers(void)
 {
     int64_t n;
-    CHECK(READS("(I1\nI2\nl.") && got.root->kind == PK_LIST && got.root->count == 2);
     CHECK(READS("]q\0(K\1K\2K\3e.") && got.root->count == 3 && got.root->item[2]->integer == 3);
     CHECK(READS("K\1K\2\x86.") && got.root->kind == PK_TUPLE && got.root->item[1]->integer == 2);
     CHECK(READS("}(U\1aK\1U\1bK\2u.") && got.root->kind == PK_DICT && got.root->count == 2);
     CHECK(pk_int(pk_get(got.root, "b"), &n) && n == 2 && !pk_get(got.root, "c"));
     CHECK(READS("}U\1aK\1sU\1aK\2s.") && pk_int(pk_get(got.root, "a"), &n) && n == 2); /* the last one counts */
-    CHECK(READS("(U\1aK\1d.") && got.root->count == 1);
     CHECK(READS("ccollections\nOrderedDict\n)R(U\1aK\1u}U\1xK\1sb.") && got.root->kind == PK_DICT &&
           got.root->count == 1);
-    CHECK(READS("ccollections\nOrderedDict\n(((U\1aK\1tltR.") && pk_int(pk_get(got.root, "a"), &n) && n == 1);
+    CHECK(READS("ccollections\nOrderedDict\n(](U\1aK\1tatR.") && pk_int(pk_get(got.root, "a"), &n) && n == 1);
     CHECK(READS("]q\0h\0a.") && got.root->item[0] == got.root); /* a list in itself */
     CHECK(READS("\x80\x04\x8f(K\1K\2\x90.") && got.root->count == 2);
-    CHECK(READS("K\1"
-                "0K\2.") &&
-          got.root->integer == 2);
-    CHECK(READS("K\1(K\3K\4"
-                "1.") &&
-          got.root->integer == 1);
 }
 
 #define STORAGE "(U\7storagectorch\nFloatStorage\nU\1kU\3cpuK\6tQ"
@@ -108,8 +94,6 @@ static void names_outside_the_list_are_refused(void)
     REFUSES("cos\nsystem\n(U\2lstR.", "os.system");
     REFUSES("cposix\nsystem\n.", "posix.system");
     REFUSES("\x80\x04\x8c\x02os\x8c\x06system\x93.", "os.system");
-    REFUSES("(U\2lsios\nsystem\n.", "os.system");
-    REFUSES("(cos\nsystem\nU\2lso.", "os.system");
     REFUSES("cbuiltins\neval\n.", "builtins.eval");
     REFUSES("c__builtin__\ngetattr\n.", "getattr");
     REFUSES("cbuiltins\nobject\n)R.", "calls builtins.object");
@@ -118,7 +102,8 @@ static void names_outside_the_list_are_refused(void)
     REFUSES("c__torch__x\nM\n.", "__torch__x");
     REFUSES("cos\x1b[2J\nsystem\n.", "os?[2J"); /* nothing of it moves a cursor */
     REFUSES("\x80\x02\x82\x01.", "not an instruction");
-    REFUSES("Pxyz\n.", "line of text");
+    REFUSES("I42\n.", "not an instruction"); /* protocol 0 */
+    REFUSES("(U\2lsios\nsystem\n.", "not an instruction");
 }
 
 static void damaged_pickles_are_refused(void)
@@ -128,10 +113,7 @@ static void damaged_pickles_are_refused(void)
     REFUSES(".", "something else");
     REFUSES("NN.", "something else");
     REFUSES("(.", "something else");
-    REFUSES("(o.", "without its class"); /* before anything was pushed */
-    REFUSES("0.", "nothing to drop");
     REFUSES("t.", "no mark");
-    REFUSES("(0t.", "no mark");
     REFUSES("R.", "a call");
     REFUSES("(R.", "a call");
     REFUSES("}(K", "cut short");
@@ -147,8 +129,6 @@ static void damaged_pickles_are_refused(void)
             "abc.",
             "cut short");
     REFUSES("\x80\x09N.", "protocol");
-    REFUSES("I12x\n.", "integer");
-    REFUSES("L99999999999999999999\n.", "64 bits");
     REFUSES("K\1K\2b.", "a state");
 }
 
@@ -156,17 +136,10 @@ static void damaged_pickles_are_refused(void)
 static void memory_is_bounded_by_the_length(void)
 {
     sbuf s = { 0 };
-    sbuf_puts(&s, "(");
+    sbuf_puts(&s, "](");
     for (int i = 0; i < 2000; i++) sbuf_add(&s, "K\1K\1\x86", 5);
-    sbuf_add(&s,
-             "lq\1"
-             "0",
-             4);
-    sbuf_add(&s,
-             "h\1\x85q\2"
-             "0",
-             6);
-    for (int i = 0; i < 20000; i++) sbuf_add(&s, "ccollections\nOrderedDict\nh\2R0", 29);
+    sbuf_add(&s, "e\x85q\2", 4);
+    for (int i = 0; i < 20000; i++) sbuf_add(&s, "ccollections\nOrderedDict\nh\2R", 28);
     sbuf_puts(&s, "N.");
     CHECK(!reads_n(s.data, s.len) && strstr(cloob_error(ctx), "more than"));
     sbuf_release(&s);

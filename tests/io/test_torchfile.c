@@ -200,7 +200,8 @@ typedef struct lie {
 
 static void put_tensor(sbuf *s, const lie *l)
 {
-    sbuf_puts(s, "Va\nctorch._utils\n_rebuild_tensor_v2\n((Vstorage\nctorch\nFloatStorage\nV0\nVcpu\n");
+    sbuf_puts(s, "U\1actorch._utils\n_rebuild_tensor_v2\n((U\7storagectorch\nFloatStorage\nU\1"
+                 "0U\3cpu");
     put_int(s, l->count);
     sbuf_puts(s, "tQ");
     put_int(s, l->offset);

@@ -21,11 +21,12 @@ static bool stop(void *user)
 static void options(sweep_options *o)
 {
     static const char *const two[] = { "clip", "cloob" };
+    static const sweep_axis axis = { "method", two, 2 };
     static const char *folder[1];
-    ablate_options_init(o);
+    sweep_options_init(o);
+    sweep_compare_objectives(o);
     folder[0] = classes;
-    o->methods = two;
-    o->methods_count = 2;
+    o->axis = &axis;
     o->seeds = 2;
     o->zeroshot = folder;
     o->zeroshot_count = 1;
@@ -151,7 +152,7 @@ static void other_settings_are_refused(void)
     CHECK(run_sweep(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
     CHECK(strstr(cloob_error(ctx), "lr: 0.001, now lr: 0.002"));
     options(&o);
-    o.methods = twice, o.methods_count = 2;
+    o.axis = &(sweep_axis){ "method", twice, 2 };
     CHECK(run_sweep(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
     options(&o);
     o.train.val_data = NULL;

@@ -147,8 +147,8 @@ static void runs_stand_side_by_side(void)
     }
     char *page = page_of(runs, 8, NULL);
     CHECK(strstr(page, "Side by side") && strstr(page, "minus clip"));
-    CHECK(strstr(page, "<td>0.115 <span class=\"dim\">± 0.013</span></td>"));
-    CHECK(strstr(page, "+0.1 <span class=\"badge ok\">p&nbsp;0.029, significant</span>"));
+    CHECK(strstr(page, "0.115 ± 0.013"));
+    CHECK(strstr(page, "<strong>+0.1 (p 0.029, significant)</strong>"));
     free(page);
     const char *two[] = { path[4], path[0] };
     page = page_of(two, 2, NULL);
@@ -214,9 +214,6 @@ static void examples_have_bars(void)
     CHECK_STR(csv, "image,label,probability,rank\nred,<blue>,0.7500,2\nred,red,0.2500,2\ngone.jpg,green,1.0000,\n"
                    "grey,pink,1.0000,9\n");
     free(csv);
-#ifdef CLOOB_HAVE_CAIRO
-    CHECK(file_exists(at("examples/zero-shot-examples.svg")) && file_exists(at("examples/zero-shot-examples.pdf")));
-#endif
 }
 
 /* ---- images -------------------------------------------------------------------------------------- */

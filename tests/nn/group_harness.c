@@ -114,14 +114,7 @@ static cloob_status make_image_dw(cloob_ctx *ctx, group_pass *p, const group_cas
     op_attr pixels = { .channels = c->C, .mean = { .48f, .46f, .41f }, .std = { .27f, .26f, .28f }, .dtype = p->type };
     int64_t H = (c->H + 1) / 2, W = (c->W + 1) / 2;
     tensor bytes = input(p, INPUT_BYTES, TENSOR(CLOOB_U8, NULL, c->N, c->H, c->W, 3)), w = image(p, c->O, 3, 3, 3);
-    tensor dy = image(p, c->N, H, W, c->O), in[7] = { dy, image(p, c->N, H, W, c->O) };
-    norm(p, &in[2], c->O);
-    in[6] = input(p, INPUT_VECTOR, TENSOR(CLOOB_F32, NULL, 2, c->O));
-    if (c->flags & BWD) {
-        op_args *back = member(p, OP_BN_BWD_APPLY, (op_attr){ .relu = true }, 7, in);
-        CLOOB_TRY(finish(ctx, p, back, 1, 0));
-        dy = back->out[0];
-    }
+    tensor dy = image(p, c->N, H, W, c->O);
     op_args *image_of = member(p, OP_IMAGE_INPUT, pixels, 1, &bytes);
     CLOOB_TRY(finish(ctx, p, image_of, 1, 0));
     op_attr conv = { .stride = 2, .pad = 1 };

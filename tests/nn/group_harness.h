@@ -29,7 +29,6 @@ enum {
     POOL = 32,                      /* apply_stats: what was applied is pooled, too; dx_reduce: y is */
     READ = 64,                      /* somebody else reads what the members have between them */
     NO_RELU = 128,                  /* apply_both */
-    BWD = 256,                      /* image_dw: bn_bwd_apply before it */
     DW = 512,                       /* dx_reduce, bwd_dx: the weight's gradient, too */
     SPREAD = 1024,                  /* dx_reduce: the other gradient comes from behind a 2 x 2 pool */
     SECOND = 2048,                  /* dx_reduce: dx is the reduction's second gradient */

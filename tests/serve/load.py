@@ -20,7 +20,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from server import Server, World, png, serve_bytes
 
-SLACK_MIB = 300  # thumbnails (64), connections (1024 x 96 KiB), two images of 25 megapixels being decoded, malloc
+SLACK_MIB = 236  # connections (1024 x 96 KiB), two images of 25 megapixels being decoded, malloc
 HEAD = b"Host: localhost\r\n"
 
 

@@ -65,6 +65,14 @@ def framing(w):
                        ("two hosts", b"GET /v1/models HTTP/1.1\r\n" + HEAD + b"Host: evil.example\r\n\r\n" + hidden),
                        ("two origins", b"GET /v1/models HTTP/1.1\r\n" + HEAD + b"Origin: http://localhost\r\nOrigin: http://evil.example\r\n\r\n" + hidden),
                        ("a name with a space", post + b"Content-Length : %d\r\n\r\n" % len(body) + body + hidden),
+                       ("a control character in a name", post + b"Content-Len\x01gth: 3\r\n" + length + b"\r\n" + body + hidden),
+                       ("chunks in HTTP/1.0", post.replace(b"/1.1", b"/1.0") + b"Transfer-Encoding: chunked\r\n\r\n" + chunk + hidden),
+                       ("a folded length", post + b"Content-Length: 1\r\n 4\r\n\r\n" + body + hidden),
+                       ("a signed length", post + b"Content-Length: +%d\r\n\r\n" % len(body) + body + hidden),
+                       ("a list of lengths", post + b"Content-Length: %d, %d\r\n\r\n" % (len(body), len(body)) + body + hidden),
+                       ("a header without a colon", post + b"NoColon\r\n" + length + b"\r\n" + body + hidden),
+                       ("a bare CR", post + b"X: a\rTransfer-Encoding: chunked\r\n\r\n" + chunk + hidden),
+                       ("a signed chunk", post + b"Transfer-Encoding: chunked\r\n\r\n+" + chunk + hidden),
                        ("no host", b"GET /v1/models HTTP/1.1\r\n\r\n" + hidden),
                        ("a negative length", post + b"Content-Length: -1\r\n\r\n" + hidden),
                        ("a length in words", post + b"Content-Length: 14 bytes\r\n\r\n" + body + hidden)):
@@ -253,7 +261,7 @@ def read_answer(c):
 
 SMALL_LIMIT = 32  # MiB, of the tests of memory
 LIMIT = ("--memory-limit", f"{SMALL_LIMIT}MiB") if "--old" not in sys.argv else ()  # --old: a binary without the flag, to see a test fail
-SLACK = 48  # MiB: thumbnails, stacks, what malloc has not returned; a sanitizer's shadow makes it useless
+SLACK = 48  # MiB: stacks, images being decoded, what malloc has not returned; a sanitizer's shadow makes it useless
 
 
 def bounded(s, before):
@@ -341,6 +349,37 @@ def uploads(w):
     return grown
 
 
+def entries(w):
+    """Small requests for many entries: what they unfold to is bounded as bodies are."""
+    s = Server(w, "--index", w.images, *LIMIT)
+    assert [e["id"] for e in s.json("/metadata", {"ids": [1, 0, 1]})] == [1, 0, 1]
+    assert len(s.json("/metadata", {"ids": [0] * 10000})) == 10000 and s.post("/metadata", {"ids": [0] * 10001})[0] == 400  # as the schema says
+    before, got = s.memory(), []
+    body = b'{"ids": [' + b"1," * 9000 + b"1]}"
+    threads = [threading.Thread(target=lambda: [got.append(s.post("/metadata", body)[0]) for _ in range(3)]) for _ in range(40)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert set(got) <= {200, 429} and 200 in got, got
+    bounded(s, before)
+    assert s.stop()[0] == 0
+    # files whose size is not in their first bytes are read whole, within the same limit
+    os.makedirs(w.path("padded"), exist_ok=True)
+    for i in range(2):
+        with open(w.path(f"padded/{i}.jpg"), "wb") as f:
+            f.write(w.image()[:2] + (b"\xff\xef\xff\xff" + bytes(65533)) * 120 + w.image()[2:])
+    w.run("search", "index", "padded", "--checkpoint", w.model)
+    s = Server(w, "--index", "padded", *LIMIT)
+    assert [e["width"] for e in s.json("/v1/search", {})["results"]] == [32, 32]
+    before, got = max(before, s.memory()), []
+    threads = [threading.Thread(target=lambda: [got.append(s.post("/v1/search", {})[0]) for _ in range(4)]) for _ in range(40)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert set(got) == {200}, got
+    grown = bounded(s, before)
+    assert s.stop()[0] == 0
+    return grown
+
+
 def thumbnails(w):
     """Thumbnails of large images at every size, together with the list of runs."""
     os.makedirs(w.path("large"), exist_ok=True)
@@ -418,7 +457,7 @@ def main():
     w = World(sys.argv[1])
     w.run("search", "index", "w/images", "--checkpoint", w.model)
     names = [a for a in sys.argv[2:] if a != "--old"]
-    for test in (framing, fuzz, fuzz_bodies, aborted_uploads, unread_answers, downloads, uploads, thumbnails, drains):
+    for test in (framing, fuzz, fuzz_bodies, aborted_uploads, unread_answers, downloads, uploads, entries, thumbnails, drains):
         if names and test.__name__ not in names:
             continue
         begin = time.time()

@@ -2,6 +2,7 @@
 import base64
 import json
 import os
+import re
 import shutil
 import socket
 import struct
@@ -85,11 +86,13 @@ def refusals(w, s):
     status, headers, _ = s.ask("PUT", "/embed", "{}")
     assert status == 405 and headers["allow"] == "POST"
     for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "[::1].evil.example", "127.0.0.1:80.evil.example",
-                 "localhost:80x", "localhost:", "localhost:99999", "[::1", "user@localhost", "localhost/x", "localhost evil.example", "127.evil.example"):
+                 "localhost:80x", "localhost:", "localhost:99999", "[::1", "user@localhost", "localhost/x", "localhost evil.example", "127.evil.example",
+                 "localhost.", "[::1%25lo]", "[::ffff:127.0.0.1]", "127.1", "0177.0.0.1", ""):
         assert s.get("/v1/models", {"Host": host})[0] == 403, host
     for host in ("localhost", "LOCALHOST:8080", "127.0.0.1", "127.9.9.9:1", "[::1]", "[::1]:8080"):
         assert s.get("/v1/models", {"Host": host})[0] == 200, host
-    assert s.get("/v1/models", {"Origin": "http://evil.example"})[0] == 403
+    for origin in ("http://evil.example", "null", "", f"file://127.0.0.1:{s.port}", f"http://127.0.0.1:{s.port}@evil.example", f"x://y://127.0.0.1:{s.port}"):
+        assert s.get("/v1/models", {"Origin": origin})[0] == 403, origin
     assert s.get("/v1/models", {"Origin": f"http://127.0.0.1:{s.port}.evil.example"})[0] == 403
     assert s.get("/v1/models", {"Origin": f"http://127.0.0.1:{s.port}"})[0] == 200
 
@@ -211,10 +214,15 @@ def operation(w, s):
     assert status == 200 and b"cloob_batch_rows_bucket" in data and b'le="+Inf"' in data
     doc = s.json("/openapi.json")
     assert doc["openapi"].startswith("3.1") and "/v1/embeddings" in doc["paths"]
-    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "reference", "http.md")
-    with open(page) as f:
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+    with open(os.path.join(root, "tools/serve/routes.c")) as f:
+        routes = {(m.lower(), p) for m, p in re.findall(r'\{ "(GET|POST)", +"([^"]+)",', f.read())}
+    described = {(m, p) for p in doc["paths"] for m in doc["paths"][p]}
+    assert routes - described == {("get", "/"), ("get", "/docs"), ("get", "/page/{name}"), ("post", "/vectors/")} and described < routes, routes ^ described
+    assert doc["info"]["version"] == s.json("/api/version")["version"]
+    with open(os.path.join(root, "docs/reference/http.md")) as f:
         documented = {(m.split("|")[1].strip().lower(), m.split("`")[1]) for m in f if m.startswith(("| GET |", "| POST |"))}
-    assert documented == {(m, p) for p in doc["paths"] for m in doc["paths"][p]}, "docs/reference/http.md and the table of routes differ"
+    assert documented == described, "docs/reference/http.md and page/openapi.json differ"
     status, headers, data = s.get("/")
     assert status == 200 and headers["content-type"].startswith("text/html")
     policy = headers["content-security-policy"]

@@ -30,6 +30,7 @@
 #include "cloob/types.h"
 #include "core/json.h"
 #include "core/option.h"
+#include "lab/memory.h"
 
 typedef enum opt_kind {
     OPT_FLAG,   /* bool */
@@ -44,7 +45,7 @@ typedef struct opt_list { /* laid out as a LIST in a struct of the library */
     int64_t count;
 } opt_list;
 
-bool opt_list_add(opt_list *l, const char *word); /* false: out of memory */
+void opt_list_add(opt_list *l, const char *word);
 
 enum { OPT_REQUIRED = 1, OPT_HIDDEN = 2, OPT_POSITIVE = 4, OPT_NOT_NEGATIVE = 8, OPT_PORT = 16 };
 
@@ -88,8 +89,6 @@ struct command {
     const char *details;         /* a paragraph or two, with an example; may be NULL */
     const command *const *parts; /* commands below it (bench data), which do its work; ends with NULL; NULL: none */
     const char *brief;           /* the flags that help shows without --all, with blanks between them; NULL: all */
-    /* Another command that these words ask for (sweep --by method), or NULL; NULL: there is none. */
-    const command *(*variant)(int argc, char **argv);
 };
 
 /* Every command, in the order help shows them; NULL ends. Defined in main.c. */
@@ -181,15 +180,19 @@ void progress_end(void);
 /* Removes the progress line and prints "cloob NAME: TEXT": one line, wrapped where stderr is a terminal. */
 void progress_error(const char *name, const char *text);
 
+/* The width of the terminal of a file descriptor, else COLUMNS, else 80. */
+int progress_columns(int fd);
+
 /* Whether the locale's characters are UTF-8: bars are plain otherwise. */
 bool progress_utf8(void);
 
 /* ---- the commands and what they keep in files of their own ------------------------------------------ */
 
 #define COMMAND(name, group) extern const command cmd_##name;
-#define EVAL(name)           extern const command eval_##name;
-#define BENCH(name)          extern const command bench_##name;
 #include "cli/commands.def"
+/* The parts of `cloob eval` and `cloob bench`. */
+extern const command eval_zeroshot, eval_retrieval, eval_probe, eval_analysis, eval_suite;
+extern const command bench_step, bench_embed, bench_search, bench_data, bench_loss;
 
 /* Help, man pages and shell completion, from the option tables. */
 
@@ -212,9 +215,8 @@ void presets_write(FILE *out);
 
 typedef struct suite_sets {
     char **folder; /* (n); owned */
-    int64_t n, capacity;
+    int64_t n;
     int64_t missing; /* missing data sets of the lists; the first few have been printed */
-    bool failed;     /* out of memory; reported */
 } suite_sets;
 
 /* Adds the data sets of an item. False, with a line printed: there are none. */
@@ -272,15 +274,11 @@ const cloob_data_options *cli_data_ready(cloob_data_options *o);
 /* The precision of the objective: fp32 (the default) or bf16. -1, or the exit code of a refusal. */
 int cli_loss_precision(const command *self, cloob_dtype *out);
 
-/* A whole file, or standard input for "-": zero-terminated, *size bytes (may be NULL). The caller frees. NULL:
- * it cannot be read, and errno is set; 0: out of memory. */
-char *cli_read_file(const char *path, size_t *size);
+/* A whole file, or standard input for "-": zero-terminated, *size bytes (may be NULL). The caller frees. */
+cloob_status cli_read_file(cloob_ctx *ctx, const char *path, char **out, size_t *size);
 
-/* The same, of a file that a command has just written: *out is the caller's to free. */
-cloob_status cli_read_made(cloob_ctx *ctx, const char *path, char **out);
-
-/* Prints a text that the library made, and frees it. NULL: an out-of-memory error is set in ctx. */
-cloob_status cli_put_text(cloob_ctx *ctx, char *text);
+/* Prints a text that the library made, and frees it. NULL: memory was out, which ends the program. */
+cloob_status cli_put_text(char *text);
 
 /* Opens the model with the common options. */
 cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *o, cloob_model **out);
@@ -312,29 +310,24 @@ int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cons
 
 /* ---- JSON --------------------------------------------------------------------------------------------- */
 
-/* JSON on stdout, by core/json.h, with a new line after a root value.
- *
- *     json_out_open(NULL, '{');
- *     json_out_text("run", path);
- *     json_out_open("classes", '[');
- *     json_out_text(NULL, "dog");
- *     json_out_close();
- *     json_out_close();                     the outermost one ends the line
- *
- * A key is NULL inside a list. */
-
-void json_out_open(const char *key, char bracket); /* '{' or '[' */
-void json_out_close(void);
-void json_out_text(const char *key, const char *value); /* NULL: null */
-void json_out_int(const char *key, int64_t value);
-void json_out_number(const char *key, double value, int digits); /* significant digits; NaN and infinity: null */
-void json_out_bool(const char *key, bool value);
+/* JSON on stdout: core/json.h on one writer, whose text is printed when the command ends. A command that prints results
+ * as they arrive calls json_out_flush, which ends the line of a complete root value. */
+extern json_out cli_json;
+#define json_out_open(key, bracket)         json_begin(&cli_json, key, bracket)
+#define json_out_close()                    json_end(&cli_json)
+#define json_out_text(key, value)           json_put_text(&cli_json, key, value)
+#define json_out_int(key, value)            json_put_int(&cli_json, key, value)
+#define json_out_number(key, value, digits) json_put_digits(&cli_json, key, value, digits)
+#define json_out_bool(key, value)           json_put_bool(&cli_json, key, value)
+#define json_out_members(...)               json_members(&cli_json, __VA_ARGS__)
+#define json_out_object(key, ...)           json_object(&cli_json, key, __VA_ARGS__)
 void json_out_raw(const char *key, const char *text); /* text that is JSON already; NULL: null */
+void json_out_flush(void);
 
-/* As json_members and json_object: json_out_object(NULL, J_TEXT("run", path), J_OF(s, steps)). */
-void json_out_put(const json_member *member, size_t count);
-#define json_out_members(...)     json_out_put(JSON_MEMBERS(__VA_ARGS__))
-#define json_out_object(key, ...) (json_out_open(key, '{'), json_out_members(__VA_ARGS__), json_out_close())
+/* The result of a command: one JSON object, or without --json a line for each member. In text, names lose their
+ * underscores, bytes become MiB, and numbers have nine digits at most. more: adds members, or lines; NULL: none. */
+void cli_show(const json_member *member, size_t count, void (*more)(void));
+#define cli_result(...) cli_show(JSON_MEMBERS(__VA_ARGS__), NULL)
 
 /* ---- what `cloob info` describes ---------------------------------------------------------------------- */
 

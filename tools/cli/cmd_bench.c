@@ -8,7 +8,6 @@
 #include "lab/bench/bench.h"
 
 #define METHODS "cloob|clip|infoloob|infonce-hopfield|siglip"
-#define MIB     (1024.0 * 1024.0)
 
 static const char *method;
 
@@ -50,7 +49,7 @@ static const opt_row embed_rows[] = { MODEL_ROWS,
 
 static void print_profile(void)
 {
-    printf("%10s %7s %7s  %s\n", "ms", "share", "calls", "op");
+    printf("\n%10s %7s %7s  %s\n", "ms", "share", "calls", "op");
     for (int i = 0; i < ops.rows; i++)
         printf("%10.3f %5.1f %% %7lld  %s\n", ops.row[i].ms, 100 * ops.row[i].ms / ops.step_ms,
                (long long)ops.row[i].calls, ops.row[i].name);
@@ -70,19 +69,19 @@ static void put_profile(void)
 static void print_model(const char *unit, const bench_result *r)
 {
     char rate[32];
-    if (!common.json) {
-        printf("%.2f ms, %.1f %s/s, peak %.0f MiB (%s, %s, %s, batch %lld)\n", r->ms, r->items_per_s, unit,
-               (double)r->peak_bytes / MIB, model.model, r->device, r->precision, (long long)model.batch);
-        if (profiled) print_profile();
-        return;
-    }
     snprintf(rate, sizeof rate, "%s_per_s", unit);
-    json_out_open(NULL, '{');
-    json_out_members(J_NUMBER("ms", r->ms, 7), J_NUMBER(rate, r->items_per_s, 7), J_OF(r, peak_bytes), J_OF(r, device),
-                     J_OF(r, precision), J_OF(&model, model), J_OF(&model, batch), J_NUMBER("cpu_ms", r->cpu_ms, 6),
-                     J_NUMBER("first_ms", r->first_ms, 6), J_OF(r, planned_bytes), J_NUMBER("loss", r->loss, 9));
-    if (profiled) put_profile();
-    json_out_close();
+    const json_member shown[] = { J_NUMBER("ms", r->ms, 7),
+                                  J_NUMBER(rate, r->items_per_s, 7),
+                                  J_OF(r, peak_bytes),
+                                  J_OF(r, device),
+                                  J_OF(r, precision),
+                                  J_OF(&model, model),
+                                  J_OF(&model, batch),
+                                  J_NUMBER("cpu_ms", r->cpu_ms, 6),
+                                  J_NUMBER("first_ms", r->first_ms, 6),
+                                  J_OF(r, planned_bytes),
+                                  J_NUMBER("loss", r->loss, 9) };
+    cli_show(shown, sizeof shown / sizeof *shown, !profiled ? NULL : common.json ? put_profile : print_profile);
 }
 
 typedef cloob_status bench_fn(cloob_ctx *ctx, const bench_options *o, bench_result *out);
@@ -111,11 +110,10 @@ const command bench_step = {
     .uses = USES_SEED | USES_PRECISION,
     .usage = "--model RN50 --batch-size B [--method M] [--precision bf16]",
     .details =
-        "Random pairs, freshly initialised weights: both towers forward, the objective, backward, AdamW. ms is "
-        "the median.\n"
-        "peak_bytes is the process's largest resident size, on a GPU the memory in use there.\n"
-        "--profile lists the ops of both towers with their calls and time in one step, the slowest first. The device\n"
-        "waits for each of them, so the step is slower than without.\n"
+        "Random pairs, freshly initialised weights: both towers forward, the objective, backward, AdamW. ms is the "
+        "median. peak_bytes is the process's largest resident size, on a GPU the memory in use there. --profile lists "
+        "the ops of both towers with their calls and time in one step, the slowest first. The device waits for each "
+        "of them, so the step is slower than without.\n"
         "\n"
         "  cloob bench step --model RN50 --batch-size 512 --method cloob --device cuda --precision amp_bf16 --json",
 };
@@ -159,28 +157,6 @@ static const opt_row data_rows[] = {
 };
 static const opt_set data_sets[] = { { .table = data_option_table, .into = &data_set }, OPT_SETS_END };
 
-static void print_data(const data_bench_result *r)
-{
-    printf("%.0f samples/s, %.2f ms per batch (median of %lld), %lld bad\n", r->items_per_s, r->ms,
-           (long long)r->batches, (long long)r->bad);
-    if (r->cpu_views || strcmp(data.image_decoder, "gpu") == 0)
-        printf("decoded by %s; %lld images by the CPU\n", r->decoder, (long long)r->cpu_views);
-    printf("peak %.0f MiB, of which batches %.0f MiB; resident %.0f MiB after the first epoch, %.0f MiB "
-           "after the last\n",
-           (double)r->peak_bytes / MIB, (double)r->buffer_bytes / MIB, (double)r->rss_first / MIB,
-           (double)r->rss_last / MIB);
-}
-
-static void put_data(const data_bench_result *r)
-{
-    json_out_object(NULL, J_NUMBER("ms", r->ms, 6), J_NUMBER("items_per_s", r->items_per_s, 6), J_OF(r, peak_bytes),
-                    J_TEXT("device", strcmp(data.image_decoder, "gpu") == 0 ? "cuda" : "cpu"), J_OF(r, decoder),
-                    J_OF(r, cpu_views), J_TEXT("precision", "uint8"), J_OF(&data, workers),
-                    J_INT("batch_size", data.batch), J_OF(r, batches), J_OF(r, items), J_OF(r, bad),
-                    J_NUMBER("wait_share", r->wait_share, 4), J_OF(r, buffer_bytes),
-                    J_INT("rss_first_bytes", r->rss_first), J_INT("rss_last_bytes", r->rss_last));
-}
-
 static int run_data(const command *self, cloob_ctx *ctx)
 {
     data_bench_result r;
@@ -190,7 +166,13 @@ static int run_data(const command *self, cloob_ctx *ctx)
     data.seed = (uint64_t)common.seed, data_set.num_samples = num_samples;
     cloob_status status = cloob_dataset_open(ctx, source, cli_data_ready(&data_set), &set);
     if (status == CLOOB_OK) status = data_bench(ctx, set, &data, &r);
-    if (status == CLOOB_OK) (common.json ? put_data : print_data)(&r);
+    if (status == CLOOB_OK)
+        cli_result(J_NUMBER("ms", r.ms, 6), J_NUMBER("items_per_s", r.items_per_s, 6), J_OF(&r, peak_bytes),
+                   J_TEXT("device", strcmp(data.image_decoder, "gpu") == 0 ? "cuda" : "cpu"), J_OF(&r, decoder),
+                   J_OF(&r, cpu_views), J_TEXT("precision", "uint8"), J_OF(&data, workers),
+                   J_INT("batch_size", data.batch), J_OF(&r, batches), J_OF(&r, items), J_OF(&r, bad),
+                   J_NUMBER("wait_share", r.wait_share, 4), J_OF(&r, buffer_bytes),
+                   J_INT("rss_first_bytes", r.rss_first), J_INT("rss_last_bytes", r.rss_last));
     cloob_dataset_close(set);
     return cli_exit(self, ctx, status);
 }
@@ -204,9 +186,8 @@ const command bench_data = {
     .uses = USES_SEED,
     .usage = "--data SET [--workers N]",
     .details = "Reads, decodes and crops (and tokenizes, with --vocab) as training does, with nothing else to do. "
-               "Without --data\n"
-               "the images are random and need no decoding. wait_share is the part of the time spent waiting for the "
-               "workers.\n"
+               "Without --data the images are random and need no decoding. wait_share is the part of the time spent "
+               "waiting for the workers.\n"
                "\n"
                "  cloob bench data --data 'shards/{000..009}.tar' --workers 8\n"
                "  cloob bench data --data train.tsv --path-data /data/cc --epochs 20 --json",
@@ -232,18 +213,6 @@ static const opt_row loss_rows[] = {
     OPT_END
 };
 
-static void print_loss(const bench_result *t, const char *precision)
-{
-    if (!common.json) {
-        printf("%.3f ms, %.0f pairs/s, %.1f MiB beyond the embeddings (%s, %s)\n", t->ms, t->items_per_s,
-               (double)t->peak_bytes / MIB, t->device, precision);
-        return;
-    }
-    json_out_object(NULL, J_NUMBER("ms", t->ms, 6), J_NUMBER("pairs_per_s", t->items_per_s, 6), J_OF(t, peak_bytes),
-                    J_OF(t, device), J_TEXT("precision", precision), J_INT("n", n), J_INT("dim", dim),
-                    J_TEXT("method", method), J_NUMBER("loss", t->loss, 9));
-}
-
 static int run_loss(const command *self, cloob_ctx *ctx)
 {
     bench_result t;
@@ -255,7 +224,10 @@ static int run_loss(const command *self, cloob_ctx *ctx)
     if (code >= 0) return code;
     loss_bench b = { n, dim, repeats, forward, (uint64_t)common.seed };
     cloob_status status = loss_timing(ctx, &o, &b, &t);
-    if (status == CLOOB_OK) print_loss(&t, o.compute == CLOOB_BF16 ? "bf16" : "fp32");
+    if (status == CLOOB_OK)
+        cli_result(J_NUMBER("ms", t.ms, 6), J_NUMBER("pairs_per_s", t.items_per_s, 6), J_OF(&t, peak_bytes),
+                   J_OF(&t, device), J_TEXT("precision", o.compute == CLOOB_BF16 ? "bf16" : "fp32"), J_INT("n", n),
+                   J_INT("dim", dim), J_TEXT("method", method), J_NUMBER("loss", t.loss, 9));
     return cli_exit(self, ctx, status);
 }
 
@@ -266,8 +238,8 @@ const command bench_loss = {
     .options = loss_rows,
     .uses = USES_SEED | USES_PRECISION,
     .usage = "--n N --dim D [--method M] [--precision bf16]",
-    .details = "Random unit rows. peak_bytes is what the process, or the GPU, took beyond the embeddings,\n"
-               "the gradients included.\n"
+    .details = "Random unit rows. peak_bytes is what the process, or the GPU, took beyond the embeddings, the "
+               "gradients included.\n"
                "\n"
                "  cloob bench loss --n 32768 --dim 1024 --precision bf16 --device cuda --json",
 };
@@ -279,23 +251,15 @@ static const opt_row search_rows[] = { { "n", OPT_INT, &n, "100000", "N", "image
                                        { "repeats", OPT_INT, &repeats, "20", "R", "searches", OPT_POSITIVE },
                                        OPT_END };
 
-static void print_search(double ms)
-{
-    if (!common.json) {
-        printf("%.2f ms for the ten nearest of %lld\n", ms, (long long)n);
-        return;
-    }
-    json_out_object(NULL, J_NUMBER("ms", ms, 6), J_NUMBER("items_per_s", 1e3 * (double)n / ms, 6), J_INT("n", n),
-                    J_INT("dim", dim), J_TEXT("device", "cpu"), J_TEXT("precision", "fp32"));
-}
-
 static int run_search(const command *self, cloob_ctx *ctx)
 {
     char path[64];
     double ms;
     snprintf(path, sizeof path, "bench_search.%ld.tmp.safetensors", (long)getpid());
     cloob_status status = search_bench(ctx, path, n, dim, (int)repeats, &ms);
-    if (status == CLOOB_OK) print_search(ms);
+    if (status == CLOOB_OK)
+        cli_result(J_NUMBER("ms", ms, 6), J_NUMBER("items_per_s", 1e3 * (double)n / ms, 6), J_INT("n", n),
+                   J_INT("dim", dim), J_TEXT("device", "cpu"), J_TEXT("precision", "fp32"));
     return cli_exit(self, ctx, status);
 }
 

@@ -58,29 +58,19 @@ static char *trim(char *s)
 }
 
 /* Splits text, which it frees later, at the separator; blanks around words and empty words are dropped. */
-static bool split(char *text, char separator, words *w)
+static void split(char *text, const char *separator, words *w)
 {
-    size_t count = 1;
-    *w = (words){ .text = text };
-    if (!text) return false;
-    for (const char *c = text; *c; c++) count += *c == separator;
-    w->item = malloc(count * sizeof *w->item);
-    if (!w->item) return false;
-    for (char *at = text; at;) {
-        char *next = strchr(at, separator);
-        if (next) *next++ = '\0';
-        at = trim(at);
-        if (*at) w->item[w->count++] = at;
-        at = next;
-    }
-    return true;
+    *w = (words){ .text = text, .item = must(malloc((strlen(text) + 1) * sizeof *w->item)) };
+    for (char *word; (word = strsep(&text, separator));)
+        if (*(word = trim(word))) w->item[w->count++] = word;
 }
 
-static int read_words(const command *self, const char *path, words *w)
+static int read_words(const command *self, cloob_ctx *ctx, const char *path, words *w)
 {
-    errno = 0;
-    if (!split(cli_read_file(path, NULL), '\n', w))
-        return cli_error(self, "%s: cannot open: %s", path, strerror(errno ? errno : ENOMEM));
+    char *text;
+    cloob_status status = cli_read_file(ctx, path, &text, NULL);
+    if (status != CLOOB_OK) return cli_fail(self, ctx, status);
+    split(text, "\n", w);
     return w->count ? -1 : cli_usage(self, "%s: holds no lines", path);
 }
 
@@ -245,11 +235,11 @@ static void print_json(const char *path, const results *r, const float *p, int s
     json_out_text("image", path);
     if (rank) json_out_members(J_TEXT("truth", r->labels->item[r->order[rank - 1]]), J_INT("rank", rank));
     json_out_open("top", '[');
-    for (int i = 0; i < shown; i++) {
+    for (int i = 0; i < shown; i++)
         json_out_object(NULL, J_TEXT("label", r->labels->item[r->order[i]]), J_NUMBER("p", (double)p[r->order[i]], 9));
-    }
     json_out_close();
     json_out_close();
+    json_out_flush();
 }
 
 static void print_text(const char *path, const results *r, const float *p, int shown)
@@ -268,7 +258,7 @@ static void print_csv(const char *path, const results *r, const float *p)
     csv_put(&line, path);
     sbuf_putc(&line, ',');
     csv_put(&line, r->labels->item[r->order[0]]);
-    printf("%s%s,%.6f\n", r->shown ? "" : "image,label,p\n", line.data ? line.data : "", (double)p[r->order[0]]);
+    printf("%s%s,%.6f\n", r->shown ? "" : "image,label,p\n", (char *)must(line.data), (double)p[r->order[0]]);
     sbuf_release(&line);
 }
 
@@ -312,22 +302,22 @@ static cloob_status classify_block(cloob_ctx *ctx, cloob_model *m, const cloob_c
 }
 
 static cloob_status classify(cloob_ctx *ctx, cloob_model *m, const words *labels, const words *templates,
-                             const image_paths *images, results *r)
+                             const image_list *images, results *r)
 {
     cloob_classifier *c = NULL;
     int64_t D = cloob_model_width(m, CLOOB_UNIT, CLOOB_IMAGE), C = labels->count;
-    float *scratch = calloc((size_t)(IMAGES_AT_ONCE * (D + C)), sizeof *scratch);
-    *r = (results){ .labels = labels, .order = calloc((size_t)C, sizeof *r->order) };
-    cloob_status status = scratch && r->order ? CLOOB_OK : CLOOB_ERR_MEMORY;
-    if (status == CLOOB_OK)
-        status = cloob_classifier_create(ctx, m, labels->item, C, templates->item, templates->count, &c);
+    float *scratch = must(calloc((size_t)(IMAGES_AT_ONCE * (D + C)), sizeof *scratch));
+    *r = (results){ .labels = labels, .order = must(calloc((size_t)C, sizeof *r->order)) };
+    cloob_status status = cloob_classifier_create(ctx, m, labels->item, C, templates->item, templates->count, &c);
     bool listed = status == CLOOB_OK && common.json;
     if (listed) json_out_open(NULL, '[');
     for (int64_t i = 0; i < images->count && status == CLOOB_OK; i += IMAGES_AT_ONCE) {
         int64_t n = images->count - i < IMAGES_AT_ONCE ? images->count - i : IMAGES_AT_ONCE;
         cloob_progress p = { "classify", "images", i, images->count, 1, NULL, NULL };
         progress_show(NULL, &p);
-        status = classify_block(ctx, m, c, images->path + i, n, scratch, r);
+        const char *path[IMAGES_AT_ONCE];
+        for (int64_t k = 0; k < n; k++) path[k] = images->item[i + k].path;
+        status = classify_block(ctx, m, c, path, n, scratch, r);
     }
     progress_end();
     if (listed) json_out_close();
@@ -361,16 +351,16 @@ static int conclude(const command *self, const results *r, int64_t images)
     return 0;
 }
 
-static int read_labels(const command *self, words *labels, words *templates)
+static int read_labels(const command *self, cloob_ctx *ctx, words *labels, words *templates)
 {
     int code = -1;
     if (!o.labels == !o.labels_file) return cli_usage(self, "needs either --labels or --labels-file");
-    if (o.labels_file) code = read_words(self, o.labels_file, labels);
-    else split(strdup(o.labels), ',', labels);
+    if (o.labels_file) code = read_words(self, ctx, o.labels_file, labels);
+    else split(must(strdup(o.labels)), ",", labels);
     if (code < 0 && labels->count < 2)
         code = cli_usage(self, "%s: give two labels or more%s", o.labels ? o.labels : o.labels_file,
                          o.labels ? ", separated by commas" : ", one per line");
-    if (code < 0 && o.templates) code = read_words(self, o.templates, templates);
+    if (code < 0 && o.templates) code = read_words(self, ctx, o.templates, templates);
     return code;
 }
 
@@ -386,18 +376,18 @@ static int run(const command *self, cloob_ctx *ctx)
 {
     words labels = { 0 }, templates = { 0 };
     cloob_model *m = NULL;
-    image_paths images = { 0 };
+    image_list images = { 0 };
     results r = { 0 };
-    int code = read_labels(self, &labels, &templates);
+    int code = read_labels(self, ctx, &labels, &templates);
     o.model.open.photos = true;
     if (code < 0) {
-        cloob_status status = image_paths_find(ctx, opt_words.item, opt_words.count, &images);
+        cloob_status status = image_list_find(ctx, &images, opt_words.item, opt_words.count);
         if (status == CLOOB_OK) status = cli_model_open(ctx, &o.model, &m);
         if (status == CLOOB_OK && o.sort_into) treat_earlier(&labels);
         if (status == CLOOB_OK) status = classify(ctx, m, &labels, &templates, &images, &r);
         code = status == CLOOB_OK ? conclude(self, &r, images.count) : cli_fail(self, ctx, status);
         cloob_model_close(m);
-        image_paths_release(&images);
+        image_list_release(&images);
     }
     words_release(&labels), words_release(&templates);
     return code;
@@ -413,12 +403,12 @@ const command cmd_classify = {
     .uses = USES_PRECISION,
     .usage = "--checkpoint M --labels \"a,b,c\"|--labels-file F [OPTIONS] PATH...",
     .details =
-        "PATH is an image, a folder (with the folders in it) or a pattern such as 'photos/*.jpg'. Photos are turned\n"
-        "upright by their EXIF orientation. Unreadable images are skipped and counted. Probabilities are\n"
-        "the softmax over your labels; they sum to 1, so add a label such as \"something else\" if it fits.\n"
+        "PATH is an image, a folder (with the folders in it) or a pattern such as 'photos/*.jpg'. Photos are turned "
+        "upright by their EXIF orientation. Unreadable images are skipped and counted. Probabilities are the softmax "
+        "over your labels; they sum to 1, so add a label such as \"something else\" if it fits.\n"
+        "\n"
         "JSON: [{\"image\": ..., \"top\": [{\"label\": ..., \"p\": ...}]}]. An image in a folder named like a label "
-        "also\n"
-        "has \"truth\", that label, and \"rank\", its position among all labels.\n"
+        "also has \"truth\", that label, and \"rank\", its position among all labels.\n"
         "\n"
         "  cloob classify --checkpoint M --labels \"dog,cat,snow\" holiday.jpg\n"
         "  cloob classify --checkpoint M --labels-file labels.txt photos --csv > labels.csv\n"

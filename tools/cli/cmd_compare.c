@@ -37,24 +37,22 @@ static const opt_row rows[] = {
 static cloob_status two_files(cloob_ctx *ctx, const opt_list *file)
 {
     groups_result g;
-    cloob_status status = compare_files(ctx, &g, file->item[0], file->item[1], o.epoch, o.how.alpha);
-    if (status != CLOOB_OK) return status;
+    CLOOB_TRY(compare_files(ctx, &g, file->item[0], file->item[1], o.epoch, o.how.alpha));
     if (g.skipped) cli_print("warning: ", "%lld values are not finite and were skipped", (long long)g.skipped);
-    status = cli_put_text(ctx, groups_two(&g, common.json));
+    cli_put_text(groups_two(&g, common.json));
     groups_release(&g);
-    return status;
+    return CLOOB_OK;
 }
 
 static cloob_status many_runs(cloob_ctx *ctx, const opt_list *path)
 {
     groups_result g;
     o.how.where = o.where.item, o.how.wheres = o.where.count, o.how.seed = (uint64_t)common.seed;
-    cloob_status status = compare_runs(ctx, &g, path->item, path->count, &o.how);
-    if (status != CLOOB_OK) return status;
+    CLOOB_TRY(compare_runs(ctx, &g, path->item, path->count, &o.how));
     char *(*table)(const groups_result *, const char *) = o.how.metrics ? groups_main_table : groups_text;
-    status = cli_put_text(ctx, table(&g, common.json ? "json" : o.format));
+    cli_put_text(table(&g, common.json ? "json" : o.format));
     groups_release(&g);
-    return status;
+    return CLOOB_OK;
 }
 
 /* Two files without --by: each file is a group, each line a run. */
@@ -90,10 +88,9 @@ static void put_model(const char *path, const file *f)
                          J_NUMBER("ece", f->c.ece, 10), J_NUMBER("mce", f->c.mce, 10),
                          J_NUMBER("brier", f->c.brier, 10));
         json_out_open("bins", '[');
-        for (int b = 0; b < f->c.bins; b++) {
+        for (int b = 0; b < f->c.bins; b++)
             json_out_object(NULL, J_INT("n", f->c.bin[b].n), J_NUMBER("confidence", f->c.bin[b].confidence, 10),
                             J_NUMBER("accuracy", f->c.bin[b].accuracy, 10));
-        }
         json_out_close();
     }
     json_out_close();
@@ -145,8 +142,7 @@ static void print_pair(const char *a, const char *b, const paired_result *r, dou
 static cloob_status open_all(cloob_ctx *ctx, file *f)
 {
     for (int i = 0; i < o.predictions.count; i++) {
-        cloob_status status = predictions_open(ctx, o.predictions.item[i], &f[i].p);
-        if (status != CLOOB_OK) return status;
+        CLOOB_TRY(predictions_open(ctx, o.predictions.item[i], &f[i].p));
         f[i].calibrated = predictions_calibrate(ctx, f[i].p, (int)o.bins, &f[i].c) == CLOOB_OK;
         if (!f[i].calibrated && o.reliability) return CLOOB_ERR_FORMAT; /* the context says which file */
     }
@@ -161,8 +157,7 @@ static cloob_status every_pair(cloob_ctx *ctx, const file *f)
     for (int i = 0; i < o.predictions.count; i++)
         for (int k = i + 1; k < o.predictions.count; k++) {
             paired_result r;
-            cloob_status status = predictions_compare(ctx, f[i].p, f[k].p, &how, &r);
-            if (status != CLOOB_OK) return status;
+            CLOOB_TRY(predictions_compare(ctx, f[i].p, f[k].p, &how, &r));
             (common.json ? put_pair : print_pair)(o.predictions.item[i], o.predictions.item[k], &r, o.how.alpha);
         }
     return CLOOB_OK;
@@ -170,8 +165,7 @@ static cloob_status every_pair(cloob_ctx *ctx, const file *f)
 
 static cloob_status plot(cloob_ctx *ctx, const file *f)
 {
-    calibration *c = malloc((size_t)o.predictions.count * sizeof *c);
-    if (!c) return CLOOB_ERR_MEMORY;
+    calibration *c = must(malloc((size_t)o.predictions.count * sizeof *c));
     for (int i = 0; i < o.predictions.count; i++) c[i] = f[i].c;
     cloob_status status = calibration_plot(ctx, c, o.predictions.item, o.predictions.count, o.reliability);
     free(c);
@@ -191,11 +185,11 @@ static cloob_status print_all(cloob_ctx *ctx, const file *f)
 /* Every file's calibration, every pair's test. */
 static cloob_status compare_predictions(cloob_ctx *ctx)
 {
-    file *f = calloc((size_t)o.predictions.count, sizeof *f);
-    cloob_status status = f ? open_all(ctx, f) : CLOOB_ERR_MEMORY;
+    file *f = must(calloc((size_t)o.predictions.count, sizeof *f));
+    cloob_status status = open_all(ctx, f);
     if (status == CLOOB_OK) status = print_all(ctx, f);
     if (status == CLOOB_OK && o.reliability) status = plot(ctx, f);
-    for (int i = 0; i < o.predictions.count && f; i++) predictions_close(f[i].p);
+    for (int i = 0; i < o.predictions.count; i++) predictions_close(f[i].p);
     free(f);
     return status;
 }
@@ -205,8 +199,8 @@ static cloob_status compare_predictions(cloob_ctx *ctx)
 static cloob_status with_paper(cloob_ctx *ctx)
 {
     char *text;
-    cloob_status status = compare_paper(ctx, opt_words.item, opt_words.count, common.json ? "json" : o.format, &text);
-    return status == CLOOB_OK ? cli_put_text(ctx, text) : status;
+    CLOOB_TRY(compare_paper(ctx, opt_words.item, opt_words.count, common.json ? "json" : o.format, &text));
+    return cli_put_text(text);
 }
 
 static int check_predictions(const command *self)
@@ -256,17 +250,15 @@ const command cmd_compare = {
         "search runs. Unfinished runs are left out and named.\n"
         "\n"
         "Two files without --by are two groups. Each line of a file is one run: a JSON object whose numbers are its "
-        "metrics. The test is the unpaired\n"
-        "Wilcoxon rank-sum test, exact for up to 8 values without ties, otherwise normal with tie and continuity\n"
-        "correction. The paper calls a difference significant below 5 %. With five runs a side the smallest exact\n"
-        "two-sided p is 0.0079, with three it is 0.1: three runs cannot be significant.\n"
+        "metrics. The test is the unpaired Wilcoxon rank-sum test, exact for up to 8 values without ties, otherwise "
+        "normal with tie and continuity correction. The paper calls a difference significant below 5 %. With five runs "
+        "a side the smallest exact two-sided p is 0.0079, with three it is 0.1: three runs cannot be significant.\n"
         "\n"
         "--predictions reads files of cloob eval zeroshot --predictions: each model's calibration (ECE), and for every "
-        "two\n"
-        "models on the same images bootstrap intervals of their accuracies and McNemar's paired test.\n"
+        "two models on the same images bootstrap intervals of their accuracies and McNemar's paired test.\n"
         "\n"
-        "--paper prints the published tables of CLOOB and CLIP, in per cent, with the mean of the results that are\n"
-        "given: folders of cloob eval suite, files of cloob eval zeroshot --json, training runs with --imagenet-val.\n"
+        "--paper prints the published tables of CLOOB and CLIP, in per cent, with the mean of the results that are "
+        "given: folders of cloob eval suite, files of cloob eval zeroshot --json, training runs with --imagenet-val. "
         "Data sets are matched by name. Give the runs of one method at a time; five seeds become one mean.\n"
         "\n"
         "  cloob compare clip.jsonl cloob.jsonl\n"

@@ -24,29 +24,18 @@ static cloob_weight_format parse_format(const char *name)
     return CLOOB_WEIGHTS_AUTO;
 }
 
-static void print_json(const char *in, const char *out, const cloob_convert_report *r, const char *error)
-{
-    json_out_open(NULL, '{');
-    json_out_members(J_TEXT("input", in), J_TEXT("output", out), J_TEXT("to", format_names[r->to]), J_OF(r, model),
-                     J_OF(r, container), J_OF(r, names), J_OF(r, config_from));
-    if (error) json_out_text("error", error);
-    json_out_members(J_OF(r, tensors), J_OF(r, parameters), J_OF(r, bytes));
-    for (int f = 0; f < CLOOB_KEY_FATES; f++) {
-        json_out_open(fate_names[f], '[');
-        for (int64_t i = 0; i < r->count[f]; i++) json_out_text(NULL, r->key[f][i]);
-        json_out_close();
-    }
-    json_out_close();
-}
+static cloob_convert_report report; /* of the conversion */
 
-static void print_text(const char *in, const char *out, const cloob_convert_report *r)
+/* The tensors that were not converted, by what became of them. */
+static void print_keys(void)
 {
-    printf("%s: %s with %s names, configuration from %s\n", in, r->container, r->names, r->config_from);
-    printf("%s: %s, %lld tensors, %.1f million parameters, %.1f MB, written as %s\n", out, r->model,
-           (long long)r->tensors, (double)r->parameters / 1e6, (double)r->bytes / 1e6, format_names[r->to]);
-    for (int f = CLOOB_KEY_UNEXPECTED; f < CLOOB_KEY_FATES; f++)
-        for (int64_t i = 0; i < r->count[f]; i++)
-            printf("%s: %s\n", f == CLOOB_KEY_IGNORED ? "ignored" : "dropped", r->key[f][i]);
+    for (int f = 0; f < CLOOB_KEY_FATES; f++) {
+        if (common.json) json_out_open(fate_names[f], '[');
+        for (int64_t i = 0; i < report.count[f]; i++)
+            if (common.json) json_out_text(NULL, report.key[f][i]);
+            else printf("%-11s  %s\n", fate_names[f], report.key[f][i]);
+        if (common.json) json_out_close();
+    }
 }
 
 /* ---- averages -------------------------------------------------------------------------------------- */
@@ -72,9 +61,7 @@ static int run_average(const command *self, cloob_ctx *ctx)
     for (int i = 0; i < opt_words.count && status == CLOOB_OK; i++) status = opt_model_path(ctx, &opt_words.item[i]);
     if (status == CLOOB_OK)
         status = cloob_average(ctx, opt_words.item, opt_words.count, opt_given("alpha") ? o.alpha : -1, o.out);
-    if (status == CLOOB_OK && common.json) {
-        json_out_object(NULL, J_OF(&o, out), J_INT("models", opt_words.count));
-    } else if (status == CLOOB_OK) printf("%s: average of %lld models\n", o.out, (long long)opt_words.count);
+    if (status == CLOOB_OK) cli_result(J_OF(&o, out), J_INT("models", opt_words.count));
     return cli_exit(self, ctx, status);
 }
 
@@ -90,12 +77,17 @@ static int run(const command *self, cloob_ctx *ctx)
 {
     if (o.average) return run_average(self, ctx);
     const char *in = opt_words.item[0], *out = opt_words.item[1];
-    cloob_convert_report report = { 0 };
+    const cloob_convert_report *r = &report;
     o.how.size = sizeof o.how, o.how.to = parse_format(o.to), o.how.config = o.model.config;
     cloob_status status = opt_model_path(ctx, &in);
     if (status == CLOOB_OK) status = cloob_convert(ctx, in, out, &o.how, &report);
-    if (common.json) print_json(in, out, &report, status == CLOOB_OK ? NULL : cloob_error(ctx));
-    else if (status == CLOOB_OK) print_text(in, out, &report);
+    const char *error = status == CLOOB_OK ? NULL : cloob_error(ctx);
+    const json_member shown[] = { J_TEXT("input", in),  J_TEXT("output", out), J_TEXT("to", format_names[r->to]),
+                                  J_OF(r, model),       J_OF(r, container),    J_OF(r, names),
+                                  J_OF(r, config_from), J_OF(r, tensors),      J_OF(r, parameters),
+                                  J_OF(r, bytes),       J_TEXT("error", error) };
+    size_t count = sizeof shown / sizeof *shown;
+    if (common.json || !error) cli_show(shown, error ? count : count - 1, print_keys);
     cloob_convert_report_release(&report);
     return cli_exit(self, ctx, status);
 }
@@ -134,7 +126,7 @@ const command cmd_convert = {
         "IN is a torch .pt file (zip, the stream format before 1.6, TorchScript), a safetensors file, a folder of "
         "open_clip or Hugging Face, or a model's name (cloob pull lists some). Code inside a .pt file is never "
         "executed. The architecture is inferred from the shapes; heads are 64 wide unless the sizes match a built-in "
-        "model or --config sets another width. hf and open_clip write OUT as a folder;\n"
+        "model or --config sets another width. hf and open_clip write OUT as a folder; "
         "NAME.onnx becomes NAME.image.onnx and NAME.text.onnx, the towers for onnxruntime.\n"
         "\n"
         "--average writes (1 - alpha) A + alpha mean(B...), tensor by tensor; all models must have the same shapes. "

@@ -14,20 +14,6 @@ typedef struct check {
     cloob_status (*run)(cloob_ctx *ctx, char *text, size_t size); /* text: the figure, when it passed */
 } check;
 
-/* Unit rows from a fixed sequence. */
-static void fill_rows(float *x, int64_t n, int64_t d, uint32_t state)
-{
-    for (int64_t i = 0; i < n; i++) {
-        double sum = 0;
-        for (int64_t k = 0; k < d; k++) {
-            state = state * 1664525u + 1013904223u;
-            x[i * d + k] = (float)((double)state / 4294967296.0 - 0.5);
-            sum += (double)x[i * d + k] * x[i * d + k];
-        }
-        for (int64_t k = 0; k < d; k++) x[i * d + k] = (float)(x[i * d + k] / sqrt(sum));
-    }
-}
-
 /* The objective on the chosen device against its plain definition. */
 static cloob_status check_objective(cloob_ctx *ctx, char *text, size_t size)
 {
@@ -36,7 +22,8 @@ static cloob_status check_objective(cloob_ctx *ctx, char *text, size_t size)
     cloob_objective_options o;
     cloob_objective_result fast, plain;
     cloob_objective_options_init(&o);
-    fill_rows(x, N, D, 1), fill_rows(y, N, D, 2);
+    for (int64_t i = 0; i < N; i++)
+        random_unit(x + i * D, D, (uint64_t)i), random_unit(y + i * D, D, (uint64_t)(N + i));
     cloob_pairs e = { .x = x, .y = y, .n = N, .d = D };
     o.device = common.device;
     cloob_status status = cloob_objective(ctx, &o, &e, &(cloob_gradients){ .dx = dx, .dy = dy }, &fast);

@@ -49,9 +49,8 @@ static bool parse_crop(const char *text, cloob_view_options *v)
 static cloob_status write_view(cloob_ctx *ctx, const char *in, const char *out, const cloob_view_options *v)
 {
     cloob_image p;
-    cloob_status s = cloob_view_file(ctx, in, v, &p);
-    if (s != CLOOB_OK) return s;
-    s = image_write_png(ctx, out, p.rgb, p.width, p.height);
+    CLOOB_TRY(cloob_view_file(ctx, in, v, &p));
+    cloob_status s = image_write_png(ctx, out, p.rgb, p.width, p.height);
     cloob_image_release(&p);
     return s;
 }
@@ -77,12 +76,10 @@ static int run_view(const command *self, cloob_ctx *ctx, const char *path)
     v.resize_mode = o.resize_mode;
     v.max_pixels = o.data.max_pixels;
     v.seed = (uint64_t)common.seed;
-    const char **aug = calloc((size_t)o.aug.count + 1, sizeof *aug);
-    if (aug && o.aug.count) memcpy(aug, o.aug.item, (size_t)o.aug.count * sizeof *aug);
-    v.aug = aug;
+    opt_list_add(&o.aug, NULL); /* ends the list */
+    v.aug = o.aug.item;
     cloob_status status = write_view(ctx, path, o.view, &v);
     if (status == CLOOB_OK && common.json) json_out_object(NULL, J_INT("width", v.side), J_INT("height", v.side));
-    free(aug);
     return cli_exit(self, ctx, status);
 }
 
@@ -138,12 +135,16 @@ const command cmd_info = {
     .uses = USES_SEED,
     .usage = "MODEL|FILE|DIR|device | IMAGE --view OUT.png [--size N]",
     .details =
-        "For the name of a model, or a .json configuration: sizes, parameters, memory of a training step.\n"
-        "For weights (cloob's, torch, open_clip, Hugging Face, the folder of a run): the model, its configuration and "
-        "metadata. For embeddings: their sizes.\n"
-        "For device: the devices, the parts of this build and the cache folder, as cloob doctor lists them.\n"
-        "For a data set: its type, the number of samples, files and classes, the sizes of images and captions, "
-        "and how many of the examined samples are unusable and why.\n"
+        "A model's name or a .json configuration: sizes, parameters, memory of a training step.\n"
+        "\n"
+        "Weights (cloob's, torch, open_clip, Hugging Face, the folder of a run): the model, its configuration and "
+        "metadata. Embeddings: their sizes.\n"
+        "\n"
+        "A data set: its type, the number of samples, files and classes, the sizes of images and captions, and how "
+        "many of the examined samples are unusable and why.\n"
+        "\n"
+        "device: the devices, the parts of this build and the cache folder, as cloob doctor lists them.\n"
+        "\n"
         "--view writes the evaluation view of an image as a PNG: shortest edge to N, centre crop, with Pillow's "
         "antialiased filter to the bit. --crop resizes a box of the image instead, --train shows a random crop.\n"
         "\n"

@@ -34,23 +34,6 @@ static double reported(const cloob_objective_result *r)
     return theirs ? (r->image_term + r->text_term) / 2 : r->loss;
 }
 
-static void print_text(const cloob_objective_result *r)
-{
-    printf("loss        %.9g\n", reported(r));
-    printf("image term  %.9g\n", r->image_term);
-    printf("text term   %.9g\n", r->text_term);
-    printf("%lld pairs of width %lld", (long long)r->n, (long long)r->d);
-    if (r->nu || r->nv) printf(", stored patterns %lld and %lld", (long long)r->nu, (long long)r->nv);
-    printf("\n");
-}
-
-static void print_json(const cloob_objective_result *r)
-{
-    json_out_object(NULL, J_NUMBER("loss", reported(r), 17), J_NUMBER("image_term", r->image_term, 17),
-                    J_NUMBER("text_term", r->text_term, 17), J_NUMBER("dsum_dinv_tau", r->dsum_dinv_tau, 17),
-                    J_NUMBER("dsum_dscale", r->dsum_dscale, 17), J_OF(&o, method), J_OF(r, n), J_INT("dim", r->d));
-}
-
 static int check(const command *self)
 {
     cloob_dtype compute;
@@ -71,7 +54,10 @@ static int run(const command *self, cloob_ctx *ctx)
     l.device = common.device;
     cli_loss_precision(self, &l.compute);
     cloob_status status = objective_file(ctx, &l, o.input, o.grad, &r);
-    if (status == CLOOB_OK) (common.json ? print_json : print_text)(&r);
+    if (status == CLOOB_OK)
+        cli_result(J_NUMBER("loss", reported(&r), 17), J_NUMBER("image_term", r.image_term, 17),
+                   J_NUMBER("text_term", r.text_term, 17), J_NUMBER("dsum_dinv_tau", r.dsum_dinv_tau, 17),
+                   J_NUMBER("dsum_dscale", r.dsum_dscale, 17), J_OF(&o, method), J_OF(&r, n), J_INT("dim", r.d));
     return cli_exit(self, ctx, status);
 }
 
@@ -85,7 +71,7 @@ const command cmd_loss = {
     .uses = USES_PRECISION,
     .usage = "--input E [--method M] [--grad G]",
     .details =
-        "Computes in f32, or in bf16 with --precision bf16. loss is (image_term + text_term) / inv-tau, for siglip\n"
+        "Computes in fp32, or in bf16 with --precision bf16. loss is (image_term + text_term) / inv-tau, for siglip "
         "their sum. The gradients are gradients of loss; rows are not normalised again. Without U and V the Hopfield "
         "networks store the batch.\n"
         "\n"

@@ -26,10 +26,9 @@ static void print_table(const prompts *p)
 static void print_json(const prompts *p)
 {
     json_out_open(NULL, '{');
-    for (const prompt_set *s = p->set; s < p->set + p->count; s++) {
+    for (const prompt_set *s = p->set; s < p->set + p->count; s++)
         json_out_object(s->name, J_INT("classes", s->class_count), J_INT("templates", s->templates.count),
                         J_TEXT("metric", metric(s)));
-    }
     json_out_close();
 }
 
@@ -73,10 +72,8 @@ const command cmd_prompts = {
     .options = rows,
     .usage = "import FILE... --out P.json | list P.json",
     .details = "import reads Markdown with Python lists `classes` and `templates` under a heading per set, notebooks "
-               "and Python files with\n"
-               "`NAME_classes` and `NAME_templates`, and writes {\"NAME\": {\"classes\": [...], \"templates\": [...], "
-               "\"metric\": ...}}.\n"
-               "Both print a summary of the sets.\n"
+               "and Python files with `NAME_classes` and `NAME_templates`, and writes {\"NAME\": {\"classes\": [...], "
+               "\"templates\": [...], \"metric\": ...}}. Both print a summary of the sets.\n"
                "\n"
                "  cloob prompts import prompts.md Prompt_Engineering_for_ImageNet.ipynb --out clip.json",
 };

@@ -56,8 +56,10 @@ const command cmd_pull = {
     .details =
         "Downloads the files of a model into the cache of huggingface_hub and prints their folder. An interrupted "
         "download continues where it stopped. Without a name, lists models.\n"
-        "A name is a name of the list, open_clip's ARCHITECTURE/TAG, immich's ARCHITECTURE__TAG, or "
+        "\n"
+        "NAME is a name of that list, open_clip's ARCHITECTURE/TAG, immich's ARCHITECTURE__TAG, or "
         "hf:ORG/NAME[@REVISION]. Every --checkpoint accepts these names and downloads missing models.\n"
+        "\n"
         "HF_ENDPOINT, HF_HUB_CACHE, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE and the proxy variables have their usual "
         "meaning.\n"
         "\n"

@@ -23,16 +23,6 @@ static const opt_row rows[] = {
     OPT_END,
 };
 
-static void print_result(const report_summary *s)
-{
-    if (!common.json) {
-        printf("%s\n", o.out);
-        return;
-    }
-    json_out_object(NULL, J_OF(&o, out), J_OF(s, runs), J_OF(s, charts), J_OF(s, damaged), J_OF(s, bytes),
-                    J_OF(s, exported));
-}
-
 static int check(const command *self)
 {
     if (o.figure.count && (opt_words.count || !o.export))
@@ -57,7 +47,10 @@ static int run(const command *self, cloob_ctx *ctx)
     ro.title = o.title, ro.score_folder = o.scores.item, ro.score_folders = o.scores.count;
     ro.samples = !o.no_samples, ro.device = common.device, ro.export_dir = o.export;
     cloob_status status = report_write(ctx, opt_words.item, opt_words.count, o.out, &ro, &s);
-    if (status == CLOOB_OK) print_result(&s);
+    if (status == CLOOB_OK && !common.json) puts(o.out);
+    else if (status == CLOOB_OK)
+        json_out_object(NULL, J_OF(&o, out), J_OF(&s, runs), J_OF(&s, charts), J_OF(&s, damaged), J_OF(&s, bytes),
+                        J_OF(&s, exported));
     return cli_exit(self, ctx, status);
 }
 
@@ -71,11 +64,9 @@ const command cmd_report = {
     .details =
         "Makes one self-contained page from the run folders of cloob train. It loads nothing from the network and "
         "adapts to phones and dark mode. Several runs are drawn into the same charts. Zero-shot results "
-        "(zeroshot*.json of cloob eval zeroshot "
-        "--json,\n"
-        "classify*.json of cloob classify --json) are found in the run's folder, its parent folder and the folder of "
-        "the page.\n"
-        "Examples from the run's validation data are first written to RUN/examples-validation.json.\n"
+        "(zeroshot*.json of cloob eval zeroshot --json, classify*.json of cloob classify --json) are found in the "
+        "run's folder, its parent folder and the folder of the page. Examples from the run's validation data are first "
+        "written to RUN/examples-validation.json.\n"
         "\n"
         "  cloob report logs/first --out report.html\n"
         "  cloob report logs/first --out report.html --export figures\n"

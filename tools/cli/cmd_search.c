@@ -34,13 +34,12 @@ static void print_update(const char *path, const cloob_search_update *u)
     if (common.json) {
         json_out_object(NULL, J_TEXT("index", path), J_OF(u, images), J_OF(u, kept), J_OF(u, embedded), J_OF(u, bad),
                         J_OF(u, bad_before), J_OF(u, removed));
-    } else {
-        printf("%s: %lld images\n", path, (long long)u->images);
-        printf("  %lld new or changed, %lld unchanged, %lld removed, %lld unreadable\n", (long long)u->embedded,
-               (long long)u->kept, (long long)u->removed, (long long)u->bad);
-        if (u->bad_before)
-            printf("  %lld of the unreadable were known and not tried again\n", (long long)u->bad_before);
+        return;
     }
+    printf("%s: %lld images\n", path, (long long)u->images);
+    printf("  %lld new or changed, %lld unchanged, %lld removed, %lld unreadable\n", (long long)u->embedded,
+           (long long)u->kept, (long long)u->removed, (long long)u->bad);
+    if (u->bad_before) printf("  %lld of the unreadable were known and not tried again\n", (long long)u->bad_before);
 }
 
 /* Both towers, but no words. */
@@ -56,16 +55,12 @@ static int run_index(const command *self, cloob_ctx *ctx, const char *folder)
     cloob_model *m = NULL;
     cloob_search_update u;
     if (!o.model.checkpoint) return cli_usage(self, "index needs --checkpoint");
-    char *path = search_index_file(o.out ? o.out : folder);
-    cloob_status status = path ? cli_model_open(ctx, &o.model, &m) : CLOOB_ERR_MEMORY;
-    if (status == CLOOB_OK && lacks_tokenizer(m)) {
-        cli_error(&cmd_search,
-                  "%s holds no tokenizer, so words could not be searched; give its merges with --vocab FILE",
-                  o.model.checkpoint);
-        cloob_model_close(m);
-        free(path);
-        return 1;
-    }
+    char *path = must(search_index_file(o.out ? o.out : folder));
+    cloob_status status = cli_model_open(ctx, &o.model, &m);
+    if (status == CLOOB_OK && lacks_tokenizer(m))
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                          "%s holds no tokenizer, so words could not be searched; give its merges with `vocab` FILE",
+                          o.model.checkpoint);
     cli_stop_on_signals();
     if (status == CLOOB_OK)
         status = cloob_search_index(ctx, m, folder, path, o.model.checkpoint, o.model.open.vocab, &u);
@@ -84,9 +79,8 @@ static void print_hits(const cloob_search_hit *hit, int64_t n)
         return;
     }
     json_out_open(NULL, '[');
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         json_out_object(NULL, J_TEXT("path", hit[i].path), J_NUMBER("score", (double)hit[i].score, 9));
-    }
     json_out_close();
 }
 
@@ -108,18 +102,6 @@ static void warn_about_missing(const cloob_search *s, const cloob_search_hit *hi
                   root, o.index);
 }
 
-/* An index names the weights that it was made with; they may have moved since. */
-static bool weights_are_gone(const cli_model *from)
-{
-    struct stat st;
-    if (stat(from->checkpoint, &st) == 0) return false;
-    cli_error(&cmd_search,
-              "the index was made with %s, which no longer exists; give its new path with "
-              "--checkpoint M",
-              from->checkpoint);
-    return true;
-}
-
 static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, const char *text)
 {
     cloob_model *m;
@@ -127,15 +109,16 @@ static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, const char *text)
     cli_model from = o.model;
     if (!from.checkpoint) {
         from.checkpoint = cloob_search_checkpoint(s);
-        if (weights_are_gone(&from)) return CLOOB_ERR_STOPPED;
+        if (!file_exists(from.checkpoint)) /* it may have moved since */
+            return ctx_fail(ctx, CLOOB_ERR_IO,
+                            "the index was made with %s, which no longer exists; give its new path with `checkpoint` M",
+                            from.checkpoint);
     }
     if (!from.open.vocab && *cloob_search_vocab(s)) from.open.vocab = cloob_search_vocab(s);
-    cloob_status status = cli_model_open(ctx, &from, &m);
-    if (status != CLOOB_OK) return status;
-    cloob_search_hit *hit = calloc((size_t)o.n, sizeof *hit);
-    if (!hit) status = CLOOB_ERR_MEMORY;
-    else if (o.image) status = cloob_search_image(ctx, s, m, o.image, o.n, hit, &found);
-    else status = cloob_search_text(ctx, s, m, text, o.n, hit, &found);
+    CLOOB_TRY(cli_model_open(ctx, &from, &m));
+    cloob_search_hit *hit = must(calloc((size_t)o.n, sizeof *hit));
+    cloob_status status = o.image ? cloob_search_image(ctx, s, m, o.image, o.n, hit, &found)
+                                  : cloob_search_text(ctx, s, m, text, o.n, hit, &found);
     if (status == CLOOB_OK) {
         warn_about_missing(s, hit, found);
         print_hits(hit, found);
@@ -144,34 +127,25 @@ static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, const char *text)
         status = search_sheet(ctx, o.html, text, hit, found);
         if (status == CLOOB_OK && !common.quiet) cli_print("", "%s: open it in a browser", o.html);
     }
-    if (hit) cloob_search_hits_release(hit, found);
+    cloob_search_hits_release(hit, found);
     free(hit);
     cloob_model_close(m);
     return status;
-}
-
-static bool index_is_missing(const char *path)
-{
-    struct stat st;
-    if (!path || stat(path, &st) == 0) return false;
-    cli_error(&cmd_search, "%s: no index found; create one: cloob search index FOLDER --checkpoint M", path);
-    return true;
 }
 
 static int run_query(const command *self, cloob_ctx *ctx, const char *text)
 {
     cloob_search *s = NULL;
     if (!o.index) return cli_usage(self, "query needs --index");
-    char *path = search_index_file(o.index);
-    if (index_is_missing(path)) {
-        free(path);
-        return 1;
-    }
-    cloob_status status = path ? cloob_search_open(ctx, path, &s) : CLOOB_ERR_MEMORY;
+    char *path = must(search_index_file(o.index));
+    cloob_status status =
+        file_exists(path) ? cloob_search_open(ctx, path, &s)
+                          : ctx_fail(ctx, CLOOB_ERR_IO,
+                                     "%s: no index found; create one: cloob search index FOLDER `checkpoint` M", path);
     if (status == CLOOB_OK) status = ask(ctx, s, text);
     cloob_search_close(s);
     free(path);
-    return status == CLOOB_ERR_STOPPED ? 1 : cli_exit(self, ctx, status);
+    return cli_exit(self, ctx, status);
 }
 
 static int run(const command *self, cloob_ctx *ctx)

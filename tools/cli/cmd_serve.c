@@ -103,11 +103,9 @@ static cloob_status find_model(cloob_ctx *ctx, const char **word)
     if (path == given) return CLOOB_OK;
     if (named) snprintf(name, sizeof name, "%.*s", (int)(equal - *word), *word);
     else put_served_name(name, sizeof name, given);
-    size_t size = strlen(name) + strlen(path) + 2;
-    char *joined = malloc(size);
-    if (!joined) return ctx_no_memory(ctx, size, path);
-    snprintf(joined, size, "%s=%s", name, path);
-    *word = joined;
+    sbuf joined = { 0 };
+    sbuf_printf(&joined, "%s=%s", name, path);
+    *word = must(sbuf_detach(&joined));
     return CLOOB_OK;
 }
 

@@ -4,13 +4,14 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "core/file.h"
 #include "lab/sweep/sweep.h"
 
 enum { MAX_AXES = 16, MAX_VALUES = 64 };
 
 static sweep_options o;
 static opt_list grid, methods;
-static const char *preset, *part, *by;
+static const char *preset, *part;
 
 static const opt_row rows[] = {
     { "grid", OPT_LIST, &grid, NULL, "NAME=V,V", "option of cloob train and its values; several options form a grid",
@@ -21,12 +22,7 @@ static const opt_row rows[] = {
     CLI_PRESET_ROW(preset),
     OPT_END,
 };
-static const opt_set sets[] = { { .table = sweep_option_table, .into = &o, .required = "select" }, OPT_SETS_END };
-
-static const opt_row method_rows[] = {
-    { "by", OPT_STRING, &by, NULL, "method", "compare the objectives", OPT_REQUIRED }, CLI_PRESET_ROW(preset), OPT_END
-};
-static const opt_set method_sets[] = { { .table = ablate_option_table, .into = &o }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = sweep_option_table, .into = &o }, OPT_SETS_END };
 
 static sweep_axis axis[MAX_AXES];
 static const char *value[MAX_AXES][MAX_VALUES];
@@ -62,24 +58,19 @@ static int read_part(const command *self)
     return -1;
 }
 
-/* The tables, or JSON with what both commands have; of an ablation the JSON contains its table. */
+/* The tables, or JSON; of a comparison the JSON contains its table. */
 static cloob_status print_result(cloob_ctx *ctx, const sweep_summary *s)
 {
-    char path[1200], *table = NULL;
-    const char *name = !o.ablation ? "sweep.md" : common.json ? "ablation.json" : "ablation.md";
-    cloob_status status = CLOOB_OK;
-    snprintf(path, sizeof path, "%s/%s", s->folder, name);
-    if (o.ablation || (s->complete && !common.json)) status = cli_read_made(ctx, path, &table);
-    if (status != CLOOB_OK) return status;
+    char path[FILE_PATH], *table = NULL;
+    const char *name = o.select ? "sweep.md" : common.json ? "ablation.json" : "ablation.md";
+    CLOOB_TRY(file_in(ctx, s->folder, name, path));
+    if (s->complete && !(common.json && o.select)) CLOOB_TRY(cli_read_file(ctx, path, &table, NULL));
     if (common.json) {
         json_out_open(NULL, '{');
-        json_out_text("folder", s->folder);
-        if (!o.ablation) json_out_int("settings", s->settings);
-        json_out_members(J_OF(s, runs), J_OF(s, trained), J_OF(s, resumed), J_OF(s, found));
-        if (o.ablation) json_out_int("significant", s->significant);
-        else json_out_members(J_OF(s, failed), J_OF(s, complete));
-        json_out_number("seconds", s->seconds, 6);
-        if (o.ablation) json_out_raw("table", table);
+        json_out_members(J_OF(s, folder), J_OF(s, settings), J_OF(s, runs), J_OF(s, trained), J_OF(s, resumed),
+                         J_OF(s, found), J_OF(s, failed), J_OF(s, complete), J_OF(s, significant),
+                         J_NUMBER("seconds", s->seconds, 6));
+        if (table) json_out_raw("table", table);
         json_out_close();
     } else if (table) printf("%s\n%s/report.html\n", table, s->folder);
     else printf("%s: this part is done; the last part, or the command without --part, writes the tables\n", s->folder);
@@ -87,130 +78,85 @@ static cloob_status print_result(cloob_ctx *ctx, const sweep_summary *s)
     return CLOOB_OK;
 }
 
-static int check_train(const command *self)
+/* --by method without a grid: the objectives, or those of --methods, whose words may also be joined by commas. The
+ * words live as long as the program. */
+static int read_methods(const command *self)
 {
-    if (opt_given("resume")) return cli_usage(self, "--resume: the same command continues automatically; leave it out");
-    return o.train.train_data ? -1 : cli_usage(self, "needs --train-data");
+    sweep_options given = o;
+    if (!o.by || strcmp(o.by, "method") != 0) return cli_usage(self, "needs --grid NAME=VALUE,VALUE, or --by method");
+    if (opt_given("method"))
+        return cli_usage(self, "--method: several objectives are trained; choose them with --methods");
+    sweep_compare_objectives(&o);
+    if (opt_given("seeds")) o.seeds = given.seeds;
+    if (opt_given("analyze")) o.train.analyze = given.train.analyze;
+    if (given.train.name) o.train.name = given.train.name;
+    if (!methods.count) return -1;
+    axis[0] = (sweep_axis){ "method", value[0], 0 };
+    for (int64_t i = 0; i < methods.count; i++) {
+        char *words = must(strdup(methods.item[i]));
+        for (char *one; (one = strsep(&words, ",")) && axis[0].values < MAX_VALUES;) value[0][axis[0].values++] = one;
+    }
+    o.axis = axis;
+    if (axis[0].values < 2) return cli_usage(self, "--methods: needs two objectives or more");
+    for (int64_t i = 0; i < axis[0].values; i++)
+        if (!opt_names("clip infoloob infonce-hopfield cloob", value[0][i]))
+            return cli_usage(self, "--methods %s: choose from clip, infoloob, infonce-hopfield, cloob", value[0][i]);
+    return -1;
 }
 
 static int check(const command *self)
 {
     int code = -1;
-    if (methods.count) return cli_usage(self, "--methods needs --by method, without --grid");
-    if (!grid.count) return cli_usage(self, "needs --grid NAME=VALUE,VALUE, or --by method");
-    code = check_train(self);
+    if (methods.count && grid.count) return cli_usage(self, "--methods needs --by method, without --grid");
+    if (opt_given("resume")) return cli_usage(self, "--resume: the same command continues automatically; leave it out");
+    if (!o.train.train_data) return cli_usage(self, "needs --train-data");
+    if (!grid.count) code = read_methods(self);
     for (int i = 0; i < grid.count && code < 0; i++) code = read_axis(self, grid.item[i], i);
-    o.axis = axis, o.axes = grid.count;
+    if (grid.count) o.axis = axis, o.axes = grid.count;
+    if (!o.train.name) o.train.name = "sweep";
     return code < 0 ? read_part(self) : code;
 }
 
 static int run(const command *self, cloob_ctx *ctx)
 {
     sweep_summary s;
+    bool analyze = o.train.analyze;
     int code = cli_train_fill(self, ctx, preset, NULL, &o.train);
     if (code >= 0) return code;
-    if (o.ablation && !opt_given("analyze")) o.train.analyze = true;
+    if (!opt_given("analyze")) o.train.analyze = analyze;
     if (!opt_given("save-frequency")) o.train.save_frequency = 0; /* hundreds of runs would fill disks */
     cloob_status status = run_sweep(ctx, &o, &s);
     if (status == CLOOB_OK && s.rank == 0) status = print_result(ctx, &s); /* rank 0 reports for all */
     return cli_exit(self, ctx, status);
 }
 
-/* ---- --by method -------------------------------------------------------------------------------- */
-
-static bool known(const char *method)
-{
-    static const char *const all[] = { "clip", "infoloob", "infonce-hopfield", "cloob" };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (strcmp(all[i], method) == 0) return true;
-    return false;
-}
-
-/* Words may also be joined by commas. The list lives as long as the program. */
-static bool split_methods(void)
-{
-    static opt_list list;
-    for (int64_t i = 0; i < o.methods_count; i++) {
-        char *copy = strdup(o.methods[i]);
-        for (char *one; copy && (one = strsep(&copy, ","));)
-            if (!opt_list_add(&list, one)) return false;
-    }
-    free((void *)o.methods);
-    o.methods = list.item, o.methods_count = list.count;
-    return true;
-}
-
-static int check_methods(const command *self)
-{
-    if (opt_given("method"))
-        return cli_usage(self, "--method: several objectives are trained; choose them with --methods");
-    o.ablation = true;
-    int code = check_train(self);
-    if (code >= 0) return code;
-    if (!split_methods()) return cli_usage(self, "out of memory");
-    for (int64_t i = 0; i < o.methods_count; i++)
-        if (!known(o.methods[i]))
-            return cli_usage(self, "--methods %s: choose from clip, infoloob, infonce-hopfield, cloob", o.methods[i]);
-    return -1;
-}
-
-static const command sweep_methods = {
-    .name = "sweep --by method",
-    .run = run,
-    .check = check_methods,
-    .stray = "--train-data",
-    .help = "train several objectives with several seeds and compare them",
-    .options = method_rows,
-    .sets = method_sets,
-    .brief =
-        "by preset seeds methods jobs alpha zeroshot prompts train-data val-data workers name logs batch-size epochs "
-        "lr warmup model device json",
-    .usage = "--train-data SOURCE [--seeds 5] [OPTIONS]",
-    .details =
-        "Trains InfoNCE, InfoLOOB, InfoNCE with Hopfield retrieval, and CLOOB with everything else equal, evaluates "
-        "each run,\n"
-        "tests differences with the rank-sum test, and leaves in LOGS/NAME the runs, ablation.md, ablation.json and\n"
-        "report.html. All options of cloob train apply. Run the same command again to continue an interrupted one.\n"
-        "\n"
-        "  cloob sweep --by method --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 "
-        "--seeds 5 "
-        "--zeroshot world/classes/object world/classes/colour --prompts world/prompts.json --name first",
-};
-
-/* `--by method` without a grid compares the objectives. */
-static const command *find_variant(int argc, char **argv)
-{
-    bool asked = false;
-    for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--grid", 6) == 0) return NULL;
-        asked |= strcmp(argv[i], "--by=method") == 0 ||
-                 (strcmp(argv[i], "--by") == 0 && i + 1 < argc && strcmp(argv[i + 1], "method") == 0);
-    }
-    return asked ? &sweep_methods : NULL;
-}
-
 const command cmd_sweep = {
     .name = "sweep",
     .run = run,
     .check = check,
-    .variant = find_variant,
     .stray = "--train-data",
     .help = "compare objectives or settings over several seeds",
     .options = rows,
     .sets = sets,
     .brief = "grid part methods preset select by seeds final-seeds random halving test-zeroshot jobs zeroshot prompts "
              "train-data val-data model name logs json",
-    .usage = "--train-data SOURCE --grid NAME=V,V... --select METRIC [--final-seeds 5] [OPTIONS] | --by method",
+    .usage = "--train-data SOURCE --by method [OPTIONS] | --train-data SOURCE --grid NAME=V,V... [--select METRIC] "
+             "[OPTIONS]",
     .details =
-        "Trains every combination of the values, with --seeds runs each, and chooses by the number that --select "
-        "names,\n"
-        "for each method or each value of --by. --final-seeds retrains the chosen settings with fresh seeds;\n"
-        "--test-zeroshot and --test-data evaluate those runs, and no others, once. LOGS/NAME holds the runs,\n"
-        "results.jsonl with a line per run, sweep.md with the tables, and report.html. All options of cloob train "
-        "apply. Run the same command again to continue an interrupted one. A run that diverges is never chosen.\n"
-        "--by method without --grid trains InfoNCE, InfoLOOB, InfoNCE with Hopfield retrieval, and CLOOB with "
-        "everything else equal, and compares them; cloob sweep --by method --help explains.\n"
+        "--by method trains InfoNCE, InfoLOOB, InfoNCE with Hopfield retrieval, and CLOOB with everything else equal, "
+        "five seeds each, and tests the differences with the rank-sum test. --grid does the same for the values of "
+        "any options of cloob train.\n"
         "\n"
+        "With --select the sweep is a search: it chooses by the number that --select names, for each method or each "
+        "value of --by. --final-seeds retrains the chosen settings with fresh seeds; --test-zeroshot and --test-data "
+        "evaluate those runs, and no others, once. A run that diverges is never chosen.\n"
+        "\n"
+        "LOGS/NAME receives the runs, the tables (ablation.md and ablation.json, or sweep.md and results.jsonl with a "
+        "line per run) and report.html. All options of cloob train apply. Run the same command again to continue an "
+        "interrupted one.\n"
+        "\n"
+        "  cloob sweep --by method --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 "
+        "--zeroshot world/classes/object world/classes/colour --prompts world/prompts.json --name first\n"
         "  cloob sweep --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 "
-        "--grid method=clip,cloob --grid lr=1e-3,5e-4 --select image_to_text_R@1 --final-seeds 5 --name first",
+        "--grid method=clip,cloob --grid lr=1e-3,5e-4 --select image_to_text_R@1 --final-seeds 5 --name second",
 };

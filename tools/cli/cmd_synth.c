@@ -1,5 +1,5 @@
 /* cloob synth: the synthetic image-text world. */
-#include <stdio.h>
+#include <math.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -22,26 +22,16 @@ static const opt_row rows[] = {
     OPT_END,
 };
 
-static void print_result(const synth_result *r)
-{
-    double each = (double)(r->train + r->val + r->test) / (r->seconds > 0 ? r->seconds : 1e-9);
-    if (!common.json) {
-        printf("%s: %lld training pairs, %lld validation pairs, %lld test images (%.1f MB) in %.1f s, %.0f a second\n",
-               o.out, (long long)r->train, (long long)r->val, (long long)r->test, 1e-6 * (double)r->bytes, r->seconds,
-               each);
-        return;
-    }
-    json_out_object(NULL, J_OF(r, train), J_OF(r, val), J_OF(r, test), J_OF(r, shards), J_OF(r, bytes),
-                    J_NUMBER("seconds", r->seconds, 6), J_NUMBER("images_per_s", each, 6));
-}
-
 static int run(const command *self, cloob_ctx *ctx)
 {
     synth_result r;
     o.seed = (uint64_t)common.seed;
     o.format = strcmp(format, "csv") == 0 ? SYNTH_CSV : SYNTH_WEBDATASET;
     cloob_status status = synth_write(ctx, &o, &r);
-    if (status == CLOOB_OK) print_result(&r);
+    if (status == CLOOB_OK)
+        cli_result(J_OF(&o, out), J_OF(&r, train), J_OF(&r, val), J_OF(&r, test), J_OF(&r, shards), J_OF(&r, bytes),
+                   J_NUMBER("seconds", r.seconds, 6),
+                   J_NUMBER("images_per_s", (double)(r.train + r.val + r.test) / fmax(r.seconds, 1e-9), 6));
     return cli_exit(self, ctx, status);
 }
 
@@ -54,12 +44,11 @@ const command cmd_synth = {
     .uses = USES_SEED,
     .usage = "--out DIR [--count N] [--size R] [--seed S]",
     .details =
-        "Draws scenes of eight factors (object, colour, material, size, count, position, background, light) "
-        "with captions that mention some of them. DIR receives train.tsv and val.tsv (filepath, title) with "
-        "images/, or shards; a "
-        "zero-shot\n"
-        "test for every factor, made of combinations that training never shows, in classes/FACTOR/CLASS/ with\n"
-        "prompts.json; and the ground truth in factors.tsv and naming.tsv. Same seed, same bytes.\n"
+        "Draws scenes of eight factors (object, colour, material, size, count, position, background, light) with "
+        "captions that mention some of them. DIR receives train.tsv and val.tsv (filepath, title) with images/, or "
+        "shards; a zero-shot test for every factor, made of combinations that training never shows, in "
+        "classes/FACTOR/CLASS/ with prompts.json; and the ground truth in factors.tsv and naming.tsv. Same seed, same "
+        "bytes.\n"
         "\n"
         "  cloob synth --out world --count 20000 --size 64 --seed 1\n"
         "  cloob train --train-data world/train.tsv --val-data world/val.tsv --model tiny --name first\n"

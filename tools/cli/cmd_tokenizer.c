@@ -1,5 +1,4 @@
 /* cloob tokenizer train|encode|decode. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,69 +21,40 @@ typedef struct texts {
     char *buffer;
 } texts;
 
-static void texts_release(texts *t)
+static void texts_release(texts *t) { free(t->item), free(t->bytes), free(t->buffer); }
+
+static void texts_add(texts *t, const char *text, size_t bytes)
 {
-    free(t->item);
-    free(t->bytes);
-    free(t->buffer);
+    t->item[t->count] = text, t->bytes[t->count++] = bytes;
 }
 
-static bool split_lines(texts *t, size_t size)
+static cloob_status texts_gather(cloob_ctx *ctx, texts *t)
 {
-    char *end = t->buffer + size;
-    for (char *p = t->buffer; p < end; p++) t->count += *p == '\n' || p + 1 == end;
-    t->item = calloc((size_t)t->count + 1, sizeof *t->item);
-    t->bytes = calloc((size_t)t->count + 1, sizeof *t->bytes);
-    if (!t->item || !t->bytes) return false;
-    int64_t i = 0;
-    for (char *p = t->buffer; p < end; i++) {
-        char *stop = memchr(p, '\n', (size_t)(end - p));
-        if (!stop) stop = end;
-        t->item[i] = p;
-        t->bytes[i] = (size_t)(stop - p);
-        *stop = '\0';
-        p = stop + 1;
-    }
-    return true;
-}
-
-static int texts_read(const command *self, const char *path, texts *t)
-{
-    size_t size;
-    t->buffer = cli_read_file(path, &size);
-    int why = t->buffer ? 0 : errno;
-    if (t->buffer && split_lines(t, size)) return 0;
-    cli_error(self, "%s: %s", path, why ? strerror(why) : "out of memory");
-    return 1;
-}
-
-static int texts_gather(const command *self, texts *t)
-{
+    size_t size = 0, most = (size_t)opt_words.count;
     *t = (texts){ 0 };
-    if (o.input)
-        return opt_words.count > 1 ? cli_usage(self, "give --input or texts, not both") : texts_read(self, o.input, t);
-    t->count = opt_words.count - 1;
-    t->item = calloc((size_t)opt_words.count, sizeof *t->item);
-    t->bytes = calloc((size_t)opt_words.count, sizeof *t->bytes);
-    if (!t->item || !t->bytes) return cli_usage(self, "out of memory");
-    for (int i = 1; i < opt_words.count; i++)
-        t->item[i - 1] = opt_words.item[i], t->bytes[i - 1] = strlen(opt_words.item[i]);
-    return 0;
+    if (o.input) CLOOB_TRY(cli_read_file(ctx, o.input, &t->buffer, &size));
+    for (size_t i = 0; i < size; i++) most += t->buffer[i] == '\n';
+    t->item = must(calloc(most + 1, sizeof *t->item));
+    t->bytes = must(calloc(most + 1, sizeof *t->bytes));
+    for (int64_t i = 1; i < opt_words.count; i++) texts_add(t, opt_words.item[i], strlen(opt_words.item[i]));
+    for (char *at = t->buffer, *end = at + size; at < end;) {
+        char *stop = memchr(at, '\n', (size_t)(end - at));
+        if (!stop) stop = end; /* the buffer's own zero */
+        *stop = '\0';
+        texts_add(t, at, (size_t)(stop - at));
+        at = stop + 1;
+    }
+    return CLOOB_OK;
 }
 
 /* Ids given as one word each, as in `decode 320 1929`, are one text: joins them. */
-static int join_ids(const command *self, texts *t)
+static void join_ids(texts *t)
 {
-    size_t bytes = 1;
-    for (int64_t i = 0; i < t->count; i++) {
-        if (o.input || strcspn(t->item[i], " \t\r\n,") != t->bytes[i]) return 0;
-        bytes += t->bytes[i] + 1;
-    }
-    if (t->count < 2) return 0;
-    if (!(t->buffer = calloc(bytes, 1))) return cli_usage(self, "out of memory");
-    for (int64_t i = 0, at = 0; i < t->count; i++) at += sprintf(t->buffer + at, "%s%s", i ? " " : "", t->item[i]);
-    t->item[0] = t->buffer, t->bytes[0] = bytes - 2, t->count = 1;
-    return 0;
+    sbuf all = { 0 };
+    for (int64_t i = 0; i < t->count; i++)
+        if (o.input || strcspn(t->item[i], " \t\r\n,") != t->bytes[i]) return;
+    for (int64_t i = 0; i < t->count; i++) sbuf_printf(&all, "%s ", t->item[i]);
+    t->item[0] = t->buffer = must(sbuf_detach(&all)), t->bytes[0] = strlen(t->buffer), t->count = 1;
 }
 
 /* ---- the three commands ---------------------------------------------------------------------------- */
@@ -102,15 +72,10 @@ static void print_ids(const int32_t *ids, int64_t n)
 
 static cloob_status encode_one(cloob_ctx *ctx, const cloob_tokenizer *t, const texts *in, int64_t i)
 {
-    int32_t *ids = NULL;
+    int32_t *ids = o.length ? must(malloc((size_t)o.length * sizeof *ids)) : NULL;
     int64_t count = o.length;
-    cloob_status status;
-    if (o.length) {
-        ids = malloc((size_t)o.length * sizeof *ids);
-        status = ids ? cloob_tokenizer_encode_rows(ctx, t, &in->item[i], 1, o.length, ids) : CLOOB_ERR_MEMORY;
-    } else {
-        status = cloob_tokenizer_encode(ctx, t, in->item[i], in->bytes[i], &ids, &count);
-    }
+    cloob_status status = o.length ? cloob_tokenizer_encode_rows(ctx, t, &in->item[i], 1, o.length, ids)
+                                   : cloob_tokenizer_encode(ctx, t, in->item[i], in->bytes[i], &ids, &count);
     if (status == CLOOB_OK) print_ids(ids, count);
     free(ids);
     return status;
@@ -128,8 +93,8 @@ static cloob_status encode_all(cloob_ctx *ctx, const cloob_tokenizer *t, const t
 /* Ids of one text: numbers with spaces, commas or brackets between. NULL when there is anything else. */
 static int32_t *parse_ids(const char *text, int64_t *n)
 {
-    int32_t *ids = malloc((strlen(text) / 2 + 1) * sizeof *ids);
-    for (*n = 0; ids;) {
+    int32_t *ids = must(malloc((strlen(text) / 2 + 1) * sizeof *ids));
+    for (*n = 0;;) {
         char *end;
         text += strspn(text, " \t\r\n,[]");
         if (!*text) return ids;
@@ -171,38 +136,31 @@ static int run_train(const command *self, cloob_ctx *ctx)
     int32_t size = status == CLOOB_OK ? cloob_tokenizer_vocab_size(t) : 0;
     cloob_tokenizer_close(t);
     if (status != CLOOB_OK) return cli_fail(self, ctx, status);
-    if (common.json) {
-        json_out_object(NULL, J_INT("size", size), J_TEXT("vocab", o.out));
-    } else {
-        printf("%s: %d ids\n", o.out, size);
-    }
+    cli_result(J_INT("size", size), J_TEXT("vocab", o.out));
     return 0;
 }
 
 static int run_codec(const command *self, cloob_ctx *ctx, bool decode)
 {
-    cloob_tokenizer *t;
-    texts in;
+    cloob_tokenizer *t = NULL;
+    texts in = { 0 };
+    int code = 0;
     if (!o.vocab) return cli_usage(self, "--vocab V is needed: a merges file");
     if (opt_words.count < 2 && !o.input) return cli_usage(self, "needs texts, or --input FILE");
+    if (opt_words.count > 1 && o.input) return cli_usage(self, "give --input or texts, not both");
     if (o.length > 1 << 20) return cli_usage(self, "--length %lld: more than a million tokens", (long long)o.length);
-    int code = texts_gather(self, &in);
-    if (code == 0 && decode) code = join_ids(self, &in);
-    if (code == 0) {
-        cloob_status status = cloob_tokenizer_open(ctx, o.vocab, &t);
-        if (status == CLOOB_OK) {
-            if (opt_given("clean") || tokenizer_clean(t) != CLEAN_HF)
-                tokenizer_set_clean(t, strcmp(o.clean, "basic") == 0 ? CLEAN_BASIC
-                                       : strcmp(o.clean, "hf") == 0  ? CLEAN_HF
-                                                                     : CLEAN_FULL);
-            if (decode) code = decode_all(self, ctx, t, &in);
-            else status = encode_all(ctx, t, &in);
-            cloob_tokenizer_close(t);
-        }
-        if (status != CLOOB_OK) code = cli_fail(self, ctx, status);
-    }
+    cloob_status status = texts_gather(ctx, &in);
+    if (status == CLOOB_OK && decode) join_ids(&in);
+    if (status == CLOOB_OK) status = cloob_tokenizer_open(ctx, o.vocab, &t);
+    if (status == CLOOB_OK && (opt_given("clean") || tokenizer_clean(t) != CLEAN_HF))
+        tokenizer_set_clean(t, strcmp(o.clean, "basic") == 0 ? CLEAN_BASIC
+                               : strcmp(o.clean, "hf") == 0  ? CLEAN_HF
+                                                             : CLEAN_FULL);
+    if (status == CLOOB_OK && decode) code = decode_all(self, ctx, t, &in);
+    else if (status == CLOOB_OK) status = encode_all(ctx, t, &in);
+    cloob_tokenizer_close(t);
     texts_release(&in);
-    return code;
+    return code ? code : cli_exit(self, ctx, status);
 }
 
 static int run(const command *self, cloob_ctx *ctx)

@@ -60,14 +60,12 @@ typedef struct input {
 static cloob_status open_input(cloob_ctx *ctx, const char *path, const char *which, input *in)
 {
     char x[32], y[32];
-    cloob_status status = embeddings_open(ctx, path, &in->file);
-    if (status != CLOOB_OK) return status;
     snprintf(x, sizeof x, "x|image|%s.x", which);
     snprintf(y, sizeof y, "y|label|%s.y", which);
-    status = embeddings_matrix(ctx, in->file, x, &in->split.x);
-    if (status == CLOOB_OK) status = embeddings_labels(ctx, in->file, y, in->split.x.rows, &in->split.y);
-    if (status == CLOOB_OK) status = embeddings_classes(ctx, in->file, &in->split.class_name, &in->split.classes);
-    return status;
+    CLOOB_TRY(embeddings_open(ctx, path, &in->file));
+    CLOOB_TRY(embeddings_matrix(ctx, in->file, x, &in->split.x));
+    CLOOB_TRY(embeddings_labels(ctx, in->file, y, in->split.x.rows, &in->split.y));
+    return embeddings_classes(ctx, in->file, &in->split.class_name, &in->split.classes);
 }
 
 /* ---- embedding first ----------------------------------------------------------------------------- */
@@ -76,9 +74,8 @@ static cloob_status embed_split(cloob_ctx *ctx, cloob_model *m, const char *sour
                                 embed_result *e)
 {
     cloob_dataset *set;
-    cloob_status status = cloob_dataset_open(ctx, source, d, &set);
-    if (status != CLOOB_OK) return status;
-    status = embed_dataset(ctx, m, set, CLOOB_FEATURES, (int)o.eval.workers, e);
+    CLOOB_TRY(cloob_dataset_open(ctx, source, d, &set));
+    cloob_status status = embed_dataset(ctx, m, set, CLOOB_FEATURES, (int)o.eval.workers, e);
     cloob_dataset_close(set);
     return status;
 }
@@ -91,28 +88,19 @@ static cloob_split split_of(const embed_result *e, int64_t begin, int64_t n, con
                           .classes = e->classes };
 }
 
-/* Every other row to the front, in place of a copy: rows 0, 2, 4, ... train, 1, 3, 5, ... test. */
-static bool part(embed_result *e)
+/* Every other row to the front: rows 0, 2, 4, ... train, 1, 3, 5, ... test. */
+static void part(embed_result *e)
 {
     int64_t n = e->rows, w = e->image_width, half = (n + 1) / 2;
-    float *x = malloc((size_t)(n * w) * sizeof *x);
-    int64_t *y = malloc((size_t)n * sizeof *y);
-    for (int64_t i = 0; i < n && x && y; i++) {
+    float *x = must(malloc((size_t)(n * w) * sizeof *x));
+    int64_t *y = must(malloc((size_t)n * sizeof *y));
+    for (int64_t i = 0; i < n; i++) {
         int64_t to = i % 2 ? half + i / 2 : i / 2;
         memcpy(x + to * w, e->image + i * w, (size_t)w * sizeof *x);
         y[to] = e->label[i];
     }
-    bool ok = x && y;
-    if (ok) {
-        free(e->image), free(e->label);
-        e->image = x, e->label = y;
-    } else free(x), free(y);
-    return ok;
-}
-
-static bool has_parts(const char *kind)
-{
-    return strcmp(kind, "cifar") == 0 || strcmp(kind, "stl10") == 0 || strcmp(kind, "mnist") == 0;
+    free(e->image), free(e->label);
+    e->image = x, e->label = y;
 }
 
 /* Where the two parts are: folders train and test (or val), the parts of a published set, or NULL: one set
@@ -127,15 +115,14 @@ static cloob_status find_parts(cloob_ctx *ctx, cloob_data_options d[2], char pat
     if (file_is_dir(path[0]) && file_is_dir(path[1])) return CLOOB_OK;
     snprintf(path[0], 4096, "%s", o.data);
     snprintf(path[1], 4096, "%s", o.data);
-    cloob_status status = cloob_dataset_open(ctx, o.data, &d[0], &set);
-    if (status != CLOOB_OK) return status;
-    *two = has_parts(cloob_dataset_kind(set)) && !d[0].split;
+    CLOOB_TRY(cloob_dataset_open(ctx, o.data, &d[0], &set));
+    *two = opt_names("cifar stl10 mnist", cloob_dataset_kind(set)) && !d[0].split;
     cloob_dataset_close(set);
     if (*two) d[0].split = "train", d[1].split = "test";
     return CLOOB_OK;
 }
 
-static cloob_status embed_parts(cloob_ctx *ctx, const cloob_data_options *how, input in[3], const char **problem)
+static cloob_status embed_parts(cloob_ctx *ctx, const cloob_data_options *how, input in[3])
 {
     cloob_data_options d[2] = { *how, *how };
     static char path[2][4096];
@@ -147,10 +134,11 @@ static cloob_status embed_parts(cloob_ctx *ctx, const cloob_data_options *how, i
     if (status == CLOOB_OK && two) status = embed_split(ctx, m, path[1], &d[1], &in[2].made);
     cloob_model_close(m);
     if (status != CLOOB_OK) return status;
-    if (!in[0].made.label || (two && !in[2].made.label)) *problem = "the data has no classes";
-    else if (!two && in[0].made.rows < 4) *problem = "too few images to train on half of them";
-    else if (!two && !part(&in[0].made)) *problem = "out of memory";
-    if (*problem) return CLOOB_OK;
+    if (!in[0].made.label || (two && !in[2].made.label))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: the data has no classes", o.data);
+    if (!two && in[0].made.rows < 4)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: too few images to train on half of them", o.data);
+    if (!two) part(&in[0].made);
     int64_t n = in[0].made.rows, trained = two ? n : (n + 1) / 2;
     in[0].split = split_of(&in[0].made, 0, trained, path[0]);
     in[2].split =
@@ -187,13 +175,12 @@ static int64_t parse_shots(int64_t shots[CLOOB_FEW_SHOT_ROWS])
 
 static void print_shots(const cloob_few_shot_result *r)
 {
-    if (common.json) json_out_open(NULL, '{'), json_out_int("seeds", r->seeds), json_out_open("shots", '[');
-    for (int64_t k = 0; k < r->rows; k++) {
-        const cloob_few_shot_row *row = &r->row[k];
-        if (!common.json)
-            printf("%3lld shots  test %.4f +- %.4f over %lld draws\n", (long long)row->shots, row->mean, row->deviation,
-                   (long long)r->seeds);
-        if (!common.json) continue;
+    for (const cloob_few_shot_row *row = r->row; !common.json && row < r->row + r->rows; row++)
+        printf("%3lld shots  test %.4f +- %.4f over %lld draws\n", (long long)row->shots, row->mean, row->deviation,
+               (long long)r->seeds);
+    if (!common.json) return;
+    json_out_open(NULL, '{'), json_out_int("seeds", r->seeds), json_out_open("shots", '[');
+    for (const cloob_few_shot_row *row = r->row; row < r->row + r->rows; row++) {
         json_out_open(NULL, '{');
         json_out_members(J_OF(row, shots), J_NUMBER("mean", row->mean, 10), J_NUMBER("deviation", row->deviation, 10));
         json_out_open("test_acc", '[');
@@ -201,7 +188,7 @@ static void print_shots(const cloob_few_shot_result *r)
         json_out_close();
         json_out_close();
     }
-    if (common.json) json_out_close(), json_out_close();
+    json_out_close(), json_out_close();
 }
 
 static cloob_status few_shots(cloob_ctx *ctx, const cloob_probe_options *p, const input *in)
@@ -209,8 +196,7 @@ static cloob_status few_shots(cloob_ctx *ctx, const cloob_probe_options *p, cons
     int64_t shots[CLOOB_FEW_SHOT_ROWS];
     cloob_few_shot_options how = { .shots = shots, .seeds = o.seeds, .seed = (uint64_t)common.seed, .probe = *p };
     how.shots_count = parse_shots(shots);
-    cloob_few_shot_result *r = calloc(1, sizeof *r);
-    if (!r) return CLOOB_ERR_MEMORY;
+    cloob_few_shot_result *r = must(calloc(1, sizeof *r));
     cloob_status status = cloob_few_shot(ctx, r, &how, &in[0].split, o.val ? &in[1].split : NULL, &in[2].split);
     if (status == CLOOB_OK) print_shots(r);
     free(r);
@@ -220,16 +206,9 @@ static cloob_status few_shots(cloob_ctx *ctx, const cloob_probe_options *p, cons
 static cloob_status neighbours(cloob_ctx *ctx, const input *in)
 {
     cloob_knn_result r;
-    cloob_status status = cloob_knn(ctx, &r, o.knn, &in[0].split, &in[2].split);
-    if (status != CLOOB_OK) return status;
-    if (!common.json) {
-        printf("%lld nearest of %lld training rows: test %.4f  mean per class %.4f  (%lld rows)\n", (long long)r.k,
-               (long long)r.train_rows, r.test_acc, r.test_mean_per_class, (long long)r.test_rows);
-        return CLOOB_OK;
-    }
-    json_out_object(NULL, J_OF(&r, k), J_NUMBER("test_acc", r.test_acc, 10),
-                    J_NUMBER("test_mean_per_class", r.test_mean_per_class, 10), J_OF(&r, train_rows),
-                    J_OF(&r, test_rows));
+    CLOOB_TRY(cloob_knn(ctx, &r, o.knn, &in[0].split, &in[2].split));
+    cli_result(J_OF(&r, k), J_NUMBER("test_acc", r.test_acc, 10),
+               J_NUMBER("test_mean_per_class", r.test_mean_per_class, 10), J_OF(&r, train_rows), J_OF(&r, test_rows));
     return CLOOB_OK;
 }
 
@@ -245,14 +224,11 @@ static cloob_status work(cloob_ctx *ctx, const cloob_probe_options *p, const inp
     cloob_probe_result r;
     if (o.knn) return neighbours(ctx, in);
     if (o.shots) return few_shots(ctx, p, in);
-    cloob_status status = cloob_probe(ctx, &r, p, &in[0].split, o.val ? &in[1].split : NULL, &in[2].split);
-    if (status != CLOOB_OK) return status;
+    CLOOB_TRY(cloob_probe(ctx, &r, p, &in[0].split, o.val ? &in[1].split : NULL, &in[2].split));
     out->test_acc = r.test_acc, out->test_mean_per_class = r.test_mean_per_class;
-    if (common.json) {
-        out->json = probe_json(&r);
-        if (!out->json) status = ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory for the result");
-    } else print_text(&r);
-    if (status == CLOOB_OK && o.out) status = probe_save(ctx, &r, o.out);
+    if (common.json) out->json = must(probe_json(&r));
+    else print_text(&r);
+    cloob_status status = o.out ? probe_save(ctx, &r, o.out) : CLOOB_OK;
     cloob_probe_release(&r);
     return status;
 }
@@ -324,19 +300,16 @@ static int run_split(const command *self, cloob_ctx *ctx, const cloob_probe_opti
 {
     o.train = item(&o.trains, k), o.val = item(&o.vals, k), o.test = item(&o.tests, k), o.data = item(&o.datas, k);
     input in[3] = { 0 };
-    const char *problem = NULL;
-    cloob_status status = o.data ? embed_parts(ctx, cli_data_ready(&o.model.data), in, &problem)
-                                 : open_input(ctx, o.train, "train", &in[0]);
+    cloob_status status =
+        o.data ? embed_parts(ctx, cli_data_ready(&o.model.data), in) : open_input(ctx, o.train, "train", &in[0]);
     if (status == CLOOB_OK && o.val) status = open_input(ctx, o.val, "val", &in[1]);
     if (status == CLOOB_OK && o.test) status = open_input(ctx, o.test, "test", &in[2]);
-    if (status == CLOOB_OK && !problem) status = work(ctx, p, in, out);
-    int code = cli_exit(self, ctx, status);
-    if (problem) code = cli_usage(self, "%s: %s", o.data, problem);
+    if (status == CLOOB_OK) status = work(ctx, p, in, out);
     for (int i = 0; i < 3; i++) {
         embeddings_close(in[i].file);
         embed_result_release(&in[i].made);
     }
-    return code;
+    return cli_exit(self, ctx, status);
 }
 
 static int run(const command *self, cloob_ctx *ctx)
@@ -344,8 +317,7 @@ static int run(const command *self, cloob_ctx *ctx)
     int splits = (int)(o.datas.count ? o.datas.count : o.trains.count), code = 0;
     cloob_probe_options p;
     fill(&p);
-    split_result *result = calloc((size_t)splits, sizeof *result);
-    if (!result) return cli_error(self, "out of memory for the results");
+    split_result *result = must(calloc((size_t)splits, sizeof *result));
     for (int k = 0; k < splits && !code; k++) code = run_split(self, ctx, &p, k, &result[k]);
     if (!code && splits > 1) print_average(result, splits);
     else if (!code && result[0].json) fputs(result[0].json, stdout);
@@ -365,22 +337,19 @@ const command eval_probe = {
     .uses = USES_PRECISION | USES_SEED,
     .usage = "--train E... --test E... [--val E...] | --checkpoint M --data SOURCE... [--lambda X|search]",
     .details =
-        "Minimises the sum of cross entropies + lambda/2 |W|^2 (bias free) by L-BFGS. --lambda search tries\n"
-        "1e-6, 1e-4, ... 1e6 and halves the interval around the best down to an eighth of a decade; --ties\n"
-        "chooses among equals. As in CLIP, the final training then includes the validation rows (--refit train leaves "
-        "them\n"
-        "out). A file may hold all splits as train.x, train.y, val.x and so on. Features stay in the mapped file.\n"
-        "Classes of two splits are matched by name, or by number in files without class names.\n"
+        "Minimises the sum of cross entropies + lambda/2 |W|^2 (bias free) by L-BFGS. --lambda search tries 1e-6, "
+        "1e-4, ... 1e6 and halves the interval around the best down to an eighth of a decade; --ties chooses among "
+        "equals. As in CLIP, the final training then includes the validation rows (--refit train leaves them out). A "
+        "file may hold all splits as train.x, train.y, val.x and so on. Features stay in the mapped file. Classes of "
+        "two splits are matched by name, or by number in files without class names.\n"
+        "\n"
         "--data embeds first, features before the projection: the folders train and test (or val) of SOURCE, the two "
-        "parts\n"
-        "of CIFAR, STL-10 and MNIST, or the images of one set of classes, in turn for training and testing.\n"
+        "parts of CIFAR, STL-10 and MNIST, or the images of one set of classes, in turn for training and testing.\n"
         "\n"
         "Several --data, or as many --train as --test, are splits of one set, such as the three of UCF101: a result "
-        "for "
-        "each,\n"
-        "then the mean and standard deviation of the accuracies (JSON: test_acc, test_acc_deviation, "
-        "test_mean_per_class, splits).\n"
-        "--shots draws a few rows of each class --seeds times; lambda is searched on --val, and 1 without it.\n"
+        "for each, then the mean and standard deviation of the accuracies (JSON: test_acc, test_acc_deviation, "
+        "test_mean_per_class, splits). --shots draws a few rows of each class --seeds times; lambda is searched on "
+        "--val, and 1 without it.\n"
         "\n"
         "  cloob embed --checkpoint M --data train --features pre --raw --out train.safetensors\n"
         "  cloob eval probe --train train.safetensors --test test.safetensors --lambda search\n"

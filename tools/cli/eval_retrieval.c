@@ -23,14 +23,17 @@ static void print_side(const char *name, const cloob_retrieval_side *s)
            100 * s->recall10, s->mean_rank, s->median_rank, s->mrr);
 }
 
-static cloob_status print_result(cloob_ctx *ctx, const cloob_retrieval *r)
+static void print_result(const cloob_retrieval *r)
 {
     int64_t tied = r->image_to_text.tied + r->text_to_image.tied;
     if (r->scaled) cli_print("warning: ", "%lld rows were not of unit length and were scaled", (long long)r->scaled);
     if (tied)
         cli_print("warning: ", "%lld queries tie with another candidate (equal embeddings); ties rank by index",
                   (long long)tied);
-    if (common.json) return cli_put_text(ctx, retrieval_json(r));
+    if (common.json) {
+        cli_put_text(retrieval_json(r));
+        return;
+    }
     if (r->images != r->texts) printf("%lld images, %lld texts", (long long)r->images, (long long)r->texts);
     else printf("%lld pairs", (long long)r->pairs);
     if (r->queries < r->images) printf(", %lld of them ranked", (long long)r->queries);
@@ -38,28 +41,21 @@ static cloob_status print_result(cloob_ctx *ctx, const cloob_retrieval *r)
     printf("%-13s  %8s  %8s  %8s  %9s  %11s  %6s\n", "", "R@1", "R@5", "R@10", "mean rank", "median rank", "MRR");
     print_side("image to text", &r->image_to_text);
     print_side("text to image", &r->text_to_image);
-    return CLOOB_OK;
-}
-
-static cloob_status work(cloob_ctx *ctx, embeddings_file *e)
-{
-    cloob_matrix image = { 0 }, text = { 0 };
-    cloob_retrieval r;
-    cloob_retrieve_options how = { .queries = o.queries, .device = common.device };
-    cloob_status status = embeddings_matrix(ctx, e, "image|x", &image);
-    if (status == CLOOB_OK) status = embeddings_matrix(ctx, e, "text|y", &text);
-    if (status == CLOOB_OK && embeddings_has(e, "text_image"))
-        status = embeddings_labels(ctx, e, "text_image", text.rows, &how.text_image);
-    if (status == CLOOB_OK) status = cloob_retrieve(ctx, &r, &image, &text, &how);
-    if (status == CLOOB_OK) status = print_result(ctx, &r);
-    return status;
 }
 
 static int run(const command *self, cloob_ctx *ctx)
 {
     embeddings_file *e = NULL;
+    cloob_matrix image = { 0 }, text = { 0 };
+    cloob_retrieval r;
+    cloob_retrieve_options how = { .queries = o.queries, .device = common.device };
     cloob_status status = embeddings_open(ctx, o.input, &e);
-    if (status == CLOOB_OK) status = work(ctx, e);
+    if (status == CLOOB_OK) status = embeddings_matrix(ctx, e, "image|x", &image);
+    if (status == CLOOB_OK) status = embeddings_matrix(ctx, e, "text|y", &text);
+    if (status == CLOOB_OK && embeddings_has(e, "text_image"))
+        status = embeddings_labels(ctx, e, "text_image", text.rows, &how.text_image);
+    if (status == CLOOB_OK) status = cloob_retrieve(ctx, &r, &image, &text, &how);
+    if (status == CLOOB_OK) print_result(&r);
     embeddings_close(e);
     return cli_exit(self, ctx, status);
 }
@@ -72,9 +68,10 @@ const command eval_retrieval = {
     .options = rows,
     .usage = "--input E.safetensors",
     .details =
-        "Row i of image belongs to row i of text. Ranks count from 1; candidates of exactly equal similarity rank by\n"
-        "index. Similarities are computed in tiles, so 780,000 pairs need no more memory than 7,000.\n"
-        "--queries N ranks N evenly spaced pairs among all candidates: an estimate of the same metrics for less work.\n"
+        "Row i of image belongs to row i of text. Ranks count from 1; candidates of exactly equal similarity rank by "
+        "index. Similarities are computed in tiles, so 780,000 pairs need no more memory than 7,000. --queries N ranks "
+        "N evenly spaced pairs among all candidates: an estimate of the same metrics for less work.\n"
+        "\n"
         "If E has `text_image`, the image of each text, images may have any number of captions, as in Flickr30k and "
         "COCO: an image's rank is the rank of its best caption, a text's rank is the rank of its image.\n"
         "\n"

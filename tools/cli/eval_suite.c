@@ -40,7 +40,9 @@ static const opt_row rows[] = {
     { "again", OPT_FLAG, &o.again, NULL, NULL, "evaluate again what is already in the folder", 0 },
     OPT_END
 };
-static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model },
+static const opt_set sets[] = { { .table = cli_model_table,
+                                  .into = &o.model,
+                                  .shown = "vocab config invariant batch_size split max_image_pixels data_cache" },
                                 { .table = eval_option_table, .into = &o.eval, .only = "workers" },
                                 OPT_SETS_END };
 
@@ -49,29 +51,17 @@ typedef struct session {
     cloob_ctx *ctx;
     suite_sets sets;
     benchmark_result *result;
-    int64_t n, capacity;
+    int64_t n;
     int failed; /* data sets that could not be evaluated */
 } session;
 
 /* ---- output -------------------------------------------------------------------------------------- */
 
-static void print_json(const benchmark_result *r)
-{
-    json_out_open(NULL, '{');
-    json_out_members(J_OF(r, dataset), J_OF(r, model), J_OF(r, pretrained), J_OF(r, task), J_OF(r, language),
-                     J_OF(r, n), J_OF(r, bad));
-    json_out_open("metrics", '{');
-    for (int64_t i = 0; i < r->scores; i++) json_out_number(r->score[i].name, r->score[i].value, 17);
-    json_out_close();
-    json_out_text("main_metric", r->main_metric);
-    json_out_close();
-}
-
 static void print_result(const benchmark_result *r)
 {
     enum { SHOWN = 8 };
     if (common.json) {
-        print_json(r);
+        cli_put_text(benchmark_json(r));
         return;
     }
     printf("%-28s %-24s %7lld", r->dataset, r->task, (long long)r->n);
@@ -81,17 +71,15 @@ static void print_result(const benchmark_result *r)
     if (r->bad) cli_print("", "%s: %lld images cannot be read and were left out", r->dataset, (long long)r->bad);
 }
 
-/* Writes the text, with a new line at its end, to a file of the folder, and frees it. */
+/* Writes the text to a file of the folder, and frees it. */
 static bool write_text(const session *s, const char *name, char *text)
 {
-    char path[PATH_MAX];
-    size_t n = text ? strlen(text) : 0;
-    bool fits = snprintf(path, sizeof path, "%s/%s", o.out, name) < (int)sizeof path;
-    if (n && text[n - 1] != '\n') text[n++] = '\n'; /* in place of the closing zero */
-    if (text && fits && file_write(s->ctx, path, text, n) == CLOOB_OK) return free(text), true;
-    cli_error(&eval_suite, "%s", text && fits ? cloob_error(s->ctx) : "no memory for the results");
+    char path[FILE_PATH];
+    cloob_status status = file_in(s->ctx, o.out, name, path);
+    if (status == CLOOB_OK) status = file_write(s->ctx, path, text, strlen(must(text)));
     free(text);
-    return false;
+    if (status != CLOOB_OK) cli_fail(&eval_suite, s->ctx, status);
+    return status == CLOOB_OK;
 }
 
 /* eval_results.jsonl of one model, eval_results_1.jsonl and so on of several, in the order of --checkpoint. */
@@ -102,11 +90,11 @@ static bool write_datacomp(const session *s)
         bool first = true;
         char name[64] = "eval_results.jsonl";
         for (int64_t k = 0; k < i && first; k++) first = strcmp(s->result[k].pretrained, s->result[i].pretrained) != 0;
-        char *text = first ? datacomp_lines(s->result, s->n, s->result[i].pretrained) : NULL;
         if (!first) continue;
+        char *text = must(datacomp_lines(s->result, s->n, s->result[i].pretrained));
         written++;
         if (o.checkpoints.count > 1) snprintf(name, sizeof name, "eval_results_%d.jsonl", written);
-        if (text && !*text) free(text);
+        if (!*text) free(text);
         else if (!write_text(s, name, text)) return false;
     }
     return true;
@@ -120,11 +108,8 @@ static int finish(const session *s)
     if (!write_text(s, "benchmark.csv", benchmark_csv(s->result, s->n)) || !write_datacomp(s)) return 1;
     cloob_status status = benchmark_page(s->ctx, s->result, s->n, o.datacomp, page);
     if (status != CLOOB_OK) return cli_fail(s->self, s->ctx, status);
-    if (!common.json && (s->n > 1 || o.datacomp)) {
-        printf("\n");
-        status = cli_put_text(s->ctx, benchmark_table(s->result, s->n, o.datacomp));
-        if (status != CLOOB_OK) return cli_fail(s->self, s->ctx, status);
-    }
+    if (!common.json && (s->n > 1 || o.datacomp))
+        putchar('\n'), cli_put_text(benchmark_table(s->result, s->n, o.datacomp));
     if (!common.quiet) cli_print("", "%s", page);
     return s->failed > 0;
 }
@@ -148,19 +133,13 @@ static bool take_finished(session *s, const char *path, const benchmark_result *
     return false;
 }
 
-static cloob_status no_memory(const session *s)
-{
-    return ctx_fail(s->ctx, CLOOB_ERR_MEMORY, "out of memory for the results");
-}
-
 static cloob_status evaluate(session *s, cloob_model *m, const char *folder, const benchmark_options *how)
 {
     char path[PATH_MAX];
     benchmark_result wanted, r;
     cloob_status status = benchmark_name(s->ctx, m, folder, how, &wanted);
     if (status != CLOOB_OK) return status;
-    char *name = benchmark_file_name(&wanted);
-    if (!name) return benchmark_release(&wanted), no_memory(s);
+    char *name = must(benchmark_file_name(&wanted));
     snprintf(path, sizeof path, "%s/%s", o.out, name);
     bool taken = take_finished(s, path, &wanted, &r);
     benchmark_release(&wanted);
@@ -172,7 +151,7 @@ static cloob_status evaluate(session *s, cloob_model *m, const char *folder, con
     if (status != CLOOB_OK) return status;
     print_result(&r);
     fflush(stdout);
-    if (!heap_grow(&s->result, s->n, &s->capacity, sizeof *s->result)) return benchmark_release(&r), no_memory(s);
+    s->result = must(realloc(s->result, (size_t)(s->n + 1) * sizeof r));
     s->result[s->n++] = r;
     return CLOOB_OK;
 }
@@ -244,12 +223,13 @@ const command eval_suite = {
     .uses = USES_PRECISION | USES_SEED,
     .usage = "--checkpoint M... --datasets DIR|LIST... [--task T] [--out DIR]",
     .details =
-        "A data set is a folder with test/0.tar, test/1.tar, ... With classnames.txt and\n"
-        "zeroshot_classification_templates.txt it is a classification task: acc1, acc5, mean_per_class_recall; if\n"
-        "dataset_type.txt contains multilabel, mean_average_precision. Captions in .txt members make a retrieval task\n"
+        "A data set is a folder with test/0.tar, test/1.tar, ... With classnames.txt and "
+        "zeroshot_classification_templates.txt it is a classification task: acc1, acc5, mean_per_class_recall; if "
+        "dataset_type.txt contains multilabel, mean_average_precision. Captions in .txt members make a retrieval task "
         "(image_retrieval_recall@k, text_retrieval_recall@k). --task linear_probe trains on train/ and tests on "
         "test/.\n"
-        "Sets of DataComp are known by their names; WILDS, Dollar Street, GeoDE, FairFace, UTKFace and\n"
+        "\n"
+        "Sets of DataComp are known by their names; WILDS, Dollar Street, GeoDE, FairFace, UTKFace and "
         "WinoGAViL get their own metrics. Run the same command again to continue with what is unfinished.\n"
         "\n"
         "  cloob eval suite --checkpoint M --datasets wds/cifar10 wds/flickr8k --out results\n"

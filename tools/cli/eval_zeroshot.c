@@ -41,8 +41,6 @@ static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .r
                                 { .table = eval_option_table, .into = &o.eval },
                                 OPT_SETS_END };
 
-/* ---- what the run needs -------------------------------------------------------------------------- */
-
 typedef struct session {
     cloob_ctx *ctx;
     cloob_model *model;
@@ -51,24 +49,6 @@ typedef struct session {
     cloob_zeroshot_result *result; /* one per source */
     calibration *calibrated;       /* one per source; NULL: not requested */
 } session;
-
-static cloob_status open_all(session *s)
-{
-    cloob_status status = cli_model_open(s->ctx, &o.model, &s->model);
-    if (status == CLOOB_OK && o.prompts) status = prompts_open(s->ctx, o.prompts, &s->prompts);
-    s->z.prompts = s->prompts.count ? &s->prompts : NULL;
-    return status;
-}
-
-static void close_all(session *s)
-{
-    for (int i = 0; i < o.data.count && s->result; i++) cloob_zeroshot_release(&s->result[i]);
-    free(s->result), free(s->calibrated);
-    prompts_release(&s->prompts);
-    cloob_model_close(s->model);
-}
-
-/* ---- running ------------------------------------------------------------------------------------- */
 
 /* "dir/classes/object/" -> "object" */
 static const char *last_part(const char *path, char out[256])
@@ -82,25 +62,16 @@ static const char *last_part(const char *path, char out[256])
     return out;
 }
 
-static cloob_status choose_set(session *s, const char *source)
+static cloob_status run_source(session *s, const char *source, cloob_zeroshot_result *r)
 {
     char name[256];
     const prompt_set *found = s->prompts.set;
-    if (o.set || s->prompts.count > 1) {
-        cloob_status status = prompts_find(s->ctx, &s->prompts, o.set ? o.set : last_part(source, name), &found);
-        if (status != CLOOB_OK) return status;
-    }
-    s->z.set = found - s->prompts.set;
-    return CLOOB_OK;
-}
-
-static cloob_status run_source(session *s, const char *source, cloob_zeroshot_result *r)
-{
     cloob_dataset *d;
-    cloob_status status = choose_set(s, source);
-    if (status == CLOOB_OK) status = cloob_dataset_open(s->ctx, source, cli_data_ready(&o.model.data), &d);
-    if (status != CLOOB_OK) return status;
-    status = cloob_zeroshot(s->ctx, s->model, d, &s->z, r);
+    if (o.set || s->prompts.count > 1)
+        CLOOB_TRY(prompts_find(s->ctx, &s->prompts, o.set ? o.set : last_part(source, name), &found));
+    s->z.set = found - s->prompts.set;
+    CLOOB_TRY(cloob_dataset_open(s->ctx, source, cli_data_ready(&o.model.data), &d));
+    cloob_status status = cloob_zeroshot(s->ctx, s->model, d, &s->z, r);
     cloob_dataset_close(d);
     return status;
 }
@@ -137,29 +108,15 @@ static cloob_zeroshot_result average(const cloob_zeroshot_result *r, int64_t cou
     return mean;
 }
 
-/* ---- calibration --------------------------------------------------------------------------------- */
-
 static cloob_status calibrate(cloob_ctx *ctx, const cloob_zeroshot_result *r, calibration *out)
 {
     enum { BINS = 15 };
-    double *p = malloc((size_t)(r->n + 1) * sizeof *p);
-    unsigned char *right = malloc((size_t)r->n + 1);
-    cloob_status status = p && right ? CLOOB_OK : CLOOB_ERR_MEMORY;
-    for (int64_t i = 0; i < r->n && status == CLOOB_OK; i++)
+    double *p = must(malloc((size_t)(r->n + 1) * sizeof *p));
+    unsigned char *right = must(malloc((size_t)r->n + 1));
+    for (int64_t i = 0; i < r->n; i++)
         p[i] = r->prediction[i].p, right[i] = r->prediction[i].label == r->prediction[i].predicted;
-    if (status == CLOOB_OK) status = calibration_measure(ctx, p, right, r->n, BINS, out);
+    cloob_status status = calibration_measure(ctx, p, right, r->n, BINS, out);
     free(p), free(right);
-    return status;
-}
-
-static cloob_status calibrate_all(session *s)
-{
-    cloob_status status = CLOOB_OK;
-    if (!o.calibration) return CLOOB_OK;
-    s->calibrated = calloc((size_t)o.data.count, sizeof *s->calibrated);
-    if (!s->calibrated) return CLOOB_ERR_MEMORY;
-    for (int i = 0; i < o.data.count && status == CLOOB_OK; i++)
-        status = calibrate(s->ctx, &s->result[i], &s->calibrated[i]);
     return status;
 }
 
@@ -243,30 +200,31 @@ static void print_text(const session *s)
     print_line("average", &mean);
 }
 
-static void put_scores(const cloob_zeroshot_result *r)
+/* The members of one source. */
+static void put_source(const session *s, int i)
 {
-    json_out_members(J_NUMBER("top1", r->top1, 10), J_NUMBER("top5", r->top5, 10),
-                     J_NUMBER("mean_per_class", r->mean_per_class, 10), J_OF(r, n), J_OF(r, bad));
-}
-
-static void put_classes(const cloob_zeroshot_result *r)
-{
+    const cloob_zeroshot_result *r = &s->result[i];
+    const calibration *c = s->calibrated ? &s->calibrated[i] : NULL;
+    json_out_text("data", o.data.item[i]);
+    if (c)
+        json_out_members(J_NUMBER("ece", c->ece, 10), J_NUMBER("mce", c->mce, 10),
+                         J_NUMBER("confidence", c->confidence, 10));
     json_out_members(J_TEXT("metric", r->wants_mean_per_class ? "mean_per_class" : "accuracy"),
                      J_INT("empty_classes", r->empty));
     json_out_open("classes", '[');
-    for (int64_t c = 0; c < r->classes; c++) {
-        const cloob_zeroshot_class *k = &r->row[c];
-        double n = k->n ? (double)k->n : NAN; /* a class without images has no accuracy: null */
-        json_out_object(NULL, J_OF(k, name), J_OF(k, n), J_NUMBER("top1", (double)k->hit1 / n, 10),
-                        J_NUMBER("top5", (double)k->hit5 / n, 10));
+    for (int64_t k = 0; k < r->classes; k++) {
+        const cloob_zeroshot_class *row = &r->row[k];
+        double n = row->n ? (double)row->n : NAN; /* a class without images has no accuracy: null */
+        json_out_object(NULL, J_OF(row, name), J_OF(row, n), J_NUMBER("top1", (double)row->hit1 / n, 10),
+                        J_NUMBER("top5", (double)row->hit5 / n, 10));
     }
     json_out_close();
 }
 
-static void put_calibration(const calibration *c)
+static void put_scores(const cloob_zeroshot_result *r)
 {
-    json_out_members(J_NUMBER("ece", c->ece, 10), J_NUMBER("mce", c->mce, 10),
-                     J_NUMBER("confidence", c->confidence, 10));
+    json_out_members(J_NUMBER("top1", r->top1, 10), J_NUMBER("top5", r->top5, 10),
+                     J_NUMBER("mean_per_class", r->mean_per_class, 10), J_OF(r, n), J_OF(r, bad));
 }
 
 static void print_json(const session *s)
@@ -274,22 +232,15 @@ static void print_json(const session *s)
     cloob_zeroshot_result mean = average(s->result, o.data.count);
     json_out_open(NULL, '{');
     put_scores(&mean);
-    if (o.data.count == 1) {
-        json_out_text("data", o.data.item[0]);
-        if (s->calibrated) put_calibration(&s->calibrated[0]);
-        put_classes(&s->result[0]);
-    } else {
-        json_out_open("sets", '[');
-        for (int i = 0; i < o.data.count; i++) {
-            json_out_open(NULL, '{');
-            json_out_text("data", o.data.item[i]);
-            put_scores(&s->result[i]);
-            if (s->calibrated) put_calibration(&s->calibrated[i]);
-            put_classes(&s->result[i]);
-            json_out_close();
-        }
+    if (o.data.count == 1) put_source(s, 0);
+    else json_out_open("sets", '[');
+    for (int i = 0; o.data.count > 1 && i < o.data.count; i++) {
+        json_out_open(NULL, '{');
+        put_scores(&s->result[i]);
+        put_source(s, i);
         json_out_close();
     }
+    if (o.data.count > 1) json_out_close();
     json_out_close();
 }
 
@@ -304,25 +255,28 @@ static int check(const command *self)
 
 static int run(const command *self, cloob_ctx *ctx)
 {
-    session s = { .ctx = ctx };
+    session s = { .ctx = ctx, .result = must(calloc((size_t)o.data.count, sizeof *s.result)) };
     cloob_zeroshot_options_init(&s.z);
     s.z.class_map = o.class_map;
     s.z.predictions = o.predictions || o.calibration, s.z.confusion = o.confusion != NULL;
     s.z.eval = o.eval;
-    s.result = calloc((size_t)o.data.count, sizeof *s.result);
-    if (!s.result) o.data.count = 0;
-    cloob_status status = open_all(&s);
+    if (o.calibration) s.calibrated = must(calloc((size_t)o.data.count, sizeof *s.calibrated));
+    cloob_status status = cli_model_open(ctx, &o.model, &s.model);
+    if (status == CLOOB_OK && o.prompts) status = prompts_open(ctx, o.prompts, &s.prompts);
+    s.z.prompts = s.prompts.count ? &s.prompts : NULL;
     for (int i = 0; i < o.data.count && status == CLOOB_OK; i++) {
         status = run_source(&s, o.data.item[i], &s.result[i]);
         if (status == CLOOB_OK) compare_counts(&s, o.data.item[i], &s.result[i]);
+        if (status == CLOOB_OK && o.calibration) status = calibrate(ctx, &s.result[i], &s.calibrated[i]);
     }
-    if (status == CLOOB_OK) status = calibrate_all(&s);
     if (status == CLOOB_OK) (common.json ? print_json : print_text)(&s);
     if (status == CLOOB_OK && o.predictions) status = write_predictions(&s);
     if (status == CLOOB_OK && o.confusion) status = write_confusion(&s);
-    int code = cli_exit(self, ctx, status);
-    close_all(&s);
-    return code;
+    for (int i = 0; i < o.data.count; i++) cloob_zeroshot_release(&s.result[i]);
+    free(s.result), free(s.calibrated);
+    prompts_release(&s.prompts);
+    cloob_model_close(s.model);
+    return cli_exit(self, ctx, status);
 }
 
 const command eval_zeroshot = {
@@ -336,21 +290,19 @@ const command eval_zeroshot = {
     .uses = USES_PRECISION,
     .usage = "--checkpoint M --data SOURCE... [--prompts P.json --set NAME]",
     .details =
-        "Prompt embeddings are normalised, averaged per class and normalised again. Without "
-        "--prompts\n"
-        "class names are the folder names and the template is \"a photo of a {}.\". Folders match prompt "
-        "classes by name, or by order if no name matches and the counts are equal. Images that cannot be read are "
-        "counted.\n"
-        "--classes-map FILE scores among some of the classes, as on ImageNet-R, -A, -Sketch, -V2 and ObjectNet. "
-        "Each line has FOLDER and CLASS: a name or number of the prompts, or several separated by |, any of which is\n"
+        "Prompt embeddings are normalised, averaged per class and normalised again. Without --prompts class names are "
+        "the folder names and the template is \"a photo of a {}.\". Folders match prompt classes by name, or by order "
+        "if no name matches and the counts are equal. Images that cannot be read are counted.\n"
+        "\n"
+        "--classes-map FILE scores among some of the classes, as on ImageNet-R, -A, -Sketch, -V2 and ObjectNet. Each "
+        "line has FOLDER and CLASS: a name or number of the prompts, or several separated by |, any of which is "
         "correct. A file with one column lists the folders of all classes in order.\n"
+        "\n"
         "Sets with the name of a published one (GTSRB, CIFAR-10 and others) are compared with its numbers of classes "
-        "and\n"
-        "images; a warning names what differs.\n"
+        "and images; a warning names what differs.\n"
+        "\n"
         "JSON: top1, top5, mean_per_class, n, bad, data, metric, classes. With several sources these are means, and "
-        "sets "
-        "has\n"
-        "the values of each source.\n"
+        "sets has the values of each source.\n"
         "\n"
         "  cloob eval zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object\n"
         "  cloob eval zeroshot --checkpoint M --data cifar-10-batches-bin --prompts P.json --set CIFAR10 --per-class",

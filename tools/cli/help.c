@@ -2,21 +2,16 @@
 #include "cli/cli.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { LEFT = 36, NARROWEST = 60, WIDEST = 118 };
 
-/* The last column to use: of the terminal, else of COLUMNS, else of 80. */
+/* The last column to use. */
 static int right_edge(void)
 {
-    struct winsize w;
-    const char *asked = getenv("COLUMNS");
-    int columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : asked ? atoi(asked) : 0;
-    if (columns <= 0) columns = 80;
+    int columns = progress_columns(STDOUT_FILENO);
     return columns <= NARROWEST ? NARROWEST : columns > WIDEST ? WIDEST : columns - 1;
 }
 
@@ -103,10 +98,10 @@ static void print_entry(const opt_entry *e)
              flag          ? ""
              : e->o.values ? e->o.values
                            : "VALUE");
-    int n = snprintf(right, sizeof right, "%s", e->o.help);
-    if (e->flags & OPT_REQUIRED) snprintf(right + n, sizeof right - (size_t)n, " (required)");
-    else if (!flag && e->o.fallback && e->o.fallback[0])
-        snprintf(right + n, sizeof right - (size_t)n, " [%s]", e->o.fallback);
+    opt_with_flags(e->o.help, right, sizeof right);
+    size_t n = strlen(right);
+    if (e->flags & OPT_REQUIRED) snprintf(right + n, sizeof right - n, " (required)");
+    else if (!flag && e->o.fallback && e->o.fallback[0]) snprintf(right + n, sizeof right - n, " [%s]", e->o.fallback);
     int at = put_option(left);
     if (at > LEFT - 1) at = 0, putchar('\n');
     printf("%*s", LEFT - at, "");
@@ -116,11 +111,18 @@ static void print_entry(const opt_entry *e)
 
 static void print_summary(const command *c)
 {
-    char summary[256];
-    int at = printf("usage: cloob %s%s", c->name, c->usage ? " " : "");
-    put_wrapped(c->usage ? c->usage : "", at, at);
+    char summary[256], way[512];
+    const char *usage = c->usage ? c->usage : "", *first = "usage:";
+    for (const char *end; first || *usage;
+         usage = end ? end + 3 : "", first = NULL) { /* one line for each way to call it */
+        end = strstr(usage, " | ");
+        snprintf(way, sizeof way, "%.*s", end ? (int)(end - usage) : (int)strlen(usage), usage);
+        int at = printf("%6s cloob %s%s", first ? first : "or:", c->name, *way ? " " : "");
+        put_wrapped(way, at, at);
+        putchar('\n');
+    }
     snprintf(summary, sizeof summary, "%c%s.", toupper((unsigned char)c->help[0]), c->help + 1);
-    printf("\n\n");
+    putchar('\n');
     put_wrapped(summary, 0, 0);
     putchar('\n');
     if (c->details) putchar('\n'), print_details(c->details);
@@ -128,7 +130,7 @@ static void print_summary(const command *c)
 
 static void print_parts(const command *c)
 {
-    printf("\nparts:\n");
+    printf("\ncommands:\n");
     for (int i = 0; c->parts[i]; i++) {
         printf("  %-17s ", c->parts[i]->name);
         put_wrapped(c->parts[i]->help, 20, 20);
@@ -143,7 +145,7 @@ static void print_help(const command *c, bool all)
     const opt_entry *e = opt_entries(c, &count);
     const char *group = "";
     print_summary(c);
-    for (int i = 0; i < count && (c->run || c->parts); i++) {
+    for (int i = 0; i < count && c->run; i++) {
         if (e[i].flags & OPT_HIDDEN) continue;
         listed++;
         if (c->brief && !all && !opt_names(c->brief, e[i].flag)) continue;

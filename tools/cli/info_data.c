@@ -15,8 +15,7 @@ static bool matches(const char *what)
     return true;
 }
 
-/* ---- text -------------------------------------------------------------------------------------------------
- */
+/* ---- text ---------------------------------------------------------------------------------------------- */
 
 static void print_spread(const char *name, const cloob_spread *s)
 {
@@ -59,8 +58,7 @@ static void print_text(const char *what, const cloob_dataset *d, const cloob_dat
     print_classes(d, i);
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------------------
- */
+/* ---- JSON ---------------------------------------------------------------------------------------------- */
 
 static void put_spread(const char *name, const cloob_spread *s)
 {
@@ -94,11 +92,11 @@ static void print_json(const char *what, const cloob_dataset *d, const cloob_dat
 static bool is_foreign(cloob_ctx *ctx, const char *what)
 {
     char why[4096];
-    image_paths images = { 0 };
+    image_list images = { 0 };
     if (!file_is_dir(what)) return false;
     snprintf(why, sizeof why, "%s", cloob_error(ctx));
-    bool foreign = image_paths_find(ctx, &what, 1, &images) == CLOOB_OK && images.count == 0;
-    image_paths_release(&images);
+    bool foreign = image_list_find(ctx, &images, &what, 1) == CLOOB_OK && images.count == 0;
+    image_list_release(&images);
     if (!foreign) ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s", why); /* the data set's reason */
     return foreign;
 }
@@ -134,8 +132,8 @@ static int describe(const command *self, cloob_ctx *ctx, const char *what, const
 {
     cloob_data_options d = o->data;
     cloob_dataset *set = NULL;
-    cloob_data_info *info = malloc(sizeof *info);
-    cloob_status status = info ? cloob_dataset_open(ctx, what, cli_data_ready(&d), &set) : CLOOB_ERR_MEMORY;
+    cloob_data_info *info = must(malloc(sizeof *info));
+    cloob_status status = cloob_dataset_open(ctx, what, cli_data_ready(&d), &set);
     if (status == CLOOB_OK) status = cloob_dataset_info(ctx, set, o->examine, info);
     if (status == CLOOB_OK) (common.json ? print_json : print_text)(what, set, info);
     cloob_dataset_close(set);

@@ -18,71 +18,35 @@ static bool matches_model(const char *what)
     return (text_ends_with(what, ".json") && file_exists(what)) || (!file_exists(what) && model_config_known(what));
 }
 
-static double gib(size_t bytes) { return (double)bytes / 1073741824.0; }
+static const char *model_json; /* of the model that is shown */
 
-static int64_t image_layers(const model_config *c)
+static void print_config(void)
 {
-    int64_t n = 0;
-    for (int i = 0; i < 5; i++) n += c->layers[i];
-    return n;
+    if (common.json) json_out_raw("config", model_json);
+    else printf("%-16s  %s\n", "config", model_json);
 }
 
-static const char *image_activation(const model_config *c)
-{
-    return c->family == MODEL_RESNET ? "relu" : model_act_name(c->image.act);
-}
-
-static void print_tower(int64_t layers, int64_t width, int64_t heads, const char *activation, int64_t parameters)
-{
-    printf("        %lld layers of width %lld, %lld heads, %s, %.1f million parameters\n", (long long)layers,
-           (long long)width, (long long)heads, activation, (double)parameters / 1e6);
-}
-
-static void print_text_model(const model_outline *m, int64_t batch, const char *config)
+static void print_model(const model_outline *m, int64_t batch)
 {
     const model_config *c = &m->config;
-    printf("%s: %s, embeddings of %lld, %.1f million parameters in %lld tensors\n", c->name,
-           model_family_name(c->family), (long long)c->embed, (double)m->parameters / 1e6, (long long)m->tensors);
-    printf("images  %lld px", (long long)c->image_size);
-    if (c->patch)
-        printf(" in patches of %lld: %lld tokens", (long long)c->patch, (long long)model_config_image_tokens(c));
-    putchar('\n');
-    print_tower(image_layers(c), c->width, c->image_heads, image_activation(c), m->image_parameters);
-    printf("texts   %lld tokens, vocabulary of %lld\n", (long long)c->context, (long long)c->vocab);
-    print_tower(c->text_layers, c->text_width, c->text_heads, model_act_name(c->text.act),
-                m->parameters - m->image_parameters);
-    printf("memory  %.2f GiB for a training step of %lld pairs: parameters and gradients %.2f,\n"
-           "        optimizer %.2f, image tower %.2f, text tower %.2f, objective %.2f\n"
-           "        %.2f GiB for embedding %lld pairs\n",
-           gib(m->step.total_bytes), (long long)batch, gib(m->step.params_bytes), gib(m->step.optimizer_bytes),
-           gib(m->step.image_bytes), gib(m->step.text_bytes), gib(m->step.loss_bytes), gib(m->embed_bytes),
-           (long long)batch);
-    printf("config  %s\n", config);
-}
-
-static void print_json_model(const model_outline *m, int64_t batch, const char *config)
-{
-    const model_config *c = &m->config;
-    json_out_open(NULL, '{');
-    json_out_members(J_TEXT("kind", "model"), J_TEXT("model", c->name), J_TEXT("family", model_family_name(c->family)),
-                     J_TEXT("image_activation", image_activation(c)),
+    const step_memory *s = &m->step;
+    int64_t image_layers = 0;
+    for (int i = 0; i < 5; i++) image_layers += c->layers[i];
+    cli_show(
+        JSON_MEMBERS(J_TEXT("kind", "model"), J_TEXT("model", c->name), J_TEXT("family", model_family_name(c->family)),
+                     J_TEXT("image_activation", c->family == MODEL_RESNET ? "relu" : model_act_name(c->image.act)),
                      J_TEXT("text_activation", model_act_name(c->text.act)), J_INT("embed_dim", c->embed),
-                     J_INT("image_size", c->image_size), J_INT("patch_size", c->patch),
+                     J_OF(c, image_size), J_INT("patch_size", c->patch),
                      J_INT("image_tokens", model_config_image_tokens(c)), J_INT("image_width", c->width),
-                     J_INT("image_layers", image_layers(c)), J_INT("image_heads", c->image_heads),
-                     J_INT("context_length", c->context), J_INT("vocab_size", c->vocab),
-                     J_INT("text_width", c->text_width), J_INT("text_layers", c->text_layers),
-                     J_INT("text_heads", c->text_heads), J_OF(m, tensors), J_OF(m, parameters),
-                     J_OF(m, image_parameters), J_INT("text_parameters", m->parameters - m->image_parameters));
-    json_out_members(J_INT("batch_size", batch), J_INT("step_bytes", (int64_t)m->step.total_bytes),
-                     J_INT("params_bytes", (int64_t)m->step.params_bytes),
-                     J_INT("optimizer_bytes", (int64_t)m->step.optimizer_bytes),
-                     J_INT("image_bytes", (int64_t)m->step.image_bytes),
-                     J_INT("text_bytes", (int64_t)m->step.text_bytes),
-                     J_INT("objective_bytes", (int64_t)m->step.loss_bytes),
-                     J_INT("embed_bytes", (int64_t)m->embed_bytes));
-    json_out_raw("config", config);
-    json_out_close();
+                     J_INT("image_layers", image_layers), J_OF(c, image_heads), J_INT("context_length", c->context),
+                     J_INT("vocab_size", c->vocab), J_OF(c, text_width), J_OF(c, text_layers), J_OF(c, text_heads),
+                     J_OF(m, tensors), J_OF(m, parameters), J_OF(m, image_parameters),
+                     J_INT("text_parameters", m->parameters - m->image_parameters), J_INT("batch_size", batch),
+                     J_INT("step_bytes", (int64_t)s->total_bytes), J_INT("params_bytes", (int64_t)s->params_bytes),
+                     J_INT("optimizer_bytes", (int64_t)s->optimizer_bytes),
+                     J_INT("image_bytes", (int64_t)s->image_bytes), J_INT("text_bytes", (int64_t)s->text_bytes),
+                     J_INT("objective_bytes", (int64_t)s->loss_bytes), J_INT("embed_bytes", (int64_t)m->embed_bytes)),
+        print_config);
 }
 
 static int describe_model(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
@@ -90,13 +54,12 @@ static int describe_model(const command *self, cloob_ctx *ctx, const char *what,
     model_outline m;
     sbuf config = { 0 };
     cloob_status status = model_describe(ctx, what, o->batch, common.precision, &m);
-    if (status != CLOOB_OK) return cli_fail(self, ctx, status);
-    model_config_to_json(&m.config, &config);
-    if (config.failed) return cli_fail(self, ctx, ctx_no_memory(ctx, config.len, "a configuration"));
-    if (common.json) print_json_model(&m, o->batch, config.data);
-    else print_text_model(&m, o->batch, config.data);
+    if (status == CLOOB_OK) model_config_to_json(&m.config, &config);
+    if (config.failed) status = ctx_no_memory(ctx, config.len, "a configuration");
+    model_json = config.data;
+    if (status == CLOOB_OK) print_model(&m, o->batch);
     sbuf_release(&config);
-    return 0;
+    return cli_exit(self, ctx, status);
 }
 
 const info_kind info_model = { matches_model, describe_model };
@@ -125,8 +88,8 @@ static bool begins_as_torch(const char *path)
 
 static bool matches(const char *what)
 {
-    return text_ends_with(what, ".safetensors") || text_ends_with(what, ".pt") || text_ends_with(what, ".pth") ||
-           text_ends_with(what, ".pkl") || text_ends_with(what, ".gguf") || text_ends_with(what, ".onnx") ||
+    const char *dot = strrchr(what, '.');
+    return (dot && opt_names(".safetensors .pt .pth .pkl .gguf .onnx", dot)) ||
            (text_ends_with(what, ".bin") && begins_as_torch(what)) || holds(what, "open_clip_config.json") ||
            holds(what, "config.json") || holds(what, in_run);
 }
@@ -164,59 +127,44 @@ static bool print_embeddings(cloob_ctx *ctx, const char *what)
 
 /* ---- weights --------------------------------------------------------------------------------------- */
 
-/* "ok", or "none" for files without one; a damaged file has failed earlier. */
-static const char *checksum_word;
+static cloob_convert_report described; /* weights */
 
-static void print_text(const char *what, const cloob_convert_report *r)
+static void print_more(void)
 {
-    printf("%s: %s with %s names\n", what, r->container, r->names);
-    printf("model       %s, %.1f million parameters in %lld tensors, %.1f MB\n", r->model, (double)r->parameters / 1e6,
-           (long long)r->tensors, (double)r->bytes / 1e6);
-    printf("config      %s\n", r->config ? r->config : "");
-    printf("            from %s\n", r->config_from);
-    printf("metadata    %s\n", r->metadata ? r->metadata : "");
-    printf("tokenizer   %s\n",
-           r->has_tokenizer ? "stored with it" : "not stored with it (CLIP's, if it has 49408 tokens)");
-    printf("checksum    %s\n", checksum_word);
-    for (int64_t i = 0; i < r->count[CLOOB_KEY_UNEXPECTED]; i++)
-        printf("unexpected  %s\n", r->key[CLOOB_KEY_UNEXPECTED][i]);
-}
-
-static void print_json(const char *what, const cloob_convert_report *r)
-{
-    json_out_open(NULL, '{');
-    json_out_members(J_TEXT("file", what), J_TEXT("kind", "weights"), J_OF(r, container), J_OF(r, names),
-                     J_OF(r, model), J_OF(r, config_from), J_TEXT("checksum", checksum_word), J_OF(r, tensors),
-                     J_OF(r, parameters), J_OF(r, bytes), J_OF(r, has_tokenizer));
-    json_out_raw("config", r->config);
-    json_out_raw("metadata", r->metadata);
-    json_out_open("unexpected", '[');
-    for (int64_t i = 0; i < r->count[CLOOB_KEY_UNEXPECTED]; i++) json_out_text(NULL, r->key[CLOOB_KEY_UNEXPECTED][i]);
-    json_out_close();
-    json_out_close();
+    const char *key[] = { "config", "metadata" }, *text[] = { described.config, described.metadata };
+    for (int i = 0; i < 2; i++)
+        if (common.json) json_out_raw(key[i], text[i]);
+        else printf("%-13s  %s\n", key[i], text[i] ? text[i] : "");
+    if (common.json) json_out_open("unexpected", '[');
+    for (int64_t i = 0; i < described.count[CLOOB_KEY_UNEXPECTED]; i++)
+        if (common.json) json_out_text(NULL, described.key[CLOOB_KEY_UNEXPECTED][i]);
+        else printf("%-13s  %s\n", "unexpected", described.key[CLOOB_KEY_UNEXPECTED][i]);
+    if (common.json) json_out_close();
 }
 
 static int describe(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
 {
     cloob_convert_options options;
-    cloob_convert_report r;
+    const cloob_convert_report *r = &described;
     char path[4096];
     (void)o;
     if (print_embeddings(ctx, what)) return 0;
-    /* our own weights, in the folder of a run or under the name that a hub expects */
+    /* weights in cloob's format, in the folder of a run or under the name that a hub expects */
     bool run = holds(what, in_run), own = !run && holds(what, "model.safetensors") && !holds(what, "config.json");
     snprintf(path, sizeof path, "%s/%s", what, run ? in_run : "model.safetensors");
     if (run || own) what = path;
     cloob_convert_options_init(&options);
     options.drop_unexpected = true; /* they are listed */
-    cloob_status status = cloob_weights_describe(ctx, what, &options, &r);
+    cloob_status status = cloob_weights_describe(ctx, what, &options, &described);
     bool stored = false;
-    if (status == CLOOB_OK && strcmp(r.names, "cloob") == 0) status = cloob_weights_verify(ctx, what, &stored);
-    checksum_word = stored ? "ok" : "none";
-    if (status == CLOOB_OK && common.json) print_json(what, &r);
-    else if (status == CLOOB_OK) print_text(what, &r);
-    cloob_convert_report_release(&r);
-    return status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    if (status == CLOOB_OK && strcmp(r->names, "cloob") == 0) status = cloob_weights_verify(ctx, what, &stored);
+    if (status == CLOOB_OK) /* a file whose checksum differs has failed */
+        cli_show(JSON_MEMBERS(J_TEXT("file", what), J_TEXT("kind", "weights"), J_OF(r, container), J_OF(r, names),
+                              J_OF(r, model), J_OF(r, config_from), J_TEXT("checksum", stored ? "ok" : "none"),
+                              J_OF(r, tensors), J_OF(r, parameters), J_OF(r, bytes), J_OF(r, has_tokenizer)),
+                 print_more);
+    cloob_convert_report_release(&described);
+    return cli_exit(self, ctx, status);
 }
 
 const info_kind info_weights = { matches, describe };

@@ -23,16 +23,9 @@ const command *const commands[] = {
 /* ---- commands that consist of parts --------------------------------------------------------------- */
 
 static const command *const evals[] = {
-#define EVAL(name) &eval_##name,
-#include "cli/commands.def"
-    NULL,
+    &eval_zeroshot, &eval_retrieval, &eval_probe, &eval_analysis, &eval_suite, NULL
 };
-
-static const command *const benches[] = {
-#define BENCH(name) &bench_##name,
-#include "cli/commands.def"
-    NULL,
-};
+static const command *const benches[] = { &bench_step, &bench_embed, &bench_search, &bench_data, &bench_loss, NULL };
 
 const command cmd_eval = {
     .name = "eval",
@@ -154,10 +147,7 @@ enum { MAX_NAME = 4 }; /* words that replace a former name */
 static char **new_line(int count)
 {
     static char **made[2];
-    char **line = made[made[0] != NULL] = calloc((size_t)count + 1, sizeof *line);
-    if (line) return line;
-    cli_error(NULL, "out of memory");
-    _Exit(1);
+    return made[made[0] != NULL] = must(calloc((size_t)count + 1, sizeof **made));
 }
 
 static int run_line(int argc, char **argv)
@@ -242,12 +232,7 @@ cloob_ctx *cli_context(cloob_log_level least)
     o.progress = progress_show;
     o.should_stop = cli_should_stop;
     progress_begin(common.quiet);
-    cloob_ctx *ctx = cloob_ctx_create(&o);
-    if (!ctx) {
-        cli_error(NULL, "out of memory");
-        _Exit(1);
-    }
-    return ctx;
+    return must(cloob_ctx_create(&o));
 }
 
 int cli_fail(const command *c, const cloob_ctx *ctx, cloob_status s)
@@ -264,6 +249,7 @@ int cli_exit(const command *c, const cloob_ctx *ctx, cloob_status s) { return s 
 static int finish(int code)
 {
     progress_end();
+    json_out_flush();
     errno = 0;
     bool failed = ferror(stdout) != 0;
     if (fflush(stdout) != 0 || failed || (close(STDOUT_FILENO) != 0 && errno != EBADF)) {

@@ -31,7 +31,9 @@ static void put_entry(FILE *out, const opt_entry *e)
         fputs(e->o.type == OPTION_LIST ? "\\fR..." : "\\fR", out);
     }
     fputc('\n', out);
-    put(out, e->o.help);
+    char help[1024];
+    opt_with_flags(e->o.help, help, sizeof help);
+    put(out, help);
     if (e->flags & OPT_REQUIRED) fputs(" (required)", out);
     else if (e->o.fallback && e->o.fallback[0]) {
         fputs(" [", out);
@@ -106,7 +108,7 @@ static void put_part(FILE *out, const command *c)
 
 static void put_parts(FILE *out, const command *c)
 {
-    if (c->parts) fputs(".SH PARTS\n", out);
+    if (c->parts) fputs(".SH COMMANDS\n", out);
     for (int i = 0; c->parts && c->parts[i]; i++) put_part(out, c->parts[i]);
 }
 

@@ -15,8 +15,8 @@ opt_list opt_words;
 static const opt_row common_rows[] = {
     { "device", OPT_STRING, &common.device, "auto", "DEVICE", "auto, cpu, cuda, cuda:N or ref", 0 },
     { "precision", OPT_STRING, &common.precision, NULL, "auto|amp_bf16|bf16|fp32|int8|fp8|amp_fp8",
-      "compute precision; int8: inference on a CPU; fp8: inference on a GPU; amp_fp8: training on a GPU; auto: the "
-      "fastest for inference here whose embeddings have a mean cosine of 0.999 with those of fp32",
+      "compute precision; int8: on a CPU; fp8: on a GPU; amp_fp8: training on a GPU; auto: the fastest whose "
+      "embeddings have a mean cosine of 0.999 with those of fp32",
       0 },
     { "threads", OPT_INT, &common.threads, "0", "N", "CPU threads; 0: all cores", OPT_NOT_NEGATIVE },
     { "seed", OPT_INT, &common.seed, "0", "N", "random seed", OPT_NOT_NEGATIVE },
@@ -25,37 +25,33 @@ static const opt_row common_rows[] = {
     OPT_END,
 };
 
+/* The text of a message whose arguments follow `format`. */
+#define MESSAGE(text, format)                                                                                          \
+    char text[4096];                                                                                                   \
+    va_list args;                                                                                                      \
+    va_start(args, format);                                                                                            \
+    vsnprintf(text, sizeof text, format, args);                                                                        \
+    va_end(args)
+
 int cli_usage(const command *c, const char *format, ...)
 {
-    char text[4096];
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if (n >= 0 && n < (int)sizeof text)
-        snprintf(text + n, sizeof text - (size_t)n, " (cloob help %s explains)", c->name);
+    MESSAGE(text, format);
+    size_t n = strlen(text);
+    snprintf(text + n, sizeof text - n, " (cloob help %s explains)", c->name);
     progress_error(c->name, text);
     return 2;
 }
 
 int cli_error(const command *c, const char *format, ...)
 {
-    char text[4096];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
+    MESSAGE(text, format);
     progress_error(c ? c->name : NULL, text);
     return 1;
 }
 
 void cli_print(const char *prefix, const char *format, ...)
 {
-    char text[4096];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
+    MESSAGE(text, format);
     progress_log(prefix, text);
 }
 
@@ -200,13 +196,10 @@ void opt_with_flags(const char *text, char *out, size_t size)
 
 /* Words live as long as the process; lists stay reachable from entries and opt_words, so that a leak check sees no
  * leak. */
-bool opt_list_add(opt_list *l, const char *word)
+void opt_list_add(opt_list *l, const char *word)
 {
-    const char **item = realloc(l->item, (size_t)(l->count + 1) * sizeof *item);
-    if (!item) return false;
-    l->item = item;
+    l->item = must(realloc(l->item, (size_t)(l->count + 1) * sizeof *l->item));
     l->item[l->count++] = word;
-    return true;
 }
 
 /* Names that other programs use. Instead of fp16, cloob has bf16, which needs no loss scaling. */
@@ -253,10 +246,10 @@ static const char *meant_value(const opt_entry *e, const char *text)
 static int assign(const command *c, const opt_entry *e, const char *text)
 {
     char must[256];
-    if (e->o.type == OPTION_LIST)
-        return opt_list_add(e->list ? e->list : (void *)((char *)e->into + e->o.offset), text)
-                   ? -1
-                   : cli_usage(c, "out of memory");
+    if (e->o.type == OPTION_LIST) {
+        opt_list_add(e->list ? e->list : (void *)((char *)e->into + e->o.offset), text);
+        return -1;
+    }
     if (option_set(&e->o, e->into, text)) return -1;
     option_rule(&e->o, must, sizeof must);
     const char *hint = meant_value(e, text);
@@ -384,10 +377,7 @@ static int check_device(const command *c)
 {
     const opt_entry *e = find("device", 6);
     const char *name = e ? *(const char *const *)((const char *)e->into + e->o.offset) : NULL;
-    static const char *const known[] = { "auto", "cpu", "cuda", "ref" };
-    if (!e || !e->given || !name) return -1;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(name, known[i]) == 0) return -1;
+    if (!e || !e->given || !name || opt_names("auto cpu cuda ref", name)) return -1;
     bool number = strncmp(name, "cuda:", 5) == 0 && name[5] && strlen(name) < 9;
     if (number && strspn(name + 5, "0123456789") == strlen(name + 5)) return -1;
     return cli_usage(c, "--device %s: choose auto, cpu, cuda, cuda:N or ref", name);
@@ -410,14 +400,11 @@ static int parse(const command *c, int argc, char **argv)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             return help_command(c, argc - i - 1, argv + i + 1);
         if (strcmp(argv[i], "--") == 0) {
-            for (i++; i < argc; i++)
-                if (!opt_list_add(&opt_words, argv[i])) return cli_usage(c, "out of memory");
+            for (i++; i < argc; i++) opt_list_add(&opt_words, argv[i]);
         } else if (is_option(argv[i]) || is_letter(argv[i])) {
             int code = parse_option(c, argc, argv, &i);
             if (code >= 0) return code;
-        } else if (!opt_list_add(&opt_words, argv[i++])) {
-            return cli_usage(c, "out of memory");
-        }
+        } else opt_list_add(&opt_words, argv[i++]);
     }
     if (c->stray && opt_words.count) return refuse_word(c, opt_words.item[0]);
     int code = check_device(c);
@@ -432,9 +419,7 @@ cloob_status opt_model_path(cloob_ctx *ctx, const char **word)
     char path[HUB_PATH];
     CLOOB_TRY(cloob_hub_path(ctx, *word, true, path, sizeof path));
     if (strcmp(path, *word) == 0) return CLOOB_OK;
-    char *kept = strdup(path);
-    if (!kept || !opt_list_add(&paths, kept)) return ctx_no_memory(ctx, strlen(path), *word);
-    *word = kept;
+    opt_list_add(&paths, *word = must(strdup(path)));
     return CLOOB_OK;
 }
 
@@ -463,8 +448,6 @@ static int choose_part(const command *c)
 
 int command_run(const command *c, int argc, char **argv)
 {
-    const command *other = c->variant ? c->variant(argc, argv) : NULL;
-    if (other) return command_run(other, argc, argv);
     size_t prefix = strlen(c->name) + 1; /* a part is called "bench data" */
     for (int i = 0; argc > 1 && c->parts && c->parts[i]; i++)
         if (strcmp(c->parts[i]->name + prefix, argv[1]) == 0) return command_run(c->parts[i], argc - 1, argv + 1);

@@ -54,10 +54,10 @@ void progress_begin(bool quiet)
     plain_bar = !progress_utf8();
 }
 
-static int terminal_width(void)
+int progress_columns(int fd)
 {
     struct winsize w;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0) return w.ws_col;
+    if (ioctl(fd, TIOCGWINSZ, &w) == 0 && w.ws_col > 0) return w.ws_col;
     const char *columns = getenv("COLUMNS");
     return columns && atoi(columns) > 0 ? atoi(columns) : 80;
 }
@@ -196,7 +196,7 @@ void progress_show(void *user, const cloob_progress *p)
     measure(&now_shown, p, t);
     bool last = p->total > 0 && p->done >= p->total;
     if (is_due(&now_shown, t, last)) {
-        int width = how == PLAIN ? PLAIN_WIDTH : terminal_width();
+        int width = how == PLAIN ? PLAIN_WIDTH : progress_columns(STDERR_FILENO);
         compose(now_shown.line, p, &now_shown, width < MIN_WIDTH ? MIN_WIDTH : width);
         if (how == REDRAWN) draw();
         else fprintf(stderr, "%s\n", now_shown.line);
@@ -210,7 +210,7 @@ void progress_show(void *user, const cloob_progress *p)
 static void put_line(const char *line, int at)
 {
     enum { INDENT = 2 };
-    int width = isatty(STDERR_FILENO) ? terminal_width() : INT_MAX;
+    int width = isatty(STDERR_FILENO) ? progress_columns(STDERR_FILENO) : INT_MAX;
     for (bool first = true; *line; first = false) {
         size_t n = strcspn(line, " ");
         if (!first && at + 1 + (int)n >= width) at = fprintf(stderr, "\n%*s", INDENT, "") - 1;

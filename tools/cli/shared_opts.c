@@ -4,7 +4,9 @@
 #include "data/sets/dataset.h"
 #include "data/text/tokenizer.h"
 #include "infer/model_file.h"
+#include "core/arith.h"
 #include "core/ctx.h"
+#include "core/file.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -52,49 +54,18 @@ const cloob_data_options *cli_data_ready(cloob_data_options *o)
     return o;
 }
 
-static char *read_stream(FILE *in, size_t *size)
+cloob_status cli_read_file(cloob_ctx *ctx, const char *path, char **out, size_t *size)
 {
-    char *data = NULL;
-    size_t cap = 0, got = 1;
-    for (*size = 0; got; *size += got) {
-        if (cap - *size < (1 << 16)) {
-            char *more = realloc(data, cap = 2 * cap + (1 << 17));
-            if (!more) return free(data), errno = 0, NULL;
-            data = more;
-        }
-        got = fread(data + *size, 1, cap - *size - 1, in);
-    }
-    data[*size] = '\0';
-    return data;
+    file_bytes b;
+    CLOOB_TRY(file_read(ctx, strcmp(path, "-") == 0 ? "/dev/stdin" : path, FILE_TEXT_LIMIT, &b));
+    *out = b.data;
+    if (size) *size = b.size;
+    return CLOOB_OK;
 }
 
-char *cli_read_file(const char *path, size_t *size)
+cloob_status cli_put_text(char *text)
 {
-    size_t n;
-    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
-    if (!in) return NULL;
-    char *data = read_stream(in, size ? size : &n);
-    int why = errno;
-    if (data && ferror(in)) free(data), data = NULL;
-    if (in != stdin) fclose(in);
-    errno = why;
-    return data;
-}
-
-cloob_status cli_read_made(cloob_ctx *ctx, const char *path, char **out)
-{
-    char text[PATH_MAX + 64];
-    *out = cli_read_file(path, NULL);
-    int why = *out ? 0 : errno;
-    if (*out) return CLOOB_OK;
-    snprintf(text, sizeof text, "%s: cannot be read: %s", path, strerror(why ? why : ENOMEM));
-    return ctx_fail(ctx, why ? CLOOB_ERR_IO : CLOOB_ERR_MEMORY, "%s", text);
-}
-
-cloob_status cli_put_text(cloob_ctx *ctx, char *text)
-{
-    if (!text) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory for the result");
-    fputs(text, stdout);
+    fputs(must(text), stdout);
     free(text);
     return CLOOB_OK;
 }
@@ -240,40 +211,41 @@ int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cons
 
 /* ---- JSON on stdout: file names and messages are escaped -------------------------------------------- */
 
-static json_out stdout_json = { .spaced = true };
+json_out cli_json = { .spaced = true };
 
-/* Writes the text so far; a root value ends with a new line. */
-static void flush_json(void)
+void json_out_flush(void)
 {
-    if (stdout_json.failed) {
-        cli_error(NULL, "out of memory");
-        _Exit(1);
-    }
-    if (stdout_json.len) fwrite(stdout_json.data, 1, stdout_json.len, stdout);
-    stdout_json.len = 0;
-    if (stdout_json.depth) return;
+    if (cli_json.failed) must(NULL);
+    if (cli_json.len) fwrite(cli_json.data, 1, cli_json.len, stdout);
+    cli_json.len = 0;
+    if (cli_json.depth || !cli_json.data) return;
     putchar('\n');
-    free(stdout_json.data);
-    stdout_json = (json_out){ .spaced = true };
-}
-
-void json_out_open(const char *key, char bracket) { json_begin(&stdout_json, key, bracket), flush_json(); }
-void json_out_close(void) { json_end(&stdout_json), flush_json(); }
-void json_out_text(const char *key, const char *value) { json_put_text(&stdout_json, key, value), flush_json(); }
-void json_out_int(const char *key, int64_t value) { json_put_int(&stdout_json, key, value), flush_json(); }
-void json_out_bool(const char *key, bool value) { json_put_bool(&stdout_json, key, value), flush_json(); }
-
-void json_out_number(const char *key, double value, int digits)
-{
-    json_put_digits(&stdout_json, key, value, digits), flush_json();
-}
-
-void json_out_put(const json_member *member, size_t count)
-{
-    json_put_members(&stdout_json, member, count), flush_json();
+    free(cli_json.data);
+    cli_json = (json_out){ .spaced = true };
 }
 
 void json_out_raw(const char *key, const char *text)
 {
-    json_put_raw(&stdout_json, key, text ? text : "null", strlen(text ? text : "null")), flush_json();
+    json_put_raw(&cli_json, key, text ? text : "null", strlen(text ? text : "null"));
+}
+
+static void show_text(const json_member *m, int width)
+{
+    for (int i = 0; i < width; i++) putchar(i >= (int)strlen(m->key) ? ' ' : m->key[i] == '_' ? ' ' : m->key[i]);
+    if (m->kind == JSON_MEMBER_TEXT) printf("  %s\n", m->text ? m->text : "none");
+    else if (m->kind == JSON_MEMBER_BOOL) printf("  %s\n", m->whole ? "yes" : "no");
+    else if (m->kind == JSON_MEMBER_NUMBER)
+        printf("  %.*g\n", m->digits > 9 ? 9 : m->digits ? m->digits : 6, m->number);
+    else if (text_ends_with(m->key, "bytes")) printf("  %.1f MiB\n", (double)m->whole / 1048576);
+    else printf("  %lld\n", (long long)m->whole);
+}
+
+void cli_show(const json_member *member, size_t count, void (*more)(void))
+{
+    int64_t width = 0;
+    if (common.json) json_begin(&cli_json, NULL, '{'), json_put_members(&cli_json, member, count);
+    for (size_t i = 0; i < count; i++) width = max64(width, (int64_t)strlen(member[i].key));
+    for (size_t i = 0; i < count && !common.json; i++) show_text(&member[i], (int)width);
+    if (more) more();
+    if (common.json) json_end(&cli_json);
 }

@@ -1,3 +1,4 @@
+/* The data sets of `cloob eval suite --datasets`. */
 #include "cli/cli.h"
 #include "core/arena.h"
 #include "core/file.h"
@@ -22,21 +23,13 @@ static bool is_set(const char *folder, const char *split)
     return false;
 }
 
-static bool no_memory(suite_sets *s)
-{
-    if (!s->failed) cli_error(&eval_suite, "no memory for the names of the data sets");
-    s->failed = true;
-    return false;
-}
-
+/* True: a folder that was listed before is listed once. */
 static bool add(suite_sets *s, const char *folder)
 {
     for (int64_t i = 0; i < s->n; i++)
         if (strcmp(s->folder[i], folder) == 0) return true;
-    if (!heap_grow(&s->folder, s->n, &s->capacity, sizeof *s->folder)) return no_memory(s);
-    char *copy = strdup(folder);
-    if (!copy) return no_memory(s);
-    s->folder[s->n++] = copy;
+    s->folder = must(realloc(s->folder, (size_t)(s->n + 1) * sizeof *s->folder));
+    s->folder[s->n++] = must(strdup(folder));
     return true;
 }
 
@@ -95,7 +88,7 @@ static bool add_list(suite_sets *s, const char *list, const char *split)
         line[strcspn(line, "\r\n")] = '\0';
         size_t n = strlen(line);
         while (n && (line[n - 1] == ' ' || line[n - 1] == '/')) line[--n] = '\0';
-        if (!line[0] || line[0] == '#' || s->failed || add_line(s, list, line, split) || s->failed) continue;
+        if (!line[0] || line[0] == '#' || add_line(s, list, line, split)) continue;
         for (char *c = line; *c; c++)
             if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?'; /* it may be any file */
         if (s->missing++ - missing < PRINTED)
@@ -105,15 +98,15 @@ static bool add_list(suite_sets *s, const char *list, const char *split)
     if (s->missing - missing > PRINTED)
         cli_print("warning: ", "%s: %lld more data sets are not there; left out", list,
                   (long long)(s->missing - missing - PRINTED));
-    if (s->n == first && !s->failed) cli_error(&eval_suite, "%s: none of its data sets is there", list);
-    return s->n > first && !s->failed;
+    if (s->n == first) cli_error(&eval_suite, "%s: none of its data sets is there", list);
+    return s->n > first;
 }
 
 bool suite_sets_add(suite_sets *s, const char *item, const char *split)
 {
     if (!file_is_dir(item)) return add_list(s, item, split);
     if (is_set(item, split)) return add(s, item);
-    if (add_inside(s, item, split) || s->failed) return !s->failed;
+    if (add_inside(s, item, split)) return true;
     cli_error(&eval_suite,
               "%s: has no %s/0.tar, and no folder in it has; CLIP_benchmark's layout is SPLIT/0.tar, "
               "SPLIT/1.tar, ... with classnames.txt next to SPLIT",

@@ -20,9 +20,9 @@
     X(pattern_add_color_stop_rgba) X(pattern_create_linear) X(pattern_create_radial) X(pattern_destroy) \
     X(pdf_surface_create_for_stream) X(recording_surface_create) X(rectangle) X(restore) X(rotate) X(save) X(scale) \
     X(select_font_face) X(set_font_size) X(set_line_cap) X(set_line_join) X(set_line_width) X(set_source) \
-    X(set_source_rgb) X(set_source_rgba) X(set_source_surface) X(show_text) X(status) X(status_to_string) X(stroke) \
-    X(stroke_preserve) X(surface_destroy) X(surface_finish) X(surface_flush) X(surface_mark_dirty) X(surface_status) \
-    X(surface_write_to_png) X(surface_write_to_png_stream) X(svg_surface_create_for_stream) X(text_extents) \
+    X(set_source_rgb) X(set_source_rgba) X(show_text) X(status) X(status_to_string) X(stroke) \
+    X(stroke_preserve) X(surface_destroy) X(surface_finish) X(surface_flush) X(surface_status) \
+    X(svg_surface_create_for_stream) X(text_extents) \
     X(translate)
 /* clang-format on */
 #define MEMBER(name) __typeof__(&cairo_##name) name;

@@ -8,21 +8,19 @@
 #include <string.h>
 
 #include "core/text.h"
+#include "lab/memory.h"
 
 /* ---- cells --------------------------------------------------------------------------------------- */
 
 static void add(grid *g, grid_cell cell)
 {
-    grid_cell *all = arena_grow(&g->memory, g->cell, g->cells, &g->room, 64, sizeof *all);
-    if (all) g->cell = all, g->cell[g->cells++] = cell;
-    else g->failed = true;
+    g->cell = must(arena_grow(&g->memory, g->cell, g->cells, &g->room, 64, sizeof *g->cell));
+    g->cell[g->cells++] = cell;
 }
 
 void grid_text(grid *g, const char *text)
 {
-    const char *kept = arena_string(&g->memory, text ? text : "");
-    if (kept) add(g, (grid_cell){ .text = kept });
-    else g->failed = true;
+    add(g, (grid_cell){ .text = must(arena_string(&g->memory, text ? text : "")) });
 }
 
 void grid_printf(grid *g, const char *format, ...)
@@ -172,7 +170,6 @@ static void put_rows(const grid *g, grid_form form, const char *begin, const cha
 
 void grid_put(const grid *g, grid_form form, sbuf *out)
 {
-    out->failed |= g->failed;
     switch (form) {
     case GRID_PLAIN: put_plain(g, out); break;
     case GRID_MARKDOWN: put_rows(g, form, "| ", " | ", " |\n", out); break;
@@ -195,11 +192,12 @@ void html_put(sbuf *s, const char *format, ...)
     va_list args;
     va_start(args, format);
     while (*format) {
-        size_t plain = strcspn(format, "%"), n = strspn(format + plain + 1, "+.*0123456789l") + 2;
+        size_t plain = strcspn(format, "%");
         const char *at = format + plain;
         char spec[24];
         sbuf_add(s, format, plain);
         if (!*at) break;
+        size_t n = strspn(at + 1, "+.*0123456789l") + 2;
         snprintf(spec, sizeof spec, "%.*s", (int)n, at);
         int digits = strchr(spec, '*') ? va_arg(args, int) : -1;
         switch (at[n - 1]) {

@@ -30,7 +30,6 @@ typedef struct grid {
     grid_cell *cell;
     int64_t cells, room;
     arena memory; /* owns the texts */
-    bool failed;  /* memory was out; grid_put passes it on */
 } grid;
 
 void grid_text(grid *g, const char *text); /* copied; NULL: "" */

@@ -47,36 +47,27 @@ static void start(serve *s, index_view *v)
     atomic_store(&v->map, POINTS_NONE);
 }
 
-static void put_points(json_out *w, const index_view *v, int64_t N)
+cloob_status handle_map(call *c)
 {
-    put_rows(w, "points", v->map_xy, N, 2);
-    json_begin(w, "paths", '[');
-    for (int64_t i = 0; i < N; i++) {
-        char *name = entry_name(v->search, i);
-        json_put_text(w, NULL, name);
-        free(name);
-    }
-    json_end(w);
-}
-
-void handle_map(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
-{
-    served_index *x;
-    index_view *v;
-    json_out w = { 0 };
-    if (!find_index(s, ctx, q, r, http_query(q, "index"), &x, &v)) return;
-    if (http_reserve(r, q, ctx, 128 * cloob_search_count(v->search))) { /* two numbers and a path for each image */
-        start(s, v);
-        map_state state = atomic_load(&v->map);
-        json_begin(&w, NULL, '{');
-        json_members(&w,
-                     J_TEXT("state", state == POINTS_READY    ? "ready"
-                                     : state == POINTS_FAILED ? "failed"
-                                                              : "computing"),
-                     J_NUMBER("progress", state == POINTS_READY ? 1 : atomic_load(&v->map_progress), 0));
-        put_points(&w, v, state == POINTS_READY ? cloob_search_count(v->search) : 0);
-        json_end(&w);
-        http_json(r, 200, &w);
-    }
-    index_release(v);
+    static const char *const word[] = { [POINTS_NONE] = "computing",
+                                        [POINTS_COMPUTING] = "computing",
+                                        [POINTS_READY] = "ready",
+                                        [POINTS_FAILED] = "failed" };
+    CLOOB_TRY(call_index(c, http_query(c->q, "index")));
+    int64_t N = cloob_search_count(c->v->search);
+    CLOOB_TRY(account_reserve(c->ctx, c->q->memory, 128 * N)); /* two numbers and a path for each image */
+    start(c->s, c->v);
+    map_state state = atomic_load(&c->v->map);
+    bool ready = state == POINTS_READY;
+    json_begin(&c->w, NULL, '{');
+    json_members(&c->w, J_TEXT("state", word[state]),
+                 J_NUMBER("progress", ready ? 1 : atomic_load(&c->v->map_progress), 0));
+    json_begin(&c->w, "points", '[');
+    for (int64_t i = 0; ready && i < N; i++) json_put_floats(&c->w, NULL, c->v->map_xy + 2 * i, 2);
+    json_end(&c->w);
+    json_begin(&c->w, "paths", '[');
+    for (int64_t i = 0; ready && i < N; i++) put_entry_name(&c->w, NULL, c->v->search, i);
+    json_end(&c->w);
+    json_end(&c->w);
+    return CLOOB_OK;
 }

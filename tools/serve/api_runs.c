@@ -156,21 +156,18 @@ static void put_series(json_out *w, const results *r, const table *t)
     }
 }
 
-static void put_value(json_out *w, const char *key, const json *v)
-{
-    double number = 0;
-    bool yes = false;
-    if (json_string(v)) json_put_text(w, key, json_string(v));
-    else if (json_number(v, &number)) json_put_number(w, key, number);
-    else if (json_bool(v, &yes)) json_put_bool(w, key, yes);
-}
-
 static void put_results(json_out *w, const results *r)
 {
     json_begin(w, "results", '[');
     for (int64_t i = 0; i < r->n; i++) {
         json_begin(w, NULL, '{');
-        for (const json *m = json_first(json_doc_root(r->doc[i])); m; m = json_next(m)) put_value(w, json_key(m), m);
+        for (const json *m = json_first(json_doc_root(r->doc[i])); m; m = json_next(m)) {
+            double number = 0;
+            bool yes = false;
+            if (json_string(m)) json_put_text(w, json_key(m), json_string(m));
+            else if (json_number(m, &number)) json_put_number(w, json_key(m), number);
+            else if (json_bool(m, &yes)) json_put_bool(w, json_key(m), yes);
+        }
         json_end(w);
     }
     json_end(w);
@@ -193,10 +190,10 @@ static void put_params(json_out *w, const serve *s, const char *name)
 /* At most what reading a run takes: numbers of the table, values of the results, the answer. */
 static int64_t run_memory(const serve *s, const char *name)
 {
-    static const char *const file[] = { "metrics.tsv", "checkpoints/results.jsonl" };
-    static const int64_t times[] = { 6, 20 };
+    static const char *const file[] = { "metrics.tsv", "checkpoints/results.jsonl", "params.txt" };
+    static const int64_t times[] = { 6, 20, 4 };
     int64_t bytes = 0;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         char path[PATH_MAX];
         struct stat st;
         if (run_file(s, name, file[i], path) && stat(path, &st) == 0 && st.st_size <= MAX_FILE_BYTES)
@@ -205,33 +202,30 @@ static int64_t run_memory(const serve *s, const char *name)
     return bytes;
 }
 
-void handle_run(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+cloob_status handle_run(call *c)
 {
     table t;
     results res;
-    json_out w = { 0 };
     char path[PATH_MAX];
-    struct stat st;
-    if (!s->o->logs || !run_file(s, q->tail, "", path) || stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
-        http_error(r, q, 404, "there is no such run");
-        return;
-    }
-    if (!http_reserve(r, q, ctx, run_memory(s, q->tail))) return;
-    read_table(s, q->tail, &t);
-    read_results(ctx, s, q->tail, false, &res);
-    json_begin(&w, NULL, '{');
-    json_put_text(&w, "name", q->tail);
-    json_begin(&w, "series", '{');
+    const char *name = c->q->tail;
+    if (!c->s->o->logs || !run_file(c->s, name, "", path) || !file_is_dir(path))
+        return call_error(c, 404, "there is no such run");
+    CLOOB_TRY(account_reserve(c->ctx, c->q->memory, run_memory(c->s, name)));
+    read_table(c->s, name, &t);
+    read_results(c->ctx, c->s, name, false, &res);
+    json_begin(&c->w, NULL, '{');
+    json_put_text(&c->w, "name", name);
+    json_begin(&c->w, "series", '{');
     for (int i = 0; i < t.columns; i++)
-        if (i != t.step && i != t.epoch) put_column(&w, &t, i);
-    put_series(&w, &res, &t);
-    json_end(&w);
-    put_results(&w, &res);
-    put_params(&w, s, q->tail);
-    json_end(&w);
-    http_json(r, 200, &w);
+        if (i != t.step && i != t.epoch) put_column(&c->w, &t, i);
+    put_series(&c->w, &res, &t);
+    json_end(&c->w);
+    put_results(&c->w, &res);
+    put_params(&c->w, c->s, name);
+    json_end(&c->w);
     table_release(&t);
     results_release(&res);
+    return CLOOB_OK;
 }
 
 /* ---- the list ------------------------------------------------------------------------------------ */
@@ -284,22 +278,17 @@ static void put_run(cloob_ctx *ctx, json_out *w, const serve *s, const listed *l
     free(row);
 }
 
-void handle_runs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+cloob_status handle_runs(call *c)
 {
     enum { MAX_RUNS = 500 };
-    json_out w = { 0 };
-    if (!s->o->logs) {
-        http_error(r, q, 404, "the server watches no runs; start it with --logs DIR");
-        return;
-    }
+    if (!c->s->o->logs) return call_error(c, 404, "the server watches no runs; start it with --logs DIR");
     listed *list = malloc(MAX_RUNS * sizeof *list);
-    int64_t n = list ? list_runs(s, list, MAX_RUNS) : 0;
-    json_begin(&w, NULL, '{');
-    json_begin(&w, "runs", '[');
-    for (int64_t i = 0; i < n; i++) put_run(ctx, &w, s, &list[i]);
-    json_end(&w);
-    json_end(&w);
-    w.failed = w.failed || !list;
-    free(list);
-    http_json(r, 200, &w);
+    CLOOB_TRY(call_own(c, list));
+    int64_t n = list_runs(c->s, list, MAX_RUNS);
+    json_begin(&c->w, NULL, '{');
+    json_begin(&c->w, "runs", '[');
+    for (int64_t i = 0; i < n; i++) put_run(c->ctx, &c->w, c->s, &list[i]);
+    json_end(&c->w);
+    json_end(&c->w);
+    return CLOOB_OK;
 }

@@ -9,40 +9,23 @@
 #include "serve/handlers.h"
 #include "infer/batcher.h"
 
-void handle_live(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+cloob_status handle_live(call *c)
 {
-    (void)s, (void)ctx, (void)q;
-    http_text(r, 200, "{\"status\":\"ok\"}");
-    r->type = "application/json";
+    json_object(&c->w, NULL, J_TEXT("status", "ok"));
+    return CLOOB_OK;
 }
 
 /* Ready: not ending, and every model can answer. Unloaded weights are loaded on demand, so they matter only
  * when loading failed. */
-void handle_ready(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+cloob_status handle_ready(call *c)
 {
-    if (!atomic_load(&s->ready)) {
-        http_error(r, q, 503, "the server is starting or ending");
-        return;
-    }
-    for (int64_t i = 0; i < s->models; i++) {
+    if (!atomic_load(&c->s->ready)) return call_error(c, 503, "the server is starting or ending");
+    for (int64_t i = 0; i < c->s->models; i++) {
         cloob_batcher_stats t;
-        cloob_batcher_get_stats(s->model[i].batcher, &t);
-        if (!t.error[0]) continue;
-        http_error(r, q, 503, "model %.100s cannot be used: %s", s->model[i].name, t.error);
-        return;
+        cloob_batcher_get_stats(c->s->model[i].batcher, &t);
+        if (t.error[0]) return call_error(c, 503, "model %.100s cannot be used: %s", c->s->model[i].name, t.error);
     }
-    handle_live(s, ctx, q, r);
-}
-
-void handle_openapi(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
-{
-    (void)ctx, (void)q;
-    *r = (http_reply){ .code = 200,
-                       .type = "application/json",
-                       .data = s->openapi,
-                       .bytes = s->openapi_bytes,
-                       .is_static = true,
-                       .fd = -1 };
+    return handle_live(c);
 }
 
 /* ---- Prometheus ---------------------------------------------------------------------------------- */
@@ -50,12 +33,6 @@ void handle_openapi(serve *s, cloob_ctx *ctx, const http_request *q, http_reply 
 static void put_kind(sbuf *m, const char *name, const char *kind, const char *help)
 {
     sbuf_printf(m, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
-}
-
-static void put_one(sbuf *m, const char *name, const char *kind, const char *help, double value)
-{
-    put_kind(m, name, kind, help);
-    sbuf_printf(m, "%s %.17g\n", name, value);
 }
 
 static void put_latency(sbuf *m, const char *name, const char *labels, const cloob_latency *h)
@@ -168,36 +145,39 @@ static void put_models(sbuf *m, serve *s)
     }
 }
 
-void handle_metrics(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+cloob_status handle_metrics(call *c)
 {
     sbuf m = { 0 };
+    serve *s = c->s;
     struct rusage usage;
     int64_t used, peak;
-    (void)ctx;
     budget_get(&s->memory, &used, &peak);
     getrusage(RUSAGE_SELF, &usage);
-    put_requests(&m, s);
-    put_one(&m, "cloob_requests_waiting", "gauge", "Requests that wait for a worker.",
-            (double)atomic_load(&s->requests_waiting));
-    put_one(&m, "cloob_requests_running", "gauge", "Requests that a worker answers.",
-            (double)atomic_load(&s->requests_running));
-    put_one(&m, "cloob_requests_refused_total", "counter", "Requests refused because the queue was full.",
-            (double)atomic_load(&s->refused));
-    put_one(&m, "cloob_connections", "gauge", "Open connections.", (double)atomic_load(&s->open_connections));
-    put_one(&m, "cloob_memory_bytes", "gauge", "Memory of bodies, downloads and answers.", (double)used);
-    put_one(&m, "cloob_memory_peak_bytes", "gauge", "The most it has been.", (double)peak);
-    put_one(&m, "cloob_memory_limit_bytes", "gauge", "What --memory-limit allows.", (double)s->memory.limit);
-    put_models(&m, s);
-    put_one(&m, "process_cpu_seconds_total", "counter", "Processor time.",
-            (double)usage.ru_utime.tv_sec + (double)usage.ru_stime.tv_sec +
-                1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec));
-    put_one(&m, "cloob_uptime_seconds", "gauge", "Seconds since the start.", clock_seconds() - s->started_at);
-    if (m.failed) {
-        sbuf_release(&m);
-        http_error(r, q, 503, "out of memory");
-        return;
-    }
-    *r = (http_reply){
-        .code = 200, .type = "text/plain; version=0.0.4; charset=utf-8", .data = m.data, .bytes = m.len, .fd = -1
+    double cpu_s = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                   1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    const struct {
+        const char *name, *kind, *help;
+        double value;
+    } plain[] = {
+        { "cloob_requests_waiting", "gauge", "Requests that wait for a worker.", (double)s->requests_waiting },
+        { "cloob_requests_running", "gauge", "Requests that a worker answers.", (double)s->requests_running },
+        { "cloob_requests_refused_total", "counter", "Requests refused because the queue was full.",
+          (double)s->refused },
+        { "cloob_connections", "gauge", "Open connections.", (double)s->open_connections },
+        { "cloob_memory_bytes", "gauge", "Memory of bodies, downloads and answers.", (double)used },
+        { "cloob_memory_peak_bytes", "gauge", "The most it has been.", (double)peak },
+        { "cloob_memory_limit_bytes", "gauge", "What --memory-limit allows.", (double)s->memory.limit },
+        { "process_cpu_seconds_total", "counter", "Processor time.", cpu_s },
+        { "cloob_uptime_seconds", "gauge", "Seconds since the start.", clock_seconds() - s->started_at },
     };
+    put_requests(&m, s);
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        put_kind(&m, plain[i].name, plain[i].kind, plain[i].help);
+        sbuf_printf(&m, "%s %.17g\n", plain[i].name, plain[i].value);
+    }
+    put_models(&m, s);
+    if (m.failed) sbuf_release(&m);
+    if (!m.data) return ctx_fail(c->ctx, CLOOB_ERR_MEMORY, "out of memory");
+    http_data(c->r, "text/plain; version=0.0.4; charset=utf-8", m.data, m.len);
+    return CLOOB_OK;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "serve/connection.h"
+#include "serve/handlers.h"
 
 /* ---- the queue and its workers ----------------------------------------------------------------------- */
 
@@ -95,9 +96,8 @@ void workers_answer(serve *s, cloob_ctx *ctx, request *x)
         return;
     }
     x->r.wait = NULL;
-    x->q.route->run(s, ctx, &x->q, &x->r);
+    call_run(s, ctx, &x->q, &x->r);
     if (x->r.code == 400) x->r.code = http_bad_request(x->q.route->errors);
-    if (!x->r.code && !x->r.wait) http_error(&x->r, &x->q, 500, "no answer");
 }
 
 void *workers_main(void *arg)
@@ -109,7 +109,7 @@ void *workers_main(void *arg)
         bool deferred = x->r.wait && defer(v, x); /* then another worker may have it already */
         if (!deferred && x->r.wait) http_error(&x->r, &x->q, 503, "the server is ending");
         atomic_fetch_sub(&v->s->requests_running, 1);
-        if (!deferred) MHD_resume_connection(x->connection);
+        if (!deferred) mhd.MHD_resume_connection(x->connection);
     }
     cloob_ctx_destroy(ctx);
     return NULL;
@@ -119,7 +119,7 @@ void *workers_main(void *arg)
 
 void client_set(server *v, struct MHD_Connection *c, client_state state, double until)
 {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const union MHD_ConnectionInfo *info = mhd.MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     client *k = info ? info->socket_context : NULL;
     if (!k) return;
     pthread_mutex_lock(&v->clients_lock);
@@ -132,7 +132,7 @@ void client_changed(void *arg, struct MHD_Connection *c, void **own, enum MHD_Co
     server *v = arg;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         client *k = calloc(1, sizeof *k);
-        const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+        const union MHD_ConnectionInfo *info = mhd.MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
         atomic_fetch_add(&v->s->open_connections, 1);
         *own = k;
         if (!k || !info) return;

@@ -12,8 +12,8 @@
 #include "core/shared_object.h"
 #include "serve/state.h"
 
-/* libmicrohttpd, loaded when the server starts: it brings GnuTLS and its ten libraries, which no other command needs. The
- * macros below turn its functions into members of the table, so that calls read as in its manual. */
+/* libmicrohttpd, loaded when the server starts: it brings GnuTLS and its ten libraries, which no other command needs. Its
+ * functions are members of this table. */
 
 /* clang-format off */
 #define MHD_FUNCTIONS(X) \
@@ -28,21 +28,6 @@ typedef struct mhd_functions {
 
 /* Written when the server starts (server.c). */
 extern mhd_functions mhd;
-
-#define MHD_add_response_header(...)         mhd.MHD_add_response_header(__VA_ARGS__)
-#define MHD_create_response_from_buffer(...) mhd.MHD_create_response_from_buffer(__VA_ARGS__)
-#define MHD_create_response_from_fd64(...)   mhd.MHD_create_response_from_fd64(__VA_ARGS__)
-#define MHD_destroy_response(...)            mhd.MHD_destroy_response(__VA_ARGS__)
-#define MHD_get_connection_info(...)         mhd.MHD_get_connection_info(__VA_ARGS__)
-#define MHD_get_connection_values(...)       mhd.MHD_get_connection_values(__VA_ARGS__)
-#define MHD_is_feature_supported(...)        mhd.MHD_is_feature_supported(__VA_ARGS__)
-#define MHD_lookup_connection_value(...)     mhd.MHD_lookup_connection_value(__VA_ARGS__)
-#define MHD_queue_response(...)              mhd.MHD_queue_response(__VA_ARGS__)
-#define MHD_quiesce_daemon(...)              mhd.MHD_quiesce_daemon(__VA_ARGS__)
-#define MHD_resume_connection(...)           mhd.MHD_resume_connection(__VA_ARGS__)
-#define MHD_start_daemon(...)                mhd.MHD_start_daemon(__VA_ARGS__)
-#define MHD_stop_daemon(...)                 mhd.MHD_stop_daemon(__VA_ARGS__)
-#define MHD_suspend_connection(...)          mhd.MHD_suspend_connection(__VA_ARGS__)
 
 typedef struct request request;
 struct request {

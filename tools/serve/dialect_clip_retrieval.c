@@ -5,150 +5,102 @@
 #include "serve/handlers.h"
 #include "core/ctx.h"
 
-void handle_indices_list(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+cloob_status handle_indices_list(call *c)
 {
-    json_out w = { 0 };
-    (void)ctx, (void)q;
-    json_begin(&w, NULL, '[');
-    for (int64_t i = 0; i < s->indexes; i++) json_put_text(&w, NULL, s->index[i].name);
-    json_end(&w);
-    http_json(r, 200, &w);
+    json_begin(&c->w, NULL, '[');
+    for (int64_t i = 0; i < c->s->indexes; i++) json_put_text(&c->w, NULL, c->s->index[i].name);
+    json_end(&c->w);
+    return CLOOB_OK;
 }
 
-static void put_metadata(json_out *w, const cloob_search *s, int64_t entry)
+/* Counts the bytes of an entry in the answer: its name, of which few bytes are escaped, and numbers. */
+static cloob_status reserve_entry(call *c, int64_t entry)
 {
-    char *name = entry_name(s, entry);
-    json_put_text(w, "image_path", name);
-    free(name);
+    size_t bytes;
+    search_index_name(c->v->search, entry, &bytes);
+    return account_reserve(c->ctx, c->q->memory, 96 + 2 * (int64_t)bytes);
 }
 
 /* ---- /knn-service -------------------------------------------------------------------------------- */
 
 /* A query given as D numbers, scaled to unit length. */
-static cloob_status read_embedding(cloob_ctx *ctx, const json *list, int64_t D, float *out)
+static cloob_status read_embedding(call *c, const json *list, float *out, int64_t D)
 {
     int64_t k = 0;
-    if (json_count(list) != D) return refuse(ctx, "embedding_input: %lld numbers", (long long)D);
+    if (json_count(list) != D) return refuse(c->ctx, "embedding_input: %lld numbers", (long long)D);
     for (const json *v = json_first(list); v; v = json_next(v)) {
         double x;
-        if (!json_number(v, &x)) return refuse(ctx, "embedding_input: numbers");
+        if (!json_number(v, &x)) return refuse(c->ctx, "embedding_input: numbers");
         out[k++] = (float)x;
     }
     unit_row(out, D);
     return CLOOB_OK;
 }
 
-static cloob_status read_query(cloob_ctx *ctx, const json *root, inputs *in)
+static cloob_status embed_query(call *c)
 {
     static const char *const key[] = { "text", "image", "image_url" };
-    for (int k = 0; k < 3; k++) {
-        const char *value = json_string(json_get(root, key[k]));
-        if (value && *value) return k == 0 ? inputs_text(ctx, in, value) : inputs_image(ctx, in, value);
+    for (int k = 0; k < 3 && !c->inputs; k++) {
+        const char *value = json_string(json_get(c->root, key[k]));
+        if (value && *value) CLOOB_TRY(k == 0 ? input_text(c, value) : input_image(c, value));
     }
-    return refuse(ctx, "one of text, image, image_url and embedding_input is needed");
+    if (!c->inputs) return refuse(c->ctx, "one of text, image, image_url and embedding_input is needed");
+    c->m = c->x->model;
+    return embed(c);
 }
 
-static void put_results(http_reply *r, const cloob_search *s, const search_hit *hit, int64_t n, int64_t images)
+cloob_status handle_knn(call *c)
 {
-    json_out w = { 0 };
-    json_begin(&w, NULL, '[');
-    for (int64_t i = 0; i < n; i++) {
-        json_begin(&w, NULL, '{');
-        if (i < images) put_metadata(&w, s, hit[i].entry);
-        json_members(&w, J_INT("id", hit[i].entry), J_NUMBER("similarity", (double)hit[i].score, 0));
-        json_end(&w);
-    }
-    json_end(&w);
-    http_json(r, 200, &w);
-}
-
-/* The unit row of the query, in a new array. NULL: r holds the error, or waits. */
-static float *query_row(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, const json *root,
-                        const served_index *x, int64_t D)
-{
-    const json *ready = json_get(root, "embedding_input");
-    cloob_batch_rows rows = { 0 };
-    inputs in;
-    float *row = NULL;
-    inputs_init(&in, s, q);
-    cloob_status status = CLOOB_OK;
-    if (json_kind_of(ready) == JSON_ARRAY) {
-        row = malloc((size_t)D * sizeof *row);
-        status = row ? read_embedding(ctx, ready, D, row) : ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
-    } else {
-        status = read_query(ctx, root, &in);
-        if (status == CLOOB_OK && embed_inputs(s, ctx, q, r, x->model, &in, NULL, &rows)) row = rows.data;
-        if (row && rows.width != D) status = refuse(ctx, "the index is of another model");
-    }
-    inputs_release(&in);
-    if (status == CLOOB_OK) return row;
-    free(row);
-    http_fail(r, q, ctx, status);
-    return NULL;
-}
-
-void handle_knn(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
-{
-    json_doc *doc;
-    served_index *x;
-    index_view *v = NULL;
-    float *query = NULL;
-    search_hit *hit = NULL;
+    const json *ready = json_get(c->root, "embedding_input");
     int64_t images = 100, ids = 0, found, total;
-    cloob_status status = body_object(ctx, q, &doc);
-    const json *root = json_doc_root(doc);
-    if (status != CLOOB_OK) http_fail(r, q, ctx, status);
-    else if (find_index(s, ctx, q, r, json_string(json_get(root, "indice_name")), &x, &v))
-        query = query_row(s, ctx, q, r, root, x, cloob_search_width(v->search));
-    if (query) {
-        json_int(json_get(root, "num_images"), &images);
-        json_int(json_get(root, "num_result_ids"), &ids);
-        if (ids < images) ids = images;
-        search_query sq = { .row = query, .max_hits = ids > 0 ? ids : 0 };
-        status = find_entries(ctx, q->memory, v->search, &sq, &hit, &found, &total);
-        if (status == CLOOB_OK) put_results(r, v->search, hit, found, images);
-        else http_fail(r, q, ctx, status);
+    search_hit *hit;
+    CLOOB_TRY(call_index(c, json_string(json_get(c->root, "indice_name"))));
+    int64_t D = cloob_search_width(c->v->search);
+    if (json_kind_of(ready) == JSON_ARRAY) {
+        c->rows = (cloob_batch_rows){ .data = malloc((size_t)D * sizeof(float)), .n = 1, .width = D };
+        if (!c->rows.data) return ctx_fail(c->ctx, CLOOB_ERR_MEMORY, "out of memory");
+        CLOOB_TRY(read_embedding(c, ready, c->rows.data, D));
+    } else CLOOB_TRY(embed_query(c));
+    if (c->rows.width != D) return refuse(c->ctx, "the index is of another model");
+    json_int(json_get(c->root, "num_images"), &images);
+    json_int(json_get(c->root, "num_result_ids"), &ids);
+    if (ids < images) ids = images;
+    search_query q = { .row = c->rows.data, .max_hits = ids > 0 ? ids : 0 };
+    CLOOB_TRY(find_entries(c, &q, &hit, &found, &total));
+    json_begin(&c->w, NULL, '[');
+    for (int64_t i = 0; i < found; i++) {
+        CLOOB_TRY(reserve_entry(c, hit[i].entry));
+        json_begin(&c->w, NULL, '{');
+        if (i < images) put_entry_name(&c->w, "image_path", c->v->search, hit[i].entry);
+        json_members(&c->w, J_INT("id", hit[i].entry), J_NUMBER("similarity", (double)hit[i].score, 0));
+        json_end(&c->w);
     }
-    free(query), free(hit);
-    json_doc_close(doc);
-    index_release(v);
+    json_end(&c->w);
+    return CLOOB_OK;
 }
 
 /* ---- /metadata ----------------------------------------------------------------------------------- */
 
-static cloob_status put_entries(cloob_ctx *ctx, json_out *w, const cloob_search *s, const json *ids)
+cloob_status handle_metadata(call *c)
 {
-    if (json_kind_of(ids) != JSON_ARRAY) return refuse(ctx, "ids: a list of numbers");
-    json_begin(w, NULL, '[');
+    enum { MAX_IDS = 10000 }; /* as page/openapi.json says */
+    const json *ids = json_get(c->root, "ids");
+    CLOOB_TRY(call_index(c, json_string(json_get(c->root, "indice_name"))));
+    if (json_kind_of(ids) != JSON_ARRAY || json_count(ids) > MAX_IDS)
+        return refuse(c->ctx, "ids: a list of at most %d numbers", MAX_IDS);
+    json_begin(&c->w, NULL, '[');
     for (const json *e = json_first(ids); e; e = json_next(e)) {
-        int64_t id;
-        if (!json_int(e, &id) || id < 0 || id >= cloob_search_count(s))
-            return refuse(ctx, "ids: numbers from 0 to %lld", (long long)cloob_search_count(s) - 1);
-        json_begin(w, NULL, '{');
-        json_put_int(w, "id", id);
-        json_begin(w, "metadata", '{');
-        put_metadata(w, s, id);
-        json_end(w);
-        json_end(w);
+        int64_t id, n = cloob_search_count(c->v->search);
+        if (!json_int(e, &id) || id < 0 || id >= n)
+            return refuse(c->ctx, "ids: numbers from 0 to %lld", (long long)n - 1);
+        CLOOB_TRY(reserve_entry(c, id));
+        json_begin(&c->w, NULL, '{');
+        json_put_int(&c->w, "id", id);
+        json_begin(&c->w, "metadata", '{');
+        put_entry_name(&c->w, "image_path", c->v->search, id);
+        json_end(&c->w);
+        json_end(&c->w);
     }
-    json_end(w);
+    json_end(&c->w);
     return CLOOB_OK;
-}
-
-void handle_metadata(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
-{
-    json_doc *doc;
-    served_index *x;
-    index_view *v = NULL;
-    json_out w = { 0 };
-    cloob_status status = body_object(ctx, q, &doc);
-    const json *root = json_doc_root(doc);
-    if (status == CLOOB_OK && find_index(s, ctx, q, r, json_string(json_get(root, "indice_name")), &x, &v)) {
-        status = put_entries(ctx, &w, v->search, json_get(root, "ids"));
-        if (status == CLOOB_OK) http_json(r, 200, &w);
-        else free(w.data);
-    }
-    if (status != CLOOB_OK) http_fail(r, q, ctx, status);
-    json_doc_close(doc);
-    index_release(v);
 }

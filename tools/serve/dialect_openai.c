@@ -9,72 +9,46 @@
 #include "serve/text.h"
 
 /* vLLM: a conversation gives one embedding, of its text or of its image. */
-static cloob_status read_messages(cloob_ctx *ctx, embed_call *e, const json *messages)
+static cloob_status read_messages(call *c, const json *messages)
 {
-    cloob_status status = CLOOB_OK;
-    for (const json *m = json_first(messages); m && status == CLOOB_OK; m = json_next(m))
-        status = inputs_content(ctx, &e->in, json_get(m, "content"));
-    if (status == CLOOB_OK && e->in.n != 1)
-        return refuse(ctx, "messages must hold one text or one image, here %lld", (long long)e->in.n);
-    return status;
+    for (const json *m = json_first(messages); m; m = json_next(m)) CLOOB_TRY(input_content(c, json_get(m, "content")));
+    if (c->inputs == 1) return CLOOB_OK;
+    return refuse(c->ctx, "messages must hold one text or one image, here %lld", (long long)c->inputs);
 }
 
-/* A member that is one of two words. */
-static cloob_status read_word(cloob_ctx *ctx, const json *root, const char *key, const char *no, const char *yes,
-                              bool *out)
-{
-    const char *word = NULL;
-    cloob_status status = field_text(ctx, root, key, &word);
-    if (status != CLOOB_OK || !word) return status;
-    if (strcmp(word, no) != 0 && strcmp(word, yes) != 0) return refuse(ctx, "%s: %s or %s", key, no, yes);
-    *out = strcmp(word, yes) == 0;
-    return CLOOB_OK;
-}
-
-static cloob_status read_json(cloob_ctx *ctx, embed_call *e)
+static cloob_status read_json(call *c, bool *base64)
 {
     bool images = false, normalized = true;
-    CLOOB_TRY(call_body(ctx, e));
-    const json *root = e->root, *messages = json_get(root, "messages");
-    CLOOB_TRY(read_word(ctx, root, "modality", "text", "image", &images));
-    CLOOB_TRY(read_word(ctx, root, "embedding_type", "float", "base64", &e->base64));
-    CLOOB_TRY(read_word(ctx, root, "encoding_format", "float", "base64", &e->base64));
-    CLOOB_TRY(field_int(ctx, root, "dimensions", 1, INT64_MAX, &e->dimensions));
-    CLOOB_TRY(field_bool(ctx, root, "normalized", &normalized));
-    CLOOB_TRY(field_text(ctx, root, "model", &e->model));
-    e->raw = !normalized;
-    if (json_kind_of(messages) == JSON_ARRAY) return read_messages(ctx, e, messages);
-    if (field_absent(root, "input")) return refuse(ctx, "input is missing");
-    return inputs_any(ctx, &e->in, json_get(root, "input"), images);
+    const json *root = c->root, *messages = json_get(root, "messages");
+    CLOOB_TRY(field_word(c->ctx, root, "modality", "text", "image", &images));
+    CLOOB_TRY(field_word(c->ctx, root, "embedding_type", "float", "base64", base64));
+    CLOOB_TRY(field_word(c->ctx, root, "encoding_format", "float", "base64", base64));
+    CLOOB_TRY(field_int(c->ctx, root, "dimensions", 1, INT64_MAX, &c->dimensions));
+    CLOOB_TRY(field_bool(c->ctx, root, "normalized", &normalized));
+    CLOOB_TRY(field_text(c->ctx, root, "model", &c->model));
+    c->raw = !normalized;
+    if (json_kind_of(messages) == JSON_ARRAY) return read_messages(c, messages);
+    if (field_absent(root, "input")) return refuse(c->ctx, "input is missing");
+    return input_any(c, json_get(root, "input"), images);
 }
 
-static cloob_status read_form(cloob_ctx *ctx, embed_call *e)
+static cloob_status read_form(call *c)
 {
     form_part part[PART_MAX];
-    int n = multipart_parse(e->q->content_type, e->q->body, e->q->bytes, part);
-    if (n < 0) return refuse(ctx, "the multipart body is not well formed");
-    cloob_status status = CLOOB_OK;
-    for (int i = 0; i < n && status == CLOOB_OK; i++) {
-        const form_part *p = &part[i];
+    int n = multipart_parse(c->q->content_type, c->q->body, c->q->bytes, part);
+    if (n < 0) return refuse(c->ctx, "the multipart body is not well formed");
+    for (const form_part *p = part; p < part + n; p++) {
         bool is_text = strcmp(p->name, "input") == 0 || strcmp(p->name, "text") == 0;
         if (*p->filename || strncmp(p->type, "image/", 6) == 0) {
-            status = inputs_bytes(ctx, &e->in, p->data, p->bytes);
+            CLOOB_TRY(input_bytes(c, p->data, p->bytes));
         } else if (is_text || strcmp(p->name, "model") == 0) {
             char *text = strndup(p->data, p->bytes);
-            status = inputs_own(ctx, &e->in, text);
-            if (status == CLOOB_OK && is_text) status = inputs_text(ctx, &e->in, text);
-            else e->model = text;
+            CLOOB_TRY(call_own(c, text));
+            if (is_text) CLOOB_TRY(input_text(c, text));
+            else c->model = text;
         }
     }
-    return status;
-}
-
-static cloob_status openai_read(cloob_ctx *ctx, embed_call *e)
-{
-    e->model = http_query(e->q, "model");
-    if (http_type_is(e->q, "image/")) return inputs_bytes(ctx, &e->in, e->q->body, e->q->bytes);
-    if (http_type_is(e->q, "multipart/form-data")) return read_form(ctx, e);
-    return read_json(ctx, e);
+    return CLOOB_OK;
 }
 
 static void put_embedding(json_out *w, const float *row, int64_t n, bool base64)
@@ -85,56 +59,58 @@ static void put_embedding(json_out *w, const float *row, int64_t n, bool base64)
         return;
     }
     base64_put(&text, row, (size_t)n * sizeof *row); /* little-endian, as every supported machine is */
-    if (!text.failed) json_put_text(w, "embedding", n ? text.data : "");
-    else w->failed = true;
+    json_put_text(w, "embedding", text.data ? text.data : "");
+    w->failed = w->failed || text.failed;
     sbuf_release(&text);
 }
 
-static cloob_status openai_write(cloob_ctx *ctx, const embed_call *e, const served_model *m, cloob_batch_rows *rows,
-                                 json_out *w)
+cloob_status handle_openai(call *c)
 {
-    (void)ctx;
+    bool base64 = false;
+    json_out *w = &c->w;
+    c->model = http_query(c->q, "model");
+    if (c->root) CLOOB_TRY(read_json(c, &base64));
+    else if (http_type_is(c->q, "image/")) CLOOB_TRY(input_bytes(c, c->q->body, c->q->bytes));
+    else CLOOB_TRY(read_form(c));
+    CLOOB_TRY(embed(c));
     json_begin(w, NULL, '{');
     json_put_text(w, "object", "list");
     json_begin(w, "data", '[');
-    for (int64_t i = 0; i < rows->n; i++) {
+    for (int64_t i = 0; i < c->rows.n; i++) {
         json_begin(w, NULL, '{');
         json_members(w, J_TEXT("object", "embedding"), J_INT("index", i));
-        put_embedding(w, rows->data + i * rows->width, rows->width, e->base64);
+        put_embedding(w, row_at(c, i), c->rows.width, base64);
         json_end(w);
     }
     json_end(w);
-    json_put_text(w, "model", m->name);
-    json_object(w, "usage", J_INT("prompt_tokens", rows->tokens), J_INT("total_tokens", rows->tokens));
+    json_put_text(w, "model", c->m->name);
+    json_object(w, "usage", J_INT("prompt_tokens", c->rows.tokens), J_INT("total_tokens", c->rows.tokens));
     json_end(w);
     return CLOOB_OK;
 }
 
-const dialect dialect_openai = { openai_read, openai_write };
-
-void handle_models(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+cloob_status handle_models(call *c)
 {
-    json_out w = { 0 };
-    (void)ctx, (void)q;
-    json_begin(&w, NULL, '{');
-    json_put_text(&w, "object", "list");
-    json_begin(&w, "data", '[');
-    for (int64_t i = 0; i < s->models; i++) {
+    json_out *w = &c->w;
+    json_begin(w, NULL, '{');
+    json_put_text(w, "object", "list");
+    json_begin(w, "data", '[');
+    for (const served_model *m = c->s->model; m < c->s->model + c->s->models; m++) {
         cloob_model_facts f;
         cloob_batcher_stats t;
-        cloob_batcher_get_facts(s->model[i].batcher, &f);
-        cloob_batcher_get_stats(s->model[i].batcher, &t);
-        json_begin(&w, NULL, '{');
-        json_members(&w, J_TEXT("id", s->model[i].name), J_TEXT("object", "model"),
-                     J_INT("created", s->model[i].seen.mtime_ns / INT64_C(1000000000)), J_TEXT("owned_by", "cloob"),
+        cloob_batcher_get_facts(m->batcher, &f);
+        cloob_batcher_get_stats(m->batcher, &t);
+        json_begin(w, NULL, '{');
+        json_members(w, J_TEXT("id", m->name), J_TEXT("object", "model"),
+                     J_INT("created", m->seen.mtime_ns / INT64_C(1000000000)), J_TEXT("owned_by", "cloob"),
                      J_TEXT("architecture", f.name), J_INT("dimensions", f.embed), J_OF(&f, image_size),
                      J_OF(&f, context), J_BOOL("image", f.image_size > 0),
                      J_BOOL("text", f.has_tokenizer && f.context > 0),
                      J_TEXT("state", t.error[0] ? "failed" : "ready"));
-        if (t.error[0]) json_put_text(&w, "error", t.error);
-        json_end(&w);
+        if (t.error[0]) json_put_text(w, "error", t.error);
+        json_end(w);
     }
-    json_end(&w);
-    json_end(&w);
-    http_json(r, 200, &w);
+    json_end(w);
+    json_end(w);
+    return CLOOB_OK;
 }

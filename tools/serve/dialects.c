@@ -1,5 +1,4 @@
-/* Ollama, Cohere and Weaviate's inference containers. A dialect is a reader, a writer, and a row of the table of
- * routes. */
+/* Ollama, Cohere and Weaviate's inference containers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,100 +12,79 @@
 
 /* ---- Ollama -------------------------------------------------------------------------------------- */
 
-/* input, then images, each a string or a list. Without both the answer has no rows: Ollama's clients send that to load
- * a model. */
-static cloob_status ollama_read(cloob_ctx *ctx, embed_call *e)
-{
-    bool truncate = true;
-    CLOOB_TRY(call_body(ctx, e));
-    CLOOB_TRY(field_text(ctx, e->root, "model", &e->model));
-    CLOOB_TRY(field_bool(ctx, e->root, "truncate", &truncate));
-    CLOOB_TRY(field_int(ctx, e->root, "dimensions", 0, INT64_MAX, &e->dimensions));
-    e->refuse_long = !truncate, e->may_be_empty = true;
-    const json *input = json_get(e->root, "input");
-    bool none = field_absent(e->root, "input") || (json_string(input) && !*json_string(input));
-    if (!none) CLOOB_TRY(inputs_any(ctx, &e->in, input, false));
-    return inputs_list(ctx, &e->in, e->root, "images", true);
-}
-
 static int64_t nanoseconds(double seconds) { return (int64_t)(1e9 * seconds); }
 
-static cloob_status ollama_write(cloob_ctx *ctx, const embed_call *e, const served_model *m, cloob_batch_rows *rows,
-                                 json_out *w)
+/* input, then images, each a string or a list. Without both the answer has no rows: Ollama's clients send that to load
+ * a model. */
+cloob_status handle_ollama(call *c)
 {
-    (void)ctx;
-    json_begin(w, NULL, '{');
-    json_put_text(w, "model", e->model ? e->model : m->name);
-    put_rows(w, "embeddings", rows->data, rows->n, rows->width);
-    json_members(w, J_INT("total_duration", nanoseconds(clock_seconds() - e->q->received_at)),
-                 J_INT("load_duration", 0), J_INT("prompt_eval_count", rows->tokens));
-    json_end(w);
+    bool truncate = true;
+    const json *input = json_get(c->root, "input");
+    CLOOB_TRY(field_text(c->ctx, c->root, "model", &c->model));
+    CLOOB_TRY(field_bool(c->ctx, c->root, "truncate", &truncate));
+    CLOOB_TRY(field_int(c->ctx, c->root, "dimensions", 0, INT64_MAX, &c->dimensions));
+    c->refuse_long = !truncate, c->may_be_empty = true;
+    bool none = field_absent(c->root, "input") || (json_string(input) && !*json_string(input));
+    if (!none) CLOOB_TRY(input_any(c, input, false));
+    CLOOB_TRY(input_list(c, c->root, "images", true));
+    CLOOB_TRY(embed(c));
+    json_begin(&c->w, NULL, '{');
+    json_put_text(&c->w, "model", c->model ? c->model : c->m->name);
+    put_rows(c, "embeddings", 0, c->rows.n);
+    json_members(&c->w, J_INT("total_duration", nanoseconds(clock_seconds() - c->q->received_at)),
+                 J_INT("load_duration", 0), J_INT("prompt_eval_count", c->rows.tokens));
+    json_end(&c->w);
     return CLOOB_OK;
 }
 
 /* The older /api/embeddings: one prompt, or one image. */
-static cloob_status prompt_read(cloob_ctx *ctx, embed_call *e)
+cloob_status handle_ollama_prompt(call *c)
 {
     const char *prompt = NULL;
-    CLOOB_TRY(call_body(ctx, e));
-    CLOOB_TRY(field_text(ctx, e->root, "model", &e->model));
-    CLOOB_TRY(field_text(ctx, e->root, "prompt", &prompt));
-    if (prompt && *prompt) CLOOB_TRY(inputs_text(ctx, &e->in, prompt));
-    CLOOB_TRY(inputs_list(ctx, &e->in, e->root, "images", true));
-    e->may_be_empty = true;
-    if (e->in.n > 1) return refuse(ctx, "one prompt or one image; /api/embed takes several");
+    CLOOB_TRY(field_text(c->ctx, c->root, "model", &c->model));
+    CLOOB_TRY(field_text(c->ctx, c->root, "prompt", &prompt));
+    if (prompt && *prompt) CLOOB_TRY(input_text(c, prompt));
+    CLOOB_TRY(input_list(c, c->root, "images", true));
+    c->may_be_empty = true;
+    if (c->inputs > 1) return refuse(c->ctx, "one prompt or one image; /api/embed takes several");
+    CLOOB_TRY(embed(c));
+    json_begin(&c->w, NULL, '{');
+    json_put_floats(&c->w, "embedding", c->rows.data, c->rows.n ? c->rows.width : 0);
+    json_end(&c->w);
     return CLOOB_OK;
 }
 
-static cloob_status prompt_write(cloob_ctx *ctx, const embed_call *e, const served_model *m, cloob_batch_rows *rows,
-                                 json_out *w)
+cloob_status handle_tags(call *c)
 {
-    (void)ctx, (void)e, (void)m;
+    json_out *w = &c->w;
     json_begin(w, NULL, '{');
-    json_put_floats(w, "embedding", rows->data, rows->n ? rows->width : 0);
-    json_end(w);
-    return CLOOB_OK;
-}
-
-const dialect dialect_ollama = { ollama_read, ollama_write };
-const dialect dialect_ollama_prompt = { prompt_read, prompt_write };
-
-void handle_tags(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
-{
-    json_out w = { 0 };
-    (void)ctx, (void)q;
-    json_begin(&w, NULL, '{');
-    json_begin(&w, "models", '[');
-    for (int64_t i = 0; i < s->models; i++) {
-        served_model *m = &s->model[i];
+    json_begin(w, "models", '[');
+    for (int64_t i = 0; i < c->s->models; i++) {
+        served_model *m = &c->s->model[i];
         cloob_model_facts f;
         char digest[DIGEST_TEXT], date[32];
         cloob_batcher_get_facts(m->batcher, &f);
         batcher_get_digest(m->batcher, digest);
         date_print(m->seen.mtime_ns, date);
-        json_begin(&w, NULL, '{');
-        json_members(&w, J_OF(m, name), J_TEXT("model", m->name), J_TEXT("modified_at", date), J_OF(&m->seen, size),
+        json_begin(w, NULL, '{');
+        json_members(w, J_OF(m, name), J_TEXT("model", m->name), J_TEXT("modified_at", date), J_OF(&m->seen, size),
                      J_TEXT("digest", digest));
-        json_begin(&w, "details", '{');
-        json_members(&w, J_TEXT("parent_model", ""), J_TEXT("format", "safetensors"), J_TEXT("family", "clip"));
-        json_begin(&w, "families", '[');
-        json_put_text(&w, NULL, "clip");
-        json_end(&w);
-        json_members(&w, J_TEXT("parameter_size", f.name), J_TEXT("quantization_level", f.precision));
-        json_end(&w);
-        json_end(&w);
+        json_begin(w, "details", '{');
+        json_members(w, J_TEXT("parent_model", ""), J_TEXT("format", "safetensors"), J_TEXT("family", "clip"));
+        json_put_raw(w, "families", "[\"clip\"]", 8);
+        json_members(w, J_TEXT("parameter_size", f.name), J_TEXT("quantization_level", f.precision));
+        json_end(w);
+        json_end(w);
     }
-    json_end(&w);
-    json_end(&w);
-    http_json(r, 200, &w);
+    json_end(w);
+    json_end(w);
+    return CLOOB_OK;
 }
 
-void handle_version(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+cloob_status handle_version(call *c)
 {
-    json_out w = { 0 };
-    (void)s, (void)ctx, (void)q;
-    json_object(&w, NULL, J_TEXT("version", cloob_version()));
-    http_json(r, 200, &w);
+    json_object(&c->w, NULL, J_TEXT("version", cloob_version()));
+    return CLOOB_OK;
 }
 
 /* ---- Cohere -------------------------------------------------------------------------------------- */
@@ -114,47 +92,18 @@ void handle_version(serve *s, cloob_ctx *ctx, const http_request *q, http_reply 
 enum { TYPE_FLOAT = 1, TYPE_BASE64 = 2, TYPE_BINARY = 4, TYPE_UBINARY = 8 };
 static const char *const type_name[] = { "float", "base64", "binary", "ubinary" };
 
-static cloob_status read_types(cloob_ctx *ctx, embed_call *e)
+/* The set of embedding_types. */
+static cloob_status read_types(call *c, unsigned *types)
 {
-    const json *list = json_get(e->root, "embedding_types");
-    e->types = field_absent(e->root, "embedding_types") ? TYPE_FLOAT : 0;
-    for (const json *v = json_first(list); v; v = json_next(v)) {
+    *types = field_absent(c->root, "embedding_types") ? TYPE_FLOAT : 0;
+    for (const json *v = json_first(json_get(c->root, "embedding_types")); v; v = json_next(v)) {
         unsigned bit = 0;
         for (int k = 0; k < 4 && json_string(v); k++)
             if (strcmp(type_name[k], json_string(v)) == 0) bit = 1u << k;
-        if (!bit) return refuse(ctx, "embedding_types: float, base64, binary and ubinary are supported");
-        e->types |= bit;
+        if (!bit) return refuse(c->ctx, "embedding_types: float, base64, binary and ubinary are supported");
+        *types |= bit;
     }
-    return e->types ? CLOOB_OK : refuse(ctx, "embedding_types: a list of float, base64, binary and ubinary");
-}
-
-static cloob_status read_truncate(cloob_ctx *ctx, embed_call *e)
-{
-    const char *cut = "END";
-    CLOOB_TRY(field_text(ctx, e->root, "truncate", &cut));
-    e->refuse_long = strcmp(cut, "NONE") == 0;
-    return e->refuse_long || strcmp(cut, "END") == 0 ? CLOOB_OK : refuse(ctx, "truncate: END or NONE");
-}
-
-/* texts, images, and inputs, each of whose contents is one text or one image. */
-static cloob_status cohere_read(cloob_ctx *ctx, embed_call *e)
-{
-    cloob_status status = call_body(ctx, e);
-    if (status == CLOOB_OK) status = read_types(ctx, e);
-    if (status == CLOOB_OK) status = read_truncate(ctx, e);
-    if (status == CLOOB_OK) status = field_text(ctx, e->root, "model", &e->model);
-    if (status == CLOOB_OK) status = field_int(ctx, e->root, "output_dimension", 1, INT64_MAX, &e->dimensions);
-    if (status == CLOOB_OK) status = inputs_list(ctx, &e->in, e->root, "images", true);
-    e->images = e->in.n;
-    if (status == CLOOB_OK) status = inputs_list(ctx, &e->in, e->root, "texts", false);
-    const json *v = status == CLOOB_OK ? json_first(json_get(e->root, "inputs")) : NULL;
-    for (; v && status == CLOOB_OK; v = json_next(v)) {
-        int64_t before = e->in.n;
-        status = inputs_content(ctx, &e->in, json_get(v, "content"));
-        if (status == CLOOB_OK && e->in.n != before + 1)
-            status = refuse(ctx, "inputs: a content holds one text or one image");
-    }
-    return status;
+    return *types ? CLOOB_OK : refuse(c->ctx, "embedding_types: a list of float, base64, binary and ubinary");
 }
 
 /* A bit for every column, set where it is positive, the first column in the highest bit. */
@@ -183,96 +132,93 @@ static void put_typed_row(json_out *w, const float *row, int64_t width, unsigned
     sbuf_release(&text);
 }
 
-static cloob_status cohere_write(cloob_ctx *ctx, const embed_call *e, const served_model *m, cloob_batch_rows *rows,
-                                 json_out *w)
+static void put_typed_rows(call *c, unsigned types)
 {
-    (void)ctx, (void)m;
+    json_begin(&c->w, "embeddings", '{');
+    for (unsigned k = 0; k < 4; k++) {
+        if (!(types & 1u << k)) continue;
+        json_begin(&c->w, type_name[k], '[');
+        for (int64_t i = 0; i < c->rows.n; i++) put_typed_row(&c->w, row_at(c, i), c->rows.width, 1u << k);
+        json_end(&c->w);
+    }
+    json_end(&c->w);
+}
+
+/* images, texts, and inputs, each of whose contents is one text or one image. */
+cloob_status handle_cohere(call *c)
+{
+    unsigned types;
+    json_out *w = &c->w;
+    CLOOB_TRY(read_types(c, &types));
+    CLOOB_TRY(field_word(c->ctx, c->root, "truncate", "END", "NONE", &c->refuse_long));
+    CLOOB_TRY(field_text(c->ctx, c->root, "model", &c->model));
+    CLOOB_TRY(field_int(c->ctx, c->root, "output_dimension", 1, INT64_MAX, &c->dimensions));
+    CLOOB_TRY(input_images_and_texts(c));
+    for (const json *v = json_first(json_get(c->root, "inputs")); v; v = json_next(v)) {
+        int64_t before = c->inputs;
+        CLOOB_TRY(input_content(c, json_get(v, "content")));
+        if (c->inputs != before + 1) return refuse(c->ctx, "inputs: a content holds one text or one image");
+    }
+    CLOOB_TRY(embed(c));
     json_begin(w, NULL, '{');
     json_members(w, J_TEXT("id", "cloob"), J_TEXT("response_type", "embeddings_by_type"));
-    json_begin(w, "embeddings", '{');
-    for (unsigned k = 0; k < 4; k++) {
-        if (!(e->types & 1u << k)) continue;
-        json_begin(w, type_name[k], '[');
-        for (int64_t i = 0; i < rows->n; i++) put_typed_row(w, rows->data + i * rows->width, rows->width, 1u << k);
-        json_end(w);
-    }
-    json_end(w);
+    put_typed_rows(c, types);
     json_begin(w, "texts", '[');
-    for (const json *t = json_first(json_get(e->root, "texts")); t; t = json_next(t))
+    for (const json *t = json_first(json_get(c->root, "texts")); t; t = json_next(t))
         json_put_text(w, NULL, json_string(t));
     json_end(w);
     json_begin(w, "meta", '{');
     json_object(w, "api_version", J_TEXT("version", "2"));
-    json_object(w, "billed_units", J_INT("input_tokens", rows->tokens), J_OF(e, images));
+    json_object(w, "billed_units", J_INT("input_tokens", c->rows.tokens), J_OF(c, images));
     json_end(w);
     json_end(w);
     return CLOOB_OK;
 }
-
-const dialect dialect_cohere = { cohere_read, cohere_write };
 
 /* ---- Weaviate ------------------------------------------------------------------------------------ */
 
 /* multi2vec-clip: {"texts": [..], "images": [..]}. */
-static cloob_status vectorize_read(cloob_ctx *ctx, embed_call *e)
+cloob_status handle_vectorize(call *c)
 {
-    CLOOB_TRY(call_body(ctx, e));
-    CLOOB_TRY(inputs_list(ctx, &e->in, e->root, "images", true));
-    e->images = e->in.n, e->may_be_empty = true;
-    return inputs_list(ctx, &e->in, e->root, "texts", false);
-}
-
-static cloob_status vectorize_write(cloob_ctx *ctx, const embed_call *e, const served_model *m, cloob_batch_rows *rows,
-                                    json_out *w)
-{
-    (void)ctx, (void)m;
-    json_begin(w, NULL, '{');
-    put_rows(w, "imageVectors", rows->data, e->images, rows->width);
-    put_rows(w, "textVectors", rows->n ? rows->data + e->images * rows->width : NULL, rows->n - e->images, rows->width);
-    json_end(w);
+    c->may_be_empty = true;
+    CLOOB_TRY(input_images_and_texts(c));
+    CLOOB_TRY(embed(c));
+    json_begin(&c->w, NULL, '{');
+    put_rows(c, "imageVectors", 0, c->images);
+    put_rows(c, "textVectors", c->images, c->rows.n - c->images);
+    json_end(&c->w);
     return CLOOB_OK;
 }
 
 /* text2vec-transformers: {"text": ..}. */
-static cloob_status vectors_read(cloob_ctx *ctx, embed_call *e)
+cloob_status handle_vectors(call *c)
 {
     const char *text = NULL;
-    CLOOB_TRY(call_body(ctx, e));
-    CLOOB_TRY(field_text(ctx, e->root, "text", &text));
-    return text ? inputs_text(ctx, &e->in, text) : refuse(ctx, "text is missing");
-}
-
-static cloob_status vectors_write(cloob_ctx *ctx, const embed_call *e, const served_model *m, cloob_batch_rows *rows,
-                                  json_out *w)
-{
-    (void)ctx, (void)m;
-    json_begin(w, NULL, '{');
-    json_put_text(w, "text", json_string(json_get(e->root, "text")));
-    json_put_floats(w, "vector", rows->data, rows->width);
-    json_put_int(w, "dim", rows->width);
-    json_end(w);
+    CLOOB_TRY(field_text(c->ctx, c->root, "text", &text));
+    if (!text) return refuse(c->ctx, "text is missing");
+    CLOOB_TRY(input_text(c, text));
+    CLOOB_TRY(embed(c));
+    json_begin(&c->w, NULL, '{');
+    json_put_text(&c->w, "text", text);
+    json_put_floats(&c->w, "vector", c->rows.data, c->rows.width);
+    json_put_int(&c->w, "dim", c->rows.width);
+    json_end(&c->w);
     return CLOOB_OK;
 }
 
-const dialect dialect_vectorize = { vectorize_read, vectorize_write };
-const dialect dialect_vectors = { vectors_read, vectors_write };
-
-void handle_meta(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+cloob_status handle_meta(call *c)
 {
-    json_out w = { 0 };
+    const served_model *m = &c->s->model[0];
     cloob_model_facts f;
-    (void)ctx, (void)q;
-    cloob_batcher_get_facts(s->model[0].batcher, &f);
-    json_object(&w, NULL, J_TEXT("model", s->model[0].name), J_TEXT("architecture", f.name),
-                J_INT("dimensions", f.embed));
-    http_json(r, 200, &w);
+    cloob_batcher_get_facts(m->batcher, &f);
+    json_object(&c->w, NULL, J_TEXT("model", m->name), J_TEXT("architecture", f.name), J_INT("dimensions", f.embed));
+    return CLOOB_OK;
 }
 
 /* Weaviate waits for 204 before it uses the container. */
-void handle_no_content(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+cloob_status handle_no_content(call *c)
 {
-    handle_ready(s, ctx, q, r);
-    if (r->code != 200) return;
-    http_reply_release(r);
-    http_text(r, 204, "");
+    CLOOB_TRY(handle_ready(c));
+    http_text(c->r, 204, "");
+    return CLOOB_OK;
 }

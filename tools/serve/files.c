@@ -110,78 +110,9 @@ void file_view_close(file_view *v)
     *v = (file_view){ 0 };
 }
 
-/* ---- thumbnails: the newest JPEGs within CACHE_BYTES, in the order in which they were made ------------------ */
+/* ---- thumbnails ------------------------------------------------------------------------------------ */
 
-enum { THUMBS = 4096, WAIT_S = 20 };
-#define CACHE_BYTES ((size_t)64 << 20)
-
-/* A version of a file, and the size of its thumbnail. */
-typedef struct thumb_key {
-    int64_t device, inode, seconds, nanoseconds, size;
-} thumb_key;
-
-typedef struct thumb {
-    thumb_key key;
-    char *data;
-    size_t bytes;
-} thumb;
-
-struct thumb_cache {
-    pthread_mutex_t lock;
-    thumb ring[THUMBS];
-    int64_t first, count; /* the oldest, and how many there are from it on */
-    size_t bytes;
-    budget *memory;
-};
-
-static thumb *thumb_at(thumb_cache *c, int64_t i) { return &c->ring[(c->first + i) % THUMBS]; }
-
-thumb_cache *thumb_cache_create(budget *memory)
-{
-    thumb_cache *c = calloc(1, sizeof *c);
-    if (c) pthread_mutex_init(&c->lock, NULL), c->memory = memory;
-    return c;
-}
-
-void thumb_cache_destroy(thumb_cache *c)
-{
-    if (!c) return;
-    for (int64_t i = 0; i < c->count; i++) free(thumb_at(c, i)->data);
-    pthread_mutex_destroy(&c->lock);
-    free(c);
-}
-
-/* A copy of the cached thumbnail; NULL: none. */
-static char *cache_find(thumb_cache *c, const thumb_key *key, size_t *bytes)
-{
-    char *copy = NULL;
-    pthread_mutex_lock(&c->lock);
-    for (int64_t i = 0; i < c->count && !copy; i++) {
-        const thumb *t = thumb_at(c, i);
-        if (memcmp(&t->key, key, sizeof *key) != 0) continue;
-        copy = malloc(t->bytes);
-        if (!copy) break;
-        memcpy(copy, t->data, t->bytes);
-        *bytes = t->bytes;
-    }
-    pthread_mutex_unlock(&c->lock);
-    return copy;
-}
-
-static void cache_add(thumb_cache *c, const thumb_key *key, const char *data, size_t bytes)
-{
-    char *copy = malloc(bytes);
-    if (!copy) return;
-    memcpy(copy, data, bytes);
-    pthread_mutex_lock(&c->lock);
-    for (c->bytes += bytes; c->count == THUMBS || (c->count && c->bytes > CACHE_BYTES); c->count--) {
-        c->bytes -= thumb_at(c, 0)->bytes;
-        free(thumb_at(c, 0)->data);
-        c->first = (c->first + 1) % THUMBS;
-    }
-    *thumb_at(c, c->count++) = (thumb){ *key, copy, bytes };
-    pthread_mutex_unlock(&c->lock);
-}
+enum { WAIT_S = 20 };
 
 /* What decoding may take: six bytes a pixel, as a progressive JPEG does. */
 static cloob_status reserve_pixels(cloob_ctx *ctx, account *a, const file_view *v, int64_t max_pixels)
@@ -191,117 +122,89 @@ static cloob_status reserve_pixels(cloob_ctx *ctx, account *a, const file_view *
     return account_wait(ctx, a, 6 * (w <= max_pixels / h ? w * h : 0), WAIT_S); /* a larger one is refused */
 }
 
-/* A JPEG of at most size x size pixels of the file behind fd, upright; cached under `key`. The caller frees *data.
- * CLOOB_ERR_BUSY when other requests hold the memory for too long. */
-static cloob_status thumb_get(cloob_ctx *ctx, thumb_cache *c, const thumb_key *key, int fd, int64_t in_file,
-                              int64_t size, int64_t max_pixels, char **data, size_t *bytes)
+/* A JPEG of at most size x size pixels of the file behind fd, upright. The caller frees *data. CLOOB_ERR_BUSY when
+ * other requests hold the memory for too long. */
+static cloob_status make_thumb(call *c, int fd, int64_t in_file, int64_t size, void **data, size_t *bytes)
 {
-    file_view v;
-    void *jpeg = NULL;
-    account a = { .of = c->memory };
-    *data = cache_find(c, key, bytes);
-    if (*data) return CLOOB_OK;
-    cloob_status status = account_wait(ctx, &a, in_file, WAIT_S);
-    if (status != CLOOB_OK) return status;
-    if (file_view_open(fd, in_file, &v)) {
-        status = reserve_pixels(ctx, &a, &v, max_pixels);
-        if (status == CLOOB_OK)
-            status = thumbnail_jpeg(ctx, v.data, v.bytes, "the image", size, max_pixels, &jpeg, bytes);
-        file_view_close(&v);
-    } else status = ctx_fail(ctx, CLOOB_ERR_IO, "the file cannot be read");
+    file_view v = { 0 };
+    account a = { .of = &c->s->memory };
+    int64_t max_pixels = c->s->o->max_pixels;
+    cloob_status status = account_wait(c->ctx, &a, in_file, WAIT_S);
+    if (status == CLOOB_OK && !file_view_open(fd, in_file, &v))
+        status = ctx_fail(c->ctx, CLOOB_ERR_IO, "the file cannot be read");
+    if (status == CLOOB_OK) status = reserve_pixels(c->ctx, &a, &v, max_pixels);
+    if (status == CLOOB_OK)
+        status = thumbnail_jpeg(c->ctx, v.data, v.bytes, "the image", size, max_pixels, data, bytes);
+    file_view_close(&v);
     account_set(&a, 0);
-    if (status == CLOOB_OK) cache_add(c, key, jpeg, *bytes);
-    *data = jpeg;
     return status;
 }
 
 /* ---- handlers ------------------------------------------------------------------------------------ */
 
-/* The file that index and path of the query name; -1: r holds the error. */
-static int open_named(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, int64_t *bytes)
+/* Links of a search answer name the version of the file, so that a browser may cache what they lead to. */
+static const char *cache_time(const call *c)
 {
-    const char *path = http_query(q, "path");
-    served_index *x;
-    index_view *v;
-    if (!find_index(s, ctx, q, r, http_query(q, "index"), &x, &v)) return -1;
-    int fd = path ? entry_open(x, v->search, path, bytes) : -1;
-    if (fd < 0) http_error(r, q, 404, "the index has no such image");
-    index_release(v);
-    return fd;
+    return http_query(c->q, "v") ? "private, max-age=86400" : "private, max-age=300";
 }
 
-void handle_image(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+/* The file that index and path of the query name. The caller closes *fd. */
+static cloob_status open_named(call *c, int *fd, int64_t *bytes)
 {
-    int64_t bytes = 0;
-    int fd = open_named(s, ctx, q, r, &bytes);
-    if (fd >= 0)
-        *r = (http_reply){
-            .code = 200, .type = image_type(fd), .fd = fd, .fd_bytes = bytes, .cache = "private, max-age=300"
-        };
+    const char *path = http_query(c->q, "path");
+    CLOOB_TRY(call_index(c, http_query(c->q, "index")));
+    *fd = path ? entry_open(c->x, c->v->search, path, bytes) : -1;
+    return *fd >= 0 ? CLOOB_OK : call_error(c, 404, "the index has no such image");
 }
 
-void handle_thumb(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+cloob_status handle_image(call *c)
 {
-    int64_t bytes = 0, size = 256;
-    const char *wanted = http_query(q, "size");
-    struct stat st;
+    int64_t bytes;
+    int fd;
+    CLOOB_TRY(open_named(c, &fd, &bytes));
+    *c->r = (http_reply){ .code = 200, .type = image_type(fd), .fd = fd, .fd_bytes = bytes, .cache = cache_time(c) };
+    return CLOOB_OK;
+}
+
+cloob_status handle_thumb(call *c)
+{
+    int64_t in_file, size = 256;
+    const char *wanted = http_query(c->q, "size");
+    void *data = NULL;
+    size_t bytes = 0;
+    int fd;
     if (wanted) size = strtoll(wanted, NULL, 10);
-    if (size < 16 || size > 1024) {
-        http_error(r, q, 400, "size: 16 to 1024 pixels");
-        return;
+    if (size < 16 || size > 1024) return refuse(c->ctx, "size: 16 to 1024 pixels");
+    CLOOB_TRY(open_named(c, &fd, &in_file));
+    cloob_status status = CLOOB_ERR_BUSY; /* with r->wait set */
+    if (gate_enter(&c->s->thumbnails, c->r)) {
+        status = make_thumb(c, fd, in_file, size, &data, &bytes);
+        gate_leave(&c->s->thumbnails);
     }
-    if (!gate_enter(&s->thumbnails, r)) return;
-    int fd = open_named(s, ctx, q, r, &bytes);
-    if (fd >= 0 && fstat(fd, &st) == 0) {
-        char *data = NULL;
-        size_t n = 0;
-        thumb_key key = { (int64_t)st.st_dev, (int64_t)st.st_ino, st.st_mtim.tv_sec, st.st_mtim.tv_nsec, size };
-        cloob_status status = thumb_get(ctx, s->thumbs, &key, fd, bytes, size, s->o->max_pixels, &data, &n);
-        if (status == CLOOB_OK)
-            *r = (http_reply){
-                .code = 200, .type = "image/jpeg", .data = data, .bytes = n, .fd = -1, .cache = "private, max-age=300"
-            };
-        else if (status == CLOOB_ERR_MEMORY || status == CLOOB_ERR_STOPPED || status == CLOOB_ERR_BUSY)
-            http_fail(r, q, ctx, status);
-        else http_error(r, q, 404, "the image cannot be shown: %s", cloob_error(ctx));
-    }
-    gate_leave(&s->thumbnails);
-    if (fd >= 0) close(fd);
+    close(fd);
+    if (status == CLOOB_OK) {
+        http_data(c->r, "image/jpeg", data, bytes);
+        c->r->cache = cache_time(c);
+    } else if (status != CLOOB_ERR_MEMORY && status != CLOOB_ERR_STOPPED && status != CLOOB_ERR_BUSY)
+        return call_error(c, 404, "the image cannot be shown: %s", cloob_error(c->ctx));
+    return status;
 }
 
 /* ---- the page and its files, compiled in ----------------------------------------------------------- */
 
-static void send_file(const http_request *q, http_reply *r, const char *name)
+static cloob_status send_file(call *c, const char *name)
 {
     for (size_t i = 0; i < sizeof page_files / sizeof *page_files; i++) {
         const page_file *f = &page_files[i];
         if (strcmp(f->name, name) != 0) continue;
-        *r = (http_reply){ .code = 200,
-                           .type = f->type,
-                           .data = (char *)(uintptr_t)f->bytes, /* only read */
-                           .bytes = *f->count,
-                           .is_static = true,
-                           .fd = -1,
-                           .cache = "no-cache" };
-        return;
+        http_data(c->r, f->type, (char *)(uintptr_t)f->bytes, *f->count); /* only read */
+        c->r->is_static = true, c->r->cache = "no-cache";
+        return CLOOB_OK;
     }
-    http_error(r, q, 404, "there is no such file");
+    return call_error(c, 404, "there is no such file");
 }
 
-void handle_page(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
-{
-    (void)s, (void)ctx;
-    send_file(q, r, "index.html");
-}
-
-void handle_docs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
-{
-    (void)s, (void)ctx;
-    send_file(q, r, "docs.html");
-}
-
-void handle_asset(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
-{
-    (void)s, (void)ctx;
-    send_file(q, r, q->tail);
-}
+cloob_status handle_page(call *c) { return send_file(c, "index.html"); }
+cloob_status handle_docs(call *c) { return send_file(c, "docs.html"); }
+cloob_status handle_openapi(call *c) { return send_file(c, "openapi.json"); }
+cloob_status handle_asset(call *c) { return send_file(c, c->q->tail); }

@@ -1,21 +1,78 @@
-/* The handlers that the table of routes names, and what they share: fields of JSON bodies, inputs, dialects. */
+/* The handlers that the table of routes names, and what they share: the call, fields of JSON bodies, inputs, embedding.
+ *
+ *     cloob_status handle_vectors(call *c)
+ *     {
+ *         const char *text = NULL;
+ *         CLOOB_TRY(field_text(c->ctx, c->root, "text", &text));
+ *         if (!text) return refuse(c->ctx, "text is missing");
+ *         CLOOB_TRY(input_text(c, text));
+ *         CLOOB_TRY(embed(c));
+ *         json_put_floats(&c->w, NULL, c->rows.data, c->rows.width);
+ *         return CLOOB_OK;
+ *     }
+ */
 #ifndef SERVE_HANDLERS_H
 #define SERVE_HANDLERS_H
 
 #include "infer/search_index.h"
 #include "serve/state.h"
 
-route_fn handle_dialect;                                                     /* dialect.c */
-route_fn handle_models;                                                      /* dialect_openai.c */
-route_fn handle_info, handle_embed_all, handle_tokenize, handle_decode;      /* dialect_tei.c */
-route_fn handle_ping;                                                        /* dialect_immich.c */
-route_fn handle_tags, handle_version, handle_meta, handle_no_content;        /* dialects.c */
-route_fn handle_knn, handle_indices_list, handle_metadata;                   /* dialect_clip_retrieval.c */
-route_fn handle_live, handle_ready, handle_metrics, handle_openapi;          /* api_status.c */
-route_fn handle_search, handle_indexes;                                      /* api_search.c */
-route_fn handle_runs, handle_run;                                            /* api_runs.c */
-route_fn handle_map;                                                         /* api_map.c */
-route_fn handle_thumb, handle_image, handle_page, handle_docs, handle_asset; /* files.c */
+route_fn handle_openai, handle_models;                                                    /* dialect_openai.c */
+route_fn handle_embed, handle_similarity, handle_tei_root, handle_embed_all;              /* dialect_tei.c */
+route_fn handle_tokenize, handle_decode, handle_info;                                     /* dialect_tei.c */
+route_fn handle_ping, handle_predict;                                                     /* dialect_immich.c */
+route_fn handle_ollama, handle_ollama_prompt, handle_tags, handle_version;                /* dialects.c */
+route_fn handle_cohere, handle_vectorize, handle_vectors, handle_meta, handle_no_content; /* dialects.c */
+route_fn handle_knn, handle_indices_list, handle_metadata;                                /* dialect_clip_retrieval.c */
+route_fn handle_live, handle_ready, handle_metrics;                                       /* api_status.c */
+route_fn handle_classify, handle_compare;                                                 /* api_compare.c */
+route_fn handle_search, handle_indexes;                                                   /* api_search.c */
+route_fn handle_runs, handle_run;                                                         /* api_runs.c */
+route_fn handle_map;                                                                      /* api_map.c */
+route_fn handle_thumb, handle_image, handle_page, handle_docs, handle_openapi, handle_asset; /* files.c */
+
+/* ---- a request and its handler ----------------------------------------------------------------------- */
+
+/* A handler that returns CLOOB_OK has written its answer to w, which is then sent with status 200, or set r. Another
+ * status becomes an error with the context's text, unless r has one already. Everything that the call holds is
+ * released after the handler. */
+struct call {
+    serve *s;
+    cloob_ctx *ctx;
+    const http_request *q;
+    http_reply *r;
+    json_doc *doc;
+    const json *root; /* the body, an object; NULL: not JSON (GET, images, forms) */
+    json_out w;
+
+    cloob_batch_input *in; /* what is to be embedded */
+    int64_t inputs, inputs_cap;
+    void **owned; /* freed with the call */
+    int64_t owned_count, owned_cap;
+
+    served_model *m;       /* that embeds; NULL: found by its name */
+    const char *model;     /* its name; NULL: the first */
+    int64_t dimensions;    /* 0: all */
+    int64_t images;        /* where images and texts are two lists: how many inputs, from the first on, are images */
+    bool raw;              /* rows before they get unit length */
+    bool refuse_long;      /* a text longer than the context is refused instead of cut */
+    bool may_be_empty;     /* no input is not an error: there are no rows then */
+    bool skip_errors;      /* images that cannot be read do not fail the request: their rows are zeros */
+    char **error;          /* (images) then why, or NULL for an image that can be read; NULL: all can */
+    cloob_batch_rows rows; /* of embed() */
+
+    served_index *x; /* of call_index() */
+    index_view *v;
+};
+
+/* Answers a request on the calling thread. */
+void call_run(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r);
+
+/* An error with this code; for `return call_error(..)`. */
+cloob_status call_error(call *c, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* The index of this name (NULL or "": the first) and its current view, into x and v. */
+cloob_status call_index(call *c, const char *name);
 
 /* ---- JSON bodies --------------------------------------------------------------------------------- */
 
@@ -36,85 +93,47 @@ cloob_status field_text(cloob_ctx *ctx, const json *object, const char *key, con
 cloob_status field_bool(cloob_ctx *ctx, const json *object, const char *key, bool *out);
 cloob_status field_int(cloob_ctx *ctx, const json *object, const char *key, int64_t min, int64_t max, int64_t *out);
 cloob_status field_number(cloob_ctx *ctx, const json *object, const char *key, double *out);
+/* A member that is one of two words; *out: the second. */
+cloob_status field_word(cloob_ctx *ctx, const json *object, const char *key, const char *no, const char *yes,
+                        bool *out);
 
 /* ---- inputs: texts and images of a request ---------------------------------------------------------- */
 
-typedef struct inputs {
-    cloob_batch_input *in;
-    int64_t n, cap, limit; /* limit: more are refused */
-    void **owned;          /* freed with the rest */
-    int64_t owned_count, owned_cap;
-    serve *s;
-    account *memory; /* of the request */
-} inputs;
-
-void inputs_init(inputs *i, serve *s, const http_request *q); /* s NULL: one input, not an image */
-void inputs_release(inputs *i);
-
-/* Makes the inputs free this memory, also on failure. NULL: CLOOB_ERR_MEMORY. */
-cloob_status inputs_own(cloob_ctx *ctx, inputs *i, void *memory);
+/* Makes the call free this memory, also on failure. NULL: CLOOB_ERR_MEMORY. */
+cloob_status call_own(call *c, void *memory);
 /* Texts and bytes stay the caller's. */
-cloob_status inputs_text(cloob_ctx *ctx, inputs *i, const char *text);
-cloob_status inputs_own_text(cloob_ctx *ctx, inputs *i, char *text); /* inputs_own, then inputs_text */
-cloob_status inputs_bytes(cloob_ctx *ctx, inputs *i, const void *data, size_t bytes);
+cloob_status input_text(call *c, const char *text);
+cloob_status input_own_text(call *c, char *text); /* call_own, then input_text */
+cloob_status input_bytes(call *c, const void *data, size_t bytes);
 /* An image as clients write it: a data URL, bare base64, or an http(s) URL whose host is allowed. */
-cloob_status inputs_image(cloob_ctx *ctx, inputs *i, const char *text);
+cloob_status input_image(call *c, const char *text);
 /* A list of token ids. */
-cloob_status inputs_tokens(cloob_ctx *ctx, inputs *i, const json *list);
+cloob_status input_tokens(call *c, const json *list);
 /* A string, a list of token ids, an object {"text": ..} or {"image": ..}, or a list of these. A string is an image when
  * it is a data URL of an image, or when `images` is set. */
-cloob_status inputs_any(cloob_ctx *ctx, inputs *i, const json *v, bool images);
+cloob_status input_any(call *c, const json *v, bool images);
 /* Strings of the list object[key], or one string, as texts or as images; an absent list adds nothing. */
-cloob_status inputs_list(cloob_ctx *ctx, inputs *i, const json *object, const char *key, bool images);
+cloob_status input_list(call *c, const json *object, const char *key, bool images);
+/* The images of root["images"], then the texts of root["texts"]; sets c->images. */
+cloob_status input_images_and_texts(call *c);
 /* The content of a message, as OpenAI's chat and Cohere have it: a string, or parts of type text and image_url. An
  * empty text counts only where it is the whole content. */
-cloob_status inputs_content(cloob_ctx *ctx, inputs *i, const json *content);
+cloob_status input_content(call *c, const json *content);
 
-/* ---- dialects: protocols that send inputs and receive embeddings, or numbers made from them --------------- */
+/* ---- embedding ----------------------------------------------------------------------------------------- */
 
-/* One request. The reader fills it; the inputs are then embedded; the writer makes the answer from the rows. */
-typedef struct embed_call {
-    serve *s;
-    const http_request *q;
-    http_reply *r; /* a reader that answers by itself sets it and adds no input */
-    json_doc *doc; /* of the body; closed with the call */
-    const json *root;
-    inputs in;
-    const char *model;  /* NULL: the first */
-    int64_t dimensions; /* 0: all */
-    int64_t images;    /* where images and texts are two lists: how many of the inputs, from the first on, are images */
-    int64_t per_label; /* prompts of a label (classify) */
-    unsigned types;    /* a set of embedding_types (Cohere) */
-    bool base64, raw;  /* rows as base64; rows before they get unit length */
-    bool refuse_long;  /* a text longer than the context is refused instead of cut */
-    bool may_be_empty; /* without inputs the writer gets no rows */
-    bool skip_errors;  /* images that cannot be read do not fail the request: their rows are zeros */
-    char **error;      /* (images) then why, or NULL for an image that can be read; NULL: all can */
-} embed_call;
+/* Embeds the inputs within the request's deadline, into c->rows. CLOOB_ERR_BUSY with r->wait set when too many requests
+ * with images are running: the handler is then called again. */
+cloob_status embed(call *c);
 
-typedef struct dialect {
-    cloob_status (*read)(cloob_ctx *ctx, embed_call *e);
-    cloob_status (*write)(cloob_ctx *ctx, const embed_call *e, const served_model *m, cloob_batch_rows *rows,
-                          json_out *w);
-} dialect;
+/* The row of input i. */
+static inline float *row_at(const call *c, int64_t i) { return c->rows.data + i * c->rows.width; }
 
-extern const dialect dialect_openai, dialect_tei_embed, dialect_tei_similarity, dialect_tei_root, dialect_immich,
-    dialect_ollama, dialect_ollama_prompt, dialect_cohere, dialect_vectorize, dialect_vectors, dialect_classify,
-    dialect_compare;
-
-/* The body as a JSON object, into e->doc and e->root. */
-cloob_status call_body(cloob_ctx *ctx, embed_call *e);
-/* The setting "errors": "skip". */
-cloob_status call_errors(cloob_ctx *ctx, embed_call *e);
-/* Its part of the answer: for every image null, or why it cannot be read. */
-void put_errors(json_out *w, const embed_call *e);
-/* All rows as a list of lists. */
-void put_rows(json_out *w, const char *key, const float *row, int64_t n, int64_t width);
-
-/* Embeds what was gathered within the request's deadline; on failure r holds the error and the result is false. Also
- * false when too many requests with images are running: then r waits, and the handler is called again. */
-bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, served_model *m, const inputs *i,
-                  const cloob_batch_options *o, cloob_batch_rows *rows);
+/* Rows from `first` on as a list of lists. */
+void put_rows(call *c, const char *key, int64_t first, int64_t n);
+/* The setting "errors": "skip"; and its part of the answer: for every image null, or why it cannot be read. */
+cloob_status read_errors(call *c);
+void put_errors(call *c);
 
 /* row (n) to unit length; a row of zeros stays. */
 void unit_row(float *row, int64_t n);
@@ -122,16 +141,12 @@ double dot_rows(const float *a, const float *b, int64_t n);
 
 /* ---- entries of an index ---------------------------------------------------------------------------- */
 
-/* The index of this name (NULL or "": the first) and its current view, which the caller releases. false: r holds the
- * error, and both are NULL. */
-bool find_index(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, const char *name, served_index **x,
-                index_view **v);
+/* search_index_query in the call's index, within its memory; sets q->D and lowers q->max_hits to the number of entries.
+ * The call owns *out. */
+cloob_status find_entries(call *c, search_query *q, search_hit **out, int64_t *found, int64_t *total);
 
-/* search_index_query within a request's memory; sets q->D and lowers q->max_hits to the number of entries. The caller
- * frees *out, also after a failure. */
-cloob_status find_entries(cloob_ctx *ctx, account *memory, const cloob_search *s, search_query *q, search_hit **out,
-                          int64_t *found, int64_t *total);
-
+/* An entry's path as a member or an element of the answer. */
+void put_entry_name(json_out *w, const char *key, const cloob_search *s, int64_t i);
 /* An entry's path in a new string; NULL when memory is out. */
 char *entry_name(const cloob_search *s, int64_t i);
 

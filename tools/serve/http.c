@@ -40,6 +40,11 @@ void http_text(http_reply *r, int code, const char *text)
                        .fd = -1 };
 }
 
+void http_data(http_reply *r, const char *type, char *data, size_t bytes)
+{
+    *r = (http_reply){ .code = 200, .type = type, .data = data, .bytes = bytes, .fd = -1 };
+}
+
 void http_json(http_reply *r, int code, json_out *w)
 {
     if (w->failed || !w->data) {
@@ -108,25 +113,21 @@ void http_error(http_reply *r, const http_request *q, int code, const char *form
     if (code == 429 || code == 503) r->retry_after = 1;
 }
 
-bool http_reserve(http_reply *r, const http_request *q, cloob_ctx *ctx, int64_t bytes)
+int http_code(cloob_status status)
 {
-    cloob_status status = account_reserve(ctx, q->memory, bytes);
-    if (status != CLOOB_OK) http_fail(r, q, ctx, status);
-    return status == CLOOB_OK;
+    switch (status) {
+    case CLOOB_ERR_ARGUMENT:
+    case CLOOB_ERR_FORMAT:
+    case CLOOB_ERR_UNSUPPORTED: return 400;
+    case CLOOB_ERR_BUSY: return 429;
+    case CLOOB_ERR_STOPPED:
+    case CLOOB_ERR_IO: /* of the server's own files: weights, an index */
+    case CLOOB_ERR_MEMORY: return 503;
+    default: return 500;
+    }
 }
 
 void http_fail(http_reply *r, const http_request *q, const cloob_ctx *ctx, cloob_status status)
 {
-    int code = 500;
-    switch (status) {
-    case CLOOB_ERR_ARGUMENT:
-    case CLOOB_ERR_FORMAT:
-    case CLOOB_ERR_UNSUPPORTED: code = 400; break;
-    case CLOOB_ERR_BUSY: code = 429; break;
-    case CLOOB_ERR_STOPPED:
-    case CLOOB_ERR_IO: /* of the server's own files: weights, an index */
-    case CLOOB_ERR_MEMORY: code = 503; break;
-    default: break;
-    }
-    http_error(r, q, code, "%s", cloob_error(ctx));
+    http_error(r, q, http_code(status), "%s", cloob_error(ctx));
 }

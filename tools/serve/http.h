@@ -1,4 +1,4 @@
-/* Requests, replies, and the table of routes: requests are routed by it, and /openapi.json is written from it. */
+/* Requests, replies, and the table of routes; page/openapi.json describes them. */
 #ifndef SERVE_HTTP_H
 #define SERVE_HTTP_H
 
@@ -85,19 +85,21 @@ void http_reply_release(http_reply *r);
 /* Takes w->data over; a failed writer gives 503. */
 void http_json(http_reply *r, int code, json_out *w);
 void http_text(http_reply *r, int code, const char *text); /* static text */
+/* 200 with these bytes, which are malloc'ed. */
+void http_data(http_reply *r, const char *type, char *data, size_t bytes);
 /* An error in the format of the route's protocol. */
 void http_error(http_reply *r, const http_request *q, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Counts memory that the request is about to take; false: too little is left, and r holds the error. */
-bool http_reserve(http_reply *r, const http_request *q, cloob_ctx *ctx, int64_t bytes);
-/* The reply for a status of the library, with the context's text. */
+/* The code for a status of the library; and the reply, with the context's text. */
+int http_code(cloob_status status);
 void http_fail(http_reply *r, const http_request *q, const cloob_ctx *ctx, cloob_status status);
 
 /* ---- routes -------------------------------------------------------------------------------------- */
 
 typedef struct serve serve;
+typedef struct call call;
 
-typedef void route_fn(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r);
+typedef cloob_status route_fn(call *c);
 
 /* How a protocol writes errors: OpenAI's object; text-embeddings-inference; {"detail"} of FastAPI; {"error"} of Ollama
  * and Weaviate; {"message"} of Cohere. */
@@ -107,23 +109,17 @@ typedef enum error_format { ERROR_OPENAI = 0, ERROR_TEI, ERROR_DETAIL, ERROR_PLA
 int http_bad_request(error_format format);
 
 enum {
-    ROUTE_QUICK = 1,  /* answered at once, also when every worker is busy */
-    ROUTE_OPEN = 2,   /* needs no key: shows no data */
-    ROUTE_IMAGE = 4,  /* takes a raw image body and multipart as well as JSON */
-    ROUTE_HIDDEN = 8, /* not in /openapi.json */
-    ROUTE_FORM = 16   /* takes only multipart */
+    ROUTE_QUICK = 1, /* answered at once, also when every worker is busy */
+    ROUTE_OPEN = 2,  /* needs no key: shows no data */
+    ROUTE_IMAGE = 4, /* takes a raw image body and multipart as well as JSON */
+    ROUTE_FORM = 8   /* takes only multipart */
 };
 
 struct route {
     const char *method, *path; /* a path may end in {name}, which matches one word */
     route_fn *run;
-    const struct dialect *dialect; /* for handle_dialect; NULL: another handler */
     int flags;
     error_format errors;
-    const char *doc;
-    const char *query;    /* "name:type name:type!": parameters, ! needed; NULL: none */
-    const char *request;  /* JSON schema of the body; NULL: none */
-    const char *response; /* JSON schema, or a media type such as image/jpeg; NULL: 204 without a body */
 };
 
 extern const route routes[]; /* ends with a NULL method */
@@ -131,11 +127,5 @@ extern const route routes[]; /* ends with a NULL method */
 /* The route of a request. NULL: none; then *allow holds the method that the path has, or NULL where there is no such
  * path. */
 const route *route_find(const char *method, const char *path, const char **tail, const char **allow);
-
-/* OpenAPI 3.1 of the table; the caller frees. NULL when memory is out. */
-char *route_openapi(size_t *bytes);
-
-/* A schema of openapi.c. */
-#define REF(name) "{\"$ref\":\"#/components/schemas/" name "\"}"
 
 #endif

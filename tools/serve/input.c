@@ -40,9 +40,8 @@ cloob_status body_object(cloob_ctx *ctx, const http_request *q, json_doc **doc)
 {
     *doc = NULL;
     if (!q->bytes) return refuse(ctx, "the request has no body; send a JSON object");
-    cloob_status status = account_reserve(ctx, q->memory, json_memory(q->body, q->bytes));
-    if (status == CLOOB_OK) status = json_doc_parse(ctx, q->body, q->bytes, "the body", MAX_VALUES, doc);
-    if (status != CLOOB_OK) return status;
+    CLOOB_TRY(account_reserve(ctx, q->memory, json_memory(q->body, q->bytes)));
+    CLOOB_TRY(json_doc_parse(ctx, q->body, q->bytes, "the body", MAX_VALUES, doc));
     if (json_kind_of(json_doc_root(*doc)) == JSON_OBJECT) return CLOOB_OK;
     json_doc_close(*doc);
     *doc = NULL;
@@ -94,138 +93,137 @@ cloob_status field_number(cloob_ctx *ctx, const json *object, const char *key, d
     return refuse(ctx, "%s: a number", key);
 }
 
+cloob_status field_word(cloob_ctx *ctx, const json *object, const char *key, const char *no, const char *yes, bool *out)
+{
+    const char *word = NULL;
+    CLOOB_TRY(field_text(ctx, object, key, &word));
+    if (!word) return CLOOB_OK;
+    *out = strcmp(word, yes) == 0;
+    return *out || strcmp(word, no) == 0 ? CLOOB_OK : refuse(ctx, "%s: %s or %s", key, no, yes);
+}
+
 /* ---- inputs -------------------------------------------------------------------------------------- */
 
-void inputs_init(inputs *i, serve *s, const http_request *q)
+cloob_status call_own(call *c, void *memory)
 {
-    *i = (inputs){ .limit = s ? s->o->max_inputs : 1, .s = s, .memory = q->memory };
-}
-
-void inputs_release(inputs *i)
-{
-    for (int64_t k = 0; k < i->owned_count; k++) free(i->owned[k]);
-    free(i->owned), free(i->in);
-    *i = (inputs){ 0 };
-}
-
-cloob_status inputs_own(cloob_ctx *ctx, inputs *i, void *memory)
-{
-    if (!memory || !heap_grow(&i->owned, i->owned_count, &i->owned_cap, sizeof *i->owned)) {
+    if (!memory || !heap_grow(&c->owned, c->owned_count, &c->owned_cap, sizeof *c->owned)) {
         free(memory);
-        return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
+        return ctx_fail(c->ctx, CLOOB_ERR_MEMORY, "out of memory");
     }
-    i->owned[i->owned_count++] = memory;
+    c->owned[c->owned_count++] = memory;
     return CLOOB_OK;
 }
 
-static cloob_status add(cloob_ctx *ctx, inputs *i, cloob_batch_input in)
+static cloob_status add(call *c, cloob_batch_input in)
 {
-    if (i->n == i->limit)
-        return refuse(ctx, "more than %lld texts and images in one request; send fewer, or raise --max-inputs",
-                      (long long)i->limit);
-    if (!heap_grow(&i->in, i->n, &i->cap, sizeof *i->in)) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
-    i->in[i->n++] = in;
+    if (c->inputs == c->s->o->max_inputs)
+        return refuse(c->ctx, "more than %lld texts and images in one request; send fewer, or raise --max-inputs",
+                      (long long)c->inputs);
+    if (!heap_grow(&c->in, c->inputs, &c->inputs_cap, sizeof *c->in))
+        return ctx_fail(c->ctx, CLOOB_ERR_MEMORY, "out of memory");
+    c->in[c->inputs++] = in;
     return CLOOB_OK;
 }
 
-cloob_status inputs_text(cloob_ctx *ctx, inputs *i, const char *text)
+cloob_status input_text(call *c, const char *text)
 {
-    return add(ctx, i, (cloob_batch_input){ .kind = CLOOB_BATCH_TEXT, .text = text });
+    return add(c, (cloob_batch_input){ .kind = CLOOB_BATCH_TEXT, .text = text });
 }
 
-cloob_status inputs_own_text(cloob_ctx *ctx, inputs *i, char *text)
+cloob_status input_own_text(call *c, char *text)
 {
-    CLOOB_TRY(inputs_own(ctx, i, text));
-    return inputs_text(ctx, i, text);
+    CLOOB_TRY(call_own(c, text));
+    return input_text(c, text);
 }
 
-cloob_status inputs_bytes(cloob_ctx *ctx, inputs *i, const void *data, size_t bytes)
+cloob_status input_bytes(call *c, const void *data, size_t bytes)
 {
-    if (!bytes) return refuse(ctx, "an image of no bytes");
-    return add(ctx, i, (cloob_batch_input){ .kind = CLOOB_BATCH_IMAGE_FILE, .data = data, .bytes = bytes });
+    if (!bytes) return refuse(c->ctx, "an image of no bytes");
+    return add(c, (cloob_batch_input){ .kind = CLOOB_BATCH_IMAGE_FILE, .data = data, .bytes = bytes });
 }
 
-cloob_status inputs_image(cloob_ctx *ctx, inputs *i, const char *text)
+cloob_status input_image(call *c, const char *text)
 {
     unsigned char *data = NULL;
     size_t bytes = 0;
-    cloob_status status;
     if (strncasecmp(text, "http://", 7) == 0 || strncasecmp(text, "https://", 8) == 0) {
-        const serve_options *o = i->s->o;
-        status = fetch_url(ctx, o, text, (size_t)o->max_body_mb << 20, (long)o->timeout_s, i->memory, &data, &bytes);
+        const serve_options *o = c->s->o;
+        CLOOB_TRY(
+            fetch_url(c->ctx, o, text, (size_t)o->max_body_mb << 20, (long)o->timeout_s, c->q->memory, &data, &bytes));
     } else {
         const char *from = data_url_image(text);
-        if (!from && strncasecmp(text, "data:", 5) == 0) return refuse(ctx, "a data URL that is no base64 image");
+        if (!from && strncasecmp(text, "data:", 5) == 0) return refuse(c->ctx, "a data URL that is no base64 image");
         if (!from) from = text;
-        status = account_reserve(ctx, i->memory, (int64_t)(strlen(from) / 4 * 3));
-        if (status == CLOOB_OK && !base64_decode(from, strlen(from), &data, &bytes))
-            status = refuse(ctx, "an image that is not valid base64");
+        CLOOB_TRY(account_reserve(c->ctx, c->q->memory, (int64_t)(strlen(from) / 4 * 3)));
+        if (!base64_decode(from, strlen(from), &data, &bytes))
+            return refuse(c->ctx, "an image that is not valid base64");
     }
-    if (status == CLOOB_OK) status = inputs_own(ctx, i, data);
-    return status == CLOOB_OK ? inputs_bytes(ctx, i, data, bytes) : status;
+    CLOOB_TRY(call_own(c, data));
+    return input_bytes(c, data, bytes);
 }
 
-cloob_status inputs_tokens(cloob_ctx *ctx, inputs *i, const json *list)
+cloob_status input_tokens(call *c, const json *list)
 {
     int64_t n = json_count(list), at = 0;
     int32_t *ids = malloc((size_t)(n + 1) * sizeof *ids);
-    CLOOB_TRY(inputs_own(ctx, i, ids));
+    CLOOB_TRY(call_own(c, ids));
     for (const json *v = json_first(list); v; v = json_next(v)) {
         int64_t id;
-        if (!json_int(v, &id) || id < 0 || id > INT32_MAX) return refuse(ctx, "token ids are integers, at least 0");
+        if (!json_int(v, &id) || id < 0 || id > INT32_MAX) return refuse(c->ctx, "token ids are integers, at least 0");
         ids[at++] = (int32_t)id;
     }
-    return add(ctx, i, (cloob_batch_input){ .kind = CLOOB_BATCH_TOKENS, .ids = ids, .count = n });
+    return add(c, (cloob_batch_input){ .kind = CLOOB_BATCH_TOKENS, .ids = ids, .count = n });
 }
 
-static cloob_status add_value(cloob_ctx *ctx, inputs *i, const json *v, bool images)
+static cloob_status add_value(call *c, const json *v, bool images)
 {
     const char *text = json_string(v), *image = NULL;
-    if (json_kind_of(v) == JSON_ARRAY) return inputs_tokens(ctx, i, v);
-    if (text)
-        return images || strncasecmp(text, "data:image/", 11) == 0 ? inputs_image(ctx, i, text)
-                                                                   : inputs_text(ctx, i, text);
+    if (json_kind_of(v) == JSON_ARRAY) return input_tokens(c, v);
+    if (text) return images || strncasecmp(text, "data:image/", 11) == 0 ? input_image(c, text) : input_text(c, text);
     if (json_kind_of(v) != JSON_OBJECT)
-        return refuse(ctx, "input holds strings, lists of token ids, or objects with text or image");
+        return refuse(c->ctx, "input holds strings, lists of token ids, or objects with text or image");
     text = json_string(json_get(v, "text")), image = json_string(json_get(v, "image"));
-    if (!text == !image) return refuse(ctx, "an input object holds either text or image, a string");
-    return text ? inputs_text(ctx, i, text) : inputs_image(ctx, i, image);
+    if (!text == !image) return refuse(c->ctx, "an input object holds either text or image, a string");
+    return text ? input_text(c, text) : input_image(c, image);
 }
 
-cloob_status inputs_any(cloob_ctx *ctx, inputs *i, const json *v, bool images)
+cloob_status input_any(call *c, const json *v, bool images)
 {
-    cloob_status status = CLOOB_OK;
-    if (json_kind_of(v) != JSON_ARRAY) return add_value(ctx, i, v, images);
-    if (json_kind_of(json_first(v)) == JSON_NUMBER) return inputs_tokens(ctx, i, v);
-    for (const json *e = json_first(v); e && status == CLOOB_OK; e = json_next(e))
-        status = add_value(ctx, i, e, images);
-    return status;
+    if (json_kind_of(v) != JSON_ARRAY) return add_value(c, v, images);
+    if (json_kind_of(json_first(v)) == JSON_NUMBER) return input_tokens(c, v);
+    for (const json *e = json_first(v); e; e = json_next(e)) CLOOB_TRY(add_value(c, e, images));
+    return CLOOB_OK;
 }
 
-cloob_status inputs_list(cloob_ctx *ctx, inputs *i, const json *object, const char *key, bool images)
+cloob_status input_list(call *c, const json *object, const char *key, bool images)
 {
     const json *list = json_get(object, key), *v = json_kind_of(list) == JSON_ARRAY ? json_first(list) : list;
-    cloob_status status = CLOOB_OK;
     if (field_absent(object, key)) return CLOOB_OK;
-    for (; v && status == CLOOB_OK; v = v == list ? NULL : json_next(v)) {
+    for (; v; v = v == list ? NULL : json_next(v)) {
         const char *text = json_string(v);
-        if (!text) return refuse(ctx, "%s: a list of strings", key);
-        status = images ? inputs_image(ctx, i, text) : inputs_text(ctx, i, text);
+        if (!text) return refuse(c->ctx, "%s: a list of strings", key);
+        CLOOB_TRY(images ? input_image(c, text) : input_text(c, text));
     }
-    return status;
+    return CLOOB_OK;
 }
 
-cloob_status inputs_content(cloob_ctx *ctx, inputs *i, const json *content)
+cloob_status input_images_and_texts(call *c)
 {
-    cloob_status status = CLOOB_OK;
-    if (json_string(content)) return inputs_text(ctx, i, json_string(content));
-    for (const json *part = json_first(content); part && status == CLOOB_OK; part = json_next(part)) {
+    CLOOB_TRY(input_list(c, c->root, "images", true));
+    c->images = c->inputs;
+    return input_list(c, c->root, "texts", false);
+}
+
+cloob_status input_content(call *c, const json *content)
+{
+    if (json_string(content)) return input_text(c, json_string(content));
+    for (const json *part = json_first(content); part; part = json_next(part)) {
         const json *image = json_get(part, "image_url");
         const char *text = json_string(json_get(part, "text"));
         const char *url = json_string(image) ? json_string(image) : json_string(json_get(image, "url"));
-        if (url) status = inputs_image(ctx, i, url);
-        else if (!text) return refuse(ctx, "a part of a content holds text, or image_url with its url");
-        else if (*text) status = inputs_text(ctx, i, text); /* vLLM's clients send an empty text with an image */
+        if (url) CLOOB_TRY(input_image(c, url));
+        else if (!text) return refuse(c->ctx, "a part of a content holds text, or image_url with its url");
+        else if (*text) CLOOB_TRY(input_text(c, text)); /* vLLM's clients send an empty text with an image */
     }
-    return status;
+    return CLOOB_OK;
 }

@@ -19,7 +19,7 @@ static bool same_secret(const char *a, const char *b)
 
 static const char *header(const request *x, const char *name)
 {
-    return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
+    return mhd.MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
 }
 
 static bool has_key(const serve *s, const request *x)
@@ -41,8 +41,8 @@ static bool from_another_site(const serve *s, const request *x)
     bool own_name = host_parse(s->o->host, &own) && strcmp(own.name, wanted.name) == 0;
     if (!own_name && !host_is_loopback(&wanted)) return true;
     if (!origin) return false;
-    const char *site = strstr(origin, "://");
-    return !site || strcasecmp(site + 3, host) != 0;
+    size_t scheme = strncasecmp(origin, "https://", 8) == 0 ? 8 : strncasecmp(origin, "http://", 7) == 0 ? 7 : 0;
+    return !scheme || strcasecmp(origin + scheme, host) != 0;
 }
 
 /* ---- framing ------------------------------------------------------------------------------------- */
@@ -55,10 +55,11 @@ typedef struct framing {
 
 static enum MHD_Result read_framing(void *arg, enum MHD_ValueKind kind, const char *key, const char *value)
 {
+    static const char token[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     framing *f = arg;
     (void)kind;
     if (!value) value = "";
-    f->odd_name = f->odd_name || !*key || key[strcspn(key, " \t")]; /* "Content-Length : 5" */
+    f->odd_name = f->odd_name || !*key || key[strspn(key, token)]; /* "Content-Length : 5" */
     if (strcasecmp(key, "Host") == 0) f->hosts++;
     if (strcasecmp(key, "Origin") == 0) f->origins++;
     if (strcasecmp(key, "Transfer-Encoding") == 0) f->encodings++, f->encoding = value;
@@ -72,11 +73,12 @@ static enum MHD_Result read_framing(void *arg, enum MHD_ValueKind kind, const ch
 static const char *ambiguous(const request *x, const char *version)
 {
     framing f = { 0 };
-    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, read_framing, &f);
-    if (f.odd_name) return "a header name with a space";
+    mhd.MHD_get_connection_values(x->connection, MHD_HEADER_KIND, read_framing, &f);
+    if (f.odd_name) return "a header name with a space or a control character";
     if (f.hosts > 1 || f.origins > 1) return "more than one Host or Origin header";
     if (!f.hosts && strcmp(version, "HTTP/1.0") != 0) return "the Host header is missing";
     if (f.lengths_differ) return "Content-Length headers that differ";
+    if (f.encodings && strcmp(version, "HTTP/1.1") != 0) return "Transfer-Encoding in another version than HTTP/1.1";
     if (f.length && f.encodings) return "Content-Length together with Transfer-Encoding";
     if (f.encodings && (f.encodings > 1 || strcasecmp(f.encoding, "chunked") != 0))
         return "Transfer-Encoding other than chunked";
@@ -143,7 +145,7 @@ static request *begin_request(server *v, struct MHD_Connection *c, const char *p
         return NULL;
     }
     client_set(v, c, CLIENT_SENDS, x->begun_at + (double)v->s->o->timeout_s);
-    MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, copy_query, &x->q);
+    mhd.MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, copy_query, &x->q);
     check_request(v, x, method, version);
     return x;
 }
@@ -195,18 +197,18 @@ static const char page_policy[] =
 
 static void add_header(struct MHD_Response *m, const char *name, const char *value)
 {
-    if (value && *value) MHD_add_response_header(m, name, value);
+    if (value && *value) mhd.MHD_add_response_header(m, name, value);
 }
 
 static struct MHD_Response *make_response(http_reply *r)
 {
     struct MHD_Response *m;
     if (r->fd >= 0) {
-        m = MHD_create_response_from_fd64((uint64_t)r->fd_bytes, r->fd);
+        m = mhd.MHD_create_response_from_fd64((uint64_t)r->fd_bytes, r->fd);
         if (m) r->fd = -1; /* closed with the response */
     } else {
-        m = MHD_create_response_from_buffer(r->bytes, r->data,
-                                            r->is_static ? MHD_RESPMEM_PERSISTENT : MHD_RESPMEM_MUST_FREE);
+        m = mhd.MHD_create_response_from_buffer(r->bytes, r->data,
+                                                r->is_static ? MHD_RESPMEM_PERSISTENT : MHD_RESPMEM_MUST_FREE);
         if (m) r->data = NULL;
     }
     if (!m) return NULL;
@@ -260,9 +262,9 @@ static enum MHD_Result reply_send(server *v, request *x)
     client_set(v, x->connection, CLIENT_READS, clock_seconds() + time_to_read(v->s, &x->r));
     struct MHD_Response *m = make_response(&x->r);
     if (!m) return MHD_NO;
-    if (x->refused || atomic_load(&v->s->draining)) MHD_add_response_header(m, "Connection", "close");
-    enum MHD_Result result = MHD_queue_response(x->connection, (unsigned)code, m);
-    MHD_destroy_response(m);
+    if (x->refused || atomic_load(&v->s->draining)) mhd.MHD_add_response_header(m, "Connection", "close");
+    enum MHD_Result result = mhd.MHD_queue_response(x->connection, (unsigned)code, m);
+    mhd.MHD_destroy_response(m);
     return result;
 }
 
@@ -280,11 +282,11 @@ static enum MHD_Result dispatch(server *v, request *x, struct MHD_Connection *c)
         pthread_mutex_unlock(&v->quick_lock);
         return reply_send(v, x);
     }
-    MHD_suspend_connection(c);
+    mhd.MHD_suspend_connection(c);
     if (workers_enqueue(v, x)) return MHD_YES;
     atomic_fetch_add(&v->s->refused, 1);
     http_error(&x->r, &x->q, 429, "%lld requests are waiting; try again later", (long long)v->s->o->max_queue);
-    MHD_resume_connection(c);
+    mhd.MHD_resume_connection(c);
     return MHD_YES;
 }
 

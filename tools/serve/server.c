@@ -120,17 +120,17 @@ static cloob_status start_daemon(server *v, int fd)
     cloob_status status = CLOOB_OK;
     if (secure && (!cert || !key))
         status = refuse(s->ctx, "TLS needs both files, --tls-cert and --tls-key, and they must be readable");
-    else if (secure && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+    else if (secure && mhd.MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         status = refuse(s->ctx, "this libmicrohttpd has no TLS");
     if (status == CLOOB_OK)
-        v->daemon =
-            MHD_start_daemon(flags | (secure ? (unsigned)MHD_USE_TLS : 0u), 0, NULL, NULL, receive_request, v,
-                             MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->o->max_connections,
-                             MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)s->o->max_per_address,
-                             MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->o->timeout_s,
-                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(32 << 10), MHD_OPTION_NOTIFY_COMPLETED,
-                             receive_completed, v, MHD_OPTION_NOTIFY_CONNECTION, client_changed, v, MHD_OPTION_ARRAY,
-                             secure ? tls : none, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
+        v->daemon = mhd.MHD_start_daemon(flags | (secure ? (unsigned)MHD_USE_TLS : 0u), 0, NULL, NULL, receive_request,
+                                         v, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+                                         (unsigned)s->o->max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+                                         (unsigned)s->o->max_per_address, MHD_OPTION_CONNECTION_TIMEOUT,
+                                         (unsigned)s->o->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                                         (size_t)(32 << 10), MHD_OPTION_NOTIFY_COMPLETED, receive_completed, v,
+                                         MHD_OPTION_NOTIFY_CONNECTION, client_changed, v, MHD_OPTION_ARRAY,
+                                         secure ? tls : none, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
     if (status == CLOOB_OK && !v->daemon)
         status =
             secure
@@ -181,12 +181,12 @@ static void drain(server *v, int listening)
     atomic_store(&s->draining, true);
     atomic_store(&s->ready, false);
     accept_pending(listening);
-    int fd = MHD_quiesce_daemon(v->daemon);
+    int fd = mhd.MHD_quiesce_daemon(v->daemon);
     while (clients_end_idle(v, clock_seconds() > begin + grace_s) && stop_signals < 2 &&
            clock_seconds() < begin + (double)s->o->timeout_s)
         usleep(10000);
     end_workers(v);
-    MHD_stop_daemon(v->daemon);
+    mhd.MHD_stop_daemon(v->daemon);
     if (fd >= 0) close(fd);
 }
 
@@ -261,11 +261,9 @@ cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
     pthread_mutex_init(&v.quick_lock, NULL);
     pthread_cond_init(&v.work, NULL);
     for (int i = 0; i < SERVE_ROUTES; i++) pthread_mutex_init(&s->stats[i].lock, NULL);
-    s->openapi = route_openapi(&s->openapi_bytes);
     budget_init(&s->memory, o->memory_limit);
     limit_arenas();
-    s->thumbs = thumb_cache_create(&s->memory);
-    cloob_status status = s->openapi && s->thumbs ? run(&v) : ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    cloob_status status = run(&v);
     free(v.worker);
     if (v.closing >= 0) close(v.closing);
     if (atomic_load(&s->background)) return status; /* a thread still uses it; the process ends soon */

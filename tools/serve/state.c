@@ -452,6 +452,5 @@ void serve_close_state(serve *s)
         cloob_batcher_destroy(s->model[i].batcher);
         free(s->model[i].name), free(s->model[i].path);
     }
-    thumb_cache_destroy(s->thumbs);
-    free(s->index), free(s->model), free(s->openapi), free(s->key);
+    free(s->index), free(s->model), free(s->key);
 }

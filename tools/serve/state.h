@@ -83,14 +83,6 @@ typedef struct file_view {
 bool file_view_open(int fd, int64_t bytes, file_view *out);
 void file_view_close(file_view *v);
 
-/* ---- thumbnails, made once and cached in memory up to 64 MiB --------------------------------------- */
-
-typedef struct thumb_cache thumb_cache;
-
-/* Images are decoded within the budget. NULL when memory is out. */
-thumb_cache *thumb_cache_create(budget *memory);
-void thumb_cache_destroy(thumb_cache *c);
-
 /* ---- gates: limits on workers doing the same work ------------------------------------------------- */
 
 typedef struct gate {
@@ -121,8 +113,6 @@ struct serve {
     int64_t indexes;
     pthread_mutex_t indexes_lock;
     char *key; /* "Bearer ..." without the word; NULL: none */
-    char *openapi;
-    size_t openapi_bytes;
     route_stats stats[SERVE_ROUTES];
     atomic_bool ready, draining;
     _Atomic int64_t open_connections, requests_waiting, requests_running, refused;
@@ -130,7 +120,6 @@ struct serve {
     budget memory;             /* of all requests */
     atomic_int background;     /* threads that index folders or compute maps */
     double started_at;
-    struct thumb_cache *thumbs;
     gate images;     /* requests whose images are decoded and embedded: some workers are always left for texts */
     gate thumbnails; /* made at the same time, each with a whole image in memory */
 };

@@ -63,145 +63,99 @@ void name_list_sort(name_list *list)
     if (list->count) qsort(list->name, (size_t)list->count, sizeof *list->name, by_name);
 }
 
-/* ---- ranges ------------------------------------------------------------------------------------- */
-
-typedef struct range {
-    long from, to, step;
-    int width; /* of zero-padded numbers; 0: as they come */
-    bool letters;
-} range;
-
-static bool take_end(const char **at, const char *stop, long *value, int *width, bool *letter)
-{
-    const char *begin = *at;
-    char *end;
-    if (begin >= stop) return false;
-    *letter = isalpha((unsigned char)*begin) != 0;
-    if (*letter) {
-        *value = (unsigned char)*begin;
-        *at = begin + 1;
-        return true;
-    }
-    if (!isdigit((unsigned char)*begin) && !(*begin == '-' && isdigit((unsigned char)begin[1]))) return false;
-    *value = strtol(begin, &end, 10);
-    if (end > stop || end - begin > 10) return false;
-    const char *digits = begin + (*begin == '-');
-    if (*digits == '0' && end - digits > 1 && end - begin > *width) *width = (int)(end - begin);
-    *at = end;
-    return true;
-}
-
-static bool take_dots(const char **at, const char *stop)
-{
-    if (stop - *at < 2 || (*at)[0] != '.' || (*at)[1] != '.') return false;
-    *at += 2;
-    return true;
-}
-
-/* Whether the text between the braces is "a..b" or "a..b..step"? */
-static bool parse_range(const char *at, const char *stop, range *r)
-{
-    bool first, second, step;
-    const char *begin = at;
-    *r = (range){ .step = 1 };
-    if (!take_end(&at, stop, &r->from, &r->width, &first) || !take_dots(&at, stop)) return false;
-    const char *middle = at;
-    if (!take_end(&at, stop, &r->to, &r->width, &second) || first != second) return false;
-    if (r->width) { /* one padded end pads both, to the longer spelling */
-        int a = (int)(middle - 2 - begin), b = (int)(at - middle);
-        r->width = a > b ? a : b;
-    }
-    if (at < stop) {
-        int ignored = 0;
-        if (!take_dots(&at, stop) || !take_end(&at, stop, &r->step, &ignored, &step) || step) return false;
-    }
-    r->letters = first;
-    if (r->step < 0) r->step = -r->step;
-    if (r->step == 0) r->step = 1;
-    return at == stop;
-}
-
 /* ---- patterns --------------------------------------------------------------------------------------- */
-
-/* The brace that closes the one at `open`, or NULL; *commas: separators of its own level. */
-static const char *closing(const char *open, int *commas)
-{
-    int level = 0;
-    *commas = 0;
-    for (const char *c = open; *c; c++) {
-        if (*c == '{') level++;
-        else if (*c == '}' && --level == 0) return c;
-        else if (*c == ',' && level == 1) (*commas)++;
-    }
-    return NULL;
-}
-
-static cloob_status expand(cloob_ctx *ctx, const char *pattern, size_t at, int depth, name_list *out);
-
-/* The pattern with [head, rest) replaced by a choice, which may have braces of its own. */
-static cloob_status with_choice(cloob_ctx *ctx, const char *pattern, size_t head, const char *choice, size_t n,
-                                const char *rest, int depth, name_list *out)
-{
-    sbuf name = { 0 };
-    sbuf_add(&name, pattern, head);
-    sbuf_add(&name, choice, n);
-    sbuf_puts(&name, rest);
-    cloob_status status =
-        name.failed ? ctx_no_memory(ctx, n, "a name") : expand(ctx, name.data ? name.data : "", head, depth + 1, out);
-    sbuf_release(&name);
-    return status;
-}
 
 static cloob_status too_many(cloob_ctx *ctx, const char *pattern)
 {
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: more than %d names", pattern, BRACES_LIMIT);
 }
 
-static cloob_status expand_range(cloob_ctx *ctx, const char *pattern, size_t head, const range *r, const char *rest,
-                                 int depth, name_list *out)
+static bool is_padded(const char *number)
 {
-    long count = labs(r->to - r->from) / r->step + 1, sign = r->to < r->from ? -1 : 1;
+    number += *number == '-';
+    return number[0] == '0' && number[1] >= '0' && number[1] <= '9';
+}
+
+/* Adds what "a..b" or "a..b..step" stands for, numbers or letters; other texts add nothing. */
+static cloob_status put_range(cloob_ctx *ctx, const char *pattern, const char *text, size_t n, name_list *out)
+{
+    enum { LONGEST = 40 };
+    char range[LONGEST + 1] = "", name[32];
+    long from, to, step = 1;
+    int end = 0, more = 0, width = 0;
+    if (n > LONGEST) return CLOOB_OK;
+    memcpy(range, text, n);
+    bool letters = isalpha((unsigned char)range[0]) && strncmp(range + 1, "..", 2) == 0;
+    if (letters) from = range[0], to = range[3], end = isalpha((unsigned char)range[3]) ? 4 : 0;
+    else if (strspn(range, "-.0123456789") != n || sscanf(range, "%10ld..%10ld%n", &from, &to, &end) != 2) end = 0;
+    if (!end || (range[end] && (sscanf(range + end, "..%10ld%n", &step, &more) != 1 || range[end + more])))
+        return CLOOB_OK;
+    const char *second = strstr(range, "..") + 2;
+    if (!letters && (is_padded(range) || is_padded(second))) { /* one padded end pads both, to the longer spelling */
+        int a = (int)(second - 2 - range), b = (int)(range + end - second);
+        width = a > b ? a : b;
+    }
+    step = step ? labs(step) : 1;
+    long count = labs(to - from) / step + 1;
     if (count > BRACES_LIMIT) return too_many(ctx, pattern);
     for (long i = 0; i < count; i++) {
-        char text[32];
-        long value = r->from + sign * i * r->step;
-        if (r->letters) snprintf(text, sizeof text, "%c", (int)value);
-        else snprintf(text, sizeof text, "%0*ld", r->width, value);
-        CLOOB_TRY(with_choice(ctx, pattern, head, text, strlen(text), rest, depth, out));
+        long value = from + (to < from ? -i : i) * step;
+        if (letters) name[0] = (char)value, n = 1;
+        else n = (size_t)snprintf(name, sizeof name, "%0*ld", width, value);
+        CLOOB_TRY(name_list_add(ctx, out, name, n));
     }
     return CLOOB_OK;
 }
 
-static cloob_status expand_list(cloob_ctx *ctx, const char *pattern, const char *open, const char *close, int depth,
-                                name_list *out)
+/* The brace that closes the one at `open`, or NULL. */
+static const char *closing(const char *open)
 {
     int level = 0;
-    for (const char *from = open + 1, *c = from; c <= close; c++) {
+    for (const char *c = open; *c; c++) {
         if (*c == '{') level++;
-        if (*c == '}' && c < close) level--;
-        if (c < close && !(*c == ',' && level == 0)) continue;
-        CLOOB_TRY(with_choice(ctx, pattern, (size_t)(open - pattern), from, (size_t)(c - from), close + 1, depth, out));
-        from = c + 1;
+        else if (*c == '}' && --level == 0) return c;
     }
-    return CLOOB_OK;
+    return NULL;
+}
+
+/* Adds the choices between two braces: the parts of a list, or a range. A choice may have braces of its own. */
+static cloob_status put_choices(cloob_ctx *ctx, const char *pattern, const char *open, const char *close,
+                                name_list *out)
+{
+    const char *begin = open + 1;
+    int level = 0;
+    for (const char *c = begin; c <= close; c++) {
+        level += (*c == '{') - (*c == '}' && c < close);
+        if (c < close ? *c != ',' || level : begin == open + 1) continue;
+        CLOOB_TRY(name_list_add(ctx, out, begin, (size_t)(c - begin)));
+        begin = c + 1;
+    }
+    return out->count ? CLOOB_OK : put_range(ctx, pattern, open + 1, (size_t)(close - open - 1), out);
 }
 
 /* Opens the first brace from `at` on; one that is neither a list nor a range is part of the name. */
 static cloob_status expand(cloob_ctx *ctx, const char *pattern, size_t at, int depth, name_list *out)
 {
-    int commas;
-    range r;
-    const char *open = strchr(pattern + at, '{');
+    name_list choices = { 0 };
+    const char *open = strchr(pattern + at, '{'), *close = open ? closing(open) : NULL;
+    size_t head = open ? (size_t)(open - pattern) : 0;
     if (!open)
         return out->count >= BRACES_LIMIT ? too_many(ctx, pattern) : name_list_add(ctx, out, pattern, strlen(pattern));
-    const char *close = closing(open, &commas);
-    size_t head = (size_t)(open - pattern);
     if (!close || depth > MAX_DEPTH)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: a brace without its partner, or too many inside each other",
                         pattern);
-    if (commas) return expand_list(ctx, pattern, open, close, depth, out);
-    if (parse_range(open + 1, close, &r)) return expand_range(ctx, pattern, head, &r, close + 1, depth, out);
-    return expand(ctx, pattern, head + 1, depth + 1, out);
+    cloob_status status = put_choices(ctx, pattern, open, close, &choices);
+    if (status == CLOOB_OK && !choices.count) status = expand(ctx, pattern, head + 1, depth + 1, out);
+    for (int64_t i = 0; status == CLOOB_OK && i < choices.count; i++) {
+        sbuf name = { 0 };
+        sbuf_add(&name, pattern, head);
+        sbuf_puts(&name, choices.name[i]);
+        sbuf_puts(&name, close + 1);
+        status = name.failed ? ctx_no_memory(ctx, head, "a name") : expand(ctx, name.data, head, depth + 1, out);
+        sbuf_release(&name);
+    }
+    name_list_release(&choices);
+    return status;
 }
 
 cloob_status braces_expand(cloob_ctx *ctx, const char *pattern, name_list *out)

@@ -68,12 +68,8 @@ static cloob_status open_part(cloob_ctx *ctx, const char *named, const dataset_o
 
 static void close_part(dataset_part *p)
 {
-    fileset *files = p->files;
-    if (p->ops) {
-        p->ops->close(p);
-        files = p->files; /* a kind that owns them has cleared it */
-    }
-    fileset_destroy(files);
+    if (p->ops) p->ops->close(p);
+    fileset_destroy(p->files);
     name_list_release(&p->classes);
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "core/hash.h"
 #include "core/rng.h"
 #include "core/text.h"
 
@@ -25,54 +26,30 @@ typedef struct csv_set {
     char *root;         /* put before relative paths */
     fileset *tar_files; /* or the tar that holds the images */
     tar_index tar;
-    int64_t *by_name; /* the tar's members in the order of their names */
+    hash_map by_name; /* hashes of its members' names to their numbers */
 } csv_set;
 
 /* ---- images in a tar: found by name, read with one pread --------------------------------------- */
-
-static int tar_by_name(const void *a, const void *b, void *index)
-{
-    const tar_index *t = index;
-    return strcmp(tar_name(t, *(const int64_t *)a), tar_name(t, *(const int64_t *)b));
-}
 
 static cloob_status csv_open_tar(cloob_ctx *ctx, csv_set *c, const char *path, const char *cache)
 {
     CLOOB_TRY(open_single(ctx, path, cache, &c->tar_files));
     CLOOB_TRY(tar_open(ctx, c->tar_files, 0, &c->tar));
-    size_t n = (size_t)c->tar.count;
-    c->by_name = malloc((n + 1) * sizeof *c->by_name);
-    if (!c->by_name) return ctx_no_memory(ctx, n * sizeof *c->by_name, "the names in a tar");
-    for (size_t i = 0; i < n; i++) c->by_name[i] = (int64_t)i;
-    qsort_r(c->by_name, n, sizeof *c->by_name, tar_by_name, &c->tar);
-    return CLOOB_OK;
-}
-
-static void csv_close_tar(csv_set *c)
-{
-    fileset_destroy(c->tar_files);
-    tar_release(&c->tar);
-    free(c->by_name);
-}
-
-static int64_t tar_find(const csv_set *c, const char *name)
-{
-    for (int64_t low = 0, high = c->tar.count; low < high;) {
-        int64_t middle = (low + high) / 2;
-        int order = strcmp(tar_name(&c->tar, c->by_name[middle]), name);
-        if (order == 0) return c->by_name[middle];
-        if (order < 0) low = middle + 1;
-        else high = middle;
+    for (int64_t i = 0; i < c->tar.count; i++) {
+        int64_t *at = hash_map_put(&c->by_name, rng_hash(tar_name(&c->tar, i)));
+        if (!at) return ctx_no_memory(ctx, (size_t)c->tar.count * sizeof *at, "the names in a tar");
+        *at = i;
     }
-    return -1;
+    return CLOOB_OK;
 }
 
 /* Reads the image in the member `path`. */
 static cloob_status csv_read_tar(cloob_ctx *ctx, const csv_set *c, const char *path, stored_sample *s)
 {
     while (path[0] == '.' && path[1] == '/') path += 2;
-    int64_t at = tar_find(c, path);
-    if (at < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: not in %s", path, fileset_name(c->tar_files, 0));
+    int64_t at = hash_map_get(&c->by_name, rng_hash(path));
+    if (at < 0 || strcmp(tar_name(&c->tar, at), path) != 0)
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: not in %s", path, fileset_name(c->tar_files, 0));
     return stored_read(ctx, c->tar_files, 0, c->tar.member[at].offset, c->tar.member[at].size, s);
 }
 
@@ -255,53 +232,28 @@ static cloob_status scan_rows(cloob_ctx *ctx, dataset_part *p, const dataset_opt
 
 /* ---- one sample per image ----------------------------------------------------------------------- */
 
-typedef struct hashed_row {
-    uint64_t hash;
-    int64_t row;
-} hashed_row;
-
-static int by_hash(const void *a, const void *b)
-{
-    const hashed_row *p = a, *q = b;
-    if (p->hash != q->hash) return p->hash < q->hash ? -1 : 1;
-    return p->row < q->row ? -1 : p->row > q->row;
-}
-
-typedef struct span {
-    int64_t first_row, begin, count;
-} span;
-
-static int by_first_row(const void *a, const void *b)
-{
-    const span *p = a, *q = b;
-    return p->first_row < q->first_row ? -1 : p->first_row > q->first_row;
-}
-
-/* Paths are compared by 64-bit hashes: among n paths a collision has probability n^2 / 2^65. */
+/* Images in the order of the file, each with its rows. Paths are compared by 64-bit hashes: among n paths a collision
+ * has probability n^2 / 2^65. */
 static cloob_status group_rows(cloob_ctx *ctx, csv_set *c)
 {
     size_t n = (size_t)c->rows;
-    hashed_row *sorted = malloc((n + 1) * sizeof *sorted);
-    span *spans = malloc((n + 1) * sizeof *spans);
-    c->group = malloc((n + 1) * sizeof *c->group);
+    hash_map groups = { 0 };
+    int64_t *of = malloc((n + 1) * sizeof *of), end = 0; /* of: the group of each row */
+    c->group = calloc(n + 1, sizeof *c->group);
     c->member = malloc((n + 1) * sizeof *c->member);
-    bool ok = sorted && spans && c->group && c->member;
-    for (size_t i = 0; ok && i < n; i++) sorted[i] = (hashed_row){ c->hash[i], (int64_t)i };
-    if (ok) qsort(sorted, n, sizeof *sorted, by_hash);
-    for (size_t i = 0; ok && i < n; i++) {
-        if (i == 0 || sorted[i].hash != sorted[i - 1].hash) spans[c->groups++] = (span){ sorted[i].row, (int64_t)i, 0 };
-        spans[c->groups - 1].count++;
+    bool ok = of && c->group && c->member;
+    for (int64_t i = 0; ok && i < c->rows; i++) {
+        int64_t *g = hash_map_put(&groups, c->hash[i]);
+        if (!(ok = g != NULL)) break;
+        if (*g < 0) *g = c->groups++;
+        c->group[of[i] = *g]++;
     }
-    if (ok && n) qsort(spans, (size_t)c->groups, sizeof *spans, by_first_row); /* images in the order of the file */
-    int64_t at = 0;
-    for (int64_t g = 0; ok && g < c->groups; g++) {
-        c->group[g] = at;
-        for (int64_t k = 0; k < spans[g].count; k++) c->member[at++] = sorted[spans[g].begin + k].row;
-    }
-    if (ok) c->group[c->groups] = at;
-    free(sorted);
-    free(spans);
-    return ok ? CLOOB_OK : ctx_no_memory(ctx, n * sizeof *sorted, "the rows of a CSV");
+    for (int64_t g = 0; ok && g < c->groups; g++) c->group[g] = end += c->group[g]; /* where it ends */
+    for (int64_t i = c->rows; ok && i-- > 0;) c->member[--c->group[of[i]]] = i;
+    if (ok) c->group[c->groups] = end;
+    hash_map_release(&groups);
+    free(of);
+    return ok ? CLOOB_OK : ctx_no_memory(ctx, n * sizeof *of, "the rows of a CSV");
 }
 
 /* ---- where the images are ---------------------------------------------------------------------- */
@@ -374,7 +326,9 @@ static void close_csv(dataset_part *p)
 {
     csv_set *c = p->self;
     if (!c) return;
-    csv_close_tar(c);
+    fileset_destroy(c->tar_files);
+    tar_release(&c->tar);
+    hash_map_release(&c->by_name);
     free(c->offset);
     free(c->bytes);
     free(c->hash);

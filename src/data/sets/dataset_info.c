@@ -1,7 +1,6 @@
 /* Samples are examined side by side into one row each; the figures are made from the rows. */
 #include "data/sets/dataset.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,13 +26,9 @@ typedef struct row {
 } row;
 
 typedef struct look {
-    cloob_ctx *ctx;
     const dataset *d;
     int64_t count, examine;
     row *rows;
-    pthread_mutex_t lock;
-    cloob_status status; /* of a failure that is not the sample's */
-    char error[CTX_ERROR_BYTES];
 } look;
 
 /* ---- one sample --------------------------------------------------------------------------------- */
@@ -82,32 +77,21 @@ static cloob_status look_sample(cloob_ctx *ctx, const dataset *d, int64_t i, sto
     return CLOOB_OK;
 }
 
-static void note_failure(look *l, const cloob_ctx *ctx, cloob_status status)
-{
-    pthread_mutex_lock(&l->lock);
-    if (l->status == CLOOB_OK) {
-        l->status = status;
-        memcpy(l->error, ctx->error, sizeof l->error);
-    }
-    pthread_mutex_unlock(&l->lock);
-}
-
-static void look_range(void *arg, int64_t begin, int64_t end, int thread)
+static cloob_status look_range(cloob_ctx *ctx, void *arg, int64_t begin, int64_t end, int thread)
 {
     look *l = arg;
     stored_sample s = { 0 };
-    cloob_ctx *ctx = ctx_worker(l->ctx);
+    cloob_status status = CLOOB_OK;
     (void)thread;
-    for (int64_t k = begin; ctx && k < end; k++) {
-        row *r = &l->rows[k];
+    for (int64_t k = begin; status == CLOOB_OK && k < end; k++) {
         int64_t i = (int64_t)((double)k * (double)l->count / (double)l->examine);
-        cloob_status status = look_sample(ctx, l->d, i, &s, r);
-        if (status == CLOOB_ERR_FORMAT || status == CLOOB_ERR_IO) r->reason = strdup(cloob_error(ctx));
-        else if (status != CLOOB_OK) note_failure(l, ctx, status);
+        status = look_sample(ctx, l->d, i, &s, &l->rows[k]);
+        if (status != CLOOB_ERR_FORMAT && status != CLOOB_ERR_IO) continue; /* those belong to the sample */
+        l->rows[k].reason = strdup(cloob_error(ctx));
+        status = CLOOB_OK;
     }
-    if (!ctx) note_failure(l, l->ctx, CLOOB_ERR_MEMORY);
     stored_sample_release(&s);
-    cloob_ctx_destroy(ctx);
+    return status;
 }
 
 /* ---- figures ------------------------------------------------------------------------------------ */
@@ -219,16 +203,12 @@ cloob_status cloob_dataset_info(cloob_ctx *ctx, const cloob_dataset *d, int64_t 
                               .files = dataset_file_count(d),
                               .classes = dataset_class_count(d),
                               .skipped = dataset_skipped(d) };
-    look l = { .ctx = ctx, .d = d, .count = count, .examine = examine, .rows = calloc((size_t)examine, sizeof(row)) };
+    look l = { .d = d, .count = count, .examine = examine, .rows = calloc((size_t)examine, sizeof(row)) };
     if (!l.rows) return ctx_no_memory(ctx, (size_t)examine * sizeof(row), "the figures of a data set");
-    pthread_mutex_init(&l.lock, NULL);
-    pool_for(ctx, examine, 16, look_range, &l);
-    cloob_status status = l.status;
-    if (status != CLOOB_OK) ctx_fail(ctx, status, "%s", l.error);
-    else status = summarise(ctx, &l, out);
+    cloob_status status = pool_try(ctx, examine, 16, look_range, &l);
+    if (status == CLOOB_OK) status = summarise(ctx, &l, out);
     if (status == CLOOB_OK) status = count_classes(ctx, d, out);
     for (int64_t i = 0; i < examine; i++) free(l.rows[i].reason);
-    pthread_mutex_destroy(&l.lock);
     free(l.rows);
     return status;
 }

@@ -44,13 +44,10 @@ static cloob_status read_descriptor(cloob_ctx *ctx, int fd, const char *path, st
     if (st.st_size == 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: empty", path);
     if (st.st_size > IMAGE_LIMIT) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes", path, (long long)st.st_size);
     CLOOB_TRY(stored_reserve(ctx, s, (size_t)st.st_size));
-    while (s->size < (size_t)st.st_size) {
-        ssize_t got = read(fd, s->data + s->size, (size_t)st.st_size - s->size);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0)
-            return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read: %s", path, got ? strerror(errno) : "cut off");
-        s->size += (size_t)got;
-    }
+    ssize_t got = file_read_at(fd, s->data, (size_t)st.st_size, 0);
+    if (got < st.st_size)
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read: %s", path, got < 0 ? strerror(errno) : "cut off");
+    s->size = (size_t)got;
     return CLOOB_OK;
 }
 
@@ -131,19 +128,6 @@ static bool is_table_name(const char *path)
     return name_has_suffix(base, "csv;tsv") || strstr(base, ".csv.gz") || strstr(base, ".tsv.gz");
 }
 
-/* Sets known by the names of their files. */
-static const dataset_ops *known_file(const char *name)
-{
-    static const char *const cifar[] = { "data_batch_1.bin", "test_batch.bin", "train.bin", "test.bin" };
-    static const char *const stl10[] = { "train_X.bin", "test_X.bin", "unlabeled_X.bin" };
-    for (size_t i = 0; i < sizeof cifar / sizeof *cifar; i++)
-        if (strcmp(name, cifar[i]) == 0) return &dataset_cifar;
-    if (strncmp(name, "data_batch_", 11) == 0 && name_has_suffix(name, "bin")) return &dataset_cifar;
-    for (size_t i = 0; i < sizeof stl10 / sizeof *stl10; i++)
-        if (strcmp(name, stl10[i]) == 0) return &dataset_stl10;
-    return strstr(name, "-idx3-ubyte") ? &dataset_mnist : NULL;
-}
-
 static cloob_status detect_folder(cloob_ctx *ctx, const char *path, const char *split, const dataset_ops **ops)
 {
     bool tars = false, dirs = false;
@@ -152,7 +136,7 @@ static cloob_status detect_folder(cloob_ctx *ctx, const char *path, const char *
     if (!d) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
     *ops = NULL;
     for (struct dirent *e; !*ops && (e = readdir(d));) {
-        *ops = known_file(e->d_name);
+        *ops = raw_set_of(e->d_name);
         if (name_is_tar(e->d_name)) tars = true;
         if (e->d_type == DT_DIR && e->d_name[0] != '.') dirs = true;
     }
@@ -167,7 +151,7 @@ static cloob_status look_inside(cloob_ctx *ctx, const tar_index *t, const datase
     web_keys keys = { (char *)(uintptr_t)o->image_key, (char *)(uintptr_t)o->text_key }; /* only read */
     web_shard s = { 0 };
     *ops = NULL;
-    for (int64_t i = 0; i < t->count && !*ops; i++) *ops = known_file(name_base(tar_name(t, i)));
+    for (int64_t i = 0; i < t->count && !*ops; i++) *ops = raw_set_of(name_base(tar_name(t, i)));
     if (*ops) return CLOOB_OK;
     cloob_status status = web_group(ctx, t, &keys, &s);
     *ops = s.with_text > 0 || t->count == 0 ? &dataset_web : &dataset_tarfolder;
@@ -197,7 +181,7 @@ cloob_status dataset_detect(cloob_ctx *ctx, const char *source, const dataset_op
     else if (!file_exists(source)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", source, strerror(errno));
     else if (is_table_name(source)) *ops = &dataset_csv;
     else if (name_is_tar(source)) return detect_tar(ctx, source, o, ops);
-    else *ops = known_file(name_base(source));
+    else *ops = raw_set_of(name_base(source));
     if (*ops) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_FORMAT,
                     "%s: unknown kind of data set (csv, tsv, tar, a folder, CIFAR, STL-10, "

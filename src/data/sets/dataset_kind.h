@@ -60,10 +60,13 @@ extern const dataset_ops dataset_csv, dataset_web, dataset_folder, dataset_tarfo
 
 /* ---- what several kinds share (dataset_kind.c) --------------------------------------------------- */
 
+/* The set that a file of this name belongs to: CIFAR, STL-10 or MNIST (dataset_raw.c); NULL: none. */
+const dataset_ops *raw_set_of(const char *name);
+
 /* The kind for a source when the type is "auto"; an error lists the known kinds. */
 cloob_status dataset_detect(cloob_ctx *ctx, const char *source, const dataset_options *o, const dataset_ops **ops);
 
-/* Room for n bytes in s->data. */
+/* Space for n bytes in s->data. */
 cloob_status stored_reserve(cloob_ctx *ctx, stored_sample *s, size_t n);
 
 /* Bytes of a member into s->data; an empty one is an error. */

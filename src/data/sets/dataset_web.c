@@ -110,7 +110,6 @@ cloob_status web_group(cloob_ctx *ctx, const tar_index *t, const web_keys *keys,
 /* ---- all shards, side by side -------------------------------------------------------------------- */
 
 typedef struct scan {
-    cloob_ctx *ctx;
     fileset *files;
     const web_keys *keys;
     web_shard *shard;
@@ -118,35 +117,19 @@ typedef struct scan {
     atomic_long done;
 } scan;
 
-static void scan_shards(void *arg, int64_t begin, int64_t end, int thread)
+static cloob_status scan_shards(cloob_ctx *ctx, void *arg, int64_t begin, int64_t end, int thread)
 {
     scan *job = arg;
     (void)thread;
-    cloob_ctx *ctx = ctx_worker(job->ctx);
     for (int64_t i = begin; i < end; i++) {
-        web_shard *s = &job->shard[i];
         tar_index t;
-        if (!ctx) {
-            s->status = CLOOB_ERR_MEMORY;
-            continue;
-        }
-        s->status = fileset_open(ctx, job->files, (int)i);
-        if (s->status == CLOOB_OK) s->status = tar_open(ctx, job->files, (int)i, &t);
-        if (s->status == CLOOB_OK) {
-            s->status = web_group(ctx, &t, job->keys, s);
-            tar_release(&t);
-        }
-        if (s->status != CLOOB_OK) s->error = strdup(cloob_error(ctx));
-        ctx_progress(job->ctx, "open shards", atomic_fetch_add(&job->done, 1) + 1, job->shards, "shards");
+        CLOOB_TRY(fileset_open(ctx, job->files, (int)i));
+        CLOOB_TRY(tar_open(ctx, job->files, (int)i, &t));
+        cloob_status status = web_group(ctx, &t, job->keys, &job->shard[i]);
+        tar_release(&t);
+        CLOOB_TRY(status);
+        ctx_progress(ctx, "open shards", atomic_fetch_add(&job->done, 1) + 1, job->shards, "shards");
     }
-    cloob_ctx_destroy(ctx);
-}
-
-static cloob_status first_failure(cloob_ctx *ctx, const web_shard *shard, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (shard[i].status != CLOOB_OK)
-            return ctx_fail(ctx, shard[i].status, "%s", shard[i].error ? shard[i].error : "out of memory");
     return CLOOB_OK;
 }
 
@@ -199,17 +182,13 @@ static cloob_status scan_all(cloob_ctx *ctx, dataset_part *p)
 {
     web_set *w = p->self;
     int n = fileset_count(p->files);
-    scan job = { ctx, p->files, &w->keys, calloc((size_t)n, sizeof(web_shard)), n, 0 };
+    scan job = { p->files, &w->keys, calloc((size_t)n, sizeof(web_shard)), n, 0 };
     if (!job.shard) return ctx_no_memory(ctx, (size_t)n * sizeof(web_shard), "the shards");
     ctx_progress(ctx, "open shards", 0, n, "shards");
-    pool_for(ctx, n, 1, scan_shards, &job);
-    cloob_status status = first_failure(ctx, job.shard, n);
+    cloob_status status = pool_try(ctx, n, 1, scan_shards, &job);
     if (status == CLOOB_OK) compare_sizes(ctx, p->files, job.shard);
     if (status == CLOOB_OK) status = join(ctx, p, job.shard, n);
-    for (int i = 0; i < n; i++) {
-        free(job.shard[i].sample);
-        free(job.shard[i].error);
-    }
+    for (int i = 0; i < n; i++) free(job.shard[i].sample);
     free(job.shard);
     return status;
 }

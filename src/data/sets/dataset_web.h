@@ -19,8 +19,6 @@ typedef struct web_keys {
 typedef struct web_shard {
     web_sample *sample;
     int64_t count, capacity, with_text, skipped;
-    cloob_status status;
-    char *error;
 } web_shard;
 
 /* Adds the samples of an index to s. */

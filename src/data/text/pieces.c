@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "core/hash.h"
 #include "core/text.h"
 #include "data/text/tokenizer_impl.h"
@@ -12,26 +13,10 @@ enum { SPACE_BYTES = 3, WORD_END_BYTES = 4 };
 
 /* ---- the table of pieces; for models that look for the longest one, of their beginnings too ------- */
 
-enum { NO_PIECE = -1, EMPTY = -2 };
+enum { NO_PIECE = -1 };
 
-static piece_slot *slot_of(const pieces *p, uint64_t hash)
-{
-    uint64_t i = (hash ^ hash >> 29) & p->mask;
-    while (p->slot[i].id != EMPTY && p->slot[i].hash != hash) i = (i + 1) & p->mask;
-    return &p->slot[i];
-}
-
-static bool make_slots(pieces *p, uint64_t least)
-{
-    uint64_t size = 64;
-    while (size < least) size *= 2;
-    p->slot = malloc(size * sizeof *p->slot);
-    for (uint64_t i = 0; p->slot && i < size; i++) p->slot[i] = (piece_slot){ 0, EMPTY };
-    p->mask = size - 1;
-    return p->slot != NULL;
-}
-
-static void enter(pieces *p, int32_t id)
+/* The index has a piece's id plus 1, and 0 for a beginning of pieces that is none itself. False: out of memory. */
+static bool enter(pieces *p, int32_t id)
 {
     const unsigned char *text = (const unsigned char *)p->text.data + p->piece[id].at;
     uint64_t h = FNV_START;
@@ -39,10 +24,11 @@ static void enter(pieces *p, int32_t id)
         bool whole = i + 1 == p->piece[id].bytes;
         h = fnv_add(h, &text[i], 1);
         if (!whole && p->model == PIECES_MERGES) continue;
-        piece_slot *s = slot_of(p, h);
-        if (s->id == EMPTY) *s = (piece_slot){ h, whole ? id : NO_PIECE };
-        else if (whole && s->id == NO_PIECE) s->id = id;
+        int64_t *at = hash_map_put(&p->index, h);
+        if (!at) return false;
+        if (*at <= 0) *at = whole ? id + 1 : 0; /* of equal pieces the first counts */
     }
+    return true;
 }
 
 static bool is_piece(const pieces *p, int32_t id, const char *text, size_t bytes)
@@ -52,7 +38,7 @@ static bool is_piece(const pieces *p, int32_t id, const char *text, size_t bytes
 
 int32_t pieces_find(const pieces *p, const char *text, size_t bytes)
 {
-    int32_t id = slot_of(p, fnv_add(FNV_START, text, bytes))->id;
+    int32_t id = (int32_t)hash_map_get(&p->index, fnv_add(FNV_START, text, bytes)) - 1;
     return is_piece(p, id, text, bytes) ? id : NO_PIECE;
 }
 
@@ -66,9 +52,9 @@ typedef struct walk {
 static bool walk_step(const pieces *p, walk *w, const char *text, int32_t *id)
 {
     w->hash = fnv_add(w->hash, &text[w->bytes++], 1);
-    int32_t found = slot_of(p, w->hash)->id;
-    *id = is_piece(p, found, text, w->bytes) ? found : NO_PIECE;
-    return found != EMPTY;
+    int64_t found = hash_map_get(&p->index, w->hash);
+    *id = is_piece(p, (int32_t)found - 1, text, w->bytes) ? (int32_t)found - 1 : NO_PIECE;
+    return found >= 0;
 }
 
 /* The longest user-defined piece at the beginning of a text; 0: none. */
@@ -93,15 +79,14 @@ bool pieces_add(pieces *p, const char *text, size_t bytes, float score, piece_ty
     sbuf_add(&p->text, text, bytes);
     if (p->text.failed) return false;
     p->count++;
-    if (p->slot) enter(p, p->count - 1);
-    return true;
+    return !p->index.entry || enter(p, p->count - 1);
 }
 
 void pieces_release(pieces *p)
 {
     free(p->piece);
-    free(p->slot);
-    free(p->pair);
+    hash_map_release(&p->index);
+    hash_map_release(&p->merges);
     sbuf_release(&p->text);
     sbuf_release(&p->charsmap);
     *p = (pieces){ 0 };
@@ -125,12 +110,11 @@ static void find_special(pieces *p)
 
 cloob_status pieces_finish(cloob_ctx *ctx, pieces *p, const char *name)
 {
-    uint64_t least = p->model == PIECES_MERGES ? 2 * (uint64_t)p->count : 3 * (uint64_t)p->text.len;
     if (p->count < 3) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a vocabulary of %d pieces", name, p->count);
-    if (!make_slots(p, least + 64)) return ctx_no_memory(ctx, least * sizeof *p->slot, name);
     find_special(p);
     for (int32_t i = 0; i < p->count; i++)
-        if (p->piece[i].type == PIECE_NORMAL || p->piece[i].type == PIECE_USER) enter(p, i);
+        if ((p->piece[i].type == PIECE_NORMAL || p->piece[i].type == PIECE_USER) && !enter(p, i))
+            return ctx_no_memory(ctx, p->text.len, name);
     if (p->unknown < 0 && !p->no_unknown) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no unknown piece in it", name);
     for (int b = 0; p->byte_fallback && b < BYTES; b++)
         if (p->byte_id[b] < 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no piece for byte %d", name, b);
@@ -140,39 +124,23 @@ cloob_status pieces_finish(cloob_ctx *ctx, pieces *p, const char *name)
 bool pieces_reserve(pieces *p, int64_t n)
 {
     p->unknown = -1;
-    return make_slots(p, 2 * (uint64_t)n + 64) && pieces_reserve_pairs(p, n);
+    return hash_map_reserve(&p->index, (uint64_t)n) && hash_map_reserve(&p->merges, (uint64_t)n);
 }
 
-static uint64_t pair_at(const pieces *p, int32_t left, int32_t right)
-{
-    uint64_t i = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9E3779B97F4A7C15u;
-    for (i = (i ^ i >> 32) & p->pair_mask; p->pair[i].left >= 0; i = (i + 1) & p->pair_mask)
-        if (p->pair[i].left == left && p->pair[i].right == right) break;
-    return i;
-}
+static uint64_t pair_key(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
 
-bool pieces_reserve_pairs(pieces *p, int64_t n)
+bool pieces_add_pair(pieces *p, int32_t left, int32_t right, int32_t rank, int32_t id)
 {
-    uint64_t size = 64;
-    while (size < 2 * (uint64_t)n) size *= 2;
-    p->pair = malloc(size * sizeof *p->pair);
-    if (!p->pair) return false;
-    memset(p->pair, 0xff, size * sizeof *p->pair);
-    p->pair_mask = size - 1;
-    return true;
-}
-
-void pieces_add_pair(pieces *p, int32_t left, int32_t right, int32_t rank, int32_t id)
-{
-    p->pair[pair_at(p, left, right)] = (piece_pair){ left, right, rank, id }; /* of two lines the later one holds */
+    int64_t *at = hash_map_put(&p->merges, pair_key(left, right));
+    if (at) *at = (int64_t)rank << 32 | id; /* of two lines the later one holds */
+    return at != NULL;
 }
 
 /* ---- normalisation ------------------------------------------------------------------------------- */
 
 static uint32_t unit_at(const pieces *p, size_t i, size_t units)
 {
-    const unsigned char *b = (const unsigned char *)p->charsmap.data + 4 + 4 * i;
-    return i < units ? (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24 : 0;
+    return i < units ? (uint32_t)load_le(p->charsmap.data + 4 + 4 * i, 4) : 0;
 }
 
 static size_t unit_offset(uint32_t u) { return (size_t)(u >> 10) << ((u & 1u << 9) >> 6); }
@@ -181,9 +149,8 @@ static size_t unit_offset(uint32_t u) { return (size_t)(u >> 10) << ((u & 1u << 
 static size_t map_prefix(const pieces *p, const char *text, size_t bytes, bool shortest, const char **to)
 {
     size_t longest = 0, units, at, all = p->charsmap.len;
-    const unsigned char *head = (const unsigned char *)p->charsmap.data;
     if (all < 8) return 0;
-    units = ((size_t)head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24) / 4;
+    units = load_le(p->charsmap.data, 4) / 4;
     if (units > (all - 4) / 4) return 0;
     at = unit_offset(unit_at(p, 0, units));
     for (size_t i = 0; i < bytes; i++) {
@@ -412,8 +379,9 @@ static void consider(const pieces *p, heap *h, const symbol *s, const char *text
     if (left < 0 || right < 0 || s[left].frozen || s[right].frozen) return;
     uint32_t bytes = s[left].bytes + s[right].bytes;
     if (p->model == PIECES_MERGES) {
-        const piece_pair *e = s[left].id < 0 || s[right].id < 0 ? NULL : &p->pair[pair_at(p, s[left].id, s[right].id)];
-        if (e && e->left >= 0) heap_push(h, (merge){ -(float)e->rank, left, right, bytes, e->id });
+        bool known = s[left].id >= 0 && s[right].id >= 0;
+        int64_t m = known ? hash_map_get(&p->merges, pair_key(s[left].id, s[right].id)) : -1; /* rank, id */
+        if (m >= 0) heap_push(h, (merge){ -(float)(m >> 32), left, right, bytes, (int32_t)m });
         return;
     }
     int32_t id = pieces_find(p, text + s[left].at, bytes);

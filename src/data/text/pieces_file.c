@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "core/text.h"
 #include "data/text/tokenizer_impl.h"
 
@@ -52,7 +53,7 @@ static bool next_field(wire *w, field *f, bool *bad)
     case 5:
         n = (key & 7) == 5 ? 4 : 8;
         if ((size_t)(w->end - w->at) < n) return false;
-        for (uint64_t i = 0; i < n; i++) f->value |= (uint64_t)w->at[i] << (8 * i);
+        f->value = load_le(w->at, (int)n);
         w->at += n;
         break;
     default: return false;

@@ -276,15 +276,9 @@ bool words_next(bool hf, const char *text, size_t bytes, size_t *pos, clip_word 
 
 /* ---- pre-tokenizers: every step hands its words to the next ---------------------------------------- */
 
-typedef struct cutter {
-    cloob_ctx *ctx;
-    const tokenizer *t;
-    sbuf *ids;
-} cutter;
+static cloob_status cut(const encoder *c, int at, const char *word, size_t bytes, bool first);
 
-static cloob_status cut(const cutter *c, int at, const char *word, size_t bytes, bool first);
-
-static cloob_status split_spaces(const cutter *c, int at, const char *text, size_t n, bool first)
+static cloob_status split_spaces(const encoder *c, int at, const char *text, size_t n, bool first)
 {
     size_t begin = 0, used;
     for (size_t i = 0; i < n; i += used)
@@ -297,7 +291,7 @@ static cloob_status split_spaces(const cutter *c, int at, const char *text, size
 
 static bool is_bert_punctuation(uint32_t c) { return c < 0x80 ? text_is_punctuation((char)c) : uni_is_punctuation(c); }
 
-static cloob_status split_bert(const cutter *c, int at, const char *text, size_t n)
+static cloob_status split_bert(const encoder *c, int at, const char *text, size_t n)
 {
     size_t begin = 0, used;
     for (size_t i = 0; i < n; i += used) {
@@ -312,7 +306,7 @@ static cloob_status split_bert(const cutter *c, int at, const char *text, size_t
 }
 
 /* Spaces become U+2581, which begins a word. */
-static cloob_status split_metaspace(const cutter *c, const step *s, int at, const char *text, size_t n, bool first)
+static cloob_status split_metaspace(const encoder *c, const step *s, int at, const char *text, size_t n, bool first)
 {
     sbuf all = { 0 };
     cloob_status status = CLOOB_OK;
@@ -350,7 +344,7 @@ static size_t gpt2_word(const char *text, size_t n)
 }
 
 /* A word as characters for its bytes, with the mark of a word's end where the vocabulary has it. */
-static cloob_status put_bytes(const cutter *c, int at, const char *word, size_t n)
+static cloob_status put_bytes(const encoder *c, int at, const char *word, size_t n)
 {
     static const char mark[] = "</w>";
     char small[256], *spelled = 2 * n + sizeof mark <= sizeof small ? small : malloc(2 * n + sizeof mark);
@@ -363,7 +357,7 @@ static cloob_status put_bytes(const cutter *c, int at, const char *word, size_t 
     return status;
 }
 
-static cloob_status split_bytes(const cutter *c, const step *s, int at, const char *text, size_t n)
+static cloob_status split_bytes(const encoder *c, const step *s, int at, const char *text, size_t n)
 {
     sbuf all = { 0 };
     cloob_status status = CLOOB_OK;
@@ -379,7 +373,7 @@ static cloob_status split_bytes(const cutter *c, const step *s, int at, const ch
     return status;
 }
 
-static cloob_status split_clip(const cutter *c, const step *s, int at, const char *text, size_t n)
+static cloob_status split_clip(const encoder *c, const step *s, int at, const char *text, size_t n)
 {
     clip_word w;
     for (size_t pos = 0; words_next(s->left, text, n, &pos, &w);) {
@@ -389,7 +383,7 @@ static cloob_status split_clip(const cutter *c, const step *s, int at, const cha
     return CLOOB_OK;
 }
 
-static cloob_status split_after_space(const cutter *c, const step *s, int at, const char *text, size_t n)
+static cloob_status split_after_space(const encoder *c, const step *s, int at, const char *text, size_t n)
 {
     size_t begin = 0, k = strlen(s->from);
     for (size_t i = 0; k && i + k <= n; i++)
@@ -400,7 +394,7 @@ static cloob_status split_after_space(const cutter *c, const step *s, int at, co
     return n > begin ? cut(c, at, text + begin, n - begin, false) : CLOOB_OK;
 }
 
-static cloob_status cut(const cutter *c, int at, const char *word, size_t bytes, bool first)
+static cloob_status cut(const encoder *c, int at, const char *word, size_t bytes, bool first)
 {
     const pieces *p = &c->t->p;
     while (at < c->t->steps && c->t->step[at].kind < STEP_SPLIT_SPACES) at++;
@@ -418,8 +412,7 @@ static cloob_status cut(const cutter *c, int at, const char *word, size_t bytes,
     }
 }
 
-cloob_status steps_cut(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, bool first, sbuf *ids)
+cloob_status steps_cut(const encoder *e, const char *text, size_t bytes, bool first)
 {
-    cutter c = { ctx, t, ids };
-    return cut(&c, 0, text, bytes, first);
+    return cut(e, 0, text, bytes, first);
 }

@@ -62,13 +62,6 @@ bool tokenizer_fits(const tokenizer *t, int64_t vocab)
 
 /* ---- added tokens -------------------------------------------------------------------------------- */
 
-/* One text on its way to ids. */
-typedef struct encoder {
-    cloob_ctx *ctx;
-    const tokenizer *t;
-    sbuf *ids;
-} encoder;
-
 static bool is_word(const char *text, size_t n, size_t at, bool before)
 {
     size_t used;
@@ -129,7 +122,7 @@ static cloob_status encode_split(const encoder *e, const char *text, size_t n, b
 static cloob_status encode_part(const encoder *e, const char *text, size_t n, bool normalized, bool first)
 {
     sbuf clean = { 0 };
-    if (normalized) return steps_cut(e->ctx, e->t, text, n, first, e->ids);
+    if (normalized) return steps_cut(e, text, n, first);
     if (!e->t->normalizers) return encode_split(e, text, n, true, first);
     sbuf_add(&clean, text, n);
     steps_normalise(e->t, &clean);
@@ -246,28 +239,18 @@ typedef struct rows_job {
     const char *const *text;
     int32_t *rows;
     int64_t length;
-    cloob_ctx **worker; /* one per range */
-    cloob_status *status;
 } rows_job;
 
-static void encode_range(void *arg, int64_t begin, int64_t end, int thread)
+static cloob_status encode_range(cloob_ctx *ctx, void *arg, int64_t begin, int64_t end, int thread)
 {
     rows_job *j = arg;
     scratch s = { 0 };
-    for (int64_t i = begin; i < end && j->status[thread] == CLOOB_OK; i++)
-        j->status[thread] =
-            encode_row(j->worker[thread], j->t, j->text[i], strlen(j->text[i]), j->length, &s, j->rows + i * j->length);
+    cloob_status status = CLOOB_OK;
+    (void)thread;
+    for (int64_t i = begin; i < end && status == CLOOB_OK; i++)
+        status = encode_row(ctx, j->t, j->text[i], strlen(j->text[i]), j->length, &s, j->rows + i * j->length);
     scratch_release(&s);
-}
-
-static cloob_status run_rows(cloob_ctx *ctx, rows_job *j, int64_t n, int64_t grain, int ranges)
-{
-    for (int i = 0; i < ranges; i++)
-        if (!(j->worker[i] = ctx_worker(ctx))) return ctx_no_memory(ctx, sizeof(cloob_ctx), "worker contexts");
-    pool_for(ctx, n, grain, encode_range, j);
-    for (int i = 0; i < ranges; i++)
-        if (j->status[i] != CLOOB_OK) return ctx_fail(ctx, j->status[i], "%s", cloob_error(j->worker[i]));
-    return CLOOB_OK;
+    return status;
 }
 
 cloob_status tokenizer_encode_rows(cloob_ctx *ctx, const tokenizer *t, const char *const *text, int64_t n,
@@ -275,16 +258,7 @@ cloob_status tokenizer_encode_rows(cloob_ctx *ctx, const tokenizer *t, const cha
 {
     enum { GRAIN = 256 };
     CLOOB_TRY(check_length(ctx, length));
-    int ranges = pool_ranges(ctx, n, GRAIN);
-    rows_job j = {
-        t, text, rows, length, calloc((size_t)ranges, sizeof *j.worker), calloc((size_t)ranges, sizeof *j.status)
-    };
-    cloob_status status =
-        j.worker && j.status ? run_rows(ctx, &j, n, GRAIN, ranges) : ctx_no_memory(ctx, 64, "worker contexts");
-    for (int i = 0; j.worker && i < ranges; i++) cloob_ctx_destroy(j.worker[i]);
-    free(j.worker);
-    free(j.status);
-    return status;
+    return pool_try(ctx, n, GRAIN, encode_range, &(rows_job){ t, text, rows, length });
 }
 
 /* ---- decoding -------------------------------------------------------------------------------------- */

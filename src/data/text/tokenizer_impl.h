@@ -17,6 +17,7 @@
 
 #include "core/arena.h"
 #include "core/ctx.h"
+#include "core/hash.h"
 #include "core/json.h"
 #include "data/text/clean.h"
 #include "data/text/tokenizer.h"
@@ -46,16 +47,6 @@ typedef struct piece_row {
     bool whole; /* merging its characters gives this piece: the short cut for whole words */
 } piece_row;
 
-typedef struct piece_slot {
-    uint64_t hash;
-    int32_t id; /* -1: a beginning of pieces, itself none; -2: an empty slot */
-} piece_slot;
-
-/* Two ids that a list of merges joins; rank: its line. */
-typedef struct piece_pair {
-    int32_t left, right, rank, id; /* left < 0: an empty slot */
-} piece_pair;
-
 /* How a word is cut: along the path with the highest sum of scores; by merging the neighbours whose join has the
  * highest score; by a list of merges; or the longest piece first, where pieces inside a word begin with "##". */
 typedef enum piece_model { PIECES_UNIGRAM, PIECES_BPE, PIECES_MERGES, PIECES_WORDS } piece_model;
@@ -76,10 +67,8 @@ typedef struct pieces {
     sbuf text;
     sbuf charsmap; /* sentencepiece's: a double array and the strings it names; empty: characters stay */
     float min_score, max_score;
-    piece_slot *slot;
-    uint64_t mask;
-    piece_pair *pair;
-    uint64_t pair_mask;
+    hash_map index;  /* hashes of pieces to ids; see pieces.c */
+    hash_map merges; /* two ids to the rank of their merge and the id it makes; PIECES_MERGES */
     int32_t byte_id[BYTES];
 } pieces;
 
@@ -91,8 +80,8 @@ void pieces_release(pieces *p);
 /* Space for n pieces and as many merges, before the first piece of PIECES_MERGES: pieces are found from then on. False:
  * out of memory. */
 bool pieces_reserve(pieces *p, int64_t n);
-bool pieces_reserve_pairs(pieces *p, int64_t n); /* for the merges alone */
-void pieces_add_pair(pieces *p, int32_t left, int32_t right, int32_t rank, int32_t id);
+/* A merge of two ids; rank: its line. False: out of memory. */
+bool pieces_add_pair(pieces *p, int32_t left, int32_t right, int32_t rank, int32_t id);
 /* The id of a piece; below 0: none. */
 int32_t pieces_find(const pieces *p, const char *text, size_t bytes);
 
@@ -194,8 +183,15 @@ cloob_status tokenizer_or_close(cloob_status status, tokenizer **t);
 /* False: there are too many. */
 bool steps_add(tokenizer *t, step s);
 void steps_normalise(const tokenizer *t, sbuf *text);
-/* Appends the ids of normalised text, cut into words and pieces. first: it begins a text. */
-cloob_status steps_cut(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, bool first, sbuf *ids);
+/* One text on its way to ids, which are appended. */
+typedef struct encoder {
+    cloob_ctx *ctx;
+    const tokenizer *t;
+    sbuf *ids;
+} encoder;
+
+/* Cuts normalised text into words and pieces. first: it begins a text. */
+cloob_status steps_cut(const encoder *e, const char *text, size_t bytes, bool first);
 
 /* Unicode's white space, as Rust has it: without U+001C .. U+001F. */
 bool steps_is_space(uint32_t c);

@@ -218,30 +218,39 @@ static cloob_status fill_pieces(const reader *r, const json *root, const json *m
     return status;
 }
 
+/* The two symbols of a merge: "a b", or ["a", "b"] in newer files. False: it is neither. */
+static bool merge_sides(const json *e, const char **left, size_t *n, const char **right)
+{
+    const char *one = json_string(e), *gap = one ? strchr(one, ' ') : NULL;
+    bool list = e->kind == JSON_ARRAY && e->count == 2;
+    *left = list ? json_string(e->child) : one;
+    *right = list ? json_string(e->child->next) : gap ? gap + 1 : NULL;
+    if (!*left || !*right) return false;
+    *n = list ? strlen(*left) : (size_t)(gap - one);
+    return true;
+}
+
 static cloob_status read_merges(const reader *r, const json *model)
 {
     pieces *p = &r->t->p;
     const json *list = json_get(model, "merges");
     sbuf both = { 0 };
     int32_t rank = 0;
-    bool good = list && list->kind == JSON_ARRAY;
-    if (!pieces_reserve_pairs(p, good ? list->count : 0)) return ctx_no_memory(r->ctx, 1 << 20, r->name);
-    for (const json *e = good ? list->child : NULL; e && good; e = e->next, rank++) {
-        const char *left = json_string(e), *gap = left ? strchr(left, ' ') : NULL, *right = gap ? gap + 1 : NULL;
-        size_t n = gap ? (size_t)(gap - left) : 0;
-        if (e->kind == JSON_ARRAY && e->count == 2) {
-            left = json_string(e->child), right = json_string(e->child->next);
-            n = left ? strlen(left) : 0;
-        }
+    bool good = list && list->kind == JSON_ARRAY, memory = true;
+    for (const json *e = good ? list->child : NULL; e && good && memory; e = e->next, rank++) {
+        const char *left, *right;
+        size_t n;
+        good = merge_sides(e, &left, &n, &right);
+        if (!good) break;
         both.len = 0;
-        if (left && right) sbuf_add(&both, left, n), sbuf_puts(&both, right);
-        int32_t a = left && right ? pieces_find(p, left, n) : -1,
-                b = a >= 0 ? pieces_find(p, right, strlen(right)) : -1;
-        int32_t id = b >= 0 && !both.failed ? pieces_find(p, both.data, both.len) : -1;
-        good = id >= 0;
-        if (good) pieces_add_pair(p, a, b, rank, id);
+        sbuf_add(&both, left, n), sbuf_puts(&both, right);
+        int32_t a = pieces_find(p, left, n), b = pieces_find(p, right, strlen(right)),
+                id = both.failed ? -1 : pieces_find(p, both.data, both.len);
+        good = a >= 0 && b >= 0 && id >= 0;
+        if (good) memory = pieces_add_pair(p, a, b, rank, id);
     }
     sbuf_release(&both);
+    if (!memory) return ctx_no_memory(r->ctx, 1 << 20, r->name);
     return good ? CLOOB_OK : bad(r, "a merge that is not two pieces of its vocabulary which make a third");
 }
 
@@ -372,21 +381,6 @@ static cloob_status apply_config(const reader *r, const json *root, const tokeni
 
 /* ---- CLIP's ---------------------------------------------------------------------------------------- */
 
-/* One merge as a line of a merges file: "a b", or ["a", "b"] in newer files. */
-static bool put_merge(const json *e, sbuf *out)
-{
-    const char *one = json_string(e);
-    if (!one && e->kind == JSON_ARRAY && e->count == 2) {
-        const char *left = json_string(e->child), *right = json_string(e->child->next);
-        if (!left || !right) return false;
-        sbuf_printf(out, "%s %s\n", left, right);
-        return true;
-    }
-    if (!one) return false;
-    sbuf_printf(out, "%s\n", one);
-    return true;
-}
-
 /* CLIP's ids follow from the merges; a vocabulary that numbers them otherwise is another kind. */
 static cloob_status check_ids(cloob_ctx *ctx, const tokenizer *t, const json *vocab, const char *name)
 {
@@ -408,7 +402,12 @@ static cloob_status read_clip(cloob_ctx *ctx, const json *model, const char *nam
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a BPE model without merges and vocab", name);
     sbuf_puts(&text, "#version: 0.2\n");
     bool good = true;
-    for (const json *e = merges->child; e && good; e = e->next) good = put_merge(e, &text);
+    for (const json *e = merges->child; e && good; e = e->next) {
+        const char *left, *right;
+        size_t n;
+        good = merge_sides(e, &left, &n, &right);
+        if (good) sbuf_printf(&text, "%.*s %s\n", (int)n, left, right);
+    }
     cloob_status status = !good || text.failed
                               ? ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a merge that is not two symbols", name)
                               : merges_read(ctx, text.data, text.len, name, out);
@@ -630,7 +629,7 @@ void json_from_merges(bool clip, const char *vocab_text, size_t vocab_size, cons
     json_begin(&w, "merges", '[');
     for (const char *at = merges; text_line(&at, merges + size, &line, &n);) {
         char merge[1024];
-        if (!n || n >= sizeof merge || strncmp(line, "#version", 8) == 0) continue;
+        if (!n || n >= sizeof merge || (n >= 8 && memcmp(line, "#version", 8) == 0)) continue;
         snprintf(merge, sizeof merge, "%.*s", (int)n, line);
         json_put_text(&w, NULL, merge);
     }

@@ -47,7 +47,7 @@ cloob_status merges_begin(cloob_ctx *ctx, int64_t most, tokenizer **out)
     t->added = calloc(3, sizeof *t->added);
     if (t->added && pieces_reserve(&t->p, FIRST_MERGE + most + 2) && add_bytes(&t->p, false) && add_bytes(&t->p, true))
         return CLOOB_OK;
-    return tokenizer_or_close(ctx_no_memory(ctx, (size_t)most * sizeof(piece_pair), "a vocabulary"), out);
+    return tokenizer_or_close(ctx_no_memory(ctx, (size_t)most * sizeof(struct hash_map_entry), "a vocabulary"), out);
 }
 
 cloob_status merges_add(cloob_ctx *ctx, tokenizer *t, int32_t left, int32_t right, int32_t *id)
@@ -68,10 +68,9 @@ cloob_status merges_add(cloob_ctx *ctx, tokenizer *t, int32_t left, int32_t righ
     sbuf_putc(&t->source, ' ');
     sbuf_add(&t->source, text + a->bytes, b->bytes);
     *id = p->count;
-    if (t->source.failed || !pieces_add(p, text, n, 0, PIECE_NORMAL))
-        return ctx_no_memory(ctx, p->text.len, "the texts of a vocabulary");
-    pieces_add_pair(p, left, right, rank, *id);
-    return CLOOB_OK;
+    bool added =
+        !t->source.failed && pieces_add(p, text, n, 0, PIECE_NORMAL) && pieces_add_pair(p, left, right, rank, *id);
+    return added ? CLOOB_OK : ctx_no_memory(ctx, p->text.len, "the texts of a vocabulary");
 }
 
 /* Words that are one token: merging their characters ends in it. */

@@ -13,7 +13,7 @@
 #include "data/text/tokenizer_impl.h"
 #include "io/gzip.h"
 
-/* ---- counting words: one table per thread, merged and sorted at the end ---------------------------- */
+/* ---- counting words: one list per thread, joined and sorted at the end ----------------------------- */
 
 enum { COUNT_WORD_LIMIT = 256 }; /* longer words are skipped: they are rare and costly */
 
@@ -23,158 +23,96 @@ typedef struct caption {
 } caption;
 
 typedef struct word_count {
-    const char *at;
+    size_t at; /* in the text of its list */
     uint32_t bytes;
     int64_t count;
 } word_count;
 
 typedef struct word_counts {
-    word_count *item; /* sorted by their bytes */
-    int64_t n;
-    char *text; /* what item points into */
+    word_count *item;
+    int64_t n, cap;
+    sbuf text;
+    hash_map index; /* hashes of words to items: two words of one hash among 10^8 have a probability of 1 in 4000 */
 } word_counts;
 
 static void word_counts_release(word_counts *w)
 {
     free(w->item);
-    free(w->text);
+    sbuf_release(&w->text);
+    hash_map_release(&w->index);
     *w = (word_counts){ 0 };
 }
 
-typedef struct slot {
-    uint64_t hash;
-    size_t at;      /* in text */
-    uint32_t bytes; /* 0: empty */
-    int64_t count;
-} slot;
-
-typedef struct table {
-    slot *slot;
-    size_t mask, used;
-    sbuf text;
-} table;
-
-static uint64_t hash_bytes(const char *text, size_t bytes)
+static bool count_word(word_counts *w, const char *text, size_t bytes, int64_t count)
 {
-    uint64_t h = fnv_add(FNV_START, text, bytes);
-    return h ^ h >> 32;
-}
-
-static bool table_grow(table *h)
-{
-    size_t size = h->slot ? 2 * (h->mask + 1) : 4096;
-    slot *bigger = calloc(size, sizeof *bigger);
-    if (!bigger) return false;
-    for (size_t i = 0; h->slot && i <= h->mask; i++) {
-        if (!h->slot[i].bytes) continue;
-        size_t s = h->slot[i].hash & (size - 1);
-        while (bigger[s].bytes) s = (s + 1) & (size - 1);
-        bigger[s] = h->slot[i];
+    int64_t *at = hash_map_put(&w->index, fnv_add(FNV_START, text, bytes));
+    if (!at || !heap_grow(&w->item, w->n, &w->cap, sizeof *w->item)) return false;
+    if (*at < 0) {
+        *at = w->n;
+        w->item[w->n++] = (word_count){ w->text.len, (uint32_t)bytes, 0 };
+        sbuf_add(&w->text, text, bytes);
     }
-    free(h->slot);
-    h->slot = bigger;
-    h->mask = size - 1;
-    return true;
-}
-
-static bool table_add(table *h, const char *text, size_t bytes, int64_t count)
-{
-    if ((!h->slot || 2 * h->used > h->mask) && !table_grow(h)) return false;
-    uint64_t hash = hash_bytes(text, bytes);
-    size_t s = hash & h->mask;
-    for (; h->slot[s].bytes; s = (s + 1) & h->mask) {
-        slot *x = &h->slot[s];
-        if (x->hash != hash || x->bytes != bytes || memcmp(h->text.data + x->at, text, bytes) != 0) continue;
-        x->count += count;
-        return true;
-    }
-    h->slot[s] = (slot){ hash, h->text.len, (uint32_t)bytes, count };
-    h->used++;
-    sbuf_add(&h->text, text, bytes);
-    return !h->text.failed;
-}
-
-static bool table_join(table *into, const table *from)
-{
-    for (size_t i = 0; from->slot && i <= from->mask; i++) {
-        const slot *x = &from->slot[i];
-        if (x->bytes && !table_add(into, from->text.data + x->at, x->bytes, x->count)) return false;
-    }
-    return true;
-}
-
-static void table_release(table *h)
-{
-    free(h->slot);
-    sbuf_release(&h->text);
+    w->item[*at].count += count;
+    return !w->text.failed;
 }
 
 typedef struct count_job {
-    const cloob_ctx *ctx;
     const caption *captions;
-    table *tables;
-    bool *failed;
+    word_counts *part; /* one per range */
 } count_job;
 
-static bool count_caption(cloob_ctx *ctx, table *h, const caption *c, sbuf *clean)
+static cloob_status count_caption(cloob_ctx *ctx, word_counts *words, const caption *c, sbuf *clean)
 {
     clip_word w;
     clean->len = 0;
-    if (text_clean_words(ctx, CLEAN_FULL, c->at, c->bytes, clean) != CLOOB_OK) return false;
+    CLOOB_TRY(text_clean_words(ctx, CLEAN_FULL, c->at, c->bytes, clean));
     for (size_t pos = 0; clean->len && words_next(false, clean->data, clean->len, &pos, &w);)
-        if (w.kind == WORD_PLAIN && w.bytes <= COUNT_WORD_LIMIT && !table_add(h, w.at, w.bytes, 1)) return false;
-    return true;
+        if (w.kind == WORD_PLAIN && w.bytes <= COUNT_WORD_LIMIT && !count_word(words, w.at, w.bytes, 1))
+            return ctx_no_memory(ctx, w.bytes, "counting words");
+    return CLOOB_OK;
 }
 
-static void count_range(void *arg, int64_t begin, int64_t end, int thread)
+static cloob_status count_range(cloob_ctx *ctx, void *arg, int64_t begin, int64_t end, int thread)
 {
     count_job *j = arg;
     sbuf clean = { 0 };
-    cloob_ctx *ctx = ctx_worker(j->ctx);
-    bool ok = ctx != NULL;
-    for (int64_t i = begin; i < end && ok; i++) ok = count_caption(ctx, &j->tables[thread], &j->captions[i], &clean);
-    j->failed[thread] = !ok;
+    cloob_status status = CLOOB_OK;
+    for (int64_t i = begin; i < end && status == CLOOB_OK; i++)
+        status = count_caption(ctx, &j->part[thread], &j->captions[i], &clean);
     sbuf_release(&clean);
-    cloob_ctx_destroy(ctx);
+    return status;
 }
 
-static int by_bytes(const void *a, const void *b)
+static int by_bytes(const void *a, const void *b, void *text)
 {
     const word_count *x = a, *y = b;
-    int c = memcmp(x->at, y->at, x->bytes < y->bytes ? x->bytes : y->bytes);
+    int c = memcmp((char *)text + x->at, (char *)text + y->at, x->bytes < y->bytes ? x->bytes : y->bytes);
     return c ? c : (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* Takes the table's text over. */
-static bool list_words(table *h, word_counts *out)
-{
-    *out = (word_counts){ .item = malloc((h->used + 1) * sizeof *out->item), .text = h->text.data };
-    h->text = (sbuf){ 0 };
-    if (!out->item) return false;
-    for (size_t i = 0; h->slot && i <= h->mask; i++)
-        if (h->slot[i].bytes)
-            out->item[out->n++] = (word_count){ out->text + h->slot[i].at, h->slot[i].bytes, h->slot[i].count };
-    qsort(out->item, (size_t)out->n, sizeof *out->item, by_bytes);
-    return true;
-}
-
-/* Cleans the captions in full and counts their words, on all threads; the result does not depend on how many. */
+/* Cleans the captions in full and counts their words, on all threads. Sorted by their bytes: the result does not depend
+ * on how many threads there are. */
 static cloob_status words_count(cloob_ctx *ctx, const caption *captions, int64_t n, word_counts *out)
 {
     enum { GRAIN = 1024 };
     int ranges = pool_ranges(ctx, n, GRAIN);
-    count_job j = { ctx, captions, calloc((size_t)ranges, sizeof(table)), calloc((size_t)ranges, sizeof(bool)) };
-    bool ok = j.tables && j.failed;
+    count_job j = { captions, calloc((size_t)ranges, sizeof *j.part) };
     *out = (word_counts){ 0 };
-    if (ok) pool_for(ctx, n, GRAIN, count_range, &j);
-    for (int i = 0; ok && i < ranges; i++) ok = !j.failed[i] && (i == 0 || table_join(&j.tables[0], &j.tables[i]));
-    if (ok) ok = list_words(&j.tables[0], out);
-    for (int i = 0; j.tables && i < ranges; i++) table_release(&j.tables[i]);
-    free(j.tables);
-    free(j.failed);
-    if (ok) return CLOOB_OK;
-    word_counts_release(out);
-    return ctx_no_memory(ctx, (size_t)n * 32, "counting words");
+    if (!j.part) return ctx_no_memory(ctx, (size_t)ranges * sizeof *j.part, "counting words");
+    cloob_status status = pool_try(ctx, n, GRAIN, count_range, &j);
+    *out = j.part[0];
+    for (int r = 1; r < ranges; r++) {
+        for (int64_t i = 0; status == CLOOB_OK && i < j.part[r].n; i++) {
+            const word_count *w = &j.part[r].item[i];
+            if (!count_word(out, j.part[r].text.data + w->at, w->bytes, w->count))
+                status = ctx_no_memory(ctx, w->bytes, "counting words");
+        }
+        word_counts_release(&j.part[r]);
+    }
+    free(j.part);
+    if (status != CLOOB_OK) word_counts_release(out);
+    else if (out->n) qsort_r(out->item, (size_t)out->n, sizeof *out->item, by_bytes, out->text.data);
+    return status;
 }
 
 /* ---- learning ------------------------------------------------------------------------------------ */
@@ -196,6 +134,7 @@ typedef struct learner {
     tokenizer *t;
     int32_t merges;
     const word_count *word;
+    const char *text; /* of the words */
     int64_t words;
     int32_t *symbol; /* all words' symbols */
     int64_t *start;  /* (words + 1) */
@@ -203,8 +142,7 @@ typedef struct learner {
     pair *pair;
     int32_t pairs;
     int64_t pair_cap;
-    int32_t *index; /* hash of (left, right) to pair; -1: empty */
-    uint32_t index_mask;
+    hash_map index; /* left and right to the number of the pair */
     candidate *heap;
     int64_t heap_n, heap_cap;
     bool failed; /* out of memory */
@@ -245,39 +183,14 @@ static candidate heap_pop(learner *l)
 
 /* ---- pairs ----------------------------------------------------------------------------------------- */
 
-static uint32_t index_of(const learner *l, int32_t left, int32_t right)
-{
-    uint64_t x = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9E3779B97F4A7C15u;
-    return (uint32_t)(x >> 32) & l->index_mask;
-}
-
-static bool index_grow(learner *l)
-{
-    uint32_t size = l->index ? 2 * (l->index_mask + 1) : 1 << 16;
-    int32_t *index = malloc(size * sizeof *index);
-    if (!index) return false;
-    memset(index, 0xFF, size * sizeof *index);
-    free(l->index);
-    l->index = index;
-    l->index_mask = size - 1;
-    for (int32_t p = 0; p < l->pairs; p++) {
-        uint32_t s = index_of(l, l->pair[p].left, l->pair[p].right);
-        while (index[s] >= 0) s = (s + 1) & l->index_mask;
-        index[s] = p;
-    }
-    return true;
-}
-
 /* The pair's number, made if it is new; -1 when out of memory. */
 static int32_t pair_number(learner *l, int32_t left, int32_t right)
 {
-    if ((!l->index || 2u * (uint32_t)l->pairs > l->index_mask) && !index_grow(l)) return -1;
-    uint32_t s = index_of(l, left, right);
-    for (; l->index[s] >= 0; s = (s + 1) & l->index_mask)
-        if (l->pair[l->index[s]].left == left && l->pair[l->index[s]].right == right) return l->index[s];
-    if (!heap_grow(&l->pair, l->pairs, &l->pair_cap, sizeof *l->pair)) return -1;
+    int64_t *at = hash_map_put(&l->index, (uint64_t)(uint32_t)left << 32 | (uint32_t)right);
+    if (!at || !heap_grow(&l->pair, l->pairs, &l->pair_cap, sizeof *l->pair)) return -1;
+    if (*at >= 0) return (int32_t)*at;
+    *at = l->pairs;
     l->pair[l->pairs] = (pair){ .left = left, .right = right };
-    l->index[s] = l->pairs;
     return l->pairs++;
 }
 
@@ -385,7 +298,8 @@ static cloob_status spread_symbols(learner *l)
     for (int64_t w = 0; w < l->words; w++) {
         l->start[w] = total;
         l->length[w] = (int32_t)l->word[w].bytes;
-        for (uint32_t i = 0; i < l->word[w].bytes; i++) l->symbol[total++] = byte_id[(unsigned char)l->word[w].at[i]];
+        for (uint32_t i = 0; i < l->word[w].bytes; i++)
+            l->symbol[total++] = byte_id[(unsigned char)l->text[l->word[w].at + i]];
         l->symbol[total - 1] += BYTES;
     }
     return CLOOB_OK;
@@ -407,13 +321,13 @@ static void learner_release(learner *l)
     free(l->symbol);
     free(l->start);
     free(l->length);
-    free(l->index);
+    hash_map_release(&l->index);
     free(l->heap);
 }
 
 static cloob_status learn(cloob_ctx *ctx, const word_counts *words, int32_t size, tokenizer *t)
 {
-    learner l = { .ctx = ctx, .t = t, .word = words->item, .words = words->n };
+    learner l = { .ctx = ctx, .t = t, .word = words->item, .text = words->text.data, .words = words->n };
     cloob_status status = spread_symbols(&l);
     if (status == CLOOB_OK) {
         count_pairs(&l);

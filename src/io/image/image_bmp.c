@@ -1,6 +1,7 @@
 /* BMP by hand: uncompressed, 1, 4 and 8 bits with a palette, 24 and 32 bits. */
 #include <string.h>
 
+#include "core/arith.h"
 #include "io/image/image_codec.h"
 
 typedef struct bmp {
@@ -10,8 +11,7 @@ typedef struct bmp {
     bool top_down;
 } bmp;
 
-static uint32_t le32(const uint8_t *p) { return p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24; }
-static uint32_t le16(const uint8_t *p) { return p[0] | (uint32_t)p[1] << 8; }
+static uint32_t le32(const uint8_t *p) { return (uint32_t)load_le(p, 4); }
 
 static bool match(const uint8_t *b, size_t n)
 {
@@ -27,7 +27,7 @@ static cloob_status parse(cloob_ctx *ctx, const image_reader *r, bmp *h)
                 .palette = 14 + (int64_t)le32(b + 14),
                 .width = (int32_t)le32(b + 18),
                 .height = rows < 0 ? -rows : rows,
-                .bits = (int)le16(b + 28),
+                .bits = (int)load_le(b + 28, 2),
                 .top_down = rows < 0 };
     if (compression != 0 && !(compression == 3 && h->bits == 32))
         return image_damaged(ctx, r, "a compressed BMP; only plain ones are read");

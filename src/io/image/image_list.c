@@ -100,23 +100,8 @@ static cloob_status add_pattern(cloob_ctx *ctx, image_list *l, const char *what,
     return status;
 }
 
-cloob_status image_paths_find(cloob_ctx *ctx, const char *const *what, int64_t n, image_paths *out)
+cloob_status image_list_find(cloob_ctx *ctx, image_list *l, const char *const *what, int64_t n)
 {
-    *out = (image_paths){ 0 };
-    image_list *l = out->memory = calloc(1, sizeof *l);
-    if (!l) return ctx_no_memory(ctx, sizeof *l, "a list of images");
     for (int64_t i = 0; i < n; i++) CLOOB_TRY(add_pattern(ctx, l, what[i], n == 1));
-    out->path = calloc((size_t)l->count + 1, sizeof *out->path);
-    if (!out->path) return ctx_no_memory(ctx, (size_t)l->count * sizeof *out->path, "a list of images");
-    for (; out->count < l->count; out->count++) out->path[out->count] = l->item[out->count].path;
     return CLOOB_OK;
-}
-
-void image_paths_release(image_paths *p)
-{
-    if (!p) return;
-    if (p->memory) image_list_release(p->memory);
-    free(p->memory);
-    free((void *)p->path);
-    *p = (image_paths){ 0 };
 }

@@ -30,17 +30,9 @@ typedef struct image_list {
 cloob_status image_list_add(cloob_ctx *ctx, image_list *l, const char *path, bool must_exist);
 void image_list_release(image_list *l);
 
-/* Files, folders (with the folders in them) and glob patterns, as paths of images: what is named is taken as it is,
- * folders give files with the endings of known formats, in order. */
-typedef struct image_paths {
-    const char **path; /* (count), belongs to `memory` */
-    int64_t count;
-    void *memory;
-} image_paths;
-
-/* A single path that is not there is an error that names it; one of several is listed, and whoever reads it leaves it
- * out. Release the result also on failure. */
-cloob_status image_paths_find(cloob_ctx *ctx, const char *const *what, int64_t n, image_paths *out);
-void image_paths_release(image_paths *p);
+/* Adds files, folders (with the folders in them) and glob patterns: what is named is taken as it is, folders give files
+ * with the endings of known formats, in order. A single path that is not there is an error that names it; one of several
+ * is listed, and whoever reads it leaves it out. */
+cloob_status image_list_find(cloob_ctx *ctx, image_list *l, const char *const *what, int64_t n);
 
 #endif

@@ -1,10 +1,10 @@
-/* The pickle stack machine: one function per opcode, one table. */
+/* The pickle stack machine: one function per opcode, one table. Opcodes that only protocol 0 uses are refused. */
 #include "io/torch/pickle.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "io/torch/pickle_machine.h"
 
 enum { SLAB_VALUES = 512, VALUE_LIMIT = 4 << 20 };
@@ -106,10 +106,9 @@ static cloob_status pop_to_mark(pk_machine *m, pk_value ***from, int64_t *count)
     return CLOOB_OK;
 }
 
-/* A list, tuple or dict of the given values. */
-static pk_value *gather(pk_machine *m, pk_kind kind, pk_value **from, int64_t count)
+static pk_value *gather_tuple(pk_machine *m, pk_value **from, int64_t count)
 {
-    pk_value *v = pk_new(m, kind);
+    pk_value *v = pk_new(m, PK_TUPLE);
     for (int64_t i = 0; v && i < count; i++)
         if (!pk_append(m, v, from[i])) return NULL;
     return v;
@@ -130,8 +129,7 @@ static bool take_uint(pk_machine *m, int n, uint64_t *out)
 {
     const unsigned char *p = NULL;
     if (!take(m, (size_t)n, &p)) return false;
-    *out = 0;
-    for (int i = n - 1; i >= 0; i--) *out = *out << 8 | p[i];
+    *out = load_le(p, n);
     return true;
 }
 
@@ -201,37 +199,6 @@ static cloob_status push_long(pk_machine *m, const unsigned char *p, size_t n)
     return push_int(m, (int64_t)v);
 }
 
-static cloob_status push_decimal(pk_machine *m, bool may_be_bool)
-{
-    const char *line = NULL;
-    size_t n = 0;
-    char text[64], *end;
-    CLOOB_TRY(take_line(m, &line, &n));
-    if (may_be_bool && n == 2 && line[0] == '0' && (line[1] == '0' || line[1] == '1'))
-        return push_bool(m, line[1] == '1');
-    if (n && line[n - 1] == 'L') n--;
-    if (!n || n >= sizeof text) return pk_fail(m, "number of an impossible length");
-    memcpy(text, line, n);
-    text[n] = '\0';
-    errno = 0;
-    long long v = strtoll(text, &end, 10);
-    if (*end || errno) return pk_fail(m, "not an integer that fits 64 bits");
-    return push_int(m, v);
-}
-
-static cloob_status push_decimal_float(pk_machine *m)
-{
-    const char *line = NULL;
-    size_t n = 0;
-    char text[64], *end;
-    CLOOB_TRY(take_line(m, &line, &n));
-    if (!n || n >= sizeof text) return pk_fail(m, "number of an impossible length");
-    memcpy(text, line, n);
-    text[n] = '\0';
-    double v = strtod(text, &end);
-    return *end ? pk_fail(m, "not a number") : push_float(m, v);
-}
-
 static cloob_status push_binary_float(pk_machine *m)
 {
     const unsigned char *p = NULL;
@@ -266,18 +233,6 @@ static cloob_status push_counted_long(pk_machine *m, int count_bytes)
     return push_long(m, p, n);
 }
 
-/* Protocol 0 texts. Escapes are kept as they are written: no name of a weight has any. */
-static cloob_status push_line(pk_machine *m, bool quoted)
-{
-    const char *line = NULL;
-    size_t n = 0;
-    CLOOB_TRY(take_line(m, &line, &n));
-    if (!quoted) return push_text(m, PK_STRING, line, n);
-    if (n < 2 || line[0] != line[n - 1] || (line[0] != '\'' && line[0] != '"'))
-        return pk_fail(m, "string without quotes");
-    return push_text(m, PK_STRING, line + 1, n - 2);
-}
-
 /* ---- memo ---------------------------------------------------------------------------------------- */
 
 static cloob_status memo_put(pk_machine *m, uint64_t index)
@@ -299,20 +254,6 @@ static cloob_status memo_get(pk_machine *m, uint64_t index)
     return push(m, m->memo[index]);
 }
 
-static cloob_status memo_line(pk_machine *m, bool put)
-{
-    const char *line = NULL;
-    size_t n = 0;
-    uint64_t index = 0;
-    CLOOB_TRY(take_line(m, &line, &n));
-    if (!n || n > 9) return pk_fail(m, "bad memo index");
-    for (size_t i = 0; i < n; i++) {
-        if (line[i] < '0' || line[i] > '9') return pk_fail(m, "bad memo index");
-        index = index * 10 + (uint64_t)(line[i] - '0');
-    }
-    return put ? memo_put(m, index) : memo_get(m, index);
-}
-
 static cloob_status memo_binary(pk_machine *m, int bytes, bool put)
 {
     uint64_t index;
@@ -322,20 +263,19 @@ static cloob_status memo_binary(pk_machine *m, int bytes, bool put)
 
 /* ---- containers ---------------------------------------------------------------------------------- */
 
-static cloob_status push_gathered(pk_machine *m, pk_kind kind)
+static cloob_status push_marked(pk_machine *m)
 {
     pk_value **from;
     int64_t n;
     CLOOB_TRY(pop_to_mark(m, &from, &n));
-    if (kind == PK_DICT && n % 2) return pk_fail(m, "key without a value");
-    return push(m, gather(m, kind, from, n));
+    return push(m, gather_tuple(m, from, n));
 }
 
 static cloob_status push_tuple(pk_machine *m, int64_t n)
 {
     if (above_mark(m) < n) return pk_fail(m, "stack too short for a tuple");
     m->depth -= n;
-    return push(m, gather(m, PK_TUPLE, m->stack + m->depth, n));
+    return push(m, gather_tuple(m, m->stack + m->depth, n));
 }
 
 static cloob_status append_to_top(pk_machine *m, pk_kind kind, pk_value **from, int64_t n)
@@ -408,21 +348,6 @@ static cloob_status op_newobj_ex(pk_machine *m)
     return op_reduce(m);
 }
 
-/* INST has its class in the stream, OBJ on the stack above the mark. */
-static cloob_status op_inst(pk_machine *m, bool from_stack)
-{
-    pk_value **from, *v;
-    int64_t n;
-    if (!from_stack) CLOOB_TRY(op_global(m)); /* lands above the mark, after the arguments */
-    CLOOB_TRY(pop_to_mark(m, &from, &n));
-    if (n < 1) return pk_fail(m, "an instance without its class");
-    pk_value *class_ = from_stack ? from[0] : from[n - 1];
-    pk_value *args = gather(m, PK_TUPLE, from_stack ? from + 1 : from, n - 1);
-    if (!args) return pk_no_memory(m);
-    CLOOB_TRY(pk_call(m, class_, args, &v));
-    return push(m, v);
-}
-
 static cloob_status op_build(pk_machine *m)
 {
     pk_value *state = pop(m), *obj = top(m);
@@ -430,11 +355,9 @@ static cloob_status op_build(pk_machine *m)
     return pk_build(m, obj, state);
 }
 
-static cloob_status op_persistent(pk_machine *m, bool line)
+static cloob_status op_persistent(pk_machine *m)
 {
-    pk_value *v;
-    if (line) return pk_fail(m, "a storage named by a line of text");
-    pk_value *id = pop(m);
+    pk_value *id = pop(m), *v;
     if (!id) return pk_fail(m, "nothing on the stack");
     CLOOB_TRY(pk_persistent(m, id, &v));
     return push(m, v);
@@ -449,31 +372,10 @@ static cloob_status op_protocol(pk_machine *m)
     return v <= 5 ? CLOOB_OK : pk_fail(m, "protocol above 5");
 }
 
-static cloob_status op_pop(pk_machine *m)
-{
-    if (above_mark(m) > 0) m->depth--;
-    else if (m->marks) m->marks--;
-    else return pk_fail(m, "nothing to drop");
-    return CLOOB_OK;
-}
-
-static cloob_status op_pop_mark(pk_machine *m)
-{
-    pk_value **from;
-    int64_t n;
-    return pop_to_mark(m, &from, &n);
-}
-
 static cloob_status op_frame(pk_machine *m)
 {
     uint64_t bytes; /* frames only help readers of streams; the whole pickle is in memory */
     return take_uint(m, 8, &bytes) ? CLOOB_OK : pk_fail(m, "cut short");
-}
-
-static cloob_status op_dup(pk_machine *m)
-{
-    pk_value *v = top(m);
-    return v ? push(m, v) : pk_fail(m, "nothing to double");
 }
 
 static cloob_status step(pk_machine *m, unsigned char op)
@@ -483,17 +385,12 @@ static cloob_status step(pk_machine *m, unsigned char op)
     case 'N': return push(m, pk_new(m, PK_NONE));
     case 0x88: return push_bool(m, true);
     case 0x89: return push_bool(m, false);
-    case 'I': return push_decimal(m, true);
-    case 'L': return push_decimal(m, false);
     case 'J': return push_binary_int(m, 4);
     case 'K': return push_binary_int(m, 1);
     case 'M': return push_binary_int(m, 2);
     case 0x8a: return push_counted_long(m, 1);
     case 0x8b: return push_counted_long(m, 4);
-    case 'F': return push_decimal_float(m);
     case 'G': return push_binary_float(m);
-    case 'S': return push_line(m, true);
-    case 'V': return push_line(m, false);
     case 'T':
     case 'X': return push_counted(m, PK_STRING, 4);
     case 'U':
@@ -505,17 +402,12 @@ static cloob_status step(pk_machine *m, unsigned char op)
     case 0x96: return push_counted(m, PK_BYTES, 8);
     /* the stack and containers */
     case '(': return push_mark(m);
-    case '0': return op_pop(m);
-    case '1': return op_pop_mark(m);
-    case '2': return op_dup(m);
     case ']': return push(m, pk_new(m, PK_LIST));
     case '}': return push(m, pk_new(m, PK_DICT));
-    case ')': return push(m, pk_new(m, PK_TUPLE));
+    case ')':
     case 0x8f: return push(m, pk_new(m, PK_TUPLE));
-    case 'l': return push_gathered(m, PK_LIST);
-    case 'd': return push_gathered(m, PK_DICT);
     case 't':
-    case 0x91: return push_gathered(m, PK_TUPLE);
+    case 0x91: return push_marked(m);
     case 0x85:
     case 0x86:
     case 0x87: return push_tuple(m, op - 0x84);
@@ -527,11 +419,9 @@ static cloob_status step(pk_machine *m, unsigned char op)
     /* the memo, names and calls */
     case 0x80: return op_protocol(m);
     case 0x95: return op_frame(m);
-    case 'p': return memo_line(m, true);
     case 'q': return memo_binary(m, 1, true);
     case 'r': return memo_binary(m, 4, true);
     case 0x94: return memo_put(m, (uint64_t)m->memo_count);
-    case 'g': return memo_line(m, false);
     case 'h': return memo_binary(m, 1, false);
     case 'j': return memo_binary(m, 4, false);
     case 'c': return op_global(m);
@@ -539,11 +429,8 @@ static cloob_status step(pk_machine *m, unsigned char op)
     case 'R':
     case 0x81: return op_reduce(m);
     case 0x92: return op_newobj_ex(m);
-    case 'i': return op_inst(m, false);
-    case 'o': return op_inst(m, true);
     case 'b': return op_build(m);
-    case 'P': return op_persistent(m, true);
-    case 'Q': return op_persistent(m, false);
+    case 'Q': return op_persistent(m);
     default: return pk_fail(m, "not an instruction that files of weights have");
     }
 }

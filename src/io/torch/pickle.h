@@ -1,7 +1,7 @@
 /* A pickle read as data: numbers, texts, lists, dicts and tensors; nothing is ever called.
  *
  * A pickle is a program for a stack machine that may name any Python function. This reader runs the stack
- * machine (protocols 0 to 5) over values of its own, knows by name the few functions that rebuild tensors and
+ * machine (protocols 1 to 5) over values of its own, knows by name the few functions that rebuild tensors and
  * containers, and refuses every other name. Depth costs nothing (no recursion), and memory is bounded by the
  * pickle's length.
  *

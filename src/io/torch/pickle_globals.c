@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/text.h"
 #include "io/torch/pickle_machine.h"
 
 /* What a name may do when it is called. */
@@ -47,14 +48,6 @@ static const global_row rows[] = {
     { "torch", "ByteStorage", CALL_STORAGE, CLOOB_U8 },
     { "torch", "BoolStorage", CALL_STORAGE, CLOOB_BOOL },
     { "torch.storage", "UntypedStorage", CALL_STORAGE, CLOOB_U8 },
-    { "torch.cuda", "FloatStorage", CALL_STORAGE, CLOOB_F32 },
-    { "torch.cuda", "HalfStorage", CALL_STORAGE, CLOOB_F16 },
-    { "torch.cuda", "BFloat16Storage", CALL_STORAGE, CLOOB_BF16 },
-    { "torch.cuda", "DoubleStorage", CALL_STORAGE, CLOOB_F64 },
-    { "torch.cuda", "LongStorage", CALL_STORAGE, CLOOB_I64 },
-    { "torch.cuda", "IntStorage", CALL_STORAGE, CLOOB_I32 },
-    { "torch.cuda", "ByteStorage", CALL_STORAGE, CLOOB_U8 },
-    { "torch.cuda", "BoolStorage", CALL_STORAGE, CLOOB_BOOL },
     /* containers */
     { "collections", "OrderedDict", CALL_DICT, 0 },
     { "collections", "defaultdict", CALL_DICT, 0 },
@@ -114,6 +107,7 @@ static const global_row *find(const char *module, const char *name)
     static const global_row script = { "__torch__", "*", CALL_OBJECT, 0 }, type = { "torch", "*", CALL_NEVER, 0 };
     if (strcmp(module, "__builtin__") == 0) module = "builtins"; /* Python 2 wrote the older files */
     if (strcmp(module, "copy_reg") == 0) module = "copyreg";
+    if (strcmp(module, "torch.cuda") == 0 && text_ends_with(name, "Storage")) module = "torch";
     /* classes of a TorchScript archive: their code is in other members and is not read */
     if (strncmp(module, "__torch__", 9) == 0 && (module[9] == '\0' || module[9] == '.')) return &script;
     if (is_element_type(module, name)) return &type;

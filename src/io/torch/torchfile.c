@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "io/torch/zip.h"
@@ -137,10 +138,10 @@ static cloob_status stream_storage(reader *r, const char *key, size_t *at)
     storage_bytes *s = (storage_bytes *)(uintptr_t)(key ? stream_find(r, key) : NULL);
     if (!s || s->data)
         return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: a storage that nothing or two lists name", r->name);
-    uint64_t count = 0, element = s->size;
+    uint64_t element = s->size;
     if (r->size - *at < 8)
         return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: cut short before storage %.60s", r->name, key);
-    for (int i = 7; i >= 0; i--) count = count << 8 | r->data[*at + (size_t)i];
+    uint64_t count = load_le(r->data + *at, 8);
     *at += 8;
     if (count > (r->size - *at) / element)
         return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: cut short inside storage %.60s", r->name, key);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
+
 enum {
     LOCAL_SIGNATURE = 0x04034b50,
     CENTRAL_SIGNATURE = 0x02014b50,
@@ -28,20 +30,13 @@ typedef struct reader {
     uint64_t directory, directory_bytes, members;
 } reader;
 
-static uint64_t load(const unsigned char *p, int bytes)
-{
-    uint64_t v = 0;
-    for (int i = bytes - 1; i >= 0; i--) v = v << 8 | p[i];
-    return v;
-}
-
 static cloob_status damaged(reader *r, const char *what)
 {
     return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: damaged zip file: %s (cut short, or not written to its end?)",
                     r->name, what);
 }
 
-bool zip_looks_like(const unsigned char *data, size_t size) { return size >= 4 && load(data, 4) == LOCAL_SIGNATURE; }
+bool zip_looks_like(const unsigned char *data, size_t size) { return size >= 4 && load_le(data, 4) == LOCAL_SIGNATURE; }
 
 /* ---- the end of the file ------------------------------------------------------------------------- */
 
@@ -51,7 +46,7 @@ static bool find_end(const reader *r, uint64_t *at)
     if (r->size < END_BYTES) return false;
     uint64_t last = r->size - END_BYTES, first = last > 0xFFFF ? last - 0xFFFF : 0;
     for (uint64_t i = last + 1; i-- > first;)
-        if (load(r->data + i, 4) == END_SIGNATURE && load(r->data + i + 20, 2) == r->size - i - END_BYTES) {
+        if (load_le(r->data + i, 4) == END_SIGNATURE && load_le(r->data + i + 20, 2) == r->size - i - END_BYTES) {
             *at = i;
             return true;
         }
@@ -61,13 +56,13 @@ static bool find_end(const reader *r, uint64_t *at)
 /* A file of 4 GiB or 65,535 members has its sizes in a second record, found through a locator before the first. */
 static cloob_status read_end64(reader *r, uint64_t end)
 {
-    if (end < LOCATOR64_BYTES || load(r->data + end - LOCATOR64_BYTES, 4) != LOCATOR64_SIGNATURE) return CLOOB_OK;
-    uint64_t at = load(r->data + end - LOCATOR64_BYTES + 8, 8);
-    if (at > r->size || r->size - at < END64_BYTES || load(r->data + at, 4) != END64_SIGNATURE)
+    if (end < LOCATOR64_BYTES || load_le(r->data + end - LOCATOR64_BYTES, 4) != LOCATOR64_SIGNATURE) return CLOOB_OK;
+    uint64_t at = load_le(r->data + end - LOCATOR64_BYTES + 8, 8);
+    if (at > r->size || r->size - at < END64_BYTES || load_le(r->data + at, 4) != END64_SIGNATURE)
         return damaged(r, "its 64-bit directory is not where it should be");
-    r->members = load(r->data + at + 32, 8);
-    r->directory_bytes = load(r->data + at + 40, 8);
-    r->directory = load(r->data + at + 48, 8);
+    r->members = load_le(r->data + at + 32, 8);
+    r->directory_bytes = load_le(r->data + at + 40, 8);
+    r->directory = load_le(r->data + at + 48, 8);
     return CLOOB_OK;
 }
 
@@ -75,9 +70,9 @@ static cloob_status read_end(reader *r)
 {
     uint64_t at;
     if (!find_end(r, &at)) return damaged(r, "no directory at its end");
-    r->members = load(r->data + at + 10, 2);
-    r->directory_bytes = load(r->data + at + 12, 4);
-    r->directory = load(r->data + at + 16, 4);
+    r->members = load_le(r->data + at + 10, 2);
+    r->directory_bytes = load_le(r->data + at + 12, 4);
+    r->directory = load_le(r->data + at + 16, 4);
     CLOOB_TRY(read_end64(r, at));
     if (r->directory > r->size || r->directory_bytes > r->size - r->directory)
         return damaged(r, "its directory is outside of it");
@@ -99,12 +94,12 @@ static bool read_extra64(const unsigned char *extra, uint64_t bytes, central *c)
     uint64_t *field[] = { &c->size, &c->packed, &c->offset };
     bool wanted = c->size == UINT32_MAX || c->packed == UINT32_MAX || c->offset == UINT32_MAX;
     while (wanted && bytes >= 4) {
-        uint64_t id = load(extra, 2), n = load(extra + 2, 2), used = 0;
+        uint64_t id = load_le(extra, 2), n = load_le(extra + 2, 2), used = 0;
         if (n > bytes - 4) return false;
         for (int i = 0; id == 1 && i < 3; i++) {
             if (*field[i] != UINT32_MAX) continue;
             if (used + 8 > n) return false;
-            *field[i] = load(extra + 4 + used, 8);
+            *field[i] = load_le(extra + 4 + used, 8);
             used += 8;
         }
         if (id == 1) return true;
@@ -118,9 +113,9 @@ static bool read_extra64(const unsigned char *extra, uint64_t bytes, central *c)
 static cloob_status find_data(reader *r, const central *c, zip_member *out)
 {
     if (c->offset > r->directory || r->directory - c->offset < LOCAL_BYTES ||
-        load(r->data + c->offset, 4) != LOCAL_SIGNATURE)
+        load_le(r->data + c->offset, 4) != LOCAL_SIGNATURE)
         return damaged(r, "a member is not where its directory says");
-    uint64_t skip = LOCAL_BYTES + load(r->data + c->offset + 26, 2) + load(r->data + c->offset + 28, 2);
+    uint64_t skip = LOCAL_BYTES + load_le(r->data + c->offset + 26, 2) + load_le(r->data + c->offset + 28, 2);
     uint64_t left = r->directory - c->offset;
     if (skip > left || c->packed > left - skip) return damaged(r, "a member reaches beyond the end");
     out->size = c->size;
@@ -141,15 +136,15 @@ static cloob_status read_member(reader *r, uint64_t *at, zip_member *out)
 {
     const unsigned char *p = r->data + r->directory + *at;
     uint64_t left = r->directory_bytes - *at;
-    if (left < CENTRAL_BYTES || load(p, 4) != CENTRAL_SIGNATURE) return damaged(r, "its directory breaks off");
-    central c = { .flags = load(p + 8, 2),
-                  .method = load(p + 10, 2),
-                  .packed = load(p + 20, 4),
-                  .size = load(p + 24, 4),
-                  .offset = load(p + 42, 4),
-                  .name_bytes = load(p + 28, 2),
-                  .extra_bytes = load(p + 30, 2),
-                  .comment_bytes = load(p + 32, 2) };
+    if (left < CENTRAL_BYTES || load_le(p, 4) != CENTRAL_SIGNATURE) return damaged(r, "its directory breaks off");
+    central c = { .flags = load_le(p + 8, 2),
+                  .method = load_le(p + 10, 2),
+                  .packed = load_le(p + 20, 4),
+                  .size = load_le(p + 24, 4),
+                  .offset = load_le(p + 42, 4),
+                  .name_bytes = load_le(p + 28, 2),
+                  .extra_bytes = load_le(p + 30, 2),
+                  .comment_bytes = load_le(p + 32, 2) };
     uint64_t whole = CENTRAL_BYTES + c.name_bytes + c.extra_bytes + c.comment_bytes;
     if (whole > left || !read_extra64(p + CENTRAL_BYTES + c.name_bytes, c.extra_bytes, &c))
         return damaged(r, "its directory breaks off");
@@ -229,7 +224,7 @@ static uint32_t crc32_of(const unsigned char *p, size_t n)
     uint32_t table[4][256], c = UINT32_MAX;
     crc_table(table);
     for (; n >= 4; p += 4, n -= 4) {
-        c ^= (uint32_t)load(p, 4);
+        c ^= (uint32_t)load_le(p, 4);
         c = table[3][c & 0xFF] ^ table[2][c >> 8 & 0xFF] ^ table[1][c >> 16 & 0xFF] ^ table[0][c >> 24];
     }
     for (; n; p++, n--) c = table[0][(c ^ *p) & 0xFF] ^ c >> 8;

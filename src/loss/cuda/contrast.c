@@ -45,14 +45,29 @@ static cloob_status scores(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c, 
     return gpu_cuda(ctx, k_narrow(g->stream, g->s, g->wide, g->own, c->inv_tau, s->m, s->n), "scores");
 }
 
+static fused_call fused_of(const gpu *g, const gpu_contrast *c, const strip *s)
+{
+    return (fused_call){ .m = (int)s->m,
+                         .n = (int)s->n,
+                         .d = (int)g->d,
+                         .a = s->a,
+                         .b = s->b,
+                         .scale = (float)c->inv_tau,
+                         .own = s->own,
+                         .top = g->top,
+                         .sum = g->sum,
+                         .pos = g->pos,
+                         .partial = g->partial,
+                         .e = g->e,
+                         .lse = c->lse + s->i,
+                         .weight = c->weight + s->i,
+                         .N = (double)c->b.n };
+}
+
 static cloob_status add_tile(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c, const strip *s)
 {
-    int64_t d = g->d;
-    if (g->fused)
-        return gpu_cuda(ctx,
-                        fused_lse(g->stream, g->top, g->sum, g->pos, g->partial, s->a, s->b, s->m, s->n, d,
-                                  (float)c->inv_tau, s->own),
-                        "log-sum-exp");
+    fused_call f = fused_of(g, c, s);
+    if (g->fused) return gpu_cuda(ctx, fused_scores(g->stream, FUSED_LSE, &f), "log-sum-exp");
     CLOOB_TRY(scores(ctx, g, c, s));
     return gpu_cuda(ctx, k_lse_add(g->stream, g->top, g->sum, g->pos, g->s, s->m, s->n, s->own), "log-sum-exp");
 }
@@ -85,15 +100,10 @@ static cloob_status centre(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c)
 
 static cloob_status dscore_tile(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c, const strip *s)
 {
-    int64_t d = g->d;
-    const double *lse = c->lse + s->i, *weight = c->weight + s->i;
-    double N = (double)c->b.n;
-    if (g->fused)
-        return gpu_cuda(ctx,
-                        fused_dk(g->stream, g->e, s->a, s->b, lse, weight, s->m, s->n, d, (float)c->inv_tau, s->own, N),
-                        "gradient of the contrast");
+    fused_call f = fused_of(g, c, s);
+    if (g->fused) return gpu_cuda(ctx, fused_scores(g->stream, FUSED_DK, &f), "gradient of the contrast");
     CLOOB_TRY(scores(ctx, g, c, s));
-    return gpu_cuda(ctx, k_dscore(g->stream, g->T, g->e, g->s, lse, weight, s->m, s->n, s->own, N),
+    return gpu_cuda(ctx, k_dscore(g->stream, g->T, g->e, g->s, f.lse, f.weight, s->m, s->n, s->own, f.N),
                     "gradient of the contrast");
 }
 

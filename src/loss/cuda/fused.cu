@@ -22,19 +22,7 @@ enum {
     SHARED_BYTES = STAGES * STAGE_BYTES + 1024 + 256
 };
 
-enum kind { EXP, DSCORE, LSE, DK };
-
-struct job {
-    int m, n, d;  /* of this call: rows of a, rows of b, width */
-    float scale;  /* beta or inv_tau */
-    float factor; /* DSCORE */
-    int64_t own;  /* LSE, DK: column of row 0's positive */
-    double N;     /* DK */
-    __nv_bfloat16 *e, *ds;
-    float *pos;
-    float2 *partial; /* LSE: (column tiles, m): maximum and sum */
-    const double *lse, *weight;
-};
+typedef __nv_bfloat16 bf16;
 
 struct maps {
     CUtensorMap a, b, da, db;
@@ -55,12 +43,12 @@ struct place { /* of a thread's numbers in the matrix: rows row and row + 8, col
 
 /* A packed pair of columns each from four groups of eight: 16-byte stores, 64 bytes a quad. g: which four
  * groups. */
-__device__ __forceinline__ void store(__nv_bfloat16 *to, uint32_t (&v)[4], const job &j, place at, int half, int g)
+__device__ __forceinline__ void store(void *to, uint32_t (&v)[4], const fused_call &j, place at, int half, int g)
 {
     int lane = threadIdx.x % 4, row = at.row + 8 * half, column = at.column - 2 * lane + 8 * (4 * g + lane);
     transpose_quad(v);
     if (row < j.m && column < j.n)
-        *reinterpret_cast<uint4 *>(to + (int64_t)row * j.n + column) = make_uint4(v[0], v[1], v[2], v[3]);
+        *reinterpret_cast<uint4 *>((bf16 *)to + (int64_t)row * j.n + column) = make_uint4(v[0], v[1], v[2], v[3]);
 }
 
 /* exp(scale (s - 1)), packed: w[i] of c[2 i], c[2 i + 1] */
@@ -72,7 +60,7 @@ __device__ __forceinline__ void exponentials(uint32_t (&w)[64], const float (&c)
         w[i] = pack_pair(exp2_fast(fmaf(c[2 * i], k, -k)), exp2_fast(fmaf(c[2 * i + 1], k, -k)));
 }
 
-__device__ __forceinline__ void store_exponentials(const uint32_t (&w)[64], const job &j, place at)
+__device__ __forceinline__ void store_exponentials(const uint32_t (&w)[64], const fused_call &j, place at)
 {
 #pragma unroll
     for (int i = 0; i < 16; i++) {
@@ -84,7 +72,8 @@ __device__ __forceinline__ void store_exponentials(const uint32_t (&w)[64], cons
 }
 
 /* factor E o T */
-__device__ __forceinline__ void store_dscores(const uint32_t (&w)[64], const float (&c)[128], const job &j, place at)
+__device__ __forceinline__ void store_dscores(const uint32_t (&w)[64], const float (&c)[128], const fused_call &j,
+                                              place at)
 {
 #pragma unroll
     for (int i = 0; i < 16; i++) {
@@ -112,14 +101,14 @@ __device__ __forceinline__ float quad_sum(float v)
 }
 
 /* Where a row meets its positive in this call's columns; -1: not here. */
-__device__ __forceinline__ int own_column(const job &j, int row)
+__device__ __forceinline__ int own_column(const fused_call &j, int row)
 {
     int64_t at = j.own + row;
     return at >= 0 && at < j.n ? (int)at : -1;
 }
 
-/* Maximum and sum of the scores of one row, the positive and what lies past the end left out. */
-__device__ __forceinline__ void row_lse(const float (&c)[128], int half, const job &j, place at, int column_tile)
+/* Maximum and sum of the scores of one row, without the positive and columns past the end. */
+__device__ __forceinline__ void row_lse(const float (&c)[128], int half, const fused_call &j, place at, int column_tile)
 {
     int row = at.row + 8 * half, own = own_column(j, row);
     float top = -INFINITY, sum = 0;
@@ -140,11 +129,11 @@ __device__ __forceinline__ void row_lse(const float (&c)[128], int half, const j
     }
     sum = quad_sum(sum);
     if (threadIdx.x % 4 == 0 && row < j.m)
-        j.partial[(int64_t)column_tile * j.m + row] = make_float2(j.scale * top, sum);
+        ((float2 *)j.partial)[(int64_t)column_tile * j.m + row] = make_float2(j.scale * top, sum);
 }
 
 /* weight / N (exp(scale s - lse), or -1 at the positive) */
-__device__ __forceinline__ void store_dk(const float (&c)[128], int half, const job &j, place at)
+__device__ __forceinline__ void store_dk(const float (&c)[128], int half, const fused_call &j, place at)
 {
     int row = at.row + 8 * half, safe = row < j.m ? row : j.m - 1;
     double lse = j.lse[safe], weight = j.weight[safe] / j.N;
@@ -166,14 +155,14 @@ __device__ __forceinline__ void store_dk(const float (&c)[128], int half, const 
     }
 }
 
-template <kind K>
+template <fused_kind K>
 __device__ __forceinline__ int products()
 {
-    return K == DSCORE ? 3 : 1;
+    return K == FUSED_DSCORE ? 3 : 1;
 }
 
-template <kind K>
-__device__ void produce(ring r, const maps &t, const job &j, int tiles, int row_tiles)
+template <fused_kind K>
+__device__ void produce(ring r, const maps &t, const fused_call &j, int tiles, int row_tiles)
 {
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         int row = tile % row_tiles * ROWS, column = tile / row_tiles * COLUMNS;
@@ -188,38 +177,39 @@ __device__ void produce(ring r, const maps &t, const job &j, int tiles, int row_
 }
 
 /* c = or += the product of the group's rows and the tile's columns. */
-__device__ __forceinline__ void multiply(float (&c)[128], ring &r, const job &j, int group, bool keep)
+__device__ __forceinline__ void multiply(float (&c)[128], ring &r, const fused_call &j, int group, bool keep)
 {
     multiply_stages(c, r, j.d / DEPTH, keep, [&](int) -> stage_operands {
         return { r.here() + group * (A_BYTES / 2), r.here() + A_BYTES };
     });
 }
 
-template <kind K>
-__device__ __forceinline__ void finish(float (&c)[128], ring &r, const job &j, place at, int column_tile, int group)
+template <fused_kind K>
+__device__ __forceinline__ void finish(float (&c)[128], ring &r, const fused_call &j, place at, int column_tile,
+                                       int group)
 {
-    if (K == LSE) {
+    if (K == FUSED_LSE) {
         row_lse(c, 0, j, at, column_tile);
         row_lse(c, 1, j, at, column_tile);
         return;
     }
-    if (K == DK) {
+    if (K == FUSED_DK) {
         store_dk(c, 0, j, at);
         store_dk(c, 1, j, at);
         return;
     }
     uint32_t w[64];
     exponentials(w, c, j.scale);
-    if (K == DSCORE) {
+    if (K == FUSED_DSCORE) {
         multiply(c, r, j, group, false);
         multiply(c, r, j, group, true);
     }
     store_exponentials(w, j, at);
-    if (K == DSCORE) store_dscores(w, c, j, at);
+    if (K == FUSED_DSCORE) store_dscores(w, c, j, at);
 }
 
-template <kind K>
-__device__ void consume(ring r, const job &j, int tiles, int row_tiles, int group)
+template <fused_kind K>
+__device__ void consume(ring r, const fused_call &j, int tiles, int row_tiles, int group)
 {
     float c[128];
     int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
@@ -231,8 +221,9 @@ __device__ void consume(ring r, const job &j, int tiles, int row_tiles, int grou
     }
 }
 
-template <kind K>
-__global__ void __launch_bounds__(THREADS, 1) scores(const __grid_constant__ maps t, const __grid_constant__ job j)
+template <fused_kind K>
+__global__ void __launch_bounds__(THREADS, 1)
+    scores(const __grid_constant__ maps t, const __grid_constant__ fused_call j)
 {
     extern __shared__ char memory[];
     __shared__ uint64_t full[STAGES], empty[STAGES];
@@ -282,33 +273,25 @@ cudaError_t processors(int *count)
     return e != cudaSuccess ? e : cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device);
 }
 
-template <kind K>
-cudaError_t launch(cudaStream_t stream, const job &j, const void *a, const void *b, const void *da, const void *db)
+template <fused_kind K>
+cudaError_t launch(cudaStream_t stream, const fused_call &j)
 {
     maps t;
     int sms;
-    if (j.m == 0 || j.n == 0) return cudaSuccess;
     cudaError_t e = processors(&sms);
-    if (e == cudaSuccess) e = tensor_map_rows(&t.a, a, j.m, j.d, DEPTH, ROWS);
-    if (e == cudaSuccess) e = tensor_map_rows(&t.b, b, j.n, j.d, DEPTH, COLUMNS);
-    if (e == cudaSuccess) e = tensor_map_rows(&t.da, da ? da : a, j.m, j.d, DEPTH, ROWS);
-    if (e == cudaSuccess) e = tensor_map_rows(&t.db, db ? db : b, j.n, j.d, DEPTH, COLUMNS);
+    if (e == cudaSuccess) e = tensor_map_rows(&t.a, j.a, j.m, j.d, DEPTH, ROWS);
+    if (e == cudaSuccess) e = tensor_map_rows(&t.b, j.b, j.n, j.d, DEPTH, COLUMNS);
+    if (e == cudaSuccess) e = tensor_map_rows(&t.da, j.da ? j.da : j.a, j.m, j.d, DEPTH, ROWS);
+    if (e == cudaSuccess) e = tensor_map_rows(&t.db, j.db ? j.db : j.b, j.n, j.d, DEPTH, COLUMNS);
     if (e == cudaSuccess)
         e = cudaFuncSetAttribute(scores<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
     if (e != cudaSuccess) return e;
     int tiles = (j.m + ROWS - 1) / ROWS * ((j.n + COLUMNS - 1) / COLUMNS), blocks = tiles > sms ? sms : tiles;
     scores<K><<<blocks, THREADS, SHARED_BYTES, stream>>>(t, j);
+    if (K == FUSED_LSE)
+        lse_combine<<<(unsigned)((j.m + 127) / 128), 128, 0, stream>>>(j.top, j.sum, (const float2 *)j.partial, j.m,
+                                                                       (j.n + COLUMNS - 1) / COLUMNS);
     return cudaGetLastError();
-}
-
-job job_of(int64_t m, int64_t n, int64_t d, float scale)
-{
-    job j = {};
-    j.m = (int)m;
-    j.n = (int)n;
-    j.d = (int)d;
-    j.scale = scale;
-    return j;
 }
 
 } // namespace
@@ -317,50 +300,17 @@ extern "C" {
 
 bool fused_takes(int64_t d) { return d % DEPTH == 0; }
 
-cudaError_t fused_exp(cudaStream_t stream, void *e, const void *a, const void *b, int64_t m, int64_t n, int64_t d,
-                      float beta)
-{
-    job j = job_of(m, n, d, beta);
-    j.e = (__nv_bfloat16 *)e;
-    return launch<EXP>(stream, j, a, b, nullptr, nullptr);
-}
-
-cudaError_t fused_dscore(cudaStream_t stream, void *e, void *ds, const void *a, const void *b, const void *dra,
-                         const void *drb, int64_t m, int64_t n, int64_t d, float beta, float factor)
-{
-    job j = job_of(m, n, d, beta);
-    j.factor = factor;
-    j.e = (__nv_bfloat16 *)e;
-    j.ds = (__nv_bfloat16 *)ds;
-    return launch<DSCORE>(stream, j, a, b, dra, drb);
-}
-
 size_t fused_partial_bytes(int64_t tile) { return (size_t)((tile + COLUMNS - 1) / COLUMNS * tile) * sizeof(float2); }
 
-cudaError_t fused_lse(cudaStream_t stream, float *top, double *sum, float *pos, float *partial, const void *a,
-                      const void *b, int64_t m, int64_t n, int64_t d, float inv_tau, int64_t own)
+cudaError_t fused_scores(cudaStream_t stream, fused_kind kind, const fused_call *c)
 {
-    job j = job_of(m, n, d, inv_tau);
-    j.own = own;
-    j.pos = pos;
-    j.partial = (float2 *)partial;
-    cudaError_t e = launch<LSE>(stream, j, a, b, nullptr, nullptr);
-    if (e != cudaSuccess || m == 0 || n == 0) return e;
-    lse_combine<<<(unsigned)((m + 127) / 128), 128, 0, stream>>>(top, sum, j.partial, j.m,
-                                                                 (j.n + COLUMNS - 1) / COLUMNS);
-    return cudaGetLastError();
-}
-
-cudaError_t fused_dk(cudaStream_t stream, void *dk, const void *a, const void *b, const double *lse,
-                     const double *weight, int64_t m, int64_t n, int64_t d, float inv_tau, int64_t own, double N)
-{
-    job j = job_of(m, n, d, inv_tau);
-    j.own = own;
-    j.N = N;
-    j.lse = lse;
-    j.weight = weight;
-    j.e = (__nv_bfloat16 *)dk;
-    return launch<DK>(stream, j, a, b, nullptr, nullptr);
+    if (c->m == 0 || c->n == 0) return cudaSuccess;
+    switch (kind) {
+    case FUSED_EXP: return launch<FUSED_EXP>(stream, *c);
+    case FUSED_DSCORE: return launch<FUSED_DSCORE>(stream, *c);
+    case FUSED_LSE: return launch<FUSED_LSE>(stream, *c);
+    default: return launch<FUSED_DK>(stream, *c);
+    }
 }
 
 } // extern "C"

@@ -260,6 +260,26 @@ __global__ void wide_sums(bool transpose, float *r, const float *e, const float 
     r[at] = (float)((double)r[at] + sum);
 }
 
+/* SigLIP: a block a row. */
+template <typename T>
+__global__ void sigmoid(T *dk, const float *s, double *value, double *along, double *sum, int64_t n, int64_t own,
+                        float bias, double share)
+{
+    int64_t row = blockIdx.x, positive = own + row;
+    double v = 0, a = 0, b = 0;
+    for (int64_t c = threadIdx.x; c < n; c += BLOCK) {
+        float score = s[row * n + c], k = score + bias, z = c == positive ? -k : k, e = expf(-fabsf(z));
+        float slope = (z > 0 ? 1.0f : e) / (1.0f + e); /* sigmoid(z) */
+        double g = (double)(c == positive ? -slope : slope) * share;
+        v += (double)(fmaxf(z, 0.0f) + log1pf(e));
+        a += g * (double)score;
+        b += g;
+        put(&dk[row * n + c], (float)g);
+    }
+    v = block_sum(v), a = block_sum(a), b = block_sum(b);
+    if (threadIdx.x == 0) value[row] += v, along[row] += a, sum[row] += b;
+}
+
 __global__ void fill(float *x, float value, int64_t n)
 {
     int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
@@ -402,6 +422,12 @@ cudaError_t k_wide_sums(cudaStream_t stream, bool transpose, float *r, const flo
 {
     int64_t rows = transpose ? n : m;
     LAUNCH_PLAIN(rows * d, blocks(rows * d), wide_sums, transpose, r, e, w, m, n, d);
+}
+
+cudaError_t k_sigmoid(cudaStream_t stream, cloob_dtype T, void *dk, const float *s, double *value, double *along,
+                      double *sum, int64_t m, int64_t n, int64_t own, float bias, double share)
+{
+    LAUNCH(T, m, (unsigned)m, sigmoid, (E *)dk, s, value, along, sum, n, own, bias, share);
 }
 
 cudaError_t k_fill(cudaStream_t stream, float *x, float value, int64_t n)

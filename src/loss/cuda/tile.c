@@ -56,8 +56,8 @@ static cloob_status sums(cloob_ctx *ctx, const gpu *g, bool transpose, int64_t m
 cloob_status tile_exp(cloob_ctx *ctx, const gpu *g, const void *a, const void *b, int64_t m, int64_t n, double beta,
                       const float *row_shift)
 {
-    if (g->fused && !row_shift)
-        return gpu_cuda(ctx, fused_exp(g->stream, g->e, a, b, m, n, g->d, (float)beta), "retrieval scores");
+    fused_call c = { .m = (int)m, .n = (int)n, .d = (int)g->d, .a = a, .b = b, .scale = (float)beta, .e = g->e };
+    if (g->fused && !row_shift) return gpu_cuda(ctx, fused_scores(g->stream, FUSED_EXP, &c), "retrieval scores");
     if (g->wide) return wide_exp(ctx, g, a, b, NULL, m, n, beta, row_shift, 0);
     CLOOB_TRY(scores(ctx, g, a, b, m, n, beta));
     return gpu_cuda(ctx, k_exp(g->stream, g->T, g->e, NULL, g->s, NULL, m, n, (float)beta, row_shift, 0),
@@ -68,9 +68,10 @@ cloob_status tile_dscore(cloob_ctx *ctx, const gpu *g, const void *a, const void
                          int64_t m, int64_t n, double beta, const float *row_shift, double factor)
 {
     int64_t d = g->d;
+    fused_call c = { .m = (int)m, .n = (int)n, .d = (int)d, .a = a, .b = b, .da = dra, .db = drb };
+    c.scale = (float)beta, c.factor = (float)factor, c.e = g->e, c.ds = g->ds;
     if (g->fused && !row_shift && drb)
-        return gpu_cuda(ctx, fused_dscore(g->stream, g->e, g->ds, a, b, dra, drb, m, n, d, (float)beta, (float)factor),
-                        "gradients of scores");
+        return gpu_cuda(ctx, fused_scores(g->stream, FUSED_DSCORE, &c), "gradients of scores");
     if (!g->wide) CLOOB_TRY(scores(ctx, g, a, b, m, n, beta));
     CLOOB_TRY(gpu_gemm(ctx, g, false, true, m, n, d, 1, dra, d, b, d, 0, g->t, n));
     if (drb) CLOOB_TRY(gpu_gemm(ctx, g, false, true, m, n, d, 1, a, d, drb, d, 1, g->t, n));

@@ -202,7 +202,6 @@ extern "C" cloob_status attention_cuda(const op_env *env, const op_args *a)
     op_sequences s = op_sequences_of(&a->attr, &a->in[0], &a->in[1]);
     attn_sizes z = sizes_of(a, s, y);
     if (s.start) CLOOB_TRY(zero_padding_cuda(env, "attention", &s, y, &a->out[1]));
-    if (attention_wide_takes(env, a)) return attention_wide(env, a);
     bool wide = z.C / z.H == 64, packed = s.start != NULL;
     if (on_tensor_cores(env, y, z, 3) && two_blocks_fit(env, z)) return launch[packed][wide](env, a, z, s.N);
     return passes_support(y, z) ? passes[packed][wide](env, a, z, s.N) : attention_plain(env, a);

@@ -196,11 +196,6 @@ static inline attn_sizes sizes_of(const op_args *a, const op_sequences &s, const
     return z;
 }
 
-static inline unsigned threads_of(const attn_sizes &z)
-{
-    return 32u * (unsigned)(z.Tp / 16 < MAX_WARPS ? z.Tp / 16 : MAX_WARPS);
-}
-
 /* tiles: number of (T, D) matrices in shared memory. */
 static inline size_t smem_of(const attn_sizes &z, int tiles, int D)
 {
@@ -231,6 +226,10 @@ static inline attn_split split_tiles(const attn_sizes &z, int most)
     int tiles = z.Tp / 16, groups = (tiles + most - 1) / most;
     return { groups, (tiles + groups - 1) / groups };
 }
+
+/* The backward pass of heads of width 32 or 64 in bf16, any length (attention_bwd_passes.cu). dot_dy_y: scratch of the
+ * size of the log-sum-exp. */
+cloob_status attention_bwd_passes(const op_env *env, const op_args *a, float *dot_dy_y);
 
 typedef cloob_status launch_fn(const op_env *env, const op_args *a, const attn_sizes &z, int64_t N);
 

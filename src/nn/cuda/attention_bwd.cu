@@ -1,16 +1,116 @@
-/* Attention's backward pass on tensor cores in three variants, chosen by timing. All sums have a fixed order.
+/* Attention's backward pass on tensor cores in two variants. All sums have a fixed order.
  *
  * shared: a block per row of the batch and head. The queries' warps compute the scores once and store them in shared
  *         memory for the keys' sums.
- * wide:   by Hopper's warpgroups (attention_bwd_wide.cu).
  * passes: any length (attention_bwd_passes.cu). */
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "nn/cuda/attention_bwd.cuh"
-#include "tensor/cuda/tune.h"
+#include "nn/cuda/attention.cuh"
+#include "nn/cuda/linear/quantize.cuh"
 
 enum { MIDDLE_WARPS = 13, SHARED_WARPS = 20 }; /* 208 tokens (ViT-B-16) and 320 */
+
+/* The rows of a head in shared memory. */
+typedef struct attn_rows {
+    const bf16 *q, *k, *v, *dy;
+    const float *lse, *dot_dy_y; /* per query: log2-sum-exp; dy.y */
+} attn_rows;
+
+/* The sum of eight products of bf16. */
+__device__ __forceinline__ float dot8(uint4 a, uint4 b)
+{
+    const __nv_bfloat162 *x = reinterpret_cast<const __nv_bfloat162 *>(&a);
+    const __nv_bfloat162 *y = reinterpret_cast<const __nv_bfloat162 *>(&b);
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float2 u = __bfloat1622float2(x[i]), v = __bfloat1622float2(y[i]);
+        sum += u.x * v.x + u.y * v.y;
+    }
+    return sum;
+}
+
+/* Issues all loads of a block together: q, k, v, dy and the log-sum-exp to shared memory, y to registers. dy.y needs no
+ * barrier, because a thread reads the pieces of dy that it copied itself. lse2 is the log2-sum-exp, infinite after the
+ * last query, so that p is 0 there. The block has at least 2 Tp threads. */
+template <int D>
+__device__ static void load_rows(const attn_rows &m, float *lse2, float *dot_dy_y, const bf16 *qkv, const bf16 *dy,
+                                 const bf16 *y, const float *lse, const attn_sizes &z)
+{
+    enum { LANES = D / 8, ROUNDS = D / 16 };
+    int first = threadIdx.x / LANES, c = threadIdx.x % LANES * 8, down = blockDim.x / LANES, t = threadIdx.x;
+    bf16 *const to[4] = { (bf16 *)m.q, (bf16 *)m.k, (bf16 *)m.v, (bf16 *)m.dy };
+    uint4 own[ROUNDS];
+#pragma unroll
+    for (int i = 0; i < ROUNDS; i++) {
+        int row = first + i * down, at = tile<D>::at(row, c);
+        own[i] = make_uint4(0, 0, 0, 0);
+        if (row < z.T) {
+            const bf16 *from = qkv + (int64_t)row * 3 * z.C + c;
+            for (int k = 0; k < 3; k++) copy_async16(to[k] + at, from + k * z.C);
+            copy_async16(to[3] + at, dy + (int64_t)row * z.C + c);
+            own[i] = *reinterpret_cast<const uint4 *>(y + (int64_t)row * z.C + c);
+        } else if (row < z.Tp) {
+            for (int k = 0; k < 4; k++) *reinterpret_cast<uint4 *>(to[k] + at) = make_uint4(0, 0, 0, 0);
+        }
+    }
+    if (t < z.T) copy_async4(lse2 + t, lse + t);
+    copies_wait();
+#pragma unroll
+    for (int i = 0; i < ROUNDS; i++) {
+        int row = first + i * down;
+        float sum = row < z.Tp ? dot8(own[i], *reinterpret_cast<const uint4 *>(m.dy + tile<D>::at(row, c))) : 0.0f;
+#pragma unroll
+        for (int k = LANES / 2; k; k >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, k);
+        if (c == 0 && row < z.Tp) dot_dy_y[row] = sum;
+    }
+    if (t < z.Tp) lse2[t] = t < z.T ? lse2[t] * LOG2E : INFINITY;
+}
+
+/* to[c..c+15] = the sums of these columns over `rows` rows, as a multiplication by ones. Called by a warp. */
+template <int D>
+__device__ static void sum_16(float *to, const bf16 *from, int c, int rows)
+{
+    const unsigned one = 0x3f803f80u, ones[4] = { one, one, one, one };
+    int lane = threadIdx.x & 31;
+    float sum[2][4] = {};
+#pragma unroll 4
+    for (int t = 0; t < rows; t += 16) {
+        unsigned b[4];
+        ldmatrix_trans(b, from + tile<D>::at(t + (lane & 15), c + (lane >> 4) * 8));
+        mma(sum[0], ones, b[0], b[1]);
+        mma(sum[1], ones, b[2], b[3]);
+    }
+    if (lane >= 4) return;
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+        *reinterpret_cast<float2 *>(to + c + 8 * half + 2 * lane) = make_float2(sum[half][0], sum[half][1]);
+}
+
+/* Sums over rows of dq, dk and dv, which are still in their staging rows: 3 D values of one head. Rows after the last
+ * token are 0. */
+template <int D>
+__device__ static void sum_columns(float *to, const bf16 *q, const bf16 *k, const bf16 *v, const attn_sizes &z)
+{
+    for (int task = threadIdx.x / 32; task < 3 * (D / 16); task += blockDim.x / 32) {
+        int part = task / (D / 16), c = task % (D / 16) * 16;
+        sum_16<D>(to + part * z.C, part == 0 ? q : part == 1 ? k : v, c, z.Tp);
+    }
+}
+
+/* Writes the 8-bit copy of a head's dq, dk and dv from the same rows, and records the largest element. */
+template <int D>
+__device__ static void round_rows(const round_out &round, int64_t at, const bf16 *q, const bf16 *k, const bf16 *v,
+                                  const attn_sizes &z)
+{
+    float scale = scale_for(round.scale->max, QUANT_E5M2), max = 0.0f;
+    int packs = z.T * (D / 8);
+    for (int i = threadIdx.x; i < 3 * packs; i += blockDim.x) {
+        int part = i / packs, row = i % packs / (D / 8), c = i % (D / 8) * 8;
+        pack<bf16, 8> p = load<bf16, 8>((part == 0 ? q : part == 1 ? k : v) + tile<D>::at(row, c));
+        *reinterpret_cast<uint2 *>(round.to + at + (int64_t)row * 3 * z.C + part * z.C + c) =
+            round_pack<QUANT_E5M2>(p, scale, &max);
+    }
+    note_largest(round.scale, max);
+}
 
 /* p and ds of all queries and the keys of a chunk, in shared memory. */
 typedef struct attn_scores {
@@ -102,8 +202,8 @@ static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
     attn_scores c = { p, p + z.Tp * (16 * chunk + 8), 16 * chunk + 8, 0, 0 };
     float *lse2 = (float *)(c.ds + z.Tp * c.ld), *dot_dy_y = lse2 + z.Tp, dq[D / 8][4] = {};
     int64_t at = position.row * 3 * z.C + h * D, out = position.row * z.C + h * D;
-    attn_rows m = { q, k, v, g, lse2, dot_dy_y, NULL };
-    load_rows<D, tl>(m, lse2, dot_dy_y, qkv + at, dy + out, y + out, lse + position.head, z);
+    attn_rows m = { q, k, v, g, lse2, dot_dy_y };
+    load_rows<D>(m, lse2, dot_dy_y, qkv + at, dy + out, y + out, lse + position.head, z);
     for (c.from = 0; c.from < tiles; c.from = c.end) {
         c.end = min(c.from + chunk, tiles);
         __syncthreads(); /* the rows have been loaded; the previous chunk has been read */
@@ -118,8 +218,8 @@ static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
     if (warp < tiles) tl::write(dqkv + at, 3 * z.C, dq, z.scale, warp * 16, z.T, q + warp * 16 * tl::LD);
     if (!sums && !round.to) return;
     __syncthreads();
-    if (sums) sum_columns<D, tl>(sums + (int64_t)n * 3 * z.C + h * D, q, k, v, z);
-    if (round.to) round_rows<D, tl>(round, at, q, k, v, z);
+    if (sums) sum_columns<D>(sums + (int64_t)n * 3 * z.C + h * D, q, k, v, z);
+    if (round.to) round_rows<D>(round, at, q, k, v, z);
 }
 
 /* ---- launchers ----------------------------------------------------------------------------------- */
@@ -159,157 +259,49 @@ static cloob_status launch_shared(const op_env *env, const op_args *a, const att
 
 /* ---- the choice ---------------------------------------------------------------------------------- */
 
-enum { SHARED, WIDE, PASSES, VARIANTS, PLAIN = VARIANTS };
+typedef enum variant { SHARED, PASSES, PLAIN } variant;
 
-typedef struct attn_state {
-    rounding round;     /* must be first: quantize.h reads it */
-    int variant;        /* PLAIN: no tensor-core kernel supports the call */
-    size_t dot_dy_y_at; /* PASSES: offset in scratch */
-} attn_state;
-
-/* Whether the kernel writes the sums of each sequence and an 8-bit copy. */
-static bool has_sums_and_copy(int variant) { return variant == SHARED || variant == WIDE; }
-
-static bool variant_supports(const op_env *env, const op_args *a, int variant)
+/* `shared` is faster than passes wherever it fits. */
+static variant variant_for(const op_env *env, const op_args *a)
 {
     attn_sizes z = sizes_of(a, op_sequences_of(&a->attr, &a->in[1], &a->in[4]), &a->in[2]);
-    if (variant == WIDE) return attention_bwd_wide_takes(env, a);
-    if (variant == PASSES) return passes_support(&a->in[2], z);
-    return on_tensor_cores(env, &a->in[2], z, 4) && chunk_for(env, z, z.C / z.H) > 0;
+    if (on_tensor_cores(env, &a->in[2], z, 4) && chunk_for(env, z, z.C / z.H) > 0) return SHARED;
+    return passes_support(&a->in[2], z) ? PASSES : PLAIN;
 }
 
-static cloob_status launch_variant(const op_env *env, const op_args *a, int variant, float *dot_dy_y)
+static cloob_status launch_variant(const op_env *env, const op_args *a, variant v, float *dot_dy_y)
 {
     static launch_fn *const launch[2][2] = { { launch_shared<32, false>, launch_shared<64, false> },
                                              { launch_shared<32, true>, launch_shared<64, true> } };
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     attn_sizes z = sizes_of(a, s, &a->in[2]);
-    if (variant == WIDE) return attention_bwd_wide(env, a, (float *)(a->out[1].data ? a->scratch : NULL));
-    if (variant == PASSES) return attention_bwd_passes(env, a, dot_dy_y);
+    if (v == PLAIN) return attention_bwd_plain(env, a);
+    if (v == PASSES) return attention_bwd_passes(env, a, dot_dy_y);
     return launch[s.start != NULL][z.C / z.H == 64](env, a, z, s.N);
-}
-
-typedef struct trial {
-    const op_env *env;
-    op_args call;
-    tensor dot_dy_y;
-    int variant;
-} trial;
-
-static cloob_status trial_run(void *user)
-{
-    trial *t = (trial *)user;
-    return launch_variant(t->env, &t->call, t->variant, (float *)t->dot_dy_y.data);
-}
-
-static cloob_status trial_alloc(trial *t, tensor *x)
-{
-    return cuda_trial_noise(t->env->ctx, t->env->dev, x->dtype, tensor_count(x), &x->data);
-}
-
-static tensor shape3(cloob_dtype dtype, int64_t a, int64_t b, int64_t c)
-{
-    tensor t = {};
-    t.dtype = dtype, t.ndim = 3;
-    t.dim[0] = a, t.dim[1] = b, t.dim[2] = c;
-    return t;
-}
-
-/* A call with sequences of equal length; for packed sequences their mean length. */
-static op_args even_call(const op_args *a, const op_sequences &s)
-{
-    int64_t N = s.N, T = op_has(&a->in[4]) ? (s.rows / s.N < 1 ? 1 : s.rows / s.N) : s.T, C = tensor_cols(&a->in[2]);
-    op_args e = {};
-    T = T > s.T ? s.T : T;
-    for (int k = 0; k < OP_INPUTS; k++) e.in[k].ndim = -1;
-    for (int k = 0; k < OP_OUTPUTS; k++) e.out[k].ndim = -1;
-    e.attr = a->attr;
-    e.in[0] = e.in[2] = shape3(CLOOB_BF16, N, T, C);
-    e.in[1] = e.out[0] = shape3(CLOOB_BF16, N, T, 3 * C);
-    e.in[3] = shape3(CLOOB_F32, N, a->attr.heads, T);
-    return e;
-}
-
-/* Returns the fastest variant that supports the call; ms: time of each, infinite for the others. */
-static int time_variants(const op_env *env, const op_args *a, const op_sequences &s, float ms[VARIANTS])
-{
-    cuda_state *state = cuda_use(env->dev);
-    cudaStream_t own = state->stream;
-    op_env there = *env;
-    there.stream = own;
-    trial t = { &there, even_call(a, s), {}, 0 };
-    tensor *operand[] = { &t.call.in[0], &t.call.in[1], &t.call.in[2], &t.call.in[3], &t.call.out[0], &t.dot_dy_y };
-    t.dot_dy_y = t.call.in[3];
-    bool allocated = true;
-    int best = -1;
-    for (tensor *x : operand) allocated = allocated && trial_alloc(&t, x) == CLOOB_OK;
-    for (t.variant = 0; t.variant < VARIANTS; t.variant++) {
-        ms[t.variant] = INFINITY;
-        if (!variant_supports(env, a, t.variant)) continue;
-        if (!allocated || cuda_time(env->ctx, env->dev, trial_run, &t, &ms[t.variant]) != CLOOB_OK)
-            ms[t.variant] = INFINITY;
-        if (best < 0 || ms[t.variant] < ms[best]) best = t.variant;
-    }
-    for (tensor *x : operand) cuda_trial_free(env->dev, x->data);
-    return best;
-}
-
-static int choose_variant(const op_env *env, const op_args *a)
-{
-    int asked = (int)env->ctx->kernels.attention_backward - ATTENTION_SHARED, supported = 0;
-    op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
-    attn_sizes z = sizes_of(a, s, &a->in[2]);
-    tune_cache *cache = cuda_use(env->dev)->tune;
-    float ms[VARIANTS];
-    char key[TUNE_KEY];
-    int32_t variant = PLAIN;
-    for (int w = 0; w < VARIANTS; w++)
-        if (variant_supports(env, a, w)) supported++, variant = w;
-    if (asked >= 0 && asked < VARIANTS && variant_supports(env, a, asked)) return asked;
-    if (supported < 2) return variant;
-    snprintf(key, sizeof key, "attention-backward-%lld,%lld,%d,%d,%d-%d", (long long)s.N, (long long)s.rows, z.T, z.C,
-             z.H, z.causal);
-    if (tune_get(cache, key, &variant, sizeof variant) && variant >= 0 && variant < VARIANTS &&
-        variant_supports(env, a, variant))
-        return variant;
-    variant = time_variants(env, a, s, ms);
-    tune_put(cache, key, &variant, sizeof variant);
-    ctx_log(env->ctx, CLOOB_LOG_DEBUG, "attention_bwd %s: shared %.4f ms, by warpgroups %.4f, in passes %.4f", key,
-            (double)ms[SHARED], (double)ms[WIDE], (double)ms[PASSES]);
-    return variant;
 }
 
 /* ---- entry points -------------------------------------------------------------------------------- */
 
-/* Bytes of the sequences' sums; the scratch of the pass that adds them follows. */
 static size_t sums_bytes(const op_args *a, const op_sequences &s)
 {
     return cuda_align((size_t)(s.N * tensor_cols(&a->out[0])) * sizeof(float));
 }
 
-static cloob_status state_make(const op_env *env, op_args *a, attn_state **out)
+/* Scratch: the sequences' sums, the scratch of the pass that adds them, then dy.y of each query. */
+static size_t dot_dy_y_at(const op_env *env, const op_args *a, const op_sequences &s)
 {
-    a->state = *out = (attn_state *)calloc(1, sizeof **out);
-    if (!*out) return ctx_no_memory(env->ctx, sizeof **out, "attention");
-    (*out)->variant = PLAIN;
-    return op_has(&a->out[OP_ROUNDED_OUT]) ? rounding_open(env, &(*out)->round) : CLOOB_OK;
+    int64_t C3 = tensor_cols(&a->out[0]);
+    if (!a->attr.sums) return 0;
+    size_t few = colsum_scratch(env->dev, s.N, C3, CLOOB_F32),
+           all = colsum_scratch(env->dev, s.rows, C3, a->out[0].dtype);
+    return sums_bytes(a, s) + cuda_align(few > all ? few : all);
 }
 
 extern "C" cloob_status attention_bwd_prepare_cuda(const op_env *env, op_args *a)
 {
-    attn_state *state;
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
-    int64_t C3 = tensor_cols(&a->out[0]);
-    CLOOB_TRY(state_make(env, a, &state));
-    state->variant = choose_variant(env, a);
-    if (a->attr.sums) {
-        size_t few = colsum_scratch(env->dev, s.N, C3, CLOOB_F32),
-               all = colsum_scratch(env->dev, s.rows, C3, a->out[0].dtype);
-        a->scratch_bytes = sums_bytes(a, s) + (few > all ? few : all);
-    }
-    state->dot_dy_y_at = cuda_align(a->scratch_bytes);
-    if (state->variant == PASSES) a->scratch_bytes = state->dot_dy_y_at + tensor_bytes(&a->in[3]);
-    return CLOOB_OK;
+    a->scratch_bytes = dot_dy_y_at(env, a, s) + (variant_for(env, a) == PASSES ? tensor_bytes(&a->in[3]) : 0);
+    return rounding_prepare_cuda(env, a);
 }
 
 /* The 8-bit copy of padding rows is 0 as well. */
@@ -323,7 +315,7 @@ static cloob_status zero_padding_copy(const op_env *env, const op_args *a, const
 }
 
 /* Adds the sums of each sequence, or of all rows. One launch is enough for few sequences. */
-static cloob_status bias_sums(const op_env *env, const op_args *a, const op_sequences &s, int variant)
+static cloob_status bias_sums(const op_env *env, const op_args *a, const op_sequences &s, variant v)
 {
     enum { FEW = 256 };
     const tensor *dqkv = &a->out[0];
@@ -331,8 +323,7 @@ static cloob_status bias_sums(const op_env *env, const op_args *a, const op_sequ
     int64_t C3 = tensor_cols(dqkv);
     void *rest = (char *)a->scratch + sums_bytes(a, s);
     if (!sums) return CLOOB_OK;
-    if (!has_sums_and_copy(variant))
-        return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, s.rows, C3, 0, rest);
+    if (v != SHARED) return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, s.rows, C3, 0, rest);
     if (s.N <= FEW) return colsum_finish(env, "attention_bwd", sums, (const float *)a->scratch, (int)s.N, C3);
     return colsum(env, "attention_bwd", sums, a->scratch, CLOOB_F32, s.N, C3, 0, rest);
 }
@@ -340,14 +331,12 @@ static cloob_status bias_sums(const op_env *env, const op_args *a, const op_sequ
 extern "C" cloob_status attention_bwd_cuda(const op_env *env, const op_args *a)
 {
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
-    const attn_state *state = (const attn_state *)a->state;
-    int variant = state ? state->variant : PLAIN;
-    bool copied = has_sums_and_copy(variant) && rounding_is_fused(a);
-    float *dot_dy_y = variant == PASSES ? (float *)((char *)a->scratch + state->dot_dy_y_at) : NULL;
+    variant v = variant_for(env, a);
+    bool copied = v == SHARED && rounding_is_fused(a);
     if (s.start) CLOOB_TRY(zero_padding_cuda(env, "attention_bwd", &s, &a->out[0], NULL));
     if (s.start && copied) CLOOB_TRY(zero_padding_copy(env, a, s));
-    CLOOB_TRY(variant == PLAIN ? attention_bwd_plain(env, a) : launch_variant(env, a, variant, dot_dy_y));
-    CLOOB_TRY(bias_sums(env, a, s, variant));
+    CLOOB_TRY(launch_variant(env, a, v, (float *)((char *)a->scratch + dot_dy_y_at(env, a, s))));
+    CLOOB_TRY(bias_sums(env, a, s, v));
     return copied ? rounding_end(env, "attention_bwd", a, QUANT_E5M2)
                   : rounding_pass(env, "attention_bwd", a, QUANT_E5M2);
 }

@@ -1,6 +1,5 @@
-/* Attention without tensor cores: any head width, also F32; and attention for one query per row. One warp per query (or
- * per key): its lanes split the keys for the scores, then the columns for the weighted sums. All sums have a fixed
- * order. */
+/* Attention without tensor cores: any head width, also F32. One warp per query (or per key): its lanes split the
+ * keys for the scores, then the columns for the weighted sums. All sums have a fixed order. */
 #include "nn/cuda/common.cuh"
 
 enum { WARPS = 4 };
@@ -40,33 +39,6 @@ __device__ __forceinline__ float dot(const T *a, const T *b, int D)
     return sum;
 }
 
-/* softmax(q.k) v for one query; score holds `keys` floats of this warp. Returns the log-sum-exp. */
-template <typename T, int V>
-__device__ static float query_forward(T *y, float *score, const T *q, const T *k, const T *v, int64_t step, int keys,
-                                      int D, float scale)
-{
-    int lane = threadIdx.x;
-    float max = -INFINITY, sum = 0.0f;
-    for (int j = lane; j < keys; j += 32) {
-        score[j] = dot<T, V>(q, k + j * step, D) * scale;
-        max = fmaxf(max, score[j]);
-    }
-    max = warp_max(max);
-    for (int j = lane; j < keys; j += 32) {
-        score[j] = expf(score[j] - max);
-        sum += score[j];
-    }
-    sum = warp_sum(sum);
-    __syncwarp();
-    for (int i = lane; i < D; i += 32) {
-        float out = 0.0f;
-#pragma unroll 4
-        for (int j = 0; j < keys; j++) out += score[j] * to_float(v[j * step + i]);
-        y[i] = from_float<T>(out / sum);
-    }
-    return max + logf(sum);
-}
-
 template <typename T, int V>
 static __global__ void __launch_bounds__(32 * WARPS) forward_kernel(T *y, float *lse, const T *qkv, sizes z)
 {
@@ -76,10 +48,27 @@ static __global__ void __launch_bounds__(32 * WARPS) forward_kernel(T *y, float 
     int t = (int)(id % z.T), h = (int)(id / z.T % z.H);
     position at = position_of(z, id / z.T / z.H, h);
     if (t >= at.T) return;
-    const T *base = qkv + at.row * step + h * z.D;
-    float l = query_forward<T, V>(y + (at.row + t) * z.C + h * z.D, smem + threadIdx.y * z.T, base + t * step,
-                                  base + z.C, base + 2 * z.C, step, z.causal ? t + 1 : at.T, z.D, z.scale);
-    if (threadIdx.x == 0 && lse) lse[at.head + t] = l;
+    const T *q = qkv + (at.row + t) * step + h * z.D, *k = qkv + at.row * step + h * z.D + z.C, *v = k + z.C;
+    int lane = threadIdx.x, keys = z.causal ? t + 1 : at.T;
+    float *score = smem + threadIdx.y * z.T, max = -INFINITY, sum = 0.0f;
+    for (int j = lane; j < keys; j += 32) {
+        score[j] = dot<T, V>(q, k + j * step, z.D) * z.scale;
+        max = fmaxf(max, score[j]);
+    }
+    max = warp_max(max);
+    for (int j = lane; j < keys; j += 32) {
+        score[j] = expf(score[j] - max);
+        sum += score[j];
+    }
+    sum = warp_sum(sum);
+    __syncwarp();
+    for (int i = lane; i < z.D; i += 32) {
+        float out = 0.0f;
+#pragma unroll 4
+        for (int j = 0; j < keys; j++) out += score[j] * to_float(v[j * step + i]);
+        y[(at.row + t) * z.C + h * z.D + i] = from_float<T>(out / sum);
+    }
+    if (lane == 0 && lse) lse[at.head + t] = max + logf(sum);
 }
 
 /* dq of one query. */
@@ -138,62 +127,6 @@ static __global__ void __launch_bounds__(32 * WARPS)
         T *out = dqkv + (at.row + j) * step + h * z.D + i;
         out[z.C] = from_float<T>(dk);
         out[2 * z.C] = from_float<T>(dv);
-    }
-}
-
-/* ---- one query per row --------------------------------------------------------------------------- */
-
-__device__ __forceinline__ int keys_of(const int32_t *index, int64_t n, int T)
-{
-    return index ? min(index[n] + 1, T) : T;
-}
-
-template <typename T, int V>
-static __global__ void __launch_bounds__(32 * WARPS)
-    one_kernel(T *y, float *lse, const T *q, const T *kv, const int32_t *index, sizes z)
-{
-    extern __shared__ float smem[];
-    int64_t id = (int64_t)blockIdx.x * WARPS + threadIdx.y, step = 2 * (int64_t)z.C;
-    if (id >= z.N * z.H) return;
-    int64_t n = id / z.H, at = n * z.C + id % z.H * z.D;
-    position own = position_of(z, n, 0);
-    const T *base = kv + own.row * step + id % z.H * z.D;
-    float l = query_forward<T, V>(y + at, smem + threadIdx.y * z.T, q + at, base, base + z.C, step,
-                                  keys_of(index, n, own.T), z.D, z.scale);
-    if (threadIdx.x == 0 && lse) lse[id] = l;
-}
-
-template <typename T, int V>
-static __global__ void __launch_bounds__(32 * WARPS)
-    one_bwd_kernel(T *dq, T *dkv, const T *dy, const T *q, const T *kv, const int32_t *index, const T *y,
-                   const float *lse, sizes z)
-{
-    extern __shared__ float smem[];
-    int64_t id = (int64_t)blockIdx.x * WARPS + threadIdx.y, step = 2 * (int64_t)z.C;
-    if (id >= z.N * z.H) return;
-    int64_t n = id / z.H, at = n * z.C + id % z.H * z.D;
-    position own = position_of(z, n, 0);
-    int64_t first = own.row * step + id % z.H * z.D;
-    const T *base = kv + first;
-    int lane = threadIdx.x, keys = keys_of(index, n, own.T);
-    float *p = smem + threadIdx.y * 2 * z.T, *ds = p + z.T, dot_dy_y = dot<T, V>(dy + at, y + at, z.D);
-    for (int j = lane; j < own.T; j += 32) {
-        p[j] = ds[j] = 0.0f; /* keys that the query does not attend to */
-        if (j >= keys) continue;
-        p[j] = expf(dot<T, V>(q + at, base + j * step, z.D) * z.scale - lse[id]);
-        ds[j] = p[j] * (dot<T, V>(dy + at, base + z.C + j * step, z.D) - dot_dy_y) * z.scale;
-    }
-    __syncwarp();
-    for (int i = lane; i < z.D; i += 32) {
-        float sum = 0.0f, qi = to_float(q[at + i]), gi = to_float(dy[at + i]);
-#pragma unroll 4
-        for (int j = 0; j < own.T; j++) {
-            if (j < keys) sum += ds[j] * to_float(base[j * step + i]);
-            if (!dkv) continue;
-            dkv[first + j * step + i] = from_float<T>(ds[j] * qi);
-            dkv[first + j * step + z.C + i] = from_float<T>(p[j] * gi);
-        }
-        if (dq) dq[at + i] = from_float<T>(sum);
     }
 }
 
@@ -272,35 +205,4 @@ extern "C" cloob_status attention_bwd_plain(const op_env *env, const op_args *a)
               key_kernel<T, V><<<blocks, block, smem, s>>>((T *)a->out[0].data, (const T *)a->in[0].data,
                                                            (const T *)a->in[1].data, (const T *)y->data, lse, z));
     return cuda_launched(env->ctx, "attention_bwd");
-}
-
-extern "C" cloob_status attention_one_cuda(const op_env *env, const op_args *a)
-{
-    const tensor *q = &a->in[0], *kv = &a->in[1];
-    sizes z = sizes_of(a, kv, &a->in[3], q->dim[1]);
-    size_t smem = (size_t)WARPS * z.T * sizeof(float);
-    CLOOB_TRY(check_shared_memory(env, "attention_one", z));
-    WITH_PACK(q->dtype, z.D,
-              one_kernel<T, V>
-              <<<blocks_of(z.N * z.H), dim3(32, WARPS), smem, stream_of(env)>>>((T *)a->out[0].data,
-                                                                                (float *)a->out[1].data,
-                                                                                (const T *)q->data, (const T *)kv->data,
-                                                                                (const int32_t *)a->in[2].data, z));
-    return cuda_launched(env->ctx, "attention_one");
-}
-
-extern "C" cloob_status attention_one_bwd_cuda(const op_env *env, const op_args *a)
-{
-    const tensor *q = &a->in[1], *kv = &a->in[2];
-    op_sequences s = op_sequences_of(&a->attr, kv, &a->in[6]);
-    sizes z = sizes_of(a, kv, &a->in[6], q->dim[1]);
-    size_t smem = (size_t)WARPS * 2 * z.T * sizeof(float);
-    CLOOB_TRY(check_shared_memory(env, "attention_one_bwd", z));
-    if (s.start && a->out[1].data) CLOOB_TRY(zero_padding_cuda(env, "attention_one_bwd", &s, &a->out[1], NULL));
-    WITH_PACK(q->dtype, z.D,
-              one_bwd_kernel<T, V><<<blocks_of(z.N * z.H), dim3(32, WARPS), smem, stream_of(env)>>>(
-                  (T *)a->out[0].data, (T *)a->out[1].data, (const T *)a->in[0].data, (const T *)q->data,
-                  (const T *)kv->data, (const int32_t *)a->in[3].data, (const T *)a->in[4].data,
-                  (const float *)a->in[5].data, z));
-    return cuda_launched(env->ctx, "attention_one_bwd");
 }

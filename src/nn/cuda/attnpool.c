@@ -1,10 +1,8 @@
-/* The attention pool's parts as batched matrix products: over the heads for the projections, over the batch
- * for the pooling, with the softmax between them, where pool/pool_kernel.h does not take it in one launch. Packed
- * sequences have no such batch: plain kernels stand in for the GEMMs of the pooling. */
+/* The attention pool as batched GEMMs: over the heads for the projections, over the batch for the pooling, with the
+ * softmax between them. Packed sequences are no such batch: plain kernels replace the GEMMs of the pooling. */
 #include <stdlib.h>
 
-#include "nn/cuda/kernels.h"
-#include "nn/cuda/pool/pool_kernel.h"
+#include "nn/cuda/attnpool.h"
 #include "tensor/cuda/gemm.h"
 
 static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + offset; }
@@ -139,7 +137,6 @@ typedef struct pool_state {
     gemm_plan *score, *mix, *back, *back_add; /* (H,T) = (H,C)(T,C)^T; (H,C) = (H,T)(T,C); (T,C) [+]= (H,T)^T (H,C) */
     size_t half, dz, dp;                      /* offsets in scratch: p and dz in the compute type, dp in F32 */
     int64_t N, T, H, ld;
-    int warps; /* of a block that does all of it; 0: GEMMs */
 } pool_state;
 
 void pool_release_cuda(const op_env *env, op_args *a)
@@ -213,9 +210,6 @@ static cloob_status pool_plan(const op_env *env, op_args *a, const tensor *t, co
     op_sequences q = op_sequences_of(&a->attr, t, start);
     int64_t C = tensor_cols(t), H = u->dim[1], ld = (q.T + 7) / 8 * 8;
     s->N = q.N, s->T = q.T, s->H = H, s->ld = ld;
-    s->warps =
-        pool_kernel_warps(env->dev, backward ? POOL_BACKWARD_WARPS : POOL_FORWARD_WARPS, t->dtype, q.N, q.T, C, H);
-    if (s->warps) return CLOOB_OK;
     size_t work = 0;
     if (!op_has(start)) {
         CLOOB_TRY(plan_gemms(env, s, t->dtype, C, backward));
@@ -226,7 +220,7 @@ static cloob_status pool_plan(const op_env *env, op_args *a, const tensor *t, co
     s->half = cuda_align(work);
     s->dz = s->half + rows;
     s->dp = s->dz + (backward ? rows : 0);
-    a->scratch_bytes = s->dp + (size_t)(q.N * H * q.T) * sizeof(float); /* dp; forward: p, when nobody keeps it */
+    a->scratch_bytes = s->dp + (size_t)(q.N * H * q.T) * sizeof(float); /* dp; forward: p, if it is not an output */
     return CLOOB_OK;
 }
 
@@ -266,7 +260,6 @@ cloob_status pool_attention_cuda(const op_env *env, const op_args *a)
 {
     const pool_state *s = a->state;
     const tensor *t = &a->in[0], *u = &a->in[1];
-    if (s->warps) return pool_kernel(env, a, s->warps);
     pool_seen seen = seen_of(s, &a->in[2], &a->in[3]);
     float *p = a->out[1].data ? a->out[1].data : at(a, s->dp);
     CLOOB_TRY(score(env, a, p, u->data, t, &seen));
@@ -279,13 +272,15 @@ cloob_status pool_attention_bwd_prepare_cuda(const op_env *env, op_args *a)
     return pool_plan(env, a, &a->in[1], &a->in[2], &a->in[5], true);
 }
 
-static cloob_status pool_bwd_by_parts(const op_env *env, const op_args *a)
+cloob_status pool_attention_bwd_cuda(const op_env *env, const op_args *a)
 {
     const pool_state *s = a->state;
+    op_sequences q = op_sequences_of(&a->attr, &a->in[1], &a->in[5]);
     const tensor *ds = &a->in[0], *t = &a->in[1], *u = &a->in[2], *dt = &a->out[0], *du = &a->out[1];
     pool_seen seen = seen_of(s, &a->in[4], &a->in[5]);
     void *half = at(a, s->half), *dz = at(a, s->dz);
     float *dp = at(a, s->dp);
+    if (q.start && dt->data) CLOOB_TRY(zero_padding_cuda(env, "pool_attention_bwd", &q, dt, NULL));
     CLOOB_TRY(score(env, a, dp, ds->data, t, &seen));
     CLOOB_TRY(pool_softmax_bwd(env, dz, half, t->dtype, a->in[3].data, dp, &seen, s->N, s->ld));
     if (du->data) CLOOB_TRY(mix(env, a, du->data, dz, t, &seen));
@@ -293,12 +288,4 @@ static cloob_status pool_bwd_by_parts(const op_env *env, const op_args *a)
     if (seen.start) return pool_packed_back(env, dt, half, ds->data, dz, u->data, &seen, s->N, s->ld);
     CLOOB_TRY(product(env, a, s->back, dt->data, half, ds->data));
     return product(env, a, s->back_add, dt->data, dz, u->data);
-}
-
-cloob_status pool_attention_bwd_cuda(const op_env *env, const op_args *a)
-{
-    const pool_state *s = a->state;
-    op_sequences q = op_sequences_of(&a->attr, &a->in[1], &a->in[5]);
-    if (q.start && a->out[0].data) CLOOB_TRY(zero_padding_cuda(env, "pool_attention_bwd", &q, &a->out[0], NULL));
-    return s->warps ? pool_kernel_bwd(env, a, s->warps) : pool_bwd_by_parts(env, a);
 }

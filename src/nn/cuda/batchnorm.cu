@@ -75,34 +75,6 @@ static __global__ void stats_finish_kernel(stats_out o, const float *partial, in
     o.ranks[2 * C + c] = (float)R;
 }
 
-static __global__ void ranks_finish_kernel(stats_out o, int ranks, int C)
-{
-    int c = blockIdx.x * blockDim.x + threadIdx.x;
-    if (c >= C) return;
-    double mu = (double)o.ranks[c] / ranks;
-    finish_channel(o, c, mu, (double)o.ranks[C + c] / ranks - mu * mu, (double)o.ranks[2 * C + c]);
-}
-
-static __global__ void running_kernel(float *mean, float *rstd, const float *run_mean, const float *run_var, float eps,
-                                      int C)
-{
-    int c = blockIdx.x * blockDim.x + threadIdx.x;
-    if (c >= C) return;
-    mean[c] = run_mean[c];
-    rstd[c] = 1.0f / sqrtf(run_var[c] + eps);
-}
-
-/* A block per output channel. */
-template <typename T>
-static __global__ void fold_kernel(T *w2, float *b2, const T *w, const float *gain, const float *bias,
-                                   const float *mean, const float *var, float eps, int64_t K)
-{
-    int o = blockIdx.x;
-    float s = gain[o] / sqrtf(var[o] + eps);
-    for (int64_t k = threadIdx.x; k < K; k += blockDim.x) w2[o * K + k] = from_float<T>(s * to_float(w[o * K + k]));
-    if (threadIdx.x == 0) b2[o] = bias[o] - s * mean[o];
-}
-
 /* ---- launchers ----------------------------------------------------------------------------------- */
 
 static row_grid stats_grid(const device *d, const tensor *x)
@@ -158,8 +130,11 @@ extern "C" cloob_status bn_stats_finish(const op_env *env, const op_args *a, con
     CLOOB_TRY(cuda_launched(env->ctx, "bn_stats"));
     if (!env->sum_ranks) return CLOOB_OK;
     CLOOB_TRY(env->sum_ranks(env->sum_user, ranks, 3 * (int64_t)C));
-    ranks_finish_kernel<<<blocks_for(C), 256, 0, stream_of(env)>>>(o, env->ranks, C);
-    return cuda_launched(env->ctx, "bn_stats");
+    int count = env->ranks;
+    return for_each(env, "bn_stats", C, [=] __device__(int64_t c) {
+        double mu = (double)ranks[c] / count;
+        finish_channel(o, (int)c, mu, (double)ranks[C + c] / count - mu * mu, (double)ranks[2 * C + c]);
+    });
 }
 
 extern "C" cloob_status bn_stats_cuda(const op_env *env, const op_args *a)
@@ -174,21 +149,29 @@ extern "C" cloob_status bn_stats_cuda(const op_env *env, const op_args *a)
 
 extern "C" cloob_status bn_running_cuda(const op_env *env, const op_args *a)
 {
-    int C = (int)tensor_count(&a->in[0]);
-    running_kernel<<<blocks_for(C), 256, 0, stream_of(env)>>>((float *)a->out[0].data, (float *)a->out[1].data,
-                                                              (const float *)a->in[0].data,
-                                                              (const float *)a->in[1].data, a->attr.eps, C);
-    return cuda_launched(env->ctx, "bn_running");
+    float *mean = data_of<float>(&a->out[0]), *rstd = data_of<float>(&a->out[1]), eps = a->attr.eps;
+    const float *run_mean = data_of<float>(&a->in[0]), *run_var = data_of<float>(&a->in[1]);
+    return for_each(env, "bn_running", tensor_count(&a->in[0]), [=] __device__(int64_t c) {
+        mean[c] = run_mean[c];
+        rstd[c] = 1.0f / sqrtf(run_var[c] + eps);
+    });
 }
 
 extern "C" cloob_status fold_bn_cuda(const op_env *env, const op_args *a)
 {
-    const tensor *w = &a->in[0];
-    int64_t O = w->dim[0], K = tensor_count(w) / O;
-    WITH_TYPE(w->dtype, fold_kernel<T>
-              <<<(unsigned)O, 128, 0, stream_of(env)>>>((T *)a->out[0].data, (float *)a->out[1].data,
-                                                        (const T *)w->data, (const float *)a->in[1].data,
-                                                        (const float *)a->in[2].data, (const float *)a->in[3].data,
-                                                        (const float *)a->in[4].data, a->attr.eps, K));
-    return cuda_launched(env->ctx, "fold_bn");
+    const tensor *weight = &a->in[0];
+    int64_t K = tensor_count(weight) / weight->dim[0];
+    float *b2 = data_of<float>(&a->out[1]), eps = a->attr.eps;
+    const float *gain = data_of<float>(&a->in[1]), *bias = data_of<float>(&a->in[2]), *mean = data_of<float>(&a->in[3]),
+                *var = data_of<float>(&a->in[4]);
+    WITH_TYPE(weight->dtype, {
+        T *w2 = data_of<T>(&a->out[0]);
+        const T *w = data_of<T>(weight);
+        return for_each(env, "fold_bn", tensor_count(weight), [=] __device__(int64_t i) {
+            int64_t o = i / K;
+            float s = gain[o] / sqrtf(var[o] + eps);
+            w2[i] = from_float<T>(s * to_float(w[i]));
+            if (i % K == 0) b2[o] = bias[o] - s * mean[o];
+        });
+    });
 }

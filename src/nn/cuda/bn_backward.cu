@@ -1,7 +1,7 @@
 /* Batch norm backward in two passes.
  *
- * reduce: g = (dy + dy2) through pool and relu; sums of g and g (x - mean) per channel; g written where
- * somebody wants it. apply: dx = gain rstd (g - mean(g) - xhat mean(g xhat)). relu's mask: y > 0 where y is
+ * reduce: g = (dy + dy2) through pool and relu; sums of g and g (x - mean) per channel; g is written if it
+ * is an output. apply: dx = gain rstd (g - mean(g) - xhat mean(g xhat)). relu's mask: y > 0 where y is
  * given, else computed from x. Sums are added in a fixed order. */
 #include "nn/cuda/bn_common.cuh"
 
@@ -22,7 +22,7 @@ typedef struct bwd_in {
 template <typename T, int V>
 struct bwd_row {
     pack<T, V> dy, dy2, x, y;
-    bool dropped; /* pooled by nobody */
+    bool dropped; /* in no 2 x 2 window */
 };
 
 template <typename T, int V, int MASK, bool DY2, bool POOL>
@@ -255,23 +255,29 @@ static row_grid bwd_grid(const device *d, const tensor *x)
     return rows_over_grid(d, tensor_rows(x), tensor_cols(x) / pack_width(x->dtype, tensor_cols(x)), BWD_BLOCKS);
 }
 
+/* A kernel of the reduction, or without `partial` one of the apply pass. */
+template <typename T, int V>
+static void launch_either(const op_env *env, row_grid g, const bwd_in &in, void *out, float *partial,
+                          void (*reduce)(float *, T *, bwd_in), void (*apply)(T *, bwd_in))
+{
+    size_t smem = (size_t)g.block.x * g.block.y * 2 * V * sizeof(float);
+    if (partial) reduce<<<g.grid, g.block, smem, stream_of(env)>>>(partial, (T *)out, in);
+    else apply<<<g.grid, g.block, 0, stream_of(env)>>>((T *)out, in);
+}
+
 template <typename T, int V, int MASK, bool DY2, bool POOL>
 static void launch_one(const op_env *env, row_grid g, const bwd_in &in, void *out, float *partial)
 {
     enum { U = BWD_UNROLL };
-    size_t smem = (size_t)g.block.x * g.block.y * 2 * V * sizeof(float);
-    if (partial)
-        reduce_kernel<T, V, MASK, DY2, POOL, U><<<g.grid, g.block, smem, stream_of(env)>>>(partial, (T *)out, in);
-    else dx_kernel<T, V, MASK, DY2, POOL, U><<<g.grid, g.block, 0, stream_of(env)>>>((T *)out, in);
+    launch_either<T, V>(env, g, in, out, partial, reduce_kernel<T, V, MASK, DY2, POOL, U>,
+                        dx_kernel<T, V, MASK, DY2, POOL, U>);
 }
 
 template <typename T, int V, bool RELU, bool DY2>
 static void launch_pooled(const op_env *env, row_grid g, const bwd_in &in, void *out, float *partial)
 {
-    size_t smem = (size_t)g.block.x * g.block.y * 2 * V * sizeof(float);
-    if (partial)
-        pooled_reduce_kernel<T, V, RELU, DY2><<<g.grid, g.block, smem, stream_of(env)>>>(partial, (T *)out, in);
-    else pooled_dx_kernel<T, V, RELU, DY2><<<g.grid, g.block, 0, stream_of(env)>>>((T *)out, in);
+    launch_either<T, V>(env, g, in, out, partial, pooled_reduce_kernel<T, V, RELU, DY2>,
+                        pooled_dx_kernel<T, V, RELU, DY2>);
 }
 
 static bool is_even(const pool_map &m) { return m.H % 2 == 0 && m.W % 2 == 0; }
@@ -326,25 +332,22 @@ extern "C" cloob_status bn_reduce_finish(const op_env *env, const op_args *a, co
     return env->sum_ranks ? env->sum_ranks(env->sum_user, sums, 2 * (int64_t)C) : CLOOB_OK;
 }
 
+/* norm: mean, rstd, gain, bias. */
+static bwd_in in_of(const tensor *x, const tensor *norm, const op_attr *attr)
+{
+    bwd_in in = {};
+    in.x = x->data, in.map = pool_map_of(x), in.R = tensor_rows(x), in.C = (int)tensor_cols(x);
+    in.mean = data_of<float>(&norm[0]), in.rstd = data_of<float>(&norm[1]);
+    in.gain = data_of<float>(&norm[2]), in.bias = data_of<float>(&norm[3]);
+    in.share = attr->pool ? 0.25f : 1.0f;
+    return in;
+}
+
 extern "C" cloob_status bn_bwd_reduce_cuda(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[2];
-    int C = (int)tensor_cols(x);
-    bwd_in in = { a->in[0].data,
-                  a->in[1].data,
-                  x->data,
-                  a->in[7].data,
-                  (const float *)a->in[3].data,
-                  (const float *)a->in[4].data,
-                  (const float *)a->in[5].data,
-                  (const float *)a->in[6].data,
-                  NULL,
-                  pool_map_of(x),
-                  tensor_rows(x),
-                  C,
-                  a->attr.pool ? 0.25f : 1.0f,
-                  0.0f,
-                  NULL };
+    bwd_in in = in_of(x, &a->in[3], &a->attr);
+    in.dy = a->in[0].data, in.dy2 = a->in[1].data, in.y = a->in[7].data;
     op_args recomputed = bn_recompute(a);
     bool along = writes_recomputed(a, in.map);
     if (along) in.recomputed = recomputed.out[0].data;
@@ -358,22 +361,9 @@ extern "C" cloob_status bn_bwd_reduce_cuda(const op_env *env, const op_args *a)
 extern "C" cloob_status bn_bwd_apply_cuda(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[1];
-    float count = (float)tensor_rows(x) * (float)(env->sum_ranks ? env->ranks : 1);
-    bwd_in in = { a->in[0].data,
-                  a->in[7].data,
-                  x->data,
-                  NULL,
-                  (const float *)a->in[2].data,
-                  (const float *)a->in[3].data,
-                  (const float *)a->in[4].data,
-                  (const float *)a->in[5].data,
-                  (const float *)a->in[6].data,
-                  pool_map_of(x),
-                  tensor_rows(x),
-                  (int)tensor_cols(x),
-                  a->attr.pool ? 0.25f : 1.0f,
-                  count,
-                  NULL };
+    bwd_in in = in_of(x, &a->in[2], &a->attr);
+    in.dy = a->in[0].data, in.dy2 = a->in[7].data, in.sums = data_of<float>(&a->in[6]);
+    in.count = (float)tensor_rows(x) * (float)(env->sum_ranks ? env->ranks : 1);
     launch_bwd(env, &a->attr, x, in, a->out[0].data, NULL);
     return cuda_launched(env->ctx, "bn_bwd_apply");
 }

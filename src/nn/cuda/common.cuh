@@ -126,7 +126,7 @@ static inline int pack_width(cloob_dtype d, int64_t width)
     return width % v == 0 ? v : 1;
 }
 
-/* Rows of `packs` packs over a grid: a thread keeps its column of packs and walks down the rows, so that what
+/* Rows of `packs` packs over a grid: a thread owns a column of packs and processes rows, so that what
  * belongs to a channel stays in registers. block.x columns (at most 64), block.y rows; grid.x blocks share
  * the rows, grid.y the columns. The grid fills the chip once. */
 typedef struct row_grid {
@@ -182,5 +182,26 @@ static inline int64_t resident_blocks(const op_env *env, K *kernel)
 static inline unsigned blocks_for(int64_t items) { return (unsigned)((items + 255) / 256); }
 
 static inline cudaStream_t stream_of(const op_env *env) { return (cudaStream_t)env->stream; }
+
+template <typename T>
+static inline T *data_of(const tensor *t)
+{
+    return (T *)t->data;
+}
+
+/* f(i) for every i below `items`, a thread each. */
+template <typename F>
+static __global__ void __launch_bounds__(256) each_kernel(int64_t items, F f)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < items) f(i);
+}
+
+template <typename F>
+static cloob_status for_each(const op_env *env, const char *op, int64_t items, F f)
+{
+    if (items > 0) each_kernel<<<blocks_for(items), 256, 0, stream_of(env)>>>(items, f);
+    return cuda_launched(env->ctx, op);
+}
 
 #endif

@@ -1,11 +1,10 @@
-/* Convolution: our kernels for few channels where they take it; else cuDNN, or a matrix product where the windows do
- * not overlap (1 x 1, and a patch embedding), whichever was faster when the plan was made; the plain kernel where there
- * is nothing else. */
+/* Convolution: cloob's kernels for few channels if they support it; else cuDNN, or a matrix product where the
+ * windows do not overlap (1 x 1, and a patch embedding), whichever was faster when the plan was made; the plain
+ * kernel where there is nothing else. */
 #include <stdlib.h>
 
 #include "nn/cuda/stem/conv_small.h"
 #include "nn/cuda/kernels.h"
-#include "nn/cuda/patches.h"
 #include "tensor/cuda/dnn.h"
 #include "tensor/cuda/gemm.h"
 
@@ -73,7 +72,7 @@ static size_t window_bytes(const conv_tensors *t)
     return (size_t)(t->rows * t->K * t->K * t->c) * dtype_size(t->dtype);
 }
 
-/* Keeps the fastest, given what each costs beside its own time (ours costs what cuDNN's does); lays out
+/* Keeps the fastest, given the extra time of each (cloob's kernels: as for cuDNN); lays out
  * scratch. */
 static void decide(const op_env *env, conv_state *s, op_args *a, const conv_tensors *t, float gemm_extra_ms,
                    float dnn_extra_ms)

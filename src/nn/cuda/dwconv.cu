@@ -7,42 +7,57 @@ typedef struct dw_sizes {
     int H, W, C, k, Ho, Wo, s, m;
 } dw_sizes;
 
-template <typename T>
-static __global__ void __launch_bounds__(256)
-    dwconv_kernel(T *y, const T *x, const T *w, const float *bias, int64_t items, dw_sizes z)
+static dw_sizes sizes_of(const tensor *x, const tensor *w, const tensor *y, const op_attr *attr)
 {
-    int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (at >= items) return;
-    int O = z.C * z.m, o = (int)(at % O), half = z.k / 2;
-    int64_t place = at / O, n = place / z.Wo / z.Ho;
-    int j = (int)(place % z.Wo) * z.s - half, i = (int)(place / z.Wo % z.Ho) * z.s - half;
-    const T *image = x + n * z.H * z.W * z.C + o / z.m, *kernel = w + (int64_t)o * z.k * z.k;
-    float sum = bias ? bias[o] : 0.0f;
-    for (int u = max(0, -i); u < min(z.k, z.H - i); u++)
-        for (int v = max(0, -j); v < min(z.k, z.W - j); v++)
-            sum += to_float(image[((int64_t)(i + u) * z.W + j + v) * z.C]) * to_float(kernel[u * z.k + v]);
-    y[at] = from_float<T>(sum);
+    return { (int)x->dim[1], (int)x->dim[2], (int)x->dim[3],    (int)w->dim[1],
+             (int)y->dim[1], (int)y->dim[2], (int)attr->stride, (int)(w->dim[0] / x->dim[3]) };
 }
 
-template <typename T>
-static __global__ void __launch_bounds__(256)
-    dwconv_dx_kernel(T *dx, const T *dy, const T *w, int64_t items, dw_sizes z)
+extern "C" cloob_status dwconv_cuda(const op_env *env, const op_args *a)
 {
-    int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (at >= items) return;
-    int c = (int)(at % z.C), O = z.C * z.m, K = z.k * z.k, half = z.k / 2;
-    int64_t place = at / z.C, n = place / z.W / z.H;
-    int l = (int)(place % z.W) + half, h = (int)(place / z.W % z.H) + half;
-    float sum = 0.0f;
-    for (int u = 0; u < z.k; u++)
-        for (int v = 0; v < z.k; v++) {
-            int i = h - u, j = l - v;
-            if (i < 0 || j < 0 || i % z.s || j % z.s || i / z.s >= z.Ho || j / z.s >= z.Wo) continue;
-            const T *from = dy + ((n * z.Ho + i / z.s) * z.Wo + j / z.s) * O + (int64_t)c * z.m;
-            for (int q = 0; q < z.m; q++)
-                sum += to_float(from[q]) * to_float(w[((int64_t)c * z.m + q) * K + u * z.k + v]);
-        }
-    dx[at] = from_float<T>(sum);
+    const tensor *in = &a->in[0], *out = &a->out[0];
+    const float *bias = data_of<float>(&a->in[2]);
+    dw_sizes z = sizes_of(in, &a->in[1], out, &a->attr);
+    WITH_TYPE(in->dtype, {
+        T *y = data_of<T>(out);
+        const T *x = data_of<T>(in), *w = data_of<T>(&a->in[1]);
+        return for_each(env, "dwconv", tensor_count(out), [=] __device__(int64_t at) {
+            int O = z.C * z.m, o = (int)(at % O), half = z.k / 2;
+            int64_t place = at / O, n = place / z.Wo / z.Ho;
+            int j = (int)(place % z.Wo) * z.s - half, i = (int)(place / z.Wo % z.Ho) * z.s - half;
+            const T *image = x + n * z.H * z.W * z.C + o / z.m, *kernel = w + (int64_t)o * z.k * z.k;
+            float sum = bias ? bias[o] : 0.0f;
+            for (int u = max(0, -i); u < min(z.k, z.H - i); u++)
+                for (int v = max(0, -j); v < min(z.k, z.W - j); v++)
+                    sum += to_float(image[((int64_t)(i + u) * z.W + j + v) * z.C]) * to_float(kernel[u * z.k + v]);
+            y[at] = from_float<T>(sum);
+        });
+    });
+}
+
+extern "C" cloob_status dwconv_dx_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *in = &a->in[0], *out = &a->out[0];
+    dw_sizes z = sizes_of(out, &a->in[1], in, &a->attr);
+    WITH_TYPE(in->dtype, {
+        T *dx = data_of<T>(out);
+        const T *dy = data_of<T>(in), *w = data_of<T>(&a->in[1]);
+        return for_each(env, "dwconv_dx", tensor_count(out), [=] __device__(int64_t at) {
+            int c = (int)(at % z.C), O = z.C * z.m, K = z.k * z.k, half = z.k / 2;
+            int64_t place = at / z.C, n = place / z.W / z.H;
+            int l = (int)(place % z.W) + half, h = (int)(place / z.W % z.H) + half;
+            float sum = 0.0f;
+            for (int u = 0; u < z.k; u++)
+                for (int v = 0; v < z.k; v++) {
+                    int i = h - u, j = l - v;
+                    if (i < 0 || j < 0 || i % z.s || j % z.s || i / z.s >= z.Ho || j / z.s >= z.Wo) continue;
+                    const T *from = dy + ((n * z.Ho + i / z.s) * z.Wo + j / z.s) * O + (int64_t)c * z.m;
+                    for (int q = 0; q < z.m; q++)
+                        sum += to_float(from[q]) * to_float(w[((int64_t)c * z.m + q) * K + u * z.k + v]);
+                }
+            dx[at] = from_float<T>(sum);
+        });
+    });
 }
 
 /* blockIdx.y: the place (u, v) of the kernel. 32 channels of dy a block, 8 threads share the positions. */
@@ -66,40 +81,13 @@ static __global__ void dwconv_dw_kernel(float *dw, const T *dy, const T *x, int6
     dw[(int64_t)o * z.k * z.k + p] = sum;
 }
 
-static dw_sizes sizes_of(const tensor *x, const tensor *w, const tensor *y, const op_attr *attr)
-{
-    return { (int)x->dim[1], (int)x->dim[2], (int)x->dim[3],    (int)w->dim[1],
-             (int)y->dim[1], (int)y->dim[2], (int)attr->stride, (int)(w->dim[0] / x->dim[3]) };
-}
-
-extern "C" cloob_status dwconv_cuda(const op_env *env, const op_args *a)
-{
-    const tensor *x = &a->in[0], *w = &a->in[1], *y = &a->out[0];
-    int64_t items = tensor_count(y);
-    WITH_TYPE(x->dtype, dwconv_kernel<T>
-              <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)y->data, (const T *)x->data, (const T *)w->data,
-                                                              (const float *)a->in[2].data, items,
-                                                              sizes_of(x, w, y, &a->attr)));
-    return cuda_launched(env->ctx, "dwconv");
-}
-
-extern "C" cloob_status dwconv_dx_cuda(const op_env *env, const op_args *a)
-{
-    const tensor *dy = &a->in[0], *w = &a->in[1], *dx = &a->out[0];
-    int64_t items = tensor_count(dx);
-    WITH_TYPE(dy->dtype, dwconv_dx_kernel<T>
-              <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)dx->data, (const T *)dy->data, (const T *)w->data,
-                                                              items, sizes_of(dx, w, dy, &a->attr)));
-    return cuda_launched(env->ctx, "dwconv_dx");
-}
-
 extern "C" cloob_status dwconv_dw_cuda(const op_env *env, const op_args *a)
 {
     const tensor *dy = &a->in[0], *x = &a->in[1], *dw = &a->out[0];
     dw_sizes z = sizes_of(x, dw, dy, &a->attr);
     dim3 grid((unsigned)((dy->dim[3] + 31) / 32), (unsigned)(z.k * z.k));
     WITH_TYPE(x->dtype,
-              dwconv_dw_kernel<T><<<grid, dim3(32, 8), 0, stream_of(env)>>>((float *)dw->data, (const T *)dy->data,
-                                                                            (const T *)x->data, tensor_rows(dy), z));
+              dwconv_dw_kernel<T><<<grid, dim3(32, 8), 0, stream_of(env)>>>(data_of<float>(dw), data_of<T>(dy),
+                                                                            data_of<T>(x), tensor_rows(dy), z));
     return cuda_launched(env->ctx, "dwconv_dw");
 }

@@ -3,47 +3,11 @@
  * The gradient of the table adds rows of dy by token id. To add in a fixed order without atomics, positions
  * are first sorted by id (each block owns a range of ids and collects their positions in rising order); then
  * every block sums a stretch of the sorted list, run by run; runs that cross stretches are put together by a
- * last small launch. Packed rows say by `row` which of all tokens they hold; the gradient of the positions is
+ * last small launch. `row` is the token index of each packed row; the gradient of the positions is
  * then taken the same way, with positions for ids. */
 #include "nn/cuda/common.cuh"
 
 enum { RANGE = 64, STRETCH = 32, SORT_WARPS = 8, JOIN_ROWS = 8 };
-
-template <typename T>
-static __global__ void __launch_bounds__(256)
-    embed_kernel(T *y, const int32_t *token, const float *table, const float *pos, const int32_t *row, int64_t items,
-                 int64_t tokens, int64_t C)
-{
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= items) return;
-    int64_t r = row ? row[i / C] : i / C, c = i % C;
-    y[i] = from_float<T>(table[token[r] * C + c] + pos[(r % tokens) * C + c]);
-}
-
-/* Eight elements a thread, for widths that divide. */
-static __global__ void __launch_bounds__(256)
-    embed8_kernel(bf16 *y, const int32_t *token, const float *table, const float *pos, const int32_t *row,
-                  int64_t items, int64_t tokens, int64_t C)
-{
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, packs = C / 8;
-    if (i >= items) return;
-    int64_t r = row ? row[i / packs] : i / packs, c = (i % packs) * 8;
-    float a[8], b[8];
-    pack<bf16, 8> out;
-    load_floats<8>(a, table + token[r] * C + c);
-    load_floats<8>(b, pos + (r % tokens) * C + c);
-#pragma unroll
-    for (int j = 0; j < 8; j++) out.v[j] = from_float<bf16>(a[j] + b[j]);
-    store<bf16, 8>(y + i * 8, out);
-}
-
-/* Ids of packed rows: their tokens', or without token their positions. */
-static __global__ void __launch_bounds__(256)
-    ids_kernel(int32_t *id, const int32_t *row, const int32_t *token, int n, int tokens)
-{
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) id[i] = token ? token[row[i]] : row[i] % tokens;
-}
 
 /* How often each id of a range occurs in a warp's stretch [begin, end) of the list, and how many are smaller. */
 static __device__ __forceinline__ void count_ids(int cursor[RANGE], int *smaller, const int32_t *token, int low,
@@ -193,17 +157,23 @@ static __global__ void __launch_bounds__(128 * JOIN_ROWS)
 
 extern "C" cloob_status embed_cuda(const op_env *env, const op_args *a)
 {
-    const tensor *y = &a->out[0];
-    int64_t n = tensor_count(y), tokens = a->in[0].dim[1], C = tensor_cols(y);
-    const int32_t *token = (const int32_t *)a->in[0].data, *row = (const int32_t *)a->in[3].data;
-    const float *table = (const float *)a->in[1].data, *pos = (const float *)a->in[2].data;
-    if (y->dtype == CLOOB_BF16 && C % 8 == 0)
-        embed8_kernel<<<blocks_for(n / 8), 256, 0, stream_of(env)>>>((bf16 *)y->data, token, table, pos, row, n / 8,
-                                                                     tokens, C);
-    else
-        WITH_TYPE(y->dtype, embed_kernel<T>
-                  <<<blocks_for(n), 256, 0, stream_of(env)>>>((T *)y->data, token, table, pos, row, n, tokens, C));
-    return cuda_launched(env->ctx, "embed");
+    const tensor *out = &a->out[0];
+    int64_t tokens = a->in[0].dim[1], C = tensor_cols(out);
+    const int32_t *token = data_of<int32_t>(&a->in[0]), *row = data_of<int32_t>(&a->in[3]);
+    const float *table = data_of<float>(&a->in[1]), *pos = data_of<float>(&a->in[2]);
+    WITH_PACK(out->dtype, C, {
+        T *y = data_of<T>(out);
+        int64_t packs = C / V;
+        return for_each(env, "embed", tensor_count(out) / V, [=] __device__(int64_t i) {
+            int64_t r = row ? row[i / packs] : i / packs, c = i % packs * V;
+            float p[V], q[V];
+            pack<T, V> sum;
+            load_floats<V>(p, table + token[r] * C + c);
+            load_floats<V>(q, pos + (r % tokens) * C + c);
+            for (int j = 0; j < V; j++) sum.v[j] = from_float<T>(p[j] + q[j]);
+            store<T, V>(y + i * V, sum);
+        });
+    });
 }
 
 typedef struct bwd_layout {
@@ -259,9 +229,10 @@ static cloob_status sum_packed(const op_env *env, const op_args *a, const bwd_la
                                const int32_t *token)
 {
     int32_t *own = (int32_t *)((char *)a->scratch + l.own);
-    ids_kernel<<<blocks_for(l.n), 256, 0, stream_of(env)>>>(own, (const int32_t *)a->in[4].data, token, l.n,
-                                                            (int)a->in[1].dim[1]);
-    CLOOB_TRY(cuda_launched(env->ctx, "embed_bwd"));
+    const int32_t *row = data_of<int32_t>(&a->in[4]);
+    int32_t tokens = (int32_t)a->in[1].dim[1];
+    CLOOB_TRY(for_each(env, "embed_bwd", l.n,
+                       [=] __device__(int64_t i) { own[i] = token ? token[row[i]] : row[i] % tokens; }));
     return sum_by_id(env, a, l, to, own);
 }
 

@@ -46,7 +46,7 @@ static cloob_status trial_open(trial *t)
     }
     p->a = t->buffer[A], p->b = t->buffer[B], p->x = t->buffer[X], p->other = t->buffer[OTHER];
     p->mask = reads ? (char *)t->buffer[OTHER] + 2 * big : NULL;
-    p->pooled = reads ? (char *)t->buffer[OTHER] + big : NULL; /* other leaves room for it */
+    p->pooled = reads ? (char *)t->buffer[OTHER] + big : NULL; /* other is a fourth as large */
     p->column = t->buffer[COLUMN], p->y = t->buffer[Y];
     p->partial = t->buffer[PARTIAL], p->dw_partial = t->buffer[DW_PARTIAL];
     return CLOOB_OK;

@@ -26,9 +26,9 @@ typedef struct fused_gemm {
                     * prefetches more epilogue inputs; chosen by timing */
     int64_t m, n, k;
     bool dw; /* EPILOGUE_REDUCE: also a^T mask, the gradient of b's transpose; 2 consumers, k at most 256 */
-    int64_t
-        line;   /* EPILOGUE_REDUCE: width of the images whose positions are the rows (height and width are even); other
-                   * is (m / 4, n), the gradient of their 2 x 2 average pool. 0: other is (m, n) */
+    /* EPILOGUE_REDUCE: width of the images whose positions are the rows (height and width are even); other is (m /
+     * 4, n), the gradient of their 2 x 2 average pool. 0: other is (m, n) */
+    int64_t line;
     bool pools; /* with line: also pooled, the 2 x 2 average pool of mask */
     const void *a, *b, *x, *other, *mask;
     const float *column; /* (n) */

@@ -17,6 +17,19 @@ struct block_tiles {
     int first_column, width, part, parts, depth, tiles, height;
 };
 
+/* The tiles of this block, of `tiles` tiles of `height` rows of a GEMM with n columns and a depth of k. */
+__device__ __forceinline__ block_tiles block_tiles_of(int64_t n, int64_t k, int width, int height, int64_t tiles)
+{
+    int column_blocks = (int)((n + width - 1) / width);
+    return { (int)blockIdx.x % column_blocks * width,
+             width,
+             (int)blockIdx.x / column_blocks,
+             (int)gridDim.x / column_blocks,
+             (int)(k + DEPTH - 1) / DEPTH,
+             (int)tiles,
+             height };
+}
+
 /* A consumer is a warpgroup; consumer i uses named barrier i + 1. */
 __device__ __forceinline__ void consumer_barrier(int consumer)
 {
@@ -138,6 +151,37 @@ struct column_sums {
         s2[at] = fmaf(b, c, s2[at]);
     }
 };
+
+/* Adds a warp's sums over its rows and writes them to its cell (2, 2 N) in shared memory. */
+template <int N>
+__device__ __forceinline__ void write_warp_sums(const column_sums<N> &total, float *cell)
+{
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) {
+        float a = total.s1[i], b = total.s2[i];
+#pragma unroll
+        for (int k = 4; k < 32; k *= 2) a += __shfl_xor_sync(~0u, a, k), b += __shfl_xor_sync(~0u, b, k);
+        int at = 16 * (i / 4) + 8 * (i / 2 % 2) + 2 * (lane % 4) + i % 2;
+        if (lane / 4 == 0) cell[at] = a, cell[2 * N + at] = b;
+    }
+}
+
+/* Adds the warps' cells (warps, 2, 2 N) in a fixed order over the consumers with the same columns. Called by all
+ * consumers, the block's last warpgroups, after a barrier; n: columns of the GEMM; partial: (parts, 2, n). */
+template <int CONSUMERS, int N>
+__device__ void add_warp_sums(float *partial, const float *cells, const block_tiles &w, int64_t n, int across)
+{
+    int thread = threadIdx.x + CONSUMERS * 128 - blockDim.x, consumer = thread / 128, width = 2 * N,
+        column = w.first_column + consumer * width;
+    for (int i = thread % 128; i < 2 * width && consumer < across; i += 128) {
+        int which = i / width, at = i % width;
+        float sum = 0.0f;
+        for (int u = consumer; u < CONSUMERS; u += across)
+            for (int v = 4 * u; v < 4 * u + 4; v++) sum += cells[(2 * v + which) * width + at];
+        if (column + at < n) partial[((int64_t)w.part * 2 + which) * n + column + at] = sum;
+    }
+}
 
 /* An epilogue processes four matrices per call. f: the result; in: boxes of the inputs, one after the other; out: the
  * box of the output; row: the lane's offset in a box; vector: one value per column; k: which 16 of the consumer's

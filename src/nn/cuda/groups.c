@@ -60,7 +60,7 @@ static float call_ms(const op_args *a)
 
 /* ---- batch norms together ------------------------------------------------------------------------ */
 
-/* The residual of an apply is an apply itself, and nobody else reads it. */
+/* The residual of an apply is an apply itself, and no other op reads it. */
 static cloob_status apply_both_prepare(const op_env *env, op_group *g, bool *claims)
 {
     const op_args *shortcut = g->member[0], *apply = g->member[1];
@@ -123,7 +123,6 @@ static const group_kernel kernels[] = {
     { .name = "image_conv_stats", GROUP_PATTERN(OP_IMAGE_INPUT, OP_CONV2D, OP_BN_STATS), STEM },
     { .name = "apply_stem_stats", GROUP_PATTERN(OP_BN_APPLY, OP_CONV2D, OP_BN_STATS), STEM },
     { .name = "apply_conv_stats", GROUP_PATTERN(GROUP_MAYBE(OP_BN_APPLY), OP_BN_APPLY, OP_CONV2D, OP_BN_STATS), APPLY },
-    { .name = "apply_pool_conv_stats", GROUP_PATTERN(OP_BN_APPLY, OP_AVGPOOL2, OP_CONV2D, OP_BN_STATS), APPLY },
     { .name = "conv_dx_reduce",
       GROUP_PATTERN(GROUP_MAYBE(OP_AVGPOOL2), GROUP_MAYBE(OP_AVGPOOL2_BWD), OP_CONV2D_DX, OP_BN_BWD_REDUCE),
       DX_RED },
@@ -135,15 +134,11 @@ static const group_kernel kernels[] = {
     { .name = "bn_bwd_conv_dx_dw",
       GROUP_PATTERN(OP_BN_BWD_APPLY, OP_CONV2D_DX, GROUP_MAYBE(OP_BN_APPLY), OP_CONV2D_DW),
       BN_BWD },
-    { .name = "bn_bwd_conv_dx_dw_reduce",
-      GROUP_PATTERN(OP_BN_BWD_APPLY, OP_CONV2D_DX, OP_BN_APPLY, OP_BN_BWD_REDUCE, OP_CONV2D_DW),
-      BN_BWD },
     { .name = "bn_apply_reduce", /* where the GEMM takes neither of them */
       GROUP_PATTERN(OP_BN_APPLY, OP_BN_BWD_REDUCE),
       .prepare = apply_reduce_prepare,
       .run = apply_reduce },
     { .name = "image_conv_dw", GROUP_PATTERN(OP_IMAGE_INPUT, OP_CONV2D_DW), STEM },
-    { .name = "bn_bwd_image_dw", GROUP_PATTERN(OP_BN_BWD_APPLY, OP_IMAGE_INPUT, OP_CONV2D_DW), STEM },
     { .name = "linear_act",
       GROUP_PATTERN(OP_LINEAR, OP_ACT),
       .prepare = linear_act_prepare_cuda,

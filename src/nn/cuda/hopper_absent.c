@@ -1,6 +1,5 @@
-/* A build without kernels for Hopper: attention by warpgroups, fused GEMMs and small convolutions decline every shape,
- * so that their callers take cuDNN, cuBLASLt or a kernel for all GPUs. */
-#include "core/ctx.h"
+/* A build without kernels for Hopper: fused GEMMs and small convolutions decline every shape, so that their callers
+ * take cuDNN, cuBLASLt or a kernel for all GPUs. */
 #include "nn/cuda/kernels.h"
 #include "nn/cuda/stem/conv_small.h"
 #include "nn/cuda/fused/prologue_gemm.h"
@@ -35,19 +34,4 @@ int act_gemm_parts(const act_gemm *g, int sms) { return (void)g, (void)sms, 0; }
 int act_gemm_run(void *stream, const act_gemm *g, int sms)
 {
     return (void)stream, (void)g, (void)sms, cudaErrorNotSupported;
-}
-
-bool attention_wide_takes(const op_env *env, const op_args *a) { return (void)env, (void)a, false; }
-bool attention_bwd_wide_takes(const op_env *env, const op_args *a) { return (void)env, (void)a, false; }
-
-static cloob_status no_warpgroups(const op_env *env)
-{
-    return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "attention by warpgroups: this build has no kernels for Hopper");
-}
-
-cloob_status attention_wide(const op_env *env, const op_args *a) { return (void)a, no_warpgroups(env); }
-
-cloob_status attention_bwd_wide(const op_env *env, const op_args *a, float *sums)
-{
-    return (void)a, (void)sums, no_warpgroups(env);
 }

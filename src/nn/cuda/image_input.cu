@@ -18,30 +18,6 @@ __device__ __forceinline__ void put_position(T *y, const float v[3], int C)
     }
 }
 
-/* A thread per position. x: (N, HW, 3) bytes. */
-template <typename T, int V>
-static __global__ void __launch_bounds__(256)
-    bytes_kernel(T *y, const uint8_t *x, image_norm m, int64_t positions, int C)
-{
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= positions) return;
-    float v[3];
-#pragma unroll
-    for (int c = 0; c < 3; c++) v[c] = ((float)x[i * 3 + c] / 255.0f - m.mean[c]) / m.scale[c];
-    put_position<T, V>(y + i * C, v, C);
-}
-
-/* x: (N, 3, HW) floats. */
-template <typename T, int V>
-static __global__ void __launch_bounds__(256) planes_kernel(T *y, const float *x, int64_t positions, int64_t HW, int C)
-{
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= positions) return;
-    int64_t n = i / HW, p = i % HW;
-    float v[3] = { x[n * 3 * HW + p], x[(n * 3 + 1) * HW + p], x[(n * 3 + 2) * HW + p] };
-    put_position<T, V>(y + i * C, v, C);
-}
-
 typedef struct patch_sizes {
     unsigned P, H, W; /* side of a window; the image */
     unsigned packs;   /* of an image */
@@ -61,7 +37,7 @@ __device__ __forceinline__ patch_place place_of(unsigned at, const patch_sizes &
 }
 
 /* Windows as rows: a thread per pack of an image, for every gridDim.y-th image. The 3 x 256 values that bytes become
- * lie in a table. */
+ * are in a table. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(256) byte_patches_kernel(T *y, const uint8_t *x, image_norm m, patch_sizes z)
 {
@@ -121,21 +97,24 @@ static cloob_status patches_input(const op_env *env, const op_args *a)
     return cuda_launched(env->ctx, "image_input");
 }
 
+/* A thread per position. Bytes are (N, HW, 3), floats (N, 3, HW). */
 extern "C" cloob_status image_input_cuda(const op_env *env, const op_args *a)
 {
-    const tensor *x = &a->in[0], *y = &a->out[0];
-    int64_t HW = y->dim[1] * y->dim[2], positions = y->dim[0] * HW;
-    int C = (int)y->dim[3];
-    unsigned blocks = blocks_for(positions);
+    const tensor *in = &a->in[0], *out = &a->out[0];
+    int64_t HW = out->dim[1] * out->dim[2], positions = out->dim[0] * HW;
+    int C = (int)out->dim[3];
     image_norm m = norm_of(&a->attr);
     if (a->attr.patch > 1) return patches_input(env, a);
-    if (x->dtype == CLOOB_U8)
-        WITH_PACK(y->dtype, C,
-                  bytes_kernel<T, V>
-                  <<<blocks, 256, 0, stream_of(env)>>>((T *)y->data, (const uint8_t *)x->data, m, positions, C));
-    else
-        WITH_PACK(y->dtype, C,
-                  planes_kernel<T, V>
-                  <<<blocks, 256, 0, stream_of(env)>>>((T *)y->data, (const float *)x->data, positions, HW, C));
-    return cuda_launched(env->ctx, "image_input");
+    WITH_PACK(out->dtype, C, {
+        T *y = data_of<T>(out);
+        const uint8_t *bytes = in->dtype == CLOOB_U8 ? data_of<uint8_t>(in) : NULL;
+        const float *x = data_of<float>(in);
+        return for_each(env, "image_input", positions, [=] __device__(int64_t i) {
+            int64_t n = i / HW, p = i % HW;
+            float v[3];
+            for (int c = 0; c < 3; c++)
+                v[c] = bytes ? ((float)bytes[i * 3 + c] / 255.0f - m.mean[c]) / m.scale[c] : x[(n * 3 + c) * HW + p];
+            put_position<T, V>(y + i * C, v, C);
+        });
+    });
 }

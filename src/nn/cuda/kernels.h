@@ -17,9 +17,8 @@ cuda_fn image_input_cuda, embed_cuda, embed_bwd_cuda, eot_index_cuda, pack_texts
     take_rows_bwd_cuda, class_tokens_cuda, class_tokens_bwd_cuda, mean_tokens_cuda, mean_tokens_bwd_cuda, conv2d_cuda,
     conv2d_dx_cuda, conv2d_dw_cuda, bn_stats_cuda, bn_running_cuda, bn_apply_cuda, bn_bwd_reduce_cuda,
     bn_bwd_apply_cuda, fold_bn_cuda, relu_cuda, relu_bwd_cuda, add_cuda, avgpool2_cuda, avgpool2_bwd_cuda, linear_cuda,
-    linear_dx_cuda, linear_dw_cuda, act_cuda, act_bwd_cuda, act_bwd_sums_cuda, act_rounded_cuda, act_bias_cuda,
-    layernorm_cuda, layernorm_bwd_cuda, l2norm_cuda, l2norm_bwd_cuda, attention_cuda, attention_bwd_cuda,
-    attention_one_cuda, attention_one_bwd_cuda, heads_project_cuda, heads_collect_cuda, heads_dw_cuda,
+    linear_dx_cuda, linear_dw_cuda, act_cuda, act_bwd_cuda, layernorm_cuda, layernorm_bwd_cuda, l2norm_cuda,
+    l2norm_bwd_cuda, attention_cuda, attention_bwd_cuda, heads_project_cuda, heads_collect_cuda, heads_dw_cuda,
     pool_attention_cuda, pool_attention_bwd_cuda, text_position_cuda, patch_rows_cuda, grid_positions_cuda,
     grid_tokens_cuda, grid_tokens_bwd_cuda, mean_rows_cuda, mean_rows_bwd_cuda, repeat_row_cuda, repeat_row_bwd_cuda,
     scale_cuda, scale_bwd_cuda, bias_cuda, bias_bwd_cuda, tanh_cuda, tanh_bwd_cuda, gate_cuda, gate_bwd_cuda, rope_cuda,
@@ -60,15 +59,13 @@ cloob_status bn_stats_finish(const op_env *env, const op_args *stats, const floa
                              const float *pivot);
 cloob_status bn_reduce_finish(const op_env *env, const op_args *reduce, const float *partial, int parts);
 
-/* bn_apply of a call whose residual is bn_apply of `shortcut`, which is not written. */
+/* bn_apply of a call whose residual is bn_apply of `shortcut`, which is not written; NULL: an ordinary call. */
 cloob_status bn_apply_both_cuda(const op_env *env, const op_args *a, const op_args *shortcut);
 
 static inline int cuda_sms(const op_env *env) { return ((const cuda_state *)env->dev->state)->sms; }
 
 /* Milliseconds that the timed plan of a convolution takes, after prepare; large where nothing was timed. */
 float conv_plan_ms(const op_args *a);
-/* The same of linear and linear_dx. */
-float linear_plan_ms(const op_args *a);
 
 /* Milliseconds for a pass over memory at a bandwidth we reach, and its launches. */
 static inline float cuda_pass_ms(double bytes) { return (float)(bytes / 4.0e9) + 0.006f; }
@@ -78,16 +75,12 @@ cloob_status conv_plain(const op_env *env, const op_args *a, const tensor *x, co
 cloob_status conv_dx_plain(const op_env *env, const op_args *a, const tensor *dx, const tensor *w, const tensor *dy);
 cloob_status conv_dw_plain(const op_env *env, const op_args *a, const tensor *x, const tensor *dw, const tensor *dy);
 
+/* to (N H/K W/K, K K c) = the K x K windows of x (N,H,W,C), the first c channels of each position. */
+cloob_status patches_cuda(const op_env *env, void *to, const tensor *x, int64_t K, int64_t c);
+
 /* Attention without tensor cores, for any width and F32. */
 cloob_status attention_plain(const op_env *env, const op_args *a);
 cloob_status attention_bwd_plain(const op_env *env, const op_args *a);
-/* By Hopper's warpgroups, for heads of 64 in bf16 (attention_wide.cu, attention_bwd_wide.cu): whether there is a kernel
- * for the call. Forward it is the one to take, from 129 tokens on; backward, up to 256 tokens, timing chooses. sums:
- * (sequences, 3 C), of each one's dqkv over its rows, or NULL. */
-bool attention_wide_takes(const op_env *env, const op_args *a);
-cloob_status attention_wide(const op_env *env, const op_args *a);
-bool attention_bwd_wide_takes(const op_env *env, const op_args *a);
-cloob_status attention_bwd_wide(const op_env *env, const op_args *a, float *sums);
 /* Packed rows of x behind the last sequence, and of lse (H, rows) where given: 0. */
 cloob_status zero_padding_cuda(const op_env *env, const char *op, const op_sequences *s, const tensor *x,
                                const tensor *lse);

@@ -1,6 +1,6 @@
 /* Layer norm and unit length: a warp per row, the row kept in registers.
  *
- * Backward walks many rows with one warp, so that the gain's and bias's gradients add up in registers; blocks
+ * Backward, a warp processes many rows, so that the gain's and bias's gradients add up in registers; blocks
  * write partial sums and a second launch adds them in a fixed order. */
 #include "nn/cuda/layernorm.cuh"
 #include "nn/cuda/linear/quantize.cuh"
@@ -32,62 +32,49 @@ typedef struct fwd_in {
     int C;
 } fwd_in;
 
-/* Row r by one warp. ROUND: packs of 8 bf16, their 8-bit copy is written along. */
+/* A warp per row. ROUND: packs of 8 bf16, whose 8-bit copy is written as well. */
 template <typename T, int V, int P, bool ROUND>
-__device__ __forceinline__ void forward_row(T *y, float *mean, float *rstd, const T *x, const fwd_in &in, int64_t r,
-                                            uint8_t *rounded, float scale, float *max)
+static __global__ void __launch_bounds__(32 * WARPS)
+    forward_kernel(T *y, float *mean, float *rstd, const T *x, fwd_in in, round_out round)
 {
     int lane = threadIdx.x, C = in.C, packs = C / V;
-    row_regs<T, V, P> q;
-    row_read(q, x + r * C, packs, lane);
-    float sum = 0.0f, square = 0.0f;
+    float scale = ROUND ? scale_for(round.scale->max, QUANT_E4M3) : 0.0f, max = 0.0f;
+    for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y; r < in.R; r += (int64_t)gridDim.x * WARPS) {
+        row_regs<T, V, P> q;
+        row_read(q, x + r * C, packs, lane);
+        float sum = 0.0f, square = 0.0f;
 #pragma unroll
-    for (int p = 0; p < P; p++)
+        for (int p = 0; p < P; p++)
 #pragma unroll
-        for (int i = 0; i < V; i++) sum += q.v[p][i];
-    float mu = warp_sum(sum) / (float)C;
+            for (int i = 0; i < V; i++) sum += q.v[p][i];
+        float mu = warp_sum(sum) / (float)C;
 #pragma unroll
-    for (int p = 0; p < P; p++)
+        for (int p = 0; p < P; p++)
 #pragma unroll
-        for (int i = 0; i < V; i++) {
-            float d = p * 32 + lane < packs ? q.v[p][i] - mu : 0.0f;
-            square += d * d;
+            for (int i = 0; i < V; i++) {
+                float d = p * 32 + lane < packs ? q.v[p][i] - mu : 0.0f;
+                square += d * d;
+            }
+        float s = rsqrtf(warp_sum(square) / (float)C + in.eps);
+        if (lane == 0 && mean) mean[r] = mu;
+        if (lane == 0 && rstd) rstd[r] = s;
+#pragma unroll
+        for (int p = 0; p < P; p++) {
+            int c = (p * 32 + lane) * V;
+            if (c >= C) continue;
+            float g[V], b[V];
+            pack<T, V> out;
+            load_floats<V>(g, in.gain + c);
+            load_floats<V>(b, in.bias + c);
+#pragma unroll
+            for (int i = 0; i < V; i++) out.v[i] = from_float<T>((q.v[p][i] - mu) * s * g[i] + b[i]);
+            store<T, V>(y + r * C + c, out);
+            if constexpr (ROUND)
+                *reinterpret_cast<uint2 *>(round.to + r * C + c) = round_pack<QUANT_E4M3>(out, scale, &max);
         }
-    float s = rsqrtf(warp_sum(square) / (float)C + in.eps);
-    if (lane == 0 && mean) mean[r] = mu;
-    if (lane == 0 && rstd) rstd[r] = s;
-#pragma unroll
-    for (int p = 0; p < P; p++) {
-        int c = (p * 32 + lane) * V;
-        if (c >= C) continue;
-        float g[V], b[V];
-        pack<T, V> out;
-        load_floats<V>(g, in.gain + c);
-        load_floats<V>(b, in.bias + c);
-#pragma unroll
-        for (int i = 0; i < V; i++) out.v[i] = from_float<T>((q.v[p][i] - mu) * s * g[i] + b[i]);
-        store<T, V>(y + r * C + c, out);
-        if constexpr (ROUND) *reinterpret_cast<uint2 *>(rounded + r * C + c) = round_pack<QUANT_E4M3>(out, scale, max);
     }
-}
-
-template <typename T, int V, int P>
-static __global__ void __launch_bounds__(32 * WARPS)
-    forward_kernel(T *y, float *mean, float *rstd, const T *x, fwd_in in)
-{
-    int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y;
-    if (r < in.R) forward_row<T, V, P, false>(y, mean, rstd, x, in, r, NULL, 0.0f, NULL);
-}
-
-template <int P>
-static __global__ void __launch_bounds__(32 * WARPS)
-    forward_rounded_kernel(bf16 *y, float *mean, float *rstd, const bf16 *x, fwd_in in, round_out round)
-{
-    float scale = scale_for(round.scale->max, QUANT_E4M3), max = 0.0f;
-    for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y; r < in.R; r += (int64_t)gridDim.x * WARPS)
-        forward_row<bf16, 8, P, true>(y, mean, rstd, x, in, r, round.to, scale, &max);
-    note_largest(round.scale, max);
-    end_step(round.scale, scale, round.tail);
+    if constexpr (ROUND) note_largest(round.scale, max);
+    if constexpr (ROUND) end_step(round.scale, scale, round.tail);
 }
 
 /* What a lane reads of a row. */
@@ -272,20 +259,15 @@ static void launch_forward(const op_env *env, const op_args *a)
     const tensor *x = &a->in[0];
     fwd_in in = { (const float *)a->in[1].data, (const float *)a->in[2].data, a->attr.eps, tensor_rows(x),
                   (int)tensor_cols(x) };
-    T *y = (T *)a->out[0].data;
-    float *mean = (float *)a->out[1].data, *rstd = (float *)a->out[2].data;
     unsigned want = (unsigned)((in.R + WARPS - 1) / WARPS),
              limit = (unsigned)((const cuda_state *)env->dev->state)->sms * FWD_BLOCKS;
-    dim3 block(32, WARPS);
+    auto kernel = forward_kernel<T, V, P, false>;
     if constexpr (V == 8) {
-        if (rounding_is_fused(a)) {
-            unsigned blocks = want < limit ? want : limit;
-            forward_rounded_kernel<P>
-                <<<blocks, block, 0, stream_of(env)>>>(y, mean, rstd, (const T *)x->data, in, round_out_of(a));
-            return;
-        }
+        if (rounding_is_fused(a)) kernel = forward_kernel<T, V, P, true>, want = want < limit ? want : limit;
     }
-    forward_kernel<T, V, P><<<want, block, 0, stream_of(env)>>>(y, mean, rstd, (const T *)x->data, in);
+    kernel<<<want, dim3(32, WARPS), 0, stream_of(env)>>>(data_of<T>(&a->out[0]), data_of<float>(&a->out[1]),
+                                                         data_of<float>(&a->out[2]), data_of<T>(x), in,
+                                                         rounding_is_fused(a) ? round_out_of(a) : round_out{});
 }
 
 static unsigned bwd_blocks(const device *d, const op_args *a)

@@ -7,8 +7,8 @@
 
 typedef struct bwd_in {
     const float *mean, *rstd, *gain, *bias;
-    void *recomputed; /* layernorm of x, where somebody wants it */
-    int kinds; /* of partial sums: gain's, bias's, and, 3, those of dx, which layernorm_wide.cu alone takes along */
+    void *recomputed; /* layernorm of x; NULL: not written */
+    int kinds;        /* of partial sums: gain's, bias's, and, 3, those of dx, which only layernorm_wide.cu writes */
     int64_t R;
     int C;
 } bwd_in;

@@ -62,7 +62,7 @@ __device__ __forceinline__ float2 row_sum(float2 m, float2 *place, int group)
     return m;
 }
 
-/* What goes along with dx: nothing, its sums, or those and its 8-bit copy. */
+/* What is written in addition to dx: nothing, its sums, or those and its 8-bit copy. */
 enum along { ALONE, SUMS, ROUNDED };
 
 typedef struct running {

@@ -55,18 +55,6 @@ __device__ __forceinline__ void store_shared(unsigned address, uint4 v)
                  : "memory");
 }
 
-__device__ __forceinline__ uint2 load_shared8(unsigned address)
-{
-    uint2 v;
-    asm volatile("ld.shared.v2.b32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
-    return v;
-}
-
-__device__ __forceinline__ void store_shared8(unsigned address, uint2 v)
-{
-    asm volatile("st.shared.v2.b32 [%0], {%1,%2};" ::"r"(address), "r"(v.x), "r"(v.y) : "memory");
-}
-
 /* c (16 x 8) += a (16 x 16) b (16 x 8). */
 __device__ __forceinline__ void mma(float c[4], const unsigned a[4], unsigned b0, unsigned b1)
 {

@@ -1,4 +1,5 @@
-/* The cuda backend: one row per op, none missing. */
+/* The cuda backend: one row per op. attention_one has none: on a GPU, models attend without keys and values
+ * (folds_keys of model/build.c). */
 #include "nn/cuda/kernels.h"
 #include "nn/cuda/linear/fp8_gemm.h"
 #include "nn/cuda/linear/quantize.h"
@@ -66,8 +67,6 @@ const op_kernel op_kernels_cuda[OP_COUNT] = {
                            .prepare = attention_bwd_prepare_cuda,
                            .release = rounding_release_cuda,
                            .history = rounding_history_cuda },
-    [OP_ATTENTION_ONE] = { .run = attention_one_cuda },
-    [OP_ATTENTION_ONE_BWD] = { .run = attention_one_bwd_cuda },
     [OP_HEADS_PROJECT] = { .run = heads_project_cuda,
                            .prepare = heads_project_prepare_cuda,
                            .release = heads_release_cuda },

@@ -51,117 +51,6 @@ static __global__ void __launch_bounds__(1024)
     for (int r = start[N] + tid; r < R; r += 1024) row[r] = 0;
 }
 
-/* A thread per pack; rows of `packs` packs, `each` of a sequence. */
-template <typename T, int V>
-static __global__ void __launch_bounds__(256)
-    take_kernel(T *y, const T *x, const int32_t *index, int64_t items, int64_t tokens, int64_t each, int64_t packs)
-{
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= items) return;
-    int64_t n = i / packs, c = i % packs, t = index ? index[n] : 0;
-    store<T, V>(y + i * V, load<T, V>(x + ((n / each * tokens + t) * packs + c) * V));
-}
-
-template <typename T, int V>
-static __global__ void __launch_bounds__(256) take_bwd_kernel(T *dx, const T *dy, const int32_t *index, const T *extra,
-                                                              int64_t items, int64_t tokens, int64_t packs)
-{
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= items) return;
-    int64_t r = i / packs, c = i % packs, n = r / tokens, t = r % tokens;
-    pack<T, V> out = {};
-    if (extra) out = load<T, V>(extra + i * V);
-    if (t == (index ? index[n] : 0)) {
-        pack<T, V> d = load<T, V>(dy + (n * packs + c) * V);
-#pragma unroll
-        for (int j = 0; j < V; j++) out.v[j] = from_float<T>(to_float(out.v[j]) + to_float(d.v[j]));
-    }
-    store<T, V>(dx + i * V, out);
-}
-
-/* dy[r] onto the row that index[r] names (the first without index), and no other: inside its sequence, or packed
- * (tokens 0), of all. */
-template <typename T, int V>
-static __global__ void __launch_bounds__(256) add_rows_kernel(T *dx, const T *dy, const int32_t *index, int64_t items,
-                                                              int64_t tokens, int64_t each, int64_t packs)
-{
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= items) return;
-    int64_t r = i / packs;
-    T *to = dx + ((r / each * tokens + (index ? index[r] : 0)) * packs + i % packs) * V;
-    pack<T, V> out = load<T, V>(to), d = load<T, V>(dy + i * V);
-#pragma unroll
-    for (int j = 0; j < V; j++) out.v[j] = from_float<T>(to_float(out.v[j]) + to_float(d.v[j]));
-    store<T, V>(to, out);
-}
-
-/* y[n, t] = (t ? x[n, t-1] : cls) + pos[t] */
-template <typename T, int V>
-static __global__ void __launch_bounds__(256)
-    class_kernel(T *y, const T *x, const float *cls, const float *pos, int64_t items, int64_t tokens, int64_t packs)
-{
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= items) return;
-    int64_t r = i / packs, c = (i % packs) * V, n = r / tokens, t = r % tokens, C = packs * V;
-    float p[V], v[V];
-    pack<T, V> out;
-    load_floats<V>(p, pos + t * C + c);
-    if (t == 0) load_floats<V>(v, cls + c);
-    else {
-        pack<T, V> k = load<T, V>(x + (n * (tokens - 1) + t - 1) * C + c);
-#pragma unroll
-        for (int j = 0; j < V; j++) v[j] = to_float(k.v[j]);
-    }
-#pragma unroll
-    for (int j = 0; j < V; j++) out.v[j] = from_float<T>(v[j] + p[j]);
-    store<T, V>(y + i * V, out);
-}
-
-/* dx[n, t] = dy[n, t+1] + share dy[n, 0]; items over dx. */
-template <typename T, int V>
-static __global__ void __launch_bounds__(256)
-    grid_bwd_kernel(T *dx, const T *dy, float share, int64_t items, int64_t tokens, int64_t packs)
-{
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= items) return;
-    int64_t r = i / packs, c = i % packs, n = r / (tokens - 1), t = r % (tokens - 1) + 1;
-    pack<T, V> out = load<T, V>(dy + ((n * tokens + t) * packs + c) * V);
-    if (share != 0.0f) {
-        pack<T, V> first = load<T, V>(dy + (n * tokens * packs + c) * V);
-#pragma unroll
-        for (int j = 0; j < V; j++) out.v[j] = from_float<T>(to_float(out.v[j]) + share * to_float(first.v[j]));
-    }
-    store<T, V>(dx + i * V, out);
-}
-
-/* A thread per row and pack walks the grid. */
-template <typename T, int V>
-static __global__ void __launch_bounds__(256)
-    mean_kernel(T *__restrict__ y, const T *__restrict__ x, const float *__restrict__ pos, int64_t items,
-                int64_t tokens, int64_t packs)
-{
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= items) return;
-    int64_t n = i / packs, c = (i % packs) * V, C = packs * V;
-    float sum[V] = {}, p[V];
-    pack<T, V> out;
-#pragma unroll 4
-    for (int64_t t = 1; t < tokens; t++) {
-        pack<T, V> k = load<T, V>(x + (n * (tokens - 1) + t - 1) * C + c);
-        load_floats<V>(p, pos + t * C + c);
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-            sum[j] += to_float(k.v[j]);
-            out.v[j] = from_float<T>(to_float(k.v[j]) + p[j]);
-        }
-        store<T, V>(y + (n * tokens + t) * C + c, out);
-    }
-    load_floats<V>(p, pos + c);
-#pragma unroll
-    for (int j = 0; j < V; j++) out.v[j] = from_float<T>(sum[j] / (float)(tokens - 1) + p[j]);
-    store<T, V>(y + n * tokens * C + c, out);
-}
-
 /* ---- entry points -------------------------------------------------------------------------------- */
 
 extern "C" cloob_status eot_index_cuda(const op_env *env, const op_args *a)
@@ -187,83 +76,133 @@ extern "C" cloob_status pack_texts_cuda(const op_env *env, const op_args *a)
 /* Rows that are taken of each sequence. */
 static int64_t rows_each(const tensor *index) { return index->data && index->ndim == 2 ? index->dim[1] : 1; }
 
-/* Index counts inside sequences of `tokens` rows; packed, over all rows. */
+/* A thread per pack. Index counts inside sequences of `tokens` rows; packed, over all rows. */
 extern "C" cloob_status take_rows_cuda(const op_env *env, const op_args *a)
 {
-    const tensor *x = &a->in[0];
-    int64_t N = tensor_rows(&a->out[0]), tokens = x->ndim == 3 ? x->dim[1] : 0, C = tensor_cols(x),
-            packs = C / pack_width(x->dtype, C), each = rows_each(&a->in[1]);
-    WITH_PACK(x->dtype, C,
-              take_kernel<T, V>
-              <<<blocks_for(N * packs), 256, 0, stream_of(env)>>>((T *)a->out[0].data, (const T *)x->data,
-                                                                  (const int32_t *)a->in[1].data, N * packs, tokens,
-                                                                  each, packs));
-    return cuda_launched(env->ctx, "take_rows");
+    const tensor *in = &a->in[0];
+    const int32_t *index = data_of<int32_t>(&a->in[1]);
+    int64_t N = tensor_rows(&a->out[0]), tokens = in->ndim == 3 ? in->dim[1] : 0, C = tensor_cols(in),
+            each = rows_each(&a->in[1]);
+    WITH_PACK(in->dtype, C, {
+        T *y = data_of<T>(&a->out[0]);
+        const T *x = data_of<T>(in);
+        int64_t packs = C / V;
+        return for_each(env, "take_rows", N * packs, [=] __device__(int64_t i) {
+            int64_t n = i / packs, c = i % packs, t = index ? index[n] : 0;
+            store<T, V>(y + i * V, load<T, V>(x + ((n / each * tokens + t) * packs + c) * V));
+        });
+    });
 }
 
-/* Packed, the rows that are read are too few to look for, and of several of a sequence each would be looked for by all
- * threads: a copy, and a sum onto each of them. Where dx lies in the place of the other gradient, the sum is all. */
+/* a + b, rounded. */
+template <typename T, int V>
+__device__ __forceinline__ pack<T, V> sum_of(pack<T, V> a, const pack<T, V> &b)
+{
+#pragma unroll
+    for (int j = 0; j < V; j++) a.v[j] = from_float<T>(to_float(a.v[j]) + to_float(b.v[j]));
+    return a;
+}
+
+/* Packed, the rows that are read are too few to look for, and of several of a sequence each would be looked for by
+ * all threads: a copy, then dy[r] is added to the row that index[r] names (the first without index), inside its
+ * sequence, or packed (tokens 0), of all. Where dx is stored in place of the other gradient, nothing is copied. */
 static cloob_status take_many_bwd(const op_env *env, const op_args *a)
 {
-    const tensor *dy = &a->in[0], *dx = &a->out[0];
+    const tensor *in = &a->in[0], *out = &a->out[0];
     const void *extra = a->in[3].data;
-    int64_t C = tensor_cols(dx), packs = C / pack_width(dx->dtype, C), items = tensor_rows(dy) * packs;
-    int64_t tokens = dx->ndim == 3 ? dx->dim[1] : 0, each = rows_each(&a->in[1]);
+    const int32_t *index = data_of<int32_t>(&a->in[1]);
+    int64_t C = tensor_cols(out), rows = tensor_rows(in), tokens = out->ndim == 3 ? out->dim[1] : 0,
+            each = rows_each(&a->in[1]);
     cudaStream_t s = stream_of(env);
-    size_t bytes = tensor_bytes(dx);
-    if (extra && extra != dx->data)
-        CLOOB_TRY(cuda_check(env->ctx, cudaMemcpyAsync(dx->data, extra, bytes, cudaMemcpyDeviceToDevice, s),
+    size_t bytes = tensor_bytes(out);
+    if (extra && extra != out->data)
+        CLOOB_TRY(cuda_check(env->ctx, cudaMemcpyAsync(out->data, extra, bytes, cudaMemcpyDeviceToDevice, s),
                              "take_rows_bwd"));
-    if (!extra) CLOOB_TRY(cuda_check(env->ctx, cudaMemsetAsync(dx->data, 0, bytes, s), "take_rows_bwd"));
-    WITH_PACK(dx->dtype, C,
-              add_rows_kernel<T, V>
-              <<<blocks_for(items), 256, 0, s>>>((T *)dx->data, (const T *)dy->data, (const int32_t *)a->in[1].data,
-                                                 items, tokens, each, packs));
-    return cuda_launched(env->ctx, "take_rows_bwd");
+    if (!extra) CLOOB_TRY(cuda_check(env->ctx, cudaMemsetAsync(out->data, 0, bytes, s), "take_rows_bwd"));
+    WITH_PACK(out->dtype, C, {
+        T *dx = data_of<T>(out);
+        const T *dy = data_of<T>(in);
+        int64_t packs = C / V;
+        return for_each(env, "take_rows_bwd", rows * packs, [=] __device__(int64_t i) {
+            int64_t r = i / packs;
+            T *to = dx + ((r / each * tokens + (index ? index[r] : 0)) * packs + i % packs) * V;
+            store<T, V>(to, sum_of(load<T, V>(to), load<T, V>(dy + i * V)));
+        });
+    });
 }
 
 extern "C" cloob_status take_rows_bwd_cuda(const op_env *env, const op_args *a)
 {
-    const tensor *dx = &a->out[0];
-    bool many = dx->ndim == 2 || (a->in[1].data && a->in[1].ndim == 2);
-    if (many || a->in[3].data == dx->data) return take_many_bwd(env, a);
-    int64_t N = dx->dim[0], tokens = dx->dim[1], C = dx->dim[2], packs = C / pack_width(dx->dtype, C),
-            items = N * tokens * packs;
-    WITH_PACK(dx->dtype, C,
-              take_bwd_kernel<T, V>
-              <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)dx->data, (const T *)a->in[0].data,
-                                                              (const int32_t *)a->in[1].data, (const T *)a->in[3].data,
-                                                              items, tokens, packs));
-    return cuda_launched(env->ctx, "take_rows_bwd");
+    const tensor *out = &a->out[0];
+    const int32_t *index = data_of<int32_t>(&a->in[1]);
+    bool many = out->ndim == 2 || (index && a->in[1].ndim == 2);
+    if (many || a->in[3].data == out->data) return take_many_bwd(env, a);
+    int64_t tokens = out->dim[1], C = out->dim[2];
+    WITH_PACK(out->dtype, C, {
+        T *dx = data_of<T>(out);
+        const T *dy = data_of<T>(&a->in[0]), *extra = data_of<T>(&a->in[3]);
+        int64_t packs = C / V;
+        return for_each(env, "take_rows_bwd", tensor_count(out) / V, [=] __device__(int64_t i) {
+            int64_t r = i / packs, n = r / tokens;
+            pack<T, V> sum = {};
+            if (extra) sum = load<T, V>(extra + i * V);
+            if (r % tokens == (index ? index[n] : 0)) sum = sum_of(sum, load<T, V>(dy + (n * packs + i % packs) * V));
+            store<T, V>(dx + i * V, sum);
+        });
+    });
 }
 
+/* y[n, t] = (t ? x[n, t-1] : cls) + pos[t] */
 extern "C" cloob_status class_tokens_cuda(const op_env *env, const op_args *a)
 {
-    const tensor *y = &a->out[0];
-    int64_t N = y->dim[0], tokens = y->dim[1], C = y->dim[2], packs = C / pack_width(y->dtype, C),
-            items = N * tokens * packs;
-    WITH_PACK(y->dtype, C,
-              class_kernel<T, V>
-              <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)y->data, (const T *)a->in[0].data,
-                                                              (const float *)a->in[1].data,
-                                                              (const float *)a->in[2].data, items, tokens, packs));
-    return cuda_launched(env->ctx, "class_tokens");
+    const tensor *out = &a->out[0];
+    const float *cls = data_of<float>(&a->in[1]), *pos = data_of<float>(&a->in[2]);
+    int64_t tokens = out->dim[1], C = out->dim[2];
+    WITH_PACK(out->dtype, C, {
+        T *y = data_of<T>(out);
+        const T *x = data_of<T>(&a->in[0]);
+        return for_each(env, "class_tokens", tensor_count(out) / V, [=] __device__(int64_t i) {
+            int64_t r = i * V / C, c = i * V % C, n = r / tokens, t = r % tokens;
+            float p[V], v[V];
+            pack<T, V> sum;
+            load_floats<V>(p, pos + t * C + c);
+            if (t == 0) load_floats<V>(v, cls + c);
+            else {
+                pack<T, V> k = load<T, V>(x + (n * (tokens - 1) + t - 1) * C + c);
+                for (int j = 0; j < V; j++) v[j] = to_float(k.v[j]);
+            }
+            for (int j = 0; j < V; j++) sum.v[j] = from_float<T>(v[j] + p[j]);
+            store<T, V>(y + i * V, sum);
+        });
+    });
+}
+
+/* dx[n, t] = dy[n, t+1] + share dy[n, 0] */
+static cloob_status grid_dx(const op_env *env, const char *op, const tensor *in, const tensor *out, float share)
+{
+    int64_t tokens = in->dim[1], C = in->dim[2], items = in->dim[0] * (tokens - 1) * C;
+    WITH_PACK(in->dtype, C, {
+        T *dx = data_of<T>(out);
+        const T *dy = data_of<T>(in);
+        int64_t packs = C / V;
+        return for_each(env, op, items / V, [=] __device__(int64_t i) {
+            int64_t r = i / packs, c = i % packs, n = r / (tokens - 1), t = r % (tokens - 1) + 1;
+            pack<T, V> sum = load<T, V>(dy + ((n * tokens + t) * packs + c) * V);
+            if (share != 0.0f) {
+                pack<T, V> first = load<T, V>(dy + (n * tokens * packs + c) * V);
+                for (int j = 0; j < V; j++) sum.v[j] = from_float<T>(to_float(sum.v[j]) + share * to_float(first.v[j]));
+            }
+            store<T, V>(dx + i * V, sum);
+        });
+    });
 }
 
 /* Both backward ops: dx, and sums over the batch for the parameters. */
 static cloob_status grid_bwd(const op_env *env, const char *op, const tensor *dy, const tensor *dx, const tensor *dcls,
                              const tensor *dpos, bool mean, void *scratch)
 {
-    int64_t N = dy->dim[0], tokens = dy->dim[1], C = dy->dim[2], packs = C / pack_width(dy->dtype, C),
-            items = N * (tokens - 1) * packs;
-    float share = mean ? 1.0f / (float)(tokens - 1) : 0.0f;
-    if (dx->data && items) {
-        WITH_PACK(dy->dtype, C,
-                  grid_bwd_kernel<T, V>
-                  <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)dx->data, (const T *)dy->data, share, items,
-                                                                  tokens, packs));
-        CLOOB_TRY(cuda_launched(env->ctx, op));
-    }
+    int64_t N = dy->dim[0], tokens = dy->dim[1], C = dy->dim[2];
+    if (dx->data) CLOOB_TRY(grid_dx(env, op, dy, dx, mean ? 1.0f / (float)(tokens - 1) : 0.0f));
     if (dcls && dcls->data)
         CLOOB_TRY(colsum(env, op, (float *)dcls->data, dy->data, dy->dtype, N, C, tokens * C, scratch));
     if (!dpos->data) return CLOOB_OK;
@@ -286,6 +225,34 @@ extern "C" cloob_status class_tokens_bwd_prepare_cuda(const op_env *env, op_args
 extern "C" cloob_status class_tokens_bwd_cuda(const op_env *env, const op_args *a)
 {
     return grid_bwd(env, "class_tokens_bwd", &a->in[0], &a->out[0], &a->out[1], &a->out[2], false, a->scratch);
+}
+
+/* A thread per row and pack; it processes all tokens of the grid. */
+template <typename T, int V>
+static __global__ void __launch_bounds__(256)
+    mean_kernel(T *__restrict__ y, const T *__restrict__ x, const float *__restrict__ pos, int64_t items,
+                int64_t tokens, int64_t packs)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= items) return;
+    int64_t n = i / packs, c = (i % packs) * V, C = packs * V;
+    float sum[V] = {}, p[V];
+    pack<T, V> out;
+#pragma unroll 4
+    for (int64_t t = 1; t < tokens; t++) {
+        pack<T, V> k = load<T, V>(x + (n * (tokens - 1) + t - 1) * C + c);
+        load_floats<V>(p, pos + t * C + c);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            sum[j] += to_float(k.v[j]);
+            out.v[j] = from_float<T>(to_float(k.v[j]) + p[j]);
+        }
+        store<T, V>(y + (n * tokens + t) * C + c, out);
+    }
+    load_floats<V>(p, pos + c);
+#pragma unroll
+    for (int j = 0; j < V; j++) out.v[j] = from_float<T>(sum[j] / (float)(tokens - 1) + p[j]);
+    store<T, V>(y + n * tokens * C + c, out);
 }
 
 extern "C" cloob_status mean_tokens_cuda(const op_env *env, const op_args *a)

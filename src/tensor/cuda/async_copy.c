@@ -1,4 +1,4 @@
-/* A stream for copies beside the device's own, and two events that order them. */
+/* A second stream for copies, and two events that order them. */
 #include "tensor/async_copy.h"
 
 #include "tensor/cuda/cuda.h"

@@ -57,7 +57,7 @@ static void drop(desc *d)
     *d = NULL;
 }
 
-/* Dimensions are given as (n, c, h, w); the strides say that c runs fastest. */
+/* Dimensions are given as (n, c, h, w); by the strides c is contiguous. */
 static bool make_tensor(desc *t, int64_t uid, cloob_dtype dtype, int64_t n, int64_t c, int64_t h, int64_t w)
 {
     int64_t dim[4] = { n, c, h, w }, stride[4] = { h * w * c, 1, w * c, c }, align = 16;
@@ -218,7 +218,7 @@ static cloob_status trial_run(void *user)
     return dnn_run(t->ctx, t->d, t->p, t->d->stream, t->x, t->w, t->y, t->workspace);
 }
 
-/* Noise in what the convolution reads, room for what it writes. */
+/* Noise in what the convolution reads, memory for what it writes. */
 static cloob_status take(trial *t, void **out, cloob_dtype type, int64_t n, bool written)
 {
     if (written) return cuda_trial_room(t->ctx, t->d, (size_t)n * dtype_size(type), out);
@@ -300,8 +300,8 @@ static choice choose(cloob_ctx *ctx, device *d, dnn_plan *p)
     return best;
 }
 
-/* Makes the chosen plan; false when the list no longer says what the choice says. */
-static bool fence_registers(device *d, dnn_plan *p)
+/* Makes the chosen plan; false if the list no longer has that engine at its place. */
+static bool remake_plan(device *d, dnn_plan *p)
 {
     const choice *c = &p->choice;
     engine_list l;
@@ -330,7 +330,7 @@ static bool choose_by_timing(cloob_ctx *ctx, device *d, dnn_plan *p)
     choice own = p->choice = choose(ctx, d, p);
     tune_put(s->tune, p->key, &p->choice, sizeof p->choice);
     if (memcmp(&own, &p->choice, sizeof own) != 0) drop(&p->plan); /* another process has chosen */
-    return !p->choice.none && (p->plan || fence_registers(d, p));
+    return !p->choice.none && (p->plan || remake_plan(d, p));
 }
 
 cloob_status dnn_plan_create(cloob_ctx *ctx, device *d, const dnn_shape *shape, dnn_plan **out)
@@ -355,7 +355,7 @@ bool dnn_plan_ready(cloob_ctx *ctx, device *d, dnn_plan *p)
 {
     if (p->plan) return true;
     if (!p->graph && !make_graph(p, cuda_use(d)->dnn)) return false;
-    return fence_registers(d, p) || choose_by_timing(ctx, d, p);
+    return remake_plan(d, p) || choose_by_timing(ctx, d, p);
 }
 
 void dnn_plan_destroy(dnn_plan *p)
@@ -389,6 +389,6 @@ cloob_status dnn_run(cloob_ctx *ctx, device *d, const dnn_plan *p, void *stream,
     if (ok) st = cuda_lib.cudnnBackendExecute(s->dnn, p->plan, pack);
     drop(&pack);
     if (ok && st == CUDNN_STATUS_SUCCESS) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_DEVICE, "convolution: cuDNN says %s",
-                    ok ? cuda_lib.cudnnGetErrorString(st) : "no to its arguments");
+    return ctx_fail(ctx, CLOOB_ERR_DEVICE, "convolution: cuDNN: %s",
+                    ok ? cuda_lib.cudnnGetErrorString(st) : "arguments refused");
 }

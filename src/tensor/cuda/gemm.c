@@ -307,6 +307,6 @@ cloob_status gemm_run(cloob_ctx *ctx, device *d, const gemm_plan *p, void *strea
     cublasStatus_t st = cuda_lib.cublasLtMatmul(s->lt, p->op, &g->alpha, B, p->b, A, p->a, &beta, g->add ? C : D, p->d,
                                                 D, p->d, &p->algo, workspace, p->workspace, stream);
     if (st == CUBLAS_STATUS_SUCCESS) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_DEVICE, "GEMM (%lld, %lld, %lld): cuBLASLt says %d", (long long)g->m,
+    return ctx_fail(ctx, CLOOB_ERR_DEVICE, "GEMM (%lld, %lld, %lld): cuBLASLt error %d", (long long)g->m,
                     (long long)g->n, (long long)g->k, (int)st);
 }

@@ -45,12 +45,12 @@ typedef struct gemm_shape {
 
 typedef struct gemm_plan gemm_plan;
 
-/* Times candidates on buffers of its own unless the cache knows. GEMM_SUM_* may be refused: then CLOOB_OK
- * comes back with *out NULL, and the caller sums by itself; so may fp8. Everything else always gets a plan. */
+/* Times candidates on buffers of its own unless the choice is cached. GEMM_SUM_* may be refused: then CLOOB_OK
+ * is returned with *out NULL, and the caller computes the sums; so may fp8. Everything else always gets a plan. */
 cloob_status gemm_plan_create(cloob_ctx *ctx, device *d, const gemm_shape *shape, gemm_plan **out);
 void gemm_plan_destroy(gemm_plan *p); /* NULL is fine */
 
-/* Where the factors' scales lie from now on; fp8 alone. */
+/* Sets the addresses of the factors' scales; fp8 only. */
 void gemm_plan_scales(gemm_plan *p, const float *a, const float *b);
 
 size_t gemm_plan_workspace(const gemm_plan *p);

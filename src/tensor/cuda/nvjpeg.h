@@ -1,4 +1,4 @@
-/* nvJPEG, NVIDIA's JPEG decoder, loaded when somebody first asks for it. Toolkits often come without its header, so the
+/* nvJPEG, NVIDIA's JPEG decoder, loaded at its first use. Toolkits often come without its header, so the
  * few types and functions that are called stand here, as the library's binary interface has them. */
 #ifndef TENSOR_CUDA_NVJPEG_H
 #define TENSOR_CUDA_NVJPEG_H
@@ -40,7 +40,7 @@ typedef struct nvjpeg_functions {
 /* Written once by the first load that succeeds, read-only afterwards. */
 extern nvjpeg_functions nvjpeg;
 
-/* Fills nvjpeg. Where the library is missing: one line that says how to go on. May be called from any thread. */
+/* Fills nvjpeg. Where the library is missing: one line with the remedy. May be called from any thread. */
 cloob_status nvjpeg_load(cloob_ctx *ctx);
 
 #endif

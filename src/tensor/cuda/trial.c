@@ -51,7 +51,7 @@ cloob_status cuda_trial_room(cloob_ctx *ctx, device *d, size_t bytes, void **out
         e = take(s, bytes ? bytes : 1, out);
     }
     if (e != cudaSuccess) cudaGetLastError(), *out = NULL;
-    return cuda_check(ctx, e, "room for a trial");
+    return cuda_check(ctx, e, "memory for a trial");
 }
 
 cloob_status cuda_trial_noise(cloob_ctx *ctx, device *d, cloob_dtype dtype, int64_t n, void **out)

@@ -9,6 +9,7 @@
 #include "core/limits.h"
 #include "data/view/device_view.h"
 #include "core/rng.h"
+#include "lab/memory.h"
 #include "model/encoder.h"
 #include "tensor/async_copy.h"
 #include "tensor/precision.h"
@@ -20,8 +21,6 @@ static double cpu_ms(void)
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
-
-static double now_ms(void) { return 1e3 * clock_seconds(); }
 
 static int64_t memory_used(device *d)
 {
@@ -99,14 +98,14 @@ typedef cloob_status once_fn(cloob_ctx *ctx, void *user);
 static cloob_status take_times(cloob_ctx *ctx, device *d, int64_t repeats, int64_t items, once_fn *once, void *user,
                                bench_result *out)
 {
-    double *ms = calloc((size_t)repeats + 1, sizeof *ms), cpu = 0;
-    cloob_status status = ms ? CLOOB_OK : ctx_no_memory(ctx, (size_t)repeats * sizeof *ms, "times");
+    double *ms = must(calloc((size_t)repeats + 1, sizeof *ms)), cpu = 0;
+    cloob_status status = CLOOB_OK;
     for (int64_t i = 0; i <= repeats && status == CLOOB_OK; i++) {
-        double from = now_ms();
+        double from = clock_seconds();
         if (i == 1) cpu = cpu_ms();
         status = once(ctx, user);
         if (status == CLOOB_OK) status = d->sync(ctx, d);
-        ms[i] = now_ms() - from;
+        ms[i] = 1e3 * (clock_seconds() - from);
     }
     if (status == CLOOB_OK) {
         out->first_ms = ms[0];
@@ -359,8 +358,7 @@ cloob_status embed_timing(cloob_ctx *ctx, const bench_options *o, bench_result *
     if (status == CLOOB_OK) status = params_init(ctx, p, o->seed);
     if (status == CLOOB_OK) status = encoder_create_on(ctx, p, &eo, &b.e);
     if (status == CLOOB_OK) status = make_inputs(ctx, d, &c, o->batch, o, &b.in);
-    if (status == CLOOB_OK && !(b.rows = malloc((size_t)(o->batch * c.embed) * sizeof *b.rows)))
-        status = ctx_no_memory(ctx, (size_t)(o->batch * c.embed) * sizeof *b.rows, "embeddings");
+    if (status == CLOOB_OK) b.rows = must(malloc((size_t)(o->batch * c.embed) * sizeof *b.rows));
     if (status == CLOOB_OK) status = take_times(ctx, d, o->repeats, o->batch, embed_once, &b, out);
     free(b.rows);
     release_inputs(&b.in);

@@ -114,7 +114,7 @@ typedef struct data_bench_result {
 void data_bench_options_init(data_bench_options *o);
 cloob_status data_bench(cloob_ctx *ctx, const cloob_dataset *d, const data_bench_options *o, data_bench_result *out);
 
-/* A random unit row: a direction; its law does not matter here. */
+/* A random row (D) of unit length, the same for the same key. */
 void random_unit(float *row, int64_t D, uint64_t key);
 
 /* Sorts the values; the mean of the two in the middle of an even number, 0 of none. */

@@ -13,6 +13,7 @@
 #include "data/load/loader_parts.h"
 #include "infer/search_index.h"
 #include "lab/bench/bench.h"
+#include "lab/memory.h"
 
 /* ---- the loader: takes batches as fast as they come and keeps the time of each --------------------- */
 
@@ -80,8 +81,7 @@ static cloob_status time_loader(cloob_ctx *ctx, loader *l, const data_bench_opti
 {
     int64_t batches = o->batches > 0 ? o->batches : loader_batches(l) * (o->epochs > 0 ? o->epochs : 1) - 1;
     if (batches < 1) batches = 1;
-    timing t = { .capacity = batches, .ms = malloc((size_t)batches * sizeof(double)) };
-    if (!t.ms) return ctx_no_memory(ctx, (size_t)batches * sizeof(double), "the times of the batches");
+    timing t = { .capacity = batches, .ms = must(malloc((size_t)batches * sizeof(double))) };
     cloob_status status = take_batches(ctx, l, batches, &t, out);
     loader_stats s = loader_stats_take(l);
     double seconds = t.end - t.begin;
@@ -142,24 +142,22 @@ void random_unit(float *row, int64_t D, uint64_t key)
 
 static cloob_status write_random(cloob_ctx *ctx, const char *path, int64_t n, int64_t D)
 {
-    float *row = malloc((size_t)((n + 1) * D) * sizeof *row);
-    const char **name = malloc((size_t)n * sizeof *name);
-    int64_t *zero = calloc((size_t)n, sizeof *zero);
-    cloob_status status = row && name && zero ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(n * D) * 4, "random rows");
-    for (int64_t i = 0; i <= n && status == CLOOB_OK; i++) random_unit(row + i * D, D, rng_subkey(1, (uint64_t)i));
-    for (int64_t i = 0; i < n && status == CLOOB_OK; i++) name[i] = "image.jpg";
-    if (status == CLOOB_OK)
-        status = search_index_write(ctx, path, &(search_origin){ "", "", "", "" }, row, row + n * D, D,
-                                    &(search_names){ n, name, zero, zero }, NULL);
+    float *row = must(malloc((size_t)((n + 1) * D) * sizeof *row));
+    const char **name = must(malloc((size_t)n * sizeof *name));
+    int64_t *zero = must(calloc((size_t)n, sizeof *zero));
+    for (int64_t i = 0; i <= n; i++) random_unit(row + i * D, D, rng_subkey(1, (uint64_t)i));
+    for (int64_t i = 0; i < n; i++) name[i] = "image.jpg";
+    cloob_status status = search_index_write(ctx, path, &(search_origin){ "", "", "", "" }, row, row + n * D, D,
+                                             &(search_names){ n, name, zero, zero }, NULL);
     free(row), free(name), free(zero);
     return status;
 }
 
 static cloob_status time_queries(cloob_ctx *ctx, const cloob_search *s, int repeats, double *ms)
 {
-    float *query = malloc((size_t)s->D * sizeof *query);
-    double *took = malloc((size_t)repeats * sizeof *took);
-    cloob_status status = query && took ? CLOOB_OK : ctx_no_memory(ctx, (size_t)s->D * 4, "a row");
+    float *query = must(malloc((size_t)s->D * sizeof *query));
+    double *took = must(malloc((size_t)repeats * sizeof *took));
+    cloob_status status = CLOOB_OK;
     for (int r = 0; r < repeats && status == CLOOB_OK; r++) {
         cloob_search_hit hit[10];
         int64_t found;

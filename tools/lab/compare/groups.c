@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/rng.h"
+#include "lab/memory.h"
 
 /* ---- gathering ----------------------------------------------------------------------------------- */
 
@@ -14,10 +15,9 @@ int64_t groups_at(groups *g, const char *name)
     for (int64_t i = 0; i < g->count; i++)
         if (strcmp(g->name[i], name) == 0) return i;
     int64_t room = g->room;
-    const char **names = arena_grow(g->memory, g->name, g->count, &room, 8, sizeof *names);
-    int64_t *runs = arena_grow(g->memory, g->runs, g->count, &g->room, 8, sizeof *runs);
-    if (!names || !runs || !(names[g->count] = arena_string(g->memory, name))) return -1;
-    g->name = names, g->runs = runs;
+    g->name = must(arena_grow(g->memory, g->name, g->count, &room, 8, sizeof *g->name));
+    g->runs = must(arena_grow(g->memory, g->runs, g->count, &g->room, 8, sizeof *g->runs));
+    g->name[g->count] = must(arena_string(g->memory, name));
     return g->count++;
 }
 
@@ -25,28 +25,26 @@ static group_metric *metric_at(groups *g, const char *name)
 {
     for (int64_t i = 0; i < g->metrics; i++)
         if (strcmp(g->metric[i].name, name) == 0) return &g->metric[i];
-    group_metric *more = arena_grow(g->memory, g->metric, g->metrics, &g->metric_room, 8, sizeof *more);
-    if (!more || !(more[g->metrics].name = arena_string(g->memory, name))) return NULL;
-    g->metric = more;
+    g->metric = must(arena_grow(g->memory, g->metric, g->metrics, &g->metric_room, 8, sizeof *g->metric));
+    g->metric[g->metrics].name = must(arena_string(g->memory, name));
     return &g->metric[g->metrics++];
 }
 
-static bool add_value(groups *g, int64_t group, const char *name, double x)
+void group_values_add(arena *memory, group_values *v, double x)
+{
+    v->value = must(arena_grow(memory, v->value, v->n, &v->room, 8, sizeof *v->value));
+    v->value[v->n++] = x;
+}
+
+static void add_value(groups *g, int64_t group, const char *name, double x)
 {
     group_metric *m = metric_at(g, name);
-    while (m && group >= m->groups) { /* groups come up as runs are read */
+    while (group >= m->groups) { /* groups come up as runs are read */
         int64_t room = m->groups;
-        group_values *of = arena_grow(g->memory, m->of, m->groups, &room, 8, sizeof *of);
-        if (!of) return false;
-        m->of = of, m->groups = room;
+        m->of = must(arena_grow(g->memory, m->of, m->groups, &room, 8, sizeof *m->of));
+        m->groups = room;
     }
-    if (!m) return false;
-    group_values *v = &m->of[group];
-    double *value = arena_grow(g->memory, v->value, v->n, &v->room, 8, sizeof *value);
-    if (!value) return false;
-    v->value = value;
-    v->value[v->n++] = x;
-    return true;
+    group_values_add(g->memory, &m->of[group], x);
 }
 
 /* Counts, times and seeds are none. */
@@ -58,28 +56,24 @@ static bool is_metric(const char *key)
     return true;
 }
 
-static bool add_object(groups *g, int64_t group, const json *object, const char *prefix)
+static void add_object(groups *g, int64_t group, const json *object, const char *prefix)
 {
-    bool ok = true;
-    for (const json *j = object->child; j && ok; j = j->next) {
+    for (const json *j = object->child; j; j = j->next) {
         sbuf name = { 0 };
         sbuf_printf(&name, "%s%s%s", prefix, *prefix ? "/" : "", j->key);
-        if (name.failed) ok = false;
-        else if (j->kind == JSON_OBJECT) ok = add_object(g, group, j, name.data);
+        if (j->kind == JSON_OBJECT) add_object(g, group, j, must(name.data));
         else if (j->kind == JSON_NULL || (j->kind == JSON_NUMBER && !isfinite(j->number))) g->skipped++;
         else if (j->kind == JSON_NUMBER && (g->all || is_metric(j->key)))
-            ok = add_value(g, group, name.data, j->number);
+            add_value(g, group, must(name.data), j->number);
         sbuf_release(&name);
     }
-    return ok;
 }
 
-cloob_status groups_add(cloob_ctx *ctx, groups *g, const char *group, const json *object)
+void groups_add(groups *g, const char *group, const json *object)
 {
     int64_t at = groups_at(g, group);
-    if (at < 0 || !add_object(g, at, object, "")) return ctx_no_memory(ctx, 4096, "metrics");
+    add_object(g, at, object, "");
     g->runs[at]++;
-    return CLOOB_OK;
 }
 
 /* ---- the rank-sum test: ranks, the exact distribution of U, and its normal limit ------------------- */
@@ -116,11 +110,10 @@ static double rank_total(ranked *v, int64_t n, double *ties)
 /* P(U >= u) for samples of m <= 8 and n values without ties: of all ways to choose m of the places 0..m+n-1,
  * those whose sum reaches u + m(m-1)/2. ways[k][s]: k places with sum s, counted place by place; only
  * additions, so doubles keep their digits. */
-static cloob_status upper_tail(cloob_ctx *ctx, double *p, int64_t m, int64_t n, double u)
+static double upper_tail(int64_t m, int64_t n, double u)
 {
     int64_t min = m * (m - 1) / 2, max = min + m * n, width = max + 1;
-    double *ways = calloc((size_t)((m + 1) * width), sizeof *ways), all = 0, reach = 0;
-    if (!ways) return ctx_no_memory(ctx, (size_t)((m + 1) * width) * sizeof *ways, "the rank-sum distribution");
+    double *ways = must(calloc((size_t)((m + 1) * width), sizeof *ways)), all = 0, reach = 0;
     ways[0] = 1;
     for (int64_t place = 0; place < m + n; place++)
         for (int64_t k = m; k > 0; k--)
@@ -130,19 +123,15 @@ static cloob_status upper_tail(cloob_ctx *ctx, double *p, int64_t m, int64_t n, 
         if ((double)(s - min) >= u - 1e-9) reach += ways[m * width + s];
     }
     free(ways);
-    *p = reach / all;
-    return CLOOB_OK;
+    return reach / all;
 }
 
-static cloob_status exact(cloob_ctx *ctx, rank_sum *r, int64_t na, int64_t nb)
+static void exact(rank_sum *r, int64_t na, int64_t nb)
 {
     int64_t m = na < nb ? na : nb, n = na < nb ? nb : na;
-    double other = (double)na * (double)nb - r->U, both; /* U of b; its distribution is the same */
-    CLOOB_TRY(upper_tail(ctx, &r->greater, m, n, r->U));
-    CLOOB_TRY(upper_tail(ctx, &r->less, m, n, other));
-    both = 2 * fmin(r->greater, r->less);
-    r->two_sided = both > 1 ? 1 : both;
-    return CLOOB_OK;
+    r->greater = upper_tail(m, n, r->U);
+    r->less = upper_tail(m, n, (double)na * (double)nb - r->U); /* U of b; its distribution is the same */
+    r->two_sided = fmin(1, 2 * fmin(r->greater, r->less));
 }
 
 /* P(U >= u) in the limit, half a step of continuity correction. */
@@ -158,8 +147,7 @@ static void normal(rank_sum *r, double na, double nb, double ties)
     double deviation = sqrt(fmax(0, na * nb / 12 * (n + 1 - ties / (n * (n - 1)))));
     r->greater = normal_tail(r->U, mean, deviation);
     r->less = normal_tail(na * nb - r->U, mean, deviation);
-    double both = 2 * normal_tail(fmax(r->U, na * nb - r->U), mean, deviation);
-    r->two_sided = both > 1 ? 1 : both;
+    r->two_sided = fmin(1, 2 * normal_tail(fmax(r->U, na * nb - r->U), mean, deviation));
 }
 
 static cloob_status gather_sample(cloob_ctx *ctx, ranked *v, const double *x, int64_t n, bool from_a)
@@ -186,8 +174,8 @@ static cloob_status test_ranks(cloob_ctx *ctx, rank_sum *out, ranked *v, const d
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "rank-sum test: exact only up to %d and %d values", EXACT_SMALLER,
                         EXACT_LARGER);
     out->exact = method == RANK_SUM_EXACT || (method == RANK_SUM_AUTO && small && ties == 0);
-    if (out->exact) return exact(ctx, out, na, nb);
-    normal(out, (double)na, (double)nb, ties);
+    if (out->exact) exact(out, na, nb);
+    else normal(out, (double)na, (double)nb, ties);
     return CLOOB_OK;
 }
 
@@ -195,8 +183,7 @@ cloob_status ranksum_test(cloob_ctx *ctx, rank_sum *out, const double *a, int64_
                           rank_sum_method method)
 {
     if (na < 1 || nb < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "rank-sum test: a sample is empty");
-    ranked *v = malloc((size_t)(na + nb) * sizeof *v);
-    if (!v) return ctx_no_memory(ctx, (size_t)(na + nb) * sizeof *v, "ranks");
+    ranked *v = must(malloc((size_t)(na + nb) * sizeof *v));
     cloob_status status = test_ranks(ctx, out, v, a, na, b, nb, method);
     free(v);
     return status;
@@ -243,11 +230,10 @@ static double quantile(const double *sorted, int64_t n, double q)
     return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
 }
 
-cloob_status bootstrap_mean(cloob_ctx *ctx, const double *x, int64_t n, int64_t resamples, uint64_t seed, double level,
-                            double *low, double *high)
+void bootstrap_mean(const double *x, int64_t n, int64_t resamples, uint64_t seed, double level, double *low,
+                    double *high)
 {
-    double *mean = malloc((size_t)resamples * sizeof *mean);
-    if (!mean) return ctx_no_memory(ctx, (size_t)resamples * sizeof *mean, "resamples");
+    double *mean = must(malloc((size_t)resamples * sizeof *mean));
     uint64_t key = rng_key(seed, "bootstrap");
     for (int64_t r = 0; r < resamples; r++) {
         double sum = 0;
@@ -258,7 +244,6 @@ cloob_status bootstrap_mean(cloob_ctx *ctx, const double *x, int64_t n, int64_t 
     *low = quantile(mean, resamples, (1 - level) / 2);
     *high = quantile(mean, resamples, (1 + level) / 2);
     free(mean);
-    return CLOOB_OK;
 }
 
 /* ---- the result ---------------------------------------------------------------------------------- */
@@ -337,22 +322,20 @@ cloob_status groups_finish(cloob_ctx *ctx, const groups *g, const compare_option
                             .alpha = o->alpha,
                             .name = g->name,
                             .runs = g->runs };
-    out->metric = arena_push(g->memory, metrics * sizeof *out->metric);
-    double *holm = arena_push(g->memory, ((size_t)pairs + 1) * sizeof *holm);
-    if (!out->metric || !holm) return ctx_no_memory(ctx, metrics * sizeof *out->metric, "a comparison");
+    out->metric = must(arena_push(g->memory, metrics * sizeof *out->metric));
+    double *holm = must(arena_push(g->memory, ((size_t)pairs + 1) * sizeof *holm));
     for (int64_t i = 0; i < g->metrics; i++) {
         const group_metric *from = &g->metric[i];
         group_row *m = &out->metric[i];
         *m = (group_row){ .metric = from->name,
                           .aim = group_aim_of(from->name),
-                          .group = arena_push(g->memory, (size_t)n * sizeof *m->group),
-                          .pair = arena_push(g->memory, ((size_t)pairs + 1) * sizeof *m->pair) };
-        if (!m->group || !m->pair) return ctx_no_memory(ctx, (size_t)n * sizeof *m->group, "a comparison");
+                          .group = must(arena_push(g->memory, (size_t)n * sizeof *m->group)),
+                          .pair = must(arena_push(g->memory, ((size_t)pairs + 1) * sizeof *m->pair)) };
         for (int64_t k = 0; k < n; k++) {
             group_stats *v = &m->group[k];
             *v = group_describe(k < from->groups ? &from->of[k] : &(group_values){ 0 });
             if (v->n < 2 || !o->resamples) continue;
-            CLOOB_TRY(bootstrap_mean(ctx, v->value, v->n, o->resamples, o->seed, 0.95, &v->low, &v->high));
+            bootstrap_mean(v->value, v->n, o->resamples, o->seed, 0.95, &v->low, &v->high);
         }
         CLOOB_TRY(test_pairs(ctx, o, m, holm, n));
         find_best(out, m);

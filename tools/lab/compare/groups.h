@@ -1,7 +1,7 @@
 /* Several groups of runs, metric by metric, and two groups by a rank-sum test.
  *
  *     groups g = { .memory = a };
- *     for each run: groups_add(ctx, &g, "clip", object);
+ *     for each run: groups_add(&g, "clip", object);
  *     CLOOB_TRY(groups_finish(ctx, &g, &options, &out));
  */
 #ifndef LAB_COMPARE_GROUPS_H
@@ -109,7 +109,7 @@ int mean_decimals(double deviation, double mean);
 
 /* A file with a line per run; a sweep's results.jsonl says of each its name, its stage and its settings. */
 typedef struct run_lines {
-    json **line; /* (count); the caller frees the array */
+    json **line; /* (count), in the arena */
     int64_t count, room;
     bool has_final; /* some are final runs of a sweep: those of its search are only compared when asked for */
 } run_lines;
@@ -162,12 +162,14 @@ typedef struct groups {
     int64_t skipped; /* numbers that are not finite, which JSON has as null */
 } groups;
 
-int64_t groups_at(groups *g, const char *name); /* the group of this name, new where there is none; -1: no memory */
+int64_t groups_at(groups *g, const char *name); /* the group of this name, new where there is none */
+
+void group_values_add(arena *memory, group_values *v, double x);
 
 group_stats group_describe(const group_values *v); /* without an interval */
 
 /* Every number of the object, nested ones by "outer/inner", as one run's values. */
-cloob_status groups_add(cloob_ctx *ctx, groups *g, const char *group, const json *object);
+void groups_add(groups *g, const char *group, const json *object);
 
 /* Means with bootstrap intervals, and a test of every pair of groups. out points into g's memory. */
 cloob_status groups_finish(cloob_ctx *ctx, const groups *g, const compare_options *o, groups_result *out);
@@ -177,8 +179,8 @@ void holm_correct(double *p, int64_t n);
 /* Cliff's delta: P(a > b) - P(a < b). */
 double cliffs_delta(const double *a, int64_t na, const double *b, int64_t nb);
 /* The interval of the mean of x (n) from resamples drawn by a seed: percentiles (1 - level) / 2 and (1 + level) / 2. */
-cloob_status bootstrap_mean(cloob_ctx *ctx, const double *x, int64_t n, int64_t resamples, uint64_t seed, double level,
-                            double *low, double *high);
+void bootstrap_mean(const double *x, int64_t n, int64_t resamples, uint64_t seed, double level, double *low,
+                    double *high);
 
 /* EXACT with ties is refused. Values must be finite, both samples non-empty. */
 cloob_status ranksum_test(cloob_ctx *ctx, rank_sum *out, const double *a, int64_t na, const double *b, int64_t nb,

@@ -96,19 +96,27 @@ static int cell_decimals(const groups_result *g, const group_row *m, const group
     return most < 0 ? mean_decimals(v->deviation, v->mean) : most;
 }
 
+/* A mean as every table shows it: "0.71 ± 0.02", of several runs with the interval on request. */
+static const char *mean_text(const groups_result *g, const group_row *m, int64_t k, bool interval, char out[96])
+{
+    const group_stats *v = &m->group[k];
+    int d = cell_decimals(g, m, v);
+    if (!v->n) snprintf(out, 96, "–");
+    else if (v->n == 1) snprintf(out, 96, "%.*f", d, v->mean);
+    else if (!interval) snprintf(out, 96, "%.*f ± %.*f", d, v->mean, d, v->deviation);
+    else snprintf(out, 96, "%.*f ± %.*f [%.*f, %.*f]", d, v->mean, d, v->deviation, d, v->low, d, v->high);
+    return out;
+}
+
 static grid means_table(const groups_result *g)
 {
     grid t = { .columns = g->groups + 1 };
     grid_text(&t, "metric");
     for (int64_t k = 0; k < g->groups; k++) grid_printf(&t, "%s (%lld)", g->name[k], (long long)g->runs[k]);
     for (const group_row *m = g->metric; m < g->metric + g->metrics; m++) {
+        char text[96];
         grid_text(&t, m->metric);
-        for (const group_stats *v = m->group; v < m->group + g->groups; v++) {
-            int d = cell_decimals(g, m, v);
-            if (!v->n) grid_text(&t, "–");
-            else if (v->n == 1) grid_printf(&t, "%.*f", d, v->mean);
-            else grid_printf(&t, "%.*f ± %.*f [%.*f, %.*f]", d, v->mean, d, v->deviation, d, v->low, d, v->high);
-        }
+        for (int64_t k = 0; k < g->groups; k++) grid_text(&t, mean_text(g, m, k, true, text));
     }
     return t;
 }
@@ -176,13 +184,9 @@ static bool is_alone(const groups_result *g, const group_row *m, int64_t best)
 
 static void add_main_cell(grid *t, const groups_result *g, const group_row *m, int64_t k)
 {
-    const group_stats *v = &m->group[k];
-    int d = cell_decimals(g, m, v);
+    char text[96];
     bool best = k == m->best && !isnan(m->p_best);
-    const char *star = best && is_alone(g, m, k) ? "*" : "";
-    if (!v->n) grid_text(t, "–");
-    else if (v->n == 1) grid_printf(t, "%.*f%s", d, v->mean, star);
-    else grid_printf(t, "%.*f ± %.*f%s", d, v->mean, d, v->deviation, star);
+    grid_printf(t, "%s%s", mean_text(g, m, k, false, text), best && is_alone(g, m, k) ? "*" : "");
     grid_bold(t, best);
 }
 
@@ -271,15 +275,6 @@ static const char *title_of(const char *method)
     return method;
 }
 
-/* As every table shows it: a page takes it from the JSON. */
-static void put_rounded(const groups_result *g, const group_row *m, int64_t k, char out[64])
-{
-    const group_stats *v = &m->group[k];
-    int d = cell_decimals(g, m, v);
-    if (v->n) snprintf(out, 64, "%.*f ± %.*f", d, v->mean, d, v->deviation);
-    else snprintf(out, 64, "–");
-}
-
 void ablation_markdown(const groups_result *g, int64_t seeds, sbuf *out)
 {
     static const char *const arrow[] = { " ↑", " ↓", "" };
@@ -290,9 +285,8 @@ void ablation_markdown(const groups_result *g, int64_t seeds, sbuf *out)
     for (const group_row *m = g->metric; m < g->metric + g->metrics; m++) {
         grid_printf(&t, "%s%s", m->metric, arrow[m->aim]);
         for (int64_t k = 0; k < g->groups; k++) {
-            char text[64];
-            put_rounded(g, m, k, text);
-            grid_text(&t, text);
+            char text[96];
+            grid_text(&t, mean_text(g, m, k, false, text));
             grid_bold(&t, m->won && m->best == k);
         }
         grid_printf(&t, isfinite(m->p_best) ? "%.2g" : "", m->p_best);
@@ -309,10 +303,10 @@ void ablation_markdown(const groups_result *g, int64_t seeds, sbuf *out)
 static void put_method(const groups_result *g, const group_row *m, int64_t k, json_out *w)
 {
     const group_stats *v = &m->group[k];
-    char text[64];
-    put_rounded(g, m, k, text);
+    char text[96];
     json_begin(w, g->name[k], '{');
-    json_members(w, J_TEXT("text", text), J_NUMBER("mean", v->mean, 0), J_NUMBER("deviation", v->deviation, 0));
+    json_members(w, J_TEXT("text", mean_text(g, m, k, false, text)), J_NUMBER("mean", v->mean, 0),
+                 J_NUMBER("deviation", v->deviation, 0));
     json_begin(w, "values", '[');
     for (int64_t i = 0; i < v->n; i++) json_put_number(w, NULL, v->value[i]);
     json_end(w);

@@ -11,6 +11,7 @@
 #include "core/text.h"
 #include "lab/compare/groups.h"
 #include "lab/grid.h"
+#include "lab/memory.h"
 
 /* ---- data sets ----------------------------------------------------------------------------------- */
 
@@ -70,22 +71,18 @@ typedef struct scores {
     int64_t found;
 } scores;
 
-static cloob_status add(cloob_ctx *ctx, scores *s, const data_set *set, int task, const json *value)
+static void add(scores *s, const data_set *set, int task, const json *value)
 {
     double x;
-    if (!set || !json_number(value, &x) || !isfinite(x)) return CLOOB_OK;
-    group_values *v = &s->of[set - known][task];
-    double *values = arena_grow(&s->memory, v->value, v->n, &v->room, 8, sizeof *values);
-    if (!values) return ctx_no_memory(ctx, sizeof *values, "results");
-    v->value = values, v->value[v->n++] = 100 * x;
+    if (!set || !json_number(value, &x) || !isfinite(x)) return;
+    group_values_add(&s->memory, &s->of[set - known][task], 100 * x);
     s->found++;
-    return CLOOB_OK;
 }
 
 static bool by_class(const data_set *set) { return set && strcmp(set->metric, "mean_per_class") == 0; }
 
 /* One object of eval suite, of eval zeroshot --json, or of a run's results.jsonl; what it is shows in its keys. */
-static cloob_status add_object(cloob_ctx *ctx, scores *s, const json *o)
+static void add_object(scores *s, const json *o)
 {
     const json *metrics = json_get(o, "metrics");
     const char *name = json_string(json_get(o, metrics ? "dataset" : "data"));
@@ -95,13 +92,14 @@ static cloob_status add_object(cloob_ctx *ctx, scores *s, const json *o)
         const char *task = json_string(json_get(o, "task"));
         bool probe = task && strcmp(task, "linear_probe") == 0;
         const char *key = by_class(set) ? "lp_mean_per_class_recall" : "lp_acc1";
-        return add(ctx, s, set, probe, json_get(metrics, probe ? key : key + 3));
+        add(s, set, probe, json_get(metrics, probe ? key : key + 3));
+        return;
     }
-    if (set) CLOOB_TRY(add(ctx, s, set, 0, json_get(o, by_class(set) ? "mean_per_class" : "top1")));
+    if (set) add(s, set, 0, json_get(o, by_class(set) ? "mean_per_class" : "top1"));
     const json *sets = json_get(o, "sets");
-    for (const json *each = sets ? sets->child : NULL; each; each = each->next) CLOOB_TRY(add_object(ctx, s, each));
-    CLOOB_TRY(add(ctx, s, data_set_find("imagenet"), 0, json_get(o, "imagenet-zeroshot-val-top1")));
-    return add(ctx, s, data_set_find("imagenetv2"), 0, json_get(o, "imagenetv2-zeroshot-val-top1"));
+    for (const json *each = sets ? sets->child : NULL; each; each = each->next) add_object(s, each);
+    add(s, data_set_find("imagenet"), 0, json_get(o, "imagenet-zeroshot-val-top1"));
+    add(s, data_set_find("imagenetv2"), 0, json_get(o, "imagenetv2-zeroshot-val-top1"));
 }
 
 static cloob_status add_file(cloob_ctx *ctx, scores *s, const char *path)
@@ -110,13 +108,11 @@ static cloob_status add_file(cloob_ctx *ctx, scores *s, const char *path)
     if (!text_ends_with(path, ".jsonl")) {
         json *root;
         CLOOB_TRY(json_read_file(ctx, &s->memory, path, &root));
-        return add_object(ctx, s, root);
+        return add_object(s, root), CLOOB_OK;
     }
     CLOOB_TRY(run_lines_read(ctx, &s->memory, path, &lines));
-    cloob_status status = CLOOB_OK;
-    for (int64_t i = 0; i < lines.count && status == CLOOB_OK; i++) status = add_object(ctx, s, lines.line[i]);
-    free(lines.line);
-    return status;
+    for (int64_t i = 0; i < lines.count; i++) add_object(s, lines.line[i]);
+    return CLOOB_OK;
 }
 
 /* A training run, else the results of a suite: the .json files of the folder. */
@@ -125,7 +121,7 @@ static cloob_status add_folder(cloob_ctx *ctx, scores *s, const char *path, DIR 
     json *last;
     char file[1400];
     CLOOB_TRY(last_result_read(ctx, &s->memory, path, &last));
-    if (last) return add_object(ctx, s, last);
+    if (last) return add_object(s, last), CLOOB_OK;
     for (struct dirent *e; (e = readdir(d));) {
         if (!text_ends_with(e->d_name, ".json")) continue;
         snprintf(file, sizeof file, "%.1100s/%.255s", path, e->d_name);
@@ -164,7 +160,6 @@ typedef struct paper_row {
 } paper_row;
 
 typedef struct paper_tables {
-    char *text;     /* of the file, cut into fields */
     paper_row *row; /* (rows); all columns of a table, one after the other */
     int64_t rows;
     const char *name[16], *title[16]; /* (tables), from the lines "# table NAME: TITLE" */
@@ -191,20 +186,14 @@ static void take_line(paper_tables *p, char *line)
                                      .deviation = *field[6] ? strtod(field[6], NULL) : NAN };
 }
 
-static cloob_status read_tables(cloob_ctx *ctx, arena *a, paper_tables *p)
+static void read_tables(arena *a, paper_tables *p)
 {
     int64_t lines = 1;
-    p->text = arena_push(a, asset_paper_tables_bytes + 1);
-    if (!p->text) return ctx_no_memory(ctx, asset_paper_tables_bytes, "published tables");
-    memcpy(p->text, asset_paper_tables, asset_paper_tables_bytes);
-    p->text[asset_paper_tables_bytes] = '\0';
-    for (const char *at = p->text; *at; at++) lines += *at == '\n';
-    p->row = arena_push(a, (size_t)lines * sizeof *p->row);
-    if (!p->row) return ctx_no_memory(ctx, (size_t)lines * sizeof *p->row, "published tables");
-    char *rest = p->text;
+    char *rest = must(arena_string_n(a, (const char *)asset_paper_tables, asset_paper_tables_bytes));
+    for (const char *at = rest; *at; at++) lines += *at == '\n';
+    p->row = must(arena_push(a, (size_t)lines * sizeof *p->row));
     for (char *line; (line = strsep(&rest, "\n"));)
         if (*line) take_line(p, line);
-    return CLOOB_OK;
 }
 
 /* ---- tables -------------------------------------------------------------------------------------- */
@@ -317,15 +306,14 @@ static char *all_tables(const paper_tables *p, const scores *s, const char *form
 
 cloob_status compare_paper(cloob_ctx *ctx, const char *const *path, int64_t paths, const char *format, char **text)
 {
-    scores *s = calloc(1, sizeof *s);
+    scores *s = must(calloc(1, sizeof *s));
     paper_tables p = { 0 };
     *text = NULL;
-    if (!s) return ctx_no_memory(ctx, sizeof *s, "results");
     cloob_status status = read_all(ctx, s, path, paths);
-    if (status == CLOOB_OK) status = read_tables(ctx, &s->memory, &p);
+    read_tables(&s->memory, &p);
     if (status == CLOOB_OK && !has_any(&p, s))
         status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: no published table has its data sets", path[0]);
-    if (status == CLOOB_OK && !(*text = all_tables(&p, s, format))) status = ctx_no_memory(ctx, 4096, "a table");
+    if (status == CLOOB_OK) *text = must(all_tables(&p, s, format));
     arena_release(&s->memory);
     free(s);
     return status;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "lab/memory.h"
 #include "lab/compare/groups.h"
 #include "io/safetensors.h"
 #include "core/json.h"
@@ -49,12 +50,8 @@ static bool setting_of(const run_seen *r, const char *key, char *out, size_t siz
 {
     const json *v = r->line ? json_get(json_get(r->line, "settings"), key) : NULL;
     if (r->line && !v) v = json_get(r->line, key);
-    if (v && (v->kind == JSON_STRING || v->kind == JSON_NUMBER)) {
-        snprintf(out, size, "%s", v->text);
-        return true;
-    }
-    if (v && v->kind == JSON_BOOL) {
-        snprintf(out, size, "%s", v->boolean ? "true" : "false");
+    if (v && (v->kind == JSON_STRING || v->kind == JSON_NUMBER || v->kind == JSON_BOOL)) {
+        snprintf(out, size, "%s", v->kind != JSON_BOOL ? v->text : v->boolean ? "true" : "false");
         return true;
     }
     size_t n = strlen(key);
@@ -80,15 +77,15 @@ static bool is_wanted(const reader *r, const run_seen *run)
 }
 
 /* A line of one of two files. */
-static cloob_status add_line(cloob_ctx *ctx, reader *r, const json *line)
+static void add_line(reader *r, const json *line)
 {
     int64_t epoch = -1;
     bool has = json_int(json_get(line, "epoch"), &epoch);
-    if (r->epoch >= 0 && !(has && epoch == r->epoch)) return CLOOB_OK;
+    if (r->epoch >= 0 && !(has && epoch == r->epoch)) return;
     if (has && r->first_epoch < 0) r->first_epoch = epoch;
     r->epochs_differ |= has && r->first_epoch != epoch;
     r->runs++;
-    return groups_add(ctx, &r->g, r->group, line);
+    groups_add(&r->g, r->group, line);
 }
 
 static cloob_status add_run(cloob_ctx *ctx, reader *r, const run_seen *run, const char *name)
@@ -96,15 +93,13 @@ static cloob_status add_run(cloob_ctx *ctx, reader *r, const run_seen *run, cons
     char group[256], stage[64];
     bool searched =
         run->has_final && !r->by_stage && setting_of(run, "stage", stage, sizeof stage) && strcmp(stage, "final") != 0;
-    if (searched || !is_wanted(r, run)) {
-        r->left_out++, r->searches += searched;
-        return CLOOB_OK;
-    }
-    if (r->group) return add_line(ctx, r, run->metrics);
+    if (searched || !is_wanted(r, run)) return r->left_out++, r->searches += searched, CLOOB_OK;
+    if (r->group) return add_line(r, run->metrics), CLOOB_OK;
     if (!setting_of(run, r->by, group, sizeof group))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: does not say its `%s`; group by another setting", name, r->by);
     r->runs++;
-    return groups_add(ctx, &r->g, group, run->metrics);
+    groups_add(&r->g, group, run->metrics);
+    return CLOOB_OK;
 }
 
 /* ---- lines --------------------------------------------------------------------------------------- */
@@ -116,20 +111,17 @@ cloob_status run_lines_read(cloob_ctx *ctx, arena *memory, const char *path, run
     *out = (run_lines){ 0 };
     CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &b));
     int64_t number = 1;
-    for (size_t at = 0; at < b.size && status == CLOOB_OK; number++) {
+    for (size_t at = 0, n; at < b.size && status == CLOOB_OK; number++, at += n + 1) {
         char name[1200];
-        size_t n = strcspn(b.data + at, "\n");
+        n = strcspn(b.data + at, "\n");
+        if (strspn(b.data + at, " \t\r") >= n) continue;
         snprintf(name, sizeof name, "%.1000s, line %lld", path, (long long)number);
-        if (strspn(b.data + at, " \t\r") < n) {
-            if (!heap_grow(&out->line, out->count, &out->room, sizeof *out->line)) status = ctx_no_memory(ctx, n, path);
-            else status = json_parse(ctx, memory, b.data + at, n, name, &out->line[out->count]);
-            const char *stage = status == CLOOB_OK ? json_string(json_get(out->line[out->count++], "stage")) : NULL;
-            out->has_final = out->has_final || (stage && strcmp(stage, "final") == 0);
-        }
-        at += n + 1;
+        out->line = must(arena_grow(memory, out->line, out->count, &out->room, 16, sizeof *out->line));
+        status = json_parse(ctx, memory, b.data + at, n, name, &out->line[out->count]);
+        const char *stage = status == CLOOB_OK ? json_string(json_get(out->line[out->count++], "stage")) : NULL;
+        out->has_final = out->has_final || (stage && strcmp(stage, "final") == 0);
     }
     file_bytes_release(&b);
-    if (status != CLOOB_OK) free(out->line), out->line = NULL;
     return status;
 }
 
@@ -145,7 +137,6 @@ static cloob_status add_lines(cloob_ctx *ctx, reader *r, const char *path)
             status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: needs an object with the metrics of one run", name);
         else status = add_run(ctx, r, &(run_seen){ lines.line[i], lines.line[i], NULL, lines.has_final }, name);
     }
-    free(lines.line);
     return status;
 }
 
@@ -192,7 +183,6 @@ cloob_status last_result_read(cloob_ctx *ctx, arena *memory, const char *dir, js
     if (!file_exists(path)) return CLOOB_OK;
     CLOOB_TRY(run_lines_read(ctx, memory, path, &lines));
     if (lines.count) *out = lines.line[lines.count - 1];
-    free(lines.line);
     return CLOOB_OK;
 }
 
@@ -250,42 +240,36 @@ static cloob_status add_one(cloob_ctx *ctx, reader *r, const char *path)
 {
     run_lines lines = { 0 };
     bool of_many = false;
-    char *dir = strdup(path), *parent = NULL;
-    for (size_t n = dir ? strlen(dir) : 0; n > 1 && dir[n - 1] == '/';) dir[--n] = '\0';
-    if (dir) parent = file_folder(dir);
-    cloob_status status = parent ? read_folder(ctx, r, parent, &lines, &of_many) : ctx_no_memory(ctx, 64, path);
+    char *dir = must(strdup(path));
+    for (size_t n = strlen(dir); n > 1 && dir[n - 1] == '/';) dir[--n] = '\0';
+    char *parent = must(file_folder(dir));
+    cloob_status status = read_folder(ctx, r, parent, &lines, &of_many);
     if (status == CLOOB_OK) status = add_folder(ctx, r, dir, &lines, of_many);
-    free(lines.line), free(dir), free(parent);
+    free(dir), free(parent);
     return status;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_bytes(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
 /* The runs inside a folder, say of an ablation or a sweep, in the order of their names. */
 static cloob_status add_inside(cloob_ctx *ctx, reader *r, const char *dir)
 {
-    char **inside = NULL, path[1200];
-    int64_t count = 0, room = 0, before = r->runs + r->left_out;
+    struct dirent **inside = NULL;
+    int64_t before = r->runs + r->left_out;
     run_lines lines;
     bool of_many;
     CLOOB_TRY(read_folder(ctx, r, dir, &lines, &of_many));
     cloob_status status = CLOOB_OK;
-    DIR *d = opendir(dir);
-    for (struct dirent *e; d && status == CLOOB_OK && (e = readdir(d));) {
-        snprintf(path, sizeof path, "%.900s/%.255s/params.txt", dir, e->d_name);
-        if (e->d_name[0] == '.' || strstr(e->d_name, ".unfinished") || !file_exists(path)) continue;
-        char *name = heap_grow(&inside, count, &room, sizeof *inside) ? strdup(e->d_name) : NULL;
-        if (name) inside[count++] = name;
-        else status = ctx_no_memory(ctx, strlen(e->d_name), dir);
-    }
-    if (d) closedir(d);
-    if (count) qsort(inside, (size_t)count, sizeof *inside, by_name);
-    for (int64_t i = 0; i < count; i++) {
-        snprintf(path, sizeof path, "%.900s/%.255s", dir, inside[i]);
-        if (status == CLOOB_OK) status = add_folder(ctx, r, path, &lines, of_many);
+    int count = scandir(dir, &inside, NULL, by_bytes);
+    for (int i = 0; i < count; i++) {
+        char path[1200], params[1220];
+        snprintf(path, sizeof path, "%.900s/%.255s", dir, inside[i]->d_name);
+        snprintf(params, sizeof params, "%s/params.txt", path);
+        bool is_run = inside[i]->d_name[0] != '.' && !strstr(inside[i]->d_name, ".unfinished") && file_exists(params);
+        if (status == CLOOB_OK && is_run) status = add_folder(ctx, r, path, &lines, of_many);
         free(inside[i]);
     }
-    free(inside), free(lines.line);
+    free(inside);
     if (status == CLOOB_OK && r->runs + r->left_out == before)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: is no run and holds none (no params.txt)", dir);
     return status;
@@ -314,9 +298,8 @@ static cloob_status refuse_few(cloob_ctx *ctx, const reader *r)
 /* Leaves the metrics that `names` lists, in its order. */
 static cloob_status choose_metrics(cloob_ctx *ctx, groups_result *g, const char *names, arena *memory)
 {
-    group_row *chosen = arena_push(memory, (strlen(names) + 1) * sizeof *chosen);
+    group_row *chosen = must(arena_push(memory, (strlen(names) + 1) * sizeof *chosen));
     int64_t count = 0;
-    if (!chosen) return ctx_no_memory(ctx, strlen(names) * sizeof *chosen, "metrics");
     for (const char *at = names; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
         size_t n = strcspn(at, ",");
         int64_t i = 0;
@@ -344,10 +327,9 @@ static void log_searches(cloob_ctx *ctx, const reader *r)
 cloob_status compare_runs(cloob_ctx *ctx, groups_result *out, const char *const *path, int64_t paths,
                           const compare_options *o)
 {
-    arena *memory = calloc(1, sizeof *memory);
+    arena *memory = must(calloc(1, sizeof *memory));
     reader r = { .g = { .memory = memory }, .o = o };
     *out = (groups_result){ 0 };
-    if (!memory) return ctx_no_memory(ctx, sizeof *memory, "a comparison");
     plain_name(o->by ? o->by : "method", strlen(o->by ? o->by : "method"), r.by, sizeof r.by);
     cloob_status status = CLOOB_OK;
     if (o->resamples < 1 || !(o->alpha > 0 && o->alpha < 1))
@@ -383,11 +365,10 @@ static cloob_status add_file(cloob_ctx *ctx, reader *r, const char *group, const
 cloob_status compare_files(cloob_ctx *ctx, groups_result *out, const char *path_a, const char *path_b, int64_t epoch,
                            double alpha)
 {
-    arena *memory = calloc(1, sizeof *memory);
+    arena *memory = must(calloc(1, sizeof *memory));
     compare_options o = { .alpha = alpha };
     reader r = { .g = { .memory = memory, .all = true }, .o = &o, .epoch = epoch };
     *out = (groups_result){ 0 };
-    if (!memory) return ctx_no_memory(ctx, sizeof *memory, "a comparison");
     cloob_status status = add_file(ctx, &r, "a", path_a);
     if (status == CLOOB_OK) status = add_file(ctx, &r, "b", path_b);
     if (status == CLOOB_OK) status = groups_finish(ctx, &r.g, &o, out);

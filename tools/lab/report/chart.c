@@ -7,17 +7,15 @@
 
 #include "core/text.h"
 #include "lab/grid.h"
+#include "lab/memory.h"
 
 chart_series *chart_add(arena *a, chart *c, const char *name, int color, int64_t n)
 {
-    chart_series *all = arena_grow(a, c->series, c->count, &c->room, 8, sizeof *all);
-    if (!all) return NULL;
-    c->series = all;
-    chart_series s = { .name = arena_string(a, name), .color = color };
-    s.x = arena_push(a, (size_t)(n + 1) * sizeof *s.x);
-    s.y = arena_push(a, (size_t)(n + 1) * sizeof *s.y);
-    if (!s.name || !s.x || !s.y) return NULL;
-    c->series[c->count] = s;
+    c->series = must(arena_grow(a, c->series, c->count, &c->room, 8, sizeof *c->series));
+    c->series[c->count] = (chart_series){ .name = must(arena_string(a, name)),
+                                          .color = color,
+                                          .x = must(arena_push(a, (size_t)(n + 1) * sizeof(double))),
+                                          .y = must(arena_push(a, (size_t)(n + 1) * sizeof(double))) };
     return &c->series[c->count++];
 }
 
@@ -32,10 +30,10 @@ void chart_band_point(arena *a, const chart *c, chart_series *s, int64_t room, d
                       double high)
 {
     int64_t n = s->n;
-    if (!s->low) s->low = arena_push(a, (size_t)(room + 1) * sizeof *s->low);
-    if (!s->high) s->high = arena_push(a, (size_t)(room + 1) * sizeof *s->high);
+    if (!s->low) s->low = must(arena_push(a, (size_t)(room + 1) * sizeof *s->low));
+    if (!s->high) s->high = must(arena_push(a, (size_t)(room + 1) * sizeof *s->high));
     chart_point(c, s, x, y);
-    if (s->n == n || !s->low || !s->high) return;
+    if (s->n == n) return;
     s->low[n] = !isfinite(low) || (c->log_y && low <= 0) ? y : low;
     s->high[n] = isfinite(high) ? high : y;
 }
@@ -105,15 +103,9 @@ static bool is_repeat_of(const chart_series *s, const chart_series *first)
 /* y of the series at x; false: it has no such point. Points of repeats mostly have the same index. */
 static bool value_at(const chart_series *s, double x, int64_t guess, double *y)
 {
-    if (guess < s->n && s->x[guess] == x) {
-        *y = s->y[guess];
-        return true;
-    }
+    if (guess < s->n && s->x[guess] == x) return *y = s->y[guess], true;
     for (int64_t i = 0; i < s->n; i++)
-        if (s->x[i] == x) {
-            *y = s->y[i];
-            return true;
-        }
+        if (s->x[i] == x) return *y = s->y[i], true;
     return false;
 }
 
@@ -137,35 +129,30 @@ static bool spread_at(const chart *c, const chart_series *first, int64_t i, doub
     return true;
 }
 
-static bool add_mean(arena *a, const chart *c, const chart_series *first, chart *out)
+static void add_mean(arena *a, const chart *c, const chart_series *first, chart *out)
 {
     char name[200];
     int64_t n = 0;
     for (int64_t k = 0; k < c->count; k++) n += is_repeat_of(&c->series[k], first) && c->series[k].n;
     snprintf(name, sizeof name, "%.150s, mean of %lld", first->group, (long long)n);
     chart_series *s = chart_add(a, out, name, first->color, first->n);
-    for (int64_t i = 0; s && i < first->n; i++) {
+    for (int64_t i = 0; i < first->n; i++) {
         double mean, deviation;
-        if (!spread_at(c, first, i, &mean, &deviation)) continue;
-        chart_band_point(a, out, s, first->n, first->x[i], mean, mean - deviation, mean + deviation);
-        if (!s->low || !s->high) return false;
+        if (spread_at(c, first, i, &mean, &deviation))
+            chart_band_point(a, out, s, first->n, first->x[i], mean, mean - deviation, mean + deviation);
     }
-    return s != NULL;
 }
 
-bool chart_mean(arena *a, const chart *c, chart *out)
+chart chart_mean(arena *a, const chart *c)
 {
-    *out = *c;
-    out->series = NULL, out->count = out->room = 0;
+    chart out = *c;
+    out.series = NULL, out.count = out.room = 0;
     for (int64_t i = 0; i < c->count; i++) {
         const chart_series *s = &c->series[i];
         bool seen = false;
         for (int64_t k = 0; s->repeat && k < i; k++) seen |= is_repeat_of(&c->series[k], s) && c->series[k].n;
-        if (s->repeat && s->n && !seen && !add_mean(a, c, s, out)) return false;
-        if (s->repeat) continue;
-        chart_series *kept = chart_add(a, out, s->name, s->color, 0);
-        if (!kept) return false;
-        *kept = *s;
+        if (s->repeat && s->n && !seen) add_mean(a, c, s, &out);
+        if (!s->repeat) *chart_add(a, &out, s->name, s->color, 0) = *s;
     }
-    return true;
+    return out;
 }

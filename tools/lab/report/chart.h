@@ -6,7 +6,6 @@
 #include "core/arena.h"
 #include "core/ctx.h"
 #include "core/sbuf.h"
-#include "io/image/image.h"
 
 typedef struct chart_series {
     const char *name;
@@ -30,8 +29,7 @@ typedef struct chart {
     int64_t count, room;
 } chart;
 
-/* Adds a series with space for n points; NULL when memory is out (arrays are in the arena). Points are put
- * with chart_point. */
+/* Adds a series with space for n points, which chart_point puts. Arrays are in the arena. */
 chart_series *chart_add(arena *a, chart *c, const char *name, int color, int64_t n);
 /* Leaves out what cannot be drawn: not finite, or not above 0 where the axis is logarithmic. */
 void chart_point(const chart *c, chart_series *s, double x, double y);
@@ -43,8 +41,8 @@ void chart_band_point(arena *a, const chart *c, chart_series *s, int64_t room, d
                       double high);
 
 /* Where series are repeats, each group of them becomes one: the mean with a band of one standard deviation, at every x
- * that all have, named "GROUP, mean of N". Other series stay. False: memory is out. */
-bool chart_mean(arena *a, const chart *c, chart *out);
+ * that all have, named "GROUP, mean of N". Other series stay. */
+chart chart_mean(arena *a, const chart *c);
 
 /* Appends a <figure>, with links below it unless NULL. Nothing when no series has a point. */
 void chart_put(sbuf *html, const chart *c, const char *links);
@@ -62,27 +60,6 @@ typedef enum chart_frame {
 
 /* Appends the image; at least one series has a point. False, with nothing done, where cairo is missing. */
 bool chart_draw(sbuf *out, const chart *c, chart_frame frame);
-
-/* ---- zero-shot examples as one figure: images with bars of their likeliest labels, as the paper shows them --- */
-
-enum { EXAMPLE_GUESSES = 5 };
-
-typedef struct example_guess {
-    const char *label;
-    double share; /* 0 to 1 */
-    bool right;
-} example_guess;
-
-typedef struct example {
-    const char *title; /* its class, else its name */
-    int64_t rank;      /* of the right label among all, from 1; 0: unknown */
-    image pixels;      /* rgb NULL: could not be read */
-    example_guess guess[EXAMPLE_GUESSES];
-    int guesses;
-} example;
-
-/* Appends the figure, as PDF or SVG. False, with nothing done, where cairo is missing. */
-bool examples_draw(sbuf *out, const example *e, int64_t n, bool pdf);
 
 /* ---- where the ticks of an axis are ---------------------------------------------------------------- */
 

@@ -9,10 +9,11 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "lab/memory.h"
 #include "lab/report/report.h"
 
-/* The way from one absolute folder to another, "" or with a slash at its end; NULL: memory is out. */
-static char *way(const char *from, const char *to)
+/* The path from one absolute folder to another. */
+static char *relative(const char *from, const char *to)
 {
     sbuf s = { 0 };
     size_t same = 0; /* bytes of the folders that both share */
@@ -22,35 +23,21 @@ static char *way(const char *from, const char *to)
     }
     for (const char *c = from + same; *c; c++)
         if (*c == '/') sbuf_puts(&s, "../");
-    if (to[same]) sbuf_printf(&s, "%s/", to + same + 1);
-    else sbuf_puts(&s, "");
-    if (!s.failed) return s.data ? s.data : strdup("");
-    sbuf_release(&s);
-    return NULL;
-}
-
-static char *way_to(const char *dir, const char *page)
-{
-    const char *slash = strrchr(page, '/');
-    char *folder = !slash ? strdup(".") : strndup(page, slash == page ? 1 : (size_t)(slash - page));
-    char *from = folder ? realpath(folder, NULL) : NULL, *to = realpath(dir, NULL);
-    char *found = from && to ? way(from, to) : NULL;
-    free(folder), free(from), free(to);
-    return found;
+    sbuf_puts(&s, to[same] ? to + same + 1 : ".");
+    return must(sbuf_detach(&s));
 }
 
 void export_begin(export_files *e, cloob_ctx *ctx, const char *dir, const char *page)
 {
     *e = (export_files){ .ctx = ctx, .dir = dir };
-    if (dir) e->status = file_make_dirs(ctx, dir);
-    if (dir && e->status == CLOOB_OK) e->href = way_to(dir, page);
+    if (!dir) return;
+    e->status = file_make_dirs(ctx, dir);
+    char *folder = must(file_folder(page)), *from = realpath(folder, NULL), *to = realpath(dir, NULL);
+    if (from && to) e->href = relative(from, to);
+    free(folder), free(from), free(to);
 }
 
-void export_end(export_files *e)
-{
-    free(e->href);
-    e->href = NULL;
-}
+void export_end(export_files *e) { free(e->href), e->href = NULL; }
 
 /* "Recall, image to text" -> "recall-image-to-text" */
 static void name_of(const char *title, char out[96])
@@ -64,7 +51,8 @@ static void name_of(const char *title, char out[96])
     out[n] = '\0';
 }
 
-void export_file(export_files *e, const char *name, const char *ending, const sbuf *text)
+/* NAME.ENDING in the folder; counted. */
+static void export_file(export_files *e, const char *name, const char *ending, const sbuf *text)
 {
     char file[128];
     if (e->status != CLOOB_OK) return;
@@ -98,26 +86,34 @@ static void put_point(sbuf *csv, const chart *c, const chart_series *s, int64_t 
 static void put_link(const export_files *e, const char *name, const char *ending, const char *text, sbuf *links)
 {
     if (!e->href || !links) return;
-    html_put(links, "<a href=\"%s%s.%s\">%s</a> ", e->href, name, ending, text);
+    html_put(links, "<a href=\"%s/%s.%s\">%s</a> ", e->href, name, ending, text);
 }
 
-/* links may be NULL. False: the build has no cairo, only the CSV is written. */
-static bool export_chart_as(export_files *e, const char *name, const chart *c, sbuf *links)
+/* links may be NULL. False: cairo is missing, and nothing is drawn. */
+static bool export_drawings(export_files *e, const char *name, const chart *c, sbuf *links)
 {
     static const struct {
         chart_frame frame;
         const char *ending, *text;
     } drawing[] = { { CHART_ALONE, "svg", "SVG" }, { CHART_PDF, "pdf", "PDF" } };
-    bool bands = has_bands(c), drawn = true;
-    sbuf csv = { 0 };
-    if (!e->dir || e->status != CLOOB_OK) return false;
-    for (int i = 0; i < 2; i++) {
+    bool drawn = true;
+    for (int i = 0; i < 2 && drawn; i++) {
         sbuf out = { 0 };
-        drawn = drawn && chart_draw(&out, c, drawing[i].frame);
+        drawn = chart_draw(&out, c, drawing[i].frame);
         if (drawn) export_file(e, name, drawing[i].ending, &out);
         if (drawn) put_link(e, name, drawing[i].ending, drawing[i].text, links);
         sbuf_release(&out);
     }
+    return drawn;
+}
+
+/* The same with the numbers as CSV, in any case. */
+static bool export_chart_as(export_files *e, const char *name, const chart *c, sbuf *links)
+{
+    bool bands = has_bands(c);
+    sbuf csv = { 0 };
+    if (!e->dir || e->status != CLOOB_OK) return false;
+    bool drawn = export_drawings(e, name, c, links);
     sbuf_puts(&csv, "series,");
     csv_put(&csv, *c->x_label ? c->x_label : "category");
     sbuf_putc(&csv, ',');
@@ -173,8 +169,8 @@ static const char *text_of(const json *o, const char *key)
 
 static bool flag(const json *o, const char *key)
 {
-    const json *v = json_get(o, key);
-    return v && v->kind == JSON_BOOL && v->boolean;
+    bool on = false;
+    return json_bool(json_get(o, key), &on) && on;
 }
 
 /* n numbers under a key. */
@@ -185,8 +181,7 @@ static cloob_status numbers(const reader *r, const json *o, const char *key, int
     if (!list || list->kind != JSON_ARRAY || list->count != n)
         return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: \"%s\" of series \"%.60s\" must be a list of %lld numbers",
                         r->path, key, text_of(o, "name"), (long long)n);
-    *out = arena_push(r->a, (size_t)(n + 1) * sizeof **out);
-    if (!*out) return ctx_no_memory(r->ctx, (size_t)n * sizeof **out, r->path);
+    *out = must(arena_push(r->a, (size_t)(n + 1) * sizeof **out));
     for (const json *v = list->child; v; v = v->next) {
         if (v->kind != JSON_NUMBER) return bad(r, "a list holds something that is no number");
         (*out)[i++] = v->number;
@@ -205,7 +200,6 @@ static cloob_status add_series(const reader *r, const json *o, chart *c)
     if (low) CLOOB_TRY(numbers(r, o, "high", n, &high));
     json_int(json_get(o, "color"), &color);
     chart_series *s = chart_add(r->a, c, text_of(o, "name"), (int)(color & 7), n);
-    if (!s) return ctx_no_memory(r->ctx, (size_t)n * sizeof(double), r->path);
     for (int64_t i = 0; i < n; i++) {
         if (low) chart_band_point(r->a, c, s, n, x[i], y[i], low[i], high[i]);
         else chart_point(c, s, x[i], y[i]);
@@ -216,8 +210,7 @@ static cloob_status add_series(const reader *r, const json *o, chart *c)
 static cloob_status read_categories(const reader *r, const json *list, chart *c)
 {
     if (!list) return CLOOB_OK;
-    const char **name = arena_push(r->a, (size_t)(list->count + 1) * sizeof *name);
-    if (!name) return ctx_no_memory(r->ctx, (size_t)list->count * sizeof *name, r->path);
+    const char **name = must(arena_push(r->a, (size_t)(list->count + 1) * sizeof *name));
     for (const json *v = list->child; v; v = v->next) {
         if (!json_string(v)) return bad(r, "\"categories\" must be a list of texts");
         name[c->categories++] = json_string(v);
@@ -267,71 +260,44 @@ cloob_status figure_file_write(cloob_ctx *ctx, const char *path, const char *dir
 
 /* ---- the paper's figures of embeddings: the spectrum of the covariance, similarities of pairs ------- */
 
-typedef struct plot {
-    cloob_ctx *ctx;
-    arena memory;
-    chart c;
-    bool failed;
-} plot;
-
-static chart_series *add(plot *p, const char *name, int color, int64_t n)
+/* NAME.svg and NAME.pdf in the folder. Releases the chart's memory. */
+static cloob_status draw_both(cloob_ctx *ctx, const chart *c, arena *memory, const char *folder, const char *name)
 {
-    chart_series *s = chart_add(&p->memory, &p->c, name, color, n);
-    if (!s) p->failed = true;
-    return s;
+    export_files e = { .ctx = ctx, .dir = folder };
+    bool drawn = export_drawings(&e, name, c, NULL);
+    arena_release(memory);
+    return drawn ? e.status : ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, CHART_NO_CAIRO);
 }
 
-static cloob_status finish(plot *p, const char *folder, const char *name)
+static void add_spectrum(arena *a, chart *c, const char *name, int color, const cloob_coverage *s)
 {
-    static const char *const ending[] = { "svg", "pdf" };
-    static const chart_frame frame[] = { CHART_ALONE, CHART_PDF };
-    cloob_status status = p->failed ? ctx_no_memory(p->ctx, 4096, name) : CLOOB_OK;
-    for (int i = 0; i < 2 && status == CLOOB_OK; i++) {
-        char file[64];
-        sbuf out = { 0 };
-        snprintf(file, sizeof file, "%s.%s", name, ending[i]);
-        status = chart_draw(&out, &p->c, frame[i]) ? file_write_in(p->ctx, folder, file, &out)
-                                                   : ctx_fail(p->ctx, CLOOB_ERR_UNSUPPORTED, CHART_NO_CAIRO);
-        sbuf_release(&out);
-    }
-    arena_release(&p->memory);
-    return status;
+    chart_series *line = chart_add(a, c, name, color, s->dimensions);
+    for (int64_t i = 0; i < s->dimensions; i++) /* few rows leave zeros, which rounding scatters around 1e-17 */
+        if (s->eigenvalue[i] > 1e-12) chart_point(c, line, (double)i + 1, s->eigenvalue[i]);
 }
-
-static void add_spectrum(plot *p, const char *name, int color, const cloob_coverage *s)
-{
-    chart_series *line = add(p, name, color, s->dimensions);
-    for (int64_t i = 0; line && i < s->dimensions;
-         i++) /* few rows leave zeros in the covariance, which rounding scatters around 1e-17 */
-        if (s->eigenvalue[i] > 1e-12) chart_point(&p->c, line, (double)i + 1, s->eigenvalue[i]);
-}
-
-static bool has_variance(const cloob_analysis *a) { return a->x.dimensions > 0 && a->x.eigenvalue[0] > 1e-12; }
 
 static cloob_status spectrum(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
                              const char *folder)
 {
     char name[64];
-    plot p = {
-        .ctx = ctx,
-        .c = { .title = "Eigenvalues of the covariance", .x_label = "rank", .y_label = "eigenvalue", .log_y = true }
-    };
-    if (!has_variance(a)) return CLOOB_OK; /* all rows are one point */
+    arena memory = { 0 };
+    chart c = { .title = "Eigenvalues of the covariance", .x_label = "rank", .y_label = "eigenvalue", .log_y = true };
+    if (!a->x.dimensions || a->x.eigenvalue[0] <= 1e-12) return CLOOB_OK; /* all rows are one point */
     snprintf(name, sizeof name, "image, %lld effective", (long long)a->x.effective);
-    add_spectrum(&p, name, 0, &a->x);
+    add_spectrum(&memory, &c, name, 0, &a->x);
     if (a->paired) {
         snprintf(name, sizeof name, "text, %lld effective", (long long)a->y.effective);
-        add_spectrum(&p, name, 1, &a->y);
+        add_spectrum(&memory, &c, name, 1, &a->y);
     }
-    if (reference) add_spectrum(&p, "reference, image", 5, &reference->x);
-    if (reference && reference->paired) add_spectrum(&p, "reference, text", 4, &reference->y);
-    return finish(&p, folder, "spectrum");
+    if (reference) add_spectrum(&memory, &c, "reference, image", 5, &reference->x);
+    if (reference && reference->paired) add_spectrum(&memory, &c, "reference, text", 4, &reference->y);
+    return draw_both(ctx, &c, &memory, folder, "spectrum");
 }
 
-static void add_bins(plot *p, const char *name, int color, const cloob_similarity_set *s)
+static void add_bins(arena *a, chart *c, const char *name, int color, const cloob_similarity_set *s)
 {
     int64_t from = CLOOB_SIMILARITY_BINS, to = -1;
-    chart_series *line = add(p, name, color, CLOOB_SIMILARITY_BINS);
+    chart_series *line = chart_add(a, c, name, color, CLOOB_SIMILARITY_BINS);
     for (int64_t b = 0; b < CLOOB_SIMILARITY_BINS; b++) {
         if (!s->bin[b]) continue;
         if (from > b) from = b;
@@ -339,27 +305,27 @@ static void add_bins(plot *p, const char *name, int color, const cloob_similarit
     }
     if (from > 0) from--; /* an empty bin on each side, so that the curve comes down */
     if (to < CLOOB_SIMILARITY_BINS - 1) to++;
-    for (int64_t b = from; line && s->count && b <= to; b++)
-        chart_point(&p->c, line, ((double)b + 0.5) / 100 - 1, 100 * (double)s->bin[b] / (double)s->count);
+    for (int64_t b = from; s->count && b <= to; b++)
+        chart_point(c, line, ((double)b + 0.5) / 100 - 1, 100 * (double)s->bin[b] / (double)s->count);
 }
 
 static cloob_status similarities(cloob_ctx *ctx, const cloob_analysis *a, const char *folder)
 {
     static const int color[CLOOB_UNMATCHED_SETS] = { 1, 4, 0 };
     char name[64];
-    plot p = { .ctx = ctx,
-               .c = { .title = "Similarity of matched and unmatched pairs",
-                      .x_label = "cosine similarity",
-                      .y_label = "share of pairs per bin of 0.01, %",
-                      .fill = true } };
-    add_bins(&p, "matched", 2, &a->similarity.matched);
+    arena memory = { 0 };
+    chart c = { .title = "Similarity of matched and unmatched pairs",
+                .x_label = "cosine similarity",
+                .y_label = "share of pairs per bin of 0.01, %",
+                .fill = true };
+    add_bins(&memory, &c, "matched", 2, &a->similarity.matched);
     for (int k = 0; k < CLOOB_UNMATCHED_SETS; k++) {
         const cloob_similarity_set *s = &a->similarity.unmatched[k];
         snprintf(name, sizeof name, "top-%lld unmatched", (long long)s->k);
-        if (s->k > 0) add_bins(&p, name, color[k], s);
+        if (s->k > 0) add_bins(&memory, &c, name, color[k], s);
         if (s->k < s->asked) break; /* larger sets are the same values */
     }
-    return finish(&p, folder, "similarities");
+    return draw_both(ctx, &c, &memory, folder, "similarities");
 }
 
 cloob_status analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
@@ -375,18 +341,16 @@ cloob_status calibration_plot(cloob_ctx *ctx, const calibration *m, const char *
                               const char *path)
 {
     sbuf svg = { 0 };
-    plot p = { .ctx = ctx,
-               .c = { .title = "Reliability", .x_label = "confidence", .y_label = "accuracy", .from_zero = true } };
-    chart_series *line = add(&p, "calibrated", 7, 2);
-    if (line) chart_point(&p.c, line, 0, 0), chart_point(&p.c, line, 1, 1);
+    arena a = { 0 };
+    chart c = { .title = "Reliability", .x_label = "confidence", .y_label = "accuracy", .from_zero = true };
+    chart_series *line = chart_add(&a, &c, "calibrated", 7, 2);
+    chart_point(&c, line, 0, 0), chart_point(&c, line, 1, 1);
     for (int64_t i = 0; i < n; i++) {
-        line = add(&p, name[i], (int)i, m[i].bins);
-        for (int b = 0; line && b < m[i].bins; b++)
-            if (m[i].bin[b].n) chart_point(&p.c, line, m[i].bin[b].confidence, m[i].bin[b].accuracy);
+        line = chart_add(&a, &c, name[i], (int)i, m[i].bins);
+        for (int b = 0; b < m[i].bins; b++)
+            if (m[i].bin[b].n) chart_point(&c, line, m[i].bin[b].confidence, m[i].bin[b].accuracy);
     }
-    cloob_status status = p.failed                              ? ctx_no_memory(ctx, 4096, path)
-                          : chart_draw(&svg, &p.c, CHART_ALONE) ? file_write_text(ctx, path, &svg)
-                                                                : ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, CHART_NO_CAIRO);
-    arena_release(&p.memory);
-    return status;
+    bool drawn = chart_draw(&svg, &c, CHART_ALONE);
+    arena_release(&a);
+    return drawn ? file_write_text(ctx, path, &svg) : ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, CHART_NO_CAIRO);
 }

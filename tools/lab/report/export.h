@@ -9,7 +9,7 @@
 typedef struct export_files {
     cloob_ctx *ctx;
     const char *dir; /* NULL: nothing is written */
-    char *href;      /* the way to it from the page, or NULL; owned */
+    char *href;      /* its path from the page, or NULL; owned */
     int64_t files;
     cloob_status status; /* of the first failure; later calls do nothing */
 } export_files;
@@ -17,9 +17,6 @@ typedef struct export_files {
 /* Makes the folder. page: where the page will be, for links from there. */
 void export_begin(export_files *e, cloob_ctx *ctx, const char *dir, const char *page);
 void export_end(export_files *e);
-
-/* NAME.ENDING in the folder; counted. */
-void export_file(export_files *e, const char *name, const char *ending, const sbuf *text);
 
 /* NAME.svg and NAME.pdf (where the build has cairo) and NAME.csv, NAME made from the title; links gets an element for
  * each. */

@@ -10,6 +10,7 @@
 #include "core/needs.h"
 #include "data/view/transform.h"
 #include "io/image/image.h"
+#include "lab/memory.h"
 #include "lab/report/report.h"
 
 enum { COLORS = 8 };
@@ -22,17 +23,13 @@ void page_heading(page *p, const char *id, const char *title, const char *lead)
 
 void page_chart(page *p, const chart *c)
 {
-    chart mean;
+    chart mean = chart_mean(p->memory, c);
     sbuf links = { 0 };
-    if (!chart_mean(p->memory, c, &mean)) {
-        p->failed = true;
-        return;
-    }
     if (!chart_points(&mean)) return;
     export_chart(&p->files, &mean, &links);
     chart_put(&p->html, &mean, links.data);
     p->charts++;
-    p->failed |= links.failed;
+    p->html.failed |= links.failed;
     sbuf_release(&links);
 }
 
@@ -40,13 +37,6 @@ void page_grid(page *p, grid *g)
 {
     grid_put(g, GRID_HTML, &p->html);
     grid_release(g);
-}
-
-chart_series *page_series(page *p, chart *c, const char *name, int color, int64_t n)
-{
-    chart_series *s = chart_add(p->memory, c, name, color, n);
-    if (!s) p->failed = true;
-    return s;
 }
 
 /* ---- runs of the same settings ------------------------------------------------------------------- */
@@ -71,19 +61,17 @@ static bool same_settings(const run_files *a, const run_files *b)
     return true;
 }
 
-cloob_status page_find_repeats(page *p)
+void page_find_repeats(page *p)
 {
-    p->first_repeat = arena_push(p->memory, (size_t)(p->runs + 1) * sizeof *p->first_repeat);
-    if (!p->first_repeat) return ctx_no_memory(p->ctx, (size_t)p->runs * sizeof *p->first_repeat, "runs");
+    p->first_repeat = must(arena_push(p->memory, (size_t)(p->runs + 1) * sizeof *p->first_repeat));
     for (int64_t i = 0; i < p->runs; i++) {
         p->first_repeat[i] = i;
         for (int64_t k = 0; k < i && p->first_repeat[i] == i; k++)
             if (p->first_repeat[k] == k && same_settings(&p->run[k], &p->run[i])) p->first_repeat[i] = k;
     }
-    return CLOOB_OK;
 }
 
-int64_t page_first_repeat(const page *p, int64_t run) { return p->first_repeat ? p->first_repeat[run] : run; }
+int64_t page_first_repeat(const page *p, int64_t run) { return p->first_repeat[run]; }
 
 static bool has_repeats(const page *p)
 {
@@ -119,7 +107,6 @@ int page_color(const page *p, int64_t run)
 
 void page_join(const page *p, int64_t run, chart_series *s)
 {
-    if (!s) return;
     s->repeat = has_repeats(p);
     s->group = s->repeat ? page_group_name(p, run) : p->runs > COLORS ? p->run[run].method : NULL;
 }
@@ -127,9 +114,9 @@ void page_join(const page *p, int64_t run, chart_series *s)
 static void add_results(page *p, chart *c, int64_t run, const char *key, const char *name, int color)
 {
     const run_files *r = &p->run[run];
-    chart_series *s = page_series(p, c, name, color, r->results);
+    chart_series *s = chart_add(p->memory, c, name, color, r->results);
     page_join(p, run, s);
-    for (int64_t i = 0; s && i < r->results; i++) {
+    for (int64_t i = 0; i < r->results; i++) {
         const json *x = json_get(r->result[i], "epoch"), *y = json_get(r->result[i], key);
         if (y && y->kind == JSON_NUMBER)
             chart_point(c, s, x && x->kind == JSON_NUMBER ? x->number : (double)(i + 1), y->number);
@@ -180,7 +167,7 @@ void html_page_end(sbuf *s)
 
 /* ---- the contact sheet: one page with thumbnails of the images that a search found ----------------- */
 
-enum { THUMB = 256, THUMB_QUALITY = 82 };
+enum { THUMB = 256, THUMB_QUALITY = 85 };
 
 /* A path in an address: what has a meaning there is escaped. */
 static void put_address(sbuf *s, const char *path)
@@ -193,39 +180,43 @@ static void put_address(sbuf *s, const char *path)
     }
 }
 
-/* An image that has gone since, or a build without JPEG, leaves an empty frame with its name. */
-static void put_thumbnail(cloob_ctx *ctx, const char *path, uint8_t *rgb, sbuf *s)
+cloob_status thumbnail_put(cloob_ctx *ctx, const image *im, int64_t side, sbuf *url)
 {
-    image im;
     transform_options o;
     sbuf jpeg = { 0 };
-    transform_options_init(&o, THUMB);
-    cloob_status status = image_read(ctx, path, &(image_limits){ IMAGE_MAX_PIXELS, 8, true }, &im);
-    s->failed |= status == CLOOB_ERR_MEMORY;
-    if (status != CLOOB_OK) {
-        sbuf_puts(s, "<i></i>");
-        return;
-    }
-    status = transform_eval(ctx, &im, &o, rgb);
-    if (status == CLOOB_OK) status = image_encode_jpeg(ctx, rgb, THUMB, THUMB, THUMB_QUALITY, &jpeg);
-    s->failed |= status == CLOOB_ERR_MEMORY;
-    if (status == CLOOB_OK) {
-        sbuf_puts(s, "<img loading=\"lazy\" alt=\"\" src=\"data:image/jpeg;base64,");
-        base64_put(s, jpeg.data, jpeg.len);
-        sbuf_puts(s, "\">");
-    }
+    uint8_t *rgb = must(malloc((size_t)(side * side * 3)));
+    transform_options_init(&o, side);
+    cloob_status status = transform_eval(ctx, im, &o, rgb);
+    if (status == CLOOB_OK) status = image_encode_jpeg(ctx, rgb, side, side, THUMB_QUALITY, &jpeg);
+    if (status == CLOOB_OK) sbuf_puts(url, JPEG_URL), base64_put(url, jpeg.data, jpeg.len);
     sbuf_release(&jpeg);
-    image_release(&im);
+    free(rgb);
+    return status;
+}
+
+/* An image that has gone since, or a build without JPEG, leaves an empty frame with its name. */
+static void put_thumbnail(cloob_ctx *ctx, const char *path, sbuf *s)
+{
+    image im;
+    sbuf url = { 0 };
+    if (image_read(ctx, path, &(image_limits){ IMAGE_MAX_PIXELS, 8, true }, &im) == CLOOB_OK) {
+        (void)thumbnail_put(ctx, &im, THUMB, &url);
+        image_release(&im);
+    }
+    if (url.data) html_put(s, "<img loading=\"lazy\" alt=\"\" src=\"%s\">", url.data);
+    else sbuf_puts(s, "<i></i>");
+    s->failed |= url.failed;
+    sbuf_release(&url);
 }
 
 /* A link to the file, so that a click opens the image itself. */
-static void put_hit(cloob_ctx *ctx, const cloob_search_hit *hit, uint8_t *rgb, sbuf *s)
+static void put_hit(cloob_ctx *ctx, const cloob_search_hit *hit, sbuf *s)
 {
     char *absolute = realpath(hit->path, NULL);
     sbuf_puts(s, "<li><a href=\"file://");
     put_address(s, absolute ? absolute : hit->path);
     sbuf_puts(s, "\">");
-    put_thumbnail(ctx, hit->path, rgb, s);
+    put_thumbnail(ctx, hit->path, s);
     html_put(s, "<span><b>%.2f</b> %s</span></a></li>\n", (double)hit->score, hit->path);
     free(absolute);
 }
@@ -234,14 +225,11 @@ cloob_status search_sheet(cloob_ctx *ctx, const char *path, const char *title, c
 {
     API_NEEDS(ctx, path && n >= 0 && (n == 0 || hit));
     sbuf s = { 0 };
-    uint8_t *rgb = malloc(THUMB * THUMB * 3);
-    if (!rgb) return ctx_no_memory(ctx, THUMB * THUMB * 3, "a thumbnail");
     begin(&s, title ? title : "Search", asset_sheet_css, asset_sheet_css_bytes);
     html_put(&s, "<p class=\"dim\">%s</p>\n<ul>\n",
              n ? "Best first, with the cosine of image and query."
                : "Nothing found. Try fewer or other words, or no filter.");
-    for (int64_t i = 0; i < n; i++) put_hit(ctx, &hit[i], rgb, &s);
+    for (int64_t i = 0; i < n; i++) put_hit(ctx, &hit[i], &s);
     sbuf_puts(&s, "</ul></main></body></html>\n");
-    free(rgb);
     return file_write_text(ctx, path, &s);
 }

@@ -10,6 +10,7 @@
 #include "core/json.h"
 #include "core/ctx.h"
 #include "core/text.h"
+#include "io/image/image.h"
 #include "lab/grid.h"
 
 typedef struct page {
@@ -24,7 +25,6 @@ typedef struct page {
     const json *search;    /* search.json of a sweep next to the page, or NULL */
     int64_t charts;
     export_files files;
-    bool failed; /* memory was out */
 } page;
 
 void page_summary(page *p);    /* tiles for one run, a table for several */
@@ -37,17 +37,14 @@ void page_embeddings(page *p); /* spectra, Ajne's statistic, similarity histogra
 void page_zeroshot(page *p);   /* tables, and examples with bars */
 void page_settings(page *p);
 
-enum { EXAMPLES_MAX = 8 };
-
 /* ---- for the sections ---------------------------------------------------------------------------- */
 
 void page_heading(page *p, const char *id, const char *title, const char *lead);
 void page_chart(page *p, const chart *c); /* counts what was put, and exports it */
 void page_grid(page *p, grid *g);         /* puts and releases it */
-chart_series *page_series(page *p, chart *c, const char *name, int color, int64_t n);
 /* Settings that change no result, and the seed: runs that differ in these alone are repeats of one. */
 bool page_is_incidental(const char *key);
-cloob_status page_find_repeats(page *p);
+void page_find_repeats(page *p);
 int64_t page_first_repeat(const page *p, int64_t run);   /* the first run with its settings */
 const char *page_group_name(const page *p, int64_t run); /* what those runs are called together: the method, mostly */
 /* Runs that differ in their seed share a color; of others up to eight each have one, more that of their method. */
@@ -62,6 +59,10 @@ void page_result_charts(page *p, const char *title, const char *y_label, const c
 /* A page's beginning, with the style that all pages share and the title as its first heading; and its end. */
 void html_page_begin(sbuf *s, const char *title);
 void html_page_end(sbuf *s);
+
+#define JPEG_URL "data:image/jpeg;base64,"
+/* Appends the centre square of an image, `side` pixels wide, as a data URL of a JPEG. */
+cloob_status thumbnail_put(cloob_ctx *ctx, const image *im, int64_t side, sbuf *url);
 
 /* Stylesheets that are compiled in (cmake/embed.cmake): tokens.css, which all pages share, page.css, and sheet.css of
  * the search sheet. Not zero-terminated. */

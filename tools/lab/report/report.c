@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "core/file.h"
+#include "lab/memory.h"
 #include "lab/report/page.h"
 #include "train/checkpoint.h"
 #include "core/option.h"
@@ -16,25 +17,24 @@
 
 static char *parent_of(arena *a, const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    if (!slash) return arena_string(a, ".");
-    return slash == path ? arena_string(a, "/") : arena_string_n(a, path, (size_t)(slash - path));
+    char *folder = must(file_folder(path)), *kept = must(arena_string(a, folder));
+    free(folder);
+    return kept;
 }
 
 /* Inside each run, next to the runs, next to the page, and in folders that were named. */
 static cloob_status find_scores(page *p, const char *out, const report_options *o)
 {
     for (int64_t i = 0; i < p->runs; i++)
-        CLOOB_TRY(score_files_scan(p->ctx, p->memory, p->run[i].dir, &p->run[i], p->run, p->runs, &p->scores));
+        score_files_scan(p->ctx, p->memory, p->run[i].dir, &p->run[i], p->run, p->runs, &p->scores);
     for (int64_t i = -1; i < p->runs; i++) {
-        char *folder = parent_of(p->memory, i < 0 ? out : p->run[i].dir);
-        if (!folder) return ctx_no_memory(p->ctx, 64, out);
-        CLOOB_TRY(score_files_scan(p->ctx, p->memory, folder, NULL, p->run, p->runs, &p->scores));
+        const char *folder = parent_of(p->memory, i < 0 ? out : p->run[i].dir);
+        score_files_scan(p->ctx, p->memory, folder, NULL, p->run, p->runs, &p->scores);
     }
     for (int64_t i = 0; i < o->score_folders; i++) {
         if (!file_is_dir(o->score_folder[i]))
             return ctx_fail(p->ctx, CLOOB_ERR_IO, "%s: no such folder of zero-shot results", o->score_folder[i]);
-        CLOOB_TRY(score_files_scan(p->ctx, p->memory, o->score_folder[i], NULL, p->run, p->runs, &p->scores));
+        score_files_scan(p->ctx, p->memory, o->score_folder[i], NULL, p->run, p->runs, &p->scores);
     }
     return CLOOB_OK;
 }
@@ -42,19 +42,16 @@ static cloob_status find_scores(page *p, const char *out, const report_options *
 /* A file next to the page; NULL: none that can be read. */
 static const json *read_beside(page *p, const char *out, const char *name)
 {
-    char *folder = parent_of(p->memory, out), *path = folder ? file_join(folder, name) : NULL;
+    char path[FILE_PATH];
     json *root = NULL;
-    p->failed |= !path;
-    if (path && file_exists(path) && json_read_file(p->ctx, p->memory, path, &root) != CLOOB_OK) {
-        ctx_log(p->ctx, CLOOB_LOG_WARN, "%s; left out", cloob_error(p->ctx));
-        p->scores.damaged++;
-        root = NULL;
-    }
-    free(path);
-    return root;
+    if (file_in(p->ctx, parent_of(p->memory, out), name, path) != CLOOB_OK || !file_exists(path)) return NULL;
+    if (json_read_file(p->ctx, p->memory, path, &root) == CLOOB_OK) return root;
+    ctx_log(p->ctx, CLOOB_LOG_WARN, "%s; left out", cloob_error(p->ctx));
+    p->scores.damaged++;
+    return NULL;
 }
 
-/* The tables of cloob ablate and cloob sweep, if the page is in their folder. */
+/* The tables of cloob sweep, if the page is in its folder. */
 static void find_tables(page *p, const char *out)
 {
     p->ablation = read_beside(p, out, "ablation.json");
@@ -64,8 +61,7 @@ static void find_tables(page *p, const char *out)
 
 static cloob_status read_runs(page *p, const char *const *run, int64_t runs)
 {
-    p->run = arena_push(p->memory, (size_t)(runs + 1) * sizeof *p->run);
-    if (!p->run) return ctx_no_memory(p->ctx, (size_t)runs * sizeof *p->run, "runs");
+    p->run = must(arena_push(p->memory, (size_t)(runs + 1) * sizeof *p->run));
     for (; p->runs < runs; p->runs++) {
         run_files *r = &p->run[p->runs];
         CLOOB_TRY(run_files_read(p->ctx, p->memory, run[p->runs], r));
@@ -132,21 +128,20 @@ static void put_page(page *p, const char *title)
     html_page_begin(&p->html, title);
     put_nav(p, body.data ? body.data : "");
     sbuf_add(&p->html, body.data, body.len);
-    p->failed |= body.failed;
+    p->html.failed |= body.failed;
     sbuf_release(&body);
     put_foot(p);
 }
 
-static const char *title_of(arena *a, page *p, const report_options *o)
+static const char *title_of(const page *p, const report_options *o)
 {
     sbuf s = { 0 };
     if (o->title) return o->title;
     for (int64_t i = 0; i < p->runs && i < 4; i++) sbuf_printf(&s, "%s%s", i ? ", " : "", p->run[i].name);
     if (p->runs > 4) sbuf_printf(&s, " and %lld more", (long long)(p->runs - 4));
-    const char *kept = s.failed ? NULL : arena_string(a, s.data);
-    p->failed |= !kept;
+    const char *kept = must(arena_string(p->memory, must(s.data)));
     sbuf_release(&s);
-    return kept ? kept : "";
+    return kept;
 }
 
 /* ---- examples of the validation data ------------------------------------------------------------- */
@@ -196,21 +191,16 @@ static bool is_newer(const char *path, const char *than)
 static cloob_status refresh(cloob_ctx *ctx, arena *a, const char *dir, const char *device_name)
 {
     run_files r;
-    char checkpoint[RESUME_PATH], *out = file_join(dir, "examples-validation.json"),
-                                  *folder = file_join(dir, "checkpoints");
-    cloob_status status = out && folder ? run_files_read(ctx, a, dir, &r) : ctx_no_memory(ctx, 64, dir);
-    const char *data = status == CLOOB_OK ? run_param_get(&r, "val_data") : "";
-    if (status != CLOOB_ERR_MEMORY) status = CLOOB_OK; /* a folder that is no run: the page says so */
-    bool stored = *data && strcmp(data, "None") != 0;
-    if (stored && dataset_runs_commands(ctx, data))
-        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "its val_data is a command (pipe:), which is not run out of a file");
-    else if (stored) {
-        status = resume_find(ctx, folder, checkpoint);
-        if (status == CLOOB_OK && !is_newer(out, checkpoint))
-            status = write_samples(ctx, &r, checkpoint, out, device_name);
-    }
-    free(out), free(folder);
-    return status;
+    char checkpoint[RESUME_PATH], out[FILE_PATH], folder[FILE_PATH];
+    CLOOB_TRY(file_in(ctx, dir, "examples-validation.json", out));
+    CLOOB_TRY(file_in(ctx, dir, "checkpoints", folder));
+    if (run_files_read(ctx, a, dir, &r) != CLOOB_OK) return CLOOB_OK; /* the page reports it */
+    const char *data = run_param_get(&r, "val_data");
+    if (!*data || strcmp(data, "None") == 0) return CLOOB_OK;
+    if (dataset_runs_commands(ctx, data))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "its val_data is a command (pipe:), which is not run out of a file");
+    CLOOB_TRY(resume_find(ctx, folder, checkpoint));
+    return is_newer(out, checkpoint) ? CLOOB_OK : write_samples(ctx, &r, checkpoint, out, device_name);
 }
 
 /* A run whose weights or images are gone keeps the samples it has; the page is made without where it has none. */
@@ -228,22 +218,19 @@ static cloob_status write_page(cloob_ctx *ctx, const char *const *run, int64_t r
                                const report_options *o, report_summary *summary)
 {
     arena memory = { 0 };
-    report_options defaults = { 0 };
     page p = { .ctx = ctx, .memory = &memory };
     if (runs < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                         "a report needs a run; give the folder LOGS/NAME that cloob train wrote");
-    if (!o) o = &defaults;
     export_begin(&p.files, ctx, o->export_dir, out);
     cloob_status status = read_runs(&p, run, runs);
-    if (status == CLOOB_OK) status = page_find_repeats(&p);
     if (status == CLOOB_OK) status = find_scores(&p, out, o);
     if (status == CLOOB_OK) {
+        page_find_repeats(&p);
         if (runs > 1) find_tables(&p, out);
-        put_page(&p, title_of(&memory, &p, o));
-        status = p.files.status != CLOOB_OK  ? p.files.status
-                 : p.failed || p.html.failed ? ctx_no_memory(ctx, p.html.len, "the report")
-                                             : file_write(ctx, out, p.html.data, p.html.len);
+        put_page(&p, title_of(&p, o));
+        if (p.html.failed) must(NULL);
+        status = p.files.status == CLOOB_OK ? file_write(ctx, out, p.html.data, p.html.len) : p.files.status;
     }
     if (status == CLOOB_OK && summary)
         *summary = (report_summary){ .runs = runs,

@@ -80,7 +80,7 @@ typedef struct score_files {
 
 /* Reads what is there in a folder; a folder that is absent holds nothing. run NULL: taken from the file's
  * "checkpoint", or the only run there is. Files that were read before are not read again. */
-cloob_status score_files_scan(cloob_ctx *ctx, arena *a, const char *folder, const run_files *run, const run_files *runs,
-                              int64_t n, score_files *out);
+void score_files_scan(cloob_ctx *ctx, arena *a, const char *folder, const run_files *run, const run_files *runs,
+                      int64_t n, score_files *out);
 
 #endif

@@ -7,14 +7,14 @@
 
 #include "core/arith.h"
 #include "core/json.h"
-#include "core/text.h"
 #include "data/sets/dataset.h"
 #include "infer/embed_data.h"
 #include "infer/model_file.h"
-#include "io/image/image.h"
+#include "lab/memory.h"
+#include "lab/report/page.h"
 #include "tensor/cpu/gemm.h"
 
-enum { THUMB = 160, THUMB_QUALITY = 85, EXAMPLES = 12, GUESSES = 5, DIGITS = 4 /* of probabilities */ };
+enum { THUMB = 160, EXAMPLES = 12, GUESSES = 5, DIGITS = 4 /* of probabilities */ };
 
 typedef struct samples {
     cloob_ctx *ctx;
@@ -55,22 +55,6 @@ static cloob_status embed(samples *s)
 
 /* ---- one example --------------------------------------------------------------------------------- */
 
-static cloob_status put_thumb(samples *s, int64_t row, sbuf *jpeg)
-{
-    sample one;
-    transform_options view;
-    CLOOB_TRY(dataset_read(s->ctx, s->d, s->index[row], 0, NULL, &one));
-    int64_t side = min64(THUMB, min64(one.im.width, one.im.height));
-    uint8_t *rgb = malloc((size_t)(side * side * 3));
-    cloob_status status = rgb ? CLOOB_OK : ctx_no_memory(s->ctx, (size_t)(side * side * 3), "a thumbnail");
-    transform_options_init(&view, side);
-    if (status == CLOOB_OK) status = transform_eval(s->ctx, &one.im, &view, rgb);
-    if (status == CLOOB_OK) status = image_encode_jpeg(s->ctx, rgb, side, side, THUMB_QUALITY, jpeg);
-    free(rgb);
-    sample_release(&one);
-    return status;
-}
-
 /* The captions with the largest cosines, best first, each with its softmax at the model's inverse temperature. A
  * caption that several images have is listed once. */
 static void put_guesses(samples *s, json_out *out)
@@ -97,50 +81,41 @@ static void put_guesses(samples *s, json_out *out)
 
 static void put_example(samples *s, int64_t row, json_out *out)
 {
-    sbuf jpeg = { 0 }, url = { 0 };
+    sbuf url = { 0 };
+    sample one;
     int64_t rank = 1;
     cpu_sgemm(s->ctx, false, true, s->n, 1, s->D, 1, s->text, s->D, s->image + row * s->D, s->D, 0, s->cosine, 1);
     for (int64_t i = 0; i < s->n; i++) rank += s->cosine[i] > s->cosine[row];
-    if (put_thumb(s, row, &jpeg) == CLOOB_OK) { /* an image that is gone is left out; its caption stays */
-        sbuf_puts(&url, "data:image/jpeg;base64,");
-        base64_put(&url, jpeg.data, jpeg.len);
+    if (dataset_read(s->ctx, s->d, s->index[row], 0, NULL, &one) == CLOOB_OK) { /* without it the caption stays */
+        (void)thumbnail_put(s->ctx, &one.im, min64(THUMB, min64(one.im.width, one.im.height)), &url);
+        sample_release(&one);
     }
     json_begin(out, NULL, '{');
     json_members(out, J_TEXT("image", url.data ? url.data : ""), J_TEXT("truth", s->caption[row]), J_INT("rank", rank));
     put_guesses(s, out);
     json_end(out);
-    out->failed |= url.failed || jpeg.failed;
-    sbuf_release(&jpeg), sbuf_release(&url);
+    out->failed |= url.failed;
+    sbuf_release(&url);
 }
 
 /* ---- the file ------------------------------------------------------------------------------------ */
-
-static cloob_status samples_init(samples *s)
-{
-    size_t limit = (size_t)min64(MAX_SAMPLES, dataset_count(s->d)), D = (size_t)s->D;
-    s->image = malloc(limit * D * sizeof *s->image);
-    s->text = malloc(limit * D * sizeof *s->text);
-    s->cosine = malloc(limit * sizeof *s->cosine);
-    s->index = malloc(limit * sizeof *s->index);
-    s->caption = calloc(limit, sizeof *s->caption);
-    bool all = s->image && s->text && s->cosine && s->index && s->caption;
-    return all ? CLOOB_OK : ctx_no_memory(s->ctx, limit * 2 * D * sizeof(float), "samples");
-}
-
-static void samples_release(samples *s)
-{
-    for (int64_t i = 0; s->caption && i < s->n; i++) free(s->caption[i]);
-    free(s->image), free(s->text), free(s->cosine), free(s->index), free(s->caption);
-}
 
 cloob_status samples_json(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const char *checkpoint, sbuf *out)
 {
     if (!m->tok) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no tokenizer", m->path);
     if (!dataset_has_captions(d)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the validation data has no captions");
-    samples s = { .ctx = ctx, .m = m, .d = d, .D = encoder_width(m->enc, CLOOB_UNIT, false) };
+    size_t limit = (size_t)min64(MAX_SAMPLES, dataset_count(d)), D = (size_t)encoder_width(m->enc, CLOOB_UNIT, false);
+    samples s = { .ctx = ctx,
+                  .m = m,
+                  .d = d,
+                  .D = (int64_t)D,
+                  .image = must(malloc(limit * D * sizeof *s.image)),
+                  .text = must(malloc(limit * D * sizeof *s.text)),
+                  .cosine = must(malloc(limit * sizeof *s.cosine)),
+                  .index = must(malloc(limit * sizeof *s.index)),
+                  .caption = must(calloc(limit, sizeof *s.caption)) };
     json_out w = { .spaced = true };
-    cloob_status status = samples_init(&s);
-    if (status == CLOOB_OK) status = embed(&s);
+    cloob_status status = embed(&s);
     if (status == CLOOB_OK) {
         int64_t count = min64(EXAMPLES, s.n);
         json_begin(&w, NULL, '{');
@@ -148,10 +123,9 @@ cloob_status samples_json(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d
         json_begin(&w, "examples", '[');
         for (int64_t k = 0; k < count; k++) put_example(&s, k * s.n / count, &w); /* evenly spread */
         json_end(&w), json_end(&w);
-        if (w.failed) status = ctx_no_memory(ctx, w.len, "samples");
         json_out_append(&w, out);
     }
-    free(w.data);
-    samples_release(&s);
+    for (int64_t i = 0; i < s.n; i++) free(s.caption[i]);
+    free(s.image), free(s.text), free(s.cosine), free(s.index), free(s.caption);
     return status;
 }

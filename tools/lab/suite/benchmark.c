@@ -8,6 +8,7 @@
 
 #include "lab/suite/suite.h"
 #include "core/file.h"
+#include "lab/memory.h"
 #include "data/sets/dataset_web.h"
 
 /* ---- DataComp's sets --------------------------------------------------------------------------------- */
@@ -120,21 +121,17 @@ double benchmark_metric(const benchmark_result *r, const char *name)
 
 /* ---- scores -------------------------------------------------------------------------------------- */
 
-bool result_score(benchmark_result *r, const char *name, double value)
+void result_score(benchmark_result *r, const char *name, double value)
 {
-    benchmark_score *more = realloc(r->score, (size_t)(r->scores + 1) * sizeof *more);
-    if (more) r->score = more;
-    char *copy = more ? strdup(name) : NULL;
-    if (!copy) return false;
-    r->score[r->scores++] = (benchmark_score){ copy, value };
-    return true;
+    r->score = must(realloc(r->score, (size_t)(r->scores + 1) * sizeof *r->score));
+    r->score[r->scores++] = (benchmark_score){ must(strdup(name)), value };
 }
 
 void bench_score(bench *b, const char *name, double value)
 {
     for (int64_t i = 0; i < b->out->scores; i++) /* groups of two metrics share their counts */
         if (strcmp(b->out->score[i].name, name) == 0) return;
-    if (!result_score(b->out, name, value)) b->failed = true;
+    result_score(b->out, name, value);
 }
 
 void bench_score_of(bench *b, double value, const char *format, ...)
@@ -191,7 +188,7 @@ static cloob_status check_folder(cloob_ctx *ctx, const char *folder, const char 
     if (web_is_benchmark(folder, split) || winogavil_is(folder, split)) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_FORMAT,
                     "%s: has no %s/0.tar; a data set in CLIP_benchmark's layout is SPLIT/0.tar, SPLIT/1.tar, ... with "
-                    "classnames.txt beside",
+                    "classnames.txt next to them",
                     folder, split);
 }
 
@@ -210,21 +207,17 @@ cloob_status benchmark_name(cloob_ctx *ctx, const cloob_model *m, const char *fo
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: WinoGAViL has no classes for a linear probe", folder);
     if (!riddles) CLOOB_TRY(web_benchmark_kind(ctx, folder, &kind));
     model_get_facts(m, &facts);
-    out->dataset = base_name(folder);
-    out->model = strdup(facts.name[0] ? facts.name : "model");
-    out->pretrained = strdup(m->path ? m->path : "");
-    out->stamp = stamp_of(m->path);
-    out->language = strdup("en");
-    out->task = strdup(o.task == BENCHMARK_LINEAR_PROBE ? "linear_probe"
-                       : riddles                        ? "image_association"
-                       : kind != WEB_CAPTIONS           ? "zeroshot_classification"
-                                                        : "zeroshot_retrieval");
-    if (out->dataset && out->model && out->pretrained && out->stamp && out->language && out->task) {
-        result_know(out);
-        return CLOOB_OK;
-    }
-    benchmark_release(out);
-    return ctx_no_memory(ctx, 256, folder);
+    out->dataset = must(base_name(folder));
+    out->model = must(strdup(facts.name[0] ? facts.name : "model"));
+    out->pretrained = must(strdup(m->path ? m->path : ""));
+    out->stamp = must(stamp_of(m->path));
+    out->language = must(strdup("en"));
+    out->task = must(strdup(o.task == BENCHMARK_LINEAR_PROBE ? "linear_probe"
+                            : riddles                        ? "image_association"
+                            : kind != WEB_CAPTIONS           ? "zeroshot_classification"
+                                                             : "zeroshot_retrieval"));
+    result_know(out);
+    return CLOOB_OK;
 }
 
 /* ---- running ------------------------------------------------------------------------------------- */
@@ -250,7 +243,6 @@ cloob_status benchmark_run(cloob_ctx *ctx, cloob_model *m, const char *folder, c
     CLOOB_TRY(benchmark_name(ctx, m, folder, &b.o, out));
     b.set = datacomp_find(out->dataset);
     cloob_status status = run_task(ctx, &b);
-    if (status == CLOOB_OK && b.failed) status = ctx_no_memory(ctx, 256, "scores");
     if (status == CLOOB_OK) result_know(out);
     else benchmark_release(out);
     return status;

@@ -59,7 +59,8 @@ double benchmark_metric(const benchmark_result *r, const char *name); /* NaN: no
 
 /* ---- results in files -------------------------------------------------------------------------------- */
 
-/* CLIP_benchmark's object: dataset, model, pretrained, task, metrics, language; and n, bad. Free it. */
+/* CLIP_benchmark's object: dataset, model, pretrained, task, metrics, language; and n, bad, main_metric; one line.
+ * Free it. */
 char *benchmark_json(const benchmark_result *r);
 /* The name that CLIP_benchmark gives the file of that object: DATASET_PRETRAINED_MODEL_LANGUAGE_TASK.json. Free it. */
 char *benchmark_file_name(const benchmark_result *r);

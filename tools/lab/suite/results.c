@@ -9,6 +9,7 @@
 #include "core/json.h"
 #include "core/text.h"
 #include "lab/grid.h"
+#include "lab/memory.h"
 #include "lab/report/page.h"
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
@@ -23,16 +24,14 @@ static void put_metrics(json_out *w, const benchmark_result *r)
 char *benchmark_json(const benchmark_result *r)
 {
     json_out w = { .spaced = true };
-    sbuf s;
-    if (!r || !r->dataset) return NULL;
     json_begin(&w, NULL, '{');
     json_members(&w, J_OF(r, dataset), J_OF(r, model), J_OF(r, pretrained), J_OF(r, task));
     put_metrics(&w, r);
     json_end(&w);
-    json_members(&w, J_OF(r, language), J_TEXT("weights", r->stamp), J_OF(r, n), J_OF(r, bad), J_OF(r, shots));
+    json_members(&w, J_OF(r, language), J_TEXT("weights", r->stamp), J_OF(r, n), J_OF(r, bad), J_OF(r, shots),
+                 J_OF(r, main_metric));
     json_end(&w);
-    json_out_back(&w, &s);
-    return sbuf_detach(&s);
+    return json_out_line(&w);
 }
 
 static const char *last_part(const char *path)
@@ -44,7 +43,6 @@ static const char *last_part(const char *path)
 char *benchmark_file_name(const benchmark_result *r)
 {
     sbuf s = { 0 };
-    if (!r || !r->dataset) return NULL;
     sbuf_printf(&s, "%s_%s_%s_%s_%s", r->dataset, last_part(r->pretrained), r->model, r->language, r->task);
     if (r->shots > 0) sbuf_printf(&s, "_%lldshot", (long long)r->shots);
     for (size_t i = 0; i < s.len; i++)
@@ -56,13 +54,12 @@ char *benchmark_file_name(const benchmark_result *r)
 static char *copy_of(const json *root, const char *key)
 {
     const char *text = json_string(json_get(root, key));
-    return strdup(text ? text : "");
+    return must(strdup(text ? text : ""));
 }
 
 static cloob_status take(cloob_ctx *ctx, const json *root, const char *path, benchmark_result *r)
 {
     const json *metrics = json_get(root, "metrics");
-    bool ok = true;
     if (!metrics || metrics->kind != JSON_OBJECT || !json_string(json_get(root, "dataset")) ||
         !json_string(json_get(root, "task")))
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no result of a benchmark (dataset, task, metrics)", path);
@@ -73,18 +70,13 @@ static cloob_status take(cloob_ctx *ctx, const json *root, const char *path, ben
                              .language = copy_of(root, "language"),
                              .stamp = copy_of(root, "weights"),
                              .shots = -1 };
-    ok = r->dataset && r->model && r->pretrained && r->task && r->language && r->stamp;
     json_int(json_get(root, "n"), &r->n), json_int(json_get(root, "bad"), &r->bad);
     json_int(json_get(root, "shots"), &r->shots);
-    for (const json *m = metrics->child; m && ok; m = m->next)
+    for (const json *m = metrics->child; m; m = m->next)
         if (m->kind == JSON_NUMBER || m->kind == JSON_NULL)
-            ok = result_score(r, m->key, m->kind == JSON_NUMBER ? m->number : NAN);
-    if (ok) {
-        result_know(r);
-        return CLOOB_OK;
-    }
-    benchmark_release(r);
-    return ctx_no_memory(ctx, 256, path);
+            result_score(r, m->key, m->kind == JSON_NUMBER ? m->number : NAN);
+    result_know(r);
+    return CLOOB_OK;
 }
 
 cloob_status benchmark_read(cloob_ctx *ctx, const char *path, benchmark_result *out)
@@ -132,7 +124,6 @@ static void put_row(sbuf *s, const benchmark_result *all, int64_t n, const bench
 char *benchmark_csv(const benchmark_result *r, int64_t n)
 {
     sbuf s = { 0 };
-    if (!r && n) return NULL;
     for (int64_t i = 0; i < n; i++)
         for (int64_t k = 0; k < r[i].scores; k++)
             if (!seen(r, i, k)) csv_put(&s, r[i].score[k].name), sbuf_putc(&s, ',');
@@ -146,7 +137,6 @@ char *benchmark_csv(const benchmark_result *r, int64_t n)
 char *datacomp_lines(const benchmark_result *r, int64_t n, const char *pretrained)
 {
     sbuf s = { 0 };
-    if ((!r && n) || !pretrained) return NULL;
     for (int64_t i = 0; i < n; i++) {
         if (!r[i].key || strcmp(r[i].pretrained, pretrained) != 0) continue;
         json_out w = { .spaced = true };
@@ -166,19 +156,18 @@ char *datacomp_lines(const benchmark_result *r, int64_t n, const char *pretraine
 
 typedef struct bench_row {
     const char *name, *metric; /* metric "": the set has no main metric, or is not there */
-    const double *value;       /* (models) NaN: not evaluated */
+    double *value;             /* (models) NaN: not evaluated */
     bool there;                /* some model was evaluated */
 } bench_row;
 
 typedef struct bench_table {
+    arena memory;
     const char **model; /* (models) names that distinguish them */
     int64_t models;
     bench_row *row;
-    int64_t rows;
+    int64_t rows, room;
     int64_t missing; /* of DataComp's sets that count */
 } bench_table;
-
-enum { SETS = 64, MEANS = 5 };
 
 static int64_t model_of(const benchmark_result *r, int64_t i)
 {
@@ -193,15 +182,11 @@ static int64_t model_of(const benchmark_result *r, int64_t i)
 }
 
 /* The file's name, or the whole path where two files have the same name. */
-static bool name_models(arena *a, const benchmark_result *r, int64_t n, bench_table *t)
+static void name_models(const benchmark_result *r, int64_t n, bench_table *t)
 {
-    t->model = arena_push(a, (size_t)(n + 1) * sizeof *t->model);
-    if (!t->model) return false;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t m = model_of(r, i);
-        if (m < t->models) continue;
-        t->model[t->models++] = r[i].pretrained;
-    }
+    t->model = must(arena_push(&t->memory, (size_t)(n + 1) * sizeof *t->model));
+    for (int64_t i = 0; i < n; i++)
+        if (model_of(r, i) == t->models) t->model[t->models++] = r[i].pretrained;
     for (int64_t i = 0; i < t->models; i++) {
         bool alone = true;
         for (int64_t k = 0; k < t->models && alone; k++)
@@ -209,54 +194,42 @@ static bool name_models(arena *a, const benchmark_result *r, int64_t n, bench_ta
                     strcmp(t->model[k], last_part(t->model[k])) == 0;
         if (alone) t->model[i] = last_part(t->model[i]);
     }
-    return true;
 }
 
-static bench_row *add_row(arena *a, bench_table *t, const char *name, const char *metric, double **value)
+static bench_row *add_row(bench_table *t, const char *name, const char *metric, bool there)
 {
-    *value = arena_push(a, (size_t)(t->models + 1) * sizeof **value);
-    if (!*value) return NULL;
-    for (int64_t m = 0; m < t->models; m++) (*value)[m] = NAN;
+    t->row = must(arena_grow(&t->memory, t->row, t->rows, &t->room, 64, sizeof *t->row));
     bench_row *row = &t->row[t->rows++];
-    *row = (bench_row){ name, metric ? metric : "", *value, false };
+    *row = (bench_row){ name, metric ? metric : "", must(arena_push(&t->memory, (size_t)(t->models + 1) * 8)), there };
+    for (int64_t m = 0; m < t->models; m++) row->value[m] = NAN;
     return row;
 }
 
-static double main_value(const benchmark_result *r)
+static void put_value(const benchmark_result *r, int64_t i, bench_row *row)
 {
-    return r->main_metric ? benchmark_metric(r, r->main_metric) : NAN;
+    row->value[model_of(r, i)] = r[i].main_metric ? benchmark_metric(&r[i], r[i].main_metric) : NAN;
+    row->there = true;
 }
 
-static bool add_datacomp(arena *a, const benchmark_result *r, int64_t n, bench_table *t)
-{
-    double *value;
-    for (int k = 0; datacomp_at(k); k++) {
-        const datacomp_set *set = datacomp_at(k);
-        bench_row *row = add_row(a, t, set->title, set->main_metric, &value);
-        if (!row) return false;
-        for (int64_t i = 0; i < n; i++)
-            if (r[i].key && strcmp(r[i].key, set->key) == 0)
-                value[model_of(r, i)] = main_value(&r[i]), row->there = true;
-        t->missing += !row->there && set->main_metric;
-    }
-    return true;
-}
-
-/* DataComp's summary: ImageNet is a row of its own above; means are over the sets that are there. */
-static bool add_means(arena *a, bench_table *t)
+/* DataComp's sets in its order, then its summary: ImageNet is a row of its own; means are over the sets that are
+ * there. */
+static void add_datacomp(const benchmark_result *r, int64_t n, bench_table *t)
 {
     static const struct {
         const char *name;
         int group;
-    } means[MEANS] = { { "mean: ImageNet shifts", DATACOMP_SHIFT },
-                       { "mean: VTAB", DATACOMP_VTAB },
-                       { "mean: retrieval", DATACOMP_RETRIEVAL },
-                       { "mean: all", 0 } };
-    for (int k = 0; means[k].name; k++) {
-        double *value;
-        bench_row *row = add_row(a, t, means[k].name, "", &value);
-        if (!row) return false;
-        row->there = true;
+    } means[] = { { "mean: ImageNet shifts", DATACOMP_SHIFT },
+                  { "mean: VTAB", DATACOMP_VTAB },
+                  { "mean: retrieval", DATACOMP_RETRIEVAL },
+                  { "mean: all", 0 } };
+    for (const datacomp_set *set; (set = datacomp_at((int)t->rows));) {
+        bench_row *row = add_row(t, set->title, set->main_metric, false);
+        for (int64_t i = 0; i < n; i++)
+            if (r[i].key && strcmp(r[i].key, set->key) == 0) put_value(r, i, row);
+        t->missing += !row->there && set->main_metric;
+    }
+    for (size_t k = 0; k < sizeof means / sizeof *means; k++) {
+        bench_row *row = add_row(t, means[k].name, "", true);
         for (int64_t m = 0; m < t->models; m++) {
             double sum = 0;
             int64_t count = 0;
@@ -265,79 +238,66 @@ static bool add_means(arena *a, bench_table *t)
                 bool counts = !means[k].group || (datacomp_at(i)->groups & means[k].group);
                 if (counts && isfinite(v)) sum += v, count++;
             }
-            if (count) value[m] = sum / (double)count;
+            if (count) row->value[m] = sum / (double)count;
         }
     }
-    return true;
 }
 
-static bool add_others(arena *a, const benchmark_result *r, int64_t n, bool datacomp, bench_table *t)
+static bool same_task(const benchmark_result *a, const benchmark_result *b)
+{
+    return strcmp(a->dataset, b->dataset) == 0 && strcmp(a->task, b->task) == 0 && a->shots == b->shots;
+}
+
+static void add_others(const benchmark_result *r, int64_t n, bool datacomp, bench_table *t)
 {
     for (int64_t i = 0; i < n; i++) {
-        double *value;
-        bool first = true;
-        if (datacomp && r[i].key) continue;
-        for (int64_t k = 0; k < i && first; k++)
-            first = strcmp(r[k].dataset, r[i].dataset) != 0 || strcmp(r[k].task, r[i].task) != 0 ||
-                    r[k].shots != r[i].shots;
+        bool first = !datacomp || !r[i].key;
+        for (int64_t k = 0; k < i && first; k++) first = !same_task(&r[k], &r[i]);
         if (!first) continue;
-        bench_row *row = add_row(a, t, r[i].dataset, r[i].main_metric, &value);
-        if (!row) return false;
-        row->there = true;
+        bench_row *row = add_row(t, r[i].dataset, r[i].main_metric, true);
         if (r[i].shots > 0) {
             char name[512];
             snprintf(name, sizeof name, "%s, %lld shots", r[i].dataset, (long long)r[i].shots);
-            if (!(row->name = arena_string(a, name))) return false;
+            row->name = must(arena_string(&t->memory, name));
         }
         for (int64_t k = i; k < n; k++)
-            if (strcmp(r[k].dataset, r[i].dataset) == 0 && strcmp(r[k].task, r[i].task) == 0 &&
-                r[k].shots == r[i].shots)
-                value[model_of(r, k)] = main_value(&r[k]);
+            if (same_task(&r[k], &r[i])) put_value(r, k, row);
     }
-    return true;
 }
 
-/* datacomp: its sets first, in its order, all of them; then means over groups of them; then whatever else was
- * evaluated. Everything is in the arena; false: memory is out. */
-static bool make_table(arena *a, const benchmark_result *r, int64_t n, bool datacomp, bench_table *out)
+/* datacomp: its sets first, all of them; then whatever else was evaluated. The best of several models is in bold. */
+static grid main_table(const benchmark_result *r, int64_t n, bool datacomp, int64_t *missing)
 {
-    *out = (bench_table){ 0 };
-    out->row = arena_push(a, (size_t)(n + SETS + MEANS) * sizeof *out->row);
-    if (!out->row || !name_models(a, r, n, out)) return false;
-    if (datacomp && (!add_datacomp(a, r, n, out) || !add_means(a, out))) return false;
-    return add_others(a, r, n, datacomp, out);
-}
-
-/* The best of several models in bold. */
-static grid main_table(const bench_table *t)
-{
-    grid g = { .columns = 2 + t->models, .format = "%.4f" };
+    bench_table t = { 0 };
+    name_models(r, n, &t);
+    if (datacomp) add_datacomp(r, n, &t);
+    add_others(r, n, datacomp, &t);
+    grid g = { .columns = 2 + t.models, .format = "%.4f" };
     grid_texts(&g, "data set", "metric");
-    grid_row(&g, t->model, (size_t)t->models);
-    for (const bench_row *row = t->row; row < t->row + t->rows; row++) {
+    grid_row(&g, t.model, (size_t)t.models);
+    for (const bench_row *row = t.row; row < t.row + t.rows; row++) {
         double best = NAN;
-        for (int64_t m = 0; m < t->models && t->models > 1; m++)
+        for (int64_t m = 0; m < t.models && t.models > 1; m++)
             if (isfinite(row->value[m]) && !(row->value[m] <= best)) best = row->value[m];
         grid_texts(&g, row->name, row->metric);
-        for (int64_t m = 0; m < t->models; m++) {
+        for (int64_t m = 0; m < t.models; m++) {
             if (isfinite(row->value[m])) grid_share(&g, row->value[m]);
             else grid_text(&g, row->there ? "–" : "not there");
             grid_bold(&g, row->value[m] == best);
         }
     }
+    *missing = t.missing;
+    arena_release(&t.memory);
     return g;
 }
 
 char *benchmark_table(const benchmark_result *r, int64_t n, bool datacomp)
 {
-    arena a = { 0 };
-    bench_table t;
     sbuf s = { 0 };
-    if ((!r && n) || !make_table(&a, r, n, datacomp, &t)) return arena_release(&a), NULL;
-    grid g = main_table(&t);
+    int64_t missing;
+    grid g = main_table(r, n, datacomp, &missing);
     grid_put(&g, GRID_PLAIN, &s);
     grid_release(&g);
-    arena_release(&a);
     return sbuf_detach(&s);
 }
 
@@ -357,21 +317,18 @@ static grid every_metric(const benchmark_result *r, int64_t n)
 
 cloob_status benchmark_page(cloob_ctx *ctx, const benchmark_result *r, int64_t n, bool datacomp, const char *path)
 {
-    arena a = { 0 };
-    bench_table t;
     sbuf s = { 0 };
-    if (!make_table(&a, r, n, datacomp, &t)) return arena_release(&a), ctx_no_memory(ctx, 4096, path);
-    grid shown = main_table(&t), all = every_metric(r, n);
+    int64_t missing;
+    grid shown = main_table(r, n, datacomp, &missing), all = every_metric(r, n);
     html_page_begin(&s, "Benchmark");
     sbuf_puts(&s, "<h2 id=\"main\">Main metrics</h2>\n");
     grid_put(&shown, GRID_HTML, &s);
-    if (t.missing)
+    if (missing)
         html_put(&s, "<p class=\"note\">%lld of DataComp's 38 sets are not there; means are over the others.</p>\n",
-                 (long long)t.missing);
+                 (long long)missing);
     sbuf_puts(&s, "<h2 id=\"all\">Every metric</h2>\n");
     grid_put(&all, GRID_HTML, &s);
     html_page_end(&s);
     grid_release(&shown), grid_release(&all);
-    arena_release(&a);
     return file_write_text(ctx, path, &s);
 }

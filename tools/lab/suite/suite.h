@@ -49,7 +49,6 @@ typedef struct bench {
     benchmark_options o;
     const datacomp_set *set; /* NULL: not one of DataComp's */
     benchmark_result *out;
-    bool failed; /* memory for scores was out */
 } bench;
 
 /* The images of a split at unit length with their labels, captions and numbers. */
@@ -69,7 +68,7 @@ void features_release(bench_features *f);
 void bench_score(bench *b, const char *name, double value);
 void bench_score_of(bench *b, double value, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-bool result_score(benchmark_result *r, const char *name, double value); /* false: memory is out */
+void result_score(benchmark_result *r, const char *name, double value);
 void result_know(benchmark_result *r); /* key, title and main metric, from the name of the data set and the task */
 
 /* Accuracy and, where the data has several labels per image, mean average precision. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lab/memory.h"
 #include "lab/suite/suite.h"
 #include "eval/metrics.h"
 
@@ -35,8 +36,7 @@ static cloob_status make_groups(cloob_ctx *ctx, const bench *b, const bench_feat
     g->groups = g->size[0] * g->size[1];
     if (g->groups > MAX_GROUPS)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld groups are too many", b->folder, (long long)g->groups);
-    g->of = calloc((size_t)f->e.rows, sizeof *g->of);
-    if (!g->of) return ctx_no_memory(ctx, (size_t)f->e.rows * sizeof *g->of, "groups");
+    g->of = must(calloc((size_t)f->e.rows, sizeof *g->of));
     for (int64_t i = 0; i < f->e.rows; i++) {
         const double *row = f->target + i * f->targets;
         g->of[i] = (int64_t)row[column[0]] + (fields > 1 ? g->size[0] * (int64_t)row[column[1]] : 0);
@@ -64,19 +64,16 @@ static cloob_status by_group(cloob_ctx *ctx, bench *b, const bench_features *f, 
     grouping g;
     int64_t n = f->e.rows, sum = 0;
     CLOOB_TRY(make_groups(ctx, b, f, column, fields, &g));
-    double *accuracy = calloc((size_t)g.groups, sizeof *accuracy);
-    int64_t *count = calloc((size_t)g.groups, sizeof *count);
-    if (accuracy && count) {
-        double worst = accuracy_by_group(right, g.of, n, g.groups, accuracy, count);
-        for (int64_t i = 0; i < n; i++) sum += right[i] != 0;
-        bench_score_of(b, (double)sum / (double)n, "%s_avg", name);
-        for (int64_t k = 0; k < g.groups; k++)
-            if (count[k]) put_group(b, name, field, fields, &g, k, accuracy[k], count[k]);
-        bench_score_of(b, worst, "%s_wg", name);
-    }
-    bool ok = accuracy && count;
+    double *accuracy = must(calloc((size_t)g.groups, sizeof *accuracy));
+    int64_t *count = must(calloc((size_t)g.groups, sizeof *count));
+    double worst = accuracy_by_group(right, g.of, n, g.groups, accuracy, count);
+    for (int64_t i = 0; i < n; i++) sum += right[i] != 0;
+    bench_score_of(b, (double)sum / (double)n, "%s_avg", name);
+    for (int64_t k = 0; k < g.groups; k++)
+        if (count[k]) put_group(b, name, field, fields, &g, k, accuracy[k], count[k]);
+    bench_score_of(b, worst, "%s_wg", name);
     free(accuracy), free(count), free(g.of);
-    return ok ? CLOOB_OK : ctx_no_memory(ctx, (size_t)g.groups * 16, "groups");
+    return CLOOB_OK;
 }
 
 /* ---- the sets ------------------------------------------------------------------------------------ */
@@ -103,8 +100,8 @@ static void rename_last(bench *b, const char *from, const char *to)
     for (int64_t i = b->out->scores; i-- > 0;) {
         benchmark_score *s = &b->out->score[i];
         if (strcmp(s->name, from) != 0) continue;
-        char *name = strdup(to);
-        if (name) free(s->name), s->name = name;
+        free(s->name);
+        s->name = must(strdup(to));
         return;
     }
 }
@@ -152,8 +149,8 @@ static cloob_status choose(cloob_ctx *ctx, const bench *b, prompts *p, const cha
 {
     const prompt_set *all = &p->set[0];
     *out = (prompt_set){ .name = name };
-    out->classes = arena_push(&p->memory, (size_t)all->class_count * sizeof *out->classes);
-    bool ok = out->classes != NULL;
+    out->classes = must(arena_push(&p->memory, (size_t)all->class_count * sizeof *out->classes));
+    bool ok = true;
     for (int64_t i = 0; i < all->class_count && ok; i++) {
         const char *text = after(all->classes[i].item[0], name);
         if (text) ok = prompt_list_add(&p->memory, &out->classes[out->class_count++], text);
@@ -162,7 +159,7 @@ static cloob_status choose(cloob_ctx *ctx, const bench *b, prompts *p, const cha
         const char *text = after(all->templates.item[i], name);
         if (text) ok = prompt_list_add(&p->memory, &out->templates, text);
     }
-    if (!ok) return ctx_no_memory(ctx, 4096, b->folder);
+    if (!ok) must(NULL);
     if (out->class_count && out->templates.count) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no classes or no templates begin with \"%s:\"", b->folder, name);
 }
@@ -173,18 +170,16 @@ static cloob_status predict(cloob_ctx *ctx, const bench *b, const prompt_set *se
 {
     zeroshot z;
     CLOOB_TRY(bench_weights(ctx, b, set, &z));
-    float *score = malloc((size_t)(f->e.rows * z.C) * sizeof *score);
-    if (score) zeroshot_scores(ctx, &z, f->e.image, f->e.rows, score);
-    for (int64_t i = 0; i < f->e.rows && score; i++) {
+    float *score = must(malloc((size_t)(f->e.rows * z.C) * sizeof *score));
+    zeroshot_scores(ctx, &z, f->e.image, f->e.rows, score);
+    for (int64_t i = 0; i < f->e.rows; i++) {
         predicted[i] = 0;
         for (int64_t c = 1; c < z.C; c++)
             if (score[i * z.C + c] > score[i * z.C + predicted[i]]) predicted[i] = c;
     }
-    size_t bytes = (size_t)(f->e.rows * z.C) * sizeof *score;
     zeroshot_release(&z);
-    bool ok = score != NULL;
     free(score);
-    return ok ? CLOOB_OK : ctx_no_memory(ctx, bytes, "scores");
+    return CLOOB_OK;
 }
 
 static double meta(const bench_features *f, int64_t i, int column) { return f->target[i * f->targets + column]; }
@@ -212,12 +207,12 @@ static cloob_status measure(cloob_ctx *ctx, bench *b, const bench_features *f, i
 static cloob_status four_classifiers(cloob_ctx *ctx, bench *b, const bench_features *f, prompts *p)
 {
     int64_t *said[OBJECTIVES] = { 0 };
-    unsigned char *right = malloc((size_t)f->e.rows);
-    cloob_status status = right ? CLOOB_OK : ctx_no_memory(ctx, (size_t)f->e.rows, "answers");
+    unsigned char *right = must(malloc((size_t)f->e.rows));
+    cloob_status status = CLOOB_OK;
     for (int k = 0; k < OBJECTIVES && status == CLOOB_OK; k++) {
         prompt_set set;
-        said[k] = malloc((size_t)f->e.rows * sizeof *said[k]);
-        status = said[k] ? choose(ctx, b, p, objective[k], &set) : ctx_no_memory(ctx, (size_t)f->e.rows * 8, "answers");
+        said[k] = must(malloc((size_t)f->e.rows * sizeof *said[k]));
+        status = choose(ctx, b, p, objective[k], &set);
         if (status == CLOOB_OK) status = predict(ctx, b, &set, f, said[k]);
     }
     if (status == CLOOB_OK) status = measure(ctx, b, f, said, right);

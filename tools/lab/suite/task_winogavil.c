@@ -8,24 +8,22 @@
 
 #include "lab/suite/suite.h"
 #include "core/file.h"
+#include "lab/memory.h"
 #include "core/json.h"
 #include "data/sets/csv.h"
 #include "model/encoder.h"
 #include "infer/embed_source.h"
 
-static char *table_path(const char *folder, const char *split)
+static void table_path(const char *folder, const char *split, char path[FILE_PATH])
 {
-    char *inside = file_join(folder, split), *path = inside ? file_join(inside, "winogavil.csv") : NULL;
-    free(inside);
-    return path;
+    snprintf(path, FILE_PATH, "%s/%s/winogavil.csv", folder, split);
 }
 
 bool winogavil_is(const char *folder, const char *split)
 {
-    char *path = table_path(folder, split);
-    bool there = path && file_exists(path);
-    free(path);
-    return there;
+    char path[FILE_PATH];
+    table_path(folder, split, path);
+    return file_exists(path);
 }
 
 /* ---- the table -------------------------------------------------------------------------------------- */
@@ -62,8 +60,7 @@ static bool in_list(const json *list, const char *name)
 static char *prompt_of(arena *a, const char *cue)
 {
     size_t n = strlen(cue);
-    char *text = arena_push(a, n + 4);
-    if (!text) return NULL;
+    char *text = must(arena_push(a, n + 4));
     bool vowel = n && strchr("aeiou", tolower((unsigned char)cue[0]));
     int k = snprintf(text, n + 4, "%s ", vowel ? "An" : "A");
     for (size_t i = 0; i <= n; i++) text[k + (int)i] = (char)tolower((unsigned char)cue[i]);
@@ -96,7 +93,6 @@ static cloob_status read_row(const reader *r, int64_t line, const char *const ce
     CLOOB_TRY(json_parse(r->ctx, a, cell[1], strlen(cell[1]), r->path, &all));
     CLOOB_TRY(json_parse(r->ctx, a, cell[2], strlen(cell[2]), r->path, &some));
     *to = (winogavil_row){ .text = prompt_of(a, cell[0]) };
-    if (!to->text) return ctx_no_memory(r->ctx, strlen(cell[0]), r->path);
     if (all->kind != JSON_ARRAY || some->kind != JSON_ARRAY || all->count > WINOGAVIL_CANDIDATES || !*cell[0])
         return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: line %lld has no cue, or no JSON lists of up to %d candidates",
                         r->path, (long long)line, WINOGAVIL_CANDIDATES);
@@ -111,8 +107,7 @@ static cloob_status add_row(const reader *r, const csv_row *row, const int colum
         if (!(cell[i] = csv_field(row, column[i])))
             return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: line %lld has too few columns", r->path,
                             (long long)row->line);
-    if (!heap_grow(&t->row, t->n, &t->capacity, sizeof *t->row))
-        return ctx_no_memory(r->ctx, (size_t)t->n * sizeof *t->row, r->path);
+    t->row = must(arena_grow(&t->memory, t->row, t->n, &t->capacity, 64, sizeof *t->row));
     CLOOB_TRY(read_row(r, row->line, cell, &t->row[t->n]));
     t->n++;
     return CLOOB_OK;
@@ -137,8 +132,7 @@ cloob_status winogavil_read(cloob_ctx *ctx, const char *path, char *const *name,
     const reader r = { ctx, path, name, images, t };
     file_bytes f;
     csv_row row = { 0 };
-    csv_reader *in = malloc(sizeof *in);
-    if (!in) return ctx_no_memory(ctx, sizeof *in, path);
+    csv_reader *in = must(malloc(sizeof *in));
     cloob_status status = file_read(ctx, path, TABLE_BYTES, &f);
     if (status == CLOOB_OK) {
         csv_bytes bytes = { f.data, f.size };
@@ -153,7 +147,6 @@ cloob_status winogavil_read(cloob_ctx *ctx, const char *path, char *const *name,
 
 void winogavil_release(winogavil_table *t)
 {
-    free(t->row);
     arena_release(&t->memory);
     *t = (winogavil_table){ 0 };
 }
@@ -202,14 +195,12 @@ static void put_scores(bench *b, const winogavil_table *t, const double *score)
 static cloob_status score_all(cloob_ctx *ctx, bench *b, const winogavil_table *t, const embed_result *e)
 {
     int64_t length = encoder_config(b->m->enc)->context, width = e->image_width;
-    const char **text = malloc((size_t)t->n * sizeof *text);
-    int32_t *tokens = malloc((size_t)(t->n * length) * sizeof *tokens);
-    float *rows = malloc((size_t)(t->n * width) * sizeof *rows);
-    double *score = malloc((size_t)t->n * sizeof *score), similarity[WINOGAVIL_CANDIDATES];
-    cloob_status status = CLOOB_OK;
-    if (!text || !tokens || !rows || !score) status = ctx_no_memory(ctx, (size_t)(t->n * width) * 4, b->folder);
-    for (int64_t i = 0; i < t->n && status == CLOOB_OK; i++) text[i] = t->row[i].text;
-    if (status == CLOOB_OK) status = tokenizer_encode_rows(ctx, b->m->tok, text, t->n, length, tokens);
+    const char **text = must(malloc((size_t)t->n * sizeof *text));
+    int32_t *tokens = must(malloc((size_t)(t->n * length) * sizeof *tokens));
+    float *rows = must(malloc((size_t)(t->n * width) * sizeof *rows));
+    double *score = must(malloc((size_t)t->n * sizeof *score)), similarity[WINOGAVIL_CANDIDATES];
+    for (int64_t i = 0; i < t->n; i++) text[i] = t->row[i].text;
+    cloob_status status = tokenizer_encode_rows(ctx, b->m->tok, text, t->n, length, tokens);
     if (status == CLOOB_OK) status = encoder_texts(ctx, b->m->enc, tokens, t->n, CLOOB_UNIT, rows);
     for (int64_t i = 0; i < t->n && status == CLOOB_OK; i++) {
         for (int k = 0; k < t->row[i].candidates; k++) {
@@ -228,16 +219,16 @@ cloob_status task_winogavil(cloob_ctx *ctx, bench *b)
 {
     embed_result e = { 0 };
     winogavil_table t = { 0 };
-    char *images = file_join(b->folder, "images"), *path = table_path(b->folder, b->o.split);
+    char images[FILE_PATH], path[FILE_PATH];
     const char *folder = images;
-    cloob_status status = images && path ? CLOOB_OK : ctx_no_memory(ctx, 256, b->folder);
+    table_path(b->folder, b->o.split, path);
+    cloob_status status = file_in(ctx, b->folder, "images", images);
     if (status == CLOOB_OK && !b->m->tok)
         status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: the model has no tokenizer, and the cues are texts", b->folder);
     if (status == CLOOB_OK) status = embed_image_files(ctx, b->m, &folder, 1, CLOOB_UNIT, &e);
     if (status == CLOOB_OK) status = winogavil_read(ctx, path, e.name, e.rows, &t);
     if (status == CLOOB_OK) status = score_all(ctx, b, &t, &e);
     b->out->n = t.n, b->out->bad = e.bad;
-    free(images), free(path);
     winogavil_release(&t);
     embed_result_release(&e);
     return status;

@@ -11,13 +11,18 @@
 #include "infer/embed_source.h"
 #include "infer/zeroshot_run.h"
 #include "io/rows_file.h"
+#include "lab/memory.h"
 #include "lab/suite/suite.h"
 
 enum { MAX_TARGETS = 1 << 16 }; /* numbers of one npy member: far more than any set has classes */
 
+/* The folder's name may come from a list or from an archive: nothing in it is run. */
 static cloob_status open_split(cloob_ctx *ctx, const bench *b, const char *split, const char *text_key, dataset **d)
 {
     cloob_data_options o;
+    if (dataset_runs_commands(ctx, b->folder))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: its name is a command (pipe:), which is not run; rename it",
+                        b->folder);
     cloob_data_options_init(&o);
     if (b->o.data) o = *b->o.data;
     o.type = "webdataset", o.split = split;
@@ -42,14 +47,10 @@ static cloob_status read_target(cloob_ctx *ctx, const dataset *d, int64_t i, sto
 static cloob_status read_targets(cloob_ctx *ctx, const dataset *d, bench_features *f)
 {
     stored_sample s = { 0 };
-    double *first = malloc(MAX_TARGETS * sizeof *first);
-    cloob_status status = first ? CLOOB_OK : ctx_no_memory(ctx, MAX_TARGETS * sizeof *first, "targets");
-    if (status == CLOOB_OK) status = read_target(ctx, d, f->e.row[0], &s, first, &f->targets);
+    double *first = must(malloc(MAX_TARGETS * sizeof *first));
+    cloob_status status = read_target(ctx, d, f->e.row[0], &s, first, &f->targets);
     free(first);
-    if (status == CLOOB_OK) {
-        f->target = malloc((size_t)(f->e.rows * f->targets) * sizeof *f->target);
-        if (!f->target) status = ctx_no_memory(ctx, (size_t)(f->e.rows * f->targets) * sizeof *f->target, "targets");
-    }
+    if (status == CLOOB_OK) f->target = must(malloc((size_t)(f->e.rows * f->targets) * sizeof *f->target));
     for (int64_t i = 0; i < f->e.rows && status == CLOOB_OK; i++)
         status = read_target(ctx, d, f->e.row[i], &s, f->target + i * f->targets, &f->targets);
     stored_sample_release(&s);
@@ -80,7 +81,7 @@ cloob_status features_add_targets(cloob_ctx *ctx, const bench *b, const char *sp
     dataset_close(classes);
     cloob_status status = open_split(ctx, b, split, "npy", &d);
     if (status != CLOOB_OK)
-        return ctx_wrap(ctx, status, "%s: its metrics need an npy member beside every image", b->folder);
+        return ctx_wrap(ctx, status, "%s: its metrics need an npy member next to every image", b->folder);
     if (dataset_count(d) != n)
         status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld images have a class and %lld an npy member; all need both",
                           b->folder, (long long)n, (long long)dataset_count(d));
@@ -111,16 +112,6 @@ cloob_status bench_weights(cloob_ctx *ctx, const bench *b, const prompt_set *set
 
 enum { AT_ONCE = 512 };
 
-static void answers_release(bench_answers *a) { free(a->label), free(a->predicted), free(a->right), free(a->right5); }
-
-static cloob_status answers_init(cloob_ctx *ctx, bench_answers *a, const bench_features *f)
-{
-    size_t n = (size_t)f->e.rows;
-    *a = (bench_answers){ f->e.rows, malloc(n * sizeof *a->label), malloc(n * sizeof *a->predicted), malloc(n),
-                          malloc(n) };
-    return a->label && a->predicted && a->right && a->right5 ? CLOOB_OK : ctx_no_memory(ctx, n * 18, "answers");
-}
-
 /* The first of equal scores is the answer, as argmax has it. */
 static void note(bench_answers *a, int64_t i, int64_t label, const float *score, int64_t C)
 {
@@ -147,8 +138,7 @@ static cloob_status answer(cloob_ctx *ctx, zeroshot *z, const bench_features *f,
 static cloob_status precision(cloob_ctx *ctx, bench *b, const float *score, const unsigned char *positive, int64_t n,
                               int64_t C)
 {
-    double *ap = malloc((size_t)C * sizeof *ap), sum = 0;
-    if (!ap) return ctx_no_memory(ctx, (size_t)C * sizeof *ap, "average precision");
+    double *ap = must(malloc((size_t)C * sizeof *ap)), sum = 0;
     cloob_status status = average_precision(ctx, score, positive, n, C, ap);
     for (int64_t c = 0; c < C && status == CLOOB_OK; c++) sum += ap[c] / (double)C;
     if (status == CLOOB_OK) bench_score(b, "mean_average_precision", sum);
@@ -171,10 +161,9 @@ static cloob_status check_targets(cloob_ctx *ctx, const bench *b, const bench_fe
 static cloob_status rank_classes(cloob_ctx *ctx, bench *b, zeroshot *z, const bench_features *f)
 {
     int64_t n = f->e.rows, C = z->C;
-    float *score = malloc((size_t)(n * C) * sizeof *score);
-    unsigned char *positive = malloc((size_t)(n * C));
-    cloob_status status =
-        score && positive ? check_targets(ctx, b, f, C) : ctx_no_memory(ctx, (size_t)(n * C) * sizeof *score, "scores");
+    float *score = must(malloc((size_t)(n * C) * sizeof *score));
+    unsigned char *positive = must(malloc((size_t)(n * C)));
+    cloob_status status = check_targets(ctx, b, f, C);
     if (status == CLOOB_OK) {
         zeroshot_scores(ctx, z, f->e.image, n, score);
         for (int64_t i = 0; i < n * C; i++) positive[i] = f->target[i] != 0;
@@ -184,27 +173,13 @@ static cloob_status rank_classes(cloob_ctx *ctx, bench *b, zeroshot *z, const be
     return status;
 }
 
-static cloob_status task_multilabel(cloob_ctx *ctx, bench *b, const bench_features *f)
-{
-    prompts p;
-    zeroshot z;
-    CLOOB_TRY(bench_prompts(ctx, b, &p));
-    cloob_status status = bench_weights(ctx, b, &p.set[0], &z);
-    if (status == CLOOB_OK) {
-        status = rank_classes(ctx, b, &z, f);
-        zeroshot_release(&z);
-    }
-    prompts_release(&p);
-    return status;
-}
-
 /* ---- one label ----------------------------------------------------------------------------------- */
 
 static cloob_status count(cloob_ctx *ctx, bench *b, zeroshot *z, bench_features *f)
 {
-    bench_answers a;
-    cloob_status status = answers_init(ctx, &a, f);
-    if (status == CLOOB_OK) status = answer(ctx, z, f, &a);
+    size_t n = (size_t)f->e.rows;
+    bench_answers a = { f->e.rows, must(malloc(n * 8)), must(malloc(n * 8)), must(malloc(n)), must(malloc(n)) };
+    cloob_status status = answer(ctx, z, f, &a);
     if (status == CLOOB_OK) {
         accuracy_result r = accuracy_finish(&z->count);
         bench_score(b, "acc1", r.top1);
@@ -212,7 +187,7 @@ static cloob_status count(cloob_ctx *ctx, bench *b, zeroshot *z, bench_features 
         bench_score(b, "mean_per_class_recall", r.mean_per_class);
         if (b->set && b->set->protocol != DATACOMP_PLAIN) status = task_groups(ctx, b, f, &a);
     }
-    answers_release(&a);
+    free(a.label), free(a.predicted), free(a.right), free(a.right5);
     return status;
 }
 
@@ -223,15 +198,10 @@ cloob_status task_classes(cloob_ctx *ctx, bench *b)
     zeroshot z;
     CLOOB_TRY(features_make(ctx, b, b->o.split, NULL, &f));
     b->out->n = f.e.rows, b->out->bad = f.e.bad;
-    if (f.target) {
-        cloob_status status = task_multilabel(ctx, b, &f);
-        features_release(&f);
-        return status;
-    }
     cloob_status status = bench_prompts(ctx, b, &p);
     if (status == CLOOB_OK) status = bench_weights(ctx, b, &p.set[0], &z);
     if (status == CLOOB_OK) {
-        status = count(ctx, b, &z, &f);
+        status = f.target ? rank_classes(ctx, b, &z, &f) : count(ctx, b, &z, &f);
         zeroshot_release(&z);
     }
     prompts_release(&p);

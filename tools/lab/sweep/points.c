@@ -9,6 +9,7 @@
 #include "core/arith.h"
 #include "core/rng.h"
 #include "core/option.h"
+#include "lab/memory.h"
 #include "train/settings.h"
 
 enum { MAX_POINTS = 1000000 };
@@ -26,6 +27,10 @@ static cloob_status check_axis(cloob_ctx *ctx, const sweep_options *o, int64_t i
     if (o->axis[i].values < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis` %s: has no value", o->axis[i].name);
     for (int64_t k = 0; k < o->axis[i].values; k++) {
         char rule[160];
+        for (int64_t m = 0; m < k; m++)
+            if (strcmp(o->axis[i].value[m], o->axis[i].value[k]) == 0)
+                return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis` %s: %s is listed twice", o->axis[i].name,
+                                o->axis[i].value[k]);
         option_rule(option, rule, sizeof rule);
         if (!option_set(option, &scratch, o->axis[i].value[k]))
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis` %s %s: %s", o->axis[i].name, o->axis[i].value[k], rule);
@@ -55,18 +60,16 @@ static void shuffle(int64_t *order, int64_t n, int64_t seed)
 }
 
 /* Combination c of the axes other than `by`, the first one outermost, with value g of `by`. */
-static cloob_status fill_point(cloob_ctx *ctx, arena *a, const points *p, int64_t c, int64_t g, point *out)
+static void fill_point(arena *a, const points *p, int64_t c, int64_t g, point *out)
 {
     const sweep_options *o = p->o;
-    run_setting *set = arena_push(a, (size_t)(o->axes + 1) * sizeof *set);
-    if (!set) return ctx_no_memory(ctx, (size_t)o->axes * sizeof *set, "settings");
+    run_setting *set = must(arena_push(a, (size_t)(o->axes + 1) * sizeof *set));
     for (int64_t i = o->axes - 1; i >= 0; i--) {
         int64_t value = g;
         if (i != p->by) value = c % o->axis[i].values, c /= o->axis[i].values;
         set[i] = (run_setting){ o->axis[i].name, o->axis[i].value[value] };
     }
     *out = (point){ .setting = set, .group = p->by < 0 ? "" : set[p->by].value, .score = NAN, .alive = true };
-    return CLOOB_OK;
 }
 
 cloob_status points_make(cloob_ctx *ctx, arena *a, const sweep_options *o, points *p)
@@ -80,14 +83,13 @@ cloob_status points_make(cloob_ctx *ctx, arena *a, const sweep_options *o, point
         if (groups * others > MAX_POINTS)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis`: more than %d combinations", MAX_POINTS);
     }
-    int64_t *order = arena_push(a, (size_t)others * sizeof *order),
+    int64_t *order = must(arena_push(a, (size_t)others * sizeof *order)),
             each = o->random > 0 ? min64(o->random, others) : others;
-    p->item = arena_push(a, (size_t)(each * groups) * sizeof *p->item);
-    if (!order || !p->item) return ctx_no_memory(ctx, (size_t)(each * groups) * sizeof *p->item, "settings");
+    p->item = must(arena_push(a, (size_t)(each * groups) * sizeof *p->item));
     for (int64_t i = 0; i < others; i++) order[i] = i;
     if (each < others) shuffle(order, others, o->train.seed);
     for (int64_t c = 0; c < each; c++)
-        for (int64_t g = 0; g < groups; g++) CLOOB_TRY(fill_point(ctx, a, p, order[c], g, &p->item[p->count++]));
+        for (int64_t g = 0; g < groups; g++) fill_point(a, p, order[c], g, &p->item[p->count++]);
     return CLOOB_OK;
 }
 
@@ -97,7 +99,7 @@ cloob_status points_make(cloob_ctx *ctx, arena *a, const sweep_options *o, point
 static void add_part(char *name, size_t size, const char *key, const char *value)
 {
     size_t used = strlen(name);
-    snprintf(name + used, size - used, "%s%s-%s", used ? "_" : "", key, value);
+    snprintf(name + used, size - used, "%s%s%s%s", used ? "_" : "", key, *key ? "-" : "", value);
     for (char *c = name + used; *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr("._-+", *c)) *c = '-';
 }
@@ -114,18 +116,16 @@ cloob_status point_run(cloob_ctx *ctx, arena *a, const points *p, const point *a
 {
     char name[512] = "", text[32];
     int64_t axes = p->o->axes;
-    run_setting *set = arena_push(a, (size_t)(axes + 1) * sizeof *set);
-    if (!set) return ctx_no_memory(ctx, sizeof *set, "settings");
+    run_setting *set = must(arena_push(a, (size_t)(axes + 1) * sizeof *set));
     if (axes) memcpy(set, at->setting, (size_t)axes * sizeof *set);
-    if (p->o->ablation) snprintf(name, sizeof name, "%.64s", set->value);
-    for (int64_t i = 0; i < axes && !p->o->ablation; i++) add_part(name, sizeof name - 64, set[i].name, set[i].value);
+    bool alone = axes == 1 && !p->o->select; /* a comparison of values of one option: the value is the name */
+    for (int64_t i = 0; i < axes; i++) add_part(name, sizeof name - 64, alone ? "" : set[i].name, set[i].value);
     if (epochs) {
         snprintf(text, sizeof text, "%lld", (long long)epochs);
-        set[axes] = (run_setting){ "epochs", arena_string(a, text) };
-        if (!set[axes].value) return ctx_no_memory(ctx, sizeof text, "settings");
+        set[axes] = (run_setting){ "epochs", must(arena_string(a, text)) };
         add_part(name, sizeof name - 64, "epochs", text);
     }
-    *r = (sweep_run){ .setting = set, .settings = axes + (epochs > 0), .seed = seed, .may_fail = !p->o->ablation };
+    *r = (sweep_run){ .setting = set, .settings = axes + (epochs > 0), .seed = seed, .may_fail = p->o->select };
     if (strlen(name) > 150) snprintf(name + 130, 20, "_%016llx", (unsigned long long)hash_text(name));
     snprintf(r->name, sizeof r->name, "%s-seed%lld", *name ? name : "run", (long long)seed);
     if (snprintf(r->dir, sizeof r->dir, "%s/%s", folder, r->name) >= (int)sizeof r->dir)

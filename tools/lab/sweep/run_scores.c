@@ -11,15 +11,15 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "infer/embed_source.h"
+#include "lab/memory.h"
 
 /* ---- classes ------------------------------------------------------------------------------------- */
 
 cloob_status run_write_object(cloob_ctx *ctx, cloob_status so_far, json_out *out, const char *path)
 {
     json_end(out);
-    char *text = json_out_line(out);
-    cloob_status status = so_far;
-    if (status == CLOOB_OK) status = text ? file_write(ctx, path, text, strlen(text)) : ctx_no_memory(ctx, 64, path);
+    char *text = must(json_out_line(out));
+    cloob_status status = so_far == CLOOB_OK ? file_write(ctx, path, text, strlen(text)) : so_far;
     free(text);
     return status;
 }
@@ -103,18 +103,16 @@ static void put_side(json_out *out, const char *way, const cloob_retrieval_side 
 }
 
 /* The first text of every image, in the images' order: e's own texts where each image has one. *own: free it. */
-static cloob_status first_texts(cloob_ctx *ctx, const embed_result *e, float **own, cloob_matrix *y)
+static void first_texts(const embed_result *e, float **own, cloob_matrix *y)
 {
     size_t row = (size_t)e->text_width * sizeof(float);
     *y = (cloob_matrix){ e->text, CLOOB_F32, e->text_rows, e->text_width, "text" };
     *own = NULL;
-    if (!e->text_image) return CLOOB_OK;
-    *own = calloc((size_t)e->rows + 1, row);
-    if (!*own) return ctx_no_memory(ctx, (size_t)e->rows * row, "texts");
+    if (!e->text_image) return;
+    *own = must(calloc((size_t)e->rows + 1, row));
     for (int64_t i = e->text_rows - 1; i >= 0; i--)
         memcpy((char *)*own + (size_t)e->text_image[i] * row, (const char *)e->text + (size_t)i * row, row);
     y->data = *own, y->rows = e->rows;
-    return CLOOB_OK;
 }
 
 /* The paper's analysis, by the names that validation has for it. */
@@ -124,7 +122,7 @@ static cloob_status put_analysis(cloob_ctx *ctx, const embed_result *e, const cl
     cloob_analysis a;
     cloob_matrix y;
     float *own;
-    CLOOB_TRY(first_texts(ctx, e, &own, &y));
+    first_texts(e, &own, &y);
     cloob_status status = cloob_analyze(ctx, &a, x, &y, 0.99);
     free(own);
     CLOOB_TRY(status);

@@ -14,6 +14,7 @@
 #include "core/json.h"
 #include "core/option.h"
 #include "lab/compare/groups.h"
+#include "lab/memory.h"
 
 /* ---- settings ------------------------------------------------------------------------------------ */
 
@@ -46,15 +47,15 @@ cloob_status sweep_check_settings(cloob_ctx *ctx, const sweep_options *o, const 
     sbuf now = { 0 };
     file_bytes old;
     settings_put(&now, &o->train, SETTINGS_LEARNING); /* seeds and methods may grow */
-    char *path = file_join(folder, "settings.txt");
-    cloob_status status = path && !now.failed ? file_make_dirs(ctx, folder) : ctx_no_memory(ctx, now.len, "settings");
+    char path[FILE_PATH];
+    cloob_status status = file_in(ctx, folder, "settings.txt", path);
+    if (status == CLOOB_OK) status = file_make_dirs(ctx, folder);
     if (status == CLOOB_OK && !(file_exists(path) && has_runs(folder)))
-        status = file_write(ctx, path, now.data, now.len);
+        status = file_write(ctx, path, must(now.data), now.len);
     else if (status == CLOOB_OK && (status = file_read(ctx, path, FILE_TEXT_LIMIT, &old)) == CLOOB_OK) {
         status = refuse_difference(ctx, folder, old.data, now.data);
         file_bytes_release(&old);
     }
-    free(path);
     sbuf_release(&now);
     return status;
 }
@@ -236,10 +237,7 @@ static cloob_status do_training(cloob_ctx *ctx, const sweep_options *o, const ch
     bool found = false;
     snprintf(path, sizeof path, "%s/summary.json", r->dir);
     if (file_exists(path)) CLOOB_TRY(find_finished(ctx, o, r, &found));
-    if (found) {
-        count->found++;
-        return CLOOB_OK;
-    }
+    if (found) return count->found++, CLOOB_OK;
     cloob_status status = train_run(ctx, o, folder, r, count, &s);
     if (status == CLOOB_ERR_NUMERIC && r->may_fail) return write_failure(ctx, r, path, count);
     return status == CLOOB_OK ? write_summary(ctx, o, r, &s, path) : status;
@@ -319,16 +317,15 @@ static void do_one(jobs *j, const sweep_run *r)
     named_log log = { j, r->name };
     sweep_summary count = { 0 };
     sweep_options o = *j->o;
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options),
-                                                            .threads = j->threads,
-                                                            .log = log_named,
-                                                            .log_user = &log,
-                                                            .log_level = j->ctx->log_level });
-    if (ctx) ctx->kernels = j->ctx->kernels;
+    cloob_ctx *ctx = must(cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options),
+                                                                 .threads = j->threads,
+                                                                 .log = log_named,
+                                                                 .log_user = &log,
+                                                                 .log_level = j->ctx->log_level }));
+    ctx->kernels = j->ctx->kernels;
     o.train.should_stop = stop_all;
     o.train.stop_user = j;
-    cloob_status status = ctx ? sweep_do_run(ctx, &o, j->folder, r, &count) : CLOOB_ERR_MEMORY;
-    finish(j, ctx, status, &count);
+    finish(j, ctx, sweep_do_run(ctx, &o, j->folder, r, &count), &count);
     cloob_ctx_destroy(ctx);
 }
 

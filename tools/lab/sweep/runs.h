@@ -106,9 +106,9 @@ typedef struct sweep {
     sweep_summary summary;
 } sweep;
 
-/* What was found, as files: results.jsonl, search.json, sweep.md, sweep.json; of an ablation ablation.md and
+/* What was found, as files: results.jsonl, search.json, sweep.md, sweep.json; of a comparison ablation.md and
  * ablation.json. Once every run has its summary. */
 cloob_status sweep_write_tables(cloob_ctx *ctx, sweep *s);
-cloob_status ablation_write_tables(cloob_ctx *ctx, sweep *s);
+cloob_status comparison_write_tables(cloob_ctx *ctx, sweep *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* The search, the choice, the chosen settings with fresh seeds, and the test; or the runs of an ablation. */
+/* The search, the choice, the chosen settings with fresh seeds, and the test; or the settings compared. */
 #include "lab/sweep/sweep.h"
 
 #include <math.h>
@@ -12,30 +12,14 @@
 #include "core/file.h"
 #include "core/limits.h"
 #include "core/option.h"
-#include "core/needs.h"
-#include "core/option.h"
 #include "dist/comm.h"
 #include "lab/compare/groups.h"
+#include "lab/memory.h"
 #include "train/settings.h"
-
-enum { MAX_METHODS = 8 }; /* of an ablation */
 
 static const option_desc table[] = {
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, , __VA_ARGS__)
 #include "lab/sweep/sweep_options.def"
-#define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, , __VA_ARGS__)
-#include "lab/sweep/runs_options.def"
-#define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, train., __VA_ARGS__)
-#include "cloob/train_options.def"
-#define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, train.data., __VA_ARGS__)
-#include "cloob/data_options.def"
-};
-
-static const option_desc ablate_table[] = {
-#define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, , __VA_ARGS__)
-#include "lab/sweep/ablate_options.def"
-#define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, , __VA_ARGS__)
-#include "lab/sweep/runs_options.def"
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, train., __VA_ARGS__)
 #include "cloob/train_options.def"
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(sweep_options, train.data., __VA_ARGS__)
@@ -43,7 +27,6 @@ static const option_desc ablate_table[] = {
 };
 
 const option_desc *sweep_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
-const option_desc *ablate_option_table(int64_t *count) { return OPTION_TABLE(ablate_table, count); }
 
 void sweep_options_init(sweep_options *o)
 {
@@ -53,55 +36,38 @@ void sweep_options_init(sweep_options *o)
     o->train.save_frequency = 0;
 }
 
-void ablate_options_init(sweep_options *o)
+void sweep_compare_objectives(sweep_options *o)
 {
-    *o = (sweep_options){ .ablation = true };
-    OPTION_DEFAULTS(ablate_table, o);
+    static const char *const all[] = { "clip", "infoloob", "infonce-hopfield", "cloob" };
+    static const sweep_axis method = { "method", all, 4 };
+    o->axis = &method, o->axes = 1;
+    o->seeds = 5;
     o->train.name = "ablation";
     o->train.analyze = true;
-    o->train.save_frequency = 0;
-}
-
-static cloob_status check_search(cloob_ctx *ctx, const sweep_options *o)
-{
-    if (o->axes < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis`: give an option and its values");
-    if (!o->select) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`select`: name the validation number to choose by");
-    if (o->final_seeds < 0 || o->random < 0)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`final_seeds` and `random` are 0 or more");
-    if (o->parts && (o->part < 0 || o->part >= o->parts))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`part` %lld: needs 0 to %lld", (long long)o->part,
-                        (long long)o->parts - 1);
-    if ((o->test_data || o->test_zeroshot_count) && !o->final_seeds)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "test data is for the chosen settings; give `final_seeds`");
-    return CLOOB_OK;
-}
-
-static cloob_status check_ablation(cloob_ctx *ctx, const sweep_options *o)
-{
-    if (o->methods_count < 2 || o->methods_count > MAX_METHODS)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`methods`: give 2 to %d", MAX_METHODS);
-    for (int64_t i = 0; i < o->methods_count; i++)
-        for (int64_t k = 0; k < i; k++)
-            if (strcmp(o->methods[i], o->methods[k]) == 0)
-                return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`methods`: %s is listed twice", o->methods[i]);
-    if (!(o->alpha > 0 && o->alpha < 1))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`alpha` %g: needs a number between 0 and 1", o->alpha);
-    return CLOOB_OK;
 }
 
 static cloob_status check(cloob_ctx *ctx, const sweep_options *o)
 {
-    CLOOB_TRY(o->ablation ? check_ablation(ctx, o) : check_search(ctx, o));
-    if (o->seeds < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`seeds` %lld: needs 1 or more", (long long)o->seeds);
-    if (o->train.resume)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s continues automatically; leave out `resume`",
-                        o->ablation ? "an ablation" : "a sweep");
-    if (!o->train.val_data && !o->zeroshot_count)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "nothing to %s by; give `val_data`, `zeroshot`, or both",
-                        o->ablation ? "compare runs" : "choose");
-    if (o->prompts && !o->zeroshot_count && !o->test_zeroshot_count)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`prompts` needs `zeroshot`");
-    if (o->ablation && o->seeds < 4)
+    bool tested = o->test_data || o->test_zeroshot_count;
+    const struct {
+        bool broken;
+        const char *rule;
+    } rules[] = {
+        { o->axes < 1, "`axis`: give an option and its values" },
+        { o->seeds < 1 || o->final_seeds < 0 || o->random < 0,
+          "`seeds` is 1 or more, `final_seeds` and `random` are 0 or more" },
+        { o->parts && (o->part < 0 || o->part >= o->parts), "`part`: must be below the number of parts" },
+        { tested && !o->final_seeds, "test data is for the chosen settings; give `final_seeds`" },
+        { !o->select && (o->final_seeds || o->halving), "`final_seeds` and `halving` need `select`" },
+        { !(o->alpha > 0 && o->alpha < 1), "`alpha` must be between 0 and 1" },
+        { o->train.resume, "a sweep continues automatically; leave out `resume`" },
+        { !o->train.val_data && !o->zeroshot_count,
+          "nothing to compare runs by; give `val_data`, `zeroshot`, or both" },
+        { o->prompts && !o->zeroshot_count && !o->test_zeroshot_count, "`prompts` needs `zeroshot`" },
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i].broken) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s", rules[i].rule);
+    if (!o->select && o->seeds < 4)
         ctx_log(ctx, CLOOB_LOG_WARN,
                 "%lld seeds: the exact rank-sum test of so few cannot fall below 5 %%; four or more can be "
                 "significant",
@@ -120,8 +86,7 @@ static cloob_status train_runs(cloob_ctx *ctx, sweep *s, const sweep_run *run, i
     const sweep_run *mine = run;
     int64_t n = runs;
     if (o->parts > 1) {
-        sweep_run *share = arena_push(s->memory, (size_t)(runs + 1) * sizeof *share);
-        if (!share) return ctx_no_memory(ctx, (size_t)runs * sizeof *share, "runs");
+        sweep_run *share = must(arena_push(s->memory, (size_t)(runs + 1) * sizeof *share));
         n = 0;
         for (int64_t i = o->part; i < runs; i += o->parts) share[n++] = run[i];
         mine = share;
@@ -139,9 +104,8 @@ static cloob_status make_runs(cloob_ctx *ctx, sweep *s, int64_t seed, int64_t se
                               sweep_stage *out)
 {
     const points *p = &s->points;
-    *out = (sweep_stage){ .run = arena_push(s->memory, (size_t)(p->count * seeds + 1) * sizeof *out->run),
-                          .point = arena_push(s->memory, (size_t)(p->count * seeds + 1) * sizeof *out->point) };
-    if (!out->run || !out->point) return ctx_no_memory(ctx, (size_t)(p->count * seeds) * sizeof *out->run, "runs");
+    *out = (sweep_stage){ .run = must(arena_push(s->memory, (size_t)(p->count * seeds + 1) * sizeof *out->run)),
+                          .point = must(arena_push(s->memory, (size_t)(p->count * seeds + 1) * sizeof *out->point)) };
     for (int64_t k = 0; k < seeds; k++)
         for (int64_t i = 0; i < p->count; i++) {
             if (chosen ? !p->item[i].chosen : !p->item[i].alive) continue;
@@ -215,17 +179,15 @@ static void choose(sweep *s)
     }
 }
 
-static cloob_status keep_better_half(cloob_ctx *ctx, sweep *s)
+static void keep_better_half(sweep *s)
 {
     int64_t n = s->points.count;
-    bool *keep = arena_push(s->memory, (size_t)n * sizeof *keep);
-    if (!keep) return ctx_no_memory(ctx, (size_t)n, "settings");
+    bool *keep = must(arena_push(s->memory, (size_t)n * sizeof *keep));
     for (int64_t i = 0; i < n; i++) {
         int64_t of, place = s->points.item[i].alive ? place_of(s, i, &of) : 0;
         keep[i] = s->points.item[i].alive && place < (of + 1) / 2;
     }
     for (int64_t i = 0; i < n; i++) s->points.item[i].alive = keep[i];
-    return CLOOB_OK;
 }
 
 /* ---- the search ---------------------------------------------------------------------------------- */
@@ -237,10 +199,10 @@ static cloob_status search(cloob_ctx *ctx, sweep *s, bool *complete)
     for (int k = 0; k < rounds; k++) {
         int64_t epochs = o->halving ? max64(1, o->train.epochs >> (rounds - 1 - k)) : 0;
         sweep_stage *stage = &s->search[s->rounds++];
-        if (k) CLOOB_TRY(keep_better_half(ctx, s));
+        if (k) keep_better_half(s);
         CLOOB_TRY(make_runs(ctx, s, o->train.seed, o->seeds, epochs, false, stage));
         CLOOB_TRY(train_runs(ctx, s, stage->run, stage->runs, complete));
-        if (!*complete || o->ablation) return CLOOB_OK;
+        if (!*complete || !o->select) return CLOOB_OK;
         CLOOB_TRY(score_points(ctx, s, stage));
     }
     choose(s);
@@ -261,32 +223,16 @@ static cloob_status run_final(cloob_ctx *ctx, sweep *s, bool *complete)
     return status;
 }
 
-static const char *name_of(const sweep_options *o)
-{
-    return o->train.name ? o->train.name : o->ablation ? "ablation" : "sweep";
-}
-
 static cloob_status write_page(cloob_ctx *ctx, const sweep *s)
 {
     const sweep_stage *stage = s->final.runs ? &s->final : &s->search[s->rounds - 1];
-    const char *title = s->o->ablation ? name_of(s->o) : s->o->train.name;
     char page[SWEEP_PATH + 64];
     int64_t n = 0;
-    const char **dir = arena_push(s->memory, (size_t)(stage->runs + 1) * sizeof *dir);
-    if (!dir) return ctx_no_memory(ctx, (size_t)stage->runs * sizeof *dir, "runs");
+    const char **dir = must(arena_push(s->memory, (size_t)(stage->runs + 1) * sizeof *dir));
     for (int64_t i = 0; i < stage->runs; i++)
-        if (s->o->ablation || !isnan(s->points.item[stage->point[i]].score)) dir[n++] = stage->run[i].dir;
+        if (!s->o->select || !isnan(s->points.item[stage->point[i]].score)) dir[n++] = stage->run[i].dir;
     snprintf(page, sizeof page, "%s/report.html", s->summary.folder);
-    return n ? report_write(ctx, dir, n, page, &(report_options){ .title = title }, NULL) : CLOOB_OK;
-}
-
-static cloob_status stopped(cloob_ctx *ctx, const sweep *s)
-{
-    char total[32] = "";
-    if (s->o->ablation) snprintf(total, sizeof total, " of %lld", (long long)s->summary.runs);
-    return ctx_fail(ctx, CLOOB_ERR_STOPPED,
-                    "stopped after %lld%s runs, all saved; run the same command again to continue",
-                    (long long)(s->summary.found + s->summary.trained + s->summary.resumed), total);
+    return n ? report_write(ctx, dir, n, page, &(report_options){ .title = s->o->train.name }, NULL) : CLOOB_OK;
 }
 
 static cloob_status run_all(cloob_ctx *ctx, sweep *s)
@@ -297,30 +243,28 @@ static cloob_status run_all(cloob_ctx *ctx, sweep *s)
     CLOOB_TRY(sweep_check_settings(ctx, s->o, s->summary.folder));
     cloob_status status = search(ctx, s, &complete);
     if (status == CLOOB_OK && complete && s->o->final_seeds) status = run_final(ctx, s, &complete);
-    if (status == CLOOB_ERR_STOPPED) return stopped(ctx, s);
+    if (status == CLOOB_ERR_STOPPED)
+        return ctx_fail(ctx, status,
+                        "stopped after %lld of %lld runs, all saved; run the same command again to continue",
+                        (long long)(s->summary.found + s->summary.trained + s->summary.resumed),
+                        (long long)s->summary.runs);
     CLOOB_TRY(status);
     s->summary.complete = complete;
     if (!complete) return CLOOB_OK;
-    CLOOB_TRY(s->o->ablation ? ablation_write_tables(ctx, s) : sweep_write_tables(ctx, s));
+    CLOOB_TRY(s->o->select ? sweep_write_tables(ctx, s) : comparison_write_tables(ctx, s));
     return write_page(ctx, s);
 }
 
-cloob_status run_sweep(cloob_ctx *ctx, const sweep_options *given, sweep_summary *summary)
+cloob_status run_sweep(cloob_ctx *ctx, const sweep_options *o, sweep_summary *summary)
 {
-    static const char *const all[] = { "clip", "infoloob", "infonce-hopfield", "cloob" };
     arena a = { 0 };
     comm_env env;
-    sweep_options with = *given, *o = &with;
-    if (o->ablation && !o->methods_count) o->methods = all, o->methods_count = sizeof all / sizeof *all;
-    sweep_axis method = { "method", o->methods, o->methods_count };
-    if (o->ablation) o->axis = &method, o->axes = 1;
     sweep s = { .o = o, .memory = &a };
     CLOOB_TRY(check(ctx, o));
     CLOOB_TRY(settings_check_name(ctx, o->train.name));
     CLOOB_TRY(comm_env_read(ctx, &env));
     s.summary.rank = env.rank;
-    char *folder = file_join(o->train.logs, name_of(o));
-    if (!folder) return ctx_no_memory(ctx, 64, "a path");
+    char *folder = must(file_join(o->train.logs, o->train.name));
     int length = snprintf(s.summary.folder, sizeof s.summary.folder, "%s", folder);
     free(folder);
     if (length > SWEEP_PATH - 256) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`logs`: path too long");

@@ -1,4 +1,4 @@
-/* Many runs: a search over settings, or an ablation.
+/* Many runs: a search over settings, or a comparison of settings (an ablation).
  *
  *     static const char *const rates[] = { "1e-3", "5e-4" }, *const methods[] = { "clip", "cloob" };
  *     sweep_axis axis[] = { { "method", methods, 2 }, { "lr", rates, 2 } };
@@ -9,11 +9,11 @@
  *     if (run_sweep(ctx, &o, NULL) != CLOOB_OK) puts(cloob_error(ctx));
  *
  * A search trains combinations of options of training with several seeds, chooses by a validation metric that is named
- * in advance, retrains the choice with fresh seeds and evaluates it once on test data. An ablation trains several
- * methods with several seeds, everything else equal, and tests the differences.
+ * in advance, retrains the choice with fresh seeds and evaluates it once on test data. Without `select` nothing is
+ * chosen: the settings are compared, and their differences are tested.
  *
  * All files are in LOGS/NAME: a folder per run, whose summary.json is written when it is finished; report.html; of a
- * search results.jsonl with a line per run, and sweep.md with the tables; of an ablation ablation.md and
+ * search results.jsonl with a line per run, and sweep.md with the tables; of a comparison ablation.md and
  * ablation.json. The same call continues an interrupted sweep: finished runs are kept, unfinished ones resume from
  * their checkpoint. */
 #ifndef LAB_SWEEP_SWEEP_H
@@ -34,40 +34,35 @@ typedef struct sweep_options {
     cloob_train_options train; /* of every run; name is that of the sweep, seed the first */
     const sweep_axis *axis;
     int64_t axes;
-    bool ablation; /* compare `methods` instead of searching; axis, part and the rows of a search are not used */
-    CLOOB_MEMBER_LIST(methods); /* of an ablation; none: all four */
     int64_t part, parts; /* of several processes, say a scheduler's array: process `part` of 0 to parts - 1 trains every
                             parts-th run. The last to end, or a call without it, writes the tables. parts 0: one */
-/* Every other setting, with its default and meaning, is a row of these two. `random` draws without repetition. Every
+/* Every other setting, with its default and meaning, is a row of the table. `random` draws without repetition. Every
  * round of `halving` trains from the start. `select` names a number of summary.json; losses and ranks are better when
  * lower, all else when higher. Without `by` the choice is made for each method where `method` is an axis, else once.
  * Only the final runs see test data, once. */
 #define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
 #include "lab/sweep/sweep_options.def"
-#define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
-#include "lab/sweep/runs_options.def"
 } sweep_options;
 
-/* One seed; no analysis. Those of an ablation: five seeds, with the analysis. */
 void sweep_options_init(sweep_options *o);
-void ablate_options_init(sweep_options *o);
-/* The rows of a search, or of an ablation; then those of train_option_table. Offsets are in sweep_options. */
+/* The four objectives compared over five seeds, with the analysis of their embeddings: sets what that differs in. */
+void sweep_compare_objectives(sweep_options *o);
+/* The rows of sweep_options.def, then those of train_option_table. Offsets are in sweep_options. */
 const option_desc *sweep_option_table(int64_t *count);
-const option_desc *ablate_option_table(int64_t *count);
 
 typedef struct sweep_summary {
     char folder[1024];                     /* LOGS/NAME */
     int64_t settings;                      /* points of the search */
     int64_t runs, trained, resumed, found; /* in all; from the start, from a checkpoint, already finished */
-    int64_t metrics, significant;          /* of an ablation: rows of its table; those with a winner */
+    int64_t metrics, significant;          /* of a comparison: rows of its table; those with a winner */
     int64_t failed;                        /* runs whose loss left the range of numbers; never chosen */
     bool complete;                         /* false: other parts still run */
     double seconds;
     int rank; /* of this process; every run takes all ranks, rank 0 reports */
 } sweep_summary;
 
-/* summary may be NULL. Refuses to continue with other settings than it began with; values, methods and seeds may be
- * added. CLOOB_ERR_STOPPED when train.should_stop returned true: everything is saved. */
+/* summary may be NULL. Refuses to continue with other settings than it began with; values and seeds may be added.
+ * CLOOB_ERR_STOPPED when train.should_stop returned true: everything is saved. */
 cloob_status run_sweep(cloob_ctx *ctx, const sweep_options *o, sweep_summary *summary);
 
 #endif

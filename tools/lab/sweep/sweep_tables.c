@@ -8,6 +8,7 @@
 #include "core/file.h"
 #include "lab/compare/groups.h"
 #include "lab/grid.h"
+#include "lab/memory.h"
 
 static cloob_status write_in(cloob_ctx *ctx, const sweep *s, const char *name, sbuf *text)
 {
@@ -22,20 +23,16 @@ static cloob_status write_in(cloob_ctx *ctx, const sweep *s, const char *name, s
 static cloob_status put_object(cloob_ctx *ctx, const sweep_run *r, const char *key, const char *name, json_out *out)
 {
     file_bytes b;
-    char *path = file_join(r->dir, name);
-    if (!path) return ctx_no_memory(ctx, 64, name);
-    bool there = file_exists(path);
-    cloob_status status = there ? file_read(ctx, path, FILE_TEXT_LIMIT, &b) : CLOOB_OK;
-    if (!there) json_put_null(out, key);
-    if (there && status == CLOOB_OK) {
-        while (b.size && b.data[b.size - 1] == '\n') b.size--;
-        for (size_t i = 0; i < b.size; i++)
-            if (b.data[i] == '\n') b.data[i] = ' ';
-        json_put_raw(out, key, b.data, b.size);
-        file_bytes_release(&b);
-    }
-    free(path);
-    return status;
+    char path[FILE_PATH];
+    CLOOB_TRY(file_in(ctx, r->dir, name, path));
+    if (!file_exists(path)) return json_put_null(out, key), CLOOB_OK;
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &b));
+    while (b.size && b.data[b.size - 1] == '\n') b.size--;
+    for (size_t i = 0; i < b.size; i++)
+        if (b.data[i] == '\n') b.data[i] = ' ';
+    json_put_raw(out, key, b.data, b.size);
+    file_bytes_release(&b);
+    return CLOOB_OK;
 }
 
 static cloob_status put_stage(cloob_ctx *ctx, const sweep *s, const sweep_stage *stage, const char *name, sbuf *out)
@@ -116,17 +113,15 @@ static margin margin_in(const sweep *s, int64_t axis, const char *value, const c
     return m;
 }
 
-static margin margin_of(const sweep *s, int64_t axis, const char *value) { return margin_in(s, axis, value, NULL); }
-
 /* The share of the scores' variance between the values of one axis. */
 static double importance(const sweep *s, int64_t axis)
 {
     double between = 0, all = 0;
-    margin total = margin_of(s, axis, NULL);
+    margin total = margin_in(s, axis, NULL, NULL);
     for (int64_t i = 0; i < s->points.count; i++) {
         const point *p = &s->points.item[i];
         if (!counts(p)) continue;
-        double own = margin_of(s, axis, p->setting[axis].value).mean - total.mean, x = p->score - total.mean;
+        double own = margin_in(s, axis, p->setting[axis].value, NULL).mean - total.mean, x = p->score - total.mean;
         between += own * own, all += x * x;
     }
     return all > 0 ? between / all : 0;
@@ -140,7 +135,7 @@ static void put_margins(const sweep *s, sbuf *out)
     grid_texts(&g, "setting", "value", "settings tried", "mean", "best", "share of the variance");
     for (int64_t k = 0; k < o->axes; k++)
         for (int64_t v = 0; v < o->axis[k].values; v++) {
-            margin m = margin_of(s, k, o->axis[k].value[v]);
+            margin m = margin_in(s, k, o->axis[k].value[v], NULL);
             grid_texts(&g, o->axis[k].name, o->axis[k].value[v]);
             grid_number(&g, (double)m.n), grid_number(&g, m.mean), grid_number(&g, m.best);
             if (v == 0) grid_printf(&g, "%.0f %%", 100 * importance(s, k));
@@ -197,41 +192,56 @@ static cloob_status write_search(cloob_ctx *ctx, const sweep *s)
     return write_in(ctx, s, "search.json", &text);
 }
 
-/* ---- the chosen ones ----------------------------------------------------------------------------- */
+/* ---- groups of runs ------------------------------------------------------------------------------- */
 
-static cloob_status write_both(cloob_ctx *ctx, const sweep *s, const groups_result *g, int64_t seeds, const char *name,
-                               sbuf *markdown)
+/* The group of a run: the value of `by`; without a choice, the values of all axes. */
+static const char *group_of(const sweep *s, const point *p)
 {
+    sbuf name = { 0 };
+    if (s->o->select) return p->group;
+    for (int64_t k = 0; k < s->o->axes; k++) sbuf_printf(&name, "%s%s", k ? ", " : "", p->setting[k].value);
+    const char *kept = must(arena_string(s->memory, must(name.data)));
+    sbuf_release(&name);
+    return kept;
+}
+
+/* Compares the runs of a stage by `file` of each; *markdown gets the table, `json` in the folder the same. */
+static cloob_status write_comparison(cloob_ctx *ctx, sweep *s, const sweep_stage *stage, int64_t seeds,
+                                     const char *file, const char *json_name, sbuf *markdown)
+{
+    groups g = { .memory = s->memory };
+    groups_result found;
     sbuf numbers = { 0 };
-    ablation_markdown(g, seeds, markdown);
-    ablation_json(g, seeds, &numbers);
-    return write_in(ctx, s, name, &numbers);
+    const sweep_axis *by = s->points.by >= 0 && s->o->select ? &s->o->axis[s->points.by] : NULL;
+    for (int64_t k = 0; by && k < by->values; k++) groups_at(&g, by->value[k]); /* columns in the order of the axis */
+    for (int64_t k = 0; !s->o->select && k < s->points.count; k++) groups_at(&g, group_of(s, &s->points.item[k]));
+    for (int64_t i = 0; i < stage->runs; i++) {
+        json *object;
+        CLOOB_TRY(run_read(ctx, s->memory, &stage->run[i], file, &object));
+        groups_add(&g, group_of(s, &s->points.item[stage->point[i]]), object);
+    }
+    CLOOB_TRY(groups_finish(ctx, &g, &(compare_options){ .alpha = s->o->alpha }, &found));
+    s->summary.metrics = found.metrics;
+    for (int64_t i = 0; i < found.metrics; i++) s->summary.significant += found.metric[i].won;
+    ablation_markdown(&found, seeds, markdown);
+    ablation_json(&found, seeds, &numbers);
+    return write_in(ctx, s, json_name, &numbers);
 }
 
 static cloob_status put_chosen(cloob_ctx *ctx, sweep *s, sbuf *out)
 {
-    groups g = { .memory = s->memory };
-    groups_result found;
-    const sweep_axis *by = s->points.by >= 0 ? &s->o->axis[s->points.by] : NULL;
     bool test = s->o->test_data || s->o->test_zeroshot_count;
-    for (int64_t k = 0; by && k < by->values; k++) /* columns in the order of the axis, whoever was chosen first */
-        if (groups_at(&g, by->value[k]) < 0) return ctx_no_memory(ctx, 64, "a metric");
-    for (int64_t i = 0; i < s->final.runs; i++) {
-        json *object;
-        CLOOB_TRY(run_read(ctx, s->memory, &s->final.run[i], test ? "test.json" : "summary.json", &object));
-        CLOOB_TRY(groups_add(ctx, &g, s->points.item[s->final.point[i]].group, object));
-    }
-    CLOOB_TRY(groups_finish(ctx, &g, &(compare_options){ .alpha = s->o->alpha }, &found));
     sbuf_printf(out, "\n## The chosen settings on fresh seeds, %s\n\n", test ? "test data" : "validation data");
-    return write_both(ctx, s, &found, s->o->final_seeds, "sweep.json", out);
+    return write_comparison(ctx, s, &s->final, s->o->final_seeds, test ? "test.json" : "summary.json", "sweep.json",
+                            out);
 }
 
 static void put_head(const sweep *s, sbuf *out)
 {
     const sweep_options *o = s->o;
-    sbuf_printf(out, "# %s\n\n%lld settings, %lld seed%s each%s. Chosen by `%s` on validation data, ",
-                o->train.name ? o->train.name : "sweep", (long long)s->points.count, (long long)o->seeds,
-                o->seeds == 1 ? "" : "s", o->halving ? ", successive halving" : "", o->select);
+    sbuf_printf(out, "# %s\n\n%lld settings, %lld seed%s each%s. Chosen by `%s` on validation data, ", o->train.name,
+                (long long)s->points.count, (long long)o->seeds, o->seeds == 1 ? "" : "s",
+                o->halving ? ", successive halving" : "", o->select);
     sbuf_puts(out, group_aim_of(o->select) == AIM_LOW ? "the lowest" : "the highest");
     if (s->points.by >= 0) sbuf_printf(out, " for each `%s`", o->axis[s->points.by].name);
     sbuf_printf(out, "; in bold. Seeds from %lld on", (long long)o->train.seed);
@@ -255,23 +265,11 @@ cloob_status sweep_write_tables(cloob_ctx *ctx, sweep *s)
     return status;
 }
 
-cloob_status ablation_write_tables(cloob_ctx *ctx, sweep *s)
+cloob_status comparison_write_tables(cloob_ctx *ctx, sweep *s)
 {
-    const sweep_stage *stage = &s->search[0];
-    groups g = { .memory = s->memory };
-    groups_result found;
     sbuf markdown = { 0 };
-    for (int64_t k = 0; k < s->o->methods_count; k++)
-        if (groups_at(&g, s->o->methods[k]) < 0) return ctx_no_memory(ctx, 64, "a metric");
-    for (int64_t i = 0; i < stage->runs; i++) {
-        json *summary;
-        CLOOB_TRY(run_read(ctx, s->memory, &stage->run[i], "summary.json", &summary));
-        CLOOB_TRY(groups_add(ctx, &g, s->o->methods[stage->point[i]], summary));
-    }
-    CLOOB_TRY(groups_finish(ctx, &g, &(compare_options){ .alpha = s->o->alpha }, &found));
-    s->summary.metrics = found.metrics;
-    for (int64_t i = 0; i < found.metrics; i++) s->summary.significant += found.metric[i].won;
-    cloob_status status = write_both(ctx, s, &found, s->o->seeds, "ablation.json", &markdown);
+    cloob_status status =
+        write_comparison(ctx, s, &s->search[0], s->o->seeds, "summary.json", "ablation.json", &markdown);
     if (status == CLOOB_OK) return write_in(ctx, s, "ablation.md", &markdown);
     sbuf_release(&markdown);
     return status;

@@ -3,6 +3,12 @@
 
 static const paint_rgb white = { 1, 1, 1 };
 
+static void fill(cairo_t *cr, paint_rgb c, double alpha)
+{
+    paint_source(cr, c, alpha);
+    cairo.fill(cr);
+}
+
 static void vertical(cairo_t *cr, double y0, paint_rgb top, double y1, paint_rgb bottom)
 {
     cairo_pattern_t *p = cairo.pattern_create_linear(0, y0, 0, y1);
@@ -35,8 +41,7 @@ static void draw_sun(cairo_t *cr, double x, double y, double r, paint_rgb c)
 {
     draw_halo(cr, x, y, r, c, 0.5);
     path_ellipse(cr, x, y, r, r);
-    paint_source(cr, c, 1);
-    cairo.fill(cr);
+    fill(cr, c, 1);
 }
 
 /* A crescent: the outer edge of one circle, back along the edge of another. */
@@ -47,8 +52,7 @@ static void draw_moon(cairo_t *cr, double x, double y, double r)
     cairo.arc(cr, x, y, r, 0.7, 5.0);
     cairo.curve_to(cr, x - 0.55 * r, y - 0.75 * r, x - 0.25 * r, y + 0.85 * r, x + r * 0.765, y + r * 0.644);
     cairo.close_path(cr);
-    paint_source(cr, c, 1);
-    cairo.fill(cr);
+    fill(cr, c, 1);
 }
 
 static void draw_cloud(cairo_t *cr, double x, double y, double w, paint_rgb c, double alpha)
@@ -66,8 +70,7 @@ static void draw_stars(cairo_t *cr, double horizon, rnd *d)
         double r = rnd_range(d, 0.002, 0.006);
         path_ellipse(cr, rnd_range(d, 0, 1), rnd_range(d, 0, horizon * 0.9), r, r);
     }
-    paint_source(cr, white, 0.85);
-    cairo.fill(cr);
+    fill(cr, white, 0.85);
 }
 
 /* With sun, moon, stars and clouds. */
@@ -143,8 +146,7 @@ void draw_beach(cairo_t *cr, int light, double horizon, rnd *d)
     cairo.stroke(cr);
     rnd surf = *d; /* the foam follows the edge of the sand */
     path_hills(cr, shore - 0.016, 0.014, 4, &surf);
-    paint_source(cr, light_far(light, white), 0.85);
-    cairo.fill(cr);
+    fill(cr, light_far(light, white), 0.85);
     path_hills(cr, shore, 0.014, 4, d);
     fill_ground(cr, light, shore, (paint_rgb){ 0.93, 0.83, 0.60 });
     draw_specks(cr, light_far(light, (paint_rgb){ 0.66, 0.54, 0.34 }), 0.55, shore + 0.03, 60, 0.005, d);
@@ -198,11 +200,9 @@ static void draw_peak(cairo_t *cr, int light, double x, double base, double w, d
                               { x + 0.36 * w, base - 0.64 * h }, { x + 0.12 * w, base - 0.70 * h },
                               { x - 0.04 * w, base - 0.58 * h }, { x - 0.16 * w, base - 0.70 * h } };
     path_polygon(cr, all, 3);
-    paint_source(cr, light_far(light, (paint_rgb){ 0.50, 0.58, 0.72 }), 1);
-    cairo.fill(cr);
+    fill(cr, light_far(light, (paint_rgb){ 0.50, 0.58, 0.72 }), 1);
     path_polygon(cr, cap, 6);
-    paint_source(cr, light_far(light, (paint_rgb){ 0.96, 0.97, 1 }), 1);
-    cairo.fill(cr);
+    fill(cr, light_far(light, (paint_rgb){ 0.96, 0.97, 1 }), 1);
 }
 
 void draw_snow(cairo_t *cr, int light, double horizon, rnd *d)
@@ -228,8 +228,7 @@ void draw_snow(cairo_t *cr, int light, double horizon, rnd *d)
 static void fill_rect(cairo_t *cr, double x, double y, double w, double h, paint_rgb c)
 {
     cairo.rectangle(cr, x, y, w, h);
-    paint_source(cr, c, 1);
-    cairo.fill(cr);
+    fill(cr, c, 1);
 }
 
 static void fill_down(cairo_t *cr, double y, paint_rgb top, paint_rgb bottom)
@@ -250,8 +249,7 @@ static void draw_trunks(cairo_t *cr, int light, int n, double base, double width
         paint_rgb c = light_far(light, paint_scale((paint_rgb){ 0.44, 0.31, 0.21 }, 1 - 0.4 * depth));
         const double trunk[][2] = { { x - 0.4 * w, 0 }, { x + 0.4 * w, 0 }, { x + 0.5 * w, y }, { x - 0.5 * w, y } };
         path_polygon(cr, trunk, 4);
-        paint_source(cr, c, 1);
-        cairo.fill(cr);
+        fill(cr, c, 1);
         fill_rect(cr, x + 0.15 * w, 0, 0.25 * w, y - 0.01, paint_scale(c, 0.75)); /* the shaded side */
     }
 }

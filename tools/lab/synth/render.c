@@ -1,9 +1,6 @@
 /* A scene as pixels: backdrop, then the objects from back to front, each with its shadow. */
 #include "lab/synth/paint.h"
 
-#include <string.h>
-#include "lab/synth/write.h"
-
 static backdrop_fn *const backdrops[SYNTH_BACKGROUNDS] = {
     [SYNTH_BEACH] = draw_beach,   [SYNTH_DESERT] = draw_desert, [SYNTH_FOREST] = draw_forest,
     [SYNTH_MEADOW] = draw_meadow, [SYNTH_ROOM] = draw_room,     [SYNTH_SNOW] = draw_snow,
@@ -164,36 +161,4 @@ cloob_status synth_render(cloob_ctx *ctx, const synth_scene *s, int64_t size, ui
     if (drawn == CAIRO_STATUS_SUCCESS) return CLOOB_OK;
     return ctx_fail(ctx, drawn == CAIRO_STATUS_NO_MEMORY ? CLOOB_ERR_MEMORY : CLOOB_ERR_UNSUPPORTED,
                     "cannot draw an image of %lld pixels: %s", (long long)size, cairo.status_to_string(drawn));
-}
-
-/* ---- PNG, for builds without libjpeg ------------------------------------------------------------- */
-
-static cairo_surface_t *surface_of(const uint8_t *rgb, int64_t size)
-{
-    cairo_surface_t *surface = cairo.image_surface_create(CAIRO_FORMAT_RGB24, (int)size, (int)size);
-    unsigned char *data = cairo.image_surface_get_data(surface);
-    for (int64_t i = 0; data && i < size * size; i++) { /* rows of 32-bit pixels have no padding */
-        const uint8_t *p = rgb + 3 * i;
-        uint32_t pixel = (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
-        memcpy(data + 4 * i, &pixel, 4);
-    }
-    if (data) cairo.surface_mark_dirty(surface);
-    return surface;
-}
-
-static cairo_status_t append(void *closure, const unsigned char *data, unsigned int length)
-{
-    sbuf *out = closure;
-    sbuf_add(out, data, length);
-    return out->failed ? CAIRO_STATUS_NO_MEMORY : CAIRO_STATUS_SUCCESS;
-}
-
-cloob_status synth_encode_png(cloob_ctx *ctx, const uint8_t *rgb, int64_t size, sbuf *out)
-{
-    CLOOB_TRY(cairo_use(ctx));
-    cairo_surface_t *surface = surface_of(rgb, size);
-    cairo_status_t written = cairo.surface_write_to_png_stream(surface, append, out);
-    cairo.surface_destroy(surface);
-    if (written == CAIRO_STATUS_SUCCESS) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "cannot encode a PNG: %s", cairo.status_to_string(written));
 }

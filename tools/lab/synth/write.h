@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "core/ctx.h"
+#include "core/file.h"
 #include "lab/synth/synth.h"
 
 typedef enum synth_format { SYNTH_CSV, SYNTH_WEBDATASET } synth_format;
@@ -69,18 +70,10 @@ void synth_put_mark(sbuf *s, const synth_options *o);
 /* Closes a stream and sets it to NULL; a write that failed before is an error, too. Safe to call on a closed one. */
 cloob_status synth_close(cloob_ctx *ctx, const char *name, FILE **f);
 
-/* Plain tar files, written member by member (ustar; no dates or owners, so the same content is the same
- * bytes). */
-
-typedef struct synth_tar {
-    FILE *stream;
-    char *path;
-} synth_tar;
-
-cloob_status synth_tar_open(cloob_ctx *ctx, const char *path, synth_tar *t);
-/* name: up to 99 bytes. A failed write is reported by close. */
-void synth_tar_add(synth_tar *t, const char *name, const void *data, size_t bytes);
-cloob_status synth_tar_close(cloob_ctx *ctx, synth_tar *t); /* safe to call on a closed one */
+/* A plain tar file, written member by member (ustar; no dates or owners, so the same content is the same bytes). name:
+ * up to 99 bytes. A failed write is reported by close, which may be called on a closed file. */
+void synth_tar_add(FILE *tar, const char *name, const void *data, size_t bytes);
+cloob_status synth_tar_close(cloob_ctx *ctx, FILE **tar);
 
 /* A folder that appears when it is complete.
  *
@@ -91,35 +84,30 @@ cloob_status synth_tar_close(cloob_ctx *ctx, synth_tar *t); /* safe to call on a
 #define SYNTH_MARK "synth.json" /* marks a set; the last file to be published */
 
 typedef struct synth_stage {
-    char *out;     /* the user's folder */
-    char *path;    /* where to write until it is published */
-    bool made_out; /* the folder did not exist */
-    bool is_set;   /* it contains an earlier set, which is replaced */
+    char out[FILE_PATH];  /* the user's folder */
+    char path[FILE_PATH]; /* where to write until it is published; empty: nothing was made */
+    bool made_out;        /* the folder did not exist */
+    bool is_set;          /* it contains an earlier set, which is replaced */
 } synth_stage;
 
 /* Refuses an out that is a file, cannot be written, contains other files (unless force), or is being written
  * by another process. */
 cloob_status synth_stage_begin(cloob_ctx *ctx, const char *out, bool force, synth_stage *st);
 cloob_status synth_stage_publish(cloob_ctx *ctx, synth_stage *st);
-/* Removes what was not published. Also after publish, to release the memory. */
+/* Removes what was not published. */
 void synth_stage_end(synth_stage *st);
 
 /* ---- many scenes to encoded images, on all threads ----------------------------------------------- */
 
 typedef struct synth_item {
     synth_scene scene;
-    sbuf path;    /* the file to write; empty: none */
-    sbuf encoded; /* the file's bytes */
+    char name[192];       /* in the set */
+    char path[FILE_PATH]; /* the file to write; empty: none */
+    sbuf encoded;         /* its bytes, a JPEG */
 } synth_item;
 
-const char *synth_extension(void); /* "jpg"; "png" in a build without libjpeg */
-
 /* Draws and encodes n items at `size` pixels; writes those that have a path. The same bytes whatever the
- * number of threads. On failure the text is that of the first item that failed. */
+ * number of threads. On failure the text is that of the first item that failed. Release `encoded`. */
 cloob_status synth_batch(cloob_ctx *ctx, int64_t size, synth_item *item, int64_t n);
-void synth_item_release(synth_item *item);
-
-/* Appends a PNG of rgb (size, size, 3) to out. */
-cloob_status synth_encode_png(cloob_ctx *ctx, const uint8_t *rgb, int64_t size, sbuf *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* One row of the grid per image; its threads walk over that image's pixels, of which scratch memory holds far fewer
+/* One row of the grid per image; its threads process that image's pixels, of which scratch memory holds far fewer
  * than an int counts. Compiled without fused multiply-add: the weights are the host's to the last bit. */
 #include "data/view/cuda/view_kernels.h"
 

@@ -5,14 +5,148 @@
  *
  * Persistent blocks with 64 or 80 columns each, tiles of 128 rows. a of a tile has one stage per 64 channels. Each of
  * two consumers multiplies its 64 rows of all stages by b, and the transpose of all 128 rows of every second stage by
- * a2. The partial sums of the blocks are added in order afterwards.
- *
- * With reduce, the backward reduction of a2's batch norm is computed when dx is stored: x2 is copied once more into the
- * output buffer, read from there, and overwritten by dx. */
-#include "nn/cuda/fused/gradient_consumers.cuh"
+ * a2. The partial sums of the blocks are added in order afterwards. */
+#include "nn/cuda/fused/prologues.cuh"
+#include "nn/cuda/fused/weight_sums.cuh"
 #include "tensor/cuda/cuda.h"
 
 namespace {
+
+enum { HEIGHT = CONSUMERS * ROWS, STAGE = HEIGHT * ROW };
+enum { TAIL = 16, TAIL_ROW = TAIL * 2 }; /* columns beyond 64, and bytes of their rows */
+
+/* Sizes of a kernel: stages of a tile, columns of a block. */
+template <int STEPS, int COLUMNS>
+struct form {
+    static constexpr int steps = STEPS, columns = COLUMNS;
+    static constexpr bool tail = COLUMNS > DEPTH;
+    static constexpr int b_stage = COLUMNS * ROW, second = STAGE + (tail ? HEIGHT * TAIL_ROW : 0);
+    static constexpr int second_channels = tail ? 2 * DEPTH : DEPTH;
+    static constexpr int resident = (STEPS + 1) / 2; /* stages whose sums a consumer has, at most */
+    static constexpr int sums = COLUMNS / 2;         /* accumulators of a thread */
+    static_assert(COLUMNS == DEPTH || COLUMNS == DEPTH + TAIL, "unsupported form");
+};
+
+/* ---- multiplying --------------------------------------------------------------------------------- */
+
+/* A consumer's sums of the weight's gradient: 64 x 64 of every second stage, and 64 x 16 if there is a tail. If the
+ * number of stages is odd, the other consumer has the last tail. */
+template <int CONSUMER, class F>
+struct consumer_sums {
+    float main[F::resident][32], tail[F::tail ? F::resident : 1][8];
+    static __device__ __forceinline__ constexpr bool has_main(int step) { return step % 2 == CONSUMER; }
+    static __device__ __forceinline__ constexpr bool has_tail(int step)
+    {
+        return F::tail && (step % 2 == CONSUMER) != (F::steps % 2 == 1 && step == F::steps - 1);
+    }
+    __device__ __forceinline__ void fence_all()
+    {
+#pragma unroll
+        for (int step = 0; step < F::steps; step++) {
+            if (has_main(step)) fence_registers(main[step / 2]);
+            if (has_tail(step)) fence_registers(tail[step / 2]);
+        }
+    }
+    __device__ __forceinline__ void add(int step, const char *a, const char *second)
+    {
+        if (has_main(step)) add_products<HEIGHT>(main[step / 2], a, second);
+        if (has_tail(step)) add_products<HEIGHT>(tail[step / 2], a, second + STAGE);
+    }
+    __device__ __forceinline__ void write(float *to, int first_column, const prologue_gemm &j)
+    {
+#pragma unroll
+        for (int step = 0; step < F::steps; step++) {
+            if (has_main(step)) write_products(to, main[step / 2], step * 64, first_column, j.k, j.n);
+            if (has_tail(step)) write_products(to, tail[step / 2], step * 64, first_column + DEPTH, j.k, j.n);
+        }
+    }
+};
+
+/* c = dx of the consumer's rows; dw += the products of its stages. A stage is released when the next multiplication has
+ * been issued. */
+template <int CONSUMER, class F>
+__device__ __forceinline__ void multiply_tile(float (&c)[F::sums], consumer_sums<CONSUMER, F> &dw, ring &a,
+                                              const char *b, const char *second)
+{
+    int before = 0;
+    fence_registers(c);
+    dw.fence_all();
+#pragma unroll
+    for (int step = 0; step < F::steps; step++) {
+        barrier_wait(&a.full[a.at], a.parity);
+        uint64_t da = descriptor(a.here() + CONSUMER * ROWS * ROW), db = descriptor(b + step * F::b_stage);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < DEPTH / 16; k++) wgmma_k16(c, da + 2 * k, db + 2 * k, step > 0 || k > 0);
+        dw.add(step, a.here(), second);
+        wgmma_commit();
+        if (step > 0) {
+            wgmma_wait<1>();
+            if (elected()) barrier_arrive(&a.empty[before]);
+        }
+        before = a.at;
+        a.next();
+    }
+    wgmma_wait<0>();
+    fence_registers(c);
+    dw.fence_all();
+    if (elected()) barrier_arrive(&a.empty[before]);
+}
+
+/* Writes sixteen columns of dx, accumulators from[0..7], to columns 16 k of a box. */
+__device__ __forceinline__ void put_matrices(const float *from, char *box, int k)
+{
+    float f[8];
+    uint32_t v[4];
+#pragma unroll
+    for (int i = 0; i < 8; i++) f[i] = from[i];
+    join(v, f);
+    stmatrix(shared_address(box + matrix_row(k)), v[0], v[1], v[2], v[3]);
+}
+
+/* Stores the consumer's rows of dx by bulk copy from its output buffer; the tail from registers. */
+template <int CONSUMER, class F>
+__device__ __forceinline__ void send_result(const float (&c)[F::sums], char *results, const CUtensorMap *map,
+                                            const prologue_gemm &j, int column, int row)
+{
+    char *out = results + CONSUMER * BOX;
+    row += CONSUMER * ROWS;
+    wait_stores();
+    consumer_barrier(CONSUMER);
+#pragma unroll
+    for (int k = 0; k < 4; k++) put_matrices(c + 8 * k, out, k);
+    shared_publish();
+    consumer_barrier(CONSUMER);
+    if (is_leader()) store_box(map, out, column, row);
+    if constexpr (F::tail) {
+        int lane = threadIdx.x % 32, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
+        column += DEPTH + 2 * (lane % 4);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int r = first + i % 2 * 8, at = column + i / 2 * 8;
+            if (r < j.m && at < j.n)
+                reinterpret_cast<uint32_t *>(j.y)[(r * j.n + at) / 2] = pack_pair(c[32 + 2 * i], c[33 + 2 * i]);
+        }
+    }
+}
+
+/* Main loop of a consumer. a: full means transformed; results: the output buffers. */
+template <int CONSUMER, class F>
+__device__ void consume(ring a, ring second, char *results, const char *b, const block_tiles &w,
+                        const CUtensorMap *out_map, const prologue_gemm &j)
+{
+    float c[F::sums];
+    consumer_sums<CONSUMER, F> dw = {};
+    for (int tile = w.part; tile < w.tiles; tile += w.parts) {
+        barrier_wait(&second.full[second.at], second.parity);
+        multiply_tile<CONSUMER, F>(c, dw, a, b, second.here());
+        if (elected()) barrier_arrive(&second.empty[second.at]);
+        second.next();
+        send_result<CONSUMER, F>(c, results, out_map, j, w.first_column, tile * HEIGHT);
+    }
+    if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    dw.write(j.partial + (int64_t)w.part * j.k * j.n, w.first_column, j);
+}
 
 enum { MOST_SHARED = 226 << 10 };
 
@@ -39,8 +173,7 @@ struct gradient_maps {
 /* full: copied; ready: transformed; empty: released. */
 struct gradient_barriers {
     uint64_t x_full[MAX_STAGES], x_ready[MAX_STAGES], x_empty[MAX_STAGES], other_full[MAX_STAGES],
-        other_empty[MAX_STAGES], second_full[MAX_STAGES], second_ready[MAX_STAGES], second_empty[MAX_STAGES], b_full,
-        x2_again_full, x2_again_empty; /* output buffer: x2 was copied; the store has read it */
+        other_empty[MAX_STAGES], second_full[MAX_STAGES], second_ready[MAX_STAGES], second_empty[MAX_STAGES], b_full;
 
     /* Arrivals that complete a phase: one copy; the transforming warps; the consumers' warps. */
     __device__ __forceinline__ void make()
@@ -50,7 +183,7 @@ struct gradient_barriers {
             barrier_init(&x_ready[s], 4), barrier_init(&second_ready[s], 4), barrier_init(&other_empty[s], 4);
             barrier_init(&x_empty[s], CONSUMERS * 4), barrier_init(&second_empty[s], CONSUMERS * 4);
         }
-        barrier_init(&b_full, 1), barrier_init(&x2_again_full, 1), barrier_init(&x2_again_empty, CONSUMERS);
+        barrier_init(&b_full, 1);
         barrier_publish();
     }
 };
@@ -153,16 +286,6 @@ __device__ void copy_all_b(char *to, uint64_t *full, const CUtensorMap *map, con
     for (int step = 0; step < w.depth; step++) copy_box(to + step * bytes, map, step * DEPTH, w.first_column, full);
 }
 
-/* Copies x2 once more, into the output buffer of dx. */
-__device__ void copy_x2_again(ring r, const block_tiles &w, const CUtensorMap *map)
-{
-    for (int tile = w.part; tile < w.tiles; tile += w.parts) {
-        r.begin_fill();
-        copy_box(r.here(), map, w.first_column, tile * HEIGHT, &r.full[0]);
-        r.next();
-    }
-}
-
 /* One stage per tile. */
 template <class F>
 __device__ void copy_second(ring r, const block_tiles &w, const gradient_maps &t)
@@ -177,26 +300,13 @@ __device__ void copy_second(ring r, const block_tiles &w, const gradient_maps &t
 }
 
 template <class F>
-__device__ __forceinline__ block_tiles gradient_block_tiles(const prologue_gemm &j)
-{
-    int column_blocks = (int)((j.n + F::columns - 1) / F::columns), tiles = (int)((j.m + HEIGHT - 1) / HEIGHT);
-    return { (int)blockIdx.x % column_blocks * F::columns,
-             F::columns,
-             (int)blockIdx.x / column_blocks,
-             (int)gridDim.x / column_blocks,
-             F::steps,
-             tiles,
-             HEIGHT };
-}
-
-template <class F>
 __global__ void __launch_bounds__(THREADS, 1)
     gradients_gemm_kernel(const __grid_constant__ gradient_maps t, const __grid_constant__ prologue_gemm j,
                           const __grid_constant__ ring_stages r)
 {
     extern __shared__ char memory[];
     __shared__ gradient_barriers s;
-    block_tiles w = gradient_block_tiles<F>(j);
+    block_tiles w = block_tiles_of(j.n, F::steps * DEPTH, F::columns, HEIGHT, (j.m + HEIGHT - 1) / HEIGHT);
     char *b = shared_begin(memory), *x_at = b + F::steps * F::b_stage, *other_at = x_at + r.x * STAGE,
          *second_at = other_at + r.other * STAGE, *results = second_at + r.second * F::second;
     float *channels = (float *)(results + CONSUMERS * BOX),
@@ -208,7 +318,6 @@ __global__ void __launch_bounds__(THREADS, 1)
     ring x = { x_at, s.x_full, s.x_empty, STAGE, r.x, 0, 0 };
     ring other = { other_at, s.other_full, s.other_empty, STAGE, r.other, 0, 0 };
     ring second = { second_at, s.second_full, s.second_empty, F::second, r.second, 0, 0 };
-    ring place = { results, &s.x2_again_full, &s.x2_again_empty, STAGE, 1, 0, 0 };
     using R = gradient_registers<F>;
     int warp = warp_number();
     if (warp < 4) {
@@ -217,10 +326,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         if (warp == 0) copy_rows(x, w, &t.x);
         else if (warp == 1) copy_rows(other, w, &t.other);
         else if (warp == 2) copy_second<F>(second, w, t);
-        else {
-            copy_all_b(b, &s.b_full, &t.b, w, F::b_stage);
-            if (F::reduces) copy_x2_again(place, w, &t.x2);
-        }
+        else copy_all_b(b, &s.b_full, &t.b, w, F::b_stage);
     } else if (warp < 8) {
         if constexpr (R::transform_registers < 128)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::transform_registers));
@@ -230,8 +336,8 @@ __global__ void __launch_bounds__(THREADS, 1)
         ring a = { x_at, s.x_ready, s.x_empty, STAGE, r.x, 0, 0 };
         ring a2 = { second_at, j.plain ? s.second_full : s.second_ready, s.second_empty, F::second, r.second, 0, 0 };
         barrier_wait(&s.b_full, 0);
-        if (warp < 12) consume<0, F>(a, a2, place, b, w, &t.out, j, second_channels);
-        else consume<1, F>(a, a2, place, b, w, &t.out, j, second_channels);
+        if (warp < 12) consume<0, F>(a, a2, results, b, w, &t.out, j);
+        else consume<1, F>(a, a2, results, b, w, &t.out, j);
     }
 }
 
@@ -260,14 +366,6 @@ cudaError_t launch(cudaStream_t stream, const prologue_gemm *p, const ring_stage
     return cudaGetLastError();
 }
 
-template <bool REDUCE>
-cudaError_t launch_form(cudaStream_t stream, const prologue_gemm *p, const ring_stages &r, int blocks)
-{
-    return r.steps == 4   ? launch<form<4, 64, REDUCE>>(stream, p, r, blocks)
-           : r.steps == 5 ? launch<form<5, 80, REDUCE>>(stream, p, r, blocks)
-                          : launch<form<8, 64, REDUCE>>(stream, p, r, blocks);
-}
-
 int column_blocks_of(const prologue_gemm *p, const ring_stages &r) { return (int)((p->n + r.columns - 1) / r.columns); }
 
 } // namespace
@@ -292,7 +390,9 @@ cudaError_t gradients_gemm_run(cudaStream_t stream, const prologue_gemm *p, int 
     if (parts == 0) return cudaErrorInvalidConfiguration;
     const ring_stages &r = ring_variants[p->variant];
     int blocks = parts * column_blocks_of(p, r);
-    return p->reduce ? launch_form<true>(stream, p, r, blocks) : launch_form<false>(stream, p, r, blocks);
+    return r.steps == 4   ? launch<form<4, 64>>(stream, p, r, blocks)
+           : r.steps == 5 ? launch<form<5, 80>>(stream, p, r, blocks)
+                          : launch<form<8, 64>>(stream, p, r, blocks);
 }
 
 } // extern "C"

@@ -3,14 +3,75 @@
  * same 64 rows and half of the columns each) and store the tile.
  *
  * Three rings of stages in shared memory, 64 deep: x, which becomes a and may be stored from there; other, which is
- * released when a is computed; b, unless the variant keeps all of b resident.
- *
- * TILED: tiles are image positions, and the 2 x 2 pool of a is stored as well (pooled_operand.cuh). */
-#include "nn/cuda/fused/pooled_operand.cuh"
-#include "nn/cuda/fused/tile_sums.cuh"
+ * released when a is computed; b, unless the variant keeps all of b resident. */
+#include "nn/cuda/fused/prologues.cuh"
 #include "tensor/cuda/cuda.h"
 
 namespace {
+
+/* ---- statistics of the result ---------------------------------------------------------------------- */
+
+/* Sums v[k][i] over the eight lanes that hold different rows: afterwards v[k][0] of a lane is the sum of element
+ * 4 b4 + 2 b3 + b2 of v[k], where b4, b3, b2 are bits of the lane's index. */
+template <int HALF = 4, int COUNT>
+__device__ __forceinline__ void scatter_sums(float (&v)[COUNT][8])
+{
+    bool high = threadIdx.x & (4 * HALF);
+#pragma unroll
+    for (int k = 0; k < COUNT; k++)
+#pragma unroll
+        for (int i = 0; i < HALF; i++) {
+            float sent = high ? v[k][i] : v[k][i + HALF], kept = high ? v[k][i + HALF] : v[k][i];
+            v[k][i] = kept + __shfl_xor_sync(~0u, sent, 4 * HALF);
+        }
+    if constexpr (HALF > 1) scatter_sums<HALF / 2>(v);
+}
+
+/* Sums of y - pivot and of its square over the rows of a warp: in registers if N is small enough, else added to the
+ * warp's cells (2, 2 N) box by box. */
+template <int N>
+struct statistics {
+    static constexpr bool stay = N <= 64;
+    column_sums<stay ? N : 2> total;
+    float v[stay ? 1 : 4][8];
+
+    /* Four 8 x 8 matrices of the result (gemm_epilogues.cuh), rounded; k: which 16 of the consumer's columns. */
+    __device__ __forceinline__ void take(const float (&f)[8], const float *pivots, int k, const bool (&counts)[2])
+    {
+        float pivot[8], d[8];
+        columns(pivot, pivots, k);
+#pragma unroll
+        for (int i = 0; i < 8; i++) d[i] = counts[i / 2 % 2] ? f[i] - pivot[i] : 0.0f;
+        if constexpr (stay) {
+#pragma unroll
+            for (int i = 0; i < 8; i++) total.add(k, i, d[i], d[i], d[i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 4; i++) { /* columns 2 (lane % 4) + i % 2; i >= 2: plus eight */
+                float a = d[i / 2 * 4 + i % 2], b = d[i / 2 * 4 + i % 2 + 2];
+                v[k % 4][i] = a + b, v[k % 4][4 + i] = fmaf(a, a, b * b);
+            }
+        }
+    }
+
+    /* Called after the four calls of take for a box. */
+    __device__ __forceinline__ void end_box(float *cell, int box)
+    {
+        if constexpr (!stay) {
+            int lane = threadIdx.x % 32;
+            float *at = cell + lane / 16 * 2 * N + 64 * box + lane / 8 % 2 * 8 + 2 * (lane % 4) + lane / 4 % 2;
+            scatter_sums(v);
+#pragma unroll
+            for (int k = 0; k < 4; k++) at[16 * k] += v[k][0];
+        }
+    }
+
+    /* Called after the last tile. */
+    __device__ __forceinline__ void end(float *cell)
+    {
+        if constexpr (stay) write_warp_sums(total, cell);
+    }
+};
 
 /* ---- multiplying --------------------------------------------------------------------------------- */
 
@@ -63,34 +124,8 @@ __device__ __forceinline__ void multiply(float (&c)[N], ring &a, ring &b, const 
     if (elected()) release_stages(a, before, b, b_before, l);
 }
 
-/* The rows of a tile that belong to a consumer: which of the lane's two rows exist, and where they are stored. */
-template <bool TILED>
-struct consumer_rows {
-    bool counts[2];
-    int row; /* the first */
-    tile_position at;
-    __device__ __forceinline__ consumer_rows(const prologue_gemm &j, const block_tiles &w, const layout &l, int tile,
-                                             int below)
-    {
-        int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16 + lane / 4;
-        if constexpr (TILED) {
-            int64_t lines = j.m / j.line;
-            at = position_of(l, tile, w.height), at.line += below / l.tile_width;
-            for (int i = 0; i < 2; i++) counts[i] = at.line + (first + 8 * i) / l.tile_width < lines;
-        } else {
-            row = tile * w.height + below, first += row;
-            for (int i = 0; i < 2; i++) counts[i] = first + 8 * i < j.m;
-        }
-    }
-    __device__ __forceinline__ void store(const CUtensorMap *map, const char *box, int column) const
-    {
-        if constexpr (TILED) store_tile(map, box, column, at.x, at.line);
-        else store_box(map, box, column, row);
-    }
-};
-
 /* Main loop of a consumer. pivots: of its columns; results: its output buffers; cells: the block's sums. */
-template <int N, bool STATS, bool TILED>
+template <int N, bool STATS>
 __device__ void consume(ring a, ring b, const block_tiles &w, const CUtensorMap *out_map, const prologue_gemm &j,
                         const layout &l, int consumer, const float *pivots, char *results, float *cells)
 {
@@ -101,7 +136,8 @@ __device__ void consume(ring a, ring b, const block_tiles &w, const CUtensorMap 
     statistics<N> sums;
     sums.total.clear();
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
-        consumer_rows<TILED> rows(j, w, l, tile, below);
+        int row = tile * w.height + below, first = row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+        bool counts[2] = { first < j.m, first + 8 < j.m };
         multiply(c, a, b, w, l, below, shift);
 #pragma unroll
         for (int box = 0; box < N / 32; box++) {
@@ -121,21 +157,22 @@ __device__ void consume(ring a, ring b, const block_tiles &w, const CUtensorMap 
                 stmatrix(shared_address(out + matrix_row(k)), v[0], v[1], v[2], v[3]);
                 if (STATS) {
                     split(f, v);
-                    sums.take(f, pivots, 4 * box + k, rows.counts);
+                    sums.take(f, pivots, 4 * box + k, counts);
                 }
             }
             if (STATS) sums.end_box(cell, box);
             if (l.out_buffers == 2) wait_stores(); /* after the barrier the other buffer is free */
             shared_publish();
             consumer_barrier(consumer);
-            if (is_leader()) rows.store(out_map, out, w.first_column + shift + 64 * box);
+            if (is_leader()) store_box(out_map, out, w.first_column + shift + 64 * box, row);
             place = l.out_buffers - 1 - place;
         }
     }
     if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     if (!STATS) return;
     sums.end(cell);
-    write_sums<N>(cells, j, w, l.across);
+    consumers_barrier();
+    add_warp_sums<CONSUMERS, N>(j.partial, cells, w, j.n, l.across);
 }
 
 /* Barriers per stage. full: copied; ready: transformed; empty: released. */
@@ -169,28 +206,20 @@ struct registers {
                                                          : 168;
 };
 
-/* Main loop of the transforming warpgroup. pooled: buffers of pooled rows. */
-template <class P, int HEIGHT, bool TILED>
-__device__ __forceinline__ void make(ring x, ring other, const block_tiles &w, const layout &l, const float *channels,
-                                     uint64_t *ready, const maps &t, char *pooled, bool writes)
-{
-    if constexpr (TILED) transform_pooled_stages<P, HEIGHT>(x, other, w, l, channels, ready, t, pooled, writes);
-    else transform_stages<P, HEIGHT>(x, other, w, channels, ready, writes ? &t.side : nullptr);
-}
-
-template <int N, class P, bool STATS, bool TILED>
+template <int N, class P, bool STATS>
 __global__ void __launch_bounds__(THREADS, 1)
     prologue_gemm_kernel(const __grid_constant__ maps t, const __grid_constant__ prologue_gemm j,
                          const __grid_constant__ layout l)
 {
     extern __shared__ char memory[];
     __shared__ barriers s;
-    block_tiles w = block_tiles_of<N>(j, l);
+    int rows = CONSUMERS / l.across * ROWS;
+    block_tiles w = block_tiles_of(j.n, j.k, l.across * 2 * N, rows, (j.m + rows - 1) / rows);
     int b_bytes = w.width * ROW, x_bytes = w.height * ROW, channels_count = w.depth * DEPTH;
     char *b_at = shared_begin(memory);
     char *x_at = b_at + l.b_stages * b_bytes, *other_at = x_at + l.x_stages * x_bytes;
-    char *results = other_at + l.other_stages * x_bytes, *pooled = results + CONSUMERS * l.out_buffers * BOX;
-    float *channels = (float *)(pooled + (TILED ? POOLED_BUFFERS * x_bytes / 4 : 0)),
+    char *results = other_at + l.other_stages * x_bytes;
+    float *channels = (float *)(results + CONSUMERS * l.out_buffers * BOX),
           *pivots = channels + CHANNEL_COEFFICIENTS * channels_count;
     float *cells = pivots + w.width;
     write_channels<P>(channels, channels_count, j);
@@ -208,22 +237,22 @@ __global__ void __launch_bounds__(THREADS, 1)
     if (warp < 4) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::load_registers));
         if (!elected()) return;
-        if (warp == 0) TILED ? copy_tiles(x, w, l, &t.x) : copy_rows(x, w, &t.x);
-        else if (warp == 1 && P::sources == 2)
-            TILED ? copy_tiles(other, w, l, &t.other) : copy_rows(other, w, &t.other);
+        if (warp == 0) copy_rows(x, w, &t.x);
+        else if (warp == 1 && P::sources == 2) copy_rows(other, w, &t.other);
         else if (warp == 2) copy_b(b, w, &t.b, l.b_resident);
     } else if (warp < 8) {
         if constexpr (R::transform_registers < 128)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::transform_registers));
-        if (l.across == 1) make<P, 2 * ROWS, TILED>(x, other, w, l, channels, s.ready, t, pooled, writes);
-        else make<P, ROWS, TILED>(x, other, w, l, channels, s.ready, t, pooled, writes);
+        const CUtensorMap *side = writes ? &t.side : nullptr;
+        if (l.across == 1) transform_stages<P, 2 * ROWS>(x, other, w, channels, s.ready, side);
+        else transform_stages<P, ROWS>(x, other, w, channels, s.ready, side);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R::multiply_registers));
         int consumer = warp / 4 - 2, shift = consumer % l.across * 2 * N;
         ring factor = { x_at, s.ready, s.x_empty, x_bytes, l.x_stages, 0, 0 };
         if (l.b_resident) barrier_wait(&s.b_full[0], 0);
-        consume<N, STATS, TILED>(factor, b, w, &t.out, j, l, consumer, pivots + shift,
-                                 results + consumer * l.out_buffers * BOX, cells);
+        consume<N, STATS>(factor, b, w, &t.out, j, l, consumer, pivots + shift,
+                          results + consumer * l.out_buffers * BOX, cells);
     }
 }
 
@@ -236,7 +265,6 @@ struct choice {
     int height() const { return CONSUMERS / l.across * ROWS; }
 };
 
-/* The variants that bench_prologue lists. */
 struct variant {
     int across;
     bool b_resident;
@@ -254,17 +282,6 @@ bool suits(const prologue_gemm *p, const variant &v)
     return v.most == 256 || (p->prologue != PROLOGUE_APPLY && p->n > 256 && p->n <= v.most);
 }
 
-/* Chooses tiles of image positions; false: no tile fits this line length. */
-bool lay_out_tiles(const prologue_gemm *p, layout *l)
-{
-    enum { WIDEST = 16 };
-    if (!p->pools) return true;
-    if (p->prologue != PROLOGUE_ADD || p->line < 2) return false;
-    for (l->tile_width = WIDEST; l->tile_width > 1 && p->line % l->tile_width; l->tile_width /= 2) {}
-    l->tiles_per_line = l->tile_width > 1 ? (int)p->line / l->tile_width : 0;
-    return l->tiles_per_line > 0;
-}
-
 /* Fills shared memory with stages; x_stages is 0 if it does not fit. */
 choice choose(const prologue_gemm *p)
 {
@@ -275,11 +292,11 @@ choice choose(const prologue_gemm *p)
     l.b_resident = v.b_resident;
     int64_t columns = ((p->n < v.most ? p->n : v.most) + l.across - 1) / l.across;
     c.N = columns <= 64 ? 32 : columns <= 128 ? 64 : columns <= 256 ? 128 : 160;
-    if (!suits(p, v) || !lay_out_tiles(p, &l) || (p->pools && c.N == 160)) return c;
+    if (!suits(p, v)) return c;
     if (p->n % 8 || p->k % 8 || p->n < 32 || p->k < 32 || (l.across == 2 && p->n <= 64)) return c;
     int sources = p->prologue == PROLOGUE_APPLY ? 1 : 2, depth = (int)((p->k + DEPTH - 1) / DEPTH);
     int coefficients = CHANNEL_COEFFICIENTS * depth * DEPTH + (p->stats ? c.width() + CONSUMERS * 4 * 4 * c.N : 0);
-    int fixed = 1024 + coefficients * (int)sizeof(float) + (p->pools ? POOLED_BUFFERS * c.height() * ROW / 4 : 0);
+    int fixed = 1024 + coefficients * (int)sizeof(float);
     l.b_stages = l.b_resident ? depth : B_STAGES;
     for (l.out_buffers = v.out_buffers; l.out_buffers; l.out_buffers--) {
         int left = SHARED_BYTES - fixed - l.b_stages * c.width() * ROW - CONSUMERS * l.out_buffers * BOX,
@@ -298,30 +315,8 @@ choice choose(const prologue_gemm *p)
 
 int column_blocks_of(const prologue_gemm *p, const choice &c) { return (int)((p->n + c.width() - 1) / c.width()); }
 
-/* Tensor map of rows (m, d) in tiles of image positions of `height` rows; by 2: of the pooled rows. */
-cudaError_t map_tiles(CUtensorMap *map, const void *rows, const prologue_gemm *p, int64_t d, const layout &l,
-                      int height, int by)
-{
-    cuuint64_t line = (cuuint64_t)(p->line / by), lines = (cuuint64_t)(p->m / p->line / by);
-    cuuint64_t size[3] = { (cuuint64_t)d, line, lines }, stride[2] = { (cuuint64_t)d * 2, line * (cuuint64_t)d * 2 };
-    cuuint32_t part[3] = { DEPTH, (cuuint32_t)(l.tile_width / by), (cuuint32_t)(height / l.tile_width / by) };
-    return tensor_map_encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rows, 3, size, stride, part,
-                             CU_TENSOR_MAP_SWIZZLE_128B);
-}
-
-cudaError_t make_tiled_maps(maps *t, const prologue_gemm *p, const choice &c)
-{
-    cudaError_t e = map_tiles(&t->x, p->x, p, p->k, c.l, c.height(), 1);
-    if (e == cudaSuccess) e = map_tiles(&t->other, p->other, p, p->k, c.l, c.height(), 1);
-    if (e == cudaSuccess) e = map_tiles(&t->side, p->side, p, p->k, c.l, c.height(), 1);
-    if (e == cudaSuccess) e = map_tiles(&t->pooled, p->pooled, p, p->k, c.l, c.height(), 2);
-    if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, b_box(c.width()));
-    return e == cudaSuccess ? map_tiles(&t->out, p->y, p, p->n, c.l, ROWS, 1) : e;
-}
-
 cudaError_t make_maps(maps *t, const prologue_gemm *p, const choice &c)
 {
-    if (p->pools) return make_tiled_maps(t, p, c);
     cudaError_t e = tensor_map_rows(&t->x, p->x, p->m, p->k, DEPTH, c.height());
     if (e == cudaSuccess && p->other) e = tensor_map_rows(&t->other, p->other, p->m, p->k, DEPTH, c.height());
     if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, b_box(c.width()));
@@ -329,16 +324,16 @@ cudaError_t make_maps(maps *t, const prologue_gemm *p, const choice &c)
     return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
 }
 
-template <int N, class P, bool STATS, bool TILED = false>
+template <int N, class P, bool STATS>
 cudaError_t launch(cudaStream_t stream, const prologue_gemm *p, const choice &c, int sms)
 {
     maps t = {};
     cudaError_t e = make_maps(&t, p, c);
     if (e == cudaSuccess)
-        e = cudaFuncSetAttribute(prologue_gemm_kernel<N, P, STATS, TILED>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        e = cudaFuncSetAttribute(prologue_gemm_kernel<N, P, STATS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  SHARED_BYTES);
     if (e != cudaSuccess) return e;
-    prologue_gemm_kernel<N, P, STATS, TILED>
+    prologue_gemm_kernel<N, P, STATS>
         <<<prologue_gemm_parts(p, sms) * column_blocks_of(p, c), THREADS, SHARED_BYTES, stream>>>(t, *p, c.l);
     return cudaGetLastError();
 }
@@ -355,16 +350,6 @@ cudaError_t launch_width(cudaStream_t stream, const prologue_gemm *p, int sms)
                        : launch<128, P, STATS>(stream, p, c, sms);
 }
 
-cudaError_t launch_pooled(cudaStream_t stream, const prologue_gemm *p, int sms)
-{
-    using add = apply_prologue<true>;
-    choice c = choose(p);
-    if (c.l.x_stages == 0) return cudaErrorInvalidConfiguration;
-    return c.N == 32   ? launch<32, add, true, true>(stream, p, c, sms)
-           : c.N == 64 ? launch<64, add, true, true>(stream, p, c, sms)
-                       : launch<128, add, true, true>(stream, p, c, sms);
-}
-
 } // namespace
 
 extern "C" {
@@ -374,7 +359,7 @@ int prologue_gemm_parts(const prologue_gemm *p, int sms)
     if (p->dw) return gradients_gemm_parts(p, sms);
     choice c = choose(p);
     if (c.l.x_stages == 0) return 0;
-    int64_t tiles = count_tiles(*p, c.l, c.height()), parts = sms / column_blocks_of(p, c);
+    int64_t tiles = (p->m + c.height() - 1) / c.height(), parts = sms / column_blocks_of(p, c);
     if (parts > tiles) parts = tiles;
     return parts < 1 ? 1 : (int)parts;
 }
@@ -382,7 +367,6 @@ int prologue_gemm_parts(const prologue_gemm *p, int sms)
 cudaError_t prologue_gemm_run(cudaStream_t stream, const prologue_gemm *p, int sms)
 {
     if (p->dw) return gradients_gemm_run(stream, p, sms);
-    if (p->pools) return launch_pooled(stream, p, sms);
     if (p->prologue == PROLOGUE_DX) return launch_width<dx_prologue, false>(stream, p, sms);
     if (p->prologue == PROLOGUE_BOTH) return launch_width<both_prologue, true>(stream, p, sms);
     return p->prologue == PROLOGUE_ADD ? launch_width<apply_prologue<true>, true>(stream, p, sms)

@@ -20,7 +20,7 @@ typedef enum gemm_prologue {
     PROLOGUE_DX     /* a = gain rstd (other - mean(other) - xhat mean(other xhat)), means from `sums` */
 } gemm_prologue;
 
-enum { PROLOGUE_VARIANTS = 6, REDUCED_PARTS = 2 };
+enum { PROLOGUE_VARIANTS = 6 };
 
 /* y (m, n) = a b^T; a (m, k) is computed from x and other; b (n, k). Tensors of m rows are contiguous bf16. */
 typedef struct prologue_gemm {
@@ -29,9 +29,6 @@ typedef struct prologue_gemm {
     bool dw;     /* PROLOGUE_DX: also the weight's gradient, a^T a2 with a2 = relu(batch norm of x2) by mean2, rstd2,
                   * gain2, bias2 (n); k at most 512, n at most 128, or 320 and 80; no side */
     bool plain;  /* with dw: a2 is x2 itself */
-    bool reduce; /* with dw, not plain: also the sums of y where a2 > 0, and of their products with x2 - mean2, over
-                  * rows */
-    bool pools;  /* PROLOGUE_ADD with side: also the 2 x 2 average pool of a */
     int variant; /* tile shape, resident b, number of output buffers; chosen by timing */
     int64_t m, n, k;
     const void *x, *other, *b, *x2;         /* x2 (m, n) */
@@ -41,11 +38,8 @@ typedef struct prologue_gemm {
     float count;
     const float *pivot; /* (n) */
     void *side;         /* (m, k): receives a; NULL: not stored */
-    void *pooled;       /* with pools: (m / 4, k) */
-    int64_t line;       /* with pools: width of the images whose positions are the rows; height and width are even */
     void *y;
     float *partial; /* (parts, 2, n), with dw (parts, k, n): partial sums, added in this order */
-    float *reduced; /* with reduce: (REDUCED_PARTS parts, 2, n), likewise */
 } prologue_gemm;
 
 /* Number of partial sums on `sms` multiprocessors; 0: the variant does not support these sizes, or the build has no

@@ -8,14 +8,14 @@
 #include "tensor/cuda/tune.h"
 
 typedef struct prologue_state {
-    int variant;                     /* of the GEMM */
-    size_t weight, partial, reduced; /* offsets in scratch: the transposed weight, partial sums */
+    int variant;            /* of the GEMM */
+    size_t weight, partial; /* offsets in scratch: the transposed weight, partial sums */
 } prologue_state;
 
 /* ---- timing -------------------------------------------------------------------------------------- */
 
 /* The first are read, the others written. */
-enum { X, OTHER, X2, WEIGHT, NUMBERS, READ, SIDE = READ, Y, PARTIAL, REDUCED, POOLED, BUFFERS };
+enum { X, OTHER, X2, WEIGHT, NUMBERS, READ, SIDE = READ, Y, PARTIAL, BUFFERS };
 
 typedef struct trial {
     cloob_ctx *ctx;
@@ -31,7 +31,7 @@ static cloob_status trial_run(void *user)
     return cuda_check(t->ctx, prologue_gemm_run(t->d->stream, &t->p, t->sms), "timing a fused GEMM");
 }
 
-/* Noise for everything the GEMM reads, and room for what it writes. side: the factor is written out. */
+/* Noise for everything the GEMM reads, and memory for what it writes. side: the factor is written out. */
 static cloob_status trial_open(trial *t, bool side)
 {
     prologue_gemm *p = &t->p;
@@ -44,9 +44,7 @@ static cloob_status trial_open(trial *t, bool side)
                                4 * per_channel,
                                side ? rows : 0,
                                p->m * p->n,
-                               2 * sums * p->n * (t->sms + 1),
-                               p->reduce ? 4 * REDUCED_PARTS * p->n * t->sms : 0,
-                               p->pools ? rows / 4 : 0 };
+                               2 * sums * p->n * (t->sms + 1) };
     for (int i = 0; i < BUFFERS; i++) {
         if (!count[i]) continue;
         CLOOB_TRY(i < READ ? cuda_trial_noise(t->ctx, t->d, CLOOB_BF16, count[i], &t->buffer[i])
@@ -54,7 +52,6 @@ static cloob_status trial_open(trial *t, bool side)
     }
     p->x = t->buffer[X], p->other = t->buffer[OTHER], p->b = t->buffer[WEIGHT], p->side = t->buffer[SIDE];
     p->x2 = t->buffer[X2], p->y = t->buffer[Y], p->partial = t->buffer[PARTIAL], p->count = 1.0f;
-    p->reduced = t->buffer[REDUCED], p->pooled = t->buffer[POOLED];
     p->mean = p->rstd = p->gain = p->bias = p->sums = p->pivot = t->buffer[NUMBERS];
     p->mean2 = p->rstd2 = p->gain2 = p->bias2 = t->buffer[NUMBERS];
     return CLOOB_OK;
@@ -97,11 +94,9 @@ static variant_choice fused_time(const op_env *env, const prologue_gemm *p, bool
     tune_cache *cache = cuda_use(env->dev)->tune;
     if (variant_from(*p, 0, cuda_sms(env)) == PROLOGUE_VARIANTS) return best;
     snprintf(key, sizeof key, "prologue2-%d%s%s-%lldx%lldx%lld", (int)p->prologue, side ? "w" : "",
-             p->plain    ? "dwx"
-             : p->reduce ? "dwr"
-             : p->dw     ? "dw"
-             : p->pools  ? "pool"
-                         : "",
+             p->plain ? "dwx"
+             : p->dw  ? "dw"
+                      : "",
              (long long)p->m, (long long)p->n, (long long)p->k);
     if (tune_get(cache, key, &best, sizeof best)) return best;
     if (try_variants(env, p, side, &best)) tune_put(cache, key, &best, sizeof best);
@@ -123,8 +118,8 @@ static int asked_variant(const op_env *env, prologue_gemm p)
     return -1;
 }
 
-/* Which variant, or -1 when one after the other is better. *ms: in, of that; out, of what was chosen. extra_ms: what
- * the GEMM needs beside itself. */
+/* Which variant, or -1 when one after the other is better. *ms: in, of that; out, of what was chosen. extra_ms: time
+ * needed in addition to the GEMM. */
 static int variant_for(const op_env *env, const prologue_gemm *p, bool side, float *ms, float extra_ms)
 {
     float separate_ms = *ms;
@@ -134,19 +129,14 @@ static int variant_for(const op_env *env, const prologue_gemm *p, bool side, flo
     variant_choice c = fused_time(env, p, side);
     ctx_log(env->ctx, CLOOB_LOG_DEBUG,
             "GEMM with prologue %d%s, %lld x %lld x %lld: %.4f ms by variant %d, one after the other %.4f",
-            (int)p->prologue,
-            p->reduce  ? ", dw and reduction"
-            : p->dw    ? " and dw"
-            : p->pools ? " and pool"
-                       : "",
-            (long long)p->m, (long long)p->n, (long long)p->k, (double)(c.ms + extra_ms), c.variant,
-            (double)separate_ms);
+            (int)p->prologue, p->dw ? " and dw" : "", (long long)p->m, (long long)p->n, (long long)p->k,
+            (double)(c.ms + extra_ms), c.variant, (double)separate_ms);
     if (c.ms + extra_ms < separate_ms) *ms = c.ms + extra_ms;
     return c.ms + extra_ms < separate_ms ? c.variant : -1;
 }
 
 /* Claims the group where the GEMM helps, and lays out scratch: numbers for the end of batch norm's sums, the weight,
- * the sums. side: the factor is written out; extra_ms: what the GEMM needs beside itself. */
+ * the sums. side: the factor is written out; extra_ms: time needed in addition to the GEMM. */
 static cloob_status claim(const op_env *env, op_group *g, prologue_gemm p, bool side, float extra_ms, bool *claims)
 {
     prologue_state s = { .variant = variant_for(env, &p, side, &g->ms, extra_ms) };
@@ -155,8 +145,7 @@ static cloob_status claim(const op_env *env, op_group *g, prologue_gemm p, bool 
     size_t parts = (size_t)prologue_gemm_parts(&p, cuda_sms(env)), n = (size_t)p.n * sizeof(float);
     s.weight = cuda_align(3 * n);
     s.partial = s.weight + cuda_align((size_t)(p.n * p.k) * 2);
-    s.reduced = s.partial + cuda_align(parts * (p.dw ? (size_t)p.k : 2) * n);
-    g->scratch_bytes = s.reduced + (p.reduce ? parts * REDUCED_PARTS * 2 * n : 0);
+    g->scratch_bytes = s.partial + parts * (p.dw ? (size_t)p.k : 2) * n;
     return group_claim_cuda(env, g, &s, sizeof s, claims);
 }
 
@@ -165,19 +154,18 @@ static cloob_status run_fused(const op_env *env, const op_group *g, const prolog
     return cuda_check(env->ctx, prologue_gemm_run(env->stream, p, cuda_sms(env)), g->kernel->name);
 }
 
-/* ---- bn_apply, perhaps a pool, conv2d, bn_stats -------------------------------------------------- */
+/* ---- bn_apply, conv2d, bn_stats ------------------------------------------------------------------ */
 
 /* Two members bn_apply: the first makes the residual of the second. */
 static prologue_gemm apply_gemm(const op_group *g)
 {
     bool both = g->member[1]->op == OP_BN_APPLY;
     const op_args *apply = g->member[both], *shortcut = g->member[0], *conv = group_find(g, OP_CONV2D),
-                  *stats = group_find(g, OP_BN_STATS), *pool = group_find(g, OP_AVGPOOL2);
+                  *stats = group_find(g, OP_BN_STATS);
     prologue_gemm p = { .prologue = both                    ? PROLOGUE_BOTH
                                     : op_has(&apply->in[5]) ? PROLOGUE_ADD
                                                             : PROLOGUE_APPLY,
                         .stats = true,
-                        .pools = pool != NULL,
                         .m = tensor_rows(&conv->out[0]),
                         .n = tensor_cols(&conv->out[0]),
                         .k = tensor_cols(&apply->in[0]),
@@ -190,8 +178,6 @@ static prologue_gemm apply_gemm(const op_group *g)
                         .bias = apply->in[4].data,
                         .pivot = stats->in[1].data, /* the running mean is subtracted before summing */
                         .side = apply->out[0].data,
-                        .pooled = pool ? pool->out[0].data : NULL,
-                        .line = apply->in[0].dim[2],
                         .y = conv->out[0].data };
     if (both) {
         p.mean2 = shortcut->in[1].data, p.rstd2 = shortcut->in[2].data;
@@ -208,8 +194,6 @@ cloob_status apply_conv_prepare_cuda(const op_env *env, op_group *g, bool *claim
     if (!group_is_point(conv) || group_inner(g, conv) || !apply->attr.relu || apply->attr.pool || p.m == 0 ||
         !group_inner(g, shortcut))
         return CLOOB_OK;
-    if (p.pools && (p.prologue != PROLOGUE_ADD || group_inner(g, apply) || apply->in[0].dim[1] % 2 || p.line % 2))
-        return CLOOB_OK;
     return claim(env, g, p, !group_inner(g, apply), 0.0f, claims);
 }
 
@@ -223,10 +207,9 @@ cloob_status apply_conv_cuda(const op_env *env, const op_group *g)
     return bn_stats_finish(env, &stats, p.partial, prologue_gemm_parts(&p, cuda_sms(env)), p.pivot);
 }
 
-/* ---- bn_bwd_apply, conv2d_dx, and perhaps bn_apply, bn_bwd_reduce, conv2d_dw --------------------- */
+/* ---- bn_bwd_apply, conv2d_dx, and perhaps bn_apply, conv2d_dw ------------------------------------ */
 
-/* With conv2d_dw also the weight's gradient, whose other factor is x2 or what bn_apply makes of x2; with bn_bwd_reduce
- * also the sums of that batch norm's reduction. */
+/* With conv2d_dw also the weight's gradient, whose other factor is x2 or bn_apply of x2. */
 static prologue_gemm dx_gemm(const op_env *env, const op_group *g)
 {
     const op_args *back = group_find(g, OP_BN_BWD_APPLY), *dx = group_find(g, OP_CONV2D_DX),
@@ -235,7 +218,6 @@ static prologue_gemm dx_gemm(const op_env *env, const op_group *g)
     prologue_gemm p = { .prologue = PROLOGUE_DX,
                         .dw = dw != NULL,
                         .plain = dw && !apply,
-                        .reduce = group_find(g, OP_BN_BWD_REDUCE) != NULL,
                         .m = rows,
                         .n = tensor_cols(&dx->out[0]),
                         .k = tensor_cols(&back->in[1]),
@@ -277,14 +259,9 @@ cloob_status bn_bwd_conv_cuda(const op_env *env, const op_group *g)
     prologue_gemm p = dx_gemm(env, g);
     p.variant = s->variant;
     p.b = group_scratch(g, s->weight), p.partial = group_scratch(g, s->partial);
-    if (p.reduce) p.reduced = group_scratch(g, s->reduced);
     int parts = prologue_gemm_parts(&p, cuda_sms(env));
     CLOOB_TRY(group_transpose_weight(env, g, s->weight, OP_CONV2D_DX));
     CLOOB_TRY(run_fused(env, g, &p));
-    if (p.reduce) {
-        op_args reduce = group_call(g, OP_BN_BWD_REDUCE);
-        CLOOB_TRY(bn_reduce_finish(env, &reduce, p.reduced, parts * REDUCED_PARTS));
-    }
     if (!p.dw) return CLOOB_OK;
     return colsum_finish(env, g->kernel->name, group_find(g, OP_CONV2D_DW)->out[0].data, p.partial, parts, p.k * p.n);
 }

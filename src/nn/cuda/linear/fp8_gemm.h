@@ -1,4 +1,7 @@
-/* A GEMM of bf16 matrices by way of 8-bit copies in scratch, each under its own scale (quantize.h). */
+/* A GEMM of bf16 matrices by way of 8-bit copies in scratch, each under its own scale (quantize.h).
+ *
+ * In inference (op_fp8_by_rows) every row of A and of B^T has a scale, which brings its largest element to the
+ * largest of e4m3, so that a row's result does not depend on the other rows; B is rounded once. */
 #ifndef NN_CUDA_LINEAR_FP8_GEMM_H
 #define NN_CUDA_LINEAR_FP8_GEMM_H
 
@@ -9,7 +12,8 @@ typedef struct fp8_gemm fp8_gemm;
 
 /* For D = A B of shape g, whose factors are bf16; tb as there: B is stored (n, k), or (k, n) and turned on the way.
  * gradient: A is one, and takes e5m2. given: fp8_gemm_run gets A's 8-bit copy. *out is NULL where sizes or the library
- * do not allow it, or, unless `fp8` is ALWAYS, where it was timed as slower than ms, its rounding passes included. */
+ * do not allow it, or, unless `fp8` is one of ALWAYS, where it was timed as slower than ms, its rounding passes
+ * included. */
 cloob_status fp8_gemm_create(const op_env *env, const gemm_shape *g, bool gradient, bool given, op_fp8 fp8, float ms,
                              fp8_gemm **out);
 void fp8_gemm_destroy(const op_env *env, fp8_gemm *p); /* NULL is fine */

@@ -19,8 +19,7 @@ typedef struct small_plan small_plan;
 enum {
     SMALL_STATS = 1, /* forward: sums of y - pivot, and of its square, over all positions */
     SMALL_BYTES = 2, /* x is (N,H,W,3) bytes, which the kernel converts as image_input does */
-    SMALL_APPLY = 4, /* forward: batch norm and ReLU are applied to x first */
-    SMALL_BWD = 8    /* dw: y is the gradient of batch norm and ReLU's output; their backward pass is applied first */
+    SMALL_APPLY = 4  /* forward: batch norm and ReLU are applied to x first */
 };
 
 typedef struct small_data {
@@ -28,10 +27,7 @@ typedef struct small_data {
     void *workspace;       /* SMALL_STATS: partial sums (small_plan_parts, 2, O) F32, added in order */
     const float *pivot;    /* SMALL_STATS: (O) */
     float mean[3], std[3]; /* SMALL_BYTES */
-    const float *norm[4];  /* mean, rstd, gain, bias; SMALL_APPLY: of x's channels, SMALL_BWD: of y's */
-    const void *before;    /* SMALL_BWD: the input of batch norm, like y */
-    const float *sums;     /* SMALL_BWD: (2, O), as bn_bwd_apply takes them, over `count` rows */
-    float count;
+    const float *norm[4];  /* SMALL_APPLY: mean, rstd, gain, bias of x's channels */
 } small_data;
 
 /* shape: as for cuDNN; c: channels of w, (O,3,3,c); channels of x from c on count as 0. w is bf16, but F32 for DNN_DW,

@@ -17,11 +17,10 @@ constexpr int parts_of(int channels, int each) { return (channels + each - 1) / 
 /* ROWS groups of warps split the rows of a tile. CIN: channels of x per block; x has CIN * CHANNEL_SPLITS. */
 template <int CIN_, int COUT_, int MT_, int NT_, int R_, int ROWS_, int STAGES_, int CHANNEL_SPLITS_>
 struct dw_shape : dw_sizes<box<CIN_, R_ * ROWS_ + 2, TILE + 2, CHANNEL_SPLITS_ == 1>, box<COUT_, R_ * ROWS_, TILE>,
-                           3 * parts_of(COUT_, 16 * MT_) * (CIN_ / (8 * NT_)), ROWS_, R_, 3 * MT_ * NT_ * 4, STAGES_, 0,
+                           3 * parts_of(COUT_, 16 * MT_) * (CIN_ / (8 * NT_)), ROWS_, R_, 3 * MT_ * NT_ * 4, STAGES_,
                            CHANNEL_SPLITS_> {
     enum {
         CIN = CIN_,
-        NORM_CHANNELS = 1,
         COUT = COUT_,
         MT = MT_,
         NT = NT_,

@@ -5,22 +5,20 @@
  * whole dw (GROUP), how many such groups split the rows of a tile (ROWS), the accumulators of a thread (ACC), the part
  * of a warp (worker), and the element of dw of each slot of the sums (element; -1: none). If a box of x is not used as
  * copied (CONVERTED bytes), convert computes what is used. If dw is too large for one block, CHANNEL_SPLITS blocks have
- * a part of x's channels each. NORM with SMALL_BWD: batch norm's backward apply first rewrites dy; the input of batch
- * norm is stored after dy. */
+ * a part of x's channels each. */
 #ifndef NN_CUDA_STEM_CONV_SMALL_DW_CUH
 #define NN_CUDA_STEM_CONV_SMALL_DW_CUH
 
-#include "nn/cuda/stem/conv_small_norm.cuh"
+#include "nn/cuda/stem/conv_small.cuh"
 
 typedef struct dw_job {
     tile_grid tiles;
     float *partial; /* (blocks, SLOTS) */
     pixels image;   /* if x is bytes */
-    norm_in norm;   /* with batch norm */
 } dw_job;
 
 /* Sizes derived from a shape. */
-template <class X, class DY, int GROUP_, int ROWS_, int R, int ACC_, int STAGES_, int NORM_, int CHANNEL_SPLITS_ = 1>
+template <class X, class DY, int GROUP_, int ROWS_, int R, int ACC_, int STAGES_, int CHANNEL_SPLITS_ = 1>
 struct dw_sizes {
     typedef X x_box;
     typedef DY dy_box;
@@ -29,14 +27,12 @@ struct dw_sizes {
         ROWS = ROWS_,
         ACC = ACC_,
         STAGES = STAGES_,
-        NORM = NORM_,
         CHANNEL_SPLITS = CHANNEL_SPLITS_,
-        DY_BOXES = NORM & SMALL_BWD ? 2 : 1, /* boxes of the size of dy */
         THREADS = 32 * GROUP * ROWS,
         HIGH = R * ROWS,
         SLOTS = GROUP * ACC * 32,
-        STAGE = X::BYTES + DY_BOXES * DY::BYTES,
-        FULL = X::FULL + DY_BOXES * DY::FULL,
+        STAGE = X::BYTES + DY::BYTES,
+        FULL = X::FULL + DY::FULL,
         REDUCE_BYTES = (ROWS - 1) * SLOTS * 4, /* sums of the groups, at the end */
         CONVERTED_AT = STAGES * STAGE,
         SMEM = SMEM_ALIGN + (CONVERTED_AT + X::CONVERTED > REDUCE_BYTES ? CONVERTED_AT + X::CONVERTED : REDUCE_BYTES)
@@ -64,12 +60,10 @@ __device__ __forceinline__ void dw_reduce(float *partial, float *smem, const flo
 
 template <class S>
 __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
-    dw_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap dy_map,
-              const __grid_constant__ CUtensorMap before_map, const dw_job j)
+    dw_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap dy_map, const dw_job j)
 {
     extern __shared__ char raw[];
     __shared__ uint64_t full[S::STAGES];
-    __shared__ __align__(16) float affine[S::NORM ? AFFINE_BWD * S::NORM_CHANNELS : 1];
     char *stages = shared_begin(raw);
     int split = blockIdx.x % S::CHANNEL_SPLITS, begin = blockIdx.x / S::CHANNEL_SPLITS,
         step = gridDim.x / S::CHANNEL_SPLITS;
@@ -80,15 +74,12 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
         barrier_expect(&full[stage], S::FULL);
         S::copy_x(to, &x_map, p, split, &full[stage]);
         S::dy_box::copy(to + S::x_box::BYTES, &dy_map, p, 0, 0, &full[stage]);
-        if (S::DY_BOXES == 2)
-            S::dy_box::copy(to + S::x_box::BYTES + S::dy_box::BYTES, &before_map, p, 0, 0, &full[stage]);
     };
     if (threadIdx.x == 0) {
         for (int s = 0; s < S::STAGES; s++) barrier_init(&full[s], 1);
         barrier_publish();
         for (int s = 0; s < S::STAGES; s++) load_tile(s, begin + s * step);
     }
-    if (S::NORM & SMALL_BWD) affine_bwd_load<S::NORM_CHANNELS>(affine, j.norm);
     __syncthreads();
     typename S::worker worker(threadIdx.x);
     float acc[S::ACC];
@@ -102,12 +93,8 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
             S::x_box::template convert<S::THREADS / 32>(stages + S::CONVERTED_AT, stages + stage * S::STAGE,
                                                         position_of(j.tiles, tile, S::HIGH), j.image);
             x = shared_address(stages + S::CONVERTED_AT);
+            __syncthreads();
         }
-        tile_position p = position_of(j.tiles, tile, S::HIGH);
-        if constexpr ((S::NORM & SMALL_BWD) != 0)
-            backward_box<typename S::dy_box, S::NORM_CHANNELS, S::THREADS>(dy, dy + S::dy_box::BYTES, p, j.tiles,
-                                                                           shared_address(affine));
-        if (S::x_box::CONVERTED || S::NORM) __syncthreads();
         worker.multiply(acc, x, dy);
         __syncthreads(); /* all have read the stage */
         if (threadIdx.x == 0) load_tile(stage, tile + S::STAGES * step);
@@ -136,17 +123,14 @@ template <class S>
 cudaError_t dw_run(const small_call *c)
 {
     const dnn_shape *s = &c->shape;
-    CUtensorMap x_map, dy_map, before_map;
-    dw_job j = { tile_grid_of(s->N, s->Ho, s->Wo, S::HIGH), (float *)c->data.workspace, pixels_of(c), norm_of(c) };
+    CUtensorMap x_map, dy_map;
+    dw_job j = { tile_grid_of(s->N, s->Ho, s->Wo, S::HIGH), (float *)c->data.workspace, pixels_of(c) };
     cudaError_t e = S::map_x(&x_map, c->data.x, s);
     if (e == cudaSuccess) e = S::dy_box::map(&dy_map, c->data.y, s->N, s->Ho, s->Wo, S::COUT);
-    before_map = dy_map;
-    if (e == cudaSuccess && S::DY_BOXES == 2)
-        e = S::dy_box::map(&before_map, c->data.before, s->N, s->Ho, s->Wo, S::COUT);
     if (e != cudaSuccess) return e;
     int blocks =
         c->blocks < S::CHANNEL_SPLITS ? (int)S::CHANNEL_SPLITS : c->blocks / S::CHANNEL_SPLITS * S::CHANNEL_SPLITS;
-    dw_kernel<S><<<blocks, S::THREADS, S::SMEM, c->stream>>>(x_map, dy_map, before_map, j);
+    dw_kernel<S><<<blocks, S::THREADS, S::SMEM, c->stream>>>(x_map, dy_map, j);
     dw_add_kernel<S><<<S::CHANNEL_SPLITS * S::SLOTS / 32, dim3(32, 8), 0, c->stream>>>((float *)c->data.w, j.partial,
                                                                                        blocks, (int)c->c);
     return cudaGetLastError();

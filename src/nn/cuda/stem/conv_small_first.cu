@@ -265,10 +265,10 @@ cudaError_t first_run(const small_call *c)
 
 /* ---- the gradient of w --------------------------------------------------------------------------- */
 
-template <template <int> class X, int NORM_, int COUT_, int R_, int ROWS_, int STAGES_, int PER_SM_>
-struct first_dw_shape : dw_sizes<X<R_ * ROWS_>, box<COUT_, R_ * ROWS_, TILE>, 1, ROWS_, R_,
-                                 TAPS *((COUT_ + 15) / 16) * 4, STAGES_, NORM_> {
-    enum { COUT = COUT_, NORM_CHANNELS = COUT, MT = (COUT + 15) / 16, R = R_, PER_SM = PER_SM_ };
+template <template <int> class X, int COUT_, int R_, int ROWS_, int STAGES_, int PER_SM_>
+struct first_dw_shape
+    : dw_sizes<X<R_ * ROWS_>, box<COUT_, R_ * ROWS_, TILE>, 1, ROWS_, R_, TAPS *((COUT_ + 15) / 16) * 4, STAGES_> {
+    enum { COUT = COUT_, MT = (COUT + 15) / 16, R = R_, PER_SM = PER_SM_ };
     typedef X<R_ * ROWS_> x_box;
     typedef box<COUT, R_ * ROWS_, TILE> dy_box;
 
@@ -343,12 +343,13 @@ constexpr small_kernel row(const char *name)
 #define CHUNKS(name, ...) row<chunk_box, no_sums, __VA_ARGS__>(name), row<chunk_box, channel_sums, __VA_ARGS__>(name)
 #define BYTES(name, ...)  row<byte_box, channel_sums, __VA_ARGS__>(name)
 
-template <template <int> class X, int NORM, int COUT, int R, int ROWS, int STAGES, int PER_SM>
+template <template <int> class X, int COUT, int R, int ROWS, int STAGES, int PER_SM>
 constexpr small_kernel dw_row(const char *name)
 {
-    typedef first_dw_shape<X, NORM, COUT, R, ROWS, STAGES, PER_SM> S;
-    return { name,    DNN_DW,      S::x_box::WITH | NORM,    CHANNELS, COUT, 2,
-             S::HIGH, dw_ready<S>, S::SLOTS * sizeof(float), dw_run<S> };
+    typedef first_dw_shape<X, COUT, R, ROWS, STAGES, PER_SM> S;
+    return {
+        name, DNN_DW, S::x_box::WITH, CHANNELS, COUT, 2, S::HIGH, dw_ready<S>, S::SLOTS * sizeof(float), dw_run<S>
+    };
 }
 
 } // namespace
@@ -360,13 +361,11 @@ extern "C" const small_kernel small_first_kernels[] = {
     BYTES("bytes, 4 x 7 rows", 4, 7, 4, 2, 3),
     BYTES("bytes, 4 x 4 rows", 4, 4, 4, 2, 4),
     BYTES("bytes, 4 x 4 rows", 5, 4, 4, 2, 4),
-    dw_row<chunk_box, 0, 32, 7, 4, 3, 1>("first, 4 x 7 rows"),
-    dw_row<chunk_box, 0, 32, 2, 8, 2, 2>("first, 8 x 2 rows"),
-    dw_row<chunk_box, 0, 40, 4, 4, 2, 2>("first, 4 x 4 rows"),
-    dw_row<byte_box, 0, 32, 7, 4, 2, 2>("bytes, 4 x 7 rows"),
-    dw_row<byte_box, 0, 32, 4, 4, 2, 3>("bytes, 4 x 4 rows"),
-    dw_row<byte_box, 0, 40, 4, 4, 2, 2>("bytes, 4 x 4 rows"),
-    dw_row<byte_box, SMALL_BWD, 32, 2, 4, 2, 4>("bytes, 4 x 2 rows"),
-    dw_row<byte_box, SMALL_BWD, 40, 4, 4, 2, 1>("bytes, 4 x 4 rows"),
+    dw_row<chunk_box, 32, 7, 4, 3, 1>("first, 4 x 7 rows"),
+    dw_row<chunk_box, 32, 2, 8, 2, 2>("first, 8 x 2 rows"),
+    dw_row<chunk_box, 40, 4, 4, 2, 2>("first, 4 x 4 rows"),
+    dw_row<byte_box, 32, 7, 4, 2, 2>("bytes, 4 x 7 rows"),
+    dw_row<byte_box, 32, 4, 4, 2, 3>("bytes, 4 x 4 rows"),
+    dw_row<byte_box, 40, 4, 4, 2, 2>("bytes, 4 x 4 rows"),
     { NULL },
 };

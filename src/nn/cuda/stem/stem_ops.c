@@ -1,6 +1,6 @@
 /* Groups of a 3 x 3 convolution with few channels, or its weight gradient, and the ops before it (image_input,
- * bn_apply, bn_bwd_apply) and after it (bn_stats): one kernel computes all while the image is in shared memory
- * (conv_small.h), if that was faster when the plan was made. */
+ * bn_apply) and after it (bn_stats): one kernel computes all while the image is in shared memory (conv_small.h), if
+ * that was faster when the plan was made. */
 #include "nn/cuda/groups.h"
 #include "nn/cuda/stem/conv_small.h"
 
@@ -19,19 +19,18 @@ void stem_release_cuda(const op_env *env, op_group *g)
 static int work_of(const op_group *g)
 {
     return (group_find(g, OP_BN_STATS) ? SMALL_STATS : 0) | (group_find(g, OP_IMAGE_INPUT) ? SMALL_BYTES : 0) |
-           (group_find(g, OP_BN_APPLY) ? SMALL_APPLY : 0) | (group_find(g, OP_BN_BWD_APPLY) ? SMALL_BWD : 0);
+           (group_find(g, OP_BN_APPLY) ? SMALL_APPLY : 0);
 }
 
 /* Whether the kernels compute exactly these members, and no other op reads the values that they do not write. */
 static bool takes(const op_group *g)
 {
     const op_args *image = group_find(g, OP_IMAGE_INPUT), *apply = group_find(g, OP_BN_APPLY),
-                  *back = group_find(g, OP_BN_BWD_APPLY), *conv = group_find(g, OP_CONV2D);
+                  *conv = group_find(g, OP_CONV2D);
     if (conv && (conv->attr.relu || op_has(&conv->in[2]) || op_has(&conv->in[3]) || group_inner(g, conv))) return false;
     if (image && (image->in[0].dtype != CLOOB_U8 || image_patch(&image->attr) > 1)) return false;
     if (apply && (!apply->attr.relu || apply->attr.pool || op_has(&apply->in[5]))) return false;
-    if (back && (!back->attr.relu || back->attr.pool || op_has(&back->in[7]))) return false;
-    return group_inner(g, image) && group_inner(g, apply) && group_inner(g, back);
+    return group_inner(g, image) && group_inner(g, apply);
 }
 
 cloob_status stem_prepare_cuda(const op_env *env, op_group *g, bool *claims)
@@ -50,34 +49,26 @@ cloob_status stem_prepare_cuda(const op_env *env, op_group *g, bool *claims)
     return status;
 }
 
-static void take_norm(small_data *d, const tensor *norm)
-{
-    for (int i = 0; i < 4; i++) d->norm[i] = norm[i].data;
-}
-
-static small_data data_of(const op_env *env, const op_group *g)
+static small_data data_of(const op_group *g)
 {
     const op_args *image = group_find(g, OP_IMAGE_INPUT), *apply = group_find(g, OP_BN_APPLY),
-                  *back = group_find(g, OP_BN_BWD_APPLY), *conv = group_find(g, OP_CONV2D),
-                  *dw = group_find(g, OP_CONV2D_DW), *stats = group_find(g, OP_BN_STATS);
+                  *conv = group_find(g, OP_CONV2D), *dw = group_find(g, OP_CONV2D_DW),
+                  *stats = group_find(g, OP_BN_STATS);
     small_data d = { .x = conv ? conv->in[0].data : dw->in[1].data,
                      .w = conv ? conv->in[1].data : dw->out[0].data,
                      .y = conv ? conv->out[0].data : dw->in[0].data };
     if (image) d.x = image->in[0].data;
     for (int i = 0; i < 3 && image; i++) d.mean[i] = image->attr.mean[i], d.std[i] = image->attr.std[i];
     if (stats) d.pivot = stats->in[1].data; /* the running mean */
-    if (apply) d.x = apply->in[0].data, take_norm(&d, &apply->in[1]);
-    if (!back) return d;
-    d.y = back->in[0].data, d.before = back->in[1].data, d.sums = back->in[6].data;
-    take_norm(&d, &back->in[2]);
-    d.count = (float)tensor_rows(&back->in[1]) * (float)(env->sum_ranks ? env->ranks : 1);
+    if (apply) d.x = apply->in[0].data;
+    for (int i = 0; i < 4 && apply; i++) d.norm[i] = apply->in[1 + i].data;
     return d;
 }
 
 cloob_status stem_cuda(const op_env *env, const op_group *g)
 {
     const stem_state *s = g->state;
-    small_data d = data_of(env, g);
+    small_data d = data_of(g);
     d.workspace = group_scratch(g, s->partial);
     CLOOB_TRY(small_run(env->ctx, env->dev, s->small, env->stream, &d));
     if (!group_find(g, OP_BN_STATS)) return CLOOB_OK;

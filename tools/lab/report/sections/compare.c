@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lab/compare/groups.h"
+#include "lab/memory.h"
 #include "lab/report/page.h"
 
 enum { LABEL = 160, MAX_GROUPS = 6 };
@@ -34,70 +35,62 @@ static void label_of(const page *p, int64_t run, char out[LABEL])
     }
 }
 
-static cloob_status gather(page *p, groups *g)
+static void gather(page *p, groups *g)
 {
     for (int64_t i = 0; i < p->runs; i++) {
         char label[LABEL];
         if (!p->run[i].results) continue;
         label_of(p, i, label);
-        const char *name = label[0] ? arena_string(p->memory, label) : "all runs";
-        if (!name) return ctx_no_memory(p->ctx, LABEL, "groups of runs");
-        CLOOB_TRY(groups_add(p->ctx, g, name, p->run[i].result[p->run[i].results - 1]));
+        groups_add(g, label[0] ? label : "all runs", p->run[i].result[p->run[i].results - 1]);
     }
-    return CLOOB_OK;
 }
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
-static void put_head(page *p, const groups_result *g)
-{
-    sbuf_puts(&p->html, "<tr><th scope=\"col\">last validation</th>");
-    for (int64_t k = 0; k < g->groups; k++) {
-        html_put(&p->html, "<th scope=\"col\">%s<br><span class=\"dim\">%lld run%s</span></th>", g->name[k],
-                 (long long)g->runs[k], g->runs[k] == 1 ? "" : "s");
-        if (k) html_put(&p->html, "<th scope=\"col\" class=\"text\">minus %s</th>", g->name[0]);
-    }
-    sbuf_puts(&p->html, "</tr>\n");
-}
-
 /* The difference from the first group, with the corrected p-value where there are runs enough for a test. */
-static void put_difference(page *p, const groups_result *g, const pair_test *t, int64_t group)
+static void add_difference(grid *t, const groups_result *g, const pair_test *test, int64_t group)
 {
-    sbuf_puts(&p->html, "<td class=\"text\">");
-    if (t && isfinite(t->difference)) {
-        html_put(&p->html, "%s%s", t->difference > 0 ? "−" : "+", NUMBER(fabs(t->difference)));
-        if (g->runs[0] > 1 && g->runs[group] > 1 && isfinite(t->p_holm))
-            html_put(&p->html, " <span class=\"badge%s\">p&nbsp;%.2g%s</span>", t->significant ? " ok" : "", t->p_holm,
-                     t->significant ? ", significant" : "");
+    char p[64] = "";
+    if (!isfinite(test->difference)) {
+        grid_text(t, "");
+        return;
     }
-    sbuf_puts(&p->html, "</td>");
+    if (g->runs[0] > 1 && g->runs[group] > 1 && isfinite(test->p_holm))
+        snprintf(p, sizeof p, " (p %.2g%s)", test->p_holm, test->significant ? ", significant" : "");
+    grid_printf(t, "%s%s%s", test->difference > 0 ? "−" : "+", NUMBER(fabs(test->difference)), p);
+    grid_bold(t, test->significant && *p);
 }
 
-static void put_row(page *p, const groups_result *g, const group_row *m)
+static grid group_table(const groups_result *g)
 {
-    html_put(&p->html, "<tr><th scope=\"row\">%s</th>", m->metric);
+    grid t = { .columns = 2 * g->groups };
+    grid_text(&t, "last validation");
     for (int64_t k = 0; k < g->groups; k++) {
-        const group_stats *v = &m->group[k];
-        int d = mean_decimals(v->deviation, v->mean); /* as every table of means rounds */
-        if (v->n > 1)
-            html_put(&p->html, "<td>%.*f <span class=\"dim\">± %.*f</span></td>", d, v->mean, d, v->deviation);
-        else html_put(&p->html, "<td>%s</td>", NUMBER(v->mean));
-        if (k) put_difference(p, g, groups_pair(g, m, 0, k), k);
+        grid_printf(&t, "%s, %lld run%s", g->name[k], (long long)g->runs[k], g->runs[k] == 1 ? "" : "s");
+        if (k) grid_printf(&t, "minus %s", g->name[0]);
     }
-    sbuf_puts(&p->html, "</tr>\n");
+    for (const group_row *m = g->metric; m < g->metric + g->metrics; m++) {
+        grid_text(&t, m->metric);
+        for (int64_t k = 0; k < g->groups; k++) {
+            const group_stats *v = &m->group[k];
+            int d = mean_decimals(v->deviation, v->mean); /* as every table of means rounds */
+            if (v->n > 1) grid_printf(&t, "%.*f ± %.*f", d, v->mean, d, v->deviation);
+            else grid_number(&t, v->mean);
+            if (k) add_difference(&t, g, groups_pair(g, m, 0, k), k);
+        }
+    }
+    return t;
 }
 
-static void export_groups(page *p, const groups_result *g)
+static grid difference_table(const groups_result *g)
 {
     grid t = { .columns = 10 };
     grid_texts(&t, "metric", "group", "runs", "mean", "deviation", "difference", "p", "p_holm", "cliffs_delta",
                "against");
-    for (int64_t i = 0; i < g->metrics; i++)
+    for (const group_row *m = g->metric; m < g->metric + g->metrics; m++)
         for (int64_t k = 0; k < g->groups; k++) {
-            const group_row *m = &g->metric[i];
             const pair_test none = { .difference = NAN, .p = NAN, .p_holm = NAN, .delta = NAN },
-                            *test = k ? groups_pair(g, m, 0, k) : NULL;
-            if (!test) test = &none;
+                            *test = k ? groups_pair(g, m, 0, k) : &none;
             grid_texts(&t, m->metric, g->name[k]);
             grid_number(&t, (double)m->group[k].n);
             grid_number(&t, m->group[k].mean), grid_number(&t, m->group[k].deviation);
@@ -105,29 +98,26 @@ static void export_groups(page *p, const groups_result *g)
             grid_number(&t, -test->delta);
             grid_text(&t, k ? g->name[0] : "");
         }
-    export_grid(&p->files, "differences", &t);
-    grid_release(&t);
+    return t;
 }
 
 static void put_groups(page *p, const groups_result *g)
 {
+    grid shown = group_table(g), all = difference_table(g);
     bool tested = false;
     for (int64_t k = 1; k < g->groups; k++) tested |= g->runs[0] > 1 && g->runs[k] > 1;
     page_heading(p, "compare", "Side by side",
                  tested
                      ? "Mean and standard deviation over runs that differ in their seed alone, and the difference "
                        "from the first column. p is that of the rank-sum test, corrected over all pairs (Holm); below "
-                       "0.05 a difference is more than luck."
+                       "0.05 a difference is significant."
                  : g->groups == 1
                      ? "Mean and standard deviation over runs that differ in their seed alone."
-                     : "The difference from the first column. With one run a side nobody knows how much of "
-                       "it is luck: train several seeds of each to find out.");
-    sbuf_puts(&p->html,
-              "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"runs side by side\"><table>\n");
-    put_head(p, g);
-    for (int64_t i = 0; i < g->metrics; i++) put_row(p, g, &g->metric[i]);
-    sbuf_puts(&p->html, "</table></div>\n");
-    export_groups(p, g);
+                     : "The difference from the first column. One run per side does not show how much of it is "
+                       "chance: train several seeds of each.");
+    export_grid(&p->files, "differences", &all);
+    grid_release(&all);
+    page_grid(p, &shown);
 }
 
 void page_compare(page *p)
@@ -137,10 +127,9 @@ void page_compare(page *p)
     compare_options o;
     if (p->runs < 2 || p->ablation) return; /* an ablation has its own table */
     compare_options_init(&o);
-    cloob_status status = gather(p, &g);
-    if (status == CLOOB_OK && g.count > 0 && g.count <= MAX_GROUPS) status = groups_finish(p->ctx, &g, &o, &found);
-    if (status != CLOOB_OK) p->failed = true;
-    else if (found.metrics) put_groups(p, &found);
+    gather(p, &g);
+    if (g.count < 1 || g.count > MAX_GROUPS) return;
+    if (groups_finish(p->ctx, &g, &o, &found) == CLOOB_OK && found.metrics) put_groups(p, &found);
 }
 
 /* ---- the table of an ablation, from ablation.json next to the page ----------------------------------- */
@@ -183,10 +172,9 @@ void page_ablation(page *p)
 /* The values of an axis as categories. */
 static const char **names_of(page *p, const json *values, int64_t n)
 {
-    const char **name = arena_push(p->memory, (size_t)(n + 1) * sizeof *name);
+    const char **name = must(arena_push(p->memory, (size_t)(n + 1) * sizeof *name));
     int64_t i = 0;
-    if (!name) p->failed = true;
-    for (const json *v = values->child; name && v; v = v->next) {
+    for (const json *v = values->child; v; v = v->next) {
         name[i] = json_string(json_get(v, "value"));
         if (!name[i++]) return NULL;
     }
@@ -196,15 +184,14 @@ static const char **names_of(page *p, const json *values, int64_t n)
 /* One line per group: the mean over the settings with this value, the band from the worst to the best of them. */
 static void add_group(page *p, chart *c, const json *values, const char *group, int color)
 {
-    chart_series *s = page_series(p, c, *group ? group : "all", color, c->categories);
+    chart_series *s = chart_add(p->memory, c, *group ? group : "all", color, c->categories);
     int64_t i = 0;
-    for (const json *v = values->child; s && v; v = v->next, i++) {
+    for (const json *v = values->child; v; v = v->next, i++) {
         const json *g = json_get(json_get(v, "groups"), group);
         double mean = json_get_number(g, "mean");
         if (!isfinite(mean)) continue;
         chart_band_point(p->memory, c, s, c->categories, (double)i, mean, json_get_number(g, "lowest"),
                          json_get_number(g, "highest"));
-        if (!s->low || !s->high) p->failed = true;
     }
 }
 
@@ -233,11 +220,7 @@ static void response(page *p, const json *axis, const char *select)
 static void importances(page *p, const json *axes)
 {
     int64_t n = json_count(axes), i = 0;
-    const char **name = arena_push(p->memory, (size_t)(n + 1) * sizeof *name);
-    if (!name) {
-        p->failed = true;
-        return;
-    }
+    const char **name = must(arena_push(p->memory, (size_t)(n + 1) * sizeof *name));
     chart c = { .title = "Importance of the settings",
                 .x_label = "",
                 .y_label = "share of the variance, %",
@@ -245,8 +228,8 @@ static void importances(page *p, const json *axes)
                 .bars = true,
                 .category = name,
                 .categories = n };
-    chart_series *s = page_series(p, &c, "all", 0, n);
-    for (const json *a = axes->child; s && a; a = a->next, i++) {
+    chart_series *s = chart_add(p->memory, &c, "all", 0, n);
+    for (const json *a = axes->child; a; a = a->next, i++) {
         name[i] = json_string(json_get(a, "name"));
         if (!name[i]) return;
         chart_point(&c, s, (double)i, 100 * json_get_number(a, "importance"));

@@ -3,50 +3,49 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lab/compare/groups.h"
+#include "lab/memory.h"
 #include "lab/report/page.h"
 
 enum { SHOWN_EPOCHS = 6, SHOWN_RUNS = 8 };
 
 /* ---- spectra ------------------------------------------------------------------------------------- */
 
-static chart_series *spectrum_series(page *p, chart *c, const run_analysis *it, const char *column, const char *name,
-                                     int color)
+/* NULL: the analysis has no such column. */
+static chart_series *add_spectrum(page *p, chart *c, const run_analysis *it, const char *column, const char *name,
+                                  int color)
 {
     const table *t = &it->eigenvalues;
     int64_t x = table_find(t, "index"), y = table_find(t, column);
-    chart_series *s = x < 0 || y < 0 ? NULL : page_series(p, c, name, color, t->rows);
-    for (int64_t i = 0; s && i < t->rows;
-         i++) /* a covariance of few rows has zeros, which rounding scatters around 1e-17 */
+    chart_series *s = x < 0 || y < 0 ? NULL : chart_add(p->memory, c, name, color, t->rows);
+    for (int64_t i = 0; s && i < t->rows; i++) /* few rows leave zeros, which rounding scatters around 1e-17 */
         if (table_at(t, i, y) > 1e-12) chart_point(c, s, table_at(t, i, x), table_at(t, i, y));
     return s;
 }
 
-static void add_spectrum(page *p, chart *c, int64_t run, const run_analysis *it, const char *column, const char *name,
-                         int color)
+/* `shown` epochs of a run, the first and the last among them; the names begin with `prefix`. */
+static void add_epochs(page *p, chart *c, const run_files *r, int64_t shown, const char *column, const char *prefix)
 {
-    chart_series *s = spectrum_series(p, c, it, column, name, color);
-    if (s) page_join(p, run, s);
+    if (shown > r->analyses) shown = r->analyses;
+    for (int64_t i = 0; i < shown; i++) {
+        const run_analysis *it = &r->analysis[shown > 1 ? i * (r->analyses - 1) / (shown - 1) : 0];
+        char name[80];
+        snprintf(name, sizeof name, "%.40sepoch %lld", prefix, (long long)it->epoch);
+        add_spectrum(p, c, it, column, name, (int)c->count);
+    }
 }
 
-/* One run: some of its epochs, first and last among them. Several: the last epoch of each. */
+/* One run: some of its epochs. Several: the last epoch of each. */
 static void spectrum_chart(page *p, const char *title, const char *column)
 {
     chart c = { .title = title, .x_label = "rank", .y_label = "eigenvalue", .log_y = true };
-    if (p->runs == 1) {
-        const run_files *r = &p->run[0];
-        int64_t shown = r->analyses < SHOWN_EPOCHS ? r->analyses : SHOWN_EPOCHS;
-        for (int64_t i = 0; i < shown; i++) {
-            int64_t which = shown > 1 ? i * (r->analyses - 1) / (shown - 1) : 0;
-            char name[40];
-            snprintf(name, sizeof name, "epoch %lld", (long long)r->analysis[which].epoch);
-            add_spectrum(p, &c, 0, &r->analysis[which], column, name, (int)i);
-        }
-    } else {
-        c.note = "Each run at its last epoch.";
-        for (int64_t i = 0; i < p->runs; i++)
-            if (p->run[i].analyses)
-                add_spectrum(p, &c, i, &p->run[i].analysis[p->run[i].analyses - 1], column, p->run[i].name,
-                             page_color(p, i));
+    if (p->runs == 1) add_epochs(p, &c, &p->run[0], SHOWN_EPOCHS, column, "");
+    else c.note = "Each run at its last epoch.";
+    for (int64_t i = 0; p->runs > 1 && i < p->runs; i++) {
+        const run_files *r = &p->run[i];
+        chart_series *s =
+            r->analyses ? add_spectrum(p, &c, &r->analysis[r->analyses - 1], column, r->name, page_color(p, i)) : NULL;
+        if (s) page_join(p, i, s);
     }
     page_chart(p, &c);
 }
@@ -65,14 +64,9 @@ static void spectra_by_method(page *p, const char *title, const char *column)
     }
     if (methods < 2) return;
     for (int64_t m = 0; m < methods; m++) {
-        const run_files *r = &p->run[run[m]];
-        int64_t shown = r->analyses < LINES / methods ? r->analyses : LINES / methods;
-        for (int64_t i = 0; i < shown; i++) {
-            const run_analysis *it = &r->analysis[i * (r->analyses - 1) / (shown - 1)];
-            char name[80];
-            snprintf(name, sizeof name, "%.40s, epoch %lld", r->method, (long long)it->epoch);
-            spectrum_series(p, &c, it, column, name, (int)c.count);
-        }
+        char prefix[48];
+        snprintf(prefix, sizeof prefix, "%.36s, ", p->run[run[m]].method);
+        add_epochs(p, &c, &p->run[run[m]], LINES / methods, column, prefix);
     }
     page_chart(p, &c);
 }
@@ -120,7 +114,7 @@ static void histogram(page *p, const run_files *r, const run_analysis *it)
         double sum = y < 0 ? 0 : sum_of(t, y);
         char label[64] = "matched"; /* a set of N pairs has N - 1 unmatched texts at most: what was counted */
         if (k) snprintf(label, sizeof label, "top-%.0f unmatched", round(sum / fmax(1, matched)));
-        chart_series *s = sum > 0 ? page_series(p, &c, label, color[k], t->rows) : NULL;
+        chart_series *s = sum > 0 ? chart_add(p->memory, &c, label, color[k], t->rows) : NULL;
         for (int64_t i = first; s && i <= last; i++)
             chart_point(&c, s, (table_at(t, i, low) + table_at(t, i, high)) / 2, 100 * table_at(t, i, y) / sum);
     }
@@ -153,11 +147,6 @@ static void histograms(page *p)
 
 enum { MAX_GROUPS = 12 };
 
-typedef struct spread { /* of the runs of one group */
-    int64_t n;
-    double mean, deviation;
-} spread;
-
 /* A number of a run's first (or last) validation that has it. */
 static bool number_of(const run_files *r, const char *key, bool last, double *value, double *epoch)
 {
@@ -184,29 +173,24 @@ static bool value_of(const run_files *r, const char *key, shown what, double *va
     return isfinite(*value);
 }
 
-static spread spread_of(const page *p, int64_t group, const char *key, shown what)
+static group_stats spread_of(const page *p, int64_t group, const char *key, shown what)
 {
-    spread s = { 0 };
-    double value, squares = 0;
-    for (int64_t i = 0; i < p->runs; i++) {
-        if (page_first_repeat(p, i) != group || !value_of(&p->run[i], key, what, &value)) continue;
-        double off = value - s.mean;
-        s.mean += off / (double)++s.n;
-        squares += off * (value - s.mean);
-    }
-    s.deviation = s.n > 1 ? sqrt(squares / (double)(s.n - 1)) : 0;
-    return s;
+    group_values all = { 0 };
+    double value;
+    for (int64_t i = 0; i < p->runs; i++)
+        if (page_first_repeat(p, i) == group && value_of(&p->run[i], key, what, &value))
+            group_values_add(p->memory, &all, value);
+    return group_describe(&all);
 }
 
 static void add_bars(page *p, chart *c, const char *name, int color, const int64_t *group, const char *key, shown what)
 {
-    chart_series *s = page_series(p, c, name, color, c->categories);
-    for (int64_t g = 0; s && g < c->categories; g++) {
-        spread at = spread_of(p, group[g], key, what);
+    chart_series *s = chart_add(p->memory, c, name, color, c->categories);
+    for (int64_t g = 0; g < c->categories; g++) {
+        group_stats at = spread_of(p, group[g], key, what);
         if (at.n)
             chart_band_point(p->memory, c, s, c->categories, (double)g, at.mean, at.mean - at.deviation,
                              at.mean + at.deviation);
-        if (at.n && (!s->low || !s->high)) p->failed = true;
     }
 }
 
@@ -219,7 +203,7 @@ static int64_t find_groups(const page *p, int64_t *group, const char **name)
     return n;
 }
 
-static void ajne_bars(page *p, const int64_t *group, const char *const *name, int64_t groups, const char *key,
+static void ajne_bars(page *p, const int64_t *group, const char *const *name, int64_t count, const char *key,
                       const char *title)
 {
     double value, from = 0, to = 0;
@@ -229,7 +213,7 @@ static void ajne_bars(page *p, const int64_t *group, const char *const *name, in
                 .y_label = "Ajne's statistic",
                 .bars = true,
                 .category = name,
-                .categories = groups };
+                .categories = count };
     for (int64_t i = 0; i < p->runs && from == to; i++)
         if (number_of(&p->run[i], key, false, &value, &from)) number_of(&p->run[i], key, true, &value, &to);
     if (from == to) return;
@@ -243,23 +227,19 @@ static void ajne_bars(page *p, const int64_t *group, const char *const *name, in
 static void put_bars(page *p)
 {
     int64_t group[MAX_GROUPS];
-    const char **name = arena_push(p->memory, MAX_GROUPS * sizeof *name);
-    if (!name) {
-        p->failed = true;
-        return;
-    }
-    int64_t groups = find_groups(p, group, name);
+    const char **name = must(arena_push(p->memory, MAX_GROUPS * sizeof *name));
+    int64_t count = find_groups(p, group, name);
     chart c = { .title = "Effective eigenvalues, relative change",
                 .x_label = "",
                 .y_label = "change from the first epoch to the last, %",
                 .bars = true,
                 .category = name,
-                .categories = groups };
+                .categories = count };
     add_bars(p, &c, "images", 0, group, "image_effective_eigenvalues", CHANGE);
     add_bars(p, &c, "texts", 1, group, "text_effective_eigenvalues", CHANGE);
     page_chart(p, &c);
-    ajne_bars(p, group, name, groups, "image_ajne", "Uniformity at two epochs, images");
-    ajne_bars(p, group, name, groups, "text_ajne", "Uniformity at two epochs, texts");
+    ajne_bars(p, group, name, count, "image_ajne", "Uniformity at two epochs, images");
+    ajne_bars(p, group, name, count, "text_ajne", "Uniformity at two epochs, texts");
 }
 
 /* ---- the section --------------------------------------------------------------------------------- */

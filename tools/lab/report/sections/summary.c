@@ -128,9 +128,9 @@ static void add_metric(page *p, chart *c, int64_t run, const char *column, const
     const table *t = &p->run[run].metrics;
     int64_t x = table_find(t, "step"), y = table_find(t, column);
     if (x < 0 || y < 0) return;
-    chart_series *s = page_series(p, c, name, color, t->rows);
+    chart_series *s = chart_add(p->memory, c, name, color, t->rows);
     page_join(p, run, s);
-    for (int64_t i = 0; s && i < t->rows; i++) chart_point(c, s, table_at(t, i, x), scale * table_at(t, i, y));
+    for (int64_t i = 0; i < t->rows; i++) chart_point(c, s, table_at(t, i, x), scale * table_at(t, i, y));
 }
 
 static void metric_chart(page *p, const char *title, const char *y_label, const char *column, bool log_y, double scale)

@@ -8,20 +8,6 @@
 #include "core/file.h"
 #include "lab/report/page.h"
 
-#define DATA_URL "data:image/jpeg;base64,"
-
-/* ---- examples as a figure ------------------------------------------------------------------------ */
-
-static void read_guesses(const json *top, const char *truth, example *e)
-{
-    for (const json *g = top->child; g && e->guesses < EXAMPLE_GUESSES; g = g->next) {
-        const json *share = json_get(g, "p");
-        const char *label = json_text(g, "label");
-        if (!label || !share || share->kind != JSON_NUMBER) continue;
-        e->guess[e->guesses++] = (example_guess){ label, share->number, truth && strcmp(truth, label) == 0 };
-    }
-}
-
 /* The place of the right label among all of them, from 1; 0: unknown. Files without it show it where the label is
  * among the likeliest. */
 static int64_t rank_of(const json *one, const char *truth)
@@ -36,59 +22,6 @@ static int64_t rank_of(const json *one, const char *truth)
     }
     return 0;
 }
-
-/* path: a file, or a data URL of a JPEG. */
-static cloob_status read_pixels(cloob_ctx *ctx, const char *path, const image_limits *limits, image *out)
-{
-    unsigned char *bytes;
-    size_t n;
-    if (strncmp(path, DATA_URL, sizeof DATA_URL - 1) != 0) return image_read(ctx, path, limits, out);
-    path += sizeof DATA_URL - 1;
-    if (!base64_decode(path, strlen(path), &bytes, &n)) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "not a data URL");
-    cloob_status status = image_decode(ctx, bytes, n, "an example", limits, out);
-    free(bytes);
-    return status;
-}
-
-static void read_example(page *p, const json *from, const char *truth, example *e)
-{
-    const image_limits limits = { .max_pixels = 1 << 20, .photo = true }; /* a figure is small */
-    const char *path = json_text(from, "image"), *slash = path ? strrchr(path, '/') : NULL;
-    *e = (example){ .title = truth ? truth : slash ? slash + 1 : path ? path : "", .rank = rank_of(from, truth) };
-    if (!path || read_pixels(p->ctx, path, &limits, &e->pixels) != CLOOB_OK) e->pixels = (image){ 0 };
-    read_guesses(json_get(from, "top"), truth, e);
-}
-
-static void put_rows(grid *g, const example *e)
-{
-    for (int k = 0; k < e->guesses; k++) {
-        grid_texts(g, e->title, e->guess[k].label);
-        grid_printf(g, "%.4f", e->guess[k].share);
-        grid_number(g, e->rank ? (double)e->rank : NAN);
-    }
-}
-
-static void export_examples(page *p, const json *const *list, const char *const *truth, int64_t n)
-{
-    static const char name[] = "zero-shot-examples";
-    example e[EXAMPLES_MAX];
-    sbuf svg = { 0 }, pdf = { 0 };
-    grid g = { .columns = 4 };
-    if (!p->files.dir || !n) return;
-    if (n > EXAMPLES_MAX) n = EXAMPLES_MAX;
-    grid_texts(&g, "image", "label", "probability", "rank");
-    for (int64_t i = 0; i < n; i++) {
-        read_example(p, list[i], truth[i], &e[i]);
-        put_rows(&g, &e[i]);
-    }
-    if (examples_draw(&svg, e, n, false)) export_file(&p->files, name, "svg", &svg);
-    if (examples_draw(&pdf, e, n, true)) export_file(&p->files, name, "pdf", &pdf);
-    export_grid(&p->files, name, &g);
-    for (int64_t i = 0; i < n; i++) image_release(&e[i].pixels);
-    sbuf_release(&svg), sbuf_release(&pdf), grid_release(&g);
-}
-
-/* ---- the section --------------------------------------------------------------------------------- */
 
 enum { EXAMPLES = 36, BARS = 5, IMAGE_BYTES = 512 << 10 };
 
@@ -148,7 +81,7 @@ static const char *type_of(const file_bytes *b)
 static void put_image(page *p, const char *path)
 {
     file_bytes bytes;
-    if (strncmp(path, DATA_URL, sizeof DATA_URL - 1) == 0) {
+    if (strncmp(path, JPEG_URL, sizeof JPEG_URL - 1) == 0) {
         html_put(&p->html, "<img alt=\"\" src=\"%s\">", path);
         return;
     }
@@ -162,15 +95,17 @@ static void put_image(page *p, const char *path)
     file_bytes_release(&bytes);
 }
 
-static void put_guess(page *p, const json *guess, const char *truth, bool first)
+/* False: it has no label, or no probability. */
+static bool put_guess(page *p, const json *guess, const char *truth, bool first)
 {
     const char *label = json_text(guess, "label");
     double share = json_get_number(guess, "p");
-    if (!label || !isfinite(share)) return;
+    if (!label || !isfinite(share)) return false;
     html_put(&p->html,
              "<div class=\"guess%s%s\"><span>%s</span><span>%.1f&nbsp;%%</span><i style=\"width:%.1f%%\"></i></div>\n",
              first ? " top" : "", truth && strcmp(truth, label) == 0 ? " right" : "", label, 100 * share,
              100 * fmin(fmax(share, 0), 1));
+    return true;
 }
 
 /* An image in a folder that is called like one of the labels is of that class. */
@@ -187,19 +122,27 @@ static const char *truth_of(page *p, const json *one, const char *path)
     return NULL;
 }
 
-static bool put_example(page *p, const json *one)
+/* In the page, and in the exported table: a row for every label. */
+static bool put_example(page *p, const json *one, grid *rows)
 {
     const json *top = json_get(one, "top");
     const char *path = json_text(one, "image");
     int shown = 0;
     if (!top || top->kind != JSON_ARRAY || !path) return false;
     const char *truth = truth_of(p, one, path), *slash = strrchr(path, '/');
+    const char *title = truth ? truth : slash ? slash + 1 : path;
+    int64_t rank = rank_of(one, truth);
     sbuf_puts(&p->html, "<div class=\"example\">");
     put_image(p, path);
-    html_put(&p->html, "<p class=\"name\">%s", truth ? truth : slash ? slash + 1 : path);
-    if (rank_of(one, truth)) html_put(&p->html, ", rank %lld", (long long)rank_of(one, truth));
+    html_put(&p->html, "<p class=\"name\">%s", title);
+    if (rank) html_put(&p->html, ", rank %lld", (long long)rank);
     sbuf_puts(&p->html, "</p>\n");
-    for (const json *g = top->child; g && shown < BARS; g = g->next, shown++) put_guess(p, g, truth, shown == 0);
+    for (const json *g = top->child; g && shown < BARS; g = g->next, shown++) {
+        if (!put_guess(p, g, truth, shown == 0)) continue;
+        grid_texts(rows, title, json_text(g, "label"));
+        grid_printf(rows, "%.4f", json_get_number(g, "p"));
+        grid_number(rows, rank ? (double)rank : NAN);
+    }
     sbuf_puts(&p->html, "</div>\n");
     return true;
 }
@@ -212,24 +155,18 @@ static const json *examples_in(const json *root)
 
 static void put_examples(page *p)
 {
-    const json *shown[EXAMPLES_MAX];
-    const char *truth[EXAMPLES_MAX];
-    int64_t left = EXAMPLES, n = 0;
+    int64_t left = EXAMPLES;
+    grid rows = { .columns = 4 };
+    grid_texts(&rows, "image", "label", "probability", "rank");
     sbuf_puts(&p->html, "<h3>Examples</h3><p class=\"lead\">The five likeliest labels of an image. Green: "
                         "the right one, where it is known; its rank is its place among all labels.</p>"
                         "<div class=\"examples\">\n");
-    for (int64_t i = 0; i < p->scores.count; i++) {
-        const json *list = examples_in(p->scores.file[i].root);
-        for (const json *e = list ? list->child : NULL; e && left > 0; e = e->next) {
-            if (!put_example(p, e)) continue;
-            left--;
-            if (n == EXAMPLES_MAX) continue;
-            truth[n] = truth_of(p, e, json_string(json_get(e, "image")));
-            shown[n++] = e;
-        }
-    }
+    for (int64_t i = 0; i < p->scores.count; i++)
+        for (const json *e = json_first(examples_in(p->scores.file[i].root)); e && left > 0; e = e->next)
+            left -= put_example(p, e, &rows);
     sbuf_puts(&p->html, "</div>\n");
-    export_examples(p, shown, truth, n);
+    export_grid(&p->files, "zero-shot-examples", &rows);
+    grid_release(&rows);
 }
 
 void page_zeroshot(page *p)

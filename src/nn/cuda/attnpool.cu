@@ -1,7 +1,7 @@
-/* The attention pool where pool_kernel.cu does not take it: the softmax between its GEMMs, a warp per row; and, for
- * packed sequences, which no batched GEMM reads, plain kernels in their place. Sums have one order. */
+/* The attention pool's softmax between its GEMMs, a warp per row; and, for packed sequences, which no batched GEMM
+ * reads, plain kernels instead of the GEMMs. All sums have a fixed order. */
+#include "nn/cuda/attnpool.h"
 #include "nn/cuda/common.cuh"
-#include "nn/cuda/pool/pool_kernel.h"
 
 enum { WARPS = 8, THREADS = 256 };
 

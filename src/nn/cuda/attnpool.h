@@ -1,29 +1,12 @@
-/* The attention pool in one launch: scores, softmax and what they mix, a block to an image or text.
- *
- * bf16, widths that are multiples of 32; tokens and heads as far as shared memory goes. cuda/attnpool.c has GEMMs for
- * the rest, and for packed sequences plain kernels. */
-#ifndef NN_CUDA_POOL_POOL_KERNEL_H
-#define NN_CUDA_POOL_POOL_KERNEL_H
+/* Kernels between and instead of the attention pool's GEMMs (attnpool.c). */
+#ifndef NN_CUDA_ATTNPOOL_H
+#define NN_CUDA_ATTNPOOL_H
 
 #include "nn/cuda/kernels.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Warps of a block; more of them leave fewer images on the GPU at a time, whose rows then stay in the L2 cache. */
-enum { POOL_FORWARD_WARPS = 8, POOL_BACKWARD_WARPS = 16 };
-
-/* Whether a block of so many warps (4, 8 or 16) can do it; T: the most tokens of a sequence. */
-bool pool_kernel_fits(const device *d, int warps, cloob_dtype dtype, int64_t T, int64_t C, int64_t H);
-
-/* The warps to take for N sequences: those wanted, or, with up to 16 heads, the fewest that fill the chip; fewer where
- * they do not fit. 0: no number fits. */
-int pool_kernel_warps(const device *d, int wanted, cloob_dtype dtype, int64_t N, int64_t T, int64_t C, int64_t H);
-
-/* The ops of op_list.h, without padding rows; p of the first may be absent, and either result of the second. */
-cloob_status pool_kernel(const op_env *env, const op_args *a, int warps);
-cloob_status pool_kernel_bwd(const op_env *env, const op_args *a, int warps);
 
 /* Which tokens the queries see, for kernels: at most T each. */
 typedef struct pool_seen {
