@@ -123,6 +123,18 @@ bool base64_decode(const char *text, size_t n, unsigned char **out, size_t *byte
 
 /* ---- CSV and HTML -------------------------------------------------------------------------------- */
 
+const char *text_grouped(char out[32], int64_t n)
+{
+    char digits[32];
+    int length = snprintf(digits, sizeof digits, "%lld", (long long)n), k = 0;
+    for (int i = 0; i < length; i++) {
+        if (i && (length - i) % 3 == 0 && digits[i - 1] != '-') out[k++] = ',';
+        out[k++] = digits[i];
+    }
+    out[k] = '\0';
+    return out;
+}
+
 void csv_put(sbuf *s, const char *text)
 {
     const char *quote = strpbrk(text, ",\"\n\r") ? "\"" : "";

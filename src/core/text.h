@@ -19,6 +19,9 @@ static inline bool text_ends_with(const char *text, const char *end)
 /* The next line of [*at, end) without its line end (LF or CR LF), which *at moves behind; false: there is none. */
 bool text_line(const char **at, const char *end, const char **line, size_t *bytes);
 
+/* 1234567 as "1,234,567"; returns out. */
+const char *text_grouped(char out[32], int64_t n);
+
 /* A field of a CSV file: in quotes if needed. */
 void csv_put(sbuf *s, const char *text);
 /* Text of an HTML page: & < > " escaped. */

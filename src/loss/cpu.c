@@ -62,11 +62,7 @@ cloob_status loss_check_host(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in
 
 /* ---- the engine -------------------------------------------------------------------------------- */
 
-static size_t workspace(const loss_plan *p)
-{
-    if (p->sigmoid) return sigmoid_bytes(p);
-    return batch_applies(p) ? batch_bytes(p) : general_bytes(p);
-}
+static size_t workspace(const loss_plan *p) { return p->sigmoid ? sigmoid_bytes(p) : batch_bytes(p); }
 
 static cloob_status prepare(cloob_ctx *ctx, loss_plan *p)
 {
@@ -83,8 +79,7 @@ static cloob_status run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, con
                         loss_result *r)
 {
     if (loss_is_tiny(p)) return loss_engine_ref.run(ctx, p, in, out, stream, r);
-    if (p->sigmoid) return sigmoid_run(ctx, p, in, out, r);
-    return batch_applies(p) ? batch_run(ctx, p, in, out, r) : general_run(ctx, p, in, out, r);
+    return p->sigmoid ? sigmoid_run(ctx, p, in, out, r) : batch_run(ctx, p, in, out, r);
 }
 
 static void release(loss_plan *p)

@@ -21,11 +21,9 @@ typedef struct rows {
 /* Memory that a tile needs; the same for every pass. */
 typedef struct tiles {
     float *e;                /* (TILE, TILE): scores or their exponentials */
-    float *t;                /* (TILE, TILE): the gradient of scores; without retrieval (TILE, d) at least: samples less
-                     their mean */
+    float *t;                /* (TILE, TILE): the gradient of scores */
     float *a, *b;            /* (TILE, d): widened rows; unused for f32 */
     float *panel;            /* (TILE, d): gradient of the anchors or states of one row of tiles */
-    float *anchors;          /* (TILE, d): anchors less their mean; without retrieval only */
     double *sums;            /* (d) */
     double *wide;            /* (TILE, TILE): scores in double; NULL: they are made in f32 */
     double *wide_a, *wide_b; /* (TILE, d): their factors */
@@ -63,64 +61,51 @@ void vec_widen(float *to, const uint16_t *from, int64_t n); /* bf16 to f32 */
 /* Rows [first, first + n) as f32: in place, or widened into buffer. */
 const float *rows_f32(const rows *r, int64_t first, int64_t n, float *buffer);
 
-/* ---- retrieval between two sides that share their scores, E = exp(beta (a b^T - 1)) (docs/explanation/objective.md 3)
- * ------ */
+/* ---- retrieval: E = exp(beta a b^T - shift) (docs/explanation/objective.md 3) ---- */
 
-typedef struct pair {
-    rows a, b; /* same: b is a and only tiles on and above the diagonal are made */
-    bool same;
+typedef struct retrieval {
+    rows a, b; /* states, stored patterns */
+    bool same; /* b is a: only tiles on and above the diagonal are computed */
     double beta;
-    float *ra, *rb;         /* forward adds: ra = E b, rb = E^T a; same: all into ra */
-    const float *dra, *drb; /* backward: gradients of ra, rb */
-    float *da, *db;         /* backward adds */
-} pair;
+    float *shift;   /* (n): the running maximum; NULL: beta, enough for unit rows up to SHARED_LARGEST_BETA */
+    float *ra, *rb; /* E b, and E^T a where b retrieves from a with the same scores (shift NULL); backward reads their
+                     * gradients here */
+    float *da, *db; /* backward adds; db NULL: not wanted */
+    double *sum;    /* (n): the softmax denominators; NULL: not wanted; shift must not be NULL */
+} retrieval;
 
 /* Largest beta for which exp(-2 beta), and its square, are far from underflow. */
-#define PAIR_LARGEST_BETA 20.0
+#define SHARED_LARGEST_BETA 20.0
 
-void pair_forward(cloob_ctx *ctx, const pair *p, const tiles *t);
-void pair_backward(cloob_ctx *ctx, const pair *p, const tiles *t);
-
-/* ---- retrieval of any states from any stored set, with a running maximum ---- */
-
-typedef struct search {
-    rows states, stored; /* (n, d), (M, d) */
-    double beta;
-    float *r;       /* (n, d): sum_j exp(beta s_ij - shift_i) stored_j; backward reads d r here */
-    float *shift;   /* (n): max_j beta s_ij */
-    float *dstates; /* backward adds; (n, d) */
-    float *dstored; /* backward adds; (M, d); NULL: not wanted */
-    double *row;    /* (n) scratch */
-} search;
-
-void search_forward(cloob_ctx *ctx, const search *s, const tiles *t);
-/* Returns sum_ij (d loss / d score_ij) s_ij: this retrieval's part of d loss / d beta. */
-double search_backward(cloob_ctx *ctx, const search *s, const tiles *t);
+/* Overwrites ra, rb, shift and sum. */
+void retrieve_forward(cloob_ctx *ctx, const retrieval *p, const tiles *t);
+/* Without shared scores, returns beta times this retrieval's part of d loss / d beta. */
+double retrieve_backward(cloob_ctx *ctx, const retrieval *p, const tiles *t);
 
 /* ---- unit length ---- */
 
 /* r /= |r| per row, the lengths into length. Returns the first row of length 0 (or not finite), or -1. */
 int64_t unit_forward(cloob_ctx *ctx, float *r, float *length, int64_t n, int64_t d);
-/* With u = unit + mean (NULL: none), unit = (g - u (u.g)) / length: the gradient takes the place of the rows.
- * dots[i] = u.g. */
+/* With u = unit + mean (NULL: none), unit = (g - u (u.g)) / length, or g where length is NULL: the gradient takes the
+ * place of the rows. dots[i] = u.g. */
 void unit_backward(cloob_ctx *ctx, float *unit, const float *mean, const float *g, const float *length, double *dots,
                    int64_t n, int64_t d);
 
 /* ---- contrast ---- */
 
 typedef struct contrast {
-    rows a, b; /* anchors (n, d), samples (N, d); anchor i's positive is sample first + i */
-    int64_t first;
+    float *a, *b; /* anchors (n, d), samples (N, d), unit rows; forward subtracts their means, backward replaces a by
+                      * its gradient */
+    int64_t n, N, d;
+    int64_t first; /* anchor i's positive is sample first + i */
     double inv_tau;
     bool leave_one_out;
-    bool owned;             /* a, b are f32 and the loss owns them: forward subtracts their means in place */
-    float *mean_a, *mean_b; /* (d) of anchors and samples; forward to backward when owned */
-    double *bias;           /* (N), scratch */
+    float *mean_a, *mean_b; /* (d): forward to backward */
+    double *bias;           /* (N): forward to backward */
     double *lse;            /* (n), over the samples that are not the positive */
     double *weight;         /* (n), see loss_row_value; forward uses it for the positives */
     double *column;         /* (N), scratch of backward */
-    float *unit_length;     /* backward: not NULL: a holds unit rows, replaced by the gradient of their sums */
-    float *da;              /* backward: added to, when unit_length is NULL */
+    const float *length;    /* backward: of the sums whose gradient a becomes; NULL: a's own */
     float *db;              /* backward: added to; (N, d) */
 } contrast;
 
@@ -129,15 +114,11 @@ double contrast_forward(cloob_ctx *ctx, const contrast *c, const tiles *t);
 /* Gradient of the mean over all N, divided by inv_tau. Returns this rank's part of d mean / d inv_tau. */
 double contrast_backward(cloob_ctx *ctx, const contrast *c, const tiles *t);
 
-/* ---- the implementations (cpu_batch.c, cpu_general.c, cpu_sigmoid.c); bytes: the scratch that each needs ---- */
+/* ---- the implementations (cpu_batch.c, cpu_sigmoid.c); bytes: the scratch that each needs ---- */
 
 size_t sigmoid_bytes(const loss_plan *p);
 cloob_status sigmoid_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, loss_result *r);
-
-bool batch_applies(const loss_plan *p);
 size_t batch_bytes(const loss_plan *p);
 cloob_status batch_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, loss_result *r);
-size_t general_bytes(const loss_plan *p);
-cloob_status general_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, loss_result *r);
 
 #endif

@@ -13,9 +13,8 @@ tiles tiles_carve(carver *c, const loss_plan *p)
     size_t square = edge * edge * sizeof(float), strip = edge * d * sizeof(float);
     tiles t = { 0 };
     t.e = carve(c, square);
-    t.t = carve(c, !p->hopfield && strip > square ? strip : square);
+    t.t = carve(c, square);
     t.panel = carve(c, strip);
-    t.anchors = p->hopfield ? NULL : carve(c, strip);
     t.sums = carve(c, sizeof(double) * d);
     if (loss_is_small(p)) {
         t.wide = carve(c, 2 * square);
@@ -87,12 +86,13 @@ static void unit_backward_range(void *arg, int64_t begin, int64_t end, int threa
     for (int64_t i = begin; i < end; i++) {
         float *unit = j->r + i * j->d;
         const float *g = j->g + i * j->d, *mean = j->mean;
-        double along = vec_dot(unit, g, j->d), length = (double)j->length[i];
+        double along = vec_dot(unit, g, j->d);
         if (mean) along += vec_dot(mean, g, j->d);
-        for (int64_t k = 0; k < j->d; k++) {
+        for (int64_t k = 0; k < j->d && j->length; k++) {
             double u = (double)unit[k] + (mean ? (double)mean[k] : 0);
-            unit[k] = (float)(((double)g[k] - along * u) / length);
+            unit[k] = (float)(((double)g[k] - along * u) / (double)j->length[i]);
         }
+        if (!j->length) memcpy(unit, g, (size_t)j->d * sizeof *unit);
         j->dots[i] = along;
     }
 }

@@ -1,5 +1,4 @@
-/* The modern Hopfield network of the public header: retrieval on its own. Like cpu_search.c, and also computes the
- * softmax denominator, which the objective does not need. Host, f32. */
+/* The modern Hopfield network of the public header: retrieval on its own. Host, f32. */
 #include "cloob/hopfield.h"
 
 #include <math.h>
@@ -12,104 +11,67 @@
 #include "tensor/cpu/gemm.h"
 #include "core/needs.h"
 
-enum { BLOCK = 512 };
-
-typedef struct strip { /* states [i, i + m) against stored [j, j + n) */
-    int64_t i, j, m, n, d;
-    float *score; /* (BLOCK, BLOCK) */
-    float *out;   /* (rows, d), not NULL for retrieval */
-    float top[BLOCK];
-    double sum[BLOCK];
-    bool same;
-    float *nearest;
-} strip;
-
-static void update_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    strip *s = arg;
-    (void)thread;
-    for (int64_t r = begin; r < end; r++) {
-        float *e = s->score + r * s->n, top = vec_max(e, s->n);
-        if (top > s->top[r]) {
-            double shrink = isinf(s->top[r]) ? 0 : exp((double)s->top[r] - (double)top);
-            float *out = s->out + (s->i + r) * s->d;
-            for (int64_t k = 0; k < s->d; k++) out[k] *= (float)shrink;
-            s->sum[r] *= shrink;
-            s->top[r] = top;
-        }
-        s->sum[r] += vec_sum_exp(e, s->n, s->top[r]);
-        vec_exp(e, s->n, s->top[r], 1.0f);
-    }
-}
-
-static void update_finish(const strip *s, double *lse)
-{
-    for (int64_t r = 0; r < s->m; r++) {
-        float *out = s->out + (s->i + r) * s->d;
-        for (int64_t k = 0; k < s->d; k++) out[k] = (float)((double)out[k] / s->sum[r]);
-        if (lse) lse[s->i + r] = (double)s->top[r] + log(s->sum[r]);
-    }
-}
-
 /* out (n, d) = softmax(beta states stored^T) stored; lse (n), when not NULL, = ln sum_j exp(beta s_ij). out must not be
  * states. Allocates a tile. */
 static cloob_status update(cloob_ctx *ctx, const cloob_hopfield *h, const float *states, int64_t n, float *out,
                            double *lse)
 {
-    strip *s = calloc(1, sizeof *s);
-    float *score = malloc(sizeof(float) * BLOCK * BLOCK);
-    cloob_status status = s && score ? CLOOB_OK : ctx_no_memory(ctx, sizeof(float) * BLOCK * BLOCK, "retrieval");
-    memset(out, 0, (size_t)(n * h->dim) * sizeof *out);
-    for (int64_t i = 0; status == CLOOB_OK && i < n; i += BLOCK) {
-        *s = (strip){ .i = i, .m = min64(BLOCK, n - i), .d = h->dim, .score = score, .out = out };
-        for (int64_t r = 0; r < s->m; r++) s->top[r] = -INFINITY;
-        for (s->j = 0; s->j < h->count; s->j += BLOCK) {
-            const float *w = h->stored + s->j * h->dim;
-            s->n = min64(BLOCK, h->count - s->j);
-            cpu_sgemm(ctx, false, true, s->m, s->n, h->dim, (float)h->beta, states + i * h->dim, h->dim, w, h->dim, 0,
-                      score, s->n);
-            pool_for(ctx, s->m, 8, update_range, s);
-            cpu_sgemm(ctx, false, false, s->m, h->dim, s->n, 1, score, s->n, w, h->dim, 1, out + i * h->dim, h->dim);
-        }
-        update_finish(s, lse);
+    int64_t d = h->dim;
+    size_t tile = sizeof(float) * TILE * TILE, rows_n = (size_t)max64(n, 1);
+    tiles t = { .e = malloc(tile) };
+    float *shift = malloc(rows_n * sizeof *shift);
+    double *sum = malloc(rows_n * sizeof *sum);
+    bool failed = !t.e || !shift || !sum;
+    if (!failed) {
+        retrieve_forward(ctx,
+                         &(retrieval){ .a = { states, CLOOB_F32, n, d },
+                                       .b = { h->stored, CLOOB_F32, h->count, d },
+                                       .beta = h->beta,
+                                       .shift = shift,
+                                       .ra = out,
+                                       .sum = sum },
+                         &t);
+        for (int64_t i = 0; i < n * d; i++) out[i] = (float)((double)out[i] / sum[i / d]);
+        for (int64_t i = 0; lse && i < n; i++) lse[i] = (double)shift[i] + log(sum[i]);
     }
-    free(score);
-    free(s);
-    return status;
+    free(t.e), free(shift), free(sum);
+    return failed ? ctx_no_memory(ctx, tile, "retrieval") : CLOOB_OK;
 }
+
+typedef struct strip { /* rows [i, i + m) against rows [j, j + n) of the stored patterns */
+    int64_t i, j, m, n;
+    float *score; /* (TILE, TILE) */
+    float *nearest;
+} strip;
 
 static void nearest_range(void *arg, int64_t begin, int64_t end, int thread)
 {
-    strip *s = arg;
+    const strip *s = arg;
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
-        float *k = s->score + r * s->n;
+        float *k = s->score + r * s->n, *best = &s->nearest[s->i + r];
         int64_t own = s->i + r - s->j;
-        if (s->same && own >= 0 && own < s->n) k[own] = -INFINITY;
-        float top = vec_max(k, s->n), *best = &s->nearest[s->i + r];
-        if (top > *best) *best = top;
+        if (own >= 0 && own < s->n) k[own] = -INFINITY;
+        *best = fmaxf(*best, vec_max(k, s->n));
     }
 }
 
-/* top (n) = max over j of a_i.b_j, leaving out j = i when `same`. */
-static cloob_status nearest(cloob_ctx *ctx, const float *a, int64_t n, const float *b, int64_t m, int64_t d, bool same,
-                            float *top)
+/* top (count) = the largest product of each stored pattern with another one */
+static cloob_status nearest(cloob_ctx *ctx, const cloob_hopfield *h, float *top)
 {
-    float *score = malloc(sizeof(float) * BLOCK * BLOCK);
-    strip *s = calloc(1, sizeof *s);
-    cloob_status status = s && score ? CLOOB_OK : ctx_no_memory(ctx, sizeof(float) * BLOCK * BLOCK, "separations");
-    for (int64_t i = 0; i < n; i++) top[i] = -INFINITY;
-    for (int64_t i = 0; status == CLOOB_OK && i < n; i += BLOCK) {
-        *s = (strip){ .i = i, .m = min64(BLOCK, n - i), .score = score, .same = same, .nearest = top };
-        for (s->j = 0; s->j < m; s->j += BLOCK) {
-            s->n = min64(BLOCK, m - s->j);
-            cpu_sgemm(ctx, false, true, s->m, s->n, d, 1, a + i * d, d, b + s->j * d, d, 0, score, s->n);
-            pool_for(ctx, s->m, 8, nearest_range, s);
+    int64_t d = h->dim;
+    strip s = { .score = malloc(sizeof(float) * TILE * TILE), .nearest = top };
+    if (!s.score) return ctx_no_memory(ctx, sizeof(float) * TILE * TILE, "separations");
+    for (int64_t i = 0; i < h->count; i++) top[i] = -INFINITY;
+    for (s.i = 0; s.i < h->count; s.i += TILE)
+        for (s.j = 0; s.j < h->count; s.j += TILE) {
+            s.m = min64(TILE, h->count - s.i), s.n = min64(TILE, h->count - s.j);
+            cpu_sgemm(ctx, false, true, s.m, s.n, d, 1, h->stored + s.i * d, d, h->stored + s.j * d, d, 0, s.score,
+                      s.n);
+            pool_for(ctx, s.m, 8, nearest_range, &s);
         }
-    }
-    free(score);
-    free(s);
-    return status;
+    free(s.score);
+    return CLOOB_OK;
 }
 
 /* ---- the public header ---- */
@@ -220,7 +182,7 @@ cloob_status cloob_hopfield_separation(cloob_ctx *ctx, const cloob_hopfield *h, 
     if (h->count < 2) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a separation needs at least 2 patterns");
     float *top = malloc((size_t)h->count * sizeof *top);
     if (!top) return ctx_no_memory(ctx, (size_t)h->count * sizeof *top, "separations");
-    cloob_status status = nearest(ctx, h->stored, h->count, h->stored, h->count, h->dim, true, top);
+    cloob_status status = nearest(ctx, h, top);
     for (int64_t i = 0; status == CLOOB_OK && i < h->count; i++)
         separation[i] = vec_dot(h->stored + i * h->dim, h->stored + i * h->dim, h->dim) - (double)top[i];
     free(top);

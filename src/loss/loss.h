@@ -126,23 +126,4 @@ double loss_train_factor(cloob_method m, double inv_tau);
 double loss_dlogit_inv_tau(cloob_method m, const loss_result *r, double inv_tau);
 double loss_dlogit_beta(cloob_method m, const loss_result *r, double inv_tau, double beta);
 
-typedef struct objective_bench {
-    int64_t n, d;
-    int repeats; /* timed, after one that is not; 0: that one is timed, for what takes long */
-    bool forward_only;
-    uint64_t seed;
-} objective_bench;
-
-typedef struct objective_timing {
-    double ms; /* median */
-    double pairs_per_s;
-    int64_t peak_bytes; /* what the process (or the GPU) took beyond the embeddings, gradients included */
-    double loss;
-    char device[128];
-} objective_timing;
-
-/* Times loss and gradients of random unit rows. */
-cloob_status objective_time(cloob_ctx *ctx, const cloob_objective_options *o, const objective_bench *b,
-                            objective_timing *t);
-
 #endif

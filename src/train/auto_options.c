@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "train/settings.h"
 #include "core/option.h"
+#include "core/text.h"
 
 enum {
     LARGE_MODEL_PAIRS = 100000, /* RN50 from scratch learns little from fewer */
@@ -28,19 +29,6 @@ enum {
 };
 
 static bool is_auto_model(const cloob_train_options *o) { return !o->model || strcmp(o->model, "auto") == 0; }
-
-/* 29998 as "29,998". */
-static const char *grouped(char out[32], int64_t n)
-{
-    char digits[24];
-    int length = snprintf(digits, sizeof digits, "%lld", (long long)n), k = 0;
-    for (int i = 0; i < length; i++) {
-        if (i && (length - i) % 3 == 0) out[k++] = ',';
-        out[k++] = digits[i];
-    }
-    out[k] = '\0';
-    return out;
-}
 
 /* ---- a resumed run ------------------------------------------------------------------------------- */
 
@@ -176,7 +164,7 @@ static void choose_model(cloob_ctx *ctx, run *r)
     if (edge > 0 && edge < SMALL_IMAGE) r->options.force_image_size = 32;
     sbuf_printf(&r->start.notes,
                 "`model` tiny at %lld pixels, because there are %s pairs%s; RN50 needs a GPU and some %s pairs\n",
-                (long long)(r->options.force_image_size ? r->options.force_image_size : 64), grouped(pairs, n),
+                (long long)(r->options.force_image_size ? r->options.force_image_size : 64), text_grouped(pairs, n),
                 gpu ? "" : " and no GPU", "100,000");
 }
 
@@ -216,7 +204,7 @@ static void choose_epochs(cloob_ctx *ctx, run *r, int64_t samples)
     if (fit >= EPOCHS) return;
     r->options.epochs = fit > 1 ? fit : 1;
     sbuf_printf(&r->start.notes, "`epochs` %lld: some %s pairs, about a quarter of an hour on this CPU\n",
-                (long long)r->options.epochs, grouped(pairs, saturating_mul(r->options.epochs, samples)));
+                (long long)r->options.epochs, text_grouped(pairs, saturating_mul(r->options.epochs, samples)));
 }
 
 /* Half an epoch, whatever the number of epochs: extending a run does not change its start. */
@@ -285,7 +273,7 @@ static void choose_tuning(run *r, int64_t per_epoch)
     if (o->lr < 0) {
         o->lr = tuning_rate(r);
         sbuf_printf(&r->start.notes, "`lr` %.2g for %s with %s parameters; smaller models take more\n", o->lr,
-                    o->lora ? "adapters of a model" : "a model", grouped(parameters, given_parameters(r)));
+                    o->lora ? "adapters of a model" : "a model", text_grouped(parameters, given_parameters(r)));
     }
     if (o->hopfield_warmup < 0) o->hopfield_warmup = TUNE_RETRIEVAL;
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,16 +111,28 @@ static cloob_status add_scalar(cloob_ctx *ctx, weights *w, const char *name, con
     return set_number(ctx, w, scalar_key(key, name, ".v"), a->v);
 }
 
-int64_t run_position_samples(const run_position *at) { return saturating_mul(at->step_in_epoch, at->global_batch); }
+/* The members of run_position in the metadata. Those that older files lack keep the values of NO_POSITION. */
+static const struct {
+    const char *key;
+    size_t at;
+    bool required;
+} position_rows[] = {
+    { "train.epoch", offsetof(run_position, epoch), true },
+    { "train.step_in_epoch", offsetof(run_position, step_in_epoch), true },
+    { "train.updates", offsetof(run_position, updates), true },
+    { "train.skipped", offsetof(run_position, skipped), true },
+    { "train.global_batch", offsetof(run_position, global_batch), false },
+    { "train.seed", offsetof(run_position, seed), true },
+    { "train.owed.epoch", offsetof(run_position, pending.epoch), false },
+    { "train.owed.validation", offsetof(run_position, pending.validation), false },
+    { "train.owed.zeroshot", offsetof(run_position, pending.zeroshot), false },
+    { "train.owed.results_bytes", offsetof(run_position, pending.results_bytes), false },
+    { "train.results_bytes", offsetof(run_position, results_bytes), false },
+};
+enum { POSITION_ROWS = sizeof position_rows / sizeof *position_rows };
+static const run_position NO_POSITION = { .results_bytes = -1 };
 
-static cloob_status add_pending(cloob_ctx *ctx, weights *w, const pending_eval *d)
-{
-    if (!d->epoch) return CLOOB_OK;
-    CLOOB_TRY(set_int(ctx, w, "train.owed.epoch", d->epoch));
-    CLOOB_TRY(set_int(ctx, w, "train.owed.validation", d->validation));
-    CLOOB_TRY(set_int(ctx, w, "train.owed.zeroshot", d->zeroshot));
-    return set_int(ctx, w, "train.owed.results_bytes", d->results_bytes);
-}
+int64_t run_position_samples(const run_position *at) { return saturating_mul(at->step_in_epoch, at->global_batch); }
 
 static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, const run_position *at,
                              const checkpoint_meta *m)
@@ -128,15 +141,11 @@ static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, c
     CLOOB_TRY(add_scalar(ctx, w, "beta", &st->scalars.beta));
     CLOOB_TRY(add_scalar(ctx, w, "bias", &st->scalars.bias));
     CLOOB_TRY(set_int(ctx, w, "train.count", st->count));
-    CLOOB_TRY(set_int(ctx, w, "train.epoch", at->epoch));
-    CLOOB_TRY(set_int(ctx, w, "train.step_in_epoch", at->step_in_epoch));
-    CLOOB_TRY(set_int(ctx, w, "train.updates", at->updates));
-    CLOOB_TRY(set_int(ctx, w, "train.skipped", at->skipped));
-    CLOOB_TRY(set_int(ctx, w, "train.global_batch", at->global_batch));
+    for (int i = 0; i < POSITION_ROWS; i++) {
+        int64_t v = *(const int64_t *)((const char *)at + position_rows[i].at);
+        if (v >= 0) CLOOB_TRY(set_int(ctx, w, position_rows[i].key, v));
+    }
     CLOOB_TRY(set_int(ctx, w, "train.samples_in_epoch", run_position_samples(at)));
-    CLOOB_TRY(set_int(ctx, w, "train.seed", (int64_t)at->seed));
-    CLOOB_TRY(add_pending(ctx, w, &at->pending));
-    CLOOB_TRY(set_int(ctx, w, "train.results_bytes", at->results_bytes));
     CLOOB_TRY(set_int(ctx, w, "epoch", at->epoch));
     CLOOB_TRY(weights_set_meta(ctx, w, "tokenizer", m->tokenizer));
     CLOOB_TRY(weights_set_meta(ctx, w, "method", m->method));
@@ -257,35 +266,41 @@ static cloob_status load_adapters(cloob_ctx *ctx, const weights *w, params *p)
     return params_refresh(ctx, p);
 }
 
-static cloob_status check_same_model(cloob_ctx *ctx, const weights *w, const char *path, const params *p)
+cloob_status checkpoint_compare(cloob_ctx *ctx, const model_config *stored, const model_config *asked,
+                                char **difference)
 {
     sbuf have = { 0 }, want = { 0 };
+    model_config_to_json(stored, &have);
+    model_config_to_json(asked, &want);
+    bool same = !have.failed && !want.failed && strcmp(have.data, want.data) == 0;
+    sbuf_printf(&have, "; this run has %s", want.failed ? "" : want.data);
+    bool failed = have.failed || want.failed;
+    sbuf_release(&want);
+    *difference = sbuf_detach(&have);
+    if (same) free(*difference), *difference = NULL;
+    return failed ? ctx_no_memory(ctx, 512, "a configuration") : CLOOB_OK;
+}
+
+static cloob_status check_same_model(cloob_ctx *ctx, const weights *w, const char *path, const params *p)
+{
+    char *difference;
     model_config here = p->config;
     here.patch_dropout = w->config.patch_dropout; /* a setting of the run */
-    model_config_to_json(&w->config, &have);
-    model_config_to_json(&here, &want);
-    cloob_status status = CLOOB_OK;
-    if (have.failed || want.failed) status = ctx_no_memory(ctx, 512, "a configuration");
-    else if (strcmp(have.data, want.data) != 0)
-        status =
-            ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds another model: %s; this run has %s", path, have.data, want.data);
-    sbuf_release(&have);
-    sbuf_release(&want);
+    CLOOB_TRY(checkpoint_compare(ctx, &w->config, &here, &difference));
+    if (!difference) return CLOOB_OK;
+    cloob_status status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds another model: %s", path, difference);
+    free(difference);
     return status;
 }
 
-/* Files from before version 0.2 have none of these. */
-static cloob_status read_pending(cloob_ctx *ctx, const weights *w, const char *path, pending_eval *d)
+static cloob_status read_position(cloob_ctx *ctx, const weights *w, const char *path, run_position *at)
 {
-    int64_t validation, zeroshot;
-    *d = (pending_eval){ 0 };
-    if (!weights_get_meta(w, "train.owed.epoch")) return CLOOB_OK;
-    CLOOB_TRY(get_int(ctx, w, path, "train.owed.epoch", &d->epoch));
-    CLOOB_TRY(get_int(ctx, w, path, "train.owed.validation", &validation));
-    CLOOB_TRY(get_int(ctx, w, path, "train.owed.zeroshot", &zeroshot));
-    d->validation = validation != 0;
-    d->zeroshot = zeroshot != 0;
-    return get_int(ctx, w, path, "train.owed.results_bytes", &d->results_bytes);
+    *at = NO_POSITION;
+    for (int i = 0; i < POSITION_ROWS; i++)
+        if (position_rows[i].required || weights_get_meta(w, position_rows[i].key))
+            CLOOB_TRY(
+                get_int(ctx, w, path, position_rows[i].key, (int64_t *)(void *)((char *)at + position_rows[i].at)));
+    return CLOOB_OK;
 }
 
 static double get_number(const weights *w, const char *key)
@@ -318,21 +333,10 @@ cloob_status checkpoint_apply(cloob_ctx *ctx, const weights *w, const char *path
     params *p = step_params(s);
     step_state st = step_get_state(s);
     step_scalars scalars;
-    int64_t seed, count;
+    int64_t count;
     CLOOB_TRY(check_same_model(ctx, w, path, p));
     CLOOB_TRY(get_int(ctx, w, path, "train.count", &count));
-    CLOOB_TRY(get_int(ctx, w, path, "train.epoch", &at->epoch));
-    CLOOB_TRY(get_int(ctx, w, path, "train.step_in_epoch", &at->step_in_epoch));
-    CLOOB_TRY(get_int(ctx, w, path, "train.updates", &at->updates));
-    CLOOB_TRY(get_int(ctx, w, path, "train.skipped", &at->skipped));
-    if (weights_get_meta(w, "train.global_batch"))
-        CLOOB_TRY(get_int(ctx, w, path, "train.global_batch", &at->global_batch));
-    CLOOB_TRY(get_int(ctx, w, path, "train.seed", &seed));
-    at->seed = (uint64_t)seed;
-    CLOOB_TRY(read_pending(ctx, w, path, &at->pending));
-    at->results_bytes = -1;
-    if (weights_get_meta(w, "train.results_bytes"))
-        CLOOB_TRY(get_int(ctx, w, path, "train.results_bytes", &at->results_bytes));
+    CLOOB_TRY(read_position(ctx, w, path, at));
     scalars = (step_scalars){ read_scalar(w, "inv_tau"), read_scalar(w, "beta"), read_scalar(w, "bias") };
     CLOOB_TRY(check_adapters(ctx, w, path, p));
     CLOOB_TRY(check_block(ctx, w, path, p, "m"));
@@ -415,7 +419,7 @@ static int list_checkpoints(cloob_ctx *ctx, const char *folder, candidate *c)
 static cloob_status find_other(cloob_ctx *ctx, const char *folder, char path[RESUME_PATH])
 {
     candidate *c = malloc(MAX_CANDIDATES * sizeof *c);
-    if (!c) return ctx_no_memory(ctx, MAX_CANDIDATES * sizeof *c, "a list_checkpoints of checkpoints");
+    if (!c) return ctx_no_memory(ctx, MAX_CANDIDATES * sizeof *c, "a list of checkpoints");
     int n = list_checkpoints(ctx, folder, c), i = 0;
     while (i < n && check_valid(ctx, c[i].path) != CLOOB_OK) {
         ctx_log(ctx, CLOOB_LOG_WARN, "skipped: %s", cloob_error(ctx));

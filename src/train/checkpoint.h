@@ -13,9 +13,9 @@
 /* The evaluation of an epoch that has ended, not yet run: the checkpoint is saved first. If the run ends between the
  * two, the resumed run evaluates once. In the metadata: "train.owed.*". */
 typedef struct pending_eval {
-    int64_t epoch;             /* 0: none */
-    bool validation, zeroshot; /* which parts */
-    int64_t results_bytes;     /* size of results.jsonl then: a later line of this epoch means that it was evaluated */
+    int64_t epoch;                /* 0: none */
+    int64_t validation, zeroshot; /* which parts: 0 or 1 */
+    int64_t results_bytes; /* size of results.jsonl then: a later line of this epoch means that it was evaluated */
 } pending_eval;
 
 /* Position in a run. */
@@ -23,7 +23,7 @@ typedef struct run_position {
     int64_t epoch, step_in_epoch; /* next batch to train on */
     int64_t updates, skipped;
     int64_t global_batch; /* pairs per step over all ranks, the unit of step_in_epoch; 0: unknown */
-    uint64_t seed;
+    int64_t seed;
     pending_eval pending;
     int64_t results_bytes; /* size of results.jsonl; later lines are from updates that were lost; -1: unknown */
 } run_position;
@@ -50,12 +50,14 @@ cloob_status checkpoint_apply(cloob_ctx *ctx, const weights *w, const char *path
  * with a wrong checksum is refused and changes nothing. */
 cloob_status checkpoint_read(cloob_ctx *ctx, const char *path, step *s, run_position *at);
 
+/* *difference: both configurations as text, which the caller frees; NULL: they are equal. */
+cloob_status checkpoint_compare(cloob_ctx *ctx, const model_config *stored, const model_config *asked,
+                                char **difference);
+
 /* Checks the checksum of the training state, if the file has one; reading checks the rest. */
 cloob_status checkpoint_verify(cloob_ctx *ctx, const char *path, const weights *w);
 
 /* ---- the checkpoint that a resumed run starts from ---- */
-
-/* Which checkpoint a resumed run starts from. */
 
 enum { RESUME_PATH = 1024 };
 

@@ -1,15 +1,23 @@
 /* The stored patterns of a run: a queue of embeddings, or rows of a file. */
 #include "train/hopfield_memory.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/arith.h"
-#include "loss/queue.h"
 
 enum { IMAGE, TEXT };
+
+/* A ring of unit rows in device memory. */
+typedef struct queue {
+    device *dev;
+    void *data; /* (count, dim) F32 */
+    int64_t capacity, count, dim;
+    int64_t next; /* position of the next row; of the oldest one when the ring is full */
+} queue;
 
 struct hopfield_memory {
     device *dev;
@@ -21,15 +29,74 @@ struct hopfield_memory {
     float *gathered;   /* (rows of all ranks, dim); NULL when alone */
 };
 
+/* N of "queue:N"; 0: another text. */
+static int64_t queue_rows(const char *text)
+{
+    char *end;
+    errno = 0;
+    int64_t n = strncmp(text, "queue:", 6) == 0 ? strtoll(text + 6, &end, 10) : 0;
+    return n > 0 && !*end && !errno ? n : 0;
+}
+
 cloob_status hopfield_memory_check(cloob_ctx *ctx, const char *text)
 {
-    int64_t n;
-    if (strcmp(text, "batch") == 0 || (strncmp(text, "file:", 5) == 0 && text[5])) return CLOOB_OK;
-    if (queue_parse(ctx, text, &n) == CLOOB_OK) return CLOOB_OK;
+    if (strcmp(text, "batch") == 0 || (strncmp(text, "file:", 5) == 0 && text[5]) || queue_rows(text)) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`memory` %s: choose batch, queue:N with N above 0, or file:F", text);
 }
 
 /* ---- a queue ------------------------------------------------------------------------------------- */
+
+static cloob_status queue_init(cloob_ctx *ctx, queue *q, device *dev, int64_t capacity, int64_t dim)
+{
+    *q = (queue){ .dev = dev, .capacity = capacity, .dim = dim };
+    if (capacity < 1 || dim < 1 || capacity > INT64_MAX / 16 / dim)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a queue of %lld rows of width %lld", (long long)capacity,
+                        (long long)dim);
+    return dev->alloc(ctx, dev, (size_t)capacity * (size_t)dim * sizeof(float), "the queue of embeddings", &q->data);
+}
+
+static void queue_release(queue *q)
+{
+    if (q->data) q->dev->free(q->dev, q->data);
+    memset(q, 0, sizeof *q);
+}
+
+typedef cloob_status copy_fn(cloob_ctx *ctx, device *d, void *to, const void *from, size_t bytes);
+
+/* Adds n rows, overwriting the oldest. Of more rows than the capacity, the last are kept. */
+static cloob_status push(cloob_ctx *ctx, queue *q, const float *rows, int64_t n, copy_fn *copy)
+{
+    if (n > q->capacity) rows += (n - q->capacity) * q->dim, n = q->capacity;
+    while (n > 0) {
+        int64_t piece = min64(q->capacity - q->next, n), elements = piece * q->dim;
+        CLOOB_TRY(copy(ctx, q->dev, (float *)q->data + q->next * q->dim, rows, (size_t)elements * sizeof(float)));
+        rows += elements;
+        n -= piece;
+        q->next += piece;
+        if (q->count < q->next) q->count = q->next;
+        if (q->next == q->capacity) q->next = 0;
+    }
+    return CLOOB_OK;
+}
+
+/* Restores the content of a queue of `capacity` rows: count rows in memory order (host memory), and the position
+ * `next`. A smaller queue gets the latest rows. Invalid counts are refused. */
+static cloob_status queue_restore(cloob_ctx *ctx, queue *q, const float *rows, int64_t capacity, int64_t count,
+                                  int64_t next)
+{
+    bool full = count == capacity;
+    if (count < 0 || count > capacity || next < 0 || (full ? next >= capacity : next != count))
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "a queue of %lld rows cannot hold %lld and continue at %lld",
+                        (long long)capacity, (long long)count, (long long)next);
+    q->count = q->next = 0;
+    if (!full || capacity != q->capacity) { /* by age: the oldest first */
+        if (full) CLOOB_TRY(push(ctx, q, rows + next * q->dim, count - next, q->dev->to_device));
+        return push(ctx, q, rows, next, q->dev->to_device);
+    }
+    CLOOB_TRY(push(ctx, q, rows, count, q->dev->to_device));
+    q->next = next;
+    return CLOOB_OK;
+}
 
 static cloob_status take_exchange(cloob_ctx *ctx, hopfield_memory *s)
 {
@@ -44,19 +111,18 @@ static cloob_status take_exchange(cloob_ctx *ctx, hopfield_memory *s)
 
 static cloob_status open_queue(cloob_ctx *ctx, hopfield_memory *s, const char *text)
 {
-    int64_t n;
+    int64_t n = queue_rows(text);
     s->is_queue = true;
-    CLOOB_TRY(queue_parse(ctx, text, &n));
-    for (int t = 0; t < 2; t++) CLOOB_TRY(queue_init(ctx, &s->set[t], s->dev, n, s->dim, CLOOB_F32));
+    for (int t = 0; t < 2; t++) CLOOB_TRY(queue_init(ctx, &s->set[t], s->dev, n, s->dim));
     return take_exchange(ctx, s);
 }
 
 static cloob_status push_side(cloob_ctx *ctx, hopfield_memory *s, int t, const float *rows)
 {
-    if (!s->gathered) return queue_push(ctx, &s->set[t], rows, s->rows);
+    if (!s->gathered) return push(ctx, &s->set[t], rows, s->rows, s->dev->copy);
     comm_set_stream(s->c, s->dev->stream);
     CLOOB_TRY(comm_all_gather(ctx, s->c, rows, s->gathered, s->elements, CLOOB_F32));
-    return queue_push(ctx, &s->set[t], s->gathered, s->rows * comm_size(s->c));
+    return push(ctx, &s->set[t], s->gathered, s->rows * comm_size(s->c), s->dev->copy);
 }
 
 cloob_status hopfield_memory_push(cloob_ctx *ctx, hopfield_memory *s, const float *x, const float *y)
@@ -95,7 +161,7 @@ static cloob_status fill_set(cloob_ctx *ctx, hopfield_memory *s, int t, const st
         status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "`memory`: %s: %s is %s; F32, BF16, F16 or F64 is needed", path,
                           e->name, dtype_name(e->t.dtype));
     if (status == CLOOB_OK) status = make_unit(ctx, x, n, s->dim, path, e->name);
-    if (status == CLOOB_OK) status = queue_init(ctx, &s->set[t], s->dev, n, s->dim, CLOOB_F32);
+    if (status == CLOOB_OK) status = queue_init(ctx, &s->set[t], s->dev, n, s->dim);
     if (status == CLOOB_OK) status = queue_restore(ctx, &s->set[t], x, n, n, 0);
     if (status == CLOOB_OK) status = s->dev->sync(ctx, s->dev);
     free(x);
@@ -147,10 +213,9 @@ static cloob_status measure_file(cloob_ctx *ctx, const char *path, int64_t max_r
 cloob_status hopfield_memory_measure(cloob_ctx *ctx, const char *text, int ranks, int64_t rows, int64_t dim,
                                      int64_t max_rows[2], size_t *bytes)
 {
-    bool is_queue = strncmp(text, "queue:", 6) == 0;
-    max_rows[IMAGE] = max_rows[TEXT] = 0;
-    if (is_queue) CLOOB_TRY(queue_parse(ctx, text, &max_rows[IMAGE]));
-    if (is_queue) max_rows[TEXT] = max_rows[IMAGE];
+    CLOOB_TRY(hopfield_memory_check(ctx, text));
+    max_rows[IMAGE] = max_rows[TEXT] = queue_rows(text);
+    bool is_queue = max_rows[IMAGE] > 0;
     if (strncmp(text, "file:", 5) == 0) CLOOB_TRY(measure_file(ctx, text + 5, max_rows));
     int64_t gathered = is_queue && ranks > 1 ? saturating_mul(rows, ranks) : 0;
     int64_t total = saturating_add(saturating_add(max_rows[IMAGE], max_rows[TEXT]), gathered);

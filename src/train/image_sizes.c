@@ -80,7 +80,7 @@ static cloob_status make_anew(cloob_ctx *ctx, run *r, weights *w, int64_t size)
     CLOOB_TRY(comm_agree(ctx, r->c, run_check_memory(ctx, r)));
     CLOOB_TRY(run_make_step(ctx, r));
     CLOOB_TRY(comm_agree(ctx, r->c, checkpoint_apply(ctx, w, "the stage before", r->s, &same)));
-    step_set_draws(r->s, r->at.seed, r->at.updates);
+    step_set_draws(r->s, (uint64_t)r->at.seed, r->at.updates);
     CLOOB_TRY(comm_agree(ctx, r->c, run_open_loader(ctx, r)));
     return comm_agree(ctx, r->c, loader_seek(ctx, r->batches, r->at.epoch, r->at.step_in_epoch));
 }

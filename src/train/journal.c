@@ -17,12 +17,15 @@
 #include "core/file.h"
 #include "core/text.h"
 
+const char *const journal_number_names[JOURNAL_NUMBERS] = { "loss",      "image_term",  "text_term", "lr",
+                                                            "grad_norm", "pairs_per_s", "wait",      "inv_tau" };
+
 struct journal {
     bool writes;
     char *dir, *checkpoints, *results; /* results: checkpoints/results.jsonl, of a journal that writes */
     int lock;                          /* file descriptor; -1: none */
     FILE *log, *metrics, *layers;
-    tensorboard *board;
+    FILE *board;
 };
 
 static cloob_status open_log(cloob_ctx *ctx, journal *j, const char *name, FILE **out)
@@ -133,8 +136,11 @@ static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bo
     drop_cut_line(j->results);
     CLOOB_TRY(open_log(ctx, j, "out.log", &j->log));
     CLOOB_TRY(open_log(ctx, j, "metrics.tsv", &j->metrics));
-    if (is_empty(j->metrics))
-        fputs("step\tepoch\tloss\timage_term\ttext_term\tlr\tgrad_norm\tpairs_per_s\twait\tinv_tau\n", j->metrics);
+    if (is_empty(j->metrics)) {
+        fputs("step\tepoch", j->metrics);
+        for (int i = 0; i < JOURNAL_NUMBERS; i++) fprintf(j->metrics, "\t%s", journal_number_names[i]);
+        fputc('\n', j->metrics);
+    }
     if (!with_board) return CLOOB_OK;
     char *board = file_join(j->dir, "tensorboard");
     cloob_status status = board ? file_make_dirs(ctx, board) : ctx_no_memory(ctx, 64, "tensorboard");
@@ -182,7 +188,7 @@ void journal_close(journal *j)
     if (j->log) fclose(j->log);
     if (j->metrics) fclose(j->metrics);
     if (j->layers) fclose(j->layers);
-    tensorboard_close(j->board);
+    if (j->board) fclose(j->board);
     if (j->lock >= 0) close(j->lock);
     free(j->results);
     free(j->dir);
@@ -354,30 +360,24 @@ cloob_status journal_drop_results(cloob_ctx *ctx, journal *j, int64_t last, int6
     return status;
 }
 
-/* cloob writes these lines, and they end with `"epoch": N}`: no parser is needed. */
 cloob_status journal_has_result(cloob_ctx *ctx, const journal *j, int64_t epoch, int64_t behind, bool *out)
 {
-    char end[48], *line = NULL;
-    size_t room = 0;
+    file_bytes all;
     *out = false;
-    FILE *f = j->results ? fopen(j->results, "r") : NULL;
-    if (!j->results || (!f && errno == ENOENT)) return CLOOB_OK;
-    if (!f) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read: %s", j->results, strerror(errno));
-    snprintf(end, sizeof end, "\"epoch\": %lld}\n", (long long)epoch);
-    if (fseek(f, (long)behind, SEEK_SET) == 0)
-        while (!*out && getline(&line, &room, f) > 0) *out = text_ends_with(line, end);
-    bool whole = *out || feof(f);
-    fclose(f);
-    free(line);
-    return whole ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read all of it", j->results);
+    if (!j->writes || journal_result_bytes(j) <= behind) return CLOOB_OK;
+    CLOOB_TRY(file_read(ctx, j->results, FILE_TEXT_LIMIT, &all));
+    char *rest = all.data + behind;
+    for (char *line; !*out && (line = strsep(&rest, "\n"));) *out = epoch_of(line) == epoch;
+    file_bytes_release(&all);
+    return CLOOB_OK;
 }
 
 void journal_metrics(journal *j, const journal_row *r)
 {
     if (!j->writes) return;
-    fprintf(j->metrics, "%lld\t%lld\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\n", (long long)r->step,
-            (long long)r->epoch, r->loss, r->image_term, r->text_term, r->lr, r->grad_norm, r->pairs_per_s, r->wait,
-            r->inv_tau);
+    fprintf(j->metrics, "%lld\t%lld", (long long)r->step, (long long)r->epoch);
+    for (int i = 0; i < JOURNAL_NUMBERS; i++) fprintf(j->metrics, "\t%.9g", r->number[i]);
+    fputc('\n', j->metrics);
     fflush(j->metrics);
 }
 
@@ -415,14 +415,11 @@ cloob_status layer_norms_create(cloob_ctx *ctx, params *p, layer_norms **out)
 {
     layer_norms *l = calloc(1, sizeof *l);
     size_t bytes = (size_t)p->trainable * sizeof(float);
-    if (!l) return ctx_no_memory(ctx, sizeof *l, "norms of layers");
-    *l = (layer_norms){ p, malloc(bytes), malloc(bytes), malloc(bytes) };
-    if (l->before && l->after && l->grad) {
-        *out = l;
-        return CLOOB_OK;
-    }
-    layer_norms_destroy(l);
-    return ctx_no_memory(ctx, 3 * bytes, "norms of layers");
+    if (l) *l = (layer_norms){ p, malloc(bytes), malloc(bytes), malloc(bytes) };
+    bool whole = l && l->before && l->after && l->grad;
+    if (whole) *out = l;
+    else layer_norms_destroy(l);
+    return whole ? CLOOB_OK : ctx_no_memory(ctx, 3 * bytes, "norms of layers");
 }
 
 void layer_norms_destroy(layer_norms *l)
@@ -439,37 +436,22 @@ static cloob_status copy(cloob_ctx *ctx, const params *p, const float *from, flo
 
 cloob_status layer_norms_before(cloob_ctx *ctx, layer_norms *l) { return copy(ctx, l->p, l->p->master, l->before); }
 
-cloob_status layer_norms_after(cloob_ctx *ctx, layer_norms *l)
+cloob_status layer_norms_after(cloob_ctx *ctx, layer_norms *l, int64_t number, double factor, FILE *out)
 {
     CLOOB_TRY(copy(ctx, l->p, l->p->master, l->after));
-    return copy(ctx, l->p, l->p->grad, l->grad);
-}
-
-/* Euclidean norms of one parameter. */
-typedef struct layer_norm {
-    double weight, gradient, update; /* after the step; of the loss; after minus before */
-} layer_norm;
-
-static layer_norm layer_norm_of(const layer_norms *l, int row)
-{
-    const param *r = &l->p->row[row];
-    double weight = 0, gradient = 0, update = 0;
-    for (int64_t i = r->offset; i < r->offset + r->count; i++) {
-        double moved = (double)l->after[i] - (double)l->before[i];
-        weight += (double)l->after[i] * (double)l->after[i];
-        gradient += (double)l->grad[i] * (double)l->grad[i];
-        update += moved * moved;
-    }
-    return (layer_norm){ sqrt(weight), sqrt(gradient), sqrt(update) };
-}
-
-void layer_norms_put(const layer_norms *l, int64_t number, double factor, FILE *out)
-{
-    for (int i = 0; i < l->p->count; i++) {
-        if (l->p->row[i].buffer || l->p->row[i].frozen) continue;
-        layer_norm n = layer_norm_of(l, i);
-        fprintf(out, "%lld\t%s\t%.9g\t%.9g\t%.9g\n", (long long)number, l->p->row[i].name, n.weight,
-                factor * n.gradient, n.update);
+    CLOOB_TRY(copy(ctx, l->p, l->p->grad, l->grad));
+    for (const param *r = l->p->row; r < l->p->row + l->p->count; r++) {
+        double weight = 0, gradient = 0, update = 0;
+        if (r->buffer || r->frozen) continue;
+        for (int64_t i = r->offset; i < r->offset + r->count; i++) {
+            double moved = (double)l->after[i] - (double)l->before[i];
+            weight += (double)l->after[i] * (double)l->after[i];
+            gradient += (double)l->grad[i] * (double)l->grad[i];
+            update += moved * moved;
+        }
+        fprintf(out, "%lld\t%s\t%.9g\t%.9g\t%.9g\n", (long long)number, r->name, sqrt(weight), factor * sqrt(gradient),
+                sqrt(update));
     }
     fflush(out);
+    return CLOOB_OK;
 }

@@ -75,10 +75,12 @@ cloob_status journal_has_result(cloob_ctx *ctx, const journal *j, int64_t epoch,
  * checkpoint writes them again. */
 cloob_status journal_drop_results(cloob_ctx *ctx, journal *j, int64_t last, int64_t behind);
 
-/* One row of metrics.tsv, at full precision; wait: share of the time spent waiting for data. */
+/* One row of metrics.tsv, at full precision. wait: share of the time spent waiting for data. */
+enum { ROW_LOSS, ROW_IMAGE, ROW_TEXT, ROW_LR, ROW_NORM, ROW_RATE, ROW_WAIT, ROW_INV_TAU, JOURNAL_NUMBERS };
+extern const char *const journal_number_names[JOURNAL_NUMBERS];
 typedef struct journal_row {
     int64_t step, epoch;
-    double loss, image_term, text_term, lr, grad_norm, pairs_per_s, wait, inv_tau;
+    double number[JOURNAL_NUMBERS];
 } journal_row;
 
 void journal_metrics(journal *j, const journal_row *row);
@@ -97,20 +99,16 @@ void journal_put(journal *j, json_out *line, int64_t epoch, const char *name, do
  * The three messages that carry a number (Event, Summary, Summary.Value) have nine fields together, so they are written
  * directly. */
 
-typedef struct tensorboard tensorboard;
-
-/* Starts a new event file in the folder. */
-cloob_status tensorboard_open(cloob_ctx *ctx, const char *dir, tensorboard **out);
-void tensorboard_close(tensorboard *t); /* NULL is valid */
-void tensorboard_scalar(tensorboard *t, const char *tag, int64_t step, double value);
+/* Starts a new event file in the folder; fclose ends it. */
+cloob_status tensorboard_open(cloob_ctx *ctx, const char *dir, FILE **out);
+void tensorboard_scalar(FILE *f, const char *tag, int64_t step, double value);
 
 /* `log_layers`: norms of every parameter's weights, gradient and update at the logged steps.
  *
  *     CLOOB_TRY(layer_norms_create(ctx, step_params(s), &l));
  *     CLOOB_TRY(layer_norms_before(ctx, l));
  *     CLOOB_TRY(step_run(...));
- *     CLOOB_TRY(layer_norms_after(ctx, l));
- *     layer_norms_put(l, step, factor, file);
+ *     CLOOB_TRY(layer_norms_after(ctx, l, step, factor, file));
  *
  * The blocks are copied to the host, so a logged step takes longer; other steps do not. */
 
@@ -121,10 +119,8 @@ cloob_status layer_norms_create(cloob_ctx *ctx, params *p, layer_norms **out);
 void layer_norms_destroy(layer_norms *l); /* NULL is valid */
 
 cloob_status layer_norms_before(cloob_ctx *ctx, layer_norms *l);
-cloob_status layer_norms_after(cloob_ctx *ctx, layer_norms *l);
-
 /* Appends a line for every trained parameter: step, name, norms of weights, gradient (times factor) and update. */
 #define LAYER_NORMS_HEAD "step\tparameter\tweight\tgradient\tupdate\n"
-void layer_norms_put(const layer_norms *l, int64_t number, double factor, FILE *out);
+cloob_status layer_norms_after(cloob_ctx *ctx, layer_norms *l, int64_t number, double factor, FILE *out);
 
 #endif

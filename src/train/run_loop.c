@@ -131,10 +131,7 @@ void run_event_end(const run *r, json_out *event)
 static void report_logged_step(const run *r, const journal_row *row)
 {
     json_out w = run_event_begin(r, "step", row->epoch);
-    json_members(&w, J_NUMBER("loss", row->loss, 0), J_NUMBER("image_term", row->image_term, 0),
-                 J_NUMBER("text_term", row->text_term, 0), J_NUMBER("lr", row->lr, 0),
-                 J_NUMBER("grad_norm", row->grad_norm, 0), J_NUMBER("inv_tau", row->inv_tau, 0),
-                 J_NUMBER("pairs_per_s", row->pairs_per_s, 0), J_NUMBER("wait", row->wait, 0));
+    for (int i = 0; i < JOURNAL_NUMBERS; i++) json_put_number(&w, journal_number_names[i], row->number[i]);
     run_event_end(r, &w);
 }
 
@@ -153,16 +150,16 @@ static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, co
                  (long long)r->at.epoch + 1, (long long)r->at.step_in_epoch, (long long)r->plan.steps_per_epoch, loss,
                  s->image_term, s->text_term, lr, s->grad_norm, rate,
                  step_seconds > 0 ? 100 * wait_seconds / step_seconds : 0, 100 * other);
-    journal_row row = { n,
-                        r->at.epoch + 1,
-                        loss,
-                        s->image_term,
-                        s->text_term,
-                        lr,
-                        s->grad_norm,
-                        rate,
-                        step_seconds > 0 ? wait_seconds / step_seconds : 0,
-                        s->inv_tau };
+    journal_row row = { .step = n,
+                        .epoch = r->at.epoch + 1,
+                        .number = { [ROW_LOSS] = loss,
+                                    [ROW_IMAGE] = s->image_term,
+                                    [ROW_TEXT] = s->text_term,
+                                    [ROW_LR] = lr,
+                                    [ROW_NORM] = s->grad_norm,
+                                    [ROW_RATE] = rate,
+                                    [ROW_WAIT] = step_seconds > 0 ? wait_seconds / step_seconds : 0,
+                                    [ROW_INV_TAU] = s->inv_tau } };
     journal_metrics(r->log, &row);
     report_logged_step(r, &row);
     journal_scalar(r->log, "train/loss", n, loss);
@@ -213,10 +210,8 @@ static void report_step(const run *r, const step_result *s, double lr)
 static cloob_status log_layers(cloob_ctx *ctx, run *r, const step_result *s)
 {
     FILE *f;
-    CLOOB_TRY(layer_norms_after(ctx, r->layers));
     CLOOB_TRY(journal_layers(ctx, r->log, &f));
-    layer_norms_put(r->layers, r->at.updates + 1, step_train_factor(&r->so, s->inv_tau), f);
-    return CLOOB_OK;
+    return layer_norms_after(ctx, r->layers, r->at.updates + 1, step_train_factor(&r->so, s->inv_tau), f);
 }
 
 static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)

@@ -83,38 +83,39 @@ static cloob_status find_resume(cloob_ctx *ctx, const cloob_train_options *o, ch
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such run to resume; check `logs` and `name`", folder);
 }
 
+/* What options change in any model, also in that of given weights. resize modes are checked with the options. */
+static void override_model(const cloob_train_options *o, model_config *c)
+{
+    if (o->force_quick_gelu) model_config_set_act(c, ACT_QUICKGELU);
+    if (o->force_patch_dropout >= 0) c->patch_dropout = o->force_patch_dropout;
+    if (o->image_resize_mode) resize_mode_from_name(o->image_resize_mode, &c->view.mode);
+    if (o->image_std[0] <= 0) return;
+    memcpy(c->image_mean, o->image_mean, sizeof c->image_mean);
+    memcpy(c->image_std, o->image_std, sizeof c->image_std);
+}
+
 /* The model that the options describe. */
 static cloob_status asked_model(cloob_ctx *ctx, const cloob_train_options *o, model_config *c)
 {
     CLOOB_TRY(model_config_load(ctx, o->model, c));
-    if (o->force_quick_gelu) model_config_set_act(c, ACT_QUICKGELU);
     if (o->force_image_size > 0) c->image_size = o->force_image_size;
     if (o->image_size_schedule) c->image_size = settings_image_size(o, 0);
-    if (o->force_patch_dropout >= 0) c->patch_dropout = o->force_patch_dropout;
-    if (o->image_resize_mode) resize_mode_from_name(o->image_resize_mode, &c->view.mode); /* checked with the options */
-    if (o->image_std[0] <= 0) return CLOOB_OK;
-    memcpy(c->image_mean, o->image_mean, sizeof c->image_mean);
-    memcpy(c->image_std, o->image_std, sizeof c->image_std);
+    override_model(o, c);
     return CLOOB_OK;
 }
 
 /* A resumed run must have the model of its checkpoint. */
 static cloob_status check_resumed_model(cloob_ctx *ctx, const run *r, const model_config *stored)
 {
-    sbuf have = { 0 }, want = { 0 };
     model_config asked;
+    char *difference;
     CLOOB_TRY(asked_model(ctx, r->o, &asked));
     asked.vocab = stored->vocab;
     asked.patch_dropout = stored->patch_dropout;                          /* may change, e.g. none in the last epochs */
     if (r->o->image_size_schedule) asked.image_size = stored->image_size; /* depends on the epoch */
-    model_config_to_json(stored, &have);
-    model_config_to_json(&asked, &want);
-    bool failed = have.failed || want.failed;
-    bool same = !failed && strcmp(have.data, want.data) == 0;
-    sbuf_release(&have);
-    sbuf_release(&want);
-    if (same) return CLOOB_OK;
-    if (failed) return ctx_no_memory(ctx, 512, "a configuration");
+    CLOOB_TRY(checkpoint_compare(ctx, stored, &asked, &difference));
+    if (!difference) return CLOOB_OK;
+    free(difference);
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                     "`resume`: the checkpoint holds %s (%lld px), the flags ask for %s (%lld px); give the run's own "
                     "`model` and settings, or `pretrained` to start a new run from its weights",
@@ -132,15 +133,10 @@ static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *
                         "`model`: the image tower of %s is folded for inference and is not trained from random "
                         "weights; give `pretrained` to fine-tune one",
                         c->name);
-    if (r->o->force_patch_dropout >= 0) c->patch_dropout = r->o->force_patch_dropout;
+    override_model(r->o, c);
     if (c->patch_dropout > 0 && c->family != MODEL_VIT)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`force_patch_dropout`: a %s has no patches to leave out",
                         model_family_name(c->family));
-    if (stored && r->o->force_quick_gelu) model_config_set_act(c, ACT_QUICKGELU);
-    if (stored && r->o->image_resize_mode) resize_mode_from_name(r->o->image_resize_mode, &c->view.mode);
-    if (stored && r->o->image_std[0] > 0)
-        memcpy(c->image_mean, r->o->image_mean, sizeof c->image_mean),
-            memcpy(c->image_std, r->o->image_std, sizeof c->image_std);
     int32_t vocab = tokenizer_vocab_size(r->tok);
     if (stored && c->vocab != vocab)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`vocab`: has %d ids, the checkpoint's model %lld", vocab,
@@ -227,7 +223,7 @@ cloob_status run_open_loader(cloob_ctx *ctx, run *r)
     lo.rank = comm_rank(r->c);
     lo.ranks = comm_size(r->c);
     lo.workers = (int)o->workers;
-    lo.seed = o->resume ? r->at.seed : (uint64_t)o->seed; /* a resumed run keeps its order */
+    lo.seed = (uint64_t)(o->resume ? r->at.seed : o->seed); /* a resumed run keeps its order */
     lo.train = true;
     lo.bad_share = run_bad_share(r);
     lo.context = r->so.model.context;
@@ -400,9 +396,9 @@ static cloob_status resume_from(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(checkpoint_read(ctx, r->start.from, r->s, &r->at));
     snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", r->start.from);
-    if (r->at.seed != (uint64_t)r->o->seed)
-        ctx_log(ctx, CLOOB_LOG_WARN, "the checkpoint was made with `seed` %llu: continuing with that seed",
-                (unsigned long long)r->at.seed);
+    if (r->at.seed != r->o->seed)
+        ctx_log(ctx, CLOOB_LOG_WARN, "the checkpoint was made with `seed` %lld: continuing with that seed",
+                (long long)r->at.seed);
     return CLOOB_OK;
 }
 
@@ -640,8 +636,8 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     if (r->o->log_layers && comm_rank(r->c) == 0) CLOOB_TRY(layer_norms_create(ctx, step_params(r->s), &r->layers));
     CLOOB_TRY(comm_agree(ctx, r->c, run_open_loader(ctx, r)));
     place_in_epoch(ctx, r);
-    if (!o->resume) r->at.seed = (uint64_t)o->seed;
-    step_set_draws(r->s, r->at.seed, r->at.updates);
+    if (!o->resume) r->at.seed = o->seed;
+    step_set_draws(r->s, (uint64_t)r->at.seed, r->at.updates);
     CLOOB_TRY(comm_agree(ctx, r->c, open_journal(ctx, r)));
     describe(ctx, r);
     r->saved.updates = r->at.updates;

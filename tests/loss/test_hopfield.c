@@ -2,7 +2,6 @@
  * comes exponentially close to a separated pattern, the energy never rises, beta = 0 retrieves the mean. And
  * the queue. */
 #include "cloob/cloob.h"
-#include "loss/queue.h"
 #include "objective.h"
 
 static cloob_ctx *ctx;
@@ -165,88 +164,6 @@ static void bad_networks_are_refused(void)
     CHECK(cloob_hopfield_separation(ctx, &h, &e) == CLOOB_ERR_ARGUMENT);
 }
 
-static void the_queue_keeps_the_latest_rows(void)
-{
-    queue q;
-    float rows[10 * 2];
-    int64_t n;
-    for (int i = 0; i < 20; i++) rows[i] = (float)i;
-    device *dev;
-    CHECK_OK(ctx, device_open(ctx, "cpu", &dev));
-    CHECK_OK(ctx, queue_init(ctx, &q, dev, 4, 2, CLOOB_F32));
-    CHECK_OK(ctx, queue_push(ctx, &q, rows, 3));
-    CHECK(q.count == 3 && ((float *)q.data)[4] == 4);
-    CHECK_OK(ctx, queue_push(ctx, &q, rows + 6, 3)); /* rows 3, 4, 5: 2..5 stay */
-    CHECK(q.count == 4);
-    double sum = 0;
-    for (int i = 0; i < 4; i++) sum += (double)((float *)q.data)[2 * i];
-    CHECK_NEAR(sum, 4 + 6 + 8 + 10, 0);
-    CHECK_OK(ctx, queue_push(ctx, &q, rows, 10));
-    sum = 0;
-    for (int i = 0; i < 4; i++) sum += (double)((float *)q.data)[2 * i];
-    CHECK_NEAR(sum, 12 + 14 + 16 + 18, 0);
-    queue_release(&q);
-    device_close(dev);
-    CHECK_OK(ctx, queue_parse(ctx, "queue:4096", &n));
-    CHECK(n == 4096);
-    static const char *const bad[] = { "queue:-3", "queue:0", "queue:", "queue:12x", "queue:99999999999999999999",
-                                       "stack",    "batch" };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) CHECK(queue_parse(ctx, bad[i], &n) == CLOOB_ERR_ARGUMENT);
-}
-
-/* As it lay into one of the same size; the latest rows, oldest first, into a smaller or larger one. */
-static void a_queue_comes_back_as_it_lay(void)
-{
-    static const float lay[4] = { 4, 5, 2, 3 }; /* full, the oldest (2) at place 2 */
-    static const struct {
-        int64_t capacity, count, next;
-        float first;
-    } wanted[] = { { 4, 4, 2, 4 }, { 6, 4, 4, 2 }, { 3, 3, 1, 5 } }; /* of the smallest: 2 3 4, then 5 over 2 */
-    device *dev;
-    CHECK_OK(ctx, device_open(ctx, "cpu", &dev));
-    for (int i = 0; i < 3; i++) {
-        queue q;
-        CHECK_OK(ctx, queue_init(ctx, &q, dev, wanted[i].capacity, 1, CLOOB_F32));
-        CHECK_OK(ctx, queue_restore(ctx, &q, lay, 4, 4, 2));
-        CHECK(q.count == wanted[i].count && q.next == wanted[i].next && ((float *)q.data)[0] == wanted[i].first);
-        CHECK(queue_restore(ctx, &q, lay, 4, 5, 0) == CLOOB_ERR_FORMAT);
-        CHECK(queue_restore(ctx, &q, lay, 4, 3, 1) == CLOOB_ERR_FORMAT);
-        CHECK(queue_restore(ctx, &q, lay, 4, 4, -1) == CLOOB_ERR_FORMAT);
-        queue_release(&q);
-    }
-    device_close(dev);
-}
-
-/* Past embeddings as patterns are a stored set like any other, without a gradient of their own. */
-static void a_queue_serves_as_stored_patterns(void)
-{
-    problem p = random_problem(6, 48, 24, 80, 80);
-    queue q;
-    loss_options o;
-    loss_result r;
-    loss_plan *plan;
-    float *dx = poisoned(48 * 24), *dy = poisoned(48 * 24);
-    loss_options_init(&o);
-    device *dev;
-    CHECK_OK(ctx, device_open(ctx, "cpu", &dev));
-    CHECK_OK(ctx, queue_init(ctx, &q, dev, 80, 24, CLOOB_F32));
-    CHECK_OK(ctx, queue_push(ctx, &q, p.u, 50));
-    CHECK_OK(ctx, queue_push(ctx, &q, p.u + 50 * 24, 30));
-    memcpy(p.v, p.u, 80 * 24 * sizeof(float));
-    answer want = evaluate(ctx, &p, o, CLOOB_F32);
-    loss_shape s = { 48, 24, q.count, q.count, CLOOB_F32 };
-    loss_inputs in = { p.x, p.y, q.data, q.data };
-    loss_outputs out = { dx, dy, NULL, NULL };
-    CHECK_OK(ctx, loss_plan_create(ctx, &o, &s, NULL, &plan));
-    CHECK_OK(ctx, loss_run(ctx, plan, &in, &out, NULL, &r));
-    CHECK_NEAR(r.loss, want.r.loss, 0);
-    CHECK_BELOW(relative_error(dx, want.dx, 48 * 24, 0.01), 1e-7, "queue");
-    loss_plan_destroy(plan);
-    queue_release(&q);
-    device_close(dev);
-    answer_free(&want), problem_free(&p), free(dx), free(dy);
-}
-
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -258,9 +175,6 @@ int main(void)
     RUN(energy_never_rises);
     RUN(updates_stop_when_a_state_rests);
     RUN(bad_networks_are_refused);
-    RUN(the_queue_keeps_the_latest_rows);
-    RUN(a_queue_comes_back_as_it_lay);
-    RUN(a_queue_serves_as_stored_patterns);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

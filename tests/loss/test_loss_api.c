@@ -7,6 +7,7 @@
 #include "io/safetensors.h"
 #include "objective.h"
 #include "infer/embeddings_file.h"
+#include "lab/bench/bench.h"
 #include "loss/loss.h"
 
 static cloob_ctx *ctx;
@@ -176,15 +177,15 @@ static void mistakes_get_one_line_and_their_code(void)
 static void the_benchmark_times_something(void)
 {
     cloob_objective_options o;
-    objective_bench b = { 512, 32, 2, false, 1 };
-    objective_timing t;
+    loss_bench b = { 512, 32, 2, false, 1 };
+    bench_result t;
     cloob_objective_options_init(&o);
     o.device = "cpu";
-    CHECK_OK(ctx, objective_time(ctx, &o, &b, &t));
-    CHECK(t.ms > 0 && t.pairs_per_s > 0 && t.peak_bytes >= 0);
+    CHECK_OK(ctx, loss_timing(ctx, &o, &b, &t));
+    CHECK(t.ms > 0 && t.items_per_s > 0 && t.peak_bytes >= 0);
     CHECK_STR(t.device, "cpu");
     b.n = 1;
-    CHECK(objective_time(ctx, &o, &b, &t) == CLOOB_ERR_ARGUMENT);
+    CHECK(loss_timing(ctx, &o, &b, &t) == CLOOB_ERR_ARGUMENT);
 }
 
 int main(void)

@@ -121,11 +121,14 @@ static tiles carve_for(carver *c, const problem *p)
 static double anchor_gradient(const problem *p, int64_t i, bool leave_one_out, float *da, void *memory)
 {
     double lse, weight, column[64], bias[64], all = 0, own = 0;
-    float db[64 * 12] = { 0 }, mean[2][12];
+    float samples[64 * 12], db[64 * 12] = { 0 }, mean[2][12];
     carver c = { memory, 0 };
     tiles t = carve_for(&c, p);
-    contrast k = { .a = { p->x + i * p->d, CLOOB_F32, 1, p->d },
-                   .b = { p->y, CLOOB_F32, p->n, p->d },
+    contrast k = { .a = da,
+                   .b = samples,
+                   .n = 1,
+                   .N = p->n,
+                   .d = p->d,
                    .first = i,
                    .inv_tau = 3,
                    .leave_one_out = leave_one_out,
@@ -135,9 +138,9 @@ static double anchor_gradient(const problem *p, int64_t i, bool leave_one_out, f
                    .bias = bias,
                    .mean_a = mean[0],
                    .mean_b = mean[1],
-                   .da = da,
                    .db = db };
-    memset(da, 0, (size_t)p->d * sizeof *da);
+    memcpy(da, p->x + i * p->d, (size_t)p->d * sizeof *da);
+    memcpy(samples, p->y, (size_t)(p->n * p->d) * sizeof *samples);
     contrast_forward(ctx, &k, &t);
     contrast_backward(ctx, &k, &t);
     for (int64_t j = 0; j < p->n; j++) {

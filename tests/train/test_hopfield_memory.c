@@ -187,7 +187,9 @@ static void bad_memory_is_refused_by_name(void)
     CHECK_OK(ctx, open_step(&u, "batch", CLOOB_METHOD_CLOOB, 1));
     int64_t D = u.D;
     setup_close(&u);
-    refused("stack", CLOOB_ERR_ARGUMENT, "`memory` stack");
+    static const char *const bad[] = { "stack",  "queue:-3",  "queue:0",
+                                       "queue:", "queue:12x", "queue:99999999999999999999" };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) refused(bad[i], CLOOB_ERR_ARGUMENT, "`memory` ");
     refused("queue:0", CLOOB_ERR_ARGUMENT, "queue:0");
     refused("queue:9e", CLOOB_ERR_ARGUMENT, "queue:9e");
     refused("file:", CLOOB_ERR_ARGUMENT, "file:");

@@ -6,7 +6,6 @@
 #include "cli/cli.h"
 #include "data/sets/dataset.h"
 #include "lab/bench/bench.h"
-#include "loss/loss.h"
 
 #define METHODS "cloob|clip|infoloob|infonce-hopfield|siglip"
 
@@ -216,17 +215,17 @@ static const opt_row loss_rows[] = {
 
 static int run_loss(const command *self, cloob_ctx *ctx)
 {
-    objective_timing t;
+    bench_result t;
     cloob_objective_options o;
     cloob_objective_options_init(&o);
     o.inv_tau = objective.inv_tau, o.scale_hopfield = objective.scale_hopfield, o.device = common.device;
     cloob_method_from_name(method, &o.method);
     int code = cli_loss_precision(self, &o.compute);
     if (code >= 0) return code;
-    objective_bench b = { n, dim, (int)repeats, forward, (uint64_t)common.seed };
-    cloob_status status = objective_time(ctx, &o, &b, &t);
+    loss_bench b = { n, dim, repeats, forward, (uint64_t)common.seed };
+    cloob_status status = loss_timing(ctx, &o, &b, &t);
     if (status == CLOOB_OK)
-        cli_result(J_NUMBER("ms", t.ms, 6), J_NUMBER("pairs_per_s", t.pairs_per_s, 6), J_OF(&t, peak_bytes),
+        cli_result(J_NUMBER("ms", t.ms, 6), J_NUMBER("pairs_per_s", t.items_per_s, 6), J_OF(&t, peak_bytes),
                    J_OF(&t, device), J_TEXT("precision", o.compute == CLOOB_BF16 ? "bf16" : "fp32"), J_INT("n", n),
                    J_INT("dim", dim), J_TEXT("method", method), J_NUMBER("loss", t.loss, 9));
     return cli_exit(self, ctx, status);

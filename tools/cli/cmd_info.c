@@ -108,7 +108,6 @@ static int report_unknown(const command *self, cloob_ctx *ctx, const char *what)
 {
     model_outline m;
     cloob_status status = model_describe(ctx, what, o.batch, common.precision, &m);
-    model_outline_release(&m);
     if (status == CLOOB_OK) return 0;
     return cli_error(self, "%s: no such file or folder, and %s", what, cloob_error(ctx));
 }

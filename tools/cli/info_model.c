@@ -26,28 +26,39 @@ static void print_config(void)
     else printf("%-16s  %s\n", "config", model_json);
 }
 
-static void print_model(const model_outline *m)
+static void print_model(const model_outline *m, int64_t batch)
 {
-    model_json = m->config;
-    cli_show(JSON_MEMBERS(J_TEXT("kind", "model"), J_TEXT("model", m->name), J_OF(m, family), J_OF(m, image_activation),
-                          J_OF(m, text_activation), J_INT("embed_dim", m->embed), J_OF(m, image_size),
-                          J_INT("patch_size", m->patch), J_OF(m, image_tokens), J_OF(m, image_width),
-                          J_OF(m, image_layers), J_OF(m, image_heads), J_INT("context_length", m->context),
-                          J_INT("vocab_size", m->vocab), J_OF(m, text_width), J_OF(m, text_layers), J_OF(m, text_heads),
-                          J_OF(m, tensors), J_OF(m, parameters), J_OF(m, image_parameters), J_OF(m, text_parameters),
-                          J_INT("batch_size", m->batch), J_OF(m, step_bytes), J_INT("params_bytes", m->step_params),
-                          J_INT("optimizer_bytes", m->step_optimizer), J_INT("image_bytes", m->step_image),
-                          J_INT("text_bytes", m->step_text), J_INT("objective_bytes", m->step_objective),
-                          J_OF(m, embed_bytes)),
-             print_config);
+    const model_config *c = &m->config;
+    const step_memory *s = &m->step;
+    int64_t image_layers = 0;
+    for (int i = 0; i < 5; i++) image_layers += c->layers[i];
+    cli_show(
+        JSON_MEMBERS(J_TEXT("kind", "model"), J_TEXT("model", c->name), J_TEXT("family", model_family_name(c->family)),
+                     J_TEXT("image_activation", c->family == MODEL_RESNET ? "relu" : model_act_name(c->image.act)),
+                     J_TEXT("text_activation", model_act_name(c->text.act)), J_INT("embed_dim", c->embed),
+                     J_OF(c, image_size), J_INT("patch_size", c->patch),
+                     J_INT("image_tokens", model_config_image_tokens(c)), J_INT("image_width", c->width),
+                     J_INT("image_layers", image_layers), J_OF(c, image_heads), J_INT("context_length", c->context),
+                     J_INT("vocab_size", c->vocab), J_OF(c, text_width), J_OF(c, text_layers), J_OF(c, text_heads),
+                     J_OF(m, tensors), J_OF(m, parameters), J_OF(m, image_parameters),
+                     J_INT("text_parameters", m->parameters - m->image_parameters), J_INT("batch_size", batch),
+                     J_INT("step_bytes", (int64_t)s->total_bytes), J_INT("params_bytes", (int64_t)s->params_bytes),
+                     J_INT("optimizer_bytes", (int64_t)s->optimizer_bytes),
+                     J_INT("image_bytes", (int64_t)s->image_bytes), J_INT("text_bytes", (int64_t)s->text_bytes),
+                     J_INT("objective_bytes", (int64_t)s->loss_bytes), J_INT("embed_bytes", (int64_t)m->embed_bytes)),
+        print_config);
 }
 
 static int describe_model(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
 {
     model_outline m;
+    sbuf config = { 0 };
     cloob_status status = model_describe(ctx, what, o->batch, common.precision, &m);
-    if (status == CLOOB_OK) print_model(&m);
-    model_outline_release(&m);
+    if (status == CLOOB_OK) model_config_to_json(&m.config, &config);
+    if (config.failed) status = ctx_no_memory(ctx, config.len, "a configuration");
+    model_json = config.data;
+    if (status == CLOOB_OK) print_model(&m, o->batch);
+    sbuf_release(&config);
     return cli_exit(self, ctx, status);
 }
 

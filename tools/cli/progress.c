@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/limits.h"
+#include "core/text.h"
 
 #define REDRAW_SECONDS 0.1
 #define PLAIN_SECONDS  10.0 /* between lines where stderr is not a terminal */
@@ -63,19 +64,6 @@ int progress_columns(int fd)
 
 /* ---- the parts of a line ------------------------------------------------------------------------- */
 
-/* 1234567 as "1,234,567". */
-static const char *grouped(char out[32], int64_t n)
-{
-    char digits[32];
-    int length = snprintf(digits, sizeof digits, "%lld", (long long)n), k = 0;
-    for (int i = 0; i < length; i++) {
-        if (i && (length - i) % 3 == 0 && digits[i - 1] != '-') out[k++] = ',';
-        out[k++] = digits[i];
-    }
-    out[k] = '\0';
-    return out;
-}
-
 static void put_time(char out[32], double s)
 {
     long long t = s > 0 ? (long long)(s + 0.5) : 0;
@@ -86,7 +74,7 @@ static void put_time(char out[32], double s)
 static void put_rate(char out[64], double rate, const char *unit)
 {
     char n[32];
-    if (rate >= 100) snprintf(out, 64, "%s %s/s", grouped(n, (int64_t)(rate + 0.5)), unit);
+    if (rate >= 100) snprintf(out, 64, "%s %s/s", text_grouped(n, (int64_t)(rate + 0.5)), unit);
     else if (rate >= 1) snprintf(out, 64, "%.1f %s/s", rate, unit);
     else if (rate > 0) snprintf(out, 64, "%.1f s/%s", 1 / rate, unit);
     else out[0] = '\0';
@@ -112,8 +100,8 @@ static void put_amount(char *out, size_t size, const cloob_progress *p, bool byt
     char done[32], total[32];
     if (bytes && p->total > 0) snprintf(out, size, "%.1f/%.1f MB", (double)p->done / 1e6, (double)p->total / 1e6);
     else if (bytes) snprintf(out, size, "%.1f MB", (double)p->done / 1e6);
-    else if (p->total > 0) snprintf(out, size, "%s/%s", grouped(done, p->done), grouped(total, p->total));
-    else snprintf(out, size, "%s %s", grouped(done, p->done), p->unit);
+    else if (p->total > 0) snprintf(out, size, "%s/%s", text_grouped(done, p->done), text_grouped(total, p->total));
+    else snprintf(out, size, "%s %s", text_grouped(done, p->done), p->unit);
 }
 
 /* What is not the bar: left of it the task, right of it the numbers, most important first; the last are dropped until

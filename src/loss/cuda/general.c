@@ -1,4 +1,4 @@
-/* Methods without retrieval, stored sets, several GPUs, sharp scales: as cpu_general.c, on the device. */
+/* Methods without retrieval, stored sets, several GPUs, sharp scales: as cpu_batch.c, on the device. */
 #include <string.h>
 
 #include "loss/cuda/gpu.h"

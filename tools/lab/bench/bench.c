@@ -109,8 +109,8 @@ static cloob_status take_times(cloob_ctx *ctx, device *d, int64_t repeats, int64
     }
     if (status == CLOOB_OK) {
         out->first_ms = ms[0];
-        out->cpu_ms = (cpu_ms() - cpu) / (double)repeats;
-        out->ms = median(ms + 1, repeats);
+        out->cpu_ms = repeats ? (cpu_ms() - cpu) / (double)repeats : 0;
+        out->ms = repeats ? median(ms + 1, repeats) : ms[0];
         out->items_per_s = 1e3 * (double)items / out->ms;
         out->peak_bytes = memory_used(d);
         snprintf(out->device, sizeof out->device, "%s", d->name);
@@ -251,6 +251,71 @@ cloob_status step_timing(cloob_ctx *ctx, const bench_options *o, bench_result *o
         release_inputs(&t.in);
     }
     step_destroy(t.s);
+    device_close(d);
+    return status;
+}
+
+/* ---- the objective ------------------------------------------------------------------------------- */
+
+typedef struct objective {
+    cloob_objective_plan *plan;
+    cloob_objective_rows rows;
+    cloob_objective_result last;
+} objective;
+
+static cloob_status evaluate_once(cloob_ctx *ctx, void *user)
+{
+    objective *j = user;
+    return cloob_objective_plan_run(ctx, j->plan, &j->rows, &j->last);
+}
+
+/* n random rows in device memory, which the caller frees. */
+static cloob_status upload_rows(cloob_ctx *ctx, device *d, const loss_bench *b, uint64_t key, cloob_dtype dtype,
+                                void **out)
+{
+    int64_t count = b->n * b->d;
+    size_t bytes = (size_t)count * dtype_size(dtype);
+    float *x = malloc((size_t)count * sizeof *x);
+    if (!x) return ctx_no_memory(ctx, (size_t)count * sizeof *x, "embeddings");
+    for (int64_t i = 0; i < b->n; i++) random_unit(x + i * b->d, b->d, rng_subkey(key, (uint64_t)i));
+    if (dtype != CLOOB_F32) dtype_convert(dtype, x, CLOOB_F32, x, count);
+    cloob_status status = d->alloc(ctx, d, bytes, "embeddings", out);
+    if (status == CLOOB_OK) status = d->to_device(ctx, d, *out, x, bytes);
+    if (status == CLOOB_OK) status = d->sync(ctx, d);
+    free(x);
+    return status;
+}
+
+static cloob_status time_objective(cloob_ctx *ctx, const cloob_objective_options *o, const loss_bench *b, device *d,
+                                   void *at[4], bench_result *out)
+{
+    objective j = { 0 };
+    uint64_t key = rng_key(b->seed, "bench/loss");
+    cloob_objective_shape shape = { .n = b->n, .d = b->d, .dtype = o->compute, .gradients = !b->forward_only };
+    for (int i = 0; i < 2; i++) CLOOB_TRY(upload_rows(ctx, d, b, rng_subkey(key, (uint64_t)i), o->compute, &at[i]));
+    peak_reset();
+    int64_t before = memory_used(d);
+    for (int i = 2; i < 4 && !b->forward_only; i++)
+        CLOOB_TRY(d->alloc(ctx, d, (size_t)(b->n * b->d) * sizeof(float), "gradients", &at[i]));
+    j.rows = (cloob_objective_rows){ .x = at[0], .y = at[1], .dx = at[2], .dy = at[3] };
+    CLOOB_TRY(cloob_objective_plan_create(ctx, o, &shape, &j.plan));
+    cloob_status status = take_times(ctx, d, b->repeats, b->n, evaluate_once, &j, out);
+    out->peak_bytes -= before;
+    out->loss = j.last.loss;
+    cloob_objective_plan_destroy(j.plan);
+    return status;
+}
+
+cloob_status loss_timing(cloob_ctx *ctx, const cloob_objective_options *o, const loss_bench *b, bench_result *out)
+{
+    device *d;
+    void *at[4] = { NULL };
+    *out = (bench_result){ 0 };
+    if (b->n < 2 || b->d < 1 || b->repeats < 0)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a benchmark needs 2 pairs and a width");
+    CLOOB_TRY(device_open(ctx, o->device ? o->device : "auto", &d));
+    cloob_status status = time_objective(ctx, o, b, d, at, out);
+    for (int i = 0; i < 4; i++) d->free(d, at[i]);
     device_close(d);
     return status;
 }

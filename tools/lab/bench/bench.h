@@ -60,6 +60,16 @@ typedef struct bench_result {
 
 /* One full training step: both towers, the objective, backward, AdamW. */
 cloob_status step_timing(cloob_ctx *ctx, const bench_options *o, bench_result *out);
+
+typedef struct loss_bench {
+    int64_t n, d;    /* random unit rows */
+    int64_t repeats; /* timed, after one that is not; 0: that one is timed, for what takes long */
+    bool forward_only;
+    uint64_t seed;
+} loss_bench;
+
+/* Loss and gradients; peak_bytes is what the process, or the GPU, took beyond the embeddings, gradients included. */
+cloob_status loss_timing(cloob_ctx *ctx, const cloob_objective_options *o, const loss_bench *b, bench_result *out);
 /* One batch of embeddings, from bytes or tokens in host memory to unit rows in host memory. */
 cloob_status embed_timing(cloob_ctx *ctx, const bench_options *o, bench_result *out);
 

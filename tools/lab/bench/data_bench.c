@@ -134,7 +134,7 @@ void random_unit(float *row, int64_t D, uint64_t key)
 {
     double square = 0;
     for (int64_t k = 0; k < D; k++) {
-        row[k] = (float)rng_uniform(key, (uint64_t)k) - 0.5f; /* a direction; its law does not matter here */
+        row[k] = (float)rng_uniform(key, (uint64_t)k) - 0.5f;
         square += (double)row[k] * row[k];
     }
     for (int64_t k = 0; k < D; k++) row[k] = (float)((double)row[k] / sqrt(square));
