@@ -285,7 +285,8 @@ static void close_sources(embed_run *r)
 
 static size_t row_bytes(const embed_run *r, embed_part part)
 {
-    return part < EMBED_IMAGE ? sizeof(int64_t) : (size_t)r->width[part] * sizeof(float);
+    bool integers = part != EMBED_IMAGE && part != EMBED_TEXT;
+    return integers ? sizeof(int64_t) : (size_t)r->width[part] * sizeof(float);
 }
 
 /* The next n rows of a part. Retrieval changes them in place. */

@@ -277,7 +277,7 @@ static cloob_status measure(cloob_ctx *ctx, cloob_model *m, const cloob_dataset 
 {
     arena a = { 0 };
     prompt_set set;
-    class_map map;
+    class_map map = { 0 };
     zeroshot z;
     int64_t bad;
     zeroshot_predictions predictions = { 0 };

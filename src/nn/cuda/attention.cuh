@@ -227,10 +227,6 @@ static inline attn_split split_tiles(const attn_sizes &z, int most)
     return { groups, (tiles + groups - 1) / groups };
 }
 
-/* The backward pass of heads of width 32 or 64 in bf16, any length (attention_bwd_passes.cu). dot_dy_y: scratch of the
- * size of the log-sum-exp. */
-cloob_status attention_bwd_passes(const op_env *env, const op_args *a, float *dot_dy_y);
-
 typedef cloob_status launch_fn(const op_env *env, const op_args *a, const attn_sizes &z, int64_t N);
 
 #endif

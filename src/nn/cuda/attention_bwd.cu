@@ -1,116 +1,12 @@
-/* Attention's backward pass on tensor cores in two variants. All sums have a fixed order.
+/* Attention's backward pass on tensor cores in three variants. All sums have a fixed order.
  *
  * shared: a block per row of the batch and head. The queries' warps compute the scores once and store them in shared
  *         memory for the keys' sums.
+ * wide:   by Hopper's warpgroups (attention_bwd_wide.cu).
  * passes: any length (attention_bwd_passes.cu). */
-#include "nn/cuda/attention.cuh"
-#include "nn/cuda/linear/quantize.cuh"
+#include "nn/cuda/attention_bwd.cuh"
 
 enum { MIDDLE_WARPS = 13, SHARED_WARPS = 20 }; /* 208 tokens (ViT-B-16) and 320 */
-
-/* The rows of a head in shared memory. */
-typedef struct attn_rows {
-    const bf16 *q, *k, *v, *dy;
-    const float *lse, *dot_dy_y; /* per query: log2-sum-exp; dy.y */
-} attn_rows;
-
-/* The sum of eight products of bf16. */
-__device__ __forceinline__ float dot8(uint4 a, uint4 b)
-{
-    const __nv_bfloat162 *x = reinterpret_cast<const __nv_bfloat162 *>(&a);
-    const __nv_bfloat162 *y = reinterpret_cast<const __nv_bfloat162 *>(&b);
-    float sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        float2 u = __bfloat1622float2(x[i]), v = __bfloat1622float2(y[i]);
-        sum += u.x * v.x + u.y * v.y;
-    }
-    return sum;
-}
-
-/* Issues all loads of a block together: q, k, v, dy and the log-sum-exp to shared memory, y to registers. dy.y needs no
- * barrier, because a thread reads the pieces of dy that it copied itself. lse2 is the log2-sum-exp, infinite after the
- * last query, so that p is 0 there. The block has at least 2 Tp threads. */
-template <int D>
-__device__ static void load_rows(const attn_rows &m, float *lse2, float *dot_dy_y, const bf16 *qkv, const bf16 *dy,
-                                 const bf16 *y, const float *lse, const attn_sizes &z)
-{
-    enum { LANES = D / 8, ROUNDS = D / 16 };
-    int first = threadIdx.x / LANES, c = threadIdx.x % LANES * 8, down = blockDim.x / LANES, t = threadIdx.x;
-    bf16 *const to[4] = { (bf16 *)m.q, (bf16 *)m.k, (bf16 *)m.v, (bf16 *)m.dy };
-    uint4 own[ROUNDS];
-#pragma unroll
-    for (int i = 0; i < ROUNDS; i++) {
-        int row = first + i * down, at = tile<D>::at(row, c);
-        own[i] = make_uint4(0, 0, 0, 0);
-        if (row < z.T) {
-            const bf16 *from = qkv + (int64_t)row * 3 * z.C + c;
-            for (int k = 0; k < 3; k++) copy_async16(to[k] + at, from + k * z.C);
-            copy_async16(to[3] + at, dy + (int64_t)row * z.C + c);
-            own[i] = *reinterpret_cast<const uint4 *>(y + (int64_t)row * z.C + c);
-        } else if (row < z.Tp) {
-            for (int k = 0; k < 4; k++) *reinterpret_cast<uint4 *>(to[k] + at) = make_uint4(0, 0, 0, 0);
-        }
-    }
-    if (t < z.T) copy_async4(lse2 + t, lse + t);
-    copies_wait();
-#pragma unroll
-    for (int i = 0; i < ROUNDS; i++) {
-        int row = first + i * down;
-        float sum = row < z.Tp ? dot8(own[i], *reinterpret_cast<const uint4 *>(m.dy + tile<D>::at(row, c))) : 0.0f;
-#pragma unroll
-        for (int k = LANES / 2; k; k >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, k);
-        if (c == 0 && row < z.Tp) dot_dy_y[row] = sum;
-    }
-    if (t < z.Tp) lse2[t] = t < z.T ? lse2[t] * LOG2E : INFINITY;
-}
-
-/* to[c..c+15] = the sums of these columns over `rows` rows, as a multiplication by ones. Called by a warp. */
-template <int D>
-__device__ static void sum_16(float *to, const bf16 *from, int c, int rows)
-{
-    const unsigned one = 0x3f803f80u, ones[4] = { one, one, one, one };
-    int lane = threadIdx.x & 31;
-    float sum[2][4] = {};
-#pragma unroll 4
-    for (int t = 0; t < rows; t += 16) {
-        unsigned b[4];
-        ldmatrix_trans(b, from + tile<D>::at(t + (lane & 15), c + (lane >> 4) * 8));
-        mma(sum[0], ones, b[0], b[1]);
-        mma(sum[1], ones, b[2], b[3]);
-    }
-    if (lane >= 4) return;
-#pragma unroll
-    for (int half = 0; half < 2; half++)
-        *reinterpret_cast<float2 *>(to + c + 8 * half + 2 * lane) = make_float2(sum[half][0], sum[half][1]);
-}
-
-/* Sums over rows of dq, dk and dv, which are still in their staging rows: 3 D values of one head. Rows after the last
- * token are 0. */
-template <int D>
-__device__ static void sum_columns(float *to, const bf16 *q, const bf16 *k, const bf16 *v, const attn_sizes &z)
-{
-    for (int task = threadIdx.x / 32; task < 3 * (D / 16); task += blockDim.x / 32) {
-        int part = task / (D / 16), c = task % (D / 16) * 16;
-        sum_16<D>(to + part * z.C, part == 0 ? q : part == 1 ? k : v, c, z.Tp);
-    }
-}
-
-/* Writes the 8-bit copy of a head's dq, dk and dv from the same rows, and records the largest element. */
-template <int D>
-__device__ static void round_rows(const round_out &round, int64_t at, const bf16 *q, const bf16 *k, const bf16 *v,
-                                  const attn_sizes &z)
-{
-    float scale = scale_for(round.scale->max, QUANT_E5M2), max = 0.0f;
-    int packs = z.T * (D / 8);
-    for (int i = threadIdx.x; i < 3 * packs; i += blockDim.x) {
-        int part = i / packs, row = i % packs / (D / 8), c = i % (D / 8) * 8;
-        pack<bf16, 8> p = load<bf16, 8>((part == 0 ? q : part == 1 ? k : v) + tile<D>::at(row, c));
-        *reinterpret_cast<uint2 *>(round.to + at + (int64_t)row * 3 * z.C + part * z.C + c) =
-            round_pack<QUANT_E5M2>(p, scale, &max);
-    }
-    note_largest(round.scale, max);
-}
 
 /* p and ds of all queries and the keys of a chunk, in shared memory. */
 typedef struct attn_scores {
@@ -202,8 +98,8 @@ static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
     attn_scores c = { p, p + z.Tp * (16 * chunk + 8), 16 * chunk + 8, 0, 0 };
     float *lse2 = (float *)(c.ds + z.Tp * c.ld), *dot_dy_y = lse2 + z.Tp, dq[D / 8][4] = {};
     int64_t at = position.row * 3 * z.C + h * D, out = position.row * z.C + h * D;
-    attn_rows m = { q, k, v, g, lse2, dot_dy_y };
-    load_rows<D>(m, lse2, dot_dy_y, qkv + at, dy + out, y + out, lse + position.head, z);
+    attn_rows m = { q, k, v, g, lse2, dot_dy_y, NULL };
+    load_rows<D, tl>(m, lse2, dot_dy_y, qkv + at, dy + out, y + out, lse + position.head, z);
     for (c.from = 0; c.from < tiles; c.from = c.end) {
         c.end = min(c.from + chunk, tiles);
         __syncthreads(); /* the rows have been loaded; the previous chunk has been read */
@@ -218,8 +114,8 @@ static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
     if (warp < tiles) tl::write(dqkv + at, 3 * z.C, dq, z.scale, warp * 16, z.T, q + warp * 16 * tl::LD);
     if (!sums && !round.to) return;
     __syncthreads();
-    if (sums) sum_columns<D>(sums + (int64_t)n * 3 * z.C + h * D, q, k, v, z);
-    if (round.to) round_rows<D>(round, at, q, k, v, z);
+    if (sums) sum_columns<D, tl>(sums + (int64_t)n * 3 * z.C + h * D, q, k, v, z);
+    if (round.to) round_rows<D, tl>(round, at, q, k, v, z);
 }
 
 /* ---- launchers ----------------------------------------------------------------------------------- */
@@ -259,12 +155,17 @@ static cloob_status launch_shared(const op_env *env, const op_args *a, const att
 
 /* ---- the choice ---------------------------------------------------------------------------------- */
 
-typedef enum variant { SHARED, PASSES, PLAIN } variant;
+typedef enum variant { SHARED, WIDE, PASSES, PLAIN } variant;
 
-/* `shared` is faster than passes wherever it fits. */
+/* Whether the kernel writes the sums of each sequence and an 8-bit copy. */
+static bool has_sums_and_copy(variant v) { return v == SHARED || v == WIDE; }
+
+/* Timed on an H200: warpgroups are faster than `shared` without a mask (0.18 and 0.22 ms for 1024 x 50), slower with one
+ * (0.26 and 0.21 ms for 1024 x 77), and `shared` is faster than passes wherever it fits. */
 static variant variant_for(const op_env *env, const op_args *a)
 {
     attn_sizes z = sizes_of(a, op_sequences_of(&a->attr, &a->in[1], &a->in[4]), &a->in[2]);
+    if (!z.causal && attention_bwd_wide_takes(env, a)) return WIDE;
     if (on_tensor_cores(env, &a->in[2], z, 4) && chunk_for(env, z, z.C / z.H) > 0) return SHARED;
     return passes_support(&a->in[2], z) ? PASSES : PLAIN;
 }
@@ -276,6 +177,7 @@ static cloob_status launch_variant(const op_env *env, const op_args *a, variant 
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     attn_sizes z = sizes_of(a, s, &a->in[2]);
     if (v == PLAIN) return attention_bwd_plain(env, a);
+    if (v == WIDE) return attention_bwd_wide(env, a, (float *)(a->out[1].data ? a->scratch : NULL));
     if (v == PASSES) return attention_bwd_passes(env, a, dot_dy_y);
     return launch[s.start != NULL][z.C / z.H == 64](env, a, z, s.N);
 }
@@ -323,7 +225,7 @@ static cloob_status bias_sums(const op_env *env, const op_args *a, const op_sequ
     int64_t C3 = tensor_cols(dqkv);
     void *rest = (char *)a->scratch + sums_bytes(a, s);
     if (!sums) return CLOOB_OK;
-    if (v != SHARED) return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, s.rows, C3, 0, rest);
+    if (!has_sums_and_copy(v)) return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, s.rows, C3, 0, rest);
     if (s.N <= FEW) return colsum_finish(env, "attention_bwd", sums, (const float *)a->scratch, (int)s.N, C3);
     return colsum(env, "attention_bwd", sums, a->scratch, CLOOB_F32, s.N, C3, 0, rest);
 }
@@ -332,7 +234,7 @@ extern "C" cloob_status attention_bwd_cuda(const op_env *env, const op_args *a)
 {
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     variant v = variant_for(env, a);
-    bool copied = v == SHARED && rounding_is_fused(a);
+    bool copied = has_sums_and_copy(v) && rounding_is_fused(a);
     if (s.start) CLOOB_TRY(zero_padding_cuda(env, "attention_bwd", &s, &a->out[0], NULL));
     if (s.start && copied) CLOOB_TRY(zero_padding_copy(env, a, s));
     CLOOB_TRY(launch_variant(env, a, v, (float *)((char *)a->scratch + dot_dy_y_at(env, a, s))));

@@ -2,7 +2,7 @@
  * the scores: a block of the first owns up to 128 queries and processes the keys in passes; a block of the second owns
  * up to 96 keys and processes the queries in passes. What a block owns is in registers, one tile per warp; the next
  * pass is copied while the current one is processed. */
-#include "nn/cuda/attention.cuh"
+#include "nn/cuda/attention_bwd.cuh"
 
 enum { KEY_WARPS = 6, TILES = PASS / 16 };
 

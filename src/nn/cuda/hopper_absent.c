@@ -35,3 +35,11 @@ int act_gemm_run(void *stream, const act_gemm *g, int sms)
 {
     return (void)stream, (void)g, (void)sms, cudaErrorNotSupported;
 }
+
+bool attention_bwd_wide_takes(const op_env *env, const op_args *a) { return (void)env, (void)a, false; }
+
+cloob_status attention_bwd_wide(const op_env *env, const op_args *a, float *sums)
+{
+    (void)a, (void)sums;
+    return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "attention by warpgroups: this build has no kernels for Hopper");
+}

@@ -115,6 +115,14 @@ __device__ __forceinline__ uint64_t descriptor_transposed(const void *p, int ste
     return address | (uint64_t)(step >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
 
+/* Rows of 32 bf16 (64 bytes) in the 64-byte swizzle; eight rows are a group of 512 bytes. The swizzle depends on the
+ * address, so the first row may be any. `on`: for a transposed operand, bytes to the next 32 rows or columns. */
+__device__ __forceinline__ uint64_t descriptor_32(uint32_t address, int on = 16)
+{
+    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(on >> 4) << 16 | (uint64_t)(512 >> 4) << 32 |
+           (uint64_t)2 << 62;
+}
+
 /* Rows of 16 bf16 (32 bytes) in the 32-byte swizzle, as a transposed operand; 16 rows are 512 bytes. */
 __device__ __forceinline__ uint64_t descriptor_transposed_16(const void *p)
 {
@@ -147,19 +155,18 @@ __device__ __forceinline__ void wgmma_wait()
  * The instruction names every register: REGS_N lists the first N operands of the statement, ACC the accumulators.
  * WGMMA(columns, registers, a, b, keep, major): `major` has one digit per operand in shared memory, 0 if its rows run
  * along the depth (descriptor), 1 if they run along the 64 rows or N columns (descriptor_transposed). */
-#define REGS_8  "%0, %1, %2, %3, %4, %5, %6, %7"
-#define REGS_16 REGS_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
-#define REGS_20 REGS_16 ", %16, %17, %18, %19"
-#define REGS_32 REGS_20 ", %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define REGS_40 REGS_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
-#define REGS_64                                                                                                        \
-    REGS_40 ", %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51"                                             \
-            ", %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define REGS_8   "%0, %1, %2, %3, %4, %5, %6, %7"
+#define REGS_16  REGS_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define REGS_20  REGS_16 ", %16, %17, %18, %19"
+#define REGS_32  REGS_20 ", %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define REGS_40  REGS_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define REGS_48  REGS_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define REGS_64  REGS_48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define REGS_80  REGS_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define REGS_96  REGS_80 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define REGS_112 REGS_96 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
 #define REGS_128                                                                                                       \
-    REGS_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"                         \
-            ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"                         \
-            ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"             \
-            ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+    REGS_112 ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define WGMMA(columns, registers, a, b, keep, major)                                                                   \
     "{\n"                                                                                                              \
     ".reg .pred p;\n"                                                                                                  \
@@ -197,6 +204,10 @@ __device__ __forceinline__ void wgmma_rows(float (&t)[NT][4], const unsigned (&a
 }
 
 /* a and b by descriptor, b transposed. */
+__device__ __forceinline__ void wgmma_k16(float (&c)[16], uint64_t a, uint64_t b, int keep)
+{
+    asm volatile(WGMMA("32", REGS_16, "%16", "%17", "%18", "0, 0") : ACC16(c, 0) : "l"(a), "l"(b), "r"(keep));
+}
 __device__ __forceinline__ void wgmma_k16(float (&c)[32], uint64_t a, uint64_t b, int keep)
 {
     asm volatile(WGMMA("64", REGS_32, "%32", "%33", "%34", "0, 0")
@@ -230,12 +241,44 @@ __device__ __forceinline__ void wgmma_transposed_k16(float (&c)[32], uint64_t a,
 {
     asm volatile(WGMMA("64", REGS_32, "%32", "%33", "1", "1, 1") : ACC16(c, 0), ACC16(c, 16) : "l"(a), "l"(b));
 }
+__device__ __forceinline__ void wgmma_transposed_k16(float (&c)[48], uint64_t a, uint64_t b)
+{
+    asm volatile(WGMMA("96", REGS_48, "%48", "%49", "1", "1, 1")
+                 : ACC16(c, 0), ACC16(c, 16), ACC16(c, 32)
+                 : "l"(a), "l"(b));
+}
+__device__ __forceinline__ void wgmma_transposed_k16(float (&c)[80], uint64_t a, uint64_t b)
+{
+    asm volatile(WGMMA("160", REGS_80, "%80", "%81", "1", "1, 1") : ACC64(c, 0), ACC16(c, 64) : "l"(a), "l"(b));
+}
+
+/* a by descriptor; b by descriptor, transposed, or TRANSPOSED: by descriptor_transposed. */
+template <int TRANSPOSED>
+__device__ __forceinline__ void wgmma_rows_k16(float (&c)[80], uint64_t a, uint64_t b, int keep)
+{
+    asm volatile(WGMMA("160", REGS_80, "%80", "%81", "%82", "0, %83")
+                 : ACC64(c, 0), ACC16(c, 64)
+                 : "l"(a), "l"(b), "r"(keep), "n"(TRANSPOSED));
+}
+
 /* a by descriptor; b by descriptor_transposed with the distance between its boxes of 64 columns. */
+__device__ __forceinline__ void wgmma_b_transposed_k16(float (&c)[64], uint64_t a, uint64_t b, int keep)
+{
+    asm volatile(WGMMA("128", REGS_64, "%64", "%65", "%66", "0, 1") : ACC64(c, 0) : "l"(a), "l"(b), "r"(keep));
+}
 __device__ __forceinline__ void wgmma_b_transposed_k16(float (&c)[128], uint64_t a, uint64_t b, int keep)
 {
     asm volatile(WGMMA("256", REGS_128, "%128", "%129", "%130", "0, 1")
                  : ACC64(c, 0), ACC64(c, 64)
                  : "l"(a), "l"(b), "r"(keep));
+}
+
+/* c (64 x 64) += a b: a in registers, b by descriptor_transposed. */
+__device__ __forceinline__ void wgmma_rows_transposed(float (&c)[32], const unsigned (&a)[4], uint64_t b)
+{
+    asm volatile(WGMMA("64", REGS_32, "{%32, %33, %34, %35}", "%36", "1", "1")
+                 : ACC16(c, 0), ACC16(c, 16)
+                 : ROWS(a), "l"(b));
 }
 
 #undef ACC4

@@ -199,13 +199,14 @@ static void put_thumbnail(cloob_ctx *ctx, const char *path, sbuf *s)
 {
     image im;
     sbuf url = { 0 };
-    if (image_read(ctx, path, &(image_limits){ IMAGE_MAX_PIXELS, 8, true }, &im) == CLOOB_OK) {
-        (void)thumbnail_put(ctx, &im, THUMB, &url);
+    cloob_status status = image_read(ctx, path, &(image_limits){ IMAGE_MAX_PIXELS, 8, true }, &im);
+    if (status == CLOOB_OK) {
+        status = thumbnail_put(ctx, &im, THUMB, &url);
         image_release(&im);
     }
     if (url.data) html_put(s, "<img loading=\"lazy\" alt=\"\" src=\"%s\">", url.data);
     else sbuf_puts(s, "<i></i>");
-    s->failed |= url.failed;
+    s->failed |= url.failed || status == CLOOB_ERR_MEMORY;
     sbuf_release(&url);
 }
 

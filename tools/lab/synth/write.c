@@ -66,8 +66,9 @@ static cloob_status write_image(cloob_ctx *ctx, const char *path, const sbuf *by
 {
     FILE *f = fopen(path, "wb");
     if (!f) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
-    fwrite(bytes->data, 1, bytes->len, f);
-    return synth_close(ctx, path, &f);
+    bool written = fwrite(bytes->data, 1, bytes->len, f) == bytes->len;
+    if (fclose(f) == 0 && written) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
 }
 
 typedef struct worker {
