@@ -81,8 +81,8 @@ cloob_status patches_cuda(const op_env *env, void *to, const tensor *x, int64_t 
 /* Attention without tensor cores, for any width and F32. */
 cloob_status attention_plain(const op_env *env, const op_args *a);
 cloob_status attention_bwd_plain(const op_env *env, const op_args *a);
-/* By Hopper's warpgroups, for heads of 64 in bf16 and up to 256 tokens (attention_bwd_wide.cu): whether there is a kernel
- * for the call. sums: (sequences, 3 C), of each one's dqkv over its rows, or NULL. */
+/* By Hopper's warpgroups, for heads of 64 in bf16 and up to 256 tokens (attention_bwd_wide.cu): whether there is a
+ * kernel for the call. sums: (sequences, 3 C), of each one's dqkv over its rows, or NULL. */
 bool attention_bwd_wide_takes(const op_env *env, const op_args *a);
 cloob_status attention_bwd_wide(const op_env *env, const op_args *a, float *sums);
 /* Packed rows of x behind the last sequence, and of lse (H, rows) where given: 0. */
