@@ -113,7 +113,8 @@ static int64_t find_unchanged(const update *u, const search_files *f, int64_t i,
 {
     char *path = search_files_path(u->root, f, i);
     *no_memory = !path;
-    const image_entry *now = path ? bsearch(path, u->l.item, (size_t)u->l.count, sizeof *u->l.item, by_path) : NULL;
+    const image_entry *now = NULL;
+    if (path && u->l.count) now = bsearch(path, u->l.item, (size_t)u->l.count, sizeof *u->l.item, by_path);
     free(path);
     if (!now) return -1;
     return now->size == f->size[i] && now->mtime_ns == f->mtime[i] ? now - u->l.item : -2;

@@ -160,8 +160,8 @@ typedef enum variant { SHARED, WIDE, PASSES, PLAIN } variant;
 /* Whether the kernel writes the sums of each sequence and an 8-bit copy. */
 static bool has_sums_and_copy(variant v) { return v == SHARED || v == WIDE; }
 
-/* Timed on an H200: warpgroups are faster than `shared` without a mask (0.18 and 0.22 ms for 1024 x 50), slower with one
- * (0.26 and 0.21 ms for 1024 x 77), and `shared` is faster than passes wherever it fits. */
+/* Timed on an H200: warpgroups are faster than `shared` without a mask (0.18 and 0.22 ms for 1024 x 50), slower with
+ * one (0.26 and 0.21 ms for 1024 x 77), and `shared` is faster than passes wherever it fits. */
 static variant variant_for(const op_env *env, const op_args *a)
 {
     attn_sizes z = sizes_of(a, op_sequences_of(&a->attr, &a->in[1], &a->in[4]), &a->in[2]);
