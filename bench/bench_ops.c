@@ -269,7 +269,7 @@ static void text(void)
     bench("text ends", "512 x 77", 1, OP_TAKE_ROWS_BWD, (op_args){ .in = { q, index, y, y }, .attr = at }, 0, 1);
 }
 
-/* Attention by itself, its backward pass without and with a bias's gradient. */
+/* Attention alone, its backward pass without and with a bias's gradient. */
 static void attention_alone(const char *name, int layers, int64_t rows, int64_t T, int64_t H, bool causal)
 {
     int64_t C = 64 * H;

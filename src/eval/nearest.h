@@ -4,7 +4,8 @@
  *     int64_t n = 0;
  *     for each candidate i: best_offer(heap, &n, 10, i, score);
  *     qsort(heap, n, sizeof *heap, best_first);
- */
+ *
+ * The caller owns the heap of k elements; nothing is allocated and nothing fails. */
 #ifndef EVAL_NEAREST_H
 #define EVAL_NEAREST_H
 
