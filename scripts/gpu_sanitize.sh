@@ -49,7 +49,6 @@ all_jobs() { # FACTOR: of the number of parts
     words test_conv_small '32->32' '32->64' '64->64' '40->40' '40->80' '80->80' ' 8->' bytes
     parts ops $((5 * $1)) test_ops cuda '{}'
     models
-    cases test_eval_gpu trainings_agree ranks_are_the_same features_that_stay features_that_are_sent
     cases test_packed_texts packed_is_padded_on_a_gpu trainings_are_alike_on_a_gpu
     for p in block_gradients.on_a_gpu tuning.a_gpu_trains patch_dropout.a_gpu_gives model_ref.both_on_cuda; do cases test_${p%.*} ${p#*.}; done
     job concurrent_runs CHECK_ONLY=on_a_gpu OMP_NUM_THREADS=1 test_concurrent_runs

@@ -163,7 +163,7 @@ class Probe:
 
 
 def probe(train: tuple[ArrayIn, ArrayIn], test: tuple[ArrayIn, ArrayIn], val: Optional[tuple[ArrayIn, ArrayIn]] = None, *,
-          l2: Union[float, str] = "search", max_iterations: int = 1000, device: str = "cpu") -> Probe:
+          l2: Union[float, str] = "search", max_iterations: int = 1000) -> Probe:
     """L2-regularised multinomial logistic regression, as `cloob eval probe` has it. A split is (x (n, D), y (n,)).
 
     l2: a strength, or "search": the best on `val`, or on half of the training rows.
@@ -181,7 +181,7 @@ def probe(train: tuple[ArrayIn, ArrayIn], test: tuple[ArrayIn, ArrayIn], val: Op
         return S.Split(_matrix(x, name), pointer(y), None, 0)
 
     o, r = defaults(S.ProbeOptions), S.ProbeResult()
-    o.search, o.max_iterations, o.device = l2 == "search", integer(max_iterations, "max_iterations", 1, 2**31 - 1), device.encode()
+    o.search, o.max_iterations = l2 == "search", integer(max_iterations, "max_iterations", 1, 2**31 - 1)
     if not o.search:
         setattr(o, "lambda", float(l2))
     third = c.byref(split(val, "val")) if val is not None else None

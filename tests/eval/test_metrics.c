@@ -191,7 +191,6 @@ static void more_shots_do_not_hurt(void)
     cloob_few_shot_options o = { .shots = shots, .shots_count = 2, .seeds = 5, .seed = 1 };
     static cloob_few_shot_result r;
     cloob_probe_options_init(&o.probe);
-    o.probe.device = "cpu";
     CHECK_OK(ctx, cloob_few_shot(ctx, &r, &o, &train, NULL, &test));
     CHECK(r.row[0].mean > 0.4 && r.row[1].mean > r.row[0].mean && r.row[1].mean > 0.8);
     CHECK(r.row[0].deviation > 0 && r.row[0].draw[0].lambda == CLOOB_FEW_SHOT_LAMBDA);
@@ -218,7 +217,7 @@ static void classes_are_matched_by_name(void)
     cloob_probe_result r;
     cloob_probe_options o;
     cloob_probe_options_init(&o);
-    o.search = false, o.lambda = 1, o.device = "cpu";
+    o.search = false, o.lambda = 1;
     CHECK_OK(ctx, cloob_knn(ctx, &k, 1, &train, &test));
     CHECK(k.test_acc == 1 && k.test_mean_per_class == 1);
     CHECK_OK(ctx, cloob_probe(ctx, &r, &o, &train, &test, &test));

@@ -44,8 +44,7 @@ static cloob_probe_result fixed(const splits *s, double lambda, double tolerance
                               .lambda = lambda,
                               .max_iterations = 1000,
                               .tolerance = tolerance,
-                              .refit_all = true,
-                              .device = NULL };
+                              .refit_all = true };
     cloob_probe_result r;
     CHECK_OK(ctx, probe_run(ctx, &r, &o, &s->part[0], &s->part[1], &s->part[2]));
     CHECK(r.converged);
@@ -80,13 +79,9 @@ static void the_search_takes_the_strongest_of_equals(void)
 {
     char path[1024];
     splits s;
-    cloob_probe_options o = { .size = sizeof o,
-                              .search = true,
-                              .lambda = 0,
-                              .max_iterations = 1000,
-                              .tolerance = 0,
-                              .refit_all = true,
-                              .device = NULL };
+    cloob_probe_options o = {
+        .size = sizeof o, .search = true, .lambda = 0, .max_iterations = 1000, .tolerance = 0, .refit_all = true
+    };
     cloob_probe_result r;
     open_splits(&s, ref_path("eval_probe.safetensors", path));
     CHECK_OK(ctx, probe_run(ctx, &r, &o, &s.part[0], &s.part[1], &s.part[2]));
@@ -299,13 +294,9 @@ static void steps_satisfy_both_conditions(void)
 static cloob_status train_on(float *x, int64_t *y, int64_t n, int64_t test_label)
 {
     probe_data train = { rows_in(x, n, 2), y }, test = { rows_in(x, 1, 2), &test_label };
-    cloob_probe_options o = { .size = sizeof o,
-                              .search = false,
-                              .lambda = 1,
-                              .max_iterations = 100,
-                              .tolerance = 0,
-                              .refit_all = true,
-                              .device = NULL };
+    cloob_probe_options o = {
+        .size = sizeof o, .search = false, .lambda = 1, .max_iterations = 100, .tolerance = 0, .refit_all = true
+    };
     cloob_probe_result r;
     cloob_status status = probe_run(ctx, &r, &o, &train, NULL, &test);
     if (status == CLOOB_OK) {
@@ -347,7 +338,7 @@ static void labels_that_are_none(void)
 static void imagenet_fits_the_plan(void)
 {
     probe_data train = { { NULL, CLOOB_F16, 1281167, 2048, 1, "imagenet" }, NULL };
-    probe_plan p = probe_plan_make(&train, 1000, 2, NULL);
+    probe_plan p = probe_plan_make(&train, 1000, 2);
     CHECK(!p.wide && p.memory_bytes < (int64_t)1 << 30 && p.blocks * p.block_rows >= p.N);
 }
 

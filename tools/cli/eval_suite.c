@@ -164,7 +164,7 @@ static void each_task(session *s, cloob_model *m, const char *folder)
     how.data = cli_data_ready(&o.model.data);
     if (o.model.data.split) how.split = o.model.data.split;
     how.train_split = o.train_split, how.val_split = o.val_split, how.shots = o.shots;
-    how.seed = (uint64_t)common.seed, how.workers = (int)o.eval.workers, how.device = common.device;
+    how.seed = (uint64_t)common.seed, how.workers = (int)o.eval.workers;
     bool probe = strcmp(o.task, "auto") != 0, zeroshot = strcmp(o.task, "linear_probe") != 0;
     for (int k = 0; k < 2; k++) {
         if (k == 0 ? !zeroshot : !probe) continue;

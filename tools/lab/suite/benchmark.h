@@ -30,7 +30,6 @@ typedef struct benchmark_options {
     uint64_t seed;                       /* draws the shots */
     int workers;                         /* threads that decode; 2 */
     const cloob_data_options *data;      /* limits of images and the like; NULL: defaults */
-    const char *device;                  /* of probe and ranks; NULL: the CPU */
 } benchmark_options;
 
 void benchmark_options_init(benchmark_options *o);

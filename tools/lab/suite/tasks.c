@@ -229,7 +229,7 @@ cloob_status task_retrieval(cloob_ctx *ctx, bench *b)
     b->out->n = e->rows, b->out->bad = e->bad;
     cloob_matrix images = { e->image, CLOOB_F32, e->rows, e->image_width, b->folder },
                  texts = { e->text, CLOOB_F32, e->text_rows, e->text_width, b->folder };
-    cloob_retrieve_options how = { .device = b->o.device, .text_image = e->text_image };
+    cloob_retrieve_options how = { .text_image = e->text_image };
     cloob_status status =
         e->text ? cloob_retrieve(ctx, &r, &images, &texts, &how)
                 : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: neither classnames.txt nor captions (txt members)", b->folder);
@@ -258,7 +258,6 @@ static cloob_status train_all(cloob_ctx *ctx, bench *b, const cloob_split *train
     cloob_probe_options o;
     cloob_probe_result r;
     cloob_probe_options_init(&o);
-    o.device = b->o.device;
     CLOOB_TRY(cloob_probe(ctx, &r, &o, train, val, test));
     bench_score(b, "lp_acc1", r.test_acc);
     bench_score(b, "lp_acc5", r.classes >= 5 ? r.test_acc5 : NAN);
@@ -274,7 +273,6 @@ static cloob_status train_few(cloob_ctx *ctx, bench *b, const cloob_split *train
     cloob_few_shot_options o = { .shots = &b->o.shots, .shots_count = 1, .seeds = 1, .seed = b->o.seed };
     cloob_few_shot_result r;
     cloob_probe_options_init(&o.probe);
-    o.probe.device = b->o.device;
     CLOOB_TRY(cloob_few_shot(ctx, &r, &o, train, val, test));
     const cloob_few_shot_draw *d = &r.row[0].draw[0];
     bench_score(b, "lp_acc1", d->test_acc);
