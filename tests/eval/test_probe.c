@@ -163,7 +163,7 @@ static void float_agrees_with_double(void)
     probe_data two[2] = { first, rest };
     for (int64_t i = 0; i < N; i++) small[i] = (int32_t)y[i];
     for (int64_t i = 0; i < n; i++) w[i] = 0.1 * rng_normal(4, (uint64_t)i);
-    CHECK_OK(ctx, objective_create(ctx, &narrow, &all, 1, small, C, 0.7, NULL));
+    CHECK_OK(ctx, objective_create(ctx, &narrow, &all, 1, small, C, 0.7));
     CHECK(!narrow->wide && !narrow->exact);
     lbfgs_problem p = objective_problem(narrow);
     CHECK_OK(ctx, p.evaluate(p.arg, &f, g, w));
@@ -171,7 +171,7 @@ static void float_agrees_with_double(void)
     memset(h, 0, sizeof *h * (size_t)n);
     double *part = malloc(sizeof *part * (size_t)n);
     for (int k = 0; k < 2; k++) {
-        CHECK_OK(ctx, objective_create(ctx, &wide, &two[k], 1, small + (k ? 600 : 0), C, k ? 0 : 0.7, NULL));
+        CHECK_OK(ctx, objective_create(ctx, &wide, &two[k], 1, small + (k ? 600 : 0), C, k ? 0 : 0.7));
         CHECK(wide->wide);
         lbfgs_problem q = objective_problem(wide);
         CHECK_OK(ctx, q.evaluate(q.arg, &e, part, w));
@@ -198,7 +198,7 @@ static void gradient_is_the_slope(void)
     double w[n], g[n], v[n], f, up, down;
     open_splits(&s, ref_path("eval_probe.safetensors", path));
     for (int i = 0; i < 150; i++) y[i] = (int32_t)s.y[0][i];
-    CHECK_OK(ctx, objective_create(ctx, &o, &s.part[0], 1, y, 5, 3.0, NULL));
+    CHECK_OK(ctx, objective_create(ctx, &o, &s.part[0], 1, y, 5, 3.0));
     lbfgs_problem p = objective_problem(o);
     for (int i = 0; i < n; i++) w[i] = rng_normal(5, (uint64_t)i);
     CHECK_OK(ctx, p.evaluate(p.arg, &f, g, w));
