@@ -96,9 +96,9 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const cloob
     }
     CLOOB_TRY(device_open(ctx, o->device ? o->device : "auto", &m->dev));
     precision_settle(ctx, m->dev, &p);
-    m->compute = p.compute, m->int8 = p.int8, m->fp8 = p.fp8_rows;
+    m->compute = p.compute, m->int8 = p.int8, m->fp8 = p.fp8;
     encoder_options encode = {
-        .compute = p.compute, .int8 = p.int8, .fp8 = p.fp8_rows, .invariant = o->invariant, .batch = o->batch
+        .compute = p.compute, .int8 = p.int8, .fp8 = p.fp8, .invariant = o->invariant, .batch = o->batch
     };
     cloob_status status = interchange_read(ctx, path, &io, &w, &report);
     if (status == CLOOB_OK) {

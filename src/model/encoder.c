@@ -53,7 +53,7 @@ cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options 
     if (o->int8 && p->dev->backend != BACKEND_CPU)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                         "precision int8 runs on the CPU, not on %s; choose device cpu, or bf16", p->dev->name);
-    if (o->fp8 && !p->dev->fp8_rows)
+    if (o->fp8 && !p->dev->fp8)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                         "precision fp8: %s has no 8-bit matrix multiplication with a scale for each row (GPUs from "
                         "compute capability 9.0 on have it); choose %s",
@@ -183,7 +183,7 @@ static cloob_status make_graph(cloob_ctx *ctx, const params *p, bool fp8, int64_
                         .float_images = kind == FLOATS,
                         .features = true,
                         .gpu_input = p->dev->backend == BACKEND_CUDA,
-                        .fp8 = fp8 ? OP_FP8_ROWS_FASTER : OP_FP8_NEVER,
+                        .fp8 = fp8 ? OP_FP8_FASTER : OP_FP8_NEVER,
                         .tokens = kind > TOKENS ? (kind - TOKENS) * STEP : 0 };
     if (any_part(p, true) && model_config_text_ends(&p->config)) o.rows = batch * p->config.context;
     return kind >= TOKENS ? tower_text(ctx, p, &o, g) : tower_image(ctx, p, &o, g);

@@ -182,8 +182,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     CLOOB_TRY(check_own_loss(ctx, r));
     r->so.own = (step_loss){ o->loss, o->loss_user };
     CLOOB_TRY(precision_find(ctx, o->precision, true, &p));
-    r->so.compute = p.compute, r->so.fp8 = p.fp8 ? OP_FP8_FASTER : OP_FP8_NEVER;
-    CLOOB_TRY(step_check_precision(ctx, &r->so, r->dev));
+    r->so.compute = p.compute;
     r->so.batch = o->batch_size;
     r->so.accum = o->accum_freq;
     loss_method_from_name(o->method, &r->so.method);
@@ -570,10 +569,8 @@ static void describe(cloob_ctx *ctx, run *r)
     log_notes(ctx, r);
     journal_line(ctx, r->log, "%s, %s, %s on %s, batch %lld = %d x %lld%s", r->so.model.name,
                  r->o->loss ? "a loss of the calling program" : r->o->method,
-                 r->so.compute == CLOOB_F32 ? "fp32"
-                 : r->so.fp8                ? "fp8"
-                                            : "bf16",
-                 r->dev->name, (long long)(each * comm_size(r->c)), comm_size(r->c), (long long)each, parts);
+                 r->so.compute == CLOOB_F32 ? "fp32" : "bf16", r->dev->name, (long long)(each * comm_size(r->c)),
+                 comm_size(r->c), (long long)each, parts);
     if (model_config_patches_kept(&r->so.model))
         journal_line(ctx, r->log, "patch dropout %g: training sees %lld of %lld patches of an image",
                      r->so.model.patch_dropout, (long long)model_config_patches_kept(&r->so.model),

@@ -27,9 +27,9 @@ cuda_fn image_input_cuda, embed_cuda, embed_bwd_cuda, eot_index_cuda, pack_texts
 cuda_prepare_fn embed_bwd_prepare_cuda, class_tokens_bwd_prepare_cuda, mean_tokens_bwd_prepare_cuda,
     conv2d_prepare_cuda, conv2d_dx_prepare_cuda, conv2d_dw_prepare_cuda, bn_stats_prepare_cuda,
     bn_bwd_reduce_prepare_cuda, linear_prepare_cuda, linear_dx_prepare_cuda, linear_dw_prepare_cuda,
-    layernorm_bwd_prepare_cuda, act_bwd_prepare_cuda, attention_bwd_prepare_cuda, heads_project_prepare_cuda,
-    heads_collect_prepare_cuda, heads_dw_prepare_cuda, pool_attention_prepare_cuda, pool_attention_bwd_prepare_cuda,
-    bias_bwd_prepare_cuda;
+    layernorm_prepare_cuda, layernorm_bwd_prepare_cuda, act_bwd_prepare_cuda, attention_bwd_prepare_cuda,
+    heads_project_prepare_cuda, heads_collect_prepare_cuda, heads_dw_prepare_cuda, pool_attention_prepare_cuda,
+    pool_attention_bwd_prepare_cuda, bias_bwd_prepare_cuda;
 
 cuda_release_fn conv_release_cuda, linear_release_cuda, heads_release_cuda, pool_release_cuda;
 

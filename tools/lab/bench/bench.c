@@ -229,7 +229,7 @@ cloob_status step_timing(cloob_ctx *ctx, const bench_options *o, bench_result *o
     step_options_init(&so);
     CLOOB_TRY(check(ctx, o, true, &p));
     out->precision = p.name;
-    so.compute = p.compute, so.fp8 = p.fp8 ? OP_FP8_FASTER : OP_FP8_NEVER;
+    so.compute = p.compute;
     CLOOB_TRY(model_config_load(ctx, o->model, &so.model));
     so.batch = o->batch, so.accum = o->accum;
     so.method = o->method;
@@ -352,7 +352,7 @@ cloob_status embed_timing(cloob_ctx *ctx, const bench_options *o, bench_result *
     CLOOB_TRY(device_open(ctx, o->device ? o->device : "auto", &d));
     precision_settle(ctx, d, &compute);
     out->precision = compute.name;
-    eo.compute = compute.compute, eo.int8 = compute.int8, eo.fp8 = compute.fp8_rows;
+    eo.compute = compute.compute, eo.int8 = compute.int8, eo.fp8 = compute.fp8;
     eo.invariant = o->invariant, eo.batch = o->batch;
     cloob_status status = params_create(ctx, &c, d, eo.compute, PARAMS_INFER, &p);
     if (status == CLOOB_OK) status = params_init(ctx, p, o->seed);
