@@ -61,7 +61,7 @@ static void read_lines(arena *a, char *text, table *t)
 }
 
 /* A file that is absent leaves the table empty. */
-static cloob_status read_table(cloob_ctx *ctx, arena *a, run_files *r, const char *folder, const char *name, table *t)
+static cloob_status read_table(cloob_ctx *ctx, arena *a, const char *folder, const char *name, table *t)
 {
     char path[FILE_PATH], *text;
     CLOOB_TRY(file_in(ctx, folder, name, path));
@@ -69,7 +69,6 @@ static cloob_status read_table(cloob_ctx *ctx, arena *a, run_files *r, const cha
     if (text && *text) read_lines(a, text, t);
     else t->damaged = text != NULL;
     if (t->damaged) ctx_log(ctx, CLOOB_LOG_WARN, "%s: %lld damaged lines left out", path, (long long)t->damaged);
-    r->damaged += t->damaged;
     return CLOOB_OK;
 }
 
@@ -159,6 +158,12 @@ static int by_epoch(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+cloob_status run_analysis_read(cloob_ctx *ctx, arena *a, const char *folder, run_analysis *out)
+{
+    CLOOB_TRY(read_table(ctx, a, folder, "eigenvalues.tsv", &out->eigenvalues));
+    return read_table(ctx, a, folder, "similarities.tsv", &out->similarities);
+}
+
 static cloob_status read_analyses(cloob_ctx *ctx, arena *a, run_files *r)
 {
     char folder[FILE_PATH], inside[FILE_PATH];
@@ -173,8 +178,8 @@ static cloob_status read_analyses(cloob_ctx *ctx, arena *a, run_files *r)
         run_analysis *it = &r->analysis[r->analyses++];
         *it = (run_analysis){ .epoch = epoch };
         status = file_in(ctx, folder, e->d_name, inside);
-        if (status == CLOOB_OK) status = read_table(ctx, a, r, inside, "eigenvalues.tsv", &it->eigenvalues);
-        if (status == CLOOB_OK) status = read_table(ctx, a, r, inside, "similarities.tsv", &it->similarities);
+        if (status == CLOOB_OK) status = run_analysis_read(ctx, a, inside, it);
+        r->damaged += it->eigenvalues.damaged + it->similarities.damaged;
     }
     if (d) closedir(d);
     if (r->analyses) qsort(r->analysis, (size_t)r->analyses, sizeof *r->analysis, by_epoch);
@@ -196,7 +201,8 @@ cloob_status run_files_read(cloob_ctx *ctx, arena *a, const char *dir, run_files
     out->dir = copy;
     out->name = slash && slash[1] ? slash + 1 : copy;
     CLOOB_TRY(read_params(ctx, a, out));
-    CLOOB_TRY(read_table(ctx, a, out, dir, "metrics.tsv", &out->metrics));
+    CLOOB_TRY(read_table(ctx, a, dir, "metrics.tsv", &out->metrics));
+    out->damaged = out->metrics.damaged;
     drop_repeated(&out->metrics);
     CLOOB_TRY(read_results(ctx, a, out));
     CLOOB_TRY(read_analyses(ctx, a, out));

@@ -56,6 +56,9 @@ typedef struct run_files {
     int64_t damaged; /* lines left out of all files */
 } run_files;
 
+/* eigenvalues.tsv and similarities.tsv of a folder that analysis_write filled; those that are absent are empty. */
+cloob_status run_analysis_read(cloob_ctx *ctx, arena *a, const char *folder, run_analysis *out);
+
 /* A folder that is absent or holds nothing of a run is an error. What is damaged is left out, counted and
  * logged. */
 cloob_status run_files_read(cloob_ctx *ctx, arena *a, const char *dir, run_files *out);

@@ -70,10 +70,8 @@ cloob_status benchmark_name(cloob_ctx *ctx, const cloob_model *m, const char *fo
 cloob_status benchmark_read(cloob_ctx *ctx, const char *path, benchmark_result *out);
 /* `clip_benchmark build`'s table: a row per result, a column per metric. Free it. */
 char *benchmark_csv(const benchmark_result *r, int64_t n);
-/* One page: main metrics, data sets down, models across; then every metric. datacomp: all of DataComp's sets are
- * listed, with those that are not there. */
-cloob_status benchmark_page(cloob_ctx *ctx, const benchmark_result *r, int64_t n, bool datacomp, const char *path);
-/* The same as text: main metrics, data sets down, models across. Free it. */
+/* Main metrics as text, data sets down, models across. datacomp: all of DataComp's sets are listed, with those that are
+ * not there. Free it. */
 char *benchmark_table(const benchmark_result *r, int64_t n, bool datacomp);
 
 /* ---- DataComp ---------------------------------------------------------------------------------------- */

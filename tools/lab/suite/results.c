@@ -1,4 +1,4 @@
-/* Results in and out: CLIP_benchmark's JSON and CSV, DataComp's lines, tables and a page. */
+/* Results in and out: CLIP_benchmark's JSON and CSV, DataComp's lines, a table. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,6 @@
 #include "core/text.h"
 #include "lab/grid.h"
 #include "lab/memory.h"
-#include "lab/report/page.h"
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
@@ -166,7 +165,6 @@ typedef struct bench_table {
     int64_t models;
     bench_row *row;
     int64_t rows, room;
-    int64_t missing; /* of DataComp's sets that count */
 } bench_table;
 
 static int64_t model_of(const benchmark_result *r, int64_t i)
@@ -226,7 +224,6 @@ static void add_datacomp(const benchmark_result *r, int64_t n, bench_table *t)
         bench_row *row = add_row(t, set->title, set->main_metric, false);
         for (int64_t i = 0; i < n; i++)
             if (r[i].key && strcmp(r[i].key, set->key) == 0) put_value(r, i, row);
-        t->missing += !row->there && set->main_metric;
     }
     for (size_t k = 0; k < sizeof means / sizeof *means; k++) {
         bench_row *row = add_row(t, means[k].name, "", true);
@@ -266,7 +263,7 @@ static void add_others(const benchmark_result *r, int64_t n, bool datacomp, benc
 }
 
 /* datacomp: its sets first, all of them; then whatever else was evaluated. The best of several models is in bold. */
-static grid main_table(const benchmark_result *r, int64_t n, bool datacomp, int64_t *missing)
+static grid main_table(const benchmark_result *r, int64_t n, bool datacomp)
 {
     bench_table t = { 0 };
     name_models(r, n, &t);
@@ -286,7 +283,6 @@ static grid main_table(const benchmark_result *r, int64_t n, bool datacomp, int6
             grid_bold(&g, row->value[m] == best);
         }
     }
-    *missing = t.missing;
     arena_release(&t.memory);
     return g;
 }
@@ -294,42 +290,8 @@ static grid main_table(const benchmark_result *r, int64_t n, bool datacomp, int6
 char *benchmark_table(const benchmark_result *r, int64_t n, bool datacomp)
 {
     sbuf s = { 0 };
-    int64_t missing;
-    grid g = main_table(r, n, datacomp, &missing);
+    grid g = main_table(r, n, datacomp);
     grid_put(&g, GRID_PLAIN, &s);
     grid_release(&g);
     return sbuf_detach(&s);
-}
-
-static grid every_metric(const benchmark_result *r, int64_t n)
-{
-    grid g = { .columns = 7 };
-    grid_texts(&g, "data set", "task", "model", "weights", "images", "metric", "value");
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < r[i].scores; k++) {
-            grid_texts(&g, r[i].dataset, r[i].task, r[i].model, r[i].pretrained);
-            grid_number(&g, (double)r[i].n);
-            grid_text(&g, r[i].score[k].name);
-            grid_number(&g, r[i].score[k].value);
-        }
-    return g;
-}
-
-cloob_status benchmark_page(cloob_ctx *ctx, const benchmark_result *r, int64_t n, bool datacomp, const char *path)
-{
-    sbuf s = { 0 };
-    int64_t missing;
-    grid shown = main_table(r, n, datacomp, &missing), all = every_metric(r, n);
-    html_page_begin(&s, "Benchmark");
-    sbuf_puts(&s, "<h2 id=\"main\">Main metrics</h2>\n");
-    grid_put(&shown, GRID_HTML, &s);
-    if (missing)
-        html_put(&s,
-                 "<p class=\"note\">%lld of DataComp's 38 sets were not evaluated; means are over the others.</p>\n",
-                 (long long)missing);
-    sbuf_puts(&s, "<h2 id=\"all\">Every metric</h2>\n");
-    grid_put(&all, GRID_HTML, &s);
-    html_page_end(&s);
-    grid_release(&shown), grid_release(&all);
-    return file_write_text(ctx, path, &s);
 }
