@@ -20,7 +20,7 @@ static const opt_row rows[] = {
     { "alpha", OPT_DOUBLE, &o.how.alpha, "0.05", "X", "significance level", OPT_POSITIVE },
     { "by", OPT_STRING, &o.how.by, NULL, "NAME", "setting to group runs by; default: the method", 0 },
     { "where", OPT_LIST, &o.where, NULL, "KEY=VALUE", "use only runs with this setting", 0 },
-    { "metrics", OPT_STRING, &o.how.metrics, NULL, "A,B", "one table of main results: these metrics by group", 0 },
+    { "metrics", OPT_STRING, &o.how.metrics, NULL, "A,B", "only these metrics, in this order", 0 },
     { "format", OPT_STRING, &o.format, "text", "text|markdown|latex|csv", "format of the tables", 0 },
     { "paper", OPT_FLAG, &o.paper, NULL, NULL, "the tables of the CLOOB paper, next to results on the same data sets",
       0 },
@@ -33,7 +33,7 @@ static cloob_status two_files(cloob_ctx *ctx, const opt_list *file)
     groups_result g;
     CLOOB_TRY(compare_files(ctx, &g, file->item[0], file->item[1], o.epoch, o.how.alpha));
     if (g.skipped) cli_print("warning: ", "%lld values are not finite and were skipped", (long long)g.skipped);
-    cli_put_text(groups_two(&g, common.json));
+    cli_put_text(common.json ? groups_two_json(&g) : groups_text(&g, o.format));
     groups_release(&g);
     return CLOOB_OK;
 }
@@ -43,8 +43,7 @@ static cloob_status many_runs(cloob_ctx *ctx, const opt_list *path)
     groups_result g;
     o.how.where = o.where.item, o.how.wheres = o.where.count, o.how.seed = (uint64_t)common.seed;
     CLOOB_TRY(compare_runs(ctx, &g, path->item, path->count, &o.how));
-    char *(*table)(const groups_result *, const char *) = o.how.metrics ? groups_main_table : groups_text;
-    cli_put_text(table(&g, common.json ? "json" : o.format));
+    cli_put_text(groups_text(&g, common.json ? "json" : o.format));
     groups_release(&g);
     return CLOOB_OK;
 }
@@ -52,7 +51,7 @@ static cloob_status many_runs(cloob_ctx *ctx, const opt_list *path)
 /* Two files without --by: each file is a group, each line a run. */
 static bool are_two_files(const opt_list *path)
 {
-    if (path->count != 2 || o.how.by || o.how.metrics || o.where.count || opt_given("format")) return false;
+    if (path->count != 2 || o.how.by || o.how.metrics || o.where.count) return false;
     return !file_is_dir(path->item[0]) && !file_is_dir(path->item[1]);
 }
 

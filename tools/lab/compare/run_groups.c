@@ -366,7 +366,9 @@ cloob_status compare_files(cloob_ctx *ctx, groups_result *out, const char *path_
                            double alpha)
 {
     arena *memory = must(calloc(1, sizeof *memory));
-    compare_options o = { .alpha = alpha };
+    compare_options o;
+    compare_options_init(&o);
+    o.alpha = alpha;
     reader r = { .g = { .memory = memory, .all = true }, .o = &o, .epoch = epoch };
     *out = (groups_result){ 0 };
     cloob_status status = add_file(ctx, &r, "a", path_a);
