@@ -10,7 +10,7 @@
 #include "core/text.h"
 #include "eval/metrics.h"
 #include "lab/report/chart.h"
-#include "lab/report/run_files.h"
+#include "lab/run_files.h"
 #include "lab/report/report.h"
 
 static cloob_ctx *ctx;
@@ -132,8 +132,8 @@ static void resumed_steps_count_once(void)
     put("resumed/metrics.tsv", text);
     CHECK_OK(ctx, run_files_read(ctx, &a, at("resumed"), &r));
     CHECK(r.metrics.rows == 3);
-    CHECK_NEAR(table_at(&r.metrics, 1, table_find(&r.metrics, "loss")), 0.45, 1e-12);
-    CHECK(isnan(table_at(&r.metrics, 2, 2)));
+    CHECK_NEAR(tsv_at(&r.metrics, 1, tsv_find(&r.metrics, "loss")), 0.45, 1e-12);
+    CHECK(isnan(tsv_at(&r.metrics, 2, 2)));
     arena_release(&a);
 }
 

@@ -102,18 +102,6 @@ void ablation_json(const groups_result *g, int64_t seeds, sbuf *out);
 /* How many decimals of a mean are worth printing: two digits of the spread decide, five of the mean at most. */
 int mean_decimals(double deviation, double mean);
 
-/* A file with a line per run; a sweep's results.jsonl says of each its name, its stage and its settings. */
-typedef struct run_lines {
-    json **line; /* (count), in the arena */
-    int64_t count, room;
-    bool has_final; /* some are final runs of a sweep: those of its search are only compared when asked for */
-} run_lines;
-
-cloob_status run_lines_read(cloob_ctx *ctx, arena *memory, const char *path, run_lines *out);
-
-/* The last line of a run's checkpoints/results.jsonl; *out NULL: the run was never validated. */
-cloob_status last_result_read(cloob_ctx *ctx, arena *memory, const char *dir, json **out);
-
 /* ---- published results ----------------------------------------------------------------------------- */
 
 /* A row of data_sets.def. */

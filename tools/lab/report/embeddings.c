@@ -11,11 +11,11 @@ enum { SHOWN_EPOCHS = 6, SHOWN_RUNS = 8 };
 
 /* ---- spectra ------------------------------------------------------------------------------------- */
 
-static void add_spectrum(const chart *c, chart_series *s, const table *t, const char *column)
+static void add_spectrum(const chart *c, chart_series *s, const tsv *t, const char *column)
 {
-    int64_t x = table_find(t, "index"), y = table_find(t, column);
+    int64_t x = tsv_find(t, "index"), y = tsv_find(t, column);
     for (int64_t i = 0; x >= 0 && y >= 0 && i < t->rows; i++) /* few rows leave zeros, scattered around 1e-17 */
-        if (table_at(t, i, y) > 1e-12) chart_point(c, s, table_at(t, i, x), table_at(t, i, y));
+        if (tsv_at(t, i, y) > 1e-12) chart_point(c, s, tsv_at(t, i, x), tsv_at(t, i, y));
 }
 
 /* One run: some of its epochs, the first and the last among them. Several: the last epoch of each. */
@@ -33,7 +33,7 @@ static void spectrum_chart(page *p, const char *title, const char *column)
     if (p->runs > 1) c.note = "Each run at its last epoch.";
     for (int64_t i = 0; p->runs > 1 && i < p->runs; i++) {
         const run_files *r = &p->run[i];
-        const table *t = r->analyses ? &r->analysis[r->analyses - 1].eigenvalues : NULL;
+        const tsv *t = r->analyses ? &r->analysis[r->analyses - 1].eigenvalues : NULL;
         if (t) add_spectrum(&c, page_add(p, &c, i, t->rows), t, column);
     }
     page_chart(p, &c);
@@ -41,21 +41,21 @@ static void spectrum_chart(page *p, const char *title, const char *column)
 
 /* ---- similarities -------------------------------------------------------------------------------- */
 
-static double sum_of(const table *t, int64_t column)
+static double sum_of(const tsv *t, int64_t column)
 {
     double sum = 0;
-    for (int64_t i = 0; i < t->rows; i++) sum += table_at(t, i, column);
+    for (int64_t i = 0; i < t->rows; i++) sum += tsv_at(t, i, column);
     return sum;
 }
 
 /* Bins outside what any of the shown sets reaches are left out, one on each side kept. */
-static void shown_bins(const table *t, const char *const *column, int columns, int64_t *from, int64_t *to)
+static void shown_bins(const tsv *t, const char *const *column, int columns, int64_t *from, int64_t *to)
 {
     *from = t->rows, *to = -1;
     for (int k = 0; k < columns; k++) {
-        int64_t c = table_find(t, column[k]);
+        int64_t c = tsv_find(t, column[k]);
         for (int64_t i = 0; c >= 0 && i < t->rows; i++) {
-            if (table_at(t, i, c) <= 0) continue;
+            if (tsv_at(t, i, c) <= 0) continue;
             if (i < *from) *from = i;
             if (i > *to) *to = i;
         }
@@ -65,23 +65,23 @@ static void shown_bins(const table *t, const char *const *column, int columns, i
 }
 
 /* c has no series yet. */
-static void add_histogram(arena *a, chart *c, const table *t)
+static void add_histogram(arena *a, chart *c, const tsv *t)
 {
     static const char *const column[] = { "matched", "top10_unmatched", "top1000_unmatched" };
     static const int color[] = { 2, 1, 0 };
-    int64_t low = table_find(t, "from"), high = table_find(t, "to"), first, last;
+    int64_t low = tsv_find(t, "from"), high = tsv_find(t, "to"), first, last;
     c->x_label = "cosine similarity", c->y_label = "share of pairs per bin, %", c->fill = true;
     if (low < 0 || high < 0) return;
     shown_bins(t, column, 3, &first, &last);
-    double matched = table_find(t, column[0]) < 0 ? 0 : sum_of(t, table_find(t, column[0]));
+    double matched = tsv_find(t, column[0]) < 0 ? 0 : sum_of(t, tsv_find(t, column[0]));
     for (int k = 0; k < 3; k++) {
-        int64_t y = table_find(t, column[k]);
+        int64_t y = tsv_find(t, column[k]);
         double sum = y < 0 ? 0 : sum_of(t, y);
         char label[64] = "matched"; /* a set of N pairs has N - 1 unmatched texts at most: what was counted */
         if (k) snprintf(label, sizeof label, "top-%.0f unmatched", round(sum / fmax(1, matched)));
         chart_series *s = sum > 0 ? chart_add(a, c, label, color[k], t->rows) : NULL;
         for (int64_t i = first; s && i <= last; i++)
-            chart_point(c, s, (table_at(t, i, low) + table_at(t, i, high)) / 2, 100 * table_at(t, i, y) / sum);
+            chart_point(c, s, (tsv_at(t, i, low) + tsv_at(t, i, high)) / 2, 100 * tsv_at(t, i, y) / sum);
     }
 }
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "lab/report/chart.h"
-#include "lab/report/run_files.h"
+#include "lab/run_files.h"
 #include "core/json.h"
 #include "core/ctx.h"
 #include "core/text.h"
@@ -49,6 +49,15 @@ void page_result_charts(page *p, const char *title, const char *y_label, const c
 
 /* A page's beginning, with the style that all pages share, its own, and the title as its first heading. */
 void html_page_begin(sbuf *s, const char *title, const unsigned char *style, size_t bytes);
+
+/* Zero-shot examples of a run, which the report writes to examples-validation.json in the run's folder and shows with
+ * those of cloob classify: {"checkpoint", "examples": [{"image": a data URL, "truth": its caption, "rank" of that,
+ * "top": [{"label": a caption, "p"}]}]}. Up to MAX_SAMPLES captions compete, evenly spread over the set. */
+
+enum { MAX_SAMPLES = 2000 };
+
+/* d: a set with captions; the model has a tokenizer. Appends one JSON object. */
+cloob_status samples_json(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const char *checkpoint, sbuf *out);
 
 #define JPEG_URL "data:image/jpeg;base64,"
 /* Appends the centre square of an image, `side` pixels wide, as a data URL of a JPEG. */

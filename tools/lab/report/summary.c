@@ -31,9 +31,9 @@ enum { FIGURES = sizeof figures / sizeof *figures };
 static bool value_of(const run_files *r, const figure *f, double *out)
 {
     if (f->key) return run_last_result(r, f->key, out);
-    int64_t column = table_find(&r->metrics, f->metric);
+    int64_t column = tsv_find(&r->metrics, f->metric);
     if (column < 0 || !r->metrics.rows) return false;
-    *out = table_at(&r->metrics, r->metrics.rows - 1, column);
+    *out = tsv_at(&r->metrics, r->metrics.rows - 1, column);
     return isfinite(*out);
 }
 
@@ -154,11 +154,11 @@ void page_settings(page *p)
 
 /* ---- curves by step and by epoch ------------------------------------------------------------------- */
 
-static void add_metric(const chart *c, chart_series *s, const table *t, const char *column, double scale)
+static void add_metric(const chart *c, chart_series *s, const tsv *t, const char *column, double scale)
 {
-    int64_t x = table_find(t, "step"), y = table_find(t, column);
+    int64_t x = tsv_find(t, "step"), y = tsv_find(t, column);
     for (int64_t i = 0; x >= 0 && y >= 0 && i < t->rows; i++)
-        chart_point(c, s, table_at(t, i, x), scale * table_at(t, i, y));
+        chart_point(c, s, tsv_at(t, i, x), scale * tsv_at(t, i, y));
 }
 
 static void metric_chart(page *p, const char *title, const char *y_label, const char *column, bool log_y, double scale)
@@ -175,7 +175,7 @@ static void metric_chart(page *p, const char *title, const char *y_label, const 
 
 static void terms_chart(page *p)
 {
-    const table *t = &p->run[0].metrics;
+    const tsv *t = &p->run[0].metrics;
     chart c = { .title = "Terms of the loss", .x_label = "step", .y_label = "term" };
     add_metric(&c, chart_add(p->memory, &c, "image anchors", 0, t->rows), t, "image_term", 1);
     add_metric(&c, chart_add(p->memory, &c, "text anchors", 1, t->rows), t, "text_term", 1);
