@@ -192,7 +192,7 @@ bool progress_utf8(void);
 #include "cli/commands.def"
 /* The parts of `cloob eval` and `cloob bench`. */
 extern const command eval_zeroshot, eval_retrieval, eval_probe, eval_analysis, eval_suite;
-extern const command bench_step, bench_embed, bench_search, bench_data, bench_loss;
+extern const command bench_step, bench_embed, bench_data, bench_loss;
 
 /* Help, man pages and shell completion, from the option tables. */
 
