@@ -15,7 +15,7 @@ typedef struct transform_options {
     int64_t size;                /* output is size x size */
     image_view how;              /* evaluation view; training crops have its filter, as open_clip applies it */
     double scale_min, scale_max; /* random resized crop: share of the area; 0.9 .. 1 */
-    double ratio_min, ratio_max; /* 3/4 .. 4/3 */
+    double ratio_min, ratio_max; /* 3/4 .. 4/3; of RESIZE_PATCHES relative to the image's own */
     double jitter[4];            /* brightness, contrast, saturation, hue; 0: off */
     double jitter_prob, gray_prob;
     double flip_prob; /* 0 by default: captions mention left and right */
@@ -39,7 +39,7 @@ cloob_status transform_options_parse(cloob_ctx *ctx, transform_options *o, const
 
 /* Resized by o->how, centre crop or padding. out: (size, size, 3); of RESIZE_PATCHES a record of that many bytes. */
 cloob_status transform_eval(cloob_ctx *ctx, const image *im, const transform_options *o, uint8_t *out);
-/* Random resized crop and augmentations drawn from key. out: (size, size, 3). */
+/* Random resized crop and augmentations drawn from key. out: (size, size, 3), or a record as above. */
 cloob_status transform_train(cloob_ctx *ctx, const image *im, const transform_options *o, uint64_t key, uint8_t *out);
 /* Box of the source, resized to width x height. out: (height, width, 3). The box must be inside; a box without pixels
  * gives black, as in Pillow. */
