@@ -443,9 +443,9 @@ static void plots_of_an_analysis(void)
 {
     float x[8] = { 1, 0, 0, 1, -1, 0, 0, -1 };
     cloob_matrix m = { x, CLOOB_F32, 4, 2, "x" };
-    cloob_analysis a = { 0 };
+    embedding_analysis a = { 0 };
     CHECK_OK(ctx, file_make_dirs(ctx, at("plots")));
-    CHECK_OK(ctx, cloob_analyze(ctx, &a, &m, &m, 0.99));
+    CHECK_OK(ctx, analyze_matrices(ctx, &a, &m, &m, 0.99));
     cloob_status status = analysis_plots(ctx, &a, NULL, at("plots"));
     if (status == CLOOB_ERR_UNSUPPORTED) {
         CHECK(strstr(cloob_error(ctx), "cairo") && !file_exists(at("plots/spectrum.svg")));
@@ -456,13 +456,13 @@ static void plots_of_an_analysis(void)
         CHECK(strstr(b.data, "<svg") && strstr(b.data, "</svg>"));
         file_bytes_release(&b);
         CHECK(remove(at("plots/similarities.svg")) == 0);
-        cloob_analysis_release(&a);
-        CHECK_OK(ctx, cloob_analyze(ctx, &a, &m, NULL, 0.99));
+        analysis_release(&a);
+        CHECK_OK(ctx, analyze_matrices(ctx, &a, &m, NULL, 0.99));
         CHECK_OK(ctx, analysis_plots(ctx, &a, &a, at("plots")));
         CHECK(!file_exists(at("plots/similarities.svg"))); /* one modality has no pairs */
         CHECK(analysis_plots(ctx, &a, NULL, at("absent")) == CLOOB_ERR_IO);
     }
-    cloob_analysis_release(&a);
+    analysis_release(&a);
 }
 
 int main(void)

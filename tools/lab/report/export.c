@@ -269,14 +269,14 @@ static cloob_status draw_both(cloob_ctx *ctx, const chart *c, arena *memory, con
     return drawn ? e.status : ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, CHART_NO_CAIRO);
 }
 
-static void add_spectrum(arena *a, chart *c, const char *name, int color, const cloob_coverage *s)
+static void add_spectrum(arena *a, chart *c, const char *name, int color, const coverage *s)
 {
     chart_series *line = chart_add(a, c, name, color, s->dimensions);
     for (int64_t i = 0; i < s->dimensions; i++) /* few rows leave zeros, which rounding scatters around 1e-17 */
         if (s->eigenvalue[i] > 1e-12) chart_point(c, line, (double)i + 1, s->eigenvalue[i]);
 }
 
-static cloob_status spectrum(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+static cloob_status spectrum(cloob_ctx *ctx, const embedding_analysis *a, const embedding_analysis *reference,
                              const char *folder)
 {
     char name[64];
@@ -294,24 +294,24 @@ static cloob_status spectrum(cloob_ctx *ctx, const cloob_analysis *a, const cloo
     return draw_both(ctx, &c, &memory, folder, "spectrum");
 }
 
-static void add_bins(arena *a, chart *c, const char *name, int color, const cloob_similarity_set *s)
+static void add_bins(arena *a, chart *c, const char *name, int color, const similarity_set *s)
 {
-    int64_t from = CLOOB_SIMILARITY_BINS, to = -1;
-    chart_series *line = chart_add(a, c, name, color, CLOOB_SIMILARITY_BINS);
-    for (int64_t b = 0; b < CLOOB_SIMILARITY_BINS; b++) {
+    int64_t from = SIMILARITY_BINS, to = -1;
+    chart_series *line = chart_add(a, c, name, color, SIMILARITY_BINS);
+    for (int64_t b = 0; b < SIMILARITY_BINS; b++) {
         if (!s->bin[b]) continue;
         if (from > b) from = b;
         to = b;
     }
     if (from > 0) from--; /* an empty bin on each side, so that the curve comes down */
-    if (to < CLOOB_SIMILARITY_BINS - 1) to++;
+    if (to < SIMILARITY_BINS - 1) to++;
     for (int64_t b = from; s->count && b <= to; b++)
         chart_point(c, line, ((double)b + 0.5) / 100 - 1, 100 * (double)s->bin[b] / (double)s->count);
 }
 
-static cloob_status similarities(cloob_ctx *ctx, const cloob_analysis *a, const char *folder)
+static cloob_status similarities(cloob_ctx *ctx, const embedding_analysis *a, const char *folder)
 {
-    static const int color[CLOOB_UNMATCHED_SETS] = { 1, 4, 0 };
+    static const int color[UNMATCHED_SETS] = { 1, 4, 0 };
     char name[64];
     arena memory = { 0 };
     chart c = { .title = "Similarity of matched and unmatched pairs",
@@ -319,8 +319,8 @@ static cloob_status similarities(cloob_ctx *ctx, const cloob_analysis *a, const 
                 .y_label = "share of pairs per bin of 0.01, %",
                 .fill = true };
     add_bins(&memory, &c, "matched", 2, &a->similarity.matched);
-    for (int k = 0; k < CLOOB_UNMATCHED_SETS; k++) {
-        const cloob_similarity_set *s = &a->similarity.unmatched[k];
+    for (int k = 0; k < UNMATCHED_SETS; k++) {
+        const similarity_set *s = &a->similarity.unmatched[k];
         snprintf(name, sizeof name, "top-%lld unmatched", (long long)s->k);
         if (s->k > 0) add_bins(&memory, &c, name, color[k], s);
         if (s->k < s->asked) break; /* larger sets are the same values */
@@ -328,7 +328,7 @@ static cloob_status similarities(cloob_ctx *ctx, const cloob_analysis *a, const 
     return draw_both(ctx, &c, &memory, folder, "similarities");
 }
 
-cloob_status analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+cloob_status analysis_plots(cloob_ctx *ctx, const embedding_analysis *a, const embedding_analysis *reference,
                             const char *folder)
 {
     CLOOB_TRY(spectrum(ctx, a, reference, folder));

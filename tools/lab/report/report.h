@@ -50,7 +50,7 @@ cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, 
 cloob_status figure_file_write(cloob_ctx *ctx, const char *path, const char *dir);
 
 /* spectrum and (paired) similarities in the folder, each as .svg and .pdf. */
-cloob_status analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+cloob_status analysis_plots(cloob_ctx *ctx, const embedding_analysis *a, const embedding_analysis *reference,
                             const char *folder);
 
 /* The reliability plot as SVG: accuracy over confidence, a line per model, and the diagonal.  */
