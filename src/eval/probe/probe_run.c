@@ -169,6 +169,7 @@ static cloob_status halve(cloob_ctx *ctx, probe_rows half[2], const probe_data *
             int64_t *y = half[k].y = malloc((size_t)x.N * sizeof *y);
             if (!y) return ctx_no_memory(ctx, (size_t)x.N * sizeof *y, "labels");
             for (int64_t i = 0; i < x.N; i++) y[i] = d->y[2 * i + k];
+            x.name = "every other training row, used by the search without a validation split";
             half[k].data = (probe_data){ x, y };
         }
         return CLOOB_OK;
