@@ -4,8 +4,8 @@
 #ifndef EVAL_METRICS_H
 #define EVAL_METRICS_H
 
-#include "cloob/eval.h"
 #include "core/ctx.h"
+#include "eval/evaluate.h"
 
 /* The share of right rows of each group: accuracy and count, (groups). group: (n) from 0 to groups - 1. An empty group
  * has NaN. Returns the smallest share of the groups that have rows, NaN when none has. */
@@ -47,9 +47,9 @@ char *retrieval_json(const cloob_retrieval *r);
 char *probe_json(const cloob_probe_result *r);
 
 /* reference: an earlier analysis, for example of the first epoch, to compare with; or NULL. */
-char *analysis_json(const cloob_analysis *a, const cloob_analysis *reference);
+char *analysis_json(const embedding_analysis *a, const embedding_analysis *reference);
 /* analysis.json, eigenvalues.tsv and (paired) similarities.tsv in a folder that is made when absent. */
-cloob_status analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+cloob_status analysis_write(cloob_ctx *ctx, const embedding_analysis *a, const embedding_analysis *reference,
                             const char *folder);
 
 #endif

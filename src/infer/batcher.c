@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "core/limits.h"
-#include "core/needs.h"
 #include "core/pool.h"
+#include "infer/model_file.h"
 #include "model/tower.h"
 #include "tensor/precision.h"
 
@@ -40,8 +40,8 @@ struct batch_item {
     double queued_at;
 };
 
-struct cloob_batcher {
-    cloob_batcher_options o; /* its strings are in `strings` */
+struct batcher {
+    batcher_options o; /* its strings are in `strings` */
     const char *path;
 
     pthread_rwlock_t model_lock;
@@ -62,7 +62,7 @@ struct cloob_batcher {
     bool stop, reload, reloading;
     cloob_status reload_status;
     char reload_error[512];
-    cloob_batcher_stats stats;
+    batcher_stats stats;
     view_scratch **scratch; /* those that are free */
     int scratch_count;
 
@@ -77,25 +77,22 @@ struct cloob_batcher {
 
 /* ---- statistics -------------------------------------------------------------------------------------- */
 
-static const double bounds[CLOOB_LATENCY_BUCKETS] = { 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
-                                                      0.25,   0.5,   1,      2.5,   5,    10,    30,   INFINITY };
+static const double bounds[LATENCY_BUCKETS] = { 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                                0.25,   0.5,   1,      2.5,   5,    10,    30,   INFINITY };
 
-double latency_bound(int i) { return i >= 0 && i < CLOOB_LATENCY_BUCKETS ? bounds[i] : 0; }
+double latency_bound(int i) { return i >= 0 && i < LATENCY_BUCKETS ? bounds[i] : 0; }
 
-void latency_add(cloob_latency *h, double seconds)
+void latency_add(latency_histogram *h, double seconds)
 {
     int i = 0;
-    while (i + 1 < CLOOB_LATENCY_BUCKETS && seconds > bounds[i]) i++;
+    while (i + 1 < LATENCY_BUCKETS && seconds > bounds[i]) i++;
     h->count[i]++;
     h->total++;
     h->sum_s += seconds;
 }
 
-void cloob_batcher_get_stats(cloob_batcher *b, cloob_batcher_stats *out)
+void batcher_get_stats(batcher *b, batcher_stats *out)
 {
-    if (!out) return;
-    *out = (cloob_batcher_stats){ 0 };
-    if (!b) return;
     pthread_mutex_lock(&b->lock);
     *out = b->stats;
     pthread_mutex_unlock(&b->lock);
@@ -251,7 +248,7 @@ static cloob_status encode(batcher *b, batch_item *const *batch, int64_t n)
 static void count_batch(batcher *b, bool text, int64_t n, double seconds)
 {
     int bucket = 0;
-    while (bucket + 1 < CLOOB_BATCH_BUCKETS && (INT64_C(1) << bucket) < n) bucket++;
+    while (bucket + 1 < BATCH_BUCKETS && (INT64_C(1) << bucket) < n) bucket++;
     b->stats.batch_size[text][bucket]++;
     b->stats.batches[text]++;
     b->stats.rows[text] += n;
@@ -370,16 +367,13 @@ static void *encoder_main(void *arg)
 
 /* ---- life cycle ---------------------------------------------------------------------------------- */
 
-void cloob_batcher_options_init_size(cloob_batcher_options *o, size_t size)
+void batcher_options_init(batcher_options *o)
 {
-    cloob_batcher_options d = {
-        .max_batch = 32, .max_wait_us = 2000, .max_queue = 4096, .max_pixels = IMAGE_MAX_PIXELS
-    };
-    cloob_model_options_init(&d.model);
-    options_write(o, size, &d, sizeof d);
+    *o = (batcher_options){ .max_batch = 32, .max_wait_us = 2000, .max_queue = 4096, .max_pixels = IMAGE_MAX_PIXELS };
+    cloob_model_options_init(&o->model);
 }
 
-static cloob_status check_options(cloob_ctx *ctx, const cloob_batcher_options *o)
+static cloob_status check_options(cloob_ctx *ctx, const batcher_options *o)
 {
     precision p;
     CLOOB_TRY(precision_find(ctx, o->model.precision, false, &p));
@@ -419,7 +413,7 @@ static void release(batcher *b)
     free(b);
 }
 
-static cloob_status fill(cloob_ctx *ctx, batcher *b, const char *path, const cloob_batcher_options *o)
+static cloob_status fill(cloob_ctx *ctx, batcher *b, const char *path, const batcher_options *o)
 {
     cloob_ctx_options c = { .size = sizeof c,
                             .threads = ctx->threads,
@@ -454,12 +448,12 @@ static cloob_status await_model(cloob_ctx *ctx, batcher *b)
     return status;
 }
 
-cloob_status cloob_batcher_create(cloob_ctx *ctx, const char *path, const cloob_batcher_options *o, cloob_batcher **out)
+cloob_status batcher_create(cloob_ctx *ctx, const char *path, const batcher_options *o, batcher **out)
 {
-    API_NEEDS(ctx, path && out);
     *out = NULL;
-    OPTIONS_READ(ctx, cloob_batcher_options, o);
-    OPTIONS_ROOM(ctx, cloob_batcher_options, o, model);
+    batcher_options defaults;
+    batcher_options_init(&defaults);
+    if (!o) o = &defaults;
     CLOOB_TRY(check_options(ctx, o));
     batcher *b = calloc(1, sizeof *b);
     if (!b) return ctx_no_memory(ctx, sizeof *b, "a batching encoder");
@@ -474,7 +468,7 @@ cloob_status cloob_batcher_create(cloob_ctx *ctx, const char *path, const cloob_
     return status;
 }
 
-void cloob_batcher_destroy(cloob_batcher *b)
+void batcher_destroy(batcher *b)
 {
     if (!b) return;
     pthread_mutex_lock(&b->lock);
@@ -485,9 +479,8 @@ void cloob_batcher_destroy(cloob_batcher *b)
     release(b);
 }
 
-cloob_status cloob_batcher_reload(cloob_ctx *ctx, cloob_batcher *b)
+cloob_status batcher_reload(cloob_ctx *ctx, batcher *b)
 {
-    API_NEEDS(ctx, b);
     pthread_mutex_lock(&b->lock);
     b->reload = b->reloading = true;
     pthread_cond_signal(&b->work);
@@ -495,9 +488,8 @@ cloob_status cloob_batcher_reload(cloob_ctx *ctx, cloob_batcher *b)
     return await_model(ctx, b);
 }
 
-void cloob_batcher_get_facts(cloob_batcher *b, cloob_model_facts *out)
+void batcher_get_facts(batcher *b, cloob_model_facts *out)
 {
-    if (!b || !out) return;
     pthread_rwlock_rdlock(&b->model_lock);
     *out = b->facts;
     pthread_rwlock_unlock(&b->model_lock);
@@ -531,7 +523,7 @@ cloob_status batcher_use_tokenizer(cloob_ctx *ctx, batcher *b,
 /* ---- preparing an input: model_lock is held for reading ----------------------------------------------- */
 
 /* start, ids, end, zeros; ids that begin with the start are taken as they are. */
-static cloob_status row_of_ids(cloob_ctx *ctx, const batcher *b, const cloob_batch_input *in, int32_t *row)
+static cloob_status row_of_ids(cloob_ctx *ctx, const batcher *b, const batch_input *in, int32_t *row)
 {
     int64_t T = b->facts.context, vocab = b->facts.vocab, at = 0;
     int32_t start = b->tok ? tokenizer_start_id(b->tok) : (int32_t)vocab - 2;
@@ -548,12 +540,11 @@ static cloob_status row_of_ids(cloob_ctx *ctx, const batcher *b, const cloob_bat
     return CLOOB_OK;
 }
 
-static cloob_status refuse_long(cloob_ctx *ctx, const batcher *b, const cloob_batch_input *in)
+static cloob_status refuse_long(cloob_ctx *ctx, const batcher *b, const batch_input *in)
 {
     int64_t count = in->count, T = b->facts.context;
     int32_t *ids = NULL;
-    if (in->kind == CLOOB_BATCH_TEXT)
-        CLOOB_TRY(tokenizer_encode(ctx, b->tok, in->text, strlen(in->text), &ids, &count));
+    if (in->kind == BATCH_TEXT) CLOOB_TRY(tokenizer_encode(ctx, b->tok, in->text, strlen(in->text), &ids, &count));
     free(ids);
     if (count + 2 <= T) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
@@ -561,16 +552,16 @@ static cloob_status refuse_long(cloob_ctx *ctx, const batcher *b, const cloob_ba
                     (long long)T);
 }
 
-static cloob_status prepare_text(cloob_ctx *ctx, const batcher *b, const cloob_batch_input *in,
-                                 const cloob_batch_options *o, batch_item *it)
+static cloob_status prepare_text(cloob_ctx *ctx, const batcher *b, const batch_input *in, const batch_options *o,
+                                 batch_item *it)
 {
     int64_t T = b->facts.context;
     it->text = true;
     it->tokens = calloc((size_t)T + 1, sizeof *it->tokens);
     if (!it->tokens) return ctx_no_memory(ctx, (size_t)T * sizeof *it->tokens, "tokens");
-    if (in->kind == CLOOB_BATCH_TEXT) CLOOB_TRY(need_tokenizer(ctx, b));
+    if (in->kind == BATCH_TEXT) CLOOB_TRY(need_tokenizer(ctx, b));
     if (o->refuse_long) CLOOB_TRY(refuse_long(ctx, b, in));
-    if (in->kind == CLOOB_BATCH_TOKENS) CLOOB_TRY(row_of_ids(ctx, b, in, it->tokens));
+    if (in->kind == BATCH_TOKENS) CLOOB_TRY(row_of_ids(ctx, b, in, it->tokens));
     else CLOOB_TRY(tokenizer_encode_row(ctx, b->tok, in->text, strlen(in->text), T, it->tokens));
     bool classes = strncmp(b->facts.device, "cpu", 3) == 0 && !b->packs_texts;
     it->length = classes ? encoder_text_steps(&b->shape, it->tokens) : 0;
@@ -594,13 +585,12 @@ static void give_scratch(batcher *b, view_scratch *s)
     pthread_mutex_unlock(&b->lock);
 }
 
-static cloob_status prepare_image(cloob_ctx *ctx, batcher *b, const cloob_batch_input *in, batch_item *it,
-                                  cloob_batch_rows *rows)
+static cloob_status prepare_image(cloob_ctx *ctx, batcher *b, const batch_input *in, batch_item *it, batch_rows *rows)
 {
     size_t bytes = (size_t)(b->view.size * b->view.size * 3);
     it->rgb = malloc(bytes);
     if (!it->rgb) return ctx_no_memory(ctx, bytes, "an image");
-    if (in->kind == CLOOB_BATCH_IMAGE_RGB) {
+    if (in->kind == BATCH_IMAGE_RGB) {
         if (in->bytes != bytes)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%zu bytes of pixels: the model takes %lld x %lld x 3", in->bytes,
                             (long long)b->view.size, (long long)b->view.size);
@@ -614,13 +604,10 @@ static cloob_status prepare_image(cloob_ctx *ctx, batcher *b, const cloob_batch_
     return status;
 }
 
-static bool is_text(const cloob_batch_input *in)
-{
-    return in->kind == CLOOB_BATCH_TEXT || in->kind == CLOOB_BATCH_TOKENS;
-}
+static bool is_text(const batch_input *in) { return in->kind == BATCH_TEXT || in->kind == BATCH_TOKENS; }
 
-static cloob_status prepare(cloob_ctx *ctx, batcher *b, const cloob_batch_input *in, const cloob_batch_options *o,
-                            cloob_batch_rows *rows, batch_item *it)
+static cloob_status prepare(cloob_ctx *ctx, batcher *b, const batch_input *in, const batch_options *o, batch_rows *rows,
+                            batch_item *it)
 {
     CLOOB_TRY(model_config_need(ctx, &b->shape, is_text(in)));
     double begin = clock_seconds();
@@ -701,15 +688,14 @@ static void await(batcher *b, batch_call *call, double until)
 
 /* Some of the inputs of one call. */
 typedef struct piece {
-    const cloob_batch_input *in;
+    const batch_input *in;
     int64_t first, n, of;
     bool all_tokens; /* of one text */
     batch_item item[TEXTS_AT_ONCE];
     batch_call call;
 } piece;
 
-static cloob_status prepare_piece(cloob_ctx *ctx, batcher *b, piece *p, const cloob_batch_options *o,
-                                  cloob_batch_rows *rows)
+static cloob_status prepare_piece(cloob_ctx *ctx, batcher *b, piece *p, const batch_options *o, batch_rows *rows)
 {
     announce(b, 1);
     cloob_status status = CLOOB_OK;
@@ -728,8 +714,7 @@ static cloob_status prepare_piece(cloob_ctx *ctx, batcher *b, piece *p, const cl
 }
 
 /* The first piece allocates the rows; the model must stay the same for the others. */
-static cloob_status begin_piece(cloob_ctx *ctx, const batcher *b, const piece *p, int64_t *generation,
-                                cloob_batch_rows *rows)
+static cloob_status begin_piece(cloob_ctx *ctx, const batcher *b, const piece *p, int64_t *generation, batch_rows *rows)
 {
     if (*generation >= 0 && *generation != b->generation)
         return ctx_fail(ctx, CLOOB_ERR_BUSY, "the model was replaced meanwhile; try again");
@@ -742,8 +727,8 @@ static cloob_status begin_piece(cloob_ctx *ctx, const batcher *b, const piece *p
     return rows->data ? CLOOB_OK : ctx_no_memory(ctx, bytes, "embeddings");
 }
 
-static cloob_status encode_piece(cloob_ctx *ctx, batcher *b, piece *p, const cloob_batch_options *o, double until,
-                                 int64_t *generation, cloob_batch_rows *rows)
+static cloob_status encode_piece(cloob_ctx *ctx, batcher *b, piece *p, const batch_options *o, double until,
+                                 int64_t *generation, batch_rows *rows)
 {
     for (int64_t i = 0; i < p->n; i++) p->item[i] = (batch_item){ 0 };
     p->call = (batch_call){ .status = CLOOB_OK };
@@ -765,7 +750,7 @@ static cloob_status encode_piece(cloob_ctx *ctx, batcher *b, piece *p, const clo
 }
 
 /* Number of inputs of the next piece: texts are small, images are not. */
-static int64_t piece_of(const cloob_batch_input *in, int64_t left)
+static int64_t piece_of(const batch_input *in, int64_t left)
 {
     int64_t n = 0, images = 0;
     for (; n < left && n < TEXTS_AT_ONCE; n++) {
@@ -775,48 +760,47 @@ static int64_t piece_of(const cloob_batch_input *in, int64_t left)
     return n;
 }
 
-static cloob_status encode_all(cloob_ctx *ctx, batcher *b, const cloob_batch_input *in, int64_t n, bool all_tokens,
-                               const cloob_batch_options *o, cloob_batch_rows *out)
+static cloob_status encode_all(cloob_ctx *ctx, batcher *b, const batch_input *in, int64_t n, bool all_tokens,
+                               const batch_options *o, batch_rows *out)
 {
     int64_t generation = -1;
     double until = o->timeout_ms > 0 ? clock_seconds() + 1e-3 * (double)o->timeout_ms : 0;
     piece *p = malloc(sizeof *p);
     cloob_status status = p ? CLOOB_OK : ctx_no_memory(ctx, sizeof *p, "inputs");
-    *out = (cloob_batch_rows){ .n = n };
+    *out = (batch_rows){ .n = n };
     for (int64_t i = 0; i < n && status == CLOOB_OK; i += p->n) {
         p->in = in + i, p->first = i, p->n = piece_of(in + i, n - i), p->of = n, p->all_tokens = all_tokens;
         status = encode_piece(ctx, b, p, o, until, &generation, out);
     }
     free(p);
-    if (status != CLOOB_OK) cloob_batch_rows_release(out);
+    if (status != CLOOB_OK) batch_rows_release(out);
     return status;
 }
 
-cloob_status cloob_batcher_encode(cloob_ctx *ctx, cloob_batcher *b, const cloob_batch_input *in, int64_t n,
-                                  const cloob_batch_options *o, cloob_batch_rows *out)
+cloob_status batcher_encode(cloob_ctx *ctx, batcher *b, const batch_input *in, int64_t n, const batch_options *o,
+                            batch_rows *out)
 {
-    API_NEEDS(ctx, b && in && out);
-    static const cloob_batch_options defaults = { .what = CLOOB_UNIT };
+    static const batch_options defaults = { .what = CLOOB_UNIT };
     if (!o) o = &defaults;
-    *out = (cloob_batch_rows){ 0 };
+    *out = (batch_rows){ 0 };
     if (n < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "there is nothing to embed");
     if (o->what == CLOOB_FEATURES) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "features are not batched");
     return encode_all(ctx, b, in, n, false, o, out);
 }
 
-cloob_status batcher_encode_tokens(cloob_ctx *ctx, batcher *b, const cloob_batch_input *in,
-                                   const cloob_batch_options *o, cloob_batch_rows *out)
+cloob_status batcher_encode_tokens(cloob_ctx *ctx, batcher *b, const batch_input *in, const batch_options *o,
+                                   batch_rows *out)
 {
-    *out = (cloob_batch_rows){ 0 };
+    *out = (batch_rows){ 0 };
     if (!is_text(in)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "only texts have tokens");
     CLOOB_TRY(encode_all(ctx, b, in, 1, true, o, out));
     out->n = out->tokens;
     return CLOOB_OK;
 }
 
-void cloob_batch_rows_release(cloob_batch_rows *r)
+void batch_rows_release(batch_rows *r)
 {
     if (!r) return;
     free(r->data);
-    *r = (cloob_batch_rows){ 0 };
+    *r = (batch_rows){ 0 };
 }

@@ -447,6 +447,8 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     OPTIONS_READ(ctx, cloob_train_options, o);
     OPTIONS_ROOM(ctx, cloob_train_options, o, data);
     run r;
+    run_settings *resumed;
+    CLOOB_TRY(run_settings_apply(ctx, &o_read, &resumed));
     cloob_status status = run_open(ctx, &r, o);
     bool nothing_left = status == CLOOB_OK && o->resume && r.at.updates >= r.plan.stop_at && !run_ends_unfinished(&r);
     if (status == CLOOB_OK) {
@@ -468,5 +470,6 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     report_end(ctx, &r, status);
     if (summary) *summary = r.sum;
     run_close(ctx, &r);
+    run_settings_close(resumed);
     return status;
 }

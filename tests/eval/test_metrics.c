@@ -136,14 +136,14 @@ static void more_shots_do_not_hurt(void)
     clouds(x, y, TRAIN, 5), clouds(t, u, TRAIN, 6);
     cloob_split train = { .x = { x, CLOOB_F32, TRAIN, WIDTH, "train" }, .y = y },
                 test = { .x = { t, CLOOB_F32, TRAIN, WIDTH, "test" }, .y = u };
-    cloob_few_shot_options o = { .shots = shots, .shots_count = 2, .seeds = 5, .seed = 1 };
-    static cloob_few_shot_result r;
+    few_shot_options o = { .shots = shots, .shots_count = 2, .seeds = 5, .seed = 1 };
+    static few_shot_result r;
     cloob_probe_options_init(&o.probe);
-    CHECK_OK(ctx, cloob_few_shot(ctx, &r, &o, &train, NULL, &test));
+    CHECK_OK(ctx, few_shot_probe(ctx, &r, &o, &train, NULL, &test));
     CHECK(r.row[0].mean > 0.4 && r.row[1].mean > r.row[0].mean && r.row[1].mean > 0.8);
-    CHECK(r.row[0].deviation > 0 && r.row[0].draw[0].lambda == CLOOB_FEW_SHOT_LAMBDA);
+    CHECK(r.row[0].deviation > 0 && r.row[0].draw[0].lambda == FEW_SHOT_LAMBDA);
     o.seeds = 0;
-    CHECK(cloob_few_shot(ctx, &r, &o, &train, NULL, &test) == CLOOB_ERR_ARGUMENT);
+    CHECK(few_shot_probe(ctx, &r, &o, &train, NULL, &test) == CLOOB_ERR_ARGUMENT);
 }
 
 /* Classes of two splits that number them differently are matched by name; a class without training rows is wrong in the
@@ -161,27 +161,29 @@ static void classes_are_matched_by_name(void)
     cloob_split train = { m, y, one, 3 }, test = { m, u, other, 4 }, partly = { m, v, other, 4 };
     cloob_split foreign = { m, y, none, 3 }, doubled = { m, y, twice, 3 }, nameless = { m, u, NULL, 0 };
     cloob_split few = { m, u, other, 2 };
-    cloob_knn_result k;
+    knn_result k;
     cloob_probe_result r;
     cloob_probe_options o;
     cloob_probe_options_init(&o);
     o.search = false, o.lambda = 1;
-    CHECK_OK(ctx, cloob_knn(ctx, &k, 1, &train, &test));
+    CHECK_OK(ctx, knn_classify(ctx, &k, 1, &train, &test));
     CHECK(k.test_acc == 1 && k.test_mean_per_class == 1);
     CHECK_OK(ctx, cloob_probe(ctx, &r, &o, &train, &test, &test));
     CHECK(r.test_acc == r.train_acc && r.test_acc > 0.8 && r.val_acc == r.test_acc);
     cloob_probe_release(&r);
-    CHECK_OK(ctx, cloob_knn(ctx, &k, 1, &train, &partly));
+    CHECK_OK(ctx, knn_classify(ctx, &k, 1, &train, &partly));
     CHECK_NEAR(k.test_acc, 2.0 / 3, 1e-12);
     CHECK_NEAR(k.test_mean_per_class, 2.0 / 3, 1e-12);
     CHECK_OK(ctx, cloob_probe(ctx, &r, &o, &train, NULL, &partly));
     CHECK(r.unknown_labels == TRAIN / 3 && r.test_acc < 0.67);
     CHECK_NEAR(r.test_mean_per_class, r.test_acc, 1e-12); /* all three have 20 rows */
     cloob_probe_release(&r);
-    CHECK(cloob_knn(ctx, &k, 1, &train, &foreign) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "none of its 3"));
-    CHECK(cloob_knn(ctx, &k, 1, &train, &doubled) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "\"belt\""));
-    CHECK(cloob_knn(ctx, &k, 1, &train, &few) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "2 classes have names"));
-    CHECK_OK(ctx, cloob_knn(ctx, &k, 1, &train, &nameless)); /* by number */
+    CHECK(knn_classify(ctx, &k, 1, &train, &foreign) == CLOOB_ERR_ARGUMENT &&
+          strstr(cloob_error(ctx), "none of its 3"));
+    CHECK(knn_classify(ctx, &k, 1, &train, &doubled) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "\"belt\""));
+    CHECK(knn_classify(ctx, &k, 1, &train, &few) == CLOOB_ERR_FORMAT &&
+          strstr(cloob_error(ctx), "2 classes have names"));
+    CHECK_OK(ctx, knn_classify(ctx, &k, 1, &train, &nameless)); /* by number */
     CHECK(k.test_acc < 0.5);
 }
 

@@ -327,21 +327,21 @@ static void plots_of_an_analysis(void)
 {
     float x[8] = { 1, 0, 0, 1, -1, 0, 0, -1 };
     cloob_matrix m = { x, CLOOB_F32, 4, 2, "x" };
-    cloob_analysis a = { 0 };
-    CHECK_OK(ctx, cloob_analyze(ctx, &a, &m, &m, 0.99));
+    embedding_analysis a = { 0 };
+    CHECK_OK(ctx, analyze_matrices(ctx, &a, &m, &m, 0.99));
     CHECK_OK(ctx, analysis_write(ctx, &a, NULL, at("plots")));
     CHECK_OK(ctx, analysis_plots(ctx, at("plots")));
     char *svg = exported("plots/spectrum.svg");
     CHECK(strstr(svg, ">images</text>") && strstr(svg, ">texts</text>"));
     free(svg);
     CHECK(file_exists(at("plots/similarities.svg")));
-    cloob_analysis_release(&a);
-    CHECK_OK(ctx, cloob_analyze(ctx, &a, &m, NULL, 0.99));
+    analysis_release(&a);
+    CHECK_OK(ctx, analyze_matrices(ctx, &a, &m, NULL, 0.99));
     CHECK_OK(ctx, analysis_write(ctx, &a, NULL, at("single")));
     CHECK_OK(ctx, analysis_plots(ctx, at("single")));
     CHECK(file_exists(at("single/spectrum.svg")) && !file_exists(at("single/similarities.svg"))); /* no pairs */
     CHECK_OK(ctx, analysis_plots(ctx, at("absent")));                                             /* nothing to draw */
-    cloob_analysis_release(&a);
+    analysis_release(&a);
 }
 
 int main(void)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "loss/loss.h"
 #include "data/sets/dataset.h"
 #include "lab/bench/bench.h"
 
@@ -68,7 +69,7 @@ static int run_model(const command *self, cloob_ctx *ctx, bench_fn *bench, const
     bench_result r;
     model.device = common.device, model.precision = common.precision, model.seed = (uint64_t)common.seed;
     if (!model.accum) model.accum = 1;
-    if (method) cloob_method_from_name(method, &model.method);
+    if (method) loss_method_from_name(method, &model.method);
     cloob_status status = bench(ctx, &model, &r);
     if (status == CLOOB_OK) print_model(unit, &r);
     return cli_exit(self, ctx, status);
@@ -193,7 +194,7 @@ static int run_loss(const command *self, cloob_ctx *ctx)
     cloob_objective_options o;
     cloob_objective_options_init(&o);
     o.inv_tau = objective.inv_tau, o.scale_hopfield = objective.scale_hopfield, o.device = common.device;
-    cloob_method_from_name(method, &o.method);
+    loss_method_from_name(method, &o.method);
     int code = cli_loss_precision(self, &o.compute);
     if (code >= 0) return code;
     loss_bench b = { n, dim, repeats, forward, (uint64_t)common.seed };

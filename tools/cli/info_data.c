@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "data/sets/dataset.h"
 #include "io/image/image_list.h"
 
 /* Tried last: anything else is opened as a data set, whose error gives the reason. */
@@ -16,9 +17,9 @@ static bool matches(const char *what)
 }
 
 static const cloob_dataset *shown_set;
-static const cloob_data_info *shown;
+static const data_info *shown;
 
-static void put_spread(const char *name, const cloob_spread *s)
+static void put_spread(const char *name, const data_spread *s)
 {
     int digits = s->max < 1000 ? 1 : 0;
     if (common.json)
@@ -32,18 +33,18 @@ static void put_spread(const char *name, const cloob_spread *s)
 static void put_details(void)
 {
     enum { SHOWN = 12 };
-    const cloob_data_info *i = shown;
+    const data_info *i = shown;
     if (common.json) json_out_open("reasons", '[');
-    for (int k = 0; k < CLOOB_INFO_REASONS && i->reason[k][0]; k++)
+    for (int k = 0; k < INFO_REASONS && i->reason[k][0]; k++)
         if (common.json) json_out_text(NULL, i->reason[k]);
         else printf("bad: %s\n", i->reason[k]);
     if (common.json) json_out_close(), json_out_open("classes", '[');
-    for (int64_t c = 0; c < i->classes && common.json; c++) json_out_text(NULL, cloob_dataset_class_name(shown_set, c));
+    for (int64_t c = 0; c < i->classes && common.json; c++) json_out_text(NULL, dataset_class_name(shown_set, c));
     if (common.json) json_out_close();
     else if (i->classes) {
         printf("%lld classes:", (long long)i->classes);
         for (int64_t c = 0; c < i->classes && c < SHOWN; c++)
-            printf("%s %s", c ? "," : "", cloob_dataset_class_name(shown_set, c));
+            printf("%s %s", c ? "," : "", dataset_class_name(shown_set, c));
         printf("%s\n", i->classes > SHOWN ? ", ..." : "");
     }
     put_spread("width", &i->width);
@@ -99,9 +100,9 @@ static int describe(const command *self, cloob_ctx *ctx, const char *what, const
 {
     cloob_data_options d = o->data;
     cloob_dataset *set = NULL;
-    cloob_data_info *info = must(malloc(sizeof *info));
+    data_info *info = must(malloc(sizeof *info));
     cloob_status status = cloob_dataset_open(ctx, what, cli_data_ready(&d), &set);
-    if (status == CLOOB_OK) status = cloob_dataset_info(ctx, set, o->examine, info);
+    if (status == CLOOB_OK) status = dataset_info(ctx, set, o->examine, info);
     if (status == CLOOB_OK) {
         const json_member members[] = { J_TEXT("source", what), J_OF(info, kind),     J_OF(info, samples),
                                         J_OF(info, files),      J_OF(info, examined), J_INT("left_out", info->skipped),

@@ -127,7 +127,7 @@ cloob_status handle_classify(call *c)
     CLOOB_TRY(account_reserve(c->ctx, c->q->memory, answer_bytes(labels, c->images, top)));
     double *p = malloc((size_t)classes * sizeof *p);
     CLOOB_TRY(call_own(c, p));
-    cloob_batcher_get_facts(c->m->batcher, &f);
+    batcher_get_facts(c->m->batcher, &f);
     float *class_row = row_at(c, c->images);
     average_prompts(class_row, classes, per_label, c->rows.width);
     json_begin(&c->w, NULL, '{');

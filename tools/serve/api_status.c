@@ -21,8 +21,8 @@ cloob_status handle_ready(call *c)
 {
     if (!atomic_load(&c->s->ready)) return call_error(c, 503, "the server is starting or ending");
     for (int64_t i = 0; i < c->s->models; i++) {
-        cloob_batcher_stats t;
-        cloob_batcher_get_stats(c->s->model[i].batcher, &t);
+        batcher_stats t;
+        batcher_get_stats(c->s->model[i].batcher, &t);
         if (t.error[0]) return call_error(c, 503, "model %.100s cannot be used: %s", c->s->model[i].name, t.error);
     }
     return handle_live(c);
@@ -35,10 +35,10 @@ static void put_kind(sbuf *m, const char *name, const char *kind, const char *he
     sbuf_printf(m, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
 }
 
-static void put_latency(sbuf *m, const char *name, const char *labels, const cloob_latency *h)
+static void put_latency(sbuf *m, const char *name, const char *labels, const latency_histogram *h)
 {
     int64_t sum = 0;
-    for (int i = 0; i < CLOOB_LATENCY_BUCKETS; i++) {
+    for (int i = 0; i < LATENCY_BUCKETS; i++) {
         double bound = latency_bound(i);
         sum += h->count[i];
         if (isinf(bound)) sbuf_printf(m, "%s_bucket{%s,le=\"+Inf\"} %lld\n", name, labels, (long long)sum);
@@ -61,7 +61,7 @@ static void put_requests(sbuf *m, serve *s)
     for (int i = 0; routes[i].method; i++) {
         char labels[160];
         pthread_mutex_lock(&s->stats[i].lock);
-        cloob_latency h = s->stats[i].latency;
+        latency_histogram h = s->stats[i].latency;
         pthread_mutex_unlock(&s->stats[i].lock);
         snprintf(labels, sizeof labels, "method=\"%s\",route=\"%s\"", routes[i].method, routes[i].path);
         if (h.total) put_latency(m, "cloob_request_seconds", labels, &h);
@@ -80,9 +80,9 @@ static void label_text(const char *from, char out[80])
 static void put_batches(sbuf *m, const char *labels, const int64_t *bucket, int64_t batches, int64_t rows)
 {
     int64_t sum = 0;
-    for (int i = 0; i < CLOOB_BATCH_BUCKETS; i++) {
+    for (int i = 0; i < BATCH_BUCKETS; i++) {
         sum += bucket[i];
-        if (i + 1 < CLOOB_BATCH_BUCKETS)
+        if (i + 1 < BATCH_BUCKETS)
             sbuf_printf(m, "cloob_batch_rows_bucket{%s,le=\"%d\"} %lld\n", labels, 1 << i, (long long)sum);
         else sbuf_printf(m, "cloob_batch_rows_bucket{%s,le=\"+Inf\"} %lld\n", labels, (long long)sum);
     }
@@ -107,9 +107,9 @@ typedef enum model_metric {
 static void put_model(sbuf *m, const served_model *x, model_metric which)
 {
     static const char *const sides[] = { "image", "text" };
-    cloob_batcher_stats t;
+    batcher_stats t;
     char name[80], labels[160];
-    cloob_batcher_get_stats(x->batcher, &t);
+    batcher_get_stats(x->batcher, &t);
     label_text(x->name, name);
     if (which == QUEUE) sbuf_printf(m, "cloob_queue_inputs{model=\"%s\"} %lld\n", name, (long long)t.queued);
     if (which == LOADED) sbuf_printf(m, "cloob_model_loaded{model=\"%s\"} %d\n", name, t.loaded);
@@ -134,7 +134,7 @@ static void put_models(sbuf *m, serve *s)
         { "cloob_model_usable", "gauge", "0 when its weights cannot be loaded, so that requests are refused." },
         { "cloob_inputs_total", "counter", "Texts and images taken into the queue." },
         { "cloob_inputs_refused_total", "counter", "Inputs refused because the queue was full or time ran out." },
-        { "cloob_batch_rows", "histogram", "Rows of a batch." },
+        { "batch_rows", "histogram", "Rows of a batch." },
         { "cloob_prepare_seconds", "histogram", "Tokenizing or decoding one input." },
         { "cloob_wait_seconds", "histogram", "Time of one input in the queue." },
         { "cloob_encode_seconds", "histogram", "Encoding one batch." },

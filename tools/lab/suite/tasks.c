@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "cloob/eval.h"
 #include "core/arith.h"
 #include "data/sets/dataset.h"
 #include "eval/metrics.h"
@@ -261,11 +260,11 @@ static cloob_status train_all(cloob_ctx *ctx, bench *b, const cloob_split *train
 static cloob_status train_few(cloob_ctx *ctx, bench *b, const cloob_split *train, const cloob_split *val,
                               const cloob_split *test)
 {
-    cloob_few_shot_options o = { .shots = &b->o.shots, .shots_count = 1, .seeds = 1, .seed = b->o.seed };
-    cloob_few_shot_result r;
+    few_shot_options o = { .shots = &b->o.shots, .shots_count = 1, .seeds = 1, .seed = b->o.seed };
+    few_shot_result r;
     cloob_probe_options_init(&o.probe);
-    CLOOB_TRY(cloob_few_shot(ctx, &r, &o, train, val, test));
-    const cloob_few_shot_draw *d = &r.row[0].draw[0];
+    CLOOB_TRY(few_shot_probe(ctx, &r, &o, train, val, test));
+    const few_shot_draw *d = &r.row[0].draw[0];
     bench_score(b, "lp_acc1", d->test_acc);
     bench_score(b, "lp_acc5", d->test_acc5);
     bench_score(b, "lp_mean_per_class_recall", d->test_mean_per_class);
