@@ -41,9 +41,9 @@ cloob_status auto_options_resume(cloob_ctx *ctx, run *r)
         if (!slash) return CLOOB_OK;
         *slash = '\0';
     }
-    snprintf(path + strlen(path), sizeof path - strlen(path), "/params.txt");
+    snprintf(path + strlen(path), sizeof path - strlen(path), "/settings.json");
     if (!file_exists(path)) return CLOOB_OK;
-    CLOOB_TRY(settings_read(ctx, path, &r->start.stored));
+    CLOOB_TRY(settings_load(ctx, path, NULL, &r->start.stored));
     int64_t n;
     const option_desc *table = train_option_table(&n);
     for (int64_t i = 0; i < n; i++) {

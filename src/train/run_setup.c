@@ -145,12 +145,10 @@ static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *
     return model_config_check(ctx, c);
 }
 
-static bool is_vit(const model_config *c) { return c->family == MODEL_VIT; }
-
 static void set_optimizer(run *r)
 {
     const cloob_train_options *o = r->o;
-    bool vit = is_vit(&r->so.model);
+    bool vit = r->so.model.family == MODEL_VIT;
     r->plan.lr = o->lr >= 0 ? o->lr : 5e-4;
     r->so.beta1 = o->beta1 >= 0 ? o->beta1 : 0.9;
     r->so.beta2 = o->beta2 >= 0 ? o->beta2 : vit ? 0.98 : 0.999;
@@ -322,7 +320,7 @@ static cloob_status write_params(cloob_ctx *ctx, run *r)
     o.image_resize_mode = resize_mode_name(r->so.model.view.mode);
     settings_put(&s, &o, SETTINGS_ALL);
     sbuf_printf(&s, "world_size: %d\nversion: %s\nthreads: %d\n", comm_size(r->c), cloob_version(), ctx->threads);
-    if (o.loss) sbuf_puts(&s, SETTINGS_OWN_LOSS "\n");
+    if (o.loss) sbuf_puts(&s, SETTINGS_OWN_LOSS ": True\n");
     machine_describe(&s, r->dev);
     cloob_status status = s.failed ? ctx_no_memory(ctx, s.len, "params.txt") : journal_params(ctx, r->log, s.data);
     sbuf_release(&s);

@@ -67,7 +67,5 @@ cloob_status handle_map(call *c)
     json_end(&c->w);
     json_begin(&c->w, "paths", '[');
     for (int64_t i = 0; ready && i < N; i++) put_entry_name(&c->w, NULL, c->v->search, i);
-    json_end(&c->w);
-    json_end(&c->w);
     return CLOOB_OK;
 }

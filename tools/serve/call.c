@@ -1,8 +1,6 @@
 /* A request and its handler: the body is parsed, the handler runs, its answer is sent. And embedding, which most
  * handlers do. */
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,20 +29,10 @@ void call_run(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     cloob_status status = has_json_body(q) ? body_object(ctx, q, &c.doc) : CLOOB_OK;
     c.root = json_doc_root(c.doc);
     if (status == CLOOB_OK) status = q->route->run(&c);
+    while (status == CLOOB_OK && c.w.depth) json_end(&c.w);
     if (status == CLOOB_OK && !r->code) http_json(r, 200, &c.w);
-    else if (status != CLOOB_OK && !r->code && !r->wait) http_fail(r, q, ctx, status);
+    else if (status != CLOOB_OK && !r->code && !r->wait) http_error(r, q, http_code(status), "%s", cloob_error(ctx));
     call_release(&c);
-}
-
-cloob_status call_error(call *c, int code, const char *format, ...)
-{
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    http_error(c->r, c->q, code, "%s", text);
-    return CLOOB_ERR_ARGUMENT;
 }
 
 cloob_status call_index(call *c, const char *name)

@@ -85,7 +85,6 @@ cloob_status handle_openai(call *c)
     json_end(w);
     json_put_text(w, "model", c->m->name);
     json_object(w, "usage", J_INT("prompt_tokens", c->rows.tokens), J_INT("total_tokens", c->rows.tokens));
-    json_end(w);
     return CLOOB_OK;
 }
 
@@ -110,7 +109,5 @@ cloob_status handle_models(call *c)
         if (t.error[0]) json_put_text(w, "error", t.error);
         json_end(w);
     }
-    json_end(w);
-    json_end(w);
     return CLOOB_OK;
 }

@@ -53,7 +53,6 @@ cloob_status handle_similarity(call *c)
     json_begin(&c->w, NULL, '[');
     for (int64_t i = 1; i < c->rows.n; i++)
         json_put_digits(&c->w, NULL, dot_rows(row_at(c, 0), row_at(c, i), c->rows.width), 9);
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
@@ -84,7 +83,6 @@ cloob_status handle_embed_all(call *c)
         put_rows(c, NULL, 0, c->rows.n);
         cloob_batch_rows_release(&c->rows);
     }
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
@@ -211,6 +209,5 @@ cloob_status handle_info(call *c)
                  J_INT("max_batch_tokens", f.context * o->max_batch), J_INT("max_batch_requests", o->max_batch),
                  J_INT("max_client_batch_size", o->max_inputs), J_BOOL("auto_truncate", false),
                  J_INT("tokenization_workers", o->workers), J_TEXT("version", cloob_version()));
-    json_end(w);
     return CLOOB_OK;
 }

@@ -33,7 +33,6 @@ cloob_status handle_ollama(call *c)
     put_rows(c, "embeddings", 0, c->rows.n);
     json_members(&c->w, J_INT("total_duration", nanoseconds(clock_seconds() - c->q->received_at)),
                  J_INT("load_duration", 0), J_INT("prompt_eval_count", c->rows.tokens));
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
@@ -50,15 +49,13 @@ cloob_status handle_ollama_prompt(call *c)
     CLOOB_TRY(embed(c));
     json_begin(&c->w, NULL, '{');
     json_put_floats(&c->w, "embedding", c->rows.data, c->rows.n ? c->rows.width : 0);
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
 cloob_status handle_tags(call *c)
 {
     json_out *w = &c->w;
-    json_begin(w, NULL, '{');
-    json_begin(w, "models", '[');
+    answer_list(c, "models");
     for (int64_t i = 0; i < c->s->models; i++) {
         served_model *m = &c->s->model[i];
         cloob_model_facts f;
@@ -76,8 +73,6 @@ cloob_status handle_tags(call *c)
         json_end(w);
         json_end(w);
     }
-    json_end(w);
-    json_end(w);
     return CLOOB_OK;
 }
 
@@ -170,8 +165,6 @@ cloob_status handle_cohere(call *c)
     json_begin(w, "meta", '{');
     json_object(w, "api_version", J_TEXT("version", "2"));
     json_object(w, "billed_units", J_INT("input_tokens", c->rows.tokens), J_OF(c, images));
-    json_end(w);
-    json_end(w);
     return CLOOB_OK;
 }
 
@@ -186,7 +179,6 @@ cloob_status handle_vectorize(call *c)
     json_begin(&c->w, NULL, '{');
     put_rows(c, "imageVectors", 0, c->images);
     put_rows(c, "textVectors", c->images, c->rows.n - c->images);
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
@@ -202,7 +194,6 @@ cloob_status handle_vectors(call *c)
     json_put_text(&c->w, "text", text);
     json_put_floats(&c->w, "vector", c->rows.data, c->rows.width);
     json_put_int(&c->w, "dim", c->rows.width);
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
