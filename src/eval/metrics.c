@@ -154,11 +154,6 @@ static void interval(double *value, int64_t n, double level, double out[2])
 
 /* Of one bootstrap sample only the number of images in each of the four cells matters, and an image's cell is one
  * number, drawn with its image. */
-static void resample(const unsigned char *cell, int64_t n, uint64_t key, int64_t r, int64_t count[4])
-{
-    for (int64_t i = 0; i < n; i++) count[cell[rng_below(key, (uint64_t)(r * n + i), (uint64_t)n)]]++;
-}
-
 static void intervals(const unsigned char *cell, int64_t n, int64_t resamples, uint64_t seed, double level,
                       double *value, paired_result *out)
 {
@@ -166,7 +161,7 @@ static void intervals(const unsigned char *cell, int64_t n, int64_t resamples, u
     double *a = value, *b = value + resamples, *d = value + 2 * resamples;
     for (int64_t r = 0; r < resamples; r++) {
         int64_t count[4] = { 0 };
-        resample(cell, n, key, r, count);
+        for (int64_t i = 0; i < n; i++) count[cell[rng_below(key, (uint64_t)(r * n + i), (uint64_t)n)]]++;
         a[r] = (double)(count[1] + count[3]) / (double)n, b[r] = (double)(count[2] + count[3]) / (double)n;
         d[r] = (double)(count[1] - count[2]) / (double)n;
     }

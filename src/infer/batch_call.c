@@ -19,15 +19,16 @@ static cloob_status need_tokenizer(cloob_ctx *ctx, const batcher *b)
                     "%s holds no tokenizer, so it embeds only images; give its merges as a vocabulary", b->path);
 }
 
-cloob_status batcher_use_tokenizer(cloob_ctx *ctx, batcher *b,
-                                   cloob_status (*use)(cloob_ctx *ctx, const tokenizer *t, void *user), void *user)
+cloob_status batcher_acquire_tokenizer(cloob_ctx *ctx, batcher *b, const tokenizer **out)
 {
     pthread_rwlock_rdlock(&b->model_lock);
     cloob_status status = need_tokenizer(ctx, b);
-    if (status == CLOOB_OK) status = use(ctx, b->tok, user);
-    pthread_rwlock_unlock(&b->model_lock);
+    *out = b->tok;
+    if (status != CLOOB_OK) batcher_release_tokenizer(b);
     return status;
 }
+
+void batcher_release_tokenizer(batcher *b) { pthread_rwlock_unlock(&b->model_lock); }
 
 /* ---- preparing an input: model_lock is held for reading ----------------------------------------------- */
 
@@ -78,23 +79,6 @@ static cloob_status prepare_text(cloob_ctx *ctx, const batcher *b, const cloob_b
     return CLOOB_OK;
 }
 
-static view_scratch *take_scratch(batcher *b)
-{
-    pthread_mutex_lock(&b->lock);
-    while (b->scratch_count == 0) pthread_cond_wait(&b->scratch_free, &b->lock);
-    view_scratch *s = b->scratch[--b->scratch_count];
-    pthread_mutex_unlock(&b->lock);
-    return s;
-}
-
-static void give_scratch(batcher *b, view_scratch *s)
-{
-    pthread_mutex_lock(&b->lock);
-    b->scratch[b->scratch_count++] = s;
-    pthread_cond_signal(&b->scratch_free);
-    pthread_mutex_unlock(&b->lock);
-}
-
 static cloob_status prepare_image(cloob_ctx *ctx, batcher *b, const cloob_batch_input *in, batch_item *it,
                                   cloob_batch_rows *rows)
 {
@@ -109,9 +93,15 @@ static cloob_status prepare_image(cloob_ctx *ctx, batcher *b, const cloob_batch_
         return CLOOB_OK;
     }
     CLOOB_TRY(image_size(ctx, in->data, in->bytes, "the image", &rows->image_w, &rows->image_h));
-    view_scratch *s = take_scratch(b);
+    pthread_mutex_lock(&b->lock);
+    while (b->scratch_count == 0) pthread_cond_wait(&b->scratch_free, &b->lock);
+    view_scratch *s = b->scratch[--b->scratch_count];
+    pthread_mutex_unlock(&b->lock);
     cloob_status status = view_eval_bytes(ctx, s, in->data, in->bytes, "the image", &b->limits, &b->view, it->rgb);
-    give_scratch(b, s);
+    pthread_mutex_lock(&b->lock);
+    b->scratch[b->scratch_count++] = s;
+    pthread_cond_signal(&b->scratch_free);
+    pthread_mutex_unlock(&b->lock);
     return status;
 }
 

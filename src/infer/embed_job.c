@@ -232,15 +232,6 @@ static cloob_status open_texts(cloob_ctx *ctx, embed_run *r)
     return n ? announce(ctx, r, EMBED_TEXT, n) : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds no texts", path);
 }
 
-static cloob_status open_stored(cloob_ctx *ctx, embed_run *r)
-{
-    const cloob_eval_options *o = &r->job->eval;
-    if (!o->retrieve) return CLOOB_OK;
-    CLOOB_TRY(stored_rows_open(ctx, o, r->m->scale_hopfield, r->job->what == CLOOB_UNIT, &r->stored));
-    CLOOB_TRY(stored_rows_check(ctx, &r->stored, r->width[EMBED_IMAGE]));
-    return stored_rows_check(ctx, &r->stored, r->width[EMBED_TEXT]);
-}
-
 /* One batch of rows; names of all rows. */
 static cloob_status make_room(cloob_ctx *ctx, embed_run *r)
 {
@@ -263,7 +254,12 @@ static cloob_status open_sources(cloob_ctx *ctx, embed_run *r)
     if (r->job->tensors) CLOOB_TRY(open_tensors(ctx, r));
     if (r->job->images_count) CLOOB_TRY(open_image_files(ctx, r));
     if (r->job->texts) CLOOB_TRY(open_texts(ctx, r));
-    CLOOB_TRY(open_stored(ctx, r));
+    if (r->job->eval.retrieve) {
+        bool unit = r->job->what == CLOOB_UNIT;
+        CLOOB_TRY(stored_rows_open(ctx, &r->job->eval, r->m->scale_hopfield, unit, &r->stored));
+        CLOOB_TRY(stored_rows_check(ctx, &r->stored, r->width[EMBED_IMAGE]));
+        CLOOB_TRY(stored_rows_check(ctx, &r->stored, r->width[EMBED_TEXT]));
+    }
     return make_room(ctx, r);
 }
 
@@ -362,15 +358,6 @@ static cloob_status put_batch(cloob_ctx *ctx, void *user, const embedded *b)
     return CLOOB_OK;
 }
 
-static cloob_status run_data(cloob_ctx *ctx, embed_run *r)
-{
-    embed_options o;
-    embed_options_init(&o);
-    o.what = r->job->what, o.workers = (int)r->job->eval.workers;
-    return embed_data_each(ctx, r->m->enc, r->max_rows[EMBED_OWNER] ? NULL : r->m->tok, r->job->data, &o, put_batch, r,
-                           &r->e->bad);
-}
-
 /* Tokens [first, first + n) as the encoder takes them. */
 static cloob_status narrow_tokens(cloob_ctx *ctx, const embed_run *r, int64_t first, int64_t n, int32_t *out)
 {
@@ -446,7 +433,11 @@ static cloob_status run_image_files(cloob_ctx *ctx, embed_run *r)
 
 static cloob_status run_sources(cloob_ctx *ctx, embed_run *r)
 {
-    if (r->job->data) CLOOB_TRY(run_data(ctx, r));
+    embed_options o;
+    embed_options_init(&o);
+    o.what = r->job->what, o.workers = (int)r->job->eval.workers;
+    const tokenizer *tok = r->max_rows[EMBED_OWNER] ? NULL : r->m->tok; /* put_captions embeds the texts */
+    if (r->job->data) CLOOB_TRY(embed_data_each(ctx, r->m->enc, tok, r->job->data, &o, put_batch, r, &r->e->bad));
     if (r->images) CLOOB_TRY(run_images(ctx, r));
     if (r->tokens) CLOOB_TRY(run_tokens(ctx, r));
     if (r->job->images_count) CLOOB_TRY(run_image_files(ctx, r));

@@ -44,7 +44,6 @@ enum { IMAGE, LABEL, PREDICTED, P, CORRECT, COLUMNS };
 static const char *const column[COLUMNS] = { "image", "label", "predicted", "p", "correct" };
 
 static bool is_true(const char *text) { return strcmp(text, "1") == 0 || strcmp(text, "true") == 0; }
-static bool is_false(const char *text) { return strcmp(text, "0") == 0 || strcmp(text, "false") == 0; }
 
 /* cell: the columns of one line as texts; NULL: missing. */
 static cloob_status take_cells(cloob_ctx *ctx, predictions *l, const char *const cell[COLUMNS], int64_t line)
@@ -57,7 +56,7 @@ static cloob_status take_cells(cloob_ctx *ctx, predictions *l, const char *const
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld: \"%.40s\" is no probability", l->path, (long long)line,
                         cell[P]);
     bool stated = cell[CORRECT] && *cell[CORRECT];
-    if (stated && !is_true(cell[CORRECT]) && !is_false(cell[CORRECT]))
+    if (stated && !is_true(cell[CORRECT]) && strcmp(cell[CORRECT], "0") != 0 && strcmp(cell[CORRECT], "false") != 0)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld: correct is \"%.40s\", neither 0 nor 1", l->path,
                         (long long)line, cell[CORRECT]);
     if (!stated && (!cell[LABEL] || !cell[PREDICTED]))

@@ -62,9 +62,6 @@ static cloob_status loss_bytes(cloob_ctx *ctx, const memory_case *c, const param
     return CLOOB_OK;
 }
 
-/* Libraries load their code on first use, on a GPU into device memory. */
-static size_t reserve_of(const device *d) { return d->backend == BACKEND_CUDA ? (size_t)512 * MiB : (size_t)32 * MiB; }
-
 static cloob_status plan_parts(cloob_ctx *ctx, const memory_case *c, params *p, memory_need *out)
 {
     const step_options *o = c->o;
@@ -81,7 +78,8 @@ static cloob_status plan_parts(cloob_ctx *ctx, const memory_case *c, params *p, 
         encoder_options eo = { .compute = o->compute, .batch = c->eval_batch };
         CLOOB_TRY(encoder_measure(ctx, p, &eo, &out->eval_bytes));
     }
-    out->reserve_bytes = reserve_of(c->dev) + c->loader_bytes;
+    size_t libraries = c->dev->backend == BACKEND_CUDA ? 512 : 32; /* MiB; they load their code on first use */
+    out->reserve_bytes = libraries * MiB + c->loader_bytes;
     out->total_bytes = m->total_bytes + out->eval_bytes + out->reserve_bytes;
     return CLOOB_OK;
 }
@@ -150,19 +148,12 @@ cloob_status memory_fit(cloob_ctx *ctx, const memory_case *c, step_options *o, s
 
 /* ---- the refusal --------------------------------------------------------------------------------- */
 
-/* All sizes in the unit of the largest. */
-static double unit_of(size_t bytes, const char **name)
-{
-    bool large = bytes >= (size_t)1024 * MiB;
-    *name = large ? "GiB" : "MiB";
-    return large ? 1024.0 * MiB : MiB;
-}
-
 const char *memory_text(const memory_need *n, char text[MEMORY_TEXT])
 {
-    const char *name;
     const step_memory *m = &n->step;
-    double unit = unit_of(n->total_bytes, &name);
+    bool large = n->total_bytes >= (size_t)1024 * MiB; /* all sizes in the unit of the largest */
+    const char *name = large ? "GiB" : "MiB";
+    double unit = large ? 1024.0 * MiB : MiB;
     int used =
         snprintf(text, MEMORY_TEXT,
                  "%.2f %s (parameters %.2f, optimizer %.2f, image tower %.2f, text tower %.2f, objective %.2f",

@@ -21,13 +21,6 @@ struct run_settings {
     bool own_loss;
 };
 
-static const option_desc *find_option(const char *name)
-{
-    int64_t count;
-    const option_desc *table = train_option_table(&count);
-    return option_find(table, count, name);
-}
-
 const cloob_train_options *run_settings_options(const run_settings *s) { return s ? &s->o : NULL; }
 
 bool run_settings_has_own_loss(const run_settings *s) { return s->own_loss; }
@@ -140,7 +133,8 @@ static cloob_status set_words(cloob_ctx *ctx, const option_desc *d, run_settings
 static cloob_status set_member(cloob_ctx *ctx, const char *path, run_settings *s, const json *v, cloob_train_options *o)
 {
     char must[256];
-    const option_desc *d = find_option(json_key(v));
+    int64_t count;
+    const option_desc *table = train_option_table(&count), *d = option_find(table, count, json_key(v));
     if (strcmp(json_key(v), SETTINGS_OWN_LOSS) == 0) {
         s->own_loss = true;
         return CLOOB_OK;
@@ -203,24 +197,13 @@ static bool find_run(const char *logs, const char *resume, char folder[RESUME_PA
     return file_is_dir(folder);
 }
 
-static cloob_status no_run(cloob_ctx *ctx, const char *logs, const char *resume)
-{
-    if (strchr(resume, '/') || file_exists(resume)) return CLOOB_OK; /* a checkpoint */
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s%s%s: no such run to resume; check `logs`, or give a checkpoint's path", logs,
-                    text_ends_with(logs, "/") ? "" : "/", resume);
-}
-
-static bool ends_in_dots(const char *folder)
-{
-    const char *slash = strrchr(folder, '/'), *last = slash ? slash + 1 : folder;
-    return strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
-}
-
 /* Sets the options that resume the run: weights and model come from the checkpoint; the device may differ. */
 static cloob_status set_resume(cloob_ctx *ctx, const char *folder, run_settings *s)
 {
     char real[PATH_MAX];
-    if (ends_in_dots(folder) && realpath(folder, real)) folder = real; /* a real name, not . or .. */
+    const char *last = strrchr(folder, '/') ? strrchr(folder, '/') + 1 : folder;
+    bool dots = strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
+    if (dots && realpath(folder, real)) folder = real; /* a real name */
     char *logs = arena_string(&s->a, folder), *slash = logs ? strrchr(logs, '/') : NULL;
     if (!logs) return ctx_no_memory(ctx, strlen(folder), folder);
     if (slash) *slash = '\0';
@@ -239,7 +222,11 @@ cloob_status run_settings_open(cloob_ctx *ctx, const char *logs, const char *res
     API_NEEDS(ctx, logs && resume && out);
     *out = NULL;
     if (strcmp(resume, "latest") == 0) return CLOOB_OK;
-    if (!find_run(logs, resume, folder)) return no_run(ctx, logs, resume);
+    if (!find_run(logs, resume, folder)) {
+        if (strchr(resume, '/') || file_exists(resume)) return CLOOB_OK; /* a checkpoint */
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s%s%s: no such run to resume; check `logs`, or give a checkpoint's path",
+                        logs, text_ends_with(logs, "/") ? "" : "/", resume);
+    }
     snprintf(path, sizeof path, "%s/settings.json", folder);
     if (!file_exists(path))
         return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such file, so %s is no run that could be resumed", path, folder);

@@ -139,6 +139,8 @@ static inline float *row_at(const call *c, int64_t i) { return c->rows.data + i 
 
 /* Rows from `first` on as a list of lists. */
 void put_rows(call *c, const char *key, int64_t first, int64_t n);
+/* A row as base64 of its floats, little-endian, as every supported machine is. */
+void put_base64(json_out *w, const char *key, const float *row, int64_t n);
 /* The setting "errors": "skip"; and its part of the answer: for every image null, or why it cannot be read. */
 cloob_status read_errors(call *c);
 void put_errors(call *c);
