@@ -111,6 +111,7 @@ piped=(train --dataset-type webdataset --train-data "pipe:cat shards/train-*.tar
     --epochs 2 --warmup 1 --workers 0 --threads 1 --device cpu --quiet --logs logs --name piped)
 timeout 100 "$cloob" "${piped[@]}" --max-steps 1 > out 2> err || { echo "FAIL: pipe: on the command line: $(cat err)"; bad=1; }
 resumed() { # KEY VALUE: says that KEY is needed again, and leaves no file "ran"
+    sed -i "s|^  \"$1\": .*|  \"$1\": \"$2\",|" logs/piped/settings.json
     sed -i "s|^$1: .*|$1: $2|" logs/piped/params.txt
     timeout 100 "$cloob" train --resume piped --logs logs --max-steps 2 > out 2> err
     code=$?
@@ -122,7 +123,7 @@ for value in "pipe:touch ran; cat shards/train-*.tar" "shards/train-00000.tar::p
 done
 timeout 100 "$cloob" train --resume piped --logs logs --max-steps 2 --train-data "pipe:cat shards/train-*.tar" > out 2> err || { echo "FAIL: resume with --train-data again: $(cat err)"; bad=1; }
 for key in zeroshot_data imagenet_val imagenet_v2 val_data; do
-    sed -i -E "s#^train_data: .*#train_data: shards/train-00000.tar#; s#^(zeroshot_data|imagenet_val|imagenet_v2|val_data): .*#\1: None#" logs/piped/params.txt
+    sed -i -E "s#^  \"train_data\": .*#  \"train_data\": \"shards/train-00000.tar\",#; s#^  \"(zeroshot_data|imagenet_val|imagenet_v2|val_data)\": .*#  \"\1\": null,#" logs/piped/settings.json
     resumed $key "pipe:touch ran; cat shards/train-*.tar"
 done
 timeout 100 "$cloob" report logs/piped --out page.html > out 2> err

@@ -70,6 +70,10 @@ train --resume e
 grep -q 'val_loss has not improved in 2 evaluations' logs/e/out.log && [ "$(wc -l < logs/e/checkpoints/results.jsonl)" = "$(grep -c '"evaluation"' e.jsonl)" ] ||
     fail "an early stop is forgotten by --resume"
 
+# Norms of layers continue when the image size changes, which makes new parameters.
+train "${small[@]}" --name stages --epochs 2 --log-every-n-steps 1 --log-layers --image-size-schedule 32,64@2
+[ "$(cut -f1 logs/stages/layers.tsv | sort -nu | tail -1)" = "$(tail -1 logs/stages/metrics.tsv | cut -f1)" ] || fail "norms of layers after a change of the image size"
+
 # Norms of layers are those of the checkpoint and of its difference from the one before; embeddings are the validation pairs'.
 train "${small[@]}" --name l --epochs 2 --log-every-n-steps 1 --log-layers --save-embeddings --grad-clip-norm 1e9
 python3 - <<'PY' || fail "norms of layers, or embeddings"

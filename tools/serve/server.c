@@ -86,13 +86,6 @@ static cloob_status read_key(serve *s)
     return CLOOB_OK;
 }
 
-static cloob_status check_exposure(serve *s)
-{
-    host_port h;
-    if ((host_parse(s->o->host, &h) && host_is_loopback(&h)) || s->key || s->o->insecure) return CLOOB_OK;
-    return refuse(s->ctx, "%s is not loopback: give --api-key-file FILE, or --insecure to serve everyone", s->o->host);
-}
-
 /* One thread handles about ten thousand small requests a second, and fewer large ones: a GPU needs more threads. */
 static unsigned http_threads(const serve_options *o)
 {
@@ -163,13 +156,6 @@ static void end_workers(server *v)
     for (int64_t i = 0; i < v->workers; i++) pthread_join(v->worker[i], NULL);
 }
 
-/* Lets libmicrohttpd take the connections that the kernel has accepted: closing the socket would reset them. */
-static void accept_pending(int fd)
-{
-    struct pollfd p = { .fd = fd, .events = POLLIN };
-    for (int i = 0; i < 100 && poll(&p, 1, 0) > 0; i++) usleep(10000);
-}
-
 /* Accepts no more connections, answers every request that has begun to arrive and sends the answers whole, within
  * --timeout. Connections without a request have grace_s for a request that is under way. A second signal ends the
  * wait. */
@@ -180,7 +166,8 @@ static void drain(server *v, int listening)
     const double grace_s = 0.2;
     atomic_store(&s->draining, true);
     atomic_store(&s->ready, false);
-    accept_pending(listening);
+    struct pollfd p = { .fd = listening, .events = POLLIN }; /* closing the socket would reset what it has accepted */
+    for (int i = 0; i < 100 && poll(&p, 1, 0) > 0; i++) usleep(10000);
     int fd = mhd.MHD_quiesce_daemon(v->daemon);
     while (clients_end_idle(v, clock_seconds() > begin + grace_s) && stop_signals < 2 &&
            clock_seconds() < begin + (double)s->o->timeout_s)
@@ -190,31 +177,24 @@ static void drain(server *v, int listening)
     if (fd >= 0) close(fd);
 }
 
-/* Called before the port is printed, so that a signal always ends the server in order. */
-static void take_signals(void)
-{
-    struct sigaction a = { .sa_handler = on_signal };
-    sigaction(SIGTERM, &a, NULL);
-    sigaction(SIGINT, &a, NULL);
-    signal(SIGPIPE, SIG_IGN);
-}
-
-static void wait_for_signal(server *v)
-{
-    while (!stop_signals) clients_watch(v);
-}
-
 static cloob_status run(server *v)
 {
     serve *s = v->s;
     int fd = -1, port = 0;
     pthread_t watcher;
     cloob_status status = read_key(s);
-    if (status == CLOOB_OK) status = check_exposure(s);
+    host_port h;
+    bool loopback = host_parse(s->o->host, &h) && host_is_loopback(&h);
+    if (status == CLOOB_OK && !loopback && !s->key && !s->o->insecure)
+        status =
+            refuse(s->ctx, "%s is not loopback: give --api-key-file FILE, or --insecure to serve everyone", s->o->host);
     if (status == CLOOB_OK) status = listen_on(s, &fd, &port);
     if (status == CLOOB_OK) status = serve_open_models(s);
     if (status == CLOOB_OK) status = serve_open_indexes(s);
-    take_signals();
+    struct sigaction a = { .sa_handler = on_signal }; /* before the port is printed: a signal always ends in order */
+    sigaction(SIGTERM, &a, NULL);
+    sigaction(SIGINT, &a, NULL);
+    signal(SIGPIPE, SIG_IGN);
     if (status == CLOOB_OK) status = start_workers(v);
     if (status == CLOOB_OK && (v->closing = epoll_create1(EPOLL_CLOEXEC)) < 0)
         status = refuse(s->ctx, "epoll: %s", strerror(errno));
@@ -230,22 +210,11 @@ static cloob_status run(server *v)
     bool six = strchr(s->o->host, ':') != NULL;
     printf("%s://%s%s%s:%d\n", s->o->tls_cert ? "https" : "http", six ? "[" : "", s->o->host, six ? "]" : "", port);
     if (fflush(stdout) == 0 && !ferror(stdout))
-        wait_for_signal(v); /* else the port is unknown: main reports the error */
+        while (!stop_signals) clients_watch(v); /* else the port is unknown: main reports the error */
     serve_log(s, "ending: answering what has arrived");
     drain(v, fd);
     if (watching) pthread_join(watcher, NULL);
     return CLOOB_OK;
-}
-
-/* glibc's malloc keeps freed blocks in an arena for each thread, and raises the size from which on blocks are mapped
- * and unmapped one by one. With 64 workers that holds gigabytes of unused memory. */
-static void limit_arenas(void)
-{
-#ifdef __GLIBC__
-    mallopt(M_ARENA_MAX, 2);
-    mallopt(M_MMAP_THRESHOLD, 256 << 10);
-    mallopt(M_TRIM_THRESHOLD, 1 << 20);
-#endif
 }
 
 cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
@@ -262,7 +231,11 @@ cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
     pthread_cond_init(&v.work, NULL);
     for (int i = 0; i < SERVE_ROUTES; i++) pthread_mutex_init(&s->stats[i].lock, NULL);
     budget_init(&s->memory, o->memory_limit);
-    limit_arenas();
+#ifdef __GLIBC__ /* its malloc keeps freed blocks in an arena for each thread: gigabytes with 64 workers */
+    mallopt(M_ARENA_MAX, 2);
+    mallopt(M_MMAP_THRESHOLD, 256 << 10);
+    mallopt(M_TRIM_THRESHOLD, 1 << 20);
+#endif
     cloob_status status = run(&v);
     free(v.worker);
     if (v.closing >= 0) close(v.closing);
