@@ -28,8 +28,8 @@ static cloob_status make_view(cloob_ctx *ctx, const image *im, const cloob_view_
                               uint8_t *out)
 {
     switch (v->kind) {
-    case CLOOB_VIEW_EVAL: return transform_eval(ctx, im, o, out);
-    case CLOOB_VIEW_TRAIN: return transform_train(ctx, im, o, rng_key(v->seed, "view"), out);
+    case CLOOB_VIEW_EVAL: return view_image(ctx, NULL, im, o, NULL, out);
+    case CLOOB_VIEW_TRAIN: return view_image(ctx, NULL, im, o, &(uint64_t){ rng_key(v->seed, "view") }, out);
     case CLOOB_VIEW_CROP:
         return transform_crop_resize(ctx, im, v->top, v->left, v->height, v->width, v->side, v->side, o->how.filter,
                                      out);
@@ -96,7 +96,7 @@ static cloob_status shrink(cloob_ctx *ctx, const image *im, int64_t w, int64_t h
 {
     resize_scratch s = { 0 };
     resize_source src = { im->rgb, im->width * 3, im->width, im->height, 3 };
-    resize_plan p = resize_plan_whole(im->width, im->height, w, h, RESIZE_BICUBIC);
+    resize_plan p = resize_plan_whole(w, h, RESIZE_BICUBIC);
     cloob_status status = resize_run(ctx, &s, &src, &p, out);
     resize_scratch_release(&s);
     return status;
