@@ -1,4 +1,4 @@
-/* Images per second of processor time in one thread: bench_images decode|eval|train SECONDS
+/* Images per second of processor time in one thread: bench_images decode|eval|train|shrink SECONDS
  * FILE...
  *
  * shrink is train with reduced decoding; its distance from train is measured, too. bench/images.py runs
@@ -21,7 +21,7 @@ typedef struct bench {
     file_bytes *file;
     int files;
     transform_options view;
-    uint8_t out[BYTES];
+    uint8_t out[BYTES], exact[BYTES];
 } bench;
 
 /* What others take of the machine does not count. */
@@ -59,6 +59,26 @@ static cloob_status run(bench *b, const char *what, double seconds, double *rate
     return CLOOB_OK;
 }
 
+/* Mean and largest difference between reduced and full decoding, over all files. */
+static cloob_status distance(bench *b, double *mean, int *worst)
+{
+    double sum = 0;
+    for (int i = 0; i < b->files; i++) {
+        b->view.jpeg_shrink = false;
+        CLOOB_TRY(one(b, "train", i, 0));
+        memcpy(b->exact, b->out, BYTES);
+        b->view.jpeg_shrink = true;
+        CLOOB_TRY(one(b, "train", i, 0));
+        for (int j = 0; j < BYTES; j++) {
+            int d = abs(b->out[j] - b->exact[j]);
+            sum += d;
+            if (d > *worst) *worst = d;
+        }
+    }
+    *mean = sum / ((double)b->files * BYTES);
+    return CLOOB_OK;
+}
+
 static cloob_status bench_open(bench *b, char **paths)
 {
     transform_options_init(&b->view, SIZE);
@@ -82,14 +102,18 @@ static void bench_close(bench *b)
 int main(int argc, char **argv)
 {
     static bench b;
-    double rate = 0;
-    if (argc < 4) return fprintf(stderr, "usage: bench_images decode|eval|train SECONDS FILE...\n"), 2;
+    double rate = 0, mean = 0;
+    int worst = 0;
+    if (argc < 4) return fprintf(stderr, "usage: bench_images decode|eval|train|shrink SECONDS FILE...\n"), 2;
     b.ctx = cloob_ctx_create(NULL);
     b.files = argc - 3;
     cloob_status s = bench_open(&b, argv + 3);
+    bool shrink = !strcmp(argv[1], "shrink");
+    b.view.jpeg_shrink = shrink;
     if (s == CLOOB_OK) s = run(&b, argv[1], atof(argv[2]), &rate);
+    if (s == CLOOB_OK && shrink) s = distance(&b, &mean, &worst);
     if (s != CLOOB_OK) fprintf(stderr, "bench_images: %s\n", cloob_error(b.ctx));
-    else printf("{\"items_per_s\": %.1f}\n", rate);
+    else printf("{\"items_per_s\": %.1f, \"mean_abs\": %.3f, \"max_abs\": %d}\n", rate, mean, worst);
     bench_close(&b);
     return s != CLOOB_OK;
 }

@@ -80,14 +80,17 @@ def main():
         for _ in range(a.rounds):
             for name, work in peers().items():
                 theirs.setdefault(name, []).append(rate_peer(work, blobs, a.seconds))
-            for name in ("decode", "eval", "train"):
+            for name in ("decode", "eval", "train", "shrink"):
                 out = subprocess.run([a.program, name, str(a.seconds)] + files, check=True, capture_output=True, text=True)
-                ours.setdefault(name, []).append(json.loads(out.stdout)["items_per_s"])
+                shrunk = json.loads(out.stdout)
+                ours.setdefault(name, []).append(shrunk["items_per_s"])
     print(f"{a.count} JPEGs of {a.width}x{a.height}, quality 90, mean {sum(map(len, blobs)) / len(blobs) / 1024:.0f} KiB; "
           f"one core, per second of processor time, median of {a.rounds} rounds")
     for name in theirs:
         t, o = statistics.median(theirs[name]), statistics.median(ours.get(name, ours["train"]))
         print(f"{name:12s} ours {o:7.0f}/s   Pillow + torchvision {t:7.0f}/s   {o / t:5.2f}x")
+    print(f"{'jpeg_shrink':12s} ours {statistics.median(ours['shrink']):7.0f}/s   "
+          f"difference from train: mean {shrunk['mean_abs']:.3f}, largest {shrunk['max_abs']} levels")
 
 
 if __name__ == "__main__":

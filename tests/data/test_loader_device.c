@@ -79,6 +79,9 @@ static void what_a_decoder_does_not_do_is_refused(void)
     o.batch = 4;
     o.decoder = decoder;
     CHECK(loader_create(ctx, d, NULL, &o, &l) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "training"));
+    o.train = true;
+    o.view.jpeg_shrink = true;
+    CHECK(loader_create(ctx, d, NULL, &o, &l) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "jpeg_shrink"));
     dataset_close(d);
 }
 

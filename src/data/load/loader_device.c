@@ -38,6 +38,8 @@ cloob_status loader_device_check(cloob_ctx *ctx, const loader_options *o)
 {
     if (!o->decoder) return CLOOB_OK;
     if (!o->train) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "loader: only training views are made on a GPU");
+    if (o->view.jpeg_shrink)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "jpeg_shrink: `image_decoder` gpu decodes whole images; use cpu");
     return CLOOB_OK;
 }
 

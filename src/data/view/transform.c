@@ -332,6 +332,23 @@ static cloob_status view_part(cloob_ctx *ctx, view_scratch *s, image_part *part,
     return CLOOB_OK;
 }
 
+/* The smallest scale, in eighths, at which the box still has as many pixels as the resize makes of it. Only those that
+ * libjpeg-turbo has fast code for. */
+static int shrink_of(const transform_options *o, const view_cut *c)
+{
+    for (int eighths = 1; o->jpeg_shrink && eighths < 8; eighths *= 2)
+        if (c->box.width * eighths >= c->plan.out_width * 8 && c->box.height * eighths >= c->plan.out_height * 8)
+            return eighths;
+    return 8;
+}
+
+static image_box scale_box(const image_box *b, int eighths)
+{
+    int64_t top = (b->top * eighths + 4) / 8, left = (b->left * eighths + 4) / 8;
+    return (image_box){ top, left, ((b->top + b->height) * eighths + 4) / 8 - top,
+                        ((b->left + b->width) * eighths + 4) / 8 - left };
+}
+
 /* Images above IMAGE_MAX_PIXELS are decoded one at a time in the process, and their pixels are freed afterwards: every
  * thread that decodes would hold hundreds of megabytes. */
 static pthread_mutex_t large_turn = PTHREAD_MUTEX_INITIALIZER;
@@ -343,6 +360,14 @@ cloob_status view_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size
     image_part part;
     CLOOB_TRY(image_reader_open(ctx, s->reader, bytes, size, name, limits, &width, &height));
     view_cut cut = cut_of(o, key, width, height);
+    int eighths = shrink_of(o, &cut);
+    if (eighths < 8) { /* the same part of a smaller image; formats other than JPEG keep their size */
+        image_limits less = limits ? *limits : (image_limits){ .max_pixels = IMAGE_MAX_PIXELS };
+        less.jpeg_scale = eighths;
+        int64_t full = width;
+        CLOOB_TRY(image_reader_open(ctx, s->reader, bytes, size, name, &less, &width, &height));
+        if (width < full) cut.box = scale_box(&cut.box, eighths);
+    }
     bool large = width > IMAGE_MAX_PIXELS / height;
     if (large) pthread_mutex_lock(&large_turn);
     cloob_status status = image_reader_load(ctx, s->reader, &cut.box, &part);

@@ -19,6 +19,8 @@ typedef struct transform_options {
     double jitter[4];            /* brightness, contrast, saturation, hue; 0: off */
     double jitter_prob, gray_prob;
     double flip_prob; /* 0 by default: captions mention left and right */
+    bool jpeg_shrink; /* of bytes: decode a JPEG at 1/2, 1/4 or 1/8 where the view has no more pixels than that; faster,
+                       * and not Pillow's pixels: docs/reference/images.md says by how much. false */
 } transform_options;
 
 void transform_options_init(transform_options *o, int64_t size);

@@ -96,6 +96,10 @@ cloob_status transform_options_set(cloob_ctx *ctx, transform_options *o, const c
         return CLOOB_OK;
     }
     if (!strcmp(key, "color_jitter")) return set_jitter(ctx, o, key, value);
+    if (!strcmp(key, "jpeg_shrink")) {
+        o->jpeg_shrink = strcmp(value, "1") == 0;
+        return o->jpeg_shrink || !strcmp(value, "0") ? CLOOB_OK : bad_value(ctx, key, value, "0 or 1");
+    }
     if (!strcmp(key, "interpolation"))
         return resize_filter_from_name(value, &o->how.filter)
                    ? CLOOB_OK
@@ -113,7 +117,7 @@ cloob_status transform_options_set(cloob_ctx *ctx, transform_options *o, const c
     }
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                     "%s: no such setting of a view; known are scale, ratio, color_jitter, color_jitter_prob, "
-                    "gray_scale_prob, flip_prob, interpolation, resize_mode, fill_color",
+                    "gray_scale_prob, flip_prob, jpeg_shrink, interpolation, resize_mode, fill_color",
                     key);
 }
 
