@@ -96,7 +96,7 @@ static cloob_status prepare_image(cloob_ctx *ctx, batcher *b, const batch_input 
     while (b->scratch_count == 0) pthread_cond_wait(&b->scratch_free, &b->lock);
     view_scratch *s = b->scratch[--b->scratch_count];
     pthread_mutex_unlock(&b->lock);
-    cloob_status status = view_eval_bytes(ctx, s, in->data, in->bytes, "the image", &b->limits, &b->view, it->rgb);
+    cloob_status status = view_bytes(ctx, s, in->data, in->bytes, "the image", &b->limits, &b->view, NULL, it->rgb);
     pthread_mutex_lock(&b->lock);
     b->scratch[b->scratch_count++] = s;
     pthread_cond_signal(&b->scratch_free);
