@@ -63,11 +63,14 @@ static cloob_status listen_on(serve *s, int *out, int *port)
     return CLOOB_OK;
 }
 
+enum { SMALL_FILE = 1 << 16 };
+
+/* At most SMALL_FILE bytes and a zero. */
 static char *read_small_file(const char *path, size_t *bytes)
 {
     FILE *f = fopen(path, "rb");
-    char *text = f ? calloc(1, 1 << 16) : NULL;
-    *bytes = text ? fread(text, 1, (1 << 16) - 1, f) : 0;
+    char *text = f ? calloc(1, SMALL_FILE + 1) : NULL;
+    *bytes = text ? fread(text, 1, SMALL_FILE, f) : 0;
     if (f) fclose(f);
     return text;
 }
@@ -80,6 +83,7 @@ static cloob_status read_key(serve *s)
     if (!s->key) return refuse(s->ctx, "%s: %s", s->o->api_key_file, strerror(errno));
     if (strlen(s->key) != bytes)
         return refuse(s->ctx, "%s: the key file contains a zero byte; write the key as text", s->o->api_key_file);
+    if (bytes == SMALL_FILE) return refuse(s->ctx, "%s: longer than 64 KiB, so no key file", s->o->api_key_file);
     s->key[strcspn(s->key, "\r\n")] = 0;
     if (strlen(s->key) < 8)
         return refuse(s->ctx, "%s: the first line must hold a key of 8 characters or more", s->o->api_key_file);
