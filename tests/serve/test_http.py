@@ -82,7 +82,8 @@ def refusals(w, s):
         assert message and "invalid argument: requires" not in message, (body, message)
     assert s.post("/v1/embeddings", b"\xff\xd8\xff garbage", {"Content-Type": "image/jpeg"})[0] == 400
     assert s.post("/v1/embeddings", b"none", {"Content-Type": "multipart/form-data; boundary=x"})[0] == 400
-    assert s.get("/nothing")[0] == 404
+    for path in ("/nothing", "/v1/models%00", "/v1/models%00x", f"/v1/image?path={w.files[0]}%00.png", "/v1/runs/first%00/x"):
+        assert s.get(path)[0] == 404, path
     status, headers, _ = s.ask("PUT", "/embed", "{}")
     assert status == 405 and headers["allow"] == "POST"
     for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "[::1].evil.example", "127.0.0.1:80.evil.example",

@@ -106,6 +106,16 @@ static unsigned http_threads(const serve_options *o)
     return (unsigned)(n < 1 ? 1 : n > most ? most : n);
 }
 
+/* %00 would end a path or a name where a proxy reads on: it becomes a control character, which is in no name. */
+static size_t unescape(void *unused, struct MHD_Connection *c, char *text)
+{
+    size_t n = mhd.MHD_http_unescape(text);
+    (void)unused, (void)c;
+    for (size_t i = 0; i < n; i++)
+        if (!text[i]) text[i] = 1;
+    return n;
+}
+
 static cloob_status start_daemon(server *v, int fd)
 {
     serve *s = v->s;
@@ -127,14 +137,15 @@ static cloob_status start_daemon(server *v, int fd)
     else if (secure && mhd.MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         status = refuse(s->ctx, "this libmicrohttpd has no TLS");
     if (status == CLOOB_OK)
-        v->daemon = mhd.MHD_start_daemon(flags | (secure ? (unsigned)MHD_USE_TLS : 0u), 0, NULL, NULL, receive_request,
-                                         v, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                                         (unsigned)s->o->max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-                                         (unsigned)s->o->max_per_address, MHD_OPTION_CONNECTION_TIMEOUT,
-                                         (unsigned)s->o->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                                         (size_t)(32 << 10), MHD_OPTION_NOTIFY_COMPLETED, receive_completed, v,
-                                         MHD_OPTION_NOTIFY_CONNECTION, client_changed, v, MHD_OPTION_ARRAY,
-                                         secure ? tls : none, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
+        v->daemon =
+            mhd.MHD_start_daemon(flags | (secure ? (unsigned)MHD_USE_TLS : 0u), 0, NULL, NULL, receive_request, v,
+                                 MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+                                 (unsigned)s->o->max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+                                 (unsigned)s->o->max_per_address, MHD_OPTION_CONNECTION_TIMEOUT,
+                                 (unsigned)s->o->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(32 << 10),
+                                 MHD_OPTION_NOTIFY_COMPLETED, receive_completed, v, MHD_OPTION_NOTIFY_CONNECTION,
+                                 client_changed, v, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_ARRAY,
+                                 secure ? tls : none, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
     if (status == CLOOB_OK && !v->daemon)
         status =
             secure
