@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "infer/batcher.h"
+#include "infer/model_file.h"
 
 typedef struct batch_call { /* a caller that waits for several items */
     pthread_cond_t ended;
