@@ -36,48 +36,17 @@ rows rows_every(const rows *r, int64_t step, int64_t first)
 
 /* ---- conversion ---------------------------------------------------------------------------------- */
 
-static void from_bf16(float *out, const unsigned char *in, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        uint16_t half;
-        memcpy(&half, in + 2 * i, 2);
-        uint32_t bits = (uint32_t)half << 16;
-        memcpy(&out[i], &bits, 4);
-    }
-}
-
-/* Exponent and fraction move into place and are scaled by 2^112, which is right for subnormals too; infinity
- * and NaN keep the largest exponent. No branch, so that the compiler can use vectors. */
-static void from_f16(float *out, const unsigned char *in, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        uint16_t half;
-        memcpy(&half, in + 2 * i, 2);
-        uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = (uint32_t)(half & 0x7FFF) << 13, bits;
-        float scaled;
-        memcpy(&scaled, &rest, 4);
-        scaled *= 0x1p112f;
-        memcpy(&bits, &scaled, 4);
-        bits = sign | (rest >= 0x0F800000u ? 0x7F800000u | rest : bits);
-        memcpy(&out[i], &bits, 4);
-    }
-}
-
-static void from_f64(float *out, const unsigned char *in, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        double x;
-        memcpy(&x, in + 8 * i, 8);
-        out[i] = (float)x;
-    }
-}
-
+/* `in` may not be aligned. */
 static void convert(float *out, cloob_dtype dtype, const unsigned char *in, int64_t n)
 {
-    if (dtype == CLOOB_BF16) from_bf16(out, in, n);
-    else if (dtype == CLOOB_F16) from_f16(out, in, n);
-    else if (dtype == CLOOB_F64) from_f64(out, in, n);
-    else memcpy(out, in, (size_t)n * sizeof *out);
+    uint16_t half;
+    double wide;
+    if (dtype == CLOOB_F32) memcpy(out, in, (size_t)n * sizeof *out);
+    else if (dtype == CLOOB_F64)
+        for (int64_t i = 0; i < n; i++) memcpy(&wide, in + 8 * i, 8), out[i] = (float)wide;
+    else
+        for (int64_t i = 0; i < n; i++)
+            memcpy(&half, in + 2 * i, 2), out[i] = dtype == CLOOB_BF16 ? bf16_to_float(half) : f16_to_float(half);
 }
 
 const float *rows_read(const rows *r, int64_t begin, int64_t n, float *scratch)

@@ -39,9 +39,11 @@ OP(PATCH_ROWS, "patch_rows", shape_patch_rows, NULL)
 /* x (N,S,S,3) U8, each a record of io/image/image_view.h -> y (N rows,3 P P), start (N+1) I32, grid (N,2) I32 {rows,
  * patch P, mean, std, dtype}: the h w <= rows patches of image n, normalised, are rows start[n] .. start[n+1] - 1, and
  * grid[n] is h, w. Rows from start[N] on are 0. A record without a possible h and w is a square of patches */
-OP(GRID_POSITIONS, "grid_positions", shape_grid_positions, NULL)
+OP(GRID_POSITIONS, "grid_positions", shape_grid_positions, grad_grid_positions)
 /* x (R,C), pos (G G,C) F32, start (N+1) I32, grid (N,2) I32 -> y (R,C): x plus the table of a G x G grid, resampled to
  * the grid of each image, bilinear and antialiased (torch's interpolate); rows from start[N] on are x */
+OP(GRID_POSITIONS_BWD, "grid_positions_bwd", shape_grid_positions_bwd, NULL)
+/* dy (R,C), pos (for its shape), start, grid -> dpos (G G,C) F32: rows from start[N] on do not count */
 OP(MEAN_ROWS, "mean_rows", shape_mean_rows, grad_mean_rows)
 /* x (N,T,C) or (N,h,w,C) -> y (N,C) {rows}: the mean of rows `rows` .. T - 1. Packed: x (R,C), start (N+1) I32
  * {tokens} */

@@ -149,22 +149,16 @@ static cloob_status take_memory(cloob_ctx *ctx, step *s)
     return CLOOB_OK;
 }
 
-static cloob_status take_kept(cloob_ctx *ctx, step *s)
-{
-    size_t bytes = (size_t)(s->o.batch * s->o.accum * patch_dropout_tokens(&s->o.model)) * sizeof **s->kept;
-    for (int i = 0; i < 2 && bytes; i++) {
-        s->kept[i] = async_copy_host_alloc(s->dev, bytes);
-        if (!s->kept[i]) return ctx_no_memory(ctx, bytes, "the patches that are kept");
-    }
-    return CLOOB_OK;
-}
-
 /* Uploads to the inputs of both towers. */
 static cloob_status make_upload(cloob_ctx *ctx, step *s)
 {
     const tensor *to[UPLOAD_PARTS] = { exec_tensor(s->tower[IMAGE], "images"), exec_tensor(s->tower[TEXT], "tokens"),
                                        exec_tensor(s->tower[IMAGE], "kept") };
-    CLOOB_TRY(take_kept(ctx, s));
+    size_t bytes = (size_t)(s->o.batch * s->o.accum * patch_dropout_tokens(&s->o.model)) * sizeof **s->kept;
+    for (int i = 0; i < 2 && bytes; i++) {
+        s->kept[i] = async_copy_host_alloc(s->dev, bytes);
+        if (!s->kept[i]) return ctx_no_memory(ctx, bytes, "the patches that are kept");
+    }
     return batch_upload_create(ctx, s->dev, to, s->o.accum, &s->in);
 }
 
@@ -258,24 +252,16 @@ params *step_params(step *s) { return s->p; }
 
 exec *step_tower(step *s, bool text) { return s->tower[text]; }
 
-static size_t embedding_bytes(const step *s)
-{
-    int places = (s->embed[0] != NULL) + (s->embed[1] != NULL) + (s->dembed[0] != NULL) + (s->dembed[1] != NULL);
-    return (size_t)(places * s->o.batch * s->o.accum * s->o.model.embed) * sizeof(float);
-}
-
-static size_t objective_bytes(const step *s)
-{
-    if (s->own) return own_loss_bytes(&s->o, step_ranks(s));
-    return loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0);
-}
-
 step_memory step_memory_of(const step *s)
 {
     exec_memory image = exec_memory_of(s->tower[IMAGE]), text = exec_memory_of(s->text[0]);
     size_t n = (size_t)s->p->trainable * sizeof(float);
     const tensor *kept = exec_tensor(s->tower[IMAGE], "kept");
     size_t shadow = s->p->shadow ? (size_t)s->p->learned * sizeof *s->p->shadow : 0;
+    size_t objective = s->own ? own_loss_bytes(&s->o, step_ranks(s)) : loss_plan_bytes(s->loss);
+    if (s->warm) objective += loss_plan_bytes(s->warm);
+    int places = (s->embed[0] != NULL) + (s->embed[1] != NULL) + (s->dembed[0] != NULL) + (s->dembed[1] != NULL);
+    size_t embeddings = (size_t)(places * s->o.batch * s->o.accum * s->o.model.embed) * sizeof(float);
     step_memory m = { .params_bytes = (size_t)s->p->total * sizeof(float) + n + shadow,
                       .optimizer_bytes = n * (2 + (s->ema != NULL) + (s->grad_sum != NULL)),
                       .image_bytes = image.arena_bytes + image.input_bytes +
@@ -283,7 +269,7 @@ step_memory step_memory_of(const step *s)
                                      (kept ? batch_upload_bytes(s->dev, tensor_bytes(kept)) : 0),
                       .text_bytes = text.arena_bytes + text.input_bytes +
                                     batch_upload_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[TEXT], "tokens"))),
-                      .loss_bytes = objective_bytes(s) + hopfield_memory_bytes(s->stored) + embedding_bytes(s) };
+                      .loss_bytes = objective + hopfield_memory_bytes(s->stored) + embeddings };
     m.total_bytes = m.params_bytes + m.optimizer_bytes + m.image_bytes + m.text_bytes + m.loss_bytes;
     return m;
 }

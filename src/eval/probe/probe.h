@@ -10,7 +10,7 @@
 
 #include "eval/labels.h"
 #include "eval/rows.h"
-#include "cloob/eval.h"
+#include "eval/evaluate.h"
 
 /* Features and labels of one split; borrowed. */
 typedef struct probe_data {
@@ -77,7 +77,7 @@ cloob_status probe_run(cloob_ctx *ctx, cloob_probe_result *out, const cloob_prob
 cloob_status few_shot_choose(cloob_ctx *ctx, const probe_data *train, int64_t shots, uint64_t seed, int64_t *chosen,
                              int64_t *n);
 
-cloob_status few_shot_run(cloob_ctx *ctx, cloob_few_shot_result *out, const cloob_few_shot_options *o,
-                          const probe_data *train, const probe_data *val, const probe_data *test);
+cloob_status few_shot_run(cloob_ctx *ctx, few_shot_result *out, const few_shot_options *o, const probe_data *train,
+                          const probe_data *val, const probe_data *test);
 
 #endif

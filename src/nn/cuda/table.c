@@ -58,6 +58,7 @@ const op_kernel op_kernels_cuda[OP_COUNT] = {
     [OP_TEXT_POSITION] = { .run = text_position_cuda },
     [OP_PATCH_ROWS] = { .run = patch_rows_cuda },
     [OP_GRID_POSITIONS] = { .run = grid_positions_cuda },
+    [OP_GRID_POSITIONS_BWD] = { .run = grid_positions_bwd_cuda },
     [OP_GRID_TOKENS] = { .run = grid_tokens_cuda },
     [OP_GRID_TOKENS_BWD] = { .run = grid_tokens_bwd_cuda },
     [OP_MEAN_ROWS] = { .run = mean_rows_cuda },
