@@ -71,11 +71,6 @@ float conv_plan_ms(const op_args *a);
 /* Milliseconds for a pass over memory at a bandwidth we reach, and its launches. */
 static inline float cuda_pass_ms(double bytes) { return (float)(bytes / 4.0e9) + 0.006f; }
 
-/* Plain convolutions, for what cuDNN has no engine for. w may have fewer channels than x. */
-cloob_status conv_plain(const op_env *env, const op_args *a, const tensor *x, const tensor *w, const tensor *y);
-cloob_status conv_dx_plain(const op_env *env, const op_args *a, const tensor *dx, const tensor *w, const tensor *dy);
-cloob_status conv_dw_plain(const op_env *env, const op_args *a, const tensor *x, const tensor *dw, const tensor *dy);
-
 /* to (N H/K W/K, K K c) = the K x K windows of x (N,H,W,C), the first c channels of each position. */
 cloob_status patches_cuda(const op_env *env, void *to, const tensor *x, int64_t K, int64_t c);
 

@@ -18,14 +18,14 @@ struct gemm_plan {
     cublasLtMatmulAlgo_t algo;
     size_t workspace;
     float ms;
-    bool plain; /* the library has nothing */
+    bool none; /* the library has no algorithm */
 };
 
 typedef struct choice {
     cublasLtMatmulAlgo_t algo; /* 64 bytes, meant to be stored for one library version */
     uint64_t workspace;
     float ms;
-    int32_t plain;
+    int32_t none;
 } choice;
 
 static cudaDataType_t type_of(cloob_dtype d) { return d == CLOOB_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
@@ -203,30 +203,29 @@ static void trial_close(trial *t)
     for (int i = 0; i < 6; i++) cuda_trial_free(t->d, all[i]);
 }
 
-/* The fastest candidate that runs; the first one when there is no room to time. plain stays true when none
- * does. */
+/* The fastest candidate that runs; the first one when there is no room to time. */
 static void choose(cloob_ctx *ctx, device *d, gemm_plan *p)
 {
     cublasLtMatmulHeuristicResult_t found[MAX_CANDIDATES];
     trial t = { .ctx = ctx, .d = d, .p = p };
     int count = candidates(cuda_use(d), p, found);
     bool room = count > 0 && trial_open(&t) == CLOOB_OK;
-    choice best = { .plain = 1, .ms = 1e30f };
+    choice best = { .none = 1, .ms = 1e30f };
     for (int i = 0; i < count; i++) {
         float ms = 1e9f;
         if (found[i].state != CUBLAS_STATUS_SUCCESS) continue;
         p->algo = found[i].algo;
         p->workspace = found[i].workspaceSize;
-        p->plain = false;
+        p->none = false;
         if (room && cuda_time_against(ctx, d, trial_run, &t, best.ms, &ms) != CLOOB_OK) continue;
-        if (best.plain || ms < best.ms) best = (choice){ found[i].algo, found[i].workspaceSize, ms, 0 };
+        if (best.none || ms < best.ms) best = (choice){ found[i].algo, found[i].workspaceSize, ms, 0 };
         if (!room) break;
     }
     trial_close(&t);
     p->algo = best.algo;
     p->workspace = (size_t)best.workspace;
     p->ms = best.ms;
-    p->plain = best.plain != 0;
+    p->none = best.none != 0;
 }
 
 static bool recall(device *d, gemm_plan *p)
@@ -237,14 +236,14 @@ static bool recall(device *d, gemm_plan *p)
     cuda_state *s = cuda_use(d);
     key_of(&p->shape, key);
     if (!tune_get(s->tune, key, &c, sizeof c)) return false;
-    if (!c.plain && (cuda_lib.cublasLtMatmulAlgoCheck(s->lt, p->op, p->b, p->a, p->d, p->d, &c.algo, &checked) !=
-                         CUBLAS_STATUS_SUCCESS ||
-                     checked.workspaceSize > WORKSPACE))
+    if (!c.none && (cuda_lib.cublasLtMatmulAlgoCheck(s->lt, p->op, p->b, p->a, p->d, p->d, &c.algo, &checked) !=
+                        CUBLAS_STATUS_SUCCESS ||
+                    checked.workspaceSize > WORKSPACE))
         return false;
     p->algo = c.algo;
-    p->workspace = c.plain ? 0 : checked.workspaceSize;
+    p->workspace = c.none ? 0 : checked.workspaceSize;
     p->ms = c.ms;
-    p->plain = c.plain != 0;
+    p->none = c.none != 0;
     return true;
 }
 
@@ -255,18 +254,23 @@ cloob_status gemm_plan_create(cloob_ctx *ctx, device *d, const gemm_shape *shape
     *out = NULL;
     if (!p) return ctx_no_memory(ctx, sizeof *p, "a GEMM's plan");
     p->shape = packed(shape);
-    p->plain = true;
+    p->none = true;
     p->ms = 1e30f;
     if (describe(p) == CUBLAS_STATUS_SUCCESS && !recall(d, p)) {
         choose(ctx, d, p);
-        choice c = { p->algo, p->workspace, p->ms, p->plain };
+        choice c = { p->algo, p->workspace, p->ms, p->none };
         key_of(&p->shape, key);
         tune_put(cuda_use(d)->tune, key, &c, sizeof c);
-        p->algo = c.algo, p->workspace = (size_t)c.workspace, p->ms = c.ms, p->plain = c.plain != 0;
+        p->algo = c.algo, p->workspace = (size_t)c.workspace, p->ms = c.ms, p->none = c.none != 0;
     }
-    if (p->plain && (shape->extra == GEMM_SUM_A || shape->extra == GEMM_SUM_B || shape->fp8)) gemm_plan_destroy(p);
-    else *out = p;
-    return CLOOB_OK;
+    if (!p->none) {
+        *out = p;
+        return CLOOB_OK;
+    }
+    gemm_plan_destroy(p);
+    if (shape->extra == GEMM_SUM_A || shape->extra == GEMM_SUM_B || shape->fp8) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "GEMM (%lld, %lld, %lld): cuBLASLt has no algorithm for it",
+                    (long long)shape->m, (long long)shape->n, (long long)shape->k);
 }
 
 void gemm_plan_destroy(gemm_plan *p)
@@ -288,7 +292,6 @@ cloob_status gemm_run(cloob_ctx *ctx, device *d, const gemm_plan *p, void *strea
     const gemm_shape *g = &p->shape;
     cuda_state *s = cuda_use(d);
     float beta = g->add ? 1.0f : 0.0f;
-    if (p->plain) return gemm_plain(ctx, g, stream, D, A, B, g->add ? C : NULL, g->extra == GEMM_PLAIN ? NULL : vector);
     if (has_vector(g->extra) && set_vector(p, vector) != CUBLAS_STATUS_SUCCESS)
         return ctx_fail(ctx, CLOOB_ERR_DEVICE, "GEMM: cuBLASLt refuses the bias");
     cublasStatus_t st = cuda_lib.cublasLtMatmul(s->lt, p->op, &g->alpha, B, p->b, A, p->a, &beta, g->add ? C : D, p->d,

@@ -1,5 +1,4 @@
-/* Matrix products on the GPU by cuBLASLt, with the algorithm chosen by timing (tune.h), and a plain kernel
- * for what the library declines.
+/* GEMMs on the GPU by cuBLASLt, with the algorithm chosen by timing (tune.h).
  *
  *     gemm_shape g = { .m = R, .n = O, .k = K, .tb = true, .in = CLOOB_BF16, .out = CLOOB_BF16, .alpha = 1 };
  *     CLOOB_TRY(gemm_plan_create(ctx, dev, &g, &plan));
@@ -43,7 +42,8 @@ typedef struct gemm_shape {
 typedef struct gemm_plan gemm_plan;
 
 /* Times candidates on buffers of its own unless the choice is cached. GEMM_SUM_* may be refused: then CLOOB_OK
- * is returned with *out NULL, and the caller computes the sums; so may fp8. Everything else always gets a plan. */
+ * is returned with *out NULL, and the caller computes the sums; so may fp8. Anything else that the library has no
+ * algorithm for fails. */
 cloob_status gemm_plan_create(cloob_ctx *ctx, device *d, const gemm_shape *shape, gemm_plan **out);
 void gemm_plan_destroy(gemm_plan *p); /* NULL is fine */
 
@@ -51,15 +51,11 @@ void gemm_plan_destroy(gemm_plan *p); /* NULL is fine */
 void gemm_plan_scales(gemm_plan *p, const float *a, const float *b);
 
 size_t gemm_plan_workspace(const gemm_plan *p);
-float gemm_plan_ms(const gemm_plan *p); /* as timed; large for the plain kernel */
+float gemm_plan_ms(const gemm_plan *p); /* as timed */
 
 /* C is read when shape.add; vector is bias or sums by shape.extra. C may be D. */
 cloob_status gemm_run(cloob_ctx *ctx, device *d, const gemm_plan *p, void *stream, void *D, const void *A,
                       const void *B, const void *C, void *vector, void *workspace);
-
-/* The plain kernel: any layout, float sums in a fixed order. */
-cloob_status gemm_plain(cloob_ctx *ctx, const gemm_shape *shape, cudaStream_t stream, void *D, const void *A,
-                        const void *B, const void *C, const void *bias);
 
 #ifdef __cplusplus
 }
