@@ -8,6 +8,7 @@
 
 #include "core/rng.h"
 #include "data/view/device_view.h"
+#include "io/image/exif.h"
 
 struct view_scratch {
     image_reader *reader;
@@ -429,7 +430,7 @@ bool view_job_plan(const void *bytes, size_t size, const image_limits *limits, c
     const jpeg_layout *l = &job->layout;
     if (!jpeg_layout_read(bytes, size, &job->layout)) return false;
     if (limits->max_pixels > 0 && (int64_t)l->width * l->height > limits->max_pixels) return false;
-    if ((limits->photo && l->exif) || transform_draw_colours(o, key)) return false;
+    if ((limits->photo && exif_orientation(bytes, size) != 1) || transform_draw_colours(o, key)) return false;
     if (o->how.filter > RESIZE_BILINEAR) return false; /* the kernels' sine is not the host's */
     job->box = transform_draw_crop(o, key, l->width, l->height);
     job->flip = transform_draw_flip(o, key);
