@@ -609,7 +609,7 @@ static cloob_status prepare_image(cloob_ctx *ctx, batcher *b, const cloob_batch_
     }
     CLOOB_TRY(image_size(ctx, in->data, in->bytes, "the image", &rows->image_w, &rows->image_h));
     view_scratch *s = take_scratch(b);
-    cloob_status status = view_bytes(ctx, s, in->data, in->bytes, "the image", &b->limits, &b->view, NULL, it->rgb);
+    cloob_status status = view_of_bytes(ctx, s, in->data, in->bytes, "the image", &b->limits, &b->view, NULL, it->rgb);
     give_scratch(b, s);
     return status;
 }

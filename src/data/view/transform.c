@@ -354,7 +354,7 @@ static image_box scale_box(const image_box *b, int eighths)
  * thread that decodes would hold hundreds of megabytes. */
 static pthread_mutex_t large_turn = PTHREAD_MUTEX_INITIALIZER;
 
-cloob_status view_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
+cloob_status view_of_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
                         const image_limits *limits, const transform_options *o, const uint64_t *key, uint8_t *out)
 {
     int64_t width, height;
@@ -380,7 +380,7 @@ cloob_status view_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size
     return status;
 }
 
-cloob_status view_image(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o,
+cloob_status view_of_image(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o,
                         const uint64_t *key, uint8_t *out)
 {
     view_scratch own = { 0 };

@@ -28,8 +28,8 @@ static cloob_status make_view(cloob_ctx *ctx, const image *im, const cloob_view_
                               uint8_t *out)
 {
     switch (v->kind) {
-    case CLOOB_VIEW_EVAL: return view_image(ctx, NULL, im, o, NULL, out);
-    case CLOOB_VIEW_TRAIN: return view_image(ctx, NULL, im, o, &(uint64_t){ rng_key(v->seed, "view") }, out);
+    case CLOOB_VIEW_EVAL: return view_of_image(ctx, NULL, im, o, NULL, out);
+    case CLOOB_VIEW_TRAIN: return view_of_image(ctx, NULL, im, o, &(uint64_t){ rng_key(v->seed, "view") }, out);
     case CLOOB_VIEW_CROP:
         return transform_crop_resize(ctx, im, v->top, v->left, v->height, v->width, v->side, v->side, o->how.filter,
                                      out);
