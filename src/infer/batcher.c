@@ -121,7 +121,7 @@ static cloob_status adopt(batcher *b, model *m)
     cloob_model_facts facts;
     CLOOB_TRY(copy_facts(b, m, &facts));
     if (m->tok) {
-        tokenizer_close(b->tok);
+        cloob_tokenizer_close(b->tok);
         b->tok = m->tok, m->tok = NULL;
     }
     b->view = m->view;
@@ -409,7 +409,7 @@ static void release(batcher *b)
 {
     for (int i = 0; b->scratch && i < b->scratch_count; i++) view_scratch_destroy(b->scratch[i]);
     free(b->scratch);
-    tokenizer_close(b->tok);
+    cloob_tokenizer_close(b->tok);
     arena_release(&b->strings);
     free(b->batch), free(b->stage), free(b->rows);
     cloob_ctx_destroy(b->ctx);
@@ -534,8 +534,8 @@ cloob_status batcher_use_tokenizer(cloob_ctx *ctx, batcher *b,
 static cloob_status row_of_ids(cloob_ctx *ctx, const batcher *b, const cloob_batch_input *in, int32_t *row)
 {
     int64_t T = b->facts.context, vocab = b->facts.vocab, at = 0;
-    int32_t start = b->tok ? tokenizer_start_id(b->tok) : (int32_t)vocab - 2;
-    int32_t end = b->tok ? tokenizer_end_id(b->tok) : (int32_t)vocab - 1;
+    int32_t start = b->tok ? cloob_tokenizer_start_id(b->tok) : (int32_t)vocab - 2;
+    int32_t end = b->tok ? cloob_tokenizer_end_id(b->tok) : (int32_t)vocab - 1;
     if (in->count < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a list of tokens is empty");
     if (start >= 0 && in->ids[0] != start) row[at++] = start;
     for (int64_t i = 0; i < in->count; i++) {
@@ -553,7 +553,7 @@ static cloob_status refuse_long(cloob_ctx *ctx, const batcher *b, const cloob_ba
     int64_t count = in->count, T = b->facts.context;
     int32_t *ids = NULL;
     if (in->kind == CLOOB_BATCH_TEXT)
-        CLOOB_TRY(tokenizer_encode(ctx, b->tok, in->text, strlen(in->text), &ids, &count));
+        CLOOB_TRY(cloob_tokenizer_encode(ctx, b->tok, in->text, strlen(in->text), &ids, &count));
     free(ids);
     if (count + 2 <= T) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,

@@ -18,8 +18,8 @@
 static cloob_status check_fit(cloob_ctx *ctx, const char *path, const weights *w, const char *from, const tokenizer *t)
 {
     if (tokenizer_fits(t, w->config.vocab)) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %d tokens, the model of %s has %lld", from, tokenizer_vocab_size(t),
-                    path, (long long)w->config.vocab);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %d tokens, the model of %s has %lld", from,
+                    cloob_tokenizer_vocab_size(t), path, (long long)w->config.vocab);
 }
 
 cloob_status model_tokenizer(cloob_ctx *ctx, const char *path, const char *vocab, const weights *w, tokenizer **out)
@@ -28,10 +28,10 @@ cloob_status model_tokenizer(cloob_ctx *ctx, const char *path, const char *vocab
     char found[1024];
     *out = NULL;
     if (vocab || stored) {
-        CLOOB_TRY(vocab ? tokenizer_open(ctx, vocab, out)
+        CLOOB_TRY(vocab ? cloob_tokenizer_open(ctx, vocab, out)
                         : tokenizer_open_text(ctx, stored, strlen(stored), from, out));
         cloob_status status = check_fit(ctx, path, w, from, *out);
-        if (status != CLOOB_OK) tokenizer_close(*out), *out = NULL;
+        if (status != CLOOB_OK) cloob_tokenizer_close(*out), *out = NULL;
         return status;
     }
     CLOOB_TRY(tokenizer_open_folder(ctx, path, w->config.vocab, out));
@@ -135,7 +135,7 @@ void cloob_model_close(cloob_model *m)
 {
     if (!m) return;
     encoder_destroy(m->enc);
-    tokenizer_close(m->tok);
+    cloob_tokenizer_close(m->tok);
     device_close(m->dev);
     arena_release(&m->a);
     free(m);
@@ -188,7 +188,7 @@ cloob_status encode_texts(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, co
     cloob_status status = CLOOB_OK;
     for (int64_t i = 0; i < n && status == CLOOB_OK; i += TEXTS_AT_ONCE) {
         int64_t count = n - i < TEXTS_AT_ONCE ? n - i : TEXTS_AT_ONCE;
-        status = tokenizer_encode_rows(ctx, tok, text + i, count, T, row);
+        status = cloob_tokenizer_encode_rows(ctx, tok, text + i, count, T, row);
         if (status == CLOOB_OK) status = encoder_texts(ctx, enc, row, count, what, out + i * width);
     }
     free(row);
@@ -416,7 +416,7 @@ cloob_status cloob_model_tokenize(cloob_ctx *ctx, const cloob_model *m, const ch
     API_NEEDS(ctx, m && n >= 0 && (n == 0 || (text && rows)));
     CLOOB_TRY(model_config_need(ctx, encoder_config(m->enc), true));
     if (!m->tok) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the weights hold no tokenizer; open them with a vocabulary");
-    return tokenizer_encode_rows(ctx, m->tok, text, n, encoder_config(m->enc)->context, rows);
+    return cloob_tokenizer_encode_rows(ctx, m->tok, text, n, encoder_config(m->enc)->context, rows);
 }
 
 cloob_status cloob_encode_image_tensor(cloob_ctx *ctx, cloob_model *m, const float *images, int64_t n,

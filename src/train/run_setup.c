@@ -59,7 +59,7 @@ static cloob_status train_tokenizer(cloob_ctx *ctx, run *r)
 static cloob_status open_tokenizer(cloob_ctx *ctx, run *r, const char *from_checkpoint)
 {
     sbuf merges = { 0 };
-    if (r->o->vocab) CLOOB_TRY(tokenizer_open(ctx, r->o->vocab, &r->tok));
+    if (r->o->vocab) CLOOB_TRY(cloob_tokenizer_open(ctx, r->o->vocab, &r->tok));
     else if (from_checkpoint)
         CLOOB_TRY(
             tokenizer_open_text(ctx, from_checkpoint, strlen(from_checkpoint), "the checkpoint's tokenizer", &r->tok));
@@ -137,7 +137,7 @@ static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *
     if (c->patch_dropout > 0 && c->family != MODEL_VIT)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`force_patch_dropout`: a %s has no patches to leave out",
                         model_family_name(c->family));
-    int32_t vocab = tokenizer_vocab_size(r->tok);
+    int32_t vocab = cloob_tokenizer_vocab_size(r->tok);
     if (stored && c->vocab != vocab)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`vocab`: has %d ids, the checkpoint's model %lld", vocab,
                         (long long)c->vocab);
@@ -594,7 +594,7 @@ static void describe(cloob_ctx *ctx, run *r)
                  (double)r->need.eval_bytes / MiB);
     journal_line(ctx, r->log, "%lld pairs, %lld steps an epoch, %lld steps in all; vocabulary of %d",
                  (long long)dataset_count(r->train), (long long)r->plan.steps_per_epoch, (long long)r->plan.total_steps,
-                 tokenizer_vocab_size(r->tok));
+                 cloob_tokenizer_vocab_size(r->tok));
     if (strcmp(r->o->memory, "batch") != 0)
         journal_line(ctx, r->log,
                      loss_method_has_hopfield(r->so.method) ? "the Hopfield networks store %s"
@@ -653,7 +653,7 @@ void run_close(cloob_ctx *ctx, run *r)
     step_destroy(r->s); /* before the loader: an upload may still read its memory */
     loader_destroy(r->batches);
     device_decoder_destroy(r->decoder);
-    tokenizer_close(r->tok);
+    cloob_tokenizer_close(r->tok);
     free(r->tok_text);
     sbuf_release(&r->start.notes);
     sbuf_release(&r->metrics);
