@@ -23,8 +23,8 @@ static int core_count(void)
     return n < 1 ? 1 : (int)n;
 }
 
-/* The threads asked for, at most what is useful and what the system can start. Counting cores reads files of /sys, which
- * costs more than encoding a text: a worker's context, made for every range of a loop, has one thread. */
+/* The threads asked for, at most what is useful and what the system can start. Counting cores reads files of /sys,
+ * which costs more than encoding a text: a worker's context, made for every range of a loop, has one thread. */
 static int count_threads(int asked)
 {
     if (asked == 1) return 1;

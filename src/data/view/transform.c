@@ -355,7 +355,7 @@ static image_box scale_box(const image_box *b, int eighths)
 static pthread_mutex_t large_turn = PTHREAD_MUTEX_INITIALIZER;
 
 cloob_status view_of_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
-                        const image_limits *limits, const transform_options *o, const uint64_t *key, uint8_t *out)
+                           const image_limits *limits, const transform_options *o, const uint64_t *key, uint8_t *out)
 {
     int64_t width, height;
     image_part part;
@@ -381,7 +381,7 @@ cloob_status view_of_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, s
 }
 
 cloob_status view_of_image(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o,
-                        const uint64_t *key, uint8_t *out)
+                           const uint64_t *key, uint8_t *out)
 {
     view_scratch own = { 0 };
     view_cut cut = cut_of(o, key, im->width, im->height);

@@ -109,7 +109,8 @@ bool image_jpeg_available(void);
 cloob_status image_encode_jpeg(cloob_ctx *ctx, const uint8_t *rgb, int64_t width, int64_t height, int quality,
                                sbuf *out);
 
-/* What a JPEG file holds, from its headers: whether a decoder of plain files can read it, and the layout of its planes. */
+/* What a JPEG file holds, from its headers: whether a decoder of plain files can read it, and how its planes are
+ * stored. */
 
 typedef struct jpeg_layout {
     int32_t width, height;
