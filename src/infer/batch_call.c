@@ -35,8 +35,8 @@ void batcher_release_tokenizer(batcher *b) { pthread_rwlock_unlock(&b->model_loc
 static cloob_status row_of_ids(cloob_ctx *ctx, const batcher *b, const batch_input *in, int32_t *row)
 {
     int64_t T = b->facts.context, vocab = b->facts.vocab, at = 0;
-    int32_t start = b->tok ? tokenizer_start_id(b->tok) : (int32_t)vocab - 2;
-    int32_t end = b->tok ? tokenizer_end_id(b->tok) : (int32_t)vocab - 1;
+    int32_t start = b->tok ? cloob_tokenizer_start_id(b->tok) : (int32_t)vocab - 2;
+    int32_t end = b->tok ? cloob_tokenizer_end_id(b->tok) : (int32_t)vocab - 1;
     if (in->count < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a list of tokens is empty");
     if (start >= 0 && in->ids[0] != start) row[at++] = start;
     for (int64_t i = 0; i < in->count; i++) {
@@ -54,7 +54,7 @@ static cloob_status refuse_long(cloob_ctx *ctx, const batcher *b, const batch_in
     int64_t count = in->count, T = b->facts.context;
     int32_t *ids = NULL;
     if (in->kind == BATCH_TEXT)
-        CLOOB_TRY(tokenizer_encode(ctx, b->tok, in->text, strlen(in->text), &ids, &count));
+        CLOOB_TRY(cloob_tokenizer_encode(ctx, b->tok, in->text, strlen(in->text), &ids, &count));
     free(ids);
     if (count + 2 <= T) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
@@ -96,7 +96,7 @@ static cloob_status prepare_image(cloob_ctx *ctx, batcher *b, const batch_input 
     while (b->scratch_count == 0) pthread_cond_wait(&b->scratch_free, &b->lock);
     view_scratch *s = b->scratch[--b->scratch_count];
     pthread_mutex_unlock(&b->lock);
-    cloob_status status = view_bytes(ctx, s, in->data, in->bytes, "the image", &b->limits, &b->view, NULL, it->rgb);
+    cloob_status status = view_of_bytes(ctx, s, in->data, in->bytes, "the image", &b->limits, &b->view, NULL, it->rgb);
     pthread_mutex_lock(&b->lock);
     b->scratch[b->scratch_count++] = s;
     pthread_cond_signal(&b->scratch_free);
