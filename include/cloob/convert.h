@@ -80,13 +80,6 @@ CLOOB_API cloob_status cloob_weights_describe(cloob_ctx *ctx, const char *in, co
 CLOOB_API cloob_status cloob_weights_verify(cloob_ctx *ctx, const char *path, bool *stored);
 CLOOB_API void cloob_convert_report_release(cloob_convert_report *r);
 
-enum { CLOOB_AVERAGE_MODELS = 64 };
-
-/* Writes (1 - alpha) path[0] + alpha mean(path[1..]) as a NATIVE file with the metadata of path[0]; sums are in double.
- * alpha below 0: equal weights. Fails if shapes or tokenizers differ; the error names the tensor or the file. */
-CLOOB_API cloob_status cloob_average(cloob_ctx *ctx, const char *const *path, int64_t models, double alpha,
-                                     const char *out);
-
 #ifdef __cplusplus
 }
 #endif

@@ -98,10 +98,10 @@ OP(AVGPOOL2_BWD, "avgpool2_bwd", shape_avgpool2_bwd, NULL) /* dy, x (for its sha
 /* GEMMs, layer norm, activations */
 OP(LINEAR, "linear", shape_linear, grad_linear)
 /* x (...,K), w (O,K) or (K,O), [bias (O) F32, on a GPU also of x's type], [res (...,O)] -> y (...,O) {transposed, fp8}:
- * with fp8 bf16 x and w are rounded to e4m3, each under a scale that is a power of two (nn/ref/linear.c); [rounded]
- * (op.h): x so rounded */
+ * with fp8 the rows of bf16 x and w are rounded to e4m3, each under its own scale (nn/ref/linear.c); [rounded]: x in
+ * 8 bits (op.h) */
 OP(LINEAR_DX, "linear_dx", shape_linear_dx, NULL)
-/* dy, w, x (for its shape) -> dx {transposed, fp8}: fp8 rounds dy to e5m2, w to e4m3; [rounded]: dy so rounded */
+/* dy, w, x (for its shape) -> dx {transposed} */
 OP(LINEAR_DW, "linear_dw", shape_linear_dw, NULL)
 /* dy, x, w (for its shape) -> dw F32, [dbias (O) F32] {transposed} */
 OP(ACT, "act", shape_act, grad_act)

@@ -141,12 +141,10 @@ static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *
     return model_config_check(ctx, c);
 }
 
-static bool is_vit(const model_config *c) { return c->family == MODEL_VIT; }
-
 static void set_optimizer(run *r)
 {
     const cloob_train_options *o = r->o;
-    bool vit = is_vit(&r->so.model);
+    bool vit = r->so.model.family == MODEL_VIT;
     r->plan.lr = o->lr >= 0 ? o->lr : 5e-4;
     r->so.beta1 = o->beta1 >= 0 ? o->beta1 : 0.9;
     r->so.beta2 = o->beta2 >= 0 ? o->beta2 : vit ? 0.98 : 0.999;
@@ -178,8 +176,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     CLOOB_TRY(check_own_loss(ctx, r));
     r->so.own = (step_loss){ o->loss, o->loss_user };
     CLOOB_TRY(precision_find(ctx, o->precision, true, &p));
-    r->so.compute = p.compute, r->so.fp8 = p.fp8 ? OP_FP8_FASTER : OP_FP8_NEVER;
-    CLOOB_TRY(step_check_precision(ctx, &r->so, r->dev));
+    r->so.compute = p.compute;
     r->so.batch = o->batch_size;
     r->so.accum = o->accum_freq;
     loss_method_from_name(o->method, &r->so.method);
@@ -320,20 +317,12 @@ static cloob_status write_params(cloob_ctx *ctx, run *r)
     o.image_resize_mode = resize_mode_name(r->so.model.view.mode);
     settings_put(&s, &o, SETTINGS_ALL);
     sbuf_printf(&s, "world_size: %d\nversion: %s\nthreads: %d\n", comm_size(r->c), cloob_version(), ctx->threads);
-    if (o.loss) sbuf_puts(&s, SETTINGS_OWN_LOSS "\n");
+    if (o.loss) sbuf_puts(&s, SETTINGS_OWN_LOSS ": True\n");
     machine_describe(&s, r->dev);
     cloob_status status = s.failed ? ctx_no_memory(ctx, s.len, "params.txt") : journal_params(ctx, r->log, s.data);
     sbuf_release(&s);
     o.device = r->o->device;
     return status == CLOOB_OK ? write_settings(ctx, r, &o) : status;
-}
-
-/* Drops the pending evaluation of a partial epoch, which `max_steps` ended: a run that continues evaluates the whole
- * epoch. */
-static void drop_partial_eval(run *r)
-{
-    bool part = r->at.pending.epoch > r->at.epoch;
-    if (part && (r->at.updates < r->plan.stop_at || run_ends_unfinished(r))) r->at.pending = (pending_eval){ 0 };
 }
 
 static cloob_status open_journal(cloob_ctx *ctx, run *r)
@@ -345,7 +334,9 @@ static cloob_status open_journal(cloob_ctx *ctx, run *r)
     snprintf(r->sum.run_dir, sizeof r->sum.run_dir, "%s", journal_dir(r->log));
     if (comm_rank(r->c) == 0) journal_tee_open(r->log, &r->tee);
     if (comm_rank(r->c) == 0) resume_clean(journal_checkpoints(r->log));
-    drop_partial_eval(r);
+    /* A run that continues a partial epoch, which `max_steps` ended, evaluates the whole epoch. */
+    bool partial = r->at.pending.epoch > r->at.epoch;
+    if (partial && (r->at.updates < r->plan.stop_at || run_ends_unfinished(r))) r->at.pending = (pending_eval){ 0 };
     if (r->o->resume) resume_real_name(journal_checkpoints(r->log), r->start.from, r->saved.path);
     if (r->o->resume && resume_is_inside(journal_checkpoints(r->log), r->start.from))
         CLOOB_TRY(journal_drop_results(ctx, r->log, max64(r->at.epoch, r->at.pending.epoch), r->at.results_bytes));
@@ -388,16 +379,6 @@ static cloob_status prepare_model(cloob_ctx *ctx, run *r)
     r->start.notes_before = r->start.notes.len;
     auto_options_rest(ctx, r);
     return set_step_options(ctx, r);
-}
-
-static cloob_status resume_from(cloob_ctx *ctx, run *r)
-{
-    CLOOB_TRY(checkpoint_read(ctx, r->start.from, r->s, &r->at));
-    snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", r->start.from);
-    if (r->at.seed != r->o->seed)
-        ctx_log(ctx, CLOOB_LOG_WARN, "the checkpoint was made with `seed` %lld: continuing with that seed",
-                (long long)r->at.seed);
-    return CLOOB_OK;
 }
 
 /* Only rank 0 validates. */
@@ -445,11 +426,15 @@ cloob_status run_make_step(cloob_ctx *ctx, run *r)
 static cloob_status fill_model(cloob_ctx *ctx, run *r)
 {
     cloob_status status;
-    if (r->o->resume) status = resume_from(ctx, r);
+    if (r->o->resume) status = checkpoint_read(ctx, r->start.from, r->s, &r->at);
     else if (r->start.has_given) status = params_load(ctx, step_params(r->s), &r->start.given);
     else status = params_init(ctx, step_params(r->s), (uint64_t)r->o->seed);
     if (status == CLOOB_OK && r->start.has_given && !r->o->resume)
         status = params_init_adapters(ctx, step_params(r->s), (uint64_t)r->o->seed);
+    if (r->o->resume) snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", r->start.from);
+    if (status == CLOOB_OK && r->o->resume && r->at.seed != r->o->seed)
+        ctx_log(ctx, CLOOB_LOG_WARN, "the checkpoint was made with `seed` %lld: continuing with that seed",
+                (long long)r->at.seed);
     if (r->start.has_given) weights_release(&r->start.given);
     r->start.has_given = false;
     return status;
@@ -504,14 +489,6 @@ static cloob_status divide_batch(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
-/* One line per chosen setting. */
-static void log_notes(cloob_ctx *ctx, run *r)
-{
-    char *rest = r->start.notes.data;
-    for (char *line; rest && (line = strsep(&rest, "\n"));)
-        if (*line) journal_line(ctx, r->log, "%s", line);
-}
-
 /* A run whose last restart cycle is cut short ends at a high learning rate. The paper's presets do, too. */
 static void describe_last_cycle(cloob_ctx *ctx, run *r)
 {
@@ -539,15 +516,6 @@ static void warn_early(cloob_ctx *ctx, run *r)
     describe_last_cycle(ctx, r);
 }
 
-static void describe_resumed(cloob_ctx *ctx, run *r)
-{
-    if (r->at.updates && !r->at.step_in_epoch)
-        journal_line(ctx, r->log, "resumed after epoch %lld", (long long)r->at.epoch);
-    else if (r->at.updates)
-        journal_line(ctx, r->log, "resumed in epoch %lld, after %lld of its steps", (long long)r->at.epoch + 1,
-                     (long long)r->at.step_in_epoch);
-}
-
 static void describe(cloob_ctx *ctx, run *r)
 {
     step_memory m = step_memory_of(r->s);
@@ -555,13 +523,13 @@ static void describe(cloob_ctx *ctx, run *r)
     int64_t each = r->o->batch_size * r->o->accum_freq;
     char parts[64] = "";
     if (r->o->accum_freq > 1) snprintf(parts, sizeof parts, " (in %lld micro-batches)", (long long)r->o->accum_freq);
-    log_notes(ctx, r);
+    char *notes = r->start.notes.data;
+    for (char *line; notes && (line = strsep(&notes, "\n"));) /* one for each chosen setting */
+        if (*line) journal_line(ctx, r->log, "%s", line);
     journal_line(ctx, r->log, "%s, %s, %s on %s, batch %lld = %d x %lld%s", r->so.model.name,
                  r->o->loss ? "a loss of the calling program" : r->o->method,
-                 r->so.compute == CLOOB_F32 ? "fp32"
-                 : r->so.fp8                ? "fp8"
-                                            : "bf16",
-                 r->dev->name, (long long)(each * comm_size(r->c)), comm_size(r->c), (long long)each, parts);
+                 r->so.compute == CLOOB_F32 ? "fp32" : "bf16", r->dev->name, (long long)(each * comm_size(r->c)),
+                 comm_size(r->c), (long long)each, parts);
     if (model_config_patches_kept(&r->so.model))
         journal_line(ctx, r->log, "patch dropout %g: training sees %lld of %lld patches of an image",
                      r->so.model.patch_dropout, (long long)model_config_patches_kept(&r->so.model),
@@ -590,7 +558,11 @@ static void describe(cloob_ctx *ctx, run *r)
                      r->o->memory);
     run_log_decoder(ctx, r, false);
     warn_early(ctx, r);
-    describe_resumed(ctx, r);
+    if (r->at.updates && !r->at.step_in_epoch)
+        journal_line(ctx, r->log, "resumed after epoch %lld", (long long)r->at.epoch);
+    else if (r->at.updates)
+        journal_line(ctx, r->log, "resumed in epoch %lld, after %lld of its steps", (long long)r->at.epoch + 1,
+                     (long long)r->at.step_in_epoch);
 }
 
 /* Finds mistakes in names before data is read and a vocabulary is trained. */
@@ -620,12 +592,13 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     CLOOB_TRY(comm_agree(ctx, r->c, check_memory(ctx, r)));
     CLOOB_TRY(run_make_step(ctx, r));
     CLOOB_TRY(comm_agree(ctx, r->c, fill_model(ctx, r)));
-    if (r->o->log_layers && comm_rank(r->c) == 0) CLOOB_TRY(layer_norms_create(ctx, step_params(r->s), &r->layers));
     CLOOB_TRY(comm_agree(ctx, r->c, run_open_loader(ctx, r)));
     place_in_epoch(ctx, r);
     if (!o->resume) r->at.seed = o->seed;
     step_set_draws(r->s, (uint64_t)r->at.seed, r->at.updates);
     CLOOB_TRY(comm_agree(ctx, r->c, open_journal(ctx, r)));
+    if (o->log_layers && comm_rank(r->c) == 0)
+        CLOOB_TRY(layer_norms_create(ctx, r->log, step_params(r->s), &r->layers));
     describe(ctx, r);
     r->saved.updates = r->at.updates;
     return comm_agree(ctx, r->c, loader_seek(ctx, r->batches, r->at.epoch, r->at.step_in_epoch));

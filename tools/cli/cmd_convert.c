@@ -60,7 +60,7 @@ static int run_average(const command *self, cloob_ctx *ctx)
     cloob_status status = CLOOB_OK;
     for (int i = 0; i < opt_words.count && status == CLOOB_OK; i++) status = opt_model_path(ctx, &opt_words.item[i]);
     if (status == CLOOB_OK)
-        status = cloob_average(ctx, opt_words.item, opt_words.count, opt_given("alpha") ? o.alpha : -1, o.out);
+        status = average_weights(ctx, opt_words.item, opt_words.count, opt_given("alpha") ? o.alpha : -1, o.out);
     if (status == CLOOB_OK) cli_result(J_OF(&o, out), J_INT("models", opt_words.count));
     return cli_exit(self, ctx, status);
 }

@@ -1,12 +1,5 @@
-/* The build without cairo: pages list numbers in place of charts; scenes and captions work, images do not. */
-#include "lab/report/chart.h"
+/* The build without cairo: scenes and captions work, images do not. */
 #include "lab/synth/synth.h"
-
-bool chart_draw(sbuf *out, const chart *c, chart_frame frame)
-{
-    (void)out, (void)c, (void)frame;
-    return false;
-}
 
 cloob_status synth_render(cloob_ctx *ctx, const synth_scene *s, int64_t size, uint8_t *rgb)
 {

@@ -1,5 +1,5 @@
-/* Reading a run's folder, and zero-shot results next to it. */
-#include "lab/report/run_files.h"
+/* Reading a run's folder, and zero-shot results next to it: files that may be damaged or absent. */
+#include "lab/run_files.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -45,7 +45,7 @@ static bool read_row(char *line, double *value, int64_t columns)
     return line == NULL;
 }
 
-static void read_lines(arena *a, char *text, table *t)
+static void read_lines(arena *a, char *text, tsv *t)
 {
     int64_t room = count_of(text, '\n') + 1;
     char *line = strsep(&text, "\n");
@@ -61,7 +61,7 @@ static void read_lines(arena *a, char *text, table *t)
 }
 
 /* A file that is absent leaves the table empty. */
-static cloob_status read_table(cloob_ctx *ctx, arena *a, run_files *r, const char *folder, const char *name, table *t)
+static cloob_status read_table(cloob_ctx *ctx, arena *a, const char *folder, const char *name, tsv *t)
 {
     char path[FILE_PATH], *text;
     CLOOB_TRY(file_in(ctx, folder, name, path));
@@ -69,11 +69,10 @@ static cloob_status read_table(cloob_ctx *ctx, arena *a, run_files *r, const cha
     if (text && *text) read_lines(a, text, t);
     else t->damaged = text != NULL;
     if (t->damaged) ctx_log(ctx, CLOOB_LOG_WARN, "%s: %lld damaged lines left out", path, (long long)t->damaged);
-    r->damaged += t->damaged;
     return CLOOB_OK;
 }
 
-int64_t table_find(const table *t, const char *name)
+int64_t tsv_find(const tsv *t, const char *name)
 {
     for (int64_t i = 0; i < t->columns; i++)
         if (strcmp(t->name[i], name) == 0) return i;
@@ -81,12 +80,12 @@ int64_t table_find(const table *t, const char *name)
 }
 
 /* A run that was resumed writes steps again that it had written before it was stopped: the later ones count. */
-static void drop_repeated(table *t)
+static void drop_repeated(tsv *t)
 {
-    int64_t step = table_find(t, "step"), kept = 0;
+    int64_t step = tsv_find(t, "step"), kept = 0;
     if (step < 0) return;
     for (int64_t i = 0; i < t->rows; i++) {
-        while (kept > 0 && table_at(t, kept - 1, step) >= table_at(t, i, step)) kept--;
+        while (kept > 0 && tsv_at(t, kept - 1, step) >= tsv_at(t, i, step)) kept--;
         memmove(t->value + kept * t->columns, t->value + i * t->columns, (size_t)t->columns * sizeof *t->value);
         kept++;
     }
@@ -95,17 +94,19 @@ static void drop_repeated(table *t)
 
 /* ---- params.txt ---------------------------------------------------------------------------------- */
 
-static cloob_status read_params(cloob_ctx *ctx, arena *a, run_files *r)
+cloob_status run_params_read(cloob_ctx *ctx, arena *a, const char *dir, run_param **out, int64_t *count)
 {
     char path[FILE_PATH], *text;
-    CLOOB_TRY(file_in(ctx, r->dir, "params.txt", path));
+    *out = NULL, *count = 0;
+    CLOOB_TRY(file_in(ctx, dir, "params.txt", path));
     CLOOB_TRY(text_of(ctx, a, path, &text));
-    if (text) r->param = must(arena_push(a, (size_t)(count_of(text, '\n') + 1) * sizeof *r->param));
+    if (text) *out = must(arena_push(a, (size_t)(count_of(text, '\n') + 1) * sizeof **out));
     for (char *line; (line = strsep(&text, "\n"));) {
         char *colon = strstr(line, ": ");
         if (!colon) continue;
         *colon = '\0';
-        r->param[r->params++] = (run_param){ line, colon + 2 };
+        colon[2 + strcspn(colon + 2, "\r")] = '\0';
+        (*out)[(*count)++] = (run_param){ line, colon + 2 };
     }
     return CLOOB_OK;
 }
@@ -119,26 +120,43 @@ const char *run_param_get(const run_files *r, const char *key)
 
 /* ---- results.jsonl ------------------------------------------------------------------------------- */
 
-static cloob_status read_results(cloob_ctx *ctx, arena *a, run_files *r)
+static cloob_status add_json_line(cloob_ctx *ctx, arena *a, const char *line, const char *name, json_lines *out)
 {
-    char path[FILE_PATH], *text;
+    json *root;
+    out->line = must(arena_grow(a, out->line, out->count, &out->room, 16, sizeof *out->line));
+    CLOOB_TRY(json_parse(ctx, a, line, strlen(line), name, &root));
+    if (root->kind != JSON_OBJECT)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: needs an object with the metrics of one run", name);
+    out->line[out->count++] = root;
+    return CLOOB_OK;
+}
+
+cloob_status json_lines_read(cloob_ctx *ctx, arena *a, const char *path, int64_t *damaged, json_lines *out)
+{
+    char *text;
     int64_t number = 1;
-    CLOOB_TRY(file_in(ctx, r->dir, "checkpoints/results.jsonl", path));
+    *out = (json_lines){ 0 };
     CLOOB_TRY(text_of(ctx, a, path, &text));
-    if (text) r->result = must(arena_push(a, (size_t)(count_of(text, '\n') + 1) * sizeof *r->result));
     for (char *line; (line = strsep(&text, "\n")); number++) {
         char name[FILE_PATH + 32];
-        json *root = NULL;
-        if (!*line) continue;
+        if (strspn(line, " \t\r") == strlen(line)) continue;
         snprintf(name, sizeof name, "%s, line %lld", path, (long long)number);
-        if (json_parse(ctx, a, line, strlen(line), name, &root) == CLOOB_OK && root->kind == JSON_OBJECT) {
-            r->result[r->results++] = root;
-            continue;
-        }
-        if (root) ctx_log(ctx, CLOOB_LOG_WARN, "%s: not an object; left out", name);
-        else ctx_log(ctx, CLOOB_LOG_WARN, "%s; left out", cloob_error(ctx));
-        r->damaged++;
+        cloob_status status = add_json_line(ctx, a, line, name, out);
+        if (status != CLOOB_OK && !damaged) return status;
+        if (status == CLOOB_OK) continue;
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s; left out", cloob_error(ctx));
+        ++*damaged;
     }
+    return CLOOB_OK;
+}
+
+cloob_status last_result_read(cloob_ctx *ctx, arena *a, const char *dir, const json **out)
+{
+    char path[FILE_PATH];
+    json_lines lines;
+    CLOOB_TRY(file_in(ctx, dir, "checkpoints/results.jsonl", path));
+    CLOOB_TRY(json_lines_read(ctx, a, path, NULL, &lines));
+    *out = lines.count ? lines.line[lines.count - 1] : NULL;
     return CLOOB_OK;
 }
 
@@ -159,6 +177,12 @@ static int by_epoch(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+cloob_status run_analysis_read(cloob_ctx *ctx, arena *a, const char *folder, run_analysis *out)
+{
+    CLOOB_TRY(read_table(ctx, a, folder, "eigenvalues.tsv", &out->eigenvalues));
+    return read_table(ctx, a, folder, "similarities.tsv", &out->similarities);
+}
+
 static cloob_status read_analyses(cloob_ctx *ctx, arena *a, run_files *r)
 {
     char folder[FILE_PATH], inside[FILE_PATH];
@@ -173,8 +197,8 @@ static cloob_status read_analyses(cloob_ctx *ctx, arena *a, run_files *r)
         run_analysis *it = &r->analysis[r->analyses++];
         *it = (run_analysis){ .epoch = epoch };
         status = file_in(ctx, folder, e->d_name, inside);
-        if (status == CLOOB_OK) status = read_table(ctx, a, r, inside, "eigenvalues.tsv", &it->eigenvalues);
-        if (status == CLOOB_OK) status = read_table(ctx, a, r, inside, "similarities.tsv", &it->similarities);
+        if (status == CLOOB_OK) status = run_analysis_read(ctx, a, inside, it);
+        r->damaged += it->eigenvalues.damaged + it->similarities.damaged;
     }
     if (d) closedir(d);
     if (r->analyses) qsort(r->analysis, (size_t)r->analyses, sizeof *r->analysis, by_epoch);
@@ -195,10 +219,15 @@ cloob_status run_files_read(cloob_ctx *ctx, arena *a, const char *dir, run_files
     const char *slash = strrchr(copy, '/');
     out->dir = copy;
     out->name = slash && slash[1] ? slash + 1 : copy;
-    CLOOB_TRY(read_params(ctx, a, out));
-    CLOOB_TRY(read_table(ctx, a, out, dir, "metrics.tsv", &out->metrics));
+    CLOOB_TRY(run_params_read(ctx, a, dir, &out->param, &out->params));
+    CLOOB_TRY(read_table(ctx, a, dir, "metrics.tsv", &out->metrics));
+    out->damaged = out->metrics.damaged;
     drop_repeated(&out->metrics);
-    CLOOB_TRY(read_results(ctx, a, out));
+    char results[FILE_PATH];
+    json_lines lines;
+    CLOOB_TRY(file_in(ctx, dir, "checkpoints/results.jsonl", results));
+    CLOOB_TRY(json_lines_read(ctx, a, results, &out->damaged, &lines));
+    out->result = lines.line, out->results = lines.count;
     CLOOB_TRY(read_analyses(ctx, a, out));
     out->method = run_param_get(out, "method");
     if (!out->params && !out->metrics.rows && !out->results && !out->analyses)

@@ -27,43 +27,33 @@ enum { EXAMPLES = 36, BARS = 5, IMAGE_BYTES = 512 << 10 };
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
-static void add_score(const page *p, grid *g, const char *set, const char *run, const json *scores, bool exported)
+static void add_score(const page *p, grid *g, const char *set, const char *run, const json *scores)
 {
     grid_text(g, set);
-    if (exported || p->runs > 1) grid_text(g, run);
+    if (p->runs > 1) grid_text(g, run);
     grid_number(g, json_get_number(scores, "n"));
     grid_share(g, json_get_number(scores, "top1"));
     grid_share(g, json_get_number(scores, "top5"));
     grid_share(g, json_get_number(scores, "mean_per_class"));
 }
 
-/* The page names the runs where there are several, the exported table always. A file about several sources has their
- * mean on top and each under "sets". */
-static grid table_of(const page *p, bool exported)
+/* A file about several sources has their mean on top and each under "sets". */
+static void put_scores(page *p)
 {
-    bool runs = exported || p->runs > 1;
-    grid g = { .columns = runs ? 6 : 5 };
+    grid g = { .columns = p->runs > 1 ? 6 : 5 };
     grid_text(&g, "set");
-    if (runs) grid_text(&g, "run");
+    if (p->runs > 1) grid_text(&g, "run");
     grid_texts(&g, "images", "top-1", "top-5", "mean per class");
     for (const score_file *f = p->scores.file; f < p->scores.file + p->scores.count; f++) {
         const json *sets = json_get(f->root, "sets");
         if (!json_get(f->root, "top1")) continue;
         for (const json *s = json_first(sets); s; s = s->next) {
             const char *data = json_text(s, "data"), *slash = data ? strrchr(data, '/') : NULL;
-            add_score(p, &g, slash && slash[1] ? slash + 1 : data, f->run, s, exported);
+            add_score(p, &g, slash && slash[1] ? slash + 1 : data, f->run, s);
         }
-        add_score(p, &g, sets ? "average" : f->set, f->run, f->root, exported);
+        add_score(p, &g, sets ? "average" : f->set, f->run, f->root);
     }
-    return g;
-}
-
-static void put_scores(page *p)
-{
-    grid shown = table_of(p, false), all = table_of(p, true);
-    export_grid(&p->files, "zero-shot", &all);
-    grid_release(&all);
-    page_grid(p, &shown);
+    page_grid(p, &g);
 }
 
 /* ---- examples ------------------------------------------------------------------------------------ */
@@ -95,17 +85,16 @@ static void put_image(page *p, const char *path)
     file_bytes_release(&bytes);
 }
 
-/* False: it has no label, or no probability. */
-static bool put_guess(page *p, const json *guess, const char *truth, bool first)
+/* One without a label or a probability is left out. */
+static void put_guess(page *p, const json *guess, const char *truth, bool first)
 {
     const char *label = json_text(guess, "label");
     double share = json_get_number(guess, "p");
-    if (!label || !isfinite(share)) return false;
+    if (!label || !isfinite(share)) return;
     html_put(&p->html,
              "<div class=\"guess%s%s\"><span>%s</span><span>%.1f&nbsp;%%</span><i style=\"width:%.1f%%\"></i></div>\n",
              first ? " top" : "", truth && strcmp(truth, label) == 0 ? " right" : "", label, 100 * share,
              100 * fmin(fmax(share, 0), 1));
-    return true;
 }
 
 /* An image in a folder that is called like one of the labels is of that class. */
@@ -122,8 +111,8 @@ static const char *truth_of(page *p, const json *one, const char *path)
     return NULL;
 }
 
-/* In the page, and in the exported table: a row for every label. */
-static bool put_example(page *p, const json *one, grid *rows)
+/* False: it is no example. */
+static bool put_example(page *p, const json *one)
 {
     const json *top = json_get(one, "top");
     const char *path = json_text(one, "image");
@@ -137,12 +126,7 @@ static bool put_example(page *p, const json *one, grid *rows)
     html_put(&p->html, "<p class=\"name\">%s", title);
     if (rank) html_put(&p->html, ", rank %lld", (long long)rank);
     sbuf_puts(&p->html, "</p>\n");
-    for (const json *g = top->child; g && shown < BARS; g = g->next, shown++) {
-        if (!put_guess(p, g, truth, shown == 0)) continue;
-        grid_texts(rows, title, json_text(g, "label"));
-        grid_printf(rows, "%.4f", json_get_number(g, "p"));
-        grid_number(rows, rank ? (double)rank : NAN);
-    }
+    for (const json *g = top->child; g && shown < BARS; g = g->next, shown++) put_guess(p, g, truth, shown == 0);
     sbuf_puts(&p->html, "</div>\n");
     return true;
 }
@@ -156,17 +140,13 @@ static const json *examples_in(const json *root)
 static void put_examples(page *p)
 {
     int64_t left = EXAMPLES;
-    grid rows = { .columns = 4 };
-    grid_texts(&rows, "image", "label", "probability", "rank");
     sbuf_puts(&p->html, "<h3>Examples</h3><p class=\"lead\">The five likeliest labels of an image. Green: "
                         "the right one, where it is known; its rank is its place among all labels.</p>"
                         "<div class=\"examples\">\n");
     for (int64_t i = 0; i < p->scores.count; i++)
         for (const json *e = json_first(examples_in(p->scores.file[i].root)); e && left > 0; e = e->next)
-            left -= put_example(p, e, &rows);
+            left -= put_example(p, e);
     sbuf_puts(&p->html, "</div>\n");
-    export_grid(&p->files, "zero-shot-examples", &rows);
-    grid_release(&rows);
 }
 
 void page_zeroshot(page *p)

@@ -31,9 +31,9 @@ enum { FIGURES = sizeof figures / sizeof *figures };
 static bool value_of(const run_files *r, const figure *f, double *out)
 {
     if (f->key) return run_last_result(r, f->key, out);
-    int64_t column = table_find(&r->metrics, f->metric);
+    int64_t column = tsv_find(&r->metrics, f->metric);
     if (column < 0 || !r->metrics.rows) return false;
-    *out = table_at(&r->metrics, r->metrics.rows - 1, column);
+    *out = tsv_at(&r->metrics, r->metrics.rows - 1, column);
     return isfinite(*out);
 }
 
@@ -47,15 +47,14 @@ static void put_tiles(page *p)
     sbuf_puts(&p->html, "</div>\n");
 }
 
-/* A row per run. used_only: without the numbers that no run has. */
-static grid table_of(const page *p, bool used_only)
+/* A row per run, without the numbers that no run has. */
+static void put_table(page *p)
 {
     grid g = { .columns = 2 };
     bool used[FIGURES] = { 0 };
     double value;
     grid_texts(&g, "run", "method");
     for (int i = 0; i < FIGURES; i++) {
-        used[i] = !used_only;
         for (int64_t k = 0; k < p->runs; k++) used[i] |= value_of(&p->run[k], &figures[i], &value);
         if (used[i]) grid_text(&g, figures[i].label), g.columns++;
     }
@@ -64,17 +63,49 @@ static grid table_of(const page *p, bool used_only)
         for (int i = 0; i < FIGURES; i++)
             if (used[i]) grid_number(&g, value_of(&p->run[k], &figures[i], &value) ? value : NAN);
     }
-    return g;
+    page_grid(p, &g);
 }
 
 void page_summary(page *p)
 {
-    grid all = table_of(p, false), shown = table_of(p, true);
-    export_grid(&p->files, "summary", &all);
     page_heading(p, "summary", "Summary", "Values at the last step and of the last validation.");
     if (p->runs == 1) put_tiles(p);
-    else grid_put(&shown, GRID_HTML, &p->html);
-    grid_release(&all), grid_release(&shown);
+    else put_table(p);
+}
+
+/* ---- the table of a sweep, from ablation.json next to the page ---------------------------------------- */
+
+static void add_ablation_row(grid *g, const json *metric)
+{
+    bool winner = false;
+    const char *best = json_text(metric, "best"), *better = json_text(metric, "better");
+    json_bool(json_get(metric, "significant"), &winner);
+    grid_printf(g, "%s%s", metric->key,
+                !better || strcmp(better, "none") == 0 ? ""
+                : strcmp(better, "low") == 0           ? " ↓"
+                                                       : " ↑");
+    for (const json *m = json_first(json_get(metric, "methods")); m; m = m->next) {
+        grid_text(g, json_text(m, "text"));
+        grid_bold(g, winner && best && strcmp(best, m->key) == 0);
+    }
+    grid_number(g, json_get_number(metric, "p"));
+}
+
+void page_ablation(page *p)
+{
+    const json *metrics = json_get(p->ablation, "metrics"), *first = metrics ? metrics->child : NULL;
+    const json *methods = first ? json_get(first, "methods") : NULL;
+    if (!methods || metrics->kind != JSON_OBJECT || methods->kind != JSON_OBJECT) return;
+    page_heading(p, "ablation", "Ablation",
+                 "Mean ± standard deviation over the seeds. Bold: better than each of the other methods by the "
+                 "two-sided Wilcoxon rank-sum test; p is the largest of those p-values. Without an arrow methods are "
+                 "not comparable by the number.");
+    grid g = { .columns = methods->count + 2 };
+    grid_text(&g, "");
+    for (const json *m = methods->child; m; m = m->next) grid_text(&g, m->key);
+    grid_text(&g, "p");
+    for (const json *m = first; m; m = m->next) add_ablation_row(&g, m);
+    page_grid(p, &g);
 }
 
 /* ---- settings ------------------------------------------------------------------------------------ */
@@ -123,14 +154,11 @@ void page_settings(page *p)
 
 /* ---- curves by step and by epoch ------------------------------------------------------------------- */
 
-static void add_metric(page *p, chart *c, int64_t run, const char *column, const char *name, int color, double scale)
+static void add_metric(const chart *c, chart_series *s, const tsv *t, const char *column, double scale)
 {
-    const table *t = &p->run[run].metrics;
-    int64_t x = table_find(t, "step"), y = table_find(t, column);
-    if (x < 0 || y < 0) return;
-    chart_series *s = chart_add(p->memory, c, name, color, t->rows);
-    page_join(p, run, s);
-    for (int64_t i = 0; i < t->rows; i++) chart_point(c, s, table_at(t, i, x), scale * table_at(t, i, y));
+    int64_t x = tsv_find(t, "step"), y = tsv_find(t, column);
+    for (int64_t i = 0; x >= 0 && y >= 0 && i < t->rows; i++)
+        chart_point(c, s, tsv_at(t, i, x), scale * tsv_at(t, i, y));
 }
 
 static void metric_chart(page *p, const char *title, const char *y_label, const char *column, bool log_y, double scale)
@@ -140,15 +168,17 @@ static void metric_chart(page *p, const char *title, const char *y_label, const 
                 .y_label = y_label,
                 .log_y = log_y,
                 .from_zero = !log_y && strcmp(column, "loss") != 0 };
-    for (int64_t i = 0; i < p->runs; i++) add_metric(p, &c, i, column, p->run[i].name, page_color(p, i), scale);
+    for (int64_t i = 0; i < p->runs; i++)
+        add_metric(&c, page_add(p, &c, i, p->run[i].metrics.rows), &p->run[i].metrics, column, scale);
     page_chart(p, &c);
 }
 
 static void terms_chart(page *p)
 {
+    const tsv *t = &p->run[0].metrics;
     chart c = { .title = "Terms of the loss", .x_label = "step", .y_label = "term" };
-    add_metric(p, &c, 0, "image_term", "image anchors", 0, 1);
-    add_metric(p, &c, 0, "text_term", "text anchors", 1, 1);
+    add_metric(&c, chart_add(p->memory, &c, "image anchors", 0, t->rows), t, "image_term", 1);
+    add_metric(&c, chart_add(p->memory, &c, "text anchors", 1, t->rows), t, "text_term", 1);
     page_chart(p, &c);
 }
 

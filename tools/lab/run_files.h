@@ -1,6 +1,7 @@
-/* A run's folder, read: settings, training metrics, validations, analyses. Everything is in the arena. */
-#ifndef REPORT_RUN_FILES_H
-#define REPORT_RUN_FILES_H
+/* What runs leave in their folders, read: settings, training metrics, validations, analyses, zero-shot results.
+ * Everything is in the arena. */
+#ifndef LAB_RUN_FILES_H
+#define LAB_RUN_FILES_H
 
 #include "core/json.h"
 #include "core/arena.h"
@@ -10,37 +11,39 @@
 
 /* Numbers in columns, from the tab-separated files a run leaves behind (metrics.tsv, eigenvalues.tsv,
  * similarities.tsv). */
-typedef struct table {
+typedef struct tsv {
     int64_t columns, rows;
     char **name;     /* (columns), of the header */
     double *value;   /* (rows, columns) */
     int64_t damaged; /* lines left out: too few columns, or not numbers */
-} table;
+} tsv;
 
-int64_t table_find(const table *t, const char *name); /* the column, or -1 */
+int64_t tsv_find(const tsv *t, const char *name); /* the column, or -1 */
 
-static inline double table_at(const table *t, int64_t row, int64_t column)
-{
-    return t->value[row * t->columns + column];
-}
+static inline double tsv_at(const tsv *t, int64_t row, int64_t column) { return t->value[row * t->columns + column]; }
 
-/* Zero-shot examples of a run, which the report writes to examples-validation.json in the run's folder and shows with
- * those of cloob classify: {"checkpoint", "examples": [{"image": a data URL, "truth": its caption, "rank" of that,
- * "top": [{"label": a caption, "p"}]}]}. Up to MAX_SAMPLES captions compete, evenly spread over the set. */
+/* A file with a JSON object on each line: a run's results.jsonl, or a sweep's. */
+typedef struct json_lines {
+    const json **line; /* (count) */
+    int64_t count, room;
+} json_lines;
 
-enum { MAX_SAMPLES = 2000 };
-
-/* d: a set with captions; the model has a tokenizer. Appends one JSON object. */
-cloob_status samples_json(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const char *checkpoint, sbuf *out);
+/* damaged NULL: a line that cannot be read fails; else it is left out, logged and counted. */
+cloob_status json_lines_read(cloob_ctx *ctx, arena *a, const char *path, int64_t *damaged, json_lines *out);
+/* The last line of a run's checkpoints/results.jsonl; *out NULL: the run was never validated. */
+cloob_status last_result_read(cloob_ctx *ctx, arena *a, const char *dir, const json **out);
 
 typedef struct run_param {
     const char *key, *value;
 } run_param;
 
+/* The lines "key: value" of params.txt in a run's folder; *out NULL: it has none. */
+cloob_status run_params_read(cloob_ctx *ctx, arena *a, const char *dir, run_param **out, int64_t *count);
+
 typedef struct run_analysis {
     int64_t epoch;
-    table eigenvalues;  /* index, x, y */
-    table similarities; /* from, to, matched, top10_unmatched, ... counts; 0 rows when there was one modality
+    tsv eigenvalues;  /* index, x, y */
+    tsv similarities; /* from, to, matched, top10_unmatched, ... counts; 0 rows when there was one modality
                            alone */
 } run_analysis;
 
@@ -48,13 +51,16 @@ typedef struct run_files {
     const char *dir, *name, *method;
     run_param *param;
     int64_t params;
-    table metrics;       /* step, epoch, loss, ...; rows in order of step, repeated steps of a resumed run once */
+    tsv metrics;         /* step, epoch, loss, ...; rows in order of step, repeated steps of a resumed run once */
     const json **result; /* one object per validation */
     int64_t results;
     run_analysis *analysis; /* in order of epoch */
     int64_t analyses;
     int64_t damaged; /* lines left out of all files */
 } run_files;
+
+/* eigenvalues.tsv and similarities.tsv of a folder that analysis_write filled; those that are absent are empty. */
+cloob_status run_analysis_read(cloob_ctx *ctx, arena *a, const char *folder, run_analysis *out);
 
 /* A folder that is absent or holds nothing of a run is an error. What is damaged is left out, counted and
  * logged. */
