@@ -1,4 +1,4 @@
-/* Blocks of rows in any floating type, tiles of their similarities, and the device that computes. */
+/* Blocks of rows in any floating type and tiles of their similarities. */
 #include "eval/rows.h"
 
 #include <math.h>
@@ -310,20 +310,4 @@ cloob_status nearest_rows(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b
     cloob_status status = tiles_run(ctx, a, b, TILES_ALL, &(tile_visitor){ offer_tile, sort_rows, &s });
     free(s.found);
     return status;
-}
-
-/* ---- the device ------------------------------------------------------------------------------ */
-
-static const double WORTH_A_GPU = 2e11; /* a second of two cores; a GPU takes as long to start */
-
-cloob_status eval_device_open(cloob_ctx *ctx, const char *name, double flops, device **out)
-{
-    *out = NULL;
-    if (!name || strcmp(name, "cpu") == 0 || strcmp(name, "ref") == 0) return CLOOB_OK;
-    if (strcmp(name, "auto") == 0 && (flops < WORTH_A_GPU || device_cuda_count() == 0)) return CLOOB_OK;
-    CLOOB_TRY(device_open(ctx, name, out));
-    if ((*out)->backend == BACKEND_CUDA) return CLOOB_OK;
-    device_close(*out);
-    *out = NULL;
-    return CLOOB_OK;
 }

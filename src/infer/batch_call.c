@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/limits.h"
-#include "core/needs.h"
 #include "model/tower.h"
 
 enum { IMAGES_AT_ONCE = 16, TEXTS_AT_ONCE = 256 }; /* inputs of one call in the queue: bounds its memory */
@@ -33,7 +32,7 @@ void batcher_release_tokenizer(batcher *b) { pthread_rwlock_unlock(&b->model_loc
 /* ---- preparing an input: model_lock is held for reading ----------------------------------------------- */
 
 /* start, ids, end, zeros; ids that begin with the start are taken as they are. */
-static cloob_status row_of_ids(cloob_ctx *ctx, const batcher *b, const cloob_batch_input *in, int32_t *row)
+static cloob_status row_of_ids(cloob_ctx *ctx, const batcher *b, const batch_input *in, int32_t *row)
 {
     int64_t T = b->facts.context, vocab = b->facts.vocab, at = 0;
     int32_t start = b->tok ? tokenizer_start_id(b->tok) : (int32_t)vocab - 2;
@@ -50,12 +49,11 @@ static cloob_status row_of_ids(cloob_ctx *ctx, const batcher *b, const cloob_bat
     return CLOOB_OK;
 }
 
-static cloob_status refuse_long(cloob_ctx *ctx, const batcher *b, const cloob_batch_input *in)
+static cloob_status refuse_long(cloob_ctx *ctx, const batcher *b, const batch_input *in)
 {
     int64_t count = in->count, T = b->facts.context;
     int32_t *ids = NULL;
-    if (in->kind == CLOOB_BATCH_TEXT)
-        CLOOB_TRY(tokenizer_encode(ctx, b->tok, in->text, strlen(in->text), &ids, &count));
+    if (in->kind == BATCH_TEXT) CLOOB_TRY(tokenizer_encode(ctx, b->tok, in->text, strlen(in->text), &ids, &count));
     free(ids);
     if (count + 2 <= T) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
@@ -63,29 +61,28 @@ static cloob_status refuse_long(cloob_ctx *ctx, const batcher *b, const cloob_ba
                     (long long)T);
 }
 
-static cloob_status prepare_text(cloob_ctx *ctx, const batcher *b, const cloob_batch_input *in,
-                                 const cloob_batch_options *o, batch_item *it)
+static cloob_status prepare_text(cloob_ctx *ctx, const batcher *b, const batch_input *in, const batch_options *o,
+                                 batch_item *it)
 {
     int64_t T = b->facts.context;
     it->text = true;
     it->tokens = calloc((size_t)T + 1, sizeof *it->tokens);
     if (!it->tokens) return ctx_no_memory(ctx, (size_t)T * sizeof *it->tokens, "tokens");
-    if (in->kind == CLOOB_BATCH_TEXT) CLOOB_TRY(need_tokenizer(ctx, b));
+    if (in->kind == BATCH_TEXT) CLOOB_TRY(need_tokenizer(ctx, b));
     if (o->refuse_long) CLOOB_TRY(refuse_long(ctx, b, in));
-    if (in->kind == CLOOB_BATCH_TOKENS) CLOOB_TRY(row_of_ids(ctx, b, in, it->tokens));
+    if (in->kind == BATCH_TOKENS) CLOOB_TRY(row_of_ids(ctx, b, in, it->tokens));
     else CLOOB_TRY(tokenizer_encode_row(ctx, b->tok, in->text, strlen(in->text), T, it->tokens));
     bool classes = strncmp(b->facts.device, "cpu", 3) == 0 && !b->packs_texts;
     it->length = classes ? encoder_text_steps(&b->shape, it->tokens) : 0;
     return CLOOB_OK;
 }
 
-static cloob_status prepare_image(cloob_ctx *ctx, batcher *b, const cloob_batch_input *in, batch_item *it,
-                                  cloob_batch_rows *rows)
+static cloob_status prepare_image(cloob_ctx *ctx, batcher *b, const batch_input *in, batch_item *it, batch_rows *rows)
 {
     size_t bytes = (size_t)(b->view.size * b->view.size * 3);
     it->rgb = malloc(bytes);
     if (!it->rgb) return ctx_no_memory(ctx, bytes, "an image");
-    if (in->kind == CLOOB_BATCH_IMAGE_RGB) {
+    if (in->kind == BATCH_IMAGE_RGB) {
         if (in->bytes != bytes)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%zu bytes of pixels: the model takes %lld x %lld x 3", in->bytes,
                             (long long)b->view.size, (long long)b->view.size);
@@ -97,7 +94,7 @@ static cloob_status prepare_image(cloob_ctx *ctx, batcher *b, const cloob_batch_
     while (b->scratch_count == 0) pthread_cond_wait(&b->scratch_free, &b->lock);
     view_scratch *s = b->scratch[--b->scratch_count];
     pthread_mutex_unlock(&b->lock);
-    cloob_status status = view_eval_bytes(ctx, s, in->data, in->bytes, "the image", &b->limits, &b->view, it->rgb);
+    cloob_status status = view_bytes(ctx, s, in->data, in->bytes, "the image", &b->limits, &b->view, NULL, it->rgb);
     pthread_mutex_lock(&b->lock);
     b->scratch[b->scratch_count++] = s;
     pthread_cond_signal(&b->scratch_free);
@@ -105,13 +102,10 @@ static cloob_status prepare_image(cloob_ctx *ctx, batcher *b, const cloob_batch_
     return status;
 }
 
-static bool is_text(const cloob_batch_input *in)
-{
-    return in->kind == CLOOB_BATCH_TEXT || in->kind == CLOOB_BATCH_TOKENS;
-}
+static bool is_text(const batch_input *in) { return in->kind == BATCH_TEXT || in->kind == BATCH_TOKENS; }
 
-static cloob_status prepare(cloob_ctx *ctx, batcher *b, const cloob_batch_input *in, const cloob_batch_options *o,
-                            cloob_batch_rows *rows, batch_item *it)
+static cloob_status prepare(cloob_ctx *ctx, batcher *b, const batch_input *in, const batch_options *o, batch_rows *rows,
+                            batch_item *it)
 {
     CLOOB_TRY(model_config_need(ctx, &b->shape, is_text(in)));
     double begin = clock_seconds();
@@ -186,7 +180,7 @@ static void await(batcher *b, batch_call *call, double until)
 
 /* Some of the inputs of one call. */
 typedef struct piece {
-    const cloob_batch_input *in;
+    const batch_input *in;
     int64_t first, n, of;
     bool all_tokens;    /* of one text */
     int64_t generation; /* of the model that the first piece was prepared for */
@@ -195,7 +189,7 @@ typedef struct piece {
 } piece;
 
 /* The first piece allocates the rows; the model must stay the same for the others. */
-static cloob_status make_rows(cloob_ctx *ctx, const batcher *b, piece *p, cloob_batch_rows *rows)
+static cloob_status make_rows(cloob_ctx *ctx, const batcher *b, piece *p, batch_rows *rows)
 {
     if (rows->data && p->generation != b->generation)
         return ctx_fail(ctx, CLOOB_ERR_BUSY, "the model was replaced meanwhile; try again");
@@ -208,8 +202,7 @@ static cloob_status make_rows(cloob_ctx *ctx, const batcher *b, piece *p, cloob_
     return rows->data ? CLOOB_OK : ctx_no_memory(ctx, bytes, "embeddings");
 }
 
-static cloob_status prepare_piece(cloob_ctx *ctx, batcher *b, piece *p, const cloob_batch_options *o,
-                                  cloob_batch_rows *rows)
+static cloob_status prepare_piece(cloob_ctx *ctx, batcher *b, piece *p, const batch_options *o, batch_rows *rows)
 {
     announce(b, 1);
     cloob_status status = make_rows(ctx, b, p, rows);
@@ -226,8 +219,8 @@ static cloob_status prepare_piece(cloob_ctx *ctx, batcher *b, piece *p, const cl
     return status;
 }
 
-static cloob_status encode_piece(cloob_ctx *ctx, batcher *b, piece *p, const cloob_batch_options *o, double until,
-                                 cloob_batch_rows *rows)
+static cloob_status encode_piece(cloob_ctx *ctx, batcher *b, piece *p, const batch_options *o, double until,
+                                 batch_rows *rows)
 {
     memset(p->item, 0, (size_t)p->n * sizeof *p->item);
     p->call = (batch_call){ .left = p->n };
@@ -248,7 +241,7 @@ static cloob_status encode_piece(cloob_ctx *ctx, batcher *b, piece *p, const clo
 }
 
 /* Number of inputs of the next piece: texts are small, images are not. */
-static int64_t piece_of(const cloob_batch_input *in, int64_t left)
+static int64_t piece_of(const batch_input *in, int64_t left)
 {
     int64_t n = 0, images = 0;
     for (; n < left && n < TEXTS_AT_ONCE; n++) {
@@ -258,47 +251,46 @@ static int64_t piece_of(const cloob_batch_input *in, int64_t left)
     return n;
 }
 
-static cloob_status encode_all(cloob_ctx *ctx, batcher *b, const cloob_batch_input *in, int64_t n, bool all_tokens,
-                               const cloob_batch_options *o, cloob_batch_rows *out)
+static cloob_status encode_all(cloob_ctx *ctx, batcher *b, const batch_input *in, int64_t n, bool all_tokens,
+                               const batch_options *o, batch_rows *out)
 {
     double until = o->timeout_ms > 0 ? clock_seconds() + 1e-3 * (double)o->timeout_ms : 0;
     piece *p = malloc(sizeof *p);
     cloob_status status = p ? CLOOB_OK : ctx_no_memory(ctx, sizeof *p, "inputs");
-    *out = (cloob_batch_rows){ .n = n };
+    *out = (batch_rows){ .n = n };
     for (int64_t i = 0; i < n && status == CLOOB_OK; i += p->n) {
         p->in = in + i, p->first = i, p->n = piece_of(in + i, n - i), p->of = n, p->all_tokens = all_tokens;
         status = encode_piece(ctx, b, p, o, until, out);
     }
     free(p);
-    if (status != CLOOB_OK) cloob_batch_rows_release(out);
+    if (status != CLOOB_OK) batch_rows_release(out);
     return status;
 }
 
-cloob_status cloob_batcher_encode(cloob_ctx *ctx, cloob_batcher *b, const cloob_batch_input *in, int64_t n,
-                                  const cloob_batch_options *o, cloob_batch_rows *out)
+cloob_status batcher_encode(cloob_ctx *ctx, batcher *b, const batch_input *in, int64_t n, const batch_options *o,
+                            batch_rows *out)
 {
-    API_NEEDS(ctx, b && in && out);
-    static const cloob_batch_options defaults = { .what = CLOOB_UNIT };
+    static const batch_options defaults = { .what = CLOOB_UNIT };
     if (!o) o = &defaults;
-    *out = (cloob_batch_rows){ 0 };
+    *out = (batch_rows){ 0 };
     if (n < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "there is nothing to embed");
     if (o->what == CLOOB_FEATURES) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "features are not batched");
     return encode_all(ctx, b, in, n, false, o, out);
 }
 
-cloob_status batcher_encode_tokens(cloob_ctx *ctx, batcher *b, const cloob_batch_input *in,
-                                   const cloob_batch_options *o, cloob_batch_rows *out)
+cloob_status batcher_encode_tokens(cloob_ctx *ctx, batcher *b, const batch_input *in, const batch_options *o,
+                                   batch_rows *out)
 {
-    *out = (cloob_batch_rows){ 0 };
+    *out = (batch_rows){ 0 };
     if (!is_text(in)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "only texts have tokens");
     CLOOB_TRY(encode_all(ctx, b, in, 1, true, o, out));
     out->n = out->tokens;
     return CLOOB_OK;
 }
 
-void cloob_batch_rows_release(cloob_batch_rows *r)
+void batch_rows_release(batch_rows *r)
 {
     if (!r) return;
     free(r->data);
-    *r = (cloob_batch_rows){ 0 };
+    *r = (batch_rows){ 0 };
 }

@@ -7,30 +7,29 @@
 #include <string.h>
 
 #include "core/limits.h"
-#include "core/needs.h"
 #include "core/pool.h"
 #include "tensor/precision.h"
 
 /* ---- statistics -------------------------------------------------------------------------------------- */
 
-static const double bounds[CLOOB_LATENCY_BUCKETS] = { 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+static const double bounds[LATENCY_BUCKETS] = { 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                                       0.25,   0.5,   1,      2.5,   5,    10,    30,   INFINITY };
 
-double latency_bound(int i) { return i >= 0 && i < CLOOB_LATENCY_BUCKETS ? bounds[i] : 0; }
+double latency_bound(int i) { return i >= 0 && i < LATENCY_BUCKETS ? bounds[i] : 0; }
 
-void latency_add(cloob_latency *h, double seconds)
+void latency_add(latency_histogram *h, double seconds)
 {
     int i = 0;
-    while (i + 1 < CLOOB_LATENCY_BUCKETS && seconds > bounds[i]) i++;
+    while (i + 1 < LATENCY_BUCKETS && seconds > bounds[i]) i++;
     h->count[i]++;
     h->total++;
     h->sum_s += seconds;
 }
 
-void cloob_batcher_get_stats(cloob_batcher *b, cloob_batcher_stats *out)
+void batcher_get_stats(batcher *b, batcher_stats *out)
 {
     if (!out) return;
-    *out = (cloob_batcher_stats){ 0 };
+    *out = (batcher_stats){ 0 };
     if (!b) return;
     pthread_mutex_lock(&b->lock);
     *out = b->stats;
@@ -179,7 +178,7 @@ static cloob_status encode(batcher *b, const batch_item *first, int64_t n)
 static void count_batch(batcher *b, bool text, int64_t n, double seconds)
 {
     int bucket = 0;
-    while (bucket + 1 < CLOOB_BATCH_BUCKETS && (INT64_C(1) << bucket) < n) bucket++;
+    while (bucket + 1 < BATCH_BUCKETS && (INT64_C(1) << bucket) < n) bucket++;
     b->stats.batch_size[text][bucket]++;
     b->stats.batches[text]++;
     b->stats.rows[text] += n;
@@ -301,16 +300,13 @@ static void *encoder_main(void *arg)
 
 /* ---- life cycle ---------------------------------------------------------------------------------- */
 
-void cloob_batcher_options_init_size(cloob_batcher_options *o, size_t size)
+void batcher_options_init(batcher_options *o)
 {
-    cloob_batcher_options d = {
-        .max_batch = 32, .max_wait_us = 2000, .max_queue = 4096, .max_pixels = IMAGE_MAX_PIXELS
-    };
-    cloob_model_options_init(&d.model);
-    options_write(o, size, &d, sizeof d);
+    *o = (batcher_options){ .max_batch = 32, .max_wait_us = 2000, .max_queue = 4096, .max_pixels = IMAGE_MAX_PIXELS };
+    cloob_model_options_init(&o->model);
 }
 
-static cloob_status check_options(cloob_ctx *ctx, const cloob_batcher_options *o)
+static cloob_status check_options(cloob_ctx *ctx, const batcher_options *o)
 {
     precision p;
     CLOOB_TRY(precision_find(ctx, o->model.precision, false, &p));
@@ -349,7 +345,7 @@ static void release(batcher *b)
     free(b);
 }
 
-static cloob_status fill(cloob_ctx *ctx, batcher *b, const char *path, const cloob_batcher_options *o)
+static cloob_status fill(cloob_ctx *ctx, batcher *b, const char *path, const batcher_options *o)
 {
     cloob_ctx_options c = { .size = sizeof c,
                             .threads = ctx->threads,
@@ -383,12 +379,12 @@ static cloob_status await_model(cloob_ctx *ctx, batcher *b)
     return status;
 }
 
-cloob_status cloob_batcher_create(cloob_ctx *ctx, const char *path, const cloob_batcher_options *o, cloob_batcher **out)
+cloob_status batcher_create(cloob_ctx *ctx, const char *path, const batcher_options *o, batcher **out)
 {
-    API_NEEDS(ctx, path && out);
     *out = NULL;
-    OPTIONS_READ(ctx, cloob_batcher_options, o);
-    OPTIONS_ROOM(ctx, cloob_batcher_options, o, model);
+    batcher_options defaults;
+    batcher_options_init(&defaults);
+    if (!o) o = &defaults;
     CLOOB_TRY(check_options(ctx, o));
     batcher *b = calloc(1, sizeof *b);
     if (!b) return ctx_no_memory(ctx, sizeof *b, "a batching encoder");
@@ -403,7 +399,7 @@ cloob_status cloob_batcher_create(cloob_ctx *ctx, const char *path, const cloob_
     return status;
 }
 
-void cloob_batcher_destroy(cloob_batcher *b)
+void batcher_destroy(batcher *b)
 {
     if (!b) return;
     pthread_mutex_lock(&b->lock);
@@ -414,9 +410,8 @@ void cloob_batcher_destroy(cloob_batcher *b)
     release(b);
 }
 
-cloob_status cloob_batcher_reload(cloob_ctx *ctx, cloob_batcher *b)
+cloob_status batcher_reload(cloob_ctx *ctx, batcher *b)
 {
-    API_NEEDS(ctx, b);
     pthread_mutex_lock(&b->lock);
     b->reload = b->reloading = true;
     pthread_cond_signal(&b->work);
@@ -424,7 +419,7 @@ cloob_status cloob_batcher_reload(cloob_ctx *ctx, cloob_batcher *b)
     return await_model(ctx, b);
 }
 
-void cloob_batcher_get_facts(cloob_batcher *b, cloob_model_facts *out)
+void batcher_get_facts(batcher *b, cloob_model_facts *out)
 {
     if (!b || !out) return;
     pthread_rwlock_rdlock(&b->model_lock);

@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "infer/batcher.h"
+#include "infer/model_file.h"
 
 typedef struct batch_call { /* a caller that waits for several items */
     pthread_cond_t ended;
@@ -31,8 +32,8 @@ struct batch_item {
     double queued_at;
 };
 
-struct cloob_batcher {
-    cloob_batcher_options o; /* its strings are in `strings` */
+struct batcher {
+    batcher_options o; /* its strings are in `strings` */
     const char *path;
 
     pthread_rwlock_t model_lock;
@@ -53,7 +54,7 @@ struct cloob_batcher {
     bool stop, reload, reloading;
     cloob_status reload_status;
     char reload_error[512];
-    cloob_batcher_stats stats;
+    batcher_stats stats;
     view_scratch **scratch; /* those that are free */
     int scratch_count;
 

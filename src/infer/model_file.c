@@ -84,9 +84,9 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const cloob
     }
     CLOOB_TRY(device_open(ctx, o->device ? o->device : "auto", &m->dev));
     precision_settle(ctx, m->dev, &p);
-    m->compute = p.compute, m->int8 = p.int8, m->fp8 = p.fp8_rows;
+    m->compute = p.compute, m->int8 = p.int8, m->fp8 = p.fp8;
     encoder_options encode = {
-        .compute = p.compute, .int8 = p.int8, .fp8 = p.fp8_rows, .invariant = o->invariant, .batch = o->batch
+        .compute = p.compute, .int8 = p.int8, .fp8 = p.fp8, .invariant = o->invariant, .batch = o->batch
     };
     cloob_status status = interchange_read(ctx, path, &io, &w, &report);
     if (status == CLOOB_OK) {
@@ -202,7 +202,7 @@ static cloob_status view_file(cloob_ctx *ctx, const model *m, view_scratch *s, c
 {
     file_bytes bytes;
     CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
-    cloob_status status = view_eval_bytes(ctx, s, bytes.data, bytes.size, path, &m->limits, &m->view, rgb);
+    cloob_status status = view_bytes(ctx, s, bytes.data, bytes.size, path, &m->limits, &m->view, NULL, rgb);
     file_bytes_release(&bytes);
     return status;
 }
@@ -216,12 +216,12 @@ static cloob_status view_one(cloob_ctx *ctx, const view_job *j, view_scratch *s,
     snprintf(name, sizeof name, "image %lld", (long long)(j->first + i));
     if (!in->data) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has neither a path nor data", name);
     if (in->width == 0 && in->height == 0)
-        return view_eval_bytes(ctx, s, in->data, in->bytes, name, &m->limits, &m->view, rgb);
+        return view_bytes(ctx, s, in->data, in->bytes, name, &m->limits, &m->view, NULL, rgb);
     if (in->width < 1 || in->height < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %lld x %lld pixels", name, (long long)in->width,
                         (long long)in->height);
     image im = { .rgb = (uint8_t *)(uintptr_t)in->data, .width = in->width, .height = in->height }; /* only read */
-    return transform_eval(ctx, &im, &m->view, rgb);
+    return view_image(ctx, s, &im, &m->view, NULL, rgb);
 }
 
 static void view_range(void *arg, int64_t begin, int64_t end, int thread)

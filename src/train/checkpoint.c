@@ -157,15 +157,6 @@ static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, c
     return set_number(ctx, w, "scale_hopfield", m->beta);
 }
 
-static cloob_status add_history(cloob_ctx *ctx, weights *w, step *s)
-{
-    tensor t = TENSOR(CLOOB_F32, NULL, step_history_count(s));
-    if (tensor_count(&t) == 0) return CLOOB_OK;
-    CLOOB_TRY(alloc_tensor(ctx, w, &t));
-    CLOOB_TRY(step_history(ctx, s, t.data, false));
-    return weights_add(ctx, w, "train.history", &t);
-}
-
 cloob_status checkpoint_gather(cloob_ctx *ctx, step *s, const run_position *at, const checkpoint_meta *meta, weights *w)
 {
     step_state st = step_get_state(s);
@@ -176,7 +167,6 @@ cloob_status checkpoint_gather(cloob_ctx *ctx, step *s, const run_position *at, 
     CLOOB_TRY(add_block(ctx, w, p, "v", st.v));
     CLOOB_TRY(add_block(ctx, w, p, "ema", st.ema));
     CLOOB_TRY(hopfield_memory_save(ctx, step_stored(s), w));
-    CLOOB_TRY(add_history(ctx, w, s));
     return add_meta(ctx, w, &st, at, meta);
 }
 
@@ -309,17 +299,6 @@ static learned_scalar read_scalar(const weights *w, const char *name)
                              .v = get_number(w, scalar_key(key, name, ".v")) };
 }
 
-/* With a file without it, or of a run with other kernels, a step starts without history. */
-static cloob_status load_history(cloob_ctx *ctx, const weights *w, step *s)
-{
-    const tensor *t = weights_find(w, "train.history");
-    int64_t n = step_history_count(s);
-    if (!t || t->dtype != CLOOB_F32 || tensor_count(t) != n || n == 0) return CLOOB_OK;
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(((const float *)t->data)[i])) return CLOOB_OK;
-    return step_history(ctx, s, t->data, true);
-}
-
 cloob_status checkpoint_apply(cloob_ctx *ctx, const weights *w, const char *path, step *s, run_position *at)
 {
     params *p = step_params(s);
@@ -340,7 +319,6 @@ cloob_status checkpoint_apply(cloob_ctx *ctx, const weights *w, const char *path
     for (int k = 0; k < 3; k++)
         if (block[k]) CLOOB_TRY(load_block(ctx, w, path, p, kind[k], block[k]));
     CLOOB_TRY(hopfield_memory_load(ctx, step_stored(s), w, path));
-    CLOOB_TRY(load_history(ctx, w, s));
     return step_set_scalars(ctx, s, &scalars, count);
 }
 

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -34,6 +35,30 @@ static cloob_status open_log(cloob_ctx *ctx, journal *j, const char *name, FILE 
     *out = fopen(path, "a");
     cloob_status status = *out ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
     free(path);
+    return status;
+}
+
+/* A folder that came from elsewhere may contain links. Nothing is written through one that leads out of its folder; links
+ * to folders are followed. */
+static cloob_status refuse_links(cloob_ctx *ctx, const char *folder, int depth)
+{
+    char target[PATH_MAX];
+    struct stat st;
+    cloob_status status = CLOOB_OK;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && status == CLOOB_OK && (e = readdir(d));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        char *path = file_join(folder, e->d_name);
+        ssize_t n = path ? readlink(path, target, sizeof target) : -1;
+        bool is_folder = path && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+        if (!path) status = ctx_no_memory(ctx, 256, folder);
+        else if (n > 0 && !is_folder && memchr(target, '/', (size_t)n))
+            status =
+                ctx_fail(ctx, CLOOB_ERR_IO, "%s: a link out of the run's folder is not written to; remove it", path);
+        else if (n < 0 && is_folder && depth) status = refuse_links(ctx, path, depth - 1);
+        free(path);
+    }
+    if (d) closedir(d);
     return status;
 }
 
@@ -128,6 +153,7 @@ static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bo
     bool exists = mode == JOURNAL_NEW && file_exists(j->dir);
     if (exists) CLOOB_TRY(refuse_taken(ctx, j));
     CLOOB_TRY(file_make_dirs(ctx, j->checkpoints));
+    CLOOB_TRY(refuse_links(ctx, j->dir, 3));
     CLOOB_TRY(take_lock(ctx, j));
     if (exists) clear_failed(j);
     j->results = file_join(j->checkpoints, "results.jsonl");

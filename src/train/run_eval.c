@@ -137,9 +137,9 @@ static void put_change(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, co
 static cloob_status put_analysis(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, const cloob_matrix *images,
                                  const cloob_matrix *texts)
 {
-    cloob_analysis a;
+    embedding_analysis a;
     char folder[1200];
-    cloob_status status = cloob_analyze(ctx, &a, images, texts, 0.99);
+    cloob_status status = analyze_matrices(ctx, &a, images, texts, 0.99);
     if (status == CLOOB_OK) {
         journal_put(r->log, line, epoch, "image_ajne", a.x.ajne);
         journal_put(r->log, line, epoch, "text_ajne", a.y.ajne);
@@ -151,7 +151,7 @@ static cloob_status put_analysis(cloob_ctx *ctx, run *r, json_out *line, int64_t
         status = file_make_dirs(ctx, folder);
         if (status == CLOOB_OK) status = analysis_write(ctx, &a, NULL, folder);
     }
-    cloob_analysis_release(&a);
+    analysis_release(&a);
     return status;
 }
 

@@ -165,9 +165,8 @@ static cloob_status report_divergence(cloob_ctx *ctx, const run *r, double lr, c
     if (status != CLOOB_ERR_NUMERIC) return status;
     return ctx_fail(
         ctx, status,
-        "training diverged at step %lld (learning rate %g, loss before %g): %s; lower lr or lengthen warmup%s",
-        (long long)r->at.updates + 1, lr, r->sum.loss, cloob_error(ctx),
-        r->so.fp8 ? ", or use `precision` amp_bf16" : "");
+        "training diverged at step %lld (learning rate %g, loss before %g): %s; lower lr or lengthen warmup",
+        (long long)r->at.updates + 1, lr, r->sum.loss, cloob_error(ctx));
 }
 
 static void report_step(const run *r, const step_result *s, double lr)
@@ -425,6 +424,8 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     OPTIONS_READ(ctx, cloob_train_options, o);
     OPTIONS_ROOM(ctx, cloob_train_options, o, data);
     run r;
+    run_settings *resumed;
+    CLOOB_TRY(run_settings_apply(ctx, &o_read, &resumed));
     cloob_status status = run_open(ctx, &r, o);
     bool nothing_left = status == CLOOB_OK && o->resume && r.at.updates >= r.plan.stop_at && !run_ends_unfinished(&r);
     if (status == CLOOB_OK) {
@@ -446,5 +447,6 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     report_end(ctx, &r, status);
     if (summary) *summary = r.sum;
     run_close(ctx, &r);
+    run_settings_close(resumed);
     return status;
 }

@@ -12,6 +12,7 @@
 #include "model/interchange.h"
 #include "model/weights.h"
 #include "infer/embed_data.h"
+#include "infer/model_file.h"
 #include "tensor/device.h"
 #include "tensor/precision.h"
 #include "train/checkpoint.h"
@@ -55,15 +56,14 @@ static cloob_status train_tokenizer(cloob_ctx *ctx, run *r)
     return status;
 }
 
-/* A resumed or pretrained run uses the tokenizer in its checkpoint. */
-static cloob_status open_tokenizer(cloob_ctx *ctx, run *r, const char *from_checkpoint)
+/* A resumed or pretrained run uses the tokenizer of its weights. */
+static cloob_status open_tokenizer(cloob_ctx *ctx, run *r)
 {
     sbuf merges = { 0 };
-    if (r->o->vocab) CLOOB_TRY(tokenizer_open(ctx, r->o->vocab, &r->tok));
-    else if (from_checkpoint)
-        CLOOB_TRY(
-            tokenizer_open_text(ctx, from_checkpoint, strlen(from_checkpoint), "the checkpoint's tokenizer", &r->tok));
-    else CLOOB_TRY(train_tokenizer(ctx, r));
+    const char *given = r->o->resume ? r->start.from : r->o->pretrained;
+    if (r->start.has_given) CLOOB_TRY(model_tokenizer(ctx, given, r->o->vocab, &r->start.given, &r->tok));
+    else CLOOB_TRY(r->o->vocab ? tokenizer_open(ctx, r->o->vocab, &r->tok) : train_tokenizer(ctx, r));
+    if (!r->tok) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s holds no tokenizer; give it with `vocab` FILE", given);
     tokenizer_save(r->tok, &merges);
     r->tok_text = sbuf_detach(&merges);
     return r->tok_text ? CLOOB_OK : ctx_no_memory(ctx, merges.len, "the tokenizer");
@@ -137,11 +137,7 @@ static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *
     if (c->patch_dropout > 0 && c->family != MODEL_VIT)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`force_patch_dropout`: a %s has no patches to leave out",
                         model_family_name(c->family));
-    int32_t vocab = tokenizer_vocab_size(r->tok);
-    if (stored && c->vocab != vocab)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`vocab`: has %d ids, the checkpoint's model %lld", vocab,
-                        (long long)c->vocab);
-    c->vocab = vocab;
+    if (!stored) c->vocab = tokenizer_vocab_size(r->tok);
     return model_config_check(ctx, c);
 }
 
@@ -180,8 +176,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     CLOOB_TRY(check_own_loss(ctx, r));
     r->so.own = (step_loss){ o->loss, o->loss_user };
     CLOOB_TRY(precision_find(ctx, o->precision, true, &p));
-    r->so.compute = p.compute, r->so.fp8 = p.fp8 ? OP_FP8_FASTER : OP_FP8_NEVER;
-    CLOOB_TRY(step_check_precision(ctx, &r->so, r->dev));
+    r->so.compute = p.compute;
     r->so.batch = o->batch_size;
     r->so.accum = o->accum_freq;
     loss_method_from_name(o->method, &r->so.method);
@@ -227,6 +222,8 @@ cloob_status run_open_loader(cloob_ctx *ctx, run *r)
     lo.context = r->so.model.context;
     loader_feeds(&lo, r->dev);
     transform_options_init(&lo.view, r->so.model.image_size);
+    if (r->so.model.position_side) /* NaFlex: crops keep the image's proportions, and become whole patches */
+        lo.view.how = r->so.model.view, lo.view.ratio_min = lo.view.ratio_max = 1;
     lo.view.scale_min = o->aug_scale_min;
     lo.view.scale_max = o->aug_scale_max;
     memcpy(lo.view.jitter, o->aug_jitter, sizeof lo.view.jitter);
@@ -372,7 +369,7 @@ static cloob_status prepare_model(cloob_ctx *ctx, run *r)
     CLOOB_TRY(auto_options_objective(ctx, r));
     bool same_model = r->o->resume && strcmp(r->o->model, "auto") != 0; /* the given model must be the checkpoint's */
     CLOOB_TRY(auto_options_model(ctx, r));
-    CLOOB_TRY(open_tokenizer(ctx, r, r->start.has_given ? weights_get_meta(&r->start.given, "tokenizer") : NULL));
+    CLOOB_TRY(open_tokenizer(ctx, r));
     int64_t size = r->o->image_size_schedule ? settings_image_size(r->o, 0) : r->o->force_image_size;
     if (r->start.has_given && !r->o->resume && size > 0) CLOOB_TRY(weights_resize_images(ctx, &r->start.given, size));
     if (same_model) CLOOB_TRY(check_resumed_model(ctx, r, &r->start.given.config));
@@ -534,10 +531,8 @@ static void describe(cloob_ctx *ctx, run *r)
         if (*line) journal_line(ctx, r->log, "%s", line);
     journal_line(ctx, r->log, "%s, %s, %s on %s, batch %lld = %d x %lld%s", r->so.model.name,
                  r->o->loss ? "a loss of the calling program" : r->o->method,
-                 r->so.compute == CLOOB_F32 ? "fp32"
-                 : r->so.fp8                ? "fp8"
-                                            : "bf16",
-                 r->dev->name, (long long)(each * comm_size(r->c)), comm_size(r->c), (long long)each, parts);
+                 r->so.compute == CLOOB_F32 ? "fp32" : "bf16", r->dev->name, (long long)(each * comm_size(r->c)),
+                 comm_size(r->c), (long long)each, parts);
     if (model_config_patches_kept(&r->so.model))
         journal_line(ctx, r->log, "patch dropout %g: training sees %lld of %lld patches of an image",
                      r->so.model.patch_dropout, (long long)model_config_patches_kept(&r->so.model),

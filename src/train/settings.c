@@ -40,8 +40,8 @@ cloob_status cloob_train_options_set(cloob_ctx *ctx, cloob_train_options *o, con
     const option_desc *d = option_find(table, ROWS, name);
     if (strcmp(name, "preset") == 0) CLOOB_TRY(preset_apply(ctx, value, &set));
     else if (!d)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: no such setting of training; the tables *_options.def list them",
-                        name);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "unknown training option \"%.60s\"; `cloob help train` lists the options", name);
     else if (option_end(d) > set.size)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`%s` is newer than the program's headers: compile it again",
                         d->field);

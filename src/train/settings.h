@@ -47,6 +47,9 @@ cloob_status preset_apply(cloob_ctx *ctx, const char *name, cloob_train_options 
 typedef struct run_settings run_settings;
 cloob_status run_settings_open(cloob_ctx *ctx, const char *logs, const char *resume, run_settings **out);
 const cloob_train_options *run_settings_options(const run_settings *s);
+/* If `resume` of `o` names a run, sets every option that has its default to the run's setting. The caller closes *run,
+ * which owns strings of `o`; NULL: `resume` names no run. */
+cloob_status run_settings_apply(cloob_ctx *ctx, cloob_train_options *o, run_settings **run);
 bool run_settings_has_own_loss(const run_settings *s);
 void run_settings_close(run_settings *s);
 

@@ -233,3 +233,31 @@ cloob_status run_settings_open(cloob_ctx *ctx, const char *logs, const char *res
     CLOOB_TRY(settings_load(ctx, path, NULL, out));
     return set_resume(ctx, folder, *out);
 }
+
+static bool same_value(const option_desc *d, const void *a, const void *b)
+{
+    char *x = option_get(d, a), *y = option_get(d, b);
+    bool same = x && y && strcmp(x, y) == 0;
+    free(x), free(y);
+    return same;
+}
+
+cloob_status run_settings_apply(cloob_ctx *ctx, cloob_train_options *o, run_settings **run)
+{
+    static const char *const of_run[] = { "resume", "name", "logs" };
+    cloob_train_options defaults;
+    int64_t n;
+    const option_desc *table = train_option_table(&n);
+    *run = NULL;
+    if (!o->resume) return CLOOB_OK;
+    cloob_train_options_init(&defaults);
+    CLOOB_TRY(run_settings_open(ctx, o->logs ? o->logs : defaults.logs, o->resume, run));
+    if (!*run) return CLOOB_OK;
+    for (int64_t i = 0; i < n; i++) {
+        bool take = same_value(&table[i], o, &defaults);
+        for (size_t k = 0; k < sizeof of_run / sizeof *of_run; k++) take |= strcmp(table[i].name, of_run[k]) == 0;
+        if (take) option_copy(&table[i], run_settings_options(*run), o);
+    }
+    if (o->batch_size != run_settings_options(*run)->batch_size) o->global_batch_size = 0;
+    return CLOOB_OK;
+}

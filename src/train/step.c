@@ -197,23 +197,12 @@ cloob_status step_check_sizes(cloob_ctx *ctx, const step_options *o)
                     (long long)o->batch, (long long)o->accum, (long long)S);
 }
 
-cloob_status step_check_precision(cloob_ctx *ctx, const step_options *o, const device *dev)
-{
-    if (!o->fp8 || dev->fp8) return CLOOB_OK;
-    return ctx_fail(
-        ctx, CLOOB_ERR_UNSUPPORTED,
-        "`precision` amp_fp8: %s has no 8-bit matrix multiplication (GPUs have it from compute capability 8.9 on); "
-        "use amp_bf16",
-        dev->name);
-}
-
 cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, comm *c, step **out)
 {
     if (o->batch < 1 || o->accum < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch size %lld and accumulation %lld must be 1 or more",
                         (long long)o->batch, (long long)o->accum);
     CLOOB_TRY(step_check_sizes(ctx, o));
-    CLOOB_TRY(step_check_precision(ctx, o, dev));
     step *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, "a training step");
     s->o = *o;
@@ -292,24 +281,6 @@ step_state step_get_state(const step *s)
 
 hopfield_memory *step_stored(step *s) { return s->stored; }
 
-int64_t step_history_count(const step *s)
-{
-    int64_t n = exec_history_count(s->tower[IMAGE]);
-    for (int i = 0; i < s->texts; i++) n += exec_history_count(s->text[i]);
-    return s->o.fp8 ? n : 0;
-}
-
-cloob_status step_history(cloob_ctx *ctx, step *s, float *numbers, bool set)
-{
-    for (int i = -1; i < s->texts && s->o.fp8; i++) {
-        exec *e = i < 0 ? s->tower[IMAGE] : s->text[i];
-        exec_set_ctx(e, ctx);
-        CLOOB_TRY(exec_history(e, numbers, set));
-        numbers += exec_history_count(e);
-    }
-    return CLOOB_OK;
-}
-
 static bool is_finite(const learned_scalar *a) { return isfinite(a->value) && isfinite(a->m) && isfinite(a->v); }
 
 cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const step_scalars *scalars, int64_t count)
@@ -335,7 +306,6 @@ static tower_options options_of(const step_options *o, const device *dev, const 
                         .float_images = o->float_images,
                         .gpu_input = gpu,
                         .fuse_gemm = gpu,
-                        .fp8 = gpu ? o->fp8 : OP_FP8_NEVER,
                         .grad = o->grad };
     if (gpu && o->model.family != MODEL_RESNET && !t.grad.checkpoint && !o->save_memory) t.grad.recompute = false;
     return t;

@@ -4,7 +4,7 @@
 
 #include "cloob/train.h"
 #include "fuzz.h"
-#include "lab/report/run_files.h"
+#include "lab/run_files.h"
 #include "scratch_folder.h"
 #include "train/settings.h"
 

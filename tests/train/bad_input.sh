@@ -129,6 +129,21 @@ done
 timeout 100 "$cloob" report logs/piped --out page.html > out 2> err
 grep -q 'is a command' err && [ ! -e ran ] || { echo "FAIL: report ran a command of params.txt: $(cat err; ls ran 2> /dev/null)"; bad=1; }
 
+# A run's folder from elsewhere, with links to files that are not the run's: nothing is written through them.
+linked() { # FILE TARGET: FILE of the run is a link to it
+    cp -r logs/first logs/linked && rm -f "logs/linked/$1" && mkdir -p "$(dirname "logs/linked/$1")" && ln -s "$2" "logs/linked/$1"
+    echo precious > precious
+    refused 1 "$1: a link out of the run's folder" --logs logs --name linked --resume latest --epochs 4 --max-steps 0
+    [ "$(cat precious)" = precious ] || { echo "FAIL: resuming wrote through $1"; bad=1; }
+    rm -rf logs/linked
+}
+for file in .lock out.log metrics.tsv params.txt settings.json provenance.jsonl layers.tsv checkpoints/results.jsonl checkpoints/epoch_2.safetensors analysis/epoch_2/eigenvalues.tsv; do
+    linked $file "$PWD/precious"
+done
+linked out.log ../../nowhere
+cp -r logs/first logs/linked && mv logs/linked/checkpoints elsewhere && ln -s "$PWD/elsewhere" logs/linked/checkpoints && ln -s out.log logs/linked/log
+timeout 100 "$cloob" "${base[@]}" --logs logs --name linked --resume latest --epochs 4 --max-steps 0 > out 2> err || { echo "FAIL: links to folders and within one: $(cat err)"; bad=1; }
+
 # Memory: refused before the first step, with the largest batch that fits; that one trains.
 export CLOOB_MEMORY_LIMIT=100M
 refused 1 "the largest batch that fits is" --logs logs --name large --batch-size 4000 --train-num-samples 4000

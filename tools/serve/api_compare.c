@@ -103,7 +103,7 @@ cloob_status handle_classify(call *c)
     float *score = malloc((size_t)scores * sizeof *score);
     CLOOB_TRY(call_own(c, score));
     CLOOB_TRY(score_classes(c, classes, per_label, score));
-    cloob_batcher_get_facts(c->m->batcher, &f);
+    batcher_get_facts(c->m->batcher, &f);
     answer_list(c, "results");
     for (int64_t i = 0; i < c->images; i++) {
         zeroshot_softmax(score + i * classes, classes, f.inv_tau > 0 ? f.inv_tau : 100);

@@ -1,11 +1,13 @@
 /* Training runs below --logs: the list, and the curves of one, read from the files a run writes. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/arena.h"
 #include "serve/handlers.h"
@@ -28,13 +30,17 @@ static char *read_lines(const serve *s, const char *name, const char *file, bool
 {
     char path[PATH_MAX];
     struct stat st;
-    if (!run_file(s, name, file, path) || stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > MAX_FILE_BYTES)
+    int fd = run_file(s, name, file, path) ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
+    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > MAX_FILE_BYTES) {
+        if (fd >= 0) close(fd);
         return NULL;
+    }
     size_t from = last && st.st_size > LAST_LINE ? (size_t)st.st_size - LAST_LINE : 0, n = (size_t)st.st_size - from;
-    FILE *f = fopen(path, "r");
+    FILE *f = fdopen(fd, "r");
     char *text = malloc(n + 1), *line = NULL;
     n = f && text && fseek(f, (long)from, SEEK_SET) == 0 ? fread(text, 1, n, f) : 0;
     if (f) fclose(f);
+    else close(fd);
     while (n && text[n - 1] != '\n') n--;
     size_t begin = last && n ? n - 1 : 0;
     while (begin && text[begin - 1] != '\n') begin--;

@@ -22,8 +22,8 @@ cloob_status handle_ready(call *c)
 {
     if (!atomic_load(&c->s->ready)) return call_error(c, 503, "the server is starting or ending");
     for (int64_t i = 0; i < c->s->models; i++) {
-        cloob_batcher_stats t;
-        cloob_batcher_get_stats(c->s->model[i].batcher, &t);
+        batcher_stats t;
+        batcher_get_stats(c->s->model[i].batcher, &t);
         if (t.error[0]) return call_error(c, 503, "model %.100s cannot be used: %s", c->s->model[i].name, t.error);
     }
     return handle_live(c);
@@ -36,10 +36,10 @@ static void put_kind(sbuf *m, const char *name, const char *kind, const char *he
     sbuf_printf(m, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
 }
 
-static void put_latency(sbuf *m, const char *name, const char *labels, const cloob_latency *h)
+static void put_latency(sbuf *m, const char *name, const char *labels, const latency_histogram *h)
 {
     int64_t sum = 0;
-    for (int i = 0; i < CLOOB_LATENCY_BUCKETS; i++) {
+    for (int i = 0; i < LATENCY_BUCKETS; i++) {
         double bound = latency_bound(i);
         sum += h->count[i];
         if (isinf(bound)) sbuf_printf(m, "%s_bucket{%s,le=\"+Inf\"} %lld\n", name, labels, (long long)sum);
@@ -62,7 +62,7 @@ static void put_requests(sbuf *m, serve *s)
     for (int i = 0; routes[i].method; i++) {
         char labels[160];
         pthread_mutex_lock(&s->stats[i].lock);
-        cloob_latency h = s->stats[i].latency;
+        latency_histogram h = s->stats[i].latency;
         pthread_mutex_unlock(&s->stats[i].lock);
         snprintf(labels, sizeof labels, "method=\"%s\",route=\"%s\"", routes[i].method, routes[i].path);
         if (h.total) put_latency(m, "cloob_request_seconds", labels, &h);
@@ -81,9 +81,9 @@ static void label_text(const char *from, char out[80])
 static void put_batches(sbuf *m, const char *labels, const int64_t *bucket, int64_t batches, int64_t rows)
 {
     int64_t sum = 0;
-    for (int i = 0; i < CLOOB_BATCH_BUCKETS; i++) {
+    for (int i = 0; i < BATCH_BUCKETS; i++) {
         sum += bucket[i];
-        if (i + 1 < CLOOB_BATCH_BUCKETS)
+        if (i + 1 < BATCH_BUCKETS)
             sbuf_printf(m, "cloob_batch_rows_bucket{%s,le=\"%d\"} %lld\n", labels, 1 << i, (long long)sum);
         else sbuf_printf(m, "cloob_batch_rows_bucket{%s,le=\"+Inf\"} %lld\n", labels, (long long)sum);
     }
@@ -96,10 +96,10 @@ typedef enum model_value { NUMBER, LOADED, USABLE, INPUTS, BATCHES, LATENCY } mo
 typedef struct model_metric {
     const char *name, *kind, *help;
     model_value value;
-    size_t at; /* of NUMBER and LATENCY in cloob_batcher_stats */
+    size_t at; /* of NUMBER and LATENCY in batcher_stats */
 } model_metric;
 
-#define AT(member) offsetof(cloob_batcher_stats, member)
+#define AT(member) offsetof(batcher_stats, member)
 static const model_metric model_metrics[] = {
     { "cloob_queue_inputs", "gauge", "Inputs that wait for the encoder.", NUMBER, AT(queued) },
     { "cloob_model_loaded", "gauge", "1 while the weights are in memory.", LOADED, 0 },
@@ -115,9 +115,9 @@ static const model_metric model_metrics[] = {
 
 static void put_model(sbuf *m, const served_model *x, const model_metric *k)
 {
-    cloob_batcher_stats t;
+    batcher_stats t;
     char name[80], labels[160];
-    cloob_batcher_get_stats(x->batcher, &t);
+    batcher_get_stats(x->batcher, &t);
     label_text(x->name, name);
     const void *at = (const char *)&t + k->at;
     if (k->value <= USABLE) {
@@ -130,7 +130,7 @@ static void put_model(sbuf *m, const served_model *x, const model_metric *k)
         if (k->value == INPUTS)
             sbuf_printf(m, "%s{%s} %lld\n", k->name, labels, (long long)(side ? t.texts : t.images));
         else if (k->value == BATCHES) put_batches(m, labels, t.batch_size[side], t.batches[side], t.rows[side]);
-        else put_latency(m, k->name, labels, (const cloob_latency *)at + side);
+        else put_latency(m, k->name, labels, (const latency_histogram *)at + side);
     }
 }
 

@@ -56,7 +56,7 @@ cloob_status handle_knn(call *c)
     CLOOB_TRY(call_index(c, json_string(json_get(c->root, "indice_name"))));
     int64_t D = cloob_search_width(c->v->search);
     if (json_kind_of(ready) == JSON_ARRAY) {
-        c->rows = (cloob_batch_rows){ .data = malloc((size_t)D * sizeof(float)), .n = 1, .width = D };
+        c->rows = (batch_rows){ .data = malloc((size_t)D * sizeof(float)), .n = 1, .width = D };
         if (!c->rows.data) return ctx_fail(c->ctx, CLOOB_ERR_MEMORY, "out of memory");
         CLOOB_TRY(read_embedding(c, ready, c->rows.data, D));
     } else CLOOB_TRY(embed_query(c));

@@ -80,9 +80,9 @@ cloob_status handle_models(call *c)
     json_begin(w, "data", '[');
     for (const served_model *m = c->s->model; m < c->s->model + c->s->models; m++) {
         cloob_model_facts f;
-        cloob_batcher_stats t;
-        cloob_batcher_get_facts(m->batcher, &f);
-        cloob_batcher_get_stats(m->batcher, &t);
+        batcher_stats t;
+        batcher_get_facts(m->batcher, &f);
+        batcher_get_stats(m->batcher, &t);
         json_begin(w, NULL, '{');
         json_members(w, J_TEXT("id", m->name), J_TEXT("object", "model"),
                      J_INT("created", m->seen.mtime_ns / INT64_C(1000000000)), J_TEXT("owned_by", "cloob"),

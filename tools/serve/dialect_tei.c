@@ -67,21 +67,19 @@ cloob_status handle_tei_root(call *c)
 cloob_status handle_embed_all(call *c)
 {
     enum { NUMBER_BYTES = 16 };
-    cloob_batcher *b = c->s->model[0].batcher;
+    batcher *b = c->s->model[0].batcher;
     cloob_model_facts f;
     CLOOB_TRY(read_inputs(c));
-    cloob_batcher_get_facts(b, &f);
+    batcher_get_facts(b, &f);
     json_begin(&c->w, NULL, '[');
     for (int64_t i = 0; i < c->inputs; i++) {
         double left = (double)c->s->o->timeout_s - (clock_seconds() - c->q->received_at);
-        cloob_batch_options o = { .what = CLOOB_RAW,
-                                  .refuse_long = c->refuse_long,
-                                  .timeout_ms = (int64_t)(1e3 * left) };
+        batch_options o = { .what = CLOOB_RAW, .refuse_long = c->refuse_long, .timeout_ms = (int64_t)(1e3 * left) };
         if (left <= 0) return ctx_fail(c->ctx, CLOOB_ERR_BUSY, "no answer in time; send fewer texts");
         CLOOB_TRY(account_reserve(c->ctx, c->q->memory, f.context * f.embed * NUMBER_BYTES));
         CLOOB_TRY(batcher_encode_tokens(c->ctx, b, &c->in[i], &o, &c->rows));
         put_rows(c, NULL, 0, c->rows.n);
-        cloob_batch_rows_release(&c->rows);
+        batch_rows_release(&c->rows);
     }
     return CLOOB_OK;
 }
@@ -138,7 +136,7 @@ static cloob_status decode_one(call *c, const tokenizer *t, const json *v, bool 
     (void)special;
     if (json_kind_of(v) != JSON_ARRAY) return refuse(c->ctx, "ids: a list of token ids, or a list of lists");
     CLOOB_TRY(input_tokens(c, v));
-    const cloob_batch_input *in = &c->in[c->inputs - 1];
+    const batch_input *in = &c->in[c->inputs - 1];
     cloob_status status = tokenizer_decode(c->ctx, t, in->ids, in->count, &text);
     if (status == CLOOB_OK) status = account_reserve(c->ctx, c->q->memory, 2 * (int64_t)text.len);
     if (status == CLOOB_OK) json_put_text(&c->w, NULL, text.data ? text.data : "");
@@ -181,7 +179,7 @@ cloob_status handle_info(call *c)
     json_out *w = &c->w;
     cloob_model_facts f;
     const char *type = "float32";
-    cloob_batcher_get_facts(c->s->model[0].batcher, &f);
+    batcher_get_facts(c->s->model[0].batcher, &f);
     for (size_t i = 0; i < sizeof dtype / sizeof *dtype; i++)
         if (strcmp(f.precision, dtype[i][0]) == 0) type = dtype[i][1];
     json_begin(w, NULL, '{');

@@ -58,7 +58,7 @@ cloob_status handle_tags(call *c)
         served_model *m = &c->s->model[i];
         cloob_model_facts f;
         char digest[DIGEST_TEXT], date[32];
-        cloob_batcher_get_facts(m->batcher, &f);
+        batcher_get_facts(m->batcher, &f);
         batcher_get_digest(m->batcher, digest);
         date_print(m->seen.mtime_ns, date);
         json_begin(w, NULL, '{');
@@ -163,7 +163,7 @@ cloob_status handle_meta(call *c)
 {
     const served_model *m = &c->s->model[0];
     cloob_model_facts f;
-    cloob_batcher_get_facts(m->batcher, &f);
+    batcher_get_facts(m->batcher, &f);
     json_object(&c->w, NULL, J_TEXT("model", m->name), J_TEXT("architecture", f.name), J_INT("dimensions", f.embed));
     return CLOOB_OK;
 }

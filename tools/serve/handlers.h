@@ -46,21 +46,21 @@ struct call {
     const json *root; /* the body, an object; NULL: not JSON (GET, images, forms) */
     json_out w;
 
-    cloob_batch_input *in; /* what is to be embedded */
+    batch_input *in; /* what is to be embedded */
     int64_t inputs, inputs_cap;
     void **owned; /* freed with the call */
     int64_t owned_count, owned_cap;
 
-    served_model *m;       /* that embeds; NULL: found by its name */
-    const char *model;     /* its name; NULL: the first */
-    int64_t dimensions;    /* 0: all */
-    int64_t images;        /* where images and texts are two lists: how many inputs, from the first on, are images */
-    bool raw;              /* rows before they get unit length */
-    bool refuse_long;      /* a text longer than the context is refused instead of cut */
-    bool may_be_empty;     /* no input is not an error: there are no rows then */
-    bool skip_errors;      /* images that cannot be read do not fail the request: their rows are zeros */
-    char **error;          /* (images) then why, or NULL for an image that can be read; NULL: all can */
-    cloob_batch_rows rows; /* of embed() */
+    served_model *m;    /* that embeds; NULL: found by its name */
+    const char *model;  /* its name; NULL: the first */
+    int64_t dimensions; /* 0: all */
+    int64_t images;     /* where images and texts are two lists: how many inputs, from the first on, are images */
+    bool raw;           /* rows before they get unit length */
+    bool refuse_long;   /* a text longer than the context is refused instead of cut */
+    bool may_be_empty;  /* no input is not an error: there are no rows then */
+    bool skip_errors;   /* images that cannot be read do not fail the request: their rows are zeros */
+    char **error;       /* (images) then why, or NULL for an image that can be read; NULL: all can */
+    batch_rows rows;    /* of embed() */
 
     served_index *x; /* of call_index() */
     index_view *v;

@@ -31,15 +31,18 @@ static bool has_key(const serve *s, const request *x)
 }
 
 /* Without a key, pages of other sites must not reach a server on loopback. Their requests have another Host (after DNS
- * rebinding) or another Origin. */
+ * rebinding) or another Origin; those of images and scripts have no Origin, but browsers name where they come from. */
 static bool from_another_site(const serve *s, const request *x)
 {
     const char *host = header(x, "Host"), *origin = header(x, "Origin");
+    const char *site = header(x, "Sec-Fetch-Site"), *mode = header(x, "Sec-Fetch-Mode");
     host_port wanted, own;
     if (s->key || s->o->insecure || !host) return false;
     if (!host_parse(host, &wanted)) return true;
     bool own_name = host_parse(s->o->host, &own) && strcmp(own.name, wanted.name) == 0;
     if (!own_name && !host_is_loopback(&wanted)) return true;
+    bool is_link = mode && strcmp(mode, "navigate") == 0; /* the user follows a link to the page */
+    if (site && strcmp(site, "same-origin") != 0 && strcmp(site, "none") != 0 && !is_link) return true;
     if (!origin) return false;
     size_t scheme = strncasecmp(origin, "https://", 8) == 0 ? 8 : strncasecmp(origin, "http://", 7) == 0 ? 7 : 0;
     return !scheme || strcasecmp(origin + scheme, host) != 0;

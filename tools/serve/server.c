@@ -63,11 +63,14 @@ static cloob_status listen_on(serve *s, int *out, int *port)
     return CLOOB_OK;
 }
 
+enum { SMALL_FILE = 1 << 16 };
+
+/* At most SMALL_FILE bytes and a zero. */
 static char *read_small_file(const char *path, size_t *bytes)
 {
     FILE *f = fopen(path, "rb");
-    char *text = f ? calloc(1, 1 << 16) : NULL;
-    *bytes = text ? fread(text, 1, (1 << 16) - 1, f) : 0;
+    char *text = f ? calloc(1, SMALL_FILE + 1) : NULL;
+    *bytes = text ? fread(text, 1, SMALL_FILE, f) : 0;
     if (f) fclose(f);
     return text;
 }
@@ -80,6 +83,7 @@ static cloob_status read_key(serve *s)
     if (!s->key) return refuse(s->ctx, "%s: %s", s->o->api_key_file, strerror(errno));
     if (strlen(s->key) != bytes)
         return refuse(s->ctx, "%s: the key file contains a zero byte; write the key as text", s->o->api_key_file);
+    if (bytes == SMALL_FILE) return refuse(s->ctx, "%s: longer than 64 KiB, so no key file", s->o->api_key_file);
     s->key[strcspn(s->key, "\r\n")] = 0;
     if (strlen(s->key) < 8)
         return refuse(s->ctx, "%s: the first line must hold a key of 8 characters or more", s->o->api_key_file);
@@ -93,6 +97,16 @@ static unsigned http_threads(const serve_options *o)
     int64_t n = o->http_threads ? o->http_threads : cores / 4;
     int64_t most = o->http_threads ? o->max_connections : 8; /* connections are shared out */
     return (unsigned)(n < 1 ? 1 : n > most ? most : n);
+}
+
+/* %00 would end a path or a name where a proxy reads on: it becomes a control character, which is in no name. */
+static size_t unescape(void *unused, struct MHD_Connection *c, char *text)
+{
+    size_t n = mhd.MHD_http_unescape(text);
+    (void)unused, (void)c;
+    for (size_t i = 0; i < n; i++)
+        if (!text[i]) text[i] = 1;
+    return n;
 }
 
 static cloob_status start_daemon(server *v, int fd)
@@ -116,14 +130,15 @@ static cloob_status start_daemon(server *v, int fd)
     else if (secure && mhd.MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         status = refuse(s->ctx, "this libmicrohttpd has no TLS");
     if (status == CLOOB_OK)
-        v->daemon = mhd.MHD_start_daemon(flags | (secure ? (unsigned)MHD_USE_TLS : 0u), 0, NULL, NULL, receive_request,
-                                         v, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                                         (unsigned)s->o->max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-                                         (unsigned)s->o->max_per_address, MHD_OPTION_CONNECTION_TIMEOUT,
-                                         (unsigned)s->o->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                                         (size_t)(32 << 10), MHD_OPTION_NOTIFY_COMPLETED, receive_completed, v,
-                                         MHD_OPTION_NOTIFY_CONNECTION, client_changed, v, MHD_OPTION_ARRAY,
-                                         secure ? tls : none, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
+        v->daemon =
+            mhd.MHD_start_daemon(flags | (secure ? (unsigned)MHD_USE_TLS : 0u), 0, NULL, NULL, receive_request, v,
+                                 MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+                                 (unsigned)s->o->max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+                                 (unsigned)s->o->max_per_address, MHD_OPTION_CONNECTION_TIMEOUT,
+                                 (unsigned)s->o->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(32 << 10),
+                                 MHD_OPTION_NOTIFY_COMPLETED, receive_completed, v, MHD_OPTION_NOTIFY_CONNECTION,
+                                 client_changed, v, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_ARRAY,
+                                 secure ? tls : none, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
     if (status == CLOOB_OK && !v->daemon)
         status =
             secure

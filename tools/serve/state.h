@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "core/limits.h"
+#include "infer/batcher.h"
 #include "serve/http.h"
 #include "serve/serve.h"
 
@@ -20,7 +21,7 @@ typedef struct watched {
 
 typedef struct served_model {
     char *name, *path;
-    cloob_batcher *batcher;
+    batcher *batcher;
     watched seen;
     int64_t failed_rounds; /* of the watching thread, without weights */
 } served_model;
@@ -103,7 +104,7 @@ enum { SERVE_ROUTES = 64 };
 typedef struct route_stats {
     _Atomic int64_t by_class[6]; /* answers 1xx to 5xx, at 1 to 5 */
     pthread_mutex_t lock;
-    cloob_latency latency;
+    latency_histogram latency;
 } route_stats;
 
 struct serve {

@@ -30,11 +30,7 @@ typedef struct choice {
 
 static cudaDataType_t type_of(cloob_dtype d) { return d == CLOOB_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
 
-static cudaDataType_t type_of_a(const gemm_shape *g)
-{
-    return g->fp8 == GEMM_E4M3 ? CUDA_R_8F_E4M3 : g->fp8 == GEMM_E5M2 ? CUDA_R_8F_E5M2 : type_of(g->in);
-}
-static cudaDataType_t type_of_b(const gemm_shape *g) { return g->fp8 ? CUDA_R_8F_E4M3 : type_of(g->in); }
+static cudaDataType_t factor_type(const gemm_shape *g) { return g->fp8 ? CUDA_R_8F_E4M3 : type_of(g->in); }
 
 static gemm_shape packed(const gemm_shape *shape)
 {
@@ -53,8 +49,7 @@ static void key_of(const gemm_shape *g, char key[TUNE_KEY])
              (long long)g->n, (long long)g->k, g->ta, g->tb, (long long)g->lda, (long long)g->ldb, (long long)g->ldd,
              (long long)g->batch, (long long)g->step_a, (long long)g->step_b, (long long)g->step_d, (int)g->in,
              (int)g->out, g->add, (int)g->extra);
-    if (g->fp8) strcat(key, g->fp8 == GEMM_E4M3 ? "-e4m3" : "-e5m2");
-    if (g->row_scales) strcat(key, "-rows");
+    if (g->fp8) strcat(key, "-e4m3-rows");
 }
 
 /* rows x cols column-major is our stored matrix seen through its rows. */
@@ -96,32 +91,24 @@ static cublasLtEpilogue_t epilogue_of(gemm_extra e)
 
 static bool has_vector(gemm_extra e) { return e != GEMM_PLAIN && e != GEMM_RELU; }
 
-/* Since cuBLAS 12.9. */
-static cublasStatus_t describe_row_scales(gemm_plan *p)
-{
-#if CUBLAS_VERSION >= 120900
-    int32_t rows = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
-    cublasStatus_t s =
-        cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &rows, sizeof rows);
-    if (s != CUBLAS_STATUS_SUCCESS) return s;
-    return cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &rows, sizeof rows);
-#else
-    (void)p;
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-#endif
-}
-
-/* Sums of 8-bit products in full width for gradients; forward, the tensor cores' own sums do. Candidates are asked for
- * with scales in place. */
+/* Scales of rows since cuBLAS 12.9. Candidates are asked for with scales in place. */
 static cublasStatus_t describe_fp8(gemm_plan *p)
 {
-    int8_t fast = p->shape.fp8 == GEMM_E4M3;
-    const float *nowhere = (const float *)256;
     if (!p->shape.fp8) return CUBLAS_STATUS_SUCCESS;
+#if CUBLAS_VERSION >= 120900
+    int8_t fast = 1;
+    int32_t rows = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    const float *nowhere = (const float *)256;
     gemm_plan_scales(p, nowhere, nowhere);
-    cublasStatus_t s = p->shape.row_scales ? describe_row_scales(p) : CUBLAS_STATUS_SUCCESS;
+    cublasStatus_t s =
+        cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &rows, sizeof rows);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &rows, sizeof rows);
     if (s != CUBLAS_STATUS_SUCCESS) return s;
     return cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast);
+#else
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+#endif
 }
 
 static cublasStatus_t describe(gemm_plan *p)
@@ -144,9 +131,9 @@ static cublasStatus_t describe(gemm_plan *p)
     }
     if (s == CUBLAS_STATUS_SUCCESS) s = describe_fp8(p);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = layout(&p->b, type_of_b(g), g->tb ? g->k : g->n, g->tb ? g->n : g->k, g->ldb, g->batch, g->step_b);
+        s = layout(&p->b, factor_type(g), g->tb ? g->k : g->n, g->tb ? g->n : g->k, g->ldb, g->batch, g->step_b);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = layout(&p->a, type_of_a(g), g->ta ? g->m : g->k, g->ta ? g->k : g->m, g->lda, g->batch, g->step_a);
+        s = layout(&p->a, factor_type(g), g->ta ? g->m : g->k, g->ta ? g->k : g->m, g->lda, g->batch, g->step_a);
     if (s == CUBLAS_STATUS_SUCCESS) s = layout(&p->d, type_of(g->out), g->n, g->m, g->ldd, g->batch, g->step_d);
     return s;
 }
@@ -201,8 +188,8 @@ static cloob_status trial_open(trial *t)
     const gemm_shape *g = &t->p->shape;
     CLOOB_TRY(noise(t, &t->A, g->in, elements(g->ta ? g->k : g->m, g->lda, g->batch, g->step_a)));
     CLOOB_TRY(noise(t, &t->B, g->in, elements(g->tb ? g->n : g->k, g->ldb, g->batch, g->step_b)));
-    if (g->fp8) { /* noise, or the first number of it */
-        CLOOB_TRY(noise(t, &t->scale, CLOOB_F32, g->row_scales ? g->m + g->n : 16));
+    if (g->fp8) {
+        CLOOB_TRY(noise(t, &t->scale, CLOOB_F32, g->m + g->n));
         gemm_plan_scales(t->p, t->scale, t->scale);
     }
     CLOOB_TRY(noise(t, &t->D, g->out, elements(g->m, g->ldd, g->batch, g->step_d)));

@@ -25,10 +25,6 @@ typedef enum gemm_extra {
     GEMM_SUM_B      /* writes the sums of op(B) over k, (n), to the vector */
 } gemm_extra;
 
-/* 8-bit factors: A in e4m3 or e5m2, B in e4m3, stored as bytes (m, k) and (n, k); m, n, k multiples of 16, the result
- * bf16. Each is multiplied by a float in device memory, or by one for each row, see gemm_plan_scales. */
-typedef enum gemm_fp8 { GEMM_NO_FP8, GEMM_E4M3, GEMM_E5M2 } gemm_fp8;
-
 /* D (m, n) = alpha op(A) (m, k) op(B) (k, n) [+ C]; everything row-major, C laid out like D. */
 typedef struct gemm_shape {
     int64_t m, n, k;
@@ -36,9 +32,10 @@ typedef struct gemm_shape {
     int64_t lda, ldb, ldd;                 /* elements from stored row to row; 0: packed */
     int64_t batch, step_a, step_b, step_d; /* products and elements from one to the next; batch 0: one */
     cloob_dtype in, out;                   /* F32 or BF16; F32 products never round to tf32 */
-    gemm_fp8 fp8;                          /* in, ta, tb do not count then */
-    bool row_scales;                       /* with fp8: every row of A (m) and of B (n) has a float of its own */
-    bool add;                              /* + C */
+    /* A and B are e4m3, bytes (m, k) and (n, k), whatever in, ta and tb are; m, n, k are multiples of 16, the result is
+     * bf16. Every row of A (m) and of B (n) is multiplied by a float in device memory, see gemm_plan_scales. */
+    bool fp8;
+    bool add; /* + C */
     gemm_extra extra;
     float alpha;
 } gemm_shape;
