@@ -115,10 +115,6 @@ if has short || has max; then
     for s in $short; do fields "$s"; release "$model-short-$mode" "torch, $mode" "step, texts cut to 24"; done
 fi
 if has modes || has max; then for s in $modes; do fields "$s"; release "$model-$mode" "torch, $mode" "step"; done; fi
-if has fp8; then
-    for s in $steps; do fields "$s"; our_step "$model" "$batch" amp_fp8 --text-length 77 | keep "ours, fp8" "step"; done
-    for s in $short_models; do fields "$s"; our_step "$model" "$batch" amp_fp8 --text-length 14 --pack-texts | keep "ours, fp8" "step, short texts"; done
-fi
 if has embed; then for s in $embeds; do
     fields "$s"
     ours embed --model "$model" --batch "$batch" --precision amp_bf16 ${text:+--text} | keep ours "embed${text:+, text}"

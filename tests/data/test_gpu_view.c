@@ -56,14 +56,14 @@ static void kernels_equal_the_definition(void)
         CHECK_OK(ctx, view_job_define(ctx, &p, &job, &o, expected));
         size_t bytes = 3 * (size_t)(p.width + 32) * (size_t)(p.height + 32);
         uint8_t *planes = on_device(bytes, memory), *scratch = on_device(16 << 20, NULL);
-        view_image v = { .planes = p, .top = (int32_t)job.box.top, .left = (int32_t)job.box.left, .flip = job.flip };
+        gpu_view v = { .planes = p, .top = (int32_t)job.box.top, .left = (int32_t)job.box.left, .flip = job.flip };
         for (int c = 0; c < p.components; c++) v.planes.plane[c] = planes + (p.plane[c] - memory);
         v.axis[0].in = (int32_t)job.box.width, v.axis[1].in = (int32_t)job.box.height;
         int filter = (int)o.how.filter;
-        CHECK(view_image_carve(&v, SIZE, filter, scratch) < 16 << 20);
+        CHECK(gpu_view_carve(&v, SIZE, filter, scratch) < 16 << 20);
         v.out = on_device(VIEW, NULL);
-        view_image *list = on_device(sizeof v, &v);
-        CHECK(view_images_run(list, 1, SIZE, filter, (cudaStream_t)dev->stream) == cudaSuccess);
+        gpu_view *list = on_device(sizeof v, &v);
+        CHECK(gpu_views_run(list, 1, SIZE, filter, (cudaStream_t)dev->stream) == cudaSuccess);
         CHECK_OK(ctx, dev->to_host(ctx, dev, got, v.out, VIEW));
         CHECK_OK(ctx, dev->sync(ctx, dev));
         CHECK(memcmp(expected, got, VIEW) == 0);

@@ -24,10 +24,10 @@ struct device_view {
     nvjpeg_state state;
     int state_images; /* how many the state is made ready for */
     cudaStream_t stream;
-    cudaEvent_t finished;  /* waiting for it does not keep a core busy */
-    uint8_t *scratch;      /* DEVICE_VIEW_BYTES on the device */
-    view_image *images;    /* (MAX_JOBS) on the device */
-    view_image *described; /* the same in page-locked memory */
+    cudaEvent_t finished; /* waiting for it does not keep a core busy */
+    uint8_t *scratch;     /* DEVICE_VIEW_BYTES on the device */
+    gpu_view *images;     /* (MAX_JOBS) on the device */
+    gpu_view *described;  /* the same in page-locked memory */
 };
 
 /* ---- the decoder ----------------------------------------------------------------------------------------- */
@@ -152,14 +152,14 @@ static size_t place_planes(ycc_planes *p, const jpeg_layout *l, uint8_t *base)
 }
 
 /* Planes and scratch of one job from base on. Returns the bytes. */
-static size_t describe(const device_view *v, const view_job *job, view_image *im, uint8_t *base)
+static size_t describe(const device_view *v, const view_job *job, gpu_view *im, uint8_t *base)
 {
-    *im = (view_image){ .top = (int32_t)job->box.top, .left = (int32_t)job->box.left, .out = job->out };
+    *im = (gpu_view){ .top = (int32_t)job->box.top, .left = (int32_t)job->box.left, .out = job->out };
     im->flip = job->flip;
     im->axis[0].in = (int32_t)job->box.width;
     im->axis[1].in = (int32_t)job->box.height;
     size_t used = place_planes(&im->planes, &job->layout, base);
-    return used + view_image_carve(im, v->size, v->filter, base + used);
+    return used + gpu_view_carve(im, v->size, v->filter, base + used);
 }
 
 /* As many jobs as the scratch holds. */
@@ -217,7 +217,7 @@ cloob_status device_view_run(cloob_ctx *ctx, device_view *v, view_job *jobs, int
         if (kept) {
             CLOOB_TRY(checked(ctx, cudaMemcpyAsync(v->images, v->described, (size_t)kept * sizeof *v->images,
                                                    cudaMemcpyHostToDevice, v->stream)));
-            CLOOB_TRY(checked(ctx, view_images_run(v->images, kept, v->size, v->filter, v->stream)));
+            CLOOB_TRY(checked(ctx, gpu_views_run(v->images, kept, v->size, v->filter, v->stream)));
         }
         CLOOB_TRY(wait(ctx, v));
         jobs += some;

@@ -10,7 +10,7 @@ enum { THREADS = 256, BLOCKS = 64 }; /* blocks per image, each of which takes ev
 #define FOR_EACH(i, n)                                                                                                 \
     for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < (n); i += (int)(gridDim.x * blockDim.x))
 
-static __global__ void weights_kernel(const view_image *images, int size, int filter)
+static __global__ void weights_kernel(const gpu_view *images, int size, int filter)
 {
     const view_axis *a = &images[blockIdx.y].axis[blockIdx.z];
     resize_span s = resize_span_of(filter, a->in, size);
@@ -29,9 +29,9 @@ static __global__ void weights_kernel(const view_image *images, int size, int fi
     }
 }
 
-static __global__ void rgb_kernel(const view_image *images)
+static __global__ void rgb_kernel(const gpu_view *images)
 {
-    const view_image *v = &images[blockIdx.y];
+    const gpu_view *v = &images[blockIdx.y];
     int width = v->axis[0].in, height = v->axis[1].in;
     FOR_EACH(i, width * height)
     {
@@ -54,16 +54,16 @@ static __device__ uchar4 weighted(const view_axis *a, int i, const uchar4 *in, i
     return make_uchar4(ycc_byte(r >> RESIZE_BITS), ycc_byte(g >> RESIZE_BITS), ycc_byte(b >> RESIZE_BITS), 0);
 }
 
-static __global__ void across_kernel(const view_image *images, int size)
+static __global__ void across_kernel(const gpu_view *images, int size)
 {
-    const view_image *v = &images[blockIdx.y];
+    const gpu_view *v = &images[blockIdx.y];
     const view_axis *a = &v->axis[0];
     FOR_EACH(i, v->axis[1].in * size) v->mid[i] = weighted(a, i % size, v->rgb + (int64_t)(i / size) * a->in, 1);
 }
 
-static __global__ void down_kernel(const view_image *images, int size)
+static __global__ void down_kernel(const gpu_view *images, int size)
 {
-    const view_image *v = &images[blockIdx.y];
+    const gpu_view *v = &images[blockIdx.y];
     FOR_EACH(i, size * size)
     {
         int x = i % size, y = i / size;
@@ -80,7 +80,7 @@ static size_t carve(uint8_t *base, size_t *used, size_t bytes, void **out)
     return *used;
 }
 
-size_t view_image_carve(view_image *v, int size, int filter, uint8_t *base)
+size_t gpu_view_carve(gpu_view *v, int size, int filter, uint8_t *base)
 {
     size_t used = 0, n = (size_t)size, width = (size_t)v->axis[0].in, height = (size_t)v->axis[1].in;
     for (int d = 0; d < 2; d++) {
@@ -95,7 +95,7 @@ size_t view_image_carve(view_image *v, int size, int filter, uint8_t *base)
     return carve(base, &used, height * n * sizeof(uchar4), (void **)&v->mid);
 }
 
-cudaError_t view_images_run(const view_image *images, int n, int size, int filter, cudaStream_t stream)
+cudaError_t gpu_views_run(const gpu_view *images, int n, int size, int filter, cudaStream_t stream)
 {
     dim3 grid(BLOCKS, (unsigned)n), axes((unsigned)((size + THREADS - 1) / THREADS), (unsigned)n, 2);
     weights_kernel<<<axes, THREADS, 0, stream>>>(images, size, filter);

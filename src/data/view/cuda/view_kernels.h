@@ -18,21 +18,21 @@ typedef struct view_axis {
 } view_axis;
 
 /* One image. All pointers are device memory. */
-typedef struct view_image {
+typedef struct gpu_view {
     ycc_planes planes;
     int32_t top, left; /* of the box, which is axis[1].in x axis[0].in */
     view_axis axis[2]; /* across, down */
     uchar4 *rgb, *mid; /* scratch: (box height, box width), (box height, size) */
     uint8_t *out;      /* (size, size, 3) */
     int32_t flip;      /* mirrored, left to right */
-} view_image;
+} gpu_view;
 
 /* Bytes of scratch, and the position of each part: sets the pointers of axes, rgb and mid, counted from `base`, which
  * is aligned to 256 as every part is. `in` of the axes is set. */
-size_t view_image_carve(view_image *v, int size, int filter, uint8_t *base);
+size_t gpu_view_carve(gpu_view *v, int size, int filter, uint8_t *base);
 
 /* Queues the views of n images; `images` is device memory. */
-cudaError_t view_images_run(const view_image *images, int n, int size, int filter, cudaStream_t stream);
+cudaError_t gpu_views_run(const gpu_view *images, int n, int size, int filter, cudaStream_t stream);
 
 #ifdef __cplusplus
 }
