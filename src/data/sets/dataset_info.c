@@ -101,9 +101,9 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static cloob_spread spread(double *value, int64_t n)
+static data_spread spread(double *value, int64_t n)
 {
-    cloob_spread s = { 0 };
+    data_spread s = { 0 };
     if (!n) return s;
     qsort(value, (size_t)n, sizeof *value, by_value);
     for (int64_t i = 0; i < n; i++) s.mean += value[i] / (double)n;
@@ -113,7 +113,7 @@ static cloob_spread spread(double *value, int64_t n)
     return s;
 }
 
-static cloob_spread gather(const look *l, figure f, double *value)
+static data_spread gather(const look *l, figure f, double *value)
 {
     int64_t n = 0;
     for (const row *r = l->rows; r < l->rows + l->examine; r++) {
@@ -139,13 +139,13 @@ static int64_t count_distinct(const look *l, uint64_t *hash)
     return distinct;
 }
 
-static cloob_status summarise(cloob_ctx *ctx, const look *l, cloob_data_info *out)
+static cloob_status summarise(cloob_ctx *ctx, const look *l, data_info *out)
 {
     out->examined = l->examine;
     for (int64_t i = 0; i < l->examine; i++) {
         const row *r = &l->rows[i];
         if (r->good) out->captions += r->captions;
-        else if (out->bad++ < CLOOB_INFO_REASONS && r->reason)
+        else if (out->bad++ < INFO_REASONS && r->reason)
             strncpy(out->reason[out->bad - 1], r->reason, sizeof out->reason[0] - 1);
     }
     size_t n = (size_t)(out->captions > l->examine ? out->captions : l->examine);
@@ -162,7 +162,7 @@ static cloob_status summarise(cloob_ctx *ctx, const look *l, cloob_data_info *ou
 }
 
 /* Labels are known without the images. */
-static cloob_status count_classes(cloob_ctx *ctx, const dataset *d, cloob_data_info *out)
+static cloob_status count_classes(cloob_ctx *ctx, const dataset *d, data_info *out)
 {
     int64_t n = out->classes;
     stored_sample s = { 0 };
@@ -177,16 +177,15 @@ static cloob_status count_classes(cloob_ctx *ctx, const dataset *d, cloob_data_i
     return CLOOB_OK;
 }
 
-cloob_status cloob_dataset_info(cloob_ctx *ctx, const cloob_dataset *d, int64_t examine, cloob_data_info *out)
+cloob_status dataset_info(cloob_ctx *ctx, const dataset *d, int64_t examine, data_info *out)
 {
-    API_NEEDS(ctx, d && out);
     int64_t count = dataset_count(d);
     if (examine <= 0 || examine > count) examine = count;
-    *out = (cloob_data_info){ .kind = dataset_kind(d),
-                              .samples = count,
-                              .files = dataset_file_count(d),
-                              .classes = dataset_class_count(d),
-                              .skipped = dataset_skipped(d) };
+    *out = (data_info){ .kind = dataset_kind(d),
+                        .samples = count,
+                        .files = dataset_file_count(d),
+                        .classes = dataset_class_count(d),
+                        .skipped = dataset_skipped(d) };
     look l = { .d = d, .count = count, .examine = examine, .rows = calloc((size_t)examine, sizeof(row)) };
     if (!l.rows) return ctx_no_memory(ctx, (size_t)examine * sizeof(row), "the figures of a data set");
     cloob_status status = pool_try(ctx, examine, 16, look_range, &l);

@@ -274,17 +274,18 @@ static image_box centre_fallback(const transform_options *o, int64_t width, int6
 image_box transform_draw_crop(const transform_options *o, uint64_t key, int64_t width, int64_t height)
 {
     uint64_t k = rng_subkey(key, DRAW_CROP);
-    double area = (double)width * (double)height;
+    double area = (double)width * (double)height,
+           own = o->how.mode == RESIZE_PATCHES ? (double)width / (double)height : 1; /* what ratios are relative to */
     for (uint64_t i = 0; i < 40; i += 4) { /* ten tries of up to four numbers */
         double target = area * between(o->scale_min, o->scale_max, rng_uniform(k, i));
-        double ratio = exp(between(log(o->ratio_min), log(o->ratio_max), rng_uniform(k, i + 1)));
+        double ratio = own * exp(between(log(o->ratio_min), log(o->ratio_max), rng_uniform(k, i + 1)));
         int64_t w = round_even(sqrt(target * ratio)), h = round_even(sqrt(target / ratio));
         if (w < 1 || w > width || h < 1 || h > height) continue;
         int64_t top = (int64_t)rng_below(k, i + 2, (uint64_t)(height - h + 1));
         int64_t left = (int64_t)rng_below(k, i + 3, (uint64_t)(width - w + 1));
         return (image_box){ top, left, h, w };
     }
-    return centre_fallback(o, width, height);
+    return o->how.mode == RESIZE_PATCHES ? (image_box){ 0, 0, height, width } : centre_fallback(o, width, height);
 }
 
 static bool happens(double probability, uint64_t key, uint64_t which)
@@ -299,11 +300,25 @@ bool transform_draw_colours(const transform_options *o, uint64_t key)
     return happens(o->jitter_prob, key, DRAW_JITTER) || happens(o->gray_prob, key, DRAW_GRAY);
 }
 
-/* open_clip's order after the crop: jitter, grey; the mirror, which it does not have, before them. */
-static void train_augment(const transform_options *o, uint64_t key, uint8_t *out)
+/* The crop becomes the square, or with patches a record as for evaluation. */
+static resize_plan train_plan(const transform_options *o, const image_box *box)
 {
-    int64_t n = o->size * o->size;
-    if (transform_draw_flip(o, key)) augment_flip(out, o->size, o->size);
+    if (o->how.mode == RESIZE_PATCHES) return eval_plan(o, box->width, box->height);
+    return resize_plan_whole(o->size, o->size, o->how.filter);
+}
+
+static cloob_status train_part(cloob_ctx *ctx, view_scratch *s, image_part *part, const transform_options *o,
+                               const resize_plan *p, uint8_t *out)
+{
+    if (o->how.mode == RESIZE_PATCHES) return eval_part(ctx, s, part, o, p, out);
+    return resize_part(ctx, s, part, p, out);
+}
+
+/* open_clip's order after the crop: jitter, grey; the mirror, which it does not have, before them. */
+static void train_augment(const transform_options *o, uint64_t key, int64_t width, int64_t height, uint8_t *out)
+{
+    int64_t n = width * height;
+    if (transform_draw_flip(o, key)) augment_flip(out, width, height);
     if (happens(o->jitter_prob, key, DRAW_JITTER))
         augment_jitter(out, n, o->jitter, rng_subkey(key, DRAW_JITTER_VALUES));
     if (happens(o->gray_prob, key, DRAW_GRAY)) augment_gray(out, n);
@@ -321,15 +336,15 @@ static view_cut cut_of(const transform_options *o, const uint64_t *key, int64_t 
 {
     if (!key) return (view_cut){ { 0, 0, height, width }, eval_plan(o, width, height) };
     image_box box = transform_draw_crop(o, *key, width, height);
-    return (view_cut){ box, resize_plan_whole(o->size, o->size, o->how.filter) };
+    return (view_cut){ box, train_plan(o, &box) };
 }
 
 static cloob_status view_part(cloob_ctx *ctx, view_scratch *s, image_part *part, const transform_options *o,
                               const resize_plan *p, const uint64_t *key, uint8_t *out)
 {
     if (!key) return eval_part(ctx, s, part, o, p, out);
-    CLOOB_TRY(resize_part(ctx, s, part, p, out));
-    train_augment(o, *key, out);
+    CLOOB_TRY(train_part(ctx, s, part, o, p, out));
+    train_augment(o, *key, p->out_width, p->out_height, out);
     return CLOOB_OK;
 }
 
@@ -431,7 +446,8 @@ bool view_job_plan(const void *bytes, size_t size, const image_limits *limits, c
     if (!jpeg_layout_read(bytes, size, &job->layout)) return false;
     if (limits->max_pixels > 0 && (int64_t)l->width * l->height > limits->max_pixels) return false;
     if ((limits->photo && exif_orientation(bytes, size) != 1) || transform_draw_colours(o, key)) return false;
-    if (o->how.filter > RESIZE_BILINEAR) return false; /* the kernels' sine is not the host's */
+    if (o->how.filter > RESIZE_BILINEAR || o->how.mode == RESIZE_PATCHES)
+        return false; /* the kernels' sine is not the host's, and their views are squares */
     job->box = transform_draw_crop(o, key, l->width, l->height);
     job->flip = transform_draw_flip(o, key);
     return fits(job, o->size);

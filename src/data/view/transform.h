@@ -15,7 +15,7 @@ typedef struct transform_options {
     int64_t size;                /* output is size x size */
     image_view how;              /* evaluation view; training crops have its filter, as open_clip applies it */
     double scale_min, scale_max; /* random resized crop: share of the area; 0.9 .. 1 */
-    double ratio_min, ratio_max; /* 3/4 .. 4/3 */
+    double ratio_min, ratio_max; /* 3/4 .. 4/3; of RESIZE_PATCHES relative to the image's own */
     double jitter[4];            /* brightness, contrast, saturation, hue; 0: off */
     double jitter_prob, gray_prob;
     double flip_prob; /* 0 by default: captions mention left and right */
