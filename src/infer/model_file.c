@@ -341,8 +341,7 @@ void eval_options_init(cloob_eval_options *o)
 
 int64_t cloob_model_width(const cloob_model *m, cloob_output what, cloob_side side)
 {
-    if (!m) return 0;
-    return encoder_width(m->enc, what, side == CLOOB_TEXT);
+    return m ? encoder_width(m->enc, what, side == CLOOB_TEXT) : 0;
 }
 
 cloob_status cloob_encode_images(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t n, cloob_output what,

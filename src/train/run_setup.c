@@ -428,7 +428,6 @@ static cloob_status fill_model(cloob_ctx *ctx, run *r)
     cloob_status status;
     if (r->o->resume) status = checkpoint_read(ctx, r->start.from, r->s, &r->at);
     else if (r->start.has_given) status = params_load(ctx, step_params(r->s), &r->start.given);
-    else if (r->start.draft) status = params_draft_fill(ctx, r->start.draft, step_params(r->s));
     else status = params_init(ctx, step_params(r->s), (uint64_t)r->o->seed);
     if (status == CLOOB_OK && r->start.has_given && !r->o->resume)
         status = params_init_adapters(ctx, step_params(r->s), (uint64_t)r->o->seed);
@@ -438,8 +437,6 @@ static cloob_status fill_model(cloob_ctx *ctx, run *r)
                 (long long)r->at.seed);
     if (r->start.has_given) weights_release(&r->start.given);
     r->start.has_given = false;
-    params_draft_destroy(r->start.draft);
-    r->start.draft = NULL;
     return status;
 }
 
@@ -593,9 +590,6 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     CLOOB_TRY(comm_agree(ctx, r->c, open_data(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, prepare_model(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, check_memory(ctx, r)));
-    if (!o->resume && !r->start.has_given && r->dev->backend == BACKEND_CUDA) /* while its kernels are chosen */
-        CLOOB_TRY(comm_agree(ctx, r->c,
-                             params_draft_create(ctx, &r->so.model, &r->so.part, (uint64_t)o->seed, &r->start.draft)));
     CLOOB_TRY(run_make_step(ctx, r));
     CLOOB_TRY(comm_agree(ctx, r->c, fill_model(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, run_open_loader(ctx, r)));
@@ -614,7 +608,6 @@ void run_close(cloob_ctx *ctx, run *r)
 {
     if (ctx->progress == show_and_answer) ctx->progress = r->caller.show, ctx->progress_user = r->caller.user;
     if (r->start.has_given) weights_release(&r->start.given);
-    params_draft_destroy(r->start.draft);
     layer_norms_destroy(r->layers);
     step_destroy(r->s); /* before the loader: an upload may still read its memory */
     loader_destroy(r->batches);
