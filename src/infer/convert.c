@@ -258,7 +258,7 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
     if (status == CLOOB_OK && out) status = store_vocab(ctx, in, out, o->vocab, r->to, &w, &t);
     if (status == CLOOB_OK && out) status = interchange_write(ctx, out, inner_format(r->to), &w);
     if (status == CLOOB_OK && t && exports_vocab(r->to, &w)) status = tokenizer_export(ctx, t, out, w.config.context);
-    tokenizer_close(t);
+    cloob_tokenizer_close(t);
     weights_release(&w);
     cloob_status handed = hand_over(ctx, &found, r);
     return status != CLOOB_OK ? status : handed;
