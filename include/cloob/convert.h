@@ -18,13 +18,12 @@ extern "C" {
 #endif
 
 typedef enum cloob_weight_format {
-    CLOOB_WEIGHTS_AUTO = 0,  /* by suffix: OPENAI for .pt, .pth and .bin, ONNX for .onnx, else NATIVE */
-    CLOOB_WEIGHTS_NATIVE,    /* cloob's safetensors file: weights, configuration, preprocessing */
-    CLOOB_WEIGHTS_OPENAI,    /* a state dict with OpenAI's names: .safetensors, or a torch zip */
-    CLOOB_WEIGHTS_JKU,       /* a training checkpoint of the authors' code: {epoch, name, state_dict} */
-    CLOOB_WEIGHTS_HF,        /* a folder for transformers' CLIPModel; ViT only */
-    CLOOB_WEIGHTS_OPEN_CLIP, /* a folder for open_clip's local-dir: */
-    CLOOB_WEIGHTS_ONNX       /* NAME.image.onnx and NAME.text.onnx for an output NAME.onnx: the towers, f32, opset 17 */
+    CLOOB_WEIGHTS_AUTO = 0, /* by suffix: OPENAI for .pt, .pth and .bin, else NATIVE */
+    CLOOB_WEIGHTS_NATIVE,   /* cloob's safetensors file: weights, configuration, preprocessing */
+    CLOOB_WEIGHTS_OPENAI,   /* a state dict with OpenAI's names: .safetensors, or a torch zip */
+    CLOOB_WEIGHTS_JKU,      /* a training checkpoint of the authors' code: {epoch, name, state_dict} */
+    CLOOB_WEIGHTS_HF,       /* a folder for transformers' CLIPModel; ViT only */
+    CLOOB_WEIGHTS_OPEN_CLIP /* a folder for open_clip's local-dir: */
 } cloob_weight_format;
 
 typedef struct cloob_convert_options {

@@ -43,17 +43,16 @@ typedef struct cloob_retrieval {
 } cloob_retrieval;
 
 typedef struct cloob_retrieve_options {
-    int64_t queries;    /* number of evenly spaced pairs to rank, each among all candidates; 0: all */
-    const char *device; /* "auto" (a GPU if available and the problem is large), "cpu", "cuda", "cuda:1" */
+    int64_t queries; /* number of evenly spaced pairs to rank, each among all candidates; 0: all */
     /* (text rows) the image of each text, for data with several captions per image, such as Flickr30k and COCO. The
-     * rank of an image is then the rank of its best caption; all queries are ranked, on the CPU. NULL: text i matches
+     * rank of an image is then the rank of its best caption; all queries are ranked. NULL: text i matches
      * image i. */
     const int64_t *text_image;
 } cloob_retrieve_options;
 
 /* Ranks texts for each image and images for each text. Row i of image matches row i of text, unless options have
- * text_image. Ranks count from 1; equal similarities rank by index. options may be NULL: all pairs, on the CPU. Fails if the matrices do
- * not match, or a row is zero or not finite. */
+ * text_image. Ranks count from 1; equal similarities rank by index. options may be NULL: all pairs. Fails if the
+ * matrices do not match, or a row is zero or not finite. */
 CLOOB_API cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_matrix *image,
                                       const cloob_matrix *text, const cloob_retrieve_options *options);
 
@@ -75,13 +74,12 @@ typedef struct cloob_probe_options {
     int max_iterations; /* default: 1000 */
     double tolerance;   /* 0: chosen by the size of the problem */
     bool refit_all;     /* after a search, train on training and validation rows together, as CLIP does */
-    const char *device; /* as for retrieval; NULL: the CPU. Small problems always run on the CPU, in double */
     bool random_half;   /* validate on a random half drawn with `seed`, instead of every other row */
     uint64_t seed;
     bool ties_mean; /* among lambdas with equal accuracy choose the geometric mean, instead of the largest */
 } cloob_probe_options;
 
-CLOOB_OPTIONS_INIT(cloob_probe_options) /* search, 1000, 0, refit_all, auto */
+CLOOB_OPTIONS_INIT(cloob_probe_options) /* search, 1000, 0, refit_all */
 
 typedef struct cloob_probe_trial {
     double lambda, objective, val_acc;

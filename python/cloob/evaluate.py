@@ -168,7 +168,7 @@ class Probe:
 
 
 def probe(train: tuple[ArrayIn, ArrayIn], test: tuple[ArrayIn, ArrayIn], val: Optional[tuple[ArrayIn, ArrayIn]] = None, *,
-          l2: Union[float, str] = "search", max_iterations: int = 1000, device: str = "cpu") -> Probe:
+          l2: Union[float, str] = "search", max_iterations: int = 1000) -> Probe:
     """Linear probe: multinomial logistic regression with an L2 penalty, as `cloob eval probe`. A split is a pair (x (n, D), y (n,)).
 
     l2: the strength of the penalty, or "search": the best on `val`, or without it on every other training row.
@@ -188,7 +188,7 @@ def probe(train: tuple[ArrayIn, ArrayIn], test: tuple[ArrayIn, ArrayIn], val: Op
         return S.Split(_matrix(x, name), pointer(y), None, 0)
 
     o, r = defaults(S.ProbeOptions), S.ProbeResult()
-    o.search, o.max_iterations, o.device = l2 == "search", integer(max_iterations, "max_iterations", 1, 2**31 - 1), device.encode()
+    o.search, o.max_iterations = l2 == "search", integer(max_iterations, "max_iterations", 1, 2**31 - 1)
     if not o.search:
         if isinstance(l2, str):
             raise ArgumentError(f"l2 {l2!r}: expected a number or 'search'")

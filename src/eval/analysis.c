@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "core/file.h"
 #include "core/needs.h"
 #include "core/sbuf.h"
@@ -108,69 +109,41 @@ int64_t spectrum_effective(const double *value, int64_t n, double share)
     return below < n ? below + 1 : n;
 }
 
-typedef struct moments {
-    double *mean, *C, *wide; /* (D), (D, D), (BLOCK_ROWS, D) */
-    float *block;            /* (BLOCK_ROWS, D) */
-} moments;
-
-static bool moments_init(moments *m, int64_t D)
+/* C (D, D): the covariance of the unit rows, formed in double by blocks in two passes, mean first. C is 0 on entry. */
+static cloob_status covariance(cloob_ctx *ctx, const unit_rows *x, double *C)
 {
-    m->mean = calloc((size_t)D, sizeof *m->mean);
-    m->C = calloc((size_t)(D * D), sizeof *m->C);
-    m->wide = malloc((size_t)(BLOCK_ROWS * D) * sizeof *m->wide);
-    m->block = malloc((size_t)(BLOCK_ROWS * D) * sizeof *m->block);
-    return m->mean && m->C && m->wide && m->block;
-}
-
-static void moments_release(moments *m) { free(m->mean), free(m->C), free(m->wide), free(m->block); }
-
-static int64_t read_block(moments *m, const unit_rows *x, int64_t at)
-{
-    int64_t n = x->src.N - at < BLOCK_ROWS ? x->src.N - at : BLOCK_ROWS;
-    unit_rows_read(x, at, n, m->block);
-    return n;
-}
-
-static void add_to_mean(moments *m, const unit_rows *x)
-{
-    int64_t D = x->src.D;
-    for (int64_t at = 0, n; at < x->src.N; at += n) {
-        n = read_block(m, x, at);
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t k = 0; k < D; k++) m->mean[k] += m->block[i * D + k];
-    }
-    for (int64_t k = 0; k < D; k++) m->mean[k] /= (double)x->src.N;
-}
-
-static void add_to_covariance(cloob_ctx *ctx, moments *m, const unit_rows *x)
-{
-    int64_t D = x->src.D;
-    double weight = 1 / (double)(x->src.N - 1);
-    for (int64_t at = 0, n; at < x->src.N; at += n) {
-        n = read_block(m, x, at);
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t k = 0; k < D; k++) m->wide[i * D + k] = m->block[i * D + k] - m->mean[k];
-        cpu_dgemm(ctx, true, false, D, D, n, weight, m->wide, D, m->wide, D, 1, m->C, D);
-    }
+    int64_t D = x->src.D, N = x->src.N;
+    double *mean = calloc((size_t)(BLOCK_ROWS + 1) * (size_t)D, sizeof *mean), *wide = mean + D;
+    float *block = malloc((size_t)(BLOCK_ROWS * D) * sizeof *block);
+    for (int pass = 0; pass < 2 && mean && block; pass++)
+        for (int64_t at = 0, n; at < N; at += n) {
+            n = min64(BLOCK_ROWS, N - at);
+            unit_rows_read(x, at, n, block);
+            for (int64_t i = 0; i < n; i++)
+                for (int64_t k = 0; k < D; k++)
+                    if (pass == 0) mean[k] += block[i * D + k];
+                    else wide[i * D + k] = block[i * D + k] - mean[k] / (double)N;
+            if (pass) cpu_dgemm(ctx, true, false, D, D, n, 1 / (double)(N - 1), wide, D, wide, D, 1, C, D);
+        }
+    bool room = mean && block;
+    free(mean), free(block);
+    return room ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(BLOCK_ROWS * D) * 12, "a covariance");
 }
 
 /* Eigenvalues of the covariance (divided by N - 1) of the unit rows, and how many of them matter: a low effective
- * number means that few features carry all the variance ("explaining away"). Formed in double by blocks in two passes,
- * mean first. Needs two rows and D^2 doubles. share: 0.99 in the paper. */
+ * number means that few features carry all the variance ("explaining away"). Needs two rows and D^2 doubles. share: 0.99
+ * in the paper. */
 static cloob_status spectrum_run(cloob_ctx *ctx, coverage *out, const unit_rows *x, double share)
 {
     int64_t D = x->src.D;
-    moments m;
     if (x->src.N < 2) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a covariance needs two rows", x->src.name);
-    bool room = moments_init(&m, D);
+    double *C = calloc((size_t)(D * D), sizeof *C);
     out->eigenvalue = malloc((size_t)D * sizeof *out->eigenvalue);
-    cloob_status status = ctx_no_memory(ctx, (size_t)(D * D) * sizeof(double), "a covariance");
-    if (room && out->eigenvalue) {
-        add_to_mean(&m, x);
-        add_to_covariance(ctx, &m, x);
-        status = linalg_eigenvalues(ctx, out->eigenvalue, m.C, D);
-    }
-    moments_release(&m);
+    cloob_status status = CLOOB_OK;
+    if (!C || !out->eigenvalue) status = ctx_no_memory(ctx, (size_t)(D * D) * sizeof *C, "a covariance");
+    if (status == CLOOB_OK) status = covariance(ctx, x, C);
+    if (status == CLOOB_OK) status = linalg_eigenvalues(ctx, out->eigenvalue, C, D);
+    free(C);
     CLOOB_TRY(status);
     out->dimensions = D;
     for (int64_t k = 0; k < D; k++) {
@@ -299,16 +272,6 @@ static cloob_status run_unmatched(cloob_ctx *ctx, pair_similarity *out, const un
     return status;
 }
 
-/* x, y: the same N and D, N at least 2. Streams x y^T; memory is 1000 candidates per row of a tile and thread. */
-static cloob_status similarity_run(cloob_ctx *ctx, pair_similarity *out, const unit_rows *x, const unit_rows *y)
-{
-    memset(out, 0, sizeof *out);
-    CLOOB_TRY(unit_rows_match(ctx, x, y));
-    if (x->src.N < 2) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: one pair has no unmatched partner", x->src.name);
-    CLOOB_TRY(run_matched(ctx, out, x, y));
-    return run_unmatched(ctx, out, x, y);
-}
-
 /* ---- the whole analysis ---------------------------------------------------------------------- */
 
 static cloob_status run_spread(cloob_ctx *ctx, coverage *out, const unit_rows *x, double share)
@@ -319,13 +282,15 @@ static cloob_status run_spread(cloob_ctx *ctx, coverage *out, const unit_rows *x
     return uniformity_run(ctx, out, x);
 }
 
+/* x, y: the same N and D, N at least 2. Streams x y^T; memory is 1000 candidates per row of a tile and thread. */
 static cloob_status run_pair(cloob_ctx *ctx, embedding_analysis *out, const unit_rows *x, const unit_rows *y)
 {
     CLOOB_TRY(unit_rows_match(ctx, x, y));
     out->paired = true;
     CLOOB_TRY(run_spread(ctx, &out->y, y, out->share));
     ctx_log(ctx, CLOOB_LOG_INFO, "matched and unmatched similarities");
-    return similarity_run(ctx, &out->similarity, x, y);
+    CLOOB_TRY(run_matched(ctx, &out->similarity, x, y));
+    return run_unmatched(ctx, &out->similarity, x, y);
 }
 
 cloob_status analysis_run(cloob_ctx *ctx, embedding_analysis *out, const rows *image, const rows *text, double share)

@@ -23,16 +23,11 @@ static cloob_status rows_from(cloob_ctx *ctx, rows *r, const cloob_matrix *m)
 static cloob_status retrieve_on(cloob_ctx *ctx, cloob_retrieval *out, const unit_rows *x, const unit_rows *y,
                                 const cloob_retrieve_options *o)
 {
-    int64_t queries = o ? o->queries : 0, N = x->src.N, asked = queries > 0 && queries < N ? 2 * queries : N;
-    double flops = 2.0 * (double)asked * (double)N * (double)x->src.D;
-    device *gpu;
+    int64_t queries = o ? o->queries : 0;
     if (o && o->text_image && queries)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`queries`: every image is ranked where `text_image` is given");
     if (o && o->text_image) return retrieval_run_owned(ctx, out, x, y, o->text_image);
-    CLOOB_TRY(eval_device_open(ctx, o ? o->device : NULL, flops, &gpu));
-    cloob_status status = retrieval_run(ctx, out, x, y, queries, gpu);
-    device_close(gpu);
-    return status;
+    return retrieval_run(ctx, out, x, y, queries);
 }
 
 cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_matrix *image, const cloob_matrix *text,
@@ -82,7 +77,7 @@ cloob_status analyze_matrices(cloob_ctx *ctx, embedding_analysis *out, const clo
 
 void cloob_probe_options_init_size(cloob_probe_options *o, size_t size)
 {
-    cloob_probe_options d = { .search = true, .max_iterations = 1000, .refit_all = true, .device = "auto" };
+    cloob_probe_options d = { .search = true, .max_iterations = 1000, .refit_all = true };
     options_write(o, size, &d, sizeof d);
 }
 

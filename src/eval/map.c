@@ -157,8 +157,8 @@ static void put_edges(map_graph *g, int64_t *fill, const near_row *near, int64_t
     }
 }
 
-/* Weights as in UMAP: exp(-(d - d_nearest) / sigma) with sigma such that each row's weights sum to log2 k. Release the
- * graph, also after a failure. */
+/* Weights as in UMAP: exp(-(d - d_nearest) / sigma) with sigma such that each row's weights sum to log2 k. The caller
+ * frees the arrays of the graph, also after a failure. */
 static cloob_status map_graph_build(cloob_ctx *ctx, map_graph *g, near_row *near, int64_t N, int64_t k)
 {
     size_t n = (size_t)N, edges = 2 * n * (size_t)k;
@@ -176,8 +176,6 @@ static cloob_status map_graph_build(cloob_ctx *ctx, map_graph *g, near_row *near
     free(fill);
     return room ? CLOOB_OK : ctx_no_memory(ctx, edges * 8, "a graph of neighbours");
 }
-
-static void map_graph_release(map_graph *g) { free(g->start), free(g->other), free(g->weight); }
 
 /* ---- layout ---------------------------------------------------------------------------------- */
 
@@ -307,7 +305,7 @@ cloob_status map_make(cloob_ctx *ctx, float *xy, const cloob_matrix *m, const ma
     size_t bytes = (size_t)(r.N * max64(k, 1)) * sizeof(near_row);
     near_row *near = malloc(bytes);
     cloob_status status = near ? run_steps(ctx, xy, near, &g, &x, k, o) : ctx_no_memory(ctx, bytes, "a map");
-    map_graph_release(&g);
+    free(g.start), free(g.other), free(g.weight);
     free(near);
     unit_rows_release(&x);
     if (status == CLOOB_OK) centre_and_scale(xy, r.N);

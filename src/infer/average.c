@@ -6,15 +6,6 @@
 
 enum { BLOCK = 4096 };
 
-static cloob_status read_weights(cloob_ctx *ctx, const char *path, weights *w)
-{
-    interchange_options o = { 0 };
-    interchange_report report;
-    cloob_status status = interchange_read(ctx, path, &o, w, &report);
-    interchange_report_release(&report);
-    return status;
-}
-
 /* sum += scale * t, in double. */
 static void add_scaled(double *sum, const tensor *t, double scale)
 {
@@ -92,7 +83,11 @@ cloob_status average_weights(cloob_ctx *ctx, const char *const *path, int64_t mo
                         (long long)models);
     if (alpha < 0) alpha = (double)(models - 1) / (double)models;
     if (!(alpha <= 1)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`alpha` must be between 0 and 1");
-    for (; read < models && status == CLOOB_OK; read++) status = read_weights(ctx, path[read], &w[read]);
+    for (; read < models && status == CLOOB_OK; read++) {
+        interchange_report report;
+        status = interchange_read(ctx, path[read], &(interchange_options){ 0 }, &w[read], &report);
+        interchange_report_release(&report);
+    }
     if (status == CLOOB_OK) status = average(ctx, w, models, path, alpha, out);
     else read--; /* a failed read leaves nothing to release */
     for (int64_t i = 0; i < read; i++) weights_release(&w[i]);

@@ -93,10 +93,10 @@ cloob_status batcher_encode(cloob_ctx *ctx, batcher *b, const batch_input *in, i
 /* The digest of the model in use (model_file.h). */
 void batcher_get_digest(batcher *b, char out[DIGEST_TEXT]);
 
-/* Calls `use` with the tokenizer of the model in use, which stays valid until it returns. CLOOB_ERR_ARGUMENT when the
- * model has none. */
-cloob_status batcher_use_tokenizer(cloob_ctx *ctx, batcher *b,
-                                   cloob_status (*use)(cloob_ctx *ctx, const tokenizer *t, void *user), void *user);
+/* The tokenizer of the model in use, which stays until batcher_release_tokenizer. CLOOB_ERR_ARGUMENT when the model has
+ * none; there is nothing to release then. */
+cloob_status batcher_acquire_tokenizer(cloob_ctx *ctx, batcher *b, const tokenizer **out);
+void batcher_release_tokenizer(batcher *b);
 
 /* The raw rows of all tokens of one text: out->n is their number. Otherwise as batcher_encode. */
 cloob_status batcher_encode_tokens(cloob_ctx *ctx, batcher *b, const batch_input *in, const batch_options *o,

@@ -15,13 +15,6 @@
 
 /* ---- opening ------------------------------------------------------------------------------------- */
 
-static cloob_status check_fit(cloob_ctx *ctx, const char *path, const weights *w, const char *from, const tokenizer *t)
-{
-    if (tokenizer_fits(t, w->config.vocab)) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %d tokens, the model of %s has %lld", from, tokenizer_vocab_size(t),
-                    path, (long long)w->config.vocab);
-}
-
 cloob_status model_tokenizer(cloob_ctx *ctx, const char *path, const char *vocab, const weights *w, tokenizer **out)
 {
     const char *stored = weights_get_meta(w, "tokenizer"), *from = vocab ? vocab : "the stored tokenizer";
@@ -30,8 +23,10 @@ cloob_status model_tokenizer(cloob_ctx *ctx, const char *path, const char *vocab
     if (vocab || stored) {
         CLOOB_TRY(vocab ? tokenizer_open(ctx, vocab, out)
                         : tokenizer_open_text(ctx, stored, strlen(stored), from, out));
-        cloob_status status = check_fit(ctx, path, w, from, *out);
-        if (status != CLOOB_OK) tokenizer_close(*out), *out = NULL;
+        if (tokenizer_fits(*out, w->config.vocab)) return CLOOB_OK;
+        cloob_status status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %d tokens, the model of %s has %lld", from,
+                                       tokenizer_vocab_size(*out), path, (long long)w->config.vocab);
+        tokenizer_close(*out), *out = NULL;
         return status;
     }
     CLOOB_TRY(tokenizer_open_folder(ctx, path, w->config.vocab, out));
@@ -75,13 +70,6 @@ static void read_facts(model *m, const weights *w, const interchange_report *rep
     }
 }
 
-/* A checkpoint is three times its weights; where it was copied into memory, the rest is freed. */
-static void forget_training_state(const weights *w)
-{
-    for (int64_t i = 0; i < w->count; i++)
-        if (strncmp(w->entry[i].name, "train.", 6) == 0) weights_forget(w, &w->entry[i].t);
-}
-
 static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const cloob_model_options *o)
 {
     model_config config;
@@ -96,15 +84,16 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const cloob
     }
     CLOOB_TRY(device_open(ctx, o->device ? o->device : "auto", &m->dev));
     precision_settle(ctx, m->dev, &p);
-    m->compute = p.compute, m->int8 = p.int8, m->fp8 = p.fp8_rows;
+    m->compute = p.compute, m->int8 = p.int8, m->fp8 = p.fp8;
     encoder_options encode = {
-        .compute = p.compute, .int8 = p.int8, .fp8 = p.fp8_rows, .invariant = o->invariant, .batch = o->batch
+        .compute = p.compute, .int8 = p.int8, .fp8 = p.fp8, .invariant = o->invariant, .batch = o->batch
     };
     cloob_status status = interchange_read(ctx, path, &io, &w, &report);
     if (status == CLOOB_OK) {
         m->path = keep(&m->a, path);
         read_facts(m, &w, &report);
-        forget_training_state(&w);
+        for (int64_t i = 0; i < w.count; i++) /* two thirds of a checkpoint: a copy in memory is freed */
+            if (strncmp(w.entry[i].name, "train.", 6) == 0) weights_forget(&w, &w.entry[i].t);
         if (!m->path || !m->method || !m->run || !m->names || !m->container)
             status = ctx_no_memory(ctx, strlen(path), "the model's names");
         if (status == CLOOB_OK) status = model_tokenizer(ctx, path, o->vocab, &w, &m->tok);
@@ -213,7 +202,7 @@ static cloob_status view_file(cloob_ctx *ctx, const model *m, view_scratch *s, c
 {
     file_bytes bytes;
     CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
-    cloob_status status = view_eval_bytes(ctx, s, bytes.data, bytes.size, path, &m->limits, &m->view, rgb);
+    cloob_status status = view_bytes(ctx, s, bytes.data, bytes.size, path, &m->limits, &m->view, NULL, rgb);
     file_bytes_release(&bytes);
     return status;
 }
@@ -227,12 +216,12 @@ static cloob_status view_one(cloob_ctx *ctx, const view_job *j, view_scratch *s,
     snprintf(name, sizeof name, "image %lld", (long long)(j->first + i));
     if (!in->data) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has neither a path nor data", name);
     if (in->width == 0 && in->height == 0)
-        return view_eval_bytes(ctx, s, in->data, in->bytes, name, &m->limits, &m->view, rgb);
+        return view_bytes(ctx, s, in->data, in->bytes, name, &m->limits, &m->view, NULL, rgb);
     if (in->width < 1 || in->height < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %lld x %lld pixels", name, (long long)in->width,
                         (long long)in->height);
     image im = { .rgb = (uint8_t *)(uintptr_t)in->data, .width = in->width, .height = in->height }; /* only read */
-    return transform_eval(ctx, &im, &m->view, rgb);
+    return view_image(ctx, s, &im, &m->view, NULL, rgb);
 }
 
 static void view_range(void *arg, int64_t begin, int64_t end, int thread)

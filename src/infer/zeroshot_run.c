@@ -170,15 +170,6 @@ void cloob_classifier_destroy(cloob_classifier *c)
     free(c);
 }
 
-/* score (C), the dot products of a row of length `size`, becomes its softmax. */
-static void to_shares(float *score, int64_t C, double scale)
-{
-    double max = score[0], sum = 0;
-    for (int64_t i = 1; i < C; i++) max = score[i] > max ? score[i] : max;
-    for (int64_t i = 0; i < C; i++) sum += exp(scale * ((double)score[i] - max));
-    for (int64_t i = 0; i < C; i++) score[i] = (float)(exp(scale * ((double)score[i] - max)) / sum);
-}
-
 cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c, const float *rows, int64_t n, float *p)
 {
     API_NEEDS(ctx, c && n >= 0 && (n == 0 || (rows && p)));
@@ -189,7 +180,7 @@ cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c, const flo
         for (int64_t k = 0; k < D; k++) square += (double)rows[i * D + k] * rows[i * D + k];
         if (!(square > 0) || !isfinite(square))
             return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "image %lld: its embedding is zero or not finite", (long long)i);
-        to_shares(p + i * C, C, c->inv_tau / sqrt(square));
+        zeroshot_softmax(p + i * C, C, c->inv_tau / sqrt(square));
     }
     return CLOOB_OK;
 }

@@ -61,7 +61,7 @@ static void the_view_is_the_one_of_the_cpu(void)
         o.how.filter = i % 2 ? RESIZE_BILINEAR : RESIZE_BICUBIC;
         CHECK(view_job_plan(file, size, &limits, &o, key, &job));
         CHECK_OK(ctx, view_job_define(ctx, &p, &job, &o, ours));
-        CHECK_OK(ctx, view_train_bytes(ctx, scratch, file, size, "a file", &limits, &o, key, cpu));
+        CHECK_OK(ctx, view_bytes(ctx, scratch, file, size, "a file", &limits, &o, &key, cpu));
         CHECK(memcmp(ours, cpu, sizeof cpu) == 0);
         flips += job.flip;
         free(memory);

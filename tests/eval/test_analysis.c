@@ -20,7 +20,7 @@ static void check_ranks(const rows *x, const rows *y, cloob_retrieval *out)
     unit_rows ux, uy;
     CHECK_OK(ctx, unit_rows_init(ctx, &ux, x));
     CHECK_OK(ctx, unit_rows_init(ctx, &uy, y));
-    CHECK_OK(ctx, retrieval_run(ctx, out, &ux, &uy, 0, NULL));
+    CHECK_OK(ctx, retrieval_run(ctx, out, &ux, &uy, 0));
     unit_rows_release(&ux), unit_rows_release(&uy);
 }
 

@@ -18,9 +18,7 @@ static const opt_row option_rows[] = {
     { "input", OPT_STRING, &o.input, NULL, "E", "safetensors with image and text (or x and y); text is optional",
       OPT_REQUIRED },
     { "out", OPT_STRING, &o.out, NULL, "DIR",
-      "folder for analysis.json, eigenvalues.tsv, similarities.tsv, and plots: spectrum and "
-      "similarities, .svg and .pdf",
-      0 },
+      "folder for analysis.json, eigenvalues.tsv, similarities.tsv, spectrum.svg and similarities.svg", 0 },
     { "reference", OPT_STRING, &o.reference, NULL, "E",
       "report changes relative to these embeddings, such as an early epoch's", 0 },
     { "share", OPT_DOUBLE, &o.share, "0.99", "X", "share of the variance that the effective eigenvalues explain",
@@ -92,16 +90,6 @@ static void print_change(const embedding_analysis *a, const embedding_analysis *
                100 * ((double)a->y.effective / (double)r->y.effective - 1), 100 * (a->y.ajne / r->y.ajne - 1));
 }
 
-/* The numbers are useful without plots: a build that cannot draw prints a warning and continues. */
-static cloob_status write_files(cloob_ctx *ctx, const embedding_analysis *a, const embedding_analysis *reference)
-{
-    cloob_status status = analysis_write(ctx, a, reference, o.out);
-    if (status == CLOOB_OK) status = analysis_plots(ctx, a, reference, o.out);
-    if (status != CLOOB_ERR_UNSUPPORTED) return status;
-    cli_print("warning: ", "no plots in %s: %s", o.out, cloob_error(ctx));
-    return CLOOB_OK;
-}
-
 /* ---- separation ---------------------------------------------------------------------------------- */
 
 /* The well separated rows of both sides: lines, or objects of `w`. */
@@ -153,7 +141,8 @@ static cloob_status show(cloob_ctx *ctx, const embedding_analysis *a, const embe
         if (reference) print_change(a, reference);
         if (opt_given("scale-hopfield")) status = put_separation(ctx, NULL);
     }
-    return status == CLOOB_OK && o.out ? write_files(ctx, a, reference) : status;
+    if (status == CLOOB_OK && o.out) status = analysis_write(ctx, a, reference, o.out);
+    return status == CLOOB_OK && o.out ? analysis_plots(ctx, o.out) : status;
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */

@@ -262,7 +262,6 @@ static void fill(cloob_probe_options *p)
     p->random_half = strcmp(o.half, "random") == 0, p->seed = (uint64_t)common.seed;
     p->ties_mean = strcmp(o.ties, "mean") == 0;
     p->tolerance = o.tolerance;
-    p->device = common.device;
     p->max_iterations = o.iterations > 1000000 ? 1000000 : (int)o.iterations;
 }
 

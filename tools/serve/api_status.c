@@ -1,5 +1,6 @@
 /* Health, metrics, and the description of the interface. */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,58 +91,55 @@ static void put_batches(sbuf *m, const char *labels, const int64_t *bucket, int6
                 (long long)batches);
 }
 
-/* Prometheus requires the samples of a name to be adjacent, so every name loops over the models. */
-typedef enum model_metric {
-    QUEUE,
-    LOADED,
-    USABLE,
-    INPUTS,
-    REFUSED,
-    BATCHES,
-    PREPARE,
-    WAIT,
-    ENCODE,
-    MODEL_METRICS
+/* A metric of the models: one number, or after USABLE one of images and one of texts. */
+typedef enum model_value { NUMBER, LOADED, USABLE, INPUTS, BATCHES, LATENCY } model_value;
+typedef struct model_metric {
+    const char *name, *kind, *help;
+    model_value value;
+    size_t at; /* of NUMBER and LATENCY in batcher_stats */
 } model_metric;
 
-static void put_model(sbuf *m, const served_model *x, model_metric which)
+#define AT(member) offsetof(batcher_stats, member)
+static const model_metric model_metrics[] = {
+    { "cloob_queue_inputs", "gauge", "Inputs that wait for the encoder.", NUMBER, AT(queued) },
+    { "cloob_model_loaded", "gauge", "1 while the weights are in memory.", LOADED, 0 },
+    { "cloob_model_usable", "gauge", "0 when its weights cannot be loaded, so that requests are refused.", USABLE, 0 },
+    { "cloob_inputs_total", "counter", "Texts and images taken into the queue.", INPUTS, 0 },
+    { "cloob_inputs_refused_total", "counter", "Inputs refused because the queue was full or time ran out.", NUMBER,
+      AT(refused) },
+    { "cloob_batch_rows", "histogram", "Rows of a batch.", BATCHES, 0 },
+    { "cloob_prepare_seconds", "histogram", "Tokenizing or decoding one input.", LATENCY, AT(prepare) },
+    { "cloob_wait_seconds", "histogram", "Time of one input in the queue.", LATENCY, AT(wait) },
+    { "cloob_encode_seconds", "histogram", "Encoding one batch.", LATENCY, AT(encode) },
+};
+
+static void put_model(sbuf *m, const served_model *x, const model_metric *k)
 {
-    static const char *const sides[] = { "image", "text" };
     batcher_stats t;
     char name[80], labels[160];
     batcher_get_stats(x->batcher, &t);
     label_text(x->name, name);
-    if (which == QUEUE) sbuf_printf(m, "cloob_queue_inputs{model=\"%s\"} %lld\n", name, (long long)t.queued);
-    if (which == LOADED) sbuf_printf(m, "cloob_model_loaded{model=\"%s\"} %d\n", name, t.loaded);
-    if (which == USABLE) sbuf_printf(m, "cloob_model_usable{model=\"%s\"} %d\n", name, !t.error[0]);
-    if (which == REFUSED) sbuf_printf(m, "cloob_inputs_refused_total{model=\"%s\"} %lld\n", name, (long long)t.refused);
+    const void *at = (const char *)&t + k->at;
+    if (k->value <= USABLE) {
+        int64_t n = k->value == NUMBER ? *(const int64_t *)at : k->value == LOADED ? t.loaded : !t.error[0];
+        sbuf_printf(m, "%s{model=\"%s\"} %lld\n", k->name, name, (long long)n);
+        return;
+    }
     for (int side = 0; side < 2; side++) {
-        snprintf(labels, sizeof labels, "model=\"%s\",side=\"%s\"", name, sides[side]);
-        if (which == INPUTS)
-            sbuf_printf(m, "cloob_inputs_total{%s} %lld\n", labels, (long long)(side ? t.texts : t.images));
-        if (which == BATCHES) put_batches(m, labels, t.batch_size[side], t.batches[side], t.rows[side]);
-        if (which == PREPARE) put_latency(m, "cloob_prepare_seconds", labels, &t.prepare[side]);
-        if (which == WAIT) put_latency(m, "cloob_wait_seconds", labels, &t.wait[side]);
-        if (which == ENCODE) put_latency(m, "cloob_encode_seconds", labels, &t.encode[side]);
+        snprintf(labels, sizeof labels, "model=\"%s\",side=\"%s\"", name, side ? "text" : "image");
+        if (k->value == INPUTS)
+            sbuf_printf(m, "%s{%s} %lld\n", k->name, labels, (long long)(side ? t.texts : t.images));
+        else if (k->value == BATCHES) put_batches(m, labels, t.batch_size[side], t.batches[side], t.rows[side]);
+        else put_latency(m, k->name, labels, (const latency_histogram *)at + side);
     }
 }
 
+/* Prometheus requires the samples of a name to be adjacent, so every name loops over the models. */
 static void put_models(sbuf *m, serve *s)
 {
-    static const char *const head[MODEL_METRICS][3] = {
-        { "cloob_queue_inputs", "gauge", "Inputs that wait for the encoder." },
-        { "cloob_model_loaded", "gauge", "1 while the weights are in memory." },
-        { "cloob_model_usable", "gauge", "0 when its weights cannot be loaded, so that requests are refused." },
-        { "cloob_inputs_total", "counter", "Texts and images taken into the queue." },
-        { "cloob_inputs_refused_total", "counter", "Inputs refused because the queue was full or time ran out." },
-        { "batch_rows", "histogram", "Rows of a batch." },
-        { "cloob_prepare_seconds", "histogram", "Tokenizing or decoding one input." },
-        { "cloob_wait_seconds", "histogram", "Time of one input in the queue." },
-        { "cloob_encode_seconds", "histogram", "Encoding one batch." },
-    };
-    for (int k = 0; k < MODEL_METRICS; k++) {
-        put_kind(m, head[k][0], head[k][1], head[k][2]);
-        for (int64_t i = 0; i < s->models; i++) put_model(m, &s->model[i], (model_metric)k);
+    for (size_t k = 0; k < sizeof model_metrics / sizeof *model_metrics; k++) {
+        put_kind(m, model_metrics[k].name, model_metrics[k].kind, model_metrics[k].help);
+        for (int64_t i = 0; i < s->models; i++) put_model(m, &s->model[i], &model_metrics[k]);
     }
 }
 

@@ -1,50 +1,30 @@
 /* A request and its handler: the body is parsed, the handler runs, its answer is sent. And embedding, which most
  * handlers do. */
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/handlers.h"
 #include "core/ctx.h"
-
-static bool has_json_body(const http_request *q)
-{
-    bool raw = http_type_is(q, "image/") || http_type_is(q, "multipart/form-data");
-    if (strcmp(q->route->method, "POST") != 0 || q->route->flags & ROUTE_FORM) return false;
-    return !(q->route->flags & ROUTE_IMAGE && raw);
-}
-
-static void call_release(call *c)
-{
-    for (int64_t k = 0; k < c->owned_count; k++) free(c->owned[k]);
-    free(c->owned), free(c->in), free(c->w.data);
-    batch_rows_release(&c->rows);
-    json_doc_close(c->doc);
-    index_release(c->v);
-}
+#include "core/text.h"
 
 void call_run(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
     call c = { .s = s, .ctx = ctx, .q = q, .r = r };
-    cloob_status status = has_json_body(q) ? body_object(ctx, q, &c.doc) : CLOOB_OK;
+    bool raw = http_type_is(q, "image/") || http_type_is(q, "multipart/form-data");
+    bool in_json = strcmp(q->route->method, "POST") == 0 && !(q->route->flags & ROUTE_FORM) &&
+                   !(q->route->flags & ROUTE_IMAGE && raw);
+    cloob_status status = in_json ? body_object(ctx, q, &c.doc) : CLOOB_OK;
     c.root = json_doc_root(c.doc);
     if (status == CLOOB_OK) status = q->route->run(&c);
+    while (status == CLOOB_OK && c.w.depth) json_end(&c.w);
     if (status == CLOOB_OK && !r->code) http_json(r, 200, &c.w);
-    else if (status != CLOOB_OK && !r->code && !r->wait) http_fail(r, q, ctx, status);
-    call_release(&c);
-}
-
-cloob_status call_error(call *c, int code, const char *format, ...)
-{
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    http_error(c->r, c->q, code, "%s", text);
-    return CLOOB_ERR_ARGUMENT;
+    else if (status != CLOOB_OK && !r->code && !r->wait) http_error(r, q, http_code(status), "%s", cloob_error(ctx));
+    for (int64_t k = 0; k < c.owned_count; k++) free(c.owned[k]);
+    free(c.owned), free(c.in), free(c.w.data);
+    batch_rows_release(&c.rows);
+    json_doc_close(c.doc);
+    index_release(c.v);
 }
 
 cloob_status call_index(call *c, const char *name)
@@ -75,6 +55,15 @@ void put_rows(call *c, const char *key, int64_t first, int64_t n)
     json_begin(&c->w, key, '[');
     for (int64_t i = first; i < first + n; i++) json_put_floats(&c->w, NULL, row_at(c, i), c->rows.width);
     json_end(&c->w);
+}
+
+void put_base64(json_out *w, const char *key, const float *row, int64_t n)
+{
+    sbuf text = { 0 };
+    base64_put(&text, row, (size_t)n * sizeof *row);
+    json_put_text(w, key, text.data ? text.data : "");
+    w->failed = w->failed || text.failed;
+    sbuf_release(&text);
 }
 
 /* ---- embedding ----------------------------------------------------------------------------------- */

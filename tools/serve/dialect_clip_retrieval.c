@@ -9,7 +9,6 @@ cloob_status handle_indices_list(call *c)
 {
     json_begin(&c->w, NULL, '[');
     for (int64_t i = 0; i < c->s->indexes; i++) json_put_text(&c->w, NULL, c->s->index[i].name);
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
@@ -75,7 +74,6 @@ cloob_status handle_knn(call *c)
         json_members(&c->w, J_INT("id", hit[i].entry), J_NUMBER("similarity", (double)hit[i].score, 0));
         json_end(&c->w);
     }
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
@@ -101,6 +99,5 @@ cloob_status handle_metadata(call *c)
         json_end(&c->w);
         json_end(&c->w);
     }
-    json_end(&c->w);
     return CLOOB_OK;
 }

@@ -53,7 +53,6 @@ cloob_status handle_similarity(call *c)
     json_begin(&c->w, NULL, '[');
     for (int64_t i = 1; i < c->rows.n; i++)
         json_put_digits(&c->w, NULL, dot_rows(row_at(c, 0), row_at(c, i), c->rows.width), 9);
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
@@ -82,21 +81,13 @@ cloob_status handle_embed_all(call *c)
         put_rows(c, NULL, 0, c->rows.n);
         batch_rows_release(&c->rows);
     }
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
 /* ---- tokens -------------------------------------------------------------------------------------- */
 
-typedef struct token_call token_call;
-typedef cloob_status token_fn(const tokenizer *t, token_call *k, const json *v);
-
-struct token_call {
-    call *c;
-    token_fn *one;    /* writes the answer for one value */
-    const json *list; /* a value, or a list of values */
-    bool special;     /* start and end of a text are written */
-};
+/* Writes the answer for one value of a request. */
+typedef cloob_status token_fn(call *c, const tokenizer *t, const json *v, bool special);
 
 /* start and stop are null, which the protocol allows: the tokenizer cleans a text before it splits it, so it has no
  * offsets into the text as it was sent. */
@@ -118,10 +109,10 @@ static cloob_status put_token(cloob_ctx *ctx, const tokenizer *t, json_out *w, i
     return status;
 }
 
-static cloob_status tokenize_one(const tokenizer *t, token_call *k, const json *v)
+/* special: start and end of the text are written. */
+static cloob_status tokenize_one(call *c, const tokenizer *t, const json *v, bool special)
 {
     enum { TOKENIZE_TIMES = 8, ANSWER_BYTES = 100 }; /* memory: times the text's bytes; of a token in the answer */
-    call *c = k->c;
     const char *text = json_string(v);
     int32_t *ids = NULL;
     int64_t n = 0;
@@ -132,17 +123,17 @@ static cloob_status tokenize_one(const tokenizer *t, token_call *k, const json *
     else free(ids);
     CLOOB_TRY(account_reserve(c->ctx, c->q->memory, ANSWER_BYTES * (n + 2)));
     json_begin(&c->w, NULL, '[');
-    if (k->special && tokenizer_start_id(t) >= 0) CLOOB_TRY(put_token(c->ctx, t, &c->w, tokenizer_start_id(t)));
+    if (special && tokenizer_start_id(t) >= 0) CLOOB_TRY(put_token(c->ctx, t, &c->w, tokenizer_start_id(t)));
     for (int64_t i = 0; i < n; i++) CLOOB_TRY(put_token(c->ctx, t, &c->w, ids[i]));
-    if (k->special && tokenizer_end_id(t) >= 0) CLOOB_TRY(put_token(c->ctx, t, &c->w, tokenizer_end_id(t)));
+    if (special && tokenizer_end_id(t) >= 0) CLOOB_TRY(put_token(c->ctx, t, &c->w, tokenizer_end_id(t)));
     json_end(&c->w);
     return CLOOB_OK;
 }
 
-static cloob_status decode_one(const tokenizer *t, token_call *k, const json *v)
+static cloob_status decode_one(call *c, const tokenizer *t, const json *v, bool special)
 {
     sbuf text = { 0 };
-    call *c = k->c;
+    (void)special;
     if (json_kind_of(v) != JSON_ARRAY) return refuse(c->ctx, "ids: a list of token ids, or a list of lists");
     CLOOB_TRY(input_tokens(c, v));
     const batch_input *in = &c->in[c->inputs - 1];
@@ -154,31 +145,25 @@ static cloob_status decode_one(const tokenizer *t, token_call *k, const json *v)
     return status;
 }
 
-/* One value gives a list of one, as in text-embeddings-inference. Ids are one value unless they are lists. */
-static cloob_status each_value(cloob_ctx *ctx, const tokenizer *t, void *user)
-{
-    token_call *k = user;
-    const json *inner = k->one == decode_one ? json_first(k->list) : k->list;
-    bool many = json_kind_of(inner) == JSON_ARRAY;
-    (void)ctx; /* the call's */
-    for (const json *v = many ? json_first(k->list) : k->list; v; v = many ? json_next(v) : NULL)
-        CLOOB_TRY(k->one(t, k, v));
-    return CLOOB_OK;
-}
-
-/* The values of root[key], through the first model's tokenizer. */
+/* The values of root[key], through the first model's tokenizer. One value gives a list of one, as in
+ * text-embeddings-inference; ids are one value unless they are lists. */
 static cloob_status answer_tokens(call *c, const char *key, token_fn *one)
 {
-    token_call k = { c, one, json_get(c->root, key), true };
+    const json *list = json_get(c->root, key), *inner = one == decode_one ? json_first(list) : list;
     int64_t most = c->s->o->max_inputs;
-    CLOOB_TRY(field_bool(c->ctx, c->root, "add_special_tokens", &k.special));
+    bool special = true, many = json_kind_of(inner) == JSON_ARRAY;
+    const tokenizer *t;
+    CLOOB_TRY(field_bool(c->ctx, c->root, "add_special_tokens", &special));
     if (field_absent(c->root, key)) return refuse(c->ctx, "%s is missing", key);
-    if (json_count(k.list) > most && json_kind_of(json_first(k.list)) != JSON_NUMBER)
+    if (json_count(list) > most && json_kind_of(json_first(list)) != JSON_NUMBER)
         return refuse(c->ctx, "more than %lld texts in one request", (long long)most);
+    CLOOB_TRY(batcher_acquire_tokenizer(c->ctx, c->s->model[0].batcher, &t));
+    cloob_status status = CLOOB_OK;
     json_begin(&c->w, NULL, '[');
-    CLOOB_TRY(batcher_use_tokenizer(c->ctx, c->s->model[0].batcher, each_value, &k));
-    json_end(&c->w);
-    return CLOOB_OK;
+    for (const json *v = many ? json_first(list) : list; v && status == CLOOB_OK; v = many ? json_next(v) : NULL)
+        status = one(c, t, v, special);
+    batcher_release_tokenizer(c->s->model[0].batcher);
+    return status;
 }
 
 cloob_status handle_tokenize(call *c) { return answer_tokens(c, "inputs", tokenize_one); }
@@ -209,6 +194,5 @@ cloob_status handle_info(call *c)
                  J_INT("max_batch_tokens", f.context * o->max_batch), J_INT("max_batch_requests", o->max_batch),
                  J_INT("max_client_batch_size", o->max_inputs), J_BOOL("auto_truncate", false),
                  J_INT("tokenization_workers", o->workers), J_TEXT("version", cloob_version()));
-    json_end(w);
     return CLOOB_OK;
 }

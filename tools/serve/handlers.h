@@ -14,6 +14,7 @@
 #ifndef SERVE_HANDLERS_H
 #define SERVE_HANDLERS_H
 
+#include "core/ctx.h"
 #include "infer/search_index.h"
 #include "serve/state.h"
 
@@ -34,8 +35,8 @@ route_fn handle_thumb, handle_image, handle_page, handle_docs, handle_openapi, h
 /* ---- a request and its handler ----------------------------------------------------------------------- */
 
 /* A handler that returns CLOOB_OK has written its answer to w, which is then sent with status 200, or set r. Another
- * status becomes an error with the context's text, unless r has one already. Everything that the call holds is
- * released after the handler. */
+ * status becomes an error with the context's text, unless r has one already. Brackets of w that are still open are closed
+ * and everything that the call holds is released after the handler. */
 struct call {
     serve *s;
     cloob_ctx *ctx;
@@ -65,11 +66,18 @@ struct call {
     index_view *v;
 };
 
+/* Begins an answer that is an object, whose next member is a list; both stay open. */
+static inline void answer_list(call *c, const char *key)
+{
+    json_begin(&c->w, NULL, '{');
+    json_begin(&c->w, key, '[');
+}
+
 /* Answers a request on the calling thread. */
 void call_run(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r);
 
 /* An error with this code; for `return call_error(..)`. */
-cloob_status call_error(call *c, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+#define call_error(c, code, ...) (http_error((c)->r, (c)->q, code, __VA_ARGS__), CLOOB_ERR_ARGUMENT)
 
 /* The index of this name (NULL or "": the first) and its current view, into x and v. */
 cloob_status call_index(call *c, const char *name);
@@ -77,7 +85,7 @@ cloob_status call_index(call *c, const char *name);
 /* ---- JSON bodies --------------------------------------------------------------------------------- */
 
 /* CLOOB_ERR_ARGUMENT with this text. */
-cloob_status refuse(cloob_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define refuse(ctx, ...) ctx_fail(ctx, CLOOB_ERR_ARGUMENT, __VA_ARGS__)
 
 /* The body as a JSON object. The caller closes *doc. */
 cloob_status body_object(cloob_ctx *ctx, const http_request *q, json_doc **doc);
@@ -131,6 +139,8 @@ static inline float *row_at(const call *c, int64_t i) { return c->rows.data + i 
 
 /* Rows from `first` on as a list of lists. */
 void put_rows(call *c, const char *key, int64_t first, int64_t n);
+/* A row as base64 of its floats, little-endian, as every supported machine is. */
+void put_base64(json_out *w, const char *key, const float *row, int64_t n);
 /* The setting "errors": "skip"; and its part of the answer: for every image null, or why it cannot be read. */
 cloob_status read_errors(call *c);
 void put_errors(call *c);

@@ -1,8 +1,6 @@
 /* Reads JSON bodies, and gathers the texts and images that are to be embedded. */
 #include "serve/handlers.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -14,16 +12,6 @@
 #include "core/ctx.h"
 
 enum { MAX_VALUES = 300000 }; /* of a JSON body: bounds its memory to about 60 MB */
-
-cloob_status refuse(cloob_ctx *ctx, const char *format, ...)
-{
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s", text);
-}
 
 /* ---- JSON bodies --------------------------------------------------------------------------------- */
 

@@ -154,16 +154,12 @@ served_model *serve_model(serve *s, const char *name)
 
 /* ---- indexes ------------------------------------------------------------------------------------- */
 
-static void close_view(index_view *v)
+void index_release(index_view *v)
 {
+    if (!v || atomic_fetch_sub(&v->users, 1) != 1) return;
     cloob_search_close(v->search);
     free(v->map_xy);
     free(v);
-}
-
-void index_release(index_view *v)
-{
-    if (v && atomic_fetch_sub(&v->users, 1) == 1) close_view(v);
 }
 
 index_view *index_acquire(serve *s, served_index *x)
@@ -213,15 +209,6 @@ static cloob_status find_maker(serve *s, cloob_ctx *ctx, const cloob_search *sea
     return CLOOB_OK;
 }
 
-static cloob_status refuse_other_model(serve *s, cloob_ctx *ctx, const served_index *x, const cloob_search *search)
-{
-    const char *maker = cloob_search_checkpoint(search);
-    return refuse(ctx,
-                  "%s was made with another model, %s, not with %s; serve that model, or remove the file and index the "
-                  "folder again",
-                  x->path, *maker ? maker : "which it does not name", s->model[0].path);
-}
-
 static cloob_status open_view(serve *s, cloob_ctx *ctx, served_index *x)
 {
     cloob_search *search;
@@ -231,13 +218,19 @@ static cloob_status open_view(serve *s, cloob_ctx *ctx, served_index *x)
     cloob_status status = cloob_search_open(ctx, x->path, &search);
     if (status != CLOOB_OK) return status;
     status = find_maker(s, ctx, search, &maker);
-    if (status == CLOOB_OK && !maker) status = refuse_other_model(s, ctx, x, search);
+    if (status == CLOOB_OK && !maker) {
+        const char *other = cloob_search_checkpoint(search);
+        status = refuse(ctx,
+                        "%s was made with another model, %s, not with %s; serve that model, or remove the file and "
+                        "index the folder again",
+                        x->path, *other ? other : "which it does not name", s->model[0].path);
+    }
     index_view *fresh = status == CLOOB_OK ? calloc(1, sizeof *fresh) : NULL;
     if (!fresh) {
         cloob_search_close(search);
         return status == CLOOB_OK ? ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory") : status;
     }
-    fresh->search = search;
+    fresh->s = s, fresh->search = search;
     atomic_init(&fresh->users, 1);
     pthread_mutex_lock(&s->indexes_lock);
     index_view *old = x->view;
@@ -313,37 +306,20 @@ static cloob_status find_root(serve *s, cloob_ctx *ctx, served_index *x)
 
 /* ---- making it ----------------------------------------------------------------------------------- */
 
-typedef struct background_job {
-    serve *s;
-    background_fn *work;
-    void *object;
-} background_job;
-
-static void *background_main(void *arg)
-{
-    background_job j = *(background_job *)arg;
-    free(arg);
-    j.work(j.s, j.object);
-    atomic_fetch_sub(&j.s->background, 1);
-    return NULL;
-}
-
-bool serve_in_background(serve *s, background_fn *work, void *object)
+bool serve_in_background(serve *s, void *(*work)(void *), void *object)
 {
     pthread_t thread;
-    background_job *j = malloc(sizeof *j);
-    if (j) *j = (background_job){ s, work, object };
     atomic_fetch_add(&s->background, 1);
-    if (j && pthread_create(&thread, NULL, background_main, j) == 0) return pthread_detach(thread) == 0;
+    if (pthread_create(&thread, NULL, work, object) == 0) return pthread_detach(thread) == 0;
     atomic_fetch_sub(&s->background, 1);
-    free(j);
     return false;
 }
 
 /* Indexes a folder while the server runs; the watching thread picks up what it writes. */
-static void index_folder(serve *s, void *object)
+static void *index_folder(void *object)
 {
     served_index *x = object;
+    serve *s = x->s;
     cloob_model *m = NULL;
     cloob_search_update u;
     cloob_model_options o = s->o->model;
@@ -358,11 +334,14 @@ static void index_folder(serve *s, void *object)
     else index_failed(s, x, ctx ? cloob_error(ctx) : "out of memory");
     cloob_model_close(m);
     cloob_ctx_destroy(ctx);
+    atomic_fetch_sub(&s->background, 1);
+    return NULL;
 }
 
 static cloob_status open_index(serve *s, cloob_ctx *ctx, const char *word, served_index *x)
 {
     char *given = NULL;
+    x->s = s;
     if (!split_name(word, &x->name, &given)) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     bool folder = file_is_dir(given);
     x->path = search_index_file(given);

@@ -11,8 +11,6 @@
 
 enum { TEXT_LIMIT = 1 << 30 }; /* bytes of one text: positions are 32 bits wide */
 
-static const char MARK[] = "\xe2\x96\x81"; /* U+2581 */
-
 /* ---- life ---------------------------------------------------------------------------------------- */
 
 cloob_status tokenizer_create(cloob_ctx *ctx, tokenizer_form form, tokenizer **out)
@@ -110,7 +108,7 @@ static cloob_status encode_split(const encoder *e, const char *text, size_t n, b
             from = k;
         }
         while (a->rstrip && end < n && steps_is_space(steps_code_at(text + end, n - end, &used))) end += used;
-        bool empty = t->prepare == PREPARE_SIGLIP && !begin && from == strlen(MARK); /* the mark alone is dropped */
+        bool empty = t->prepare == PREPARE_SIGLIP && !begin && from == META_BYTES; /* the mark alone is dropped */
         if (from > begin && !empty) CLOOB_TRY(encode_part(e, text + begin, from - begin, normalized, first && !begin));
         sbuf_add(e->ids, &a->id, sizeof a->id);
         begin = i = end;
@@ -138,11 +136,11 @@ static void put_marked(const char *text, size_t bytes, sbuf *out)
 {
     sbuf valid = { 0 };
     text_put_valid(text, bytes, &valid);
-    sbuf_puts(out, MARK);
+    sbuf_puts(out, META);
     for (size_t i = 0; i < valid.len; i++) {
-        bool mark = valid.len - i >= strlen(MARK) && memcmp(valid.data + i, MARK, strlen(MARK)) == 0;
+        bool mark = valid.len - i >= META_BYTES && memcmp(valid.data + i, META, META_BYTES) == 0;
         sbuf_putc(out, mark ? ' ' : valid.data[i]);
-        if (mark) i += strlen(MARK) - 1;
+        if (mark) i += META_BYTES - 1;
     }
     out->failed |= valid.failed;
     sbuf_release(&valid);

@@ -19,7 +19,7 @@ static cloob_status shrink(cloob_ctx *ctx, const image *im, int64_t w, int64_t h
 {
     resize_scratch s = { 0 };
     resize_source src = { im->rgb, im->width * 3, im->width, im->height, 3 };
-    resize_plan p = resize_plan_whole(im->width, im->height, w, h, RESIZE_BICUBIC);
+    resize_plan p = resize_plan_whole(w, h, RESIZE_BICUBIC);
     cloob_status status = resize_run(ctx, &s, &src, &p, out);
     resize_scratch_release(&s);
     return status;

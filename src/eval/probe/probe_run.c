@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/rng.h"
-#include "eval/probe/probe_gpu.h"
 
 typedef struct run {
     cloob_ctx *ctx;
@@ -14,7 +13,6 @@ typedef struct run {
     const cloob_probe_options *o;
     probe_options training;
     const probe_data *train, *val, *test; /* val may be NULL */
-    device *gpu;                          /* NULL: none */
     int best;                             /* trial of the search */
     probe_model model;                    /* its classifier, trained without the validation rows; owned */
     double *last;                         /* weights of the last trial; owned */
@@ -26,7 +24,7 @@ static cloob_status score(run *r, const probe_model *m, const probe_data *d, acc
 {
     accuracy_counts t;
     CLOOB_TRY(accuracy_init(r->ctx, &t, m->C, false));
-    cloob_status status = probe_score(r->ctx, &t, m, d, r->training.gpu);
+    cloob_status status = probe_score(r->ctx, &t, m, d);
     *out = accuracy_finish(&t);
     accuracy_release(&t);
     return status;
@@ -196,25 +194,18 @@ static void log_plan(run *r, const probe_plan *p)
             p->wide ? "double" : "float");
 }
 
-enum { EVALUATIONS = 50 }; /* that a training takes, or so */
-
-static cloob_status plan(run *r, const char *device_name)
+static cloob_status plan(run *r)
 {
     label_set set;
     CLOOB_TRY(label_set_init(r->ctx, &set, r->train->y, r->train->x.N));
-    probe_plan p = probe_plan_make(r->train, set.C, r->ctx->threads, NULL);
-    cloob_status status = eval_device_open(r->ctx, device_name, p.wide ? 0 : p.flops * EVALUATIONS, &r->gpu);
-    if (status == CLOOB_OK && r->gpu && !p.wide) {
-        status = probe_gpu_create(r->ctx, r->gpu, 0, &r->training.gpu);
-        p = probe_plan_make(r->train, set.C, r->ctx->threads, r->training.gpu);
-    }
-    if (status == CLOOB_OK) log_plan(r, &p);
+    probe_plan p = probe_plan_make(r->train, set.C, r->ctx->threads);
+    log_plan(r, &p);
     r->out->class_gaps = set.gaps;
     if (set.gaps)
         ctx_log(r->ctx, CLOOB_LOG_WARN, "%s: %lld of the labels 0 to %lld have no training row; they are no classes",
                 r->train->x.name, (long long)set.gaps, (long long)set.value[set.C - 1]);
     label_set_release(&set);
-    return status;
+    return CLOOB_OK;
 }
 
 /* Trains on `parts` splits and hands the parameters to the result. */
@@ -263,17 +254,15 @@ cloob_status probe_run(cloob_ctx *ctx, cloob_probe_result *out, const cloob_prob
     run r = { .ctx = ctx,
               .out = out,
               .o = o,
-              .training = { o->max_iterations, o->tolerance, NULL },
+              .training = { o->max_iterations, o->tolerance },
               .train = train,
               .val = val,
               .test = test };
     memset(out, 0, sizeof *out);
-    cloob_status status = plan(&r, o->device);
+    cloob_status status = plan(&r);
     if (status == CLOOB_OK) status = o->search ? search_then_train(&r) : train_final(&r, train, 1, o->lambda, NULL);
     probe_model_release(&r.model);
     free(r.last);
-    probe_gpu_destroy(r.training.gpu);
-    device_close(r.gpu);
     return status;
 }
 

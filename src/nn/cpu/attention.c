@@ -1,5 +1,5 @@
-/* Attention over all positions: one (row, head) at a time per thread. Heads in bf16 are converted to floats when they
- * are read and rounded when they are written: their GEMMs are a fortieth of a block's. */
+/* Attention over all positions: one (row, head) at a time per thread. In training, heads in bf16 are converted to floats
+ * when they are read; in inference their GEMMs are in bf16 (attention_head.c). */
 #include <string.h>
 
 #include "nn/cpu/attention.h"
@@ -25,6 +25,7 @@ typedef struct demand {
 static const demand forward = { 1, 4 }, backward = { 2, 8 };
 
 static int64_t up(int64_t n) { return (n + 15) / 16 * 16; }
+static bool is_bf16(const tensor *t) { return t->dtype == CLOOB_BF16; }
 
 static job job_of(const op_args *a, const tensor *qkv, const tensor *start, demand d, bool packed)
 {
@@ -36,8 +37,8 @@ static job job_of(const op_args *a, const tensor *qkv, const tensor *start, dema
                   .C = C,
                   .H = a->attr.heads,
                   .e = e,
-                  .room = up((packed ? attention_head_room(s.T, e) : d.scores * s.T * s.T) +
-                             (qkv->dtype == CLOOB_BF16 ? d.matrices * s.T * e : 0)),
+                  .room = up((packed ? attention_head_room(s.T, e, is_bf16(qkv)) : d.scores * s.T * s.T) +
+                             (is_bf16(qkv) ? d.matrices * s.T * e : 0)),
                   .causal = a->attr.causal,
                   .packed = packed,
                   .scale = 1.0f / sqrtf((float)e) };
@@ -49,11 +50,14 @@ static cloob_status plan(const op_env *env, op_args *a, job j)
     return CLOOB_OK;
 }
 
-static bool packs(const op_env *env) { return env->frozen_weights && gemm_is_fast(GEMM_F32); }
+static bool packs(const op_env *env, const op_args *a)
+{
+    return env->frozen_weights && gemm_is_fast(is_bf16(&a->in[0]) ? GEMM_BF16 : GEMM_F32);
+}
 
 cloob_status attention_prepare(const op_env *env, op_args *a)
 {
-    return plan(env, a, job_of(a, &a->in[0], &a->in[1], forward, packs(env)));
+    return plan(env, a, job_of(a, &a->in[0], &a->in[1], forward, packs(env, a)));
 }
 
 cloob_status attention_bwd_prepare(const op_env *env, op_args *a)
@@ -61,9 +65,30 @@ cloob_status attention_bwd_prepare(const op_env *env, op_args *a)
     return plan(env, a, job_of(a, &a->in[1], &a->in[4], backward, false));
 }
 
-/* Scores and what they make of the values, by BLAS. lse: (T) or NULL */
-static void head_by_blas(const job *j, int64_t T, floats q, floats k, floats v, floats y, float *s, float *lse)
+/* The head whose queries begin at element `at`. lse: (T) or NULL */
+static void packed_head(const job *j, int64_t at, int64_t T, floats y, float *room, float *lse)
 {
+    size_t size = dtype_size(j->qkv.dtype), next = (size_t)j->C * size;
+    const char *q = (const char *)j->qkv.data + (size_t)at * size;
+    attention_head_run(&(attention_head){ .q = q,
+                                          .k = q + next,
+                                          .v = q + 2 * next,
+                                          .y = y,
+                                          .ld = 3 * j->C,
+                                          .T = T,
+                                          .e = j->e,
+                                          .bf16 = is_bf16(&j->qkv),
+                                          .causal = j->causal,
+                                          .scale = j->scale,
+                                          .lse = lse,
+                                          .room = room });
+}
+
+static void plain_head(const job *j, int64_t at, int64_t T, floats y, float *s, float *room, float *lse)
+{
+    int64_t C = j->C, e = j->e;
+    floats q = floats_in(&j->qkv, at, 3 * C, T, e, &room), k = floats_in(&j->qkv, at + C, 3 * C, T, e, &room);
+    floats v = floats_in(&j->qkv, at + 2 * C, 3 * C, T, e, &room);
     gemm_tile(false, true, T, T, j->e, j->scale, q.at, q.ld, k.at, k.ld, 0.0f, s, T);
     for (int64_t t = 0; t < T; t++) {
         float row = softmax_row(s + t * T, j->causal ? t + 1 : T, T);
@@ -91,12 +116,12 @@ static void forward_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) {
         int64_t n = i / j->H, h = i % j->H, first = op_first_row(&j->s, n), T = op_row_count(&j->s, n);
         int64_t at = first * 3 * C + h * e, at_y = first * C + h * e;
-        float *s = j->scratch + thread * j->room, *room = s + (j->packed ? attention_head_room(T, e) : T * T);
-        floats q = floats_in(&j->qkv, at, 3 * C, T, e, &room), k = floats_in(&j->qkv, at + C, 3 * C, T, e, &room);
-        floats v = floats_in(&j->qkv, at + 2 * C, 3 * C, T, e, &room), y = floats_place(&j->y, at_y, C, T, e, &room);
+        bool bf16 = is_bf16(&j->qkv);
+        float *s = j->scratch + thread * j->room, *room = s + (j->packed ? attention_head_room(T, e, bf16) : T * T);
+        floats y = floats_place(&j->y, at_y, C, T, e, &room);
         float *lse = j->lse ? j->lse + op_head_at(&j->s, j->H, n, h) : NULL;
-        if (j->packed) attention_head_run(&(attention_head){ q, k, v, y, T, e, j->causal, j->scale, lse, s });
-        else head_by_blas(j, T, q, k, v, y, s, lse);
+        if (j->packed) packed_head(j, at, T, y, s, lse);
+        else plain_head(j, at, T, y, s, room, lse);
         if (j->rounded) round_head(j, at_y, T, y);
         else floats_out(&j->y, at_y, C, T, e, y);
     }
@@ -104,7 +129,7 @@ static void forward_range(void *arg, int64_t begin, int64_t end, int thread)
 
 cloob_status attention_cpu(const op_env *env, const op_args *a)
 {
-    job j = job_of(a, &a->in[0], &a->in[1], forward, packs(env));
+    job j = job_of(a, &a->in[0], &a->in[1], forward, packs(env, a));
     j.y = a->out[0];
     j.y.data = cpu_own_out(a);
     j.rounded = cpu_rounded_out(a);

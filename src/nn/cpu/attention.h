@@ -2,6 +2,8 @@
 #ifndef NN_CPU_ATTENTION_H
 #define NN_CPU_ATTENTION_H
 
+#include <string.h>
+
 #include "nn/cpu/cpu.h"
 #include "tensor/cpu/gemm.h"
 
@@ -18,15 +20,17 @@ typedef struct floats {
 
 /* One head of inference: y = softmax(scale q k^T) v, over the keys up to a query's own when causal. */
 typedef struct attention_head {
-    floats q, k, v, y; /* (T, e) each; y is overwritten */
-    int64_t T, e;
+    const void *q, *k, *v; /* (T, e) each, rows ld elements apart: floats or bf16 */
+    floats y;              /* (T, e), overwritten */
+    int64_t ld, T, e;
+    bool bf16;
     bool causal;
     float scale;
     float *lse;  /* (T) log-sum-exp of the scores, or NULL */
-    float *room; /* attention_head_room(T or more, e) floats, 64-aligned */
+    float *room; /* attention_head_room(T or more, e, bf16) floats, 64-aligned */
 } attention_head;
 
-int64_t attention_head_room(int64_t T, int64_t e); /* a multiple of 16 */
+int64_t attention_head_room(int64_t T, int64_t e, bool bf16); /* a multiple of 16 */
 void attention_head_run(const attention_head *h);
 
 /* rows x cols of t from element `first` on, rows ld apart: F32 in place, bf16 as a copy taken from *room, which moves

@@ -55,7 +55,7 @@ cloob_status dwconv_cpu(const op_env *env, const op_args *a)
 {
     dw_job j = job_of(&a->in[0], &a->in[1], &a->out[0], &a->attr);
     j.x = a->in[0].data, j.w = by_place(a, &j, false), j.bias = a->in[2].data, j.y = a->out[0].data;
-    pool_for(env->ctx, op_live_places(env, &a->out[0]) * j.Ho, 1, CPU_PICK(a->in[0], dwconv_range), &j);
+    pool_share(env->ctx, op_live_places(env, &a->out[0]) * j.Ho, 1, CPU_PICK(a->in[0], dwconv_range), &j);
     return CLOOB_OK;
 }
 
@@ -65,8 +65,8 @@ cloob_status dwconv_dx_cpu(const op_env *env, const op_args *a)
     dw_job j = job_of(&a->out[0], &a->in[1], &a->in[0], &a->attr);
     bool plain = j.s == 1 && j.m == 1;
     j.x = j.dy = a->in[0].data, j.w = by_place(a, &j, plain), j.y = a->out[0].data;
-    if (plain) pool_for(env->ctx, j.N * j.H, 1, CPU_PICK(a->in[0], dwconv_range), &j);
-    else pool_for(env->ctx, j.N * j.H, 1, CPU_PICK(a->in[0], dwconv_dx_range), &j);
+    if (plain) pool_share(env->ctx, j.N * j.H, 1, CPU_PICK(a->in[0], dwconv_range), &j);
+    else pool_share(env->ctx, j.N * j.H, 1, CPU_PICK(a->in[0], dwconv_dx_range), &j);
     return CLOOB_OK;
 }
 
@@ -75,6 +75,6 @@ cloob_status dwconv_dw_cpu(const op_env *env, const op_args *a)
     dw_job j = job_of(&a->in[1], &a->out[0], &a->in[0], &a->attr);
     j.x = a->in[1].data, j.dy = a->in[0].data, j.dw = a->out[0].data;
     if (j.k > KERNEL) return op_kernels_ref[OP_DWCONV_DW].run(env, a);
-    pool_for(env->ctx, (j.C + LANES - 1) / LANES * j.m, 1, CPU_PICK(a->in[0], dwconv_dw_range), &j);
+    pool_share(env->ctx, (j.C + LANES - 1) / LANES * j.m, 1, CPU_PICK(a->in[0], dwconv_dw_range), &j);
     return CLOOB_OK;
 }

@@ -27,13 +27,15 @@ CPU_INLINE float sigmoid(float x) { return 1.0f / (1.0f + vmath_exp(-x)); }
 /* Groups of an activation in 8 bits. */
 static void act_rounded_range(void *arg, int64_t begin, int64_t end, int thread)
 {
+    enum { SOME = 16 };
     const job *j = arg;
-    uint16_t group[GEMM_U8_GROUP];
-    for (int64_t g = begin; g < end; g++) {
-        job one = { (const uint16_t *)j->a + g * GEMM_U8_GROUP, NULL, group, j->act, NULL };
-        act_range_bf16(&one, 0, GEMM_U8_GROUP, thread);
-        if (j->y) memcpy((uint16_t *)j->y + g * GEMM_U8_GROUP, group, sizeof group);
-        gemm_u8_round_groups(group, 1, j->rounded, g);
+    uint16_t some[SOME * GEMM_U8_GROUP];
+    for (int64_t g = begin; g < end; g += SOME) {
+        int64_t groups = end - g < SOME ? end - g : SOME, n = groups * GEMM_U8_GROUP;
+        job one = { (const uint16_t *)j->a + g * GEMM_U8_GROUP, NULL, some, j->act, NULL };
+        act_range_bf16(&one, 0, n, thread);
+        if (j->y) memcpy((uint16_t *)j->y + g * GEMM_U8_GROUP, some, (size_t)n * sizeof *some);
+        gemm_u8_round_groups(some, groups, j->rounded, g);
     }
 }
 
@@ -68,7 +70,7 @@ cloob_status act_bwd_cpu(const op_env *env, const op_args *a)
 static cloob_status each_row(const op_env *env, const op_args *a, const tensor *big, int64_t rows, pool_fn *fn)
 {
     pool_job j = { planes_of(big), a->in[0].data, cpu_own_out(a), cpu_rounded_out(a) };
-    pool_for(env->ctx, op_live_places(env, big) * j.big.blocks * rows, 1, fn, &j);
+    pool_share(env->ctx, op_live_places(env, big) * j.big.blocks * rows, 1, fn, &j);
     return CLOOB_OK;
 }
 

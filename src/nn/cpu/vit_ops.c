@@ -70,7 +70,8 @@ cloob_status repeat_row_bwd_cpu(const op_env *env, const op_args *a)
 static cloob_status times_gain(const op_env *env, const tensor *x, const tensor *gain, const tensor *y)
 {
     op_args args = { .in = { *x, *gain }, .out = { *y } };
-    return cpu_over(env, &args, tensor_rows(y), 16, CPU_PICK(*y, scale_range));
+    pool_share(env->ctx, tensor_rows(y), 16, CPU_PICK(*y, scale_range), &args);
+    return CLOOB_OK;
 }
 
 cloob_status scale_cpu(const op_env *env, const op_args *a)
