@@ -34,8 +34,8 @@ CLOOB_OPTIONS_INIT(cloob_data_options)
 
 typedef struct cloob_dataset cloob_dataset;
 
-/* Opens a source; o may be NULL for defaults. The caller closes *out, which the evaluations of zeroshot.h read. Fails if
- * the set has no usable sample. */
+/* Opens a source; o may be NULL for defaults. The caller closes *out, which the evaluations of zeroshot.h read. Fails
+ * if the set has no usable sample. */
 CLOOB_API cloob_status cloob_dataset_open(cloob_ctx *ctx, const char *source, const cloob_data_options *o,
                                           cloob_dataset **out);
 CLOOB_API void cloob_dataset_close(cloob_dataset *d); /* d may be NULL */

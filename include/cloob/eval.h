@@ -106,8 +106,8 @@ typedef struct cloob_probe_result {
 } cloob_probe_result;
 
 /* Fits a linear probe. val may be NULL. The plan (memory, blocks, work) is logged before training. The caller releases
- * *out. Fails if a value is not finite, if the training rows have one class only, or if the splits have class names and no
- * name in common. */
+ * *out. Fails if a value is not finite, if the training rows have one class only, or if the splits have class names and
+ * no name in common. */
 CLOOB_API cloob_status cloob_probe(cloob_ctx *ctx, cloob_probe_result *out, const cloob_probe_options *o,
                                    const cloob_split *train, const cloob_split *val, const cloob_split *test);
 CLOOB_API void cloob_probe_release(cloob_probe_result *r); /* r may be NULL */
