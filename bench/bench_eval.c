@@ -197,9 +197,8 @@ static void bench_map(int64_t n)
     int64_t *y;
     rows r = make(&x, &y, n, 512, 100, 0, 15, 1.0);
     cloob_matrix m = { r.data, CLOOB_F32, n, 512, "rows" };
-    map_options o;
+    map_options o = { 0 };
     map_watch w = { clock_seconds(), 0 };
-    map_options_init(&o);
     o.progress = map_share, o.user = &w;
     need(map_make(ctx, xy, &m, &o));
     printf("map: %lld x 512 in %.2f s, host peak %.2f GiB\n", (long long)n, clock_seconds() - w.begin, peak_gib());

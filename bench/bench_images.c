@@ -45,8 +45,8 @@ static cloob_status one(bench *b, const char *what, int i, uint64_t round)
     const file_bytes *f = &b->file[i];
     if (!strcmp(what, "decode")) return decode(b, f);
     uint64_t key = rng_subkey(round, (uint64_t)i);
-    return view_bytes(b->ctx, b->scratch, f->data, f->size, "bench", NULL, &b->view, strcmp(what, "eval") ? &key : NULL,
-                      b->out);
+    return view_of_bytes(b->ctx, b->scratch, f->data, f->size, "bench", NULL, &b->view,
+                         strcmp(what, "eval") ? &key : NULL, b->out);
 }
 
 static cloob_status run(bench *b, const char *what, double seconds, double *rate)

@@ -64,15 +64,12 @@ cloob_part(MICROHTTPD "the server (cloob serve)" LOADED PKG libmicrohttpd HEADER
 cloob_part(CURL "models by name, images by URL" LOADED PKG libcurl HEADER curl/curl.h)
 cloob_part(ONEDNN "convolutions on the CPU" LOADED HEADER dnnl.h)
 
-# Loaded on first use, with prototypes in src/tensor/cpu/gemm_blas.h and src/core/pool.c: the build needs nothing of them.
-set(CLOOB_WHAT_BLAS "matrix multiplication and eigenvalues on the CPU (OpenBLAS)")
+# Loaded on first use, with prototypes in src/core/pool.c: the build needs nothing of it.
 set(CLOOB_WHAT_OPENMP "fast parallel loops (libgomp)")
-foreach(part BLAS OPENMP)
-    set(CLOOB_HAVE_${part} ON)
-    if(CLOOB_WITH_${part} STREQUAL "OFF")
-        set(CLOOB_HAVE_${part} OFF)
-    endif()
-endforeach()
+set(CLOOB_HAVE_OPENMP ON)
+if(CLOOB_WITH_OPENMP STREQUAL "OFF")
+    set(CLOOB_HAVE_OPENMP OFF)
+endif()
 
 set(CLOOB_HAVE_MPI OFF)
 set(CLOOB_WHAT_MPI "many ranks")

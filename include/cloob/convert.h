@@ -34,7 +34,7 @@ typedef struct cloob_convert_options {
     /* Tokenizer to store (NATIVE, HF, OPEN_CLIP): merges, tokenizer.json or a folder. NULL: the tokenizer of the
      * weights, or CLIP's merges if Python's packages or caches have them. */
     const char *vocab;
-    /* Type of the stored matrices: "f32", "bf16", "f16" or "int8"; gains, biases and running statistics stay f32.
+    /* Type of the stored matrices: "f32", "bf16" or "f16"; gains, biases and running statistics stay f32.
      * NULL: unchanged. */
     const char *dtype;
     int64_t context;      /* stretch the position embeddings to this many tokens, as Long-CLIP does; 0: unchanged */

@@ -8,7 +8,7 @@ RUN cmake -S /src -B /build -G Ninja -DCLOOB_WITH_CUDA=ON "-DCLOOB_GPU_ARCHS=80;
     cloob cloob_shared cloob_public_archive && cmake --install /build --prefix /opt/cloob
 
 FROM nvidia/cuda:13.0.0-cudnn-runtime-ubuntu24.04
-RUN apt-get update && apt-get install -y --no-install-recommends libgomp1 libopenblas0-pthread libjpeg8 libpng16-16t64 libwebp7 \
+RUN apt-get update && apt-get install -y --no-install-recommends libgomp1 libjpeg8 libpng16-16t64 libwebp7 \
     libgif7 libutf8proc3 libheif1 libtiff6 libmicrohttpd12t64 libcurl4t64 ca-certificates && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/cloob /opt/cloob
 ENV PATH=/opt/cloob/bin:$PATH HF_HOME=/models CLOOB_CACHE=/tmp/cloob

@@ -35,8 +35,8 @@ void batcher_release_tokenizer(batcher *b) { pthread_rwlock_unlock(&b->model_loc
 static cloob_status row_of_ids(cloob_ctx *ctx, const batcher *b, const batch_input *in, int32_t *row)
 {
     int64_t T = b->facts.context, vocab = b->facts.vocab, at = 0;
-    int32_t start = b->tok ? tokenizer_start_id(b->tok) : (int32_t)vocab - 2;
-    int32_t end = b->tok ? tokenizer_end_id(b->tok) : (int32_t)vocab - 1;
+    int32_t start = b->tok ? cloob_tokenizer_start_id(b->tok) : (int32_t)vocab - 2;
+    int32_t end = b->tok ? cloob_tokenizer_end_id(b->tok) : (int32_t)vocab - 1;
     if (in->count < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a list of tokens is empty");
     if (start >= 0 && in->ids[0] != start) row[at++] = start;
     for (int64_t i = 0; i < in->count; i++) {
@@ -54,7 +54,7 @@ static cloob_status refuse_long(cloob_ctx *ctx, const batcher *b, const batch_in
     int64_t count = in->count, T = b->facts.context;
     int32_t *ids = NULL;
     if (in->kind == BATCH_TEXT)
-        CLOOB_TRY(tokenizer_encode(ctx, b->tok, in->text, strlen(in->text), &ids, &count));
+        CLOOB_TRY(cloob_tokenizer_encode(ctx, b->tok, in->text, strlen(in->text), &ids, &count));
     free(ids);
     if (count + 2 <= T) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
@@ -62,8 +62,8 @@ static cloob_status refuse_long(cloob_ctx *ctx, const batcher *b, const batch_in
                     (long long)T);
 }
 
-static cloob_status prepare_text(cloob_ctx *ctx, const batcher *b, const batch_input *in,
-                                 const batch_options *o, batch_item *it)
+static cloob_status prepare_text(cloob_ctx *ctx, const batcher *b, const batch_input *in, const batch_options *o,
+                                 batch_item *it)
 {
     int64_t T = b->facts.context;
     it->text = true;
@@ -78,8 +78,7 @@ static cloob_status prepare_text(cloob_ctx *ctx, const batcher *b, const batch_i
     return CLOOB_OK;
 }
 
-static cloob_status prepare_image(cloob_ctx *ctx, batcher *b, const batch_input *in, batch_item *it,
-                                  batch_rows *rows)
+static cloob_status prepare_image(cloob_ctx *ctx, batcher *b, const batch_input *in, batch_item *it, batch_rows *rows)
 {
     size_t bytes = (size_t)(b->view.size * b->view.size * 3);
     it->rgb = malloc(bytes);
@@ -96,7 +95,7 @@ static cloob_status prepare_image(cloob_ctx *ctx, batcher *b, const batch_input 
     while (b->scratch_count == 0) pthread_cond_wait(&b->scratch_free, &b->lock);
     view_scratch *s = b->scratch[--b->scratch_count];
     pthread_mutex_unlock(&b->lock);
-    cloob_status status = view_bytes(ctx, s, in->data, in->bytes, "the image", &b->limits, &b->view, NULL, it->rgb);
+    cloob_status status = view_of_bytes(ctx, s, in->data, in->bytes, "the image", &b->limits, &b->view, NULL, it->rgb);
     pthread_mutex_lock(&b->lock);
     b->scratch[b->scratch_count++] = s;
     pthread_cond_signal(&b->scratch_free);
@@ -104,13 +103,10 @@ static cloob_status prepare_image(cloob_ctx *ctx, batcher *b, const batch_input 
     return status;
 }
 
-static bool is_text(const batch_input *in)
-{
-    return in->kind == BATCH_TEXT || in->kind == BATCH_TOKENS;
-}
+static bool is_text(const batch_input *in) { return in->kind == BATCH_TEXT || in->kind == BATCH_TOKENS; }
 
-static cloob_status prepare(cloob_ctx *ctx, batcher *b, const batch_input *in, const batch_options *o,
-                            batch_rows *rows, batch_item *it)
+static cloob_status prepare(cloob_ctx *ctx, batcher *b, const batch_input *in, const batch_options *o, batch_rows *rows,
+                            batch_item *it)
 {
     CLOOB_TRY(model_config_need(ctx, &b->shape, is_text(in)));
     double begin = clock_seconds();
@@ -187,16 +183,30 @@ static void await(batcher *b, batch_call *call, double until)
 typedef struct piece {
     const batch_input *in;
     int64_t first, n, of;
-    bool all_tokens; /* of one text */
+    bool all_tokens;    /* of one text */
+    int64_t generation; /* of the model that the first piece was prepared for */
     batch_item item[TEXTS_AT_ONCE];
     batch_call call;
 } piece;
 
-static cloob_status prepare_piece(cloob_ctx *ctx, batcher *b, piece *p, const batch_options *o,
-                                  batch_rows *rows)
+/* The first piece allocates the rows; the model must stay the same for the others. */
+static cloob_status make_rows(cloob_ctx *ctx, const batcher *b, piece *p, batch_rows *rows)
+{
+    if (rows->data && p->generation != b->generation)
+        return ctx_fail(ctx, CLOOB_ERR_BUSY, "the model was replaced meanwhile; try again");
+    if (rows->data) return CLOOB_OK;
+    p->generation = b->generation;
+    rows->width = b->facts.embed;
+    if (p->all_tokens) rows->n = b->facts.context;
+    size_t bytes = (size_t)(rows->n * rows->width) * sizeof *rows->data;
+    rows->data = malloc(bytes);
+    return rows->data ? CLOOB_OK : ctx_no_memory(ctx, bytes, "embeddings");
+}
+
+static cloob_status prepare_piece(cloob_ctx *ctx, batcher *b, piece *p, const batch_options *o, batch_rows *rows)
 {
     announce(b, 1);
-    cloob_status status = CLOOB_OK;
+    cloob_status status = make_rows(ctx, b, p, rows);
     for (int64_t i = 0; i < p->n && status == CLOOB_OK; i++) {
         p->item[i] = (batch_item){ .call = &p->call,
                                    .what = o->what,
@@ -205,36 +215,19 @@ static cloob_status prepare_piece(cloob_ctx *ctx, batcher *b, piece *p, const ba
         status = prepare(ctx, b, p->in + i, o, rows, &p->item[i]);
         if (status != CLOOB_OK && p->of > 1) ctx_wrap(ctx, status, "input %lld", (long long)(p->first + i));
     }
-    p->call.left = p->n;
     if (status == CLOOB_OK) status = enqueue(ctx, b, p->item, p->n);
     announce(b, -1);
     return status;
 }
 
-/* The first piece allocates the rows; the model must stay the same for the others. */
-static cloob_status begin_piece(cloob_ctx *ctx, const batcher *b, const piece *p, int64_t *generation,
-                                batch_rows *rows)
-{
-    if (*generation >= 0 && *generation != b->generation)
-        return ctx_fail(ctx, CLOOB_ERR_BUSY, "the model was replaced meanwhile; try again");
-    if (*generation >= 0) return CLOOB_OK;
-    *generation = b->generation;
-    rows->width = b->facts.embed;
-    if (p->all_tokens) rows->n = b->facts.context;
-    size_t bytes = (size_t)(rows->n * rows->width) * sizeof *rows->data;
-    rows->data = malloc(bytes);
-    return rows->data ? CLOOB_OK : ctx_no_memory(ctx, bytes, "embeddings");
-}
-
 static cloob_status encode_piece(cloob_ctx *ctx, batcher *b, piece *p, const batch_options *o, double until,
-                                 int64_t *generation, batch_rows *rows)
+                                 batch_rows *rows)
 {
-    for (int64_t i = 0; i < p->n; i++) p->item[i] = (batch_item){ 0 };
-    p->call = (batch_call){ .status = CLOOB_OK };
+    memset(p->item, 0, (size_t)p->n * sizeof *p->item);
+    p->call = (batch_call){ .left = p->n };
     clock_cond_init(&p->call.ended);
     pthread_rwlock_rdlock(&b->model_lock);
-    cloob_status status = begin_piece(ctx, b, p, generation, rows);
-    if (status == CLOOB_OK) status = prepare_piece(ctx, b, p, o, rows);
+    cloob_status status = prepare_piece(ctx, b, p, o, rows);
     pthread_rwlock_unlock(&b->model_lock);
     double begin = clock_seconds();
     if (status == CLOOB_OK) {
@@ -262,22 +255,21 @@ static int64_t piece_of(const batch_input *in, int64_t left)
 static cloob_status encode_all(cloob_ctx *ctx, batcher *b, const batch_input *in, int64_t n, bool all_tokens,
                                const batch_options *o, batch_rows *out)
 {
-    int64_t generation = -1;
     double until = o->timeout_ms > 0 ? clock_seconds() + 1e-3 * (double)o->timeout_ms : 0;
     piece *p = malloc(sizeof *p);
     cloob_status status = p ? CLOOB_OK : ctx_no_memory(ctx, sizeof *p, "inputs");
     *out = (batch_rows){ .n = n };
     for (int64_t i = 0; i < n && status == CLOOB_OK; i += p->n) {
         p->in = in + i, p->first = i, p->n = piece_of(in + i, n - i), p->of = n, p->all_tokens = all_tokens;
-        status = encode_piece(ctx, b, p, o, until, &generation, out);
+        status = encode_piece(ctx, b, p, o, until, out);
     }
     free(p);
     if (status != CLOOB_OK) batch_rows_release(out);
     return status;
 }
 
-cloob_status batcher_encode(cloob_ctx *ctx, batcher *b, const batch_input *in, int64_t n,
-                                  const batch_options *o, batch_rows *out)
+cloob_status batcher_encode(cloob_ctx *ctx, batcher *b, const batch_input *in, int64_t n, const batch_options *o,
+                            batch_rows *out)
 {
     static const batch_options defaults = { .what = CLOOB_UNIT };
     if (!o) o = &defaults;
@@ -287,8 +279,8 @@ cloob_status batcher_encode(cloob_ctx *ctx, batcher *b, const batch_input *in, i
     return encode_all(ctx, b, in, n, false, o, out);
 }
 
-cloob_status batcher_encode_tokens(cloob_ctx *ctx, batcher *b, const batch_input *in,
-                                   const batch_options *o, batch_rows *out)
+cloob_status batcher_encode_tokens(cloob_ctx *ctx, batcher *b, const batch_input *in, const batch_options *o,
+                                   batch_rows *out)
 {
     *out = (batch_rows){ 0 };
     if (!is_text(in)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "only texts have tokens");

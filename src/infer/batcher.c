@@ -56,7 +56,7 @@ static cloob_status adopt(batcher *b, model *m)
     cloob_model_facts facts;
     CLOOB_TRY(copy_facts(b, m, &facts));
     if (m->tok) {
-        tokenizer_close(b->tok);
+        cloob_tokenizer_close(b->tok);
         b->tok = m->tok, m->tok = NULL;
     }
     b->view = m->view;
@@ -336,7 +336,7 @@ static void release(batcher *b)
 {
     for (int i = 0; b->scratch && i < b->scratch_count; i++) view_scratch_destroy(b->scratch[i]);
     free(b->scratch);
-    tokenizer_close(b->tok);
+    cloob_tokenizer_close(b->tok);
     arena_release(&b->strings);
     cloob_ctx_destroy(b->ctx);
     pthread_cond_destroy(&b->work), pthread_cond_destroy(&b->scratch_free), pthread_cond_destroy(&b->reloaded);

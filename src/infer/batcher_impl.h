@@ -1,4 +1,4 @@
-/* Inside the batching encoder: batcher.c opens the model and encodes, batch_call.c prepares a caller's inputs and waits.
+/* Inside the batching encoder: batcher.c opens the model and encodes, batch_call.c prepares inputs and waits.
  *
  * Callers hold `model_lock` for reading while they prepare inputs and queue them; the encoder thread holds it for
  * writing while it replaces the model, so queued inputs always belong to the model that encodes them. `lock` guards the

@@ -165,10 +165,7 @@ static cloob_status parse_dtype(cloob_ctx *ctx, const char *name, cloob_dtype *o
     if (strcmp(name, "f32") == 0) *out = CLOOB_F32;
     else if (strcmp(name, "bf16") == 0) *out = CLOOB_BF16;
     else if (strcmp(name, "f16") == 0) *out = CLOOB_F16;
-    else if (strcmp(name, "int8") == 0) *out = CLOOB_I8;
-    else
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "type \"%.60s\" is not known; there are f32, bf16, f16 and int8",
-                        name);
+    else return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "type \"%.60s\" is not known; there are f32, bf16 and f16", name);
     return CLOOB_OK;
 }
 
@@ -177,8 +174,6 @@ static cloob_status change_dtype(cloob_ctx *ctx, const char *name, weights *w)
 {
     cloob_dtype type = CLOOB_F32;
     CLOOB_TRY(parse_dtype(ctx, name, &type));
-    CLOOB_TRY(int8_expand(ctx, w));
-    if (type == CLOOB_I8) return int8_quantise(ctx, w);
     for (int64_t i = 0; i < w->count; i++) {
         tensor *t = &w->entry[i].t, from = *t;
         if (!dtype_is_float(t->dtype) || t->dtype == type || t->ndim < 2) continue;
@@ -257,16 +252,13 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
         io.act = &act;
     }
     cloob_status status = interchange_read(ctx, in, &io, &w, &found);
-    if (status == CLOOB_OK && o->context) status = int8_expand(ctx, &w);
     if (status == CLOOB_OK && o->context) status = stretch_positions(ctx, &w, o->context);
-    if (status == CLOOB_OK && o->dtype && strcmp(o->dtype, "int8") == 0 && out && r->to != CLOOB_WEIGHTS_NATIVE)
-        status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: 8-bit weights are kept in our own format alone", out);
     if (status == CLOOB_OK && o->dtype) status = change_dtype(ctx, o->dtype, &w);
     if (status == CLOOB_OK) status = report_weights(ctx, &w, &found.a, r);
     if (status == CLOOB_OK && out) status = store_vocab(ctx, in, out, o->vocab, r->to, &w, &t);
     if (status == CLOOB_OK && out) status = interchange_write(ctx, out, inner_format(r->to), &w);
     if (status == CLOOB_OK && t && exports_vocab(r->to, &w)) status = tokenizer_export(ctx, t, out, w.config.context);
-    tokenizer_close(t);
+    cloob_tokenizer_close(t);
     weights_release(&w);
     cloob_status handed = hand_over(ctx, &found, r);
     return status != CLOOB_OK ? status : handed;

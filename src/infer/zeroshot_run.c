@@ -263,9 +263,14 @@ static cloob_status choose_prompts(cloob_ctx *ctx, arena *a, const cloob_dataset
     return CLOOB_OK;
 }
 
-static cloob_status measure(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const cloob_zeroshot_options *o,
-                            const stored_rows *stored, cloob_zeroshot_result *out)
+cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const cloob_zeroshot_options *o,
+                            cloob_zeroshot_result *out)
 {
+    API_NEEDS(ctx, m && d && out);
+    *out = (cloob_zeroshot_result){ 0 };
+    OPTIONS_READ(ctx, cloob_zeroshot_options, o);
+    OPTIONS_ROOM(ctx, cloob_zeroshot_options, o, eval);
+    stored_rows stored = { 0 };
     arena a = { 0 };
     prompt_set set;
     class_map map = { 0 };
@@ -273,12 +278,15 @@ static cloob_status measure(cloob_ctx *ctx, cloob_model *m, const cloob_dataset 
     int64_t bad;
     zeroshot_predictions predictions = { 0 };
     zeroshot_run_options run = { .workers = (int)o->eval.workers,
-                                 .stored = stored,
+                                 .stored = o->eval.retrieve ? &stored : NULL,
                                  .map = o->class_map ? &map : NULL,
                                  .confusion = o->confusion,
                                  .predictions = o->predictions ? &predictions : NULL,
                                  .inv_tau = m->inv_tau > 0 ? m->inv_tau : CLOOB_DEFAULT_INV_TAU };
-    cloob_status status = choose_prompts(ctx, &a, d, o, &set, &map);
+    cloob_status status = CLOOB_OK;
+    if (run.stored) status = stored_rows_open(ctx, &o->eval, m->scale_hopfield, true, &stored);
+    if (status == CLOOB_OK && run.stored) status = stored_rows_check(ctx, &stored, encoder_config(m->enc)->embed);
+    if (status == CLOOB_OK) status = choose_prompts(ctx, &a, d, o, &set, &map);
     if (status == CLOOB_OK) status = zeroshot_run(ctx, m->enc, m->tok, d, &set, &run, &z, &bad);
     if (status == CLOOB_OK) {
         status = fill(ctx, &z, &set, run.map, bad, out);
@@ -287,23 +295,6 @@ static cloob_status measure(cloob_ctx *ctx, cloob_model *m, const cloob_dataset 
     out->prediction = predictions.item;
     if (status != CLOOB_OK) out->n = predictions.n, cloob_zeroshot_release(out);
     arena_release(&a);
-    return status;
-}
-
-cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const cloob_zeroshot_options *given,
-                            cloob_zeroshot_result *out)
-{
-    API_NEEDS(ctx, m && d && out);
-    cloob_zeroshot_options o;
-    stored_rows stored = { 0 };
-    cloob_zeroshot_options_init(&o);
-    *out = (cloob_zeroshot_result){ 0 };
-    if (given) CLOOB_TRY(options_read(ctx, "cloob_zeroshot_options", &o, sizeof o, given));
-    OPTIONS_ROOM(ctx, cloob_zeroshot_options, &o, eval);
-    cloob_status status = CLOOB_OK;
-    if (o.eval.retrieve) status = stored_rows_open(ctx, &o.eval, m->scale_hopfield, true, &stored);
-    if (status == CLOOB_OK && o.eval.retrieve) status = stored_rows_check(ctx, &stored, encoder_config(m->enc)->embed);
-    if (status == CLOOB_OK) status = measure(ctx, m, d, &o, o.eval.retrieve ? &stored : NULL, out);
     stored_rows_release(&stored);
     return status;
 }

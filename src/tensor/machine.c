@@ -10,8 +10,6 @@
 #    include <gnu/libc-version.h>
 #endif
 
-#include "tensor/cpu/gemm.h"
-
 static void put_processor(sbuf *s)
 {
     char line[256];
@@ -79,7 +77,6 @@ static void put_readers(sbuf *s)
 
 void machine_describe(sbuf *s, device *d)
 {
-    const char *blas = gemm_blas_version();
     const dnnl_numbers *(*dnnl)(void);
     put_processor(s);
     put_instructions(s);
@@ -92,7 +89,6 @@ void machine_describe(sbuf *s, device *d)
     sbuf_printf(s, "libc: glibc %s\n", gnu_get_libc_version());
 #endif
     *(void **)&dnnl = find_symbol("libdnnl.so.2", "dnnl_version");
-    if (blas) sbuf_printf(s, "blas: %s\n", blas);
     if (dnnl) sbuf_printf(s, "onednn: %d.%d.%d\n", dnnl()->major, dnnl()->minor, dnnl()->patch);
     put_readers(s);
     if (d->backend == BACKEND_CUDA) machine_describe_cuda(s, d);

@@ -62,7 +62,7 @@ static cloob_status open_tokenizer(cloob_ctx *ctx, run *r)
     sbuf merges = { 0 };
     const char *given = r->o->resume ? r->start.from : r->o->pretrained;
     if (r->start.has_given) CLOOB_TRY(model_tokenizer(ctx, given, r->o->vocab, &r->start.given, &r->tok));
-    else CLOOB_TRY(r->o->vocab ? tokenizer_open(ctx, r->o->vocab, &r->tok) : train_tokenizer(ctx, r));
+    else CLOOB_TRY(r->o->vocab ? cloob_tokenizer_open(ctx, r->o->vocab, &r->tok) : train_tokenizer(ctx, r));
     if (!r->tok) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s holds no tokenizer; give it with `vocab` FILE", given);
     tokenizer_save(r->tok, &merges);
     r->tok_text = sbuf_detach(&merges);
@@ -137,7 +137,7 @@ static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *
     if (c->patch_dropout > 0 && c->family != MODEL_VIT)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`force_patch_dropout`: a %s has no patches to leave out",
                         model_family_name(c->family));
-    if (!stored) c->vocab = tokenizer_vocab_size(r->tok);
+    if (!stored) c->vocab = cloob_tokenizer_vocab_size(r->tok);
     return model_config_check(ctx, c);
 }
 
@@ -428,7 +428,6 @@ static cloob_status fill_model(cloob_ctx *ctx, run *r)
     cloob_status status;
     if (r->o->resume) status = checkpoint_read(ctx, r->start.from, r->s, &r->at);
     else if (r->start.has_given) status = params_load(ctx, step_params(r->s), &r->start.given);
-    else if (r->start.draft) status = params_draft_fill(ctx, r->start.draft, step_params(r->s));
     else status = params_init(ctx, step_params(r->s), (uint64_t)r->o->seed);
     if (status == CLOOB_OK && r->start.has_given && !r->o->resume)
         status = params_init_adapters(ctx, step_params(r->s), (uint64_t)r->o->seed);
@@ -438,8 +437,6 @@ static cloob_status fill_model(cloob_ctx *ctx, run *r)
                 (long long)r->at.seed);
     if (r->start.has_given) weights_release(&r->start.given);
     r->start.has_given = false;
-    params_draft_destroy(r->start.draft);
-    r->start.draft = NULL;
     return status;
 }
 
@@ -553,7 +550,7 @@ static void describe(cloob_ctx *ctx, run *r)
                  (double)r->need.eval_bytes / MiB);
     journal_line(ctx, r->log, "%lld pairs, %lld steps an epoch, %lld steps in all; vocabulary of %d",
                  (long long)dataset_count(r->train), (long long)r->plan.steps_per_epoch, (long long)r->plan.total_steps,
-                 tokenizer_vocab_size(r->tok));
+                 cloob_tokenizer_vocab_size(r->tok));
     if (strcmp(r->o->memory, "batch") != 0)
         journal_line(ctx, r->log,
                      loss_method_has_hopfield(r->so.method) ? "the Hopfield networks store %s"
@@ -593,9 +590,6 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     CLOOB_TRY(comm_agree(ctx, r->c, open_data(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, prepare_model(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, check_memory(ctx, r)));
-    if (!o->resume && !r->start.has_given && r->dev->backend == BACKEND_CUDA) /* while its kernels are chosen */
-        CLOOB_TRY(comm_agree(ctx, r->c,
-                             params_draft_create(ctx, &r->so.model, &r->so.part, (uint64_t)o->seed, &r->start.draft)));
     CLOOB_TRY(run_make_step(ctx, r));
     CLOOB_TRY(comm_agree(ctx, r->c, fill_model(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, run_open_loader(ctx, r)));
@@ -614,12 +608,11 @@ void run_close(cloob_ctx *ctx, run *r)
 {
     if (ctx->progress == show_and_answer) ctx->progress = r->caller.show, ctx->progress_user = r->caller.user;
     if (r->start.has_given) weights_release(&r->start.given);
-    params_draft_destroy(r->start.draft);
     layer_norms_destroy(r->layers);
     step_destroy(r->s); /* before the loader: an upload may still read its memory */
     loader_destroy(r->batches);
     device_decoder_destroy(r->decoder);
-    tokenizer_close(r->tok);
+    cloob_tokenizer_close(r->tok);
     free(r->tok_text);
     sbuf_release(&r->start.notes);
     sbuf_release(&r->metrics);

@@ -20,7 +20,6 @@ typedef struct run_start {
     run_settings *stored; /* settings.json of the resumed run; NULL: not resumed, or no such file */
     weights given;        /* given weights, until they are in the step */
     bool has_given;
-    params_draft *draft;       /* random weights, drawn while the step is created; NULL: none */
     cloob_train_options asked; /* the options before auto_options_rest */
     sbuf notes;                /* one line per chosen setting, with the reason */
     size_t notes_before;       /* length of notes before auto_options_rest */

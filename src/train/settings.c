@@ -70,22 +70,12 @@ void settings_drop_restarts(cloob_train_options *o, bool gave_epochs, bool gave_
 
 double settings_save_interval(const char *text, bool *steps)
 {
-    static const struct {
-        const char *unit;
-        double factor;
-        bool steps;
-    } units[] = {
-        { "s", 1, false }, { "m", 60, false }, { "h", 3600, false }, { "step", 1, true }, { "steps", 1, true },
-    };
     char *unit;
     double n = text ? strtod(text, &unit) : 0;
     if (!(n > 0) || !isfinite(n)) return 0;
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (strcmp(unit, units[i].unit) == 0) {
-            *steps = units[i].steps;
-            return n * units[i].factor;
-        }
-    return 0;
+    *steps = strcmp(unit, "step") == 0 || strcmp(unit, "steps") == 0;
+    bool seconds = strcmp(unit, "s") == 0, minutes = strcmp(unit, "m") == 0, hours = strcmp(unit, "h") == 0;
+    return *steps || seconds ? n : minutes ? 60 * n : hours ? 3600 * n : 0;
 }
 
 /* "key=" at *at: moves after it. */

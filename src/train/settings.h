@@ -54,8 +54,8 @@ bool run_settings_has_own_loss(const run_settings *s);
 void run_settings_close(run_settings *s);
 
 /* Sets the members that a JSON object in a file names, as settings.json of a run or {"preset": "cc", "lr": 1e-3}: the
- * preset first. o NULL: the options of *keep, which begin as defaults. Strings belong to *keep, which run_settings_close
- * frees. A source that is a command becomes SETTINGS_COMMAND. */
+ * preset first. o NULL: the options of *keep, which begin as defaults. Strings belong to *keep, which
+ * run_settings_close frees. A source that is a command becomes SETTINGS_COMMAND. */
 cloob_status settings_load(cloob_ctx *ctx, const char *path, cloob_train_options *o, run_settings **keep);
 
 /* A run's name is the name of a folder inside `logs`; NULL is valid. */

@@ -75,17 +75,9 @@ void cloob_trainer_destroy(cloob_trainer *t)
     free(t);
 }
 
-int64_t cloob_trainer_image_size(const cloob_trainer *t)
-{
-    if (!t) return 0;
-    return t->o.model.image_size;
-}
+int64_t cloob_trainer_image_size(const cloob_trainer *t) { return t ? t->o.model.image_size : 0; }
 
-int64_t cloob_trainer_context(const cloob_trainer *t)
-{
-    if (!t) return 0;
-    return t->o.model.context;
-}
+int64_t cloob_trainer_context(const cloob_trainer *t) { return t ? t->o.model.context : 0; }
 
 static cloob_status check_tokens(cloob_ctx *ctx, const cloob_trainer *t, const int32_t *tokens)
 {

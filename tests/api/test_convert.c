@@ -49,16 +49,18 @@ static void texts_can_become_longer_and_weights_smaller(void)
     make_state("tiny-vit");
     cloob_convert_options_init(&o);
     o.context = 24;
-    o.dtype = "int8";
+    o.dtype = "bf16";
     CHECK_OK(ctx, cloob_convert(ctx, state, out, &o, NULL));
     CHECK_OK(ctx, weights_read_native(ctx, out, &w));
     const tensor *p = weights_find(&w, "positional_embedding");
-    CHECK(w.config.context == 24 && p && p->dim[0] == 24 && p->dtype == CLOOB_I8);
+    CHECK(w.config.context == 24 && p && p->dim[0] == 24 && p->dtype == CLOOB_BF16);
     weights_release(&w);
     CHECK_OK(ctx, cloob_weights_describe(ctx, out, NULL, &r));
     CHECK(strstr(r.config, "\"context_length\":24") != NULL);
     cloob_convert_report_release(&r);
-    o.context = 5;
+    o.dtype = "int8";
+    CHECK(cloob_convert(ctx, state, out, &o, NULL) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "int8"));
+    o.context = 5, o.dtype = NULL;
     CHECK(cloob_convert(ctx, state, out, &o, NULL) == CLOOB_ERR_ARGUMENT);
     remove(out);
 }

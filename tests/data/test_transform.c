@@ -56,7 +56,7 @@ static void make(const json *e, const image *im, uint8_t *out)
     o.how.fill = (uint8_t)number(e, "fill");
     box_of(e, "box", box);
     if (!strcmp(what, "eval")) {
-        CHECK_OK(ctx, view_image(ctx, NULL, im, &o, NULL, out));
+        CHECK_OK(ctx, view_of_image(ctx, NULL, im, &o, NULL, out));
         return;
     }
     if (!strcmp(what, "crop")) {
@@ -195,12 +195,12 @@ static void check_bytes(view_scratch *s, const char *name)
     if (read_image(REF, name, &im)) {
         for (uint64_t key = 0; key < 40; key++) {
             o.scale_min = key % 2 ? 0.05 : 0.9;
-            CHECK_OK(ctx, view_image(ctx, NULL, &im, &o, &key, a));
-            CHECK_OK(ctx, view_bytes(ctx, s, f.data, f.size, name, NULL, &o, &key, b));
+            CHECK_OK(ctx, view_of_image(ctx, NULL, &im, &o, &key, a));
+            CHECK_OK(ctx, view_of_bytes(ctx, s, f.data, f.size, name, NULL, &o, &key, b));
             CHECK(memcmp(a, b, 24 * 24 * 3) == 0);
         }
-        CHECK_OK(ctx, view_image(ctx, NULL, &im, &o, NULL, a));
-        CHECK_OK(ctx, view_bytes(ctx, s, f.data, f.size, name, NULL, &o, NULL, b));
+        CHECK_OK(ctx, view_of_image(ctx, NULL, &im, &o, NULL, a));
+        CHECK_OK(ctx, view_of_bytes(ctx, s, f.data, f.size, name, NULL, &o, NULL, b));
         CHECK(memcmp(a, b, 24 * 24 * 3) == 0);
         image_release(&im);
     }
@@ -267,7 +267,7 @@ static void flip_and_gray_happen_as_often_as_asked(void)
     o.ratio_min = o.ratio_max = 2;
     uint8_t big[2 * 2 * 3];
     for (uint64_t key = 0; key < 2000; key++) {
-        CHECK_OK(ctx, view_image(ctx, NULL, &im, &o, &key, big));
+        CHECK_OK(ctx, view_of_image(ctx, NULL, &im, &o, &key, big));
         flips += big[0] < 100;
     }
     CHECK_NEAR(flips / 2000.0, 0.25, 0.04); /* four standard errors */

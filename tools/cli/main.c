@@ -282,12 +282,10 @@ static int run(int argc, char **argv)
 /* ---- what libraries read when they are loaded, and crashes under a memory limit --------------------- */
 
 /* OpenMP's threads wait by spinning for long, which starves the threads that read images and every other program as
- * soon as cores are shared; OpenBLAS starts a thread per core that cloob never uses. Both read their settings when they
- * are loaded, which happens on first use. */
+ * soon as cores are shared. It reads its settings when it is loaded, which happens on first use. */
 static void set_environment(void)
 {
     if (!getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "2000", 0);
-    setenv("OPENBLAS_NUM_THREADS", "1", 0);
 }
 
 static void print_line(const char *text)

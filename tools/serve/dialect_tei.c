@@ -93,19 +93,17 @@ typedef cloob_status token_fn(call *c, const tokenizer *t, const json *v, bool s
  * offsets into the text as it was sent. */
 static cloob_status put_token(cloob_ctx *ctx, const tokenizer *t, json_out *w, int32_t id)
 {
-    int32_t start = tokenizer_start_id(t);
-    bool special = id == start || id == tokenizer_end_id(t);
-    sbuf text = { 0 };
-    cloob_status status = CLOOB_OK;
-    if (special) sbuf_puts(&text, id == start ? "<|startoftext|>" : start >= 0 ? "<|endoftext|>" : "</s>");
-    else status = tokenizer_decode(ctx, t, &id, 1, &text);
+    int32_t start = cloob_tokenizer_start_id(t);
+    bool special = id == start || id == cloob_tokenizer_end_id(t);
+    const char *name = id == start ? "<|startoftext|>" : start >= 0 ? "<|endoftext|>" : "</s>";
+    char *text = NULL;
+    cloob_status status = special ? CLOOB_OK : cloob_tokenizer_decode(ctx, t, &id, 1, &text);
     json_begin(w, NULL, '{');
-    json_members(w, J_INT("id", id), J_TEXT("text", text.data ? text.data : ""), J_BOOL("special", special));
+    json_members(w, J_INT("id", id), J_TEXT("text", special ? name : text ? text : ""), J_BOOL("special", special));
     json_put_null(w, "start");
     json_put_null(w, "stop");
     json_end(w);
-    w->failed = w->failed || text.failed;
-    sbuf_release(&text);
+    free(text);
     return status;
 }
 
@@ -118,30 +116,29 @@ static cloob_status tokenize_one(call *c, const tokenizer *t, const json *v, boo
     int64_t n = 0;
     if (!text) return refuse(c->ctx, "inputs: a string or a list of strings");
     CLOOB_TRY(account_reserve(c->ctx, c->q->memory, TOKENIZE_TIMES * (int64_t)strlen(text)));
-    CLOOB_TRY(tokenizer_encode(c->ctx, t, text, strlen(text), &ids, &n));
+    CLOOB_TRY(cloob_tokenizer_encode(c->ctx, t, text, strlen(text), &ids, &n));
     if (n) CLOOB_TRY(call_own(c, ids));
     else free(ids);
     CLOOB_TRY(account_reserve(c->ctx, c->q->memory, ANSWER_BYTES * (n + 2)));
     json_begin(&c->w, NULL, '[');
-    if (special && tokenizer_start_id(t) >= 0) CLOOB_TRY(put_token(c->ctx, t, &c->w, tokenizer_start_id(t)));
+    if (special && cloob_tokenizer_start_id(t) >= 0) CLOOB_TRY(put_token(c->ctx, t, &c->w, cloob_tokenizer_start_id(t)));
     for (int64_t i = 0; i < n; i++) CLOOB_TRY(put_token(c->ctx, t, &c->w, ids[i]));
-    if (special && tokenizer_end_id(t) >= 0) CLOOB_TRY(put_token(c->ctx, t, &c->w, tokenizer_end_id(t)));
+    if (special && cloob_tokenizer_end_id(t) >= 0) CLOOB_TRY(put_token(c->ctx, t, &c->w, cloob_tokenizer_end_id(t)));
     json_end(&c->w);
     return CLOOB_OK;
 }
 
 static cloob_status decode_one(call *c, const tokenizer *t, const json *v, bool special)
 {
-    sbuf text = { 0 };
+    char *text = NULL;
     (void)special;
     if (json_kind_of(v) != JSON_ARRAY) return refuse(c->ctx, "ids: a list of token ids, or a list of lists");
     CLOOB_TRY(input_tokens(c, v));
     const batch_input *in = &c->in[c->inputs - 1];
-    cloob_status status = tokenizer_decode(c->ctx, t, in->ids, in->count, &text);
-    if (status == CLOOB_OK) status = account_reserve(c->ctx, c->q->memory, 2 * (int64_t)text.len);
-    if (status == CLOOB_OK) json_put_text(&c->w, NULL, text.data ? text.data : "");
-    c->w.failed = c->w.failed || text.failed;
-    sbuf_release(&text);
+    cloob_status status = cloob_tokenizer_decode(c->ctx, t, in->ids, in->count, &text);
+    if (status == CLOOB_OK) status = account_reserve(c->ctx, c->q->memory, 2 * (int64_t)strlen(text));
+    if (status == CLOOB_OK) json_put_text(&c->w, NULL, text);
+    free(text);
     return status;
 }
 

@@ -35,8 +35,8 @@ route_fn handle_thumb, handle_image, handle_page, handle_docs, handle_openapi, h
 /* ---- a request and its handler ----------------------------------------------------------------------- */
 
 /* A handler that returns CLOOB_OK has written its answer to w, which is then sent with status 200, or set r. Another
- * status becomes an error with the context's text, unless r has one already. Brackets of w that are still open are closed
- * and everything that the call holds is released after the handler. */
+ * status becomes an error with the context's text, unless r has one already. After the handler the brackets of w that
+ * are still open are closed, and everything that the call holds is released. */
 struct call {
     serve *s;
     cloob_ctx *ctx;

@@ -58,8 +58,8 @@ cloob_status loader_make_view(worker *w, const stored_sample *s, uint64_t key, u
     const loader *l = w->l;
     const uint64_t *drawn = l->o.train ? &key : NULL;
     image im = { .rgb = s->data, .width = s->width, .height = s->height };
-    if (s->width) return view_image(w->ctx, w->view, &im, &l->o.view, drawn, out);
-    return view_bytes(w->ctx, w->view, s->data, s->size, s->name.data, &l->limits, &l->o.view, drawn, out);
+    if (s->width) return view_of_image(w->ctx, w->view, &im, &l->o.view, drawn, out);
+    return view_of_bytes(w->ctx, w->view, s->data, s->size, s->name.data, &l->limits, &l->o.view, drawn, out);
 }
 
 static cloob_status read_sample(worker *w, slot *s, int64_t r, int64_t index, uint64_t pick, uint64_t view_key)

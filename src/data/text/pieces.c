@@ -238,8 +238,7 @@ static void normalise(const pieces *p, const char *text, size_t bytes, sbuf *out
             else sbuf_putc(out, to[k]);
         after_space = p->fold_spaces && to[n - 1] == ' ';
     }
-    while (p->fold_spaces && out->len >= META_BYTES &&
-           memcmp(out->data + out->len - META_BYTES, META, META_BYTES) == 0)
+    while (p->fold_spaces && out->len >= META_BYTES && memcmp(out->data + out->len - META_BYTES, META, META_BYTES) == 0)
         out->len -= META_BYTES;
 }
 

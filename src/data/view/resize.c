@@ -139,8 +139,8 @@ static cloob_status axis_carve(cloob_ctx *ctx, resize_axis *a, resize_buffer *b,
     return CLOOB_OK;
 }
 
-/* Weights of outputs [begin, begin + n) of `out`, when `in` pixels become `out` pixels. Inputs count from the first that
- * is needed. b owns the arrays. */
+/* Weights of outputs [begin, begin + n) of `out`, when `in` pixels become `out` pixels. Inputs count from the first
+ * that is needed. b owns the arrays. */
 static cloob_status axis_build(cloob_ctx *ctx, resize_axis *a, resize_buffer *b, const resize_plan *p, int64_t in,
                                int64_t out, int64_t begin, int64_t n)
 {

@@ -8,6 +8,7 @@
 
 #include "core/rng.h"
 #include "data/view/device_view.h"
+#include "io/image/exif.h"
 
 struct view_scratch {
     image_reader *reader;
@@ -368,8 +369,8 @@ static image_box scale_box(const image_box *b, int eighths)
  * thread that decodes would hold hundreds of megabytes. */
 static pthread_mutex_t large_turn = PTHREAD_MUTEX_INITIALIZER;
 
-cloob_status view_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
-                        const image_limits *limits, const transform_options *o, const uint64_t *key, uint8_t *out)
+cloob_status view_of_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
+                           const image_limits *limits, const transform_options *o, const uint64_t *key, uint8_t *out)
 {
     int64_t width, height;
     image_part part;
@@ -394,8 +395,8 @@ cloob_status view_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size
     return status;
 }
 
-cloob_status view_image(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o,
-                        const uint64_t *key, uint8_t *out)
+cloob_status view_of_image(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o,
+                           const uint64_t *key, uint8_t *out)
 {
     view_scratch own = { 0 };
     view_cut cut = cut_of(o, key, im->width, im->height);
@@ -444,7 +445,7 @@ bool view_job_plan(const void *bytes, size_t size, const image_limits *limits, c
     const jpeg_layout *l = &job->layout;
     if (!jpeg_layout_read(bytes, size, &job->layout)) return false;
     if (limits->max_pixels > 0 && (int64_t)l->width * l->height > limits->max_pixels) return false;
-    if ((limits->photo && l->exif) || transform_draw_colours(o, key)) return false;
+    if ((limits->photo && exif_orientation(bytes, size) != 1) || transform_draw_colours(o, key)) return false;
     if (o->how.filter > RESIZE_BILINEAR || o->how.mode == RESIZE_PATCHES)
         return false; /* the kernels' sine is not the host's, and their views are squares */
     job->box = transform_draw_crop(o, key, l->width, l->height);

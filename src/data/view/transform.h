@@ -44,12 +44,12 @@ void view_scratch_destroy(view_scratch *s);
 /* Without a key the evaluation view: resized by o->how, centre crop or padding. With one the training view: random
  * resized crop and augmentations drawn from it. out: (size, size, 3); of RESIZE_PATCHES a record of that many bytes.
  *
- * From the bytes of a file, decoding no more than the view needs (limits may be NULL), or from an image in memory (s may
- * be NULL). Both give the same pixels. */
-cloob_status view_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
-                        const image_limits *limits, const transform_options *o, const uint64_t *key, uint8_t *out);
-cloob_status view_image(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o,
-                        const uint64_t *key, uint8_t *out);
+ * From the bytes of a file, decoding no more than the view needs (limits may be NULL), or from an image in memory (s
+ * may be NULL). Both give the same pixels. */
+cloob_status view_of_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
+                           const image_limits *limits, const transform_options *o, const uint64_t *key, uint8_t *out);
+cloob_status view_of_image(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o,
+                           const uint64_t *key, uint8_t *out);
 
 /* Box of the source, resized to width x height. out: (height, width, 3). The box must be inside; a box without pixels
  * gives black, as in Pillow. */

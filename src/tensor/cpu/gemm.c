@@ -1,13 +1,30 @@
-/* Cuts a GEMM into one tile of C per thread. */
+/* Cuts a GEMM into one tile of C per thread. In a tile, panels of both factors are copied into order once, and a small
+ * block of C stays in registers while it runs along K. */
 #include "tensor/cpu/gemm.h"
 
 #include <assert.h>
-#include <limits.h>
+#include <string.h>
 
+#include "core/arith.h"
 #include "core/pool.h"
+#include "tensor/cpu/clones.h"
+
+enum { ROWS = 6, KC = 256 }; /* of a register block; elements of K at a time: a panel of B takes 256 KiB */
+
+#define REAL       float
+#define NAME(base) base##_f
+#define TILE_NAME  gemm_tile
+#include "tensor/cpu/gemm_tile_loops.h"
+
+#define REAL       double
+#define NAME(base) base##_d
+#define TILE_NAME  gemm_tile_d
+#include "tensor/cpu/gemm_tile_loops.h"
+
+/* ---- over the threads -------------------------------------------------------------------------------- */
 
 enum {
-    TILE_ALIGN = 48,        /* tile edges where the kernels' register blocks (6, 8, 16, 24) end too */
+    TILE_ALIGN = 48,        /* tile edges where register blocks end too */
     SMALL_PRODUCT = 1 << 20 /* fewer multiplications than this cost less than waking a thread */
 };
 
@@ -63,9 +80,9 @@ static void choose_grid(gemm_call *p, int threads)
     }
 }
 
-static void gemm_packed_run(cloob_ctx *ctx, gemm_call *p)
+static void gemm_run(cloob_ctx *ctx, gemm_call *p)
 {
-    assert(p->M >= 0 && p->N >= 0 && p->K >= 0 && p->M <= INT_MAX && p->N <= INT_MAX && p->K <= INT_MAX);
+    assert(p->M >= 0 && p->N >= 0 && p->K >= 0);
     assert(p->lda >= (p->ta ? p->M : p->K) && p->ldb >= (p->tb ? p->K : p->N) && p->ldc >= p->N);
     if (p->M == 0 || p->N == 0) return;
     if ((double)p->M * (double)p->N * (double)p->K > SMALL_PRODUCT) choose_grid(p, ctx->threads);
@@ -76,12 +93,12 @@ void cpu_sgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K
                int64_t lda, const float *B, int64_t ldb, float beta, float *C, int64_t ldc)
 {
     gemm_call p = { ta, tb, false, M, N, K, lda, ldb, ldc, alpha, beta, A, B, C, 1, 1 };
-    gemm_packed_run(ctx, &p);
+    gemm_run(ctx, &p);
 }
 
 void cpu_dgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const double *A,
                int64_t lda, const double *B, int64_t ldb, double beta, double *C, int64_t ldc)
 {
     gemm_call p = { ta, tb, true, M, N, K, lda, ldb, ldc, alpha, beta, A, B, C, 1, 1 };
-    gemm_packed_run(ctx, &p);
+    gemm_run(ctx, &p);
 }

@@ -1,5 +1,4 @@
-/* Dense symmetric matrices in double: eigenvalues, inverse. Row-major, (n, n). By LAPACK (linalg_lapack.c),
- * or by plain loops (linalg_plain.c) where the library is missing or the build leaves it out. */
+/* Dense symmetric matrices in double: eigenvalues, inverse. Row-major, (n, n). */
 #ifndef TENSOR_CPU_LINALG_H
 #define TENSOR_CPU_LINALG_H
 
@@ -9,12 +8,8 @@
  * iteration does not end, which finite input does not cause; CLOOB_ERR_MEMORY. */
 cloob_status linalg_eigenvalues(cloob_ctx *ctx, double *value, double *A, int64_t n);
 
-/* A = A^-1 for a symmetric positive definite A, by Cholesky; both triangles are written. CLOOB_ERR_NUMERIC
- * when A is not positive definite: A is then lost. */
+/* A = A^-1 for a symmetric positive definite A; both triangles are read and written. CLOOB_ERR_NUMERIC when A is not
+ * positive definite: A is then lost; CLOOB_ERR_MEMORY. */
 cloob_status linalg_spd_inverse(cloob_ctx *ctx, double *A, int64_t n);
-
-/* The plain loops, in every build. */
-cloob_status linalg_eigenvalues_plain(cloob_ctx *ctx, double *value, double *A, int64_t n);
-cloob_status linalg_spd_inverse_plain(cloob_ctx *ctx, double *A, int64_t n);
 
 #endif

@@ -108,7 +108,7 @@ cloob_status data_bench(cloob_ctx *ctx, const cloob_dataset *d, const data_bench
     loader *l = NULL;
     loader_options lo = to_loader(o);
     *out = (data_bench_result){ 0 };
-    cloob_status status = o->vocab ? tokenizer_open(ctx, o->vocab, &tok) : CLOOB_OK;
+    cloob_status status = o->vocab ? cloob_tokenizer_open(ctx, o->vocab, &tok) : CLOOB_OK;
     if (status == CLOOB_OK && gpu && !device_cuda_count())
         status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "`image_decoder` gpu: there is no GPU to use; use cpu");
     if (status == CLOOB_OK && gpu) status = device_open(ctx, "cuda", &dev);
@@ -118,6 +118,6 @@ cloob_status data_bench(cloob_ctx *ctx, const cloob_dataset *d, const data_bench
     loader_destroy(l);
     device_decoder_destroy(lo.decoder);
     device_close(dev);
-    if (tok) tokenizer_close(tok);
+    if (tok) cloob_tokenizer_close(tok);
     return status;
 }

@@ -150,7 +150,7 @@ cloob_status thumbnail_put(cloob_ctx *ctx, const image *im, int64_t side, sbuf *
     sbuf jpeg = { 0 };
     uint8_t *rgb = must(malloc((size_t)(side * side * 3)));
     transform_options_init(&o, side);
-    cloob_status status = view_image(ctx, NULL, im, &o, NULL, rgb);
+    cloob_status status = view_of_image(ctx, NULL, im, &o, NULL, rgb);
     if (status == CLOOB_OK) status = image_encode_jpeg(ctx, rgb, side, side, THUMB_QUALITY, &jpeg);
     if (status == CLOOB_OK) sbuf_puts(url, JPEG_URL), base64_put(url, jpeg.data, jpeg.len);
     sbuf_release(&jpeg);

@@ -1,10 +1,13 @@
-/* Eigenvalues without LAPACK: Householder reflections to tridiagonal form, then implicit QL steps with
- * Wilkinson's shift. Inverse: Cholesky factor, its inverse, and their product. */
+/* Eigenvalues: Householder reflections to tridiagonal form, then implicit QL steps with Wilkinson's shift. Inverse: by
+ * halves. */
 #include "tensor/cpu/linalg.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+
+#include "tensor/cpu/clones.h"
+#include "tensor/cpu/gemm.h"
 
 enum { QL_STEPS = 60 }; /* per eigenvalue; two or three are usual */
 
@@ -12,7 +15,7 @@ enum { QL_STEPS = 60 }; /* per eigenvalue; two or three are usual */
 
 /* Reflects row i of A (its first i elements, v) onto its last element: A <- (I - 2vv'/v'v) A (I - 2vv'/v'v)
  * on the leading i x i block, through p = A v / h and q = p - (v.p / 2h) v. Returns the new off-diagonal. */
-static double reflect(double *A, int64_t n, int64_t i, double *p)
+CPU_CLONES static double reflect(double *A, int64_t n, int64_t i, double *p)
 {
     double *v = A + i * n, scale = 0, h = 0, along = 0;
     for (int64_t k = 0; k < i; k++) scale += fabs(v[k]);
@@ -21,13 +24,16 @@ static double reflect(double *A, int64_t n, int64_t i, double *p)
     double last = v[i - 1], off = last > 0 ? -sqrt(h) : sqrt(h);
     h -= last * off; /* half of |v|^2 once v's last element is changed */
     v[i - 1] = last - off;
-    for (int64_t j = 0; j < i; j++) {
-        double sum = 0;
-        for (int64_t k = 0; k <= j; k++) sum += A[j * n + k] * v[k];
-        for (int64_t k = j + 1; k < i; k++) sum += A[k * n + j] * v[k];
-        p[j] = sum / h;
-        along += p[j] * v[j];
+    for (int64_t j = 0; j < i; j++) { /* the lower triangle row by row: what its row j gives to p[j] and those before */
+        double sum = A[j * n + j] * v[j];
+#pragma omp simd reduction(+ : sum)
+        for (int64_t k = 0; k < j; k++) {
+            sum += A[j * n + k] * v[k];
+            p[k] += A[j * n + k] * v[j];
+        }
+        p[j] = sum;
     }
+    for (int64_t j = 0; j < i; j++) p[j] /= h, along += p[j] * v[j];
     for (int64_t j = 0; j < i; j++) p[j] -= along / (2 * h) * v[j];
     for (int64_t j = 0; j < i; j++)
         for (int64_t k = 0; k <= j; k++) A[j * n + k] -= v[j] * p[k] + p[j] * v[k];
@@ -100,7 +106,7 @@ static int descending(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-cloob_status linalg_eigenvalues_plain(cloob_ctx *ctx, double *value, double *A, int64_t n)
+cloob_status linalg_eigenvalues(cloob_ctx *ctx, double *value, double *A, int64_t n)
 {
     double *off = malloc((size_t)(n + 1) * sizeof *off);
     if (!off) return ctx_no_memory(ctx, (size_t)n * sizeof *off, "eigenvalues");
@@ -116,50 +122,39 @@ cloob_status linalg_eigenvalues_plain(cloob_ctx *ctx, double *value, double *A, 
 
 /* ---- inverse ------------------------------------------------------------------------------------- */
 
-static double dot(const double *a, const double *b, int64_t n)
+/* A (n, n), rows ld apart, with its halves P, R and S (P R'; R S) becomes
+ *
+ *     W = R P^-1,   Q = (S - W R')^-1:   (P^-1 + W' Q W, -W' Q;  -Q W, Q)
+ *
+ * work: n n / 3 elements. False: not positive definite. */
+static bool invert(cloob_ctx *ctx, double *A, int64_t n, int64_t ld, double *work)
 {
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
-    return sum;
-}
-
-/* Lower factor in the lower triangle. */
-static bool cholesky(double *A, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < i; j++) A[i * n + j] = (A[i * n + j] - dot(A + i * n, A + j * n, j)) / A[j * n + j];
-        double pivot = A[i * n + i] - dot(A + i * n, A + i * n, i);
-        if (!(pivot > 0)) return false;
-        A[i * n + i] = sqrt(pivot);
+    if (n == 1) {
+        bool positive = *A > 0;
+        *A = 1 / *A;
+        return positive;
     }
+    int64_t p = n / 2, q = n - p;
+    double *R = A + p * ld, *S = R + p, *W = work;
+    if (!invert(ctx, A, p, ld, work)) return false;
+    cpu_dgemm(ctx, false, false, q, p, p, 1, R, ld, A, ld, 0, W, p);
+    cpu_dgemm(ctx, false, true, q, q, p, -1, W, p, R, ld, 1, S, ld);
+    if (!invert(ctx, S, q, ld, work + p * q)) return false;
+    cpu_dgemm(ctx, false, false, q, p, q, -1, S, ld, W, p, 0, R, ld);
+    cpu_dgemm(ctx, true, false, p, p, q, -1, W, p, R, ld, 1, A, ld);
+    for (int64_t i = 0; i < q; i++)
+        for (int64_t j = 0; j < p; j++) A[j * ld + p + i] = R[i * ld + j];
     return true;
 }
 
-/* The upper triangle gets the transposed inverse of the factor, so that columns of the inverse are rows. */
-static void invert_factor(double *A, int64_t n)
+cloob_status linalg_spd_inverse(cloob_ctx *ctx, double *A, int64_t n)
 {
-    for (int64_t j = 0; j < n; j++) {
-        double own = 1 / A[j * n + j];
-        for (int64_t i = j + 1; i < n; i++) {
-            double sum = A[i * n + j] * own;
-            for (int64_t k = j + 1; k < i; k++) sum += A[i * n + k] * A[j * n + k];
-            A[j * n + i] = -sum / A[i * n + i];
-        }
-    }
-    for (int64_t j = 0; j < n; j++) A[j * n + j] = 1 / A[j * n + j];
-}
-
-cloob_status linalg_spd_inverse_plain(cloob_ctx *ctx, double *A, int64_t n)
-{
-    if (!cholesky(A, n))
-        return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "a %lld x %lld matrix is not positive definite", (long long)n,
-                        (long long)n);
-    invert_factor(A, n);
-    /* A^-1 = L^-T L^-1; element (i, j <= i) needs rows i and j of the upper triangle from column i on, so
-     * going down the rows never reads what was replaced. */
-    for (int64_t j = 0; j < n; j++)
-        for (int64_t i = n - 1; i >= j; i--) A[i * n + j] = dot(A + i * n + i, A + j * n + i, n - i);
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < i; j++) A[j * n + i] = A[i * n + j];
-    return CLOOB_OK;
+    size_t bytes = (size_t)(n * n / 2 + 1) * sizeof(double);
+    double *work = malloc(bytes);
+    if (!work) return ctx_no_memory(ctx, bytes, "an inverse");
+    bool positive = n == 0 || invert(ctx, A, n, n, work);
+    free(work);
+    return positive ? CLOOB_OK
+                    : ctx_fail(ctx, CLOOB_ERR_NUMERIC, "a %lld x %lld matrix is not positive definite", (long long)n,
+                               (long long)n);
 }
