@@ -11,11 +11,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "cloob/cloob.h"
+#include "infer/batcher.h"
 
 typedef struct load {
-    cloob_batcher *b;
-    cloob_batch_input in;
+    batcher *b;
+    batch_input in;
     double end;
 } load;
 
@@ -38,13 +38,13 @@ static void *work(void *arg)
     worker *w = arg;
     cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     while (now() < w->l->end) {
-        cloob_batch_rows rows;
+        batch_rows rows;
         double begin = now();
-        if (cloob_batcher_encode(ctx, w->l->b, &w->l->in, 1, NULL, &rows) != CLOOB_OK) {
+        if (batcher_encode(ctx, w->l->b, &w->l->in, 1, NULL, &rows) != CLOOB_OK) {
             w->failed++;
             continue;
         }
-        cloob_batch_rows_release(&rows);
+        batch_rows_release(&rows);
         if (w->count == w->room) {
             double *more = realloc(w->took, (size_t)(w->room = 2 * w->room + 64) * sizeof *more);
             if (!more) break;
@@ -71,8 +71,8 @@ static void *read_file(const char *path, size_t *bytes)
     return data;
 }
 
-static void print(const char *kind, const cloob_batcher_stats *before, const cloob_batcher_stats *after, worker *w,
-                  int threads, double seconds)
+static void print(const char *kind, const batcher_stats *before, const batcher_stats *after, worker *w, int threads,
+                  double seconds)
 {
     int64_t n = 0, failed = 0;
     bool text = strcmp(kind, "text") == 0;
@@ -94,18 +94,18 @@ static void print(const char *kind, const cloob_batcher_stats *before, const clo
 /* One second to warm up, which is not counted. */
 static void measure(load *l, const char *kind, int threads, double seconds)
 {
-    cloob_batcher_stats before, after;
+    batcher_stats before, after;
     worker *w = calloc((size_t)threads, sizeof *w);
     for (int phase = 0; phase < 2 && w; phase++) {
         double begin = now();
         l->end = begin + (phase ? seconds : 1.0);
-        cloob_batcher_get_stats(l->b, &before);
+        batcher_get_stats(l->b, &before);
         for (int i = 0; i < threads; i++) {
             w[i].l = l, w[i].count = 0;
             if (pthread_create(&w[i].thread, NULL, work, &w[i]) != 0) exit(1);
         }
         for (int i = 0; i < threads; i++) pthread_join(w[i].thread, NULL);
-        cloob_batcher_get_stats(l->b, &after);
+        batcher_get_stats(l->b, &after);
         if (phase) print(kind, &before, &after, w, threads, now() - begin);
     }
     for (int i = 0; w && i < threads; i++) free(w[i].took);
@@ -115,31 +115,31 @@ static void measure(load *l, const char *kind, int threads, double seconds)
 int main(int argc, char **argv)
 {
     load l = { 0 };
-    cloob_batcher_options o;
+    batcher_options o;
     cloob_model_facts facts;
     static const int32_t dog[] = { 320, 1125, 539, 320, 1929 }; /* the same text in CLIP's vocabulary */
     size_t bytes = 0;
     if (argc < 5) return fprintf(stderr, "usage: bench_batcher MODEL THREADS SECONDS text|image [FILE]...\n"), 2;
     bool image = strcmp(argv[4], "image") == 0;
     void *file = image && argc > 5 ? read_file(argv[5], &bytes) : NULL;
-    cloob_batcher_options_init(&o);
+    batcher_options_init(&o);
     o.model.device = argc > 6 ? argv[6] : "cpu";
     o.model.precision = argc > 7 ? argv[7] : "fp32";
     o.max_batch = argc > 8 ? strtoll(argv[8], NULL, 10) : 32;
     o.model.invariant = argc > 9;
-    l.in = (cloob_batch_input){ .kind = image ? CLOOB_BATCH_IMAGE_FILE : CLOOB_BATCH_TEXT,
-                                .text = "a photo of a dog",
-                                .ids = dog,
-                                .count = 5,
-                                .data = file,
-                                .bytes = bytes };
+    l.in = (batch_input){ .kind = image ? BATCH_IMAGE_FILE : BATCH_TEXT,
+                          .text = "a photo of a dog",
+                          .ids = dog,
+                          .count = 5,
+                          .data = file,
+                          .bytes = bytes };
     cloob_ctx *ctx = cloob_ctx_create(NULL);
-    if (cloob_batcher_create(ctx, argv[1], &o, &l.b) != CLOOB_OK)
+    if (batcher_create(ctx, argv[1], &o, &l.b) != CLOOB_OK)
         return fprintf(stderr, "bench_batcher: %s\n", cloob_error(ctx)), 1;
-    cloob_batcher_get_facts(l.b, &facts);
-    if (!image && !facts.has_tokenizer) l.in.kind = CLOOB_BATCH_TOKENS;
+    batcher_get_facts(l.b, &facts);
+    if (!image && !facts.has_tokenizer) l.in.kind = BATCH_TOKENS;
     measure(&l, argv[4], atoi(argv[2]), strtod(argv[3], NULL));
-    cloob_batcher_destroy(l.b);
+    batcher_destroy(l.b);
     cloob_ctx_destroy(ctx);
     free(file);
     return 0;

@@ -1,11 +1,11 @@
-/* Evaluation at the sizes of the paper, made up in memory: time and memory on a device.
+/* Evaluation at the sizes of the paper, made up in memory: time and memory.
  *
- *     bench_eval [cuda|cpu] probe|imagenet|retrieval|map [rows]
+ *     bench_eval probe|imagenet|retrieval|map [rows]
  *
  * probe      20,000 x 1024, 100 classes, lambda 1: a whole training.
- * imagenet   1,281,167 x 2048, 1,000 classes: one evaluation of value and gradient, then with features sent
- * each time; one preconditioner. retrieval  780,000 pairs of 512 dimensions, all ranks both ways.
- * map        50,000 x 512, 100 classes: points in the plane, on the CPU; when each step ends.
+ * imagenet   1,281,167 x 2048, 1,000 classes: one evaluation of value and gradient; one preconditioner.
+ * retrieval  780,000 pairs of 512 dimensions, all ranks both ways.
+ * map        50,000 x 512, 100 classes: points in the plane; when each step ends.
  *
  * Features are rectified mixtures as an encoder's: a class mean and noise through one random layer. */
 #include <math.h>
@@ -18,14 +18,12 @@
 #include "core/limits.h"
 #include "core/rng.h"
 #include "eval/rows.h"
-#include "eval/probe/probe_gpu.h"
 #include "eval/probe/probe_objective.h"
 #include "eval/probe/probe.h"
 #include "eval/retrieval.h"
 #include "eval/map.h"
 
 static cloob_ctx *ctx;
-static const char *where = "cuda";
 
 static void need(cloob_status status)
 {
@@ -104,26 +102,21 @@ static void bench_probe(int64_t n)
                test = { make(&x[1], &y[1], n / 5, 1024, 100, n, 11, 2.5), NULL };
     train.y = y[0], test.y = y[1];
     for (int k = 0; k < 2; k++) {
-        cloob_probe_options o = { .size = sizeof o,
-                                  .search = false,
-                                  .lambda = 1,
-                                  .max_iterations = 1000,
-                                  .tolerance = 0,
-                                  .refit_all = true,
-                                  .device = where };
+        cloob_probe_options o = {
+            .size = sizeof o, .search = false, .lambda = 1, .max_iterations = 1000, .tolerance = 0, .refit_all = true
+        };
         cloob_probe_result r;
         double begin = clock_seconds();
         need(probe_run(ctx, &r, &o, &train, NULL, &test));
-        printf("probe %lld x 1024, 100 classes, %s: %.3f s, %d iterations, %d evaluations, objective %.6f, "
+        printf("probe %lld x 1024, 100 classes: %.3f s, %d iterations, %d evaluations, objective %.6f, "
                "test %.4f, host peak %.2f GiB\n",
-               (long long)n, where, clock_seconds() - begin, r.iterations, r.evaluations, r.objective, r.test_acc,
-               peak_gib());
+               (long long)n, clock_seconds() - begin, r.iterations, r.evaluations, r.objective, r.test_acc, peak_gib());
         cloob_probe_release(&r);
     }
     for (int k = 0; k < 2; k++) free(x[k]), free(y[k]);
 }
 
-static void time_evaluations(objective *o, const char *how)
+static void time_evaluations(objective *o)
 {
     lbfgs_problem p = objective_problem(o);
     double *w = malloc((size_t)p.n * sizeof *w), *g = malloc((size_t)p.n * sizeof *g), f;
@@ -132,7 +125,7 @@ static void time_evaluations(objective *o, const char *how)
     for (int k = 0; k < 4; k++) {
         double begin = clock_seconds();
         need(p.evaluate(p.arg, &f, g, w));
-        printf("  one value and gradient, %s: %.3f s (%.1f TFLOP/s), f %.6g\n", how, clock_seconds() - begin,
+        printf("  one value and gradient: %.3f s (%.1f TFLOP/s), f %.6g\n", clock_seconds() - begin,
                4.0 * (double)o->N * (double)o->D * (double)o->C / (clock_seconds() - begin) * 1e-12, f);
     }
     double begin = clock_seconds();
@@ -148,7 +141,6 @@ static void bench_imagenet(int64_t n)
 {
     float *x;
     int64_t *y;
-    device *d;
     double begin = clock_seconds();
     probe_data train = { make(&x, &y, n, 2048, 1000, 0, 11, 2.5), NULL };
     int32_t *position = malloc((size_t)n * sizeof *position);
@@ -156,20 +148,11 @@ static void bench_imagenet(int64_t n)
     train.y = y;
     for (int64_t i = 0; i < n; i++) position[i] = (int32_t)y[i];
     printf("imagenet: %lld x 2048 made in %.1f s\n", (long long)n, clock_seconds() - begin);
-    need(eval_device_open(ctx, where, 1e15, &d));
-    for (int sent = 0; sent < (d ? 2 : 1); sent++) {
-        objective *o;
-        probe_gpu *g = NULL;
-        begin = clock_seconds();
-        if (d) need(probe_gpu_create(ctx, d, sent ? 1 : 0, &g));
-        need(objective_create(ctx, &o, &train, 1, position, 1000, 1, g));
-        printf("  ready after %.2f s\n", clock_seconds() - begin);
-        time_evaluations(o, !d ? "cpu" : sent ? "features sent" : "features there");
-        objective_destroy(o);
-        probe_gpu_destroy(g);
-    }
+    objective *o;
+    need(objective_create(ctx, &o, &train, 1, position, 1000, 1));
+    time_evaluations(o);
+    objective_destroy(o);
     printf("  host peak %.2f GiB, %.2f of it features\n", peak_gib(), (double)(n * 2048) * 4 / 1073741824.0);
-    device_close(d);
     free(x), free(y), free(position);
 }
 
@@ -178,22 +161,19 @@ static void bench_retrieval(int64_t n)
     float *x, *y;
     unit_rows a, b;
     cloob_retrieval r;
-    device *d;
     rows rx = make(&x, NULL, n, 512, 0, 0, 13, 1.0), ry = make(&y, NULL, n, 512, 0, 0, 14, 1.0);
     double begin = clock_seconds();
     need(unit_rows_init(ctx, &a, &rx));
     need(unit_rows_init(ctx, &b, &ry));
-    need(eval_device_open(ctx, where, 1e15, &d));
-    printf("retrieval: %lld pairs x 512 checked, device open: %.2f s\n", (long long)n, clock_seconds() - begin);
+    printf("retrieval: %lld pairs x 512 checked: %.2f s\n", (long long)n, clock_seconds() - begin);
     begin = clock_seconds();
-    need(retrieval_run(ctx, &r, &a, &b, 0, d));
+    need(retrieval_run(ctx, &r, &a, &b, 0));
     double took = clock_seconds() - begin;
     printf("  %.2f s (%.1f TFLOP/s), host peak %.2f GiB; image to text R@1 %.4f mean %.2f median %.0f tied "
            "%lld, text to image R@1 %.4f mean %.2f\n",
            took, 2.0 * (double)n * (double)n * 512 / took * 1e-12, peak_gib(), r.image_to_text.recall1,
            r.image_to_text.mean_rank, r.image_to_text.median_rank, (long long)r.image_to_text.tied,
            r.text_to_image.recall1, r.text_to_image.mean_rank);
-    device_close(d);
     unit_rows_release(&a), unit_rows_release(&b);
     free(x), free(y);
 }
@@ -217,9 +197,8 @@ static void bench_map(int64_t n)
     int64_t *y;
     rows r = make(&x, &y, n, 512, 100, 0, 15, 1.0);
     cloob_matrix m = { r.data, CLOOB_F32, n, 512, "rows" };
-    map_options o;
+    map_options o = { 0 };
     map_watch w = { clock_seconds(), 0 };
-    map_options_init(&o);
     o.progress = map_share, o.user = &w;
     need(map_make(ctx, xy, &m, &o));
     printf("map: %lld x 512 in %.2f s, host peak %.2f GiB\n", (long long)n, clock_seconds() - w.begin, peak_gib());
@@ -228,9 +207,8 @@ static void bench_map(int64_t n)
 
 int main(int argc, char **argv)
 {
-    const char *what = argc > 2 ? argv[2] : "probe";
-    int64_t rows_asked = argc > 3 ? atoll(argv[3]) : 0;
-    if (argc > 1) where = argv[1];
+    const char *what = argc > 1 ? argv[1] : "probe";
+    int64_t rows_asked = argc > 2 ? atoll(argv[2]) : 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
     cloob_ctx_options o = { .size = sizeof o, .log = log_line, .log_level = CLOOB_LOG_INFO };
     ctx = cloob_ctx_create(&o);

@@ -34,7 +34,7 @@ static cloob_status one(bench *b, const stored_sample *s, uint64_t key)
         return CLOOB_OK;
     }
     CLOOB_TRY(b->dev->to_host(b->ctx, b->dev, b->gpu, b->device_out, BYTES));
-    CLOOB_TRY(view_train_bytes(b->ctx, b->scratch, s->data, s->size, s->name.data, &limits, &b->o, key, b->cpu));
+    CLOOB_TRY(view_of_bytes(b->ctx, b->scratch, s->data, s->size, s->name.data, &limits, &b->o, &key, b->cpu));
     for (int i = 0; i < BYTES; i++) b->count[abs(b->cpu[i] - b->gpu[i])]++;
     b->images++;
     if (b->out && (fwrite(b->cpu, BYTES, 1, b->out) != 1 || fwrite(b->gpu, BYTES, 1, b->out) != 1))

@@ -44,10 +44,9 @@ static cloob_status one(bench *b, const char *what, int i, uint64_t round)
 {
     const file_bytes *f = &b->file[i];
     if (!strcmp(what, "decode")) return decode(b, f);
-    if (!strcmp(what, "eval"))
-        return view_eval_bytes(b->ctx, b->scratch, f->data, f->size, "bench", NULL, &b->view, b->out);
-    return view_train_bytes(b->ctx, b->scratch, f->data, f->size, "bench", NULL, &b->view,
-                            rng_subkey(round, (uint64_t)i), b->out);
+    uint64_t key = rng_subkey(round, (uint64_t)i);
+    return view_of_bytes(b->ctx, b->scratch, f->data, f->size, "bench", NULL, &b->view,
+                         strcmp(what, "eval") ? &key : NULL, b->out);
 }
 
 static cloob_status run(bench *b, const char *what, double seconds, double *rate)

@@ -1,8 +1,7 @@
 /* What takes time in a training step on the GPU: an event before every call of both towers, summed per op and per shape.
  *
- *     bench_step_ops MODEL BATCH [keep] [packed] [fp8] [log]      keep: nothing is computed twice to save memory; packed: texts
- *         of 7 to 21 tokens, and the text tower works on these alone; fp8: 8-bit products in transformers; log: how kernels were
- * chosen
+ *     bench_step_ops MODEL BATCH [keep] [packed] [log]      keep: nothing is computed twice to save memory; packed: texts
+ *         of 7 to 21 tokens, and the text tower works on these alone; log: how kernels were chosen
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,7 +164,7 @@ int main(int argc, char **argv)
     int32_t *tokens;
     float total = 0;
     cudaEvent_t from, to;
-    if (argc < 3) return fprintf(stderr, "usage: bench_step_ops MODEL BATCH [keep] [packed] [fp8] [log]\n"), 2;
+    if (argc < 3) return fprintf(stderr, "usage: bench_step_ops MODEL BATCH [keep] [packed] [log]\n"), 2;
     cloob_ctx_options co;
     cloob_ctx_options_init(&co);
     co.log = print_line, co.log_level = CLOOB_LOG_DEBUG;
@@ -177,7 +176,6 @@ int main(int argc, char **argv)
     for (int i = 3; i < argc; i++) {
         if (strcmp(argv[i], "keep") == 0) o.grad.recompute = false;
         if (strcmp(argv[i], "packed") == 0) o.pack_texts = true;
-        if (strcmp(argv[i], "fp8") == 0) o.fp8 = OP_FP8_FASTER;
     }
     if (model_config_load(ctx, argv[1], &o.model) != CLOOB_OK || device_open(ctx, "cuda", &dev) != CLOOB_OK ||
         !one_queue() || step_create(ctx, &o, dev, NULL, &s) != CLOOB_OK ||

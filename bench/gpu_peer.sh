@@ -1,7 +1,7 @@
 #!/bin/bash
 # Training steps and embeddings on one GPU beside PyTorch, in one run, medians; prints a table last.
 #
-#     bench/gpu_peer.sh [step] [short] [modes] [fp8] [large] [embed] [clip] [loss] [onnx] [jpeg] [max] [compile]      (default: all but the last four)
+#     bench/gpu_peer.sh [step] [short] [modes] [large] [embed] [clip] [loss] [onnx] [jpeg] [max] [compile]      (default: all but the last four)
 #
 # step   RN50, ViT-B-32, ViT-B-16, RN50x4, ViT-L-14 (STEPS="RN50:512:36 ..." chooses): texts of 77 tokens, padded;
 #        ours, and torch.compile with channels last in bf16
@@ -9,7 +9,6 @@
 #        and with CUDA graphs
 # modes  PyTorch's other ways (MODES="RN50:512:36:whole ..."): the whole step as one function, and with CUDA graphs
 # max    the whole step with max-autotune, for texts of 77 tokens and cut to 24; takes minutes more
-# fp8    ours with --precision amp_fp8, which PyTorch has no counterpart for here
 # large  ViT-L-14 within 80 GiB, what is recomputed chosen by the planner
 # embed  RN50 and ViT-B-32 images in batches of 256, one image and one text at a time (EMBEDS="RN50:1:3:graphs:text ...": PyTorch's mode, and text)
 # clip   RN50's step with CLIP's loss instead of CLOOB's
@@ -23,7 +22,7 @@
 set -u
 cd "$(dirname "$0")/.."
 cloob=$(realpath "${CLOOB:-build/cloob}") out=${OUT:-build/peer}
-parts=${*:-step short modes fp8 large embed clip loss}
+parts=${*:-step short modes large embed clip loss}
 mkdir -p "$out"
 out=$(cd "$out" && pwd) gates=$(mktemp -d)
 : > "$out/results.jsonl"
@@ -76,6 +75,26 @@ has max && modes="$modes RN50:512:36:max" short="$short RN50:512:30:max"
 if has modes || has max; then for s in $modes; do fields "$s"; start "$model-$mode" "$need" step --arch "$model" --batch "$batch" --mode "$mode"; done; fi
 if has short || has max; then for s in $short; do fields "$s"; start "$model-short-$mode" "$need" step --arch "$model" --batch "$batch" --mode "$mode" --ctx 24; done; fi
 if has step; then for s in $steps; do fields "$s"; start "$model-step" "$need" step --arch "$model" --batch "$batch" --mode compile; done; fi
+if has embed; then for s in $embeds; do fields "$s"; start "$model-embed-$batch$text" "$need" embed --arch "$model" --batch "$batch" --mode "${mode:-compile}" --repeats 20 ${text:+--text}; done; fi
+for n in "${names[@]}"; do while ! done_with "$n" && [ $SECONDS -lt "$compile" ]; do sleep 0.5; done; done
+for n in "${names[@]}"; do # what compiles any longer would disturb the others
+    [ -e "$gates/$n.ready" ] || { echo "$n: left out after $SECONDS s"; kill "${pid[$n]}" 2> /dev/null; }
+done
+echo "compiled after $SECONDS s"
+has compile && exit
+
+# ---- one at a time -----------------------------------------------------------------------------------------------------------------
+
+if has step; then for s in $steps; do
+    fields "$s"
+    our_step "$model" "$batch" amp_bf16 --text-length 77 | keep ours "step"
+    release "$model-step" torch.compile "step"
+done; fi
+if has short || has max; then
+    for s in $short_models; do fields "$s"; our_step "$model" "$batch" amp_bf16 --text-length 14 --pack-texts | keep ours "step, short texts"; done
+    for s in $short; do fields "$s"; release "$model-short-$mode" "torch, $mode" "step, texts cut to 24"; done
+fi
+if has modes || has max; then for s in $modes; do fields "$s"; release "$model-$mode" "torch, $mode" "step"; done; fi
 if has embed; then for s in $embeds; do fields "$s"; start "$model-embed-$batch$text" "$need" embed --arch "$model" --batch "$batch" --mode "${mode:-compile}" --repeats 20 ${text:+--text}; done; fi
 for n in "${names[@]}"; do while ! done_with "$n" && [ $SECONDS -lt "$compile" ]; do sleep 0.5; done; done
 for n in "${names[@]}"; do # what compiles any longer would disturb the others

@@ -6,9 +6,12 @@
 
 `cloob train --log-to` writes one JSON object per line: "start" with the settings and the provenance of the run, "step" for
 every logged step, "evaluation" with the metrics of an epoch, "end". A tracker needs no more than these; another one is one
-more class with the same four functions. Only numbers of cloob are read; nothing in a line is executed."""
+more class with the same four functions. Only numbers of cloob are read; nothing in a line is executed.
+
+Where a tracker writes is set by its own variables: WANDB_MODE=offline, MLFLOW_TRACKING_URI=sqlite:///mlflow.db."""
 import json
 import os
+import signal
 import sys
 
 
@@ -55,17 +58,26 @@ def numbers(event):
 def main():
     if len(sys.argv) != 3 or sys.argv[1] not in TRACKERS:
         sys.exit(__doc__)
-    tracker = TRACKERS[sys.argv[1]](sys.argv[2])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for cloob, which ends the run and says so in a last line
+    try:
+        tracker = TRACKERS[sys.argv[1]](sys.argv[2])
+    except Exception as e:  # not installed, or its store cannot be opened
+        sys.exit(f"log_to.py: {sys.argv[1]}: {e}")
+    begun = ended = False
     for line in sys.stdin:
         event = json.loads(line)
         if event["event"] == "start":
+            begun = True
             tracker.start(os.path.basename(event["run"]), {**event["settings"], **{"cloob_" + k: v for k, v in event["provenance"].items()}})
         elif event["event"] == "step":
             tracker.log("train", numbers(event), event["step"])
         elif event["event"] == "evaluation":
             tracker.log("val", numbers(event["metrics"]), event["step"])
         elif event["event"] == "end":
+            ended = True
             tracker.end(event["status"] == "done")
+    if begun and not ended:  # cloob was killed
+        tracker.end(False)
 
 
 if __name__ == "__main__":

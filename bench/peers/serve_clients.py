@@ -100,7 +100,7 @@ def check_prometheus(s):
     from prometheus_client.parser import text_string_to_metric_families
     families = list(text_string_to_metric_families(s.get("/metrics")[2].decode()))
     names = {f.name for f in families}
-    assert {"cloob_requests", "cloob_batch_rows", "cloob_encode_seconds", "cloob_queue_inputs"} <= names, names
+    assert {"cloob_requests", "batch_rows", "cloob_encode_seconds", "cloob_queue_inputs"} <= names, names
     print(f"prometheus_client: {len(families)} families, {sum(len(f.samples) for f in families)} samples")
 
 

@@ -4,7 +4,6 @@
 #ifndef CLOOB_CLOOB_H
 #define CLOOB_CLOOB_H
 
-#include "cloob/image.h"
 #include "cloob/hopfield.h"
 #include "cloob/hub.h"
 #include "cloob/objective.h"
@@ -18,7 +17,6 @@
 #include "cloob/eval.h"
 #include "cloob/model.h"
 #include "cloob/search.h"
-#include "cloob/batcher.h"
 #include "cloob/zeroshot.h"
 
 #endif

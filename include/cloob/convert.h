@@ -18,13 +18,12 @@ extern "C" {
 #endif
 
 typedef enum cloob_weight_format {
-    CLOOB_WEIGHTS_AUTO = 0,  /* by suffix: OPENAI for .pt, .pth and .bin, ONNX for .onnx, else NATIVE */
-    CLOOB_WEIGHTS_NATIVE,    /* cloob's safetensors file: weights, configuration, preprocessing */
-    CLOOB_WEIGHTS_OPENAI,    /* a state dict with OpenAI's names: .safetensors, or a torch zip */
-    CLOOB_WEIGHTS_JKU,       /* a training checkpoint of the authors' code: {epoch, name, state_dict} */
-    CLOOB_WEIGHTS_HF,        /* a folder for transformers' CLIPModel; ViT only */
-    CLOOB_WEIGHTS_OPEN_CLIP, /* a folder for open_clip's local-dir: */
-    CLOOB_WEIGHTS_ONNX       /* NAME.image.onnx and NAME.text.onnx for an output NAME.onnx: the towers, f32, opset 17 */
+    CLOOB_WEIGHTS_AUTO = 0, /* by suffix: OPENAI for .pt, .pth and .bin, else NATIVE */
+    CLOOB_WEIGHTS_NATIVE,   /* cloob's safetensors file: weights, configuration, preprocessing */
+    CLOOB_WEIGHTS_OPENAI,   /* a state dict with OpenAI's names: .safetensors, or a torch zip */
+    CLOOB_WEIGHTS_JKU,      /* a training checkpoint of the authors' code: {epoch, name, state_dict} */
+    CLOOB_WEIGHTS_HF,       /* a folder for transformers' CLIPModel; ViT only */
+    CLOOB_WEIGHTS_OPEN_CLIP /* a folder for open_clip's local-dir: */
 } cloob_weight_format;
 
 typedef struct cloob_convert_options {
@@ -35,7 +34,7 @@ typedef struct cloob_convert_options {
     /* Tokenizer to store (NATIVE, HF, OPEN_CLIP): merges, tokenizer.json or a folder. NULL: the tokenizer of the
      * weights, or CLIP's merges if Python's packages or caches have them. */
     const char *vocab;
-    /* Type of the stored matrices: "f32", "bf16", "f16" or "int8"; gains, biases and running statistics stay f32.
+    /* Type of the stored matrices: "f32", "bf16" or "f16"; gains, biases and running statistics stay f32.
      * NULL: unchanged. */
     const char *dtype;
     int64_t context;      /* stretch the position embeddings to this many tokens, as Long-CLIP does; 0: unchanged */
@@ -80,13 +79,6 @@ CLOOB_API cloob_status cloob_weights_describe(cloob_ctx *ctx, const char *in, co
  * file has no checksum, sets *stored to false and returns CLOOB_OK. */
 CLOOB_API cloob_status cloob_weights_verify(cloob_ctx *ctx, const char *path, bool *stored);
 CLOOB_API void cloob_convert_report_release(cloob_convert_report *r);
-
-enum { CLOOB_AVERAGE_MODELS = 64 };
-
-/* Writes (1 - alpha) path[0] + alpha mean(path[1..]) as a NATIVE file with the metadata of path[0]; sums are in double.
- * alpha below 0: equal weights. Fails if shapes or tokenizers differ; the error names the tensor or the file. */
-CLOOB_API cloob_status cloob_average(cloob_ctx *ctx, const char *const *path, int64_t models, double alpha,
-                                     const char *out);
 
 #ifdef __cplusplus
 }

@@ -39,41 +39,6 @@ CLOOB_API cloob_status cloob_dataset_open(cloob_ctx *ctx, const char *source, co
                                           cloob_dataset **out);
 CLOOB_API void cloob_dataset_close(cloob_dataset *d);
 
-CLOOB_API int64_t cloob_dataset_count(const cloob_dataset *d);
-CLOOB_API int64_t cloob_dataset_class_count(const cloob_dataset *d); /* 0: no classes */
-CLOOB_API const char *cloob_dataset_class_name(const cloob_dataset *d, int64_t c);
-CLOOB_API const char *cloob_dataset_kind(const cloob_dataset *d); /* "csv", "cifar", ... */
-CLOOB_API bool cloob_dataset_has_captions(const cloob_dataset *d);
-
-/* Reads caption `pick` modulo the number of captions of sample i. The caller frees *text with free(). */
-CLOOB_API cloob_status cloob_dataset_caption(cloob_ctx *ctx, const cloob_dataset *d, int64_t i, uint64_t pick,
-                                             char **text);
-
-/* ---- description --------------------------------------------------------------------------------- */
-
-typedef struct cloob_spread {
-    double min, median, mean, max;
-} cloob_spread;
-
-enum { CLOOB_INFO_REASONS = 5 };
-
-typedef struct cloob_data_info {
-    const char *kind;
-    int64_t samples, files, classes;
-    int64_t skipped;                      /* skipped when opened: damaged headers, incomplete rows and samples */
-    int64_t examined, bad;                /* samples decoded and read; unusable samples among them */
-    char reason[CLOOB_INFO_REASONS][256]; /* of the first bad samples */
-    cloob_spread width, height, image_bytes;
-    int64_t captions; /* of the examined samples */
-    int64_t distinct_captions;
-    cloob_spread caption_words, caption_chars;
-    cloob_spread class_size; /* samples per class, over all samples */
-} cloob_data_info;
-
-/* Decodes `examine` evenly spaced samples (0: all) on the context's threads and fills *out. */
-CLOOB_API cloob_status cloob_dataset_info(cloob_ctx *ctx, const cloob_dataset *d, int64_t examine,
-                                          cloob_data_info *out);
-
 #ifdef __cplusplus
 }
 #endif

@@ -1,4 +1,4 @@
-/* Evaluation of embeddings: retrieval, linear probes, and the analysis of the paper. No call needs a model.
+/* Evaluation of embeddings: retrieval and linear probes. No call needs a model.
  *
  *     cloob_matrix image = { x, CLOOB_F32, n, d, "image" }, text = { y, CLOOB_F32, n, d, "text" };
  *     cloob_retrieval r;
@@ -45,59 +45,17 @@ typedef struct cloob_retrieval {
 } cloob_retrieval;
 
 typedef struct cloob_retrieve_options {
-    int64_t queries;    /* number of evenly spaced pairs to rank, each among all candidates; 0: all */
-    const char *device; /* "auto" (a GPU if available and the problem is large), "cpu", "cuda", "cuda:1" */
+    int64_t queries; /* number of evenly spaced pairs to rank, each among all candidates; 0: all */
     /* (text rows) the image of each text, for data with several captions per image, such as Flickr30k and COCO. The
-     * rank of an image is then the rank of its best caption; all queries are ranked, on the CPU. NULL: text i matches
+     * rank of an image is then the rank of its best caption; all queries are ranked. NULL: text i matches
      * image i. */
     const int64_t *text_image;
 } cloob_retrieve_options;
 
 /* Ranks texts for each image and images for each text. Row i of image matches row i of text, unless options have
- * text_image. Ranks count from 1; equal similarities rank by index. options may be NULL: all pairs, on the CPU. */
+ * text_image. Ranks count from 1; equal similarities rank by index. options may be NULL: all pairs. */
 CLOOB_API cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_matrix *image,
                                       const cloob_matrix *text, const cloob_retrieve_options *options);
-
-/* ---- analysis ------------------------------------------------------------------------------------ */
-
-/* One modality. */
-typedef struct cloob_coverage {
-    double ajne;        /* Ajne's statistic in the paper's extension; smaller: more uniform on the sphere */
-    double uniformity;  /* ln mean exp(-2 |x_i - x_j|^2) over pairs; smaller: more uniform */
-    double *eigenvalue; /* (dimensions) of the covariance, largest first */
-    int64_t dimensions;
-    int64_t effective; /* number of the largest eigenvalues that make up the share */
-    double variance;   /* sum of all eigenvalues */
-} cloob_coverage;
-
-enum { CLOOB_SIMILARITY_BINS = 200, CLOOB_UNMATCHED_SETS = 3 };
-
-typedef struct cloob_similarity_set {
-    int64_t asked, k;                   /* requested texts per image; used: min(asked, pairs - 1) */
-    int64_t count;                      /* values in the set */
-    double mean, deviation;             /* of all values */
-    int64_t bin[CLOOB_SIMILARITY_BINS]; /* bin b counts [b/100 - 1, (b+1)/100 - 1); the last includes 1 */
-} cloob_similarity_set;
-
-typedef struct cloob_similarity {
-    double alignment; /* mean |x_i - y_i|^2 */
-    cloob_similarity_set matched;
-    cloob_similarity_set unmatched[CLOOB_UNMATCHED_SETS]; /* each image's 10, 100, 1000 nearest non-matching texts */
-} cloob_similarity;
-
-typedef struct cloob_analysis {
-    int64_t rows;
-    double share;        /* share of the variance that defines `effective` */
-    int64_t scaled;      /* rows that were not of unit length and were normalised */
-    bool paired;         /* y and similarity are filled */
-    cloob_coverage x, y; /* image, text */
-    cloob_similarity similarity;
-} cloob_analysis;
-
-/* text may be NULL: one modality only. share: 0.99 in the paper. The caller releases *out. */
-CLOOB_API cloob_status cloob_analyze(cloob_ctx *ctx, cloob_analysis *out, const cloob_matrix *image,
-                                     const cloob_matrix *text, double share);
-CLOOB_API void cloob_analysis_release(cloob_analysis *a);
 
 /* ---- linear probe -------------------------------------------------------------------------------- */
 
@@ -117,13 +75,12 @@ typedef struct cloob_probe_options {
     int max_iterations; /* default: 1000 */
     double tolerance;   /* 0: chosen by the size of the problem */
     bool refit_all;     /* after a search, train on training and validation rows together, as CLIP does */
-    const char *device; /* as for retrieval; NULL: the CPU. Small problems always run on the CPU, in double */
     bool random_half;   /* validate on a random half drawn with `seed`, instead of every other row */
     uint64_t seed;
     bool ties_mean; /* among lambdas with equal accuracy choose the geometric mean, instead of the largest */
 } cloob_probe_options;
 
-CLOOB_OPTIONS_INIT(cloob_probe_options) /* search, 1000, 0, refit_all, auto */
+CLOOB_OPTIONS_INIT(cloob_probe_options) /* search, 1000, 0, refit_all */
 
 typedef struct cloob_probe_trial {
     double lambda, objective, val_acc;
@@ -154,48 +111,6 @@ typedef struct cloob_probe_result {
 CLOOB_API cloob_status cloob_probe(cloob_ctx *ctx, cloob_probe_result *out, const cloob_probe_options *o,
                                    const cloob_split *train, const cloob_split *val, const cloob_split *test);
 CLOOB_API void cloob_probe_release(cloob_probe_result *r);
-
-/* ---- few-shot probes, nearest neighbours ----------------------------------------------------------- */
-
-enum { CLOOB_FEW_SHOT_ROWS = 16, CLOOB_FEW_SHOT_SEEDS = 32 };
-#define CLOOB_FEW_SHOT_LAMBDA 1.0 /* used for a search without a validation split */
-
-typedef struct cloob_few_shot_options {
-    const int64_t *shots; /* (shots_count) rows per class, such as 1, 2, 4, 8, 16 */
-    int64_t shots_count, seeds;
-    uint64_t seed;             /* of the first draw; the next draws use seed + 1, seed + 2, ... */
-    cloob_probe_options probe; /* a search needs a validation split, which is not used for training */
-} cloob_few_shot_options;
-
-typedef struct cloob_few_shot_draw {
-    double lambda, test_acc, test_acc5, test_mean_per_class;
-} cloob_few_shot_draw;
-
-typedef struct cloob_few_shot_row {
-    int64_t shots;
-    double mean, deviation; /* of test_acc over the draws */
-    cloob_few_shot_draw draw[CLOOB_FEW_SHOT_SEEDS];
-} cloob_few_shot_row;
-
-typedef struct cloob_few_shot_result {
-    int64_t rows, seeds;
-    cloob_few_shot_row row[CLOOB_FEW_SHOT_ROWS];
-} cloob_few_shot_result;
-
-/* Fits a probe for every number of shots and every draw. val may be NULL. Fails if a class has fewer training rows
- * than shots. */
-CLOOB_API cloob_status cloob_few_shot(cloob_ctx *ctx, cloob_few_shot_result *out, const cloob_few_shot_options *o,
-                                      const cloob_split *train, const cloob_split *val, const cloob_split *test);
-
-typedef struct cloob_knn_result {
-    int64_t k, train_rows, test_rows;
-    double test_acc, test_mean_per_class;
-} cloob_knn_result;
-
-/* Classifies each test row by the majority of its k nearest training rows by cosine. Ties go to the class with the
- * largest sum of similarities. */
-CLOOB_API cloob_status cloob_knn(cloob_ctx *ctx, cloob_knn_result *out, int64_t k, const cloob_split *train,
-                                 const cloob_split *test);
 
 #ifdef __cplusplus
 }

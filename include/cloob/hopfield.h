@@ -40,9 +40,6 @@ CLOOB_API cloob_status cloob_hopfield_retrieve(cloob_ctx *ctx, const cloob_hopfi
 CLOOB_API cloob_status cloob_hopfield_energy(cloob_ctx *ctx, const cloob_hopfield *h, const float *states, int64_t n,
                                              double *energy);
 
-/* Computes the separation (count) of each pattern: u_i.u_i - max_{j != i} u_i.u_j. Requires at least two patterns. */
-CLOOB_API cloob_status cloob_hopfield_separation(cloob_ctx *ctx, const cloob_hopfield *h, double *separation);
-
 #ifdef __cplusplus
 }
 #endif

@@ -26,10 +26,6 @@ typedef enum cloob_method {
     CLOOB_METHOD_CLOOB_UV          /* U_x with V_y, which the paper rejects: device "ref" only, no training */
 } cloob_method;
 
-/* Finds a method by its name: "cloob", "clip", "infoloob", "infonce-hopfield", "siglip", "cloob-uv". Returns false for
- * any other name. */
-CLOOB_API bool cloob_method_from_name(const char *name, cloob_method *out);
-
 typedef struct cloob_objective_options {
     size_t size; /* of this struct; set by cloob_objective_options_init */
     cloob_method method;

@@ -7,10 +7,10 @@
     text = model.encode_text(["a cat", "a dog"])                # (2, D)
     print(text @ image)
 
-Arrays are numpy's. Whatever speaks DLPack or numpy's array interface goes in, without a copy where its type and layout
-are right; results convert with torch.from_dlpack. cloob.torch has the objective for autograd, cloob.open_clip the interface
-of open_clip, cloob.mteb the encoder of mteb: PyTorch and mteb are imported only there. Failures of the library are
-cloob.Error and its kinds, with the library's one-line message.
+Results are numpy arrays; torch.from_dlpack converts them. Inputs may be any arrays that support DLPack or numpy's array
+interface, without a copy if type and layout match. cloob.torch has the objective for autograd, cloob.open_clip open_clip's
+interface, cloob.mteb mteb's encoder; PyTorch and mteb are imported only there. Errors are cloob.Error and its subclasses,
+with a one-line message.
 """
 from . import evaluate
 from ._index import Hit, Index

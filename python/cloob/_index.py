@@ -1,4 +1,4 @@
-"""An index of images: made from a folder or from one's own rows, searched by a text, an image or a vector."""
+"""An index of images: built from a folder or from vectors, searched by a text, an image or a vector."""
 from __future__ import annotations
 
 import ctypes as c
@@ -8,28 +8,35 @@ from typing import TYPE_CHECKING, Any, Optional, Sequence, Union
 
 import numpy as np
 
-from ._inputs import ArrayIn, ImageIn, check_errors, is_one_image, is_path, pointer, rows
+from ._inputs import ArrayIn, ImageIn, as_numpy, check_errors, is_one_image, is_path, pointer, rows
 from ._library import ArgumentError, PathIn, integer, lib, path_bytes, shared_context, string_array, text_bytes
 from ._model import Model, load
 from ._structs import SearchEntries, SearchHit, SearchUpdate
 
 if TYPE_CHECKING:
-    from ._inputs import Bools, Floats
+    from ._inputs import AnyArray, Bools, Floats
 
 FILE_NAME = ".cloob-index.safetensors"  # of an index inside its folder
 
 
 @dataclass(frozen=True)
 class Hit:
-    """An entry that was found: its name, the cosine, and where its file is (or would be)."""
+    """A search result: the entry's name, its cosine with the query, and the path of its file."""
 
     name: str
     score: float
     path: str
 
 
+def _unit(a: AnyArray, name: str) -> Floats:
+    length = np.linalg.norm(a, axis=1, keepdims=True)
+    if not (np.isfinite(length) & (length > 0)).all():
+        raise ArgumentError(f"{name}: a row is zero or not finite")
+    return np.ascontiguousarray(a / length, np.float32)
+
+
 class Index:
-    """Entries with a name and a unit row each.
+    """An index: entries, each with a name and an embedding of unit length.
 
     >>> index = cloob.Index(model, root=".")
     >>> index.add(["cat.png", "dog.png"])
@@ -40,8 +47,8 @@ class Index:
     >>> len(cloob.Index.open("pets.index", model))
     2
 
-    The file is the one of `cloob search`. New entries are in memory until `save`. Threads may share an index as long as none
-    of them adds or saves.
+    `cloob search` uses the same files. New entries are in memory until `save`. Threads may share an index while none of them
+    adds or saves. root: the folder that the names of files are relative to.
     """
 
     def __init__(self, model: Optional[Model] = None, root: PathIn = ".") -> None:
@@ -53,11 +60,17 @@ class Index:
         self._checked = False  # the model made the open file
 
     @classmethod
-    def build(cls, folder: PathIn, model: Model, path: Optional[PathIn] = None) -> Index:
-        """Embeds the images of a folder, or those that changed since, and saves the index as it works.
+    def build(cls, folder: PathIn, model: Union[Model, PathIn], path: Optional[PathIn] = None) -> Index:
+        """Embeds the images of a folder, or those that changed since the last call, and saves the index while it runs.
 
-        path: the index file; by default the hidden file of the folder that `cloob search index FOLDER` makes.
+        model: a Model, or its path or name. path: the index file; default: the hidden file in the folder that `cloob search
+        index FOLDER` writes.
+
+        >>> len(cloob.Index.build("classes", model, "classes.index"))
+        4
         """
+        if not isinstance(model, Model):
+            model = load(model)
         file = os.fspath(path) if path is not None else os.path.join(os.fspath(folder), FILE_NAME)
         update, vocab = SearchUpdate(), model._options["vocab"]
         model.call(lib.cloob_search_index, path_bytes(folder), path_bytes(file), path_bytes(model.path),
@@ -66,8 +79,8 @@ class Index:
 
     @classmethod
     def open(cls, path: PathIn, model: Union[Model, PathIn, None] = None) -> Index:
-        """The index in a file, or in a folder that was indexed. Without a model, the one that made the index is opened when a
-        text or an image is searched for."""
+        """Opens an index file, or the index of a folder. Without a model, the model that built the index is opened when a text
+        or an image is searched."""
         file = os.path.join(os.fspath(path), FILE_NAME) if os.path.isdir(path) else os.fspath(path)
         index = cls(model if isinstance(model, Model) or model is None else load(model))
         index._read(os.path.abspath(file))
@@ -81,7 +94,7 @@ class Index:
         self._root = os.fsdecode(lib.cloob_search_root(handle))
 
     def close(self) -> None:
-        """Gives the file and the memory back; only unsaved entries remain."""
+        """Closes the file; only unsaved entries remain."""
         if getattr(self, "_handle", None):
             lib.cloob_search_close(self._handle)
             self._handle = c.c_void_p()
@@ -96,7 +109,7 @@ class Index:
         self.close()
 
     def __len__(self) -> int:
-        """Entries of the file and unsaved ones; a name that is in both counts twice until `save`."""
+        """Number of entries, saved and unsaved; a name that is in both counts twice until `save`."""
         return int(lib.cloob_search_count(self._handle)) + len(self._new)
 
     def __repr__(self) -> str:
@@ -109,16 +122,16 @@ class Index:
 
     @property
     def root(self) -> str:
-        """The folder that names of files start from."""
+        """The folder that the names of files are relative to."""
         return self._root
 
     @property
     def model(self) -> Model:
-        """The model that made the index."""
+        """The model that built the index."""
         if self._model is None:
             stored = lib.cloob_search_checkpoint(self._handle) if self._handle else None
             if not stored:
-                raise ArgumentError("the index has no model; give one to Index or Index.open")
+                raise ArgumentError("the index has no model; pass one to Index or Index.open")
             self._model = load(os.fsdecode(stored), vocab=os.fsdecode(lib.cloob_search_vocab(self._handle)) or None)
         if self._handle and not self._checked:
             with self._model._context.lock:  # the arguments of cloob_search_check are the index, then the model
@@ -130,32 +143,38 @@ class Index:
 
     def add(self, images: Union[ImageIn, Sequence[ImageIn], None] = None, names: Optional[Sequence[str]] = None, *,
             vectors: Optional[ArrayIn] = None, errors: str = "raise") -> int:
-        """Adds images, or `vectors` (n, D), which are brought to unit length; returns how many were added.
+        """Adds images, or `vectors` (n, D), which are normalised to unit length; returns the number of added entries.
 
-        Files are named by their path below `root`; other images and vectors need `names`. An entry of the same name is replaced.
-        errors="skip" leaves images out that cannot be read.
+        Image files are named by their path relative to `root`; other images and vectors need `names`. An entry of the same name
+        is replaced. errors="skip" skips images that cannot be read.
         """
         skip = check_errors(errors)
         if (images is None) == (vectors is None):
-            raise ArgumentError("give images or vectors")
+            raise ArgumentError("pass either images or vectors")
         if vectors is not None:
-            made = rows(vectors, "vectors")
-            length = np.linalg.norm(made, axis=1, keepdims=True)
-            if not (np.isfinite(length) & (length > 0)).all():
-                raise ArgumentError("vectors: a row is zero or not finite")
-            made, used = (made / length).astype(np.float32), np.ones(len(made), np.bool_)
+            made = _unit(rows(vectors, "vectors"), "vectors")
+            used = np.ones(len(made), np.bool_)
         else:
-            list_: Any = [images] if is_one_image(images) else images
+            list_: Any = [images] if is_one_image(images) else list(images)  # type: ignore[arg-type]
             if names is None and all(is_path(i) for i in list_):
                 names = [os.path.relpath(os.path.realpath(os.fsdecode(i)), self._root) for i in list_]
             made, used = self._encode(list_, skip)
-        if names is None or len(names) != len(made):
-            raise ArgumentError(f"{len(made)} entries need as many names, which is the default only for files")
+        if names is None or isinstance(names, str) or len(names) != len(made):
+            given = "none" if names is None else "a str" if isinstance(names, str) else str(len(names))
+            raise ArgumentError(f"names: expected a list of {len(made)} names, one per entry, got {given}")
+        width = self._width()
+        if width and len(made) and made.shape[1] != width:
+            raise ArgumentError(f"vectors have {made.shape[1]} elements, the entries of the index {width}")
         for name in names:
             if not text_bytes(name, "names"):
                 raise ArgumentError("names: an empty name")
         self._new.update({name: row for name, row, ok in zip(names, made, used) if ok})
         return int(used.sum())
+
+    def _width(self) -> int:
+        """Elements of an entry; 0: there is none yet."""
+        new = next(iter(self._new.values()), None)
+        return len(new) if new is not None else int(lib.cloob_search_width(self._handle)) if self._handle else 0
 
     def _encode(self, images: Any, skip: bool) -> tuple[Floats, Bools]:
         if skip:
@@ -164,10 +183,10 @@ class Index:
         return made, np.ones(len(made), np.bool_)
 
     def save(self, path: Optional[PathIn] = None) -> None:
-        """Writes all entries, by default into the file that was opened. Atomic: a reader has the old or the new file."""
+        """Writes all entries, by default to the file that was opened, atomically: a reader sees the old or the new file."""
         to = os.path.abspath(os.fspath(path)) if path is not None else self._path
         if to is None:
-            raise ArgumentError("a new index has no file yet; give `path`")
+            raise ArgumentError("a new index has no file yet; pass `path`")
         names = list(self._new)
         made = np.ascontiguousarray(np.stack([self._new[n] for n in names]) if names else np.zeros((0, 0)), np.float32)
         e, array = SearchEntries(), string_array([os.fsencode(n) for n in names])
@@ -188,16 +207,16 @@ class Index:
 
     def search(self, text: Optional[str] = None, *, image: Optional[ImageIn] = None, vector: Optional[ArrayIn] = None,
                k: int = 10) -> list[Hit]:
-        """The k nearest entries, best first, to a text, an image (any form that encode_image takes) or a vector (D,)."""
+        """Finds the k entries nearest to a text, an image (any form that encode_image accepts) or a vector (D,), best first."""
         if (text is not None) + (image is not None) + (vector is not None) != 1:
-            raise ArgumentError("give one of text, image and vector")
+            raise ArgumentError("pass one of text, image and vector")
         if text is not None:
+            text_bytes(text, "text")
             query = self.model.encode_text(text)
         elif image is not None:
             query = self.model.encode_image(image)
         else:
-            query = rows(np.asarray(vector, np.float32)[None], "vector")[0]
-            query = np.ascontiguousarray(query / max(float(np.linalg.norm(query)), 1e-30), np.float32)
+            query = _unit(rows(as_numpy(vector)[None], "vector"), "vector")[0]
         found = self._search_file(query, integer(k, "k", 1, 2**31 - 1)) + self._search_new(query)
         return sorted(found, key=lambda hit: (-hit.score, hit.name))[:k]
 

@@ -1,8 +1,8 @@
-"""What goes in: arrays of anything that speaks DLPack or numpy's array interface, and images in their many forms."""
+"""Inputs: arrays that support DLPack or numpy's array interface, and images."""
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Optional, Protocol, Sequence, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Optional, Protocol, Sequence, Union
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class PilImage(Protocol):
 
 
 ArrayIn = Union["AnyArray", SupportsDLPack, Sequence[Any]]
-ImageIn = Union[PathIn, bytes, bytearray, memoryview, PilImage, "AnyArray", SupportsDLPack]
+ImageIn = Union[PathIn, bytes, bytearray, memoryview, BinaryIO, PilImage, "AnyArray", SupportsDLPack]
 
 _CPU_KINDS = (1, 3)  # kDLCPU, kDLCUDAHost
 
@@ -41,15 +41,15 @@ _CPU_KINDS = (1, 3)  # kDLCPU, kDLCUDAHost
 
 
 def as_numpy(value: Any) -> AnyArray:
-    """A view where possible. Tensors on a GPU are brought to the host; gradients are not followed."""
+    """A view where possible. Tensors on a GPU are copied to the host; gradients are not tracked."""
     if isinstance(value, np.ndarray):
         return value
-    if hasattr(value, "detach"):  # torch: DLPack refuses tensors that want gradients
+    if hasattr(value, "detach") and hasattr(value, "__dlpack__"):  # torch: DLPack refuses tensors that require gradients
         value = value.detach()
     if hasattr(value, "__dlpack_device__"):
         if int(value.__dlpack_device__()[0]) not in _CPU_KINDS:
             if not hasattr(value, "cpu"):
-                raise TypeError(f"{type(value).__name__}: is on a device; bring it to the host first")
+                raise TypeError(f"{type(value).__name__} is on a device; copy it to the host first")
             value = value.cpu()
         try:
             return np.from_dlpack(value)
@@ -60,14 +60,14 @@ def as_numpy(value: Any) -> AnyArray:
     return np.asarray(value)
 
 
-def rows(value: Any, name: str, dtype: Any = np.float32) -> AnyArray:
+def rows(value: Any, name: str, dtype: Any = np.float32, hint: str = "") -> AnyArray:
     """A contiguous matrix of that type; a view where it is one already."""
     given = as_numpy(value)
     if given.dtype.kind not in "fiu" and given.dtype.name != "bfloat16":
-        raise TypeError(f"{name}: numbers are wanted, not {given.dtype}")
+        raise TypeError(f"{name}: expected numbers, got {given.dtype}{hint}")
     a = np.ascontiguousarray(given, dtype=dtype)
     if a.ndim != 2:
-        raise ArgumentError(f"{name}: a matrix of rows is wanted, not shape {a.shape}")
+        raise ArgumentError(f"{name}: expected a matrix of rows, got shape {a.shape}")
     return a
 
 
@@ -79,8 +79,8 @@ def is_path(value: Any) -> bool:
 
 
 def is_one_image(value: Any) -> bool:
-    """A path, the bytes of a file, or a PIL image; arrays tell by their shape."""
-    return is_path(value) or isinstance(value, (bytes, bytearray, memoryview)) or is_pil(value)
+    """A path, the bytes of a file, an open file, or a PIL image; of arrays the shape decides."""
+    return is_path(value) or isinstance(value, (bytes, bytearray, memoryview)) or is_pil(value) or hasattr(value, "read")
 
 
 def is_pil(value: Any) -> bool:
@@ -96,8 +96,10 @@ class Images:
         self._kept: list[Any] = []
 
     def set(self, i: int, value: Any) -> None:
-        """Image i of the call: a path, the bytes of a file, a PIL image, or pixels (height, width, 3) of uint8."""
+        """Image i of the call: a path, the bytes of a file, an open file, a PIL image, or pixels (height, width, 3) of uint8."""
         slot = self.array[i]
+        if hasattr(value, "read") and not is_pil(value):
+            value = value.read()
         if is_path(value):
             path = path_bytes(value)
             self._kept.append(path)
@@ -106,15 +108,20 @@ class Images:
         if isinstance(value, (bytes, bytearray, memoryview)):
             data = np.frombuffer(value, np.uint8)
             if not data.size:
-                raise ArgumentError("no bytes")
+                raise ArgumentError("an image of 0 bytes")
             slot.data, slot.bytes = data.ctypes.data, data.size
         else:
             data = np.ascontiguousarray(as_numpy(value.convert("RGB") if is_pil(value) else value))
             if data.dtype != np.uint8 or data.ndim != 3 or data.shape[2] != 3 or not data.size:
-                raise ArgumentError(f"images are {data.dtype} {data.shape}; a path, the bytes of an image file, a PIL image or "
-                                    "uint8 (height, width, 3) is wanted")
+                raise ArgumentError(f"expected an image, got {describe(value)}; an image is a path, the bytes of a file, an open "
+                                    "file, a PIL image, or an array uint8 (height, width, 3)")
             slot.data, slot.height, slot.width = data.ctypes.data, *data.shape[:2]
         self._kept.append(data)
+
+
+def describe(value: Any) -> str:
+    """An array by its type and shape, another object by its type."""
+    return f"{value.dtype} {tuple(value.shape)}" if hasattr(value, "dtype") else type(value).__name__
 
 
 def name_input(error: Exception, name: str) -> Exception:
@@ -125,9 +132,9 @@ def name_input(error: Exception, name: str) -> Exception:
 
 
 def check_errors(errors: str) -> bool:
-    """True: skip what cannot be used."""
+    """True: skip unusable images."""
     if errors not in ("raise", "skip"):
-        raise ArgumentError(f"errors {errors!r}: 'raise' or 'skip'")
+        raise ArgumentError(f"errors {errors!r}: expected 'raise' or 'skip'")
     return errors == "skip"
 
 

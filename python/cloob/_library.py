@@ -1,4 +1,4 @@
-"""libcloob through ctypes: where it is, contexts, failures as exceptions, and what a fork needs."""
+"""libcloob through ctypes: finding and loading it, contexts, errors as exceptions, and forks."""
 from __future__ import annotations
 
 import ctypes as c
@@ -20,7 +20,7 @@ PathIn = Union[str, "os.PathLike[str]"]
 
 
 class Error(Exception):
-    """A call of the library failed; the text says what, where and why. `status` is the library's word for the kind."""
+    """A call of the library failed. The text is one line: what failed, where and why. `status` is the library's name of the kind."""
 
     status = "internal"
 
@@ -29,25 +29,25 @@ CloobError = Error
 
 
 class ArgumentError(Error, ValueError):
-    """A value that cannot be used."""
+    """An invalid argument."""
 
     status = "argument"
 
 
 class FileError(Error, OSError):
-    """The file system refused."""
+    """Reading or writing a file failed."""
 
     status = "io"
 
 
 class FormatError(Error, ValueError):
-    """A file whose content is not what it claims to be."""
+    """Invalid or damaged file content."""
 
     status = "format"
 
 
 class OutOfMemory(Error, MemoryError):
-    """Host or device memory is not enough."""
+    """Not enough host or device memory."""
 
     status = "memory"
 
@@ -59,13 +59,13 @@ class DeviceError(Error, RuntimeError):
 
 
 class PeerError(Error, RuntimeError):
-    """Another rank is gone or disagrees."""
+    """Another rank ended, or its settings differ."""
 
     status = "peer"
 
 
 class UnsupportedError(Error, NotImplementedError):
-    """This build or machine does not have the part asked for."""
+    """Not available in this build or on this machine."""
 
     status = "unsupported"
 
@@ -77,13 +77,13 @@ class NumericError(Error, ArithmeticError):
 
 
 class Stopped(Error):
-    """The caller asked to stop; everything is saved."""
+    """Stopped by the caller; all work is saved."""
 
     status = "stopped"
 
 
 class BusyError(Error, RuntimeError):
-    """A bounded queue is full."""
+    """The hub cannot be reached, or a timeout expired; try again later."""
 
     status = "busy"
 
@@ -108,13 +108,13 @@ def _candidates() -> list[str]:
 def _open() -> tuple[c.CDLL, str]:
     if "OMP_WAIT_POLICY" not in os.environ:  # as the program does: threads that wait do not keep the cores from others for long
         os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-    problem = "it is in no known place"
+    problem = "not found"
     for path in _candidates():
         try:
             return c.CDLL(path), path
         except OSError as e:
             problem = str(e)
-    raise ImportError(f"libcloob.so cannot be loaded: {problem}. Run make, or name it with CLOOB_LIBRARY")
+    raise ImportError(f"libcloob.so cannot be loaded: {problem}. Build it with make, or set CLOOB_LIBRARY to its path")
 
 
 def _declare(lib: c.CDLL, path: str) -> None:
@@ -122,7 +122,7 @@ def _declare(lib: c.CDLL, path: str) -> None:
         try:
             f = getattr(lib, name)
         except AttributeError:
-            raise ImportError(f"{path}: has no {name}; the library and the package are of different versions") from None
+            raise ImportError(f"{path} has no {name}: the library and the Python package have different versions") from None
         f.restype, f.argtypes = result, arguments
 
 
@@ -150,12 +150,12 @@ def preload_cuda() -> None:
 
 
 def version() -> str:
-    """The library's version."""
+    """Version of the library."""
     return str(lib.cloob_version().decode())
 
 
 def library_path() -> str:
-    """The file of the library that is in use."""
+    """Path of the library in use."""
     return _path
 
 
@@ -247,9 +247,9 @@ if hasattr(os, "register_at_fork"):
 
 def text_bytes(text: str, name: str = "a text") -> bytes:
     if not isinstance(text, str):
-        raise TypeError(f"{name}: a str is wanted, not {type(text).__name__}")
+        raise TypeError(f"{name}: expected a str, got {type(text).__name__}")
     if "\0" in text:
-        raise ArgumentError(f"{name}: must not hold the character U+0000")
+        raise ArgumentError(f"{name}: must not contain the character U+0000")
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -261,14 +261,14 @@ def integer(value: Any, name: str, low: int, high: int) -> int:
     """A whole number in the range; ctypes would cut others to their last bits."""
     n = operator.index(value)
     if isinstance(value, bool) or not low <= n <= high:
-        raise ArgumentError(f"{name} {value!r}: a whole number from {low} to {high} is wanted")
+        raise ArgumentError(f"{name} {value!r}: expected a whole number from {low} to {high}")
     return n
 
 
 def path_bytes(value: PathIn) -> bytes:
     path = os.fsencode(value)  # TypeError for what is no path
     if b"\0" in path:
-        raise ArgumentError("a path must not hold the character U+0000")
+        raise ArgumentError("a path must not contain the character U+0000")
     return path
 
 
@@ -284,5 +284,5 @@ def optional(value: Optional[PathIn]) -> Optional[bytes]:
 
 def output_code(output: str) -> int:
     if output not in OUTPUTS:
-        raise ArgumentError(f"output {output!r}: one of {', '.join(OUTPUTS)}")
+        raise ArgumentError(f"output {output!r}: expected one of {', '.join(OUTPUTS)}")
     return OUTPUTS[output]

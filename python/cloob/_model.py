@@ -1,15 +1,15 @@
-"""A model: weights of any format in, embeddings out."""
+"""A model: embeddings of images and texts, and classification."""
 from __future__ import annotations
 
 import ctypes as c
 import os
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Optional, Sequence, Union, overload
+from typing import TYPE_CHECKING, Any, Iterable, Literal, Optional, Sequence, Union, overload
 
 import numpy as np
 
-from ._inputs import (ArrayIn, ImageIn, Images, as_numpy, check_errors, float_images, is_one_image, name_input, pointer)
+from ._inputs import (ArrayIn, ImageIn, Images, as_numpy, check_errors, describe, float_images, is_one_image, name_input, pointer)
 from ._library import (ArgumentError, Context, DeviceError, Error, PathIn, defaults, integer, lib, members, optional, output_code,
                        path_bytes, preload_cuda, shared_context, string_array, text_bytes, UnsupportedError)
 from ._structs import IMAGE, TEXT, ModelFacts, ModelOptions
@@ -17,13 +17,13 @@ from ._structs import IMAGE, TEXT, ModelFacts, ModelOptions
 if TYPE_CHECKING:
     from ._inputs import AnyArray, Bools, Floats
 
-TextIn = Union[str, Sequence[str], ArrayIn]
-ImagesIn = Union[ImageIn, Sequence[ImageIn]]
+TextIn = Union[str, Iterable[str], ArrayIn]
+ImagesIn = Union[ImageIn, Iterable[ImageIn]]
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a model is; unknown texts are empty, an unknown epoch is -1, unknown scales are 0."""
+    """Description of a model. Unknown: an empty text, epoch -1, scale 0."""
 
     name: str
     family: str
@@ -48,10 +48,10 @@ class Facts:
 
 
 class Model:
-    """Made by cloob.load. Any thread may use it; calls take turns, and other Python threads run meanwhile.
+    """A model for inference, created by cloob.load. Threads may share it: calls run one at a time, without the interpreter lock.
 
-    A pickled model holds the path and the options, and opens the file again. It works in the child of a fork, except on a
-    GPU, where the child raises DeviceError.
+    Pickling stores the path and the options; unpickling opens the file again. A model works in the child of a fork, except on
+    a GPU, where the child raises DeviceError.
     """
 
     def __init__(self, path: PathIn, *, device: str = "auto", precision: str = "fp32", vocab: Optional[PathIn] = None,
@@ -76,7 +76,7 @@ class Model:
     # ---- life
 
     def close(self) -> None:
-        """Gives the memory back now, after the calls that are under way; later ones raise ArgumentError."""
+        """Frees the memory once running calls have ended; later calls raise ArgumentError."""
         if getattr(self, "_handle", None):
             with self._context.lock:
                 handle, self._handle = self._handle, c.c_void_p()
@@ -134,16 +134,20 @@ class Model:
     # ---- texts
 
     def tokenize(self, texts: Union[str, Sequence[str]]) -> AnyArray:
-        """What the model sees of texts: (n, context) of int32, with the tokenizer that belongs to it."""
+        """Tokenizes texts with the model's tokenizer: (n, context) of int32, the input of encode_text.
+
+        >>> model.tokenize("a cat").shape == (1, model.facts.context)
+        True
+        """
         list_ = _text_list([texts] if isinstance(texts, str) else texts)
         out = np.zeros((len(list_), self.facts.context), np.int32)
         self.call(lib.cloob_model_tokenize, string_array(list_), len(list_), pointer(out))
         return out
 
     def encode_text(self, texts: TextIn, output: str = "unit") -> Floats:
-        """Embeddings of texts, or of rows of tokens (n, context): (n, D) of float32; of a single text (D,).
+        """Embeds texts, or rows of tokens (n, context): (n, D) of float32; a single text gives (D,).
 
-        output: "unit" rows, "raw" before that, or "features" before the projection.
+        output: "unit": rows of length 1; "raw": not normalised; "features": before the projection.
 
         >>> model.encode_text(["a cat", "a dog"]).shape
         (2, 32)
@@ -153,7 +157,13 @@ class Model:
         if isinstance(texts, str):
             row: Floats = self.encode_text([texts], output)[0]
             return row
-        if isinstance(texts, (list, tuple)) and not (texts and isinstance(texts[0], (list, tuple, np.ndarray))):
+        if texts is None or isinstance(texts, (bytes, int, float)):
+            raise TypeError(f"texts: expected a str, several, or rows of tokens, got {type(texts).__name__}")
+        if not hasattr(texts, "__array__") and not hasattr(texts, "__dlpack__"):
+            texts = list(texts)  # also of a generator
+        if getattr(getattr(texts, "dtype", None), "kind", "") in ("U", "O"):
+            texts = as_numpy(texts).tolist()
+        if isinstance(texts, list) and not (texts and isinstance(texts[0], (list, tuple, np.ndarray))):
             list_ = _text_list(texts)
             out = self._rows(len(list_), output, TEXT)
             self.call(lib.cloob_encode_texts, string_array(list_), len(list_), output_code(output), pointer(out))
@@ -163,10 +173,10 @@ class Model:
     def _encode_tokens(self, tokens: AnyArray, output: str) -> Floats:
         self._need(TEXT)
         if tokens.dtype.kind not in "iu" or tokens.ndim != 2 or tokens.shape[1] != self.facts.context:
-            raise ArgumentError(f"tokens are {tokens.dtype} {tokens.shape}; integers of (n, {self.facts.context}) are wanted")
+            raise ArgumentError(f"tokens: expected integers (n, {self.facts.context}), got {tokens.dtype} {tokens.shape}")
         narrow = np.ascontiguousarray(tokens, np.int32)
         if not np.array_equal(narrow, tokens):
-            raise ArgumentError("tokens hold ids beyond 32 bits")
+            raise ArgumentError("tokens: an id does not fit into 32 bits")
         out = self._rows(len(narrow), output, TEXT)
         self.call(lib.cloob_encode_tokens, pointer(narrow), len(narrow), output_code(output), pointer(out))
         return out
@@ -180,13 +190,14 @@ class Model:
     def encode_image(self, images: ImagesIn, output: str = ..., *, errors: Literal["skip"]) -> tuple[Floats, Bools]: ...
 
     def encode_image(self, images: ImagesIn, output: str = "unit", *, errors: str = "raise") -> Union[Floats, tuple[Floats, Bools]]:
-        """Embeddings of images: (n, D) of float32; of a single one (D,).
+        """Embeds images: (n, D) of float32; a single image gives (D,).
 
-        An image is a path, the bytes of a JPEG, PNG or WebP file, a PIL image, or an array of bytes (height, width, 3) of any
-        size, which is resized and cropped as for evaluation; several are a list, or an array of bytes (n, height, width, 3).
-        Floats (n, 3, S, S) or (3, S, S) are taken as already normalised. An error names the path or the position.
+        An image is a path, the bytes of an image file, an open file, a PIL image, or an array of uint8 (height, width, 3) of any
+        size; it is resized and cropped as for evaluation. Several images are a list, another iterable, or an array of uint8
+        (n, height, width, 3). Floats (n, 3, S, S) or (3, S, S) must be normalised already, as by `preprocess`. An error names
+        the path or the position. output: as for encode_text.
 
-        errors="skip" returns (rows, ok): ok (n,) is False for images that cannot be used, and their rows are zero.
+        errors="skip" returns (rows, ok): ok (n,) is False for unusable images, whose rows are zero.
 
         >>> model.encode_image("cat.png").shape
         (32,)
@@ -197,12 +208,16 @@ class Model:
         skip, one = check_errors(errors), False
         if is_one_image(images):
             images, one = [images], True  # type: ignore[list-item]
-        elif not isinstance(images, (list, tuple)):
+        elif hasattr(images, "__array__") or hasattr(images, "__dlpack__"):
             a = as_numpy(images)
             one = a.ndim == 3
             images = [a] if one else a
             if a.ndim not in (3, 4):
-                raise ArgumentError(f"images are {a.dtype} {a.shape}; uint8 (n, height, width, 3) or floats (n, 3, S, S) are wanted")
+                raise ArgumentError(f"images: expected uint8 (n, height, width, 3) or floats (n, 3, S, S), got {describe(a)}")
+        elif not isinstance(images, Iterable):
+            raise TypeError(f"images: expected an image or several, got {type(images).__name__}")
+        else:
+            images = list(images)  # type: ignore[arg-type]
         rows, ok = self._encode_images(images, output, skip)
         if not skip:
             return rows[0] if one else rows
@@ -225,7 +240,7 @@ class Model:
     def _encode_floats(self, a: AnyArray, output: str, ok: Bools, skip: bool) -> Floats:
         S = self.facts.image_size
         if a.shape[1:] != (3, S, S):
-            raise ArgumentError(f"images are {a.dtype} {a.shape}; uint8 (n, height, width, 3) or floats (n, 3, {S}, {S}) are wanted")
+            raise ArgumentError(f"images: expected uint8 (n, height, width, 3) or floats (n, 3, {S}, {S}), got {describe(a)}")
         x = np.ascontiguousarray(a, np.float32)
         finite = np.asarray(np.isfinite(x.reshape(len(x), -1)).all(axis=1), np.bool_)
         if skip and not finite.all():
@@ -236,7 +251,7 @@ class Model:
         return out
 
     def _inputs(self, images: Sequence[Any], ok: Optional[Bools]) -> Images:
-        """What cannot be used clears its element of `ok`, or is raised without one."""
+        """An unusable image clears its element of `ok`; without `ok` it is raised."""
         inputs = Images(len(images))
         for i, image in enumerate(images):
             try:
@@ -255,9 +270,12 @@ class Model:
         return out
 
     def preprocess(self, images: ImagesIn) -> Floats:
-        """What the image tower sees: (n, 3, S, S) of float32, resized, cropped and normalised; of a single image (3, S, S).
+        """Resizes, crops and normalises images: (n, 3, S, S) of float32; a single image gives (3, S, S).
 
-        encode_image gives the same rows for the result as for the images, up to rounding.
+        encode_image of the result equals encode_image of the images up to rounding.
+
+        >>> model.encode_image(model.preprocess(["cat.png"])).shape
+        (1, 32)
         """
         self._need(IMAGE)
         one = is_one_image(images) or not isinstance(images, (list, tuple)) and as_numpy(images).ndim == 3
@@ -278,9 +296,10 @@ class Model:
 
     def classify(self, images: ImagesIn, labels: Sequence[str], templates: Sequence[str] = (), *,
                  errors: str = "raise") -> Union[Floats, tuple[Floats, Bools]]:
-        """Probabilities of labels, without training: (n, labels) of float32; of a single image (labels,).
+        """Probabilities of labels, without training: (n, labels) of float32; a single image gives (labels,).
 
-        Each template holds {} where the label goes; none: "a photo of a {}.". The prompts of a label are averaged.
+        labels: two or more. Each template contains {} in place of the label; default: "a photo of a {}.". The prompts of a
+        label are averaged.
         errors="skip" returns (probabilities, ok), as encode_image does.
 
         >>> p = model.classify("cat.png", ["cat", "dog", "fish"])
@@ -302,7 +321,7 @@ class Model:
     def _classifier(self, labels: Sequence[str], templates: Sequence[str]) -> c.c_void_p:
         """The last few are kept: the text tower runs once for the same labels. The lock is held."""
         if isinstance(labels, str) or isinstance(templates, str):
-            raise TypeError("labels and templates are lists of texts")
+            raise TypeError("labels and templates: expected lists of texts, got a str")
         key = (tuple(labels), tuple(templates))
         if key not in self._classifiers:
             made, words, prompts = c.c_void_p(), _text_list(labels, "labels"), _text_list(templates, "templates")
@@ -332,8 +351,8 @@ def _reopen(path: str, options: dict[str, Any]) -> Model:
 
 
 def resolve(name: PathIn, download: bool = True) -> str:
-    """The file or folder of a model: `name` itself where it exists, else its place in Hugging Face's cache, downloaded there first
-    where it is missing and `download` is true."""
+    """The file or folder of a model: `name` itself if it exists, otherwise its folder in Hugging Face's cache, into which it is
+    downloaded if it is missing and `download` is true."""
     path = c.create_string_buffer(4096)
     shared_context().call(lib.cloob_hub_path, path_bytes(name), bool(download), path, len(path))
     return os.fsdecode(path.value)
@@ -342,14 +361,18 @@ def resolve(name: PathIn, download: bool = True) -> str:
 def load(name: PathIn, *, device: str = "auto", precision: str = "fp32", vocab: Optional[PathIn] = None,
          config: Optional[PathIn] = None, invariant: bool = True, batch: int = 32, threads: int = 0, photos: bool = False,
          download: bool = True) -> Model:
-    """Opens a model: a file or a folder of any format that `cloob convert` reads, or a name.
+    """Opens a model by the path of a file or folder (any format that `cloob convert` reads), or by name.
 
-    Names are those of `cloob pull`: hf:ORG/NAME, ARCHITECTURE/TAG as in open_clip. A model that is not in Hugging Face's cache is
-    downloaded, unless `download` is false. Do not pass a name that somebody else wrote.
+    Names: hf:ORG/NAME, ARCHITECTURE/TAG as in open_clip, and the names that `cloob pull` lists. A model that is not in Hugging
+    Face's cache is downloaded, unless `download` is false. Do not pass names from untrusted input.
 
-    vocab: a merges file, where the weights hold none. config: a model's name or .json, where shapes do not tell all.
-    invariant: a row has the same bytes alone or in any batch; without it `batch` rows are computed at a time.
-    photos: files are turned upright by their EXIF orientation, as `cloob search` and `cloob classify` do.
+    device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1". precision: "fp32", "bf16", "int8" (CPU), "fp8" (GPU), or
+    "auto". vocab: a tokenizer for weights without one. config: a model's name or .json file, if the shapes are ambiguous.
+    invariant: a row has the same bytes alone or in any batch; without it, rows are computed in batches of `batch`, which is
+    faster. threads: CPU threads; 0: all cores. photos: apply the EXIF orientation of image files, as `cloob search` does.
+
+    >>> cloob.load("model.safetensors").encode_image("cat.png").shape
+    (32,)
     """
     return Model(resolve(name, download), device=device, precision=precision, vocab=vocab, config=config, invariant=invariant,
                  batch=batch, threads=threads, photos=photos)

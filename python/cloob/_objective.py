@@ -1,4 +1,4 @@
-"""Hopfield retrieval, and the objective of a batch of embeddings with its gradients; never an N x N matrix."""
+"""Hopfield retrieval, and the objective of a batch of embeddings with its gradients, without an N x N matrix."""
 from __future__ import annotations
 
 import ctypes as c
@@ -30,10 +30,10 @@ def _network(stored: ArrayIn, states: ArrayIn, beta: float) -> tuple[c.Structure
 
 def hopfield(states: ArrayIn, stored: ArrayIn, beta: float = 8.0, *, updates: int = 1, tolerance: float = 0.0,
              unit: bool = True) -> Floats:
-    """softmax(beta states stored^T) stored, one row per state (n, d) of float32.
+    """Hopfield retrieval: softmax(beta states stored^T) stored, one row per state (n, d) of float32.
 
-    `unit` brings the rows back to unit length, as in the paper. With more `updates` a state that moves less than
-    `tolerance` stops. beta 0 retrieves the mean of all patterns.
+    unit: normalise the rows to unit length, as in the paper. With several `updates`, a state that moves less than `tolerance`
+    stops. beta 0 retrieves the mean of all patterns.
 
     >>> cloob.hopfield([[1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]], beta=100).round(3).tolist()
     [[1.0, 0.0]]
@@ -48,7 +48,7 @@ def hopfield(states: ArrayIn, stored: ArrayIn, beta: float = 8.0, *, updates: in
 
 
 def hopfield_energy(states: ArrayIn, stored: ArrayIn, beta: float = 8.0) -> AnyArray:
-    """The energy of each state (n,) of float64, which every update lowers."""
+    """Energy of each state: (n,) of float64. Every update lowers it."""
     net, keep, x = _network(stored, states, beta)
     out = np.empty(x.shape[0], np.float64)
     shared_context().call(lib.cloob_hopfield_energy, c.byref(net), pointer(x), x.shape[0], pointer(out))
@@ -61,9 +61,9 @@ def hopfield_energy(states: ArrayIn, stored: ArrayIn, beta: float = 8.0) -> AnyA
 
 @dataclass(frozen=True)
 class Objective:
-    """The value, and gradients where they were asked for: dx, dy (and du, dv where patterns were given) of `loss`.
+    """The loss, and with gradients=True its gradients: dx, dy, and du, dv if patterns were passed.
 
-    dinv_tau and dscale are what learned scales follow: derivatives of `loss` for InfoLOOB, of image_term + text_term for
+    dinv_tau and dscale are the gradients for learned scales: derivatives of `loss` for InfoLOOB, of image_term + text_term for
     clip and infonce-hopfield, whose temperature CLIP learns from the loss that is not divided by inv_tau.
     """
 
@@ -138,7 +138,7 @@ def check_shapes(shapes: Mapping[str, tuple[int, ...]]) -> None:
     x = shapes["x"]
     for name, s in shapes.items():
         if len(s) != 2:
-            raise ArgumentError(f"{name}: a matrix of rows is wanted, not shape {tuple(s)}")
+            raise ArgumentError(f"{name}: expected a matrix of rows, got shape {tuple(s)}")
         if s[1] != x[1] or (name == "y" and s[0] != x[0]):
             raise ArgumentError(f"{name} is {tuple(s)}, but x is {tuple(x)}")
 
@@ -146,9 +146,9 @@ def check_shapes(shapes: Mapping[str, tuple[int, ...]]) -> None:
 def objective(x: ArrayIn, y: ArrayIn, *, method: str = "cloob", inv_tau: float = 30.0, scale_hopfield: float = 8.0,
               u: Optional[ArrayIn] = None, v: Optional[ArrayIn] = None, gradients: bool = True,
               device: str = "cpu") -> Objective:
-    """Of unit rows x, y (n, d) in host memory; u, v: stored patterns, the batch itself where not given.
+    """The objective of unit rows x, y (n, d) in host memory. u, v: stored patterns; default: the batch itself.
 
-    float64 arrays are computed in double throughout, by the plain definition: exact and slow. Others in float32.
+    float64 arrays are computed in double by the plain definition: exact and slow. Other types are computed in float32.
     device: "cpu" or "ref".
 
     >>> x = numpy.eye(4)
@@ -161,7 +161,7 @@ def objective(x: ArrayIn, y: ArrayIn, *, method: str = "cloob", inv_tau: float =
     a = {k: rows(m, k, dtype) for k, m in given.items() if m is not None}
     check_shapes({k: m.shape for k, m in a.items()})
     if device.startswith("cuda"):
-        raise ArgumentError("arrays lie on the host; cloob.torch.objective takes tensors on a GPU where they are")
+        raise ArgumentError("arrays are in host memory; cloob.torch.objective accepts tensors on a GPU")
     g = {k: np.empty_like(m) for k, m in a.items()} if gradients else {}
     shape = S.ObjectiveShape(*a["x"].shape, len(a["u"]) if "u" in a else 0, len(a["v"]) if "v" in a else 0,
                              S.F64 if wide else S.F32, gradients)

@@ -80,10 +80,10 @@ RetrievalSide = _struct("cloob_retrieval_side", ("recall1", _D), ("recall5", _D)
                         ("median_rank", _D), ("mrr", _D), ("tied", _I))
 Retrieval = _struct("cloob_retrieval", ("pairs", _I), ("images", _I), ("texts", _I), ("queries", _I), ("scaled", _I),
                     ("image_to_text", RetrievalSide), ("text_to_image", RetrievalSide))
-RetrieveOptions = _struct("cloob_retrieve_options", ("queries", _I), ("device", _S), ("text_image", _P))
+RetrieveOptions = _struct("cloob_retrieve_options", ("queries", _I), ("text_image", _P))
 Split = _struct("cloob_split", ("x", Matrix), ("y", _P), ("class_name", _P), ("classes", _I))
 ProbeOptions = _struct("cloob_probe_options", ("size", _Z), ("search", _B), ("lambda", _D), ("max_iterations", _N), ("tolerance", _D),
-                       ("refit_all", _B), ("device", _S), ("random_half", _B), ("seed", c.c_uint64), ("ties_mean", _B))
+                       ("refit_all", _B), ("random_half", _B), ("seed", c.c_uint64), ("ties_mean", _B))
 ProbeTrial = _struct("cloob_probe_trial", ("lambda", _D), ("objective", _D), ("val_acc", _D), ("iterations", _N), ("converged", _B))
 ProbeResult = _struct(
     "cloob_probe_result", ("lambda", _D), ("objective", _D), ("coef_norm", _D), ("iterations", _N), ("evaluations", _N),

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 
 class Tokenizer:
-    """From a merges file, plain or gzip: OpenAI's, or one that `cloob tokenizer train` wrote. Threads may share it."""
+    """A tokenizer from a merges file, plain or gzip: OpenAI's, or one that `cloob tokenizer train` wrote. Threads may share it.
+
+    >>> tokenizer = cloob.Tokenizer("merges.txt")
+    >>> tokenizer.decode(tokenizer.encode("a cat"))
+    'a cat'
+    """
 
     def __init__(self, path: PathIn) -> None:
         handle = c.c_void_p()
@@ -45,7 +50,7 @@ class Tokenizer:
         return int(lib.cloob_tokenizer_end_id(self._handle))
 
     def encode(self, text: str) -> list[int]:
-        """The ids alone, without start, end or padding."""
+        """Encodes a text without start, end or padding."""
         ids, count = c.POINTER(c.c_int32)(), c.c_int64()
         data = text_bytes(text)
         shared_context().call(lib.cloob_tokenizer_encode, self._handle, data, len(data), c.byref(ids), c.byref(count))
@@ -55,6 +60,7 @@ class Tokenizer:
             libc_free(ids)
 
     def decode(self, ids: Sequence[int]) -> str:
+        """Decodes ids to a text; start and end tokens are skipped."""
         text = c.c_void_p()
         array = (c.c_int32 * max(len(ids), 1))(*(integer(i, "id", -(2**31), 2**31 - 1) for i in ids))
         shared_context().call(lib.cloob_tokenizer_decode, self._handle, array, len(ids), c.byref(text))
@@ -64,7 +70,7 @@ class Tokenizer:
             libc_free(text)
 
     def __call__(self, texts: Union[str, Sequence[str]], length: int = 77) -> AnyArray:
-        """Rows as a model takes them: (n, length) of int32 with start, end and zeros; longer texts are cut."""
+        """Encodes texts as a model's input: (n, length) of int32 with start, end and zeros; longer texts are truncated."""
         list_ = [texts] if isinstance(texts, str) else list(texts)
         length = integer(length, "length", 1, 1 << 20)
         out = np.zeros((len(list_), length), np.int32)
@@ -79,11 +85,11 @@ def _cached(path: str, stamp: tuple[int, int]) -> Tokenizer:
 
 
 def tokenize(texts: Union[str, Sequence[str]], vocab: PathIn, length: int = 77) -> AnyArray:
-    """(n, length) of int32. The vocabulary is opened once and kept."""
+    """Encodes texts as a model's input: (n, length) of int32. The tokenizer is cached."""
     path = os.fspath(vocab)
     try:
         st = os.stat(path)
         stamp = (st.st_size, st.st_mtime_ns)
     except OSError:
-        stamp = (0, 0)  # opening it will say why
+        stamp = (0, 0)  # opening it reports the reason
     return _cached(path, stamp)(texts, length)

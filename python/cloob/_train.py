@@ -1,4 +1,4 @@
-"""Training from one call, with callbacks."""
+"""Training in one call, with callbacks."""
 from __future__ import annotations
 
 import ctypes as c
@@ -22,7 +22,7 @@ _OPTIONS_BYTES = 1 << 14  # more than cloob_train_options has; the rest stays ze
 
 @dataclass(frozen=True)
 class Step:
-    """A finished step. `step` counts updates from 1, `epoch` from 1; `skipped`: loss or gradient were not finite."""
+    """A finished step. `step` and `epoch` count from 1; skipped: loss or gradient not finite, no update."""
 
     step: int
     steps: int
@@ -38,7 +38,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Epoch:
-    """A finished epoch, after its checkpoint and its evaluation; `metrics` is empty where there was none."""
+    """A finished epoch, after its checkpoint and its evaluation; `metrics` is empty without an evaluation."""
 
     epoch: int
     epochs: int
@@ -50,7 +50,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its folder, its last checkpoint (for cloob.load), and what it did."""
+    """A finished run: its folder, its last checkpoint (a path for cloob.load), and its figures."""
 
     run_dir: str
     checkpoint: str
@@ -66,10 +66,13 @@ class Run:
 
 
 class _Callbacks:
-    """Python functions behind the C callbacks. An exception ends the run after the step, and is raised by train."""
+    """The C callbacks. An exception in a Python function ends the run after the step and is raised by train."""
 
     def __init__(self, loss: Optional[LossFunction], on_step: Optional[Callable[[Step], Any]],
                  on_epoch: Optional[Callable[[Epoch], Any]]) -> None:
+        for name, function in (("loss", loss), ("on_step", on_step), ("on_epoch", on_epoch)):
+            if function is not None and not callable(function):
+                raise TypeError(f"{name}: expected a function, got {type(function).__name__}")
         self.error: Optional[BaseException] = None
         self._loss, self._on_step, self._on_epoch = loss, on_step, on_epoch
         self.functions = TrainCallbacks(should_stop=StopFn(self._stop))  # also lets Python see Ctrl-C between steps
@@ -108,14 +111,17 @@ class _Callbacks:
         shape = (call.n, call.d)
         x, y = (_view(p, shape) for p in (call.x, call.y))
         x.flags.writeable = y.flags.writeable = False
-        value, dx, dy = self._loss(x, y)
+        made = self._loss(x, y)
+        if not isinstance(made, (tuple, list)) or len(made) != 3:
+            raise TypeError(f"loss: expected the three results loss, dx, dy, got {type(made).__name__}")
+        value, dx, dy = made
         call.loss = float(value)
         for name, given, to in (("dx", dx, call.dx), ("dy", dy, call.dy)):
             if to is None:  # validation needs the loss alone
                 continue
             g = np.asarray(given)
             if g.shape != shape:
-                raise ArgumentError(f"loss: {name} has shape {g.shape}, the rows {shape}")
+                raise ArgumentError(f"loss: {name} has shape {g.shape}, the embeddings {shape}")
             _view(to, shape)[:] = g
 
 
@@ -125,7 +131,7 @@ def _view(address: int, shape: tuple[int, int]) -> Floats:
 
 
 def _text(value: Any) -> bytes:
-    """As the flag takes it."""
+    """The value as its flag accepts it."""
     if isinstance(value, (str, os.PathLike)):
         return path_bytes(value)
     if isinstance(value, (list, tuple)):
@@ -133,14 +139,15 @@ def _text(value: Any) -> bytes:
     return str(value).encode()
 
 
-def train(train_data: PathIn, *, loss: Optional[LossFunction] = None, on_step: Optional[Callable[[Step], Any]] = None,
+def train(train_data: Optional[PathIn] = None, *, loss: Optional[LossFunction] = None, on_step: Optional[Callable[[Step], Any]] = None,
           on_epoch: Optional[Callable[[Epoch], Any]] = None, preset: Optional[str] = None, threads: int = 0, **options: Any) -> Run:
-    """Trains as `cloob train` does: options are its flags with underscores (`cloob help train --all` lists them).
+    """Trains as `cloob train` does. Options are its flags with underscores; `cloob help train --all` lists them.
 
     train_data: a CSV or TSV of images and captions, a folder of images with a text file each, or shards.
-    on_step(Step), on_epoch(Epoch): called after each; returning False ends the run, after saving it.
-    loss(x, y): instead of the method's; gets both sets of unit rows (n, d) and returns the loss and its gradients by x and by y.
-    An exception in a callback, or Ctrl-C, saves the run, ends it, and is raised here; `resume=NAME` continues it.
+    on_step(Step), on_epoch(Epoch): called after each step and epoch; if one returns False, the run is saved and ends.
+    loss(x, y): replaces the loss of `method`. It receives the unit embeddings of images and texts (n, d) and returns the loss and
+    its gradients by x and by y. An exception in a callback, or Ctrl-C, saves and ends the run and is raised here.
+    resume=NAME continues run NAME under `logs` with its settings; options that differ from their defaults override them.
 
     >>> run = cloob.train("pairs.tsv", model="tiny", epochs=1, batch_size=4, logs="logs", report_to="none")
     >>> run.steps > 0 and os.path.exists(run.checkpoint)

@@ -5,13 +5,14 @@ import ctypes as c
 import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
 from . import _structs as S
 from ._inputs import ArrayIn, ImageIn, as_numpy, pointer, rows
-from ._library import ArgumentError, PathIn, defaults, integer, lib, path_bytes, shared_context
+from ._library import ArgumentError, FormatError, PathIn, defaults, integer, lib, path_bytes, shared_context
 from ._model import Model
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ __all__ = ["Probe", "Ranks", "Retrieval", "ZeroShot", "probe", "retrieval", "zer
 
 @dataclass(frozen=True)
 class ZeroShot:
-    """Shares of n images; `per_class`: name, images, and how many were right among the first and the first five."""
+    """Accuracies are shares of n images; bad: unreadable images, not counted. per_class: name, images, and how many of them were
+    classified correctly by the first and by the first five labels."""
 
     top1: float
     top5: float
@@ -37,10 +39,10 @@ class ZeroShot:
 
 def zero_shot(model: Model, data: PathIn, prompts: Union[PathIn, Mapping[str, Any], None] = None, set: Optional[str] = None, *,
               templates: Optional[Sequence[str]] = None, workers: int = 2) -> ZeroShot:
-    """Accuracy on data with classes (class folders, a tar of them, CIFAR, STL-10, MNIST), as `cloob eval zeroshot` has it.
+    """Zero-shot accuracy on data with classes (class folders, a tar of them, CIFAR, STL-10, MNIST), as `cloob eval zeroshot`.
 
-    prompts: a P.json of that command, or its content; `set` names one of its sets. templates: for the data's own class names,
-    each with {} where the name goes. Neither: "a photo of a {}.".
+    prompts: a JSON file of prompts as that command reads it, or its content; `set` names one of its sets. templates: for the
+    class names of the data, each with {} in place of the name. Neither: "a photo of a {}.". workers: threads that decode images.
 
     >>> cloob.evaluate.zero_shot(model, "classes").n
     4
@@ -67,21 +69,24 @@ def zero_shot(model: Model, data: PathIn, prompts: Union[PathIn, Mapping[str, An
 
 def _prompt_set(prompts: Union[PathIn, Mapping[str, Any], None], name: Optional[str], data: PathIn,
                 templates: Optional[Sequence[str]]) -> Optional[dict[str, Any]]:
-    """A prompt file with the wanted set alone."""
+    """The content of a prompt file with one set."""
     if templates is not None:
         if prompts is not None:
-            raise ArgumentError("prompts and templates: give one of them")
+            raise ArgumentError("prompts and templates: pass one of them")
         if not os.path.isdir(data):
-            raise ArgumentError("templates need class folders; for other data give `prompts` with classes and templates")
+            raise ArgumentError("templates need class folders; for other data pass `prompts` with classes and templates")
         classes = sorted(e.name for e in os.scandir(data) if e.is_dir())
         return {"templates": {"classes": [n.replace("_", " ") for n in classes], "templates": list(templates)}}
     if prompts is None:
         return None
-    sets = dict(prompts) if isinstance(prompts, Mapping) else json.loads(open(prompts, encoding="utf-8").read())
+    try:
+        sets = dict(prompts) if isinstance(prompts, Mapping) else json.loads(Path(prompts).read_text(encoding="utf-8"))
+    except ValueError as e:
+        raise FormatError(f"{prompts}: not a JSON file of prompts: {e}") from None
     if name is None and len(sets) != 1:
-        raise ArgumentError(f"prompts hold {len(sets)} sets; name one with `set`: {', '.join(list(sets)[:20])}")
+        raise ArgumentError(f"prompts contain {len(sets)} sets; choose one with `set`: {', '.join(list(sets)[:20])}")
     if name is not None and name not in sets:
-        raise ArgumentError(f"set {name!r}: prompts hold {', '.join(list(sets)[:20])}")
+        raise ArgumentError(f"set {name!r}: prompts contain {', '.join(list(sets)[:20])}")
     key = name if name is not None else next(iter(sets))
     return {key: sets[key]}
 
@@ -91,7 +96,7 @@ def _prompt_set(prompts: Union[PathIn, Mapping[str, Any], None], name: Optional[
 
 @dataclass(frozen=True)
 class Ranks:
-    """Recalls are shares from 0 to 1; ranks count from 1."""
+    """Recalls are shares from 0 to 1; ranks count from 1; mrr is the mean reciprocal rank."""
 
     recall1: float
     recall5: float
@@ -103,7 +108,7 @@ class Ranks:
 
 @dataclass(frozen=True)
 class Retrieval:
-    """Of `pairs` that belong together, both ways."""
+    """Ranks of the matching texts of each image, and of the matching images of each text."""
 
     pairs: int
     images: int
@@ -119,23 +124,23 @@ def _matrix(a: AnyArray, name: str) -> c.Structure:
 def _labels(y: ArrayIn, n: int, name: str) -> AnyArray:
     labels = as_numpy(y)
     if labels.shape != (n,) or labels.dtype.kind not in "iu":
-        raise ArgumentError(f"{name} is {labels.dtype} {labels.shape}; whole numbers ({n},) are wanted")
+        raise ArgumentError(f"{name}: expected whole numbers ({n},), got {labels.dtype} {labels.shape}")
     return np.ascontiguousarray(labels, np.int64)
 
 
 def retrieval(images: Union[ArrayIn, Sequence[ImageIn]], texts: Union[ArrayIn, Sequence[str]], *, model: Optional[Model] = None,
               text_image: Optional[ArrayIn] = None) -> Retrieval:
-    """Recall at 1, 5 and 10 and ranks of embeddings (n, D), streamed: never N x N in memory.
+    """Recall at 1, 5 and 10 and ranks of embeddings (n, D), without an N x N matrix in memory.
 
-    With a model, images and texts are what encode_image and encode_text take. text_image: (texts,) which image each text
-    belongs to, where images have several captions; otherwise image i belongs to text i.
+    With a model, images and texts are inputs of encode_image and encode_text. text_image: (texts,) the index of the image of
+    each text, if images have several captions; default: text i matches image i.
 
     >>> rows = numpy.eye(8, dtype="float32")
     >>> cloob.evaluate.retrieval(rows, rows).image_to_text.recall1
     1.0
     """
-    x = rows(model.encode_image(images) if model else images, "images")
-    y = rows(model.encode_text(texts) if model else texts, "texts")
+    x = rows(model.encode_image(images) if model else images, "images", hint="; pass `model` to embed images")
+    y = rows(model.encode_text(texts) if model else texts, "texts", hint="; pass `model` to embed texts")
     r, o = S.Retrieval(), S.RetrieveOptions()
     owner = None if text_image is None else _labels(text_image, len(y), "text_image")
     if owner is not None:
@@ -163,10 +168,10 @@ class Probe:
 
 
 def probe(train: tuple[ArrayIn, ArrayIn], test: tuple[ArrayIn, ArrayIn], val: Optional[tuple[ArrayIn, ArrayIn]] = None, *,
-          l2: Union[float, str] = "search", max_iterations: int = 1000, device: str = "cpu") -> Probe:
-    """L2-regularised multinomial logistic regression, as `cloob eval probe` has it. A split is (x (n, D), y (n,)).
+          l2: Union[float, str] = "search", max_iterations: int = 1000) -> Probe:
+    """Linear probe: multinomial logistic regression with an L2 penalty, as `cloob eval probe`. A split is a pair (x (n, D), y (n,)).
 
-    l2: a strength, or "search": the best on `val`, or on half of the training rows.
+    l2: the strength of the penalty, or "search": the best on `val`, or without it on every other training row.
 
     >>> x, y = numpy.eye(8, dtype="float32"), numpy.arange(8) % 2
     >>> cloob.evaluate.probe((x, y), (x, y), l2=0.01).test_acc
@@ -175,14 +180,18 @@ def probe(train: tuple[ArrayIn, ArrayIn], test: tuple[ArrayIn, ArrayIn], val: Op
     kept: list[AnyArray] = []
 
     def split(given: tuple[ArrayIn, ArrayIn], name: str) -> c.Structure:
+        if not isinstance(given, (tuple, list)) or len(given) != 2:
+            raise ArgumentError(f"{name}: expected a pair (x, y), got {type(given).__name__}")
         x = rows(given[0], f"{name} x")
         y = _labels(given[1], len(x), f"{name} y")
         kept.extend((x, y))
         return S.Split(_matrix(x, name), pointer(y), None, 0)
 
     o, r = defaults(S.ProbeOptions), S.ProbeResult()
-    o.search, o.max_iterations, o.device = l2 == "search", integer(max_iterations, "max_iterations", 1, 2**31 - 1), device.encode()
+    o.search, o.max_iterations = l2 == "search", integer(max_iterations, "max_iterations", 1, 2**31 - 1)
     if not o.search:
+        if isinstance(l2, str):
+            raise ArgumentError(f"l2 {l2!r}: expected a number or 'search'")
         setattr(o, "lambda", float(l2))
     third = c.byref(split(val, "val")) if val is not None else None
     shared_context().call(lib.cloob_probe, c.byref(r), c.byref(o), c.byref(split(train, "train")), third, c.byref(split(test, "test")))

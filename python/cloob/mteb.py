@@ -1,4 +1,4 @@
-"""A model as mteb (version 2) evaluates it: tasks of texts, of images, and of both.
+"""A model for mteb (version 2): tasks with texts, images, and both.
 
     import mteb
     from cloob.mteb import Encoder
@@ -6,8 +6,8 @@
     encoder = Encoder("clip.safetensors")
     mteb.evaluate(encoder, mteb.get_tasks(tasks=["CIFAR10ZeroShot"]))
 
-Rows have unit length, so the cosine is the dot product. An input with a text and an image is the sum of both rows, at unit
-length again, as mteb's own CLIP models have it.
+Rows have unit length, so the cosine is the dot product. The embedding of a text with an image is the normalised sum of both
+rows, as in mteb's own CLIP models.
 """
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Encoder:
         if images is not None:
             parts.append(self.model.encode_image(list(images)))
         if not parts:
-            raise ArgumentError(f"a batch holds {', '.join(batch)}; \"text\" or \"image\" is wanted")
+            raise ArgumentError(f"a batch contains {', '.join(batch)}; expected \"text\" or \"image\"")
         return _unit(np.asarray(sum(parts[1:], parts[0]), np.float32)) if len(parts) > 1 else parts[0]
 
     def get_text_embeddings(self, texts: Iterable[dict[str, Any]], **unused: Any) -> Floats:

@@ -7,9 +7,9 @@
     image = preprocess(Image.open("cat.jpg")).unsqueeze(0)
     features = model.encode_image(image)
 
-With PyTorch installed, tensors come back (on the CPU, without gradients); otherwise numpy arrays. Weights are those that
-cloob.load opens: a file, a folder (also "local-dir:FOLDER"), or a name ("hf-hub:ORG/NAME", or a model and its tag).
-There is no training here, and both transforms are the one of evaluation.
+Results are PyTorch tensors (on the CPU, without gradients) if PyTorch is installed, otherwise numpy arrays. Weights: a file, a
+folder (also "local-dir:FOLDER"), or a name ("hf-hub:ORG/NAME", or a model and its tag), as for cloob.load. Inference only; both
+transforms are the transform of evaluation.
 """
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _opened: dict[str, Model] = {}  # by the name that the script used: get_tokenize
 
 
 def _out(a: Any) -> Any:
-    """A tensor where there is PyTorch."""
+    """A tensor if PyTorch is installed."""
     if importlib.util.find_spec("torch") is None:
         return a
     import torch
@@ -41,7 +41,7 @@ def _out(a: Any) -> Any:
 
 
 class Preprocess:
-    """An image, or several, as the model takes them: (3, S, S) of normalised floats."""
+    """Converts an image, or several, to the model's input: (3, S, S) of normalised floats."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -51,7 +51,7 @@ class Preprocess:
 
 
 class SimpleTokenizer:
-    """Texts to rows of tokens (n, context_length), as int64 like open_clip's."""
+    """Converts texts to rows of tokens (n, context_length) of int64, as open_clip's."""
 
     def __init__(self, encode: Any, context_length: int) -> None:
         self._encode, self.context_length = encode, context_length
@@ -79,11 +79,11 @@ class CLIP:
         self.training = False
 
     def encode_image(self, image: Any, normalize: bool = False) -> Any:
-        """Rows (n, D) of images (n, 3, S, S); of unit length with normalize."""
+        """Embeddings (n, D) of images (n, 3, S, S); of unit length with normalize."""
         return _out(self.model.encode_image(image, "unit" if normalize else "raw"))
 
     def encode_text(self, text: Any, normalize: bool = False) -> Any:
-        """Rows (n, D) of tokens (n, context_length)."""
+        """Embeddings (n, D) of tokens (n, context_length)."""
         return _out(self.model.encode_text(text, "unit" if normalize else "raw"))
 
     def get_logits(self, image: Any, text: Any) -> tuple[Any, Any]:
@@ -93,7 +93,7 @@ class CLIP:
         return _out(logits), _out(logits.T)
 
     def __call__(self, image: Any = None, text: Any = None) -> tuple[Any, Any, Any]:
-        """Unit rows of both, and the inverse temperature."""
+        """Unit embeddings of both, and the inverse temperature."""
         scale = _out(np.array(self.model.facts.inv_tau or 1.0, np.float32))
         return (None if image is None else self.encode_image(image, True), None if text is None else self.encode_text(text, True), scale)
 
@@ -115,14 +115,14 @@ class CLIP:
 
 
 def _source(model_name: str, pretrained: Optional[str]) -> tuple[str, Optional[str]]:
-    """What to open, and the configuration's name where the weights do not say it."""
+    """The path or name to open, and the name of the configuration if the weights may not contain it."""
     for prefix in _PREFIXES:
         if model_name.startswith(prefix):
             return (model_name[len(prefix):] if prefix == "local-dir:" else model_name), None
     if os.path.exists(model_name) and not pretrained:
         return model_name, None
     if not pretrained:
-        raise ArgumentError(f"{model_name}: give `pretrained`, a file of weights or a tag; cloob.open_clip makes no random weights")
+        raise ArgumentError(f"{model_name}: pass `pretrained`, a file of weights or a tag; cloob.open_clip creates no random weights")
     if os.path.exists(pretrained):
         return pretrained, model_name
     return f"{model_name}/{pretrained}", None
@@ -142,7 +142,7 @@ def create_model(model_name: str, pretrained: Optional[str] = None, precision: s
 
 def create_model_and_transforms(model_name: str, pretrained: Optional[str] = None, precision: str = "fp32", device: Any = "cpu",
                                 **options: Any) -> tuple[CLIP, Preprocess, Preprocess]:
-    """The model, and its transform twice: open_clip returns the one of training and the one of evaluation."""
+    """The model, and its transform of evaluation twice: open_clip returns one for training and one for evaluation."""
     model = create_model(model_name, pretrained, precision, device, **options)
     return model, Preprocess(model.model), Preprocess(model.model)
 
@@ -156,7 +156,7 @@ def create_model_from_pretrained(model_name: str, pretrained: Optional[str] = No
 
 def get_tokenizer(model_name: str = "", context_length: Optional[int] = None, *, vocab: Optional[str] = None,
                   **unused: Any) -> SimpleTokenizer:
-    """The tokenizer of a model that was created under this name; without its own, CLIP's merges from `vocab` or open_clip's package."""
+    """The tokenizer of the model that was created under this name; if it has none, CLIP's merges from `vocab` or open_clip's package."""
     opened = _opened.get(model_name)
     length = context_length or (opened.facts.context if opened else 77)
     if vocab is None and opened is not None and opened.facts.has_tokenizer and length == opened.facts.context:
@@ -164,7 +164,8 @@ def get_tokenizer(model_name: str = "", context_length: Optional[int] = None, *,
         return SimpleTokenizer(lambda texts, _: model.tokenize(texts), length)
     found = vocab or _installed_merges()
     if found is None:
-        raise ArgumentError(f"{model_name}: its weights hold no tokenizer; name a merges file with `vocab`")
+        problem = "its weights contain no tokenizer" if opened else "no model was created under this name"
+        raise ArgumentError(f"{model_name}: {problem}; pass a merges file as `vocab`")
     return SimpleTokenizer(Tokenizer(found), length)
 
 

@@ -4,9 +4,8 @@
     loss = objective(F.normalize(image), F.normalize(text), inv_tau=30, scale_hopfield=8)
     loss.backward()
 
-Tensors are used where they lie, by address: on the CPU, and on a GPU if libcloob has its backend. Gradients of all rows,
-of stored patterns and of both scales (where those are tensors that want them) are made with the value in one go.
-float64 tensors on the CPU are computed in double by the plain definition, which is what gradcheck needs.
+Tensors are read in place, on the CPU, and on a GPU if libcloob has CUDA. Gradients of rows, stored patterns and scales are
+computed together with the value. float64 tensors on the CPU are computed in double by the plain definition, as gradcheck needs.
 """
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ def _device_name(t: torch.Tensor) -> str:
 def _run(sets: dict[str, torch.Tensor], method: str, inv_tau: float, scale: float, gradients: bool) -> tuple[Any, dict[str, torch.Tensor]]:
     x = sets["x"]
     if x.dtype not in _DTYPES:
-        raise L.ArgumentError(f"embeddings are {x.dtype}: float32, bfloat16 or float64 is wanted")
+        raise L.ArgumentError(f"embeddings are {x.dtype}: expected float32, bfloat16 or float64")
     check_shapes({k: tuple(t.shape) for k, t in sets.items()})
     for k, t in sets.items():
         if t.dtype != x.dtype or t.device != x.device:
@@ -98,7 +97,7 @@ def objective(x: torch.Tensor, y: torch.Tensor, *, method: str = "cloob", inv_ta
               scale_hopfield: Scale = 8.0, u: Optional[torch.Tensor] = None, v: Optional[torch.Tensor] = None) -> torch.Tensor:
     """(image_term + text_term) / inv_tau of unit rows x, y (n, d), as a scalar tensor with gradients.
 
-    u, v: stored patterns; the batch itself where not given. inv_tau and scale_hopfield may be tensors of one element,
+    u, v: stored patterns; default: the batch itself. inv_tau and scale_hopfield may be tensors of one element,
     and then have gradients: those of the value. To learn the temperature of clip or infonce-hopfield, multiply the value
     by inv_tau / 2, as CLOOBLoss does. Can be differentiated once; a second derivative raises UnsupportedError.
     """
@@ -108,10 +107,10 @@ def objective(x: torch.Tensor, y: torch.Tensor, *, method: str = "cloob", inv_ta
 
 
 class CLOOBLoss(torch.nn.Module):
-    """What cloob train follows, as a module. It takes image and text features of any length, and brings them to unit length itself.
+    """The loss of `cloob train` as a module. Features of images and texts may have any length; they are normalised here.
 
     cloob and infoloob: (image_term + text_term) / inv_tau. clip and infonce-hopfield: (image_term + text_term) / 2, as
-    CLIP and open_clip have it, so that a learned temperature can rise and fall. Learnable scales are stored as
+    in CLIP and open_clip, so that a learned temperature can rise and fall. Learnable scales are stored as
     logarithms and kept at or below 100, as in CLIP.
     """
 

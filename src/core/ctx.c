@@ -23,9 +23,11 @@ static int core_count(void)
     return n < 1 ? 1 : (int)n;
 }
 
-/* The threads asked for, at most what is useful and what the system can start. */
+/* The threads asked for, at most what is useful and what the system can start. Counting cores reads files of /sys,
+ * which costs more than encoding a text: a worker's context, made for every range of a loop, has one thread. */
 static int count_threads(int asked)
 {
+    if (asked == 1) return 1;
     int n = asked > 0 ? asked : core_count();
     if (n > limits_max_threads()) n = limits_max_threads();
     return n > core_count() || (n > 1 && limits_memory()) ? limits_threads_possible(n) : n;

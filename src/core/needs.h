@@ -21,7 +21,7 @@
  * lacks have their defaults. `o` may be NULL: defaults.
  *
  *     OPTIONS_READ(ctx, cloob_model_options, o);
- *     OPTIONS_ROOM(ctx, cloob_batcher_options, o, model);      with CLOOB_OPTIONS_INSIDE: nothing is set in the room */
+ *     OPTIONS_ROOM(ctx, cloob_train_options, o, data);      with CLOOB_OPTIONS_INSIDE: nothing is set in the room */
 #define OPTIONS_READ(ctx, type, o)                                                                                     \
     type o##_read;                                                                                                     \
     type##_init(&o##_read);                                                                                            \

@@ -79,25 +79,30 @@ static int numbers_of(const option_desc *o)
     return o->type == OPTION_NUMBERS_3 ? 3 : o->type == OPTION_NUMBERS_4 ? 4 : 1;
 }
 
+static bool is_whole(const option_desc *o) { return o->type == OPTION_INT || o->type == OPTION_AUTO_INT; }
+static bool may_be_auto(const option_desc *o) { return o->type == OPTION_AUTO || o->type == OPTION_AUTO_INT; }
+
+static double number_at(const option_desc *o, const void *at, int i)
+{
+    return is_whole(o) ? (double)*(const int64_t *)at : ((const double *)at)[i];
+}
+
 bool option_valid(const option_desc *o, const void *options)
 {
     if (!o || !options) return false;
     const void *at = (const char *)options + o->offset;
     const char *word;
     switch (o->type) {
-    case OPTION_INT: return in_range(o, (double)*(const int64_t *)at);
-    case OPTION_AUTO: return *(const double *)at < 0 || in_range(o, *(const double *)at);
-    case OPTION_AUTO_INT: return *(const int64_t *)at < 0 || in_range(o, (double)*(const int64_t *)at);
-    case OPTION_NUMBER:
-    case OPTION_NUMBERS_3:
-    case OPTION_NUMBERS_4:
-        for (int i = 0; i < numbers_of(o); i++)
-            if (!in_range(o, ((const double *)at)[i])) return false;
-        return true;
     case OPTION_CHAR: return *(const char *)at != '\0';
     case OPTION_STRING: word = *(const char *const *)at; return !word || !option_has_choices(o) || is_choice(o, word);
-    default: return true;
+    case OPTION_FLAG:
+    case OPTION_LIST: return true;
+    default: break;
     }
+    if (may_be_auto(o) && number_at(o, at, 0) < 0) return true;
+    for (int i = 0; i < numbers_of(o); i++)
+        if (!in_range(o, number_at(o, at, i))) return false;
+    return true;
 }
 
 static void put_range(sbuf *out, const option_desc *o)
@@ -120,16 +125,15 @@ void option_rule(const option_desc *o, char *out, size_t size)
     sbuf s = { 0 };
     sbuf_puts(&s, "must be ");
     switch (o->type) {
-    case OPTION_INT: sbuf_puts(&s, "a whole number"), put_range(&s, o); break;
-    case OPTION_NUMBER: sbuf_puts(&s, "a number"), put_range(&s, o); break;
-    case OPTION_AUTO: sbuf_puts(&s, "auto, or a number"), put_range(&s, o); break;
-    case OPTION_AUTO_INT: sbuf_puts(&s, "auto, or a whole number"), put_range(&s, o); break;
     case OPTION_NUMBERS_3:
     case OPTION_NUMBERS_4: sbuf_printf(&s, "%d numbers", numbers_of(o)), put_range(&s, o); break;
     case OPTION_CHAR: sbuf_puts(&s, "one character, or tab"); break;
     case OPTION_FLAG: sbuf_puts(&s, "True or False"); break;
     case OPTION_STRING: sbuf_printf(&s, option_has_choices(o) ? "one of %s" : "a text", o->values); break;
     case OPTION_LIST: sbuf_puts(&s, "a list of texts"); break;
+    default:
+        sbuf_printf(&s, "%sa %snumber", may_be_auto(o) ? "auto, or " : "", is_whole(o) ? "whole " : "");
+        put_range(&s, o);
     }
     snprintf(out, size, "%s", s.data ? s.data : "");
     sbuf_release(&s);
@@ -176,25 +180,20 @@ static bool parse_char(const char *text, char *out)
 
 static bool parse(const option_desc *o, const char *text, void *at)
 {
+    bool automatic = may_be_auto(o) && strcmp(text, "auto") == 0;
     switch (o->type) {
     case OPTION_FLAG: return parse_flag(text, at);
-    case OPTION_INT: return parse_int(text, at);
-    case OPTION_AUTO:
-        if (strcmp(text, "auto") != 0) return parse_numbers(text, 1, at) && *(double *)at >= 0;
-        *(double *)at = -1;
-        return true;
-    case OPTION_AUTO_INT:
-        if (strcmp(text, "auto") != 0) return parse_int(text, at) && *(int64_t *)at >= 0;
-        *(int64_t *)at = -1;
-        return true;
-    case OPTION_NUMBER:
-    case OPTION_NUMBERS_3:
-    case OPTION_NUMBERS_4: return parse_numbers(text, numbers_of(o), at);
     case OPTION_CHAR: return parse_char(text, at);
     case OPTION_STRING: *(const char **)at = text; return true;
     case OPTION_LIST: return false;
+    case OPTION_INT:
+    case OPTION_AUTO_INT:
+        if (!parse_int(automatic ? "-1" : text, at)) return false;
+        break;
+    default:
+        if (!parse_numbers(automatic ? "-1" : text, numbers_of(o), at)) return false;
     }
-    return false;
+    return automatic || !may_be_auto(o) || number_at(o, at, 0) >= 0;
 }
 
 bool option_set(const option_desc *o, void *options, const char *text)
@@ -283,27 +282,18 @@ char *option_get(const option_desc *o, const void *options)
     sbuf s = { 0 };
     switch (o->type) {
     case OPTION_FLAG: sbuf_puts(&s, *(const bool *)at ? "True" : "False"); break;
-    case OPTION_INT: sbuf_printf(&s, "%lld", (long long)*(const int64_t *)at); break;
-    case OPTION_AUTO:
-        if (*(const double *)at < 0) sbuf_puts(&s, "auto");
-        else json_print_number(&s, *(const double *)at);
-        break;
-    case OPTION_AUTO_INT:
-        if (*(const int64_t *)at < 0) sbuf_puts(&s, "auto");
-        else sbuf_printf(&s, "%lld", (long long)*(const int64_t *)at);
-        break;
-    case OPTION_NUMBER:
-    case OPTION_NUMBERS_3:
-    case OPTION_NUMBERS_4:
-        for (int i = 0; i < numbers_of(o); i++)
-            sbuf_puts(&s, i ? " " : ""), json_print_number(&s, ((const double *)at)[i]);
-        break;
     case OPTION_CHAR:
         if (*(const char *)at == '\t') sbuf_puts(&s, "tab");
         else sbuf_putc(&s, *(const char *)at);
         break;
     case OPTION_STRING: sbuf_puts(&s, word ? word : "None"); break;
     case OPTION_LIST: put_list(&s, at); break;
+    default:
+        if (may_be_auto(o) && number_at(o, at, 0) < 0) sbuf_puts(&s, "auto");
+        else if (is_whole(o)) sbuf_printf(&s, "%lld", (long long)*(const int64_t *)at);
+        else
+            for (int i = 0; i < numbers_of(o); i++)
+                sbuf_puts(&s, i ? " " : ""), json_print_number(&s, ((const double *)at)[i]);
     }
     return sbuf_detach(&s);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "core/file.h"
 #include "core/needs.h"
 #include "core/sbuf.h"
@@ -43,7 +44,7 @@ static void visit(void *arg, const tile *t)
     }
 }
 
-cloob_status uniformity_run(cloob_ctx *ctx, cloob_coverage *out, const unit_rows *x)
+cloob_status uniformity_run(cloob_ctx *ctx, coverage *out, const unit_rows *x)
 {
     int threads = tiles_threads(ctx, x);
     double N = (double)x->src.N, arc = 0, potential = 0;
@@ -108,69 +109,41 @@ int64_t spectrum_effective(const double *value, int64_t n, double share)
     return below < n ? below + 1 : n;
 }
 
-typedef struct moments {
-    double *mean, *C, *wide; /* (D), (D, D), (BLOCK_ROWS, D) */
-    float *block;            /* (BLOCK_ROWS, D) */
-} moments;
-
-static bool moments_init(moments *m, int64_t D)
+/* C (D, D): the covariance of the unit rows, formed in double by blocks in two passes, mean first. C is 0 on entry. */
+static cloob_status covariance(cloob_ctx *ctx, const unit_rows *x, double *C)
 {
-    m->mean = calloc((size_t)D, sizeof *m->mean);
-    m->C = calloc((size_t)(D * D), sizeof *m->C);
-    m->wide = malloc((size_t)(BLOCK_ROWS * D) * sizeof *m->wide);
-    m->block = malloc((size_t)(BLOCK_ROWS * D) * sizeof *m->block);
-    return m->mean && m->C && m->wide && m->block;
-}
-
-static void moments_release(moments *m) { free(m->mean), free(m->C), free(m->wide), free(m->block); }
-
-static int64_t read_block(moments *m, const unit_rows *x, int64_t at)
-{
-    int64_t n = x->src.N - at < BLOCK_ROWS ? x->src.N - at : BLOCK_ROWS;
-    unit_rows_read(x, at, n, m->block);
-    return n;
-}
-
-static void add_to_mean(moments *m, const unit_rows *x)
-{
-    int64_t D = x->src.D;
-    for (int64_t at = 0, n; at < x->src.N; at += n) {
-        n = read_block(m, x, at);
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t k = 0; k < D; k++) m->mean[k] += m->block[i * D + k];
-    }
-    for (int64_t k = 0; k < D; k++) m->mean[k] /= (double)x->src.N;
-}
-
-static void add_to_covariance(cloob_ctx *ctx, moments *m, const unit_rows *x)
-{
-    int64_t D = x->src.D;
-    double weight = 1 / (double)(x->src.N - 1);
-    for (int64_t at = 0, n; at < x->src.N; at += n) {
-        n = read_block(m, x, at);
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t k = 0; k < D; k++) m->wide[i * D + k] = m->block[i * D + k] - m->mean[k];
-        cpu_dgemm(ctx, true, false, D, D, n, weight, m->wide, D, m->wide, D, 1, m->C, D);
-    }
+    int64_t D = x->src.D, N = x->src.N;
+    double *mean = calloc((size_t)(BLOCK_ROWS + 1) * (size_t)D, sizeof *mean), *wide = mean + D;
+    float *block = malloc((size_t)(BLOCK_ROWS * D) * sizeof *block);
+    for (int pass = 0; pass < 2 && mean && block; pass++)
+        for (int64_t at = 0, n; at < N; at += n) {
+            n = min64(BLOCK_ROWS, N - at);
+            unit_rows_read(x, at, n, block);
+            for (int64_t i = 0; i < n; i++)
+                for (int64_t k = 0; k < D; k++)
+                    if (pass == 0) mean[k] += block[i * D + k];
+                    else wide[i * D + k] = block[i * D + k] - mean[k] / (double)N;
+            if (pass) cpu_dgemm(ctx, true, false, D, D, n, 1 / (double)(N - 1), wide, D, wide, D, 1, C, D);
+        }
+    bool room = mean && block;
+    free(mean), free(block);
+    return room ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(BLOCK_ROWS * D) * 12, "a covariance");
 }
 
 /* Eigenvalues of the covariance (divided by N - 1) of the unit rows, and how many of them matter: a low effective
- * number means that few features carry all the variance ("explaining away"). Formed in double by blocks in two passes,
- * mean first. Needs two rows and D^2 doubles. share: 0.99 in the paper. */
-static cloob_status spectrum_run(cloob_ctx *ctx, cloob_coverage *out, const unit_rows *x, double share)
+ * number means that few features carry all the variance ("explaining away"). Needs two rows and D^2 doubles. share: 0.99
+ * in the paper. */
+static cloob_status spectrum_run(cloob_ctx *ctx, coverage *out, const unit_rows *x, double share)
 {
     int64_t D = x->src.D;
-    moments m;
     if (x->src.N < 2) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a covariance needs two rows", x->src.name);
-    bool room = moments_init(&m, D);
+    double *C = calloc((size_t)(D * D), sizeof *C);
     out->eigenvalue = malloc((size_t)D * sizeof *out->eigenvalue);
-    cloob_status status = ctx_no_memory(ctx, (size_t)(D * D) * sizeof(double), "a covariance");
-    if (room && out->eigenvalue) {
-        add_to_mean(&m, x);
-        add_to_covariance(ctx, &m, x);
-        status = linalg_eigenvalues(ctx, out->eigenvalue, m.C, D);
-    }
-    moments_release(&m);
+    cloob_status status = CLOOB_OK;
+    if (!C || !out->eigenvalue) status = ctx_no_memory(ctx, (size_t)(D * D) * sizeof *C, "a covariance");
+    if (status == CLOOB_OK) status = covariance(ctx, x, C);
+    if (status == CLOOB_OK) status = linalg_eigenvalues(ctx, out->eigenvalue, C, D);
+    free(C);
     CLOOB_TRY(status);
     out->dimensions = D;
     for (int64_t k = 0; k < D; k++) {
@@ -185,18 +158,18 @@ static cloob_status spectrum_run(cloob_ctx *ctx, cloob_coverage *out, const unit
 
 /* For each image, its 10, 100 and 1000 most similar texts other than its own. An objective that overfits raises the
  * similarities of matched pairs together with those of the top-10 unmatched. */
-static const int64_t sizes[CLOOB_UNMATCHED_SETS] = { 10, 100, 1000 };
+static const int64_t sizes[UNMATCHED_SETS] = { 10, 100, 1000 };
 enum { KEEP = 1000 };
 
 typedef struct set_sums {
     double sum, square;
-    int64_t bin[CLOOB_SIMILARITY_BINS];
+    int64_t bin[SIMILARITY_BINS];
 } set_sums;
 
 typedef struct worker { /* one thread's rows */
     near_row *best;     /* (TILE_ROWS + 1, KEEP): a heap for each row, then scratch */
     int64_t held[TILE_ROWS];
-    set_sums unmatched[CLOOB_UNMATCHED_SETS];
+    set_sums unmatched[UNMATCHED_SETS];
 } worker;
 
 static void visit_similarities(void *arg, const tile *t)
@@ -210,8 +183,8 @@ static void visit_similarities(void *arg, const tile *t)
 
 static int bin_of(double s)
 {
-    double b = floor((s + 1) * (CLOOB_SIMILARITY_BINS / 2));
-    return b < 0 ? 0 : b >= CLOOB_SIMILARITY_BINS ? CLOOB_SIMILARITY_BINS - 1 : (int)b;
+    double b = floor((s + 1) * (SIMILARITY_BINS / 2));
+    return b < 0 ? 0 : b >= SIMILARITY_BINS ? SIMILARITY_BINS - 1 : (int)b;
 }
 
 static void add_value(set_sums *sums, double s)
@@ -230,7 +203,7 @@ static void rows_done(void *arg, int64_t i0, int64_t ni, int thread)
     for (int64_t i = 0; i < ni; i++) {
         near_row *row = w->best + i * KEEP;
         int64_t n = w->held[i];
-        for (int set = CLOOB_UNMATCHED_SETS - 1; set >= 0; set--) {
+        for (int set = UNMATCHED_SETS - 1; set >= 0; set--) {
             int64_t kept = 0;
             for (int64_t j = 0; j < n; j++) best_offer(scratch, &kept, sizes[set], row[j].entry, row[j].score);
             n = kept;
@@ -243,14 +216,14 @@ static void rows_done(void *arg, int64_t i0, int64_t ni, int thread)
 
 /* ---- the whole ----------------------------------------------------------------------------------- */
 
-static void finish_set(cloob_similarity_set *out, const set_sums *sums, int64_t asked, int64_t k, int64_t count)
+static void finish_set(similarity_set *out, const set_sums *sums, int64_t asked, int64_t k, int64_t count)
 {
     double mean = sums->sum / (double)count, variance = sums->square / (double)count - mean * mean;
-    *out = (cloob_similarity_set){ asked, k, count, mean, sqrt(variance > 0 ? variance : 0), { 0 } };
+    *out = (similarity_set){ asked, k, count, mean, sqrt(variance > 0 ? variance : 0), { 0 } };
     memcpy(out->bin, sums->bin, sizeof out->bin);
 }
 
-static cloob_status run_matched(cloob_ctx *ctx, cloob_similarity *out, const unit_rows *x, const unit_rows *y)
+static cloob_status run_matched(cloob_ctx *ctx, pair_similarity *out, const unit_rows *x, const unit_rows *y)
 {
     int64_t D = x->src.D, N = x->src.N;
     float *a = malloc((size_t)D * 2 * sizeof *a), *b = a + D;
@@ -269,21 +242,21 @@ static cloob_status run_matched(cloob_ctx *ctx, cloob_similarity *out, const uni
     return CLOOB_OK;
 }
 
-static void merge_threads(cloob_similarity *out, const worker *w, int threads, int64_t N)
+static void merge_threads(pair_similarity *out, const worker *w, int threads, int64_t N)
 {
-    for (int set = 0; set < CLOOB_UNMATCHED_SETS; set++) {
+    for (int set = 0; set < UNMATCHED_SETS; set++) {
         set_sums all = { 0 };
         int64_t k = sizes[set] < N - 1 ? sizes[set] : N - 1;
         for (int t = 0; t < threads; t++) {
             const set_sums *part = &w[t].unmatched[set];
             all.sum += part->sum, all.square += part->square;
-            for (int b = 0; b < CLOOB_SIMILARITY_BINS; b++) all.bin[b] += part->bin[b];
+            for (int b = 0; b < SIMILARITY_BINS; b++) all.bin[b] += part->bin[b];
         }
         finish_set(&out->unmatched[set], &all, sizes[set], k, N * k);
     }
 }
 
-static cloob_status run_unmatched(cloob_ctx *ctx, cloob_similarity *out, const unit_rows *x, const unit_rows *y)
+static cloob_status run_unmatched(cloob_ctx *ctx, pair_similarity *out, const unit_rows *x, const unit_rows *y)
 {
     int threads = tiles_threads(ctx, x);
     size_t each = (size_t)(TILE_ROWS + 1) * KEEP;
@@ -299,19 +272,9 @@ static cloob_status run_unmatched(cloob_ctx *ctx, cloob_similarity *out, const u
     return status;
 }
 
-/* x, y: the same N and D, N at least 2. Streams x y^T; memory is 1000 candidates per row of a tile and thread. */
-static cloob_status similarity_run(cloob_ctx *ctx, cloob_similarity *out, const unit_rows *x, const unit_rows *y)
-{
-    memset(out, 0, sizeof *out);
-    CLOOB_TRY(unit_rows_match(ctx, x, y));
-    if (x->src.N < 2) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: one pair has no unmatched partner", x->src.name);
-    CLOOB_TRY(run_matched(ctx, out, x, y));
-    return run_unmatched(ctx, out, x, y);
-}
-
 /* ---- the whole analysis ---------------------------------------------------------------------- */
 
-static cloob_status run_spread(cloob_ctx *ctx, cloob_coverage *out, const unit_rows *x, double share)
+static cloob_status run_spread(cloob_ctx *ctx, coverage *out, const unit_rows *x, double share)
 {
     ctx_log(ctx, CLOOB_LOG_INFO, "%s: %lld x %lld: covariance and %.3g pairs", x->src.name, (long long)x->src.N,
             (long long)x->src.D, 0.5 * (double)x->src.N * (double)(x->src.N - 1));
@@ -319,16 +282,18 @@ static cloob_status run_spread(cloob_ctx *ctx, cloob_coverage *out, const unit_r
     return uniformity_run(ctx, out, x);
 }
 
-static cloob_status run_pair(cloob_ctx *ctx, cloob_analysis *out, const unit_rows *x, const unit_rows *y)
+/* x, y: the same N and D, N at least 2. Streams x y^T; memory is 1000 candidates per row of a tile and thread. */
+static cloob_status run_pair(cloob_ctx *ctx, embedding_analysis *out, const unit_rows *x, const unit_rows *y)
 {
     CLOOB_TRY(unit_rows_match(ctx, x, y));
     out->paired = true;
     CLOOB_TRY(run_spread(ctx, &out->y, y, out->share));
     ctx_log(ctx, CLOOB_LOG_INFO, "matched and unmatched similarities");
-    return similarity_run(ctx, &out->similarity, x, y);
+    CLOOB_TRY(run_matched(ctx, &out->similarity, x, y));
+    return run_unmatched(ctx, &out->similarity, x, y);
 }
 
-cloob_status analysis_run(cloob_ctx *ctx, cloob_analysis *out, const rows *image, const rows *text, double share)
+cloob_status analysis_run(cloob_ctx *ctx, embedding_analysis *out, const rows *image, const rows *text, double share)
 {
     unit_rows x, y;
     memset(out, 0, sizeof *out);
@@ -351,7 +316,7 @@ cloob_status analysis_run(cloob_ctx *ctx, cloob_analysis *out, const rows *image
     return status;
 }
 
-void cloob_analysis_release(cloob_analysis *a)
+void analysis_release(embedding_analysis *a)
 {
     if (!a) return;
     free(a->x.eigenvalue), free(a->y.eigenvalue);
@@ -360,7 +325,7 @@ void cloob_analysis_release(cloob_analysis *a)
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-static void put_eigenvalues(sbuf *s, const cloob_analysis *a)
+static void put_eigenvalues(sbuf *s, const embedding_analysis *a)
 {
     sbuf_puts(s, a->paired ? "index\tx\ty\n" : "index\tx\n");
     for (int64_t i = 0; i < a->x.dimensions; i++) {
@@ -370,19 +335,18 @@ static void put_eigenvalues(sbuf *s, const cloob_analysis *a)
     }
 }
 
-static void put_similarities(sbuf *s, const cloob_similarity *m)
+static void put_similarities(sbuf *s, const pair_similarity *m)
 {
     sbuf_puts(s, "from\tto\tmatched");
-    for (int k = 0; k < CLOOB_UNMATCHED_SETS; k++)
-        sbuf_printf(s, "\ttop%lld_unmatched", (long long)m->unmatched[k].asked);
-    for (int b = 0; b < CLOOB_SIMILARITY_BINS; b++) {
+    for (int k = 0; k < UNMATCHED_SETS; k++) sbuf_printf(s, "\ttop%lld_unmatched", (long long)m->unmatched[k].asked);
+    for (int b = 0; b < SIMILARITY_BINS; b++) {
         sbuf_printf(s, "\n%.2f\t%.2f\t%lld", b / 100.0 - 1, (b + 1) / 100.0 - 1, (long long)m->matched.bin[b]);
-        for (int k = 0; k < CLOOB_UNMATCHED_SETS; k++) sbuf_printf(s, "\t%lld", (long long)m->unmatched[k].bin[b]);
+        for (int k = 0; k < UNMATCHED_SETS; k++) sbuf_printf(s, "\t%lld", (long long)m->unmatched[k].bin[b]);
     }
     sbuf_putc(s, '\n');
 }
 
-cloob_status analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+cloob_status analysis_write(cloob_ctx *ctx, const embedding_analysis *a, const embedding_analysis *reference,
                             const char *folder)
 {
     API_NEEDS(ctx, a && folder);

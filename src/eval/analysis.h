@@ -1,12 +1,12 @@
-/* The paper's analysis of embeddings in one call; types and meaning in cloob/eval.h. */
+/* The paper's analysis of embeddings in one call; types and meaning in eval/evaluate.h. */
 #ifndef EVAL_ANALYSIS_H
 #define EVAL_ANALYSIS_H
 
-#include "cloob/eval.h"
+#include "eval/evaluate.h"
 #include "eval/rows.h"
 
-/* text may be NULL. out is released by cloob_analysis_release, also after a failure. */
-cloob_status analysis_run(cloob_ctx *ctx, cloob_analysis *out, const rows *image, const rows *text, double share);
+/* text may be NULL. out is released by analysis_release, also after a failure. */
+cloob_status analysis_run(cloob_ctx *ctx, embedding_analysis *out, const rows *image, const rows *text, double share);
 
 /* How evenly unit rows cover the sphere: Ajne's statistic as the paper extends it, and the logarithm of the
  * mean Gaussian potential (Wang and Isola's uniformity).
@@ -18,7 +18,7 @@ cloob_status analysis_run(cloob_ctx *ctx, cloob_analysis *out, const rows *image
  * numbers of size N/4. */
 
 /* Writes `ajne` and `uniformity`. Streams the upper half of x x^T. Needs two rows. */
-cloob_status uniformity_run(cloob_ctx *ctx, cloob_coverage *out, const unit_rows *x);
+cloob_status uniformity_run(cloob_ctx *ctx, coverage *out, const unit_rows *x);
 
 /* How many rows a Hopfield network of all N rows stores with scale beta: those whose distance to the most similar other
  * row, in inner products, is at least 2 / (beta N) + ln(2 (N - 1) N beta) / beta (well separated, for unit rows). */

@@ -1,10 +1,9 @@
 /* Results as one JSON object each, ending in a newline: the bodies of cloob/eval.h that give text. */
-#include "cloob/eval.h"
+#include "eval/metrics.h"
 
 #include <stdio.h>
 
 #include "core/json.h"
-#include "eval/metrics.h"
 
 typedef json_out writer;
 
@@ -56,7 +55,7 @@ char *retrieval_json(const cloob_retrieval *r)
 
 /* ---- analysis ------------------------------------------------------------------------------------ */
 
-static void put_spread(writer *w, const char *suffix, const cloob_coverage *x)
+static void put_spread(writer *w, const char *suffix, const coverage *x)
 {
     named(w, "ajne", suffix, x->ajne);
     named(w, "uniformity", suffix, x->uniformity);
@@ -69,7 +68,7 @@ static void put_spread(writer *w, const char *suffix, const cloob_coverage *x)
     json_end(w);
 }
 
-static void put_set(writer *w, const char *name, const cloob_similarity_set *m)
+static void put_set(writer *w, const char *name, const similarity_set *m)
 {
     named(w, name, "_mean", m->mean);
     named(w, name, "_deviation", m->deviation);
@@ -77,15 +76,15 @@ static void put_set(writer *w, const char *name, const cloob_similarity_set *m)
     char key[64];
     snprintf(key, sizeof key, "%s_histogram", name);
     json_begin(w, key, '[');
-    for (int b = 0; b < CLOOB_SIMILARITY_BINS; b++) json_put_int(w, NULL, m->bin[b]);
+    for (int b = 0; b < SIMILARITY_BINS; b++) json_put_int(w, NULL, m->bin[b]);
     json_end(w);
 }
 
-static void put_similarity(writer *w, const cloob_similarity *m)
+static void put_similarity(writer *w, const pair_similarity *m)
 {
     json_put_number(w, "alignment", m->alignment);
     put_set(w, "matched", &m->matched);
-    for (int k = 0; k < CLOOB_UNMATCHED_SETS; k++) {
+    for (int k = 0; k < UNMATCHED_SETS; k++) {
         char name[32];
         snprintf(name, sizeof name, "top%d_unmatched", (int)m->unmatched[k].asked);
         put_set(w, name, &m->unmatched[k]);
@@ -94,7 +93,7 @@ static void put_similarity(writer *w, const cloob_similarity *m)
 
 static double change(double now, double then) { return now / then - 1; }
 
-static void put_change(writer *w, const cloob_analysis *a, const cloob_analysis *r)
+static void put_change(writer *w, const embedding_analysis *a, const embedding_analysis *r)
 {
     json_begin(w, "relative_change", '{');
     json_members(w, J_NUMBER("ajne_x", change(a->x.ajne, r->x.ajne), 0),
@@ -108,7 +107,7 @@ static void put_change(writer *w, const cloob_analysis *a, const cloob_analysis 
     json_end(w);
 }
 
-char *analysis_json(const cloob_analysis *a, const cloob_analysis *reference)
+char *analysis_json(const embedding_analysis *a, const embedding_analysis *reference)
 {
     if (!a) return NULL;
     writer w = begin();

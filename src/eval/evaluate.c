@@ -1,5 +1,5 @@
-/* Evaluation of matrices in memory or in mapped files (cloob/eval.h). */
-#include "cloob/eval.h"
+/* Evaluation of matrices in memory or in mapped files. */
+#include "eval/evaluate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,16 +23,11 @@ static cloob_status rows_from(cloob_ctx *ctx, rows *r, const cloob_matrix *m)
 static cloob_status retrieve_on(cloob_ctx *ctx, cloob_retrieval *out, const unit_rows *x, const unit_rows *y,
                                 const cloob_retrieve_options *o)
 {
-    int64_t queries = o ? o->queries : 0, N = x->src.N, asked = queries > 0 && queries < N ? 2 * queries : N;
-    double flops = 2.0 * (double)asked * (double)N * (double)x->src.D;
-    device *gpu;
+    int64_t queries = o ? o->queries : 0;
     if (o && o->text_image && queries)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`queries`: every image is ranked where `text_image` is given");
     if (o && o->text_image) return retrieval_run_owned(ctx, out, x, y, o->text_image);
-    CLOOB_TRY(eval_device_open(ctx, o ? o->device : NULL, flops, &gpu));
-    cloob_status status = retrieval_run(ctx, out, x, y, queries, gpu);
-    device_close(gpu);
-    return status;
+    return retrieval_run(ctx, out, x, y, queries);
 }
 
 cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_matrix *image, const cloob_matrix *text,
@@ -66,16 +61,15 @@ cloob_status separation_of(cloob_ctx *ctx, separation *out, const cloob_matrix *
     return status;
 }
 
-cloob_status cloob_analyze(cloob_ctx *ctx, cloob_analysis *out, const cloob_matrix *image, const cloob_matrix *text,
-                           double share)
+cloob_status analyze_matrices(cloob_ctx *ctx, embedding_analysis *out, const cloob_matrix *image,
+                              const cloob_matrix *text, double share)
 {
-    API_NEEDS(ctx, out && image);
     rows x, y;
     memset(out, 0, sizeof *out);
     CLOOB_TRY(rows_from(ctx, &x, image));
     if (text) CLOOB_TRY(rows_from(ctx, &y, text));
     cloob_status status = analysis_run(ctx, out, &x, text ? &y : NULL, share);
-    if (status != CLOOB_OK) cloob_analysis_release(out);
+    if (status != CLOOB_OK) analysis_release(out);
     return status;
 }
 
@@ -83,7 +77,7 @@ cloob_status cloob_analyze(cloob_ctx *ctx, cloob_analysis *out, const cloob_matr
 
 void cloob_probe_options_init_size(cloob_probe_options *o, size_t size)
 {
-    cloob_probe_options d = { .search = true, .max_iterations = 1000, .refit_all = true, .device = "auto" };
+    cloob_probe_options d = { .search = true, .max_iterations = 1000, .refit_all = true };
     options_write(o, size, &d, sizeof d);
 }
 
@@ -208,23 +202,19 @@ cloob_status cloob_probe(cloob_ctx *ctx, cloob_probe_result *out, const cloob_pr
     return status;
 }
 
-cloob_status cloob_few_shot(cloob_ctx *ctx, cloob_few_shot_result *out, const cloob_few_shot_options *o,
-                            const cloob_split *train, const cloob_split *val, const cloob_split *test)
+cloob_status few_shot_probe(cloob_ctx *ctx, few_shot_result *out, const few_shot_options *o, const cloob_split *train,
+                            const cloob_split *val, const cloob_split *test)
 {
-    API_NEEDS(ctx, out && o && o->shots && train && test);
-    const cloob_probe_options *probe = &o->probe;
-    OPTIONS_READ(ctx, cloob_probe_options, probe);
-    cloob_few_shot_options own = { o->shots, o->shots_count, o->seeds, o->seed, *probe };
     splits s;
     CLOOB_TRY(splits_init(ctx, &s, train, val, test));
-    cloob_status status = few_shot_run(ctx, out, &own, &s.data[TRAIN], s.val, &s.data[TEST]);
+    cloob_status status = few_shot_run(ctx, out, o, &s.data[TRAIN], s.val, &s.data[TEST]);
     splits_release(&s);
     return status;
 }
 
 /* Classes of the test rows that training does not have are wrong, and count in the mean over classes. */
 static cloob_status score_labels(cloob_ctx *ctx, const int64_t *label, const int64_t *predicted, int64_t n,
-                                 cloob_knn_result *out)
+                                 knn_result *out)
 {
     label_set set;
     CLOOB_TRY(label_set_init(ctx, &set, label, n));
@@ -239,14 +229,12 @@ static cloob_status score_labels(cloob_ctx *ctx, const int64_t *label, const int
     return CLOOB_OK;
 }
 
-cloob_status cloob_knn(cloob_ctx *ctx, cloob_knn_result *out, int64_t k, const cloob_split *train,
-                       const cloob_split *test)
+cloob_status knn_classify(cloob_ctx *ctx, knn_result *out, int64_t k, const cloob_split *train, const cloob_split *test)
 {
-    API_NEEDS(ctx, out && train && test);
     splits s;
     CLOOB_TRY(splits_init(ctx, &s, train, NULL, test));
     const probe_data *a = &s.data[TRAIN], *b = &s.data[TEST];
-    *out = (cloob_knn_result){ .k = k, .train_rows = a->x.N, .test_rows = b->x.N };
+    *out = (knn_result){ .k = k, .train_rows = a->x.N, .test_rows = b->x.N };
     int64_t *predicted = malloc((size_t)b->x.N * sizeof *predicted);
     cloob_status status = predicted ? knn_predict(ctx, &a->x, a->y, &b->x, k, predicted)
                                     : ctx_no_memory(ctx, (size_t)b->x.N * sizeof *predicted, "predictions");

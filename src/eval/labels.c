@@ -7,17 +7,6 @@
 
 enum { BLOCK = 1024 };
 
-static bool is_integer_type(cloob_dtype d)
-{
-    return d == CLOOB_I64 || d == CLOOB_I32 || d == CLOOB_I16 || d == CLOOB_I8 || d == CLOOB_U8;
-}
-
-static cloob_status bad_label(cloob_ctx *ctx, const char *name, int64_t row, double value)
-{
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: row %lld holds %g; labels are whole numbers from 0 on", name,
-                    (long long)row, value);
-}
-
 cloob_status labels_read(cloob_ctx *ctx, int64_t *out, const tensor *t, int64_t N, const char *name)
 {
     char shape[SHAPE_TEXT];
@@ -33,11 +22,12 @@ cloob_status labels_read(cloob_ctx *ctx, int64_t *out, const tensor *t, int64_t 
             return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has type %s, needs integers", name, dtype_name(t->dtype));
         for (int64_t i = 0; i < n; i++) {
             if (!(block[i] >= 0 && block[i] < 9e15) || block[i] != floor(block[i]))
-                return bad_label(ctx, name, at + i, block[i]);
+                return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: row %lld holds %g; labels are whole numbers from 0 on",
+                                name, (long long)(at + i), block[i]);
             out[at + i] = (int64_t)block[i];
         }
     }
-    if (!is_integer_type(t->dtype))
+    if (dtype_is_float(t->dtype))
         ctx_log(ctx, CLOOB_LOG_INFO, "%s: labels are stored as %s; all are whole numbers", name, dtype_name(t->dtype));
     return CLOOB_OK;
 }

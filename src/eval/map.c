@@ -11,6 +11,9 @@
 #include "core/rng.h"
 #include "tensor/cpu/gemm.h"
 
+/* Neighbours of each row in the graph, and random pairs for each of its edges. */
+enum { NEIGHBORS = 15, NEGATIVES = 5 };
+
 /* CLOOB_ERR_STOPPED when the caller cancels. */
 static cloob_status report(cloob_ctx *ctx, const map_options *o, double share)
 {
@@ -126,7 +129,7 @@ static double find_sigma(const double *d, int64_t k)
 /* The weight of the edge to each neighbour takes the place of its similarity. */
 static void directed_weights(near_row *near, int64_t N, int64_t k)
 {
-    double d[MAP_NEIGHBORS];
+    double d[NEIGHBORS];
     for (int64_t i = 0; i < N; i++, near += k) {
         distances(near, k, d);
         double sigma = find_sigma(d, k);
@@ -157,8 +160,8 @@ static void put_edges(map_graph *g, int64_t *fill, const near_row *near, int64_t
     }
 }
 
-/* Weights as in UMAP: exp(-(d - d_nearest) / sigma) with sigma such that each row's weights sum to log2 k. Release the
- * graph, also after a failure. */
+/* Weights as in UMAP: exp(-(d - d_nearest) / sigma) with sigma such that each row's weights sum to log2 k. The caller
+ * frees the arrays of the graph, also after a failure. */
 static cloob_status map_graph_build(cloob_ctx *ctx, map_graph *g, near_row *near, int64_t N, int64_t k)
 {
     size_t n = (size_t)N, edges = 2 * n * (size_t)k;
@@ -177,8 +180,6 @@ static cloob_status map_graph_build(cloob_ctx *ctx, map_graph *g, near_row *near
     return room ? CLOOB_OK : ctx_no_memory(ctx, edges * 8, "a graph of neighbours");
 }
 
-static void map_graph_release(map_graph *g) { free(g->start), free(g->other), free(g->weight); }
-
 /* ---- layout ---------------------------------------------------------------------------------- */
 
 /* Every vertex moves along its own edges; the other vertices keep their positions of the last epoch. So vertices
@@ -190,7 +191,7 @@ typedef struct layout {
     const map_graph *g;
     const float *old; /* (N, 2) of the last epoch */
     float *now, rate;
-    int64_t epoch, negatives;
+    int64_t epoch;
     uint64_t key; /* of the epoch */
 } layout;
 
@@ -224,11 +225,11 @@ static void move_vertices(void *arg, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         float p[2] = { l->old[2 * i], l->old[2 * i + 1] };
-        uint64_t draw = (uint64_t)g->start[i] * (uint64_t)l->negatives;
+        uint64_t draw = (uint64_t)g->start[i] * NEGATIVES;
         for (int64_t e = g->start[i]; e < g->start[i + 1]; e++) {
             if (!due(g->weight[e], l->epoch)) continue;
             attract(p, l->old + 2 * (int64_t)g->other[e], l->rate);
-            for (int64_t n = 0; n < l->negatives; n++) {
+            for (int n = 0; n < NEGATIVES; n++) {
                 int64_t j = (int64_t)rng_below(l->key, draw++, (uint64_t)g->N);
                 if (j != i) repel(p, l->old + 2 * j, l->rate);
             }
@@ -248,7 +249,7 @@ static cloob_status map_layout(cloob_ctx *ctx, float *xy, const map_graph *g, co
     if (!old) return ctx_no_memory(ctx, bytes, "a map");
     for (int64_t t = 0; t < epochs && status == CLOOB_OK; t++) {
         memcpy(old, xy, bytes);
-        layout l = { g, old, xy, 1 - (float)t / (float)epochs, t, o->negatives, rng_subkey(key, (uint64_t)t) };
+        layout l = { g, old, xy, 1 - (float)t / (float)epochs, t, rng_subkey(key, (uint64_t)t) };
         pool_for(ctx, g->N, 256, move_vertices, &l);
         status = report(ctx, o, 0.5 + 0.5 * (double)(t + 1) / (double)epochs);
     }
@@ -282,12 +283,6 @@ static cloob_status run_steps(cloob_ctx *ctx, float *xy, near_row *near, map_gra
     return map_layout(ctx, xy, g, o);
 }
 
-void map_options_init(map_options *o)
-{
-    if (!o) return;
-    *o = (map_options){ .neighbors = 15, .negatives = 5 };
-}
-
 cloob_status map_make(cloob_ctx *ctx, float *xy, const cloob_matrix *m, const map_options *o)
 {
     API_NEEDS(ctx, xy && m && o);
@@ -295,19 +290,16 @@ cloob_status map_make(cloob_ctx *ctx, float *xy, const cloob_matrix *m, const ma
     unit_rows x;
     map_graph g = { 0 };
     tensor t = TENSOR(m->dtype, (void *)(uintptr_t)m->data, m->rows, m->columns);
-    if (o->neighbors < 1 || o->neighbors > MAP_NEIGHBORS || o->negatives < 0 || o->epochs < 0)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a map needs 1 to %d neighbours and no negative counts",
-                        MAP_NEIGHBORS);
     CLOOB_TRY(rows_of(ctx, &r, &t, m->name ? m->name : "matrix"));
     if (r.N > INT32_MAX)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %lld rows; a map takes at most %d", r.name, (long long)r.N,
                         INT32_MAX);
     CLOOB_TRY(unit_rows_init(ctx, &x, &r));
-    int64_t k = min64(o->neighbors, r.N - 1);
+    int64_t k = min64(NEIGHBORS, r.N - 1);
     size_t bytes = (size_t)(r.N * max64(k, 1)) * sizeof(near_row);
     near_row *near = malloc(bytes);
     cloob_status status = near ? run_steps(ctx, xy, near, &g, &x, k, o) : ctx_no_memory(ctx, bytes, "a map");
-    map_graph_release(&g);
+    free(g.start), free(g.other), free(g.weight);
     free(near);
     unit_rows_release(&x);
     if (status == CLOOB_OK) centre_and_scale(xy, r.N);

@@ -1,11 +1,11 @@
-/* Metrics beyond accuracy: by group and class, average precision, calibration, comparison of two models, neighbours.
+/* Metrics beyond accuracy: by group and class, average precision, neighbours.
  *
  * By group (region, income, hospital) and means over classes are as WILDS defines them. */
 #ifndef EVAL_METRICS_H
 #define EVAL_METRICS_H
 
-#include "cloob/eval.h"
 #include "core/ctx.h"
+#include "eval/evaluate.h"
 
 /* The share of right rows of each group: accuracy and count, (groups). group: (n) from 0 to groups - 1. An empty group
  * has NaN. Returns the smallest share of the groups that have rows, NaN when none has. */
@@ -30,50 +30,6 @@ cloob_status means_over_classes(cloob_ctx *ctx, const int64_t *label, const int6
 cloob_status average_precision(cloob_ctx *ctx, const float *score, const unsigned char *positive, int64_t n, int64_t C,
                                double *ap);
 
-/* Calibration: of the images with a confidence of 80 %, 80 % should be right. */
-
-enum { CALIBRATION_BINS = 100 };
-
-typedef struct calibration_bin {
-    int64_t n;
-    double confidence, accuracy; /* means; 0 in an empty bin */
-} calibration_bin;
-
-typedef struct calibration {
-    int64_t n;
-    int bins;                    /* of equal width over (0, 1] */
-    double ece, mce;             /* gap between confidence and accuracy: mean over images, largest of a bin */
-    double brier;                /* mean (p - correct)^2 of the predicted class */
-    double confidence, accuracy; /* means over all images */
-    calibration_bin bin[CALIBRATION_BINS];
-} calibration;
-
-/* Bin b holds (b/bins, (b+1)/bins], the first one also 0. p: (n) the probability of what was predicted, 0 to 1. */
-cloob_status calibration_measure(cloob_ctx *ctx, const double *p, const unsigned char *right, int64_t n, int bins,
-                                 calibration *out);
-
-/* Two models on the same images: which is right where, and whether the difference could be chance. */
-
-/* McNemar's exact two-sided p: of a_only + b_only images that only one model gets right, each is a fair coin toss.
- * 1 when there are none. */
-double mcnemar_exact(int64_t a_only, int64_t b_only);
-/* The usual approximation with continuity correction, chi-squared with one degree of freedom. */
-double mcnemar_chi2(int64_t a_only, int64_t b_only);
-
-typedef struct paired_result {
-    int64_t n;                             /* images that both have */
-    int64_t left_out;                      /* images that only one of the files has */
-    int64_t both, a_only, b_only, neither; /* images that are right in both, in one, in none */
-    double accuracy_a, accuracy_b, difference;
-    double interval_a[2], interval_b[2], interval_difference[2]; /* bootstrap, images resampled in pairs */
-    double p_exact, p_chi2;                                      /* McNemar's test */
-} paired_result;
-
-/* right_a, right_b: (n). Intervals are percentiles of `resamples` bootstrap samples of the images, drawn by the seed;
- * both models are resampled together. */
-cloob_status paired_compare(cloob_ctx *ctx, const unsigned char *right_a, const unsigned char *right_b, int64_t n,
-                            int64_t resamples, uint64_t seed, double level, paired_result *out);
-
 /* k nearest neighbours by cosine: the class most of them have, and of classes with equal votes the one whose neighbours
  * are more similar in sum. */
 
@@ -91,9 +47,9 @@ char *retrieval_json(const cloob_retrieval *r);
 char *probe_json(const cloob_probe_result *r);
 
 /* reference: an earlier analysis, for example of the first epoch, to compare with; or NULL. */
-char *analysis_json(const cloob_analysis *a, const cloob_analysis *reference);
+char *analysis_json(const embedding_analysis *a, const embedding_analysis *reference);
 /* analysis.json, eigenvalues.tsv and (paired) similarities.tsv in a folder that is made when absent. */
-cloob_status analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+cloob_status analysis_write(cloob_ctx *ctx, const embedding_analysis *a, const embedding_analysis *reference,
                             const char *folder);
 
 #endif

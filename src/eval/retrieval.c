@@ -8,13 +8,35 @@
 #include "core/pool.h"
 #include "eval/rows.h"
 
-enum { LANES = 32 }; /* of a sum in double: a warp's */
+/* Candidates ranked before a query's partner are counted tile by tile.
+ *
+ * Query k is row k of a; its partner is candidate k * step, row k * step of b, or the one that `partner` names.
+ * Similarities are formed in float; what is within RANK_NEAR of the partner's is recomputed in double, always in the
+ * same order of additions, so that equal rows have equal similarities wherever they are formed. Where more than an
+ * eighth of a tile's candidates is that near (a collapse), the near ones count as equal. */
+typedef struct rank_pass {
+    const unit_rows *a, *b;
+    int64_t step;
+    bool both;              /* also ranks every candidate's row; step is 1 and a and b have the same number of rows */
+    double *matched;        /* (rows of a) similarity of query and partner */
+    int64_t *above[2];      /* (rows of a), zeros on entry: candidates before the partner; [1] where both */
+    unsigned char *tied[2]; /* 1 where another candidate is exactly as similar */
+    const int64_t *partner; /* (rows of a) rows of b; -1: no query. NULL: k * step */
+} rank_pass;
+
+/* Float similarities of unit rows are off by 1e-7 or so (rounding errors of D products, which mostly cancel). */
+#define RANK_NEAR 2e-6f
+
+enum { LANES = 32 }; /* independent sums in double of one dot product */
 
 typedef struct ranks {
     const rank_pass *p;
     float *pair;     /* per thread: two rows */
     int32_t *column; /* per thread: two counts per column of a tile */
 } ranks;
+
+/* Which candidate is query k's. */
+static int64_t rank_partner(const rank_pass *p, int64_t k) { return p->partner ? p->partner[k] : k * p->step; }
 
 /* ---- close calls --------------------------------------------------------------------------------- */
 
@@ -126,15 +148,6 @@ static cloob_status ranks_init(cloob_ctx *ctx, ranks *r, const rank_pass *p)
     return ctx_no_memory(ctx, threads * (D + TILE_COLUMNS) * 8, "ranks");
 }
 
-cloob_status ranks_match(cloob_ctx *ctx, const rank_pass *p)
-{
-    ranks r;
-    CLOOB_TRY(ranks_init(ctx, &r, p));
-    pool_for(ctx, p->a->src.N, 256, match_range, &r);
-    free(r.pair), free(r.column);
-    return CLOOB_OK;
-}
-
 /* The largest of row i's similarities to the rows of b that it owns, for rank_pass: partner (rows of a) gets
  * the first of the most similar rows j with owner[j] == i, -1 where there is none. */
 static cloob_status ranks_best(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, const int64_t *owner,
@@ -156,10 +169,11 @@ static cloob_status ranks_best(cloob_ctx *ctx, const unit_rows *a, const unit_ro
     return status;
 }
 
-cloob_status ranks_cpu(cloob_ctx *ctx, const rank_pass *p)
+static cloob_status run_pass(cloob_ctx *ctx, const rank_pass *p)
 {
     ranks r;
     CLOOB_TRY(ranks_init(ctx, &r, p));
+    pool_for(ctx, p->a->src.N, 256, match_range, &r);
     cloob_status status = tiles_run(ctx, p->a, p->b, TILES_ALL, &(tile_visitor){ visit, NULL, &r });
     free(r.pair), free(r.column);
     return status;
@@ -207,15 +221,6 @@ static cloob_status pass_init(cloob_ctx *ctx, rank_pass *p, void **block, int64_
     return CLOOB_OK;
 }
 
-static cloob_status run_pass(cloob_ctx *ctx, device *gpu, const rank_pass *p)
-{
-    CLOOB_TRY(ranks_match(ctx, p));
-    cloob_status status = gpu ? ranks_gpu(ctx, gpu, p) : CLOOB_OK;
-    if (gpu && status != CLOOB_ERR_MEMORY) return status;
-    if (gpu) ctx_log(ctx, CLOOB_LOG_WARN, "%s; ranks are computed on the CPU", cloob_error(ctx));
-    return ranks_cpu(ctx, p);
-}
-
 static void finish(const rank_pass *p, int which, cloob_retrieval_side *side)
 {
     int64_t n = p->a->src.N;
@@ -224,20 +229,19 @@ static void finish(const rank_pass *p, int which, cloob_retrieval_side *side)
     retrieval_summary(side, p->above[which], n);
 }
 
-static cloob_status all_queries(cloob_ctx *ctx, device *gpu, cloob_retrieval *out, const unit_rows *image,
-                                const unit_rows *text)
+static cloob_status all_queries(cloob_ctx *ctx, cloob_retrieval *out, const unit_rows *image, const unit_rows *text)
 {
     void *block;
     rank_pass p = { .a = image, .b = text, .step = 1, .both = true };
     CLOOB_TRY(pass_init(ctx, &p, &block, image->src.N));
-    cloob_status status = run_pass(ctx, gpu, &p);
+    cloob_status status = run_pass(ctx, &p);
     if (status == CLOOB_OK) finish(&p, 0, &out->image_to_text), finish(&p, 1, &out->text_to_image);
     free(block);
     return status;
 }
 
 /* Every step-th row of `from`, n of them, asks among all of `among`. */
-static cloob_status some_queries(cloob_ctx *ctx, device *gpu, cloob_retrieval_side *out, const unit_rows *from,
+static cloob_status some_queries(cloob_ctx *ctx, cloob_retrieval_side *out, const unit_rows *from,
                                  const unit_rows *among, int64_t step, int64_t n)
 {
     void *block = NULL;
@@ -247,7 +251,7 @@ static cloob_status some_queries(cloob_ctx *ctx, device *gpu, cloob_retrieval_si
     CLOOB_TRY(unit_rows_init(ctx, &asking, &some));
     rank_pass p = { .a = &asking, .b = among, .step = step };
     cloob_status status = pass_init(ctx, &p, &block, n);
-    if (status == CLOOB_OK) status = run_pass(ctx, gpu, &p);
+    if (status == CLOOB_OK) status = run_pass(ctx, &p);
     if (status == CLOOB_OK) finish(&p, 0, out);
     free(block);
     unit_rows_release(&asking);
@@ -255,16 +259,16 @@ static cloob_status some_queries(cloob_ctx *ctx, device *gpu, cloob_retrieval_si
 }
 
 cloob_status retrieval_run(cloob_ctx *ctx, cloob_retrieval *out, const unit_rows *image, const unit_rows *text,
-                           int64_t queries, device *gpu)
+                           int64_t queries)
 {
     int64_t N = image->src.N, step = queries > 0 && queries < N ? N / queries : 1;
     CLOOB_TRY(unit_rows_match(ctx, image, text));
     out->pairs = out->images = out->texts = N;
     out->queries = queries > 0 && queries < N ? queries : N;
     out->scaled = image->scaled + text->scaled;
-    if (out->queries == N) return all_queries(ctx, gpu, out, image, text);
-    CLOOB_TRY(some_queries(ctx, gpu, &out->image_to_text, image, text, step, queries));
-    return some_queries(ctx, gpu, &out->text_to_image, text, image, step, queries);
+    if (out->queries == N) return all_queries(ctx, out, image, text);
+    CLOOB_TRY(some_queries(ctx, &out->image_to_text, image, text, step, queries));
+    return some_queries(ctx, &out->text_to_image, text, image, step, queries);
 }
 
 /* ---- several captions per image ------------------------------------------------------------------ */
@@ -289,7 +293,7 @@ static cloob_status owned_side(cloob_ctx *ctx, cloob_retrieval_side *out, const 
     rank_pass p = { .a = from, .b = among, .partner = partner };
     int64_t n = 0;
     CLOOB_TRY(pass_init(ctx, &p, &block, from->src.N));
-    cloob_status status = run_pass(ctx, NULL, &p);
+    cloob_status status = run_pass(ctx, &p);
     out->tied = 0;
     for (int64_t i = 0; i < from->src.N && status == CLOOB_OK; i++)
         if (partner[i] >= 0) p.above[0][n++] = p.above[0][i] + 1, out->tied += p.tied[0][i];

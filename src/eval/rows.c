@@ -1,4 +1,4 @@
-/* Blocks of rows in any floating type, tiles of their similarities, and the device that computes. */
+/* Blocks of rows in any floating type and tiles of their similarities. */
 #include "eval/rows.h"
 
 #include <math.h>
@@ -36,48 +36,17 @@ rows rows_every(const rows *r, int64_t step, int64_t first)
 
 /* ---- conversion ---------------------------------------------------------------------------------- */
 
-static void from_bf16(float *out, const unsigned char *in, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        uint16_t half;
-        memcpy(&half, in + 2 * i, 2);
-        uint32_t bits = (uint32_t)half << 16;
-        memcpy(&out[i], &bits, 4);
-    }
-}
-
-/* Exponent and fraction move into place and are scaled by 2^112, which is right for subnormals too; infinity
- * and NaN keep the largest exponent. No branch, so that the compiler can use vectors. */
-static void from_f16(float *out, const unsigned char *in, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        uint16_t half;
-        memcpy(&half, in + 2 * i, 2);
-        uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = (uint32_t)(half & 0x7FFF) << 13, bits;
-        float scaled;
-        memcpy(&scaled, &rest, 4);
-        scaled *= 0x1p112f;
-        memcpy(&bits, &scaled, 4);
-        bits = sign | (rest >= 0x0F800000u ? 0x7F800000u | rest : bits);
-        memcpy(&out[i], &bits, 4);
-    }
-}
-
-static void from_f64(float *out, const unsigned char *in, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        double x;
-        memcpy(&x, in + 8 * i, 8);
-        out[i] = (float)x;
-    }
-}
-
+/* `in` may not be aligned. */
 static void convert(float *out, cloob_dtype dtype, const unsigned char *in, int64_t n)
 {
-    if (dtype == CLOOB_BF16) from_bf16(out, in, n);
-    else if (dtype == CLOOB_F16) from_f16(out, in, n);
-    else if (dtype == CLOOB_F64) from_f64(out, in, n);
-    else memcpy(out, in, (size_t)n * sizeof *out);
+    uint16_t half;
+    double wide;
+    if (dtype == CLOOB_F32) memcpy(out, in, (size_t)n * sizeof *out);
+    else if (dtype == CLOOB_F64)
+        for (int64_t i = 0; i < n; i++) memcpy(&wide, in + 8 * i, 8), out[i] = (float)wide;
+    else
+        for (int64_t i = 0; i < n; i++)
+            memcpy(&half, in + 2 * i, 2), out[i] = dtype == CLOOB_BF16 ? bf16_to_float(half) : f16_to_float(half);
 }
 
 const float *rows_read(const rows *r, int64_t begin, int64_t n, float *scratch)
@@ -341,20 +310,4 @@ cloob_status nearest_rows(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b
     cloob_status status = tiles_run(ctx, a, b, TILES_ALL, &(tile_visitor){ offer_tile, sort_rows, &s });
     free(s.found);
     return status;
-}
-
-/* ---- the device ------------------------------------------------------------------------------ */
-
-static const double WORTH_A_GPU = 2e11; /* a second of two cores; a GPU takes as long to start */
-
-cloob_status eval_device_open(cloob_ctx *ctx, const char *name, double flops, device **out)
-{
-    *out = NULL;
-    if (!name || strcmp(name, "cpu") == 0 || strcmp(name, "ref") == 0) return CLOOB_OK;
-    if (strcmp(name, "auto") == 0 && (flops < WORTH_A_GPU || device_cuda_count() == 0)) return CLOOB_OK;
-    CLOOB_TRY(device_open(ctx, name, out));
-    if ((*out)->backend == BACKEND_CUDA) return CLOOB_OK;
-    device_close(*out);
-    *out = NULL;
-    return CLOOB_OK;
 }

@@ -12,7 +12,6 @@
 #define EVAL_ROWS_H
 
 #include "eval/nearest.h"
-#include "tensor/device.h"
 #include "tensor/tensor.h"
 
 typedef struct rows {
@@ -90,12 +89,5 @@ cloob_status tiles_run(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, t
 /* The k rows of b that are most similar to each row of a, most similar first, equal ones by index: best (rows of a, k).
  * Where a is b a row is not its own neighbour. k is at most the number of candidates. */
 cloob_status nearest_rows(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, int64_t k, near_row *best);
-
-/* ---- device -------------------------------------------------------------------------------------- */
-
-/* *out is a GPU, or NULL for the CPU. name: NULL, "cpu" and "ref" are the CPU; "auto" takes a GPU where there
- * is one and the work (floating point operations) outweighs starting it; "cuda" and "cuda:1" take it or fail.
- * The caller closes it. */
-cloob_status eval_device_open(cloob_ctx *ctx, const char *name, double flops, device **out);
 
 #endif

@@ -112,6 +112,14 @@ void zeroshot_scores(cloob_ctx *ctx, const zeroshot *z, const float *image, int6
     cpu_sgemm(ctx, false, true, n, z->C, z->D, 1, image, z->D, z->weight, z->D, 0, score, z->C);
 }
 
+void zeroshot_softmax(float *score, int64_t C, double scale)
+{
+    double max = score[0], sum = 0;
+    for (int64_t i = 1; i < C; i++) max = score[i] > max ? score[i] : max;
+    for (int64_t i = 0; i < C; i++) sum += exp(scale * ((double)score[i] - max));
+    for (int64_t i = 0; i < C; i++) score[i] = (float)(exp(scale * ((double)score[i] - max)) / sum);
+}
+
 cloob_status zeroshot_add(cloob_ctx *ctx, zeroshot *z, const float *image, const int64_t *label, int64_t n,
                           int64_t first)
 {

@@ -37,6 +37,8 @@ cloob_status zeroshot_group(cloob_ctx *ctx, zeroshot *z, const int64_t *group, i
 
 /* The cosines of n images of unit length with every class: score (n, C). */
 void zeroshot_scores(cloob_ctx *ctx, const zeroshot *z, const float *image, int64_t n, float *score);
+/* score (C) becomes the softmax of scale * score. */
+void zeroshot_softmax(float *score, int64_t C, double scale);
 
 /* Counts n images (n, D), any length, with labels from 0 to answers - 1; `score` has (n, answers) afterwards. A label
  * out of range or a row that is zero or not finite is refused, naming it (rows counted from `first`), and nothing of

@@ -147,17 +147,6 @@ static void log_preparation(const exec *e, const double *seconds)
                     seconds[op]);
 }
 
-/* What no call reads any more is not written either. */
-static void leave_out(exec *e, value_id v)
-{
-    for (int i = 0; i < e->ops * OP_INPUTS; i++)
-        if (value_in(&e->args[i / OP_INPUTS].in[i % OP_INPUTS]) == v) return;
-    for (int i = 0; i < e->ops * OP_OUTPUTS; i++) {
-        tensor *t = &e->args[i / OP_OUTPUTS].out[i % OP_OUTPUTS];
-        if (value_in(t) == v) *t = ABSENT;
-    }
-}
-
 /* A kernel prepares with shapes and layouts but without addresses. */
 static cloob_status prepare_op(exec *e, op_args *a)
 {
@@ -170,12 +159,6 @@ static cloob_status prepare_op(exec *e, op_args *a)
     if (kernel->prepare) CLOOB_TRY(kernel->prepare(&e->env, &bare));
     a->scratch_bytes = bare.scratch_bytes;
     a->state = bare.state;
-    for (int k = 0; k < OP_INPUTS; k++) {
-        value_id v = value_in(&a->in[k]);
-        if (bare.in[k].ndim >= 0 || v == NO_VALUE) continue;
-        a->in[k] = ABSENT;
-        leave_out(e, v);
-    }
     return CLOOB_OK;
 }
 
@@ -536,27 +519,6 @@ cloob_status exec_recompute_forward(exec *e)
 }
 
 cloob_status exec_backward(exec *e) { return run_range(e, e->forward_calls, e->calls); }
-
-/* Members of groups multiply in 16 bits and have none, whether a kernel claims them or not. */
-static bool has_history(const exec *e, int i) { return !e->group[i] && kernel_of(e, &e->args[i])->history; }
-
-int64_t exec_history_count(const exec *e)
-{
-    int64_t n = 0;
-    for (int i = 0; i < e->ops; i++)
-        if (has_history(e, i)) n += OP_HISTORY;
-    return n;
-}
-
-cloob_status exec_history(exec *e, float *numbers, bool set)
-{
-    for (int i = 0; i < e->ops; i++) {
-        if (!has_history(e, i)) continue;
-        CLOOB_TRY(kernel_of(e, &e->args[i])->history(&e->env, &e->args[i], numbers, set));
-        numbers += OP_HISTORY;
-    }
-    return CLOOB_OK;
-}
 
 const tensor *exec_tensor(const exec *e, const char *name)
 {

@@ -55,11 +55,6 @@ cloob_status exec_backward(exec *e);
 /* The forward pass without touching running statistics: the second of two passes over one batch. */
 cloob_status exec_recompute_forward(exec *e);
 
-/* What kernels remember from run to run (op_kernel.history), in the order of the calls: how many numbers; reads them
- * between runs, or with `set` puts them in place. */
-int64_t exec_history_count(const exec *e);
-cloob_status exec_history(exec *e, float *numbers, bool set);
-
 /* An input or kept value by name, with its device pointer; NULL when absent. */
 const tensor *exec_tensor(const exec *e, const char *name);
 exec_memory exec_memory_of(const exec *e);

@@ -269,7 +269,7 @@ static void fuse_bwd_apply(graph *g, int i)
     fuse_last_dw(g, i);
 }
 
-/* ---- linear layers: bias gradients with dy, biases and 8-bit copies with a factor ---------------- */
+/* ---- linear layers: bias gradients with dy, biases with the activation ---------------- */
 
 /* The bias gradient of a linear layer: sums over the rows of dy, taken by the op that writes dy. */
 static void fuse_bias_sums(graph *g, int i)
@@ -307,27 +307,6 @@ static void fuse_act_bias(graph *g, int i)
     g->node[at].in[2] = NO_VALUE;
 }
 
-/* Whether an op writes 8-bit copies in the format that its reader takes. */
-static bool rounds(op_id op, op_id reader)
-{
-    if (reader == OP_LINEAR) return op == OP_ACT || op == OP_LAYERNORM;
-    return op == OP_ACT_BWD || op == OP_LAYERNORM_BWD || op == OP_ATTENTION_BWD;
-}
-
-/* The 8-bit copy of a GEMM's left factor: written by the op that writes the factor. */
-static void fuse_rounding(graph *g, int i)
-{
-    value_id x = g->node[i].in[0];
-    op_fp8 fp8 = g->node[i].attr.fp8;
-    int at =
-        fp8 == OP_FP8_NEVER || op_fp8_by_rows(fp8) || g->value[x].t.dtype != CLOOB_BF16 ? -1 : graph_producer(g, x);
-    if (at < 0 || g->node[at].out[0] != x || !rounds(g->node[at].op, g->node[i].op)) return;
-    tensor copy = { .dtype = CLOOB_U8, .ndim = 1, .dim = { tensor_count(&g->value[x].t) + OP_ROUNDED_TAIL } };
-    value_id *rounded = &g->node[at].out[OP_ROUNDED_OUT];
-    if (*rounded == NO_VALUE) *rounded = graph_value(g, copy, VALUE_TEMP);
-    g->node[i].in[OP_ROUNDED_IN] = *rounded;
-}
-
 /* ---- after these, the MLP's GEMMs with the activation between them ------------------------------- */
 
 /* The activation of v in the same pass, forward or backward, as node i; -1: none. */
@@ -342,8 +321,8 @@ static int act_of(const graph *g, int i, value_id v)
 /* A GEMM in 16 bits with nothing else inside, whose result has whole strips of columns and whole stages of depth. */
 static bool is_plain(const graph *g, const node *n, int64_t columns, int64_t depth)
 {
-    return !n->attr.transposed && n->attr.fp8 == OP_FP8_NEVER && n->in[OP_ROUNDED_IN] == NO_VALUE &&
-           g->value[n->in[1]].t.dtype == CLOOB_BF16 && columns % 256 == 0 && depth % 64 == 0;
+    return !n->attr.transposed && n->attr.fp8 == OP_FP8_NEVER && g->value[n->in[1]].t.dtype == CLOOB_BF16 &&
+           columns % 256 == 0 && depth % 64 == 0;
 }
 
 static void fuse_linear_act(graph *g, int i)
@@ -353,7 +332,7 @@ static void fuse_linear_act(graph *g, int i)
     const tensor *w = &g->value[linear->in[1]].t;
     int at = act_of(g, i, pre);
     if (at < 0 || linear->in[2] != NO_VALUE || linear->in[3] != NO_VALUE || g->value[pre].keep ||
-        !is_plain(g, linear, w->dim[0], w->dim[1]) || g->node[at].out[OP_ROUNDED_OUT] != NO_VALUE)
+        !is_plain(g, linear, w->dim[0], w->dim[1]))
         return;
     fuse_behind(g, i, at);
 }
@@ -363,9 +342,7 @@ static void fuse_dx_act(graph *g, int i)
     const node *act = &g->node[i];
     value_id dy = act->in[0];
     int at = g->value[dy].keep ? -1 : graph_producer(g, dy);
-    if (at < 0 || g->node[at].op != OP_LINEAR_DX || fuse_readers(g, dy) != 1 || act->out[0] == NO_VALUE ||
-        act->out[OP_ROUNDED_OUT] != NO_VALUE)
-        return;
+    if (at < 0 || g->node[at].op != OP_LINEAR_DX || fuse_readers(g, dy) != 1 || act->out[0] == NO_VALUE) return;
     const node *dx = &g->node[at];
     const tensor *w = &g->value[dx->in[1]].t;
     /* at the activation: behind the weight's gradient, which may be the last to read the activation */
@@ -382,8 +359,6 @@ void graph_fuse_gemm(graph *g)
         case OP_BN_APPLY: fuse_shortcut(g, i); break;
         case OP_LINEAR_DW: fuse_bias_sums(g, i); break;
         case OP_ACT: fuse_act_bias(g, i); break;
-        case OP_LINEAR:
-        case OP_LINEAR_DX: fuse_rounding(g, i); break;
         default: break;
         }
     }

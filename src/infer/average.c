@@ -1,20 +1,10 @@
 /* Averages of weights: interpolation between two models of one shape, and means of several (model soups). */
 #include <string.h>
 
-#include "cloob/convert.h"
-#include "core/needs.h"
+#include "infer/model_file.h"
 #include "model/interchange.h"
 
 enum { BLOCK = 4096 };
-
-static cloob_status read_weights(cloob_ctx *ctx, const char *path, weights *w)
-{
-    interchange_options o = { 0 };
-    interchange_report report;
-    cloob_status status = interchange_read(ctx, path, &o, w, &report);
-    interchange_report_release(&report);
-    return status;
-}
 
 /* sum += scale * t, in double. */
 static void add_scaled(double *sum, const tensor *t, double scale)
@@ -83,18 +73,21 @@ static cloob_status average(cloob_ctx *ctx, weights *w, int64_t models, const ch
     return interchange_write(ctx, out, FORMAT_NATIVE, &w[0]);
 }
 
-cloob_status cloob_average(cloob_ctx *ctx, const char *const *path, int64_t models, double alpha, const char *out)
+cloob_status average_weights(cloob_ctx *ctx, const char *const *path, int64_t models, double alpha, const char *out)
 {
-    weights w[CLOOB_AVERAGE_MODELS];
+    weights w[AVERAGE_MODELS];
     int64_t read = 0;
     cloob_status status = CLOOB_OK;
-    API_NEEDS(ctx, path && out);
-    if (models < 2 || models > CLOOB_AVERAGE_MODELS)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an average takes 2 to %d models, not %lld", CLOOB_AVERAGE_MODELS,
+    if (models < 2 || models > AVERAGE_MODELS)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an average takes 2 to %d models, not %lld", AVERAGE_MODELS,
                         (long long)models);
     if (alpha < 0) alpha = (double)(models - 1) / (double)models;
     if (!(alpha <= 1)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`alpha` must be between 0 and 1");
-    for (; read < models && status == CLOOB_OK; read++) status = read_weights(ctx, path[read], &w[read]);
+    for (; read < models && status == CLOOB_OK; read++) {
+        interchange_report report;
+        status = interchange_read(ctx, path[read], &(interchange_options){ 0 }, &w[read], &report);
+        interchange_report_release(&report);
+    }
     if (status == CLOOB_OK) status = average(ctx, w, models, path, alpha, out);
     else read--; /* a failed read leaves nothing to release */
     for (int64_t i = 0; i < read; i++) weights_release(&w[i]);

@@ -141,13 +141,10 @@ cloob_status class_names_as_prompts(cloob_ctx *ctx, const dataset *d, arena *a, 
 
 typedef struct map_reader {
     cloob_ctx *ctx;
-    arena *memory;
     const char *path;
     const dataset *d;
     const prompt_set *all;
-    int64_t *folder_of; /* (classes of `all`) the folder of the data that claims a class; -1: none */
-    int64_t *twin;      /* (classes of the data) the first folder with the same classes */
-    int64_t *claims;    /* (classes of the data) how many classes its line names; 0: it has none */
+    bool *is; /* (folders of the data, classes of `all`) whether the line of a folder names a class */
 } map_reader;
 
 static int64_t find_folder(const dataset *d, const char *name)
@@ -167,19 +164,13 @@ static cloob_status find_class(const map_reader *r, const char *name, int64_t li
                     (long long)r->all->class_count, r->all->name);
 }
 
-/* Two folders that share a class must have the same classes; check_folders compares their number. */
-static cloob_status claim(map_reader *r, int64_t folder, const char *list, int64_t line)
+/* "a|b" */
+static cloob_status claim(map_reader *r, int64_t folder, char *list, int64_t line)
 {
-    char *copy = arena_string(r->memory, list);
-    if (!copy) return ctx_no_memory(r->ctx, strlen(list), r->path);
-    for (char *part; (part = strsep(&copy, "|"));) {
-        int64_t c, *owner;
-        part += strspn(part, " ");
-        CLOOB_TRY(find_class(r, part, line, &c));
-        owner = &r->folder_of[c];
-        if (*owner < 0) *owner = folder;
-        else if (*owner != folder) r->twin[folder] = *owner;
-        r->claims[folder]++;
+    for (char *part; (part = strsep(&list, "|"));) {
+        int64_t c;
+        CLOOB_TRY(find_class(r, part + strspn(part, " "), line, &c));
+        r->is[folder * r->all->class_count + c] = true;
     }
     return CLOOB_OK;
 }
@@ -198,71 +189,68 @@ static cloob_status take_line(map_reader *r, char *text, int64_t line, int64_t *
     return folder < 0 ? CLOOB_OK : claim(r, folder, mark ? mark + strspn(mark, " ") : number, line);
 }
 
-static int64_t owned(const map_reader *r, int64_t folder)
+/* The first folder with the same classes as folder i, or i. Refused: a folder without a class, and one that shares some
+ * of its classes with another. */
+static cloob_status find_twin(const map_reader *r, int64_t i, int64_t *twin)
 {
-    int64_t n = 0;
-    for (int64_t c = 0; c < r->all->class_count; c++) n += r->folder_of[c] == folder;
-    return n;
-}
-
-/* Folders that share classes share all of them: the second owns none, and names as many as the first owns. */
-static cloob_status check_folders(const map_reader *r)
-{
-    int64_t n = dataset_class_count(r->d);
-    for (int64_t i = 0; i < n; i++) {
-        if (!r->claims[i])
-            return ctx_fail(r->ctx, CLOOB_ERR_ARGUMENT, "%s: does not say which class the folder \"%s\" is", r->path,
-                            dataset_class_name(r->d, i));
-        if (r->twin[i] >= 0 && (owned(r, i) || owned(r, r->twin[i]) != r->claims[i]))
-            return ctx_fail(r->ctx, CLOOB_ERR_ARGUMENT, "%s: \"%s\" and \"%s\" share a part of their classes only",
-                            r->path, dataset_class_name(r->d, i), dataset_class_name(r->d, r->twin[i]));
+    int64_t C = r->all->class_count;
+    const bool *own = r->is + i * C;
+    if (!memchr(own, true, (size_t)C))
+        return ctx_fail(r->ctx, CLOOB_ERR_ARGUMENT, "%s: does not say which class the folder \"%s\" is", r->path,
+                        dataset_class_name(r->d, i));
+    for (*twin = 0; *twin < i; ++*twin) {
+        const bool *other = r->is + *twin * C;
+        if (memcmp(own, other, (size_t)C) == 0) return CLOOB_OK;
+        for (int64_t c = 0; c < C; c++)
+            if (own[c] && other[c])
+                return ctx_fail(r->ctx, CLOOB_ERR_ARGUMENT, "%s: \"%s\" and \"%s\" share a part of their classes only",
+                                r->path, dataset_class_name(r->d, i), dataset_class_name(r->d, *twin));
     }
     return CLOOB_OK;
 }
 
-static cloob_status fill(const map_reader *r, class_map *out)
+static cloob_status fill(const map_reader *r, arena *a, class_map *out)
 {
-    int64_t n = dataset_class_count(r->d), C = r->all->class_count, used = 0;
+    int64_t n = dataset_class_count(r->d), C = r->all->class_count, twin = 0;
     *out = (class_map){ .set = *r->all };
-    out->class_of = arena_push(r->memory, (size_t)n * sizeof *out->class_of);
-    out->shown = arena_push(r->memory, (size_t)n * sizeof *out->shown);
-    out->group = arena_push(r->memory, (size_t)C * sizeof *out->group);
-    out->set.classes = arena_push(r->memory, (size_t)C * sizeof *out->set.classes);
+    out->class_of = arena_push(a, (size_t)n * sizeof *out->class_of);
+    out->shown = arena_push(a, (size_t)n * sizeof *out->shown);
+    out->group = arena_push(a, (size_t)C * sizeof *out->group);
+    out->set.classes = arena_push(a, (size_t)C * sizeof *out->set.classes);
     if (!out->class_of || !out->shown || !out->group || !out->set.classes)
         return ctx_no_memory(r->ctx, (size_t)C * sizeof *out->group, "classes");
-    for (int64_t i = 0; i < n; i++)
-        if (r->twin[i] < 0) out->class_of[i] = out->answers, out->shown[out->answers++] = -1;
-    for (int64_t i = 0; i < n; i++)
-        if (r->twin[i] >= 0) out->class_of[i] = out->class_of[r->twin[i]];
+    for (int64_t i = 0; i < n; i++) {
+        CLOOB_TRY(find_twin(r, i, &twin));
+        out->class_of[i] = twin < i ? out->class_of[twin] : out->answers;
+        if (twin == i) out->shown[out->answers++] = -1;
+    }
+    out->set.class_count = 0;
     for (int64_t c = 0; c < C; c++) {
-        if (r->folder_of[c] < 0) continue;
-        int64_t answer = out->class_of[r->folder_of[c]];
+        int64_t folder = 0, used = out->set.class_count;
+        while (folder < n && !r->is[folder * C + c]) folder++;
+        if (folder == n) continue;
+        int64_t answer = out->class_of[folder];
         if (out->shown[answer] < 0) out->shown[answer] = used;
         out->group[used] = answer;
-        out->set.classes[used++] = r->all->classes[c];
+        out->set.classes[used] = r->all->classes[c];
+        out->set.class_count++;
     }
-    out->set.class_count = used;
     return CLOOB_OK;
 }
 
 cloob_status class_map_read(cloob_ctx *ctx, arena *a, const char *path, const dataset *d, const prompt_set *all,
                             class_map *out)
 {
-    int64_t n = dataset_class_count(d), line = 1, ordinal = 0;
+    int64_t line = 1, ordinal = 0;
+    size_t bytes = (size_t)(dataset_class_count(d) * all->class_count);
     file_bytes b;
-    map_reader r = { .ctx = ctx, .memory = a, .path = path, .d = d, .all = all };
-    r.folder_of = arena_push(a, (size_t)all->class_count * sizeof *r.folder_of);
-    r.twin = arena_push(a, (size_t)(n + 1) * sizeof *r.twin);
-    r.claims = arena_push(a, (size_t)(n + 1) * sizeof *r.claims);
-    if (!r.folder_of || !r.twin || !r.claims) return ctx_no_memory(ctx, (size_t)n * sizeof *r.twin, "classes");
-    for (int64_t c = 0; c < all->class_count; c++) r.folder_of[c] = -1;
-    for (int64_t i = 0; i < n; i++) r.twin[i] = -1, r.claims[i] = 0;
+    map_reader r = { ctx, path, d, all, arena_push(a, bytes) };
+    if (!r.is) return ctx_no_memory(ctx, bytes, "classes");
     CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &b));
     cloob_status status = CLOOB_OK;
     char *rest = b.data;
     for (char *text; status == CLOOB_OK && (text = strsep(&rest, "\n")); line++)
         status = take_line(&r, text, line, &ordinal);
     file_bytes_release(&b);
-    if (status == CLOOB_OK) status = check_folders(&r);
-    return status == CLOOB_OK ? fill(&r, out) : status;
+    return status == CLOOB_OK ? fill(&r, a, out) : status;
 }

@@ -20,25 +20,25 @@ void cloob_convert_options_init_size(cloob_convert_options *o, size_t size)
 static cloob_weight_format resolve_format(cloob_weight_format to, const char *out)
 {
     if (to != CLOOB_WEIGHTS_AUTO) return to;
-    if (text_ends_with(out, ".onnx")) return CLOOB_WEIGHTS_ONNX;
     return text_ends_with(out, ".pt") || text_ends_with(out, ".pth") || text_ends_with(out, ".bin")
                ? CLOOB_WEIGHTS_OPENAI
                : CLOOB_WEIGHTS_NATIVE;
 }
 
 /* Other programs would take a file with such an ending for their own format. */
-static cloob_status refuse_ending(cloob_ctx *ctx, cloob_weight_format to, const char *out)
+static cloob_status refuse_ending(cloob_ctx *ctx, const char *out)
 {
     static const char *const endings[] = { ".gguf", ".ggml",   ".engine",  ".plan",     ".pb",
                                            ".h5",   ".tflite", ".mlmodel", ".mlpackage" };
-    if (text_ends_with(out, ".onnx") != (to == CLOOB_WEIGHTS_ONNX))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: ONNX files end in .onnx, and no others do", out);
+    if (text_ends_with(out, ".onnx"))
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "%s: ONNX files are not written; convert --to hf or --to open_clip and export from there", out);
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
         if (text_ends_with(out, endings[i]))
             return ctx_fail(
                 ctx, CLOOB_ERR_UNSUPPORTED,
                 "%s: %s files are not written; there are .safetensors (ours), .pt (OpenAI's and the authors' "
-                "names), .onnx, and folders for Hugging Face and open_clip",
+                "names), and folders for Hugging Face and open_clip",
                 out, endings[i]);
     return CLOOB_OK;
 }
@@ -165,10 +165,7 @@ static cloob_status parse_dtype(cloob_ctx *ctx, const char *name, cloob_dtype *o
     if (strcmp(name, "f32") == 0) *out = CLOOB_F32;
     else if (strcmp(name, "bf16") == 0) *out = CLOOB_BF16;
     else if (strcmp(name, "f16") == 0) *out = CLOOB_F16;
-    else if (strcmp(name, "int8") == 0) *out = CLOOB_I8;
-    else
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "type \"%.60s\" is not known; there are f32, bf16, f16 and int8",
-                        name);
+    else return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "type \"%.60s\" is not known; there are f32, bf16 and f16", name);
     return CLOOB_OK;
 }
 
@@ -177,8 +174,6 @@ static cloob_status change_dtype(cloob_ctx *ctx, const char *name, weights *w)
 {
     cloob_dtype type = CLOOB_F32;
     CLOOB_TRY(parse_dtype(ctx, name, &type));
-    CLOOB_TRY(int8_expand(ctx, w));
-    if (type == CLOOB_I8) return int8_quantise(ctx, w);
     for (int64_t i = 0; i < w->count; i++) {
         tensor *t = &w->entry[i].t, from = *t;
         if (!dtype_is_float(t->dtype) || t->dtype == type || t->ndim < 2) continue;
@@ -230,22 +225,6 @@ static cloob_status stretch_positions(cloob_ctx *ctx, weights *w, int64_t contex
     return model_config_check(ctx, &w->config);
 }
 
-/* ---- ONNX ---------------------------------------------------------------------------------------- */
-
-/* NAME.onnx is NAME.image.onnx and NAME.text.onnx. */
-static cloob_status write_onnx(cloob_ctx *ctx, const char *out, const weights *w)
-{
-    size_t stem = strlen(out) - strlen(".onnx"), bytes = stem + sizeof ".image.onnx";
-    char *path = malloc(bytes);
-    if (!path) return ctx_no_memory(ctx, bytes, out);
-    snprintf(path, bytes, "%.*s.image.onnx", (int)stem, out);
-    cloob_status status = onnx_write(ctx, path, w, false);
-    snprintf(path, bytes, "%.*s.text.onnx", (int)stem, out);
-    if (status == CLOOB_OK) status = onnx_write(ctx, path, w, true);
-    free(path);
-    return status;
-}
-
 /* ---- converting ---------------------------------------------------------------------------------- */
 
 /* open_clip has CLIP's merges; any other tokenizer is in the folder. */
@@ -273,17 +252,13 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
         io.act = &act;
     }
     cloob_status status = interchange_read(ctx, in, &io, &w, &found);
-    if (status == CLOOB_OK && o->context) status = int8_expand(ctx, &w);
     if (status == CLOOB_OK && o->context) status = stretch_positions(ctx, &w, o->context);
-    if (status == CLOOB_OK && o->dtype && strcmp(o->dtype, "int8") == 0 && out && r->to != CLOOB_WEIGHTS_NATIVE)
-        status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: 8-bit weights are kept in our own format alone", out);
     if (status == CLOOB_OK && o->dtype) status = change_dtype(ctx, o->dtype, &w);
     if (status == CLOOB_OK) status = report_weights(ctx, &w, &found.a, r);
     if (status == CLOOB_OK && out) status = store_vocab(ctx, in, out, o->vocab, r->to, &w, &t);
-    if (status == CLOOB_OK && out && r->to == CLOOB_WEIGHTS_ONNX) status = write_onnx(ctx, out, &w);
-    else if (status == CLOOB_OK && out) status = interchange_write(ctx, out, inner_format(r->to), &w);
+    if (status == CLOOB_OK && out) status = interchange_write(ctx, out, inner_format(r->to), &w);
     if (status == CLOOB_OK && t && exports_vocab(r->to, &w)) status = tokenizer_export(ctx, t, out, w.config.context);
-    tokenizer_close(t);
+    cloob_tokenizer_close(t);
     weights_release(&w);
     cloob_status handed = hand_over(ctx, &found, r);
     return status != CLOOB_OK ? status : handed;
@@ -298,7 +273,7 @@ cloob_status cloob_convert(cloob_ctx *ctx, const char *in, const char *out, cons
     OPTIONS_READ(ctx, cloob_convert_options, o);
     cloob_convert_report *report = r ? r : &own;
     *report = (cloob_convert_report){ .to = resolve_format(o->to, out) };
-    cloob_status status = refuse_ending(ctx, report->to, out);
+    cloob_status status = refuse_ending(ctx, out);
     if (status == CLOOB_OK) status = convert(ctx, in, out, o, report);
     if (!r) cloob_convert_report_release(&own);
     return status;

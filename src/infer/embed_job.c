@@ -1,6 +1,7 @@
 /* Sources of embeddings, and the file or memory that their rows go to. */
 #include "infer/embed_job.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,26 +171,20 @@ static cloob_status open_data(cloob_ctx *ctx, embed_run *r)
     return announce(ctx, r, EMBED_TEXT, r->job->all_captions ? r->captions : n);
 }
 
-static cloob_status open_images(cloob_ctx *ctx, embed_run *r)
+/* `images` F32 (N, 3, S, S), `tokens` I32 or I64 (N, context): announces them, or refuses another type or shape. */
+static cloob_status open_tensor(cloob_ctx *ctx, embed_run *r, embed_part part, const st_entry *e)
 {
-    const tensor *t = &r->images->t;
-    int64_t S = r->m->view.size;
-    char shape[SHAPE_TEXT];
-    if (t->dtype != CLOOB_F32 || t->ndim != 4 || t->dim[1] != 3 || t->dim[2] != S || t->dim[3] != S)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: images is %s %s, the model wants F32 (N, 3, %lld, %lld)",
-                        r->job->tensors, dtype_name(t->dtype), tensor_shape_text(t, shape), (long long)S, (long long)S);
-    return announce(ctx, r, EMBED_IMAGE, t->dim[0]);
-}
-
-static cloob_status open_tokens(cloob_ctx *ctx, embed_run *r)
-{
-    const tensor *t = &r->tokens->t;
-    int64_t T = encoder_config(r->m->enc)->context;
-    char shape[SHAPE_TEXT];
-    if ((t->dtype != CLOOB_I32 && t->dtype != CLOOB_I64) || t->ndim != 2 || t->dim[1] != T)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: tokens is %s %s, the model wants I32 or I64 (N, %lld)",
-                        r->job->tensors, dtype_name(t->dtype), tensor_shape_text(t, shape), (long long)T);
-    return announce(ctx, r, EMBED_TEXT, t->dim[0]);
+    const tensor *t = &e->t;
+    int64_t S = r->m->view.size, T = encoder_config(r->m->enc)->context;
+    char shape[SHAPE_TEXT], wanted[80];
+    bool text = part == EMBED_TEXT,
+         fits = text ? (t->dtype == CLOOB_I32 || t->dtype == CLOOB_I64) && t->ndim == 2 && t->dim[1] == T
+                     : t->dtype == CLOOB_F32 && t->ndim == 4 && t->dim[1] == 3 && t->dim[2] == S && t->dim[3] == S;
+    if (fits) return announce(ctx, r, part, t->dim[0]);
+    if (text) snprintf(wanted, sizeof wanted, "I32 or I64 (N, %lld)", (long long)T);
+    else snprintf(wanted, sizeof wanted, "F32 (N, 3, %lld, %lld)", (long long)S, (long long)S);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is %s %s, the model wants %s", r->job->tensors, e->name,
+                    dtype_name(t->dtype), tensor_shape_text(t, shape), wanted);
 }
 
 static cloob_status open_tensors(cloob_ctx *ctx, embed_run *r)
@@ -199,8 +194,8 @@ static cloob_status open_tensors(cloob_ctx *ctx, embed_run *r)
     r->tokens = st_find(&r->tensors, "tokens");
     if (!r->images && !r->tokens)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has neither images nor tokens", r->job->tensors);
-    if (r->images) CLOOB_TRY(open_images(ctx, r));
-    return r->tokens ? open_tokens(ctx, r) : CLOOB_OK;
+    if (r->images) CLOOB_TRY(open_tensor(ctx, r, EMBED_IMAGE, r->images));
+    return r->tokens ? open_tensor(ctx, r, EMBED_TEXT, r->tokens) : CLOOB_OK;
 }
 
 static cloob_status open_image_files(cloob_ctx *ctx, embed_run *r)
@@ -237,15 +232,6 @@ static cloob_status open_texts(cloob_ctx *ctx, embed_run *r)
     return n ? announce(ctx, r, EMBED_TEXT, n) : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds no texts", path);
 }
 
-static cloob_status open_stored(cloob_ctx *ctx, embed_run *r)
-{
-    const cloob_eval_options *o = &r->job->eval;
-    if (!o->retrieve) return CLOOB_OK;
-    CLOOB_TRY(stored_rows_open(ctx, o, r->m->scale_hopfield, r->job->what == CLOOB_UNIT, &r->stored));
-    CLOOB_TRY(stored_rows_check(ctx, &r->stored, r->width[EMBED_IMAGE]));
-    return stored_rows_check(ctx, &r->stored, r->width[EMBED_TEXT]);
-}
-
 /* One batch of rows; names of all rows. */
 static cloob_status make_room(cloob_ctx *ctx, embed_run *r)
 {
@@ -268,7 +254,12 @@ static cloob_status open_sources(cloob_ctx *ctx, embed_run *r)
     if (r->job->tensors) CLOOB_TRY(open_tensors(ctx, r));
     if (r->job->images_count) CLOOB_TRY(open_image_files(ctx, r));
     if (r->job->texts) CLOOB_TRY(open_texts(ctx, r));
-    CLOOB_TRY(open_stored(ctx, r));
+    if (r->job->eval.retrieve) {
+        bool unit = r->job->what == CLOOB_UNIT;
+        CLOOB_TRY(stored_rows_open(ctx, &r->job->eval, r->m->scale_hopfield, unit, &r->stored));
+        CLOOB_TRY(stored_rows_check(ctx, &r->stored, r->width[EMBED_IMAGE]));
+        CLOOB_TRY(stored_rows_check(ctx, &r->stored, r->width[EMBED_TEXT]));
+    }
     return make_room(ctx, r);
 }
 
@@ -367,15 +358,6 @@ static cloob_status put_batch(cloob_ctx *ctx, void *user, const embedded *b)
     return CLOOB_OK;
 }
 
-static cloob_status run_data(cloob_ctx *ctx, embed_run *r)
-{
-    embed_options o;
-    embed_options_init(&o);
-    o.what = r->job->what, o.workers = (int)r->job->eval.workers;
-    return embed_data_each(ctx, r->m->enc, r->max_rows[EMBED_OWNER] ? NULL : r->m->tok, r->job->data, &o, put_batch, r,
-                           &r->e->bad);
-}
-
 /* Tokens [first, first + n) as the encoder takes them. */
 static cloob_status narrow_tokens(cloob_ctx *ctx, const embed_run *r, int64_t first, int64_t n, int32_t *out)
 {
@@ -451,7 +433,11 @@ static cloob_status run_image_files(cloob_ctx *ctx, embed_run *r)
 
 static cloob_status run_sources(cloob_ctx *ctx, embed_run *r)
 {
-    if (r->job->data) CLOOB_TRY(run_data(ctx, r));
+    embed_options o;
+    embed_options_init(&o);
+    o.what = r->job->what, o.workers = (int)r->job->eval.workers;
+    const tokenizer *tok = r->max_rows[EMBED_OWNER] ? NULL : r->m->tok; /* put_captions embeds the texts */
+    if (r->job->data) CLOOB_TRY(embed_data_each(ctx, r->m->enc, tok, r->job->data, &o, put_batch, r, &r->e->bad));
     if (r->images) CLOOB_TRY(run_images(ctx, r));
     if (r->tokens) CLOOB_TRY(run_tokens(ctx, r));
     if (r->job->images_count) CLOOB_TRY(run_image_files(ctx, r));
@@ -485,8 +471,9 @@ static cloob_status lists_make(cloob_ctx *ctx, lists *l, const char **name, int6
     add_list(l, "names", name, names);
     add_list(l, "captions", caption, captions);
     add_list(l, "classes", e->class_name, e->classes);
-    if (!l->text[0].failed && !l->text[1].failed && !l->text[2].failed) return CLOOB_OK;
-    return ctx_no_memory(ctx, l->text[0].len + l->text[1].len + l->text[2].len, "names");
+    for (int i = 0; i < 3; i++)
+        if (l->text[i].failed) return ctx_no_memory(ctx, l->text[i].len, "names");
+    return CLOOB_OK;
 }
 
 static void lists_release(lists *l)

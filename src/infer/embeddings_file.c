@@ -65,11 +65,7 @@ static const st_entry *find(const embeddings_file *e, const char *names)
     return NULL;
 }
 
-bool embeddings_has(const embeddings_file *e, const char *names)
-{
-    if (!e) return false;
-    return find(e, names) != NULL;
-}
+bool embeddings_has(const embeddings_file *e, const char *names) { return e && find(e, names); }
 
 static cloob_status need(cloob_ctx *ctx, embeddings_file *e, const char *names, const st_entry **out, const char **name)
 {

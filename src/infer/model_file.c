@@ -15,23 +15,18 @@
 
 /* ---- opening ------------------------------------------------------------------------------------- */
 
-static cloob_status check_fit(cloob_ctx *ctx, const char *path, const weights *w, const char *from, const tokenizer *t)
-{
-    if (tokenizer_fits(t, w->config.vocab)) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %d tokens, the model of %s has %lld", from, tokenizer_vocab_size(t),
-                    path, (long long)w->config.vocab);
-}
-
 cloob_status model_tokenizer(cloob_ctx *ctx, const char *path, const char *vocab, const weights *w, tokenizer **out)
 {
     const char *stored = weights_get_meta(w, "tokenizer"), *from = vocab ? vocab : "the stored tokenizer";
     char found[1024];
     *out = NULL;
     if (vocab || stored) {
-        CLOOB_TRY(vocab ? tokenizer_open(ctx, vocab, out)
+        CLOOB_TRY(vocab ? cloob_tokenizer_open(ctx, vocab, out)
                         : tokenizer_open_text(ctx, stored, strlen(stored), from, out));
-        cloob_status status = check_fit(ctx, path, w, from, *out);
-        if (status != CLOOB_OK) tokenizer_close(*out), *out = NULL;
+        if (tokenizer_fits(*out, w->config.vocab)) return CLOOB_OK;
+        cloob_status status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %d tokens, the model of %s has %lld", from,
+                                       cloob_tokenizer_vocab_size(*out), path, (long long)w->config.vocab);
+        cloob_tokenizer_close(*out), *out = NULL;
         return status;
     }
     CLOOB_TRY(tokenizer_open_folder(ctx, path, w->config.vocab, out));
@@ -75,13 +70,6 @@ static void read_facts(model *m, const weights *w, const interchange_report *rep
     }
 }
 
-/* A checkpoint is three times its weights; where it was copied into memory, the rest is freed. */
-static void forget_training_state(const weights *w)
-{
-    for (int64_t i = 0; i < w->count; i++)
-        if (strncmp(w->entry[i].name, "train.", 6) == 0) weights_forget(w, &w->entry[i].t);
-}
-
 static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const cloob_model_options *o)
 {
     model_config config;
@@ -96,15 +84,16 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const cloob
     }
     CLOOB_TRY(device_open(ctx, o->device ? o->device : "auto", &m->dev));
     precision_settle(ctx, m->dev, &p);
-    m->compute = p.compute, m->int8 = p.int8, m->fp8 = p.fp8_rows;
+    m->compute = p.compute, m->int8 = p.int8, m->fp8 = p.fp8;
     encoder_options encode = {
-        .compute = p.compute, .int8 = p.int8, .fp8 = p.fp8_rows, .invariant = o->invariant, .batch = o->batch
+        .compute = p.compute, .int8 = p.int8, .fp8 = p.fp8, .invariant = o->invariant, .batch = o->batch
     };
     cloob_status status = interchange_read(ctx, path, &io, &w, &report);
     if (status == CLOOB_OK) {
         m->path = keep(&m->a, path);
         read_facts(m, &w, &report);
-        forget_training_state(&w);
+        for (int64_t i = 0; i < w.count; i++) /* two thirds of a checkpoint: a copy in memory is freed */
+            if (strncmp(w.entry[i].name, "train.", 6) == 0) weights_forget(&w, &w.entry[i].t);
         if (!m->path || !m->method || !m->run || !m->names || !m->container)
             status = ctx_no_memory(ctx, strlen(path), "the model's names");
         if (status == CLOOB_OK) status = model_tokenizer(ctx, path, o->vocab, &w, &m->tok);
@@ -135,7 +124,7 @@ void cloob_model_close(cloob_model *m)
 {
     if (!m) return;
     encoder_destroy(m->enc);
-    tokenizer_close(m->tok);
+    cloob_tokenizer_close(m->tok);
     device_close(m->dev);
     arena_release(&m->a);
     free(m);
@@ -188,7 +177,7 @@ cloob_status encode_texts(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, co
     cloob_status status = CLOOB_OK;
     for (int64_t i = 0; i < n && status == CLOOB_OK; i += TEXTS_AT_ONCE) {
         int64_t count = n - i < TEXTS_AT_ONCE ? n - i : TEXTS_AT_ONCE;
-        status = tokenizer_encode_rows(ctx, tok, text + i, count, T, row);
+        status = cloob_tokenizer_encode_rows(ctx, tok, text + i, count, T, row);
         if (status == CLOOB_OK) status = encoder_texts(ctx, enc, row, count, what, out + i * width);
     }
     free(row);
@@ -213,7 +202,7 @@ static cloob_status view_file(cloob_ctx *ctx, const model *m, view_scratch *s, c
 {
     file_bytes bytes;
     CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
-    cloob_status status = view_eval_bytes(ctx, s, bytes.data, bytes.size, path, &m->limits, &m->view, rgb);
+    cloob_status status = view_of_bytes(ctx, s, bytes.data, bytes.size, path, &m->limits, &m->view, NULL, rgb);
     file_bytes_release(&bytes);
     return status;
 }
@@ -227,12 +216,12 @@ static cloob_status view_one(cloob_ctx *ctx, const view_job *j, view_scratch *s,
     snprintf(name, sizeof name, "image %lld", (long long)(j->first + i));
     if (!in->data) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has neither a path nor data", name);
     if (in->width == 0 && in->height == 0)
-        return view_eval_bytes(ctx, s, in->data, in->bytes, name, &m->limits, &m->view, rgb);
+        return view_of_bytes(ctx, s, in->data, in->bytes, name, &m->limits, &m->view, NULL, rgb);
     if (in->width < 1 || in->height < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %lld x %lld pixels", name, (long long)in->width,
                         (long long)in->height);
     image im = { .rgb = (uint8_t *)(uintptr_t)in->data, .width = in->width, .height = in->height }; /* only read */
-    return transform_eval(ctx, &im, &m->view, rgb);
+    return view_of_image(ctx, s, &im, &m->view, NULL, rgb);
 }
 
 static void view_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -352,8 +341,7 @@ void eval_options_init(cloob_eval_options *o)
 
 int64_t cloob_model_width(const cloob_model *m, cloob_output what, cloob_side side)
 {
-    if (!m) return 0;
-    return encoder_width(m->enc, what, side == CLOOB_TEXT);
+    return m ? encoder_width(m->enc, what, side == CLOOB_TEXT) : 0;
 }
 
 cloob_status cloob_encode_images(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t n, cloob_output what,
@@ -416,7 +404,7 @@ cloob_status cloob_model_tokenize(cloob_ctx *ctx, const cloob_model *m, const ch
     API_NEEDS(ctx, m && n >= 0 && (n == 0 || (text && rows)));
     CLOOB_TRY(model_config_need(ctx, encoder_config(m->enc), true));
     if (!m->tok) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the weights hold no tokenizer; open them with a vocabulary");
-    return tokenizer_encode_rows(ctx, m->tok, text, n, encoder_config(m->enc)->context, rows);
+    return cloob_tokenizer_encode_rows(ctx, m->tok, text, n, encoder_config(m->enc)->context, rows);
 }
 
 cloob_status cloob_encode_image_tensor(cloob_ctx *ctx, cloob_model *m, const float *images, int64_t n,

@@ -38,6 +38,14 @@ cloob_status model_tokenizer(cloob_ctx *ctx, const char *path, const char *vocab
 cloob_status encode_texts(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const char *const *text, int64_t n,
                           cloob_output what, float *out);
 
+/* ---- averages of weights --------------------------------------------------------------------------- */
+
+enum { AVERAGE_MODELS = 64 };
+
+/* Writes (1 - alpha) path[0] + alpha mean(path[1..]) as a NATIVE file with the metadata of path[0]; sums are in double.
+ * alpha below 0: equal weights. Fails if shapes or tokenizers differ; the error names the tensor or the file. */
+cloob_status average_weights(cloob_ctx *ctx, const char *const *path, int64_t models, double alpha, const char *out);
+
 /* ---- rows of model_options.def and eval_options.def ----------------------------------------------- */
 
 const option_desc *model_option_table(int64_t *count);

@@ -27,15 +27,6 @@ static cloob_status column(cloob_ctx *ctx, const search_index *ix, const char *p
     return CLOOB_OK;
 }
 
-static cloob_status check_names(cloob_ctx *ctx, const search_files *f, const char *path, int64_t bytes)
-{
-    int64_t begin = 0;
-    for (int64_t i = 0; i < f->n; begin = f->name_end[i++])
-        if (f->name_end[i] <= begin || f->name_end[i] > bytes)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the names are damaged; make the index again", path);
-    return CLOOB_OK;
-}
-
 /* name, name_end, size and mtime, each behind a prefix. n -1: as many as there are. */
 static cloob_status read_files(cloob_ctx *ctx, const search_index *ix, const char *path, const char *prefix, int64_t n,
                                search_files *f)
@@ -51,7 +42,11 @@ static cloob_status read_files(cloob_ctx *ctx, const search_index *ix, const cha
         if (n < 0) n = t->dim[0];
     }
     *f = (search_files){ n, p[0], p[1], p[2], p[3] };
-    return check_names(ctx, f, path, t->dim[0]);
+    int64_t begin = 0;
+    for (int64_t i = 0; i < f->n; begin = f->name_end[i++])
+        if (f->name_end[i] <= begin || f->name_end[i] > t->dim[0])
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the names are damaged; make the index again", path);
+    return CLOOB_OK;
 }
 
 static const char *meta(const search_index *ix, const char *key)
@@ -218,8 +213,6 @@ static cloob_status root_from_index(cloob_ctx *ctx, const char *path, const char
     return out->failed ? ctx_no_memory(ctx, strlen(path), "a path") : CLOOB_OK;
 }
 
-static tensor numbers(int64_t *data, int64_t n) { return TENSOR(CLOOB_I64, data, n); }
-
 static cloob_status write_index(cloob_ctx *ctx, arena *a, const char *path, const search_origin *from,
                                 const char *root_from_here, const float *probe, int64_t D, const search_entry *entry,
                                 int64_t n)
@@ -238,12 +231,12 @@ static cloob_status write_index(cloob_ctx *ctx, arena *a, const char *path, cons
         k++;
     }
     /* widest first: the format has no padding, and every column must stay aligned */
-    st_entry e[] = { { "size", numbers(good.size, good.n) },
-                     { "mtime", numbers(good.mtime, good.n) },
-                     { "name_end", numbers(good.end, good.n) },
-                     { "bad_size", numbers(bad.size, bad.n) },
-                     { "bad_mtime", numbers(bad.mtime, bad.n) },
-                     { "bad_name_end", numbers(bad.end, bad.n) },
+    st_entry e[] = { { "size", TENSOR(CLOOB_I64, good.size, good.n) },
+                     { "mtime", TENSOR(CLOOB_I64, good.mtime, good.n) },
+                     { "name_end", TENSOR(CLOOB_I64, good.end, good.n) },
+                     { "bad_size", TENSOR(CLOOB_I64, bad.size, bad.n) },
+                     { "bad_mtime", TENSOR(CLOOB_I64, bad.mtime, bad.n) },
+                     { "bad_name_end", TENSOR(CLOOB_I64, bad.end, bad.n) },
                      { "row", TENSOR(CLOOB_F32, row, good.n, D) },
                      { "scale", TENSOR(CLOOB_F32, scale, good.n) },
                      { "probe", TENSOR(CLOOB_F32, (void *)(uintptr_t)probe, D) },

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/arena.h"
+#include "core/arith.h"
 #include "core/file.h"
 #include "core/limits.h"
 #include "core/needs.h"
@@ -43,13 +44,6 @@ static cloob_status embed_probe(cloob_ctx *ctx, model *m, float *out)
     return status;
 }
 
-static bool same_direction(const float *a, const float *b, int64_t D)
-{
-    double dot = 0;
-    for (int64_t k = 0; k < D; k++) dot += (double)a[k] * b[k];
-    return dot > 0.999; /* bf16 against fp32 passes, other weights do not */
-}
-
 bool search_index_has_digest(const search_index *ix, const char *digest)
 {
     return *digest && strcmp(digest, ix->digest) == 0;
@@ -57,7 +51,9 @@ bool search_index_has_digest(const search_index *ix, const char *digest)
 
 bool search_index_made_by(const search_index *ix, const float *row, int64_t D)
 {
-    return D == ix->D && same_direction(row, ix->probe, D);
+    double dot = 0;
+    for (int64_t k = 0; k < D && D == ix->D; k++) dot += (double)row[k] * ix->probe[k];
+    return dot > 0.999; /* bf16 against fp32 passes, other weights do not */
 }
 
 cloob_status cloob_search_check(cloob_ctx *ctx, const cloob_search *ix, cloob_model *m)
@@ -188,13 +184,6 @@ static cloob_status embed_some(cloob_ctx *ctx, update *u, int64_t most, int64_t 
     return status;
 }
 
-/* Twice as many files, or half as many, until a piece takes about PIECE_SECONDS. */
-static int64_t next_piece(int64_t piece, double seconds)
-{
-    if (seconds > PIECE_SECONDS) return piece > 1 ? piece / 2 : 1;
-    return seconds < PIECE_SECONDS / 2 && piece < PIECE_FILES ? 2 * piece : piece;
-}
-
 static cloob_status stop(cloob_ctx *ctx, const update *u, const cloob_search_update *out)
 {
     int64_t saved = out->kept + out->embedded;
@@ -213,7 +202,9 @@ static cloob_status embed_missing(cloob_ctx *ctx, update *u, cloob_search_update
         if (ctx_should_stop(ctx)) return stop(ctx, u, out);
         CLOOB_TRY(embed_some(ctx, u, piece, &next, out));
         ctx_progress(ctx, "index", next, u->l.count, "images");
-        piece = next_piece(piece, clock_seconds() - began);
+        double seconds = clock_seconds() - began; /* pieces double or halve until one takes about PIECE_SECONDS */
+        if (seconds > PIECE_SECONDS) piece = max64(piece / 2, 1);
+        else if (seconds < PIECE_SECONDS / 2) piece = min64(2 * piece, PIECE_FILES);
         if (clock_seconds() - written < SECONDS_BETWEEN_WRITES || next >= u->l.count) continue;
         CLOOB_TRY(update_write(ctx, u));
         written = clock_seconds();

@@ -170,15 +170,6 @@ void cloob_classifier_destroy(cloob_classifier *c)
     free(c);
 }
 
-/* score (C), the dot products of a row of length `size`, becomes its softmax. */
-static void to_shares(float *score, int64_t C, double scale)
-{
-    double max = score[0], sum = 0;
-    for (int64_t i = 1; i < C; i++) max = score[i] > max ? score[i] : max;
-    for (int64_t i = 0; i < C; i++) sum += exp(scale * ((double)score[i] - max));
-    for (int64_t i = 0; i < C; i++) score[i] = (float)(exp(scale * ((double)score[i] - max)) / sum);
-}
-
 cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c, const float *rows, int64_t n, float *p)
 {
     API_NEEDS(ctx, c && n >= 0 && (n == 0 || (rows && p)));
@@ -189,7 +180,7 @@ cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c, const flo
         for (int64_t k = 0; k < D; k++) square += (double)rows[i * D + k] * rows[i * D + k];
         if (!(square > 0) || !isfinite(square))
             return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "image %lld: its embedding is zero or not finite", (long long)i);
-        to_shares(p + i * C, C, c->inv_tau / sqrt(square));
+        zeroshot_softmax(p + i * C, C, c->inv_tau / sqrt(square));
     }
     return CLOOB_OK;
 }
@@ -272,9 +263,14 @@ static cloob_status choose_prompts(cloob_ctx *ctx, arena *a, const cloob_dataset
     return CLOOB_OK;
 }
 
-static cloob_status measure(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const cloob_zeroshot_options *o,
-                            const stored_rows *stored, cloob_zeroshot_result *out)
+cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const cloob_zeroshot_options *o,
+                            cloob_zeroshot_result *out)
 {
+    API_NEEDS(ctx, m && d && out);
+    *out = (cloob_zeroshot_result){ 0 };
+    OPTIONS_READ(ctx, cloob_zeroshot_options, o);
+    OPTIONS_ROOM(ctx, cloob_zeroshot_options, o, eval);
+    stored_rows stored = { 0 };
     arena a = { 0 };
     prompt_set set;
     class_map map = { 0 };
@@ -282,12 +278,15 @@ static cloob_status measure(cloob_ctx *ctx, cloob_model *m, const cloob_dataset 
     int64_t bad;
     zeroshot_predictions predictions = { 0 };
     zeroshot_run_options run = { .workers = (int)o->eval.workers,
-                                 .stored = stored,
+                                 .stored = o->eval.retrieve ? &stored : NULL,
                                  .map = o->class_map ? &map : NULL,
                                  .confusion = o->confusion,
                                  .predictions = o->predictions ? &predictions : NULL,
                                  .inv_tau = m->inv_tau > 0 ? m->inv_tau : CLOOB_DEFAULT_INV_TAU };
-    cloob_status status = choose_prompts(ctx, &a, d, o, &set, &map);
+    cloob_status status = CLOOB_OK;
+    if (run.stored) status = stored_rows_open(ctx, &o->eval, m->scale_hopfield, true, &stored);
+    if (status == CLOOB_OK && run.stored) status = stored_rows_check(ctx, &stored, encoder_config(m->enc)->embed);
+    if (status == CLOOB_OK) status = choose_prompts(ctx, &a, d, o, &set, &map);
     if (status == CLOOB_OK) status = zeroshot_run(ctx, m->enc, m->tok, d, &set, &run, &z, &bad);
     if (status == CLOOB_OK) {
         status = fill(ctx, &z, &set, run.map, bad, out);
@@ -296,23 +295,6 @@ static cloob_status measure(cloob_ctx *ctx, cloob_model *m, const cloob_dataset 
     out->prediction = predictions.item;
     if (status != CLOOB_OK) out->n = predictions.n, cloob_zeroshot_release(out);
     arena_release(&a);
-    return status;
-}
-
-cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const cloob_zeroshot_options *given,
-                            cloob_zeroshot_result *out)
-{
-    API_NEEDS(ctx, m && d && out);
-    cloob_zeroshot_options o;
-    stored_rows stored = { 0 };
-    cloob_zeroshot_options_init(&o);
-    *out = (cloob_zeroshot_result){ 0 };
-    if (given) CLOOB_TRY(options_read(ctx, "cloob_zeroshot_options", &o, sizeof o, given));
-    OPTIONS_ROOM(ctx, cloob_zeroshot_options, &o, eval);
-    cloob_status status = CLOOB_OK;
-    if (o.eval.retrieve) status = stored_rows_open(ctx, &o.eval, m->scale_hopfield, true, &stored);
-    if (status == CLOOB_OK && o.eval.retrieve) status = stored_rows_check(ctx, &stored, encoder_config(m->enc)->embed);
-    if (status == CLOOB_OK) status = measure(ctx, m, d, &o, o.eval.retrieve ? &stored : NULL, out);
     stored_rows_release(&stored);
     return status;
 }

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,11 +19,10 @@ enum { SLOTS = 64 }; /* open at a time; far below any descriptor limit */
 
 typedef struct entry {
     char *spec;
-    char *path;   /* of the plain bytes; NULL: in the temporary file */
+    char *path;   /* NULL: the plain bytes are in the temporary file */
     int64_t base; /* where they begin there */
     int64_t size;
-    int64_t mtime_ns;
-    off_t disk_size; /* of the file at path, to notice a change */
+    int64_t mtime_ns; /* with the size, to notice a change */
 } entry;
 
 typedef struct slot {
@@ -67,14 +65,12 @@ char *cache_path(const char *dir, const char *source, const char *suffix)
     return file_join(dir, name);
 }
 
-/* ---- plain copies of gzip files and pipes, for random access ----------------------------------------- */
+/* ---- plain copies of gzip files and pipes, for random access: all in one unnamed file ---------------- */
 
 static cloob_status fail(cloob_ctx *ctx, const char *name, const char *what)
 {
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s: %s", name, what, strerror(errno));
 }
-
-/* ---- writing unpacked bytes ----------------------------------------------------------------------- */
 
 typedef struct sink {
     cloob_ctx *ctx;
@@ -104,113 +100,42 @@ static cloob_status copy_pipe(cloob_ctx *ctx, const char *command, sink *s)
                     WIFEXITED(code) ? WEXITSTATUS(code) : code);
 }
 
-static cloob_status unpacked_copy_append(cloob_ctx *ctx, const char *spec, int fd, int64_t base, int64_t *size)
+static cloob_status copy_file(cloob_ctx *ctx, const char *path, sink *s)
 {
-    sink s = { ctx, spec, fd, base };
-    cloob_status status;
-    if (strncmp(spec, "pipe:", 5) == 0) status = copy_pipe(ctx, spec + 5, &s);
-    else {
-        FILE *in;
-        CLOOB_TRY(file_open(ctx, spec, &in));
-        status = gzip_copy(ctx, in, spec, write_all, &s);
-        fclose(in);
-    }
-    *size = s.at - base;
+    FILE *in;
+    CLOOB_TRY(file_open(ctx, path, &in));
+    cloob_status status = gzip_copy(ctx, in, path, write_all, s);
+    fclose(in);
     return status;
 }
 
-static int try_temporary(const char *dir)
-{
-    char *name = dir ? file_join(dir, "cloob-XXXXXX") : NULL;
-    int fd = name ? mkostemp(name, O_CLOEXEC) : -1;
-    if (fd >= 0) unlink(name);
-    free(name);
-    return fd;
-}
-
-static cloob_status unpacked_copy_temporary(cloob_ctx *ctx, const char *dir, int *fd)
+static cloob_status create_temporary(cloob_ctx *ctx, const char *dir, int *fd)
 {
     const char *places[] = { dir, getenv("TMPDIR"), "/var/tmp", "/tmp" };
-    *fd = -1;
-    for (size_t i = 0; i < sizeof places / sizeof *places && *fd < 0; i++) *fd = try_temporary(places[i]);
+    for (size_t i = 0; i < sizeof places / sizeof *places && *fd < 0; i++) {
+        char *name = places[i] ? file_join(places[i], "cloob-XXXXXX") : NULL;
+        *fd = name ? mkostemp(name, O_CLOEXEC) : -1;
+        if (*fd >= 0) unlink(name);
+        free(name);
+    }
     return *fd < 0 ? fail(ctx, "temporary file", "cannot create it (set TMPDIR to a folder that can be written)")
                    : CLOOB_OK;
 }
 
-/* ---- the cached copy -------------------------------------------------------------------------------- */
-
-typedef struct trailer {
-    char magic[8];
-    int64_t size, source_size, source_mtime_ns;
-} trailer;
-
-static const char magic[8] = { 'c', 'l', 'o', 'o', 'b', 'g', 'z', '1' };
-
-/* A copy is valid when its trailer is there and matches the source. */
-static bool whole(const char *path, int64_t source_size, int64_t source_mtime_ns, int64_t *size)
+static cloob_status open_temporary(cloob_ctx *ctx, fileset *fs, entry *e)
 {
-    struct stat st;
-    trailer t;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    bool ok = fstat(fd, &st) == 0 && st.st_size >= (off_t)sizeof t &&
-              pread(fd, &t, sizeof t, st.st_size - (off_t)sizeof t) == (ssize_t)sizeof t &&
-              memcmp(t.magic, magic, sizeof magic) == 0 && t.size == st.st_size - (off_t)sizeof t &&
-              t.source_size == source_size && t.source_mtime_ns == source_mtime_ns;
-    close(fd);
-    if (ok) *size = t.size;
-    return ok;
-}
-
-static cloob_status unpack(cloob_ctx *ctx, const char *source, const char *path, trailer *t)
-{
-    file_writer w;
-    CLOOB_TRY(file_writer_begin(ctx, path, &w));
-    cloob_status status = w.direct
-                              ? ctx_fail(ctx, CLOOB_ERR_IO, "%s: is no regular file; remove it from the cache", path)
-                              : unpacked_copy_append(ctx, source, fileno(w.stream), 0, &t->size);
-    sink s = { ctx, source, fileno(w.stream), t->size };
-    if (status == CLOOB_OK) status = write_all(&s, t, sizeof *t);
-    if (status == CLOOB_OK) return file_writer_commit(ctx, &w);
-    file_writer_abort(&w);
-    return status;
-}
-
-/* Ranks that start together wait for the one that unpacks. A file system without locks lets each do it. */
-static int lock(const char *path)
-{
-    size_t n = strlen(path) + 6;
-    char *name = malloc(n);
-    int fd = -1;
-    if (name) {
-        snprintf(name, n, "%s.lock", path);
-        fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-        if (fd >= 0) (void)flock(fd, LOCK_EX);
-    }
-    free(name);
-    return fd;
-}
-
-static cloob_status unpacked_copy_cached(cloob_ctx *ctx, const char *dir, const char *source, int64_t source_size,
-                                         int64_t source_mtime_ns, char **path, int64_t *size)
-{
-    trailer t = { .source_size = source_size, .source_mtime_ns = source_mtime_ns };
-    memcpy(t.magic, magic, sizeof magic);
-    CLOOB_TRY(file_make_dirs(ctx, dir));
-    *path = cache_path(dir, source, "unpacked");
-    if (!*path) return ctx_no_memory(ctx, strlen(source), "the name of a cached file");
-    if (whole(*path, source_size, source_mtime_ns, size)) return CLOOB_OK;
     cloob_status status = CLOOB_OK;
-    int held = lock(*path);
-    if (!whole(*path, source_size, source_mtime_ns, size)) {
-        status = unpack(ctx, source, *path, &t);
-        *size = t.size;
+    pthread_mutex_lock(&fs->temporary_lock);
+    if (fs->temporary < 0) status = create_temporary(ctx, fs->cache, &fs->temporary);
+    if (status == CLOOB_OK) {
+        sink s = { ctx, e->spec, fs->temporary, fs->temporary_size };
+        bool pipe = strncmp(e->spec, "pipe:", 5) == 0;
+        status = pipe ? copy_pipe(ctx, e->spec + 5, &s) : copy_file(ctx, e->spec, &s);
+        e->base = fs->temporary_size;
+        e->size = s.at - e->base;
+        if (status == CLOOB_OK) fs->temporary_size = s.at;
     }
-    if (held >= 0) close(held);
-    if (status != CLOOB_OK) {
-        free(*path);
-        *path = NULL;
-    }
+    pthread_mutex_unlock(&fs->temporary_lock);
     return status;
 }
 
@@ -272,51 +197,17 @@ static int64_t mtime_ns(const struct stat *st)
     return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
 }
 
-static cloob_status open_temporary(cloob_ctx *ctx, fileset *fs, entry *e)
-{
-    cloob_status status = CLOOB_OK;
-    pthread_mutex_lock(&fs->temporary_lock);
-    if (fs->temporary < 0) status = unpacked_copy_temporary(ctx, fs->cache, &fs->temporary);
-    if (status == CLOOB_OK) {
-        e->base = fs->temporary_size;
-        status = unpacked_copy_append(ctx, e->spec, fs->temporary, e->base, &e->size);
-        if (status == CLOOB_OK) fs->temporary_size += e->size;
-    }
-    pthread_mutex_unlock(&fs->temporary_lock);
-    return status;
-}
-
-/* The cached copy; a folder that cannot be written is no reason to fail. */
-static cloob_status open_gzip(cloob_ctx *ctx, fileset *fs, entry *e, const struct stat *source)
-{
-    struct stat st;
-    if (fs->cache) {
-        cloob_status status =
-            unpacked_copy_cached(ctx, fs->cache, e->spec, source->st_size, mtime_ns(source), &e->path, &e->size);
-        if (status == CLOOB_OK && stat(e->path, &st) == 0) {
-            e->mtime_ns = mtime_ns(&st);
-            e->disk_size = st.st_size;
-            return CLOOB_OK;
-        }
-        free(e->path);
-        e->path = NULL;
-        if (status == CLOOB_ERR_FORMAT || status == CLOOB_ERR_UNSUPPORTED) return status;
-    }
-    return open_temporary(ctx, fs, e);
-}
-
 cloob_status fileset_open(cloob_ctx *ctx, fileset *fs, int file)
 {
     struct stat st;
     entry *e = &fs->entry[file];
     if (strncmp(e->spec, "pipe:", 5) == 0) return open_temporary(ctx, fs, e);
     if (stat(e->spec, &st) != 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", e->spec, strerror(errno));
-    if (S_ISFIFO(st.st_mode)) return open_temporary(ctx, fs, e);
+    if (S_ISFIFO(st.st_mode) || gzip_is_file(e->spec)) return open_temporary(ctx, fs, e);
     if (!S_ISREG(st.st_mode)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a regular file", e->spec);
-    if (gzip_is_file(e->spec)) return open_gzip(ctx, fs, e, &st);
     e->path = strdup(e->spec);
     if (!e->path) return ctx_no_memory(ctx, strlen(e->spec), "a file name");
-    e->size = e->disk_size = st.st_size;
+    e->size = st.st_size;
     e->mtime_ns = mtime_ns(&st);
     return CLOOB_OK;
 }
@@ -328,7 +219,7 @@ static cloob_status open_now(cloob_ctx *ctx, const entry *e, int *fd)
     struct stat st;
     *fd = open(e->path, O_RDONLY | O_CLOEXEC);
     if (*fd < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", e->path, strerror(errno));
-    if (fstat(*fd, &st) == 0 && st.st_size == e->disk_size && mtime_ns(&st) == e->mtime_ns) return CLOOB_OK;
+    if (fstat(*fd, &st) == 0 && st.st_size == e->size && mtime_ns(&st) == e->mtime_ns) return CLOOB_OK;
     close(*fd);
     *fd = -1;
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: changed since the data set was opened", e->path);

@@ -3,9 +3,8 @@
  * However many files there are, only some dozens are open at a time. A file that was replaced, cut or removed
  * after it was added gives an error that names it, never other bytes in silence.
  *
- * A gzip file is unpacked once into the cache folder (shared by ranks and later runs, made anew when the file
- * changed); without one, and for "pipe:COMMAND", into one unnamed temporary file that vanishes with the set.
- */
+ * A gzip file, a pipe or the output of "pipe:COMMAND" is unpacked into one unnamed temporary file, which vanishes with
+ * the set. */
 #ifndef IO_FILESET_H
 #define IO_FILESET_H
 
@@ -13,7 +12,7 @@
 
 typedef struct fileset fileset;
 
-/* cache: the folder for unpacked copies and indexes; NULL: the user's (cache_folder); "": none. */
+/* cache: the folder for indexes, and for the temporary file; NULL: the user's (cache_folder); "": none. */
 cloob_status fileset_create(cloob_ctx *ctx, const char *cache, fileset **out);
 void fileset_destroy(fileset *fs);
 
@@ -29,8 +28,8 @@ cloob_status fileset_read(cloob_ctx *ctx, const fileset *fs, int file, int64_t o
 int fileset_count(const fileset *fs);
 const char *fileset_name(const fileset *fs, int file); /* as it was added */
 int64_t fileset_size(const fileset *fs, int file);     /* unpacked bytes */
-int64_t fileset_mtime_ns(const fileset *fs, int file); /* of the plain copy or file; 0 for temporary ones */
-const char *fileset_path(const fileset *fs, int file); /* of the plain copy or file; NULL for temporary ones */
+int64_t fileset_mtime_ns(const fileset *fs, int file); /* 0 for temporary ones */
+const char *fileset_path(const fileset *fs, int file); /* NULL for temporary ones */
 const char *fileset_cache(const fileset *fs);          /* NULL: none */
 
 /* The folder for things that can be made again: $CLOOB_CACHE, else $XDG_CACHE_HOME/cloob, else

@@ -6,9 +6,7 @@
 #include <string.h>
 
 #include "core/arith.h"
-#include "core/pool.h"
 #include "loss/cpu.h"
-#include "tensor/cpu/gemm.h"
 #include "core/needs.h"
 
 /* out (n, d) = softmax(beta states stored^T) stored; lse (n), when not NULL, = ln sum_j exp(beta s_ij). out must not be
@@ -36,42 +34,6 @@ static cloob_status update(cloob_ctx *ctx, const cloob_hopfield *h, const float 
     }
     free(t.e), free(shift), free(sum);
     return failed ? ctx_no_memory(ctx, tile, "retrieval") : CLOOB_OK;
-}
-
-typedef struct strip { /* rows [i, i + m) against rows [j, j + n) of the stored patterns */
-    int64_t i, j, m, n;
-    float *score; /* (TILE, TILE) */
-    float *nearest;
-} strip;
-
-static void nearest_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const strip *s = arg;
-    (void)thread;
-    for (int64_t r = begin; r < end; r++) {
-        float *k = s->score + r * s->n, *best = &s->nearest[s->i + r];
-        int64_t own = s->i + r - s->j;
-        if (own >= 0 && own < s->n) k[own] = -INFINITY;
-        *best = fmaxf(*best, vec_max(k, s->n));
-    }
-}
-
-/* top (count) = the largest product of each stored pattern with another one */
-static cloob_status nearest(cloob_ctx *ctx, const cloob_hopfield *h, float *top)
-{
-    int64_t d = h->dim;
-    strip s = { .score = malloc(sizeof(float) * TILE * TILE), .nearest = top };
-    if (!s.score) return ctx_no_memory(ctx, sizeof(float) * TILE * TILE, "separations");
-    for (int64_t i = 0; i < h->count; i++) top[i] = -INFINITY;
-    for (s.i = 0; s.i < h->count; s.i += TILE)
-        for (s.j = 0; s.j < h->count; s.j += TILE) {
-            s.m = min64(TILE, h->count - s.i), s.n = min64(TILE, h->count - s.j);
-            cpu_sgemm(ctx, false, true, s.m, s.n, d, 1, h->stored + s.i * d, d, h->stored + s.j * d, d, 0, s.score,
-                      s.n);
-            pool_for(ctx, s.m, 8, nearest_range, &s);
-        }
-    free(s.score);
-    return CLOOB_OK;
 }
 
 /* ---- the public header ---- */
@@ -172,19 +134,5 @@ cloob_status cloob_hopfield_energy(cloob_ctx *ctx, const cloob_hopfield *h, cons
         energy[i] = -energy[i] / h->beta + log((double)h->count) / h->beta + own / 2 + largest / 2;
     }
     free(next);
-    return status;
-}
-
-cloob_status cloob_hopfield_separation(cloob_ctx *ctx, const cloob_hopfield *h, double *separation)
-{
-    API_NEEDS(ctx, h && separation);
-    CLOOB_TRY(check(ctx, h, NULL, 0));
-    if (h->count < 2) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a separation needs at least 2 patterns");
-    float *top = malloc((size_t)h->count * sizeof *top);
-    if (!top) return ctx_no_memory(ctx, (size_t)h->count * sizeof *top, "separations");
-    cloob_status status = nearest(ctx, h, top);
-    for (int64_t i = 0; status == CLOOB_OK && i < h->count; i++)
-        separation[i] = vec_dot(h->stored + i * h->dim, h->stored + i * h->dim, h->dim) - (double)top[i];
-    free(top);
     return status;
 }

@@ -63,9 +63,11 @@ bool loss_is_tiny(const loss_plan *p);
 
 /* The largest number of rows: of the batch and the stored sets. */
 int64_t loss_longest(const loss_plan *p);
-/* A batch whose scores and retrievals are summed in double: the rounding of a single f32 score shows in the loss, and
- * the time is negligible. */
+/* A batch whose scores and retrievals are summed in double on the host: the rounding of a single f32 score shows in the
+ * loss, and the time is negligible. */
 bool loss_is_small(const loss_plan *p);
+/* A batch that the cuda backend computes on the host: a tiny one, or a small one in f32, on one rank. */
+bool loss_is_hosted(const loss_plan *p);
 
 /* Where the gradient of a stored set is added: to the caller's; with several ranks to `sum`; with the batch stored to
  * dx or dy. */

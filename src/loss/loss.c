@@ -248,7 +248,7 @@ cloob_status loss_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const
     return finish(ctx, p, r);
 }
 
-bool loss_can_queue(const loss_plan *p) { return engines[p->o.backend]->queue && p->size == 1 && !loss_is_tiny(p); }
+bool loss_can_queue(const loss_plan *p) { return engines[p->o.backend]->queue && p->size == 1 && !loss_is_hosted(p); }
 
 cloob_status loss_queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream)
 {
@@ -289,6 +289,11 @@ bool loss_is_tiny(const loss_plan *p)
     enum { FEW = 8, FEW_WORK = 1 << 18, LITTLE_WORK = 1 << 14 };
     double work = work_of(p);
     return work <= LITTLE_WORK || (p->total <= FEW && work <= FEW_WORK);
+}
+
+bool loss_is_hosted(const loss_plan *p)
+{
+    return p->size == 1 && (p->s.dtype == CLOOB_F32 ? loss_is_small(p) : loss_is_tiny(p));
 }
 
 double loss_row_value(double lse, double pos, bool leave_one_out, double *weight)

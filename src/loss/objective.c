@@ -9,11 +9,6 @@
 #include "loss/loss.h"
 #include "tensor/device.h"
 
-bool cloob_method_from_name(const char *name, cloob_method *out)
-{
-    return name && out && loss_method_from_name(name, out);
-}
-
 void cloob_objective_options_init_size(cloob_objective_options *o, size_t size)
 {
     cloob_objective_options d = { .method = CLOOB_METHOD_CLOOB,

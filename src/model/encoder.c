@@ -53,7 +53,7 @@ cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options 
     if (o->int8 && p->dev->backend != BACKEND_CPU)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                         "precision int8 runs on the CPU, not on %s; choose device cpu, or bf16", p->dev->name);
-    if (o->fp8 && !p->dev->fp8_rows)
+    if (o->fp8 && !p->dev->fp8)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                         "precision fp8: %s has no 8-bit matrix multiplication with a scale for each row (GPUs from "
                         "compute capability 9.0 on have it); choose %s",
@@ -183,7 +183,7 @@ static cloob_status make_graph(cloob_ctx *ctx, const params *p, bool fp8, int64_
                         .float_images = kind == FLOATS,
                         .features = true,
                         .gpu_input = p->dev->backend == BACKEND_CUDA,
-                        .fp8 = fp8 ? OP_FP8_ROWS_FASTER : OP_FP8_NEVER,
+                        .fp8 = fp8 ? OP_FP8_FASTER : OP_FP8_NEVER,
                         .tokens = kind > TOKENS ? (kind - TOKENS) * STEP : 0 };
     if (any_part(p, true) && model_config_text_ends(&p->config)) o.rows = batch * p->config.context;
     return kind >= TOKENS ? tower_text(ctx, p, &o, g) : tower_image(ctx, p, &o, g);
@@ -446,6 +446,28 @@ static cloob_status encode_in_lanes(cloob_ctx *ctx, encoder *e, const lane_rows 
     return lanes_run(ctx, e->lanes, rows);
 }
 
+/* The first of n rows that has NaN or infinity, or n. */
+static int64_t first_not_finite(const float *rows, int64_t n, int64_t each)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float zero = 0; /* 0 x is 0, but NaN for NaN and infinity: one sum shows it */
+#pragma omp simd reduction(+ : zero)
+        for (int64_t k = i * each; k < (i + 1) * each; k++) zero += rows[k] * 0.0f;
+        if (zero != 0.0f || isnan(zero)) return i;
+    }
+    return n;
+}
+
+/* Embeddings that are no numbers must not be stored or ranked. */
+static cloob_status check_result(cloob_ctx *ctx, const float *rows, int64_t n, int64_t width, const char *input)
+{
+    int64_t i = first_not_finite(rows, n, width);
+    if (i == n) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_NUMERIC,
+                    "the embedding of %s %lld is not finite: the weights are damaged, or their training diverged",
+                    input, (long long)i);
+}
+
 static cloob_status encode_images(cloob_ctx *ctx, encoder *e, int kind, const void *images, size_t stride, int64_t n,
                                   cloob_output what, float *out)
 {
@@ -454,14 +476,16 @@ static cloob_status encode_images(cloob_ctx *ctx, encoder *e, int kind, const vo
         CLOOB_TRY(lanes_apply(ctx, e->p, &e->small));
         e->asked = true;
     }
-    if (e->small && n > 0)
-        return encode_in_lanes(ctx, e,
-                               &(lane_rows){ images, stride, n, kind == FLOATS, result_names[what], out, width });
+    if (e->small && n > 0) {
+        CLOOB_TRY(
+            encode_in_lanes(ctx, e, &(lane_rows){ images, stride, n, kind == FLOATS, result_names[what], out, width }));
+        return check_result(ctx, out, n, width, "image");
+    }
     CLOOB_TRY(batch_of(ctx, e, kind, stride, &B));
     for (int64_t i = 0; i < n; i += B)
         CLOOB_TRY(encode_batch(ctx, e, kind, (const char *)images + (size_t)i * stride, stride, n - i < B ? n - i : B,
                                what, out + i * width));
-    return CLOOB_OK;
+    return check_result(ctx, out, n, width, "image");
 }
 
 cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, int64_t n, cloob_output what, float *out)
@@ -470,24 +494,12 @@ cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, i
     return encode_images(ctx, e, BYTES, images, (size_t)(3 * S * S), n, what, out);
 }
 
-/* A network of relu and normalisation can turn NaN into numbers that look like an embedding. */
-static cloob_status check_finite(cloob_ctx *ctx, const float *images, int64_t n, int64_t each)
-{
-    for (int64_t i = 0; i < n; i++) {
-        float zero = 0; /* 0 x is 0, but NaN for NaN and infinity: one sum shows it */
-#pragma omp simd reduction(+ : zero)
-        for (int64_t k = i * each; k < (i + 1) * each; k++) zero += images[k] * 0.0f;
-        if (zero != 0.0f || isnan(zero))
-            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "image %lld holds NaN or infinity", (long long)i);
-    }
-    return CLOOB_OK;
-}
-
 cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *images, int64_t n, cloob_output what,
                                   float *out)
 {
     int64_t S = e->p->config.image_size;
-    CLOOB_TRY(check_finite(ctx, images, n, 3 * S * S));
+    int64_t bad = first_not_finite(images, n, 3 * S * S); /* relu and normalisation may turn NaN into an embedding */
+    if (bad < n) return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "image %lld holds NaN or infinity", (long long)bad);
     return encode_images(ctx, e, FLOATS, images, (size_t)(3 * S * S) * sizeof(float), n, what, out);
 }
 
@@ -552,7 +564,7 @@ cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, in
         CLOOB_TRY(next_texts(ctx, e, tokens + i * T, n - i, &kind, &rows));
         CLOOB_TRY(encode_batch(ctx, e, kind, tokens + i * T, (size_t)T * sizeof *tokens, rows, what, out + i * width));
     }
-    return CLOOB_OK;
+    return check_result(ctx, out, n, width, "text");
 }
 
 /* The text `length` times, each read at another token. Packed, each ends there, so that nothing is computed that no row

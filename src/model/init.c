@@ -1,9 +1,7 @@
 /* CLIP's initialisation, parameter by parameter. The last batch norm gain of every residual block starts at 0, so that
  * blocks begin as identities; the stem's third batch norm (visual.bn3) keeps 1, or every image would embed to one
  * point. */
-#include <assert.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,37 +141,20 @@ static void draw_row(cloob_ctx *ctx, const params *p, const param *r, uint64_t s
     pool_for(ctx, r->count, 1 << 14, draw_range, &d);
 }
 
-/* All of them into a block of host memory that is laid out like the master copy. */
-static void draw_rows(cloob_ctx *ctx, const params *p, uint64_t seed, float *block)
-{
-    for (int i = 0; i < p->count; i++) draw_row(ctx, p, &p->row[i], seed, block + p->row[i].offset);
-}
-
-static cloob_status take_block(cloob_ctx *ctx, const params *p, float **out)
-{
-    *out = calloc((size_t)p->total, sizeof **out);
-    return *out ? CLOOB_OK : ctx_no_memory(ctx, (size_t)p->total * sizeof **out, "initial weights");
-}
-
-static cloob_status copy_block(cloob_ctx *ctx, params *p, const float *block)
-{
-    CLOOB_TRY(p->dev->to_device(ctx, p->dev, p->master, block, (size_t)p->total * sizeof *block));
-    CLOOB_TRY(p->dev->sync(ctx, p->dev)); /* the copy may read host memory after returning */
-    return params_refresh(ctx, p);
-}
-
 cloob_status params_init(cloob_ctx *ctx, params *p, uint64_t seed)
 {
-    float *block;
-    if (p->dev->backend != BACKEND_CUDA) {
-        draw_rows(ctx, p, seed, p->master);
-        return params_refresh(ctx, p);
+    size_t bytes = (size_t)p->total * sizeof(float);
+    bool gpu = p->dev->backend == BACKEND_CUDA;
+    float *block = gpu ? calloc(1, bytes) : p->master;
+    if (!block) return ctx_no_memory(ctx, bytes, "initial weights");
+    for (int i = 0; i < p->count; i++) draw_row(ctx, p, &p->row[i], seed, block + p->row[i].offset);
+    cloob_status status = CLOOB_OK;
+    if (gpu) {
+        status = p->dev->to_device(ctx, p->dev, p->master, block, bytes);
+        if (status == CLOOB_OK) status = p->dev->sync(ctx, p->dev); /* the copy may read host memory after returning */
+        free(block);
     }
-    CLOOB_TRY(take_block(ctx, p, &block));
-    draw_rows(ctx, p, seed, block);
-    cloob_status status = copy_block(ctx, p, block);
-    free(block);
-    return status;
+    return status == CLOOB_OK ? params_refresh(ctx, p) : status;
 }
 
 cloob_status params_init_adapters(cloob_ctx *ctx, params *p, uint64_t seed)
@@ -190,66 +171,4 @@ cloob_status params_init_adapters(cloob_ctx *ctx, params *p, uint64_t seed)
         CLOOB_TRY(status);
     }
     return params_refresh(ctx, p);
-}
-
-/* ---- in the background --------------------------------------------------------------------------- */
-
-struct params_draft {
-    cloob_ctx *ctx; /* the thread's own */
-    params *table;
-    float *block;
-    uint64_t seed;
-    pthread_t thread;
-    bool started;
-};
-
-static void *draft_main(void *arg)
-{
-    params_draft *d = arg;
-    draw_rows(d->ctx, d->table, d->seed, d->block);
-    return NULL;
-}
-
-static void draft_wait(params_draft *d)
-{
-    if (d->started) pthread_join(d->thread, NULL);
-    d->started = false;
-}
-
-cloob_status params_draft_create(cloob_ctx *ctx, const model_config *c, const params_training *t, uint64_t seed,
-                                 params_draft **out)
-{
-    params_draft *d = calloc(1, sizeof *d);
-    if (!d) return ctx_no_memory(ctx, sizeof *d, "initial weights");
-    d->seed = seed;
-    d->ctx = ctx_worker(ctx);
-    cloob_status status = d->ctx ? CLOOB_OK : ctx_no_memory(ctx, sizeof *d->ctx, "initial weights");
-    if (status == CLOOB_OK) status = params_create_training(ctx, c, NULL, CLOOB_F32, PARAMS_TABLE, t, &d->table);
-    if (status == CLOOB_OK) status = take_block(ctx, d->table, &d->block);
-    if (status != CLOOB_OK) {
-        params_draft_destroy(d);
-        return status;
-    }
-    d->ctx->threads = ctx->threads > 1 ? ctx->threads - 1 : 1; /* one core is the caller's */
-    d->started = pthread_create(&d->thread, NULL, draft_main, d) == 0;
-    if (!d->started) draft_main(d);
-    *out = d;
-    return CLOOB_OK;
-}
-
-cloob_status params_draft_fill(cloob_ctx *ctx, params_draft *d, params *p)
-{
-    assert(d->table->total == p->total && d->table->count == p->count);
-    draft_wait(d);
-    return copy_block(ctx, p, d->block);
-}
-
-void params_draft_destroy(params_draft *d)
-{
-    if (!d) return;
-    draft_wait(d);
-    params_destroy(d->table);
-    cloob_ctx_destroy(d->ctx);
-    free(d->block);
-    free(d);
 }

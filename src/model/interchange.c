@@ -175,23 +175,6 @@ tensor foreign_shape(const tensor *row, const foreign *f, int i)
     return t;
 }
 
-/* Of a matrix in 8 bits, which only cloob's format has. */
-static cloob_status take_scales(reader *r, const st_entry *row)
-{
-    char name[INT8_NAME];
-    int64_t at = source_find(&r->s, int8_scale_name(row->name, name));
-    if (at < 0) return CLOOB_OK; /* the matrix then is refused as one of integers */
-    r->s.used[at] = true;
-    return weights_add(r->ctx, r->w, name, &r->s.entry[at].t);
-}
-
-/* 8 bits with scales, from a file in cloob's format. */
-static bool is_eight(const reader *r, const foreign *f, const tensor *part)
-{
-    char name[INT8_NAME];
-    return r->s.native && part->dtype == CLOOB_I8 && source_find(&r->s, int8_scale_name(f->name[0], name)) >= 0;
-}
-
 /* Finds all parts, or records what is wrong and clears *whole. */
 static cloob_status find_parts(reader *r, const foreign *f, const tensor *row, const tensor *part[NAME_PARTS],
                                bool *whole)
@@ -202,8 +185,8 @@ static cloob_status find_parts(reader *r, const foreign *f, const tensor *row, c
         int64_t at = source_find(&r->s, f->name[i]);
         if (at >= 0) r->s.used[at] = true;
         part[i] = at >= 0 ? &r->s.entry[at].t : NULL;
-        bool fits = part[i] && tensor_same_shape(part[i], &want) &&
-                    (dtype_is_float(part[i]->dtype) || is_eight(r, f, part[i])) && part[i]->dtype == part[0]->dtype;
+        bool fits = part[i] && tensor_same_shape(part[i], &want) && dtype_is_float(part[i]->dtype) &&
+                    part[i]->dtype == part[0]->dtype;
         if (fits) continue;
         *whole = false;
         if (!part[i]) CLOOB_TRY(note(r, KEY_MISSING, f->name[i]));
@@ -237,8 +220,7 @@ static cloob_status take(reader *r, const st_entry *row)
         else memcpy(to, part[i]->data, tensor_bytes(part[i]));
         if (f.parts > 1) weights_drop_pages(r->w, part[i]);
     }
-    CLOOB_TRY(weights_add(r->ctx, r->w, row->name, &t));
-    return t.dtype == CLOOB_I8 ? take_scales(r, row) : CLOOB_OK;
+    return weights_add(r->ctx, r->w, row->name, &t);
 }
 
 /* Scalars that may be there: shape () or (1), any supported type. */

@@ -112,14 +112,6 @@ void interchange_report_release(interchange_report *report);
  * warning. */
 cloob_status interchange_write(cloob_ctx *ctx, const char *path, weight_format format, weights *w);
 
-/* A tower as an ONNX file (opset 17, IR 8), for onnxruntime and others.
- *
- * Image tower: "images" (batch, 3, S, S) float, normalised by the metadata's "preprocess", to "image_embeddings"
- * (batch, D), unit rows. Text tower: "tokens" (batch, T) int64, padded as the tokenizer does, to "text_embeddings". The
- * batch is any. The graph is made from the tower's own ops, batch norm folded into the convolutions, weights in f32.
- * Writes atomically. A tower above the 2 GB that a file of this kind may have is CLOOB_ERR_UNSUPPORTED. */
-cloob_status onnx_write(cloob_ctx *ctx, const char *path, const weights *w, bool text);
-
 /* How open_clip must clean texts for the tokenizer that the metadata store, "lower", "whitespace" or "canonicalize";
  * NULL: there is none, or it is CLIP's, which open_clip has. */
 const char *interchange_own_tokenizer(const weights *w);

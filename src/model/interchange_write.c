@@ -223,7 +223,6 @@ cloob_status interchange_write(cloob_ctx *ctx, const char *path, weight_format f
                         "%s: the image tower of %s is folded for inference, and its branches and batch norms cannot be "
                         "written again; it can be written as cloob",
                         path, w->config.name);
-    CLOOB_TRY(int8_expand(ctx, w));
     writer o = { .ctx = ctx, .w = w, .names = NAMES_OPENAI, .prefix = "" };
     if (format == FORMAT_HF || format == FORMAT_OPEN_CLIP) o.names = names_for(&w->config, format == FORMAT_HF);
     if (format == FORMAT_JKU) { /* their readers strip seven letters without looking */

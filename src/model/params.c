@@ -279,16 +279,15 @@ static cloob_status set_half(cloob_ctx *ctx, params *p, int row, const float *fr
     return CLOOB_OK;
 }
 
-static cloob_status load_row(cloob_ctx *ctx, params *p, const weights *w, int row, const tensor *t, set_row *set)
+static cloob_status load_row(cloob_ctx *ctx, params *p, int row, const tensor *t, set_row *set)
 {
     const param *r = &p->row[row];
     float *converted = NULL;
     if (t->dtype == CLOOB_F32) return set(ctx, p, row, t->data);
     converted = malloc((size_t)r->count * sizeof *converted);
     if (!converted) return ctx_no_memory(ctx, (size_t)r->count * sizeof *converted, r->name);
-    bool eight = t->dtype == CLOOB_I8 && int8_row(w, r->name, t, converted);
     cloob_status status =
-        eight || (t->dtype != CLOOB_I8 && dtype_convert(CLOOB_F32, converted, t->dtype, t->data, r->count))
+        dtype_is_float(t->dtype) && dtype_convert(CLOOB_F32, converted, t->dtype, t->data, r->count)
             ? set(ctx, p, row, converted)
             : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: element type %s cannot be used", r->name, dtype_name(t->dtype));
     free(converted);
@@ -301,7 +300,7 @@ cloob_status params_load(cloob_ctx *ctx, params *p, const weights *w)
         const tensor *t;
         if (lora_part_of(p->row[i].name) != LORA_NONE) continue;
         CLOOB_TRY(find_row(ctx, p, w, i, &t));
-        CLOOB_TRY(load_row(ctx, p, w, i, t, params_set));
+        CLOOB_TRY(load_row(ctx, p, i, t, params_set));
     }
     return params_refresh(ctx, p);
 }
@@ -325,7 +324,7 @@ cloob_status params_bind(cloob_ctx *ctx, params *p, const weights *w, bool text)
             if (!half) p->master_view[i].data = t->data;
             continue;
         }
-        CLOOB_TRY(load_row(ctx, p, w, i, t, half ? set_half : params_set));
+        CLOOB_TRY(load_row(ctx, p, i, t, half ? set_half : params_set));
         weights_forget(w, t); /* its copy is read from now on */
     }
     return CLOOB_OK;

@@ -75,14 +75,6 @@ cloob_status params_init(cloob_ctx *ctx, params *p, uint64_t seed);
 /* Of adapters alone, for a model whose weights were loaded; nothing where there are none. */
 cloob_status params_init_adapters(cloob_ctx *ctx, params *p, uint64_t seed);
 
-/* The bytes of params_init, drawn into host memory by a thread of its own while the caller prepares a device. create
- * starts the thread, which cannot fail; fill waits for it and fills p, made for the same configuration and training. */
-typedef struct params_draft params_draft;
-cloob_status params_draft_create(cloob_ctx *ctx, const model_config *c, const params_training *t, uint64_t seed,
-                                 params_draft **out);
-cloob_status params_draft_fill(cloob_ctx *ctx, params_draft *d, params *p);
-void params_draft_destroy(params_draft *d); /* waits for the thread; NULL is fine */
-
 /* From canonical names and file shapes; the weights were checked against the same configuration. Adapters stay as they
  * are. */
 cloob_status params_load(cloob_ctx *ctx, params *p, const weights *w);
@@ -100,23 +92,6 @@ cloob_status params_set(cloob_ctx *ctx, params *p, int row, const float *from);
 
 /* Makes the compute copies follow the master copy. Called after loading; the optimizer does it itself. */
 cloob_status params_refresh(cloob_ctx *ctx, params *p);
-
-/* Weights in 8 bits: every matrix row (output channel) has one scale, and its elements are round(value / scale), -127
- * to 127.
- *
- * In cloob's format a matrix NAME is I8 of its own shape, and NAME.int8_scale holds the scales, F32 (rows). Vectors
- * stay as they were. Other formats get floats. */
-
-/* The name of a matrix's scales. */
-enum { INT8_NAME = 224 };
-const char *int8_scale_name(const char *name, char text[INT8_NAME]);
-
-/* Every float matrix becomes I8 with scales, in w's arena. */
-cloob_status int8_quantise(cloob_ctx *ctx, weights *w);
-/* Back to F32; the scales go. Nothing happens where no tensor is I8. */
-cloob_status int8_expand(cloob_ctx *ctx, weights *w);
-/* One I8 matrix of w as F32; `to` is large enough. False: its scales are missing or do not fit. */
-bool int8_row(const weights *w, const char *name, const tensor *t, float *to);
 
 /* Low-rank adapters (LoRA): W x becomes W x + scale B (A x), with W as it was given, A (r, in) and B (out, r) trained.
  *

@@ -104,10 +104,12 @@ cloob_status tower_image(cloob_ctx *ctx, const params *p, const tower_options *o
     build b = { g, p, o };
     graph_init(ctx, g);
     CLOOB_TRY(model_config_need(ctx, &p->config, false));
-    if (p->config.position_side && (o->train || o->backward || o->float_images))
-        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s is a SigLIP 2 NaFlex model: %s", p->config.name,
-                        o->float_images ? "its images have no one size, so normalised pixels are not taken; give images"
-                                        : "it embeds, but cannot be trained");
+    if (p->config.position_side && o->float_images)
+        return ctx_fail(
+            ctx, CLOOB_ERR_UNSUPPORTED,
+            "%s is a SigLIP 2 NaFlex model: its images have no one size, so normalised pixels are not taken; "
+            "give images",
+            p->config.name);
     value_id x = image_input(&b), features, raw;
     if (p->config.family == MODEL_RESNET) {
         features = build_resnet(&b, x);

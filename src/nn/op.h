@@ -20,22 +20,18 @@ typedef enum op_id {
     OP_COUNT
 } op_id;
 
-enum { OP_INPUTS = 8, OP_OUTPUTS = 6, OP_STEPS = 4, OP_HISTORY = 2 };
+enum { OP_INPUTS = 8, OP_OUTPUTS = 6, OP_STEPS = 4 };
 enum { OP_RESIDUAL = 3 }; /* input of conv2d that is added to output 0 */
 
-/* 8-bit copies that skip a pass (graph_fuse_gemm): output OP_ROUNDED_OUT of an op is output 0 in 8 bits, bytes of the
- * same order and behind them OP_ROUNDED_TAIL bytes for the scale; input OP_ROUNDED_IN of linear and linear_dx is such a
- * copy of input 0. Forward ops write e4m3, backward ops e5m2. The copy is what linear would have made itself.
- *
- * int8 on a CPU (exec_create) has the same two operands, for linear and conv2d: op_rounded_bytes of groups with scales.
- * attr.rounded_out and attr.rounded_in mark the op that writes them and those that read them. Where nobody reads output
- * 0 in its own type there is no copy: the groups are stored in place of output 0. */
-enum { OP_ROUNDED_IN = 4, OP_ROUNDED_OUT = 5, OP_ROUNDED_TAIL = 16 };
+/* int8 on a CPU (exec_create): output OP_ROUNDED_OUT of an op is output 0 in 8 bits, op_rounded_bytes of groups with
+ * scales; input OP_ROUNDED_IN of linear and conv2d is such a copy of input 0. attr.rounded_out and attr.rounded_in mark
+ * the op that writes them and those that read them. Where nobody reads output 0 in its own type there is no copy: the
+ * groups are stored in place of output 0. */
+enum { OP_ROUNDED_IN = 4, OP_ROUNDED_OUT = 5 };
 
-/* Factors rounded to 8 bits, where the backend has such GEMMs: never; where that was timed as faster; always. ROWS: in
- * inference, every row of both under a scale of its own, so that a row's result does not depend on the others. */
-typedef enum op_fp8 { OP_FP8_NEVER, OP_FP8_FASTER, OP_FP8_ALWAYS, OP_FP8_ROWS_FASTER, OP_FP8_ROWS_ALWAYS } op_fp8;
-static inline bool op_fp8_by_rows(op_fp8 f) { return f == OP_FP8_ROWS_FASTER || f == OP_FP8_ROWS_ALWAYS; }
+/* In inference, linear's factors rounded to e4m3, every row of both under a scale of its own, where the backend has such
+ * GEMMs: never; where that was timed as faster; always. */
+typedef enum op_fp8 { OP_FP8_NEVER, OP_FP8_FASTER, OP_FP8_ALWAYS } op_fp8;
 
 typedef enum op_act { OP_ACT_NONE, OP_ACT_QUICKGELU, OP_ACT_GELU, OP_ACT_GELU_TANH } op_act;
 
@@ -58,7 +54,7 @@ typedef struct op_attr {
     bool rounded_in, rounded_out; /* 8-bit input 0, output 0 (OP_ROUNDED_IN) */
     bool keep_stats;              /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
     op_act act;
-    op_fp8 fp8;        /* linear: forward and dx; the CPU keeps 16 bits */
+    op_fp8 fp8;        /* linear; the CPU keeps 16 bits */
     cloob_dtype dtype; /* image_input, embed, repeat_row: element type of the output */
     float eps, momentum, scale;
     float offset;          /* rope */
@@ -117,14 +113,9 @@ typedef struct op_args {
 
 typedef struct op_kernel {
     cloob_status (*run)(const op_env *env, const op_args *a);
-    /* Optional, once per plan, with shapes but without data: sets a->scratch_bytes, may set a->state. An optional input
-     * that it makes absent is not needed: an output that all its readers leave out is not wanted. */
+    /* Optional, once per plan, with shapes but without data: sets a->scratch_bytes, may set a->state. */
     cloob_status (*prepare)(const op_env *env, op_args *a);
     void (*release)(const op_env *env, op_args *a);
-    /* Optional: OP_HISTORY numbers that one run leaves for the next (largest elements, for the scales of 8-bit
-     * factors); a resumed run needs them for the same bytes. Reads them, or with `set` puts them in place. Below 0:
-     * nothing was run yet. */
-    cloob_status (*history)(const op_env *env, const op_args *a, float value[OP_HISTORY], bool set);
     bool in_place; /* output `in_place_out` may be stored where input 0 is, when they have the same size and nobody
                          * reads that input later */
     int in_place_out;

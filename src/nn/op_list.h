@@ -39,9 +39,11 @@ OP(PATCH_ROWS, "patch_rows", shape_patch_rows, NULL)
 /* x (N,S,S,3) U8, each a record of io/image/image_view.h -> y (N rows,3 P P), start (N+1) I32, grid (N,2) I32 {rows,
  * patch P, mean, std, dtype}: the h w <= rows patches of image n, normalised, are rows start[n] .. start[n+1] - 1, and
  * grid[n] is h, w. Rows from start[N] on are 0. A record without a possible h and w is a square of patches */
-OP(GRID_POSITIONS, "grid_positions", shape_grid_positions, NULL)
+OP(GRID_POSITIONS, "grid_positions", shape_grid_positions, grad_grid_positions)
 /* x (R,C), pos (G G,C) F32, start (N+1) I32, grid (N,2) I32 -> y (R,C): x plus the table of a G x G grid, resampled to
  * the grid of each image, bilinear and antialiased (torch's interpolate); rows from start[N] on are x */
+OP(GRID_POSITIONS_BWD, "grid_positions_bwd", shape_grid_positions_bwd, NULL)
+/* dy (R,C), pos (for its shape), start, grid -> dpos (G G,C) F32: rows from start[N] on do not count */
 OP(MEAN_ROWS, "mean_rows", shape_mean_rows, grad_mean_rows)
 /* x (N,T,C) or (N,h,w,C) -> y (N,C) {rows}: the mean of rows `rows` .. T - 1. Packed: x (R,C), start (N+1) I32
  * {tokens} */
@@ -96,10 +98,10 @@ OP(AVGPOOL2_BWD, "avgpool2_bwd", shape_avgpool2_bwd, NULL) /* dy, x (for its sha
 /* GEMMs, layer norm, activations */
 OP(LINEAR, "linear", shape_linear, grad_linear)
 /* x (...,K), w (O,K) or (K,O), [bias (O) F32, on a GPU also of x's type], [res (...,O)] -> y (...,O) {transposed, fp8}:
- * with fp8 bf16 x and w are rounded to e4m3, each under a scale that is a power of two (nn/ref/linear.c); [rounded]
- * (op.h): x so rounded */
+ * with fp8 the rows of bf16 x and w are rounded to e4m3, each under its own scale (nn/ref/linear.c); [rounded]: x in
+ * 8 bits (op.h) */
 OP(LINEAR_DX, "linear_dx", shape_linear_dx, NULL)
-/* dy, w, x (for its shape) -> dx {transposed, fp8}: fp8 rounds dy to e5m2, w to e4m3; [rounded]: dy so rounded */
+/* dy, w, x (for its shape) -> dx {transposed} */
 OP(LINEAR_DW, "linear_dw", shape_linear_dw, NULL)
 /* dy, x, w (for its shape) -> dw F32, [dbias (O) F32] {transposed} */
 OP(ACT, "act", shape_act, grad_act)

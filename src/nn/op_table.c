@@ -24,6 +24,7 @@ bool op_lends_shape(op_id op, int k)
     case OP_EMBED_BWD: return k == 2 || k == 3;
     case OP_PACK_TEXTS:
     case OP_BIAS_BWD:
+    case OP_GRID_POSITIONS_BWD:
     case OP_MEAN_ROWS_BWD:
     case OP_AVGPOOL2_BWD: return k == 1;
     case OP_MEAN_TOKENS_BWD:

@@ -13,14 +13,15 @@ op_shape_fn shape_image_input, shape_embed, shape_embed_bwd, shape_eot_index, sh
     shape_fold_bn, shape_same, shape_act, shape_add, shape_avgpool2, shape_avgpool2_bwd, shape_linear, shape_linear_dx,
     shape_linear_dw, shape_layernorm, shape_layernorm_bwd, shape_l2norm, shape_l2norm_bwd, shape_attention,
     shape_attention_bwd, shape_attention_one, shape_heads_project, shape_heads_collect, shape_heads_dw,
-    shape_pool_attention, shape_grid_tokens, shape_patch_rows, shape_grid_positions, shape_mean_rows,
-    shape_mean_rows_bwd, shape_repeat_row, shape_repeat_row_bwd, shape_scale, shape_bias, shape_bias_bwd, shape_dwconv,
-    shape_gate, shape_gate_bwd, shape_rope, shape_mask_queries, shape_excite;
+    shape_pool_attention, shape_grid_tokens, shape_patch_rows, shape_grid_positions, shape_grid_positions_bwd,
+    shape_mean_rows, shape_mean_rows_bwd, shape_repeat_row, shape_repeat_row_bwd, shape_scale, shape_bias,
+    shape_bias_bwd, shape_dwconv, shape_gate, shape_gate_bwd, shape_rope, shape_mask_queries, shape_excite;
 
 op_grad_fn grad_embed, grad_take_rows, grad_class_tokens, grad_mean_tokens, grad_conv2d, grad_bn_apply, grad_relu,
     grad_add, grad_avgpool2, grad_linear, grad_act, grad_layernorm, grad_l2norm, grad_attention, grad_attention_one,
-    grad_heads_project, grad_heads_collect, grad_pool_attention, grad_grid_tokens, grad_mean_rows, grad_repeat_row,
-    grad_bias, grad_tanh, grad_dwconv, grad_gate, grad_rope, grad_mask_queries, grad_scale, grad_excite;
+    grad_heads_project, grad_heads_collect, grad_pool_attention, grad_grid_tokens, grad_grid_positions, grad_mean_rows,
+    grad_repeat_row, grad_bias, grad_tanh, grad_dwconv, grad_gate, grad_rope, grad_mask_queries, grad_scale,
+    grad_excite;
 
 /* A backward rule of one step; the lists are STEP's. */
 #define GRAD_STEP(name, op, ins, outs)                                                                                 \

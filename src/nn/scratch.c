@@ -24,8 +24,8 @@ size_t op_scratch_bound(op_id op, const op_args *a)
     bool windows =
         convolution && a->attr.pad == 0 && a->attr.stride > 1; /* patches are copied out as rows of a matrix */
     if (convolution) return CONVOLUTION + SUMS + (windows ? largest_operand(a) : 0);
-    if (a->attr.fp8 && (op == OP_LINEAR || op == OP_LINEAR_DX)) return PRODUCT + SUMS + largest_operand(a);
-    if (op == OP_ACT || op == OP_LAYERNORM) return 0; /* they prepare a scale, no scratch */
+    if (a->attr.fp8 && op == OP_LINEAR) return PRODUCT + SUMS + largest_operand(a);
+    if (op == OP_LAYERNORM) return 0; /* it checks its width, no scratch */
     if (op == OP_EMBED_BWD) return SUMS + largest_operand(a) / 8;
     return op_find_kernel(BACKEND_CUDA, op) && op_kernels_cuda[op].prepare ? PRODUCT + SUMS : 0;
 }

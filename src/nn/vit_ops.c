@@ -49,6 +49,21 @@ cloob_status shape_grid_positions(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
+int grad_grid_positions(const op_attr *attr, unsigned inputs, op_step *s)
+{
+    (void)inputs;
+    STEP(&s[0], OP_COUNT, NULL, (G(0)), (D(0)));
+    STEP(&s[1], OP_GRID_POSITIONS_BWD, attr, (G(0), IN(1), IN(2), IN(3)), (D(1)));
+    return 2;
+}
+
+cloob_status shape_grid_positions_bwd(cloob_ctx *ctx, op_args *a)
+{
+    (void)ctx;
+    rule_like(a, 0, &a->in[1]);
+    return CLOOB_OK;
+}
+
 cloob_status shape_mean_rows(cloob_ctx *ctx, op_args *a)
 {
     const tensor *x = &a->in[0], *start = &a->in[1];

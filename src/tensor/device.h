@@ -19,8 +19,7 @@ struct device {
     char name[128]; /* for people */
     void *stream;   /* the default queue; NULL on the host */
     void *state;    /* the backend's own */
-    bool fp8;       /* has 8-bit floating-point products */
-    bool fp8_rows;  /* and such whose rows have scales of their own */
+    bool fp8;       /* has 8-bit floating-point GEMMs with a scale for each row */
     char runs[160]; /* a GPU: its generation and which kernels run on it */
     cloob_status (*alloc)(cloob_ctx *ctx, device *d, size_t bytes, const char *what,
                           void **out); /* zeroed, 256-aligned */

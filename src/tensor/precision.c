@@ -8,16 +8,12 @@ static const precision table[] = {
     { .name = "fp32", .compute = CLOOB_F32 },
     { .name = "bf16", .compute = CLOOB_BF16 },
     { .name = "amp_bf16", .compute = CLOOB_BF16 },
-    { .name = "amp_fp8", .compute = CLOOB_BF16, .fp8 = true },
     { .name = "int8", .compute = CLOOB_F32, .int8 = true },
-    { .name = "fp8", .compute = CLOOB_BF16, .fp8_rows = true },
+    { .name = "fp8", .compute = CLOOB_BF16, .fp8 = true },
     { .name = "auto", .compute = CLOOB_F32, .automatic = true },
 };
 
-static bool serves(const precision *p, bool training)
-{
-    return training ? !(p->int8 || p->fp8_rows || p->automatic) : !p->fp8;
-}
+static bool serves(const precision *p, bool training) { return !training || !(p->int8 || p->fp8 || p->automatic); }
 
 cloob_status precision_find(cloob_ctx *ctx, const char *name, bool training, precision *out)
 {
@@ -30,8 +26,8 @@ cloob_status precision_find(cloob_ctx *ctx, const char *name, bool training, pre
         }
     if (strcmp(name, "fp16") == 0 && training)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "`precision` fp16: use amp_bf16, which needs no loss scaling");
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "precision %s: choose fp32 or bf16; %s", name,
-                    training ? "on a GPU also amp_fp8" : "on a CPU also int8, on a GPU also fp8, or auto");
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "precision %s: choose fp32 or bf16%s", name,
+                    training ? "" : "; on a CPU also int8, on a GPU also fp8, or auto");
 }
 
 static bool uses(gemm_kind kind, const char *instructions) { return strstr(gemm_best(kind)->name, instructions); }

@@ -28,8 +28,6 @@ enum {
     TUNE_RETRIEVAL = 1000, /* steps before retrieval starts; shorter runs learn more without it, same page */
 };
 
-static bool is_auto_model(const cloob_train_options *o) { return !o->model || strcmp(o->model, "auto") == 0; }
-
 /* ---- a resumed run ------------------------------------------------------------------------------- */
 
 cloob_status auto_options_resume(cloob_ctx *ctx, run *r)
@@ -41,9 +39,9 @@ cloob_status auto_options_resume(cloob_ctx *ctx, run *r)
         if (!slash) return CLOOB_OK;
         *slash = '\0';
     }
-    snprintf(path + strlen(path), sizeof path - strlen(path), "/params.txt");
+    snprintf(path + strlen(path), sizeof path - strlen(path), "/settings.json");
     if (!file_exists(path)) return CLOOB_OK;
-    CLOOB_TRY(settings_read(ctx, path, &r->start.stored));
+    CLOOB_TRY(settings_load(ctx, path, NULL, &r->start.stored));
     int64_t n;
     const option_desc *table = train_option_table(&n);
     for (int64_t i = 0; i < n; i++) {
@@ -170,7 +168,7 @@ static void choose_model(cloob_ctx *ctx, run *r)
 
 cloob_status auto_options_model(cloob_ctx *ctx, run *r)
 {
-    if (!is_auto_model(r->o)) return CLOOB_OK;
+    if (r->o->model && strcmp(r->o->model, "auto") != 0) return CLOOB_OK;
     if (!r->start.has_given) {
         choose_model(ctx, r);
         return CLOOB_OK;

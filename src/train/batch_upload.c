@@ -25,9 +25,6 @@ struct batch_upload {
     int64_t sent, taken; /* micro-batches of batch[0] */
 };
 
-/* Micro-batches are needed twice: for the loss, and for its gradient. */
-static int64_t uploads_per_batch(const batch_upload *st) { return st->accum > 1 ? 2 * st->accum : 1; }
-
 static bool has_staging(const device *dev) { return dev->backend == BACKEND_CUDA; }
 
 size_t batch_upload_bytes(const device *dev, size_t bytes) { return has_staging(dev) ? bytes : 0; }
@@ -113,17 +110,6 @@ static cloob_status fill_inputs(cloob_ctx *ctx, batch_upload *st)
     return st->f ? async_copy_used(ctx, st->f) : CLOOB_OK;
 }
 
-/* Makes the next batch the current one. */
-static cloob_status next_batch(cloob_ctx *ctx, batch_upload *st)
-{
-    source done = st->batch[0];
-    st->batch[0] = st->batch[1];
-    st->batch[1] = done; /* keeps its notes buffer */
-    st->batches--;
-    st->sent = st->taken = 0;
-    return st->batches && st->f ? send(ctx, st) : CLOOB_OK;
-}
-
 cloob_status batch_upload_take(cloob_ctx *ctx, batch_upload *st, int64_t micro)
 {
     if (!st->batches) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a step without a batch: none was staged");
@@ -131,8 +117,14 @@ cloob_status batch_upload_take(cloob_ctx *ctx, batch_upload *st, int64_t micro)
     (void)micro;
     CLOOB_TRY(fill_inputs(ctx, st));
     st->taken++;
-    if (st->taken == uploads_per_batch(st)) return next_batch(ctx, st);
-    return st->f ? send(ctx, st) : CLOOB_OK;
+    if (st->taken == (st->accum > 1 ? 2 * st->accum : 1)) { /* micro-batches are needed for the loss and its gradient */
+        source done = st->batch[0];
+        st->batch[0] = st->batch[1];
+        st->batch[1] = done; /* keeps its notes buffer */
+        st->batches--;
+        st->sent = st->taken = 0;
+    }
+    return st->batches && st->f ? send(ctx, st) : CLOOB_OK;
 }
 
 cloob_status batch_upload_wait(cloob_ctx *ctx, batch_upload *st)

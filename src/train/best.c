@@ -55,71 +55,51 @@ static bool is_better(const char *metric, double a, double b)
     return falls ? a < b : a > b;
 }
 
-/* The best value of a metric among the lines of results. */
+/* The best value of a metric among the lines of results, and the first that ends a cycle of the learning rate. */
 typedef struct best_metric {
-    double value;
+    double value, cycle_end;
     int64_t epoch, evaluations;
     int64_t since; /* evaluations after the best */
+    bool has_cycle_end;
 } best_metric;
 
-/* Calls visit for every complete line of a results.jsonl, until it returns false. Without the file there is none. */
-typedef bool result_visitor(const json *line, const char *metric, void *user);
-
-static cloob_status each_result(cloob_ctx *ctx, const char *results, result_visitor *visit, const char *metric,
-                                void *user)
+static void count_line(const json *line, const char *metric, best_metric *best)
 {
+    double now, epoch = 0;
+    bool ends = false;
+    if (!json_number(json_get(line, metric), &now)) return;
+    json_number(json_get(line, "epoch"), &epoch);
+    json_bool(json_get(line, "cycle_end"), &ends);
+    bool first = best->evaluations++ == 0;
+    best->since++;
+    if (first || is_better(metric, now, best->value)) best->value = now, best->epoch = (int64_t)epoch, best->since = 0;
+    if (ends && !best->has_cycle_end) best->cycle_end = now, best->has_cycle_end = true;
+}
+
+/* Over every complete line of results.jsonl; without the file there is none. */
+static cloob_status best_metric_find(cloob_ctx *ctx, const run *r, const char *metric, best_metric *out)
+{
+    const char *results = journal_results(r->log);
     file_bytes all;
-    bool more = true;
+    *out = (best_metric){ 0 };
     if (!results || !file_exists(results)) return CLOOB_OK;
     CLOOB_TRY(file_read(ctx, results, FILE_TEXT_LIMIT, &all));
     char *rest = all.data;
-    for (char *line; more && (line = strsep(&rest, "\n"));) {
+    for (char *line; (line = strsep(&rest, "\n"));) {
         arena a = { 0 };
         json *root;
-        if (*line && json_parse(ctx, &a, line, strlen(line), results, &root) == CLOOB_OK)
-            more = visit(root, metric, user);
+        if (*line && json_parse(ctx, &a, line, strlen(line), results, &root) == CLOOB_OK) count_line(root, metric, out);
         arena_release(&a);
     }
     file_bytes_release(&all);
     return CLOOB_OK;
 }
 
-static bool count_line(const json *line, const char *metric, void *user)
+bool first_cycle_end(cloob_ctx *ctx, const run *r, const char *metric, double *out)
 {
-    best_metric *best = user;
-    double now, epoch = 0;
-    if (!json_number(json_get(line, metric), &now)) return true;
-    json_number(json_get(line, "epoch"), &epoch);
-    bool first = best->evaluations++ == 0;
-    best->since++;
-    if (first || is_better(metric, now, best->value)) best->value = now, best->epoch = (int64_t)epoch, best->since = 0;
-    return true;
-}
-
-static cloob_status best_metric_find(cloob_ctx *ctx, const char *results, const char *metric, best_metric *out)
-{
-    *out = (best_metric){ 0 };
-    return each_result(ctx, results, count_line, metric, out);
-}
-
-typedef struct cycle_end {
-    double value;
-    bool found;
-} cycle_end;
-
-static bool find_cycle_end(const json *line, const char *metric, void *user)
-{
-    cycle_end *c = user;
-    bool ends = false;
-    c->found = json_bool(json_get(line, "cycle_end"), &ends) && ends && json_number(json_get(line, metric), &c->value);
-    return !c->found;
-}
-
-bool first_cycle_end(cloob_ctx *ctx, const char *results, const char *metric, double *out)
-{
-    cycle_end c = { 0 };
-    bool found = each_result(ctx, results, find_cycle_end, metric, &c) == CLOOB_OK && c.found;
-    if (found) *out = c.value;
+    best_metric best;
+    bool found = best_metric_find(ctx, r, metric, &best) == CLOOB_OK && best.has_cycle_end;
+    if (found) *out = best.cycle_end;
     return found;
 }
 
@@ -146,7 +126,7 @@ cloob_status run_keep_best(cloob_ctx *ctx, run *r, int64_t epoch)
     cloob_status status = CLOOB_OK;
     if (!r->o->keep_best || !r->metrics_due) return CLOOB_OK;
     if (comm_rank(r->c) == 0) {
-        status = best_metric_find(ctx, journal_results(r->log), r->o->keep_best, &best);
+        status = best_metric_find(ctx, r, r->o->keep_best, &best);
         if (status == CLOOB_OK && best.evaluations && best.epoch == epoch && best.since == 0)
             status = keep(ctx, r, &best);
     }
@@ -161,7 +141,7 @@ cloob_status run_check_early_stop(cloob_ctx *ctx, run *r)
     cloob_status status = CLOOB_OK;
     if (!early_stop_parse(r->o->early_stop, metric, &patience)) return CLOOB_OK;
     if (comm_rank(r->c) == 0) {
-        status = best_metric_find(ctx, journal_results(r->log), metric, &best);
+        status = best_metric_find(ctx, r, metric, &best);
         stop = status == CLOOB_OK && best.since >= patience;
     }
     CLOOB_TRY(comm_agree(ctx, r->c, status));

@@ -157,15 +157,6 @@ static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, c
     return set_number(ctx, w, "scale_hopfield", m->beta);
 }
 
-static cloob_status add_history(cloob_ctx *ctx, weights *w, step *s)
-{
-    tensor t = TENSOR(CLOOB_F32, NULL, step_history_count(s));
-    if (tensor_count(&t) == 0) return CLOOB_OK;
-    CLOOB_TRY(alloc_tensor(ctx, w, &t));
-    CLOOB_TRY(step_history(ctx, s, t.data, false));
-    return weights_add(ctx, w, "train.history", &t);
-}
-
 cloob_status checkpoint_gather(cloob_ctx *ctx, step *s, const run_position *at, const checkpoint_meta *meta, weights *w)
 {
     step_state st = step_get_state(s);
@@ -176,7 +167,6 @@ cloob_status checkpoint_gather(cloob_ctx *ctx, step *s, const run_position *at, 
     CLOOB_TRY(add_block(ctx, w, p, "v", st.v));
     CLOOB_TRY(add_block(ctx, w, p, "ema", st.ema));
     CLOOB_TRY(hopfield_memory_save(ctx, step_stored(s), w));
-    CLOOB_TRY(add_history(ctx, w, s));
     return add_meta(ctx, w, &st, at, meta);
 }
 
@@ -212,28 +202,20 @@ static cloob_status check_tensor(cloob_ctx *ctx, const weights *w, const char *p
                     path, name);
 }
 
-/* Everything is checked before the first value is written. */
-static cloob_status check_block(cloob_ctx *ctx, const weights *w, const char *path, const params *p, const char *kind)
+/* The tensors "train.KIND.NAME" of all trained parameters to a block laid out like them; block NULL: only checks that
+ * they are there, so that everything is checked before the first value is written. */
+static cloob_status load_block(cloob_ctx *ctx, const weights *w, const char *path, const params *p, const char *kind,
+                               float *block)
 {
     for (int i = 0; i < p->count; i++) {
         char name[200];
         if (p->row[i].buffer || p->row[i].frozen) continue;
         snprintf(name, sizeof name, "train.%s.%s", kind, p->row[i].name);
         CLOOB_TRY(check_tensor(ctx, w, path, name, p->row[i].count));
-    }
-    return CLOOB_OK;
-}
-
-static cloob_status load_block(cloob_ctx *ctx, const weights *w, const params *p, const char *kind, float *block)
-{
-    for (int i = 0; i < p->count; i++) {
-        char name[200];
-        if (p->row[i].buffer || p->row[i].frozen) continue;
-        snprintf(name, sizeof name, "train.%s.%s", kind, p->row[i].name);
         const tensor *t = weights_find(w, name);
-        CLOOB_TRY(p->dev->to_device(ctx, p->dev, block + p->row[i].offset, t->data, tensor_bytes(t)));
+        if (block) CLOOB_TRY(p->dev->to_device(ctx, p->dev, block + p->row[i].offset, t->data, tensor_bytes(t)));
     }
-    return p->dev->sync(ctx, p->dev);
+    return block ? p->dev->sync(ctx, p->dev) : CLOOB_OK;
 }
 
 /* A resumed run has the same adapters as before, or none. */
@@ -317,17 +299,6 @@ static learned_scalar read_scalar(const weights *w, const char *name)
                              .v = get_number(w, scalar_key(key, name, ".v")) };
 }
 
-/* With a file without it, or of a run with other kernels, a step starts without history. */
-static cloob_status load_history(cloob_ctx *ctx, const weights *w, step *s)
-{
-    const tensor *t = weights_find(w, "train.history");
-    int64_t n = step_history_count(s);
-    if (!t || t->dtype != CLOOB_F32 || tensor_count(t) != n || n == 0) return CLOOB_OK;
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(((const float *)t->data)[i])) return CLOOB_OK;
-    return step_history(ctx, s, t->data, true);
-}
-
 cloob_status checkpoint_apply(cloob_ctx *ctx, const weights *w, const char *path, step *s, run_position *at)
 {
     params *p = step_params(s);
@@ -339,16 +310,15 @@ cloob_status checkpoint_apply(cloob_ctx *ctx, const weights *w, const char *path
     CLOOB_TRY(read_position(ctx, w, path, at));
     scalars = (step_scalars){ read_scalar(w, "inv_tau"), read_scalar(w, "beta"), read_scalar(w, "bias") };
     CLOOB_TRY(check_adapters(ctx, w, path, p));
-    CLOOB_TRY(check_block(ctx, w, path, p, "m"));
-    CLOOB_TRY(check_block(ctx, w, path, p, "v"));
-    if (st.ema) CLOOB_TRY(check_block(ctx, w, path, p, "ema"));
+    const char *const kind[] = { "m", "v", "ema" };
+    float *const block[] = { st.m, st.v, st.ema };
+    for (int k = 0; k < 3; k++)
+        if (block[k]) CLOOB_TRY(load_block(ctx, w, path, p, kind[k], NULL));
     CLOOB_TRY(params_load(ctx, p, w));
     CLOOB_TRY(load_adapters(ctx, w, p));
-    CLOOB_TRY(load_block(ctx, w, p, "m", st.m));
-    CLOOB_TRY(load_block(ctx, w, p, "v", st.v));
-    if (st.ema) CLOOB_TRY(load_block(ctx, w, p, "ema", st.ema));
+    for (int k = 0; k < 3; k++)
+        if (block[k]) CLOOB_TRY(load_block(ctx, w, path, p, kind[k], block[k]));
     CLOOB_TRY(hopfield_memory_load(ctx, step_stored(s), w, path));
-    CLOOB_TRY(load_history(ctx, w, s));
     return step_set_scalars(ctx, s, &scalars, count);
 }
 
@@ -364,13 +334,6 @@ cloob_status checkpoint_read(cloob_ctx *ctx, const char *path, step *s, run_posi
 }
 
 /* ---- the checkpoint that a resumed run starts from -------------------------------------------------- */
-
-typedef struct candidate {
-    char path[RESUME_PATH];
-    int64_t updates;
-} candidate;
-
-enum { MAX_CANDIDATES = 1024 };
 
 /* Checks the header, the tensors of the model and the checksum. */
 static cloob_status check_valid(cloob_ctx *ctx, const char *path)
@@ -395,39 +358,22 @@ static int64_t updates_of(cloob_ctx *ctx, const char *path)
     return n;
 }
 
-static int newest_first(const void *a, const void *b)
-{
-    const candidate *x = a, *y = b;
-    return x->updates != y->updates ? (x->updates < y->updates ? 1 : -1) : strcmp(x->path, y->path);
-}
-
-static int list_checkpoints(cloob_ctx *ctx, const char *folder, candidate *c)
-{
-    DIR *d = opendir(folder);
-    int n = 0;
-    for (struct dirent *e; d && n < MAX_CANDIDATES && (e = readdir(d));) {
-        if (!text_ends_with(e->d_name, ".safetensors") || strcmp(e->d_name, "latest.safetensors") == 0) continue;
-        if (snprintf(c[n].path, RESUME_PATH, "%s/%s", folder, e->d_name) >= RESUME_PATH) continue;
-        c[n].updates = updates_of(ctx, c[n].path);
-        if (c[n].updates >= 0) n++;
-    }
-    if (d) closedir(d);
-    qsort(c, (size_t)n, sizeof *c, newest_first);
-    return n;
-}
-
+/* Of the other checkpoints, the valid one with the most updates. */
 static cloob_status find_other(cloob_ctx *ctx, const char *folder, char path[RESUME_PATH])
 {
-    candidate *c = malloc(MAX_CANDIDATES * sizeof *c);
-    if (!c) return ctx_no_memory(ctx, MAX_CANDIDATES * sizeof *c, "a list of checkpoints");
-    int n = list_checkpoints(ctx, folder, c), i = 0;
-    while (i < n && check_valid(ctx, c[i].path) != CLOOB_OK) {
-        ctx_log(ctx, CLOOB_LOG_WARN, "skipped: %s", cloob_error(ctx));
-        i++;
+    DIR *d = opendir(folder);
+    int64_t most = -1;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char other[RESUME_PATH];
+        if (!text_ends_with(e->d_name, ".safetensors") || strcmp(e->d_name, "latest.safetensors") == 0) continue;
+        if (snprintf(other, RESUME_PATH, "%s/%s", folder, e->d_name) >= RESUME_PATH) continue;
+        int64_t n = updates_of(ctx, other);
+        if (n < most || n < 0 || (n == most && strcmp(other, path) > 0)) continue;
+        if (check_valid(ctx, other) == CLOOB_OK) most = n, memcpy(path, other, RESUME_PATH);
+        else ctx_log(ctx, CLOOB_LOG_WARN, "skipped: %s", cloob_error(ctx));
     }
-    if (i < n) memcpy(path, c[i].path, RESUME_PATH);
-    free(c);
-    if (i < n) return CLOOB_OK;
+    if (d) closedir(d);
+    if (most >= 0) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_IO,
                     "%s: no valid checkpoint to resume from; start without `resume` and with another `name`", folder);
 }

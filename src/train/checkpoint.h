@@ -2,8 +2,8 @@
  *
  * Weights have their canonical names, with adapters merged into them. A run with adapters also stores "train.lora.NAME"
  * (the adapters) and "train.base.NAME" (the weights they are added to). Optimizer moments of trained parameters are
- * "train.m.NAME" and "train.v.NAME", averaged weights "train.ema.NAME", the scales of 8-bit GEMMs "train.history", a
- * queue of embeddings "train.queue.image" and "train.queue.text"; counters and scalars are metadata. The checksums of
+ * "train.m.NAME" and "train.v.NAME", averaged weights "train.ema.NAME", a queue of embeddings
+ * "train.queue.image" and "train.queue.text"; counters and scalars are metadata. The checksums of
  * model/digest.h cover all of it. Files are written atomically. */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H

@@ -4,18 +4,16 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { FIRST_CHECK = 50, CHUNK = 64 };
+enum { FIRST_CHECK = 50 };
 
 double collapse_similarity(const float *x, int64_t n, int64_t d)
 {
     double square = 0;
     if (n < 2) return 0;
-    for (int64_t first = 0; first < d; first += CHUNK) { /* a few columns at a time, without an allocation of size d */
-        double sum[CHUNK] = { 0 };
-        int64_t width = d - first < CHUNK ? d - first : CHUNK;
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t k = 0; k < width; k++) sum[k] += (double)x[i * d + first + k];
-        for (int64_t k = 0; k < width; k++) square += sum[k] * sum[k];
+    for (int64_t k = 0; k < d; k++) {
+        double sum = 0;
+        for (int64_t i = 0; i < n; i++) sum += (double)x[i * d + k];
+        square += sum * sum;
     }
     return (square - (double)n) / ((double)n * (double)(n - 1));
 }

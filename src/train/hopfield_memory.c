@@ -13,9 +13,8 @@ enum { IMAGE, TEXT };
 
 /* A ring of unit rows in device memory. */
 typedef struct queue {
-    device *dev;
     void *data; /* (count, dim) F32 */
-    int64_t capacity, count, dim;
+    int64_t capacity, count;
     int64_t next; /* position of the next row; of the oldest one when the ring is full */
 } queue;
 
@@ -46,30 +45,26 @@ cloob_status hopfield_memory_check(cloob_ctx *ctx, const char *text)
 
 /* ---- a queue ------------------------------------------------------------------------------------- */
 
-static cloob_status queue_init(cloob_ctx *ctx, queue *q, device *dev, int64_t capacity, int64_t dim)
+static cloob_status queue_init(cloob_ctx *ctx, hopfield_memory *s, int t, int64_t capacity)
 {
-    *q = (queue){ .dev = dev, .capacity = capacity, .dim = dim };
-    if (capacity < 1 || dim < 1 || capacity > INT64_MAX / 16 / dim)
+    if (capacity > INT64_MAX / 16 / s->dim)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a queue of %lld rows of width %lld", (long long)capacity,
-                        (long long)dim);
-    return dev->alloc(ctx, dev, (size_t)capacity * (size_t)dim * sizeof(float), "the queue of embeddings", &q->data);
-}
-
-static void queue_release(queue *q)
-{
-    if (q->data) q->dev->free(q->dev, q->data);
-    memset(q, 0, sizeof *q);
+                        (long long)s->dim);
+    s->set[t].capacity = capacity;
+    return s->dev->alloc(ctx, s->dev, (size_t)capacity * (size_t)s->dim * sizeof(float), "the queue of embeddings",
+                         &s->set[t].data);
 }
 
 typedef cloob_status copy_fn(cloob_ctx *ctx, device *d, void *to, const void *from, size_t bytes);
 
-/* Adds n rows, overwriting the oldest. Of more rows than the capacity, the last are kept. */
-static cloob_status push(cloob_ctx *ctx, queue *q, const float *rows, int64_t n, copy_fn *copy)
+/* Adds n rows to set t, overwriting the oldest. Of more rows than the capacity, the last are kept. */
+static cloob_status push(cloob_ctx *ctx, hopfield_memory *s, int t, const float *rows, int64_t n, copy_fn *copy)
 {
-    if (n > q->capacity) rows += (n - q->capacity) * q->dim, n = q->capacity;
+    queue *q = &s->set[t];
+    if (n > q->capacity) rows += (n - q->capacity) * s->dim, n = q->capacity;
     while (n > 0) {
-        int64_t piece = min64(q->capacity - q->next, n), elements = piece * q->dim;
-        CLOOB_TRY(copy(ctx, q->dev, (float *)q->data + q->next * q->dim, rows, (size_t)elements * sizeof(float)));
+        int64_t piece = min64(q->capacity - q->next, n), elements = piece * s->dim;
+        CLOOB_TRY(copy(ctx, s->dev, (float *)q->data + q->next * s->dim, rows, (size_t)elements * sizeof(float)));
         rows += elements;
         n -= piece;
         q->next += piece;
@@ -79,29 +74,12 @@ static cloob_status push(cloob_ctx *ctx, queue *q, const float *rows, int64_t n,
     return CLOOB_OK;
 }
 
-/* Restores the content of a queue of `capacity` rows: count rows in memory order (host memory), and the position
- * `next`. A smaller queue gets the latest rows. Invalid counts are refused. */
-static cloob_status queue_restore(cloob_ctx *ctx, queue *q, const float *rows, int64_t capacity, int64_t count,
-                                  int64_t next)
-{
-    bool full = count == capacity;
-    if (count < 0 || count > capacity || next < 0 || (full ? next >= capacity : next != count))
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "a queue of %lld rows cannot hold %lld and continue at %lld",
-                        (long long)capacity, (long long)count, (long long)next);
-    q->count = q->next = 0;
-    if (!full || capacity != q->capacity) { /* by age: the oldest first */
-        if (full) CLOOB_TRY(push(ctx, q, rows + next * q->dim, count - next, q->dev->to_device));
-        return push(ctx, q, rows, next, q->dev->to_device);
-    }
-    CLOOB_TRY(push(ctx, q, rows, count, q->dev->to_device));
-    q->next = next;
-    return CLOOB_OK;
-}
-
-static cloob_status take_exchange(cloob_ctx *ctx, hopfield_memory *s)
+static cloob_status open_queue(cloob_ctx *ctx, hopfield_memory *s, const char *text)
 {
     int ranks = comm_size(s->c);
     size_t bytes = (size_t)(s->rows * s->dim * ranks) * sizeof(float);
+    s->is_queue = true;
+    for (int t = 0; t < 2; t++) CLOOB_TRY(queue_init(ctx, s, t, queue_rows(text)));
     if (ranks == 1) return CLOOB_OK;
     s->elements = calloc((size_t)ranks, sizeof *s->elements);
     if (!s->elements) return ctx_no_memory(ctx, (size_t)ranks * sizeof *s->elements, "the queue of embeddings");
@@ -109,20 +87,12 @@ static cloob_status take_exchange(cloob_ctx *ctx, hopfield_memory *s)
     return s->dev->alloc(ctx, s->dev, bytes, "the queue of embeddings", (void **)&s->gathered);
 }
 
-static cloob_status open_queue(cloob_ctx *ctx, hopfield_memory *s, const char *text)
-{
-    int64_t n = queue_rows(text);
-    s->is_queue = true;
-    for (int t = 0; t < 2; t++) CLOOB_TRY(queue_init(ctx, &s->set[t], s->dev, n, s->dim));
-    return take_exchange(ctx, s);
-}
-
 static cloob_status push_side(cloob_ctx *ctx, hopfield_memory *s, int t, const float *rows)
 {
-    if (!s->gathered) return push(ctx, &s->set[t], rows, s->rows, s->dev->copy);
+    if (!s->gathered) return push(ctx, s, t, rows, s->rows, s->dev->copy);
     comm_set_stream(s->c, s->dev->stream);
     CLOOB_TRY(comm_all_gather(ctx, s->c, rows, s->gathered, s->elements, CLOOB_F32));
-    return push(ctx, &s->set[t], s->gathered, s->rows * comm_size(s->c), s->dev->copy);
+    return push(ctx, s, t, s->gathered, s->rows * comm_size(s->c), s->dev->copy);
 }
 
 cloob_status hopfield_memory_push(cloob_ctx *ctx, hopfield_memory *s, const float *x, const float *y)
@@ -161,8 +131,8 @@ static cloob_status fill_set(cloob_ctx *ctx, hopfield_memory *s, int t, const st
         status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "`memory`: %s: %s is %s; F32, BF16, F16 or F64 is needed", path,
                           e->name, dtype_name(e->t.dtype));
     if (status == CLOOB_OK) status = make_unit(ctx, x, n, s->dim, path, e->name);
-    if (status == CLOOB_OK) status = queue_init(ctx, &s->set[t], s->dev, n, s->dim);
-    if (status == CLOOB_OK) status = queue_restore(ctx, &s->set[t], x, n, n, 0);
+    if (status == CLOOB_OK) status = queue_init(ctx, s, t, n);
+    if (status == CLOOB_OK) status = push(ctx, s, t, x, n, s->dev->to_device);
     if (status == CLOOB_OK) status = s->dev->sync(ctx, s->dev);
     free(x);
     return status;
@@ -244,7 +214,8 @@ cloob_status hopfield_memory_create(cloob_ctx *ctx, const char *text, device *de
 void hopfield_memory_destroy(hopfield_memory *s)
 {
     if (!s) return;
-    for (int t = 0; t < 2; t++) queue_release(&s->set[t]);
+    for (int t = 0; t < 2; t++)
+        if (s->set[t].data) s->dev->free(s->dev, s->set[t].data);
     if (s->gathered) s->dev->free(s->dev, s->gathered);
     free(s->elements);
     free(s);
@@ -271,32 +242,38 @@ size_t hopfield_memory_bytes(const hopfield_memory *s)
 
 static const char *const tensor_names[2] = { "train.queue.image", "train.queue.text" };
 
-static cloob_status save_side(cloob_ctx *ctx, const queue *q, const char *name, weights *w)
+static cloob_status save_side(cloob_ctx *ctx, const hopfield_memory *s, int t, weights *w)
 {
-    tensor t = TENSOR(CLOOB_F32, NULL, q->count, q->dim);
-    t.data = arena_push(&w->a, tensor_bytes(&t));
-    if (!t.data) return ctx_no_memory(ctx, tensor_bytes(&t), "a checkpoint");
-    CLOOB_TRY(q->dev->to_host(ctx, q->dev, t.data, q->data, tensor_bytes(&t)));
-    return weights_add(ctx, w, name, &t);
+    tensor rows = TENSOR(CLOOB_F32, NULL, s->set[t].count, s->dim);
+    rows.data = arena_push(&w->a, tensor_bytes(&rows));
+    if (!rows.data) return ctx_no_memory(ctx, tensor_bytes(&rows), "a checkpoint");
+    CLOOB_TRY(s->dev->to_host(ctx, s->dev, rows.data, s->set[t].data, tensor_bytes(&rows)));
+    return weights_add(ctx, w, tensor_names[t], &rows);
 }
 
 cloob_status hopfield_memory_save(cloob_ctx *ctx, const hopfield_memory *s, weights *w)
 {
     char place[64];
     if (!s || !s->is_queue || s->set[IMAGE].count == 0) return CLOOB_OK;
-    for (int t = 0; t < 2; t++) CLOOB_TRY(save_side(ctx, &s->set[t], tensor_names[t], w));
+    for (int t = 0; t < 2; t++) CLOOB_TRY(save_side(ctx, s, t, w));
     snprintf(place, sizeof place, "%lld %lld", (long long)s->set[IMAGE].capacity, (long long)s->set[IMAGE].next);
     return weights_set_meta(ctx, w, "train.queue", place); /* both sides advance together */
 }
 
-static cloob_status load_side(cloob_ctx *ctx, queue *q, const tensor *t, const char *path, long long capacity,
-                              long long next)
+/* Rows in the order of memory, and the position of the next one. */
+static cloob_status load_side(cloob_ctx *ctx, hopfield_memory *s, int t, const tensor *rows, const char *path,
+                              int64_t next)
 {
-    if (t && t->dtype == CLOOB_F32 && t->ndim == 2 && t->dim[1] == q->dim &&
-        queue_restore(ctx, q, t->data, capacity, t->dim[0], next) == CLOOB_OK)
-        return q->dev->sync(ctx, q->dev);
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                    "%s: its queue of embeddings is damaged; use an earlier checkpoint, or `pretrained`", path);
+    queue *q = &s->set[t];
+    int64_t n = rows && rows->ndim == 2 ? rows->dim[0] : -1;
+    if (n < 0 || n > q->capacity || rows->dtype != CLOOB_F32 || rows->dim[1] != s->dim || next < 0 ||
+        (n == q->capacity ? next >= n : next != n))
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                        "%s: its queue of embeddings is damaged; use an earlier checkpoint, or `pretrained`", path);
+    q->count = q->next = 0;
+    CLOOB_TRY(push(ctx, s, t, rows->data, n, s->dev->to_device));
+    q->next = next;
+    return s->dev->sync(ctx, s->dev);
 }
 
 cloob_status hopfield_memory_load(cloob_ctx *ctx, hopfield_memory *s, const weights *w, const char *path)
@@ -308,11 +285,12 @@ cloob_status hopfield_memory_load(cloob_ctx *ctx, hopfield_memory *s, const weig
     if (place && !(s && s->is_queue))
         ctx_log(ctx, CLOOB_LOG_WARN, "%s: its queue of embeddings is left out: this run has another `memory`", path);
     if (!place || !s || !s->is_queue) return CLOOB_OK;
-    if (sscanf(place, "%lld %lld", &capacity, &next) != 2) capacity = next = -1;
-    if (capacity > 0 && capacity != s->set[IMAGE].capacity)
-        ctx_log(ctx, CLOOB_LOG_WARN, "%s: its queue has room for %lld rows, this run's for %lld: the latest are taken",
+    if (sscanf(place, "%lld %lld", &capacity, &next) != 2) next = capacity = -1;
+    if (capacity > 0 && capacity != s->set[IMAGE].capacity) {
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: its queue has room for %lld rows, this run's for %lld: this one begins empty",
                 path, capacity, (long long)s->set[IMAGE].capacity);
-    for (int t = 0; t < 2; t++)
-        CLOOB_TRY(load_side(ctx, &s->set[t], weights_find(w, tensor_names[t]), path, capacity, next));
+        return CLOOB_OK;
+    }
+    for (int t = 0; t < 2; t++) CLOOB_TRY(load_side(ctx, s, t, weights_find(w, tensor_names[t]), path, next));
     return CLOOB_OK;
 }

@@ -40,7 +40,7 @@ cloob_status hopfield_memory_measure(cloob_ctx *ctx, const char *text, int ranks
                                      int64_t max_rows[2], size_t *bytes);
 
 /* A queue to and from a checkpoint: "train.queue.image", "train.queue.text" and numbers in the metadata. A file without
- * one leaves the queue empty, which is logged; from a queue of another length the latest rows are used. */
+ * one, or with one of another length, leaves the queue empty, which is logged. */
 cloob_status hopfield_memory_save(cloob_ctx *ctx, const hopfield_memory *s, weights *w);
 cloob_status hopfield_memory_load(cloob_ctx *ctx, hopfield_memory *s, const weights *w, const char *path);
 

@@ -79,6 +79,10 @@ static cloob_status make_anew(cloob_ctx *ctx, run *r, weights *w, int64_t size)
     r->so.model.image_size = size;
     CLOOB_TRY(comm_agree(ctx, r->c, run_check_memory(ctx, r)));
     CLOOB_TRY(run_make_step(ctx, r));
+    if (r->layers) { /* they refer to the parameters of the old step */
+        layer_norms_destroy(r->layers), r->layers = NULL;
+        CLOOB_TRY(layer_norms_create(ctx, r->log, step_params(r->s), &r->layers));
+    }
     CLOOB_TRY(comm_agree(ctx, r->c, checkpoint_apply(ctx, w, "the stage before", r->s, &same)));
     step_set_draws(r->s, (uint64_t)r->at.seed, r->at.updates);
     CLOOB_TRY(comm_agree(ctx, r->c, run_open_loader(ctx, r)));

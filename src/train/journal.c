@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,8 +25,7 @@ struct journal {
     bool writes;
     char *dir, *checkpoints, *results; /* results: checkpoints/results.jsonl, of a journal that writes */
     int lock;                          /* file descriptor; -1: none */
-    FILE *log, *metrics, *layers;
-    FILE *board;
+    FILE *log, *metrics, *board;
 };
 
 static cloob_status open_log(cloob_ctx *ctx, journal *j, const char *name, FILE **out)
@@ -35,6 +35,30 @@ static cloob_status open_log(cloob_ctx *ctx, journal *j, const char *name, FILE 
     *out = fopen(path, "a");
     cloob_status status = *out ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
     free(path);
+    return status;
+}
+
+/* A folder that came from elsewhere may contain links. Nothing is written through one that leads out of its folder; links
+ * to folders are followed. */
+static cloob_status refuse_links(cloob_ctx *ctx, const char *folder, int depth)
+{
+    char target[PATH_MAX];
+    struct stat st;
+    cloob_status status = CLOOB_OK;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && status == CLOOB_OK && (e = readdir(d));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        char *path = file_join(folder, e->d_name);
+        ssize_t n = path ? readlink(path, target, sizeof target) : -1;
+        bool is_folder = path && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+        if (!path) status = ctx_no_memory(ctx, 256, folder);
+        else if (n > 0 && !is_folder && memchr(target, '/', (size_t)n))
+            status =
+                ctx_fail(ctx, CLOOB_ERR_IO, "%s: a link out of the run's folder is not written to; remove it", path);
+        else if (n < 0 && is_folder && depth) status = refuse_links(ctx, path, depth - 1);
+        free(path);
+    }
+    if (d) closedir(d);
     return status;
 }
 
@@ -129,6 +153,7 @@ static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bo
     bool exists = mode == JOURNAL_NEW && file_exists(j->dir);
     if (exists) CLOOB_TRY(refuse_taken(ctx, j));
     CLOOB_TRY(file_make_dirs(ctx, j->checkpoints));
+    CLOOB_TRY(refuse_links(ctx, j->dir, 3));
     CLOOB_TRY(take_lock(ctx, j));
     if (exists) clear_failed(j);
     j->results = file_join(j->checkpoints, "results.jsonl");
@@ -187,7 +212,6 @@ void journal_close(journal *j)
     if (!j) return;
     if (j->log) fclose(j->log);
     if (j->metrics) fclose(j->metrics);
-    if (j->layers) fclose(j->layers);
     if (j->board) fclose(j->board);
     if (j->lock >= 0) close(j->lock);
     free(j->results);
@@ -381,16 +405,6 @@ void journal_metrics(journal *j, const journal_row *r)
     fflush(j->metrics);
 }
 
-cloob_status journal_layers(cloob_ctx *ctx, journal *j, FILE **out)
-{
-    if (!j->layers) {
-        CLOOB_TRY(open_log(ctx, j, "layers.tsv", &j->layers));
-        if (is_empty(j->layers)) fputs(LAYER_NORMS_HEAD, j->layers);
-    }
-    *out = j->layers;
-    return CLOOB_OK;
-}
-
 void journal_scalar(journal *j, const char *tag, int64_t step, double value)
 {
     if (j->board) tensorboard_scalar(j->board, tag, step, value);
@@ -408,23 +422,27 @@ void journal_put(journal *j, json_out *line, int64_t epoch, const char *name, do
 
 struct layer_norms {
     params *p;
+    FILE *out;
     float *before, *after, *grad; /* (trainable) host memory */
 };
 
-cloob_status layer_norms_create(cloob_ctx *ctx, params *p, layer_norms **out)
+cloob_status layer_norms_create(cloob_ctx *ctx, journal *j, params *p, layer_norms **out)
 {
     layer_norms *l = calloc(1, sizeof *l);
     size_t bytes = (size_t)p->trainable * sizeof(float);
-    if (l) *l = (layer_norms){ p, malloc(bytes), malloc(bytes), malloc(bytes) };
-    bool whole = l && l->before && l->after && l->grad;
-    if (whole) *out = l;
+    if (l) *l = (layer_norms){ p, NULL, malloc(bytes), malloc(bytes), malloc(bytes) };
+    bool room = l && l->before && l->after && l->grad;
+    cloob_status status = room ? open_log(ctx, j, "layers.tsv", &l->out) : ctx_no_memory(ctx, 3 * bytes, "norms");
+    if (status == CLOOB_OK && is_empty(l->out)) fputs("step\tparameter\tweight\tgradient\tupdate\n", l->out);
+    if (status == CLOOB_OK) *out = l;
     else layer_norms_destroy(l);
-    return whole ? CLOOB_OK : ctx_no_memory(ctx, 3 * bytes, "norms of layers");
+    return status;
 }
 
 void layer_norms_destroy(layer_norms *l)
 {
     if (!l) return;
+    if (l->out) fclose(l->out);
     free(l->before), free(l->after), free(l->grad);
     free(l);
 }
@@ -436,7 +454,7 @@ static cloob_status copy(cloob_ctx *ctx, const params *p, const float *from, flo
 
 cloob_status layer_norms_before(cloob_ctx *ctx, layer_norms *l) { return copy(ctx, l->p, l->p->master, l->before); }
 
-cloob_status layer_norms_after(cloob_ctx *ctx, layer_norms *l, int64_t number, double factor, FILE *out)
+cloob_status layer_norms_after(cloob_ctx *ctx, layer_norms *l, int64_t number, double factor)
 {
     CLOOB_TRY(copy(ctx, l->p, l->p->master, l->after));
     CLOOB_TRY(copy(ctx, l->p, l->p->grad, l->grad));
@@ -449,9 +467,9 @@ cloob_status layer_norms_after(cloob_ctx *ctx, layer_norms *l, int64_t number, d
             gradient += (double)l->grad[i] * (double)l->grad[i];
             update += moved * moved;
         }
-        fprintf(out, "%lld\t%s\t%.9g\t%.9g\t%.9g\n", (long long)number, r->name, sqrt(weight), factor * sqrt(gradient),
-                sqrt(update));
+        fprintf(l->out, "%lld\t%s\t%.9g\t%.9g\t%.9g\n", (long long)number, r->name, sqrt(weight),
+                factor * sqrt(gradient), sqrt(update));
     }
-    fflush(out);
+    fflush(l->out);
     return CLOOB_OK;
 }

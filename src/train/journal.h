@@ -85,9 +85,6 @@ typedef struct journal_row {
 
 void journal_metrics(journal *j, const journal_row *row);
 
-/* layers.tsv, created with its heading at the first call; the journal's. */
-cloob_status journal_layers(cloob_ctx *ctx, journal *j, FILE **out);
-
 /* A number for TensorBoard: "train/loss" at a step. */
 void journal_scalar(journal *j, const char *tag, int64_t step, double value);
 
@@ -103,24 +100,23 @@ void journal_put(journal *j, json_out *line, int64_t epoch, const char *name, do
 cloob_status tensorboard_open(cloob_ctx *ctx, const char *dir, FILE **out);
 void tensorboard_scalar(FILE *f, const char *tag, int64_t step, double value);
 
-/* `log_layers`: norms of every parameter's weights, gradient and update at the logged steps.
+/* `log_layers`: norms of every parameter's weights, gradient and update at the logged steps, in layers.tsv.
  *
- *     CLOOB_TRY(layer_norms_create(ctx, step_params(s), &l));
+ *     CLOOB_TRY(layer_norms_create(ctx, journal, step_params(s), &l));
  *     CLOOB_TRY(layer_norms_before(ctx, l));
  *     CLOOB_TRY(step_run(...));
- *     CLOOB_TRY(layer_norms_after(ctx, l, step, factor, file));
+ *     CLOOB_TRY(layer_norms_after(ctx, l, step, factor));
  *
  * The blocks are copied to the host, so a logged step takes longer; other steps do not. */
 
 typedef struct layer_norms layer_norms;
 
 /* p outlives it. */
-cloob_status layer_norms_create(cloob_ctx *ctx, params *p, layer_norms **out);
+cloob_status layer_norms_create(cloob_ctx *ctx, journal *j, params *p, layer_norms **out);
 void layer_norms_destroy(layer_norms *l); /* NULL is valid */
 
 cloob_status layer_norms_before(cloob_ctx *ctx, layer_norms *l);
 /* Appends a line for every trained parameter: step, name, norms of weights, gradient (times factor) and update. */
-#define LAYER_NORMS_HEAD "step\tparameter\tweight\tgradient\tupdate\n"
-cloob_status layer_norms_after(cloob_ctx *ctx, layer_norms *l, int64_t number, double factor, FILE *out);
+cloob_status layer_norms_after(cloob_ctx *ctx, layer_norms *l, int64_t number, double factor);
 
 #endif

@@ -62,9 +62,6 @@ static cloob_status loss_bytes(cloob_ctx *ctx, const memory_case *c, const param
     return CLOOB_OK;
 }
 
-/* Libraries load their code on first use, on a GPU into device memory. */
-static size_t reserve_of(const device *d) { return d->backend == BACKEND_CUDA ? (size_t)512 * MiB : (size_t)32 * MiB; }
-
 static cloob_status plan_parts(cloob_ctx *ctx, const memory_case *c, params *p, memory_need *out)
 {
     const step_options *o = c->o;
@@ -81,7 +78,8 @@ static cloob_status plan_parts(cloob_ctx *ctx, const memory_case *c, params *p, 
         encoder_options eo = { .compute = o->compute, .batch = c->eval_batch };
         CLOOB_TRY(encoder_measure(ctx, p, &eo, &out->eval_bytes));
     }
-    out->reserve_bytes = reserve_of(c->dev) + c->loader_bytes;
+    size_t libraries = c->dev->backend == BACKEND_CUDA ? 512 : 32; /* MiB; they load their code on first use */
+    out->reserve_bytes = libraries * MiB + c->loader_bytes;
     out->total_bytes = m->total_bytes + out->eval_bytes + out->reserve_bytes;
     return CLOOB_OK;
 }
@@ -150,19 +148,12 @@ cloob_status memory_fit(cloob_ctx *ctx, const memory_case *c, step_options *o, s
 
 /* ---- the refusal --------------------------------------------------------------------------------- */
 
-/* All sizes in the unit of the largest. */
-static double unit_of(size_t bytes, const char **name)
-{
-    bool large = bytes >= (size_t)1024 * MiB;
-    *name = large ? "GiB" : "MiB";
-    return large ? 1024.0 * MiB : MiB;
-}
-
 const char *memory_text(const memory_need *n, char text[MEMORY_TEXT])
 {
-    const char *name;
     const step_memory *m = &n->step;
-    double unit = unit_of(n->total_bytes, &name);
+    bool large = n->total_bytes >= (size_t)1024 * MiB; /* all sizes in the unit of the largest */
+    const char *name = large ? "GiB" : "MiB";
+    double unit = large ? 1024.0 * MiB : MiB;
     int used =
         snprintf(text, MEMORY_TEXT,
                  "%.2f %s (parameters %.2f, optimizer %.2f, image tower %.2f, text tower %.2f, objective %.2f",
@@ -175,38 +166,21 @@ const char *memory_text(const memory_need *n, char text[MEMORY_TEXT])
     return text;
 }
 
-static cloob_status total_at(cloob_ctx *ctx, const memory_case *c, int64_t batch, double *total)
+/* The largest batch below c's whose plan stays within `room`, by bisection; 0: none. */
+static cloob_status largest_batch(cloob_ctx *ctx, const memory_case *c, size_t room, int64_t *out)
 {
     step_options o = *c->o;
     memory_case at = *c;
-    memory_need n;
-    o.batch = batch;
     at.o = &o;
-    CLOOB_TRY(memory_plan(ctx, &at, &n));
-    *total = (double)n.total_bytes;
-    return CLOOB_OK;
-}
-
-/* The largest batch below c's whose plan stays within `room`; 0: none. Memory grows almost evenly with the
- * batch, so a guess on the line between the two nearest known points lands close; every third look halves the
- * rest, whatever the line says. */
-static cloob_status largest_batch(cloob_ctx *ctx, const memory_case *c, double room, double too_much, int64_t *out)
-{
-    int64_t fits = c->o->accum * c->ranks > 1 ? 1 : 2, over = c->o->batch, guess;
-    double low, high = too_much, total;
+    int64_t smallest = c->o->accum * c->ranks > 1 ? 1 : 2, over = c->o->batch;
     *out = 0;
-    if (fits >= over) return CLOOB_OK;
-    CLOOB_TRY(total_at(ctx, c, fits, &low));
-    if (low > room) return CLOOB_OK;
-    for (int look = 1; over - fits > 1; look++) {
-        double along = look % 3 ? (room - low) / (high - low) : 0.5;
-        guess = fits + (int64_t)(along * (double)(over - fits));
-        guess = guess <= fits ? fits + 1 : guess >= over ? over - 1 : guess;
-        CLOOB_TRY(total_at(ctx, c, guess, &total));
-        if (total <= room) fits = guess, low = total;
-        else over = guess, high = total;
+    for (o.batch = smallest; o.batch < over; o.batch = *out + (over - *out) / 2) {
+        memory_need n;
+        CLOOB_TRY(memory_plan(ctx, &at, &n));
+        if (n.total_bytes <= room) *out = o.batch;
+        else over = o.batch;
+        if (over - *out < 2 || over == smallest) break;
     }
-    *out = fits;
     return CLOOB_OK;
 }
 
@@ -217,14 +191,14 @@ cloob_status memory_largest_batch(cloob_ctx *ctx, const memory_case *c, int64_t 
     CLOOB_TRY(memory_available(ctx, c->dev, &n.available_bytes));
     *out = c->o->batch;
     if (n.available_bytes == 0 || n.total_bytes <= n.available_bytes) return CLOOB_OK;
-    return largest_batch(ctx, c, (double)n.available_bytes, (double)n.total_bytes, out);
+    return largest_batch(ctx, c, n.available_bytes, out);
 }
 
 static cloob_status refuse(cloob_ctx *ctx, const memory_case *c, const memory_need *n)
 {
     char parts[MEMORY_TEXT], batch[96] = "even the smallest batch does not";
     int64_t max;
-    CLOOB_TRY(largest_batch(ctx, c, (double)n->available_bytes, (double)n->total_bytes, &max));
+    CLOOB_TRY(largest_batch(ctx, c, n->available_bytes, &max));
     if (max) snprintf(batch, sizeof batch, "the largest batch that fits is %lld", (long long)max);
     return ctx_fail(ctx, CLOOB_ERR_MEMORY, "a batch of %lld does not fit into the memory of %s: needed are %s; %s%s",
                     (long long)c->o->batch, c->dev->name, memory_text(n, parts), batch,

@@ -12,10 +12,10 @@ struct own_loss {
     step_loss fn;
     device *dev;
     comm *c;
-    int64_t rows, n, d; /* of this rank, of all ranks; width */
-    int64_t *elements;  /* of each rank, for the gather */
-    float *gathered;    /* (n, d) device memory; NULL: one rank */
-    float *x, *y, *dx, *dy;
+    int64_t rows, n, d;     /* of this rank, of all ranks; width */
+    int64_t *elements;      /* of each rank, for the gather */
+    float *gathered;        /* (n, d) device memory; NULL: one rank */
+    float *x, *y, *dx, *dy; /* one block, x first */
 };
 
 static int64_t rows_of(const step_options *o) { return o->batch * o->accum; }
@@ -29,11 +29,10 @@ static cloob_status take_memory(cloob_ctx *ctx, own_loss *l)
 {
     int ranks = comm_size(l->c);
     size_t bytes = (size_t)(l->n * l->d) * sizeof(float);
-    float **host[] = { &l->x, &l->y, &l->dx, &l->dy };
     l->elements = calloc((size_t)ranks, sizeof *l->elements);
-    for (int i = 0; i < 4; i++)
-        if (!(*host[i] = malloc(bytes))) return ctx_no_memory(ctx, 4 * bytes, "the rows of a loss of one's own");
-    if (!l->elements) return ctx_no_memory(ctx, (size_t)ranks * sizeof *l->elements, "row counts");
+    l->x = malloc(4 * bytes);
+    if (!l->elements || !l->x) return ctx_no_memory(ctx, 4 * bytes, "the rows of a loss of one's own");
+    l->y = l->x + l->n * l->d, l->dx = l->y + l->n * l->d, l->dy = l->dx + l->n * l->d;
     for (int i = 0; i < ranks; i++) l->elements[i] = l->rows * l->d;
     return ranks > 1 ? l->dev->alloc(ctx, l->dev, bytes, "gathered embeddings", (void **)&l->gathered) : CLOOB_OK;
 }
@@ -54,8 +53,7 @@ void own_loss_destroy(own_loss *l)
 {
     if (!l) return;
     if (l->gathered) l->dev->free(l->dev, l->gathered);
-    free(l->x), free(l->y), free(l->dx), free(l->dy);
-    free(l->elements);
+    free(l->x), free(l->elements);
     free(l);
 }
 

@@ -129,7 +129,7 @@ static void put_change(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, co
 {
     char name[96];
     double first;
-    if (!first_cycle_end(ctx, journal_results(r->log), metric, &first) || !(first > 0)) return;
+    if (!first_cycle_end(ctx, r, metric, &first) || !(first > 0)) return;
     snprintf(name, sizeof name, "%s_change", metric);
     journal_put(r->log, line, epoch, name, now / first - 1);
 }
@@ -137,9 +137,9 @@ static void put_change(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, co
 static cloob_status put_analysis(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, const cloob_matrix *images,
                                  const cloob_matrix *texts)
 {
-    cloob_analysis a;
+    embedding_analysis a;
     char folder[1200];
-    cloob_status status = cloob_analyze(ctx, &a, images, texts, 0.99);
+    cloob_status status = analyze_matrices(ctx, &a, images, texts, 0.99);
     if (status == CLOOB_OK) {
         journal_put(r->log, line, epoch, "image_ajne", a.x.ajne);
         journal_put(r->log, line, epoch, "text_ajne", a.y.ajne);
@@ -151,7 +151,7 @@ static cloob_status put_analysis(cloob_ctx *ctx, run *r, json_out *line, int64_t
         status = file_make_dirs(ctx, folder);
         if (status == CLOOB_OK) status = analysis_write(ctx, &a, NULL, folder);
     }
-    cloob_analysis_release(&a);
+    analysis_release(&a);
     return status;
 }
 
@@ -228,26 +228,6 @@ static cloob_status choose_prompts(cloob_ctx *ctx, const run *r, const source *s
     return CLOOB_OK;
 }
 
-static cloob_status measure_accuracy(cloob_ctx *ctx, run *r, encoder *e, const source *s, const dataset *d,
-                                     accuracy_result *out)
-{
-    zeroshot_run_options o = { .workers = (int)r->o->workers };
-    zeroshot z;
-    prompts p = { 0 };
-    arena a = { 0 };
-    prompt_set set;
-    int64_t bad;
-    cloob_status status = choose_prompts(ctx, r, s, d, &p, &a, &set);
-    if (status == CLOOB_OK) status = zeroshot_run(ctx, e, r->tok, d, &set, &o, &z, &bad);
-    if (status == CLOOB_OK) {
-        *out = accuracy_finish(&z.count);
-        zeroshot_release(&z);
-    }
-    prompts_release(&p);
-    arena_release(&a);
-    return status;
-}
-
 static void put(run *r, json_out *line, int64_t epoch, const char *key, const char *which, double number)
 {
     char name[80];
@@ -255,65 +235,47 @@ static void put(run *r, json_out *line, int64_t epoch, const char *key, const ch
     journal_put(r->log, line, epoch, name, number);
 }
 
+/* The accuracy on one source, in the line of results; e NULL: only checks the data and its prompts. */
 static cloob_status one_source(cloob_ctx *ctx, run *r, encoder *e, const source *s, int64_t epoch, json_out *line)
 {
-    cloob_data_options o;
-    dataset *d;
-    accuracy_result t;
-    cloob_data_options_init(&o);
-    CLOOB_TRY(dataset_open(ctx, s->data, &o, &d));
-    cloob_status status = measure_accuracy(ctx, r, e, s, d, &t);
-    dataset_close(d);
-    CLOOB_TRY(status);
-    put(r, line, epoch, s->key, "top1", t.top1);
-    put(r, line, epoch, s->key, "top5", t.top5);
-    journal_line(ctx, r->log, "epoch %lld: %s top1 %.4f, top5 %.4f over %lld images", (long long)epoch, s->key, t.top1,
-                 t.top5, (long long)t.n);
-    return CLOOB_OK;
-}
-
-static bool has_zeroshot(const run *r) { return r->o->imagenet_val || r->o->imagenet_v2 || r->o->zeroshot_data; }
-
-static void list_sources(const run *r, source s[3])
-{
-    s[0] = (source){ r->o->imagenet_val, "imagenet-zeroshot-val", "imagenet" };
-    s[1] = (source){ r->o->imagenet_v2, "imagenetv2-zeroshot-val", "imagenet" };
-    s[2] = (source){ r->o->zeroshot_data, "zeroshot-val", NULL };
-}
-
-static cloob_status check_source(cloob_ctx *ctx, const run *r, const source *s)
-{
+    zeroshot_run_options o = { .workers = (int)r->o->workers };
+    zeroshot z;
     prompts p = { 0 };
     arena a = { 0 };
     prompt_set set;
     dataset *d;
+    int64_t bad;
     CLOOB_TRY(dataset_open(ctx, s->data, NULL, &d));
     cloob_status status = choose_prompts(ctx, r, s, d, &p, &a, &set);
     if (status == CLOOB_OK && dataset_class_count(d) < 2)
         status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: zero-shot needs folders of two classes or more", s->data);
+    if (status == CLOOB_OK && e && (status = zeroshot_run(ctx, e, r->tok, d, &set, &o, &z, &bad)) == CLOOB_OK) {
+        accuracy_result t = accuracy_finish(&z.count);
+        zeroshot_release(&z);
+        put(r, line, epoch, s->key, "top1", t.top1);
+        put(r, line, epoch, s->key, "top5", t.top5);
+        journal_line(ctx, r->log, "epoch %lld: %s top1 %.4f, top5 %.4f over %lld images", (long long)epoch, s->key,
+                     t.top1, t.top5, (long long)t.n);
+    }
     prompts_release(&p);
     arena_release(&a);
     dataset_close(d);
     return status;
 }
 
-cloob_status run_check_zeroshot(cloob_ctx *ctx, const run *r)
-{
-    source s[3];
-    list_sources(r, s);
-    for (int i = 0; i < 3; i++)
-        if (s[i].data) CLOOB_TRY(check_source(ctx, r, &s[i]));
-    return CLOOB_OK;
-}
+static bool has_zeroshot(const run *r) { return r->o->imagenet_val || r->o->imagenet_v2 || r->o->zeroshot_data; }
 
-static cloob_status zeroshot_sources(cloob_ctx *ctx, run *r, encoder *e, int64_t epoch, json_out *line)
+static cloob_status each_source(cloob_ctx *ctx, run *r, encoder *e, int64_t epoch, json_out *line)
 {
-    source s[3];
-    list_sources(r, s);
+    const source s[] = { { r->o->imagenet_val, "imagenet-zeroshot-val", "imagenet" },
+                         { r->o->imagenet_v2, "imagenetv2-zeroshot-val", "imagenet" },
+                         { r->o->zeroshot_data, "zeroshot-val", NULL } };
     for (int i = 0; i < 3; i++)
         if (s[i].data) CLOOB_TRY(one_source(ctx, r, e, &s[i], epoch, line));
     return CLOOB_OK;
 }
+
+cloob_status run_check_zeroshot(cloob_ctx *ctx, run *r) { return each_source(ctx, r, NULL, 0, NULL); }
 
 /* ---- the evaluation of an epoch ------------------------------------------------------------------ */
 
@@ -322,13 +284,6 @@ int64_t run_eval_batch(const run *r)
     if (!r->val && !has_zeroshot(r)) return 0;
     int64_t limit = r->dev->backend == BACKEND_CUDA ? 256 : 64; /* larger batches are not faster */
     return r->o->batch_size_eval < limit ? r->o->batch_size_eval : limit;
-}
-
-static void report_evaluation(const run *r, int64_t epoch, const json_out *line)
-{
-    json_out w = run_event_begin(r, "evaluation", epoch);
-    json_put_raw(&w, "metrics", line->data, line->len);
-    run_event_end(r, &w);
 }
 
 static cloob_status validate(cloob_ctx *ctx, run *r, int64_t epoch, bool with_pairs, bool with_zeroshot)
@@ -342,7 +297,7 @@ static cloob_status validate(cloob_ctx *ctx, run *r, int64_t epoch, bool with_pa
     eo.batch = run_eval_batch(r);
     CLOOB_TRY(encoder_create_on(ctx, step_params(r->s), &eo, &e));
     json_begin(&line, NULL, '{');
-    cloob_status status = with_zeroshot ? zeroshot_sources(ctx, r, e, epoch, &line) : CLOOB_OK;
+    cloob_status status = with_zeroshot ? each_source(ctx, r, e, epoch, &line) : CLOOB_OK;
     if (status == CLOOB_OK && with_pairs) status = validate_pairs(ctx, r, e, epoch, &line);
     if (ends_cycle(r)) json_put_bool(&line, "cycle_end", true);
     json_put_int(&line, "epoch", epoch); /* last, where journal_has_result expects it */
@@ -350,8 +305,12 @@ static cloob_status validate(cloob_ctx *ctx, run *r, int64_t epoch, bool with_pa
     if (status == CLOOB_OK)
         status = line.failed ? ctx_no_memory(ctx, line.len, "results") : journal_result(ctx, r->log, line.data);
     encoder_destroy(e);
-    if (status == CLOOB_OK) sbuf_add(&r->metrics, line.data, line.len);
-    if (status == CLOOB_OK) report_evaluation(r, epoch, &line);
+    if (status == CLOOB_OK) {
+        json_out event = run_event_begin(r, "evaluation", epoch);
+        json_put_raw(&event, "metrics", line.data, line.len);
+        run_event_end(r, &event);
+        sbuf_add(&r->metrics, line.data, line.len);
+    }
     free(line.data);
     return status;
 }

@@ -32,13 +32,6 @@ cloob_status run_link(cloob_ctx *ctx, const char *path, const char *name)
     return CLOOB_OK;
 }
 
-static cloob_status link_latest(cloob_ctx *ctx, const run *r, const char *path)
-{
-    char latest[1100];
-    snprintf(latest, sizeof latest, "%s/latest.safetensors", journal_checkpoints(r->log));
-    return run_link(ctx, path, latest);
-}
-
 checkpoint_meta run_meta(const run *r)
 {
     step_state st = step_get_state(r->s);
@@ -53,14 +46,15 @@ checkpoint_meta run_meta(const run *r)
 
 cloob_status run_save(cloob_ctx *ctx, run *r, const char *name)
 {
-    char path[1024];
+    char path[1024], latest[1100];
     cloob_status status = CLOOB_OK;
     checkpoint_meta meta = run_meta(r);
     snprintf(path, sizeof path, "%s/%s.safetensors", journal_checkpoints(r->log), name);
+    snprintf(latest, sizeof latest, "%s/latest.safetensors", journal_checkpoints(r->log));
     if (comm_rank(r->c) == 0) {
         r->at.results_bytes = journal_result_bytes(r->log);
         status = checkpoint_write(ctx, path, r->s, &r->at, &meta);
-        if (status == CLOOB_OK) status = link_latest(ctx, r, path);
+        if (status == CLOOB_OK) status = run_link(ctx, path, latest);
     }
     CLOOB_TRY(comm_agree(ctx, r->c, status));
     if (r->o->delete_previous_checkpoint && r->saved.path[0] && strcmp(r->saved.path, path) != 0 &&
@@ -72,15 +66,6 @@ cloob_status run_save(cloob_ctx *ctx, run *r, const char *name)
     r->saved.updates = r->at.updates;
     journal_line(ctx, r->log, "saved %s", path);
     return CLOOB_OK;
-}
-
-/* "500steps", "30m", "2h", "90s". */
-static bool save_is_due(const run *r)
-{
-    bool steps = false;
-    double n = settings_save_interval(r->o->save_every, &steps);
-    if (n <= 0) return false;
-    return (steps ? (double)(r->at.updates - r->saved.updates) : clock_seconds() - r->saved.when) >= n;
 }
 
 /* Times between two lines of the log. Saving is not counted: its duration is added to `since`. */
@@ -128,13 +113,6 @@ void run_event_end(const run *r, json_out *event)
     free(event->data);
 }
 
-static void report_logged_step(const run *r, const journal_row *row)
-{
-    json_out w = run_event_begin(r, "step", row->epoch);
-    for (int i = 0; i < JOURNAL_NUMBERS; i++) json_put_number(&w, journal_number_names[i], row->number[i]);
-    run_event_end(r, &w);
-}
-
 static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, const meter *m, double step_seconds)
 {
     int64_t steps = m->steps;
@@ -161,7 +139,9 @@ static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, co
                                     [ROW_WAIT] = step_seconds > 0 ? wait_seconds / step_seconds : 0,
                                     [ROW_INV_TAU] = s->inv_tau } };
     journal_metrics(r->log, &row);
-    report_logged_step(r, &row);
+    json_out event = run_event_begin(r, "step", row.epoch);
+    for (int i = 0; i < JOURNAL_NUMBERS; i++) json_put_number(&event, journal_number_names[i], row.number[i]);
+    run_event_end(r, &event);
     journal_scalar(r->log, "train/loss", n, loss);
     journal_scalar(r->log, "train/lr", n, lr);
     journal_scalar(r->log, "train/data_time", n, wait_seconds / (double)steps);
@@ -185,9 +165,8 @@ static cloob_status report_divergence(cloob_ctx *ctx, const run *r, double lr, c
     if (status != CLOOB_ERR_NUMERIC) return status;
     return ctx_fail(
         ctx, status,
-        "training diverged at step %lld (learning rate %g, loss before %g): %s; lower lr or lengthen warmup%s",
-        (long long)r->at.updates + 1, lr, r->sum.loss, cloob_error(ctx),
-        r->so.fp8 ? ", or use `precision` amp_bf16" : "");
+        "training diverged at step %lld (learning rate %g, loss before %g): %s; lower lr or lengthen warmup",
+        (long long)r->at.updates + 1, lr, r->sum.loss, cloob_error(ctx));
 }
 
 static void report_step(const run *r, const step_result *s, double lr)
@@ -207,13 +186,6 @@ static void report_step(const run *r, const step_result *s, double lr)
     r->o->on_step(r->o->step_user, &told);
 }
 
-static cloob_status log_layers(cloob_ctx *ctx, run *r, const step_result *s)
-{
-    FILE *f;
-    CLOOB_TRY(journal_layers(ctx, r->log, &f));
-    return layer_norms_after(ctx, r->layers, r->at.updates + 1, step_train_factor(&r->so, s->inv_tau), f);
-}
-
 static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
 {
     step_result s;
@@ -226,7 +198,8 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
     if (logged && r->layers) CLOOB_TRY(layer_norms_before(ctx, r->layers));
     CLOOB_TRY(report_divergence(ctx, r, lr, step_run(ctx, r->s, NULL, NULL, lr, &s)));
     m->compute += clock_seconds() - begun;
-    if (logged && r->layers) CLOOB_TRY(log_layers(ctx, r, &s));
+    if (logged && r->layers)
+        CLOOB_TRY(layer_norms_after(ctx, r->layers, r->at.updates + 1, step_train_factor(&r->so, s.inv_tau)));
     r->at.updates++;
     r->at.step_in_epoch++;
     r->at.skipped += s.skipped;
@@ -264,8 +237,11 @@ static cloob_status stop_now(cloob_ctx *ctx, run *r)
 /* All ranks stop when one of them is asked to. They save together, by the clock of rank 0. */
 static cloob_status stop_or_save(cloob_ctx *ctx, run *r, bool *stop, bool *save)
 {
+    bool steps = false;
+    double every = settings_save_interval(r->o->save_every, &steps); /* "500steps", "30m", "2h", "90s" */
+    double since = steps ? (double)(r->at.updates - r->saved.updates) : clock_seconds() - r->saved.when;
     int64_t wish[2] = { r->o->should_stop && r->o->should_stop(r->o->stop_user),
-                        comm_rank(r->c) == 0 && save_is_due(r) };
+                        comm_rank(r->c) == 0 && every > 0 && since >= every };
     if (comm_size(r->c) > 1) CLOOB_TRY(comm_host_sum(ctx, r->c, wish, 2));
     *stop = wish[0] != 0;
     *save = wish[1] != 0;
@@ -448,6 +424,8 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     OPTIONS_READ(ctx, cloob_train_options, o);
     OPTIONS_ROOM(ctx, cloob_train_options, o, data);
     run r;
+    run_settings *resumed;
+    CLOOB_TRY(run_settings_apply(ctx, &o_read, &resumed));
     cloob_status status = run_open(ctx, &r, o);
     bool nothing_left = status == CLOOB_OK && o->resume && r.at.updates >= r.plan.stop_at && !run_ends_unfinished(&r);
     if (status == CLOOB_OK) {
@@ -469,5 +447,6 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     report_end(ctx, &r, status);
     if (summary) *summary = r.sum;
     run_close(ctx, &r);
+    run_settings_close(resumed);
     return status;
 }

@@ -73,7 +73,7 @@ cloob_status run_finish_pending_eval(cloob_ctx *ctx, run *r);
 /* ---- the best evaluation, best.c ---- */
 
 /* The metric in the first line of results that ends a cycle of the learning rate; false: there is none. */
-bool first_cycle_end(cloob_ctx *ctx, const char *results, const char *metric, double *out);
+bool first_cycle_end(cloob_ctx *ctx, const run *r, const char *metric, double *out);
 
 /* `keep_best`: keeps the checkpoint of this epoch if its evaluation is the best. Collective. */
 cloob_status run_keep_best(cloob_ctx *ctx, run *r, int64_t epoch);
@@ -84,6 +84,6 @@ cloob_status run_check_early_stop(cloob_ctx *ctx, run *r);
 int64_t run_eval_batch(const run *r);
 
 /* Checks the zero-shot data and prompts, so that an error is reported before the first epoch. */
-cloob_status run_check_zeroshot(cloob_ctx *ctx, const run *r);
+cloob_status run_check_zeroshot(cloob_ctx *ctx, run *r);
 
 #endif

@@ -12,6 +12,7 @@
 #include "model/interchange.h"
 #include "model/weights.h"
 #include "infer/embed_data.h"
+#include "infer/model_file.h"
 #include "tensor/device.h"
 #include "tensor/precision.h"
 #include "train/checkpoint.h"
@@ -55,15 +56,14 @@ static cloob_status train_tokenizer(cloob_ctx *ctx, run *r)
     return status;
 }
 
-/* A resumed or pretrained run uses the tokenizer in its checkpoint. */
-static cloob_status open_tokenizer(cloob_ctx *ctx, run *r, const char *from_checkpoint)
+/* A resumed or pretrained run uses the tokenizer of its weights. */
+static cloob_status open_tokenizer(cloob_ctx *ctx, run *r)
 {
     sbuf merges = { 0 };
-    if (r->o->vocab) CLOOB_TRY(tokenizer_open(ctx, r->o->vocab, &r->tok));
-    else if (from_checkpoint)
-        CLOOB_TRY(
-            tokenizer_open_text(ctx, from_checkpoint, strlen(from_checkpoint), "the checkpoint's tokenizer", &r->tok));
-    else CLOOB_TRY(train_tokenizer(ctx, r));
+    const char *given = r->o->resume ? r->start.from : r->o->pretrained;
+    if (r->start.has_given) CLOOB_TRY(model_tokenizer(ctx, given, r->o->vocab, &r->start.given, &r->tok));
+    else CLOOB_TRY(r->o->vocab ? cloob_tokenizer_open(ctx, r->o->vocab, &r->tok) : train_tokenizer(ctx, r));
+    if (!r->tok) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s holds no tokenizer; give it with `vocab` FILE", given);
     tokenizer_save(r->tok, &merges);
     r->tok_text = sbuf_detach(&merges);
     return r->tok_text ? CLOOB_OK : ctx_no_memory(ctx, merges.len, "the tokenizer");
@@ -137,20 +137,14 @@ static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *
     if (c->patch_dropout > 0 && c->family != MODEL_VIT)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`force_patch_dropout`: a %s has no patches to leave out",
                         model_family_name(c->family));
-    int32_t vocab = tokenizer_vocab_size(r->tok);
-    if (stored && c->vocab != vocab)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`vocab`: has %d ids, the checkpoint's model %lld", vocab,
-                        (long long)c->vocab);
-    c->vocab = vocab;
+    if (!stored) c->vocab = cloob_tokenizer_vocab_size(r->tok);
     return model_config_check(ctx, c);
 }
-
-static bool is_vit(const model_config *c) { return c->family == MODEL_VIT; }
 
 static void set_optimizer(run *r)
 {
     const cloob_train_options *o = r->o;
-    bool vit = is_vit(&r->so.model);
+    bool vit = r->so.model.family == MODEL_VIT;
     r->plan.lr = o->lr >= 0 ? o->lr : 5e-4;
     r->so.beta1 = o->beta1 >= 0 ? o->beta1 : 0.9;
     r->so.beta2 = o->beta2 >= 0 ? o->beta2 : vit ? 0.98 : 0.999;
@@ -182,8 +176,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     CLOOB_TRY(check_own_loss(ctx, r));
     r->so.own = (step_loss){ o->loss, o->loss_user };
     CLOOB_TRY(precision_find(ctx, o->precision, true, &p));
-    r->so.compute = p.compute, r->so.fp8 = p.fp8 ? OP_FP8_FASTER : OP_FP8_NEVER;
-    CLOOB_TRY(step_check_precision(ctx, &r->so, r->dev));
+    r->so.compute = p.compute;
     r->so.batch = o->batch_size;
     r->so.accum = o->accum_freq;
     loss_method_from_name(o->method, &r->so.method);
@@ -229,6 +222,8 @@ cloob_status run_open_loader(cloob_ctx *ctx, run *r)
     lo.context = r->so.model.context;
     loader_feeds(&lo, r->dev);
     transform_options_init(&lo.view, r->so.model.image_size);
+    if (r->so.model.position_side) /* NaFlex: crops keep the image's proportions, and become whole patches */
+        lo.view.how = r->so.model.view, lo.view.ratio_min = lo.view.ratio_max = 1;
     lo.view.scale_min = o->aug_scale_min;
     lo.view.scale_max = o->aug_scale_max;
     memcpy(lo.view.jitter, o->aug_jitter, sizeof lo.view.jitter);
@@ -322,20 +317,12 @@ static cloob_status write_params(cloob_ctx *ctx, run *r)
     o.image_resize_mode = resize_mode_name(r->so.model.view.mode);
     settings_put(&s, &o, SETTINGS_ALL);
     sbuf_printf(&s, "world_size: %d\nversion: %s\nthreads: %d\n", comm_size(r->c), cloob_version(), ctx->threads);
-    if (o.loss) sbuf_puts(&s, SETTINGS_OWN_LOSS "\n");
+    if (o.loss) sbuf_puts(&s, SETTINGS_OWN_LOSS ": True\n");
     machine_describe(&s, r->dev);
     cloob_status status = s.failed ? ctx_no_memory(ctx, s.len, "params.txt") : journal_params(ctx, r->log, s.data);
     sbuf_release(&s);
     o.device = r->o->device;
     return status == CLOOB_OK ? write_settings(ctx, r, &o) : status;
-}
-
-/* Drops the pending evaluation of a partial epoch, which `max_steps` ended: a run that continues evaluates the whole
- * epoch. */
-static void drop_partial_eval(run *r)
-{
-    bool part = r->at.pending.epoch > r->at.epoch;
-    if (part && (r->at.updates < r->plan.stop_at || run_ends_unfinished(r))) r->at.pending = (pending_eval){ 0 };
 }
 
 static cloob_status open_journal(cloob_ctx *ctx, run *r)
@@ -347,7 +334,9 @@ static cloob_status open_journal(cloob_ctx *ctx, run *r)
     snprintf(r->sum.run_dir, sizeof r->sum.run_dir, "%s", journal_dir(r->log));
     if (comm_rank(r->c) == 0) journal_tee_open(r->log, &r->tee);
     if (comm_rank(r->c) == 0) resume_clean(journal_checkpoints(r->log));
-    drop_partial_eval(r);
+    /* A run that continues a partial epoch, which `max_steps` ended, evaluates the whole epoch. */
+    bool partial = r->at.pending.epoch > r->at.epoch;
+    if (partial && (r->at.updates < r->plan.stop_at || run_ends_unfinished(r))) r->at.pending = (pending_eval){ 0 };
     if (r->o->resume) resume_real_name(journal_checkpoints(r->log), r->start.from, r->saved.path);
     if (r->o->resume && resume_is_inside(journal_checkpoints(r->log), r->start.from))
         CLOOB_TRY(journal_drop_results(ctx, r->log, max64(r->at.epoch, r->at.pending.epoch), r->at.results_bytes));
@@ -380,7 +369,7 @@ static cloob_status prepare_model(cloob_ctx *ctx, run *r)
     CLOOB_TRY(auto_options_objective(ctx, r));
     bool same_model = r->o->resume && strcmp(r->o->model, "auto") != 0; /* the given model must be the checkpoint's */
     CLOOB_TRY(auto_options_model(ctx, r));
-    CLOOB_TRY(open_tokenizer(ctx, r, r->start.has_given ? weights_get_meta(&r->start.given, "tokenizer") : NULL));
+    CLOOB_TRY(open_tokenizer(ctx, r));
     int64_t size = r->o->image_size_schedule ? settings_image_size(r->o, 0) : r->o->force_image_size;
     if (r->start.has_given && !r->o->resume && size > 0) CLOOB_TRY(weights_resize_images(ctx, &r->start.given, size));
     if (same_model) CLOOB_TRY(check_resumed_model(ctx, r, &r->start.given.config));
@@ -390,16 +379,6 @@ static cloob_status prepare_model(cloob_ctx *ctx, run *r)
     r->start.notes_before = r->start.notes.len;
     auto_options_rest(ctx, r);
     return set_step_options(ctx, r);
-}
-
-static cloob_status resume_from(cloob_ctx *ctx, run *r)
-{
-    CLOOB_TRY(checkpoint_read(ctx, r->start.from, r->s, &r->at));
-    snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", r->start.from);
-    if (r->at.seed != r->o->seed)
-        ctx_log(ctx, CLOOB_LOG_WARN, "the checkpoint was made with `seed` %lld: continuing with that seed",
-                (long long)r->at.seed);
-    return CLOOB_OK;
 }
 
 /* Only rank 0 validates. */
@@ -444,26 +423,20 @@ cloob_status run_make_step(cloob_ctx *ctx, run *r)
     return status;
 }
 
-/* Draws random weights while the GPU's kernels are chosen; on a host both would use the same threads. */
-static cloob_status draw_ahead(cloob_ctx *ctx, run *r)
-{
-    if (r->o->resume || r->start.has_given || r->dev->backend != BACKEND_CUDA) return CLOOB_OK;
-    return params_draft_create(ctx, &r->so.model, &r->so.part, (uint64_t)r->o->seed, &r->start.draft);
-}
-
 static cloob_status fill_model(cloob_ctx *ctx, run *r)
 {
     cloob_status status;
-    if (r->o->resume) status = resume_from(ctx, r);
+    if (r->o->resume) status = checkpoint_read(ctx, r->start.from, r->s, &r->at);
     else if (r->start.has_given) status = params_load(ctx, step_params(r->s), &r->start.given);
-    else if (r->start.draft) status = params_draft_fill(ctx, r->start.draft, step_params(r->s));
     else status = params_init(ctx, step_params(r->s), (uint64_t)r->o->seed);
     if (status == CLOOB_OK && r->start.has_given && !r->o->resume)
         status = params_init_adapters(ctx, step_params(r->s), (uint64_t)r->o->seed);
+    if (r->o->resume) snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", r->start.from);
+    if (status == CLOOB_OK && r->o->resume && r->at.seed != r->o->seed)
+        ctx_log(ctx, CLOOB_LOG_WARN, "the checkpoint was made with `seed` %lld: continuing with that seed",
+                (long long)r->at.seed);
     if (r->start.has_given) weights_release(&r->start.given);
     r->start.has_given = false;
-    params_draft_destroy(r->start.draft);
-    r->start.draft = NULL;
     return status;
 }
 
@@ -516,14 +489,6 @@ static cloob_status divide_batch(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
-/* One line per chosen setting. */
-static void log_notes(cloob_ctx *ctx, run *r)
-{
-    char *rest = r->start.notes.data;
-    for (char *line; rest && (line = strsep(&rest, "\n"));)
-        if (*line) journal_line(ctx, r->log, "%s", line);
-}
-
 /* A run whose last restart cycle is cut short ends at a high learning rate. The paper's presets do, too. */
 static void describe_last_cycle(cloob_ctx *ctx, run *r)
 {
@@ -551,15 +516,6 @@ static void warn_early(cloob_ctx *ctx, run *r)
     describe_last_cycle(ctx, r);
 }
 
-static void describe_resumed(cloob_ctx *ctx, run *r)
-{
-    if (r->at.updates && !r->at.step_in_epoch)
-        journal_line(ctx, r->log, "resumed after epoch %lld", (long long)r->at.epoch);
-    else if (r->at.updates)
-        journal_line(ctx, r->log, "resumed in epoch %lld, after %lld of its steps", (long long)r->at.epoch + 1,
-                     (long long)r->at.step_in_epoch);
-}
-
 static void describe(cloob_ctx *ctx, run *r)
 {
     step_memory m = step_memory_of(r->s);
@@ -567,13 +523,13 @@ static void describe(cloob_ctx *ctx, run *r)
     int64_t each = r->o->batch_size * r->o->accum_freq;
     char parts[64] = "";
     if (r->o->accum_freq > 1) snprintf(parts, sizeof parts, " (in %lld micro-batches)", (long long)r->o->accum_freq);
-    log_notes(ctx, r);
+    char *notes = r->start.notes.data;
+    for (char *line; notes && (line = strsep(&notes, "\n"));) /* one for each chosen setting */
+        if (*line) journal_line(ctx, r->log, "%s", line);
     journal_line(ctx, r->log, "%s, %s, %s on %s, batch %lld = %d x %lld%s", r->so.model.name,
                  r->o->loss ? "a loss of the calling program" : r->o->method,
-                 r->so.compute == CLOOB_F32 ? "fp32"
-                 : r->so.fp8                ? "fp8"
-                                            : "bf16",
-                 r->dev->name, (long long)(each * comm_size(r->c)), comm_size(r->c), (long long)each, parts);
+                 r->so.compute == CLOOB_F32 ? "fp32" : "bf16", r->dev->name, (long long)(each * comm_size(r->c)),
+                 comm_size(r->c), (long long)each, parts);
     if (model_config_patches_kept(&r->so.model))
         journal_line(ctx, r->log, "patch dropout %g: training sees %lld of %lld patches of an image",
                      r->so.model.patch_dropout, (long long)model_config_patches_kept(&r->so.model),
@@ -594,7 +550,7 @@ static void describe(cloob_ctx *ctx, run *r)
                  (double)r->need.eval_bytes / MiB);
     journal_line(ctx, r->log, "%lld pairs, %lld steps an epoch, %lld steps in all; vocabulary of %d",
                  (long long)dataset_count(r->train), (long long)r->plan.steps_per_epoch, (long long)r->plan.total_steps,
-                 tokenizer_vocab_size(r->tok));
+                 cloob_tokenizer_vocab_size(r->tok));
     if (strcmp(r->o->memory, "batch") != 0)
         journal_line(ctx, r->log,
                      loss_method_has_hopfield(r->so.method) ? "the Hopfield networks store %s"
@@ -602,7 +558,11 @@ static void describe(cloob_ctx *ctx, run *r)
                      r->o->memory);
     run_log_decoder(ctx, r, false);
     warn_early(ctx, r);
-    describe_resumed(ctx, r);
+    if (r->at.updates && !r->at.step_in_epoch)
+        journal_line(ctx, r->log, "resumed after epoch %lld", (long long)r->at.epoch);
+    else if (r->at.updates)
+        journal_line(ctx, r->log, "resumed in epoch %lld, after %lld of its steps", (long long)r->at.epoch + 1,
+                     (long long)r->at.step_in_epoch);
 }
 
 /* Finds mistakes in names before data is read and a vocabulary is trained. */
@@ -630,15 +590,15 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     CLOOB_TRY(comm_agree(ctx, r->c, open_data(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, prepare_model(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, check_memory(ctx, r)));
-    CLOOB_TRY(comm_agree(ctx, r->c, draw_ahead(ctx, r)));
     CLOOB_TRY(run_make_step(ctx, r));
     CLOOB_TRY(comm_agree(ctx, r->c, fill_model(ctx, r)));
-    if (r->o->log_layers && comm_rank(r->c) == 0) CLOOB_TRY(layer_norms_create(ctx, step_params(r->s), &r->layers));
     CLOOB_TRY(comm_agree(ctx, r->c, run_open_loader(ctx, r)));
     place_in_epoch(ctx, r);
     if (!o->resume) r->at.seed = o->seed;
     step_set_draws(r->s, (uint64_t)r->at.seed, r->at.updates);
     CLOOB_TRY(comm_agree(ctx, r->c, open_journal(ctx, r)));
+    if (o->log_layers && comm_rank(r->c) == 0)
+        CLOOB_TRY(layer_norms_create(ctx, r->log, step_params(r->s), &r->layers));
     describe(ctx, r);
     r->saved.updates = r->at.updates;
     return comm_agree(ctx, r->c, loader_seek(ctx, r->batches, r->at.epoch, r->at.step_in_epoch));
@@ -648,12 +608,11 @@ void run_close(cloob_ctx *ctx, run *r)
 {
     if (ctx->progress == show_and_answer) ctx->progress = r->caller.show, ctx->progress_user = r->caller.user;
     if (r->start.has_given) weights_release(&r->start.given);
-    params_draft_destroy(r->start.draft);
     layer_norms_destroy(r->layers);
     step_destroy(r->s); /* before the loader: an upload may still read its memory */
     loader_destroy(r->batches);
     device_decoder_destroy(r->decoder);
-    tokenizer_close(r->tok);
+    cloob_tokenizer_close(r->tok);
     free(r->tok_text);
     sbuf_release(&r->start.notes);
     sbuf_release(&r->metrics);

@@ -17,10 +17,9 @@
 /* What a run starts from, and the settings chosen for it. */
 typedef struct run_start {
     char from[1024];      /* the checkpoint to resume */
-    run_settings *stored; /* params.txt of the resumed run; NULL: not resumed, or no such file */
+    run_settings *stored; /* settings.json of the resumed run; NULL: not resumed, or no such file */
     weights given;        /* given weights, until they are in the step */
     bool has_given;
-    params_draft *draft;       /* random weights, drawn while the step is created; NULL: none */
     cloob_train_options asked; /* the options before auto_options_rest */
     sbuf notes;                /* one line per chosen setting, with the reason */
     size_t notes_before;       /* length of notes before auto_options_rest */
@@ -125,7 +124,7 @@ void run_log_decoder(cloob_ctx *ctx, run *r, bool done);
  * Chosen from the data and the machine. Each choice that differs from open_clip's defaults (RN50, 64 pairs, 32 epochs,
  * a warm-up of 10,000 steps) adds a line with the reason to start.notes. */
 
-/* Takes open settings of a resumed run from its params.txt, if there is one. start.from: the checkpoint. */
+/* Takes open settings of a resumed run from its settings.json, if there is one. start.from: the checkpoint. */
 cloob_status auto_options_resume(cloob_ctx *ctx, run *r);
 
 /* The method, temperature and beta of the given weights. Call after auto_options_resume. */

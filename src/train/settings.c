@@ -40,8 +40,8 @@ cloob_status cloob_train_options_set(cloob_ctx *ctx, cloob_train_options *o, con
     const option_desc *d = option_find(table, ROWS, name);
     if (strcmp(name, "preset") == 0) CLOOB_TRY(preset_apply(ctx, value, &set));
     else if (!d)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: no such setting of training; the tables *_options.def list them",
-                        name);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "unknown training option \"%.60s\"; `cloob help train` lists the options", name);
     else if (option_end(d) > set.size)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`%s` is newer than the program's headers: compile it again",
                         d->field);
@@ -70,22 +70,12 @@ void settings_drop_restarts(cloob_train_options *o, bool gave_epochs, bool gave_
 
 double settings_save_interval(const char *text, bool *steps)
 {
-    static const struct {
-        const char *unit;
-        double factor;
-        bool steps;
-    } units[] = {
-        { "s", 1, false }, { "m", 60, false }, { "h", 3600, false }, { "step", 1, true }, { "steps", 1, true },
-    };
     char *unit;
     double n = text ? strtod(text, &unit) : 0;
     if (!(n > 0) || !isfinite(n)) return 0;
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (strcmp(unit, units[i].unit) == 0) {
-            *steps = units[i].steps;
-            return n * units[i].factor;
-        }
-    return 0;
+    *steps = strcmp(unit, "step") == 0 || strcmp(unit, "steps") == 0;
+    bool seconds = strcmp(unit, "s") == 0, minutes = strcmp(unit, "m") == 0, hours = strcmp(unit, "h") == 0;
+    return *steps || seconds ? n : minutes ? 60 * n : hours ? 3600 * n : 0;
 }
 
 /* "key=" at *at: moves after it. */
@@ -269,31 +259,17 @@ static const train_preset_row preset_values[] = {
 #include "train/presets.def"
 };
 
-const train_preset *preset_table(int64_t *count)
-{
-    if (count) *count = sizeof presets / sizeof *presets;
-    return presets;
-}
+enum { PRESETS = sizeof presets / sizeof *presets, PRESET_ROWS = sizeof preset_values / sizeof *preset_values };
 
-const train_preset_row *preset_rows(int64_t *count)
-{
-    if (count) *count = sizeof preset_values / sizeof *preset_values;
-    return preset_values;
-}
+const train_preset *preset_table(int64_t *count) { return *count = PRESETS, presets; }
 
-static const train_preset *find_preset(const char *name)
-{
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
-        if (strcmp(presets[i].name, name) == 0) return &presets[i];
-    return NULL;
-}
+const train_preset_row *preset_rows(int64_t *count) { return *count = PRESET_ROWS, preset_values; }
 
 static cloob_status refuse_preset(cloob_ctx *ctx, const char *name)
 {
     sbuf names = { 0 };
-    size_t n = sizeof presets / sizeof *presets;
-    for (size_t i = 0; i < n; i++)
-        sbuf_printf(&names, "%s%s", i == 0 ? "" : i + 1 == n ? " or " : ", ", presets[i].name);
+    for (int i = 0; i < PRESETS; i++)
+        sbuf_printf(&names, "%s%s", i == 0 ? "" : i + 1 == PRESETS ? " or " : ", ", presets[i].name);
     ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "preset %s: choose %s", name, names.data ? names.data : "another");
     sbuf_release(&names);
     return CLOOB_ERR_ARGUMENT;
@@ -302,10 +278,11 @@ static cloob_status refuse_preset(cloob_ctx *ctx, const char *name)
 cloob_status preset_apply(cloob_ctx *ctx, const char *name, cloob_train_options *o)
 {
     API_NEEDS(ctx, name && o);
-    const train_preset *p = find_preset(name);
-    if (!p) return refuse_preset(ctx, name);
-    if (p->like) CLOOB_TRY(preset_apply(ctx, p->like, o));
-    for (size_t i = 0; i < sizeof preset_values / sizeof *preset_values; i++) {
+    int p = 0;
+    while (p < PRESETS && strcmp(presets[p].name, name) != 0) p++;
+    if (p == PRESETS) return refuse_preset(ctx, name);
+    if (presets[p].like) CLOOB_TRY(preset_apply(ctx, presets[p].like, o));
+    for (int i = 0; i < PRESET_ROWS; i++) {
         if (strcmp(preset_values[i].preset, name) != 0) continue;
         const option_desc *option = option_find(table, ROWS, preset_values[i].setting);
         if (!option || !option_set(option, o, preset_values[i].value))

@@ -22,8 +22,8 @@ void settings_put_json(json_out *w, const char *key, const cloob_train_options *
 /* Replaces a source that is a command ("pipe:cat *.tar"), so that a file cannot run one. settings_check refuses it. */
 #define SETTINGS_COMMAND "pipe:"
 
-/* The line of params.txt for a run whose loss is the calling program's. */
-#define SETTINGS_OWN_LOSS "own_loss: True"
+/* In params.txt and settings.json of a run whose loss is the calling program's. */
+#define SETTINGS_OWN_LOSS "own_loss"
 
 /* The rows of train_options.def, then the rows of data_options.def for `data`; offsets are in cloob_train_options. */
 const option_desc *train_option_table(int64_t *count);
@@ -47,16 +47,16 @@ cloob_status preset_apply(cloob_ctx *ctx, const char *name, cloob_train_options 
 typedef struct run_settings run_settings;
 cloob_status run_settings_open(cloob_ctx *ctx, const char *logs, const char *resume, run_settings **out);
 const cloob_train_options *run_settings_options(const run_settings *s);
+/* If `resume` of `o` names a run, sets every option that has its default to the run's setting. The caller closes *run,
+ * which owns strings of `o`; NULL: `resume` names no run. */
+cloob_status run_settings_apply(cloob_ctx *ctx, cloob_train_options *o, run_settings **run);
 bool run_settings_has_own_loss(const run_settings *s);
 void run_settings_close(run_settings *s);
 
 /* Sets the members that a JSON object in a file names, as settings.json of a run or {"preset": "cc", "lr": 1e-3}: the
- * preset first. Strings belong to *keep, which run_settings_close frees. A source that is a command becomes
- * SETTINGS_COMMAND. */
+ * preset first. o NULL: the options of *keep, which begin as defaults. Strings belong to *keep, which
+ * run_settings_close frees. A source that is a command becomes SETTINGS_COMMAND. */
 cloob_status settings_load(cloob_ctx *ctx, const char *path, cloob_train_options *o, run_settings **keep);
-
-/* Settings from a params.txt; close with run_settings_close. */
-cloob_status settings_read(cloob_ctx *ctx, const char *path, run_settings **out);
 
 /* A run's name is the name of a folder inside `logs`; NULL is valid. */
 cloob_status settings_check_name(cloob_ctx *ctx, const char *name);

@@ -1,6 +1,5 @@
 /* Settings in files: params.txt, lines of "key: value" as open_clip writes them, and settings.json, which
- * `cloob train --settings` takes. Neither can name a command to run. */
-#include <ctype.h>
+ * `cloob train --settings` and `--resume` read. A file cannot name a command to run. */
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -22,11 +21,15 @@ struct run_settings {
     bool own_loss;
 };
 
-static const option_desc *find_option(const char *name)
+const cloob_train_options *run_settings_options(const run_settings *s) { return s ? &s->o : NULL; }
+
+bool run_settings_has_own_loss(const run_settings *s) { return s->own_loss; }
+
+void run_settings_close(run_settings *s)
 {
-    int64_t count;
-    const option_desc *table = train_option_table(&count);
-    return option_find(table, count, name);
+    if (!s) return;
+    arena_release(&s->a);
+    free(s);
 }
 
 /* ---- params.txt ---------------------------------------------------------------------------------- */
@@ -45,94 +48,6 @@ void settings_put(sbuf *out, const cloob_train_options *o, settings_part part)
     }
 }
 
-enum { MAX_ITEMS = 64 }; /* of a list */
-
-/* "scale=(0.5, 1.0) flip_prob=0.5": an item begins where a word with an equals sign does. */
-static bool begins_item(const char *at)
-{
-    size_t n = 0;
-    while (isalnum((unsigned char)at[n]) || at[n] == '_') n++;
-    return n > 0 && at[n] == '=';
-}
-
-static cloob_status set_list(cloob_ctx *ctx, const option_desc *o, run_settings *s, char *text)
-{
-    int64_t count = 0;
-    const char **item = arena_push(&s->a, MAX_ITEMS * sizeof *item);
-    if (!item) return ctx_no_memory(ctx, MAX_ITEMS * sizeof *item, o->name);
-    for (char *at = text; *at && count < MAX_ITEMS; at++)
-        if (at == text || (at[-1] == ' ' && begins_item(at))) {
-            if (at > text) at[-1] = '\0';
-            item[count++] = at;
-        }
-    struct {
-        const char *const *item;
-        int64_t count;
-    } list = { item, count };
-    memcpy((char *)&s->o + o->offset, &list, sizeof list);
-    return CLOOB_OK;
-}
-
-static cloob_status set_line(cloob_ctx *ctx, const char *path, char *line, run_settings *s)
-{
-    char *colon = strstr(line, ": ");
-    if (!colon) return CLOOB_OK;
-    s->own_loss |= strcmp(line, SETTINGS_OWN_LOSS) == 0;
-    *colon = '\0';
-    char *text = colon + 2;
-    /* In files from before schedule_steps existed, max_steps meant both. */
-    const char *key = strcmp(line, "max_steps") == 0 ? "schedule_steps" : line;
-    const option_desc *option = find_option(key);
-    if (!option || strcmp(text, "None") == 0) return CLOOB_OK; /* a fact about the run; or nothing was set */
-    if (option->type == OPTION_LIST) return set_list(ctx, option, s, text);
-    if (option->type == OPTION_STRING && dataset_runs_commands(ctx, text)) text = SETTINGS_COMMAND;
-    if (option_set(option, &s->o, text)) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s cannot be %s", path, line, text);
-}
-
-/* Defaults, except that strings are NULL: None in the file must not become a default. */
-static void begin(cloob_train_options *o)
-{
-    int64_t count;
-    const option_desc *table = train_option_table(&count);
-    cloob_train_options_init(o);
-    for (int64_t i = 0; i < count; i++)
-        if (table[i].type == OPTION_STRING) *(const char **)(void *)((char *)o + table[i].offset) = NULL;
-}
-
-static cloob_status fill(cloob_ctx *ctx, const char *path, run_settings *s)
-{
-    file_bytes bytes;
-    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
-    char *rest = arena_string(&s->a, bytes.data); /* file_read adds a zero byte */
-    file_bytes_release(&bytes);
-    if (!rest) return ctx_no_memory(ctx, 1, path);
-    begin(&s->o);
-    for (char *line; (line = strsep(&rest, "\n"));) CLOOB_TRY(set_line(ctx, path, line, s));
-    return CLOOB_OK;
-}
-
-cloob_status settings_read(cloob_ctx *ctx, const char *path, run_settings **out)
-{
-    run_settings *s = calloc(1, sizeof *s);
-    if (!s) return ctx_no_memory(ctx, sizeof *s, path);
-    cloob_status status = fill(ctx, path, s);
-    if (status == CLOOB_OK) *out = s;
-    else run_settings_close(s);
-    return status;
-}
-
-const cloob_train_options *run_settings_options(const run_settings *s) { return s ? &s->o : NULL; }
-
-bool run_settings_has_own_loss(const run_settings *s) { return s->own_loss; }
-
-void run_settings_close(run_settings *s)
-{
-    if (!s) return;
-    arena_release(&s->a);
-    free(s);
-}
-
 /* ---- settings.json ------------------------------------------------------------------------------- */
 
 static void put_words(json_out *w, const option_desc *d, const void *at)
@@ -147,30 +62,21 @@ static void put_words(json_out *w, const option_desc *d, const void *at)
 static void put_value(json_out *w, const option_desc *d, const cloob_train_options *o)
 {
     const void *at = (const char *)o + d->offset;
-    int numbers = d->type == OPTION_NUMBERS_3 ? 3 : 4;
-    char one[2] = { d->type == OPTION_CHAR ? *(const char *)at : '\0' };
-    switch (d->type) {
-    case OPTION_FLAG: json_put_bool(w, d->name, *(const bool *)at); break;
-    case OPTION_INT: json_put_int(w, d->name, *(const int64_t *)at); break;
-    case OPTION_NUMBER: json_put_number(w, d->name, *(const double *)at); break;
-    case OPTION_AUTO:
-        if (*(const double *)at < 0) json_put_text(w, d->name, "auto");
-        else json_put_number(w, d->name, *(const double *)at);
-        break;
-    case OPTION_AUTO_INT:
-        if (*(const int64_t *)at < 0) json_put_text(w, d->name, "auto");
-        else json_put_int(w, d->name, *(const int64_t *)at);
-        break;
-    case OPTION_NUMBERS_3:
-    case OPTION_NUMBERS_4:
+    bool several = d->type == OPTION_NUMBERS_3 || d->type == OPTION_NUMBERS_4;
+    char *text = option_get(d, o), *rest = text;
+    if (d->type == OPTION_FLAG) json_put_bool(w, d->name, *(const bool *)at);
+    else if (d->type == OPTION_CHAR) json_put_text(w, d->name, (char[]){ *(const char *)at, '\0' });
+    else if (d->type == OPTION_STRING) json_put_text(w, d->name, *(const char *const *)at);
+    else if (d->type == OPTION_LIST) put_words(w, d, at);
+    else if (!text) w->failed = true;
+    else if (strcmp(text, "auto") == 0) json_put_text(w, d->name, text);
+    else if (!several) json_put_raw(w, d->name, text, strlen(text));
+    else {
         json_begin(w, d->name, '[');
-        for (int i = 0; i < numbers; i++) json_put_number(w, NULL, ((const double *)at)[i]);
+        for (char *number; (number = strsep(&rest, " "));) json_put_raw(w, NULL, number, strlen(number));
         json_end(w);
-        break;
-    case OPTION_CHAR: json_put_text(w, d->name, one); break;
-    case OPTION_STRING: json_put_text(w, d->name, *(const char *const *)at); break;
-    case OPTION_LIST: put_words(w, d, at); break;
     }
+    free(text);
 }
 
 /* Of one session, not of the run: another run with these settings has its own. */
@@ -187,6 +93,7 @@ void settings_put_json(json_out *w, const char *key, const cloob_train_options *
     json_begin(w, key, '{');
     for (int64_t i = 0; i < count; i++)
         if (!is_of_session(&table[i])) put_value(w, &table[i], o);
+    if (o->loss) json_put_bool(w, SETTINGS_OWN_LOSS, true);
     json_end(w);
 }
 
@@ -226,7 +133,12 @@ static cloob_status set_words(cloob_ctx *ctx, const option_desc *d, run_settings
 static cloob_status set_member(cloob_ctx *ctx, const char *path, run_settings *s, const json *v, cloob_train_options *o)
 {
     char must[256];
-    const option_desc *d = find_option(json_key(v));
+    int64_t count;
+    const option_desc *table = train_option_table(&count), *d = option_find(table, count, json_key(v));
+    if (strcmp(json_key(v), SETTINGS_OWN_LOSS) == 0) {
+        s->own_loss = true;
+        return CLOOB_OK;
+    }
     if (!d)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is no setting of training; `cloob help train` lists them", path,
                         json_key(v));
@@ -237,6 +149,16 @@ static cloob_status set_member(cloob_ctx *ctx, const char *path, run_settings *s
     if (text && option_set(d, o, text)) return CLOOB_OK;
     option_rule(d, must, sizeof must);
     return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s %s", path, d->name, must);
+}
+
+/* Defaults, except that strings are NULL: null in the file must not become a default. */
+static void begin(cloob_train_options *o)
+{
+    int64_t count;
+    const option_desc *table = train_option_table(&count);
+    cloob_train_options_init(o);
+    for (int64_t i = 0; i < count; i++)
+        if (table[i].type == OPTION_STRING) *(const char **)(void *)((char *)o + table[i].offset) = NULL;
 }
 
 static cloob_status load(cloob_ctx *ctx, const char *path, run_settings *s, cloob_train_options *o)
@@ -256,6 +178,7 @@ cloob_status settings_load(cloob_ctx *ctx, const char *path, cloob_train_options
 {
     run_settings *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, path);
+    if (!o) begin(o = &s->o);
     cloob_status status = load(ctx, path, s, o);
     if (status == CLOOB_OK) *keep = s;
     else run_settings_close(s);
@@ -274,24 +197,13 @@ static bool find_run(const char *logs, const char *resume, char folder[RESUME_PA
     return file_is_dir(folder);
 }
 
-static cloob_status no_run(cloob_ctx *ctx, const char *logs, const char *resume)
-{
-    if (strchr(resume, '/') || file_exists(resume)) return CLOOB_OK; /* a checkpoint */
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s%s%s: no such run to resume; check `logs`, or give a checkpoint's path", logs,
-                    text_ends_with(logs, "/") ? "" : "/", resume);
-}
-
-static bool ends_in_dots(const char *folder)
-{
-    const char *slash = strrchr(folder, '/'), *last = slash ? slash + 1 : folder;
-    return strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
-}
-
 /* Sets the options that resume the run: weights and model come from the checkpoint; the device may differ. */
 static cloob_status set_resume(cloob_ctx *ctx, const char *folder, run_settings *s)
 {
     char real[PATH_MAX];
-    if (ends_in_dots(folder) && realpath(folder, real)) folder = real; /* a real name, not . or .. */
+    const char *last = strrchr(folder, '/') ? strrchr(folder, '/') + 1 : folder;
+    bool dots = strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
+    if (dots && realpath(folder, real)) folder = real; /* a real name */
     char *logs = arena_string(&s->a, folder), *slash = logs ? strrchr(logs, '/') : NULL;
     if (!logs) return ctx_no_memory(ctx, strlen(folder), folder);
     if (slash) *slash = '\0';
@@ -310,10 +222,42 @@ cloob_status run_settings_open(cloob_ctx *ctx, const char *logs, const char *res
     API_NEEDS(ctx, logs && resume && out);
     *out = NULL;
     if (strcmp(resume, "latest") == 0) return CLOOB_OK;
-    if (!find_run(logs, resume, folder)) return no_run(ctx, logs, resume);
-    snprintf(path, sizeof path, "%s/params.txt", folder);
+    if (!find_run(logs, resume, folder)) {
+        if (strchr(resume, '/') || file_exists(resume)) return CLOOB_OK; /* a checkpoint */
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s%s%s: no such run to resume; check `logs`, or give a checkpoint's path",
+                        logs, text_ends_with(logs, "/") ? "" : "/", resume);
+    }
+    snprintf(path, sizeof path, "%s/settings.json", folder);
     if (!file_exists(path))
         return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such file, so %s is no run that could be resumed", path, folder);
-    CLOOB_TRY(settings_read(ctx, path, out));
+    CLOOB_TRY(settings_load(ctx, path, NULL, out));
     return set_resume(ctx, folder, *out);
+}
+
+static bool same_value(const option_desc *d, const void *a, const void *b)
+{
+    char *x = option_get(d, a), *y = option_get(d, b);
+    bool same = x && y && strcmp(x, y) == 0;
+    free(x), free(y);
+    return same;
+}
+
+cloob_status run_settings_apply(cloob_ctx *ctx, cloob_train_options *o, run_settings **run)
+{
+    static const char *const of_run[] = { "resume", "name", "logs" };
+    cloob_train_options defaults;
+    int64_t n;
+    const option_desc *table = train_option_table(&n);
+    *run = NULL;
+    if (!o->resume) return CLOOB_OK;
+    cloob_train_options_init(&defaults);
+    CLOOB_TRY(run_settings_open(ctx, o->logs ? o->logs : defaults.logs, o->resume, run));
+    if (!*run) return CLOOB_OK;
+    for (int64_t i = 0; i < n; i++) {
+        bool take = same_value(&table[i], o, &defaults);
+        for (size_t k = 0; k < sizeof of_run / sizeof *of_run; k++) take |= strcmp(table[i].name, of_run[k]) == 0;
+        if (take) option_copy(&table[i], run_settings_options(*run), o);
+    }
+    if (o->batch_size != run_settings_options(*run)->batch_size) o->global_batch_size = 0;
+    return CLOOB_OK;
 }

@@ -149,22 +149,16 @@ static cloob_status take_memory(cloob_ctx *ctx, step *s)
     return CLOOB_OK;
 }
 
-static cloob_status take_kept(cloob_ctx *ctx, step *s)
-{
-    size_t bytes = (size_t)(s->o.batch * s->o.accum * patch_dropout_tokens(&s->o.model)) * sizeof **s->kept;
-    for (int i = 0; i < 2 && bytes; i++) {
-        s->kept[i] = async_copy_host_alloc(s->dev, bytes);
-        if (!s->kept[i]) return ctx_no_memory(ctx, bytes, "the patches that are kept");
-    }
-    return CLOOB_OK;
-}
-
 /* Uploads to the inputs of both towers. */
 static cloob_status make_upload(cloob_ctx *ctx, step *s)
 {
     const tensor *to[UPLOAD_PARTS] = { exec_tensor(s->tower[IMAGE], "images"), exec_tensor(s->tower[TEXT], "tokens"),
                                        exec_tensor(s->tower[IMAGE], "kept") };
-    CLOOB_TRY(take_kept(ctx, s));
+    size_t bytes = (size_t)(s->o.batch * s->o.accum * patch_dropout_tokens(&s->o.model)) * sizeof **s->kept;
+    for (int i = 0; i < 2 && bytes; i++) {
+        s->kept[i] = async_copy_host_alloc(s->dev, bytes);
+        if (!s->kept[i]) return ctx_no_memory(ctx, bytes, "the patches that are kept");
+    }
     return batch_upload_create(ctx, s->dev, to, s->o.accum, &s->in);
 }
 
@@ -203,23 +197,12 @@ cloob_status step_check_sizes(cloob_ctx *ctx, const step_options *o)
                     (long long)o->batch, (long long)o->accum, (long long)S);
 }
 
-cloob_status step_check_precision(cloob_ctx *ctx, const step_options *o, const device *dev)
-{
-    if (!o->fp8 || dev->fp8) return CLOOB_OK;
-    return ctx_fail(
-        ctx, CLOOB_ERR_UNSUPPORTED,
-        "`precision` amp_fp8: %s has no 8-bit matrix multiplication (GPUs have it from compute capability 8.9 on); "
-        "use amp_bf16",
-        dev->name);
-}
-
 cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, comm *c, step **out)
 {
     if (o->batch < 1 || o->accum < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch size %lld and accumulation %lld must be 1 or more",
                         (long long)o->batch, (long long)o->accum);
     CLOOB_TRY(step_check_sizes(ctx, o));
-    CLOOB_TRY(step_check_precision(ctx, o, dev));
     step *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, "a training step");
     s->o = *o;
@@ -269,24 +252,16 @@ params *step_params(step *s) { return s->p; }
 
 exec *step_tower(step *s, bool text) { return s->tower[text]; }
 
-static size_t embedding_bytes(const step *s)
-{
-    int places = (s->embed[0] != NULL) + (s->embed[1] != NULL) + (s->dembed[0] != NULL) + (s->dembed[1] != NULL);
-    return (size_t)(places * s->o.batch * s->o.accum * s->o.model.embed) * sizeof(float);
-}
-
-static size_t objective_bytes(const step *s)
-{
-    if (s->own) return own_loss_bytes(&s->o, step_ranks(s));
-    return loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0);
-}
-
 step_memory step_memory_of(const step *s)
 {
     exec_memory image = exec_memory_of(s->tower[IMAGE]), text = exec_memory_of(s->text[0]);
     size_t n = (size_t)s->p->trainable * sizeof(float);
     const tensor *kept = exec_tensor(s->tower[IMAGE], "kept");
     size_t shadow = s->p->shadow ? (size_t)s->p->learned * sizeof *s->p->shadow : 0;
+    size_t objective = s->own ? own_loss_bytes(&s->o, step_ranks(s)) : loss_plan_bytes(s->loss);
+    if (s->warm) objective += loss_plan_bytes(s->warm);
+    int places = (s->embed[0] != NULL) + (s->embed[1] != NULL) + (s->dembed[0] != NULL) + (s->dembed[1] != NULL);
+    size_t embeddings = (size_t)(places * s->o.batch * s->o.accum * s->o.model.embed) * sizeof(float);
     step_memory m = { .params_bytes = (size_t)s->p->total * sizeof(float) + n + shadow,
                       .optimizer_bytes = n * (2 + (s->ema != NULL) + (s->grad_sum != NULL)),
                       .image_bytes = image.arena_bytes + image.input_bytes +
@@ -294,7 +269,7 @@ step_memory step_memory_of(const step *s)
                                      (kept ? batch_upload_bytes(s->dev, tensor_bytes(kept)) : 0),
                       .text_bytes = text.arena_bytes + text.input_bytes +
                                     batch_upload_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[TEXT], "tokens"))),
-                      .loss_bytes = objective_bytes(s) + hopfield_memory_bytes(s->stored) + embedding_bytes(s) };
+                      .loss_bytes = objective + hopfield_memory_bytes(s->stored) + embeddings };
     m.total_bytes = m.params_bytes + m.optimizer_bytes + m.image_bytes + m.text_bytes + m.loss_bytes;
     return m;
 }
@@ -305,24 +280,6 @@ step_state step_get_state(const step *s)
 }
 
 hopfield_memory *step_stored(step *s) { return s->stored; }
-
-int64_t step_history_count(const step *s)
-{
-    int64_t n = exec_history_count(s->tower[IMAGE]);
-    for (int i = 0; i < s->texts; i++) n += exec_history_count(s->text[i]);
-    return s->o.fp8 ? n : 0;
-}
-
-cloob_status step_history(cloob_ctx *ctx, step *s, float *numbers, bool set)
-{
-    for (int i = -1; i < s->texts && s->o.fp8; i++) {
-        exec *e = i < 0 ? s->tower[IMAGE] : s->text[i];
-        exec_set_ctx(e, ctx);
-        CLOOB_TRY(exec_history(e, numbers, set));
-        numbers += exec_history_count(e);
-    }
-    return CLOOB_OK;
-}
 
 static bool is_finite(const learned_scalar *a) { return isfinite(a->value) && isfinite(a->m) && isfinite(a->v); }
 
@@ -349,7 +306,6 @@ static tower_options options_of(const step_options *o, const device *dev, const 
                         .float_images = o->float_images,
                         .gpu_input = gpu,
                         .fuse_gemm = gpu,
-                        .fp8 = gpu ? o->fp8 : OP_FP8_NEVER,
                         .grad = o->grad };
     if (gpu && o->model.family != MODEL_RESNET && !t.grad.checkpoint && !o->save_memory) t.grad.recompute = false;
     return t;

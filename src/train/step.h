@@ -24,7 +24,6 @@ typedef struct step_loss {
 typedef struct step_options {
     model_config model;
     cloob_dtype compute;  /* F32 or BF16 */
-    op_fp8 fp8;           /* with BF16, GEMMs of transformers; step_create refuses it when the GPU lacks them */
     int64_t batch, accum; /* rows of a micro-batch on this rank; micro-batches per step */
     bool float_images;    /* images are normalised, F32 (B, 3, S, S), instead of bytes */
     cloob_method method;
@@ -62,8 +61,6 @@ typedef struct step step;
 
 /* Refuses a batch whose size would overflow the plans. step_create calls it. */
 cloob_status step_check_sizes(cloob_ctx *ctx, const step_options *o);
-/* Refuses fp8 when the device has no such GEMMs. step_create calls it. */
-cloob_status step_check_precision(cloob_ctx *ctx, const step_options *o, const device *dev);
 
 /* c may be NULL (one rank). Device and communicator outlive the step. Parameters are zero until params_init or
  * params_load on step_params. */
@@ -139,10 +136,6 @@ typedef struct step_state {
 } step_state;
 step_state step_get_state(const step *s);
 hopfield_memory *step_stored(step *s); /* NULL: the batch is the memory */
-/* State of kernels between steps (exec_history): of the image tower, then of every size of the text tower. Only 8-bit
- * GEMMs have any: the magnitudes of their operands. */
-int64_t step_history_count(const step *s);
-cloob_status step_history(cloob_ctx *ctx, step *s, float *numbers, bool set);
 cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const step_scalars *scalars, int64_t count);
 
 #endif

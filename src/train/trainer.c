@@ -36,7 +36,7 @@ static cloob_status configure(cloob_ctx *ctx, const cloob_trainer_options *o, cl
     step_options_init(&t->o);
     CLOOB_TRY(model_config_load(ctx, o->model, &t->o.model));
     CLOOB_TRY(precision_find(ctx, o->precision, true, &p));
-    t->o.compute = p.compute, t->o.fp8 = p.fp8 ? OP_FP8_FASTER : OP_FP8_NEVER;
+    t->o.compute = p.compute;
     t->o.batch = o->batch, t->o.method = o->method;
     t->o.inv_tau = o->inv_tau, t->o.beta = o->scale_hopfield;
     t->o.beta1 = o->beta1, t->o.beta2 = o->beta2, t->o.eps = o->eps, t->o.wd = o->wd, t->o.clip = o->grad_clip_norm;
@@ -75,17 +75,9 @@ void cloob_trainer_destroy(cloob_trainer *t)
     free(t);
 }
 
-int64_t cloob_trainer_image_size(const cloob_trainer *t)
-{
-    if (!t) return 0;
-    return t->o.model.image_size;
-}
+int64_t cloob_trainer_image_size(const cloob_trainer *t) { return t ? t->o.model.image_size : 0; }
 
-int64_t cloob_trainer_context(const cloob_trainer *t)
-{
-    if (!t) return 0;
-    return t->o.model.context;
-}
+int64_t cloob_trainer_context(const cloob_trainer *t) { return t ? t->o.model.context : 0; }
 
 static cloob_status check_tokens(cloob_ctx *ctx, const cloob_trainer *t, const int32_t *tokens)
 {

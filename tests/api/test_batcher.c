@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "cloob/cloob.h"
+#include "infer/batcher.h"
 #include "model/interchange.h"
 #include "model/procedural.h"
 #include "model/procedural_weights.h"
@@ -24,14 +24,14 @@ static void write_model(void)
     weights_release(&w);
 }
 
-static cloob_batcher *open_batcher(const cloob_batcher_options *from)
+static batcher *open_batcher(const batcher_options *from)
 {
-    cloob_batcher_options o;
-    cloob_batcher *b = NULL;
-    cloob_batcher_options_init(&o);
+    batcher_options o;
+    batcher *b = NULL;
+    batcher_options_init(&o);
     if (from) o = *from;
     o.model.device = "cpu";
-    CHECK_OK(ctx, cloob_batcher_create(ctx, file, &o, &b));
+    CHECK_OK(ctx, batcher_create(ctx, file, &o, &b));
     return b;
 }
 
@@ -39,29 +39,29 @@ static cloob_batcher *open_batcher(const cloob_batcher_options *from)
 typedef struct sample {
     int32_t ids[16];
     uint8_t *rgb;
-    cloob_batch_input in;
+    batch_input in;
 } sample;
 
-static void make_sample(cloob_batcher *b, int k, sample *s)
+static void make_sample(batcher *b, int k, sample *s)
 {
     cloob_model_facts facts;
-    cloob_batcher_get_facts(b, &facts);
+    batcher_get_facts(b, &facts);
     *s = (sample){ 0 };
     if (k % 3) {
         for (int i = 0; i < 2 * k; i++) s->ids[i] = 1 + (7 * k + 3 * i) % 50;
-        s->in = (cloob_batch_input){ .kind = CLOOB_BATCH_TOKENS, .ids = s->ids, .count = 2 * k };
+        s->in = (batch_input){ .kind = BATCH_TOKENS, .ids = s->ids, .count = 2 * k };
         return;
     }
     size_t bytes = (size_t)(3 * facts.image_size * facts.image_size);
     s->rgb = malloc(bytes);
     for (size_t i = 0; i < bytes; i++) s->rgb[i] = (uint8_t)(i * (size_t)(k + 1) * 37 >> 3);
-    s->in = (cloob_batch_input){ .kind = CLOOB_BATCH_IMAGE_RGB, .data = s->rgb, .bytes = bytes };
+    s->in = (batch_input){ .kind = BATCH_IMAGE_RGB, .data = s->rgb, .bytes = bytes };
 }
 
 typedef struct crowd {
-    cloob_batcher *b;
+    batcher *b;
     sample s[KINDS];
-    cloob_batch_rows want[KINDS];
+    batch_rows want[KINDS];
     int wrong, seed;
 } crowd;
 
@@ -71,11 +71,11 @@ static void *one_of_many(void *arg)
     cloob_ctx *own = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     for (int i = 0; i < EACH; i++) {
         int k = (c.seed * 5 + i * 7) % KINDS;
-        cloob_batch_rows rows;
-        bool ok = cloob_batcher_encode(own, c.b, &c.s[k].in, 1, NULL, &rows) == CLOOB_OK;
+        batch_rows rows;
+        bool ok = batcher_encode(own, c.b, &c.s[k].in, 1, NULL, &rows) == CLOOB_OK;
         if (!ok || memcmp(rows.data, c.want[k].data, (size_t)rows.width * sizeof *rows.data) != 0)
             ((crowd *)arg)->wrong++;
-        cloob_batch_rows_release(&rows);
+        batch_rows_release(&rows);
     }
     cloob_ctx_destroy(own);
     return NULL;
@@ -85,10 +85,10 @@ static void many_threads_get_the_bytes_of_one(void)
 {
     crowd c = { .b = open_batcher(NULL) }, each[THREADS];
     pthread_t thread[THREADS];
-    cloob_batcher_stats stats;
+    batcher_stats stats;
     for (int k = 0; k < KINDS; k++) {
         make_sample(c.b, k, &c.s[k]);
-        CHECK_OK(ctx, cloob_batcher_encode(ctx, c.b, &c.s[k].in, 1, NULL, &c.want[k]));
+        CHECK_OK(ctx, batcher_encode(ctx, c.b, &c.s[k].in, 1, NULL, &c.want[k]));
     }
     for (int i = 0; i < THREADS; i++) {
         each[i] = c, each[i].seed = i;
@@ -98,31 +98,31 @@ static void many_threads_get_the_bytes_of_one(void)
         pthread_join(thread[i], NULL);
         CHECK(each[i].wrong == 0);
     }
-    cloob_batcher_get_stats(c.b, &stats);
+    batcher_get_stats(c.b, &stats);
     CHECK(stats.texts + stats.images == THREADS * EACH + KINDS);
     CHECK(stats.queued == 0);
-    for (int k = 0; k < KINDS; k++) cloob_batch_rows_release(&c.want[k]), free(c.s[k].rgb);
-    cloob_batcher_destroy(c.b);
+    for (int k = 0; k < KINDS; k++) batch_rows_release(&c.want[k]), free(c.s[k].rgb);
+    batcher_destroy(c.b);
 }
 
 static void the_queue_is_bounded(void)
 {
-    cloob_batcher_options o;
-    cloob_batcher_options_init(&o);
+    batcher_options o;
+    batcher_options_init(&o);
     o.max_queue = 4;
-    cloob_batcher *b = open_batcher(&o);
-    cloob_batcher_stats stats;
-    cloob_batch_rows rows;
-    cloob_batch_input in[5];
+    batcher *b = open_batcher(&o);
+    batcher_stats stats;
+    batch_rows rows;
+    batch_input in[5];
     sample s;
     make_sample(b, 1, &s);
     for (int i = 0; i < 5; i++) in[i] = s.in;
-    CHECK(cloob_batcher_encode(ctx, b, in, 5, NULL, &rows) == CLOOB_ERR_BUSY && rows.data == NULL);
-    cloob_batcher_get_stats(b, &stats);
+    CHECK(batcher_encode(ctx, b, in, 5, NULL, &rows) == CLOOB_ERR_BUSY && rows.data == NULL);
+    batcher_get_stats(b, &stats);
     CHECK(stats.refused == 5 && stats.queued == 0);
-    CHECK_OK(ctx, cloob_batcher_encode(ctx, b, in, 4, NULL, &rows));
-    cloob_batch_rows_release(&rows);
-    cloob_batcher_destroy(b);
+    CHECK_OK(ctx, batcher_encode(ctx, b, in, 4, NULL, &rows));
+    batch_rows_release(&rows);
+    batcher_destroy(b);
 }
 
 static _Atomic bool busy_end;
@@ -132,25 +132,25 @@ static void *keep_busy(void *user)
 {
     enum { N = 256 };
     cloob_ctx *own = cloob_ctx_create(NULL);
-    cloob_batch_input in[N];
-    cloob_batch_rows rows;
+    batch_input in[N];
+    batch_rows rows;
     sample s;
     make_sample(user, 1, &s);
     for (int i = 0; i < N; i++) in[i] = s.in;
     while (!busy_end)
-        if (cloob_batcher_encode(own, user, in, N, NULL, &rows) == CLOOB_OK) cloob_batch_rows_release(&rows);
+        if (batcher_encode(own, user, in, N, NULL, &rows) == CLOOB_OK) batch_rows_release(&rows);
     cloob_ctx_destroy(own);
     return NULL;
 }
 
 static void a_wait_that_is_too_long_ends(void)
 {
-    cloob_batcher_options options;
-    cloob_batcher_options_init(&options);
+    batcher_options options;
+    batcher_options_init(&options);
     options.max_batch = 256;
-    cloob_batcher *b = open_batcher(&options);
-    cloob_batch_rows rows;
-    cloob_batch_options o = { .what = CLOOB_UNIT, .timeout_ms = 1 };
+    batcher *b = open_batcher(&options);
+    batch_rows rows;
+    batch_options o = { .what = CLOOB_UNIT, .timeout_ms = 1 };
     cloob_status status = CLOOB_OK;
     pthread_t thread;
     sample s;
@@ -158,40 +158,40 @@ static void a_wait_that_is_too_long_ends(void)
     busy_end = false;
     CHECK(pthread_create(&thread, NULL, keep_busy, b) == 0);
     for (int i = 0; i < 10000 && status == CLOOB_OK; i++) {
-        status = cloob_batcher_encode(ctx, b, &s.in, 1, &o, &rows);
-        if (status == CLOOB_OK) cloob_batch_rows_release(&rows);
+        status = batcher_encode(ctx, b, &s.in, 1, &o, &rows);
+        if (status == CLOOB_OK) batch_rows_release(&rows);
     }
     CHECK(status == CLOOB_ERR_BUSY && rows.data == NULL);
     busy_end = true;
     pthread_join(thread, NULL);
-    CHECK_OK(ctx, cloob_batcher_encode(ctx, b, &s.in, 1, NULL, &rows));
-    cloob_batch_rows_release(&rows);
-    cloob_batcher_destroy(b);
+    CHECK_OK(ctx, batcher_encode(ctx, b, &s.in, 1, NULL, &rows));
+    batch_rows_release(&rows);
+    batcher_destroy(b);
 }
 
 static void idle_weights_go_and_come_back(void)
 {
-    cloob_batcher_options o;
-    cloob_batcher_options_init(&o);
+    batcher_options o;
+    batcher_options_init(&o);
     o.idle_unload_s = 0.05;
-    cloob_batcher *b = open_batcher(&o);
-    cloob_batch_rows first, second;
-    cloob_batcher_stats stats;
+    batcher *b = open_batcher(&o);
+    batch_rows first, second;
+    batcher_stats stats;
     sample s;
     make_sample(b, 4, &s);
-    CHECK_OK(ctx, cloob_batcher_encode(ctx, b, &s.in, 1, NULL, &first));
+    CHECK_OK(ctx, batcher_encode(ctx, b, &s.in, 1, NULL, &first));
     for (int i = 0; i < 6000; i++) { /* two minutes at most */
-        cloob_batcher_get_stats(b, &stats);
+        batcher_get_stats(b, &stats);
         if (!stats.loaded) break;
         usleep(20000);
     }
     CHECK(!stats.loaded);
-    CHECK_OK(ctx, cloob_batcher_encode(ctx, b, &s.in, 1, NULL, &second));
+    CHECK_OK(ctx, batcher_encode(ctx, b, &s.in, 1, NULL, &second));
     CHECK(memcmp(first.data, second.data, (size_t)first.width * sizeof *first.data) == 0);
-    cloob_batcher_get_stats(b, &stats);
+    batcher_get_stats(b, &stats);
     CHECK(stats.loads >= 2);
-    cloob_batch_rows_release(&first), cloob_batch_rows_release(&second);
-    cloob_batcher_destroy(b);
+    batch_rows_release(&first), batch_rows_release(&second);
+    batcher_destroy(b);
 }
 
 static void flip_a_weight(void)
@@ -210,24 +210,24 @@ static void a_rewritten_file_changes_no_row(void)
 {
     enum { N = 8 };
     for (int packed = 0; packed < 2; packed++) {
-        cloob_batcher *b = open_batcher(NULL);
-        cloob_batch_input in[N];
-        cloob_batch_rows want, rows;
+        batcher *b = open_batcher(NULL);
+        batch_input in[N];
+        batch_rows want, rows;
         sample s[N];
         for (int k = 0; k < N; k++) make_sample(b, k, &s[k]), in[k] = s[k].in;
         for (int run = 0; run < 3 * packed; run++) {
-            CHECK_OK(ctx, cloob_batcher_encode(ctx, b, in, N, NULL, &rows));
-            cloob_batch_rows_release(&rows);
+            CHECK_OK(ctx, batcher_encode(ctx, b, in, N, NULL, &rows));
+            batch_rows_release(&rows);
         }
         flip_a_weight();
         CHECK(truncate(file, 100) == 0);
-        CHECK_OK(ctx, cloob_batcher_encode(ctx, b, in, N, NULL, &rows));
+        CHECK_OK(ctx, batcher_encode(ctx, b, in, N, NULL, &rows));
         write_model();
-        cloob_batcher *fresh = open_batcher(NULL);
-        CHECK_OK(ctx, cloob_batcher_encode(ctx, fresh, in, N, NULL, &want));
+        batcher *fresh = open_batcher(NULL);
+        CHECK_OK(ctx, batcher_encode(ctx, fresh, in, N, NULL, &want));
         CHECK(memcmp(rows.data, want.data, (size_t)(N * rows.width) * sizeof *rows.data) == 0);
-        cloob_batch_rows_release(&rows), cloob_batch_rows_release(&want);
-        cloob_batcher_destroy(b), cloob_batcher_destroy(fresh);
+        batch_rows_release(&rows), batch_rows_release(&want);
+        batcher_destroy(b), batcher_destroy(fresh);
         for (int k = 0; k < N; k++) free(s[k].rgb);
     }
 }
@@ -235,47 +235,47 @@ static void a_rewritten_file_changes_no_row(void)
 /* Weights that cannot be loaded again refuse inputs as a failure of the file, until a reload succeeds. */
 static void damaged_weights_refuse_until_repaired(void)
 {
-    cloob_batcher_options o;
-    cloob_batcher_options_init(&o);
+    batcher_options o;
+    batcher_options_init(&o);
     o.idle_unload_s = 0.05;
-    cloob_batcher *b = open_batcher(&o);
-    cloob_batch_rows rows;
-    cloob_batcher_stats stats;
+    batcher *b = open_batcher(&o);
+    batch_rows rows;
+    batcher_stats stats;
     sample s;
     make_sample(b, 1, &s);
     for (int i = 0; i < 6000; i++) { /* two minutes at most */
-        cloob_batcher_get_stats(b, &stats);
+        batcher_get_stats(b, &stats);
         if (!stats.loaded) break;
         usleep(20000);
     }
     flip_a_weight();
     for (int i = 0; i < 2; i++) {
-        CHECK(cloob_batcher_encode(ctx, b, &s.in, 1, NULL, &rows) == CLOOB_ERR_IO);
+        CHECK(batcher_encode(ctx, b, &s.in, 1, NULL, &rows) == CLOOB_ERR_IO);
         CHECK(strstr(cloob_error(ctx), "damaged") != NULL);
-        CHECK(cloob_batcher_reload(ctx, b) == CLOOB_ERR_FORMAT);
-        cloob_batcher_get_stats(b, &stats);
+        CHECK(batcher_reload(ctx, b) == CLOOB_ERR_FORMAT);
+        batcher_get_stats(b, &stats);
         CHECK(strstr(stats.error, "damaged") != NULL && !stats.loaded);
     }
     flip_a_weight();
-    CHECK_OK(ctx, cloob_batcher_reload(ctx, b));
-    CHECK_OK(ctx, cloob_batcher_encode(ctx, b, &s.in, 1, NULL, &rows));
-    cloob_batch_rows_release(&rows);
-    cloob_batcher_get_stats(b, &stats);
+    CHECK_OK(ctx, batcher_reload(ctx, b));
+    CHECK_OK(ctx, batcher_encode(ctx, b, &s.in, 1, NULL, &rows));
+    batch_rows_release(&rows);
+    batcher_get_stats(b, &stats);
     CHECK(!stats.error[0]);
-    cloob_batcher_destroy(b);
+    batcher_destroy(b);
     flip_a_weight();
     o.model.device = "cpu";
-    CHECK(cloob_batcher_create(ctx, file, &o, &b) == CLOOB_ERR_FORMAT && !b);
+    CHECK(batcher_create(ctx, file, &o, &b) == CLOOB_ERR_FORMAT && !b);
     CHECK(strstr(cloob_error(ctx), "damaged") != NULL);
 }
 
 static void a_precision_that_the_device_lacks_is_refused(void)
 {
-    cloob_batcher *b = NULL;
-    cloob_batcher_options o;
-    cloob_batcher_options_init(&o);
+    batcher *b = NULL;
+    batcher_options o;
+    batcher_options_init(&o);
     o.model.device = "cpu", o.model.precision = "fp8";
-    CHECK(cloob_batcher_create(ctx, file, &o, &b) == CLOOB_ERR_UNSUPPORTED && !b);
+    CHECK(batcher_create(ctx, file, &o, &b) == CLOOB_ERR_UNSUPPORTED && !b);
     CHECK(strstr(cloob_error(ctx), "fp8") != NULL);
 }
 

@@ -1,5 +1,5 @@
 /* The public data interface: figures of a set, and the benchmark. */
-#include "cloob/data.h"
+#include "data/sets/dataset.h"
 
 #include "../data/fixture.h"
 #include "check.h"
@@ -22,7 +22,7 @@ static cloob_dataset *open_set(const char *source, int64_t num_samples, const ch
 
 static void figures_of_a_set(void)
 {
-    cloob_data_info info;
+    data_info info;
     size_t n;
     void *small = fixture_png(ctx, 1, 8, &n);
     FILE *f = fixture_tar_begin("i.tar");
@@ -40,8 +40,8 @@ static void figures_of_a_set(void)
     fixture_tar_end(f);
     free(small);
     cloob_dataset *d = open_set(fixture_path("i.tar"), 0, "auto");
-    CHECK(cloob_dataset_count(d) == 4 && cloob_dataset_has_captions(d) && cloob_dataset_class_count(d) == 0);
-    CHECK_OK(ctx, cloob_dataset_info(ctx, d, 0, &info));
+    CHECK(dataset_count(d) == 4 && dataset_has_captions(d) && dataset_class_count(d) == 0);
+    CHECK_OK(ctx, dataset_info(ctx, d, 0, &info));
     CHECK_STR(info.kind, "webdataset");
     CHECK(info.samples == 4 && info.files == 1 && info.skipped == 1 && info.examined == 4 && info.bad == 1);
     CHECK(strstr(info.reason[0], "2.png") && info.reason[1][0] == '\0');
@@ -49,7 +49,7 @@ static void figures_of_a_set(void)
     CHECK(info.width.min == 8 && info.width.median == 8 && info.width.max == 20);
     CHECK(info.caption_words.min == 2 && info.caption_words.max == 4 && info.caption_chars.max == 17);
     char *text;
-    CHECK_OK(ctx, cloob_dataset_caption(ctx, d, 2, 0, &text));
+    CHECK_OK(ctx, dataset_caption(ctx, d, 2, 0, &text));
     CHECK_STR(text, "unseen");
     free(text);
     cloob_dataset_close(d);

@@ -11,19 +11,6 @@ static cloob_ctx *ctx;
 
 static void functions_with_a_status_refuse_null(void)
 {
-    REFUSED(cloob_batcher_create(NULL, NULL, NULL, NULL));
-    REFUSED(cloob_batcher_create(ctx, NULL, NULL, NULL));
-    REFUSED(cloob_batcher_reload(NULL, NULL));
-    REFUSED(cloob_batcher_reload(ctx, NULL));
-    REFUSED(cloob_batcher_encode(NULL, NULL, NULL, 1, NULL, NULL));
-    REFUSED(cloob_batcher_encode(ctx, NULL, NULL, 1, NULL, NULL));
-    REFUSED(cloob_average(NULL, NULL, 2, 0, NULL));
-    REFUSED(cloob_average(ctx, NULL, 2, 0, NULL));
-    cloob_batcher_options_init(NULL);
-    cloob_batcher_destroy(NULL);
-    cloob_batcher_get_facts(NULL, NULL);
-    cloob_batcher_get_stats(NULL, NULL);
-    cloob_batch_rows_release(NULL);
     CHECK(!cloob_search_root(NULL)[0]);
     REFUSED(cloob_convert(NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_convert(ctx, NULL, NULL, NULL, NULL));
@@ -33,18 +20,8 @@ static void functions_with_a_status_refuse_null(void)
     REFUSED(cloob_weights_verify(ctx, NULL, NULL));
     REFUSED(cloob_dataset_open(NULL, NULL, NULL, NULL));
     REFUSED(cloob_dataset_open(ctx, NULL, NULL, NULL));
-    REFUSED(cloob_dataset_caption(NULL, NULL, 0, 0, NULL));
-    REFUSED(cloob_dataset_caption(ctx, NULL, 0, 0, NULL));
-    REFUSED(cloob_dataset_info(NULL, NULL, 0, NULL));
-    REFUSED(cloob_dataset_info(ctx, NULL, 0, NULL));
     REFUSED(cloob_retrieve(NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_retrieve(ctx, NULL, NULL, NULL, NULL));
-    REFUSED(cloob_analyze(NULL, NULL, NULL, NULL, 0));
-    REFUSED(cloob_analyze(ctx, NULL, NULL, NULL, 0));
-    REFUSED(cloob_few_shot(NULL, NULL, NULL, NULL, NULL, NULL));
-    REFUSED(cloob_few_shot(ctx, NULL, NULL, NULL, NULL, NULL));
-    REFUSED(cloob_knn(NULL, NULL, 1, NULL, NULL));
-    REFUSED(cloob_knn(ctx, NULL, 1, NULL, NULL));
     REFUSED(cloob_probe(NULL, NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_probe(ctx, NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_hopfield_retrieve(NULL, NULL, NULL, NULL, 0, NULL, NULL));
@@ -54,12 +31,6 @@ static void functions_with_a_status_refuse_null(void)
     REFUSED(cloob_hub_path(ctx, "x", false, NULL, 0));
     REFUSED(cloob_hopfield_energy(NULL, NULL, NULL, 0, NULL));
     REFUSED(cloob_hopfield_energy(ctx, NULL, NULL, 0, NULL));
-    REFUSED(cloob_hopfield_separation(NULL, NULL, NULL));
-    REFUSED(cloob_hopfield_separation(ctx, NULL, NULL));
-    REFUSED(cloob_view_file(NULL, NULL, NULL, NULL));
-    REFUSED(cloob_view_file(ctx, NULL, NULL, NULL));
-    REFUSED(cloob_view_bytes(NULL, NULL, 0, NULL, NULL, NULL));
-    REFUSED(cloob_view_bytes(ctx, NULL, 0, NULL, NULL, NULL));
     REFUSED(cloob_model_open(NULL, NULL, NULL, NULL));
     REFUSED(cloob_model_open(ctx, NULL, NULL, NULL));
     REFUSED(cloob_encode_images(NULL, NULL, NULL, 0, 0, NULL));
@@ -140,22 +111,13 @@ static void the_others_give_nothing(void)
     cloob_convert_report_release(NULL);
     cloob_data_options_init(NULL);
     cloob_dataset_close(NULL);
-    CHECK(cloob_dataset_count(NULL) == 0);
-    CHECK(cloob_dataset_class_count(NULL) == 0);
-    CHECK(cloob_dataset_class_name(NULL, 0) == NULL);
-    CHECK(cloob_dataset_kind(NULL) == NULL);
-    CHECK(!cloob_dataset_has_captions(NULL));
-    cloob_analysis_release(NULL);
     cloob_probe_options_init(NULL);
     cloob_probe_release(NULL);
     cloob_hopfield_options_init(NULL);
-    cloob_view_options_init(NULL, 0), cloob_view_options_init_size(NULL, 0);
-    cloob_image_release(NULL);
     cloob_model_options_init(NULL);
     cloob_model_close(NULL);
     cloob_model_get_facts(NULL, NULL);
     CHECK(cloob_model_width(NULL, 0, 0) == 0);
-    CHECK(!cloob_method_from_name(NULL, NULL));
     cloob_objective_options_init(NULL);
     cloob_objective_plan_destroy(NULL);
     cloob_search_close(NULL);
@@ -251,12 +213,11 @@ static void option_structs_of_newer_programs(void)
     REFUSED(cloob_objective(ctx, &n.o, &e, NULL, &r));
     CHECK(strstr(cloob_error(ctx), "cloob_objective_options") && strstr(cloob_error(ctx), "does not know"));
     CHECK(!cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 }));
-    cloob_batcher_options b;
-    cloob_batcher *out;
-    cloob_batcher_options_init(&b);
-    b.model_room[0] = 1;
-    REFUSED(cloob_batcher_create(ctx, "m.safetensors", &b, &out));
-    CHECK(strstr(cloob_error(ctx), "cloob_batcher_options"));
+    cloob_train_options t;
+    cloob_train_options_init(&t);
+    t.data_room[0] = 1;
+    REFUSED(cloob_train(ctx, &t, NULL));
+    CHECK(strstr(cloob_error(ctx), "cloob_train_options"));
 }
 
 int main(void)

@@ -81,8 +81,6 @@ static void converted_models_embed_alike(void)
     o.to = CLOOB_WEIGHTS_OPEN_CLIP;
     CHECK(cloob_convert(ctx, REF, "test_naflex_open_clip.tmp", &o, NULL) == CLOOB_ERR_UNSUPPORTED);
     CHECK(strstr(cloob_error(ctx), "NaFlex"));
-    o.to = CLOOB_WEIGHTS_AUTO;
-    CHECK(cloob_convert(ctx, REF, "test_naflex.tmp.onnx", &o, NULL) == CLOOB_ERR_UNSUPPORTED);
 }
 
 /* Pixels of any size are an image; normalised pixels of one size are not what the model takes. */

@@ -54,6 +54,15 @@ sort_again --clear
 "$cloob" classify --checkpoint "$model" --labels a,b photos --clear > /dev/null 2>&1
 [ $? = 2 ] || fail "--clear without --sort-into"
 
+# Labels from a file that somebody else wrote stay below the folder.
+for label in ... .. . .... ../up /abs; do
+    printf '%s\n' "$label" "$label" > one.txt
+    mkdir -p box/in
+    "$cloob" classify --checkpoint "$model" --labels-file one.txt 'photos/val-*' --sort-into box/in/sorted --copy > /dev/null 2> err.txt || fail "label $label: $(cat err.txt)"
+    [ "$(find box -type f -path 'box/in/sorted/*/*' | wc -l)" = 8 ] && [ "$(find box -type f | wc -l)" = 8 ] || fail "label $label leaves the folder: $(find box -type f)"
+    rm -r box
+done
+
 "$cloob" search index photos --checkpoint "$model" --quiet > /dev/null 2>&1 || fail "search index"
 "$cloob" search query "a fish" --index photos --n 3 --json --quiet > q.json || fail "search query"
 grep -q '^\[{"path": ' q.json || fail "search query --json is a list: $(head -c 80 q.json)"

@@ -42,22 +42,6 @@ must '"seeds": 2, "shots": \[\{"shots": 1, "mean": 1, "deviation": 0, "test_acc"
 must '^ +2 shots  test .* over 2 draws' probe --train c.safetensors --test c.safetensors --shots 1,2 --seeds 2
 refused shots probe --train c.safetensors --test c.safetensors --shots 1,,2
 
-# four answers with a probability of 0.9, three of them right: accuracy 0.75, calibration error 0.15
-for name in a b; do
-    echo image,label,predicted,p,correct > $name.csv
-    for i in 1 2 3 4; do
-        wrong=$([ $name$i = a1 ] || [ $name$i = b1 ] || [ $name$i = b2 ] && echo 1)
-        echo "$i.jpg,cat,${wrong:+dog},0.9,${wrong:+0}" | sed 's/,,0.9,$/,cat,0.9,1/'
-    done >> $name.csv
-done
-must '"accuracy": 0.75, "confidence": 0.9, "ece": 0.15,' compare --predictions a.csv b.csv --json
-must '"a": "a.csv", "b": "b.csv", "n": 4, "left_out": 0, "accuracy_a": 0.75, "accuracy_b": 0.5, "difference": 0.25' compare --predictions a.csv b.csv --json
-must 'a.csv' compare --predictions a.csv b.csv --reliability r.svg
-grep -q '<svg' r.svg || fail "no reliability plot"
-refused bins compare --predictions a.csv b.csv --bins 1000000
-refused 'runs or --predictions' compare x.jsonl --predictions a.csv b.csv
-refused 'needs --predictions' compare a.csv b.csv --reliability r.svg
-
 # a known model without weights
 must '"embed_dim": 512' info ViT-B-32 --json
 must 'ViT-B-32' info ViT-B-32

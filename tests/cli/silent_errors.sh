@@ -22,6 +22,31 @@ refused 1 'training diverged at step .*learning rate' train $train --train-data 
 } > nan.safetensors
 refused 1 'NaN' embed --checkpoint model.safetensors --tensors nan.safetensors --out x.safetensors --quiet
 
+# weights with NaN give no embedding, in images and texts, and no index that later blames another model
+if command -v python3 > /dev/null; then
+    "$cloob" convert model.safetensors weights --to open_clip --quiet > out 2> err || fail "convert: $(cat err)"
+    for tower in visual text_projection; do
+        cp -r weights nan
+        python3 - nan/open_clip_model.safetensors $tower <<'P'
+import json, sys
+data = bytearray(open(sys.argv[1], "rb").read())
+n = int.from_bytes(data[:8], "little")
+for name, t in json.loads(data[8:8 + n]).items():
+    if name.startswith(sys.argv[2]):
+        begin, end = t["data_offsets"]
+        data[8 + n + begin:8 + n + end] = b"\xff" * (end - begin)
+open(sys.argv[1], "wb").write(data)
+P
+        echo "a fish" > texts.txt
+        if [ $tower = visual ]; then
+            refused 1 'the embedding of image 0 is not finite: the weights are damaged' search index world/images --checkpoint nan --out nan.index --quiet
+            [ -e nan.index ] && fail "an index of NaN was written"
+            refused 1 'the embedding of image 0 is not finite' embed --checkpoint nan --images "$image" --out x.npy --quiet
+        else refused 1 'the embedding of text 0 is not finite' embed --checkpoint nan --texts texts.txt --out x.npy --quiet; fi
+        rm -r nan
+    done
+fi
+
 # an empty file is called empty
 : > empty.jpg
 : > empty.tsv

@@ -89,6 +89,28 @@ def refuse(command, folder):
     return []
 
 
+def hostile_name(cloob, folder):
+    """Names of files with control characters, which would act on the terminal, are shown without them there and unchanged in a pipe."""
+    os.makedirs(os.path.join(folder, "names"))
+    with open(os.path.join(folder, "world", "train.tsv")) as f:
+        image = os.path.join(folder, "world", f.readlines()[1].split("\t")[0])
+    name = "a\x1b]0;title\x07\x1b[2Jb\u009bc\nd" + os.path.splitext(image)[1]
+    os.link(image, os.path.join(folder, "names", name))
+    model, bad = ["--checkpoint", "logs/m", "--threads", "1", "--quiet"], []
+    subprocess.run([cloob, "search", "index", "names", *model], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    for command in ([cloob, "search", "query", "a dog", "--index", "names", "--quiet"], [cloob, "classify", "--labels", "a,b", "names", *model],
+                    [cloob, "classify", "--labels", "a,b", "names", "--sort-into", "sorted", *model]):
+        piped = subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE).stdout
+        process, ours = start(command, folder)
+        text = read(ours, lambda t: False)
+        if process.wait() != 0 or "\x1b]" in text or "[2Jb\u009b" in text or "a?]0;title??[2Jb??c?d" not in text:
+            bad.append("%s: a name acts on the terminal: %r" % (command[1], text))
+        if name.encode() not in piped:
+            bad.append("%s: a name is changed in a pipe: %r" % (command[1], piped))
+        os.close(ours)
+    return bad
+
+
 def main():
     cloob, folder, bad = os.path.abspath(sys.argv[1]), tempfile.mkdtemp(prefix="cloob-terminal-"), []
     try:
@@ -107,6 +129,7 @@ def main():
         bad += refuse([cloob, "embed", "--checkpoint", "missing-" + "m" * 50, "--images", "world", "--out", "e.npy"], folder)
         bad += refuse([cloob, "search", "query", "a dog", "--index", "missing-" + "m" * 50], folder)
         bad += refuse([cloob, "info", "missing"], folder)
+        bad += hostile_name(cloob, folder)
         bad += interrupt("synth", [cloob, "synth", "--out", "large", "--count", "1000000", "--threads", "1"], folder, "synth.*%")
         bad += interrupt("embed", [cloob, "embed", "--data", "world/long.tsv", "--out", "e.safetensors", *model], folder, "embed .*%")
         bad += interrupt("train", [cloob, "train", "--name", "stopped", *train], folder, "train.*%")

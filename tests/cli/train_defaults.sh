@@ -121,7 +121,8 @@ has beta-on 'learnable_inv_tau: False'
 "$cloob" convert logs/clip openai.pt --to openai --quiet > out 2> err || fail "convert: $(cat err)"
 "$cloob" info logs/clip/checkpoints/latest.safetensors | sed -n 's/^config *{/{/p' > config.json
 "$cloob" convert openai.pt openai.safetensors --config config.json --quiet > out 2> err || fail "convert back: $(cat err)"
-"$cloob" train --preset finetune --pretrained openai.safetensors --vocab-size 540 "${tune[@]}" --name published > out 2> err || fail "published weights: $(cat err)"
+"$cloob" convert logs/clip folder --to open_clip --quiet > out 2> err || fail "convert: $(cat err)" # its tokenizer
+"$cloob" train --preset finetune --pretrained openai.safetensors --vocab folder "${tune[@]}" --name published > out 2> err || fail "published weights: $(cat err)"
 has published 'method: clip'
 has published 'learnable_inv_tau: True'
 grep -q -- '--method clip, --init-inv-tau .* as in openai.safetensors' err || fail "published weights: $(cat err)"

@@ -43,17 +43,18 @@ static void check_folder(const json *root, const json *e)
     sbuf saved = { 0 };
     json_int(json_get(root, "length"), &length);
     snprintf(path, sizeof path, REF "%s", name);
-    cloob_status s = tokenizer_open(ctx, path, &t);
+    cloob_status s = cloob_tokenizer_open(ctx, path, &t);
     CHECK_OK(ctx, s);
     if (s != CLOOB_OK) return;
     CHECK(check_rows(t, texts, rows, length, name) == 0);
     tokenizer_save(t, &saved);
     CHECK_OK(ctx, tokenizer_open_text(ctx, saved.data, saved.len, "saved", &again));
     CHECK(check_rows(again, texts, rows, length, name) == 0);
-    CHECK(tokenizer_fits(t, tokenizer_vocab_size(t) + 5) && !tokenizer_fits(t, tokenizer_vocab_size(t) - 1));
+    CHECK(tokenizer_fits(t, cloob_tokenizer_vocab_size(t) + 5) &&
+          !tokenizer_fits(t, cloob_tokenizer_vocab_size(t) - 1));
     sbuf_release(&saved);
-    tokenizer_close(t);
-    tokenizer_close(again);
+    cloob_tokenizer_close(t);
+    cloob_tokenizer_close(again);
 }
 
 static void rows_are_those_of_the_folders_library(void)
@@ -78,14 +79,14 @@ static void written_files_read_back(void)
         int32_t a[20], b[20];
         snprintf(path, sizeof path, REF "%s", folders[i]);
         CHECK(mkdtemp(folder));
-        CHECK_OK(ctx, tokenizer_open(ctx, path, &t));
+        CHECK_OK(ctx, cloob_tokenizer_open(ctx, path, &t));
         CHECK_OK(ctx, tokenizer_export(ctx, t, folder, 20));
-        CHECK_OK(ctx, tokenizer_open(ctx, folder, &again));
+        CHECK_OK(ctx, cloob_tokenizer_open(ctx, folder, &again));
         CHECK_OK(ctx, tokenizer_encode_row(ctx, t, text, strlen(text), 20, a));
         CHECK_OK(ctx, tokenizer_encode_row(ctx, again, text, strlen(text), 20, b));
         CHECK(memcmp(a, b, sizeof a) == 0);
-        tokenizer_close(t);
-        tokenizer_close(again);
+        cloob_tokenizer_close(t);
+        cloob_tokenizer_close(again);
         snprintf(remove, sizeof remove, "rm -r %s", folder);
         CHECK(system(remove) == 0);
     }
@@ -101,7 +102,7 @@ static cloob_status try_json(const char *normalizer, const char *splitter, const
                 normalizer, splitter, more);
     cloob_status status = tokenizer_read_json(ctx, s.data, s.len, "tokenizer.json", NULL, &t);
     sbuf_release(&s);
-    tokenizer_close(t);
+    cloob_tokenizer_close(t);
     return status;
 }
 

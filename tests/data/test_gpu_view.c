@@ -108,7 +108,8 @@ static void nvjpeg_is_near_libjpeg(void)
     for (int i = 0; i < JOBS; i++) {
         int largest;
         if (job[i].done) {
-            CHECK_OK(ctx, view_train_bytes(ctx, scratch, file[i], size[i], "", &limits, &o, (uint64_t)i, cpu));
+            CHECK_OK(ctx,
+                     view_of_bytes(ctx, scratch, file[i], size[i], "", &limits, &o, &(uint64_t){ (uint64_t)i }, cpu));
             CHECK_OK(ctx, dev->to_host(ctx, dev, got, job[i].out, VIEW));
             CHECK(difference(cpu, got, VIEW, &largest) < (device_decoder_exact(decoder) ? 1e-9 : 0.1));
             CHECK(largest <= 3);

@@ -423,7 +423,7 @@ static void tokens_are_those_of_the_captions(void)
     d = open_set(fixture_path("classes"), NULL); /* images without captions */
     CHECK(loader_create(ctx, d, tok, &o, &l) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "no captions"));
     dataset_close(d);
-    tokenizer_close(tok);
+    cloob_tokenizer_close(tok);
 }
 
 static void wrong_settings_are_refused(void)

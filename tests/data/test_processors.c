@@ -30,7 +30,7 @@ static void view_of(const model_config *c, const char *name, uint8_t *out)
     if (s != CLOOB_OK) return;
     transform_options_init(&o, c->image_size);
     o.how = c->view;
-    CHECK_OK(ctx, transform_eval(ctx, &im, &o, out));
+    CHECK_OK(ctx, view_of_image(ctx, NULL, &im, &o, NULL, out));
     image_release(&im);
 }
 

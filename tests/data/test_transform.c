@@ -44,24 +44,6 @@ static void box_of(const json *e, const char *key, int64_t box[4])
         if (!json_int(v, &box[i])) box[i] = 0;
 }
 
-/* Part of an image with fractions of pixels at its edges. */
-static void make_box(const json *e, const image *im, uint8_t *out)
-{
-    float rect[4] = { 0 };
-    const json *v = json_get(e, "rect")->child;
-    for (int i = 0; i < 4 && v; i++, v = v->next) rect[i] = (float)v->number;
-    resize_filter filter = strcmp(text(e, "filter"), "bicubic") ? RESIZE_BILINEAR : RESIZE_BICUBIC;
-    resize_plan p = resize_plan_whole(im->width, im->height, number(e, "width"), number(e, "height"), filter);
-    p.x0 = rect[0];
-    p.y0 = rect[1];
-    p.x1 = rect[2];
-    p.y1 = rect[3];
-    resize_source src = { im->rgb, im->width * 3, im->width, im->height, 3 };
-    resize_scratch s = { 0 };
-    CHECK_OK(ctx, resize_run(ctx, &s, &src, &p, out));
-    resize_scratch_release(&s);
-}
-
 static void make(const json *e, const image *im, uint8_t *out)
 {
     const char *what = text(e, "what");
@@ -74,16 +56,12 @@ static void make(const json *e, const image *im, uint8_t *out)
     o.how.fill = (uint8_t)number(e, "fill");
     box_of(e, "box", box);
     if (!strcmp(what, "eval")) {
-        CHECK_OK(ctx, transform_eval(ctx, im, &o, out));
+        CHECK_OK(ctx, view_of_image(ctx, NULL, im, &o, NULL, out));
         return;
     }
     if (!strcmp(what, "crop")) {
         CHECK_OK(ctx,
                  transform_crop_resize(ctx, im, box[0], box[1], box[2], box[3], o.size, o.size, o.how.filter, out));
-        return;
-    }
-    if (!strcmp(what, "box")) {
-        make_box(e, im, out);
         return;
     }
     memcpy(out, im->rgb, (size_t)n * 3);
@@ -151,7 +129,7 @@ static void one_resize(uint64_t key)
     int64_t limit = rng_below(key, 9, 4) ? 40 : 300;
     int64_t w = 1 + (int64_t)rng_below(key, 1, (uint64_t)limit), h = 1 + (int64_t)rng_below(key, 2, (uint64_t)limit);
     int64_t ow = 1 + (int64_t)rng_below(key, 3, 70), oh = 1 + (int64_t)rng_below(key, 4, 70);
-    resize_plan p = resize_plan_whole(w, h, ow, oh, rng_below(key, 5, 2) ? RESIZE_BICUBIC : RESIZE_BILINEAR);
+    resize_plan p = resize_plan_whole(ow, oh, rng_below(key, 5, 2) ? RESIZE_BICUBIC : RESIZE_BILINEAR);
     p.left = (int64_t)rng_below(key, 6, (uint64_t)ow);
     p.top = (int64_t)rng_below(key, 7, (uint64_t)oh);
     p.width = ow - p.left;
@@ -190,7 +168,7 @@ static void constant_stays_constant(void)
 {
     uint8_t src[31 * 17 * 3], out[23 * 41 * 3];
     resize_source s = { src, 31 * 3, 31, 17, 3 };
-    resize_plan p = resize_plan_whole(31, 17, 23, 41, RESIZE_BICUBIC);
+    resize_plan p = resize_plan_whole(23, 41, RESIZE_BICUBIC);
     resize_scratch scratch = { 0 };
     memset(src, 201, sizeof src);
     CHECK_OK(ctx, resize_run(ctx, &scratch, &s, &p, out));
@@ -217,12 +195,12 @@ static void check_bytes(view_scratch *s, const char *name)
     if (read_image(REF, name, &im)) {
         for (uint64_t key = 0; key < 40; key++) {
             o.scale_min = key % 2 ? 0.05 : 0.9;
-            CHECK_OK(ctx, transform_train(ctx, &im, &o, key, a));
-            CHECK_OK(ctx, view_train_bytes(ctx, s, f.data, f.size, name, NULL, &o, key, b));
+            CHECK_OK(ctx, view_of_image(ctx, NULL, &im, &o, &key, a));
+            CHECK_OK(ctx, view_of_bytes(ctx, s, f.data, f.size, name, NULL, &o, &key, b));
             CHECK(memcmp(a, b, 24 * 24 * 3) == 0);
         }
-        CHECK_OK(ctx, transform_eval(ctx, &im, &o, a));
-        CHECK_OK(ctx, view_eval_bytes(ctx, s, f.data, f.size, name, NULL, &o, b));
+        CHECK_OK(ctx, view_of_image(ctx, NULL, &im, &o, NULL, a));
+        CHECK_OK(ctx, view_of_bytes(ctx, s, f.data, f.size, name, NULL, &o, NULL, b));
         CHECK(memcmp(a, b, 24 * 24 * 3) == 0);
         image_release(&im);
     }
@@ -289,7 +267,7 @@ static void flip_and_gray_happen_as_often_as_asked(void)
     o.ratio_min = o.ratio_max = 2;
     uint8_t big[2 * 2 * 3];
     for (uint64_t key = 0; key < 2000; key++) {
-        CHECK_OK(ctx, transform_train(ctx, &im, &o, key, big));
+        CHECK_OK(ctx, view_of_image(ctx, NULL, &im, &o, &key, big));
         flips += big[0] < 100;
     }
     CHECK_NEAR(flips / 2000.0, 0.25, 0.04); /* four standard errors */

@@ -20,7 +20,7 @@ static void check_ranks(const rows *x, const rows *y, cloob_retrieval *out)
     unit_rows ux, uy;
     CHECK_OK(ctx, unit_rows_init(ctx, &ux, x));
     CHECK_OK(ctx, unit_rows_init(ctx, &uy, y));
-    CHECK_OK(ctx, retrieval_run(ctx, out, &ux, &uy, 0, NULL));
+    CHECK_OK(ctx, retrieval_run(ctx, out, &ux, &uy, 0));
     unit_rows_release(&ux), unit_rows_release(&uy);
 }
 
@@ -30,7 +30,7 @@ static void equals_numpy(void)
     arena a = { 0 };
     json *ref;
     st_file f;
-    cloob_analysis got;
+    embedding_analysis got;
     cloob_retrieval ranks;
     CHECK_OK(ctx, json_read_file(ctx, &a, ref_path("eval_pairs.json", path), &ref));
     CHECK_OK(ctx, st_open(ctx, ref_path("eval_pairs.safetensors", path), &f));
@@ -56,7 +56,7 @@ static void equals_numpy(void)
     CHECK_NEAR(ranks.image_to_text.mrr, want(ref, "image_to_text_MRR"), 1e-12);
     CHECK_NEAR(ranks.text_to_image.recall5, want(ref, "text_to_image_R@5"), 1e-15);
     CHECK_NEAR(ranks.text_to_image.mean_rank, want(ref, "text_to_image_mean_rank"), 1e-15);
-    cloob_analysis_release(&got);
+    analysis_release(&got);
     st_close(&f);
     arena_release(&a);
 }
@@ -68,7 +68,7 @@ static void known_uniformity(void)
     static float x[N * 2];
     rows r = rows_in(x, N, 2);
     unit_rows u;
-    cloob_coverage got;
+    coverage got;
     for (int64_t i = 0; i < N; i++) x[2 * i] = 1;
     CHECK_OK(ctx, unit_rows_init(ctx, &u, &r));
     CHECK_OK(ctx, uniformity_run(ctx, &got, &u));
@@ -84,7 +84,7 @@ static void results_do_not_depend_on_threads_or_tiles(void)
 {
     enum { N = 1300, D = 10 };
     static float x[N * D];
-    cloob_analysis one = { 0 }, three = { 0 };
+    embedding_analysis one = { 0 }, three = { 0 };
     cloob_ctx_options o1 = { .size = sizeof o1, .threads = 1 }, o3 = { .size = sizeof o3, .threads = 3 };
     cloob_ctx *c1 = cloob_ctx_create(&o1), *c3 = cloob_ctx_create(&o3);
     for (int64_t i = 0; i < N * D; i++) x[i] = (float)rng_normal(9, (uint64_t)i);
@@ -93,11 +93,11 @@ static void results_do_not_depend_on_threads_or_tiles(void)
     CHECK_OK(c3, analysis_run(c3, &three, &r, &r, 0.9));
     CHECK_NEAR(one.x.ajne, three.x.ajne, 1e-9);
     CHECK_NEAR(one.similarity.matched.mean, 1, 1e-7);
-    for (int k = 0; k < CLOOB_UNMATCHED_SETS; k++) {
+    for (int k = 0; k < UNMATCHED_SETS; k++) {
         CHECK_NEAR(one.similarity.unmatched[k].mean, three.similarity.unmatched[k].mean, 1e-9);
         CHECK(one.similarity.unmatched[k].count == N * one.similarity.unmatched[k].k);
     }
-    cloob_analysis_release(&one), cloob_analysis_release(&three);
+    analysis_release(&one), analysis_release(&three);
     cloob_ctx_destroy(c1), cloob_ctx_destroy(c3);
 }
 
@@ -142,14 +142,14 @@ static void one_row_and_one_modality(void)
 {
     float x[6] = { 1, 0, 0, 0, 1, 0 };
     rows one = rows_in(x, 1, 3), two = rows_in(x, 2, 3);
-    cloob_analysis a;
+    embedding_analysis a;
     CHECK(analysis_run(ctx, &a, &one, NULL, 0.99) == CLOOB_ERR_FORMAT);
-    cloob_analysis_release(&a);
+    analysis_release(&a);
     CHECK_OK(ctx, analysis_run(ctx, &a, &two, NULL, 0.99));
     CHECK(!a.paired && a.x.effective == 1);
-    cloob_analysis_release(&a);
+    analysis_release(&a);
     CHECK(analysis_run(ctx, &a, &two, &one, 0.99) == CLOOB_ERR_FORMAT);
-    cloob_analysis_release(&a);
+    analysis_release(&a);
 }
 
 /* Axes have separation 1, a near copy little; the bound by hand. */

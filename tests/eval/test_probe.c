@@ -44,8 +44,7 @@ static cloob_probe_result fixed(const splits *s, double lambda, double tolerance
                               .lambda = lambda,
                               .max_iterations = 1000,
                               .tolerance = tolerance,
-                              .refit_all = true,
-                              .device = NULL };
+                              .refit_all = true };
     cloob_probe_result r;
     CHECK_OK(ctx, probe_run(ctx, &r, &o, &s->part[0], &s->part[1], &s->part[2]));
     CHECK(r.converged);
@@ -80,13 +79,9 @@ static void the_search_takes_the_strongest_of_equals(void)
 {
     char path[1024];
     splits s;
-    cloob_probe_options o = { .size = sizeof o,
-                              .search = true,
-                              .lambda = 0,
-                              .max_iterations = 1000,
-                              .tolerance = 0,
-                              .refit_all = true,
-                              .device = NULL };
+    cloob_probe_options o = {
+        .size = sizeof o, .search = true, .lambda = 0, .max_iterations = 1000, .tolerance = 0, .refit_all = true
+    };
     cloob_probe_result r;
     open_splits(&s, ref_path("eval_probe.safetensors", path));
     CHECK_OK(ctx, probe_run(ctx, &r, &o, &s.part[0], &s.part[1], &s.part[2]));
@@ -168,7 +163,7 @@ static void float_agrees_with_double(void)
     probe_data two[2] = { first, rest };
     for (int64_t i = 0; i < N; i++) small[i] = (int32_t)y[i];
     for (int64_t i = 0; i < n; i++) w[i] = 0.1 * rng_normal(4, (uint64_t)i);
-    CHECK_OK(ctx, objective_create(ctx, &narrow, &all, 1, small, C, 0.7, NULL));
+    CHECK_OK(ctx, objective_create(ctx, &narrow, &all, 1, small, C, 0.7));
     CHECK(!narrow->wide && !narrow->exact);
     lbfgs_problem p = objective_problem(narrow);
     CHECK_OK(ctx, p.evaluate(p.arg, &f, g, w));
@@ -176,7 +171,7 @@ static void float_agrees_with_double(void)
     memset(h, 0, sizeof *h * (size_t)n);
     double *part = malloc(sizeof *part * (size_t)n);
     for (int k = 0; k < 2; k++) {
-        CHECK_OK(ctx, objective_create(ctx, &wide, &two[k], 1, small + (k ? 600 : 0), C, k ? 0 : 0.7, NULL));
+        CHECK_OK(ctx, objective_create(ctx, &wide, &two[k], 1, small + (k ? 600 : 0), C, k ? 0 : 0.7));
         CHECK(wide->wide);
         lbfgs_problem q = objective_problem(wide);
         CHECK_OK(ctx, q.evaluate(q.arg, &e, part, w));
@@ -203,7 +198,7 @@ static void gradient_is_the_slope(void)
     double w[n], g[n], v[n], f, up, down;
     open_splits(&s, ref_path("eval_probe.safetensors", path));
     for (int i = 0; i < 150; i++) y[i] = (int32_t)s.y[0][i];
-    CHECK_OK(ctx, objective_create(ctx, &o, &s.part[0], 1, y, 5, 3.0, NULL));
+    CHECK_OK(ctx, objective_create(ctx, &o, &s.part[0], 1, y, 5, 3.0));
     lbfgs_problem p = objective_problem(o);
     for (int i = 0; i < n; i++) w[i] = rng_normal(5, (uint64_t)i);
     CHECK_OK(ctx, p.evaluate(p.arg, &f, g, w));
@@ -299,13 +294,9 @@ static void steps_satisfy_both_conditions(void)
 static cloob_status train_on(float *x, int64_t *y, int64_t n, int64_t test_label)
 {
     probe_data train = { rows_in(x, n, 2), y }, test = { rows_in(x, 1, 2), &test_label };
-    cloob_probe_options o = { .size = sizeof o,
-                              .search = false,
-                              .lambda = 1,
-                              .max_iterations = 100,
-                              .tolerance = 0,
-                              .refit_all = true,
-                              .device = NULL };
+    cloob_probe_options o = {
+        .size = sizeof o, .search = false, .lambda = 1, .max_iterations = 100, .tolerance = 0, .refit_all = true
+    };
     cloob_probe_result r;
     cloob_status status = probe_run(ctx, &r, &o, &train, NULL, &test);
     if (status == CLOOB_OK) {
@@ -347,7 +338,7 @@ static void labels_that_are_none(void)
 static void imagenet_fits_the_plan(void)
 {
     probe_data train = { { NULL, CLOOB_F16, 1281167, 2048, 1, "imagenet" }, NULL };
-    probe_plan p = probe_plan_make(&train, 1000, 2, NULL);
+    probe_plan p = probe_plan_make(&train, 1000, 2);
     CHECK(!p.wide && p.memory_bytes < (int64_t)1 << 30 && p.blocks * p.block_rows >= p.N);
 }
 

@@ -13,7 +13,7 @@ static cloob_retrieval run_some(cloob_ctx *c, const rows *x, const rows *y, int6
     cloob_retrieval r = { 0 };
     CHECK_OK(c, unit_rows_init(c, &ux, x));
     CHECK_OK(c, unit_rows_init(c, &uy, y));
-    CHECK_OK(c, retrieval_run(c, &r, &ux, &uy, queries, NULL));
+    CHECK_OK(c, retrieval_run(c, &r, &ux, &uy, queries));
     unit_rows_release(&ux), unit_rows_release(&uy);
     return r;
 }
@@ -198,7 +198,7 @@ static void bad_rows_are_named(void)
     CHECK_OK(ctx, unit_rows_init(ctx, &u, &r));
     CHECK_OK(ctx, unit_rows_init(ctx, &v, &shorter));
     cloob_retrieval out;
-    CHECK(retrieval_run(ctx, &out, &u, &v, 0, NULL) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "600 x 3"));
+    CHECK(retrieval_run(ctx, &out, &u, &v, 0) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "600 x 3"));
     unit_rows_release(&u), unit_rows_release(&v);
 }
 

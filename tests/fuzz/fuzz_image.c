@@ -14,16 +14,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!ctx) ctx = cloob_ctx_create(NULL);
     if (!scratch && view_scratch_create(ctx, &scratch) != CLOOB_OK) return 0;
     transform_options_init(&o, 16);
-    if (image_decode(ctx, data, size, "fuzz", &limits, &im) == CLOOB_OK) transform_eval(ctx, &im, &o, out);
+    if (image_decode(ctx, data, size, "fuzz", &limits, &im) == CLOOB_OK) view_of_image(ctx, NULL, &im, &o, NULL, out);
     image_release(&im);
     o.scale_min = 0.05;
-    view_train_bytes(ctx, scratch, data, size, "fuzz", &limits, &o, size, out);
+    view_of_bytes(ctx, scratch, data, size, "fuzz", &limits, &o, &(uint64_t){ size }, out);
     view_job job;
     if (view_job_plan(data, size, &limits, &o, size, &job) &&
         (job.box.left + job.box.width > job.layout.width || job.box.top + job.box.height > job.layout.height ||
          job.layout.size > size))
         __builtin_trap();
     limits.jpeg_scale = (int)(size % 8) + 1;
-    view_train_bytes(ctx, scratch, data, size, "fuzz", &limits, &o, size / 2, out);
+    view_of_bytes(ctx, scratch, data, size, "fuzz", &limits, &o, &(uint64_t){ size / 2 }, out);
     return 0;
 }

@@ -24,20 +24,21 @@ static void try_json(cloob_ctx *ctx, const char *data, size_t size, const tokeni
 {
     tokenizer *t = NULL, *again;
     int32_t row[9], same[9];
-    sbuf saved = { 0 }, text = { 0 };
+    sbuf saved = { 0 };
+    char *text;
     if (tokenizer_read_json(ctx, data, size, "fuzz", config, &t) != CLOOB_OK) return;
     if (tokenizer_encode_row(ctx, t, data, size, 9, row) != CLOOB_OK) abort();
     for (int i = 0; i < 9; i++)
-        if (row[i] < 0 || row[i] >= tokenizer_vocab_size(t)) abort();
-    if (tokenizer_decode(ctx, t, row, 9, &text) != CLOOB_OK) abort();
+        if (row[i] < 0 || row[i] >= cloob_tokenizer_vocab_size(t)) abort();
+    if (cloob_tokenizer_decode(ctx, t, row, 9, &text) != CLOOB_OK) abort();
     tokenizer_save(t, &saved);
     if (tokenizer_open_text(ctx, saved.data, saved.len, "saved", &again) != CLOOB_OK) abort();
     if (tokenizer_encode_row(ctx, again, data, size, 9, same) != CLOOB_OK || memcmp(row, same, sizeof row) != 0)
         abort();
     sbuf_release(&saved);
-    sbuf_release(&text);
-    tokenizer_close(t);
-    tokenizer_close(again);
+    free(text);
+    cloob_tokenizer_close(t);
+    cloob_tokenizer_close(again);
 }
 
 /* Half of the input is a vocabulary, half are merges; or all of it is a vocab.txt. */
@@ -67,6 +68,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     if (pieces_read_model(ctx, rest, size - 1, "fuzz", &t) == CLOOB_OK) try_pieces(ctx, &t->p, rest, size - 1);
-    tokenizer_close(t);
+    cloob_tokenizer_close(t);
     return 0;
 }

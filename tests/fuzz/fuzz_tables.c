@@ -10,8 +10,7 @@ static void compare(cloob_ctx *ctx, const char *path)
 {
     groups_result g;
     if (compare_files(ctx, &g, path, path, -1, 0.05) != CLOOB_OK) return;
-    free(groups_two(&g, true));
-    free(groups_two(&g, false));
+    free(groups_two_json(&g));
     groups_release(&g);
 }
 

@@ -1,7 +1,6 @@
 /* The tar index: every dialect, damage, and the cached form. */
 #include "io/tar.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../data/fixture.h"
@@ -140,43 +139,27 @@ static void other_files_are_refused(void)
     close_tar(files, &t);
 }
 
-static void gzip_is_unpacked_once(void)
+static void gzip_is_unpacked(void)
 {
     fileset *files;
     tar_index t;
-    struct stat before, after;
-    char cache[256], command[512];
-    snprintf(cache, sizeof cache, "%s", fixture_path("cache"));
+    char command[512];
     write_three("z.tar");
     fixture_gzip("z.tar", "z.tar.gz");
     if (open_tar("z.tar.gz", "", &files, &t) == CLOOB_ERR_UNSUPPORTED) {
         close_tar(files, &t);
         SKIP("no zlib in this build");
     }
-    CHECK(t.count == 3); /* through an unnamed file */
-    check_member(files, &t, 2, "c.txt", "three");
-    close_tar(files, &t);
-
-    CHECK_OK(ctx, open_tar("z.tar.gz", cache, &files, &t));
+    CHECK(t.count == 3 && !fileset_path(files, 0)); /* in an unnamed file */
     check_member(files, &t, 1, "b.txt", "two");
-    CHECK(stat(fileset_path(files, 0), &before) == 0);
-    char *copy = strdup(fileset_path(files, 0));
-    close_tar(files, &t);
-    CHECK_OK(ctx, open_tar("z.tar.gz", cache, &files, &t)); /* again: the same copy */
-    CHECK(stat(copy, &after) == 0 && after.st_ino == before.st_ino);
-    close_tar(files, &t);
-
-    CHECK(truncate(copy, before.st_size / 2) == 0); /* a damaged copy is made anew */
-    CHECK_OK(ctx, open_tar("z.tar.gz", cache, &files, &t));
     check_member(files, &t, 2, "c.txt", "three");
     close_tar(files, &t);
 
     snprintf(command, sizeof command, "head -c 60 '%s' > '%s'", fixture_path("z.tar.gz"), fixture_path("y.tar.gz"));
     CHECK(system(command) == 0);
-    CHECK(open_tar("y.tar.gz", cache, &files, &t) == CLOOB_ERR_FORMAT);
+    CHECK(open_tar("y.tar.gz", "", &files, &t) == CLOOB_ERR_FORMAT);
     CHECK(strstr(cloob_error(ctx), "gzip"));
     close_tar(files, &t);
-    free(copy);
 }
 
 static void the_cached_index_is_never_believed_blindly(void)
@@ -239,7 +222,7 @@ int main(void)
     RUN(damage_is_counted);
     RUN(unsafe_names_are_left_out);
     RUN(other_files_are_refused);
-    RUN(gzip_is_unpacked_once);
+    RUN(gzip_is_unpacked);
     RUN(the_cached_index_is_never_believed_blindly);
     RUN(pipes_and_changes);
     fixture_remove();

@@ -1,5 +1,5 @@
 /* A small sweep end to end: it stops and resumes, chooses the best validation number for each method, trains what it
- * chose with fresh seeds and tests only that; random draws give every method the same settings; halving halves. */
+ * chose with fresh seeds and tests only that; random draws give every method the same settings. */
 #include <unistd.h>
 
 #include "check.h"
@@ -152,16 +152,6 @@ static void random_settings_are_the_same_for_every_method(void)
     CHECK_STR(seen[0], seen[1]);
 }
 
-static void halving_trains_the_better_half_longer(void)
-{
-    sweep_options o;
-    sweep_summary s;
-    options(&o, "halving");
-    o.halving = true, o.train.epochs = 4, o.train.schedule_steps = 3;
-    CHECK_OK(ctx, run_sweep(ctx, &o, &s));
-    CHECK(s.settings == 6 && s.runs == 6 + 4 + 2); /* of three a method two go on, then one */
-}
-
 static void parts_are_put_together(void)
 {
     sweep_options o;
@@ -225,7 +215,6 @@ int main(void)
     if (synth_write(ctx, &so, NULL) == CLOOB_OK) {
         RUN(it_stops_goes_on_and_chooses);
         RUN(random_settings_are_the_same_for_every_method);
-        RUN(halving_trains_the_better_half_longer);
         RUN(parts_are_put_together);
         RUN(what_cannot_be_is_refused);
     } else {

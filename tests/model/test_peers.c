@@ -110,7 +110,7 @@ static double gradient_error(const peer *p, const params *have, bool image)
 static void check_tower(const peer *p, params *have, bool image, const char *name, bool train)
 {
     const char *side = image ? "image" : "text";
-    tower_options o = { .batch = ROWS, .train = train, .backward = train, .float_images = true };
+    tower_options o = { .batch = ROWS, .train = train, .backward = train, .float_images = !have->config.position_side };
     graph g;
     exec *e = NULL;
     exec_bindings bind = { .param = have->compute_view, .master = have->master_view, .grad = have->grad_view };
@@ -201,7 +201,7 @@ static void every_peer(void)
                                          "clip_vision",   "clip_vision_projection",
                                          "clip_text",     "clip_text_projection",
                                          "siglip_vision", "siglip_text",
-                                         "mclip" };
+                                         "mclip",         "naflex" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         check_peer(names[i]);
         check_conversion(names[i]);

@@ -122,8 +122,7 @@ static void embeddings(void)
     FIELD(cloob_retrieval, queries), FIELD(cloob_retrieval, scaled), FIELD(cloob_retrieval, image_to_text);
     FIELD(cloob_retrieval, text_to_image);
     STRUCT(cloob_retrieve_options);
-    FIELD(cloob_retrieve_options, queries), FIELD(cloob_retrieve_options, device);
-    FIELD(cloob_retrieve_options, text_image);
+    FIELD(cloob_retrieve_options, queries), FIELD(cloob_retrieve_options, text_image);
     STRUCT(cloob_split);
     FIELD(cloob_split, x), FIELD(cloob_split, y), FIELD(cloob_split, class_name), FIELD(cloob_split, classes);
 }
@@ -133,8 +132,8 @@ static void probes(void)
     STRUCT(cloob_probe_options);
     FIELD(cloob_probe_options, size), FIELD(cloob_probe_options, search), FIELD(cloob_probe_options, lambda);
     FIELD(cloob_probe_options, max_iterations), FIELD(cloob_probe_options, tolerance);
-    FIELD(cloob_probe_options, refit_all), FIELD(cloob_probe_options, device);
-    FIELD(cloob_probe_options, random_half), FIELD(cloob_probe_options, seed), FIELD(cloob_probe_options, ties_mean);
+    FIELD(cloob_probe_options, refit_all), FIELD(cloob_probe_options, random_half);
+    FIELD(cloob_probe_options, seed), FIELD(cloob_probe_options, ties_mean);
     STRUCT(cloob_probe_trial);
     FIELD(cloob_probe_trial, lambda), FIELD(cloob_probe_trial, objective), FIELD(cloob_probe_trial, val_acc);
     FIELD(cloob_probe_trial, iterations), FIELD(cloob_probe_trial, converged);

@@ -4,6 +4,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import importlib.util
+import io
 import json
 import multiprocessing
 import os
@@ -71,6 +72,19 @@ class Images(WithModel):
         np.testing.assert_array_equal(self.model.encode_image([memoryview(data[0]), self.world.images[1]]), want)
         np.testing.assert_allclose(self.model.encode_image(self.model.preprocess(self.world.images)), want, atol=1e-6)
 
+    def test_open_files_and_iterables(self) -> None:
+        want = self.model.encode_image(self.world.images)
+        with open(self.world.images[0], "rb") as f:
+            np.testing.assert_array_equal(self.model.encode_image(f), want[0])
+        np.testing.assert_array_equal(self.model.encode_image(io.BytesIO(p.read_bytes()) for p in self.world.images), want)
+        texts = ["a red square", "a dog"]
+        for form in (iter(texts), tuple(texts), np.array(texts), np.array(texts, object)):
+            np.testing.assert_array_equal(self.model.encode_text(form), self.model.encode_text(texts))
+        for bad in (None, 3):
+            self.assertRaisesRegex(TypeError, "images: expected", self.model.encode_image, bad)
+            self.assertRaisesRegex(TypeError, "texts: expected", self.model.encode_text, bad)
+        self.assertRaisesRegex(TypeError, "got bytes", self.model.encode_text, b"a dog")
+
     def test_an_error_names_its_input(self) -> None:
         good, missing = self.world.images[0], self.folder / "missing.png"
         cases = [(missing, OSError, "missing.png"), (b"no image", cloob.FormatError, "image 1"), (b"", cloob.ArgumentError, r"images\[1\]"),
@@ -122,7 +136,7 @@ class Indexes(WithModel):
         for i in range(4):
             (photos / f"{i}.png").write_bytes(fx.png(fx.image(i)))
         index = cloob.Index.build(photos, self.model)
-        self.assertEqual(len(index), 4)
+        self.assertEqual((len(index), len(cloob.Index.build(photos, self.world.model, self.folder / "path.index"))), (4, 4))
         hits = index.search(image=photos / "2.png", k=2)
         self.assertEqual((hits[0].name, hits[0].path), ("2.png", str(photos.resolve() / "2.png")))
         self.assertAlmostEqual(hits[0].score, 1, places=5)
@@ -163,6 +177,11 @@ class Indexes(WithModel):
             index.add([fx.image(0)])
         with self.assertRaisesRegex(ValueError, "elements"):
             index.search(vector=np.ones(3))
+        for wrong in (dict(vectors=np.eye(3), names=["a", "b", "c"]), dict(vectors=index.model.encode_text(["a"]), names="a")):
+            self.assertRaises(ValueError, index.add, **wrong)  # nothing was added: the index can still be saved
+        index.save()
+        self.assertRaisesRegex(ValueError, "zero", index.search, vector=np.zeros(self.model.facts.embed))
+        self.assertRaisesRegex(TypeError, "text: expected a str", index.search, ["a", "b"])
         other = cloob.load(fx.REF / "foreign/authors_epoch_2.pt", config=fx.REF / "foreign/mini-rn.json", device="cpu")
         with self.assertRaisesRegex(ValueError, "another model"):
             cloob.Index.open(self.folder / "new.index", other).search(image=fx.image(0))
@@ -203,6 +222,17 @@ class Training(WithModel):
         cloob.train(self.pairs, name="built-in", on_step=lambda s: second.append(s.loss), **same)
         np.testing.assert_allclose(first, second, rtol=1e-3)
 
+    def test_resuming_by_name(self) -> None:
+        """The settings of the run are read from its folder; the losses are those of a run without a stop."""
+        whole: list[float] = []
+        parts: list[float] = []
+        cloob.train(self.pairs, name="whole", on_step=lambda s: whole.append(s.loss), **self.options)
+        cloob.train(self.pairs, name="parts", on_step=lambda s: parts.append(s.loss) or s.step < 3, **self.options)
+        run = cloob.train(resume="parts", logs=self.options["logs"], on_step=lambda s: parts.append(s.loss))
+        self.assertEqual((run.steps, parts), (4, whole))
+        with self.assertRaisesRegex(OSError, "absent: no such run"):
+            cloob.train(resume="absent", logs=self.options["logs"])
+
     def test_failures_of_callbacks_are_raised(self) -> None:
         def fail(*_: Any) -> Any:
             raise ZeroDivisionError("mine")
@@ -214,8 +244,12 @@ class Training(WithModel):
             cloob.train(self.pairs, name="shape", loss=lambda x, y: (0.0, x[:1], y), **self.options)
         run = cloob.train(self.pairs, name="stop", on_step=lambda s: s.step < 2, **self.options)
         self.assertEqual(run.steps, 2)
-        with self.assertRaisesRegex(ValueError, "no_such"):
+        with self.assertRaisesRegex(ValueError, 'unknown training option "no_such"'):
             cloob.train(self.pairs, no_such=1)
+        with self.assertRaisesRegex(TypeError, "on_step: expected a function"):
+            cloob.train(self.pairs, on_step=3)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(TypeError, "loss, dx, dy"):
+            cloob.train(self.pairs, name="float", loss=lambda x, y: 0.0, **self.options)  # type: ignore[arg-type,return-value]
         with self.assertRaisesRegex(ValueError, "epochs"):
             cloob.train(self.pairs, epochs=-3)
 
@@ -237,6 +271,16 @@ class Evaluation(WithModel):
                          cloob.evaluate.zero_shot(self.model, data, prompts, "s").top1)
         with self.assertRaisesRegex(ValueError, "set"):
             cloob.evaluate.zero_shot(self.model, data, prompts)
+        with self.assertRaisesRegex(cloob.FormatError, "not a JSON file"):
+            cloob.evaluate.zero_shot(self.model, data, self.world.images[0].with_name("merges.txt"))
+
+    def test_wrong_arguments_have_clear_errors(self) -> None:
+        x, y = np.eye(8, dtype=np.float32), np.arange(8) % 2
+        for kind, text, call in ((ValueError, "every other training row", lambda: cloob.evaluate.probe((x, y), (x, y))),
+                                 (ValueError, "'search'", lambda: cloob.evaluate.probe((x, y), (x, y), l2="best")),
+                                 (ValueError, "pair", lambda: cloob.evaluate.probe(x, y)),  # type: ignore[arg-type]
+                                 (TypeError, "`model`", lambda: cloob.evaluate.retrieval(["a.png"], ["a cat"]))):
+            self.assertRaisesRegex(kind, text, call)
 
     def test_retrieval_and_probe_by_hand(self) -> None:
         x, y = fx.unit_rows(0, 30, 8), fx.unit_rows(1, 30, 8)
@@ -342,7 +386,7 @@ class Documentation(WithModel):
             Path("pairs.tsv").write_text("filepath\ttitle\n" + "".join(f"{n}.png\ta {n}\n" for n in ("cat", "dog") * 4))
             names = {"cloob": cloob, "model": self.model, "numpy": np, "os": os}
             tried = 0
-            for module in ("_model", "_index", "_train", "_objective", "evaluate"):
+            for module in ("_model", "_index", "_train", "_objective", "_tokenizer", "evaluate"):
                 result = doctest.testmod(importlib.import_module(f"cloob.{module}"), extraglobs=names)
                 self.assertEqual(result.failed, 0, module)
                 tried += result.attempted

@@ -110,9 +110,9 @@ class Embeddings(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "token 9999"):
             self.model.encode_text(np.full((1, fx.CONTEXT), 9999))
         for bad in (np.zeros((2, 7)), np.zeros((1, fx.CONTEXT + 1), np.int32)):
-            with self.assertRaisesRegex(ValueError, "tokens are"):
+            with self.assertRaisesRegex(ValueError, "tokens: expected integers"):
                 self.model.encode_text(bad)
-        with self.assertRaisesRegex(ValueError, "images are"):
+        with self.assertRaisesRegex(ValueError, "images: expected"):
             self.model.encode_image(np.zeros((4, 4), np.uint8))
         with self.assertRaises(TypeError):
             self.model.tokenize([b"bytes"])

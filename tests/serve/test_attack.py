@@ -151,7 +151,7 @@ def fuzz_bodies(w):
             ("/api/embed", {"model": "m", "input": ["a"], "images": [image], "truncate": True, "dimensions": 4}),
             ("/api/embeddings", {"model": "m", "prompt": "a"}), ("/api/embeddings", {"images": [image]}),
             ("/v2/embed", {"texts": ["a"], "images": [url], "inputs": [{"content": [{"type": "text", "text": "b"}]}], "truncate": "END", "output_dimension": 9,
-                           "embedding_types": ["float", "ubinary", "binary", "base64"]}),
+                           "embedding_types": ["float", "base64"]}),
             ("/vectorize", {"texts": ["a"], "images": [image]}), ("/vectors", {"text": "a", "config": {}}),
             ("/v1/classify", {"images": [url], "labels": ["a", "b"], "templates": ["a {}"], "top": 1, "errors": "skip"}),
             ("/v1/similarity", {"images": [url], "texts": ["a"], "hopfield": {"scale": 8}, "errors": "skip"}),

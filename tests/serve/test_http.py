@@ -82,7 +82,8 @@ def refusals(w, s):
         assert message and "invalid argument: requires" not in message, (body, message)
     assert s.post("/v1/embeddings", b"\xff\xd8\xff garbage", {"Content-Type": "image/jpeg"})[0] == 400
     assert s.post("/v1/embeddings", b"none", {"Content-Type": "multipart/form-data; boundary=x"})[0] == 400
-    assert s.get("/nothing")[0] == 404
+    for path in ("/nothing", "/v1/models%00", "/v1/models%00x", f"/v1/image?path={w.files[0]}%00.png", "/v1/runs/first%00/x"):
+        assert s.get(path)[0] == 404, path
     status, headers, _ = s.ask("PUT", "/embed", "{}")
     assert status == 405 and headers["allow"] == "POST"
     for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "[::1].evil.example", "127.0.0.1:80.evil.example",
@@ -95,6 +96,10 @@ def refusals(w, s):
         assert s.get("/v1/models", {"Origin": origin})[0] == 403, origin
     assert s.get("/v1/models", {"Origin": f"http://127.0.0.1:{s.port}.evil.example"})[0] == 403
     assert s.get("/v1/models", {"Origin": f"http://127.0.0.1:{s.port}"})[0] == 200
+    # images and scripts of other pages have no Origin; following a link to the page, and the page's own requests, pass
+    for site, mode, code in (("cross-site", "no-cors", 403), ("same-site", "no-cors", 403), ("cross-site", "cors", 403), ("same-origin", "cors", 200),
+                             ("none", "navigate", 200), ("cross-site", "navigate", 200)):
+        assert s.get("/v1/models", {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode})[0] == code, (site, mode)
 
 
 def other_protocols(w, s, want):
@@ -232,6 +237,14 @@ def operation(w, s):
     assert len(s.json("/v1/runs/first")["series"]["train/loss"]) >= 1
     assert s.json("/v1/runs/first")["params"]["model"] == "tiny"
     assert s.get("/v1/runs/..%2fw")[0] == 404
+    # a run's folder may come from elsewhere: its files are read, not what links in it lead to
+    with open(w.path("secret"), "w") as f:
+        f.write("token: 12345\tcolumn\n1\t2\n")
+    os.makedirs(w.path("runs/linked/checkpoints"))
+    for name in ("params.txt", "metrics.tsv", "checkpoints/results.jsonl"):
+        os.symlink(w.path("secret"), w.path("runs/linked/" + name))
+    assert b"12345" not in s.get("/v1/runs/linked")[2] and b"12345" not in s.get("/v1/runs")[2]
+    shutil.rmtree(w.path("runs/linked"))
 
 
 def crowd(w, s, want):
@@ -360,7 +373,9 @@ def bad_starts(w):
     other = w.path("other.safetensors")
     with open(w.path("zero.key"), "wb") as f:
         f.write(b"12345678\0and more\n")
-    cases = [(["--api-key-file", "zero.key"], "zero byte"), (["--host", "127.0.0.1.evil.example"], "--api-key-file"), (["--port", port], "in use"), (["--port", "99999"], "65535"), (["--port", "web"], "65535"), (["--host", "0.0.0.0"], "--api-key-file"),
+    with open(w.path("long.key"), "w") as f:
+        f.write("k" * 70000)
+    cases = [(["--api-key-file", "zero.key"], "zero byte"), (["--api-key-file", "long.key"], "64 KiB"), (["--host", "127.0.0.1.evil.example"], "--api-key-file"), (["--port", port], "in use"), (["--port", "99999"], "65535"), (["--port", "web"], "65535"), (["--host", "0.0.0.0"], "--api-key-file"),
              (["--index", "missing.safetensors"], "missing.safetensors"), (["--api-key-file", "nowhere"], "nowhere"),
              (["--tls-cert", "key"], "--tls-key")]
     for options, words in cases:

@@ -111,6 +111,7 @@ piped=(train --dataset-type webdataset --train-data "pipe:cat shards/train-*.tar
     --epochs 2 --warmup 1 --workers 0 --threads 1 --device cpu --quiet --logs logs --name piped)
 timeout 100 "$cloob" "${piped[@]}" --max-steps 1 > out 2> err || { echo "FAIL: pipe: on the command line: $(cat err)"; bad=1; }
 resumed() { # KEY VALUE: says that KEY is needed again, and leaves no file "ran"
+    sed -i "s|^  \"$1\": .*|  \"$1\": \"$2\",|" logs/piped/settings.json
     sed -i "s|^$1: .*|$1: $2|" logs/piped/params.txt
     timeout 100 "$cloob" train --resume piped --logs logs --max-steps 2 > out 2> err
     code=$?
@@ -122,11 +123,26 @@ for value in "pipe:touch ran; cat shards/train-*.tar" "shards/train-00000.tar::p
 done
 timeout 100 "$cloob" train --resume piped --logs logs --max-steps 2 --train-data "pipe:cat shards/train-*.tar" > out 2> err || { echo "FAIL: resume with --train-data again: $(cat err)"; bad=1; }
 for key in zeroshot_data imagenet_val imagenet_v2 val_data; do
-    sed -i -E "s#^train_data: .*#train_data: shards/train-00000.tar#; s#^(zeroshot_data|imagenet_val|imagenet_v2|val_data): .*#\1: None#" logs/piped/params.txt
+    sed -i -E "s#^  \"train_data\": .*#  \"train_data\": \"shards/train-00000.tar\",#; s#^  \"(zeroshot_data|imagenet_val|imagenet_v2|val_data)\": .*#  \"\1\": null,#" logs/piped/settings.json
     resumed $key "pipe:touch ran; cat shards/train-*.tar"
 done
 timeout 100 "$cloob" report logs/piped --out page.html > out 2> err
 grep -q 'is a command' err && [ ! -e ran ] || { echo "FAIL: report ran a command of params.txt: $(cat err; ls ran 2> /dev/null)"; bad=1; }
+
+# A run's folder from elsewhere, with links to files that are not the run's: nothing is written through them.
+linked() { # FILE TARGET: FILE of the run is a link to it
+    cp -r logs/first logs/linked && rm -f "logs/linked/$1" && mkdir -p "$(dirname "logs/linked/$1")" && ln -s "$2" "logs/linked/$1"
+    echo precious > precious
+    refused 1 "$1: a link out of the run's folder" --logs logs --name linked --resume latest --epochs 4 --max-steps 0
+    [ "$(cat precious)" = precious ] || { echo "FAIL: resuming wrote through $1"; bad=1; }
+    rm -rf logs/linked
+}
+for file in .lock out.log metrics.tsv params.txt settings.json provenance.jsonl layers.tsv checkpoints/results.jsonl checkpoints/epoch_2.safetensors analysis/epoch_2/eigenvalues.tsv; do
+    linked $file "$PWD/precious"
+done
+linked out.log ../../nowhere
+cp -r logs/first logs/linked && mv logs/linked/checkpoints elsewhere && ln -s "$PWD/elsewhere" logs/linked/checkpoints && ln -s out.log logs/linked/log
+timeout 100 "$cloob" "${base[@]}" --logs logs --name linked --resume latest --epochs 4 --max-steps 0 > out 2> err || { echo "FAIL: links to folders and within one: $(cat err)"; bad=1; }
 
 # Memory: refused before the first step, with the largest batch that fits; that one trains.
 export CLOOB_MEMORY_LIMIT=100M

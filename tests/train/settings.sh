@@ -70,6 +70,10 @@ train --resume e
 grep -q 'val_loss has not improved in 2 evaluations' logs/e/out.log && [ "$(wc -l < logs/e/checkpoints/results.jsonl)" = "$(grep -c '"evaluation"' e.jsonl)" ] ||
     fail "an early stop is forgotten by --resume"
 
+# Norms of layers continue when the image size changes, which makes new parameters.
+train "${small[@]}" --name stages --epochs 2 --log-every-n-steps 1 --log-layers --image-size-schedule 32,64@2
+[ "$(cut -f1 logs/stages/layers.tsv | sort -nu | tail -1)" = "$(tail -1 logs/stages/metrics.tsv | cut -f1)" ] || fail "norms of layers after a change of the image size"
+
 # Norms of layers are those of the checkpoint and of its difference from the one before; embeddings are the validation pairs'.
 train "${small[@]}" --name l --epochs 2 --log-every-n-steps 1 --log-layers --save-embeddings --grad-clip-norm 1e9
 python3 - <<'PY' || fail "norms of layers, or embeddings"
@@ -142,6 +146,18 @@ def end_run(status): note("end", status)
 PY
 PYTHONPATH=fake train "${small[@]}" --name m --epochs 1 --log-to "pipe:python3 '$examples/log_to.py' mlflow birds"
 head -2 mlflow.out | tail -1 | grep -q '"run", "m"' && grep -q 'val/text_to_image_R_at_1' mlflow.out && tail -1 mlflow.out | grep -q FINISHED || fail "mlflow: $(cat mlflow.out)"
+# Ctrl-C in a terminal reaches the example as well, SIGKILL only cloob: both times the tracker learns that the run has not ended well.
+for signal in INT KILL; do
+    rm mlflow.out
+    PYTHONPATH=fake setsid "$cloob" train "${small[@]}" --name "m$signal" --epochs 100000 --threads 1 --quiet --log-to "pipe:python3 '$examples/log_to.py' mlflow birds" > out 2> err &
+    for t in $(seq 1 300); do grep -qs metrics mlflow.out && break; sleep 0.1; done
+    kill -$signal -- $([ $signal = INT ] && echo -)$!
+    wait $! 2> /dev/null
+    for t in $(seq 1 100); do grep -q '"end"' mlflow.out && break; sleep 0.1; done
+    tail -1 mlflow.out | grep -q '"end", "FAILED"' && ! grep -q 'ended with an error\|Traceback' err || fail "a run ended by SIG$signal: $(tail -1 mlflow.out; cat err)"
+done
+PYTHONPATH=missing train "${small[@]}" --name n --epochs 1 --log-to "pipe:python3 -S -c 'import sys; sys.path[:] = [p for p in sys.path if \"site-packages\" not in p]; sys.argv = [\"x\", \"wandb\", \"b\"]; exec(open(\"$examples/log_to.py\").read())'"
+grep -q "^log_to.py: wandb: No module named" err && ! grep -q Traceback err || fail "a tracker that is not installed: $(cat err)"
 train "${small[@]}" --name h --epochs 2 --log-to "pipe:exit 3"
 grep -q 'warning: --log-to' err && [ -e logs/h/checkpoints/epoch_2.safetensors ] || fail "a command that fails: $(cat err)"
 [ $bad = 0 ] && echo "settings and metrics of a run: $tried refusals, all as expected"

@@ -243,60 +243,6 @@ static void a_resumed_run_gives_the_same_bytes(void)
     }
 }
 
-/* Scales of 8-bit factors follow the steps before, so they are part of the state. */
-static void a_resumed_run_in_8_bits_gives_the_same_bytes(void)
-{
-    NEEDS_GPU();
-    step_options o;
-    setup u;
-    for (int packed = 0; packed < 2; packed++) {
-        options(&o, "tiny-vit", CLOOB_BF16);
-        o.batch = 16;
-        o.pack_texts = packed;
-        if (!open_on(&u, &o, where())) return;
-        bool fp8 = u.dev->fp8;
-        close_setup(&u);
-        if (!fp8) SKIP("no 8-bit GEMMs here");
-        o.fp8 = OP_FP8_ALWAYS;
-        resumed(&o);
-    }
-}
-
-/* It would not notice scales that are lost if the steps did not depend on them. */
-static void scales_of_8_bits_are_remembered(void)
-{
-    NEEDS_GPU();
-    step_options o;
-    setup u;
-    options(&o, "tiny-vit", CLOOB_BF16);
-    o.batch = 16;
-    if (!open_on(&u, &o, where())) return;
-    bool fp8 = u.dev->fp8;
-    close_setup(&u);
-    if (!fp8) SKIP("no 8-bit GEMMs here");
-    o.fp8 = OP_FP8_ALWAYS;
-    if (!open_on(&u, &o, where())) return;
-    int64_t n = step_history_count(u.s);
-    float *before = calloc((size_t)n + 1, sizeof *before), *after = calloc((size_t)n + 1, sizeof *after);
-    CHECK(n > 0);
-    CHECK_OK(ctx, step_history(ctx, u.s, before, false));
-    train(&u, 0, 3);
-    CHECK_OK(ctx, step_history(ctx, u.s, after, false));
-    int64_t known = 0;
-    for (int64_t i = 0; i < n; i++) {
-        CHECK(before[i] < 0);
-        known += after[i] > 0;
-    }
-    printf("  %lld numbers are remembered, %lld of them of 8-bit factors\n", (long long)n, (long long)known);
-    CHECK(known >= 4);
-    for (int64_t i = 0; i < n; i++) after[i] = after[i] > 0 ? 3.0f * (float)(i + 1) : after[i];
-    CHECK_OK(ctx, step_history(ctx, u.s, after, true));
-    CHECK_OK(ctx, step_history(ctx, u.s, before, false));
-    CHECK(memcmp(before, after, (size_t)n * sizeof *before) == 0);
-    free(before), free(after);
-    close_setup(&u);
-}
-
 /* ---- the same numbers ---------------------------------------------------------------------------- */
 
 /* Without batch norm, micro-batches give the gradient of the whole batch. */
@@ -427,8 +373,6 @@ int main(void)
     RUN(two_runs_give_the_same_bytes);
     RUN(batches_ahead_give_the_same_bytes);
     RUN(a_resumed_run_gives_the_same_bytes);
-    RUN(a_resumed_run_in_8_bits_gives_the_same_bytes);
-    RUN(scales_of_8_bits_are_remembered);
     RUN(micro_batches_give_the_gradient_of_one);
     RUN(averages_are_those_of_the_cpu);
     RUN(memory_is_as_planned);

@@ -183,6 +183,10 @@ void progress_error(const char *name, const char *text);
 /* The width of the terminal of a file descriptor, else COLUMNS, else 80. */
 int progress_columns(int fd);
 
+/* A name from outside as stdout should have it: on a terminal without control characters, which could rewrite the screen
+ * or type into it; unchanged elsewhere. Valid until the next call. */
+const char *progress_name(const char *name);
+
 /* Whether the locale's characters are UTF-8: bars are plain otherwise. */
 bool progress_utf8(void);
 
@@ -192,7 +196,7 @@ bool progress_utf8(void);
 #include "cli/commands.def"
 /* The parts of `cloob eval` and `cloob bench`. */
 extern const command eval_zeroshot, eval_retrieval, eval_probe, eval_analysis, eval_suite;
-extern const command bench_step, bench_embed, bench_search, bench_data, bench_loss;
+extern const command bench_step, bench_embed, bench_data, bench_loss;
 
 /* Help, man pages and shell completion, from the option tables. */
 

@@ -1,9 +1,9 @@
 /* cloob bench: the speed of one part alone, on random inputs. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
+#include "loss/loss.h"
 #include "data/sets/dataset.h"
 #include "lab/bench/bench.h"
 
@@ -14,8 +14,6 @@ static const char *method;
 /* ---- training and embedding ------------------------------------------------------------------------ */
 
 static bench_options model;
-static profile ops; /* of --profile */
-static bool profiled;
 
 #define MODEL_ROWS                                                                                                     \
     { "model", OPT_STRING, &model.model, "RN50", "MODEL", "a model's name or a .json file", 0 },                       \
@@ -35,7 +33,6 @@ static const opt_row step_rows[] = {
       "skip padding: the text tower computes tokens up to each end token only", 0 },
     { "text-length", OPT_INT, &model.text_length, "0", "L",
       "mean tokens per text, uniform from L/2 to 3L/2; 0: from 4 to the context length", OPT_NOT_NEGATIVE },
-    { "profile", OPT_FLAG, &profiled, NULL, NULL, "also print the time of every op; a profiled step is slower", 0 },
     OPT_END
 };
 
@@ -46,25 +43,6 @@ static const opt_row embed_rows[] = { MODEL_ROWS,
                                       { "invariant", OPT_FLAG, &model.invariant, NULL, NULL,
                                         "a row has the same bytes in any batch, as in cloob embed", 0 },
                                       OPT_END };
-
-static void print_profile(void)
-{
-    printf("\n%10s %7s %7s  %s\n", "ms", "share", "calls", "op");
-    for (int i = 0; i < ops.rows; i++)
-        printf("%10.3f %5.1f %% %7lld  %s\n", ops.row[i].ms, 100 * ops.row[i].ms / ops.step_ms,
-               (long long)ops.row[i].calls, ops.row[i].name);
-    printf("%10.3f %5.1f %% %7s  objective, optimizer, copies\n", ops.rest_ms, 100 * ops.rest_ms / ops.step_ms, "");
-}
-
-static void put_profile(void)
-{
-    json_out_open("ops", '[');
-    for (int i = 0; i < ops.rows; i++)
-        json_out_object(NULL, J_TEXT("op", ops.row[i].name), J_OF(&ops.row[i], calls),
-                        J_NUMBER("ms", ops.row[i].ms, 6));
-    json_out_close();
-    json_out_number("rest_ms", ops.rest_ms, 6);
-}
 
 static void print_model(const char *unit, const bench_result *r)
 {
@@ -81,7 +59,7 @@ static void print_model(const char *unit, const bench_result *r)
                                   J_NUMBER("first_ms", r->first_ms, 6),
                                   J_OF(r, planned_bytes),
                                   J_NUMBER("loss", r->loss, 9) };
-    cli_show(shown, sizeof shown / sizeof *shown, !profiled ? NULL : common.json ? put_profile : print_profile);
+    cli_show(shown, sizeof shown / sizeof *shown, NULL);
 }
 
 typedef cloob_status bench_fn(cloob_ctx *ctx, const bench_options *o, bench_result *out);
@@ -90,9 +68,8 @@ static int run_model(const command *self, cloob_ctx *ctx, bench_fn *bench, const
 {
     bench_result r;
     model.device = common.device, model.precision = common.precision, model.seed = (uint64_t)common.seed;
-    model.profile = profiled ? &ops : NULL;
     if (!model.accum) model.accum = 1;
-    if (method) cloob_method_from_name(method, &model.method);
+    if (method) loss_method_from_name(method, &model.method);
     cloob_status status = bench(ctx, &model, &r);
     if (status == CLOOB_OK) print_model(unit, &r);
     return cli_exit(self, ctx, status);
@@ -111,9 +88,7 @@ const command bench_step = {
     .usage = "--model RN50 --batch-size B [--method M] [--precision bf16]",
     .details =
         "Random pairs, freshly initialised weights: both towers forward, the objective, backward, AdamW. ms is the "
-        "median. peak_bytes is the process's largest resident size, on a GPU the memory in use there. --profile lists "
-        "the ops of both towers with their calls and time in one step, the slowest first. The device waits for each "
-        "of them, so the step is slower than without.\n"
+        "median. peak_bytes is the process's largest resident size, on a GPU the memory in use there.\n"
         "\n"
         "  cloob bench step --model RN50 --batch-size 512 --method cloob --device cuda --precision amp_bf16 --json",
 };
@@ -219,7 +194,7 @@ static int run_loss(const command *self, cloob_ctx *ctx)
     cloob_objective_options o;
     cloob_objective_options_init(&o);
     o.inv_tau = objective.inv_tau, o.scale_hopfield = objective.scale_hopfield, o.device = common.device;
-    cloob_method_from_name(method, &o.method);
+    loss_method_from_name(method, &o.method);
     int code = cli_loss_precision(self, &o.compute);
     if (code >= 0) return code;
     loss_bench b = { n, dim, repeats, forward, (uint64_t)common.seed };
@@ -242,35 +217,4 @@ const command bench_loss = {
                "gradients included.\n"
                "\n"
                "  cloob bench loss --n 32768 --dim 1024 --precision bf16 --device cuda --json",
-};
-
-/* ---- a search index ---------------------------------------------------------------------------------- */
-
-static const opt_row search_rows[] = { { "n", OPT_INT, &n, "100000", "N", "images in the index", OPT_POSITIVE },
-                                       { "dim", OPT_INT, &dim, "512", "D", "width of the embeddings", OPT_POSITIVE },
-                                       { "repeats", OPT_INT, &repeats, "20", "R", "searches", OPT_POSITIVE },
-                                       OPT_END };
-
-static int run_search(const command *self, cloob_ctx *ctx)
-{
-    char path[64];
-    double ms;
-    snprintf(path, sizeof path, "bench_search.%ld.tmp.safetensors", (long)getpid());
-    cloob_status status = search_bench(ctx, path, n, dim, (int)repeats, &ms);
-    if (status == CLOOB_OK)
-        cli_result(J_NUMBER("ms", ms, 6), J_NUMBER("items_per_s", 1e3 * (double)n / ms, 6), J_INT("n", n),
-                   J_INT("dim", dim), J_TEXT("device", "cpu"), J_TEXT("precision", "fp32"));
-    return cli_exit(self, ctx, status);
-}
-
-const command bench_search = {
-    .name = "bench search",
-    .run = run_search,
-    .help = "time of a search over an index of random embeddings",
-    .options = search_rows,
-    .usage = "--n N --dim D",
-    .details = "Writes an index of random unit rows into the current folder, maps it, queries it, removes it. ms is "
-               "the median.\n"
-               "\n"
-               "  cloob bench search --n 100000 --dim 512 --json",
 };

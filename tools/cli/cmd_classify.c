@@ -118,10 +118,11 @@ static int link_to(const char *source, const char *target)
     return strcmp(there, source) == 0;
 }
 
-/* The name of a label's folder. */
+/* The name of a label's folder: not hidden, and neither the folder itself nor the one above it. */
 static const char *folder_name(const char *label, char out[256])
 {
-    snprintf(out, 256, "%s", label[0] == '.' ? label + 1 : label);
+    const char *shown = label + strspn(label, ".");
+    snprintf(out, 256, "%s", *shown ? shown : "-");
     for (char *c = out; *c; c++)
         if (*c == '/') *c = '-';
     return out;
@@ -244,7 +245,7 @@ static void print_json(const char *path, const results *r, const float *p, int s
 
 static void print_text(const char *path, const results *r, const float *p, int shown)
 {
-    printf("%s%s\n", r->shown ? "\n" : "", path);
+    printf("%s%s\n", r->shown ? "\n" : "", progress_name(path));
     for (int i = 0; i < shown; i++) {
         printf("  %-24s ", r->labels->item[r->order[i]]);
         print_bar((double)p[r->order[i]]);
@@ -272,7 +273,8 @@ static void take_image(cloob_ctx *ctx, const char *path, results *r, const float
     const char *best = r->labels->item[r->order[0]];
     if (common.json) print_json(path, r, p, shown);
     else if (o.csv) print_csv(path, r, p);
-    else if (o.sort_into) printf("%s -> %s/%s (%.1f %%)\n", path, o.sort_into, best, 100 * (double)p[r->order[0]]);
+    else if (o.sort_into)
+        printf("%s -> %s/%s (%.1f %%)\n", progress_name(path), o.sort_into, best, 100 * (double)p[r->order[0]]);
     else print_text(path, r, p, shown);
     r->shown++;
     if (o.sort_into && !o.dry_run && !r->sorting_failed) /* stop sorting after the first failure */

@@ -14,12 +14,12 @@ static struct {
     cloob_model_options model;
 } o;
 
-static const char *const format_names[] = { "auto", "native", "openai", "jku", "hf", "open_clip", "onnx" };
+static const char *const format_names[] = { "auto", "native", "openai", "jku", "hf", "open_clip" };
 static const char *const fate_names[] = { "missing", "misshaped", "unexpected", "ignored" };
 
 static cloob_weight_format parse_format(const char *name)
 {
-    for (int i = CLOOB_WEIGHTS_NATIVE; i <= CLOOB_WEIGHTS_ONNX; i++)
+    for (int i = CLOOB_WEIGHTS_NATIVE; i <= CLOOB_WEIGHTS_OPEN_CLIP; i++)
         if (name && strcmp(name, format_names[i]) == 0) return (cloob_weight_format)i;
     return CLOOB_WEIGHTS_AUTO;
 }
@@ -60,7 +60,7 @@ static int run_average(const command *self, cloob_ctx *ctx)
     cloob_status status = CLOOB_OK;
     for (int i = 0; i < opt_words.count && status == CLOOB_OK; i++) status = opt_model_path(ctx, &opt_words.item[i]);
     if (status == CLOOB_OK)
-        status = cloob_average(ctx, opt_words.item, opt_words.count, opt_given("alpha") ? o.alpha : -1, o.out);
+        status = average_weights(ctx, opt_words.item, opt_words.count, opt_given("alpha") ? o.alpha : -1, o.out);
     if (status == CLOOB_OK) cli_result(J_OF(&o, out), J_INT("models", opt_words.count));
     return cli_exit(self, ctx, status);
 }
@@ -93,12 +93,11 @@ static int run(const command *self, cloob_ctx *ctx)
 }
 
 static const opt_row rows[] = {
-    { "to", OPT_STRING, &o.to, NULL, "native|openai|jku|hf|open_clip|onnx",
-      "format to write; without it openai when OUT ends in .pt, .pth or .bin, onnx for .onnx, else native", 0 },
+    { "to", OPT_STRING, &o.to, NULL, "native|openai|jku|hf|open_clip",
+      "format to write; without it openai when OUT ends in .pt, .pth or .bin, else native", 0 },
     { "activation", OPT_STRING, &o.how.activation, NULL, "quickgelu|gelu", "activation, if the file does not name it",
       0 },
-    { "dtype", OPT_STRING, &o.how.dtype, NULL, "f32|bf16|f16|int8",
-      "data type of the matrices; bf16 halves the file, int8 (native format only, a scale per row) quarters it", 0 },
+    { "dtype", OPT_STRING, &o.how.dtype, NULL, "f32|bf16|f16", "data type of the matrices; bf16 halves the file", 0 },
     { "context-length", OPT_INT, &o.how.context, "0", "N",
       "stretch the position embeddings to N tokens, except the first 20 (Long-CLIP uses 248)", OPT_NOT_NEGATIVE },
     { "vocab", OPT_STRING, &o.how.vocab, NULL, "FILE",
@@ -126,8 +125,7 @@ const command cmd_convert = {
         "IN is a torch .pt file (zip, the stream format before 1.6, TorchScript), a safetensors file, a folder of "
         "open_clip or Hugging Face, or a model's name (cloob pull lists some). Code inside a .pt file is never "
         "executed. The architecture is inferred from the shapes; heads are 64 wide unless the sizes match a built-in "
-        "model or --config sets another width. hf and open_clip write OUT as a folder; "
-        "NAME.onnx becomes NAME.image.onnx and NAME.text.onnx, the towers for onnxruntime.\n"
+        "model or --config sets another width. hf and open_clip write OUT as a folder.\n"
         "\n"
         "--average writes (1 - alpha) A + alpha mean(B...), tensor by tensor; all models must have the same shapes. "
         "Interpolating between a model and its fine-tuned version (WiSE-FT) often preserves the abilities of both. "
@@ -136,7 +134,6 @@ const command cmd_convert = {
         "  cloob convert epoch_31.pt RN50.safetensors\n"
         "  cloob convert RN50.safetensors for_open_clip --to open_clip\n"
         "  cloob convert ViT-B-32.pt for_transformers --to hf\n"
-        "  cloob convert RN50.safetensors RN50.onnx\n"
         "  cloob convert --average clip.safetensors tuned.safetensors --alpha 0.5 both.safetensors\n"
         "  cloob convert --average seed0.safetensors seed1.safetensors seed2.safetensors soup.safetensors",
 };

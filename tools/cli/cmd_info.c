@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "core/rng.h"
 #include "data/sets/dataset.h"
+#include "data/view/transform.h"
 #include "io/image/image.h"
 #include "train/memory_budget.h"
 #include "hub/hub.h"
@@ -36,50 +38,66 @@ static const opt_set sets[] = { { .table = data_option_table, .into = &o.data },
 
 /* ---- --view: what a model sees of an image, before normalisation ------------------------------------- */
 
-static bool parse_crop(const char *text, cloob_view_options *v)
+static bool parse_crop(const char *text, image_box *box)
 {
     long long top, left, height, width;
     int end = 0;
     if (sscanf(text, "%lld,%lld,%lld,%lld%n", &top, &left, &height, &width, &end) != 4 || text[end]) return false;
-    v->kind = CLOOB_VIEW_CROP;
-    v->top = top, v->left = left, v->height = height, v->width = width;
+    *box = (image_box){ top, left, height, width };
     return true;
 }
 
-static cloob_status write_view(cloob_ctx *ctx, const char *in, const char *out, const cloob_view_options *v)
+static cloob_status view_options(cloob_ctx *ctx, transform_options *t)
 {
-    cloob_image p;
-    CLOOB_TRY(cloob_view_file(ctx, in, v, &p));
-    cloob_status s = image_write_png(ctx, out, p.rgb, p.width, p.height);
-    cloob_image_release(&p);
-    return s;
+    transform_options_init(t, o.size);
+    CLOOB_TRY(transform_options_set(ctx, t, "interpolation", o.interpolation));
+    CLOOB_TRY(transform_options_set(ctx, t, "resize_mode", o.resize_mode));
+    for (int64_t i = 0; i < o.aug.count; i++) CLOOB_TRY(transform_options_parse(ctx, t, o.aug.item[i]));
+    return transform_options_check(ctx, t);
+}
+
+/* rgb: (size, size, 3) */
+static cloob_status compute_view(cloob_ctx *ctx, const image *im, const transform_options *t, uint8_t *rgb)
+{
+    image_box b = { 0 };
+    if (o.train) return view_of_image(ctx, NULL, im, t, &(uint64_t){ rng_key((uint64_t)common.seed, "view") }, rgb);
+    if (!o.crop) return view_of_image(ctx, NULL, im, t, NULL, rgb);
+    parse_crop(o.crop, &b);
+    return transform_crop_resize(ctx, im, b.top, b.left, b.height, b.width, t->size, t->size, t->how.filter, rgb);
+}
+
+static cloob_status write_view(cloob_ctx *ctx, const char *path)
+{
+    transform_options t;
+    image im;
+    image_limits limits = { .max_pixels = o.data.max_pixels };
+    CLOOB_TRY(view_options(ctx, &t));
+    CLOOB_TRY(image_read(ctx, path, &limits, &im));
+    size_t bytes = (size_t)(t.size * t.size * 3);
+    uint8_t *rgb = malloc(bytes);
+    cloob_status status = rgb ? compute_view(ctx, &im, &t, rgb) : ctx_no_memory(ctx, bytes, "a view");
+    if (status == CLOOB_OK) status = image_write_png(ctx, o.view, rgb, t.size, t.size);
+    free(rgb);
+    image_release(&im);
+    return status;
 }
 
 static int check_view(const command *self)
 {
-    cloob_view_options v;
+    image_box box;
     if (!*o.view && opt_words.count) o.view = opt_words.item[--opt_words.count]; /* the former `preprocess IMAGE OUT` */
     if (opt_words.count != 1) return cli_usage(self, "--view needs an image and the PNG file to write");
     if (o.crop && o.train) return cli_usage(self, "--crop and --train exclude each other");
-    if (o.crop && !parse_crop(o.crop, &v)) return cli_usage(self, "--crop %s: top,left,height,width in pixels", o.crop);
+    if (o.crop && !parse_crop(o.crop, &box))
+        return cli_usage(self, "--crop %s: top,left,height,width in pixels", o.crop);
     if (o.aug.count && !o.train) return cli_usage(self, "--aug-cfg needs --train");
     return -1;
 }
 
 static int run_view(const command *self, cloob_ctx *ctx, const char *path)
 {
-    cloob_view_options v;
-    cloob_view_options_init(&v, o.size);
-    if (o.crop) parse_crop(o.crop, &v);
-    if (o.train) v.kind = CLOOB_VIEW_TRAIN;
-    v.interpolation = o.interpolation;
-    v.resize_mode = o.resize_mode;
-    v.max_pixels = o.data.max_pixels;
-    v.seed = (uint64_t)common.seed;
-    opt_list_add(&o.aug, NULL); /* ends the list */
-    v.aug = o.aug.item;
-    cloob_status status = write_view(ctx, path, o.view, &v);
-    if (status == CLOOB_OK && common.json) json_out_object(NULL, J_INT("width", v.side), J_INT("height", v.side));
+    cloob_status status = write_view(ctx, path);
+    if (status == CLOOB_OK && common.json) json_out_object(NULL, J_INT("width", o.size), J_INT("height", o.size));
     return cli_exit(self, ctx, status);
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "loss/loss.h"
 #include "infer/embeddings_file.h"
 
 static struct {
@@ -47,7 +48,7 @@ static int run(const command *self, cloob_ctx *ctx)
     cloob_objective_options l;
     cloob_objective_result r;
     cloob_objective_options_init(&l);
-    cloob_method_from_name(o.method, &l.method); /* the table has checked it */
+    loss_method_from_name(o.method, &l.method); /* the table has checked it */
     l.inv_tau = o.inv_tau;
     l.scale_hopfield = o.scale;
     l.logit_bias = o.bias;

@@ -5,9 +5,8 @@
 #include "lab/report/report.h"
 
 static struct {
-    const char *out, *title;
-    const char *export;
-    opt_list scores, figure;
+    const char *out, *title, *export;
+    opt_list scores;
     bool no_samples;
 } o;
 
@@ -16,31 +15,17 @@ static const opt_row rows[] = {
     { "title", OPT_STRING, &o.title, NULL, "TEXT", "heading of the page; default: the names of the runs", 0 },
     { "scores", OPT_LIST, &o.scores, NULL, "DIR", "additional folders with zeroshot*.json, examples*.json", 0 },
     { "no-samples", OPT_FLAG, &o.no_samples, NULL, NULL, "do not run the model; show existing examples", 0 },
-    { "export", OPT_STRING, &o.export, NULL, "DIR",
-      "also write each chart as SVG, PDF and CSV, each table as CSV, LaTeX and Markdown", 0 },
-    { "figure", OPT_LIST, &o.figure, NULL, "FILE.json",
-      "draw figures from the numbers in this file into the folder of --export, instead of a page", 0 },
+    { "export", OPT_STRING, &o.export, NULL, "DIR", "also write each chart as SVG and its numbers as CSV", 0 },
     OPT_END,
 };
 
 static int check(const command *self)
 {
-    if (o.figure.count && (opt_words.count || !o.export))
-        return cli_usage(self, "--figure needs --export DIR, and no run");
-    return opt_words.count || o.figure.count ? -1 : cli_usage(self, "needs a run's folder, LOGS/NAME");
-}
-
-static cloob_status draw_figures(cloob_ctx *ctx)
-{
-    cloob_status status = CLOOB_OK;
-    for (int64_t i = 0; i < o.figure.count && status == CLOOB_OK; i++)
-        status = figure_file_write(ctx, o.figure.item[i], o.export);
-    return status;
+    return opt_words.count ? -1 : cli_usage(self, "needs a run's folder, LOGS/NAME");
 }
 
 static int run(const command *self, cloob_ctx *ctx)
 {
-    if (o.figure.count) return cli_exit(self, ctx, draw_figures(ctx));
     report_summary s;
     report_options ro;
     report_options_init(&ro);
@@ -49,8 +34,7 @@ static int run(const command *self, cloob_ctx *ctx)
     cloob_status status = report_write(ctx, opt_words.item, opt_words.count, o.out, &ro, &s);
     if (status == CLOOB_OK && !common.json) puts(o.out);
     else if (status == CLOOB_OK)
-        json_out_object(NULL, J_OF(&o, out), J_OF(&s, runs), J_OF(&s, charts), J_OF(&s, damaged), J_OF(&s, bytes),
-                        J_OF(&s, exported));
+        json_out_object(NULL, J_OF(&o, out), J_OF(&s, runs), J_OF(&s, charts), J_OF(&s, damaged), J_OF(&s, bytes));
     return cli_exit(self, ctx, status);
 }
 
@@ -70,6 +54,5 @@ const command cmd_report = {
         "\n"
         "  cloob report logs/first --out report.html\n"
         "  cloob report logs/first --out report.html --export figures\n"
-        "  cloob report logs/clip logs/cloob --out both.html --title \"CLIP and CLOOB\"\n"
-        "  cloob report --figure mine.json --export figures",
+        "  cloob report logs/clip logs/cloob --out both.html --title \"CLIP and CLOOB\"",
 };

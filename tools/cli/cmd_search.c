@@ -75,7 +75,7 @@ static int run_index(const command *self, cloob_ctx *ctx, const char *folder)
 static void print_hits(const cloob_search_hit *hit, int64_t n)
 {
     if (!common.json) {
-        for (int64_t i = 0; i < n; i++) printf("%.4f  %s\n", (double)hit[i].score, hit[i].path);
+        for (int64_t i = 0; i < n; i++) printf("%.4f  %s\n", (double)hit[i].score, progress_name(hit[i].path));
         return;
     }
     json_out_open(NULL, '[');

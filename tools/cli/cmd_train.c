@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "cli/cli.h"
 #include "dist/comm.h"
@@ -39,12 +40,16 @@ static void print_json(const cloob_train_summary *s)
 static FILE *sink;
 static bool sink_is_command;
 
-/* A command or a full disk does not end the run: it is reported once. */
+/* A command or a full disk does not end the run: it is reported once. Ctrl-C reaches the shell of a command as well, which
+ * waits for the command and then ends with it. */
 static void close_sink(void)
 {
     if (!sink || sink == stdout) return;
-    int failed = sink_is_command ? pclose(sink) : fclose(sink);
-    if (failed) fprintf(stderr, "warning: --log-to %s: it ended with an error; see its own messages\n", log_to);
+    int status = sink_is_command ? pclose(sink) : fclose(sink);
+    bool interrupted =
+        sink_is_command && (WIFSIGNALED(status) ? WTERMSIG(status) == SIGINT : WEXITSTATUS(status) == 128 + SIGINT);
+    if (status && !interrupted)
+        fprintf(stderr, "warning: --log-to %s: it ended with an error; see its own messages\n", log_to);
     sink = NULL;
 }
 

@@ -13,12 +13,12 @@ static void put_choices(FILE *out, const option_desc *o)
     for (const char *c = o->values; *c; c++) fputc(*c == '|' ? ' ' : *c, out);
 }
 
-/* Inside single quotes; what means something to zsh's _arguments is escaped. */
-static void put_help(FILE *out, const char *text, const char *escaped)
+/* Inside single quotes. */
+static void put_help(FILE *out, const char *text)
 {
     for (; *text; text++) {
         if (*text == '\'') fputs("'\\''", out);
-        else if (strchr(escaped, *text)) fprintf(out, "\\%c", *text);
+        else if (*text == '\\') fputs("\\\\", out);
         else fputc(*text, out);
     }
 }
@@ -74,37 +74,13 @@ static void write_bash(FILE *out)
           out);
 }
 
-/* ---- zsh ----------------------------------------------------------------------------------------- */
-
-static void zsh_argument(FILE *out, const command *top, const opt_entry *e)
-{
-    (void)top;
-    fprintf(out, " \\\n      '%s--%s[", e->o.type == OPTION_LIST ? "*" : "", e->flag);
-    put_help(out, e->o.help, "[]:\\");
-    fputc(']', out);
-    if (has_choices(e)) {
-        fputs(":value:(", out);
-        put_choices(out, &e->o);
-        fputc(')', out);
-    } else if (takes_value(e)) fputs(":value:_files", out);
-    fputc('\'', out);
-}
+/* ---- zsh: with bash's function ------------------------------------------------------------------- */
 
 static void write_zsh(FILE *out)
 {
-    fputs("#compdef cloob\n_cloob() {\n  local -a commands\n  commands=(\n    'help:explain a command'\n", out);
-    for (int i = 0; commands[i]; i++) {
-        fprintf(out, "    '%s:", commands[i]->name);
-        put_help(out, commands[i]->help, ":\\");
-        fputs("'\n", out);
-    }
-    fputs("  )\n  if (( CURRENT == 2 )); then _describe command commands; return; fi\n  case $words[2] in\n", out);
-    for (int i = 0; commands[i]; i++) {
-        fprintf(out, "    %s) _arguments", commands[i]->name);
-        each_option(out, commands[i], zsh_argument);
-        fputs(" \\\n      '*:file:_files' ;;\n", out);
-    }
-    fputs("    help) _describe command commands ;;\n  esac\n}\n_cloob \"$@\"\n", out);
+    fputs("#compdef cloob\nautoload -U +X bashcompinit && bashcompinit\n", out);
+    write_bash(out);
+    fputs("_bash_complete -o default -F _cloob\n", out); /* the first time zsh loads this file to complete a word */
 }
 
 /* ---- fish ---------------------------------------------------------------------------------------- */
@@ -112,7 +88,7 @@ static void write_zsh(FILE *out)
 static void fish_option(FILE *out, const command *top, const opt_entry *e)
 {
     fprintf(out, "complete -c cloob -n '__fish_seen_subcommand_from %s' -l %s -d '", top->name, e->flag);
-    put_help(out, e->o.help, "\\");
+    put_help(out, e->o.help);
     fputc('\'', out);
     if (has_choices(e)) {
         fputs(" -x -a '", out);
@@ -127,7 +103,7 @@ static void write_fish(FILE *out)
     fputs("# fish completion for cloob\n", out);
     for (int i = 0; commands[i]; i++) {
         fprintf(out, "complete -c cloob -n __fish_use_subcommand -a %s -d '", commands[i]->name);
-        put_help(out, commands[i]->help, "\\");
+        put_help(out, commands[i]->help);
         fputs("'\n", out);
     }
     for (int i = 0; commands[i]; i++) each_option(out, commands[i], fish_option);

@@ -18,9 +18,7 @@ static const opt_row option_rows[] = {
     { "input", OPT_STRING, &o.input, NULL, "E", "safetensors with image and text (or x and y); text is optional",
       OPT_REQUIRED },
     { "out", OPT_STRING, &o.out, NULL, "DIR",
-      "folder for analysis.json, eigenvalues.tsv, similarities.tsv, and plots: spectrum and "
-      "similarities, .svg and .pdf",
-      0 },
+      "folder for analysis.json, eigenvalues.tsv, similarities.tsv, spectrum.svg and similarities.svg", 0 },
     { "reference", OPT_STRING, &o.reference, NULL, "E",
       "report changes relative to these embeddings, such as an early epoch's", 0 },
     { "share", OPT_DOUBLE, &o.share, "0.99", "X", "share of the variance that the effective eigenvalues explain",
@@ -30,7 +28,7 @@ static const opt_row option_rows[] = {
     OPT_END,
 };
 
-static cloob_status analyze(cloob_ctx *ctx, const char *path, cloob_analysis *out)
+static cloob_status analyze(cloob_ctx *ctx, const char *path, embedding_analysis *out)
 {
     embeddings_file *e = NULL;
     cloob_matrix image, text;
@@ -38,7 +36,7 @@ static cloob_status analyze(cloob_ctx *ctx, const char *path, cloob_analysis *ou
     bool paired = embeddings_has(e, "text|y");
     cloob_status status = embeddings_matrix(ctx, e, "image|x", &image);
     if (status == CLOOB_OK && paired) status = embeddings_matrix(ctx, e, "text|y", &text);
-    if (status == CLOOB_OK) status = cloob_analyze(ctx, out, &image, paired ? &text : NULL, o.share);
+    if (status == CLOOB_OK) status = analyze_matrices(ctx, out, &image, paired ? &text : NULL, o.share);
     embeddings_close(e);
     return status;
 }
@@ -50,9 +48,9 @@ static void print_row(const char *name, double image, double text, bool paired)
     putchar('\n');
 }
 
-static void print_coverage(const cloob_analysis *a)
+static void print_coverage(const embedding_analysis *a)
 {
-    const cloob_coverage *x = &a->x, *y = &a->y;
+    const coverage *x = &a->x, *y = &a->y;
     printf("%-22s %12s%s\n", "", "image", a->paired ? "         text" : "");
     print_row("Ajne", x->ajne, y->ajne, a->paired);
     print_row("uniformity", x->uniformity, y->uniformity, a->paired);
@@ -61,20 +59,20 @@ static void print_coverage(const cloob_analysis *a)
     print_row("variance", x->variance, y->variance, a->paired);
 }
 
-static void print_set(const char *name, const cloob_similarity_set *s)
+static void print_set(const char *name, const similarity_set *s)
 {
     printf("%-22s %12.6f +- %.6f\n", name, s->mean, s->deviation);
 }
 
-static void print_text(const cloob_analysis *a)
+static void print_text(const embedding_analysis *a)
 {
     printf("%lld rows of width %lld\n", (long long)a->rows, (long long)a->x.dimensions);
     print_coverage(a);
     if (!a->paired) return;
     printf("%-22s %12.6f\n", "alignment", a->similarity.alignment);
     print_set("matched pairs", &a->similarity.matched);
-    for (int k = 0; k < CLOOB_UNMATCHED_SETS; k++) {
-        const cloob_similarity_set *s = &a->similarity.unmatched[k];
+    for (int k = 0; k < UNMATCHED_SETS; k++) {
+        const similarity_set *s = &a->similarity.unmatched[k];
         char name[32];
         snprintf(name, sizeof name, "top-%lld unmatched", (long long)s->k);
         print_set(name, s);
@@ -82,7 +80,7 @@ static void print_text(const cloob_analysis *a)
     }
 }
 
-static void print_change(const cloob_analysis *a, const cloob_analysis *r)
+static void print_change(const embedding_analysis *a, const embedding_analysis *r)
 {
     printf("against %s\n", o.reference);
     printf("  image  effective eigenvalues %+.2f %%, Ajne %+.2f %%\n",
@@ -90,16 +88,6 @@ static void print_change(const cloob_analysis *a, const cloob_analysis *r)
     if (a->paired && r->paired)
         printf("  text   effective eigenvalues %+.2f %%, Ajne %+.2f %%\n",
                100 * ((double)a->y.effective / (double)r->y.effective - 1), 100 * (a->y.ajne / r->y.ajne - 1));
-}
-
-/* The numbers are useful without plots: a build that cannot draw prints a warning and continues. */
-static cloob_status write_files(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference)
-{
-    cloob_status status = analysis_write(ctx, a, reference, o.out);
-    if (status == CLOOB_OK) status = analysis_plots(ctx, a, reference, o.out);
-    if (status != CLOOB_ERR_UNSUPPORTED) return status;
-    cli_print("warning: ", "no plots in %s: %s", o.out, cloob_error(ctx));
-    return CLOOB_OK;
 }
 
 /* ---- separation ---------------------------------------------------------------------------------- */
@@ -143,7 +131,7 @@ static cloob_status print_json(cloob_ctx *ctx, char *analysis)
     return status;
 }
 
-static cloob_status show(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference)
+static cloob_status show(cloob_ctx *ctx, const embedding_analysis *a, const embedding_analysis *reference)
 {
     if (a->scaled) cli_print("warning: ", "%lld rows were not of unit length and were scaled", (long long)a->scaled);
     cloob_status status = CLOOB_OK;
@@ -153,7 +141,8 @@ static cloob_status show(cloob_ctx *ctx, const cloob_analysis *a, const cloob_an
         if (reference) print_change(a, reference);
         if (opt_given("scale-hopfield")) status = put_separation(ctx, NULL);
     }
-    return status == CLOOB_OK && o.out ? write_files(ctx, a, reference) : status;
+    if (status == CLOOB_OK && o.out) status = analysis_write(ctx, a, reference, o.out);
+    return status == CLOOB_OK && o.out ? analysis_plots(ctx, o.out) : status;
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */
@@ -165,11 +154,11 @@ static int check(const command *self)
 
 static int run(const command *self, cloob_ctx *ctx)
 {
-    cloob_analysis a = { 0 }, reference = { 0 };
+    embedding_analysis a = { 0 }, reference = { 0 };
     cloob_status status = analyze(ctx, o.input, &a);
     if (status == CLOOB_OK && o.reference) status = analyze(ctx, o.reference, &reference);
     if (status == CLOOB_OK) status = show(ctx, &a, o.reference ? &reference : NULL);
-    cloob_analysis_release(&a), cloob_analysis_release(&reference);
+    analysis_release(&a), analysis_release(&reference);
     return cli_exit(self, ctx, status);
 }
 

@@ -116,7 +116,7 @@ static cloob_status find_parts(cloob_ctx *ctx, cloob_data_options d[2], char pat
     snprintf(path[0], 4096, "%s", o.data);
     snprintf(path[1], 4096, "%s", o.data);
     CLOOB_TRY(cloob_dataset_open(ctx, o.data, &d[0], &set));
-    *two = opt_names("cifar stl10 mnist", cloob_dataset_kind(set)) && !d[0].split;
+    *two = opt_names("cifar stl10 mnist", dataset_kind(set)) && !d[0].split;
     cloob_dataset_close(set);
     if (*two) d[0].split = "train", d[1].split = "test";
     return CLOOB_OK;
@@ -160,27 +160,27 @@ static void print_text(const cloob_probe_result *r)
 /* ---- few shots, neighbours ----------------------------------------------------------------------- */
 
 /* "1,2,4" into numbers; 0: not a valid list. */
-static int64_t parse_shots(int64_t shots[CLOOB_FEW_SHOT_ROWS])
+static int64_t parse_shots(int64_t shots[FEW_SHOT_ROWS])
 {
     int64_t n = 0;
     for (const char *at = o.shots;; at++) {
         char *end;
         long long v = strtoll(at, &end, 10);
-        if (end == at || v < 1 || n == CLOOB_FEW_SHOT_ROWS || (*end && *end != ',')) return 0;
+        if (end == at || v < 1 || n == FEW_SHOT_ROWS || (*end && *end != ',')) return 0;
         shots[n++] = v;
         if (!*end) return n;
         at = end;
     }
 }
 
-static void print_shots(const cloob_few_shot_result *r)
+static void print_shots(const few_shot_result *r)
 {
-    for (const cloob_few_shot_row *row = r->row; !common.json && row < r->row + r->rows; row++)
+    for (const few_shot_row *row = r->row; !common.json && row < r->row + r->rows; row++)
         printf("%3lld shots  test %.4f +- %.4f over %lld draws\n", (long long)row->shots, row->mean, row->deviation,
                (long long)r->seeds);
     if (!common.json) return;
     json_out_open(NULL, '{'), json_out_int("seeds", r->seeds), json_out_open("shots", '[');
-    for (const cloob_few_shot_row *row = r->row; row < r->row + r->rows; row++) {
+    for (const few_shot_row *row = r->row; row < r->row + r->rows; row++) {
         json_out_open(NULL, '{');
         json_out_members(J_OF(row, shots), J_NUMBER("mean", row->mean, 10), J_NUMBER("deviation", row->deviation, 10));
         json_out_open("test_acc", '[');
@@ -193,11 +193,11 @@ static void print_shots(const cloob_few_shot_result *r)
 
 static cloob_status few_shots(cloob_ctx *ctx, const cloob_probe_options *p, const input *in)
 {
-    int64_t shots[CLOOB_FEW_SHOT_ROWS];
-    cloob_few_shot_options how = { .shots = shots, .seeds = o.seeds, .seed = (uint64_t)common.seed, .probe = *p };
+    int64_t shots[FEW_SHOT_ROWS];
+    few_shot_options how = { .shots = shots, .seeds = o.seeds, .seed = (uint64_t)common.seed, .probe = *p };
     how.shots_count = parse_shots(shots);
-    cloob_few_shot_result *r = must(calloc(1, sizeof *r));
-    cloob_status status = cloob_few_shot(ctx, r, &how, &in[0].split, o.val ? &in[1].split : NULL, &in[2].split);
+    few_shot_result *r = must(calloc(1, sizeof *r));
+    cloob_status status = few_shot_probe(ctx, r, &how, &in[0].split, o.val ? &in[1].split : NULL, &in[2].split);
     if (status == CLOOB_OK) print_shots(r);
     free(r);
     return status;
@@ -205,8 +205,8 @@ static cloob_status few_shots(cloob_ctx *ctx, const cloob_probe_options *p, cons
 
 static cloob_status neighbours(cloob_ctx *ctx, const input *in)
 {
-    cloob_knn_result r;
-    CLOOB_TRY(cloob_knn(ctx, &r, o.knn, &in[0].split, &in[2].split));
+    knn_result r;
+    CLOOB_TRY(knn_classify(ctx, &r, o.knn, &in[0].split, &in[2].split));
     cli_result(J_OF(&r, k), J_NUMBER("test_acc", r.test_acc, 10),
                J_NUMBER("test_mean_per_class", r.test_mean_per_class, 10), J_OF(&r, train_rows), J_OF(&r, test_rows));
     return CLOOB_OK;
@@ -262,7 +262,6 @@ static void fill(cloob_probe_options *p)
     p->random_half = strcmp(o.half, "random") == 0, p->seed = (uint64_t)common.seed;
     p->ties_mean = strcmp(o.ties, "mean") == 0;
     p->tolerance = o.tolerance;
-    p->device = common.device;
     p->max_iterations = o.iterations > 1000000 ? 1000000 : (int)o.iterations;
 }
 
@@ -276,10 +275,10 @@ static bool is_lambda(const char *text)
 static int check(const command *self)
 {
     if (!is_lambda(o.lambda)) return cli_usage(self, "--lambda %s: needs a number of 0 or more, or search", o.lambda);
-    int64_t shots[CLOOB_FEW_SHOT_ROWS];
+    int64_t shots[FEW_SHOT_ROWS];
     if (o.shots && !parse_shots(shots))
         return cli_usage(self, "--shots %s: needs up to %d numbers of 1 or more, such as 1,2,4,8,16", o.shots,
-                         CLOOB_FEW_SHOT_ROWS);
+                         FEW_SHOT_ROWS);
     if (o.knn && o.shots) return cli_usage(self, "give --shots or --knn");
     if (o.out && (o.knn || o.shots)) return cli_usage(self, "--out does not apply to --shots or --knn");
     if (!o.datas.count != !o.model.checkpoint) return cli_usage(self, "--data and --checkpoint need each other");

@@ -48,7 +48,7 @@ static int run(const command *self, cloob_ctx *ctx)
     embeddings_file *e = NULL;
     cloob_matrix image = { 0 }, text = { 0 };
     cloob_retrieval r;
-    cloob_retrieve_options how = { .queries = o.queries, .device = common.device };
+    cloob_retrieve_options how = { .queries = o.queries };
     cloob_status status = embeddings_open(ctx, o.input, &e);
     if (status == CLOOB_OK) status = embeddings_matrix(ctx, e, "image|x", &image);
     if (status == CLOOB_OK) status = embeddings_matrix(ctx, e, "text|y", &text);

@@ -1,4 +1,4 @@
-/* cloob eval suite: models on data sets in the layout of CLIP_benchmark; results as JSON, a table and a page. */
+/* cloob eval suite: models on data sets in the layout of CLIP_benchmark; results as JSON and tables. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,9 +34,9 @@ static const opt_row rows[] = {
       "linear probe: split to choose lambda on; default: every other training image", 0 },
     { "shots", OPT_INT, &o.shots, "-1", "N", "linear probe: images per class; -1: all", 0 },
     { "datacomp", OPT_FLAG, &o.datacomp, NULL, NULL,
-      "list all sets of DataComp in the table and the page, and mark those that are missing", 0 },
+      "list all sets of DataComp in the table, and mark those that are missing", 0 },
     { "out", OPT_STRING, &o.out, "benchmark", "DIR",
-      "folder for results: a .json each, benchmark.csv, benchmark.html, eval_results.jsonl", 0 },
+      "folder for results: a .json each, benchmark.csv, eval_results.jsonl", 0 },
     { "again", OPT_FLAG, &o.again, NULL, NULL, "evaluate again what is already in the folder", 0 },
     OPT_END
 };
@@ -102,15 +102,11 @@ static bool write_datacomp(const session *s)
 
 static int finish(const session *s)
 {
-    char page[PATH_MAX];
     if (!s->n) return 1;
-    snprintf(page, sizeof page, "%s/benchmark.html", o.out);
     if (!write_text(s, "benchmark.csv", benchmark_csv(s->result, s->n)) || !write_datacomp(s)) return 1;
-    cloob_status status = benchmark_page(s->ctx, s->result, s->n, o.datacomp, page);
-    if (status != CLOOB_OK) return cli_fail(s->self, s->ctx, status);
     if (!common.json && (s->n > 1 || o.datacomp))
         putchar('\n'), cli_put_text(benchmark_table(s->result, s->n, o.datacomp));
-    if (!common.quiet) cli_print("", "%s", page);
+    if (!common.quiet) cli_print("", "%s/benchmark.csv", o.out);
     return s->failed > 0;
 }
 
@@ -164,7 +160,7 @@ static void each_task(session *s, cloob_model *m, const char *folder)
     how.data = cli_data_ready(&o.model.data);
     if (o.model.data.split) how.split = o.model.data.split;
     how.train_split = o.train_split, how.val_split = o.val_split, how.shots = o.shots;
-    how.seed = (uint64_t)common.seed, how.workers = (int)o.eval.workers, how.device = common.device;
+    how.seed = (uint64_t)common.seed, how.workers = (int)o.eval.workers;
     bool probe = strcmp(o.task, "auto") != 0, zeroshot = strcmp(o.task, "linear_probe") != 0;
     for (int k = 0; k < 2; k++) {
         if (k == 0 ? !zeroshot : !probe) continue;
@@ -229,8 +225,8 @@ const command eval_suite = {
         "(image_retrieval_recall@k, text_retrieval_recall@k). --task linear_probe trains on train/ and tests on "
         "test/.\n"
         "\n"
-        "Sets of DataComp are known by their names; WILDS, Dollar Street, GeoDE, FairFace, UTKFace and "
-        "WinoGAViL get their own metrics. Run the same command again to continue with what is unfinished.\n"
+        "Sets of DataComp are known by their names; WILDS, Dollar Street, GeoDE and WinoGAViL get "
+        "their own metrics. Run the same command again to continue with what is unfinished.\n"
         "\n"
         "  cloob eval suite --checkpoint M --datasets wds/cifar10 wds/flickr8k --out results\n"
         "  cloob eval suite --checkpoint A.safetensors B.safetensors --datasets wds --task all\n"

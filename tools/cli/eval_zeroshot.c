@@ -9,7 +9,6 @@
 #include "infer/model_file.h"
 #include "lab/compare/groups.h"
 #include "core/file.h"
-#include "eval/metrics.h"
 #include "data/text/prompts.h"
 
 static struct {
@@ -17,7 +16,7 @@ static struct {
     opt_list data;
     cloob_eval_options eval;
     const char *prompts, *set, *class_map, *predictions, *confusion;
-    bool per_class, calibration;
+    bool per_class;
 } o;
 
 static const opt_row rows[] = {
@@ -31,8 +30,6 @@ static const opt_row rows[] = {
       "lines of FOLDER, tab or comma, CLASS of the prompts; only those classes compete", 0 },
     { "predictions", OPT_STRING, &o.predictions, NULL, "FILE",
       "prediction for each image: .csv, or .jsonl with the keys image, label, predicted, p, correct, rank", 0 },
-    { "calibration", OPT_FLAG, &o.calibration, NULL, NULL,
-      "expected calibration error of the probabilities, over 15 bins", 0 },
     { "confusion", OPT_STRING, &o.confusion, NULL, "FILE.csv", "confusion matrix: true class by predicted class", 0 },
     CLI_BATCHED_ROWS(o.model),
     OPT_END
@@ -47,7 +44,6 @@ typedef struct session {
     prompts prompts; /* no sets: none were given */
     cloob_zeroshot_options z;
     cloob_zeroshot_result *result; /* one per source */
-    calibration *calibrated;       /* one per source; NULL: not requested */
 } session;
 
 /* "dir/classes/object/" -> "object" */
@@ -106,18 +102,6 @@ static cloob_zeroshot_result average(const cloob_zeroshot_result *r, int64_t cou
         mean.n += r[i].n, mean.bad += r[i].bad;
     }
     return mean;
-}
-
-static cloob_status calibrate(cloob_ctx *ctx, const cloob_zeroshot_result *r, calibration *out)
-{
-    enum { BINS = 15 };
-    double *p = must(malloc((size_t)(r->n + 1) * sizeof *p));
-    unsigned char *right = must(malloc((size_t)r->n + 1));
-    for (int64_t i = 0; i < r->n; i++)
-        p[i] = r->prediction[i].p, right[i] = r->prediction[i].label == r->prediction[i].predicted;
-    cloob_status status = calibration_measure(ctx, p, right, r->n, BINS, out);
-    free(p), free(right);
-    return status;
 }
 
 /* ---- files --------------------------------------------------------------------------------------- */
@@ -190,9 +174,6 @@ static void print_text(const session *s)
 {
     for (int i = 0; i < o.data.count; i++) {
         print_line(o.data.item[i], &s->result[i]);
-        if (s->calibrated)
-            printf("  calibration: confidence %.4f, ECE %.4f, largest gap %.4f\n", s->calibrated[i].confidence,
-                   s->calibrated[i].ece, s->calibrated[i].mce);
         if (o.per_class) print_classes(&s->result[i]);
     }
     if (o.data.count < 2) return;
@@ -204,11 +185,7 @@ static void print_text(const session *s)
 static void put_source(const session *s, int i)
 {
     const cloob_zeroshot_result *r = &s->result[i];
-    const calibration *c = s->calibrated ? &s->calibrated[i] : NULL;
     json_out_text("data", o.data.item[i]);
-    if (c)
-        json_out_members(J_NUMBER("ece", c->ece, 10), J_NUMBER("mce", c->mce, 10),
-                         J_NUMBER("confidence", c->confidence, 10));
     json_out_members(J_TEXT("metric", r->wants_mean_per_class ? "mean_per_class" : "accuracy"),
                      J_INT("empty_classes", r->empty));
     json_out_open("classes", '[');
@@ -258,22 +235,20 @@ static int run(const command *self, cloob_ctx *ctx)
     session s = { .ctx = ctx, .result = must(calloc((size_t)o.data.count, sizeof *s.result)) };
     cloob_zeroshot_options_init(&s.z);
     s.z.class_map = o.class_map;
-    s.z.predictions = o.predictions || o.calibration, s.z.confusion = o.confusion != NULL;
+    s.z.predictions = o.predictions != NULL, s.z.confusion = o.confusion != NULL;
     s.z.eval = o.eval;
-    if (o.calibration) s.calibrated = must(calloc((size_t)o.data.count, sizeof *s.calibrated));
     cloob_status status = cli_model_open(ctx, &o.model, &s.model);
     if (status == CLOOB_OK && o.prompts) status = prompts_open(ctx, o.prompts, &s.prompts);
     s.z.prompts = s.prompts.count ? &s.prompts : NULL;
     for (int i = 0; i < o.data.count && status == CLOOB_OK; i++) {
         status = run_source(&s, o.data.item[i], &s.result[i]);
         if (status == CLOOB_OK) compare_counts(&s, o.data.item[i], &s.result[i]);
-        if (status == CLOOB_OK && o.calibration) status = calibrate(ctx, &s.result[i], &s.calibrated[i]);
     }
     if (status == CLOOB_OK) (common.json ? print_json : print_text)(&s);
     if (status == CLOOB_OK && o.predictions) status = write_predictions(&s);
     if (status == CLOOB_OK && o.confusion) status = write_confusion(&s);
     for (int i = 0; i < o.data.count; i++) cloob_zeroshot_release(&s.result[i]);
-    free(s.result), free(s.calibrated);
+    free(s.result);
     prompts_release(&s.prompts);
     cloob_model_close(s.model);
     return cli_exit(self, ctx, status);

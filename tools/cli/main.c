@@ -25,7 +25,7 @@ const command *const commands[] = {
 static const command *const evals[] = {
     &eval_zeroshot, &eval_retrieval, &eval_probe, &eval_analysis, &eval_suite, NULL
 };
-static const command *const benches[] = { &bench_step, &bench_embed, &bench_search, &bench_data, &bench_loss, NULL };
+static const command *const benches[] = { &bench_step, &bench_embed, &bench_data, &bench_loss, NULL };
 
 const command cmd_eval = {
     .name = "eval",

@@ -14,8 +14,8 @@ opt_list opt_words;
 
 static const opt_row common_rows[] = {
     { "device", OPT_STRING, &common.device, "auto", "DEVICE", "auto, cpu, cuda, cuda:N or ref", 0 },
-    { "precision", OPT_STRING, &common.precision, NULL, "auto|amp_bf16|bf16|fp32|int8|fp8|amp_fp8",
-      "compute precision; int8: on a CPU; fp8: on a GPU; amp_fp8: training on a GPU; auto: the fastest whose "
+    { "precision", OPT_STRING, &common.precision, NULL, "auto|amp_bf16|bf16|fp32|int8|fp8",
+      "compute precision; int8: on a CPU; fp8: on a GPU; auto: the fastest whose "
       "embeddings have a mean cosine of 0.999 with those of fp32",
       0 },
     { "threads", OPT_INT, &common.threads, "0", "N", "CPU threads; 0: all cores", OPT_NOT_NEGATIVE },

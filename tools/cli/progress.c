@@ -35,6 +35,18 @@ static mode how = SILENT;
 static bool colour, plain_bar;
 static shown now_shown;
 
+const char *progress_name(const char *name)
+{
+    static char clean[PATH_MAX];
+    if (!isatty(STDOUT_FILENO)) return name;
+    snprintf(clean, sizeof clean, "%s", name);
+    for (unsigned char *c = (unsigned char *)clean; *c; c++) {
+        if (*c < ' ' || *c == 0x7f) *c = '?';
+        if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) c[0] = c[1] = '?'; /* the controls above ASCII */
+    }
+    return clean;
+}
+
 bool progress_utf8(void)
 {
     const char *names[] = { "LC_ALL", "LC_CTYPE", "LANG" };

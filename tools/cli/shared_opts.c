@@ -169,7 +169,7 @@ static cloob_status find_vocab(cloob_ctx *ctx, bool search, cloob_train_options 
     tokenizer *found = NULL;
     if (search) CLOOB_TRY(tokenizer_find_clip(ctx, &found, path, sizeof path));
     if (found) o->vocab = path;
-    tokenizer_close(found);
+    cloob_tokenizer_close(found);
     if (common.quiet) return CLOOB_OK;
     if (o->vocab) fprintf(stderr, "note: CLIP's vocabulary is read from %s\n", path);
     else

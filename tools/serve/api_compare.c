@@ -1,10 +1,10 @@
 /* Zero-shot classification, and the similarity of images and texts. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/handlers.h"
 #include "data/text/prompts.h"
+#include "eval/zeroshot.h"
 #include "infer/search_index.h"
 #include "core/ctx.h"
 
@@ -39,40 +39,16 @@ static cloob_status add_prompts(call *c, const json *labels, const json *templat
     return CLOOB_OK;
 }
 
-/* Class c = the mean of its prompts at unit length, in place: rows (classes * per, D) become (classes, D). */
-static void average_prompts(float *row, int64_t classes, int64_t per, int64_t D)
+/* The cosines of all images with the classes, whose prompts are the rows behind the images: score (images, classes). */
+static cloob_status score_classes(call *c, int64_t classes, int64_t per_label, float *score)
 {
-    for (int64_t c = 0; c < classes; c++) {
-        for (int64_t k = 0; k < D; k++) {
-            double sum = 0;
-            for (int64_t t = 0; t < per; t++) sum += row[(c * per + t) * D + k];
-            row[c * D + k] = (float)(sum / (double)per);
-        }
-        unit_row(row + c * D, D);
-    }
-}
-
-static void softmax(const float *image, const float *class_row, int64_t classes, int64_t D, double scale, double *p)
-{
-    double max = -INFINITY, sum = 0;
-    for (int64_t c = 0; c < classes; c++) {
-        p[c] = scale * dot_rows(image, class_row + c * D, D);
-        if (p[c] > max) max = p[c];
-    }
-    for (int64_t c = 0; c < classes; c++) sum += p[c] = exp(p[c] - max);
-    for (int64_t c = 0; c < classes; c++) p[c] /= sum;
-}
-
-typedef struct ranked {
-    double p;
-    int64_t label;
-} ranked;
-
-static int likeliest_first(const void *a, const void *b)
-{
-    const ranked *x = a, *y = b;
-    if (x->p != y->p) return x->p > y->p ? -1 : 1;
-    return x->label < y->label ? -1 : x->label > y->label;
+    zeroshot z;
+    cloob_status status = zeroshot_init(c->ctx, &z, classes, c->rows.width, false);
+    for (int64_t k = 0; k < classes && status == CLOOB_OK; k++)
+        status = zeroshot_prompts(c->ctx, &z, k, row_at(c, c->images + k * per_label), per_label);
+    if (status == CLOOB_OK) zeroshot_scores(c->ctx, &z, c->rows.data, c->images, score);
+    zeroshot_release(&z);
+    return status;
 }
 
 static const char *label_at(const json *labels, int64_t i)
@@ -82,22 +58,20 @@ static const char *label_at(const json *labels, int64_t i)
     return json_string(l);
 }
 
-static void put_top(json_out *w, const json *labels, const double *p, int64_t classes, int64_t top)
+static void put_top(json_out *w, const json *labels, const float *p, int64_t classes, int64_t top)
 {
-    ranked *list = malloc((size_t)classes * sizeof *list);
-    if (!list) {
-        w->failed = true;
-        return;
-    }
-    for (int64_t c = 0; c < classes; c++) list[c] = (ranked){ p[c], c };
-    qsort(list, (size_t)classes, sizeof *list, likeliest_first);
+    int64_t n = 0;
+    near_row *best = malloc((size_t)(top + 1) * sizeof *best);
+    for (int64_t c = 0; c < classes && best && top; c++) best_offer(best, &n, top, c, p[c]);
+    if (best) qsort(best, (size_t)n, sizeof *best, best_first);
     json_begin(w, NULL, '{');
     json_begin(w, "top", '[');
-    for (int64_t c = 0; c < classes && c < top; c++)
-        json_object(w, NULL, J_TEXT("label", label_at(labels, list[c].label)), J_NUMBER("p", list[c].p, 0));
+    for (int64_t i = 0; i < n; i++)
+        json_object(w, NULL, J_TEXT("label", label_at(labels, best[i].entry)), J_NUMBER("p", (double)best[i].score, 9));
     json_end(w);
     json_end(w);
-    free(list);
+    w->failed = w->failed || !best;
+    free(best);
 }
 
 /* Bytes of an answer with `top` labels for every image; a byte of a label may become six in JSON. */
@@ -124,21 +98,19 @@ cloob_status handle_classify(call *c)
     CLOOB_TRY(embed(c));
     json_int(json_get(c->root, "top"), &top);
     top = top < 1 ? 1 : top < classes ? top : classes;
-    CLOOB_TRY(account_reserve(c->ctx, c->q->memory, answer_bytes(labels, c->images, top)));
-    double *p = malloc((size_t)classes * sizeof *p);
-    CLOOB_TRY(call_own(c, p));
-    cloob_batcher_get_facts(c->m->batcher, &f);
-    float *class_row = row_at(c, c->images);
-    average_prompts(class_row, classes, per_label, c->rows.width);
-    json_begin(&c->w, NULL, '{');
-    json_begin(&c->w, "results", '[');
+    int64_t scores = c->images * classes, bytes = answer_bytes(labels, c->images, top);
+    CLOOB_TRY(account_reserve(c->ctx, c->q->memory, bytes + scores * (int64_t)sizeof(float)));
+    float *score = malloc((size_t)scores * sizeof *score);
+    CLOOB_TRY(call_own(c, score));
+    CLOOB_TRY(score_classes(c, classes, per_label, score));
+    batcher_get_facts(c->m->batcher, &f);
+    answer_list(c, "results");
     for (int64_t i = 0; i < c->images; i++) {
-        softmax(row_at(c, i), class_row, classes, c->rows.width, f.inv_tau > 0 ? f.inv_tau : 100, p);
-        put_top(&c->w, labels, p, classes, c->error && c->error[i] ? 0 : top);
+        zeroshot_softmax(score + i * classes, classes, f.inv_tau > 0 ? f.inv_tau : 100);
+        put_top(&c->w, labels, score + i * classes, classes, c->error && c->error[i] ? 0 : top);
     }
     json_end(&c->w);
     put_errors(c);
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
@@ -203,6 +175,5 @@ cloob_status handle_compare(call *c)
         CLOOB_TRY(retrieve(c, hopfield));
         put_matrix(c, "retrieved");
     } else json_put_null(&c->w, "retrieved");
-    json_end(&c->w);
     return CLOOB_OK;
 }

@@ -5,35 +5,30 @@
 #include "infer/search_index.h"
 #include "eval/map.h"
 
-typedef struct map_job {
-    serve *s;
-    index_view *v;
-} map_job;
-
 static bool report(void *arg, double share)
 {
-    map_job *j = arg;
-    atomic_store(&j->v->map_progress, share);
-    return !atomic_load(&j->s->draining);
+    index_view *v = arg;
+    atomic_store(&v->map_progress, share);
+    return !atomic_load(&v->s->draining);
 }
 
-static void compute(serve *s, void *object)
+static void *compute(void *object)
 {
     index_view *v = object;
-    map_job j = { s, v };
-    map_options o;
+    serve *s = v->s;
     int64_t N = cloob_search_count(v->search);
     cloob_matrix m = { v->search->row, CLOOB_F32, N, cloob_search_width(v->search), "the index" };
     cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
     float *xy = malloc((size_t)(2 * N + 1) * sizeof *xy);
-    map_options_init(&o);
-    o.progress = report, o.user = &j;
+    map_options o = { .progress = report, .user = v };
     bool ok = ctx && xy && map_make(ctx, xy, &m, &o) == CLOOB_OK;
     if (ok) v->map_xy = xy;
     else free(xy);
     atomic_store(&v->map, ok ? POINTS_READY : POINTS_FAILED);
     cloob_ctx_destroy(ctx);
     index_release(v);
+    atomic_fetch_sub(&s->background, 1);
+    return NULL;
 }
 
 /* The view is the thread's until it ends. */
@@ -67,7 +62,5 @@ cloob_status handle_map(call *c)
     json_end(&c->w);
     json_begin(&c->w, "paths", '[');
     for (int64_t i = 0; ready && i < N; i++) put_entry_name(&c->w, NULL, c->v->search, i);
-    json_end(&c->w);
-    json_end(&c->w);
     return CLOOB_OK;
 }

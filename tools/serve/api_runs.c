@@ -1,11 +1,13 @@
 /* Training runs below --logs: the list, and the curves of one, read from the files a run writes. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/arena.h"
 #include "serve/handlers.h"
@@ -28,13 +30,17 @@ static char *read_lines(const serve *s, const char *name, const char *file, bool
 {
     char path[PATH_MAX];
     struct stat st;
-    if (!run_file(s, name, file, path) || stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > MAX_FILE_BYTES)
+    int fd = run_file(s, name, file, path) ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
+    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > MAX_FILE_BYTES) {
+        if (fd >= 0) close(fd);
         return NULL;
+    }
     size_t from = last && st.st_size > LAST_LINE ? (size_t)st.st_size - LAST_LINE : 0, n = (size_t)st.st_size - from;
-    FILE *f = fopen(path, "r");
+    FILE *f = fdopen(fd, "r");
     char *text = malloc(n + 1), *line = NULL;
     n = f && text && fseek(f, (long)from, SEEK_SET) == 0 ? fread(text, 1, n, f) : 0;
     if (f) fclose(f);
+    else close(fd);
     while (n && text[n - 1] != '\n') n--;
     size_t begin = last && n ? n - 1 : 0;
     while (begin && text[begin - 1] != '\n') begin--;
@@ -52,8 +58,6 @@ typedef struct table {
     double *value; /* (rows, columns) */
     int64_t rows, room;
 } table;
-
-static void table_release(table *t) { free(t->text), free(t->value); }
 
 static void read_head(table *t, char *line)
 {
@@ -88,6 +92,14 @@ static void read_table(const serve *s, const char *name, table *t)
         if (!read_row(t, line)) break;
 }
 
+static void put_point(json_out *w, double x, double y)
+{
+    json_begin(w, NULL, '[');
+    json_put_number(w, NULL, x);
+    json_put_number(w, NULL, y);
+    json_end(w);
+}
+
 static void put_column(json_out *w, const table *t, int column)
 {
     char key[96];
@@ -95,11 +107,8 @@ static void put_column(json_out *w, const table *t, int column)
     snprintf(key, sizeof key, "train/%s", t->name[column]);
     json_begin(w, key, '[');
     for (int64_t i = 0; i < t->rows; i++) {
-        if (i % stride && i + 1 < t->rows) continue;
-        json_begin(w, NULL, '[');
-        json_put_number(w, NULL, t->step >= 0 ? t->value[i * t->columns + t->step] : (double)i);
-        json_put_number(w, NULL, t->value[i * t->columns + column]);
-        json_end(w);
+        const double *row = t->value + i * t->columns;
+        if (i % stride == 0 || i + 1 == t->rows) put_point(w, t->step >= 0 ? row[t->step] : (double)i, row[column]);
     }
     json_end(w);
 }
@@ -107,26 +116,28 @@ static void put_column(json_out *w, const table *t, int column)
 /* ---- results.jsonl ------------------------------------------------------------------------------- */
 
 typedef struct results {
+    char *text; /* the lines, of which `line` are those that are JSON */
+    char **line;
     json_doc **doc;
-    int64_t n, room;
+    int64_t n;
 } results;
 
 static void results_release(results *r)
 {
     for (int64_t i = 0; i < r->n; i++) json_doc_close(r->doc[i]);
-    free(r->doc);
+    free(r->doc), free(r->line), free(r->text);
 }
 
 /* The lines of the run's results, or only the last. */
 static void read_results(cloob_ctx *ctx, const serve *s, const char *name, bool last, results *r)
 {
-    char *text = read_lines(s, name, "checkpoints/results.jsonl", last), *rest = text;
-    *r = (results){ 0 };
+    *r = (results){ .text = read_lines(s, name, "checkpoints/results.jsonl", last),
+                    .line = malloc(MAX_POINTS * sizeof *r->line),
+                    .doc = malloc(MAX_POINTS * sizeof *r->doc) };
+    char *rest = r->line && r->doc ? r->text : NULL;
     for (char *line; r->n < MAX_POINTS && (line = strsep(&rest, "\n"));)
-        if (heap_grow(&r->doc, r->n, &r->room, sizeof *r->doc) &&
-            json_doc_parse(ctx, line, strlen(line), "results.jsonl", 10000, &r->doc[r->n]) == CLOOB_OK)
-            r->n++;
-    free(text);
+        if (json_doc_parse(ctx, line, strlen(line), "results.jsonl", 10000, &r->doc[r->n]) == CLOOB_OK)
+            r->line[r->n++] = line;
 }
 
 /* Numbers of the results by epoch: every key of the last line that is a number becomes a series. */
@@ -147,30 +158,10 @@ static void put_series(json_out *w, const results *r, const table *t)
             const json *root = json_doc_root(r->doc[i]);
             if (!json_number(json_get(root, json_key(m)), &value)) continue;
             if (!json_number(json_get(root, "epoch"), &epoch)) epoch = (double)i;
-            json_begin(w, NULL, '[');
-            json_put_number(w, NULL, round(epoch * per_epoch));
-            json_put_number(w, NULL, value);
-            json_end(w);
+            put_point(w, round(epoch * per_epoch), value);
         }
         json_end(w);
     }
-}
-
-static void put_results(json_out *w, const results *r)
-{
-    json_begin(w, "results", '[');
-    for (int64_t i = 0; i < r->n; i++) {
-        json_begin(w, NULL, '{');
-        for (const json *m = json_first(json_doc_root(r->doc[i])); m; m = json_next(m)) {
-            double number = 0;
-            bool yes = false;
-            if (json_string(m)) json_put_text(w, json_key(m), json_string(m));
-            else if (json_number(m, &number)) json_put_number(w, json_key(m), number);
-            else if (json_bool(m, &yes)) json_put_bool(w, json_key(m), yes);
-        }
-        json_end(w);
-    }
-    json_end(w);
 }
 
 static void put_params(json_out *w, const serve *s, const char *name)
@@ -220,10 +211,12 @@ cloob_status handle_run(call *c)
         if (i != t.step && i != t.epoch) put_column(&c->w, &t, i);
     put_series(&c->w, &res, &t);
     json_end(&c->w);
-    put_results(&c->w, &res);
+    json_begin(&c->w, "results", '[');
+    for (int64_t i = 0; i < res.n; i++) json_put_raw(&c->w, NULL, res.line[i], strlen(res.line[i]));
+    json_end(&c->w);
     put_params(&c->w, c->s, name);
     json_end(&c->w);
-    table_release(&t);
+    free(t.text), free(t.value);
     results_release(&res);
     return CLOOB_OK;
 }
@@ -285,10 +278,7 @@ cloob_status handle_runs(call *c)
     listed *list = malloc(MAX_RUNS * sizeof *list);
     CLOOB_TRY(call_own(c, list));
     int64_t n = list_runs(c->s, list, MAX_RUNS);
-    json_begin(&c->w, NULL, '{');
-    json_begin(&c->w, "runs", '[');
+    answer_list(c, "runs");
     for (int64_t i = 0; i < n; i++) put_run(c->ctx, &c->w, c->s, &list[i]);
-    json_end(&c->w);
-    json_end(&c->w);
     return CLOOB_OK;
 }

@@ -293,7 +293,6 @@ cloob_status handle_search(call *c)
     for (int64_t i = a.offset; i < found; i++) put_hit(c, &hit[i], a.terms > 0);
     json_end(&c->w);
     json_put_number(&c->w, "took_ms", round(1e5 * (clock_seconds() - began)) / 100);
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
@@ -324,8 +323,7 @@ static void put_folders(json_out *w, const index_view *v)
 cloob_status handle_indexes(call *c)
 {
     json_out *w = &c->w;
-    json_begin(w, NULL, '{');
-    json_begin(w, "indexes", '[');
+    answer_list(c, "indexes");
     for (int64_t i = 0; i < c->s->indexes; i++) {
         served_index *x = &c->s->index[i];
         index_view *v = index_acquire(c->s, x);
@@ -341,7 +339,5 @@ cloob_status handle_indexes(call *c)
         json_end(w);
         index_release(v);
     }
-    json_end(w);
-    json_end(w);
     return CLOOB_OK;
 }

@@ -1,5 +1,6 @@
 /* Health, metrics, and the description of the interface. */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +22,8 @@ cloob_status handle_ready(call *c)
 {
     if (!atomic_load(&c->s->ready)) return call_error(c, 503, "the server is starting or ending");
     for (int64_t i = 0; i < c->s->models; i++) {
-        cloob_batcher_stats t;
-        cloob_batcher_get_stats(c->s->model[i].batcher, &t);
+        batcher_stats t;
+        batcher_get_stats(c->s->model[i].batcher, &t);
         if (t.error[0]) return call_error(c, 503, "model %.100s cannot be used: %s", c->s->model[i].name, t.error);
     }
     return handle_live(c);
@@ -35,10 +36,10 @@ static void put_kind(sbuf *m, const char *name, const char *kind, const char *he
     sbuf_printf(m, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
 }
 
-static void put_latency(sbuf *m, const char *name, const char *labels, const cloob_latency *h)
+static void put_latency(sbuf *m, const char *name, const char *labels, const latency_histogram *h)
 {
     int64_t sum = 0;
-    for (int i = 0; i < CLOOB_LATENCY_BUCKETS; i++) {
+    for (int i = 0; i < LATENCY_BUCKETS; i++) {
         double bound = latency_bound(i);
         sum += h->count[i];
         if (isinf(bound)) sbuf_printf(m, "%s_bucket{%s,le=\"+Inf\"} %lld\n", name, labels, (long long)sum);
@@ -61,7 +62,7 @@ static void put_requests(sbuf *m, serve *s)
     for (int i = 0; routes[i].method; i++) {
         char labels[160];
         pthread_mutex_lock(&s->stats[i].lock);
-        cloob_latency h = s->stats[i].latency;
+        latency_histogram h = s->stats[i].latency;
         pthread_mutex_unlock(&s->stats[i].lock);
         snprintf(labels, sizeof labels, "method=\"%s\",route=\"%s\"", routes[i].method, routes[i].path);
         if (h.total) put_latency(m, "cloob_request_seconds", labels, &h);
@@ -80,9 +81,9 @@ static void label_text(const char *from, char out[80])
 static void put_batches(sbuf *m, const char *labels, const int64_t *bucket, int64_t batches, int64_t rows)
 {
     int64_t sum = 0;
-    for (int i = 0; i < CLOOB_BATCH_BUCKETS; i++) {
+    for (int i = 0; i < BATCH_BUCKETS; i++) {
         sum += bucket[i];
-        if (i + 1 < CLOOB_BATCH_BUCKETS)
+        if (i + 1 < BATCH_BUCKETS)
             sbuf_printf(m, "cloob_batch_rows_bucket{%s,le=\"%d\"} %lld\n", labels, 1 << i, (long long)sum);
         else sbuf_printf(m, "cloob_batch_rows_bucket{%s,le=\"+Inf\"} %lld\n", labels, (long long)sum);
     }
@@ -90,58 +91,55 @@ static void put_batches(sbuf *m, const char *labels, const int64_t *bucket, int6
                 (long long)batches);
 }
 
-/* Prometheus requires the samples of a name to be adjacent, so every name loops over the models. */
-typedef enum model_metric {
-    QUEUE,
-    LOADED,
-    USABLE,
-    INPUTS,
-    REFUSED,
-    BATCHES,
-    PREPARE,
-    WAIT,
-    ENCODE,
-    MODEL_METRICS
+/* A metric of the models: one number, or after USABLE one of images and one of texts. */
+typedef enum model_value { NUMBER, LOADED, USABLE, INPUTS, BATCHES, LATENCY } model_value;
+typedef struct model_metric {
+    const char *name, *kind, *help;
+    model_value value;
+    size_t at; /* of NUMBER and LATENCY in batcher_stats */
 } model_metric;
 
-static void put_model(sbuf *m, const served_model *x, model_metric which)
+#define AT(member) offsetof(batcher_stats, member)
+static const model_metric model_metrics[] = {
+    { "cloob_queue_inputs", "gauge", "Inputs that wait for the encoder.", NUMBER, AT(queued) },
+    { "cloob_model_loaded", "gauge", "1 while the weights are in memory.", LOADED, 0 },
+    { "cloob_model_usable", "gauge", "0 when its weights cannot be loaded, so that requests are refused.", USABLE, 0 },
+    { "cloob_inputs_total", "counter", "Texts and images taken into the queue.", INPUTS, 0 },
+    { "cloob_inputs_refused_total", "counter", "Inputs refused because the queue was full or time ran out.", NUMBER,
+      AT(refused) },
+    { "cloob_batch_rows", "histogram", "Rows of a batch.", BATCHES, 0 },
+    { "cloob_prepare_seconds", "histogram", "Tokenizing or decoding one input.", LATENCY, AT(prepare) },
+    { "cloob_wait_seconds", "histogram", "Time of one input in the queue.", LATENCY, AT(wait) },
+    { "cloob_encode_seconds", "histogram", "Encoding one batch.", LATENCY, AT(encode) },
+};
+
+static void put_model(sbuf *m, const served_model *x, const model_metric *k)
 {
-    static const char *const sides[] = { "image", "text" };
-    cloob_batcher_stats t;
+    batcher_stats t;
     char name[80], labels[160];
-    cloob_batcher_get_stats(x->batcher, &t);
+    batcher_get_stats(x->batcher, &t);
     label_text(x->name, name);
-    if (which == QUEUE) sbuf_printf(m, "cloob_queue_inputs{model=\"%s\"} %lld\n", name, (long long)t.queued);
-    if (which == LOADED) sbuf_printf(m, "cloob_model_loaded{model=\"%s\"} %d\n", name, t.loaded);
-    if (which == USABLE) sbuf_printf(m, "cloob_model_usable{model=\"%s\"} %d\n", name, !t.error[0]);
-    if (which == REFUSED) sbuf_printf(m, "cloob_inputs_refused_total{model=\"%s\"} %lld\n", name, (long long)t.refused);
+    const void *at = (const char *)&t + k->at;
+    if (k->value <= USABLE) {
+        int64_t n = k->value == NUMBER ? *(const int64_t *)at : k->value == LOADED ? t.loaded : !t.error[0];
+        sbuf_printf(m, "%s{model=\"%s\"} %lld\n", k->name, name, (long long)n);
+        return;
+    }
     for (int side = 0; side < 2; side++) {
-        snprintf(labels, sizeof labels, "model=\"%s\",side=\"%s\"", name, sides[side]);
-        if (which == INPUTS)
-            sbuf_printf(m, "cloob_inputs_total{%s} %lld\n", labels, (long long)(side ? t.texts : t.images));
-        if (which == BATCHES) put_batches(m, labels, t.batch_size[side], t.batches[side], t.rows[side]);
-        if (which == PREPARE) put_latency(m, "cloob_prepare_seconds", labels, &t.prepare[side]);
-        if (which == WAIT) put_latency(m, "cloob_wait_seconds", labels, &t.wait[side]);
-        if (which == ENCODE) put_latency(m, "cloob_encode_seconds", labels, &t.encode[side]);
+        snprintf(labels, sizeof labels, "model=\"%s\",side=\"%s\"", name, side ? "text" : "image");
+        if (k->value == INPUTS)
+            sbuf_printf(m, "%s{%s} %lld\n", k->name, labels, (long long)(side ? t.texts : t.images));
+        else if (k->value == BATCHES) put_batches(m, labels, t.batch_size[side], t.batches[side], t.rows[side]);
+        else put_latency(m, k->name, labels, (const latency_histogram *)at + side);
     }
 }
 
+/* Prometheus requires the samples of a name to be adjacent, so every name loops over the models. */
 static void put_models(sbuf *m, serve *s)
 {
-    static const char *const head[MODEL_METRICS][3] = {
-        { "cloob_queue_inputs", "gauge", "Inputs that wait for the encoder." },
-        { "cloob_model_loaded", "gauge", "1 while the weights are in memory." },
-        { "cloob_model_usable", "gauge", "0 when its weights cannot be loaded, so that requests are refused." },
-        { "cloob_inputs_total", "counter", "Texts and images taken into the queue." },
-        { "cloob_inputs_refused_total", "counter", "Inputs refused because the queue was full or time ran out." },
-        { "cloob_batch_rows", "histogram", "Rows of a batch." },
-        { "cloob_prepare_seconds", "histogram", "Tokenizing or decoding one input." },
-        { "cloob_wait_seconds", "histogram", "Time of one input in the queue." },
-        { "cloob_encode_seconds", "histogram", "Encoding one batch." },
-    };
-    for (int k = 0; k < MODEL_METRICS; k++) {
-        put_kind(m, head[k][0], head[k][1], head[k][2]);
-        for (int64_t i = 0; i < s->models; i++) put_model(m, &s->model[i], (model_metric)k);
+    for (size_t k = 0; k < sizeof model_metrics / sizeof *model_metrics; k++) {
+        put_kind(m, model_metrics[k].name, model_metrics[k].kind, model_metrics[k].help);
+        for (int64_t i = 0; i < s->models; i++) put_model(m, &s->model[i], &model_metrics[k]);
     }
 }
 

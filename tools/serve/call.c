@@ -1,50 +1,30 @@
 /* A request and its handler: the body is parsed, the handler runs, its answer is sent. And embedding, which most
  * handlers do. */
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/handlers.h"
 #include "core/ctx.h"
-
-static bool has_json_body(const http_request *q)
-{
-    bool raw = http_type_is(q, "image/") || http_type_is(q, "multipart/form-data");
-    if (strcmp(q->route->method, "POST") != 0 || q->route->flags & ROUTE_FORM) return false;
-    return !(q->route->flags & ROUTE_IMAGE && raw);
-}
-
-static void call_release(call *c)
-{
-    for (int64_t k = 0; k < c->owned_count; k++) free(c->owned[k]);
-    free(c->owned), free(c->in), free(c->w.data);
-    cloob_batch_rows_release(&c->rows);
-    json_doc_close(c->doc);
-    index_release(c->v);
-}
+#include "core/text.h"
 
 void call_run(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
 {
     call c = { .s = s, .ctx = ctx, .q = q, .r = r };
-    cloob_status status = has_json_body(q) ? body_object(ctx, q, &c.doc) : CLOOB_OK;
+    bool raw = http_type_is(q, "image/") || http_type_is(q, "multipart/form-data");
+    bool in_json = strcmp(q->route->method, "POST") == 0 && !(q->route->flags & ROUTE_FORM) &&
+                   !(q->route->flags & ROUTE_IMAGE && raw);
+    cloob_status status = in_json ? body_object(ctx, q, &c.doc) : CLOOB_OK;
     c.root = json_doc_root(c.doc);
     if (status == CLOOB_OK) status = q->route->run(&c);
+    while (status == CLOOB_OK && c.w.depth) json_end(&c.w);
     if (status == CLOOB_OK && !r->code) http_json(r, 200, &c.w);
-    else if (status != CLOOB_OK && !r->code && !r->wait) http_fail(r, q, ctx, status);
-    call_release(&c);
-}
-
-cloob_status call_error(call *c, int code, const char *format, ...)
-{
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    http_error(c->r, c->q, code, "%s", text);
-    return CLOOB_ERR_ARGUMENT;
+    else if (status != CLOOB_OK && !r->code && !r->wait) http_error(r, q, http_code(status), "%s", cloob_error(ctx));
+    for (int64_t k = 0; k < c.owned_count; k++) free(c.owned[k]);
+    free(c.owned), free(c.in), free(c.w.data);
+    batch_rows_release(&c.rows);
+    json_doc_close(c.doc);
+    index_release(c.v);
 }
 
 cloob_status call_index(call *c, const char *name)
@@ -77,18 +57,27 @@ void put_rows(call *c, const char *key, int64_t first, int64_t n)
     json_end(&c->w);
 }
 
+void put_base64(json_out *w, const char *key, const float *row, int64_t n)
+{
+    sbuf text = { 0 };
+    base64_put(&text, row, (size_t)n * sizeof *row);
+    json_put_text(w, key, text.data ? text.data : "");
+    w->failed = w->failed || text.failed;
+    sbuf_release(&text);
+}
+
 /* ---- embedding ----------------------------------------------------------------------------------- */
 
 /* Memory that embedding takes: rows, the inputs of one piece (batcher), the answer as numbers in JSON, and tokenizing
  * the longest text, which takes seven times its bytes. */
-static int64_t embed_memory(const served_model *m, const cloob_batch_input *in, int64_t n, int64_t images)
+static int64_t embed_memory(const served_model *m, const batch_input *in, int64_t n, int64_t images)
 {
     enum { IMAGES_AT_ONCE = 16, NUMBER_BYTES = 16, TOKENIZE_TIMES = 8 };
     cloob_model_facts f;
-    cloob_batcher_get_facts(m->batcher, &f);
+    batcher_get_facts(m->batcher, &f);
     int64_t longest = 0;
     for (int64_t k = 0; k < n; k++) {
-        int64_t bytes = in[k].kind == CLOOB_BATCH_TEXT ? (int64_t)strlen(in[k].text) : 0;
+        int64_t bytes = in[k].kind == BATCH_TEXT ? (int64_t)strlen(in[k].text) : 0;
         if (bytes > longest) longest = bytes;
     }
     if (images > IMAGES_AT_ONCE) images = IMAGES_AT_ONCE;
@@ -96,17 +85,17 @@ static int64_t embed_memory(const served_model *m, const cloob_batch_input *in, 
            TOKENIZE_TIMES * longest;
 }
 
-static cloob_status encode(call *c, const cloob_batch_input *in, int64_t n, cloob_batch_rows *rows)
+static cloob_status encode(call *c, const batch_input *in, int64_t n, batch_rows *rows)
 {
     int64_t images = 0;
     double left = (double)c->s->o->timeout_s - (clock_seconds() - c->q->received_at);
-    cloob_batch_options o = { .what = c->raw ? CLOOB_RAW : CLOOB_UNIT,
-                              .refuse_long = c->refuse_long,
-                              .timeout_ms = (int64_t)(1e3 * (left > 0.1 ? left : 0.1)) };
-    for (int64_t k = 0; k < n; k++) images += in[k].kind == CLOOB_BATCH_IMAGE_FILE;
+    batch_options o = { .what = c->raw ? CLOOB_RAW : CLOOB_UNIT,
+                        .refuse_long = c->refuse_long,
+                        .timeout_ms = (int64_t)(1e3 * (left > 0.1 ? left : 0.1)) };
+    for (int64_t k = 0; k < n; k++) images += in[k].kind == BATCH_IMAGE_FILE;
     if (images && !gate_enter(&c->s->images, c->r)) return CLOOB_ERR_BUSY;
     cloob_status status = account_reserve(c->ctx, c->q->memory, embed_memory(c->m, in, n, images));
-    if (status == CLOOB_OK) status = cloob_batcher_encode(c->ctx, c->m->batcher, in, n, &o, rows);
+    if (status == CLOOB_OK) status = batcher_encode(c->ctx, c->m->batcher, in, n, &o, rows);
     if (images) gate_leave(&c->s->images);
     return status;
 }
@@ -114,11 +103,11 @@ static cloob_status encode(call *c, const cloob_batch_input *in, int64_t n, cloo
 /* Embeds the inputs one at a time, after they failed together. Only images may fail. */
 static cloob_status encode_each(call *c)
 {
-    cloob_batch_rows *all = &c->rows;
+    batch_rows *all = &c->rows;
     c->error = calloc((size_t)c->images + 1, sizeof *c->error);
     CLOOB_TRY(call_own(c, c->error));
     for (int64_t i = 0; i < c->inputs; i++) {
-        cloob_batch_rows row = { 0 };
+        batch_rows row = { 0 };
         cloob_status status = encode(c, c->in + i, 1, &row);
         if (status == CLOOB_OK) {
             if (!all->data)
@@ -127,7 +116,7 @@ static cloob_status encode_each(call *c)
             else if (row.width != all->width)
                 status = ctx_fail(c->ctx, CLOOB_ERR_BUSY, "the model was replaced; try again");
             else memcpy(row_at(c, i), row.data, (size_t)row.width * sizeof *row.data);
-            cloob_batch_rows_release(&row);
+            batch_rows_release(&row);
         } else if (i < c->images && http_code(status) == 400) {
             c->error[i] = strdup(cloob_error(c->ctx));
             status = call_own(c, c->error[i]);
@@ -142,7 +131,7 @@ static cloob_status encode_each(call *c)
 static cloob_status cut_rows(call *c)
 {
     int64_t width = c->dimensions;
-    cloob_batch_rows *rows = &c->rows;
+    batch_rows *rows = &c->rows;
     if (width > rows->width) return refuse(c->ctx, "dimensions: the model has %lld", (long long)rows->width);
     if (!width || width == rows->width) return CLOOB_OK;
     for (int64_t i = 0; i < rows->n; i++) {

@@ -37,23 +37,15 @@ bool gate_enter(gate *g, http_reply *r)
 
 void gate_leave(gate *g) { atomic_fetch_sub(&g->inside, 1); }
 
-static bool may_enter(const request *x) { return atomic_load(&x->r.wait->inside) < x->r.wait->limit; }
-
-/* With queue_lock held: the first request that found its gate full and may enter now; when ending, any. */
-static request *take_deferred(server *v)
+/* With queue_lock held: the first request that found its gate full and may enter now (when ending, any), then the head
+ * of the queue. */
+static request *take_next(server *v)
 {
     request **link = &v->deferred;
-    while (*link && !may_enter(*link) && !v->stop) link = &(*link)->next;
+    while (*link && atomic_load(&(*link)->r.wait->inside) >= (*link)->r.wait->limit && !v->stop) link = &(*link)->next;
+    if (!*link) link = &v->head;
     request *x = *link;
     if (x) *link = x->next;
-    return x;
-}
-
-static request *take_head(server *v)
-{
-    request *x = v->head;
-    if (!x) return NULL;
-    v->head = x->next;
     if (!v->head) v->tail = NULL;
     return x;
 }
@@ -63,7 +55,7 @@ static request *dequeue(server *v)
 {
     request *x;
     pthread_mutex_lock(&v->queue_lock);
-    while (!(x = take_deferred(v)) && !(x = take_head(v)) && !v->stop) pthread_cond_wait(&v->work, &v->queue_lock);
+    while (!(x = take_next(v)) && !v->stop) pthread_cond_wait(&v->work, &v->queue_lock);
     if (x) {
         atomic_fetch_add(&v->s->requests_running, 1);
         atomic_store(&v->s->requests_waiting, --v->waiting);

@@ -18,8 +18,8 @@
 /* clang-format off */
 #define MHD_FUNCTIONS(X) \
     X(MHD_add_response_header) X(MHD_create_response_from_buffer) X(MHD_create_response_from_fd64) \
-    X(MHD_destroy_response) X(MHD_get_connection_info) X(MHD_get_connection_values) X(MHD_is_feature_supported) \
-    X(MHD_lookup_connection_value) X(MHD_queue_response) X(MHD_quiesce_daemon) X(MHD_resume_connection) \
+    X(MHD_destroy_response) X(MHD_get_connection_info) X(MHD_get_connection_values) X(MHD_http_unescape) \
+    X(MHD_is_feature_supported) X(MHD_lookup_connection_value) X(MHD_queue_response) X(MHD_quiesce_daemon) X(MHD_resume_connection) \
     X(MHD_start_daemon) X(MHD_stop_daemon) X(MHD_suspend_connection)
 /* clang-format on */
 typedef struct mhd_functions {

@@ -9,7 +9,6 @@ cloob_status handle_indices_list(call *c)
 {
     json_begin(&c->w, NULL, '[');
     for (int64_t i = 0; i < c->s->indexes; i++) json_put_text(&c->w, NULL, c->s->index[i].name);
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
@@ -57,7 +56,7 @@ cloob_status handle_knn(call *c)
     CLOOB_TRY(call_index(c, json_string(json_get(c->root, "indice_name"))));
     int64_t D = cloob_search_width(c->v->search);
     if (json_kind_of(ready) == JSON_ARRAY) {
-        c->rows = (cloob_batch_rows){ .data = malloc((size_t)D * sizeof(float)), .n = 1, .width = D };
+        c->rows = (batch_rows){ .data = malloc((size_t)D * sizeof(float)), .n = 1, .width = D };
         if (!c->rows.data) return ctx_fail(c->ctx, CLOOB_ERR_MEMORY, "out of memory");
         CLOOB_TRY(read_embedding(c, ready, c->rows.data, D));
     } else CLOOB_TRY(embed_query(c));
@@ -75,7 +74,6 @@ cloob_status handle_knn(call *c)
         json_members(&c->w, J_INT("id", hit[i].entry), J_NUMBER("similarity", (double)hit[i].score, 0));
         json_end(&c->w);
     }
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
@@ -101,6 +99,5 @@ cloob_status handle_metadata(call *c)
         json_end(&c->w);
         json_end(&c->w);
     }
-    json_end(&c->w);
     return CLOOB_OK;
 }

@@ -47,7 +47,6 @@ static cloob_status answer_clip(call *c, const prediction *p, const json *clip)
     json_begin(&c->w, NULL, '{');
     json_put_text(&c->w, "clip", row.data); /* immich expects JSON inside a string */
     if (visual) json_members(&c->w, J_INT("imageHeight", c->rows.image_h), J_INT("imageWidth", c->rows.image_w));
-    json_end(&c->w);
     c->w.failed = c->w.failed || row.failed;
     free(row.data);
     return CLOOB_OK;
@@ -84,7 +83,6 @@ static cloob_status answer_empty(call *c, const prediction *p, const char *task)
     json_begin(&c->w, NULL, '{');
     json_put_raw(&c->w, task, faces ? "[]" : no_text, faces ? 2 : sizeof no_text - 1);
     json_members(&c->w, J_INT("imageHeight", height), J_INT("imageWidth", width));
-    json_end(&c->w);
     return CLOOB_OK;
 }
 

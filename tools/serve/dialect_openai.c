@@ -5,16 +5,7 @@
 
 #include "serve/handlers.h"
 #include "core/ctx.h"
-#include "core/text.h"
 #include "serve/text.h"
-
-/* vLLM: a conversation gives one embedding, of its text or of its image. */
-static cloob_status read_messages(call *c, const json *messages)
-{
-    for (const json *m = json_first(messages); m; m = json_next(m)) CLOOB_TRY(input_content(c, json_get(m, "content")));
-    if (c->inputs == 1) return CLOOB_OK;
-    return refuse(c->ctx, "messages must hold one text or one image, here %lld", (long long)c->inputs);
-}
 
 static cloob_status read_json(call *c, bool *base64)
 {
@@ -27,7 +18,12 @@ static cloob_status read_json(call *c, bool *base64)
     CLOOB_TRY(field_bool(c->ctx, root, "normalized", &normalized));
     CLOOB_TRY(field_text(c->ctx, root, "model", &c->model));
     c->raw = !normalized;
-    if (json_kind_of(messages) == JSON_ARRAY) return read_messages(c, messages);
+    if (json_kind_of(messages) == JSON_ARRAY) { /* vLLM: a conversation gives one embedding */
+        for (const json *m = json_first(messages); m; m = json_next(m))
+            CLOOB_TRY(input_content(c, json_get(m, "content")));
+        if (c->inputs == 1) return CLOOB_OK;
+        return refuse(c->ctx, "messages must hold one text or one image, here %lld", (long long)c->inputs);
+    }
     if (field_absent(root, "input")) return refuse(c->ctx, "input is missing");
     return input_any(c, json_get(root, "input"), images);
 }
@@ -51,19 +47,6 @@ static cloob_status read_form(call *c)
     return CLOOB_OK;
 }
 
-static void put_embedding(json_out *w, const float *row, int64_t n, bool base64)
-{
-    sbuf text = { 0 };
-    if (!base64) {
-        json_put_floats(w, "embedding", row, n);
-        return;
-    }
-    base64_put(&text, row, (size_t)n * sizeof *row); /* little-endian, as every supported machine is */
-    json_put_text(w, "embedding", text.data ? text.data : "");
-    w->failed = w->failed || text.failed;
-    sbuf_release(&text);
-}
-
 cloob_status handle_openai(call *c)
 {
     bool base64 = false;
@@ -79,13 +62,13 @@ cloob_status handle_openai(call *c)
     for (int64_t i = 0; i < c->rows.n; i++) {
         json_begin(w, NULL, '{');
         json_members(w, J_TEXT("object", "embedding"), J_INT("index", i));
-        put_embedding(w, row_at(c, i), c->rows.width, base64);
+        if (base64) put_base64(w, "embedding", row_at(c, i), c->rows.width);
+        else json_put_floats(w, "embedding", row_at(c, i), c->rows.width);
         json_end(w);
     }
     json_end(w);
     json_put_text(w, "model", c->m->name);
     json_object(w, "usage", J_INT("prompt_tokens", c->rows.tokens), J_INT("total_tokens", c->rows.tokens));
-    json_end(w);
     return CLOOB_OK;
 }
 
@@ -97,9 +80,9 @@ cloob_status handle_models(call *c)
     json_begin(w, "data", '[');
     for (const served_model *m = c->s->model; m < c->s->model + c->s->models; m++) {
         cloob_model_facts f;
-        cloob_batcher_stats t;
-        cloob_batcher_get_facts(m->batcher, &f);
-        cloob_batcher_get_stats(m->batcher, &t);
+        batcher_stats t;
+        batcher_get_facts(m->batcher, &f);
+        batcher_get_stats(m->batcher, &t);
         json_begin(w, NULL, '{');
         json_members(w, J_TEXT("id", m->name), J_TEXT("object", "model"),
                      J_INT("created", m->seen.mtime_ns / INT64_C(1000000000)), J_TEXT("owned_by", "cloob"),
@@ -110,7 +93,5 @@ cloob_status handle_models(call *c)
         if (t.error[0]) json_put_text(w, "error", t.error);
         json_end(w);
     }
-    json_end(w);
-    json_end(w);
     return CLOOB_OK;
 }

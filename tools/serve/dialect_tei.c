@@ -53,7 +53,6 @@ cloob_status handle_similarity(call *c)
     json_begin(&c->w, NULL, '[');
     for (int64_t i = 1; i < c->rows.n; i++)
         json_put_digits(&c->w, NULL, dot_rows(row_at(c, 0), row_at(c, i), c->rows.width), 9);
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
@@ -68,119 +67,100 @@ cloob_status handle_tei_root(call *c)
 cloob_status handle_embed_all(call *c)
 {
     enum { NUMBER_BYTES = 16 };
-    cloob_batcher *b = c->s->model[0].batcher;
+    batcher *b = c->s->model[0].batcher;
     cloob_model_facts f;
     CLOOB_TRY(read_inputs(c));
-    cloob_batcher_get_facts(b, &f);
+    batcher_get_facts(b, &f);
     json_begin(&c->w, NULL, '[');
     for (int64_t i = 0; i < c->inputs; i++) {
         double left = (double)c->s->o->timeout_s - (clock_seconds() - c->q->received_at);
-        cloob_batch_options o = { .what = CLOOB_RAW,
-                                  .refuse_long = c->refuse_long,
-                                  .timeout_ms = (int64_t)(1e3 * left) };
+        batch_options o = { .what = CLOOB_RAW, .refuse_long = c->refuse_long, .timeout_ms = (int64_t)(1e3 * left) };
         if (left <= 0) return ctx_fail(c->ctx, CLOOB_ERR_BUSY, "no answer in time; send fewer texts");
         CLOOB_TRY(account_reserve(c->ctx, c->q->memory, f.context * f.embed * NUMBER_BYTES));
         CLOOB_TRY(batcher_encode_tokens(c->ctx, b, &c->in[i], &o, &c->rows));
         put_rows(c, NULL, 0, c->rows.n);
-        cloob_batch_rows_release(&c->rows);
+        batch_rows_release(&c->rows);
     }
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
 /* ---- tokens -------------------------------------------------------------------------------------- */
 
-typedef struct token_call token_call;
-typedef cloob_status token_fn(const tokenizer *t, token_call *k, const json *v);
-
-struct token_call {
-    call *c;
-    token_fn *one;    /* writes the answer for one value */
-    const json *list; /* a value, or a list of values */
-    bool special;     /* start and end of a text are written */
-};
+/* Writes the answer for one value of a request. */
+typedef cloob_status token_fn(call *c, const tokenizer *t, const json *v, bool special);
 
 /* start and stop are null, which the protocol allows: the tokenizer cleans a text before it splits it, so it has no
  * offsets into the text as it was sent. */
 static cloob_status put_token(cloob_ctx *ctx, const tokenizer *t, json_out *w, int32_t id)
 {
-    int32_t start = tokenizer_start_id(t);
-    bool special = id == start || id == tokenizer_end_id(t);
-    sbuf text = { 0 };
-    cloob_status status = CLOOB_OK;
-    if (special) sbuf_puts(&text, id == start ? "<|startoftext|>" : start >= 0 ? "<|endoftext|>" : "</s>");
-    else status = tokenizer_decode(ctx, t, &id, 1, &text);
+    int32_t start = cloob_tokenizer_start_id(t);
+    bool special = id == start || id == cloob_tokenizer_end_id(t);
+    const char *name = id == start ? "<|startoftext|>" : start >= 0 ? "<|endoftext|>" : "</s>";
+    char *text = NULL;
+    cloob_status status = special ? CLOOB_OK : cloob_tokenizer_decode(ctx, t, &id, 1, &text);
     json_begin(w, NULL, '{');
-    json_members(w, J_INT("id", id), J_TEXT("text", text.data ? text.data : ""), J_BOOL("special", special));
+    json_members(w, J_INT("id", id), J_TEXT("text", special ? name : text ? text : ""), J_BOOL("special", special));
     json_put_null(w, "start");
     json_put_null(w, "stop");
     json_end(w);
-    w->failed = w->failed || text.failed;
-    sbuf_release(&text);
+    free(text);
     return status;
 }
 
-static cloob_status tokenize_one(const tokenizer *t, token_call *k, const json *v)
+/* special: start and end of the text are written. */
+static cloob_status tokenize_one(call *c, const tokenizer *t, const json *v, bool special)
 {
     enum { TOKENIZE_TIMES = 8, ANSWER_BYTES = 100 }; /* memory: times the text's bytes; of a token in the answer */
-    call *c = k->c;
     const char *text = json_string(v);
     int32_t *ids = NULL;
     int64_t n = 0;
     if (!text) return refuse(c->ctx, "inputs: a string or a list of strings");
     CLOOB_TRY(account_reserve(c->ctx, c->q->memory, TOKENIZE_TIMES * (int64_t)strlen(text)));
-    CLOOB_TRY(tokenizer_encode(c->ctx, t, text, strlen(text), &ids, &n));
+    CLOOB_TRY(cloob_tokenizer_encode(c->ctx, t, text, strlen(text), &ids, &n));
     if (n) CLOOB_TRY(call_own(c, ids));
     else free(ids);
     CLOOB_TRY(account_reserve(c->ctx, c->q->memory, ANSWER_BYTES * (n + 2)));
     json_begin(&c->w, NULL, '[');
-    if (k->special && tokenizer_start_id(t) >= 0) CLOOB_TRY(put_token(c->ctx, t, &c->w, tokenizer_start_id(t)));
+    if (special && cloob_tokenizer_start_id(t) >= 0) CLOOB_TRY(put_token(c->ctx, t, &c->w, cloob_tokenizer_start_id(t)));
     for (int64_t i = 0; i < n; i++) CLOOB_TRY(put_token(c->ctx, t, &c->w, ids[i]));
-    if (k->special && tokenizer_end_id(t) >= 0) CLOOB_TRY(put_token(c->ctx, t, &c->w, tokenizer_end_id(t)));
+    if (special && cloob_tokenizer_end_id(t) >= 0) CLOOB_TRY(put_token(c->ctx, t, &c->w, cloob_tokenizer_end_id(t)));
     json_end(&c->w);
     return CLOOB_OK;
 }
 
-static cloob_status decode_one(const tokenizer *t, token_call *k, const json *v)
+static cloob_status decode_one(call *c, const tokenizer *t, const json *v, bool special)
 {
-    sbuf text = { 0 };
-    call *c = k->c;
+    char *text = NULL;
+    (void)special;
     if (json_kind_of(v) != JSON_ARRAY) return refuse(c->ctx, "ids: a list of token ids, or a list of lists");
     CLOOB_TRY(input_tokens(c, v));
-    const cloob_batch_input *in = &c->in[c->inputs - 1];
-    cloob_status status = tokenizer_decode(c->ctx, t, in->ids, in->count, &text);
-    if (status == CLOOB_OK) status = account_reserve(c->ctx, c->q->memory, 2 * (int64_t)text.len);
-    if (status == CLOOB_OK) json_put_text(&c->w, NULL, text.data ? text.data : "");
-    c->w.failed = c->w.failed || text.failed;
-    sbuf_release(&text);
+    const batch_input *in = &c->in[c->inputs - 1];
+    cloob_status status = cloob_tokenizer_decode(c->ctx, t, in->ids, in->count, &text);
+    if (status == CLOOB_OK) status = account_reserve(c->ctx, c->q->memory, 2 * (int64_t)strlen(text));
+    if (status == CLOOB_OK) json_put_text(&c->w, NULL, text);
+    free(text);
     return status;
 }
 
-/* One value gives a list of one, as in text-embeddings-inference. Ids are one value unless they are lists. */
-static cloob_status each_value(cloob_ctx *ctx, const tokenizer *t, void *user)
-{
-    token_call *k = user;
-    const json *inner = k->one == decode_one ? json_first(k->list) : k->list;
-    bool many = json_kind_of(inner) == JSON_ARRAY;
-    (void)ctx; /* the call's */
-    for (const json *v = many ? json_first(k->list) : k->list; v; v = many ? json_next(v) : NULL)
-        CLOOB_TRY(k->one(t, k, v));
-    return CLOOB_OK;
-}
-
-/* The values of root[key], through the first model's tokenizer. */
+/* The values of root[key], through the first model's tokenizer. One value gives a list of one, as in
+ * text-embeddings-inference; ids are one value unless they are lists. */
 static cloob_status answer_tokens(call *c, const char *key, token_fn *one)
 {
-    token_call k = { c, one, json_get(c->root, key), true };
+    const json *list = json_get(c->root, key), *inner = one == decode_one ? json_first(list) : list;
     int64_t most = c->s->o->max_inputs;
-    CLOOB_TRY(field_bool(c->ctx, c->root, "add_special_tokens", &k.special));
+    bool special = true, many = json_kind_of(inner) == JSON_ARRAY;
+    const tokenizer *t;
+    CLOOB_TRY(field_bool(c->ctx, c->root, "add_special_tokens", &special));
     if (field_absent(c->root, key)) return refuse(c->ctx, "%s is missing", key);
-    if (json_count(k.list) > most && json_kind_of(json_first(k.list)) != JSON_NUMBER)
+    if (json_count(list) > most && json_kind_of(json_first(list)) != JSON_NUMBER)
         return refuse(c->ctx, "more than %lld texts in one request", (long long)most);
+    CLOOB_TRY(batcher_acquire_tokenizer(c->ctx, c->s->model[0].batcher, &t));
+    cloob_status status = CLOOB_OK;
     json_begin(&c->w, NULL, '[');
-    CLOOB_TRY(batcher_use_tokenizer(c->ctx, c->s->model[0].batcher, each_value, &k));
-    json_end(&c->w);
-    return CLOOB_OK;
+    for (const json *v = many ? json_first(list) : list; v && status == CLOOB_OK; v = many ? json_next(v) : NULL)
+        status = one(c, t, v, special);
+    batcher_release_tokenizer(c->s->model[0].batcher);
+    return status;
 }
 
 cloob_status handle_tokenize(call *c) { return answer_tokens(c, "inputs", tokenize_one); }
@@ -196,7 +176,7 @@ cloob_status handle_info(call *c)
     json_out *w = &c->w;
     cloob_model_facts f;
     const char *type = "float32";
-    cloob_batcher_get_facts(c->s->model[0].batcher, &f);
+    batcher_get_facts(c->s->model[0].batcher, &f);
     for (size_t i = 0; i < sizeof dtype / sizeof *dtype; i++)
         if (strcmp(f.precision, dtype[i][0]) == 0) type = dtype[i][1];
     json_begin(w, NULL, '{');
@@ -211,6 +191,5 @@ cloob_status handle_info(call *c)
                  J_INT("max_batch_tokens", f.context * o->max_batch), J_INT("max_batch_requests", o->max_batch),
                  J_INT("max_client_batch_size", o->max_inputs), J_BOOL("auto_truncate", false),
                  J_INT("tokenization_workers", o->workers), J_TEXT("version", cloob_version()));
-    json_end(w);
     return CLOOB_OK;
 }

@@ -12,8 +12,6 @@
 
 /* ---- Ollama -------------------------------------------------------------------------------------- */
 
-static int64_t nanoseconds(double seconds) { return (int64_t)(1e9 * seconds); }
-
 /* input, then images, each a string or a list. Without both the answer has no rows: Ollama's clients send that to load
  * a model. */
 cloob_status handle_ollama(call *c)
@@ -31,9 +29,8 @@ cloob_status handle_ollama(call *c)
     json_begin(&c->w, NULL, '{');
     json_put_text(&c->w, "model", c->model ? c->model : c->m->name);
     put_rows(c, "embeddings", 0, c->rows.n);
-    json_members(&c->w, J_INT("total_duration", nanoseconds(clock_seconds() - c->q->received_at)),
+    json_members(&c->w, J_INT("total_duration", (int64_t)(1e9 * (clock_seconds() - c->q->received_at))),
                  J_INT("load_duration", 0), J_INT("prompt_eval_count", c->rows.tokens));
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
@@ -50,20 +47,18 @@ cloob_status handle_ollama_prompt(call *c)
     CLOOB_TRY(embed(c));
     json_begin(&c->w, NULL, '{');
     json_put_floats(&c->w, "embedding", c->rows.data, c->rows.n ? c->rows.width : 0);
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
 cloob_status handle_tags(call *c)
 {
     json_out *w = &c->w;
-    json_begin(w, NULL, '{');
-    json_begin(w, "models", '[');
+    answer_list(c, "models");
     for (int64_t i = 0; i < c->s->models; i++) {
         served_model *m = &c->s->model[i];
         cloob_model_facts f;
         char digest[DIGEST_TEXT], date[32];
-        cloob_batcher_get_facts(m->batcher, &f);
+        batcher_get_facts(m->batcher, &f);
         batcher_get_digest(m->batcher, digest);
         date_print(m->seen.mtime_ns, date);
         json_begin(w, NULL, '{');
@@ -76,8 +71,6 @@ cloob_status handle_tags(call *c)
         json_end(w);
         json_end(w);
     }
-    json_end(w);
-    json_end(w);
     return CLOOB_OK;
 }
 
@@ -89,67 +82,26 @@ cloob_status handle_version(call *c)
 
 /* ---- Cohere -------------------------------------------------------------------------------------- */
 
-enum { TYPE_FLOAT = 1, TYPE_BASE64 = 2, TYPE_BINARY = 4, TYPE_UBINARY = 8 };
-static const char *const type_name[] = { "float", "base64", "binary", "ubinary" };
-
-/* The set of embedding_types. */
-static cloob_status read_types(call *c, unsigned *types)
+/* Which of the two embedding_types are asked for. */
+static cloob_status read_types(call *c, bool *floats, bool *base64)
 {
-    *types = field_absent(c->root, "embedding_types") ? TYPE_FLOAT : 0;
-    for (const json *v = json_first(json_get(c->root, "embedding_types")); v; v = json_next(v)) {
-        unsigned bit = 0;
-        for (int k = 0; k < 4 && json_string(v); k++)
-            if (strcmp(type_name[k], json_string(v)) == 0) bit = 1u << k;
-        if (!bit) return refuse(c->ctx, "embedding_types: float, base64, binary and ubinary are supported");
-        *types |= bit;
+    const json *list = json_get(c->root, "embedding_types");
+    *floats = field_absent(c->root, "embedding_types"), *base64 = false;
+    for (const json *v = json_first(list); v; v = json_next(v)) {
+        const char *word = json_string(v) ? json_string(v) : "";
+        *floats |= strcmp(word, "float") == 0, *base64 |= strcmp(word, "base64") == 0;
+        if (strcmp(word, "float") != 0 && strcmp(word, "base64") != 0)
+            return refuse(c->ctx, "embedding_types: float and base64 are supported");
     }
-    return *types ? CLOOB_OK : refuse(c->ctx, "embedding_types: a list of float, base64, binary and ubinary");
-}
-
-/* A bit for every column, set where it is positive, the first column in the highest bit. */
-static unsigned sign_byte(const float *row, int64_t n)
-{
-    unsigned byte = 0;
-    for (int64_t k = 0; k < 8; k++) byte = 2 * byte + (k < n && row[k] > 0);
-    return byte;
-}
-
-static void put_typed_row(json_out *w, const float *row, int64_t width, unsigned type)
-{
-    sbuf text = { 0 };
-    if (type == TYPE_FLOAT) {
-        json_put_floats(w, NULL, row, width);
-    } else if (type == TYPE_BASE64) {
-        base64_put(&text, row, (size_t)width * sizeof *row);
-        json_put_text(w, NULL, text.data);
-    } else {
-        json_begin(w, NULL, '[');
-        for (int64_t k = 0; k < width; k += 8)
-            json_put_int(w, NULL, (int64_t)sign_byte(row + k, width - k) - (type == TYPE_BINARY ? 128 : 0));
-        json_end(w);
-    }
-    w->failed = w->failed || text.failed;
-    sbuf_release(&text);
-}
-
-static void put_typed_rows(call *c, unsigned types)
-{
-    json_begin(&c->w, "embeddings", '{');
-    for (unsigned k = 0; k < 4; k++) {
-        if (!(types & 1u << k)) continue;
-        json_begin(&c->w, type_name[k], '[');
-        for (int64_t i = 0; i < c->rows.n; i++) put_typed_row(&c->w, row_at(c, i), c->rows.width, 1u << k);
-        json_end(&c->w);
-    }
-    json_end(&c->w);
+    return *floats || *base64 ? CLOOB_OK : refuse(c->ctx, "embedding_types: a list of float and base64");
 }
 
 /* images, texts, and inputs, each of whose contents is one text or one image. */
 cloob_status handle_cohere(call *c)
 {
-    unsigned types;
+    bool floats, base64;
     json_out *w = &c->w;
-    CLOOB_TRY(read_types(c, &types));
+    CLOOB_TRY(read_types(c, &floats, &base64));
     CLOOB_TRY(field_word(c->ctx, c->root, "truncate", "END", "NONE", &c->refuse_long));
     CLOOB_TRY(field_text(c->ctx, c->root, "model", &c->model));
     CLOOB_TRY(field_int(c->ctx, c->root, "output_dimension", 1, INT64_MAX, &c->dimensions));
@@ -162,7 +114,12 @@ cloob_status handle_cohere(call *c)
     CLOOB_TRY(embed(c));
     json_begin(w, NULL, '{');
     json_members(w, J_TEXT("id", "cloob"), J_TEXT("response_type", "embeddings_by_type"));
-    put_typed_rows(c, types);
+    json_begin(w, "embeddings", '{');
+    if (floats) put_rows(c, "float", 0, c->rows.n);
+    if (base64) json_begin(w, "base64", '[');
+    for (int64_t i = 0; i < c->rows.n && base64; i++) put_base64(w, NULL, row_at(c, i), c->rows.width);
+    if (base64) json_end(w);
+    json_end(w);
     json_begin(w, "texts", '[');
     for (const json *t = json_first(json_get(c->root, "texts")); t; t = json_next(t))
         json_put_text(w, NULL, json_string(t));
@@ -170,8 +127,6 @@ cloob_status handle_cohere(call *c)
     json_begin(w, "meta", '{');
     json_object(w, "api_version", J_TEXT("version", "2"));
     json_object(w, "billed_units", J_INT("input_tokens", c->rows.tokens), J_OF(c, images));
-    json_end(w);
-    json_end(w);
     return CLOOB_OK;
 }
 
@@ -186,7 +141,6 @@ cloob_status handle_vectorize(call *c)
     json_begin(&c->w, NULL, '{');
     put_rows(c, "imageVectors", 0, c->images);
     put_rows(c, "textVectors", c->images, c->rows.n - c->images);
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
@@ -202,7 +156,6 @@ cloob_status handle_vectors(call *c)
     json_put_text(&c->w, "text", text);
     json_put_floats(&c->w, "vector", c->rows.data, c->rows.width);
     json_put_int(&c->w, "dim", c->rows.width);
-    json_end(&c->w);
     return CLOOB_OK;
 }
 
@@ -210,7 +163,7 @@ cloob_status handle_meta(call *c)
 {
     const served_model *m = &c->s->model[0];
     cloob_model_facts f;
-    cloob_batcher_get_facts(m->batcher, &f);
+    batcher_get_facts(m->batcher, &f);
     json_object(&c->w, NULL, J_TEXT("model", m->name), J_TEXT("architecture", f.name), J_INT("dimensions", f.embed));
     return CLOOB_OK;
 }

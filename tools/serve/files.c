@@ -114,25 +114,20 @@ void file_view_close(file_view *v)
 
 enum { WAIT_S = 20 };
 
-/* What decoding may take: six bytes a pixel, as a progressive JPEG does. */
-static cloob_status reserve_pixels(cloob_ctx *ctx, account *a, const file_view *v, int64_t max_pixels)
-{
-    int64_t w, h;
-    CLOOB_TRY(image_upright_size(ctx, v->data, v->bytes, "the image", &w, &h));
-    return account_wait(ctx, a, 6 * (w <= max_pixels / h ? w * h : 0), WAIT_S); /* a larger one is refused */
-}
-
 /* A JPEG of at most size x size pixels of the file behind fd, upright. The caller frees *data. CLOOB_ERR_BUSY when
  * other requests hold the memory for too long. */
 static cloob_status make_thumb(call *c, int fd, int64_t in_file, int64_t size, void **data, size_t *bytes)
 {
     file_view v = { 0 };
     account a = { .of = &c->s->memory };
-    int64_t max_pixels = c->s->o->max_pixels;
+    int64_t max_pixels = c->s->o->max_pixels, w = 0, h = 1;
     cloob_status status = account_wait(c->ctx, &a, in_file, WAIT_S);
     if (status == CLOOB_OK && !file_view_open(fd, in_file, &v))
         status = ctx_fail(c->ctx, CLOOB_ERR_IO, "the file cannot be read");
-    if (status == CLOOB_OK) status = reserve_pixels(c->ctx, &a, &v, max_pixels);
+    if (status == CLOOB_OK) status = image_upright_size(c->ctx, v.data, v.bytes, "the image", &w, &h);
+    if (status == CLOOB_OK &&
+        w <= max_pixels / h) /* a larger one is refused; a progressive JPEG takes 6 bytes a pixel */
+        status = account_wait(c->ctx, &a, 6 * w * h, WAIT_S);
     if (status == CLOOB_OK)
         status = thumbnail_jpeg(c->ctx, v.data, v.bytes, "the image", size, max_pixels, data, bytes);
     file_view_close(&v);

@@ -14,6 +14,7 @@
 #ifndef SERVE_HANDLERS_H
 #define SERVE_HANDLERS_H
 
+#include "core/ctx.h"
 #include "infer/search_index.h"
 #include "serve/state.h"
 
@@ -34,8 +35,8 @@ route_fn handle_thumb, handle_image, handle_page, handle_docs, handle_openapi, h
 /* ---- a request and its handler ----------------------------------------------------------------------- */
 
 /* A handler that returns CLOOB_OK has written its answer to w, which is then sent with status 200, or set r. Another
- * status becomes an error with the context's text, unless r has one already. Everything that the call holds is
- * released after the handler. */
+ * status becomes an error with the context's text, unless r has one already. After the handler the brackets of w that
+ * are still open are closed, and everything that the call holds is released. */
 struct call {
     serve *s;
     cloob_ctx *ctx;
@@ -45,31 +46,38 @@ struct call {
     const json *root; /* the body, an object; NULL: not JSON (GET, images, forms) */
     json_out w;
 
-    cloob_batch_input *in; /* what is to be embedded */
+    batch_input *in; /* what is to be embedded */
     int64_t inputs, inputs_cap;
     void **owned; /* freed with the call */
     int64_t owned_count, owned_cap;
 
-    served_model *m;       /* that embeds; NULL: found by its name */
-    const char *model;     /* its name; NULL: the first */
-    int64_t dimensions;    /* 0: all */
-    int64_t images;        /* where images and texts are two lists: how many inputs, from the first on, are images */
-    bool raw;              /* rows before they get unit length */
-    bool refuse_long;      /* a text longer than the context is refused instead of cut */
-    bool may_be_empty;     /* no input is not an error: there are no rows then */
-    bool skip_errors;      /* images that cannot be read do not fail the request: their rows are zeros */
-    char **error;          /* (images) then why, or NULL for an image that can be read; NULL: all can */
-    cloob_batch_rows rows; /* of embed() */
+    served_model *m;    /* that embeds; NULL: found by its name */
+    const char *model;  /* its name; NULL: the first */
+    int64_t dimensions; /* 0: all */
+    int64_t images;     /* where images and texts are two lists: how many inputs, from the first on, are images */
+    bool raw;           /* rows before they get unit length */
+    bool refuse_long;   /* a text longer than the context is refused instead of cut */
+    bool may_be_empty;  /* no input is not an error: there are no rows then */
+    bool skip_errors;   /* images that cannot be read do not fail the request: their rows are zeros */
+    char **error;       /* (images) then why, or NULL for an image that can be read; NULL: all can */
+    batch_rows rows;    /* of embed() */
 
     served_index *x; /* of call_index() */
     index_view *v;
 };
 
+/* Begins an answer that is an object, whose next member is a list; both stay open. */
+static inline void answer_list(call *c, const char *key)
+{
+    json_begin(&c->w, NULL, '{');
+    json_begin(&c->w, key, '[');
+}
+
 /* Answers a request on the calling thread. */
 void call_run(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r);
 
 /* An error with this code; for `return call_error(..)`. */
-cloob_status call_error(call *c, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+#define call_error(c, code, ...) (http_error((c)->r, (c)->q, code, __VA_ARGS__), CLOOB_ERR_ARGUMENT)
 
 /* The index of this name (NULL or "": the first) and its current view, into x and v. */
 cloob_status call_index(call *c, const char *name);
@@ -77,7 +85,7 @@ cloob_status call_index(call *c, const char *name);
 /* ---- JSON bodies --------------------------------------------------------------------------------- */
 
 /* CLOOB_ERR_ARGUMENT with this text. */
-cloob_status refuse(cloob_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define refuse(ctx, ...) ctx_fail(ctx, CLOOB_ERR_ARGUMENT, __VA_ARGS__)
 
 /* The body as a JSON object. The caller closes *doc. */
 cloob_status body_object(cloob_ctx *ctx, const http_request *q, json_doc **doc);
@@ -131,6 +139,8 @@ static inline float *row_at(const call *c, int64_t i) { return c->rows.data + i 
 
 /* Rows from `first` on as a list of lists. */
 void put_rows(call *c, const char *key, int64_t first, int64_t n);
+/* A row as base64 of its floats, little-endian, as every supported machine is. */
+void put_base64(json_out *w, const char *key, const float *row, int64_t n);
 /* The setting "errors": "skip"; and its part of the answer: for every image null, or why it cannot be read. */
 cloob_status read_errors(call *c);
 void put_errors(call *c);

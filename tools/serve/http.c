@@ -126,8 +126,3 @@ int http_code(cloob_status status)
     default: return 500;
     }
 }
-
-void http_fail(http_reply *r, const http_request *q, const cloob_ctx *ctx, cloob_status status)
-{
-    http_error(r, q, http_code(status), "%s", cloob_error(ctx));
-}

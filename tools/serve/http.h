@@ -90,9 +90,8 @@ void http_data(http_reply *r, const char *type, char *data, size_t bytes);
 /* An error in the format of the route's protocol. */
 void http_error(http_reply *r, const http_request *q, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* The code for a status of the library; and the reply, with the context's text. */
+/* The code for a status of the library. */
 int http_code(cloob_status status);
-void http_fail(http_reply *r, const http_request *q, const cloob_ctx *ctx, cloob_status status);
 
 /* ---- routes -------------------------------------------------------------------------------------- */
 

@@ -1,8 +1,6 @@
 /* Reads JSON bodies, and gathers the texts and images that are to be embedded. */
 #include "serve/handlers.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -14,16 +12,6 @@
 #include "core/ctx.h"
 
 enum { MAX_VALUES = 300000 }; /* of a JSON body: bounds its memory to about 60 MB */
-
-cloob_status refuse(cloob_ctx *ctx, const char *format, ...)
-{
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s", text);
-}
 
 /* ---- JSON bodies --------------------------------------------------------------------------------- */
 
@@ -114,7 +102,7 @@ cloob_status call_own(call *c, void *memory)
     return CLOOB_OK;
 }
 
-static cloob_status add(call *c, cloob_batch_input in)
+static cloob_status add(call *c, batch_input in)
 {
     if (c->inputs == c->s->o->max_inputs)
         return refuse(c->ctx, "more than %lld texts and images in one request; send fewer, or raise --max-inputs",
@@ -125,10 +113,7 @@ static cloob_status add(call *c, cloob_batch_input in)
     return CLOOB_OK;
 }
 
-cloob_status input_text(call *c, const char *text)
-{
-    return add(c, (cloob_batch_input){ .kind = CLOOB_BATCH_TEXT, .text = text });
-}
+cloob_status input_text(call *c, const char *text) { return add(c, (batch_input){ .kind = BATCH_TEXT, .text = text }); }
 
 cloob_status input_own_text(call *c, char *text)
 {
@@ -139,7 +124,7 @@ cloob_status input_own_text(call *c, char *text)
 cloob_status input_bytes(call *c, const void *data, size_t bytes)
 {
     if (!bytes) return refuse(c->ctx, "an image of no bytes");
-    return add(c, (cloob_batch_input){ .kind = CLOOB_BATCH_IMAGE_FILE, .data = data, .bytes = bytes });
+    return add(c, (batch_input){ .kind = BATCH_IMAGE_FILE, .data = data, .bytes = bytes });
 }
 
 cloob_status input_image(call *c, const char *text)
@@ -172,7 +157,7 @@ cloob_status input_tokens(call *c, const json *list)
         if (!json_int(v, &id) || id < 0 || id > INT32_MAX) return refuse(c->ctx, "token ids are integers, at least 0");
         ids[at++] = (int32_t)id;
     }
-    return add(c, (cloob_batch_input){ .kind = CLOOB_BATCH_TOKENS, .ids = ids, .count = n });
+    return add(c, (batch_input){ .kind = BATCH_TOKENS, .ids = ids, .count = n });
 }
 
 static cloob_status add_value(call *c, const json *v, bool images)

@@ -31,15 +31,18 @@ static bool has_key(const serve *s, const request *x)
 }
 
 /* Without a key, pages of other sites must not reach a server on loopback. Their requests have another Host (after DNS
- * rebinding) or another Origin. */
+ * rebinding) or another Origin; those of images and scripts have no Origin, but browsers name where they come from. */
 static bool from_another_site(const serve *s, const request *x)
 {
     const char *host = header(x, "Host"), *origin = header(x, "Origin");
+    const char *site = header(x, "Sec-Fetch-Site"), *mode = header(x, "Sec-Fetch-Mode");
     host_port wanted, own;
     if (s->key || s->o->insecure || !host) return false;
     if (!host_parse(host, &wanted)) return true;
     bool own_name = host_parse(s->o->host, &own) && strcmp(own.name, wanted.name) == 0;
     if (!own_name && !host_is_loopback(&wanted)) return true;
+    bool is_link = mode && strcmp(mode, "navigate") == 0; /* the user follows a link to the page */
+    if (site && strcmp(site, "same-origin") != 0 && strcmp(site, "none") != 0 && !is_link) return true;
     if (!origin) return false;
     size_t scheme = strncasecmp(origin, "https://", 8) == 0 ? 8 : strncasecmp(origin, "http://", 7) == 0 ? 7 : 0;
     return !scheme || strcasecmp(origin + scheme, host) != 0;
@@ -137,9 +140,7 @@ static request *begin_request(server *v, struct MHD_Connection *c, const char *p
     x->q.memory = &x->memory;
     x->begun_at = x->q.received_at = clock_seconds();
     x->path = strdup(path);
-    x->q.content_type = NULL;
-    x->q.body = "";
-    x->q.tail = "";
+    x->q.body = x->q.tail = "";
     if (!x->path) {
         free(x);
         return NULL;
@@ -238,28 +239,19 @@ static void count_reply(serve *s, const request *x)
     pthread_mutex_unlock(&stats->lock);
 }
 
-/* Seconds in which a client must have read an answer: --timeout, and one more for every 256 KiB. */
-static double time_to_read(const serve *s, const http_reply *r)
-{
-    double bytes = r->fd >= 0 ? (double)r->fd_bytes : (double)r->bytes;
-    return (double)s->o->timeout_s + bytes / (256 << 10);
-}
-
-/* From now on the request holds only its answer. An answer without reserved memory may be too large. */
-static void hold_answer(request *x)
-{
-    drop_body(x);
-    if (account_set(&x->memory, x->r.is_static || x->r.fd >= 0 ? 0 : (int64_t)x->r.bytes)) return;
-    http_error(&x->r, &x->q, 429, "other requests use the server's memory (--memory-limit); try again later");
-    account_set(&x->memory, 0);
-}
-
 static enum MHD_Result reply_send(server *v, request *x)
 {
-    hold_answer(x);
+    drop_body(x); /* from now on the request holds only its answer, which may be too large */
+    if (!account_set(&x->memory, x->r.is_static || x->r.fd >= 0 ? 0 : (int64_t)x->r.bytes)) {
+        http_error(&x->r, &x->q, 429, "other requests use the server's memory (--memory-limit); try again later");
+        account_set(&x->memory, 0);
+    }
     count_reply(v->s, x);
     int code = x->r.code;
-    client_set(v, x->connection, CLIENT_READS, clock_seconds() + time_to_read(v->s, &x->r));
+    /* The client must read the answer within --timeout, and one second more for every 256 KiB. */
+    double bytes = x->r.fd >= 0 ? (double)x->r.fd_bytes : (double)x->r.bytes;
+    double until = clock_seconds() + (double)v->s->o->timeout_s + bytes / (256 << 10);
+    client_set(v, x->connection, CLIENT_READS, until);
     struct MHD_Response *m = make_response(&x->r);
     if (!m) return MHD_NO;
     if (x->refused || atomic_load(&v->s->draining)) mhd.MHD_add_response_header(m, "Connection", "close");

@@ -63,11 +63,14 @@ static cloob_status listen_on(serve *s, int *out, int *port)
     return CLOOB_OK;
 }
 
+enum { SMALL_FILE = 1 << 16 };
+
+/* At most SMALL_FILE bytes and a zero. */
 static char *read_small_file(const char *path, size_t *bytes)
 {
     FILE *f = fopen(path, "rb");
-    char *text = f ? calloc(1, 1 << 16) : NULL;
-    *bytes = text ? fread(text, 1, (1 << 16) - 1, f) : 0;
+    char *text = f ? calloc(1, SMALL_FILE + 1) : NULL;
+    *bytes = text ? fread(text, 1, SMALL_FILE, f) : 0;
     if (f) fclose(f);
     return text;
 }
@@ -80,17 +83,11 @@ static cloob_status read_key(serve *s)
     if (!s->key) return refuse(s->ctx, "%s: %s", s->o->api_key_file, strerror(errno));
     if (strlen(s->key) != bytes)
         return refuse(s->ctx, "%s: the key file contains a zero byte; write the key as text", s->o->api_key_file);
+    if (bytes == SMALL_FILE) return refuse(s->ctx, "%s: longer than 64 KiB, so no key file", s->o->api_key_file);
     s->key[strcspn(s->key, "\r\n")] = 0;
     if (strlen(s->key) < 8)
         return refuse(s->ctx, "%s: the first line must hold a key of 8 characters or more", s->o->api_key_file);
     return CLOOB_OK;
-}
-
-static cloob_status check_exposure(serve *s)
-{
-    host_port h;
-    if ((host_parse(s->o->host, &h) && host_is_loopback(&h)) || s->key || s->o->insecure) return CLOOB_OK;
-    return refuse(s->ctx, "%s is not loopback: give --api-key-file FILE, or --insecure to serve everyone", s->o->host);
 }
 
 /* One thread handles about ten thousand small requests a second, and fewer large ones: a GPU needs more threads. */
@@ -100,6 +97,16 @@ static unsigned http_threads(const serve_options *o)
     int64_t n = o->http_threads ? o->http_threads : cores / 4;
     int64_t most = o->http_threads ? o->max_connections : 8; /* connections are shared out */
     return (unsigned)(n < 1 ? 1 : n > most ? most : n);
+}
+
+/* %00 would end a path or a name where a proxy reads on: it becomes a control character, which is in no name. */
+static size_t unescape(void *unused, struct MHD_Connection *c, char *text)
+{
+    size_t n = mhd.MHD_http_unescape(text);
+    (void)unused, (void)c;
+    for (size_t i = 0; i < n; i++)
+        if (!text[i]) text[i] = 1;
+    return n;
 }
 
 static cloob_status start_daemon(server *v, int fd)
@@ -123,14 +130,15 @@ static cloob_status start_daemon(server *v, int fd)
     else if (secure && mhd.MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         status = refuse(s->ctx, "this libmicrohttpd has no TLS");
     if (status == CLOOB_OK)
-        v->daemon = mhd.MHD_start_daemon(flags | (secure ? (unsigned)MHD_USE_TLS : 0u), 0, NULL, NULL, receive_request,
-                                         v, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                                         (unsigned)s->o->max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-                                         (unsigned)s->o->max_per_address, MHD_OPTION_CONNECTION_TIMEOUT,
-                                         (unsigned)s->o->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                                         (size_t)(32 << 10), MHD_OPTION_NOTIFY_COMPLETED, receive_completed, v,
-                                         MHD_OPTION_NOTIFY_CONNECTION, client_changed, v, MHD_OPTION_ARRAY,
-                                         secure ? tls : none, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
+        v->daemon =
+            mhd.MHD_start_daemon(flags | (secure ? (unsigned)MHD_USE_TLS : 0u), 0, NULL, NULL, receive_request, v,
+                                 MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+                                 (unsigned)s->o->max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+                                 (unsigned)s->o->max_per_address, MHD_OPTION_CONNECTION_TIMEOUT,
+                                 (unsigned)s->o->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(32 << 10),
+                                 MHD_OPTION_NOTIFY_COMPLETED, receive_completed, v, MHD_OPTION_NOTIFY_CONNECTION,
+                                 client_changed, v, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_ARRAY,
+                                 secure ? tls : none, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
     if (status == CLOOB_OK && !v->daemon)
         status =
             secure
@@ -163,13 +171,6 @@ static void end_workers(server *v)
     for (int64_t i = 0; i < v->workers; i++) pthread_join(v->worker[i], NULL);
 }
 
-/* Lets libmicrohttpd take the connections that the kernel has accepted: closing the socket would reset them. */
-static void accept_pending(int fd)
-{
-    struct pollfd p = { .fd = fd, .events = POLLIN };
-    for (int i = 0; i < 100 && poll(&p, 1, 0) > 0; i++) usleep(10000);
-}
-
 /* Accepts no more connections, answers every request that has begun to arrive and sends the answers whole, within
  * --timeout. Connections without a request have grace_s for a request that is under way. A second signal ends the
  * wait. */
@@ -180,7 +181,8 @@ static void drain(server *v, int listening)
     const double grace_s = 0.2;
     atomic_store(&s->draining, true);
     atomic_store(&s->ready, false);
-    accept_pending(listening);
+    struct pollfd p = { .fd = listening, .events = POLLIN }; /* closing the socket would reset what it has accepted */
+    for (int i = 0; i < 100 && poll(&p, 1, 0) > 0; i++) usleep(10000);
     int fd = mhd.MHD_quiesce_daemon(v->daemon);
     while (clients_end_idle(v, clock_seconds() > begin + grace_s) && stop_signals < 2 &&
            clock_seconds() < begin + (double)s->o->timeout_s)
@@ -190,31 +192,24 @@ static void drain(server *v, int listening)
     if (fd >= 0) close(fd);
 }
 
-/* Called before the port is printed, so that a signal always ends the server in order. */
-static void take_signals(void)
-{
-    struct sigaction a = { .sa_handler = on_signal };
-    sigaction(SIGTERM, &a, NULL);
-    sigaction(SIGINT, &a, NULL);
-    signal(SIGPIPE, SIG_IGN);
-}
-
-static void wait_for_signal(server *v)
-{
-    while (!stop_signals) clients_watch(v);
-}
-
 static cloob_status run(server *v)
 {
     serve *s = v->s;
     int fd = -1, port = 0;
     pthread_t watcher;
     cloob_status status = read_key(s);
-    if (status == CLOOB_OK) status = check_exposure(s);
+    host_port h;
+    bool loopback = host_parse(s->o->host, &h) && host_is_loopback(&h);
+    if (status == CLOOB_OK && !loopback && !s->key && !s->o->insecure)
+        status =
+            refuse(s->ctx, "%s is not loopback: give --api-key-file FILE, or --insecure to serve everyone", s->o->host);
     if (status == CLOOB_OK) status = listen_on(s, &fd, &port);
     if (status == CLOOB_OK) status = serve_open_models(s);
     if (status == CLOOB_OK) status = serve_open_indexes(s);
-    take_signals();
+    struct sigaction a = { .sa_handler = on_signal }; /* before the port is printed: a signal always ends in order */
+    sigaction(SIGTERM, &a, NULL);
+    sigaction(SIGINT, &a, NULL);
+    signal(SIGPIPE, SIG_IGN);
     if (status == CLOOB_OK) status = start_workers(v);
     if (status == CLOOB_OK && (v->closing = epoll_create1(EPOLL_CLOEXEC)) < 0)
         status = refuse(s->ctx, "epoll: %s", strerror(errno));
@@ -230,22 +225,11 @@ static cloob_status run(server *v)
     bool six = strchr(s->o->host, ':') != NULL;
     printf("%s://%s%s%s:%d\n", s->o->tls_cert ? "https" : "http", six ? "[" : "", s->o->host, six ? "]" : "", port);
     if (fflush(stdout) == 0 && !ferror(stdout))
-        wait_for_signal(v); /* else the port is unknown: main reports the error */
+        while (!stop_signals) clients_watch(v); /* else the port is unknown: main reports the error */
     serve_log(s, "ending: answering what has arrived");
     drain(v, fd);
     if (watching) pthread_join(watcher, NULL);
     return CLOOB_OK;
-}
-
-/* glibc's malloc keeps freed blocks in an arena for each thread, and raises the size from which on blocks are mapped
- * and unmapped one by one. With 64 workers that holds gigabytes of unused memory. */
-static void limit_arenas(void)
-{
-#ifdef __GLIBC__
-    mallopt(M_ARENA_MAX, 2);
-    mallopt(M_MMAP_THRESHOLD, 256 << 10);
-    mallopt(M_TRIM_THRESHOLD, 1 << 20);
-#endif
 }
 
 cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
@@ -262,7 +246,11 @@ cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
     pthread_cond_init(&v.work, NULL);
     for (int i = 0; i < SERVE_ROUTES; i++) pthread_mutex_init(&s->stats[i].lock, NULL);
     budget_init(&s->memory, o->memory_limit);
-    limit_arenas();
+#ifdef __GLIBC__ /* its malloc keeps freed blocks in an arena for each thread: gigabytes with 64 workers */
+    mallopt(M_ARENA_MAX, 2);
+    mallopt(M_MMAP_THRESHOLD, 256 << 10);
+    mallopt(M_TRIM_THRESHOLD, 1 << 20);
+#endif
     cloob_status status = run(&v);
     free(v.worker);
     if (v.closing >= 0) close(v.closing);

@@ -56,8 +56,8 @@ static bool split_name(const char *word, char **name, char **path)
 
 static cloob_status open_model(serve *s, const char *word, served_model *m)
 {
-    cloob_batcher_options o;
-    cloob_batcher_options_init(&o);
+    batcher_options o;
+    batcher_options_init(&o);
     o.model = s->o->model, o.model.size = sizeof o.model;
     o.max_batch = s->o->max_batch, o.max_wait_us = s->o->max_wait_us;
     o.max_queue = s->o->max_queue;
@@ -65,13 +65,13 @@ static cloob_status open_model(serve *s, const char *word, served_model *m)
     o.idle_unload_s = s->o->idle_unload_s;
     if (!split_name(word, &m->name, &m->path)) return CLOOB_ERR_MEMORY;
     watched_read(m->path, &m->seen);
-    return cloob_batcher_create(s->ctx, m->path, &o, &m->batcher);
+    return batcher_create(s->ctx, m->path, &o, &m->batcher);
 }
 
 static void warn_what_is_missing(serve *s, const served_model *m)
 {
     cloob_model_facts facts;
-    cloob_batcher_get_facts(m->batcher, &facts);
+    batcher_get_facts(m->batcher, &facts);
     if (!facts.context) serve_log(s, "%s is an image tower alone: images are embedded, texts refused", m->path);
     else if (!facts.image_size) serve_log(s, "%s is a text tower alone: texts are embedded, images refused", m->path);
     if (facts.context && !facts.has_tokenizer)
@@ -106,21 +106,21 @@ bool serve_memory_limited(void)
 static cloob_status embed_a_batch(serve *s, const served_model *m)
 {
     cloob_model_facts f;
-    cloob_batch_rows rows;
-    cloob_batcher_get_facts(m->batcher, &f);
+    batch_rows rows;
+    batcher_get_facts(m->batcher, &f);
     const int32_t token = 1;
     int64_t n = s->o->max_batch;
     size_t bytes = (size_t)(f.image_size * f.image_size * 3);
     uint8_t *rgb = calloc(1, bytes);
-    cloob_batch_input *in = calloc((size_t)(2 * n), sizeof *in);
+    batch_input *in = calloc((size_t)(2 * n), sizeof *in);
     cloob_status status = rgb && in ? CLOOB_OK : ctx_fail(s->ctx, CLOOB_ERR_MEMORY, "out of memory");
     for (int64_t i = 0; i < 2 * n && status == CLOOB_OK; i++)
-        in[i] = i < n ? (cloob_batch_input){ .kind = CLOOB_BATCH_TOKENS, .ids = &token, .count = 1 }
-                      : (cloob_batch_input){ .kind = CLOOB_BATCH_IMAGE_RGB, .data = rgb, .bytes = bytes };
+        in[i] = i < n ? (batch_input){ .kind = BATCH_TOKENS, .ids = &token, .count = 1 }
+                      : (batch_input){ .kind = BATCH_IMAGE_RGB, .data = rgb, .bytes = bytes };
     for (int k = 0; k < 2 && status == CLOOB_OK; k++) {
-        status = cloob_batcher_encode(s->ctx, m->batcher, f.context ? in : in + n,
-                                      f.context && f.image_size ? 2 * n : n, NULL, &rows);
-        cloob_batch_rows_release(&rows);
+        status = batcher_encode(s->ctx, m->batcher, f.context ? in : in + n, f.context && f.image_size ? 2 * n : n,
+                                NULL, &rows);
+        batch_rows_release(&rows);
     }
     free(rgb), free(in);
     return status;
@@ -154,16 +154,12 @@ served_model *serve_model(serve *s, const char *name)
 
 /* ---- indexes ------------------------------------------------------------------------------------- */
 
-static void close_view(index_view *v)
+void index_release(index_view *v)
 {
+    if (!v || atomic_fetch_sub(&v->users, 1) != 1) return;
     cloob_search_close(v->search);
     free(v->map_xy);
     free(v);
-}
-
-void index_release(index_view *v)
-{
-    if (v && atomic_fetch_sub(&v->users, 1) == 1) close_view(v);
 }
 
 index_view *index_acquire(serve *s, served_index *x)
@@ -190,9 +186,9 @@ static cloob_status find_maker(serve *s, cloob_ctx *ctx, const cloob_search *sea
     *out = NULL;
     for (int64_t i = 0; i < s->models && !*out; i++) {
         cloob_model_facts facts;
-        cloob_batch_rows rows;
+        batch_rows rows;
         char digest[DIGEST_TEXT];
-        cloob_batcher_get_facts(s->model[i].batcher, &facts);
+        batcher_get_facts(s->model[i].batcher, &facts);
         batcher_get_digest(s->model[i].batcher, digest);
         if (!facts.image_size) continue;
         if (facts.embed == search->D && search_index_has_digest(search, digest)) {
@@ -203,23 +199,14 @@ static cloob_status find_maker(serve *s, cloob_ctx *ctx, const cloob_search *sea
         uint8_t *rgb = malloc(bytes);
         if (!rgb) return CLOOB_ERR_MEMORY;
         search_probe_image(facts.image_size, rgb);
-        cloob_batch_input in = { .kind = CLOOB_BATCH_IMAGE_RGB, .data = rgb, .bytes = bytes };
-        cloob_status status = cloob_batcher_encode(ctx, s->model[i].batcher, &in, 1, NULL, &rows);
+        batch_input in = { .kind = BATCH_IMAGE_RGB, .data = rgb, .bytes = bytes };
+        cloob_status status = batcher_encode(ctx, s->model[i].batcher, &in, 1, NULL, &rows);
         free(rgb);
         if (status != CLOOB_OK) return status;
         if (search_index_made_by(search, rows.data, rows.width)) *out = &s->model[i];
-        cloob_batch_rows_release(&rows);
+        batch_rows_release(&rows);
     }
     return CLOOB_OK;
-}
-
-static cloob_status refuse_other_model(serve *s, cloob_ctx *ctx, const served_index *x, const cloob_search *search)
-{
-    const char *maker = cloob_search_checkpoint(search);
-    return refuse(ctx,
-                  "%s was made with another model, %s, not with %s; serve that model, or remove the file and index the "
-                  "folder again",
-                  x->path, *maker ? maker : "which it does not name", s->model[0].path);
 }
 
 static cloob_status open_view(serve *s, cloob_ctx *ctx, served_index *x)
@@ -231,13 +218,19 @@ static cloob_status open_view(serve *s, cloob_ctx *ctx, served_index *x)
     cloob_status status = cloob_search_open(ctx, x->path, &search);
     if (status != CLOOB_OK) return status;
     status = find_maker(s, ctx, search, &maker);
-    if (status == CLOOB_OK && !maker) status = refuse_other_model(s, ctx, x, search);
+    if (status == CLOOB_OK && !maker) {
+        const char *other = cloob_search_checkpoint(search);
+        status = refuse(ctx,
+                        "%s was made with another model, %s, not with %s; serve that model, or remove the file and "
+                        "index the folder again",
+                        x->path, *other ? other : "which it does not name", s->model[0].path);
+    }
     index_view *fresh = status == CLOOB_OK ? calloc(1, sizeof *fresh) : NULL;
     if (!fresh) {
         cloob_search_close(search);
         return status == CLOOB_OK ? ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory") : status;
     }
-    fresh->search = search;
+    fresh->s = s, fresh->search = search;
     atomic_init(&fresh->users, 1);
     pthread_mutex_lock(&s->indexes_lock);
     index_view *old = x->view;
@@ -313,37 +306,20 @@ static cloob_status find_root(serve *s, cloob_ctx *ctx, served_index *x)
 
 /* ---- making it ----------------------------------------------------------------------------------- */
 
-typedef struct background_job {
-    serve *s;
-    background_fn *work;
-    void *object;
-} background_job;
-
-static void *background_main(void *arg)
-{
-    background_job j = *(background_job *)arg;
-    free(arg);
-    j.work(j.s, j.object);
-    atomic_fetch_sub(&j.s->background, 1);
-    return NULL;
-}
-
-bool serve_in_background(serve *s, background_fn *work, void *object)
+bool serve_in_background(serve *s, void *(*work)(void *), void *object)
 {
     pthread_t thread;
-    background_job *j = malloc(sizeof *j);
-    if (j) *j = (background_job){ s, work, object };
     atomic_fetch_add(&s->background, 1);
-    if (j && pthread_create(&thread, NULL, background_main, j) == 0) return pthread_detach(thread) == 0;
+    if (pthread_create(&thread, NULL, work, object) == 0) return pthread_detach(thread) == 0;
     atomic_fetch_sub(&s->background, 1);
-    free(j);
     return false;
 }
 
 /* Indexes a folder while the server runs; the watching thread picks up what it writes. */
-static void index_folder(serve *s, void *object)
+static void *index_folder(void *object)
 {
     served_index *x = object;
+    serve *s = x->s;
     cloob_model *m = NULL;
     cloob_search_update u;
     cloob_model_options o = s->o->model;
@@ -358,11 +334,14 @@ static void index_folder(serve *s, void *object)
     else index_failed(s, x, ctx ? cloob_error(ctx) : "out of memory");
     cloob_model_close(m);
     cloob_ctx_destroy(ctx);
+    atomic_fetch_sub(&s->background, 1);
+    return NULL;
 }
 
 static cloob_status open_index(serve *s, cloob_ctx *ctx, const char *word, served_index *x)
 {
     char *given = NULL;
+    x->s = s;
     if (!split_name(word, &x->name, &given)) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     bool folder = file_is_dir(given);
     x->path = search_index_file(given);
@@ -400,8 +379,8 @@ static void watch_model(serve *s, cloob_ctx *ctx, served_model *m)
 {
     enum { ROUNDS_BETWEEN_TRIES = 10 };
     watched now;
-    cloob_batcher_stats t;
-    cloob_batcher_get_stats(m->batcher, &t);
+    batcher_stats t;
+    batcher_get_stats(m->batcher, &t);
     bool again = t.error[0] && ++m->failed_rounds % ROUNDS_BETWEEN_TRIES == 0;
     if (!watched_read(m->path, &now)) {
         m->seen.inode = 0; /* so that the file is loaded when it reappears, even unchanged */
@@ -409,11 +388,11 @@ static void watch_model(serve *s, cloob_ctx *ctx, served_model *m)
     }
     if (watched_same(&now, &m->seen) && !again) return;
     m->seen = now;
-    if (cloob_batcher_reload(ctx, m->batcher) == CLOOB_OK) {
+    if (batcher_reload(ctx, m->batcher) == CLOOB_OK) {
         serve_log(s, "model %s: loaded again", m->name);
         return;
     }
-    cloob_batcher_get_stats(m->batcher, &t);
+    batcher_get_stats(m->batcher, &t);
     serve_log(s, "model %s: %s; %s", m->name, cloob_error(ctx),
               t.error[0] ? "its requests are refused until the file is repaired" : "the old one stays");
 }
@@ -449,7 +428,7 @@ void serve_close_state(serve *s)
         free(x->name), free(x->path), free(x->folder), free(x->root);
     }
     for (int64_t i = 0; s->model && i < s->o->checkpoints; i++) {
-        cloob_batcher_destroy(s->model[i].batcher);
+        batcher_destroy(s->model[i].batcher);
         free(s->model[i].name), free(s->model[i].path);
     }
     free(s->index), free(s->model), free(s->key);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "core/limits.h"
+#include "infer/batcher.h"
 #include "serve/http.h"
 #include "serve/serve.h"
 
@@ -20,7 +21,7 @@ typedef struct watched {
 
 typedef struct served_model {
     char *name, *path;
-    cloob_batcher *batcher;
+    batcher *batcher;
     watched seen;
     int64_t failed_rounds; /* of the watching thread, without weights */
 } served_model;
@@ -33,6 +34,7 @@ served_model *serve_model(serve *s, const char *name);
 typedef enum map_state { POINTS_NONE = 0, POINTS_COMPUTING, POINTS_READY, POINTS_FAILED } map_state;
 
 typedef struct index_view { /* one opened file; reference counted */
+    serve *s;
     cloob_search *search;
     atomic_int users;
     _Atomic map_state map;
@@ -41,6 +43,7 @@ typedef struct index_view { /* one opened file; reference counted */
 } index_view;
 
 typedef struct served_index {
+    serve *s;
     char *name, *path;   /* path of the index file */
     char *folder;        /* indexed at start; NULL: not */
     char *root;          /* real path of the folder that its images are in; nothing outside it is opened */
@@ -101,7 +104,7 @@ enum { SERVE_ROUTES = 64 };
 typedef struct route_stats {
     _Atomic int64_t by_class[6]; /* answers 1xx to 5xx, at 1 to 5 */
     pthread_mutex_t lock;
-    cloob_latency latency;
+    latency_histogram latency;
 } route_stats;
 
 struct serve {
@@ -124,9 +127,8 @@ struct serve {
     gate thumbnails; /* made at the same time, each with a whole image in memory */
 };
 
-/* Calls work(s, object) on a thread of its own. false: none can be started. */
-typedef void background_fn(serve *s, void *object);
-bool serve_in_background(serve *s, background_fn *work, void *object);
+/* Starts a thread that is counted in `background`, from which it takes itself at its end. false: not possible. */
+bool serve_in_background(serve *s, void *(*work)(void *), void *object);
 
 void serve_log(serve *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -15,14 +15,9 @@ char *text_stem(const char *path)
     while (n > 1 && path[n - 1] == '/') n--;
     size_t begin = n;
     while (begin > 0 && path[begin - 1] != '/') begin--;
-    const char *name = path + begin;
-    size_t length = n - begin;
-    for (size_t i = length; i-- > 1;)
-        if (name[i] == '.') {
-            length = i;
-            break;
-        }
-    return strndup(name, length);
+    size_t end = n;
+    while (end > begin + 1 && path[end - 1] != '.') end--; /* a dot at the beginning is part of the name */
+    return strndup(path + begin, (end > begin + 1 ? end - 1 : n) - begin);
 }
 
 bool model_name_same(const char *a, const char *b)

@@ -12,7 +12,7 @@
 
 void loader_options_init(loader_options *o)
 {
-    *o = (loader_options){ .batch = 64, .ranks = 1, .workers = 4, .ahead = 2, .context = 77, .jpeg_scale = 8 };
+    *o = (loader_options){ .batch = 64, .ranks = 1, .workers = 4, .ahead = 2, .context = 77 };
     transform_options_init(&o->view, 224);
 }
 
@@ -55,15 +55,11 @@ enum {
 
 cloob_status loader_make_view(worker *w, const stored_sample *s, uint64_t key, uint8_t *out)
 {
-    const loader_options *o = &w->l->o;
-    if (s->width) {
-        image im = { .rgb = s->data, .width = s->width, .height = s->height };
-        return o->train ? view_train(w->ctx, w->view, &im, &o->view, key, out)
-                        : view_eval(w->ctx, w->view, &im, &o->view, out);
-    }
-    return o->train
-               ? view_train_bytes(w->ctx, w->view, s->data, s->size, s->name.data, &w->l->limits, &o->view, key, out)
-               : view_eval_bytes(w->ctx, w->view, s->data, s->size, s->name.data, &w->l->limits, &o->view, out);
+    const loader *l = w->l;
+    const uint64_t *drawn = l->o.train ? &key : NULL;
+    image im = { .rgb = s->data, .width = s->width, .height = s->height };
+    if (s->width) return view_of_image(w->ctx, w->view, &im, &l->o.view, drawn, out);
+    return view_of_bytes(w->ctx, w->view, s->data, s->size, s->name.data, &l->limits, &l->o.view, drawn, out);
 }
 
 static cloob_status read_sample(worker *w, slot *s, int64_t r, int64_t index, uint64_t pick, uint64_t view_key)
@@ -481,7 +477,6 @@ cloob_status loader_create(cloob_ctx *ctx, const dataset *d, const tokenizer *to
     l->tok = tok;
     l->o = *o;
     l->limits = dataset_image_limits(d);
-    l->limits.jpeg_scale = o->jpeg_scale;
     l->samples_per_epoch = dataset_epoch_samples(d);
     l->order_key = rng_key(o->seed, "data/order");
     l->caption_key = rng_key(o->seed, "data/caption");

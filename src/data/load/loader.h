@@ -27,7 +27,6 @@ typedef struct loader_options {
     int64_t context; /* tokens per row */
     transform_options view;
     double bad_share; /* of the first samples that may be unreadable; 0: any */
-    int jpeg_scale;   /* eighths of the size JPEGs are decoded at; 8 (exact) by default */
     /* Of a GPU, which makes the views then, in training (data/view/device_view.h): images of batches are its memory,
      * and workers make only the views that it does not take. NULL: they make all. Outlives the loader. */
     device_decoder *decoder;

@@ -18,7 +18,7 @@ struct worker_device {
     bool alone; /* this thread makes all views itself */
 };
 
-static size_t view_bytes(const loader *l) { return (size_t)(l->o.view.size * l->o.view.size * 3); }
+static size_t row_bytes(const loader *l) { return (size_t)(l->o.view.size * l->o.view.size * 3); }
 
 /* Enough for nvJPEG to work on together, and every worker has a part of each batch. */
 int64_t loader_device_rows(const loader *l)
@@ -38,7 +38,7 @@ cloob_status loader_device_check(cloob_ctx *ctx, const loader_options *o)
 {
     if (!o->decoder) return CLOOB_OK;
     if (!o->train) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "loader: only training views are made on a GPU");
-    if (o->view.jpeg_shrink || o->jpeg_scale != 8)
+    if (o->view.jpeg_shrink)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "jpeg_shrink: `image_decoder` gpu decodes whole images; use cpu");
     return CLOOB_OK;
 }
@@ -48,8 +48,8 @@ cloob_status loader_device_create(cloob_ctx *ctx, worker *w)
     loader *l = w->l;
     worker_device *g = w->device = calloc(1, sizeof *g);
     if (!g) return ctx_no_memory(ctx, sizeof *g, "a worker");
-    g->views = loader_take_memory(l, MAX_ROWS * view_bytes(l));
-    if (!g->views) return ctx_no_memory(ctx, MAX_ROWS * view_bytes(l), "a worker's views");
+    g->views = loader_take_memory(l, MAX_ROWS * row_bytes(l));
+    if (!g->views) return ctx_no_memory(ctx, MAX_ROWS * row_bytes(l), "a worker's views");
     return device_view_create(ctx, l->o.decoder, &l->o.view, &g->view);
 }
 
@@ -58,7 +58,7 @@ void loader_device_destroy(worker *w)
     worker_device *g = w->device;
     if (!g) return;
     device_view_destroy(g->view);
-    loader_give_memory(w->l, g->views, MAX_ROWS * view_bytes(w->l));
+    loader_give_memory(w->l, g->views, MAX_ROWS * row_bytes(w->l));
     for (int i = 0; i < MAX_ROWS; i++) stored_sample_release(&g->file[i]);
     free(g);
     w->device = NULL;
@@ -86,7 +86,7 @@ cloob_status loader_device_view(worker *w, uint64_t key, int64_t r, uint8_t *out
         keep_bytes(&g->file[g->jobs++], s);
         return CLOOB_OK;
     }
-    CLOOB_TRY(loader_make_view(w, s, key, g->views + (size_t)g->count * view_bytes(l)));
+    CLOOB_TRY(loader_make_view(w, s, key, g->views + (size_t)g->count * row_bytes(l)));
     g->out[g->count++] = out;
     return CLOOB_OK;
 }

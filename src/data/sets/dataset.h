@@ -79,6 +79,30 @@ typedef struct stored_sample {
 cloob_status dataset_fetch(cloob_ctx *ctx, const dataset *d, int64_t i, uint64_t pick, int what, stored_sample *s);
 void stored_sample_release(stored_sample *s);
 
+/* ---- description --------------------------------------------------------------------------------- */
+
+typedef struct data_spread {
+    double min, median, mean, max;
+} data_spread;
+
+enum { INFO_REASONS = 5 };
+
+typedef struct data_info {
+    const char *kind;
+    int64_t samples, files, classes;
+    int64_t skipped;                /* skipped when opened: damaged headers, incomplete rows and samples */
+    int64_t examined, bad;          /* samples decoded and read; unusable samples among them */
+    char reason[INFO_REASONS][256]; /* of the first bad samples */
+    data_spread width, height, image_bytes;
+    int64_t captions; /* of the examined samples */
+    int64_t distinct_captions;
+    data_spread caption_words, caption_chars;
+    data_spread class_size; /* samples per class, over all samples */
+} data_info;
+
+/* Decodes `examine` evenly spaced samples (0: all) on the context's threads and fills *out. */
+cloob_status dataset_info(cloob_ctx *ctx, const dataset *d, int64_t examine, data_info *out);
+
 /* The rows of data_options.def. */
 const option_desc *data_option_table(int64_t *count);
 

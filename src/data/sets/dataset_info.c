@@ -9,19 +9,21 @@
 #include "core/pool.h"
 #include "core/text.h"
 
-enum { CAPTIONS_LOOKED_AT = 16 }; /* of one sample */
+enum { MOST_CAPTIONS = 16 }; /* of one sample */
+
+/* What the figures are made of: of an image, then of a caption. */
+typedef enum figure { WIDTH, HEIGHT, IMAGE_BYTES, WORDS, CHARS } figure;
 
 typedef struct caption_facts {
     uint64_t hash;
-    int32_t words, chars;
+    int32_t figure[CHARS - WORDS + 1];
 } caption_facts;
 
 typedef struct row {
     bool good;
-    int32_t width, height;
-    int64_t bytes;
+    double figure[WORDS];
     int captions;
-    caption_facts caption[CAPTIONS_LOOKED_AT];
+    caption_facts caption[MOST_CAPTIONS];
     char *reason;
 } row;
 
@@ -41,26 +43,23 @@ static caption_facts caption_look(const char *text, size_t n)
         uint32_t code;
         int bytes = utf8_decode(text + at, n - at, &code);
         bool space = code == ' ' || (code >= '\t' && code <= '\r');
-        if (!space && !inside) f.words++;
+        f.figure[0] += !space && !inside;
         inside = !space;
-        f.chars++;
+        f.figure[CHARS - WORDS]++;
         f.hash = fnv_add(f.hash, text + at, (size_t)bytes);
         at += (size_t)(bytes > 0 ? bytes : 1);
     }
     return f;
 }
 
-static cloob_status look_image(cloob_ctx *ctx, const dataset *d, stored_sample *s, row *r)
+static cloob_status look_image(cloob_ctx *ctx, const dataset *d, const stored_sample *s, row *r)
 {
-    image im = { 0 };
+    image im = { .width = s->width, .height = s->height };
     image_limits limits = dataset_image_limits(d);
-    r->bytes = (int64_t)s->size;
-    r->width = (int32_t)s->width;
-    r->height = (int32_t)s->height;
-    if (s->width) return CLOOB_OK;
-    CLOOB_TRY(image_decode(ctx, s->data, s->size, s->name.data, &limits, &im));
-    r->width = (int32_t)im.width;
-    r->height = (int32_t)im.height;
+    if (!s->width) CLOOB_TRY(image_decode(ctx, s->data, s->size, s->name.data, &limits, &im));
+    r->figure[WIDTH] = (double)im.width;
+    r->figure[HEIGHT] = (double)im.height;
+    r->figure[IMAGE_BYTES] = (double)s->size;
     image_release(&im);
     return CLOOB_OK;
 }
@@ -69,7 +68,7 @@ static cloob_status look_sample(cloob_ctx *ctx, const dataset *d, int64_t i, sto
 {
     CLOOB_TRY(dataset_fetch(ctx, d, i, 0, FETCH_IMAGE | FETCH_CAPTION, s));
     CLOOB_TRY(look_image(ctx, d, s, r));
-    for (int64_t k = 0; k < s->captions && r->captions < CAPTIONS_LOOKED_AT; k++) {
+    for (int64_t k = 0; k < s->captions && r->captions < MOST_CAPTIONS; k++) {
         if (k > 0) CLOOB_TRY(dataset_fetch(ctx, d, i, (uint64_t)k, FETCH_CAPTION, s));
         r->caption[r->captions++] = caption_look(s->caption.data, s->caption.len);
     }
@@ -102,9 +101,9 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static cloob_spread spread(double *value, int64_t n)
+static data_spread spread(double *value, int64_t n)
 {
-    cloob_spread s = { 0 };
+    data_spread s = { 0 };
     if (!n) return s;
     qsort(value, (size_t)n, sizeof *value, by_value);
     for (int64_t i = 0; i < n; i++) s.mean += value[i] / (double)n;
@@ -114,27 +113,12 @@ static cloob_spread spread(double *value, int64_t n)
     return s;
 }
 
-/* The figures that are computed from all good samples, or from all captions of them. */
-typedef enum figure { WIDTH, HEIGHT, IMAGE_BYTES, WORDS, CHARS } figure;
-
-static double figure_of(const row *r, figure f, int k)
-{
-    switch (f) {
-    case WIDTH: return r->width;
-    case HEIGHT: return r->height;
-    case IMAGE_BYTES: return (double)r->bytes;
-    case WORDS: return r->caption[k].words;
-    default: return r->caption[k].chars;
-    }
-}
-
-static cloob_spread gather(const look *l, figure f, double *value)
+static data_spread gather(const look *l, figure f, double *value)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < l->examine; i++) {
-        const row *r = &l->rows[i];
-        int times = !r->good ? 0 : f >= WORDS ? r->captions : 1;
-        for (int k = 0; k < times; k++) value[n++] = figure_of(r, f, k);
+    for (const row *r = l->rows; r < l->rows + l->examine; r++) {
+        if (r->good && f < WORDS) value[n++] = r->figure[f];
+        for (int k = 0; r->good && f >= WORDS && k < r->captions; k++) value[n++] = r->caption[k].figure[f - WORDS];
     }
     return spread(value, n);
 }
@@ -155,13 +139,13 @@ static int64_t count_distinct(const look *l, uint64_t *hash)
     return distinct;
 }
 
-static cloob_status summarise(cloob_ctx *ctx, const look *l, cloob_data_info *out)
+static cloob_status summarise(cloob_ctx *ctx, const look *l, data_info *out)
 {
     out->examined = l->examine;
     for (int64_t i = 0; i < l->examine; i++) {
         const row *r = &l->rows[i];
         if (r->good) out->captions += r->captions;
-        else if (out->bad++ < CLOOB_INFO_REASONS && r->reason)
+        else if (out->bad++ < INFO_REASONS && r->reason)
             strncpy(out->reason[out->bad - 1], r->reason, sizeof out->reason[0] - 1);
     }
     size_t n = (size_t)(out->captions > l->examine ? out->captions : l->examine);
@@ -178,7 +162,7 @@ static cloob_status summarise(cloob_ctx *ctx, const look *l, cloob_data_info *ou
 }
 
 /* Labels are known without the images. */
-static cloob_status count_classes(cloob_ctx *ctx, const dataset *d, cloob_data_info *out)
+static cloob_status count_classes(cloob_ctx *ctx, const dataset *d, data_info *out)
 {
     int64_t n = out->classes;
     stored_sample s = { 0 };
@@ -193,16 +177,15 @@ static cloob_status count_classes(cloob_ctx *ctx, const dataset *d, cloob_data_i
     return CLOOB_OK;
 }
 
-cloob_status cloob_dataset_info(cloob_ctx *ctx, const cloob_dataset *d, int64_t examine, cloob_data_info *out)
+cloob_status dataset_info(cloob_ctx *ctx, const dataset *d, int64_t examine, data_info *out)
 {
-    API_NEEDS(ctx, d && out);
     int64_t count = dataset_count(d);
     if (examine <= 0 || examine > count) examine = count;
-    *out = (cloob_data_info){ .kind = dataset_kind(d),
-                              .samples = count,
-                              .files = dataset_file_count(d),
-                              .classes = dataset_class_count(d),
-                              .skipped = dataset_skipped(d) };
+    *out = (data_info){ .kind = dataset_kind(d),
+                        .samples = count,
+                        .files = dataset_file_count(d),
+                        .classes = dataset_class_count(d),
+                        .skipped = dataset_skipped(d) };
     look l = { .d = d, .count = count, .examine = examine, .rows = calloc((size_t)examine, sizeof(row)) };
     if (!l.rows) return ctx_no_memory(ctx, (size_t)examine * sizeof(row), "the figures of a data set");
     cloob_status status = pool_try(ctx, examine, 16, look_range, &l);

@@ -43,6 +43,14 @@ void codes_release(codes *c)
     *c = (codes){ 0 };
 }
 
+void codes_replace(codes *c, codes *by)
+{
+    by->failed |= c->failed;
+    codes_release(c);
+    *c = *by;
+    *by = (codes){ 0 };
+}
+
 bool uni_is_space(uint32_t c)
 {
     if (c < 0x80) return c == ' ' || (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x1F);
@@ -96,9 +104,7 @@ static void unescape(codes *text)
 {
     codes out = { 0 };
     html_unescape(text->at, text->n, &out);
-    out.failed |= text->failed;
-    codes_release(text);
-    *text = out;
+    codes_replace(text, &out);
 }
 
 /* One space between words, none at the ends. */
@@ -142,10 +148,11 @@ const char *text_clean_name(clean_mode mode)
     return mode == CLEAN_BASIC ? "basic" : mode == CLEAN_HF ? "hf" : "full";
 }
 
-/* No sigma is a final one, as every character is lowered alone. */
-static void lower_each(const codes *text, codes *out)
+static void lower(codes *text)
 {
-    for (size_t i = 0; i < text->n; i++) uni_lower(text->at + i, 1, out);
+    codes low = { 0 };
+    uni_lower(text->at, text->n, &low);
+    codes_replace(text, &low);
 }
 
 static cloob_status finish(cloob_ctx *ctx, codes *t, size_t bytes, sbuf *out)
@@ -188,10 +195,9 @@ void text_nfc_of_unicode_9(codes *text)
         if (i < text->n) codes_add(&all, text->at[i]);
         part.n = 0;
     }
-    all.failed |= part.failed || text->failed;
+    all.failed |= part.failed;
     codes_release(&part);
-    codes_release(text);
-    *text = all;
+    codes_replace(text, &all);
 }
 
 static void clean(clean_mode mode, const char *text, size_t bytes, codes *t)
@@ -199,11 +205,7 @@ static void clean(clean_mode mode, const char *text, size_t bytes, codes *t)
     codes_decode(text, bytes, t);
     if (mode == CLEAN_FULL) text_repair(t);
     if (mode == CLEAN_HF) text_nfc_of_unicode_9(t);
-    else {
-        unescape(t);
-        unescape(t);
-        fold_space(t);
-    }
+    else unescape(t), unescape(t), fold_space(t);
 }
 
 cloob_status text_clean_cased(cloob_ctx *ctx, clean_mode mode, const char *text, size_t bytes, sbuf *out)
@@ -213,15 +215,21 @@ cloob_status text_clean_cased(cloob_ctx *ctx, clean_mode mode, const char *text,
     return finish(ctx, &t, bytes, out);
 }
 
+cloob_status text_clean(cloob_ctx *ctx, clean_mode mode, const char *text, size_t bytes, sbuf *out)
+{
+    codes t = { 0 };
+    clean(mode, text, bytes, &t);
+    lower(&t);
+    return finish(ctx, &t, bytes, out);
+}
+
 cloob_status text_lower(cloob_ctx *ctx, sbuf *text)
 {
-    codes t = { 0 }, low = { 0 };
+    codes t = { 0 };
     codes_decode(text->data ? text->data : "", text->len, &t);
-    uni_lower(t.at, t.n, &low);
-    low.failed |= t.failed;
-    codes_release(&t);
+    lower(&t);
     text->len = 0;
-    return finish(ctx, &low, text->cap, text);
+    return finish(ctx, &t, text->cap, text);
 }
 
 bool text_is_punctuation(char c)
@@ -231,19 +239,17 @@ bool text_is_punctuation(char c)
 
 void text_plain_words(sbuf *text)
 {
-    codes t = { 0 }, low = { 0 };
+    codes t = { 0 };
     size_t n = 0;
     codes_decode(text->data ? text->data : "", text->len, &t);
-    uni_lower(t.at, t.n, &low);
-    low.failed |= t.failed;
-    codes_release(&t);
-    for (size_t i = 0; i < low.n; i++)
-        if (low.at[i] >= 0x80 || !text_is_punctuation((char)low.at[i])) low.at[n++] = low.at[i];
-    low.n = n;
-    fold_space(&low);
+    lower(&t);
+    for (size_t i = 0; i < t.n; i++)
+        if (t.at[i] >= 0x80 || !text_is_punctuation((char)t.at[i])) t.at[n++] = t.at[i];
+    t.n = n;
+    fold_space(&t);
     text->len = 0;
-    codes_encode(&low, text);
-    codes_release(&low);
+    codes_encode(&t, text);
+    codes_release(&t);
 }
 
 void text_canonicalize(sbuf *text)
@@ -259,17 +265,6 @@ void text_canonicalize(sbuf *text)
     }
     if (n && text->data[n - 1] == ' ') n--;
     text->len = n;
-}
-
-cloob_status text_clean(cloob_ctx *ctx, clean_mode mode, const char *text, size_t bytes, sbuf *out)
-{
-    codes t = { 0 }, low = { 0 };
-    clean(mode, text, bytes, &t);
-    if (mode == CLEAN_HF) lower_each(&t, &low);
-    else uni_lower(t.at, t.n, &low);
-    low.failed |= t.failed;
-    codes_release(&t);
-    return finish(ctx, &low, bytes, out);
 }
 
 cloob_status text_clean_words(cloob_ctx *ctx, clean_mode mode, const char *text, size_t bytes, sbuf *out)

@@ -378,11 +378,8 @@ static bool repair_step(codes *text, int depth)
     if (!changed) out.n = 0, changed = repair_stretches(text, &out, depth);
     if (!changed) out.n = 0, changed = repair_controls(text, &out);
     if (changed) changed = out.n != text->n || memcmp(out.at, text->at, out.n * sizeof *out.at) != 0;
-    out.failed |= text->failed;
-    if (changed || out.failed) {
-        codes_release(text);
-        *text = out;
-    } else codes_release(&out);
+    if (changed || out.failed) codes_replace(text, &out);
+    codes_release(&out);
     return changed;
 }
 

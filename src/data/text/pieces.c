@@ -8,8 +8,7 @@
 #include "core/text.h"
 #include "data/text/tokenizer_impl.h"
 
-static const char SPACE[] = "\xe2\x96\x81"; /* U+2581 */
-enum { SPACE_BYTES = 3, WORD_END_BYTES = 4 };
+enum { WORD_END_BYTES = 4 };
 
 /* ---- the table of pieces; for models that look for the longest one, of their beginnings too ------- */
 
@@ -63,7 +62,7 @@ static size_t user_bytes(const pieces *p, const char *text, size_t bytes)
     walk w = { FNV_START, 0 };
     size_t longest = 0;
     int32_t id;
-    while (w.bytes < bytes && walk_step(p, &w, text, &id))
+    while (p->user_pieces && w.bytes < bytes && walk_step(p, &w, text, &id))
         if (id >= 0 && p->piece[id].type == PIECE_USER) longest = w.bytes;
     return longest;
 }
@@ -101,6 +100,7 @@ static void find_special(pieces *p)
         const char *text = p->text.data + p->piece[i].at;
         char *end;
         if (p->piece[i].type == PIECE_UNKNOWN) p->unknown = i;
+        p->user_pieces |= p->piece[i].type == PIECE_USER;
         if (p->piece[i].type == PIECE_BYTE && p->piece[i].bytes == 6) p->byte_id[strtol(text + 3, &end, 16) & 255] = i;
         if (p->piece[i].type != PIECE_NORMAL) continue;
         p->min_score = fminf(p->min_score, p->piece[i].score);
@@ -231,16 +231,15 @@ static void normalise(const pieces *p, const char *text, size_t bytes, sbuf *out
         i += next_piece_of_text(p, text + i, bytes - i, &to, &n);
         while (after_space && n && *to == ' ') to++, n--;
         if (!n) continue;
-        if (!begun && p->prefix) sbuf_add(out, SPACE, SPACE_BYTES);
+        if (!begun && p->prefix) sbuf_add(out, META, META_BYTES);
         begun = true;
         for (size_t k = 0; k < n; k++)
-            if (to[k] == ' ') sbuf_add(out, SPACE, SPACE_BYTES);
+            if (to[k] == ' ') sbuf_add(out, META, META_BYTES);
             else sbuf_putc(out, to[k]);
         after_space = p->fold_spaces && to[n - 1] == ' ';
     }
-    while (p->fold_spaces && out->len >= SPACE_BYTES &&
-           memcmp(out->data + out->len - SPACE_BYTES, SPACE, SPACE_BYTES) == 0)
-        out->len -= SPACE_BYTES;
+    while (p->fold_spaces && out->len >= META_BYTES && memcmp(out->data + out->len - META_BYTES, META, META_BYTES) == 0)
+        out->len -= META_BYTES;
 }
 
 /* ---- ids ----------------------------------------------------------------------------------------- */
@@ -539,9 +538,9 @@ void pieces_put(const pieces *p, int32_t id, sbuf *out)
         return;
     }
     for (uint32_t i = 0; i < e->bytes;) {
-        bool space = e->bytes - i >= SPACE_BYTES && memcmp(text + i, SPACE, SPACE_BYTES) == 0;
+        bool space = e->bytes - i >= META_BYTES && memcmp(text + i, META, META_BYTES) == 0;
         if (!space) sbuf_putc(out, text[i]);
         else if (out->len) sbuf_putc(out, ' ');
-        i += space ? SPACE_BYTES : 1;
+        i += space ? META_BYTES : 1;
     }
 }

@@ -83,13 +83,6 @@ static void drop_controls(codes *text)
 
 /* ---- lines ----------------------------------------------------------------------------------------- */
 
-static void replace(codes *text, codes *by)
-{
-    codes_release(text);
-    *text = *by;
-    *by = (codes){ 0 };
-}
-
 static bool same(const codes *a, const codes *b)
 {
     return a->n == b->n && (!a->n || memcmp(a->at, b->at, a->n * sizeof *a->at) == 0);
@@ -107,12 +100,11 @@ static void repair_once(codes *text, bool references)
     codes out = { 0 };
     if (references && has(text, '&')) {
         html_unescape_strict(text->at, text->n, &out);
-        replace(text, &out);
+        codes_replace(text, &out);
     }
     if (!text->failed) mojibake_repair(text);
     for (size_t i = 0; i < text->n && !text->failed; i++) add_repaired(&out, text->at[i]);
-    out.failed |= text->failed;
-    replace(text, &out);
+    codes_replace(text, &out);
     if (text->failed) return;
     drop_controls(text);
     uni_nfc(text);
@@ -155,7 +147,6 @@ void text_repair(codes *text)
         codes_add_all(&out, line.at, line.n);
         out.failed |= line.failed;
     }
-    out.failed |= text->failed;
     codes_release(&line);
-    replace(text, &out);
+    codes_replace(text, &out);
 }

@@ -5,8 +5,6 @@
 #include "core/text.h"
 #include "data/text/tokenizer_impl.h"
 
-static const char META[] = "\xe2\x96\x81"; /* U+2581 */
-
 bool steps_is_space(uint32_t c) { return uni_is_space(c) && !(c >= 0x1C && c <= 0x1F); }
 
 uint32_t steps_code_at(const char *text, size_t n, size_t *used)
@@ -73,9 +71,7 @@ static void change_codes(const step *s, sbuf *text)
     else if (s->kind == STEP_NFKC) uni_nfd(&in, true), uni_nfc(&in);
     else {
         for (size_t i = 0; i < in.n; i++) change(s->kind, in.at[i], &out);
-        out.failed |= in.failed;
-        codes_release(&in);
-        in = out;
+        codes_replace(&in, &out);
     }
     text->len = 0;
     codes_encode(&in, text);

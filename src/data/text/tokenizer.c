@@ -11,8 +11,6 @@
 
 enum { TEXT_LIMIT = 1 << 30 }; /* bytes of one text: positions are 32 bits wide */
 
-static const char MARK[] = "\xe2\x96\x81"; /* U+2581 */
-
 /* ---- life ---------------------------------------------------------------------------------------- */
 
 cloob_status tokenizer_create(cloob_ctx *ctx, tokenizer_form form, tokenizer **out)
@@ -24,7 +22,7 @@ cloob_status tokenizer_create(cloob_ctx *ctx, tokenizer_form form, tokenizer **o
     return CLOOB_OK;
 }
 
-void tokenizer_close(tokenizer *t)
+void cloob_tokenizer_close(tokenizer *t)
 {
     if (!t) return;
     free(t->added);
@@ -37,7 +35,7 @@ void tokenizer_close(tokenizer *t)
 cloob_status tokenizer_or_close(cloob_status status, tokenizer **t)
 {
     if (status == CLOOB_OK) return status;
-    tokenizer_close(*t);
+    cloob_tokenizer_close(*t);
     *t = NULL;
     return status;
 }
@@ -50,14 +48,14 @@ void tokenizer_set_clean(tokenizer *t, clean_mode mode)
 }
 
 clean_mode tokenizer_clean(const tokenizer *t) { return t->clean; }
-int32_t tokenizer_vocab_size(const tokenizer *t) { return t->p.count; }
-int32_t tokenizer_start_id(const tokenizer *t) { return t->prefixes ? t->prefix[0] : -1; }
-int32_t tokenizer_end_id(const tokenizer *t) { return t->suffixes ? t->suffix[0] : -1; }
+int32_t cloob_tokenizer_vocab_size(const tokenizer *t) { return t ? t->p.count : 0; }
+int32_t cloob_tokenizer_start_id(const tokenizer *t) { return !t ? 0 : t->prefixes ? t->prefix[0] : -1; }
+int32_t cloob_tokenizer_end_id(const tokenizer *t) { return !t ? 0 : t->suffixes ? t->suffix[0] : -1; }
 
 bool tokenizer_fits(const tokenizer *t, int64_t vocab)
 {
     bool fewer = t->form != FORM_MERGES || t->smaller || t->clean == CLEAN_HF;
-    return tokenizer_vocab_size(t) == vocab || (fewer && tokenizer_vocab_size(t) < vocab);
+    return cloob_tokenizer_vocab_size(t) == vocab || (fewer && cloob_tokenizer_vocab_size(t) < vocab);
 }
 
 /* ---- added tokens -------------------------------------------------------------------------------- */
@@ -110,7 +108,7 @@ static cloob_status encode_split(const encoder *e, const char *text, size_t n, b
             from = k;
         }
         while (a->rstrip && end < n && steps_is_space(steps_code_at(text + end, n - end, &used))) end += used;
-        bool empty = t->prepare == PREPARE_SIGLIP && !begin && from == strlen(MARK); /* the mark alone is dropped */
+        bool empty = t->prepare == PREPARE_SIGLIP && !begin && from == META_BYTES; /* the mark alone is dropped */
         if (from > begin && !empty) CLOOB_TRY(encode_part(e, text + begin, from - begin, normalized, first && !begin));
         sbuf_add(e->ids, &a->id, sizeof a->id);
         begin = i = end;
@@ -138,11 +136,11 @@ static void put_marked(const char *text, size_t bytes, sbuf *out)
 {
     sbuf valid = { 0 };
     text_put_valid(text, bytes, &valid);
-    sbuf_puts(out, MARK);
+    sbuf_puts(out, META);
     for (size_t i = 0; i < valid.len; i++) {
-        bool mark = valid.len - i >= strlen(MARK) && memcmp(valid.data + i, MARK, strlen(MARK)) == 0;
+        bool mark = valid.len - i >= META_BYTES && memcmp(valid.data + i, META, META_BYTES) == 0;
         sbuf_putc(out, mark ? ' ' : valid.data[i]);
-        if (mark) i += strlen(MARK) - 1;
+        if (mark) i += META_BYTES - 1;
     }
     out->failed |= valid.failed;
     sbuf_release(&valid);
@@ -184,9 +182,10 @@ static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text,
     return s->ids.failed ? ctx_no_memory(ctx, 4 * bytes, "ids") : CLOOB_OK;
 }
 
-cloob_status tokenizer_encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int32_t **ids,
-                              int64_t *count)
+cloob_status cloob_tokenizer_encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int32_t **ids,
+                                    int64_t *count)
 {
+    API_NEEDS(ctx, t && text && ids && count);
     scratch s = { 0 };
     *ids = NULL;
     *count = 0;
@@ -253,10 +252,11 @@ static cloob_status encode_range(cloob_ctx *ctx, void *arg, int64_t begin, int64
     return status;
 }
 
-cloob_status tokenizer_encode_rows(cloob_ctx *ctx, const tokenizer *t, const char *const *text, int64_t n,
-                                   int64_t length, int32_t *rows)
+cloob_status cloob_tokenizer_encode_rows(cloob_ctx *ctx, const tokenizer *t, const char *const *text, int64_t n,
+                                         int64_t length, int32_t *rows)
 {
     enum { GRAIN = 256 };
+    API_NEEDS(ctx, t && n >= 0 && (n == 0 || (text && rows)));
     CLOOB_TRY(check_length(ctx, length));
     return pool_try(ctx, n, GRAIN, encode_range, &(rows_job){ t, text, rows, length });
 }
@@ -288,22 +288,25 @@ static void put_id(const tokenizer *t, int32_t id, sbuf *out)
     } else pieces_put(&t->p, id, out);
 }
 
-cloob_status tokenizer_decode(cloob_ctx *ctx, const tokenizer *t, const int32_t *ids, int64_t count, sbuf *out)
+cloob_status cloob_tokenizer_decode(cloob_ctx *ctx, const tokenizer *t, const int32_t *ids, int64_t count, char **text)
 {
-    sbuf raw = { 0 };
-    int32_t size = tokenizer_vocab_size(t);
-    for (int64_t i = 0; i < count; i++) {
-        if (ids[i] < 0 || ids[i] >= size) {
-            sbuf_release(&raw);
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "id %d is outside the vocabulary of %d", ids[i], size);
-        }
-        put_id(t, ids[i], &raw);
+    API_NEEDS(ctx, t && text && count >= 0 && (count == 0 || ids));
+    sbuf raw = { 0 }, out = { 0 };
+    cloob_status status = CLOOB_OK;
+    *text = NULL;
+    for (int64_t i = 0; i < count && status == CLOOB_OK; i++) {
+        bool known = ids[i] >= 0 && ids[i] < t->p.count;
+        if (known) put_id(t, ids[i], &raw);
+        else status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "id %d is outside the vocabulary of %d", ids[i], t->p.count);
     }
     if (raw.len && raw.data[raw.len - 1] == ' ') raw.len--;
-    if (raw.len) text_put_valid(raw.data, raw.len, out);
-    out->failed |= raw.failed;
+    if (raw.len) text_put_valid(raw.data, raw.len, &out);
+    out.failed |= raw.failed;
     sbuf_release(&raw);
-    return out->failed ? ctx_no_memory(ctx, (size_t)count * 8, "the text of ids") : CLOOB_OK;
+    if (status == CLOOB_OK && !(*text = sbuf_detach(&out)))
+        status = ctx_no_memory(ctx, (size_t)count * 8, "the text of ids");
+    sbuf_release(&out);
+    return status;
 }
 
 /* ---- stored forms ---------------------------------------------------------------------------------- */
@@ -322,56 +325,10 @@ void tokenizer_save(const tokenizer *t, sbuf *out)
     save[t->form](t, out);
 }
 
-/* ---- the public interface ---------------------------------------------------------------------------- */
-
-cloob_status cloob_tokenizer_open(cloob_ctx *ctx, const char *path, cloob_tokenizer **out)
-{
-    API_NEEDS(ctx, path && out);
-    return tokenizer_open(ctx, path, out);
-}
-
-cloob_status cloob_tokenizer_train(cloob_ctx *ctx, const char *path, int32_t size, cloob_tokenizer **out)
-{
-    API_NEEDS(ctx, path && out);
-    return tokenizer_train(ctx, path, size, out);
-}
-
 cloob_status cloob_tokenizer_save(cloob_ctx *ctx, const cloob_tokenizer *t, const char *path)
 {
     API_NEEDS(ctx, t && path);
     sbuf text = { 0 };
     tokenizer_save(t, &text);
     return file_write_text(ctx, path, &text);
-}
-
-void cloob_tokenizer_close(cloob_tokenizer *t) { tokenizer_close(t); }
-
-int32_t cloob_tokenizer_vocab_size(const cloob_tokenizer *t) { return t ? tokenizer_vocab_size(t) : 0; }
-int32_t cloob_tokenizer_start_id(const cloob_tokenizer *t) { return t ? tokenizer_start_id(t) : 0; }
-int32_t cloob_tokenizer_end_id(const cloob_tokenizer *t) { return t ? tokenizer_end_id(t) : 0; }
-
-cloob_status cloob_tokenizer_encode(cloob_ctx *ctx, const cloob_tokenizer *t, const char *text, size_t bytes,
-                                    int32_t **ids, int64_t *count)
-{
-    API_NEEDS(ctx, t && text && ids && count);
-    return tokenizer_encode(ctx, t, text, bytes, ids, count);
-}
-
-cloob_status cloob_tokenizer_encode_rows(cloob_ctx *ctx, const cloob_tokenizer *t, const char *const *text, int64_t n,
-                                         int64_t length, int32_t *rows)
-{
-    API_NEEDS(ctx, t && n >= 0 && (n == 0 || (text && rows)));
-    return tokenizer_encode_rows(ctx, t, text, n, length, rows);
-}
-
-cloob_status cloob_tokenizer_decode(cloob_ctx *ctx, const cloob_tokenizer *t, const int32_t *ids, int64_t count,
-                                    char **text)
-{
-    API_NEEDS(ctx, t && text && count >= 0 && (count == 0 || ids));
-    sbuf out = { 0 };
-    sbuf_puts(&out, "");
-    cloob_status status = tokenizer_decode(ctx, t, ids, count, &out);
-    *text = status == CLOOB_OK ? sbuf_detach(&out) : NULL;
-    sbuf_release(&out);
-    return status;
 }

@@ -14,9 +14,9 @@ enum { CLIP_VOCAB = 49408 };
 
 typedef struct cloob_tokenizer tokenizer; /* read-only after opening: any number of threads may encode with it */
 
-/* From a merges file, plain or gzip, CLIP's or cloob's; a .model of sentencepiece; a tokenizer.json; or a folder with
- * any of them. */
-cloob_status tokenizer_open(cloob_ctx *ctx, const char *path, tokenizer **out);
+/* cloob/tokenizer.h opens, trains, encodes and decodes. cloob_tokenizer_open also takes a .model of sentencepiece, a
+ * tokenizer.json, or a folder with any of them. */
+
 /* From the text of a merges file, as a checkpoint stores it. */
 cloob_status tokenizer_open_text(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out);
 /* From the files of Hugging Face and open_clip in a model's folder (or next to a file of weights): spiece.model,
@@ -30,7 +30,6 @@ cloob_status tokenizer_find_clip(cloob_ctx *ctx, tokenizer **out, char *path, si
 /* Writes the files that transformers reads to the same ids: tokenizer.json, spiece.model, or vocab.json and merges.txt,
  * with tokenizer_config.json. */
 cloob_status tokenizer_export(cloob_ctx *ctx, const tokenizer *t, const char *folder, int64_t length);
-void tokenizer_close(tokenizer *t);
 
 /* The merges as text that tokenizer_open_text reads back to the same tokenizer. */
 void tokenizer_save(const tokenizer *t, sbuf *out);
@@ -41,35 +40,16 @@ void tokenizer_save(const tokenizer *t, sbuf *out);
 void tokenizer_set_clean(tokenizer *t, clean_mode mode);
 clean_mode tokenizer_clean(const tokenizer *t);
 
-int32_t tokenizer_vocab_size(const tokenizer *t);
 /* Whether the tokenizer fits a model with `vocab` token ids: it has as many, or fewer where the model's vocabulary is
  * rounded up. */
 bool tokenizer_fits(const tokenizer *t, int64_t vocab);
-int32_t tokenizer_start_id(const tokenizer *t);
-int32_t tokenizer_end_id(const tokenizer *t);
-
-/* The bare ids of one text, cleaned and lower-cased, without start, end or padding. The caller frees *ids
- * (never NULL). Bytes that are not UTF-8 count as U+FFFD. Time is n log n in the longest word at worst. */
-cloob_status tokenizer_encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int32_t **ids,
-                              int64_t *count);
 
 /* A row as a model takes it: start, ids, end, zeros; a longer text is cut and its last token is the end. */
 cloob_status tokenizer_encode_row(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int64_t length,
                                   int32_t *row);
 
-/* Many rows on all of the context's threads. text[i] is zero-terminated. rows: (n, length). */
-cloob_status tokenizer_encode_rows(cloob_ctx *ctx, const tokenizer *t, const char *const *text, int64_t n,
-                                   int64_t length, int32_t *rows);
-
-/* Appends the text of the ids (words separated by single spaces); start and end give nothing. An id outside
- * the vocabulary is an error. */
-cloob_status tokenizer_decode(cloob_ctx *ctx, const tokenizer *t, const int32_t *ids, int64_t count, sbuf *out);
-
-/* Learns merges until the vocabulary has `size` ids (514 to 1,048,576), from a text file, plain or gzip: one caption
- * per line, or a table with tabs and a header that names a column `title`. The result depends only on the captions and
- * the size. When they have too few pairs to merge the vocabulary is smaller, with a warning. */
-cloob_status tokenizer_train(cloob_ctx *ctx, const char *path, int32_t size, tokenizer **out);
-/* The same from captions in memory. */
+/* cloob_tokenizer_train from captions in memory: learns merges until the vocabulary has `size` ids (514 to 1,048,576).
+ * When the captions have too few pairs to merge it is smaller, with a warning. */
 cloob_status tokenizer_train_texts(cloob_ctx *ctx, const char *const *text, int64_t n, int32_t size, tokenizer **out);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "core/needs.h"
 #include "data/text/tokenizer_impl.h"
 #include "io/gzip.h"
 
@@ -207,8 +208,9 @@ static cloob_status open_dir(cloob_ctx *ctx, const char *folder, tokenizer **out
     return status;
 }
 
-cloob_status tokenizer_open(cloob_ctx *ctx, const char *path, tokenizer **out)
+cloob_status cloob_tokenizer_open(cloob_ctx *ctx, const char *path, tokenizer **out)
 {
+    API_NEEDS(ctx, path && out);
     *out = NULL;
     if (!file_is_dir(path)) return open_file(ctx, path, NULL, out);
     CLOOB_TRY(open_dir(ctx, path, out));
@@ -234,11 +236,11 @@ cloob_status tokenizer_open_folder(cloob_ctx *ctx, const char *path, int64_t voc
         ctx_log(ctx, CLOOB_LOG_WARN, "%s; texts need a vocabulary", cloob_error(ctx));
         status = CLOOB_OK;
     }
-    if (status == CLOOB_OK && *out && tokenizer_vocab_size(*out) < vocab) (*out)->smaller = true;
+    if (status == CLOOB_OK && *out && cloob_tokenizer_vocab_size(*out) < vocab) (*out)->smaller = true;
     if (status == CLOOB_OK && *out && !tokenizer_fits(*out, vocab)) {
         ctx_log(ctx, CLOOB_LOG_WARN, "%s: a tokenizer of %d tokens, the model has %lld; it is not used", folder,
-                tokenizer_vocab_size(*out), (long long)vocab);
-        tokenizer_close(*out);
+                cloob_tokenizer_vocab_size(*out), (long long)vocab);
+        cloob_tokenizer_close(*out);
         *out = NULL;
     }
     free(folder);
@@ -288,7 +290,7 @@ cloob_status tokenizer_find_clip(cloob_ctx *ctx, tokenizer **out, char *path, si
         cloob_status status = open_file(ctx, path, NULL, out);
         if (status == CLOOB_ERR_MEMORY) return status;
         if (status == CLOOB_OK && (*out)->form == FORM_MERGES && (*out)->p.count == CLIP_VOCAB) return CLOOB_OK;
-        tokenizer_close(*out);
+        cloob_tokenizer_close(*out);
         *out = NULL;
     }
     return CLOOB_OK;

@@ -22,7 +22,10 @@
 #include "data/text/clean.h"
 #include "data/text/tokenizer.h"
 
+#define META "\xe2\x96\x81" /* U+2581, which stands for a space in pieces */
+
 enum {
+    META_BYTES = 3,
     BYTES = 256,                   /* ids 0 .. 255 of merges: a byte; 256 .. 511: a byte that ends a word */
     FIRST_MERGE = 2 * BYTES,       /* then one id per merge, then start and end of text */
     CLIP_MERGES = 49152 - 256 - 2, /* how many lines of its longer file CLIP uses */
@@ -57,6 +60,7 @@ typedef struct pieces {
     bool word_ends;     /* PIECES_MERGES: the last character of a word ends in "</w>" */
     int32_t word_limit; /* PIECES_WORDS: characters of a word; longer ones are unknown */
     bool no_unknown;    /* there may be no unknown piece: what is unknown is dropped */
+    bool user_pieces;   /* some pieces are PIECE_USER */
     bool wide;          /* as tokenizers does it: scores are summed in double, characters replaced as a whole */
     /* SentencePiece's own normalisation of whole texts, where `sentencepiece` is set */
     bool sentencepiece;

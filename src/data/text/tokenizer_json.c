@@ -414,10 +414,10 @@ static cloob_status read_clip(cloob_ctx *ctx, const json *model, const char *nam
     sbuf_release(&text);
     CLOOB_TRY(status);
     CLOOB_TRY(tokenizer_or_close(check_ids(ctx, *out, vocab, name), out));
-    int64_t pad = tokenizer_end_id(*out);
+    int64_t pad = cloob_tokenizer_end_id(*out);
     if (c->pad) json_int(json_get(vocab, c->pad), &pad);
-    (*out)->pad = pad >= 0 && pad < tokenizer_vocab_size(*out) ? (int32_t)pad : tokenizer_end_id(*out);
-    (*out)->pad_special = (*out)->pad != tokenizer_end_id(*out);
+    (*out)->pad = pad >= 0 && pad < cloob_tokenizer_vocab_size(*out) ? (int32_t)pad : cloob_tokenizer_end_id(*out);
+    (*out)->pad_special = (*out)->pad != cloob_tokenizer_end_id(*out);
     tokenizer_set_clean(*out, CLEAN_HF);
     return CLOOB_OK;
 }

@@ -8,6 +8,7 @@
 
 #include "core/file.h"
 #include "core/hash.h"
+#include "core/needs.h"
 #include "core/pool.h"
 #include "core/text.h"
 #include "data/text/tokenizer_impl.h"
@@ -336,12 +337,12 @@ static cloob_status learn(cloob_ctx *ctx, const word_counts *words, int32_t size
     learner_release(&l);
     CLOOB_TRY(status);
     CLOOB_TRY(merges_end(ctx, t));
-    if (tokenizer_vocab_size(t) < size - size / 4)
+    if (cloob_tokenizer_vocab_size(t) < size - size / 4)
         ctx_log(
             ctx, CLOOB_LOG_WARN,
             "the captions support a vocabulary of %d ids, not %d: no other pair of symbols occurs twice in them; more "
             "captions allow a larger one",
-            tokenizer_vocab_size(t), size);
+            cloob_tokenizer_vocab_size(t), size);
     return CLOOB_OK;
 }
 
@@ -447,8 +448,9 @@ static cloob_status learn_text(cloob_ctx *ctx, const char *text, size_t bytes, i
     return status;
 }
 
-cloob_status tokenizer_train(cloob_ctx *ctx, const char *path, int32_t size, tokenizer **out)
+cloob_status cloob_tokenizer_train(cloob_ctx *ctx, const char *path, int32_t size, tokenizer **out)
 {
+    API_NEEDS(ctx, path && out);
     file_map map;
     sbuf plain = { 0 };
     *out = NULL;

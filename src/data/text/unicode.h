@@ -21,6 +21,8 @@ typedef struct codes {
 void codes_add(codes *c, uint32_t code);
 void codes_add_all(codes *c, const uint32_t *code, size_t n);
 void codes_release(codes *c);
+/* Replaces the content of c, and keeps its `failed`; `by` is empty afterwards. */
+void codes_replace(codes *c, codes *by);
 
 bool uni_complete(void); /* false in a build without utf8proc */
 

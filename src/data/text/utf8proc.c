@@ -111,7 +111,7 @@ void uni_lower(const uint32_t *in, size_t n, codes *out)
     }
 }
 
-/* ---- normal form C ------------------------------------------------------------------------------- */
+/* ---- normal forms -------------------------------------------------------------------------------- */
 
 static int combining_class(uint32_t c) { return utf8proc_get_property((utf8proc_int32_t)c)->combining_class; }
 
@@ -137,11 +137,6 @@ size_t uni_grapheme(const uint32_t *in, size_t n)
     return i;
 }
 
-static void decompose(const codes *text, bool compatible, codes *out)
-{
-    for (size_t i = 0; i < text->n; i++) add_parts(text->at[i], compatible, out);
-}
-
 /* Stable counting sort of one run of marks by class: linear, however long the run. */
 static void sort_marks(uint32_t *marks, size_t n, codes *scratch)
 {
@@ -154,14 +149,20 @@ static void sort_marks(uint32_t *marks, size_t n, codes *scratch)
     for (size_t i = 0; i < n; i++) marks[start[combining_class(scratch->at[i]) & 255]++] = scratch->at[i];
 }
 
-static void order_marks(codes *text, codes *scratch)
+/* Characters as what they are made of, with runs of marks in canonical order. */
+void uni_nfd(codes *text, bool compatible)
 {
-    for (size_t i = 0; i < text->n;) {
+    codes apart = { 0 }, scratch = { 0 };
+    for (size_t i = 0; i < text->n; i++) add_parts(text->at[i], compatible, &apart);
+    for (size_t i = 0; i < apart.n;) {
         size_t end = i;
-        while (end < text->n && combining_class(text->at[end]) > 0) end++;
-        if (end - i > 1) sort_marks(text->at + i, end - i, scratch);
+        while (end < apart.n && combining_class(apart.at[end]) > 0) end++;
+        if (end - i > 1) sort_marks(apart.at + i, end - i, &scratch);
         i = end + 1;
     }
+    apart.failed |= scratch.failed;
+    codes_release(&scratch);
+    codes_replace(text, &apart);
 }
 
 static bool may_change(const codes *text)
@@ -173,33 +174,10 @@ static bool may_change(const codes *text)
 
 void uni_nfc(codes *text)
 {
-    codes apart = { 0 }, scratch = { 0 };
     if (!may_change(text)) return;
-    decompose(text, false, &apart);
-    order_marks(&apart, &scratch);
-    if (!apart.failed && !scratch.failed) {
-        utf8proc_ssize_t n = utf8proc_normalize_utf32((utf8proc_int32_t *)apart.at, (utf8proc_ssize_t)apart.n,
-                                                      UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-        if (n >= 0) {
-            apart.n = (size_t)n;
-            codes swap = *text;
-            *text = apart;
-            apart = swap;
-        }
-    } else {
-        text->failed = true;
-    }
-    codes_release(&apart);
-    codes_release(&scratch);
-}
-
-void uni_nfd(codes *text, bool compatible)
-{
-    codes apart = { 0 }, scratch = { 0 };
-    decompose(text, compatible, &apart);
-    order_marks(&apart, &scratch);
-    apart.failed |= text->failed || scratch.failed;
-    codes_release(text);
-    codes_release(&scratch);
-    *text = apart;
+    uni_nfd(text, false);
+    if (text->failed) return;
+    utf8proc_ssize_t n = utf8proc_normalize_utf32((utf8proc_int32_t *)text->at, (utf8proc_ssize_t)text->n,
+                                                  UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    if (n >= 0) text->n = (size_t)n;
 }

@@ -130,7 +130,6 @@ static cloob_status axis_carve(cloob_ctx *ctx, resize_axis *a, resize_buffer *b,
     CLOOB_TRY(resize_reserve(ctx, b, bytes));
     *w = b->data;
     a->n = n;
-    a->origin = 0;
     a->taps = taps;
     a->k = (int32_t *)(*w + taps);
     a->first = a->k + weights;
@@ -140,16 +139,18 @@ static cloob_status axis_carve(cloob_ctx *ctx, resize_axis *a, resize_buffer *b,
     return CLOOB_OK;
 }
 
-/* Weights of outputs [begin, begin + n) of `out`, when [from, to) of `in` pixels becomes `out` pixels. b owns the
- * arrays. */
-static cloob_status resize_axis_build(cloob_ctx *ctx, resize_axis *a, resize_buffer *b, const resize_plan *p,
-                                      int64_t in, float from, float to, int64_t out, int64_t begin, int64_t n)
+/* Weights of outputs [begin, begin + n) of `out`, when `in` pixels become `out` pixels. Inputs count from the first
+ * that is needed. b owns the arrays. */
+static cloob_status axis_build(cloob_ctx *ctx, resize_axis *a, resize_buffer *b, const resize_plan *p, int64_t in,
+                               int64_t out, int64_t begin, int64_t n)
 {
-    resize_span s = resize_span_of((int)p->filter, in, from, to, out);
+    resize_span s = resize_span_of((int)p->filter, in, out);
     int bits = p->torch ? torch_bits(&s, out) : RESIZE_BITS;
     double *w;
     CLOOB_TRY(axis_carve(ctx, a, b, n, resize_taps(&s), &w));
     for (int64_t i = 0; i < n; i++) weigh(a, i, &s, begin, bits, w);
+    a->origin = a->first[0];
+    for (int64_t i = 0; i < n; i++) a->first[i] -= (int32_t)a->origin;
     return CLOOB_OK;
 }
 
@@ -163,22 +164,8 @@ void resize_scratch_release(resize_scratch *s)
 
 /* --- passes ------------------------------------------------------------------------------------------ */
 
-resize_plan resize_plan_whole(int64_t src_width, int64_t src_height, int64_t width, int64_t height,
-                              resize_filter filter)
-{
-    return (
-        resize_plan){ filter, false, 0, 0, (float)src_width, (float)src_height, width, height, 0, 0, width, height };
-}
-
-static bool needs_across(const resize_source *src, const resize_plan *p)
-{
-    return p->out_width != src->width || p->x0 != 0 || p->x1 != (float)src->width;
-}
-
-static bool needs_down(const resize_source *src, const resize_plan *p)
-{
-    return p->out_height != src->height || p->y0 != 0 || p->y1 != (float)src->height;
-}
+static bool needs_across(const resize_source *src, const resize_plan *p) { return p->out_width != src->width; }
+static bool needs_down(const resize_source *src, const resize_plan *p) { return p->out_height != src->height; }
 
 /* The columns that the axis across reads: from its origin on. */
 static int64_t columns_read(const resize_axis *x) { return x->first[x->n - 1] + x->count[x->n - 1]; }
@@ -222,28 +209,17 @@ static void rows_copy(const resize_source *src, const resize_plan *p, uint8_t *o
     for (int64_t y = 0; y < p->height; y++) memcpy(out + (size_t)y * bytes, from + y * src->stride, bytes);
 }
 
-/* Inputs count from the first that is needed. */
-static void axis_rebase(resize_axis *a)
-{
-    a->origin = a->first[0];
-    for (int64_t i = 0; i < a->n; i++) a->first[i] -= (int32_t)a->origin;
-}
-
 /* The weights of both axes, and the kernels that can use them. */
 static cloob_status axes_build(cloob_ctx *ctx, const resize_kernels **k, resize_scratch *s, const resize_source *src,
                                const resize_plan *p)
 {
     bool fits = true;
     if (needs_across(src, p)) {
-        CLOOB_TRY(
-            resize_axis_build(ctx, &s->x, &s->axis[0], p, src->width, p->x0, p->x1, p->out_width, p->left, p->width));
-        axis_rebase(&s->x);
+        CLOOB_TRY(axis_build(ctx, &s->x, &s->axis[0], p, src->width, p->out_width, p->left, p->width));
         fits = (*k)->prepare(&s->x);
     }
     if (needs_down(src, p)) {
-        CLOOB_TRY(
-            resize_axis_build(ctx, &s->y, &s->axis[1], p, src->height, p->y0, p->y1, p->out_height, p->top, p->height));
-        axis_rebase(&s->y);
+        CLOOB_TRY(axis_build(ctx, &s->y, &s->axis[1], p, src->height, p->out_height, p->top, p->height));
         fits = fits && (*k)->prepare(&s->y);
     }
     if (!fits) *k = &resize_plain;
@@ -285,9 +261,9 @@ cloob_status resize_run(cloob_ctx *ctx, resize_scratch *s, const resize_source *
 
 /* The source coordinate of each output. Steps are added one by one, because Pillow does, and the rounding of the sum is
  * part of the result; except beyond a million steps, which Pillow does not reach. */
-static void nearest_axis(int32_t *at, double from, double to, int64_t in, int64_t out, int64_t begin, int64_t n)
+static void nearest_axis(int32_t *at, int64_t in, int64_t out, int64_t begin, int64_t n)
 {
-    double step = (to - from) / (double)out, x = from + step * 0.5;
+    double step = (double)in / (double)out, x = step * 0.5;
     if (begin > 1000000) x += step * (double)begin;
     else
         for (int64_t i = 0; i < begin; i++) x += step;
@@ -317,8 +293,8 @@ cloob_status resize_nearest(cloob_ctx *ctx, resize_scratch *s, const resize_sour
         nearest_torch(x, src->width, p->out_width, p->left, p->width);
         nearest_torch(y, src->height, p->out_height, p->top, p->height);
     } else {
-        nearest_axis(x, p->x0, p->x1, src->width, p->out_width, p->left, p->width);
-        nearest_axis(y, p->y0, p->y1, src->height, p->out_height, p->top, p->height);
+        nearest_axis(x, src->width, p->out_width, p->left, p->width);
+        nearest_axis(y, src->height, p->out_height, p->top, p->height);
     }
     for (int64_t i = 0; i < p->height; i++) {
         const uint8_t *row = src->pixels + y[i] * src->stride;

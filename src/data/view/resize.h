@@ -24,19 +24,19 @@ typedef struct resize_axis {
     int32_t *half;          /* (n, taps / 2, 2): the low or high part of two weights each; see resize_avx2.c */
 } resize_axis;
 
-/* What to make: the box of the source (in pixels, fractions allowed) becomes out_width x out_height, of which
- * the window is computed. */
+/* What to make: the source becomes out_width x out_height, of which the window is computed. */
 typedef struct resize_plan {
     resize_filter filter; /* RESIZE_NEAREST: resize_nearest alone */
     bool torch;           /* weights rounded to 16 bits, as torch's resize of bytes has them */
-    float x0, y0, x1, y1;
     int64_t out_width, out_height;
     int64_t left, top, width, height; /* the window */
 } resize_plan;
 
-/* The whole source to width x height, all of it. */
-resize_plan resize_plan_whole(int64_t src_width, int64_t src_height, int64_t width, int64_t height,
-                              resize_filter filter);
+/* width x height, all of it. */
+static inline resize_plan resize_plan_whole(int64_t width, int64_t height, resize_filter filter)
+{
+    return (resize_plan){ filter, false, width, height, 0, 0, width, height };
+}
 
 /* Buffers kept from call to call; zero-initialised is empty. */
 typedef struct resize_buffer {

@@ -63,19 +63,18 @@ VIEW_BOTH int32_t resize_round(double w, int bits)
 
 VIEW_BOTH int32_t resize_to_fixed(double w) { return resize_round(w, RESIZE_BITS); }
 
-/* One axis: [from, to) of `in` pixels becomes `out` pixels. */
+/* One axis: `in` pixels become `out` pixels. */
 typedef struct resize_span {
-    double from, step;      /* inputs per output */
+    double step;            /* inputs per output */
     double shrink, support; /* 1 / how far the filter is stretched; how far it reaches */
     int64_t in;
     int filter;
 } resize_span;
 
-VIEW_BOTH resize_span resize_span_of(int filter, int64_t in, float from, float to, int64_t out)
+VIEW_BOTH resize_span resize_span_of(int filter, int64_t in, int64_t out)
 {
     resize_span s;
-    s.from = (double)from;
-    s.step = (double)(to - from) / (double)out;
+    s.step = (double)in / (double)out;
     s.in = in;
     s.filter = filter;
     double scale = s.step < 1.0 ? 1.0 : s.step;
@@ -87,7 +86,7 @@ VIEW_BOTH resize_span resize_span_of(int filter, int64_t in, float from, float t
 /* Room that every output needs: a multiple of 4. */
 VIEW_BOTH int64_t resize_taps(const resize_span *s) { return ((int64_t)ceil(s->support) * 2 + 1 + 3) / 4 * 4; }
 
-VIEW_BOTH double resize_centre(const resize_span *s, int64_t i) { return s->from + ((double)i + 0.5) * s->step; }
+VIEW_BOTH double resize_centre(const resize_span *s, int64_t i) { return ((double)i + 0.5) * s->step; }
 
 /* The inputs [lo, hi) of the output at `centre`. */
 VIEW_BOTH void resize_inputs(const resize_span *s, double centre, int64_t *lo, int64_t *hi)

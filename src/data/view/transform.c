@@ -8,6 +8,7 @@
 
 #include "core/rng.h"
 #include "data/view/device_view.h"
+#include "io/image/exif.h"
 
 struct view_scratch {
     image_reader *reader;
@@ -177,7 +178,7 @@ static resize_plan eval_plan(const transform_options *o, int64_t width, int64_t 
 {
     int64_t w, h;
     eval_size(o, width, height, &w, &h);
-    resize_plan p = resize_plan_whole(width, height, w, h, o->how.filter);
+    resize_plan p = resize_plan_whole(w, h, o->how.filter);
     p.torch =
         o->how.hf && o->how.filter != RESIZE_BOX && o->how.filter != RESIZE_HAMMING; /* torch does not have them */
     if (o->how.mode == RESIZE_PATCHES) return p;
@@ -273,17 +274,18 @@ static image_box centre_fallback(const transform_options *o, int64_t width, int6
 image_box transform_draw_crop(const transform_options *o, uint64_t key, int64_t width, int64_t height)
 {
     uint64_t k = rng_subkey(key, DRAW_CROP);
-    double area = (double)width * (double)height;
+    double area = (double)width * (double)height,
+           own = o->how.mode == RESIZE_PATCHES ? (double)width / (double)height : 1; /* what ratios are relative to */
     for (uint64_t i = 0; i < 40; i += 4) { /* ten tries of up to four numbers */
         double target = area * between(o->scale_min, o->scale_max, rng_uniform(k, i));
-        double ratio = exp(between(log(o->ratio_min), log(o->ratio_max), rng_uniform(k, i + 1)));
+        double ratio = own * exp(between(log(o->ratio_min), log(o->ratio_max), rng_uniform(k, i + 1)));
         int64_t w = round_even(sqrt(target * ratio)), h = round_even(sqrt(target / ratio));
         if (w < 1 || w > width || h < 1 || h > height) continue;
         int64_t top = (int64_t)rng_below(k, i + 2, (uint64_t)(height - h + 1));
         int64_t left = (int64_t)rng_below(k, i + 3, (uint64_t)(width - w + 1));
         return (image_box){ top, left, h, w };
     }
-    return centre_fallback(o, width, height);
+    return o->how.mode == RESIZE_PATCHES ? (image_box){ 0, 0, height, width } : centre_fallback(o, width, height);
 }
 
 static bool happens(double probability, uint64_t key, uint64_t which)
@@ -298,157 +300,109 @@ bool transform_draw_colours(const transform_options *o, uint64_t key)
     return happens(o->jitter_prob, key, DRAW_JITTER) || happens(o->gray_prob, key, DRAW_GRAY);
 }
 
-/* open_clip's order after the crop: jitter, grey; the mirror, which it does not have, before them. */
-static void train_augment(const transform_options *o, uint64_t key, uint8_t *out)
+/* The crop becomes the square, or with patches a record as for evaluation. */
+static resize_plan train_plan(const transform_options *o, const image_box *box)
 {
-    int64_t n = o->size * o->size;
-    if (transform_draw_flip(o, key)) augment_flip(out, o->size, o->size);
+    if (o->how.mode == RESIZE_PATCHES) return eval_plan(o, box->width, box->height);
+    return resize_plan_whole(o->size, o->size, o->how.filter);
+}
+
+static cloob_status train_part(cloob_ctx *ctx, view_scratch *s, image_part *part, const transform_options *o,
+                               const resize_plan *p, uint8_t *out)
+{
+    if (o->how.mode == RESIZE_PATCHES) return eval_part(ctx, s, part, o, p, out);
+    return resize_part(ctx, s, part, p, out);
+}
+
+/* open_clip's order after the crop: jitter, grey; the mirror, which it does not have, before them. */
+static void train_augment(const transform_options *o, uint64_t key, int64_t width, int64_t height, uint8_t *out)
+{
+    int64_t n = width * height;
+    if (transform_draw_flip(o, key)) augment_flip(out, width, height);
     if (happens(o->jitter_prob, key, DRAW_JITTER))
         augment_jitter(out, n, o->jitter, rng_subkey(key, DRAW_JITTER_VALUES));
     if (happens(o->gray_prob, key, DRAW_GRAY)) augment_gray(out, n);
 }
 
-/* --- from bytes -------------------------------------------------------------------------------------- */
+/* --- views ------------------------------------------------------------------------------------------- */
 
-typedef struct file_ref {
-    const void *bytes;
-    size_t size;
-    const char *name;
-    const image_limits *limits;
-} file_ref;
+/* What is read of an image: its box, and what becomes of it. */
+typedef struct view_cut {
+    image_box box;
+    resize_plan plan;
+} view_cut;
 
-static cloob_status open_file(cloob_ctx *ctx, view_scratch *s, const file_ref *f, int64_t *width, int64_t *height)
+static view_cut cut_of(const transform_options *o, const uint64_t *key, int64_t width, int64_t height)
 {
-    return image_reader_open(ctx, s->reader, f->bytes, f->size, f->name, f->limits, width, height);
+    if (!key) return (view_cut){ { 0, 0, height, width }, eval_plan(o, width, height) };
+    image_box box = transform_draw_crop(o, *key, width, height);
+    return (view_cut){ box, train_plan(o, &box) };
 }
 
-/* The smallest scale, in eighths, at which a box still has as many pixels as the resize makes of it. Only
- * those that libjpeg-turbo has fast code for. */
-static int shrink_of(const transform_options *o, const image_box *box, const resize_plan *p)
+static cloob_status view_part(cloob_ctx *ctx, view_scratch *s, image_part *part, const transform_options *o,
+                              const resize_plan *p, const uint64_t *key, uint8_t *out)
 {
-    for (int eighths = 1; o->jpeg_shrink && eighths < 8; eighths *= 2)
-        if (box->width * eighths >= p->out_width * 8 && box->height * eighths >= p->out_height * 8) return eighths;
-    return 8;
-}
-
-/* Opens the file again, reduced, and moves box and plan to its pixels: the box becomes the whole pixels
- * around it, the plan keeps the fractions. Images other than JPEG are not reduced. */
-static cloob_status open_reduced(cloob_ctx *ctx, view_scratch *s, const file_ref *f, int eighths, int64_t full_width,
-                                 image_box *box, resize_plan *p)
-{
-    image_limits limits = f->limits ? *f->limits : (image_limits){ IMAGE_MAX_PIXELS, 8, false };
-    file_ref reduced = *f;
-    int64_t width, height;
-    reduced.limits = &limits;
-    limits.jpeg_scale = eighths;
-    CLOOB_TRY(open_file(ctx, s, &reduced, &width, &height));
-    if (width == full_width) return CLOOB_OK;
-    double by = eighths / 8.0, x0 = (double)box->left * by, y0 = (double)box->top * by;
-    double x1 = (double)(box->left + box->width) * by, y1 = (double)(box->top + box->height) * by;
-    *box = (image_box){ .top = (int64_t)y0, .left = (int64_t)x0 };
-    box->height = (int64_t)ceil(y1) - box->top;
-    box->width = (int64_t)ceil(x1) - box->left;
-    p->x0 = (float)(x0 - (double)box->left);
-    p->y0 = (float)(y0 - (double)box->top);
-    p->x1 = (float)(x1 - (double)box->left);
-    p->y1 = (float)(y1 - (double)box->top);
+    if (!key) return eval_part(ctx, s, part, o, p, out);
+    CLOOB_TRY(train_part(ctx, s, part, o, p, out));
+    train_augment(o, *key, p->out_width, p->out_height, out);
     return CLOOB_OK;
 }
 
-/* Decodes the box, at a reduced size where that was asked for and pays. */
-static cloob_status load_box(cloob_ctx *ctx, view_scratch *s, const file_ref *f, const transform_options *o,
-                             int64_t full_width, image_box box, resize_plan *p, image_part *part)
+/* The smallest scale, in eighths, at which the box still has as many pixels as the resize makes of it. Only those that
+ * libjpeg-turbo has fast code for. */
+static int shrink_of(const transform_options *o, const view_cut *c)
 {
-    int eighths = shrink_of(o, &box, p);
-    bool already = f->limits && f->limits->jpeg_scale > 0 && f->limits->jpeg_scale < 8;
-    if (eighths < 8 && !already) CLOOB_TRY(open_reduced(ctx, s, f, eighths, full_width, &box, p));
-    return image_reader_load(ctx, s->reader, &box, part);
+    for (int eighths = 1; o->jpeg_shrink && eighths < 8; eighths *= 2)
+        if (c->box.width * eighths >= c->plan.out_width * 8 && c->box.height * eighths >= c->plan.out_height * 8)
+            return eighths;
+    return 8;
+}
+
+static image_box scale_box(const image_box *b, int eighths)
+{
+    int64_t top = (b->top * eighths + 4) / 8, left = (b->left * eighths + 4) / 8;
+    return (image_box){ top, left, ((b->top + b->height) * eighths + 4) / 8 - top,
+                        ((b->left + b->width) * eighths + 4) / 8 - left };
 }
 
 /* Images above IMAGE_MAX_PIXELS are decoded one at a time in the process, and their pixels are freed afterwards: every
  * thread that decodes would hold hundreds of megabytes. */
 static pthread_mutex_t large_turn = PTHREAD_MUTEX_INITIALIZER;
 
-static bool large_begin(int64_t width, int64_t height)
+cloob_status view_of_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
+                           const image_limits *limits, const transform_options *o, const uint64_t *key, uint8_t *out)
 {
+    int64_t width, height;
+    image_part part;
+    CLOOB_TRY(image_reader_open(ctx, s->reader, bytes, size, name, limits, &width, &height));
+    view_cut cut = cut_of(o, key, width, height);
+    int eighths = shrink_of(o, &cut);
+    if (eighths < 8) { /* the same part of a smaller image; formats other than JPEG keep their size */
+        image_limits less = limits ? *limits : (image_limits){ .max_pixels = IMAGE_MAX_PIXELS };
+        less.jpeg_scale = eighths;
+        int64_t full = width;
+        CLOOB_TRY(image_reader_open(ctx, s->reader, bytes, size, name, &less, &width, &height));
+        if (width < full) cut.box = scale_box(&cut.box, eighths);
+    }
     bool large = width > IMAGE_MAX_PIXELS / height;
     if (large) pthread_mutex_lock(&large_turn);
-    return large;
-}
-
-static void large_end(view_scratch *s, bool large)
-{
-    if (!large) return;
-    image_reader_trim(s->reader);
-    pthread_mutex_unlock(&large_turn);
-}
-
-cloob_status view_eval_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
-                             const image_limits *limits, const transform_options *o, uint8_t *out)
-{
-    file_ref f = { bytes, size, name, limits };
-    int64_t width, height;
-    image_part part;
-    CLOOB_TRY(open_file(ctx, s, &f, &width, &height));
-    resize_plan p = eval_plan(o, width, height);
-    bool large = large_begin(width, height);
-    cloob_status status = load_box(ctx, s, &f, o, width, (image_box){ 0, 0, height, width }, &p, &part);
-    if (status == CLOOB_OK) status = eval_part(ctx, s, &part, o, &p, out);
-    large_end(s, large);
+    cloob_status status = image_reader_load(ctx, s->reader, &cut.box, &part);
+    if (status == CLOOB_OK) status = view_part(ctx, s, &part, o, &cut.plan, key, out);
+    if (large) {
+        image_reader_trim(s->reader);
+        pthread_mutex_unlock(&large_turn);
+    }
     return status;
 }
 
-cloob_status view_train_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
-                              const image_limits *limits, const transform_options *o, uint64_t key, uint8_t *out)
+cloob_status view_of_image(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o,
+                           const uint64_t *key, uint8_t *out)
 {
-    file_ref f = { bytes, size, name, limits };
-    int64_t width, height;
-    image_part part;
-    CLOOB_TRY(open_file(ctx, s, &f, &width, &height));
-    image_box box = transform_draw_crop(o, key, width, height);
-    resize_plan p = resize_plan_whole(box.width, box.height, o->size, o->size, o->how.filter);
-    bool large = large_begin(width, height);
-    cloob_status status = load_box(ctx, s, &f, o, width, box, &p, &part);
-    if (status == CLOOB_OK) status = resize_part(ctx, s, &part, &p, out);
-    large_end(s, large);
-    if (status == CLOOB_OK) train_augment(o, key, out);
-    return status;
-}
-
-/* --- from images ----------------------------------------------------------------------------------- */
-
-cloob_status view_eval(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o, uint8_t *out)
-{
-    image_part part = image_whole(im);
-    resize_plan p = eval_plan(o, im->width, im->height);
-    return eval_part(ctx, s, &part, o, &p, out);
-}
-
-cloob_status view_train(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o, uint64_t key,
-                        uint8_t *out)
-{
-    image_part whole = image_whole(im);
-    image_box box = transform_draw_crop(o, key, im->width, im->height);
-    image_part part = image_window(&whole, &box);
-    resize_plan p = resize_plan_whole(box.width, box.height, o->size, o->size, o->how.filter);
-    CLOOB_TRY(resize_part(ctx, s, &part, &p, out));
-    train_augment(o, key, out);
-    return CLOOB_OK;
-}
-
-cloob_status transform_eval(cloob_ctx *ctx, const image *im, const transform_options *o, uint8_t *out)
-{
-    view_scratch s = { 0 };
-    cloob_status status = view_eval(ctx, &s, im, o, out);
-    scratch_release(&s);
-    return status;
-}
-
-cloob_status transform_train(cloob_ctx *ctx, const image *im, const transform_options *o, uint64_t key, uint8_t *out)
-{
-    view_scratch s = { 0 };
-    cloob_status status = view_train(ctx, &s, im, o, key, out);
-    scratch_release(&s);
+    view_scratch own = { 0 };
+    view_cut cut = cut_of(o, key, im->width, im->height);
+    image_part whole = image_whole(im), part = image_window(&whole, &cut.box);
+    cloob_status status = view_part(ctx, s ? s : &own, &part, o, &cut.plan, key, out);
+    scratch_release(&own);
     return status;
 }
 
@@ -468,7 +422,7 @@ cloob_status transform_crop_resize(cloob_ctx *ctx, const image *im, int64_t top,
                         (long long)top, (long long)left, (long long)crop_height, (long long)crop_width,
                         (long long)im->width, (long long)im->height);
     image_part whole = image_whole(im), part = image_window(&whole, &box);
-    resize_plan p = resize_plan_whole(crop_width, crop_height, width, height, filter);
+    resize_plan p = resize_plan_whole(width, height, filter);
     cloob_status status = resize_part(ctx, &s, &part, &p, out);
     scratch_release(&s);
     return status;
@@ -491,8 +445,9 @@ bool view_job_plan(const void *bytes, size_t size, const image_limits *limits, c
     const jpeg_layout *l = &job->layout;
     if (!jpeg_layout_read(bytes, size, &job->layout)) return false;
     if (limits->max_pixels > 0 && (int64_t)l->width * l->height > limits->max_pixels) return false;
-    if ((limits->photo && l->exif) || transform_draw_colours(o, key)) return false;
-    if (o->how.filter > RESIZE_BILINEAR) return false; /* the kernels' sine is not the host's */
+    if ((limits->photo && exif_orientation(bytes, size) != 1) || transform_draw_colours(o, key)) return false;
+    if (o->how.filter > RESIZE_BILINEAR || o->how.mode == RESIZE_PATCHES)
+        return false; /* the kernels' sine is not the host's, and their views are squares */
     job->box = transform_draw_crop(o, key, l->width, l->height);
     job->flip = transform_draw_flip(o, key);
     return fits(job, o->size);

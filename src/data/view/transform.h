@@ -15,13 +15,12 @@ typedef struct transform_options {
     int64_t size;                /* output is size x size */
     image_view how;              /* evaluation view; training crops have its filter, as open_clip applies it */
     double scale_min, scale_max; /* random resized crop: share of the area; 0.9 .. 1 */
-    double ratio_min, ratio_max; /* 3/4 .. 4/3 */
+    double ratio_min, ratio_max; /* 3/4 .. 4/3; of RESIZE_PATCHES relative to the image's own */
     double jitter[4];            /* brightness, contrast, saturation, hue; 0: off */
     double jitter_prob, gray_prob;
     double flip_prob; /* 0 by default: captions mention left and right */
-    bool jpeg_shrink; /* views from bytes: decode JPEGs at 1/2, 1/4 or 1/8 where the view has no more pixels
-                       * than that; faster, and no longer Pillow's pixels: docs/reference/images.md says by how much.
-                       * false */
+    bool jpeg_shrink; /* of bytes: decode a JPEG at 1/2, 1/4 or 1/8 where the view has no more pixels than that; faster,
+                       * and not Pillow's pixels: docs/reference/images.md says by how much. false */
 } transform_options;
 
 void transform_options_init(transform_options *o, int64_t size);
@@ -35,36 +34,28 @@ cloob_status transform_options_set(cloob_ctx *ctx, transform_options *o, const c
 /* The same from "key=value", as --aug-cfg takes it. */
 cloob_status transform_options_parse(cloob_ctx *ctx, transform_options *o, const char *item);
 
-/* --- one image ------------------------------------------------------------------------------------- */
+/* --- views ----------------------------------------------------------------------------------------- */
 
-/* Resized by o->how, centre crop or padding. out: (size, size, 3); of RESIZE_PATCHES a record of that many bytes. */
-cloob_status transform_eval(cloob_ctx *ctx, const image *im, const transform_options *o, uint8_t *out);
-/* Random resized crop and augmentations drawn from key. out: (size, size, 3). */
-cloob_status transform_train(cloob_ctx *ctx, const image *im, const transform_options *o, uint64_t key, uint8_t *out);
+typedef struct view_scratch view_scratch; /* decoder and buffers, kept from call to call; one per thread */
+
+cloob_status view_scratch_create(cloob_ctx *ctx, view_scratch **out);
+void view_scratch_destroy(view_scratch *s);
+
+/* Without a key the evaluation view: resized by o->how, centre crop or padding. With one the training view: random
+ * resized crop and augmentations drawn from it. out: (size, size, 3); of RESIZE_PATCHES a record of that many bytes.
+ *
+ * From the bytes of a file, decoding no more than the view needs (limits may be NULL), or from an image in memory (s
+ * may be NULL). Both give the same pixels. */
+cloob_status view_of_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
+                           const image_limits *limits, const transform_options *o, const uint64_t *key, uint8_t *out);
+cloob_status view_of_image(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o,
+                           const uint64_t *key, uint8_t *out);
+
 /* Box of the source, resized to width x height. out: (height, width, 3). The box must be inside; a box without pixels
  * gives black, as in Pillow. */
 cloob_status transform_crop_resize(cloob_ctx *ctx, const image *im, int64_t top, int64_t left, int64_t crop_height,
                                    int64_t crop_width, int64_t width, int64_t height, resize_filter filter,
                                    uint8_t *out);
-
-/* --- many images: decoder and buffers are kept from call to call ----------------------------------- */
-
-typedef struct view_scratch view_scratch; /* one per thread */
-
-cloob_status view_scratch_create(cloob_ctx *ctx, view_scratch **out);
-void view_scratch_destroy(view_scratch *s);
-
-/* From the bytes of a file, decoding no more than the view needs. The same pixels as image_decode followed by
- * transform_eval or transform_train. out: (size, size, 3). limits may be NULL. */
-cloob_status view_eval_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
-                             const image_limits *limits, const transform_options *o, uint8_t *out);
-cloob_status view_train_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
-                              const image_limits *limits, const transform_options *o, uint64_t key, uint8_t *out);
-
-/* From an image in memory. */
-cloob_status view_eval(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o, uint8_t *out);
-cloob_status view_train(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o, uint64_t key,
-                        uint8_t *out);
 
 /* The crop torchvision's RandomResizedCrop would draw: ten tries of area and log-uniform ratio, then the
  * centre. */

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "eval/probe/probe_gpu.h"
 #include "eval/probe/probe_objective.h"
 #include "tensor/cpu/gemm.h"
 
@@ -14,9 +13,9 @@ static const double SCIPY_GAIN = 2.220446049250313e-9; /* its ftol: 1e7 times th
 static const double EXACT = 1e-12;                     /* tolerance of Newton steps: they double their digits */
 static const double ENOUGH = 1e-3;                     /* and of L-BFGS in float: the objective to 0.4 % */
 
-enum { HISTORY = 10, SCORE_BYTES = 4 << 20, GPU_SCORE_BYTES = 64 << 20 };
+enum { HISTORY = 10, SCORE_BYTES = 4 << 20 };
 
-void probe_options_init(probe_options *o) { *o = (probe_options){ 1000, 0, NULL }; }
+void probe_options_init(probe_options *o) { *o = (probe_options){ 1000, 0 }; }
 
 void probe_model_release(probe_model *m)
 {
@@ -25,10 +24,10 @@ void probe_model_release(probe_model *m)
     m->w = NULL;
 }
 
-probe_plan probe_plan_make(const probe_data *train, int64_t classes, int threads, probe_gpu *gpu)
+probe_plan probe_plan_make(const probe_data *train, int64_t classes, int threads)
 {
     const rows *x = &train->x;
-    objective o = objective_sizes(x->N, x->D, classes, threads, gpu);
+    objective o = objective_sizes(x->N, x->D, classes, threads);
     int64_t vectors = (5 + 2 * HISTORY + 1) * classes * (x->D + 1) * (int64_t)sizeof(double);
     return (probe_plan){ .N = x->N,
                          .D = x->D,
@@ -107,7 +106,7 @@ static cloob_status minimize(cloob_ctx *ctx, probe_model *m, probe_fit *fit, con
 {
     objective *f;
     lbfgs_result result;
-    CLOOB_TRY(objective_create(ctx, &f, part, parts, y, m->C, lambda, o->gpu));
+    CLOOB_TRY(objective_create(ctx, &f, part, parts, y, m->C, lambda));
     lbfgs_problem problem = objective_problem(f);
     double tolerance = o->tolerance > 0 ? o->tolerance : f->wide ? EXACT : ENOUGH;
     lbfgs_options lo = { HISTORY, o->max_iterations, tolerance, 0 };
@@ -145,52 +144,45 @@ typedef struct scoring {
     float *x, *w, *z;
     int64_t *label;
     int64_t block;
-    score_gpu *gpu; /* NULL: w is used instead */
 } scoring;
 
-static cloob_status score_block(cloob_ctx *ctx, scoring *s, accuracy_counts *t, const probe_model *m,
-                                const probe_data *data, int64_t at, int64_t n)
+static void score_block(cloob_ctx *ctx, scoring *s, accuracy_counts *t, const probe_model *m, const probe_data *data,
+                        int64_t at, int64_t n)
 {
     int64_t C = m->C, D = m->D, K = D + 1;
     const float *x = rows_read(&data->x, at, n, s->x);
     for (int64_t i = 0; i < n; i++) s->label[i] = label_set_find(&m->classes, data->y[at + i]);
-    if (s->gpu) CLOOB_TRY(score_gpu_logits(s->gpu, s->z, x, n));
-    else {
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t c = 0; c < C; c++) s->z[i * C + c] = s->w[c * K + D];
-        cpu_sgemm(ctx, false, true, n, C, D, 1, x, D, s->w, K, 1, s->z, C);
-    }
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < C; c++) s->z[i * C + c] = s->w[c * K + D];
+    cpu_sgemm(ctx, false, true, n, C, D, 1, x, D, s->w, K, 1, s->z, C);
     accuracy_add(t, s->z, s->label, n);
-    return CLOOB_OK;
 }
 
-static cloob_status scoring_init(cloob_ctx *ctx, scoring *s, const probe_model *m, const rows *x, probe_gpu *gpu)
+static cloob_status scoring_init(cloob_ctx *ctx, scoring *s, const probe_model *m, const rows *x)
 {
     int64_t C = m->C, K = m->D + 1;
-    *s = (scoring){ .block = rows_block(x, gpu ? GPU_SCORE_BYTES : SCORE_BYTES) };
+    *s = (scoring){ .block = rows_block(x, SCORE_BYTES) };
     s->x = malloc((size_t)(s->block * m->D) * sizeof *s->x);
     s->w = malloc((size_t)(C * K) * sizeof *s->w);
     s->z = malloc((size_t)(s->block * C) * sizeof *s->z);
     s->label = malloc((size_t)s->block * sizeof *s->label);
     if (!s->x || !s->w || !s->z || !s->label) return ctx_no_memory(ctx, (size_t)(s->block * (m->D + C)) * 4, "scores");
     for (int64_t i = 0; i < C * K; i++) s->w[i] = (float)m->w[i];
-    return gpu ? score_gpu_create(ctx, probe_gpu_device(gpu), &s->gpu, m->w, C, m->D, s->block) : CLOOB_OK;
+    return CLOOB_OK;
 }
 
-cloob_status probe_score(cloob_ctx *ctx, accuracy_counts *t, const probe_model *m, const probe_data *data,
-                         probe_gpu *gpu)
+cloob_status probe_score(cloob_ctx *ctx, accuracy_counts *t, const probe_model *m, const probe_data *data)
 {
     scoring s;
     if (data->x.D != m->D)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s has %lld dimensions, the probe was trained on %lld", data->x.name,
                         (long long)data->x.D, (long long)m->D);
     CLOOB_TRY(rows_check(ctx, &data->x));
-    cloob_status status = scoring_init(ctx, &s, m, &data->x, gpu);
+    cloob_status status = scoring_init(ctx, &s, m, &data->x);
     for (int64_t at = 0, n; status == CLOOB_OK && at < data->x.N; at += n) {
         n = at + s.block < data->x.N ? s.block : data->x.N - at;
-        status = score_block(ctx, &s, t, m, data, at, n);
+        score_block(ctx, &s, t, m, data, at, n);
     }
-    score_gpu_destroy(s.gpu);
     free(s.x), free(s.w), free(s.z), free(s.label);
     return status;
 }

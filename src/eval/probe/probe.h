@@ -10,7 +10,7 @@
 
 #include "eval/labels.h"
 #include "eval/rows.h"
-#include "cloob/eval.h"
+#include "eval/evaluate.h"
 
 /* Features and labels of one split; borrowed. */
 typedef struct probe_data {
@@ -18,12 +18,9 @@ typedef struct probe_data {
     const int64_t *y; /* (N) */
 } probe_data;
 
-typedef struct probe_gpu probe_gpu; /* eval/probe/probe_gpu.h */
-
 typedef struct probe_options {
     int max_iterations; /* 1000 */
     double tolerance;   /* see lbfgs_options; 0: 1e-3, for small problems see docs/reference/evaluation.md */
-    probe_gpu *gpu;     /* NULL: the CPU. Small problems are computed in double on the CPU in any case */
 } probe_options;
 
 void probe_options_init(probe_options *o);
@@ -54,8 +51,7 @@ typedef struct probe_plan {
     double flops;          /* of one evaluation of the objective and its gradient */
 } probe_plan;
 
-/* With a GPU, memory_bytes is the host's part. */
-probe_plan probe_plan_make(const probe_data *train, int64_t classes, int threads, probe_gpu *gpu);
+probe_plan probe_plan_make(const probe_data *train, int64_t classes, int threads);
 
 /* Checks features (finite) and labels (two classes at least) and trains. Several splits are trained on as if
  * they were one. start: parameters to begin from (C, D + 1) of the same classes, or NULL for zeros. On
@@ -64,9 +60,8 @@ cloob_status probe_train(cloob_ctx *ctx, probe_model *m, probe_fit *fit, const p
                          double lambda, const double *start, const probe_options *o);
 
 /* Answers on a split. Rows of classes that training never saw are counted as wrong (accuracy.unknown). t is
- * made by accuracy_init with m->C classes; adds. gpu: the device that multiplies, or NULL. */
-cloob_status probe_score(cloob_ctx *ctx, accuracy_counts *t, const probe_model *m, const probe_data *data,
-                         probe_gpu *gpu);
+ * made by accuracy_init with m->C classes; adds. */
+cloob_status probe_score(cloob_ctx *ctx, accuracy_counts *t, const probe_model *m, const probe_data *data);
 
 /* A whole linear probe: plan, search, final training, accuracies; types and meaning in cloob/eval.h. */
 
@@ -82,7 +77,7 @@ cloob_status probe_run(cloob_ctx *ctx, cloob_probe_result *out, const cloob_prob
 cloob_status few_shot_choose(cloob_ctx *ctx, const probe_data *train, int64_t shots, uint64_t seed, int64_t *chosen,
                              int64_t *n);
 
-cloob_status few_shot_run(cloob_ctx *ctx, cloob_few_shot_result *out, const cloob_few_shot_options *o,
-                          const probe_data *train, const probe_data *val, const probe_data *test);
+cloob_status few_shot_run(cloob_ctx *ctx, few_shot_result *out, const few_shot_options *o, const probe_data *train,
+                          const probe_data *val, const probe_data *test);
 
 #endif

@@ -8,7 +8,6 @@
 
 #include "core/arith.h"
 #include "core/pool.h"
-#include "eval/probe/probe_gpu.h"
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/vmath.h"
 
@@ -57,7 +56,6 @@ static bool allocate(objective *o)
     int64_t CK = o->C * (o->D + 1), n = o->block, T = o->threads;
     o->uncertain = floats(o, o->N);
     if (!o->uncertain || !allocate_preconditioner(o)) return false;
-    if (o->gpu) return true;
     o->bias_sum = doubles(o, T * o->C), o->loss = doubles(o, T);
     if (!o->bias_sum || !o->loss) return false;
     if (o->wide) {
@@ -77,17 +75,16 @@ static void choose_sizes(objective *o, int64_t N, int64_t D, int64_t C, int thre
     o->exact = o->wide && n <= (double)HESSIAN_LIMIT && (double)N * n * n <= SMALL_HESSIAN;
 }
 
-objective objective_sizes(int64_t N, int64_t D, int64_t C, int threads, probe_gpu *gpu)
+objective objective_sizes(int64_t N, int64_t D, int64_t C, int threads)
 {
     objective o = { .counts = true };
     choose_sizes(&o, N, D, C, threads);
-    o.gpu = o.wide ? NULL : gpu;
     allocate(&o);
     return o;
 }
 
 cloob_status objective_create(cloob_ctx *ctx, objective **out, const probe_data *part, int parts, const int32_t *y,
-                              int64_t C, double lambda, probe_gpu *gpu)
+                              int64_t C, double lambda)
 {
     objective *o = calloc(1, sizeof *o);
     int64_t N = 0;
@@ -96,13 +93,11 @@ cloob_status objective_create(cloob_ctx *ctx, objective **out, const probe_data 
     for (int k = 0; k < parts; k++) N += part[k].x.N;
     *o = (objective){ .ctx = ctx, .part = part, .parts = parts, .y = y, .lambda = lambda };
     choose_sizes(o, N, part[0].x.D, C, ctx->threads);
-    o->gpu = o->wide ? NULL : gpu;
-    cloob_status status = allocate(o) ? CLOOB_OK : ctx_no_memory(ctx, o->bytes, "the probe");
-    if (status == CLOOB_OK && o->gpu) status = probe_gpu_load(o->gpu, part, parts, y, C);
-    if (status == CLOOB_OK) return CLOOB_OK;
+    if (allocate(o)) return CLOOB_OK;
+    size_t bytes = o->bytes;
     objective_destroy(o);
     *out = NULL;
-    return status;
+    return ctx_no_memory(ctx, bytes, "the probe");
 }
 
 void objective_destroy(objective *o)
@@ -224,8 +219,7 @@ static cloob_status evaluate(void *arg, double *f, double *g, const double *w)
 {
     objective *o = arg;
     double square = 0;
-    if (o->gpu) CLOOB_TRY(probe_gpu_evaluate(o->gpu, f, g, w));
-    else *f = o->wide ? blocks_double(o, g, w) : blocks_float(o, g, w);
+    *f = o->wide ? blocks_double(o, g, w) : blocks_float(o, g, w);
     for (int64_t c = 0; c < o->C; c++, w += o->D + 1, g += o->D + 1)
         for (int64_t i = 0; i < o->D; i++) g[i] += o->lambda * w[i], square += w[i] * w[i]; /* not of the bias */
     *f += 0.5 * o->lambda * square;

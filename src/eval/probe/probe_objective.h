@@ -24,10 +24,9 @@ typedef struct objective {
     const int32_t *y;
     int64_t N, D, C, block;
     double lambda;
-    probe_gpu *gpu; /* NULL: the CPU */
-    bool wide;      /* computed in double, block by block */
-    bool exact;     /* preconditioned by the whole Hessian: M is (C(D+1))^2 */
-    int threads;    /* that work in float; each has its block of features and logits and its gradient */
+    bool wide;   /* computed in double, block by block */
+    bool exact;  /* preconditioned by the whole Hessian: M is (C(D+1))^2 */
+    int threads; /* that work in float; each has its block of features and logits and its gradient */
     arena memory;
     size_t bytes;                  /* taken from it */
     bool counts;                   /* only counts bytes */
@@ -45,16 +44,15 @@ typedef struct objective {
     int since;            /* iterations since then */
 } objective;
 
-/* gpu may be NULL; a small problem does not use it. */
 cloob_status objective_create(cloob_ctx *ctx, objective **out, const probe_data *part, int parts, const int32_t *y,
-                              int64_t C, double lambda, probe_gpu *gpu);
+                              int64_t C, double lambda);
 void objective_destroy(objective *o);
 
 /* The problem for lbfgs_minimize; valid while o is. */
 lbfgs_problem objective_problem(objective *o);
 
-/* Sizes, `bytes` on the host and ways to compute of what objective_create would make; without data. */
-objective objective_sizes(int64_t N, int64_t D, int64_t C, int threads, probe_gpu *gpu);
+/* Sizes, `bytes` and ways to compute of what objective_create would make; without data. */
+objective objective_sizes(int64_t N, int64_t D, int64_t C, int threads);
 
 /* Logits of one block in double, bias included: zd (n, C) = x w' + b; leaves x in xd. */
 void objective_logits_double(objective *o, const float *x, const double *w, int64_t n);

@@ -17,7 +17,6 @@
 #include <string.h>
 
 #include "core/arith.h"
-#include "eval/probe/probe_gpu.h"
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/linalg.h"
 
@@ -79,35 +78,19 @@ static void square_sample(objective *o)
         for (int64_t j = 0; j < i; j++) o->Minv[i * K + j] = o->Minv[j * K + i];
 }
 
-/* ---- the matrix ------------------------------------------------------------------------------ */
-
 /* ---- the average over classes -------------------------------------------------------------------- */
-
-/* Minv = sum of u x x' over all rows, by a sample of them: drawn by weight on the CPU, evenly on a GPU. */
-static cloob_status sum_of_squares(objective *o)
-{
-    int64_t K = o->D + 1, wanted = objective_sample_rows(o->D), used;
-    if (!o->gpu) {
-        choose_sample(o, wanted);
-        square_sample(o);
-        return CLOOB_OK;
-    }
-    CLOOB_TRY(probe_gpu_hessian(o->gpu, o->Minv, o->N > wanted ? o->N / wanted : 1, &used));
-    for (int64_t i = 0; i < K * K; i++) o->Minv[i] *= (float)o->N / (float)used;
-    return CLOOB_OK;
-}
 
 static cloob_status make_average(objective *o)
 {
     int64_t D = o->D, K = D + 1;
     double trace = 0;
-    CLOOB_TRY(sum_of_squares(o));
+    choose_sample(o, objective_sample_rows(D));
+    square_sample(o);
     for (int64_t i = 0; i < K * K; i++) o->M[i] = o->Minv[i] / (double)o->C;
     for (int64_t i = 0; i < K; i++) trace += o->M[i * K + i];
     double floor_ = 1e-7 * trace + 1e-30; /* keeps the inverse positive definite in float */
     for (int64_t i = 0; i < D; i++) o->M[i * K + i] += o->lambda + floor_;
     o->M[D * K + D] += floor_;
-    if (o->gpu) return probe_gpu_invert(o->gpu, o->M);
     CLOOB_TRY(linalg_spd_inverse(o->ctx, o->M, K));
     for (int64_t i = 0; i < K * K; i++) o->Minv[i] = (float)o->M[i];
     return CLOOB_OK;
@@ -183,7 +166,6 @@ cloob_status objective_precondition(void *arg, double *out, const double *v)
 {
     objective *o = arg;
     int64_t K = o->D + 1, n = o->C * K;
-    if (o->gpu) return probe_gpu_precondition(o->gpu, out, v);
     if (o->exact) {
         cpu_dgemm(o->ctx, false, false, 1, n, n, 1, v, n, o->M, n, 0, out, n);
         return CLOOB_OK;

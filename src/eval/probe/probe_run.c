@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/rng.h"
-#include "eval/probe/probe_gpu.h"
 
 typedef struct run {
     cloob_ctx *ctx;
@@ -14,7 +13,6 @@ typedef struct run {
     const cloob_probe_options *o;
     probe_options training;
     const probe_data *train, *val, *test; /* val may be NULL */
-    device *gpu;                          /* NULL: none */
     int best;                             /* trial of the search */
     probe_model model;                    /* its classifier, trained without the validation rows; owned */
     double *last;                         /* weights of the last trial; owned */
@@ -26,7 +24,7 @@ static cloob_status score(run *r, const probe_model *m, const probe_data *d, acc
 {
     accuracy_counts t;
     CLOOB_TRY(accuracy_init(r->ctx, &t, m->C, false));
-    cloob_status status = probe_score(r->ctx, &t, m, d, r->training.gpu);
+    cloob_status status = probe_score(r->ctx, &t, m, d);
     *out = accuracy_finish(&t);
     accuracy_release(&t);
     return status;
@@ -169,6 +167,7 @@ static cloob_status halve(cloob_ctx *ctx, probe_rows half[2], const probe_data *
             int64_t *y = half[k].y = malloc((size_t)x.N * sizeof *y);
             if (!y) return ctx_no_memory(ctx, (size_t)x.N * sizeof *y, "labels");
             for (int64_t i = 0; i < x.N; i++) y[i] = d->y[2 * i + k];
+            x.name = "every other training row, used by the search without a validation split";
             half[k].data = (probe_data){ x, y };
         }
         return CLOOB_OK;
@@ -195,25 +194,18 @@ static void log_plan(run *r, const probe_plan *p)
             p->wide ? "double" : "float");
 }
 
-enum { EVALUATIONS = 50 }; /* that a training takes, or so */
-
-static cloob_status plan(run *r, const char *device_name)
+static cloob_status plan(run *r)
 {
     label_set set;
     CLOOB_TRY(label_set_init(r->ctx, &set, r->train->y, r->train->x.N));
-    probe_plan p = probe_plan_make(r->train, set.C, r->ctx->threads, NULL);
-    cloob_status status = eval_device_open(r->ctx, device_name, p.wide ? 0 : p.flops * EVALUATIONS, &r->gpu);
-    if (status == CLOOB_OK && r->gpu && !p.wide) {
-        status = probe_gpu_create(r->ctx, r->gpu, 0, &r->training.gpu);
-        p = probe_plan_make(r->train, set.C, r->ctx->threads, r->training.gpu);
-    }
-    if (status == CLOOB_OK) log_plan(r, &p);
+    probe_plan p = probe_plan_make(r->train, set.C, r->ctx->threads);
+    log_plan(r, &p);
     r->out->class_gaps = set.gaps;
     if (set.gaps)
         ctx_log(r->ctx, CLOOB_LOG_WARN, "%s: %lld of the labels 0 to %lld have no training row; they are no classes",
                 r->train->x.name, (long long)set.gaps, (long long)set.value[set.C - 1]);
     label_set_release(&set);
-    return status;
+    return CLOOB_OK;
 }
 
 /* Trains on `parts` splits and hands the parameters to the result. */
@@ -262,17 +254,15 @@ cloob_status probe_run(cloob_ctx *ctx, cloob_probe_result *out, const cloob_prob
     run r = { .ctx = ctx,
               .out = out,
               .o = o,
-              .training = { o->max_iterations, o->tolerance, NULL },
+              .training = { o->max_iterations, o->tolerance },
               .train = train,
               .val = val,
               .test = test };
     memset(out, 0, sizeof *out);
-    cloob_status status = plan(&r, o->device);
+    cloob_status status = plan(&r);
     if (status == CLOOB_OK) status = o->search ? search_then_train(&r) : train_final(&r, train, 1, o->lambda, NULL);
     probe_model_release(&r.model);
     free(r.last);
-    probe_gpu_destroy(r.training.gpu);
-    device_close(r.gpu);
     return status;
 }
 
@@ -328,24 +318,23 @@ static cloob_status gather(cloob_ctx *ctx, const probe_data *from, int64_t shots
     return status;
 }
 
-static cloob_status one_draw(cloob_ctx *ctx, const cloob_few_shot_options *o, const probe_data *train,
-                             const probe_data *val, const probe_data *test, int64_t shots, uint64_t seed,
-                             cloob_few_shot_draw *out)
+static cloob_status one_draw(cloob_ctx *ctx, const few_shot_options *o, const probe_data *train, const probe_data *val,
+                             const probe_data *test, int64_t shots, uint64_t seed, few_shot_draw *out)
 {
     probe_rows g;
     cloob_probe_result r = { 0 };
     cloob_probe_options p = o->probe;
-    if (!val && p.search) p.search = false, p.lambda = CLOOB_FEW_SHOT_LAMBDA;
+    if (!val && p.search) p.search = false, p.lambda = FEW_SHOT_LAMBDA;
     p.refit_all = false; /* the validation rows would be more shots */
     cloob_status status = gather(ctx, train, shots, seed, &g);
     if (status == CLOOB_OK) status = probe_run(ctx, &r, &p, &g.data, val, test);
-    *out = (cloob_few_shot_draw){ r.lambda, r.test_acc, r.test_acc5, r.test_mean_per_class };
+    *out = (few_shot_draw){ r.lambda, r.test_acc, r.test_acc5, r.test_mean_per_class };
     cloob_probe_release(&r);
     probe_rows_release(&g);
     return status;
 }
 
-static void describe_draws(cloob_few_shot_row *row, int64_t n)
+static void describe_draws(few_shot_row *row, int64_t n)
 {
     double square = 0;
     row->mean = 0, row->deviation = 0;
@@ -354,15 +343,15 @@ static void describe_draws(cloob_few_shot_row *row, int64_t n)
     if (n > 1) row->deviation = sqrt(square / (double)(n - 1));
 }
 
-cloob_status few_shot_run(cloob_ctx *ctx, cloob_few_shot_result *out, const cloob_few_shot_options *o,
-                          const probe_data *train, const probe_data *val, const probe_data *test)
+cloob_status few_shot_run(cloob_ctx *ctx, few_shot_result *out, const few_shot_options *o, const probe_data *train,
+                          const probe_data *val, const probe_data *test)
 {
-    *out = (cloob_few_shot_result){ .rows = o->shots_count, .seeds = o->seeds };
-    if (o->shots_count < 1 || o->shots_count > CLOOB_FEW_SHOT_ROWS || o->seeds < 1 || o->seeds > CLOOB_FEW_SHOT_SEEDS)
+    *out = (few_shot_result){ .rows = o->shots_count, .seeds = o->seeds };
+    if (o->shots_count < 1 || o->shots_count > FEW_SHOT_ROWS || o->seeds < 1 || o->seeds > FEW_SHOT_SEEDS)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`shots`: up to %d numbers, each drawn 1 to %d times (`seeds`)",
-                        CLOOB_FEW_SHOT_ROWS, CLOOB_FEW_SHOT_SEEDS);
+                        FEW_SHOT_ROWS, FEW_SHOT_SEEDS);
     for (int64_t k = 0; k < o->shots_count; k++) {
-        cloob_few_shot_row *row = &out->row[k];
+        few_shot_row *row = &out->row[k];
         row->shots = o->shots[k];
         if (row->shots < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`shots`: %lld", (long long)row->shots);
         for (int64_t s = 0; s < o->seeds; s++)

@@ -17,6 +17,10 @@ __attribute__((unused)) static cloob_status absent(cloob_ctx *ctx, image_reader 
 
 #ifdef NO_JPEG
 bool image_jpeg_available(void) { return false; }
+bool jpeg_layout_read(const uint8_t *bytes, size_t size, jpeg_layout *out)
+{
+    return (void)bytes, (void)size, (void)out, false;
+}
 
 cloob_status image_encode_jpeg(cloob_ctx *ctx, const uint8_t *rgb, int64_t width, int64_t height, int quality,
                                sbuf *out)

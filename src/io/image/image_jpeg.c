@@ -283,6 +283,61 @@ static void jpeg_close(image_reader *r)
 
 const image_codec image_jpeg = { "JPEG", match, jpeg_open, jpeg_load, jpeg_close };
 
+/* --- the layout of a plain file ---------------------------------------------------------------------- */
+
+/* Where readers agree that three components are Y, Cb and Cr. */
+static bool is_ycc(j_decompress_ptr d)
+{
+    const jpeg_component_info *c = d->comp_info;
+    if (d->jpeg_color_space != JCS_YCbCr) return false;
+    if (d->saw_Adobe_marker) return d->Adobe_transform == 1;
+    return d->saw_JFIF_marker || (c[0].component_id == 1 && c[1].component_id == 2 && c[2].component_id == 3);
+}
+
+static bool is_plain(j_decompress_ptr d)
+{
+    enum { MIN_CHROMA = 3 }; /* libjpeg repeats narrower chroma instead of smoothing it */
+    const jpeg_component_info *c = d->comp_info;
+    int n = d->num_components, across = c[0].h_samp_factor, down = c[0].v_samp_factor;
+    if (d->err->num_warnings || d->progressive_mode || d->arith_code || d->data_precision != 8 ||
+        d->comps_in_scan != n || d->Ss || d->Se != DCTSIZE2 - 1 || d->Ah || d->Al)
+        return false;
+    if (n == 1) return across == 1 && down == 1;
+    if (n != 3 || !is_ycc(d)) return false;
+    for (int i = 1; i < 3; i++)
+        if (c[i].h_samp_factor != 1 || c[i].v_samp_factor != 1) return false;
+    if (across == 1 && down == 1) return true;
+    return across == 2 && (down == 1 || down == 2) && (d->image_width + 1) / 2 >= MIN_CHROMA;
+}
+
+static bool layout_guarded(jpeg_state *s, const image_reader *r, jpeg_layout *out)
+{
+    state_init(s);
+    if (setjmp(s->mark)) return false;
+    state_begin(s, r);
+    jpeg_read_header(&s->d, TRUE);
+    const uint8_t *end = memmem(s->source.next_input_byte, s->source.bytes_in_buffer, "\xFF\xD9", 2);
+    if (!end || !is_plain(&s->d)) return false;
+    *out = (jpeg_layout){ .width = (int32_t)s->d.image_width,
+                          .height = (int32_t)s->d.image_height,
+                          .components = s->d.num_components,
+                          .across = s->d.comp_info[0].h_samp_factor,
+                          .down = s->d.comp_info[0].v_samp_factor,
+                          .size = (size_t)(end + 2 - r->bytes) };
+    return true;
+}
+
+bool jpeg_layout_read(const uint8_t *bytes, size_t size, jpeg_layout *out)
+{
+    image_reader r = { .bytes = bytes, .size = size };
+    jpeg_state *s = match(bytes, size) ? calloc(1, sizeof *s) : NULL;
+    *out = (jpeg_layout){ 0 };
+    bool plain = s && layout_guarded(s, &r, out);
+    if (s && s->d.mem) jpeg_destroy_decompress(&s->d);
+    free(s);
+    return plain;
+}
+
 /* --- writing, into memory ---------------------------------------------------------------------------- */
 
 bool image_jpeg_available(void) { return true; }

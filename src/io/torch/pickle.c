@@ -61,27 +61,12 @@ bool pk_append(pk_machine *m, pk_value *c, pk_value *item)
     return true;
 }
 
-/* The machine's own arrays are on the heap and go when the pickle is read. */
-static bool grow(void **array, int64_t *capacity, int64_t need, size_t item)
-{
-    int64_t wanted = *capacity ? *capacity : 64;
-    while (wanted <= need) wanted *= 2;
-    if (wanted == *capacity) return true;
-    void *bigger = realloc(*array, (size_t)wanted * item);
-    if (!bigger) return false;
-    memset((char *)bigger + (size_t)*capacity * item, 0, (size_t)(wanted - *capacity) * item);
-    *array = bigger;
-    *capacity = wanted;
-    return true;
-}
-
 /* ---- the stack ----------------------------------------------------------------------------------- */
 
 static cloob_status push(pk_machine *m, pk_value *v)
 {
     if (!v) return pk_no_memory(m);
-    if (m->depth >= m->stack_capacity && !grow((void **)&m->stack, &m->stack_capacity, m->depth, sizeof *m->stack))
-        return pk_no_memory(m);
+    if (!heap_grow(&m->stack, m->depth, &m->stack_capacity, sizeof *m->stack)) return pk_no_memory(m);
     m->stack[m->depth++] = v;
     return CLOOB_OK;
 }
@@ -167,28 +152,12 @@ static cloob_status push_text(pk_machine *m, pk_kind kind, const void *text, siz
     return push(m, v);
 }
 
-static cloob_status push_int(pk_machine *m, int64_t n)
+static cloob_status push_int(pk_machine *m, pk_kind kind, int64_t n)
 {
-    pk_value *v = pk_new(m, PK_INT);
+    pk_value *v = pk_new(m, kind);
     if (v) v->integer = n;
     return push(m, v);
 }
-
-static cloob_status push_float(pk_machine *m, double x)
-{
-    pk_value *v = pk_new(m, PK_FLOAT);
-    if (v) v->real = x;
-    return push(m, v);
-}
-
-static cloob_status push_bool(pk_machine *m, bool yes)
-{
-    pk_value *v = pk_new(m, PK_BOOL);
-    if (v) v->integer = yes;
-    return push(m, v);
-}
-
-/* ---- numbers ------------------------------------------------------------------------------------- */
 
 /* Two's complement, little-endian; what does not fit 64 bits is kept as bytes. */
 static cloob_status push_long(pk_machine *m, const unsigned char *p, size_t n)
@@ -196,41 +165,33 @@ static cloob_status push_long(pk_machine *m, const unsigned char *p, size_t n)
     if (n > 8) return push_text(m, PK_BYTES, p, n);
     uint64_t v = n && p[n - 1] & 0x80 ? UINT64_MAX : 0;
     for (size_t i = n; i-- > 0;) v = v << 8 | p[i];
-    return push_int(m, (int64_t)v);
+    return push_int(m, PK_INT, (int64_t)v);
 }
 
 static cloob_status push_binary_float(pk_machine *m)
 {
-    const unsigned char *p = NULL;
-    uint64_t bits = 0;
-    double v;
-    if (!take(m, 8, &p)) return pk_fail(m, "cut short");
-    for (int i = 0; i < 8; i++) bits = bits << 8 | p[i];
-    memcpy(&v, &bits, sizeof v);
-    return push_float(m, v);
+    uint64_t bits;
+    pk_value *v = pk_new(m, PK_FLOAT);
+    if (!take_uint(m, 8, &bits)) return pk_fail(m, "cut short");
+    bits = __builtin_bswap64(bits); /* the one big-endian number of the format */
+    if (v) memcpy(&v->real, &bits, sizeof v->real);
+    return push(m, v);
 }
 
 static cloob_status push_binary_int(pk_machine *m, int bytes)
 {
     uint64_t v;
     if (!take_uint(m, bytes, &v)) return pk_fail(m, "cut short");
-    return push_int(m, bytes == 4 ? (int32_t)(uint32_t)v : (int64_t)v);
+    return push_int(m, PK_INT, bytes == 4 ? (int32_t)(uint32_t)v : (int64_t)v);
 }
 
+/* A text, bytes, or with PK_INT the bytes of a number. */
 static cloob_status push_counted(pk_machine *m, pk_kind kind, int count_bytes)
 {
     const unsigned char *p = NULL;
     size_t n = 0;
     CLOOB_TRY(take_counted(m, count_bytes, &p, &n));
-    return push_text(m, kind, p, n);
-}
-
-static cloob_status push_counted_long(pk_machine *m, int count_bytes)
-{
-    const unsigned char *p = NULL;
-    size_t n = 0;
-    CLOOB_TRY(take_counted(m, count_bytes, &p, &n));
-    return push_long(m, p, n);
+    return kind == PK_INT ? push_long(m, p, n) : push_text(m, kind, p, n);
 }
 
 /* ---- memo ---------------------------------------------------------------------------------------- */
@@ -240,9 +201,11 @@ static cloob_status memo_put(pk_machine *m, uint64_t index)
     pk_value *v = top(m);
     if (!v) return pk_fail(m, "nothing to remember");
     if (index > (uint64_t)(m->end - m->begin)) return pk_fail(m, "memo index beyond all that could be remembered");
-    if ((int64_t)index >= m->memo_capacity &&
-        !grow((void **)&m->memo, &m->memo_capacity, (int64_t)index, sizeof *m->memo))
-        return pk_no_memory(m);
+    while ((int64_t)index >= m->memo_capacity) {
+        int64_t before = m->memo_capacity;
+        if (!heap_grow(&m->memo, before, &m->memo_capacity, sizeof *m->memo)) return pk_no_memory(m);
+        memset(m->memo + before, 0, (size_t)(m->memo_capacity - before) * sizeof *m->memo);
+    }
     m->memo[index] = v;
     m->memo_count++;
     return CLOOB_OK;
@@ -305,8 +268,7 @@ static cloob_status append_some(pk_machine *m, pk_kind kind, int64_t n)
 
 static cloob_status push_mark(pk_machine *m)
 {
-    if (m->marks >= m->mark_capacity && !grow((void **)&m->mark, &m->mark_capacity, m->marks, sizeof *m->mark))
-        return pk_no_memory(m);
+    if (!heap_grow(&m->mark, m->marks, &m->mark_capacity, sizeof *m->mark)) return pk_no_memory(m);
     m->mark[m->marks++] = m->depth;
     return CLOOB_OK;
 }
@@ -383,13 +345,13 @@ static cloob_status step(pk_machine *m, unsigned char op)
     switch (op) {
     /* numbers and texts */
     case 'N': return push(m, pk_new(m, PK_NONE));
-    case 0x88: return push_bool(m, true);
-    case 0x89: return push_bool(m, false);
+    case 0x88: return push_int(m, PK_BOOL, 1);
+    case 0x89: return push_int(m, PK_BOOL, 0);
     case 'J': return push_binary_int(m, 4);
     case 'K': return push_binary_int(m, 1);
     case 'M': return push_binary_int(m, 2);
-    case 0x8a: return push_counted_long(m, 1);
-    case 0x8b: return push_counted_long(m, 4);
+    case 0x8a: return push_counted(m, PK_INT, 1);
+    case 0x8b: return push_counted(m, PK_INT, 4);
     case 'G': return push_binary_float(m);
     case 'T':
     case 'X': return push_counted(m, PK_STRING, 4);

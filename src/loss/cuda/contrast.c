@@ -35,14 +35,10 @@ static strip strip_at(const gpu *g, const gpu_contrast *c, int64_t i, int64_t j)
                     c->first + i - j };
 }
 
-/* Of a small batch in double, rounded as distances from the positive's: those that matter are small. */
 static cloob_status scores(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c, const strip *s)
 {
     int64_t d = g->d;
-    if (!g->wide) return gpu_gemm(ctx, g, false, true, s->m, s->n, d, c->inv_tau, s->a, d, s->b, d, 0, g->s, s->n);
-    GPU_TRY("scores", k_dot_rows(g->stream, g->T, s->a, samples_at(g, c, c->first + s->i), g->own, s->m, d));
-    GPU_TRY("scores", k_wide_scores(g->stream, g->wide, s->a, s->b, s->m, s->n, d));
-    return gpu_cuda(ctx, k_narrow(g->stream, g->s, g->wide, g->own, c->inv_tau, s->m, s->n), "scores");
+    return gpu_gemm(ctx, g, false, true, s->m, s->n, d, c->inv_tau, s->a, d, s->b, d, 0, g->s, s->n);
 }
 
 static fused_call fused_of(const gpu *g, const gpu_contrast *c, const strip *s)

@@ -33,11 +33,11 @@ void gpu_carve_common(carver *c, const loss_plan *p, gpu *g)
 {
     size_t tile = (size_t)g->tile, n = (size_t)p->s.rows, N = (size_t)p->total, d = (size_t)g->d;
     size_t longer = (size_t)loss_longest(p);
-    bool f32 = g->T == CLOOB_F32, maxima = !g->fused || !gpu_batch_applies(p), wide = f32 && loss_is_small(p);
+    bool f32 = g->T == CLOOB_F32, scores = !g->fused || (p->hopfield && !gpu_shares_scores(p));
     g->e = gpu_carve(c, tile * tile * g->size);
     g->ds = p->hopfield ? gpu_carve(c, tile * tile * g->size) : NULL;
-    g->s = maxima ? gpu_carve(c, tile * tile * sizeof(float)) : NULL;
-    g->t = maxima && p->hopfield ? gpu_carve(c, tile * tile * sizeof(float)) : NULL;
+    g->s = scores ? gpu_carve(c, tile * tile * sizeof(float)) : NULL;
+    g->t = scores && p->hopfield ? gpu_carve(c, tile * tile * sizeof(float)) : NULL;
     g->panel = gpu_carve(c, tile * d * sizeof(float));
     g->top = gpu_carve(c, tile * sizeof(float));
     g->pos = gpu_carve(c, tile * sizeof(float));
@@ -47,8 +47,6 @@ void gpu_carve_common(carver *c, const loss_plan *p, gpu *g)
     g->value = gpu_carve(c, longer * sizeof(double));
     g->dots = gpu_carve(c, longer * sizeof(double));
     g->total = gpu_carve(c, GPU_TOTALS * sizeof(double));
-    g->wide = wide ? gpu_carve(c, tile * tile * sizeof(double)) : NULL;
-    g->own = wide ? gpu_carve(c, tile * sizeof(double)) : NULL;
     if (!f32) return;
     g->mean_a = gpu_carve(c, d * sizeof(float));
     g->mean_b = gpu_carve(c, d * sizeof(float));
@@ -81,8 +79,7 @@ static cloob_status gpu_open(cloob_ctx *ctx, loss_plan *p)
 
 static size_t workspace(const loss_plan *p, gpu *g)
 {
-    if (p->sigmoid) return gpu_sigmoid_bytes(p, g);
-    return gpu_batch_applies(p) ? gpu_batch_bytes(p, g) : gpu_general_bytes(p, g);
+    return p->sigmoid ? gpu_sigmoid_bytes(p, g) : gpu_batch_bytes(p, g);
 }
 
 static cloob_status prepare(cloob_ctx *ctx, loss_plan *p)
@@ -195,8 +192,7 @@ static cloob_status queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, c
     gpu *g = p->device;
     CLOOB_TRY(begin(ctx, g, stream));
     comm_set_stream(p->c, stream); /* exchanges run after this work, and later work waits for them */
-    if (p->sigmoid) return gpu_sigmoid_queue(ctx, p, g, in, out);
-    return gpu_batch_applies(p) ? gpu_batch_queue(ctx, p, g, in, out) : gpu_general_queue(ctx, p, g, in, out);
+    return p->sigmoid ? gpu_sigmoid_queue(ctx, p, g, in, out) : gpu_batch_queue(ctx, p, g, in, out);
 }
 
 static cloob_status collect(cloob_ctx *ctx, loss_plan *p, loss_result *r)
@@ -205,17 +201,16 @@ static cloob_status collect(cloob_ctx *ctx, loss_plan *p, loss_result *r)
     CLOOB_TRY(comm_agree(ctx, p->c, read_report(ctx, p, g)));
     CLOOB_TRY(comm_host_sum_f64(ctx, p->c, g->report->totals, GPU_TOTALS));
     if (p->sigmoid) gpu_sigmoid_result(p, g->report->totals, r);
-    else if (gpu_batch_applies(p)) gpu_batch_result(p, g->report->totals, r);
-    else gpu_general_result(p, g->report->totals, r);
+    else gpu_batch_result(p, g->report->totals, r);
     return CLOOB_OK;
 }
 
 static cloob_status run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream,
                         loss_result *r)
 {
-    if (p->size == 1 && loss_is_tiny(p)) {
+    if (loss_is_hosted(p)) {
         CLOOB_TRY(begin(ctx, p->device, stream));
-        return gpu_tiny_run(ctx, p, p->device, in, out, r);
+        return gpu_host_run(ctx, p, p->device, in, out, r);
     }
     CLOOB_TRY(queue(ctx, p, in, out, stream));
     return collect(ctx, p, r);

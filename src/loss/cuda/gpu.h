@@ -28,8 +28,6 @@ typedef struct gpu {
     double *total;                /* GPU_TOTALS numbers that are copied to the host at the end */
     float *mean_a, *mean_b;       /* (d), f32 only */
     double *column;               /* (N), f32 only */
-    double *wide, *own;           /* (tile, tile), (tile): scores in double, and those of the positives; a small batch
-                           in f32 only */
     float *centred_a, *centred_b; /* (n, d), (N, d), f32 only */
     struct gpu_report *report;    /* page-locked: results copied by the stream */
 } gpu;
@@ -107,18 +105,15 @@ cloob_status gpu_contrast_forward(cloob_ctx *ctx, const gpu *g, const gpu_contra
 /* Adds to total[GPU_DINV_TAU]. */
 cloob_status gpu_contrast_backward(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c);
 
-/* The definition on the host, for a batch of a few pairs (tiny.c). */
-cloob_status gpu_tiny_run(cloob_ctx *ctx, loss_plan *p, const gpu *g, const loss_inputs *in, const loss_outputs *out,
+/* On the host (loss_is_hosted). */
+cloob_status gpu_host_run(cloob_ctx *ctx, loss_plan *p, const gpu *g, const loss_inputs *in, const loss_outputs *out,
                           loss_result *r);
 
-/* The two algorithms (batch.c, general.c). Carving with memory NULL counts the bytes. */
-bool gpu_batch_applies(const loss_plan *p);
+/* The contrastive methods (batch.c). */
+bool gpu_shares_scores(const loss_plan *p); /* retrieval is by gpu_pair, not by gpu_search */
 size_t gpu_batch_bytes(const loss_plan *p, gpu *g);
 cloob_status gpu_batch_queue(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in, const loss_outputs *out);
 void gpu_batch_result(const loss_plan *p, const double totals[], loss_result *r);
-size_t gpu_general_bytes(const loss_plan *p, gpu *g);
-cloob_status gpu_general_queue(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in, const loss_outputs *out);
-void gpu_general_result(const loss_plan *p, const double totals[], loss_result *r);
 
 /* SigLIP (sigmoid.c). */
 size_t gpu_sigmoid_bytes(const loss_plan *p, gpu *g);
@@ -127,7 +122,7 @@ void gpu_sigmoid_result(const loss_plan *p, const double totals[], loss_result *
 
 static inline void *gpu_carve(carver *c, size_t bytes) { return carve_aligned(c, bytes, 256); }
 
-/* The parts of g that both algorithms need; n: own rows, N: all rows. */
+/* The parts of g that all methods need; n: own rows, N: all rows. */
 void gpu_carve_common(carver *c, const loss_plan *p, gpu *g);
 /* Fails when the carved bytes differ from the counted bytes, which would write past the block. */
 cloob_status gpu_carved(cloob_ctx *ctx, const loss_plan *p, size_t used);

@@ -225,41 +225,6 @@ __global__ void add_outer(float *db, const double *column, const float *mean, in
     for (int64_t k = threadIdx.x; k < d; k += BLOCK) db[i * d + k] += (float)(column[i] * mean[k]);
 }
 
-__global__ void wide_scores(double *s, const float *a, const float *b, int64_t m, int64_t n, int64_t d)
-{
-    int64_t at = (int64_t)blockIdx.x * BLOCK + threadIdx.x, i = at / n, j = at % n;
-    if (i >= m) return;
-    double sum = 0;
-    for (int64_t k = 0; k < d; k++) sum += (double)a[i * d + k] * (double)b[j * d + k];
-    s[at] = sum;
-}
-
-__global__ void narrow(float *to, const double *s, const double *own, double factor, int64_t m, int64_t n)
-{
-    int64_t at = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
-    if (at < m * n) to[at] = (float)(factor * (own ? s[at] - own[at / n] : s[at]));
-}
-
-__global__ void wide_exp(float *e, float *ds, const double *s, const float *t, int64_t m, int64_t n, double beta,
-                         double shift, const float *row_shift, float factor)
-{
-    int64_t at = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
-    if (at >= m * n) return;
-    float v = (float)exp(beta * s[at] - (row_shift ? (double)row_shift[at / n] : shift));
-    e[at] = v;
-    if (t) ds[at] = factor * v * t[at];
-}
-
-__global__ void wide_sums(bool transpose, float *r, const float *e, const float *w, int64_t m, int64_t n, int64_t d)
-{
-    int64_t at = (int64_t)blockIdx.x * BLOCK + threadIdx.x, i = at / d, k = at % d;
-    int64_t rows = transpose ? n : m, inner = transpose ? m : n;
-    if (i >= rows) return;
-    double sum = 0;
-    for (int64_t j = 0; j < inner; j++) sum += (double)e[transpose ? j * n + i : i * n + j] * (double)w[j * d + k];
-    r[at] = (float)((double)r[at] + sum);
-}
-
 /* SigLIP: a block a row. */
 template <typename T>
 __global__ void sigmoid(T *dk, const float *s, double *value, double *along, double *sum, int64_t n, int64_t own,
@@ -397,31 +362,6 @@ cudaError_t k_column_sums(cudaStream_t stream, double *column, const float *dk, 
 cudaError_t k_add_outer(cudaStream_t stream, float *db, const double *column, const float *mean, int64_t n, int64_t d)
 {
     LAUNCH_PLAIN(n, (unsigned)n, add_outer, db, column, mean, d);
-}
-
-cudaError_t k_wide_scores(cudaStream_t stream, double *s, const float *a, const float *b, int64_t m, int64_t n,
-                          int64_t d)
-{
-    LAUNCH_PLAIN(m * n, blocks(m * n), wide_scores, s, a, b, m, n, d);
-}
-
-cudaError_t k_narrow(cudaStream_t stream, float *to, const double *s, const double *own, double factor, int64_t m,
-                     int64_t n)
-{
-    LAUNCH_PLAIN(m * n, blocks(m * n), narrow, to, s, own, factor, m, n);
-}
-
-cudaError_t k_wide_exp(cudaStream_t stream, float *e, float *ds, const double *s, const float *t, int64_t m, int64_t n,
-                       double beta, double shift, const float *row_shift, float factor)
-{
-    LAUNCH_PLAIN(m * n, blocks(m * n), wide_exp, e, ds, s, t, m, n, beta, shift, row_shift, factor);
-}
-
-cudaError_t k_wide_sums(cudaStream_t stream, bool transpose, float *r, const float *e, const float *w, int64_t m,
-                        int64_t n, int64_t d)
-{
-    int64_t rows = transpose ? n : m;
-    LAUNCH_PLAIN(rows * d, blocks(rows * d), wide_sums, transpose, r, e, w, m, n, d);
 }
 
 cudaError_t k_sigmoid(cudaStream_t stream, cloob_dtype T, void *dk, const float *s, double *value, double *along,

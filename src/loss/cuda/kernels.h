@@ -61,19 +61,6 @@ cudaError_t k_less_mean(cudaStream_t stream, float *to, const float *from, const
 cudaError_t k_column_sums(cudaStream_t stream, double *column, const float *dk, int64_t m, int64_t n);
 cudaError_t k_add_outer(cudaStream_t stream, float *db, const double *column, const float *mean, int64_t n, int64_t d);
 
-/* A small batch in f32 (loss_is_small): the same in double, a thread per number. s (m, n) = a b^T */
-cudaError_t k_wide_scores(cudaStream_t stream, double *s, const float *a, const float *b, int64_t m, int64_t n,
-                          int64_t d);
-/* to = factor (s - own_i); own may be NULL: 0 */
-cudaError_t k_narrow(cudaStream_t stream, float *to, const double *s, const double *own, double factor, int64_t m,
-                     int64_t n);
-/* k_exp of beta s */
-cudaError_t k_wide_exp(cudaStream_t stream, float *e, float *ds, const double *s, const float *t, int64_t m, int64_t n,
-                       double beta, double shift, const float *row_shift, float factor);
-/* r (m, d) += e w, w (n, d); with transpose r (n, d) += e^T w, w (m, d); e (m, n) */
-cudaError_t k_wide_sums(cudaStream_t stream, bool transpose, float *r, const float *e, const float *w, int64_t m,
-                        int64_t n, int64_t d);
-
 /* SigLIP of a tile: s = inv_tau a b^T in, dk (T) = gradient of s out; column own + i of row i is its positive. Adds
  * each row's loss, sum of dk s and sum of dk to value, along and sum (m). share: 1 / N. */
 cudaError_t k_sigmoid(cudaStream_t stream, cloob_dtype T, void *dk, const float *s, double *value, double *along,

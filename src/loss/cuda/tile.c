@@ -1,5 +1,5 @@
-/* Tiles of scores on the GPU: a product in f32, then one pass over it; or both at once (fused.cu). And the
- * loops over tiles that retrieval makes. */
+/* Tiles of scores on the GPU: a GEMM with f32 results and a pass over them, or both in one kernel (fused.cu); and
+ * retrieval, which loops over tiles. */
 #include "core/arith.h"
 #include "loss/cuda/fused.h"
 #include "loss/cuda/gpu.h"
@@ -26,7 +26,7 @@ cloob_status gpu_gemm(cloob_ctx *ctx, const gpu *g, bool ta, bool tb, int64_t M,
                                              (int)N, (int)M, (int)K, &al, B, type, (int)ldb, A, type, (int)lda, &be, C,
                                              CUDA_R_32F, (int)ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
     if (s == CUBLAS_STATUS_SUCCESS) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_DEVICE, "a product of %lld x %lld x %lld on the GPU failed: %s", (long long)M,
+    return ctx_fail(ctx, CLOOB_ERR_DEVICE, "a GEMM of %lld x %lld x %lld on the GPU failed: %s", (long long)M,
                     (long long)N, (long long)K, cuda_lib.cublasGetStatusString(s));
 }
 
@@ -36,20 +36,10 @@ static cloob_status scores(cloob_ctx *ctx, const gpu *g, const void *a, const vo
     return gpu_gemm(ctx, g, false, true, m, n, g->d, alpha, a, g->d, b, g->d, 0, g->s, n);
 }
 
-/* The exponentials of a small batch, from scores in double. */
-static cloob_status wide_exp(cloob_ctx *ctx, const gpu *g, const void *a, const void *b, const float *t, int64_t m,
-                             int64_t n, double beta, const float *row_shift, double factor)
-{
-    GPU_TRY("retrieval scores", k_wide_scores(g->stream, g->wide, a, b, m, n, g->d));
-    return gpu_cuda(ctx, k_wide_exp(g->stream, g->e, g->ds, g->wide, t, m, n, beta, beta, row_shift, (float)factor),
-                    "retrieval scores");
-}
-
 /* r += e w, or e^T w: what is retrieved. */
 static cloob_status sums(cloob_ctx *ctx, const gpu *g, bool transpose, int64_t m, int64_t n, const void *w, float *r)
 {
     int64_t d = g->d;
-    if (g->wide) return gpu_cuda(ctx, k_wide_sums(g->stream, transpose, r, g->e, w, m, n, d), "retrieval");
     return gpu_gemm(ctx, g, transpose, false, transpose ? n : m, d, transpose ? m : n, 1, g->e, n, w, d, 1, r, d);
 }
 
@@ -58,7 +48,6 @@ cloob_status tile_exp(cloob_ctx *ctx, const gpu *g, const void *a, const void *b
 {
     fused_call c = { .m = (int)m, .n = (int)n, .d = (int)g->d, .a = a, .b = b, .scale = (float)beta, .e = g->e };
     if (g->fused && !row_shift) return gpu_cuda(ctx, fused_scores(g->stream, FUSED_EXP, &c), "retrieval scores");
-    if (g->wide) return wide_exp(ctx, g, a, b, NULL, m, n, beta, row_shift, 0);
     CLOOB_TRY(scores(ctx, g, a, b, m, n, beta));
     return gpu_cuda(ctx, k_exp(g->stream, g->T, g->e, NULL, g->s, NULL, m, n, (float)beta, row_shift, 0),
                     "retrieval scores");
@@ -72,10 +61,9 @@ cloob_status tile_dscore(cloob_ctx *ctx, const gpu *g, const void *a, const void
     c.scale = (float)beta, c.factor = (float)factor, c.e = g->e, c.ds = g->ds;
     if (g->fused && !row_shift && drb)
         return gpu_cuda(ctx, fused_scores(g->stream, FUSED_DSCORE, &c), "gradients of scores");
-    if (!g->wide) CLOOB_TRY(scores(ctx, g, a, b, m, n, beta));
+    CLOOB_TRY(scores(ctx, g, a, b, m, n, beta));
     CLOOB_TRY(gpu_gemm(ctx, g, false, true, m, n, d, 1, dra, d, b, d, 0, g->t, n));
     if (drb) CLOOB_TRY(gpu_gemm(ctx, g, false, true, m, n, d, 1, a, d, drb, d, 1, g->t, n));
-    if (g->wide) return wide_exp(ctx, g, a, b, g->t, m, n, beta, row_shift, factor);
     return gpu_cuda(ctx, k_exp(g->stream, g->T, g->e, g->ds, g->s, g->t, m, n, (float)beta, row_shift, (float)factor),
                     "gradients of scores");
 }
@@ -146,11 +134,7 @@ static cloob_status search_maxima(cloob_ctx *ctx, const gpu *g, const gpu_search
     for (int64_t j = 0; j < s->stored.n; j += g->tile) {
         int64_t n = min64(g->tile, s->stored.n - j);
         const void *a = mat_at(g, s->states.data, i), *w = mat_at(g, s->stored.data, j);
-        if (!g->wide) CLOOB_TRY(scores(ctx, g, a, w, m, n, s->beta));
-        else {
-            GPU_TRY("maxima of scores", k_wide_scores(g->stream, g->wide, a, w, m, n, g->d));
-            GPU_TRY("maxima of scores", k_narrow(g->stream, g->s, g->wide, NULL, s->beta, m, n));
-        }
+        CLOOB_TRY(scores(ctx, g, a, w, m, n, s->beta));
         GPU_TRY("maxima of scores", k_row_max(g->stream, s->shift + i, g->s, m, n));
     }
     return CLOOB_OK;

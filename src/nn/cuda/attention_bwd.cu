@@ -83,11 +83,11 @@ __device__ static void sum_tile(bf16 *to, float scale, const bf16 *scores, const
 /* One warp per tile of queries. Keys are processed in chunks of `chunk` tiles: first every warp computes the scores of
  * its queries and adds to dq, then the warps split the chunk's dv and dk; dk in reverse order, so that a warp with much
  * of a causal dv has little of dk. Rows of k and v are read in their own chunk only, so dk and dv are staged in them.
- * sums: (N, 3 C), per sequence, or NULL; round.to may be NULL as well. */
+ * sums: (N, 3 C), per sequence, or NULL. */
 template <int D, bool PACKED, int WARPS>
 static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
-    shared_kernel(bf16 *dqkv, float *sums, round_out round, const bf16 *dy, const bf16 *qkv, const bf16 *y,
-                  const float *lse, attn_sizes z, int chunk)
+    shared_kernel(bf16 *dqkv, float *sums, const bf16 *dy, const bf16 *qkv, const bf16 *y, const float *lse,
+                  attn_sizes z, int chunk)
 {
     extern __shared__ __align__(16) bf16 smem[];
     typedef tile<D> tl;
@@ -112,10 +112,9 @@ static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
     }
     __syncthreads();
     if (warp < tiles) tl::write(dqkv + at, 3 * z.C, dq, z.scale, warp * 16, z.T, q + warp * 16 * tl::LD);
-    if (!sums && !round.to) return;
+    if (!sums) return;
     __syncthreads();
-    if (sums) sum_columns<D, tl>(sums + (int64_t)n * 3 * z.C + h * D, q, k, v, z);
-    if (round.to) round_rows<D, tl>(round, at, q, k, v, z);
+    sum_columns<D, tl>(sums + (int64_t)n * 3 * z.C + h * D, q, k, v, z);
 }
 
 /* ---- launchers ----------------------------------------------------------------------------------- */
@@ -138,9 +137,8 @@ static cloob_status launch_warps(const op_env *env, const op_args *a, const attn
     auto kernel = shared_kernel<D, PACKED, WARPS>;
     CLOOB_TRY(cuda_check(env->ctx, allow_shared_memory(kernel), "attention_bwd"));
     kernel<<<(unsigned)(N * z.H), 2 * (unsigned)z.Tp, smem, stream_of(env)>>>(
-        (bf16 *)a->out[0].data, (float *)(a->out[1].data ? a->scratch : NULL),
-        rounding_is_fused(a) ? round_out_of(a) : round_out{}, (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data,
-        (const bf16 *)a->in[2].data, (const float *)a->in[3].data, z, chunk);
+        (bf16 *)a->out[0].data, (float *)(a->out[1].data ? a->scratch : NULL), (const bf16 *)a->in[0].data,
+        (const bf16 *)a->in[1].data, (const bf16 *)a->in[2].data, (const float *)a->in[3].data, z, chunk);
     return cuda_launched(env->ctx, "attention_bwd");
 }
 
@@ -157,8 +155,8 @@ static cloob_status launch_shared(const op_env *env, const op_args *a, const att
 
 typedef enum variant { SHARED, WIDE, PASSES, PLAIN } variant;
 
-/* Whether the kernel writes the sums of each sequence and an 8-bit copy. */
-static bool has_sums_and_copy(variant v) { return v == SHARED || v == WIDE; }
+/* Whether the kernel writes the sums of each sequence. */
+static bool has_sums(variant v) { return v == SHARED || v == WIDE; }
 
 /* Timed on an H200: warpgroups are faster than `shared` without a mask (0.18 and 0.22 ms for 1024 x 50), slower with
  * one (0.26 and 0.21 ms for 1024 x 77), and `shared` is faster than passes wherever it fits. */
@@ -203,17 +201,7 @@ extern "C" cloob_status attention_bwd_prepare_cuda(const op_env *env, op_args *a
 {
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     a->scratch_bytes = dot_dy_y_at(env, a, s) + (variant_for(env, a) == PASSES ? tensor_bytes(&a->in[3]) : 0);
-    return rounding_prepare_cuda(env, a);
-}
-
-/* The 8-bit copy of padding rows is 0 as well. */
-static cloob_status zero_padding_copy(const op_env *env, const op_args *a, const op_sequences &s)
-{
-    tensor bytes = {};
-    bytes.data = a->out[OP_ROUNDED_OUT].data;
-    bytes.dtype = CLOOB_U8, bytes.ndim = 2;
-    bytes.dim[0] = s.rows, bytes.dim[1] = tensor_cols(&a->out[0]);
-    return zero_padding_cuda(env, "attention_bwd", &s, &bytes, NULL);
+    return CLOOB_OK;
 }
 
 /* Adds the sums of each sequence, or of all rows. One launch is enough for few sequences. */
@@ -225,7 +213,7 @@ static cloob_status bias_sums(const op_env *env, const op_args *a, const op_sequ
     int64_t C3 = tensor_cols(dqkv);
     void *rest = (char *)a->scratch + sums_bytes(a, s);
     if (!sums) return CLOOB_OK;
-    if (!has_sums_and_copy(v)) return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, s.rows, C3, 0, rest);
+    if (!has_sums(v)) return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, s.rows, C3, 0, rest);
     if (s.N <= FEW) return colsum_finish(env, "attention_bwd", sums, (const float *)a->scratch, (int)s.N, C3);
     return colsum(env, "attention_bwd", sums, a->scratch, CLOOB_F32, s.N, C3, 0, rest);
 }
@@ -234,11 +222,7 @@ extern "C" cloob_status attention_bwd_cuda(const op_env *env, const op_args *a)
 {
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     variant v = variant_for(env, a);
-    bool copied = has_sums_and_copy(v) && rounding_is_fused(a);
     if (s.start) CLOOB_TRY(zero_padding_cuda(env, "attention_bwd", &s, &a->out[0], NULL));
-    if (s.start && copied) CLOOB_TRY(zero_padding_copy(env, a, s));
     CLOOB_TRY(launch_variant(env, a, v, (float *)((char *)a->scratch + dot_dy_y_at(env, a, s))));
-    CLOOB_TRY(bias_sums(env, a, s, v));
-    return copied ? rounding_end(env, "attention_bwd", a, QUANT_E5M2)
-                  : rounding_pass(env, "attention_bwd", a, QUANT_E5M2);
+    return bias_sums(env, a, s, v);
 }

@@ -1,10 +1,8 @@
-/* Shared by the variants of attention's backward pass: loading the rows of a head, and the column sums and 8-bit copy
- * of its results. L::at(row, c), c a multiple of 8, is the index of an element of a matrix in shared memory. */
+/* Shared by the variants of attention's backward pass: loading the rows of a head, and the column sums of its results. L::at(row, c), c a multiple of 8, is the index of an element of a matrix in shared memory. */
 #ifndef NN_CUDA_ATTENTION_BWD_CUH
 #define NN_CUDA_ATTENTION_BWD_CUH
 
 #include "nn/cuda/attention.cuh"
-#include "nn/cuda/linear/quantize.cuh"
 
 /* The rows of a head in shared memory. */
 typedef struct attn_rows {
@@ -93,22 +91,6 @@ __device__ static void sum_columns(float *to, const bf16 *q, const bf16 *k, cons
         int part = task / (D / 16), c = task % (D / 16) * 16;
         sum_16<L>(to + part * z.C, part == 0 ? q : part == 1 ? k : v, c, z.Tp);
     }
-}
-
-/* Writes the 8-bit copy of a head's dq, dk and dv from the same rows, and records the largest element. */
-template <int D, class L>
-__device__ static void round_rows(const round_out &round, int64_t at, const bf16 *q, const bf16 *k, const bf16 *v,
-                                  const attn_sizes &z)
-{
-    float scale = scale_for(round.scale->max, QUANT_E5M2), max = 0.0f;
-    int packs = z.T * (D / 8);
-    for (int i = threadIdx.x; i < 3 * packs; i += blockDim.x) {
-        int part = i / packs, row = i % packs / (D / 8), c = i % (D / 8) * 8;
-        pack<bf16, 8> p = load<bf16, 8>((part == 0 ? q : part == 1 ? k : v) + L::at(row, c));
-        *reinterpret_cast<uint2 *>(round.to + at + (int64_t)row * 3 * z.C + part * z.C + c) =
-            round_pack<QUANT_E5M2>(p, scale, &max);
-    }
-    note_largest(round.scale, max);
 }
 
 /* The backward pass of heads of width 32 or 64 in bf16, any length (attention_bwd_passes.cu). dot_dy_y: scratch of the

@@ -82,7 +82,6 @@ enum { W = 32 }; /* queries at a time */
 struct wide_call {
     bf16 *dqkv;
     float *sums;
-    round_out round;
     const bf16 *dy, *qkv, *y;
     const float *lse;
     attn_sizes z;
@@ -212,24 +211,19 @@ __global__ void __launch_bounds__(128 * KT, 4 / KT) wide_kernel(const __grid_con
         store_rows(j.dqkv + at + 2 * z.C, 3 * z.C, dv, 1.0f, row0, z.T, m.v);
         store_rows(j.dqkv + at + z.C, 3 * z.C, dk, z.scale, row0, z.T, m.dy);
     }
-    if (!j.sums && !j.round.to) return;
+    if (!j.sums) return;
     __syncthreads();
     const bf16 *q = rows.q, *k = rows.dy, *v = rows.v;
-    if (j.sums) sum_columns<WIDTH, swizzled>(j.sums + (int64_t)n * 3 * z.C + h * WIDTH, q, k, v, z);
-    if (j.round.to) round_rows<WIDTH, swizzled>(j.round, at, q, k, v, z);
+    sum_columns<WIDTH, swizzled>(j.sums + (int64_t)n * 3 * z.C + h * WIDTH, q, k, v, z);
 }
 
 /* ---- launchers ----------------------------------------------------------------------------------- */
 
 wide_call wide_call_of(const op_args *a, const op_sequences &s, float *sums)
 {
-    return { (bf16 *)a->out[0].data,
-             sums,
-             rounding_is_fused(a) ? round_out_of(a) : round_out{},
-             (const bf16 *)a->in[0].data,
-             (const bf16 *)a->in[1].data,
-             (const bf16 *)a->in[2].data,
-             (const float *)a->in[3].data,
+    return { (bf16 *)a->out[0].data,      sums,
+             (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data,
+             (const bf16 *)a->in[2].data, (const float *)a->in[3].data,
              sizes_of(a, s, &a->in[2]) };
 }
 

@@ -1,6 +1,5 @@
 /* Convolution: cloob's kernels for few channels if they support it; else cuDNN, or a matrix product where the
- * windows do not overlap (1 x 1, and a patch embedding), whichever was faster when the plan was made; the plain
- * kernel where there is nothing else. */
+ * windows do not overlap (1 x 1, and a patch embedding), whichever was faster when the plan was made. */
 #include <stdlib.h>
 
 #include "nn/cuda/stem/conv_small.h"
@@ -8,7 +7,7 @@
 #include "tensor/cuda/dnn.h"
 #include "tensor/cuda/gemm.h"
 
-typedef struct conv_state { /* one of the three plans, or none */
+typedef struct conv_state { /* one of the three plans */
     gemm_plan *gemm;
     dnn_plan *dnn;
     small_plan *small;
@@ -72,17 +71,17 @@ static size_t window_bytes(const conv_tensors *t)
     return (size_t)(t->rows * t->K * t->K * t->c) * dtype_size(t->dtype);
 }
 
-/* Keeps the fastest, given the extra time of each (cloob's kernels: as for cuDNN); lays out
- * scratch. */
-static void decide(const op_env *env, conv_state *s, op_args *a, const conv_tensors *t, float gemm_extra_ms,
-                   float dnn_extra_ms)
+/* Keeps the fastest, given the extra time of each (cloob's kernels: as for cuDNN); lays out scratch. Refuses a
+ * convolution that nothing computes. */
+static cloob_status decide(const op_env *env, conv_state *s, op_args *a, const conv_tensors *t, float gemm_extra_ms,
+                           float dnn_extra_ms)
 {
     const float never = 1e30f;
     float dnn = s->dnn ? dnn_plan_ms(s->dnn) + dnn_extra_ms : never,
           gemm = s->gemm ? gemm_plan_ms(s->gemm) + gemm_extra_ms : never,
           small = s->small ? small_plan_ms(s->small) + dnn_extra_ms : never;
     ctx_log(env->ctx, CLOOB_LOG_DEBUG,
-            "conv %lldx%lldx%lld %lld->%lld, %lldx%lld: cuDNN %.4g ms, matrix product %.4g ms, ours %.4g ms",
+            "conv %lldx%lldx%lld %lld->%lld, %lldx%lld: cuDNN %.4g ms, GEMM %.4g ms, cloob %.4g ms",
             (long long)t->x->dim[0], (long long)t->x->dim[1], (long long)t->x->dim[2], (long long)t->C, (long long)t->O,
             (long long)t->K, (long long)t->K, (double)dnn, (double)gemm, (double)small);
     bool by_gemm = s->gemm && gemm <= dnn && gemm <= small, by_small = s->small && !by_gemm && small <= dnn;
@@ -90,6 +89,10 @@ static void decide(const op_env *env, conv_state *s, op_args *a, const conv_tens
     if (!by_small) small_plan_destroy(s->small), s->small = NULL;
     if (by_gemm || by_small || (s->dnn && !dnn_plan_ready(env->ctx, env->dev, s->dnn)))
         dnn_plan_destroy(s->dnn), s->dnn = NULL;
+    if (!by_gemm && !by_small && !s->dnn)
+        return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED,
+                        "convolution of %lld to %lld channels by %lld x %lld: cuDNN has no engine for it",
+                        (long long)t->C, (long long)t->O, (long long)t->K, (long long)t->K);
     size_t workspace = by_gemm    ? gemm_plan_workspace(s->gemm)
                        : by_small ? small_plan_workspace(s->small)
                                   : dnn_plan_workspace(s->dnn);
@@ -97,6 +100,7 @@ static void decide(const op_env *env, conv_state *s, op_args *a, const conv_tens
     s->w = s->windows + (s->gemm && s->gather ? cuda_align(window_bytes(t)) : 0);
     s->bias = s->w + cuda_align((size_t)(t->O * t->K * t->K * t->C) * sizeof(float));
     a->scratch_bytes = s->bias + cuda_align((size_t)t->O * sizeof(float));
+    return CLOOB_OK;
 }
 
 static cloob_status run_small(const op_env *env, const op_args *a, const conv_state *s, const conv_tensors *t)
@@ -135,9 +139,8 @@ cloob_status conv2d_prepare_cuda(const op_env *env, op_args *a)
     CLOOB_TRY(ours_or_dnn(env, &d, t.c, s));
     if (windows_apart(&t, &a->attr)) CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->gemm));
     double y_bytes = (double)tensor_bytes(t.y);
-    decide(env, s, a, &t, s->gather ? move_ms(2.0 * (double)window_bytes(&t)) : 0.0f,
-           bias || res || relu ? move_ms(y_bytes * (res ? 3.0 : 2.0)) : 0.0f);
-    return CLOOB_OK;
+    return decide(env, s, a, &t, s->gather ? move_ms(2.0 * (double)window_bytes(&t)) : 0.0f,
+                  bias || res || relu ? move_ms(y_bytes * (res ? 3.0 : 2.0)) : 0.0f);
 }
 
 /* The weights as cuDNN needs them: with as many channels as x. */
@@ -180,10 +183,10 @@ cloob_status conv2d_cuda(const op_env *env, const op_args *a)
     if (s->gemm) return forward_gemm(env, a, s, &t);
     if (s->small) {
         CLOOB_TRY(run_small(env, a, s, &t));
-    } else if (s->dnn) {
+    } else {
         CLOOB_TRY(full_weights(env, a, &t, s->w, &w));
         CLOOB_TRY(dnn_run(env->ctx, env->dev, s->dnn, env->stream, t.x->data, w, t.y->data, a->scratch));
-    } else CLOOB_TRY(conv_plain(env, a, t.x, t.w, t.y));
+    }
     if (!a->in[2].data && !a->in[3].data && !a->attr.relu) return CLOOB_OK;
     return bias_res_relu_cuda(env, "conv2d", t.y->data, t.dtype, &a->in[2], a->in[3].data, a->attr.relu, t.rows, t.O);
 }
@@ -199,8 +202,7 @@ cloob_status conv2d_dx_prepare_cuda(const op_env *env, op_args *a)
     CLOOB_TRY(state_make(env, a, &s));
     CLOOB_TRY(ours_or_dnn(env, &d, t.c, s));
     if (windows_apart(&t, &a->attr) && is_matrix(&t)) CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->gemm));
-    decide(env, s, a, &t, 0.0f, 0.0f);
-    return CLOOB_OK;
+    return decide(env, s, a, &t, 0.0f, 0.0f);
 }
 
 cloob_status conv2d_dx_cuda(const op_env *env, const op_args *a)
@@ -212,7 +214,6 @@ cloob_status conv2d_dx_cuda(const op_env *env, const op_args *a)
         return gemm_run(env->ctx, env->dev, s->gemm, env->stream, t.x->data, t.y->data, t.w->data, NULL, NULL,
                         a->scratch);
     if (s->small) return run_small(env, a, s, &t);
-    if (!s->dnn) return conv_dx_plain(env, a, t.x, t.w, t.y);
     CLOOB_TRY(full_weights(env, a, &t, s->w, &w));
     return dnn_run(env->ctx, env->dev, s->dnn, env->stream, t.x->data, w, t.y->data, a->scratch);
 }
@@ -240,8 +241,7 @@ cloob_status conv2d_dw_prepare_cuda(const op_env *env, op_args *a)
     s->gather = !is_matrix(&t);
     CLOOB_TRY(dw_plan(env, a, &t, s));
     if (windows_apart(&t, &a->attr)) CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->gemm));
-    decide(env, s, a, &t, s->gather ? move_ms(2.0 * (double)window_bytes(&t)) : 0.0f, 0.0f);
-    return CLOOB_OK;
+    return decide(env, s, a, &t, s->gather ? move_ms(2.0 * (double)window_bytes(&t)) : 0.0f, 0.0f);
 }
 
 cloob_status conv2d_dw_cuda(const op_env *env, const op_args *a)
@@ -255,7 +255,6 @@ cloob_status conv2d_dw_cuda(const op_env *env, const op_args *a)
                         a->scratch);
     }
     if (s->small) return run_small(env, a, s, &t);
-    if (!s->dnn) return conv_dw_plain(env, a, t.x, t.w, t.y);
     bool direct = s->w_type == CLOOB_F32 && t.c == t.C;
     void *dw = direct ? t.w->data : at(a, s->w);
     CLOOB_TRY(dnn_run(env->ctx, env->dev, s->dnn, env->stream, t.x->data, dw, t.y->data, a->scratch));

@@ -20,16 +20,17 @@ cuda_fn image_input_cuda, embed_cuda, embed_bwd_cuda, eot_index_cuda, pack_texts
     linear_dx_cuda, linear_dw_cuda, act_cuda, act_bwd_cuda, layernorm_cuda, layernorm_bwd_cuda, l2norm_cuda,
     l2norm_bwd_cuda, attention_cuda, attention_bwd_cuda, heads_project_cuda, heads_collect_cuda, heads_dw_cuda,
     pool_attention_cuda, pool_attention_bwd_cuda, text_position_cuda, patch_rows_cuda, grid_positions_cuda,
-    grid_tokens_cuda, grid_tokens_bwd_cuda, mean_rows_cuda, mean_rows_bwd_cuda, repeat_row_cuda, repeat_row_bwd_cuda,
-    scale_cuda, scale_bwd_cuda, bias_cuda, bias_bwd_cuda, tanh_cuda, tanh_bwd_cuda, gate_cuda, gate_bwd_cuda, rope_cuda,
-    mask_queries_cuda, dwconv_cuda, dwconv_dx_cuda, dwconv_dw_cuda, excite_cuda, excite_bwd_cuda;
+    grid_positions_bwd_cuda, grid_tokens_cuda, grid_tokens_bwd_cuda, mean_rows_cuda, mean_rows_bwd_cuda,
+    repeat_row_cuda, repeat_row_bwd_cuda, scale_cuda, scale_bwd_cuda, bias_cuda, bias_bwd_cuda, tanh_cuda,
+    tanh_bwd_cuda, gate_cuda, gate_bwd_cuda, rope_cuda, mask_queries_cuda, dwconv_cuda, dwconv_dx_cuda, dwconv_dw_cuda,
+    excite_cuda, excite_bwd_cuda;
 
 cuda_prepare_fn embed_bwd_prepare_cuda, class_tokens_bwd_prepare_cuda, mean_tokens_bwd_prepare_cuda,
     conv2d_prepare_cuda, conv2d_dx_prepare_cuda, conv2d_dw_prepare_cuda, bn_stats_prepare_cuda,
     bn_bwd_reduce_prepare_cuda, linear_prepare_cuda, linear_dx_prepare_cuda, linear_dw_prepare_cuda,
-    layernorm_bwd_prepare_cuda, act_bwd_prepare_cuda, attention_bwd_prepare_cuda, heads_project_prepare_cuda,
-    heads_collect_prepare_cuda, heads_dw_prepare_cuda, pool_attention_prepare_cuda, pool_attention_bwd_prepare_cuda,
-    bias_bwd_prepare_cuda;
+    layernorm_prepare_cuda, layernorm_bwd_prepare_cuda, act_bwd_prepare_cuda, attention_bwd_prepare_cuda,
+    heads_project_prepare_cuda, heads_collect_prepare_cuda, heads_dw_prepare_cuda, pool_attention_prepare_cuda,
+    pool_attention_bwd_prepare_cuda, bias_bwd_prepare_cuda;
 
 cuda_release_fn conv_release_cuda, linear_release_cuda, heads_release_cuda, pool_release_cuda;
 
@@ -69,11 +70,6 @@ float conv_plan_ms(const op_args *a);
 
 /* Milliseconds for a pass over memory at a bandwidth we reach, and its launches. */
 static inline float cuda_pass_ms(double bytes) { return (float)(bytes / 4.0e9) + 0.006f; }
-
-/* Plain convolutions, for what cuDNN has no engine for. w may have fewer channels than x. */
-cloob_status conv_plain(const op_env *env, const op_args *a, const tensor *x, const tensor *w, const tensor *y);
-cloob_status conv_dx_plain(const op_env *env, const op_args *a, const tensor *dx, const tensor *w, const tensor *dy);
-cloob_status conv_dw_plain(const op_env *env, const op_args *a, const tensor *x, const tensor *dw, const tensor *dy);
 
 /* to (N H/K W/K, K K c) = the K x K windows of x (N,H,W,C), the first c channels of each position. */
 cloob_status patches_cuda(const op_env *env, void *to, const tensor *x, int64_t K, int64_t c);

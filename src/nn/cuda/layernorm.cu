@@ -3,9 +3,8 @@
  * Backward, a warp processes many rows, so that the gain's and bias's gradients add up in registers; blocks
  * write partial sums and a second launch adds them in a fixed order. */
 #include "nn/cuda/layernorm.cuh"
-#include "nn/cuda/linear/quantize.cuh"
 
-enum { WARPS = 8, FWD_BLOCKS = 5, BWD_BLOCKS = 2, MAX_PACKS = 8 };
+enum { WARPS = 8, BWD_BLOCKS = 2, MAX_PACKS = 8 };
 
 /* P packs a lane: pack p of lane l is pack p * 32 + l of the row. */
 template <typename T, int V, int P>
@@ -32,50 +31,44 @@ typedef struct fwd_in {
     int C;
 } fwd_in;
 
-/* A warp per row. ROUND: packs of 8 bf16, whose 8-bit copy is written as well. */
-template <typename T, int V, int P, bool ROUND>
+/* A warp per row, a block for every WARPS rows: fewer registers than with a loop. */
+template <typename T, int V, int P>
 static __global__ void __launch_bounds__(32 * WARPS)
-    forward_kernel(T *y, float *mean, float *rstd, const T *x, fwd_in in, round_out round)
+    forward_kernel(T *y, float *mean, float *rstd, const T *x, fwd_in in)
 {
     int lane = threadIdx.x, C = in.C, packs = C / V;
-    float scale = ROUND ? scale_for(round.scale->max, QUANT_E4M3) : 0.0f, max = 0.0f;
-    for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y; r < in.R; r += (int64_t)gridDim.x * WARPS) {
-        row_regs<T, V, P> q;
-        row_read(q, x + r * C, packs, lane);
-        float sum = 0.0f, square = 0.0f;
+    int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y;
+    if (r >= in.R) return;
+    row_regs<T, V, P> q;
+    row_read(q, x + r * C, packs, lane);
+    float sum = 0.0f, square = 0.0f;
 #pragma unroll
-        for (int p = 0; p < P; p++)
+    for (int p = 0; p < P; p++)
 #pragma unroll
-            for (int i = 0; i < V; i++) sum += q.v[p][i];
-        float mu = warp_sum(sum) / (float)C;
+        for (int i = 0; i < V; i++) sum += q.v[p][i];
+    float mu = warp_sum(sum) / (float)C;
 #pragma unroll
-        for (int p = 0; p < P; p++)
+    for (int p = 0; p < P; p++)
 #pragma unroll
-            for (int i = 0; i < V; i++) {
-                float d = p * 32 + lane < packs ? q.v[p][i] - mu : 0.0f;
-                square += d * d;
-            }
-        float s = rsqrtf(warp_sum(square) / (float)C + in.eps);
-        if (lane == 0 && mean) mean[r] = mu;
-        if (lane == 0 && rstd) rstd[r] = s;
-#pragma unroll
-        for (int p = 0; p < P; p++) {
-            int c = (p * 32 + lane) * V;
-            if (c >= C) continue;
-            float g[V], b[V];
-            pack<T, V> out;
-            load_floats<V>(g, in.gain + c);
-            load_floats<V>(b, in.bias + c);
-#pragma unroll
-            for (int i = 0; i < V; i++) out.v[i] = from_float<T>((q.v[p][i] - mu) * s * g[i] + b[i]);
-            store<T, V>(y + r * C + c, out);
-            if constexpr (ROUND)
-                *reinterpret_cast<uint2 *>(round.to + r * C + c) = round_pack<QUANT_E4M3>(out, scale, &max);
+        for (int i = 0; i < V; i++) {
+            float d = p * 32 + lane < packs ? q.v[p][i] - mu : 0.0f;
+            square += d * d;
         }
-        if (!ROUND) break; /* a block for every WARPS rows: fewer registers than with a loop */
+    float s = rsqrtf(warp_sum(square) / (float)C + in.eps);
+    if (lane == 0 && mean) mean[r] = mu;
+    if (lane == 0 && rstd) rstd[r] = s;
+#pragma unroll
+    for (int p = 0; p < P; p++) {
+        int c = (p * 32 + lane) * V;
+        if (c >= C) continue;
+        float g[V], b[V];
+        pack<T, V> out;
+        load_floats<V>(g, in.gain + c);
+        load_floats<V>(b, in.bias + c);
+#pragma unroll
+        for (int i = 0; i < V; i++) out.v[i] = from_float<T>((q.v[p][i] - mu) * s * g[i] + b[i]);
+        store<T, V>(y + r * C + c, out);
     }
-    if constexpr (ROUND) note_largest(round.scale, max);
-    if constexpr (ROUND) end_step(round.scale, scale, round.tail);
 }
 
 /* What a lane reads of a row. */
@@ -220,7 +213,7 @@ static __global__ void l2norm_bwd_kernel(T *dx, const float *dy, const float *y,
 
 /* ---- launchers ----------------------------------------------------------------------------------- */
 
-/* Packs a lane holds; widths beyond MAX_PACKS are refused by name in prepare and run. */
+/* Packs a lane holds; widths beyond MAX_PACKS are refused in prepare. */
 static int packs_per_lane(const tensor *x)
 {
     int64_t packs = tensor_cols(x) / pack_width(x->dtype, tensor_cols(x));
@@ -260,15 +253,8 @@ static void launch_forward(const op_env *env, const op_args *a)
     const tensor *x = &a->in[0];
     fwd_in in = { (const float *)a->in[1].data, (const float *)a->in[2].data, a->attr.eps, tensor_rows(x),
                   (int)tensor_cols(x) };
-    unsigned want = (unsigned)((in.R + WARPS - 1) / WARPS),
-             limit = (unsigned)((const cuda_state *)env->dev->state)->sms * FWD_BLOCKS;
-    auto kernel = forward_kernel<T, V, P, false>;
-    if constexpr (V == 8) {
-        if (rounding_is_fused(a)) kernel = forward_kernel<T, V, P, true>, want = want < limit ? want : limit;
-    }
-    kernel<<<want, dim3(32, WARPS), 0, stream_of(env)>>>(data_of<T>(&a->out[0]), data_of<float>(&a->out[1]),
-                                                         data_of<float>(&a->out[2]), data_of<T>(x), in,
-                                                         rounding_is_fused(a) ? round_out_of(a) : round_out{});
+    forward_kernel<T, V, P><<<(unsigned)((in.R + WARPS - 1) / WARPS), dim3(32, WARPS), 0, stream_of(env)>>>(
+        data_of<T>(&a->out[0]), data_of<float>(&a->out[1]), data_of<float>(&a->out[2]), data_of<T>(x), in);
 }
 
 static unsigned bwd_blocks(const device *d, const op_args *a)
@@ -311,14 +297,16 @@ static cudaError_t launch_backward(const op_env *env, const op_args *a)
 
 /* ---- entry points -------------------------------------------------------------------------------- */
 
+extern "C" cloob_status layernorm_prepare_cuda(const op_env *env, op_args *a)
+{
+    return check_width(env, "layernorm", &a->in[0]);
+}
+
 extern "C" cloob_status layernorm_cuda(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0];
-    bool along = rounding_is_fused(a);
-    CLOOB_TRY(check_width(env, "layernorm", x));
     WITH_PACK(x->dtype, tensor_cols(x), WITH_PACKS(packs_per_lane(x), launch_forward<T, V, P>(env, a)));
-    CLOOB_TRY(cuda_launched(env->ctx, "layernorm"));
-    return along ? CLOOB_OK : rounding_pass(env, "layernorm", a, QUANT_E4M3);
+    return cuda_launched(env->ctx, "layernorm");
 }
 
 extern "C" cloob_status layernorm_bwd_prepare_cuda(const op_env *env, op_args *a)
@@ -327,11 +315,10 @@ extern "C" cloob_status layernorm_bwd_prepare_cuda(const op_env *env, op_args *a
     size_t own = (size_t)bwd_blocks(env->dev, a) * 3 * (size_t)tensor_cols(x) * sizeof(float);
     size_t pass = a->attr.sums ? colsum_scratch(env->dev, tensor_rows(x), tensor_cols(x), x->dtype) : 0;
     a->scratch_bytes = own > pass ? own : pass;
-    CLOOB_TRY(check_width(env, "layernorm_bwd", x));
-    return rounding_prepare_cuda(env, a);
+    return check_width(env, "layernorm_bwd", x);
 }
 
-static cloob_status backward(const op_env *env, const op_args *a)
+extern "C" cloob_status layernorm_bwd_cuda(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[1];
     int C = (int)tensor_cols(x);
@@ -349,13 +336,6 @@ static cloob_status backward(const op_env *env, const op_args *a)
     CLOOB_TRY(cuda_launched(env->ctx, "layernorm_bwd"));
     if (!sums || kinds == 3) return CLOOB_OK;
     return colsum(env, "layernorm_bwd", sums, a->out[0].data, x->dtype, tensor_rows(x), C, 0, a->scratch);
-}
-
-extern "C" cloob_status layernorm_bwd_cuda(const op_env *env, const op_args *a)
-{
-    bool along = rounding_is_fused(a) && layernorm_wide_takes(&a->in[1]) && bwd_in_of(a).kinds == 3;
-    CLOOB_TRY(backward(env, a));
-    return along ? CLOOB_OK : rounding_pass(env, "layernorm_bwd", a, QUANT_E5M2);
 }
 
 extern "C" cloob_status l2norm_cuda(const op_env *env, const op_args *a)

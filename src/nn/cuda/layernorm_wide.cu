@@ -5,7 +5,6 @@
  * bias, and the next row is on its way while this one is summed. The W warps of a row meet once, at a barrier of their
  * own. */
 #include "nn/cuda/layernorm.cuh"
-#include "nn/cuda/linear/quantize.cuh"
 
 enum { V = 8 };
 
@@ -62,17 +61,10 @@ __device__ __forceinline__ float2 row_sum(float2 m, float2 *place, int group)
     return m;
 }
 
-/* What is written in addition to dx: nothing, its sums, or those and its 8-bit copy. */
-enum along { ALONE, SUMS, ROUNDED };
-
-typedef struct running {
-    float total[V];   /* sums of what is written, as it is written */
-    float scale, max; /* of the 8-bit copy; the largest element */
-} running;
-
-template <along A>
-__device__ __forceinline__ void write_row(bf16 *dx, running &run, const wide_row &q, const bwd_in &in, const float w[V],
-                                          float2 m, int64_t at, int c, uint8_t *rounded)
+/* SUMS: adds what is written to total. */
+template <bool SUMS>
+__device__ __forceinline__ void write_row(bf16 *dx, float total[V], const wide_row &q, const bwd_in &in,
+                                          const float w[V], float2 m, int64_t at, int c)
 {
     float out[V];
 #pragma unroll
@@ -82,13 +74,10 @@ __device__ __forceinline__ void write_row(bf16 *dx, running &run, const wide_row
     }
     uint4 row = packed_row(out);
     store_row(dx + at, row);
-    if (A != ALONE) {
+    if (SUMS) {
 #pragma unroll
-        for (int i = 0; i < V; i++) run.total[i] += element(row, i);
+        for (int i = 0; i < V; i++) total[i] += element(row, i);
     }
-    if (A == ROUNDED)
-        *reinterpret_cast<uint2 *>(rounded + at) =
-            round_pack<QUANT_E5M2>(*reinterpret_cast<const pack<bf16, 8> *>(&row), run.scale, &run.max);
     if (!in.recomputed) return;
     load_floats<V>(out, in.bias + c);
 #pragma unroll
@@ -97,18 +86,16 @@ __device__ __forceinline__ void write_row(bf16 *dx, running &run, const wide_row
 }
 
 /* G rows at a time. partial: (gridDim.x, 2 or with sums 3, C): sums for gain and bias, and of dx. dx may be NULL. */
-template <int W, int G, int B, along A, bool PART>
+template <int W, int G, int B, bool SUMS, bool PART>
 static __global__ void __launch_bounds__(32 * W * G, B)
-    wide_kernel(bf16 *dx, float *partial, const bf16 *dy, const bf16 *x, const bf16 *extra, bwd_in in, round_out round)
+    wide_kernel(bf16 *dx, float *partial, const bf16 *dy, const bf16 *x, const bf16 *extra, bwd_in in)
 {
     __shared__ float2 place[G][2][W];
     __shared__ float sums[G][32 * W * V];
     int group = threadIdx.x / (32 * W), c = threadIdx.x % (32 * W) * V, turn = 0;
     int64_t r = (int64_t)blockIdx.x * G + group, step = (int64_t)gridDim.x * G;
     bool has = !PART || c < in.C;
-    float w[V] = {}, dg[V] = {}, db[V] = {}, width = 1.0f / (float)(PART ? in.C : 32 * W * V);
-    running run = {};
-    if (A == ROUNDED) run.scale = scale_for(round.scale->max, QUANT_E5M2);
+    float w[V] = {}, dg[V] = {}, db[V] = {}, total[V] = {}, width = 1.0f / (float)(PART ? in.C : 32 * W * V);
     wide_row next = {};
     if (has) load_floats<V>(w, in.gain + c);
     if (r < in.R && has) next = read_row(dy, x, extra, in, r, c);
@@ -127,13 +114,12 @@ static __global__ void __launch_bounds__(32 * W * G, B)
         if (!dx) continue; /* nor is `recomputed` wanted then */
         m = row_sum<W>(m, place[group][turn], group);
         m.x *= width, m.y *= width;
-        if (has) write_row<A>(dx, run, q, in, w, m, r * in.C + c, c, round.to);
+        if (has) write_row<SUMS>(dx, total, q, in, w, m, r * in.C + c, c);
     }
-    if (A == ROUNDED) note_largest(round.scale, run.max);
-    enum { KINDS = A == ALONE ? 2 : 3 };
+    enum { KINDS = SUMS ? 3 : 2 };
     for (int which = 0; which < KINDS; which++) {
 #pragma unroll
-        for (int i = 0; i < V; i++) sums[group][c + i] = which == 0 ? dg[i] : which == 1 ? db[i] : run.total[i];
+        for (int i = 0; i < V; i++) sums[group][c + i] = which == 0 ? dg[i] : which == 1 ? db[i] : total[i];
         __syncthreads();
         for (int k = threadIdx.x; k < 32 * W * V; k += 32 * W * G) {
             float sum = 0.0f;
@@ -143,7 +129,6 @@ static __global__ void __launch_bounds__(32 * W * G, B)
         }
         __syncthreads();
     }
-    if (A == ROUNDED) end_step(round.scale, run.scale, round.tail);
 }
 
 typedef struct wide_shape {
@@ -180,12 +165,10 @@ unsigned layernorm_wide_blocks(const device *d, const tensor *x, bool sums)
 template <int W, int G, int B, bool PART = false>
 static void launch(const op_env *env, const op_args *a, const bwd_in &in)
 {
-    auto kernel = in.kinds != 3          ? wide_kernel<W, G, B, ALONE, PART>
-                  : rounding_is_fused(a) ? wide_kernel<W, G, B - 1, ROUNDED, PART>
-                                         : wide_kernel<W, G, B - 1, SUMS, PART>;
+    auto kernel = in.kinds == 3 ? wide_kernel<W, G, B - 1, true, PART> : wide_kernel<W, G, B, false, PART>;
     kernel<<<layernorm_wide_blocks(env->dev, &a->in[1], in.kinds == 3), 32 * W * G, 0, stream_of(env)>>>(
         (bf16 *)a->out[0].data, (float *)a->scratch, (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data,
-        (const bf16 *)a->in[5].data, in, in.kinds == 3 && rounding_is_fused(a) ? round_out_of(a) : round_out{});
+        (const bf16 *)a->in[5].data, in);
 }
 
 void layernorm_wide_launch(const op_env *env, const op_args *a, const bwd_in &in)

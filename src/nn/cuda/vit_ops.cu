@@ -170,6 +170,65 @@ extern "C" cloob_status grid_positions_cuda(const op_env *env, const op_args *a)
     });
 }
 
+/* One axis of a table of `places` resampled to `to`. */
+struct grid_axis {
+    float scale, wide;
+    int64_t places, to;
+
+    __device__ grid_axis(int64_t places, int64_t to)
+        : scale((float)places / (float)to), wide(fmaxf(scale, 1.0f)), places(places), to(to)
+    {
+    }
+    /* The places whose share of j may be above 0. */
+    __device__ int64_t first(int64_t j) const
+    {
+        return max((int64_t)floorf(((float)j + 0.5f - wide) / scale - 0.5f), (int64_t)0);
+    }
+    __device__ int64_t last(int64_t j) const
+    {
+        return min((int64_t)ceilf(((float)j + 0.5f + wide) / scale - 0.5f), to - 1);
+    }
+    /* The share of j in place i. */
+    __device__ float share(int64_t i, int64_t j) const
+    {
+        float centre = ((float)i + 0.5f) * scale, all = 0.0f;
+        for (int64_t k = max((int64_t)(centre - wide), (int64_t)0); k < places && (float)k < centre + wide; k++)
+            all += grid_share(k, centre, wide);
+        return grid_share(j, centre, wide) / all;
+    }
+};
+
+/* One thread for each element of the table: images in order, so that the sum is the same in every run. */
+extern "C" cloob_status grid_positions_bwd_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *in = &a->in[0], *out = &a->out[0];
+    const int32_t *start = data_of<int32_t>(&a->in[2]), *grid = data_of<int32_t>(&a->in[3]);
+    int64_t C = tensor_cols(in), N = a->in[3].dim[0], side = 1;
+    while (side * side < out->dim[0]) side++;
+    const int64_t G = side;
+    float *dpos = data_of<float>(out);
+    WITH_TYPE(in->dtype, {
+        const T *dy = data_of<T>(in);
+        return for_each(env, "grid_positions_bwd", tensor_count(out), [=] __device__(int64_t e) {
+            int64_t i = e / C / G, j = e / C % G;
+            float sum = 0.0f;
+            for (int64_t n = 0; n < N; n++) {
+                int64_t rows = start[n + 1] - start[n], h = max(grid[2 * n], 1), w = max(grid[2 * n + 1], 1);
+                const T *from = dy + start[n] * C + e % C;
+                grid_axis down(G, h), across(G, w);
+                int64_t right = across.last(j), bottom = down.last(i);
+                if (bottom == h - 1) bottom = (rows - 1) / w; /* rows below the grid have its last row's positions */
+                for (int64_t y = down.first(i); y <= bottom; y++) {
+                    float share = down.share(min(y, h - 1), i);
+                    for (int64_t x = across.first(j); x <= right && y * w + x < rows && share > 0.0f; x++)
+                        sum += share * across.share(x, j) * to_float(from[(y * w + x) * C]);
+                }
+            }
+            dpos[e] = sum;
+        });
+    });
+}
+
 /* ---- rows ---------------------------------------------------------------------------------------- */
 
 extern "C" cloob_status mean_rows_cuda(const op_env *env, const op_args *a)

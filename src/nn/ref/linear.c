@@ -5,44 +5,27 @@
 
 /* ---- 8-bit factors ------------------------------------------------------------------------------- */
 
-typedef struct format { /* 1 sign bit, the rest shared out */
-    double max;
-    int low, bits; /* exponent of the smallest normal number; bits behind the point */
-} format;
+/* e4m3: a sign bit, 4 bits of exponent, 3 of fraction */
+static const double E4M3_MAX = 448;
+enum { E4M3_LOW = -6, E4M3_BITS = 3 }; /* exponent of the smallest normal number; bits behind the point */
 
-static const format E4M3 = { 448, -6, 3 }, E5M2 = { 57344, -14, 2 };
-
-static double largest(const tensor *t, int64_t from, int64_t count)
-{
-    double max = 0;
-    for (int64_t i = from; i < from + count; i++) max = fmax(max, fabs(ld(t, i)));
-    return max;
-}
-
-/* Scaling by a power of two leaves the largest element at most half of what the format holds. */
-static double scale_of(const tensor *t, const format *f, op_fp8 fp8)
-{
-    if (fp8 != OP_FP8_ALWAYS || t->dtype != CLOOB_BF16) return 0;
-    double max = largest(t, 0, tensor_count(t));
-    return max > 0 ? exp2(floor(log2(f->max / 2 / max))) : 1;
-}
-
-/* OP_FP8_ROWS_ALWAYS: of K elements from `row` on, the largest becomes the format's largest. */
+/* Of K elements from `row` on, the largest becomes the format's largest. */
 static double row_scale(const tensor *t, int64_t row, int64_t K)
 {
-    double max = largest(t, row, K);
-    return max > 0 ? E4M3.max / max : 1;
+    double max = 0;
+    for (int64_t i = row; i < row + K; i++) max = fmax(max, fabs(ld(t, i)));
+    return max > 0 ? E4M3_MAX / max : 1;
 }
 
 /* Element i, rounded under the scale; scale 0: as it is. */
-static double rounded(const tensor *t, int64_t i, double scale, const format *f)
+static double rounded(const tensor *t, int64_t i, double scale)
 {
     double v = ld(t, i), a = fabs(v * scale);
     int exponent;
     if (scale == 0 || a == 0) return v;
     frexp(a, &exponent);
-    double step = exp2((exponent - 1 < f->low ? f->low : exponent - 1) - f->bits);
-    return copysign(fmin(rint(a / step) * step, f->max) / scale, v);
+    double step = exp2((exponent - 1 < E4M3_LOW ? E4M3_LOW : exponent - 1) - E4M3_BITS);
+    return copysign(fmin(rint(a / step) * step, E4M3_MAX) / scale, v);
 }
 
 /* ---- definition ---------------------------------------------------------------------------------- */
@@ -57,15 +40,14 @@ cloob_status linear_ref(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0], *w = &a->in[1], *bias = &a->in[2], *res = &a->in[3], *y = &a->out[0];
     int64_t R = tensor_rows(y), O = tensor_cols(y), K = tensor_cols(x);
-    double sx = scale_of(x, &E4M3, a->attr.fp8), sw = scale_of(w, &E4M3, a->attr.fp8);
-    bool rows = a->attr.fp8 == OP_FP8_ROWS_ALWAYS && x->dtype == CLOOB_BF16 && !a->attr.transposed;
+    double sx = 0, sw = 0;
+    bool rows = a->attr.fp8 == OP_FP8_ALWAYS && x->dtype == CLOOB_BF16 && !a->attr.transposed;
     (void)env;
     for (int64_t r = 0; r < R; r++)
         for (int64_t o = 0; o < O; o++) {
             if (rows) sx = row_scale(x, r * K, K), sw = row_scale(w, o * K, K);
             double sum = (has(bias) ? ld(bias, o) : 0.0) + (has(res) ? ld(res, r * O + o) : 0.0);
-            for (int64_t k = 0; k < K; k++)
-                sum += rounded(x, r * K + k, sx, &E4M3) * rounded(w, at(&a->attr, O, K, o, k), sw, &E4M3);
+            for (int64_t k = 0; k < K; k++) sum += rounded(x, r * K + k, sx) * rounded(w, at(&a->attr, O, K, o, k), sw);
             st(y, r * O + o, sum);
         }
     return CLOOB_OK;
@@ -75,13 +57,11 @@ cloob_status linear_dx_ref(const op_env *env, const op_args *a)
 {
     const tensor *dy = &a->in[0], *w = &a->in[1], *dx = &a->out[0];
     int64_t R = tensor_rows(dy), O = tensor_cols(dy), K = tensor_cols(dx);
-    double sy = scale_of(dy, &E5M2, a->attr.fp8), sw = scale_of(w, &E4M3, a->attr.fp8);
     (void)env;
     for (int64_t r = 0; r < R; r++)
         for (int64_t k = 0; k < K; k++) {
             double sum = 0.0;
-            for (int64_t o = 0; o < O; o++)
-                sum += rounded(dy, r * O + o, sy, &E5M2) * rounded(w, at(&a->attr, O, K, o, k), sw, &E4M3);
+            for (int64_t o = 0; o < O; o++) sum += ld(dy, r * O + o) * ld(w, at(&a->attr, O, K, o, k));
             st(dx, r * K + k, sum);
         }
     return CLOOB_OK;

@@ -49,7 +49,7 @@ ref_fn image_input_ref, embed_ref, embed_bwd_ref, eot_index_ref, pack_texts_ref,
     attention_one_ref, attention_one_bwd_ref, heads_project_ref, heads_collect_ref, heads_dw_ref, pool_attention_ref,
     pool_attention_bwd_ref, text_position_ref, grid_tokens_ref, grid_tokens_bwd_ref, mean_rows_ref, mean_rows_bwd_ref,
     repeat_row_ref, repeat_row_bwd_ref, scale_ref, scale_bwd_ref, bias_ref, bias_bwd_ref, tanh_ref, tanh_bwd_ref,
-    patch_rows_ref, grid_positions_ref, gate_ref, gate_bwd_ref, rope_ref, mask_queries_ref, dwconv_ref, dwconv_dx_ref,
-    dwconv_dw_ref, excite_ref, excite_bwd_ref;
+    patch_rows_ref, grid_positions_ref, grid_positions_bwd_ref, gate_ref, gate_bwd_ref, rope_ref, mask_queries_ref,
+    dwconv_ref, dwconv_dx_ref, dwconv_dw_ref, excite_ref, excite_bwd_ref;
 
 #endif

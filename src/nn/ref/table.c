@@ -11,6 +11,7 @@ const op_kernel op_kernels_ref[OP_COUNT] = {
     [OP_TAKE_ROWS_BWD] = { .run = take_rows_bwd_ref },
     [OP_PATCH_ROWS] = { .run = patch_rows_ref },
     [OP_GRID_POSITIONS] = { .run = grid_positions_ref },
+    [OP_GRID_POSITIONS_BWD] = { .run = grid_positions_bwd_ref },
     [OP_CLASS_TOKENS] = { .run = class_tokens_ref },
     [OP_CLASS_TOKENS_BWD] = { .run = class_tokens_bwd_ref },
     [OP_MEAN_TOKENS] = { .run = mean_tokens_ref },

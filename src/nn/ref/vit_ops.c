@@ -285,3 +285,44 @@ cloob_status grid_positions_ref(const op_env *env, const op_args *a)
     for (int64_t i = start[N] * C; i < op_live_rows(env, x) * C; i++) st(y, i, ld(x, i));
     return CLOOB_OK;
 }
+
+/* The share of place j of `from` in place i of `to`. */
+static double grid_share(int64_t from, int64_t to, int64_t i, int64_t j)
+{
+    double share[OP_GRID_SIDE];
+    int64_t first, n = grid_shares(from, to, i, &first, share);
+    return j >= first && j < first + n ? share[j - first] : 0.0;
+}
+
+/* sum (columns c .. c + n) plus what row (i, j) of the table has in one image's rows. */
+static void add_position_grad(double *sum, const tensor *dy, int64_t c, int64_t n, const int32_t start[2],
+                              const int32_t grid[2], int64_t G, int64_t i, int64_t j)
+{
+    int64_t h = grid[0] > 0 ? grid[0] : 1, w = grid[1] > 0 ? grid[1] : 1, rows = start[1] - start[0];
+    for (int64_t t = 0; t < rows; t += w) {
+        double down = grid_share(G, h, t / w < h ? t / w : h - 1, i);
+        for (int64_t x = 0; x < w && t + x < rows && down > 0; x++) {
+            double share = down * grid_share(G, w, x, j);
+            for (int64_t k = 0; k < n && share > 0; k++)
+                sum[k] += share * ld(dy, (start[0] + t + x) * tensor_cols(dy) + c + k);
+        }
+    }
+}
+
+cloob_status grid_positions_bwd_ref(const op_env *env, const op_args *a)
+{
+    enum { COLUMNS = 256 };
+    const tensor *dy = &a->in[0], *dpos = &a->out[0];
+    const int32_t *start = a->in[2].data, *grid = a->in[3].data;
+    int64_t N = a->in[3].dim[0], C = tensor_cols(dy), G = (int64_t)lround(sqrt((double)dpos->dim[0]));
+    (void)env;
+    for (int64_t p = 0; p < G * G; p++)
+        for (int64_t c = 0; c < C; c += COLUMNS) {
+            double sum[COLUMNS] = { 0 };
+            int64_t columns = C - c < COLUMNS ? C - c : COLUMNS;
+            for (int64_t n = 0; n < N; n++)
+                add_position_grad(sum, dy, c, columns, start + n, grid + 2 * n, G, p / G, p % G);
+            for (int64_t k = 0; k < columns; k++) st(dpos, p * C + c + k, sum[k]);
+        }
+    return CLOOB_OK;
+}

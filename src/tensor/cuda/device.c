@@ -230,8 +230,7 @@ static cloob_status open_handles(cloob_ctx *ctx, device *d)
     cloob_status loaded = cuda_libraries_load(ctx);
     if (loaded != CLOOB_OK) return ctx_wrap(ctx, loaded, "device cuda:%d", d->index);
     s->generation = cuda_generation(ctx->kernels.gpu_generation);
-    d->fp8 = s->generation >= 89;
-    d->fp8_rows = s->generation >= 90;
+    d->fp8 = s->generation >= 90;
     s->sms = prop.multiProcessorCount;
     s->smem_bytes = smem_limit(s->generation, (int)prop.sharedMemPerBlockOptin);
     CLOOB_TRY(cuda_check(ctx, cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "device cuda"));

@@ -18,23 +18,19 @@ struct gemm_plan {
     cublasLtMatmulAlgo_t algo;
     size_t workspace;
     float ms;
-    bool plain; /* the library has nothing */
+    bool none; /* the library has no algorithm */
 };
 
 typedef struct choice {
     cublasLtMatmulAlgo_t algo; /* 64 bytes, meant to be stored for one library version */
     uint64_t workspace;
     float ms;
-    int32_t plain;
+    int32_t none;
 } choice;
 
 static cudaDataType_t type_of(cloob_dtype d) { return d == CLOOB_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
 
-static cudaDataType_t type_of_a(const gemm_shape *g)
-{
-    return g->fp8 == GEMM_E4M3 ? CUDA_R_8F_E4M3 : g->fp8 == GEMM_E5M2 ? CUDA_R_8F_E5M2 : type_of(g->in);
-}
-static cudaDataType_t type_of_b(const gemm_shape *g) { return g->fp8 ? CUDA_R_8F_E4M3 : type_of(g->in); }
+static cudaDataType_t factor_type(const gemm_shape *g) { return g->fp8 ? CUDA_R_8F_E4M3 : type_of(g->in); }
 
 static gemm_shape packed(const gemm_shape *shape)
 {
@@ -53,8 +49,7 @@ static void key_of(const gemm_shape *g, char key[TUNE_KEY])
              (long long)g->n, (long long)g->k, g->ta, g->tb, (long long)g->lda, (long long)g->ldb, (long long)g->ldd,
              (long long)g->batch, (long long)g->step_a, (long long)g->step_b, (long long)g->step_d, (int)g->in,
              (int)g->out, g->add, (int)g->extra);
-    if (g->fp8) strcat(key, g->fp8 == GEMM_E4M3 ? "-e4m3" : "-e5m2");
-    if (g->row_scales) strcat(key, "-rows");
+    if (g->fp8) strcat(key, "-e4m3-rows");
 }
 
 /* rows x cols column-major is our stored matrix seen through its rows. */
@@ -96,32 +91,24 @@ static cublasLtEpilogue_t epilogue_of(gemm_extra e)
 
 static bool has_vector(gemm_extra e) { return e != GEMM_PLAIN && e != GEMM_RELU; }
 
-/* Since cuBLAS 12.9. */
-static cublasStatus_t describe_row_scales(gemm_plan *p)
-{
-#if CUBLAS_VERSION >= 120900
-    int32_t rows = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
-    cublasStatus_t s =
-        cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &rows, sizeof rows);
-    if (s != CUBLAS_STATUS_SUCCESS) return s;
-    return cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &rows, sizeof rows);
-#else
-    (void)p;
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-#endif
-}
-
-/* Sums of 8-bit products in full width for gradients; forward, the tensor cores' own sums do. Candidates are asked for
- * with scales in place. */
+/* Scales of rows since cuBLAS 12.9. Candidates are asked for with scales in place. */
 static cublasStatus_t describe_fp8(gemm_plan *p)
 {
-    int8_t fast = p->shape.fp8 == GEMM_E4M3;
-    const float *nowhere = (const float *)256;
     if (!p->shape.fp8) return CUBLAS_STATUS_SUCCESS;
+#if CUBLAS_VERSION >= 120900
+    int8_t fast = 1;
+    int32_t rows = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    const float *nowhere = (const float *)256;
     gemm_plan_scales(p, nowhere, nowhere);
-    cublasStatus_t s = p->shape.row_scales ? describe_row_scales(p) : CUBLAS_STATUS_SUCCESS;
+    cublasStatus_t s =
+        cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &rows, sizeof rows);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &rows, sizeof rows);
     if (s != CUBLAS_STATUS_SUCCESS) return s;
     return cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast);
+#else
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+#endif
 }
 
 static cublasStatus_t describe(gemm_plan *p)
@@ -144,9 +131,9 @@ static cublasStatus_t describe(gemm_plan *p)
     }
     if (s == CUBLAS_STATUS_SUCCESS) s = describe_fp8(p);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = layout(&p->b, type_of_b(g), g->tb ? g->k : g->n, g->tb ? g->n : g->k, g->ldb, g->batch, g->step_b);
+        s = layout(&p->b, factor_type(g), g->tb ? g->k : g->n, g->tb ? g->n : g->k, g->ldb, g->batch, g->step_b);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = layout(&p->a, type_of_a(g), g->ta ? g->m : g->k, g->ta ? g->k : g->m, g->lda, g->batch, g->step_a);
+        s = layout(&p->a, factor_type(g), g->ta ? g->m : g->k, g->ta ? g->k : g->m, g->lda, g->batch, g->step_a);
     if (s == CUBLAS_STATUS_SUCCESS) s = layout(&p->d, type_of(g->out), g->n, g->m, g->ldd, g->batch, g->step_d);
     return s;
 }
@@ -201,8 +188,8 @@ static cloob_status trial_open(trial *t)
     const gemm_shape *g = &t->p->shape;
     CLOOB_TRY(noise(t, &t->A, g->in, elements(g->ta ? g->k : g->m, g->lda, g->batch, g->step_a)));
     CLOOB_TRY(noise(t, &t->B, g->in, elements(g->tb ? g->n : g->k, g->ldb, g->batch, g->step_b)));
-    if (g->fp8) { /* noise, or the first number of it */
-        CLOOB_TRY(noise(t, &t->scale, CLOOB_F32, g->row_scales ? g->m + g->n : 16));
+    if (g->fp8) {
+        CLOOB_TRY(noise(t, &t->scale, CLOOB_F32, g->m + g->n));
         gemm_plan_scales(t->p, t->scale, t->scale);
     }
     CLOOB_TRY(noise(t, &t->D, g->out, elements(g->m, g->ldd, g->batch, g->step_d)));
@@ -216,30 +203,29 @@ static void trial_close(trial *t)
     for (int i = 0; i < 6; i++) cuda_trial_free(t->d, all[i]);
 }
 
-/* The fastest candidate that runs; the first one when there is no room to time. plain stays true when none
- * does. */
+/* The fastest candidate that runs; the first one when there is no room to time. */
 static void choose(cloob_ctx *ctx, device *d, gemm_plan *p)
 {
     cublasLtMatmulHeuristicResult_t found[MAX_CANDIDATES];
     trial t = { .ctx = ctx, .d = d, .p = p };
     int count = candidates(cuda_use(d), p, found);
     bool room = count > 0 && trial_open(&t) == CLOOB_OK;
-    choice best = { .plain = 1, .ms = 1e30f };
+    choice best = { .none = 1, .ms = 1e30f };
     for (int i = 0; i < count; i++) {
         float ms = 1e9f;
         if (found[i].state != CUBLAS_STATUS_SUCCESS) continue;
         p->algo = found[i].algo;
         p->workspace = found[i].workspaceSize;
-        p->plain = false;
+        p->none = false;
         if (room && cuda_time_against(ctx, d, trial_run, &t, best.ms, &ms) != CLOOB_OK) continue;
-        if (best.plain || ms < best.ms) best = (choice){ found[i].algo, found[i].workspaceSize, ms, 0 };
+        if (best.none || ms < best.ms) best = (choice){ found[i].algo, found[i].workspaceSize, ms, 0 };
         if (!room) break;
     }
     trial_close(&t);
     p->algo = best.algo;
     p->workspace = (size_t)best.workspace;
     p->ms = best.ms;
-    p->plain = best.plain != 0;
+    p->none = best.none != 0;
 }
 
 static bool recall(device *d, gemm_plan *p)
@@ -250,14 +236,14 @@ static bool recall(device *d, gemm_plan *p)
     cuda_state *s = cuda_use(d);
     key_of(&p->shape, key);
     if (!tune_get(s->tune, key, &c, sizeof c)) return false;
-    if (!c.plain && (cuda_lib.cublasLtMatmulAlgoCheck(s->lt, p->op, p->b, p->a, p->d, p->d, &c.algo, &checked) !=
-                         CUBLAS_STATUS_SUCCESS ||
-                     checked.workspaceSize > WORKSPACE))
+    if (!c.none && (cuda_lib.cublasLtMatmulAlgoCheck(s->lt, p->op, p->b, p->a, p->d, p->d, &c.algo, &checked) !=
+                        CUBLAS_STATUS_SUCCESS ||
+                    checked.workspaceSize > WORKSPACE))
         return false;
     p->algo = c.algo;
-    p->workspace = c.plain ? 0 : checked.workspaceSize;
+    p->workspace = c.none ? 0 : checked.workspaceSize;
     p->ms = c.ms;
-    p->plain = c.plain != 0;
+    p->none = c.none != 0;
     return true;
 }
 
@@ -268,18 +254,23 @@ cloob_status gemm_plan_create(cloob_ctx *ctx, device *d, const gemm_shape *shape
     *out = NULL;
     if (!p) return ctx_no_memory(ctx, sizeof *p, "a GEMM's plan");
     p->shape = packed(shape);
-    p->plain = true;
+    p->none = true;
     p->ms = 1e30f;
     if (describe(p) == CUBLAS_STATUS_SUCCESS && !recall(d, p)) {
         choose(ctx, d, p);
-        choice c = { p->algo, p->workspace, p->ms, p->plain };
+        choice c = { p->algo, p->workspace, p->ms, p->none };
         key_of(&p->shape, key);
         tune_put(cuda_use(d)->tune, key, &c, sizeof c);
-        p->algo = c.algo, p->workspace = (size_t)c.workspace, p->ms = c.ms, p->plain = c.plain != 0;
+        p->algo = c.algo, p->workspace = (size_t)c.workspace, p->ms = c.ms, p->none = c.none != 0;
     }
-    if (p->plain && (shape->extra == GEMM_SUM_A || shape->extra == GEMM_SUM_B || shape->fp8)) gemm_plan_destroy(p);
-    else *out = p;
-    return CLOOB_OK;
+    if (!p->none) {
+        *out = p;
+        return CLOOB_OK;
+    }
+    gemm_plan_destroy(p);
+    if (shape->extra == GEMM_SUM_A || shape->extra == GEMM_SUM_B || shape->fp8) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "GEMM (%lld, %lld, %lld): cuBLASLt has no algorithm for it",
+                    (long long)shape->m, (long long)shape->n, (long long)shape->k);
 }
 
 void gemm_plan_destroy(gemm_plan *p)
@@ -301,7 +292,6 @@ cloob_status gemm_run(cloob_ctx *ctx, device *d, const gemm_plan *p, void *strea
     const gemm_shape *g = &p->shape;
     cuda_state *s = cuda_use(d);
     float beta = g->add ? 1.0f : 0.0f;
-    if (p->plain) return gemm_plain(ctx, g, stream, D, A, B, g->add ? C : NULL, g->extra == GEMM_PLAIN ? NULL : vector);
     if (has_vector(g->extra) && set_vector(p, vector) != CUBLAS_STATUS_SUCCESS)
         return ctx_fail(ctx, CLOOB_ERR_DEVICE, "GEMM: cuBLASLt refuses the bias");
     cublasStatus_t st = cuda_lib.cublasLtMatmul(s->lt, p->op, &g->alpha, B, p->b, A, p->a, &beta, g->add ? C : D, p->d,

@@ -1,5 +1,4 @@
-/* Matrix products on the GPU by cuBLASLt, with the algorithm chosen by timing (tune.h), and a plain kernel
- * for what the library declines.
+/* GEMMs on the GPU by cuBLASLt, with the algorithm chosen by timing (tune.h).
  *
  *     gemm_shape g = { .m = R, .n = O, .k = K, .tb = true, .in = CLOOB_BF16, .out = CLOOB_BF16, .alpha = 1 };
  *     CLOOB_TRY(gemm_plan_create(ctx, dev, &g, &plan));
@@ -25,10 +24,6 @@ typedef enum gemm_extra {
     GEMM_SUM_B      /* writes the sums of op(B) over k, (n), to the vector */
 } gemm_extra;
 
-/* 8-bit factors: A in e4m3 or e5m2, B in e4m3, stored as bytes (m, k) and (n, k); m, n, k multiples of 16, the result
- * bf16. Each is multiplied by a float in device memory, or by one for each row, see gemm_plan_scales. */
-typedef enum gemm_fp8 { GEMM_NO_FP8, GEMM_E4M3, GEMM_E5M2 } gemm_fp8;
-
 /* D (m, n) = alpha op(A) (m, k) op(B) (k, n) [+ C]; everything row-major, C laid out like D. */
 typedef struct gemm_shape {
     int64_t m, n, k;
@@ -36,9 +31,10 @@ typedef struct gemm_shape {
     int64_t lda, ldb, ldd;                 /* elements from stored row to row; 0: packed */
     int64_t batch, step_a, step_b, step_d; /* products and elements from one to the next; batch 0: one */
     cloob_dtype in, out;                   /* F32 or BF16; F32 products never round to tf32 */
-    gemm_fp8 fp8;                          /* in, ta, tb do not count then */
-    bool row_scales;                       /* with fp8: every row of A (m) and of B (n) has a float of its own */
-    bool add;                              /* + C */
+    /* A and B are e4m3, bytes (m, k) and (n, k), whatever in, ta and tb are; m, n, k are multiples of 16, the result is
+     * bf16. Every row of A (m) and of B (n) is multiplied by a float in device memory, see gemm_plan_scales. */
+    bool fp8;
+    bool add; /* + C */
     gemm_extra extra;
     float alpha;
 } gemm_shape;
@@ -46,7 +42,8 @@ typedef struct gemm_shape {
 typedef struct gemm_plan gemm_plan;
 
 /* Times candidates on buffers of its own unless the choice is cached. GEMM_SUM_* may be refused: then CLOOB_OK
- * is returned with *out NULL, and the caller computes the sums; so may fp8. Everything else always gets a plan. */
+ * is returned with *out NULL, and the caller computes the sums; so may fp8. Anything else that the library has no
+ * algorithm for fails. */
 cloob_status gemm_plan_create(cloob_ctx *ctx, device *d, const gemm_shape *shape, gemm_plan **out);
 void gemm_plan_destroy(gemm_plan *p); /* NULL is fine */
 
@@ -54,15 +51,11 @@ void gemm_plan_destroy(gemm_plan *p); /* NULL is fine */
 void gemm_plan_scales(gemm_plan *p, const float *a, const float *b);
 
 size_t gemm_plan_workspace(const gemm_plan *p);
-float gemm_plan_ms(const gemm_plan *p); /* as timed; large for the plain kernel */
+float gemm_plan_ms(const gemm_plan *p); /* as timed */
 
 /* C is read when shape.add; vector is bias or sums by shape.extra. C may be D. */
 cloob_status gemm_run(cloob_ctx *ctx, device *d, const gemm_plan *p, void *stream, void *D, const void *A,
                       const void *B, const void *C, void *vector, void *workspace);
-
-/* The plain kernel: any layout, float sums in a fixed order. */
-cloob_status gemm_plain(cloob_ctx *ctx, const gemm_shape *shape, cudaStream_t stream, void *D, const void *A,
-                        const void *B, const void *C, const void *bias);
 
 #ifdef __cplusplus
 }

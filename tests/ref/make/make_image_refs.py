@@ -127,15 +127,6 @@ def add_padded(file):
         add(file, "eval", F.pad(r, [x // 2, y // 2, (x + 1) // 2, (y + 1) // 2], fill=fill).convert("RGB"), size=22, filter="bicubic", mode="longest", fill=fill)
 
 
-def add_boxes(file):
-    im = load(file).convert("RGB")
-    w, h = im.size
-    for filt, name in ((Image.BICUBIC, "bicubic"), (Image.BILINEAR, "bilinear")):
-        for x0, y0, x1, y1 in ((1.25, 2.5, w - 3.75, h - 0.5), (0, 0, w / 2, h / 4), (5.1, 6.3, 9.7, 12.9)):
-            r = im.resize((15, h), filt, box=(x0, 0, x1, h)).resize((15, 11), filt, box=(0, y0, 15, y1))
-            add(file, "box", r, rect=[x0, y0, x1, y1], filter=name)
-
-
 def add_colours(file):
     im = load(file).convert("RGB")
     for factor in (0.37, 1.6):
@@ -241,7 +232,6 @@ if len(sys.argv) > 2:
     corpus(sys.argv[2])
 add_modes("rgb_444.jpg"), add_modes("exif.jpg"), add_modes("row.jpg")
 add_colours("rgb.png")
-add_boxes("rgb.png")
 s = scene(29, 22, 3, 8)
 add_all(save("palette.gif", Image.fromarray(s).quantize(40)))
 add_all(save("palette.bmp", Image.fromarray(s).quantize(40)))

@@ -59,7 +59,7 @@ def freeze(name, model, save, image, text, images, tokens, spell=lambda k: k, fo
     plain = lambda k: k.split(".", 1)[1].replace(":", ".") if ":" in k else spell(k)  # haiku's names have dots of their own
     out = {plain(k): p.grad.float().contiguous() for k, p in model.named_parameters() if p.grad is not None}
     out |= {plain(k): torch.zeros_like(p).float() for k, p in model.named_parameters() if p.grad is None and "logit" not in k}
-    out |= {"expected." + k: v.detach().float().contiguous()
+    out |= {"expected." + k: (v if v.dtype == torch.uint8 else v.detach().float()).contiguous()
             for k, v in dict(images=images, **sides, **slopes).items() if image or k != "images"}
     if text:
         out["expected.tokens"] = tokens.to(torch.int32)
@@ -376,6 +376,37 @@ def vit_stem():
                folded=dict(fold=fold, spell=spell), **dict(ROPE, patch_size=1))
 
 
+def naflex():
+    """Images are records (src/io/image/image_view.h): the pixels of whole patches, zeros, and the grid in the last four bytes."""
+    from transformers import Siglip2Config, Siglip2ImageProcessor, Siglip2Model
+    part = dict(hidden_size=EMBED, intermediate_size=20, num_hidden_layers=2, num_attention_heads=2)
+    config = Siglip2Config(text_config=dict(vocab_size=40, max_position_embeddings=8, projection_size=EMBED, **part),
+                           vision_config=dict(patch_size=4, num_patches=9, **part))
+    config._attn_implementation = "eager"
+    model = jitter(Siglip2Model(config))
+    P, most, side = 4, 12, 16
+    grids = [(2, 5), (4, 3), (2, 2)]
+    records = torch.zeros(ROWS, side * side * 3, dtype=torch.uint8)
+    for row, (h, w) in zip(records, grids):
+        row[:h * w * P * P * 3] = torch.randint(0, 256, (h * w * P * P * 3,))
+        row[-4:] = torch.tensor([h, 0, w, 0])
+
+    def image(_):
+        pixels, mask = torch.zeros(ROWS, most, P * P * 3, dtype=torch.double), torch.zeros(ROWS, most, dtype=torch.long)
+        for i, (h, w) in enumerate(grids):
+            x = records[i, :h * w * P * P * 3].double().reshape(h, P, w, P, 3) / 255
+            pixels[i, :h * w] = (x.transpose(1, 2).reshape(h * w, -1) - 0.5) / 0.5
+            mask[i, :h * w] = 1
+        return model.get_image_features(pixel_values=pixels, pixel_attention_mask=mask, spatial_shapes=torch.tensor(grids)).pooler_output
+
+    def save(folder):
+        model.save_pretrained(folder)
+        Siglip2ImageProcessor(patch_size=P, max_num_patches=most).save_pretrained(folder)
+
+    freeze("naflex", model, save, image, lambda t: model.get_text_features(input_ids=t).pooler_output, records.reshape(ROWS, side, side, 3),
+           torch.randint(1, 40, (ROWS, 8)))
+
+
 def jax_pickle(path, params):
     """{"params": params} with every array as JAX of 2022 pickles it; JAX itself is not needed."""
     import pickle
@@ -478,7 +509,7 @@ def crowson():
 MODELS = dict(roberta=roberta, bert=bert, chinese_clip=chinese_clip, convnext=convnext, convnext_mlp=convnext_mlp, eva02=eva02,
               eva_giant=eva_giant, eva_enormous=eva_enormous, pe_core=pe_core, pe_core_bare=pe_core_bare, timm_vit=timm_vit,
               crowson=crowson, rinna=rinna, **{name: (lambda name=name: tower(name, *TOWERS[name])) for name in TOWERS},
-              fastvit=fastvit_four, fastvit_five=fastvit_five, vit_stem=vit_stem, mclip=mclip)
+              fastvit=fastvit_four, fastvit_five=fastvit_five, vit_stem=vit_stem, mclip=mclip, naflex=naflex)
 for name in sys.argv[1:] or MODELS:
     torch.manual_seed(list(MODELS).index(name))
     MODELS[name]()

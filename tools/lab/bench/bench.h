@@ -7,27 +7,6 @@
 #include "cloob/data.h"
 #include "train/step.h"
 
-/* The time of a training step, op by op. */
-enum { PROFILE_ROWS = 256 };
-
-typedef struct profile_row {
-    const char *name; /* of an op, or of the kernel that computes several */
-    int64_t calls;    /* of one step */
-    double ms;        /* of all calls of a step together */
-} profile_row;
-
-typedef struct profile {
-    profile_row row[PROFILE_ROWS]; /* the slowest first, after profile_finish */
-    int rows;
-    double step_ms, rest_ms; /* rest: the objective, the optimizer and copies */
-    /* while it runs */
-    cloob_ctx *ctx;
-    device *dev;
-    const char *now;
-    double since;
-    cloob_status status;
-} profile;
-
 typedef struct bench_options {
     const char *model;              /* a name, or a .json file */
     const char *device, *precision; /* NULL: auto, fp32 */
@@ -39,7 +18,6 @@ typedef struct bench_options {
     const char *fit_memory;  /* training: choose what is recomputed to stay within this size, as 80G; NULL: no limit */
     bool pack_texts;         /* training: the text tower works on the tokens up to the end tokens only */
     int64_t text_length; /* mean tokens of a text, spread from half to three halves of it; 0: from 4 to the context */
-    profile *profile;    /* training: filled with the time of every op; NULL: not wanted */
     bool text;           /* embedding: texts instead of images */
     bool invariant;      /* embedding: a row has the same bytes in any batch */
 } bench_options;
@@ -87,7 +65,7 @@ typedef struct device_facts {
 int device_count(void);
 cloob_status device_describe(cloob_ctx *ctx, int index, device_facts *out);
 
-/* ---- reading data, and search --------------------------------------------------------------------- */
+/* ---- reading data ----------------------------------------------------------------------------- */
 
 typedef struct data_bench_options {
     int64_t batch, size, context; /* 64 images of 224 px, 77 tokens */
@@ -119,9 +97,5 @@ void random_unit(float *row, int64_t D, uint64_t key);
 
 /* Sorts the values; the mean of the two in the middle of an even number, 0 of none. */
 double median(double *x, int64_t n);
-
-/* Times `repeats` searches over n random unit rows; *ms is the median of one. Writes and removes a file at
- * path. */
-cloob_status search_bench(cloob_ctx *ctx, const char *path, int64_t n, int64_t dim, int repeats, double *ms);
 
 #endif

@@ -1,21 +1,15 @@
-/* Reading data and searching against the clock. */
-#include <math.h>
+/* Reading data against the clock. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "core/file.h"
 #include "core/limits.h"
 #include "core/needs.h"
-#include "core/rng.h"
 #include "data/load/loader.h"
 #include "data/load/loader_parts.h"
-#include "infer/search_index.h"
 #include "lab/bench/bench.h"
 #include "lab/memory.h"
-
-/* ---- the loader: takes batches as fast as they come and keeps the time of each --------------------- */
 
 static int64_t resident_bytes(void)
 {
@@ -114,7 +108,7 @@ cloob_status data_bench(cloob_ctx *ctx, const cloob_dataset *d, const data_bench
     loader *l = NULL;
     loader_options lo = to_loader(o);
     *out = (data_bench_result){ 0 };
-    cloob_status status = o->vocab ? tokenizer_open(ctx, o->vocab, &tok) : CLOOB_OK;
+    cloob_status status = o->vocab ? cloob_tokenizer_open(ctx, o->vocab, &tok) : CLOOB_OK;
     if (status == CLOOB_OK && gpu && !device_cuda_count())
         status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "`image_decoder` gpu: there is no GPU to use; use cpu");
     if (status == CLOOB_OK && gpu) status = device_open(ctx, "cuda", &dev);
@@ -124,62 +118,6 @@ cloob_status data_bench(cloob_ctx *ctx, const cloob_dataset *d, const data_bench
     loader_destroy(l);
     device_decoder_destroy(lo.decoder);
     device_close(dev);
-    if (tok) tokenizer_close(tok);
-    return status;
-}
-
-/* ---- a query of an index of random rows --------------------------------------------------------------- */
-
-void random_unit(float *row, int64_t D, uint64_t key)
-{
-    double square = 0;
-    for (int64_t k = 0; k < D; k++) {
-        row[k] = (float)rng_uniform(key, (uint64_t)k) - 0.5f;
-        square += (double)row[k] * row[k];
-    }
-    for (int64_t k = 0; k < D; k++) row[k] = (float)((double)row[k] / sqrt(square));
-}
-
-static cloob_status write_random(cloob_ctx *ctx, const char *path, int64_t n, int64_t D)
-{
-    float *row = must(malloc((size_t)((n + 1) * D) * sizeof *row));
-    search_entry *e = must(calloc((size_t)n + 1, sizeof *e));
-    for (int64_t i = 0; i <= n; i++) random_unit(row + i * D, D, rng_subkey(1, (uint64_t)i));
-    for (int64_t i = 0; i < n; i++) e[i] = (search_entry){ .name = "image.jpg", .row = row + i * D };
-    cloob_status status = search_index_write(ctx, path, &(search_origin){ "", "", "", "" }, row + n * D, D, e, n);
-    free(row), free(e);
-    return status;
-}
-
-static cloob_status time_queries(cloob_ctx *ctx, const cloob_search *s, int repeats, double *ms)
-{
-    float *query = must(malloc((size_t)s->D * sizeof *query));
-    double *took = must(malloc((size_t)repeats * sizeof *took));
-    cloob_status status = CLOOB_OK;
-    for (int r = 0; r < repeats && status == CLOOB_OK; r++) {
-        cloob_search_hit hit[10];
-        int64_t found;
-        random_unit(query, s->D, rng_subkey(2, (uint64_t)r));
-        double from = clock_seconds();
-        status = cloob_search_query(ctx, s, query, cloob_search_width(s), 10, hit, &found);
-        took[r] = 1e3 * (clock_seconds() - from);
-        cloob_search_hits_release(hit, found);
-    }
-    if (status == CLOOB_OK) *ms = median(took, repeats);
-    free(query), free(took);
-    return status;
-}
-
-cloob_status search_bench(cloob_ctx *ctx, const char *path, int64_t n, int64_t dim, int repeats, double *ms)
-{
-    API_NEEDS(ctx, path && ms && n >= 0);
-    cloob_search *s;
-    if (n < 1 || dim < 1 || repeats < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "n, dim and repeats must be above 0");
-    if (file_exists(path)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: already exists", path);
-    CLOOB_TRY(write_random(ctx, path, n, dim));
-    cloob_status status = cloob_search_open(ctx, path, &s);
-    if (status == CLOOB_OK) status = time_queries(ctx, s, repeats, ms);
-    cloob_search_close(s);
-    remove(path);
+    if (tok) cloob_tokenizer_close(tok);
     return status;
 }

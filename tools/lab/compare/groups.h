@@ -93,29 +93,14 @@ const pair_test *groups_pair(const groups_result *g, const group_row *m, int64_t
 
 /* format: "text" (NULL), "markdown", "latex", "csv", "json". */
 char *groups_text(const groups_result *g, const char *format);
-/* One table for a page: a row for each group, a column for each metric, the best mean in bold. Other formats than text,
- * markdown and latex are as groups_text. */
-char *groups_main_table(const groups_result *g, const char *format);
-/* Two groups of compare_files: means and the test, as text or JSON. */
-char *groups_two(const groups_result *g, bool as_json);
+/* The result of compare_files as JSON: means and the test of each metric. */
+char *groups_two_json(const groups_result *g);
 /* The table of an ablation, whose groups are methods: metrics down, methods across, the winner in bold; and the same
  * with every value as JSON, which the report reads. */
 void ablation_markdown(const groups_result *g, int64_t seeds, sbuf *out);
 void ablation_json(const groups_result *g, int64_t seeds, sbuf *out);
 /* How many decimals of a mean are worth printing: two digits of the spread decide, five of the mean at most. */
 int mean_decimals(double deviation, double mean);
-
-/* A file with a line per run; a sweep's results.jsonl says of each its name, its stage and its settings. */
-typedef struct run_lines {
-    json **line; /* (count), in the arena */
-    int64_t count, room;
-    bool has_final; /* some are final runs of a sweep: those of its search are only compared when asked for */
-} run_lines;
-
-cloob_status run_lines_read(cloob_ctx *ctx, arena *memory, const char *path, run_lines *out);
-
-/* The last line of a run's checkpoints/results.jsonl; *out NULL: the run was never validated. */
-cloob_status last_result_read(cloob_ctx *ctx, arena *memory, const char *dir, json **out);
 
 /* ---- published results ----------------------------------------------------------------------------- */
 

@@ -172,46 +172,9 @@ char *groups_text(const groups_result *g, const char *format)
     return sbuf_detach(&s);
 }
 
-/* ---- the table of main results ------------------------------------------------------------------- */
+/* ---- two files ----------------------------------------------------------------------------------- */
 
-/* Better than each of the others, by the corrected tests. */
-static bool is_alone(const groups_result *g, const group_row *m, int64_t best)
-{
-    for (const pair_test *t = m->pair; t < m->pair + g->pairs; t++)
-        if ((t->a == best || t->b == best) && !isnan(t->p) && !t->significant) return false;
-    return true;
-}
-
-static void add_main_cell(grid *t, const groups_result *g, const group_row *m, int64_t k)
-{
-    char text[96];
-    bool best = k == m->best && !isnan(m->p_best);
-    grid_printf(t, "%s%s", mean_text(g, m, k, false, text), best && is_alone(g, m, k) ? "*" : "");
-    grid_bold(t, best);
-}
-
-char *groups_main_table(const groups_result *g, const char *format)
-{
-    sbuf s = { 0 };
-    grid t = { .columns = g->metrics + 1 };
-    if (format && (strcmp(format, "json") == 0 || strcmp(format, "csv") == 0)) return groups_text(g, format);
-    grid_text(&t, "");
-    for (int64_t i = 0; i < g->metrics; i++) grid_text(&t, g->metric[i].metric);
-    for (int64_t k = 0; k < g->groups; k++) {
-        grid_printf(&t, "%s (%lld)", g->name[k], (long long)g->runs[k]);
-        for (int64_t i = 0; i < g->metrics; i++) add_main_cell(&t, g, &g->metric[i], k);
-    }
-    put_table(t, form_of(format), &s);
-    sbuf_printf(&s,
-                "\nMean and standard deviation; in brackets the number of runs. *: better than each other row by the\n"
-                "two-sided rank-sum test, corrected by Holm, below %g.\n",
-                g->alpha);
-    return sbuf_detach(&s);
-}
-
-/* ---- two groups ---------------------------------------------------------------------------------- */
-
-static void put_two_json(const groups_result *g, sbuf *s)
+char *groups_two_json(const groups_result *g)
 {
     json_out w = { .spaced = true };
     json_begin(&w, NULL, '{');
@@ -236,30 +199,7 @@ static void put_two_json(const groups_result *g, sbuf *s)
     }
     json_end(&w);
     json_end(&w);
-    json_out_append(&w, s);
-}
-
-char *groups_two(const groups_result *g, bool as_json)
-{
-    sbuf s = { 0 };
-    grid table = { .columns = 4 };
-    if (as_json) return put_two_json(g, &s), sbuf_detach(&s);
-    grid_texts(&table, "metric", "A: mean +- spread (n)", "B: mean +- spread (n)", "p (two-sided)");
-    for (const group_row *m = g->metric; m < g->metric + g->metrics; m++) {
-        const pair_test *t = &m->pair[0];
-        grid_text(&table, m->metric);
-        for (const group_stats *v = m->group; v < m->group + 2; v++)
-            if (v->n) grid_printf(&table, "%.6g +- %.4g (%lld)", v->mean, v->deviation, (long long)v->n);
-            else grid_text(&table, "- (0)");
-        if (isnan(t->p)) grid_text(&table, "");
-        else
-            grid_printf(&table, "%.4g (%s)%s", t->p, t->test.exact ? "exact" : "normal",
-                        !t->significant     ? ""
-                        : t->difference > 0 ? "  A is higher"
-                                            : "  B is higher");
-    }
-    put_table(table, GRID_PLAIN, &s);
-    return sbuf_detach(&s);
+    return json_out_line(&w);
 }
 
 /* ---- an ablation --------------------------------------------------------------------------------- */

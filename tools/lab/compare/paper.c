@@ -12,6 +12,7 @@
 #include "lab/compare/groups.h"
 #include "lab/grid.h"
 #include "lab/memory.h"
+#include "lab/run_files.h"
 
 /* ---- data sets ----------------------------------------------------------------------------------- */
 
@@ -104,13 +105,13 @@ static void add_object(scores *s, const json *o)
 
 static cloob_status add_file(cloob_ctx *ctx, scores *s, const char *path)
 {
-    run_lines lines;
+    json_lines lines;
     if (!text_ends_with(path, ".jsonl")) {
         json *root;
         CLOOB_TRY(json_read_file(ctx, &s->memory, path, &root));
         return add_object(s, root), CLOOB_OK;
     }
-    CLOOB_TRY(run_lines_read(ctx, &s->memory, path, &lines));
+    CLOOB_TRY(json_lines_read(ctx, &s->memory, path, NULL, &lines));
     for (int64_t i = 0; i < lines.count; i++) add_object(s, lines.line[i]);
     return CLOOB_OK;
 }
@@ -118,7 +119,7 @@ static cloob_status add_file(cloob_ctx *ctx, scores *s, const char *path)
 /* A training run, else the results of a suite: the .json files of the folder. */
 static cloob_status add_folder(cloob_ctx *ctx, scores *s, const char *path, DIR *d)
 {
-    json *last;
+    const json *last;
     char file[1400];
     CLOOB_TRY(last_result_read(ctx, &s->memory, path, &last));
     if (last) return add_object(s, last), CLOOB_OK;

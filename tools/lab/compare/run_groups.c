@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "lab/memory.h"
 #include "lab/compare/groups.h"
+#include "lab/run_files.h"
 #include "io/safetensors.h"
 #include "core/json.h"
 
@@ -41,8 +42,9 @@ static void plain_name(const char *name, size_t n, char *out, size_t size)
 typedef struct run_seen {
     const json *metrics;
     const json *line; /* of a file with a line per run; NULL: none is known */
-    char *params;     /* text of params.txt; NULL: none */
-    bool has_final;   /* of the file */
+    run_param *param; /* of params.txt */
+    int64_t params;
+    bool has_final; /* some lines of the file are final runs of a sweep: those of its search count only on request */
 } run_seen;
 
 /* "key: value" of params.txt, or a key of the line or of its "settings"; false: it says nothing of it. */
@@ -54,13 +56,8 @@ static bool setting_of(const run_seen *r, const char *key, char *out, size_t siz
         snprintf(out, size, "%s", v->kind != JSON_BOOL ? v->text : v->boolean ? "true" : "false");
         return true;
     }
-    size_t n = strlen(key);
-    for (const char *at = r->params; at && *at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL) {
-        if (strncmp(at, key, n) != 0 || at[n] != ':') continue;
-        at += n + 1 + strspn(at + n + 1, " ");
-        snprintf(out, size, "%.*s", (int)strcspn(at, "\r\n"), at);
-        return true;
-    }
+    for (int64_t i = 0; i < r->params; i++)
+        if (strcmp(r->param[i].key, key) == 0) return snprintf(out, size, "%s", r->param[i].value), true;
     return false;
 }
 
@@ -104,38 +101,25 @@ static cloob_status add_run(cloob_ctx *ctx, reader *r, const run_seen *run, cons
 
 /* ---- lines --------------------------------------------------------------------------------------- */
 
-cloob_status run_lines_read(cloob_ctx *ctx, arena *memory, const char *path, run_lines *out)
+static bool has_final(const json_lines *l)
 {
-    file_bytes b;
-    cloob_status status = CLOOB_OK;
-    *out = (run_lines){ 0 };
-    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &b));
-    int64_t number = 1;
-    for (size_t at = 0, n; at < b.size && status == CLOOB_OK; number++, at += n + 1) {
-        char name[1200];
-        n = strcspn(b.data + at, "\n");
-        if (strspn(b.data + at, " \t\r") >= n) continue;
-        snprintf(name, sizeof name, "%.1000s, line %lld", path, (long long)number);
-        out->line = must(arena_grow(memory, out->line, out->count, &out->room, 16, sizeof *out->line));
-        status = json_parse(ctx, memory, b.data + at, n, name, &out->line[out->count]);
-        const char *stage = status == CLOOB_OK ? json_string(json_get(out->line[out->count++], "stage")) : NULL;
-        out->has_final = out->has_final || (stage && strcmp(stage, "final") == 0);
+    for (int64_t i = 0; i < l->count; i++) {
+        const char *stage = json_string(json_get(l->line[i], "stage"));
+        if (stage && strcmp(stage, "final") == 0) return true;
     }
-    file_bytes_release(&b);
-    return status;
+    return false;
 }
 
 static cloob_status add_lines(cloob_ctx *ctx, reader *r, const char *path)
 {
-    run_lines lines;
-    CLOOB_TRY(run_lines_read(ctx, r->g.memory, path, &lines));
+    json_lines lines;
     cloob_status status = CLOOB_OK;
+    if (!file_exists(path)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such file or folder", path);
+    CLOOB_TRY(json_lines_read(ctx, r->g.memory, path, NULL, &lines));
     for (int64_t i = 0; i < lines.count && status == CLOOB_OK; i++) {
         char name[1200];
         snprintf(name, sizeof name, "%.1000s, run %lld", path, (long long)i + 1);
-        if (lines.line[i]->kind != JSON_OBJECT)
-            status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: needs an object with the metrics of one run", name);
-        else status = add_run(ctx, r, &(run_seen){ lines.line[i], lines.line[i], NULL, lines.has_final }, name);
+        status = add_run(ctx, r, &(run_seen){ lines.line[i], lines.line[i], NULL, 0, has_final(&lines) }, name);
     }
     return status;
 }
@@ -174,28 +158,18 @@ static cloob_status is_finished(cloob_ctx *ctx, const run_seen *run, const char 
     return CLOOB_OK;
 }
 
-cloob_status last_result_read(cloob_ctx *ctx, arena *memory, const char *dir, json **out)
-{
-    char path[1200];
-    run_lines lines;
-    *out = NULL;
-    snprintf(path, sizeof path, "%.1100s/checkpoints/results.jsonl", dir);
-    if (!file_exists(path)) return CLOOB_OK;
-    CLOOB_TRY(run_lines_read(ctx, memory, path, &lines));
-    if (lines.count) *out = lines.line[lines.count - 1];
-    return CLOOB_OK;
-}
-
 /* summary.json, which an ablation or a sweep writes when a run is finished; else the last validation. */
 static cloob_status add_finished(cloob_ctx *ctx, reader *r, run_seen *run, const char *dir, bool of_many)
 {
     char path[1200];
-    json *metrics = NULL;
+    json *summary = NULL;
+    const json *metrics;
     bool finished = true;
     snprintf(path, sizeof path, "%.1100s/summary.json", dir);
-    if (file_exists(path)) CLOOB_TRY(json_read_file(ctx, r->g.memory, path, &metrics));
+    if (file_exists(path)) CLOOB_TRY(json_read_file(ctx, r->g.memory, path, &summary));
     else if (of_many) return leave_out(ctx, r, dir, "not finished (it has no summary.json)");
-    else CLOOB_TRY(last_result_read(ctx, r->g.memory, dir, &metrics));
+    metrics = summary;
+    if (!summary) CLOOB_TRY(last_result_read(ctx, r->g.memory, dir, &metrics));
     run->metrics = metrics;
     if (!metrics) return leave_out(ctx, r, dir, "it was never validated; train with `val_data` or `zeroshot_data`");
     if (!file_exists(path)) CLOOB_TRY(is_finished(ctx, run, dir, &finished));
@@ -204,41 +178,33 @@ static cloob_status add_finished(cloob_ctx *ctx, reader *r, run_seen *run, const
     return add_run(ctx, r, run, dir);
 }
 
-/* lines: those of the sweep that the run is of; without any, NULL. of_many: the folder it is in is an ablation's or a
- * sweep's. */
-static cloob_status add_folder(cloob_ctx *ctx, reader *r, const char *dir, const run_lines *lines, bool of_many)
+/* lines: those of the sweep that the run is of. of_many: the folder it is in is an ablation's or a sweep's. */
+static cloob_status add_folder(cloob_ctx *ctx, reader *r, const char *dir, const json_lines *lines, bool of_many)
 {
-    char path[1200];
     const char *slash = strrchr(dir, '/'), *name = slash ? slash + 1 : dir;
-    file_bytes params = { 0 };
-    run_seen run = { .has_final = lines->has_final };
+    run_seen run = { .has_final = has_final(lines) };
     for (int64_t i = 0; i < lines->count && !run.line; i++) {
         const char *of = json_string(json_get(lines->line[i], "run"));
         if (of && strcmp(of, name) == 0) run.line = lines->line[i];
     }
-    snprintf(path, sizeof path, "%.1100s/params.txt", dir);
-    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &params));
-    run.params = params.data;
-    cloob_status status = add_finished(ctx, r, &run, dir, of_many);
-    file_bytes_release(&params);
-    return status;
+    CLOOB_TRY(run_params_read(ctx, r->g.memory, dir, &run.param, &run.params));
+    return add_finished(ctx, r, &run, dir, of_many);
 }
 
 /* What an ablation or a sweep says of its runs: its folder has settings.txt, and when a sweep is done results.jsonl. */
-static cloob_status read_folder(cloob_ctx *ctx, reader *r, const char *dir, run_lines *lines, bool *of_many)
+static cloob_status read_folder(cloob_ctx *ctx, reader *r, const char *dir, json_lines *lines, bool *of_many)
 {
     char path[1200];
-    *lines = (run_lines){ 0 };
     snprintf(path, sizeof path, "%.1100s/settings.txt", dir);
     *of_many = file_exists(path);
     snprintf(path, sizeof path, "%.1100s/results.jsonl", dir);
-    return file_exists(path) ? run_lines_read(ctx, r->g.memory, path, lines) : CLOOB_OK;
+    return json_lines_read(ctx, r->g.memory, path, NULL, lines);
 }
 
 /* A run that is named by its own folder. */
 static cloob_status add_one(cloob_ctx *ctx, reader *r, const char *path)
 {
-    run_lines lines = { 0 };
+    json_lines lines;
     bool of_many = false;
     char *dir = must(strdup(path));
     for (size_t n = strlen(dir); n > 1 && dir[n - 1] == '/';) dir[--n] = '\0';
@@ -256,7 +222,7 @@ static cloob_status add_inside(cloob_ctx *ctx, reader *r, const char *dir)
 {
     struct dirent **inside = NULL;
     int64_t before = r->runs + r->left_out;
-    run_lines lines;
+    json_lines lines;
     bool of_many;
     CLOOB_TRY(read_folder(ctx, r, dir, &lines, &of_many));
     cloob_status status = CLOOB_OK;
@@ -366,7 +332,9 @@ cloob_status compare_files(cloob_ctx *ctx, groups_result *out, const char *path_
                            double alpha)
 {
     arena *memory = must(calloc(1, sizeof *memory));
-    compare_options o = { .alpha = alpha };
+    compare_options o;
+    compare_options_init(&o);
+    o.alpha = alpha;
     reader r = { .g = { .memory = memory, .all = true }, .o = &o, .epoch = epoch };
     *out = (groups_result){ 0 };
     cloob_status status = add_file(ctx, &r, "a", path_a);

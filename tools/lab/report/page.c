@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/file.h"
 #include "core/needs.h"
@@ -12,8 +11,6 @@
 #include "io/image/image.h"
 #include "lab/memory.h"
 #include "lab/report/report.h"
-
-enum { COLORS = 8 };
 
 void page_heading(page *p, const char *id, const char *title, const char *lead)
 {
@@ -24,13 +21,10 @@ void page_heading(page *p, const char *id, const char *title, const char *lead)
 void page_chart(page *p, const chart *c)
 {
     chart mean = chart_mean(p->memory, c);
-    sbuf links = { 0 };
     if (!chart_points(&mean)) return;
-    export_chart(&p->files, &mean, &links);
-    chart_put(&p->html, &mean, links.data);
+    chart_put(&p->html, &mean);
+    if (p->export_dir && p->status == CLOOB_OK) p->status = chart_write(p->ctx, &mean, p->export_dir);
     p->charts++;
-    p->html.failed |= links.failed;
-    sbuf_release(&links);
 }
 
 void page_grid(page *p, grid *g)
@@ -41,7 +35,8 @@ void page_grid(page *p, grid *g)
 
 /* ---- runs of the same settings ------------------------------------------------------------------- */
 
-bool page_is_incidental(const char *key)
+/* Settings that change no result, and the seed. */
+static bool is_incidental(const char *key)
 {
     static const char *const names[] = { "name",       "seed",    "logs",    "resume",          "save_frequency",
                                          "save_every", "workers", "threads", "val_frequency",   "log_every_n_steps",
@@ -56,7 +51,7 @@ static bool same_settings(const run_files *a, const run_files *b)
     if (!a->params || a->params != b->params || strcmp(a->method, b->method) != 0) return false;
     for (int64_t i = 0; i < a->params; i++) {
         const char *key = a->param[i].key;
-        if (!page_is_incidental(key) && strcmp(a->param[i].value, run_param_get(b, key)) != 0) return false;
+        if (!is_incidental(key) && strcmp(a->param[i].value, run_param_get(b, key)) != 0) return false;
     }
     return true;
 }
@@ -71,51 +66,30 @@ void page_find_repeats(page *p)
     }
 }
 
-int64_t page_first_repeat(const page *p, int64_t run) { return p->first_repeat[run]; }
-
-static bool has_repeats(const page *p)
+/* What the runs with the settings of `first` are called: the method, or a name where two settings share it. */
+static const char *group_name(const page *p, int64_t first)
 {
+    const char *method = p->run[first].method;
+    bool alone = *method != '\0';
     for (int64_t i = 0; i < p->runs; i++)
-        if (page_first_repeat(p, i) != i) return true;
-    return false;
+        alone = alone && (p->first_repeat[i] == first || strcmp(p->run[i].method, method) != 0);
+    return alone ? method : p->run[first].name;
 }
 
-const char *page_group_name(const page *p, int64_t run)
+chart_series *page_add(page *p, chart *c, int64_t run, int64_t n)
 {
-    int64_t first = page_first_repeat(p, run);
-    for (int64_t i = 0; i < p->runs; i++) { /* two settings of one method are distinguished by names of runs */
-        bool other = page_first_repeat(p, i) == i && i != first && strcmp(p->run[i].method, p->run[first].method) == 0;
-        if (other) return p->run[first].name;
+    int64_t first = p->first_repeat[run], color = 0, repeats = 0;
+    for (int64_t i = 0; i < p->runs; i++) {
+        color += i < first && p->first_repeat[i] == i;
+        repeats += p->first_repeat[i] == first;
     }
-    return *p->run[first].method ? p->run[first].method : p->run[first].name;
+    chart_series *s = chart_add(p->memory, c, p->run[run].name, (int)color, n);
+    if (repeats > 1) s->group = group_name(p, first);
+    return s;
 }
 
-int page_color(const page *p, int64_t run)
+static void add_results(const chart *c, chart_series *s, const run_files *r, const char *key)
 {
-    int color = 0;
-    bool repeats = has_repeats(p);
-    if (!repeats && p->runs <= COLORS) return (int)run;
-    for (int64_t i = 0; repeats && i < page_first_repeat(p, run); i++) color += page_first_repeat(p, i) == i;
-    for (int64_t i = 0; !repeats && i < run; i++) { /* methods in order of first appearance */
-        bool repeated = false;
-        if (strcmp(p->run[i].method, p->run[run].method) == 0) return page_color(p, i);
-        for (int64_t k = 0; k < i; k++) repeated |= strcmp(p->run[k].method, p->run[i].method) == 0;
-        color += !repeated;
-    }
-    return color;
-}
-
-void page_join(const page *p, int64_t run, chart_series *s)
-{
-    s->repeat = has_repeats(p);
-    s->group = s->repeat ? page_group_name(p, run) : p->runs > COLORS ? p->run[run].method : NULL;
-}
-
-static void add_results(page *p, chart *c, int64_t run, const char *key, const char *name, int color)
-{
-    const run_files *r = &p->run[run];
-    chart_series *s = chart_add(p->memory, c, name, color, r->results);
-    page_join(p, run, s);
     for (int64_t i = 0; i < r->results; i++) {
         const json *x = json_get(r->result[i], "epoch"), *y = json_get(r->result[i], key);
         if (y && y->kind == JSON_NUMBER)
@@ -132,16 +106,17 @@ void page_result_charts(page *p, const char *title, const char *y_label, const c
         char both[160];
         snprintf(both, sizeof both, charts > 1 ? "%s: %s" : "%s", title, label[k]);
         chart c = { .title = both, .x_label = "epoch", .y_label = y_label, .from_zero = strcmp(y_label, "loss") != 0 };
-        for (int64_t i = 0; p->runs == 1 && i < keys; i++) add_results(p, &c, 0, key[i], label[i], (int)i);
+        for (int64_t i = 0; p->runs == 1 && i < keys; i++)
+            add_results(&c, chart_add(p->memory, &c, label[i], (int)i, p->run[0].results), &p->run[0], key[i]);
         for (int64_t i = 0; p->runs > 1 && i < p->runs; i++)
-            add_results(p, &c, i, key[k], p->run[i].name, page_color(p, i));
+            add_results(&c, page_add(p, &c, i, p->run[i].results), &p->run[i], key[k]);
         page_chart(p, &c);
     }
 }
 
 /* ---- HTML ---------------------------------------------------------------------------------------- */
 
-static void begin(sbuf *s, const char *title, const unsigned char *style, size_t bytes)
+void html_page_begin(sbuf *s, const char *title, const unsigned char *style, size_t bytes)
 {
     html_put(
         s,
@@ -152,17 +127,6 @@ static void begin(sbuf *s, const char *title, const unsigned char *style, size_t
     sbuf_add(s, asset_tokens_css, asset_tokens_css_bytes);
     sbuf_add(s, style, bytes);
     html_put(s, "</style>\n</head>\n<body>\n<main>\n<h1>%s</h1>\n", title);
-}
-
-void html_page_begin(sbuf *s, const char *title) { begin(s, title, asset_page_css, asset_page_css_bytes); }
-
-void html_page_end(sbuf *s)
-{
-    char when[40];
-    time_t now = time(NULL);
-    struct tm tm;
-    strftime(when, sizeof when, "%Y-%m-%d %H:%M", localtime_r(&now, &tm));
-    html_put(s, "<footer>Written %s by cloob %s.</footer>\n</main>\n</body>\n</html>\n", when, cloob_version());
 }
 
 /* ---- the contact sheet: one page with thumbnails of the images that a search found ----------------- */
@@ -186,7 +150,7 @@ cloob_status thumbnail_put(cloob_ctx *ctx, const image *im, int64_t side, sbuf *
     sbuf jpeg = { 0 };
     uint8_t *rgb = must(malloc((size_t)(side * side * 3)));
     transform_options_init(&o, side);
-    cloob_status status = transform_eval(ctx, im, &o, rgb);
+    cloob_status status = view_of_image(ctx, NULL, im, &o, NULL, rgb);
     if (status == CLOOB_OK) status = image_encode_jpeg(ctx, rgb, side, side, THUMB_QUALITY, &jpeg);
     if (status == CLOOB_OK) sbuf_puts(url, JPEG_URL), base64_put(url, jpeg.data, jpeg.len);
     sbuf_release(&jpeg);
@@ -226,7 +190,7 @@ cloob_status search_sheet(cloob_ctx *ctx, const char *path, const char *title, c
 {
     API_NEEDS(ctx, path && n >= 0 && (n == 0 || hit));
     sbuf s = { 0 };
-    begin(&s, title ? title : "Search", asset_sheet_css, asset_sheet_css_bytes);
+    html_page_begin(&s, title ? title : "Search", asset_sheet_css, asset_sheet_css_bytes);
     html_put(&s, "<p class=\"dim\">%s</p>\n<ul>\n",
              n ? "Best first, with the cosine of image and query."
                : "Nothing found. Try fewer or other words, or no filter.");

@@ -5,8 +5,7 @@
 #include <stddef.h>
 
 #include "lab/report/chart.h"
-#include "lab/report/export.h"
-#include "lab/report/run_files.h"
+#include "lab/run_files.h"
 #include "core/json.h"
 #include "core/ctx.h"
 #include "core/text.h"
@@ -22,15 +21,13 @@ typedef struct page {
     score_files scores;
     int64_t *first_repeat; /* (runs) the first run with the same settings, seed and name apart */
     const json *ablation;  /* ablation.json or sweep.json next to the page, or NULL */
-    const json *search;    /* search.json of a sweep next to the page, or NULL */
     int64_t charts;
-    export_files files;
+    const char *export_dir; /* a folder for the charts as files, or NULL */
+    cloob_status status;    /* of the first file that could not be written */
 } page;
 
 void page_summary(page *p);    /* tiles for one run, a table for several */
-void page_compare(page *p);    /* several runs: differences, and whether they are significant */
-void page_ablation(page *p);   /* the table of cloob ablate */
-void page_search(page *p);     /* a sweep's response curves and importance */
+void page_ablation(page *p);   /* the table of cloob sweep */
 void page_training(page *p);   /* loss, learning rate, norm, speed by step */
 void page_validation(page *p); /* loss and recall by epoch */
 void page_embeddings(page *p); /* spectra, Ajne's statistic, similarity histograms */
@@ -40,25 +37,27 @@ void page_settings(page *p);
 /* ---- for the sections ---------------------------------------------------------------------------- */
 
 void page_heading(page *p, const char *id, const char *title, const char *lead);
-void page_chart(page *p, const chart *c); /* counts what was put, and exports it */
+void page_chart(page *p, const chart *c); /* counts what was put, and writes it to export_dir */
 void page_grid(page *p, grid *g);         /* puts and releases it */
-/* Settings that change no result, and the seed: runs that differ in these alone are repeats of one. */
-bool page_is_incidental(const char *key);
+/* Fills first_repeat: runs that differ in their seed alone are repeats of one. */
 void page_find_repeats(page *p);
-int64_t page_first_repeat(const page *p, int64_t run);   /* the first run with its settings */
-const char *page_group_name(const page *p, int64_t run); /* what those runs are called together: the method, mostly */
-/* Runs that differ in their seed share a color; of others up to eight each have one, more that of their method. */
-int page_color(const page *p, int64_t run);
-/* Puts the series into the run's group: repeats become one line with a band; where there are many runs, the legend has
- * one entry for all of a method. */
-void page_join(const page *p, int64_t run, chart_series *s);
+/* Adds a series of a run, with space for n points: repeats share a colour and become one line with a band. */
+chart_series *page_add(page *p, chart *c, int64_t run, int64_t n);
 /* One chart per key for several runs; one chart of all keys for one run. */
 void page_result_charts(page *p, const char *title, const char *y_label, const char *const *key,
                         const char *const *label, int64_t keys);
 
-/* A page's beginning, with the style that all pages share and the title as its first heading; and its end. */
-void html_page_begin(sbuf *s, const char *title);
-void html_page_end(sbuf *s);
+/* A page's beginning, with the style that all pages share, its own, and the title as its first heading. */
+void html_page_begin(sbuf *s, const char *title, const unsigned char *style, size_t bytes);
+
+/* Zero-shot examples of a run, which the report writes to examples-validation.json in the run's folder and shows with
+ * those of cloob classify: {"checkpoint", "examples": [{"image": a data URL, "truth": its caption, "rank" of that,
+ * "top": [{"label": a caption, "p"}]}]}. Up to MAX_SAMPLES captions compete, evenly spread over the set. */
+
+enum { MAX_SAMPLES = 2000 };
+
+/* d: a set with captions; the model has a tokenizer. Appends one JSON object. */
+cloob_status samples_json(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const char *checkpoint, sbuf *out);
 
 #define JPEG_URL "data:image/jpeg;base64,"
 /* Appends the centre square of an image, `side` pixels wide, as a data URL of a JPEG. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "core/file.h"
 #include "lab/memory.h"
@@ -51,12 +52,11 @@ static const json *read_beside(page *p, const char *out, const char *name)
     return NULL;
 }
 
-/* The tables of cloob sweep, if the page is in its folder. */
-static void find_tables(page *p, const char *out)
+/* The table of cloob sweep, if the page is in its folder. */
+static void find_table(page *p, const char *out)
 {
     p->ablation = read_beside(p, out, "ablation.json");
     if (!p->ablation) p->ablation = read_beside(p, out, "sweep.json");
-    p->search = read_beside(p, out, "search.json");
 }
 
 static cloob_status read_runs(page *p, const char *const *run, int64_t runs)
@@ -78,9 +78,9 @@ static cloob_status read_runs(page *p, const char *const *run, int64_t runs)
 static void put_nav(page *p, const char *body)
 {
     static const char *const section[][2] = {
-        { "zeroshot", "Zero-shot" },    { "summary", "Summary" },       { "compare", "Side by side" },
-        { "ablation", "Ablation" },     { "search", "Settings tried" }, { "training", "Training" },
-        { "validation", "Validation" }, { "embeddings", "Embeddings" }, { "settings", "Settings" },
+        { "zeroshot", "Zero-shot" }, { "summary", "Summary" },       { "ablation", "Ablation" },
+        { "training", "Training" },  { "validation", "Validation" }, { "embeddings", "Embeddings" },
+        { "settings", "Settings" },
     };
     sbuf_puts(&p->html, "<nav aria-label=\"Sections\">");
     for (size_t i = 0; i < sizeof section / sizeof *section; i++) {
@@ -103,16 +103,18 @@ static void put_foot(page *p)
     if (damaged_lines(p))
         sbuf_printf(&p->html, "<p class=\"note\">%lld damaged lines or files were left out.</p>\n",
                     (long long)damaged_lines(p));
-    html_page_end(&p->html);
+    char when[40];
+    time_t now = time(NULL);
+    struct tm tm;
+    strftime(when, sizeof when, "%Y-%m-%d %H:%M", localtime_r(&now, &tm));
+    html_put(&p->html, "<footer>Written %s by cloob %s.</footer>\n</main>\n</body>\n</html>\n", when, cloob_version());
 }
 
 static void put_sections(page *p)
 {
     page_zeroshot(p); /* images first */
     page_summary(p);
-    page_compare(p);
     page_ablation(p);
-    page_search(p);
     page_training(p);
     page_validation(p);
     page_embeddings(p);
@@ -125,7 +127,7 @@ static void put_page(page *p, const char *title)
     put_sections(p); /* first, as the links above depend on what there is */
     body = p->html;
     p->html = (sbuf){ 0 };
-    html_page_begin(&p->html, title);
+    html_page_begin(&p->html, title, asset_page_css, asset_page_css_bytes);
     put_nav(p, body.data ? body.data : "");
     sbuf_add(&p->html, body.data, body.len);
     p->html.failed |= body.failed;
@@ -218,28 +220,25 @@ static cloob_status write_page(cloob_ctx *ctx, const char *const *run, int64_t r
                                const report_options *o, report_summary *summary)
 {
     arena memory = { 0 };
-    page p = { .ctx = ctx, .memory = &memory };
+    page p = { .ctx = ctx, .memory = &memory, .export_dir = o->export_dir };
     if (runs < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                         "a report needs a run; give the folder LOGS/NAME that cloob train wrote");
-    export_begin(&p.files, ctx, o->export_dir, out);
-    cloob_status status = read_runs(&p, run, runs);
+    cloob_status status = o->export_dir ? file_make_dirs(ctx, o->export_dir) : CLOOB_OK;
+    if (status == CLOOB_OK) status = read_runs(&p, run, runs);
     if (status == CLOOB_OK) status = find_scores(&p, out, o);
     if (status == CLOOB_OK) {
         page_find_repeats(&p);
-        if (runs > 1) find_tables(&p, out);
+        if (runs > 1) find_table(&p, out);
         put_page(&p, title_of(&p, o));
         if (p.html.failed) must(NULL);
-        status = p.files.status == CLOOB_OK ? file_write(ctx, out, p.html.data, p.html.len) : p.files.status;
+        status = p.status == CLOOB_OK ? file_write(ctx, out, p.html.data, p.html.len) : p.status;
     }
     if (status == CLOOB_OK && summary)
-        *summary = (report_summary){ .runs = runs,
-                                     .charts = p.charts,
-                                     .damaged = damaged_lines(&p),
-                                     .bytes = (int64_t)p.html.len,
-                                     .exported = p.files.files };
+        *summary = (report_summary){
+            .runs = runs, .charts = p.charts, .damaged = damaged_lines(&p), .bytes = (int64_t)p.html.len
+        };
     sbuf_release(&p.html);
-    export_end(&p.files);
     arena_release(&memory);
     return status;
 }

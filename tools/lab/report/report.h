@@ -10,19 +10,16 @@
 #ifndef LAB_REPORT_REPORT_H
 #define LAB_REPORT_REPORT_H
 
-#include "cloob/eval.h"
 #include "cloob/search.h"
 #include "core/ctx.h"
-#include "eval/metrics.h"
 
 typedef struct report_options {
     const char *title;               /* NULL: the runs' names */
     const char *const *score_folder; /* further folders with zero-shot results; may be NULL */
     int64_t score_folders;
-    bool samples;       /* bring examples-validation.json up to date; false: show what is there */
-    const char *device; /* for the samples, as cloob_model_open takes it */
-    const char
-        *export_dir; /* a folder for every chart as SVG, PDF and CSV, every table as CSV, LaTeX and Markdown; or NULL */
+    bool samples;           /* bring examples-validation.json up to date; false: show what is there */
+    const char *device;     /* for the samples, as cloob_model_open takes it */
+    const char *export_dir; /* a folder for every chart as SVG and CSV, or NULL */
 } report_options;
 
 void report_options_init(report_options *o); /* samples, nothing else */
@@ -33,7 +30,6 @@ typedef struct report_summary {
     int64_t runs, charts;
     int64_t damaged; /* lines or files that could not be read and were left out; each is named in the log */
     int64_t bytes;
-    int64_t exported; /* files below export_dir */
 } report_summary;
 
 /* run: folders. The page is written atomically. o and summary may be
@@ -41,21 +37,9 @@ typedef struct report_summary {
 cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, const char *out,
                           const report_options *o, report_summary *summary);
 
-/* ---- figures: SVG and PDF files; CLOOB_ERR_UNSUPPORTED in a build without cairo ---------------------- */
-
-/* Draws a figure of your own numbers, NAME.svg and NAME.pdf, with its numbers as NAME.csv, in the folder dir, which is
- * made. path: a JSON file, {"name": NAME, "title", "x_label", "y_label", "series": [{"name", "x": [...], "y": [...]}]};
- * a series may have "low" and "high" (a band, or the whiskers of bars) and "color" (0 to 7), the figure "categories"
- * (texts that x counts from 0), "bars", "from_zero" and "log_y". */
-cloob_status figure_file_write(cloob_ctx *ctx, const char *path, const char *dir);
-
-/* spectrum and (paired) similarities in the folder, each as .svg and .pdf. */
-cloob_status analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
-                            const char *folder);
-
-/* The reliability plot as SVG: accuracy over confidence, a line per model, and the diagonal.  */
-cloob_status calibration_plot(cloob_ctx *ctx, const calibration *c, const char *const *name, int64_t n,
-                              const char *path);
+/* spectrum.svg and, of pairs, similarities.svg, from eigenvalues.tsv and similarities.tsv in the folder, which
+ * analysis_write left there. */
+cloob_status analysis_plots(cloob_ctx *ctx, const char *folder);
 
 /* A self-contained HTML page with thumbnails of the hits. Written atomically. */
 cloob_status search_sheet(cloob_ctx *ctx, const char *path, const char *title, const cloob_search_hit *hit, int64_t n);

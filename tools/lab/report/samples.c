@@ -1,6 +1,4 @@
 /* Zero-shot examples of a run: some validation images with the captions that the model finds likeliest for them. */
-#include "lab/report/run_files.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -55,8 +55,6 @@ static const datacomp_set sets[] = {
     { "wilds/fmow", "FMoW", "acc_worst_region", DATACOMP_FMOW, 0 },
     { "fairness/dollar_street", "Dollar Street", "acc_top5_wg", DATACOMP_DOLLAR_STREET, 0 },
     { "fairness/geode", "GeoDE", "acc_wg", DATACOMP_GEODE, 0 },
-    { "fairness/fairface", "FairFace", NULL, DATACOMP_FACES, 0 },
-    { "fairness/utkface", "UTKFace", NULL, DATACOMP_FACES, 0 },
 };
 
 /* Other names that the same data is published under. */
@@ -230,7 +228,6 @@ static cloob_status run_task(cloob_ctx *ctx, bench *b)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                         "%s: WinoGAViL is read from %s/winogavil.csv and images/, not from shards", b->folder,
                         b->o.split);
-    if (b->set && b->set->protocol == DATACOMP_FACES) return task_faces(ctx, b);
     return strcmp(b->out->task, "zeroshot_retrieval") == 0 ? task_retrieval(ctx, b) : task_classes(ctx, b);
 }
 

@@ -10,8 +10,7 @@
  * A data set is a folder with SPLIT/0.tar, SPLIT/1.tar, ... (SPLIT/nshards.txt says how many), classnames.txt,
  * zeroshot_classification_templates.txt, and dataset_type.txt (retrieval or multilabel; otherwise classification).
  * Metrics have CLIP_benchmark's names and definitions. Sets of DataComp are known by the name of their folder
- * (docs/reference/benchmarks.md has the table); WILDS, Dollar Street, GeoDE, FairFace and UTKFace get their further
- * metrics, and their `npy` members are read for it. */
+ * (docs/reference/benchmarks.md has the table); WILDS, Dollar Street and GeoDE get their further metrics, and their `npy` members are read for it. */
 #ifndef LAB_SUITE_BENCHMARK_H
 #define LAB_SUITE_BENCHMARK_H
 
@@ -30,7 +29,6 @@ typedef struct benchmark_options {
     uint64_t seed;                       /* draws the shots */
     int workers;                         /* threads that decode; 2 */
     const cloob_data_options *data;      /* limits of images and the like; NULL: defaults */
-    const char *device;                  /* of probe and ranks; NULL: the CPU */
 } benchmark_options;
 
 void benchmark_options_init(benchmark_options *o);
@@ -70,10 +68,8 @@ cloob_status benchmark_name(cloob_ctx *ctx, const cloob_model *m, const char *fo
 cloob_status benchmark_read(cloob_ctx *ctx, const char *path, benchmark_result *out);
 /* `clip_benchmark build`'s table: a row per result, a column per metric. Free it. */
 char *benchmark_csv(const benchmark_result *r, int64_t n);
-/* One page: main metrics, data sets down, models across; then every metric. datacomp: all of DataComp's sets are
- * listed, with those that are not there. */
-cloob_status benchmark_page(cloob_ctx *ctx, const benchmark_result *r, int64_t n, bool datacomp, const char *path);
-/* The same as text: main metrics, data sets down, models across. Free it. */
+/* Main metrics as text, data sets down, models across. datacomp: all of DataComp's sets are listed, with those that are
+ * not there. Free it. */
 char *benchmark_table(const benchmark_result *r, int64_t n, bool datacomp);
 
 /* ---- DataComp ---------------------------------------------------------------------------------------- */

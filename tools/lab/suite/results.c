@@ -1,4 +1,4 @@
-/* Results in and out: CLIP_benchmark's JSON and CSV, DataComp's lines, tables and a page. */
+/* Results in and out: CLIP_benchmark's JSON and CSV, DataComp's lines, a table. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,6 @@
 #include "core/text.h"
 #include "lab/grid.h"
 #include "lab/memory.h"
-#include "lab/report/page.h"
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
@@ -154,66 +153,78 @@ char *datacomp_lines(const benchmark_result *r, int64_t n, const char *pretraine
 
 /* ---- results as a table: a row per data set and task, a column per model, the main metric in the cells --- */
 
-typedef struct bench_row {
-    const char *name, *metric; /* metric "": the set has no main metric, or is not there */
-    double *value;             /* (models) NaN: not evaluated */
-    bool there;                /* some model was evaluated */
-} bench_row;
-
-typedef struct bench_table {
-    arena memory;
-    const char **model; /* (models) names that distinguish them */
-    int64_t models;
-    bench_row *row;
-    int64_t rows, room;
-    int64_t missing; /* of DataComp's sets that count */
-} bench_table;
-
-static int64_t model_of(const benchmark_result *r, int64_t i)
+/* The distinct weights, in order of appearance. The caller frees *out. */
+static int64_t list_models(const benchmark_result *r, int64_t n, const char ***out)
 {
     int64_t models = 0;
-    for (int64_t k = 0; k <= i; k++) {
-        bool first = true;
-        for (int64_t j = 0; j < k && first; j++) first = strcmp(r[j].pretrained, r[k].pretrained) != 0;
-        if (strcmp(r[k].pretrained, r[i].pretrained) == 0) return models;
-        models += first;
+    *out = must(malloc((size_t)(n + 1) * sizeof **out));
+    for (int64_t i = 0; i < n; i++) {
+        bool known = false;
+        for (int64_t k = 0; k < models; k++) known |= strcmp((*out)[k], r[i].pretrained) == 0;
+        if (!known) (*out)[models++] = r[i].pretrained;
     }
     return models;
 }
 
 /* The file's name, or the whole path where two files have the same name. */
-static void name_models(const benchmark_result *r, int64_t n, bench_table *t)
+static const char *short_name(const char *const *path, int64_t n, int64_t at)
 {
-    t->model = must(arena_push(&t->memory, (size_t)(n + 1) * sizeof *t->model));
-    for (int64_t i = 0; i < n; i++)
-        if (model_of(r, i) == t->models) t->model[t->models++] = r[i].pretrained;
-    for (int64_t i = 0; i < t->models; i++) {
-        bool alone = true;
-        for (int64_t k = 0; k < t->models && alone; k++)
-            alone = k == i || strcmp(last_part(t->model[k]), last_part(t->model[i])) != 0 ||
-                    strcmp(t->model[k], last_part(t->model[k])) == 0;
-        if (alone) t->model[i] = last_part(t->model[i]);
+    for (int64_t k = 0; k < n; k++)
+        if (k != at && strcmp(last_part(path[k]), last_part(path[at])) == 0) return path[at];
+    return last_part(path[at]);
+}
+
+/* One table: its models, and the values of the row that is being filled. */
+typedef struct table {
+    grid g;
+    const benchmark_result *r;
+    int64_t n, models;
+    const char **model;
+    double *value; /* (models) NaN: not evaluated, or no main metric */
+    bool there;    /* some model was evaluated */
+} table;
+
+static bool is_of_set(const benchmark_result *r, const void *set)
+{
+    return r->key && strcmp(r->key, ((const datacomp_set *)set)->key) == 0;
+}
+
+static bool is_same_task(const benchmark_result *r, const void *other)
+{
+    const benchmark_result *o = other;
+    return strcmp(r->dataset, o->dataset) == 0 && strcmp(r->task, o->task) == 0 && r->shots == o->shots;
+}
+
+/* The values of every model's result that is `of` something. */
+static void fill_values(table *t, bool (*is)(const benchmark_result *r, const void *of), const void *of)
+{
+    t->there = false;
+    for (int64_t m = 0; m < t->models; m++) t->value[m] = NAN;
+    for (int64_t i = 0; i < t->n; i++) {
+        if (!is(&t->r[i], of)) continue;
+        t->there = true;
+        for (int64_t m = 0; m < t->models; m++)
+            if (strcmp(t->model[m], t->r[i].pretrained) == 0)
+                t->value[m] = benchmark_metric(&t->r[i], t->r[i].main_metric);
     }
 }
 
-static bench_row *add_row(bench_table *t, const char *name, const char *metric, bool there)
+/* The best of several models is in bold. */
+static void add_row(table *t, const char *name, const char *metric)
 {
-    t->row = must(arena_grow(&t->memory, t->row, t->rows, &t->room, 64, sizeof *t->row));
-    bench_row *row = &t->row[t->rows++];
-    *row = (bench_row){ name, metric ? metric : "", must(arena_push(&t->memory, (size_t)(t->models + 1) * 8)), there };
-    for (int64_t m = 0; m < t->models; m++) row->value[m] = NAN;
-    return row;
-}
-
-static void put_value(const benchmark_result *r, int64_t i, bench_row *row)
-{
-    row->value[model_of(r, i)] = r[i].main_metric ? benchmark_metric(&r[i], r[i].main_metric) : NAN;
-    row->there = true;
+    double best = NAN;
+    for (int64_t m = 0; m < t->models && t->models > 1; m++) best = fmax(best, t->value[m]); /* skips NaN */
+    grid_texts(&t->g, name, metric);
+    for (int64_t m = 0; m < t->models; m++) {
+        if (isfinite(t->value[m])) grid_share(&t->g, t->value[m]);
+        else grid_text(&t->g, t->there ? "–" : "not there");
+        grid_bold(&t->g, t->value[m] == best);
+    }
 }
 
 /* DataComp's sets in its order, then its summary: ImageNet is a row of its own; means are over the sets that are
  * there. */
-static void add_datacomp(const benchmark_result *r, int64_t n, bench_table *t)
+static void add_datacomp(table *t)
 {
     static const struct {
         const char *name;
@@ -222,114 +233,58 @@ static void add_datacomp(const benchmark_result *r, int64_t n, bench_table *t)
                   { "mean: VTAB", DATACOMP_VTAB },
                   { "mean: retrieval", DATACOMP_RETRIEVAL },
                   { "mean: all", 0 } };
-    for (const datacomp_set *set; (set = datacomp_at((int)t->rows));) {
-        bench_row *row = add_row(t, set->title, set->main_metric, false);
-        for (int64_t i = 0; i < n; i++)
-            if (r[i].key && strcmp(r[i].key, set->key) == 0) put_value(r, i, row);
-        t->missing += !row->there && set->main_metric;
+    enum { MEANS = sizeof means / sizeof *means };
+    double *sum = must(calloc((size_t)(MEANS * t->models + 1), sizeof *sum));
+    int64_t *count = must(calloc((size_t)(MEANS * t->models + 1), sizeof *count));
+    const datacomp_set *set;
+    for (int i = 0; (set = datacomp_at(i)); i++) {
+        fill_values(t, is_of_set, set);
+        add_row(t, set->title, set->main_metric);
+        for (int64_t k = 0; k < MEANS * t->models; k++) {
+            double v = t->value[k % t->models];
+            int group = means[k / t->models].group;
+            if (isfinite(v) && (!group || (set->groups & group))) sum[k] += v, count[k]++;
+        }
     }
-    for (size_t k = 0; k < sizeof means / sizeof *means; k++) {
-        bench_row *row = add_row(t, means[k].name, "", true);
+    t->there = true;
+    for (int64_t k = 0; k < MEANS; k++) {
         for (int64_t m = 0; m < t->models; m++) {
-            double sum = 0;
-            int64_t count = 0;
-            for (int i = 0; datacomp_at(i); i++) {
-                double v = t->row[i].value[m];
-                bool counts = !means[k].group || (datacomp_at(i)->groups & means[k].group);
-                if (counts && isfinite(v)) sum += v, count++;
-            }
-            if (count) row->value[m] = sum / (double)count;
+            int64_t at = k * t->models + m;
+            t->value[m] = count[at] ? sum[at] / (double)count[at] : NAN;
         }
+        add_row(t, means[k].name, "");
     }
+    free(sum), free(count);
 }
 
-static bool same_task(const benchmark_result *a, const benchmark_result *b)
+static void add_others(table *t, bool datacomp)
 {
-    return strcmp(a->dataset, b->dataset) == 0 && strcmp(a->task, b->task) == 0 && a->shots == b->shots;
-}
-
-static void add_others(const benchmark_result *r, int64_t n, bool datacomp, bench_table *t)
-{
-    for (int64_t i = 0; i < n; i++) {
-        bool first = !datacomp || !r[i].key;
-        for (int64_t k = 0; k < i && first; k++) first = !same_task(&r[k], &r[i]);
+    for (int64_t i = 0; i < t->n; i++) {
+        const benchmark_result *r = &t->r[i];
+        char name[512];
+        bool first = !datacomp || !r->key;
+        for (int64_t k = 0; k < i && first; k++) first = !is_same_task(&t->r[k], r);
         if (!first) continue;
-        bench_row *row = add_row(t, r[i].dataset, r[i].main_metric, true);
-        if (r[i].shots > 0) {
-            char name[512];
-            snprintf(name, sizeof name, "%s, %lld shots", r[i].dataset, (long long)r[i].shots);
-            row->name = must(arena_string(&t->memory, name));
-        }
-        for (int64_t k = i; k < n; k++)
-            if (same_task(&r[k], &r[i])) put_value(r, k, row);
+        snprintf(name, sizeof name, r->shots > 0 ? "%s, %lld shots" : "%s", r->dataset, (long long)r->shots);
+        fill_values(t, is_same_task, r);
+        add_row(t, name, r->main_metric);
     }
 }
 
-/* datacomp: its sets first, all of them; then whatever else was evaluated. The best of several models is in bold. */
-static grid main_table(const benchmark_result *r, int64_t n, bool datacomp, int64_t *missing)
-{
-    bench_table t = { 0 };
-    name_models(r, n, &t);
-    if (datacomp) add_datacomp(r, n, &t);
-    add_others(r, n, datacomp, &t);
-    grid g = { .columns = 2 + t.models, .format = "%.4f" };
-    grid_texts(&g, "data set", "metric");
-    grid_row(&g, t.model, (size_t)t.models);
-    for (const bench_row *row = t.row; row < t.row + t.rows; row++) {
-        double best = NAN;
-        for (int64_t m = 0; m < t.models && t.models > 1; m++)
-            if (isfinite(row->value[m]) && !(row->value[m] <= best)) best = row->value[m];
-        grid_texts(&g, row->name, row->metric);
-        for (int64_t m = 0; m < t.models; m++) {
-            if (isfinite(row->value[m])) grid_share(&g, row->value[m]);
-            else grid_text(&g, row->there ? "–" : "not there");
-            grid_bold(&g, row->value[m] == best);
-        }
-    }
-    *missing = t.missing;
-    arena_release(&t.memory);
-    return g;
-}
-
+/* datacomp: its sets first, all of them; then whatever else was evaluated. */
 char *benchmark_table(const benchmark_result *r, int64_t n, bool datacomp)
 {
     sbuf s = { 0 };
-    int64_t missing;
-    grid g = main_table(r, n, datacomp, &missing);
-    grid_put(&g, GRID_PLAIN, &s);
-    grid_release(&g);
+    table t = { .g = { .format = "%.4f" }, .r = r, .n = n };
+    t.models = list_models(r, n, &t.model);
+    t.value = must(malloc((size_t)(t.models + 1) * sizeof *t.value));
+    t.g.columns = 2 + t.models;
+    grid_texts(&t.g, "data set", "metric");
+    for (int64_t m = 0; m < t.models; m++) grid_text(&t.g, short_name(t.model, t.models, m));
+    if (datacomp) add_datacomp(&t);
+    add_others(&t, datacomp);
+    grid_put(&t.g, GRID_PLAIN, &s);
+    grid_release(&t.g);
+    free(t.model), free(t.value);
     return sbuf_detach(&s);
-}
-
-static grid every_metric(const benchmark_result *r, int64_t n)
-{
-    grid g = { .columns = 7 };
-    grid_texts(&g, "data set", "task", "model", "weights", "images", "metric", "value");
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < r[i].scores; k++) {
-            grid_texts(&g, r[i].dataset, r[i].task, r[i].model, r[i].pretrained);
-            grid_number(&g, (double)r[i].n);
-            grid_text(&g, r[i].score[k].name);
-            grid_number(&g, r[i].score[k].value);
-        }
-    return g;
-}
-
-cloob_status benchmark_page(cloob_ctx *ctx, const benchmark_result *r, int64_t n, bool datacomp, const char *path)
-{
-    sbuf s = { 0 };
-    int64_t missing;
-    grid shown = main_table(r, n, datacomp, &missing), all = every_metric(r, n);
-    html_page_begin(&s, "Benchmark");
-    sbuf_puts(&s, "<h2 id=\"main\">Main metrics</h2>\n");
-    grid_put(&shown, GRID_HTML, &s);
-    if (missing)
-        html_put(&s,
-                 "<p class=\"note\">%lld of DataComp's 38 sets were not evaluated; means are over the others.</p>\n",
-                 (long long)missing);
-    sbuf_puts(&s, "<h2 id=\"all\">Every metric</h2>\n");
-    grid_put(&all, GRID_HTML, &s);
-    html_page_end(&s);
-    grid_release(&shown), grid_release(&all);
-    return file_write_text(ctx, path, &s);
 }

@@ -2,7 +2,7 @@
  *
  *     bench b;                                     what is evaluated
  *     bench_features f;
- *     CLOOB_TRY(features_make(ctx, &b, b.o.split, NULL, &f));
+ *     CLOOB_TRY(features_make(ctx, &b, b.o.split, &f));
  *     CLOOB_TRY(task_classes(ctx, &b, &f));        adds scores to b.out
  *     features_release(&f);
  */
@@ -26,7 +26,6 @@ typedef enum datacomp_protocol {
     DATACOMP_FMOW,          /* accuracy by year and region */
     DATACOMP_DOLLAR_STREET, /* top-5 accuracy by income */
     DATACOMP_GEODE,         /* accuracy by region */
-    DATACOMP_FACES,         /* race, gender, age and slurs, by race and gender */
     DATACOMP_WINOGAVIL
 } datacomp_protocol;
 
@@ -34,7 +33,7 @@ typedef enum datacomp_protocol {
 enum { DATACOMP_SHIFT = 1, DATACOMP_VTAB = 2, DATACOMP_RETRIEVAL = 4 };
 
 typedef struct datacomp_set {
-    const char *key, *title, *main_metric; /* main_metric NULL: it has none, and does not count among the 38 */
+    const char *key, *title, *main_metric;
     datacomp_protocol protocol;
     int groups;
 } datacomp_set;
@@ -58,10 +57,9 @@ typedef struct bench_features {
     int64_t targets;
 } bench_features;
 
-/* text_key: NULL, what the folder says (classes, captions); "npy": numbers, which go to target. */
-cloob_status features_make(cloob_ctx *ctx, const bench *b, const char *split, const char *text_key, bench_features *f);
+cloob_status features_make(cloob_ctx *ctx, const bench *b, const char *split, bench_features *f);
 /* Adds the numbers of npy members to features of classes: refused where some image has none. */
-cloob_status features_add_targets(cloob_ctx *ctx, const bench *b, const char *split, bench_features *f);
+cloob_status features_add_targets(cloob_ctx *ctx, const bench *b, bench_features *f);
 void features_release(bench_features *f);
 
 /* A score; one that is there already stays. */
@@ -75,7 +73,6 @@ void result_know(benchmark_result *r); /* key, title and main metric, from the n
 cloob_status task_classes(cloob_ctx *ctx, bench *b);
 cloob_status task_retrieval(cloob_ctx *ctx, bench *b);
 cloob_status task_probe(cloob_ctx *ctx, bench *b);
-cloob_status task_faces(cloob_ctx *ctx, bench *b);
 cloob_status task_winogavil(cloob_ctx *ctx, bench *b);
 /* SPLIT/winogavil.csv is there. */
 bool winogavil_is(const char *folder, const char *split);
@@ -89,10 +86,6 @@ typedef struct bench_answers {
 
 /* Further metrics of WILDS, Dollar Street and GeoDE. */
 cloob_status task_groups(cloob_ctx *ctx, bench *b, bench_features *f, const bench_answers *a);
-
-/* The folder's classes and templates, and their class weights. */
-cloob_status bench_prompts(cloob_ctx *ctx, const bench *b, prompts *p);
-cloob_status bench_weights(cloob_ctx *ctx, const bench *b, const prompt_set *set, zeroshot *z);
 
 /* The published table of WinoGAViL: a CSV file with the columns cue, candidates and associations; the last two hold
  * JSON lists of image names.

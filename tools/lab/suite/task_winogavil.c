@@ -201,7 +201,7 @@ static cloob_status score_all(cloob_ctx *ctx, bench *b, const winogavil_table *t
     float *rows = must(malloc((size_t)(t->n * width) * sizeof *rows));
     double *score = must(malloc((size_t)t->n * sizeof *score)), similarity[WINOGAVIL_CANDIDATES];
     for (int64_t i = 0; i < t->n; i++) text[i] = t->row[i].text;
-    cloob_status status = tokenizer_encode_rows(ctx, b->m->tok, text, t->n, length, tokens);
+    cloob_status status = cloob_tokenizer_encode_rows(ctx, b->m->tok, text, t->n, length, tokens);
     if (status == CLOOB_OK) status = encoder_texts(ctx, b->m->enc, tokens, t->n, CLOOB_UNIT, rows);
     for (int64_t i = 0; i < t->n && status == CLOOB_OK; i++) {
         for (int k = 0; k < t->row[i].candidates; k++) {

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "cloob/eval.h"
 #include "core/arith.h"
 #include "data/sets/dataset.h"
 #include "eval/metrics.h"
@@ -57,11 +56,11 @@ static cloob_status read_targets(cloob_ctx *ctx, const dataset *d, bench_feature
     return status;
 }
 
-cloob_status features_make(cloob_ctx *ctx, const bench *b, const char *split, const char *text_key, bench_features *f)
+cloob_status features_make(cloob_ctx *ctx, const bench *b, const char *split, bench_features *f)
 {
     dataset *d;
     *f = (bench_features){ 0 };
-    CLOOB_TRY(open_split(ctx, b, split, text_key, &d));
+    CLOOB_TRY(open_split(ctx, b, split, NULL, &d));
     embed_job job;
     embed_job_init(&job);
     job.data = d, job.eval.workers = b->o.workers;
@@ -73,13 +72,13 @@ cloob_status features_make(cloob_ctx *ctx, const bench *b, const char *split, co
     return status;
 }
 
-cloob_status features_add_targets(cloob_ctx *ctx, const bench *b, const char *split, bench_features *f)
+cloob_status features_add_targets(cloob_ctx *ctx, const bench *b, bench_features *f)
 {
     dataset *classes, *d;
-    CLOOB_TRY(open_split(ctx, b, split, NULL, &classes));
+    CLOOB_TRY(open_split(ctx, b, b->o.split, NULL, &classes));
     int64_t n = dataset_count(classes);
     dataset_close(classes);
-    cloob_status status = open_split(ctx, b, split, "npy", &d);
+    cloob_status status = open_split(ctx, b, b->o.split, "npy", &d);
     if (status != CLOOB_OK)
         return ctx_wrap(ctx, status, "%s: its metrics need an npy member next to every image", b->folder);
     if (dataset_count(d) != n)
@@ -95,15 +94,6 @@ void features_release(bench_features *f)
     embed_result_release(&f->e);
     free(f->target);
     *f = (bench_features){ 0 };
-}
-
-/* ---- prompts ------------------------------------------------------------------------------------- */
-
-cloob_status bench_prompts(cloob_ctx *ctx, const bench *b, prompts *p) { return prompts_import(ctx, &b->folder, 1, p); }
-
-cloob_status bench_weights(cloob_ctx *ctx, const bench *b, const prompt_set *set, zeroshot *z)
-{
-    return zeroshot_weights(ctx, b->m->enc, b->m->tok, set, NULL, z);
 }
 
 /* ---- what a classifier said ------------------------------------------------------------------------ */
@@ -194,10 +184,10 @@ cloob_status task_classes(cloob_ctx *ctx, bench *b)
     bench_features f;
     prompts p = { 0 };
     zeroshot z;
-    CLOOB_TRY(features_make(ctx, b, b->o.split, NULL, &f));
+    CLOOB_TRY(features_make(ctx, b, b->o.split, &f));
     b->out->n = f.e.rows, b->out->bad = f.e.bad;
-    cloob_status status = bench_prompts(ctx, b, &p);
-    if (status == CLOOB_OK) status = bench_weights(ctx, b, &p.set[0], &z);
+    cloob_status status = prompts_import(ctx, &b->folder, 1, &p);
+    if (status == CLOOB_OK) status = zeroshot_weights(ctx, b->m->enc, b->m->tok, &p.set[0], NULL, &z);
     if (status == CLOOB_OK) {
         status = f.target ? rank_classes(ctx, b, &z, &f) : count(ctx, b, &z, &f);
         zeroshot_release(&z);
@@ -224,12 +214,12 @@ cloob_status task_retrieval(cloob_ctx *ctx, bench *b)
 {
     bench_features f;
     cloob_retrieval r;
-    CLOOB_TRY(features_make(ctx, b, b->o.split, NULL, &f));
+    CLOOB_TRY(features_make(ctx, b, b->o.split, &f));
     const embed_result *e = &f.e;
     b->out->n = e->rows, b->out->bad = e->bad;
     cloob_matrix images = { e->image, CLOOB_F32, e->rows, e->image_width, b->folder },
                  texts = { e->text, CLOOB_F32, e->text_rows, e->text_width, b->folder };
-    cloob_retrieve_options how = { .device = b->o.device, .text_image = e->text_image };
+    cloob_retrieve_options how = { .text_image = e->text_image };
     cloob_status status =
         e->text ? cloob_retrieve(ctx, &r, &images, &texts, &how)
                 : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: neither classnames.txt nor captions (txt members)", b->folder);
@@ -258,7 +248,6 @@ static cloob_status train_all(cloob_ctx *ctx, bench *b, const cloob_split *train
     cloob_probe_options o;
     cloob_probe_result r;
     cloob_probe_options_init(&o);
-    o.device = b->o.device;
     CLOOB_TRY(cloob_probe(ctx, &r, &o, train, val, test));
     bench_score(b, "lp_acc1", r.test_acc);
     bench_score(b, "lp_acc5", r.classes >= 5 ? r.test_acc5 : NAN);
@@ -271,12 +260,11 @@ static cloob_status train_all(cloob_ctx *ctx, bench *b, const cloob_split *train
 static cloob_status train_few(cloob_ctx *ctx, bench *b, const cloob_split *train, const cloob_split *val,
                               const cloob_split *test)
 {
-    cloob_few_shot_options o = { .shots = &b->o.shots, .shots_count = 1, .seeds = 1, .seed = b->o.seed };
-    cloob_few_shot_result r;
+    few_shot_options o = { .shots = &b->o.shots, .shots_count = 1, .seeds = 1, .seed = b->o.seed };
+    few_shot_result r;
     cloob_probe_options_init(&o.probe);
-    o.probe.device = b->o.device;
-    CLOOB_TRY(cloob_few_shot(ctx, &r, &o, train, val, test));
-    const cloob_few_shot_draw *d = &r.row[0].draw[0];
+    CLOOB_TRY(few_shot_probe(ctx, &r, &o, train, val, test));
+    const few_shot_draw *d = &r.row[0].draw[0];
     bench_score(b, "lp_acc1", d->test_acc);
     bench_score(b, "lp_acc5", d->test_acc5);
     bench_score(b, "lp_mean_per_class_recall", d->test_mean_per_class);
@@ -298,7 +286,7 @@ cloob_status task_probe(cloob_ctx *ctx, bench *b)
     cloob_status status = CLOOB_OK;
     for (int k = 0; k < 3 && status == CLOOB_OK; k++) {
         if (!name[k]) continue;
-        status = features_make(ctx, b, name[k], NULL, &f[k]);
+        status = features_make(ctx, b, name[k], &f[k]);
         if (status == CLOOB_OK) status = check_labels(ctx, b, &f[k], name[k]);
     }
     if (status == CLOOB_OK) {

@@ -69,7 +69,7 @@ static void fill_point(arena *a, const points *p, int64_t c, int64_t g, point *o
         if (i != p->by) value = c % o->axis[i].values, c /= o->axis[i].values;
         set[i] = (run_setting){ o->axis[i].name, o->axis[i].value[value] };
     }
-    *out = (point){ .setting = set, .group = p->by < 0 ? "" : set[p->by].value, .score = NAN, .alive = true };
+    *out = (point){ .setting = set, .group = p->by < 0 ? "" : set[p->by].value, .score = NAN };
 }
 
 cloob_status points_make(cloob_ctx *ctx, arena *a, const sweep_options *o, points *p)
@@ -111,21 +111,14 @@ static uint64_t hash_text(const char *text)
     return h;
 }
 
-cloob_status point_run(cloob_ctx *ctx, arena *a, const points *p, const point *at, int64_t seed, int64_t epochs,
-                       const char *folder, sweep_run *r)
+cloob_status point_run(cloob_ctx *ctx, const points *p, const point *at, int64_t seed, const char *folder, sweep_run *r)
 {
-    char name[512] = "", text[32];
+    char name[512] = "";
     int64_t axes = p->o->axes;
-    run_setting *set = must(arena_push(a, (size_t)(axes + 1) * sizeof *set));
-    if (axes) memcpy(set, at->setting, (size_t)axes * sizeof *set);
+    const run_setting *set = at->setting;
     bool alone = axes == 1 && !p->o->select; /* a comparison of values of one option: the value is the name */
     for (int64_t i = 0; i < axes; i++) add_part(name, sizeof name - 64, alone ? "" : set[i].name, set[i].value);
-    if (epochs) {
-        snprintf(text, sizeof text, "%lld", (long long)epochs);
-        set[axes] = (run_setting){ "epochs", must(arena_string(a, text)) };
-        add_part(name, sizeof name - 64, "epochs", text);
-    }
-    *r = (sweep_run){ .setting = set, .settings = axes + (epochs > 0), .seed = seed, .may_fail = p->o->select };
+    *r = (sweep_run){ .setting = set, .settings = axes, .seed = seed, .may_fail = p->o->select };
     if (strlen(name) > 150) snprintf(name + 130, 20, "_%016llx", (unsigned long long)hash_text(name));
     snprintf(r->name, sizeof r->name, "%s-seed%lld", *name ? name : "run", (long long)seed);
     if (snprintf(r->dir, sizeof r->dir, "%s/%s", folder, r->name) >= (int)sizeof r->dir)

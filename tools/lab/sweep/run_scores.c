@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cloob/eval.h"
+#include "eval/evaluate.h"
 #include "data/text/prompts.h"
 #include "cloob/zeroshot.h"
 #include "core/file.h"
@@ -119,11 +119,11 @@ static void first_texts(const embed_result *e, float **own, cloob_matrix *y)
 static cloob_status put_analysis(cloob_ctx *ctx, const embed_result *e, const cloob_matrix *x, json_out *out)
 {
     enum { TOP_10 = 0 };
-    cloob_analysis a;
+    embedding_analysis a;
     cloob_matrix y;
     float *own;
     first_texts(e, &own, &y);
-    cloob_status status = cloob_analyze(ctx, &a, x, &y, 0.99);
+    cloob_status status = analyze_matrices(ctx, &a, x, &y, 0.99);
     free(own);
     CLOOB_TRY(status);
     json_members(out, J_NUMBER("image_ajne", a.x.ajne, 0), J_NUMBER("text_ajne", a.y.ajne, 0),
@@ -131,7 +131,7 @@ static cloob_status put_analysis(cloob_ctx *ctx, const embed_result *e, const cl
                  J_NUMBER("text_effective_eigenvalues", (double)a.y.effective, 0),
                  J_NUMBER("matched_similarity", a.similarity.matched.mean, 0),
                  J_NUMBER("top10_unmatched_similarity", a.similarity.unmatched[TOP_10].mean, 0));
-    cloob_analysis_release(&a);
+    analysis_release(&a);
     return CLOOB_OK;
 }
 

@@ -13,8 +13,8 @@
 #include "train/settings.h"
 #include "core/json.h"
 #include "core/option.h"
-#include "lab/compare/groups.h"
 #include "lab/memory.h"
+#include "lab/run_files.h"
 
 /* ---- settings ------------------------------------------------------------------------------------ */
 
@@ -132,7 +132,7 @@ static cloob_status train_run(cloob_ctx *ctx, const sweep_options *o, const char
 static cloob_status put_last_result(cloob_ctx *ctx, const char *dir, int64_t *epoch, json_out *out)
 {
     arena a = { 0 };
-    json *root;
+    const json *root = NULL;
     cloob_status status = last_result_read(ctx, &a, dir, &root);
     for (const json *j = root ? root->child : NULL; j; j = j->next)
         if (j->kind == JSON_NUMBER) json_put_number(out, j->key, j->number);

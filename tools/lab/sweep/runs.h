@@ -70,7 +70,6 @@ typedef struct point {
     const run_setting *setting; /* (axes) */
     const char *group;          /* value of `by`; "" without */
     double score;               /* mean of the number to choose by over its seeds; NaN: none */
-    bool alive;                 /* still in the search */
     bool chosen;
 } point;
 
@@ -85,11 +84,9 @@ typedef struct points {
  * than a million combinations. Memory is in the arena. */
 cloob_status points_make(cloob_ctx *ctx, arena *a, const sweep_options *o, points *p);
 
-/* The run of a point: epochs 0: as trained; else so many, which is part of its name. */
-cloob_status point_run(cloob_ctx *ctx, arena *a, const points *p, const point *at, int64_t seed, int64_t epochs,
-                       const char *folder, sweep_run *r);
-
-enum { SWEEP_ROUNDS = 3 }; /* of successive halving */
+/* The run of a point with a seed, in a folder below `folder`. */
+cloob_status point_run(cloob_ctx *ctx, const points *p, const point *at, int64_t seed, const char *folder,
+                       sweep_run *r);
 
 typedef struct sweep_stage { /* runs that are trained together */
     sweep_run *run;          /* (runs) */
@@ -101,12 +98,11 @@ typedef struct sweep {
     const sweep_options *o;
     arena *memory;
     points points;
-    sweep_stage search[SWEEP_ROUNDS], final;
-    int rounds;
+    sweep_stage search, final;
     sweep_summary summary;
 } sweep;
 
-/* What was found, as files: results.jsonl, search.json, sweep.md, sweep.json; of a comparison ablation.md and
+/* What was found, as files: results.jsonl, sweep.md, sweep.json; of a comparison ablation.md and
  * ablation.json. Once every run has its summary. */
 cloob_status sweep_write_tables(cloob_ctx *ctx, sweep *s);
 cloob_status comparison_write_tables(cloob_ctx *ctx, sweep *s);

@@ -58,7 +58,7 @@ static cloob_status check(cloob_ctx *ctx, const sweep_options *o)
           "`seeds` is 1 or more, `final_seeds` and `random` are 0 or more" },
         { o->parts && (o->part < 0 || o->part >= o->parts), "`part`: must be below the number of parts" },
         { tested && !o->final_seeds, "test data is for the chosen settings; give `final_seeds`" },
-        { !o->select && (o->final_seeds || o->halving), "`final_seeds` and `halving` need `select`" },
+        { !o->select && o->final_seeds, "`final_seeds` needs `select`" },
         { !(o->alpha > 0 && o->alpha < 1), "`alpha` must be between 0 and 1" },
         { o->train.resume, "a sweep continues automatically; leave out `resume`" },
         { !o->train.val_data && !o->zeroshot_count,
@@ -99,19 +99,17 @@ static cloob_status train_runs(cloob_ctx *ctx, sweep *s, const sweep_run *run, i
     return status;
 }
 
-/* Runs of all points that are alive, seed by seed. */
-static cloob_status make_runs(cloob_ctx *ctx, sweep *s, int64_t seed, int64_t seeds, int64_t epochs, bool chosen,
-                              sweep_stage *out)
+/* Runs of all points, or of those that are chosen, seed by seed. */
+static cloob_status make_runs(cloob_ctx *ctx, sweep *s, int64_t seed, int64_t seeds, bool chosen, sweep_stage *out)
 {
     const points *p = &s->points;
     *out = (sweep_stage){ .run = must(arena_push(s->memory, (size_t)(p->count * seeds + 1) * sizeof *out->run)),
                           .point = must(arena_push(s->memory, (size_t)(p->count * seeds + 1) * sizeof *out->point)) };
     for (int64_t k = 0; k < seeds; k++)
         for (int64_t i = 0; i < p->count; i++) {
-            if (chosen ? !p->item[i].chosen : !p->item[i].alive) continue;
+            if (chosen && !p->item[i].chosen) continue;
             out->point[out->runs] = i;
-            CLOOB_TRY(
-                point_run(ctx, s->memory, p, &p->item[i], seed + k, epochs, s->summary.folder, &out->run[out->runs++]));
+            CLOOB_TRY(point_run(ctx, p, &p->item[i], seed + k, s->summary.folder, &out->run[out->runs++]));
         }
     return CLOOB_OK;
 }
@@ -133,8 +131,7 @@ static cloob_status no_such_number(cloob_ctx *ctx, const char *name, const json 
 static cloob_status score_points(cloob_ctx *ctx, sweep *s, const sweep_stage *stage)
 {
     points *p = &s->points;
-    for (int64_t i = 0; i < p->count; i++)
-        if (p->item[i].alive) p->item[i].score = 0;
+    for (int64_t i = 0; i < p->count; i++) p->item[i].score = 0;
     for (int64_t i = 0; i < stage->runs; i++) {
         json *summary;
         CLOOB_TRY(run_read(ctx, s->memory, &stage->run[i], "summary.json", &summary));
@@ -156,55 +153,26 @@ static bool is_better(const sweep *s, int64_t a, int64_t b)
     return x != y ? x > y : a < b;
 }
 
-/* How many points of its group that are alive come before it. */
-static int64_t place_of(const sweep *s, int64_t at, int64_t *of)
-{
-    const points *p = &s->points;
-    int64_t before = 0;
-    *of = 0;
-    for (int64_t i = 0; i < p->count; i++) {
-        if (!p->item[i].alive || strcmp(p->item[i].group, p->item[at].group) != 0) continue;
-        ++*of;
-        before += i != at && is_better(s, i, at);
-    }
-    return before;
-}
-
+/* The best of each group; a point without a score is never chosen. */
 static void choose(sweep *s)
 {
-    int64_t of;
-    for (int64_t i = 0; i < s->points.count; i++) {
-        point *p = &s->points.item[i];
-        p->chosen = p->alive && !isnan(p->score) && place_of(s, i, &of) == 0;
+    const points *p = &s->points;
+    for (int64_t i = 0; i < p->count; i++) {
+        bool best = !isnan(p->item[i].score);
+        for (int64_t k = 0; k < p->count && best; k++)
+            best = k == i || strcmp(p->item[k].group, p->item[i].group) != 0 || !is_better(s, k, i);
+        p->item[i].chosen = best;
     }
-}
-
-static void keep_better_half(sweep *s)
-{
-    int64_t n = s->points.count;
-    bool *keep = must(arena_push(s->memory, (size_t)n * sizeof *keep));
-    for (int64_t i = 0; i < n; i++) {
-        int64_t of, place = s->points.item[i].alive ? place_of(s, i, &of) : 0;
-        keep[i] = s->points.item[i].alive && place < (of + 1) / 2;
-    }
-    for (int64_t i = 0; i < n; i++) s->points.item[i].alive = keep[i];
 }
 
 /* ---- the search ---------------------------------------------------------------------------------- */
 
 static cloob_status search(cloob_ctx *ctx, sweep *s, bool *complete)
 {
-    const sweep_options *o = s->o;
-    int rounds = o->halving ? SWEEP_ROUNDS : 1;
-    for (int k = 0; k < rounds; k++) {
-        int64_t epochs = o->halving ? max64(1, o->train.epochs >> (rounds - 1 - k)) : 0;
-        sweep_stage *stage = &s->search[s->rounds++];
-        if (k) keep_better_half(s);
-        CLOOB_TRY(make_runs(ctx, s, o->train.seed, o->seeds, epochs, false, stage));
-        CLOOB_TRY(train_runs(ctx, s, stage->run, stage->runs, complete));
-        if (!*complete || !o->select) return CLOOB_OK;
-        CLOOB_TRY(score_points(ctx, s, stage));
-    }
+    CLOOB_TRY(make_runs(ctx, s, s->o->train.seed, s->o->seeds, false, &s->search));
+    CLOOB_TRY(train_runs(ctx, s, s->search.run, s->search.runs, complete));
+    if (!*complete || !s->o->select) return CLOOB_OK;
+    CLOOB_TRY(score_points(ctx, s, &s->search));
     choose(s);
     return CLOOB_OK;
 }
@@ -213,7 +181,7 @@ static cloob_status run_final(cloob_ctx *ctx, sweep *s, bool *complete)
 {
     const sweep_options *o = s->o;
     run_test test = { o->test_zeroshot, o->test_zeroshot_count, o->test_data };
-    CLOOB_TRY(make_runs(ctx, s, o->train.seed + o->seeds, o->final_seeds, 0, true, &s->final));
+    CLOOB_TRY(make_runs(ctx, s, o->train.seed + o->seeds, o->final_seeds, true, &s->final));
     for (int64_t i = 0; i < s->final.runs && (o->test_data || o->test_zeroshot_count); i++) {
         s->final.run[i].test = &test;
         s->final.run[i].may_fail = false;
@@ -225,7 +193,7 @@ static cloob_status run_final(cloob_ctx *ctx, sweep *s, bool *complete)
 
 static cloob_status write_page(cloob_ctx *ctx, const sweep *s)
 {
-    const sweep_stage *stage = s->final.runs ? &s->final : &s->search[s->rounds - 1];
+    const sweep_stage *stage = s->final.runs ? &s->final : &s->search;
     char page[SWEEP_PATH + 64];
     int64_t n = 0;
     const char **dir = must(arena_push(s->memory, (size_t)(stage->runs + 1) * sizeof *dir));

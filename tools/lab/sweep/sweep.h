@@ -36,8 +36,8 @@ typedef struct sweep_options {
     int64_t axes;
     int64_t part, parts; /* of several processes, say a scheduler's array: process `part` of 0 to parts - 1 trains every
                             parts-th run. The last to end, or a call without it, writes the tables. parts 0: one */
-/* Every other setting, with its default and meaning, is a row of the table. `random` draws without repetition. Every
- * round of `halving` trains from the start. `select` names a number of summary.json; losses and ranks are better when
+/* Every other setting, with its default and meaning, is a row of the table. `random` draws without repetition.
+ * `select` names a number of summary.json; losses and ranks are better when
  * lower, all else when higher. Without `by` the choice is made for each method where `method` is an axis, else once.
  * Only the final runs see test data, once. */
 #define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);

@@ -58,8 +58,7 @@ static cloob_status put_stage(cloob_ctx *ctx, const sweep *s, const sweep_stage 
 static cloob_status write_results(cloob_ctx *ctx, const sweep *s)
 {
     sbuf out = { 0 };
-    cloob_status status = CLOOB_OK;
-    for (int k = 0; k < s->rounds && status == CLOOB_OK; k++) status = put_stage(ctx, s, &s->search[k], "search", &out);
+    cloob_status status = put_stage(ctx, s, &s->search, "search", &out);
     if (status == CLOOB_OK) status = put_stage(ctx, s, &s->final, "final", &out);
     if (status == CLOOB_OK) return write_in(ctx, s, "results.jsonl", &out);
     sbuf_release(&out);
@@ -83,7 +82,7 @@ static void put_search(const sweep *s, sbuf *out)
     for (const point *p = s->points.item; p < s->points.item + s->points.count; p++) {
         for (int64_t k = 0; k < o->axes; k++) grid_text(&g, p->setting[k].value);
         if (isnan(p->score)) grid_text(&g, "failed");
-        else grid_printf(&g, "%.5g%s", p->score, p->alive ? "" : " (left out early)");
+        else grid_printf(&g, "%.5g", p->score);
         grid_bold(&g, p->chosen);
     }
     put_grid(&g, out);
@@ -91,37 +90,31 @@ static void put_search(const sweep *s, sbuf *out)
 
 typedef struct margin { /* of the points with one value of an axis */
     int64_t n;
-    double mean, best, lowest, highest;
+    double mean, best;
 } margin;
 
-static bool counts(const point *p) { return p->alive && !isnan(p->score); }
-
-/* group NULL: of all. */
-static margin margin_in(const sweep *s, int64_t axis, const char *value, const char *group)
+/* value NULL: of all points. */
+static margin margin_of(const sweep *s, int64_t axis, const char *value)
 {
-    margin m = { .best = NAN, .lowest = INFINITY, .highest = -INFINITY };
-    for (int64_t i = 0; i < s->points.count; i++) {
-        const point *p = &s->points.item[i];
-        if (!counts(p) || (value && strcmp(p->setting[axis].value, value) != 0)) continue;
-        if (group && strcmp(p->group, group) != 0) continue;
+    margin m = { .best = NAN };
+    bool low = group_aim_of(s->o->select) == AIM_LOW;
+    for (const point *p = s->points.item; p < s->points.item + s->points.count; p++) {
+        if (isnan(p->score) || (value && strcmp(p->setting[axis].value, value) != 0)) continue;
         m.mean += p->score;
-        m.lowest = fmin(m.lowest, p->score), m.highest = fmax(m.highest, p->score);
+        m.best = low ? fmin(m.best, p->score) : fmax(m.best, p->score); /* both skip NaN */
         m.n++;
     }
     m.mean = m.n ? m.mean / (double)m.n : NAN;
-    if (m.n) m.best = group_aim_of(s->o->select) == AIM_LOW ? m.lowest : m.highest;
     return m;
 }
 
 /* The share of the scores' variance between the values of one axis. */
 static double importance(const sweep *s, int64_t axis)
 {
-    double between = 0, all = 0;
-    margin total = margin_in(s, axis, NULL, NULL);
-    for (int64_t i = 0; i < s->points.count; i++) {
-        const point *p = &s->points.item[i];
-        if (!counts(p)) continue;
-        double own = margin_in(s, axis, p->setting[axis].value, NULL).mean - total.mean, x = p->score - total.mean;
+    double between = 0, all = 0, mean = margin_of(s, axis, NULL).mean;
+    for (const point *p = s->points.item; p < s->points.item + s->points.count; p++) {
+        if (isnan(p->score)) continue;
+        double own = margin_of(s, axis, p->setting[axis].value).mean - mean, x = p->score - mean;
         between += own * own, all += x * x;
     }
     return all > 0 ? between / all : 0;
@@ -135,61 +128,13 @@ static void put_margins(const sweep *s, sbuf *out)
     grid_texts(&g, "setting", "value", "settings tried", "mean", "best", "share of the variance");
     for (int64_t k = 0; k < o->axes; k++)
         for (int64_t v = 0; v < o->axis[k].values; v++) {
-            margin m = margin_in(s, k, o->axis[k].value[v], NULL);
+            margin m = margin_of(s, k, o->axis[k].value[v]);
             grid_texts(&g, o->axis[k].name, o->axis[k].value[v]);
             grid_number(&g, (double)m.n), grid_number(&g, m.mean), grid_number(&g, m.best);
             if (v == 0) grid_printf(&g, "%.0f %%", 100 * importance(s, k));
             else grid_text(&g, "");
         }
     put_grid(&g, out);
-}
-
-/* ---- search.json, which the page draws ----------------------------------------------------------- */
-
-static void put_group(const sweep *s, int64_t axis, const char *value, const char *group, json_out *out)
-{
-    margin m = margin_in(s, axis, value, group);
-    json_begin(out, group ? group : "", '{');
-    json_put_int(out, "n", m.n);
-    if (m.n) json_put_number(out, "mean", m.mean);
-    if (m.n) json_put_number(out, "lowest", m.lowest);
-    if (m.n) json_put_number(out, "highest", m.highest);
-    json_end(out);
-}
-
-static void put_axis(const sweep *s, int64_t k, json_out *out)
-{
-    const sweep_axis *axis = &s->o->axis[k];
-    const sweep_axis *by = s->points.by >= 0 && s->points.by != k ? &s->o->axis[s->points.by] : NULL;
-    json_begin(out, NULL, '{');
-    json_members(out, J_OF(axis, name), J_NUMBER("importance", importance(s, k), 0));
-    json_begin(out, "values", '[');
-    for (int64_t v = 0; v < axis->values; v++) {
-        json_begin(out, NULL, '{');
-        json_put_text(out, "value", axis->value[v]);
-        json_begin(out, "groups", '{');
-        for (int64_t g = 0; by && g < by->values; g++) put_group(s, k, axis->value[v], by->value[g], out);
-        if (!by) put_group(s, k, axis->value[v], NULL, out);
-        json_end(out);
-        json_end(out);
-    }
-    json_end(out);
-    json_end(out);
-}
-
-static cloob_status write_search(cloob_ctx *ctx, const sweep *s)
-{
-    sbuf text = { 0 };
-    json_out out = { .spaced = true };
-    json_begin(&out, NULL, '{');
-    json_put_text(&out, "select", s->o->select);
-    json_begin(&out, "axes", '[');
-    for (int64_t k = 0; k < s->o->axes; k++)
-        if (s->o->axis[k].values > 1) put_axis(s, k, &out);
-    json_end(&out);
-    json_end(&out);
-    json_out_append(&out, &text);
-    return write_in(ctx, s, "search.json", &text);
 }
 
 /* ---- groups of runs ------------------------------------------------------------------------------- */
@@ -239,9 +184,8 @@ static cloob_status put_chosen(cloob_ctx *ctx, sweep *s, sbuf *out)
 static void put_head(const sweep *s, sbuf *out)
 {
     const sweep_options *o = s->o;
-    sbuf_printf(out, "# %s\n\n%lld settings, %lld seed%s each%s. Chosen by `%s` on validation data, ", o->train.name,
-                (long long)s->points.count, (long long)o->seeds, o->seeds == 1 ? "" : "s",
-                o->halving ? ", successive halving" : "", o->select);
+    sbuf_printf(out, "# %s\n\n%lld settings, %lld seed%s each. Chosen by `%s` on validation data, ", o->train.name,
+                (long long)s->points.count, (long long)o->seeds, o->seeds == 1 ? "" : "s", o->select);
     sbuf_puts(out, group_aim_of(o->select) == AIM_LOW ? "the lowest" : "the highest");
     if (s->points.by >= 0) sbuf_printf(out, " for each `%s`", o->axis[s->points.by].name);
     sbuf_printf(out, "; in bold. Seeds from %lld on", (long long)o->train.seed);
@@ -255,7 +199,6 @@ cloob_status sweep_write_tables(cloob_ctx *ctx, sweep *s)
 {
     sbuf out = { 0 };
     CLOOB_TRY(write_results(ctx, s));
-    CLOOB_TRY(write_search(ctx, s));
     put_head(s, &out);
     put_search(s, &out);
     put_margins(s, &out);
@@ -268,8 +211,7 @@ cloob_status sweep_write_tables(cloob_ctx *ctx, sweep *s)
 cloob_status comparison_write_tables(cloob_ctx *ctx, sweep *s)
 {
     sbuf markdown = { 0 };
-    cloob_status status =
-        write_comparison(ctx, s, &s->search[0], s->o->seeds, "summary.json", "ablation.json", &markdown);
+    cloob_status status = write_comparison(ctx, s, &s->search, s->o->seeds, "summary.json", "ablation.json", &markdown);
     if (status == CLOOB_OK) return write_in(ctx, s, "ablation.md", &markdown);
     sbuf_release(&markdown);
     return status;

@@ -3,7 +3,20 @@
 
 #include <math.h>
 
+#include "core/shared_object.h"
+
 #define TAU 6.283185307179586
+
+cairo_functions cairo;
+
+#define ROW(name) { "cairo_" #name, (void **)&cairo.name },
+static const shared_function functions[] = { CAIRO_FUNCTIONS(ROW){ NULL, NULL } };
+static shared_object library = { .file = { "libcairo.so.2" },
+                                 .functions = functions,
+                                 .install = "libcairo2 to draw synthetic images" };
+SHARED_LISTED(library)
+
+cloob_status cairo_use(cloob_ctx *ctx) { return shared_object_use(ctx, &library); }
 
 /* ---- colours and light --------------------------------------------------------------------------- */
 

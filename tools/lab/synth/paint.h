@@ -6,8 +6,34 @@
 #ifndef SYNTH_PAINT_H
 #define SYNTH_PAINT_H
 
-#include "lab/cairo_library.h"
+#include <cairo.h>
+
 #include "lab/synth/synth.h"
+
+/* cairo is loaded with the first image: a program that draws none starts on a machine without it.
+ *
+ *     CLOOB_TRY(cairo_use(ctx));
+ *     cairo.move_to(cr, x, y); */
+
+/* clang-format off */
+#define CAIRO_FUNCTIONS(X) \
+    X(append_path) X(arc) X(clip) X(close_path) X(copy_path) X(create) X(curve_to) X(destroy) X(fill) X(fill_preserve) \
+    X(image_surface_create) X(image_surface_get_data) X(image_surface_get_stride) X(line_to) X(move_to) X(new_sub_path) \
+    X(paint) X(path_destroy) X(path_extents) X(pattern_add_color_stop_rgb) X(pattern_add_color_stop_rgba) \
+    X(pattern_create_linear) X(pattern_create_radial) X(pattern_destroy) X(rectangle) X(restore) X(rotate) X(save) \
+    X(scale) X(set_line_cap) X(set_line_join) X(set_line_width) X(set_source) X(set_source_rgba) X(status) \
+    X(status_to_string) X(stroke) X(stroke_preserve) X(surface_destroy) X(surface_flush) X(translate)
+/* clang-format on */
+#define MEMBER(name) __typeof__(&cairo_##name) name;
+typedef struct cairo_functions {
+    CAIRO_FUNCTIONS(MEMBER)
+} cairo_functions;
+#undef MEMBER
+
+extern cairo_functions cairo; /* written once by the first load that succeeds */
+
+/* Before the first call. Fails with one line that says what to install. */
+cloob_status cairo_use(cloob_ctx *ctx);
 
 typedef struct paint_rgb {
     double r, g, b;

@@ -61,7 +61,7 @@ static cloob_status check_options(cloob_ctx *ctx, const synth_options *o)
 
 enum { JPEG_QUALITY = 92, GRAIN = 4 };
 
-/* No flush to disk for each: the set counts only after its last file, and can be made again. */
+/* No flush to disk for each: the set can be made again. */
 static cloob_status write_image(cloob_ctx *ctx, const char *path, const sbuf *bytes)
 {
     FILE *f = fopen(path, "wb");
@@ -122,7 +122,6 @@ typedef struct run {
     cloob_ctx *ctx;
     const synth_options *o;
     synth_world world;
-    const char *root; /* the staging folder */
     FILE *factors, *naming, *pairs, *tar;
     json_out sizes; /* of shards; open until the end */
     synth_item *item;
@@ -135,7 +134,7 @@ typedef struct run {
 static cloob_status open_file(run *r, const char *name, FILE **f)
 {
     char path[FILE_PATH];
-    CLOOB_TRY(file_in(r->ctx, r->root, name, path));
+    CLOOB_TRY(file_in(r->ctx, r->o->out, name, path));
     *f = fopen(path, "wb");
     return *f ? CLOOB_OK : ctx_fail(r->ctx, CLOOB_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
 }
@@ -143,7 +142,7 @@ static cloob_status open_file(run *r, const char *name, FILE **f)
 static cloob_status make_folder(run *r, const char *name)
 {
     char path[FILE_PATH];
-    CLOOB_TRY(file_in(r->ctx, r->root, name, path));
+    CLOOB_TRY(file_in(r->ctx, r->o->out, name, path));
     return file_make_dirs(r->ctx, path);
 }
 
@@ -175,7 +174,7 @@ static void name_item(const run *r, const part *p, int64_t i, synth_item *item)
         snprintf(item->name, sizeof item->name, "classes/%s/%s/%05lld.jpg", row->name,
                  row->value[item->scene.value[p->factor]].name, (long long)(i / row->count));
     if (in_shards(r, p)) item->path[0] = '\0';
-    else snprintf(item->path, sizeof item->path, "%s/%s", r->root, item->name);
+    else snprintf(item->path, sizeof item->path, "%s/%s", r->o->out, item->name);
 }
 
 /* Opens the shard of pair i, if it is the first of one. */
@@ -265,7 +264,7 @@ static cloob_status write_part(run *r, const part *p)
 
 static cloob_status write_text(run *r, const char *name)
 {
-    cloob_status status = file_write_in(r->ctx, r->root, name, &r->text);
+    cloob_status status = file_write_in(r->ctx, r->o->out, name, &r->text);
     r->text.len = 0;
     return status;
 }
@@ -310,10 +309,9 @@ static int64_t chunk_items(int64_t size)
     return n < 32 ? 32 : n > 512 ? 512 : n;
 }
 
-static void run_begin(run *r, const synth_stage *st)
+static void run_begin(run *r)
 {
     r->world = (synth_world){ r->o->seed, r->o->strength };
-    r->root = st->path;
     r->chunk = chunk_items(r->o->size);
     r->item = must(calloc((size_t)r->chunk, sizeof *r->item));
     r->r->train = r->o->count, r->r->val = synth_val_count(r->o);
@@ -337,18 +335,15 @@ static void run_end(run *r)
 cloob_status synth_write(cloob_ctx *ctx, const synth_options *o, synth_result *result)
 {
     synth_result own;
-    synth_stage stage;
     double began = clock_seconds();
     run r = { .ctx = ctx, .o = o, .r = result ? result : &own, .sizes = { .spaced = true, .lines = 1 } };
     *r.r = (synth_result){ 0 };
     CLOOB_TRY(check_options(ctx, o));
-    CLOOB_TRY(synth_stage_begin(ctx, o->out, o->force, &stage));
-    run_begin(&r, &stage);
+    CLOOB_TRY(synth_folder_begin(ctx, o->out, o->force));
+    run_begin(&r);
     cloob_status status = write_all(&r);
     run_end(&r);
-    if (status == CLOOB_OK) status = synth_stage_publish(ctx, &stage);
-    else status = ctx_wrap(ctx, status, "nothing was written to %s", o->out);
-    synth_stage_end(&stage);
+    if (status != CLOOB_OK) status = ctx_wrap(ctx, status, "%s is unfinished", o->out);
     r.r->seconds = clock_seconds() - began;
     return status;
 }

@@ -42,8 +42,8 @@ typedef struct synth_result {
     double seconds;
 } synth_result;
 
-/* Writes the data set. A folder with other files is refused unless force is set; an earlier set is
- * replaced, after the new one is complete. On failure the folder is as it was. r may be NULL. */
+/* Writes the data set. A folder with other files is refused unless force is set; an earlier set is replaced. A set that
+ * was interrupted says so in synth.json, and the next call replaces it. r may be NULL. */
 cloob_status synth_write(cloob_ctx *ctx, const synth_options *o, synth_result *r);
 
 /* The defaults for negative numbers. */
@@ -75,27 +75,11 @@ cloob_status synth_close(cloob_ctx *ctx, const char *name, FILE **f);
 void synth_tar_add(FILE *tar, const char *name, const void *data, size_t bytes);
 cloob_status synth_tar_close(cloob_ctx *ctx, FILE **tar);
 
-/* A folder that appears when it is complete.
- *
- * Everything is written into OUT/.cloob-synth-PID; publishing moves it into OUT, in place of an earlier
- * set. A kill, a full disk or an error before that leaves OUT as it was; what a killed run left is removed
- * by the next. */
+#define SYNTH_MARK "synth.json" /* marks a set: written first as unfinished, and last with its settings */
 
-#define SYNTH_MARK "synth.json" /* marks a set; the last file to be published */
-
-typedef struct synth_stage {
-    char out[FILE_PATH];  /* the user's folder */
-    char path[FILE_PATH]; /* where to write until it is published; empty: nothing was made */
-    bool made_out;        /* the folder did not exist */
-    bool is_set;          /* it contains an earlier set, which is replaced */
-} synth_stage;
-
-/* Refuses an out that is a file, cannot be written, contains other files (unless force), or is being written
- * by another process. */
-cloob_status synth_stage_begin(cloob_ctx *ctx, const char *out, bool force, synth_stage *st);
-cloob_status synth_stage_publish(cloob_ctx *ctx, synth_stage *st);
-/* Removes what was not published. */
-void synth_stage_end(synth_stage *st);
+/* Makes the folder, removes an earlier set in it, and marks it as cloob's. Refuses an out that is a file, cannot be
+ * written, or contains other files (unless force). */
+cloob_status synth_folder_begin(cloob_ctx *ctx, const char *out, bool force);
 
 /* ---- many scenes to encoded images, on all threads ----------------------------------------------- */
 

@@ -13,7 +13,7 @@ enum { THREADS = 256, BLOCKS = 64 }; /* blocks per image, each of which takes ev
 static __global__ void weights_kernel(const view_image *images, int size, int filter)
 {
     const view_axis *a = &images[blockIdx.y].axis[blockIdx.z];
-    resize_span s = resize_span_of(filter, a->in, 0.0f, (float)a->in, size);
+    resize_span s = resize_span_of(filter, a->in, size);
     FOR_EACH(i, size)
     {
         int64_t lo, hi;
@@ -85,7 +85,7 @@ size_t view_image_carve(view_image *v, int size, int filter, uint8_t *base)
     size_t used = 0, n = (size_t)size, width = (size_t)v->axis[0].in, height = (size_t)v->axis[1].in;
     for (int d = 0; d < 2; d++) {
         view_axis *a = &v->axis[d];
-        resize_span s = resize_span_of(filter, a->in, 0.0f, (float)a->in, size);
+        resize_span s = resize_span_of(filter, a->in, size);
         a->taps = (int32_t)resize_taps(&s);
         carve(base, &used, n * 4, (void **)&a->first);
         carve(base, &used, n * 4, (void **)&a->count);

@@ -29,37 +29,6 @@ void linear_release_cuda(const op_env *env, op_args *a)
     a->state = NULL;
 }
 
-/* The plan of g, in 8 bits where the call asks for it and it is faster; otherwise an 8-bit copy of x is not needed. */
-static cloob_status plan_make(const op_env *env, op_args *a, const gemm_shape *g, bool gradient, linear_state *s)
-{
-    bool given = op_has(&a->in[OP_ROUNDED_IN]);
-    CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, g, &s->plan));
-    CLOOB_TRY(fp8_gemm_create(env, g, gradient, given, a->attr.fp8, gemm_plan_ms(s->plan), &s->eight));
-    if (!s->eight) a->in[OP_ROUNDED_IN] = ABSENT;
-    return CLOOB_OK;
-}
-
-static size_t plan_scratch(const linear_state *s)
-{
-    return s->eight ? fp8_gemm_scratch(s->eight) : gemm_plan_workspace(s->plan);
-}
-
-static cloob_status plan_run(const op_env *env, const op_args *a, const char *op, void *vector)
-{
-    const linear_state *s = a->state;
-    void *D = a->out[0].data, *A = a->in[0].data, *B = a->in[1].data, *C = a->in[3].data;
-    if (s->eight) return fp8_gemm_run(env, op, s->eight, D, A, &a->in[OP_ROUNDED_IN], B, C, vector, a->scratch);
-    return gemm_run(env->ctx, env->dev, s->plan, env->stream, D, A, B, C, vector, a->scratch);
-}
-
-cloob_status linear_history_cuda(const op_env *env, const op_args *a, float value[OP_HISTORY], bool set)
-{
-    const linear_state *s = a->state;
-    if (s->eight) return fp8_gemm_history(env, s->eight, value, set);
-    for (int i = 0; i < OP_HISTORY && !set; i++) value[i] = -1;
-    return CLOOB_OK;
-}
-
 static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + offset; }
 
 /* ---- forward ------------------------------------------------------------------------------------- */
@@ -78,8 +47,9 @@ cloob_status linear_prepare_cuda(const op_env *env, op_args *a)
                      .extra = op_has(&a->in[2]) ? GEMM_BIAS : GEMM_PLAIN,
                      .alpha = 1.0f };
     CLOOB_TRY(state_make(env, a, &s));
-    CLOOB_TRY(plan_make(env, a, &g, false, s));
-    s->bias = cuda_align(plan_scratch(s));
+    CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->plan));
+    CLOOB_TRY(fp8_gemm_create(env, &g, a->attr.fp8, gemm_plan_ms(s->plan), &s->eight));
+    s->bias = cuda_align(s->eight ? fp8_gemm_scratch(s->eight) : gemm_plan_workspace(s->plan));
     a->scratch_bytes = s->bias + (size_t)g.n * sizeof(float);
     return CLOOB_OK;
 }
@@ -88,12 +58,13 @@ cloob_status linear_cuda(const op_env *env, const op_args *a)
 {
     const linear_state *s = a->state;
     const tensor *y = &a->out[0], *b = &a->in[2];
-    void *bias = b->data;
+    void *D = y->data, *A = a->in[0].data, *B = a->in[1].data, *C = a->in[3].data, *bias = b->data;
     if (bias && (b->dtype != y->dtype || (uintptr_t)bias % 16)) { /* the library wants it in the type of the result */
         bias = at(a, s->bias);
         CLOOB_TRY(convert_cuda(env, "linear", bias, y->dtype, b->data, b->dtype, tensor_count(b)));
     }
-    return plan_run(env, a, "linear", bias);
+    if (s->eight) return fp8_gemm_run(env, s->eight, D, A, B, C, bias, a->scratch);
+    return gemm_run(env->ctx, env->dev, s->plan, env->stream, D, A, B, C, bias, a->scratch);
 }
 
 /* ---- backward ------------------------------------------------------------------------------------ */
@@ -110,12 +81,17 @@ cloob_status linear_dx_prepare_cuda(const op_env *env, op_args *a)
                      .out = dx->dtype,
                      .alpha = 1.0f };
     CLOOB_TRY(state_make(env, a, &s));
-    CLOOB_TRY(plan_make(env, a, &g, true, s));
-    a->scratch_bytes = plan_scratch(s);
+    CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->plan));
+    a->scratch_bytes = gemm_plan_workspace(s->plan);
     return CLOOB_OK;
 }
 
-cloob_status linear_dx_cuda(const op_env *env, const op_args *a) { return plan_run(env, a, "linear_dx", NULL); }
+cloob_status linear_dx_cuda(const op_env *env, const op_args *a)
+{
+    const linear_state *s = a->state;
+    return gemm_run(env->ctx, env->dev, s->plan, env->stream, a->out[0].data, a->in[0].data, a->in[1].data, NULL, NULL,
+                    a->scratch);
+}
 
 /* What summing dy by a pass of its own costs: reading it at a bandwidth we reach, and two launches. */
 static float sum_ms(const tensor *dy) { return (float)tensor_bytes(dy) / 3.5e9f + 0.006f; }
@@ -190,7 +166,7 @@ cloob_status linear_act_prepare_cuda(const op_env *env, op_group *g, bool *claim
     const op_args *gemm = g->member[0], *act = g->member[1];
     act_gemm j = gemm_of(g);
     fused_gemm_choice asked = env->ctx->kernels.fused_gemm;
-    bool plain = !gemm->attr.transposed && gemm->attr.fp8 == OP_FP8_NEVER && !op_has(&act->out[OP_ROUNDED_OUT]) &&
+    bool plain = !gemm->attr.transposed && gemm->attr.fp8 == OP_FP8_NEVER &&
                  (j.backward ? group_inner(g, gemm) : !op_has(&gemm->in[2]) && !op_has(&gemm->in[3]));
     bool possible = asked != FUSED_GEMM_NEVER && cuda_has_hopper(env->dev) && plain &&
                     gemm->in[0].dtype == CLOOB_BF16 && act_gemm_parts(&j, cuda_sms(env)) > 0;
