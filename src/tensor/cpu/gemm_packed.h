@@ -33,9 +33,9 @@ typedef struct gemm_patches {
     int64_t H, W, pixel, C, Gh, Gw, k, mul, sign, off, div;
 } gemm_patches;
 
-/* A factor: a matrix in memory, or (not int8 from floats) the patches of images as rows of a matrix, which are gathered while they
- * are packed, so that a convolution is a GEMM and no patch matrix is stored. Row r of a matrix starts at r ld, or with
- * inner > 0 (f32, bf16) at (r % inner) ld + (r / inner) outer. */
+/* A factor: a matrix in memory, or (f32, bf16, u8) the patches of images as rows of a matrix, which are gathered while
+ * they are packed, so that a convolution is a GEMM and no patch matrix is stored. Row r of a matrix starts at r ld, or
+ * with inner > 0 (f32, bf16) at (r % inner) ld + (r / inner) outer. */
 typedef struct gemm_view {
     const void *data;
     int64_t rows, cols, ld, inner, outer;
