@@ -277,7 +277,7 @@ cloob_status handle_search(call *c)
     CLOOB_TRY(call_index(c, in_url ? in_url : index));
     if (c->root) CLOOB_TRY(read_terms(c, &a));
     double began = clock_seconds();
-    c->m = c->x->model;
+    c->m = c->v->model;
     if (c->inputs) CLOOB_TRY(embed(c));
     CLOOB_TRY(sum_terms(c, &a, &row));
     bool any = !f->folder && !f->name && !f->after && !f->before;
@@ -335,7 +335,7 @@ cloob_status handle_indexes(call *c)
         if (*error) json_put_text(w, "error", error);
         json_put_int(w, "images", v ? cloob_search_count(v->search) : 0);
         put_folders(w, v);
-        json_put_text(w, "model", x->model->name);
+        json_put_text(w, "model", v ? v->model->name : x->model->name);
         json_end(w);
         index_release(v);
     }

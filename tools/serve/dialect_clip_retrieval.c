@@ -44,7 +44,7 @@ static cloob_status embed_query(call *c)
         if (value && *value) CLOOB_TRY(k == 0 ? input_text(c, value) : input_image(c, value));
     }
     if (!c->inputs) return refuse(c->ctx, "one of text, image, image_url and embedding_input is needed");
-    c->m = c->x->model;
+    c->m = c->v->model;
     return embed(c);
 }
 

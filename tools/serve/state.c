@@ -230,11 +230,11 @@ static cloob_status open_view(serve *s, cloob_ctx *ctx, served_index *x)
         cloob_search_close(search);
         return status == CLOOB_OK ? ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory") : status;
     }
-    fresh->s = s, fresh->search = search;
+    fresh->s = s, fresh->search = search, fresh->model = maker;
     atomic_init(&fresh->users, 1);
     pthread_mutex_lock(&s->indexes_lock);
     index_view *old = x->view;
-    x->view = fresh, x->model = maker, x->seen = now, x->error[0] = 0;
+    x->view = fresh, x->seen = now, x->error[0] = 0;
     pthread_mutex_unlock(&s->indexes_lock);
     index_release(old);
     return CLOOB_OK;
@@ -348,9 +348,9 @@ static cloob_status open_index(serve *s, cloob_ctx *ctx, const char *word, serve
     x->folder = folder ? given : NULL;
     if (!folder) free(given);
     if (!x->path) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
-    x->model = &s->model[0];
     cloob_status status = CLOOB_OK;
     if (!folder || access(x->path, F_OK) == 0) status = open_view(s, ctx, x);
+    x->model = x->view ? x->view->model : &s->model[0];
     if (status == CLOOB_OK) status = find_root(s, ctx, x);
     if (status == CLOOB_OK && folder && !serve_in_background(s, index_folder, x))
         index_failed(s, x, "no thread can be started to make it");

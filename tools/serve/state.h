@@ -36,6 +36,7 @@ typedef enum map_state { POINTS_NONE = 0, POINTS_COMPUTING, POINTS_READY, POINTS
 typedef struct index_view { /* one opened file; reference counted */
     serve *s;
     cloob_search *search;
+    served_model *model; /* whose embeddings it holds */
     atomic_int users;
     _Atomic map_state map;
     _Atomic double map_progress;
@@ -47,7 +48,7 @@ typedef struct served_index {
     char *name, *path;   /* path of the index file */
     char *folder;        /* indexed at start; NULL: not */
     char *root;          /* real path of the folder that its images are in; nothing outside it is opened */
-    served_model *model; /* whose embeddings it holds */
+    served_model *model; /* that indexes the folder; set before the first thread */
     index_view *view;    /* NULL: not there yet; guarded by serve.indexes_lock */
     char error[512];     /* of the last attempt to make or open it; "": none; same lock */
     watched seen;
