@@ -1,10 +1,11 @@
 /* Eigenvalues: Householder reflections to tridiagonal form, then implicit QL steps with Wilkinson's shift. Inverse: by
- * halves. */
+ * Cholesky's factor. */
 #include "tensor/cpu/linalg.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tensor/cpu/clones.h"
 #include "tensor/cpu/gemm.h"
@@ -122,37 +123,42 @@ cloob_status linalg_eigenvalues(cloob_ctx *ctx, double *value, double *A, int64_
 
 /* ---- inverse ------------------------------------------------------------------------------------- */
 
-/* A (n, n), rows ld apart, with its halves P, R and S (P R'; R S) becomes
+/* Replaces A = L L' (n, n), rows ld apart, by X = L^-1, with zeros above its diagonal. Of its parts (P R'; R S):
  *
- *     W = R P^-1,   Q = (S - W R')^-1:   (P^-1 + W' Q W, -W' Q;  -Q W, Q)
+ *     X_P = P's,   W = R X_P',   X_S = that of S - W W',   below X_P: -X_S W X_P
  *
  * work: n n / 3 elements. False: not positive definite. */
-static bool invert(cloob_ctx *ctx, double *A, int64_t n, int64_t ld, double *work)
+static bool invert_factor(cloob_ctx *ctx, double *A, int64_t n, int64_t ld, double *work)
 {
     if (n == 1) {
         bool positive = *A > 0;
-        *A = 1 / *A;
+        *A = 1 / sqrt(*A);
         return positive;
     }
     int64_t p = n / 2, q = n - p;
     double *R = A + p * ld, *S = R + p, *W = work;
-    if (!invert(ctx, A, p, ld, work)) return false;
-    cpu_dgemm(ctx, false, false, q, p, p, 1, R, ld, A, ld, 0, W, p);
-    cpu_dgemm(ctx, false, true, q, q, p, -1, W, p, R, ld, 1, S, ld);
-    if (!invert(ctx, S, q, ld, work + p * q)) return false;
-    cpu_dgemm(ctx, false, false, q, p, q, -1, S, ld, W, p, 0, R, ld);
-    cpu_dgemm(ctx, true, false, p, p, q, -1, W, p, R, ld, 1, A, ld);
-    for (int64_t i = 0; i < q; i++)
-        for (int64_t j = 0; j < p; j++) A[j * ld + p + i] = R[i * ld + j];
+    if (!invert_factor(ctx, A, p, ld, work)) return false;
+    cpu_dgemm(ctx, false, true, q, p, p, 1, R, ld, A, ld, 0, W, p);
+    cpu_dgemm(ctx, false, true, q, q, p, -1, W, p, W, p, 1, S, ld);
+    if (!invert_factor(ctx, S, q, ld, work + p * q)) return false;
+    cpu_dgemm(ctx, false, false, q, p, q, 1, S, ld, W, p, 0, R, ld);
+    cpu_dgemm(ctx, false, false, q, p, p, -1, R, ld, A, ld, 0, W, p);
+    for (int64_t i = 0; i < q; i++) memcpy(R + i * ld, W + i * p, (size_t)p * sizeof *R);
+    for (int64_t i = 0; i < p; i++) memset(A + i * ld + p, 0, (size_t)q * sizeof *A);
     return true;
 }
 
+/* A^-1 = X' X: the condition of L, not of A, bounds the error, so matrices close to singular can be inverted. */
 cloob_status linalg_spd_inverse(cloob_ctx *ctx, double *A, int64_t n)
 {
-    size_t bytes = (size_t)(n * n / 2 + 1) * sizeof(double);
+    size_t bytes = (size_t)(n * n + 1) * sizeof(double);
     double *work = malloc(bytes);
     if (!work) return ctx_no_memory(ctx, bytes, "an inverse");
-    bool positive = n == 0 || invert(ctx, A, n, n, work);
+    bool positive = n == 0 || invert_factor(ctx, A, n, n, work);
+    if (positive && n) {
+        cpu_dgemm(ctx, true, false, n, n, n, 1, A, n, A, n, 0, work, n);
+        memcpy(A, work, (size_t)(n * n) * sizeof *A);
+    }
     free(work);
     return positive ? CLOOB_OK
                     : ctx_fail(ctx, CLOOB_ERR_NUMERIC, "a %lld x %lld matrix is not positive definite", (long long)n,
