@@ -1,4 +1,5 @@
-/* What takes time in a training step on the GPU: an event before every call of both towers, summed per op and per shape.
+/* What takes time in a training step on the GPU: an event before every call of both towers, summed per op and per
+ * shape.
  *
  *     bench_step_ops MODEL BATCH [keep] [packed] [log]      keep: nothing is computed twice to save memory; packed: texts
  *         of 7 to 21 tokens, and the text tower works on these alone; log: how kernels were chosen

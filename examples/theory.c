@@ -216,8 +216,8 @@ static int add_scores(cloob_ctx *ctx, const float *x, const float *y, int N, int
     return 0;
 }
 
-/* Pairs of random directions, y a noisy x. Over batches: mean and variance of the similarity of matched pairs and of the
- * loss, for CLOOB and for the loss that contrasts what x retrieves from the images with what y retrieves from the
+/* Pairs of random directions, y a noisy x. Over batches: mean and variance of the similarity of matched pairs and of
+ * the loss, for CLOOB and for the loss that contrasts what x retrieves from the images with what y retrieves from the
  * texts. */
 static int variance(cloob_ctx *ctx)
 {

@@ -131,8 +131,8 @@ static cloob_status covariance(cloob_ctx *ctx, const unit_rows *x, double *C)
 }
 
 /* Eigenvalues of the covariance (divided by N - 1) of the unit rows, and how many of them matter: a low effective
- * number means that few features carry all the variance ("explaining away"). Needs two rows and D^2 doubles. share: 0.99
- * in the paper. */
+ * number means that few features carry all the variance ("explaining away"). Needs two rows and D^2 doubles. share:
+ * 0.99 in the paper. */
 static cloob_status spectrum_run(cloob_ctx *ctx, coverage *out, const unit_rows *x, double share)
 {
     int64_t D = x->src.D;

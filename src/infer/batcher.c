@@ -13,7 +13,7 @@
 /* ---- statistics -------------------------------------------------------------------------------------- */
 
 static const double bounds[LATENCY_BUCKETS] = { 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
-                                                      0.25,   0.5,   1,      2.5,   5,    10,    30,   INFINITY };
+                                                0.25,   0.5,   1,      2.5,   5,    10,    30,   INFINITY };
 
 double latency_bound(int i) { return i >= 0 && i < LATENCY_BUCKETS ? bounds[i] : 0; }
 

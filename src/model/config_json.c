@@ -1,5 +1,5 @@
-/* Configurations as JSON: open_clip's nested form and cloob's, which adds keys to it, read and written; the flat form of
- * CLOOB's original code, read. Hugging Face's is in config_hf.c. */
+/* Configurations as JSON: open_clip's nested form and cloob's, which adds keys to it, read and written; the flat form
+ * of CLOOB's original code, read. Hugging Face's is in config_hf.c. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

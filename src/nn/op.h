@@ -29,8 +29,8 @@ enum { OP_RESIDUAL = 3 }; /* input of conv2d that is added to output 0 */
  * groups are stored in place of output 0. */
 enum { OP_ROUNDED_IN = 4, OP_ROUNDED_OUT = 5 };
 
-/* In inference, linear's factors rounded to e4m3, every row of both under a scale of its own, where the backend has such
- * GEMMs: never; where that was timed as faster; always. */
+/* In inference, linear's factors rounded to e4m3, every row of both under a scale of its own, where the backend has
+ * such GEMMs: never; where that was timed as faster; always. */
 typedef enum op_fp8 { OP_FP8_NEVER, OP_FP8_FASTER, OP_FP8_ALWAYS } op_fp8;
 
 typedef enum op_act { OP_ACT_NONE, OP_ACT_QUICKGELU, OP_ACT_GELU, OP_ACT_GELU_TANH } op_act;

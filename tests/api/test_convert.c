@@ -65,7 +65,8 @@ static void texts_can_become_longer_and_weights_smaller(void)
     remove(out);
 }
 
-/* Long-CLIP's 248 positions out of 77: the first 20 stay, between the others come three more, and the last one continues the slope. */
+/* Long-CLIP's 248 positions out of 77: the first 20 stay, between the others come three more, and the last one
+ * continues the slope. */
 static void positions_are_stretched_as_long_clip_does(void)
 {
     static const char *const given = "test_convert2.tmp.safetensors";

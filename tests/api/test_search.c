@@ -391,7 +391,8 @@ static int64_t entry_of(const cloob_search *s, const char *name)
     return -1;
 }
 
-/* Entries added in any order are sorted; one of the same name is replaced; rows that are not of unit length are refused.
+/* Entries added in any order are sorted; one of the same name is replaced; rows that are not of unit length are
+ * refused.
  */
 static void entries_are_added_and_replaced(void)
 {

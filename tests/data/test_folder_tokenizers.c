@@ -1,5 +1,5 @@
-/* Tokenizers of model folders against transformers and open_clip (tests/ref/tokenizers), what checkpoints store of them,
- * and the files that are written for transformers. */
+/* Tokenizers of model folders against transformers and open_clip (tests/ref/tokenizers), what checkpoints store of
+ * them, and the files that are written for transformers. */
 #include "check.h"
 
 #include "core/arena.h"

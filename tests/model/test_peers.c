@@ -1,5 +1,5 @@
-/* Small models as open_clip and transformers save them (tests/ref/towers, tests/ref/make/make_towers_ref.py): embeddings and
- * gradients against PyTorch's, and weights converted to the peer's form and back. */
+/* Small models as open_clip and transformers save them (tests/ref/towers, tests/ref/make/make_towers_ref.py):
+ * embeddings and gradients against PyTorch's, and weights converted to the peer's form and back. */
 #include "check.h"
 #include "procedural.h"
 

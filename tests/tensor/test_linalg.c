@@ -63,6 +63,23 @@ static void an_inverse_multiplies_to_one(void)
     CHECK(linalg_spd_inverse(ctx, bad, 2) == CLOOB_ERR_NUMERIC);
 }
 
+/* A Gram matrix of rank 30 plus 1e-9: an inverse by halves meets negative pivots. */
+static void a_matrix_close_to_singular(void)
+{
+    enum { n = 300 };
+    static double A[n * n], kept[n * n], B[n * 30], x[n], y[n];
+    random_gram(A, B, n, 30);
+    for (int i = 0; i < n; i++) A[i * n + i] += 1e-9, x[i] = 0, y[i] = i % 7 - 3;
+    memcpy(kept, A, sizeof A);
+    CHECK_OK(ctx, linalg_spd_inverse(ctx, A, n));
+    for (int i = 0; i < n * n; i++) x[i / n] += A[i] * y[i % n];
+    for (int i = 0; i < n; i++) {
+        double back = -y[i];
+        for (int j = 0; j < n; j++) back += kept[i * n + j] * x[j];
+        CHECK_NEAR(back, 0, 0.1); /* condition about 1e11, so 1e-5 of x, which is about 1e9 y */
+    }
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -70,6 +87,7 @@ int main(void)
     RUN(sums_and_zeros_of_a_gram_matrix);
     RUN(small_and_degenerate);
     RUN(an_inverse_multiplies_to_one);
+    RUN(a_matrix_close_to_singular);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -1,5 +1,5 @@
-/* Small models against tests/ref/model.json (tests/ref/make/make_model_ref.py): outputs, gradients, running statistics, three
- * steps of training, on every host backend; steps that learn both scales, with every method. */
+/* Small models against tests/ref/model.json (tests/ref/make/make_model_ref.py): outputs, gradients, running statistics,
+ * three steps of training, on every host backend; steps that learn both scales, with every method. */
 #include "setup.h"
 
 #include "core/json.h"

@@ -1,5 +1,5 @@
-/* The learning rate by step: frozen values for the cosine shapes (tests/ref/make/make_schedule_ref.py), values by hand for the
- * constant ones. */
+/* The learning rate by step: frozen values for the cosine shapes (tests/ref/make/make_schedule_ref.py), values by hand
+ * for the constant ones. */
 #include "check.h"
 
 #include "core/json.h"

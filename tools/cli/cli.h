@@ -183,8 +183,8 @@ void progress_error(const char *name, const char *text);
 /* The width of the terminal of a file descriptor, else COLUMNS, else 80. */
 int progress_columns(int fd);
 
-/* A name from outside as stdout should have it: on a terminal without control characters, which could rewrite the screen
- * or type into it; unchanged elsewhere. Valid until the next call. */
+/* A name from outside as stdout should have it: on a terminal without control characters, which could rewrite the
+ * screen or type into it; unchanged elsewhere. Valid until the next call. */
 const char *progress_name(const char *name);
 
 /* Whether the locale's characters are UTF-8: bars are plain otherwise. */

@@ -138,8 +138,9 @@ const command cmd_sweep = {
     .help = "compare objectives or settings over several seeds",
     .options = rows,
     .sets = sets,
-    .brief = "grid part methods preset select by seeds final-seeds random test-zeroshot test-data jobs zeroshot prompts "
-             "train-data val-data model name logs json",
+    .brief =
+        "grid part methods preset select by seeds final-seeds random test-zeroshot test-data jobs zeroshot prompts "
+        "train-data val-data model name logs json",
     .usage = "--train-data SOURCE --by method [OPTIONS] | --train-data SOURCE --grid NAME=V,V... [--select METRIC] "
              "[OPTIONS]",
     .details =

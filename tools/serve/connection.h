@@ -12,8 +12,8 @@
 #include "core/shared_object.h"
 #include "serve/state.h"
 
-/* libmicrohttpd, loaded when the server starts: it brings GnuTLS and its ten libraries, which no other command needs. Its
- * functions are members of this table. */
+/* libmicrohttpd, loaded when the server starts: it brings GnuTLS and its ten libraries, which no other command needs.
+ * Its functions are members of this table. */
 
 /* clang-format off */
 #define MHD_FUNCTIONS(X) \

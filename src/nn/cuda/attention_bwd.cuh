@@ -1,4 +1,5 @@
-/* Shared by the variants of attention's backward pass: loading the rows of a head, and the column sums of its results. L::at(row, c), c a multiple of 8, is the index of an element of a matrix in shared memory. */
+/* Shared by the variants of attention's backward pass: loading the rows of a head, and the column sums of its results.
+ * L::at(row, c), c a multiple of 8, is the index of an element of a matrix in shared memory. */
 #ifndef NN_CUDA_ATTENTION_BWD_CUH
 #define NN_CUDA_ATTENTION_BWD_CUH
 

@@ -1,5 +1,5 @@
-/* A GEMM of bf16 matrices by 8-bit copies (e4m3), for inference. Every row of A and of B^T has a scale, which brings its
- * largest element to the largest number of e4m3, so that a row's result does not depend on the other rows. */
+/* A GEMM of bf16 matrices by 8-bit copies (e4m3), for inference. Every row of A and of B^T has a scale, which brings
+ * its largest element to the largest number of e4m3, so that a row's result does not depend on the other rows. */
 #ifndef NN_CUDA_LINEAR_FP8_GEMM_H
 #define NN_CUDA_LINEAR_FP8_GEMM_H
 
