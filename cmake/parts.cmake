@@ -62,7 +62,6 @@ cloob_part(CAIRO "the synthetic world (cloob synth)" LOADED PKG cairo)
 cloob_part(UTF8PROC "Unicode in the tokenizer" PKG libutf8proc HEADER utf8proc.h LIBS utf8proc)
 cloob_part(MICROHTTPD "the server (cloob serve)" LOADED PKG libmicrohttpd HEADER microhttpd.h)
 cloob_part(CURL "models by name, images by URL" LOADED PKG libcurl HEADER curl/curl.h)
-cloob_part(ONEDNN "convolutions on the CPU" LOADED HEADER dnnl.h)
 
 # Loaded on first use, with prototypes in src/core/pool.c: the build needs nothing of it.
 set(CLOOB_WHAT_OPENMP "fast parallel loops (libgomp)")

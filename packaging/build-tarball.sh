@@ -15,7 +15,7 @@ name=cloob-$version-linux-$(uname -m)
 tree=$work/$name
 cmake --install "$build" --prefix "$tree" --strip >/dev/null
 lib=$(dirname "$(find "$tree" -name libcloob.so.0)")
-bundled="libgomp.so.1 libdnnl.so.2 libtiff.so.6 libmicrohttpd.so.12 libcurl-gnutls.so.4" # loaded on first use
+bundled="libgomp.so.1 libtiff.so.6 libmicrohttpd.so.12 libcurl-gnutls.so.4" # loaded on first use
 system='^(ld-linux.*|lib(c|m|dl|rt|pthread|mpi|nss.*|resolv)\.so\..*|libcloob.*)$'
 
 declare -A taken=()

@@ -79,7 +79,7 @@ sed -n '/^libraries loaded/,/^$/p' <<<"$doctor"
 grep -q ' no   install libmicrohttpd12' <<<"$doctor" || fail "cloob doctor does not say what the server needs"
 
 step "install all"
-apt_install '/deb/*.deb' libcairo2 fonts-dejavu-core libdnnl2 libheif1 libtiff6 libcurl4 libmicrohttpd12 \
+apt_install '/deb/*.deb' libcairo2 fonts-dejavu-core libheif1 libtiff6 libcurl4 libmicrohttpd12 \
     gcc libc6-dev pkg-config systemd
 doctor=$(inside cloob doctor)
 sed -n '/^libraries loaded/,$p' <<<"$doctor"

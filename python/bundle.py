@@ -23,7 +23,7 @@ SYSTEM = re.compile(r"^(ld-linux.*|libc|libm|libdl|libpthread|librt|libresolv|li
 LIBRARIES = "cloob/libs"
 # Opened on first use by these names (core/shared_object.h). Others (libheif, cairo, MPI, CUDA) are the system's, where it has them.
 # The system's libcurl.so.4 is preferred, because it gets security updates; libcurl-gnutls.so.4 is for a machine without it.
-LOADED = ("libgomp.so.1", "libdnnl.so.2", "libtiff.so.6", "libmicrohttpd.so.12", "libcurl-gnutls.so.4")
+LOADED = ("libgomp.so.1", "libtiff.so.6", "libmicrohttpd.so.12", "libcurl-gnutls.so.4")
 AUTHORITIES = Path("/usr/share/ca-certificates/mozilla")  # not /etc/ssl/certs, which may have this machine's own
 
 

@@ -95,7 +95,7 @@ queue() { # TOOL JOBS-AT-ONCE END <JOBS: none begins in the last 15 s before END
 }
 rm -rf "$out"
 mkdir -p "$out"/{logs,state,launches} "$work/tune"
-export CLOOB_TUNE_CACHE=$work/tune CLOOB_CACHE=$work TMPDIR=$work GOMP_SPINCOUNT=2000 OMP_WAIT_POLICY=passive OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2
+export CLOOB_TUNE_CACHE=$work/tune CLOOB_CACHE=$work TMPDIR=$work GOMP_SPINCOUNT=2000 OMP_WAIT_POLICY=passive OMP_NUM_THREADS=2
 all_jobs 1 >"$work/jobs"
 queue none "$at_once" $((SECONDS + (deadline - SECONDS) / 4)) <"$work/jobs"
 for t in $tools; do

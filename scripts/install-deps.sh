@@ -14,7 +14,7 @@
 set -eu
 
 build="build-essential cmake ninja-build pkg-config"
-parts="libdnnl-dev libgomp1 libjpeg62-turbo-dev libpng-dev libwebp-dev libgif-dev libheif-dev libtiff-dev
+parts="libgomp1 libjpeg62-turbo-dev libpng-dev libwebp-dev libgif-dev libheif-dev libtiff-dev
 libcairo2-dev libutf8proc-dev zlib1g-dev libopenmpi-dev openmpi-bin libmicrohttpd-dev libcurl4-openssl-dev"
 wanted="$build $parts"
 for group in "$@"; do

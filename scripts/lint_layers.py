@@ -21,7 +21,7 @@ VENDORS = (
      re.compile(r"src/tensor/cuda/vendor\.(h|cuh)$"), "tensor/cuda/vendor.h or vendor.cuh"),
     (re.compile(r"(nccl|mpi)\w*\.h$"), re.compile(r"src/dist/"), "src/dist"),
     (re.compile(r"curl/"), re.compile(r"src/hub/curl\.h$"), "hub/curl.h"),
-    (re.compile(r"(dnnl|cblas|openblas|lapacke)\w*(\.h|/.*)$"), re.compile(r"src/.*\bcpu/"), "a folder cpu"),
+    (re.compile(r"(cblas|openblas|lapacke)\w*(\.h|/.*)$"), re.compile(r"src/.*\bcpu/"), "a folder cpu"),
 )
 FLAG_HOMES = {"tools/cli", "tools/serve"}
 TOPS = (("cloob/", "include/"), (("cli/", "serve/", "lab/"), "tools/"), ("", "src/"))  # how an include begins, and where it is

@@ -1,7 +1,7 @@
-"""Real clients against cloob serve: openai, ollama, cohere, huggingface_hub, prometheus_client's parser, schemathesis over /openapi.json.
+"""Real clients against cloob serve: openai, ollama, cohere, huggingface_hub, clip_retrieval, prometheus_client's parser, schemathesis over /openapi.json.
 
 usage: python bench/peers/serve_clients.py build/cloob [--examples N]
-Needs openai, ollama, cohere, huggingface_hub, prometheus_client and schemathesis from the Python package index. Weaviate's inference
+Needs openai, ollama, cohere, huggingface_hub, clip_retrieval (--no-deps) with requests, prometheus_client and schemathesis from the Python package index. Weaviate's inference
 containers and immich's service have no client there: their servers call them, and tests/serve/test_dialects.py sends what they send."""
 import argparse
 import base64
@@ -73,9 +73,9 @@ def check_cohere(w, s, want):
     import cohere
     client = cohere.ClientV2(api_key="none", base_url=s.url)
     image = "data:image/jpeg;base64," + base64.b64encode(w.image()).decode()
-    answer = client.embed(model="latest", input_type="search_document", texts=TEXTS, embedding_types=["float", "binary", "ubinary"])
+    answer = client.embed(model="latest", input_type="search_document", texts=TEXTS, embedding_types=["float", "base64"])
     rows = list(answer.embeddings.float_)
-    assert len(answer.embeddings.binary[0]) * 8 == len(rows[0]) and answer.texts == TEXTS
+    assert answer.texts == TEXTS
     rows += client.embed(model="latest", input_type="image", images=[image], embedding_types=["float"]).embeddings.float_
     mixed = [{"content": [{"type": "text", "text": TEXTS[1]}]}, {"content": [{"type": "image_url", "image_url": {"url": image}}]}]
     rows += client.embed(model="latest", input_type="search_document", inputs=mixed, embedding_types=["float"]).embeddings.float_
@@ -96,11 +96,25 @@ def check_huggingface(s, want):
     report("huggingface_hub", huggingface_hub.__version__, rows, want["text"])
 
 
+def check_clip_retrieval(w, s):
+    """Its package imports everything it can do; the client is one file of it."""
+    import importlib.util
+    place = os.path.join(os.path.dirname(importlib.util.find_spec("clip_retrieval").origin), "clip_client.py")
+    spec = importlib.util.spec_from_file_location("clip_client", place)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    client = module.ClipClient(url=s.url + "/knn-service", indice_name=s.json("/indices-list")[0], num_images=3)
+    found = client.query(text=TEXTS[0])
+    alike = client.query(image=os.path.join(w.images, w.files[0]))
+    assert len(found) == 3 and found[0]["similarity"] >= found[1]["similarity"] and abs(alike[0]["similarity"] - 1) < 1e-5, (found, alike)
+    print("clip_retrieval", importlib.metadata.version("clip_retrieval"), "finds an image by itself and by a text")
+
+
 def check_prometheus(s):
     from prometheus_client.parser import text_string_to_metric_families
     families = list(text_string_to_metric_families(s.get("/metrics")[2].decode()))
     names = {f.name for f in families}
-    assert {"cloob_requests", "batch_rows", "cloob_encode_seconds", "cloob_queue_inputs"} <= names, names
+    assert {"cloob_requests", "cloob_batch_rows", "cloob_encode_seconds", "cloob_queue_inputs"} <= names, names
     print(f"prometheus_client: {len(families)} families, {sum(len(f.samples) for f in families)} samples")
 
 
@@ -125,6 +139,7 @@ def main():
     check_ollama(w, s, want)
     check_cohere(w, s, want)
     check_huggingface(s, want)
+    check_clip_retrieval(w, s)
     check_prometheus(s)
     code = check_schemathesis(s, o.examples)
     metrics = s.get("/metrics")[2].decode()

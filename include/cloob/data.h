@@ -1,4 +1,4 @@
-/* Data sets: opens them and describes their content.
+/* Data sets for evaluation.
  *
  *     cloob_data_options o;
  *     cloob_data_options_init(&o);
@@ -34,10 +34,11 @@ CLOOB_OPTIONS_INIT(cloob_data_options)
 
 typedef struct cloob_dataset cloob_dataset;
 
-/* Opens a source; o may be NULL for defaults. The caller closes *out. Fails if the set has no usable sample. */
+/* Opens a source; o may be NULL for defaults. The caller closes *out, which the evaluations of zeroshot.h read. Fails
+ * if the set has no usable sample. */
 CLOOB_API cloob_status cloob_dataset_open(cloob_ctx *ctx, const char *source, const cloob_data_options *o,
                                           cloob_dataset **out);
-CLOOB_API void cloob_dataset_close(cloob_dataset *d);
+CLOOB_API void cloob_dataset_close(cloob_dataset *d); /* d may be NULL */
 
 #ifdef __cplusplus
 }

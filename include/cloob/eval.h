@@ -14,8 +14,6 @@
 extern "C" {
 #endif
 
-/* ---- embeddings ------------------------------------------------------------------------- */
-
 /* A row-major matrix (rows, columns) of F32, F16, BF16 or F64; owned by the caller. */
 typedef struct cloob_matrix {
     const void *data;
@@ -53,7 +51,8 @@ typedef struct cloob_retrieve_options {
 } cloob_retrieve_options;
 
 /* Ranks texts for each image and images for each text. Row i of image matches row i of text, unless options have
- * text_image. Ranks count from 1; equal similarities rank by index. options may be NULL: all pairs. */
+ * text_image. Ranks count from 1; equal similarities rank by index. options may be NULL: all pairs. Fails if the
+ * matrices do not match, or a row is zero or not finite. */
 CLOOB_API cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_matrix *image,
                                       const cloob_matrix *text, const cloob_retrieve_options *options);
 
@@ -107,10 +106,11 @@ typedef struct cloob_probe_result {
 } cloob_probe_result;
 
 /* Fits a linear probe. val may be NULL. The plan (memory, blocks, work) is logged before training. The caller releases
- * *out. Fails if the splits have class names and no name in common. */
+ * *out. Fails if a value is not finite, if the training rows have one class only, or if the splits have class names and
+ * no name in common. */
 CLOOB_API cloob_status cloob_probe(cloob_ctx *ctx, cloob_probe_result *out, const cloob_probe_options *o,
                                    const cloob_split *train, const cloob_split *val, const cloob_split *test);
-CLOOB_API void cloob_probe_release(cloob_probe_result *r);
+CLOOB_API void cloob_probe_release(cloob_probe_result *r); /* r may be NULL */
 
 #ifdef __cplusplus
 }

@@ -44,7 +44,7 @@ CLOOB_OPTIONS_INIT(cloob_model_options)
 /* Opens a model file or folder; o may be NULL for defaults. The caller closes *out. On failure *out is NULL. */
 CLOOB_API cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_model_options *o,
                                         cloob_model **out);
-CLOOB_API void cloob_model_close(cloob_model *m);
+CLOOB_API void cloob_model_close(cloob_model *m); /* m may be NULL */
 
 typedef struct cloob_model_facts {
     char name[64];
@@ -76,11 +76,11 @@ typedef enum cloob_output {
 
 typedef enum cloob_side { CLOOB_IMAGE = 0, CLOOB_TEXT } cloob_side;
 
-/* Returns the width of an embedding: D, image_features or text_features. */
+/* Returns the width of an embedding: D, image_features or text_features; 0 if m is NULL. */
 CLOOB_API int64_t cloob_model_width(const cloob_model *m, cloob_output what, cloob_side side);
 
 /* Encodes images in memory that have the model's size: rgb (n, S, S, 3). out: (n, width), overwritten. The same holds
- * for `out` of the calls below. */
+ * for `out` of the calls below. All of them fail with CLOOB_ERR_UNSUPPORTED if the model has no tower for the input. */
 CLOOB_API cloob_status cloob_encode_images(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t n,
                                            cloob_output what, float *out);
 /* Encodes one image of any size: rgb (height, width, 3), resized and cropped to the evaluation view. */
@@ -105,13 +105,14 @@ CLOOB_API cloob_status cloob_encode_inputs(cloob_ctx *ctx, cloob_model *m, const
 /* Resizes, crops and normalises images for cloob_encode_image_tensor. out: (n, 3, S, S), overwritten. */
 CLOOB_API cloob_status cloob_model_preprocess(cloob_ctx *ctx, cloob_model *m, const cloob_image_input *in, int64_t n,
                                               float *out, bool *bad);
-/* Encodes n zero-terminated texts. */
+/* Encodes n zero-terminated texts. Longer texts than the context are truncated. Fails if the model has no tokenizer. */
 CLOOB_API cloob_status cloob_encode_texts(cloob_ctx *ctx, cloob_model *m, const char *const *text, int64_t n,
                                           cloob_output what, float *out);
 /* Tokenizes n texts as the model's input. rows: (n, context), overwritten. */
 CLOOB_API cloob_status cloob_model_tokenize(cloob_ctx *ctx, const cloob_model *m, const char *const *text, int64_t n,
                                             int32_t *rows);
-/* Encode preprocessed inputs: normalised images (n, 3, S, S); rows of tokens (n, context). */
+/* Encode preprocessed inputs: normalised images (n, 3, S, S); rows of tokens (n, context). Fail on a value that is not
+ * finite, or a token outside the vocabulary. */
 CLOOB_API cloob_status cloob_encode_image_tensor(cloob_ctx *ctx, cloob_model *m, const float *images, int64_t n,
                                                  cloob_output what, float *out);
 CLOOB_API cloob_status cloob_encode_tokens(cloob_ctx *ctx, cloob_model *m, const int32_t *tokens, int64_t n,

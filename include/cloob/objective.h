@@ -67,7 +67,7 @@ typedef struct cloob_objective_result {
 CLOOB_API cloob_status cloob_objective(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_pairs *e,
                                        const cloob_gradients *g, cloob_objective_result *r);
 
-/* ---- without copies ---- */
+/* ---- plans: the objective of rows in place --------------------------------------------------------- */
 
 /* The objective for a custom training loop. Rows and gradients are in the memory of the device: host memory for "cpu"
  * and "ref", GPU memory for "cuda". Nothing is copied. After the first run nothing is allocated, except by "ref". */

@@ -35,10 +35,11 @@ CLOOB_API cloob_status cloob_search_index(cloob_ctx *ctx, cloob_model *m, const 
 
 typedef struct cloob_search cloob_search; /* read-only: any number of threads may search it */
 
+/* Opens an index file. The caller closes *out. Fails with CLOOB_ERR_FORMAT if the file is not an index. */
 CLOOB_API cloob_status cloob_search_open(cloob_ctx *ctx, const char *path, cloob_search **out);
-CLOOB_API void cloob_search_close(cloob_search *s);
-CLOOB_API int64_t cloob_search_count(const cloob_search *s);
-CLOOB_API int64_t cloob_search_width(const cloob_search *s);
+CLOOB_API void cloob_search_close(cloob_search *s);          /* s may be NULL */
+CLOOB_API int64_t cloob_search_count(const cloob_search *s); /* images in the index */
+CLOOB_API int64_t cloob_search_width(const cloob_search *s); /* D */
 /* Returns the checkpoint that was stored with the index. Strings here and below are owned by s. */
 CLOOB_API const char *cloob_search_checkpoint(const cloob_search *s);
 /* Returns the vocabulary of its model; "" if it is stored with the weights. */
@@ -76,13 +77,15 @@ typedef struct cloob_search_hit {
  * filled and released by the caller. Fails with CLOOB_ERR_ARGUMENT if D is not the width of the index. */
 CLOOB_API cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const float *query, int64_t D,
                                           int64_t max_hits, cloob_search_hit *hit, int64_t *found);
-/* The same for a text. m must be the model that built the index; another model is refused. */
+/* The same for a text. Fails with CLOOB_ERR_ARGUMENT if m is not the model that built the index. */
 CLOOB_API cloob_status cloob_search_text(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *text,
                                          int64_t max_hits, cloob_search_hit *hit, int64_t *found);
-/* The same for an image file. */
+/* The same for an image file. Fails if it cannot be read. */
 CLOOB_API cloob_status cloob_search_image(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *path,
                                           int64_t max_hits, cloob_search_hit *hit, int64_t *found);
+/* Frees the paths of n hits; the array belongs to the caller. */
 CLOOB_API void cloob_search_hits_release(cloob_search_hit *hit, int64_t n);
+
 #ifdef __cplusplus
 }
 #endif

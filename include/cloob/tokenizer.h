@@ -24,9 +24,9 @@ CLOOB_API cloob_status cloob_tokenizer_open(cloob_ctx *ctx, const char *path, cl
 CLOOB_API cloob_status cloob_tokenizer_train(cloob_ctx *ctx, const char *path, int32_t size, cloob_tokenizer **out);
 /* Writes the merges as a text file, atomically. */
 CLOOB_API cloob_status cloob_tokenizer_save(cloob_ctx *ctx, const cloob_tokenizer *t, const char *path);
-CLOOB_API void cloob_tokenizer_close(cloob_tokenizer *t);
+CLOOB_API void cloob_tokenizer_close(cloob_tokenizer *t); /* t may be NULL */
 
-CLOOB_API int32_t cloob_tokenizer_vocab_size(const cloob_tokenizer *t);
+CLOOB_API int32_t cloob_tokenizer_vocab_size(const cloob_tokenizer *t); /* ids from 0 to vocab_size - 1 */
 CLOOB_API int32_t cloob_tokenizer_start_id(const cloob_tokenizer *t);
 CLOOB_API int32_t cloob_tokenizer_end_id(const cloob_tokenizer *t);
 

@@ -1,6 +1,7 @@
 /* Trains a model in one call: data, schedules, checkpoints, evaluation and resuming.
  *
  *     cloob_train_options o;
+ *     cloob_train_summary summary;
  *     cloob_train_options_init(&o);
  *     o.train_data = "pairs.tsv";
  *     o.model = "tiny";
@@ -94,7 +95,9 @@ typedef struct cloob_train_summary {
     int rank, ranks;    /* of this process; rank 0 writes the files */
 } cloob_train_summary;
 
-/* Trains, or resumes, a run. summary may be NULL. After CLOOB_ERR_STOPPED the run can be resumed. */
+/* Trains a run, or resumes it. summary may be NULL. After CLOOB_ERR_STOPPED the run can be resumed: `resume` is its
+ * name below `logs`, or its folder, and its settings are read from there; options that differ from their defaults
+ * override them. */
 CLOOB_API cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_train_summary *summary);
 
 #ifdef __cplusplus

@@ -40,12 +40,12 @@ CLOOB_OPTIONS_INIT(cloob_trainer_options)
 
 typedef struct cloob_trainer cloob_trainer; /* one thread at a time */
 
-/* The caller destroys *out. */
+/* Creates the model with random weights. The caller destroys *out. Fails if the model is unknown. */
 CLOOB_API cloob_status cloob_trainer_create(cloob_ctx *ctx, const cloob_trainer_options *o, cloob_trainer **out);
-CLOOB_API void cloob_trainer_destroy(cloob_trainer *t);
+CLOOB_API void cloob_trainer_destroy(cloob_trainer *t); /* t may be NULL */
 
-CLOOB_API int64_t cloob_trainer_image_size(const cloob_trainer *t); /* S */
-CLOOB_API int64_t cloob_trainer_context(const cloob_trainer *t);    /* T */
+CLOOB_API int64_t cloob_trainer_image_size(const cloob_trainer *t); /* S, the side of its images in pixels */
+CLOOB_API int64_t cloob_trainer_context(const cloob_trainer *t);    /* T, the tokens of a text */
 
 typedef struct cloob_trainer_result {
     double loss, image_term, text_term, grad_norm;
@@ -53,7 +53,7 @@ typedef struct cloob_trainer_result {
 } cloob_trainer_result;
 
 /* Runs one step with learning rate lr. rgb: (batch, S, S, 3) bytes; tokens: (batch, T) from
- * cloob_tokenizer_encode_rows. r may be NULL. */
+ * cloob_tokenizer_encode_rows. r may be NULL. Fails on a token outside the vocabulary. */
 CLOOB_API cloob_status cloob_trainer_step(cloob_ctx *ctx, cloob_trainer *t, const uint8_t *rgb, const int32_t *tokens,
                                           double lr, cloob_trainer_result *r);
 

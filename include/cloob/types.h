@@ -94,7 +94,7 @@ typedef struct cloob_ctx_options {
     CLOOB_API void type##_init_size(type *o, size_t size);                                                             \
     static inline void type##_init(type *o) { type##_init_size(o, sizeof *o); }
 
-/* A struct inside an option struct, with room to grow: what follows it keeps its place. */
+/* A struct inside an option struct, with reserved bytes to grow into: the members after it keep their offsets. */
 #define CLOOB_OPTIONS_INSIDE(type, name, bytes)                                                                        \
     type name;                                                                                                         \
     char name##_room[(bytes) - sizeof(type)]
@@ -104,6 +104,7 @@ CLOOB_OPTIONS_INIT(cloob_ctx_options)
 
 /* Creates a context; o may be NULL for defaults. Returns NULL when out of memory, or when o is refused (above). */
 CLOOB_API cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o);
+/* Frees ctx, which may be NULL. Destroy what was created with it first. */
 CLOOB_API void cloob_ctx_destroy(cloob_ctx *ctx);
 
 /* Returns the text of the last failure in this context; "" if there was none. Valid until the next failing call. */

@@ -23,11 +23,11 @@ extern "C" {
 typedef struct cloob_classifier cloob_classifier; /* read-only; independent of the model once created */
 
 /* Creates a classifier for at least two labels. Each template has {} in place of the label; without templates:
- * "a photo of a {}.". The caller destroys *out. */
+ * "a photo of a {}.". The caller destroys *out. Fails if a template has no {}. */
 CLOOB_API cloob_status cloob_classifier_create(cloob_ctx *ctx, cloob_model *m, const char *const *label, int64_t labels,
                                                const char *const *templates, int64_t template_count,
                                                cloob_classifier **out);
-CLOOB_API void cloob_classifier_destroy(cloob_classifier *c);
+CLOOB_API void cloob_classifier_destroy(cloob_classifier *c); /* c may be NULL */
 
 /* Computes p (n, labels), the softmax of the model's inverse temperature times the cosines. image: (n, D); rows need
  * not have unit length, but must not be zero. */
@@ -39,9 +39,9 @@ CLOOB_API cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c,
 typedef struct cloob_prompts cloob_prompts; /* class names and templates; read-only */
 
 /* Parses JSON: {"NAME": {"classes": [...], "templates": ["a photo of a {}."], "metric": "accuracy"}, ...}.
- * The caller closes *out. */
+ * The caller closes *out. Fails with CLOOB_ERR_FORMAT if the text is not such an object. */
 CLOOB_API cloob_status cloob_prompts_parse(cloob_ctx *ctx, const char *text, size_t bytes, cloob_prompts **out);
-CLOOB_API void cloob_prompts_close(cloob_prompts *p);
+CLOOB_API void cloob_prompts_close(cloob_prompts *p); /* p may be NULL */
 
 typedef struct cloob_zeroshot_options {
     size_t size;                  /* of this struct; set by cloob_zeroshot_options_init */
@@ -85,7 +85,7 @@ typedef struct cloob_zeroshot_result {
  * fails if they do not match. The caller releases *out. */
 CLOOB_API cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d,
                                       const cloob_zeroshot_options *o, cloob_zeroshot_result *out);
-CLOOB_API void cloob_zeroshot_release(cloob_zeroshot_result *r);
+CLOOB_API void cloob_zeroshot_release(cloob_zeroshot_result *r); /* r may be NULL */
 
 #ifdef __cplusplus
 }

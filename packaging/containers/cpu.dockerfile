@@ -2,8 +2,8 @@
 FROM debian:bookworm-slim
 COPY dist/*.deb /deb/
 RUN apt-get update \
- && apt-get install -y --no-install-recommends /deb/cloob_*.deb libdnnl2 libheif1 libtiff6 libcairo2 \
-    fonts-dejavu-core libmicrohttpd12 libcurl4 ca-certificates \
+ && apt-get install -y --no-install-recommends /deb/cloob_*.deb libheif1 libtiff6 libmicrohttpd12 libcurl4 \
+    ca-certificates \
  && rm -rf /deb /var/lib/apt/lists/*
 USER cloob
 ENV HF_HOME=/models CLOOB_CACHE=/tmp/cloob

@@ -2,7 +2,7 @@
  *
  * fn is called with disjoint ranges [begin, end) that cover [0, n). The partition depends only on n, grain and the
  * number of threads, so a reduction that adds its parts in range order is reproducible. Built on OpenMP's threads
- * where libgomp is installed (one set of threads, shared with oneDNN), else on plain threads. Calls from inside fn run
+ * where libgomp is installed (one set of threads), else on plain threads. Calls from inside fn run
  * serially with OpenMP. */
 #ifndef CORE_POOL_H
 #define CORE_POOL_H

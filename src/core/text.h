@@ -42,8 +42,8 @@ void base64_put(sbuf *s, const void *bytes, size_t n);
  * is zero-terminated beyond *bytes. false: not base64, or memory is out. */
 bool base64_decode(const char *text, size_t n, unsigned char **out, size_t *bytes);
 
-/* Protocol buffers, written: the part of the wire format that TensorBoard and sentencepiece need. Messages are built inside
- * out: the content of one in a string, then the string as a field of the next. */
+/* Protocol buffers, written: the part of the wire format that TensorBoard and sentencepiece need. Messages are built
+ * inside out: the content of one in a string, then the string as a field of the next. */
 
 void proto_int(sbuf *m, int field, int64_t v);
 void proto_float(sbuf *m, int field, float v);

@@ -55,66 +55,6 @@ static void set_operand(const exec *e, tensor *t, value_id v)
     t->data = (void *)(intptr_t)v;
 }
 
-/* ---- layout -------------------------------------------------------------------------------------- */
-
-enum { CHANNELS = 16 }; /* an image in blocks has a multiple of them, whatever the machine's blocks are */
-
-/* Marks every image of a call as plain; true when one was not yet. */
-static bool mark_plain(op_args *a, bool *plain)
-{
-    bool changed = false;
-    for (int k = 0; k < OPERANDS; k++) {
-        const tensor *t = operand_of(a, k);
-        if (t->ndim != 4 || plain[value_in(t)]) continue;
-        plain[value_in(t)] = changed = true;
-    }
-    return changed;
-}
-
-static bool has_plain(op_args *a, const bool *plain)
-{
-    for (int k = 0; k < OPERANDS; k++)
-        if (operand_of(a, k)->ndim == 4 && plain[value_in(operand_of(a, k))]) return true;
-    return false;
-}
-
-/* Of a kernel that mixes layouts: a plain residual makes the output it is added to plain, and the other way round. */
-static bool residual_as_output(const op_args *a, bool *plain)
-{
-    const tensor *residual = &a->in[OP_RESIDUAL], *y = &a->out[0];
-    if (residual->ndim != 4 || y->ndim != 4) return false;
-    bool *from = &plain[value_in(residual)], *to = &plain[value_in(y)], alike = *from == *to;
-    *from = *to = *from || *to;
-    return !alike;
-}
-
-/* On the CPU an image in F32 whose every reader and writer can take it is laid out in blocks of channels; outputs of
- * the graph are plain. Where a kernel wants all its images laid out alike, one plain image makes the others plain, and
- * so on to its neighbours. */
-static void choose_layout(exec *e)
-{
-    bool *plain = calloc((size_t)e->values + 1, sizeof *plain), changed = true;
-    if (!plain) return; /* plain everywhere is right, only slower */
-    for (int v = 0; v < e->values; v++) {
-        const tensor *t = &e->value[v].t;
-        plain[v] = e->value[v].kind != VALUE_TEMP || e->value[v].keep || t->dtype != CLOOB_F32 || t->ndim != 4 ||
-                   t->dim[3] % CHANNELS != 0;
-    }
-    for (int i = 0; i < e->ops; i++)
-        if (!kernel_of(e, &e->args[i])->blocked) mark_plain(&e->args[i], plain);
-    while (changed) {
-        changed = false;
-        for (int i = 0; i < e->ops; i++) {
-            op_args *a = &e->args[i];
-            if (kernel_of(e, a)->mixes) changed |= residual_as_output(a, plain);
-            else if (has_plain(a, plain)) changed |= mark_plain(a, plain);
-        }
-    }
-    for (int v = 0; v < e->values; v++)
-        if (!plain[v]) e->value[v].t.block = op_image_block();
-    free(plain);
-}
-
 /* ---- 8-bit factors ------------------------------------------------------------------------------- */
 
 /* How many calls read value v as an 8-bit factor; *others: whether something else reads it. mark: these calls read it
@@ -214,7 +154,6 @@ static cloob_status prepare_op(exec *e, op_args *a)
     op_args bare = *a;
     for (int k = 0; k < OPERANDS; k++) {
         tensor *t = operand_of(&bare, k);
-        t->block = t->ndim >= 0 ? e->value[value_in(t)].t.block : 0;
         t->data = NULL;
     }
     if (kernel->prepare) CLOOB_TRY(kernel->prepare(&e->env, &bare));
@@ -433,7 +372,6 @@ static cloob_status build(exec *e, const graph *g, const exec_bindings *b)
 {
     CLOOB_TRY(take_ops(e, g));
     keep_last_writers(e);
-    if (e->env.dev->backend == BACKEND_CPU) choose_layout(e);
     if (e->env.dev->backend == BACKEND_CPU && e->env.int8) choose_rounding(e);
     if (b || e->env.dev->backend != BACKEND_CUDA) CLOOB_TRY(prepare_calls(e));
     else bound_calls(e);

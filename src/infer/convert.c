@@ -32,7 +32,7 @@ static cloob_status refuse_ending(cloob_ctx *ctx, const char *out)
                                            ".h5",   ".tflite", ".mlmodel", ".mlpackage" };
     if (text_ends_with(out, ".onnx"))
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: ONNX files are not written; convert --to hf or --to open_clip and export from there", out);
+                        "%s: ONNX files are not written; convert with `to` hf or open_clip and export from there", out);
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
         if (text_ends_with(out, endings[i]))
             return ctx_fail(

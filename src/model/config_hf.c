@@ -88,6 +88,26 @@ static cloob_status read_blocks(const config_reader *r, const json *part, int64_
     return CLOOB_OK;
 }
 
+/* Keys that change what a tower computes, with the one value that is built in. */
+static cloob_status check_plain(const config_reader *r, const json *part)
+{
+    static const char *const positions[] = { "absolute", NULL };
+    static const char *const off[] = { "is_decoder", "add_cross_attention" };
+    const json *pruned = reader_value(part, "pruned_heads");
+    int64_t channels = 3;
+    int first = 0;
+    CLOOB_TRY(reader_choice(r, part, "position_embedding_type", positions, &first));
+    CLOOB_TRY(reader_int(r, part, "num_channels", &channels));
+    if (channels != 3) return reader_bad(r, "num_channels", "3");
+    if (pruned && pruned->child) return reader_bad(r, "pruned_heads", "empty");
+    for (int i = 0; i < 2; i++) {
+        bool on = false;
+        CLOOB_TRY(reader_bool(r, part, off[i], &on));
+        if (on) return reader_bad(r, off[i], "false");
+    }
+    return CLOOB_OK;
+}
+
 /* Both towers, from the defaults of the type on. */
 static cloob_status read_towers(const config_reader *r, const hf_type *type, const json *v, const json *t)
 {
@@ -97,6 +117,8 @@ static cloob_status read_towers(const config_reader *r, const hf_type *type, con
     c->text_heads = type->text_heads, c->text_layers = 12;
     if (type->kind == HF_SIGLIP) model_config_set_siglip(c, ACT_GELU_TANH);
     if (type->kind >= HF_BERT) model_config_set_bert(c), c->bert.types = 2;
+    CLOOB_TRY(check_plain(r, v));
+    CLOOB_TRY(check_plain(r, t));
     CLOOB_TRY(reader_int(r, v, "image_size", &c->image_size));
     CLOOB_TRY(reader_fields(r, v, vision_fields));
     CLOOB_TRY(read_blocks(r, v, c->width, 3072, &c->image));
@@ -203,6 +225,8 @@ cloob_status config_read_hf(const config_reader *r, const json *root)
     model_config *c = r->c;
     if (strcmp(model_type(root), "M-CLIP") == 0) return read_mclip(r, root);
     if (!type) return refuse_type(r, model_type(root));
+    if (reader_value(root, "quantization_config"))
+        return reader_bad(r, "quantization_config", "absent: give the weights before they were quantised");
     if (!tower && (!v || v->kind != JSON_OBJECT)) return reader_bad(r, "vision_config", "an object");
     if (!tower && (!t || t->kind != JSON_OBJECT)) return reader_bad(r, "text_config", "an object");
     c->no_image_tower = tower == 't', c->no_text_tower = tower == 'v';

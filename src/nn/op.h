@@ -120,8 +120,6 @@ typedef struct op_kernel {
                          * reads that input later */
     int in_place_out;
     bool adds_in_place; /* the same of input OP_RESIDUAL, unless another input is the same tensor */
-    bool blocked;       /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block), all of them or none */
-    bool mixes;         /* cpu: each of its images may be in blocks or plain, but OP_RESIDUAL has output 0's layout */
 } op_kernel;
 
 /* One table per backend, indexed by op_id; run NULL: not there. cpu falls back to ref. */
@@ -131,10 +129,6 @@ extern const op_kernel op_kernels_cuda[OP_COUNT];
 
 /* The kernel to use; NULL when the backend has none. */
 const op_kernel *op_find_kernel(backend_kind b, op_id op);
-
-/* Channels of a block of images on this CPU (tensor.block): as many as a vector register holds; 0: no kernel takes
- * blocks. */
-int64_t op_image_block(void);
 
 /* int8 on this CPU: whether a call reads input 0 in 8 bits, whether it can write output 0 in 8 bits, and the bytes of t
  * in 8 bits, at most those of t itself. */

@@ -68,7 +68,7 @@ void host_memory_drop(const void *data, size_t bytes, const void *block, size_t 
 /* What a run was computed on, for its params.txt: equal bytes are promised for equal lines
  * (docs/reference/determinism.md). */
 
-/* Appends "key: value" lines: processor, instruction set, compiler, libc, the versions of OpenBLAS, oneDNN and the
+/* Appends "key: value" lines: processor, instruction set, compiler, libc, the versions of the
  * image libraries where they are linked, and what the device adds. */
 void machine_describe(sbuf *s, device *d);
 

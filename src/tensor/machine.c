@@ -48,11 +48,6 @@ static void *find_symbol(const char *file, const char *name)
     return file && !library ? NULL : dlsym(library, name);
 }
 
-/* The first member of oneDNN's own struct. */
-typedef struct dnnl_numbers {
-    int major, minor, patch;
-} dnnl_numbers;
-
 /* Libraries that turn files into numbers, by the names of their files, which hold their versions: pixels and tokens
  * may depend on them. */
 static void put_readers(sbuf *s)
@@ -77,7 +72,6 @@ static void put_readers(sbuf *s)
 
 void machine_describe(sbuf *s, device *d)
 {
-    const dnnl_numbers *(*dnnl)(void);
     put_processor(s);
     put_instructions(s);
 #ifdef __clang__
@@ -88,8 +82,6 @@ void machine_describe(sbuf *s, device *d)
 #ifdef __GLIBC__
     sbuf_printf(s, "libc: glibc %s\n", gnu_get_libc_version());
 #endif
-    *(void **)&dnnl = find_symbol("libdnnl.so.2", "dnnl_version");
-    if (dnnl) sbuf_printf(s, "onednn: %d.%d.%d\n", dnnl()->major, dnnl()->minor, dnnl()->patch);
     put_readers(s);
     if (d->backend == BACKEND_CUDA) machine_describe_cuda(s, d);
 }

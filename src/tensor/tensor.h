@@ -13,7 +13,6 @@ typedef struct tensor {
     cloob_dtype dtype;
     int ndim;
     int64_t dim[TENSOR_DIMS];
-    int64_t block; /* 0: plain. b: a (N, H, W, C) tensor laid out as (N, C / b, H, W, b), inside the engine only */
     void *data;
 } tensor;
 

@@ -38,8 +38,8 @@ static cloob_status open_log(cloob_ctx *ctx, journal *j, const char *name, FILE 
     return status;
 }
 
-/* A folder that came from elsewhere may contain links. Nothing is written through one that leads out of its folder; links
- * to folders are followed. */
+/* A folder that came from elsewhere may contain links. Nothing is written through one that leads out of its folder;
+ * links to folders are followed. */
 static cloob_status refuse_links(cloob_ctx *ctx, const char *folder, int depth)
 {
     char target[PATH_MAX];

@@ -104,11 +104,14 @@ static const char *text_of(run_settings *s, const json *v)
     bool flag;
     if (json_bool(v, &flag)) return flag ? "True" : "False";
     if (v->kind == JSON_NUMBER || v->kind == JSON_STRING) return arena_string(&s->a, v->text);
-    for (const json *e = json_first(v); e; e = json_next(e))
-        sbuf_printf(&joined, "%s%s", joined.len ? " " : "", e->kind == JSON_NUMBER ? e->text : "?");
-    const char *text = joined.data && !joined.failed ? arena_string(&s->a, joined.data) : NULL;
+    bool numbers = v->kind == JSON_ARRAY;
+    for (const json *e = json_first(v); e && numbers; e = json_next(e)) {
+        numbers = e->kind == JSON_NUMBER;
+        if (numbers) sbuf_printf(&joined, "%s%s", joined.len ? " " : "", e->text);
+    }
+    const char *text = numbers && joined.data && !joined.failed ? arena_string(&s->a, joined.data) : NULL;
     sbuf_release(&joined);
-    return v->kind == JSON_ARRAY ? text : NULL;
+    return text;
 }
 
 static cloob_status set_words(cloob_ctx *ctx, const option_desc *d, run_settings *s, const json *v,

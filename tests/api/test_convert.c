@@ -100,7 +100,7 @@ static void endings_of_others_are_refused(void)
     make_state("tiny-vit");
     CHECK(cloob_convert(ctx, state, "test_convert.tmp.gguf", NULL, NULL) == CLOOB_ERR_UNSUPPORTED);
     CHECK(cloob_convert(ctx, state, "test_convert.tmp.onnx", NULL, NULL) == CLOOB_ERR_UNSUPPORTED);
-    CHECK(strstr(cloob_error(ctx), "--to hf") && !file_exists("test_convert.tmp.onnx"));
+    CHECK(strstr(cloob_error(ctx), "`to` hf") && !file_exists("test_convert.tmp.onnx"));
     remove(state);
 }
 

@@ -77,6 +77,8 @@ metric=$("$cloob" compare runs --json 2> /dev/null | grep -o '"metrics": {"[^"]*
 must "main results" "| $metric |" compare runs --metrics "$metric" --format markdown
 must "bench embed" '"ms"' bench embed --model tiny --batch-size 4 --repeats 1 --device cpu --json
 must "bench step" '"ms"' bench step --model tiny --batch-size 4 --repeats 1 --device cpu --json
+must "ops of a step" 'objective, optimizer, copies' bench step --model tiny-vit --batch-size 4 --repeats 1 --profile
+must "ops of a step as JSON" '"ops": \[{"op": ' bench step --model tiny-vit --batch-size 4 --repeats 1 --profile --json
 must "bench loss" '"ms"' bench loss --n 64 --dim 16 --repeats 1 --device cpu --json
 must "bench data" '' bench data --data world/train.tsv --batch-size 8 --batches 2 --json
 must "ablate" '' ablate --train-data world/train.tsv --val-data world/val.tsv --model tiny --force-image-size 32 --vocab-size 600 \

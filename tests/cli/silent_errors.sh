@@ -50,7 +50,7 @@ fi
 # an empty file is called empty
 : > empty.jpg
 : > empty.tsv
-refused 1 'empty.jpg: the file is empty' info empty.jpg --view seen.png --size 32
+refused 1 'empty.jpg: an empty file is no image' info empty.jpg --view seen.png --size 32
 refused 1 'empty.tsv: the file is empty' train $train --train-data empty.tsv --name empty
 
 # an empty crop is no image
@@ -59,7 +59,7 @@ refused 2 'empty' info "$image" --view seen.png --size 32 --crop 1,1,0,0
 
 # classes that do not match are told before any prompt is embedded: without a tokenizer nothing could be
 "$cloob" convert --quiet model.safetensors bare.pt --to openai > /dev/null || fail "convert"
-"$cloob" info model.safetensors | sed -n 's/^config *//p' > config.json
+"$cloob" info model.safetensors | sed -n 's/^config *{/{/p' > config.json
 classes=$(ls -d world/classes/*/ | head -1)
 printf '{"s":{"classes":["nothing","else"],"templates":["a {}."]}}' > p.json
 refused 2 'classes' zeroshot --checkpoint bare.pt --config config.json --data "$classes" --prompts p.json --set s --quiet

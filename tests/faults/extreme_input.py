@@ -51,7 +51,7 @@ class Hunt:
     def __init__(self, cloob, attempts, seed):
         self.cloob, self.limit, self.random = cloob, attempts, random.Random(seed)
         self.tried, self.findings, self.log = {}, [], []
-        self.environment = dict(os.environ, OMP_NUM_THREADS="1", GOMP_SPINCOUNT="2000", OPENBLAS_NUM_THREADS="1")
+        self.environment = dict(os.environ, OMP_NUM_THREADS="1", GOMP_SPINCOUNT="2000")
 
     def sample(self, items):
         items = list(items)

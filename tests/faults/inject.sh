@@ -8,7 +8,7 @@ RANDOM=${CLOOB_FAULT_SEED:-1} # which points: another seed, others
 points=${3:-12}
 faults=$(realpath "$2") faults_script=$(realpath "$0")
 . "$(dirname "$(realpath "$0")")/../cli/fixture.sh"
-export GOMP_SPINCOUNT=2000 OPENBLAS_NUM_THREADS=1 # set, so that the program does not start itself again
+export GOMP_SPINCOUNT=2000 # set, so that the program does not start itself again
 ulimit -c 0
 # under the address sanitizer a leak is a failure too; its library comes after that of the faults
 export ASAN_OPTIONS="verify_asan_link_order=0:intercept_tls_get_addr=0:exitcode=99:allocator_may_return_null=1" LSAN_OPTIONS="suppressions=$(dirname "$faults_script")/../lsan.supp:print_suppressions=0"

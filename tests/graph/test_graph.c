@@ -36,7 +36,7 @@ static void values_alive_together_never_overlap(void)
 
 /* ---- a small tower: conv, batch norm, add, relu, pool -------------------------------------------- */
 
-enum { B = 2, S = 8, C = 32 }; /* more channels than a block has: with one block a blocked image lies as a plain one */
+enum { B = 2, S = 8, C = 32 };
 
 typedef struct weights_of {
     float w[C * 9 * C], gain[C], bias[C], mean[C], var[C], dw[C * 9 * C], dgain[C], dbias[C];

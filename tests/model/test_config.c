@@ -217,6 +217,29 @@ static void impossible_sizes_are_named(void)
             "embed_dim");
 }
 
+/* Keys that change what transformers computes are not ignored; values that mean nothing are. */
+static void keys_of_hugging_face_that_matter(void)
+{
+    static const char *const refused[] = { "\"position_embedding_type\":\"relative_key\"", "\"num_channels\":1",
+                                           "\"is_decoder\":true", "\"add_cross_attention\":true",
+                                           "\"pruned_heads\":{\"0\":[1]}" };
+    static const char *const accepted[] = { "\"position_embedding_type\":\"absolute\"", "\"num_channels\":3",
+                                            "\"is_decoder\":false", "\"pruned_heads\":{}", "\"num_beams\":1" };
+    char text[512];
+    model_config c;
+    for (int i = 0; i < 10; i++) {
+        const char *key = i < 5 ? refused[i] : accepted[i - 5];
+        snprintf(text, sizeof text, "{\"model_type\":\"clip\",\"vision_config\":{%s},\"text_config\":{}}", key);
+        CHECK(parse(text, &c) == (i < 5 ? CLOOB_ERR_FORMAT : CLOOB_OK));
+        snprintf(text, sizeof text, "{\"model_type\":\"chinese_clip\",\"vision_config\":{},\"text_config\":{%s}}", key);
+        CHECK(parse(text, &c) == (i < 5 ? CLOOB_ERR_FORMAT : CLOOB_OK));
+    }
+    CHECK(parse("{\"model_type\":\"clip\",\"vision_config\":{},\"text_config\":{},"
+                "\"quantization_config\":{\"load_in_8bit\":true}}",
+                &c) == CLOOB_ERR_FORMAT);
+    CHECK(strstr(cloob_error(ctx), "quantization_config"));
+}
+
 static void other_architectures_are_refused(void)
 {
     refuses(VIT("\"layers\":12,\"width\":768,\"patch_size\":32,\"attentional_pool\":true"), "attentional_pool");
@@ -263,6 +286,7 @@ int main(void)
     RUN(siglip_forms);
     RUN(built_in_models_survive_open_clips_json);
     RUN(impossible_sizes_are_named);
+    RUN(keys_of_hugging_face_that_matter);
     RUN(other_architectures_are_refused);
     RUN(files_load_by_path);
     cloob_ctx_destroy(ctx);

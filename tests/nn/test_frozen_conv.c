@@ -1,6 +1,6 @@
-/* Convolutions in blocks of channels on the cpu backend, where 3 x 3 kernels may go through Winograd's algorithm: the
- * same images as the definition gives, alone and in a batch, over all layouts that oneDNN chooses for frozen weights;
- * in training, where weights change between runs, forward and backward. */
+/* Convolutions on the cpu backend, where 3 x 3 kernels may go through Winograd's algorithm: the same images as the
+ * definition gives, alone and in a batch, with frozen weights; in training, where weights change between runs, forward
+ * and backward. */
 #include "check.h"
 
 #include "core/rng.h"
@@ -9,21 +9,7 @@
 static cloob_ctx *ctx;
 static device *cpu;
 
-static int64_t channels; /* of a block: 8 or 16 */
 static bool invariant, training;
-
-/* (N, H, W, C) from or to blocks of channels (N, C / b, H, W, b). */
-static void reblock(float *to, const float *from, const tensor *t, bool blocked)
-{
-    int64_t N = t->dim[0], HW = t->dim[1] * t->dim[2], C = t->dim[3];
-    for (int64_t n = 0; n < N; n++)
-        for (int64_t p = 0; p < HW; p++)
-            for (int64_t c = 0; c < C; c++) {
-                int64_t plain = (n * HW + p) * C + c,
-                        block = ((n * (C / channels) + c / channels) * HW + p) * channels + c % channels;
-                to[blocked ? block : plain] = from[blocked ? plain : block];
-            }
-}
 
 static float *random_floats(int64_t n, uint64_t key, float scale)
 {
@@ -38,31 +24,26 @@ static void run_ref(op_id op, op_args a)
     CHECK_OK(ctx, op_find_kernel(BACKEND_REF, op)->run(&env, &a));
 }
 
-/* The cpu kernel in blocks, twice: frozen weights are taken in by the first run; in training it has other ones. */
+/* The cpu kernel, twice: frozen weights are taken in by the first run; in training it has other ones. */
 static void run_cpu(op_id op, op_args a, float *out)
 {
     op_env env = { .ctx = ctx, .dev = cpu, .ranks = 1, .frozen_weights = !training, .invariant = invariant };
     const op_kernel *k = op_find_kernel(BACKEND_CPU, op);
-    tensor x = a.in[0], y = a.out[0];
-    float *bx = malloc(tensor_bytes(&x)), *by = malloc(tensor_bytes(&y));
     float *other = random_floats(tensor_count(&a.in[1]), 9, 1);
     op_args bare = a;
-    reblock(bx, x.data, &x, true);
-    bare.in[0].block = bare.out[0].block = channels;
     for (int i = 0; i < OP_INPUTS; i++) bare.in[i].data = NULL;
     bare.out[0].data = NULL;
     if (k->prepare) CHECK_OK(ctx, k->prepare(&env, &bare));
     bare.scratch = aligned_alloc(256, (bare.scratch_bytes + 511) / 256 * 256);
     for (int i = 0; i < OP_INPUTS; i++) bare.in[i].data = a.in[i].data;
-    bare.in[0].data = bx, bare.out[0].data = by;
+    bare.out[0].data = out;
     for (int round = 0; round < 2; round++) {
         if (training && round == 0) bare.in[1].data = other;
         CHECK_OK(ctx, k->run(&env, &bare));
         bare.in[1].data = a.in[1].data;
     }
-    reblock(out, by, &y, false);
     if (k->release) k->release(&env, &bare);
-    free(bx), free(by), free(bare.scratch), free(other);
+    free(bare.scratch), free(other);
 }
 
 static double worst(const float *a, const float *b, int64_t n)
@@ -93,19 +74,16 @@ static void compare(int64_t N, int64_t H, int64_t C, int64_t O, bool bias)
 
 static void images_are_those_of_the_definition(void)
 {
-    for (channels = 8; channels <= 16; channels += 8) {
-        compare(1, 14, 32, 32, true);
-        compare(1, 28, 32, 64, true);
-        compare(1, 28, 64, 64, false);
-        compare(1, 28, 128, 128, true);
-        compare(1, 14, 256, 64, true);
-        compare(1, 7, 128, 128, true);
-        compare(3, 13, 64, 128, true);
-        compare(8, 9, 16, 48, false);
-        compare(5, 3, 32, 32, true); /* an image is smaller than a tile */
-        compare(2, 8, 48, 16, false);
-    }
-    CHECK(op_image_block() == 8 || op_image_block() == 16);
+    compare(1, 14, 32, 32, true);
+    compare(1, 28, 32, 64, true);
+    compare(1, 28, 64, 64, false);
+    compare(1, 28, 128, 128, true);
+    compare(1, 14, 256, 64, true);
+    compare(1, 7, 128, 128, true);
+    compare(3, 13, 64, 128, true);
+    compare(8, 9, 16, 48, false);
+    compare(5, 3, 32, 32, true); /* an image is smaller than a tile */
+    compare(2, 8, 48, 16, false);
 }
 
 /* dx of a convolution from C to O channels. */
@@ -126,14 +104,13 @@ static void compare_gradient(int64_t N, int64_t H, int64_t C, int64_t O)
     free(dy), free(w), free(want), free(got);
 }
 
-/* dw of a convolution from C to O channels; x and dy are in blocks, dw is plain. */
+/* dw of a convolution from C to O channels. */
 static void compare_weight_gradient(int64_t N, int64_t H, int64_t C, int64_t O)
 {
     op_env env = { .ctx = ctx, .dev = cpu, .ranks = 1 };
     int64_t in = N * H * H * C, out = N * H * H * O, all = O * 9 * C;
     op_args a = { .attr = { .stride = 1, .pad = 1 } };
     float *x = random_floats(in, 1, 1), *dy = random_floats(out, 2, sqrtf(1.0f / (float)(N * H * H)));
-    float *bx = malloc((size_t)in * sizeof *bx), *by = malloc((size_t)out * sizeof *by);
     float *want = malloc((size_t)all * sizeof *want), *got = malloc((size_t)all * sizeof *got);
     for (int i = 0; i < OP_INPUTS; i++) a.in[i].ndim = -1;
     for (int i = 0; i < OP_OUTPUTS; i++) a.out[i].ndim = -1;
@@ -142,36 +119,32 @@ static void compare_weight_gradient(int64_t N, int64_t H, int64_t C, int64_t O)
     a.out[0] = TENSOR(CLOOB_F32, want, O, 3, 3, C);
     run_ref(OP_CONV2D_DW, a);
     const op_kernel *k = op_find_kernel(BACKEND_CPU, OP_CONV2D_DW);
-    reblock(bx, x, &a.in[1], true), reblock(by, dy, &a.in[0], true);
-    a.in[0].block = a.in[1].block = channels;
     CHECK_OK(ctx, k->prepare(&env, &a));
     a.scratch = aligned_alloc(256, (a.scratch_bytes + 511) / 256 * 256);
-    a.in[0].data = by, a.in[1].data = bx, a.out[0].data = got;
+    a.out[0].data = got;
     for (int round = 0; round < 2; round++) CHECK_OK(ctx, k->run(&env, &a));
     CHECK(worst(got, want, all) < 2e-5); /* as above */
     k->release(&env, &a);
-    free(x), free(dy), free(bx), free(by), free(want), free(got), free(a.scratch);
+    free(x), free(dy), free(want), free(got), free(a.scratch);
 }
 
 static void training_follows_weights_and_gradients(void)
 {
     training = true;
-    for (channels = 8; channels <= 16; channels += 8) {
-        compare(2, 14, 32, 48, false);
-        compare(1, 7, 64, 32, false);
-        compare_gradient(2, 14, 32, 48);
-        compare_gradient(1, 7, 48, 64);
-        compare_gradient(8, 28, 16, 32);
-        compare_gradient(3, 5, 64, 16);
-        compare_weight_gradient(2, 14, 32, 48);
-        compare_weight_gradient(1, 7, 48, 64);
-        compare_weight_gradient(9, 56, 16, 32); /* several chunks of tiles */
-        compare_weight_gradient(3, 5, 64, 16);
-    }
+    compare(2, 14, 32, 48, false);
+    compare(1, 7, 64, 32, false);
+    compare_gradient(2, 14, 32, 48);
+    compare_gradient(1, 7, 48, 64);
+    compare_gradient(8, 28, 16, 32);
+    compare_gradient(3, 5, 64, 16);
+    compare_weight_gradient(2, 14, 32, 48);
+    compare_weight_gradient(1, 7, 48, 64);
+    compare_weight_gradient(9, 56, 16, 32); /* several chunks of tiles */
+    compare_weight_gradient(3, 5, 64, 16);
     training = false;
 }
 
-/* Blocks of 8 channels: `got` is the last of N images. */
+/* got: the last of N images. */
 static void last_image(int64_t N, int64_t H, int64_t C, int64_t O, float *got)
 {
     int64_t in = H * H * C, out = H * H * O;
@@ -193,7 +166,7 @@ static void last_image(int64_t N, int64_t H, int64_t C, int64_t O, float *got)
 static void an_image_has_the_same_bytes_in_any_batch(void)
 {
     static const int64_t sides[] = { 56, 14, 7 }; /* chunks of tiles, tiles of 4 x 4, tiles of 2 x 2 */
-    invariant = true, channels = 8;
+    invariant = true;
     for (int i = 0; i < 3; i++) {
         int64_t H = sides[i], C = 32, O = 32, out = H * H * O;
         float *alone = malloc((size_t)out * sizeof *alone), *among = malloc((size_t)out * sizeof *among);

@@ -36,6 +36,9 @@ refused 2 nosuch --aug-cfg nosuch=1
 refused 2 scale --aug-cfg scale=2,3
 for name in a/b . .. '' /tmp ../up $'two\nlines'; do refused 2 --name --name "$name"; done
 refused 2 --name --name=-x
+mkdir fresh # an empty folder above --logs, so that no earlier run is the reason
+refused 2 --name --logs fresh/logs --name ..
+[ -z "$(ls -A fresh)" ] || { echo "FAIL: --name .. wrote $(ls -A fresh)"; bad=1; }
 refused 2 vocab --vocab-size 100
 refused 2 batchsize --batchsize 3
 refused 2 --image-decoder --image-decoder hardware
@@ -132,9 +135,10 @@ grep -q 'is a command' err && [ ! -e ran ] || { echo "FAIL: report ran a command
 # A run's folder from elsewhere, with links to files that are not the run's: nothing is written through them.
 linked() { # FILE TARGET: FILE of the run is a link to it
     cp -r logs/first logs/linked && rm -f "logs/linked/$1" && mkdir -p "$(dirname "logs/linked/$1")" && ln -s "$2" "logs/linked/$1"
-    echo precious > precious
+    cp logs/first/settings.json precious # what is read before it is written has to be readable
+    cp precious kept
     refused 1 "$1: a link out of the run's folder" --logs logs --name linked --resume latest --epochs 4 --max-steps 0
-    [ "$(cat precious)" = precious ] || { echo "FAIL: resuming wrote through $1"; bad=1; }
+    cmp -s precious kept || { echo "FAIL: resuming wrote through $1"; bad=1; }
     rm -rf logs/linked
 }
 for file in .lock out.log metrics.tsv params.txt settings.json provenance.jsonl layers.tsv checkpoints/results.jsonl checkpoints/epoch_2.safetensors analysis/epoch_2/eigenvalues.tsv; do

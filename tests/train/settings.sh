@@ -39,6 +39,7 @@ refused 2 "is a command (pipe:)" --settings bad.json --dataset-type webdataset
 [ -e ran ] && fail "a command was run out of a file"
 echo '{"log_to": "pipe:touch ran"}' > bad.json && refused 1 "log_to is no setting" --settings bad.json
 echo '{"lr": "fast"}' > bad.json && refused 1 "bad.json: lr must be auto, or a number" --settings bad.json
+echo '{"train_data": ["pipe:touch ran"]}' > bad.json && refused 1 "bad.json: train_data must" --settings bad.json
 echo '{"lr": [1]' > bad.json && refused 1 "bad.json" --settings bad.json
 echo '[1]' > bad.json && refused 1 "must be a JSON object" --settings bad.json
 refused 2 "leave --settings out" --settings p.json --resume a

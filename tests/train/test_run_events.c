@@ -295,6 +295,7 @@ static const char *go_on(life *l, orders o)
 static const char *apply(life *l, const event *e)
 {
     char path[512] = "";
+    static const char *const names[] = { "recent", "interrupted", "latest", "epoch_1" };
     switch (e->kind) {
     case FREQUENCY: l->save_frequency = e->value % 3; return NULL;
     case BATCH: l->batch = batches[e->value % 6]; return NULL;
@@ -302,7 +303,6 @@ static const char *apply(life *l, const event *e)
     case RANKS: l->ranks = mpirun ? 1 + e->value % 2 : 1; return NULL;
     case EXTEND: l->epochs += e->value % 2; return NULL;
     case DELETE:
-        static const char *const names[] = { "recent", "interrupted", "latest", "epoch_1" };
         snprintf(path, sizeof path, "%s.safetensors", names[e->value % 4]);
         unlink(file_of(l, path));
         return NULL;

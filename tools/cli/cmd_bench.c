@@ -14,6 +14,8 @@ static const char *method;
 /* ---- training and embedding ------------------------------------------------------------------------ */
 
 static bench_options model;
+static profile ops; /* of --profile */
+static bool profiled;
 
 #define MODEL_ROWS                                                                                                     \
     { "model", OPT_STRING, &model.model, "RN50", "MODEL", "a model's name or a .json file", 0 },                       \
@@ -33,6 +35,7 @@ static const opt_row step_rows[] = {
       "skip padding: the text tower computes tokens up to each end token only", 0 },
     { "text-length", OPT_INT, &model.text_length, "0", "L",
       "mean tokens per text, uniform from L/2 to 3L/2; 0: from 4 to the context length", OPT_NOT_NEGATIVE },
+    { "profile", OPT_FLAG, &profiled, NULL, NULL, "also print the time of every op; a profiled step is slower", 0 },
     OPT_END
 };
 
@@ -43,6 +46,25 @@ static const opt_row embed_rows[] = { MODEL_ROWS,
                                       { "invariant", OPT_FLAG, &model.invariant, NULL, NULL,
                                         "a row has the same bytes in any batch, as in cloob embed", 0 },
                                       OPT_END };
+
+static void print_profile(void)
+{
+    printf("\n%10s %7s %7s  %s\n", "ms", "share", "calls", "op");
+    for (int i = 0; i < ops.rows; i++)
+        printf("%10.3f %5.1f %% %7lld  %s\n", ops.row[i].ms, 100 * ops.row[i].ms / ops.step_ms,
+               (long long)ops.row[i].calls, ops.row[i].name);
+    printf("%10.3f %5.1f %% %7s  objective, optimizer, copies\n", ops.rest_ms, 100 * ops.rest_ms / ops.step_ms, "");
+}
+
+static void put_profile(void)
+{
+    json_out_open("ops", '[');
+    for (int i = 0; i < ops.rows; i++)
+        json_out_object(NULL, J_TEXT("op", ops.row[i].name), J_OF(&ops.row[i], calls),
+                        J_NUMBER("ms", ops.row[i].ms, 6));
+    json_out_close();
+    json_out_number("rest_ms", ops.rest_ms, 6);
+}
 
 static void print_model(const char *unit, const bench_result *r)
 {
@@ -59,7 +81,7 @@ static void print_model(const char *unit, const bench_result *r)
                                   J_NUMBER("first_ms", r->first_ms, 6),
                                   J_OF(r, planned_bytes),
                                   J_NUMBER("loss", r->loss, 9) };
-    cli_show(shown, sizeof shown / sizeof *shown, NULL);
+    cli_show(shown, sizeof shown / sizeof *shown, !profiled ? NULL : common.json ? put_profile : print_profile);
 }
 
 typedef cloob_status bench_fn(cloob_ctx *ctx, const bench_options *o, bench_result *out);
@@ -68,6 +90,7 @@ static int run_model(const command *self, cloob_ctx *ctx, bench_fn *bench, const
 {
     bench_result r;
     model.device = common.device, model.precision = common.precision, model.seed = (uint64_t)common.seed;
+    model.profile = profiled ? &ops : NULL;
     if (!model.accum) model.accum = 1;
     if (method) loss_method_from_name(method, &model.method);
     cloob_status status = bench(ctx, &model, &r);
@@ -88,7 +111,9 @@ const command bench_step = {
     .usage = "--model RN50 --batch-size B [--method M] [--precision bf16]",
     .details =
         "Random pairs, freshly initialised weights: both towers forward, the objective, backward, AdamW. ms is the "
-        "median. peak_bytes is the process's largest resident size, on a GPU the memory in use there.\n"
+        "median. peak_bytes is the process's largest resident size, on a GPU the memory in use there. --profile lists "
+        "the ops of both towers with their calls and time in one step, the slowest first. The device waits for each "
+        "of them, so the step is slower than without.\n"
         "\n"
         "  cloob bench step --model RN50 --batch-size 512 --method cloob --device cuda --precision amp_bf16 --json",
 };

@@ -407,7 +407,7 @@ const command cmd_classify = {
     .details =
         "PATH is an image, a folder (with the folders in it) or a pattern such as 'photos/*.jpg'. Photos are turned "
         "upright by their EXIF orientation. Unreadable images are skipped and counted. Probabilities are the softmax "
-        "over your labels; they sum to 1, so add a label such as \"something else\" if it fits.\n"
+        "over your labels; they sum to 1, so add a label such as \"something else\" if none may apply.\n"
         "\n"
         "JSON: [{\"image\": ..., \"top\": [{\"label\": ..., \"p\": ...}]}]. An image in a folder named like a label "
         "also has \"truth\", that label, and \"rank\", its position among all labels.\n"

@@ -20,10 +20,10 @@ static const opt_row rows[] = {
     { "alpha", OPT_DOUBLE, &o.how.alpha, "0.05", "X", "significance level", OPT_POSITIVE },
     { "by", OPT_STRING, &o.how.by, NULL, "NAME", "setting to group runs by; default: the method", 0 },
     { "where", OPT_LIST, &o.where, NULL, "KEY=VALUE", "use only runs with this setting", 0 },
-    { "metrics", OPT_STRING, &o.how.metrics, NULL, "A,B", "only these metrics, in this order", 0 },
+    { "metrics", OPT_STRING, &o.how.metrics, NULL, "A,B", "show only these metrics, in this order", 0 },
     { "format", OPT_STRING, &o.format, "text", "text|markdown|latex|csv", "format of the tables", 0 },
-    { "paper", OPT_FLAG, &o.paper, NULL, NULL, "the tables of the CLOOB paper, next to results on the same data sets",
-      0 },
+    { "paper", OPT_FLAG, &o.paper, NULL, NULL,
+      "print the tables of the CLOOB paper next to results on the same data sets", 0 },
     { "resamples", OPT_INT, &o.how.resamples, "10000", "N", "bootstrap resamples", OPT_POSITIVE },
     OPT_END,
 };

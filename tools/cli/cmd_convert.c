@@ -94,12 +94,13 @@ static int run(const command *self, cloob_ctx *ctx)
 
 static const opt_row rows[] = {
     { "to", OPT_STRING, &o.to, NULL, "native|openai|jku|hf|open_clip",
-      "format to write; without it openai when OUT ends in .pt, .pth or .bin, else native", 0 },
+      "format to write; default: openai if OUT ends in .pt, .pth or .bin, otherwise native", 0 },
     { "activation", OPT_STRING, &o.how.activation, NULL, "quickgelu|gelu", "activation, if the file does not name it",
       0 },
     { "dtype", OPT_STRING, &o.how.dtype, NULL, "f32|bf16|f16", "data type of the matrices; bf16 halves the file", 0 },
     { "context-length", OPT_INT, &o.how.context, "0", "N",
-      "stretch the position embeddings to N tokens, except the first 20 (Long-CLIP uses 248)", OPT_NOT_NEGATIVE },
+      "stretch the position embeddings to N tokens, except the first 20 (Long-CLIP uses 248); 0: keep them",
+      OPT_NOT_NEGATIVE },
     { "vocab", OPT_STRING, &o.how.vocab, NULL, "FILE",
       "tokenizer to store with the weights: BPE merges, tokenizer.json, a .model, or a folder", 0 },
     { "drop-unexpected", OPT_FLAG, &o.how.drop_unexpected, NULL, NULL,

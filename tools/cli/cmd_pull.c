@@ -55,9 +55,9 @@ const command cmd_pull = {
     .usage = "[NAME...]",
     .details =
         "Downloads the files of a model into the cache of huggingface_hub and prints their folder. An interrupted "
-        "download continues where it stopped. Without a name, lists models.\n"
+        "download continues where it stopped. Without a name it lists models.\n"
         "\n"
-        "NAME is a name of that list, open_clip's ARCHITECTURE/TAG, immich's ARCHITECTURE__TAG, or "
+        "NAME is a name from that list, open_clip's ARCHITECTURE/TAG, immich's ARCHITECTURE__TAG, or "
         "hf:ORG/NAME[@REVISION]. Every --checkpoint accepts these names and downloads missing models.\n"
         "\n"
         "HF_ENDPOINT, HF_HUB_CACHE, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE and the proxy variables have their usual "

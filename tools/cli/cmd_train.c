@@ -40,8 +40,8 @@ static void print_json(const cloob_train_summary *s)
 static FILE *sink;
 static bool sink_is_command;
 
-/* A command or a full disk does not end the run: it is reported once. Ctrl-C reaches the shell of a command as well, which
- * waits for the command and then ends with it. */
+/* A command or a full disk does not end the run: it is reported once. Ctrl-C reaches the shell of a command as well,
+ * which waits for the command and then ends with it. */
 static void close_sink(void)
 {
     if (!sink || sink == stdout) return;

@@ -14,9 +14,11 @@ static void put_choices(FILE *out, const option_desc *o)
 }
 
 /* Inside single quotes. */
-static void put_help(FILE *out, const char *text)
+static void put_help(FILE *out, const char *help)
 {
-    for (; *text; text++) {
+    char shown[1024];
+    opt_with_flags(help, shown, sizeof shown);
+    for (const char *text = shown; *text; text++) {
         if (*text == '\'') fputs("'\\''", out);
         else if (*text == '\\') fputs("\\\\", out);
         else fputc(*text, out);

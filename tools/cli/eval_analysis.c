@@ -173,7 +173,7 @@ const command eval_analysis = {
     .details =
         "Ajne's statistic and uniformity are small when rows are spread evenly; many effective eigenvalues mean that "
         "many features carry the variance. Unmatched similarities compare each image with the nearest texts of other "
-        "images. In JSON, x is the image and y the text.\n"
+        "images. In the result x is the image and y the text.\n"
         "\n"
         "  cloob eval analysis --input epoch_31.safetensors --reference epoch_1.safetensors --out analysis",
 };

@@ -29,6 +29,7 @@ static const opt_row rows[] = {
       "data sets, folders of data sets, or a text file that lists them", OPT_REQUIRED },
     { "task", OPT_STRING, &o.task, "auto", "auto|linear_probe|all",
       "auto: zero-shot classification or retrieval, as the data set is; all: a linear probe as well", 0 },
+    { "split", OPT_STRING, &o.model.data.split, NULL, "NAME", "split to evaluate; default: test", 0 },
     { "train-split", OPT_STRING, &o.train_split, "train", "NAME", "linear probe: split to train on", 0 },
     { "val-split", OPT_STRING, &o.val_split, NULL, "NAME",
       "linear probe: split to choose lambda on; default: every other training image", 0 },

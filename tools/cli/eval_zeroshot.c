@@ -25,7 +25,7 @@ static const opt_row rows[] = {
     { "prompts", OPT_STRING, &o.prompts, NULL, "P.json", "class names and templates; see cloob prompts", 0 },
     { "set", OPT_STRING, &o.set, NULL, "NAME",
       "prompt set to use; default: the only one, or the one named like the data", 0 },
-    { "per-class", OPT_FLAG, &o.per_class, NULL, NULL, "print a table per class", 0 },
+    { "per-class", OPT_FLAG, &o.per_class, NULL, NULL, "print the accuracy of each class", 0 },
     { "classes-map", OPT_STRING, &o.class_map, NULL, "FILE",
       "lines of FOLDER, tab or comma, CLASS of the prompts; only those classes compete", 0 },
     { "predictions", OPT_STRING, &o.predictions, NULL, "FILE",

@@ -121,7 +121,8 @@ static cloob_status tokenize_one(call *c, const tokenizer *t, const json *v, boo
     else free(ids);
     CLOOB_TRY(account_reserve(c->ctx, c->q->memory, ANSWER_BYTES * (n + 2)));
     json_begin(&c->w, NULL, '[');
-    if (special && cloob_tokenizer_start_id(t) >= 0) CLOOB_TRY(put_token(c->ctx, t, &c->w, cloob_tokenizer_start_id(t)));
+    if (special && cloob_tokenizer_start_id(t) >= 0)
+        CLOOB_TRY(put_token(c->ctx, t, &c->w, cloob_tokenizer_start_id(t)));
     for (int64_t i = 0; i < n; i++) CLOOB_TRY(put_token(c->ctx, t, &c->w, ids[i]));
     if (special && cloob_tokenizer_end_id(t) >= 0) CLOOB_TRY(put_token(c->ctx, t, &c->w, cloob_tokenizer_end_id(t)));
     json_end(&c->w);

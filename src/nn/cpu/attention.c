@@ -1,5 +1,5 @@
-/* Attention over all positions: one (row, head) at a time per thread. In training, heads in bf16 are converted to floats
- * when they are read; in inference their GEMMs are in bf16 (attention_head.c). */
+/* Attention over all positions: one (row, head) at a time per thread. In training, heads in bf16 are converted to
+ * floats when they are read; in inference their GEMMs are in bf16 (attention_head.c). */
 #include <string.h>
 
 #include "nn/cpu/attention.h"

@@ -1,6 +1,7 @@
 /* One head of inference by the micro-kernels of GEMM_F32 or GEMM_BF16: blocks of a few queries meet keys and values in
  * panels, which are packed once per head. Under a causal mask a block meets the keys up to its last query alone. Every
- * element is one sum along k in ascending order. In bf16, probabilities are rounded to bf16; scores and sums are float. */
+ * element is one sum along k in ascending order. In bf16, probabilities are rounded to bf16; scores and sums are
+ * float. */
 #include "core/arith.h"
 #include "nn/cpu/attention.h"
 #include "tensor/cpu/gemm_kernels.h"

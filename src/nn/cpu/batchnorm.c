@@ -88,8 +88,6 @@ static float first_of(const tensor *x, int64_t i)
     return x->dtype == CLOOB_BF16 ? bf16_up(((const uint16_t *)x->data)[i]) : ((const float *)x->data)[i];
 }
 
-static int64_t channel_start(const planes *z, int64_t c) { return c / z->b * z->HW * z->b + c % z->b; }
-
 /* Turns the sums of this rank into mean and variance of all ranks. */
 static cloob_status finish_stats(const op_env *env, const stats_job *j, float *mean, float *rstd, double *count)
 {
@@ -118,8 +116,8 @@ cloob_status bn_stats_cpu(const op_env *env, const op_args *a)
     float *mean = a->out[0].data, *rstd = a->out[1].data, *run_mean = a->in[1].data, *run_var = a->in[2].data;
     stats_job j = { .z = planes_of(&a->in[0]), .x = a->in[0].data, .sums = a->scratch, .shift = mean };
     double count, m = (double)a->attr.momentum;
-    for (int64_t c = 0; c < j.z.C; c++) mean[c] = first_of(&a->in[0], channel_start(&j.z, c));
-    pool_for(env->ctx, j.z.N * j.z.blocks, 1, CPU_PICK(a->in[0], stats_range), &j);
+    for (int64_t c = 0; c < j.z.C; c++) mean[c] = first_of(&a->in[0], c);
+    pool_for(env->ctx, j.z.N, 1, CPU_PICK(a->in[0], stats_range), &j);
     CLOOB_TRY(finish_stats(env, &j, mean, rstd, &count));
     for (int64_t c = 0; c < j.z.C; c++) {
         double var = (double)rstd[c] > 0 ? (double)rstd[c] : 0;
@@ -148,7 +146,7 @@ cloob_status bn_apply_cpu(const op_env *env, const op_args *a)
     float *scale = a->scratch;
     for (int64_t c = 0; c < z.C; c++) scale[c] = gain[c] * rstd[c];
     apply_job j = { z, a->in[0].data, a->in[5].data, a->out[0].data, mean, scale, bias, a->attr.relu, a->attr.pool };
-    pool_for(env->ctx, z.N * z.blocks, 1, CPU_PICK(a->in[0], apply_range), &j);
+    pool_for(env->ctx, z.N, 1, CPU_PICK(a->in[0], apply_range), &j);
     return CLOOB_OK;
 }
 
@@ -194,7 +192,7 @@ cloob_status bn_bwd_reduce_cpu(const op_env *env, const op_args *a)
                    .pool = a->attr.pool };
     int64_t C = j.z.C;
     j.k = find_channels(a, 3, NULL, 1, (float *)(void *)(j.part + j.z.N * 2 * C));
-    pool_for(env->ctx, j.z.N * j.z.blocks, 1, CPU_PICK(a->in[2], reduce_range), &j);
+    pool_for(env->ctx, j.z.N, 1, CPU_PICK(a->in[2], reduce_range), &j);
     for (int64_t c = 0; c < C; c++) {
         sums[c] = (float)total(j.part, j.z.N, C, 0, c);
         sums[C + c] = (float)(total(j.part, j.z.N, C, 1, c) * (double)rstd[c]);
@@ -224,7 +222,7 @@ cloob_status bn_bwd_apply_cpu(const op_env *env, const op_args *a)
                    .pool = a->attr.pool };
     double count = (double)(j.z.N * j.z.HW) * (env->sum_ranks ? env->ranks : 1);
     j.k = find_channels(a, 2, a->in[6].data, count, a->scratch);
-    pool_for(env->ctx, j.z.N * j.z.blocks, 1, CPU_PICK(a->in[1], back_range), &j);
+    pool_for(env->ctx, j.z.N, 1, CPU_PICK(a->in[1], back_range), &j);
     return CLOOB_OK;
 }
 

@@ -22,19 +22,15 @@ CPU_CLONES static void NAME(stats_range)(void *arg, int64_t begin, int64_t end, 
     const planes *z = &j->z;
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
-        int64_t n = i / z->blocks, first = i % z->blocks * z->b;
-        const REAL *x = (const REAL *)j->x + i * z->HW * z->b;
-        double *sum = j->sums + n * 2 * z->C + first, *square = sum + z->C;
-        for (int64_t c = 0; c < z->b; c++) sum[c] = square[c] = 0;
-        for (int64_t p = 0; p < z->HW; p += ROWS, x += ROWS * z->b) {
+        int64_t C = z->C;
+        const REAL *x = (const REAL *)j->x + i * z->HW * C;
+        double *sum = j->sums + i * 2 * C, *square = sum + C;
+        for (int64_t c = 0; c < C; c++) sum[c] = square[c] = 0;
+        for (int64_t p = 0; p < z->HW; p += ROWS, x += ROWS * C) {
             int64_t rows = z->HW - p < ROWS ? z->HW - p : ROWS;
-            for (int64_t c = 0; c < z->b; c += LANES) {
-                int64_t width = z->b - c < LANES ? z->b - c : LANES;
-                if (z->b == 16) NAME(sum_stretch)(x, rows, 16, 16, j->shift + first, sum, square);
-                else if (z->b == 8) NAME(sum_stretch)(x, rows, 8, 8, j->shift + first, sum, square);
-                else if (width == LANES)
-                    NAME(sum_stretch)(x + c, rows, z->b, LANES, j->shift + first + c, sum + c, square + c);
-                else NAME(sum_stretch)(x + c, rows, z->b, width, j->shift + first + c, sum + c, square + c);
+            for (int64_t c = 0; c < C; c += LANES) {
+                if (C - c >= LANES) NAME(sum_stretch)(x + c, rows, C, LANES, j->shift + c, sum + c, square + c);
+                else NAME(sum_stretch)(x + c, rows, C, C - c, j->shift + c, sum + c, square + c);
             }
         }
     }
@@ -42,9 +38,9 @@ CPU_CLONES static void NAME(stats_range)(void *arg, int64_t begin, int64_t end, 
 
 /* ---- apply --------------------------------------------------------------------------------------- */
 
-CPU_INLINE void NAME(apply_plane)(const apply_job *j, const REAL *x, const REAL *res, REAL *y, int64_t b, int64_t first)
+CPU_INLINE void NAME(apply_plane)(const apply_job *j, const REAL *x, const REAL *res, REAL *y, int64_t b)
 {
-    const float *mean = j->mean + first, *scale = j->scale + first, *bias = j->bias + first;
+    const float *mean = j->mean, *scale = j->scale, *bias = j->bias;
     for (int64_t p = 0; p < j->z.HW; p++, x += b, y += b) {
         const REAL *r = res ? res + p * b : NULL;
         if (r && j->relu)
@@ -59,9 +55,9 @@ CPU_INLINE void NAME(apply_plane)(const apply_job *j, const REAL *x, const REAL 
     }
 }
 
-CPU_INLINE void NAME(apply_pool_plane)(const apply_job *j, const REAL *x, REAL *y, int64_t b, int64_t first)
+CPU_INLINE void NAME(apply_pool_plane)(const apply_job *j, const REAL *x, REAL *y, int64_t b)
 {
-    const float *mean = j->mean + first, *scale = j->scale + first, *bias = j->bias + first;
+    const float *mean = j->mean, *scale = j->scale, *bias = j->bias;
     int64_t W = j->z.W, Wo = W / 2;
     for (int64_t h = 0; h < j->z.H / 2; h++)
         for (int64_t w = 0; w < Wo; w++) {
@@ -84,16 +80,11 @@ CPU_CLONES static void NAME(apply_range)(void *arg, int64_t begin, int64_t end, 
     int64_t out_rows = j->pool ? (z->H / 2) * (z->W / 2) : z->HW;
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
-        int64_t first = i % z->blocks * z->b;
-        const REAL *x = (const REAL *)j->x + i * z->HW * z->b,
-                   *res = j->res ? (const REAL *)j->res + i * z->HW * z->b : NULL;
-        REAL *y = (REAL *)j->y + i * out_rows * z->b;
-        if (j->pool && z->b == 16) NAME(apply_pool_plane)(j, x, y, 16, first);
-        else if (j->pool && z->b == 8) NAME(apply_pool_plane)(j, x, y, 8, first);
-        else if (j->pool) NAME(apply_pool_plane)(j, x, y, z->b, first);
-        else if (z->b == 16) NAME(apply_plane)(j, x, res, y, 16, first);
-        else if (z->b == 8) NAME(apply_plane)(j, x, res, y, 8, first);
-        else NAME(apply_plane)(j, x, res, y, z->b, first);
+        const REAL *x = (const REAL *)j->x + i * z->HW * z->C,
+                   *res = j->res ? (const REAL *)j->res + i * z->HW * z->C : NULL;
+        REAL *y = (REAL *)j->y + i * out_rows * z->C;
+        if (j->pool) NAME(apply_pool_plane)(j, x, y, z->C);
+        else NAME(apply_plane)(j, x, res, y, z->C);
     }
 }
 
@@ -152,18 +143,17 @@ CPU_INLINE void NAME(reduce_stretch)(const back_job *j, const NAME(stretch) * s,
     for (int64_t c = 0; c < width; c++) bias[c] += (double)fb[c], gain[c] += (double)fg[c];
 }
 
-/* One plane; b and lanes are constants where it matters. */
-CPU_INLINE void NAME(reduce_plane)(const back_job *j, int64_t i, int64_t b, int64_t lanes)
+CPU_INLINE void NAME(reduce_plane)(const back_job *j, int64_t i)
 {
-    int64_t n = i / j->z.blocks, first = i % j->z.blocks * b;
-    double *bias = j->part + n * 2 * j->z.C + first, *gain = bias + j->z.C;
+    int64_t b = j->z.C;
+    double *bias = j->part + i * 2 * b, *gain = bias + b;
     for (int64_t c = 0; c < b; c++) bias[c] = gain[c] = 0;
     for (int64_t p = 0; p < j->z.HW; p += ROWS)
-        for (int64_t c = 0; c < b; c += lanes) {
+        for (int64_t c = 0; c < b; c += LANES) {
             int64_t last = p + ROWS < j->z.HW ? p + ROWS : j->z.HW;
             NAME(stretch) s = NAME(stretch_of)(j, i, b, c);
-            channels k = channels_at(&j->k, first + c);
-            if (b - c >= lanes) NAME(reduce_stretch)(j, &s, p, last, b, lanes, &k, bias + c, gain + c);
+            channels k = channels_at(&j->k, c);
+            if (b - c >= LANES) NAME(reduce_stretch)(j, &s, p, last, b, LANES, &k, bias + c, gain + c);
             else NAME(reduce_stretch)(j, &s, p, last, b, b - c, &k, bias + c, gain + c);
         }
 }
@@ -172,11 +162,7 @@ CPU_CLONES static void NAME(reduce_range)(void *arg, int64_t begin, int64_t end,
 {
     const back_job *j = arg;
     (void)thread;
-    for (int64_t i = begin; i < end; i++) {
-        if (j->z.b == 16) NAME(reduce_plane)(j, i, 16, 16);
-        else if (j->z.b == 8) NAME(reduce_plane)(j, i, 8, 8);
-        else NAME(reduce_plane)(j, i, j->z.b, LANES);
-    }
+    for (int64_t i = begin; i < end; i++) NAME(reduce_plane)(j, i);
 }
 
 /* dx = gain rstd (g - mean(g) - xhat mean(g xhat)) = scale g + of_x (x - mean) + rest per channel. */
@@ -191,15 +177,15 @@ CPU_INLINE void NAME(back_stretch)(const back_job *j, const NAME(stretch) * s, i
     }
 }
 
-CPU_INLINE void NAME(back_plane)(const back_job *j, int64_t i, int64_t b, int64_t lanes)
+CPU_INLINE void NAME(back_plane)(const back_job *j, int64_t i)
 {
-    int64_t first = i % j->z.blocks * b;
+    int64_t b = j->z.C;
     for (int64_t p = 0; p < j->z.HW; p += ROWS)
-        for (int64_t c = 0; c < b; c += lanes) {
+        for (int64_t c = 0; c < b; c += LANES) {
             int64_t last = p + ROWS < j->z.HW ? p + ROWS : j->z.HW;
             NAME(stretch) s = NAME(stretch_of)(j, i, b, c);
-            channels k = channels_at(&j->k, first + c);
-            if (b - c >= lanes) NAME(back_stretch)(j, &s, p, last, b, lanes, &k);
+            channels k = channels_at(&j->k, c);
+            if (b - c >= LANES) NAME(back_stretch)(j, &s, p, last, b, LANES, &k);
             else NAME(back_stretch)(j, &s, p, last, b, b - c, &k);
         }
 }
@@ -208,9 +194,5 @@ CPU_CLONES static void NAME(back_range)(void *arg, int64_t begin, int64_t end, i
 {
     const back_job *j = arg;
     (void)thread;
-    for (int64_t i = begin; i < end; i++) {
-        if (j->z.b == 16) NAME(back_plane)(j, i, 16, 16);
-        else if (j->z.b == 8) NAME(back_plane)(j, i, 8, 8);
-        else NAME(back_plane)(j, i, j->z.b, LANES);
-    }
+    for (int64_t i = begin; i < end; i++) NAME(back_plane)(j, i);
 }

@@ -51,7 +51,7 @@ static bool in_chunks(const op_env *env, const conv_winograd *c)
 
 const winograd_tile *conv_winograd_tile(const op_env *env, const tensor *x, const tensor *y)
 {
-    if (x->block != V || y->block != V || x->dim[3] % P || y->dim[3] % P) return NULL;
+    if (x->dim[3] % P || y->dim[3] % P) return NULL;
     for (int size = 4; size >= 2; size -= 2) {
         winograd_grid g = winograd_grid_of(size, x->dim[1], x->dim[2]);
         if (g.per_image * (env->invariant ? 1 : x->dim[0]) >= FEW_TILES) return winograd_tile_of(size);
@@ -196,9 +196,9 @@ static void in_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) {
         int64_t from = block_tile(w, i), rows = block_tile(w, i + 1) - from;
         for (int64_t r = 0; r < rows; r++) {
-            winograd_place at = winograd_grid_place(&c->grid, w->first + from + r, &n);
+            winograd_place at = winograd_grid_place(&c->grid, c->C, w->first + from + r, &n);
             for (int64_t k = 0; k < c->C / V; k++)
-                c->tile->in(w->x + (n * (c->C / V) + k) * c->grid.H * c->grid.W * V, &at,
+                c->tile->in(w->x + n * c->grid.H * c->grid.W * c->C + k * V, &at,
                             w->v + from * c->C + (k * rows + r) * V, stride);
         }
     }
@@ -235,10 +235,10 @@ static void out_range(void *arg, int64_t begin, int64_t end, int thread)
     int64_t stride = stride_of(w->tiles, c->O), n;
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
-        winograd_place at = winograd_grid_place(&c->grid, w->first + i, &n);
+        winograd_place at = winograd_grid_place(&c->grid, c->O, w->first + i, &n);
         for (int64_t o = 0; o < c->O; o += V)
             c->tile->out(w->m + (o / P * w->tiles + i) * P + o % P, stride, w->bias ? w->bias + o : NULL, w->relu, &at,
-                         w->y + (n * c->O + o) * c->grid.H * c->grid.W);
+                         w->y + n * c->grid.H * c->grid.W * c->O + o);
     }
 }
 

@@ -58,11 +58,12 @@ static void points_range(void *arg, int64_t begin, int64_t end, int thread)
     int64_t plane = w->grid.H * w->grid.W, n;
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
-        winograd_place at = winograd_grid_place(&w->grid, w->first + i, &n);
+        winograd_place at = winograd_grid_place(&w->grid, w->C, w->first + i, &n);
         for (int64_t c = 0; c < w->C; c += V)
-            w->tile->in(w->x + (n * w->C + c) * plane, &at, w->v + i * line_of(w) + c, v_stride(w));
+            w->tile->in(w->x + n * plane * w->C + c, &at, w->v + i * line_of(w) + c, v_stride(w));
+        at.pixel = w->O;
         for (int64_t o = 0; o < w->O; o += V)
-            w->tile->back(w->dy + (n * w->O + o) * plane, &at, w->d + (o / P * w->tiles + i) * P + o % P, d_stride(w));
+            w->tile->back(w->dy + n * plane * w->O + o, &at, w->d + (o / P * w->tiles + i) * P + o % P, d_stride(w));
     }
 }
 
@@ -118,9 +119,10 @@ CPU_CLONES static void out_range(void *arg, int64_t begin, int64_t end, int thre
     }
 }
 
-void conv_winograd_dw_run(const op_env *env, const op_args *a)
+bool conv_winograd_dw_run(const op_env *env, const op_args *a)
 {
     walk w = walk_of(env, a);
+    if (!w.tile) return false;
     int64_t chunks = (w.all + w.chunk - 1) / w.chunk;
     for (int64_t i = 0; i < chunks; i++) {
         w.first = w.all * i / chunks;
@@ -129,4 +131,5 @@ void conv_winograd_dw_run(const op_env *env, const op_args *a)
         pool_share(env->ctx, w.tile->points * (w.O / P), 2, sum_range, &w);
     }
     pool_share(env->ctx, w.O / P * (w.C / V), 4, out_range, &w);
+    return true;
 }

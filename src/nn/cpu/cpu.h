@@ -1,9 +1,7 @@
 /* The cpu backend: fast kernels in F32 and bf16 for the host, over all of the context's threads. bf16 is an element
  * type in memory: sums, statistics and everything between load and store are float.
  *
- * An image tensor may come in blocks of channels: (N, C / b, H, W, b). Kernels that say `blocked` see it as N C/b
- * planes of H W rows of b channels; a plain (N, H, W, C) tensor is the same with b = C. Sums over a batch are taken per
- * image and then in order, so results do not depend on the number of threads. */
+ * Sums over a batch are taken per image and then in order, so results do not depend on the number of threads. */
 #ifndef NN_CPU_CPU_H
 #define NN_CPU_CPU_H
 
@@ -16,15 +14,14 @@
 /* The loop of a tensor's element type, where loops exist for F32 and bf16 under one name. */
 #define CPU_PICK(t, loop) ((t).dtype == CLOOB_BF16 ? loop##_bf16 : loop##_f32)
 
-/* How an image is stored. */
+/* The sizes of an image tensor. */
 typedef struct planes {
-    int64_t N, blocks, HW, H, W, b, C; /* N * blocks planes of HW rows of b channels */
+    int64_t N, H, W, HW, C;
 } planes;
 
 static inline planes planes_of(const tensor *t)
 {
-    int64_t b = t->block ? t->block : t->dim[3];
-    return (planes){ t->dim[0], t->dim[3] / b, t->dim[1] * t->dim[2], t->dim[1], t->dim[2], b, t->dim[3] };
+    return (planes){ t->dim[0], t->dim[1], t->dim[2], t->dim[1] * t->dim[2], t->dim[3] };
 }
 
 /* fn over n items of a call, `grain` or more of them at a time on each thread. */
@@ -67,13 +64,5 @@ cpu_prepare bn_sums_prepare, layernorm_bwd_prepare, attention_prepare, attention
     heads_collect_prepare, heads_dw_prepare, pool_attention_prepare, attention_one_prepare, attention_one_bwd_prepare,
     rope_prepare, dwconv_prepare;
 cpu_release conv2d_release, linear_release;
-
-/* Convolutions by element type and library. */
-typedef struct conv_loops {
-    cpu_prepare *prepare, *dx_prepare, *dw_prepare;
-    cpu_run *run, *dx, *dw;
-    cpu_release *release; /* NULL: nothing to release */
-} conv_loops;
-extern const conv_loops conv_onednn, conv_gemm, conv_bf16; /* F32, F32 without oneDNN, bf16 */
 
 #endif

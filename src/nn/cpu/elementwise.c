@@ -70,7 +70,7 @@ cloob_status act_bwd_cpu(const op_env *env, const op_args *a)
 static cloob_status each_row(const op_env *env, const op_args *a, const tensor *big, int64_t rows, pool_fn *fn)
 {
     pool_job j = { planes_of(big), a->in[0].data, cpu_own_out(a), cpu_rounded_out(a) };
-    pool_share(env->ctx, op_live_places(env, big) * j.big.blocks * rows, 1, fn, &j);
+    pool_share(env->ctx, op_live_places(env, big) * rows, 1, fn, &j);
     return CLOOB_OK;
 }
 

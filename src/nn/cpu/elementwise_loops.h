@@ -78,7 +78,7 @@ CPU_INLINE void NAME(pool_place)(const REAL *top, const REAL *below, int64_t b, 
 CPU_CLONES static void NAME(pool_range)(void *arg, int64_t begin, int64_t end, int thread)
 {
     const pool_job *j = arg;
-    int64_t b = j->big.b, W = j->big.W, Ho = j->big.H / 2, Wo = W / 2;
+    int64_t b = j->big.C, W = j->big.W, Ho = j->big.H / 2, Wo = W / 2;
     (void)thread;
     for (int64_t p = begin * Wo; p < end * Wo; p++) {
         int64_t i = p / Wo / Ho, h = p / Wo % Ho, w = p % Wo;
@@ -97,7 +97,7 @@ CPU_CLONES static void NAME(pool_range)(void *arg, int64_t begin, int64_t end, i
 CPU_CLONES static void NAME(unpool_range)(void *arg, int64_t begin, int64_t end, int thread)
 {
     const pool_job *j = arg;
-    int64_t b = j->big.b, W = j->big.W, H = j->big.H, Ho = H / 2, Wo = W / 2;
+    int64_t b = j->big.C, W = j->big.W, H = j->big.H, Ho = H / 2, Wo = W / 2;
     (void)thread;
     for (int64_t p = begin * W; p < end * W; p++) {
         int64_t i = p / W / H, h = p / W % H / 2, w = p % W / 2;

@@ -23,6 +23,9 @@ size_t gemm_op_scratch(const op_env *env, const gemm_kernel *kernel, const gemm_
     return with > without ? with : without;
 }
 
+/* Of a call whose left factor has this type. */
+static gemm_kind kind_of(const op_args *a) { return a->in[0].dtype == CLOOB_BF16 ? GEMM_BF16 : GEMM_F32; }
+
 static bool is_cached(const op_env *env, bool weight) { return weight && env->frozen_weights && env->cache; }
 
 /* Columns from which on 8 bits are faster although every task rounds A, whose groups span pixels: a ResNet's stem has
@@ -32,15 +35,15 @@ enum { MANY_COLUMNS = 256 };
 /* 8-bit weights have a scale per output: a row of a weight (out, in). They are multiplied packed or not at all. */
 static bool in_8_bits(const op_env *env, const op_args *a, const gemm_call *x, bool weight)
 {
-    return env->int8 && a->op != OP_HEADS_COLLECT && is_cached(env, weight) && x->tb && gemm_is_fast(GEMM_U8) &&
-           (x->N >= MANY_COLUMNS || gemm_u8_rounded_bytes(&x->a) > 0);
+    return env->int8 && kind_of(a) == GEMM_BF16 && a->op != OP_HEADS_COLLECT && is_cached(env, weight) && x->tb &&
+           gemm_is_fast(GEMM_U8) && (x->N >= MANY_COLUMNS || gemm_u8_rounded_bytes(&x->a) > 0);
 }
 
 static size_t largest(size_t a, size_t b) { return a > b ? a : b; }
 
-cloob_status gemm_bf16_prepare(const op_env *env, op_args *a, const gemm_call *x, bool weight)
+cloob_status gemm_op_prepare(const op_env *env, op_args *a, const gemm_call *x, bool weight)
 {
-    const gemm_kernel *kernel = gemm_best(GEMM_BF16);
+    const gemm_kernel *kernel = gemm_best(kind_of(a));
     if (is_cached(env, weight)) a->scratch_bytes = gemm_op_scratch(env, kernel, x);
     else {
         size_t packed = weight ? round_up(gemm_packed_bytes(kernel, x->N, x->K)) : 0;
@@ -59,16 +62,16 @@ void gemm_op_rounding(const op_args *a, gemm_call *x)
     x->c_rounded = cpu_rounded_out(a);
 }
 
-/* Without memory for a cached weight each run packs it on the way, in bf16, unless operands are in 8 bits. */
-cloob_status gemm_bf16_run(const op_env *env, const op_args *a, gemm_call *x, bool weight)
+/* Without memory for a cached weight each run packs it on the way, unless operands are in 8 bits. */
+cloob_status gemm_op_run(const op_env *env, const op_args *a, gemm_call *x, bool weight)
 {
-    const gemm_kernel *kernel = gemm_best(in_8_bits(env, a, x, weight) ? GEMM_U8 : GEMM_BF16);
+    const gemm_kernel *kernel = gemm_best(in_8_bits(env, a, x, weight) ? GEMM_U8 : kind_of(a));
     char *scratch = a->scratch;
     if (is_cached(env, weight)) {
         x->packed = gemm_op_cached(env, kernel, x);
         if (!x->packed && (x->rounded || x->c_rounded))
             return ctx_no_memory(env->ctx, gemm_packed_bytes(kernel, x->N, x->K), "a weight in 8 bits");
-        if (!x->packed) kernel = gemm_best(GEMM_BF16);
+        if (!x->packed) kernel = gemm_best(kind_of(a));
     } else if (weight) {
         gemm_pack(env->ctx, kernel, x, scratch);
         x->packed = scratch;

@@ -17,9 +17,9 @@ size_t gemm_op_scratch(const op_env *env, const gemm_kernel *kernel, const gemm_
 /* The operands of a forward call that may be in 8 bits: input 0 and output 0. */
 void gemm_op_rounding(const op_args *a, gemm_call *x);
 
-/* In bf16. x holds sizes and kinds when the call is prepared; weight: x->b is one. */
-cloob_status gemm_bf16_prepare(const op_env *env, op_args *a, const gemm_call *x, bool weight);
-cloob_status gemm_bf16_run(const op_env *env, const op_args *a, gemm_call *x, bool weight);
+/* F32 or bf16, as input 0 is. x holds sizes and kinds when the call is prepared; weight: x->b is one. */
+cloob_status gemm_op_prepare(const op_env *env, op_args *a, const gemm_call *x, bool weight);
+cloob_status gemm_op_run(const op_env *env, const op_args *a, gemm_call *x, bool weight);
 
 /* OP_LINEAR for so many rows (linear.c). */
 gemm_call linear_call(const op_args *a, int64_t rows);

@@ -1,8 +1,6 @@
 /* GEMMs with bias and residual, and the attention pool's GEMMs per head. An op is described by a gemm_call, whatever
- * the element type: F32 is multiplied by BLAS, or in inference from packed weights (linear_frozen.c), bf16 by packed
- * GEMMs (gemm_op.c). */
+ * the element type (gemm_op.c); linear_frozen.c has F32 in inference. */
 #include "nn/cpu/gemm_op.h"
-#include "tensor/cpu/gemm.h"
 
 /* Element n of a tensor; NULL while planning. */
 static void *at(const tensor *t, int64_t n)
@@ -11,36 +9,6 @@ static void *at(const tensor *t, int64_t n)
 }
 
 static bool is_bf16(const op_args *a) { return a->in[0].dtype == CLOOB_BF16; }
-
-/* ---- F32 by BLAS ----------------------------------------------------------------------------------- */
-
-/* C starts as bias + residual; the GEMM is then added to it. */
-CPU_CLONES static void start_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const gemm_call *x = arg;
-    (void)thread;
-    for (int64_t r = begin; r < end; r++) {
-        float *y = (float *)x->c + r * x->ldc;
-        const float *res = x->res ? (const float *)x->res + r * x->ldc : NULL;
-        for (int64_t n = 0; n < x->N; n++) y[n] = (x->bias ? x->bias[n] : 0.0f) + (res ? res[n] : 0.0f);
-    }
-}
-
-static cloob_status run(const op_env *env, const op_args *a, gemm_call *x, bool weight)
-{
-    if (is_bf16(a)) return gemm_bf16_run(env, a, x, weight);
-    bool start = x->bias || x->res;
-    if (start) pool_for(env->ctx, x->M, 1 + (1 << 14) / x->N, start_range, x);
-    cpu_sgemm(env->ctx, x->ta, x->tb, x->M, x->N, x->K, x->alpha != 0 ? x->alpha : 1.0f, x->a.data, x->a.ld, x->b.data,
-              x->b.ld, start ? 1.0f : 0.0f, x->c, x->ldc);
-    return CLOOB_OK;
-}
-
-/* F32 needs no plan: BLAS takes memory of its own. */
-static cloob_status plan(const op_env *env, op_args *a, const gemm_call *x, bool weight)
-{
-    return is_bf16(a) ? gemm_bf16_prepare(env, a, x, weight) : CLOOB_OK;
-}
 
 /* ---- linear ---------------------------------------------------------------------------------------- */
 
@@ -107,40 +75,41 @@ cloob_status linear_prepare(const op_env *env, op_args *a)
 {
     gemm_call x = linear_call(a, tensor_rows(&a->out[0]));
     CLOOB_TRY(check_bias(env, a, OP_LINEAR));
-    return is_bf16(a) ? gemm_bf16_prepare(env, a, &x, true) : linear_frozen_prepare(env, a);
+    CLOOB_TRY(gemm_op_prepare(env, a, &x, true));
+    return is_bf16(a) ? CLOOB_OK : linear_frozen_prepare(env, a);
 }
 
 cloob_status linear_cpu(const op_env *env, const op_args *a)
 {
     if (!is_bf16(a) && linear_frozen(env, a)) return CLOOB_OK;
-    gemm_call x = linear_call(a, is_bf16(a) ? op_live_rows(env, &a->out[0]) : tensor_rows(&a->out[0]));
+    gemm_call x = linear_call(a, op_live_rows(env, &a->out[0]));
     gemm_op_rounding(a, &x);
-    return run(env, a, &x, true);
+    return gemm_op_run(env, a, &x, true);
 }
 
 cloob_status linear_dx_prepare(const op_env *env, op_args *a)
 {
     gemm_call x = dx_call(a);
-    return plan(env, a, &x, true);
+    return gemm_op_prepare(env, a, &x, true);
 }
 
 cloob_status linear_dx_cpu(const op_env *env, const op_args *a)
 {
     gemm_call x = dx_call(a);
-    return run(env, a, &x, true);
+    return gemm_op_run(env, a, &x, true);
 }
 
 cloob_status linear_dw_prepare(const op_env *env, op_args *a)
 {
     gemm_call x = dw_call(a);
-    return op_has(&a->out[0]) ? plan(env, a, &x, false) : CLOOB_OK;
+    return op_has(&a->out[0]) ? gemm_op_prepare(env, a, &x, false) : CLOOB_OK;
 }
 
 cloob_status linear_dw_cpu(const op_env *env, const op_args *a)
 {
     gemm_call x = dw_call(a);
     cpu_sum_columns(env, &a->in[0], NULL, tensor_cols(&a->in[0]), a->out[1].data);
-    return a->out[0].data ? run(env, a, &x, false) : CLOOB_OK;
+    return a->out[0].data ? gemm_op_run(env, a, &x, false) : CLOOB_OK;
 }
 
 /* ---- one GEMM per head --------------------------------------------------------------------------- */
@@ -202,14 +171,14 @@ typedef gemm_call head_call(const op_args *a, int64_t h);
 static cloob_status heads_plan(const op_env *env, op_args *a, head_call *call)
 {
     gemm_call x = call(a, 0);
-    return plan(env, a, &x, env->frozen_weights && env->cache);
+    return gemm_op_prepare(env, a, &x, env->frozen_weights && env->cache);
 }
 
 static cloob_status heads_run(const op_env *env, const op_args *a, head_call *call, int64_t H)
 {
     for (int64_t h = 0; h < H; h++) {
         gemm_call x = call(a, h);
-        CLOOB_TRY(run(env, a, &x, env->frozen_weights && env->cache));
+        CLOOB_TRY(gemm_op_run(env, a, &x, env->frozen_weights && env->cache));
     }
     return CLOOB_OK;
 }

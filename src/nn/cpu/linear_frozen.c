@@ -28,8 +28,9 @@ cloob_status linear_frozen_prepare(const op_env *env, op_args *a)
     frozen *f = calloc(1, sizeof *f);
     if (!f) return ctx_no_memory(env->ctx, sizeof *f, "a GEMM");
     if (int8 || !few) f->kernel = gemm_best(int8 ? int8_kind(env, &x) : GEMM_F32);
-    if (int8) a->scratch_bytes = gemm_scratch(env->ctx, f->kernel, &x, true);
-    else a->scratch_bytes = few ? 0 : gemm_op_scratch(env, f->kernel, &x);
+    size_t bytes = int8 ? gemm_scratch(env->ctx, f->kernel, &x, true) : few ? 0 : gemm_op_scratch(env, f->kernel, &x);
+    if (bytes > a->scratch_bytes)
+        a->scratch_bytes = bytes; /* gemm_op's: what runs where 8-bit weights find no memory */
     a->state = f;
     return CLOOB_OK;
 }

@@ -78,14 +78,14 @@ static void batch_sum(const op_env *env, const tensor *dy, float *sum, int64_t c
 cloob_status mean_tokens_cpu(const op_env *env, const op_args *a)
 {
     planes z = planes_of(&a->in[0]);
-    return cpu_over(env, a, z.N * z.blocks * ((z.b + LANES - 1) / LANES), 1, CPU_PICK(a->in[0], mean_tokens_range));
+    return cpu_over(env, a, z.N * ((z.C + LANES - 1) / LANES), 1, CPU_PICK(a->in[0], mean_tokens_range));
 }
 
 cloob_status mean_tokens_bwd_cpu(const op_env *env, const op_args *a)
 {
     if (a->out[0].data) {
         planes z = planes_of(&a->out[0]);
-        cpu_over(env, a, z.N * z.blocks, 1, CPU_PICK(a->in[0], mean_tokens_dx_range));
+        cpu_over(env, a, z.N, 1, CPU_PICK(a->in[0], mean_tokens_dx_range));
     }
     batch_sum(env, &a->in[0], a->out[1].data, tensor_count(&a->out[1]));
     return CLOOB_OK;

@@ -66,23 +66,22 @@ static void NAME(add_row)(void *to, const void *from, int64_t n)
 
 /* ---- grid to tokens ------------------------------------------------------------------------------ */
 
-/* LANES channels of a block of an image. */
+/* LANES channels of an image. */
 CPU_CLONES static void NAME(mean_tokens_range)(void *arg, int64_t begin, int64_t end, int thread)
 {
     const op_args *a = arg;
     planes z = planes_of(&a->in[0]);
-    int64_t pieces = (z.b + LANES - 1) / LANES, T = z.HW + 1;
+    int64_t pieces = (z.C + LANES - 1) / LANES, T = z.HW + 1;
     (void)thread;
     for (int64_t piece = begin; piece < end; piece++) {
-        int64_t i = piece / pieces, c0 = piece % pieces * LANES, n = i / z.blocks, first = i % z.blocks * z.b + c0,
-                width = z.b - c0 < LANES ? z.b - c0 : LANES;
-        const REAL *x = (const REAL *)a->in[0].data + i * z.HW * z.b + c0;
-        const float *pos = (const float *)a->in[1].data + first;
-        REAL *y = (REAL *)a->out[0].data + n * T * z.C + first;
+        int64_t n = piece / pieces, c0 = piece % pieces * LANES, width = z.C - c0 < LANES ? z.C - c0 : LANES;
+        const REAL *x = (const REAL *)a->in[0].data + n * z.HW * z.C + c0;
+        const float *pos = (const float *)a->in[1].data + c0;
+        REAL *y = (REAL *)a->out[0].data + n * T * z.C + c0;
         float sum[LANES] = { 0 };
         for (int64_t p = 0; p < z.HW; p++)
             for (int64_t c = 0; c < width; c++) {
-                float v = GET(x[p * z.b + c]);
+                float v = GET(x[p * z.C + c]);
                 sum[c] += v;
                 y[(p + 1) * z.C + c] = PUT(v + pos[(p + 1) * z.C + c]);
             }
@@ -95,13 +94,12 @@ CPU_CLONES static void NAME(mean_tokens_dx_range)(void *arg, int64_t begin, int6
     const op_args *a = arg;
     planes z = planes_of(&a->out[0]);
     (void)thread;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t n = i / z.blocks, first = i % z.blocks * z.b;
-        const REAL *dy = (const REAL *)a->in[0].data + n * (z.HW + 1) * z.C + first;
-        REAL *dx = (REAL *)a->out[0].data + i * z.HW * z.b;
+    for (int64_t n = begin; n < end; n++) {
+        const REAL *dy = (const REAL *)a->in[0].data + n * (z.HW + 1) * z.C;
+        REAL *dx = (REAL *)a->out[0].data + n * z.HW * z.C;
         float share = 1.0f / (float)z.HW;
         for (int64_t p = 0; p < z.HW; p++)
-            for (int64_t c = 0; c < z.b; c++) dx[p * z.b + c] = PUT(GET(dy[(p + 1) * z.C + c]) + GET(dy[c]) * share);
+            for (int64_t c = 0; c < z.C; c++) dx[p * z.C + c] = PUT(GET(dy[(p + 1) * z.C + c]) + GET(dy[c]) * share);
     }
 }
 

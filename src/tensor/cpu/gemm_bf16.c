@@ -9,6 +9,7 @@
 
 #include "tensor/cpu/bf16.h"
 #include "tensor/cpu/clones.h"
+#define GEMM_ELEMENT uint16_t
 #include "tensor/cpu/gemm_rows.h"
 
 /* Two elements at once. */

@@ -8,44 +8,67 @@
 #include "core/pool.h"
 #include "tensor/cpu/clones.h"
 #include "tensor/cpu/gemm_kernels.h"
+#define GEMM_ELEMENT float
+#include "tensor/cpu/gemm_rows.h"
+
+/* K along the rows of a view: `n` rows from `first` on become columns of `to`, whose rows are P apart. */
+static void transpose_rows(const gemm_kernel *k, const gemm_view *v, int64_t first, int64_t n, int64_t k0, int64_t ks,
+                           float *to, int64_t P)
+{
+    float some[GEMM_F32_MOST * GEMM_PIECE];
+    row r[GEMM_F32_MOST];
+    row_cursor at = rows_from(v, first);
+    if (!v->patches && !v->inner) {
+        k->transpose_f32((const float *)v->data + first * v->ld + k0, v->ld, (int)n, ks, to, P);
+        return;
+    }
+    find_rows(v, &at, n, r);
+    piece s = piece_of(v, k0, GEMM_PIECE);
+    for (int64_t done = 0; done < ks; done += GEMM_PIECE, piece_next(v, &s)) {
+        float room[GEMM_PIECE];
+        for (int64_t i = 0; i < n; i++) memcpy(some + i * GEMM_PIECE, read_row(v, &r[i], &s, room), sizeof room);
+        k->transpose_f32(some, GEMM_PIECE, (int)n, min64(GEMM_PIECE, ks - done), to + done * P, P);
+    }
+}
+
+/* Blocks of P edges, half of one at a time. */
+static void pack_along_rows(const gemm_kernel *k, const gemm_view *v, const gemm_part *part, int64_t P, int64_t half,
+                            int64_t next, char *out)
+{
+    for (int64_t e = 0; e < part->edges; e += P, out += next)
+        for (int64_t first = 0; first < P; first += half) {
+            float *to = (float *)(void *)out + first;
+            int64_t n = min64(half, part->edges - e - first);
+            if (n > 0) transpose_rows(k, v, part->edge0 + e + first, n, part->k0, part->ks, to, P);
+            else
+                for (int64_t i = 0; i < part->ks; i++) memset(to + i * P, 0, (size_t)half * sizeof *to);
+        }
+}
+
+/* K down the rows: pieces of P elements of each row. */
+static void pack_down_rows(const gemm_view *v, const gemm_part *part, int64_t P, int64_t next, char *out)
+{
+    row_cursor at = rows_from(v, part->k0);
+    for (int64_t i = 0; i < part->ks; i++) {
+        row r;
+        float room[GEMM_PIECE];
+        find_rows(v, &at, 1, &r);
+        piece s = piece_of(v, part->edge0, P);
+        for (int64_t e = 0; e < part->edges; e += P, piece_next(v, &s))
+            memcpy((float *)(void *)(out + e / P * next) + i * P, read_row(v, &r, &s, room), (size_t)P * sizeof *room);
+    }
+}
 
 void gemm_f32_pack_a(const gemm_kernel *k, const gemm_call *x, const gemm_part *part, int64_t next, void *out)
 {
-    assert(!x->ta);
-    for (int64_t e = 0; e < part->edges; e += k->rows, out = (char *)out + next)
-        k->transpose_f32((const float *)x->a.data + (part->edge0 + e) * x->a.ld + part->k0, x->a.ld,
-                         (int)min64(k->rows, part->edges - e), part->ks, out, k->rows);
-}
-
-/* n columns from row `from` on, K rows. */
-static void pack_panel(const float *from, int64_t ld, int64_t n, int64_t K, float *to, int64_t P)
-{
-    for (int64_t i = 0; i < K; i++, from += ld, to += P) {
-        memcpy(to, from, (size_t)n * sizeof *to);
-        if (n < P) memset(to + n, 0, (size_t)(P - n) * sizeof *to);
-    }
-}
-
-/* The same from n rows that become columns, half a panel at a time. */
-static void pack_rows(const gemm_kernel *k, const float *from, int64_t ld, int64_t n, int64_t K, float *to)
-{
-    int64_t P = k->cols, half = P / 2;
-    for (int64_t first = 0; first < P; first += half) {
-        if (n > first) k->transpose_f32(from + first * ld, ld, (int)min64(half, n - first), K, to + first, P);
-        else
-            for (int64_t i = 0; i < K; i++) memset(to + i * P + first, 0, (size_t)half * sizeof *to);
-    }
+    if (x->ta) pack_down_rows(&x->a, part, k->rows, next, out);
+    else pack_along_rows(k, &x->a, part, k->rows, k->rows, next, out);
 }
 
 void gemm_f32_pack_b(const gemm_kernel *k, const gemm_call *x, const gemm_part *part, int64_t next, void *out)
 {
-    const float *b = x->b.data;
-    int64_t ld = x->b.ld;
-    for (int64_t e = 0; e < part->edges; e += k->cols, out = (char *)out + next) {
-        int64_t edge = part->edge0 + e, n = min64(k->cols, part->edges - e);
-        if (x->tb) pack_rows(k, b + edge * ld + part->k0, ld, n, part->ks, out);
-        else pack_panel(b + part->k0 * ld + edge, ld, n, part->ks, out, k->cols);
-    }
+    if (x->tb) pack_along_rows(k, &x->b, part, k->cols, k->cols / 2, next, out);
+    else pack_down_rows(&x->b, part, k->cols, next, out);
 }
 
 /* ---- plain C ----------------------------------------------------------------------------------------- */
@@ -70,7 +93,7 @@ static void transpose(const float *from, int64_t ld, int rows, int64_t K, float 
         for (int64_t r = 0; r < filled; r++) to[k * ld_to + r] = r < rows ? from[r * ld + k] : 0;
 }
 
-const gemm_kernel gemm_f32_plain = { GEMM_F32_KERNEL("f32_plain", ROWS, COLS, 64, 0, transpose), .multiply = multiply };
+const gemm_kernel gemm_f32_plain = { GEMM_F32_KERNEL("f32_plain", ROWS, COLS, transpose), .multiply = multiply };
 
 /* ---- few rows ------------------------------------------------------------------------------------ */
 

@@ -169,7 +169,5 @@ BY(1) BY(2) BY(3) BY(4) BY(5) BY(6)
 
 static bool usable(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
-/* A panel of 768 steps of K streams from the second cache at the speed of the multiplications. Shorter stretches would
- * fit the first one, but then sums go to memory and back more often: measured slower. */
-const gemm_kernel gemm_f32_avx2 = { GEMM_F32_KERNEL("f32_avx2", ROWS, COLUMNS, 240, 768, transpose_rows),
-                                    .usable = usable, .multiply = multiply };
+const gemm_kernel gemm_f32_avx2 = { GEMM_F32_KERNEL("f32_avx2", ROWS, COLUMNS, transpose_rows), .usable = usable,
+                                    .multiply = multiply };

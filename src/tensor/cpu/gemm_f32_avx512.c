@@ -105,6 +105,5 @@ BY(1) BY(2) BY(3) BY(4) BY(5) BY(6) BY(7) BY(8) BY(9) BY(10) BY(11) BY(12) BY(13
 
 static bool usable(void) { return __builtin_cpu_supports("avx512f"); }
 
-/* All of K at once: a panel stays in the second cache, which is large on these machines. */
-const gemm_kernel gemm_f32_avx512 = { GEMM_F32_KERNEL("f32_avx512", ROWS, COLUMNS, 224, 0, transpose_rows),
-                                      .usable = usable, .multiply = multiply };
+const gemm_kernel gemm_f32_avx512 = { GEMM_F32_KERNEL("f32_avx512", ROWS, COLUMNS, transpose_rows), .usable = usable,
+                                      .multiply = multiply };

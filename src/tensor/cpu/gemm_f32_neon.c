@@ -97,5 +97,5 @@ static void multiply(const gemm_block *b)
 
 static bool usable(void) { return true; }
 
-const gemm_kernel gemm_f32_neon = { GEMM_F32_KERNEL("f32_neon", ROWS, COLUMNS, 240, 512, transpose_rows),
-                                    .usable = usable, .multiply = multiply };
+const gemm_kernel gemm_f32_neon = { GEMM_F32_KERNEL("f32_neon", ROWS, COLUMNS, transpose_rows), .usable = usable,
+                                    .multiply = multiply };

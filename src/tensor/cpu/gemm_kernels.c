@@ -20,7 +20,7 @@ enum { KERNELS = sizeof table / sizeof *table };
 const gemm_kernel *gemm_kernel_at(int i) { return i < KERNELS ? table[i] : NULL; }
 
 /* Kernels above the instruction set that CLOOB_CPU_LIMIT names are not used: avx2, avx_vnni or avx512. For comparisons
- * on one machine; oneDNN and OpenBLAS have variables of their own. */
+ * on one machine. */
 static bool within_limit(const char *name)
 {
     static const char *const order[] = { "avx2", "avx_vnni", "avx512", "amx" };

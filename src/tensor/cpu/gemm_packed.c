@@ -91,8 +91,8 @@ static layout layout_of(const cloob_ctx *ctx, const gemm_kernel *k, const gemm_c
     l.row_tasks = ceil_div(l.blocks, l.task_blocks);
     l.col_tasks = ceil_div(l.panels, l.task_panels);
     l.stretch = even_piece(l.steps, most_steps(k, x, packed));
-    /* parts are for a C of floats without an epilogue, from bf16 */
-    l.parts = parts_of(&l, k->kind == GEMM_BF16 && !x->c_bf16 && !x->bias && !x->res && !x->relu);
+    /* parts are for a C of floats without an epilogue, from bf16 or a transposed A */
+    l.parts = parts_of(&l, (k->kind == GEMM_BF16 || x->ta) && !x->c_bf16 && !x->bias && !x->res && !x->relu);
     l.part_steps = ceil_div(ceil_div(l.steps, l.parts), l.stretch) * l.stretch;
     l.parts = ceil_div(l.steps, l.part_steps);
     if (!k->a_whole && ctx->threads > 1) share_panels(&l, ctx->threads);

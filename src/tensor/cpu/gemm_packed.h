@@ -3,12 +3,11 @@
  *     C (M, N) = alpha op(A) op(B) + bias + residual, then relu;   op(A): (M, K), op(B): (K, N), row-major
  *
  * One frame (gemm_packed.c) cuts C into tasks and K into stretches that stay in the caches, packs A, and B unless it
- * was packed before, and calls a micro-kernel for blocks of a few rows of A by panels of a few columns of B. gemm.h
- * has the GEMMs by BLAS.
+ * was packed before, and calls a micro-kernel for blocks of a few rows of A by panels of a few columns of B.
  *
  * Each element of C is one sum along K, in an order that depends on M, N, K and the kernel, not on the number of
- * threads. Unless C is float and comes from bf16, where a long K may be summed in parts, the order depends on K and the
- * kernel alone: a row has the same bytes in any batch.
+ * threads. The order depends on K and the kernel alone, so that a row has the same bytes in any batch, unless A is
+ * transposed or C is float and comes from bf16: then a long K may be summed in parts.
  *
  * Nothing here fails: memory is the caller's, sizes are asserted. */
 #ifndef TENSOR_CPU_GEMM_PACKED_H
@@ -34,9 +33,9 @@ typedef struct gemm_patches {
     int64_t H, W, pixel, C, Gh, Gw, k, mul, sign, off, div;
 } gemm_patches;
 
-/* A factor: a matrix in memory, or (bf16, u8) the patches of images as rows of a matrix, which are gathered while they
- * are packed, so that a convolution is a GEMM and no patch matrix is stored. Row r of a matrix starts at r ld, or
- * (bf16) with inner > 0 at (r % inner) ld + (r / inner) outer. */
+/* A factor: a matrix in memory, or (f32, bf16, u8) the patches of images as rows of a matrix, which are gathered while
+ * they are packed, so that a convolution is a GEMM and no patch matrix is stored. Row r of a matrix starts at r ld, or
+ * with inner > 0 (f32, bf16) at (r % inner) ld + (r / inner) outer. */
 typedef struct gemm_view {
     const void *data;
     int64_t rows, cols, ld, inner, outer;
@@ -51,7 +50,7 @@ static inline gemm_view gemm_matrix(const void *data, int64_t rows, int64_t cols
 typedef struct gemm_call {
     int64_t M, N, K;     /* K > 0 */
     gemm_view a, b;      /* (M, K), (K, N) */
-    bool ta, tb;         /* a is (K, M), in bf16 alone; b is (N, K), as it must be for int8 */
+    bool ta, tb;         /* a is (K, M), in f32 and bf16; b is (N, K), as it must be for int8 */
     const void *rounded; /* GEMM_U8: A in 8 bits, its data is not read; NULL: A is rounded by each task */
     const void *packed;  /* gemm_pack's output: b is not read. NULL, not for int8: B is packed on the way */
     void *c;             /* bf16 with c_bf16, else float; must not overlap the factors; overwritten */

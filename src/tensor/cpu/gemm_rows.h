@@ -1,4 +1,5 @@
-/* Rows of a view in bf16, read in pieces: how gemm_bf16.c and gemm_u8.c pack matrices and the patches of images. */
+/* Rows of a view, read in pieces: how matrices and the patches of images are packed. The includer defines GEMM_ELEMENT,
+ * the type of an element: float, or uint16_t for bf16. */
 #ifndef TENSOR_CPU_GEMM_ROWS_H
 #define TENSOR_CPU_GEMM_ROWS_H
 
@@ -10,11 +11,11 @@
 
 enum { GEMM_PIECE = 64 }; /* elements of a piece at most */
 
-static const uint16_t gemm_zeros[GEMM_PIECE];
+static const GEMM_ELEMENT gemm_zeros[GEMM_PIECE];
 
 /* A row found once, then read at many columns. at NULL: beyond the last row. */
 typedef struct row {
-    const uint16_t *at;
+    const GEMM_ELEMENT *at;
     int64_t h, w; /* patches: what kernel element (0, 0) reads, before the division */
 } row;
 
@@ -41,10 +42,10 @@ CPU_INLINE void find_rows(const gemm_view *v, row_cursor *at, int64_t count, row
         }
         if (!p) {
             int64_t r = at->r, from = v->inner ? r % v->inner * v->ld + r / v->inner * v->outer : r * v->ld;
-            out[t] = (row){ .at = (const uint16_t *)v->data + from };
+            out[t] = (row){ .at = (const GEMM_ELEMENT *)v->data + from };
             continue;
         }
-        out[t] = (row){ (const uint16_t *)v->data + at->n * p->H * p->W * p->pixel, at->i * p->mul + p->off,
+        out[t] = (row){ (const GEMM_ELEMENT *)v->data + at->n * p->H * p->W * p->pixel, at->i * p->mul + p->off,
                         at->j * p->mul + p->off };
         if (++at->j == p->Gw) at->j = 0, at->i++;
         if (at->i == p->Gh) at->i = 0, at->n++;
@@ -52,7 +53,7 @@ CPU_INLINE void find_rows(const gemm_view *v, row_cursor *at, int64_t count, row
 }
 
 /* The pixel that kernel element (u, v) reads, or NULL. */
-CPU_INLINE const uint16_t *pixel(const gemm_patches *p, const row *r, int64_t u, int64_t v)
+CPU_INLINE const GEMM_ELEMENT *pixel(const gemm_patches *p, const row *r, int64_t u, int64_t v)
 {
     int64_t h = r->h + p->sign * u, w = r->w + p->sign * v;
     if (h < 0 || w < 0) return NULL;
@@ -72,13 +73,13 @@ CPU_INLINE int64_t neighbours(const gemm_patches *p, const row *r, int64_t v)
 }
 
 /* Columns col .. col + len of patches, run by run. */
-static inline void gather(const gemm_view *view, const row *r, int64_t col, int64_t len, uint16_t *to)
+static inline void gather(const gemm_view *view, const row *r, int64_t col, int64_t len, GEMM_ELEMENT *to)
 {
     const gemm_patches *p = view->patches;
     for (int64_t done = 0, n; done < len; done += n, col += n) {
         int64_t u = col / p->C / p->k, v = col / p->C % p->k;
         n = min64(len - done, col < view->cols ? neighbours(p, r, v) * p->C - col % p->C : len);
-        const uint16_t *from = col < view->cols ? pixel(p, r, u, v) : NULL;
+        const GEMM_ELEMENT *from = col < view->cols ? pixel(p, r, u, v) : NULL;
         if (from) memcpy(to + done, from + col % p->C, (size_t)n * sizeof *to);
         else memset(to + done, 0, (size_t)n * sizeof *to);
     }
@@ -115,12 +116,12 @@ CPU_INLINE void piece_next(const gemm_view *v, piece *s)
 }
 
 /* The piece of row r: in place where it is contiguous in memory, else gathered in `room` (len elements). */
-CPU_INLINE const uint16_t *read_row(const gemm_view *v, const row *r, const piece *s, uint16_t *room)
+CPU_INLINE const GEMM_ELEMENT *read_row(const gemm_view *v, const row *r, const piece *s, GEMM_ELEMENT *room)
 {
     if (!r->at) return gemm_zeros;
     if (s->whole && !v->patches) return r->at + s->col;
     if (s->whole) {
-        const uint16_t *from = pixel(v->patches, r, s->u, s->v);
+        const GEMM_ELEMENT *from = pixel(v->patches, r, s->u, s->v);
         return from ? from + s->c : gemm_zeros;
     }
     if (v->patches) {

@@ -13,6 +13,7 @@
 #include "core/pool.h"
 #include "tensor/cpu/bf16.h"
 #include "tensor/cpu/gemm_kernels.h"
+#define GEMM_ELEMENT uint16_t
 #include "tensor/cpu/gemm_rows.h"
 
 /* ---- weights --------------------------------------------------------------------------------------- */

@@ -139,6 +139,63 @@ static cloob_status check(cloob_ctx *ctx, const bench_options *o, bool training,
     return CLOOB_OK;
 }
 
+/* ---- a step, op by op ---------------------------------------------------------------------------- */
+
+/* The executors report every call before it starts. The device is synchronised there, so that a call's time is its own:
+ * a profiled step is slower than a timed one, most of all on a GPU, where calls no longer overlap. */
+
+static profile_row *row_of(profile *p, const char *name)
+{
+    for (int i = 0; i < p->rows; i++)
+        if (strcmp(p->row[i].name, name) == 0) return &p->row[i];
+    if (p->rows == PROFILE_ROWS - 1) name = "other ops";
+    p->row[p->rows] = (profile_row){ .name = name };
+    return &p->row[p->rows++];
+}
+
+static void on_call(void *user, const char *name, const op_group *call)
+{
+    profile *p = user;
+    (void)call;
+    if (p->status == CLOOB_OK) p->status = p->dev->sync(p->ctx, p->dev);
+    double now = clock_seconds();
+    if (p->now) {
+        profile_row *r = row_of(p, p->now);
+        r->calls++;
+        r->ms += 1e3 * (now - p->since);
+    }
+    p->now = name;
+    p->since = now;
+}
+
+static void profile_attach(cloob_ctx *ctx, profile *p, step *s, device *dev)
+{
+    *p = (profile){ .ctx = ctx, .dev = dev };
+    for (int text = 0; text < 2; text++) exec_on_call(step_tower(s, text), on_call, p);
+}
+
+static int slowest_first(const void *a, const void *b)
+{
+    const profile_row *x = a, *y = b;
+    return x->ms != y->ms ? (x->ms < y->ms ? 1 : -1) : strcmp(x->name, y->name);
+}
+
+/* Sorts the rows and divides them by the number of runs. */
+static cloob_status profile_finish(profile *p, step *s, int64_t runs, double step_ms)
+{
+    double towers = 0;
+    for (int text = 0; text < 2; text++) exec_on_call(step_tower(s, text), NULL, NULL);
+    for (int i = 0; i < p->rows; i++) {
+        p->row[i].ms /= (double)runs;
+        p->row[i].calls /= runs;
+        towers += p->row[i].ms;
+    }
+    qsort(p->row, (size_t)p->rows, sizeof *p->row, slowest_first);
+    p->step_ms = step_ms;
+    p->rest_ms = step_ms > towers ? step_ms - towers : 0;
+    return p->status;
+}
+
 /* ---- training ------------------------------------------------------------------------------------ */
 
 typedef struct training {
@@ -189,6 +246,7 @@ cloob_status step_timing(cloob_ctx *ctx, const bench_options *o, bench_result *o
     so.method = o->method;
     so.grad.checkpoint = o->grad_checkpointing;
     so.pack_texts = o->pack_texts;
+    so.eager = o->profile != NULL; /* a captured step has no calls to time */
     cloob_status status = device_open(ctx, o->device ? o->device : "auto", &d);
     if (status == CLOOB_OK) status = plan_step(ctx, o->fit_memory, &so, d);
     if (status == CLOOB_OK) status = step_create(ctx, &so, d, NULL, &t.s);
@@ -196,7 +254,10 @@ cloob_status step_timing(cloob_ctx *ctx, const bench_options *o, bench_result *o
     if (status == CLOOB_OK) status = make_inputs(ctx, d, &so.model, o->batch * o->accum, o, &t.in);
     if (status == CLOOB_OK) {
         out->planned_bytes = (int64_t)step_memory_of(t.s).total_bytes;
-        status = take_times(ctx, d, o->repeats, o->batch * o->accum, train_once, &t, out);
+        if (o->profile) status = train_once(ctx, &t); /* chooses the text tower */
+        if (o->profile && status == CLOOB_OK) profile_attach(ctx, o->profile, t.s, d);
+        if (status == CLOOB_OK) status = take_times(ctx, d, o->repeats, o->batch * o->accum, train_once, &t, out);
+        if (o->profile && status == CLOOB_OK) status = profile_finish(o->profile, t.s, o->repeats + 1, out->ms);
         out->loss = t.last.loss;
         release_inputs(&t.in);
     }

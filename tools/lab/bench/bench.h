@@ -7,6 +7,27 @@
 #include "cloob/data.h"
 #include "train/step.h"
 
+/* The time of a training step, op by op. */
+enum { PROFILE_ROWS = 256 };
+
+typedef struct profile_row {
+    const char *name; /* of an op, or of the kernel that computes several */
+    int64_t calls;    /* of one step */
+    double ms;        /* of all calls of a step together */
+} profile_row;
+
+typedef struct profile {
+    profile_row row[PROFILE_ROWS]; /* the slowest first, after profile_finish */
+    int rows;
+    double step_ms, rest_ms; /* rest: the objective, the optimizer and copies */
+    /* while it runs */
+    cloob_ctx *ctx;
+    device *dev;
+    const char *now;
+    double since;
+    cloob_status status;
+} profile;
+
 typedef struct bench_options {
     const char *model;              /* a name, or a .json file */
     const char *device, *precision; /* NULL: auto, fp32 */
@@ -18,6 +39,7 @@ typedef struct bench_options {
     const char *fit_memory;  /* training: choose what is recomputed to stay within this size, as 80G; NULL: no limit */
     bool pack_texts;         /* training: the text tower works on the tokens up to the end tokens only */
     int64_t text_length; /* mean tokens of a text, spread from half to three halves of it; 0: from 4 to the context */
+    profile *profile;    /* training: filled with the time of every op; NULL: not wanted */
     bool text;           /* embedding: texts instead of images */
     bool invariant;      /* embedding: a row has the same bytes in any batch */
 } bench_options;

@@ -10,7 +10,8 @@
  * A data set is a folder with SPLIT/0.tar, SPLIT/1.tar, ... (SPLIT/nshards.txt says how many), classnames.txt,
  * zeroshot_classification_templates.txt, and dataset_type.txt (retrieval or multilabel; otherwise classification).
  * Metrics have CLIP_benchmark's names and definitions. Sets of DataComp are known by the name of their folder
- * (docs/reference/benchmarks.md has the table); WILDS, Dollar Street and GeoDE get their further metrics, and their `npy` members are read for it. */
+ * (docs/reference/benchmarks.md has the table); WILDS, Dollar Street and GeoDE get their further metrics, and their `npy`
+ * members are read for it. */
 #ifndef LAB_SUITE_BENCHMARK_H
 #define LAB_SUITE_BENCHMARK_H
 

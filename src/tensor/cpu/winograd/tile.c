@@ -9,11 +9,11 @@ winograd_grid winograd_grid_of(int size, int64_t H, int64_t W)
     return (winograd_grid){ H, W, size, across, (H + size - 1) / size * across };
 }
 
-winograd_place winograd_grid_place(const winograd_grid *g, int64_t tile, int64_t *n)
+winograd_place winograd_grid_place(const winograd_grid *g, int64_t channels, int64_t tile, int64_t *n)
 {
     int64_t t = tile % g->per_image;
     *n = tile / g->per_image;
-    return (winograd_place){ g->H, g->W, t / g->across * g->size, t % g->across * g->size };
+    return (winograd_place){ g->H, g->W, channels, t / g->across * g->size, t % g->across * g->size };
 }
 
 void winograd_kernel_points(int size, float G[WINOGRAD_EDGE][3])

@@ -1,4 +1,4 @@
-/* The inner parts of a 3 x 3 convolution by Winograd's algorithm, on images in blocks of 8 channels.
+/* The inner parts of a 3 x 3 convolution by Winograd's algorithm, 8 channels at a time.
  *
  *     Y = A^T [(G w G^T) .* (B^T d B)] A
  *
@@ -14,9 +14,9 @@
 
 enum { WINOGRAD_LANES = 8, WINOGRAD_ROWS = 6, WINOGRAD_COLUMNS = 16, WINOGRAD_EDGE = 6 };
 
-/* Where a tile is in a plane (H, W, 8): its first output is (h, w). */
+/* Where a tile is in an image (H, W) of pixels that are `pixel` elements apart: its first output is (h, w). */
 typedef struct winograd_place {
-    int64_t H, W, h, w;
+    int64_t H, W, pixel, h, w;
 } winograd_place;
 
 /* The tiles of a batch of images, row by row, image by image. */
@@ -26,8 +26,8 @@ typedef struct winograd_grid {
 } winograd_grid;
 
 winograd_grid winograd_grid_of(int size, int64_t H, int64_t W);
-/* Where a tile is; *n: in which image. */
-winograd_place winograd_grid_place(const winograd_grid *g, int64_t tile, int64_t *n);
+/* Where a tile is in images of so many channels; *n: in which image. */
+winograd_place winograd_grid_place(const winograd_grid *g, int64_t channels, int64_t tile, int64_t *n);
 
 /* Up to WINOGRAD_ROWS tiles by a panel of 16 outputs at one point. */
 typedef struct winograd_block {

@@ -90,7 +90,7 @@ INLINE void patch_in(const float *x, const winograd_place *at, float *v, int64_t
 #pragma GCC unroll 6
         for (int i = 0; i < edge; i++) {
             bool here = inside || (h0 + i >= 0 && h0 + i < at->H && w0 + j >= 0 && w0 + j < at->W);
-            d[i] = here ? _mm256_loadu_ps(x + ((h0 + i) * at->W + w0 + j) * V) : _mm256_setzero_ps();
+            d[i] = here ? _mm256_loadu_ps(x + ((h0 + i) * at->W + w0 + j) * at->pixel) : _mm256_setzero_ps();
         }
         if (edge == 6) points_of_6(d, to);
         else points_of_4(d, to);
@@ -149,7 +149,7 @@ INLINE void tile_out(const float *m, int64_t stride, const float *bias, bool rel
         for (int j = 0; j < size; j++) {
             __m256 sum = _mm256_add_ps(to[j], add);
             if (relu) sum = _mm256_max_ps(sum, _mm256_setzero_ps());
-            if (j < columns) _mm256_storeu_ps(y + ((at->h + i) * at->W + at->w + j) * V, sum);
+            if (j < columns) _mm256_storeu_ps(y + ((at->h + i) * at->W + at->w + j) * at->pixel, sum);
         }
     }
 }
@@ -177,7 +177,7 @@ INLINE void tile_back(const float *dy, const winograd_place *at, float *d, int64
 #pragma GCC unroll 4
         for (int i = 0; i < size; i++) {
             bool here = at->h + i < at->H && at->w + j < at->W;
-            from[i] = here ? _mm256_loadu_ps(dy + ((at->h + i) * at->W + at->w + j) * V) : _mm256_setzero_ps();
+            from[i] = here ? _mm256_loadu_ps(dy + ((at->h + i) * at->W + at->w + j) * at->pixel) : _mm256_setzero_ps();
         }
         if (edge == 6) back_of_6(from, to);
         else back_of_4(from, to);
