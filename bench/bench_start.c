@@ -37,7 +37,6 @@ int main(int argc, char **argv)
     step_options o;
     step_result r;
     step *s;
-    params_draft *draft;
     device *dev;
     if (argc < 3) return fprintf(stderr, "usage: bench_start MODEL BATCH [packed] [log]\n"), 2;
     begin = clock_seconds();
@@ -48,10 +47,8 @@ int main(int argc, char **argv)
     o.compute = CLOOB_BF16, o.batch = atoll(argv[2]), o.pack_texts = argc > 3 && strcmp(argv[3], "packed") == 0;
     need(ctx, model_config_load(ctx, argv[1], &o.model), "configuration");
     need(ctx, device_open(ctx, "cuda", &dev), "device opened");
-    need(ctx, params_draft_create(ctx, &o.model, &o.part, 1, &draft), "weights begun");
     need(ctx, step_create(ctx, &o, dev, NULL, &s), "step created");
-    need(ctx, params_draft_fill(ctx, draft, step_params(s)), "weights copied");
-    params_draft_destroy(draft);
+    need(ctx, params_init(ctx, step_params(s), 1), "weights drawn and copied");
     int64_t pixels = o.batch * o.model.image_size * o.model.image_size * 3, T = o.model.context;
     uint8_t *rgb = calloc((size_t)pixels, 1);
     int32_t *tokens = calloc((size_t)(o.batch * T), sizeof *tokens);
