@@ -58,7 +58,7 @@ narrow() { awk 'length($0) > 80 { bad = 1 } END { exit bad }' out || { cat out; 
 must "retrieve at 80 columns" 'MRR' retrieve --input e.safetensors && narrow
 must "analyze at 80 columns" 'Ajne' analyze --input e.safetensors && narrow
 must "zeroshot at 80 columns" 'top5' zeroshot --checkpoint "$model" --data world/classes/colour && narrow
-must "info of a run" 'has tokenizer +yes' info logs/run
+must "info of a run" 'tokenizer +stored' info logs/run
 must "info of embeddings" '^image +[0-9]+ rows of width' info e.safetensors
 must "info of embeddings as JSON" '"image": \[' info e.safetensors --json
 must "info" '"parameters"' info "$model" --json

@@ -117,7 +117,11 @@ static void several_runs_share_charts(void)
     char *page = page_of(runs, 2, &s);
     CHECK(s.runs == 2);
     CHECK(strstr(page, "<td>one</td><td class=\"text\">cloob</td>") && strstr(page, "<td>two</td>"));
-    CHECK(strstr(page, "The same in all runs"));
+    CHECK(strstr(page, "The same in all runs") && !strstr(page, "Spectra by method"));
+    free(page);
+    put("two/params.txt", "lr: 0.001\nmethod: clip\n");
+    page = page_of(runs, 2, &s);
+    CHECK(strstr(page, "Spectra by method and epoch, images") && strstr(page, "clip, epoch 2"));
     free(page);
 }
 

@@ -18,25 +18,48 @@ static void add_spectrum(const chart *c, chart_series *s, const tsv *t, const ch
         if (tsv_at(t, i, y) > 1e-12) chart_point(c, s, tsv_at(t, i, x), tsv_at(t, i, y));
 }
 
-/* One run: some of its epochs, the first and the last among them. Several: the last epoch of each. */
+/* `shown` epochs of a run, the first and the last among them; the names begin with `prefix`. */
+static void add_epochs(page *p, chart *c, const run_files *r, int64_t shown, const char *column, const char *prefix)
+{
+    if (shown > r->analyses) shown = r->analyses;
+    for (int64_t i = 0; i < shown; i++) {
+        const run_analysis *it = &r->analysis[shown > 1 ? i * (r->analyses - 1) / (shown - 1) : 0];
+        char name[80];
+        snprintf(name, sizeof name, "%.40sepoch %lld", prefix, (long long)it->epoch);
+        add_spectrum(c, chart_add(p->memory, c, name, (int)c->count, it->eigenvalues.rows), &it->eigenvalues, column);
+    }
+}
+
+/* One run: some of its epochs. Several: the last epoch of each. */
 static void spectrum_chart(page *p, const char *title, const char *column)
 {
     chart c = { .title = title, .x_label = "rank", .y_label = "eigenvalue", .log_y = true };
-    int64_t analyses = p->run[0].analyses, shown = analyses < SHOWN_EPOCHS ? analyses : SHOWN_EPOCHS;
-    for (int64_t i = 0; p->runs == 1 && i < shown; i++) {
-        const run_analysis *it = &p->run[0].analysis[shown > 1 ? i * (analyses - 1) / (shown - 1) : 0];
-        char name[40];
-        snprintf(name, sizeof name, "epoch %lld", (long long)it->epoch);
-        chart_series *s = chart_add(p->memory, &c, name, (int)i, it->eigenvalues.rows);
-        add_spectrum(&c, s, &it->eigenvalues, column);
-    }
-    if (p->runs > 1) c.note = "Each run at its last epoch.";
+    if (p->runs == 1) add_epochs(p, &c, &p->run[0], SHOWN_EPOCHS, column, "");
+    else c.note = "Each run at its last epoch.";
     for (int64_t i = 0; p->runs > 1 && i < p->runs; i++) {
         const run_files *r = &p->run[i];
         const tsv *t = r->analyses ? &r->analysis[r->analyses - 1].eigenvalues : NULL;
         if (t) add_spectrum(&c, page_add(p, &c, i, t->rows), t, column);
     }
     page_chart(p, &c);
+}
+
+/* Several methods: the first run of each, at its first and last epoch. */
+static void spectra_by_method(page *p, const char *title, const char *column)
+{
+    chart c = { .title = title, .x_label = "rank", .y_label = "eigenvalue", .log_y = true };
+    int64_t methods = 0;
+    for (const run_files *r = p->run; r < p->run + p->runs && methods < SHOWN_RUNS; r++) {
+        char prefix[48];
+        bool seen = !r->method || !r->analyses;
+        for (const run_files *k = p->run; k < r && !seen; k++)
+            seen = k->analyses && k->method && strcmp(k->method, r->method) == 0;
+        if (seen) continue;
+        snprintf(prefix, sizeof prefix, "%.40s, ", r->method);
+        add_epochs(p, &c, r, 2, column, prefix);
+        methods++;
+    }
+    if (methods > 1) page_chart(p, &c);
 }
 
 /* ---- similarities -------------------------------------------------------------------------------- */
@@ -125,6 +148,8 @@ void page_embeddings(page *p)
     sbuf_puts(&p->html, "<div class=\"charts\">\n");
     spectrum_chart(p, "Spectrum, images", "x");
     spectrum_chart(p, "Spectrum, texts", "y");
+    spectra_by_method(p, "Spectra by method and epoch, images", "x");
+    spectra_by_method(p, "Spectra by method and epoch, texts", "y");
     page_result_charts(p, "Effective eigenvalues", "number", count, label, 2);
     page_result_charts(p, "Uniformity", "Ajne's statistic", ajne, label, 2);
     histograms(p);
