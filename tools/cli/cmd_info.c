@@ -60,7 +60,8 @@ static cloob_status view_options(cloob_ctx *ctx, transform_options *t)
 static cloob_status compute_view(cloob_ctx *ctx, const image *im, const transform_options *t, uint8_t *rgb)
 {
     image_box b = { 0 };
-    if (o.train) return view_of_image(ctx, NULL, im, t, &(uint64_t){ rng_key((uint64_t)common.seed, "view") }, rgb);
+    uint64_t key = rng_key((uint64_t)common.seed, "view");
+    if (o.train) return view_of_image(ctx, NULL, im, t, &key, rgb);
     if (!o.crop) return view_of_image(ctx, NULL, im, t, NULL, rgb);
     parse_crop(o.crop, &b);
     return transform_crop_resize(ctx, im, b.top, b.left, b.height, b.width, t->size, t->size, t->how.filter, rgb);
