@@ -66,14 +66,6 @@ size_t limits_memory_left(void)
     return limit > used ? (size_t)limit - used : 0;
 }
 
-bool limits_can_map(size_t bytes)
-{
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) return false;
-    munmap(p, bytes);
-    return true;
-}
-
 /* ---- the largest size so far ----------------------------------------------------------------------- */
 
 int64_t peak_bytes(void)

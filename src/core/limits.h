@@ -20,9 +20,6 @@ bool limits_memory(void);
 /* Bytes that can still be mapped under those limits; SIZE_MAX without one. */
 size_t limits_memory_left(void);
 
-/* Whether that many bytes can be mapped now, in one piece. */
-bool limits_can_map(size_t bytes);
-
 /* The largest resident size of this process, for benchmarks and tests of memory. */
 
 /* Bytes, since the process began or since peak_reset. Not getrusage's: that one starts with the size of the process

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/limits.h"
 
 enum { UNTRIED, LOADED, MISSING };
 enum { FILES = sizeof((shared_object *)0)->file / sizeof(char *) };
@@ -32,10 +31,6 @@ static void note_missing(shared_object *o, const char *file)
 /* Where every file fails, the text of the last one tried remains. */
 static int load(shared_object *o)
 {
-    if (o->needs_bytes && limits_memory() && !limits_can_map(o->needs_bytes)) {
-        snprintf(o->failure, sizeof o->failure, "%s is not loaded under this memory limit", o->file[0]);
-        return MISSING;
-    }
     for (int i = 0; i < FILES && o->file[i]; i++) {
         void *library = dlopen(o->file[i], RTLD_NOW | RTLD_LOCAL);
         if (library && find_functions(library, o, o->file[i])) {

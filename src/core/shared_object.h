@@ -31,7 +31,6 @@ typedef struct shared_object {
     const char *file[3]; /* names as the dynamic linker resolves them, the best first */
     const shared_function *functions;
     const char *install; /* what to install, or another remedy, for the error */
-    size_t needs_bytes;  /* under a memory limit with less room than this it is not loaded */
     int state;           /* 0 at first; read and written atomically */
     const char *loaded;  /* the file taken */
     char failure[256];

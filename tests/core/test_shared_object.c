@@ -1,6 +1,5 @@
 /* Libraries loaded on first use: a function that is there works; what is missing is named with its remedy. */
 #include <string.h>
-#include <sys/resource.h>
 
 #include "check.h"
 #include "core/shared_object.h"
@@ -70,27 +69,6 @@ static void listed_libraries_come_by_name_and_are_not_opened(void)
     CHECK(!shared_object_is_there(&late) && !late.loaded);
 }
 
-static void a_memory_limit_without_room_keeps_it_out(void)
-{
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    SKIP("the sanitizer's reserved addresses are beyond any limit");
-#endif
-    struct rlimit before, limit;
-    shared_object o = {
-        .file = { "libm.so.6" }, .functions = cosine_list, .install = "glibc", .needs_bytes = SIZE_MAX / 4
-    };
-    shared_object small = o;
-    small.needs_bytes = 4096;
-    CHECK(getrlimit(RLIMIT_AS, &before) == 0);
-    limit = before;
-    limit.rlim_cur = (rlim_t)1 << 40;
-    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
-    CHECK(!shared_object_is_there(&o));
-    CHECK(strstr(o.failure, "memory limit") != NULL);
-    CHECK(shared_object_is_there(&small));
-    CHECK(setrlimit(RLIMIT_AS, &before) == 0);
-}
-
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -99,7 +77,6 @@ int main(void)
     RUN(a_missing_library_is_named_with_its_remedy);
     RUN(a_missing_function_is_named);
     RUN(listed_libraries_come_by_name_and_are_not_opened);
-    RUN(a_memory_limit_without_room_keeps_it_out);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -1,9 +1,5 @@
 /* The program: a table of commands, and what they share. */
-#include <dlfcn.h>
 #include <errno.h>
-#ifdef __GLIBC__
-#    include <execinfo.h>
-#endif
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -313,30 +309,12 @@ static void on_crash(int number)
     _exit(1);
 }
 
-static void on_terminate(void) { on_crash(0); }
-
-/* An uncaught exception, such as oneDNN's bad_alloc: glibc loads its unwinder when the first one is thrown,
- * and libstdc++ reports it; without memory both print lines of their own. So the unwinder is loaded now, and
- * on_crash replaces the report. */
-static void catch_exceptions(void)
-{
-    void (*(*set_terminate)(void (*)(void)))(void);
-    void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL); /* oneDNN's own, before oneDNN is loaded */
-    *(void **)&set_terminate = library ? dlsym(library, "_ZSt13set_terminatePFvvE") : NULL; /* std::set_terminate */
-    if (set_terminate) set_terminate(on_terminate);
-#ifdef __GLIBC__
-    void *frame;
-    backtrace(&frame, 1);
-#endif
-}
-
 static void catch_crashes(void)
 {
     static char stack[16384] __attribute__((aligned(16)));
     stack_t own = { .ss_sp = stack, .ss_size = sizeof stack };
     struct sigaction action = { .sa_handler = on_crash, .sa_flags = SA_ONSTACK };
     if (!memory_is_limited()) return;
-    catch_exceptions();
     sigaltstack(&own, NULL); /* the main thread's; others have their own stack left */
     sigaction(SIGSEGV, &action, NULL);
     sigaction(SIGBUS, &action, NULL);
