@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
 enum { UNTRIED, LOADED, MISSING };
 enum { FILES = sizeof((shared_object *)0)->file / sizeof(char *) };
 
