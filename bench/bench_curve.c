@@ -5,9 +5,9 @@
  * Every image is a plane of one of 512 colours (8 levels each of red, green and blue) under noise, its caption three
  * words that name the levels: enough to learn something within 200 steps, cheap enough to be made on the host. Three
  * runs see the same batches, side by side: bf16, fp32, and fp32 from other initial weights. Printed are means over a
- * 20th of the steps, the mean absolute differences to fp32 beside that of the two fp32 runs, whose difference is the
- * noise of training, and what images that were not trained on find: how many of 1,024 pick their own caption out of a
- * batch. Exit code 1 when bf16 is further from fp32 than the other seed. */
+ * 20th of the steps, the mean absolute differences to fp32 next to the difference between the two fp32 runs, which is
+ * the noise of training, and what images that were not trained on find: how many of 1,024 pick their own caption out of
+ * a batch. Exit code 1 when bf16 is further from fp32 than the other seed. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -95,26 +95,6 @@ if has short || has max; then
     for s in $short; do fields "$s"; release "$model-short-$mode" "torch, $mode" "step, texts cut to 24"; done
 fi
 if has modes || has max; then for s in $modes; do fields "$s"; release "$model-$mode" "torch, $mode" "step"; done; fi
-if has embed; then for s in $embeds; do fields "$s"; start "$model-embed-$batch$text" "$need" embed --arch "$model" --batch "$batch" --mode "${mode:-compile}" --repeats 20 ${text:+--text}; done; fi
-for n in "${names[@]}"; do while ! done_with "$n" && [ $SECONDS -lt "$compile" ]; do sleep 0.5; done; done
-for n in "${names[@]}"; do # what compiles any longer would disturb the others
-    [ -e "$gates/$n.ready" ] || { echo "$n: left out after $SECONDS s"; kill "${pid[$n]}" 2> /dev/null; }
-done
-echo "compiled after $SECONDS s"
-has compile && exit
-
-# ---- one at a time -----------------------------------------------------------------------------------------------------------------
-
-if has step; then for s in $steps; do
-    fields "$s"
-    our_step "$model" "$batch" amp_bf16 --text-length 77 | keep ours "step"
-    release "$model-step" torch.compile "step"
-done; fi
-if has short || has max; then
-    for s in $short_models; do fields "$s"; our_step "$model" "$batch" amp_bf16 --text-length 14 --pack-texts | keep ours "step, short texts"; done
-    for s in $short; do fields "$s"; release "$model-short-$mode" "torch, $mode" "step, texts cut to 24"; done
-fi
-if has modes || has max; then for s in $modes; do fields "$s"; release "$model-$mode" "torch, $mode" "step"; done; fi
 if has embed; then for s in $embeds; do
     fields "$s"
     ours embed --model "$model" --batch "$batch" --precision amp_bf16 ${text:+--text} | keep ours "embed${text:+, text}"

@@ -31,7 +31,7 @@ static bool has_key(const serve *s, const request *x)
 }
 
 /* Without a key, pages of other sites must not reach a server on loopback. Their requests have another Host (after DNS
- * rebinding) or another Origin; those of images and scripts have no Origin, but browsers name where they come from. */
+ * rebinding) or another Origin; requests for images and scripts have no Origin, but Sec-Fetch-Site names their site. */
 static bool from_another_site(const serve *s, const request *x)
 {
     const char *host = header(x, "Host"), *origin = header(x, "Origin");

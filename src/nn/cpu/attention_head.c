@@ -41,7 +41,7 @@ int64_t attention_head_room(int64_t T, int64_t e, bool bf16)
 
 static char *part_of(const attention_head *h, int64_t bytes) { return (char *)h->room + bytes; }
 
-/* Keys as the panels of (e, T), values as those of (T, e). */
+/* Packs keys as panels of (e, T) and values as panels of (T, e). */
 static void pack_keys_and_values(const gemm_kernel *k, const attention_head *h, const layout *l)
 {
     gemm_call keys = { .N = h->T, .K = h->e, .b = gemm_matrix(h->k, h->T, h->e, h->ld), .tb = true };

@@ -1,5 +1,5 @@
 /* A 3 x 3 convolution, or its gradient with respect to its inputs, by Winograd's algorithm
- * (tensor/cpu/winograd/tile.h). Every tile is computed by itself, so an image has the same bytes in any batch. */
+ * (tensor/cpu/winograd/tile.h). Tiles are independent, so an image has the same bytes in any batch. */
 #ifndef NN_CPU_CONV_WINOGRAD_H
 #define NN_CPU_CONV_WINOGRAD_H
 

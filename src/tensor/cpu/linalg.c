@@ -125,7 +125,7 @@ cloob_status linalg_eigenvalues(cloob_ctx *ctx, double *value, double *A, int64_
 
 /* Replaces A = L L' (n, n), rows ld apart, by X = L^-1, with zeros above its diagonal. Of its parts (P R'; R S):
  *
- *     X_P = P's,   W = R X_P',   X_S = that of S - W W',   below X_P: -X_S W X_P
+ *     X_P = inverse factor of P,   W = R X_P',   X_S = inverse factor of S - W W',   X = (X_P 0; -X_S W X_P  X_S)
  *
  * work: n n / 3 elements. False: not positive definite. */
 static bool invert_factor(cloob_ctx *ctx, double *A, int64_t n, int64_t ld, double *work)

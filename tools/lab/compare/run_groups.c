@@ -44,7 +44,7 @@ typedef struct run_seen {
     const json *line; /* of a file with a line per run; NULL: none is known */
     run_param *param; /* of params.txt */
     int64_t params;
-    bool has_final; /* some lines of the file are final runs of a sweep: those of its search count only on request */
+    bool has_final; /* the file has final runs of a sweep: its search runs count only on request */
 } run_seen;
 
 /* "key: value" of params.txt, or a key of the line or of its "settings"; false: it says nothing of it. */
@@ -178,7 +178,7 @@ static cloob_status add_finished(cloob_ctx *ctx, reader *r, run_seen *run, const
     return add_run(ctx, r, run, dir);
 }
 
-/* lines: those of the sweep that the run is of. of_many: the folder it is in is an ablation's or a sweep's. */
+/* lines: results of the sweep that the run belongs to. of_many: its folder belongs to an ablation or a sweep. */
 static cloob_status add_folder(cloob_ctx *ctx, reader *r, const char *dir, const json_lines *lines, bool of_many)
 {
     const char *slash = strrchr(dir, '/'), *name = slash ? slash + 1 : dir;

@@ -51,8 +51,8 @@ void page_result_charts(page *p, const char *title, const char *y_label, const c
 void html_page_begin(sbuf *s, const char *title, const unsigned char *style, size_t bytes);
 
 /* Zero-shot examples of a run, which the report writes to examples-validation.json in the run's folder and shows with
- * those of cloob classify: {"checkpoint", "examples": [{"image": a data URL, "truth": its caption, "rank" of that,
- * "top": [{"label": a caption, "p"}]}]}. Up to MAX_SAMPLES captions compete, evenly spread over the set. */
+ * the results of cloob classify: {"checkpoint", "examples": [{"image": a data URL, "truth": its caption, "rank" of
+ * that, "top": [{"label": a caption, "p"}]}]}. Up to MAX_SAMPLES captions compete, evenly spread over the set. */
 
 enum { MAX_SAMPLES = 2000 };
 
