@@ -49,19 +49,23 @@ static const opt_row embed_rows[] = { MODEL_ROWS,
 
 static void print_profile(void)
 {
-    printf("\n%10s %7s %7s  %s\n", "ms", "share", "calls", "op");
-    for (int i = 0; i < ops.rows; i++)
-        printf("%10.3f %5.1f %% %7lld  %s\n", ops.row[i].ms, 100 * ops.row[i].ms / ops.step_ms,
-               (long long)ops.row[i].calls, ops.row[i].name);
-    printf("%10.3f %5.1f %% %7s  objective, optimizer, copies\n", ops.rest_ms, 100 * ops.rest_ms / ops.step_ms, "");
+    printf("\n%10s %7s %7s %8s %7s  %s\n", "ms", "share", "calls", "GFLOP/s", "GB/s", "op");
+    for (int i = 0; i < ops.rows; i++) {
+        const profile_row *r = &ops.row[i];
+        char rate[16] = "";
+        if (r->flops > 0) snprintf(rate, sizeof rate, "%.0f", 1e-6 * r->flops / r->ms);
+        printf("%10.3f %5.1f %% %7lld %8s %7.1f  %s\n", r->ms, 100 * r->ms / ops.step_ms, (long long)r->calls, rate,
+               1e-6 * r->bytes / r->ms, r->name);
+    }
+    printf("%10.3f %5.1f %% %25s objective, optimizer, copies\n", ops.rest_ms, 100 * ops.rest_ms / ops.step_ms, "");
 }
 
 static void put_profile(void)
 {
     json_out_open("ops", '[');
     for (int i = 0; i < ops.rows; i++)
-        json_out_object(NULL, J_TEXT("op", ops.row[i].name), J_OF(&ops.row[i], calls),
-                        J_NUMBER("ms", ops.row[i].ms, 6));
+        json_out_object(NULL, J_TEXT("op", ops.row[i].name), J_OF(&ops.row[i], calls), J_NUMBER("ms", ops.row[i].ms, 6),
+                        J_NUMBER("flops", ops.row[i].flops, 6), J_NUMBER("bytes", ops.row[i].bytes, 6));
     json_out_close();
     json_out_number("rest_ms", ops.rest_ms, 6);
 }
@@ -112,8 +116,8 @@ const command bench_step = {
     .details =
         "Random pairs, freshly initialised weights: both towers forward, the objective, backward, AdamW. ms is the "
         "median. peak_bytes is the process's largest resident size, on a GPU the memory in use there. --profile lists "
-        "the ops of both towers with their calls and time in one step, the slowest first. The device waits for each "
-        "of them, so the step is slower than without.\n"
+        "the ops of both towers, the slowest first, with calls and time in one step, and GFLOP and GB of operands "
+        "per second. The device is synchronised after each op, so a profiled step is slower.\n"
         "\n"
         "  cloob bench step --model RN50 --batch-size 512 --method cloob --device cuda --precision amp_bf16 --json",
 };

@@ -153,19 +153,37 @@ static profile_row *row_of(profile *p, const char *name)
     return &p->row[p->rows++];
 }
 
+/* Every row of the output multiplies and adds each weight once. Winograd's algorithm needs fewer multiplications. */
+static double flops_of(const op_args *a)
+{
+    bool forward = a->op == OP_CONV2D || a->op == OP_LINEAR, dx = a->op == OP_CONV2D_DX || a->op == OP_LINEAR_DX;
+    if (!forward && !dx && a->op != OP_CONV2D_DW && a->op != OP_LINEAR_DW) return 0;
+    const tensor *y = forward ? &a->out[0] : &a->in[0], *w = forward || dx ? &a->in[1] : &a->in[2];
+    return 2.0 * (double)tensor_count(y) / (double)tensor_cols(y) * (double)tensor_count(w);
+}
+
+static double bytes_of(const op_args *a)
+{
+    double sum = 0;
+    for (int k = 0; k < OP_INPUTS; k++) sum += op_has(&a->in[k]) ? (double)tensor_bytes(&a->in[k]) : 0;
+    for (int k = 0; k < OP_OUTPUTS; k++) sum += op_has(&a->out[k]) ? (double)tensor_bytes(&a->out[k]) : 0;
+    return sum;
+}
+
 static void on_call(void *user, const char *name, const op_group *call)
 {
     profile *p = user;
-    (void)call;
     if (p->status == CLOOB_OK) p->status = p->dev->sync(p->ctx, p->dev);
     double now = clock_seconds();
-    if (p->now) {
-        profile_row *r = row_of(p, p->now);
-        r->calls++;
-        r->ms += 1e3 * (now - p->since);
-    }
-    p->now = name;
+    if (p->now) p->now->ms += 1e3 * (now - p->since);
+    p->now = name ? row_of(p, name) : NULL;
     p->since = now;
+    if (!p->now) return;
+    p->now->calls++;
+    for (int i = 0; i < call->members; i++) {
+        p->now->flops += flops_of(call->member[i]);
+        p->now->bytes += bytes_of(call->member[i]);
+    }
 }
 
 static void profile_attach(cloob_ctx *ctx, profile *p, step *s, device *dev)
@@ -187,6 +205,8 @@ static cloob_status profile_finish(profile *p, step *s, int64_t runs, double ste
     for (int text = 0; text < 2; text++) exec_on_call(step_tower(s, text), NULL, NULL);
     for (int i = 0; i < p->rows; i++) {
         p->row[i].ms /= (double)runs;
+        p->row[i].flops /= (double)runs;
+        p->row[i].bytes /= (double)runs;
         p->row[i].calls /= runs;
         towers += p->row[i].ms;
     }

@@ -13,7 +13,9 @@ enum { PROFILE_ROWS = 256 };
 typedef struct profile_row {
     const char *name; /* of an op, or of the kernel that computes several */
     int64_t calls;    /* of one step */
-    double ms;        /* of all calls of a step together */
+    double ms;        /* of all calls of a step together, as the next two */
+    double flops;     /* of matrix multiplications and convolutions by their definition; 0: the op has none */
+    double bytes;     /* of all operands, each counted once per call */
 } profile_row;
 
 typedef struct profile {
@@ -23,7 +25,7 @@ typedef struct profile {
     /* while it runs */
     cloob_ctx *ctx;
     device *dev;
-    const char *now;
+    profile_row *now;
     double since;
     cloob_status status;
 } profile;
