@@ -1,10 +1,9 @@
-/* A batching encoder under load, without HTTP: threads that each wait for one input at a time, as a server's workers
- * do.
+/* Measures the batching encoder without HTTP: threads that each wait for one input at a time, as a server's workers do.
  *
  *     bench_batcher MODEL THREADS SECONDS text|image [FILE.jpg] [DEVICE] [PRECISION] [MAX_BATCH] [invariant]
  *
  * Prints one JSON object: inputs per second, latency, mean rows of a batch, and the share of the time that the encoder
- * was at work (on a GPU: from the upload of a batch to its rows on the host). */
+ * was busy (on a GPU: from the upload of a batch to its rows on the host). */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
-/* Loss curves of one model in bf16 and fp32 over the same batches, next to what another seed changes.
+/* Compares the loss curves of one model in bf16 and fp32 over the same batches, and in fp32 from another seed.
  *
  *     bench_curve [--model RN50] [--batch 32] [--steps 200] [--device cuda] [--noise 24]
  *
- * Every image is a plane of one of 512 colours (8 levels each of red, green and blue) under noise, its caption three
- * words that name the levels: enough to learn something within 200 steps, cheap enough to be made on the host. Three
- * runs see the same batches, side by side: bf16, fp32, and fp32 from other initial weights. Printed are means over a
- * 20th of the steps, the mean absolute differences to fp32 next to the difference between the two fp32 runs, which is
- * the noise of training, and what images that were not trained on find: how many of 1,024 pick their own caption out of
- * a batch. Exit code 1 when bf16 is further from fp32 than the other seed. */
+ * Every image has one of 512 colours (8 levels each of red, green and blue) plus noise; its caption is three words that
+ * name the levels. This can be learned within 200 steps and is cheap to generate. Three runs use the same batches in
+ * parallel: bf16, fp32, and fp32 from other initial weights. Prints means over a 20th of the steps, the mean absolute
+ * differences to fp32 (the difference between the two fp32 runs is the noise of training), and how many of 1,024
+ * unseen images select their own caption in a batch. The exit code is 1 if bf16 differs from fp32 by more than the
+ * other seed does. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

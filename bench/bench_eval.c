@@ -1,11 +1,11 @@
-/* Evaluation at the sizes of the paper, made up in memory: time and memory.
+/* Time and memory of evaluations at the sizes of the paper, with generated features.
  *
  *     bench_eval probe|imagenet|retrieval|map [rows]
  *
- * probe      20,000 x 1024, 100 classes, lambda 1: a whole training.
+ * probe      20,000 x 1024, 100 classes, lambda 1: the whole optimisation.
  * imagenet   1,281,167 x 2048, 1,000 classes: one evaluation of value and gradient; one preconditioner.
  * retrieval  780,000 pairs of 512 dimensions, all ranks both ways.
- * map        50,000 x 512, 100 classes: points in the plane; when each step ends.
+ * map        50,000 x 512, 100 classes: points in the plane, with the time of each step.
  *
  * Features are rectified mixtures as an encoder's: a class mean and noise through one random layer. */
 #include <math.h>

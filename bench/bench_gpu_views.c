@@ -1,6 +1,6 @@
-/* Training views of a data set made by the GPU and by the CPU, and how far apart they are: bench_gpu_views SET [FILE]
+/* Prints by how much the training views of a data set differ between GPU and CPU: bench_gpu_views SET [FILE]
  *
- * FILE: both views of every image, (N, 2, 224, 224, 3) bytes, the CPU's first. Speed is `cloob bench data`'s. */
+ * FILE: both views of every image, (N, 2, 224, 224, 3) bytes, the CPU's first. `cloob bench data` measures speed. */
 #include <stdio.h>
 #include <stdlib.h>
 

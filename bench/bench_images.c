@@ -1,8 +1,8 @@
 /* Images per second of processor time in one thread: bench_images decode|eval|train|shrink SECONDS
  * FILE...
  *
- * shrink is train with reduced decoding; its distance from train is measured, too. bench/images.py runs
- * this beside Pillow and torchvision. */
+ * shrink is train with decoding at reduced scale; its difference from train is printed as well. bench/images.py
+ * compares the rates with Pillow and torchvision. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What takes time before the first training step on the GPU.
+/* Profiles what happens before the first training step on the GPU.
  *
  *     bench_start MODEL BATCH [packed] [log]      run it twice: the second time choices of kernels come from the tuning
  *                                                 cache; log: every line of the log with its time

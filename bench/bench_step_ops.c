@@ -1,8 +1,8 @@
-/* What takes time in a training step on the GPU: an event before every call of both towers, summed per op and per
- * shape.
+/* Profiles a training step on the GPU: records an event before every call of both towers and sums the times per op and
+ * per shape.
  *
- *     bench_step_ops MODEL BATCH [keep] [packed] [log]      keep: nothing is computed twice to save memory; packed: texts
- *         of 7 to 21 tokens, and the text tower works on these alone; log: how kernels were chosen
+ *     bench_step_ops MODEL BATCH [keep] [packed] [log]      keep: nothing is recomputed; packed: packed
+ *         texts of 7 to 21 tokens; log: how kernels were chosen
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,15 +1,13 @@
-/* Many small trainings side by side: one line of JSON for each, the moment it is done.
+/* Runs many small trainings in parallel and prints one line of JSON for each when it ends.
  *
  *     bench_sweep JOBS RESULTS.jsonl [--parallel 8] [--seconds 150] [--logs DIR] [KEY=VALUE ...]
  *
- * A line of JOBS: a name, then KEY=VALUE with the options of `cloob train` and, besides, `world=DIR` (a
- * folder of cloob synth: its pairs, its class folders, its prompts), `zeroshot=DIR`, `prompts=P.json`,
- * `device`, `seed`, `precision`. What is given on the command line comes before every line's own. `#` begins
- * a comment.
+ * A line of JOBS is a name and the options of `cloob train` as KEY=VALUE; also `world=DIR` (a folder of
+ * `cloob synth`: its pairs, class folders and prompts), `zeroshot=DIR`, `prompts=P.json`, `device`, `seed`,
+ * `precision`. A line's options override those of the command line. `#` begins a comment.
  *
- * Trainings are threads of one process: on a GPU their kernels then run at the same time, and 14 small ones
- * get done in half the time that 14 processes take. After --seconds nothing new begins and what runs is
- * stopped. */
+ * Trainings are threads of one process, so that their kernels run concurrently on a GPU: 14 small ones take half
+ * the time of 14 processes. After --seconds the remaining jobs are skipped and the running ones stopped. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,24 +1,25 @@
 #!/bin/bash
-# Training steps and embeddings on one GPU beside PyTorch, in one run, medians; prints a table last.
+# Training steps and embeddings on one GPU next to PyTorch, in one run, medians. Prints a table last.
 #
 #     bench/gpu_peer.sh [step] [short] [modes] [large] [embed] [clip] [loss] [onnx] [jpeg] [max] [compile]      (default: all but the last four)
 #
-# step   RN50, ViT-B-32, ViT-B-16, RN50x4, ViT-L-14 (STEPS="RN50:512:36 ..." chooses): texts of 77 tokens, padded;
-#        ours, and torch.compile with channels last in bf16
-# short  RN50 (SHORT="RN50:512:30:whole ...") with captions of 7 to 21 tokens: ours packed, PyTorch's cut to 24, the whole step compiled,
-#        and with CUDA graphs
-# modes  PyTorch's other ways (MODES="RN50:512:36:whole ..."): the whole step as one function, and with CUDA graphs
-# max    the whole step with max-autotune, for texts of 77 tokens and cut to 24; takes minutes more
-# large  ViT-L-14 within 80 GiB, what is recomputed chosen by the planner
-# embed  RN50 and ViT-B-32 images in batches of 256, one image and one text at a time (EMBEDS="RN50:1:3:graphs:text ...": PyTorch's mode, and text)
-# clip   RN50's step with CLIP's loss instead of CLOOB's
-# loss   the objective alone, 32,768 pairs of 1,024 numbers
-# onnx   ONNX Runtime's CUDA provider on the same towers (ONNX="RN50:256:--nhwc ..."); needs onnxruntime-gpu
-# jpeg   training RN50 from the shards that SHARDS names ("FOLDER/{000..119}.tar"): all cores decode, 4 cores decode, the GPU decodes for 4 cores
-# compile  only compiles what the other parts name and ends, so that a run after it finds PyTorch's code in its cache
-# The third number is the GiB that PyTorch needs: its models are compiled side by side, the slowest first, as many as fit into MEMORY (default 118), each in a
-# process that then gives its memory back and waits. Each is timed alone, beside processes that do nothing. COMPILE seconds (default 280) is how long they
-# have; what is not compiled by then is left out. CLOOB is the program (default: build/cloob), OUT a folder for full results, written row by row.
+# step   RN50, ViT-B-32, ViT-B-16, RN50x4, ViT-L-14 (or STEPS="MODEL:BATCH:GIB ..."), texts padded to 77 tokens; PyTorch:
+#        torch.compile, channels last, bf16
+# short  RN50 with captions of 7 to 21 tokens (or SHORT="MODEL:BATCH:GIB:MODE ..."): cloob packs them; PyTorch cuts them to 24,
+#        with the whole step compiled, and with CUDA graphs
+# modes  other modes of PyTorch (MODES="MODEL:BATCH:GIB:MODE ..."): the whole step as one function, and with CUDA graphs
+# max    the whole step with max-autotune, for texts of 77 tokens and cut to 24; takes minutes longer
+# large  ViT-L-14 within 80 GiB; the planner chooses what is recomputed
+# embed  RN50 and ViT-B-32: batches of 256 images, one image, one text (EMBEDS="MODEL:BATCH:GIB:MODE[:text] ...")
+# clip   RN50's step with CLIP's loss, and with CLOOB's
+# loss   the objective alone, 32,768 pairs of width 1,024
+# onnx   ONNX Runtime's CUDA provider on the same towers (ONNX="MODEL:BATCH:OPTION ..."); needs onnxruntime-gpu
+# jpeg   training RN50 from shards, SHARDS="FOLDER/{000..119}.tar": decoding on all cores, on 4 cores, and on the GPU with 4 cores
+# compile  compiles the models of the other parts and ends, so that the next run finds them in PyTorch's cache
+#
+# GIB is the memory that PyTorch needs. Models are compiled in parallel, the slowest first, within MEMORY GiB (118), each in a process
+# that then frees its memory and waits; each is timed alone. A model that is not compiled after COMPILE seconds (280) is left out.
+# CLOOB is the program (default: build/cloob), OUT a folder for full results.
 set -u
 cd "$(dirname "$0")/.."
 cloob=$(realpath "${CLOOB:-build/cloob}") out=${OUT:-build/peer}
@@ -34,17 +35,17 @@ onnx=${ONNX:-RN50:256:--nhwc ViT-B-32:256:--opset=17 RN50:1:--graph ViT-B-32:1:-
 short_models=$(for s in $short; do echo "${s%:*:*}"; done | sort -u) # MODEL:BATCH
 memory=${MEMORY:-118} compile=${COMPILE:-280}
 has() { case " $parts " in *" $1 "*) ;; *) return 1 ;; esac; }
-keep() { tail -1 | grep '^{' | sed "s/^{/{\"who\": \"$1\", \"part\": \"$2\", /" | tee -a "$out/results.jsonl"; }
-ours() { timeout 60 "$cloob" bench "$@" --device cuda --repeats 20 --json --quiet 2>> "$out/ours.log"; }
-our_step() { ours step --model "$1" --batch "$2" --precision "$3" "${@:4}"; }
+record() { tail -1 | grep '^{' | sed "s/^{/{\"program\": \"$1\", \"part\": \"$2\", /" | tee -a "$out/results.jsonl"; }
+cloob_bench() { timeout 60 "$cloob" bench "$@" --device cuda --repeats 20 --json --quiet 2>> "$out/cloob.log"; }
+cloob_step() { cloob_bench step --model "$1" --batch "$2" --precision "$3" "${@:4}"; }
 
-# ---- PyTorch, compiled side by side ------------------------------------------------------------------------------------------------
+# ---- PyTorch, compiled in parallel ------------------------------------------------------------------------------------------------
 
 names=() # of peers, in the order of starting
 declare -A pid gib
 
 done_with() { [ -e "$gates/$1.ready" ] || ! kill -0 "${pid[$1]}" 2> /dev/null; }
-in_use() { # GiB of those that compile, and what the waiting ones keep: weights, gradients, moments
+in_use() { # GiB of models that compile, and of weights, gradients and moments of those that wait
     local sum=0 n
     for n in "${names[@]}"; do
         if ! done_with "$n"; then sum=$((sum + ${gib[$n]})); else case $n in *graphs*) sum=$((sum + ${gib[$n]})) ;; *) sum=$((sum + 3)) ;; esac; fi
@@ -52,7 +53,7 @@ in_use() { # GiB of those that compile, and what the waiting ones keep: weights,
     echo $sum
 }
 
-# start NAME GiB ARGUMENTS of peer_step.py, when there is room
+# start NAME GIB ARGUMENTS...: starts peer_step.py once its memory is free
 start() {
     local name=$1 need=$2
     while [ "$(in_use)" -gt 0 ] && [ $(($(in_use) + need)) -gt "$memory" ]; do [ $SECONDS -lt "$compile" ] || return; sleep 1; done
@@ -61,12 +62,12 @@ start() {
     names+=("$name")
 }
 
-# release NAME WHO PART: times it, now
+# release NAME PROGRAM PART: times a compiled model
 release() {
     [ -n "${pid[$1]:-}" ] && [ -e "$gates/$1.ready" ] || { echo "$1: not compiled"; return; }
     touch "$gates/$1.go"
     wait "${pid[$1]}"
-    keep "$2" "$3" < "$gates/$1.json"
+    record "$2" "$3" < "$gates/$1.json"
 }
 
 trap 'for n in "${names[@]}"; do kill "${pid[$n]}" 2> /dev/null; done; rm -rf "$gates"' EXIT
@@ -77,7 +78,7 @@ if has short || has max; then for s in $short; do fields "$s"; start "$model-sho
 if has step; then for s in $steps; do fields "$s"; start "$model-step" "$need" step --arch "$model" --batch "$batch" --mode compile; done; fi
 if has embed; then for s in $embeds; do fields "$s"; start "$model-embed-$batch$text" "$need" embed --arch "$model" --batch "$batch" --mode "${mode:-compile}" --repeats 20 ${text:+--text}; done; fi
 for n in "${names[@]}"; do while ! done_with "$n" && [ $SECONDS -lt "$compile" ]; do sleep 0.5; done; done
-for n in "${names[@]}"; do # what compiles any longer would disturb the others
+for n in "${names[@]}"; do # a model that still compiles would disturb the others
     [ -e "$gates/$n.ready" ] || { echo "$n: left out after $SECONDS s"; kill "${pid[$n]}" 2> /dev/null; }
 done
 echo "compiled after $SECONDS s"
@@ -87,32 +88,32 @@ has compile && exit
 
 if has step; then for s in $steps; do
     fields "$s"
-    our_step "$model" "$batch" amp_bf16 --text-length 77 | keep ours "step"
+    cloob_step "$model" "$batch" amp_bf16 --text-length 77 | record cloob "step"
     release "$model-step" torch.compile "step"
 done; fi
 if has short || has max; then
-    for s in $short_models; do fields "$s"; our_step "$model" "$batch" amp_bf16 --text-length 14 --pack-texts | keep ours "step, short texts"; done
+    for s in $short_models; do fields "$s"; cloob_step "$model" "$batch" amp_bf16 --text-length 14 --pack-texts | record cloob "step, short texts"; done
     for s in $short; do fields "$s"; release "$model-short-$mode" "torch, $mode" "step, texts cut to 24"; done
 fi
 if has modes || has max; then for s in $modes; do fields "$s"; release "$model-$mode" "torch, $mode" "step"; done; fi
 if has embed; then for s in $embeds; do
     fields "$s"
-    ours embed --model "$model" --batch "$batch" --precision amp_bf16 ${text:+--text} | keep ours "embed${text:+, text}"
+    cloob_bench embed --model "$model" --batch "$batch" --precision amp_bf16 ${text:+--text} | record cloob "embed${text:+, text}"
     release "$model-embed-$batch$text" "torch, ${mode:-compile}" "embed${text:+, text}"
 done; fi
 if has onnx; then for s in $onnx; do
     fields "$s"
-    (cd bench/peers && timeout 60 python3 onnx_embed.py --arch "$model" --batch "$batch" $need 2>> "$out/peer.log") | keep "ONNX Runtime" "embed, fp16"
+    (cd bench/peers && timeout 60 python3 onnx_embed.py --arch "$model" --batch "$batch" $need 2>> "$out/peer.log") | record "ONNX Runtime" "embed, fp16"
 done; fi
 if has clip; then
-    our_step RN50 512 amp_bf16 --method clip | keep ours "step, CLIP's loss"
-    our_step RN50 512 amp_bf16 | keep ours "step, CLOOB's loss"
+    cloob_step RN50 512 amp_bf16 --method clip | record cloob "step, CLIP's loss"
+    cloob_step RN50 512 amp_bf16 | record cloob "step, CLOOB's loss"
 fi
 if has loss; then
-    timeout 60 "$cloob" bench loss --n 32768 --dim 1024 --precision bf16 --device cuda --json --quiet 2>> "$out/ours.log" | keep ours "objective"
-    (cd bench/peers && timeout 60 python3 peer_step.py loss --n 32768 --dim 1024 --dtype bf16 2>> "$out/peer.log") | keep torch "objective"
+    timeout 60 "$cloob" bench loss --n 32768 --dim 1024 --precision bf16 --device cuda --json --quiet 2>> "$out/cloob.log" | record cloob "objective"
+    (cd bench/peers && timeout 60 python3 peer_step.py loss --n 32768 --dim 1024 --dtype bf16 2>> "$out/peer.log") | record torch "objective"
 fi
-# jpeg_run CORES WORKERS DECODER: the median of what a training run logs, the first line left out
+# jpeg_run CORES WORKERS DECODER: median of the logged rates of a training run, without the first
 jpeg_run() {
     timeout 60 taskset -c "$1" "$cloob" train --train-data "$SHARDS" --model RN50 --batch-size 512 --max-steps 60 --epochs 9 --warmup 10 --device cuda --precision amp_bf16 --vocab-size 1000 \
         --log-every-n-steps 10 --save-frequency 0 --workers "$2" --image-decoder "$3" --logs "$gates/logs" --name "jpeg-$3-$2-$RANDOM" > "$out/jpeg-$3-$2.log" 2>&1
@@ -121,21 +122,21 @@ jpeg_run() {
 }
 if has jpeg; then
     last=$(($(nproc) - 1))
-    jpeg_run "0-$last" "$last" cpu | keep ours "JPEG, $(nproc) cores"
-    jpeg_run 0-3 4 cpu | keep ours "JPEG, 4 cores"
-    jpeg_run 0-3 4 gpu | keep ours "JPEG, 4 cores, GPU"
+    jpeg_run "0-$last" "$last" cpu | record cloob "JPEG, $(nproc) cores"
+    jpeg_run 0-3 4 cpu | record cloob "JPEG, 4 cores"
+    jpeg_run 0-3 4 gpu | record cloob "JPEG, 4 cores, GPU"
 fi
 if has large; then
-    our_step ViT-L-14 512 amp_bf16 --text-length 14 --pack-texts --fit-memory 80G | keep ours "step, 80 GiB"
+    cloob_step ViT-L-14 512 amp_bf16 --text-length 14 --pack-texts --fit-memory 80G | record cloob "step, 80 GiB"
 fi
 echo "finished after $SECONDS s"
 python3 - "$out/results.jsonl" << 'END'
 import json, sys
-print("%-14s %-22s %-10s %6s %10s %12s %8s" % ("who", "what", "model", "batch", "ms", "a second", "GiB"))
+print("%-14s %-22s %-10s %6s %10s %12s %8s" % ("program", "part", "model", "batch", "ms", "a second", "GiB"))
 for line in open(sys.argv[1]):
     r = json.loads(line)
     rate = r.get("pairs_per_s") or r.get("items_per_s") or r.get("per_s") or 0
-    memory = (r.get("planned_bytes") or r.get("peak_bytes") or 0) / 2**30 if r["who"].startswith("ours") else r.get("peak_GiB", 0)
-    print("%-14s %-22s %-10s %6d %10.3f %12.1f %8.2f" % (r["who"], r["part"], r.get("model") or r.get("arch") or "",
+    memory = (r.get("planned_bytes") or r.get("peak_bytes") or 0) / 2**30 if r["program"] == "cloob" else r.get("peak_GiB", 0)
+    print("%-14s %-22s %-10s %6d %10.3f %12.1f %8.2f" % (r["program"], r["part"], r.get("model") or r.get("arch") or "",
           r.get("batch") or r.get("n") or 0, r["ms"], rate, memory))
 END

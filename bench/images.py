@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Images per second on one core: ours beside Pillow + torchvision, in one run.
+"""Images per second on one core: cloob and Pillow + torchvision, in one run.
 
     python3 bench/images.py build/bench_images [--count 64] [--seconds 3]
 
-Makes 500x375 JPEGs (quality 90) with the spectrum of photographs, then times, turn by turn and by processor time, so that other programs disturb neither:
+Makes 500x375 JPEGs (quality 90) with the spectrum of photographs, then measures processor time, alternating between the programs:
 decoding alone, the 224 px evaluation view, and the 224 px training crop (scale 0.9 to 1).
 """
 import argparse, io, json, os, statistics, subprocess, sys, tempfile, time
@@ -76,20 +76,20 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         files = make_files(folder, a.count, a.width, a.height)
         blobs = [open(f, "rb").read() for f in files]
-        ours, theirs, shrunk = {}, {}, {}
+        own, theirs, shrunk = {}, {}, {}
         for _ in range(a.rounds):
             for name, work in peers().items():
                 theirs.setdefault(name, []).append(rate_peer(work, blobs, a.seconds))
             for name in ("decode", "eval", "train", "shrink"):
                 out = subprocess.run([a.program, name, str(a.seconds)] + files, check=True, capture_output=True, text=True)
                 shrunk = json.loads(out.stdout)
-                ours.setdefault(name, []).append(shrunk["items_per_s"])
+                own.setdefault(name, []).append(shrunk["items_per_s"])
     print(f"{a.count} JPEGs of {a.width}x{a.height}, quality 90, mean {sum(map(len, blobs)) / len(blobs) / 1024:.0f} KiB; "
           f"one core, per second of processor time, median of {a.rounds} rounds")
     for name in theirs:
-        t, o = statistics.median(theirs[name]), statistics.median(ours.get(name, ours["train"]))
-        print(f"{name:12s} ours {o:7.0f}/s   Pillow + torchvision {t:7.0f}/s   {o / t:5.2f}x")
-    print(f"{'jpeg_shrink':12s} ours {statistics.median(ours['shrink']):7.0f}/s   "
+        t, o = statistics.median(theirs[name]), statistics.median(own.get(name, own["train"]))
+        print(f"{name:12s} cloob {o:7.0f}/s   Pillow + torchvision {t:7.0f}/s   {o / t:5.2f}x")
+    print(f"{'jpeg_shrink':12s} cloob {statistics.median(own['shrink']):7.0f}/s   "
           f"difference from train: mean {shrunk['mean_abs']:.3f}, largest {shrunk['max_abs']} levels")
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes a large file of captions to time `cloob tokenizer train` with.
+"""Writes a large file of captions for timing `cloob tokenizer train`.
 
     bench/make_captions.py --table train.tsv --count 10000000 --out captions.txt
 
-The captions of a table (TSV or TSV.gz with a column "title", as `cloob synth` writes one) over and over; every third gets a made-up word at its end, so that there are many words.
+Repeats the captions of a table (TSV or TSV.gz with a column "title", as `cloob synth` writes it) and appends an invented word to every third one.
 """
 import argparse
 import csv

@@ -2,10 +2,9 @@
  *
  *     load PORT CONNECTIONS SECONDS text|image [FILE.jpg] [PATH] [THREADS]
  *
- * load.py's measurement by a client that takes little of the machine: connections are shared out over few threads,
- * which wait for all of theirs at once. Prints one JSON object with the same keys. The requests of the first second,
- * when all connections ask an idle server at once, count in the rate but not in the percentiles, which are those of
- * saturation. Needs nothing but Linux. */
+ * A few threads share the connections and poll them, so that the client takes little processor time. Prints one JSON
+ * object. Requests of the first second count in the rate but not in the percentiles, which are those of a saturated
+ * server. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
