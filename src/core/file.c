@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/arith.h"
 #include "core/text.h"
 
 static cloob_status fail(cloob_ctx *ctx, const char *path, const char *what)
@@ -112,6 +113,13 @@ void file_bytes_release(file_bytes *b)
 {
     free(b->data);
     *b = (file_bytes){ 0 };
+}
+
+int64_t time_ns(struct timespec t)
+{
+    int64_t ns;
+    bool fits = checked_mul(t.tv_sec, 1000000000, &ns) && checked_add(ns, t.tv_nsec, &ns);
+    return fits ? ns : t.tv_sec < 0 ? INT64_MIN : INT64_MAX;
 }
 
 ssize_t file_read_at(int fd, void *out, size_t n, int64_t at)

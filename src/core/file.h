@@ -9,6 +9,7 @@
 #define CORE_FILE_H
 
 #include <stdio.h>
+#include <time.h>
 
 #include "core/ctx.h"
 #include "core/sbuf.h"
@@ -35,6 +36,9 @@ cloob_status file_read_beginning(cloob_ctx *ctx, const char *path, void *data, s
  * errno; write: false with errno. */
 ssize_t file_read_at(int fd, void *out, size_t n, int64_t at);
 bool file_write_at(int fd, const void *data, size_t n, int64_t at);
+
+/* A file's time in nanoseconds since 1970. What int64_t cannot hold (before 1677, after 2262) becomes its limit. */
+int64_t time_ns(struct timespec t);
 
 /* A read-only mapping of a whole regular file; an empty file maps to size 0. Where the context has copy_files, a copy
  * in memory. */

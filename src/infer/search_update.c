@@ -297,7 +297,7 @@ static cloob_status new_entry(cloob_ctx *ctx, const cloob_search_entries *more, 
     *out = (search_entry){ .name = more->name[i], .row = more->row + i * more->D };
     if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
         out->size = (int64_t)st.st_size;
-        out->mtime = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+        out->mtime = time_ns(st.st_mtim);
     }
     free(path);
     return CLOOB_OK;

@@ -192,11 +192,6 @@ cloob_status fileset_add(cloob_ctx *ctx, fileset *fs, const char *spec, int *fil
 
 /* ---- opening: where the plain bytes are --------------------------------------------------------- */
 
-static int64_t mtime_ns(const struct stat *st)
-{
-    return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
-}
-
 cloob_status fileset_open(cloob_ctx *ctx, fileset *fs, int file)
 {
     struct stat st;
@@ -208,7 +203,7 @@ cloob_status fileset_open(cloob_ctx *ctx, fileset *fs, int file)
     e->path = strdup(e->spec);
     if (!e->path) return ctx_no_memory(ctx, strlen(e->spec), "a file name");
     e->size = st.st_size;
-    e->mtime_ns = mtime_ns(&st);
+    e->mtime_ns = time_ns(st.st_mtim);
     return CLOOB_OK;
 }
 
@@ -219,7 +214,7 @@ static cloob_status open_now(cloob_ctx *ctx, const entry *e, int *fd)
     struct stat st;
     *fd = open(e->path, O_RDONLY | O_CLOEXEC);
     if (*fd < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", e->path, strerror(errno));
-    if (fstat(*fd, &st) == 0 && st.st_size == e->size && mtime_ns(&st) == e->mtime_ns) return CLOOB_OK;
+    if (fstat(*fd, &st) == 0 && st.st_size == e->size && time_ns(st.st_mtim) == e->mtime_ns) return CLOOB_OK;
     close(*fd);
     *fd = -1;
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: changed since the data set was opened", e->path);

@@ -161,8 +161,8 @@ static bool read_state(const char *path, const char *digest, file_state *s)
     memset(s, 0, sizeof *s);
     if (stat(path, &st) != 0 || st.st_size < WORTH_BYTES || st.st_ctime > time(NULL) - SETTLED_S) return false;
     s->device = (int64_t)st.st_dev, s->inode = (int64_t)st.st_ino, s->size = st.st_size;
-    s->mtime_ns = st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    s->ctime_ns = st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
+    s->mtime_ns = time_ns(st.st_mtim);
+    s->ctime_ns = time_ns(st.st_ctim);
     snprintf(s->digest, sizeof s->digest, "%s", digest);
     return true;
 }

@@ -31,7 +31,7 @@ static cloob_status open_data(cloob_ctx *ctx, run *r)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no captions to train on", o->train_data);
     d = o->data;
     d.num_samples = o->val_num_samples;
-    d.resampled = false;
+    d.resampled = false, d.upsampling = NULL; /* of training data alone */
     if (o->val_data) CLOOB_TRY(dataset_open(ctx, o->val_data, &d, &r->val));
     return comm_rank(r->c) == 0 ? run_check_zeroshot(ctx, r) : CLOOB_OK;
 }

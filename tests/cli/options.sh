@@ -34,6 +34,9 @@ for line in 'shuffle_window: 4' 'data_cache: none' 'one_caption_per_image: True'
     grep -qx "$line" logs/a/params.txt || fail "params.txt lacks $line"
 done
 "${train[@]}" --model tiny-rn --force-image-size 32 --name b --one-caption-per-image > out 2> err || fail "train refuses --one-caption-per-image: $(cat err)"
+# Weights of joined training sources are not for the validation data.
+"${train[@]}" --model tiny-rn --force-image-size 32 --name joined --train-data a::b --train-data-upsampling-factors 1::2 --dataset-resampled \
+    --val-data c --val-num-samples 8 > out 2> err || fail "upsampling with validation: $(cat err)"
 
 # Weights for one size of image, trained on at another: the new size is the model's.
 "${train[@]}" --model tiny-vit --force-image-size 32 --name small > out 2> err || fail "a small ViT: $(cat err)"

@@ -194,6 +194,14 @@ static void names_may_be_as_long_as_they_can(void)
     CHECK_OK(ctx, file_write(ctx, at(name), "x", 1));
 }
 
+static void times_beyond_int64_are_limited(void)
+{
+    CHECK(time_ns((struct timespec){ 1, 5 }) == 1000000005 && time_ns((struct timespec){ -1, 5 }) == -999999995);
+    CHECK(time_ns((struct timespec){ 99999999999, 0 }) == INT64_MAX); /* year 5138 */
+    CHECK(time_ns((struct timespec){ -99999999999, 0 }) == INT64_MIN);
+    CHECK(time_ns((struct timespec){ INT64_MAX / 1000000000, 999999999 }) == INT64_MAX);
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -207,6 +215,7 @@ int main(void)
     RUN(pipes_are_read_and_never_waited_for_forever);
     RUN(a_failed_write_leaves_nothing);
     RUN(a_kill_leaves_nothing);
+    RUN(times_beyond_int64_are_limited);
     RUN(names_may_be_as_long_as_they_can);
     check_remove(dir);
     cloob_ctx_destroy(ctx);

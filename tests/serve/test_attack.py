@@ -80,6 +80,8 @@ def framing(w):
         assert set(statuses(answer)) == {400} and b"(open)" not in answer, (name, answer[:300], answer[-100:])
     for data in (post + length + length + b"\r\n" + body, post + b"Transfer-Encoding: chunked\r\n\r\n" + chunk):
         assert statuses(raw(s, data, 5, close_write=True)) == [200]  # twice the same length; chunks; a client that closes its side
+    for mark, code in ((b"Origin: http://evil.example", 403), (b"Sec-Fetch-Site: cross-site", 403), (b"Accept: */*", 200)):
+        assert statuses(raw(s, b"GET /v1/models HTTP/1.0\r\n" + mark + b"\r\n\r\n", 5)) == [code], mark  # without a Host
     healthy(s)
     assert s.stop()[0] == 0
 

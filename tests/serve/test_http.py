@@ -160,6 +160,9 @@ def search(w, s, want):
     meta = s.json("/metadata", {"ids": [knn[0]["id"]], "indice_name": name})
     assert meta[0]["metadata"]["image_path"] == answer["results"][0]["path"]
     near([s.json("/knn-service", {"embedding_input": list(want["text"][0]), "num_images": 1})[0]["similarity"]], scores[:1], 2e-6)
+    for number in (1e39, -1e300):  # beyond fp32: no NaN in an answer
+        status = s.post("/knn-service", {"embedding_input": [number] * len(want["text"][0]), "num_images": 1})[0]
+        assert status == 400, number
     for _ in range(200):
         points = s.json("/v1/map?index=" + name)
         if points["state"] == "ready":

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/arena.h"
+#include "core/file.h"
 #include "serve/handlers.h"
 #include "serve/text.h"
 
@@ -225,7 +226,7 @@ cloob_status handle_run(call *c)
 
 typedef struct listed {
     char name[NAME_MAX + 1];
-    time_t updated;
+    int64_t updated; /* nanoseconds since 1970 */
 } listed;
 
 static int newest_first(const void *a, const void *b)
@@ -245,7 +246,7 @@ static int64_t list_runs(const serve *s, listed *list, int64_t limit)
         if (!run_file(s, e->d_name, "metrics.tsv", path)) continue;
         if (stat(path, &st) != 0 && (!run_file(s, e->d_name, "params.txt", path) || stat(path, &st) != 0)) continue;
         snprintf(list[n].name, sizeof list[n].name, "%s", e->d_name);
-        list[n++].updated = st.st_mtime;
+        list[n++].updated = time_ns(st.st_mtim);
     }
     if (d) closedir(d);
     qsort(list, (size_t)n, sizeof *list, newest_first);
@@ -258,9 +259,9 @@ static void put_run(cloob_ctx *ctx, json_out *w, const serve *s, const listed *l
     char date[32], *row = read_lines(s, l->name, "metrics.tsv", true);
     double value;
     read_results(ctx, s, l->name, true, &r);
-    date_print((int64_t)l->updated * INT64_C(1000000000), date);
+    date_print(l->updated, date);
     json_begin(w, NULL, '{');
-    json_members(w, J_OF(l, name), J_TEXT("updated", date), J_BOOL("live", time(NULL) - l->updated < LIVE_SECONDS));
+    json_members(w, J_OF(l, name), J_TEXT("updated", date), J_BOOL("live", time(NULL) - l->updated / INT64_C(1000000000) < LIVE_SECONDS));
     if (row && sscanf(row, "%*f %lf", &value) == 1) json_put_int(w, "epoch", (int64_t)value); /* the second column */
     json_begin(w, "metrics", '{');
     for (const json *m = r.n ? json_first(json_doc_root(r.doc[0])) : NULL; m; m = json_next(m))

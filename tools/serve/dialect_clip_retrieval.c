@@ -1,4 +1,6 @@
 /* clip-retrieval's service: /indices-list, /knn-service, /metadata. */
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +31,7 @@ static cloob_status read_embedding(call *c, const json *list, float *out, int64_
     if (json_count(list) != D) return refuse(c->ctx, "embedding_input: %lld numbers", (long long)D);
     for (const json *v = json_first(list); v; v = json_next(v)) {
         double x;
-        if (!json_number(v, &x)) return refuse(c->ctx, "embedding_input: numbers");
+        if (!json_number(v, &x) || fabs(x) > FLT_MAX) return refuse(c->ctx, "embedding_input: fp32 numbers");
         out[k++] = (float)x;
     }
     unit_row(out, D);

@@ -37,7 +37,8 @@ static bool from_another_site(const serve *s, const request *x)
     const char *host = header(x, "Host"), *origin = header(x, "Origin");
     const char *site = header(x, "Sec-Fetch-Site"), *mode = header(x, "Sec-Fetch-Mode");
     host_port wanted, own;
-    if (s->key || s->o->insecure || !host) return false;
+    if (s->key || s->o->insecure) return false;
+    if (!host) return origin || site; /* HTTP/1.0 */
     if (!host_parse(host, &wanted)) return true;
     bool own_name = host_parse(s->o->host, &own) && strcmp(own.name, wanted.name) == 0;
     if (!own_name && !host_is_loopback(&wanted)) return true;

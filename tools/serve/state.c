@@ -14,6 +14,7 @@
 #include "serve/text.h"
 #include "infer/search_index.h"
 #include "core/ctx.h"
+#include "core/file.h"
 
 void serve_log(serve *s, const char *format, ...)
 {
@@ -31,8 +32,7 @@ static bool watched_read(const char *path, watched *out)
 {
     struct stat st;
     if (stat(path, &st) != 0) return false;
-    *out = (watched){ st.st_ino, (int64_t)st.st_size,
-                      (int64_t)st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec };
+    *out = (watched){ st.st_ino, (int64_t)st.st_size, time_ns(st.st_mtim) };
     return true;
 }
 

@@ -31,8 +31,7 @@ static cloob_status add_file(cloob_ctx *ctx, image_list *l, const char *path, co
         return ctx_no_memory(ctx, (size_t)l->count * sizeof *l->item, "a list of images");
     const char *kept = arena_string(&l->a, path);
     if (!kept) return ctx_no_memory(ctx, strlen(path), "a path");
-    int64_t ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
-    l->item[l->count++] = (image_entry){ kept, (int64_t)st->st_size, ns, named };
+    l->item[l->count++] = (image_entry){ kept, (int64_t)st->st_size, time_ns(st->st_mtim), named };
     return CLOOB_OK;
 }
 
