@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""All kinds of tokenizers beside the programs they come from: ids of 100,000 captions and 10,000 hostile strings.
+"""All kinds of tokenizers compared with the programs they come from: ids of 100,000 captions and 10,000 hostile strings.
 
     bench/peers/tokenizers_peer.py --vocab MERGES.gz --captions TSV|TSV.gz|SHARD.tar... [--lib build/libcloob.so] [--show N]
 
@@ -10,8 +10,7 @@ import argparse, gzip, json, os, pathlib, random, sys, tempfile, unicodedata, wa
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 warnings.filterwarnings("ignore")
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from tokenizer_peer import ENTITIES, SENTENCES, Cloob, broken, real  # noqa: E402
+from tokenizer_speed import ENTITIES, SENTENCES, Cloob, broken, real  # noqa: E402
 from open_clip.tokenizer import SimpleTokenizer, basic_clean, bytes_to_unicode, canonicalize_text  # noqa: E402
 
 a = argparse.ArgumentParser()

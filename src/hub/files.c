@@ -41,6 +41,7 @@ static const char *const weights[] = {
 /* The hash that names the content: of the large file behind a pointer, or of the Git blob. */
 static bool read_entry(const json *v, hub_file *f)
 {
+    static const int64_t MAX_BYTES = INT64_MAX / HUB_MAX_FILES; /* the sizes of a model's files are added */
     const json *lfs = json_get(v, "lfs");
     const char *type = json_string(json_get(v, "type")), *name = json_string(json_get(v, "path"));
     const char *etag = json_string(json_get(lfs ? lfs : v, "oid"));
@@ -49,7 +50,7 @@ static bool read_entry(const json *v, hub_file *f)
         return false;
     memcpy(f->name, name, strlen(name) + 1);
     memcpy(f->etag, etag, strlen(etag) + 1);
-    return f->bytes >= 0;
+    return f->bytes >= 0 && f->bytes <= MAX_BYTES;
 }
 
 bool hub_listing_put(hub_listing *l, const hub_file *f)

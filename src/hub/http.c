@@ -11,7 +11,7 @@
 #include "core/file.h"
 #include "core/limits.h"
 
-enum { MAX_REDIRECTS = 5, MAX_TRIES = 6, MAX_UNREACHED = 3, MAX_WAIT_S = 300 };
+enum { MAX_REDIRECTS = 5, MAX_TRIES = 6, MAX_UNREACHED = 3, MAX_WAIT_S = 300, MAX_IGNORED = 1 << 20 };
 
 /* ---- where and as whom --------------------------------------------------------------------------- */
 
@@ -109,7 +109,7 @@ typedef struct transfer {
     http_answer *a;
     http_sink *sink;
     void *user;
-    bool refused; /* by the sink */
+    size_t ignored; /* bytes of an answer that is not the content */
 } transfer;
 
 /* The value of a header of this name, without blanks around it; false: another header. */
@@ -179,9 +179,8 @@ static size_t on_body(char *data, size_t size, size_t count, void *user)
     transfer *t = user;
     size_t n = size * count;
     curl_lib.curl_easy_getinfo(t->s->curl, CURLINFO_RESPONSE_CODE, &t->a->code);
-    if (t->a->code != 200 && t->a->code != 206) return n;
-    t->refused = !t->sink(t->user, t->a, data, n);
-    return t->refused ? 0 : n;
+    if (t->a->code != 200 && t->a->code != 206) return (t->ignored += n) <= MAX_IGNORED ? n : 0;
+    return t->sink(t->user, t->a, data, n) ? n : 0;
 }
 
 /* ---- requests ------------------------------------------------------------------------------------ */

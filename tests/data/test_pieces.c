@@ -19,17 +19,30 @@ static tokenizer *read_model(const char *path)
     return t;
 }
 
+static void compare_ids(const int32_t *ids, int64_t n, const char *text, const json *want)
+{
+    bool same = n == want->count;
+    int64_t id;
+    for (const json *e = want->child; e && same; e = e->next) same = json_int(e, &id) && *ids++ == id;
+    if (!same) printf("  \"%s\" differs\n", text);
+    CHECK(same);
+}
+
 static void check_ids(const pieces *p, const char *text, const json *want)
 {
     sbuf ids = { 0 };
     CHECK_OK(ctx, pieces_encode(ctx, p, text, strlen(text), false, &ids));
-    bool same = (int64_t)(ids.len / 4) == want->count;
-    int64_t at = 0, id;
-    for (const json *e = want->child; e && same; e = e->next)
-        same = json_int(e, &id) && ((const int32_t *)(const void *)ids.data)[at++] == id;
-    if (!same) printf("  \"%s\" differs\n", text);
-    CHECK(same);
+    compare_ids((const int32_t *)(const void *)ids.data, (int64_t)(ids.len / 4), text, want);
     sbuf_release(&ids);
+}
+
+static void check_siglip_ids(const tokenizer *t, const char *text, const json *want)
+{
+    int32_t *ids;
+    int64_t n;
+    CHECK_OK(ctx, cloob_tokenizer_encode(ctx, t, text, strlen(text), &ids, &n));
+    compare_ids(ids, n, text, want);
+    free(ids);
 }
 
 /* tests/ref/pieces.json: tests/ref/make/make_pieces_ref.py */
@@ -56,6 +69,25 @@ static void ids_are_libsentencepieces(void)
         sbuf_release(&saved);
         cloob_tokenizer_close(t), cloob_tokenizer_close(again);
     }
+    arena_release(&a);
+}
+
+/* Paths of equal scores, between which rounding decides, and a user-defined piece. */
+static void ties_are_resolved_as_libsentencepiece_does(void)
+{
+    arena a = { 0 };
+    json *root;
+    CHECK_OK(ctx, json_read_file(ctx, &a, TESTS_DIR "/ref/pieces.json", &root));
+    tokenizer *t = read_model(TESTS_DIR "/ref/pieces_ties.model");
+    const json *texts = json_get(root, "tie_texts"), *want = json_first(json_get(root, "ties"));
+    CHECK(json_count(texts) == 33);
+    for (const json *x = json_first(texts); x; x = json_next(x), want = json_next(want))
+        check_ids(&t->p, json_string(x), want);
+    want = json_first(json_get(root, "ties_siglip"));
+    CHECK_OK(ctx, pieces_set_siglip(ctx, t));
+    for (const json *x = json_first(texts); x; x = json_next(x), want = json_next(want))
+        check_siglip_ids(t, json_string(x), want);
+    cloob_tokenizer_close(t);
     arena_release(&a);
 }
 
@@ -129,6 +161,7 @@ int main(void)
 {
     ctx = cloob_ctx_create(NULL);
     RUN(ids_are_libsentencepieces);
+    RUN(ties_are_resolved_as_libsentencepiece_does);
     RUN(rows_end_and_are_filled_as_siglips);
     RUN(tokenizer_json_is_read);
     RUN(damage_is_refused);

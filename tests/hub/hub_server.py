@@ -60,6 +60,7 @@ class Faults:
         self.linked = True     # large files are named with their hash and size
         self.rows = None       # replaces the rows of the tree
         self.pages = 0         # rows of a page; 0: all
+        self.endless = False   # the tree is an error with a body that does not end
 
 
 class Hub:
@@ -149,11 +150,20 @@ class Front(Handler):
         revision = urllib.parse.unquote(found.group(2) or "main")
         if revision not in (repo.revision, repo.commit):
             return self.reply(404, {"X-Error-Code": "RevisionNotFound"})
+        if tree and f.endless:
+            return self.endless()
         if tree:
             return self.tree(repo, urllib.parse.parse_qs(path.query))
         if info:
             return self.info(repo)
         self.file(repo, urllib.parse.unquote(file.group(3)))
+
+    def endless(self):
+        self.close_connection = True
+        self.send_response(400)
+        self.end_headers()
+        while self.server.hub.faults.endless:
+            self.wfile.write(bytes(1 << 16))
 
     def tree(self, repo, query):
         f = self.server.hub.faults

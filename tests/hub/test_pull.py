@@ -205,6 +205,11 @@ def case_refused():
         hub.faults.linked = False
         assert "more than its 1000 bytes" in place.pull("hf:org/model", code=1)
         assert not [f for f in files_below(place.home) if f.endswith("safetensors")]
+        lfs["size"] = 1 << 62  # of several files the sum would overflow
+        assert "holds no weights" in place.pull("hf:org/model", code=1)
+        hub.faults.endless = True
+        assert "cannot be fetched" in place.pull("hf:org/model", code=1)
+        hub.faults.endless = False
 
 
 def case_shards_and_others():

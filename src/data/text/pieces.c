@@ -1,4 +1,5 @@
 /* The vocabulary: its tables, SentencePiece's normalisation, and the four ways to cut a word into pieces. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +96,7 @@ static void find_special(pieces *p)
 {
     for (int b = 0; b < BYTES; b++) p->byte_id[b] = -1;
     p->unknown = -1;
-    p->min_score = INFINITY, p->max_score = -INFINITY;
+    p->min_score = INFINITY, p->max_score = FLT_MIN; /* as in sentencepiece: almost 0, since scores are negative */
     for (int32_t i = 0; i < p->count; i++) {
         const char *text = p->text.data + p->piece[i].at;
         char *end;
@@ -263,16 +264,20 @@ typedef struct path_node {
     int32_t from, id; /* where its last piece begins; -1: not reached */
 } path_node;
 
-static void reach(const pieces *p, path_node *at, int32_t from, int32_t id, double before, double score)
+/* tokenizers stores sums of scores in double; sentencepiece in float, and since 0.2.2 it compares them so. */
+static double sum_of(const pieces *p, double before, double score)
 {
-    double sum = p->wide ? before + score : (double)((float)before + (float)score);
-    if (at->from >= 0 && !(sum > at->score)) return;
-    *at = (path_node){ sum, from, id };
+    return p->wide ? before + score : (double)(float)(before + score);
+}
+
+static void reach(path_node *at, int32_t from, int32_t id, double sum)
+{
+    if (at->from < 0 || sum > at->score) *at = (path_node){ sum, from, id };
 }
 
 static double score_of(const pieces *p, int32_t id, size_t bytes)
 {
-    if (p->piece[id].type == PIECE_USER) return (double)((float)bytes * p->max_score - 0.1f);
+    if (p->piece[id].type == PIECE_USER) return (double)((float)bytes * p->max_score) - 0.1;
     return (double)p->piece[id].score;
 }
 
@@ -280,7 +285,7 @@ static size_t char_bytes(unsigned char c) { return c < 0x80 ? 1 : c < 0xe0 ? 2 :
 
 static void all_paths(const pieces *p, const char *text, size_t n, path_node *node)
 {
-    double unknown = p->wide ? (double)p->min_score - 10 : (double)(p->min_score - 10.0f);
+    double unknown = sum_of(p, (double)p->min_score, -10);
     for (size_t i = 0; i <= n; i++) node[i] = (path_node){ 0, -1, NO_PIECE };
     for (size_t i = 0; i < n;) {
         size_t one = char_bytes((unsigned char)text[i]);
@@ -290,10 +295,10 @@ static void all_paths(const pieces *p, const char *text, size_t n, path_node *no
         if (one > n - i) one = n - i;
         while (w.bytes < n - i && walk_step(p, &w, text + i, &id)) {
             if (id < 0) continue;
-            reach(p, &node[i + w.bytes], (int32_t)i, id, node[i].score, score_of(p, id, w.bytes));
+            reach(&node[i + w.bytes], (int32_t)i, id, sum_of(p, node[i].score, score_of(p, id, w.bytes)));
             single |= w.bytes == one;
         }
-        if (!single) reach(p, &node[i + one], (int32_t)i, p->unknown, node[i].score, unknown);
+        if (!single) reach(&node[i + one], (int32_t)i, p->unknown, sum_of(p, node[i].score, unknown));
         i += one;
     }
 }
@@ -510,14 +515,12 @@ cloob_status pieces_encode(cloob_ctx *ctx, const pieces *p, const char *text, si
 {
     static const char unknown[] = "<unk>";
     sbuf all = { 0 }, alone = { 0 }, both = { 0 };
-    pieces plain = *p;
     if (!behind) return encode_plain(ctx, p, text, bytes, ids);
-    plain.prefix = false;
     sbuf_puts(&all, unknown);
     sbuf_add(&all, text, bytes);
     cloob_status status = all.failed ? ctx_no_memory(ctx, bytes, "encoding a text") : CLOOB_OK;
-    if (status == CLOOB_OK) status = encode_plain(ctx, &plain, unknown, strlen(unknown), &alone);
-    if (status == CLOOB_OK) status = encode_plain(ctx, &plain, all.data, all.len, &both);
+    if (status == CLOOB_OK) status = encode_plain(ctx, p, unknown, strlen(unknown), &alone);
+    if (status == CLOOB_OK) status = encode_plain(ctx, p, all.data, all.len, &both);
     size_t from = both.len >= alone.len ? alone.len : 0;
     if (status == CLOOB_OK && both.len > from) sbuf_add(ids, both.data + from, both.len - from);
     ids->failed |= both.failed || alone.failed;

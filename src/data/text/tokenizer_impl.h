@@ -92,8 +92,8 @@ int32_t pieces_find(const pieces *p, const char *text, size_t bytes);
 /* Appends the ids (int32_t) of one word, without normalising it. Time is near linear in the word. */
 cloob_status pieces_cut(cloob_ctx *ctx, const pieces *p, const char *word, size_t bytes, sbuf *ids);
 /* Appends the ids of a text as libsentencepiece does it: normalised by the character map, spaces as U+2581. behind: as
- * transformers' SiglipTokenizer does it, which encodes "<unk>" in front of every text and drops its pieces, so that no
- * space is put there. */
+ * transformers 5's SiglipTokenizer does it, which encodes "<unk>" in front of every text and drops its pieces: no space
+ * is put in front of the text, and sums of scores begin with those pieces, which decides between equal paths. */
 cloob_status pieces_encode(cloob_ctx *ctx, const pieces *p, const char *text, size_t bytes, bool behind, sbuf *ids);
 /* Appends a text as the character map has it, grapheme by grapheme as tokenizers does it. */
 void pieces_map(const pieces *p, const char *text, size_t bytes, sbuf *out);
