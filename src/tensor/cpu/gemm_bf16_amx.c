@@ -40,4 +40,4 @@ static bool usable(void) { return false; } /* clang 14 has no test for it */
 /* Every machine with AMX has AVX512-BF16. */
 static void transpose(uint32_t *to, const uint32_t *from) { gemm_bf16_avx512.transpose_pairs(to, from); }
 
-const gemm_kernel gemm_bf16_amx = { AMX_KERNEL("bf16_amx", transpose), .usable = usable };
+const gemm_kernel gemm_bf16_amx = { AMX_KERNEL("bf16_amx", transpose), .usable = usable, .finish = gemm_finish_avx512 };

@@ -56,6 +56,7 @@ TILE_TARGET static void multiply(const gemm_block *x)
     const uint16_t *a = x->a, *b = x->b;
     start(&c, x->first);
     for (int64_t s = 0; s < x->steps; s++, a += 2 * BF16_TILE, b += 2 * BF16_TILE) {
+        gemm_fetch(x, s, ROW_BYTES * 2 * BF16_EDGE);
         TILE_LOAD(4, a, ROW_BYTES);
         TILE_LOAD(6, b, ROW_BYTES);
         TILE_DOT(0, 4, 6);
