@@ -414,6 +414,7 @@ static void u8_kernel(const gemm_kernel *kernel)
 }
 
 static void u8(void) { each_kernel(GEMM_U8, u8_kernel); }
+static void u8_on_emulated_tiles(void) { u8_kernel(&gemm_u8_emulated); }
 
 /* One thread and three give the same bytes, also where K is summed in parts. */
 static void threads_change_nothing(void)
@@ -669,6 +670,7 @@ int main(void)
     RUN(i8);
     RUN(i8_groups);
     RUN(u8);
+    RUN(u8_on_emulated_tiles);
     RUN(f32_kernels_give_the_same_bytes);
     RUN(few_rows);
     RUN(threads_change_nothing);

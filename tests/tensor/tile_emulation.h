@@ -1,5 +1,5 @@
-/* AMX's tile unit in C, as far as a bf16 GEMM uses it: eight tiles of up to 16 rows of 64 bytes per thread. The
- * kernel's own code (tensor/cpu/gemm_bf16_amx_body.h) runs on it as gemm_emulated. Using a tile that is not configured,
+/* AMX's tile unit in C, as far as GEMMs of bf16 and bytes use it: eight tiles of up to 16 rows of 64 bytes per thread. The
+ * kernel's own code (tensor/cpu/gemm_amx_body.h) runs on it as gemm_emulated and gemm_u8_emulated. Using a tile that is not configured,
  * or leaving one configured, ends the test. */
 #ifndef TESTS_TILE_EMULATION_H
 #define TESTS_TILE_EMULATION_H
@@ -74,6 +74,20 @@ static void emulate_dot(int c, int a, int b)
         }
 }
 
+/* c[m][n] += sum over quads k and i < 4 of a[m][4k + i] b[k][4n + i]: unsigned by signed bytes */
+static void emulate_dot_u8(int c, int a, int b)
+{
+    need(a), need(b), need(c);
+    for (int m = 0; m < unit.rows[c]; m++)
+        for (int n = 0; n < unit.row_bytes[c] / 4; n++) {
+            int32_t sum;
+            memcpy(&sum, unit.tile[c][m] + 4 * n, sizeof sum);
+            for (int k = 0; k < unit.row_bytes[a]; k++)
+                sum += unit.tile[a][m][k] * (int8_t)unit.tile[b][k / 4][4 * n + k % 4];
+            memcpy(unit.tile[c][m] + 4 * n, &sum, sizeof sum);
+        }
+}
+
 #define TILE_TARGET
 #define TILE_CONFIGURE(config)        emulate_configure(config)
 #define TILE_RELEASE()                memset(&unit, 0, sizeof unit)
@@ -81,8 +95,12 @@ static void emulate_dot(int c, int a, int b)
 #define TILE_LOAD(t, from, row_bytes) emulate_load(t, from, row_bytes)
 #define TILE_STORE(t, to, row_bytes)  emulate_store(t, to, row_bytes)
 #define TILE_DOT(c, a, b)             emulate_dot(c, a, b)
-#include "tensor/cpu/gemm_bf16_amx_body.h"
+#define TILE_DOT_U8(c, a, b)          emulate_dot_u8(c, a, b)
+#include "tensor/cpu/gemm_amx_body.h"
+
+static void round_emulated(const uint16_t *x, int64_t groups, u8_group *to) { gemm_u8_plain.round_u8(x, groups, to); }
 
 static const gemm_kernel gemm_emulated = { AMX_KERNEL("bf16_amx, emulated", gemm_bf16_transpose_plain) };
+static const gemm_kernel gemm_u8_emulated = { AMX_U8_KERNEL("u8_amx, emulated", round_emulated) };
 
 #endif

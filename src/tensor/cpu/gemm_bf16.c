@@ -17,12 +17,15 @@ typedef uint32_t pair __attribute__((may_alias));
 
 /* ---- tiles --------------------------------------------------------------------------------------- */
 
-/* K along the rows: [16 rows][32 k]. */
-CPU_INLINE void tile_of_rows(const gemm_view *v, const row *r, const piece *s, uint16_t *restrict out)
+/* Where `rows` rows have piece s: in place, or in `room`. at: where they have the piece before, unless s is the first
+ * one. A pixel's channels are found once. */
+CPU_INLINE void find_pieces(const gemm_view *v, const row *r, int rows, const piece *s, bool first, const void **at,
+                            uint16_t *room)
 {
-    uint16_t room[BF16_STEP];
-    for (int t = 0; t < BF16_EDGE; t++)
-        memcpy(out + t * BF16_STEP, read_row(v, &r[t], s, room), BF16_STEP * sizeof *out);
+    if (s->whole && !first && (!v->patches || s->c >= BF16_STEP))
+        for (int t = 0; t < rows; t++) at[t] = at[t] == gemm_zeros ? at[t] : (const uint16_t *)at[t] + BF16_STEP;
+    else
+        for (int t = 0; t < rows; t++) at[t] = read_row(v, &r[t], s, room + t * BF16_STEP);
 }
 
 /* K down the rows: [16 pairs of rows][16 columns][2]. */
@@ -52,14 +55,16 @@ CPU_CLONES static void pack_along_rows(const gemm_kernel *kernel, const gemm_vie
                                        const gemm_part *part, int64_t next, void *out)
 {
     row r[BF16_EDGE];
-    row_cursor at = rows_from(v, part->edge0);
-    uint16_t tile[BF16_TILE];
+    const void *at[BF16_EDGE];
+    row_cursor edge = rows_from(v, part->edge0);
+    uint16_t tile[BF16_TILE], room[BF16_TILE];
     for (int64_t t = 0; t < tiles_of(part, edges); t++) {
         piece s = piece_of(v, part->k0, BF16_STEP);
-        find_rows(v, &at, BF16_EDGE, r);
+        find_rows(v, &edge, BF16_EDGE, r);
         for (int64_t k = 0; k < part->ks; k += BF16_STEP, piece_next(v, &s)) {
-            uint16_t *to = tile_at(out, next, edges, t, k / BF16_STEP);
-            tile_of_rows(v, r, &s, transpose ? tile : to);
+            uint16_t *to = tile_at(out, next, edges, t, k / BF16_STEP), *rows = transpose ? tile : to;
+            find_pieces(v, r, BF16_EDGE, &s, k == 0, at, room);
+            for (int i = 0; i < BF16_EDGE; i++) memcpy(rows + i * BF16_STEP, at[i], BF16_STEP * sizeof *rows);
             if (transpose) kernel->transpose_pairs((pair *)(void *)to, (const pair *)(const void *)tile);
         }
     }
@@ -94,7 +99,7 @@ void gemm_bf16_pack_b(const gemm_kernel *k, const gemm_call *x, const gemm_part 
     else pack_down_rows(k, &x->b, false, k->cols, part, next, out);
 }
 
-/* Row (t, step) where it is, or copied. A pixel's channels are found once. */
+/* Row (t, step) where it is, or copied. */
 CPU_INLINE void point_block(const gemm_kernel *k, const gemm_view *v, const row *r, int rows, const gemm_part *part,
                             void *block)
 {
@@ -102,16 +107,9 @@ CPU_INLINE void point_block(const gemm_kernel *k, const gemm_view *v, const row 
     uint16_t *room = (uint16_t *)(void *)gemm_points(k, block, steps);
     const void **at = gemm_points(k, block, 0);
     piece s = piece_of(v, part->k0, BF16_STEP);
-    for (int64_t i = 0; i < steps; i++, at += k->rows, piece_next(v, &s)) {
-        if (s.whole && !v->patches)
-            for (int t = 0; t < rows; t++) at[t] = r[t].at + s.col;
-        else if (s.whole && i > 0 && s.c >= BF16_STEP) /* behind the piece before */
-            for (int t = 0; t < rows; t++) {
-                const uint16_t *before = at[t - k->rows];
-                at[t] = before == gemm_zeros ? before : before + BF16_STEP;
-            }
-        else
-            for (int t = 0; t < rows; t++) at[t] = read_row(v, &r[t], &s, room + (i * k->rows + t) * BF16_STEP);
+    for (int64_t i = 0; i < steps; i++, at += k->rows, room += k->rows * BF16_STEP, piece_next(v, &s)) {
+        if (i > 0) memcpy(at, at - k->rows, (size_t)rows * sizeof *at);
+        find_pieces(v, r, rows, &s, i == 0, at, room);
     }
 }
 

@@ -7,12 +7,12 @@
 /* Of each kind the fastest first; the plain one runs everywhere. */
 static const gemm_kernel *const table[] = {
 #ifdef __x86_64__
-    &gemm_f32_avx512, &gemm_f32_avx2,       &gemm_bf16_amx,       &gemm_bf16_avx512,     &gemm_bf16_avx2,
-    &gemm_i8_avx2,    &gemm_i8_groups_avx2, &gemm_u8_avx512_vnni, &gemm_u8_avx_vnni,
+    &gemm_f32_avx512, &gemm_f32_avx2,       &gemm_bf16_amx, &gemm_bf16_avx512,     &gemm_bf16_avx2,
+    &gemm_i8_avx2,    &gemm_i8_groups_avx2, &gemm_u8_amx,   &gemm_u8_avx512_vnni,  &gemm_u8_avx_vnni,
 #elif defined(__aarch64__)
     &gemm_f32_neon,
 #endif
-    &gemm_f32_plain,  &gemm_bf16_plain,     &gemm_i8_plain,       &gemm_i8_groups_plain, &gemm_u8_plain
+    &gemm_f32_plain,  &gemm_bf16_plain,     &gemm_i8_plain, &gemm_i8_groups_plain, &gemm_u8_plain
 };
 
 enum { KERNELS = sizeof table / sizeof *table };

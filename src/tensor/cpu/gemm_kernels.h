@@ -86,7 +86,7 @@ const void *gemm_packed_panel(const gemm_kernel *kernel, const void *packed, int
 extern const gemm_kernel gemm_f32_plain, gemm_bf16_plain, gemm_i8_plain, gemm_i8_groups_plain, gemm_u8_plain;
 #ifdef __x86_64__
 extern const gemm_kernel gemm_f32_avx512, gemm_f32_avx2, gemm_bf16_amx, gemm_bf16_avx512, gemm_bf16_avx2, gemm_i8_avx2,
-    gemm_i8_groups_avx2, gemm_u8_avx512_vnni, gemm_u8_avx_vnni;
+    gemm_i8_groups_avx2, gemm_u8_amx, gemm_u8_avx512_vnni, gemm_u8_avx_vnni;
 #elif defined(__aarch64__)
 extern const gemm_kernel gemm_f32_neon;
 #endif
@@ -208,7 +208,7 @@ float gemm_group_inverse(float scale);
 
 /* ---- bytes by bytes, a scale per group ------------------------------------------------------------- */
 
-enum { U8_GROUP = GEMM_U8_GROUP, U8_ROWS = 6, U8_COLS = 32, U8_ZERO = 128 };
+enum { U8_GROUP = GEMM_U8_GROUP, U8_ROWS = 6, U8_TALL = 32 /* rows at most */, U8_COLS = 32, U8_ZERO = 128 };
 
 /* A group of a row: elements plus zero, which is 0, or U8_ZERO where there are negative elements. */
 struct u8_group {
@@ -217,13 +217,20 @@ struct u8_group {
     int32_t zero;
 };
 
+/* The same group of the rows of a block, copied, for kernels that read rows at one distance. */
+typedef struct u8_rows {
+    uint8_t x[U8_TALL][U8_GROUP];
+    float scale[U8_TALL];
+    int32_t zero[U8_TALL];
+} u8_rows;
+
 /* A panel, per group. */
 typedef struct u8_panel {
     int32_t shift[U8_COLS]; /* -U8_ZERO times the sum of the weights */
     int8_t w[U8_GROUP / 4][U8_COLS][4];
 } u8_panel;
 
-gemm_pack_fn gemm_u8_pack_a, gemm_u8_pack_b;
+gemm_pack_fn gemm_u8_pack_a, gemm_u8_pack_rows, gemm_u8_pack_b;
 
 /* The scale of a group whose largest magnitude has the bits `top`, and its inverse, 0 where all elements count as
  * zeros. NaN and 0 where an element is not finite. */

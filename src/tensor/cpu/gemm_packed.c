@@ -253,7 +253,7 @@ static void fetch_block(const gemm_call *x, int64_t m, int rows, int64_t n, int 
 typedef struct target {
     gemm_call x;
     bool alone;
-    uint16_t block[U8_ROWS * U8_GROUP];
+    uint16_t block[U8_TALL * U8_GROUP];
 } target;
 
 static void aim(target *t, const gemm_call *x, int64_t n)

@@ -128,42 +128,63 @@ CPU_INLINE const u8_group *rounded_at(const gemm_call *x, int64_t index, const r
     return from ? all + (from + s->c - (const uint16_t *)x->a.data) / U8_GROUP : &zeros;
 }
 
-/* Rows index .. of an A in 8 bits. Groups of a row, or of a pixel, are behind each other. */
-CPU_INLINE void point_block(const gemm_call *x, int64_t index, const row *r, int rows, int64_t steps, piece s,
-                            const void **at)
+/* Where rows index .. have the group that s is: in an A in 8 bits, or rounded to `room`. at: where they have the group
+ * before, unless s is the first one. Groups of a row, or of a pixel, are behind each other. */
+CPU_INLINE void find_groups(const gemm_kernel *k, const gemm_call *x, int64_t index, const row *r, int rows,
+                            const piece *s, bool first, const void **at, u8_group *room)
 {
-    for (int64_t g = 0; g < steps; g++, at += U8_ROWS, piece_next(&x->a, &s))
-        for (int i = 0; i < rows; i++) {
-            const u8_group *before = g > 0 && (!x->a.patches || s.c > 0) ? at[i - U8_ROWS] : NULL;
-            at[i] = !before ? rounded_at(x, index + i, &r[i], &s) : before == &zeros ? before : before + 1;
-        }
+    uint16_t gathered[U8_GROUP];
+    for (int i = 0; i < rows; i++) {
+        const u8_group *before = !first && (!x->a.patches || s->c > 0) ? at[i] : NULL;
+        if (!x->rounded) {
+            k->round_u8(read_row(&x->a, &r[i], s, gathered), 1, room + i);
+            at[i] = room + i;
+        } else at[i] = !before ? rounded_at(x, index + i, &r[i], s) : before == &zeros ? before : before + 1;
+    }
 }
 
-CPU_INLINE void round_block(const gemm_kernel *k, const gemm_call *x, const row *r, int rows, int64_t steps, piece s,
-                            const void **at)
-{
-    uint16_t room[U8_GROUP];
-    u8_group *to = (u8_group *)(void *)(at + steps * U8_ROWS);
-    for (int64_t g = 0; g < steps; g++, at += U8_ROWS, piece_next(&x->a, &s))
-        for (int i = 0; i < rows; i++, to++) {
-            k->round_u8(read_row(&x->a, &r[i], &s, room), 1, to);
-            at[i] = to;
-        }
-}
-
+/* A block of pointers to groups. */
 void gemm_u8_pack_a(const gemm_kernel *k, const gemm_call *x, const gemm_part *part, int64_t next, void *out)
 {
     row r[U8_ROWS];
-    row_cursor at = rows_from(&x->a, part->edge0);
-    piece s = piece_of(&x->a, part->k0, U8_GROUP);
+    row_cursor edge = rows_from(&x->a, part->edge0);
     int64_t steps = groups_of(part->ks);
     assert(!x->ta);
     for (int64_t e = 0; e < part->edges; e += U8_ROWS) {
-        const void **block = gemm_points(k, (char *)out + e / U8_ROWS * next, 0);
+        const void **at = gemm_points(k, (char *)out + e / U8_ROWS * next, 0);
+        u8_group *room = (u8_group *)(void *)(at + steps * U8_ROWS);
+        piece s = piece_of(&x->a, part->k0, U8_GROUP);
         int rows = (int)min64(U8_ROWS, part->edges - e);
-        find_rows(&x->a, &at, rows, r);
-        if (x->rounded) point_block(x, part->edge0 + e, r, rows, steps, s, block);
-        else round_block(k, x, r, rows, steps, s, block);
+        find_rows(&x->a, &edge, rows, r);
+        for (int64_t g = 0; g < steps; g++, at += U8_ROWS, room += U8_ROWS, piece_next(&x->a, &s)) {
+            if (g > 0) memcpy(at, at - U8_ROWS, U8_ROWS * sizeof *at);
+            find_groups(k, x, part->edge0 + e, r, rows, &s, g == 0, at, room);
+        }
+    }
+}
+
+/* A block of copies. */
+CPU_CLONES void gemm_u8_pack_rows(const gemm_kernel *k, const gemm_call *x, const gemm_part *part, int64_t next,
+                                  void *out)
+{
+    row r[U8_TALL];
+    const void *at[U8_TALL];
+    u8_group room[U8_TALL];
+    row_cursor edge = rows_from(&x->a, part->edge0);
+    assert(!x->ta);
+    for (int64_t e = 0; e < part->edges; e += U8_TALL) {
+        u8_rows *to = (u8_rows *)(void *)((char *)out + e / U8_TALL * next);
+        piece s = piece_of(&x->a, part->k0, U8_GROUP);
+        int rows = (int)min64(U8_TALL, part->edges - e);
+        find_rows(&x->a, &edge, rows, r);
+        for (int64_t g = 0; g < groups_of(part->ks); g++, to++, piece_next(&x->a, &s)) {
+            find_groups(k, x, part->edge0 + e, r, rows, &s, g == 0, at, room);
+            for (int i = 0; i < rows; i++) {
+                const u8_group *from = at[i];
+                memcpy(to->x[i], from->x, U8_GROUP);
+                to->scale[i] = from->scale, to->zero[i] = from->zero;
+            }
+        }
     }
 }
 
