@@ -1,11 +1,9 @@
-/* Requests per second and latency of a server with /v1/embeddings: many connections that each wait for an answer.
+/* Requests per second and latency of a server with /v1/embeddings: many connections, each with one request at a time.
  *
  *     load PORT CONNECTIONS SECONDS text|image [FILE.jpg] [PATH] [THREADS]
  *
- * load.py's measurement by a client that takes little of the machine: connections are shared out over few threads,
- * which wait for all of theirs at once. Prints one JSON object with the same keys. The requests of the first second,
- * when all connections ask an idle server at once, count in the rate but not in the percentiles, which are those of
- * saturation. Needs nothing but Linux. */
+ * Connections are distributed over a few threads with epoll, so that the client takes little CPU time. Prints one JSON object.
+ * Requests of the first second, when all connections start at once, count in the rate but not in the percentiles. Needs only Linux. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
