@@ -39,6 +39,8 @@ typedef struct cloob_convert_options {
     const char *dtype;
     int64_t context;      /* stretch the position embeddings to this many tokens, as Long-CLIP does; 0: unchanged */
     bool drop_unexpected; /* ignore unexpected tensors instead of refusing the file */
+    /* Precision that `auto` takes for these weights (NATIVE), such as "fp32"; NULL: the fastest of the machine. */
+    const char *auto_precision;
 } cloob_convert_options;
 
 CLOOB_OPTIONS_INIT(cloob_convert_options)

@@ -10,6 +10,7 @@
 #include "model/interchange.h"
 #include "core/needs.h"
 #include "model/params.h"
+#include "tensor/precision.h"
 
 void cloob_convert_options_init_size(cloob_convert_options *o, size_t size)
 {
@@ -239,6 +240,7 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
 {
     model_config config;
     model_act act;
+    precision stated;
     interchange_options io = { .drop_unexpected = o->drop_unexpected };
     interchange_report found;
     weights w;
@@ -247,6 +249,13 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
         CLOOB_TRY(model_config_load(ctx, o->config, &config));
         io.config = &config;
     }
+    if (o->auto_precision) {
+        CLOOB_TRY(precision_find(ctx, o->auto_precision, false, &stated));
+        if (stated.automatic || r->to != CLOOB_WEIGHTS_NATIVE)
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                            "`auto_precision` %s: name fp32, bf16 or int8, and write cloob's own format",
+                            o->auto_precision);
+    }
     if (o->activation) {
         CLOOB_TRY(parse_activation(ctx, o->activation, &act));
         io.act = &act;
@@ -254,6 +263,8 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
     cloob_status status = interchange_read(ctx, in, &io, &w, &found);
     if (status == CLOOB_OK && o->context) status = stretch_positions(ctx, &w, o->context);
     if (status == CLOOB_OK && o->dtype) status = change_dtype(ctx, o->dtype, &w);
+    if (status == CLOOB_OK && o->auto_precision)
+        status = weights_set_meta(ctx, &w, "auto_precision", o->auto_precision);
     if (status == CLOOB_OK) status = report_weights(ctx, &w, &found.a, r);
     if (status == CLOOB_OK && out) status = store_vocab(ctx, in, out, o->vocab, r->to, &w, &t);
     if (status == CLOOB_OK && out) status = interchange_write(ctx, out, inner_format(r->to), &w);

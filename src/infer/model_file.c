@@ -83,13 +83,13 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const cloob
         io.config = &config;
     }
     CLOOB_TRY(device_open(ctx, o->device ? o->device : "auto", &m->dev));
-    precision_settle(ctx, m->dev, &p);
-    m->compute = p.compute, m->int8 = p.int8, m->fp8 = p.fp8;
-    encoder_options encode = {
-        .compute = p.compute, .int8 = p.int8, .fp8 = p.fp8, .invariant = o->invariant, .batch = o->batch
-    };
     cloob_status status = interchange_read(ctx, path, &io, &w, &report);
     if (status == CLOOB_OK) {
+        status = precision_settle(ctx, m->dev, weights_get_meta(&w, "auto_precision"), &p);
+        m->compute = p.compute, m->int8 = p.int8, m->fp8 = p.fp8;
+        encoder_options encode = {
+            .compute = p.compute, .int8 = p.int8, .fp8 = p.fp8, .invariant = o->invariant, .batch = o->batch
+        };
         m->path = keep(&m->a, path);
         read_facts(m, &w, &report);
         for (int64_t i = 0; i < w.count; i++) /* two thirds of a checkpoint: a copy in memory is freed */

@@ -12,7 +12,8 @@
  *     preprocess    JSON: size, mean, std, resize, interpolation
  *     version       of the program that wrote it
  *     file_version, digest.model, digest.train     see model/digest.h
- * and, where known, tokenizer (the text of its merges), method, inv_tau, scale_hopfield, epoch, run.
+ * and, where known, tokenizer (the text of its merges), method, inv_tau, scale_hopfield, epoch, run, auto_precision
+ * (what the precision "auto" is for these weights).
  *
  *     weights w;
  *     CLOOB_TRY(weights_read_native(ctx, path, &w));

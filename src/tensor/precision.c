@@ -44,10 +44,14 @@ precision_choice precision_of_device(const device *dev)
     return (precision_choice){ "fp32", "no instructions for less" };
 }
 
-void precision_settle(cloob_ctx *ctx, const device *dev, precision *p)
+cloob_status precision_settle(cloob_ctx *ctx, const device *dev, const char *stated, precision *p)
 {
-    precision_choice is = precision_of_device(dev);
-    if (!p->automatic || precision_find(ctx, is.name, false, p) != CLOOB_OK) return;
-    ctx_log(ctx, CLOOB_LOG_INFO, "precision %s: %s; cosine with fp32 %s", is.name, is.why,
-            strcmp(is.name, "fp32") == 0 ? "1" : "0.999 or more on average");
+    if (!p->automatic) return CLOOB_OK;
+    precision_choice is = stated ? (precision_choice){ stated, "stated by the weights" } : precision_of_device(dev);
+    CLOOB_TRY(precision_find(ctx, is.name, false, p));
+    ctx_log(ctx, CLOOB_LOG_INFO, "precision %s: %s%s", is.name, is.why,
+            stated                         ? ""
+            : strcmp(is.name, "fp32") == 0 ? "; cosine with fp32 1"
+                                           : "; cosine with fp32 0.999 or more on average");
+    return CLOOB_OK;
 }

@@ -22,7 +22,8 @@ typedef struct precision_choice {
 /* What "auto" stands for on a device: the fastest precision of inference whose embeddings keep a mean cosine
  * of 0.999 with those of fp32 (docs/measurements/cpu.md), by the instructions that the kernels use. */
 precision_choice precision_of_device(const device *dev);
-/* Replaces "auto" and logs the choice; other precisions stay. */
-void precision_settle(cloob_ctx *ctx, const device *dev, precision *p);
+/* Replaces "auto" by `stated`, the choice of the weights' metadata, or if that is NULL by the device's choice, and logs
+ * it; other precisions stay. */
+cloob_status precision_settle(cloob_ctx *ctx, const device *dev, const char *stated, precision *p);
 
 #endif

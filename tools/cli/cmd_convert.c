@@ -43,8 +43,8 @@ static void print_keys(void)
 /* The last word is the output, unless --out names it. */
 static int check_average(const command *self)
 {
-    static const char *const other[] = { "to",    "activation",      "dtype", "context-length",
-                                         "vocab", "drop-unexpected", "config" };
+    static const char *const other[] = { "to",    "activation",      "dtype",  "context-length",
+                                         "vocab", "drop-unexpected", "config", "auto-precision" };
     for (size_t i = 0; i < sizeof other / sizeof *other; i++)
         if (opt_given(other[i])) return cli_usage(self, "--%s does not apply to --average", other[i]);
     if (o.out && !*o.out) return cli_usage(self, "--out M is needed: output file");
@@ -103,6 +103,8 @@ static const opt_row rows[] = {
       OPT_NOT_NEGATIVE },
     { "vocab", OPT_STRING, &o.how.vocab, NULL, "FILE",
       "tokenizer to store with the weights: BPE merges, tokenizer.json, a .model, or a folder", 0 },
+    { "auto-precision", OPT_STRING, &o.how.auto_precision, NULL, "fp32|bf16|int8",
+      "what --precision auto takes for these weights; default: the fastest of the machine", 0 },
     { "drop-unexpected", OPT_FLAG, &o.how.drop_unexpected, NULL, NULL,
       "ignore unexpected tensors instead of refusing the file", 0 },
     { "average", OPT_FLAG, &o.average, NULL, NULL, "average the weights of all files but the last, which is written",

@@ -381,11 +381,11 @@ cloob_status embed_timing(cloob_ctx *ctx, const bench_options *o, bench_result *
     CLOOB_TRY(check(ctx, o, false, &compute));
     CLOOB_TRY(model_config_load(ctx, o->model, &c));
     CLOOB_TRY(device_open(ctx, o->device ? o->device : "auto", &d));
-    precision_settle(ctx, d, &compute);
+    cloob_status status = precision_settle(ctx, d, NULL, &compute);
     out->precision = compute.name;
     eo.compute = compute.compute, eo.int8 = compute.int8, eo.fp8 = compute.fp8;
     eo.invariant = o->invariant, eo.batch = o->batch;
-    cloob_status status = params_create(ctx, &c, d, eo.compute, PARAMS_INFER, &p);
+    if (status == CLOOB_OK) status = params_create(ctx, &c, d, eo.compute, PARAMS_INFER, &p);
     if (status == CLOOB_OK) status = params_init(ctx, p, o->seed);
     if (status == CLOOB_OK) status = encoder_create_on(ctx, p, &eo, &b.e);
     if (status == CLOOB_OK) status = make_inputs(ctx, d, &c, o->batch, o, &b.in);
