@@ -53,12 +53,15 @@ SMALL = {
 
 
 def known_configurations():
-    """open_clip asks the hub for the sizes of these text towers; none is reachable here."""
-    from transformers import AutoConfig, RobertaConfig, XLMRobertaConfig
+    """open_clip asks the hub for the sizes of these text towers; none is reachable here. BiomedCLIP's configuration is in its folder on the hub."""
+    from transformers import AutoConfig, BertConfig, RobertaConfig, XLMRobertaConfig
     own, size = AutoConfig.from_pretrained, dict(max_position_embeddings=514, type_vocab_size=1, layer_norm_eps=1e-5, pad_token_id=1)
     large = dict(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
     known = {"roberta-base": RobertaConfig(vocab_size=50265, **size), "xlm-roberta-base": XLMRobertaConfig(vocab_size=250002, **size),
-             "xlm-roberta-large": XLMRobertaConfig(vocab_size=250002, **size, **large)}
+             "xlm-roberta-large": XLMRobertaConfig(vocab_size=250002, **size, **large), "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract": BertConfig()}
+    open_clip.factory._MODEL_CONFIGS["BiomedCLIP"] = dict(
+        embed_dim=512, vision_cfg=dict(timm_model_name="vit_base_patch16_224", timm_model_pretrained=False, timm_pool="", timm_proj="linear", image_size=224),
+        text_cfg=dict(hf_model_name="microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract", hf_proj_type="mlp", hf_pooler_type="cls_last_hidden_state_pooler", context_length=256))
     AutoConfig.from_pretrained = lambda name, *rest, **more: known[name] if str(name) in known else own(name, *rest, **more)
     return known
 
@@ -161,14 +164,16 @@ def tokens(context, vocab, end=None):
 
 
 def compare(name, folder, x, t, image, text, small, back):
+    """x: pixels, or a list of image files."""
     global failures
-    save_file(dict(images=x.contiguous(), tokens=t.to(torch.int64)), work / "in.safetensors")
+    files = ["--images", *x] if isinstance(x, list) else []
+    save_file(dict({} if files else dict(images=x.contiguous()), tokens=t.to(torch.int64)), work / "in.safetensors")
     native, out = work / "native.safetensors", work / "out.safetensors"
     cells, ok = [], True
     try:
         run("convert", folder, native, "--quiet")
         for precision in ["fp32"] if args.fp32_only else ["fp32", "bf16"]:
-            run("embed", "--checkpoint", native, "--tensors", work / "in.safetensors", "--raw", "--out", out, "--device", args.device,
+            run("embed", "--checkpoint", native, "--tensors", work / "in.safetensors", *files, "--raw", "--out", out, "--device", args.device,
                 "--precision", precision, "--quiet")
             got = load_file(out)
             for have, want in (got["image"], image), (got["text"], text):
@@ -272,11 +277,22 @@ def against_open_clip(name, model, config):
 
 @torch.no_grad()
 def against_transformers(name, model, small):
+    from transformers import Siglip2ImageProcessor
     folder, pooled = work / "peer", lambda y: getattr(y, "pooler_output", y)
     model.save_pretrained(folder)
     c = model.config
-    end = getattr(c.text_config, "eos_token_id", None) if c.model_type != "siglip" else None
-    x, t = images(c.vision_config.image_size), tokens(c.text_config.max_position_embeddings, c.text_config.vocab_size, end)
+    end = getattr(c.text_config, "eos_token_id", None) if not c.model_type.startswith("siglip") else None
+    t = tokens(c.text_config.max_position_embeddings, c.text_config.vocab_size, end)
+    masked = dict(attention_mask=(t != 0).long()) if c.model_type == "chinese_clip" else {}
+    if c.model_type == "siglip2":
+        from PIL import Image
+        x = sorted(str(p) for p in pathlib.Path(args.images or root / "tests/ref/images").rglob("*.jpg"))[:args.rows]
+        t, view = t[:len(x)], Siglip2ImageProcessor(do_convert_rgb=True)
+        view.save_pretrained(folder)
+        inputs = view([Image.open(f) for f in x], return_tensors="pt")
+    else:
+        x = images(c.vision_config.image_size)
+        inputs = dict(pixel_values=x)
 
     def back(native):
         run("convert", native, work / "back", "--to", "hf", "--quiet")
@@ -284,7 +300,7 @@ def against_transformers(name, model, small):
         mine, theirs = again.state_dict(), model.state_dict()
         return not any(len(v) for v in info.values()) and all(torch.equal(mine[k], theirs[k]) for k in theirs)
 
-    compare(name, folder, x, t, pooled(model.get_image_features(x)), pooled(model.get_text_features(t)), small, back)
+    compare(name, folder, x, t, pooled(model.get_image_features(**inputs)), pooled(model.get_text_features(t, **masked)), small, back)
 
 
 def small_models():
@@ -303,10 +319,12 @@ def small_models():
 
 
 def full_size(name):
-    from transformers import CLIPConfig, CLIPModel, SiglipConfig, SiglipModel
+    from transformers import ChineseCLIPConfig, ChineseCLIPModel, CLIPConfig, CLIPModel, Siglip2Config, Siglip2Model, SiglipConfig, SiglipModel
     so = dict(hidden_size=1152, intermediate_size=4304, num_hidden_layers=27, num_attention_heads=16)
     HF = {
         "hf:clip": ("transformers CLIPModel, its own sizes (B/32)", CLIPModel, CLIPConfig, {}, {}, {}),
+        "hf:chinese-clip": ("transformers ChineseCLIPModel, B/16", ChineseCLIPModel, ChineseCLIPConfig, dict(patch_size=16), dict(vocab_size=21128), {}),
+        "hf:naflex": ("transformers Siglip2Model, its own sizes (NaFlex B/16)", Siglip2Model, Siglip2Config, {}, {}, {}),
         "hf:siglip": ("transformers SiglipModel, its own sizes (B/16)", SiglipModel, SiglipConfig, {}, {}, {}),
         "hf:siglip-so400m": ("transformers SiglipModel, So400m/14", SiglipModel, SiglipConfig, dict(so, image_size=224, patch_size=14), so, {}),
         "hf:clip-h": ("transformers CLIPModel, H/14", CLIPModel, CLIPConfig,

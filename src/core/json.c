@@ -16,7 +16,7 @@ typedef struct reader {
     arena *a;
     const char *text, *at, *end, *name;
     int depth;
-    int64_t values, max_values; /* 0: any number */
+    int64_t values, max_values;
 } reader;
 
 static cloob_status fail(reader *r, const char *what)
@@ -254,7 +254,7 @@ static cloob_status read_literal(reader *r, json **out)
 
 static cloob_status read_value(reader *r, json **out)
 {
-    if (r->max_values && ++r->values > r->max_values) return fail(r, "too many values");
+    if (++r->values > r->max_values) return fail(r, "too many values");
     skip_space(r);
     if (accept(r, '{')) return read_container(r, JSON_OBJECT, out);
     if (accept(r, '[')) return read_container(r, JSON_ARRAY, out);
@@ -265,18 +265,18 @@ static cloob_status read_value(reader *r, json **out)
     return read_string(r, &j->text);
 }
 
-cloob_status json_parse(cloob_ctx *ctx, arena *a, const char *text, size_t len, const char *name, json **root)
-{
-    return json_parse_bounded(ctx, a, text, len, name, 0, root);
-}
-
-cloob_status json_parse_bounded(cloob_ctx *ctx, arena *a, const char *text, size_t len, const char *name,
-                                int64_t max_values, json **root)
+static cloob_status parse(cloob_ctx *ctx, arena *a, const char *text, size_t len, const char *name, int64_t max_values,
+                          json **root)
 {
     reader r = { ctx, a, text, text, text + len, name, 0, 0, max_values };
     CLOOB_TRY(read_value(&r, root));
     skip_space(&r);
     return r.at == r.end ? CLOOB_OK : fail(&r, "text after the end");
+}
+
+cloob_status json_parse(cloob_ctx *ctx, arena *a, const char *text, size_t len, const char *name, json **root)
+{
+    return parse(ctx, a, text, len, name, JSON_MAX_VALUES, root);
 }
 
 cloob_status json_read_file(cloob_ctx *ctx, arena *a, const char *path, json **root)
@@ -340,7 +340,7 @@ cloob_status json_doc_parse(cloob_ctx *ctx, const char *text, size_t bytes, cons
     *out = NULL;
     json_doc *doc = calloc(1, sizeof *doc);
     if (!doc) return ctx_no_memory(ctx, sizeof *doc, name);
-    cloob_status status = json_parse_bounded(ctx, &doc->a, text, bytes, name, max_values, &doc->root);
+    cloob_status status = parse(ctx, &doc->a, text, bytes, name, max_values, &doc->root);
     if (status == CLOOB_OK) *out = doc;
     else json_doc_close(doc);
     return status;

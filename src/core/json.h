@@ -31,14 +31,14 @@ struct json {
     int64_t count;    /* elements or members */
 };
 
-/* name is used in messages. The error text has line and column. */
+/* A tree takes up to 128 bytes for a value, a file two. Large vocabularies have 4 million values. */
+enum { JSON_MAX_VALUES = 1 << 23 };
+
+/* name is used in messages. The error text has line and column. Fails where there are more than JSON_MAX_VALUES. */
 cloob_status json_parse(cloob_ctx *ctx, arena *a, const char *text, size_t len, const char *name, json **root);
-/* The same with at most max_values values (0: any number): what a client sends is bounded in memory. */
-cloob_status json_parse_bounded(cloob_ctx *ctx, arena *a, const char *text, size_t len, const char *name,
-                                int64_t max_values, json **root);
 cloob_status json_read_file(cloob_ctx *ctx, arena *a, const char *path, json **root);
 
-/* A tree with its own arena. On failure *out is NULL. */
+/* A tree with its own arena, of at most max_values values. On failure *out is NULL. */
 typedef struct json_doc {
     arena a;
     json *root;

@@ -160,7 +160,7 @@ void hub_note_absent(cloob_ctx *ctx, const hub_repo *r, const char *commit, cons
     if (fd >= 0) close(fd);
 }
 
-/* A configuration and a tokenizer, or the knowledge that there is none: another program may have fetched the weights
+/* A configuration and a tokenizer, or a note that the commit has none: another program may have fetched the weights
  * alone. */
 static bool is_whole(const hub_repo *r, const char *commit, const snapshot *s)
 {

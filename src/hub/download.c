@@ -1,5 +1,5 @@
-/* Fetches what a snapshot lacks: two files side by side, continued after an interruption, verified before they get
- * their name. */
+/* Downloads the files that a snapshot lacks: two at a time, resumed after an interruption, verified before they are
+ * renamed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -159,7 +159,7 @@ static cloob_status cannot_write(partial *p)
     return p->status;
 }
 
-/* Takes over what an earlier run has left. */
+/* Opens the partial file and hashes what an earlier run wrote. */
 static cloob_status partial_open(partial *p)
 {
     static const size_t CHUNK = 1 << 20;
@@ -247,11 +247,11 @@ static cloob_status transfer_all(http_session *s, partial *p)
 static cloob_status wrong_bytes(const partial *p, const char *hex)
 {
     return ctx_fail(p->ctx, CLOOB_ERR_FORMAT,
-                    "%s of %s: damaged on its way: its hash is %.12s..., the hub names %.12s...; try again", p->f->name,
+                    "%s of %s: damaged in transit: its hash is %.12s..., the hub names %.12s...; try again", p->f->name,
                     p->d->r->name.repo, hex, p->f->etag);
 }
 
-/* What was continued and is wrong may have been wrong before: it is fetched a second time, from the start. */
+/* A resumed file with a wrong hash may have begun with wrong bytes: it is fetched once more, from the start. */
 static cloob_status fetch_blob(http_session *s, partial *p, const char *blob)
 {
     char hex[SHA_HEX];
@@ -299,7 +299,7 @@ static cloob_status fetch_file(http_session *s, download *d, const hub_file *f)
     return status;
 }
 
-/* ---- side by side -------------------------------------------------------------------------------- */
+/* ---- two at a time ------------------------------------------------------------------------------- */
 
 static void keep_failure(download *d, cloob_status status, const char *text)
 {
@@ -333,7 +333,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Progress and the wish to stop belong to the thread of the caller. */
+/* The context's callbacks, progress and should_stop, run on the caller's thread. */
 static void watch(cloob_ctx *ctx, download *d)
 {
     while (atomic_load(&d->running) > 0) {
@@ -399,7 +399,7 @@ static bool want(download *d, const hub_file *f)
 
 static bool listed(const void *folder, const char *name) { return hub_listing_find(folder, name) != NULL; }
 
-/* The files beside the weights, and the index where there is one. */
+/* The files other than weights, and the index where there is one. */
 static cloob_status fetch_small(cloob_ctx *ctx, download *d, const hub_listing *l, const hub_file *index)
 {
     for (int i = 0; hub_small_files[i]; i++) {

@@ -67,7 +67,7 @@ cloob_status hub_listing_add(cloob_ctx *ctx, hub_listing *l, const char *text, s
     cloob_status status = json_doc_parse(ctx, text, len, "the hub's list of files", MAX_VALUES, &doc);
     if (status != CLOOB_OK) return status;
     if (json_kind_of(json_doc_root(doc)) != JSON_ARRAY)
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "the hub's list of files is no list");
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "the hub's list of files is not a JSON array");
     const json *v = status == CLOOB_OK ? json_first(json_doc_root(doc)) : NULL;
     for (; v && status == CLOOB_OK; v = json_next(v)) {
         hub_file f;

@@ -54,7 +54,7 @@ cloob_status hub_site_init(cloob_ctx *ctx, hub_site *out)
     for (const char *c = begin; *c; c++)
         if (*c <= 0x20 || *c >= 0x7f || strlen(begin) >= sizeof out->token)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                            "the token of HF_TOKEN or of the token file is none: it has blanks or is too long");
+                            "the token of HF_TOKEN or of the token file is invalid: it has blanks or is too long");
     snprintf(out->token, sizeof out->token, "%s", begin);
     return CLOOB_OK;
 }
@@ -262,7 +262,7 @@ static bool is_unreached(CURLcode r)
     return r == CURLE_COULDNT_RESOLVE_HOST || r == CURLE_COULDNT_RESOLVE_PROXY || r == CURLE_COULDNT_CONNECT;
 }
 
-/* Errors that the same request may not meet again. */
+/* Whether the same request may succeed later. */
 static bool may_pass(const http_answer *a)
 {
     static const CURLcode passing[] = { CURLE_PARTIAL_FILE,       CURLE_RECV_ERROR,         CURLE_SEND_ERROR,

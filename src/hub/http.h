@@ -1,4 +1,4 @@
-/* Requests to a hub: the token stays with its host, redirects are followed by hand, failures that pass are repeated. */
+/* Requests to a hub: only the hub's host gets the token, redirects are followed here, transient failures retried. */
 #ifndef HUB_HTTP_H
 #define HUB_HTTP_H
 
@@ -31,10 +31,10 @@ typedef struct http_answer {
     CURLcode result;
     long code;
     char commit[HUB_COMMIT];      /* X-Repo-Commit */
-    char etag[SHA_HEX];           /* X-Linked-Etag; "": not said */
-    int64_t linked_bytes;         /* X-Linked-Size; -1: not said */
+    char etag[SHA_HEX];           /* X-Linked-Etag; "": not sent */
+    int64_t linked_bytes;         /* X-Linked-Size; -1: not sent */
     int64_t range_begin;          /* of Content-Range; -1: the answer is the whole file */
-    int64_t retry_after_s;        /* -1: not said */
+    int64_t retry_after_s;        /* Retry-After; -1: not sent */
     char error[64], message[256]; /* X-Error-Code, X-Error-Message */
     char next[2048];              /* the next page of a list (Link); "": there is none */
 } http_answer;
@@ -43,14 +43,14 @@ typedef struct http_answer {
 typedef bool http_sink(void *user, const http_answer *a, const char *data, size_t bytes);
 
 /* One GET from byte `from` on, or a HEAD where sink is NULL, with redirects. A HEAD ends at the first answer of the hub
- * that names a commit. Whatever comes of it is in *a; fails when stopped or when a redirect is refused. */
+ * that has a commit. The result is in *a; fails when stopped or when a redirect is refused. */
 cloob_status http_ask(http_session *s, const char *url, int64_t from, http_sink *sink, void *user, http_answer *a);
 
 /* Whether to ask again after *a, which failed: waits first, for as long as the server asks for or longer every time.
  * *tries counts the attempts in a row that brought nothing. */
 bool http_try_again(http_session *s, const http_answer *a, int *tries);
 
-/* One line for an answer that is none. */
+/* The error of a failed request, in one line. */
 cloob_status http_refuse(http_session *s, const hub_name *name, const char *what, const http_answer *a);
 
 #endif

@@ -72,7 +72,7 @@ typedef struct hub_names {
 
 void hub_names_release(hub_names *n);
 
-/* The files beside the weights that a model may need, in any repository; NULL ends the list. */
+/* The files other than weights that a model may need, in any repository; NULL ends the list. */
 extern const char *const hub_small_files[];
 
 /* Whether a folder has a file; a listing and a snapshot both are such folders. */

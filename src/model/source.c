@@ -12,8 +12,11 @@
 static const char *strip(const char *name)
 {
     static const char *const wraps[] = { "module.", "_orig_mod.", "model." };
-    for (size_t i = 0; i < sizeof wraps / sizeof *wraps; i++)
-        if (strncmp(name, wraps[i], strlen(wraps[i])) == 0) return strip(name + strlen(wraps[i]));
+    for (size_t i = 0; i < sizeof wraps / sizeof *wraps;) {
+        bool wrapped = strncmp(name, wraps[i], strlen(wraps[i])) == 0;
+        if (wrapped) name += strlen(wraps[i]);
+        i = wrapped ? 0 : i + 1;
+    }
     return name;
 }
 
@@ -72,7 +75,7 @@ static weight_names whose(const source *s)
     return (weight_names){ (image_names)kind_of(s, images), (text_names)kind_of(s, texts) };
 }
 
-/* The tensors of all shards one behind the other. */
+/* The tensors of all shards, in order. */
 static cloob_status join_shards(cloob_ctx *ctx, const char *path, weights *w, source *s)
 {
     int64_t n = 0;
@@ -88,7 +91,7 @@ static cloob_status join_shards(cloob_ctx *ctx, const char *path, weights *w, so
     return CLOOB_OK;
 }
 
-/* transformers 5 saves a tower alone without the name of its part, which is put in front of all names here. */
+/* transformers 5 saves a tower alone without the name of its part; all names get it here. */
 static cloob_status add_part(cloob_ctx *ctx, weights *w, source *s)
 {
     bool text = source_find(s, "embeddings.token_embedding.weight") >= 0;

@@ -46,6 +46,18 @@ static void malformed_text_is_refused(void)
 }
 
 /* Long runs are copied eight characters at a time: what is special is seen in every place. */
+/* A file of values of two bytes each would take 64 times its size in memory. */
+static void number_of_values_is_limited(void)
+{
+    const size_t n = 2 * (size_t)JSON_MAX_VALUES + 2;
+    char *text = malloc(n + 1);
+    for (size_t i = 0; i < n; i++) text[i] = i % 2 ? '0' : ',';
+    text[0] = '[', text[n - 2] = ']', text[n - 1] = ' ', text[n] = '\0';
+    CHECK(!reads(text));
+    CHECK(strstr(cloob_error(ctx), "too many values"));
+    free(text);
+}
+
 static void special_characters_are_seen_anywhere(void)
 {
     static const struct {
@@ -111,6 +123,7 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     RUN(values_come_back);
     RUN(malformed_text_is_refused);
+    RUN(number_of_values_is_limited);
     RUN(special_characters_are_seen_anywhere);
     RUN(errors_say_where);
     RUN(members_stand_on_lines_down_to_a_depth);

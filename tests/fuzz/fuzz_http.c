@@ -40,7 +40,7 @@ static void try_json(const char *text, size_t n)
     if (!ctx) ctx = cloob_ctx_create(NULL);
     if (json_doc_parse(ctx, text, n, "fuzz", 10000, &doc) != CLOOB_OK) return;
     walk(json_doc_root(doc), &w);
-    if (!w.failed && json_doc_parse(ctx, w.data, w.len, "again", 0, &again) != CLOOB_OK) abort();
+    if (!w.failed && json_doc_parse(ctx, w.data, w.len, "again", 10000, &again) != CLOOB_OK) abort();
     if (!w.failed) json_doc_close(again);
     free(w.data);
     json_doc_close(doc);

@@ -160,7 +160,7 @@ def case_wrong_bytes():
         for name in ("model.safetensors", "config.json"):
             place = Place(hub)
             hub.faults.wrong = {name}
-            assert "damaged on its way" in place.pull("hf:org/model", code=1)
+            assert "damaged in transit" in place.pull("hf:org/model", code=1)
             assert repo.etag(name) not in "".join(files_below(place.repo())), files_below(place.repo())
             hub.faults.wrong = set()
             place.pull("hf:org/model")
@@ -190,7 +190,7 @@ def case_refused():
         hub.faults.gated = False
         assert "has no such model" in place.pull("hf:org/none", code=1)
         assert "holds no weights" in place.pull("hf:org/text", code=1)
-        assert "is none: it has blanks" in place.pull("hf:org/text", code=2, HF_TOKEN="two words")
+        assert "is invalid: it has blanks" in place.pull("hf:org/text", code=2, HF_TOKEN="two words")
         place = Place(hub)
         row = {"type": "file", "oid": git_sha1(b"x"), "size": 1}
         hub.faults.rows = [{**row, "path": p} for p in ("../config.json", "/config.json", "a/../config.json", "x\u0000y")]

@@ -225,7 +225,7 @@ static size_t contraction(bool hf, const char *text, size_t n)
 {
     for (size_t i = 0; i < ENDINGS; i++) {
         size_t used = spells(text, n, endings[i]);
-        if (used && (!hf || used == strlen(endings[i]))) return used; /* there the long s is none */
+        if (used && (!hf || used == strlen(endings[i]))) return used; /* Hugging Face: not with a long s */
     }
     return 0;
 }

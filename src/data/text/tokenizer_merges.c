@@ -159,7 +159,7 @@ static cloob_status read_merge(reader *r, const char *line, size_t n)
 
 typedef struct header {
     bool clip;      /* OpenAI's file, which has more lines than are used */
-    int64_t merges; /* -1: not said */
+    int64_t merges; /* -1: not given */
     clean_mode clean;
     int64_t pad;
     bool smaller, pad_special;

@@ -34,9 +34,10 @@ and a RoBERTa) embed images and texts; the folder needs the `spiece.model` of ri
 or LaBSE, and a linear layer) are text towers. Both are read, and written as cloob's own files alone.
 
 MobileCLIP's image towers (FastViT, and a ViT with convolutions in front) are folded while they are read: branches, batch norms and
-layer scale become one convolution or matrix each. They can be fine-tuned (`--pretrained`), but not trained from random weights, and
-`convert --to` cannot write the unfolded form again. MobileCLIP-S0 of the first version has a hybrid text tower, which open_clip and
-cloob do not have.
+layer scale become one convolution or matrix each. They can be fine-tuned (`--pretrained`), but not trained from random weights.
+`convert --to` does not write the unfolded form: the branches cannot be recovered from their sum, and a file with the sum in one branch
+and zeros in the others would serve inference alone. MobileCLIP-S0 of the first version has a hybrid text tower (`mct`); no configuration of
+open_clip has it, and cloob does not have it either.
 
 OpenAI's own sizes (`RN50` to `RN50x64`, `ViT-B-32`, `ViT-B-16`, `ViT-L-14`, `ViT-L-14-336`) have QuickGELU under their plain names, as
 OpenAI's weights do; open_clip's files of the same names have GELU and are read so. `NAME-quickgelu` asks for QuickGELU of any model.
@@ -53,12 +54,22 @@ for line in dict.fromkeys(  # open_clip's NAME and NAME-quickgelu are one row wh
 print("""
 ## Those that are refused
 
+None of these is another size or another name of a model that runs. The column *needs* is what cloob lacks; `cloob info FILE` gives the reason for a file.
+
 `embed_cls` is refused in any configuration. It appends a class token to each text, under a mask that open_clip shifts by one: the class token sees
 the text and the first padding token, and itself only where the text fills the context. A causal mask cannot express this in any order of the
 tokens. Attention would need a mask for each text, forward and backward, on the CPU and the GPU. Only CoCa's models have `embed_cls`, and they would
 also need CoCa's attentional pooler.
 
-| configuration | reason |
-|---|---|""")
-for name, why in refused:
-    print(f"| {name} | {why} |")
+| configurations | published weights | needs |
+|---|---|---|""")
+NEEDS = {  # by the beginning of the name
+    "ViTamin": "stages of MBConv with layer norms in front of the blocks, GeGLU", "coca": "attentional pooler, class token in the text, text decoder",
+    "mt5": "relative positions, RMS norm, gated GELU", "nllb": "M2M-100's encoder: sinusoidal positions, ReLU, a token of the language; NLLB's tokenizer",
+    "swin": "shifted windows with relative positions", "vit_medium": "no bias of queries, keys and values; without published weights nobody needs it",
+    "vit_relpos": "positions as an MLP of distances, in every block"}
+published = {name for name, _ in open_clip.list_pretrained()}
+for family, reason in NEEDS.items():
+    names = [name for name, _ in refused if name.startswith(family)]
+    print(f"| {', '.join(f'`{n}`' for n in names)} | {'yes' if published & set(names) else 'none'} | {reason} |")
+assert all(any(name.startswith(f) for f in NEEDS) for name, _ in refused), refused
