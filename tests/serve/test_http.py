@@ -240,6 +240,10 @@ def operation(w, s):
     assert len(s.json("/v1/runs/first")["series"]["train/loss"]) >= 1
     assert s.json("/v1/runs/first")["params"]["model"] == "tiny"
     assert s.get("/v1/runs/..%2fw")[0] == 404
+    os.makedirs(w.path("runs/endless"))
+    with open(w.path("runs/endless/metrics.tsv"), "w") as f:
+        f.write("step\tepoch\tloss\n1\tinf\tnan\n")
+    assert [r["epoch"] for r in s.json("/v1/runs")["runs"] if r["name"] == "endless"] == [None]
     # a run's folder may come from elsewhere: its files are read, not what links in it lead to
     with open(w.path("secret"), "w") as f:
         f.write("token: 12345\tcolumn\n1\t2\n")

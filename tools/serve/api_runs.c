@@ -261,8 +261,9 @@ static void put_run(cloob_ctx *ctx, json_out *w, const serve *s, const listed *l
     read_results(ctx, s, l->name, true, &r);
     date_print(l->updated, date);
     json_begin(w, NULL, '{');
-    json_members(w, J_OF(l, name), J_TEXT("updated", date), J_BOOL("live", time(NULL) - l->updated / INT64_C(1000000000) < LIVE_SECONDS));
-    if (row && sscanf(row, "%*f %lf", &value) == 1) json_put_int(w, "epoch", (int64_t)value); /* the second column */
+    json_members(w, J_OF(l, name), J_TEXT("updated", date),
+                 J_BOOL("live", time(NULL) - l->updated / INT64_C(1000000000) < LIVE_SECONDS));
+    if (row && sscanf(row, "%*f %lf", &value) == 1) json_put_number(w, "epoch", trunc(value)); /* the second column */
     json_begin(w, "metrics", '{');
     for (const json *m = r.n ? json_first(json_doc_root(r.doc[0])) : NULL; m; m = json_next(m))
         if (json_number(m, &value)) json_put_number(w, json_key(m), value);
