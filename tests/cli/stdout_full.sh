@@ -36,4 +36,20 @@ if "$cloob" help serve > /dev/null 2>&1; then # it would wait for requests that 
     code=$?
     [ $code = 1 ] && grep -q 'cannot write to stdout' err || fail "cloob serve: exit code $code: $(tail -1 err)"
 fi
+# The same for files: a limit on their size is an error with a line, and nothing half-written keeps the final name.
+limited() {
+    out=$1
+    shift
+    (ulimit -f 1; exec "$cloob" "$@" > printed 2> err)
+    code=$?
+    [ $code = 1 ] && grep -q "$out.*cannot write\|$out.*no room" err || fail "ulimit -f, cloob $*: exit code $code: $(tail -1 err)"
+    [ ! -e "$out" ] || fail "ulimit -f, cloob $*: left $out"
+}
+limited big.safetensors convert model.safetensors big.safetensors
+limited big.pt convert model.safetensors big.pt
+limited big.npy embed --checkpoint model.safetensors --images world/images --out big.npy --quiet
+limited big.index search index world/images --checkpoint model.safetensors --out big.index --quiet
+limited big.html search query "a red ball" --index p.index --html big.html
+limited logs/limited/params.txt train $train --name limited
+limited unfinished synth --out world9 --count 2 --size 128 --seed 2 --quiet
 exit $bad

@@ -240,6 +240,17 @@ def operation(w, s):
     assert len(s.json("/v1/runs/first")["series"]["train/loss"]) >= 1
     assert s.json("/v1/runs/first")["params"]["model"] == "tiny"
     assert s.get("/v1/runs/..%2fw")[0] == 404
+    os.makedirs(w.path("runs/endless"))
+    with open(w.path("runs/endless/metrics.tsv"), "w") as f:
+        f.write("step\tepoch\tloss\n1\tinf\tnan\n")
+    assert [r["epoch"] for r in s.json("/v1/runs")["runs"] if r["name"] == "endless"] == [None]
+    os.makedirs(w.path("runs/endless/checkpoints"))
+    with open(w.path("runs/endless/checkpoints/results.jsonl"), "w") as f:  # series of bounded work: at most 200,000 points
+        f.write(json.dumps({str(k): k for k in range(2000)}) + "\n")
+        f.writelines(json.dumps({**{str(k): k for k in range(100)}, "epoch": i}) + "\n" for i in range(3999))
+    endless = s.json("/v1/runs/endless")
+    assert len(endless["results"]) == 3999 and {len(v) for v in endless["series"].values() if v} <= {1, 1333}
+    assert endless["series"]["val/7"][-1] == [0, 7]
     # a run's folder may come from elsewhere: its files are read, not what links in it lead to
     with open(w.path("secret"), "w") as f:
         f.write("token: 12345\tcolumn\n1\t2\n")

@@ -272,7 +272,7 @@ def precisions(w):
     assert a.returncode == 1 and "fp8" in b and a.stderr.split(":", 1)[1] == b.split(":", 1)[1], (a.stderr, b)
 
 
-def unknown_keys(s):
+def unknown_keys(w, s):
     image = "data:image/png;base64,AAAA"
     for path, body, key in (("/v1/search", {"text": "x", "limt": 3}, "limt"), ("/v1/search", {"query": "x"}, "query"),
                             ("/v1/search", {"terms": [{"text": "x", "wieght": 2}]}, "wieght"), ("/v1/search", {"te": "x"}, "te"),
@@ -280,6 +280,13 @@ def unknown_keys(s):
                             ("/v1/similarity", {"images": [image], "texts": ["a"], "hopfield": {"beta": 3}}, "beta")):
         status, _, data = s.post(path, body)
         assert status == 400 and f'unknown key "{key}"' in json.loads(data)["error"]["message"], (body, status, data)
+    # and a setting of the wrong type is not ignored
+    for path, key, value in (("/v1/classify", "templates", "a {}"), ("/v1/classify", "top", "3"), ("/v1/classify", "top", 0),
+                             ("/v1/similarity", "hopfield", True), ("/v1/similarity", "hopfield", {"scale": "8"}),
+                             ("/v1/similarity", "hopfield", {"index": 1})):
+        body = {"images": [base64.b64encode(w.image()).decode()], key: value}
+        body.update({"labels": ["a", "b"]} if path == "/v1/classify" else {"texts": ["a"]})
+        assert s.post(path, body)[0] == 400, body
     # clients of other protocols send what they like
     assert s.post("/v1/embeddings", {"input": "x", "user": "me", "extra": 1})[0] == 200
     assert s.post("/embed", {"inputs": "x", "truncation_direction": "Right"})[0] == 200
@@ -373,7 +380,7 @@ def main():
             part(w)
     s = Server(w, "--index", "photos.safetensors")
     if not only or "unknown_keys" in only:
-        unknown_keys(s)
+        unknown_keys(w, s)
     if not only or "texts_pass" in only:
         texts_pass(w, s)
     assert s.stop()[0] == 0

@@ -326,5 +326,6 @@ int main(int argc, char **argv)
     set_environment();
     catch_crashes();
     signal(SIGINT, on_interrupt);
+    signal(SIGXFSZ, SIG_IGN); /* a file beyond ulimit -f is a write error, with its line, not a kill */
     return finish(run(argc, argv));
 }

@@ -27,8 +27,10 @@ static cloob_status add_prompt(call *c, const char *template, const char *label)
 /* Labels times templates, label by label. *per_label: how many templates there are. */
 static cloob_status add_prompts(call *c, const json *labels, const json *templates, int64_t *per_label)
 {
-    bool own = json_kind_of(templates) == JSON_ARRAY && json_count(templates) > 0;
+    bool own = json_count(templates) > 0;
     *per_label = own ? json_count(templates) : 1;
+    if (!field_absent(c->root, "templates") && json_kind_of(templates) != JSON_ARRAY)
+        return refuse(c->ctx, "templates: a list of strings");
     if (json_kind_of(labels) != JSON_ARRAY || json_count(labels) < 2)
         return refuse(c->ctx, "labels: a list of two strings or more");
     for (const json *l = json_first(labels); l; l = json_next(l)) {
@@ -91,13 +93,13 @@ cloob_status handle_classify(call *c)
     CLOOB_TRY(known_keys(c->ctx, c->root, "images labels templates top model errors"));
     CLOOB_TRY(field_text(c->ctx, c->root, "model", &c->model));
     CLOOB_TRY(read_errors(c));
+    CLOOB_TRY(field_int(c->ctx, c->root, "top", 1, INT64_MAX, &top));
     CLOOB_TRY(input_list(c, c->root, "images", true));
     c->images = c->inputs;
     if (!c->images) return refuse(c->ctx, "images: one or more");
     CLOOB_TRY(add_prompts(c, labels, json_get(c->root, "templates"), &per_label));
     CLOOB_TRY(embed(c));
-    json_int(json_get(c->root, "top"), &top);
-    top = top < 1 ? 1 : top < classes ? top : classes;
+    if (top > classes) top = classes;
     int64_t scores = c->images * classes, bytes = answer_bytes(labels, c->images, top);
     CLOOB_TRY(account_reserve(c->ctx, c->q->memory, bytes + scores * (int64_t)sizeof(float)));
     float *score = malloc((size_t)scores * sizeof *score);
@@ -137,14 +139,15 @@ static void put_matrix(call *c, const char *key)
 static cloob_status retrieve(call *c, const json *hopfield)
 {
     double beta = 8;
-    const char *name = json_string(json_get(hopfield, "index"));
+    const char *name = NULL;
     cloob_hopfield_options o;
+    CLOOB_TRY(field_number(c->ctx, hopfield, "scale", &beta));
+    CLOOB_TRY(field_text(c->ctx, hopfield, "index", &name));
     c->x = serve_index(c->s, name);
     if (!c->x)
         return refuse(c->ctx, "hopfield: there is no index%s%.100s to retrieve from", name ? " " : "",
                       name ? name : "");
     CLOOB_TRY(index_need(c->s, c->ctx, c->x, &c->v));
-    json_number(json_get(hopfield, "scale"), &beta);
     cloob_hopfield_options_init(&o);
     o.unit = true;
     const cloob_search *s = c->v->search;
@@ -159,6 +162,8 @@ cloob_status handle_compare(call *c)
     enum { NUMBER_BYTES = 16 };
     const json *hopfield = json_get(c->root, "hopfield");
     CLOOB_TRY(known_keys(c->ctx, c->root, "images texts model hopfield errors"));
+    if (!field_absent(c->root, "hopfield") && json_kind_of(hopfield) != JSON_OBJECT)
+        return refuse(c->ctx, "hopfield: an object with scale and index");
     CLOOB_TRY(known_keys(c->ctx, hopfield, "scale index"));
     CLOOB_TRY(field_text(c->ctx, c->root, "model", &c->model));
     CLOOB_TRY(read_errors(c));
@@ -171,9 +176,10 @@ cloob_status handle_compare(call *c)
     put_matrix(c, "similarity");
     json_members(&c->w, J_OF(c, images), J_INT("texts", texts));
     put_errors(c);
-    if (json_kind_of(hopfield) == JSON_OBJECT) {
+    if (field_absent(c->root, "hopfield")) json_put_null(&c->w, "retrieved");
+    else {
         CLOOB_TRY(retrieve(c, hopfield));
         put_matrix(c, "retrieved");
-    } else json_put_null(&c->w, "retrieved");
+    }
     return CLOOB_OK;
 }

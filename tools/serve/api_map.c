@@ -18,7 +18,7 @@ static void *compute(void *object)
     serve *s = v->s;
     int64_t N = cloob_search_count(v->search);
     cloob_matrix m = { v->search->row, CLOOB_F32, N, cloob_search_width(v->search), "the index" };
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
+    cloob_ctx *ctx = serve_thread_context();
     float *xy = malloc((size_t)(2 * N + 1) * sizeof *xy);
     map_options o = { .progress = report, .user = v };
     bool ok = ctx && xy && map_make(ctx, xy, &m, &o) == CLOOB_OK;

@@ -14,7 +14,7 @@
 #include "serve/handlers.h"
 #include "serve/text.h"
 
-enum { MAX_COLUMNS = 32, MAX_POINTS = 4000, LAST_LINE = 64 << 10, LIVE_SECONDS = 120 };
+enum { MAX_COLUMNS = 32, MAX_POINTS = 4000, MAX_RESULTS = 300, LAST_LINE = 64 << 10, LIVE_SECONDS = 120 };
 #define MAX_FILE_BYTES ((int64_t)64 << 20)
 
 /* A run is a folder right below the logs; its name has no slash and does not begin with a dot. */
@@ -129,7 +129,7 @@ static void results_release(results *r)
     free(r->doc), free(r->line), free(r->text);
 }
 
-/* The lines of the run's results, or only the last. */
+/* The lines of the run's results, or only the last. Lines of more than MAX_RESULTS values are not a run's. */
 static void read_results(cloob_ctx *ctx, const serve *s, const char *name, bool last, results *r)
 {
     *r = (results){ .text = read_lines(s, name, "checkpoints/results.jsonl", last),
@@ -137,14 +137,17 @@ static void read_results(cloob_ctx *ctx, const serve *s, const char *name, bool 
                     .doc = malloc(MAX_POINTS * sizeof *r->doc) };
     char *rest = r->line && r->doc ? r->text : NULL;
     for (char *line; r->n < MAX_POINTS && (line = strsep(&rest, "\n"));)
-        if (json_doc_parse(ctx, line, strlen(line), "results.jsonl", 10000, &r->doc[r->n]) == CLOOB_OK)
+        if (json_doc_parse(ctx, line, strlen(line), "results.jsonl", MAX_RESULTS, &r->doc[r->n]) == CLOOB_OK)
             r->line[r->n++] = line;
 }
 
-/* Numbers of the results by epoch: every key of the last line that is a number becomes a series. */
+/* Numbers of the results by epoch: every key of the last line that is a number becomes a series, of all lines or of
+ * evenly spaced ones up to the last. */
 static void put_series(json_out *w, const results *r, const table *t)
 {
+    enum { MAX_LOOKUPS = 200000 };
     const json *last = r->n ? json_doc_root(r->doc[r->n - 1]) : NULL;
+    int64_t stride = r->n * json_count(last) / MAX_LOOKUPS + 1;
     for (const json *m = json_first(last); m; m = json_next(m)) {
         double value, epoch, per_epoch = 1;
         char key[128];
@@ -155,7 +158,7 @@ static void put_series(json_out *w, const results *r, const table *t)
         }
         snprintf(key, sizeof key, "val/%s", json_key(m));
         json_begin(w, key, '[');
-        for (int64_t i = 0; i < r->n; i++) {
+        for (int64_t i = r->n - 1 - (r->n - 1) / stride * stride; i < r->n; i += stride) {
             const json *root = json_doc_root(r->doc[i]);
             if (!json_number(json_get(root, json_key(m)), &value)) continue;
             if (!json_number(json_get(root, "epoch"), &epoch)) epoch = (double)i;
@@ -261,8 +264,9 @@ static void put_run(cloob_ctx *ctx, json_out *w, const serve *s, const listed *l
     read_results(ctx, s, l->name, true, &r);
     date_print(l->updated, date);
     json_begin(w, NULL, '{');
-    json_members(w, J_OF(l, name), J_TEXT("updated", date), J_BOOL("live", time(NULL) - l->updated / INT64_C(1000000000) < LIVE_SECONDS));
-    if (row && sscanf(row, "%*f %lf", &value) == 1) json_put_int(w, "epoch", (int64_t)value); /* the second column */
+    json_members(w, J_OF(l, name), J_TEXT("updated", date),
+                 J_BOOL("live", time(NULL) - l->updated / INT64_C(1000000000) < LIVE_SECONDS));
+    if (row && sscanf(row, "%*f %lf", &value) == 1) json_put_number(w, "epoch", trunc(value)); /* the second column */
     json_begin(w, "metrics", '{');
     for (const json *m = r.n ? json_first(json_doc_root(r.doc[0])) : NULL; m; m = json_next(m))
         if (json_number(m, &value)) json_put_number(w, json_key(m), value);

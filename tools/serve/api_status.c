@@ -69,7 +69,7 @@ static void put_requests(sbuf *m, serve *s)
     }
 }
 
-/* A name in a label: what would end it is left out. */
+/* A name for a label, without quotes, backslashes and control characters. */
 static void label_text(const char *from, char out[80])
 {
     int n = 0;

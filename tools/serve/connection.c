@@ -95,7 +95,7 @@ void workers_answer(serve *s, cloob_ctx *ctx, request *x)
 void *workers_main(void *arg)
 {
     server *v = arg;
-    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
+    cloob_ctx *ctx = serve_thread_context();
     for (request *x; ctx && (x = dequeue(v));) {
         workers_answer(v->s, ctx, x);
         bool deferred = x->r.wait && defer(v, x); /* then another worker may have it already */

@@ -23,14 +23,17 @@ typedef struct download {
 } download;
 
 /* Downloads that hold little give up first, so that those that hold much can end. */
-static double patience_s(const account *a) { return 0.2 + (a->of ? 5 * (double)a->held / (double)a->of->limit : 0); }
+static double longest_wait_s(const account *a)
+{
+    return 0.2 + (a->of ? 5 * (double)a->held / (double)a->of->limit : 0);
+}
 
 static bool grow(download *d, size_t want)
 {
     size_t cap = d->cap ? d->cap : 16 << 10;
     while (cap < want) cap *= 2;
     if (cap > d->max) cap = d->max;
-    d->reserved = account_wait(d->ctx, d->memory, (int64_t)(cap - d->cap), patience_s(d->memory));
+    d->reserved = account_wait(d->ctx, d->memory, (int64_t)(cap - d->cap), longest_wait_s(d->memory));
     unsigned char *more = d->reserved == CLOOB_OK ? realloc(d->data, cap) : NULL;
     if (more) d->data = more, d->cap = cap;
     return more != NULL;
@@ -50,7 +53,7 @@ static size_t receive(char *from, size_t size, size_t count, void *arg)
     return n;
 }
 
-/* Addresses that are not of the open internet. */
+/* Addresses outside the public internet. */
 static bool is_private(const struct sockaddr *a)
 {
     if (a->sa_family == AF_INET) {

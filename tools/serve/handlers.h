@@ -51,18 +51,18 @@ struct call {
     void **owned; /* freed with the call */
     int64_t owned_count, owned_cap;
 
-    served_model *m;    /* that embeds; NULL: found by its name */
-    const char *model;  /* its name; NULL: the first */
+    served_model *m;    /* the model of the call; NULL: embed() finds it by `model` */
+    const char *model;  /* name in the request; NULL: the first model */
     int64_t dimensions; /* 0: all */
     int64_t images;     /* where images and texts are two lists: how many inputs, from the first on, are images */
-    bool raw;           /* rows before they get unit length */
+    bool raw;           /* rows are not scaled to unit length */
     bool refuse_long;   /* a text longer than the context is refused instead of cut */
     bool may_be_empty;  /* no input is not an error: there are no rows then */
     bool skip_errors;   /* images that cannot be read do not fail the request: their rows are zeros */
-    char **error;       /* (images) then why, or NULL for an image that can be read; NULL: all can */
-    batch_rows rows;    /* of embed() */
+    char **error;       /* (images) why an image cannot be read, NULL where it can; NULL: all can */
+    batch_rows rows;    /* set by embed() */
 
-    served_index *x; /* of call_index() */
+    served_index *x; /* set by call_index() */
     index_view *v;
 };
 

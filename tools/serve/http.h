@@ -82,7 +82,7 @@ typedef struct http_reply {
 
 void http_reply_release(http_reply *r);
 
-/* Takes w->data over; a failed writer gives 503. */
+/* Sends what w wrote and takes its memory; a writer out of memory gives 503. */
 void http_json(http_reply *r, int code, json_out *w);
 void http_text(http_reply *r, int code, const char *text); /* static text */
 /* 200 with these bytes, which are malloc'ed. */

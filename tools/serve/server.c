@@ -213,7 +213,7 @@ static cloob_status run(server *v)
     if (status == CLOOB_OK) status = start_workers(v);
     if (status == CLOOB_OK && (v->closing = epoll_create1(EPOLL_CLOEXEC)) < 0)
         status = refuse(s->ctx, "epoll: %s", strerror(errno));
-    if (status == CLOOB_OK) status = serve_take_memory(s);
+    if (status == CLOOB_OK) status = serve_allocate_batches(s);
     if (status == CLOOB_OK) status = start_daemon(v, fd);
     if (status != CLOOB_OK) {
         end_workers(v); /* they use what the caller frees */

@@ -126,7 +126,7 @@ static cloob_status embed_a_batch(serve *s, const served_model *m)
     return status;
 }
 
-cloob_status serve_take_memory(serve *s)
+cloob_status serve_allocate_batches(serve *s)
 {
     char text[700];
     if (!serve_memory_limited()) return CLOOB_OK;
@@ -306,6 +306,12 @@ static cloob_status find_root(serve *s, cloob_ctx *ctx, served_index *x)
 
 /* ---- making it ----------------------------------------------------------------------------------- */
 
+cloob_ctx *serve_thread_context(void)
+{
+    cloob_ctx_options o = { .size = sizeof o, .threads = 1, .copy_files = true };
+    return cloob_ctx_create(&o);
+}
+
 bool serve_in_background(serve *s, void *(*work)(void *), void *object)
 {
     pthread_t thread;
@@ -324,8 +330,7 @@ static void *index_folder(void *object)
     cloob_search_update u;
     cloob_model_options o = s->o->model;
     o.size = sizeof o;
-    cloob_ctx *ctx =
-        cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1, .copy_files = true });
+    cloob_ctx *ctx = serve_thread_context();
     cloob_status status = ctx ? cloob_model_open(ctx, x->model->path, &o, &m) : CLOOB_ERR_MEMORY;
     if (status == CLOOB_OK) status = cloob_search_index(ctx, m, x->folder, x->path, x->model->path, o.vocab, &u);
     if (status == CLOOB_OK)
@@ -362,8 +367,7 @@ cloob_status serve_open_indexes(serve *s)
     cloob_status status = CLOOB_OK;
     if (!s->o->indexes) return CLOOB_OK;
     s->index = calloc((size_t)s->o->indexes, sizeof *s->index);
-    cloob_ctx *ctx =
-        cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1, .copy_files = true });
+    cloob_ctx *ctx = serve_thread_context();
     if (!s->index || !ctx) status = ctx_fail(s->ctx, CLOOB_ERR_MEMORY, "out of memory");
     for (; s->indexes < s->o->indexes && status == CLOOB_OK; s->indexes++) {
         status = open_index(s, ctx, s->o->index[s->indexes], &s->index[s->indexes]);
@@ -409,8 +413,7 @@ static void watch_index(serve *s, cloob_ctx *ctx, served_index *x)
 void *serve_watch(void *arg)
 {
     serve *s = arg;
-    cloob_ctx *ctx =
-        cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1, .copy_files = true });
+    cloob_ctx *ctx = serve_thread_context();
     while (ctx && !atomic_load(&s->draining)) {
         for (int i = 0; i < 10 && !atomic_load(&s->draining); i++) usleep(100000);
         for (int64_t i = 0; i < s->models && !atomic_load(&s->draining); i++) watch_model(s, ctx, &s->model[i]);

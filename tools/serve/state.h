@@ -48,7 +48,7 @@ typedef struct served_index {
     char *name, *path;   /* path of the index file */
     char *folder;        /* indexed at start; NULL: not */
     char *root;          /* real path of the folder that its images are in; nothing outside it is opened */
-    served_model *model; /* that indexes the folder; set before the first thread */
+    served_model *model; /* embeds the folder's images; set before the first thread starts */
     index_view *view;    /* NULL: not there yet; guarded by serve.indexes_lock */
     char error[512];     /* of the last attempt to make or open it; "": none; same lock */
     watched seen;
@@ -128,22 +128,24 @@ struct serve {
     gate thumbnails; /* made at the same time, each with a whole image in memory */
 };
 
-/* Starts a thread that is counted in `background`, from which it takes itself at its end. false: not possible. */
+/* The context of a thread of the server: computes on that thread alone, reads files into memory instead of mapping
+ * them. */
+cloob_ctx *serve_thread_context(void);
+
+/* Starts a thread and adds it to `background`; `work` subtracts it when it ends. false: no thread can be started. */
 bool serve_in_background(serve *s, void *(*work)(void *), void *object);
 
 void serve_log(serve *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 cloob_status serve_open_models(serve *s);
 cloob_status serve_open_indexes(serve *s);
-/* Under a memory limit (ulimit -v) every model embeds a batch before the first request: what it takes is then taken, or
- * the start fails with one line. */
-cloob_status serve_take_memory(serve *s);
+/* Under a memory limit (ulimit -v) every model embeds a batch before the first request, so that its memory is allocated
+ * by then or the start fails with one line. */
+cloob_status serve_allocate_batches(serve *s);
 bool serve_memory_limited(void);
 void serve_close_state(serve *s);
 /* Checks every second for replaced files, until draining; a thread's main. */
 void *serve_watch(void *s);
-
-/* Images behind URLs, for hosts that the operator has named. */
 
 /* Downloads a URL of at most max_bytes within timeout_s, into memory that is counted in `memory`. Only http and https,
  * only hosts among `host`; a redirect must lead to one of them, outside of private networks. The caller frees
