@@ -197,8 +197,7 @@ static void names_may_be_as_long_as_they_can(void)
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
-    snprintf(dir, sizeof dir, "%s/cloob-file-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(dir)) return 1;
+    scratch_folder(dir, sizeof dir);
     RUN(a_link_stays_and_its_target_is_replaced);
     RUN(modes_follow_the_umask_and_the_old_file);
     RUN(a_partial_name_cannot_be_foreseen);

@@ -72,7 +72,7 @@ static cloob_status read_sample(worker *w, slot *s, int64_t r, int64_t index, ui
     if (l->tok)
         CLOOB_TRY(tokenizer_encode_row(w->ctx, l->tok, w->sample.caption.data, w->sample.caption.len, l->o.context,
                                        s->b.tokens + r * l->o.context));
-    if (w->device) CLOOB_TRY(loader_device_view(w, view_key, r, s->b.images + r * pixels)); /* takes the sample's bytes */
+    if (w->device) CLOOB_TRY(loader_device_view(w, view_key, r, s->b.images + r * pixels)); /* takes its bytes */
     s->b.index[r] = index;
     s->b.label[r] = (int32_t)w->sample.label;
     s->ok[r] = true;
