@@ -92,6 +92,14 @@ static inline int check_summary(void)
     return check_skipped_ == check_passed_ ? CHECK_SKIPPED : 0; /* also where no case was reached */
 }
 
+/* Makes a scratch folder and writes its name to path; ends the program when that fails. */
+static inline void scratch_folder(char *path, size_t size)
+{
+    const char *temporary = getenv("TMPDIR");
+    snprintf(path, size, "%.200s/cloob-test-XXXXXX", temporary ? temporary : "/tmp");
+    if (!mkdtemp(path)) perror(path), exit(1);
+}
+
 /* Removes a folder that the test has made. */
 static inline void check_remove(const char *folder)
 {

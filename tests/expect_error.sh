@@ -1,13 +1,9 @@
-# For scripts that give the program what it cannot use; sourced after cloob= is set. Works in a folder of its own, which goes
-# when the script ends.
-set -u
-dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-bad-XXXXXX")
-trap 'chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+# For scripts that give the program invalid input: sourced with $1 = CLOOB.
+. "$(dirname "$0")/../scratch.sh"
 export OMP_NUM_THREADS=1
-bad=0 tried=0 base=() # arguments before every one's own
+tried=0 base=() # base: arguments in front of each test's own
 
-# refused CODE WORD ARGUMENT...: ends with CODE, one line on stderr beside warnings that holds WORD, nothing on stdout.
+# refused CODE WORD ARGUMENT...: ends with CODE, one line with WORD on stderr besides warnings, and nothing on stdout.
 refused()
 {
     local code=$1 word=$2 got

@@ -1,5 +1,4 @@
-/* The smaller and the larger of two sizes, and numbers from outside: a product or a sum that overflows is reported,
- * never wrapped.
+/* Minimum, maximum and overflow-checked arithmetic of sizes.
  *
  *     int64_t rows;
  *     if (!checked_mul(batch, accum, &rows)) return ctx_fail(...);
@@ -24,7 +23,7 @@ static inline bool checked_mul3(int64_t a, int64_t b, int64_t c, int64_t *out)
     return checked_mul(a, b, out) && checked_mul(*out, c, out);
 }
 
-/* INT64_MAX when the result does not fit. */
+/* INT64_MAX on overflow. */
 static inline int64_t saturating_add(int64_t a, int64_t b)
 {
     int64_t sum;
@@ -43,7 +42,7 @@ static inline size_t saturating_mul_size(size_t a, size_t b)
     return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
 }
 
-/* A little-endian number of up to 8 bytes, on little-endian machines, as all that cloob supports. */
+/* A little-endian number of up to 8 bytes, on a little-endian machine. */
 static inline uint64_t load_le(const void *from, int bytes)
 {
     uint64_t v = 0;

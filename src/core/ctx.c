@@ -23,8 +23,9 @@ static int core_count(void)
     return n < 1 ? 1 : (int)n;
 }
 
-/* The threads asked for, at most what is useful and what the system can start. Counting cores reads files of /sys,
- * which costs more than encoding a text: a worker's context, made for every range of a loop, has one thread. */
+/* The requested number of threads, limited to the useful maximum and to what the system can start. One thread returns
+ * early: counting cores reads /sys, which takes longer than encoding a text, and every range of a parallel loop has a
+ * context. */
 static int count_threads(int asked)
 {
     if (asked == 1) return 1;
@@ -89,7 +90,7 @@ const char *cloob_status_name(cloob_status s)
 
 const char *cloob_version(void) { return CLOOB_VERSION; }
 
-/* Names come from anywhere: ends of lines become blanks, and what would give orders to a terminal becomes '?'. */
+/* Messages contain untrusted names: line ends become spaces, and terminal control characters become '?'. */
 static void one_line(char *text)
 {
     for (char *c = text; *c; c++)

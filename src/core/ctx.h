@@ -25,7 +25,7 @@ typedef enum fused_gemm_choice {
 } fused_gemm_choice;
 
 typedef struct kernel_choices {
-    fused_gemm_choice fused_gemm; /* convolutions with the batch norm sums behind them */
+    fused_gemm_choice fused_gemm; /* convolutions that also compute the batch norm sums */
     int gpu_generation; /* 80, 86 or 89: the kernels of that compute capability on a newer GPU; 0: the GPU's own. A new
                          * context takes it from the environment variable CLOOB_GPU_GENERATION */
 } kernel_choices;
@@ -70,11 +70,11 @@ cloob_status ctx_wrap(cloob_ctx *ctx, cloob_status s, const char *format, ...) _
 
 void ctx_log(cloob_ctx *ctx, cloob_log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Whether the caller asks a long call to save its work and return CLOOB_ERR_STOPPED. */
+/* True when a long call should save its work and return CLOOB_ERR_STOPPED. */
 bool ctx_should_stop(const cloob_ctx *ctx);
 
-/* Reports progress to the context's sink, if it has one: `done` of `total` (0: not known) `unit`s. Costs next to
- * nothing, so that a loop may call it for every item. */
+/* Reports progress to the context's sink, if it has one: `done` of `total` (0: not known) `unit`s. Cheap enough to call
+ * for every item of a loop. */
 void ctx_progress(cloob_ctx *ctx, const char *task, int64_t done, int64_t total, const char *unit);
 /* The same with all fields. */
 void ctx_progress_show(cloob_ctx *ctx, const cloob_progress *p);

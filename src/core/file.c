@@ -23,8 +23,8 @@ static cloob_status fail(cloob_ctx *ctx, const char *path, const char *what)
 
 enum { PIPE_PATIENCE_MS = 10000, PIPE_NAP_MS = 20 };
 
-/* Waits for a writer of a pipe that was opened without waiting. *first gets a byte that had to be read for it, or EOF.
- * False: no writer came. A writer that is there may be slow. */
+/* Waits until a pipe opened with O_NONBLOCK has a writer. *first gets the byte that had to be read to find out, or EOF.
+ * False: no writer opened it in time. */
 static bool pipe_has_writer(int fd, int *first)
 {
     unsigned char byte;
@@ -34,7 +34,7 @@ static bool pipe_has_writer(int fd, int *first)
         ssize_t n = read(fd, &byte, 1);
         if (n == 1) *first = byte;
         if (n == 1 || (n < 0 && errno == EAGAIN)) return true;
-        if (poll(&p, 1, 0) > 0 && (p.revents & POLLHUP)) return true; /* a writer came, wrote nothing and left */
+        if (poll(&p, 1, 0) > 0 && (p.revents & POLLHUP)) return true; /* a writer opened and closed it without data */
         nanosleep(&(struct timespec){ 0, PIPE_NAP_MS * 1000000L }, NULL);
     }
     return false;
@@ -165,7 +165,7 @@ static cloob_status open_regular(cloob_ctx *ctx, const char *path, int *fd, size
 {
     struct stat st;
     cloob_status status = CLOOB_OK;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a pipe must not make it wait */
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* do not block on a pipe */
     if (*fd < 0) return fail(ctx, path, "cannot open");
     if (fstat(*fd, &st) != 0) status = fail(ctx, path, "cannot stat");
     else if (!S_ISREG(st.st_mode)) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a regular file", path);

@@ -74,13 +74,13 @@ void file_writer_abort(file_writer *w);
 cloob_status file_write(cloob_ctx *ctx, const char *path, const void *data, size_t size);
 /* Writes what s holds, fails where it ran out of memory, and releases it. */
 cloob_status file_write_text(cloob_ctx *ctx, const char *path, sbuf *s);
-/* The same as folder/name, and s stays the caller's. */
+/* Writes s to folder/name; the caller keeps s. */
 cloob_status file_write_in(cloob_ctx *ctx, const char *folder, const char *name, const sbuf *s);
 /* The same, readable for the owner alone. */
 cloob_status file_write_private(cloob_ctx *ctx, const char *path, const void *data, size_t size);
 
-/* What a file with these first bytes is, where it is clearly no file of tensors: "a JPEG image", "a text file". NULL:
- * not known. */
+/* Names the type of a file that clearly contains no tensors, from its first bytes: "a JPEG image", "a text file". NULL:
+ * unknown. */
 const char *file_kind(const void *first, size_t bytes);
 
 bool file_exists(const char *path);

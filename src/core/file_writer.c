@@ -108,7 +108,7 @@ static int create_partial(file_writer *w)
     return fd;
 }
 
-/* -1 where the file system has no such files, or where they could not be named later. */
+/* -1 when the file system does not support unnamed files, or cannot link them later. */
 static int create_nameless(const char *path)
 {
     int fd = -1;
@@ -134,7 +134,7 @@ static cloob_status begin(cloob_ctx *ctx, const char *path, bool nameless, file_
     w->nameless = !direct && fd >= 0;
     if (fd < 0 && !direct) fd = create_partial(w);
     bool named = fd >= 0 && !direct && !w->nameless;
-    if (fd >= 0 && !direct && mode) (void)fchmod(fd, mode); /* where that is not allowed, the umask's mode holds */
+    if (fd >= 0 && !direct && mode) (void)fchmod(fd, mode); /* if this is not permitted, the umask's mode remains */
     if (fd >= 0) w->stream = fdopen(fd, direct ? "wb" : "w+b");
     if (w->stream) return CLOOB_OK;
     cloob_status status = fail(ctx, path, "cannot create");
@@ -160,7 +160,7 @@ static bool link_as(const file_writer *w, const char *name)
     return linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
 }
 
-/* For file systems that have nameless files but cannot name them: the bytes go to a partial file. */
+/* For file systems that support unnamed files but cannot link them: copies the bytes to a partial file. */
 static bool copy_to_partial(file_writer *w)
 {
     char buffer[1 << 14];
@@ -194,7 +194,7 @@ static void sync_directory(const char *path)
     char *dir = file_folder(path);
     int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (fd >= 0) {
-        (void)fsync(fd); /* some file systems refuse this; the rename is atomic all the same */
+        (void)fsync(fd); /* some file systems refuse this; the rename is atomic anyway */
         close(fd);
     }
     free(dir);

@@ -29,7 +29,7 @@ static inline uint64_t load32(const unsigned char *p)
     return v;
 }
 
-/* All whole blocks of 32 bytes; *p and *n are moved behind them. */
+/* Hashes all whole blocks of 32 bytes and advances *p and *n past them. */
 static uint64_t blocks(uint64_t seed, const unsigned char **p, size_t *n)
 {
     const unsigned char *q = *p;
@@ -151,7 +151,7 @@ static void sha256_block(uint32_t h[8], const unsigned char *p)
         w[i] = w[i - 16] + s0 + w[i - 7] + s1;
     }
     memcpy(v, h, sizeof v);
-    for (int i = 0; i < 64; i += 8) /* the eight words take turns, so that none is moved */
+    for (int i = 0; i < 64; i += 8) /* the words rotate by index instead of by assignment */
         for (int k = 0; k < 8; k++) sha256_round(v, k, K[i + k] + w[i + k]);
     for (int i = 0; i < 8; i++) h[i] += v[i];
 }

@@ -1,4 +1,4 @@
-/* Hashes: a fast one that detects damage and edits, and the two by which others name their files; a hash table. */
+/* XXH64 for checksums, SHA-1 and SHA-256 for the names that Git and Hugging Face give files, and a hash table. */
 #ifndef CORE_HASH_H
 #define CORE_HASH_H
 
@@ -36,8 +36,8 @@ typedef struct hash_map {
 } hash_map;
 
 bool hash_map_reserve(hash_map *m, uint64_t keys); /* space for so many; false: out of memory */
-int64_t *hash_map_put(hash_map *m,
-                      uint64_t key); /* its value, valid until the next call; a new key's is -1, and must be set */
+/* The key's value, valid until the next call; -1 for a new key, to be set by the caller. */
+int64_t *hash_map_put(hash_map *m, uint64_t key);
 void hash_map_release(hash_map *m);
 
 static inline struct hash_map_entry *hash_map_entry_of(const hash_map *m, uint64_t key)

@@ -177,7 +177,7 @@ static cloob_status read_number(reader *r, json **out)
 
 static cloob_status read_value(reader *r, json **out);
 
-/* Duplicate keys are looked for in one sorted pass per object: linear search would be quadratic. */
+/* Finds duplicate keys with one sort per object; comparing all pairs would be quadratic. */
 static int by_key(const void *a, const void *b)
 {
     return strcmp((*(const json *const *)a)->key, (*(const json *const *)b)->key);
@@ -427,7 +427,7 @@ size_t json_print_float(float value, char *text)
 
 static void put_line_end(json_out *w) { sbuf_printf(&w->text, "\n%*s", 2 * w->depth, ""); }
 
-/* What is in front of a value: a comma, a line end, a key. */
+/* Writes what precedes a value: a comma, a line end, a key. */
 static sbuf *start(json_out *w, const char *key)
 {
     bool line = w->depth && w->depth <= w->lines;

@@ -1,4 +1,4 @@
-/* getrlimit, and trying it out. */
+/* Limits from getrlimit, the number of threads by starting them. */
 #include "core/limits.h"
 
 #include <pthread.h>

@@ -31,13 +31,13 @@ void peak_reset(void);
 
 /* Seconds of the monotonic clock, from an arbitrary start. */
 double clock_seconds(void);
-/* A condition whose waits end by that clock: false when `until` has come. */
+/* A condition variable on that clock. The wait returns false at `until`. */
 void clock_cond_init(pthread_cond_t *c);
 bool clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *lock, double until);
 
 /* ---- this build and this processor ---------------------------------------------------------------- */
 
-/* A library that was looked for when cloob was built. */
+/* An optional library that the build looked for. */
 typedef struct build_part {
     const char *name; /* "JPEG" */
     bool present;

@@ -1,4 +1,4 @@
-/* Options as texts: setting, checking and telling one member of a struct by its row. */
+/* Options as texts: sets, checks and formats a member of a struct by its row. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* Options as data: one table per struct says of every setting its name, type, default, range and meaning. From it come
- * the struct's members and defaults, the checks, a run's params.txt, the command line, its manual and its completion.
+/* Options as data: one table per struct has the name, type, default, range and meaning of every setting. The struct's
+ * members and defaults, the checks, a run's params.txt, the command line, its manual and its completion are generated
+ * from it.
  *
  *     int64_t n;
  *     const option_desc *table = train_option_table(&n);
@@ -31,7 +32,7 @@ typedef enum option_type {
 typedef struct option_desc {
     const char *name;  /* in params.txt, and with dashes the flag; "batch_size" */
     const char *field; /* the member; mostly the same */
-    const char *alias; /* another name that is understood, or NULL */
+    const char *alias; /* another accepted name, or NULL */
     option_type type;
     size_t offset;        /* of the member in the struct */
     const char *fallback; /* the default; NULL: 0, false, none */
@@ -52,16 +53,16 @@ const option_desc *option_find(const option_desc *table, int64_t count, const ch
 /* The members that the table describes, and no others. */
 void option_defaults(const option_desc *table, int64_t count, void *options);
 
-/* Strings are kept by address. False: the text is no such value, or out of range; option_rule says what is. A
- * LIST is set by its caller. */
+/* Strings are stored by address. False: not a valid value; option_rule describes the valid ones. The caller sets a
+ * LIST. */
 bool option_set(const option_desc *o, void *options, const char *text);
 bool option_valid(const option_desc *o, const void *options);
 
-/* What option_set takes back: None, True and False as Python writes them. Freed by the caller; NULL: no
+/* The text that option_set reads; None, True and False are spelled as in Python. The caller frees it; NULL: out of
  * memory. */
 char *option_get(const option_desc *o, const void *options);
 
-/* Takes one member over from another struct of the same kind; strings and lists by address. */
+/* Copies one member from another struct of the same type; strings and lists by address. */
 void option_copy(const option_desc *o, const void *from, void *to);
 
 /* The bytes of the struct up to the end of the member. */

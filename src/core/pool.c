@@ -39,7 +39,7 @@ static void share_start(share *s)
     for (int i = 0; i < s->ranges; i++) s->range[i].taken = cut(pieces, s->ranges, i);
 }
 
-/* Own pieces first, then those that others have not begun. */
+/* Takes the thread's own pieces first, then unstarted pieces of other threads. */
 static void share_work(share *s, int thread)
 {
     int64_t pieces = (s->n + s->grain - 1) / s->grain;
@@ -139,7 +139,7 @@ static void run_threads(const region *r)
         if (i > 0) started[i] = pthread_create(&thread[i], NULL, run_job, &jobs[i]) == 0;
     }
     for (int i = 0; i < r->ranges; i++)
-        if (!started[i]) run_range(r, i); /* range 0, and whatever found no thread */
+        if (!started[i]) run_range(r, i); /* range 0, and the ranges without a thread */
     for (int i = 1; i < r->ranges; i++)
         if (started[i]) pthread_join(thread[i], NULL);
 }
@@ -179,7 +179,7 @@ typedef struct trial {
     cloob_ctx *ctx;
     pool_try_fn *fn;
     void *arg;
-    pthread_mutex_t lock; /* what follows: the first failure */
+    pthread_mutex_t lock; /* the first failure */
     cloob_status status;
     int range;
     char error[CTX_ERROR_BYTES];

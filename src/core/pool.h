@@ -14,9 +14,9 @@ typedef void pool_fn(void *arg, int64_t begin, int64_t end, int thread);
 /* Cuts [0, n) into at most ctx->threads ranges of at least `grain`; `thread` is the range's index. */
 void pool_for(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg);
 
-/* The same in pieces of `grain` for the next free thread, so that a slow thread (another program runs, or it has to be
- * woken) does not delay the others. Every thread starts with its own range and then takes pieces of others'. `thread`
- * is below pool_ranges(ctx, n, grain). For work that does not depend on the thread: pieces begin at multiples of grain,
+/* The same in pieces of `grain` for the next free thread, so that a slow thread (preempted, or still waking up) does
+ * not delay the others. Every thread starts with its own range and then takes pieces from other ranges. `thread` is
+ * below pool_ranges(ctx, n, grain). For work that does not depend on the thread: pieces begin at multiples of grain,
  * and their assignment to threads is not deterministic. */
 void pool_share(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg);
 
@@ -25,8 +25,8 @@ void pool_share(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg
 typedef cloob_status pool_try_fn(cloob_ctx *ctx, void *arg, int64_t begin, int64_t end, int thread);
 cloob_status pool_try(cloob_ctx *ctx, int64_t n, int64_t grain, pool_try_fn *fn, void *arg);
 
-/* Registers, once, what a fork needs: the child has none of its parent's threads, and the first parallel loop would
- * wait for them forever. So the forking thread's threads end before the fork; parent and child start new ones. */
+/* Registers fork handlers once. A forked child has none of its parent's threads, so its first parallel loop would wait
+ * for them forever: the forking thread ends its threads before the fork, and parent and child start new ones. */
 void pool_survive_forks(void);
 
 /* How many ranges pool_for would make: the size of a per-thread array. */

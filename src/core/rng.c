@@ -38,8 +38,8 @@ uint64_t rng_below(uint64_t key, uint64_t i, uint64_t bound)
 
 uint64_t rng_permute(uint64_t key, uint64_t position, uint64_t n)
 {
-    /* Four Feistel rounds on the smallest even number of bits that holds n; values outside are walked
-     * through again (cycle walking), which keeps it a bijection of [0, n). */
+    /* Four Feistel rounds on the smallest even number of bits that holds n; values outside [0, n) are permuted again
+     * (cycle walking), so the result is a bijection of [0, n). */
     int half = 1;
     while (half < 32 && ((uint64_t)1 << (2 * half)) < n) half++;
     uint64_t mask = ((uint64_t)1 << half) - 1, x = position;

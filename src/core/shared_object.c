@@ -27,7 +27,7 @@ static void note_missing(shared_object *o, const char *file)
     snprintf(o->failure, sizeof o->failure, "%s cannot be loaded (%s)", file, why ? why : "no reason given");
 }
 
-/* Where every file fails, the text of the last one tried remains. */
+/* If all files fail, the error of the last one is reported. */
 static int load(shared_object *o)
 {
     for (int i = 0; i < FILES && o->file[i]; i++) {

@@ -25,8 +25,8 @@ typedef struct shared_function {
 #define SHARED_MEMBER(name)     __typeof__(&name) name;
 #define SHARED_ROW(table, name) { #name, (void **)&(table).name },
 
-/* One library. The first file that loads and has all functions is taken, and stays open for the life of the process. A
- * failure is remembered: the files are looked for once. */
+/* One library. The first file that loads and has all functions is used, and stays open for the life of the process. A
+ * failure is cached: the files are searched once. */
 typedef struct shared_object {
     const char *file[3]; /* names as the dynamic linker resolves them, the best first */
     const shared_function *functions;
@@ -37,7 +37,7 @@ typedef struct shared_object {
     struct shared_object *next; /* of those listed, by name */
 } shared_object;
 
-/* Adds a library to those that `cloob doctor` looks for, before main runs; nothing is opened. */
+/* Adds a library to the list of `cloob doctor` before main runs; opens nothing. */
 #define SHARED_LISTED(o)                                                                                               \
     __attribute__((constructor)) static void list_##o(void) { shared_object_list(&(o)); }
 void shared_object_list(shared_object *o);

@@ -74,7 +74,8 @@ static int digit_value(unsigned char c)
 
 static bool is_space(unsigned char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
-/* Letters in fours from the beginning on, up to the first that is none or the last four; returns how many were read. */
+/* Decodes groups of four letters up to the first invalid letter or the last group; returns the number of letters
+ * read. */
 static size_t decode_fours(const char *text, size_t n, unsigned char *to)
 {
     int8_t value[256];
@@ -178,7 +179,7 @@ void proto_int(sbuf *m, int field, int64_t v)
 void proto_float(sbuf *m, int field, float v)
 {
     key(m, field, FIXED32);
-    sbuf_add(m, &v, sizeof v); /* little-endian, as every machine we run on */
+    sbuf_add(m, &v, sizeof v); /* little-endian */
 }
 
 void proto_bytes(sbuf *m, int field, const void *data, size_t n)

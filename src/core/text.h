@@ -16,7 +16,7 @@ static inline bool text_ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* The next line of [*at, end) without its line end (LF or CR LF), which *at moves behind; false: there is none. */
+/* The next line of [*at, end) without its line end (LF or CR LF); advances *at past it. False: no more lines. */
 bool text_line(const char **at, const char *end, const char **line, size_t *bytes);
 
 /* 1234567 as "1,234,567"; returns out. */
@@ -42,14 +42,14 @@ void base64_put(sbuf *s, const void *bytes, size_t n);
  * is zero-terminated beyond *bytes. false: not base64, or memory is out. */
 bool base64_decode(const char *text, size_t n, unsigned char **out, size_t *bytes);
 
-/* Protocol buffers, written: the part of the wire format that TensorBoard and sentencepiece need. Messages are built
+/* A writer of protocol buffers: the part of the wire format that TensorBoard and sentencepiece need. Messages are built
  * inside out: the content of one in a string, then the string as a field of the next. */
 
 void proto_int(sbuf *m, int field, int64_t v);
 void proto_float(sbuf *m, int field, float v);
 void proto_bytes(sbuf *m, int field, const void *data, size_t n);
 void proto_text(sbuf *m, int field, const char *text);
-/* Takes `inner` over: it is empty afterwards. */
+/* Releases `inner`. */
 void proto_message(sbuf *m, int field, sbuf *inner);
 
 #endif

@@ -5,9 +5,9 @@
  * the buffers of data calls are device memory; with the others host memory. The order of sums depends only on the
  * number of ranks.
  *
- * Data calls of NCCL are queued and return: they follow the work that the stream of comm_set_stream
- * holds so far, and that stream waits for them. The host never does, but in comm_barrier; so they can be part
- * of a captured graph once the communicator exists.
+ * Data calls of NCCL are queued and return: they follow the work that the stream of comm_set_stream holds so far, and
+ * that stream waits for them. Only comm_barrier blocks the host, so data calls can be captured into a graph once the
+ * communicator exists.
  *
  *     comm *c;
  *     CLOOB_TRY(comm_create(ctx, &c));
@@ -28,27 +28,27 @@ typedef struct comm_env {
     int local_rank; /* among the ranks of this machine: which GPU to take */
 } comm_env;
 
-/* Reads the environment of mpirun (Open MPI, and PMI launchers), srun and torchrun. Fails when the values
- * do not fit each other. Not collective. */
+/* Reads the environment of mpirun (Open MPI, and PMI launchers), srun and torchrun. Fails when the values are
+ * inconsistent. Not collective. */
 cloob_status comm_env_read(cloob_ctx *ctx, comm_env *env);
 
-/* The ranks of the launcher's environment over MPI, or this process alone. On failure *out is NULL. Several ranks
- * without a build that has MPI is CLOOB_ERR_UNSUPPORTED. */
+/* The ranks of the launcher's environment over MPI, or this process alone. On failure *out is NULL.
+ * CLOOB_ERR_UNSUPPORTED for several ranks in a build without MPI. */
 cloob_status comm_create(cloob_ctx *ctx, comm **out);
 /* A second communicator over the same ranks that moves device memory, bound to the CUDA device that is current in this
  * thread; base outlives it. */
 cloob_status comm_create_nccl(cloob_ctx *ctx, comm *base, comm **out);
 void comm_destroy(comm *c); /* NULL is valid; the communicator that started MPI ends it */
 
-/* How many seconds the ranks wait in an exchange for a rank that does not answer: it is stopped, hangs, or its machine
- * is down. Then the exchange fails on the others with CLOOB_ERR_PEER and names it. 0: no limit; the default is 600. A
- * rank answers while it waits, or by comm_answer, which a rank that the others wait for calls regularly, from the
- * thread that exchanges. Exchanges in GPU memory are stopped after that time, since a rank that is blocked behind them
- * cannot answer: the next call, or the next sum in host memory, fails and names the ranks that do not answer. Creating
- * the communicator itself has no deadline. */
+/* How many seconds the ranks wait in an exchange for a rank that does not answer: stopped, hanging, or on a machine
+ * that is down. Then the exchange fails on the others with CLOOB_ERR_PEER and an error that names the rank. 0: no
+ * limit; the default is 600. A rank answers while it waits, or by comm_answer, which a rank that the others wait for
+ * calls regularly, from the thread that exchanges. Exchanges in GPU memory are stopped after that time, since a rank
+ * that is blocked behind them cannot answer: the next call, or the next sum in host memory, fails and names the ranks
+ * that do not answer. Creating the communicator itself has no deadline. */
 void comm_set_timeout(comm *c, double seconds);
 void comm_answer(comm *c);
-bool comm_has_lost(const comm *c); /* an exchange failed that way: no other will work, comm_abort ends the ranks */
+bool comm_has_lost(const comm *c); /* an exchange timed out: all further exchanges fail; comm_abort ends the ranks */
 
 /* NCCL: the cudaStream_t that data calls belong to, NULL for the default one. Nothing for the others. */
 void comm_set_stream(comm *c, void *stream);

@@ -39,9 +39,9 @@ __attribute__((visibility("default"))) comm_mpi_open_fn cloob_mpi_open;
 typedef struct comm_watch comm_watch;
 typedef enum comm_progress { COMM_RUNS, COMM_ENDED, COMM_FAILED } comm_progress;
 
-/* A thread that calls look while exchanges are under way and, when they have not ended in base's timeout or have
+/* A thread that calls look while exchanges are pending and, when they have not ended in base's timeout or have
  * failed, marks base as stuck and calls stop, which must let blocked calls of the other thread return. Both are called
- * from that thread; look under a lock, so it must not block. */
+ * from that thread; look is called with the lock held, so it must not block. */
 cloob_status comm_watch_start(cloob_ctx *ctx, comm *base, comm_progress (*look)(void *user), void (*stop)(void *user),
                               void *user, comm_watch **out);
 /* Around the calls that begin exchanges. enter fails with CLOOB_ERR_PEER after stop, and names the ranks that do not

@@ -43,7 +43,7 @@ enum { TAG_QUESTION = 1, TAG_ANSWER };
 
 static void send_byte(comm *c, int rank, int tag)
 {
-    static const char byte = 0; /* small enough to leave without the receiver */
+    static const char byte = 0; /* small enough to be sent without waiting for the receiver */
     MPI_Request r;
     if (MPI_Isend(&byte, 1, MPI_CHAR, rank, tag, ((mpi_state *)c->state)->life, &r) == MPI_SUCCESS)
         MPI_Request_free(&r);
@@ -69,7 +69,7 @@ static void answer(comm *c)
 static void ask(comm *c)
 {
     mpi_state *s = c->state;
-    while (take_byte(c, TAG_ANSWER) >= 0) continue; /* to a question before */
+    while (take_byte(c, TAG_ANSWER) >= 0) continue; /* to an earlier ping */
     for (int r = 0; r < c->size; r++) {
         s->heard[r] = r == c->rank;
         if (r != c->rank) send_byte(c, r, TAG_QUESTION);
@@ -97,7 +97,7 @@ static cloob_status check_silent(cloob_ctx *ctx, comm *c, const char *what)
 /* The end of an exchange that was begun. */
 static cloob_status finish(cloob_ctx *ctx, comm *c, MPI_Request *request, const char *what)
 {
-    enum { TRIES = 64 }; /* between two looks at the clock */
+    enum { TRIES = 64 }; /* between two readings of the clock */
     double begun = clock_seconds();
     bool asked = false;
     if (c->lost) return CLOOB_ERR_PEER; /* the first error text is kept */
@@ -118,7 +118,7 @@ static cloob_status finish(cloob_ctx *ctx, comm *c, MPI_Request *request, const 
     }
 }
 
-/* What beginning an exchange returned, then its end. */
+/* Completes an exchange; code: what the MPI call that began it returned. */
 static cloob_status complete(cloob_ctx *ctx, comm *c, int code, MPI_Request *request, const char *what)
 {
     CLOOB_TRY(mpi_check(ctx, c, code, what));
@@ -227,7 +227,7 @@ static void destroy(comm *c)
     int finalized;
     MPI_Finalized(&finalized);
     if (!finalized && !c->lost) MPI_Comm_free(&s->world), MPI_Comm_free(&s->life);
-    if (!c->lost) open_comms--; /* who lost a rank cannot end MPI with it */
+    if (!c->lost) open_comms--; /* MPI_Finalize would wait for the lost rank */
     free(s->heard);
     free(s);
 }

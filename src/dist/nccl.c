@@ -1,7 +1,7 @@
-/* Ranks over NCCL, in device memory. MPI (the base communicator) carries the identifier at the start.
- * NCCL has no collectives with uneven parts, so those are groups of broadcasts or reductions, one per rank;
- * inside a group they run together. A rank that does not come leaves the GPUs of the others in a kernel that never
- * ends, and their hosts behind it: watch.c stops that kernel at the deadline (ncclCommAbort). */
+/* Ranks over NCCL, in device memory. MPI (the base communicator) carries the identifier at the start. NCCL has no
+ * collectives with uneven parts, so those are groups of broadcasts or reductions, one per rank; inside a group they run
+ * together. A missing rank leaves the other GPUs in a kernel that never ends, and their hosts blocked: watch.c stops
+ * that kernel at the deadline (ncclCommAbort). */
 #include <stdlib.h>
 
 #pragma GCC diagnostic push
@@ -74,7 +74,7 @@ static size_t elements(int64_t count, cloob_dtype d)
     return type_of(d) == ncclUint8 ? (size_t)count * dtype_size(d) : (size_t)count;
 }
 
-/* What `first` holds now happens before what comes next in `then`. */
+/* Work queued later on `then` waits for the work now queued on `first`. */
 static cloob_status order(cloob_ctx *ctx, comm *c, cudaStream_t first, cudaStream_t then)
 {
     cudaError_t code = cudaEventRecord(state(c)->mark, first);
@@ -82,7 +82,7 @@ static cloob_status order(cloob_ctx *ctx, comm *c, cudaStream_t first, cudaStrea
     return cuda_check(ctx, c, code, "ordering streams");
 }
 
-/* A peer that failed shows here, if not in the call that met it. */
+/* Reports a failed peer that the call itself did not report. */
 static cloob_status check_peers(cloob_ctx *ctx, comm *c, const char *what)
 {
     ncclResult_t asynchronous = ncclSuccess;

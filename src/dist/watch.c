@@ -23,7 +23,7 @@ struct comm_watch {
     double since, timeout; /* when the last one was begun; of the base at that time */
 };
 
-/* Whether the exchanges under way have to be stopped. */
+/* True when the pending exchanges must be stopped. */
 static bool is_over(comm_watch *w)
 {
     if (!w->inside && !w->pending) return false;

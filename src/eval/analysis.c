@@ -101,7 +101,7 @@ int64_t spectrum_effective(const double *value, int64_t n, double share)
     double total = 0, sum = 0;
     int64_t below = 0;
     for (int64_t i = 0; i < n; i++) total += value[i];
-    if (total <= 1e-12) return 0; /* rows of unit length that differ by rounding only: no spread at all */
+    if (total <= 1e-12) return 0; /* rows that differ only by rounding: no variance */
     for (int64_t i = 0; i < n; i++) {
         sum += value[i];
         if (sum / total < share) below++;

@@ -83,7 +83,7 @@ void cloob_probe_options_init_size(cloob_probe_options *o, size_t size)
 
 enum { TRAIN, VAL, TEST, SPLITS };
 
-/* Training, validation and test rows whose labels mean the same. */
+/* Training, validation and test rows with the same label numbering. */
 typedef struct splits {
     probe_data data[SPLITS];
     const probe_data *val; /* NULL: none */
@@ -102,7 +102,7 @@ static bool same_classes(const cloob_split *a, const cloob_split *b)
     return same;
 }
 
-/* place (classes of s) = where each class is in `all` (*count names), to which new names are added. Refused: a name
+/* place (classes of s) = the position of each class in `all` (*count names); new names are appended. Refused: a name
  * that s has twice, and no name in common with the training rows, which come first. */
 static cloob_status find_places(cloob_ctx *ctx, const char **all, int64_t *count, const cloob_split *s, int64_t *place)
 {

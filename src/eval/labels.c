@@ -88,7 +88,7 @@ void accuracy_release(accuracy_counts *t)
     t->total = t->confusion = NULL;
 }
 
-/* How many scores come before class k's: larger ones, and equal ones of lower index. */
+/* The rank of class k from 0: the number of larger scores, and of equal ones with a lower index. */
 static int64_t before(const float *score, int64_t C, int64_t k)
 {
     int64_t count = 0;

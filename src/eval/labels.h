@@ -1,8 +1,7 @@
 /* Class labels: checked integers, and the classes that occur.
  *
- * Labels may be any non-negative integers with gaps; training numbers classes 0..C-1 in the order of those
- * that occur. A class without rows would have no finite optimum (its bias runs to minus infinity), so it is
- * no class. */
+ * Labels may be any non-negative integers, with gaps; training numbers the labels that occur 0..C-1 in ascending order.
+ * A label without rows is not a class, because its bias would diverge to minus infinity. */
 #ifndef EVAL_LABELS_H
 #define EVAL_LABELS_H
 
@@ -39,13 +38,13 @@ typedef struct accuracy_counts {
 cloob_status accuracy_init(cloob_ctx *ctx, accuracy_counts *t, int64_t C, bool with_confusion);
 void accuracy_release(accuracy_counts *t);
 
-/* score: (n, C). label: (n) positions 0..C-1, or -1 for an unknown label. The answer is the largest score, the
- * first of equal ones, as argmax gives it; so equal scores for all do not count as right. */
+/* score: (n, C). label: (n) positions 0..C-1, or -1 for an unknown label. The answer is the largest score, and of equal
+ * scores the first, as in argmax. */
 void accuracy_add(accuracy_counts *t, const float *score, const int64_t *label, int64_t n);
 
 typedef struct accuracy_result {
     double top1, top5;         /* shares of N; with at most five classes top5 is the share of known classes */
-    double mean_per_class;     /* mean over classes that have rows; of unknown labels nothing is known here */
+    double mean_per_class;     /* mean over classes that have rows; unknown labels are not included */
     int64_t n, classes, empty; /* rows; classes; those without rows */
     int64_t unknown;           /* rows of unknown labels */
 } accuracy_result;

@@ -37,7 +37,7 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-/* The axes become orthonormal; one that vanishes (all rows equal, or on a line) becomes 0. */
+/* Makes the axes orthonormal; an axis that vanishes (all rows equal, or on a line) becomes 0. */
 static void orthonormalise(components *c, int64_t D)
 {
     for (int k = 0; k < 2; k++) {
@@ -75,7 +75,7 @@ static void find_components(const unit_rows *x, components *c, float *xy, uint64
     }
 }
 
-/* The components, spread over about 20 units as the layout likes it; a little noise parts duplicates. */
+/* The components, scaled to about 20 units as the layout requires; a little noise separates duplicates. */
 static cloob_status first_layout(cloob_ctx *ctx, float *xy, const unit_rows *x, uint64_t seed)
 {
     size_t D = (size_t)x->src.D;
@@ -126,7 +126,7 @@ static double find_sigma(const double *d, int64_t k)
     return fmax(sigma, fmax(1e-3 * mean, 1e-12)); /* equal distances: all weights near 1 */
 }
 
-/* The weight of the edge to each neighbour takes the place of its similarity. */
+/* Replaces the similarity of each neighbour by the weight of its edge. */
 static void directed_weights(near_row *near, int64_t N, int64_t k)
 {
     double d[NEIGHBORS];
@@ -212,7 +212,7 @@ static void repel(float *p, const float *q, float rate)
     p[1] += rate * limit(c * dy);
 }
 
-/* An edge of weight 1 is walked in every epoch, one of weight w in a share w of them, evenly spread. */
+/* An edge of weight 1 is applied in every epoch, an edge of weight w in a share w of them, evenly spread. */
 static bool due(float weight, int64_t epoch)
 {
     return floor((double)(epoch + 1) * weight) > floor((double)epoch * weight);

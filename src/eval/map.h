@@ -24,7 +24,7 @@ typedef struct map_options { /* zeros are the defaults */
 
 /* xy: (rows, 2), written: centred, the largest coordinate is 1. Rows are taken at unit length. Memory: about 720 bytes
  * a row. Fails with CLOOB_ERR_NUMERIC for a value that is not finite or a row of zeros (named), CLOOB_ERR_STOPPED when
- * progress said so: xy is then undefined. */
+ * progress returned false: xy is then undefined. */
 cloob_status map_make(cloob_ctx *ctx, float *xy, const cloob_matrix *m, const map_options *o);
 
 #endif

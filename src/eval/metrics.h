@@ -37,7 +37,7 @@ struct rows; /* eval/rows.h */
 
 enum { KNN_MAX = 1024 };
 
-/* predicted: (test rows) labels. k is cut to the number of training rows. Memory: k pairs per test row. */
+/* predicted: (test rows) labels. k is limited to the number of training rows. Memory: k pairs per test row. */
 cloob_status knn_predict(cloob_ctx *ctx, const struct rows *train, const int64_t *label, const struct rows *test,
                          int64_t k, int64_t *predicted);
 

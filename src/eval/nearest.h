@@ -1,4 +1,4 @@
-/* The k best of a stream of scores: a heap whose first element is the worst of them.
+/* The k best of a stream of scores, in a heap whose first element is the worst.
  *
  *     near_row heap[10];
  *     int64_t n = 0;

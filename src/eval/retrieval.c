@@ -64,7 +64,7 @@ static double similarity(const ranks *r, int64_t i, int64_t j, int thread)
     return rank_dot(a, a + D, D);
 }
 
-/* Recomputes in double what is near the partner's similarity in one row (side 0) or column (side 1) of a tile: n
+/* Recomputes in double the similarities near the partner's in one row (side 0) or column (side 1) of a tile: n
  * elements at a stride, candidates from `first` on. */
 static void settle_near(const ranks *r, const tile *t, int side, int64_t query, const float *s, int64_t stride,
                         int64_t first, int64_t n, int64_t near)
@@ -134,7 +134,7 @@ static void match_range(void *arg, int64_t begin, int64_t end, int thread)
     const ranks *r = arg;
     for (int64_t i = begin; i < end; i++) {
         int64_t partner = rank_partner(r->p, i);
-        r->p->matched[i] = partner < 0 ? HUGE_VAL : similarity(r, i, partner, thread); /* nothing is above that */
+        r->p->matched[i] = partner < 0 ? HUGE_VAL : similarity(r, i, partner, thread); /* no similarity is above that */
     }
 }
 
@@ -240,7 +240,7 @@ static cloob_status all_queries(cloob_ctx *ctx, cloob_retrieval *out, const unit
     return status;
 }
 
-/* Every step-th row of `from`, n of them, asks among all of `among`. */
+/* Every step-th row of `from`, n of them, is ranked against all rows of `among`. */
 static cloob_status some_queries(cloob_ctx *ctx, cloob_retrieval_side *out, const unit_rows *from,
                                  const unit_rows *among, int64_t step, int64_t n)
 {

@@ -3,7 +3,7 @@
  * Row i of the images belongs to row i of the texts. The rank of a query's partner counts from 1 and is its
  * place when candidates are sorted by similarity, largest first, equal ones by index: 1 + those above + those
  * equal with a lower index. A collapsed encoder therefore comes out at chance, not at 100 %. Similarities are
- * formed in float; wherever one is too close to the partner's to be sure, both are recomputed in double, so
+ * formed in float; a similarity too close to the partner's is recomputed in double, with the partner's, so
  * ranks are exact unless more than an eighth of a tile is that close: those count as equal. */
 #ifndef EVAL_RETRIEVAL_H
 #define EVAL_RETRIEVAL_H

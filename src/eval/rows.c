@@ -88,7 +88,7 @@ static void check_row(check *c, const float *x, int64_t row, int64_t *scaled)
 {
     double square = 0;
     for (int64_t i = 0; i < c->r->D; i++) square += (double)x[i] * x[i];
-    if (!isfinite(square)) { /* floats cannot overflow a double's square, so one of them is not finite */
+    if (!isfinite(square)) { /* squares of floats cannot overflow a double, so a value is not finite */
         report_bad(c, row);
         return;
     }
@@ -195,7 +195,7 @@ typedef struct walk {
     int64_t scratch_each;
 } walk;
 
-/* Small sets are cut finer, so that every thread gets some rows. */
+/* Small sets have smaller blocks, so that every thread gets some rows. */
 static int64_t block_rows(const cloob_ctx *ctx, int64_t N)
 {
     int64_t share = (N + ctx->threads - 1) / ctx->threads;

@@ -25,7 +25,7 @@ typedef struct rows {
 /* Views a tensor (N, D); fails unless it has two dimensions, a floating type and at least one element. */
 cloob_status rows_of(cloob_ctx *ctx, rows *r, const tensor *t, const char *name);
 
-/* Stored rows first, first + step, ...: step views share out the rows of one. */
+/* Stored rows first, first + step, ...: `step` such views split the rows of one. */
 rows rows_every(const rows *r, int64_t step, int64_t first);
 
 /* Rows [begin, begin + n) as floats: a pointer into data when those already are aligned F32 without gaps,

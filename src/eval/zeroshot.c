@@ -129,7 +129,7 @@ cloob_status zeroshot_add(cloob_ctx *ctx, zeroshot *z, const float *image, const
         if (!more) return ctx_no_memory(ctx, (size_t)(n * z->C) * sizeof *more, "scores");
         z->score = more, z->room = n;
     }
-    /* An image's length scales all of its scores alike, so it need not be taken out. */
+    /* An image's length scales all of its scores, so normalising is not needed. */
     zeroshot_scores(ctx, z, image, n, z->score);
     if (z->group) CLOOB_TRY(join_groups(ctx, z, n));
     accuracy_add(&z->count, z->score, label, n);

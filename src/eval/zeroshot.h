@@ -23,7 +23,7 @@ typedef struct zeroshot {
     accuracy_counts count;
 } zeroshot;
 
-/* At least two classes: with one every answer would be right. */
+/* Requires at least two classes. */
 cloob_status zeroshot_init(cloob_ctx *ctx, zeroshot *z, int64_t C, int64_t D, bool with_confusion);
 void zeroshot_release(zeroshot *z);
 
@@ -31,8 +31,8 @@ void zeroshot_release(zeroshot *z);
  * cancel out are refused. */
 cloob_status zeroshot_prompts(cloob_ctx *ctx, zeroshot *z, int64_t c, const float *prompt, int64_t T);
 
-/* Several classes that are one answer: its score is the largest of theirs. group: (C) from 0 to answers - 1, copied.
- * Before the first image. */
+/* Groups of classes that count as one answer, whose score is the largest of the group. group: (C) from 0 to answers -
+ * 1, copied. Before the first image. */
 cloob_status zeroshot_group(cloob_ctx *ctx, zeroshot *z, const int64_t *group, int64_t answers);
 
 /* The cosines of n images of unit length with every class: score (n, C). */

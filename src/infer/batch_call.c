@@ -128,7 +128,7 @@ static void announce(batcher *b, int change)
     pthread_mutex_unlock(&b->lock);
 }
 
-/* All of them, or none. */
+/* Queues all items or none. */
 static cloob_status enqueue(cloob_ctx *ctx, batcher *b, batch_item *item, int64_t n)
 {
     cloob_status status = CLOOB_OK;
@@ -157,7 +157,7 @@ static cloob_status enqueue(cloob_ctx *ctx, batcher *b, batch_item *item, int64_
 
 static bool is_of_call(const batch_item *it, const void *call) { return it->call == call; }
 
-/* With lock held: takes the caller's items that are still queued out again. */
+/* With lock held: removes the caller's items that are still queued. */
 static void give_up(batcher *b, batch_call *call)
 {
     int64_t n;
@@ -174,7 +174,7 @@ static void await(batcher *b, batch_call *call, double until)
     while (call->left > 0) {
         if (until <= 0) pthread_cond_wait(&call->ended, &b->lock);
         else if (!clock_cond_wait(&call->ended, &b->lock, until) && call->left > 0)
-            give_up(b, call), until = 0; /* running inputs are awaited */
+            give_up(b, call), until = 0; /* inputs being encoded are waited for */
     }
     pthread_mutex_unlock(&b->lock);
 }
@@ -241,7 +241,7 @@ static cloob_status encode_piece(cloob_ctx *ctx, batcher *b, piece *p, const bat
     return status;
 }
 
-/* Number of inputs of the next piece: texts are small, images are not. */
+/* Number of inputs of the next piece: fewer images than texts, because images need more memory. */
 static int64_t piece_of(const batch_input *in, int64_t left)
 {
     int64_t n = 0, images = 0;

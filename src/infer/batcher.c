@@ -81,7 +81,7 @@ static bool same_shape(const batcher *b, const model *m)
 }
 
 /* With lock held. Without weights inputs are refused until a reload succeeds: the file is wrong, not the input. After
- * a lack of memory the next input tries again. */
+ * CLOOB_ERR_MEMORY the next input tries again. */
 static cloob_status note_failure(batcher *b, cloob_status status)
 {
     if (status == CLOOB_OK || status == CLOOB_ERR_BUSY || status == CLOOB_ERR_MEMORY) return status;
@@ -204,7 +204,7 @@ static void run_batch(batcher *b)
     cloob_status status = b->m ? CLOOB_OK : reload_model(b);
     batch_item *first = batch_unlink(b, together, b->head, b->o.max_batch, &n);
     double begin = clock_seconds();
-    if (!n) return; /* those that waited have given up while the weights were loaded */
+    if (!n) return; /* all callers gave up while the weights were loading */
     bool text = first->text;
     b->stats.running = n;
     pthread_mutex_unlock(&b->lock);
@@ -213,7 +213,7 @@ static void run_batch(batcher *b)
     pthread_mutex_lock(&b->lock);
     count_batch(b, text, n, end - begin);
     for (batch_item *it = first, *next; it; it = next) {
-        next = it->next; /* an item that has ended is the caller's again */
+        next = it->next; /* the encoder thread does not use an item after it has ended */
         latency_add(&b->stats.wait[text], begin - it->queued_at);
         item_end(b, it, status, cloob_error(b->ctx));
     }
@@ -277,8 +277,8 @@ static void nothing(void *arg, int64_t begin, int64_t end, int thread)
 static void *encoder_main(void *arg)
 {
     batcher *b = arg;
-    /* This thread's helpers start now: OpenMP ends the process when one cannot be started, and by the first batch other
-     * threads may have taken what a memory limit leaves. */
+    /* Starts this thread's pool now, while memory is available: OpenMP ends the process when a thread cannot be
+     * started. */
     if (b->ctx->threads > 1) pool_for(b->ctx, b->ctx->threads, 1, nothing, NULL);
     double used = clock_seconds();
     pthread_mutex_lock(&b->lock);
@@ -368,7 +368,7 @@ static cloob_status fill(cloob_ctx *ctx, batcher *b, const char *path, const bat
     return CLOOB_OK;
 }
 
-/* Waits until the encoder's thread has opened the model, and passes on what became of it. */
+/* Waits until the encoder thread has opened the model; returns its status and error text. */
 static cloob_status await_model(cloob_ctx *ctx, batcher *b)
 {
     pthread_mutex_lock(&b->lock);

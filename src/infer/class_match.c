@@ -41,7 +41,7 @@ static int64_t as_number(const char *name, int64_t C)
     return !*end && v >= 0 && v < C ? v : -1;
 }
 
-/* An earlier class of the data that is the same class of the prompts as class i; -1: none. */
+/* An earlier data class with the same prompt class as data class i; -1: none. */
 static int64_t twin_of(const int64_t *class_of, int64_t i)
 {
     for (int64_t k = 0; k < i; k++)

@@ -26,7 +26,7 @@ static cloob_weight_format resolve_format(cloob_weight_format to, const char *ou
                : CLOOB_WEIGHTS_NATIVE;
 }
 
-/* Other programs would take a file with such an ending for their own format. */
+/* Refuses extensions that other programs read as their own format. */
 static cloob_status refuse_ending(cloob_ctx *ctx, const char *out)
 {
     static const char *const endings[] = { ".gguf", ".ggml",   ".engine",  ".plan",     ".pb",
@@ -64,7 +64,7 @@ static cloob_status parse_activation(cloob_ctx *ctx, const char *name, model_act
 
 /* ---- the report ---------------------------------------------------------------------------------- */
 
-/* All metadata that a line can show. */
+/* The metadata that fits on one line. */
 static void put_metadata(const weights *w, sbuf *s)
 {
     static const char *const long_ones[] = { "config", "tokenizer", "preprocess", "train.options" };
@@ -99,7 +99,7 @@ static cloob_status report_weights(cloob_ctx *ctx, const weights *w, arena *a, c
     return r->config && r->metadata ? CLOOB_OK : ctx_no_memory(ctx, 512, "a report");
 }
 
-/* The lists move over; their arena stays with the report. */
+/* Moves the lists to the report, which owns their arena. */
 static cloob_status hand_over(cloob_ctx *ctx, interchange_report *from, cloob_convert_report *to)
 {
     arena *kept = malloc(sizeof *kept);
@@ -170,7 +170,7 @@ static cloob_status parse_dtype(cloob_ctx *ctx, const char *name, cloob_dtype *o
     return CLOOB_OK;
 }
 
-/* Vectors are a thousandth of a model and scale everything else: they keep their type. */
+/* Vectors keep their type: they are a thousandth of a model and scale everything else. */
 static cloob_status change_dtype(cloob_ctx *ctx, const char *name, weights *w)
 {
     cloob_dtype type = CLOOB_F32;

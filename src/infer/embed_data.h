@@ -45,7 +45,7 @@ cloob_status embed_data_each(cloob_ctx *ctx, encoder *enc, const tokenizer *tok,
 /* Makes a loader store its batches in memory that the device copies at full speed; the device outlives the loader. */
 void loader_feeds(loader_options *o, device *dev);
 
-/* At least `wanted` rows, and none that would leave places of the encoder's batches empty. */
+/* At least `wanted` rows, rounded up to whole batches of the encoder. */
 int64_t embed_rows_at_once(const encoder *enc, int64_t wanted);
 
 #endif

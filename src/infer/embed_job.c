@@ -37,7 +37,7 @@ typedef struct embed_run {
     int64_t max_rows[EMBED_PARTS]; /* 0: none of this part */
     int64_t width[EMBED_PARTS];    /* 0 for integers, and without the part */
 
-    const char **name, **caption; /* if every input is readable; NULL: unknown, or beyond the limit */
+    const char **name, **caption; /* assuming that every input is readable; NULL: unknown, or above the limit */
     int64_t names, captions;
     int64_t *first; /* (samples + 1) sample i of the data set has captions first[i] to first[i + 1] - 1 */
     st_file tensors;
@@ -130,7 +130,7 @@ static cloob_status read_names(cloob_ctx *ctx, embed_run *r, int64_t samples, bo
     return status;
 }
 
-/* ---- opening: finds every fault of a job but unreadable images ----------------------------------------- */
+/* ---- opening: finds all errors of a job except unreadable images ----------------------------------------- */
 
 static cloob_status announce(cloob_ctx *ctx, embed_run *r, embed_part part, int64_t rows)
 {
@@ -389,7 +389,7 @@ static cloob_status run_tokens(cloob_ctx *ctx, embed_run *r)
     return CLOOB_OK;
 }
 
-/* Images in the file may not be aligned as floats must be: they are copied then. */
+/* Copies images that are not aligned for floats in the file. */
 static cloob_status run_images(cloob_ctx *ctx, embed_run *r)
 {
     const tensor *t = &r->images->t;
@@ -481,7 +481,7 @@ static void lists_release(lists *l)
     for (int i = 0; i < 3; i++) sbuf_release(&l->text[i]);
 }
 
-/* Reserves the space of all rows, and of the metadata as it is if every input is readable. */
+/* Reserves space for all rows and their metadata, assuming that every input is readable. */
 static cloob_status file_begin(cloob_ctx *ctx, embed_run *r, const char *path)
 {
     static const char *const name[EMBED_PARTS] = { "label", "row", "text_image", "image", "text" };

@@ -43,7 +43,7 @@ void embeddings_close(embeddings_file *e)
     free(e);
 }
 
-/* All of it as floats; free(*out) is the caller's. */
+/* Converts the matrix to floats; the caller frees *out. */
 static cloob_status matrix_floats(cloob_ctx *ctx, const cloob_matrix *m, float **out)
 {
     size_t bytes = (size_t)(m->rows * m->columns) * sizeof **out;

@@ -30,7 +30,7 @@ cloob_status probe_save(cloob_ctx *ctx, const cloob_probe_result *r, const char 
 cloob_status objective_file(cloob_ctx *ctx, const cloob_objective_options *o, const char *input, const char *gradients,
                             cloob_objective_result *r);
 
-/* The rows of a file that embeddings retrieve from: Hopfield retrieval between a model and what is done with its rows.
+/* Hopfield retrieval of embeddings from the rows of a file.
  *
  *     stored_rows s;
  *     CLOOB_TRY(stored_rows_open(ctx, &options, model->scale_hopfield, true, &s));

@@ -92,7 +92,7 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const cloob
         };
         m->path = keep(&m->a, path);
         read_facts(m, &w, &report);
-        for (int64_t i = 0; i < w.count; i++) /* two thirds of a checkpoint: a copy in memory is freed */
+        for (int64_t i = 0; i < w.count; i++) /* two thirds of a checkpoint; only a copy in memory must be freed */
             if (strncmp(w.entry[i].name, "train.", 6) == 0) weights_forget(&w, &w.entry[i].t);
         if (!m->path || !m->method || !m->run || !m->names || !m->container)
             status = ctx_no_memory(ctx, strlen(path), "the model's names");
@@ -250,7 +250,7 @@ static cloob_status judge(cloob_ctx *ctx, view_job *j, int64_t n, bool *bad)
         const char *why = j->error[i] ? j->error[i] : "out of memory";
         bool failed = j->status[i] != CLOOB_OK;
         if (bad) bad[i] = failed;
-        bool unreadable = failed && j->status[i] != CLOOB_ERR_MEMORY; /* out of memory is not the image's fault */
+        bool unreadable = failed && j->status[i] != CLOOB_ERR_MEMORY; /* out of memory is not an error in the image */
         if (unreadable && bad) ctx_log(ctx, CLOOB_LOG_WARN, "left out: %s", why);
         else if (failed && status == CLOOB_OK) status = ctx_fail(ctx, j->status[i], "%s", why);
         free(j->error[i]);

@@ -83,7 +83,7 @@ static char *folder_of(const char *path)
     return real;
 }
 
-/* Whether a folder holds one of the first entries. */
+/* True when a folder contains one of the first entries. */
 static bool holds_entries(const search_index *ix, const char *root)
 {
     enum { TRIED = 100 };
@@ -199,8 +199,8 @@ static cloob_status make_columns(cloob_ctx *ctx, arena *a, const search_entry *e
     return CLOOB_OK;
 }
 
-/* The way from the folder of an index file to the indexed folder: one ".." for each folder between them; "" when the
- * file is elsewhere. */
+/* The relative path from the index file's folder to the indexed folder: one ".." per level; "" when the file is outside
+ * it. */
 static cloob_status root_from_index(cloob_ctx *ctx, const char *path, const char *root, sbuf *out)
 {
     char *own = folder_of(path);
@@ -263,7 +263,7 @@ cloob_status search_index_write(cloob_ctx *ctx, const char *path, const search_o
 
 /* ---- queries ------------------------------------------------------------------------------------- */
 
-/* 8-bit integers times 16-bit integers: compilers turn this into multiply-and-add-pairs. */
+/* 8-bit times 16-bit integers, which compilers vectorise as multiply-add of pairs. */
 static int32_t coarse_dot(const int8_t *row, const int16_t *query, int64_t D)
 {
     int32_t sum = 0;

@@ -16,12 +16,12 @@
 #include "infer/search_index.h"
 #include "io/image/image_list.h"
 
-/* Images are embedded in pieces of at most PIECE_FILES, of about half a second each: between them progress is
- * reported and a request to stop is seen. */
+/* Images are embedded in pieces of at most PIECE_FILES and about half a second; progress and requests to stop are
+ * handled between pieces. */
 enum { PIECE_FILES = 256, FIRST_PIECE = 2, SECONDS_BETWEEN_WRITES = 30 };
 #define PIECE_SECONDS 0.5
 
-/* ---- which model made it -------------------------------------------------------------------------- */
+/* ---- the model that made the index -------------------------------------------------------------------------- */
 
 /* A fixed image of gradients: other weights give another embedding. */
 void search_probe_image(int64_t S, uint8_t *rgb)
@@ -82,7 +82,7 @@ typedef struct update {
     float *row;       /* (count, D) */
     bool *have, *bad; /* (count) embedded; cannot be read */
     float *probe;
-    bool outdated; /* the metadata names another root or digest than the folder and the model have now */
+    bool outdated; /* root or digest in the metadata is out of date */
 } update;
 
 /* Writes what is embedded or unreadable so far. */
@@ -141,7 +141,7 @@ static cloob_status keep_old(cloob_ctx *ctx, update *u, cloob_search_update *out
     search_index *ix;
     cloob_status status = CLOOB_OK;
     if (!file_exists(u->path)) return CLOOB_OK;
-    CLOOB_TRY(cloob_search_open(ctx, u->path, &ix)); /* a file that is no index is never overwritten */
+    CLOOB_TRY(cloob_search_open(ctx, u->path, &ix)); /* never overwrite a file that is not an index */
     const char *stored = st_meta_get(&ix->file, "root");
     u->outdated = !stored || strcmp(stored, u->root) != 0 || !st_meta_get(&ix->file, "root_from_index") ||
                   strcmp(ix->digest, u->m->digest) != 0;
@@ -235,7 +235,7 @@ static cloob_status run(cloob_ctx *ctx, update *u, cloob_search_update *out)
 
 static char *full_path(const char *path) { return path && *path ? realpath(path, NULL) : strdup(""); }
 
-/* Before anything is embedded: whether the folder of the index can be written to. */
+/* Checks before embedding that the folder of the index is writable. */
 static cloob_status check_writable(cloob_ctx *ctx, const char *path)
 {
     char *dir = file_folder(path);
@@ -303,7 +303,7 @@ static cloob_status new_entry(cloob_ctx *ctx, const cloob_search_entries *more, 
     return CLOOB_OK;
 }
 
-/* The entries of s, then those of `more`, sorted by name; of equal names the last. */
+/* Merges the entries of s and `more`, sorted by name; of equal names the last one is used. */
 static cloob_status merge(cloob_ctx *ctx, arena *a, const cloob_search *s, const cloob_search_entries *more,
                           const char *root, search_entry **out, int64_t *n)
 {

@@ -62,8 +62,8 @@ typedef struct counting {
     stored_sample sample; /* for names */
 } counting;
 
-/* What the model says of one image: the largest score, the first of equal ones as accuracies count it, and its share of
- * the softmax. */
+/* The prediction for one image: the class of the largest score (the first of equal ones, as in the accuracies) and its
+ * probability. */
 static cloob_status add_prediction(cloob_ctx *ctx, counting *c, const float *score, int64_t at, int64_t label)
 {
     zeroshot_predictions *l = c->o->predictions;
@@ -71,7 +71,7 @@ static cloob_status add_prediction(cloob_ctx *ctx, counting *c, const float *sco
     double sum = 0;
     for (int64_t k = 1; k < answers; k++)
         if (score[k] > score[best]) best = k;
-    for (int64_t k = 0; k < answers; k++) { /* of equal scores the first counts as higher */
+    for (int64_t k = 0; k < answers; k++) { /* on ties the first class ranks higher */
         rank += score[k] > score[label] || (score[k] == score[label] && k < label);
         sum += exp(c->o->inv_tau * ((double)score[k] - score[best]));
     }
@@ -113,7 +113,7 @@ static cloob_status find_classes(cloob_ctx *ctx, const dataset *d, const prompt_
     return CLOOB_OK;
 }
 
-/* Classes are matched first: embedding the prompts of a thousand classes takes minutes. */
+/* Match classes first: embedding the prompts of a thousand classes takes minutes. */
 cloob_status zeroshot_run(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d, const prompt_set *set,
                           const zeroshot_run_options *o, zeroshot *z, int64_t *bad)
 {

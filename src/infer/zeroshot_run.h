@@ -19,10 +19,9 @@
 
 /* Which prompt class a class of a data set is.
  *
- * Names decide where they can: case, "_", "-" and spaces do not count, and any of a class's names will do.
- * Where no folder has a known name (ImageNet's n01440764, or plain numbers) the order decides, and then the
- * numbers of classes must be equal. What is half one and half the other is refused: a wrong pairing would be
- * a wrong number in silence. */
+ * Classes are matched by name: case, "_", "-" and spaces are ignored, and any of a class's names matches. If no folder
+ * has a known name (ImageNet's n01440764, or plain numbers), they are matched by order, and the numbers of classes must
+ * be equal. A mixture of both is refused, because a wrong match would silently give a wrong accuracy. */
 
 typedef enum class_match_by { MATCH_NAMES, MATCH_ORDER, MATCH_NUMBERS } class_match_by;
 
@@ -39,12 +38,11 @@ cloob_status names_as_prompts(cloob_ctx *ctx, arena *a, const char *title, const
 cloob_status class_names_as_prompts(cloob_ctx *ctx, const dataset *d, arena *a, prompt_set *out);
 
 /* Which classes of a prompt set the folders of a data set are, from a file: ImageNet-R, -A, -Sketch, -V2 and ObjectNet
- * have some of ImageNet's 1,000 classes under names of their own, and are scored among those alone.
+ * have some of ImageNet's 1,000 classes under names of their own, and are scored among those classes only.
  *
  * A line is FOLDER, a tab or a comma, and CLASS: a name or a number (from 0) of the prompt set; CLASS|CLASS: any of
  * them is right. A file with a single column lists the folders of all classes in order, as lists of ImageNet's 1,000
- * WordNet numbers do. Empty lines and those that begin with # are passed over, and so are folders that the data does
- * not have. */
+ * WordNet numbers do. Empty lines, lines that begin with # and folders that the data lacks are skipped. */
 
 typedef struct class_map {
     prompt_set set;    /* the classes that some folder is, in the order of the whole set */
@@ -66,7 +64,7 @@ typedef struct zeroshot_predictions { /* in the order of the data; the caller fr
 
 typedef struct zeroshot_run_options {
     int workers;                       /* decoding threads */
-    const stored_rows *stored;         /* prompts and images retrieve from it; NULL: they do not */
+    const stored_rows *stored;         /* prompts and images retrieve from it; NULL: no retrieval */
     const class_map *map;              /* of the data's folders to classes; NULL: by name, number or order */
     bool confusion;                    /* count (classes, classes) */
     zeroshot_predictions *predictions; /* appended to; NULL: not wanted */

@@ -33,7 +33,7 @@ typedef struct batch {
     tiles t;
 } batch;
 
-/* memory NULL: only counts. Returns the bytes. */
+/* memory NULL: only computes the size. Returns the bytes. */
 static size_t batch_carve(const loss_plan *p, void *memory, batch *b)
 {
     size_t n = (size_t)p->s.rows, d = (size_t)p->s.dim, N = (size_t)p->total, all = N * d * sizeof(float);
@@ -104,7 +104,7 @@ static cloob_status add_scattered(cloob_ctx *ctx, loss_plan *p, const batch *b, 
 
 /* ---- retrieval ---- */
 
-/* With both sides of the batch in one process, three sets of scores serve four retrievals. */
+/* In one process, three sets of scores give all four retrievals. */
 static bool shares_scores(const loss_plan *p)
 {
     return p->size == 1 && p->s.stored_u == 0 && p->s.stored_v == 0 && p->o.beta <= SHARED_LARGEST_BETA;

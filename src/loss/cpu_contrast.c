@@ -20,7 +20,7 @@ typedef struct strip { /* one tile: anchors [i, i + m) against samples [j, j + n
     double own[TILE];   /* scores in double: each anchor's positive, which is taken off its row */
 } strip;
 
-/* Where row r of the tile meets its own positive; n when it does not. */
+/* The column of row r's positive in the tile; n if it is outside. */
 static int64_t own_column(const strip *s, int64_t r)
 {
     int64_t at = s->c->first + s->i + r - s->j;
@@ -49,7 +49,7 @@ static void centre_range(void *arg, int64_t begin, int64_t end, int thread)
         for (int64_t k = 0; k < c->d; k++) c->x[r * c->d + k] -= c->mean[k];
 }
 
-/* mean (d) of the rows of x (n, d), which lose it */
+/* mean (d) of the rows of x (n, d); subtracts it from them */
 static void centre(cloob_ctx *ctx, float *x, int64_t n, int64_t d, double *sums, float *mean)
 {
     memset(sums, 0, (size_t)d * sizeof *sums);
@@ -110,7 +110,7 @@ static void add_piece(double *top, double *sum, const float *k, int64_t n)
     if (n > 0) *sum += vec_sum_exp(k, n, (float)*top); /* top is a float, so nothing is lost */
 }
 
-/* Meanwhile lse holds the sum and weight the positive's score. */
+/* Until then lse has the sum, and weight the positive's score. */
 static void sum_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const strip *s = arg;
@@ -161,8 +161,8 @@ double contrast_forward(cloob_ctx *ctx, const contrast *c, const tiles *t)
     return total;
 }
 
-/* dK_ij = weight_i / N (exp(k_ij - lse_i) [i != j] - [i = j]). The shift is a float; what rounding took from
- * it goes back through the factor. */
+/* dK_ij = weight_i / N (exp(k_ij - lse_i) [i != j] - [i = j]). The shift is a float; the factor restores its rounding
+ * error. */
 static void dscore_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const strip *s = arg;

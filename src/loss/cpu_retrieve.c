@@ -16,7 +16,7 @@ typedef struct block { /* one tile: rows [i, i + m) of a against rows [j, j + n)
     bool both; /* the transposed direction counts, too */
 } block;
 
-/* What b retrieves from a, NULL: nothing. */
+/* What b retrieves from a, or NULL. */
 static float *other_r(const retrieval *p) { return p->same ? p->ra : p->rb; }
 static float *other_d(const retrieval *p) { return p->same ? p->da : p->db; }
 
@@ -36,7 +36,7 @@ static void exp_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t r = begin; r < end; r++) exp_row(arg, r);
 }
 
-/* The same with a running maximum: where a new one appears, what was summed so far shrinks. */
+/* The same with a running maximum: a new maximum rescales the previous sum. */
 static void exp_shift_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const block *b = arg;

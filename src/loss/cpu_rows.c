@@ -1,4 +1,4 @@
-/* Rows: widening, unit length forth and back, and the memory of a tile. */
+/* Row operations: widening, normalisation and its gradient, tile memory. */
 #include <math.h>
 #include <string.h>
 
@@ -109,7 +109,7 @@ void unit_backward(cloob_ctx *ctx, float *unit, const float *mean, const float *
 /* Partial sums are written out, LANES of them: compilers vectorise them without permission to reorder sums. */
 
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&          \
-    !defined(__SANITIZE_THREAD__) /* clang names the clones so that other files do not find them */
+    !defined(__SANITIZE_THREAD__) /* with clang, other files cannot link against the clones */
 #    define CLONES __attribute__((target_clones("avx512f", "avx2,fma", "default")))
 #else
 #    define CLONES

@@ -121,7 +121,7 @@ cloob_status sigmoid_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, co
     if (many) CLOOB_TRY(comm_all_gather(ctx, p->c, in->y, m.gathered, p->elements, p->s.dtype));
     rows x = { in->x, p->s.dtype, p->s.rows, d }, y = { many ? m.gathered : in->y, p->s.dtype, p->total, d };
     if (p->o.gradients) memset(dy, 0, (size_t)(p->total * d) * sizeof *dy);
-    if (out->du) memset(out->du, 0, (size_t)(p->s.stored_u * d) * sizeof *out->du); /* stored rows play no part */
+    if (out->du) memset(out->du, 0, (size_t)(p->s.stored_u * d) * sizeof *out->du); /* no stored rows */
     if (out->dv) memset(out->dv, 0, (size_t)(p->s.stored_v * d) * sizeof *out->dv);
     strip s = { .p = p, .t = &m.t };
     double sums[3] = { 0, 0, 0 };

@@ -62,7 +62,7 @@ static cloob_status check(cloob_ctx *ctx, const cloob_hopfield *h, const float *
     return check_rows(ctx, "state", states, n, h->dim);
 }
 
-/* out = next where a state is still moving; returns how many are. */
+/* Copies next to out for states that still move; returns their number. */
 static int64_t take(const cloob_hopfield_options *o, float *out, const float *next, int *updates, bool *still,
                     int64_t n, int64_t d)
 {

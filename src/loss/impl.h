@@ -18,7 +18,7 @@ struct loss_plan {
     void *device; /* the cuda backend's own */
 };
 
-/* A workspace that is cut piece by piece; with base NULL only counted. */
+/* A workspace carved into pieces; with base NULL, only the size is computed. */
 typedef struct carver {
     char *base;
     size_t used;
@@ -39,7 +39,7 @@ typedef struct loss_engine {
                         loss_result *);
     void (*release)(loss_plan *);
     size_t (*bytes)(const loss_plan *); /* what prepare would take in all */
-    /* run in two halves on one rank, or NULL. */
+    /* a run in two parts (queue, collect) on one rank, or NULL. */
     cloob_status (*queue)(cloob_ctx *, loss_plan *, const loss_inputs *, const loss_outputs *, void *stream);
     cloob_status (*collect)(cloob_ctx *, loss_plan *, loss_result *);
 } loss_engine;
@@ -57,8 +57,8 @@ cloob_status loss_fail_retrieval(cloob_ctx *ctx, const char *states, const char 
 /* For ref and cpu: every row of x, y, U, V. */
 cloob_status loss_check_host(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, void *stream);
 
-/* A batch that every backend computes by the definition: with a few pairs rounding does not average out, and launching
- * a tile takes longer than computing it. */
+/* A batch so small that every backend uses the definition: rounding would not average out, and launching a tile takes
+ * longer than computing it. */
 bool loss_is_tiny(const loss_plan *p);
 
 /* The largest number of rows: of the batch and the stored sets. */

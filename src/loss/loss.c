@@ -12,7 +12,7 @@
 static const struct {
     const char *name;
     bool hopfield, leave_one_out, sigmoid;
-    bool cross; /* contrasts U_x with V_y; the definition alone computes it */
+    bool cross; /* contrasts U_x with V_y; only ref implements it */
 } methods[] = {
     [CLOOB_METHOD_CLOOB] = { "cloob", true, true, false },
     [CLOOB_METHOD_CLIP] = { "clip", false, false, false },

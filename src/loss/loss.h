@@ -44,7 +44,7 @@ typedef struct loss_options {
     bool gradients; /* dx, dy, and dsum_*; without it only the loss */
     int64_t tile;   /* cuda: edge of the tiles of scores, a multiple of 8; 0: chosen */
     bool plain;     /* cuda: products by the library and a pass over them, even where a fused kernel exists */
-    bool unchecked; /* skip the look at every row (unit length, no NaN); the caller has just made them so */
+    bool unchecked; /* skip the check of every row (unit length, no NaN): the caller has just normalised them */
 } loss_options;
 
 /* method cloob, inv_tau 30, beta 8, bias -10, gradients, backend cpu. */
@@ -82,10 +82,10 @@ typedef struct loss_plan loss_plan;
 cloob_status loss_plan_create(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, comm *c, loss_plan **out);
 void loss_plan_destroy(loss_plan *p);
 
-/* What loss_plan_create would allocate on each of `ranks` alike, without doing so. */
+/* Bytes that loss_plan_create would allocate on each of `ranks` equal ranks. */
 cloob_status loss_measure(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, int ranks, size_t *bytes);
 
-/* What the plan allocated: bytes of host (ref, cpu) or device memory, inputs and outputs not counted. */
+/* Bytes of host (ref, cpu) or device memory that the plan allocated, without inputs and outputs. */
 size_t loss_plan_bytes(const loss_plan *p);
 
 cloob_status loss_plan_scales(cloob_ctx *ctx, loss_plan *p, double inv_tau, double beta);
@@ -101,8 +101,8 @@ cloob_status loss_plan_stored(cloob_ctx *ctx, loss_plan *p, int64_t stored_u, in
 cloob_status loss_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream,
                       loss_result *r);
 
-/* The same in two halves, for a caller who records a step: queue neither waits nor looks at the rows, collect
- * waits for the stream and gives the result. LOSS_CUDA on one rank; elsewhere loss_can_queue says no. */
+/* The same in two parts, for a caller that captures a step: queue neither waits nor checks the rows, collect waits for
+ * the stream and returns the result. Only where loss_can_queue is true: LOSS_CUDA on one rank. */
 bool loss_can_queue(const loss_plan *p);
 cloob_status loss_queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream);
 cloob_status loss_collect(cloob_ctx *ctx, loss_plan *p, loss_result *r);
@@ -118,9 +118,9 @@ bool loss_method_is_sigmoid(cloob_method m);
 double loss_scale_clamp(double logit);
 double loss_scale_value(double logit); /* exp, at most 100 */
 /* What training follows. For InfoLOOB it is `loss` (the paper scales only L_InfoLOOB by tau), for siglip, too. For
- * InfoNCE it is CLIP's (image + text) / 2, not divided by inv_tau: dx, dy and all that comes of them are multiplied by
- * loss_train_factor, inv_tau / 2. (The derivative of InfoNCE / inv_tau in inv_tau is never positive: a temperature that
- * followed it could only fall.) */
+ * InfoNCE it is CLIP's (image + text) / 2, not divided by inv_tau: dx, dy and all gradients derived from them are
+ * multiplied by loss_train_factor, inv_tau / 2. (The derivative of InfoNCE / inv_tau in inv_tau is never positive, so
+ * the temperature could only fall.) */
 double loss_train_factor(cloob_method m, double inv_tau);
 /* The derivatives of that in the logit of the inverse temperature and in that of the Hopfield scale. */
 double loss_dlogit_inv_tau(cloob_method m, const loss_result *r, double inv_tau);

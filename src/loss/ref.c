@@ -1,6 +1,6 @@
-/* The definition, in plain loops and doubles: softmax with its denominator and its full derivative, no trick
- * that the fast versions use. With several ranks each computes everything and keeps its own rows. Memory is
- * 8 matrices of N x d doubles and more, time is N^2 d on one thread: for small batches and for checking. */
+/* The definition, in plain loops and doubles: softmax with its denominator and its full derivative, none of the fast
+ * versions' reformulations. With several ranks each computes everything and keeps its own rows. Memory is 8 matrices of
+ * N x d doubles and more, time is N^2 d on one thread: for small batches and for checking. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -61,7 +61,7 @@ static inline
     return u;
 }
 
-/* An update on a GPU without the host, so that it can be part of a captured graph: the norm
+/* An update on a GPU that needs no host, so that it can be captured: the norm
  * of the gradient, clipping, skipping a bad update, AdamW. `live` is in device memory; the host fills u and clip
  * before the step and reads the rest after it. */
 typedef struct adamw_live {

@@ -22,7 +22,7 @@ enum {
     WARMUP = 10000,
     SHORT_WARMUP = 1000,
     VIT_B_32 = 151000000, /* parameters */
-    TUNE_STEPS = 300,     /* fine-tuning: fewer are not enough, docs/measurements/results.md */
+    TUNE_STEPS = 300,     /* fine-tuning: fewer steps are not enough, docs/measurements/results.md */
     TUNE_EPOCHS = 3,
     TUNE_MAX_EPOCHS = 100,
     TUNE_RETRIEVAL = 1000, /* steps before retrieval starts; shorter runs learn more without it, same page */

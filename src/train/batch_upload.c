@@ -120,7 +120,7 @@ cloob_status batch_upload_take(cloob_ctx *ctx, batch_upload *st, int64_t micro)
     if (st->taken == (st->accum > 1 ? 2 * st->accum : 1)) { /* micro-batches are needed for the loss and its gradient */
         source done = st->batch[0];
         st->batch[0] = st->batch[1];
-        st->batch[1] = done; /* keeps its notes buffer */
+        st->batch[1] = done; /* do not free the notes buffer */
         st->batches--;
         st->sent = st->taken = 0;
     }

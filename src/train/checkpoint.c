@@ -237,7 +237,7 @@ static cloob_status check_adapters(cloob_ctx *ctx, const weights *w, const char 
     return CLOOB_OK;
 }
 
-/* Call after params_load, which put the merged weights in place of the given ones. */
+/* Call after params_load, which loaded the merged weights. */
 static cloob_status load_adapters(cloob_ctx *ctx, const weights *w, params *p)
 {
     char name[200];

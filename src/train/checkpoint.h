@@ -10,8 +10,8 @@
 
 #include "train/step.h"
 
-/* The evaluation of an epoch that has ended, not yet run: the checkpoint is saved first. If the run ends between the
- * two, the resumed run evaluates once. In the metadata: "train.owed.*". */
+/* The pending evaluation of an epoch that has ended: the checkpoint is saved first. If the run ends in between, the
+ * resumed run evaluates. In the metadata: "train.owed.*". */
 typedef struct pending_eval {
     int64_t epoch;                /* 0: none */
     int64_t validation, zeroshot; /* which parts: 0 or 1 */

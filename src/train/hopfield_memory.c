@@ -189,8 +189,7 @@ cloob_status hopfield_memory_measure(cloob_ctx *ctx, const char *text, int ranks
     if (strncmp(text, "file:", 5) == 0) CLOOB_TRY(measure_file(ctx, text + 5, max_rows));
     int64_t gathered = is_queue && ranks > 1 ? saturating_mul(rows, ranks) : 0;
     int64_t total = saturating_add(saturating_add(max_rows[IMAGE], max_rows[TEXT]), gathered);
-    *bytes = saturating_mul_size((size_t)saturating_mul(total, dim),
-                                 sizeof(float)); /* an overflow is refused as too large */
+    *bytes = saturating_mul_size((size_t)saturating_mul(total, dim), sizeof(float)); /* overflow: refused later */
     return CLOOB_OK;
 }
 

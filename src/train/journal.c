@@ -38,8 +38,8 @@ static cloob_status open_log(cloob_ctx *ctx, journal *j, const char *name, FILE 
     return status;
 }
 
-/* A folder that came from elsewhere may contain links. Nothing is written through one that leads out of its folder;
- * links to folders are followed. */
+/* A folder from another machine may contain links. Refuses to write through a link that leaves its folder; links to
+ * folders are followed. */
 static cloob_status refuse_links(cloob_ctx *ctx, const char *folder, int depth)
 {
     char target[PATH_MAX];
@@ -62,8 +62,8 @@ static cloob_status refuse_links(cloob_ctx *ctx, const char *folder, int depth)
     return status;
 }
 
-/* A process that was killed a moment ago may still be going: some patience. File systems without locks are no
- * obstacle. */
+/* Waits briefly, because a process that was just killed may still hold the lock. File systems without locks are
+ * accepted. */
 static bool try_lock(int f)
 {
     for (int i = 0; i < 20; i++) {
@@ -301,7 +301,7 @@ static cloob_status append_line(cloob_ctx *ctx, const char *path, const char *li
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* Commands of pipe: sources often contain keys and tokens: then only the owner can read the file. */
+/* Commands of "pipe:" sources often contain keys and tokens, so then only the owner can read the file. */
 static cloob_status write_settings(cloob_ctx *ctx, const journal *j, const char *name, const char *text)
 {
     char *path = file_join(j->dir, name);

@@ -22,7 +22,7 @@ typedef enum journal_mode { JOURNAL_NEW, JOURNAL_RESUME } journal_mode;
 cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, journal_mode mode, bool writes,
                           bool board, journal **out);
 void journal_close(journal *j);
-/* Fails where journal_open would refuse a new run with an existing name; creates nothing. */
+/* Fails when journal_open would refuse the name of a new run; creates nothing. */
 cloob_status journal_check_name(cloob_ctx *ctx, const char *logs, const char *name);
 
 const char *journal_dir(const journal *j);         /* <logs>/<name> */

@@ -29,7 +29,7 @@ static cloob_status embed_pairs(cloob_ctx *ctx, run *r, encoder *e, embedded *ou
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
 
-/* A loss of the caller's own, in batches of the training's size: what it allocates may grow with their square. */
+/* The caller's own loss, in batches of the training size: its memory may grow with the square of the batch. */
 static cloob_status own_loss_of(cloob_ctx *ctx, const run *r, const embedded *p, double *out)
 {
     int64_t most = r->o->batch_size * r->o->accum_freq * comm_size(r->c), n = 0;
@@ -124,7 +124,7 @@ static cloob_status put_retrieval(cloob_ctx *ctx, run *r, json_out *line, int64_
     return CLOOB_OK;
 }
 
-/* The paper's measure: relative to the epoch before the first restart. Nothing is put before that. */
+/* The paper's measure, relative to the epoch before the first restart; not computed earlier. */
 static void put_change(cloob_ctx *ctx, run *r, json_out *line, int64_t epoch, const char *metric, double now)
 {
     char name[96];
@@ -164,7 +164,7 @@ static bool ends_cycle(const run *r)
     return r->at.updates >= r->plan.total_steps || schedule_cycle(s, next) > schedule_cycle(s, r->at.updates - 1);
 }
 
-/* As cloob embed writes them. */
+/* Writes the embeddings in the format of cloob embed. */
 static cloob_status save_embeddings(cloob_ctx *ctx, const run *r, const embedded *p, int64_t epoch)
 {
     char path[1200];

@@ -28,7 +28,7 @@ cloob_status run_link(cloob_ctx *ctx, const char *path, const char *name)
         unlink(temporary);
         return status;
     }
-    unlink(temporary); /* rename leaves it where both are the same file already */
+    unlink(temporary); /* rename does nothing when both are the same file */
     return CLOOB_OK;
 }
 
@@ -117,7 +117,7 @@ static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, co
 {
     int64_t steps = m->steps;
     double wait_seconds = m->wait;
-    double other = step_seconds > 0 ? 1 - (m->compute + wait_seconds) / step_seconds : 0; /* neither compute nor wait */
+    double other = step_seconds > 0 ? 1 - (m->compute + wait_seconds) / step_seconds : 0; /* such as saving */
     double pairs = (double)(r->o->batch_size * r->o->accum_freq * comm_size(r->c) * steps),
            rate = step_seconds > 0 ? pairs / step_seconds : 0;
     int64_t n = r->at.updates;
@@ -159,7 +159,7 @@ static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, co
 
 /* ---- one epoch ----------------------------------------------------------------------------------- */
 
-/* The objective names the row that it cannot use; in a run the cause is in the steps before. */
+/* Adds the likely cause: the objective only names the unusable row, but in a run earlier steps are the cause. */
 static cloob_status report_divergence(cloob_ctx *ctx, const run *r, double lr, cloob_status status)
 {
     if (status != CLOOB_ERR_NUMERIC) return status;
@@ -410,7 +410,7 @@ static void log_end(cloob_ctx *ctx, run *r, bool nothing_done)
 
 static void report_end(const cloob_ctx *ctx, const run *r, cloob_status status)
 {
-    if (!r->log) return; /* it never started */
+    if (!r->log) return; /* the run did not start */
     json_out w = run_event_begin(r, "end", r->at.epoch);
     json_put_text(&w, "status", status == CLOOB_OK ? "done" : status == CLOOB_ERR_STOPPED ? "stopped" : "failed");
     if (status != CLOOB_OK) json_put_text(&w, "error", cloob_error(ctx));

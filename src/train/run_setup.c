@@ -36,7 +36,7 @@ static cloob_status open_data(cloob_ctx *ctx, run *r)
     return comm_rank(r->c) == 0 ? run_check_zeroshot(ctx, r) : CLOOB_OK;
 }
 
-enum { TOKENIZER_CAPTIONS = 2000000 }; /* more hardly change the merges */
+enum { TOKENIZER_CAPTIONS = 2000000 }; /* more captions hardly change the merges */
 
 static cloob_status train_tokenizer(cloob_ctx *ctx, run *r)
 {
@@ -83,7 +83,7 @@ static cloob_status find_resume(cloob_ctx *ctx, const cloob_train_options *o, ch
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such run to resume; check `logs` and `name`", folder);
 }
 
-/* What options change in any model, also in that of given weights. resize modes are checked with the options. */
+/* Applies the options that change any model, given weights included. Resize modes were checked with the options. */
 static void override_model(const cloob_train_options *o, model_config *c)
 {
     if (o->force_quick_gelu) model_config_set_act(c, ACT_QUICKGELU);
@@ -154,7 +154,7 @@ static void set_optimizer(run *r)
     r->so.ema = o->ema;
 }
 
-/* What goes with a loss of the caller's own. */
+/* Checks the options against a caller's own loss. */
 static cloob_status check_own_loss(cloob_ctx *ctx, const run *r)
 {
     const cloob_train_options *o = r->o;
@@ -242,8 +242,8 @@ cloob_status run_open_loader(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
-/* The end of the run, in updates: updates so far plus the steps left in the epochs. Not steps per epoch times epochs,
- * which is wrong when a part of the run had another batch. */
+/* The end of the run, in updates: updates so far plus the steps left in the epochs. Steps per epoch times epochs would
+ * be wrong for a run that changed its batch size. */
 static void find_end(run *r)
 {
     int64_t epochs = r->o->epochs > r->at.epoch ? r->o->epochs - r->at.epoch : 0;
@@ -503,7 +503,7 @@ static void describe_last_cycle(cloob_ctx *ctx, run *r)
                  r->plan.lr * schedule_scale(s, r->plan.total_steps - 1), (long long)(after / s->cycle + 1));
 }
 
-/* Warnings that save the user hours. */
+/* Warns about settings that are likely to waste hours. */
 static void warn_early(cloob_ctx *ctx, run *r)
 {
     int64_t left = r->plan.total_steps - r->at.updates;

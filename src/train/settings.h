@@ -64,7 +64,7 @@ cloob_status settings_check_name(cloob_ctx *ctx, const char *name);
 /* Sets strings that are NULL to their defaults. */
 void settings_fill(cloob_train_options *o);
 
-/* A schedule without restarts has no use for a preset's cycles: those that were not given themselves are reset. */
+/* Resets a preset's cycles, unless given explicitly, when the schedule has no restarts. */
 void settings_drop_restarts(cloob_train_options *o, bool gave_epochs, bool gave_cycles);
 
 /* Checks every option, and options against each other. Writes nothing. */

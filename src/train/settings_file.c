@@ -79,7 +79,7 @@ static void put_value(json_out *w, const option_desc *d, const cloob_train_optio
     free(text);
 }
 
-/* Of one session, not of the run: another run with these settings has its own. */
+/* Settings of one session, which are not stored. */
 static bool is_of_session(const option_desc *d)
 {
     return d->offset == offsetof(cloob_train_options, name) || d->offset == offsetof(cloob_train_options, resume) ||

@@ -139,7 +139,7 @@ static cloob_status take_memory(cloob_ctx *ctx, step *s)
     CLOOB_TRY(take_floats(ctx, s, n, "first moments", &s->m));
     CLOOB_TRY(take_floats(ctx, s, n, "second moments", &s->v));
     if (s->o.ema > 0) CLOOB_TRY(take_floats(ctx, s, n, "averaged weights", &s->ema));
-    bool micro = s->o.accum > 1; /* else the loss reads and writes the towers' own tensors */
+    bool micro = s->o.accum > 1; /* otherwise the loss uses the towers' tensors directly */
     if (micro) CLOOB_TRY(take_floats(ctx, s, n, "summed gradients", &s->grad_sum));
     for (int t = 0; t < 2; t++) {
         bool locked = !params_trains(s->p, t == TEXT);

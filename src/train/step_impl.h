@@ -134,8 +134,8 @@ enum { IMAGE, TEXT };
 
 static inline int step_ranks(const step *s) { return s->c ? comm_size(s->c) : 1; }
 
-/* The towers run concurrently on a GPU's two streams. With several ranks they do not: the gradients of both are summed
- * in one order. */
+/* True when the towers run concurrently, on a GPU's two streams. Not with several ranks, which must sum gradients in
+ * one order. */
 static inline bool step_two_streams(const step *s) { return s->dev->side && step_ranks(s) == 1; }
 
 /* Called after each backward node that completes a parameter's gradient: its bucket may be complete. */

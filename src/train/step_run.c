@@ -105,7 +105,7 @@ static cloob_status take_inputs(cloob_ctx *ctx, step *s, int64_t micro)
 static cloob_status copy_rows(cloob_ctx *ctx, step *s, int t, int64_t micro, bool gradient)
 {
     const tensor *tower = exec_tensor(s->tower[t], gradient ? "doutput" : "output");
-    if (!tower) return CLOOB_OK; /* a locked tower has no gradient */
+    if (!tower) return CLOOB_OK; /* a locked tower has no gradients */
     float *all = (gradient ? s->dembed : s->embed)[t] + micro * tensor_count(tower);
     return s->dev->copy(ctx, s->dev, gradient ? tower->data : (void *)all, gradient ? (void *)all : tower->data,
                         tensor_bytes(tower));
@@ -256,7 +256,7 @@ cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const i
     CLOOB_TRY(run_loss(ctx, s, r));
     if (s->o.accum > 1) {
         CLOOB_TRY(backward_micro(ctx, s));
-        if (many) start_exchange(s); /* only the sum is sent */
+        if (many) start_exchange(s); /* send only the sum of the micro-batches */
     } else {
         if (many) start_exchange(s);
         CLOOB_TRY(both_towers(ctx, s, exec_backward));

@@ -20,7 +20,7 @@ static uint32_t masked_crc32c(const void *data, size_t n)
     return (crc >> 15 | crc << 17) + 0xA282EAD8u;
 }
 
-/* Takes the event over. */
+/* Writes and releases the event. */
 static void write_record(FILE *f, sbuf *event)
 {
     uint64_t length = event->len;

@@ -1,11 +1,6 @@
 #!/bin/bash
 # cloob convert --average, and its former name cloob average: the ends of the interpolation are the models themselves, the middle is their mean. Usage: average.sh CLOOB
-set -u
-cloob=$(realpath "$1") bad=0
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-fail() { echo "FAIL: $*"; bad=1; }
+. "$(dirname "$0")/../scratch.sh"
 
 "$cloob" synth --out world --count 16 --val-count 4 --per-class 4 --size 32 --seed 1 --quiet > /dev/null || exit 77
 for s in 0 1; do

@@ -1,11 +1,6 @@
 #!/bin/bash
 # cloob benchmark on folders in CLIP_benchmark's layout: equal to cloob zeroshot on the same images, and resumable. Usage: benchmark.sh CLOOB
-set -u
-cloob=$(realpath "$1") bad=0
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-fail() { echo "FAIL: $*"; bad=1; }
+. "$(dirname "$0")/../scratch.sh"
 
 "$cloob" synth --out world --count 16 --val-count 6 --per-class 4 --size 32 --seed 1 --quiet > /dev/null || exit 77
 "$cloob" train --train-data world/train.tsv --model tiny --force-image-size 32 --batch-size 8 --max-steps 2 --warmup 1 --vocab-size 600 --name m --logs . --quiet > m.txt 2> /dev/null || fail train

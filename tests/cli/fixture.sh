@@ -1,12 +1,7 @@
-# A small world and a trained model for tests of the program: sourced with $1 = CLOOB. Afterwards: $cloob, a scratch folder as the
-# working folder, world/, model.safetensors, e.safetensors (embeddings of the world), image.jpg or image.png.
-cloob=$(realpath "$1")
-dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-test-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+# A small world and a trained model for tests of the program: sourced with $1 = CLOOB. Afterwards: that of scratch.sh,
+# and in the working folder world/, model.safetensors, e.safetensors (embeddings of the world), image.jpg or image.png.
+. "$(dirname "$(realpath "$0")")/../scratch.sh"
 export OMP_NUM_THREADS=1
-bad=0
-fail() { echo "FAIL: $*"; bad=1; }
 "$cloob" synth --out world --count 24 --size 32 --seed 1 --quiet > /dev/null || { echo "skipped: cannot draw images here"; exit 77; }
 "$cloob" train --train-data world/train.tsv --model tiny-rn --force-image-size 32 --vocab-size 540 --batch-size 8 --max-steps 1 --warmup 1 \
     --workers 0 --threads 1 --device cpu --quiet --logs logs --name a > /dev/null || exit 1

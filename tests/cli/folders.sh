@@ -1,15 +1,10 @@
 #!/bin/bash
 # Folders for transformers and open_clip carry the model's tokenizer and preprocessing; averages need one tokenizer; CLIP's merges are
 # found where Python keeps them. Usage: folders.sh CLOOB
-set -u
-cloob=$(realpath "$1") bad=0
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+. "$(dirname "$0")/../scratch.sh"
 export HOME=$dir/home
 unset VIRTUAL_ENV CONDA_PREFIX HF_HOME HF_HUB_CACHE HUGGINGFACE_HUB_CACHE XDG_CACHE_HOME
 mkdir -p home
-fail() { echo "FAIL: $*"; bad=1; }
 
 "$cloob" synth --out world --count 16 --val-count 4 --per-class 4 --size 32 --seed 1 --quiet > /dev/null || exit 77
 train() { "$cloob" train --train-data world/train.tsv --model tiny-vit --batch-size 8 --max-steps 1 --warmup 1 --name "$1" --logs . --quiet "${@:2}"; }

@@ -1,12 +1,8 @@
 #!/bin/bash
 # One table of options: flags mean the same everywhere, and what is typed is what happens. Usage: options.sh CLOOB SOURCE
-set -u
-cloob=$(realpath "$1") source=$(realpath "$2") bad=0
-dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-options-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+source=$(realpath "$2")
+. "$(dirname "$0")/../scratch.sh"
 export OMP_NUM_THREADS=1
-fail() { echo "FAIL: $*"; bad=1; }
 train=("$cloob" train --dataset-type synthetic --train-num-samples 16 --vocab-size 540 --batch-size 8 --max-steps 1 --warmup 1
     --workers 0 --threads 1 --device cpu --quiet --logs logs)
 

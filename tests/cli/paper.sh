@@ -1,11 +1,7 @@
 #!/bin/bash
 # cloob compare --paper: published tables next to our results, from each kind of file that names a data set. Usage: paper.sh CLOOB
-set -u
-cloob=$(realpath "$1") script=$(realpath "$0") bad=0
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-fail() { echo "FAIL: $*"; bad=1; }
+script=$(realpath "$0")
+. "$(dirname "$0")/../scratch.sh"
 has() { grep -qE -- "$1" out || fail "no $1 in: $(cat out)"; }
 paper() { "$cloob" compare --paper "$@" > out 2> err; }
 

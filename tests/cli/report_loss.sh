@@ -1,11 +1,6 @@
 #!/bin/bash
 # --report-loss open_clip: the number that open_clip's ClipLoss would print, in `loss` and `train`; the weights stay the same. Usage: report_loss.sh CLOOB
-set -u
-cloob=$(realpath "$1") bad=0
-dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-report-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-fail() { echo "FAIL: $*"; bad=1; }
+. "$(dirname "$0")/../scratch.sh"
 value() { sed -n 's/.*"loss": *\([-0-9.e+]*\).*/\1/p' "$1" | head -1; }
 "$cloob" synth --out world --count 24 --val-count 8 --per-class 1 --size 32 --quiet > /dev/null 2> err || fail "synth: $(cat err)"
 same=(--train-data world/train.tsv --model tiny --force-image-size 32 --vocab-size 540 --batch-size 8 --max-steps 2 --log-every-n-steps 1 --workers 0 --threads 1 --device cpu --method clip --init-inv-tau 20)

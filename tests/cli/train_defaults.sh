@@ -1,12 +1,7 @@
 #!/bin/bash
 # Training with next to no flags: what is chosen and printed, and how a run continues. Usage: train_defaults.sh CLOOB
-set -u
-cloob=$(realpath "$1") bad=0
-dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-first-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+. "$(dirname "$0")/../scratch.sh"
 export OMP_NUM_THREADS=1
-fail() { echo "FAIL: $*"; bad=1; }
 has() { grep -qxF "$2" "logs/$1/params.txt" || fail "$1: params.txt lacks '$2': $(grep "^${2%%:*}:" "logs/$1/params.txt")"; }
 few=(--vocab-size 540 --workers 0 --threads 1 --device cpu)
 "$cloob" synth --out world --count 80 --val-count 16 --per-class 2 --size 32 --quiet > out 2> err || fail "synth: $(cat err)"

@@ -1,12 +1,7 @@
 #!/bin/bash
 # One plain sentence with a remedy for runs that are not going to end well, and silence for the others. Usage: warnings.sh CLOOB
-set -u
-cloob=$(realpath "$1") bad=0
-dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-warnings-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+. "$(dirname "$0")/../scratch.sh"
 export OMP_NUM_THREADS=1
-fail() { echo "FAIL: $*"; bad=1; }
 few=(--workers 0 --threads 1 --device cpu --model tiny-rn --force-image-size 32)
 train() { "$cloob" train --name "$1" "${few[@]}" "${@:2}" > out 2> err || fail "$1: $(cat err)"; }
 says() { [ "$(grep -c "$1" err)" = 1 ] || fail "it should say once '$1': $(cat err)"; }

@@ -205,8 +205,7 @@ static void times_beyond_int64_are_limited(void)
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
-    snprintf(dir, sizeof dir, "%s/cloob-file-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(dir)) return 1;
+    scratch_folder(dir, sizeof dir);
     RUN(a_link_stays_and_its_target_is_replaced);
     RUN(modes_follow_the_umask_and_the_old_file);
     RUN(a_partial_name_cannot_be_foreseen);

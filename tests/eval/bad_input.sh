@@ -1,7 +1,6 @@
 #!/bin/bash
 # What evaluation is given and cannot use: refused in one line that names it, or counted; never a number in silence.
 # Usage: bad_input.sh CLOOB
-cloob=$(realpath "$1")
 . "$(dirname "$0")/../expect_error.sh"
 
 # counted WORD... -- ARGUMENT...: ends well, and its JSON holds every WORD.

@@ -1,22 +1,5 @@
 /* A small ablation end to end: it completes, stops and resumes, and its table holds the means of its runs. */
-#include <unistd.h>
-
-#include "check.h"
-#include "cloob/cloob.h"
-#include "core/file.h"
-#include "core/json.h"
-#include "lab/sweep/sweep.h"
-#include "lab/synth/write.h"
-
-static cloob_ctx *ctx;
-static char root[512], train_data[600], val_data[600], classes[600], prompts[600];
-static int steps_allowed;
-
-static bool stop(void *user)
-{
-    (void)user;
-    return --steps_allowed < 0;
-}
+#include "world.h"
 
 static void options(sweep_options *o)
 {
@@ -31,20 +14,10 @@ static void options(sweep_options *o)
     o->zeroshot = folder;
     o->zeroshot_count = 1;
     o->prompts = prompts;
-    o->train.train_data = train_data;
-    o->train.val_data = val_data;
-    o->train.model = "tiny";
-    o->train.force_image_size = 32;
-    o->train.batch_size = 8;
+    world_options(&o->train);
     o->train.schedule_steps = 3;
-    o->train.warmup = 1;
     o->train.lr = 1e-3;
-    o->train.vocab_size = 600;
-    o->train.workers = 0;
-    o->train.device = "cpu";
     o->train.log_every_n_steps = 1;
-    o->train.logs = root;
-    o->train.report_to = "none";
 }
 
 /* The mean and spread of a metric, out of the runs' own files. */
@@ -163,34 +136,12 @@ static void other_settings_are_refused(void)
     CHECK(run_sweep(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
 }
 
-int main(void)
+static void tests(void)
 {
-    synth_options so;
-    cloob_ctx_options co;
-    char clean[700];
-    cloob_ctx_options_init(&co);
-    co.threads = 1;
-    ctx = cloob_ctx_create(&co);
-    snprintf(root, sizeof root, "%.400s/cloob-test-ablate-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!ctx || !mkdtemp(root)) return 1;
-    snprintf(train_data, sizeof train_data, "%s/world/train.tsv", root);
-    snprintf(val_data, sizeof val_data, "%s/world/val.tsv", root);
-    snprintf(classes, sizeof classes, "%s/world/classes/size", root);
-    snprintf(prompts, sizeof prompts, "%s/world/prompts.json", root);
-    snprintf(clean, sizeof clean, "%s/world", root);
-    synth_options_init(&so);
-    so.out = clean;
-    so.count = 200;
-    so.size = 32;
-    if (synth_write(ctx, &so, NULL) == CLOOB_OK) {
-        RUN(it_stops_and_goes_on);
-        RUN(the_table_is_of_its_runs);
-        RUN(runs_side_by_side);
-        RUN(other_settings_are_refused);
-    } else {
-        printf("skipped: %s\n", cloob_error(ctx));
-    }
-    check_remove(root);
-    cloob_ctx_destroy(ctx);
-    return check_summary();
+    RUN(it_stops_and_goes_on);
+    RUN(the_table_is_of_its_runs);
+    RUN(runs_side_by_side);
+    RUN(other_settings_are_refused);
 }
+
+int main(void) { return world_run(200, tests); }

@@ -354,8 +354,8 @@ int main(void)
     cloob_ctx_options_init(&o);
     o.log = hear;
     ctx = cloob_ctx_create(&o);
-    snprintf(root, sizeof root, "%.400s/cloob-test-report-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!ctx || !mkdtemp(root)) return 1;
+    if (!ctx) return 1;
+    scratch_folder(root, sizeof root);
     RUN(one_run_makes_a_page);
     RUN(the_page_stands_alone);
     RUN(several_runs_share_charts);

@@ -1,27 +1,10 @@
 /* A small sweep end to end: it stops and resumes, chooses the best validation number for each method, trains what it
  * chose with fresh seeds and tests only that; random draws give every method the same settings. */
-#include <unistd.h>
-
-#include "check.h"
-#include "cloob/cloob.h"
-#include "core/file.h"
-#include "core/json.h"
-#include "lab/sweep/sweep.h"
-#include "lab/synth/write.h"
-
-static cloob_ctx *ctx;
-static char root[512], train_data[600], val_data[600], classes[600];
-static int steps_allowed;
+#include "world.h"
 
 static const char *const methods[] = { "clip", "cloob" }, *const rates[] = { "1e-2", "1e-3", "1e-4" },
                          *const decays[] = { "0.1", "0.2" };
 static const sweep_axis axis[] = { { "method", methods, 2 }, { "lr", rates, 3 }, { "wd", decays, 2 } };
-
-static bool stop(void *user)
-{
-    (void)user;
-    return --steps_allowed < 0;
-}
 
 static void options(sweep_options *o, const char *name)
 {
@@ -29,17 +12,8 @@ static void options(sweep_options *o, const char *name)
     o->axis = axis, o->axes = 2;
     o->select = "clip_val_loss";
     o->train.name = name;
-    o->train.train_data = train_data, o->train.val_data = val_data;
-    o->train.model = "tiny";
-    o->train.force_image_size = 32;
-    o->train.batch_size = 8;
+    world_options(&o->train);
     o->train.schedule_steps = 2;
-    o->train.warmup = 1;
-    o->train.vocab_size = 600;
-    o->train.workers = 0;
-    o->train.device = "cpu";
-    o->train.logs = root;
-    o->train.report_to = "none";
 }
 
 /* Lines of results.jsonl, one after the other; -1: none left. */
@@ -194,33 +168,12 @@ static void what_cannot_be_is_refused(void)
     refused(&o, "other settings");
 }
 
-int main(void)
+static void tests(void)
 {
-    synth_options so;
-    cloob_ctx_options co;
-    char clean[700];
-    cloob_ctx_options_init(&co);
-    co.threads = 1;
-    ctx = cloob_ctx_create(&co);
-    snprintf(root, sizeof root, "%.400s/cloob-test-sweep-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!ctx || !mkdtemp(root)) return 1;
-    snprintf(train_data, sizeof train_data, "%s/world/train.tsv", root);
-    snprintf(val_data, sizeof val_data, "%s/world/val.tsv", root);
-    snprintf(classes, sizeof classes, "%s/world/classes/size", root);
-    snprintf(clean, sizeof clean, "%s/world", root);
-    synth_options_init(&so);
-    so.out = clean;
-    so.count = 64;
-    so.size = 32;
-    if (synth_write(ctx, &so, NULL) == CLOOB_OK) {
-        RUN(it_stops_goes_on_and_chooses);
-        RUN(random_settings_are_the_same_for_every_method);
-        RUN(parts_are_put_together);
-        RUN(what_cannot_be_is_refused);
-    } else {
-        printf("skipped: %s\n", cloob_error(ctx));
-    }
-    check_remove(root);
-    cloob_ctx_destroy(ctx);
-    return check_summary();
+    RUN(it_stops_goes_on_and_chooses);
+    RUN(random_settings_are_the_same_for_every_method);
+    RUN(parts_are_put_together);
+    RUN(what_cannot_be_is_refused);
 }
+
+int main(void) { return world_run(64, tests); }

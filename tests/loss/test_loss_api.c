@@ -11,8 +11,8 @@
 #include "loss/loss.h"
 
 static cloob_ctx *ctx;
-static char dir[] = "/tmp/cloob_loss_XXXXXX";
-static char in_path[256], out_path[256];
+static char dir[256];
+static char in_path[512], out_path[512];
 
 static void write_file(const problem *p, int64_t y_rows)
 {
@@ -191,7 +191,7 @@ static void the_benchmark_times_something(void)
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
-    if (!mkdtemp(dir)) return 1;
+    scratch_folder(dir, sizeof dir);
     snprintf(in_path, sizeof in_path, "%s/in.safetensors", dir);
     snprintf(out_path, sizeof out_path, "%s/out.safetensors", dir);
     RUN(files_give_what_memory_gives);
@@ -200,9 +200,7 @@ int main(void)
     RUN(the_command_prints_and_writes);
     RUN(mistakes_get_one_line_and_their_code);
     RUN(the_benchmark_times_something);
-    remove(in_path);
-    remove(out_path);
-    rmdir(dir);
+    check_remove(dir);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -153,8 +153,7 @@ static void the_hash_is_over_used_choices(void)
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
-    snprintf(folder, sizeof folder, "/tmp/cloob-tune-XXXXXX");
-    if (!mkdtemp(folder)) return 1;
+    scratch_folder(folder, sizeof folder);
     setenv("CLOOB_TUNE_CACHE", folder, 1);
     RUN(choices_come_back);
     RUN(another_device_or_version_knows_nothing);

@@ -1,12 +1,6 @@
 #!/bin/bash
 # The rows of docs/reference/determinism.md that one machine can check: which runs give equal bytes. Usage: determinism.sh CLOOB
-set -u
-cloob=$(realpath "$1")
-dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-determinism-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-bad=0
-fail() { echo "FAIL: $*"; bad=1; }
+. "$(dirname "$0")/../scratch.sh"
 train() { # NAME FLAGS...: the hash of weights and state
     name=$1
     shift

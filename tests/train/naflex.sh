@@ -1,12 +1,8 @@
 #!/bin/bash
 # Fine-tuning of a SigLIP 2 NaFlex folder: its own tokenizer and preprocessing are used, images of all shapes share a batch, crops keep the proportions.
 # Usage: naflex.sh CLOOB REF
-set -u
-cloob=$(realpath "$1") ref=$(realpath "$2") bad=0
-dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-naflex-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-fail() { echo "FAIL $*"; bad=1; }
+ref=$(realpath "$2")
+. "$(dirname "$0")/../scratch.sh"
 cp -r "$ref/naflex" model
 # fewer tokens than the model's 40, which is allowed
 printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' a wide tall row of colours grey with holes ink one > model/vocab.txt

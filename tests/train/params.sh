@@ -1,10 +1,6 @@
 #!/bin/bash
 # params.txt tells every option of `cloob train` by the flag's name, but --max-steps, which is no setting of a run. Usage: params.sh CLOOB
-set -u
-cloob=$(realpath "$1")
-dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-params-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+. "$(dirname "$0")/../scratch.sh"
 OMP_NUM_THREADS=1 "$cloob" train --dataset-type synthetic --train-num-samples 16 --model tiny-rn --force-image-size 32 --vocab-size 540 --batch-size 8 \
     --max-steps 1 --warmup 1 --workers 0 --threads 1 --device cpu --quiet --logs logs --name a --aug-cfg gray_scale_prob=0.1 --hopfield-warmup 7 > /dev/null || exit 1
 cut -d: -f1 logs/a/params.txt | LC_ALL=C sort > keys

@@ -1,11 +1,8 @@
 #!/bin/bash
 # A preset's batch is that of all ranks: 1, 2 and 4 ranks have one global batch, one schedule and, to rounding, one loss.
 # Usage: presets.sh CLOOB MPIRUN
-set -u
-cloob=$1 mpirun=$2 bad=0
-dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-presets-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-fail() { echo "FAIL $*"; bad=1; }
+. "$(dirname "$0")/../scratch.sh"
+mpirun=$2
 flags=(train --dataset-type synthetic --train-num-samples 64 --model tiny-rn --force-image-size 32 --vocab-size 540 --warmup 1
     --workers 1 --threads 1 --logs "$dir" --log-every-n-steps 1 --device cpu --use-bn-sync --quiet --max-steps 2)
 ranks() { "$mpirun" --allow-run-as-root --oversubscribe -np "$1" "$cloob" "${flags[@]}" "${@:2}" > "$dir/out" 2>&1; }

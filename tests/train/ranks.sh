@@ -1,12 +1,8 @@
 #!/bin/bash
 # Ranks through the program: 2 ranks print the losses of 1; 1 rank resumes a run of 2; a rank that fails or is killed ends all
 # of them, and is named. Usage: ranks.sh CLOOB MPIRUN
-set -u
-cloob=$1 mpirun=$2
-dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-ranks-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-bad=0
-fail() { echo "FAIL $1"; bad=1; }
+. "$(dirname "$0")/../scratch.sh"
+mpirun=$2
 flags=(train --dataset-type synthetic --train-num-samples 64 --model tiny-rn --force-image-size 32 --vocab-size 540 --warmup 4
     --workers 1 --threads 1 --logs "$dir" --log-every-n-steps 1 --device cpu --use-bn-sync --quiet)
 ranks() { "$mpirun" --allow-run-as-root --oversubscribe "$@" > "$dir/out" 2>&1; }

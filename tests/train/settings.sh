@@ -1,7 +1,7 @@
 #!/bin/bash
 # Settings and metrics of a run in files: --settings, settings.json, provenance.jsonl, --log-to, --keep-best, --early-stop, and the
 # example that passes metrics on to trackers. Usage: settings.sh CLOOB EXAMPLES
-cloob=$(realpath "$1") examples=$(realpath "$2")
+examples=$(realpath "$2")
 . "$(dirname "$0")/../expect_error.sh"
 small=(--dataset-type synthetic --train-num-samples 32 --val-data synthetic --val-num-samples 12 --model tiny-vit --vocab-size 540
     --batch-size 8 --warmup 2 --workers 0 --device cpu --report-to none)

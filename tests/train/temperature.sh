@@ -1,11 +1,8 @@
 #!/bin/bash
 # A learned temperature through the program, on pairs that do not match: the inverse temperature of InfoNCE falls, as CLIP's does (that of InfoNCE / inv_tau
 # could only rise), alike on 1, 2 and 4 ranks. InfoLOOB's, which follows the paper's loss, rises. Usage: temperature.sh CLOOB [MPIRUN]
-set -u
-cloob=$1 mpirun=${2:-} bad=0
-dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-temperature-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-fail() { echo "FAIL $*"; bad=1; }
+. "$(dirname "$0")/../scratch.sh"
+mpirun=${2:-}
 flags=(train --dataset-type synthetic --train-num-samples 512 --model tiny-vit --vocab-size 540 --warmup 2 --lr 1e-3 --learnable-inv-tau --init-inv-tau 20
     --workers 1 --threads 1 --logs "$dir" --log-every-n-steps 1 --device cpu --report-to none --quiet --epochs 1 --max-steps 30)
 column() { awk -F'\t' -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i } NR > 1 { print $c }' "$dir/$1/metrics.tsv"; }

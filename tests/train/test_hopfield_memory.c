@@ -207,8 +207,7 @@ static void bad_memory_is_refused_by_name(void)
 int main(void)
 {
     ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 1 });
-    snprintf(folder, sizeof folder, "%s/cloob-test-stored-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(folder)) return 1;
+    scratch_folder(folder, sizeof folder);
     RUN(a_queue_of_the_batchs_size_stores_the_batch_before);
     RUN(a_longer_queue_stores_the_last_rows);
     RUN(micro_batches_fill_the_queue_alike);

@@ -1,14 +1,12 @@
 /* Schedules of image sizes: what a list means, runs whose images grow, and that such runs can be interrupted
  * anywhere. */
-#include "check.h"
+#include "small_run.h"
 
 #include <unistd.h>
 
-#include "model/weights.h"
 #include "train/settings.h"
 
 static cloob_ctx *ctx;
-static char logs[256];
 
 static void lists_are_read(void)
 {
@@ -36,13 +34,10 @@ static cloob_status train(const asked *a)
 {
     cloob_train_options o;
     cloob_train_summary s;
-    cloob_train_options_init(&o);
-    o.data.type = "synthetic";
-    o.train_num_samples = 16;
-    o.model = a->model ? a->model : "tiny-vit", o.vocab_size = 540;
-    o.batch_size = 4, o.epochs = a->epochs, o.max_steps = a->steps, o.warmup = 1, o.workers = 0;
-    o.skip_scheduler = true;
-    o.logs = logs, o.name = a->name, o.resume = a->resume, o.device = "cpu", o.pretrained = a->pretrained;
+    small_run_options(&o, a->name, a->resume);
+    if (a->model) o.model = a->model;
+    o.train_num_samples = 16, o.batch_size = 4, o.epochs = a->epochs, o.max_steps = a->steps;
+    o.pretrained = a->pretrained;
     o.image_size_schedule = a->sizes, o.force_image_size = a->size, o.ema = a->ema;
     return cloob_train(ctx, &o, &s);
 }
@@ -52,24 +47,6 @@ static void path_of(char path[512], const char *name, const char *file)
     snprintf(path, 512, "%s/%s/checkpoints/%s.safetensors", logs, name, file);
 }
 
-/* Weights and the whole state of the optimizer. */
-static bool same_state(const char *a, const char *b, const char *file)
-{
-    weights x, y;
-    char path[2][512];
-    path_of(path[0], a, file), path_of(path[1], b, file);
-    if (weights_read_native(ctx, path[0], &x) != CLOOB_OK || weights_read_native(ctx, path[1], &y) != CLOOB_OK)
-        return false;
-    bool same = x.count == y.count;
-    for (int64_t i = 0; i < x.count; i++) {
-        const tensor *t = weights_find(&y, x.entry[i].name);
-        same = same && t && tensor_bytes(t) == tensor_bytes(&x.entry[i].t) &&
-               memcmp(t->data, x.entry[i].t.data, tensor_bytes(t)) == 0;
-    }
-    weights_release(&x), weights_release(&y);
-    return same;
-}
-
 /* Steps of an epoch: 4. */
 static void images_grow(void)
 {
@@ -77,7 +54,7 @@ static void images_grow(void)
     weights w;
     CHECK_OK(ctx, train(&(asked){ .name = "whole", .sizes = "16,32@3", .epochs = 4, .ema = 0.9 }));
     CHECK_OK(ctx, train(&(asked){ .name = "small", .size = 16, .epochs = 2, .ema = 0.9 }));
-    CHECK(same_state("whole", "small", "epoch_2")); /* the first stage is an ordinary run */
+    CHECK(same_checkpoints(ctx, "whole", "small", "epoch_2", "train.m.")); /* the first stage is an ordinary run */
     path_of(path, "whole", "latest");
     CHECK_OK(ctx, weights_read_native(ctx, path, &w));
     CHECK(w.config.image_size == 32);
@@ -98,7 +75,7 @@ static void interrupted_runs_end_alike(void)
         CHECK_OK(ctx, train(&a));
         a.resume = "latest", a.steps = 0;
         CHECK_OK(ctx, train(&a));
-        CHECK(same_state("whole", name, "latest"));
+        CHECK(same_checkpoints(ctx, "whole", name, "latest", "train.m."));
     }
 }
 
@@ -153,8 +130,7 @@ static void what_cannot_be_is_refused_at_once(void)
 int main(void)
 {
     ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 2 });
-    snprintf(logs, sizeof logs, "%s/cloob-test-sizes-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(logs)) return 1;
+    scratch_folder(logs, sizeof logs);
     RUN(lists_are_read);
     RUN(images_grow);
     RUN(interrupted_runs_end_alike);

@@ -165,7 +165,7 @@ static void limit_is_a_size(void)
 
 /* ---- a simulated host ------------------------------------------------------------------------- */
 
-static char root[] = "/tmp/cloob-memory-XXXXXX";
+static char root[256];
 
 static void put(const char *path, const char *text)
 {
@@ -187,8 +187,7 @@ static void expect_host(size_t total, size_t available)
 
 static void groups_limit_the_host(void)
 {
-    char command[100];
-    CHECK(mkdtemp(root) != NULL);
+    scratch_folder(root, sizeof root);
     expect_host(0, 0);
     put("/proc/meminfo", "MemTotal:       1000 kB\nMemFree:  100 kB\nMemAvailable:   800 kB\n");
     expect_host(1024000, 819200);
@@ -204,8 +203,7 @@ static void groups_limit_the_host(void)
     put("/sys/fs/cgroup/memory/old/memory.limit_in_bytes", "400000\n");
     put("/sys/fs/cgroup/memory/old/memory.usage_in_bytes", "500000\n");
     expect_host(400000, 0);
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    CHECK(system(command) == 0);
+    check_remove(root);
 }
 
 int main(void)

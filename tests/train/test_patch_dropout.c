@@ -1,13 +1,12 @@
 /* Patch dropout: how many patches stay and which, gradients against slopes, the same patches for any number of threads
  * and micro-batches, resumed runs, none of it in evaluation. */
 #include "setup.h"
+#include "small_run.h"
 
-#include "cloob/train.h"
 #include "model/encoder.h"
 #include "train/step.h"
 
 static cloob_ctx *ctx;
-static char logs[256];
 
 enum { ROWS = 6 };
 
@@ -191,32 +190,11 @@ static cloob_status train(const char *name, const char *resume, double share, in
 {
     cloob_train_options o;
     cloob_train_summary s;
-    cloob_train_options_init(&o);
-    o.data.type = "synthetic";
-    o.train_num_samples = 48;
-    o.model = strcmp(name, "resnet") == 0 ? "tiny-rn" : "tiny-vit", o.vocab_size = 540;
-    o.batch_size = 8, o.epochs = 2, o.max_steps = steps, o.warmup = 1, o.workers = 0, o.skip_scheduler = true;
-    o.logs = logs, o.name = name, o.resume = resume, o.device = "cpu";
+    small_run_options(&o, name, resume);
+    if (strcmp(name, "resnet") == 0) o.model = "tiny-rn";
+    o.max_steps = steps;
     o.force_patch_dropout = share;
     return cloob_train(ctx, &o, &s);
-}
-
-static bool same_weights(const char *a, const char *b)
-{
-    weights x, y;
-    char path[2][512];
-    bool same = true;
-    snprintf(path[0], 512, "%s/%s/checkpoints/latest.safetensors", logs, a);
-    snprintf(path[1], 512, "%s/%s/checkpoints/latest.safetensors", logs, b);
-    if (weights_read_native(ctx, path[0], &x) != CLOOB_OK || weights_read_native(ctx, path[1], &y) != CLOOB_OK)
-        return false;
-    for (int64_t i = 0; i < x.count; i++) {
-        const tensor *t = weights_find(&y, x.entry[i].name);
-        same = same && t && memcmp(t->data, x.entry[i].t.data, tensor_bytes(t)) == 0;
-    }
-    weights_release(&x);
-    weights_release(&y);
-    return same;
 }
 
 static void resumed_runs_end_alike(void)
@@ -224,9 +202,9 @@ static void resumed_runs_end_alike(void)
     CHECK_OK(ctx, train("whole", NULL, 0.5, 9));
     CHECK_OK(ctx, train("parts", NULL, 0.5, 4));
     CHECK_OK(ctx, train("parts", "latest", -1, 9)); /* the run's own share */
-    CHECK(same_weights("whole", "parts"));
+    CHECK(same_checkpoints(ctx, "whole", "parts", "latest", ""));
     CHECK_OK(ctx, train("none", NULL, -1, 9));
-    CHECK(!same_weights("whole", "none"));
+    CHECK(!same_checkpoints(ctx, "whole", "none", "latest", ""));
     CHECK_OK(ctx, train("parts", "latest", 0, 12)); /* the last steps see whole images */
     CHECK(train("resnet", NULL, 0.5, 2) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "ResNet"));
 }
@@ -234,8 +212,7 @@ static void resumed_runs_end_alike(void)
 int main(void)
 {
     ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 2 });
-    snprintf(logs, sizeof logs, "%s/cloob-test-patches-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(logs)) return 1;
+    scratch_folder(logs, sizeof logs);
     RUN(as_many_stay_as_in_open_clip);
     RUN(draws_are_even);
     RUN(gradients_are_slopes);

@@ -226,8 +226,7 @@ static void schedule_steps_shorten_the_run(void)
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
-    snprintf(logs, sizeof logs, "%s/cloob-test-resume-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(logs)) return 1;
+    scratch_folder(logs, sizeof logs);
     RUN(the_end_survives_two_changes_of_batch);
     RUN(a_smaller_batch_does_not_train_past_the_end);
     RUN(an_epoch_without_a_whole_batch_left_ends);

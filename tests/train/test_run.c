@@ -273,8 +273,7 @@ static void one_process_trains_in_a_folder(void)
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
-    snprintf(logs, sizeof logs, "%s/cloob-test-run-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(logs)) return 1;
+    scratch_folder(logs, sizeof logs);
     RUN(a_whole_run);
     RUN(stopped_runs_go_on_exactly);
     RUN(killed_runs_go_on_exactly);

@@ -426,8 +426,7 @@ int main(int argc, char **argv)
     if (argc > 1) sequences = atoi(argv[1]);
     if (argc > 2) seed = strtoull(argv[2], NULL, 10);
     if (argc > 3) mpirun = argv[3];
-    snprintf(logs, sizeof logs, "%s/cloob-test-life-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(logs)) return 1;
+    scratch_folder(logs, sizeof logs);
     char path[300];
     snprintf(path, sizeof path, "%s/small.json", logs);
     FILE *f = fopen(path, "w");

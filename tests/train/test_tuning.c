@@ -1,14 +1,13 @@
 /* Training a part of a model: adapters against the model they stand for, rates by layer, locked tensors byte for byte,
  * runs with adapters that are resumed. */
 #include "setup.h"
+#include "small_run.h"
 
-#include "cloob/train.h"
 #include "model/encoder.h"
 #include "model/params.h"
 #include "train/settings.h"
 
 static cloob_ctx *ctx;
-static char logs[256];
 
 enum { ROWS = 6, RANK = 3 };
 
@@ -298,35 +297,10 @@ static cloob_status train(const char *name, const char *resume, const char *lora
 {
     cloob_train_options o;
     cloob_train_summary s;
-    cloob_train_options_init(&o);
-    o.data.type = "synthetic";
-    o.train_num_samples = 48;
-    o.model = "tiny-vit", o.vocab_size = 540;
-    o.batch_size = 8, o.epochs = 2, o.max_steps = steps, o.warmup = 1, o.workers = 0;
-    o.logs = logs, o.name = name, o.resume = resume, o.device = "cpu";
-    o.lora = lora, o.layer_decay = 0.9, o.skip_scheduler = true;
+    small_run_options(&o, name, resume);
+    o.max_steps = steps;
+    o.lora = lora, o.layer_decay = 0.9;
     return cloob_train(ctx, &o, &s);
-}
-
-static bool same_tensors(const char *a, const char *b)
-{
-    weights x, y;
-    char path[2][512];
-    bool same = true;
-    int adapted = 0;
-    snprintf(path[0], 512, "%s/%s/checkpoints/latest.safetensors", logs, a);
-    snprintf(path[1], 512, "%s/%s/checkpoints/latest.safetensors", logs, b);
-    if (weights_read_native(ctx, path[0], &x) != CLOOB_OK || weights_read_native(ctx, path[1], &y) != CLOOB_OK)
-        return false;
-    for (int64_t i = 0; i < x.count; i++) {
-        const tensor *t = weights_find(&y, x.entry[i].name);
-        same = same && t && same_bytes(t->data, x.entry[i].t.data, tensor_bytes(t));
-        adapted += strncmp(x.entry[i].name, "train.lora.", 11) == 0;
-    }
-    same = same && x.count == y.count && adapted > 0;
-    weights_release(&x);
-    weights_release(&y);
-    return same;
 }
 
 static void resumed_adapters_end_alike(void)
@@ -336,7 +310,7 @@ static void resumed_adapters_end_alike(void)
     CHECK(train("parts", "latest", "r=4", 9) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "r=4,alpha=8"));
     CHECK(train("parts", "latest", NULL, 9) == CLOOB_ERR_ARGUMENT);
     CHECK_OK(ctx, train("parts", "latest", "r=4,alpha=8", 9));
-    CHECK(same_tensors("whole", "parts"));
+    CHECK(same_checkpoints(ctx, "whole", "parts", "latest", "train.lora."));
     CHECK(train("none", NULL, "r=0", 4) == CLOOB_ERR_ARGUMENT);
     CHECK(train("none", NULL, "r=4000", 4) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "rank"));
 }
@@ -361,8 +335,7 @@ static void ranks_are_read(void)
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
-    snprintf(logs, sizeof logs, "%s/cloob-test-tuning-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(logs)) return 1;
+    scratch_folder(logs, sizeof logs);
     RUN(fresh_adapters_change_no_byte);
     RUN(merged_weights_are_the_adapted_model);
     RUN(gradients_are_those_of_the_composition);

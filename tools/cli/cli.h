@@ -52,7 +52,7 @@ enum { OPT_REQUIRED = 1, OPT_HIDDEN = 2, OPT_POSITIVE = 4, OPT_NOT_NEGATIVE = 8,
 typedef struct opt_row {
     const char *name; /* without dashes; NULL ends the table */
     opt_kind kind;
-    void *value;          /* the variable it sets */
+    void *value;          /* the variable that it sets */
     const char *fallback; /* the default, as a user would type it; NULL: none (0, false, NULL) */
     const char *metavar;  /* FILE, N, ...; "a|b|c" in lower case is a choice and is enforced */
     const char *help;     /* one sentence, lower case, no full stop */
@@ -65,21 +65,20 @@ typedef struct opt_set {
     void *into;
     const char *required; /* the name of an option that must be given; NULL: none */
     const char *only;     /* the names that a command uses, with blanks between them; NULL: all */
-    const char *shown;    /* the names that its help lists: the others are accepted; NULL: all */
+    const char *shown;    /* the names that help lists; the others are accepted, too; NULL: all */
 } opt_set;
 
-/* Which of the common options a command uses beyond threads, device, quiet and json; others are accepted but not
- * shown. */
+/* The common options that a command uses beyond threads, device, quiet and json; others are accepted but not shown. */
 enum { USES_SEED = 1, USES_PRECISION = 2 };
 
 typedef struct command command;
 struct command {
     const char *name;
-    int (*run)(const command *self, cloob_ctx *ctx); /* after the command line was read; returns the exit code */
-    int (*check)(const command *self);               /* of usage: -1, or the exit code; NULL: nothing to check */
+    int (*run)(const command *self, cloob_ctx *ctx); /* called after parsing; returns the exit code */
+    int (*check)(const command *self);               /* checks usage: -1, or the exit code; may be NULL */
     bool terse;                                      /* log only warnings: the output is complete without log lines */
     /* The error for a word that belongs to no option, or the option that it probably belongs to ("--data"); NULL: the
-     * command uses opt_words. */
+     * command reads opt_words. */
     const char *stray;
     const char *help;       /* one line for the list of commands */
     const opt_row *options; /* ends with OPT_END; NULL: none */
@@ -87,7 +86,7 @@ struct command {
     int uses;
     const char *usage;           /* what follows the name: "--checkpoint M [IMAGE...]" */
     const char *details;         /* a paragraph or two, with an example; may be NULL */
-    const command *const *parts; /* commands below it (bench data), which do its work; ends with NULL; NULL: none */
+    const command *const *parts; /* subcommands (bench data), one of which is run; ends with NULL; NULL: none */
     const char *brief;           /* the flags that help shows without --all, with blanks between them; NULL: all */
 };
 
@@ -114,20 +113,20 @@ int command_run(const command *c, int argc, char **argv);
 /* The words of the command line that belong to no option. */
 extern opt_list opt_words;
 
-/* Replaces a model's name by the path of its files, fetched where the cache lacks them; an existing path stays. For
- * words that the user has typed, never for those of a file. */
+/* Replaces a model's name by the path of its files, fetched where the cache lacks them; an existing path stays. Only
+ * for words that the user typed, never for words in a file. */
 cloob_status opt_model_path(cloob_ctx *ctx, const char **word);
 
 /* True when the user gave --name on the command line. */
 bool opt_given(const char *name);
 
-/* The library names settings as `field`; the same text with the flags of the command that was parsed. */
+/* Replaces each `field` in a library error by the flag of the parsed command. */
 void opt_with_flags(const char *text, char *out, size_t size);
 
 /* True when `name` is one of the words of `list`, which may be NULL. */
 bool opt_names(const char *list, const char *name);
 
-/* How many letters must change for a to become b: for "did you mean". */
+/* The edit distance of a and b, for "did you mean". */
 int opt_distance(const char *a, const char *b);
 
 /* Options every command has. */
@@ -157,7 +156,7 @@ int cli_fail(const command *c, const cloob_ctx *ctx, cloob_status s);
 int cli_exit(const command *c, const cloob_ctx *ctx, cloob_status s);
 /* Wrong usage found after parsing: one line, returns 2. */
 int cli_usage(const command *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Another failure: one line, returns 1. c NULL: of the program. */
+/* Another failure: one line, returns 1. c NULL: the program itself. */
 int cli_error(const command *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A line on stderr, next to the line of progress: prefix "" or "warning: ". */
 void cli_print(const char *prefix, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -169,7 +168,7 @@ void cli_print(const char *prefix, const char *format, ...) __attribute__((forma
  *
  * The first line appears at once. All functions may be called from any thread. */
 
-/* Decides once how to draw: not at all when quiet, else by what stderr is. NO_COLOR and TERM=dumb are respected. */
+/* Chooses how to draw: nothing when quiet, otherwise by the type of stderr. NO_COLOR and TERM=dumb are respected. */
 void progress_begin(bool quiet);
 /* The sink of cloob_ctx_options.progress. */
 cloob_progress_fn progress_show;
@@ -183,14 +182,14 @@ void progress_error(const char *name, const char *text);
 /* The width of the terminal of a file descriptor, else COLUMNS, else 80. */
 int progress_columns(int fd);
 
-/* A name from outside as stdout should have it: on a terminal without control characters, which could rewrite the
- * screen or type into it; unchanged elsewhere. Valid until the next call. */
+/* An untrusted name for stdout: on a terminal, control characters, which could rewrite the screen, are removed;
+ * unchanged elsewhere. Valid until the next call. */
 const char *progress_name(const char *name);
 
 /* Whether the locale's characters are UTF-8: bars are plain otherwise. */
 bool progress_utf8(void);
 
-/* ---- the commands and what they keep in files of their own ------------------------------------------ */
+/* ---- the commands ------------------------------------------ */
 
 #define COMMAND(name, group) extern const command cmd_##name;
 #include "cli/commands.def"
@@ -223,7 +222,7 @@ typedef struct suite_sets {
     int64_t missing; /* missing data sets of the lists; the first few have been printed */
 } suite_sets;
 
-/* Adds the data sets of an item. False, with a line printed: there are none. */
+/* Adds the data sets of an item. False, after an error line, when there are none. */
 bool suite_sets_add(suite_sets *s, const char *item, const char *split);
 void suite_sets_release(suite_sets *s);
 
@@ -250,8 +249,8 @@ const option_desc *cli_model_table(int64_t *count);
 /* Options listed in the help of commands that read photos and no data sets: .shown = CLI_PHOTO_OPTIONS. */
 #define CLI_PHOTO_OPTIONS "checkpoint vocab config invariant batch_size max_image_pixels"
 
-/* Phones take photos of 48 and more megapixels: commands of a person who trusts the images have a higher limit than
- * data sets and the server. Replaces the row of the set. */
+/* A higher limit for commands that read the user's own photos, since phones take 48 megapixels and more. Replaces the
+ * row of the set. */
 #define CLI_MAX_PIXELS 100000000
 #define CLI_MAX_PIXELS_ROW(m)                                                                                          \
     {                                                                                                                  \
@@ -272,16 +271,16 @@ const option_desc *cli_model_table(int64_t *count);
         "batch-size", OPT_INT, &(m).open.batch, "32", "N", "rows per batch", OPT_POSITIVE                              \
     }
 
-/* What the command line set, with what the common options add. */
+/* The options of the command line, with the common options applied. */
 const cloob_data_options *cli_data_ready(cloob_data_options *o);
 
-/* The precision of the objective: fp32 (the default) or bf16. -1, or the exit code of a refusal. */
+/* The precision of the objective: fp32 (the default) or bf16. -1, or the exit code of an error. */
 int cli_loss_precision(const command *self, cloob_dtype *out);
 
 /* A whole file, or standard input for "-": zero-terminated, *size bytes (may be NULL). The caller frees. */
 cloob_status cli_read_file(cloob_ctx *ctx, const char *path, char **out, size_t *size);
 
-/* Prints a text that the library made, and frees it. NULL: memory was out, which ends the program. */
+/* Prints and frees a text of the library. NULL means out of memory and ends the program. */
 cloob_status cli_put_text(char *text);
 
 /* Opens the model with the common options. */
@@ -302,12 +301,12 @@ cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *o, cloob_model **ou
             "preset to start from: cc and yfcc are the paper's, cloob help --presets lists all; flags override it", 0  \
     }
 
-/* From here on SIGINT and SIGTERM ask the command to save its work and stop; the second one ends it at once.
+/* From here on SIGINT and SIGTERM ask the command to save its work and stop; a second signal ends it at once.
  * cli_should_stop, which every context of the program has, returns whether one arrived. */
 void cli_stop_on_signals(void);
 bool cli_should_stop(void *user);
 
-/* Applies the preset and the file of settings, if they were named, and stops on Ctrl-C from here on. Returns -1, or
+/* Applies --preset and --settings; from here on Ctrl-C stops the run. Returns -1, or
  * the exit code. */
 int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, const char *settings,
                    cloob_train_options *o);
@@ -354,7 +353,7 @@ typedef struct info_kind {
 
 extern const info_kind info_device, info_model, info_weights, info_data;
 
-/* What this machine and build have: lines, or members of the JSON object that is open. */
+/* The features of this machine and build: lines, or members of the open JSON object. */
 void machine_text(cloob_ctx *ctx);
 void machine_json(cloob_ctx *ctx);
 

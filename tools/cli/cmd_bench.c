@@ -14,7 +14,7 @@ static const char *method;
 /* ---- training and embedding ------------------------------------------------------------------------ */
 
 static bench_options model;
-static profile ops; /* of --profile */
+static profile ops; /* rows of --profile */
 static bool profiled;
 
 #define MODEL_ROWS                                                                                                     \

@@ -43,7 +43,7 @@ static const opt_set sets[] = {
 /* ---- words --------------------------------------------------------------------------------------- */
 
 typedef struct words {
-    char *text; /* what the items point into */
+    char *text; /* the text that the items point into */
     const char **item;
     int64_t count;
 } words;
@@ -57,7 +57,7 @@ static char *trim(char *s)
     return s;
 }
 
-/* Splits text, which it frees later, at the separator; blanks around words and empty words are dropped. */
+/* Splits text at the separator and keeps it until the end; drops empty words and the spaces around words. */
 static void split(char *text, const char *separator, words *w)
 {
     *w = (words){ .text = text, .item = must(malloc((strlen(text) + 1) * sizeof *w->item)) };
@@ -95,7 +95,7 @@ static void numbered(char out[PATH_MAX], const char *folder, const char *name, i
     else snprintf(out, PATH_MAX, "%s/%.*s-%d%s", folder, stem, name, number, name + stem);
 }
 
-/* 1: done; 0: another file has the name; -1: failed. A kill leaves no part of a copy. */
+/* 1: done; 0: another file has the name; -1: failed. Copies atomically. */
 static int copy_to(cloob_ctx *ctx, const char *source, const char *target)
 {
     struct stat st;
@@ -149,7 +149,7 @@ static bool sort_into(cloob_ctx *ctx, const char *path, const char *dir, const c
     return complain(target);
 }
 
-/* ---- what an earlier run left -------------------------------------------------------------------- */
+/* ---- links of earlier runs -------------------------------------------------------------------- */
 
 /* Counts the links in a folder, and removes them and the empty folder if asked to. */
 static int64_t count_links(const char *folder, bool clear)
@@ -164,7 +164,7 @@ static int64_t count_links(const char *folder, bool clear)
         n += link && (!clear || unlink(path) == 0);
     }
     if (d) closedir(d);
-    if (clear) rmdir(folder); /* stays where it has other files */
+    if (clear) rmdir(folder); /* fails if it has other files */
     return n;
 }
 
@@ -216,7 +216,7 @@ static void print_bar(double share)
     for (int i = 0; i < CELLS; i++) fputs(i < full ? mark : rest, stdout);
 }
 
-/* The place in the order, from 1, of the label that the image's folder is called like; 0: none is. */
+/* The rank, from 1, of the label with the name of the image's folder; 0: none. */
 static int rank_of_folder(const char *path, const results *r)
 {
     const char *slash = strrchr(path, '/'), *from = slash;
@@ -328,7 +328,7 @@ static cloob_status classify(cloob_ctx *ctx, cloob_model *m, const words *labels
     return status;
 }
 
-/* Links of earlier runs, with other labels or results, would be taken for links of this one. */
+/* Links of earlier runs, with other labels or results, would look like results of this run. */
 static void treat_earlier(const words *labels)
 {
     int64_t n = sort_earlier(o.sort_into, labels->item, o.clear ? 0 : labels->count, o.clear && !o.dry_run);

@@ -26,7 +26,7 @@ static cloob_weight_format parse_format(const char *name)
 
 static cloob_convert_report report; /* of the conversion */
 
-/* The tensors that were not converted, by what became of them. */
+/* The tensors that were not converted, by reason. */
 static void print_keys(void)
 {
     for (int f = 0; f < CLOOB_KEY_FATES; f++) {

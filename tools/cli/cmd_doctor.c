@@ -1,4 +1,4 @@
-/* cloob doctor: what this build and machine have, what is missing for which feature, and a short self-test. */
+/* cloob doctor: parts of this build and machine, missing parts by feature, and a short self-test. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 typedef struct check {
     const char *name;
-    cloob_status (*run)(cloob_ctx *ctx, char *text, size_t size); /* text: the figure, when it passed */
+    cloob_status (*run)(cloob_ctx *ctx, char *text, size_t size); /* text: the measured value, when it passed */
 } check;
 
 /* The objective on the chosen device against its plain definition. */

@@ -13,7 +13,7 @@
 #include "hub/hub.h"
 #include "model/config.h"
 
-/* Tried in this order: the first kind that matches describes the thing. */
+/* Tried in this order: the first kind that matches is used. */
 static const info_kind *const kinds[] = { &info_device, &info_model, &info_weights, &info_data };
 
 static info_options o;
@@ -115,7 +115,7 @@ static int check(const command *self)
                : cli_usage(self, "needs one thing to describe: a file, a folder, a model such as RN50, or device");
 }
 
-/* A word such as RN51: no file or folder, and without anything that paths and patterns have. */
+/* A word such as RN51: not a file or folder, and without characters of paths and patterns. */
 static bool is_bare_word(const char *what)
 {
     return strcspn(what, "/.{*?:") == strlen(what) && access(what, F_OK) != 0 && !model_config_known(what) &&

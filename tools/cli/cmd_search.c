@@ -42,7 +42,7 @@ static void print_update(const char *path, const cloob_search_update *u)
     if (u->bad_before) printf("  %lld of the unreadable were known and not tried again\n", (long long)u->bad_before);
 }
 
-/* Both towers, but no words. */
+/* Requires both towers, but no tokenizer. */
 static bool lacks_tokenizer(const cloob_model *m)
 {
     cloob_model_facts facts;

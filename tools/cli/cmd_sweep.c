@@ -27,7 +27,7 @@ static const opt_set sets[] = { { .table = sweep_option_table, .into = &o }, OPT
 static sweep_axis axis[MAX_AXES];
 static const char *value[MAX_AXES][MAX_VALUES];
 
-/* "lr=1e-3,5e-4": cut in place of a copy that lives as long as the program. */
+/* Splits a copy of "lr=1e-3,5e-4", which is kept until the program ends. */
 static int read_axis(const command *self, const char *text, int at)
 {
     if (at == MAX_AXES) return cli_usage(self, "--grid: %d options at most", MAX_AXES);
@@ -124,7 +124,7 @@ static int run(const command *self, cloob_ctx *ctx)
     int code = cli_train_fill(self, ctx, preset, NULL, &o.train);
     if (code >= 0) return code;
     if (!opt_given("analyze")) o.train.analyze = analyze;
-    if (!opt_given("save-frequency")) o.train.save_frequency = 0; /* hundreds of runs would fill disks */
+    if (!opt_given("save-frequency")) o.train.save_frequency = 0; /* checkpoints of hundreds of runs would fill disks */
     cloob_status status = run_sweep(ctx, &o, &s);
     if (status == CLOOB_OK && s.rank == 0) status = print_result(ctx, &s); /* rank 0 reports for all */
     return cli_exit(self, ctx, status);

@@ -76,7 +76,7 @@ static void print_text(const embedding_analysis *a)
         char name[32];
         snprintf(name, sizeof name, "top-%lld unmatched", (long long)s->k);
         print_set(name, s);
-        if (s->k < s->asked) break; /* larger sets are the same values */
+        if (s->k < s->asked) break; /* larger sets would give the same values */
     }
 }
 

@@ -15,7 +15,7 @@ static struct {
     cli_model model;
     cloob_eval_options eval;
     opt_list trains, vals, tests, datas;   /* one of each for every split */
-    const char *train, *val, *test, *data; /* of the split at work */
+    const char *train, *val, *test, *data; /* of the current split */
     const char *lambda, *refit, *out, *shots, *half, *ties;
     int64_t iterations, seeds, knn;
     double tolerance;
@@ -53,7 +53,7 @@ static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model },
 
 typedef struct input {
     embeddings_file *file;
-    embed_result made; /* where a data set was embedded */
+    embed_result made; /* the memory of an embedded data set */
     cloob_split split;
 } input;
 
@@ -89,7 +89,7 @@ static cloob_split split_of(const embed_result *e, int64_t begin, int64_t n, con
                           .classes = e->classes };
 }
 
-/* Every other row to the front: rows 0, 2, 4, ... train, 1, 3, 5, ... test. */
+/* Moves every other row to the front: rows 0, 2, 4, ... train, rows 1, 3, 5, ... test. */
 static void part(embed_result *e)
 {
     int64_t n = e->rows, w = e->image_width, half = (n + 1) / 2;
@@ -104,8 +104,7 @@ static void part(embed_result *e)
     e->image = x, e->label = y;
 }
 
-/* Where the two parts are: folders train and test (or val), the parts of a published set, or NULL: one set
- * for both. */
+/* The two parts: folders train and test (or val), the parts of a published set, or NULL: one set for both. */
 static cloob_status find_parts(cloob_ctx *ctx, cloob_data_options d[2], char path[2][4096], bool *two)
 {
     cloob_dataset *set;

@@ -153,7 +153,7 @@ static cloob_status evaluate(session *s, cloob_model *m, const char *folder, con
     return CLOOB_OK;
 }
 
-/* A data set that fails is named, and the others continue. */
+/* A failing data set is reported; the others continue. */
 static void each_task(session *s, cloob_model *m, const char *folder)
 {
     benchmark_options how;

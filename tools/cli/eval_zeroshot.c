@@ -75,7 +75,7 @@ static cloob_status run_source(session *s, const char *source, cloob_zeroshot_re
 /* ---- known sets ---------------------------------------------------------------------------------- */
 
 /* Accuracies of a part of a published set, or of other classes, are not comparable with published ones. ImageNet's
- * prompts serve other sets too, so that one is known by its folder alone. */
+ * prompts are used for other sets, too, so ImageNet is recognised by its folder only. */
 static void compare_counts(const session *s, const char *source, const cloob_zeroshot_result *r)
 {
     const data_set *k = data_set_find(source);

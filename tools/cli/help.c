@@ -15,7 +15,7 @@ static int right_edge(void)
     return columns <= NARROWEST ? NARROWEST : columns > WIDEST ? WIDEST : columns - 1;
 }
 
-/* Is this the end of a line inside a paragraph: neither a blank line nor an indented one follows? */
+/* True at a line end inside a paragraph: neither a blank nor an indented line follows. */
 static bool is_soft_break(const char *at) { return at[0] == '\n' && at[1] && !strchr(" \n", at[1]); }
 
 /* Words of a paragraph from column `at` on, wrapped to column `left`; returns what follows the paragraph. */
@@ -33,8 +33,8 @@ static const char *put_wrapped(const char *text, int at, int left)
     return text;
 }
 
-/* Where a command that is wider than `width` continues on the next line: at the last blank outside quotes, before an
- * option where there is one. 0: nowhere. */
+/* The position at which a command wider than `width` is broken: at the last blank outside quotes, preferably before an
+ * option. 0: none. */
 static size_t last_break(const char *text, size_t n, size_t width)
 {
     size_t blank = 0, option = 0;
@@ -46,7 +46,7 @@ static size_t last_break(const char *text, size_t n, size_t width)
     return option ? option : blank;
 }
 
-/* A command to copy: a line too long for the terminal continues after a backslash. */
+/* A command to copy: breaks a line too long for the terminal after a backslash. */
 static void put_command(const char *text, size_t n)
 {
     size_t indent = strspn(text, " "), right = (size_t)right_edge();

@@ -9,7 +9,7 @@
 #include "data/sets/dataset.h"
 #include "io/image/image_list.h"
 
-/* Tried last: anything else is opened as a data set, whose error gives the reason. */
+/* Tried last: opens anything else as a data set, whose error gives the reason. */
 static bool matches(const char *what)
 {
     (void)what;

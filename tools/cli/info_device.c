@@ -43,7 +43,7 @@ static void print_why_no_gpu(cloob_ctx *ctx)
     printf("  no GPU     %s\n", why);
 }
 
-/* Those there first, each loaded to see whether it has what is called. */
+/* Available libraries first; each is loaded to check that it has the required functions. */
 static void print_libraries(void)
 {
     printf("\nlibraries loaded on first use\n");

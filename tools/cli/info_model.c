@@ -194,7 +194,7 @@ static int describe(const command *self, cloob_ctx *ctx, const char *what, const
     char path[4096];
     (void)o;
     if (print_embeddings(ctx, what)) return 0;
-    /* weights in cloob's format, in the folder of a run or under the name that a hub expects */
+    /* weights in cloob's format, in the folder of a run or under a hub's file name */
     bool run = holds(what, in_run), own = !run && holds(what, "model.safetensors") && !holds(what, "config.json");
     snprintf(path, sizeof path, "%s/%s", what, run ? in_run : "model.safetensors");
     if (run || own) what = path;
@@ -203,7 +203,7 @@ static int describe(const command *self, cloob_ctx *ctx, const char *what, const
     cloob_status status = cloob_weights_describe(ctx, what, &options, &r);
     bool stored = false;
     if (status == CLOOB_OK && strcmp(r.names, "cloob") == 0) status = cloob_weights_verify(ctx, what, &stored);
-    const char *checksum = stored ? "ok" : "none"; /* a file whose checksum differs has failed */
+    const char *checksum = stored ? "ok" : "none"; /* a wrong checksum is a failure */
     if (status == CLOOB_OK && common.json) print_json_weights(what, &r, checksum);
     else if (status == CLOOB_OK) print_weights(what, &r, checksum);
     cloob_convert_report_release(&r);

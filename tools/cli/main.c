@@ -1,4 +1,4 @@
-/* The program: a table of commands, and what they share. */
+/* The program: the table of commands, version, help, signals. */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -117,7 +117,7 @@ static int unknown_command(const char *word)
 
 /* ---- the command line ---------------------------------------------------------------------------- */
 
-/* The words that replace a former name of a command, after a hint on stderr; NULL: `argv[0]` is not a former name. */
+/* The words that replace a former name of a command, after a hint on stderr; NULL if `argv[0]` is not a former name. */
 static const char *former_words(int argc, char **argv)
 {
     static const struct {
@@ -200,7 +200,7 @@ static int write_out(const char *which, const char *word)
 
 enum { INTERRUPTED = 130 }; /* the exit code that a shell expects after Ctrl-C */
 
-/* Ctrl-C in commands that have nothing to save; the others call cli_stop_on_signals. */
+/* Ctrl-C in commands without work to save; the others call cli_stop_on_signals. */
 static void on_interrupt(int number)
 {
     static const char text[] = "\r\033[Kcloob: interrupted\n", plain[] = "cloob: interrupted\n";
@@ -275,10 +275,10 @@ static int run(int argc, char **argv)
     return run_line(argc - 1, argv + 1);
 }
 
-/* ---- what libraries read when they are loaded, and crashes under a memory limit --------------------- */
+/* ---- environment for libraries, and crashes under a memory limit --------------------- */
 
-/* OpenMP's threads wait by spinning for long, which starves the threads that read images and every other program as
- * soon as cores are shared. It reads its settings when it is loaded, which happens on first use. */
+/* OpenMP's threads spin for a long time while they wait, which starves image readers and other programs on shared
+ * cores. The setting is read when the library is loaded, on first use. */
 static void set_environment(void)
 {
     if (!getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "2000", 0);
@@ -297,8 +297,8 @@ static bool memory_is_limited(void)
            data.rlim_cur != RLIM_INFINITY;
 }
 
-/* Libraries that do not check the result of malloc end here. Not installed without a limit, where a crash dumps
- * core. */
+/* Reports crashes of libraries that do not check the result of malloc. Installed only under a memory limit, because
+ * otherwise a crash should dump core. */
 static void on_crash(int number)
 {
     (void)number;
@@ -315,7 +315,7 @@ static void catch_crashes(void)
     stack_t own = { .ss_sp = stack, .ss_size = sizeof stack };
     struct sigaction action = { .sa_handler = on_crash, .sa_flags = SA_ONSTACK };
     if (!memory_is_limited()) return;
-    sigaltstack(&own, NULL); /* the main thread's; others have their own stack left */
+    sigaltstack(&own, NULL); /* the main thread's stack; other threads have enough left */
     sigaction(SIGSEGV, &action, NULL);
     sigaction(SIGBUS, &action, NULL);
     sigaction(SIGABRT, &action, NULL);

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Backslashes, dashes, and dots or quotes at the beginning of a line mean something to man. */
+/* Backslashes, dashes, and dots or quotes at the beginning of a line are special in man pages. */
 static void put(FILE *out, const char *text)
 {
     bool fresh = true;

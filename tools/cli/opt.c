@@ -25,7 +25,7 @@ static const opt_row common_rows[] = {
     OPT_END,
 };
 
-/* The text of a message whose arguments follow `format`. */
+/* Formats a message. */
 #define MESSAGE(text, format)                                                                                          \
     char text[4096];                                                                                                   \
     va_list args;                                                                                                      \
@@ -87,7 +87,7 @@ static char *dashed(const char *name, char *out, size_t size)
 
 static void add(const option_desc *o, void *into, opt_list *list, int flags)
 {
-    if (entry_count == MAX_ENTRIES || find(o->name, strlen(o->name))) return; /* a command's own row takes precedence */
+    if (entry_count == MAX_ENTRIES || find(o->name, strlen(o->name))) return; /* a command's own row overrides it */
     opt_entry *e = &entries[entry_count++];
     *e = (opt_entry){ .o = *o, .into = into, .list = list, .flags = flags };
     dashed(o->name, e->flag, sizeof e->flag);
@@ -160,7 +160,7 @@ bool opt_given(const char *name)
     return e && e->given;
 }
 
-/* Messages about runs, as of cloob compare, name options of cloob train. NULL: there is no such option. */
+/* The flag of `field`. Messages about runs (cloob compare) also name options of cloob train. NULL: none. */
 static const char *train_option(const char *name, size_t length)
 {
     char word[64];
@@ -194,15 +194,15 @@ void opt_with_flags(const char *text, char *out, size_t size)
 
 /* ---- values -------------------------------------------------------------------------------------- */
 
-/* Words live as long as the process; lists stay reachable from entries and opt_words, so that a leak check sees no
- * leak. */
+/* Words are kept until the process ends; lists stay reachable from entries and opt_words, so leak checkers do not
+ * report them. */
 void opt_list_add(opt_list *l, const char *word)
 {
     l->item = must(realloc(l->item, (size_t)(l->count + 1) * sizeof *l->item));
     l->item[l->count++] = word;
 }
 
-/* Names that other programs use. Instead of fp16, cloob has bf16, which needs no loss scaling. */
+/* Names in other programs. fp16 becomes bf16, which needs no loss scaling. */
 static const struct {
     const char *word, *meant;
 } of_other_programs[] = {
@@ -236,7 +236,7 @@ static const char *meant_word(const char *word)
     return NULL;
 }
 
-/* The choice of an option that a wrong value stands for, or NULL. */
+/* The choice that a value from another program means, or NULL. */
 static const char *meant_value(const opt_entry *e, const char *text)
 {
     const char *meant = option_has_choices(&e->o) ? meant_word(text) : NULL;
@@ -372,7 +372,7 @@ static int check_required(const command *c)
     return -1;
 }
 
-/* An impossible device is wrong usage, even in a command that computes nothing. */
+/* An invalid device is wrong usage, even in a command that computes nothing. */
 static int check_device(const command *c)
 {
     const opt_entry *e = find("device", 6);
@@ -415,7 +415,7 @@ static int parse(const command *c, int argc, char **argv)
 
 cloob_status opt_model_path(cloob_ctx *ctx, const char **word)
 {
-    static opt_list paths; /* they live as long as the process, as words do */
+    static opt_list paths; /* kept until the process ends, as words are */
     char path[HUB_PATH];
     CLOOB_TRY(cloob_hub_path(ctx, *word, true, path, sizeof path));
     if (strcmp(path, *word) == 0) return CLOOB_OK;
@@ -435,7 +435,7 @@ static cloob_status find_models(cloob_ctx *ctx)
     return CLOOB_OK;
 }
 
-/* A command that consists of parts was called without one. */
+/* Error: a command with subcommands was called without one. */
 static int choose_part(const command *c)
 {
     char names[256] = "";

@@ -14,14 +14,14 @@
 
 #define REDRAW_SECONDS 0.1
 #define PLAIN_SECONDS  10.0 /* between lines where stderr is not a terminal */
-#define PLAIN_FIRST    1.0  /* before the first of them: short work is silent */
+#define PLAIN_FIRST    1.0  /* before the first line: short work prints nothing */
 #define RATE_SECONDS   5.0  /* the time over which the rate is averaged */
 
 enum { LINE_BYTES = 1024, MIN_WIDTH = 20, MAX_BAR = 30, PLAIN_WIDTH = 80 };
 
 typedef enum mode { SILENT, PLAIN, REDRAWN } mode;
 
-/* Progress of the work that is shown now. */
+/* Progress of the current task. */
 typedef struct shown {
     char task[64], line[LINE_BYTES];
     double began, drawn;        /* of this task; of the last drawing; 0: never */
@@ -106,7 +106,7 @@ static void put_bar(char *out, size_t size, double share, int width)
     if (colour) snprintf(out + at, size - at, "\033[0m");
 }
 
-/* How much is done, and of what: "3,720/6,000", "12.5/605.2 MB". */
+/* Amount done and total: "3,720/6,000", "12.5/605.2 MB". */
 static void put_amount(char *out, size_t size, const cloob_progress *p, bool bytes)
 {
     char done[32], total[32];
@@ -116,8 +116,8 @@ static void put_amount(char *out, size_t size, const cloob_progress *p, bool byt
     else snprintf(out, size, "%s %s", text_grouped(done, p->done), p->unit);
 }
 
-/* What is not the bar: left of it the task, right of it the numbers, most important first; the last are dropped until
- * everything fits. Returns the number of columns of the text. */
+/* The text around the bar: the task on the left, the numbers on the right, most important first; the last ones are
+ * dropped until the line fits. Returns the number of columns. */
 static int put_numbers(char *out, size_t size, const cloob_progress *p, const shown *s, int columns)
 {
     char part[5][96] = { "", "", "", "", "" };

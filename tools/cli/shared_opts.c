@@ -96,7 +96,7 @@ static volatile sig_atomic_t asked;
 
 static void on_signal(int number)
 {
-    if (asked) { /* the second time: at once; the last file written is whole */
+    if (asked) { /* a second signal exits at once; the last file written is complete */
         signal(number, SIG_DFL);
         raise(number);
     }
@@ -161,8 +161,8 @@ static void request_gpu_queues(const cloob_train_options *o)
 /* The presets with the paper's settings; `small` and `finetune` are cloob's own. */
 static bool is_of_paper(const char *preset) { return strcmp(preset, "small") != 0 && strcmp(preset, "finetune") != 0; }
 
-/* A preset of the paper trains with CLIP's vocabulary where this machine has it. A settings file is repeated as it
- * is, and --vocab-size asks for a vocabulary of the captions. */
+/* The paper's presets use CLIP's vocabulary if this machine has it, but not with a settings file, which is applied
+ * unchanged, or --vocab-size, which trains a vocabulary. */
 static cloob_status find_vocab(cloob_ctx *ctx, bool search, cloob_train_options *o)
 {
     static char path[1024]; /* the options point to it */

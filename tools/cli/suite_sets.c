@@ -23,7 +23,7 @@ static bool is_set(const char *folder, const char *split)
     return false;
 }
 
-/* True: a folder that was listed before is listed once. */
+/* True when a folder is already in the list. */
 static bool add(suite_sets *s, const char *folder)
 {
     for (int64_t i = 0; i < s->n; i++)
@@ -35,7 +35,7 @@ static bool add(suite_sets *s, const char *folder)
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* The data sets right inside a folder, in the order of their names. */
+/* The data sets directly in a folder, in the order of their names. */
 static bool add_inside(suite_sets *s, const char *folder, const char *split)
 {
     char path[PATH_MAX];
@@ -67,7 +67,7 @@ static bool add_line(suite_sets *s, const char *list, const char *line, const ch
     return n < (int)sizeof path && is_set(path, split) && add(s, path);
 }
 
-/* A text of reasonable size. Nothing else is read as a list: a device or a pipe may have no end. */
+/* A regular text file of limited size; devices and pipes, which may not end, are not read as lists. */
 static bool is_list(const char *path)
 {
     enum { LIMIT = 1 << 20 };
@@ -83,14 +83,14 @@ static bool add_list(suite_sets *s, const char *list, const char *split)
     FILE *f = is_list(list) ? fopen(list, "r") : NULL;
     if (!f) return cli_error(&eval_suite, "%s: neither a folder nor a list of folders", list), false;
     for (bool begun = false; fgets(line, sizeof line, f); begun = true) {
-        static const char mark[] = "\xef\xbb\xbf"; /* Windows editors begin a text with it */
+        static const char mark[] = "\xef\xbb\xbf"; /* written by Windows editors */
         if (!begun && strncmp(line, mark, 3) == 0) memmove(line, line + 3, strlen(line + 3) + 1);
         line[strcspn(line, "\r\n")] = '\0';
         size_t n = strlen(line);
         while (n && (line[n - 1] == ' ' || line[n - 1] == '/')) line[--n] = '\0';
         if (!line[0] || line[0] == '#' || add_line(s, list, line, split)) continue;
         for (char *c = line; *c; c++)
-            if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?'; /* it may be any file */
+            if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?'; /* the file may be binary */
         if (s->missing++ - missing < PRINTED)
             cli_print("warning: ", "%s: no such data set (line of %s); left out", line, list);
     }

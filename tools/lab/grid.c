@@ -153,7 +153,7 @@ static void put_html(const grid *g, sbuf *s)
     sbuf_puts(s, "</table></div>\n");
 }
 
-/* What a form has around its rows and between its cells. */
+/* The text of a form around its rows and between its cells. */
 static void put_rows(const grid *g, grid_form form, const char *begin, const char *between, const char *end, sbuf *s)
 {
     for (int64_t i = 0; i < g->cells; i++) {

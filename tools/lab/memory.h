@@ -1,5 +1,5 @@
-/* Memory for tools. The library reports a failed allocation as a status; a tool has nothing to save then, so it prints
- * one line and ends the program with exit code 1.
+/* Memory for tools. The library reports a failed allocation as a status; a tool has nothing to save, so it prints one
+ * line and exits with code 1.
  *
  *     double *mean = must(malloc(n * sizeof *mean));
  *     char *name = must(arena_string(a, text)); */

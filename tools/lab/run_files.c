@@ -60,7 +60,7 @@ static void read_lines(arena *a, char *text, tsv *t)
     }
 }
 
-/* A file that is absent leaves the table empty. */
+/* Without the file the table is empty. */
 static cloob_status read_table(cloob_ctx *ctx, arena *a, const char *folder, const char *name, tsv *t)
 {
     char path[FILE_PATH], *text;
@@ -79,7 +79,7 @@ int64_t tsv_find(const tsv *t, const char *name)
     return -1;
 }
 
-/* A run that was resumed writes steps again that it had written before it was stopped: the later ones count. */
+/* A resumed run repeats steps after its checkpoint: keeps the later rows. */
 static void drop_repeated(tsv *t)
 {
     int64_t step = tsv_find(t, "step"), kept = 0;
@@ -300,7 +300,7 @@ static int by_set(const void *a, const void *b)
 void score_files_scan(cloob_ctx *ctx, arena *a, const char *folder, const run_files *run, const run_files *runs,
                       int64_t n, score_files *out)
 {
-    char *real = realpath(folder, NULL); /* so that one file reached in two ways is one */
+    char *real = realpath(folder, NULL); /* so that a file found by two paths is read once */
     DIR *d = real ? opendir(real) : NULL;
     for (struct dirent *e; d && (e = readdir(d));) {
         char path[FILE_PATH];

@@ -1,4 +1,4 @@
-/* What runs leave in their folders, read: settings, training metrics, validations, analyses, zero-shot results.
+/* Reads the files of runs: settings, training metrics, validations, analyses, zero-shot results.
  * Everything is in the arena. */
 #ifndef LAB_RUN_FILES_H
 #define LAB_RUN_FILES_H
@@ -62,8 +62,7 @@ typedef struct run_files {
 /* eigenvalues.tsv and similarities.tsv of a folder that analysis_write filled; those that are absent are empty. */
 cloob_status run_analysis_read(cloob_ctx *ctx, arena *a, const char *folder, run_analysis *out);
 
-/* A folder that is absent or holds nothing of a run is an error. What is damaged is left out, counted and
- * logged. */
+/* A folder that is missing or is not a run is an error. Damaged lines and files are left out, counted and logged. */
 cloob_status run_files_read(cloob_ctx *ctx, arena *a, const char *dir, run_files *out);
 
 const char *run_param_get(const run_files *r, const char *key); /* "" when absent */
@@ -74,7 +73,7 @@ bool run_last_result(const run_files *r, const char *key, double *out);
  * or classify*.json as `cloob classify --json` does. Everything is in the arena. */
 
 typedef struct score_file {
-    const char *path, *set; /* set: what the file's name says after "zeroshot-" */
+    const char *path, *set; /* set: the part of the file's name after "zeroshot-" */
     const char *run;        /* of which run, "" if the file does not name one */
     const json *root;
 } score_file;
@@ -84,7 +83,7 @@ typedef struct score_files {
     int64_t count, room, damaged;
 } score_files;
 
-/* Reads what is there in a folder; a folder that is absent holds nothing. run NULL: taken from the file's
+/* Reads the results in a folder, if it exists. run NULL: taken from the file's
  * "checkpoint", or the only run there is. Files that were read before are not read again. */
 void score_files_scan(cloob_ctx *ctx, arena *a, const char *folder, const run_files *run, const run_files *runs,
                       int64_t n, score_files *out);

@@ -50,7 +50,7 @@ static int64_t judged_rows(const loader *l)
 enum {
     MAX_TRIES = 256,  /* unreadable samples in a row after which a training run stops */
     MAX_WARNINGS = 5, /* bad samples named in the log; the others are counted */
-    NAMED = 3         /* where there are too many */
+    NAMED = 3         /* shown in the error when there are too many */
 };
 
 cloob_status loader_make_view(worker *w, const stored_sample *s, uint64_t key, uint8_t *out)
@@ -72,7 +72,7 @@ static cloob_status read_sample(worker *w, slot *s, int64_t r, int64_t index, ui
     if (l->tok)
         CLOOB_TRY(tokenizer_encode_row(w->ctx, l->tok, w->sample.caption.data, w->sample.caption.len, l->o.context,
                                        s->b.tokens + r * l->o.context));
-    if (w->device) CLOOB_TRY(loader_device_view(w, view_key, r, s->b.images + r * pixels)); /* takes the bytes */
+    if (w->device) CLOOB_TRY(loader_device_view(w, view_key, r, s->b.images + r * pixels)); /* takes its bytes */
     s->b.index[r] = index;
     s->b.label[r] = (int32_t)w->sample.label;
     s->ok[r] = true;
@@ -82,7 +82,7 @@ static cloob_status read_sample(worker *w, slot *s, int64_t r, int64_t index, ui
 /* Errors in the data skip the sample; missing memory or build parts would affect every sample. */
 static bool passes_over(cloob_status status) { return status == CLOOB_ERR_FORMAT || status == CLOOB_ERR_IO; }
 
-/* Under the lock; true: this sample was not known to be bad. */
+/* With lock held: marks a sample as bad; false if it was already marked. */
 static bool mark_bad(loader *l, int64_t index)
 {
     if (!l->bad) l->bad = calloc((size_t)dataset_count(l->d) / 8 + 1, 1);
@@ -92,7 +92,7 @@ static bool mark_bad(loader *l, int64_t index)
     return true;
 }
 
-/* Under the lock: a bad one among the rows that are judged. */
+/* With lock held: counts a bad sample among the rows that decide. */
 static void judge(worker *w)
 {
     loader *l = w->l;
@@ -135,7 +135,7 @@ static cloob_status fill_train(worker *w, slot *s, int64_t r, int64_t position)
     cloob_status status = CLOOB_OK;
     for (int64_t tried = 0; tried < MAX_TRIES && tried < l->samples_per_epoch; tried++) {
         int64_t index = dataset_draw(l->d, order, (position + tried) % l->samples_per_epoch);
-        /* Every epoch another caption of the image, beginning anywhere. */
+        /* Another caption in every epoch, from a random start. */
         uint64_t pick = rng_u64(l->caption_key, (uint64_t)index) / 2 + epoch;
         status = read_sample(w, s, r, index, pick, view_key);
         if (status == CLOOB_OK || !passes_over(status)) return status;
@@ -452,7 +452,7 @@ static cloob_status create_workers(cloob_ctx *ctx, loader *l)
         CLOOB_TRY(view_scratch_create(ctx, &w->view));
         if (l->o.decoder) CLOOB_TRY(loader_device_create(ctx, w));
     }
-    /* Signals are for the caller's thread. */
+    /* Workers block signals, which are handled by the caller's thread. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);

@@ -1,4 +1,4 @@
-/* Batches of (image, tokens) for a training or evaluation loop, made ahead by worker threads.
+/* Batches of (image, tokens) for a training or evaluation loop, prepared ahead by worker threads.
  *
  * The order is a pure function of (seed, epoch, position): worker and rank counts change the division of work, not the
  * result. Global sample p of an epoch goes to global batch p / (batch * ranks); rank r takes rows [r * batch, (r + 1) *
@@ -27,8 +27,8 @@ typedef struct loader_options {
     int64_t context; /* tokens per row */
     transform_options view;
     double bad_share; /* of the first samples that may be unreadable; 0: any */
-    /* Of a GPU, which makes the views then, in training (data/view/device_view.h): images of batches are its memory,
-     * and workers make only the views that it does not take. NULL: they make all. Outlives the loader. */
+    /* A GPU's decoder, which makes the training views (data/view/device_view.h): images of batches are in its memory,
+     * and workers make only the views that it cannot. NULL: workers make all views. Outlives the loader. */
     device_decoder *decoder;
     /* Memory for images and tokens, e.g. pinned for copies to a device; NULL: malloc and free. alloc returns
      * NULL when there is none. Called when the loader is created and destroyed only. */
@@ -59,13 +59,13 @@ void loader_destroy(loader *l);
 
 int64_t loader_batches(const loader *l);             /* per epoch */
 size_t loader_buffer_bytes(const loader *l);         /* host memory of the batches, all together */
-size_t loader_device_bytes(const loader_options *o); /* device memory of a loader that decodes on a GPU */
+size_t loader_device_bytes(const loader_options *o); /* device memory of a loader with GPU decoding */
 
 /* Starts an epoch at a batch inside it: (epoch, 0) for the beginning; the saved pair to resume. Costs nothing when the
  * loader is already there, as after the end of the previous epoch. */
 cloob_status loader_seek(cloob_ctx *ctx, loader *l, int64_t epoch, int64_t step);
 
-/* The next batch, waiting for it if need be; *b is valid until the next call; b->end is set (and rows is 0)
+/* The next batch; waits until it is ready. *b is valid until the next call; b->end is set (and rows is 0)
  * at the end of the epoch, after which the next call begins the next epoch. */
 cloob_status loader_next(cloob_ctx *ctx, loader *l, batch *b);
 
@@ -81,8 +81,8 @@ loader_stats loader_stats_take(loader *l);
 /* The unreadable samples so far, in ascending order, to be freed; *count of them. */
 cloob_status loader_bad_samples(cloob_ctx *ctx, loader *l, int64_t **index, int64_t *count);
 
-/* One line in the log when waiting took a fifth of the time or more: that data is the bottleneck, how long
- * the model waited, and what helps. */
+/* Logs one line when the model waited a fifth of the time or more: data is the bottleneck, the share of waiting, and
+ * what helps. */
 void loader_log_bottleneck(cloob_ctx *ctx, const loader *l, const loader_stats *s);
 
 #endif

@@ -1,5 +1,5 @@
-/* Views made on a GPU: a worker reads the files of some rows, hands them over together, and makes itself what the GPU
- * does not take. */
+/* Views made on a GPU: a worker reads the files of a few rows, passes them to the GPU as a group, and makes the views
+ * that the GPU cannot. */
 #include <stdlib.h>
 
 #include "data/load/loader_parts.h"
@@ -20,7 +20,7 @@ struct worker_device {
 
 static size_t row_bytes(const loader *l) { return (size_t)(l->o.view.size * l->o.view.size * 3); }
 
-/* Enough for nvJPEG to work on together, and every worker has a part of each batch. */
+/* Large enough for nvJPEG to decode in parallel, small enough that every worker gets a part of each batch. */
 int64_t loader_device_rows(const loader *l)
 {
     int64_t n = l->o.batch / (l->o.workers ? l->o.workers : 1);
@@ -66,7 +66,7 @@ void loader_device_destroy(worker *w)
 
 void loader_device_begin(worker *w) { w->device->jobs = w->device->count = 0; }
 
-/* The file's bytes change places with those of a job before. */
+/* Swaps the file's buffer with the buffer of the previous job. */
 static void keep_bytes(stored_sample *kept, stored_sample *s)
 {
     stored_sample before = *kept;
@@ -91,7 +91,7 @@ cloob_status loader_device_view(worker *w, uint64_t key, int64_t r, uint8_t *out
     return CLOOB_OK;
 }
 
-/* A file that nvJPEG refuses is read once more, by this thread alone: it may be replaced by the next. */
+/* A file that nvJPEG refuses is read again and decoded on the CPU: a damaged one is replaced by the next sample. */
 cloob_status loader_device_finish(worker *w, slot *s)
 {
     worker_device *g = w->device;

@@ -24,7 +24,7 @@ typedef struct worker {
     loader *l;
     cloob_ctx *ctx;
     view_scratch *view;
-    worker_device *device; /* its part in views made on a GPU; NULL: it makes them itself */
+    worker_device *device; /* its buffers for views made on a GPU; NULL: it makes all views on the CPU */
     stored_sample sample;
     pthread_t thread;
     bool started;
@@ -47,7 +47,7 @@ struct loader {
     worker *worker;
     int workers; /* threads; worker[0] alone serves the caller when 0 */
 
-    pthread_mutex_t lock; /* all that follows */
+    pthread_mutex_t lock; /* guards all members below */
     pthread_cond_t work, ready;
     place next_fill, next_take; /* which batch workers begin next, and which the caller gets next */
     int64_t filled, taken;      /* batches begun and batches released, since the last seek */
@@ -77,8 +77,9 @@ void loader_give_memory(const loader *l, void *memory, size_t bytes);
 
 /* --- loader_device.c: views made on a GPU ---------------------------------------------------------- */
 
-cloob_status loader_device_check(cloob_ctx *ctx, const loader_options *o); /* refuses what a GPU does not do */
-int64_t loader_device_rows(const loader *l);                               /* in one group */
+/* Refuses options that the GPU does not support. */
+cloob_status loader_device_check(cloob_ctx *ctx, const loader_options *o);
+int64_t loader_device_rows(const loader *l); /* in one group */
 cloob_status loader_device_create(cloob_ctx *ctx, worker *w);
 void loader_device_destroy(worker *w); /* nothing where there is none */
 /* A group begins; each row's w->sample is taken for its view; the views are there when finish returns. */

@@ -1,4 +1,4 @@
-/* The first brace of a pattern is opened into its choices; the rest follows by recursion. */
+/* Expands the first brace of a pattern into its choices, and the rest by recursion. */
 #include "data/sets/dataset_kind.h"
 
 #include <ctype.h>
@@ -133,7 +133,7 @@ static cloob_status put_choices(cloob_ctx *ctx, const char *pattern, const char 
     return out->count ? CLOOB_OK : put_range(ctx, pattern, open + 1, (size_t)(close - open - 1), out);
 }
 
-/* Opens the first brace from `at` on; one that is neither a list nor a range is part of the name. */
+/* Expands the first brace from `at` on; a brace that is neither a list nor a range is part of the name. */
 static cloob_status expand(cloob_ctx *ctx, const char *pattern, size_t at, int depth, name_list *out)
 {
     name_list choices = { 0 };

@@ -1,4 +1,4 @@
-/* A state machine over the bytes, in the order of pandas' own. */
+/* A state machine over the bytes, equivalent to pandas' parser. */
 #include "data/sets/csv.h"
 
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static bool is_break(int c) { return c == '\n' || c == '\r'; }
  * once. */
 static cloob_status plain_part(csv_reader *r, csv_row *row, int *stop)
 {
-    while (r->offset - row->offset <= CSV_ROW_LIMIT) { /* beyond it the caller reports the error */
+    while (r->offset - row->offset <= CSV_ROW_LIMIT) { /* above the limit, which the caller reports */
         CLOOB_TRY(peek(r, stop));
         size_t from = r->at;
         while (r->at < r->size) {

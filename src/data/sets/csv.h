@@ -20,7 +20,8 @@
 /* Up to n bytes into out; *got is 0 at the end. */
 typedef cloob_status csv_read_fn(void *arg, void *out, size_t n, size_t *got);
 
-enum { CSV_CHUNK = 1 << 16, CSV_ROW_LIMIT = 1 << 26 }; /* a row of more bytes is a forgotten quote, or no text */
+/* A longer row means an unclosed quote, or a file that is not text. */
+enum { CSV_CHUNK = 1 << 16, CSV_ROW_LIMIT = 1 << 26 };
 
 typedef struct csv_reader {
     char separator;
@@ -57,9 +58,9 @@ typedef struct csv_bytes {
     const char *at;
     size_t left;
 } csv_bytes;
-csv_read_fn csv_read_bytes; /* arg: a csv_bytes, which moves on */
+csv_read_fn csv_read_bytes; /* arg: a csv_bytes, which is advanced */
 
-/* One row from memory, as csv_next gave its extent. */
+/* Parses one row in memory, whose extent csv_next returned. */
 cloob_status csv_parse_row(cloob_ctx *ctx, const char *bytes, size_t n, char separator, const char *name, csv_row *row);
 
 #endif

@@ -92,7 +92,7 @@ bool dataset_runs_commands(cloob_ctx *ctx, const char *source)
     name_list part = { 0 }, name = { 0 };
     cloob_status status = split_sources(ctx, source, &part);
     for (int64_t i = 0; i < part.count && status != CLOOB_ERR_MEMORY; i++)
-        status = braces_expand(ctx, part.name[i], &name); /* what cannot be expanded is not opened as shards either */
+        status = braces_expand(ctx, part.name[i], &name); /* a bad pattern fails when its shards are opened */
     bool runs = status == CLOOB_ERR_MEMORY;
     for (int64_t i = 0; i < name.count && !runs; i++) runs = strncmp(name.name[i], "pipe:", 5) == 0;
     for (int64_t i = 0; i < part.count && !runs; i++) runs = strncmp(part.name[i], "pipe:", 5) == 0;
@@ -319,13 +319,13 @@ cloob_status dataset_caption(cloob_ctx *ctx, const dataset *d, int64_t i, uint64
 
 /* ---- order of an epoch ----------------------------------------------------------------------------- */
 
-enum { STRETCHES = 16 }; /* mixed at a time */
+enum { STRETCHES = 16 }; /* stretches mixed at a time */
 
 int64_t order_shuffle(uint64_t key, int64_t position, int64_t n, int64_t window)
 {
     int64_t stretch = window / STRETCHES, count = stretch ? n / stretch : 0;
     if (count <= STRETCHES) return (int64_t)rng_permute(key, (uint64_t)position, (uint64_t)n);
-    int64_t at = position; /* what is left over after the last whole stretch keeps its place */
+    int64_t at = position; /* samples after the last whole stretch keep their position */
     if (position < count * stretch) {
         int64_t w = position / (STRETCHES * stretch), left = count - w * STRETCHES;
         int64_t size = (left < STRETCHES ? left : STRETCHES) * stretch;
@@ -334,11 +334,11 @@ int64_t order_shuffle(uint64_t key, int64_t position, int64_t n, int64_t window)
         int64_t which = (int64_t)rng_permute(key, (uint64_t)(w * STRETCHES + mixed / stretch), (uint64_t)count);
         at = which * stretch + mixed % stretch;
     }
-    /* Rotated by a random amount, so that stretches begin elsewhere every epoch. */
+    /* Rotates by a random amount, so that stretches begin at another sample in every epoch. */
     return (at + (int64_t)rng_below(key, UINT64_MAX, (uint64_t)n)) % n;
 }
 
-/* ---- options, out of their table ---- */
+/* ---- options, from their table ---- */
 
 static const option_desc table[] = {
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_data_options, , __VA_ARGS__)

@@ -20,8 +20,8 @@ typedef struct cloob_dataset dataset; /* read-only after opening: safe to read f
  * error. */
 cloob_status dataset_open(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset **out);
 void dataset_close(dataset *d);
-/* Opening this source would run a command ("pipe:", also out of braces or after "::"). Commands are for what the caller
- * typed; a source that was read from a file is asked first. */
+/* Opening this source would run a command ("pipe:", also out of braces or after "::"). Only sources that the user typed
+ * may run commands; check sources that were read from a file. */
 bool dataset_runs_commands(cloob_ctx *ctx, const char *source);
 
 int64_t dataset_count(const dataset *d);
@@ -56,9 +56,9 @@ void sample_release(sample *s);
 /* The caption alone, without decoding the image (for training a tokenizer). The caller frees *text. */
 cloob_status dataset_caption(cloob_ctx *ctx, const dataset *d, int64_t i, uint64_t pick, char **text);
 
-/* ---- samples as they are stored, for loops that bring their own buffers -------------------------- */
+/* ---- stored samples, for loops with their own buffers -------------------------- */
 
-enum { FETCH_IMAGE = 1, FETCH_CAPTION = 2, FETCH_TARGETS = 4 /* an npy member, as it is, into data */ };
+enum { FETCH_IMAGE = 1, FETCH_CAPTION = 2, FETCH_TARGETS = 4 /* the unchanged npy member, into data */ };
 
 /* Captions longer than this are cut (at a character): far more than any context length takes. */
 enum { CAPTION_BYTES_LIMIT = 1 << 16 };

@@ -111,7 +111,7 @@ static int find_column(const csv_row *header, const char *key, const char *const
     return at < 0 && strcmp(key, usual[0]) == 0 ? find_any(header, usual) : at;
 }
 
-/* A column's name for a message: any file may have been taken for a CSV, so only what can be shown is. */
+/* A column's name for a message. Without unprintable characters, because the file may not be a CSV at all. */
 static void show_name(const char *name, sbuf *out)
 {
     enum { SHOWN = 40 };
@@ -203,7 +203,7 @@ static cloob_status take_header(cloob_ctx *ctx, dataset_part *p, const dataset_o
 
 /* ---- all rows ----------------------------------------------------------------------------------- */
 
-/* A list of millions takes a while: every so many rows. */
+/* Reports progress every few thousand rows: lists may have millions. */
 static void report_rows(cloob_ctx *ctx, const dataset_part *p, const stream *s, int64_t rows)
 {
     enum { EVERY = 1 << 16 };
@@ -248,7 +248,7 @@ static cloob_status group_rows(cloob_ctx *ctx, csv_set *c)
         if (*g < 0) *g = c->groups++;
         c->group[of[i] = *g]++;
     }
-    for (int64_t g = 0; ok && g < c->groups; g++) c->group[g] = end += c->group[g]; /* where it ends */
+    for (int64_t g = 0; ok && g < c->groups; g++) c->group[g] = end += c->group[g]; /* where the row ends */
     for (int64_t i = c->rows; ok && i-- > 0;) c->member[--c->group[of[i]]] = i;
     if (ok) c->group[c->groups] = end;
     hash_map_release(&groups);

@@ -113,7 +113,7 @@ static cloob_status has_text(cloob_ctx *ctx, const class_set *s, int64_t i, bool
     return CLOOB_OK;
 }
 
-/* A look at the first images decides; those without a text are then left out. */
+/* The first images decide whether the set has captions; if so, images without a text are left out. */
 static cloob_status take_texts(cloob_ctx *ctx, class_set *s, dataset_part *p)
 {
     enum { LOOKS = 16 };
@@ -191,7 +191,7 @@ static cloob_status find_classes(cloob_ctx *ctx, const tar_index *t, const char 
     for (int64_t i = 0; i < t->count; i++) {
         const char *folder = folder_of(tar_name(t, i), &n);
         if (!n || !name_has_suffix(tar_name(t, i), keys)) continue;
-        const char *last = classes->count ? classes->name[classes->count - 1] : NULL; /* mostly the one before */
+        const char *last = classes->count ? classes->name[classes->count - 1] : NULL; /* usually the same */
         if (last && strlen(last) == n && memcmp(last, folder, n) == 0) continue;
         CLOOB_TRY(name_list_add(ctx, classes, folder, n));
     }

@@ -1,4 +1,4 @@
-/* Samples are examined side by side into one row each; the figures are made from the rows. */
+/* Samples are examined in parallel, one row each; the statistics are computed from the rows. */
 #include "data/sets/dataset.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 enum { MOST_CAPTIONS = 16 }; /* of one sample */
 
-/* What the figures are made of: of an image, then of a caption. */
+/* The measured quantities: of an image, then of a caption. */
 typedef enum figure { WIDTH, HEIGHT, IMAGE_BYTES, WORDS, CHARS } figure;
 
 typedef struct caption_facts {
@@ -85,7 +85,7 @@ static cloob_status look_range(cloob_ctx *ctx, void *arg, int64_t begin, int64_t
     for (int64_t k = begin; status == CLOOB_OK && k < end; k++) {
         int64_t i = (int64_t)((double)k * (double)l->count / (double)l->examine);
         status = look_sample(ctx, l->d, i, &s, &l->rows[k]);
-        if (status != CLOOB_ERR_FORMAT && status != CLOOB_ERR_IO) continue; /* those belong to the sample */
+        if (status != CLOOB_ERR_FORMAT && status != CLOOB_ERR_IO) continue; /* strings belong to the sample */
         l->rows[k].reason = strdup(cloob_error(ctx));
         status = CLOOB_OK;
     }

@@ -12,7 +12,7 @@
 #include "core/text.h"
 #include "data/sets/dataset_web.h"
 
-enum { IMAGE_LIMIT = 1 << 30 }; /* no image below the pixel limit comes near */
+enum { IMAGE_LIMIT = 1 << 30 }; /* larger than any image below the pixel limit */
 
 cloob_status stored_reserve(cloob_ctx *ctx, stored_sample *s, size_t n)
 {
@@ -54,7 +54,7 @@ static cloob_status read_descriptor(cloob_ctx *ctx, int fd, const char *path, st
 cloob_status stored_read_path(cloob_ctx *ctx, const char *path, stored_sample *s)
 {
     s->size = 0;
-    /* O_NONBLOCK: a named pipe among the images must not stop a worker for ever. */
+    /* O_NONBLOCK: a named pipe among the images must not block a worker. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
     cloob_status status = read_descriptor(ctx, fd, path, s);
@@ -113,7 +113,7 @@ cloob_status open_single(cloob_ctx *ctx, const char *path, const char *cache, fi
     return fileset_open(ctx, *files, file);
 }
 
-/* ---- the kind of a source, from its name and a look inside ------------------------------------------ */
+/* ---- the kind of a source, from its name and content ------------------------------------------ */
 
 bool name_is_tar(const char *path)
 {

@@ -11,8 +11,8 @@
 
 /* Names with braces, as shells and webdataset write them: "shard-{00000..01242}.tar", "{a,b}/{1..9..2}".
  *
- * A range keeps the zeros and the width its ends are written with, may run backwards and may have a step;
- * "{a..e}" runs over letters. Lists and ranges nest. "{x}" without a comma or range stays as it is. */
+ * A range keeps the leading zeros and the width of its ends, may be descending and may have a step; "{a..e}" is a range
+ * of letters. Lists and ranges nest. "{x}" without a comma or range stays as it is. */
 
 enum { BRACES_LIMIT = 1 << 20 }; /* names of one pattern */
 
@@ -76,7 +76,7 @@ cloob_status stored_read(cloob_ctx *ctx, const fileset *files, int file, int64_t
 /* A whole image file into s->data. */
 cloob_status stored_read_path(cloob_ctx *ctx, const char *path, stored_sample *s);
 
-/* Takes a caption: trims white space, cuts at the limit, checks UTF-8; empty or invalid is CLOOB_ERR_FORMAT.
+/* Sets the caption: trims white space, truncates at the limit, checks UTF-8; empty or invalid is CLOOB_ERR_FORMAT.
  */
 cloob_status stored_caption(cloob_ctx *ctx, const char *text, size_t bytes, stored_sample *s);
 
@@ -92,13 +92,12 @@ bool name_is_tar(const char *path);
 /* One fileset with one opened file, or a failure. */
 cloob_status open_single(cloob_ctx *ctx, const char *path, const char *cache, fileset **files);
 
-/* Shuffles that are pure functions of (key, position): nothing is stored, any place can be asked for. */
+/* Shuffles that are pure functions of (key, position): nothing is stored, and any position can be queried. */
 
 /* The sample at a position of a shuffled epoch of n samples: a bijection of [0, n).
  *
- * window 0: any sample anywhere. Otherwise about `window` samples are mixed at a time, taken from 16
- * stretches of neighbours at places that are themselves shuffled: reads stay near each other, which slow
- * disks and network file systems reward. */
+ * window 0: any sample anywhere. Otherwise about `window` samples are mixed at a time, taken from 16 shuffled stretches
+ * of neighbours. Reads stay close together, which is faster on slow disks and network file systems. */
 int64_t order_shuffle(uint64_t key, int64_t position, int64_t n, int64_t window);
 
 #endif

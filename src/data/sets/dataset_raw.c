@@ -186,7 +186,7 @@ static cloob_status read_classes(cloob_ctx *ctx, dataset_part *p, const char *na
     for (char *line = text; *line && status == CLOOB_OK;) {
         size_t n = strcspn(line, "\r\n");
         for (size_t i = 0; i < n; i++)
-            if (line[i] == '_') line[i] = ' '; /* "aquarium_fish": a prompt wants words */
+            if (line[i] == '_') line[i] = ' '; /* "aquarium_fish" becomes words, for prompts */
         if (n) status = name_list_add(ctx, &p->classes, line, n);
         line += n;
         line += strspn(line, "\r\n");
@@ -196,7 +196,7 @@ static cloob_status read_classes(cloob_ctx *ctx, dataset_part *p, const char *na
     return status;
 }
 
-/* Classes without names are the digits, or as many numbers as the labels have. */
+/* Without names, classes are the digits, or numbers up to the largest label. */
 static cloob_status number_classes(cloob_ctx *ctx, dataset_part *p, const raw_run *run)
 {
     int largest = 9;
@@ -279,7 +279,7 @@ static void unpack(const raw_run *run, const unsigned char *in, unsigned char *o
                 *out++ = in[c * plane + (run->kind->by_columns ? x * side + y : y * side + x)];
 }
 
-/* Labels are places among the classes: evaluations count by them. */
+/* Refuses labels that are not below the number of classes: evaluations index by them. */
 static cloob_status set_label(cloob_ctx *ctx, const dataset_part *p, int64_t label, stored_sample *s)
 {
     s->label = label;

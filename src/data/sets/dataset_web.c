@@ -156,7 +156,7 @@ static cloob_status join(cloob_ctx *ctx, dataset_part *p, web_shard *shard, int6
     return CLOOB_OK;
 }
 
-/* sizes.json has the number of samples of each shard. The samples were counted, so it is only compared. */
+/* sizes.json has the number of samples of each shard. It is only compared with the counted numbers. */
 static void compare_sizes(cloob_ctx *ctx, const fileset *files, const web_shard *shard)
 {
     const char *first = fileset_name(files, 0);
@@ -227,7 +227,7 @@ static bool blank_line(const char *line, size_t n)
 static cloob_status pick_line(cloob_ctx *ctx, const char *text, size_t size, uint64_t pick, stored_sample *s)
 {
     s->captions = 0;
-    for (int pass = 0; pass < 2; pass++) { /* count, then take */
+    for (int pass = 0; pass < 2; pass++) { /* counted first, then copied */
         int64_t wanted = s->captions ? (int64_t)(pick % (uint64_t)s->captions) : -1, seen = 0;
         const char *line;
         size_t n;

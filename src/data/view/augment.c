@@ -6,7 +6,8 @@
 
 #include "core/rng.h"
 
-/* from + factor (to - from), cut to bytes toward zero. Between 0 and 1 it cannot leave the range. */
+/* from + factor (to - from), clamped to a byte and rounded toward zero. With a factor from 0 to 1 it cannot leave the
+ * range. */
 static uint8_t blend(int from, int to, float factor)
 {
     float v = (float)from + factor * (float)(to - from);
@@ -46,7 +47,7 @@ void augment_gray(uint8_t *rgb, int64_t n)
 
 static uint8_t byte_of(double v) { return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : (int)v); }
 
-/* Hue and saturation as bytes; value is the largest channel. Single precision where Pillow has it. */
+/* Hue and saturation as bytes; value is the largest channel. Uses single precision in the same places as Pillow. */
 static void to_hsv(const uint8_t *p, uint8_t hsv[3])
 {
     int hi = p[0] > p[1] ? p[0] : p[1], lo = p[0] < p[1] ? p[0] : p[1];

@@ -65,7 +65,7 @@ AVX2 static inline __m256i pair_order(int channels, int pair)
 {
     const __m128i three = _mm_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1);
     const __m128i four = _mm_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1);
-    const __m128i even = _mm_set1_epi16((short)(2 * channels)); /* added to the low byte of each pair: never to a -1 */
+    const __m128i even = _mm_set1_epi16((short)(2 * channels)); /* added to the low byte of each pair, never to a -1 */
     __m128i v = channels == 3 ? three : four;
     if (pair) v = _mm_or_si128(_mm_add_epi8(v, even), _mm_and_si128(v, _mm_set1_epi8(-128)));
     return _mm256_broadcastsi128_si256(v);

@@ -1,5 +1,5 @@
 /* Resize kernels with NEON, which every AArch64 processor has: the definition's 32-bit sums, four in a register, so
- * that every weight is possible and nothing is prepared. */
+ * weights of any size work without preparation. */
 #include <arm_neon.h>
 #include <string.h>
 

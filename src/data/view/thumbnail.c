@@ -1,4 +1,4 @@
-/* Thumbnails: decode small and upright, resize, encode. */
+/* Thumbnails: decodes at a reduced scale, applies the EXIF orientation, resizes, encodes. */
 #include <stdlib.h>
 
 #include "core/arith.h"

@@ -102,8 +102,8 @@ static bool is_copy(const image_part *part, const resize_plan *p)
     return p->out_width == part->width && p->out_height == part->height;
 }
 
-/* The window of the plan into out, by the rule for the image's kind. Same size: a copy, without the detour
- * over premultiplied colours. */
+/* The window of the plan into out, by the rule for the image's kind. An image of the same size is copied, without
+ * premultiplying. */
 static cloob_status resize_part(cloob_ctx *ctx, view_scratch *s, const image_part *part, const resize_plan *p,
                                 uint8_t *out)
 {
@@ -125,7 +125,7 @@ static int64_t whole_patches(double scale, int64_t edge, int64_t patch)
     return n > 1 ? n : 1;
 }
 
-/* transformers' search for the largest scale: the same steps, so that rounding decides alike. */
+/* transformers' search for the largest scale, with the same steps, so that rounding gives the same size. */
 static void patch_grid(const image_view *v, int64_t width, int64_t height, int64_t *across, int64_t *down)
 {
     const double eps = 1e-5;
@@ -142,7 +142,7 @@ static void patch_grid(const image_view *v, int64_t width, int64_t height, int64
     if (*down > v->patches / *across) *down = v->patches / *across;
 }
 
-/* The size of the image before the crop. The edge that follows from the other is cut, as torchvision does. */
+/* The size of the image before the crop. The computed edge is truncated, as in torchvision. */
 static void eval_size(const transform_options *o, int64_t width, int64_t height, int64_t *out_width,
                       int64_t *out_height)
 {
@@ -173,7 +173,7 @@ static int64_t crop_at(const transform_options *o, int64_t edge)
     return more <= 0 ? 0 : o->how.hf ? more / 2 : round_even((double)more / 2.0);
 }
 
-/* What becomes of an image of width x height: resized whole, then the centre of it. */
+/* The plan for an image of width x height: resize, then centre crop. */
 static resize_plan eval_plan(const transform_options *o, int64_t width, int64_t height)
 {
     int64_t w, h;
@@ -326,7 +326,7 @@ static void train_augment(const transform_options *o, uint64_t key, int64_t widt
 
 /* --- views ------------------------------------------------------------------------------------------- */
 
-/* What is read of an image: its box, and what becomes of it. */
+/* The box that is read of an image, and its resize plan. */
 typedef struct view_cut {
     image_box box;
     resize_plan plan;
@@ -348,8 +348,8 @@ static cloob_status view_part(cloob_ctx *ctx, view_scratch *s, image_part *part,
     return CLOOB_OK;
 }
 
-/* The smallest scale, in eighths, at which the box still has as many pixels as the resize makes of it. Only those that
- * libjpeg-turbo has fast code for. */
+/* The smallest scale, in eighths, at which the box still has as many pixels as the resize makes of it. Only scales that
+ * libjpeg-turbo implements with SIMD. */
 static int shrink_of(const transform_options *o, const view_cut *c)
 {
     for (int eighths = 1; o->jpeg_shrink && eighths < 8; eighths *= 2)
@@ -365,8 +365,8 @@ static image_box scale_box(const image_box *b, int eighths)
                         ((b->left + b->width) * eighths + 4) / 8 - left };
 }
 
-/* Images above IMAGE_MAX_PIXELS are decoded one at a time in the process, and their pixels are freed afterwards: every
- * thread that decodes would hold hundreds of megabytes. */
+/* Images above IMAGE_MAX_PIXELS are decoded one at a time in the process, and their pixels are freed afterwards:
+ * otherwise every decoding thread would hold hundreds of megabytes. */
 static pthread_mutex_t large_turn = PTHREAD_MUTEX_INITIALIZER;
 
 cloob_status view_of_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,

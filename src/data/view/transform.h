@@ -24,7 +24,7 @@ typedef struct transform_options {
 } transform_options;
 
 void transform_options_init(transform_options *o, int64_t size);
-/* A size below 1, shares outside 0..1, ratios or jitters that make no sense: CLOOB_ERR_ARGUMENT. */
+/* CLOOB_ERR_ARGUMENT for a size below 1, shares outside 0..1, and invalid ratios or jitters. */
 cloob_status transform_options_check(cloob_ctx *ctx, const transform_options *o);
 
 /* One setting by open_clip's name: scale, ratio, color_jitter, color_jitter_prob, gray_scale_prob,

@@ -1,4 +1,4 @@
-/* The settings of a view: defaults, open_clip's names for them, and what makes no sense. */
+/* The settings of a view: defaults, open_clip's names, validation. */
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ static cloob_status bad_value(cloob_ctx *ctx, const char *key, const char *value
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s=%s: takes %s", key, value, wanted);
 }
 
-/* One number is brightness, contrast and saturation alike; three leave the hue alone. */
+/* One number sets brightness, contrast and saturation; three do not change the hue. */
 static cloob_status set_jitter(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
 {
     double v[4] = { 0 };

@@ -18,7 +18,7 @@ typedef struct ycc_planes {
 
 VIEW_BOTH int ycc_inside(int i, int n) { return i < 0 ? 0 : i < n ? i : n - 1; }
 
-/* Three times the row that is near, once the one beyond it; without halving down, the row alone. */
+/* Three times the near row plus the next one; without vertical subsampling, the row itself. */
 VIEW_BOTH int ycc_column(const uint8_t *near, const uint8_t *far, int x)
 {
     return far ? 3 * near[x] + far[x] : near[x];

@@ -117,7 +117,7 @@ static double next_step(line_step *s, line_point b)
 
 /* ---- the search ---------------------------------------------------------------------------------- */
 
-/* In the first stage the ends are compared by what they gain beyond the least decrease asked for. */
+/* In the first stage, points are compared by their decrease beyond the required minimum. */
 static double auxiliary_step(line_step *s, line_point b)
 {
     double min = DECREASE * s->slope0;
@@ -228,7 +228,7 @@ static cloob_status evaluate(state *t, const double *w, double *f, double *g)
     t->evaluations++;
     CLOOB_TRY(t->p->evaluate(t->p->arg, f, g, w));
     if (isfinite(*f)) return CLOOB_OK;
-    *f = INFINITY; /* too far: the line search comes back */
+    *f = INFINITY; /* too far: the line search shortens the step */
     return CLOOB_OK;
 }
 
@@ -241,7 +241,7 @@ static cloob_status precondition(state *t, double *out, const double *v)
 
 /* ---- direction ----------------------------------------------------------------------------------- */
 
-/* How much H0 = gamma M^-1 must be stretched to agree with the newest pair: s.y / y.M^-1 y. Uses d. */
+/* The scale gamma of H0 = gamma M^-1 that matches the newest pair: s.y / y.M^-1 y. Overwrites d. */
 static cloob_status gamma_of(state *t, double *gamma)
 {
     const double *y = t->y + t->newest * t->n;
@@ -304,13 +304,13 @@ static cloob_status line_search(state *t, const double *w, bool *found)
     for (int k = 0; k < LINE_STEPS && verdict == LINE_GO_ON; k++) {
         CLOOB_TRY(evaluate_at(t, w, s.step, &slope));
         if (isfinite(t->f2) && isfinite(slope)) verdict = line_step_next(&s, t->f2, slope);
-        else s.step = 0.1 * s.step + 0.9 * s.best.at; /* too far: back towards what is known */
+        else s.step = 0.1 * s.step + 0.9 * s.best.at; /* too far: shorten the step */
     }
     *found = verdict == LINE_DONE || t->f2 < t->f;
     return CLOOB_OK;
 }
 
-/* The new pair takes the place of the oldest; when its curvature is lost in rounding, both are dropped. */
+/* The new pair replaces the oldest; if its curvature is lost in rounding, both are dropped. */
 static void remember(state *t, const double *w)
 {
     int i = (t->newest + 1) % t->m;
@@ -352,7 +352,7 @@ static cloob_status iterate(state *t, const lbfgs_options *o, double *w, lbfgs_r
         if (!found && !t->held) return CLOOB_OK;
         out->converged = found && o->gain > 0 && little_gained(t, o->gain);
         if (found) accept(t, w);
-        else t->held = 0; /* once more, without memory */
+        else t->held = 0; /* retry without stored pairs */
     }
     return CLOOB_OK;
 }

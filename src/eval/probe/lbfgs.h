@@ -17,8 +17,8 @@ typedef struct lbfgs_problem {
     cloob_status (*evaluate)(void *arg, double *f, double *g, const double *w);
     /* out = M^-1 v, M symmetric positive definite; NULL: the identity. */
     cloob_status (*precondition)(void *arg, double *out, const double *v);
-    /* Called before every iteration with the current point; may replace M, and sets *forget when M is now so
-     * good that remembered pairs would only spoil it. NULL: nothing to do. */
+    /* Called before every iteration with the current point; may replace M, and sets *forget when M has become so
+     * accurate that the stored pairs should be dropped. May be NULL. */
     cloob_status (*prepare)(void *arg, int iteration, double f, const double *w, bool *forget);
     void *arg;
 } lbfgs_problem;
@@ -66,7 +66,7 @@ typedef struct line_point {
 
 typedef struct line_step {
     double step;                    /* where to evaluate next */
-    double f0, slope0, slack;       /* at 0; rounding of f that is not held against a step */
+    double f0, slope0, slack;       /* at 0; rounding error of f, tolerated in the decrease test */
     line_point best, other;         /* the interval's ends: the lowest point, and the far side */
     double low, high;               /* bounds of the next step */
     double width, width_before;     /* of the interval */

@@ -84,8 +84,8 @@ static void describe(probe_fit *fit, const probe_model *m, double lambda, const 
     *fit = (probe_fit){ lambda, r->f, sqrt(square), r->iterations, r->evaluations, r->converged };
 }
 
-/* A small problem: plain L-BFGS, ending as SciPy's does, is done with all that is well conditioned. What is
- * not by then continues with Newton steps (the preconditioner is the whole Hessian) to the minimum. */
+/* A small problem: plain L-BFGS with SciPy's stopping rule solves well-conditioned problems. The others continue with
+ * Newton steps (the preconditioner is the whole Hessian) to the minimum. */
 static cloob_status minimize_small(cloob_ctx *ctx, const lbfgs_problem *whole, int max_iterations, double *w,
                                    lbfgs_result *result)
 {

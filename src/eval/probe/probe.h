@@ -2,9 +2,9 @@
  *
  *     objective(W, b) = sum_n -ln softmax(W x_n + b)_{y_n} + lambda/2 |W|^2        (the bias b is not penalised)
  *
- * Minimised by L-BFGS (eval/probe/lbfgs.h). Features stay where they are (a mapped file) and are read in blocks;
- * logits exist for one block at a time. Small problems are computed in double; large ones in float, with
- * losses summed and parameters kept in double. */
+ * Minimised by L-BFGS (eval/probe/lbfgs.h). Features are read in blocks from a mapped file; logits exist for one block
+ * at a time. Small problems are computed in double; large ones in float, with losses summed and parameters kept in
+ * double. */
 #ifndef EVAL_PROBE_PROBE_H
 #define EVAL_PROBE_PROBE_H
 
@@ -41,7 +41,7 @@ typedef struct probe_model {
 
 void probe_model_release(probe_model *m);
 
-/* What training will take, before it is taken. */
+/* The resources that training will need. */
 typedef struct probe_plan {
     int64_t N, D, C;
     int64_t block_rows, blocks;

@@ -15,8 +15,8 @@ enum {
     BLOCK_BYTES = 4 << 20, /* of features or logits per block: large enough for products at full speed */
     MIN_BLOCK = 256
 };
-static const double SMALL = 2e8;           /* N (D+1) C up to which double costs less than a blink */
-static const double SMALL_HESSIAN = 4e9;   /* N (C(D+1))^2 up to which the whole Hessian does */
+static const double SMALL = 2e8;           /* N (D+1) C up to which double takes a negligible time */
+static const double SMALL_HESSIAN = 4e9;   /* N (C(D+1))^2 up to which the whole Hessian takes a negligible time */
 static const int64_t HESSIAN_LIMIT = 2048; /* its largest size */
 
 /* ---- sizes --------------------------------------------------------------------------------------- */

@@ -5,12 +5,12 @@
  *
  *     M = 1/C sum_n u_n x_n x_n' + lambda I,    u_n = 1 - sum_c p_nc^2
  *
- * one (D+1)^2 matrix for all classes: exact at W = 0, and later still right about which directions of the
- * features are steep. It is renewed when the objective has fallen enough for u to have moved, from a sample
- * of rows (choose_sample), so that it costs a few evaluations at most.
+ * one (D+1)^2 matrix for all classes: exact at W = 0, and later still right about which directions of the features are
+ * steep. It is recomputed from a sample of rows (choose_sample) when the objective has decreased enough to change u, so
+ * it costs a few evaluations at most.
  *
- * When all of the Hessian is small it is taken whole, at every iteration: these are Newton steps then, which
- * solve problems with a tiny lambda that would not converge in 1,000 iterations. */
+ * A small Hessian is used in full at every iteration. These Newton steps solve problems with a tiny lambda that would
+ * not converge in 1,000 iterations. */
 #include "eval/probe/probe_objective.h"
 
 #include <math.h>
@@ -114,7 +114,7 @@ static void add_pair(objective *o, int64_t a, int64_t b, int64_t n)
     cpu_dgemm(o->ctx, true, false, D, D, n, 1, o->weighted, K, o->xd, D, 1, M, CK);
 }
 
-/* Logits to probabilities: the loss leaves p - onehot(y). */
+/* Logits to probabilities: the loss function leaves p - onehot(y). */
 static void probabilities(objective *o, int64_t at, int64_t n)
 {
     softmax_loss_d(o->zd, NULL, o->y + at, n, o->C);
@@ -143,8 +143,8 @@ static cloob_status make_whole(objective *o, const double *w)
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < i; j++) o->M[j * n + i] = o->M[i * n + j];
     for (int64_t i = 0; i < n; i++) trace += o->M[i * n + i];
-    for (int64_t i = 0; i < n; i++) /* moving all biases alike changes nothing: the floor keeps that direction */
-        o->M[i * n + i] += (i % K == o->D ? 0 : o->lambda) + 1e-13 * trace + 1e-30;
+    /* Adding a constant to all biases changes nothing: the floor keeps that direction invertible. */
+    for (int64_t i = 0; i < n; i++) o->M[i * n + i] += (i % K == o->D ? 0 : o->lambda) + 1e-13 * trace + 1e-30;
     return linalg_spd_inverse(o->ctx, o->M, n);
 }
 

@@ -152,8 +152,8 @@ static cloob_status probe_rows_init(cloob_ctx *ctx, probe_rows *g, const probe_d
     return CLOOB_OK;
 }
 
-/* The second half validates when there is no validation split. Every other row, so that rows sorted by class are shared
- * out evenly; or a random half. */
+/* The second half validates when there is no validation split. Every other row, so that rows sorted by class are split
+ * evenly; or a random half. */
 static cloob_status halve(cloob_ctx *ctx, probe_rows half[2], const probe_data *d, const cloob_probe_options *o)
 {
     int64_t n = d->x.N, first = (n + 1) / 2;
@@ -216,7 +216,7 @@ static cloob_status train_final(run *r, const probe_data *part, int parts, doubl
     probe_fit fit;
     label_set set;
     const double *start = NULL;
-    CLOOB_TRY(label_set_init(r->ctx, &set, part[0].y, part[0].x.N)); /* a start fits when no class was added */
+    CLOOB_TRY(label_set_init(r->ctx, &set, part[0].y, part[0].x.N)); /* a start is usable only if no class was added */
     if (from && parts == 1 && set.C == from->C) start = from->w;
     label_set_release(&set);
     CLOOB_TRY(probe_train(r->ctx, &m, &fit, part, parts, lambda, start, &r->training));

@@ -225,7 +225,7 @@ typedef struct training {
     step_result last;
 } training;
 
-/* As in a run: the next step's batch sets out before this one is computed. */
+/* As in a run: the next step's upload starts before this one is computed. */
 static cloob_status train_once(cloob_ctx *ctx, void *user)
 {
     training *t = user;
@@ -404,7 +404,7 @@ void bench_options_init(bench_options *o)
     *o = (bench_options){ .model = "RN50", .batch = 32, .accum = 1, .repeats = 5, .method = CLOOB_METHOD_CLOOB };
 }
 
-/* ---- what there is to run on --------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------- */
 
 int device_count(void) { return 1 + device_cuda_count(); }
 

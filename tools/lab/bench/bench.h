@@ -39,7 +39,7 @@ typedef struct bench_options {
     cloob_method method;     /* training */
     bool grad_checkpointing; /* training */
     const char *fit_memory;  /* training: choose what is recomputed to stay within this size, as 80G; NULL: no limit */
-    bool pack_texts;         /* training: the text tower works on the tokens up to the end tokens only */
+    bool pack_texts;         /* training: the text tower computes only the tokens up to the end token */
     int64_t text_length; /* mean tokens of a text, spread from half to three halves of it; 0: from 4 to the context */
     profile *profile;    /* training: filled with the time of every op; NULL: not wanted */
     bool text;           /* embedding: texts instead of images */
@@ -51,12 +51,12 @@ void bench_options_init(bench_options *o); /* RN50, batch 32, 5 repeats, CLOOB *
 typedef struct bench_result {
     double ms;             /* median of a step, or of a batch */
     double items_per_s;    /* pairs, images or texts */
-    double cpu_ms;         /* processor time of a counted run, all threads together: hardly moved by other programs */
-    double first_ms;       /* of the run that is not counted: planning and warm-up included */
+    double cpu_ms;         /* processor time of a timed run, all threads together: hardly affected by other programs */
+    double first_ms;       /* of the untimed first run: planning and warm-up included */
     int64_t planned_bytes; /* training: what the plan takes on the device */
     int64_t peak_bytes;    /* of the process; on a GPU, of its memory in use */
     double loss;           /* training: of the last step */
-    const char *precision; /* that was used: what "auto" became */
+    const char *precision; /* the precision used: the choice of "auto" */
     char device[128];
 } bench_result;
 
@@ -65,7 +65,7 @@ cloob_status step_timing(cloob_ctx *ctx, const bench_options *o, bench_result *o
 
 typedef struct loss_bench {
     int64_t n, d;    /* random unit rows */
-    int64_t repeats; /* timed, after one that is not; 0: that one is timed, for what takes long */
+    int64_t repeats; /* timed runs after an untimed one; 0: time the first run, for slow ones */
     bool forward_only;
     uint64_t seed;
 } loss_bench;
@@ -119,7 +119,7 @@ cloob_status data_bench(cloob_ctx *ctx, const cloob_dataset *d, const data_bench
 /* A random row (D) of unit length, the same for the same key. */
 void random_unit(float *row, int64_t D, uint64_t key);
 
-/* Sorts the values; the mean of the two in the middle of an even number, 0 of none. */
+/* Sorts the values and returns the median; 0 without values. */
 double median(double *x, int64_t n);
 
 #endif

@@ -24,7 +24,7 @@ static int64_t resident_bytes(void)
 typedef struct timing {
     double *ms;
     int64_t count, capacity;
-    double begin, end; /* of what is counted */
+    double begin, end; /* of the timed batches */
     int64_t items;
 } timing;
 

@@ -40,7 +40,7 @@ void group_values_add(arena *memory, group_values *v, double x)
 static void add_value(groups *g, int64_t group, const char *name, double x)
 {
     group_metric *m = metric_at(g, name);
-    while (group >= m->groups) { /* groups come up as runs are read */
+    while (group >= m->groups) { /* groups are added as runs are read */
         int64_t room = m->groups;
         m->of = must(arena_grow(g->memory, m->of, m->groups, &room, 8, sizeof *m->of));
         m->groups = room;
@@ -48,7 +48,7 @@ static void add_value(groups *g, int64_t group, const char *name, double x)
     group_values_add(g->memory, &m->of[group], x);
 }
 
-/* Counts, times and seeds are none. */
+/* Counts, times and seeds are not metrics. */
 static bool is_metric(const char *key)
 {
     static const char *const no[] = { "epoch", "num_samples", "n", "bad", "seed", "steps", "seconds" };
@@ -174,7 +174,7 @@ void holm_correct(double *p, int64_t n)
     int64_t tests = 0;
     double last = 0;
     for (int64_t i = 0; i < n; i++) tests += !isnan(p[i]);
-    for (int64_t rank = 0; rank < tests; rank++) { /* the smallest that is left; corrected ones are marked by +2 */
+    for (int64_t rank = 0; rank < tests; rank++) { /* the smallest uncorrected one; corrected ones are marked by +2 */
         int64_t smallest = -1;
         for (int64_t i = 0; i < n; i++)
             if (!isnan(p[i]) && p[i] < 2 && (smallest < 0 || p[i] < p[smallest])) smallest = i;
@@ -283,7 +283,7 @@ static void find_best(const groups_result *g, group_row *m)
     for (int64_t k = 0; k < g->groups && m->aim != AIM_NONE; k++)
         if (m->group[k].n && (m->best < 0 || sign * m->group[k].mean > sign * m->group[m->best].mean)) m->best = k;
     for (int64_t k = 0; m->best >= 0 && k < g->groups; k++)
-        if (k != m->best) m->p_best = fmax(m->p_best, groups_pair(g, m, m->best, k)->p); /* fmax passes over NaN */
+        if (k != m->best) m->p_best = fmax(m->p_best, groups_pair(g, m, m->best, k)->p); /* fmax ignores NaN */
     m->won = m->p_best < g->alpha;
 }
 

@@ -26,10 +26,10 @@ typedef struct rank_sum {
 /* ---- several groups of runs ---------------------------------------------------------------------- */
 
 typedef struct compare_options {
-    const char *by;           /* the setting that makes groups, as params.txt names it; "method" */
+    const char *by;           /* the setting to group by, by its name in params.txt; "method" */
     const char *const *where; /* (wheres) "key=value": only runs with it */
     int64_t wheres;
-    const char *metrics; /* "A,B": these alone, in this order; NULL: all */
+    const char *metrics; /* "A,B": only these groups, in this order; NULL: all */
     double alpha;        /* 0.05 */
     int64_t resamples;   /* of the bootstrap; 10,000; groups_finish: 0: no intervals */
     uint64_t seed;       /* of the bootstrap */
@@ -48,12 +48,12 @@ typedef struct pair_test {
     int64_t a, b;      /* groups */
     double difference; /* of the means, a - b */
     double p, p_holm;  /* two-sided rank-sum test; corrected by Holm over all pairs of the metric. NaN: no values */
-    double delta;      /* Cliff's: 1 when all of a are above all of b, -1 when below, 0 when neither tends to be */
+    double delta;      /* Cliff's delta: 1 when all of a are above all of b, -1 when all are below */
     bool significant;  /* p_holm below alpha */
-    rank_sum test;     /* where p is no NaN */
+    rank_sum test;     /* where p is not NaN */
 } pair_test;
 
-/* Which way a metric is better; NONE: methods are not comparable by it. */
+/* The better direction of a metric; NONE: it does not compare methods. */
 typedef enum group_aim { AIM_HIGH, AIM_LOW, AIM_NONE } group_aim;
 group_aim group_aim_of(const char *metric);
 
@@ -99,7 +99,7 @@ char *groups_two_json(const groups_result *g);
  * with every value as JSON, which the report reads. */
 void ablation_markdown(const groups_result *g, int64_t seeds, sbuf *out);
 void ablation_json(const groups_result *g, int64_t seeds, sbuf *out);
-/* How many decimals of a mean are worth printing: two digits of the spread decide, five of the mean at most. */
+/* The decimals to print of a mean: two digits of the spread, at most five of the mean. */
 int mean_decimals(double deviation, double mean);
 
 /* ---- published results ----------------------------------------------------------------------------- */
@@ -113,11 +113,11 @@ typedef struct data_set {
     bool in_paper;                    /* named in a table of the paper */
 } data_set;
 
-/* By a name ("Stanford-Cars"), or by a folder or file ("sets/wds_cars_test", "cars/test"). NULL: not a known one. */
+/* Finds a set by name ("Stanford-Cars"), or by folder or file ("sets/wds_cars_test", "cars/test"). NULL: unknown. */
 const data_set *data_set_find(const char *name);
 
 /* The tables of the paper with the means of our results on the same data sets. path: folders and files of eval suite,
- * files of eval zeroshot --json, training runs with ImageNet; none: the published tables alone. format: "text",
+ * files of eval zeroshot --json, training runs with ImageNet; none: only the published tables. format: "text",
  * "markdown" or "json". The caller frees *text. */
 cloob_status compare_paper(cloob_ctx *ctx, const char *const *path, int64_t paths, const char *format, char **text);
 
@@ -141,11 +141,11 @@ typedef struct groups {
     int64_t count, room;
     group_metric *metric;
     int64_t metrics, metric_room;
-    bool all;        /* every number is a metric; false: counts, times and seeds are none */
+    bool all;        /* every number is a metric; false: except counts, times and seeds */
     int64_t skipped; /* numbers that are not finite, which JSON has as null */
 } groups;
 
-int64_t groups_at(groups *g, const char *name); /* the group of this name, new where there is none */
+int64_t groups_at(groups *g, const char *name); /* the group of this name, added if new */
 
 void group_values_add(arena *memory, group_values *v, double x);
 
@@ -154,7 +154,7 @@ group_stats group_describe(const group_values *v); /* without an interval */
 /* Every number of the object, nested ones by "outer/inner", as one run's values. */
 void groups_add(groups *g, const char *group, const json *object);
 
-/* Means with bootstrap intervals, and a test of every pair of groups. out points into g's memory. */
+/* Computes means with bootstrap intervals, and a test of every pair of groups. out points into g's memory. */
 void groups_finish(const groups *g, const compare_options *o, groups_result *out);
 
 /* Holm's step-down correction of n p-values, in place; NaN stays and does not count. */

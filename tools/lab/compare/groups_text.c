@@ -96,7 +96,7 @@ static int cell_decimals(const groups_result *g, const group_row *m, const group
     return most < 0 ? mean_decimals(v->deviation, v->mean) : most;
 }
 
-/* A mean as every table shows it: "0.71 ± 0.02", of several runs with the interval on request. */
+/* A mean in the form of all tables: "0.71 ± 0.02" for several runs, optionally with the interval. */
 static const char *mean_text(const groups_result *g, const group_row *m, int64_t k, bool interval, char out[96])
 {
     const group_stats *v = &m->group[k];

@@ -24,7 +24,7 @@ static const data_set known[] = {
 enum { SETS = sizeof known / sizeof *known, TASKS = 2 };
 static const char *const task_name[TASKS] = { "zeroshot", "probe" };
 
-/* Letters and digits of one part of a path, in lower case, without what export programs put around the name:
+/* Letters and digits of one part of a path, in lower case, without the affixes of export programs:
  * "wds_vtab-flowers_test" -> "flowers". */
 static void plain_name(const char *part, size_t n, char out[64])
 {
@@ -82,7 +82,7 @@ static void add(scores *s, const data_set *set, int task, const json *value)
 
 static bool by_class(const data_set *set) { return set && strcmp(set->metric, "mean_per_class") == 0; }
 
-/* One object of eval suite, of eval zeroshot --json, or of a run's results.jsonl; what it is shows in its keys. */
+/* One object of eval suite, of eval zeroshot --json, or of a run's results.jsonl, recognised by its keys. */
 static void add_object(scores *s, const json *o)
 {
     const json *metrics = json_get(o, "metrics");

@@ -15,11 +15,11 @@ typedef struct reader {
     groups g;
     const compare_options *o;
     int64_t runs, left_out; /* left_out: by `where`, unfinished, or of a sweep's search */
-    int64_t searches;       /* of these: runs of a search, whose sweep has final ones */
+    int64_t searches;       /* of of these, runs of a search whose sweep has final runs */
     bool by_stage;          /* `where` says which stage of a sweep is wanted */
     char by[64];
-    const char *group;   /* of two files: that of every line; NULL: by the setting `by` */
-    int64_t epoch;       /* of two files: of the lines that count; -1: all */
+    const char *group;   /* two files: the group of every line; NULL: grouped by the setting `by` */
+    int64_t epoch;       /* two files: the epoch of the lines to take; -1: all */
     int64_t first_epoch; /* of the file; -1: none seen */
     bool epochs_differ;
 } reader;
@@ -38,10 +38,10 @@ static void plain_name(const char *name, size_t n, char *out, size_t size)
         if (*c == '-') *c = '_';
 }
 
-/* A run: its metrics, and a way to ask for its settings. */
+/* A run: its metrics, and access to its settings. */
 typedef struct run_seen {
     const json *metrics;
-    const json *line; /* of a file with a line per run; NULL: none is known */
+    const json *line; /* of a file with a line per run; NULL: unknown */
     run_param *param; /* of params.txt */
     int64_t params;
     bool has_final; /* the file has final runs of a sweep: its search runs count only on request */
@@ -139,8 +139,8 @@ static int64_t number_of(const run_seen *r, const char *key)
     return setting_of(r, key, text, sizeof text) ? atoll(text) : 0;
 }
 
-/* A run that trained for all of its epochs, or its steps (`max_steps` in runs of earlier versions). The checkpoint says
- * how far it came; without one the last validation does. */
+/* A run that trained for all of its epochs, or its steps (`max_steps` in runs of earlier versions). The number of steps
+ * comes from the checkpoint, without one from the last validation. */
 static cloob_status is_finished(cloob_ctx *ctx, const run_seen *run, const char *dir, bool *finished)
 {
     int64_t epochs = number_of(run, "epochs"), steps = number_of(run, "schedule_steps"), epoch = epochs;
@@ -191,7 +191,7 @@ static cloob_status add_folder(cloob_ctx *ctx, reader *r, const char *dir, const
     return add_finished(ctx, r, &run, dir, of_many);
 }
 
-/* What an ablation or a sweep says of its runs: its folder has settings.txt, and when a sweep is done results.jsonl. */
+/* Reads the files of an ablation or a sweep: settings.txt, and results.jsonl of a finished sweep. */
 static cloob_status read_folder(cloob_ctx *ctx, reader *r, const char *dir, json_lines *lines, bool *of_many)
 {
     char path[1200];
@@ -261,7 +261,7 @@ static cloob_status refuse_few(cloob_ctx *ctx, const reader *r)
                     (long long)r->runs, r->runs == 1 ? "" : "s, all", r->by, (long long)r->left_out);
 }
 
-/* Leaves the metrics that `names` lists, in its order. */
+/* Keeps only the metrics in `names`, in that order. */
 static cloob_status choose_metrics(cloob_ctx *ctx, groups_result *g, const char *names, arena *memory)
 {
     group_row *chosen = must(arena_push(memory, (strlen(names) + 1) * sizeof *chosen));
@@ -343,7 +343,7 @@ cloob_status compare_files(cloob_ctx *ctx, groups_result *out, const char *path_
     if (status == CLOOB_OK) log_searches(ctx, &r);
     out->memory = memory;
     if (status != CLOOB_OK) groups_release(out);
-    for (int64_t i = 0; i < out->metrics; i++) /* the epoch says when, not how well */
+    for (int64_t i = 0; i < out->metrics; i++) /* the epoch is not a metric */
         if (strcmp(out->metric[i].metric, "epoch") == 0) {
             memmove(&out->metric[i], &out->metric[i + 1], (size_t)(--out->metrics - i) * sizeof *out->metric);
             break;

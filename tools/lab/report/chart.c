@@ -198,7 +198,7 @@ typedef struct drawing {
 static double px(const drawing *d, double x) { return LEFT + axis_at(&d->x, x) * (WIDTH - LEFT - RIGHT); }
 static double py(const drawing *d, double y) { return HEIGHT - BOTTOM - axis_at(&d->y, y) * (HEIGHT - BOTTOM - TOP); }
 
-/* anchor: start, middle or end. A text that may be wider than the room is squeezed into it. */
+/* anchor: start, middle or end. A text wider than the available space is squeezed. */
 static void put_text(sbuf *out, double x, double y, const char *anchor, int room, const char *text)
 {
     html_put(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\"", x, y, anchor);
@@ -256,7 +256,7 @@ static void put_series(const drawing *d, const chart *c, const chart_series *s)
     sbuf_puts(d->out, "<polyline fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.8\" points=\"");
     put_points(d, s->x, s->y, s->n, false);
     sbuf_puts(d->out, "\"/>\n");
-    for (int64_t i = 0; s->n <= 40 && i < s->n; i++) /* few points: each is shown, a single one is seen at all */
+    for (int64_t i = 0; s->n <= 40 && i < s->n; i++) /* few points are marked: a line of one is invisible */
         sbuf_printf(d->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.4\"/>\n", px(d, s->x[i]), py(d, s->y[i]));
     sbuf_puts(d->out, "</g>\n");
 }
@@ -309,7 +309,7 @@ void chart_svg(sbuf *out, const chart *c, bool alone)
     sbuf_puts(out, alone ? "</g></g></svg>\n" : "</g></svg>\n");
 }
 
-/* A single point is no curve: its number says more. */
+/* A single point is shown as a number. */
 static void put_numbers(sbuf *html, const chart *c)
 {
     sbuf_puts(html, "<div class=\"numbers\">");

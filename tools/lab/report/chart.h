@@ -11,7 +11,7 @@ typedef struct chart_series {
     double *x, *y; /* (n), finite; y above 0 on a logarithmic axis */
     int64_t n;
     int color;          /* index into the palette, any number from 0 */
-    const char *group;  /* runs of the same settings: chart_mean makes one line of them; NULL: it stands for itself */
+    const char *group;  /* runs of the same settings, which chart_mean averages; NULL: not averaged */
     double *low, *high; /* (n) a band around y; NULL: none */
 } chart_series;
 
@@ -26,7 +26,7 @@ typedef struct chart {
 
 /* Adds a series with space for n points, which chart_point puts. Arrays are in the arena. */
 chart_series *chart_add(arena *a, chart *c, const char *name, int color, int64_t n);
-/* Leaves out what cannot be drawn: not finite, or not above 0 where the axis is logarithmic. */
+/* Skips points that cannot be drawn: not finite, or not above 0 on a logarithmic axis. */
 void chart_point(const chart *c, chart_series *s, double x, double y);
 
 int64_t chart_points(const chart *c); /* of the longest series; 0: there is nothing to draw */

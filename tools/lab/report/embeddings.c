@@ -71,7 +71,7 @@ static double sum_of(const tsv *t, int64_t column)
     return sum;
 }
 
-/* Bins outside what any of the shown sets reaches are left out, one on each side kept. */
+/* Leaves out bins that are empty in all shown sets, except one on each side. */
 static void shown_bins(const tsv *t, const char *const *column, int columns, int64_t *from, int64_t *to)
 {
     *from = t->rows, *to = -1;
@@ -100,7 +100,7 @@ static void add_histogram(arena *a, chart *c, const tsv *t)
     for (int k = 0; k < 3; k++) {
         int64_t y = tsv_find(t, column[k]);
         double sum = y < 0 ? 0 : sum_of(t, y);
-        char label[64] = "matched"; /* a set of N pairs has N - 1 unmatched texts at most: what was counted */
+        char label[64] = "matched"; /* the number counted: N pairs have at most N - 1 unmatched texts */
         if (k) snprintf(label, sizeof label, "top-%.0f unmatched", round(sum / fmax(1, matched)));
         chart_series *s = sum > 0 ? chart_add(a, c, label, color[k], t->rows) : NULL;
         for (int64_t i = first; s && i <= last; i++)

@@ -1,4 +1,4 @@
-/* What the sections share; beginning and end of every HTML page; the page of a search. */
+/* Helpers of the sections, beginning and end of every HTML page, the page of a search. */
 #include "lab/report/page.h"
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ void page_grid(page *p, grid *g)
 
 /* ---- runs of the same settings ------------------------------------------------------------------- */
 
-/* Settings that change no result, and the seed. */
+/* The seed, and settings that do not change results. */
 static bool is_incidental(const char *key)
 {
     static const char *const names[] = { "name",       "seed",    "logs",    "resume",          "save_frequency",
@@ -66,7 +66,7 @@ void page_find_repeats(page *p)
     }
 }
 
-/* What the runs with the settings of `first` are called: the method, or a name where two settings share it. */
+/* The label of the runs with the settings of `first`: the method, or the name where two settings share a method. */
 static const char *group_name(const page *p, int64_t first)
 {
     const char *method = p->run[first].method;
@@ -133,7 +133,7 @@ void html_page_begin(sbuf *s, const char *title, const unsigned char *style, siz
 
 enum { THUMB = 256, THUMB_QUALITY = 85 };
 
-/* A path in an address: what has a meaning there is escaped. */
+/* A path as a URL: reserved characters are escaped. */
 static void put_address(sbuf *s, const char *path)
 {
     for (; *path; path++) {
@@ -158,7 +158,7 @@ cloob_status thumbnail_put(cloob_ctx *ctx, const image *im, int64_t side, sbuf *
     return status;
 }
 
-/* An image that has gone since, or a build without JPEG, leaves an empty frame with its name. */
+/* An image that no longer exists, or a build without JPEG, gives an empty frame with the name. */
 static void put_thumbnail(cloob_ctx *ctx, const char *path, sbuf *s)
 {
     image im;

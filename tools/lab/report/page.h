@@ -1,4 +1,4 @@
-/* The page as it grows, and its sections in order. A section that has nothing to show puts nothing. */
+/* The page under construction, and its sections in order. A section without content writes nothing. */
 #ifndef REPORT_PAGE_H
 #define REPORT_PAGE_H
 
@@ -37,7 +37,7 @@ void page_settings(page *p);
 /* ---- for the sections ---------------------------------------------------------------------------- */
 
 void page_heading(page *p, const char *id, const char *title, const char *lead);
-void page_chart(page *p, const chart *c); /* counts what was put, and writes it to export_dir */
+void page_chart(page *p, const chart *c); /* counts the chart, and writes it to export_dir */
 void page_grid(page *p, grid *g);         /* puts and releases it */
 /* Fills first_repeat: runs that differ in their seed alone are repeats of one. */
 void page_find_repeats(page *p);

@@ -23,7 +23,7 @@ static char *parent_of(arena *a, const char *path)
     return kept;
 }
 
-/* Inside each run, next to the runs, next to the page, and in folders that were named. */
+/* Searches inside each run, next to the runs, next to the page, and in the given folders. */
 static cloob_status find_scores(page *p, const char *out, const report_options *o)
 {
     for (int64_t i = 0; i < p->runs; i++)
@@ -74,7 +74,7 @@ static cloob_status read_runs(page *p, const char *const *run, int64_t runs)
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
-/* Links to the sections that are there; `body` holds them. */
+/* Links to the existing sections in `body`. */
 static void put_nav(page *p, const char *body)
 {
     static const char *const section[][2] = {
@@ -124,7 +124,7 @@ static void put_sections(page *p)
 static void put_page(page *p, const char *title)
 {
     sbuf body;
-    put_sections(p); /* first, as the links above depend on what there is */
+    put_sections(p); /* first, because the links above depend on the sections */
     body = p->html;
     p->html = (sbuf){ 0 };
     html_page_begin(&p->html, title, asset_page_css, asset_page_css_bytes);
@@ -158,7 +158,7 @@ static void data_options_of(const run_files *r, dataset_options *o)
         const char *text = run_param_get(r, option[i].name);
         if (*text && strcmp(text, "None") != 0) option_set(&option[i], o, text);
     }
-    o->resampled = false, o->upsampling = NULL; /* of training data alone */
+    o->resampled = false, o->upsampling = NULL; /* of training data only */
 }
 
 static cloob_status write_samples(cloob_ctx *ctx, const run_files *r, const char *checkpoint, const char *out,
@@ -196,7 +196,7 @@ static cloob_status refresh(cloob_ctx *ctx, arena *a, const char *dir, const cha
     char checkpoint[RESUME_PATH], out[FILE_PATH], folder[FILE_PATH];
     CLOOB_TRY(file_in(ctx, dir, "examples-validation.json", out));
     CLOOB_TRY(file_in(ctx, dir, "checkpoints", folder));
-    if (run_files_read(ctx, a, dir, &r) != CLOOB_OK) return CLOOB_OK; /* the page reports it */
+    if (run_files_read(ctx, a, dir, &r) != CLOOB_OK) return CLOOB_OK; /* the page reports the error */
     const char *data = run_param_get(&r, "val_data");
     if (!*data || strcmp(data, "None") == 0) return CLOOB_OK;
     if (dataset_runs_commands(ctx, data))
@@ -205,7 +205,7 @@ static cloob_status refresh(cloob_ctx *ctx, arena *a, const char *dir, const cha
     return is_newer(out, checkpoint) ? CLOOB_OK : write_samples(ctx, &r, checkpoint, out, device_name);
 }
 
-/* A run whose weights or images are gone keeps the samples it has; the page is made without where it has none. */
+/* A run whose weights or images are gone keeps its old samples, if any. */
 static void refresh_samples(cloob_ctx *ctx, const char *dir, const char *device_name)
 {
     arena a = { 0 };

@@ -1,4 +1,4 @@
-/* Zero-shot examples of a run: some validation images with the captions that the model finds likeliest for them. */
+/* Zero-shot examples of a run: some validation images with their most likely captions. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +83,7 @@ static void put_example(samples *s, int64_t row, json_out *out)
     int64_t rank = 1;
     cpu_sgemm(s->ctx, false, true, s->n, 1, s->D, 1, s->text, s->D, s->image + row * s->D, s->D, 0, s->cosine, 1);
     for (int64_t i = 0; i < s->n; i++) rank += s->cosine[i] > s->cosine[row];
-    if (dataset_read(s->ctx, s->d, s->index[row], 0, NULL, &one) == CLOOB_OK) { /* without it the caption stays */
+    if (dataset_read(s->ctx, s->d, s->index[row], 0, NULL, &one) == CLOOB_OK) { /* otherwise keep the caption */
         (void)thumbnail_put(s->ctx, &one.im, min64(THUMB, min64(one.im.width, one.im.height)), &url);
         sample_release(&one);
     }

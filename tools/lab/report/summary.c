@@ -1,4 +1,4 @@
-/* The numbers one looks for first, the settings, and curves by step and by epoch. */
+/* The main results, the settings, and curves by step and by epoch. */
 #include <math.h>
 #include <string.h>
 

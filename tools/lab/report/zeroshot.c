@@ -8,8 +8,7 @@
 #include "core/file.h"
 #include "lab/report/page.h"
 
-/* The place of the right label among all of them, from 1; 0: unknown. Files without it show it where the label is
- * among the likeliest. */
+/* The rank of the right label, from 1; 0: unknown. For files without a rank, the position among the listed labels. */
 static int64_t rank_of(const json *one, const char *truth)
 {
     int64_t rank = 0, place = 0;
@@ -37,7 +36,7 @@ static void add_score(const page *p, grid *g, const char *set, const char *run, 
     grid_share(g, json_get_number(scores, "mean_per_class"));
 }
 
-/* A file about several sources has their mean on top and each under "sets". */
+/* A file about several sources has the mean at the top level and each source under "sets". */
 static void put_scores(page *p)
 {
     grid g = { .columns = p->runs > 1 ? 6 : 5 };
@@ -67,7 +66,7 @@ static const char *type_of(const file_bytes *b)
     return NULL;
 }
 
-/* An image that is gone or too large for a page is left out; its name stays. */
+/* An image that is missing or too large for a page is replaced by its name. */
 static void put_image(page *p, const char *path)
 {
     file_bytes bytes;
@@ -97,7 +96,7 @@ static void put_guess(page *p, const json *guess, const char *truth, bool first)
              100 * fmin(fmax(share, 0), 1));
 }
 
-/* An image in a folder that is called like one of the labels is of that class. */
+/* The class of an image is the label with its folder's name. */
 static const char *truth_of(page *p, const json *one, const char *path)
 {
     const char *truth = json_text(one, "truth"), *slash = strrchr(path, '/'), *from = slash;
@@ -111,7 +110,7 @@ static const char *truth_of(page *p, const json *one, const char *path)
     return NULL;
 }
 
-/* False: it is no example. */
+/* False: not an example. */
 static bool put_example(page *p, const json *one)
 {
     const json *top = json_get(one, "top");

@@ -79,7 +79,7 @@ static bool spells(const char *name, size_t n, const char *key)
     return true;
 }
 
-/* By the name of a folder: "wds_vtab-cifar100_test", "vtab-cifar100", "cifar100". NULL: not one of them. */
+/* Finds a set by the name of a folder: "wds_vtab-cifar100_test", "vtab-cifar100", "cifar100". NULL: unknown. */
 static const datacomp_set *datacomp_find(const char *name)
 {
     size_t n;
@@ -153,7 +153,7 @@ static char *base_name(const char *path)
     return strndup(path + begin, n - begin);
 }
 
-/* Size and time of the weights: results of a file that has changed since are not taken for its own. */
+/* Size and time of the weights: results of an earlier version of the file are not reused. */
 static char *stamp_of(const char *path)
 {
     struct stat st;

@@ -1,4 +1,4 @@
-/* A model on data sets that the field compares on: CLIP_benchmark's webdatasets and DataComp's evaluation sets.
+/* Evaluates a model on CLIP_benchmark's webdatasets and DataComp's evaluation sets.
  *
  *     benchmark_options o;
  *     benchmark_result r;
@@ -63,7 +63,7 @@ double benchmark_metric(const benchmark_result *r, const char *name); /* NaN: no
 char *benchmark_json(const benchmark_result *r);
 /* The name that CLIP_benchmark gives the file of that object: DATASET_PRETRAINED_MODEL_LANGUAGE_TASK.json. Free it. */
 char *benchmark_file_name(const benchmark_result *r);
-/* What the result would be called before there are metrics: for asking whether it is finished. */
+/* Fills the names of the result without metrics, to check whether it already exists. */
 cloob_status benchmark_name(cloob_ctx *ctx, const cloob_model *m, const char *folder, const benchmark_options *o,
                             benchmark_result *out);
 cloob_status benchmark_read(cloob_ctx *ctx, const char *path, benchmark_result *out);

@@ -91,7 +91,7 @@ cloob_status benchmark_read(cloob_ctx *ctx, const char *path, benchmark_result *
 
 /* ---- CSV ----------------------------------------------------------------------------------------- */
 
-/* Whether an earlier result, or an earlier score of the same one, has the name. */
+/* True when an earlier result, or an earlier score of the same result, has the name. */
 static bool seen(const benchmark_result *r, int64_t at, int64_t score)
 {
     const char *name = r[at].score[score].name;
@@ -271,7 +271,7 @@ static void add_others(table *t, bool datacomp)
     }
 }
 
-/* datacomp: its sets first, all of them; then whatever else was evaluated. */
+/* datacomp: all of DataComp's sets first, then the other evaluated sets. */
 char *benchmark_table(const benchmark_result *r, int64_t n, bool datacomp)
 {
     sbuf s = { 0 };

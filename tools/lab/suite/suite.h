@@ -62,7 +62,7 @@ cloob_status features_make(cloob_ctx *ctx, const bench *b, const char *split, be
 cloob_status features_add_targets(cloob_ctx *ctx, const bench *b, bench_features *f);
 void features_release(bench_features *f);
 
-/* A score; one that is there already stays. */
+/* Adds a score, unless the result already has it. */
 void bench_score(bench *b, const char *name, double value);
 void bench_score_of(bench *b, double value, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -77,7 +77,7 @@ cloob_status task_winogavil(cloob_ctx *ctx, bench *b);
 /* SPLIT/winogavil.csv is there. */
 bool winogavil_is(const char *folder, const char *split);
 
-/* What a classifier said, image by image. */
+/* The answers of a classifier by image. */
 typedef struct bench_answers {
     int64_t n;
     int64_t *label, *predicted;    /* (n) */

@@ -15,7 +15,7 @@
 
 enum { MAX_TARGETS = 1 << 16 }; /* numbers of one npy member: far more than any set has classes */
 
-/* The folder's name may come from a list or from an archive: nothing in it is run. */
+/* The folder's name may come from a list or an archive, so commands in it are not run. */
 static cloob_status open_split(cloob_ctx *ctx, const bench *b, const char *split, const char *text_key, dataset **d)
 {
     cloob_data_options o;
@@ -96,7 +96,7 @@ void features_release(bench_features *f)
     *f = (bench_features){ 0 };
 }
 
-/* ---- what a classifier said ------------------------------------------------------------------------ */
+/* ---- answers of a classifier ------------------------------------------------------------------------ */
 
 enum { AT_ONCE = 512 };
 

@@ -18,7 +18,7 @@
 
 /* ---- settings ------------------------------------------------------------------------------------ */
 
-/* The first line that is not the same in both. */
+/* The first line that differs. */
 static cloob_status refuse_difference(cloob_ctx *ctx, const char *folder, char *was, char *is)
 {
     for (;;) {
@@ -31,7 +31,7 @@ static cloob_status refuse_difference(cloob_ctx *ctx, const char *folder, char *
     }
 }
 
-/* Settings bind once a run has a checkpoint; before that a mistyped option may be put right. */
+/* Settings cannot change once a run has a checkpoint; before that a mistyped option may be corrected. */
 static bool has_runs(const char *folder)
 {
     char pattern[SWEEP_PATH + 64];
@@ -69,7 +69,7 @@ static bool has_checkpoint(const char *dir)
     return file_exists(path);
 }
 
-/* A run that ended before its first checkpoint begins again; its folder is kept under another name. */
+/* A run that ended before its first checkpoint starts again; its folder is renamed. */
 static cloob_status set_aside(cloob_ctx *ctx, const char *dir)
 {
     char aside[SWEEP_PATH + 64];
@@ -218,7 +218,7 @@ static cloob_status find_finished(cloob_ctx *ctx, const sweep_options *o, const 
 
 /* ---- a run --------------------------------------------------------------------------------------- */
 
-/* The summary of a run that left the range of numbers. */
+/* The summary of a run with a loss that is not finite. */
 static cloob_status write_failure(cloob_ctx *ctx, const sweep_run *r, const char *path, sweep_summary *count)
 {
     json_out out = { .spaced = true };
@@ -267,7 +267,7 @@ typedef struct jobs {
     const sweep_run *run;
     int64_t runs;
     int threads;          /* of each */
-    pthread_mutex_t lock; /* of all that follows, and of the caller's log */
+    pthread_mutex_t lock; /* guards the members below and the caller's log */
     cloob_ctx *ctx;       /* the caller's */
     sweep_summary *count;
     int64_t next, done;
@@ -288,7 +288,7 @@ static void log_named(void *user, cloob_log_level level, const char *line)
     pthread_mutex_unlock(&l->j->lock);
 }
 
-/* A run that fails ends the others, which save first. */
+/* A failed run stops the others, which save first. */
 static bool stop_all(void *user)
 {
     jobs *j = user;

@@ -46,10 +46,10 @@ cloob_status run_read(cloob_ctx *ctx, arena *a, const sweep_run *r, const char *
 
 /* What a trained run scores on class folders and on pairs, as members of a JSON object. */
 
-/* Ends the object of `out` and writes it if so_far is CLOOB_OK; releases it in any case. */
+/* Ends the object of `out`, writes it if so_far is CLOOB_OK, and always releases it. */
 cloob_status run_write_object(cloob_ctx *ctx, cloob_status so_far, json_out *out, const char *path);
 
-/* What a data set is called: "world/classes/object/" -> "object". */
+/* The name of a data set: "world/classes/object/" -> "object". */
 void run_set_name(const char *path, char out[128]);
 
 /* The run's last checkpoint, for inference on the device it was trained on. */

@@ -55,7 +55,7 @@ typedef struct sweep_summary {
     int64_t settings;                      /* points of the search */
     int64_t runs, trained, resumed, found; /* in all; from the start, from a checkpoint, already finished */
     int64_t metrics, significant;          /* of a comparison: rows of its table; those with a winner */
-    int64_t failed;                        /* runs whose loss left the range of numbers; never chosen */
+    int64_t failed;                        /* runs with a loss that is not finite; never chosen */
     bool complete;                         /* false: other parts still run */
     double seconds;
     int rank; /* of this process; every run takes all ranks, rank 0 reports */

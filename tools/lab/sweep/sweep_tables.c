@@ -1,4 +1,4 @@
-/* A line per run, the search as a table, what each setting does, and the chosen settings side by side. */
+/* A line per run, the search as a table, the effect of each setting, and the chosen settings side by side. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -325,7 +325,7 @@ void draw_room(cairo_t *cr, int light, double horizon, rnd *d)
     };
     paint_rgb wall = walls[rnd_below(d, 4)];
     double floor = horizon + 0.08, x = rnd_chance(d, 0.5) ? rnd_range(d, 0.06, 0.16) : rnd_range(d, 0.58, 0.66);
-    /* Indoors the light is never quite that of the sky: a lamp is on. */
+    /* Indoors a lamp changes the light of the sky. */
     paint_rgb shown = paint_mix(light_far(light, wall), light_near(light, wall), 0.6);
     paint_source(cr, shown, 1);
     cairo.paint(cr);

@@ -1,4 +1,4 @@
-/* The factors, their words, what goes with what, and what training never shows: tables; and the scenes drawn from them.
+/* Tables of the factors, their words, favourite combinations and held-out combinations; drawing scenes from them.
  * Prompts run over all values of <object>, <objects>, <colour> and <place>, so that no favourite value represents a
  * class. */
 #include "lab/synth/synth.h"
@@ -161,7 +161,7 @@ static void draw_named(synth_scene *s)
 {
     rnd d = rnd_from(s->key, "named");
     bool silent = rnd_chance(&d, SYNTH_SILENT);
-    for (int f = 0; f < SYNTH_FACTORS; f++) /* the table's rates hold over all captions, silent ones included */
+    for (int f = 0; f < SYNTH_FACTORS; f++) /* the rates of the table are over all captions, silent ones included */
         s->named[f] = rnd_chance(&d, synth_factors[f].named / (1 - SYNTH_SILENT)) && !silent;
 }
 

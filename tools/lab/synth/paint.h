@@ -1,5 +1,5 @@
 /* Drawing scenes with cairo: colours under a light, the brush that knows the material, objects, backdrops.
- * Only the files of the renderer include this; nothing of cairo is seen outside.
+ * Only the files of the renderer include this; other files do not include cairo.
  *
  * Images are drawn in the unit square, y downwards. An object is drawn in its own box, x from -0.5 to 0.5
  * and y from -1 (top) to 0 (the ground it stands on). */
@@ -10,7 +10,7 @@
 
 #include "lab/synth/synth.h"
 
-/* cairo is loaded with the first image: a program that draws none starts on a machine without it.
+/* cairo is loaded with the first image, so programs that draw nothing run without it.
  *
  *     CLOOB_TRY(cairo_use(ctx));
  *     cairo.move_to(cr, x, y); */

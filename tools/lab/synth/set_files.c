@@ -1,4 +1,4 @@
-/* The folder of a set: what may be replaced, and the mark that says whose it is; and tar files. */
+/* The folder of a set: which files may be replaced, and the marker file; tar files. */
 #include "lab/synth/write.h"
 
 #include <assert.h>
@@ -38,7 +38,7 @@ static bool has_mark(cloob_ctx *ctx, const char *out)
     return is_set;
 }
 
-/* A file of the folder: removed where it is of an earlier set, refused where it is not. */
+/* Removes a file of an earlier set; refuses any other file. */
 static cloob_status clear_entry(cloob_ctx *ctx, const char *out, const char *name, bool is_set, bool force)
 {
     char path[FILE_PATH];
@@ -101,7 +101,7 @@ void synth_tar_add(FILE *tar, const char *name, const void *data, size_t bytes)
     memcpy(header + 116, "0000000", 8);
     snprintf(header + 124, 12, "%011zo", bytes);
     snprintf(header + 136, 12, "%011o", 0u);
-    memset(header + 148, ' ', 8); /* the sum is taken with blanks in its own place */
+    memset(header + 148, ' ', 8); /* its own field counts as blanks */
     header[156] = '0';
     memcpy(header + 257, "ustar\00000", 8);
     unsigned sum = 0;

@@ -1,4 +1,4 @@
-/* Our own image-text world: scenes of several factors, captions that name some of them, images.
+/* A synthetic image-text world: scenes of several factors, captions that name some of them, images.
  *
  * It exists to measure explaining away: in training data the factors go together (fish are mostly blue and
  * mostly on the beach), captions name only some of them, and the test shows combinations that training never had.
@@ -88,7 +88,7 @@ typedef struct synth_factor_row {
 
 extern const synth_factor_row synth_factors[SYNTH_FACTORS];
 
-/* What goes with what in training data: with the world's strength, `factor` takes its cause's favourite.
+/* Correlations of training data: with the world's strength as probability, `factor` takes its cause's favourite.
  * Colour and background follow the object, material follows the colour, light the background; the others are
  * free. */
 synth_factor synth_cause(synth_factor factor);             /* SYNTH_FACTORS when free */
@@ -124,7 +124,7 @@ void synth_draw(const synth_world *w, synth_split split, int64_t index, synth_sc
  * uniform, and the scene is held out. Its caption names nothing. */
 void synth_draw_test(const synth_world *w, synth_factor factor, int64_t index, synth_scene *s);
 
-/* ---- what becomes of a scene --------------------------------------------------------------------- */
+/* ---- text and image of a scene --------------------------------------------------------------------- */
 
 /* Appends the caption: one line, ASCII, neither tab nor quote. */
 void synth_caption(const synth_scene *s, sbuf *out);

@@ -61,7 +61,7 @@ static cloob_status check_options(cloob_ctx *ctx, const synth_options *o)
 
 enum { JPEG_QUALITY = 92, GRAIN = 4 };
 
-/* No flush to disk for each: the set can be made again. */
+/* Not flushed to disk one by one: the set can be regenerated. */
 static cloob_status write_image(cloob_ctx *ctx, const char *path, const sbuf *bytes)
 {
     FILE *f = fopen(path, "wb");

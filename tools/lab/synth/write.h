@@ -29,7 +29,7 @@ typedef struct synth_options {
     double strength; /* of the co-occurrences in training data, 0 to 1 */
     synth_format format;
     int64_t shard_samples; /* per tar, for webdataset */
-    bool force;            /* write into a folder that holds other files too */
+    bool force;            /* write into a folder with other files */
 } synth_options;
 
 /* Fills the defaults: 10,000 pairs of 64 pixels, seed 0, strength 0.25, CSV, 1,000 samples a shard. */
@@ -42,8 +42,8 @@ typedef struct synth_result {
     double seconds;
 } synth_result;
 
-/* Writes the data set. A folder with other files is refused unless force is set; an earlier set is replaced. A set that
- * was interrupted says so in synth.json, and the next call replaces it. r may be NULL. */
+/* Writes the data set. A folder with other files is refused unless force is set; an earlier set is replaced. An
+ * interrupted set is marked in synth.json, and the next call replaces it. r may be NULL. */
 cloob_status synth_write(cloob_ctx *ctx, const synth_options *o, synth_result *r);
 
 /* The defaults for negative numbers. */
@@ -64,7 +64,7 @@ void synth_put_truth(sbuf *s, const synth_scene *scene);
 /* {"object": {"classes": [...], "templates": [...]}, ...} */
 void synth_put_prompts(sbuf *s);
 
-/* What the set is: its settings, naming rates, favourites and held-out pairs. */
+/* The description of the set: settings, naming rates, favourites and held-out pairs. */
 void synth_put_mark(sbuf *s, const synth_options *o);
 
 /* Closes a stream and sets it to NULL; a write that failed before is an error, too. Safe to call on a closed one. */
@@ -75,7 +75,7 @@ cloob_status synth_close(cloob_ctx *ctx, const char *name, FILE **f);
 void synth_tar_add(FILE *tar, const char *name, const void *data, size_t bytes);
 cloob_status synth_tar_close(cloob_ctx *ctx, FILE **tar);
 
-#define SYNTH_MARK "synth.json" /* marks a set: written first as unfinished, and last with its settings */
+#define SYNTH_MARK "synth.json" /* the marker of a set: written first as unfinished, and last with its settings */
 
 /* Makes the folder, removes an earlier set in it, and marks it as cloob's. Refuses an out that is a file, cannot be
  * written, or contains other files (unless force). */
