@@ -59,7 +59,7 @@ static void ids_are_libsentencepieces(void)
     arena_release(&a);
 }
 
-static void rows_end_and_are_filled_as_siglips(void)
+static void rows_end_and_are_padded_as_in_siglip(void)
 {
     tokenizer *t;
     int32_t row[8], cut[3];
@@ -129,7 +129,7 @@ int main(void)
 {
     ctx = cloob_ctx_create(NULL);
     RUN(ids_are_libsentencepieces);
-    RUN(rows_end_and_are_filled_as_siglips);
+    RUN(rows_end_and_are_padded_as_in_siglip);
     RUN(tokenizer_json_is_read);
     RUN(damage_is_refused);
     cloob_ctx_destroy(ctx);
