@@ -5,7 +5,7 @@
 
 HF is the folder that `cloob convert M HF --to hf` writes. Starts all servers, and suspends all but the one being measured. Each server is measured with
 --connections and both kinds of request, --rounds times, by bench/serve/load.c, which is compiled here. Prints Markdown tables: medians of the
-rounds. Infinity computes in fp32 on a CPU, whatever --dtype, except with int8; its ONNX engine (optimum) refuses models with images."""
+rounds. Infinity needs aiohttp to take images; it computes in fp32 on a CPU, whatever --dtype, except with int8; its ONNX engine (optimum) refuses models with images."""
 from __future__ import annotations
 
 import argparse
