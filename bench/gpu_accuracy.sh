@@ -23,18 +23,18 @@ images=(--path-data "$data/flickr8k_128_images.tar")
 grep -m1 "model name" /proc/cpuinfo
 for model in ${MODELS:-RN50 ViT-B-32}; do
     begin=$SECONDS
-    "$cloob" train --train-data "$dir/train.tsv" "${images[@]}" --model "$model" --force-image-size 128 --batch-size 256 --epochs "$epochs" \
-        --lr 5e-4 --precision amp_bf16 --device "${DEVICE:-cuda}" --workers "$(nproc)" --logs "$dir" --name "$model" --quiet \
+    "$cloob" train --train-data "$dir/train.tsv" "${images[@]}" --model "$model" --force-image-size 128 --one-caption-per-image \
+        --method clip --batch-size 128 --epochs "$epochs" --lr 5e-4 --warmup 100 --aug-cfg scale=0.6,1.0 flip_prob=0.5 --precision amp_bf16 --device "${DEVICE:-cuda}" --workers "$(nproc)" --logs "$dir" --name "$model" --quiet \
         > "$out/train_$model.log" 2>&1 || { tail -3 "$out/train_$model.log"; exit 1; }
     echo; echo "$model: $epochs epochs in $((SECONDS - begin)) s"
     for pairs in "val 0" "train ${IMAGES:-2000}"; do
         echo; echo "$model, photos: ${pairs/ 0/, all}"
         # shellcheck disable=SC2086 # a name and a number
         set -- $pairs
-        zeroshot=()
-        [ "$1" = val ] && zeroshot=(--zeroshot "$dir/scenes.tar")
+        more=()
+        [ "$1" = val ] && more=(--all-captions --zeroshot "$dir/scenes.tar")
         python3 bench/precision_accuracy.py --cloob "$cloob" --checkpoint "$dir/$model/checkpoints/latest.safetensors" --data "$dir/$1.tsv" \
-            --images "$2" "${images[@]}" "${zeroshot[@]}" --limits "${LIMITS:-all,avx512,avx2}" || exit 1
+            --images "$2" "${images[@]}" "${more[@]}" --limits "${LIMITS:-all,avx512}" || exit 1
     done
     rm -r "${dir:?}/$model"
 done

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Accuracy of bf16 and int8 on a CPU: cosines with fp32, retrieval and zero-shot accuracy of one checkpoint.
 
-    python3 bench/precision_accuracy.py --checkpoint M --data val.tsv [--images N] [--limits all,avx512,avx2] [--zeroshot CLASSES]
-                                        [--cloob build/cloob] [--precisions bf16,int8] [-- OPTIONS]
+    python3 bench/precision_accuracy.py --checkpoint M --data val.tsv [--images N] [--all-captions] [--limits all,avx512,avx2]
+                                        [--zeroshot CLASSES] [--cloob build/cloob] [--precisions bf16,int8] [-- OPTIONS]
 
-Embeds the images and all captions of --data (its first N images) with `cloob embed --device cpu` in fp32 and in each precision, under each
+Embeds the first N images of --data and their first (or all) captions with `cloob embed --device cpu` in fp32 and in each precision, under each
 value of CLOOB_CPU_LIMIT ("all": none), and prints a row each: smallest and mean cosine with fp32 of images and of texts, R@1 from image
 to text and from text to image, and with --zeroshot the top-1 accuracy. OPTIONS go to all commands that read the model (--config, --vocab),
 --path-data to those that read --data. Needs numpy."""
@@ -54,6 +54,7 @@ def main() -> None:
     p.add_argument("--data", type=Path, required=True, help="TSV or CSV: image, caption")
     p.add_argument("--path-data", help="folder or tar of the images")
     p.add_argument("--images", type=int, default=0, help="use the first N images; 0: all")
+    p.add_argument("--all-captions", action="store_true", help="embed every caption of an image; default: the first one")
     p.add_argument("--zeroshot", help="class folders, or a tar of them")
     p.add_argument("--precisions", default="bf16,int8")
     p.add_argument("--limits", default="all", help="values of CLOOB_CPU_LIMIT; all: none")
@@ -74,7 +75,8 @@ def main() -> None:
         def measure(limit: str, precision: str) -> tuple[list[np.ndarray], list[float]]:
             out = Path(folder) / "rows.safetensors"
             model = ["--checkpoint", args.checkpoint, "--device", "cpu", "--precision", precision, *args.options]
-            run(limit, "embed", "--data", str(data), *place, "--all-captions", "--out", str(out), *model)
+            captions = ["--all-captions" if args.all_captions else "--one-caption-per-image"]
+            run(limit, "embed", "--data", str(data), *place, *captions, "--out", str(out), *model)
             ranks = run("all", "eval", "retrieval", "--input", str(out), "--device", "cpu")
             scores = [ranks["image_to_text_R@1"], ranks["text_to_image_R@1"]]
             if args.zeroshot:

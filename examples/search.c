@@ -1,5 +1,4 @@
-/* Search a folder of images by a text. The first run makes an index beside the program, later ones bring it
- * up to date.
+/* Search a folder of images by a text. The first run writes an index, later runs update it.
  *
  *     cc search.c $(pkg-config --cflags --libs cloob) -o search
  *     ./search model.safetensors photos "a dog in the snow"

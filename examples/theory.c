@@ -84,8 +84,8 @@ static int mutual_information(void)
 /* ---- saturation ---------------------------------------------------------------------------------- */
 
 /* N pairs whose positives have similarity s and whose negatives have none: x_i is axis i, y_i lies between axis i and
- * an axis of its own. The gradient of x_i towards y_i says how hard the objective still pulls; that by the inverse
- * temperature (of the loss that is not multiplied by tau) how fast the temperature falls. */
+ * an axis of its own. Prints the gradient of x_i towards y_i, and the gradient by the inverse temperature of the loss
+ * that is not multiplied by tau. */
 static int saturation(cloob_ctx *ctx)
 {
     enum { N = 64, D = 2 * N };
@@ -158,19 +158,18 @@ static int hopfield(cloob_ctx *ctx)
 
 /* ---- covariance ---------------------------------------------------------------------------------- */
 
-/* Embeddings of scenes with two features that go together nine times out of ten, say a boat and the sea. Each embedding
- * tells of one of the two, the other is explained away. Retrieval from all of them mixes in what scenes like it
- * have. */
+/* Embeddings of scenes with two features that occur together in nine of ten scenes, such as a boat and the sea. Each
+ * embedding has one of the two; the other is explained away. Retrieval mixes in the features of similar scenes. */
 static int covariance(cloob_ctx *ctx)
 {
     enum { N = 2000, D = 32 };
     static float x[N * D], z[N * D];
     static const double beta[] = { 0, 2, 4, 8, 14.3, 30, 60 }; /* 0: no retrieval */
     for (int n = 0; n < N; n++) {
-        int boat = uniform() < 0.5, sea = uniform() < 0.9 ? boat : !boat, told = uniform() < 0.5;
+        int boat = uniform() < 0.5, sea = uniform() < 0.9 ? boat : !boat, named = uniform() < 0.5;
         for (int i = 0; i < D; i++) x[n * D + i] = 0.12f * (float)normal();
-        x[n * D] += told ? (boat ? 0.7f : -0.7f) : 0.15f * (float)(2 * boat - 1);
-        x[n * D + 1] += told ? 0.15f * (float)(2 * sea - 1) : (sea ? 0.7f : -0.7f);
+        x[n * D] += named ? (boat ? 0.7f : -0.7f) : 0.15f * (float)(2 * boat - 1);
+        x[n * D + 1] += named ? 0.15f * (float)(2 * sea - 1) : (sea ? 0.7f : -0.7f);
         unit(x + n * D, D);
     }
     printf("beta,covariance,correlation\n");
@@ -257,9 +256,10 @@ static int variance(cloob_ctx *ctx)
 
 enum { CAPTIONS = 3000, AXES = 64, FACTORS = 8, OBJECT = 0, COLOUR = 1, BACKGROUND = 6, LINE = 1024 };
 
-/* Of every caption what its scene shows and what the words tell, with one axis for each value of each factor. */
+/* The features that a caption's scene shows and those that its words name, with one axis for each value of each
+ * factor. */
 typedef struct world {
-    float shown[CAPTIONS * AXES], told[CAPTIONS * AXES]; /* (n, AXES) */
+    float shown[CAPTIONS * AXES], named[CAPTIONS * AXES]; /* (n, AXES) */
     char value[AXES][32];
     int factor[AXES], axes, n;
 } world;
@@ -275,13 +275,13 @@ static int axis_of(world *w, int factor, const char *value)
 }
 
 /* One line of factors.tsv (path, split, values) and of naming.tsv (path, split, held out, 0 or 1 each). Captions that
- * tell nothing have no direction and are left out. */
-static void add_caption(world *w, char *values, char *named)
+ * name nothing have no direction and are left out. */
+static void add_caption(world *w, char *values, char *flags)
 {
     char *v = NULL, *t = NULL;
-    float *shown = w->shown + w->n * AXES, *told = w->told + w->n * AXES;
+    float *shown = w->shown + w->n * AXES, *named = w->named + w->n * AXES;
     double words = 0;
-    strtok_r(values, "\t", &v), strtok_r(named, "\t", &t);
+    strtok_r(values, "\t", &v), strtok_r(flags, "\t", &t);
     const char *split = strtok_r(NULL, "\t", &v);
     if (!split || strcmp(split, "train") != 0) return;
     strtok_r(NULL, "\t", &t), strtok_r(NULL, "\t", &t);
@@ -289,9 +289,9 @@ static void add_caption(world *w, char *values, char *named)
         const char *value = strtok_r(NULL, "\t\n", &v), *name = strtok_r(NULL, "\t\n", &t);
         if (!value || !name) return;
         int a = axis_of(w, f, value);
-        shown[a] = 1, told[a] = *name == '1', words += told[a];
+        shown[a] = 1, named[a] = *name == '1', words += named[a];
     }
-    if (words > 0) unit(told, AXES), w->n++;
+    if (words > 0) unit(named, AXES), w->n++;
     else memset(shown, 0, AXES * sizeof *shown);
 }
 
@@ -343,12 +343,12 @@ static int explaining_away(cloob_ctx *ctx, const char *dir)
     if (!read_world(&w, dir)) return 1;
     printf("beta,object_background,object_colour,scenes_background,scenes_colour\n");
     for (int b = 0; b < 8; b++) {
-        cloob_hopfield h = { w.told, w.n, AXES, beta[b] };
+        cloob_hopfield h = { w.named, w.n, AXES, beta[b] };
         cloob_hopfield_options o;
         cloob_hopfield_options_init(&o);
         o.unit = true;
-        memcpy(z, w.told, sizeof z);
-        if (beta[b] > 0 && cloob_hopfield_retrieve(ctx, &h, &o, w.told, w.n, z, NULL) != CLOOB_OK) return fail(ctx);
+        memcpy(z, w.named, sizeof z);
+        if (beta[b] > 0 && cloob_hopfield_retrieve(ctx, &h, &o, w.named, w.n, z, NULL) != CLOOB_OK) return fail(ctx);
         printf("%g,%.4f,%.4f,%.4f,%.4f\n", beta[b], together(&w, z, BACKGROUND), together(&w, z, COLOUR),
                together(&w, w.shown, BACKGROUND), together(&w, w.shown, COLOUR));
     }

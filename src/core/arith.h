@@ -1,4 +1,4 @@
-/* Minimum, maximum and overflow-checked arithmetic of sizes.
+/* Minimum, maximum, order and overflow-checked arithmetic of sizes.
  *
  *     int64_t rows;
  *     if (!checked_mul(batch, accum, &rows)) return ctx_fail(...);
@@ -14,6 +14,19 @@
 
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Ascending order, for qsort and bsearch. */
+static inline int order_int64(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static inline int order_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
 
 /* False when the result does not fit; *out is then undefined. */
 static inline bool checked_add(int64_t a, int64_t b, int64_t *out) { return !__builtin_add_overflow(a, b, out); }

@@ -56,13 +56,7 @@ cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o)
     return ctx;
 }
 
-void cloob_ctx_destroy(cloob_ctx *ctx)
-{
-    if (!ctx) return;
-    for (int i = CTX_SLOTS - 1; i >= 0; i--)
-        if (ctx->slot[i] && ctx->slot_destroy[i]) ctx->slot_destroy[i](ctx->slot[i]);
-    free(ctx);
-}
+void cloob_ctx_destroy(cloob_ctx *ctx) { free(ctx); }
 
 cloob_ctx *ctx_worker(const cloob_ctx *parent)
 {

@@ -11,10 +11,6 @@
 
 enum { CTX_ERROR_BYTES = 2048 };
 
-/* Per-context state of lower layers (library handles and the like), made on first use by its owner and
- * destroyed with the context. One slot per owner. */
-typedef enum ctx_slot { CTX_SLOT_CPU, CTX_SLOTS } ctx_slot;
-
 /* Which kernels a GPU runs, where there are several for one op. By default timing chooses between them; tests and
  * measurements ask for one. */
 typedef enum fused_gemm_choice {
@@ -42,8 +38,6 @@ struct cloob_ctx {
     bool (*should_stop)(void *user);
     void *stop_user;
     bool copy_files;
-    void *slot[CTX_SLOTS];
-    void (*slot_destroy[CTX_SLOTS])(void *);
 };
 
 #define CLOOB_TRY(expr)                                                                                                \

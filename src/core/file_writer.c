@@ -81,7 +81,7 @@ static cloob_status init(cloob_ctx *ctx, const char *path, file_writer *w)
 }
 
 /* Checks what exists under the name: regular files are replaced, devices and pipes written to. */
-static cloob_status look(cloob_ctx *ctx, const char *path, bool *direct, mode_t *mode)
+static cloob_status check_target(cloob_ctx *ctx, const char *path, bool *direct, mode_t *mode)
 {
     struct stat st;
     *direct = false;
@@ -127,7 +127,7 @@ static cloob_status begin(cloob_ctx *ctx, const char *path, bool nameless, file_
     bool direct;
     mode_t mode;
     *w = (file_writer){ 0 };
-    CLOOB_TRY(look(ctx, path, &direct, &mode));
+    CLOOB_TRY(check_target(ctx, path, &direct, &mode));
     CLOOB_TRY(init(ctx, path, w));
     int fd = direct ? open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY) : nameless ? create_nameless(w->path) : -1;
     w->direct = direct;

@@ -52,7 +52,7 @@ const json *json_doc_root(const json_doc *doc);
 /* All take NULL, which counts as absent. */
 json_kind json_kind_of(const json *v);                       /* NULL: JSON_NULL */
 const json *json_get(const json *object, const char *key);   /* NULL when absent or not an object */
-double json_get_number(const json *object, const char *key); /* NaN when it is no number */
+double json_get_number(const json *object, const char *key); /* NaN when it is not a number */
 int64_t json_count(const json *v);                           /* elements or members */
 const json *json_first(const json *v);                       /* first element or member */
 const json *json_next(const json *v);                        /* its next sibling */

@@ -61,12 +61,12 @@ static int take_byte(comm *c, int tag)
     return from.MPI_SOURCE;
 }
 
-static void answer(comm *c)
+static void answer_pings(comm *c)
 {
     for (int r; (r = take_byte(c, TAG_QUESTION)) >= 0;) send_byte(c, r, TAG_ANSWER);
 }
 
-static void ask(comm *c)
+static void send_pings(comm *c)
 {
     mpi_state *s = c->state;
     while (take_byte(c, TAG_ANSWER) >= 0) continue; /* to an earlier ping */
@@ -108,9 +108,9 @@ static cloob_status finish(cloob_ctx *ctx, comm *c, MPI_Request *request, const 
         if (tries % TRIES) continue;
         sched_yield(); /* ranks may share a core */
         if (c->timeout <= 0) continue;
-        answer(c);
+        answer_pings(c);
         double waited = clock_seconds() - begun;
-        if (!asked && waited > c->timeout / 2) ask(c), asked = true;
+        if (!asked && waited > c->timeout / 2) send_pings(c), asked = true;
         for (int r; asked && (r = take_byte(c, TAG_ANSWER)) >= 0;) ((mpi_state *)c->state)->heard[r] = true;
         if (waited <= c->timeout) continue;
         CLOOB_TRY(check_silent(ctx, c, what));
@@ -245,7 +245,7 @@ static const comm_ops ops = { .all_gather = all_gather,
                               .wait = wait,
                               .broadcast = broadcast,
                               .barrier = barrier,
-                              .answer = answer,
+                              .answer = answer_pings,
                               .abort = abort_all,
                               .destroy = destroy };
 

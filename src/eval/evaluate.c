@@ -6,7 +6,6 @@
 
 #include "eval/analysis.h"
 #include "eval/rows.h"
-#include "eval/labels.h"
 #include "eval/metrics.h"
 #include "eval/probe/probe.h"
 #include "eval/retrieval.h"

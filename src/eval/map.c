@@ -213,7 +213,7 @@ static void repel(float *p, const float *q, float rate)
 }
 
 /* An edge of weight 1 is applied in every epoch, an edge of weight w in a share w of them, evenly spread. */
-static bool due(float weight, int64_t epoch)
+static bool edge_is_due(float weight, int64_t epoch)
 {
     return floor((double)(epoch + 1) * weight) > floor((double)epoch * weight);
 }
@@ -227,7 +227,7 @@ static void move_vertices(void *arg, int64_t begin, int64_t end, int thread)
         float p[2] = { l->old[2 * i], l->old[2 * i + 1] };
         uint64_t draw = (uint64_t)g->start[i] * NEGATIVES;
         for (int64_t e = g->start[i]; e < g->start[i + 1]; e++) {
-            if (!due(g->weight[e], l->epoch)) continue;
+            if (!edge_is_due(g->weight[e], l->epoch)) continue;
             attract(p, l->old + 2 * (int64_t)g->other[e], l->rate);
             for (int n = 0; n < NEGATIVES; n++) {
                 int64_t j = (int64_t)rng_below(l->key, draw++, (uint64_t)g->N);

@@ -1,4 +1,5 @@
 /* Ranks of all pairs or of some of them, and their summary. */
+#include "core/arith.h"
 #include "eval/retrieval.h"
 
 #include <math.h>
@@ -181,12 +182,6 @@ static cloob_status run_pass(cloob_ctx *ctx, const rank_pass *p)
 
 /* ---- ranks and their summary ----------------------------------------------------------------- */
 
-static int ascending(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 void retrieval_summary(cloob_retrieval_side *out, int64_t *rank, int64_t N)
 {
     int64_t at1 = 0, at5 = 0, at10 = 0;
@@ -196,7 +191,7 @@ void retrieval_summary(cloob_retrieval_side *out, int64_t *rank, int64_t N)
         sum += (double)rank[i];
         inverse += 1 / (double)rank[i];
     }
-    qsort(rank, (size_t)N, sizeof *rank, ascending);
+    qsort(rank, (size_t)N, sizeof *rank, order_int64);
     out->recall1 = (double)at1 / (double)N;
     out->recall5 = (double)at5 / (double)N;
     out->recall10 = (double)at10 / (double)N;

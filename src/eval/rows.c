@@ -76,7 +76,7 @@ typedef struct check {
     bool no_memory;
 } check;
 
-/* The lowest bad row, whatever the threads. */
+/* The lowest bad row, independent of the threads. */
 static void report_bad(check *c, int64_t row)
 {
     int64_t seen = __atomic_load_n(&c->bad_row, __ATOMIC_RELAXED);

@@ -11,7 +11,7 @@
 #ifndef EVAL_ZEROSHOT_H
 #define EVAL_ZEROSHOT_H
 
-#include "eval/labels.h"
+#include "eval/metrics.h"
 
 typedef struct zeroshot {
     int64_t C, D;

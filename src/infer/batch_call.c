@@ -168,7 +168,7 @@ static void give_up(batcher *b, batch_call *call)
     b->stats.refused += n;
 }
 
-static void await(batcher *b, batch_call *call, double until)
+static void wait_for_items(batcher *b, batch_call *call, double until)
 {
     pthread_mutex_lock(&b->lock);
     while (call->left > 0) {
@@ -231,7 +231,7 @@ static cloob_status encode_piece(cloob_ctx *ctx, batcher *b, piece *p, const bat
     pthread_rwlock_unlock(&b->model_lock);
     double begin = clock_seconds();
     if (status == CLOOB_OK) {
-        await(b, &p->call, until);
+        wait_for_items(b, &p->call, until);
         status = p->call.status;
         if (status != CLOOB_OK) ctx_fail(ctx, status, "%s", p->call.error);
     }

@@ -140,7 +140,7 @@ batch_item *batch_unlink(batcher *b, item_test *wanted, const void *what, int64_
 }
 
 /* Whether two items may be in one batch. */
-static bool together(const batch_item *a, const void *other)
+static bool can_share_batch(const batch_item *a, const void *other)
 {
     const batch_item *b = other;
     if (a->all_tokens || b->all_tokens) return a == b;
@@ -150,7 +150,7 @@ static bool together(const batch_item *a, const void *other)
 static bool batch_is_full(const batcher *b)
 {
     int64_t n = 0;
-    for (const batch_item *it = b->head; it && n < b->o.max_batch; it = it->next) n += together(it, b->head);
+    for (const batch_item *it = b->head; it && n < b->o.max_batch; it = it->next) n += can_share_batch(it, b->head);
     return n == b->o.max_batch;
 }
 
@@ -202,7 +202,7 @@ static void run_batch(batcher *b)
 {
     int64_t n;
     cloob_status status = b->m ? CLOOB_OK : reload_model(b);
-    batch_item *first = batch_unlink(b, together, b->head, b->o.max_batch, &n);
+    batch_item *first = batch_unlink(b, can_share_batch, b->head, b->o.max_batch, &n);
     double begin = clock_seconds();
     if (!n) return; /* all callers gave up while the weights were loading */
     bool text = first->text;
@@ -268,7 +268,7 @@ static void idle(batcher *b, double since)
     else clock_cond_wait(&b->work, &b->lock, since + limit);
 }
 
-static void nothing(void *arg, int64_t begin, int64_t end, int thread)
+static void no_work(void *arg, int64_t begin, int64_t end, int thread)
 {
     (void)arg, (void)begin, (void)end, (void)thread;
 }
@@ -279,7 +279,7 @@ static void *encoder_main(void *arg)
     batcher *b = arg;
     /* Starts this thread's pool now, while memory is available: OpenMP ends the process when a thread cannot be
      * started. */
-    if (b->ctx->threads > 1) pool_for(b->ctx, b->ctx->threads, 1, nothing, NULL);
+    if (b->ctx->threads > 1) pool_for(b->ctx, b->ctx->threads, 1, no_work, NULL);
     double used = clock_seconds();
     pthread_mutex_lock(&b->lock);
     replace_model(b);

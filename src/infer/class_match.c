@@ -196,7 +196,7 @@ static cloob_status find_twin(const map_reader *r, int64_t i, int64_t *twin)
     int64_t C = r->all->class_count;
     const bool *own = r->is + i * C;
     if (!memchr(own, 1, (size_t)C))
-        return ctx_fail(r->ctx, CLOOB_ERR_ARGUMENT, "%s: does not say which class the folder \"%s\" is", r->path,
+        return ctx_fail(r->ctx, CLOOB_ERR_ARGUMENT, "%s: does not name the class of the folder \"%s\" is", r->path,
                         dataset_class_name(r->d, i));
     for (*twin = 0; *twin < i; ++*twin) {
         const bool *other = r->is + *twin * C;

@@ -27,7 +27,7 @@ static cloob_weight_format resolve_format(cloob_weight_format to, const char *ou
 }
 
 /* Refuses extensions that other programs read as their own format. */
-static cloob_status refuse_ending(cloob_ctx *ctx, const char *out)
+static cloob_status refuse_foreign_extension(cloob_ctx *ctx, const char *out)
 {
     static const char *const endings[] = { ".gguf", ".ggml",   ".engine",  ".plan",     ".pb",
                                            ".h5",   ".tflite", ".mlmodel", ".mlpackage" };
@@ -38,7 +38,7 @@ static cloob_status refuse_ending(cloob_ctx *ctx, const char *out)
         if (text_ends_with(out, endings[i]))
             return ctx_fail(
                 ctx, CLOOB_ERR_UNSUPPORTED,
-                "%s: %s files are not written; there are .safetensors (ours), .pt (OpenAI's and the authors' "
+                "%s: %s files are not written; there are .safetensors (cloob's), .pt (OpenAI's and the authors' "
                 "names), and folders for Hugging Face and open_clip",
                 out, endings[i]);
     return CLOOB_OK;
@@ -58,8 +58,8 @@ static weight_format inner_format(cloob_weight_format to)
 static cloob_status parse_activation(cloob_ctx *ctx, const char *name, model_act *act)
 {
     if (model_act_from_name(name, act)) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                    "activation \"%.60s\" is not known; there are quickgelu, gelu and gelu_tanh", name);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "activation \"%.60s\" is not known; choose quickgelu, gelu or gelu_tanh",
+                    name);
 }
 
 /* ---- the report ---------------------------------------------------------------------------------- */
@@ -100,7 +100,7 @@ static cloob_status report_weights(cloob_ctx *ctx, const weights *w, arena *a, c
 }
 
 /* Moves the lists to the report, which owns their arena. */
-static cloob_status hand_over(cloob_ctx *ctx, interchange_report *from, cloob_convert_report *to)
+static cloob_status move_lists(cloob_ctx *ctx, interchange_report *from, cloob_convert_report *to)
 {
     arena *kept = malloc(sizeof *kept);
     snprintf(to->container, sizeof to->container, "%s", from->container ? from->container : "");
@@ -166,7 +166,7 @@ static cloob_status parse_dtype(cloob_ctx *ctx, const char *name, cloob_dtype *o
     if (strcmp(name, "f32") == 0) *out = CLOOB_F32;
     else if (strcmp(name, "bf16") == 0) *out = CLOOB_BF16;
     else if (strcmp(name, "f16") == 0) *out = CLOOB_F16;
-    else return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "type \"%.60s\" is not known; there are f32, bf16 and f16", name);
+    else return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "type \"%.60s\" is not known; choose f32, bf16 or f16", name);
     return CLOOB_OK;
 }
 
@@ -271,7 +271,7 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
     if (status == CLOOB_OK && t && exports_vocab(r->to, &w)) status = tokenizer_export(ctx, t, out, w.config.context);
     cloob_tokenizer_close(t);
     weights_release(&w);
-    cloob_status handed = hand_over(ctx, &found, r);
+    cloob_status handed = move_lists(ctx, &found, r);
     return status != CLOOB_OK ? status : handed;
 }
 
@@ -284,7 +284,7 @@ cloob_status cloob_convert(cloob_ctx *ctx, const char *in, const char *out, cons
     OPTIONS_READ(ctx, cloob_convert_options, o);
     cloob_convert_report *report = r ? r : &own;
     *report = (cloob_convert_report){ .to = resolve_format(o->to, out) };
-    cloob_status status = refuse_ending(ctx, out);
+    cloob_status status = refuse_foreign_extension(ctx, out);
     if (status == CLOOB_OK) status = convert(ctx, in, out, o, report);
     if (!r) cloob_convert_report_release(&own);
     return status;

@@ -132,7 +132,7 @@ static cloob_status read_names(cloob_ctx *ctx, embed_run *r, int64_t samples, bo
 
 /* ---- opening: finds all errors of a job except unreadable images ----------------------------------------- */
 
-static cloob_status announce(cloob_ctx *ctx, embed_run *r, embed_part part, int64_t rows)
+static cloob_status declare_part(cloob_ctx *ctx, embed_run *r, embed_part part, int64_t rows)
 {
     if (r->width[part])
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s come from two sources; give one of them",
@@ -162,13 +162,13 @@ static cloob_status open_data(cloob_ctx *ctx, embed_run *r)
     if (dataset_has_captions(set) && !r->m->tok)
         ctx_log(ctx, CLOOB_LOG_WARN, "the weights hold no tokenizer: images alone; `vocab` FILE adds the captions");
     bool texts = dataset_has_captions(set) && r->m->tok;
-    CLOOB_TRY(announce(ctx, r, EMBED_IMAGE, n));
+    CLOOB_TRY(declare_part(ctx, r, EMBED_IMAGE, n));
     CLOOB_TRY(read_names(ctx, r, n, texts));
     CLOOB_TRY(copy_classes(ctx, r));
     r->max_rows[EMBED_ROW] = n;
     if (!texts) return CLOOB_OK;
     if (r->job->all_captions) r->max_rows[EMBED_OWNER] = r->captions;
-    return announce(ctx, r, EMBED_TEXT, r->job->all_captions ? r->captions : n);
+    return declare_part(ctx, r, EMBED_TEXT, r->job->all_captions ? r->captions : n);
 }
 
 /* `images` F32 (N, 3, S, S), `tokens` I32 or I64 (N, context): announces them, or refuses another type or shape. */
@@ -180,7 +180,7 @@ static cloob_status open_tensor(cloob_ctx *ctx, embed_run *r, embed_part part, c
     bool text = part == EMBED_TEXT,
          fits = text ? (t->dtype == CLOOB_I32 || t->dtype == CLOOB_I64) && t->ndim == 2 && t->dim[1] == T
                      : t->dtype == CLOOB_F32 && t->ndim == 4 && t->dim[1] == 3 && t->dim[2] == S && t->dim[3] == S;
-    if (fits) return announce(ctx, r, part, t->dim[0]);
+    if (fits) return declare_part(ctx, r, part, t->dim[0]);
     if (text) snprintf(wanted, sizeof wanted, "I32 or I64 (N, %lld)", (long long)T);
     else snprintf(wanted, sizeof wanted, "F32 (N, 3, %lld, %lld)", (long long)S, (long long)S);
     return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is %s %s, the model wants %s", r->job->tensors, e->name,
@@ -205,7 +205,7 @@ static cloob_status open_image_files(cloob_ctx *ctx, embed_run *r)
     if (!r->files.count)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: holds no images",
                         job->images_count == 1 ? job->images[0] : "these folders");
-    CLOOB_TRY(announce(ctx, r, EMBED_IMAGE, r->files.count));
+    CLOOB_TRY(declare_part(ctx, r, EMBED_IMAGE, r->files.count));
     r->name = arena_push(&r->memory, (size_t)r->files.count * sizeof *r->name);
     if (!r->name) return ctx_no_memory(ctx, (size_t)r->files.count * sizeof *r->name, "names");
     for (; r->names < r->files.count; r->names++) r->name[r->names] = r->files.item[r->names].path;
@@ -229,11 +229,11 @@ static cloob_status open_texts(cloob_ctx *ctx, embed_run *r)
         at = next;
     }
     r->captions = n;
-    return n ? announce(ctx, r, EMBED_TEXT, n) : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds no texts", path);
+    return n ? declare_part(ctx, r, EMBED_TEXT, n) : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds no texts", path);
 }
 
 /* One batch of rows; names of all rows. */
-static cloob_status make_room(cloob_ctx *ctx, embed_run *r)
+static cloob_status allocate(cloob_ctx *ctx, embed_run *r)
 {
     embed_result *e = r->e;
     e->image_width = r->width[EMBED_IMAGE], e->text_width = r->width[EMBED_TEXT];
@@ -260,7 +260,7 @@ static cloob_status open_sources(cloob_ctx *ctx, embed_run *r)
         CLOOB_TRY(stored_rows_check(ctx, &r->stored, r->width[EMBED_IMAGE]));
         CLOOB_TRY(stored_rows_check(ctx, &r->stored, r->width[EMBED_TEXT]));
     }
-    return make_room(ctx, r);
+    return allocate(ctx, r);
 }
 
 static void close_sources(embed_run *r)
@@ -281,7 +281,7 @@ static size_t row_bytes(const embed_run *r, embed_part part)
 }
 
 /* The next n rows of a part. Retrieval changes them in place. */
-static cloob_status put(cloob_ctx *ctx, embed_run *r, embed_part part, void *rows, int64_t n)
+static cloob_status append_rows(cloob_ctx *ctx, embed_run *r, embed_part part, void *rows, int64_t n)
 {
     size_t bytes = row_bytes(r, part);
     if (r->stored.rows && part >= EMBED_IMAGE) CLOOB_TRY(stored_rows_retrieve(ctx, &r->stored, rows, n));
@@ -293,14 +293,14 @@ static cloob_status put(cloob_ctx *ctx, embed_run *r, embed_part part, void *row
 
 /* ---- running ------------------------------------------------------------------------------------- */
 
-/* Texts and their rows; `kept` says whether their captions outlive the run. */
+/* Embeds texts and stores their rows and captions. */
 static cloob_status put_texts(cloob_ctx *ctx, embed_run *r, const char *const *text, int64_t n)
 {
     embed_result *e = r->e;
     for (int64_t i = 0; i < n; i += r->at_once) {
         int64_t count = min64(r->at_once, n - i);
         CLOOB_TRY(cloob_encode_texts(ctx, r->m, text + i, count, r->job->what, r->rows));
-        CLOOB_TRY(put(ctx, r, EMBED_TEXT, r->rows, count));
+        CLOOB_TRY(append_rows(ctx, r, EMBED_TEXT, r->rows, count));
         for (int64_t k = 0; k < count; k++, e->text_rows++)
             if (e->caption && !(e->caption[e->text_rows] = arena_string(&e->strings, text[i + k])))
                 return ctx_no_memory(ctx, 64, "captions");
@@ -333,7 +333,7 @@ static cloob_status put_captions(cloob_ctx *ctx, embed_run *r, const embedded *b
         }
     }
     if (status == CLOOB_OK) status = put_texts(ctx, r, text, n);
-    if (status == CLOOB_OK) status = put(ctx, r, EMBED_OWNER, owner, n);
+    if (status == CLOOB_OK) status = append_rows(ctx, r, EMBED_OWNER, owner, n);
     stored_sample_release(&s);
     arena_release(&a);
     return status;
@@ -343,10 +343,10 @@ static cloob_status put_batch(cloob_ctx *ctx, void *user, const embedded *b)
 {
     embed_run *r = user;
     embed_result *e = r->e;
-    CLOOB_TRY(put(ctx, r, EMBED_ROW, b->index, b->rows));
-    CLOOB_TRY(put(ctx, r, EMBED_IMAGE, b->image, b->rows));
-    if (b->text) CLOOB_TRY(put(ctx, r, EMBED_TEXT, b->text, b->rows));
-    if (b->label) CLOOB_TRY(put(ctx, r, EMBED_LABEL, b->label, b->rows));
+    CLOOB_TRY(append_rows(ctx, r, EMBED_ROW, b->index, b->rows));
+    CLOOB_TRY(append_rows(ctx, r, EMBED_IMAGE, b->image, b->rows));
+    if (b->text) CLOOB_TRY(append_rows(ctx, r, EMBED_TEXT, b->text, b->rows));
+    if (b->label) CLOOB_TRY(append_rows(ctx, r, EMBED_LABEL, b->label, b->rows));
     if (r->max_rows[EMBED_OWNER]) CLOOB_TRY(put_captions(ctx, r, b));
     for (int64_t i = 0; i < b->rows; i++, e->rows++) {
         int64_t at = b->index[i];
@@ -383,7 +383,7 @@ static cloob_status run_tokens(cloob_ctx *ctx, embed_run *r)
         int64_t n = min64(r->at_once, N - i);
         CLOOB_TRY(narrow_tokens(ctx, r, i, n, ids));
         CLOOB_TRY(encoder_texts(ctx, r->m->enc, ids, n, r->job->what, r->rows));
-        CLOOB_TRY(put(ctx, r, EMBED_TEXT, r->rows, n));
+        CLOOB_TRY(append_rows(ctx, r, EMBED_TEXT, r->rows, n));
         r->e->text_rows += n;
     }
     return CLOOB_OK;
@@ -403,7 +403,7 @@ static cloob_status run_images(cloob_ctx *ctx, embed_run *r)
         const void *images = (const char *)t->data + (size_t)i * row;
         if (copy) images = memcpy(copy, images, (size_t)n * row);
         CLOOB_TRY(encoder_float_images(ctx, r->m->enc, images, n, r->job->what, r->rows));
-        CLOOB_TRY(put(ctx, r, EMBED_IMAGE, r->rows, n));
+        CLOOB_TRY(append_rows(ctx, r, EMBED_IMAGE, r->rows, n));
         r->e->rows += n;
     }
     return CLOOB_OK;
@@ -424,7 +424,7 @@ static cloob_status run_image_files(cloob_ctx *ctx, embed_run *r)
                 return ctx_no_memory(ctx, 64, "names");
             memmove(r->rows + kept++ * width, r->rows + k * width, (size_t)width * sizeof *r->rows);
         }
-        CLOOB_TRY(put(ctx, r, EMBED_IMAGE, r->rows, kept));
+        CLOOB_TRY(append_rows(ctx, r, EMBED_IMAGE, r->rows, kept));
         ctx_progress(ctx, "embed", i + n, r->names, "images");
     }
     if (e->rows) return CLOOB_OK;

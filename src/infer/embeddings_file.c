@@ -6,7 +6,7 @@
 #include "cloob/eval.h"
 #include "core/json.h"
 #include "core/needs.h"
-#include "eval/labels.h"
+#include "eval/metrics.h"
 #include "eval/rows.h"
 #include "io/safetensors.h"
 #include "infer/embeddings_file.h"

@@ -380,7 +380,7 @@ cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const flo
 {
     API_NEEDS(ctx, s && query && found && max_hits >= 0 && (max_hits == 0 || hit));
     *found = 0;
-    if (max_hits < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld results wanted: one or more", (long long)max_hits);
+    if (max_hits < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld results: needs one or more", (long long)max_hits);
     if (max_hits > s->N) max_hits = s->N;
     search_hit *inner = malloc((size_t)(max_hits + 1) * sizeof *inner);
     if (!inner) return ctx_no_memory(ctx, (size_t)max_hits * sizeof *inner, "results");
@@ -400,8 +400,8 @@ cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const flo
 }
 
 /* A text, or the image at path when text is NULL, embedded by the model that made the index. */
-static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *text, const char *path,
-                        int64_t max_hits, cloob_search_hit *hit, int64_t *found)
+static cloob_status embed_query(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *text,
+                                const char *path, int64_t max_hits, cloob_search_hit *hit, int64_t *found)
 {
     *found = 0;
     CLOOB_TRY(cloob_search_check(ctx, s, m));
@@ -418,12 +418,12 @@ cloob_status cloob_search_text(cloob_ctx *ctx, const cloob_search *s, cloob_mode
                                int64_t max_hits, cloob_search_hit *hit, int64_t *found)
 {
     API_NEEDS(ctx, s && m && text && found && max_hits >= 0 && (max_hits == 0 || hit));
-    return ask(ctx, s, m, text, NULL, max_hits, hit, found);
+    return embed_query(ctx, s, m, text, NULL, max_hits, hit, found);
 }
 
 cloob_status cloob_search_image(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *path,
                                 int64_t max_hits, cloob_search_hit *hit, int64_t *found)
 {
     API_NEEDS(ctx, s && m && path && found && max_hits >= 0 && (max_hits == 0 || hit));
-    return ask(ctx, s, m, NULL, path, max_hits, hit, found);
+    return embed_query(ctx, s, m, NULL, path, max_hits, hit, found);
 }

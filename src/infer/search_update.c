@@ -151,9 +151,10 @@ static cloob_status keep_old(cloob_ctx *ctx, update *u, cloob_search_update *out
     else if (!search_index_made_by(ix, u->probe, u->D))
         ctx_log(ctx, CLOOB_LOG_INFO, "%s was made with another model: everything is embedded again", u->path);
     else if ((status = keep_files(ctx, u, ix, out)) == CLOOB_OK && other_root && !out->kept)
-        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                          "%s is the index of %s, which is gone, and %s holds none of its images; choose another `out`",
-                          u->path, ix->root, u->root);
+        status =
+            ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                     "%s is the index of %s, which is gone, and %s contains none of its images; choose another `out`",
+                     u->path, ix->root, u->root);
     cloob_search_close(ix);
     return status;
 }

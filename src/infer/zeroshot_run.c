@@ -151,7 +151,7 @@ cloob_status cloob_classifier_create(cloob_ctx *ctx, cloob_model *m, const char 
     arena a = { 0 };
     prompt_set set;
     *out = NULL;
-    if (labels < 2) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld labels: give two or more", (long long)labels);
+    if (labels < 2) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld labels: needs two or more", (long long)labels);
     cloob_classifier *c = calloc(1, sizeof *c);
     if (!c) return ctx_no_memory(ctx, sizeof *c, "a classifier");
     c->inv_tau = m->inv_tau > 0 ? m->inv_tau : CLOOB_DEFAULT_INV_TAU;

@@ -130,12 +130,6 @@ cloob_status auto_options_objective(cloob_ctx *ctx, run *r)
 
 /* ---- the model ----------------------------------------------------------------------------------- */
 
-static int by_size(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* The median of the shorter edges of a few images; 0: none could be read. */
 static int64_t peek_size(cloob_ctx *ctx, const dataset *d)
 {
@@ -146,7 +140,7 @@ static int64_t peek_size(cloob_ctx *ctx, const dataset *d)
         size[found++] = min64(s.im.width, s.im.height);
         sample_release(&s);
     }
-    qsort(size, (size_t)found, sizeof *size, by_size);
+    qsort(size, (size_t)found, sizeof *size, order_int64);
     return found ? size[found / 2] : 0;
 }
 

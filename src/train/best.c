@@ -105,7 +105,7 @@ bool first_cycle_end(cloob_ctx *ctx, const run *r, const char *metric, double *o
 
 /* ---- during a run -------------------------------------------------------------------------------- */
 
-static cloob_status keep(cloob_ctx *ctx, run *r, const best_metric *best)
+static cloob_status keep_checkpoint(cloob_ctx *ctx, run *r, const best_metric *best)
 {
     char path[1100];
     snprintf(path, sizeof path, "%s/best.safetensors", journal_checkpoints(r->log));
@@ -128,7 +128,7 @@ cloob_status run_keep_best(cloob_ctx *ctx, run *r, int64_t epoch)
     if (comm_rank(r->c) == 0) {
         status = best_metric_find(ctx, r, r->o->keep_best, &best);
         if (status == CLOOB_OK && best.evaluations && best.epoch == epoch && best.since == 0)
-            status = keep(ctx, r, &best);
+            status = keep_checkpoint(ctx, r, &best);
     }
     return comm_agree(ctx, r->c, status);
 }

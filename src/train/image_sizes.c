@@ -69,7 +69,7 @@ cloob_status run_check_stages(cloob_ctx *ctx, const run *r)
 }
 
 /* Frees everything of the old size first: both might not fit into device memory. */
-static cloob_status make_anew(cloob_ctx *ctx, run *r, weights *w, int64_t size)
+static cloob_status recreate_step(cloob_ctx *ctx, run *r, weights *w, int64_t size)
 {
     run_position same;
     CLOOB_TRY(run_count_bad(ctx, r));
@@ -99,7 +99,7 @@ cloob_status run_enter_stage(cloob_ctx *ctx, run *r)
     cloob_status status = checkpoint_gather(ctx, r->s, &r->at, &meta, &w);
     if (status == CLOOB_OK) status = weights_resize_images(ctx, &w, size);
     status = comm_agree(ctx, r->c, status);
-    if (status == CLOOB_OK) status = make_anew(ctx, r, &w, size);
+    if (status == CLOOB_OK) status = recreate_step(ctx, r, &w, size);
     weights_release(&w);
     if (status == CLOOB_OK)
         journal_line(ctx, r->log, "epoch %lld: images of %lld px from here on, %lld before", (long long)r->at.epoch + 1,

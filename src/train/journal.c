@@ -74,7 +74,7 @@ static bool try_lock(int f)
 }
 
 /* For the error message of other processes; a full disk is not an error here. */
-static void sign_lock(int f)
+static void write_lock_owner(int f)
 {
     char text[32];
     int n = snprintf(text, sizeof text, "%ld", (long)getpid());
@@ -92,7 +92,7 @@ static cloob_status take_lock(cloob_ctx *ctx, journal *j)
     free(path);
     if (j->lock < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s/.lock: cannot write: %s", j->dir, strerror(why));
     if (try_lock(j->lock)) {
-        sign_lock(j->lock);
+        write_lock_owner(j->lock);
         return CLOOB_OK;
     }
     if (pread(j->lock, owner, sizeof owner - 1, 0) <= 0) strcpy(owner, "?");
@@ -103,7 +103,7 @@ static cloob_status take_lock(cloob_ctx *ctx, journal *j)
 }
 
 /* A killed process may leave an incomplete last line. It is removed, so that the next line starts on its own. */
-static void drop_cut_line(const char *path)
+static void remove_partial_line(const char *path)
 {
     FILE *f = fopen(path, "r+");
     long end = 0, at = 0;
@@ -158,7 +158,7 @@ static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bo
     if (exists) clear_failed(j);
     j->results = file_join(j->checkpoints, "results.jsonl");
     if (!j->results) return ctx_no_memory(ctx, 64, "results.jsonl");
-    drop_cut_line(j->results);
+    remove_partial_line(j->results);
     CLOOB_TRY(open_log(ctx, j, "out.log", &j->log));
     CLOOB_TRY(open_log(ctx, j, "metrics.tsv", &j->metrics));
     if (is_empty(j->metrics)) {

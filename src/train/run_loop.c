@@ -172,18 +172,18 @@ static cloob_status report_divergence(cloob_ctx *ctx, const run *r, double lr, c
 static void report_step(const run *r, const step_result *s, double lr)
 {
     if (!r->o->on_step) return;
-    const cloob_train_step told = { .size = sizeof told,
-                                    .step = r->at.updates,
-                                    .steps = r->plan.total_steps,
-                                    .epoch = r->at.epoch + 1,
-                                    .loss = s->loss * report_factor(r, s->inv_tau),
-                                    .image_term = s->image_term,
-                                    .text_term = s->text_term,
-                                    .grad_norm = s->grad_norm,
-                                    .lr = lr,
-                                    .inv_tau = s->inv_tau,
-                                    .skipped = s->skipped };
-    r->o->on_step(r->o->step_user, &told);
+    const cloob_train_step values = { .size = sizeof values,
+                                      .step = r->at.updates,
+                                      .steps = r->plan.total_steps,
+                                      .epoch = r->at.epoch + 1,
+                                      .loss = s->loss * report_factor(r, s->inv_tau),
+                                      .image_term = s->image_term,
+                                      .text_term = s->text_term,
+                                      .grad_norm = s->grad_norm,
+                                      .lr = lr,
+                                      .inv_tau = s->inv_tau,
+                                      .skipped = s->skipped };
+    r->o->on_step(r->o->step_user, &values);
 }
 
 static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
@@ -292,14 +292,14 @@ static cloob_status one_epoch(cloob_ctx *ctx, run *r)
 static void report_epoch(const run *r, int64_t epoch)
 {
     if (!r->o->on_epoch) return;
-    const cloob_train_epoch told = { .size = sizeof told,
-                                     .epoch = epoch,
-                                     .epochs = r->o->epochs,
-                                     .step = r->at.updates,
-                                     .loss = r->sum.loss,
-                                     .checkpoint = r->sum.checkpoint,
-                                     .metrics = r->metrics.len ? r->metrics.data : NULL };
-    r->o->on_epoch(r->o->epoch_user, &told);
+    const cloob_train_epoch values = { .size = sizeof values,
+                                       .epoch = epoch,
+                                       .epochs = r->o->epochs,
+                                       .step = r->at.updates,
+                                       .loss = r->sum.loss,
+                                       .checkpoint = r->sum.checkpoint,
+                                       .metrics = r->metrics.len ? r->metrics.data : NULL };
+    r->o->on_epoch(r->o->epoch_user, &values);
 }
 
 static cloob_status end_of_epoch(cloob_ctx *ctx, run *r)
@@ -353,12 +353,6 @@ static void end_all_ranks(cloob_ctx *ctx, run *r, cloob_status status)
 
 /* ---- the end -------------------------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Counts each sample once: ranks read the same sample in different epochs. A change of the image size starts a new
  * count, so the largest count is kept. */
 cloob_status run_count_bad(cloob_ctx *ctx, run *r)
@@ -376,7 +370,7 @@ cloob_status run_count_bad(cloob_ctx *ctx, run *r)
     }
     if (status == CLOOB_OK) status = comm_all_gather(ctx, r->c, mine, all, count, CLOOB_I64);
     if (status == CLOOB_OK) {
-        qsort(all, (size_t)total, sizeof *all, by_value);
+        qsort(all, (size_t)total, sizeof *all, order_int64);
         for (int64_t i = 0; i < total; i++) different += i == 0 || all[i] != all[i - 1];
         r->sum.bad_samples = max64(r->sum.bad_samples, different);
     }

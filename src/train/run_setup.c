@@ -95,7 +95,7 @@ static void override_model(const cloob_train_options *o, model_config *c)
 }
 
 /* The model that the options describe. */
-static cloob_status asked_model(cloob_ctx *ctx, const cloob_train_options *o, model_config *c)
+static cloob_status requested_model(cloob_ctx *ctx, const cloob_train_options *o, model_config *c)
 {
     CLOOB_TRY(model_config_load(ctx, o->model, c));
     if (o->force_image_size > 0) c->image_size = o->force_image_size;
@@ -109,7 +109,7 @@ static cloob_status check_resumed_model(cloob_ctx *ctx, const run *r, const mode
 {
     model_config asked;
     char *difference;
-    CLOOB_TRY(asked_model(ctx, r->o, &asked));
+    CLOOB_TRY(requested_model(ctx, r->o, &asked));
     asked.vocab = stored->vocab;
     asked.patch_dropout = stored->patch_dropout;                          /* may change, e.g. none in the last epochs */
     if (r->o->image_size_schedule) asked.image_size = stored->image_size; /* depends on the epoch */
@@ -126,7 +126,7 @@ static cloob_status check_resumed_model(cloob_ctx *ctx, const run *r, const mode
 static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *stored)
 {
     model_config *c = &r->so.model;
-    if (!stored) CLOOB_TRY(asked_model(ctx, r->o, c));
+    if (!stored) CLOOB_TRY(requested_model(ctx, r->o, c));
     if (stored) *c = *stored;
     if (!stored && model_config_is_folded(c))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
@@ -570,7 +570,7 @@ static cloob_status check_names(cloob_ctx *ctx, run *r)
 {
     model_config c;
     if (r->o->resume) return CLOOB_OK;
-    if (strcmp(r->o->model, "auto") != 0) CLOOB_TRY(asked_model(ctx, r->o, &c));
+    if (strcmp(r->o->model, "auto") != 0) CLOOB_TRY(requested_model(ctx, r->o, &c));
     return r->o->name && comm_rank(r->c) == 0 ? journal_check_name(ctx, r->o->logs, r->o->name) : CLOOB_OK;
 }
 

@@ -143,8 +143,8 @@ static cloob_status set_member(cloob_ctx *ctx, const char *path, run_settings *s
         return CLOOB_OK;
     }
     if (!d)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is no setting of training; `cloob help train` lists them", path,
-                        json_key(v));
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is not a setting of training; `cloob help train` lists them",
+                        path, json_key(v));
     if (v->kind == JSON_NULL) return CLOOB_OK;
     if (d->type == OPTION_LIST && v->kind == JSON_ARRAY) return set_words(ctx, d, s, v, o);
     const char *text = text_of(s, v);
@@ -232,7 +232,7 @@ cloob_status run_settings_open(cloob_ctx *ctx, const char *logs, const char *res
     }
     snprintf(path, sizeof path, "%s/settings.json", folder);
     if (!file_exists(path))
-        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such file, so %s is no run that could be resumed", path, folder);
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such file, so %s is not a run that can be resumed", path, folder);
     CLOOB_TRY(settings_load(ctx, path, NULL, out));
     return set_resume(ctx, folder, *out);
 }

@@ -193,7 +193,7 @@ cloob_status step_check_sizes(cloob_ctx *ctx, const step_options *o)
     int64_t rows, pixels, S = o->model.image_size;
     if (checked_mul(o->batch, o->accum, &rows) && checked_mul3(rows, S, S, &pixels) && pixels < (int64_t)1 << 46)
         return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld x %lld images of %lld px in a step are more than any memory holds",
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld x %lld images of %lld px in a step are too large for any memory",
                     (long long)o->batch, (long long)o->accum, (long long)S);
 }
 

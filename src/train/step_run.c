@@ -158,7 +158,7 @@ double step_train_factor(const step_options *o, double inv_tau)
     return o->own.call ? 1 : loss_train_factor(o->method, inv_tau);
 }
 
-/* A loss that is not finite is no error: its gradient is not finite either, and the update is skipped. */
+/* A loss that is not finite is not an error: its gradient is not finite either, so the update is skipped. */
 static cloob_status take_loss(cloob_status status, const loss_result *l, double inv_tau, double beta, step_result *r)
 {
     if (status != CLOOB_OK && !(status == CLOOB_ERR_NUMERIC && !isfinite(l->loss))) return status;

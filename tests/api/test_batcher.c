@@ -169,7 +169,7 @@ static void a_wait_that_is_too_long_ends(void)
     batcher_destroy(b);
 }
 
-static void idle_weights_go_and_come_back(void)
+static void idle_weights_are_unloaded_and_reloaded(void)
 {
     batcher_options o;
     batcher_options_init(&o);
@@ -286,7 +286,7 @@ int main(void)
     RUN(many_threads_get_the_bytes_of_one);
     RUN(the_queue_is_bounded);
     RUN(a_wait_that_is_too_long_ends);
-    RUN(idle_weights_go_and_come_back);
+    RUN(idle_weights_are_unloaded_and_reloaded);
     RUN(a_rewritten_file_changes_no_row);
     RUN(a_precision_that_the_device_lacks_is_refused);
     RUN(damaged_weights_refuse_until_repaired);

@@ -22,7 +22,7 @@ static void make_state(const char *model)
     weights_release(&w);
 }
 
-static void a_report_tells_what_happened(void)
+static void a_report_lists_what_happened(void)
 {
     cloob_convert_report r;
     make_state("tiny-vit");
@@ -96,7 +96,7 @@ static void positions_are_stretched_as_long_clip_does(void)
     remove(given), remove(out);
 }
 
-static void endings_of_others_are_refused(void)
+static void foreign_extensions_are_refused(void)
 {
     make_state("tiny-vit");
     CHECK(cloob_convert(ctx, state, "test_convert.tmp.gguf", NULL, NULL) == CLOOB_ERR_UNSUPPORTED);
@@ -173,10 +173,10 @@ static void a_vocabulary_goes_with_the_weights(void)
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
-    RUN(a_report_tells_what_happened);
+    RUN(a_report_lists_what_happened);
     RUN(texts_can_become_longer_and_weights_smaller);
     RUN(positions_are_stretched_as_long_clip_does);
-    RUN(endings_of_others_are_refused);
+    RUN(foreign_extensions_are_refused);
     RUN(a_file_can_be_described_without_writing);
     RUN(failures_list_keys_and_write_nothing);
     RUN(a_vocabulary_goes_with_the_weights);

@@ -148,7 +148,7 @@ static void compare_images_and_texts(bool bad)
 static void the_file_is_the_one_from_memory(void) { compare_images_and_texts(false); }
 static void bad_images_leave_no_gap(void) { compare_images_and_texts(true); }
 
-static void classes_and_labels_come_along(void)
+static void classes_and_labels_are_copied(void)
 {
     cloob_dataset *d;
     cloob_data_options o;
@@ -305,7 +305,7 @@ int main(void)
     open_model();
     RUN(the_file_is_the_one_from_memory);
     RUN(bad_images_leave_no_gap);
-    RUN(classes_and_labels_come_along);
+    RUN(classes_and_labels_are_copied);
     RUN(every_caption_knows_its_image);
     RUN(one_matrix_goes_into_npy);
     RUN(memory_does_not_grow_with_the_rows);

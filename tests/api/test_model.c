@@ -158,7 +158,7 @@ static void several_contexts_do_not_disturb_each_other(void)
     remove(weights_file);
 }
 
-static void bad_input_is_told(void)
+static void bad_input_is_reported(void)
 {
     cloob_model *m;
     cloob_model_options o;
@@ -203,7 +203,7 @@ int main(void)
     RUN(a_foreign_file_without_conversion);
     RUN(a_row_has_the_same_bytes_in_any_batch);
     RUN(several_contexts_do_not_disturb_each_other);
-    RUN(bad_input_is_told);
+    RUN(bad_input_is_reported);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

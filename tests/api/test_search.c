@@ -221,7 +221,7 @@ static void the_digest_saves_the_probe(void)
     cloob_model_close(m);
 }
 
-static void strangers_are_refused(void)
+static void foreign_files_are_refused(void)
 {
     cloob_model *m;
     cloob_search *s;
@@ -423,7 +423,7 @@ int main(void)
     RUN(answers_are_exact);
     RUN(an_update_embeds_what_changed);
     RUN(the_digest_saves_the_probe);
-    RUN(strangers_are_refused);
+    RUN(foreign_files_are_refused);
     RUN(an_interruption_is_saved);
     RUN(the_folder_may_be_moved);
     RUN(an_old_index_is_found_after_a_move);

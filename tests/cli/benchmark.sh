@@ -85,7 +85,7 @@ map=$(value several.json mean_average_precision)
 awk -v m="$map" 'BEGIN { exit !(m > 0.02 && m <= 1) }' || fail "mean average precision: $(cat several.json)"
 echo 3 > several/test/nshards.txt
 b --checkpoint "$model" --datasets several --out other --quiet > /dev/null 2> err.txt && fail "a shard that is missing"
-grep -q '1.tar: nshards.txt says 3 shards' err.txt || fail "$(cat err.txt)"
+grep -q '1.tar: nshards.txt lists 3 shards' err.txt || fail "$(cat err.txt)"
 echo 1 > several/test/nshards.txt; echo sounds > several/dataset_type.txt
 b --checkpoint "$model" --datasets several --out other --quiet > /dev/null 2> err.txt && fail "an unknown type"
 grep -q 'dataset_type.txt: "sounds"' err.txt || fail "$(cat err.txt)"

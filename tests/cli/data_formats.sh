@@ -1,5 +1,5 @@
 #!/bin/bash
-# Data and weights as people have them: columns by their usual names, texts beside images, a run's folder as a checkpoint,
+# Data and weights in common forms: usual column names, texts next to images, a run's folder as a checkpoint,
 # broken files, weights that moved. Usage: data_formats.sh CLOOB
 set -u
 . "$(dirname "$0")/fixture.sh"

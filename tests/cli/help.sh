@@ -1,5 +1,5 @@
 #!/bin/bash
-# Help that helps: every command and every benchmark explains itself on stdout, with an example. Usage: help.sh CLOOB
+# Every command and every benchmark has help on stdout, with an example. Usage: help.sh CLOOB
 set -u
 cloob=$1 bad=0
 err=$(mktemp)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs into a prefix of its own and uses it as a stranger would: a compiler with pkg-config, and CMake's find_package.
+# Installs into a separate prefix and uses it from outside: a compiler with pkg-config, and CMake's find_package.
 # Every header compiles alone as C99 and as C++11; the examples build against both libraries and run without
 # LD_LIBRARY_PATH; the static library shows the public functions alone.
 #   usage: install.sh BUILD_DIR SOURCE_DIR

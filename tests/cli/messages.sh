@@ -1,5 +1,5 @@
 #!/bin/bash
-# Mistakes of a first hour: the message names what was probably meant, or what is missing. Usage: messages.sh CLOOB
+# Mistakes of new users: the message names the probable intention, or the missing part. Usage: messages.sh CLOOB
 set -u
 . "$(dirname "$(realpath "$0")")/fixture.sh"
 says() { # CODE PATTERN ARGUMENTS...: the exit code, and the pattern on stderr

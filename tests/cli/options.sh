@@ -1,5 +1,5 @@
 #!/bin/bash
-# One table of options: flags mean the same everywhere, and what is typed is what happens. Usage: options.sh CLOOB SOURCE
+# Flags have the same meaning in every command, and every flag has an effect. Usage: options.sh CLOOB SOURCE
 source=$(realpath "$2")
 . "$(dirname "$0")/../scratch.sh"
 export OMP_NUM_THREADS=1

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Photos as people have them, through the program: turned by EXIF, larger than the limit, unreadable, a model without words.
+# Photos through the program: rotated by EXIF, larger than the limit, unreadable; a model without a tokenizer.
 # Usage: photos.sh CLOOB
 set -u
 . "$(dirname "$0")/fixture.sh"

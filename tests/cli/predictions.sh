@@ -1,5 +1,5 @@
 #!/bin/sh
-# Nothing loses its identity: predictions and confusion add up to the accuracy that is told, folders of a subset map onto the prompts'
+# Predictions and confusion matrix agree with the printed accuracy, folders of a subset map onto the prompts'
 # classes, embeddings name their rows. usage: predictions.sh CLOOB
 . "$(dirname "$0")/fixture.sh"
 "$cloob" zeroshot --checkpoint model.safetensors --data world/classes/object --prompts world/prompts.json --set object \

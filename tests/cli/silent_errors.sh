@@ -1,5 +1,5 @@
 #!/bin/bash
-# Input that would give a wrong result in silence, or a message that blames the wrong thing. Usage: silent_errors.sh CLOOB
+# Input that could give a wrong result silently, or a misleading message. Usage: silent_errors.sh CLOOB
 set -u
 . "$(dirname "$(realpath "$0")")/fixture.sh"
 train="--model tiny-rn --force-image-size 32 --vocab-size 540 --batch-size 8 --warmup 1 --workers 0 --threads 1 --device cpu --quiet --logs logs"
@@ -77,7 +77,7 @@ for flag in "--epochs 9223372036854775807" "--accum-freq 9223372036854775807" "-
     "--memory queue:4611686018427387904" "--memory queue:99999999999999999999"; do
     refused 2 . train $train --train-data world/train.tsv --name large --max-steps 1 $flag
 done
-refused 2 'more than any memory' train $train --train-data world/train.tsv --name large --max-steps 1 --batch-size 10000000 --accum-freq 1000000 --force-image-size 16384
+refused 2 'too large for any memory' train $train --train-data world/train.tsv --name large --max-steps 1 --batch-size 10000000 --accum-freq 1000000 --force-image-size 16384
 [ ! -e logs/large ] || fail "a refused run left its folder"
 
 # a list of data sets that is something else: a few names and a count, and no reading without end

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Training with next to no flags: what is chosen and printed, and how a run continues. Usage: train_defaults.sh CLOOB
+# Training with almost no flags: the chosen settings, their lines in the log, and resuming. Usage: train_defaults.sh CLOOB
 . "$(dirname "$0")/../scratch.sh"
 export OMP_NUM_THREADS=1
 has() { grep -qxF "$2" "logs/$1/params.txt" || fail "$1: params.txt lacks '$2': $(grep "^${2%%:*}:" "logs/$1/params.txt")"; }

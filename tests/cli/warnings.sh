@@ -1,5 +1,5 @@
 #!/bin/bash
-# One plain sentence with a remedy for runs that are not going to end well, and silence for the others. Usage: warnings.sh CLOOB
+# A warning with a remedy for runs that are likely to fail, and none for others. Usage: warnings.sh CLOOB
 . "$(dirname "$0")/../scratch.sh"
 export OMP_NUM_THREADS=1
 few=(--workers 0 --threads 1 --device cpu --model tiny-rn --force-image-size 32)

@@ -117,7 +117,7 @@ static void share_range(void *arg, int64_t begin, int64_t end, int thread)
     __atomic_fetch_add(&s->done, 1, __ATOMIC_RELAXED);
 }
 
-static void a_thread_that_is_held_up_holds_up_nobody(void)
+static void a_delayed_thread_does_not_delay_others(void)
 {
     for (int threads = 1; threads <= 2; threads++) {
         cloob_ctx *ctx =
@@ -222,7 +222,7 @@ int main(void)
     RUN(random_numbers_depend_on_key_and_index_only);
     RUN(permutation_visits_everything_once);
     RUN(loops_cover_every_index_once);
-    RUN(a_thread_that_is_held_up_holds_up_nobody);
+    RUN(a_delayed_thread_does_not_delay_others);
     RUN(utf8_refuses_what_is_not);
     RUN(files_are_replaced_whole_or_not_at_all);
     RUN(threads_may_write_the_same_file);

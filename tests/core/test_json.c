@@ -80,7 +80,7 @@ static void errors_say_where(void)
     CHECK(strstr(cloob_error(ctx), "line 2, column 8") != NULL);
 }
 
-static void members_stand_on_lines_down_to_a_depth(void)
+static void members_are_on_lines_down_to_a_depth(void)
 {
     sbuf s = { 0 };
     sbuf_puts(&s, "x ");
@@ -126,7 +126,7 @@ int main(void)
     RUN(number_of_values_is_limited);
     RUN(special_characters_are_seen_anywhere);
     RUN(errors_say_where);
-    RUN(members_stand_on_lines_down_to_a_depth);
+    RUN(members_are_on_lines_down_to_a_depth);
     RUN(numbers_and_strings_survive_a_round_trip);
     cloob_ctx_destroy(ctx);
     return check_summary();

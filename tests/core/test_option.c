@@ -38,7 +38,7 @@ static void texts_come_back(void)
     free(text);
 }
 
-static void names_lead_to_members(void)
+static void names_find_members(void)
 {
     cloob_train_options o;
     cloob_train_options_init(&o);
@@ -146,7 +146,7 @@ static void recipes_are_settings(void)
 int main(void)
 {
     RUN(texts_come_back);
-    RUN(names_lead_to_members);
+    RUN(names_find_members);
     RUN(values_out_of_range_are_refused);
     RUN(rules_are_sentences);
     RUN(defaults_agree);

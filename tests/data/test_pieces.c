@@ -91,7 +91,7 @@ static void ties_are_resolved_as_libsentencepiece_does(void)
     arena_release(&a);
 }
 
-static void rows_end_and_are_filled_as_siglips(void)
+static void rows_end_and_are_padded_as_in_siglip(void)
 {
     tokenizer *t;
     int32_t row[8], cut[3];
@@ -162,7 +162,7 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     RUN(ids_are_libsentencepieces);
     RUN(ties_are_resolved_as_libsentencepiece_does);
-    RUN(rows_end_and_are_filled_as_siglips);
+    RUN(rows_end_and_are_padded_as_in_siglip);
     RUN(tokenizer_json_is_read);
     RUN(damage_is_refused);
     cloob_ctx_destroy(ctx);

@@ -356,7 +356,7 @@ static void special_names_follow_their_program(void)
     cloob_tokenizer_close(merges), cloob_tokenizer_close(hf);
 }
 
-static void the_way_of_cleaning_is_saved(void)
+static void the_cleaning_mode_is_saved(void)
 {
     tokenizer *t = open_tiny(), *again;
     sbuf s = { 0 };
@@ -443,7 +443,7 @@ int main(void)
     RUN(learning_refuses_what_cannot_be);
     RUN(lines_and_tables_learn_the_same);
     RUN(special_names_follow_their_program);
-    RUN(the_way_of_cleaning_is_saved);
+    RUN(the_cleaning_mode_is_saved);
     RUN(one_word_of_ten_megabytes);
     RUN(equal_to_an_independent_program);
     cloob_ctx_destroy(ctx);

@@ -72,7 +72,7 @@ static void broadcast_comes_from_the_root(void)
     CHECK_OK(ctx, comm_barrier(ctx, all));
 }
 
-static void a_failure_is_everybodys_and_names_the_rank(void)
+static void a_failure_reaches_all_ranks_and_names_the_rank(void)
 {
     int last = comm_size(all) - 1;
     char text[64];
@@ -83,7 +83,7 @@ static void a_failure_is_everybodys_and_names_the_rank(void)
     if (comm_rank(all) != last) CHECK(strstr(cloob_error(ctx), text) != NULL);
 }
 
-static void launchers_are_understood(void)
+static void launchers_are_recognised(void)
 {
     comm_env env;
     if (getenv("OMPI_COMM_WORLD_SIZE")) return; /* a real launcher comes first */
@@ -108,7 +108,7 @@ static void launchers_are_understood(void)
 
 /* The others wait three times the deadline for rank 0, which answers meanwhile: nobody is lost. tests/train/ranks.sh
  * stops a rank for good. */
-static void whoever_works_long_and_answers_is_waited_for(void)
+static void a_busy_rank_that_answers_is_waited_for(void)
 {
     int64_t one = 1;
     double begun = clock_seconds();
@@ -132,9 +132,9 @@ int main(void)
     RUN(reduce_scatter_gives_each_its_sum);
     RUN(sums_and_overlapping_sums);
     RUN(broadcast_comes_from_the_root);
-    RUN(a_failure_is_everybodys_and_names_the_rank);
-    RUN(launchers_are_understood);
-    RUN(whoever_works_long_and_answers_is_waited_for);
+    RUN(a_failure_reaches_all_ranks_and_names_the_rank);
+    RUN(launchers_are_recognised);
+    RUN(a_busy_rank_that_answers_is_waited_for);
     comm_destroy(all);
     cloob_ctx_destroy(ctx);
     return check_summary();

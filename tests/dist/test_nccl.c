@@ -80,7 +80,7 @@ static void calls_keep_the_order_of_the_stream(void)
     close_all();
 }
 
-static void sums_go_on_beside_the_stream(void)
+static void sums_overlap_with_the_stream(void)
 {
     enum { BUCKETS = 8 };
     comm_request request[BUCKETS];
@@ -102,7 +102,7 @@ int main(void)
 {
     ctx = cloob_ctx_create(NULL);
     RUN(calls_keep_the_order_of_the_stream);
-    RUN(sums_go_on_beside_the_stream);
+    RUN(sums_overlap_with_the_stream);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

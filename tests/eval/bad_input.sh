@@ -1,5 +1,5 @@
 #!/bin/bash
-# What evaluation is given and cannot use: refused in one line that names it, or counted; never a number in silence.
+# Invalid input of evaluations: refused in one line that names it, or counted; never a silently wrong number.
 # Usage: bad_input.sh CLOOB
 . "$(dirname "$0")/../expect_error.sh"
 

@@ -83,7 +83,7 @@ static void clusters_stay_together(void)
 }
 
 /* Rows along a bent line: neighbours on the line are neighbours on the map. */
-static void a_line_stays_a_line(void)
+static void a_line_of_points_stays_a_line(void)
 {
     enum { N = 200, D = 8 };
     float x[N * D], random[2 * N];
@@ -133,7 +133,7 @@ static void odd_sizes(void)
     }
 }
 
-static void equal_rows_do_not_fall_apart(void)
+static void equal_rows_stay_together(void)
 {
     enum { N = 40, D = 6 };
     float x[N * D];
@@ -210,10 +210,10 @@ int main(void)
 {
     ctx = cloob_ctx_create(NULL);
     RUN(clusters_stay_together);
-    RUN(a_line_stays_a_line);
+    RUN(a_line_of_points_stays_a_line);
     RUN(same_points_each_time_and_with_any_threads);
     RUN(odd_sizes);
-    RUN(equal_rows_do_not_fall_apart);
+    RUN(equal_rows_stay_together);
     RUN(neighbours_are_the_nearest);
     RUN(bad_values_are_refused);
     RUN(progress_grows_and_cancels);

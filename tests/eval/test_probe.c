@@ -318,7 +318,7 @@ static void classes_that_cannot_be_learnt(void)
     CHECK(train_on(x, gaps, 6, 2) == CLOOB_ERR_NUMERIC && strstr(cloob_error(ctx), "row 2, column 1"));
 }
 
-static void labels_that_are_none(void)
+static void invalid_labels_are_refused(void)
 {
     int64_t out[4];
     int32_t fine[4] = { 3, 0, 1, 2 }, negative[4] = { 0, 1, -7, 2 };
@@ -354,7 +354,7 @@ int main(void)
     RUN(the_banana_valley);
     RUN(steps_satisfy_both_conditions);
     RUN(classes_that_cannot_be_learnt);
-    RUN(labels_that_are_none);
+    RUN(invalid_labels_are_refused);
     RUN(imagenet_fits_the_plan);
     cloob_ctx_destroy(ctx);
     return check_summary();

@@ -130,7 +130,7 @@ static void collapse_is_chance(void)
     CHECK_NEAR(out.text_to_image.mean_rank, (N + 1) / 2.0, 1e-12);
 }
 
-static void lengths_do_not_matter_but_are_told(void)
+static void lengths_do_not_matter_but_are_reported(void)
 {
     enum { N = 50, D = 6 };
     static float x[N * D], y[N * D];
@@ -247,7 +247,7 @@ int main(void)
     RUN(equals_sorting);
     RUN(duplicates_rank_by_index);
     RUN(collapse_is_chance);
-    RUN(lengths_do_not_matter_but_are_told);
+    RUN(lengths_do_not_matter_but_are_reported);
     RUN(half_precision_is_read);
     RUN(every_half_converts);
     RUN(bad_rows_are_named);

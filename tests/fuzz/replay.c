@@ -13,6 +13,8 @@ static int replay(const char *path)
     uint8_t *data = malloc(1 << 20);
     size_t size = data ? fread(data, 1, 1 << 20, f) : 0;
     fclose(f);
+    uint8_t *exact = data ? realloc(data, size ? size : 1) : NULL; /* so that a sanitizer sees reads beyond the end */
+    if (exact) data = exact;
     LLVMFuzzerTestOneInput(data, size);
     free(data);
     return 1;

@@ -385,7 +385,7 @@ static void check_mlp(const graph *g, bool recompute)
 }
 
 /* The MLP's GEMMs take the activation along, forward and backward, in bf16 and at widths that their kernels know. */
-static void the_mlp_takes_its_activation_along(void)
+static void the_mlp_fuses_its_activation(void)
 {
     enum { PLAIN, RECOMPUTE, F32, FP8, NARROW, KEPT, WAYS };
     for (int way = 0; way < WAYS; way++) {
@@ -604,7 +604,7 @@ int main(void)
     RUN(the_reduction_spreads_a_pooled_gradient);
     RUN(batch_norm_joins_the_convolution_behind_it);
     RUN(the_activation_adds_the_bias);
-    RUN(the_mlp_takes_its_activation_along);
+    RUN(the_mlp_fuses_its_activation);
     RUN(batch_norm_joins_a_stem_convolution_behind_it);
     RUN(the_first_weight_gradient_reads_bytes);
     RUN(batch_norm_takes_the_shortcut_with_it);

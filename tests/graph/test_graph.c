@@ -166,7 +166,7 @@ static void build_block(graph *g)
     graph_keep(g, h, "y");
 }
 
-static void a_folded_convolution_adds_where_the_residual_lies(void)
+static void a_folded_convolution_adds_the_residual(void)
 {
     static weights_of p;
     float y0[B * S * S * C / 4], y1[B * S * S * C / 4];
@@ -181,7 +181,7 @@ static void a_folded_convolution_adds_where_the_residual_lies(void)
     CHECK(relative_error(y1, y0, B * S * S * C / 4, 1e-6) < 1e-5);
 }
 
-static void mistakes_are_told_when_asked(void)
+static void errors_are_reported_when_asked(void)
 {
     graph g;
     graph_init(ctx, &g);
@@ -200,8 +200,8 @@ int main(void)
     RUN(values_alive_together_never_overlap);
     RUN(fusion_changes_only_the_number_of_ops);
     RUN(folding_batchnorm_changes_nothing);
-    RUN(a_folded_convolution_adds_where_the_residual_lies);
-    RUN(mistakes_are_told_when_asked);
+    RUN(a_folded_convolution_adds_the_residual);
+    RUN(errors_are_reported_when_asked);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

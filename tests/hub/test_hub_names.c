@@ -19,7 +19,7 @@ static const char *meaning(const char *text)
     return out;
 }
 
-static void names_mean_repositories(void)
+static void names_resolve_to_repositories(void)
 {
     static const char laion[] = "laion/CLIP-ViT-B-32-laion2B-s34B-b79K@main";
     CHECK_STR(meaning("hf:org/name"), "org/name@main");
@@ -138,7 +138,7 @@ static void listings_are_read(void)
 }
 
 /* A page with a byte changed, removed or cut off: nothing that is listed may leave its folder. */
-static void damaged_listings_do_no_harm(void)
+static void damaged_listings_are_harmless(void)
 {
     char text[sizeof page];
     uint32_t random = 1;
@@ -237,7 +237,7 @@ static void hashes_are_the_standard(void)
               "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-static void paths_win_over_names(void)
+static void paths_have_precedence_over_names(void)
 {
     char out[HUB_PATH];
     CHECK_OK(ctx, cloob_hub_path(ctx, "/tmp", true, out, sizeof out));
@@ -251,17 +251,17 @@ static void paths_win_over_names(void)
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
-    RUN(names_mean_repositories);
+    RUN(names_resolve_to_repositories);
     RUN(other_texts_are_no_names);
     RUN(openai_files_have_names);
     RUN(tables_are_sound);
     RUN(paths_stay_in_their_folder);
     RUN(listings_are_read);
-    RUN(damaged_listings_do_no_harm);
+    RUN(damaged_listings_are_harmless);
     RUN(safetensors_come_first);
     RUN(shards_stay_in_their_folder);
     RUN(hashes_are_the_standard);
-    RUN(paths_win_over_names);
+    RUN(paths_have_precedence_over_names);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import resource
 import signal
 import sys
 import time
@@ -121,6 +122,23 @@ def case_interrupted():
         check_cache(place, repo, ["config.json", "tokenizer.json", "model.safetensors"])
         assert hub.sent < 8_000_000, hub.sent
         assert sum(r is not None for _, w, _, r in hub.log if w.startswith("/store")) >= 3
+
+
+def case_full_disk():
+    """A limit on the size of files stands for a full disk: one line, no file under its final name, and a later pull completes."""
+    repo = Repo("org/model", WEIGHTS)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Hub([repo]) as hub:
+        place = Place(hub)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limit[1]))
+        try:
+            error = place.pull("hf:org/model", code=1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        assert "cannot write: File too large" in error, error
+        assert repo.etag("model.safetensors") not in os.listdir(os.path.join(place.repo(), "blobs"))
+        place.pull("hf:org/model")
+        check_cache(place, repo, ["config.json", "tokenizer.json", "model.safetensors"])
 
 
 def case_faults():

@@ -55,7 +55,7 @@ static void cut_files_are_refused(void)
 
 /* Whatever a few changed bytes do, the answer is an image or an error, and the next image is read as
  * before. */
-static void damaged_files_do_no_harm(void)
+static void damaged_files_are_harmless(void)
 {
     for (int i = 0; i < FILES; i++) {
         file_bytes f = load(files[i]);
@@ -202,7 +202,7 @@ static void limits_are_kept(void)
     file_bytes_release(&f);
 }
 
-static void strangers_are_refused(void)
+static void other_formats_are_refused(void)
 {
     CHECK(try_bytes("", 0, NULL) == CLOOB_ERR_FORMAT);
     CHECK(try_bytes("GIF89a........", 14, NULL) != CLOOB_OK);
@@ -236,12 +236,12 @@ int main(void)
 {
     ctx = cloob_ctx_create(NULL);
     RUN(cut_files_are_refused);
-    RUN(damaged_files_do_no_harm);
+    RUN(damaged_files_are_harmless);
     RUN(reader_survives_bad_images);
     RUN(windows_equal_the_whole);
     RUN(bombs_are_refused_from_the_header);
     RUN(limits_are_kept);
-    RUN(strangers_are_refused);
+    RUN(other_formats_are_refused);
     RUN(png_round_trip);
     cloob_ctx_destroy(ctx);
     return check_summary();

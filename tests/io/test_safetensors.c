@@ -5,7 +5,7 @@
 
 static cloob_ctx *ctx;
 
-static void a_file_comes_back_as_it_was(void)
+static void a_file_is_read_back_unchanged(void)
 {
     float a[6] = { 1, 2, 3, 4, 5, 6 };
     int64_t b[2] = { -1, 1LL << 40 };
@@ -38,7 +38,7 @@ static bool opens(const char *header, size_t payload)
     return ok;
 }
 
-static void lies_are_refused(void)
+static void false_sizes_are_refused(void)
 {
     CHECK(opens("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8));
     CHECK(!opens("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 7));  /* cut short */
@@ -70,8 +70,8 @@ static void short_and_huge_lengths_are_refused(void)
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
-    RUN(a_file_comes_back_as_it_was);
-    RUN(lies_are_refused);
+    RUN(a_file_is_read_back_unchanged);
+    RUN(false_sizes_are_refused);
     RUN(short_and_huge_lengths_are_refused);
     cloob_ctx_destroy(ctx);
     return check_summary();

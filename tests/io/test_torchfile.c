@@ -169,7 +169,7 @@ static void every_prefix_is_refused(void)
     }
 }
 
-static void changed_bytes_do_no_harm(void)
+static void changed_bytes_are_harmless(void)
 {
     static const unsigned char change[] = { 0xFF, 0x01, 0x80 };
     for (size_t i = 0; i < 3; i++) {
@@ -225,7 +225,7 @@ static void write_zip(const char *path, const sbuf *pickle, int storage_bytes)
     fclose(f);
 }
 
-static void lies_are_refused(void)
+static void false_sizes_are_refused(void)
 {
     static const lie lies[] = {
         { NULL, 16, 0, { 4, 4 }, { 4, 1 }, 1, 64 },
@@ -287,8 +287,8 @@ int main(void)
     RUN(members_beyond_four_gigabytes);
     RUN(a_writer_that_fails_leaves_nothing);
     RUN(every_prefix_is_refused);
-    RUN(changed_bytes_do_no_harm);
-    RUN(lies_are_refused);
+    RUN(changed_bytes_are_harmless);
+    RUN(false_sizes_are_refused);
     RUN(other_files_are_recognised);
     cloob_ctx_destroy(ctx);
     return check_summary();

@@ -35,7 +35,7 @@ static void recompute(arena *a, const char *method, const char *key, double *mea
     *deviation = fabs(v[0] - v[1]) / sqrt(2);
 }
 
-static void it_stops_and_goes_on(void)
+static void it_stops_and_resumes(void)
 {
     sweep_options o;
     sweep_summary s;
@@ -56,7 +56,7 @@ static void it_stops_and_goes_on(void)
     CHECK(s.found == 4 && s.resumed == 0 && s.trained == 0);
 }
 
-static void the_table_is_of_its_runs(void)
+static void the_table_has_the_means_of_its_runs(void)
 {
     static const char *const key[] = { "image_ajne", "clip_val_loss", "image_to_text_mean_rank", "zeroshot/size" };
     static const char *const method[] = { "clip", "cloob" };
@@ -138,8 +138,8 @@ static void other_settings_are_refused(void)
 
 static void tests(void)
 {
-    RUN(it_stops_and_goes_on);
-    RUN(the_table_is_of_its_runs);
+    RUN(it_stops_and_resumes);
+    RUN(the_table_has_the_means_of_its_runs);
     RUN(runs_side_by_side);
     RUN(other_settings_are_refused);
 }

@@ -87,7 +87,7 @@ static void a_winner_beats_all(void)
     arena_release(&a);
 }
 
-static void tables_say_it(void)
+static void tables_have_the_result(void)
 {
     arena a = { 0 };
     sbuf markdown = { 0 }, numbers = { 0 };
@@ -151,7 +151,7 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     RUN(means_spreads_and_winners);
     RUN(a_winner_beats_all);
-    RUN(tables_say_it);
+    RUN(tables_have_the_result);
     RUN(missing_values);
     RUN(equal_seeds_round_like_their_row);
     cloob_ctx_destroy(ctx);

@@ -202,7 +202,7 @@ static void one_point_is_a_number(void)
     free(page);
 }
 
-static void charts_can_be_taken_out(void)
+static void charts_can_be_exported(void)
 {
     report_options o;
     make_run("out_run");
@@ -279,7 +279,7 @@ static void base64_as_in_the_standard(void)
 
 /* ---- what is wrong ------------------------------------------------------------------------------- */
 
-static void damaged_lines_are_left_out_and_said(void)
+static void damaged_lines_are_left_out_and_reported(void)
 {
     report_summary s;
     make_run("bad");
@@ -311,7 +311,7 @@ static void empty_results_still_make_a_page(void)
     free(page);
 }
 
-static void what_is_no_run_is_refused(void)
+static void other_folders_are_refused(void)
 {
     char missing[600], bare[600];
     snprintf(missing, sizeof missing, "%s/nothing", root);
@@ -363,13 +363,13 @@ int main(void)
     RUN(examples_have_bars);
     RUN(images_come_first);
     RUN(one_point_is_a_number);
-    RUN(charts_can_be_taken_out);
+    RUN(charts_can_be_exported);
     RUN(names_fit_into_charts);
     RUN(seeds_are_a_mean_and_a_band);
     RUN(base64_as_in_the_standard);
-    RUN(damaged_lines_are_left_out_and_said);
+    RUN(damaged_lines_are_left_out_and_reported);
     RUN(empty_results_still_make_a_page);
-    RUN(what_is_no_run_is_refused);
+    RUN(other_folders_are_refused);
     RUN(plots_of_an_analysis);
     check_remove(root);
     cloob_ctx_destroy(ctx);

@@ -67,7 +67,7 @@ static double best_of(const char *name, const char *method, char rate[16])
     return best;
 }
 
-static void it_stops_goes_on_and_chooses(void)
+static void it_stops_resumes_and_chooses(void)
 {
     static const char *folder[1];
     sweep_options o;
@@ -145,7 +145,7 @@ static void refused(const sweep_options *o, const char *words)
     CHECK(strstr(cloob_error(ctx), words) != NULL);
 }
 
-static void what_cannot_be_is_refused(void)
+static void invalid_values_are_refused(void)
 {
     static const char *const words[] = { "much" };
     const sweep_axis unknown[] = { { "lerning_rate", rates, 3 } }, wrong[] = { { "lr", words, 1 } },
@@ -170,10 +170,10 @@ static void what_cannot_be_is_refused(void)
 
 static void tests(void)
 {
-    RUN(it_stops_goes_on_and_chooses);
+    RUN(it_stops_resumes_and_chooses);
     RUN(random_settings_are_the_same_for_every_method);
     RUN(parts_are_put_together);
-    RUN(what_cannot_be_is_refused);
+    RUN(invalid_values_are_refused);
 }
 
 int main(void) { return world_run(64, tests); }

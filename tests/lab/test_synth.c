@@ -160,7 +160,7 @@ static bool tells(const char *text, const synth_value *v)
     return false;
 }
 
-static void captions_tell_what_is_named_and_nothing_else(void)
+static void captions_contain_only_named_values(void)
 {
     for (int64_t i = 0; i < N; i++) {
         synth_scene s;
@@ -485,7 +485,7 @@ int main(void)
     RUN(factors_go_together_as_strongly_as_asked);
     RUN(objects_and_free_factors_are_uniform);
     RUN(tests_are_balanced_held_out_and_silent);
-    RUN(captions_tell_what_is_named_and_nothing_else);
+    RUN(captions_contain_only_named_values);
     RUN(words_vary);
     RUN(every_value_changes_the_image);
     RUN(drawing_is_repeatable_and_stays_inside);

@@ -95,7 +95,7 @@ static double loss_at(problem *p, cloob_method m, float *at, double step)
 }
 
 /* 1e-3: a step of 2e-3 on f32 inputs leaves about 1e-4. */
-static void the_definition_has_the_slope_it_says(void)
+static void the_definition_has_the_documented_slope(void)
 {
     problem p = random_problem(8, 7, 6, 9, 5);
     for (int m = 0; m < 4; m++) {
@@ -310,7 +310,7 @@ static double cross_loss(const problem *p, loss_options o)
 }
 
 /* By the definition alone: its slope, its difference from CLOOB's, and the refusal elsewhere. */
-static void the_rejected_loss_has_the_slope_it_says(void)
+static void the_rejected_loss_has_the_documented_slope(void)
 {
     problem p = random_problem(8, 7, 6, 0, 0);
     loss_options o, other;
@@ -347,14 +347,14 @@ int main(void)
     RUN(cpu_is_the_definition_at_random_sizes);
     RUN(bf16_rows_are_taken_as_they_are);
     RUN(extreme_scales_stay_exact);
-    RUN(the_definition_has_the_slope_it_says);
+    RUN(the_definition_has_the_documented_slope);
     RUN(infonce_is_infoloob_times_one_minus_p1);
     RUN(scales_can_be_learned);
     RUN(bad_input_is_refused_by_name);
     RUN(patterns_that_cancel_are_refused);
     RUN(one_pair_is_fine_for_infonce);
     RUN(without_gradients_the_loss_is_the_same);
-    RUN(the_rejected_loss_has_the_slope_it_says);
+    RUN(the_rejected_loss_has_the_documented_slope);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

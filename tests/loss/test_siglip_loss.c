@@ -94,7 +94,7 @@ static double loss_at(const problem *p, double inv_tau, double bias)
     return loss;
 }
 
-static void the_definition_has_the_slope_it_says(void)
+static void the_definition_has_the_documented_slope(void)
 {
     problem p = random_problem(8, 7, 6, 0, 0);
     answer a = evaluate(ctx, &p, options(LOSS_REF, 12, -3), CLOOB_F32);
@@ -133,7 +133,7 @@ int main(void)
     RUN(the_loss_is_pytorchs);
     RUN(cpu_is_the_definition_at_odd_sizes);
     RUN(bf16_rows_are_taken_as_they_are);
-    RUN(the_definition_has_the_slope_it_says);
+    RUN(the_definition_has_the_documented_slope);
     RUN(memory_is_streamed);
     cloob_ctx_destroy(ctx);
     return check_summary();

@@ -65,7 +65,7 @@ static void built_in_models_survive_open_clips_json(void)
     }
 }
 
-static void names_are_forgiven_their_spelling(void)
+static void names_match_despite_their_spelling(void)
 {
     model_config a, b;
     CHECK_OK(ctx, model_config_by_name(ctx, "ViT-B/32", &a));
@@ -278,7 +278,7 @@ int main(void)
 {
     ctx = cloob_ctx_create(NULL);
     RUN(built_in_models_survive_our_json);
-    RUN(names_are_forgiven_their_spelling);
+    RUN(names_match_despite_their_spelling);
     RUN(open_clip_form);
     RUN(ways_to_make_images_square_survive);
     RUN(the_authors_form);

@@ -144,7 +144,7 @@ static void a_flipped_bit_of_the_state_is_found_on_demand(void)
     }
 }
 
-static void a_file_from_the_future_says_so(void)
+static void a_newer_file_is_refused(void)
 {
     CHECK_OK(ctx, write_model());
     edit("\"file_version\":\"1\"", "\"file_version\":\"9\"");
@@ -217,7 +217,7 @@ int main(void)
     RUN(an_edited_number_is_refused);
     RUN(a_flipped_bit_of_a_weight_is_refused);
     RUN(a_flipped_bit_of_the_state_is_found_on_demand);
-    RUN(a_file_from_the_future_says_so);
+    RUN(a_newer_file_is_refused);
     RUN(old_files_are_read);
     RUN(an_intact_file_is_remembered);
     unlink(path);

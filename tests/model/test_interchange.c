@@ -284,7 +284,7 @@ static void half_precision_and_counts_are_kept(void)
     clean("interchange.tmp.pt");
 }
 
-static void a_resnet_is_no_hugging_face_model(void)
+static void a_resnet_is_refused_as_a_hugging_face_model(void)
 {
     weights w = make("tiny-rn");
     CHECK(interchange_write(ctx, "interchange.tmp.dir", FORMAT_HF, &w) == CLOOB_ERR_UNSUPPORTED);
@@ -323,7 +323,7 @@ static void heads_follow_openai_s_rule_or_are_asked_for(void)
     clean("interchange.tmp.pt");
 }
 
-static void activation_can_be_told(void)
+static void activation_can_be_given(void)
 {
     weights w = make("tiny-vit"), back;
     model_act gelu = ACT_GELU;
@@ -424,7 +424,7 @@ static void other_things_are_refused(void)
 
 /* ---- the native file ----------------------------------------------------------------------------- */
 
-static void native_files_keep_what_they_know(void)
+static void native_files_keep_all_metadata(void)
 {
     weights w = make("tiny-vit"), back;
     const char *path = "interchange.tmp.safetensors";
@@ -538,9 +538,9 @@ int main(void)
     RUN(procedural_values_are_the_agreed_ones);
     RUN(round_trips_lose_nothing);
     RUN(half_precision_and_counts_are_kept);
-    RUN(a_resnet_is_no_hugging_face_model);
+    RUN(a_resnet_is_refused_as_a_hugging_face_model);
     RUN(heads_follow_openai_s_rule_or_are_asked_for);
-    RUN(activation_can_be_told);
+    RUN(activation_can_be_given);
     RUN(neighbours_tell_the_configuration);
     RUN(every_key_is_accounted_for);
     RUN(integers_are_no_weights);
@@ -549,7 +549,7 @@ int main(void)
     RUN(prefixes_are_dropped);
     RUN(families_survive);
     RUN(strangers_are_named);
-    RUN(native_files_keep_what_they_know);
+    RUN(native_files_keep_all_metadata);
     RUN(the_state_of_a_run_stays_behind);
     RUN(foreign_files_equal_the_procedural_weights);
     RUN(foreign_files_give_the_frozen_outputs);

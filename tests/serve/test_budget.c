@@ -18,7 +18,7 @@ static int64_t used(void)
     return now;
 }
 
-static void accounts_take_and_give_back(void)
+static void accounts_reserve_and_release(void)
 {
     account x = { .of = &b }, y = { .of = &b };
     CHECK(account_reserve(ctx, &x, 4 * MIB) == CLOOB_OK && used() == 4 * MIB - ACCOUNT_FREE);
@@ -63,7 +63,7 @@ int main(void)
 {
     ctx = cloob_ctx_create(NULL);
     budget_init(&b, 10 * MIB);
-    RUN(accounts_take_and_give_back);
+    RUN(accounts_reserve_and_release);
     RUN(small_accounts_pass_when_nothing_is_left);
     RUN(waiting_ends_when_memory_comes_or_time_is_up);
     cloob_ctx_destroy(ctx);

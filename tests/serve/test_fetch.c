@@ -83,7 +83,7 @@ static void three_redirects_are_followed(void)
     CHECK(atomic_load(&asked) == 4);
 }
 
-static void a_redirect_leads_to_named_hosts_alone(void)
+static void a_redirect_leads_only_to_named_hosts(void)
 {
     static const char *const host[] = { HERE, "198.51.100.9" };
     CHECK(fetches(host, 2, "http://" HERE "/to/http://198.51.100.9/x", NULL));
@@ -145,7 +145,7 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     if (pthread_create(&thread, NULL, serve_main, &fd) != 0) return 77;
     RUN(three_redirects_are_followed);
-    RUN(a_redirect_leads_to_named_hosts_alone);
+    RUN(a_redirect_leads_only_to_named_hosts);
     RUN(redirects_stay_out_of_private_networks);
     cloob_ctx_destroy(ctx);
     return check_summary();

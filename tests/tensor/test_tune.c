@@ -47,7 +47,7 @@ static void choices_come_back(void)
 }
 
 /* As after a kill: what was chosen is on disk before anybody closes anything. */
-static void choices_are_there_at_once(void)
+static void choices_are_loaded(void)
 {
     tune_cache *t = NULL;
     int value = 7, other = 8, found = 0;
@@ -59,7 +59,7 @@ static void choices_are_there_at_once(void)
     CHECK(known("GPU C", "1.0", &found) && found == 7);
 }
 
-static void another_device_or_version_knows_nothing(void)
+static void another_device_or_version_has_no_choices(void)
 {
     int value = 0;
     store(42);
@@ -67,7 +67,7 @@ static void another_device_or_version_knows_nothing(void)
     CHECK(!known("GPU A", "1.1", &value));
 }
 
-static void damage_is_not_believed(void)
+static void damaged_choices_are_ignored(void)
 {
     int value = 0;
     file_bytes bytes;
@@ -156,9 +156,9 @@ int main(void)
     scratch_folder(folder, sizeof folder);
     setenv("CLOOB_TUNE_CACHE", folder, 1);
     RUN(choices_come_back);
-    RUN(another_device_or_version_knows_nothing);
-    RUN(damage_is_not_believed);
-    RUN(choices_are_there_at_once);
+    RUN(another_device_or_version_has_no_choices);
+    RUN(damaged_choices_are_ignored);
+    RUN(choices_are_loaded);
     RUN(processes_agree);
     RUN(a_damaged_file_takes_new_choices);
     RUN(the_hash_is_over_used_choices);

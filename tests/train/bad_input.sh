@@ -1,5 +1,5 @@
 #!/bin/bash
-# Everything a person can get wrong: each gives one line that names the thing, and the right exit code. Usage: bad_input.sh CLOOB
+# Wrong flags and input: each gives one line that names the mistake, and the right exit code. Usage: bad_input.sh CLOOB
 . "$(dirname "$0")/../expect_error.sh"
 base=(train --dataset-type synthetic --train-num-samples 16 --model tiny-rn --force-image-size 32 --vocab-size 540 --batch-size 8
     --max-steps 2 --warmup 1 --workers 0 --threads 1 --device cpu --quiet)

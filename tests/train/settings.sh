@@ -37,7 +37,7 @@ base=(train "${small[@]}" --name x)
 echo '{"train_data": "pipe:touch ran; cat x.tar", "dataset_type": "webdataset"}' > bad.json
 refused 2 "is a command (pipe:)" --settings bad.json --dataset-type webdataset
 [ -e ran ] && fail "a command was run out of a file"
-echo '{"log_to": "pipe:touch ran"}' > bad.json && refused 1 "log_to is no setting" --settings bad.json
+echo '{"log_to": "pipe:touch ran"}' > bad.json && refused 1 "log_to is not a setting" --settings bad.json
 echo '{"lr": "fast"}' > bad.json && refused 1 "bad.json: lr must be auto, or a number" --settings bad.json
 echo '{"train_data": ["pipe:touch ran"]}' > bad.json && refused 1 "bad.json: train_data must" --settings bad.json
 echo '{"lr": [1]' > bad.json && refused 1 "bad.json" --settings bad.json

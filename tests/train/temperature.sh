@@ -1,5 +1,5 @@
 #!/bin/bash
-# A learned temperature through the program, on pairs that do not match: the inverse temperature of InfoNCE falls, as CLIP's does (that of InfoNCE / inv_tau
+# A learned temperature through the program, on pairs that do not match: the inverse temperature of InfoNCE falls, as CLIP's does (with InfoNCE / inv_tau it
 # could only rise), alike on 1, 2 and 4 ranks. InfoLOOB's, which follows the paper's loss, rises. Usage: temperature.sh CLOOB [MPIRUN]
 . "$(dirname "$0")/../scratch.sh"
 mpirun=${2:-}

@@ -41,7 +41,7 @@ static void it_takes_both_signs(void)
     CHECK(collapse_seen(&s));
 }
 
-static void looks_are_early_and_few(void)
+static void checks_are_early_and_few(void)
 {
     int looks = 0;
     for (int64_t k = 1; k <= 100000; k++) looks += collapse_is_due(k);
@@ -53,6 +53,6 @@ int main(void)
     RUN(similarity_is_the_mean_over_pairs);
     RUN(the_start_is_where_all_similarities_are_alike);
     RUN(it_takes_both_signs);
-    RUN(looks_are_early_and_few);
+    RUN(checks_are_early_and_few);
     return check_summary();
 }

@@ -146,7 +146,7 @@ static const char *write_file(const char *name, const char *first, const char *s
     return memory;
 }
 
-static void a_file_is_stored_and_stays(void)
+static void a_file_stays_stored(void)
 {
     setup u;
     step_result r = { 0 };
@@ -211,7 +211,7 @@ int main(void)
     RUN(a_queue_of_the_batchs_size_stores_the_batch_before);
     RUN(a_longer_queue_stores_the_last_rows);
     RUN(micro_batches_fill_the_queue_alike);
-    RUN(a_file_is_stored_and_stays);
+    RUN(a_file_stays_stored);
     RUN(bad_memory_is_refused_by_name);
     check_remove(folder);
     cloob_ctx_destroy(ctx);

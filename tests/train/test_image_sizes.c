@@ -80,7 +80,7 @@ static void interrupted_runs_end_alike(void)
 }
 
 /* A stage begins with the weights, moments and averages of the one before, all but the positions' as they are. */
-static void the_state_goes_over(void)
+static void the_state_is_copied(void)
 {
     char path[512];
     weights before, after;
@@ -115,7 +115,7 @@ static void a_resnet_and_given_weights(void)
     weights_release(&w);
 }
 
-static void what_cannot_be_is_refused_at_once(void)
+static void invalid_values_are_refused_at_once(void)
 {
     CHECK(train(&(asked){ .name = "odd", .sizes = "16,20@2", .epochs = 2 }) != CLOOB_OK); /* patches of 8 */
     CHECK(strstr(cloob_error(ctx), "20") != NULL);
@@ -134,9 +134,9 @@ int main(void)
     RUN(lists_are_read);
     RUN(images_grow);
     RUN(interrupted_runs_end_alike);
-    RUN(the_state_goes_over);
+    RUN(the_state_is_copied);
     RUN(a_resnet_and_given_weights);
-    RUN(what_cannot_be_is_refused_at_once);
+    RUN(invalid_values_are_refused_at_once);
     check_remove(logs);
     cloob_ctx_destroy(ctx);
     return check_summary();

@@ -129,7 +129,7 @@ static void limits_choose_what_is_recomputed(void)
     CHECK(memory_fit(ctx, &c, &o, least.total_bytes / 4, &n) == CLOOB_ERR_MEMORY);
 }
 
-static void hopeless_limits_are_said_to_be(void)
+static void impossible_limits_are_reported(void)
 {
     step_options o;
     memory_need n;
@@ -213,7 +213,7 @@ int main(void)
     RUN(plan_equals_step);
     RUN(refusal_names_the_largest_batch);
     RUN(limits_choose_what_is_recomputed);
-    RUN(hopeless_limits_are_said_to_be);
+    RUN(impossible_limits_are_reported);
     RUN(limit_is_a_size);
     RUN(groups_limit_the_host);
     device_close(dev);

@@ -20,7 +20,7 @@ static void options(step_options *o, double share)
 }
 
 /* int(16 (1 - p)), at least one, as open_clip counts. */
-static void as_many_stay_as_in_open_clip(void)
+static void token_counts_equal_open_clip(void)
 {
     static const struct {
         double share;
@@ -213,7 +213,7 @@ int main(void)
 {
     ctx = cloob_ctx_create(&(cloob_ctx_options){ .size = sizeof(cloob_ctx_options), .threads = 2 });
     scratch_folder(logs, sizeof logs);
-    RUN(as_many_stay_as_in_open_clip);
+    RUN(token_counts_equal_open_clip);
     RUN(draws_are_even);
     RUN(gradients_are_slopes);
     RUN(threads_and_micro_batches_change_nothing);

@@ -137,7 +137,7 @@ static void a_whole_run(void)
 }
 
 /* Inside an epoch, at its last step, and twice. */
-static void stopped_runs_go_on_exactly(void)
+static void stopped_runs_resume_exactly(void)
 {
     CHECK(run_to_end((plan){ .name = "stopped", .stop_at = 3 }) == CLOOB_ERR_STOPPED);
     CHECK(run_to_end((plan){ .name = "stopped", .resume = "latest", .stop_at = 5 }) == CLOOB_ERR_STOPPED);
@@ -150,7 +150,7 @@ static void stopped_runs_go_on_exactly(void)
 
 static void nap(long microseconds) { nanosleep(&(struct timespec){ 0, microseconds * 1000 }, NULL); }
 
-static void killed_runs_go_on_exactly(void)
+static void killed_runs_resume_exactly(void)
 {
     unsigned state = 12345;
     int kills = 0;
@@ -201,7 +201,7 @@ static void a_full_disk_leaves_the_last_checkpoint(void)
 }
 
 /* Another batch: the place inside the epoch is kept in samples. 3 steps of 8 pairs are 6 of 4. */
-static void another_batch_goes_on_at_the_same_sample(void)
+static void another_batch_resumes_at_the_same_sample(void)
 {
     weights w;
     CHECK(run_to_end((plan){ .name = "batch", .stop_at = 3 }) == CLOOB_ERR_STOPPED);
@@ -213,7 +213,7 @@ static void another_batch_goes_on_at_the_same_sample(void)
 }
 
 /* A queue is part of the state: 20 rows, so that it is caught while it fills and after it wrapped. */
-static void a_queue_goes_on_exactly(void)
+static void a_queue_resumes_exactly(void)
 {
     plan p = { .name = "queue", .memory = "queue:20" }, q = { .name = "requeue", .memory = "queue:20" };
     CHECK(run_to_end(p) == CLOOB_OK);
@@ -230,7 +230,7 @@ static void a_queue_goes_on_exactly(void)
 }
 
 /* Packed texts are the same run to rounding, and the same bytes again when it resumes. */
-static void packed_texts_go_on_exactly(void)
+static void packed_texts_resume_exactly(void)
 {
     plan p = { .name = "packed", .packed = true }, q = { .name = "repacked", .packed = true, .stop_at = 7 };
     CHECK(run_to_end(p) == CLOOB_OK);
@@ -275,13 +275,13 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     scratch_folder(logs, sizeof logs);
     RUN(a_whole_run);
-    RUN(stopped_runs_go_on_exactly);
-    RUN(killed_runs_go_on_exactly);
+    RUN(stopped_runs_resume_exactly);
+    RUN(killed_runs_resume_exactly);
     RUN(a_damaged_checkpoint_is_passed_over);
     RUN(a_full_disk_leaves_the_last_checkpoint);
-    RUN(another_batch_goes_on_at_the_same_sample);
-    RUN(a_queue_goes_on_exactly);
-    RUN(packed_texts_go_on_exactly);
+    RUN(another_batch_resumes_at_the_same_sample);
+    RUN(a_queue_resumes_exactly);
+    RUN(packed_texts_resume_exactly);
     RUN(a_run_may_change_what_it_stores);
     RUN(one_process_trains_in_a_folder);
     check_remove(logs);

@@ -371,7 +371,7 @@ static int minimise(event *e, int n, int first, bool same_bytes)
 
 /* What once failed: a checkpoint that is called `latest` alone, as a copied folder has it. Results of the lost steps
  * stayed, and an evaluation that was owed was not made. */
-static void lives_that_failed_once(void)
+static void runs_that_failed_before(void)
 {
     static const event latest_alone[] = { { FREQUENCY, 600 }, { KILL, 898 },  { FREQUENCY, 707 }, { DELETE, 280 },
                                           { EXTEND, 263 },    { EXTEND, 70 }, { BATCH, 656 } };
@@ -390,7 +390,7 @@ static void lives_that_failed_once(void)
 static int sequences = 12;
 static uint64_t seed = 1;
 
-static void lives_end_where_they_must(void)
+static void runs_end_as_specified(void)
 {
     int64_t events = 0, kills = 0, damaged = 0, compared = 0;
     for (int s = 0; s < sequences; s++) {
@@ -431,8 +431,8 @@ int main(int argc, char **argv)
     snprintf(path, sizeof path, "%s/small.json", logs);
     FILE *f = fopen(path, "w");
     if (!f || fputs(small, f) < 0 || fclose(f) != 0) return 1;
-    RUN(lives_that_failed_once);
-    RUN(lives_end_where_they_must);
+    RUN(runs_that_failed_before);
+    RUN(runs_end_as_specified);
     check_remove(logs);
     cloob_ctx_destroy(ctx);
     return check_summary();

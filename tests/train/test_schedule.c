@@ -35,7 +35,7 @@ static void cosine_shapes_are_as_frozen(void)
 }
 
 /* The first step of a warm-up has rate 0, the step after it the whole rate. */
-static void a_warm_up_rises_from_nothing(void)
+static void a_warm_up_rises_from_zero(void)
 {
     for (int kind = 0; kind < 4; kind++) {
         schedule s = { .kind = (schedule_kind)kind, .warmup = 10, .total = 100, .cycles = 3, .cooldown = 20 };
@@ -46,7 +46,7 @@ static void a_warm_up_rises_from_nothing(void)
     }
 }
 
-static void restarts_begin_anew(void)
+static void restarts_begin_at_the_full_rate(void)
 {
     schedule s = { .kind = SCHEDULE_COSINE_RESTARTS, .warmup = 0, .total = 90, .cycles = 3 };
     CHECK_NEAR(schedule_scale(&s, 15), 0.5, 1e-12);
@@ -77,7 +77,7 @@ static void constant_stays(void)
     for (int64_t k = 4; k < 60; k++) CHECK_NEAR(schedule_scale(&s, k), 1, 0);
 }
 
-static void a_cooldown_falls_straight_to_nothing(void)
+static void a_cooldown_falls_linearly_to_zero(void)
 {
     schedule s = { .kind = SCHEDULE_CONST_COOLDOWN, .warmup = 4, .total = 50, .cooldown = 20 };
     CHECK_NEAR(schedule_scale(&s, 30), 1, 0);
@@ -118,11 +118,11 @@ int main(void)
 {
     ctx = cloob_ctx_create(NULL);
     RUN(cosine_shapes_are_as_frozen);
-    RUN(a_warm_up_rises_from_nothing);
-    RUN(restarts_begin_anew);
+    RUN(a_warm_up_rises_from_zero);
+    RUN(restarts_begin_at_the_full_rate);
     RUN(cycles_have_a_length);
     RUN(constant_stays);
-    RUN(a_cooldown_falls_straight_to_nothing);
+    RUN(a_cooldown_falls_linearly_to_zero);
     RUN(names_are_known);
     cloob_ctx_destroy(ctx);
     RUN(cycles_are_counted_at_restarts);

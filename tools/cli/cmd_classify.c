@@ -78,7 +78,7 @@ static int read_words(const command *self, cloob_ctx *ctx, const char *path, wor
 
 enum { MAX_NAMES = 10000 };
 
-static bool complain(const char *path)
+static bool report_error(const char *path)
 {
     cli_error(&cmd_classify, "%s: %s", path, strerror(errno));
     return false;
@@ -135,18 +135,18 @@ static bool sort_into(cloob_ctx *ctx, const char *path, const char *dir, const c
 {
     char folder[PATH_MAX], source[PATH_MAX], target[PATH_MAX], clean[256];
     snprintf(folder, sizeof folder, "%s/%s", dir, folder_name(label, clean));
-    if (!realpath(path, source)) return complain(path);
-    if (!make_folder(dir) || !make_folder(folder)) return complain(folder);
+    if (!realpath(path, source)) return report_error(path);
+    if (!make_folder(dir) || !make_folder(folder)) return report_error(folder);
     const char *slash = strrchr(path, '/');
     for (int i = 1; i <= MAX_NAMES; i++) {
         numbered(target, folder, slash ? slash + 1 : path, i);
         int made = copy ? copy_to(ctx, source, target) : link_to(source, target);
         if (made > 0) return true;
         if (made < 0 && copy) return cli_error(&cmd_classify, "%s", cloob_error(ctx)), false;
-        if (made < 0) return complain(target);
+        if (made < 0) return report_error(target);
     }
     errno = EEXIST;
-    return complain(target);
+    return report_error(target);
 }
 
 /* ---- links of earlier runs -------------------------------------------------------------------- */
@@ -329,7 +329,7 @@ static cloob_status classify(cloob_ctx *ctx, cloob_model *m, const words *labels
 }
 
 /* Links of earlier runs, with other labels or results, would look like results of this run. */
-static void treat_earlier(const words *labels)
+static void handle_earlier_links(const words *labels)
 {
     int64_t n = sort_earlier(o.sort_into, labels->item, o.clear ? 0 : labels->count, o.clear && !o.dry_run);
     if (!n || common.quiet) return;
@@ -340,7 +340,7 @@ static void treat_earlier(const words *labels)
 }
 
 /* Prints how many images were skipped; returns the exit code. */
-static int conclude(const command *self, const results *r, int64_t images)
+static int report_skipped(const command *self, const results *r, int64_t images)
 {
     if (r->sorting_failed) return 1;
     if (!images)
@@ -385,9 +385,9 @@ static int run(const command *self, cloob_ctx *ctx)
     if (code < 0) {
         cloob_status status = image_list_find(ctx, &images, opt_words.item, opt_words.count);
         if (status == CLOOB_OK) status = cli_model_open(ctx, &o.model, &m);
-        if (status == CLOOB_OK && o.sort_into) treat_earlier(&labels);
+        if (status == CLOOB_OK && o.sort_into) handle_earlier_links(&labels);
         if (status == CLOOB_OK) status = classify(ctx, m, &labels, &templates, &images, &r);
-        code = status == CLOOB_OK ? conclude(self, &r, images.count) : cli_fail(self, ctx, status);
+        code = status == CLOOB_OK ? report_skipped(self, &r, images.count) : cli_fail(self, ctx, status);
         cloob_model_close(m);
         image_list_release(&images);
     }

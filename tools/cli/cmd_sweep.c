@@ -144,7 +144,8 @@ const command cmd_sweep = {
     .usage = "--train-data SOURCE --by method [OPTIONS] | --train-data SOURCE --grid NAME=V,V... [--select METRIC] "
              "[OPTIONS]",
     .details =
-        "--by method trains InfoNCE, InfoLOOB, InfoNCE with Hopfield retrieval, and CLOOB with everything else equal, "
+        "--by method trains InfoNCE, InfoLOOB, InfoNCE with Hopfield retrieval, and CLOOB with all other settings "
+        "equal, "
         "five seeds each, and tests the differences with the rank-sum test. --grid does the same for the values of "
         "any options of cloob train.\n"
         "\n"

@@ -98,7 +98,7 @@ static bool add_list(suite_sets *s, const char *list, const char *split)
     if (s->missing - missing > PRINTED)
         cli_print("warning: ", "%s: %lld more data sets do not exist; left out", list,
                   (long long)(s->missing - missing - PRINTED));
-    if (s->n == first) cli_error(&eval_suite, "%s: none of its data sets exists", list);
+    if (s->n == first) cli_error(&eval_suite, "%s: none of its data sets exist", list);
     return s->n > first;
 }
 

@@ -12,7 +12,6 @@
 #include "core/arena.h"
 #include "core/file.h"
 #include "serve/handlers.h"
-#include "serve/text.h"
 
 enum { MAX_COLUMNS = 32, MAX_POINTS = 4000, MAX_RESULTS = 300, LAST_LINE = 64 << 10, LIVE_SECONDS = 120 };
 #define MAX_FILE_BYTES ((int64_t)64 << 20)

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "serve/handlers.h"
-#include "serve/text.h"
 #include "io/image/exif.h"
 #include "infer/search_index.h"
 #include "core/ctx.h"
@@ -161,9 +160,9 @@ static cloob_status read_raw(call *c, search_request *a)
     if (a->limit < 1 || a->limit > 1000) return refuse(c->ctx, "limit: a whole number from 1 to 1000");
     a->term[a->terms++] = (term){ 1, 0, -1 };
     if (http_type_is(q, "image/")) return input_bytes(c, q->body, q->bytes);
-    form_part *part = calloc(PART_MAX, sizeof *part);
-    CLOOB_TRY(call_own(c, part));
-    int n = multipart_parse(q->content_type, q->body, q->bytes, part);
+    form_part *part;
+    int n;
+    CLOOB_TRY(body_parts(c, &part, &n));
     for (int i = 0; i < n; i++)
         if (*part[i].filename || strcmp(part[i].name, "image") == 0) return input_bytes(c, part[i].data, part[i].bytes);
     return refuse(c->ctx, "the multipart body holds no image");

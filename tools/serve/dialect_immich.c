@@ -7,19 +7,17 @@
 
 #include "io/image/exif.h"
 #include "serve/handlers.h"
-#include "serve/state.h"
-#include "serve/text.h"
 #include "core/ctx.h"
 
 typedef struct prediction {
     const form_part *entries, *image, *text;
 } prediction;
 
-static cloob_status read_form(call *c, form_part part[PART_MAX], prediction *p)
+static cloob_status read_form(call *c, prediction *p)
 {
-    const http_request *q = c->q;
-    int n = http_type_is(q, "multipart/form-data") ? multipart_parse(q->content_type, q->body, q->bytes, part) : -1;
-    if (n < 0) return refuse(c->ctx, "the body must be well-formed multipart/form-data");
+    form_part *part;
+    int n;
+    CLOOB_TRY(body_parts(c, &part, &n));
     for (int i = 0; i < n; i++) {
         if (strcmp(part[i].name, "entries") == 0) p->entries = &part[i];
         if (strcmp(part[i].name, "image") == 0) p->image = &part[i];
@@ -89,9 +87,7 @@ static cloob_status answer_empty(call *c, const prediction *p, const char *task)
 cloob_status handle_predict(call *c)
 {
     prediction p = { 0 };
-    form_part *part = calloc(PART_MAX, sizeof *part);
-    CLOOB_TRY(call_own(c, part));
-    CLOOB_TRY(read_form(c, part, &p));
+    CLOOB_TRY(read_form(c, &p));
     CLOOB_TRY(json_doc_parse(c->ctx, p.entries->data, p.entries->bytes, "entries", 1000, &c->doc));
     const json *root = json_doc_root(c->doc), *clip = json_get(root, "clip");
     if (json_kind_of(root) != JSON_OBJECT || json_count(root) != 1)

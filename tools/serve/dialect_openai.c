@@ -5,7 +5,6 @@
 
 #include "serve/handlers.h"
 #include "core/ctx.h"
-#include "serve/text.h"
 
 static cloob_status read_json(call *c, bool *base64)
 {
@@ -30,9 +29,9 @@ static cloob_status read_json(call *c, bool *base64)
 
 static cloob_status read_form(call *c)
 {
-    form_part part[PART_MAX];
-    int n = multipart_parse(c->q->content_type, c->q->body, c->q->bytes, part);
-    if (n < 0) return refuse(c->ctx, "the multipart body is not well formed");
+    form_part *part;
+    int n;
+    CLOOB_TRY(body_parts(c, &part, &n));
     for (const form_part *p = part; p < part + n; p++) {
         bool is_text = strcmp(p->name, "input") == 0 || strcmp(p->name, "text") == 0;
         if (*p->filename || strncmp(p->type, "image/", 6) == 0) {

@@ -8,7 +8,6 @@
 #include "core/ctx.h"
 #include "core/text.h"
 #include "infer/batcher.h"
-#include "serve/text.h"
 
 /* ---- Ollama -------------------------------------------------------------------------------------- */
 

@@ -17,6 +17,7 @@
 #include "core/ctx.h"
 #include "infer/search_index.h"
 #include "serve/state.h"
+#include "serve/text.h"
 
 route_fn handle_openai, handle_models;                                                    /* dialect_openai.c */
 route_fn handle_embed, handle_similarity, handle_tei_root, handle_embed_all;              /* dialect_tei.c */
@@ -82,13 +83,16 @@ void call_run(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r);
 /* The index of this name (NULL or "": the first) and its current view, into x and v. */
 cloob_status call_index(call *c, const char *name);
 
-/* ---- JSON bodies --------------------------------------------------------------------------------- */
+/* ---- bodies -------------------------------------------------------------------------------------- */
 
 /* CLOOB_ERR_ARGUMENT with this text. */
 #define refuse(ctx, ...) ctx_fail(ctx, CLOOB_ERR_ARGUMENT, __VA_ARGS__)
 
 /* The body as a JSON object. The caller closes *doc. */
 cloob_status body_object(cloob_ctx *ctx, const http_request *q, json_doc **doc);
+
+/* The parts of a multipart body, which the call owns. */
+cloob_status body_parts(call *c, form_part **part, int *n);
 
 /* Refuses an object with a member that `known`, words separated by spaces, does not list: a misspelt setting is not
  * ignored. */

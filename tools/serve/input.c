@@ -7,8 +7,6 @@
 
 #include "core/arena.h"
 #include "core/text.h"
-#include "serve/state.h"
-#include "serve/text.h"
 #include "core/ctx.h"
 
 enum { MAX_VALUES = 300000 }; /* of a JSON body: bounds its memory to about 60 MB */
@@ -88,6 +86,15 @@ cloob_status field_word(cloob_ctx *ctx, const json *object, const char *key, con
     if (!word) return CLOOB_OK;
     *out = strcmp(word, yes) == 0;
     return *out || strcmp(word, no) == 0 ? CLOOB_OK : refuse(ctx, "%s: %s or %s", key, no, yes);
+}
+
+cloob_status body_parts(call *c, form_part **part, int *n)
+{
+    const http_request *q = c->q;
+    *part = calloc(PART_MAX, sizeof **part);
+    CLOOB_TRY(call_own(c, *part));
+    *n = http_type_is(q, "multipart/form-data") ? multipart_parse(q->content_type, q->body, q->bytes, *part) : -1;
+    return *n >= 0 ? CLOOB_OK : refuse(c->ctx, "the body must be well-formed multipart/form-data");
 }
 
 /* ---- inputs -------------------------------------------------------------------------------------- */

@@ -14,7 +14,6 @@
 
 #include "serve/connection.h"
 #include "serve/handlers.h"
-#include "serve/text.h"
 #include "core/ctx.h"
 
 mhd_functions mhd;

@@ -1,5 +1,4 @@
 /* Models and indexes of a running server: opening them, and replacing those whose files were replaced. */
-#include "serve/state.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -11,7 +10,6 @@
 
 #include "infer/batcher.h"
 #include "serve/handlers.h"
-#include "serve/text.h"
 #include "infer/search_index.h"
 #include "core/ctx.h"
 #include "core/file.h"

@@ -40,11 +40,11 @@ static void advance(const loader *l, place *p)
 /* ---- one row, from its position in the epoch to pixels and tokens ----------------------------------- */
 
 /* How many rows decide whether the data set is readable. */
-static int64_t judged_rows(const loader *l)
+static int64_t early_rows(const loader *l)
 {
-    enum { JUDGED = 1000 };
+    enum { EARLY_ROWS = 1000 };
     int64_t rows = l->o.train ? l->batches * l->o.batch : (l->samples_per_epoch + l->o.ranks - 1) / l->o.ranks;
-    return rows < JUDGED ? rows : JUDGED;
+    return rows < EARLY_ROWS ? rows : EARLY_ROWS;
 }
 
 enum {
@@ -80,7 +80,7 @@ static cloob_status read_sample(worker *w, slot *s, int64_t r, int64_t index, ui
 }
 
 /* Errors in the data skip the sample; missing memory or build parts would affect every sample. */
-static bool passes_over(cloob_status status) { return status == CLOOB_ERR_FORMAT || status == CLOOB_ERR_IO; }
+static bool is_sample_error(cloob_status status) { return status == CLOOB_ERR_FORMAT || status == CLOOB_ERR_IO; }
 
 /* With lock held: marks a sample as bad; false if it was already marked. */
 static bool mark_bad(loader *l, int64_t index)
@@ -93,7 +93,7 @@ static bool mark_bad(loader *l, int64_t index)
 }
 
 /* With lock held: counts a bad sample among the rows that decide. */
-static void judge(worker *w)
+static void count_early_bad(worker *w)
 {
     loader *l = w->l;
     if (l->bad_at_first++ == 0) snprintf(l->bad_reason, sizeof l->bad_reason, "%s", cloob_error(w->ctx));
@@ -107,21 +107,21 @@ static cloob_status too_many_bad(cloob_ctx *ctx, const loader *l)
         ctx, CLOOB_ERR_FORMAT,
         "more than %g %% of the first %lld samples cannot be read: %s, .. (%s); set the folder of the images with "
         "`path_data`, or skip them with `allow_bad_samples`",
-        100 * l->o.bad_share, (long long)judged_rows(l), l->bad_names.data ? l->bad_names.data : "", l->bad_reason);
+        100 * l->o.bad_share, (long long)early_rows(l), l->bad_names.data ? l->bad_names.data : "", l->bad_reason);
 }
 
 /* The sample of row r cannot be read, for the reason in the worker's context; fails when there are too many of them. */
 static cloob_status count_bad(worker *w, const slot *s, int64_t r, int64_t index)
 {
     loader *l = w->l;
-    int64_t judged = judged_rows(l);
+    int64_t judged = early_rows(l);
     pthread_mutex_lock(&l->lock);
-    bool fresh = mark_bad(l, index), tell = fresh && l->warned < MAX_WARNINGS,
-         last = tell && ++l->warned == MAX_WARNINGS;
-    if (s->first + r < judged) judge(w);
+    bool fresh = mark_bad(l, index), logged = fresh && l->warned < MAX_WARNINGS,
+         last = logged && ++l->warned == MAX_WARNINGS;
+    if (s->first + r < judged) count_early_bad(w);
     bool too_many = l->o.bad_share > 0 && (double)l->bad_at_first > l->o.bad_share * (double)judged;
     pthread_mutex_unlock(&l->lock);
-    if (tell)
+    if (logged)
         ctx_log(w->ctx, CLOOB_LOG_WARN, "bad sample: %s%s", cloob_error(w->ctx),
                 last ? " (further ones are only counted)" : "");
     return too_many ? too_many_bad(w->ctx, l) : CLOOB_OK;
@@ -138,7 +138,7 @@ static cloob_status fill_train(worker *w, slot *s, int64_t r, int64_t position)
         /* Another caption in every epoch, from a random start. */
         uint64_t pick = rng_u64(l->caption_key, (uint64_t)index) / 2 + epoch;
         status = read_sample(w, s, r, index, pick, view_key);
-        if (status == CLOOB_OK || !passes_over(status)) return status;
+        if (status == CLOOB_OK || !is_sample_error(status)) return status;
         if (tried == 0) CLOOB_TRY(count_bad(w, s, r, index)); /* the others are counted at their own positions */
     }
     return ctx_wrap(w->ctx, status,
@@ -149,7 +149,7 @@ static cloob_status fill_train(worker *w, slot *s, int64_t r, int64_t position)
 static cloob_status fill_eval(worker *w, slot *s, int64_t r, int64_t position)
 {
     cloob_status status = read_sample(w, s, r, position, 0, 0);
-    if (!passes_over(status)) return status;
+    if (!is_sample_error(status)) return status;
     return count_bad(w, s, r, position);
 }
 

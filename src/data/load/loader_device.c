@@ -13,7 +13,7 @@ struct worker_device {
     stored_sample file[MAX_ROWS]; /* their bytes */
     int jobs;
     uint8_t *views;         /* (MAX_ROWS, size, size, 3), made by this thread; the loader's kind of memory */
-    uint8_t *out[MAX_ROWS]; /* where each of them goes */
+    uint8_t *out[MAX_ROWS]; /* destination of each */
     int count;
     bool alone; /* this thread makes all views itself */
 };

@@ -58,7 +58,7 @@ struct loader {
     int64_t begun;        /* rows of all slots so far */
     uint8_t *bad;         /* a bit per sample of the data set; NULL: none is bad */
     int64_t bad_samples;  /* bits that are set */
-    int64_t bad_at_first; /* rows among the first judged_rows() whose sample is bad */
+    int64_t bad_at_first; /* rows among the first early_rows() whose sample is bad */
     sbuf bad_names;       /* of the first three of those */
     char bad_reason[256]; /* of the first */
     int64_t samples, cpu_views;

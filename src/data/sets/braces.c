@@ -76,7 +76,7 @@ static bool is_padded(const char *number)
     return number[0] == '0' && number[1] >= '0' && number[1] <= '9';
 }
 
-/* Adds what "a..b" or "a..b..step" stands for, numbers or letters; other texts add nothing. */
+/* Adds the numbers or letters of "a..b" or "a..b..step"; other texts add nothing. */
 static cloob_status put_range(cloob_ctx *ctx, const char *pattern, const char *text, size_t n, name_list *out)
 {
     enum { LONGEST = 40 };

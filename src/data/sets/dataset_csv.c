@@ -285,9 +285,9 @@ static cloob_status find_root(cloob_ctx *ctx, const dataset_part *p, const char 
     cloob_status status = read_row(ctx, p, 0, &row);
     if (status == CLOOB_OK) {
         const char *first = csv_field(&row, c->image_column);
-        char beside[FILE_PATH];
-        status = file_in(ctx, c->root, first, beside);
-        if (status == CLOOB_OK && !file_exists(beside) && file_exists(first)) c->root[0] = '\0';
+        char near_csv[FILE_PATH];
+        status = file_in(ctx, c->root, first, near_csv);
+        if (status == CLOOB_OK && !file_exists(near_csv) && file_exists(first)) c->root[0] = '\0';
     }
     csv_row_release(&row);
     return status;
@@ -299,7 +299,7 @@ static cloob_status take_root(cloob_ctx *ctx, const dataset_part *p, const char 
     if (!o->path_data) return find_root(ctx, p, source);
     if (!file_is_dir(o->path_data) && file_exists(o->path_data)) return csv_open_tar(ctx, c, o->path_data, o->cache);
     if (!file_exists(o->path_data))
-        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: the folder for `path_data` is not there", o->path_data);
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: the folder of `path_data` does not exist", o->path_data);
     c->root = strdup(o->path_data);
     return c->root ? CLOOB_OK : ctx_no_memory(ctx, strlen(o->path_data), "a folder name");
 }

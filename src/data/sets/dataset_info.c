@@ -1,4 +1,5 @@
 /* Samples are examined in parallel, one row each; the statistics are computed from the rows. */
+#include "core/arith.h"
 #include "data/sets/dataset.h"
 
 #include <stdlib.h>
@@ -52,7 +53,7 @@ static caption_facts caption_look(const char *text, size_t n)
     return f;
 }
 
-static cloob_status look_image(cloob_ctx *ctx, const dataset *d, const stored_sample *s, row *r)
+static cloob_status examine_image(cloob_ctx *ctx, const dataset *d, const stored_sample *s, row *r)
 {
     image im = { .width = s->width, .height = s->height };
     image_limits limits = dataset_image_limits(d);
@@ -64,10 +65,10 @@ static cloob_status look_image(cloob_ctx *ctx, const dataset *d, const stored_sa
     return CLOOB_OK;
 }
 
-static cloob_status look_sample(cloob_ctx *ctx, const dataset *d, int64_t i, stored_sample *s, row *r)
+static cloob_status examine_sample(cloob_ctx *ctx, const dataset *d, int64_t i, stored_sample *s, row *r)
 {
     CLOOB_TRY(dataset_fetch(ctx, d, i, 0, FETCH_IMAGE | FETCH_CAPTION, s));
-    CLOOB_TRY(look_image(ctx, d, s, r));
+    CLOOB_TRY(examine_image(ctx, d, s, r));
     for (int64_t k = 0; k < s->captions && r->captions < MOST_CAPTIONS; k++) {
         if (k > 0) CLOOB_TRY(dataset_fetch(ctx, d, i, (uint64_t)k, FETCH_CAPTION, s));
         r->caption[r->captions++] = caption_look(s->caption.data, s->caption.len);
@@ -76,7 +77,7 @@ static cloob_status look_sample(cloob_ctx *ctx, const dataset *d, int64_t i, sto
     return CLOOB_OK;
 }
 
-static cloob_status look_range(cloob_ctx *ctx, void *arg, int64_t begin, int64_t end, int thread)
+static cloob_status examine_range(cloob_ctx *ctx, void *arg, int64_t begin, int64_t end, int thread)
 {
     look *l = arg;
     stored_sample s = { 0 };
@@ -84,7 +85,7 @@ static cloob_status look_range(cloob_ctx *ctx, void *arg, int64_t begin, int64_t
     (void)thread;
     for (int64_t k = begin; status == CLOOB_OK && k < end; k++) {
         int64_t i = (int64_t)((double)k * (double)l->count / (double)l->examine);
-        status = look_sample(ctx, l->d, i, &s, &l->rows[k]);
+        status = examine_sample(ctx, l->d, i, &s, &l->rows[k]);
         if (status != CLOOB_ERR_FORMAT && status != CLOOB_ERR_IO) continue; /* strings belong to the sample */
         l->rows[k].reason = strdup(cloob_error(ctx));
         status = CLOOB_OK;
@@ -95,17 +96,11 @@ static cloob_status look_range(cloob_ctx *ctx, void *arg, int64_t begin, int64_t
 
 /* ---- figures ------------------------------------------------------------------------------------ */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static data_spread spread(double *value, int64_t n)
 {
     data_spread s = { 0 };
     if (!n) return s;
-    qsort(value, (size_t)n, sizeof *value, by_value);
+    qsort(value, (size_t)n, sizeof *value, order_double);
     for (int64_t i = 0; i < n; i++) s.mean += value[i] / (double)n;
     s.min = value[0];
     s.max = value[n - 1];
@@ -123,18 +118,12 @@ static data_spread gather(const look *l, figure f, double *value)
     return spread(value, n);
 }
 
-static int by_hash(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 static int64_t count_distinct(const look *l, uint64_t *hash)
 {
     int64_t n = 0, distinct = 0;
     for (int64_t i = 0; i < l->examine; i++)
         for (int k = 0; l->rows[i].good && k < l->rows[i].captions; k++) hash[n++] = l->rows[i].caption[k].hash;
-    if (n) qsort(hash, (size_t)n, sizeof *hash, by_hash);
+    if (n) qsort(hash, (size_t)n, sizeof *hash, order_int64);
     for (int64_t i = 0; i < n; i++) distinct += i == 0 || hash[i] != hash[i - 1];
     return distinct;
 }
@@ -188,7 +177,7 @@ cloob_status dataset_info(cloob_ctx *ctx, const dataset *d, int64_t examine, dat
                         .skipped = dataset_skipped(d) };
     look l = { .d = d, .count = count, .examine = examine, .rows = calloc((size_t)examine, sizeof(row)) };
     if (!l.rows) return ctx_no_memory(ctx, (size_t)examine * sizeof(row), "the figures of a data set");
-    cloob_status status = pool_try(ctx, examine, 16, look_range, &l);
+    cloob_status status = pool_try(ctx, examine, 16, examine_range, &l);
     if (status == CLOOB_OK) status = summarise(ctx, &l, out);
     if (status == CLOOB_OK) status = count_classes(ctx, d, out);
     for (int64_t i = 0; i < examine; i++) free(l.rows[i].reason);

@@ -146,7 +146,8 @@ static cloob_status detect_folder(cloob_ctx *ctx, const char *path, const char *
 }
 
 /* A tar with texts and images is a shard; one with a known file is that set; else class folders. */
-static cloob_status look_inside(cloob_ctx *ctx, const tar_index *t, const dataset_options *o, const dataset_ops **ops)
+static cloob_status detect_by_content(cloob_ctx *ctx, const tar_index *t, const dataset_options *o,
+                                      const dataset_ops **ops)
 {
     web_keys keys = { (char *)(uintptr_t)o->image_key, (char *)(uintptr_t)o->text_key }; /* only read */
     web_shard s = { 0 };
@@ -165,7 +166,7 @@ static cloob_status detect_tar(cloob_ctx *ctx, const char *path, const dataset_o
     tar_index t = { 0 };
     cloob_status status = open_single(ctx, path, o->cache, &files);
     if (status == CLOOB_OK) status = tar_open(ctx, files, 0, &t);
-    if (status == CLOOB_OK) status = look_inside(ctx, &t, o, ops);
+    if (status == CLOOB_OK) status = detect_by_content(ctx, &t, o, ops);
     tar_release(&t);
     fileset_destroy(files);
     return status;

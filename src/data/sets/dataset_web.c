@@ -346,12 +346,13 @@ static cloob_status shard_names(cloob_ctx *ctx, const char *inside, name_list *n
     if (!word[0]) return web_names(ctx, inside, names);
     long long n = strtoll(word, &end, 10);
     if (*end || n < 1 || n > 10000000)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s/nshards.txt: \"%s\" is no number of shards", inside, word);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s/nshards.txt: \"%s\" is not a number of shards", inside, word);
     for (long long i = 0; i < n; i++) {
         snprintf(name, sizeof name, "%lld.tar", i);
         CLOOB_TRY(file_in(ctx, inside, name, path));
         if (!file_exists(path))
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: nshards.txt says %lld shards, and it is not there", path, n);
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: nshards.txt lists %lld shards, but this one is missing", path,
+                            n);
         CLOOB_TRY(name_list_add(ctx, names, path, strlen(path)));
     }
     return CLOOB_OK;

@@ -32,8 +32,8 @@ VIEW_BOTH int ycc_chroma(const ycc_planes *p, int c, int x, int y)
     const uint8_t *near = plane + (int64_t)(y / p->down) * p->pitch[c], *far = 0;
     if (p->across == 1) return near[x];
     if (p->down == 2) far = plane + (int64_t)ycc_inside(y / 2 + (y % 2 ? 1 : -1), height) * p->pitch[c];
-    int odd = x % 2, at = x / 2, beside = ycc_inside(at + (odd ? 1 : -1), width);
-    int sum = 3 * ycc_column(near, far, at) + ycc_column(near, far, beside);
+    int odd = x % 2, at = x / 2, next = ycc_inside(at + (odd ? 1 : -1), width);
+    int sum = 3 * ycc_column(near, far, at) + ycc_column(near, far, next);
     return far ? (sum + (odd ? 7 : 8)) >> 4 : (sum + (odd ? 2 : 1)) >> 2;
 }
 

@@ -8,7 +8,7 @@
 #ifndef EVAL_PROBE_PROBE_H
 #define EVAL_PROBE_PROBE_H
 
-#include "eval/labels.h"
+#include "eval/metrics.h"
 #include "eval/rows.h"
 #include "eval/evaluate.h"
 

@@ -202,7 +202,7 @@ static cloob_status plan(run *r)
     log_plan(r, &p);
     r->out->class_gaps = set.gaps;
     if (set.gaps)
-        ctx_log(r->ctx, CLOOB_LOG_WARN, "%s: %lld of the labels 0 to %lld have no training row; they are no classes",
+        ctx_log(r->ctx, CLOOB_LOG_WARN, "%s: %lld of the labels 0 to %lld have no training row; they are not classes",
                 r->train->x.name, (long long)set.gaps, (long long)set.value[set.C - 1]);
     label_set_release(&set);
     return CLOOB_OK;

@@ -1,4 +1,5 @@
 /* Steps and embeddings of random inputs against the clock. */
+#include "core/arith.h"
 #include "lab/bench/bench.h"
 
 #include <math.h>
@@ -33,16 +34,10 @@ static int64_t memory_used(device *d)
     return peak_bytes();
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 double median(double *x, int64_t n)
 {
     if (!n) return 0;
-    qsort(x, (size_t)n, sizeof *x, by_value);
+    qsort(x, (size_t)n, sizeof *x, order_double);
     return (x[(n - 1) / 2] + x[n / 2]) / 2;
 }
 

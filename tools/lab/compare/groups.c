@@ -1,4 +1,5 @@
 /* Values by metric and group, then means, intervals, tests and winners. */
+#include "core/arith.h"
 #include "lab/compare/groups.h"
 
 #include <assert.h>
@@ -194,12 +195,6 @@ double cliffs_delta(const double *a, int64_t na, const double *b, int64_t nb)
     return na && nb ? (double)more / (double)(na * nb) : NAN;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Between the sorted values, as NumPy's percentile does. */
 static double quantile(const double *sorted, int64_t n, double q)
 {
@@ -218,7 +213,7 @@ void bootstrap_mean(const double *x, int64_t n, int64_t resamples, uint64_t seed
         for (int64_t i = 0; i < n; i++) sum += x[rng_below(key, (uint64_t)(r * n + i), (uint64_t)n)];
         mean[r] = sum / (double)n;
     }
-    qsort(mean, (size_t)resamples, sizeof *mean, ascending);
+    qsort(mean, (size_t)resamples, sizeof *mean, order_double);
     *low = quantile(mean, resamples, (1 - level) / 2);
     *high = quantile(mean, resamples, (1 + level) / 2);
     free(mean);

@@ -93,7 +93,7 @@ static cloob_status add_run(cloob_ctx *ctx, reader *r, const run_seen *run, cons
     if (searched || !is_wanted(r, run)) return r->left_out++, r->searches += searched, CLOOB_OK;
     if (r->group) return add_line(r, run->metrics), CLOOB_OK;
     if (!setting_of(run, r->by, group, sizeof group))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: does not say its `%s`; group by another setting", name, r->by);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no setting `%s`; group by another one", name, r->by);
     r->runs++;
     groups_add(&r->g, group, run->metrics);
     return CLOOB_OK;
@@ -126,7 +126,7 @@ static cloob_status add_lines(cloob_ctx *ctx, reader *r, const char *path)
 
 /* ---- folders ------------------------------------------------------------------------------------- */
 
-static cloob_status leave_out(cloob_ctx *ctx, reader *r, const char *dir, const char *why)
+static cloob_status skip_run(cloob_ctx *ctx, reader *r, const char *dir, const char *why)
 {
     r->left_out++;
     ctx_log(ctx, CLOOB_LOG_WARN, "%s: left out: %s", dir, why);
@@ -167,14 +167,14 @@ static cloob_status add_finished(cloob_ctx *ctx, reader *r, run_seen *run, const
     bool finished = true;
     snprintf(path, sizeof path, "%.1100s/summary.json", dir);
     if (file_exists(path)) CLOOB_TRY(json_read_file(ctx, r->g.memory, path, &summary));
-    else if (of_many) return leave_out(ctx, r, dir, "not finished (it has no summary.json)");
+    else if (of_many) return skip_run(ctx, r, dir, "not finished (it has no summary.json)");
     metrics = summary;
     if (!summary) CLOOB_TRY(last_result_read(ctx, r->g.memory, dir, &metrics));
     run->metrics = metrics;
-    if (!metrics) return leave_out(ctx, r, dir, "it was never validated; train with `val_data` or `zeroshot_data`");
+    if (!metrics) return skip_run(ctx, r, dir, "it was never validated; train with `val_data` or `zeroshot_data`");
     if (!file_exists(path)) CLOOB_TRY(is_finished(ctx, run, dir, &finished));
-    if (!finished) return leave_out(ctx, r, dir, "not finished; `resume` continues it");
-    if (json_get(metrics, "failed")) return leave_out(ctx, r, dir, "it failed");
+    if (!finished) return skip_run(ctx, r, dir, "not finished; `resume` continues it");
+    if (json_get(metrics, "failed")) return skip_run(ctx, r, dir, "it failed");
     return add_run(ctx, r, run, dir);
 }
 
@@ -324,7 +324,8 @@ static cloob_status add_file(cloob_ctx *ctx, reader *r, const char *group, const
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: contains no run; needs one JSON object per line", path);
     if (r->epochs_differ)
         ctx_log(ctx, CLOOB_LOG_WARN,
-                "%s: lines of different epochs: evaluations of one run are no sample of runs; choose one epoch", path);
+                "%s: lines of different epochs: evaluations of one run are not a sample of runs; choose one epoch",
+                path);
     return CLOOB_OK;
 }
 

@@ -70,7 +70,7 @@ static bool has_checkpoint(const char *dir)
 }
 
 /* A run that ended before its first checkpoint starts again; its folder is renamed. */
-static cloob_status set_aside(cloob_ctx *ctx, const char *dir)
+static cloob_status rename_unsaved_run(cloob_ctx *ctx, const char *dir)
 {
     char aside[SWEEP_PATH + 64];
     for (int i = 1; i < 1000; i++) {
@@ -118,7 +118,7 @@ static cloob_status train_run(cloob_ctx *ctx, const sweep_options *o, const char
     t.analyze = t.analyze && t.val_data; /* the analysis is of the validation pairs */
     t.resume = resume ? "latest" : NULL;
     if (resume) t.pretrained = NULL; /* the checkpoint already contains its weights */
-    if (!resume && file_exists(r->dir)) CLOOB_TRY(set_aside(ctx, r->dir));
+    if (!resume && file_exists(r->dir)) CLOOB_TRY(rename_unsaved_run(ctx, r->dir));
     ctx_log(ctx, CLOOB_LOG_INFO, "%s: %s", r->name, resume ? "resuming from its checkpoint" : "training");
     t.size = sizeof t;
     CLOOB_TRY(cloob_train(ctx, &t, s));
@@ -312,7 +312,7 @@ static void finish(jobs *j, const cloob_ctx *ctx, cloob_status status, const swe
     pthread_mutex_unlock(&j->lock);
 }
 
-static void do_one(jobs *j, const sweep_run *r)
+static void run_one(jobs *j, const sweep_run *r)
 {
     named_log log = { j, r->name };
     sweep_summary count = { 0 };
@@ -339,11 +339,11 @@ static const sweep_run *take(jobs *j)
 
 static void *worker(void *user)
 {
-    for (const sweep_run *r; (r = take(user));) do_one(user, r);
+    for (const sweep_run *r; (r = take(user));) run_one(user, r);
     return NULL;
 }
 
-static cloob_status side_by_side(jobs *j, int64_t width)
+static cloob_status run_concurrently(jobs *j, int64_t width)
 {
     pthread_t thread[MAX_JOBS];
     int64_t started = 0;
@@ -356,7 +356,7 @@ static cloob_status side_by_side(jobs *j, int64_t width)
     return j->status == CLOOB_OK ? CLOOB_OK : ctx_fail(j->ctx, j->status, "%s", j->why);
 }
 
-static cloob_status one_by_one(const jobs *j)
+static cloob_status run_in_order(const jobs *j)
 {
     for (int64_t i = 0; i < j->runs; i++) CLOOB_TRY(sweep_do_run(j->ctx, j->o, j->folder, &j->run[i], j->count));
     return CLOOB_OK;
@@ -370,11 +370,11 @@ cloob_status sweep_do_runs(cloob_ctx *ctx, const sweep_options *o, const char *f
     jobs j = { .o = o, .folder = folder, .run = run, .runs = runs, .ctx = ctx, .count = count };
     if (o->jobs < 1 || o->jobs > MAX_JOBS)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`jobs` %lld: needs 1 to %d", (long long)o->jobs, MAX_JOBS);
-    if (width == 1) return one_by_one(&j);
+    if (width == 1) return run_in_order(&j);
     CLOOB_TRY(comm_env_read(ctx, &env));
     if (env.size > 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`jobs` %lld: runs of %d ranks come one after the other; leave it out",
                         (long long)o->jobs, env.size);
     j.threads = (int)max64(1, ctx->threads / width);
-    return side_by_side(&j, width);
+    return run_concurrently(&j, width);
 }

@@ -90,7 +90,7 @@ static const char *determiner(voice *v)
 }
 
 /* Gives the "a" written at `at` its n when the next letter is a vowel. */
-static void mend_article(sbuf *s, size_t at)
+static void fix_article(sbuf *s, size_t at)
 {
     if (s->failed || s->len < at + 3 || strncmp(s->data + at, "a ", 2) != 0 || !strchr("aeiou", s->data[at + 2]))
         return;
@@ -111,7 +111,7 @@ static void put_phrase(voice *v)
     const char *between = rnd_chance(&v->d, 0.15) ? ", " : " ";
     for (int i = 0; i < n; i++) sbuf_printf(v->out, "%s%s", adjective[i], i + 1 < n ? between : " ");
     put_noun(v);
-    mend_article(v->out, at);
+    fix_article(v->out, at);
 }
 
 /* ---- around it ----------------------------------------------------------------------------------- */
@@ -215,7 +215,7 @@ static void say_sentence(voice *v)
     else if (put_scene_opening(v, SYNTH_LIGHT, rnd_chance(&v->d, 0.5) ? "photo of" : "picture of"))
         rest.named[SYNTH_LIGHT] = false;
     else put_opening(v);
-    mend_article(v->out, at);
+    fix_article(v->out, at);
     const synth_scene *whole = v->s;
     v->s = &rest;
     put_phrase(v);
