@@ -1,7 +1,7 @@
 /* GEMMs on AMX tiles, written against seven operations that the includer defines: TILE_CONFIGURE(config),
  * TILE_RELEASE(), TILE_ZERO(t), TILE_LOAD(t, from, bytes between rows), TILE_STORE(t, to, bytes), TILE_DOT(c, a, b) of
- * bf16 and TILE_DOT_U8(c, a, b) of unsigned by signed bytes. gemm_amx.c gives the instructions; the tests give an emulation, so that everything but the instructions is
- * tested on any machine.
+ * bf16 and TILE_DOT_U8(c, a, b) of unsigned by signed bytes. gemm_amx.c defines them as the instructions; the tests
+ * define an emulation, so that everything but the instructions is tested on any machine.
  *
  * Sums: tiles 0 to 3 as 2 x 2; A: tiles 4, 5; B: tiles 6, 7. */
 enum { ROW_BYTES = 64 };

@@ -157,7 +157,7 @@ void gemm_u8_pack_a(const gemm_kernel *k, const gemm_call *x, const gemm_part *p
         int rows = (int)min64(U8_ROWS, part->edges - e);
         find_rows(&x->a, &edge, rows, r);
         for (int64_t g = 0; g < steps; g++, at += U8_ROWS, room += U8_ROWS, piece_next(&x->a, &s)) {
-            if (g > 0) memcpy(at, at - U8_ROWS, U8_ROWS * sizeof *at);
+            for (int i = 0; g > 0 && i < U8_ROWS; i++) at[i] = at[i - U8_ROWS];
             find_groups(k, x, part->edge0 + e, r, rows, &s, g == 0, at, room);
         }
     }
