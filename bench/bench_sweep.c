@@ -4,7 +4,7 @@
  *
  * A line of JOBS is a name and the options of `cloob train` as KEY=VALUE; also `world=DIR` (a folder of
  * `cloob synth`: its pairs, class folders and prompts), `zeroshot=DIR`, `prompts=P.json`, `device`, `seed`,
- * `precision`. A line's options override those of the command line. `#` begins a comment.
+ * `precision`. Options of a line override the command line. `#` begins a comment.
  *
  * Trainings are threads of one process, so that their kernels run concurrently on a GPU: 14 small ones take half
  * the time of 14 processes. After --seconds the remaining jobs are skipped and the running ones stopped. */
